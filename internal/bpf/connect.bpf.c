@@ -1,0 +1,361 @@
+//go:build ignore
+
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-3-Clause) */
+/*
+ * What became of connect() and accept(): results and time per process and
+ * address, and how the TCP handshakes ended. Everything is summed in maps that
+ * user space reads once, at the end of the window; nothing wakes it.
+ */
+#include "headers/kernel.h"
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_core_read.h>
+#include <bpf/bpf_endian.h>
+#include <bpf/bpf_tracing.h>
+
+char LICENSE[] SEC("license") = "Dual BSD/GPL";
+
+/* Slots of outcome.errors; the same order as in connect.go. */
+enum connect_error {
+	ERR_ADDRNOTAVAIL, /* no free local port */
+	ERR_CONNREFUSED,
+	ERR_TIMEDOUT,
+	ERR_AGAIN, /* unix socket: backlog full; inet: no free port on old kernels */
+	ERR_NETUNREACH,
+	ERR_HOSTUNREACH,
+	ERR_PERM, /* a local firewall rule */
+	ERR_NOENT, /* unix socket path gone */
+	ERR_OTHER,
+	ERR_SLOTS,
+};
+
+struct outcome {
+	__u64 calls;
+	__u64 started;
+	__u64 non_blocking;
+	__u64 ns;
+	__u64 max_ns;
+	__u64 errors[ERR_SLOTS];
+	__u32 netns;
+	char comm[16];
+	__u32 pad;
+};
+
+struct inet_key {
+	__u32 tgid;
+	__u16 family;
+	__u16 port; /* host byte order */
+	__u8 addr[16]; /* IPv4 in the first four bytes */
+};
+
+struct unix_key {
+	__u32 tgid;
+	char path[108];
+};
+
+struct handshake_key {
+	__u32 netns;
+	__u16 family;
+	__u16 port; /* host byte order; passive: the local one */
+	__u8 addr[16]; /* passive: the local one */
+	__u32 passive;
+};
+
+struct handshake {
+	__u64 established;
+	__u64 failed;
+};
+
+struct accept_outcome {
+	__u64 accepted;
+	__u64 mfile; /* EMFILE: the process has no descriptor left */
+	__u64 nfile; /* ENFILE: the system has none left */
+	__u64 nobufs; /* ENOBUFS, ENOMEM */
+	__u64 other;
+	char comm[16];
+};
+
+struct pending {
+	__u64 start_ns;
+	__u64 addr; /* user pointer to the sockaddr */
+	__u32 len;
+	__u32 pad;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH); /* a thread killed inside connect() leaves its entry */
+	__uint(max_entries, 16384);
+	__type(key, __u64);
+	__type(value, struct pending);
+} inflight SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 16384);
+	__type(key, struct inet_key);
+	__type(value, struct outcome);
+} inet_connects SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 4096);
+	__type(key, struct unix_key);
+	__type(value, struct outcome);
+} unix_connects SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 16384);
+	__type(key, struct handshake_key);
+	__type(value, struct handshake);
+} handshakes SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 8192);
+	__type(key, __u32);
+	__type(value, struct accept_outcome);
+} accepts SEC(".maps");
+
+/* Events not counted because a map was full, by place. */
+__u64 lost_connects;
+__u64 lost_handshakes;
+__u64 lost_accepts;
+
+/* Linux error numbers are the same on x86-64 and arm64 (asm-generic/errno.h). */
+static __always_inline int error_slot(__s64 ret)
+{
+	switch (-ret) {
+	case 99:
+		return ERR_ADDRNOTAVAIL;
+	case 111:
+		return ERR_CONNREFUSED;
+	case 110:
+		return ERR_TIMEDOUT;
+	case 11:
+		return ERR_AGAIN;
+	case 101:
+		return ERR_NETUNREACH;
+	case 113:
+		return ERR_HOSTUNREACH;
+	case 1:
+	case 13:
+		return ERR_PERM;
+	case 2:
+		return ERR_NOENT;
+	}
+	return ERR_OTHER;
+}
+
+#define EINPROGRESS 115
+#define EALREADY 114
+#define EISCONN 106
+#define EAGAIN 11
+#define EMFILE 24
+#define ENFILE 23
+#define ENOBUFS 105
+#define ENOMEM 12
+#define ECONNABORTED 103
+#define EINTR 4
+
+SEC("tracepoint/syscalls/sys_enter_connect")
+int connect_enter(struct syscall_enter *ctx)
+{
+	__u64 id = bpf_get_current_pid_tgid();
+	struct pending p = {
+		.start_ns = bpf_ktime_get_ns(),
+		.addr = ctx->args[1],
+		.len = (__u32)ctx->args[2],
+	};
+	bpf_map_update_elem(&inflight, &id, &p, BPF_ANY);
+	return 0;
+}
+
+static __always_inline void count(struct outcome *o, __s64 ret, __u64 ns)
+{
+	__sync_fetch_and_add(&o->calls, 1);
+	__sync_fetch_and_add(&o->ns, ns);
+	if (ns > o->max_ns)
+		o->max_ns = ns; /* a race between CPUs may lose a maximum, never invent one */
+	if (ret == 0 || ret == -EINPROGRESS) {
+		__sync_fetch_and_add(&o->started, 1);
+	} else {
+		int slot = error_slot(ret);
+		if (slot >= 0 && slot < ERR_SLOTS)
+			__sync_fetch_and_add(&o->errors[slot], 1);
+	}
+	if (ret == -EINPROGRESS || ret == -EAGAIN)
+		__sync_fetch_and_add(&o->non_blocking, 1);
+}
+
+static __always_inline void describe(struct outcome *o)
+{
+	struct task_struct *task = (struct task_struct *)bpf_get_current_task();
+
+	o->netns = BPF_CORE_READ(task, nsproxy, net_ns, ns.inum);
+	bpf_get_current_comm(&o->comm, sizeof(o->comm));
+}
+
+SEC("tracepoint/syscalls/sys_exit_connect")
+int connect_exit(struct syscall_exit *ctx)
+{
+	__u64 id = bpf_get_current_pid_tgid();
+	struct pending *pp = bpf_map_lookup_elem(&inflight, &id);
+	struct pending p;
+	struct outcome *o;
+	__u64 ns;
+
+	if (!pp)
+		return 0;
+	p = *pp;
+	bpf_map_delete_elem(&inflight, &id);
+
+	/* Asking again about a connect under way is not a new attempt. */
+	if (ctx->ret == -EALREADY || ctx->ret == -EISCONN || ctx->ret == -EINTR)
+		return 0;
+	ns = bpf_ktime_get_ns() - p.start_ns;
+
+	__u16 family = 0;
+	if (bpf_probe_read_user(&family, sizeof(family), (void *)p.addr))
+		return 0;
+
+	if (family == AF_INET || family == AF_INET6) {
+		struct inet_key key = { .tgid = id >> 32, .family = family };
+		__be16 port = 0;
+
+		bpf_probe_read_user(&port, sizeof(port), (void *)(p.addr + 2));
+		key.port = bpf_ntohs(port);
+		if (family == AF_INET)
+			bpf_probe_read_user(&key.addr, 4, (void *)(p.addr + 4));
+		else
+			bpf_probe_read_user(&key.addr, 16, (void *)(p.addr + 8));
+		o = bpf_map_lookup_elem(&inet_connects, &key);
+		if (!o) {
+			struct outcome fresh = {};
+
+			describe(&fresh);
+			bpf_map_update_elem(&inet_connects, &key, &fresh, BPF_NOEXIST);
+			o = bpf_map_lookup_elem(&inet_connects, &key);
+		}
+	} else if (family == AF_UNIX) {
+		struct unix_key key = { .tgid = id >> 32 };
+		__u32 len = p.len > 2 ? p.len - 2 : 0;
+
+		/* An address may be shorter than the structure and need not end
+		 * in a NUL; a leading NUL marks an abstract name (unix(7)). */
+		if (len > sizeof(key.path))
+			len = sizeof(key.path);
+		bpf_probe_read_user(&key.path, len, (void *)(p.addr + 2));
+		o = bpf_map_lookup_elem(&unix_connects, &key);
+		if (!o) {
+			struct outcome fresh = {};
+
+			describe(&fresh);
+			bpf_map_update_elem(&unix_connects, &key, &fresh, BPF_NOEXIST);
+			o = bpf_map_lookup_elem(&unix_connects, &key);
+		}
+	} else {
+		return 0;
+	}
+
+	if (o)
+		count(o, ctx->ret, ns);
+	else
+		__sync_fetch_and_add(&lost_connects, 1);
+	return 0;
+}
+
+static __always_inline int count_accept(__s64 ret)
+{
+	__u32 tgid = bpf_get_current_pid_tgid() >> 32;
+	struct accept_outcome *a;
+
+	if (ret == -EAGAIN || ret == -EINTR || ret == -ECONNABORTED)
+		return 0;
+	a = bpf_map_lookup_elem(&accepts, &tgid);
+	if (!a) {
+		struct accept_outcome fresh = {};
+
+		bpf_get_current_comm(&fresh.comm, sizeof(fresh.comm));
+		bpf_map_update_elem(&accepts, &tgid, &fresh, BPF_NOEXIST);
+		a = bpf_map_lookup_elem(&accepts, &tgid);
+		if (!a) {
+			__sync_fetch_and_add(&lost_accepts, 1);
+			return 0;
+		}
+	}
+	if (ret >= 0)
+		__sync_fetch_and_add(&a->accepted, 1);
+	else if (ret == -EMFILE)
+		__sync_fetch_and_add(&a->mfile, 1);
+	else if (ret == -ENFILE)
+		__sync_fetch_and_add(&a->nfile, 1);
+	else if (ret == -ENOBUFS || ret == -ENOMEM)
+		__sync_fetch_and_add(&a->nobufs, 1);
+	else
+		__sync_fetch_and_add(&a->other, 1);
+	return 0;
+}
+
+SEC("tracepoint/syscalls/sys_exit_accept4")
+int accept4_exit(struct syscall_exit *ctx)
+{
+	return count_accept(ctx->ret);
+}
+
+SEC("tracepoint/syscalls/sys_exit_accept")
+int accept_exit(struct syscall_exit *ctx)
+{
+	return count_accept(ctx->ret);
+}
+
+/* sock:inet_sock_set_state(const struct sock *sk, const int old, const int new), since 4.16 */
+SEC("tp_btf/inet_sock_set_state")
+int BPF_PROG(set_state, struct sock *sk, int old, int new)
+{
+	struct handshake_key key = {};
+	struct handshake *h;
+	int failed = 0;
+
+	if (old == TCP_SYN_SENT && new == TCP_ESTABLISHED)
+		;
+	else if (old == TCP_SYN_SENT && new == TCP_CLOSE)
+		failed = 1;
+	else if (old == TCP_SYN_RECV && new == TCP_ESTABLISHED)
+		key.passive = 1;
+	else
+		return 0;
+	if (sk->sk_protocol != IPPROTO_TCP)
+		return 0;
+
+	key.netns = sk->__sk_common.skc_net.net->ns.inum;
+	key.family = sk->__sk_common.skc_family;
+	if (key.passive) {
+		key.port = sk->__sk_common.skc_num;
+		if (key.family == AF_INET)
+			__builtin_memcpy(key.addr, &sk->__sk_common.skc_rcv_saddr, 4);
+		else
+			BPF_CORE_READ_INTO(&key.addr, sk, __sk_common.skc_v6_rcv_saddr);
+	} else {
+		key.port = bpf_ntohs(sk->__sk_common.skc_dport);
+		if (key.family == AF_INET)
+			__builtin_memcpy(key.addr, &sk->__sk_common.skc_daddr, 4);
+		else
+			BPF_CORE_READ_INTO(&key.addr, sk, __sk_common.skc_v6_daddr);
+	}
+	h = bpf_map_lookup_elem(&handshakes, &key);
+	if (!h) {
+		struct handshake fresh = {};
+
+		bpf_map_update_elem(&handshakes, &key, &fresh, BPF_NOEXIST);
+		h = bpf_map_lookup_elem(&handshakes, &key);
+		if (!h) {
+			__sync_fetch_and_add(&lost_handshakes, 1);
+			return 0;
+		}
+	}
+	if (failed)
+		__sync_fetch_and_add(&h->failed, 1);
+	else
+		__sync_fetch_and_add(&h->established, 1);
+	return 0;
+}

@@ -1,0 +1,156 @@
+package observe
+
+// HostUse is how the machine's resources were used over the window.
+type HostUse struct {
+	CPU      CPUTime             `json:"cpu"` // all CPUs together
+	PerCPU   []CPUTime           `json:"per_cpu,omitempty"`
+	Softnet  []Softnet           `json:"softnet,omitempty"`
+	Memory   Memory              `json:"memory"`
+	VM       map[string]uint64   `json:"vm,omitempty"` // /proc/vmstat, increases: "pgmajfault", "allocstall_normal"…
+	Disks    []Disk              `json:"disks,omitempty"`
+	Pressure map[string]Pressure `json:"pressure,omitempty"` // "cpu", "memory", "io"
+	Forks    uint64              `json:"forks"`              // /proc/stat processes
+}
+
+// CPUTime is CPU seconds by mode, from /proc/stat (proc_stat(5)). Guest time
+// is contained in User and Nice, as in the kernel.
+type CPUTime struct {
+	User    float64 `json:"user"`
+	Nice    float64 `json:"nice"`
+	System  float64 `json:"system"`
+	Idle    float64 `json:"idle"`
+	IOWait  float64 `json:"iowait"`
+	IRQ     float64 `json:"irq"`
+	SoftIRQ float64 `json:"softirq"`
+	Steal   float64 `json:"steal"`
+}
+
+// Total is the CPU seconds of all modes together.
+func (c CPUTime) Total() float64 {
+	return c.User + c.Nice + c.System + c.Idle + c.IOWait + c.IRQ + c.SoftIRQ + c.Steal
+}
+
+// Busy is the CPU seconds that were neither idle nor waiting for I/O.
+func (c CPUTime) Busy() float64 { return c.Total() - c.Idle - c.IOWait }
+
+// Softnet is one CPU's packet backlog work, from /proc/net/softnet_stat
+// (net/core/net-procfs.c): increases over the window.
+type Softnet struct {
+	CPU       int    `json:"cpu"`
+	Processed uint64 `json:"processed"`
+	Dropped   uint64 `json:"dropped"`  // backlog longer than netdev_max_backlog
+	Squeezed  uint64 `json:"squeezed"` // budget or time used up with work left
+}
+
+// Memory is /proc/meminfo at the end of the window.
+type Memory struct {
+	TotalBytes     uint64 `json:"total_bytes"`
+	AvailableBytes uint64 `json:"available_bytes"`
+	SwapTotalBytes uint64 `json:"swap_total_bytes"`
+	SwapFreeBytes  uint64 `json:"swap_free_bytes"`
+}
+
+// Disk is one whole block device over the window, from /proc/diskstats
+// (Documentation/admin-guide/iostats.rst). Partitions are left out.
+type Disk struct {
+	Name         string  `json:"name"`
+	Reads        uint64  `json:"reads"`
+	Writes       uint64  `json:"writes"`
+	ReadBytes    uint64  `json:"read_bytes"`
+	WriteBytes   uint64  `json:"write_bytes"`
+	ReadSeconds  float64 `json:"read_seconds"`  // sum over requests
+	WriteSeconds float64 `json:"write_seconds"` // sum over requests
+	BusySeconds  float64 `json:"busy_seconds"`  // wall time with I/O in flight
+}
+
+// Pressure is stall time over the window, from /proc/pressure
+// (Documentation/accounting/psi.rst).
+type Pressure struct {
+	SomeSeconds float64 `json:"some_seconds"`
+	FullSeconds float64 `json:"full_seconds"`
+}
+
+// Process is one process over the window. Processes that came or went inside
+// the window are kept with what was seen of them.
+type Process struct {
+	PID       int    `json:"pid"`
+	PPID      int    `json:"ppid"`
+	Comm      string `json:"comm"`
+	Cmdline   string `json:"cmdline,omitempty"` // arguments joined by spaces, at most 512 bytes
+	State     string `json:"state"`             // letter of proc_pid_stat(5) at the end
+	Kernel    bool   `json:"kernel,omitempty"`  // a kernel thread (child of PID 2, or PID 2)
+	Threads   int    `json:"threads"`
+	NetNS     uint64 `json:"netns,omitempty"`
+	Cgroup    string `json:"cgroup,omitempty"`    // most telling path: v2, else v1 cpu, else v1 memory, else systemd
+	Container string `json:"container,omitempty"` // container id from the cgroup path, shortened to 12
+	Unit      string `json:"unit,omitempty"`      // systemd unit from the cgroup path
+	StartedIn bool   `json:"started_in_window,omitempty"`
+	EndedIn   bool   `json:"ended_in_window,omitempty"`
+
+	UserSeconds     float64 `json:"user_seconds"`
+	SystemSeconds   float64 `json:"system_seconds"`
+	RunDelaySeconds float64 `json:"run_delay_seconds"` // runnable but not running, all threads (/proc/PID/task/*/schedstat)
+	Timeslices      uint64  `json:"timeslices"`
+	MajorFaults     uint64  `json:"major_faults"`
+	ReadBytes       uint64  `json:"read_bytes"`  // from storage, /proc/PID/io
+	WriteBytes      uint64  `json:"write_bytes"` // to storage, /proc/PID/io
+	Nice            int     `json:"nice,omitempty"`
+	RSSBytes        uint64  `json:"rss_bytes"`
+
+	FDs     int `json:"fds,omitempty"`      // open files, peak of the samples
+	FDLimit int `json:"fd_limit,omitempty"` // soft RLIMIT_NOFILE
+	FDHard  int `json:"fd_hard,omitempty"`  // hard RLIMIT_NOFILE
+	SockFDs int `json:"sock_fds,omitempty"` // open files that are sockets, at the end
+
+	States *ThreadStates `json:"thread_states,omitempty"` // only for processes that serve
+}
+
+// CPUSeconds is the CPU time the process used in the window.
+func (p *Process) CPUSeconds() float64 { return p.UserSeconds + p.SystemSeconds }
+
+// ThreadStates is what the threads of a process were seen doing, sampled over
+// the window. Each of Samples looks at each thread once.
+type ThreadStates struct {
+	Rounds  int `json:"rounds"`  // how many times the process was looked at
+	Samples int `json:"samples"` // thread × round
+	Running int `json:"running"` // R: running or runnable
+	Disk    int `json:"disk"`    // D: uninterruptible
+	Stopped int `json:"stopped"` // T or t
+	Waiting int `json:"waiting"` // S, but not waiting for work
+	Accept  int `json:"accept"`  // S in accept(): idle, ready for a connection
+	Poll    int `json:"poll"`    // S in epoll_wait, poll or select: idle, or waiting for any of many
+}
+
+// Busy is the number of samples in which a thread had work in hand.
+func (t *ThreadStates) Busy() int { return t.Running + t.Disk + t.Stopped + t.Waiting }
+
+// Cgroup is one control group that holds a process of interest, or an
+// ancestor of one that has a limit of its own.
+type Cgroup struct {
+	Path    string `json:"path"`
+	Version int    `json:"version"`        // 1 or 2; a v1 group is merged over its controllers
+	PIDs    []int  `json:"pids,omitempty"` // processes of interest in it or below it
+
+	QuotaCPUs        float64 `json:"quota_cpus,omitempty"` // CPUs allowed; 0 = no quota
+	QuotaFile        string  `json:"quota_file,omitempty"` // cpu.max or cpu.cfs_quota_us, full path
+	PeriodNS         int64   `json:"period_ns,omitempty"`
+	Periods          uint64  `json:"periods,omitempty"`   // nr_periods
+	ThrottledPeriods uint64  `json:"throttled,omitempty"` // nr_throttled
+	ThrottledSeconds float64 `json:"throttled_seconds,omitempty"`
+
+	MemoryLimitBytes   uint64  `json:"memory_limit_bytes,omitempty"` // 0 = none
+	MemoryUsedBytes    uint64  `json:"memory_used_bytes,omitempty"`
+	MemoryAtLimit      uint64  `json:"memory_at_limit,omitempty"` // times the limit was hit: memory.events max, memory.failcnt
+	OOMKills           uint64  `json:"oom_kills,omitempty"`
+	MemoryStallSeconds float64 `json:"memory_stall_seconds,omitempty"` // v2 memory.pressure "some"
+}
+
+// KernelLine counts kernel log messages of one kind and subject in the window.
+type KernelLine struct {
+	Kind    string `json:"kind"`            // see internal/sense/host/kmsg.go
+	NetNS   uint64 `json:"netns,omitempty"` // as printed in the message, or 0
+	Addr    string `json:"addr,omitempty"`
+	Port    int    `json:"port,omitempty"`
+	Count   int    `json:"count"`             // lines seen; the kernel rate-limits, so this is a lower bound
+	Example string `json:"example,omitempty"` // first line, at most 256 bytes
+}

@@ -1,0 +1,108 @@
+package observe
+
+// NetNS is one network namespace in which something serves or calls.
+type NetNS struct {
+	Inode     uint64            `json:"inode"`
+	Host      bool              `json:"host,omitempty"`     // the initial namespace
+	PID       int               `json:"pid"`                // a process that lives in it
+	Counters  map[string]uint64 `json:"counters,omitempty"` // increases: "TcpExt.ListenOverflows", "Tcp.RetransSegs"…
+	SockStat  map[string]int64  `json:"sockstat,omitempty"` // at the end: "TCP.inuse", "TCP.tw"…
+	Sysctl    map[string]string `json:"sysctl,omitempty"`   // as seen inside: "net.core.somaxconn"…
+	Conntrack *Conntrack        `json:"conntrack,omitempty"`
+	Listeners []Listener        `json:"listeners,omitempty"`
+	Sockets   []SocketGroup     `json:"sockets,omitempty"`
+}
+
+// Conntrack is the connection tracking table of one namespace.
+type Conntrack struct {
+	Entries      uint64 `json:"entries"` // at the end
+	PeakEntries  uint64 `json:"peak_entries"`
+	Max          uint64 `json:"max"`  // nf_conntrack_max; a host-wide limit compared with each namespace's own count
+	Drop         uint64 `json:"drop"` // packets dropped because no entry could be had
+	EarlyDrop    uint64 `json:"early_drop"`
+	InsertFailed uint64 `json:"insert_failed"`
+	Invalid      uint64 `json:"invalid"`
+}
+
+// Listener is one listening stream socket, TCP or unix.
+type Listener struct {
+	Proto string `json:"proto"`          // "tcp", "tcp6", "unix"
+	Addr  string `json:"addr,omitempty"` // "0.0.0.0", "::", "127.0.0.1"…
+	Port  int    `json:"port,omitempty"`
+	Path  string `json:"path,omitempty"` // unix
+	Inode uint64 `json:"inode"`
+	PID   int    `json:"pid"`            // the process that accepts (a worker's master when many share it)
+	PIDs  []int  `json:"pids,omitempty"` // all that hold it, at most 64
+	Comm  string `json:"comm,omitempty"`
+
+	Limit       uint32  `json:"limit"`      // backlog in force: min(application's, somaxconn)
+	QueuePeak   uint32  `json:"queue_peak"` // connections waiting for accept()
+	QueueMean   float64 `json:"queue_mean"`
+	Samples     int     `json:"samples"`
+	FullSamples int     `json:"full_samples"` // queue > limit: the kernel's own test (sk_acceptq_is_full)
+	Drops       uint64  `json:"drops"`        // SYNs and handshakes dropped at this socket (sk_drops), increase
+
+	Opened     uint64 `json:"opened"`                // handshakes completed in the window (BPF), 0 when not known
+	Clients    int    `json:"clients"`               // established connections, peak of the samples
+	ClientPIDs []int  `json:"client_pids,omitempty"` // local processes at the other end, at most 64
+}
+
+// SocketGroup counts the TCP sockets of one namespace that share an end.
+type SocketGroup struct {
+	Side   string         `json:"side"`             // "served": Port is the local, listening one; "called": the remote one
+	Addr   string         `json:"addr,omitempty"`   // called: local address
+	Remote string         `json:"remote,omitempty"` // called: remote address
+	Port   int            `json:"port"`
+	States map[string]int `json:"states"` // TCP state → sockets, in the sample with most: "ESTABLISHED", "SYN_SENT", "TIME_WAIT"…
+	// LocalPorts counts distinct local ports in use towards this end (called
+	// side), in the same sample.
+	LocalPorts int   `json:"local_ports,omitempty"`
+	PIDs       []int `json:"pids,omitempty"` // owners, at most 16
+}
+
+// Connect is the outcome of connect() calls of one process to one address
+// (tracepoints syscalls:sys_enter_connect and sys_exit_connect), and of the
+// handshakes that followed (sock:inet_sock_set_state).
+type Connect struct {
+	PID    int    `json:"pid"`
+	Comm   string `json:"comm"`
+	NetNS  uint64 `json:"netns"`
+	Family string `json:"family"` // "inet", "inet6", "unix"
+	Addr   string `json:"addr,omitempty"`
+	Port   int    `json:"port,omitempty"`
+	Path   string `json:"path,omitempty"`
+
+	Calls       uint64            `json:"calls"`
+	Started     uint64            `json:"started"`          // returned 0 or EINPROGRESS
+	Errors      map[string]uint64 `json:"errors,omitempty"` // "EADDRNOTAVAIL" → calls
+	NS          uint64            `json:"ns"`               // time inside all calls
+	MaxNS       uint64            `json:"max_ns"`
+	NonBlocking uint64            `json:"non_blocking"` // calls that returned EINPROGRESS or EAGAIN: their time is CPU time
+
+	Established uint64 `json:"established"` // handshakes completed
+	Failed      uint64 `json:"failed"`      // handshakes given up or refused
+}
+
+// Accept is the outcome of accept() calls of one process.
+type Accept struct {
+	PID      int               `json:"pid"`
+	Comm     string            `json:"comm"`
+	Accepted uint64            `json:"accepted"`
+	Errors   map[string]uint64 `json:"errors,omitempty"` // "EMFILE" → calls; EAGAIN is not an error and is left out
+}
+
+// Profile is CPU samples of the whole host with the kernel functions that
+// matter to a cause recognised in their stacks.
+type Profile struct {
+	Hz        int              `json:"hz"` // per CPU
+	Samples   uint64           `json:"samples"`
+	Processes []ProfileProcess `json:"processes,omitempty"`
+}
+
+// ProfileProcess is one process's share of the samples.
+type ProfileProcess struct {
+	PID        int    `json:"pid"`
+	Comm       string `json:"comm"`
+	Samples    uint64 `json:"samples"`
+	PortSearch uint64 `json:"port_search"` // inside __inet_hash_connect (search for a free local port)
+}

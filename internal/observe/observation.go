@@ -1,0 +1,95 @@
+package observe
+
+import "time"
+
+// SchemaObservation identifies the format of a saved Observation. The number
+// grows when a reader of the old format would misread the new one.
+const SchemaObservation = "slowray.observation/1"
+
+// Observation is all that was seen in one window.
+type Observation struct {
+	Schema     string            `json:"schema"`
+	Version    string            `json:"version"` // slowray version that made it
+	Host       Host              `json:"host"`
+	Window     Window            `json:"window"`
+	Filter     Filter            `json:"filter"`
+	Use        HostUse           `json:"use"`
+	Namespaces []NetNS           `json:"namespaces,omitempty"`
+	Processes  []Process         `json:"processes,omitempty"`
+	Cgroups    []Cgroup          `json:"cgroups,omitempty"`
+	Connects   []Connect         `json:"connects,omitempty"`
+	Accepts    []Accept          `json:"accepts,omitempty"`
+	Profile    *Profile          `json:"profile,omitempty"`
+	KernelLog  []KernelLine      `json:"kernel_log,omitempty"`
+	Nginx      []Nginx           `json:"nginx,omitempty"`
+	PHPFPM     []PHPFPM          `json:"php_fpm,omitempty"`
+	Sysctl     map[string]string `json:"sysctl,omitempty"` // host-wide knobs, as "net.netfilter.nf_conntrack_max"
+	Gaps       []Gap             `json:"gaps,omitempty"`
+	Losses     []Loss            `json:"losses,omitempty"`
+}
+
+// Host identifies the machine and its running kernel.
+type Host struct {
+	Name        string `json:"name"`
+	Kernel      string `json:"kernel"` // uname -r
+	BootID      string `json:"boot_id"`
+	CPUs        int    `json:"cpus"` // online CPUs
+	MemoryBytes uint64 `json:"memory_bytes"`
+	NetNS       uint64 `json:"netns"` // inode of the initial network namespace
+}
+
+// Window is the stretch of time that was watched.
+type Window struct {
+	Start   time.Time `json:"start"`
+	Seconds float64   `json:"seconds"`
+}
+
+// Filter is what the user asked to look at; the zero Filter is the whole host.
+type Filter struct {
+	Port      int    `json:"port,omitempty"`
+	PID       int    `json:"pid,omitempty"`
+	Unit      string `json:"unit,omitempty"`
+	Container string `json:"container,omitempty"`
+}
+
+// Kind names one sort of reading. A cause declares the kinds it needs; a kind
+// that could not be read turns it into "not checked", with the Gap's reason.
+type Kind string
+
+// The kinds of reading.
+const (
+	KindCPU       Kind = "cpu"        // /proc/stat, /proc/softirqs, softnet_stat
+	KindMemory    Kind = "memory"     // /proc/meminfo, /proc/vmstat
+	KindDisk      Kind = "disk"       // /proc/diskstats
+	KindPressure  Kind = "pressure"   // /proc/pressure
+	KindProcess   Kind = "process"    // /proc/PID
+	KindCgroup    Kind = "cgroup"     // cgroup v1 and v2 files
+	KindCounters  Kind = "counters"   // /proc/PID/net/{netstat,snmp,sockstat}
+	KindSysctl    Kind = "sysctl"     // /proc/sys in the service's namespace
+	KindConntrack Kind = "conntrack"  // conntrack statistics of each namespace
+	KindListeners Kind = "listeners"  // sock_diag, listening sockets
+	KindSockets   Kind = "sockets"    // sock_diag, all sockets
+	KindConnects  Kind = "connects"   // BPF: results of connect() and accept()
+	KindProfile   Kind = "profile"    // BPF: CPU samples with kernel stacks
+	KindKernelLog Kind = "kernel-log" // /dev/kmsg
+	KindNginx     Kind = "nginx"      // nginx configuration and logs
+	KindPHPFPM    Kind = "php-fpm"    // php-fpm configuration and log
+)
+
+// Gap says that something could not be read, and why. It is never an error
+// exit: a cause that needs the kind is reported as "not checked".
+type Gap struct {
+	Kind    Kind   `json:"kind"`
+	NetNS   uint64 `json:"netns,omitempty"`   // 0 when the whole host is concerned
+	Subject string `json:"subject,omitempty"` // file, process or namespace
+	Because string `json:"because"`           // one sentence
+	// Partial says that the kind was read elsewhere: only the named subject
+	// is missing, so causes of this kind are still checked.
+	Partial bool `json:"partial,omitempty"`
+}
+
+// Loss counts readings that were dropped or skipped to stay within bounds.
+type Loss struct {
+	What  string `json:"what"`
+	Count int64  `json:"count"`
+}

@@ -1,0 +1,301 @@
+package connect
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/link"
+
+	"github.com/slowray/slowray/internal/bpf"
+	"github.com/slowray/slowray/internal/observe"
+)
+
+// errorNames are the slots of struct outcome in connect.bpf.c, in its order.
+var errorNames = [...]string{
+	"EADDRNOTAVAIL", "ECONNREFUSED", "ETIMEDOUT", "EAGAIN",
+	"ENETUNREACH", "EHOSTUNREACH", "EPERM", "ENOENT", "other",
+}
+
+const (
+	familyInet  = 2
+	familyInet6 = 10
+)
+
+// The kernel's structures, laid out as in connect.bpf.c.
+type (
+	outcome struct {
+		Calls, Started, NonBlocking, NS, MaxNS uint64
+		Errors                                 [len(errorNames)]uint64
+		NetNS                                  uint32
+		Comm                                   [16]byte
+		_                                      uint32
+	}
+	inetKey struct {
+		TGID   uint32
+		Family uint16
+		Port   uint16
+		Addr   [16]byte
+	}
+	unixKey struct {
+		TGID uint32
+		Path [108]byte
+	}
+	handshakeKey struct {
+		NetNS   uint32
+		Family  uint16
+		Port    uint16
+		Addr    [16]byte
+		Passive uint32
+	}
+	handshake     struct{ Established, Failed uint64 }
+	acceptOutcome struct {
+		Accepted, MFile, NFile, NoBufs, Other uint64
+		Comm                                  [16]byte
+	}
+)
+
+// Watcher holds the attached programs. Closing it detaches them.
+type Watcher struct {
+	objects bpf.ConnectObjects
+	links   []io.Closer // kept: an unreferenced link is detached by its finalizer
+}
+
+// Start attaches the programs. It needs root or CAP_BPF and CAP_PERFMON.
+func Start() (*Watcher, error) {
+	spec, err := bpf.LoadConnect()
+	if err != nil {
+		return nil, fmt.Errorf("connect: %w", err)
+	}
+	w := &Watcher{}
+	if err := bpf.Load(spec, &w.objects); err != nil {
+		return nil, fmt.Errorf("connect: %w", err)
+	}
+	if err := w.attach(); err != nil {
+		w.Close()
+		return nil, fmt.Errorf("connect: %w", err)
+	}
+	return w, nil
+}
+
+func (w *Watcher) attach() error {
+	for _, tp := range []struct {
+		name string
+		prog *ebpf.Program
+	}{
+		{"sys_exit_connect", w.objects.ConnectExit},
+		{"sys_enter_connect", w.objects.ConnectEnter},
+		{"sys_exit_accept4", w.objects.Accept4Exit},
+		{"sys_exit_accept", w.objects.AcceptExit},
+	} {
+		l, err := bpf.AttachTracepoint("syscalls", tp.name, tp.prog)
+		if err != nil {
+			return fmt.Errorf("attach: %w", err)
+		}
+		w.links = append(w.links, l)
+	}
+	l, err := link.AttachTracing(link.TracingOptions{Program: w.objects.SetState})
+	if err != nil {
+		return fmt.Errorf("attach sock/inet_sock_set_state: %w", err)
+	}
+	w.links = append(w.links, l)
+	return nil
+}
+
+// Close detaches the programs and frees their maps.
+func (w *Watcher) Close() {
+	for _, l := range w.links {
+		l.Close()
+	}
+	w.objects.Close()
+}
+
+// PassiveKey names a listening end: the handshakes it completed are found
+// under its port and, for a connection to one of many addresses, that address.
+type PassiveKey struct {
+	NetNS uint64
+	Port  int
+}
+
+// Result is everything since Start.
+type Result struct {
+	Connects []observe.Connect // most calls first
+	Accepts  []observe.Accept
+	Opened   map[PassiveKey]uint64 // handshakes completed by listeners
+	Losses   []observe.Loss
+}
+
+// Read sums up what was seen since Start.
+func (w *Watcher) Read() (Result, error) {
+	r := Result{Opened: map[PassiveKey]uint64{}}
+
+	active, err := w.readHandshakes(r.Opened)
+	if err != nil {
+		return r, fmt.Errorf("connect: read handshakes: %w", err)
+	}
+	if err := w.readConnects(&r, active); err != nil {
+		return r, fmt.Errorf("connect: read outcomes: %w", err)
+	}
+	if err := w.readAccepts(&r); err != nil {
+		return r, fmt.Errorf("connect: read accepts: %w", err)
+	}
+	for _, lost := range []struct {
+		what string
+		v    *ebpf.Variable
+	}{
+		{"connect() calls of more than 16,384 (process, address) pairs", w.objects.LostConnects},
+		{"handshakes of more than 16,384 addresses", w.objects.LostHandshakes},
+		{"accept() calls of more than 8,192 processes", w.objects.LostAccepts},
+	} {
+		var n uint64
+		if err := lost.v.Get(&n); err == nil && n > 0 {
+			r.Losses = append(r.Losses, observe.Loss{What: lost.what, Count: int64(n)})
+		}
+	}
+	return r, nil
+}
+
+// target is the far end of an outgoing connection.
+type target struct {
+	netns uint64
+	addr  netip.Addr
+	port  int
+}
+
+func (w *Watcher) readHandshakes(opened map[PassiveKey]uint64) (map[target]handshake, error) {
+	active := map[target]handshake{}
+	var (
+		key handshakeKey
+		val handshake
+		it  = w.objects.Handshakes.Iterate()
+	)
+	for it.Next(&key, &val) {
+		if key.Passive != 0 {
+			opened[PassiveKey{uint64(key.NetNS), int(key.Port)}] += val.Established
+			continue
+		}
+		t := target{uint64(key.NetNS), address(key.Family, key.Addr), int(key.Port)}
+		h := active[t]
+		h.Established += val.Established
+		h.Failed += val.Failed
+		active[t] = h
+	}
+	return active, it.Err()
+}
+
+func (w *Watcher) readConnects(r *Result, active map[target]handshake) error {
+	var (
+		key inetKey
+		val outcome
+		it  = w.objects.InetConnects.Iterate()
+	)
+	calls := map[target]uint64{} // to share handshakes among the processes that call the same address
+	for it.Next(&key, &val) {
+		c := newConnect(int(key.TGID), &val)
+		c.Family = "inet"
+		if key.Family == familyInet6 {
+			c.Family = "inet6"
+		}
+		addr := address(key.Family, key.Addr)
+		c.Addr, c.Port = addr.String(), int(key.Port)
+		calls[target{c.NetNS, addr, c.Port}] += c.Started
+		r.Connects = append(r.Connects, c)
+	}
+	if err := it.Err(); err != nil {
+		return err
+	}
+	for i := range r.Connects {
+		c := &r.Connects[i]
+		addr, _ := netip.ParseAddr(c.Addr)
+		t := target{c.NetNS, addr, c.Port}
+		if all := calls[t]; all > 0 {
+			h := active[t]
+			c.Established = share(h.Established, c.Started, all)
+			c.Failed = share(h.Failed, c.Started, all)
+		}
+	}
+
+	var ukey unixKey
+	it = w.objects.UnixConnects.Iterate()
+	for it.Next(&ukey, &val) {
+		c := newConnect(int(ukey.TGID), &val)
+		c.Family = "unix"
+		c.Path = unixPath(ukey.Path[:])
+		c.Established = c.Started
+		r.Connects = append(r.Connects, c)
+	}
+	slices.SortFunc(r.Connects, func(a, b observe.Connect) int {
+		return cmp.Or(cmp.Compare(b.Calls, a.Calls), cmp.Compare(a.PID, b.PID),
+			cmp.Compare(a.Addr, b.Addr), cmp.Compare(a.Port, b.Port), cmp.Compare(a.Path, b.Path))
+	})
+	return it.Err()
+}
+
+func (w *Watcher) readAccepts(r *Result) error {
+	var (
+		tgid uint32
+		val  acceptOutcome
+		it   = w.objects.Accepts.Iterate()
+	)
+	for it.Next(&tgid, &val) {
+		a := observe.Accept{PID: int(tgid), Comm: comm(val.Comm), Accepted: val.Accepted}
+		for name, n := range map[string]uint64{"EMFILE": val.MFile, "ENFILE": val.NFile, "ENOBUFS": val.NoBufs, "other": val.Other} {
+			if n > 0 {
+				if a.Errors == nil {
+					a.Errors = map[string]uint64{}
+				}
+				a.Errors[name] = n
+			}
+		}
+		r.Accepts = append(r.Accepts, a)
+	}
+	slices.SortFunc(r.Accepts, func(a, b observe.Accept) int { return cmp.Compare(a.PID, b.PID) })
+	return it.Err()
+}
+
+func newConnect(pid int, o *outcome) observe.Connect {
+	c := observe.Connect{
+		PID: pid, Comm: comm(o.Comm), NetNS: uint64(o.NetNS),
+		Calls: o.Calls, Started: o.Started, NonBlocking: o.NonBlocking, NS: o.NS, MaxNS: o.MaxNS,
+	}
+	for i, n := range o.Errors {
+		if n > 0 {
+			if c.Errors == nil {
+				c.Errors = map[string]uint64{}
+			}
+			c.Errors[errorNames[i]] = n
+		}
+	}
+	return c
+}
+
+// share splits n in proportion to part of all.
+func share(n, part, all uint64) uint64 {
+	return uint64(float64(n) * float64(part) / float64(all))
+}
+
+func address(family uint16, b [16]byte) netip.Addr {
+	if family == familyInet {
+		return netip.AddrFrom4([4]byte(b[:4]))
+	}
+	return netip.AddrFrom16(b).Unmap()
+}
+
+func comm(b [16]byte) string {
+	s, _, _ := strings.Cut(string(b[:]), "\x00")
+	return s
+}
+
+// unixPath prints a sun_path; an abstract name gets the leading @ of ss(8).
+func unixPath(b []byte) string {
+	if len(b) > 0 && b[0] == 0 {
+		name, _, _ := strings.Cut(string(b[1:]), "\x00")
+		return "@" + name
+	}
+	s, _, _ := strings.Cut(string(b), "\x00")
+	return s
+}
