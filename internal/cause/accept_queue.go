@@ -1,0 +1,257 @@
+package cause
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+
+	"github.com/slowray/slowray/internal/observe"
+)
+
+// acceptQueueOverflow: a connection whose handshake is complete waits in the
+// listening socket's queue until the application accepts it. When the queue is
+// longer than the backlog (sk_acceptq_is_full, include/net/sock.h), the kernel
+// drops SYNs and final ACKs, and the client tries again after 1, 3, 7 seconds.
+// A unix socket refuses at once instead, with EAGAIN (unix_stream_connect).
+var acceptQueueOverflow = Cause{
+	ID:    "accept-queue-overflow",
+	Title: "An accept queue overflows: new connections are dropped and retried seconds later",
+	Layer: LayerSocket,
+	Needs: []observe.Kind{observe.KindListeners, observe.KindCounters},
+	ConsequenceOf: []string{
+		// only where the queue is of a sane size, see overflowFinding
+		"php-fpm-children-exhausted",
+	},
+}
+
+func init() { acceptQueueOverflow.Check = checkAcceptQueueOverflow }
+
+// smallBacklog is a queue so short that a burst of ordinary traffic fills it,
+// whatever the application does: the defaults are 511 (nginx, php-fpm, Redis),
+// 128 (Java has 50), 4096 (the kernel's somaxconn since 5.4).
+const smallBacklog = 64
+
+func checkAcceptQueueOverflow(v *View) Result {
+	var r Result
+	fullest := "no listening socket with traffic"
+	top := -1.0
+	for _, s := range v.Services {
+		for _, l := range s.Listeners {
+			o := overflowOf(v, s, l)
+			if o.dropped == 0 {
+				if use := ratio(l.QueuePeak, l.Limit); use > top && l.Limit > 0 {
+					top = use
+					fullest = fmt.Sprintf("no connection dropped; the fullest queue is %s%s with at most %s of %s waiting",
+						listenerName(l), where(s.NS), count(l.QueuePeak), count(l.Limit))
+				}
+				continue
+			}
+			r.Findings = append(r.Findings, overflowFinding(v, s, l, o))
+		}
+	}
+	r.RuledOut = fullest
+	return r
+}
+
+// overflow is what one listening socket turned away.
+type overflow struct {
+	dropped  uint64 // SYNs and handshakes (TCP) or connect() calls (unix)
+	opened   uint64 // connections that came through
+	accepted uint64 // accept() calls that returned one
+	known    bool   // accepted was counted
+	backlog  observe.Setting
+	somax    int // net.core.somaxconn of the namespace, 0 when not known
+}
+
+func overflowOf(v *View, s *Service, l *observe.Listener) overflow {
+	o := overflow{opened: l.Opened, backlog: v.configuredBacklog(s, l)}
+	o.somax, _ = strconv.Atoi(v.sysctl(s.NS, "net.core.somaxconn"))
+	if l.Proto == "unix" {
+		for i := range v.Connects {
+			c := &v.Connects[i]
+			if v.reaches(c, s) {
+				o.dropped += c.Errors["EAGAIN"]
+				o.opened += c.Started
+			}
+		}
+	} else if s.NS.Counters["TcpExt.ListenOverflows"] > 0 && (l.FullSamples > 0 || l.Drops > 0) {
+		// sk_drops of a listener also counts SYNs lost for other reasons: it
+		// is an overflow only where the namespace counted overflows, and no
+		// more than it counted.
+		o.dropped = min(max(l.Drops, 1), s.NS.Counters["TcpExt.ListenOverflows"])
+	}
+	for _, a := range v.Accepts {
+		if slices.Contains(s.PIDs, a.PID) {
+			o.accepted += a.Accepted
+		}
+	}
+	o.known = !v.missing(observe.KindConnects)
+	return o
+}
+
+func overflowFinding(v *View, s *Service, l *observe.Listener, o overflow) Finding {
+	owner := v.Master(l.PID)
+	f := acceptQueueOverflow.supported(Subject{
+		Kind: "listener", NetNS: s.NS.Inode, PID: owner, Comm: v.Comm(owner), Port: l.Port, Addr: l.Addr, Path: l.Path,
+	})
+	if o.backlog.File != "" {
+		f.Subject.Path = fmt.Sprintf("%s:%d", o.backlog.File, o.backlog.Line)
+	}
+	f.Weight = ratio(o.dropped, o.dropped+o.opened)
+	f.Impact = Impact{Share: round(f.Weight), Of: "new connections",
+		Text: fmt.Sprintf("%s attempts dropped on %s, %s connections came through", count(o.dropped), listenerName(l), count(o.opened))}
+	f.Evidence = []Evidence{
+		{Fact: "attempts dropped at this socket", Value: o.dropped, Unit: "attempts", Source: dropSource(l)},
+		{Fact: "connections waiting for accept(), peak", Value: l.QueuePeak, Limit: l.Limit, Unit: "connections", Source: "sock_diag, Recv-Q and Send-Q"},
+	}
+	if l.Samples > 0 {
+		f.Evidence = append(f.Evidence, Evidence{Fact: "readings with the queue full", Value: l.FullSamples, Limit: l.Samples, Unit: "readings", Source: "sock_diag"})
+	}
+	if l.Proto != "unix" {
+		f.Evidence = append(f.Evidence, Evidence{Fact: "ListenOverflows in the namespace", Value: s.NS.Counters["TcpExt.ListenOverflows"], Unit: "attempts", Source: "/proc/net/netstat"})
+	}
+	if o.somax > 0 {
+		f.Evidence = append(f.Evidence, Evidence{Fact: "net.core.somaxconn", Value: o.somax, Unit: "connections", Source: "sysctl" + where(s.NS)})
+	}
+	if o.backlog.Value != "" {
+		f.Evidence = append(f.Evidence, Evidence{Fact: "backlog the application asks for", Value: o.backlog.Value, Unit: "connections", Source: settingSource(o.backlog)})
+	}
+
+	rate := float64(o.accepted) / max(v.Window.Seconds, 0.001)
+	if o.known {
+		f.Evidence = append(f.Evidence, Evidence{Fact: "connections accepted", Value: round(rate), Unit: "per second", Source: "accept() results"})
+	}
+	if o.known && o.accepted == 0 && l.FullSamples == l.Samples {
+		describeNotAccepting(v, s, l, &f)
+		return f
+	}
+	describeLimit(v, s, l, o, &f)
+	if pool := v.exhaustedPool(s); pool != nil && l.Limit >= smallBacklog {
+		f.ConsequenceOf = &phpFPMChildrenExhausted.ID
+	}
+	return f
+}
+
+// describeLimit says which of the two limits binds, and how to raise it: the
+// queue holds min(application's backlog, somaxconn) at the time of listen().
+func describeLimit(v *View, s *Service, l *observe.Listener, o overflow, f *Finding) {
+	want := max(4096, int(l.Limit)*8)
+	backlog, err := strconv.Atoi(o.backlog.Value)
+	known := err == nil
+	bySomaxconn := o.somax > 0 && int(l.Limit) >= o.somax
+	byBacklog := known && backlog >= 0 && backlog <= int(l.Limit)
+	sysctl := fmt.Sprintf("net.core.somaxconn=%d", want)
+
+	switch {
+	case bySomaxconn && byBacklog:
+		f.Fix.Text = fmt.Sprintf("Both limits bind: raise net.core.somaxconn (%d) and the application's backlog (%d) to %d, then let it listen again.", o.somax, backlog, want)
+	case bySomaxconn:
+		f.Fix.Text = fmt.Sprintf("net.core.somaxconn (%d) cuts the backlog: raise it to %d, then let the application listen again; a queue keeps the limit it was made with.", o.somax, want)
+		if known && backlog < want {
+			f.Fix.Text += fmt.Sprintf(" The application asks for %d: raise that too.", backlog)
+		}
+	default:
+		f.Fix.Text = fmt.Sprintf("The application's own backlog (%d) binds: raise it to %d and let it listen again.", l.Limit, want)
+		if o.somax > 0 && o.somax < want {
+			bySomaxconn = true
+			f.Fix.Text += fmt.Sprintf(" net.core.somaxconn (%d) must rise with it.", o.somax)
+		}
+	}
+	if bySomaxconn {
+		f.Fix.Commands = append(f.Fix.Commands, v.in(s.NS, "sysctl -w "+sysctl))
+		f.Fix.Persist = append(f.Fix.Persist, "echo '"+sysctl+"' > /etc/sysctl.d/90-somaxconn.conf")
+	}
+	f.Fix.Commands = append(f.Fix.Commands, v.backlogCommands(s, l, o.backlog, want)...)
+	f.Prove = &Prove{Command: "slowray prove accept-queue-overflow --apply", Hot: true}
+}
+
+// describeNotAccepting is the case in which no limit is at fault: the queue
+// filled because nobody takes connections out of it.
+func describeNotAccepting(v *View, s *Service, l *observe.Listener, f *Finding) {
+	f.Title = "An accept queue is full because the application does not accept"
+	state, stopped := "", false
+	for _, pid := range s.PIDs {
+		p := v.Process(pid)
+		if p == nil {
+			continue
+		}
+		state = p.State
+		if p.State == "T" || p.State == "t" {
+			stopped = true
+			f.Subject.PID, f.Subject.Comm = pid, p.Comm
+			break
+		}
+	}
+	f.Evidence = append(f.Evidence, Evidence{Fact: "state of the process", Value: state, Source: "/proc/PID/stat"})
+	f.Fix.Text = fmt.Sprintf("No connection was accepted in %s: a longer queue would not help. Find what %s (pid %d) waits for.",
+		seconds(v.Window.Seconds), f.Subject.Comm, f.Subject.PID)
+	if stopped {
+		f.Fix.Text = fmt.Sprintf("Process %d (%s) is stopped: let it run again.", f.Subject.PID, f.Subject.Comm)
+		f.Fix.Commands = []string{fmt.Sprintf("kill -CONT %d", f.Subject.PID)}
+		return
+	}
+	f.Fix.Commands = []string{fmt.Sprintf("cat /proc/%d/stack /proc/%d/syscall", f.Subject.PID, f.Subject.PID)}
+}
+
+func dropSource(l *observe.Listener) string {
+	if l.Proto == "unix" {
+		return "connect() results, EAGAIN"
+	}
+	return "sock_diag, drops of the listening socket"
+}
+
+func settingSource(s observe.Setting) string {
+	switch {
+	case s.File != "" && s.Line > 0:
+		return fmt.Sprintf("%s:%d", s.File, s.Line)
+	case s.Default:
+		return "the program's default"
+	}
+	return "configuration"
+}
+
+// configuredBacklog finds the backlog that the application's configuration
+// asks for; the zero Setting when the application is not known.
+func (v *View) configuredBacklog(s *Service, l *observe.Listener) observe.Setting {
+	if n := v.nginxOf(s); n != nil {
+		for _, ln := range n.Listens {
+			if l.Port != 0 && ln.Port == l.Port || l.Path != "" && ln.Path == l.Path {
+				return ln.Backlog
+			}
+		}
+	}
+	if _, pool := v.poolOf(s); pool != nil {
+		return pool.ListenBacklog
+	}
+	return observe.Setting{}
+}
+
+// backlogCommands tells how to give the application a longer backlog.
+func (v *View) backlogCommands(s *Service, l *observe.Listener, have observe.Setting, want int) []string {
+	if n := v.nginxOf(s); n != nil {
+		// nginx takes a new backlog at reload: it calls listen() again on the
+		// open socket when the value changed (ngx_configure_listening_sockets).
+		file := n.Config
+		if have.File != "" {
+			file = have.File
+		}
+		return []string{
+			fmt.Sprintf("in %s: listen … backlog=%d;", file, want),
+			fmt.Sprintf("kill -HUP %d   # nginx master: reload", n.PID),
+		}
+	}
+	if m, pool := v.poolOf(s); pool != nil {
+		file := m.Config
+		if have.File != "" {
+			file = have.File
+		}
+		// A reload (SIGUSR2) hands the open socket on and never calls listen()
+		// again (fpm_sockets.c): only a restart makes a new queue.
+		restart := fmt.Sprintf("stop and start php-fpm (master pid %d): a reload keeps the old queue", m.PID)
+		if p := v.Process(m.PID); p != nil && p.Unit != "" && p.Container == "" {
+			restart = "systemctl restart " + p.Unit + "   # a reload keeps the old queue"
+		}
+		return []string{fmt.Sprintf("in %s, [%s]: listen.backlog = %d", file, pool.Name, want), restart}
+	}
+	return []string{fmt.Sprintf("restart %s (pid %d) with a backlog of %d", v.Comm(l.PID), l.PID, want)}
+}

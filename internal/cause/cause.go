@@ -1,0 +1,148 @@
+package cause
+
+import "github.com/slowray/slowray/internal/observe"
+
+// Layer says where on a request's way a cause sits, from the wire up. A
+// request meets the layers in this order.
+type Layer int
+
+// The layers, in the order a request meets them.
+const (
+	LayerNetfilter Layer = iota
+	LayerSocket
+	LayerApplication
+	LayerCall // the service as a client of another one
+	LayerMachine
+)
+
+// Cause is one declaration of the catalogue.
+type Cause struct {
+	ID    string // stable, kebab-case
+	Title string // a plain sentence about what is wrong
+	Layer Layer
+	Needs []observe.Kind // without these it is "not checked"
+	// ConsequenceOf lists the causes that may bring this one about.
+	ConsequenceOf []string
+	// Folds says that this one is told as a consequence whenever one of them
+	// is found too; otherwise only where the check itself has evidence of it.
+	Folds bool
+	Check func(*View) Result
+}
+
+// Result is what a check came to.
+type Result struct {
+	Findings []Finding
+	RuledOut string // when there is no finding: why not, with the figures
+}
+
+// Role says whether a finding is a cause or follows from another one.
+type Role string
+
+// The roles of a finding.
+const (
+	RoleCause       Role = "cause"
+	RoleConsequence Role = "consequence"
+)
+
+// Verdict says how sure a finding is. A check only ever gives supported;
+// proved is the result of an experiment.
+type Verdict string
+
+// The verdicts of a finding.
+const (
+	Supported Verdict = "supported"
+	Proved    Verdict = "proved"
+)
+
+// Finding is a cause found on a subject. Its JSON is part of the report's
+// contract (schema/report.schema.json).
+type Finding struct {
+	Cause         string     `json:"cause"`
+	Title         string     `json:"title"`
+	Verdict       Verdict    `json:"verdict"`
+	Role          Role       `json:"role"`
+	ConsequenceOf *string    `json:"consequence_of"`
+	Subject       Subject    `json:"subject"`
+	Impact        Impact     `json:"impact"`
+	Evidence      []Evidence `json:"evidence"`
+	Fix           Fix        `json:"fix"`
+	Prove         *Prove     `json:"prove,omitempty"`
+
+	// Weight orders findings: the fraction of the attempts to get a good
+	// response that this cause spoils, 0 to 1, as far as repairing it alone
+	// would help.
+	Weight float64 `json:"-"`
+}
+
+// Subject is what the finding is about; Kind says which fields count.
+type Subject struct {
+	Kind      string `json:"kind"` // "namespace", "listener", "process", "pool", "cgroup", "destination", "host", "disk"
+	NetNS     uint64 `json:"netns,omitempty"`
+	PID       int    `json:"pid,omitempty"`
+	Comm      string `json:"comm,omitempty"`
+	Port      int    `json:"port,omitempty"`
+	Addr      string `json:"addr,omitempty"`
+	Interface string `json:"interface,omitempty"`
+	Rule      string `json:"rule,omitempty"`
+	Path      string `json:"path,omitempty"` // configuration file with line, socket path, cgroup
+}
+
+// Impact is how much of the trouble the finding explains.
+type Impact struct {
+	Share float64 `json:"share"` // 0 to 1
+	Of    string  `json:"of"`    // "failed requests", "new connections"…
+	Text  string  `json:"text"`
+}
+
+// Evidence is one measured fact with where it was read.
+type Evidence struct {
+	Fact   string `json:"fact"`
+	Value  any    `json:"value"`
+	Limit  any    `json:"limit,omitempty"`
+	Unit   string `json:"unit,omitempty"`
+	Source string `json:"source"`
+}
+
+// Fix says how to mend the cause: commands that work at once on the running
+// system, and what to write down so that it lasts.
+type Fix struct {
+	Text     string   `json:"text"`
+	Commands []string `json:"commands"`
+	Persist  []string `json:"persist,omitempty"`
+}
+
+// Prove says how the finding can be tested by a change that is taken back.
+type Prove struct {
+	Command string `json:"command"`
+	Hot     bool   `json:"hot"`
+}
+
+// Catalogue lists every cause that is known, in the order of the layers.
+func Catalogue() []Cause {
+	return []Cause{
+		conntrackFull,
+		acceptQueueOverflow,
+		synCookiesSent,
+		fdLimit,
+		nginxWorkerConnections,
+		phpFPMChildrenExhausted,
+		ephemeralPortsExhausted,
+		timeWaitPortSearch,
+		finTimeout,
+		nginxUpstreamErrors,
+		clientAborts,
+		cpuQuotaThrottled,
+		cpuSaturated,
+		softirqSaturated,
+		memoryPressure,
+		diskSaturated,
+	}
+}
+
+// supported begins a finding of c.
+func (c *Cause) supported(s Subject) Finding {
+	return Finding{Cause: c.ID, Title: c.Title, Verdict: Supported, Role: RoleCause, Subject: s,
+		Fix: Fix{Commands: []string{}}}
+}
+
+func ruledOut(because string) Result { return Result{RuledOut: because} }

@@ -1,0 +1,100 @@
+package cause
+
+import (
+	"fmt"
+
+	"github.com/slowray/slowray/internal/observe"
+)
+
+// conntrackFull: every packet of a new flow needs an entry in the connection
+// tracking table; when there is none to be had, the packet is dropped
+// (nf_conntrack_alloc in net/netfilter/nf_conntrack_core.c). nf_conntrack_max
+// is one number for the host, compared with each namespace's own entries.
+var conntrackFull = Cause{
+	ID:    "conntrack-full",
+	Title: "The connection tracking table is full: packets of new connections are dropped",
+	Layer: LayerNetfilter,
+	Needs: []observe.Kind{observe.KindConntrack},
+}
+
+func init() { conntrackFull.Check = checkConntrackFull }
+
+func checkConntrackFull(v *View) Result {
+	var r Result
+	most, used := "connection tracking is not in use", -1.0
+	for i := range v.Namespaces {
+		ns := &v.Namespaces[i]
+		ct := ns.Conntrack
+		if ct == nil || !v.InScope(ns.Inode) {
+			continue
+		}
+		logged := v.kernelLines("conntrack-table-full", ns)
+		if ct.Drop == 0 && logged == 0 {
+			if u := ratio(ct.PeakEntries, ct.Max); u > used {
+				used = u
+				most = fmt.Sprintf("at most %s of %s entries in use (%s)%s, no packet dropped",
+					count(ct.PeakEntries), count(ct.Max), percent(u), where(ns))
+			}
+			continue
+		}
+		r.Findings = append(r.Findings, conntrackFinding(v, ns, logged))
+	}
+	r.RuledOut = most
+	return r
+}
+
+func conntrackFinding(v *View, ns *observe.NetNS, logged int) Finding {
+	ct := ns.Conntrack
+	f := conntrackFull.supported(Subject{Kind: "namespace", NetNS: ns.Inode})
+	// Each dropped packet is a connection attempt that has to be repeated
+	// after a second or more; the attempts that came through are the
+	// handshakes completed.
+	var opened uint64
+	for i := range ns.Listeners {
+		opened += ns.Listeners[i].Opened
+	}
+	lost := max(ct.Drop, uint64(logged))
+	f.Weight = ratio(lost, lost+opened)
+	f.Impact = Impact{
+		Share: round(f.Weight), Of: "connection attempts",
+		Text: fmt.Sprintf("%s packets of new connections dropped, %s connections came through", count(lost), count(opened)),
+	}
+	f.Evidence = append(f.Evidence,
+		Evidence{Fact: "packets dropped for want of an entry", Value: ct.Drop, Unit: "packets", Source: "conntrack statistics, drop"},
+		Evidence{Fact: "entries in use, peak", Value: ct.PeakEntries, Limit: ct.Max, Unit: "entries", Source: "net.netfilter.nf_conntrack_count, nf_conntrack_max"})
+	if logged > 0 {
+		f.Evidence = append(f.Evidence, Evidence{Fact: "kernel log: table full, dropping packet", Value: logged,
+			Unit: "lines (rate-limited)", Source: "/dev/kmsg"})
+	}
+	if n := ns.Counters["TcpExt.TCPSynRetrans"]; n > 0 {
+		f.Evidence = append(f.Evidence, Evidence{Fact: "SYNs sent again", Value: n, Unit: "segments", Source: "netstat TCPSynRetrans"})
+	}
+	limit := conntrackLimit(ct)
+	f.Fix.Text = fmt.Sprintf("Raise nf_conntrack_max to %s (about %d MB when full).", count(limit), limit*320/1_000_000+1)
+	if !ns.Host {
+		f.Fix.Text += " It is set on the host, not inside the container; each network namespace is compared with it on its own."
+	}
+	setting := fmt.Sprintf("net.netfilter.nf_conntrack_max=%d", limit)
+	f.Fix.Commands = []string{"sysctl -w " + setting}
+	f.Fix.Persist = []string{"echo '" + setting + "' > /etc/sysctl.d/90-conntrack.conf"}
+	f.Prove = &Prove{Command: "slowray prove conntrack-full --apply", Hot: true}
+	return f
+}
+
+// conntrackLimit proposes a limit: the kernel's usual default, or four times
+// the present one if that is more.
+func conntrackLimit(ct *observe.Conntrack) uint64 {
+	return max(262144, ct.Max*4)
+}
+
+// kernelLines counts the kernel log lines of one kind that name the namespace
+// or, from kernels that print no namespace, name none.
+func (v *View) kernelLines(kind string, ns *observe.NetNS) int {
+	n := 0
+	for _, l := range v.KernelLog {
+		if l.Kind == kind && (l.NetNS == ns.Inode || l.NetNS == 0 && ns.Host) {
+			n += l.Count
+		}
+	}
+	return n
+}

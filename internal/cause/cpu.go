@@ -1,0 +1,195 @@
+package cause
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/slowray/slowray/internal/observe"
+)
+
+// cpuSaturated: the CPUs are full, and the processes that answer requests wait
+// for one while processes that have nothing to do with the requests compute.
+// CPUs that are full of the service's own work, or of its clients', are a
+// machine that is used, not a fault.
+var cpuSaturated = Cause{
+	ID:    "cpu-saturated",
+	Title: "Other processes take the CPU: the service waits for its turn",
+	Layer: LayerMachine,
+	Needs: []observe.Kind{observe.KindCPU, observe.KindProcess},
+}
+
+func init() { cpuSaturated.Check = checkCPUSaturated }
+
+const (
+	idleWhenFull   = 0.10 // of the CPUs: less is full
+	outsiderShare  = 0.20 // of the machine, used by processes not on the requests' way
+	delayPerCPU    = 0.5  // s of waiting for a CPU for each s of computing, of the servers
+	delayFloor     = 0.05 // s of waiting a second, of the servers together
+	delayPerRun    = 2e-3 // s of waiting each time a server thread wants to run
+	niceMeansYield = 15   // processes this nice give way by themselves
+)
+
+func checkCPUSaturated(v *View) Result {
+	all := v.Use.CPU.Total()
+	idle := ratio(v.Use.CPU.Idle+v.Use.CPU.IOWait, all)
+	servers := v.serversTime()
+	var outsiders []*observe.Process
+	var outside float64
+	for i := range v.Processes {
+		p := &v.Processes[i]
+		if p.Kernel || v.familyOnPath(p.PID) || p.CPUSeconds() == 0 || p.Nice >= niceMeansYield {
+			continue
+		}
+		outside += p.CPUSeconds()
+		outsiders = append(outsiders, p)
+	}
+	delay := ratio(servers.delay, servers.delay+servers.cpu)
+	perRun := 0.0
+	if servers.runs > 0 {
+		perRun = servers.delay / float64(servers.runs)
+	}
+	switch {
+	case idle >= idleWhenFull:
+		return ruledOut(fmt.Sprintf("the CPUs were idle %s of the time", percent(idle)))
+	case servers.cpu == 0 && servers.delay == 0:
+		return ruledOut(fmt.Sprintf("the CPUs are full (%s idle), but no service with traffic ran", percent(idle)))
+	case ratio(outside, all) < outsiderShare:
+		return ruledOut(fmt.Sprintf("the CPUs are full (%s idle), but with the service and its clients: others use %s", percent(idle), percent(ratio(outside, all))))
+	case servers.delay < delayPerCPU*servers.cpu || servers.delay < delayFloor*v.Window.Seconds || perRun < delayPerRun:
+		return ruledOut(fmt.Sprintf("others use %s of the CPUs, but the service hardly waits for them (%s each time it wants to run)", percent(ratio(outside, all)), seconds(perRun)))
+	}
+	slices.SortFunc(outsiders, func(a, b *observe.Process) int {
+		return cmp.Or(cmp.Compare(b.CPUSeconds(), a.CPUSeconds()), cmp.Compare(a.PID, b.PID))
+	})
+	top := outsiders[0]
+	f := cpuSaturated.supported(Subject{Kind: "process", PID: top.PID, Comm: top.Comm, NetNS: top.NetNS})
+	f.Weight = delay
+	f.Impact = Impact{Share: round(delay), Of: "slow time",
+		Text: fmt.Sprintf("the service waits %s for a CPU each time it wants to run, %s of its active time", seconds(perRun), percent(delay))}
+	f.Evidence = []Evidence{
+		{Fact: "CPU idle", Value: round(idle), Unit: "share", Source: "/proc/stat"},
+		{Fact: "the service's threads were runnable but not running", Value: round(servers.delay), Limit: round(v.Window.Seconds), Unit: "s in the window", Source: "/proc/PID/schedstat"},
+		{Fact: "CPU used by processes that take no part in the requests", Value: round(outside), Limit: round(all), Unit: "CPU s", Source: "/proc/PID/stat"},
+		{Fact: "the greediest", Value: processesText(outsiders, 3), Source: "/proc/PID/stat"},
+	}
+	f.Fix.Text = fmt.Sprintf("Give %s (pid %d) less weight, or move it elsewhere.", top.Comm, top.PID)
+	f.Fix.Commands = []string{fmt.Sprintf("renice -n 19 -p %d", top.PID)}
+	if top.Unit != "" {
+		f.Fix.Persist = []string{fmt.Sprintf("systemctl set-property %s CPUWeight=10", top.Unit)}
+	}
+	f.Prove = &Prove{Command: "slowray prove cpu-saturated --apply", Hot: true}
+	return Result{Findings: []Finding{f}}
+}
+
+// threadTime is what the processes that answer requests did with the CPU.
+type threadTime struct {
+	cpu, delay float64 // seconds
+	runs       uint64
+}
+
+// serversTime adds up the serving processes.
+func (v *View) serversTime() threadTime {
+	var t threadTime
+	for i := range v.Processes {
+		p := &v.Processes[i]
+		if v.Serving(p.PID) {
+			t.cpu += p.CPUSeconds()
+			t.delay += p.RunDelaySeconds
+			t.runs += p.Timeslices
+		}
+	}
+	return t
+}
+
+// familyOnPath says whether a process, or an ancestor or child of the same
+// program, takes part in the requests.
+func (v *View) familyOnPath(pid int) bool {
+	if v.OnPath(pid) || v.OnPath(v.Master(pid)) {
+		return true
+	}
+	return slices.ContainsFunc(v.children[pid], v.OnPath)
+}
+
+func processesText(procs []*observe.Process, most int) string {
+	var parts []string
+	for _, p := range procs[:min(most, len(procs))] {
+		parts = append(parts, fmt.Sprintf("%s (pid %d) %s", p.Comm, p.PID, seconds(p.CPUSeconds())))
+	}
+	return strings.Join(parts, ", ")
+}
+
+// cpuQuotaThrottled: a cgroup that has used its quota for the period does not
+// run until the next one (CFS bandwidth control, Documentation/scheduler/
+// sched-bwc.rst), however idle the machine is.
+var cpuQuotaThrottled = Cause{
+	ID:    "cpu-quota-throttled",
+	Title: "A CPU quota holds the service back: it is throttled",
+	Layer: LayerMachine,
+	Needs: []observe.Kind{observe.KindCgroup},
+}
+
+func init() { cpuQuotaThrottled.Check = checkCPUQuota }
+
+const (
+	throttledShare   = 0.05 // of the periods
+	throttledSeconds = 0.05 // s of waiting per s, over the threads
+)
+
+func checkCPUQuota(v *View) Result {
+	r := ruledOut("no service runs under a CPU quota")
+	for i := range v.Cgroups {
+		c := &v.Cgroups[i]
+		if c.QuotaCPUs <= 0 || !slices.ContainsFunc(c.PIDs, v.Serving) {
+			continue
+		}
+		share := ratio(c.ThrottledPeriods, c.Periods)
+		if share < throttledShare || c.ThrottledSeconds < throttledSeconds*v.Window.Seconds {
+			r.RuledOut = fmt.Sprintf("%s may use %.3g CPUs and was throttled in %s of its periods", c.Path, c.QuotaCPUs, percent(share))
+			continue
+		}
+		r.Findings = append(r.Findings, quotaFinding(v, c, share))
+	}
+	return r
+}
+
+func quotaFinding(v *View, c *observe.Cgroup, share float64) Finding {
+	f := cpuQuotaThrottled.supported(Subject{Kind: "cgroup", Path: c.Path})
+	for _, pid := range c.PIDs {
+		if s := v.ServiceOf(pid); s != nil {
+			m := v.Master(pid)
+			f.Subject.PID, f.Subject.Comm, f.Subject.NetNS, f.Subject.Port = m, v.Comm(m), s.NS.Inode, s.Port()
+			break
+		}
+	}
+	f.Weight = share
+	f.Impact = Impact{Share: round(share), Of: "slow time", Text: fmt.Sprintf("held back in %s of its periods, for %s in all", percent(share), seconds(c.ThrottledSeconds))}
+	f.Evidence = []Evidence{
+		{Fact: "periods in which it was throttled", Value: c.ThrottledPeriods, Limit: c.Periods, Unit: "periods", Source: "cpu.stat nr_throttled, nr_periods"},
+		{Fact: "time throttled", Value: round(c.ThrottledSeconds), Unit: "s", Source: "cpu.stat"},
+		{Fact: "quota", Value: c.QuotaCPUs, Unit: "CPUs", Source: c.QuotaFile},
+		{Fact: "CPU of the machine idle", Value: round(ratio(v.Use.CPU.Idle+v.Use.CPU.IOWait, v.Use.CPU.Total())), Unit: "share", Source: "/proc/stat"},
+	}
+	want := min(float64(v.Host.CPUs), max(1, 2*c.QuotaCPUs))
+	f.Fix.Text = fmt.Sprintf("Raise the quota from %.3g to %.3g CPUs.", c.QuotaCPUs, want)
+	period := c.PeriodNS / 1000
+	if period == 0 {
+		period = 100000
+	}
+	if c.Version == 2 {
+		f.Fix.Commands = []string{fmt.Sprintf("echo '%d %d' > %s", int64(want*float64(period)), period, c.QuotaFile)}
+	} else {
+		f.Fix.Commands = []string{fmt.Sprintf("echo %d > %s", int64(want*float64(period)), c.QuotaFile)}
+	}
+	if p := v.Process(f.Subject.PID); p != nil {
+		switch {
+		case p.Container != "":
+			f.Fix.Persist = []string{fmt.Sprintf("docker update --cpus %.3g %s   # or the limit in its pod or compose file", want, p.Container)}
+		case p.Unit != "":
+			f.Fix.Persist = []string{fmt.Sprintf("systemctl set-property %s CPUQuota=%.0f%%", p.Unit, want*100)}
+		}
+	}
+	f.Prove = &Prove{Command: "slowray prove cpu-quota-throttled --apply", Hot: true}
+	return f
+}

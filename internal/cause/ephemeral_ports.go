@@ -1,0 +1,230 @@
+package cause
+
+import (
+	"fmt"
+	"net/netip"
+	"strconv"
+	"strings"
+
+	"github.com/slowray/slowray/internal/observe"
+)
+
+// ephemeralPortsExhausted: a connection to one address and port needs a local
+// port of its own. With all of net.ipv4.ip_local_port_range in use towards
+// that destination, connect() fails with EADDRNOTAVAIL
+// (__inet_hash_connect, net/ipv4/inet_hashtables.c).
+var ephemeralPortsExhausted = Cause{
+	ID:    "ephemeral-ports-exhausted",
+	Title: "No local port is left for calls to a destination: connect() fails",
+	Layer: LayerCall,
+	Needs: []observe.Kind{observe.KindSockets, observe.KindSysctl},
+}
+
+func init() { ephemeralPortsExhausted.Check = checkEphemeralPorts }
+
+// destination is where calls of one namespace go.
+type destination struct {
+	netns uint64
+	addr  string
+	port  int
+}
+
+// calls is what became of them.
+type calls struct {
+	destination
+	pid         int // the process with most failures
+	all         uint64
+	started     uint64
+	failed      uint64 // EADDRNOTAVAIL
+	established uint64
+	most        uint64
+}
+
+func checkEphemeralPorts(v *View) Result {
+	var r Result
+	for _, c := range v.callsByDestination() {
+		ns := v.Namespace(c.netns)
+		g := v.calledGroup(ns, c.addr, c.port)
+		size := portRange(v.sysctl(ns, "net.ipv4.ip_local_port_range"))
+		logged, example := v.portErrorsLogged(c.destination)
+		failed := max(c.failed, uint64(logged))
+		// EADDRNOTAVAIL is also what a call to an address of a family that the
+		// namespace does not have gives: the ports must really be in use.
+		if failed == 0 || g == nil || size == 0 || ratio(g.LocalPorts, size) < 0.5 {
+			continue
+		}
+		r.Findings = append(r.Findings, portsFinding(v, c, g, ns, size, failed, logged, example))
+	}
+	r.RuledOut = v.portsInUse()
+	return r
+}
+
+func portsFinding(v *View, c calls, g *observe.SocketGroup, ns *observe.NetNS, size int, failed uint64, logged int64, example string) Finding {
+	owner := v.Master(c.pid)
+	f := ephemeralPortsExhausted.supported(Subject{Kind: "destination", NetNS: c.netns, PID: owner, Comm: v.Comm(owner), Addr: c.addr, Port: c.port})
+	share := ratio(failed, max(c.all, failed))
+	// Where even the calls that found a port do not get through, more ports
+	// alone would not help: what stops those counts first.
+	through := 1.0
+	if c.started > 0 {
+		through = ratio(c.established, c.started)
+	}
+	f.Weight = share * through
+	f.Impact = Impact{Share: round(share), Of: "calls to " + netip.AddrPortFrom(addrOf(c.addr), uint16(c.port)).String(),
+		Text: fmt.Sprintf("%s of %s connect() calls failed with EADDRNOTAVAIL", count(failed), count(max(c.all, failed)))}
+	rangeText := v.sysctl(ns, "net.ipv4.ip_local_port_range")
+	f.Evidence = []Evidence{
+		{Fact: "connect() failed with EADDRNOTAVAIL", Value: c.failed, Limit: c.all, Unit: "calls", Source: "connect() results"},
+		{Fact: "local ports in use towards the destination", Value: g.LocalPorts, Limit: size, Unit: "ports", Source: "sock_diag; net.ipv4.ip_local_port_range = " + rangeText},
+		{Fact: "their states", Value: statesText(g.States), Source: "sock_diag"},
+	}
+	if logged > 0 {
+		f.Evidence = append(f.Evidence, Evidence{Fact: "log: (99: Cannot assign requested address)", Value: logged, Unit: "lines", Source: "nginx error log: " + example})
+	}
+	if through < 0.5 {
+		f.Evidence = append(f.Evidence, Evidence{Fact: "calls that found a port and were answered", Value: c.established, Limit: c.started, Unit: "calls", Source: "handshakes"})
+	}
+	setting := "net.ipv4.ip_local_port_range"
+	f.Fix.Text = fmt.Sprintf("Widen net.ipv4.ip_local_port_range (%s: %s ports) to 10000 65535", rangeText, count(size))
+	if size > 40000 {
+		f.Fix.Text = "The port range is wide already: keep connections open (upstream keepalive), or call more than one address"
+	} else {
+		f.Fix.Commands = append(f.Fix.Commands, v.in(ns, "sysctl -w '"+setting+"=10000 65535'"))
+		f.Fix.Persist = append(f.Fix.Persist, "echo '"+setting+" = 10000 65535' > /etc/sysctl.d/90-ports.conf")
+	}
+	if n := v.nginxByPID(owner); n != nil {
+		for _, u := range n.Upstreams {
+			if u.Keepalive.Value == "0" && containsPort(u.Servers, c.port) {
+				f.Subject.Path = fmt.Sprintf("%s:%d", u.File, u.Line)
+				f.Fix.Text += fmt.Sprintf("; better still, keep connections to the upstream open (keepalive, %s:%d)", u.File, u.Line)
+				break
+			}
+		}
+	}
+	f.Fix.Text += "."
+	f.Prove = &Prove{Command: "slowray prove ephemeral-ports-exhausted --apply", Hot: true}
+	return f
+}
+
+// callsByDestination sums connect() results over the processes of a service,
+// for processes in view, TCP only.
+func (v *View) callsByDestination() []calls {
+	index := map[destination]int{}
+	var out []calls
+	for i := range v.Connects {
+		c := &v.Connects[i]
+		if c.Family == "unix" || !v.OnPath(c.PID) && len(v.Services) > 0 && v.Filter != (observe.Filter{}) {
+			continue
+		}
+		d := destination{c.NetNS, c.Addr, c.Port}
+		j, ok := index[d]
+		if !ok {
+			j = len(out)
+			index[d] = j
+			out = append(out, calls{destination: d})
+		}
+		s := &out[j]
+		failed := c.Errors["EADDRNOTAVAIL"]
+		s.all += c.Calls
+		s.started += c.Started
+		s.failed += failed
+		s.established += c.Established
+		if failed >= s.most {
+			s.most, s.pid = failed, c.PID
+		}
+	}
+	return out
+}
+
+// calledGroup returns the sockets of ns towards a destination, or nil; several
+// local addresses are added up.
+func (v *View) calledGroup(ns *observe.NetNS, addr string, port int) *observe.SocketGroup {
+	if ns == nil {
+		return nil
+	}
+	var sum *observe.SocketGroup
+	for i := range ns.Sockets {
+		g := &ns.Sockets[i]
+		if g.Side != "called" || g.Port != port || g.Remote != addr {
+			continue
+		}
+		if sum == nil || g.LocalPorts > sum.LocalPorts {
+			sum = g
+		}
+	}
+	return sum
+}
+
+func (v *View) portErrorsLogged(d destination) (int64, string) {
+	var lines int64
+	example := ""
+	for i := range v.Nginx {
+		n := &v.Nginx[i]
+		if n.NetNS != d.netns {
+			continue
+		}
+		for _, k := range n.Errors {
+			if k.Kind == "ephemeral-ports" && strings.HasSuffix(k.Upstream, ":"+itoa(d.port)) {
+				lines += k.Count
+				example = k.Example
+			}
+		}
+	}
+	return lines, example
+}
+
+// portsInUse says how far the port range is used, towards the destination
+// that uses most of it.
+func (v *View) portsInUse() string {
+	top, text := -1.0, "no calls to other services over TCP"
+	for i := range v.Namespaces {
+		ns := &v.Namespaces[i]
+		size := portRange(v.sysctl(ns, "net.ipv4.ip_local_port_range"))
+		for j := range ns.Sockets {
+			g := &ns.Sockets[j]
+			if use := ratio(g.LocalPorts, size); g.Side == "called" && use > top {
+				top = use
+				text = fmt.Sprintf("at most %s of %s local ports in use towards one destination (%s), no connect() failed for want of one",
+					count(g.LocalPorts), count(size), netip.AddrPortFrom(addrOf(g.Remote), uint16(g.Port)))
+			}
+		}
+	}
+	return text
+}
+
+// portRange returns the number of ports in "32768 60999", 0 if malformed.
+func portRange(text string) int {
+	fields := strings.Fields(text)
+	if len(fields) != 2 {
+		return 0
+	}
+	low, err1 := strconv.Atoi(fields[0])
+	high, err2 := strconv.Atoi(fields[1])
+	if err1 != nil || err2 != nil || high < low {
+		return 0
+	}
+	return high - low + 1
+}
+
+func addrOf(text string) netip.Addr {
+	addr, _ := netip.ParseAddr(text)
+	return addr
+}
+
+func containsPort(servers []string, port int) bool {
+	for _, s := range servers {
+		if strings.HasSuffix(s, ":"+itoa(port)) {
+			return true
+		}
+	}
+	return false
+}
+
+func (v *View) nginxByPID(pid int) *observe.Nginx {
+	for i := range v.Nginx {
+		if v.Nginx[i].PID == pid {
+			return &v.Nginx[i]
+		}
+	}
+	return nil
+}

@@ -1,0 +1,90 @@
+package cause
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/slowray/slowray/internal/observe"
+)
+
+// fdLimit: accept() and connect() need a file descriptor; at RLIMIT_NOFILE
+// they fail with EMFILE, at fs.file-max with ENFILE (getrlimit(2), accept(2)).
+var fdLimit = Cause{
+	ID:    "fd-limit",
+	Title: "A server has no file descriptor left: it cannot accept connections",
+	Layer: LayerApplication,
+	Needs: []observe.Kind{observe.KindProcess, observe.KindConnects},
+}
+
+func init() { fdLimit.Check = checkFDLimit }
+
+func checkFDLimit(v *View) Result {
+	var r Result
+	top, most := -1.0, "no server with traffic"
+	for _, a := range v.Accepts {
+		if !v.Serving(a.PID) {
+			continue
+		}
+		if n := a.Errors["EMFILE"] + a.Errors["ENFILE"]; n > 0 {
+			r.Findings = append(r.Findings, fdFinding(v, a, n))
+		}
+	}
+	for i := range v.Processes {
+		p := &v.Processes[i]
+		if !v.Serving(p.PID) || p.FDLimit == 0 {
+			continue
+		}
+		if use := ratio(p.FDs, p.FDLimit); use > top {
+			top = use
+			most = fmt.Sprintf("accept() never failed for want of a descriptor; closest is %s (pid %d) with %s of %s open",
+				p.Comm, p.PID, count(p.FDs), count(p.FDLimit))
+		}
+	}
+	r.RuledOut = most
+	return r
+}
+
+func fdFinding(v *View, a observe.Accept, failed uint64) Finding {
+	f := fdLimit.supported(Subject{Kind: "process", PID: a.PID, Comm: a.Comm})
+	if s := v.ServiceOf(a.PID); s != nil {
+		f.Subject.NetNS, f.Subject.Port, f.Subject.Path = s.NS.Inode, s.Port(), s.Path()
+	}
+	// A server that cannot accept is asked again and again by the same waiting
+	// connections: failures outnumber the connections lost. What is sure is
+	// that none can come in while they last.
+	f.Weight = ratio(failed, failed+a.Accepted)
+	f.Impact = Impact{Share: round(f.Weight), Of: "accept() calls",
+		Text: fmt.Sprintf("%s of %s accept() calls failed", count(failed), count(failed+a.Accepted))}
+	p := v.Process(a.PID)
+	if a.Errors["ENFILE"] > a.Errors["EMFILE"] {
+		f.Title = "The host has no file descriptor left: servers cannot accept connections"
+		f.Evidence = []Evidence{{Fact: "accept() failed with ENFILE", Value: a.Errors["ENFILE"], Limit: v.Sysctl["fs.file-max"], Unit: "calls", Source: "accept() results"}}
+		f.Fix = Fix{Text: "Raise fs.file-max, and find who holds so many files.", Commands: []string{"sysctl -w fs.file-max=1000000"},
+			Persist: []string{"echo 'fs.file-max=1000000' > /etc/sysctl.d/90-file-max.conf"}}
+		return f
+	}
+	f.Evidence = []Evidence{{Fact: "accept() failed with EMFILE", Value: a.Errors["EMFILE"], Unit: "calls", Source: "accept() results"}}
+	want, hard := 65536, 0
+	if p != nil {
+		f.Evidence = append(f.Evidence, Evidence{Fact: "open files, peak", Value: p.FDs, Limit: p.FDLimit, Unit: "files", Source: "/proc/PID/fd, /proc/PID/limits"})
+		want, hard = max(want, 8*p.FDLimit), p.FDHard
+	}
+	for i := range v.Nginx {
+		n := &v.Nginx[i]
+		if slices.Contains(n.Workers, a.PID) && n.WorkerRlimitNofile.Value != "" {
+			f.Subject.Path = fmt.Sprintf("%s:%d", n.WorkerRlimitNofile.File, n.WorkerRlimitNofile.Line)
+			f.Fix.Persist = append(f.Fix.Persist, fmt.Sprintf("in %s: worker_rlimit_nofile %d;", n.Config, want))
+		}
+	}
+	f.Fix.Text = fmt.Sprintf("Raise the limit of open files of %s to %d.", a.Comm, want)
+	limit := fmt.Sprintf("%d", want)
+	if hard < want {
+		limit = fmt.Sprintf("%d:%d", want, want)
+	}
+	f.Fix.Commands = []string{fmt.Sprintf("prlimit --pid %d --nofile=%s", a.PID, limit)}
+	if p != nil && p.Unit != "" {
+		f.Fix.Persist = append(f.Fix.Persist, fmt.Sprintf("systemctl edit %s   # [Service] LimitNOFILE=%d", p.Unit, want))
+	}
+	f.Prove = &Prove{Command: "slowray prove fd-limit --apply", Hot: true}
+	return f
+}

@@ -1,0 +1,237 @@
+package cause
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/slowray/slowray/internal/observe"
+)
+
+// softirqSaturated: packet processing takes so much of a CPU that ksoftirqd
+// must take over and the processes wait. Packets that carry the service's own
+// requests are its work; a fault is a flood that brings no requests.
+var softirqSaturated = Cause{
+	ID:    "softirq-saturated",
+	Title: "Packet processing eats a CPU: a flood of packets that bring no requests",
+	Layer: LayerMachine,
+	Needs: []observe.Kind{observe.KindCPU, observe.KindCounters},
+}
+
+func init() { softirqSaturated.Check = checkSoftirq }
+
+const (
+	softirqShare   = 0.30 // of one CPU (incidents.md, D)
+	ksoftirqdShare = 0.10 // of one CPU
+	uselessShare   = 0.50 // of the TCP and UDP packets that came in
+)
+
+func checkSoftirq(v *View) Result {
+	busiest, share := -1, 0.0
+	for cpu, t := range v.Use.PerCPU {
+		if s := ratio(t.SoftIRQ, t.Total()); s > share {
+			busiest, share = cpu, s
+		}
+	}
+	var thread *observe.Process
+	for i := range v.Processes {
+		p := &v.Processes[i]
+		if p.Kernel && strings.HasPrefix(p.Comm, "ksoftirqd/") && (thread == nil || p.CPUSeconds() > thread.CPUSeconds()) {
+			thread = p
+		}
+	}
+	ksoftirqd := 0.0
+	if thread != nil {
+		ksoftirqd = ratio(thread.CPUSeconds(), v.Window.Seconds)
+	}
+	var dropped uint64
+	for _, s := range v.Use.Softnet {
+		dropped += s.Dropped
+	}
+	worst, useless, all := v.uselessPackets()
+	text := fmt.Sprintf("softirq takes at most %s of a CPU, ksoftirqd %s; %s packets dropped from the backlog", percent(share), percent(ksoftirqd), count(dropped))
+	if share < softirqShare || ksoftirqd < ksoftirqdShare && dropped == 0 {
+		return ruledOut(text)
+	}
+	if worst == nil || ratio(useless, all) < uselessShare {
+		return ruledOut(text + ", and the packets are those of the requests")
+	}
+	f := softirqSaturated.supported(Subject{Kind: "namespace", NetNS: worst.Inode})
+	if thread != nil && ksoftirqd >= ksoftirqdShare {
+		f.Subject.PID, f.Subject.Comm = thread.PID, thread.Comm
+	}
+	f.Weight = share
+	f.Impact = Impact{Share: round(share), Of: "time of CPU " + itoa(busiest), Text: fmt.Sprintf("%s of CPU %d goes into packet processing", percent(share), busiest)}
+	f.Evidence = []Evidence{
+		{Fact: "softirq time of the busiest CPU", Value: round(share), Unit: "share", Source: "/proc/stat"},
+		{Fact: "CPU of ksoftirqd", Value: round(ksoftirqd), Unit: "share of a CPU", Source: "/proc/PID/stat"},
+		{Fact: "packets dropped from the CPU backlog", Value: dropped, Unit: "packets", Source: "/proc/net/softnet_stat"},
+		{Fact: "packets that belong to no connection", Value: useless, Limit: all, Unit: "packets", Source: "netstat, snmp" + where(worst)},
+	}
+	if n := worst.Counters["TcpExt.SyncookiesSent"]; n > 0 {
+		f.Evidence = append(f.Evidence, Evidence{Fact: "SYN cookies sent", Value: n, Unit: "segments", Source: "netstat SyncookiesSent"})
+		f.Title = "A SYN flood eats a CPU in packet processing"
+	}
+	f.Fix.Text = "Drop the flood early (firewall rule for its source, upstream filter), and spread packet processing over the CPUs (RPS, more queues)."
+	return Result{Findings: []Finding{f}}
+}
+
+// uselessPackets finds the namespace with most packets that brought no data of
+// any connection: SYNs that led nowhere, UDP to closed ports or full buffers.
+func (v *View) uselessPackets() (worst *observe.NetNS, useless, all uint64) {
+	for i := range v.Namespaces {
+		ns := &v.Namespaces[i]
+		c := ns.Counters
+		var opened uint64
+		for j := range ns.Listeners {
+			opened += ns.Listeners[j].Opened
+		}
+		bad := c["TcpExt.SyncookiesSent"] + c["TcpExt.TCPReqQFullDrop"] + c["Udp.NoPorts"] + c["Udp.InErrors"] + c["Tcp.InErrs"]
+		bad -= min(bad, opened)
+		if bad > useless || worst == nil {
+			worst, useless, all = ns, bad, c["Tcp.InSegs"]+c["Udp.InDatagrams"]+c["Udp.NoPorts"]+c["Udp.InErrors"]
+		}
+	}
+	return worst, useless, all
+}
+
+// memoryPressure: the serving processes stall because memory has to be freed
+// or read back first (Documentation/accounting/psi.rst).
+var memoryPressure = Cause{
+	ID:    "memory-pressure",
+	Title: "Memory is short: the service stalls while memory is reclaimed or read back",
+	Layer: LayerMachine,
+	Needs: []observe.Kind{observe.KindMemory, observe.KindProcess},
+}
+
+func init() { memoryPressure.Check = checkMemoryPressure }
+
+const memoryStall = 0.10 // of the window (PSI "some"), row 24 of the catalogue
+
+func checkMemoryPressure(v *View) Result {
+	stall := ratio(v.Use.Pressure["memory"].SomeSeconds, v.Window.Seconds)
+	var faults uint64
+	var blocked, samples int
+	var worst *observe.Process
+	for i := range v.Processes {
+		p := &v.Processes[i]
+		if !v.Serving(p.PID) {
+			continue
+		}
+		faults += p.MajorFaults
+		if worst == nil || p.MajorFaults > worst.MajorFaults {
+			worst = p
+		}
+		if p.States != nil {
+			blocked += p.States.Disk
+			samples += p.States.Samples
+		}
+	}
+	var group *observe.Cgroup
+	for i := range v.Cgroups {
+		c := &v.Cgroups[i]
+		if c.MemoryAtLimit > 0 && slices.ContainsFunc(c.PIDs, v.Serving) && (group == nil || c.MemoryAtLimit > group.MemoryAtLimit) {
+			group = c
+		}
+	}
+	reclaim := v.Use.VM["allocstall_normal"] + v.Use.VM["allocstall_movable"] + v.Use.VM["allocstall_dma32"]
+	text := fmt.Sprintf("memory stalls took %s of the window, %s major faults in the services", percent(stall), count(faults))
+	hurts := float64(faults) >= 10*v.Window.Seconds || ratio(blocked, samples) >= 0.05
+	if worst == nil || stall < memoryStall || !hurts || reclaim == 0 && group == nil && v.Use.VM["pswpin"] == 0 {
+		return ruledOut(text)
+	}
+	f := memoryPressure.supported(Subject{Kind: "process", PID: worst.PID, Comm: worst.Comm, NetNS: worst.NetNS})
+	f.Weight = stall
+	f.Impact = Impact{Share: round(stall), Of: "slow time", Text: text}
+	f.Evidence = []Evidence{
+		{Fact: "time with a task stalled for memory", Value: round(stall), Unit: "share of the window", Source: "/proc/pressure/memory"},
+		{Fact: "major page faults of the services", Value: faults, Unit: "faults", Source: "/proc/PID/stat"},
+		{Fact: "memory available", Value: v.Use.Memory.AvailableBytes, Limit: v.Use.Memory.TotalBytes, Unit: "bytes", Source: "/proc/meminfo"},
+		{Fact: "direct reclaim", Value: reclaim, Unit: "stalls", Source: "/proc/vmstat allocstall"},
+		{Fact: "pages swapped in", Value: v.Use.VM["pswpin"], Unit: "pages", Source: "/proc/vmstat"},
+	}
+	f.Fix.Text = "Free memory: see the processes with most resident memory, or give the machine more."
+	if group != nil {
+		f.Subject.Kind, f.Subject.Path = "cgroup", group.Path
+		f.Evidence = append(f.Evidence, Evidence{Fact: "cgroup at its limit", Value: group.MemoryUsedBytes, Limit: group.MemoryLimitBytes, Unit: "bytes", Source: group.Path})
+		f.Fix.Text = fmt.Sprintf("Raise the memory limit of %s (%d MB).", group.Path, group.MemoryLimitBytes>>20)
+	}
+	return Result{Findings: []Finding{f}}
+}
+
+// diskSaturated: the serving processes wait for a block device that is busy
+// all the time and answers late.
+var diskSaturated = Cause{
+	ID:    "disk-saturated",
+	Title: "A disk is saturated: the service waits for it",
+	Layer: LayerMachine,
+	Needs: []observe.Kind{observe.KindDisk, observe.KindProcess},
+}
+
+func init() { diskSaturated.Check = checkDiskSaturated }
+
+const (
+	diskBusy    = 0.95    // of the window
+	diskWait    = 10e-3   // s a request takes on average
+	diskBlocked = 0.10    // of the serving threads' time, in uninterruptible sleep
+	diskTraffic = 1 << 20 // bytes/s of a process, to be called its writer
+)
+
+func checkDiskSaturated(v *View) Result {
+	var blocked, samples int
+	for i := range v.Processes {
+		if p := &v.Processes[i]; v.Serving(p.PID) && p.States != nil {
+			blocked += p.States.Disk
+			samples += p.States.Samples - p.States.Accept - p.States.Poll
+		}
+	}
+	wait := ratio(blocked, samples)
+	r := ruledOut("no disk was busy")
+	top := -1.0
+	for i := range v.Use.Disks {
+		d := &v.Use.Disks[i]
+		busy := ratio(d.BusySeconds, v.Window.Seconds)
+		await := 0.0
+		if n := d.Reads + d.Writes; n > 0 {
+			await = (d.ReadSeconds + d.WriteSeconds) / float64(n)
+		}
+		if busy < diskBusy || await < diskWait || wait < diskBlocked {
+			if busy > top {
+				top = busy
+				r.RuledOut = fmt.Sprintf("%s was busy %s of the time with %s a request; the services spent %s of their busy time waiting for disks", d.Name, percent(busy), seconds(await), percent(wait))
+			}
+			continue
+		}
+		f := diskSaturated.supported(Subject{Kind: "disk", Path: "/dev/" + d.Name})
+		f.Weight = wait
+		f.Impact = Impact{Share: round(wait), Of: "slow time", Text: fmt.Sprintf("the services wait for disks %s of their busy time", percent(wait))}
+		f.Evidence = []Evidence{
+			{Fact: "device busy", Value: round(busy), Unit: "share of the window", Source: "/proc/diskstats"},
+			{Fact: "time of a request, mean", Value: round(await * 1e3), Unit: "ms", Source: "/proc/diskstats"},
+			{Fact: "serving threads in uninterruptible sleep", Value: round(wait), Unit: "share of their busy time", Source: "/proc/PID/stat"},
+			{Fact: "most bytes", Value: v.diskUsers(), Source: "/proc/PID/io"},
+		}
+		f.Fix.Text = "Slow down or move the process with most bytes, or give the data a faster disk."
+		r.Findings = append(r.Findings, f)
+	}
+	return r
+}
+
+// diskUsers names the processes that moved most bytes.
+func (v *View) diskUsers() string {
+	var users []*observe.Process
+	for i := range v.Processes {
+		if p := &v.Processes[i]; float64(p.ReadBytes+p.WriteBytes) >= diskTraffic*v.Window.Seconds {
+			users = append(users, p)
+		}
+	}
+	slices.SortFunc(users, func(a, b *observe.Process) int {
+		return cmp.Or(cmp.Compare(b.ReadBytes+b.WriteBytes, a.ReadBytes+a.WriteBytes), cmp.Compare(a.PID, b.PID))
+	})
+	var parts []string
+	for _, p := range users[:min(3, len(users))] {
+		parts = append(parts, fmt.Sprintf("%s (pid %d) %d MB", p.Comm, p.PID, (p.ReadBytes+p.WriteBytes)>>20))
+	}
+	return strings.Join(parts, ", ")
+}

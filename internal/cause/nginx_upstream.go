@@ -1,0 +1,158 @@
+package cause
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/slowray/slowray/internal/observe"
+)
+
+// nginxUpstreamErrors: nginx could not get an answer from the server it passes
+// requests to, and says so in its error log. Which of the two is at fault it
+// does not know; where the reason is found, this is told as its consequence.
+var nginxUpstreamErrors = Cause{
+	ID:    "nginx-upstream-errors",
+	Title: "nginx gets errors instead of answers from its upstream",
+	Layer: LayerApplication,
+	Needs: []observe.Kind{observe.KindNginx},
+	Folds: true,
+	ConsequenceOf: []string{"conntrack-full", "accept-queue-overflow", "ephemeral-ports-exhausted",
+		"php-fpm-children-exhausted", "fd-limit", "nginx-worker-connections", "time-wait-port-search",
+		"cpu-quota-throttled", "cpu-saturated", "memory-pressure", "disk-saturated"},
+}
+
+func init() { nginxUpstreamErrors.Check = checkNginxUpstreamErrors }
+
+// upstreamKinds are the log kinds that blame the upstream, with what to say of
+// each.
+var upstreamKinds = []struct{ kind, fact, fix string }{
+	{"ephemeral-ports", "cannot assign requested address (99)", "Give nginx more local ports, or keep connections to the upstream open."},
+	{"upstream-refused", "connection refused (111)", "Nothing listens at the upstream's address: start it, or correct the address."},
+	{"upstream-busy", "resource temporarily unavailable (11)", "The upstream's unix socket has a full accept queue."},
+	{"upstream-connect-timeout", "timed out while connecting (110)", "The upstream does not answer SYNs: see its accept queue and what lies between."},
+	{"upstream-read-timeout", "timed out while reading (110)", "The upstream takes longer than nginx waits: find what it does meanwhile."},
+	{"upstream-reset", "connection reset or closed by the upstream (104)", "The upstream gave up: see its own log."},
+	{"no-live-upstreams", "no live upstreams", "Every server of the upstream has failed lately."},
+}
+
+const upstreamErrorShare = 0.01 // of the answers
+
+func checkNginxUpstreamErrors(v *View) Result {
+	r := ruledOut("no nginx serves here")
+	for i := range v.Nginx {
+		n := &v.Nginx[i]
+		if !v.nginxInScope(n) {
+			continue
+		}
+		var lines int64
+		worst, worstLines := 0, int64(0)
+		for j, k := range upstreamKinds {
+			c, _ := logCount(n.Errors, k.kind)
+			lines += c
+			if c > worstLines {
+				worst, worstLines = j, c
+			}
+		}
+		_, answered := statuses(n)
+		share := ratio(lines, max(answered, lines))
+		if lines < 5 || share < upstreamErrorShare {
+			r.RuledOut = fmt.Sprintf("%s upstream errors in nginx's log, %s answers", count(lines), count(answered))
+			continue
+		}
+		f := nginxUpstreamErrors.supported(Subject{Kind: "process", NetNS: n.NetNS, PID: n.PID, Comm: "nginx", Path: n.Config})
+		f.Weight = share
+		f.Impact = Impact{Share: round(share), Of: "answers", Text: fmt.Sprintf("%s errors from the upstream, %s answers in all", count(lines), count(max(answered, lines)))}
+		for _, k := range upstreamKinds {
+			c, example := logCount(n.Errors, k.kind)
+			if c > 0 {
+				f.Evidence = append(f.Evidence, Evidence{Fact: "log: " + k.fact, Value: c, Unit: "lines", Source: "nginx error log: " + example})
+			}
+		}
+		if s, all := statuses(n); all > 0 {
+			f.Evidence = append(f.Evidence, Evidence{Fact: "answers 5xx", Value: s.S5xx, Limit: all, Unit: "answers", Source: "nginx access log"})
+		}
+		f.Fix.Text = upstreamKinds[worst].fix
+		for _, k := range n.Errors {
+			if k.Kind == upstreamKinds[worst].kind && k.Upstream != "" {
+				f.Subject.Addr = k.Upstream
+				break
+			}
+		}
+		r.Findings = append(r.Findings, f)
+	}
+	return r
+}
+
+// clientAborts: nginx writes status 499 when the client closed the connection
+// before the answer (NGX_HTTP_CLIENT_CLOSED_REQUEST). A load generator that
+// ends closes all its connections at once, which is nobody's fault: only 499s
+// that keep coming while others are answered count.
+var clientAborts = Cause{
+	ID:    "client-aborts",
+	Title: "Clients give up before they get an answer (HTTP 499)",
+	Layer: LayerApplication,
+	Needs: []observe.Kind{observe.KindNginx},
+	Folds: true,
+	ConsequenceOf: []string{"conntrack-full", "accept-queue-overflow", "php-fpm-children-exhausted",
+		"ephemeral-ports-exhausted", "fd-limit", "nginx-worker-connections", "time-wait-port-search",
+		"cpu-quota-throttled", "cpu-saturated", "memory-pressure", "disk-saturated", "softirq-saturated",
+		"nginx-upstream-errors"},
+}
+
+func init() { clientAborts.Check = checkClientAborts }
+
+const (
+	abortShare   = 0.01
+	abortSeconds = 3 // distinct seconds with aborts, the last second of traffic left out
+)
+
+func checkClientAborts(v *View) Result {
+	r := ruledOut("no nginx serves here")
+	for i := range v.Nginx {
+		n := &v.Nginx[i]
+		if !v.nginxInScope(n) {
+			continue
+		}
+		aborts, spread := sustainedAborts(n.Statuses)
+		sum, all := statuses(n)
+		share := ratio(aborts, all)
+		if share < abortShare || spread < abortSeconds {
+			r.RuledOut = fmt.Sprintf("%s answers were aborted by the client (499) of %s", count(sum.S499), count(all))
+			if sum.S499 > 0 {
+				r.RuledOut += ", none or few while the load lasted"
+			}
+			continue
+		}
+		f := clientAborts.supported(Subject{Kind: "process", NetNS: n.NetNS, PID: n.PID, Comm: "nginx", Path: n.Config})
+		f.Weight = share
+		f.Impact = Impact{Share: round(share), Of: "answers", Text: fmt.Sprintf("%s of %s requests were given up by the client", count(aborts), count(all))}
+		f.Evidence = []Evidence{
+			{Fact: "status 499", Value: aborts, Limit: all, Unit: "requests", Source: "nginx access log"},
+			{Fact: "seconds in which they came", Value: spread, Limit: len(n.Statuses), Unit: "s", Source: "nginx access log"},
+		}
+		f.Fix.Text = "Find what makes the answers slow; the clients' patience is not the fault."
+		r.Findings = append(r.Findings, f)
+	}
+	return r
+}
+
+// sustainedAborts counts the 499s outside the last second with traffic and
+// outside a single burst, and the seconds in which they came.
+func sustainedAborts(by []observe.StatusSecond) (aborts int64, spread int) {
+	sorted := slices.Clone(by)
+	slices.SortFunc(sorted, func(a, b observe.StatusSecond) int { return a.Offset - b.Offset })
+	last := -1
+	for i, s := range sorted {
+		if s.S2xx+s.S3xx+s.S4xx+s.S5xx+s.S499 > 0 {
+			last = i
+		}
+	}
+	for i, s := range sorted {
+		// The burst of a load that ends may straddle two seconds.
+		if s.S499 > 0 && i < last-1 {
+			aborts += s.S499
+			spread++
+		}
+	}
+	return aborts, spread
+}

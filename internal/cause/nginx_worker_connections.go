@@ -1,0 +1,111 @@
+package cause
+
+import (
+	"fmt"
+	"strconv"
+
+	"github.com/slowray/slowray/internal/observe"
+)
+
+// nginxWorkerConnections: a worker has a fixed number of connection slots, for
+// clients, upstreams and listening sockets together (ngx_get_connection). With
+// none free it closes idle keep-alive connections, then refuses new ones.
+var nginxWorkerConnections = Cause{
+	ID:    "nginx-worker-connections",
+	Title: "nginx workers run out of connection slots: connections are closed or refused",
+	Layer: LayerApplication,
+	Needs: []observe.Kind{observe.KindNginx, observe.KindProcess},
+}
+
+func init() { nginxWorkerConnections.Check = checkNginxWorkerConnections }
+
+func checkNginxWorkerConnections(v *View) Result {
+	r := ruledOut("no nginx serves here")
+	top := -1.0
+	for i := range v.Nginx {
+		n := &v.Nginx[i]
+		if !v.nginxInScope(n) {
+			continue
+		}
+		limit, _ := strconv.Atoi(n.WorkerConnections.Value)
+		peak := 0
+		for _, c := range n.ConnectionsPeak {
+			peak = max(peak, c)
+		}
+		lines, example := logCount(n.Errors, "worker-connections")
+		aborts := uint64(0)
+		if ns := v.Namespace(n.NetNS); ns != nil {
+			aborts = ns.Counters["TcpExt.TCPAbortOnData"]
+		}
+		// Without a log line (logged below the file's level, or nowhere): a
+		// worker with every slot taken, that throws away data of its clients.
+		silent := lines == 0 && limit > 0 && peak >= limit-1 && aborts > 0
+		if lines == 0 && !silent {
+			if use := ratio(peak, limit); use > top {
+				top = use
+				r.RuledOut = fmt.Sprintf("the busiest worker of nginx (pid %d) held %s of %s connections, and no log line says they ran out", n.PID, count(peak), count(limit))
+			}
+			continue
+		}
+		r.Findings = append(r.Findings, workerConnectionsFinding(v, n, limit, peak, lines, aborts, example))
+	}
+	return r
+}
+
+func workerConnectionsFinding(v *View, n *observe.Nginx, limit, peak int, lines int64, aborts uint64, example string) Finding {
+	f := nginxWorkerConnections.supported(Subject{Kind: "process", NetNS: n.NetNS, PID: n.PID, Comm: "nginx", Path: n.Config})
+	if n.WorkerConnections.Line > 0 {
+		f.Subject.Path = fmt.Sprintf("%s:%d", n.WorkerConnections.File, n.WorkerConnections.Line)
+	}
+	for _, s := range v.Services {
+		if v.nginxOf(s) == n {
+			f.Subject.Port = s.Port()
+			break
+		}
+	}
+	_, answered := statuses(n)
+	refused := max(lines, int64(aborts))
+	f.Weight = ratio(refused, refused+answered)
+	f.Impact = Impact{Share: round(f.Weight), Of: "requests",
+		Text: fmt.Sprintf("%s connections closed or refused beside %s answers", count(refused), count(answered))}
+	if answered == 0 {
+		// No access log: the connections are all there is to compare with.
+		var opened uint64
+		for _, s := range v.Services {
+			if v.nginxOf(s) == n {
+				for _, l := range s.Listeners {
+					opened += l.Opened
+				}
+			}
+		}
+		f.Weight = ratio(refused, refused+int64(opened))
+		f.Impact = Impact{Share: round(f.Weight), Of: "new connections",
+			Text: fmt.Sprintf("%s connections closed or refused, %s opened", count(refused), count(opened))}
+	}
+	if lines > 0 {
+		f.Evidence = append(f.Evidence, Evidence{Fact: "log: worker_connections are not enough", Value: lines, Unit: "lines", Source: "nginx error log: " + example})
+	}
+	f.Evidence = append(f.Evidence,
+		Evidence{Fact: "connections of the busiest worker, peak", Value: peak, Limit: limit, Unit: "connections", Source: "/proc/PID/fd; limit: " + settingSource(n.WorkerConnections)})
+	if aborts > 0 {
+		f.Evidence = append(f.Evidence, Evidence{Fact: "connections reset with data unread", Value: aborts, Unit: "connections", Source: "netstat TCPAbortOnData"})
+	}
+	want := max(2048, 2*limit)
+	f.Fix.Text = fmt.Sprintf("Raise worker_connections from %d to %d and reload; each request passed on takes two slots.", limit, want)
+	f.Fix.Commands = []string{fmt.Sprintf("in %s: worker_connections %d;", n.Config, want), fmt.Sprintf("kill -HUP %d   # nginx master: reload", n.PID)}
+	if w := v.firstWorker(n); w != nil && w.FDLimit > 0 && w.FDLimit < want+64 {
+		f.Fix.Text += fmt.Sprintf(" Its workers may open only %d files: raise worker_rlimit_nofile too.", w.FDLimit)
+		f.Fix.Commands = append([]string{fmt.Sprintf("in %s: worker_rlimit_nofile %d;", n.Config, 2*want)}, f.Fix.Commands...)
+	}
+	f.Prove = &Prove{Command: "slowray prove nginx-worker-connections --apply", Hot: false}
+	return f
+}
+
+func (v *View) firstWorker(n *observe.Nginx) *observe.Process {
+	for _, w := range n.Workers {
+		if p := v.Process(w); p != nil {
+			return p
+		}
+	}
+	return nil
+}

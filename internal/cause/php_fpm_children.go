@@ -1,0 +1,148 @@
+package cause
+
+import (
+	"fmt"
+	"strconv"
+
+	"github.com/slowray/slowray/internal/observe"
+)
+
+// phpFPMChildrenExhausted: a php-fpm child answers one request at a time. With
+// all of them busy, requests wait in the pool's accept queue. More children
+// help only while there is something left for them to run on: children that
+// compute on full CPUs are as many as can be used.
+var phpFPMChildrenExhausted = Cause{
+	ID:    "php-fpm-children-exhausted",
+	Title: "All php-fpm children are busy: requests wait for a free one",
+	Layer: LayerApplication,
+	Needs: []observe.Kind{observe.KindPHPFPM, observe.KindProcess, observe.KindListeners},
+}
+
+func init() { phpFPMChildrenExhausted.Check = checkPHPFPMChildren }
+
+const (
+	allBusyShare  = 0.6  // of the readings with no child free
+	waitingShare  = 0.5  // of the busy children's time not on or for a CPU
+	idleCPUShare  = 0.15 // of the machine, for children that compute
+	minFPMReading = 10
+)
+
+func checkPHPFPMChildren(v *View) Result {
+	r := ruledOut("no php-fpm serves here")
+	for i := range v.PHPFPM {
+		m := &v.PHPFPM[i]
+		for j := range m.Pools {
+			pool := &m.Pools[j]
+			s := v.serviceOfPool(m, pool)
+			if s == nil {
+				continue
+			}
+			e := exhaustionOf(v, pool, s)
+			if e.because != "" {
+				r.RuledOut = e.because
+				continue
+			}
+			r.Findings = append(r.Findings, childrenFinding(v, m, pool, s, e))
+		}
+	}
+	return r
+}
+
+// exhaustion is what a pool's readings say.
+type exhaustion struct {
+	max     int
+	busy    float64 // share of the readings without a free child
+	waiting float64 // share of the busy children's time spent off the CPU, not for want of one
+	queue   float64 // requests waiting, mean
+	idle    float64 // share of the machine's CPU that nobody used
+	because string  // why the pool is not exhausted; empty when it is
+}
+
+func exhaustionOf(v *View, pool *observe.FPMPool, s *Service) exhaustion {
+	var e exhaustion
+	e.max, _ = strconv.Atoi(pool.MaxChildren.Value)
+	e.busy = ratio(pool.AllBusyRounds, pool.Rounds)
+	if pool.BusyMean > 0 {
+		e.waiting = 1 - ratio(pool.RunningMean, pool.BusyMean)
+	}
+	for _, l := range s.Listeners {
+		e.queue += l.QueueMean
+	}
+	e.idle = ratio(v.Use.CPU.Idle+v.Use.CPU.IOWait, v.Use.CPU.Total())
+	name := fmt.Sprintf("pool %s", pool.Name)
+	switch {
+	case pool.Rounds < minFPMReading:
+		e.because = fmt.Sprintf("%s was looked at only %d times", name, pool.Rounds)
+	case e.busy < allBusyShare:
+		e.because = fmt.Sprintf("%s had a free child in %s of the readings (%.1f of %d busy on average)", name, percent(1-e.busy), pool.BusyMean, e.max)
+	case e.queue < 0.5:
+		e.because = fmt.Sprintf("%s was all busy, but no request waited for a child", name)
+	case e.waiting < waitingShare && e.idle < idleCPUShare:
+		e.because = fmt.Sprintf("%s was all busy, but with computing on CPUs that are full (%s idle): more children would not answer more", name, percent(e.idle))
+	}
+	return e
+}
+
+// exhaustedPool returns the pool behind s when it has no child free.
+func (v *View) exhaustedPool(s *Service) *observe.FPMPool {
+	_, pool := v.poolOf(s)
+	if pool == nil || exhaustionOf(v, pool, s).because != "" {
+		return nil
+	}
+	return pool
+}
+
+func childrenFinding(v *View, m *observe.PHPFPM, pool *observe.FPMPool, s *Service, e exhaustion) Finding {
+	f := phpFPMChildrenExhausted.supported(Subject{Kind: "pool", NetNS: s.NS.Inode, PID: m.PID, Comm: v.Comm(m.PID),
+		Port: s.Port(), Path: fmt.Sprintf("%s:%d", pool.MaxChildren.File, pool.MaxChildren.Line)})
+	// By Little's law the time a request waits is to the time it is served as
+	// the queue is to the busy children.
+	f.Weight = ratio(e.queue, e.queue+pool.BusyMean)
+	f.Impact = Impact{Share: round(f.Weight), Of: "slow time",
+		Text: fmt.Sprintf("%.0f requests wait for %d children; a request waits %s of its time", e.queue, e.max, percent(f.Weight))}
+	f.Evidence = []Evidence{
+		{Fact: "readings with every child busy", Value: pool.AllBusyRounds, Limit: pool.Rounds, Unit: "readings", Source: "system call of each child"},
+		{Fact: "busy children, mean", Value: round(pool.BusyMean), Limit: e.max, Unit: "children", Source: "system call of each child; limit: " + settingSource(pool.MaxChildren)},
+		{Fact: "requests waiting in the accept queue, mean", Value: round(e.queue), Unit: "requests", Source: "sock_diag, Recv-Q of " + s.Name()},
+		{Fact: "of the busy time, waiting and not computing", Value: round(e.waiting), Unit: "share", Source: "state of each child"},
+		{Fact: "CPU idle", Value: round(e.idle), Unit: "share", Source: "/proc/stat"},
+	}
+	if n, example := logCount(pool.Log, "max-children"); n > 0 {
+		f.Evidence = append(f.Evidence, Evidence{Fact: "log: server reached max_children", Value: n, Unit: "lines", Source: "php-fpm log: " + example})
+	}
+	want := proposedChildren(v, pool, e)
+	f.Fix.Text = fmt.Sprintf("Raise pm.max_children of pool %s from %d to %d", pool.Name, e.max, want)
+	if rss := childRSS(v, pool); rss > 0 {
+		f.Fix.Text += fmt.Sprintf(" (%d MB each), or make the page wait less.", rss>>20)
+	} else {
+		f.Fix.Text += ", or make the page wait less."
+	}
+	f.Fix.Commands = []string{
+		fmt.Sprintf("in %s, [%s]: pm.max_children = %d", pool.MaxChildren.File, pool.Name, want),
+		fmt.Sprintf("kill -USR2 %d   # php-fpm master: reload", m.PID),
+	}
+	f.Prove = &Prove{Command: "slowray prove php-fpm-children-exhausted --apply", Hot: false}
+	return f
+}
+
+// proposedChildren is enough for the requests in sight, doubled at least, and
+// no more than a quarter of the free memory holds.
+func proposedChildren(v *View, pool *observe.FPMPool, e exhaustion) int {
+	want := max(4*e.max, min(e.max+int(e.queue), 256))
+	if rss := childRSS(v, pool); rss > 0 {
+		if fit := e.max + int(v.Use.Memory.AvailableBytes/4/rss); fit < want {
+			want = max(fit, e.max+1)
+		}
+	}
+	return want
+}
+
+func childRSS(v *View, pool *observe.FPMPool) uint64 {
+	var most uint64
+	for _, pid := range pool.Children {
+		if p := v.Process(pid); p != nil {
+			most = max(most, p.RSSBytes)
+		}
+	}
+	return most
+}

@@ -1,0 +1,202 @@
+package cause
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/slowray/slowray/internal/observe"
+)
+
+// timeWaitPortSearch: the side that closes first keeps the port in TIME_WAIT
+// for 60 s (TCP_TIMEWAIT_LEN, include/net/tcp.h). Without tcp_tw_reuse each
+// connect() tries port after port (__inet_hash_connect) until one is free,
+// which burns the CPU long before the range is exhausted.
+var timeWaitPortSearch = Cause{
+	ID:    "time-wait-port-search",
+	Title: "connect() burns the CPU in search of a local port that is not in TIME_WAIT",
+	Layer: LayerCall,
+	Needs: []observe.Kind{observe.KindProfile, observe.KindSockets, observe.KindSysctl},
+}
+
+func init() { timeWaitPortSearch.Check = checkTimeWaitPortSearch }
+
+const (
+	searchShare   = 0.08 // of a process's CPU
+	searchSamples = 20
+)
+
+func checkTimeWaitPortSearch(v *View) Result {
+	var r Result
+	waiting, reuse := 0, ""
+	for i := range v.Namespaces {
+		ns := &v.Namespaces[i]
+		for j := range ns.Sockets {
+			waiting = max(waiting, ns.Sockets[j].States["TIME_WAIT"])
+		}
+		if v.InScope(ns.Inode) {
+			reuse = v.sysctl(ns, "net.ipv4.tcp_tw_reuse")
+		}
+	}
+	type family struct{ all, search uint64 }
+	families := map[int]*family{}
+	for _, p := range v.Profile.Processes {
+		m := v.Master(p.PID)
+		if families[m] == nil {
+			families[m] = &family{}
+		}
+		families[m].all += p.Samples
+		families[m].search += p.PortSearch
+	}
+	for _, master := range slices.Sorted(maps.Keys(families)) {
+		fam := families[master]
+		share := ratio(fam.search, fam.all)
+		if share < searchShare || fam.search < searchSamples {
+			continue
+		}
+		d, g := v.mostTimeWait(master)
+		if g == nil || g.States["TIME_WAIT"] < 500 {
+			continue
+		}
+		ns := v.Namespace(d.netns)
+		r.Findings = append(r.Findings, portSearchFinding(v, master, ns, d, g, share, fam.search, fam.all))
+	}
+	r.RuledOut = fmt.Sprintf("%s sockets in TIME_WAIT at most, but no process spends %s of its CPU in search of a port", count(waiting), percent(searchShare))
+	if reuse != "" {
+		r.RuledOut += " (tcp_tw_reuse = " + reuse + ")"
+	}
+	return r
+}
+
+func portSearchFinding(v *View, pid int, ns *observe.NetNS, d destination, g *observe.SocketGroup, share float64, search, all uint64) Finding {
+	f := timeWaitPortSearch.supported(Subject{Kind: "process", NetNS: d.netns, PID: pid, Comm: v.Comm(pid), Addr: d.addr, Port: d.port})
+	f.Weight = share
+	f.Impact = Impact{Share: round(share), Of: "CPU time of " + v.Comm(pid),
+		Text: fmt.Sprintf("%s of the CPU time of %s goes into the search for a port", percent(share), v.Comm(pid))}
+	reuse := v.sysctl(ns, "net.ipv4.tcp_tw_reuse")
+	size := portRange(v.sysctl(ns, "net.ipv4.ip_local_port_range"))
+	f.Evidence = []Evidence{
+		{Fact: "CPU samples inside __inet_hash_connect", Value: search, Limit: all, Unit: "samples", Source: "kernel stacks"},
+		{Fact: "sockets towards the destination", Value: statesText(g.States), Limit: size, Unit: "ports", Source: "sock_diag; net.ipv4.ip_local_port_range"},
+		{Fact: "net.ipv4.tcp_tw_reuse", Value: reuse, Source: "sysctl" + where(ns)},
+	}
+	if c := v.connectCost(pid, d); c > 0 {
+		f.Evidence = append(f.Evidence, Evidence{Fact: "time of a connect() that does not wait, mean", Value: round(c * 1e6), Unit: "µs", Source: "connect() results"})
+	}
+	switch reuse {
+	case "1":
+		f.Fix.Text = "tcp_tw_reuse is on and does not help here (the peer has no TCP timestamps, or the ports are under a second old): keep connections open instead (upstream keepalive)."
+	default:
+		f.Fix.Text = "Let connect() reuse ports in TIME_WAIT"
+		if reuse == "2" {
+			f.Fix.Text += " (2 does so on loopback only)"
+		}
+		f.Fix.Text += "; better still, keep connections to the upstream open (keepalive)."
+		f.Fix.Commands = []string{v.in(ns, "sysctl -w net.ipv4.tcp_tw_reuse=1")}
+		f.Fix.Persist = []string{"echo 'net.ipv4.tcp_tw_reuse=1' > /etc/sysctl.d/90-tw-reuse.conf"}
+		f.Prove = &Prove{Command: "slowray prove time-wait-port-search --apply", Hot: true}
+	}
+	return f
+}
+
+// mostTimeWait finds the destination of a process family with the most
+// sockets in TIME_WAIT.
+func (v *View) mostTimeWait(master int) (destination, *observe.SocketGroup) {
+	var (
+		best destination
+		most *observe.SocketGroup
+	)
+	for i := range v.Connects {
+		c := &v.Connects[i]
+		if c.Family == "unix" || v.Master(c.PID) != master {
+			continue
+		}
+		g := v.calledGroup(v.Namespace(c.NetNS), c.Addr, c.Port)
+		if g != nil && (most == nil || g.States["TIME_WAIT"] > most.States["TIME_WAIT"]) {
+			best, most = destination{c.NetNS, c.Addr, c.Port}, g
+		}
+	}
+	return best, most
+}
+
+// connectCost is the mean time in seconds of a connect() that did not wait.
+func (v *View) connectCost(master int, d destination) float64 {
+	var ns, n uint64
+	for i := range v.Connects {
+		c := &v.Connects[i]
+		if v.Master(c.PID) == master && c.Addr == d.addr && c.Port == d.port && c.NonBlocking == c.Calls && c.Calls > 0 {
+			ns += c.NS
+			n += c.Calls
+		}
+	}
+	if n == 0 {
+		return 0
+	}
+	return float64(ns) / float64(n) / 1e9
+}
+
+// finTimeout: tcp_fin_timeout is how long an orphaned socket stays in
+// FIN_WAIT_2 (ip-sysctl.rst). It is often taken for the length of TIME_WAIT,
+// which is fixed. A long one hurts only when FIN_WAIT_2 sockets fill the port
+// range.
+var finTimeout = Cause{
+	ID:    "fin-timeout",
+	Title: "Sockets in FIN_WAIT_2 hold the local ports because tcp_fin_timeout is long",
+	Layer: LayerCall,
+	Needs: []observe.Kind{observe.KindSockets, observe.KindSysctl},
+}
+
+func init() { finTimeout.Check = checkFinTimeout }
+
+const defaultFinTimeout = "60"
+
+func checkFinTimeout(v *View) Result {
+	var r Result
+	for i := range v.Namespaces {
+		ns := &v.Namespaces[i]
+		value := v.sysctl(ns, "net.ipv4.tcp_fin_timeout")
+		size := portRange(v.sysctl(ns, "net.ipv4.ip_local_port_range"))
+		waiting := 0
+		for j := range ns.Sockets {
+			g := &ns.Sockets[j]
+			waiting += g.States["FIN_WAIT2"]
+			if g.Side != "called" || ratio(g.States["FIN_WAIT2"], size) < 0.5 || !v.InScope(ns.Inode) {
+				continue
+			}
+			f := finTimeout.supported(Subject{Kind: "destination", NetNS: ns.Inode, Addr: g.Remote, Port: g.Port})
+			f.Weight = ratio(g.States["FIN_WAIT2"], size)
+			f.Impact = Impact{Share: round(f.Weight), Of: "local ports", Text: fmt.Sprintf("%s of %s local ports are held in FIN_WAIT_2", count(g.States["FIN_WAIT2"]), count(size))}
+			f.Evidence = []Evidence{
+				{Fact: "sockets in FIN_WAIT_2 towards the destination", Value: g.States["FIN_WAIT2"], Limit: size, Unit: "sockets", Source: "sock_diag"},
+				{Fact: "net.ipv4.tcp_fin_timeout", Value: value, Unit: "s", Source: "sysctl" + where(ns)},
+			}
+			f.Fix = Fix{Text: "Set tcp_fin_timeout to 60 s, and find why the peer does not close.", Commands: []string{v.in(ns, "sysctl -w net.ipv4.tcp_fin_timeout=60")},
+				Persist: []string{"echo 'net.ipv4.tcp_fin_timeout=60' > /etc/sysctl.d/90-fin-timeout.conf"}}
+			f.Prove = &Prove{Command: "slowray prove fin-timeout --apply", Hot: true}
+			r.Findings = append(r.Findings, f)
+		}
+		if v.InScope(ns.Inode) && (r.RuledOut == "" || value != defaultFinTimeout && value != "") {
+			r.RuledOut = fmt.Sprintf("tcp_fin_timeout = %s s%s only sets how long FIN_WAIT_2 lasts (%s such sockets); TIME_WAIT is always 60 s", value, where(ns), count(waiting))
+		}
+	}
+	if r.RuledOut == "" {
+		r.RuledOut = "no service with traffic"
+	}
+	return r
+}
+
+// statesText prints socket states, most sockets first.
+func statesText(states map[string]int) string {
+	names := slices.SortedFunc(maps.Keys(states), func(a, b string) int {
+		return cmp.Or(cmp.Compare(states[b], states[a]), strings.Compare(a, b))
+	})
+	parts := make([]string, 0, len(names))
+	for _, name := range names {
+		if states[name] > 0 {
+			parts = append(parts, fmt.Sprintf("%s %s", count(states[name]), name))
+		}
+	}
+	return strings.Join(parts, ", ")
+}

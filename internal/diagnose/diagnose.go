@@ -1,0 +1,237 @@
+package diagnose
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/slowray/slowray/internal/cause"
+	"github.com/slowray/slowray/internal/observe"
+)
+
+// Diagnose judges o.
+func Diagnose(o *observe.Observation) Report {
+	v := cause.NewView(o)
+	r := Report{
+		Schema:     SchemaReport,
+		Host:       ReportHost{Name: o.Host.Name, Kernel: o.Host.Kernel, CPUs: o.Host.CPUs, BootID: o.Host.BootID},
+		Window:     ReportWindow{Start: o.Window.Start, Seconds: o.Window.Seconds},
+		Endpoints:  endpoints(v),
+		Findings:   []cause.Finding{},
+		RuledOut:   []Excluded{},
+		NotChecked: []Excluded{},
+		Losses:     append([]observe.Loss{}, o.Losses...),
+	}
+	catalogue := cause.Catalogue()
+	for i := range catalogue {
+		c := &catalogue[i]
+		if because := unreadable(o, c.Needs); because != "" {
+			r.NotChecked = append(r.NotChecked, Excluded{c.ID, because})
+			continue
+		}
+		result := c.Check(v)
+		if len(result.Findings) == 0 {
+			r.RuledOut = append(r.RuledOut, Excluded{c.ID, result.RuledOut})
+		}
+		r.Findings = append(r.Findings, result.Findings...)
+	}
+	for _, g := range o.Gaps {
+		if g.Partial {
+			r.NotChecked = append(r.NotChecked, Excluded{partly(catalogue, g.Kind), gapText(g)})
+		}
+	}
+	fold(r.Findings, catalogue)
+	r.Findings = rank(r.Findings, catalogue)
+	return r
+}
+
+// unreadable says why a cause that needs these kinds cannot be checked.
+func unreadable(o *observe.Observation, needs []observe.Kind) string {
+	for _, kind := range needs {
+		for _, g := range o.Gaps {
+			if g.Kind == kind && !g.Partial {
+				return gapText(g)
+			}
+		}
+	}
+	return ""
+}
+
+func gapText(g observe.Gap) string {
+	if g.Subject == "" {
+		return g.Because
+	}
+	return g.Subject + ": " + g.Because
+}
+
+// partly names the causes that a partial gap leaves half checked.
+func partly(catalogue []cause.Cause, kind observe.Kind) string {
+	for i := range catalogue {
+		if slices.Contains(catalogue[i].Needs, kind) {
+			return catalogue[i].ID
+		}
+	}
+	return string(kind)
+}
+
+// fold marks findings that follow from another finding. A cause declares what
+// it may follow from; a check may have named its parent by itself, from
+// evidence.
+func fold(findings []cause.Finding, catalogue []cause.Cause) {
+	found := map[string]float64{}
+	for _, f := range findings {
+		if f.ConsequenceOf == nil {
+			found[f.Cause] = max(found[f.Cause], f.Weight, math.SmallestNonzeroFloat64)
+		}
+	}
+	for i := range findings {
+		f := &findings[i]
+		if f.ConsequenceOf != nil {
+			if found[*f.ConsequenceOf] > 0 {
+				f.Role = cause.RoleConsequence
+			} else {
+				f.ConsequenceOf = nil
+			}
+			continue
+		}
+		c := lookup(catalogue, f.Cause)
+		if c == nil || !c.Folds {
+			continue
+		}
+		parent := ""
+		for _, id := range c.ConsequenceOf {
+			if found[id] > 0 && (parent == "" || found[id] > found[parent]) {
+				parent = id
+			}
+		}
+		if parent != "" {
+			f.Role, f.ConsequenceOf = cause.RoleConsequence, &parent
+		}
+	}
+	// A parent that turned out to be a consequence itself: point to the root.
+	for i := range findings {
+		f := &findings[i]
+		for range findings {
+			if f.ConsequenceOf == nil {
+				break
+			}
+			up := parentOf(findings, *f.ConsequenceOf)
+			if up == nil || *up == f.Cause {
+				break
+			}
+			f.ConsequenceOf = up
+		}
+	}
+}
+
+// parentOf returns what all findings of a cause follow from, or nil.
+func parentOf(findings []cause.Finding, id string) *string {
+	var parent *string
+	for i := range findings {
+		if findings[i].Cause == id {
+			if findings[i].ConsequenceOf == nil {
+				return nil
+			}
+			parent = findings[i].ConsequenceOf
+		}
+	}
+	return parent
+}
+
+func lookup(catalogue []cause.Cause, id string) *cause.Cause {
+	for i := range catalogue {
+		if catalogue[i].ID == id {
+			return &catalogue[i]
+		}
+	}
+	return nil
+}
+
+// rank orders causes by weight, then by the layer a request meets first, and
+// puts the consequences behind all causes.
+func rank(findings []cause.Finding, catalogue []cause.Cause) []cause.Finding {
+	layer := func(f *cause.Finding) int {
+		if c := lookup(catalogue, f.Cause); c != nil {
+			return int(c.Layer)
+		}
+		return math.MaxInt
+	}
+	slices.SortStableFunc(findings, func(a, b cause.Finding) int {
+		return cmp.Or(
+			cmp.Compare(a.Role, b.Role), // "cause" < "consequence"
+			cmp.Compare(b.Weight, a.Weight),
+			cmp.Compare(layer(&a), layer(&b)),
+			cmp.Compare(a.Cause, b.Cause),
+			cmp.Compare(a.Subject.NetNS, b.Subject.NetNS),
+			cmp.Compare(a.Subject.Port, b.Subject.Port),
+			cmp.Compare(a.Subject.PID, b.Subject.PID),
+		)
+	})
+	return findings
+}
+
+func endpoints(v *cause.View) []Endpoint {
+	out := []Endpoint{}
+	for _, s := range v.Services {
+		if s.Port() == 0 {
+			continue // a unix socket has no address in the contract
+		}
+		l := s.Listeners[0]
+		e := Endpoint{Side: "served", NetNS: s.NS.Inode, Addr: l.Addr, Port: l.Port, Process: process(v, v.Master(l.PID))}
+		for _, l := range s.Listeners {
+			e.Opened += l.Opened
+			e.Clients += l.Clients
+		}
+		if sum, all := v.Answers(s); all > 0 {
+			good := round1(float64(sum.S2xx+sum.S3xx) / max(v.Window.Seconds, 0.001))
+			rps := round1(float64(all) / max(v.Window.Seconds, 0.001))
+			errs := sum.S4xx + sum.S499 + sum.S5xx
+			e.Requests, e.RPS, e.Errors, e.GoodRPS = &all, &rps, &errs, &good
+		}
+		out = append(out, e)
+	}
+	slices.SortStableFunc(out, func(a, b Endpoint) int {
+		return cmp.Or(cmp.Compare(deref(b.Requests), deref(a.Requests)), cmp.Compare(b.Opened, a.Opened), cmp.Compare(a.Port, b.Port))
+	})
+	return out
+}
+
+func process(v *cause.View, pid int) *Process {
+	p := v.Process(pid)
+	if p == nil {
+		return nil
+	}
+	out := &Process{PID: p.PID, Comm: p.Comm, Cgroup: p.Cgroup}
+	if p.Container != "" {
+		out.Container = &p.Container
+	}
+	if p.Unit != "" {
+		out.Unit = &p.Unit
+	}
+	return out
+}
+
+func deref(n *int64) int64 {
+	if n == nil {
+		return 0
+	}
+	return *n
+}
+
+func round1(f float64) float64 { return math.Round(f*10) / 10 }
+
+// Summary says in one sentence what came out.
+func (r *Report) Summary() string {
+	var causes []string
+	for _, f := range r.Findings {
+		if f.Role == cause.RoleCause && !slices.Contains(causes, f.Cause) {
+			causes = append(causes, f.Cause)
+		}
+	}
+	if len(causes) == 0 {
+		return "nothing found"
+	}
+	return fmt.Sprintf("%d found: %s", len(causes), strings.Join(causes, ", "))
+}
