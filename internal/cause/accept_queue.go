@@ -162,7 +162,6 @@ func describeLimit(v *View, s *Service, l *observe.Listener, o overflow, f *Find
 		f.Fix.Persist = append(f.Fix.Persist, "echo '"+sysctl+"' > /etc/sysctl.d/90-somaxconn.conf")
 	}
 	f.Fix.Commands = append(f.Fix.Commands, v.backlogCommands(s, l, o.backlog, want)...)
-	f.Prove = &Prove{Command: "slowray prove accept-queue-overflow --apply", Hot: true}
 }
 
 // describeNotAccepting is the case in which no limit is at fault: the queue

@@ -135,3 +135,12 @@ func (s *Service) opened() uint64 {
 	}
 	return n
 }
+
+// firstLine is the evidence of a log line as it was written.
+func firstLine(example string) Evidence {
+	const most = 160
+	if len(example) > most {
+		example = strings.ToValidUTF8(example[:most], "") + "…"
+	}
+	return Evidence{Fact: "the first such line", Value: example, Source: "log"}
+}

@@ -66,7 +66,6 @@ type Finding struct {
 	Impact        Impact     `json:"impact"`
 	Evidence      []Evidence `json:"evidence"`
 	Fix           Fix        `json:"fix"`
-	Prove         *Prove     `json:"prove,omitempty"`
 
 	// Weight orders findings: the fraction of the attempts to get a good
 	// response that this cause spoils, 0 to 1, as far as repairing it alone
@@ -109,12 +108,6 @@ type Fix struct {
 	Text     string   `json:"text"`
 	Commands []string `json:"commands"`
 	Persist  []string `json:"persist,omitempty"`
-}
-
-// Prove says how the finding can be tested by a change that is taken back.
-type Prove struct {
-	Command string `json:"command"`
-	Hot     bool   `json:"hot"`
 }
 
 // Catalogue lists every cause that is known, in the order of the layers.

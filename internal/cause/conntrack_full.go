@@ -77,7 +77,6 @@ func conntrackFinding(v *View, ns *observe.NetNS, logged int) Finding {
 	setting := fmt.Sprintf("net.netfilter.nf_conntrack_max=%d", limit)
 	f.Fix.Commands = []string{"sysctl -w " + setting}
 	f.Fix.Persist = []string{"echo '" + setting + "' > /etc/sysctl.d/90-conntrack.conf"}
-	f.Prove = &Prove{Command: "slowray prove conntrack-full --apply", Hot: true}
 	return f
 }
 

@@ -79,7 +79,6 @@ func checkCPUSaturated(v *View) Result {
 	if top.Unit != "" {
 		f.Fix.Persist = []string{fmt.Sprintf("systemctl set-property %s CPUWeight=10", top.Unit)}
 	}
-	f.Prove = &Prove{Command: "slowray prove cpu-saturated --apply", Hot: true}
 	return Result{Findings: []Finding{f}}
 }
 
@@ -190,6 +189,5 @@ func quotaFinding(v *View, c *observe.Cgroup, share float64) Finding {
 			f.Fix.Persist = []string{fmt.Sprintf("systemctl set-property %s CPUQuota=%.0f%%", p.Unit, want*100)}
 		}
 	}
-	f.Prove = &Prove{Command: "slowray prove cpu-quota-throttled --apply", Hot: true}
 	return f
 }

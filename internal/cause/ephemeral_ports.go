@@ -65,10 +65,7 @@ func portsFinding(v *View, c calls, g *observe.SocketGroup, ns *observe.NetNS, s
 	share := ratio(failed, max(c.all, failed))
 	// Where even the calls that found a port do not get through, more ports
 	// alone would not help: what stops those counts first.
-	through := 1.0
-	if c.started > 0 {
-		through = ratio(c.established, c.started)
-	}
+	through := answeredShare(c, g)
 	f.Weight = share * through
 	f.Impact = Impact{Share: round(share), Of: "calls to " + netip.AddrPortFrom(addrOf(c.addr), uint16(c.port)).String(),
 		Text: fmt.Sprintf("%s of %s connect() calls failed with EADDRNOTAVAIL", count(failed), count(max(c.all, failed)))}
@@ -79,10 +76,10 @@ func portsFinding(v *View, c calls, g *observe.SocketGroup, ns *observe.NetNS, s
 		{Fact: "their states", Value: statesText(g.States), Source: "sock_diag"},
 	}
 	if logged > 0 {
-		f.Evidence = append(f.Evidence, Evidence{Fact: "log: (99: Cannot assign requested address)", Value: logged, Unit: "lines", Source: "nginx error log: " + example})
+		f.Evidence = append(f.Evidence, Evidence{Fact: "log: (99: Cannot assign requested address)", Value: logged, Unit: "lines", Source: "nginx error log"}, firstLine(example))
 	}
 	if through < 0.5 {
-		f.Evidence = append(f.Evidence, Evidence{Fact: "calls that found a port and were answered", Value: c.established, Limit: c.started, Unit: "calls", Source: "handshakes"})
+		f.Evidence = append(f.Evidence, Evidence{Fact: "calls that found a port and were answered", Value: round(through), Unit: "share", Source: "handshakes, socket states"})
 	}
 	setting := "net.ipv4.ip_local_port_range"
 	f.Fix.Text = fmt.Sprintf("Widen net.ipv4.ip_local_port_range (%s: %s ports) to 10000 65535", rangeText, count(size))
@@ -91,6 +88,10 @@ func portsFinding(v *View, c calls, g *observe.SocketGroup, ns *observe.NetNS, s
 	} else {
 		f.Fix.Commands = append(f.Fix.Commands, v.in(ns, "sysctl -w '"+setting+"=10000 65535'"))
 		f.Fix.Persist = append(f.Fix.Persist, "echo '"+setting+" = 10000 65535' > /etc/sysctl.d/90-ports.conf")
+	}
+	if held := g.States["TIME_WAIT"]; 2*held > g.LocalPorts && v.sysctl(ns, "net.ipv4.tcp_tw_reuse") != "1" {
+		f.Fix.Text += "; most are held in TIME_WAIT: tcp_tw_reuse = 1 lets them be used again after a second"
+		f.Fix.Commands = append(f.Fix.Commands, v.in(ns, "sysctl -w net.ipv4.tcp_tw_reuse=1"))
 	}
 	if n := v.nginxByPID(owner); n != nil {
 		for _, u := range n.Upstreams {
@@ -102,8 +103,17 @@ func portsFinding(v *View, c calls, g *observe.SocketGroup, ns *observe.NetNS, s
 		}
 	}
 	f.Fix.Text += "."
-	f.Prove = &Prove{Command: "slowray prove ephemeral-ports-exhausted --apply", Hot: true}
 	return f
+}
+
+// answeredShare is the share of the calls that found a local port and were
+// answered. When no call of the window found one, the sockets that hold the
+// ports tell: one in SYN_SENT has had no answer yet.
+func answeredShare(c calls, g *observe.SocketGroup) float64 {
+	if c.started > 0 {
+		return ratio(c.established, c.started)
+	}
+	return 1 - ratio(g.States["SYN_SENT"], g.LocalPorts)
 }
 
 // callsByDestination sums connect() results over the processes of a service,

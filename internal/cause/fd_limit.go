@@ -85,6 +85,5 @@ func fdFinding(v *View, a observe.Accept, failed uint64) Finding {
 	if p != nil && p.Unit != "" {
 		f.Fix.Persist = append(f.Fix.Persist, fmt.Sprintf("systemctl edit %s   # [Service] LimitNOFILE=%d", p.Unit, want))
 	}
-	f.Prove = &Prove{Command: "slowray prove fd-limit --apply", Hot: true}
 	return f
 }

@@ -65,7 +65,7 @@ func checkNginxUpstreamErrors(v *View) Result {
 		for _, k := range upstreamKinds {
 			c, example := logCount(n.Errors, k.kind)
 			if c > 0 {
-				f.Evidence = append(f.Evidence, Evidence{Fact: "log: " + k.fact, Value: c, Unit: "lines", Source: "nginx error log: " + example})
+				f.Evidence = append(f.Evidence, Evidence{Fact: "log: " + k.fact, Value: c, Unit: "lines", Source: "nginx error log"}, firstLine(example))
 			}
 		}
 		if s, all := statuses(n); all > 0 {

@@ -83,7 +83,7 @@ func workerConnectionsFinding(v *View, n *observe.Nginx, limit, peak int, lines 
 			Text: fmt.Sprintf("%s connections closed or refused, %s opened", count(refused), count(opened))}
 	}
 	if lines > 0 {
-		f.Evidence = append(f.Evidence, Evidence{Fact: "log: worker_connections are not enough", Value: lines, Unit: "lines", Source: "nginx error log: " + example})
+		f.Evidence = append(f.Evidence, Evidence{Fact: "log: worker_connections are not enough", Value: lines, Unit: "lines", Source: "nginx error log"}, firstLine(example))
 	}
 	f.Evidence = append(f.Evidence,
 		Evidence{Fact: "connections of the busiest worker, peak", Value: peak, Limit: limit, Unit: "connections", Source: "/proc/PID/fd; limit: " + settingSource(n.WorkerConnections)})
@@ -97,7 +97,6 @@ func workerConnectionsFinding(v *View, n *observe.Nginx, limit, peak int, lines 
 		f.Fix.Text += fmt.Sprintf(" Its workers may open only %d files: raise worker_rlimit_nofile too.", w.FDLimit)
 		f.Fix.Commands = append([]string{fmt.Sprintf("in %s: worker_rlimit_nofile %d;", n.Config, 2*want)}, f.Fix.Commands...)
 	}
-	f.Prove = &Prove{Command: "slowray prove nginx-worker-connections --apply", Hot: false}
 	return f
 }
 

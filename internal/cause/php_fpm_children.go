@@ -108,7 +108,7 @@ func childrenFinding(v *View, m *observe.PHPFPM, pool *observe.FPMPool, s *Servi
 		{Fact: "CPU idle", Value: round(e.idle), Unit: "share", Source: "/proc/stat"},
 	}
 	if n, example := logCount(pool.Log, "max-children"); n > 0 {
-		f.Evidence = append(f.Evidence, Evidence{Fact: "log: server reached max_children", Value: n, Unit: "lines", Source: "php-fpm log: " + example})
+		f.Evidence = append(f.Evidence, Evidence{Fact: "log: server reached max_children", Value: n, Unit: "lines", Source: "php-fpm log"}, firstLine(example))
 	}
 	want := proposedChildren(v, pool, e)
 	f.Fix.Text = fmt.Sprintf("Raise pm.max_children of pool %s from %d to %d", pool.Name, e.max, want)
@@ -121,7 +121,6 @@ func childrenFinding(v *View, m *observe.PHPFPM, pool *observe.FPMPool, s *Servi
 		fmt.Sprintf("in %s, [%s]: pm.max_children = %d", pool.MaxChildren.File, pool.Name, want),
 		fmt.Sprintf("kill -USR2 %d   # php-fpm master: reload", m.PID),
 	}
-	f.Prove = &Prove{Command: "slowray prove php-fpm-children-exhausted --apply", Hot: false}
 	return f
 }
 

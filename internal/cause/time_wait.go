@@ -96,7 +96,6 @@ func portSearchFinding(v *View, pid int, ns *observe.NetNS, d destination, g *ob
 		f.Fix.Text += "; better still, keep connections to the upstream open (keepalive)."
 		f.Fix.Commands = []string{v.in(ns, "sysctl -w net.ipv4.tcp_tw_reuse=1")}
 		f.Fix.Persist = []string{"echo 'net.ipv4.tcp_tw_reuse=1' > /etc/sysctl.d/90-tw-reuse.conf"}
-		f.Prove = &Prove{Command: "slowray prove time-wait-port-search --apply", Hot: true}
 	}
 	return f
 }
@@ -174,7 +173,6 @@ func checkFinTimeout(v *View) Result {
 			}
 			f.Fix = Fix{Text: "Set tcp_fin_timeout to 60 s, and find why the peer does not close.", Commands: []string{v.in(ns, "sysctl -w net.ipv4.tcp_fin_timeout=60")},
 				Persist: []string{"echo 'net.ipv4.tcp_fin_timeout=60' > /etc/sysctl.d/90-fin-timeout.conf"}}
-			f.Prove = &Prove{Command: "slowray prove fin-timeout --apply", Hot: true}
 			r.Findings = append(r.Findings, f)
 		}
 		if v.InScope(ns.Inode) && (r.RuledOut == "" || value != defaultFinTimeout && value != "") {

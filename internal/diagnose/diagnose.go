@@ -37,9 +37,11 @@ func Diagnose(o *observe.Observation) Report {
 		}
 		r.Findings = append(r.Findings, result.Findings...)
 	}
+	// A partial gap leaves every cause of its kind checked but for one subject:
+	// it is told once, under the kind.
 	for _, g := range o.Gaps {
 		if g.Partial {
-			r.NotChecked = append(r.NotChecked, Excluded{partly(catalogue, g.Kind), gapText(g)})
+			r.NotChecked = append(r.NotChecked, Excluded{string(g.Kind), gapText(g)})
 		}
 	}
 	fold(r.Findings, catalogue)
@@ -64,16 +66,6 @@ func gapText(g observe.Gap) string {
 		return g.Because
 	}
 	return g.Subject + ": " + g.Because
-}
-
-// partly names the causes that a partial gap leaves half checked.
-func partly(catalogue []cause.Cause, kind observe.Kind) string {
-	for i := range catalogue {
-		if slices.Contains(catalogue[i].Needs, kind) {
-			return catalogue[i].ID
-		}
-	}
-	return string(kind)
 }
 
 // fold marks findings that follow from another finding. A cause declares what

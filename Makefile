@@ -1,0 +1,62 @@
+# make run    build slowray and look at this host
+# make demo   plant an incident in private network namespaces and let slowray find it
+# make test   all tests; make test-fast: those that need no root, under two minutes
+
+# Use the Go on PATH, or the one that script/setup.sh installed.
+export PATH := $(PATH):/usr/local/go/bin:$(CURDIR)/.toolchain/bin
+export CGO_ENABLED := 0
+
+GO_FILES := $(shell git ls-files '*.go' 2>/dev/null)
+GOTESTSUM := go tool gotestsum --format pkgname --format-hide-empty-pkg
+
+.PHONY: run demo build generate test test-fast check check-generated bench fuzz clean
+
+build: bin/slowray
+
+bin/slowray: go.mod $(GO_FILES) $(wildcard internal/bpf/*.o)
+	@script/setup.sh go
+	go build -trimpath -o $@ ./cmd/slowray
+
+# Exit status 1 means that slowray found something: that is an answer.
+run: build
+	@bin/slowray why || [ $$? -eq 1 ]
+
+demo: build
+	@script/setup.sh test
+	@bin/slowray lab run nginx-throughput --steps S0,S6
+
+generate:
+	@script/setup.sh go generate
+	go generate ./internal/bpf
+
+# The committed objects must be what the sources compile to.
+check-generated: generate
+	git diff --exit-code -- internal/bpf
+
+check:
+	@test -z "$$(gofmt -l $(GO_FILES))" || { gofmt -l $(GO_FILES); echo 'not gofmted'; exit 1; }
+	go vet ./...
+	go tool staticcheck ./...
+
+test: build check check-generated
+	@script/setup.sh test
+	$(GOTESTSUM) -- -count=1 -timeout 60m -p 1 ./...
+
+test-fast:
+	@script/setup.sh go
+	$(GOTESTSUM) -- -short -timeout 2m ./...
+
+bench: build
+	@script/setup.sh test
+	go test ./bench -run '^$$' -bench . -benchtime 1x -timeout 20m
+
+# Each fuzz target for a short while.
+fuzz:
+	@for p in $$(grep -rl --include='*_test.go' 'func Fuzz' internal | xargs -n1 dirname | sort -u); do \
+		for f in $$(grep -ho 'func Fuzz[A-Za-z0-9]*' $$p/*_test.go | cut -c6-); do \
+			go test ./$$p -run '^$$' -fuzz "^$$f\$$" -fuzztime 10s || exit 1; \
+		done; \
+	done
+
+clean:
+	rm -rf bin .toolchain

@@ -1,0 +1,98 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/slowray/slowray/lab"
+)
+
+type labCmd struct {
+	List  labListCmd  `cmd:"" help:"List the incidents."`
+	Run   labRunCmd   `cmd:"" help:"Plant an incident, measure what really hurts, let slowray look, compare."`
+	Shell labShellCmd `cmd:"" help:"Plant an incident, keep its load running, and give a shell inside."`
+	Clean labCleanCmd `cmd:"" help:"Put back what a killed run left behind."`
+}
+
+type labListCmd struct{}
+
+// Run lists the incidents.
+func (*labListCmd) Run(s *streams) error {
+	w := tabwriter.NewWriter(s.out, 0, 0, 2, ' ', 0)
+	for _, i := range lab.List() {
+		expect := strings.Join(i.Causes, " ")
+		if i.Control {
+			expect = "(no finding)"
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\n", i.Name, i.Summary, expect)
+	}
+	return w.Flush()
+}
+
+type labRunCmd struct {
+	Names     []string      `arg:"" name:"name" help:"Incidents, or \"all\"."`
+	Window    time.Duration `default:"8s" placeholder:"D" help:"How long slowray looks (${default})."`
+	Seed      int64         `placeholder:"N" help:"Of addresses and ports; printed by each run."`
+	WholeHost bool          `help:"Let slowray find the service by itself, without --port."`
+	TruthOnly bool          `help:"Measure only; do not run slowray."`
+	Times     int           `default:"1" placeholder:"N" help:"Run this often."`
+	JSON      bool          `name:"json" help:"Print the results as JSON."`
+	Verbose   bool          `short:"v" help:"Say what is going on."`
+}
+
+// Run runs incidents; the exit status is 1 when slowray was wrong.
+func (c *labRunCmd) Run(ctx context.Context, s *streams) error {
+	names := c.Names
+	if len(names) == 1 && names[0] == "all" {
+		names = nil
+		for _, i := range lab.List() {
+			names = append(names, i.Name)
+		}
+	}
+	var wrong []string
+	for range max(c.Times, 1) {
+		for _, name := range names {
+			r, err := lab.Run(ctx, name, lab.Options{
+				Out: s.out, Seed: c.Seed, Window: c.Window, WholeHost: c.WholeHost,
+				TruthOnly: c.TruthOnly, JSON: c.JSON, Verbose: c.Verbose,
+			})
+			if err != nil {
+				return err
+			}
+			if !r.OK {
+				wrong = append(wrong, fmt.Sprintf("%s (seed %d)", name, r.Seed))
+			}
+		}
+	}
+	if len(wrong) > 0 {
+		if !c.JSON {
+			fmt.Fprintf(s.out, "mismatch: %s\n", strings.Join(wrong, ", "))
+		}
+		return exit(exitFindings)
+	}
+	return nil
+}
+
+type labShellCmd struct {
+	Name string        `arg:"" help:"An incident."`
+	Keep time.Duration `default:"10m" placeholder:"D" help:"How long the load lasts (${default})."`
+	Seed int64         `placeholder:"N" help:"Of addresses and ports."`
+}
+
+// Run gives a shell inside an incident.
+func (c *labShellCmd) Run(ctx context.Context, s *streams) error {
+	err := lab.Shell(ctx, c.Name, lab.Options{Out: s.out, Keep: c.Keep, Seed: c.Seed})
+	if errors.Is(err, context.Canceled) {
+		return nil
+	}
+	return err
+}
+
+type labCleanCmd struct{}
+
+// Run repairs what a killed run left.
+func (*labCleanCmd) Run() error { return lab.Clean() }

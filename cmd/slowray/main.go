@@ -1,0 +1,105 @@
+// Command slowray says why a service on this host is slow.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"runtime/debug"
+	"syscall"
+
+	"github.com/alecthomas/kong"
+
+	"github.com/slowray/slowray/lab"
+)
+
+// Exit statuses, as of diff(1).
+const (
+	exitNothing  = 0 // nothing found
+	exitFindings = 1 // something found
+	exitFailed   = 2 // could not run
+)
+
+// exit carries an exit status out of a command that did its work.
+type exit int
+
+func (e exit) Error() string { return fmt.Sprintf("exit status %d", int(e)) }
+
+// cli is the command line.
+type cli struct {
+	Why    whyCmd    `cmd:"" default:"withargs" help:"Watch this host, then name the causes of slow and failed requests."`
+	Replay replayCmd `cmd:"" help:"Judge a saved observation again, on any machine, without root."`
+	Lab    labCmd    `cmd:"" help:"Incidents to try slowray on, in private network namespaces."`
+
+	Version kong.VersionFlag `help:"Print the version and exit."`
+}
+
+func main() {
+	lab.InitMain() // when this process is part of a running lab, it ends in here
+	os.Exit(run(os.Args[1:], os.Stdout, os.Stderr))
+}
+
+func run(args []string, stdout, stderr io.Writer) int {
+	var c cli
+	status := -1
+	parser, err := kong.New(&c,
+		kong.Name("slowray"),
+		kong.Description("An X-ray for slow services: says why a service on this host is slow, with the evidence.\n\nExit status: 0 nothing found, 1 something found, 2 could not run."),
+		kong.Writers(stdout, stderr),
+		kong.Vars{"version": version()},
+		kong.ConfigureHelp(kong.HelpOptions{Compact: true}),
+		kong.Exit(func(code int) { status = code }),
+	)
+	if err != nil {
+		panic(err) // the structure above is wrong: a bug, not an input
+	}
+	parsed, err := parser.Parse(args)
+	if status >= 0 {
+		return status // --help or --version
+	}
+	if err != nil {
+		fmt.Fprintf(stderr, "slowray: %v (see slowray --help)\n", err)
+		return exitFailed
+	}
+	// The first Ctrl-C ends the window early and still reports; a second one
+	// kills, because stop restores the default.
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	context.AfterFunc(ctx, stop)
+
+	parsed.BindTo(ctx, (*context.Context)(nil))
+	err = parsed.Run(&streams{stdout, stderr})
+	var status2 exit
+	switch {
+	case err == nil:
+		return exitNothing
+	case errors.As(err, &status2):
+		return int(status2)
+	}
+	fmt.Fprintf(stderr, "slowray: %v\n", err)
+	return exitFailed
+}
+
+// streams is where a command writes: results and messages.
+type streams struct{ out, err io.Writer }
+
+// version is the module's version, or the commit it was built from.
+func version() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return "unknown"
+	}
+	v := info.Main.Version
+	for _, s := range info.Settings {
+		if s.Key == "vcs.revision" && (v == "" || v == "(devel)") {
+			v = s.Value[:min(12, len(s.Value))]
+		}
+	}
+	if v == "" {
+		return "devel"
+	}
+	return v
+}

@@ -1,0 +1,155 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/slowray/slowray/internal/diagnose"
+	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/report"
+	"github.com/slowray/slowray/internal/watch"
+)
+
+type whyCmd struct {
+	For       time.Duration `default:"10s" placeholder:"D" help:"How long to watch (${default})."`
+	Port      int           `placeholder:"N" help:"Only the service on this TCP port, and what it calls."`
+	PID       int           `name:"pid" placeholder:"N" help:"Only the services of this process, and what they call."`
+	Unit      string        `placeholder:"X" help:"Only the services of this systemd unit, and what they call."`
+	Container string        `placeholder:"X" help:"Only the services of this container (id), and what they call."`
+	JSON      bool          `name:"json" help:"Print the report as JSON."`
+	Save      string        `placeholder:"FILE" help:"Save the observation, for slowray replay."`
+}
+
+// minWindow is the shortest window in which rates mean anything.
+const minWindow = time.Second
+
+// Validate is called by the command line parser.
+func (c *whyCmd) Validate() error {
+	switch {
+	case c.For < minWindow:
+		return fmt.Errorf("--for %s: must be at least %s", c.For, minWindow)
+	case c.For > time.Hour:
+		return fmt.Errorf("--for %s: must be at most an hour", c.For)
+	case c.Port < 0 || c.Port > 65535:
+		return fmt.Errorf("--port %d: must be 1 to 65535", c.Port)
+	case c.PID < 0:
+		return fmt.Errorf("--pid %d: must be positive", c.PID)
+	}
+	return nil
+}
+
+// Run watches and reports.
+func (c *whyCmd) Run(ctx context.Context, s *streams) error {
+	bar := newProgress(s.err, c.For)
+	o, err := watch.Run(ctx, watch.Options{
+		For:      c.For,
+		Filter:   observe.Filter{Port: c.Port, PID: c.PID, Unit: c.Unit, Container: c.Container},
+		Version:  version(),
+		Progress: bar.show,
+	})
+	bar.clear()
+	if err != nil {
+		return err
+	}
+	if c.Save != "" {
+		if err := observe.Save(c.Save, o); err != nil {
+			return err
+		}
+	}
+	return judge(o, c.JSON, s)
+}
+
+type replayCmd struct {
+	File string `arg:"" help:"A file made with slowray why --save."`
+	JSON bool   `name:"json" help:"Print the report as JSON."`
+}
+
+// Run judges the saved observation.
+func (c *replayCmd) Run(s *streams) error {
+	o, err := observe.Load(c.File)
+	if err != nil {
+		return fmt.Errorf("replay: %w", err)
+	}
+	return judge(o, c.JSON, s)
+}
+
+// judge prints the report of o; its error is the exit status.
+func judge(o *observe.Observation, asJSON bool, s *streams) error {
+	r := diagnose.Diagnose(o)
+	var err error
+	if asJSON {
+		err = report.JSON(s.out, &r)
+	} else {
+		err = report.Text(s.out, &r, terminalStyle(s.out))
+	}
+	if err != nil {
+		return fmt.Errorf("write report: %w", err)
+	}
+	if len(r.Findings) > 0 {
+		return exit(exitFindings)
+	}
+	return nil
+}
+
+// terminalStyle is colour and width for a terminal, plain text otherwise.
+func terminalStyle(w io.Writer) report.Style {
+	columns, ok := terminalColumns(w)
+	if !ok {
+		return report.Style{}
+	}
+	_, plain := os.LookupEnv("NO_COLOR") // no-color.org
+	return report.Style{Color: !plain && os.Getenv("TERM") != "dumb", Width: min(columns, 140)}
+}
+
+// terminalColumns is the width of the terminal behind w, if it is one.
+func terminalColumns(w io.Writer) (int, bool) {
+	f, ok := w.(*os.File)
+	if !ok {
+		return 0, false
+	}
+	size, err := unix.IoctlGetWinsize(int(f.Fd()), unix.TIOCGWINSZ)
+	if err != nil {
+		return 0, false
+	}
+	return int(size.Col), true
+}
+
+// progress shows on a terminal how far the window is, and on a pipe says once
+// that slowray is watching.
+type progress struct {
+	w        io.Writer
+	total    time.Duration
+	terminal bool
+	started  bool
+}
+
+func newProgress(w io.Writer, total time.Duration) *progress {
+	_, terminal := terminalColumns(w)
+	return &progress{w: w, total: total, terminal: terminal}
+}
+
+const barWidth = 30
+
+func (p *progress) show(elapsed time.Duration) {
+	switch {
+	case p.terminal:
+		done := int(float64(barWidth) * min(1, elapsed.Seconds()/p.total.Seconds()))
+		fmt.Fprintf(p.w, "\rwatching this host [%s%s] %.0f of %.0f s  (Ctrl-C: report now) ",
+			strings.Repeat("=", done), strings.Repeat(" ", barWidth-done), elapsed.Seconds(), p.total.Seconds())
+	case !p.started:
+		fmt.Fprintf(p.w, "slowray: watching this host for %s\n", p.total)
+	}
+	p.started = true
+}
+
+func (p *progress) clear() {
+	if p.terminal && p.started {
+		fmt.Fprint(p.w, "\r\x1b[K")
+	}
+}

@@ -1,0 +1,59 @@
+// Package figure writes numbers the way people read them.
+//
+// In: numbers. Out: short text with a unit. It never rounds something to
+// nothing or to everything: a share that is not quite all never reads "100 %".
+package figure
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+)
+
+// Count writes a whole number with thousands separators, as in "290,566".
+func Count[T int | int64 | uint32 | uint64](n T) string {
+	digits := fmt.Sprint(n)
+	sign := ""
+	if strings.HasPrefix(digits, "-") {
+		sign, digits = "-", digits[1:]
+	}
+	for i := len(digits) - 3; i > 0; i -= 3 {
+		digits = digits[:i] + "," + digits[i:]
+	}
+	return sign + digits
+}
+
+// Percent writes a share of one.
+func Percent(share float64) string {
+	switch {
+	case math.IsNaN(share) || share <= 0:
+		return "0 %"
+	case share >= 1:
+		return "100 %"
+	case share < 0.001:
+		return "under 0.1 %"
+	case share > 0.999:
+		return "over 99.9 %"
+	case share < 0.0995:
+		return strconv.FormatFloat(share*100, 'f', 1, 64) + " %"
+	case share > 0.99:
+		return strconv.FormatFloat(math.Floor(share*1000)/10, 'f', 1, 64) + " %"
+	}
+	return strconv.FormatFloat(share*100, 'f', 0, 64) + " %"
+}
+
+// Seconds writes a duration given in seconds, with three significant digits.
+func Seconds(s float64) string {
+	switch {
+	case s == 0:
+		return "0 s"
+	case s < 0.001:
+		return strconv.FormatFloat(s*1e6, 'g', 3, 64) + " µs"
+	case s < 1:
+		return strconv.FormatFloat(s*1e3, 'g', 3, 64) + " ms"
+	case s >= 1000:
+		return Count(int64(s)) + " s"
+	}
+	return strconv.FormatFloat(s, 'g', 3, 64) + " s"
+}

@@ -1,0 +1,93 @@
+package observe
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/klauspost/compress/zstd"
+)
+
+// maxDecoded bounds what a saved file may unpack to: a window on a host with
+// 100,000 sockets takes a few MB.
+const maxDecoded = 1 << 30
+
+// Save writes o to a file, as zstd-compressed JSON. The file appears whole or
+// not at all, and only its owner may read it: it holds command lines.
+func Save(path string, o *Observation) (err error) {
+	f, err := os.CreateTemp(filepath.Dir(path), ".slowray-*")
+	if err != nil {
+		return fmt.Errorf("save observation: %w", err)
+	}
+	defer func() {
+		if err != nil {
+			f.Close()
+			os.Remove(f.Name())
+			err = fmt.Errorf("save observation: %w", err)
+		}
+	}()
+	z, err := zstd.NewWriter(f)
+	if err != nil {
+		return err
+	}
+	if err := json.NewEncoder(z).Encode(o); err != nil {
+		return err
+	}
+	if err := z.Close(); err != nil {
+		return err
+	}
+	if err := f.Close(); err != nil {
+		return err
+	}
+	return os.Rename(f.Name(), path)
+}
+
+// Load reads a saved Observation. The error is one line that says what is
+// wrong with the file.
+func Load(path string) (*Observation, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	if st, err := f.Stat(); err == nil && !st.Mode().IsRegular() {
+		return nil, fmt.Errorf("%s: not a regular file", path)
+	}
+	o, err := decode(f)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return o, nil
+}
+
+func decode(r io.Reader) (*Observation, error) {
+	z, err := zstd.NewReader(r, zstd.WithDecoderMaxMemory(maxDecoded), zstd.WithDecoderConcurrency(1))
+	if err != nil {
+		return nil, err
+	}
+	defer z.Close()
+	limited := &io.LimitedReader{R: z, N: maxDecoded}
+	var o Observation
+	err = json.NewDecoder(limited).Decode(&o)
+	var syntax *json.SyntaxError
+	var kind *json.UnmarshalTypeError
+	switch {
+	case limited.N <= 0:
+		return nil, errors.New("unpacks to more than 1 GiB: not a slowray observation")
+	case errors.Is(err, zstd.ErrMagicMismatch), errors.As(err, &syntax), errors.As(err, &kind), errors.Is(err, io.EOF):
+		return nil, errors.New("not a slowray observation (make one with slowray why --save FILE)")
+	case errors.Is(err, io.ErrUnexpectedEOF):
+		return nil, errors.New("truncated: the file ends early; copy it again")
+	case err != nil:
+		return nil, fmt.Errorf("damaged: %w", err)
+	case o.Schema == SchemaObservation:
+		return &o, nil
+	case strings.HasPrefix(o.Schema, "slowray.observation/"):
+		return nil, fmt.Errorf("written by another version of slowray (%s, this one reads %s)", o.Schema, SchemaObservation)
+	}
+	return nil, errors.New("not a slowray observation (make one with slowray why --save FILE)")
+}

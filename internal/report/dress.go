@@ -1,0 +1,96 @@
+package report
+
+import (
+	"fmt"
+	"net"
+	"strconv"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/slowray/slowray/internal/figure"
+)
+
+type color string
+
+const (
+	bold   color = "1"
+	dim    color = "2"
+	red    color = "1;31"
+	green  color = "32"
+	yellow color = "33"
+)
+
+func (p *printer) paint(c color, text string) string {
+	if !p.Color {
+		return text
+	}
+	return "\x1b[" + string(c) + "m" + text + "\x1b[0m"
+}
+
+// clean makes text from the watched host safe to print: control characters,
+// which could drive the terminal, invisible ones that reverse the reading
+// direction, and invalid UTF-8 become a replacement character.
+func clean(s string) string {
+	return strings.Map(func(r rune) rune {
+		switch {
+		case r == '\t' || r == '\n':
+			return ' '
+		case unicode.IsControl(r), unicode.Is(unicode.Cf, r), r == utf8.RuneError:
+			return '\uFFFD'
+		}
+		return r
+	}, s)
+}
+
+// wrap breaks text into lines of at most width columns, at blanks.
+func wrap(text string, width int) []string {
+	var lines []string
+	line := ""
+	n := 0
+	for word := range strings.FieldsSeq(text) {
+		w := utf8.RuneCountInString(word)
+		if n > 0 && n+1+w > width && word != "%" { // a figure keeps its unit
+			lines = append(lines, line)
+			line, n = "", 0
+		}
+		if n > 0 {
+			line += " "
+			n++
+		}
+		line += word
+		n += w
+	}
+	return append(lines, line)
+}
+
+// valueText prints an evidence value; whole numbers with thousands separators.
+func valueText(v any) string {
+	switch n := v.(type) {
+	case int:
+		return figure.Count(n)
+	case int64:
+		return figure.Count(n)
+	case uint32:
+		return figure.Count(n)
+	case uint64:
+		return figure.Count(n)
+	case float64:
+		return strconv.FormatFloat(n, 'g', 4, 64)
+	}
+	return fmt.Sprint(v)
+}
+
+func rate(f *float64) string {
+	if f == nil {
+		return "-"
+	}
+	return strconv.FormatFloat(*f, 'f', 1, 64)
+}
+
+func joinHostPort(addr string, port int) string {
+	if port == 0 {
+		return addr
+	}
+	return net.JoinHostPort(addr, strconv.Itoa(port))
+}

@@ -1,0 +1,208 @@
+package report
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/slowray/slowray/internal/cause"
+	"github.com/slowray/slowray/internal/diagnose"
+	"github.com/slowray/slowray/internal/figure"
+)
+
+// Style says how text is dressed.
+type Style struct {
+	Color bool // ANSI colours: only for a terminal
+	Width int  // columns; 0 = 100
+	All   bool // every endpoint and all evidence
+}
+
+// maxEndpoints is how many endpoints are shown unless all are asked for.
+const maxEndpoints = 10
+
+type printer struct {
+	Style
+	w   io.Writer
+	err error
+}
+
+// Text writes r for a person: the findings first, worst first, then what was
+// watched, what was ruled out and what could not be checked.
+func Text(w io.Writer, r *diagnose.Report, style Style) error {
+	if style.Width <= 0 {
+		style.Width = 100
+	}
+	p := &printer{Style: style, w: w}
+	p.head(r)
+	p.findings(r)
+	p.endpoints(r)
+	p.excluded("Ruled out", r.RuledOut)
+	p.excluded("Not checked", r.NotChecked)
+	for _, l := range r.Losses {
+		p.line("%s %s: %d", p.paint(yellow, "Not counted:"), clean(l.What), l.Count)
+	}
+	return p.err
+}
+
+func (p *printer) line(format string, args ...any) {
+	if p.err == nil {
+		_, p.err = fmt.Fprintf(p.w, format+"\n", args...)
+	}
+}
+
+func (p *printer) head(r *diagnose.Report) {
+	p.line("%s watched for %.3g s (Linux %s, %d CPUs)", clean(r.Host.Name), r.Window.Seconds, clean(r.Host.Kernel), r.Host.CPUs)
+	p.line("")
+}
+
+func (p *printer) findings(r *diagnose.Report) {
+	n := 0
+	for i := range r.Findings {
+		f := &r.Findings[i]
+		if f.Role != cause.RoleCause {
+			continue
+		}
+		n++
+		p.finding(n, f)
+		for j := range r.Findings {
+			if c := &r.Findings[j]; c.ConsequenceOf != nil && *c.ConsequenceOf == f.Cause && firstOf(r.Findings, f.Cause) == i {
+				p.field("so also", fmt.Sprintf("%s: %s (%s)", c.Cause, c.Title, c.Impact.Text))
+			}
+		}
+		p.line("")
+	}
+	if n == 0 {
+		p.line("%s", p.paint(green, "Nothing found: no request was seen to fail or wait for a cause that slowray knows."))
+		p.line("")
+	}
+}
+
+// firstOf is the index of the first finding of a cause.
+func firstOf(findings []cause.Finding, id string) int {
+	for i := range findings {
+		if findings[i].Cause == id {
+			return i
+		}
+	}
+	return -1
+}
+
+func (p *printer) finding(n int, f *cause.Finding) {
+	p.line("%s %s", p.paint(red, fmt.Sprintf("%d. %s", n, clean(f.Title))), p.paint(dim, "["+f.Cause+"]"))
+	p.field("where", subjectText(&f.Subject))
+	p.field("how bad", fmt.Sprintf("%s of %s: %s", figure.Percent(f.Impact.Share), f.Impact.Of, f.Impact.Text))
+	p.field("do this", f.Fix.Text)
+	for _, c := range f.Fix.Commands {
+		p.raw("", p.paint(bold, clean(c)))
+	}
+	for i, c := range f.Fix.Persist {
+		label := ""
+		if i == 0 {
+			label = "to keep"
+		}
+		p.raw(label, clean(c))
+	}
+	for i, e := range f.Evidence {
+		label := ""
+		if i == 0 {
+			label = "seen"
+		}
+		p.field(label, evidenceText(&e))
+	}
+}
+
+func evidenceText(e *cause.Evidence) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s: %s", e.Fact, valueText(e.Value))
+	if e.Limit != nil && fmt.Sprint(e.Limit) != "" {
+		fmt.Fprintf(&b, " of %s", valueText(e.Limit))
+	}
+	if e.Unit != "" {
+		fmt.Fprintf(&b, " %s", e.Unit)
+	}
+	fmt.Fprintf(&b, "  (%s)", e.Source)
+	return b.String()
+}
+
+func subjectText(s *cause.Subject) string {
+	var parts []string
+	add := func(format string, args ...any) { parts = append(parts, fmt.Sprintf(format, args...)) }
+	if s.Comm != "" {
+		add("%s (pid %d)", s.Comm, s.PID)
+	}
+	switch {
+	case s.Kind == "destination" && s.Addr != "":
+		add("calls to %s", joinHostPort(s.Addr, s.Port))
+	case s.Port != 0:
+		add("port %d", s.Port)
+	}
+	if s.Path != "" {
+		add("%s", s.Path)
+	}
+	if s.NetNS != 0 {
+		add("network namespace %d", s.NetNS)
+	}
+	if len(parts) == 0 {
+		return s.Kind
+	}
+	return strings.Join(parts, ", ")
+}
+
+func (p *printer) endpoints(r *diagnose.Report) {
+	if len(r.Endpoints) == 0 {
+		p.line("No TCP service with traffic was seen.")
+		p.line("")
+		return
+	}
+	p.line("%s", p.paint(bold, "Services with traffic"))
+	p.line("  %-22s %-16s %8s %10s %9s %9s", "address", "process", "pid", "new conns", "answers/s", "good/s")
+	shown := r.Endpoints
+	if !p.All && len(shown) > maxEndpoints {
+		shown = shown[:maxEndpoints]
+	}
+	for _, e := range shown {
+		comm, pid := "?", ""
+		if e.Process != nil {
+			comm, pid = clean(e.Process.Comm), fmt.Sprint(e.Process.PID)
+		}
+		p.line("  %-22s %-16s %8s %10d %9s %9s", joinHostPort(e.Addr, e.Port), comm, pid, e.Opened, rate(e.RPS), rate(e.GoodRPS))
+	}
+	if n := len(r.Endpoints) - len(shown); n > 0 {
+		p.line("  … and %d more (--json shows all)", n)
+	}
+	p.line("")
+}
+
+func (p *printer) excluded(title string, list []diagnose.Excluded) {
+	if len(list) == 0 {
+		return
+	}
+	p.line("%s", p.paint(bold, title))
+	for _, e := range list {
+		p.wrapped(fmt.Sprintf("  %-28s", e.Cause), 30, clean(e.Because))
+	}
+	p.line("")
+}
+
+const labelWidth = 12
+
+// field prints a labelled sentence, wrapped.
+func (p *printer) field(label, text string) {
+	p.wrapped(fmt.Sprintf("   %-*s", labelWidth-3, label), labelWidth, clean(text))
+}
+
+// raw prints a labelled command on one line, never wrapped: it is copied.
+func (p *printer) raw(label, text string) {
+	p.line("   %-*s%s", labelWidth-3, label, text)
+}
+
+func (p *printer) wrapped(head string, indent int, text string) {
+	room := max(p.Width-indent, 20)
+	for i, l := range wrap(text, room) {
+		if i == 0 {
+			p.line("%s%s", p.paint(dim, head), l)
+		} else {
+			p.line("%*s%s", indent, "", l)
+		}
+	}
+}

@@ -1,0 +1,143 @@
+package logtail
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/sense/app/logtail/rootfs"
+)
+
+// Stats is what a Read did.
+type Stats struct {
+	GrownBytes int64   // written in the window, rotated files included
+	ReadBytes  int64   // of those, read
+	Lines      int64   // given to the function
+	Cut        int64   // of those, longer than MaxLine: only the beginning was given
+	Scale      float64 // counts × Scale estimate the whole; 1 when everything was read
+	Notes      []string
+}
+
+// Estimated says that only a part of the growth was read.
+func (s Stats) Estimated() bool { return s.Scale > 1 }
+
+// LogFile is the statistics as they are kept in an Observation.
+func (s Stats) LogFile(path, what string) observe.LogFile {
+	return observe.LogFile{Path: path, What: what, GrownBytes: s.GrownBytes, ReadBytes: s.ReadBytes,
+		Lines: s.Lines, Problem: strings.Join(s.Notes, "; ")}
+}
+
+// maxChunks is into how many pieces, evenly spread over the growth, a reading
+// of a part is divided; smaller pieces than minChunk would mostly be cut lines.
+const (
+	maxChunks = 64
+	minChunk  = 64 << 10
+)
+
+// Read gives the function every line written since Open, without its line
+// end. The slice is only valid during the call. Of a growth of more than
+// maxBytes only evenly spread pieces, whole lines, are given: Scale says by
+// how much to multiply. A line belongs to the window in which it begins.
+// Read closes the Tail. Errors: reading failed, or ctx was done; the
+// statistics then cover what was read.
+func (t *Tail) Read(ctx context.Context, maxBytes int64, line func([]byte)) (Stats, error) {
+	parts, notes, err := t.parts()
+	defer func() {
+		t.Close()
+		for _, p := range parts {
+			p.file.Close()
+		}
+	}()
+	stats := Stats{Scale: 1, Notes: notes}
+	if err != nil {
+		return stats, err
+	}
+	for _, p := range parts {
+		stats.GrownBytes += p.to - p.from
+	}
+	t.grown = stats.GrownBytes
+	s := splitter{line: line, at: &t.at}
+	if stats.GrownBytes <= maxBytes {
+		err = t.readAll(ctx, &s, parts)
+	} else {
+		err = t.readChunks(ctx, &s, parts, max(maxBytes, 0))
+		if s.given > 0 {
+			stats.Scale = max(1, float64(stats.GrownBytes)/float64(s.given))
+		} else {
+			stats.Notes = append(stats.Notes, "no whole line was found in the parts that were read")
+		}
+	}
+	stats.ReadBytes, stats.Lines, stats.Cut = s.read, s.lines, s.cut
+	return stats, err
+}
+
+func (t *Tail) readAll(ctx context.Context, s *splitter, parts []part) error {
+	var base int64
+	for _, p := range parts {
+		s.base = base - p.from
+		if err := s.scan(ctx, p.file, p.from, p.to, p.midLine, true); err != nil {
+			return err
+		}
+		base += p.to - p.from
+	}
+	return nil
+}
+
+func (t *Tail) readChunks(ctx context.Context, s *splitter, parts []part, maxBytes int64) error {
+	n := max(1, min(maxChunks, maxBytes/minChunk))
+	size := maxBytes / n
+	for i := range n {
+		// 128-bit care is not needed: n is at most 64, a log below 2^57 bytes.
+		begin := t.grown / n * i
+		var base int64
+		for _, p := range parts {
+			length := p.to - p.from
+			if begin >= base+length {
+				base += length
+				continue
+			}
+			from := p.from + begin - base
+			to := min(from+size, p.to)
+			s.base = base - p.from
+			if err := s.scan(ctx, p.file, from, to, p.midLine || from > p.from, to == p.to); err != nil {
+				return err
+			}
+			break
+		}
+	}
+	return nil
+}
+
+// Reason is a sentence on why a log cannot be followed.
+func Reason(err error) string {
+	var pe *fs.PathError
+	switch {
+	case err == nil:
+		return ""
+	case errors.Is(err, rootfs.ErrNotRegular) && errors.As(err, &pe):
+		what := strings.TrimSuffix(pe.Err.Error(), ": "+rootfs.ErrNotRegular.Error())
+		return fmt.Sprintf("%s leads to %s, not to a file: nothing can be read back", pe.Path, what)
+	case errors.Is(err, os.ErrPermission) && errors.As(err, &pe):
+		return fmt.Sprintf("no permission to read %s", pe.Path)
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
+		return "reading was stopped before the end"
+	}
+	return err.Error()
+}
+
+func sortSiblings(s []sibling) {
+	slices.SortStableFunc(s, func(a, b sibling) int {
+		switch {
+		case a.mtime < b.mtime:
+			return -1
+		case a.mtime > b.mtime:
+			return 1
+		}
+		return strings.Compare(a.name, b.name)
+	})
+}

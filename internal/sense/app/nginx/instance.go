@@ -1,0 +1,259 @@
+package nginx
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/sense/app/logtail"
+	"github.com/slowray/slowray/internal/sense/app/logtail/prefork"
+	"github.com/slowray/slowray/internal/sense/app/logtail/rootfs"
+)
+
+// DefaultMaxBytes is how much of an instance's logs is read: about a third of
+// a second of one core.
+const DefaultMaxBytes = 128 << 20
+
+// maxLogs bounds how many logs of an instance are followed; each holds a
+// descriptor over the window.
+const maxLogs = 256
+
+// Instance is one running nginx. It is used by one goroutine at a time:
+// Discover, then Begin, any number of SampleConnections, then End.
+type Instance struct {
+	PID      int   // the master, or the only process
+	MaxBytes int64 // bound on the log bytes read by End
+
+	proc     observe.Process
+	procRoot string
+	args     arguments
+	single   bool  // master_process off
+	listed   []int // children by the process table
+	workers  []int
+	peaks    map[int]int
+
+	root     rootfs.Root
+	rootText string
+	confFile string
+	config   *config // nil when it could not be read
+	files    []configFile
+	followed []*followed
+	gaps     []observe.Gap
+	losses   []observe.Loss
+}
+
+// followed is a log with its tail.
+type followed struct {
+	spec    *logSpec
+	tail    *logtail.Tail // nil when there is a problem
+	problem string
+}
+
+func newInstance(p observe.Process, procRoot string) *Instance {
+	return &Instance{PID: p.PID, MaxBytes: DefaultMaxBytes, proc: p, procRoot: procRoot, peaks: map[int]int{}}
+}
+
+func (in *Instance) gap(subject string, partial bool, format string, args ...any) {
+	in.gaps = append(in.gaps, observe.Gap{Kind: observe.KindNginx, NetNS: in.proc.NetNS,
+		Subject: subject, Because: fmt.Sprintf(format, args...), Partial: partial})
+}
+
+func (in *Instance) loss(what string, n int64) {
+	if n > 0 {
+		in.losses = append(in.losses, observe.Loss{What: what, Count: n})
+	}
+}
+
+// Begin reads the configuration and opens all logs at their present end.
+func (in *Instance) Begin() {
+	in.refreshWorkers()
+	if !in.readConfig() {
+		return
+	}
+	defaultError := in.config.build.errorLog
+	if in.args.errorLog != "" {
+		defaultError = in.args.errorLog
+	}
+	specs, level := in.config.logs(defaultError)
+	if slices.Contains([]string{"error", "crit", "alert", "emerg"}, level) {
+		in.gap(in.confFile, true, "the main error_log keeps level %s and above: a warning such as \"worker_connections are not enough, reusing connections\" is not written", level)
+	}
+	for i, spec := range specs {
+		if i == maxLogs {
+			in.loss("nginx logs not followed", int64(len(specs)-maxLogs))
+			break
+		}
+		f := &followed{spec: spec, problem: spec.problem}
+		if f.problem == "" {
+			tail, err := logtail.OpenIn(in.root, spec.path)
+			f.tail, f.problem = tail, logtail.Reason(err)
+		}
+		in.followed = append(in.followed, f)
+	}
+	in.checkWritten()
+}
+
+// checkWritten notes logs that the workers do not have open: renamed or
+// deleted without telling nginx, which goes on writing to the old file.
+func (in *Instance) checkWritten() {
+	pid := in.PID
+	if len(in.workers) > 0 {
+		pid = in.workers[0]
+	}
+	open, err := prefork.OpenFiles(in.procRoot, pid)
+	if err != nil || len(open) == 0 {
+		return
+	}
+	for _, f := range in.followed {
+		if f.tail != nil && !slices.ContainsFunc(open, func(o prefork.File) bool { return f.tail.Is(o.Dev, o.Ino) }) {
+			in.gap(f.spec.path, true, "%s is not the file that nginx (pid %d) writes to: it was replaced without a reopen, or the configuration was changed without a reload", f.spec.path, pid)
+		}
+	}
+}
+
+// readConfig finds and parses the configuration the process was started with.
+func (in *Instance) readConfig() bool {
+	root, text, err := prefork.Root(in.procRoot, in.proc)
+	in.root, in.rootText = root, text
+	if err != nil {
+		if in.proc.Container != "" {
+			in.gap(fmt.Sprintf("pid %d", in.PID), false, "the root directory of nginx (pid %d) in container %s cannot be entered: %s", in.PID, in.proc.Container, plain(err))
+			return false
+		}
+		in.gap(fmt.Sprintf("pid %d", in.PID), true, "the root directory of nginx (pid %d) cannot be entered (%s): its files are taken to be the host's", in.PID, plain(err))
+	}
+	b, err := readBuild(in.procRoot, in.PID)
+	if err != nil && (in.args.conf == "" || in.args.prefix == "") {
+		in.gap(fmt.Sprintf("pid %d", in.PID), true, "compiled-in paths of nginx (pid %d) are not known (%s): /etc/nginx and /var/log/nginx are assumed", in.PID, plain(err))
+	}
+	prefix := b.prefix
+	if in.args.prefix != "" {
+		prefix = in.absolute(in.args.prefix)
+	}
+	conf := b.confPath
+	if in.args.conf != "" {
+		conf = in.args.conf
+		if !path.IsAbs(conf) {
+			conf = path.Join(prefix, conf)
+		}
+	}
+	in.confFile = path.Clean(conf)
+	p := &parser{root: root, confPrefix: path.Dir(in.confFile)}
+	main := p.parse("command line", in.args.global+";")
+	read, err := p.readFile(in.confFile)
+	in.files = p.files
+	for _, pr := range p.problems {
+		in.gap(fmt.Sprintf("%s:%d", pr.file, pr.line), true, "nginx configuration: %s", logtail.Printable([]byte(pr.text), 512))
+	}
+	in.loss("nginx configuration problems", int64(p.dropped))
+	if err != nil {
+		in.gap(in.confFile, false, "the configuration of nginx (pid %d) cannot be read: %s", in.PID, plain(err))
+		return false
+	}
+	in.config = &config{main: append(main, read...), prefix: prefix, build: b, asRoot: in.runsAsRoot()}
+	return true
+}
+
+// absolute resolves a path of the command line against the working directory,
+// which nginx does not change.
+func (in *Instance) absolute(p string) string {
+	if !path.IsAbs(p) {
+		if cwd := prefork.Cwd(in.procRoot, in.PID); cwd != "" {
+			p = path.Join(cwd, p)
+		}
+	}
+	return strings.TrimRight(path.Clean(p), "/") + "/"
+}
+
+// runsAsRoot reads the effective user id, from proc_pid_status(5).
+func (in *Instance) runsAsRoot() bool {
+	b, err := os.ReadFile(fmt.Sprintf("%s/%d/status", in.procRoot, in.PID))
+	if err != nil {
+		return true
+	}
+	for line := range strings.SplitSeq(string(b), "\n") {
+		if f := strings.Fields(line); len(f) > 2 && f[0] == "Uid:" {
+			return f[2] == "0"
+		}
+	}
+	return true
+}
+
+// refreshWorkers lists the workers now; those shutting down are left out.
+func (in *Instance) refreshWorkers() {
+	if in.single {
+		return
+	}
+	children, ok := prefork.Children(in.procRoot, in.PID)
+	if !ok {
+		children = in.listed
+	}
+	in.workers = in.workers[:0]
+	for _, pid := range children {
+		if roleOf(prefork.Title(in.procRoot, pid)) == roleWorker {
+			in.workers = append(in.workers, pid)
+		}
+	}
+	slices.Sort(in.workers)
+}
+
+// SampleConnections keeps the most sockets each worker held. count returns the
+// sockets of a process now; its error leaves the worker out of this sample.
+func (in *Instance) SampleConnections(count func(pid int) (int, error)) {
+	in.refreshWorkers()
+	for _, pid := range in.workers {
+		if n, err := count(pid); err == nil && (n > in.peaks[pid] || n == 0 && in.peaks[pid] == 0) {
+			in.peaks[pid] = n
+		}
+	}
+}
+
+// checkChanged notes configuration files that are newer than the workers.
+// Workers take over a configuration when they start. A reload replaces all of
+// them and a crash only one, so the oldest is the one that tells.
+func (in *Instance) checkChanged() {
+	var oldest time.Time
+	for _, pid := range in.workers {
+		if t, err := prefork.Started(in.procRoot, pid); err == nil && (oldest.IsZero() || t.Before(oldest)) {
+			oldest = t
+		}
+	}
+	if oldest.IsZero() {
+		return
+	}
+	const precision = 2 * time.Second // of the start time
+	for _, f := range in.files {
+		changed := f.changed
+		if st, err := in.root.Stat(f.path); err == nil {
+			changed = time.Unix(0, max(st.Mtim.Nano(), st.Ctim.Nano()))
+		}
+		if changed.After(oldest.Add(precision)) {
+			in.gap(f.path, true, "%s was changed after the workers of nginx (pid %d) started: its values may not be the running ones", f.path, in.PID)
+		}
+	}
+}
+
+// End reads what the logs grew by in the window and releases everything.
+func (in *Instance) End(ctx context.Context, window observe.Window) (observe.Nginx, []observe.Gap, []observe.Loss) {
+	in.refreshWorkers()
+	n := observe.Nginx{PID: in.PID, Workers: slices.Clone(in.workers), NetNS: in.proc.NetNS,
+		Container: in.proc.Container, Root: in.rootText, Config: in.confFile}
+	if len(in.peaks) > 0 {
+		n.ConnectionsPeak = in.peaks
+	}
+	if in.config != nil {
+		in.config.fill(&n)
+		in.checkChanged()
+		r := newReading(window)
+		n.Logs = in.readLogs(ctx, r)
+		n.Errors, n.Statuses = r.errors.Kinds(), r.statuses.list()
+		in.loss("nginx error log lines of more than 64 upstreams, counted without upstream", r.errors.Folded)
+		in.loss("nginx access log lines after the first hour of the window", r.statuses.beyond)
+	}
+	return n, in.gaps, in.losses
+}

@@ -1,0 +1,170 @@
+package phpfpm
+
+import (
+	"fmt"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/sense/app/logtail"
+	"github.com/slowray/slowray/internal/sense/app/logtail/prefork"
+	"github.com/slowray/slowray/internal/sense/app/logtail/rootfs"
+)
+
+// DefaultMaxBytes is how much of an instance's log is read.
+const DefaultMaxBytes = 64 << 20
+
+// Instance is one running php-fpm master. It is used by one goroutine at a
+// time: Discover, then Begin, any number of Sample, then End.
+type Instance struct {
+	PID      int   // the master
+	MaxBytes int64 // bound on the log bytes read by End
+
+	proc     observe.Process
+	procRoot string
+	listed   []int          // children by the process table
+	poolOf   map[int]string // pool of each child of the last round
+	seen     map[int]string // pool of each child of any round
+
+	root     rootfs.Root
+	rootText string
+	confFile string
+	pools    []*poolState
+	byName   map[string]*poolState
+	tail     *logtail.Tail
+	logPath  string
+	problem  string // why the log cannot be followed
+	gaps     []observe.Gap
+	losses   []observe.Loss
+}
+
+func (in *Instance) gap(subject string, partial bool, format string, args ...any) {
+	in.gaps = append(in.gaps, observe.Gap{Kind: observe.KindPHPFPM, NetNS: in.proc.NetNS,
+		Subject: subject, Because: fmt.Sprintf(format, args...), Partial: partial})
+}
+
+func (in *Instance) loss(what string, n int64) {
+	if n > 0 {
+		in.losses = append(in.losses, observe.Loss{What: what, Count: n})
+	}
+}
+
+// Begin reads the configuration and opens the log at its present end.
+func (in *Instance) Begin() {
+	in.byName = map[string]*poolState{}
+	p, ok := in.readConfig()
+	if !ok {
+		return
+	}
+	for _, c := range p.pools {
+		s := &poolState{pool: c.pool(p.prefix)}
+		s.max, _ = strconv.Atoi(s.pool.MaxChildren.Value)
+		in.pools = append(in.pools, s)
+		in.byName[c.name] = s
+	}
+	if len(in.pools) == 0 {
+		in.gap(in.confFile, true, "the configuration of php-fpm (pid %d) names no pool that could be found", in.PID)
+	}
+	in.openLog(p.global["error_log"].text)
+}
+
+// readConfig finds and parses the configuration that the title names.
+func (in *Instance) readConfig() (*parser, bool) {
+	subject := fmt.Sprintf("pid %d", in.PID)
+	root, text, err := prefork.Root(in.procRoot, in.proc)
+	in.root, in.rootText = root, text
+	if err != nil {
+		if in.proc.Container != "" {
+			in.gap(subject, false, "the root directory of php-fpm (pid %d) in container %s cannot be entered: %s", in.PID, in.proc.Container, plain(err))
+			return nil, false
+		}
+		in.gap(subject, true, "the root directory of php-fpm (pid %d) cannot be entered (%s): its files are taken to be the host's", in.PID, plain(err))
+	}
+	if in.confFile == "" {
+		in.gap(subject, false, "the title of php-fpm (pid %d) does not name its configuration file", in.PID)
+		return nil, false
+	}
+	if !path.IsAbs(in.confFile) {
+		in.confFile = path.Join(prefork.Cwd(in.procRoot, in.PID), in.confFile)
+	}
+	prefix, _ := in.prefixes()
+	p := &parser{root: root, prefix: prefix}
+	err = p.readFile(in.confFile)
+	for _, pr := range p.problems {
+		in.gap(fmt.Sprintf("%s:%d", pr.file, pr.line), true, "php-fpm configuration: %s", logtail.Printable([]byte(pr.text), 512))
+	}
+	in.loss("php-fpm configuration problems", int64(p.dropped))
+	if err != nil {
+		in.gap(in.confFile, false, "the configuration of php-fpm (pid %d) cannot be read: %s", in.PID, plain(err))
+		return nil, false
+	}
+	return p, true
+}
+
+// prefixes guesses PHP_PREFIX and PHP_LOCALSTATEDIR, which nothing tells from
+// outside, by where the binary lies: distributions use /usr and /var, builds
+// from source /usr/local and /usr/local/var.
+func (in *Instance) prefixes() (prefix, state string) {
+	prefix = "/usr"
+	if exe, err := os.Readlink(in.file("exe")); err == nil {
+		if dir := path.Dir(path.Dir(strings.TrimSuffix(exe, " (deleted)"))); dir != "/" && dir != "." {
+			prefix = dir
+		}
+	}
+	if prefix == "/usr" {
+		return prefix, "/var"
+	}
+	return prefix, path.Join(prefix, "var")
+}
+
+func (in *Instance) file(name string) string {
+	return filepath.Join(in.procRoot, strconv.Itoa(in.PID), name)
+}
+
+const defaultLog = "log/php-fpm.log"
+
+// openLog opens the error log (the only one that is read).
+func (in *Instance) openLog(name string) {
+	in.logPath = name
+	switch {
+	case name == "syslog":
+		in.problem = "the log goes to syslog, not to a file"
+		return
+	case strings.Contains(name, "${"):
+		in.problem = "the path of the log comes from an environment variable"
+		return
+	case name == "":
+		name = defaultLog
+	}
+	if !path.IsAbs(name) {
+		_, state := in.prefixes()
+		name = in.openFile(path.Base(name), path.Join(state, name))
+	}
+	in.logPath = path.Clean(name)
+	tail, err := logtail.OpenIn(in.root, in.logPath)
+	in.tail, in.problem = tail, logtail.Reason(err)
+}
+
+// openFile finds a file of that name among the master's open ones: a relative
+// path is relative to what was compiled in or given with -p, but the master
+// holds its log open. Otherwise it returns the guess.
+func (in *Instance) openFile(base, guess string) string {
+	open, err := prefork.OpenFiles(in.procRoot, in.PID)
+	if err != nil {
+		return guess
+	}
+	var found []string
+	for _, f := range open {
+		if path.Base(f.Path) == base && !slices.Contains(found, f.Path) {
+			found = append(found, f.Path)
+		}
+	}
+	if len(found) == 1 {
+		return found[0]
+	}
+	return guess
+}

@@ -1,0 +1,152 @@
+package host
+
+import (
+	"os"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/slowray/slowray/internal/observe"
+)
+
+func BenchmarkProcesses(b *testing.B) {
+	var procs []ProcSample
+	threads := 0
+	for b.Loop() {
+		procs, _ = Default().Processes()
+	}
+	for _, p := range procs {
+		threads += p.Threads
+	}
+	b.ReportMetric(float64(len(procs)), "processes")
+	b.ReportMetric(float64(threads), "threads")
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(max(len(procs), 1)), "ns/process")
+}
+
+func BenchmarkActivity(b *testing.B) {
+	for b.Loop() {
+		Default().Activity(1)
+	}
+}
+
+func BenchmarkSampleThreads(b *testing.B) {
+	var s observe.ThreadStates
+	for b.Loop() {
+		_ = Default().SampleThreads(os.Getpid(), &s)
+	}
+}
+
+func BenchmarkFDCount(b *testing.B) {
+	for b.Loop() {
+		_, _ = Default().FDCount(os.Getpid())
+	}
+}
+
+func BenchmarkUse(b *testing.B) {
+	b.ReportAllocs()
+	for b.Loop() {
+		Default().Use()
+	}
+}
+
+func BenchmarkCgroups(b *testing.B) {
+	procs, _ := Default().Processes()
+	all := make(map[int]bool)
+	for _, p := range procs {
+		all[p.PID] = true
+	}
+	for b.Loop() {
+		Default().Cgroups(procs, all)
+	}
+}
+
+// BenchmarkSockets looks at 5,000 loopback connections (10,001 sockets) and
+// 10,000 sockets in TIME_WAIT.
+func BenchmarkSockets(b *testing.B) {
+	n := privateNetNS(b)
+	churn(b, n, 10_000)
+	crowd(b, n)
+	b.ReportAllocs()
+	count := 0
+	for b.Loop() {
+		count = 0
+		if err := n.Sockets(func(*SocketSample) { count++ }); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.ReportMetric(float64(count), "sockets")
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(max(count, 1)), "ns/socket")
+}
+
+func BenchmarkSocketOwners(b *testing.B) {
+	n := privateNetNS(b)
+	crowd(b, n)
+	b.ReportAllocs()
+	count := 0
+	for b.Loop() {
+		owners, _ := Default().SocketOwners([]int{os.Getpid()})
+		count = len(owners)
+	}
+	b.ReportMetric(float64(count), "sockets")
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(max(count, 1)), "ns/socket")
+}
+
+func BenchmarkListeners(b *testing.B) {
+	n := privateNetNS(b)
+	listen(b, n, unix.AF_INET, 5)
+	for b.Loop() {
+		if _, err := n.Listeners(); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func BenchmarkCounters(b *testing.B) {
+	n := privateNetNS(b)
+	for b.Loop() {
+		if _, err := n.Counters(); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func BenchmarkConntrack(b *testing.B) {
+	n := privateNetNS(b)
+	for b.Loop() {
+		_, _ = n.Conntrack()
+	}
+}
+
+// crowd opens 5,000 connections in n and accepts them.
+func crowd(b *testing.B, n *NetNS) {
+	b.Helper()
+	var limit unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil || limit.Cur < 11_000 {
+		b.Skip("SKIPPED: needs 11,000 open files, allowed are ", limit.Cur)
+	}
+	port := listen(b, n, unix.AF_INET, 4096)
+	var accepted []int
+	b.Cleanup(func() {
+		for _, fd := range accepted {
+			unix.Close(fd)
+		}
+	})
+	for range 50 {
+		connect(b, n, port, 100)
+		err := n.Do(func() error {
+			return forListener(port, func(l int) error {
+				for range 100 {
+					s, _, err := unix.Accept4(l, unix.SOCK_CLOEXEC)
+					if err != nil {
+						return err
+					}
+					accepted = append(accepted, s)
+				}
+				return nil
+			})
+		})
+		if err != nil {
+			b.Fatal(err)
+		}
+	}
+}

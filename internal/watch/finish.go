@@ -1,0 +1,263 @@
+package watch
+
+import (
+	"context"
+	"errors"
+	"net/netip"
+	"slices"
+
+	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/sense/connect"
+	"github.com/slowray/slowray/internal/sense/host"
+)
+
+// findServers finds the processes that hold a listening socket.
+func (s *session) findServers() {
+	owners, unreadable := s.fs.SocketOwners(s.pids(s.procs))
+	if unreadable > 0 {
+		s.partialGap(observe.KindProcess, 0, "open files", errors.New("of some processes could not be read (needs CAP_SYS_PTRACE)"))
+	}
+	seen := map[int]bool{}
+	s.owners = owners
+	for _, sp := range s.spaces {
+		for inode := range sp.listeners {
+			for _, pid := range owners[inode] {
+				if !seen[pid] {
+					seen[pid] = true
+					s.serving = append(s.serving, pid)
+				}
+			}
+		}
+	}
+	slices.Sort(s.serving)
+}
+
+func (s *session) pids(procs []host.ProcSample) []int {
+	pids := make([]int, 0, len(procs))
+	for i := range procs {
+		if !procs[i].Kernel {
+			pids = append(pids, procs[i].PID)
+		}
+	}
+	return pids
+}
+
+// end takes the last readings and puts the Observation together.
+func (s *session) end(ctx context.Context) {
+	s.endBPF() // first: what happens from here on is slowray's own doing
+
+	use, gaps := s.fs.Use()
+	s.out.Gaps = append(s.out.Gaps, gaps...)
+	s.out.Use = host.UseBetween(s.use, use)
+	procs, gaps := s.fs.Processes()
+	s.addNewGaps(gaps)
+	s.out.Processes = host.ProcessesBetween(s.procs, procs)
+	owners, _ := s.fs.SocketOwners(s.pids(procs))
+	for inode, pids := range s.owners {
+		if len(owners[inode]) == 0 {
+			owners[inode] = pids // closed, or its process ended, during the window
+		}
+	}
+
+	s.endKmsg()
+	for _, sp := range s.spaces {
+		if !sp.used() {
+			continue
+		}
+		s.out.Namespaces = append(s.out.Namespaces, sp.finish(s, owners))
+	}
+	s.joinListeners(owners)
+	s.endProcesses()
+	s.endCgroups(procs)
+	s.endApps(ctx)
+	s.out.Sysctl = s.hostSysctl()
+	if fresh := s.newNamespaces(procs); fresh > 0 {
+		s.lose("network namespaces that appeared during the window and were not watched", int64(fresh))
+	}
+}
+
+// addNewGaps adds gaps that were not there at the beginning.
+func (s *session) addNewGaps(gaps []observe.Gap) {
+	for _, g := range gaps {
+		if !slices.Contains(s.out.Gaps, g) {
+			s.out.Gaps = append(s.out.Gaps, g)
+		}
+	}
+}
+
+func (s *session) endBPF() {
+	if s.connect != nil {
+		r, err := s.connect.Read()
+		if err != nil {
+			s.gap(observe.KindConnects, "", err)
+		}
+		s.out.Connects, s.out.Accepts = r.Connects, r.Accepts
+		s.out.Losses = append(s.out.Losses, r.Losses...)
+		s.opened = r.Opened
+	}
+	if s.profile != nil {
+		p, losses, err := s.profile.Read()
+		if err != nil {
+			s.gap(observe.KindProfile, "", err)
+		}
+		s.out.Profile = p
+		s.out.Losses = append(s.out.Losses, losses...)
+	}
+}
+
+func (s *session) endKmsg() {
+	if s.kmsg == nil {
+		return
+	}
+	lines, lost := s.kmsg.Drain()
+	s.out.KernelLog = lines
+	s.lose("kernel log lines overwritten before they were read", int64(lost))
+}
+
+// used says whether anything listens in the namespace or calls from it.
+func (sp *space) used() bool { return len(sp.listeners) > 0 || len(sp.groups) > 0 }
+
+// joinListeners completes the listeners with what other readers know of them:
+// handshakes counted by BPF, and the local processes at the other end.
+func (s *session) joinListeners(owners map[uint64][]int) {
+	for i := range s.out.Namespaces {
+		ns := &s.out.Namespaces[i]
+		for j := range ns.Listeners {
+			l := &ns.Listeners[j]
+			if l.Port == 0 {
+				continue
+			}
+			if n := s.listenersAt(ns, l.Port); n > 0 {
+				// Sockets that share a port (SO_REUSEPORT, IPv4 and IPv6) share
+				// the count, which the kernel gives by port.
+				total := s.opened[connect.PassiveKey{NetNS: ns.Inode, Port: l.Port}]
+				l.Opened = total / uint64(n)
+				if j == s.firstListenerAt(ns, l.Port) {
+					l.Opened += total % uint64(n)
+				}
+			}
+			l.ClientPIDs = s.clientPIDs(ns, l, owners)
+		}
+	}
+}
+
+func (s *session) listenersAt(ns *observe.NetNS, port int) int {
+	n := 0
+	for i := range ns.Listeners {
+		if ns.Listeners[i].Port == port {
+			n++
+		}
+	}
+	return n
+}
+
+func (s *session) firstListenerAt(ns *observe.NetNS, port int) int {
+	return slices.IndexFunc(ns.Listeners, func(l observe.Listener) bool { return l.Port == port })
+}
+
+// clientPIDs finds the local processes connected to a listener: sockets of the
+// same namespace towards loopback or its own address, and of any namespace
+// towards its address.
+func (s *session) clientPIDs(ns *observe.NetNS, l *observe.Listener, owners map[uint64][]int) []int {
+	var pids []int
+	for _, sp := range s.spaces {
+		for k, inodes := range sp.peers {
+			if int(k.port) != l.Port || !s.addressOf(ns, sp, k.addr) {
+				continue
+			}
+			for inode := range inodes {
+				pids = append(pids, owners[inode]...)
+			}
+		}
+	}
+	slices.Sort(pids)
+	pids = slices.Compact(pids)
+	return pids[:min(len(pids), maxPeerInodes)]
+}
+
+// addressOf says whether addr, seen from the namespace from, is an address of
+// ns.
+func (s *session) addressOf(ns *observe.NetNS, from *space, addr netip.Addr) bool {
+	if addr.IsLoopback() {
+		return from.inode == ns.Inode
+	}
+	return slices.Contains(ns.Addrs, addr.String())
+}
+
+// endProcesses gives the processes what was sampled of them.
+func (s *session) endProcesses() {
+	for i := range s.out.Processes {
+		p := &s.out.Processes[i]
+		p.FDs = max(p.FDs, s.fdPeak[p.PID])
+		if st := s.states[p.PID]; st != nil && st.Samples > 0 {
+			p.States = st
+		}
+	}
+	comm := map[int]string{}
+	for i := range s.out.Processes {
+		comm[s.out.Processes[i].PID] = s.out.Processes[i].Comm
+	}
+	for i := range s.out.Namespaces {
+		for j := range s.out.Namespaces[i].Listeners {
+			l := &s.out.Namespaces[i].Listeners[j]
+			l.Comm = comm[l.PID]
+		}
+	}
+}
+
+func (s *session) endCgroups(procs []host.ProcSample) {
+	interesting := map[int]bool{}
+	for i := range s.out.Namespaces {
+		for _, l := range s.out.Namespaces[i].Listeners {
+			for _, pid := range l.PIDs {
+				interesting[pid] = true
+			}
+		}
+	}
+	for _, pid := range s.serving {
+		interesting[pid] = true
+	}
+	now, gaps := s.fs.Cgroups(procs, interesting)
+	s.out.Gaps = append(s.out.Gaps, gaps...)
+	s.out.Cgroups = host.CgroupsBetween(s.groups, now)
+}
+
+func (s *session) endApps(ctx context.Context) {
+	for _, in := range s.nginx {
+		n, gaps, losses := in.End(ctx, s.out.Window)
+		s.out.Nginx = append(s.out.Nginx, n)
+		s.out.Gaps = append(s.out.Gaps, gaps...)
+		s.out.Losses = append(s.out.Losses, losses...)
+	}
+	for _, in := range s.fpm {
+		m, gaps, losses := in.End(ctx, s.out.Window, s.out.Processes)
+		s.out.PHPFPM = append(s.out.PHPFPM, m)
+		s.out.Gaps = append(s.out.Gaps, gaps...)
+		s.out.Losses = append(s.out.Losses, losses...)
+	}
+}
+
+// hostSysctl reads the knobs of the whole machine. Those below net are taken
+// from the initial network namespace.
+func (s *session) hostSysctl() map[string]string {
+	for _, sp := range s.spaces {
+		if sp.host {
+			return sp.ns.Sysctls(hostSysctls)
+		}
+	}
+	return nil
+}
+
+func (s *session) newNamespaces(procs []host.ProcSample) int {
+	known := map[uint64]bool{}
+	for inode := range host.NetNamespaces(s.procs) {
+		known[inode] = true
+	}
+	fresh := 0
+	for inode := range host.NetNamespaces(procs) {
+		if !known[inode] {
+			fresh++
+		}
+	}
+	return fresh
+}

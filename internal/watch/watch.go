@@ -1,0 +1,327 @@
+package watch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/sense/app/nginx"
+	"github.com/slowray/slowray/internal/sense/app/phpfpm"
+	"github.com/slowray/slowray/internal/sense/connect"
+	"github.com/slowray/slowray/internal/sense/host"
+	"github.com/slowray/slowray/internal/sense/stack"
+)
+
+// Options says what to look at and for how long.
+type Options struct {
+	For     time.Duration // length of the window; it ends early when the context does
+	Filter  observe.Filter
+	Version string
+	// Progress, when set, is called about four times a second.
+	Progress func(elapsed time.Duration)
+}
+
+// NotFoundError says that the filter names something that does not exist.
+type NotFoundError struct{ What string }
+
+func (e *NotFoundError) Error() string { return e.What }
+
+// How often things are looked at. Each is stretched when looking costs more
+// than maxShare of the time.
+const (
+	tick            = 50 * time.Millisecond // php-fpm children
+	listenersEvery  = 250 * time.Millisecond
+	threadsEvery    = 250 * time.Millisecond
+	processesEvery  = 500 * time.Millisecond // descriptors of servers, nginx connections
+	maxShare        = 0.004                  // of one CPU, for each of the above
+	socketSnapshots = 4                      // full dumps of the sockets in a window
+)
+
+// session is one window being watched.
+type session struct {
+	opt     Options
+	fs      host.FS
+	out     *observe.Observation
+	spaces  []*space
+	use     host.UseSample
+	procs   []host.ProcSample
+	serving []int // processes with a listening socket
+	states  map[int]*observe.ThreadStates
+	fdPeak  map[int]int
+
+	kmsg    *host.Kmsg
+	connect *connect.Watcher
+	profile *stack.Profiler
+	nginx   []*nginx.Instance
+	fpm     []*phpfpm.Instance
+	groups  []host.CgroupSample
+	owners  map[uint64][]int              // socket inode → processes, at the beginning
+	opened  map[connect.PassiveKey]uint64 // handshakes completed, from BPF
+}
+
+// Run watches the host for opt.For, or until ctx is done, and returns what was
+// seen. A reader that fails leaves a Gap; the error is for what makes the
+// whole observation pointless: no /proc, or a filter that names nothing.
+func Run(ctx context.Context, opt Options) (*observe.Observation, error) {
+	s := &session{
+		opt: opt, fs: host.Default(),
+		out:    &observe.Observation{Schema: observe.SchemaObservation, Version: opt.Version, Filter: opt.Filter},
+		states: map[int]*observe.ThreadStates{},
+		fdPeak: map[int]int{},
+	}
+	defer s.close()
+	var err error
+	if s.out.Host, err = s.fs.Host(); err != nil {
+		return nil, err
+	}
+	if err := s.begin(); err != nil {
+		return nil, err
+	}
+	s.loop(ctx)
+	// What is left takes well under two seconds and must not be cut short by
+	// the Ctrl-C that ended the window.
+	s.end(context.WithoutCancel(ctx))
+	return s.out, nil
+}
+
+func (s *session) close() {
+	for _, sp := range s.spaces {
+		sp.ns.Close()
+	}
+	if s.kmsg != nil {
+		s.kmsg.Close()
+	}
+	if s.connect != nil {
+		s.connect.Close()
+	}
+	if s.profile != nil {
+		s.profile.Close()
+	}
+}
+
+func (s *session) gap(kind observe.Kind, subject string, err error) {
+	s.out.Gaps = append(s.out.Gaps, observe.Gap{Kind: kind, Subject: subject, Because: err.Error()})
+}
+
+func (s *session) partialGap(kind observe.Kind, netns uint64, subject string, err error) {
+	s.out.Gaps = append(s.out.Gaps, observe.Gap{Kind: kind, NetNS: netns, Subject: subject, Because: err.Error(), Partial: true})
+}
+
+func (s *session) lose(what string, count int64) {
+	if count > 0 {
+		s.out.Losses = append(s.out.Losses, observe.Loss{What: what, Count: count})
+	}
+}
+
+// begin takes the first readings and attaches the BPF programs.
+func (s *session) begin() error {
+	var gaps []observe.Gap
+	s.procs, gaps = s.fs.Processes()
+	s.out.Gaps = append(s.out.Gaps, gaps...)
+	if len(s.procs) == 0 {
+		return errors.New("no process can be seen in /proc")
+	}
+	if err := s.checkFilter(); err != nil {
+		return err
+	}
+	s.openSpaces()
+	if err := s.checkPort(); err != nil {
+		return err
+	}
+	s.findServers()
+
+	var err error
+	if s.kmsg, err = host.OpenKmsg("/dev/kmsg"); err != nil {
+		s.partialGap(observe.KindKernelLog, 0, "kernel log", err)
+	}
+	if s.connect, err = connect.Start(); err != nil {
+		s.gap(observe.KindConnects, "", err)
+	}
+	if s.profile, err = stack.Start(); err != nil {
+		s.gap(observe.KindProfile, "", err)
+	}
+	seen := host.ProcessesBetween(s.procs, s.procs)
+	s.nginx = nginx.Discover(seen, s.fs.Proc)
+	for _, in := range s.nginx {
+		in.Begin()
+	}
+	s.fpm = phpfpm.Discover(seen, s.fs.Proc)
+	for _, in := range s.fpm {
+		in.Begin()
+	}
+	interesting := map[int]bool{}
+	for _, pid := range s.serving {
+		interesting[pid] = true
+	}
+	s.groups, _ = s.fs.Cgroups(s.procs, interesting)
+	s.use, gaps = s.fs.Use()
+	s.out.Gaps = append(s.out.Gaps, gaps...)
+	for _, sp := range s.spaces {
+		sp.begin(s)
+	}
+	s.out.Window.Start = time.Now().UTC()
+	return nil
+}
+
+// checkFilter fails when the filter names a process, unit or container that
+// does not exist.
+func (s *session) checkFilter() error {
+	f := s.opt.Filter
+	find := func(match func(*host.ProcSample) bool) bool {
+		for i := range s.procs {
+			if match(&s.procs[i]) {
+				return true
+			}
+		}
+		return false
+	}
+	switch {
+	case f.PID != 0 && !find(func(p *host.ProcSample) bool { return p.PID == f.PID }):
+		return &NotFoundError{fmt.Sprintf("there is no process with pid %d", f.PID)}
+	case f.Unit != "" && !find(func(p *host.ProcSample) bool { return p.Unit == f.Unit || p.Unit == f.Unit+".service" }):
+		return &NotFoundError{fmt.Sprintf("no process runs in unit %q (see systemctl list-units)", f.Unit)}
+	case f.Container != "" && !find(func(p *host.ProcSample) bool { return p.Container != "" && samePrefix(p.Container, f.Container) }):
+		return &NotFoundError{fmt.Sprintf("no process runs in container %q (give the container's id, as docker ps shows it)", f.Container)}
+	}
+	return nil
+}
+
+// samePrefix says whether two container ids, one of them perhaps shortened,
+// name the same container.
+func samePrefix(a, b string) bool {
+	n := min(len(a), len(b))
+	return n > 0 && a[:n] == b[:n]
+}
+
+// checkPort fails when nothing listens at the port of the filter.
+func (s *session) checkPort() error {
+	port := s.opt.Filter.Port
+	if port == 0 {
+		return nil
+	}
+	for _, sp := range s.spaces {
+		for _, l := range sp.listeners {
+			if int(l.first.Port) == port {
+				return nil
+			}
+		}
+	}
+	return &NotFoundError{fmt.Sprintf("nothing listens on TCP port %d in any network namespace that can be read (see ss -ltn)", port)}
+}
+
+// loop samples until the window is over.
+func (s *session) loop(ctx context.Context) {
+	start := time.Now()
+	ctx, cancel := context.WithTimeout(ctx, s.opt.For)
+	defer cancel()
+	var (
+		ticker    = time.NewTicker(tick)
+		listeners = pace{every: listenersEvery}
+		threads   = pace{every: threadsEvery}
+		processes = pace{every: processesEvery}
+		children  = pace{every: tick}
+		progress  = pace{every: 250 * time.Millisecond}
+		snapshots int
+	)
+	defer ticker.Stop()
+	for {
+		elapsed := time.Since(start)
+		children.do(elapsed, s.sampleChildren)
+		listeners.do(elapsed, s.sampleListeners)
+		threads.do(elapsed, s.sampleThreads)
+		processes.do(elapsed, s.sampleProcesses)
+		if elapsed >= s.opt.For*time.Duration(2*snapshots+1)/(2*socketSnapshots) {
+			snapshots++
+			s.sampleSockets()
+		}
+		if s.opt.Progress != nil {
+			progress.do(elapsed, func() { s.opt.Progress(elapsed) })
+		}
+		select {
+		case <-ctx.Done():
+			if snapshots == 0 {
+				s.sampleSockets()
+			}
+			s.out.Window.Seconds = time.Since(start).Seconds()
+			return
+		case <-ticker.C:
+		}
+	}
+}
+
+// pace calls something regularly, less often when it turns out dear.
+type pace struct {
+	every time.Duration
+	next  time.Duration
+}
+
+func (p *pace) do(elapsed time.Duration, work func()) {
+	if elapsed < p.next {
+		return
+	}
+	before := time.Now()
+	work()
+	cost := time.Since(before)
+	p.next = elapsed + max(p.every, time.Duration(float64(cost)/maxShare))
+}
+
+func (s *session) sampleListeners() {
+	for _, sp := range s.spaces {
+		sp.sampleListeners(s)
+		sp.sampleConntrack()
+	}
+}
+
+func (s *session) sampleSockets() {
+	for _, sp := range s.spaces {
+		sp.sampleSockets(s)
+	}
+}
+
+func (s *session) sampleChildren() {
+	for _, in := range s.fpm {
+		in.Sample(func(pid int) (idle, running, alive bool) {
+			switch s.fs.Activity(pid) {
+			case host.Idle:
+				return true, false, true
+			case host.Running:
+				return false, true, true
+			case host.Gone:
+				return false, false, false
+			}
+			return false, false, true
+		})
+	}
+}
+
+// maxThreadProcesses bounds how many processes one round looks into.
+const maxThreadProcesses = 64
+
+func (s *session) sampleThreads() {
+	for _, pid := range s.serving[:min(len(s.serving), maxThreadProcesses)] {
+		st := s.states[pid]
+		if st == nil {
+			st = &observe.ThreadStates{}
+			s.states[pid] = st
+		}
+		// A process that ended or may not be read simply has fewer samples.
+		_ = s.fs.SampleThreads(pid, st)
+	}
+	// The next round begins with those that had no turn.
+	if len(s.serving) > maxThreadProcesses {
+		s.serving = append(s.serving[maxThreadProcesses:], s.serving[:maxThreadProcesses]...)
+	}
+}
+
+func (s *session) sampleProcesses() {
+	for _, pid := range s.serving {
+		if n, err := s.fs.FDCount(pid); err == nil {
+			s.fdPeak[pid] = max(s.fdPeak[pid], n)
+		}
+	}
+	for _, in := range s.nginx {
+		in.SampleConnections(s.fs.SocketFDCount)
+	}
+}

@@ -1,0 +1,17 @@
+// Package lab runs reproducible incidents and judges slowray by them.
+//
+// In: the name of an incident. It starts real servers in private network
+// namespaces (lab/sandbox, lab/server), plants faults (lab/incident), makes
+// load (lab/load), and lets slowray look at it, as an external program that is
+// told nothing but the port. Out: a [Result]: what was planted, what really
+// hurt, what slowray found, and where the two differ.
+//
+// Truth is measured, not assumed. For each set of planted faults the lab
+// measures good answers per second, errors and latency, as planted and with
+// each fault removed alone, and compares. The rules are in judge.go and
+// truth.go. Each measurement is a [trial] in a sandbox of its own, so that no
+// connection in TIME_WAIT and no tracked connection outlives it.
+//
+// The lab never imports slowray's own packages: a mistake there must not be
+// able to hide itself here.
+package lab

@@ -1,0 +1,121 @@
+package incident
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/slowray/slowray/lab/load"
+	"github.com/slowray/slowray/lab/server"
+)
+
+// Fault is one thing that can be planted in a healthy setup. To remove it is
+// to start the servers without it.
+type Fault struct {
+	Name  string
+	Cause string // ID in slowray's catalogue
+	Text  string // what is planted, for people
+	Plant func(*server.Setup)
+
+	// Decoy is a setting that looks guilty and is not. It is never to be a
+	// finding, and slowray has to say why: RuledOut is a part of that entry.
+	Decoy    bool
+	RuledOut string
+
+	// Says is a word that the finding is to use somewhere, where a cause has
+	// several limits of which one binds.
+	Says string
+}
+
+// Incident is one scenario.
+type Incident struct {
+	Name    string
+	Summary string
+	Setup   func() server.Setup // healthy
+	Faults  []Fault             // in the order in which they are mended
+	Stepped bool                // mend one after the other, and look after each
+	Control bool                // whatever is planted is harmless: no finding at all is right
+	Load    load.Load
+
+	Lead      time.Duration // load before a window begins, for its state to build up; default 2 s when watched, 1.5 s when measured
+	EndInside bool          // the load ends inside the window
+}
+
+// Causes is the expected causes, without those of decoys.
+func (i Incident) Causes() []string {
+	var ids []string
+	if i.Control {
+		return nil
+	}
+	for _, f := range i.Faults {
+		if !f.Decoy && !slices.Contains(ids, f.Cause) {
+			ids = append(ids, f.Cause)
+		}
+	}
+	return ids
+}
+
+// Needs is the Debian packages that the incident's programs come from.
+func (i Incident) Needs() []string {
+	needs := []string{"iproute2"}
+	setup := i.Planted(i.Faults)
+	switch setup.Kind {
+	case server.NginxFPM:
+		needs = append(needs, "nginx", "php-fpm")
+	case server.NginxNginx:
+		needs = append(needs, "nginx")
+	}
+	if setup.Track {
+		needs = append(needs, "nftables")
+	}
+	if !i.Load.None() && i.Load.UsesWrk() {
+		needs = append(needs, "wrk")
+	}
+	return needs
+}
+
+// Planted is the setup with these faults in it.
+func (i Incident) Planted(faults []Fault) server.Setup {
+	s := i.Setup()
+	for _, f := range faults {
+		f.Plant(&s)
+	}
+	return s
+}
+
+// All is every incident: the whole one first, then faults alone, then controls.
+func All() []Incident {
+	return slices.Concat([]Incident{nginxThroughput()}, conntrack(), phpFPM(), acceptQueue(), ports(), limits(), cpu(), controls())
+}
+
+// Find gives the incident of that name.
+func Find(name string) (Incident, error) {
+	var names []string
+	for _, i := range All() {
+		if i.Name == name {
+			return i, nil
+		}
+		names = append(names, i.Name)
+	}
+	return Incident{}, fmt.Errorf("incident %q: not known (there are %s)", name, strings.Join(names, ", "))
+}
+
+// nginxFPM is a healthy nginx in front of a healthy php-fpm whose page waits a
+// little, as for a query.
+func nginxFPM(sleep time.Duration) func() server.Setup {
+	return func() server.Setup {
+		s := server.Healthy(server.NginxFPM)
+		s.Sleep = sleep
+		return s
+	}
+}
+
+// tracked is a setup with a firewall that tracks connections.
+func tracked(setup func() server.Setup) func() server.Setup {
+	return func() server.Setup {
+		s := setup()
+		s.Track = true
+		return s
+	}
+}

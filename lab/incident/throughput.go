@@ -1,0 +1,25 @@
+package incident
+
+import "github.com/slowray/slowray/lab/load"
+
+// nginxThroughput is incident A: a throughput collapse behind 1,000
+// connections, with eight faults stacked (the three accept queue settings are
+// one fault here, as they are mended together).
+func nginxThroughput() Incident {
+	return Incident{
+		Name:    "nginx-throughput",
+		Summary: "nginx and php-fpm collapse behind 1,000 connections: seven faults, mended one by one",
+		Setup:   tracked(nginxFPM(query)),
+		Stepped: true,
+		Faults: []Fault{
+			conntrackMax(200),
+			children(5),
+			acceptQueues(),
+			fewPorts(51),
+			noReuse(),
+			workerConnections(1024),
+			finTimeout(),
+		},
+		Load: load.Load{Conns: 1000},
+	}
+}

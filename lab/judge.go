@@ -1,0 +1,169 @@
+package lab
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/slowray/slowray/lab/incident"
+)
+
+// consequences are what follows from a fault and may be named beside it.
+var consequences = []string{"nginx-upstream-errors", "client-aborts", "syn-cookies-sent"}
+
+// lateLimit is how long slowray may take from the end of its window to its
+// verdict.
+const lateLimit = 2 * time.Second
+
+// judge compares what slowray found with what is planted and what of it hurts.
+// The rules:
+//
+//  1. Where nothing but harmless things is planted, there is no finding.
+//  2. No finding of role cause names what is not planted. One of role
+//     consequence names a planted fault or a known consequence.
+//  3. Every planted fault that hurts is found.
+//  4. The first finding of role cause is the fault whose removal helps most.
+//     If no single removal helps beyond noise, it may be any planted one.
+//  5. A decoy is among what is ruled out.
+//  6. A finding's subject is in the namespace of the servers.
+func judge(s *StepResult, i incident.Incident, faults []incident.Fault) {
+	s.notes(i)
+	if s.Found == nil {
+		s.OK = true
+		return
+	}
+	if s.Found.Problem != "" {
+		s.mismatch("%s", s.Found.Problem)
+		return
+	}
+	var planted []incident.Fault // what slowray may name
+	for _, f := range faults {
+		if !f.Decoy && !i.Control {
+			planted = append(planted, f)
+		}
+		if f.Decoy && !s.Found.rulesOut(f.RuledOut) {
+			s.mismatch("%s is not among what is ruled out", f.RuledOut)
+		}
+	}
+	s.allowed(planted)
+	s.complete()
+	s.first()
+	s.places()
+	s.words(planted)
+	s.OK = len(s.Reasons) == 0
+}
+
+func (s *StepResult) mismatch(format string, args ...any) {
+	s.OK = false
+	s.Reasons = append(s.Reasons, fmt.Sprintf(format, args...))
+}
+
+func (s *StepResult) note(format string, args ...any) {
+	s.Notes = append(s.Notes, fmt.Sprintf(format, args...))
+}
+
+// allowed checks rules 1 and 2.
+func (s *StepResult) allowed(planted []incident.Fault) {
+	for _, f := range s.Found.Findings {
+		isPlanted := slices.ContainsFunc(planted, func(p incident.Fault) bool { return p.Cause == f.Cause })
+		switch {
+		case isPlanted:
+		case len(planted) == 0:
+			s.mismatch("%s is found, and nothing harmful is planted", f.Cause)
+		case f.Role == "consequence" && slices.Contains(consequences, f.Cause):
+		default:
+			s.mismatch("%s is found (as %s) and is not planted", f.Cause, f.Role)
+		}
+	}
+}
+
+// complete checks rule 3.
+func (s *StepResult) complete() {
+	for _, r := range s.Truth.Removals {
+		if r.Hurts && r.Cause != "" && !s.control(r) && !s.Found.names(r.Cause) {
+			s.mismatch("%s hurts (%s) and is not found", r.Cause, strings.Join(r.Why, ", "))
+		}
+	}
+}
+
+// first checks rule 4.
+func (s *StepResult) first() {
+	best := s.Truth.best()
+	if len(best) == 0 || s.harmless {
+		return
+	}
+	for _, f := range s.Found.Findings {
+		if f.Role != "cause" {
+			continue
+		}
+		if !slices.Contains(best, f.Cause) {
+			s.mismatch("%s is found first; removing %s helps most", f.Cause, strings.Join(best, " or "))
+		}
+		return
+	}
+	s.mismatch("no finding of role cause; removing %s helps most", strings.Join(best, " or "))
+}
+
+// places checks rule 6.
+func (s *StepResult) places() {
+	for _, f := range s.Found.Findings {
+		ns := f.Subject.NetNS
+		if ns != 0 && ns != s.Found.netns && s.Found.netns != 0 && f.Subject.Kind != "host" {
+			s.mismatch("%s is found in network namespace %d; the servers are in %d", f.Cause, ns, s.Found.netns)
+		}
+	}
+}
+
+// words notes a finding that does not say which of several limits binds, and a
+// verdict that came late.
+func (s *StepResult) words(planted []incident.Fault) {
+	for _, p := range planted {
+		for _, f := range s.Found.Findings {
+			if f.Cause == p.Cause && p.Says != "" && !strings.Contains(f.text, p.Says) {
+				s.note("%s does not mention %q", f.Cause, p.Says)
+			}
+		}
+	}
+	if s.Found.Late > lateLimit {
+		s.note("the verdict came %s after the window", short(s.Found.Late))
+	}
+}
+
+// notes says where the planted faults were not what their names promise.
+func (s *StepResult) notes(i incident.Incident) {
+	s.harmless = i.Control
+	for _, r := range s.Truth.Removals {
+		switch {
+		case r.Hurts && (i.Control || r.Decoy):
+			s.note("%s is meant to be harmless, and seemed to hurt: %s", r.Fault, strings.Join(r.Why, ", "))
+		case !r.Hurts && !i.Control && !r.Decoy && !i.Stepped:
+			s.note("%s did no measurable harm", r.Fault)
+		}
+	}
+}
+
+func (s *StepResult) control(r Removal) bool { return s.harmless || r.Decoy }
+
+func (t Truth) best() []string {
+	var causes []string
+	for _, r := range t.Removals {
+		if r.Best && !r.Decoy {
+			causes = append(causes, r.Cause)
+		}
+	}
+	return causes
+}
+
+func (r *Report) names(cause string) bool {
+	return slices.ContainsFunc(r.Findings, func(f Finding) bool { return f.Cause == cause })
+}
+
+// rulesOut reports whether the words are in an entry of what is ruled out,
+// with any of "-", "_" and " " between them.
+func (r *Report) rulesOut(words string) bool {
+	plain := strings.NewReplacer("-", "_", " ", "_")
+	return slices.ContainsFunc(r.RuledOut, func(x Ruling) bool {
+		return strings.Contains(plain.Replace(x.Cause+" "+x.Because), plain.Replace(words))
+	})
+}

@@ -1,0 +1,226 @@
+package lab
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"time"
+
+	"github.com/slowray/slowray/lab/incident"
+	"github.com/slowray/slowray/lab/load"
+	"github.com/slowray/slowray/lab/sandbox"
+	"github.com/slowray/slowray/lab/server"
+)
+
+// Info is one line of [List].
+type Info struct {
+	Name    string   `json:"name"`
+	Summary string   `json:"summary"`
+	Causes  []string `json:"causes"`  // expected; empty for a control, where no finding is right
+	Control bool     `json:"control"` // nothing is wrong, whatever it looks like
+	Needs   []string `json:"needs"`   // Debian packages
+}
+
+// Options of [Run] and [Shell]. The zero value is good.
+type Options struct {
+	Slowray   []string      // slowray's executable and leading arguments; default this executable
+	Out       io.Writer     // default standard output
+	Seed      int64         // of addresses and ports; 0 = a new one
+	Window    time.Duration // that slowray looks; default 8 s
+	Keep      time.Duration // how long Shell's load lasts; default 10 min
+	WholeHost bool          // do not tell slowray the port
+	TruthOnly bool          // measure, do not run slowray
+	Verbose   bool          // each trial
+	JSON      bool          // print the Result as JSON instead of tables
+}
+
+func (o Options) withDefaults() (Options, error) {
+	if o.Out == nil {
+		o.Out = os.Stdout
+	}
+	if o.Seed == 0 {
+		o.Seed = time.Now().UnixNano() % 1_000_000
+	}
+	if o.Window == 0 {
+		o.Window = 8 * time.Second
+	}
+	if o.Keep == 0 {
+		o.Keep = 10 * time.Minute
+	}
+	if len(o.Slowray) == 0 {
+		exe, err := os.Executable()
+		if err != nil {
+			return o, fmt.Errorf("lab: %w", err)
+		}
+		o.Slowray = []string{exe}
+	}
+	return o, nil
+}
+
+// Result is one run of an incident.
+type Result struct {
+	Incident string       `json:"incident"`
+	Seed     int64        `json:"seed"`
+	OK       bool         `json:"ok"`
+	Steps    []StepResult `json:"steps"`
+	Seconds  float64      `json:"seconds"`
+}
+
+// StepResult is one set of planted faults.
+type StepResult struct {
+	Name     string   `json:"name"`
+	Planted  []string `json:"planted"` // names of faults, decoys included
+	Truth    Truth    `json:"truth"`
+	Found    *Report  `json:"found,omitempty"` // nil when slowray was not run
+	OK       bool     `json:"ok"`
+	Reasons  []string `json:"reasons,omitempty"` // of a mismatch
+	Notes    []string `json:"notes,omitempty"`   // worth knowing, not a mismatch
+	harmless bool     // of a control: nothing that is planted may be found
+}
+
+// List gives all incidents.
+func List() []Info {
+	var list []Info
+	for _, i := range incident.All() {
+		list = append(list, Info{Name: i.Name, Summary: i.Summary, Causes: i.Causes(), Control: i.Control, Needs: i.Needs()})
+	}
+	return list
+}
+
+// Run plants an incident, measures what really hurts, lets slowray look, and
+// judges. The error is for what kept it from doing so; a wrong answer of
+// slowray's is in the Result.
+func Run(ctx context.Context, name string, opt Options) (Result, error) {
+	r, err := open(ctx, name, opt)
+	if err != nil {
+		return Result{}, err
+	}
+	defer r.lock.Release()
+	started := time.Now()
+	result := Result{Incident: r.Name, Seed: r.opt.Seed, OK: true}
+	r.print.heading(r.Incident, r.opt.Seed)
+	for _, s := range r.steps() {
+		step, err := r.step(ctx, s)
+		if err != nil {
+			return result, fmt.Errorf("lab: %s %s: %w", r.Name, s.name, err)
+		}
+		result.Steps = append(result.Steps, step)
+		result.OK = result.OK && step.OK
+	}
+	result.Seconds = time.Since(started).Seconds()
+	if r.opt.JSON {
+		enc := json.NewEncoder(r.opt.Out)
+		enc.SetIndent("", "  ")
+		return result, enc.Encode(result)
+	}
+	r.print.summary(result)
+	return result, nil
+}
+
+// Clean takes back what a killed run left. It waits for a run that is going on.
+func Clean() error {
+	return sandbox.Repair(context.Background(), func(s string) { fmt.Fprintln(os.Stderr, "lab:", s) })
+}
+
+// InitMain runs the part of the lab that this process is, if a run of the lab
+// started it as one, and then does not return. Call it first in main.
+func InitMain() {
+	sandbox.Main()
+	var err error
+	switch role := os.Getenv(sandbox.RoleEnv); role {
+	case "":
+		return
+	case load.ClientRole:
+		err = load.ClientMain()
+	case server.AppRole, server.BurnRole:
+		err = server.Main(role)
+	default:
+		err = fmt.Errorf("lab: no role %q", role)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+// runner is one run of one incident.
+type runner struct {
+	incident.Incident
+	opt   Options
+	exe   string
+	lock  *sandbox.Lock
+	plan  server.Plan
+	print *printer
+}
+
+func open(ctx context.Context, name string, opt Options) (*runner, error) {
+	i, err := incident.Find(name)
+	if err != nil {
+		return nil, fmt.Errorf("lab: %w", err)
+	}
+	if opt, err = opt.withDefaults(); err != nil {
+		return nil, err
+	}
+	if os.Geteuid() != 0 {
+		return nil, errors.New("lab: network namespaces: not permitted (run it as root)")
+	}
+	if err := missing(i); err != nil {
+		return nil, err
+	}
+	exe, err := os.Executable()
+	if err != nil {
+		return nil, fmt.Errorf("lab: %w", err)
+	}
+	r := &runner{Incident: i, opt: opt, exe: exe, print: newPrinter(opt)}
+	r.plan = server.NewPlan(rand.New(rand.NewPCG(uint64(opt.Seed), 0)))
+	r.lock, err = sandbox.Acquire(ctx, r.print.progress)
+	return r, err
+}
+
+// plantedSet is one step: what is planted while slowray looks.
+type plantedSet struct {
+	name   string
+	faults []incident.Fault
+}
+
+// steps gives one set for each look: all faults, and for a stepped incident
+// one less each time. Decoys stay.
+func (i runner) steps() []plantedSet {
+	if !i.Stepped {
+		return []plantedSet{{name: i.Name, faults: i.Faults}}
+	}
+	var sets []plantedSet
+	left := i.Faults
+	for n := 0; ; n++ {
+		sets = append(sets, plantedSet{name: fmt.Sprintf("S%d", n), faults: left})
+		if len(left) == 0 || left[0].Decoy {
+			return sets
+		}
+		left = left[1:]
+	}
+}
+
+// step lets slowray look at a set, measures the truth about it, and judges.
+func (r *runner) step(ctx context.Context, s plantedSet) (StepResult, error) {
+	r.print.step(s, r.Load)
+	result := StepResult{Name: s.name}
+	for _, f := range s.faults {
+		result.Planted = append(result.Planted, f.Name)
+	}
+	base, report, err := r.look(ctx, s.faults)
+	if err != nil {
+		return result, err
+	}
+	result.Found = report
+	if result.Truth, err = r.truth(ctx, s.faults, base); err != nil {
+		return result, err
+	}
+	judge(&result, r.Incident, s.faults)
+	r.print.result(result, s)
+	return result, nil
+}

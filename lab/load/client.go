@@ -1,0 +1,201 @@
+package load
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// clientSpec is what the load client is told through its environment.
+type clientSpec struct {
+	Load     Load
+	Target   string
+	Duration time.Duration
+}
+
+// ClientMain makes the load its environment describes and prints the outcome
+// as JSON.
+func ClientMain() error {
+	var spec clientSpec
+	if err := json.Unmarshal([]byte(os.Getenv(clientEnv)), &spec); err != nil {
+		return fmt.Errorf("load client: %w", err)
+	}
+	outcome := spec.run()
+	return json.NewEncoder(os.Stdout).Encode(outcome)
+}
+
+// client is the shared state of all connections.
+type client struct {
+	clientSpec
+	due                                   <-chan time.Time // when each request is due; nil = at once
+	good, bad, connect, read, write, late atomic.Int64
+	mu                                    sync.Mutex
+	latency                               []time.Duration
+}
+
+func (s clientSpec) run() Outcome {
+	c := &client{clientSpec: s}
+	ctx, cancel := context.WithTimeout(context.Background(), s.Duration)
+	defer cancel()
+	start := time.Now()
+	if s.Load.Rate > 0 {
+		c.due = schedule(ctx, s.Load.Rate)
+	}
+	var wg sync.WaitGroup
+	for range s.Load.Conns {
+		wg.Go(func() { c.connection(ctx) })
+	}
+	wg.Wait()
+	return c.outcome(time.Since(start))
+}
+
+// schedule gives the due time of one request after the other. A request that
+// is not sent in time keeps its due time, so that waiting is part of its
+// latency.
+func schedule(ctx context.Context, rate float64) <-chan time.Time {
+	due := make(chan time.Time, 1<<16)
+	go func() {
+		defer close(due)
+		next := time.Now()
+		for ctx.Err() == nil {
+			for !next.After(time.Now()) {
+				select {
+				case due <- next:
+				default: // far behind: the load is no longer what was asked for
+				}
+				next = next.Add(time.Duration(float64(time.Second) / rate))
+			}
+			time.Sleep(time.Until(next))
+		}
+	}()
+	return due
+}
+
+// connection is one client: it makes requests one after the other, over one
+// connection as long as that is kept.
+func (c *client) connection(ctx context.Context) {
+	var conn net.Conn
+	var r *bufio.Reader
+	drop := func() {
+		if conn != nil {
+			conn.Close()
+			conn = nil
+		}
+	}
+	defer drop()
+	for ctx.Err() == nil {
+		start := time.Now()
+		if c.due != nil {
+			select {
+			case <-ctx.Done():
+				return
+			case t, ok := <-c.due:
+				if !ok {
+					return
+				}
+				start = t
+			}
+		}
+		if conn == nil {
+			var err error
+			d := net.Dialer{Timeout: c.patience()}
+			if conn, err = d.DialContext(ctx, "tcp", c.Target); err != nil {
+				c.failed(ctx, err, &c.connect)
+				continue
+			}
+			r = bufio.NewReader(conn)
+		}
+		keep, err := c.request(ctx, conn, r, start)
+		if err != nil || !keep || c.Load.First {
+			drop()
+		}
+	}
+}
+
+// patience is how long one request may take.
+func (c *client) patience() time.Duration {
+	if c.Load.GiveUp > 0 {
+		return c.Load.GiveUp
+	}
+	return 10 * time.Second
+}
+
+// request makes one request and reads the whole answer.
+func (c *client) request(ctx context.Context, conn net.Conn, r *bufio.Reader, start time.Time) (keep bool, err error) {
+	deadline := time.Now().Add(c.patience())
+	if end, ok := ctx.Deadline(); ok && end.Before(deadline) {
+		deadline = end
+	}
+	conn.SetDeadline(deadline)
+	mode := "keep-alive"
+	if c.Load.Close {
+		mode = "close"
+	}
+	if _, err := fmt.Fprintf(conn, "GET / HTTP/1.1\r\nHost: %s\r\nConnection: %s\r\n\r\n", c.Target, mode); err != nil {
+		c.failed(ctx, err, &c.write)
+		return false, err
+	}
+	resp, err := http.ReadResponse(r, nil)
+	if err == nil {
+		_, err = io.Copy(io.Discard, resp.Body)
+		resp.Body.Close()
+	}
+	if err != nil {
+		c.failed(ctx, err, &c.read)
+		return false, err
+	}
+	took := time.Since(start)
+	if resp.StatusCode < 400 {
+		c.good.Add(1)
+	} else {
+		c.bad.Add(1)
+	}
+	if took > c.Load.timeout() {
+		c.late.Add(1)
+	}
+	c.mu.Lock()
+	c.latency = append(c.latency, took)
+	c.mu.Unlock()
+	return !resp.Close, nil
+}
+
+// failed counts an error, unless it only says that the load is over.
+func (c *client) failed(ctx context.Context, err error, kind *atomic.Int64) {
+	end, _ := ctx.Deadline()
+	var timeout net.Error
+	switch {
+	case ctx.Err() != nil || time.Until(end) < time.Millisecond:
+	case errors.As(err, &timeout) && timeout.Timeout():
+		c.late.Add(1)
+	default:
+		kind.Add(1)
+		time.Sleep(time.Millisecond) // a refused connection must not become a busy loop
+	}
+}
+
+func (c *client) outcome(d time.Duration) Outcome {
+	slices.Sort(c.latency)
+	return Outcome{
+		Duration: d, Requests: c.good.Load() + c.bad.Load(), Non2xx: c.bad.Load(),
+		Connect: c.connect.Load(), Read: c.read.Load(), Write: c.write.Load(), Timeout: c.late.Load(),
+		P50: quantile(c.latency, 0.50), P90: quantile(c.latency, 0.90), P99: quantile(c.latency, 0.99), Max: quantile(c.latency, 1),
+	}
+}
+
+// quantile of a sorted list; 0 if it is empty.
+func quantile(sorted []time.Duration, q float64) time.Duration {
+	if len(sorted) == 0 {
+		return 0
+	}
+	return sorted[min(len(sorted)-1, int(q*float64(len(sorted))))]
+}

@@ -1,0 +1,56 @@
+package load
+
+import (
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+)
+
+func serveSlowly(t *testing.T, d time.Duration, status int) string {
+	t.Helper()
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		time.Sleep(d)
+		w.WriteHeader(status)
+	}))
+	t.Cleanup(srv.Close)
+	return strings.TrimPrefix(srv.URL, "http://")
+}
+
+func TestClientFixedRate(t *testing.T) {
+	target := serveSlowly(t, 0, 200)
+	o := clientSpec{Load: Load{Conns: 4, Rate: 100}, Target: target, Duration: time.Second}.run()
+	if o.Good() < 80 || o.Good() > 105 || o.Bad() != 0 {
+		t.Errorf("100 requests/s for a second: %+v", o)
+	}
+}
+
+func TestClientGivesUp(t *testing.T) {
+	target := serveSlowly(t, 300*time.Millisecond, 200)
+	o := clientSpec{Load: Load{Conns: 2, GiveUp: 100 * time.Millisecond}, Target: target, Duration: time.Second}.run()
+	if o.Requests != 0 || o.Timeout < 10 {
+		t.Errorf("answers after 300 ms, patience 100 ms: %+v", o)
+	}
+}
+
+func TestClientCountsStatus(t *testing.T) {
+	target := serveSlowly(t, 0, 502)
+	o := clientSpec{Load: Load{Conns: 1, First: true, Rate: 50}, Target: target, Duration: 500 * time.Millisecond}.run()
+	if o.Good() != 0 || o.Non2xx < 10 {
+		t.Errorf("only 502: %+v", o)
+	}
+}
+
+func TestClientRefused(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.Close()
+	o := clientSpec{Load: Load{Conns: 1}, Target: l.Addr().String(), Duration: 200 * time.Millisecond}.run()
+	if o.Connect == 0 || o.Requests != 0 {
+		t.Errorf("nothing listens: %+v", o)
+	}
+}

@@ -1,0 +1,223 @@
+package lab
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/slowray/slowray/lab/incident"
+	"github.com/slowray/slowray/lab/load"
+)
+
+// printer writes what people read. It is silent when the result is to be JSON.
+type printer struct {
+	out      io.Writer
+	colour   bool
+	terminal bool
+	verbose  bool
+	begun    time.Time
+}
+
+func newPrinter(opt Options) *printer {
+	p := &printer{out: opt.Out, verbose: opt.Verbose, begun: time.Now()}
+	if opt.JSON {
+		p.out = io.Discard
+	}
+	if f, ok := p.out.(*os.File); ok {
+		st, err := f.Stat()
+		p.terminal = err == nil && st.Mode()&os.ModeCharDevice != 0
+		p.colour = p.terminal && os.Getenv("NO_COLOR") == ""
+	}
+	return p
+}
+
+func (p *printer) printf(format string, args ...any) {
+	p.clear()
+	fmt.Fprintf(p.out, format, args...)
+}
+
+// clear removes the progress line.
+func (p *printer) clear() {
+	if p.terminal {
+		fmt.Fprint(p.out, "\r\x1b[K")
+	}
+}
+
+// progress says what takes its time: over and over on one line of a terminal,
+// and otherwise only if asked to be verbose.
+func (p *printer) progress(what string) {
+	switch {
+	case p.terminal:
+		p.clear()
+		fmt.Fprintf(p.out, "  … %3.0f s  %s", time.Since(p.begun).Seconds(), what)
+	case p.verbose:
+		fmt.Fprintf(p.out, "  … %3.0f s  %s\n", time.Since(p.begun).Seconds(), what)
+	}
+}
+
+func (p *printer) paint(good bool, s string) string {
+	switch {
+	case !p.colour:
+		return s
+	case good:
+		return "\x1b[32m" + s + "\x1b[0m"
+	default:
+		return "\x1b[1;31m" + s + "\x1b[0m"
+	}
+}
+
+func (p *printer) heading(i incident.Incident, seed int64) {
+	p.printf("%s: %s\n  load: %s   seed: %d\n", i.Name, i.Summary, i.Load.Describe(), seed)
+}
+
+func (p *printer) step(s plantedSet, _ load.Load) {
+	p.printf("\n%s\n", s.name)
+	if len(s.faults) == 0 {
+		p.printf("  planted  nothing\n")
+	}
+	for n, f := range s.faults {
+		label := "planted"
+		if n > 0 {
+			label = ""
+		}
+		p.printf("  %-8s %-20s %s\n", label, f.Name, f.Text)
+	}
+}
+
+// result prints truth and findings of a step.
+func (p *printer) result(s StepResult, set plantedSet) {
+	p.clear()
+	p.truth(s.Truth)
+	if s.Found != nil {
+		p.found(*s.Found)
+	}
+	for _, n := range s.Notes {
+		p.printf("  note     %s\n", n)
+	}
+	for _, r := range s.Reasons {
+		p.printf("  %s %s\n", p.paint(false, "MISMATCH"), r)
+	}
+	if s.Found != nil && s.OK {
+		p.printf("  %s\n", p.paint(true, "ok"))
+	}
+}
+
+func (p *printer) truth(t Truth) {
+	if len(t.Base.Outcomes) == 0 {
+		return
+	}
+	w := tabwriter.NewWriter(p.out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "  measured\t\tgood/s\trange\terrors\tp50\tp99\t")
+	fmt.Fprintf(w, "  \tas planted\t%s\t\n", t.Base)
+	for _, r := range t.Removals {
+		verdict := "no harm"
+		if r.Hurts {
+			verdict = "hurts: " + strings.Join(r.Why, ", ")
+		}
+		if r.Best {
+			verdict += " (best)"
+		}
+		fmt.Fprintf(w, "  \twithout %s\t%s\t%s\n", r.Fault, r.Measure, verdict)
+	}
+	w.Flush()
+}
+
+// String is the figures of a measurement as columns.
+func (m Measure) String() string {
+	var p50 time.Duration
+	if len(m.Outcomes) > 0 {
+		p50 = m.Outcomes[0].P50
+	}
+	return fmt.Sprintf("%.0f\t%.0f–%.0f\t%.1f %%\t%s\t%s", m.Median(), m.low(), m.high(), 100*m.BadShare(), short(p50), short(m.P99()))
+}
+
+func (p *printer) found(r Report) {
+	if len(r.Findings) == 0 {
+		p.printf("  found    nothing\n")
+	}
+	for n, f := range r.Findings {
+		label := "found"
+		if n > 0 {
+			label = ""
+		}
+		p.printf("  %-8s %d. %-28s %-11s %s\n", label, n+1, f.Cause, f.Role, f.Title)
+	}
+}
+
+// summary sets planted against found, one line for each step.
+func (p *printer) summary(r Result) {
+	p.printf("\n")
+	w := tabwriter.NewWriter(p.out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "step\thurts\thelps most\tfound\t")
+	for _, s := range r.Steps {
+		verdict := ""
+		if s.Found != nil {
+			verdict = "ok"
+			if !s.OK {
+				verdict = "MISMATCH"
+			}
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", s.Name, orNone(s.Truth.hurting()), orNone(s.Truth.best()), orNone(s.foundCauses()), verdict)
+	}
+	w.Flush()
+	switch {
+	case len(r.Steps) > 0 && r.Steps[0].Found == nil:
+		p.printf("%s: measured only, %.0f s\n", r.Incident, r.Seconds)
+	case r.OK:
+		p.printf("%s: %s, %.0f s\n", r.Incident, p.paint(true, "ok"), r.Seconds)
+	default:
+		p.printf("%s: %s, %.0f s (again with the same addresses and ports: --seed %d)\n", r.Incident, p.paint(false, "MISMATCH"), r.Seconds, r.Seed)
+	}
+}
+
+func (t Truth) hurting() []string {
+	var names []string
+	for _, r := range t.Removals {
+		if r.Hurts {
+			names = append(names, r.Fault)
+		}
+	}
+	return names
+}
+
+func (s StepResult) foundCauses() []string {
+	var names []string
+	if s.Found != nil {
+		for _, f := range s.Found.Findings {
+			if f.Role == "cause" {
+				names = append(names, f.Cause)
+			}
+		}
+	}
+	return names
+}
+
+func orNone(s []string) string {
+	if len(s) == 0 {
+		return "-"
+	}
+	return strings.Join(s, " ")
+}
+
+// short is a duration in two or three digits.
+func short(d time.Duration) string {
+	switch {
+	case d >= time.Second:
+		return fmt.Sprintf("%.2f s", d.Seconds())
+	case d >= time.Millisecond:
+		return fmt.Sprintf("%.3g ms", float64(d)/1e6)
+	default:
+		return fmt.Sprintf("%.0f µs", float64(d)/1e3)
+	}
+}
+
+// times is a gain as people say it.
+func times(gain float64) string {
+	if gain >= 2 {
+		return fmt.Sprintf("× %.3g", gain)
+	}
+	return fmt.Sprintf("%+.0f %%", 100*(gain-1))
+}

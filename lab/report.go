@@ -1,0 +1,128 @@
+package lab
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os/exec"
+	"runtime"
+	"strconv"
+	"syscall"
+	"time"
+
+	"github.com/slowray/slowray/lab/sandbox"
+)
+
+// Report is the part of slowray's JSON report that the lab judges.
+type Report struct {
+	Schema   string    `json:"schema"`
+	Findings []Finding `json:"findings"`
+	RuledOut []Ruling  `json:"ruled_out"`
+	Unknown  []Ruling  `json:"not_checked"`
+
+	// Problem is why there is no report; the rest is then empty.
+	Problem string `json:"problem,omitempty"`
+	// Late is how long after its window slowray was done.
+	Late    time.Duration `json:"late_ns,omitempty"`
+	netns   uint64        // of the servers
+	clients uint64        // network namespace of the load
+}
+
+// Finding is one cause that slowray names.
+type Finding struct {
+	Cause   string  `json:"cause"`
+	Title   string  `json:"title"`
+	Role    string  `json:"role"`
+	Subject Subject `json:"subject"`
+	Impact  struct {
+		Text string `json:"text"`
+	} `json:"impact"`
+	text string // all of it, to look for words
+}
+
+// Subject is what a finding is about.
+type Subject struct {
+	Kind  string `json:"kind"`
+	NetNS uint64 `json:"netns,omitempty"`
+	PID   int    `json:"pid,omitempty"`
+	Comm  string `json:"comm,omitempty"`
+	Port  int    `json:"port,omitempty"`
+}
+
+// Ruling is a cause that is not named, and why.
+type Ruling struct {
+	Cause   string `json:"cause"`
+	Because string `json:"because"`
+}
+
+// verdictTime is how long after its window slowray may still be working.
+const verdictTime = 20 * time.Second
+
+// slowray runs slowray on the host and reads its report. That it fails is a
+// result, not an error.
+func (r *runner) slowray(ctx context.Context, box *sandbox.Box) (*Report, error) {
+	netns, err := box.Server.NetNS(ctx)
+	if err != nil {
+		return nil, err
+	}
+	clients, err := box.Client.NetNS(ctx)
+	if err != nil {
+		return nil, err
+	}
+	args := append(r.opt.Slowray[1:len(r.opt.Slowray):len(r.opt.Slowray)], "why", "--json", "--for", r.opt.Window.String())
+	if !r.opt.WholeHost {
+		args = append(args, "--port", strconv.Itoa(r.plan.FrontPort))
+	}
+	limit, cancel := context.WithTimeout(ctx, r.opt.Window+verdictTime)
+	defer cancel()
+	cmd := exec.CommandContext(limit, r.opt.Slowray[0], args...)
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	// Pdeathsig goes by thread: the one that starts it must outlive it.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	started := time.Now()
+	err = cmd.Run()
+	if ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
+	report := &Report{}
+	var exit *exec.ExitError
+	switch {
+	case limit.Err() != nil:
+		report.Problem = fmt.Sprintf("slowray was not done %v after its window", verdictTime)
+	case errors.As(err, &exit) && exit.ExitCode() == 1: // findings
+	case err != nil:
+		report.Problem = fmt.Sprintf("slowray: %v: %.300s", err, bytes.TrimSpace(stderr.Bytes()))
+	}
+	if report.Problem == "" {
+		if err := report.parse(stdout.Bytes()); err != nil {
+			report.Problem = err.Error()
+		}
+	}
+	report.Late = max(0, time.Since(started)-r.opt.Window)
+	report.netns, report.clients = netns, clients
+	return report, nil
+}
+
+func (r *Report) parse(data []byte) error {
+	if err := json.Unmarshal(data, r); err != nil {
+		return fmt.Errorf("slowray's report: %w: %.200s", err, data)
+	}
+	if r.Schema != "slowray.report/1" {
+		return fmt.Errorf("slowray's report: schema %q: not known", r.Schema)
+	}
+	var raw struct {
+		Findings []json.RawMessage `json:"findings"`
+	}
+	if err := json.Unmarshal(data, &raw); err != nil {
+		return err
+	}
+	for n := range r.Findings {
+		r.Findings[n].text = string(raw.Findings[n])
+	}
+	return nil
+}

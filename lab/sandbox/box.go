@@ -1,0 +1,256 @@
+package sandbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/rpc"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+)
+
+const (
+	dirPrefix   = "slowray-lab-"
+	lifetimeEnv = "SLOWRAY_LAB_LIFETIME"
+	dirEnv      = "SLOWRAY_LAB_DIR"
+)
+
+// Options of a sandbox. All are needed.
+type Options struct {
+	Executable string        // a program that calls [Main] first
+	ServerAddr string        // "10.1.2.1/30"
+	ClientAddr string        // "10.1.2.2/30"
+	Lifetime   time.Duration // after which it ends by itself
+}
+
+// Box is a sandbox that is up.
+type Box struct {
+	Dir    string // for files of the servers; removed at the end
+	Server *Side
+	Client *Side
+
+	init    *exec.Cmd
+	gone    chan struct{} // closed when init has ended
+	errlog  *strings.Builder
+	mu      sync.Mutex // journal
+	journal Journal
+	closed  bool
+}
+
+// Open makes a sandbox. The caller holds the lock.
+func Open(ctx context.Context, lock *Lock, opt Options) (*Box, error) {
+	if os.Geteuid() != 0 {
+		return nil, errors.New("lab: namespaces: not permitted (run it as root)")
+	}
+	dir, err := os.MkdirTemp("", dirPrefix)
+	if err != nil {
+		return nil, fmt.Errorf("lab: %w", err)
+	}
+	b := &Box{Dir: dir, gone: make(chan struct{}), errlog: &strings.Builder{}}
+	b.journal = Journal{PID: os.Getpid(), Dir: dir}
+	// The servers' unprivileged users read their files here.
+	err = os.Chmod(dir, 0o755)
+	if err == nil {
+		err = b.journal.write()
+	}
+	if err != nil {
+		os.RemoveAll(dir)
+		return nil, err
+	}
+	if err := b.boot(ctx, lock, opt); err != nil {
+		return nil, errors.Join(err, b.Close())
+	}
+	return b, nil
+}
+
+// boot starts init and sets up the network.
+func (b *Box) boot(ctx context.Context, lock *Lock, opt Options) error {
+	serverConn, serverEnd, err := socketpair()
+	if err != nil {
+		return err
+	}
+	defer serverEnd.Close()
+	clientConn, clientEnd, err := socketpair()
+	if err != nil {
+		return err
+	}
+	defer clientEnd.Close()
+	b.Server = &Side{rpc: rpc.NewClient(serverConn)}
+	b.Client = &Side{rpc: rpc.NewClient(clientConn)}
+	b.init = exec.Command(opt.Executable)
+	b.init.Env = append(cleanEnv(), RoleEnv+"="+roleInit, exeEnv+"="+opt.Executable, dirEnv+"="+b.Dir, lifetimeEnv+"="+opt.Lifetime.String())
+	b.init.Stderr = b.errlog
+	b.init.ExtraFiles = []*os.File{serverEnd, clientEnd, lock.file}
+	for _, path := range hostSettings {
+		f, err := os.OpenFile(path, os.O_RDWR, 0)
+		if err != nil { // the module is not loaded: then nothing can be changed either
+			if f, err = os.Open(os.DevNull); err != nil {
+				return err
+			}
+		}
+		defer f.Close()
+		b.init.ExtraFiles = append(b.init.ExtraFiles, f)
+	}
+	// Own session: an interrupt typed at the terminal is for the caller only.
+	// No Pdeathsig: init must outlive the caller to take things back.
+	b.init.SysProcAttr = &syscall.SysProcAttr{
+		Setsid:     true,
+		Cloneflags: syscall.CLONE_NEWPID | syscall.CLONE_NEWNS | syscall.CLONE_NEWNET,
+	}
+	if err := b.init.Start(); err != nil {
+		b.init = nil
+		return fmt.Errorf("lab: init: %w", err)
+	}
+	go b.watch()
+	return b.network(ctx, opt)
+}
+
+func (b *Box) network(ctx context.Context, opt Options) error {
+	if err := b.Server.call(ctx, "Guard", b.journal, nil); err != nil {
+		return b.explain(err)
+	}
+	if err := b.Server.call(ctx, "Connect", Link{ServerAddr: opt.ServerAddr, ClientAddr: opt.ClientAddr}, nil); err != nil {
+		return b.explain(err)
+	}
+	for _, args := range []string{"link set lo up", "addr add " + opt.ClientAddr + " dev eth0", "link set eth0 up"} {
+		if _, err := b.Client.Output(ctx, append([]string{"ip"}, strings.Fields(args)...)...); err != nil {
+			return b.explain(err)
+		}
+	}
+	return nil
+}
+
+// explain adds what init said on its standard error, if it ended.
+func (b *Box) explain(err error) error {
+	if errors.Is(err, rpc.ErrShutdown) || strings.Contains(err.Error(), "unexpected EOF") {
+		select {
+		case <-b.gone:
+			return fmt.Errorf("lab: the sandbox ended: %s", strings.TrimSpace(b.errlog.String()))
+		case <-time.After(time.Second):
+		}
+	}
+	return err
+}
+
+// watch takes things back when init ends before its time.
+func (b *Box) watch() {
+	defer close(b.gone)
+	b.init.Wait()
+	b.undo()
+}
+
+func (b *Box) undo() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.closed = true
+	return b.journal.undo(files{})
+}
+
+// Gone is closed when the sandbox has ended.
+func (b *Box) Gone() <-chan struct{} { return b.gone }
+
+// PID is init's process id on the host.
+func (b *Box) PID() int { return b.init.Process.Pid }
+
+// Close ends the sandbox and takes everything back. It may be called twice.
+func (b *Box) Close() error {
+	if b.Server != nil {
+		b.Server.rpc.Close()
+	}
+	if b.Client != nil {
+		b.Client.rpc.Close()
+	}
+	if b.init != nil {
+		select {
+		case <-b.gone: // init saw the end of the connection, cleaned up and ended
+		case <-time.After(10 * time.Second):
+			b.init.Process.Kill()
+			<-b.gone
+		}
+	}
+	return b.undo()
+}
+
+// change notes something to take back, on disk and with init, before it is done.
+func (b *Box) change(ctx context.Context, note func(*Journal), do func() error) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.closed {
+		return errors.New("lab: the sandbox ended")
+	}
+	note(&b.journal)
+	if err := b.journal.write(); err != nil {
+		return err
+	}
+	if err := b.Server.call(ctx, "Guard", b.journal, nil); err != nil {
+		return err
+	}
+	return do()
+}
+
+// SetHost changes a host-wide setting until the sandbox ends.
+func (b *Box) SetHost(ctx context.Context, path, value string) error {
+	old, err := files{}.get(path)
+	if err != nil {
+		return fmt.Errorf("lab: %w", err)
+	}
+	if old == value {
+		return nil
+	}
+	return b.change(ctx,
+		func(j *Journal) { j.Changes = append(j.Changes, Change{Path: path, Old: old, New: value}) },
+		func() error { return files{}.set(path, value) })
+}
+
+// Cgroup makes a control group with a CPU quota (in CPUs) and gives its
+// directory: below the cpu controller of version 1, or version 2.
+func (b *Box) Cgroup(ctx context.Context, cpus float64) (string, error) {
+	const period = 100_000 // microseconds; the kernel's default
+	root, file := "/sys/fs/cgroup/cpu", "cpu.cfs_quota_us"
+	value := fmt.Sprintf("%d", int(cpus*period))
+	if _, err := os.Stat(filepath.Join(root, file)); err != nil {
+		if root, file = "/sys/fs/cgroup", "cpu.max"; !hasCPUController(root) {
+			return "", errors.New("lab: no cpu controller in a control group hierarchy")
+		}
+		value += fmt.Sprintf(" %d", period)
+	}
+	dir := filepath.Join(root, filepath.Base(b.Dir))
+	err := b.change(ctx,
+		func(j *Journal) { j.Cgroups = append(j.Cgroups, dir) },
+		func() error {
+			return errors.Join(os.Mkdir(dir, 0o755), os.WriteFile(filepath.Join(dir, file), []byte(value), 0))
+		})
+	return dir, err
+}
+
+func hasCPUController(root string) bool {
+	data, _ := os.ReadFile(filepath.Join(root, "cgroup.subtree_control"))
+	for _, c := range strings.Fields(string(data)) {
+		if c == "cpu" {
+			return true
+		}
+	}
+	return false
+}
+
+// socketpair gives a connection for this process and the file for the other.
+func socketpair() (net.Conn, *os.File, error) {
+	fds, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, nil, fmt.Errorf("lab: control connection: %w", err)
+	}
+	mine, theirs := os.NewFile(uintptr(fds[0]), "control"), os.NewFile(uintptr(fds[1]), "control")
+	defer mine.Close()
+	conn, err := net.FileConn(mine)
+	if err != nil {
+		theirs.Close()
+		return nil, nil, fmt.Errorf("lab: control connection: %w", err)
+	}
+	return conn, theirs, nil
+}

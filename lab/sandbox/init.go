@@ -1,0 +1,175 @@
+package sandbox
+
+import (
+	"fmt"
+	"net"
+	"net/rpc"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// Open files that the caller passes to init.
+const (
+	fdServer = 3 + iota // control connection of the server side
+	fdClient            // control connection of the client side
+	fdLock              // keeps the lock
+	fdSysctl            // first of the host-wide settings, in the order of hostSettings
+)
+
+// hostSettings are the host-wide settings the lab may change. They are not to
+// be reached from another network namespace by path, only by an open file.
+var hostSettings = []string{"/proc/sys/net/netfilter/nf_conntrack_max"}
+
+// Init is the agent of the server side: also the process that cleans up.
+type Init struct {
+	*Agent
+	journal chan Journal
+}
+
+// Guard tells init what to take back at its end.
+func (i *Init) Guard(j Journal, _ *struct{}) error {
+	i.journal <- j
+	return nil
+}
+
+// Link is how the two network namespaces are joined.
+type Link struct {
+	ServerAddr, ClientAddr string // with prefix length
+}
+
+// Connect joins the network namespaces by a veth pair and brings them up.
+func (i *Init) Connect(link Link, _ *struct{}) error {
+	client := fmt.Sprint(clientPID)
+	for _, args := range []string{
+		"link set lo up",
+		"link add eth0 type veth peer name eth0 netns " + client,
+		"addr add " + link.ServerAddr + " dev eth0",
+		"link set eth0 up",
+	} {
+		var e Exit
+		if err := i.Run(Spec{Args: append([]string{"ip"}, strings.Fields(args)...)}, &e); err != nil {
+			return err
+		}
+		if e.Code != 0 {
+			return fmt.Errorf("ip %s: %s", args, strings.TrimSpace(string(e.Output)))
+		}
+	}
+	return nil
+}
+
+var clientPID int
+
+// initMain is process 1 of the sandbox. It ends when the caller does, or when
+// its lifetime is over, and takes everything back first.
+func initMain() error {
+	// A hang-up or interrupt meant for the caller must not end the guardian.
+	signal.Ignore(syscall.SIGHUP, syscall.SIGINT, syscall.SIGTERM, syscall.SIGQUIT)
+	files := openFiles{}
+	for n, path := range hostSettings {
+		syscall.CloseOnExec(fdSysctl + n)
+		files[path] = fdSysctl + n
+	}
+	for fd := fdServer; fd < fdSysctl; fd++ {
+		syscall.CloseOnExec(fd)
+	}
+	lifetime, err := time.ParseDuration(os.Getenv(lifetimeEnv))
+	if err != nil {
+		return fmt.Errorf("init: %w", err)
+	}
+	if err := syscall.Mount("", "/", "", syscall.MS_REC|syscall.MS_PRIVATE, ""); err != nil {
+		return fmt.Errorf("init: private mounts: %w", err)
+	}
+	if err := syscall.Mount("proc", "/proc", "proc", 0, ""); err != nil {
+		return fmt.Errorf("init: proc: %w", err)
+	}
+	exe := os.Getenv(exeEnv)
+	if err := startClient(exe); err != nil {
+		return err
+	}
+	guarded := Journal{}
+	journal := make(chan Journal)
+	ended := make(chan error, 1)
+	server := &Init{Agent: newAgent(exe), journal: journal}
+	go func() { ended <- serve(fdServer, "Agent", server) }()
+	deadline := time.After(lifetime)
+	for {
+		select {
+		case guarded = <-journal:
+			continue
+		case err = <-ended:
+		case <-deadline:
+			err = fmt.Errorf("init: lifetime of %v is over", lifetime)
+		}
+		break
+	}
+	syscall.Kill(-1, syscall.SIGKILL)
+	if guarded.PID != 0 {
+		if uerr := guarded.undo(files); uerr != nil {
+			return uerr
+		}
+	}
+	return err
+}
+
+// startClient starts the agent of the client side in a network namespace of
+// its own. Init's reaper collects it.
+func startClient(exe string) error {
+	conn := os.NewFile(fdClient, "client control")
+	defer conn.Close()
+	proc, err := os.StartProcess(exe, []string{exe}, &os.ProcAttr{
+		Env:   append(cleanEnv(), RoleEnv+"="+roleClient, exeEnv+"="+exe, dirEnv+"="+os.Getenv(dirEnv)),
+		Files: []*os.File{nil, os.Stderr, os.Stderr, conn},
+		Sys:   &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET},
+	})
+	if err != nil {
+		return fmt.Errorf("init: client: %w", err)
+	}
+	clientPID = proc.Pid
+	return proc.Release()
+}
+
+func clientMain() error {
+	signal.Ignore(syscall.SIGHUP, syscall.SIGINT, syscall.SIGTERM, syscall.SIGQUIT)
+	syscall.CloseOnExec(fdServer)
+	return serve(fdServer, "Agent", newAgent(os.Getenv(exeEnv)))
+}
+
+// serve answers calls on an inherited connection until the other end closes.
+func serve(fd int, name string, agent any) error {
+	f := os.NewFile(uintptr(fd), "control")
+	conn, err := net.FileConn(f)
+	f.Close()
+	if err != nil {
+		return fmt.Errorf("control connection: %w", err)
+	}
+	srv := rpc.NewServer()
+	if err := srv.RegisterName(name, agent); err != nil {
+		return err
+	}
+	srv.ServeConn(conn)
+	return nil
+}
+
+// openFiles is the setter of init: path to an open file of the host's.
+type openFiles map[string]int
+
+func (o openFiles) get(path string) (string, error) {
+	fd, ok := o[path]
+	if !ok {
+		return "", fmt.Errorf("%s: not open", path)
+	}
+	buf := make([]byte, 256)
+	n, err := syscall.Pread(fd, buf, 0)
+	if err != nil {
+		return "", err
+	}
+	return strings.TrimSpace(string(buf[:n])), nil
+}
+
+func (o openFiles) set(path, value string) error {
+	_, err := syscall.Pwrite(o[path], []byte(value), 0)
+	return err
+}

@@ -1,0 +1,152 @@
+package server
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/user"
+	"path/filepath"
+	"text/template"
+)
+
+// values is what the configuration templates are filled with.
+type values struct {
+	Setup
+	Plan
+	Dir         string
+	User        string // unprivileged user of workers and children
+	Start       int    // php-fpm children at start
+	BackendAddr string
+}
+
+const nginxConf = `user {{.User}};
+worker_processes 2;
+daemon off;
+pid {{.Dir}}/nginx.pid;
+error_log {{.Dir}}/nginx-error.log warn;
+
+events {
+	worker_connections {{.WorkerConnections}};
+}
+
+http {
+	access_log {{.Dir}}/nginx-access.log combined;
+	client_body_temp_path {{.Dir}}/tmp/body;
+	fastcgi_temp_path {{.Dir}}/tmp/fastcgi;
+	proxy_temp_path {{.Dir}}/tmp/proxy;
+	uwsgi_temp_path {{.Dir}}/tmp/uwsgi;
+	scgi_temp_path {{.Dir}}/tmp/scgi;
+
+	server {
+		listen {{.ServerAddr}}:{{.FrontPort}} backlog={{.NginxBacklog}};
+		root {{.Dir}}/www;
+		error_page 500 502 503 504 /50x.html;
+		location = /50x.html {
+		}
+{{- if eq .Kind 0}}
+		location / {
+			fastcgi_pass 127.0.0.1:{{.BackPort}};
+			fastcgi_param SCRIPT_FILENAME $document_root/index.php;
+			fastcgi_param REQUEST_METHOD $request_method;
+			fastcgi_param QUERY_STRING $query_string;
+			fastcgi_param SERVER_PROTOCOL $server_protocol;
+		}
+{{- else}}
+		location / {
+			proxy_pass http://{{.BackendAddr}}:{{.BackPort}};
+			proxy_http_version 1.1;
+			proxy_set_header Connection "";
+		}
+{{- end}}
+	}
+}
+`
+
+const backendConf = `user {{.User}};
+worker_processes 2;
+daemon off;
+pid {{.Dir}}/backend.pid;
+error_log {{.Dir}}/backend-error.log warn;
+
+events {
+	worker_connections {{.WorkerConnections}};
+}
+
+http {
+	access_log {{.Dir}}/backend-access.log combined;
+	client_body_temp_path {{.Dir}}/tmp/body;
+	fastcgi_temp_path {{.Dir}}/tmp/fastcgi;
+	proxy_temp_path {{.Dir}}/tmp/proxy;
+	uwsgi_temp_path {{.Dir}}/tmp/uwsgi;
+	scgi_temp_path {{.Dir}}/tmp/scgi;
+
+	server {
+		listen {{.BackendAddr}}:{{.BackPort}} backlog=4096;
+		location / {
+			return 200 "Hello World\n";
+		}
+	}
+}
+`
+
+// The pool is dynamic as Debian's is: only then php-fpm warns when the limit
+// is reached.
+const fpmConf = `[global]
+error_log = {{.Dir}}/php-fpm.log
+log_level = notice
+daemonize = no
+
+[www]
+user = {{.User}}
+group = {{.User}}
+listen = 127.0.0.1:{{.BackPort}}
+listen.backlog = {{.FPMBacklog}}
+pm = dynamic
+pm.max_children = {{.Children}}
+pm.start_servers = {{.Start}}
+pm.min_spare_servers = 1
+pm.max_spare_servers = {{.Start}}
+`
+
+const page = `<?php
+{{- if .Sleep}}
+usleep({{.Sleep.Microseconds}});
+{{- end}}
+echo "Hello World\n";
+`
+
+func (v values) write(name, text string) (string, error) {
+	t, err := template.New(name).Parse(text)
+	if err != nil {
+		return "", err
+	}
+	var buf bytes.Buffer
+	if err := t.Execute(&buf, v); err != nil {
+		return "", fmt.Errorf("%s: %w", name, err)
+	}
+	path := filepath.Join(v.Dir, name)
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return "", err
+	}
+	return path, os.WriteFile(path, buf.Bytes(), 0o644)
+}
+
+// unprivileged is the user that Debian's servers run as, or the present one.
+func unprivileged() string {
+	if _, err := user.Lookup("www-data"); err == nil {
+		return "www-data"
+	}
+	if u, err := user.Current(); err == nil {
+		return u.Username
+	}
+	return "root"
+}
+
+// findFPM gives the newest php-fpm: Debian has its version in the name.
+func findFPM() (string, error) {
+	found, _ := filepath.Glob("/usr/sbin/php-fpm*")
+	if len(found) == 0 {
+		return "", fmt.Errorf("php-fpm: not installed")
+	}
+	return found[len(found)-1], nil
+}

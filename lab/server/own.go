@@ -1,0 +1,129 @@
+package server
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"github.com/slowray/slowray/lab/sandbox"
+)
+
+// Roles under which the executable must call [Main].
+const (
+	AppRole  = "app"
+	BurnRole = "burn"
+	appEnv   = "LAB_APP"
+)
+
+// Main runs the lab's own program of that role, until it is killed.
+func Main(role string) error {
+	if role == BurnRole {
+		burn()
+	}
+	var spec appSpec
+	if err := json.Unmarshal([]byte(os.Getenv(appEnv)), &spec); err != nil {
+		return fmt.Errorf("app: %w", err)
+	}
+	return spec.serve()
+}
+
+func burn() {
+	for n := uint64(1); ; n = n*6364136223846793005 + 1 {
+		if n == 0 {
+			return
+		}
+	}
+}
+
+// start runs a program of the lab's own under a name of its own, which the
+// kernel takes from the file that is executed.
+func (s *starter) start(name, role string, spec sandbox.Spec) error {
+	link := filepath.Join(s.box.Dir, name)
+	if err := os.Symlink(s.exe, link); err != nil && !os.IsExist(err) {
+		return err
+	}
+	spec.Args = []string{link}
+	spec.Env = append(spec.Env, sandbox.RoleEnv+"="+role, "GOMAXPROCS=1")
+	spec.Stderr = filepath.Join(s.box.Dir, name+".out")
+	_, err := s.box.Server.Start(s.ctx, spec)
+	return err
+}
+
+func (s *starter) burners() error {
+	for range s.v.Burners {
+		if err := s.start("report-batch", BurnRole, sandbox.Spec{Nice: s.v.BurnerNice}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *starter) app() error {
+	data, err := json.Marshal(appSpec{
+		Addr: s.v.ServerAddr, Port: s.v.FrontPort, Backlog: s.v.AppBacklog, Work: s.v.AppWork, Serial: s.v.AppSerial,
+	})
+	if err != nil {
+		return err
+	}
+	spec := sandbox.Spec{Env: []string{appEnv + "=" + string(data)}, NoFile: s.v.NoFile, Cgroup: s.cgroup}
+	if err := s.start("booking-app", AppRole, spec); err != nil {
+		return err
+	}
+	return s.box.Server.Listening(s.ctx, s.v.FrontPort)
+}
+
+// appSpec is a server that answers one request for each connection after some
+// work. A serial one accepts the next connection only when it is done with the
+// last, as many a small service does when its worker blocks.
+type appSpec struct {
+	Addr    string
+	Port    int
+	Backlog int
+	Work    time.Duration
+	Serial  bool
+}
+
+// serve uses plain system calls: package net takes its backlog from somaxconn.
+func (a appSpec) serve() error {
+	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return fmt.Errorf("app: socket: %w", err)
+	}
+	syscall.SetsockoptInt(fd, syscall.SOL_SOCKET, syscall.SO_REUSEADDR, 1)
+	var ip [4]byte
+	if _, err := fmt.Sscanf(a.Addr, "%d.%d.%d.%d", &ip[0], &ip[1], &ip[2], &ip[3]); err != nil {
+		return fmt.Errorf("app: address: %w", err)
+	}
+	if err := syscall.Bind(fd, &syscall.SockaddrInet4{Port: a.Port, Addr: ip}); err != nil {
+		return fmt.Errorf("app: bind: %w", err)
+	}
+	if err := syscall.Listen(fd, a.Backlog); err != nil {
+		return fmt.Errorf("app: listen: %w", err)
+	}
+	for {
+		conn, _, err := syscall.Accept4(fd, syscall.SOCK_CLOEXEC)
+		if err != nil {
+			continue
+		}
+		if a.Serial {
+			a.answer(conn)
+		} else {
+			go a.answer(conn)
+		}
+	}
+}
+
+func (a appSpec) answer(fd int) {
+	conn := os.NewFile(uintptr(fd), "connection")
+	defer conn.Close()
+	if _, err := http.ReadRequest(bufio.NewReader(conn)); err != nil {
+		return
+	}
+	time.Sleep(a.Work)
+	fmt.Fprint(conn, "HTTP/1.1 200 OK\r\nContent-Length: 12\r\nConnection: close\r\n\r\nHello World\n")
+}

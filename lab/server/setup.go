@@ -1,0 +1,91 @@
+package server
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"time"
+)
+
+// Kind is which servers there are.
+type Kind int
+
+const (
+	NginxFPM   Kind = iota // nginx, and php-fpm behind it over TCP on loopback
+	NginxNginx             // nginx, and a second nginx behind it without keepalive
+	App                    // a small TCP server of the lab's own
+)
+
+// Setup is one stack of servers and the place it runs in. The zero value of a
+// field is not its healthy value: start from [Healthy].
+type Setup struct {
+	Kind Kind
+
+	// nginx
+	NginxBacklog      int
+	WorkerConnections int
+	ProxyLoopback     bool // NginxNginx: pass to 127.0.0.1, not to the server's address
+
+	// php-fpm
+	Children   int
+	FPMBacklog int
+	Sleep      time.Duration // what a page waits for, as for a quick query
+
+	// App
+	AppBacklog int
+	AppWork    time.Duration // how long an answer takes
+	AppSerial  bool          // it accepts nothing while it works
+
+	// kernel, of the server's network namespace
+	Somaxconn    int
+	PortRange    int    // how many ephemeral ports there are, from a random one on; 0 = 10000–65535
+	DefaultRange bool   // 32768–60999, as the kernel has it
+	TWReuse      string // tcp_tw_reuse
+	FinTimeout   int    // seconds; 0 = as the kernel has it
+	Track        bool   // a firewall rule that needs connection tracking
+	ConntrackMax int    // with Track: nf_conntrack_max, which is host-wide
+
+	// limits of the server processes
+	NoFile    uint64  // soft RLIMIT_NOFILE; 0 = the hard limit
+	QuotaCPUs float64 // 0 = none
+
+	// other programs on the machine
+	Burners    int // busy loops
+	BurnerNice int
+}
+
+// Healthy is a setup without any fault: CPU is what it runs out of first.
+func Healthy(kind Kind) Setup {
+	return Setup{
+		Kind:              kind,
+		NginxBacklog:      4096,
+		WorkerConnections: 4096,
+		Children:          40,
+		FPMBacklog:        4096,
+		AppBacklog:        4096,
+		Somaxconn:         8192,
+		TWReuse:           "1",
+		ConntrackMax:      262144,
+	}
+}
+
+// Plan is what differs from run to run: addresses and ports.
+type Plan struct {
+	ServerAddr, ClientAddr string
+	FrontPort              int // nginx, or the app
+	BackPort               int // php-fpm, or the second nginx
+	RangeBase              int // first ephemeral port, when they are few
+}
+
+// NewPlan draws a plan. Listening ports stay below 10000, where no ephemeral
+// port range of the lab begins.
+func NewPlan(rng *rand.Rand) Plan {
+	a, b, c := rng.IntN(254)+1, rng.IntN(256), rng.IntN(64)*4
+	front := 1100 + rng.IntN(4000)
+	return Plan{
+		ServerAddr: fmt.Sprintf("10.%d.%d.%d", a, b, c+1),
+		ClientAddr: fmt.Sprintf("10.%d.%d.%d", a, b, c+2),
+		FrontPort:  front,
+		BackPort:   front + 1 + rng.IntN(4000),
+		RangeBase:  20000 + rng.IntN(40000),
+	}
+}

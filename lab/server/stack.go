@@ -1,0 +1,198 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+
+	"github.com/slowray/slowray/lab/sandbox"
+)
+
+// conntrackMax is the one host-wide setting the lab changes.
+const conntrackMax = "/proc/sys/net/netfilter/nf_conntrack_max"
+
+// Stack is a running set of servers.
+type Stack struct {
+	Setup
+	Plan
+	// AccessLog is nginx's log of what it answered to clients; empty if there
+	// is no nginx in front.
+	AccessLog string
+}
+
+// Start applies the settings and starts the servers in the sandbox. exe is an
+// executable that calls [Main] under the roles of this package.
+func Start(ctx context.Context, box *sandbox.Box, exe string, setup Setup, plan Plan) (*Stack, error) {
+	s := &starter{ctx: ctx, box: box, exe: exe, v: values{Setup: setup, Plan: plan, Dir: box.Dir, User: unprivileged()}}
+	s.v.Start = max(1, setup.Children*4/5)
+	s.v.BackendAddr = plan.ServerAddr
+	if setup.ProxyLoopback {
+		s.v.BackendAddr = "127.0.0.1"
+	}
+	for _, step := range []func() error{s.kernel, s.track, s.group, s.servers, s.burners} {
+		if err := step(); err != nil {
+			return nil, fmt.Errorf("servers: %w", err)
+		}
+	}
+	return &Stack{Setup: setup, Plan: plan, AccessLog: s.accessLog}, nil
+}
+
+type starter struct {
+	ctx       context.Context
+	box       *sandbox.Box
+	exe       string
+	v         values
+	cgroup    string
+	accessLog string
+}
+
+// kernel sets what belongs to the server's network namespace.
+func (s *starter) kernel() error {
+	ports := "10000 65535"
+	switch {
+	case s.v.PortRange > 0:
+		ports = fmt.Sprintf("%d %d", s.v.RangeBase, s.v.RangeBase+s.v.PortRange-1)
+	case s.v.DefaultRange:
+		ports = "32768 60999"
+	}
+	settings := map[string]string{
+		"net.core.somaxconn":           strconv.Itoa(s.v.Somaxconn),
+		"net.ipv4.tcp_tw_reuse":        s.v.TWReuse,
+		"net.ipv4.ip_local_port_range": ports,
+	}
+	if s.v.FinTimeout > 0 {
+		settings["net.ipv4.tcp_fin_timeout"] = strconv.Itoa(s.v.FinTimeout)
+	}
+	for key, value := range settings {
+		if err := s.box.Server.Set(s.ctx, key, value); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+const trackRules = `table inet lab {
+	chain input {
+		type filter hook input priority 0
+		ct state invalid counter
+	}
+}
+`
+
+// track loads a rule that needs connection tracking and sets its limit. A
+// limit at or above the wanted healthy one is left alone.
+func (s *starter) track() error {
+	if !s.v.Track {
+		return nil
+	}
+	path, err := s.v.write("firewall.nft", trackRules)
+	if err != nil {
+		return err
+	}
+	if _, err := s.box.Server.Output(s.ctx, "nft", "-f", path); err != nil {
+		return err
+	}
+	now, err := readInt(conntrackMax)
+	if err != nil {
+		return err
+	}
+	healthy := Healthy(s.v.Kind).ConntrackMax
+	if now == s.v.ConntrackMax || s.v.ConntrackMax >= healthy && now >= healthy {
+		return nil
+	}
+	if s.v.ConntrackMax < now {
+		// The limit is compared with each network namespace's own count.
+		used, err := readInt("/proc/sys/net/netfilter/nf_conntrack_count")
+		if err == nil && used > s.v.ConntrackMax/2 {
+			return fmt.Errorf("nf_conntrack_max %d: this host itself tracks %d connections", s.v.ConntrackMax, used)
+		}
+	}
+	return s.box.SetHost(s.ctx, conntrackMax, strconv.Itoa(s.v.ConntrackMax))
+}
+
+func readInt(path string) (int, error) {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return 0, err
+	}
+	var n int
+	_, err = fmt.Sscan(string(data), &n)
+	return n, err
+}
+
+func (s *starter) group() (err error) {
+	if s.v.QuotaCPUs > 0 {
+		s.cgroup, err = s.box.Cgroup(s.ctx, s.v.QuotaCPUs)
+	}
+	return err
+}
+
+func (s *starter) servers() error {
+	switch s.v.Kind {
+	case NginxFPM:
+		return s.nginxFPM()
+	case NginxNginx:
+		return s.nginxNginx()
+	default:
+		return s.app()
+	}
+}
+
+func (s *starter) nginxFPM() error {
+	fpm, err := findFPM()
+	if err != nil {
+		return err
+	}
+	if _, err := s.v.write("www/index.php", page); err != nil {
+		return err
+	}
+	conf, err := s.v.write("php-fpm.conf", fpmConf)
+	if err != nil {
+		return err
+	}
+	if err := s.run(s.v.BackPort, "php-fpm", fpm, "--nodaemonize", "--fpm-config", conf); err != nil {
+		return err
+	}
+	return s.front()
+}
+
+func (s *starter) nginxNginx() error {
+	conf, err := s.v.write("backend.conf", backendConf)
+	if err != nil {
+		return err
+	}
+	if err := s.run(s.v.BackPort, "backend", "nginx", "-c", conf); err != nil {
+		return err
+	}
+	return s.front()
+}
+
+func (s *starter) front() error {
+	conf, err := s.v.write("nginx.conf", nginxConf)
+	if err != nil {
+		return err
+	}
+	s.accessLog = filepath.Join(s.box.Dir, "nginx-access.log")
+	return s.run(s.v.FrontPort, "nginx", "nginx", "-c", conf)
+}
+
+// run starts a server and waits until it listens.
+func (s *starter) run(port int, name string, args ...string) error {
+	if err := os.MkdirAll(filepath.Join(s.box.Dir, "tmp"), 0o755); err != nil {
+		return err
+	}
+	out := filepath.Join(s.box.Dir, name+".out")
+	_, err := s.box.Server.Start(s.ctx, sandbox.Spec{
+		Args: args, Stdout: out, Stderr: out, NoFile: s.v.NoFile, Cgroup: s.cgroup,
+	})
+	if err != nil {
+		return err
+	}
+	if err := s.box.Server.Listening(s.ctx, port); err != nil {
+		said, _ := os.ReadFile(out)
+		return fmt.Errorf("%s: %w: %.300s", name, err, said)
+	}
+	return nil
+}

@@ -1,0 +1,229 @@
+package lab
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/slowray/slowray/lab/incident"
+	"github.com/slowray/slowray/lab/load"
+	"github.com/slowray/slowray/lab/sandbox"
+	"github.com/slowray/slowray/lab/server"
+)
+
+const (
+	measureWarm   = 1500 * time.Millisecond // load before a measurement, if the incident asks for no more
+	measureWindow = 4 * time.Second
+	watchMargin   = 2 * time.Second // load before and after the window slowray looks at
+	insideShare   = 2               // a load that ends inside a window ends after 1/insideShare of it
+)
+
+// Measure is what one trial, or several of the same, showed.
+type Measure struct {
+	Rates    []float64      `json:"good_per_second"` // one for each second of the windows
+	Outcomes []load.Outcome `json:"outcomes"`        // one for each trial, over the whole of its load
+}
+
+// trial is one set of faults under load in a sandbox of its own.
+type trial struct {
+	*runner
+	faults []incident.Fault
+	window time.Duration
+	warm   time.Duration // load before the window
+	after  time.Duration // load after the window
+	// watch is called when the window begins, and is given its length.
+	watch func(context.Context, *sandbox.Box) error
+}
+
+// look has slowray look at the faults, and measures meanwhile.
+func (r *runner) look(ctx context.Context, faults []incident.Fault) (Measure, *Report, error) {
+	if r.opt.TruthOnly {
+		m, err := r.measure(ctx, faults)
+		return m, nil, err
+	}
+	var report *Report
+	t := trial{runner: r, faults: faults, window: r.opt.Window, warm: max(watchMargin, r.Lead), after: watchMargin}
+	if r.EndInside {
+		t.after = -r.opt.Window / insideShare
+	}
+	t.watch = func(ctx context.Context, box *sandbox.Box) (err error) {
+		report, err = r.slowray(ctx, box)
+		return err
+	}
+	r.print.progress(fmt.Sprintf("slowray looks for %v", r.opt.Window))
+	m, err := t.run(ctx)
+	return m, report, err
+}
+
+// measure takes one measurement of the faults, without slowray.
+func (r *runner) measure(ctx context.Context, faults []incident.Fault) (Measure, error) {
+	t := trial{runner: r, faults: faults, window: measureWindow, warm: max(measureWarm, r.Lead), after: measureWarm / 3}
+	return t.run(ctx)
+}
+
+func (t *trial) run(ctx context.Context) (m Measure, err error) {
+	duration := t.warm + t.window + t.after
+	box, err := sandbox.Open(ctx, t.lock, sandbox.Options{
+		Executable: t.exe,
+		ServerAddr: t.plan.ServerAddr + "/30",
+		ClientAddr: t.plan.ClientAddr + "/30",
+		Lifetime:   2*duration + time.Minute,
+	})
+	if err != nil {
+		return m, err
+	}
+	defer func() { err = errors.Join(err, box.Close()) }()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	go func() { // a sandbox that dies ends the trial
+		select {
+		case <-box.Gone():
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	stack, err := server.Start(ctx, box, t.exe, t.Planted(t.faults), t.plan)
+	if err != nil {
+		return m, err
+	}
+	return t.observe(ctx, box, stack, duration)
+}
+
+// observe makes the load and measures in the window.
+func (t *trial) observe(ctx context.Context, box *sandbox.Box, stack *server.Stack, duration time.Duration) (Measure, error) {
+	var m Measure
+	traffic, err := t.startLoad(ctx, box, duration)
+	if err != nil {
+		return m, err
+	}
+	if err := pause(ctx, t.warm); err != nil {
+		return m, err
+	}
+	watched := make(chan error, 1)
+	go func() {
+		if t.watch == nil {
+			watched <- nil
+			return
+		}
+		watched <- t.watch(ctx, box)
+	}()
+	if m.Rates, err = goodRates(ctx, stack.AccessLog, t.window); err != nil {
+		return m, err
+	}
+	if err := <-watched; err != nil {
+		return m, err
+	}
+	if traffic == nil {
+		return m, nil
+	}
+	outcome, err := traffic.end(ctx)
+	if err != nil {
+		return m, err
+	}
+	m.Outcomes = []load.Outcome{outcome}
+	if stack.AccessLog == "" {
+		m.Rates = []float64{outcome.GoodRate()}
+	}
+	return m, nil
+}
+
+func pause(ctx context.Context, d time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(d):
+		return nil
+	}
+}
+
+// traffic is a running load generator.
+type traffic struct {
+	load.Load
+	proc *sandbox.Proc
+	out  string
+}
+
+func (r *runner) startLoad(ctx context.Context, box *sandbox.Box, d time.Duration) (*traffic, error) {
+	if r.Load.None() {
+		return nil, nil
+	}
+	args, env := r.Load.Command(r.exe, sandbox.RoleEnv, r.plan.ServerAddr, r.plan.FrontPort, d)
+	t := &traffic{Load: r.Load, out: filepath.Join(box.Dir, "load.out")}
+	var err error
+	t.proc, err = box.Client.Start(ctx, sandbox.Spec{Args: args, Env: env, Stdout: t.out, Stderr: t.out})
+	if err != nil {
+		return nil, fmt.Errorf("load: %w", err)
+	}
+	return t, nil
+}
+
+func (t *traffic) end(ctx context.Context) (load.Outcome, error) {
+	if _, err := t.proc.Wait(ctx); err != nil {
+		return load.Outcome{}, fmt.Errorf("load: %w", err)
+	}
+	out, err := os.ReadFile(t.out)
+	if err != nil {
+		return load.Outcome{}, err
+	}
+	return t.Parse(out)
+}
+
+// goodRates gives the good answers of each second of a window that begins now,
+// as the access log has them. The log is marked at each second by its size and
+// read afterwards, so that reading takes no CPU from the servers.
+func goodRates(ctx context.Context, log string, window time.Duration) ([]float64, error) {
+	type mark struct {
+		at     time.Time
+		offset int64
+	}
+	var marks []mark
+	for end := time.Now().Add(window); ; {
+		size := int64(0)
+		if st, err := os.Stat(log); err == nil {
+			size = st.Size()
+		}
+		marks = append(marks, mark{time.Now(), size})
+		left := time.Until(end)
+		if left < time.Second/2 {
+			break
+		}
+		if err := pause(ctx, min(time.Second, left)); err != nil {
+			return nil, err
+		}
+	}
+	if log == "" {
+		return nil, nil
+	}
+	f, err := os.Open(log)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	var rates []float64
+	for n := 1; n < len(marks); n++ {
+		part := io.NewSectionReader(f, marks[n-1].offset, marks[n].offset-marks[n-1].offset)
+		data, err := io.ReadAll(part)
+		if err != nil {
+			return nil, err
+		}
+		rates = append(rates, float64(countGood(data))/marks[n].at.Sub(marks[n-1].at).Seconds())
+	}
+	return rates, nil
+}
+
+// countGood counts the lines of a combined log whose status is 2xx or 3xx.
+func countGood(log []byte) int {
+	good := 0
+	for line := range bytes.Lines(log) {
+		_, after, ok := bytes.Cut(line, []byte(` HTTP/1.1" `))
+		if ok && len(after) > 3 && (after[0] == '2' || after[0] == '3') {
+			good++
+		}
+	}
+	return good
+}

@@ -1,0 +1,211 @@
+package lab
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/slowray/slowray/lab/incident"
+)
+
+// Limits of what counts as a difference.
+const (
+	gainMin    = 1.10 // a removal that gives this many times the good answers helps
+	badShare   = 0.01 // errors below this share of all requests do not count
+	badDrop    = 0.70 // errors fall to this part of their share, or less
+	tailMin    = 50 * time.Millisecond
+	tailDrop   = 0.50 // p99 falls to this part, or less
+	tieMargin  = 0.90 // a removal within this part of the best one is as good
+	unsureLow  = 1.02 // a gain between these is measured again
+	unsureHigh = 1.40
+	unsureTie  = 0.75 // so is a removal between this part of the best one and a tie
+	repeats    = 2    // measurements in all
+)
+
+// Truth is what measuring showed about a set of faults.
+type Truth struct {
+	Base     Measure   `json:"as_planted"`
+	Removals []Removal `json:"removals"`
+}
+
+// Removal is the same set with one fault left out.
+type Removal struct {
+	Fault   string   `json:"fault"`
+	Cause   string   `json:"cause"`
+	Decoy   bool     `json:"decoy,omitempty"`
+	Measure Measure  `json:"measure"`
+	Gain    float64  `json:"gain"`          // good answers per second, times those as planted
+	Hurts   bool     `json:"hurts"`         // the fault does harm
+	Why     []string `json:"why,omitempty"` // what got better beyond noise
+	Best    bool     `json:"best"`          // no other removal helps more
+
+	faster bool // Why has more good answers
+}
+
+// truth measures each removal, and again those that are too close to call.
+func (r *runner) truth(ctx context.Context, faults []incident.Fault, base Measure) (Truth, error) {
+	t := Truth{Base: base}
+	if r.Load.None() {
+		return t, nil
+	}
+	var without [][]incident.Fault
+	for n, f := range faults {
+		if f.Decoy && r.Stepped { // alone it is a control of its own
+			continue
+		}
+		rest := slices.Delete(slices.Clone(faults), n, n+1)
+		r.print.progress("measuring without " + f.Name)
+		m, err := r.measure(ctx, rest)
+		if err != nil {
+			return t, err
+		}
+		without = append(without, rest)
+		t.Removals = append(t.Removals, Removal{Fault: f.Name, Cause: f.Cause, Decoy: f.Decoy, Measure: m})
+	}
+	t.decide()
+	for range repeats - 1 {
+		unsure := t.unsure()
+		if len(unsure) == 0 {
+			break
+		}
+		r.print.progress("measuring again as planted")
+		m, err := r.measure(ctx, faults)
+		if err != nil {
+			return t, err
+		}
+		t.Base.add(m)
+		for _, n := range unsure {
+			r.print.progress("measuring again without " + t.Removals[n].Fault)
+			if m, err = r.measure(ctx, without[n]); err != nil {
+				return t, err
+			}
+			t.Removals[n].Measure.add(m)
+		}
+		t.decide()
+	}
+	return t, nil
+}
+
+func (m *Measure) add(other Measure) {
+	m.Rates = append(m.Rates, other.Rates...)
+	m.Outcomes = append(m.Outcomes, other.Outcomes...)
+}
+
+// decide says of each removal whether it helps, and which one helps most.
+//
+// A removal helps if good answers per second rise by a tenth and the two
+// measurements do not overlap (each second is a sample; the median of one lies
+// outside the range of the other), or if errors that were at least 1 % fall by
+// three tenths, or if p99 halves. Best is the removal with the highest median
+// of good answers among those that raise them, and every other such removal
+// within a tenth of it, or whose range holds the best median or lies within
+// reach of it. If none raises good answers, all that help are best.
+func (t *Truth) decide() {
+	faster, helped := -1, false
+	for n := range t.Removals {
+		r := &t.Removals[n]
+		r.compare(t.Base)
+		helped = helped || r.Hurts
+		if r.faster && (faster < 0 || r.Measure.Median() > t.Removals[faster].Measure.Median()) {
+			faster = n
+		}
+	}
+	for n := range t.Removals {
+		r := &t.Removals[n]
+		switch {
+		case faster >= 0:
+			r.Best = r.faster && r.Measure.ties(t.Removals[faster].Measure)
+		default:
+			r.Best = helped && r.Hurts
+		}
+	}
+}
+
+func (r *Removal) compare(base Measure) {
+	m := r.Measure
+	r.Why, r.faster = nil, false
+	r.Gain = m.Median() / max(base.Median(), 1)
+	if r.Gain >= gainMin && (m.Median() > base.high() || base.Median() < m.low()) {
+		r.faster = true
+		r.Why = append(r.Why, fmt.Sprintf("good answers %s", times(r.Gain)))
+	}
+	if before, after := base.BadShare(), m.BadShare(); before >= badShare && after <= badDrop*before {
+		r.Why = append(r.Why, fmt.Sprintf("errors %.1f %% → %.1f %%", 100*before, 100*after))
+	}
+	// Where most answers are errors, p99 is the latency of errors.
+	if base.BadShare() < 0.5 && m.BadShare() < 0.5 && base.P99() >= tailMin && float64(m.P99()) <= tailDrop*float64(base.P99()) {
+		r.Why = append(r.Why, fmt.Sprintf("p99 %s → %s", short(base.P99()), short(m.P99())))
+	}
+	r.Hurts = len(r.Why) > 0
+}
+
+// unsure gives the removals that another measurement could put elsewhere.
+func (t *Truth) unsure() []int {
+	best := 0.0
+	for _, r := range t.Removals {
+		if r.Best {
+			best = max(best, r.Measure.Median())
+		}
+	}
+	var list []int
+	for n, r := range t.Removals {
+		rate := r.Measure.Median()
+		closeToNone := len(r.Why) <= 1 && r.Gain > unsureLow && r.Gain < unsureHigh
+		closeToBest := r.faster && rate > unsureTie*best && rate < tieMargin*best
+		if closeToNone || closeToBest {
+			list = append(list, n)
+		}
+	}
+	return list
+}
+
+// Median is the median of good answers per second.
+func (m Measure) Median() float64 {
+	if len(m.Rates) == 0 {
+		return 0
+	}
+	s := slices.Sorted(slices.Values(m.Rates))
+	return (s[(len(s)-1)/2] + s[len(s)/2]) / 2
+}
+
+func (m Measure) low() float64 {
+	if len(m.Rates) == 0 {
+		return 0
+	}
+	return slices.Min(m.Rates)
+}
+
+func (m Measure) high() float64 {
+	if len(m.Rates) == 0 {
+		return 0
+	}
+	return slices.Max(m.Rates)
+}
+
+// ties reports whether m is as good as the best measurement within noise.
+func (m Measure) ties(best Measure) bool {
+	return m.Median() >= tieMargin*best.Median() || m.high() >= best.Median() || best.low() <= m.Median()
+}
+
+// BadShare is errors and timeouts over all requests; of several trials the median.
+func (m Measure) BadShare() float64 {
+	var shares []float64
+	for _, o := range m.Outcomes {
+		if o.Attempts() > 0 {
+			shares = append(shares, min(1, float64(o.Bad())/float64(o.Attempts())))
+		} else {
+			shares = append(shares, 1) // not one answer to any client
+		}
+	}
+	return Measure{Rates: shares}.Median()
+}
+
+// P99 is the 99th percentile of latency, of several trials the median.
+func (m Measure) P99() time.Duration {
+	var all []float64
+	for _, o := range m.Outcomes {
+		all = append(all, float64(o.P99))
+	}
+	return time.Duration(Measure{Rates: all}.Median())
+}

@@ -1,0 +1,65 @@
+#!/bin/sh
+# Installs what a part of the project needs on Debian 12, and nothing that is
+# there already. Usage: script/setup.sh go|test|generate ...
+set -eu
+
+apt_install() {
+	missing=
+	for p in "$@"; do
+		dpkg-query -W -f '${Status}' "$p" 2>/dev/null | grep -q 'install ok installed' || missing="$missing $p"
+	done
+	[ -n "$missing" ] || return 0
+	if [ "$(id -u)" -ne 0 ]; then
+		echo "setup: these Debian packages are missing, and installing them needs root:$missing" >&2
+		exit 1
+	fi
+	echo "setup: installing$missing" >&2
+	# Servers are for the lab only: none may be started by its package.
+	policy=/usr/sbin/policy-rc.d
+	made=
+	if [ ! -e $policy ]; then
+		printf '#!/bin/sh\nexit 101\n' >$policy
+		chmod 755 $policy
+		made=$policy
+	fi
+	trap '[ -z "$made" ] || rm -f "$made"' EXIT
+	apt-get update -qq
+	DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $missing >/dev/null
+	[ -z "$made" ] || rm -f "$made"
+	trap - EXIT
+}
+
+# Debian 12's Go is too old to fetch a newer one by itself, but it can download
+# the toolchain as the module it is published as.
+install_go() {
+	want=$(awk '$1 == "toolchain" { print substr($2, 3) }' go.mod)
+	tool=$(dirname "$0")/../.toolchain/bin/go
+	for go in go /usr/local/go/bin/go "$tool"; do
+		if command -v "$go" >/dev/null 2>&1 && "$go" version | awk '{ split(substr($3, 3), v, "."); exit !(v[1] > 1 || v[2] >= 21) }'; then
+			return 0 # new enough to fetch what go.mod asks for
+		fi
+	done
+	apt_install golang-go ca-certificates
+	arch=$(dpkg --print-architecture)
+	module=golang.org/toolchain@v0.0.1-go$want.linux-$arch
+	echo "setup: downloading Go $want" >&2
+	tmp=$(mktemp -d)
+	(cd "$tmp" && go mod init setup >/dev/null 2>&1 && GOFLAGS=-mod=mod GONOSUMDB=golang.org/toolchain go mod download "$module")
+	rm -rf "$tmp"
+	dir=$(go env GOMODCACHE)/$module
+	chmod -R u+w "$dir"
+	chmod 755 "$dir"/bin/* "$dir"/pkg/tool/*/* 2>/dev/null || true
+	ln -sfn "$dir" "$(dirname "$0")/../.toolchain"
+}
+
+for part in "$@"; do
+	case $part in
+	go) install_go ;;
+	test) apt_install nginx-light php8.2-fpm wrk iproute2 nftables conntrack procps util-linux ;;
+	generate) apt_install clang-19 llvm-19 libbpf-dev ;;
+	*)
+		echo "setup: unknown part $part (go, test, generate)" >&2
+		exit 1
+		;;
+	esac
+done
