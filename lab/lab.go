@@ -156,6 +156,8 @@ type runner struct {
 	lock  *sandbox.Lock
 	plan  server.Plan
 	print *printer
+
+	patience int // repetitions of disturbed trials that are left
 }
 
 func open(ctx context.Context, name string, opt Options) (*runner, error) {
@@ -176,7 +178,7 @@ func open(ctx context.Context, name string, opt Options) (*runner, error) {
 	if err != nil {
 		return nil, fmt.Errorf("lab: %w", err)
 	}
-	r := &runner{Incident: i, opt: opt, exe: exe, print: newPrinter(opt)}
+	r := &runner{Incident: i, opt: opt, exe: exe, print: newPrinter(opt), patience: patience}
 	r.plan = server.NewPlan(rand.New(rand.NewPCG(uint64(opt.Seed), 0)))
 	r.lock, err = sandbox.Acquire(ctx, r.print.progress)
 	return r, err
@@ -207,17 +209,21 @@ func (i runner) steps() []plantedSet {
 
 // step lets slowray look at a set, measures the truth about it, and judges.
 func (r *runner) step(ctx context.Context, s plantedSet) (StepResult, error) {
-	r.print.step(s, r.Load)
+	r.print.step(s)
 	result := StepResult{Name: s.name}
 	for _, f := range s.faults {
 		result.Planted = append(result.Planted, f.Name)
 	}
-	base, report, err := r.look(ctx, s.faults)
-	if err != nil {
-		return result, err
+	var looked *Sample
+	if !r.opt.TruthOnly {
+		sample, report, err := r.look(ctx, s.faults)
+		if err != nil {
+			return result, err
+		}
+		looked, result.Found = &sample, report
 	}
-	result.Found = report
-	if result.Truth, err = r.truth(ctx, s.faults, base); err != nil {
+	var err error
+	if result.Truth, err = r.truth(ctx, s.faults, looked); err != nil {
 		return result, err
 	}
 	judge(&result, r.Incident, s.faults)

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/slowray/slowray/lab/incident"
-	"github.com/slowray/slowray/lab/load"
 )
 
 // printer writes what people read. It is silent when the result is to be JSON.
@@ -73,7 +72,7 @@ func (p *printer) heading(i incident.Incident, seed int64) {
 	p.printf("%s: %s\n  load: %s   seed: %d\n", i.Name, i.Summary, i.Load.Describe(), seed)
 }
 
-func (p *printer) step(s plantedSet, _ load.Load) {
+func (p *printer) step(s plantedSet) {
 	p.printf("\n%s\n", s.name)
 	if len(s.faults) == 0 {
 		p.printf("  planted  nothing\n")
@@ -106,7 +105,7 @@ func (p *printer) result(s StepResult, set plantedSet) {
 }
 
 func (p *printer) truth(t Truth) {
-	if len(t.Base.Outcomes) == 0 {
+	if len(t.Base.Samples) == 0 {
 		return
 	}
 	w := tabwriter.NewWriter(p.out, 0, 0, 2, ' ', 0)
@@ -127,11 +126,11 @@ func (p *printer) truth(t Truth) {
 
 // String is the figures of a measurement as columns.
 func (m Measure) String() string {
-	var p50 time.Duration
-	if len(m.Outcomes) > 0 {
-		p50 = m.Outcomes[0].P50
+	others := ""
+	if m.disturbed() {
+		others = fmt.Sprintf("disturbed: other programs took %.0f %% of the CPUs", 100*m.calm()[0].Others)
 	}
-	return fmt.Sprintf("%.0f\t%.0f–%.0f\t%.1f %%\t%s\t%s", m.Median(), m.low(), m.high(), 100*m.BadShare(), short(p50), short(m.P99()))
+	return fmt.Sprintf("%.0f\t%.0f–%.0f\t%.1f %%\t%s\t%s\t%s", m.Median(), m.low(), m.high(), 100*m.BadShare(), short(m.P50()), short(m.P99()), others)
 }
 
 func (p *printer) found(r Report) {
@@ -208,7 +207,7 @@ func short(d time.Duration) string {
 	case d >= time.Second:
 		return fmt.Sprintf("%.2f s", d.Seconds())
 	case d >= time.Millisecond:
-		return fmt.Sprintf("%.3g ms", float64(d)/1e6)
+		return fmt.Sprintf("%.0f ms", float64(d)/1e6)
 	default:
 		return fmt.Sprintf("%.0f µs", float64(d)/1e3)
 	}

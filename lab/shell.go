@@ -3,7 +3,122 @@ package lab
 import (
 	"context"
 	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/slowray/slowray/lab/sandbox"
+	"github.com/slowray/slowray/lab/server"
 )
 
-// Shell plants an incident and gives a shell.
-func Shell(ctx context.Context, name string, opt Options) error { return errors.New("todo") }
+// Shell plants an incident, with its load in the background for Options.Keep,
+// and gives a shell in the network namespace of the servers. The shell sees
+// the host's processes and files. All is gone when it ends.
+func Shell(ctx context.Context, name string, opt Options) (err error) {
+	r, err := open(ctx, name, opt)
+	if err != nil {
+		return err
+	}
+	defer r.lock.Release()
+	box, err := sandbox.Open(ctx, r.lock, r.boxOptions(r.opt.Keep+time.Minute))
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, box.Close()) }()
+	stack, err := server.Start(ctx, box, r.exe, r.Planted(r.Faults), r.plan)
+	if err != nil {
+		return err
+	}
+	if _, err := r.startLoad(ctx, box, r.opt.Keep); err != nil {
+		return err
+	}
+	r.print.heading(r.Incident, r.opt.Seed)
+	r.print.step(plantedSet{name: "planted, under load for " + r.opt.Keep.String(), faults: r.Faults})
+	r.print.howToLook(box, stack)
+	return shell(ctx, box)
+}
+
+// howToLook prints where the servers are.
+func (p *printer) howToLook(box *sandbox.Box, s *server.Stack) {
+	p.printf("\n  service  %s, port %d\n", s.ServerAddr, s.FrontPort)
+	if s.Kind != server.App {
+		p.printf("  behind   port %d\n", s.BackPort)
+	}
+	for n, line := range insiders(box.PID()) {
+		label := "process"
+		if n > 0 {
+			label = ""
+		}
+		p.printf("  %-8s %s\n", label, line)
+	}
+	p.printf("  files    %s\n", box.Dir)
+	p.printf("  enter    nsenter --target %d --net\n", box.PID())
+	p.printf("  ask      slowray why --port %d\n\n", s.FrontPort)
+}
+
+// insiders lists the programs of the sandbox with their pids on the host: one
+// line for each name.
+func insiders(init int) []string {
+	inside, _ := os.Readlink(filepath.Join("/proc", strconv.Itoa(init), "ns/pid"))
+	dirs, _ := filepath.Glob("/proc/[0-9]*")
+	pids := map[string][]string{}
+	var names []string
+	for _, dir := range dirs {
+		pid := filepath.Base(dir)
+		ns, err := os.Readlink(filepath.Join(dir, "ns/pid"))
+		if err != nil || ns != inside || pid == strconv.Itoa(init) {
+			continue
+		}
+		comm, _ := os.ReadFile(filepath.Join(dir, "comm"))
+		name := strings.TrimSpace(string(comm))
+		if pids[name] == nil {
+			names = append(names, name)
+		}
+		pids[name] = append(pids[name], pid)
+	}
+	var lines []string
+	for _, name := range names {
+		list, more := pids[name], ""
+		if len(list) > 8 {
+			more = fmt.Sprintf(" and %d more", len(list)-8)
+			list = list[:8]
+		}
+		lines = append(lines, fmt.Sprintf("%-16s %s%s", name, strings.Join(list, " "), more))
+	}
+	return lines
+}
+
+// shell runs an interactive shell in the servers' network namespace.
+func shell(ctx context.Context, box *sandbox.Box) error {
+	path := os.Getenv("SHELL")
+	if path == "" {
+		path = "/bin/sh"
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	go func() { // the shell ends with the sandbox
+		select {
+		case <-box.Gone():
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	cmd := exec.CommandContext(ctx, "nsenter", "--target", strconv.Itoa(box.PID()), "--net", "--", path)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
+	// Pdeathsig goes by thread: the one that starts it must outlive it.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	err := cmd.Run()
+	var exit *exec.ExitError
+	if errors.As(err, &exit) { // the status of the last command typed
+		return nil
+	}
+	return err
+}

@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"runtime"
 	"time"
 
 	"github.com/slowray/slowray/lab/incident"
@@ -23,12 +24,6 @@ const (
 	insideShare   = 2               // a load that ends inside a window ends after 1/insideShare of it
 )
 
-// Measure is what one trial, or several of the same, showed.
-type Measure struct {
-	Rates    []float64      `json:"good_per_second"` // one for each second of the windows
-	Outcomes []load.Outcome `json:"outcomes"`        // one for each trial, over the whole of its load
-}
-
 // trial is one set of faults under load in a sandbox of its own.
 type trial struct {
 	*runner
@@ -36,16 +31,12 @@ type trial struct {
 	window time.Duration
 	warm   time.Duration // load before the window
 	after  time.Duration // load after the window
-	// watch is called when the window begins, and is given its length.
+	// watch is called when the window begins.
 	watch func(context.Context, *sandbox.Box) error
 }
 
 // look has slowray look at the faults, and measures meanwhile.
-func (r *runner) look(ctx context.Context, faults []incident.Fault) (Measure, *Report, error) {
-	if r.opt.TruthOnly {
-		m, err := r.measure(ctx, faults)
-		return m, nil, err
-	}
+func (r *runner) look(ctx context.Context, faults []incident.Fault) (Sample, *Report, error) {
 	var report *Report
 	t := trial{runner: r, faults: faults, window: r.opt.Window, warm: max(watchMargin, r.Lead), after: watchMargin}
 	if r.EndInside {
@@ -56,26 +47,15 @@ func (r *runner) look(ctx context.Context, faults []incident.Fault) (Measure, *R
 		return err
 	}
 	r.print.progress(fmt.Sprintf("slowray looks for %v", r.opt.Window))
-	m, err := t.run(ctx)
-	return m, report, err
+	s, err := t.run(ctx)
+	return s, report, err
 }
 
-// measure takes one measurement of the faults, without slowray.
-func (r *runner) measure(ctx context.Context, faults []incident.Fault) (Measure, error) {
-	t := trial{runner: r, faults: faults, window: measureWindow, warm: max(measureWarm, r.Lead), after: measureWarm / 3}
-	return t.run(ctx)
-}
-
-func (t *trial) run(ctx context.Context) (m Measure, err error) {
+func (t *trial) run(ctx context.Context) (s Sample, err error) {
 	duration := t.warm + t.window + t.after
-	box, err := sandbox.Open(ctx, t.lock, sandbox.Options{
-		Executable: t.exe,
-		ServerAddr: t.plan.ServerAddr + "/30",
-		ClientAddr: t.plan.ClientAddr + "/30",
-		Lifetime:   2*duration + time.Minute,
-	})
+	box, err := sandbox.Open(ctx, t.lock, t.boxOptions(2*duration+time.Minute))
 	if err != nil {
-		return m, err
+		return s, err
 	}
 	defer func() { err = errors.Join(err, box.Close()) }()
 	ctx, cancel := context.WithCancel(ctx)
@@ -89,20 +69,28 @@ func (t *trial) run(ctx context.Context) (m Measure, err error) {
 	}()
 	stack, err := server.Start(ctx, box, t.exe, t.Planted(t.faults), t.plan)
 	if err != nil {
-		return m, err
+		return s, err
 	}
 	return t.observe(ctx, box, stack, duration)
 }
 
+func (r *runner) boxOptions(lifetime time.Duration) sandbox.Options {
+	return sandbox.Options{
+		Executable: r.exe,
+		ServerAddr: r.plan.ServerAddr + "/30",
+		ClientAddr: r.plan.ClientAddr + "/30",
+		Lifetime:   lifetime,
+	}
+}
+
 // observe makes the load and measures in the window.
-func (t *trial) observe(ctx context.Context, box *sandbox.Box, stack *server.Stack, duration time.Duration) (Measure, error) {
-	var m Measure
+func (t *trial) observe(ctx context.Context, box *sandbox.Box, stack *server.Stack, duration time.Duration) (s Sample, err error) {
 	traffic, err := t.startLoad(ctx, box, duration)
 	if err != nil {
-		return m, err
+		return s, err
 	}
 	if err := pause(ctx, t.warm); err != nil {
-		return m, err
+		return s, err
 	}
 	watched := make(chan error, 1)
 	go func() {
@@ -112,24 +100,24 @@ func (t *trial) observe(ctx context.Context, box *sandbox.Box, stack *server.Sta
 		}
 		watched <- t.watch(ctx, box)
 	}()
-	if m.Rates, err = goodRates(ctx, stack.AccessLog, t.window); err != nil {
-		return m, err
+	before, began := otherProcesses(box.PID()), time.Now()
+	if s.Rates, err = goodRates(ctx, stack.AccessLog, t.window); err != nil {
+		return s, err
 	}
-	if err := <-watched; err != nil {
-		return m, err
-	}
-	if traffic == nil {
-		return m, nil
+	cpus := time.Since(began).Seconds() * float64(runtime.NumCPU())
+	s.Others = usedBetween(before, otherProcesses(box.PID())) / cpus
+	if err := <-watched; err != nil || traffic == nil {
+		return s, err
 	}
 	outcome, err := traffic.end(ctx)
 	if err != nil {
-		return m, err
+		return s, err
 	}
-	m.Outcomes = []load.Outcome{outcome}
+	s.Outcome = &outcome
 	if stack.AccessLog == "" {
-		m.Rates = []float64{outcome.GoodRate()}
+		s.Rates = []float64{outcome.GoodRate()}
 	}
-	return m, nil
+	return s, nil
 }
 
 func pause(ctx context.Context, d time.Duration) error {

@@ -43,11 +43,20 @@ type Removal struct {
 	faster bool // Why has more good answers
 }
 
-// truth measures each removal, and again those that are too close to call.
-func (r *runner) truth(ctx context.Context, faults []incident.Fault, base Measure) (Truth, error) {
-	t := Truth{Base: base}
-	if r.Load.None() {
+// truth measures each removal, and again those that are too close to call. It
+// is given what was measured while slowray looked, or nil.
+func (r *runner) truth(ctx context.Context, faults []incident.Fault, looked *Sample) (Truth, error) {
+	var t Truth
+	if r.Load.None() || r.EndInside && len(faults) == 0 {
 		return t, nil
+	}
+	if looked != nil {
+		t.Base.Samples = []Sample{*looked}
+	}
+	if looked == nil || len(faults) > 0 && t.Base.disturbed() {
+		if err := r.measureInto(ctx, &t.Base, "as planted", faults); err != nil {
+			return t, err
+		}
 	}
 	var without [][]incident.Fault
 	for n, f := range faults {
@@ -55,41 +64,45 @@ func (r *runner) truth(ctx context.Context, faults []incident.Fault, base Measur
 			continue
 		}
 		rest := slices.Delete(slices.Clone(faults), n, n+1)
-		r.print.progress("measuring without " + f.Name)
-		m, err := r.measure(ctx, rest)
-		if err != nil {
+		removal := Removal{Fault: f.Name, Cause: f.Cause, Decoy: f.Decoy}
+		if err := r.measureInto(ctx, &removal.Measure, "without "+f.Name, rest); err != nil {
 			return t, err
 		}
 		without = append(without, rest)
-		t.Removals = append(t.Removals, Removal{Fault: f.Name, Cause: f.Cause, Decoy: f.Decoy, Measure: m})
+		t.Removals = append(t.Removals, removal)
 	}
 	t.decide()
+	if r.Control { // what is measured of a control is only noted
+		return t, nil
+	}
+	return t, r.again(ctx, &t, faults, without)
+}
+
+// again measures once more what is too close to call.
+func (r *runner) again(ctx context.Context, t *Truth, faults []incident.Fault, without [][]incident.Fault) error {
 	for range repeats - 1 {
 		unsure := t.unsure()
 		if len(unsure) == 0 {
 			break
 		}
-		r.print.progress("measuring again as planted")
-		m, err := r.measure(ctx, faults)
-		if err != nil {
-			return t, err
+		if err := r.measureInto(ctx, &t.Base, "as planted, again", faults); err != nil {
+			return err
 		}
-		t.Base.add(m)
 		for _, n := range unsure {
-			r.print.progress("measuring again without " + t.Removals[n].Fault)
-			if m, err = r.measure(ctx, without[n]); err != nil {
-				return t, err
+			if err := r.measureInto(ctx, &t.Removals[n].Measure, "without "+t.Removals[n].Fault+", again", without[n]); err != nil {
+				return err
 			}
-			t.Removals[n].Measure.add(m)
 		}
 		t.decide()
 	}
-	return t, nil
+	return nil
 }
 
-func (m *Measure) add(other Measure) {
-	m.Rates = append(m.Rates, other.Rates...)
-	m.Outcomes = append(m.Outcomes, other.Outcomes...)
+func (r *runner) measureInto(ctx context.Context, m *Measure, what string, faults []incident.Fault) error {
+	r.print.progress("measuring " + what)
+	s, err := r.measure(ctx, faults)
+	m.Samples = append(m.Samples, s)
+	return err
 }
 
 // decide says of each removal whether it helps, and which one helps most.
@@ -160,52 +173,7 @@ func (t *Truth) unsure() []int {
 	return list
 }
 
-// Median is the median of good answers per second.
-func (m Measure) Median() float64 {
-	if len(m.Rates) == 0 {
-		return 0
-	}
-	s := slices.Sorted(slices.Values(m.Rates))
-	return (s[(len(s)-1)/2] + s[len(s)/2]) / 2
-}
-
-func (m Measure) low() float64 {
-	if len(m.Rates) == 0 {
-		return 0
-	}
-	return slices.Min(m.Rates)
-}
-
-func (m Measure) high() float64 {
-	if len(m.Rates) == 0 {
-		return 0
-	}
-	return slices.Max(m.Rates)
-}
-
 // ties reports whether m is as good as the best measurement within noise.
 func (m Measure) ties(best Measure) bool {
 	return m.Median() >= tieMargin*best.Median() || m.high() >= best.Median() || best.low() <= m.Median()
-}
-
-// BadShare is errors and timeouts over all requests; of several trials the median.
-func (m Measure) BadShare() float64 {
-	var shares []float64
-	for _, o := range m.Outcomes {
-		if o.Attempts() > 0 {
-			shares = append(shares, min(1, float64(o.Bad())/float64(o.Attempts())))
-		} else {
-			shares = append(shares, 1) // not one answer to any client
-		}
-	}
-	return Measure{Rates: shares}.Median()
-}
-
-// P99 is the 99th percentile of latency, of several trials the median.
-func (m Measure) P99() time.Duration {
-	var all []float64
-	for _, o := range m.Outcomes {
-		all = append(all, float64(o.P99))
-	}
-	return time.Duration(Measure{Rates: all}.Median())
 }

@@ -16,11 +16,10 @@ import (
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
-	ProfileMapByProcess   = "by_process"
-	ProfileMapScratch     = "scratch"
+	ProfileMapCounts      = "counts"
+	ProfileMapStacks      = "stacks"
 	ProfileProgSample     = "sample"
 	ProfileVarLostSamples = "lost_samples"
-	ProfileVarPortSearch  = "port_search"
 )
 
 // LoadProfile returns the embedded CollectionSpec for Profile.
@@ -72,8 +71,8 @@ type ProfileProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type ProfileMapSpecs struct {
-	ByProcess *ebpf.MapSpec `ebpf:"by_process"`
-	Scratch   *ebpf.MapSpec `ebpf:"scratch"`
+	Counts *ebpf.MapSpec `ebpf:"counts"`
+	Stacks *ebpf.MapSpec `ebpf:"stacks"`
 }
 
 // ProfileVariableSpecs contains global variables before they are loaded into the kernel.
@@ -81,7 +80,6 @@ type ProfileMapSpecs struct {
 // It can be passed ebpf.CollectionSpec.Assign.
 type ProfileVariableSpecs struct {
 	LostSamples *ebpf.VariableSpec `ebpf:"lost_samples"`
-	PortSearch  *ebpf.VariableSpec `ebpf:"port_search"`
 }
 
 // ProfileObjects contains all objects after they have been loaded into the kernel.
@@ -104,14 +102,14 @@ func (o *ProfileObjects) Close() error {
 //
 // It can be passed to LoadProfileObjects or ebpf.CollectionSpec.LoadAndAssign.
 type ProfileMaps struct {
-	ByProcess *ebpf.Map `ebpf:"by_process"`
-	Scratch   *ebpf.Map `ebpf:"scratch"`
+	Counts *ebpf.Map `ebpf:"counts"`
+	Stacks *ebpf.Map `ebpf:"stacks"`
 }
 
 func (m *ProfileMaps) Close() error {
 	return _ProfileClose(
-		m.ByProcess,
-		m.Scratch,
+		m.Counts,
+		m.Stacks,
 	)
 }
 
@@ -120,7 +118,6 @@ func (m *ProfileMaps) Close() error {
 // It can be passed to LoadProfileObjects or ebpf.CollectionSpec.LoadAndAssign.
 type ProfileVariables struct {
 	LostSamples *ebpf.Variable `ebpf:"lost_samples"`
-	PortSearch  *ebpf.Variable `ebpf:"port_search"`
 }
 
 // ProfilePrograms contains all programs after they have been loaded into the kernel.

@@ -9,8 +9,9 @@ import (
 
 // phpFPMChildrenExhausted: a php-fpm child answers one request at a time. With
 // all of them busy, requests wait in the pool's accept queue. More children
-// help only while there is something left for them to run on: children that
-// compute on full CPUs are as many as can be used.
+// help only while there is something left for them to run on: on full CPUs,
+// children that compute, or wait for the bytes of a caller that has no CPU
+// either, are as many as can be used.
 var phpFPMChildrenExhausted = Cause{
 	ID:    "php-fpm-children-exhausted",
 	Title: "All php-fpm children are busy: requests wait for a free one",
@@ -22,8 +23,8 @@ func init() { phpFPMChildrenExhausted.Check = checkPHPFPMChildren }
 
 const (
 	allBusyShare  = 0.6  // of the readings with no child free
-	waitingShare  = 0.5  // of the busy children's time not on or for a CPU
-	idleCPUShare  = 0.15 // of the machine, for children that compute
+	idleCPUShare  = 0.15 // of the machine: enough for more children to run on
+	blockedShare  = 0.3  // of the busy children's time, where there is less
 	minFPMReading = 10
 )
 
@@ -52,7 +53,8 @@ func checkPHPFPMChildren(v *View) Result {
 type exhaustion struct {
 	max     int
 	busy    float64 // share of the readings without a free child
-	waiting float64 // share of the busy children's time spent off the CPU, not for want of one
+	waiting float64 // share of the busy children's time neither running nor runnable
+	blocked float64 // the part of it that is no wait for bytes, which on full CPUs are late by themselves
 	queue   float64 // requests waiting, mean
 	idle    float64 // share of the machine's CPU that nobody used
 	because string  // why the pool is not exhausted; empty when it is
@@ -64,6 +66,7 @@ func exhaustionOf(v *View, pool *observe.FPMPool, s *Service) exhaustion {
 	e.busy = ratio(pool.AllBusyRounds, pool.Rounds)
 	if pool.BusyMean > 0 {
 		e.waiting = 1 - ratio(pool.RunningMean, pool.BusyMean)
+		e.blocked = ratio(pool.BlockedMean, pool.BusyMean)
 	}
 	for _, l := range s.Listeners {
 		e.queue += l.QueueMean
@@ -77,8 +80,8 @@ func exhaustionOf(v *View, pool *observe.FPMPool, s *Service) exhaustion {
 		e.because = fmt.Sprintf("%s had a free child in %s of the readings (%.1f of %d busy on average)", name, percent(1-e.busy), pool.BusyMean, e.max)
 	case e.queue < 0.5:
 		e.because = fmt.Sprintf("%s was all busy, but no request waited for a child", name)
-	case e.waiting < waitingShare && e.idle < idleCPUShare:
-		e.because = fmt.Sprintf("%s was all busy, but with computing on CPUs that are full (%s idle): more children would not answer more", name, percent(e.idle))
+	case e.blocked < blockedShare && e.idle < idleCPUShare:
+		e.because = fmt.Sprintf("%s was all busy, but the CPUs are full (%s idle) and its children do not sleep: more children would not answer more", name, percent(e.idle))
 	}
 	return e
 }

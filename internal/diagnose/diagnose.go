@@ -74,9 +74,7 @@ func gapText(g observe.Gap) string {
 func fold(findings []cause.Finding, catalogue []cause.Cause) {
 	found := map[string]float64{}
 	for _, f := range findings {
-		if f.ConsequenceOf == nil {
-			found[f.Cause] = max(found[f.Cause], f.Weight, math.SmallestNonzeroFloat64)
-		}
+		found[f.Cause] = max(found[f.Cause], f.Weight, math.SmallestNonzeroFloat64)
 	}
 	for i := range findings {
 		f := &findings[i]

@@ -81,6 +81,7 @@ type FPMPool struct {
 	BusyMean        float64 `json:"busy_mean"`       // children with a request in hand
 	BusyPeak        int     `json:"busy_peak"`
 	RunningMean     float64 `json:"running_mean"` // of the busy ones, running or runnable
+	BlockedMean     float64 `json:"blocked_mean"` // of the busy ones, asleep in other than a wait for bytes: in a sleep, a lock, a disk
 	CPUSeconds      float64 `json:"cpu_seconds"`  // all children, in the window
 	RunDelaySeconds float64 `json:"run_delay_seconds"`
 

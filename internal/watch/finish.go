@@ -13,7 +13,7 @@ import (
 
 // findServers finds the processes that hold a listening socket.
 func (s *session) findServers() {
-	owners, unreadable := s.fs.SocketOwners(s.pids(s.procs))
+	owners, unreadable := s.socketOwners(s.procs)
 	if unreadable > 0 {
 		s.partialGap(observe.KindProcess, 0, "open files", errors.New("of some processes could not be read (needs CAP_SYS_PTRACE)"))
 	}
@@ -30,6 +30,29 @@ func (s *session) findServers() {
 		}
 	}
 	slices.Sort(s.serving)
+}
+
+// socketOwners maps the sockets of interest to processes, by the cheapest way
+// there is. The second result is how many processes could not be looked into.
+func (s *session) socketOwners(procs []host.ProcSample) (map[uint64][]int, int) {
+	wanted := map[uint64]bool{}
+	for _, sp := range s.spaces {
+		sp.wantedSockets(wanted)
+	}
+	if s.sockets != nil {
+		if owners, err := s.sockets.Owners(func(inode uint64) bool { return wanted[inode] }); err == nil {
+			return owners, 0
+		}
+	}
+	return s.fs.SocketOwners(s.pids(procs))
+}
+
+// tcpSockets lists the TCP sockets of a namespace, by the cheapest way there is.
+func (s *session) tcpSockets(ns *host.NetNS, visit func(*host.SocketSample)) error {
+	if s.sockets != nil {
+		return s.sockets.TCP(ns, visit)
+	}
+	return ns.Sockets(visit)
 }
 
 func (s *session) pids(procs []host.ProcSample) []int {
@@ -52,7 +75,7 @@ func (s *session) end(ctx context.Context) {
 	procs, gaps := s.fs.Processes()
 	s.addNewGaps(gaps)
 	s.out.Processes = host.ProcessesBetween(s.procs, procs)
-	owners, _ := s.fs.SocketOwners(s.pids(procs))
+	owners, _ := s.socketOwners(procs)
 	for inode, pids := range s.owners {
 		if len(owners[inode]) == 0 {
 			owners[inode] = pids // closed, or its process ended, during the window
@@ -96,13 +119,27 @@ func (s *session) endBPF() {
 		s.opened = r.Opened
 	}
 	if s.profile != nil {
-		p, losses, err := s.profile.Read()
+		p, losses, err := s.profile.Read(s.manyTimeWait())
 		if err != nil {
 			s.gap(observe.KindProfile, "", err)
 		}
 		s.out.Profile = p
 		s.out.Losses = append(s.out.Losses, losses...)
 	}
+}
+
+// manyTimeWait says whether any namespace has so many sockets in TIME_WAIT
+// towards one destination that the search for a port could matter.
+func (s *session) manyTimeWait() bool {
+	const many = 500
+	for _, sp := range s.spaces {
+		for k, g := range sp.groups {
+			if !k.served && g.states["TIME_WAIT"] >= many {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 func (s *session) endKmsg() {

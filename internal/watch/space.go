@@ -186,7 +186,7 @@ func (sp *space) sampleSockets(s *session) {
 		g.now, g.nowTotal = nil, 0
 	}
 	clients := map[uint16]int{}
-	err := sp.ns.Sockets(func(sock *host.SocketSample) {
+	err := s.tcpSockets(sp.ns, func(sock *host.SocketSample) {
 		if sock.State == "LISTEN" {
 			return
 		}
@@ -239,6 +239,39 @@ func (sp *space) notePeer(k peerKey, inode uint64) {
 	if len(m) < maxPeerInodes {
 		m[inode] = true
 	}
+}
+
+// wantedSockets adds the sockets whose owners matter.
+func (sp *space) wantedSockets(wanted map[uint64]bool) {
+	for inode := range sp.listeners {
+		wanted[inode] = true
+	}
+	for _, g := range sp.groups {
+		for _, inode := range g.inodes {
+			wanted[inode] = true
+		}
+	}
+	for _, inodes := range sp.peers {
+		for inode := range inodes {
+			wanted[inode] = true
+		}
+	}
+}
+
+// quiet says whether the namespace has no TCP socket but its listeners. A
+// dump of its sockets walks the hash table of the whole host: not for nothing.
+func (sp *space) quiet() bool {
+	st, err := sp.ns.SockStat()
+	if err != nil {
+		return false
+	}
+	tcp := 0
+	for _, l := range sp.listeners {
+		if l.first.Port != 0 {
+			tcp++
+		}
+	}
+	return st["TCP.inuse"]+st["TCP6.inuse"]+st["TCP.tw"]+st["TCP.orphan"] <= int64(tcp)
 }
 
 // finish turns the namespace into its part of the Observation.

@@ -11,6 +11,7 @@ import (
 	"github.com/slowray/slowray/internal/sense/app/phpfpm"
 	"github.com/slowray/slowray/internal/sense/connect"
 	"github.com/slowray/slowray/internal/sense/host"
+	"github.com/slowray/slowray/internal/sense/socket"
 	"github.com/slowray/slowray/internal/sense/stack"
 )
 
@@ -37,6 +38,7 @@ const (
 	processesEvery  = 500 * time.Millisecond // descriptors of servers, nginx connections
 	maxShare        = 0.004                  // of one CPU, for each of the above
 	socketSnapshots = 4                      // full dumps of the sockets in a window
+	snapshotShare   = 0.005                  // of one CPU, for those that are left out first
 )
 
 // session is one window being watched.
@@ -51,6 +53,7 @@ type session struct {
 	states  map[int]*observe.ThreadStates
 	fdPeak  map[int]int
 
+	sockets *socket.Iterators // nil where BPF is not to be had
 	kmsg    *host.Kmsg
 	connect *connect.Watcher
 	profile *stack.Profiler
@@ -72,6 +75,9 @@ func Run(ctx context.Context, opt Options) (*observe.Observation, error) {
 		fdPeak: map[int]int{},
 	}
 	defer s.close()
+	if opt.Progress != nil {
+		opt.Progress(0)
+	}
 	var err error
 	if s.out.Host, err = s.fs.Host(); err != nil {
 		return nil, err
@@ -89,6 +95,9 @@ func Run(ctx context.Context, opt Options) (*observe.Observation, error) {
 func (s *session) close() {
 	for _, sp := range s.spaces {
 		sp.ns.Close()
+	}
+	if s.sockets != nil {
+		s.sockets.Close()
 	}
 	if s.kmsg != nil {
 		s.kmsg.Close()
@@ -125,6 +134,10 @@ func (s *session) begin() error {
 	}
 	if err := s.checkFilter(); err != nil {
 		return err
+	}
+	// Without the iterators the same is read in dearer ways.
+	if it, err := socket.Open(); err == nil {
+		s.sockets = it
 	}
 	s.openSpaces()
 	if err := s.checkPort(); err != nil {
@@ -223,7 +236,7 @@ func (s *session) loop(ctx context.Context) {
 		processes = pace{every: processesEvery}
 		children  = pace{every: tick}
 		progress  = pace{every: 250 * time.Millisecond}
-		snapshots int
+		snapshots schedule
 	)
 	defer ticker.Stop()
 	for {
@@ -232,16 +245,13 @@ func (s *session) loop(ctx context.Context) {
 		listeners.do(elapsed, s.sampleListeners)
 		threads.do(elapsed, s.sampleThreads)
 		processes.do(elapsed, s.sampleProcesses)
-		if elapsed >= s.opt.For*time.Duration(2*snapshots+1)/(2*socketSnapshots) {
-			snapshots++
-			s.sampleSockets()
-		}
+		snapshots.do(elapsed, s.opt.For, s.sampleSockets)
 		if s.opt.Progress != nil {
 			progress.do(elapsed, func() { s.opt.Progress(elapsed) })
 		}
 		select {
 		case <-ctx.Done():
-			if snapshots == 0 {
+			if snapshots.done == 0 {
 				s.sampleSockets()
 			}
 			s.out.Window.Seconds = time.Since(start).Seconds()
@@ -267,6 +277,31 @@ func (p *pace) do(elapsed time.Duration, work func()) {
 	p.next = elapsed + max(p.every, time.Duration(float64(cost)/maxShare))
 }
 
+// schedule spreads a few dear readings over the window. When they turn out so
+// dear that they would take more than snapshotShare of it, some are left out;
+// the first and the last always remain.
+type schedule struct {
+	slot, done int
+	spent      time.Duration
+}
+
+func (c *schedule) do(elapsed, window time.Duration, work func()) {
+	if elapsed < window*time.Duration(2*c.slot+1)/(2*socketSnapshots) {
+		return
+	}
+	c.slot++
+	if c.slot > 1 && c.slot < socketSnapshots {
+		each := c.spent / time.Duration(max(c.done, 1))
+		if c.spent+2*each > time.Duration(snapshotShare*float64(window)) {
+			return
+		}
+	}
+	before := time.Now()
+	work()
+	c.spent += time.Since(before)
+	c.done++
+}
+
 func (s *session) sampleListeners() {
 	for _, sp := range s.spaces {
 		sp.sampleListeners(s)
@@ -276,7 +311,9 @@ func (s *session) sampleListeners() {
 
 func (s *session) sampleSockets() {
 	for _, sp := range s.spaces {
-		sp.sampleSockets(s)
+		if !sp.quiet() {
+			sp.sampleSockets(s)
+		}
 	}
 }
 

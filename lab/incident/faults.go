@@ -2,13 +2,14 @@ package incident
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/slowray/slowray/lab/server"
 )
 
 // query is how long the page of most incidents waits: 5 children then answer
 // fewer requests than two CPUs could, 40 answer more.
-const query = 2_000_000 // nanoseconds
+const query = time.Millisecond
 
 func conntrackMax(n int) Fault {
 	return Fault{

@@ -16,7 +16,7 @@ func conntrack() []Incident {
 		Load:    load.Load{Conns: 1000},
 	}, {
 		Name:    "conntrack-full-2000",
-		Summary: "a full connection tracking table that lets some requests through",
+		Summary: "a full connection tracking table: answers for a moment, then none",
 		Setup:   tracked(nginxFPM(query)),
 		Faults:  []Fault{conntrackMax(2000)},
 		Load:    load.Load{Conns: 1000},
@@ -105,10 +105,10 @@ func limits() []Incident {
 		Load:    load.Load{Conns: 1000},
 	}, {
 		Name:    "fd-limit",
-		Summary: "a soft limit of 256 open files on nginx",
+		Summary: "a soft limit of 100 open files on the servers",
 		Setup:   nginxFPM(query),
-		Faults:  []Fault{fileLimit(256)},
-		Load:    load.Load{Conns: 1000},
+		Faults:  []Fault{fileLimit(100)},
+		Load:    load.Load{Conns: 400, Close: true},
 	}}
 }
 

@@ -25,6 +25,7 @@ enum bpf_map_type_used {
 	BPF_MAP_TYPE_ARRAY = 2,
 	BPF_MAP_TYPE_PERCPU_HASH = 5,
 	BPF_MAP_TYPE_PERCPU_ARRAY = 6,
+	BPF_MAP_TYPE_STACK_TRACE = 7,
 	BPF_MAP_TYPE_LRU_HASH = 9,
 };
 
@@ -41,7 +42,13 @@ enum bpf_map_type_used {
 #define TCP_ESTABLISHED 1
 #define TCP_SYN_SENT 2
 #define TCP_SYN_RECV 3
+#define TCP_TIME_WAIT 6
 #define TCP_CLOSE 7
+#define TCP_NEW_SYN_RECV 12
+
+/* include/uapi/linux/stat.h */
+#define S_IFMT 0170000
+#define S_IFSOCK 0140000
 
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 
@@ -59,6 +66,26 @@ struct nsproxy {
 
 struct task_struct {
 	struct nsproxy *nsproxy;
+	int pid;
+	int tgid;
+};
+
+struct inode {
+	__u16 i_mode;
+	unsigned long i_ino;
+};
+
+struct file {
+	struct inode *f_inode;
+};
+
+struct socket {
+	int type;
+};
+
+struct socket_alloc {
+	struct socket socket;
+	struct inode vfs_inode;
 };
 
 struct in6_addr {
@@ -77,6 +104,7 @@ struct sock_common {
 	__be16 skc_dport;
 	__u16 skc_num;
 	unsigned short skc_family;
+	volatile unsigned char skc_state;
 	possible_net_t skc_net;
 	struct in6_addr skc_v6_daddr;
 	struct in6_addr skc_v6_rcv_saddr;
@@ -85,6 +113,28 @@ struct sock_common {
 struct sock {
 	struct sock_common __sk_common;
 	__u16 sk_protocol;
+	struct socket *sk_socket;
+};
+
+struct tcp_sock;
+struct seq_file;
+
+/* Contexts of BPF iterators (include/linux/bpf.h, net/ipv4/tcp_ipv4.c,
+ * kernel/bpf/task_iter.c). */
+struct bpf_iter_meta {
+	struct seq_file *seq;
+};
+
+struct bpf_iter__task_file {
+	struct bpf_iter_meta *meta;
+	struct task_struct *task;
+	__u32 fd;
+	struct file *file;
+};
+
+struct bpf_iter__tcp {
+	struct bpf_iter_meta *meta;
+	struct sock_common *sk_common;
 };
 
 #pragma clang attribute pop

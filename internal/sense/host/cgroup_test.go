@@ -1,9 +1,13 @@
 package host
 
 import (
+	"fmt"
+	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
@@ -184,5 +188,72 @@ func TestCgroupsUnreadable(t *testing.T) {
 	got, gaps := (FS{Proc: t.TempDir()}).Cgroups([]ProcSample{{PID: 1, Groups: &ProcGroups{V2: "/"}}}, map[int]bool{1: true})
 	if got != nil || len(gaps) != 1 || gaps[0].Partial || gaps[0].Kind != observe.KindCgroup {
 		t.Error(got, gaps)
+	}
+}
+
+// TestRealCgroupThrottled puts a spinning process in a group with a tenth of a
+// CPU, in whichever hierarchy has the controller.
+func TestRealCgroupThrottled(t *testing.T) {
+	needRoot(t)
+	f, err := os.Open("/proc/self/mountinfo")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	mounts, err := parseMountinfo(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir, knobs := "", map[string]string{}
+	for _, m := range mounts.cpu {
+		dir, knobs = m.dir, map[string]string{"cpu.cfs_period_us": "50000", "cpu.cfs_quota_us": "5000"}
+	}
+	for _, m := range mounts.v2 {
+		on, _ := os.ReadFile(filepath.Join(m.dir, "cgroup.subtree_control"))
+		if slices.Contains(strings.Fields(string(on)), "cpu") {
+			dir, knobs = m.dir, map[string]string{"cpu.max": "5000 50000"}
+		}
+	}
+	if dir == "" {
+		t.Skip("SKIPPED: no cgroup hierarchy with the cpu controller")
+	}
+	name := fmt.Sprintf("slowray-test-%d", os.Getpid())
+	dir = filepath.Join(dir, name)
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		t.Skip("SKIPPED: cannot make a control group: ", err)
+	}
+	t.Cleanup(func() { // after the helper has been ended
+		for range 100 {
+			if os.Remove(dir) == nil {
+				return
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+		t.Errorf("%s is left behind", dir)
+	})
+	pid := startHelper(t, "spin")
+	knobs["cgroup.procs"] = fmt.Sprint(pid)
+	for file, value := range knobs {
+		if err := os.WriteFile(filepath.Join(dir, file), []byte(value), 0); err != nil {
+			t.Skip("SKIPPED: cannot set a quota: ", err)
+		}
+	}
+	fs := Default()
+	sample := func() []CgroupSample {
+		procs, _ := fs.Processes()
+		s, _ := fs.Cgroups(procs, map[int]bool{pid: true})
+		return s
+	}
+	a := sample()
+	time.Sleep(600 * time.Millisecond)
+	got := CgroupsBetween(a, sample())
+	i := slices.IndexFunc(got, func(g observe.Cgroup) bool { return g.Path == "/"+name })
+	if i < 0 {
+		t.Fatalf("not among %+v", got)
+	}
+	g := got[i]
+	if g.QuotaCPUs != 0.1 || g.PeriodNS != 50e6 || g.ThrottledPeriods < 3 || g.Periods < g.ThrottledPeriods ||
+		g.ThrottledSeconds <= 0 || !slices.Equal(g.PIDs, []int{pid}) || filepath.Dir(g.QuotaFile) != dir {
+		t.Errorf("%+v", g)
 	}
 }

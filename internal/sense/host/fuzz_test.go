@@ -48,7 +48,7 @@ func FuzzTables(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) {
 		_, _ = parseMeminfo(bytes.NewReader(b))
 		p, _ := parsePressure(bytes.NewReader(b))
-		pressureBetween(p, pressureSample{})
+		_ = pressureBetween(p, pressureSample{}).SomeSeconds
 		vm, _ := parseVmstat(bytes.NewReader(b))
 		vmBetween(nil, vm)
 		d, _ := parseDiskstats(bytes.NewReader(b))

@@ -74,7 +74,6 @@ type procScan struct {
 	*raw
 	procfs   bool                  // whether it is a real procfs, not a fixture
 	groups   map[string]groupNames // by contents of /proc/PID/cgroup
-	tids     []int
 	failures [3]failure
 }
 

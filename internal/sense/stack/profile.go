@@ -26,16 +26,20 @@ const Hz = 97
 // listed because the compiler may have inlined it into its callers.
 var portSearch = []string{"__inet_hash_connect", "__inet_check_established", "__inet6_check_established", "inet_hash_connect"}
 
-// maxRanges is MAX_RANGES of profile.bpf.c.
-const maxRanges = 4
+// maxDepth is MAX_DEPTH of profile.bpf.c.
+const maxDepth = 32
 
-type symbolRange struct{ Start, End uint64 }
-
-type samples struct {
-	All        uint64
-	PortSearch uint64
-	Comm       [16]byte
-}
+type (
+	symbolRange struct{ start, end uint64 }
+	sampleKey   struct {
+		TGID  uint32
+		Stack int32
+	}
+	sampleCount struct {
+		Samples uint64
+		Comm    [16]byte
+	}
+)
 
 // Profiler holds the running events.
 type Profiler struct {
@@ -44,20 +48,11 @@ type Profiler struct {
 }
 
 // Start begins sampling on every CPU. It needs root or CAP_BPF and
-// CAP_PERFMON, and CAP_SYSLOG to see the kernel's symbols.
+// CAP_PERFMON.
 func Start() (*Profiler, error) {
-	ranges, err := kernelRanges("/proc/kallsyms", portSearch)
-	if err != nil {
-		return nil, fmt.Errorf("profile: %w", err)
-	}
 	spec, err := bpf.LoadProfile()
 	if err != nil {
 		return nil, fmt.Errorf("profile: %w", err)
-	}
-	var fixed [maxRanges]symbolRange
-	copy(fixed[:], ranges)
-	if err := spec.Variables["port_search"].Set(fixed); err != nil {
-		return nil, fmt.Errorf("profile: set ranges: %w", err)
 	}
 	p := &Profiler{}
 	if err := bpf.Load(spec, &p.objects); err != nil {
@@ -110,23 +105,42 @@ func (p *Profiler) Close() {
 	p.objects.Close()
 }
 
-// Read returns the samples since Start, busiest process first.
-func (p *Profiler) Read() (*observe.Profile, []observe.Loss, error) {
-	out := &observe.Profile{Hz: Hz}
-	var (
-		tgid uint32
-		val  samples
-		it   = p.objects.ByProcess.Iterate()
-	)
-	for it.Next(&tgid, &val) {
-		name, _, _ := strings.Cut(string(val.Comm[:]), "\x00")
-		out.Samples += val.All
-		out.Processes = append(out.Processes, observe.ProfileProcess{
-			PID: int(tgid), Comm: name, Samples: val.All, PortSearch: val.PortSearch,
-		})
+// Read returns the samples since Start, busiest process first. Only with
+// searchPorts are the stacks looked at, for which the kernel's symbols are
+// read (about 50 ms; needs CAP_SYSLOG).
+func (p *Profiler) Read(searchPorts bool) (*observe.Profile, []observe.Loss, error) {
+	var ranges []symbolRange
+	if searchPorts {
+		var err error
+		if ranges, err = kernelRanges("/proc/kallsyms", portSearch); err != nil {
+			return nil, nil, fmt.Errorf("profile: %w", err)
+		}
 	}
-	if err := it.Err(); err != nil {
+	out := &observe.Profile{Hz: Hz}
+	byPID := map[uint32]*observe.ProfileProcess{}
+	var (
+		key  sampleKey
+		val  sampleCount
+		iter = p.objects.Counts.Iterate()
+	)
+	for iter.Next(&key, &val) {
+		one := byPID[key.TGID]
+		if one == nil {
+			name, _, _ := strings.Cut(string(val.Comm[:]), "\x00")
+			one = &observe.ProfileProcess{PID: int(key.TGID), Comm: name}
+			byPID[key.TGID] = one
+		}
+		one.Samples += val.Samples
+		out.Samples += val.Samples
+		if len(ranges) > 0 && key.Stack >= 0 && p.passes(uint32(key.Stack), ranges) {
+			one.PortSearch += val.Samples
+		}
+	}
+	if err := iter.Err(); err != nil {
 		return nil, nil, fmt.Errorf("profile: read samples: %w", err)
+	}
+	for _, one := range byPID {
+		out.Processes = append(out.Processes, *one)
 	}
 	slices.SortFunc(out.Processes, func(a, b observe.ProfileProcess) int {
 		return cmp.Or(cmp.Compare(b.Samples, a.Samples), cmp.Compare(a.PID, b.PID))
@@ -134,9 +148,25 @@ func (p *Profiler) Read() (*observe.Profile, []observe.Loss, error) {
 	var lost uint64
 	var losses []observe.Loss
 	if err := p.objects.LostSamples.Get(&lost); err == nil && lost > 0 {
-		losses = append(losses, observe.Loss{What: "CPU samples of more than 8,192 processes", Count: int64(lost)})
+		losses = append(losses, observe.Loss{What: "CPU samples of more than 16,384 (process, stack) pairs", Count: int64(lost)})
 	}
 	return out, losses, nil
+}
+
+// passes says whether a stack goes through one of the ranges.
+func (p *Profiler) passes(id uint32, ranges []symbolRange) bool {
+	var stack [maxDepth]uint64
+	if err := p.objects.Stacks.Lookup(id, &stack); err != nil {
+		return false // thrown out for another stack with the same hash
+	}
+	for _, ip := range stack {
+		for _, r := range ranges {
+			if ip >= r.start && ip < r.end {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // kernelRanges finds the address ranges of the named functions in a file in
@@ -176,8 +206,8 @@ func parseRanges(r io.Reader, names []string) ([]symbolRange, error) {
 		if len(open) > 0 {
 			var still []int
 			for _, i := range open {
-				if addr > out[i].Start {
-					out[i].End = addr
+				if addr > out[i].start {
+					out[i].end = addr
 				} else {
 					still = append(still, i)
 				}
@@ -185,16 +215,16 @@ func parseRanges(r io.Reader, names []string) ([]symbolRange, error) {
 			open = still
 		}
 		kind, name := rest[0], rest[2:]
-		if (kind == 't' || kind == 'T') && addr != 0 && slices.Contains(names, name) && len(out) < maxRanges {
+		if (kind == 't' || kind == 'T') && addr != 0 && slices.Contains(names, name) {
 			open = append(open, len(out))
-			out = append(out, symbolRange{Start: addr})
+			out = append(out, symbolRange{start: addr})
 		}
 	}
 	if err := sc.Err(); err != nil {
 		return nil, fmt.Errorf("kernel symbols: %w", err)
 	}
 	for _, i := range open {
-		out[i].End = out[i].Start + 4096
+		out[i].end = out[i].start + 4096
 	}
 	switch {
 	case len(out) > 0:

@@ -1,6 +1,7 @@
 package logtail
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -92,8 +93,10 @@ func (t *Tail) readChunks(ctx context.Context, s *splitter, parts []part, maxByt
 	n := max(1, min(maxChunks, maxBytes/minChunk))
 	size := maxBytes / n
 	for i := range n {
-		// 128-bit care is not needed: n is at most 64, a log below 2^57 bytes.
-		begin := t.grown / n * i
+		var begin int64 // the first piece begins with the growth, the last ends with it
+		if n > 1 {
+			begin = (t.grown - size) / (n - 1) * i
+		}
 		var base int64
 		for _, p := range parts {
 			length := p.to - p.from
@@ -132,12 +135,6 @@ func Reason(err error) string {
 
 func sortSiblings(s []sibling) {
 	slices.SortStableFunc(s, func(a, b sibling) int {
-		switch {
-		case a.mtime < b.mtime:
-			return -1
-		case a.mtime > b.mtime:
-			return 1
-		}
-		return strings.Compare(a.name, b.name)
+		return cmp.Or(cmp.Compare(a.mtime, b.mtime), cmp.Compare(a.born, b.born), cmp.Compare(a.name, b.name))
 	})
 }

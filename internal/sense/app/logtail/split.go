@@ -66,7 +66,7 @@ func (s *splitter) scan(ctx context.Context, f io.ReaderAt, from, to int64, midL
 		}
 		used += s.whole(data[used:], s.base+start+int64(used))
 		rest := data[used:]
-		if len(rest) >= MaxLine {
+		if len(rest) > MaxLine {
 			*s.at = s.base + start + int64(used)
 			s.give(rest)
 			s.given += int64(len(rest))
@@ -107,8 +107,6 @@ func (s *splitter) give(line []byte) {
 	}
 	if len(line) > MaxLine {
 		line = line[:MaxLine]
-		s.cut++
-	} else if len(line) == MaxLine {
 		s.cut++
 	}
 	s.line(line)

@@ -22,7 +22,7 @@ type Tail struct {
 	id       fileID
 	offset   int64  // its size at the beginning
 	before   []byte // the bytes just before offset: they change when the file is rewritten
-	siblings map[fileID]bool
+	siblings map[birth]bool
 
 	grown int64 // set by Read, for Share
 	at    int64 // bytes of the growth before the line in hand
@@ -30,6 +30,12 @@ type Tail struct {
 
 type fileID struct {
 	dev, ino uint64
+}
+
+// birth tells a file from a later one that was given the same inode number.
+type birth struct {
+	fileID
+	born int64 // ns; 0 where the file system does not keep it
 }
 
 func idOf(st *unix.Stat_t) fileID { return fileID{uint64(st.Dev), st.Ino} }
@@ -59,16 +65,16 @@ func OpenIn(root rootfs.Root, name string) (*Tail, error) {
 	}
 	t.file, t.id, t.offset = f, idOf(&st), st.Size
 	t.before = textBefore(f, t.offset)
-	t.siblings = map[fileID]bool{}
+	t.siblings = map[birth]bool{}
 	for _, s := range t.rotated() {
-		t.siblings[s.id] = true
+		t.siblings[s.birth] = true
 	}
 	return t, nil
 }
 
-// Is says whether the log is the file of that device and inode number; true
-// for a log that did not exist.
-func (t *Tail) Is(dev, ino uint64) bool { return t.file == nil || t.id == fileID{dev, ino} }
+// Is says whether the log is the file of that device and inode number; never
+// so for a log that did not exist at Open.
+func (t *Tail) Is(dev, ino uint64) bool { return t.file != nil && t.id == fileID{dev, ino} }
 
 // Close releases the log without reading it. Read does so too.
 func (t *Tail) Close() error {
@@ -155,8 +161,8 @@ func (t *Tail) oldPart() (part, []string, error) {
 }
 
 type sibling struct {
-	name  string
-	id    fileID
+	name string
+	birth
 	mtime int64
 }
 
@@ -165,7 +171,7 @@ type sibling struct {
 func (t *Tail) between(now fileID) (parts []part, notes []string) {
 	compressed := 0
 	for _, s := range t.rotated() {
-		if s.id == now || s.id == t.id || t.siblings[s.id] {
+		if s.fileID == now || s.fileID == t.id || t.siblings[s.birth] {
 			continue
 		}
 		if isCompressed(s.name) {
@@ -178,7 +184,7 @@ func (t *Tail) between(now fileID) (parts []part, notes []string) {
 			continue
 		}
 		var st unix.Stat_t
-		if unix.Fstat(int(f.Fd()), &st) != nil || idOf(&st) != s.id {
+		if unix.Fstat(int(f.Fd()), &st) != nil || idOf(&st) != s.fileID {
 			f.Close()
 			continue
 		}
@@ -218,7 +224,7 @@ func (t *Tail) rotated() []sibling {
 		if err != nil || st.Mode&unix.S_IFMT != unix.S_IFREG {
 			continue
 		}
-		out = append(out, sibling{dir + n, idOf(&st), st.Mtim.Nano()})
+		out = append(out, sibling{dir + n, birth{idOf(&st), t.root.Born(dir + n)}, st.Mtim.Nano()})
 		if len(out) == maxSiblings {
 			break
 		}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/slowray/slowray/internal/sense/app/logtail/rootfs"
+	"golang.org/x/sys/unix"
 )
 
 // directive is one directive of the configuration with the place it was
@@ -41,6 +42,10 @@ type problem struct {
 type configFile struct {
 	path    string
 	changed time.Time // the later of mtime and ctime: a file moved into place keeps its mtime
+}
+
+func lastChange(st *unix.Stat_t) time.Time {
+	return time.Unix(0, max(st.Mtim.Nano(), st.Ctim.Nano()))
 }
 
 // Bounds of a configuration. Real ones stay far below; they keep a cycle, a
@@ -81,8 +86,7 @@ func (p *parser) readFile(name string) ([]*directive, error) {
 		return nil, err
 	}
 	p.bytes += int64(len(text))
-	changed := max(st.Mtim.Nano(), st.Ctim.Nano())
-	p.files = append(p.files, configFile{name, time.Unix(0, changed)})
+	p.files = append(p.files, configFile{name, lastChange(&st)})
 	p.chain = append(p.chain, name)
 	ds := p.parse(name, string(text))
 	p.chain = p.chain[:len(p.chain)-1]

@@ -128,11 +128,7 @@ func (f *format) extract(line []byte, times *stamps, e *entry) bool {
 				return false
 			}
 		} else {
-			var next *piece
-			if i+1 < len(f.pieces) && f.pieces[i+1].field.typed() {
-				next = &f.pieces[i+1]
-			}
-			if n = p.seek(rest, next); n < 0 {
+			if n = p.seek(rest, f.pieces[i+1:]); n < 0 {
 				return false
 			}
 			if p.field == fieldUpstreamTime {
@@ -155,8 +151,8 @@ func (p *piece) match(b []byte) int {
 }
 
 // seek returns the length of a field of unknown form: up to its literal text,
-// and where a typed field follows, up to one that is followed by such.
-func (p *piece) seek(b []byte, next *piece) int {
+// and where typed fields follow, up to one that is followed by such.
+func (p *piece) seek(b []byte, next []piece) int {
 	if len(p.after) == 0 {
 		return len(b)
 	}
@@ -167,12 +163,29 @@ func (p *piece) seek(b []byte, next *piece) int {
 			return -1
 		}
 		n := from + i
-		if next == nil || next.match(b[n+len(p.after):]) >= 0 {
+		if matchTyped(b[n+len(p.after):], next) {
 			return n
 		}
 		from = n + 1
 	}
 	return -1
+}
+
+// matchTyped says whether the typed fields before the next one of unknown form
+// all fit.
+func matchTyped(b []byte, pieces []piece) bool {
+	for i := range pieces {
+		p := &pieces[i]
+		if !p.field.typed() {
+			break
+		}
+		n := p.match(b)
+		if n < 0 {
+			return false
+		}
+		b = b[n+len(p.after):]
+	}
+	return true
 }
 
 func typedLen(f field, b []byte) int {

@@ -111,7 +111,7 @@ func (in *Instance) checkWritten() {
 	}
 	for _, f := range in.followed {
 		if f.tail != nil && !slices.ContainsFunc(open, func(o prefork.File) bool { return f.tail.Is(o.Dev, o.Ino) }) {
-			in.gap(f.spec.path, true, "%s is not the file that nginx (pid %d) writes to: it was replaced without a reopen, or the configuration was changed without a reload", f.spec.path, pid)
+			in.gap(f.spec.path, true, "%s is not a file that nginx (pid %d) has open: it was renamed, deleted or replaced without a reopen, or the configuration was changed without a reload", f.spec.path, pid)
 		}
 	}
 }
@@ -230,10 +230,13 @@ func (in *Instance) checkChanged() {
 	for _, f := range in.files {
 		changed := f.changed
 		if st, err := in.root.Stat(f.path); err == nil {
-			changed = time.Unix(0, max(st.Mtim.Nano(), st.Ctim.Nano()))
+			changed = lastChange(&st)
 		}
-		if changed.After(oldest.Add(precision)) {
+		switch {
+		case changed.After(oldest.Add(precision)):
 			in.gap(f.path, true, "%s was changed after the workers of nginx (pid %d) started: its values may not be the running ones", f.path, in.PID)
+		case !changed.Equal(f.changed):
+			in.gap(f.path, true, "%s was changed in the window and nginx (pid %d) reloaded: its values are those of before", f.path, in.PID)
 		}
 	}
 }

@@ -252,6 +252,27 @@ func TestRealNginxConfigChanged(t *testing.T) {
 	}
 }
 
+// TestRealNginxReplacedLog: nginx writes on into a file that was deleted.
+func TestRealNginxReplacedLog(t *testing.T) {
+	port := proctest.Port(t)
+	in, dir := serve(t, fmt.Sprintf(`error_log logs/e.log warn; pid nginx.pid; events {} http { %s access_log logs/a.log; server { listen 127.0.0.1:%d; } }`, temps, port), port)
+	os.Remove(filepath.Join(dir, "logs/a.log"))
+	before := openFDs()
+	in.Begin()
+	_, gaps, _ := in.End(context.Background(), observe.Window{Start: time.Now(), Seconds: 1})
+	if len(gaps) != 1 || gaps[0].Subject != filepath.Join(dir, "logs/a.log") || !strings.Contains(gaps[0].Because, "has open") {
+		t.Errorf("gaps %+v", gaps)
+	}
+	if after := openFDs(); after != before {
+		t.Errorf("%d descriptors before, %d after", before, after)
+	}
+}
+
+func openFDs() int {
+	names, _ := os.ReadDir("/proc/self/fd")
+	return len(names)
+}
+
 // TestRealNginxOtherRoot runs nginx without any option in a mount namespace
 // where /etc/nginx is another directory: the compiled-in path must be found
 // and read as that nginx sees it.

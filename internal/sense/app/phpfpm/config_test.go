@@ -47,7 +47,9 @@ pm.max_children = ${N}
 	if err := p.readFile("/etc/fpm.conf"); err != nil {
 		t.Fatal(err)
 	}
-	at := func(v, file string, line int) observe.Setting { return observe.Setting{Value: v, File: file, Line: line} }
+	at := func(v, file string, line int) observe.Setting {
+		return observe.Setting{Value: v, File: file, Line: line}
+	}
 	def := func(v string) observe.Setting { return observe.Setting{Value: v, Default: true} }
 	a, m := "/etc/pool.d/a.conf", "/etc/fpm.conf"
 	want := []observe.FPMPool{

@@ -147,6 +147,21 @@ func (in *Instance) openLog(name string) {
 	in.logPath = path.Clean(name)
 	tail, err := logtail.OpenIn(in.root, in.logPath)
 	in.tail, in.problem = tail, logtail.Reason(err)
+	if in.tail != nil {
+		in.checkWritten()
+	}
+}
+
+// checkWritten notes a log that the master does not have open: renamed or
+// deleted without telling php-fpm, which goes on writing to the old file.
+func (in *Instance) checkWritten() {
+	open, err := prefork.OpenFiles(in.procRoot, in.PID)
+	if err != nil || len(open) == 0 {
+		return
+	}
+	if !slices.ContainsFunc(open, func(f prefork.File) bool { return in.tail.Is(f.Dev, f.Ino) }) {
+		in.gap(in.logPath, true, "%s is not a file that php-fpm (pid %d) has open: it was renamed, deleted or replaced without a reopen", in.logPath, in.PID)
+	}
 }
 
 // openFile finds a file of that name among the master's open ones: a relative

@@ -77,6 +77,22 @@ func (r Root) Stat(name string) (unix.Stat_t, error) {
 	return st, nil
 }
 
+// Born is when a file was made, in Unix nanoseconds; 0 when it cannot be told
+// (statx(2) stx_btime).
+func (r Root) Born(name string) int64 {
+	fd, err := r.path(name)
+	if err != nil {
+		return 0
+	}
+	defer unix.Close(fd)
+	var st unix.Statx_t
+	err = unix.Statx(fd, "", unix.AT_EMPTY_PATH, unix.STATX_BTIME, &st)
+	if err != nil || st.Mask&unix.STATX_BTIME == 0 {
+		return 0
+	}
+	return st.Btime.Sec*1e9 + int64(st.Btime.Nsec)
+}
+
 // ReadFile returns the text of a regular file of at most max bytes.
 func (r Root) ReadFile(name string, max int64) ([]byte, unix.Stat_t, error) {
 	var st unix.Stat_t

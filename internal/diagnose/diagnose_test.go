@@ -1,0 +1,182 @@
+package diagnose
+
+import (
+	"bytes"
+	"encoding/json"
+	"math/rand/v2"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/santhosh-tekuri/jsonschema/v6"
+
+	"github.com/slowray/slowray/internal/cause"
+	"github.com/slowray/slowray/internal/observe"
+)
+
+func finding(id string, weight float64) cause.Finding {
+	return cause.Finding{Cause: id, Role: cause.RoleCause, Weight: weight}
+}
+
+func order(findings []cause.Finding) []string {
+	var ids []string
+	for _, f := range findings {
+		id := f.Cause
+		if f.ConsequenceOf != nil {
+			id += " < " + *f.ConsequenceOf
+		}
+		ids = append(ids, id)
+	}
+	return ids
+}
+
+func TestRankAndFold(t *testing.T) {
+	catalogue := cause.Catalogue()
+	children := "php-fpm-children-exhausted"
+	overflow := finding("accept-queue-overflow", 0.9)
+	overflow.ConsequenceOf = &children
+	orphan := finding("accept-queue-overflow", 0.9)
+	orphan.ConsequenceOf = &children
+	for _, c := range []struct {
+		name string
+		in   []cause.Finding
+		want []string
+	}{
+		{"heaviest first", []cause.Finding{finding("nginx-worker-connections", 0.2), finding("ephemeral-ports-exhausted", 0.9)},
+			[]string{"ephemeral-ports-exhausted", "nginx-worker-connections"}},
+		{"the layer met first breaks a tie", []cause.Finding{finding("ephemeral-ports-exhausted", 0.9), finding("conntrack-full", 0.9)},
+			[]string{"conntrack-full", "ephemeral-ports-exhausted"}},
+		{"consequences behind all causes", []cause.Finding{finding("nginx-upstream-errors", 1), finding("ephemeral-ports-exhausted", 0.1)},
+			[]string{"ephemeral-ports-exhausted", "nginx-upstream-errors < ephemeral-ports-exhausted"}},
+		{"under the heaviest of several causes", []cause.Finding{finding("client-aborts", 1), finding("fd-limit", 0.1), finding("conntrack-full", 0.2)},
+			[]string{"conntrack-full", "fd-limit", "client-aborts < conntrack-full"}},
+		{"up to the root", []cause.Finding{finding("syn-cookies-sent", 0), overflow, finding(children, 0.5)},
+			[]string{children, "accept-queue-overflow < " + children, "syn-cookies-sent < " + children}},
+		{"a cause without its parent stands for itself", []cause.Finding{orphan}, []string{"accept-queue-overflow"}},
+		{"without a known cause a symptom stands for itself", []cause.Finding{finding("client-aborts", 0.3)}, []string{"client-aborts"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			in := slices.Clone(c.in)
+			fold(in, catalogue)
+			if diff := cmp.Diff(c.want, order(rank(in, catalogue))); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+// TestOrderDoesNotMatter: whatever order causes are checked in, the ranking is
+// the same.
+func TestOrderDoesNotMatter(t *testing.T) {
+	catalogue := cause.Catalogue()
+	var all []cause.Finding
+	for i, c := range catalogue {
+		all = append(all, finding(c.ID, float64(i%4)/4))
+	}
+	var want []string
+	for seed := range uint64(200) {
+		in := slices.Clone(all)
+		r := rand.New(rand.NewPCG(seed, 1))
+		r.Shuffle(len(in), func(i, j int) { in[i], in[j] = in[j], in[i] })
+		fold(in, catalogue)
+		got := order(rank(in, catalogue))
+		if want == nil {
+			want = got
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Fatalf("seed %d: %s", seed, diff)
+		}
+	}
+}
+
+func TestEveryCauseIsAccountedFor(t *testing.T) {
+	o := &observe.Observation{Gaps: []observe.Gap{
+		{Kind: observe.KindConntrack, Because: "permission denied"},
+		{Kind: observe.KindProfile, Because: "no BPF"},
+		{Kind: observe.KindNginx, Subject: "/var/log/nginx/error.log", Because: "is a pipe", Partial: true},
+	}}
+	r := Diagnose(o)
+	told := map[string]string{}
+	for _, e := range r.RuledOut {
+		told[e.Cause] = e.Because
+	}
+	for _, e := range r.NotChecked {
+		told[e.Cause] = e.Because
+	}
+	for _, c := range cause.Catalogue() {
+		if told[c.ID] == "" {
+			t.Errorf("%s is neither found, ruled out nor not checked", c.ID)
+		}
+	}
+	if told["conntrack-full"] != "permission denied" || told["time-wait-port-search"] != "no BPF" {
+		t.Errorf("not checked with the wrong reason: %v", r.NotChecked)
+	}
+	if !strings.Contains(told["nginx"], "is a pipe") {
+		t.Errorf("the partial gap is not told: %v", r.NotChecked)
+	}
+}
+
+// recorded are Observations of lab incidents, saved on Linux 6.18 in November
+// 2026 with slowray why --save.
+func recorded(t *testing.T) []string {
+	t.Helper()
+	files, err := filepath.Glob("testdata/*.slowray")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no recorded observation: %v", err)
+	}
+	return files
+}
+
+func TestReplayIsByteIdentical(t *testing.T) {
+	for _, file := range recorded(t) {
+		var first []byte
+		for range 20 {
+			o, err := observe.Load(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := json.Marshal(Diagnose(o))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if first == nil {
+				first = got
+			}
+			if !bytes.Equal(first, got) {
+				t.Fatalf("%s: judged differently the second time:\n%s\n%s", file, first, got)
+			}
+		}
+	}
+}
+
+func TestReportMatchesItsSchema(t *testing.T) {
+	schema, err := jsonschema.NewCompiler().Compile("../../schema/report.schema.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range recorded(t) {
+		o, err := observe.Load(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		validate(t, schema, file, Diagnose(o))
+	}
+	validate(t, schema, "empty", Diagnose(&observe.Observation{}))
+}
+
+func validate(t *testing.T, schema *jsonschema.Schema, name string, r Report) {
+	t.Helper()
+	text, err := json.Marshal(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	v, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := schema.Validate(v); err != nil {
+		t.Errorf("%s: %v", name, err)
+	}
+}

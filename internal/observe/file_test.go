@@ -1,0 +1,126 @@
+package observe
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/klauspost/compress/zstd"
+)
+
+func sample() *Observation {
+	return &Observation{
+		Schema: SchemaObservation, Version: "test",
+		Window:     Window{Start: time.Date(2026, 11, 21, 3, 0, 0, 0, time.UTC), Seconds: 10},
+		Namespaces: []NetNS{{Inode: 7, Counters: map[string]uint64{"TcpExt.ListenOverflows": 3}}},
+		Gaps:       []Gap{{Kind: KindProfile, Because: "no BPF"}},
+	}
+}
+
+func TestSaveAndLoad(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "o")
+	if err := Save(path, sample()); err != nil {
+		t.Fatal(err)
+	}
+	got, err := Load(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(sample(), got); diff != "" {
+		t.Error(diff)
+	}
+	st, err := os.Stat(path)
+	if err != nil || st.Mode().Perm() != 0o600 {
+		t.Errorf("mode %v, want 0600 (%v)", st.Mode(), err)
+	}
+	left, _ := filepath.Glob(filepath.Join(filepath.Dir(path), ".slowray-*"))
+	if len(left) != 0 {
+		t.Errorf("temporary files are left: %v", left)
+	}
+}
+
+func TestSaveIntoNowhere(t *testing.T) {
+	if err := Save(filepath.Join(t.TempDir(), "no", "dir", "o"), sample()); err == nil {
+		t.Error("saved into a directory that does not exist")
+	}
+}
+
+func pack(t *testing.T, text []byte) []byte {
+	t.Helper()
+	z, err := zstd.NewWriter(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return z.EncodeAll(text, nil)
+}
+
+func TestLoadOfWhatIsNotOne(t *testing.T) {
+	dir := t.TempDir()
+	good := filepath.Join(dir, "good")
+	if err := Save(good, sample()); err != nil {
+		t.Fatal(err)
+	}
+	whole, err := os.ReadFile(good)
+	if err != nil {
+		t.Fatal(err)
+	}
+	flipped := bytes.Clone(whole)
+	flipped[len(flipped)/2] ^= 0x40
+	for _, c := range []struct {
+		name string
+		data []byte
+		want string
+	}{
+		{"empty", nil, "not a slowray observation"},
+		{"truncated", whole[:len(whole)-20], "truncated"},
+		{"flipped bit", flipped, ""},
+		{"text", []byte("hello"), "not a slowray observation"},
+		{"elf", []byte("\x7fELF\x02\x01\x01\x00\x00\x00\x00\x00"), "not a slowray observation"},
+		{"other json", pack(t, []byte(`{"a":1}`)), "not a slowray observation"},
+		{"other types", pack(t, []byte(`{"schema":5}`)), "not a slowray observation"},
+		{"not json", pack(t, []byte("\x00\x01\x02")), "not a slowray observation"},
+		{"newer", pack(t, []byte(`{"schema":"slowray.observation/9"}`)), "another version"},
+		{"half json", pack(t, []byte(`{"schema":"slowray.observation/1","host":{`)), "truncated"},
+	} {
+		path := filepath.Join(dir, "x")
+		if err := os.WriteFile(path, c.data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		_, err := Load(path)
+		switch {
+		case err == nil:
+			t.Errorf("%s: loaded", c.name)
+		case !strings.Contains(err.Error(), c.want), strings.Contains(err.Error(), "\n"):
+			t.Errorf("%s: error %q, want one line with %q", c.name, err, c.want)
+		}
+	}
+	if _, err := Load(dir); err == nil || !strings.Contains(err.Error(), "not a regular file") {
+		t.Errorf("directory: %v", err)
+	}
+	if _, err := Load(filepath.Join(dir, "none")); !os.IsNotExist(err) {
+		t.Errorf("missing file: %v", err)
+	}
+}
+
+func FuzzDecode(f *testing.F) {
+	path := filepath.Join(f.TempDir(), "o")
+	if err := Save(path, sample()); err != nil {
+		f.Fatal(err)
+	}
+	whole, err := os.ReadFile(path)
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(whole)
+	f.Add([]byte("{}"))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		o, err := decode(bytes.NewReader(data))
+		if (o == nil) == (err == nil) {
+			t.Fatal("either an observation or an error")
+		}
+	})
+}
