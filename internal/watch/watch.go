@@ -319,17 +319,7 @@ func (s *session) sampleSockets() {
 
 func (s *session) sampleChildren() {
 	for _, in := range s.fpm {
-		in.Sample(func(pid int) (idle, running, alive bool) {
-			switch s.fs.Activity(pid) {
-			case host.Idle:
-				return true, false, true
-			case host.Running:
-				return false, true, true
-			case host.Gone:
-				return false, false, false
-			}
-			return false, false, true
-		})
+		in.Sample(s.fs.Activity)
 	}
 }
 

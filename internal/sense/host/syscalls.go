@@ -3,7 +3,7 @@ package host
 import "runtime"
 
 // waitCalls is the system calls of this machine in which a thread waits for
-// work. Threads of 32-bit programs on a 64-bit kernel number theirs otherwise
+// work or for bytes. Threads of 32-bit programs on a 64-bit kernel number theirs otherwise
 // and are told wrong.
 var waitCalls = waitCallsOf(runtime.GOARCH)
 
@@ -18,14 +18,18 @@ func waitCallsOf(arch string) map[uint64]Activity {
 			232: Polling, 281: Polling, 441: Polling, // epoll_wait, epoll_pwait, epoll_pwait2
 			7: Polling, 271: Polling, // poll, ppoll
 			23: Polling, 270: Polling, // select, pselect6
-			426: Polling, // io_uring_enter
+			426: Polling,              // io_uring_enter
+			0:   Reading, 19: Reading, // read, readv
+			45: Reading, 47: Reading, 299: Reading, // recvfrom, recvmsg, recvmmsg
 		}
 	case "arm64", "riscv64", "loong64":
 		return map[uint64]Activity{
 			202: Idle, 242: Idle, // accept, accept4
 			22: Polling, 441: Polling, // epoll_pwait, epoll_pwait2
 			73: Polling, 72: Polling, // ppoll, pselect6
-			426: Polling, // io_uring_enter
+			426: Polling,              // io_uring_enter
+			63:  Reading, 65: Reading, // read, readv
+			207: Reading, 212: Reading, 243: Reading, // recvfrom, recvmsg, recvmmsg
 		}
 	}
 	return nil

@@ -19,6 +19,7 @@ const (
 	Polling                 // asleep in epoll_wait, poll, select or io_uring_enter: idle, or waiting for any of many
 	Running                 // running or runnable
 	Disk                    // uninterruptible
+	Reading                 // asleep in read or recv: waiting for the bytes of a pipe or socket
 	Waiting                 // asleep in anything else
 	Stopped                 // by a signal or a tracer
 	Gone                    // ended, or a zombie
@@ -26,7 +27,7 @@ const (
 
 // String is the Activity in one word.
 func (a Activity) String() string {
-	names := [...]string{"unknown", "idle", "polling", "running", "disk", "waiting", "stopped", "gone"}
+	names := [...]string{"unknown", "idle", "polling", "running", "disk", "reading", "waiting", "stopped", "gone"}
 	if a < 0 || int(a) >= len(names) {
 		return "invalid"
 	}
@@ -81,7 +82,7 @@ func add(s *observe.ThreadStates, a Activity) {
 		s.Running++
 	case Disk:
 		s.Disk++
-	case Waiting:
+	case Waiting, Reading:
 		s.Waiting++
 	case Stopped:
 		s.Stopped++

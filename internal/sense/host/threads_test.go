@@ -80,7 +80,7 @@ func startHelper(t *testing.T, what string) int {
 func TestRealActivity(t *testing.T) {
 	fs := Default()
 	for what, want := range map[string]Activity{
-		"accept": Idle, "accept-unix": Idle, "epoll": Polling, "poll": Polling, "read": Waiting, "spin": Running,
+		"accept": Idle, "accept-unix": Idle, "epoll": Polling, "poll": Polling, "read": Reading, "spin": Running,
 	} {
 		t.Run(what, func(t *testing.T) {
 			pid := startHelper(t, what)
@@ -100,7 +100,7 @@ func TestRealActivity(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			seen := map[Activity]int{Idle: s.Accept, Polling: s.Poll, Waiting: s.Waiting, Running: s.Running}[want]
+			seen := map[Activity]int{Idle: s.Accept, Polling: s.Poll, Waiting: s.Waiting, Reading: s.Waiting, Running: s.Running}[want]
 			if s.Rounds != 5 || seen < 5 || s.Samples != s.Accept+s.Poll+s.Busy() {
 				t.Errorf("%+v", s)
 			}
@@ -193,9 +193,9 @@ func TestParseSyscall(t *testing.T) {
 	}{
 		{"amd64", "43 0x3 0x0\n", Idle}, {"amd64", "288 0x3", Idle}, {"amd64", "232 0x4", Polling}, {"amd64", "281 0x4", Polling},
 		{"amd64", "441 0x4", Polling}, {"amd64", "7 0x7f", Polling}, {"amd64", "271 0x7f", Polling}, {"amd64", "23 0x5", Polling},
-		{"amd64", "270 0x5", Polling}, {"amd64", "0 0x4", Waiting}, {"amd64", "202 0x7f", Waiting},
+		{"amd64", "270 0x5", Polling}, {"amd64", "0 0x4", Reading}, {"amd64", "45 0x4", Reading}, {"amd64", "202 0x7f", Waiting},
 		{"arm64", "202 0x3", Idle}, {"arm64", "242 0x3", Idle}, {"arm64", "22 0x3", Polling}, {"arm64", "441 0x3", Polling},
-		{"arm64", "73 0x3", Polling}, {"arm64", "72 0x3", Polling}, {"arm64", "43 0x3", Waiting}, {"arm64", "98 0x0", Waiting},
+		{"arm64", "73 0x3", Polling}, {"arm64", "72 0x3", Polling}, {"arm64", "43 0x3", Waiting}, {"arm64", "98 0x0", Waiting}, {"arm64", "63 0x0", Reading},
 		{"amd64", "running\n", Running}, {"amd64", "-1 0x7ffd 0x7f63\n", Waiting}, {"amd64", "", Waiting},
 	} {
 		if got := parseSyscall([]byte(c.in), waitCallsOf(c.arch)); got != c.want {

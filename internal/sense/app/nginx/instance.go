@@ -79,10 +79,7 @@ func (in *Instance) Begin() {
 	if in.args.errorLog != "" {
 		defaultError = in.args.errorLog
 	}
-	specs, level := in.config.logs(defaultError)
-	if slices.Contains([]string{"error", "crit", "alert", "emerg"}, level) {
-		in.gap(in.confFile, true, "the main error_log keeps level %s and above: a warning such as \"worker_connections are not enough, reusing connections\" is not written", level)
-	}
+	specs := in.config.logs(defaultError)
 	for i, spec := range specs {
 		if i == maxLogs {
 			in.loss("nginx logs not followed", int64(len(specs)-maxLogs))

@@ -27,16 +27,11 @@ type logSet struct {
 	index map[string]*logSpec
 }
 
-// logs finds all logs, error logs first. mainLevel is the level from which
-// on the main error log keeps messages.
-func (c *config) logs(defaultError string) (list []*logSpec, mainLevel string) {
+// logs finds all logs, error logs first.
+func (c *config) logs(defaultError string) []*logSpec {
 	s := &logSet{c: c, index: map[string]*logSpec{}}
-	mainLevel = "error"
-	d := find(c.main, "error_log")
-	if d == nil {
+	if find(c.main, "error_log") == nil {
 		s.errorLog(defaultError)
-	} else if len(d.args) > 1 {
-		mainLevel = d.args[1]
 	}
 	s.errorLogs(c.main)
 	for _, top := range c.main {
@@ -44,7 +39,7 @@ func (c *config) logs(defaultError string) (list []*logSpec, mainLevel string) {
 			s.accessLogs(top)
 		}
 	}
-	return s.list, mainLevel
+	return s.list
 }
 
 func (s *logSet) add(spec *logSpec) *logSpec {

@@ -23,6 +23,7 @@ func (in *Instance) End(ctx context.Context, window observe.Window, procs []obse
 	for _, s := range in.pools {
 		if n := float64(s.pool.Rounds); n > 0 {
 			s.pool.BusyMean, s.pool.RunningMean = float64(s.busy)/n, float64(s.running)/n
+			s.pool.BlockedMean = float64(s.blocked) / n
 		}
 		s.pool.Log = s.log.Kinds()
 		slices.Sort(s.pool.Children)

@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/slowray/slowray/internal/observe"
 	"github.com/slowray/slowray/internal/sense/app/logtail"
+	"github.com/slowray/slowray/internal/sense/host"
 )
 
 // Lines of php-fpm 7.4, 8.2 and of log_level = debug.
@@ -123,17 +124,17 @@ func TestSampleRounds(t *testing.T) {
 	in.byName["www"].pool.Name = "www"
 	in.poolOf = map[int]string{1: "www", 2: "www", 3: "www"}
 	in.Watch([]int{1, 2, 3})
-	rounds := []map[int][3]bool{ // idle, running, alive
-		{1: {true, false, true}, 2: {false, true, true}},
-		{1: {false, false, true}, 2: {false, true, true}},
-		{1: {false, true, true}, 2: {false, true, true}, 3: {false, false, true}},
-		{1: {false, true, true}},
+	rounds := []map[int]host.Activity{ // no entry: cannot be told
+		{1: host.Idle, 2: host.Running},
+		{1: host.Polling, 2: host.Running},
+		{1: host.Running, 2: host.Waiting, 3: host.Reading},
+		{1: host.Running, 2: host.Gone},
 	}
 	for _, r := range rounds {
-		in.Sample(func(pid int) (bool, bool, bool) { a := r[pid]; return a[0], a[1], a[2] })
+		in.Sample(func(pid int) host.Activity { return r[pid] })
 	}
 	got, _, _ := in.End(context.Background(), observe.Window{Start: time.Now(), Seconds: 1}, nil)
-	want := []observe.FPMPool{{Name: "www", Rounds: 4, AllBusyRounds: 2, BusyMean: 7.0 / 4, BusyPeak: 3, RunningMean: 5.0 / 4}}
+	want := []observe.FPMPool{{Name: "www", Rounds: 4, AllBusyRounds: 2, BusyMean: 7.0 / 4, BusyPeak: 3, RunningMean: 4.0 / 4, BlockedMean: 1.0 / 4}}
 	if d := cmp.Diff(want, got.Pools); d != "" {
 		t.Error(d)
 	}

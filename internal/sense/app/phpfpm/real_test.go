@@ -18,6 +18,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/slowray/slowray/internal/observe"
 	"github.com/slowray/slowray/internal/sense/app/logtail/prefork/proctest"
+	"github.com/slowray/slowray/internal/sense/host"
 )
 
 func write(t *testing.T, name, text string) {
@@ -87,19 +88,6 @@ func fcgi(addr, script string) ([]byte, error) {
 	return b.Bytes(), err
 }
 
-// inAccept tells a child's activity from its wait channel and state.
-func inAccept(pid int) (idle, running, alive bool) {
-	dir := "/proc/" + strconv.Itoa(pid)
-	stat, err := os.ReadFile(dir + "/stat")
-	if err != nil {
-		return false, false, false
-	}
-	state := stat[bytes.LastIndexByte(stat, ')')+2]
-	call, _ := os.ReadFile(dir + "/syscall")
-	idle = bytes.HasPrefix(call, []byte("43 ")) || bytes.HasPrefix(call, []byte("288 ")) // accept, accept4
-	return idle, state == 'R', state != 'Z'
-}
-
 func TestRealPHPFPM(t *testing.T) {
 	www, other := proctest.Port(t), proctest.Port(t)
 	dir := t.TempDir()
@@ -140,7 +128,7 @@ pm.max_children = 1
 	fcgi(addr(other), kill)
 	for range 30 {
 		time.Sleep(50 * time.Millisecond)
-		in.Sample(inAccept)
+		in.Sample(host.Default().Activity)
 	}
 	for range 5 {
 		<-done

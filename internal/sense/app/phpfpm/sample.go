@@ -4,11 +4,8 @@ import (
 	"github.com/slowray/slowray/internal/observe"
 	"github.com/slowray/slowray/internal/sense/app/logtail"
 	"github.com/slowray/slowray/internal/sense/app/logtail/prefork"
+	"github.com/slowray/slowray/internal/sense/host"
 )
-
-// Activity tells what one child is doing now: idle in accept(), running or
-// runnable, alive at all.
-type Activity func(pid int) (idle, running, alive bool)
 
 // poolState is a pool with what was sampled of it.
 type poolState struct {
@@ -16,9 +13,10 @@ type poolState struct {
 	max     int // pm.max_children, 0 when not known
 	busy    int // sum over the rounds
 	running int // sum over the rounds
+	blocked int // sum over the rounds
 	log     logtail.Counts
 
-	now struct{ alive, idle, running int } // this round
+	now struct{ alive, idle, running, blocked int } // this round
 }
 
 // Watch gives the children to look at where the kernel does not list them
@@ -26,27 +24,29 @@ type poolState struct {
 func (in *Instance) Watch(children []int) { in.listed = append(in.listed[:0], children...) }
 
 // Sample looks at every child once. Children are listed anew each time:
-// pools of pm = dynamic and ondemand fork and end them as they go.
-func (in *Instance) Sample(activity Activity) {
+// pools of pm = dynamic and ondemand fork and end them as they go. A child of
+// which nothing can be told is not counted.
+func (in *Instance) Sample(activity func(pid int) host.Activity) {
 	for _, s := range in.pools {
-		s.now.alive, s.now.idle, s.now.running = 0, 0, 0
+		s.now.alive, s.now.idle, s.now.running, s.now.blocked = 0, 0, 0, 0
 	}
 	for pid, name := range in.children() {
 		s := in.byName[name]
 		if s == nil {
 			continue
 		}
-		idle, running, alive := activity(pid)
-		if !alive {
+		doing := activity(pid)
+		switch doing {
+		case host.Gone, host.Unknown:
 			continue
+		case host.Idle:
+			s.now.idle++
+		case host.Running:
+			s.now.running++
+		case host.Waiting, host.Disk, host.Stopped:
+			s.now.blocked++
 		}
 		s.now.alive++
-		switch {
-		case idle:
-			s.now.idle++
-		case running:
-			s.now.running++
-		}
 	}
 	for _, s := range in.pools {
 		s.round()
@@ -58,6 +58,7 @@ func (s *poolState) round() {
 	s.pool.Rounds++
 	s.busy += busy
 	s.running += s.now.running
+	s.blocked += s.now.blocked
 	s.pool.BusyPeak = max(s.pool.BusyPeak, busy)
 	if s.max > 0 && s.now.alive >= s.max && s.now.idle == 0 {
 		s.pool.AllBusyRounds++
