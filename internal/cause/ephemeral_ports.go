@@ -189,6 +189,9 @@ func (v *View) portsInUse() string {
 	top, text := -1.0, "no calls to other services over TCP"
 	for i := range v.Namespaces {
 		ns := &v.Namespaces[i]
+		if !v.InScope(ns.Inode) {
+			continue
+		}
 		size := portRange(v.sysctl(ns, "net.ipv4.ip_local_port_range"))
 		for j := range ns.Sockets {
 			g := &ns.Sockets[j]

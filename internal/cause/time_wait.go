@@ -33,12 +33,13 @@ func checkTimeWaitPortSearch(v *View) Result {
 	waiting, reuse := 0, ""
 	for i := range v.Namespaces {
 		ns := &v.Namespaces[i]
+		if !v.InScope(ns.Inode) {
+			continue
+		}
 		for j := range ns.Sockets {
 			waiting = max(waiting, ns.Sockets[j].States["TIME_WAIT"])
 		}
-		if v.InScope(ns.Inode) {
-			reuse = v.sysctl(ns, "net.ipv4.tcp_tw_reuse")
-		}
+		reuse = v.sysctl(ns, "net.ipv4.tcp_tw_reuse")
 	}
 	type family struct{ all, search uint64 }
 	families := map[int]*family{}

@@ -1,0 +1,147 @@
+package report
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+	"time"
+	"unicode"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/slowray/slowray/internal/cause"
+	"github.com/slowray/slowray/internal/diagnose"
+	"github.com/slowray/slowray/internal/observe"
+)
+
+func example() *diagnose.Report {
+	parent := "conntrack-full"
+	requests, rate, good := int64(1200), 120.0, 118.5
+	return &diagnose.Report{
+		Host:   diagnose.ReportHost{Name: "web1", Kernel: "6.1.0", CPUs: 8},
+		Window: diagnose.ReportWindow{Start: time.Date(2026, 11, 21, 3, 0, 0, 0, time.UTC), Seconds: 10.02},
+		Endpoints: []diagnose.Endpoint{{Side: "served", Addr: "0.0.0.0", Port: 8088, Opened: 51,
+			Process: &diagnose.Process{PID: 77, Comm: "nginx"}, Requests: &requests, RPS: &rate, GoodRPS: &good}},
+		Findings: []cause.Finding{
+			{Cause: parent, Title: "The table is full", Role: cause.RoleCause,
+				Subject: cause.Subject{Kind: "namespace", NetNS: 4026532177},
+				Impact:  cause.Impact{Share: 0.992, Of: "connection attempts", Text: "6,300 packets dropped"},
+				Evidence: []cause.Evidence{
+					{Fact: "packets dropped", Value: uint64(6300), Unit: "packets", Source: "conntrack statistics"},
+					{Fact: "entries", Value: uint64(200), Limit: uint64(200), Source: "sysctl"}},
+				Fix: cause.Fix{Text: "Raise the limit.", Commands: []string{"sysctl -w net.netfilter.nf_conntrack_max=262144"}, Persist: []string{"echo x > /etc/sysctl.d/90.conf"}}},
+			{Cause: "client-aborts", Title: "Clients give up", Role: cause.RoleConsequence, ConsequenceOf: &parent,
+				Impact: cause.Impact{Text: "800 of 2,000 requests"}},
+		},
+		RuledOut:   []diagnose.Excluded{{Cause: "fd-limit", Because: "256 of 20,000 open"}},
+		NotChecked: []diagnose.Excluded{{Cause: "time-wait-port-search", Because: "not permitted"}},
+		Losses:     []observe.Loss{{What: "kernel log lines", Count: 3}},
+	}
+}
+
+const golden = `web1 watched for 10 s (Linux 6.1.0, 8 CPUs)
+
+1. The table is full [conntrack-full]
+   where    network namespace 4026532177
+   how bad  99.2 % of connection attempts: 6,300 packets dropped
+   do this  Raise the limit.
+            sysctl -w net.netfilter.nf_conntrack_max=262144
+   to keep  echo x > /etc/sysctl.d/90.conf
+   seen     packets dropped: 6,300 packets (conntrack statistics)
+            entries: 200 of 200 (sysctl)
+   so also  client-aborts: Clients give up (800 of 2,000 requests)
+
+Services with traffic
+  address                process               pid  new conns answers/s    good/s
+  0.0.0.0:8088           nginx                  77         51     120.0     118.5
+
+Ruled out
+  fd-limit                    256 of 20,000 open
+
+Not checked
+  time-wait-port-search       not permitted
+
+Not counted: kernel log lines: 3
+`
+
+func TestText(t *testing.T) {
+	var b bytes.Buffer
+	if err := Text(&b, example(), Style{}); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(golden, b.String()); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestTextWithoutFindings(t *testing.T) {
+	var b bytes.Buffer
+	if err := Text(&b, &diagnose.Report{}, Style{Color: true}); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(b.String(), "Nothing found") || !strings.Contains(b.String(), "No TCP service") {
+		t.Error(b.String())
+	}
+}
+
+// TestHostileText: names and log lines of the watched host must not drive the
+// terminal of whoever reads the report.
+func TestHostileText(t *testing.T) {
+	hostile := "a\x1b]0;owned\x07\x1b[2J\u202e\x00\xff\u009bb\rc\nd"
+	r := example()
+	r.Host.Name = hostile
+	r.Endpoints[0].Process.Comm = hostile
+	f := &r.Findings[0]
+	f.Title, f.Subject.Comm, f.Subject.Path, f.Impact.Text = hostile, hostile, hostile, hostile
+	f.Evidence[0].Value, f.Fix.Commands[0], f.Fix.Persist[0] = hostile, hostile, hostile
+	r.RuledOut[0].Because, r.Losses[0].What = hostile, hostile
+	var b bytes.Buffer
+	if err := Text(&b, r, Style{}); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range b.String() {
+		if c != '\n' && (unicode.IsControl(c) || unicode.Is(unicode.Cf, c)) {
+			t.Fatalf("control character %U in the report:\n%q", c, b.String())
+		}
+	}
+}
+
+func TestColourOnlyWhenAsked(t *testing.T) {
+	var plain, coloured bytes.Buffer
+	if err := Text(&plain, example(), Style{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := Text(&coloured, example(), Style{Color: true}); err != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(plain.String(), "\x1b") || !strings.Contains(coloured.String(), "\x1b[1;31m") {
+		t.Error("colour where none was asked for, or none where it was")
+	}
+}
+
+func TestWrap(t *testing.T) {
+	for _, c := range []struct {
+		text  string
+		width int
+		want  []string
+	}{
+		{"", 10, []string{""}},
+		{"one two three", 7, []string{"one two", "three"}},
+		{"averylongword b", 5, []string{"averylongword", "b"}},
+		{"takes 12 % now", 8, []string{"takes 12 %", "now"}},
+	} {
+		if diff := cmp.Diff(c.want, wrap(c.text, c.width)); diff != "" {
+			t.Errorf("%q: %s", c.text, diff)
+		}
+	}
+}
+
+type full struct{}
+
+func (full) Write([]byte) (int, error) { return 0, bytes.ErrTooLarge }
+
+func TestWriteErrorIsReported(t *testing.T) {
+	if Text(full{}, example(), Style{}) == nil || JSON(full{}, example()) == nil {
+		t.Error("a failed write went unnoticed")
+	}
+}
