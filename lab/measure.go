@@ -13,7 +13,7 @@ import (
 const (
 	// A trial during which other programs of the machine used more than this
 	// share of its CPU time is taken again, if there is patience left.
-	othersMax = 0.12
+	othersMax = 0.15
 	patience  = 6 // such repetitions in one run
 )
 
@@ -85,39 +85,55 @@ func (m Measure) low() float64  { return slices.Min(append(m.rates(), m.Median()
 func (m Measure) high() float64 { return slices.Max(append(m.rates(), m.Median())) }
 
 // BadShare is errors and timeouts over all requests; of several trials the median.
-func (m Measure) BadShare() float64 {
-	var shares []float64
-	for _, s := range m.calm() {
-		if s.Outcome == nil {
-			continue
-		}
-		share := 1.0 // not one answer to any client
-		if n := s.Outcome.Attempts(); n > 0 {
-			share = min(1, float64(s.Outcome.Bad())/float64(n))
-		}
-		shares = append(shares, share)
-	}
-	return median(shares)
-}
+func (m Measure) BadShare() float64 { return median(m.each(Sample.badShare)) }
 
-// P50 and P99 are percentiles of latency, of several trials the median.
-func (m Measure) P50() time.Duration {
-	return m.latency(func(o *load.Outcome) time.Duration { return o.P50 })
-}
+// P99 is the 99th percentile of latency; of several trials the median.
+func (m Measure) P99() time.Duration { return time.Duration(median(m.each(Sample.p99))) }
 
-// P99 is the 99th percentile of latency, of several trials the median.
-func (m Measure) P99() time.Duration {
-	return m.latency(func(o *load.Outcome) time.Duration { return o.P99 })
-}
+// P50 is the median of latency; of several trials the median.
+func (m Measure) P50() time.Duration { return time.Duration(median(m.each(Sample.p50))) }
 
-func (m Measure) latency(of func(*load.Outcome) time.Duration) time.Duration {
+func (m Measure) each(of func(Sample) float64) []float64 {
 	var all []float64
 	for _, s := range m.calm() {
-		if s.Outcome != nil {
-			all = append(all, float64(of(s.Outcome)))
-		}
+		all = append(all, of(s))
 	}
-	return time.Duration(median(all))
+	return all
+}
+
+// spread is the lowest and the highest value of all trials.
+func (m Measure) spread(of func(Sample) float64) (low, high float64) {
+	all := m.each(of)
+	if len(all) == 0 {
+		return 0, 0
+	}
+	return slices.Min(all), slices.Max(all)
+}
+
+func (s Sample) median() float64 { return median(s.Rates) }
+
+func (s Sample) badShare() float64 {
+	switch {
+	case s.Outcome == nil:
+		return 0
+	case s.Outcome.Attempts() == 0: // not one answer to any client
+		return 1
+	}
+	return min(1, float64(s.Outcome.Bad())/float64(s.Outcome.Attempts()))
+}
+
+func (s Sample) p50() float64 {
+	if s.Outcome == nil {
+		return 0
+	}
+	return float64(s.Outcome.P50)
+}
+
+func (s Sample) p99() float64 {
+	if s.Outcome == nil {
+		return 0
+	}
+	return float64(s.Outcome.P99)
 }
 
 func (m Measure) disturbed() bool {

@@ -17,7 +17,7 @@ const (
 	tailMin    = 50 * time.Millisecond
 	tailDrop   = 0.50 // p99 falls to this part, or less
 	tieMargin  = 0.90 // a removal within this part of the best one is as good
-	unsureLow  = 1.02 // a gain between these is measured again
+	unsureLow  = 1.05 // a gain between these is measured again
 	unsureHigh = 1.40
 	unsureTie  = 0.75 // so is a removal between this part of the best one and a tie
 	repeats    = 2    // measurements in all
@@ -110,27 +110,27 @@ func (r *runner) measureInto(ctx context.Context, m *Measure, what string, fault
 // A removal helps if good answers per second rise by a tenth and the two
 // measurements do not overlap (each second is a sample; the median of one lies
 // outside the range of the other), or if errors that were at least 1 % fall by
-// three tenths, or if p99 halves. Best is the removal with the highest median
-// of good answers among those that raise them, and every other such removal
-// within a tenth of it, or whose range holds the best median or lies within
-// reach of it. If none raises good answers, all that help are best.
+// three tenths, or if p99 halves. Of several trials, the worst without the
+// fault has to beat the best with it: what comes only now and then is noise.
+//
+// Best is the removal with the highest median of good answers among those that
+// raise them, and every other such removal within a tenth of it, or whose
+// range and that of the best one reach each other's median. If none raises good
+// answers, all that help are best.
 func (t *Truth) decide() {
-	faster, helped := -1, false
+	faster := -1
 	for n := range t.Removals {
 		r := &t.Removals[n]
 		r.compare(t.Base)
-		helped = helped || r.Hurts
 		if r.faster && (faster < 0 || r.Measure.Median() > t.Removals[faster].Measure.Median()) {
 			faster = n
 		}
 	}
 	for n := range t.Removals {
 		r := &t.Removals[n]
-		switch {
-		case faster >= 0:
+		r.Best = r.Hurts
+		if faster >= 0 {
 			r.Best = r.faster && r.Measure.ties(t.Removals[faster].Measure)
-		default:
-			r.Best = helped && r.Hurts
 		}
 	}
 }
@@ -139,26 +139,36 @@ func (r *Removal) compare(base Measure) {
 	m := r.Measure
 	r.Why, r.faster = nil, false
 	r.Gain = m.Median() / max(base.Median(), 1)
-	if r.Gain >= gainMin && (m.Median() > base.high() || base.Median() < m.low()) {
+	worst, _ := m.spread(Sample.median)
+	_, before := base.spread(Sample.median)
+	if worst >= gainMin*max(before, 1) && (worst > base.high() || before < m.low()) {
 		r.faster = true
 		r.Why = append(r.Why, fmt.Sprintf("good answers %s", times(r.Gain)))
 	}
-	if before, after := base.BadShare(), m.BadShare(); before >= badShare && after <= badDrop*before {
-		r.Why = append(r.Why, fmt.Sprintf("errors %.1f %% → %.1f %%", 100*before, 100*after))
+	_, bad := m.spread(Sample.badShare)
+	badBefore, _ := base.spread(Sample.badShare)
+	if badBefore >= badShare && bad <= badDrop*badBefore {
+		r.Why = append(r.Why, fmt.Sprintf("errors %.1f %% → %.1f %%", 100*base.BadShare(), 100*m.BadShare()))
 	}
+	_, tail := m.spread(Sample.p99)
+	tailBefore, _ := base.spread(Sample.p99)
 	// Where most answers are errors, p99 is the latency of errors.
-	if base.BadShare() < 0.5 && m.BadShare() < 0.5 && base.P99() >= tailMin && float64(m.P99()) <= tailDrop*float64(base.P99()) {
+	if badBefore < 0.5 && bad < 0.5 && time.Duration(tailBefore) >= tailMin && tail <= tailDrop*tailBefore {
 		r.Why = append(r.Why, fmt.Sprintf("p99 %s → %s", short(base.P99()), short(m.P99())))
 	}
 	r.Hurts = len(r.Why) > 0
 }
 
-// unsure gives the removals that another measurement could put elsewhere.
+// unsure gives the removals that another measurement could put elsewhere:
+// those near a limit, and all that help when they are more than one.
 func (t *Truth) unsure() []int {
-	best := 0.0
+	best, helping := 0.0, 0
 	for _, r := range t.Removals {
 		if r.Best {
 			best = max(best, r.Measure.Median())
+		}
+		if r.Hurts {
+			helping++
 		}
 	}
 	var list []int
@@ -166,7 +176,7 @@ func (t *Truth) unsure() []int {
 		rate := r.Measure.Median()
 		closeToNone := len(r.Why) <= 1 && r.Gain > unsureLow && r.Gain < unsureHigh
 		closeToBest := r.faster && rate > unsureTie*best && rate < tieMargin*best
-		if closeToNone || closeToBest {
+		if closeToNone || closeToBest || r.Hurts && helping > 1 {
 			list = append(list, n)
 		}
 	}
@@ -175,5 +185,5 @@ func (t *Truth) unsure() []int {
 
 // ties reports whether m is as good as the best measurement within noise.
 func (m Measure) ties(best Measure) bool {
-	return m.Median() >= tieMargin*best.Median() || m.high() >= best.Median() || best.low() <= m.Median()
+	return m.Median() >= tieMargin*best.Median() || m.high() >= best.Median() && best.low() <= m.Median()
 }

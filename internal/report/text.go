@@ -71,10 +71,15 @@ func (p *printer) findings(r *diagnose.Report) {
 		}
 		p.line("")
 	}
-	if n == 0 {
+	switch {
+	case n > 0:
+		return
+	case len(r.RuledOut) < len(r.NotChecked):
+		p.line("%s", p.paint(yellow, "Nothing found, but most could not be checked: see the reasons below (run as root)."))
+	default:
 		p.line("%s", p.paint(green, "Nothing found: no request was seen to fail or wait for a cause that slowray knows."))
-		p.line("")
 	}
+	p.line("")
 }
 
 // firstOf is the index of the first finding of a cause.

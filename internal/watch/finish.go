@@ -2,7 +2,7 @@ package watch
 
 import (
 	"context"
-	"errors"
+	"fmt"
 	"net/netip"
 	"slices"
 
@@ -14,8 +14,14 @@ import (
 // findServers finds the processes that hold a listening socket.
 func (s *session) findServers() {
 	owners, unreadable := s.socketOwners(s.procs)
-	if unreadable > 0 {
-		s.partialGap(observe.KindProcess, 0, "open files", errors.New("of some processes could not be read (needs CAP_SYS_PTRACE)"))
+	// Without the owners of most sockets nobody knows who serves what.
+	if all := len(s.pids(s.procs)); unreadable > 0 {
+		err := fmt.Errorf("the open files of %d of %d processes could not be read (needs root, or CAP_SYS_PTRACE)", unreadable, all)
+		if 2*unreadable > all {
+			s.gap(observe.KindProcess, "", err)
+		} else {
+			s.partialGap(observe.KindProcess, 0, "", err)
+		}
 	}
 	seen := map[int]bool{}
 	s.owners = owners

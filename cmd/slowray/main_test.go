@@ -1,0 +1,37 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/slowray/slowray/lab"
+)
+
+func TestMain(m *testing.M) {
+	lab.InitMain()
+	testscript.Main(m, map[string]func(){"slowray": main})
+}
+
+// TestScripts runs testdata/script: the command line as a user types it.
+func TestScripts(t *testing.T) {
+	recorded, err := filepath.Abs("../../internal/diagnose/testdata")
+	if err != nil {
+		t.Fatal(err)
+	}
+	testscript.Run(t, testscript.Params{
+		Dir: "testdata/script",
+		Setup: func(e *testscript.Env) error {
+			e.Setenv("RECORDED", recorded)
+			return nil
+		},
+		Condition: func(c string) (bool, error) {
+			if c == "root" {
+				return os.Getuid() == 0, nil
+			}
+			return false, nil
+		},
+	})
+}
