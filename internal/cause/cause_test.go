@@ -356,6 +356,13 @@ var nearMisses = []struct {
 	{"26,000 TIME_WAIT on the server's side", &timeWaitPortSearch, func(o *observe.Observation) {
 		ns(o).Sysctl["net.ipv4.tcp_tw_reuse"] = "0"
 	}, "26,000 sockets in TIME_WAIT"},
+	{"ports in TIME_WAIT are reused (tcp_tw_reuse = 2 on loopback)", &timeWaitPortSearch, func(o *observe.Observation) {
+		called(o).LocalPorts, called(o).States = 16_400, map[string]int{"TIME_WAIT": 16_297}
+		for i := range 2 {
+			o.Profile.Processes[i].Samples, o.Profile.Processes[i].PortSearch = 585, 338
+		}
+		ns(o).Counters["Tcp.ActiveOpens"], ns(o).Counters["TcpExt.TWRecycled"] = 111_935, 111_035
+	}, "takes their ports again: 111,035 times"},
 	{"port search without TIME_WAIT (ports exhausted)", &timeWaitPortSearch, func(o *observe.Observation) {
 		o.Profile.Processes[0].PortSearch = 200
 		called(o).LocalPorts, called(o).States = 51, map[string]int{"ESTABLISHED": 51}
@@ -439,6 +446,32 @@ func TestPortsHeldByUnansweredSYNs(t *testing.T) {
 	}
 	if p, c := ports.Findings[0].Weight, full.Findings[0].Weight; p >= c {
 		t.Errorf("weight of the ports %v is not below that of the full table %v", p, c)
+	}
+}
+
+// TestPortsFilledByTimeWait: an ample range that is full of TIME_WAIT is not
+// to blame; a small one is, whatever fills it.
+func TestPortsFilledByTimeWait(t *testing.T) {
+	for _, c := range []struct {
+		rng   string
+		ports int
+		want  bool
+	}{{"32768 60999", 28_232, true}, {"20000 20999", 1000, false}} {
+		r := check(&ephemeralPortsExhausted, func(o *observe.Observation) {
+			ns(o).Sysctl["net.ipv4.ip_local_port_range"], ns(o).Sysctl["net.ipv4.tcp_tw_reuse"] = c.rng, "0"
+			called(o).LocalPorts, called(o).States = c.ports, map[string]int{"TIME_WAIT": c.ports}
+			o.Connects[0].Errors = map[string]uint64{"EADDRNOTAVAIL": 5901}
+		})
+		if len(r.Findings) != 1 {
+			t.Fatalf("%s: findings: %d, want 1 (%s)", c.rng, len(r.Findings), r.RuledOut)
+		}
+		f := r.Findings[0]
+		if got := f.ConsequenceOf != nil; got != c.want {
+			t.Errorf("%s: consequence of the search: %v, want %v", c.rng, got, c.want)
+		}
+		if !strings.Contains(f.Fix.Text, "tcp_tw_reuse") {
+			t.Errorf("%s: fix %q does not mention tcp_tw_reuse", c.rng, f.Fix.Text)
+		}
 	}
 }
 

@@ -26,8 +26,7 @@ const (
 	idleWhenFull   = 0.10 // of the CPUs: less is full
 	outsiderShare  = 0.20 // of the machine, used by processes not on the requests' way
 	delayPerCPU    = 0.5  // s of waiting for a CPU for each s of computing, of the servers
-	delayFloor     = 0.05 // s of waiting a second, of the servers together
-	delayPerRun    = 2e-3 // s of waiting each time a server thread wants to run
+	delayFloor     = 0.10 // s of waiting a second, of the servers together
 	niceMeansYield = 15   // processes this nice give way by themselves
 )
 
@@ -46,10 +45,6 @@ func checkCPUSaturated(v *View) Result {
 		outsiders = append(outsiders, p)
 	}
 	delay := ratio(servers.delay, servers.delay+servers.cpu)
-	perRun := 0.0
-	if servers.runs > 0 {
-		perRun = servers.delay / float64(servers.runs)
-	}
 	switch {
 	case idle >= idleWhenFull:
 		return ruledOut(fmt.Sprintf("the CPUs were idle %s of the time", percent(idle)))
@@ -57,8 +52,8 @@ func checkCPUSaturated(v *View) Result {
 		return ruledOut(fmt.Sprintf("the CPUs are full (%s idle), but no service with traffic ran", percent(idle)))
 	case ratio(outside, all) < outsiderShare:
 		return ruledOut(fmt.Sprintf("the CPUs are full (%s idle), but with the service and its clients: others use %s", percent(idle), percent(ratio(outside, all))))
-	case servers.delay < delayPerCPU*servers.cpu || servers.delay < delayFloor*v.Window.Seconds || perRun < delayPerRun:
-		return ruledOut(fmt.Sprintf("others use %s of the CPUs, but the service hardly waits for them (%s each time it wants to run)", percent(ratio(outside, all)), seconds(perRun)))
+	case servers.delay < delayPerCPU*servers.cpu || servers.delay < delayFloor*v.Window.Seconds:
+		return ruledOut(fmt.Sprintf("others use %s of the CPUs, but the service hardly waits for them (%s of its active time)", percent(ratio(outside, all)), percent(delay)))
 	}
 	slices.SortFunc(outsiders, func(a, b *observe.Process) int {
 		return cmp.Or(cmp.Compare(b.CPUSeconds(), a.CPUSeconds()), cmp.Compare(a.PID, b.PID))
@@ -67,7 +62,7 @@ func checkCPUSaturated(v *View) Result {
 	f := cpuSaturated.supported(Subject{Kind: "process", PID: top.PID, Comm: top.Comm, NetNS: top.NetNS})
 	f.Weight = delay
 	f.Impact = Impact{Share: round(delay), Of: "slow time",
-		Text: fmt.Sprintf("the service waits %s for a CPU each time it wants to run, %s of its active time", seconds(perRun), percent(delay))}
+		Text: fmt.Sprintf("the service's threads wait for a CPU %s of the time they could run", percent(delay))}
 	f.Evidence = []Evidence{
 		{Fact: "CPU idle", Value: round(idle), Unit: "share", Source: "/proc/stat"},
 		{Fact: "the service's threads were runnable but not running", Value: round(servers.delay), Limit: round(v.Window.Seconds), Unit: "s in the window", Source: "/proc/PID/schedstat"},
@@ -85,7 +80,6 @@ func checkCPUSaturated(v *View) Result {
 // threadTime is what the processes that answer requests did with the CPU.
 type threadTime struct {
 	cpu, delay float64 // seconds
-	runs       uint64
 }
 
 // serversTime adds up the serving processes.
@@ -96,7 +90,6 @@ func (v *View) serversTime() threadTime {
 		if v.Serving(p.PID) {
 			t.cpu += p.CPUSeconds()
 			t.delay += p.RunDelaySeconds
-			t.runs += p.Timeslices
 		}
 	}
 	return t

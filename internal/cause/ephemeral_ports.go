@@ -18,9 +18,14 @@ var ephemeralPortsExhausted = Cause{
 	Title: "No local port is left for calls to a destination: connect() fails",
 	Layer: LayerCall,
 	Needs: []observe.Kind{observe.KindSockets, observe.KindSysctl},
+	// only where TIME_WAIT fills an ample range, see portsFinding
+	ConsequenceOf: []string{"time-wait-port-search"},
 }
 
 func init() { ephemeralPortsExhausted.Check = checkEphemeralPorts }
+
+// ampleRange is a port range that is not to blame by itself: what fills it is.
+const ampleRange = 10_000
 
 // destination is where calls of one namespace go.
 type destination struct {
@@ -89,7 +94,10 @@ func portsFinding(v *View, c calls, g *observe.SocketGroup, ns *observe.NetNS, s
 		f.Fix.Commands = append(f.Fix.Commands, v.in(ns, "sysctl -w '"+setting+"=10000 65535'"))
 		f.Fix.Persist = append(f.Fix.Persist, "echo '"+setting+" = 10000 65535' > /etc/sysctl.d/90-ports.conf")
 	}
-	if held := g.States["TIME_WAIT"]; 2*held > g.LocalPorts && v.sysctl(ns, "net.ipv4.tcp_tw_reuse") != "1" {
+	if held := g.States["TIME_WAIT"]; 2*held > g.LocalPorts && !reusesPorts(ns) {
+		if size >= ampleRange {
+			f.ConsequenceOf = &timeWaitPortSearch.ID
+		}
 		f.Fix.Text += "; most are held in TIME_WAIT: tcp_tw_reuse = 1 lets them be used again after a second"
 		f.Fix.Commands = append(f.Fix.Commands, v.in(ns, "sysctl -w net.ipv4.tcp_tw_reuse=1"))
 	}

@@ -30,7 +30,7 @@ const (
 
 func checkTimeWaitPortSearch(v *View) Result {
 	var r Result
-	waiting, reuse := 0, ""
+	waiting, reuse, reused := 0, "", uint64(0)
 	for i := range v.Namespaces {
 		ns := &v.Namespaces[i]
 		if !v.InScope(ns.Inode) {
@@ -62,13 +62,26 @@ func checkTimeWaitPortSearch(v *View) Result {
 			continue
 		}
 		ns := v.Namespace(d.netns)
+		if reusesPorts(ns) {
+			reused = ns.Counters["TcpExt.TWRecycled"]
+			continue
+		}
 		r.Findings = append(r.Findings, portSearchFinding(v, master, ns, d, g, share, fam.search, fam.all))
 	}
 	r.RuledOut = fmt.Sprintf("%s sockets in TIME_WAIT at most, but no process spends %s of its CPU in search of a port", count(waiting), percent(searchShare))
+	if reused > 0 {
+		r.RuledOut = fmt.Sprintf("%s sockets in TIME_WAIT at most, and connect() takes their ports again: %s times", count(waiting), count(reused))
+	}
 	if reuse != "" {
 		r.RuledOut += " (tcp_tw_reuse = " + reuse + ")"
 	}
 	return r
+}
+
+// reusesPorts says whether connect() takes ports in TIME_WAIT again, as the
+// kernel's own count shows: the search for one is then as short as it can be.
+func reusesPorts(ns *observe.NetNS) bool {
+	return ratio(ns.Counters["TcpExt.TWRecycled"], ns.Counters["Tcp.ActiveOpens"]) > 0.5
 }
 
 func portSearchFinding(v *View, pid int, ns *observe.NetNS, d destination, g *observe.SocketGroup, share float64, search, all uint64) Finding {
@@ -88,7 +101,7 @@ func portSearchFinding(v *View, pid int, ns *observe.NetNS, d destination, g *ob
 	}
 	switch reuse {
 	case "1":
-		f.Fix.Text = "tcp_tw_reuse is on and does not help here (the peer has no TCP timestamps, or the ports are under a second old): keep connections open instead (upstream keepalive)."
+		f.Fix.Text = "tcp_tw_reuse is on, but no port is reused (no TCP timestamps on one side?): keep connections open instead (upstream keepalive)."
 	default:
 		f.Fix.Text = "Let connect() reuse ports in TIME_WAIT"
 		if reuse == "2" {

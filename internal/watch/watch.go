@@ -78,6 +78,7 @@ func Run(ctx context.Context, opt Options) (*observe.Observation, error) {
 	if opt.Progress != nil {
 		opt.Progress(0)
 	}
+	hurry()
 	var err error
 	if s.out.Host, err = s.fs.Host(); err != nil {
 		return nil, err
