@@ -97,8 +97,16 @@ func overflowFinding(v *View, s *Service, l *observe.Listener, o overflow) Findi
 	if o.backlog.File != "" {
 		f.Subject.Path = fmt.Sprintf("%s:%d", o.backlog.File, o.backlog.Line)
 	}
-	f.Weight = ratio(o.dropped, o.dropped+o.opened)
-	f.Impact = Impact{Share: round(f.Weight), Of: "new connections",
+	dropped := ratio(o.dropped, o.dropped+o.opened)
+	f.Weight = dropped
+	if l.Proto != "unix" {
+		// A client whose attempt is dropped tries again after a second at the
+		// earliest (TCP_TIMEOUT_INIT): so many of them stand outside, beside
+		// those that are connected, whose requests it does not touch.
+		outside := float64(o.dropped) / max(v.Window.Seconds, 1)
+		f.Weight = ratio(outside, outside+float64(l.Clients))
+	}
+	f.Impact = Impact{Share: round(dropped), Of: "new connections",
 		Text: fmt.Sprintf("%s attempts dropped on %s, %s connections came through", count(o.dropped), listenerName(l), count(o.opened))}
 	f.Evidence = []Evidence{
 		{Fact: "attempts dropped at this socket", Value: o.dropped, Unit: "attempts", Source: dropSource(l)},

@@ -154,6 +154,15 @@ var firing = []fires{
 		subject: Subject{Kind: "pool"}, minShare: 0.79, fix: "pm.max_children",
 	},
 	{
+		name: "children hold on to requests of an nginx drowned in errors", cause: &phpFPMChildrenExhausted,
+		plant: func(o *observe.Observation) {
+			pool(o).MaxChildren.Value, pool(o).CPUSeconds = "5", 0.46
+			pool(o).Rounds, pool(o).AllBusyRounds, pool(o).BusyMean, pool(o).RunningMean, pool(o).BlockedMean = 114, 114, 5, 0.25, 0.84
+			fpm(o).QueueMean = 9
+		},
+		subject: Subject{Kind: "pool"}, minShare: 0.6, fix: "pm.max_children",
+	},
+	{
 		name: "51 ports, all in use", cause: &ephemeralPortsExhausted,
 		plant: func(o *observe.Observation) {
 			ns(o).Sysctl["net.ipv4.ip_local_port_range"] = "20000 20050"
@@ -343,6 +352,7 @@ var nearMisses = []struct {
 	}, "more children would not answer more"},
 	{"children wait for the bytes of an nginx that has no CPU", &phpFPMChildrenExhausted, func(o *observe.Observation) {
 		pool(o).AllBusyRounds, pool(o).BusyMean, pool(o).RunningMean, pool(o).BlockedMean = 188, 20, 6, 0.5
+		pool(o).CPUSeconds = 9
 		fpm(o).QueueMean = 270
 	}, "more children would not answer more"},
 	{"all busy, nobody waits", &phpFPMChildrenExhausted, func(o *observe.Observation) {

@@ -9,9 +9,8 @@ import (
 
 // phpFPMChildrenExhausted: a php-fpm child answers one request at a time. With
 // all of them busy, requests wait in the pool's accept queue. More children
-// help only while there is something left for them to run on: on full CPUs,
-// children that compute, or wait for the bytes of a caller that has no CPU
-// either, are as many as can be used.
+// help only while there is something left for them to run on: on CPUs that are
+// full of their own work, and their caller's, they are as many as can be used.
 var phpFPMChildrenExhausted = Cause{
 	ID:    "php-fpm-children-exhausted",
 	Title: "All php-fpm children are busy: requests wait for a free one",
@@ -22,9 +21,13 @@ var phpFPMChildrenExhausted = Cause{
 func init() { phpFPMChildrenExhausted.Check = checkPHPFPMChildren }
 
 const (
-	allBusyShare  = 0.6  // of the readings with no child free
-	idleCPUShare  = 0.15 // of the machine: enough for more children to run on
-	blockedShare  = 0.3  // of the busy children's time, where there is less
+	allBusyShare = 0.6  // of the readings with no child free
+	idleCPUShare = 0.15 // of the machine: enough for more children to run on
+	// Where there is less: what of the busy children's time is sleep, or how
+	// little of it, and of the machine, is work.
+	blockedShare  = 0.3
+	workShare     = 0.15
+	poolCPUShare  = 0.10
 	minFPMReading = 10
 )
 
@@ -55,6 +58,7 @@ type exhaustion struct {
 	busy    float64 // share of the readings without a free child
 	waiting float64 // share of the busy children's time neither running nor runnable
 	blocked float64 // the part of it that is no wait for bytes, which on full CPUs are late by themselves
+	cpu     float64 // share of the machine's CPU that the pool uses
 	queue   float64 // requests waiting, mean
 	idle    float64 // share of the machine's CPU that nobody used
 	because string  // why the pool is not exhausted; empty when it is
@@ -67,6 +71,7 @@ func exhaustionOf(v *View, pool *observe.FPMPool, s *Service) exhaustion {
 	if pool.BusyMean > 0 {
 		e.waiting = 1 - ratio(pool.RunningMean, pool.BusyMean)
 		e.blocked = ratio(pool.BlockedMean, pool.BusyMean)
+		e.cpu = ratio(pool.CPUSeconds, v.Use.CPU.Total())
 	}
 	for _, l := range s.Listeners {
 		e.queue += l.QueueMean
@@ -80,10 +85,17 @@ func exhaustionOf(v *View, pool *observe.FPMPool, s *Service) exhaustion {
 		e.because = fmt.Sprintf("%s had a free child in %s of the readings (%.1f of %d busy on average)", name, percent(1-e.busy), pool.BusyMean, e.max)
 	case e.queue < 0.5:
 		e.because = fmt.Sprintf("%s was all busy, but no request waited for a child", name)
-	case e.blocked < blockedShare && e.idle < idleCPUShare:
+	case e.idle < idleCPUShare && !e.roomOnFullCPUs():
 		e.because = fmt.Sprintf("%s was all busy, but the CPUs are full (%s idle) and its children do not sleep: more children would not answer more", name, percent(e.idle))
 	}
 	return e
+}
+
+// roomOnFullCPUs says whether more children would answer more although the
+// CPUs are full: those there are sleep, or hardly work because their caller is
+// slow to hand them anything, so that others would get their share of the CPU.
+func (e *exhaustion) roomOnFullCPUs() bool {
+	return e.blocked >= blockedShare || 1-e.waiting < workShare && e.cpu < poolCPUShare
 }
 
 // exhaustedPool returns the pool behind s when it has no child free.

@@ -194,6 +194,7 @@ func (w *Watcher) readConnects(r *Result, active map[target]handshake) error {
 		it  = w.objects.InetConnects.Iterate()
 	)
 	calls := map[target]uint64{} // to share handshakes among the processes that call the same address
+	noPort := map[target]uint64{}
 	for it.Next(&key, &val) {
 		c := newConnect(int(key.TGID), &val)
 		c.Family = "inet"
@@ -203,6 +204,7 @@ func (w *Watcher) readConnects(r *Result, active map[target]handshake) error {
 		addr := address(key.Family, key.Addr)
 		c.Addr, c.Port = addr.String(), int(key.Port)
 		calls[target{c.NetNS, addr, c.Port}] += c.Started
+		noPort[target{c.NetNS, addr, c.Port}] += c.Errors["EADDRNOTAVAIL"]
 		r.Connects = append(r.Connects, c)
 	}
 	if err := it.Err(); err != nil {
@@ -215,7 +217,8 @@ func (w *Watcher) readConnects(r *Result, active map[target]handshake) error {
 		if all := calls[t]; all > 0 {
 			h := active[t]
 			c.Established = share(h.Established, c.Started, all)
-			c.Failed = share(h.Failed, c.Started, all)
+			// A connect() that finds no port passes through SYN_SENT too.
+			c.Failed = share(h.Failed-min(h.Failed, noPort[t]), c.Started, all)
 		}
 	}
 
