@@ -23,7 +23,7 @@ run: build
 
 demo: build
 	@script/setup.sh test
-	@bin/slowray lab run nginx-throughput --steps S0,S6
+	@bin/slowray lab demo nginx-throughput
 
 generate:
 	@script/setup.sh go generate

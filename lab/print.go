@@ -204,6 +204,8 @@ func orNone(s []string) string {
 // short is a duration in two or three digits.
 func short(d time.Duration) string {
 	switch {
+	case d == 0: // of no answer at all
+		return "-"
 	case d >= time.Second:
 		return fmt.Sprintf("%.2f s", d.Seconds())
 	case d >= time.Millisecond:

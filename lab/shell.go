@@ -35,13 +35,40 @@ func Shell(ctx context.Context, name string, opt Options) (err error) {
 	if err != nil {
 		return err
 	}
-	if _, err := r.startLoad(ctx, box, r.opt.Keep); err != nil {
+	traffic, err := r.startLoad(ctx, box, r.opt.Keep)
+	if err != nil {
 		return err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	if traffic != nil {
+		go traffic.boundLogs(ctx, box.Dir)
 	}
 	r.print.heading(r.Incident, r.opt.Seed)
 	r.print.step(plantedSet{name: "planted, under load for " + r.opt.Keep.String(), faults: r.Faults})
 	r.print.howToLook(box, stack)
 	return shell(ctx, box)
+}
+
+// logsMax is the size of all logs at which the load of a shell ends: some
+// faults write ten megabytes of errors a second.
+const logsMax = 4 << 30
+
+// boundLogs ends the load when its logs have grown too large.
+func (t *traffic) boundLogs(ctx context.Context, dir string) {
+	for pause(ctx, 5*time.Second) == nil {
+		files, _ := filepath.Glob(filepath.Join(dir, "*.log"))
+		total := int64(0)
+		for _, f := range files {
+			if st, err := os.Stat(f); err == nil {
+				total += st.Size()
+			}
+		}
+		if total > logsMax {
+			t.proc.Signal(ctx, syscall.SIGTERM)
+			return
+		}
+	}
 }
 
 // howToLook prints where the servers are.

@@ -58,7 +58,7 @@ func (t *trial) run(ctx context.Context) (s Sample, err error) {
 		return s, err
 	}
 	defer func() { err = errors.Join(err, box.Close()) }()
-	ctx, cancel := context.WithCancel(ctx)
+	ctx, cancel := context.WithTimeout(ctx, duration+time.Minute)
 	defer cancel()
 	go func() { // a sandbox that dies ends the trial
 		select {
@@ -140,6 +140,9 @@ func (r *runner) startLoad(ctx context.Context, box *sandbox.Box, d time.Duratio
 	if r.Load.None() {
 		return nil, nil
 	}
+	if err := r.holdIdle(ctx, box, d); err != nil {
+		return nil, fmt.Errorf("load: %w", err)
+	}
 	args, env := r.Load.Command(r.exe, sandbox.RoleEnv, r.plan.ServerAddr, r.plan.FrontPort, d)
 	t := &traffic{Load: r.Load, out: filepath.Join(box.Dir, "load.out")}
 	var err error
@@ -148,6 +151,30 @@ func (r *runner) startLoad(ctx context.Context, box *sandbox.Box, d time.Duratio
 		return nil, fmt.Errorf("load: %w", err)
 	}
 	return t, nil
+}
+
+// holdIdle opens the idle connections of the load and waits until they are open.
+func (r *runner) holdIdle(ctx context.Context, box *sandbox.Box, d time.Duration) error {
+	if r.Load.Idle == 0 {
+		return nil
+	}
+	args, env := r.Load.HoldCommand(r.exe, sandbox.RoleEnv, r.plan.ServerAddr, r.plan.FrontPort, d+time.Minute)
+	out := filepath.Join(box.Dir, "idle.out")
+	if _, err := box.Client.Start(ctx, sandbox.Spec{Args: args, Env: env, Stdout: out, Stderr: out}); err != nil {
+		return err
+	}
+	for range 100 {
+		if said, _ := os.ReadFile(out); len(said) > 0 {
+			if string(said) == "open\n" {
+				return nil
+			}
+			return fmt.Errorf("%s", bytes.TrimSpace(said))
+		}
+		if err := pause(ctx, 50*time.Millisecond); err != nil {
+			return err
+		}
+	}
+	return errors.New("idle connections: not open after 5 s")
 }
 
 func (t *traffic) end(ctx context.Context) (load.Outcome, error) {

@@ -14,6 +14,7 @@ const (
 	gainMin    = 1.10 // a removal that gives this many times the good answers helps
 	badShare   = 0.01 // errors below this share of all requests do not count
 	badDrop    = 0.70 // errors fall to this part of their share, or less
+	answersMin = 0.50 // fewer errors count only with this part of the good answers, or more
 	tailMin    = 50 * time.Millisecond
 	tailDrop   = 0.50 // p99 falls to this part, or less
 	tieMargin  = 0.90 // a removal within this part of the best one is as good
@@ -110,7 +111,8 @@ func (r *runner) measureInto(ctx context.Context, m *Measure, what string, fault
 // A removal helps if good answers per second rise by a tenth and the two
 // measurements do not overlap (each second is a sample; the median of one lies
 // outside the range of the other), or if errors that were at least 1 % fall by
-// three tenths, or if p99 halves. Of several trials, the worst without the
+// three tenths, or if p99 halves (these two only while good answers do not halve
+// as well). Of several trials, the worst without the
 // fault has to beat the best with it: what comes only now and then is noise.
 //
 // Best is the removal with the highest median of good answers among those that
@@ -147,13 +149,16 @@ func (r *Removal) compare(base Measure) {
 	}
 	_, bad := m.spread(Sample.badShare)
 	badBefore, _ := base.spread(Sample.badShare)
-	if badBefore >= badShare && bad <= badDrop*badBefore {
+	// Fewer errors, or quicker answers, are no gain where there are hardly any
+	// answers left: a load generator does not count what it still waits for.
+	answered := worst > 0 && worst >= answersMin*before
+	if answered && badBefore >= badShare && bad <= badDrop*badBefore {
 		r.Why = append(r.Why, fmt.Sprintf("errors %.1f %% → %.1f %%", 100*base.BadShare(), 100*m.BadShare()))
 	}
 	_, tail := m.spread(Sample.p99)
 	tailBefore, _ := base.spread(Sample.p99)
 	// Where most answers are errors, p99 is the latency of errors.
-	if badBefore < 0.5 && bad < 0.5 && time.Duration(tailBefore) >= tailMin && tail <= tailDrop*tailBefore {
+	if answered && badBefore < 0.5 && bad < 0.5 && time.Duration(tailBefore) >= tailMin && tail <= tailDrop*tailBefore {
 		r.Why = append(r.Why, fmt.Sprintf("p99 %s → %s", short(base.P99()), short(m.P99())))
 	}
 	r.Hurts = len(r.Why) > 0

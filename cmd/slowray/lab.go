@@ -14,6 +14,7 @@ import (
 type labCmd struct {
 	List  labListCmd  `cmd:"" help:"List the incidents."`
 	Run   labRunCmd   `cmd:"" help:"Plant an incident, measure what really hurts, let slowray look, compare."`
+	Demo  labDemoCmd  `cmd:"" help:"Plant an incident and print slowray's report on it."`
 	Shell labShellCmd `cmd:"" help:"Plant an incident, keep its load running, and give a shell inside."`
 	Clean labCleanCmd `cmd:"" help:"Put back what a killed run left behind."`
 }
@@ -75,6 +76,17 @@ func (c *labRunCmd) Run(ctx context.Context, s *streams) error {
 		return exit(exitFindings)
 	}
 	return nil
+}
+
+type labDemoCmd struct {
+	Name   string        `arg:"" default:"nginx-throughput" help:"An incident (${default})."`
+	Window time.Duration `default:"8s" placeholder:"D" help:"How long slowray looks (${default})."`
+	Seed   int64         `placeholder:"N" help:"Of addresses and ports."`
+}
+
+// Run shows slowray at work on an incident.
+func (c *labDemoCmd) Run(ctx context.Context, s *streams) error {
+	return lab.Demo(ctx, c.Name, lab.Options{Out: s.out, Window: c.Window, Seed: c.Seed})
 }
 
 type labShellCmd struct {

@@ -46,6 +46,13 @@ func checkConntrackFull(v *View) Result {
 func conntrackFinding(v *View, ns *observe.NetNS, logged int) Finding {
 	ct := ns.Conntrack
 	f := conntrackFull.supported(Subject{Kind: "namespace", NetNS: ns.Inode})
+	for _, s := range v.Services {
+		if s.NS == ns { // the service that people know the namespace by
+			f.Subject.PID = v.Master(s.Listeners[0].PID)
+			f.Subject.Comm, f.Subject.Port = v.Comm(f.Subject.PID), s.Port()
+			break
+		}
+	}
 	// Each dropped packet is a connection attempt that has to be repeated
 	// after a second or more; the attempts that came through are the
 	// handshakes completed.

@@ -30,8 +30,28 @@ func ClientMain() error {
 	if err := json.Unmarshal([]byte(os.Getenv(clientEnv)), &spec); err != nil {
 		return fmt.Errorf("load client: %w", err)
 	}
+	if spec.Load.Idle > 0 {
+		return spec.hold(os.Stdout)
+	}
 	outcome := spec.run()
 	return json.NewEncoder(os.Stdout).Encode(outcome)
+}
+
+// hold opens idle connections one after the other, which fits the shortest
+// accept queue, says so, and keeps them.
+func (s clientSpec) hold(out io.Writer) error {
+	for range s.Load.Idle {
+		conn, err := net.DialTimeout("tcp", s.Target, 10*time.Second)
+		if err != nil {
+			return fmt.Errorf("load client: idle connection: %w", err)
+		}
+		defer conn.Close()
+	}
+	if _, err := fmt.Fprintln(out, "open"); err != nil {
+		return err
+	}
+	time.Sleep(s.Duration)
+	return nil
 }
 
 // client is the shared state of all connections.

@@ -17,6 +17,7 @@ type Load struct {
 	First   bool          // one request for each connection; the client closes
 	GiveUp  time.Duration // a client that waits longer for its answer closes and tries again; 0 = waits
 	Rate    float64       // requests per second, sent on time whether or not answers come; 0 = as fast as answers come
+	Idle    int           // further connections, open before and all the time, that never ask for anything
 	Timeout time.Duration // an answer later than this is counted as timed out; default 2 s
 }
 
@@ -57,6 +58,14 @@ func (l Load) Command(exe, roleEnv, addr string, port int, d time.Duration) (arg
 	return append(args, "http://"+target+"/"), nil
 }
 
+// HoldCommand is the program that holds the idle connections for a time. It
+// prints a line when all are open.
+func (l Load) HoldCommand(exe, roleEnv, addr string, port int, d time.Duration) (args, env []string) {
+	l = Load{Idle: l.Idle}
+	data, _ := json.Marshal(clientSpec{Load: l, Target: net.JoinHostPort(addr, strconv.Itoa(port)), Duration: d})
+	return []string{exe}, []string{roleEnv + "=" + ClientRole, clientEnv + "=" + string(data)}
+}
+
 // Describe is the load in a few words.
 func (l Load) Describe() string {
 	if l.None() {
@@ -68,6 +77,9 @@ func (l Load) Describe() string {
 	}
 	if l.First {
 		what = append(what, "closed by the client")
+	}
+	if l.Idle > 0 {
+		what = append(what, strconv.Itoa(l.Idle)+" idle ones")
 	}
 	if l.GiveUp > 0 {
 		what = append(what, fmt.Sprintf("giving up after %v", l.GiveUp))

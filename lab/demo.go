@@ -1,0 +1,60 @@
+package lab
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"runtime"
+	"strconv"
+	"syscall"
+	"time"
+
+	"github.com/slowray/slowray/lab/sandbox"
+	"github.com/slowray/slowray/lab/server"
+)
+
+// demoWarmUp is how long the load runs before slowray looks.
+const demoWarmUp = 3 * time.Second
+
+// Demo plants an incident, puts it under load and lets slowray report on it
+// in words. Nothing is measured or judged, and nothing is left behind.
+func Demo(ctx context.Context, name string, opt Options) (err error) {
+	r, err := open(ctx, name, opt)
+	if err != nil {
+		return err
+	}
+	defer r.lock.Release()
+	long := demoWarmUp + r.opt.Window + 5*time.Second
+	box, err := sandbox.Open(ctx, r.lock, r.boxOptions(long+time.Minute))
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, box.Close()) }()
+	if _, err = server.Start(ctx, box, r.exe, r.Planted(r.Faults), r.plan); err != nil {
+		return err
+	}
+	if _, err = r.startLoad(ctx, box, long); err != nil {
+		return err
+	}
+	r.print.heading(r.Incident, r.opt.Seed)
+	r.print.step(plantedSet{name: "planted, under load", faults: r.Faults})
+	if err := pause(ctx, demoWarmUp); err != nil {
+		return err
+	}
+	args := append(r.opt.Slowray[1:len(r.opt.Slowray):len(r.opt.Slowray)],
+		"why", "--for", r.opt.Window.String(), "--port", strconv.Itoa(r.plan.FrontPort))
+	cmd := exec.CommandContext(ctx, r.opt.Slowray[0], args...)
+	cmd.Stdout, cmd.Stderr = r.opt.Out, os.Stderr
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	// Pdeathsig goes by thread: the one that starts it must outlive it.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	r.print.printf("\n$ slowray --port %d\n\n", r.plan.FrontPort)
+	err = cmd.Run()
+	var exit *exec.ExitError
+	if errors.As(err, &exit) && exit.ExitCode() == 1 {
+		return nil // it found something
+	}
+	return err
+}

@@ -1,0 +1,88 @@
+package lab
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/slowray/slowray/lab/incident"
+)
+
+func cause(id string) Finding       { return Finding{Cause: id, Role: "cause"} }
+func consequence(id string) Finding { return Finding{Cause: id, Role: "consequence"} }
+
+func TestJudge(t *testing.T) {
+	stacked := incident.Incident{Name: "stacked", Stepped: true}
+	control := incident.Incident{Name: "control", Control: true}
+	a, b := incident.Fault{Name: "a", Cause: "cause-a"}, incident.Fault{Name: "b", Cause: "cause-b"}
+	decoy := incident.Fault{Name: "d", Decoy: true, RuledOut: "fin_timeout"}
+	bothHurt := Truth{Removals: []Removal{
+		{Fault: "a", Cause: "cause-a", Hurts: true, Best: true}, {Fault: "b", Cause: "cause-b", Hurts: true}}}
+	noneHurts := Truth{Removals: []Removal{{Fault: "a", Cause: "cause-a"}, {Fault: "b", Cause: "cause-b"}}}
+	two := []incident.Fault{a, b}
+	tests := []struct {
+		name     string
+		incident incident.Incident
+		planted  []incident.Fault
+		truth    Truth
+		found    []Finding
+		ruledOut string
+		reason   string // empty = no mismatch
+	}{
+		{"all right", stacked, two, bothHurt, []Finding{cause("cause-a"), cause("cause-b")}, "", ""},
+		{"wrong order", stacked, two, bothHurt, []Finding{cause("cause-b"), cause("cause-a")}, "", "removing cause-a helps most"},
+		{"one missing", stacked, two, bothHurt, []Finding{cause("cause-a")}, "", "cause-b hurts"},
+		{"known consequence", stacked, two, bothHurt, []Finding{consequence("client-aborts"), cause("cause-a"), cause("cause-b")}, "", ""},
+		{"planted as consequence", stacked, two, bothHurt, []Finding{cause("cause-a"), consequence("cause-b")}, "", ""},
+		{"known consequence as cause", stacked, two, bothHurt, []Finding{cause("cause-a"), cause("cause-b"), cause("client-aborts")}, "", "not planted"},
+		{"not planted", stacked, two, bothHurt, []Finding{cause("cause-a"), cause("cause-b"), cause("cause-c")}, "", "cause-c is found"},
+		{"harmless left out", stacked, two, noneHurts, nil, "", ""},
+		{"harmless named", stacked, two, noneHurts, []Finding{cause("cause-b")}, "", ""},
+		{"healthy", stacked, []incident.Fault{decoy}, Truth{}, nil, "tcp-fin-timeout", ""},
+		{"decoy not ruled out", stacked, []incident.Fault{decoy}, Truth{}, nil, "other", "not among what is ruled out"},
+		{"consequence of nothing", stacked, []incident.Fault{decoy}, Truth{}, []Finding{consequence("client-aborts")}, "tcp-fin-timeout", "nothing harmful"},
+		{"control", control, two, bothHurt, nil, "", ""},
+		{"control with its look-alike", control, two, noneHurts, []Finding{cause("cause-a")}, "", "nothing harmful"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			s := StepResult{Truth: tt.truth, Found: &Report{Findings: tt.found, RuledOut: []Ruling{{Cause: tt.ruledOut}}}}
+			judge(&s, tt.incident, tt.planted)
+			got := strings.Join(s.Reasons, "; ")
+			if s.OK != (tt.reason == "") || !strings.Contains(got, tt.reason) {
+				t.Errorf("ok %v, reasons %q, want %q", s.OK, got, tt.reason)
+			}
+		})
+	}
+}
+
+func TestJudgeNamespace(t *testing.T) {
+	f := cause("cause-a")
+	f.Subject = Subject{Kind: "listener", NetNS: 7}
+	planted := []incident.Fault{{Name: "a", Cause: "cause-a"}}
+	s := StepResult{Found: &Report{Findings: []Finding{f}, netns: 8}}
+	judge(&s, incident.Incident{}, planted)
+	if s.OK {
+		t.Error("a finding about another namespace passes")
+	}
+}
+
+func TestReportParse(t *testing.T) {
+	var r Report
+	err := r.parse([]byte(`{"schema":"slowray.report/1","findings":[{"cause":"accept-queue-overflow","role":"cause","title":"t",
+		"subject":{"kind":"listener","netns":4026532177,"port":80},"impact":{"share":null,"text":"x"},"fix":{"text":"raise somaxconn"}}],
+		"ruled_out":[{"cause":"tcp-fin-timeout","because":"tcp_fin_timeout 3600 …"}]}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !r.names("accept-queue-overflow") || r.names("conntrack-full") || !r.rulesOut("fin_timeout") || r.rulesOut("syn") {
+		t.Errorf("%+v", r)
+	}
+	if !strings.Contains(r.Findings[0].text, "somaxconn") || r.Findings[0].Subject.NetNS != 4026532177 {
+		t.Errorf("%+v", r.Findings[0])
+	}
+	for _, bad := range []string{"", "null", "{}", `{"schema":"slowray.report/2"}`, "no findings\n"} {
+		if err := new(Report).parse([]byte(bad)); err == nil {
+			t.Errorf("%q passes for a report", bad)
+		}
+	}
+}
