@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -24,6 +25,7 @@ type whyCmd struct {
 	Container string        `placeholder:"X" help:"Only the services of this container (id), and what they call."`
 	JSON      bool          `name:"json" help:"Print the report as JSON."`
 	Save      string        `placeholder:"FILE" help:"Save the observation, for slowray replay."`
+	Redact    bool          `help:"Leave addresses, command lines and log lines out of what is saved."`
 }
 
 // minWindow is the shortest window in which rates mean anything.
@@ -38,6 +40,8 @@ func (c *whyCmd) Validate() error {
 		return fmt.Errorf("--for %s: must be at most an hour", c.For)
 	case c.Port < 0 || c.Port > 65535:
 		return fmt.Errorf("--port %d: must be 1 to 65535", c.Port)
+	case c.Redact && c.Save == "":
+		return errors.New("--redact goes with --save FILE")
 	case c.PID < 0:
 		return fmt.Errorf("--pid %d: must be positive", c.PID)
 	}
@@ -56,6 +60,11 @@ func (c *whyCmd) Run(ctx context.Context, s *streams) error {
 	bar.clear()
 	if err != nil {
 		return err
+	}
+	if c.Redact {
+		if o, err = observe.Redact(o); err != nil {
+			return err
+		}
 	}
 	if c.Save != "" {
 		if err := observe.Save(c.Save, o); err != nil {

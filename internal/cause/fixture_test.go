@@ -167,7 +167,7 @@ func TestHealthyHostHasNoFinding(t *testing.T) {
 }
 
 func TestNothingAtAllHasNoFinding(t *testing.T) {
-	v := NewView(&observe.Observation{Profile: &observe.Profile{}})
+	v := NewView(&observe.Observation{})
 	for _, c := range Catalogue() {
 		r := c.Check(v)
 		if len(r.Findings) != 0 || r.RuledOut == "" {

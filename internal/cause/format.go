@@ -14,12 +14,12 @@ func count[T int | int64 | uint32 | uint64](n T) string { return figure.Count(n)
 func percent(share float64) string                      { return figure.Percent(share) }
 func seconds(s float64) string                          { return figure.Seconds(s) }
 
-// ratio is a/b, 0 when b is 0, and never above 1.
+// ratio is a/b, 0 when b is 0, and never outside 0 to 1.
 func ratio[A, B int | int64 | uint64 | uint32 | float64](a A, b B) float64 {
 	if b == 0 {
 		return 0
 	}
-	return min(float64(a)/float64(b), 1)
+	return max(min(float64(a)/float64(b), 1), 0)
 }
 
 // round keeps evidence readable: three decimals.

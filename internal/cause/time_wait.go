@@ -29,6 +29,9 @@ const (
 )
 
 func checkTimeWaitPortSearch(v *View) Result {
+	if v.Profile == nil {
+		return ruledOut("no CPU profile was taken")
+	}
 	var r Result
 	waiting, reuse, reused := 0, "", uint64(0)
 	for i := range v.Namespaces {

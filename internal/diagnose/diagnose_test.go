@@ -180,3 +180,34 @@ func validate(t *testing.T, schema *jsonschema.Schema, name string, r Report) {
 		t.Errorf("%s: %v", name, err)
 	}
 }
+
+// TestRecordedIncidents: what was planted when each observation was recorded
+// is what is found, in the order in which mending it helps.
+func TestRecordedIncidents(t *testing.T) {
+	want := map[string][]string{
+		"nginx-throughput-S0": {"conntrack-full", "ephemeral-ports-exhausted", "nginx-upstream-errors < conntrack-full"},
+		"nginx-throughput-S1": {"ephemeral-ports-exhausted", "accept-queue-overflow", "php-fpm-children-exhausted", "accept-queue-overflow",
+			"nginx-upstream-errors < ephemeral-ports-exhausted"},
+		"nginx-throughput-S2":   {"ephemeral-ports-exhausted", "accept-queue-overflow", "accept-queue-overflow", "nginx-upstream-errors < ephemeral-ports-exhausted"},
+		"nginx-throughput-S3":   {"ephemeral-ports-exhausted", "nginx-upstream-errors < ephemeral-ports-exhausted"},
+		"nginx-throughput-S4":   {"nginx-worker-connections"},
+		"nginx-throughput-S6":   nil,
+		"cpu-saturated":         {"cpu-saturated"},
+		"tw-reuse-loopback":     nil,
+		"time-wait-port-search": {"time-wait-port-search", "ephemeral-ports-exhausted < time-wait-port-search", "nginx-upstream-errors < time-wait-port-search"},
+	}
+	files := recorded(t)
+	if len(files) != len(want) {
+		t.Errorf("%d recorded observations, %d expectations", len(files), len(want))
+	}
+	for _, file := range files {
+		name := strings.TrimSuffix(filepath.Base(file), ".slowray")
+		o, err := observe.Load(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want[name], order(Diagnose(o).Findings)); diff != "" {
+			t.Errorf("%s: %s", name, diff)
+		}
+	}
+}

@@ -38,8 +38,8 @@ type Setup struct {
 	// kernel, of the server's network namespace
 	Somaxconn    int
 	PortRange    int    // how many ephemeral ports there are, from a random one on; 0 = 10000–65535
-	DefaultRange bool   // 32768–60999, as the kernel has it
 	TWReuse      string // tcp_tw_reuse
+	TWBuckets    int    // tcp_max_tw_buckets; 0 = as the kernel has it
 	FinTimeout   int    // seconds; 0 = as the kernel has it
 	Track        bool   // a firewall rule that needs connection tracking
 	ConntrackMax int    // with Track: nf_conntrack_max, which is host-wide

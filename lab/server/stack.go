@@ -51,16 +51,16 @@ type starter struct {
 // kernel sets what belongs to the server's network namespace.
 func (s *starter) kernel() error {
 	ports := "10000 65535"
-	switch {
-	case s.v.PortRange > 0:
+	if s.v.PortRange > 0 {
 		ports = fmt.Sprintf("%d %d", s.v.RangeBase, s.v.RangeBase+s.v.PortRange-1)
-	case s.v.DefaultRange:
-		ports = "32768 60999"
 	}
 	settings := map[string]string{
 		"net.core.somaxconn":           strconv.Itoa(s.v.Somaxconn),
 		"net.ipv4.tcp_tw_reuse":        s.v.TWReuse,
 		"net.ipv4.ip_local_port_range": ports,
+	}
+	if s.v.TWBuckets > 0 {
+		settings["net.ipv4.tcp_max_tw_buckets"] = strconv.Itoa(s.v.TWBuckets)
 	}
 	if s.v.FinTimeout > 0 {
 		settings["net.ipv4.tcp_fin_timeout"] = strconv.Itoa(s.v.FinTimeout)
