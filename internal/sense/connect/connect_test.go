@@ -1,0 +1,200 @@
+package connect
+
+import (
+	"net"
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+
+	"github.com/slowray/slowray/internal/observe"
+)
+
+func start(t *testing.T) *Watcher {
+	t.Helper()
+	if os.Getuid() != 0 {
+		t.Skip("needs root, to load BPF programs")
+	}
+	w, err := Start()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(w.Close)
+	return w
+}
+
+// own returns what this process did towards an end.
+func own(t *testing.T, r Result, match func(*observe.Connect) bool) observe.Connect {
+	t.Helper()
+	for i := range r.Connects {
+		if c := &r.Connects[i]; c.PID == os.Getpid() && match(c) {
+			return *c
+		}
+	}
+	t.Fatalf("no such connect in %+v", r.Connects)
+	return observe.Connect{}
+}
+
+// TestKnownCalls makes known numbers of calls and expects exactly those.
+func TestKnownCalls(t *testing.T) {
+	for _, addr := range []string{"127.0.0.1", "::1"} {
+		w := start(t)
+		l, err := net.Listen("tcp", net.JoinHostPort(addr, "0"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close()
+		port := l.Addr().(*net.TCPAddr).Port
+		const good = 25
+		for range good {
+			a, err := net.Dial("tcp", l.Addr().String())
+			if err != nil {
+				t.Fatal(err)
+			}
+			b, err := l.Accept()
+			if err != nil {
+				t.Fatal(err)
+			}
+			a.Close()
+			b.Close()
+		}
+		r, err := w.Read()
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := own(t, r, func(c *observe.Connect) bool { return c.Port == port })
+		if c.Addr != addr || c.Calls != good || c.Started != good || c.Established != good || c.Failed != 0 || len(c.Errors) != 0 || c.NonBlocking != good || c.NS == 0 || c.MaxNS > c.NS {
+			t.Errorf("%s: %+v", addr, c)
+		}
+		var st syscall.Stat_t
+		if err := syscall.Stat("/proc/self/ns/net", &st); err != nil || c.NetNS != st.Ino {
+			t.Errorf("namespace %d, want %d (%v)", c.NetNS, st.Ino, err)
+		}
+		if n := r.Opened[PassiveKey{st.Ino, port}]; n != good {
+			t.Errorf("%s: %d handshakes completed at the listener, want %d", addr, n, good)
+		}
+		for _, a := range r.Accepts {
+			if a.PID == os.Getpid() && (a.Accepted != good || len(a.Errors) != 0) {
+				t.Errorf("%s: %+v", addr, a)
+			}
+		}
+	}
+}
+
+func TestRefused(t *testing.T) {
+	w := start(t)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	closed := l.Addr().(*net.TCPAddr)
+	l.Close()
+	for range 3 {
+		if _, err := net.DialTCP("tcp", nil, closed); err == nil {
+			t.Fatal("connected to a closed port")
+		}
+	}
+	r, err := w.Read()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := own(t, r, func(c *observe.Connect) bool { return c.Port == closed.Port })
+	if c.Calls != 3 || c.Established != 0 || c.Failed != 3 {
+		t.Errorf("%+v", c)
+	}
+}
+
+// TestUnixBacklogFull: a non-blocking connect() to a unix socket whose queue is
+// full is refused with EAGAIN.
+func TestUnixBacklogFull(t *testing.T) {
+	w := start(t)
+	path := filepath.Join(t.TempDir(), "s")
+	fd, err := syscall.Socket(syscall.AF_UNIX, syscall.SOCK_STREAM, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer syscall.Close(fd)
+	if err := syscall.Bind(fd, &syscall.SockaddrUnix{Name: path}); err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Listen(fd, 1); err != nil {
+		t.Fatal(err)
+	}
+	refused := uint64(0)
+	for range 6 {
+		c, err := syscall.Socket(syscall.AF_UNIX, syscall.SOCK_STREAM|syscall.SOCK_NONBLOCK, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer syscall.Close(c)
+		if syscall.Connect(c, &syscall.SockaddrUnix{Name: path}) == syscall.EAGAIN {
+			refused++
+		}
+	}
+	r, err := w.Read()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := own(t, r, func(c *observe.Connect) bool { return c.Path == path })
+	if refused == 0 || c.Calls != 6 || c.Errors["EAGAIN"] != refused || c.Started != 6-refused {
+		t.Errorf("%d refused, %+v", refused, c)
+	}
+}
+
+func TestEMFILE(t *testing.T) {
+	w := start(t)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	raw, err := l.(*net.TCPListener).File()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer raw.Close()
+	c, err := net.Dial("tcp", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	var limit syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
+		t.Fatal(err)
+	}
+	low := limit
+	low.Cur = 3 // no descriptor below it is free
+	if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &low); err != nil {
+		t.Fatal(err)
+	}
+	_, _, acceptErr := syscall.Accept4(int(raw.Fd()), 0)
+	if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
+		t.Fatal(err)
+	}
+	if acceptErr != syscall.EMFILE {
+		t.Fatalf("accept: %v, want EMFILE", acceptErr)
+	}
+	r, err := w.Read()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, a := range r.Accepts {
+		if a.PID == os.Getpid() {
+			if a.Errors["EMFILE"] != 1 {
+				t.Errorf("%+v", a)
+			}
+			return
+		}
+	}
+	t.Error("the failed accept() was not seen")
+}
+
+func TestUnixPath(t *testing.T) {
+	for in, want := range map[string]string{
+		"/run/x\x00junk": "/run/x", "\x00abstract\x00\x00": "@abstract", "": "", "\x00": "@", "full": "full",
+	} {
+		if got := unixPath([]byte(in)); got != want {
+			t.Errorf("unixPath(%q) = %q, want %q", in, got, want)
+		}
+	}
+}
