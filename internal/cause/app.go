@@ -19,7 +19,7 @@ func (v *View) nginxOf(s *Service) *observe.Nginx {
 	return nil
 }
 
-// inScope says whether an application's process serves a service in view.
+// nginxInScope says whether an nginx serves a service in view.
 func (v *View) nginxInScope(n *observe.Nginx) bool {
 	return slices.ContainsFunc(v.Services, func(s *Service) bool { return v.nginxOf(s) == n })
 }
@@ -59,21 +59,6 @@ func (v *View) serviceOfPool(m *observe.PHPFPM, pool *observe.FPMPool) *Service 
 		}
 	}
 	return nil
-}
-
-// upstreamOf finds the service in view that an address in nginx's log or
-// configuration names ("127.0.0.1:9000", "unix:/run/php.sock"), seen from ns.
-func (v *View) upstreamService(netns uint64, address string) *Service {
-	address = strings.TrimSuffix(address, ":")
-	if path, ok := strings.CutPrefix(address, "unix:"); ok {
-		return v.ServiceAt(netns, 0, strings.TrimSuffix(path, ":"))
-	}
-	i := strings.LastIndexByte(address, ':')
-	port, err := strconv.Atoi(address[i+1:])
-	if err != nil {
-		return nil
-	}
-	return v.ServiceAt(netns, port, "")
 }
 
 // logCount adds up an application's log lines of the given kinds, and the

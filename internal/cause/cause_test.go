@@ -21,7 +21,6 @@ type fires struct {
 	minShare float64
 	fix      string
 	evidence string
-	follows  string
 }
 
 var firing = []fires{
