@@ -259,7 +259,10 @@ func (v *View) matches(s *Service) bool {
 // addresses of the service's namespace.
 func (v *View) reaches(c *observe.Connect, s *Service) bool {
 	if c.Family == "unix" {
-		return s.Path() != "" && s.Path() == c.Path
+		// The same path may be another socket in another container. One that
+		// is shared through a volume may lie in another network namespace.
+		return s.Path() != "" && s.Path() == c.Path &&
+			(c.NetNS == s.NS.Inode || !listensAtPath(v.namespaces[c.NetNS], c.Path))
 	}
 	if s.Port() == 0 || s.Port() != c.Port {
 		return false
@@ -272,6 +275,10 @@ func (v *View) reaches(c *observe.Connect, s *Service) bool {
 		return c.NetNS == s.NS.Inode
 	}
 	return slices.Contains(s.NS.Addrs, addr.Unmap().String())
+}
+
+func listensAtPath(ns *observe.NetNS, path string) bool {
+	return ns != nil && slices.ContainsFunc(ns.Listeners, func(l observe.Listener) bool { return l.Path == path })
 }
 
 // callers lists the local processes that connect to the service.

@@ -1,9 +1,7 @@
 package nginx
 
 import (
-	"errors"
 	"fmt"
-	"io/fs"
 	"path"
 	"slices"
 	"strings"
@@ -118,12 +116,12 @@ func (p *parser) block(l *lexer, file string, depth int) (ds []*directive, close
 			continue
 		case tokenEOF:
 			if len(words) > 0 {
-				p.problem(file, words[0].line, "directive %q is not ended by \";\"", clip(words[0].text))
+				p.problem(file, words[0].line, "directive %q is not ended by \";\"", rootfs.Clip(words[0].text))
 			}
 			return ds, false
 		case tokenClose:
 			if len(words) > 0 {
-				p.problem(file, words[0].line, "directive %q is not ended by \";\"", clip(words[0].text))
+				p.problem(file, words[0].line, "directive %q is not ended by \";\"", rootfs.Clip(words[0].text))
 			}
 			return ds, true
 		}
@@ -167,7 +165,7 @@ func newDirective(file string, line int, words []token) *directive {
 func (p *parser) openBlock(l *lexer, d *directive, depth int) {
 	if strings.HasSuffix(d.name, "_by_lua_block") {
 		if !l.skipLua() {
-			p.problem(d.file, d.line, "the Lua block of %q has no end", clip(d.name))
+			p.problem(d.file, d.line, "the Lua block of %q has no end", rootfs.Clip(d.name))
 		}
 		return
 	}
@@ -178,7 +176,7 @@ func (p *parser) openBlock(l *lexer, d *directive, depth int) {
 	}
 	block, closed := p.block(l, d.file, depth+1)
 	if !closed && depth < maxBlockDepth {
-		p.problem(d.file, d.line, "block %q is not closed", clip(d.name))
+		p.problem(d.file, d.line, "block %q is not closed", rootfs.Clip(d.name))
 	}
 	switch d.name {
 	case "map", "types", "geo", "split_clients", "charset_map", "match":
@@ -197,50 +195,33 @@ func (p *parser) include(d *directive) []*directive {
 		name = path.Join(p.confPrefix, name)
 	}
 	if len(p.chain) > maxIncludeDepth {
-		p.problem(d.file, d.line, "include %s: nested deeper than %d", clip(name), maxIncludeDepth)
+		p.problem(d.file, d.line, "include %s: nested deeper than %d", rootfs.Clip(name), maxIncludeDepth)
 		return nil
 	}
 	names := []string{path.Clean(name)}
 	if rootfs.HasMeta(name) {
 		var err error
 		if names, err = p.root.Glob(name); err != nil {
-			p.problem(d.file, d.line, "include %s: %s", clip(name), plain(err))
+			p.problem(d.file, d.line, "include %s: %s", rootfs.Clip(name), rootfs.Plain(err))
 			return nil
 		}
 	}
 	var ds []*directive
 	for _, n := range names {
 		if slices.Contains(p.chain, n) {
-			p.problem(d.file, d.line, "include %s: it includes itself", clip(n))
+			p.problem(d.file, d.line, "include %s: it includes itself", rootfs.Clip(n))
 			continue
 		}
 		if len(p.files) >= maxFiles {
-			p.problem(d.file, d.line, "include %s: more than %d files", clip(n), maxFiles)
+			p.problem(d.file, d.line, "include %s: more than %d files", rootfs.Clip(n), maxFiles)
 			break
 		}
 		more, err := p.readFile(n)
 		if err != nil {
-			p.problem(d.file, d.line, "include %s: %s", clip(n), plain(err))
+			p.problem(d.file, d.line, "include %s: %s", rootfs.Clip(n), rootfs.Plain(err))
 			continue
 		}
 		ds = append(ds, more...)
 	}
 	return ds
-}
-
-// plain is the kernel's answer without the path, which the text around it has.
-func plain(err error) string {
-	var pe *fs.PathError
-	if errors.As(err, &pe) {
-		return pe.Err.Error()
-	}
-	return err.Error()
-}
-
-// clip keeps foreign text from filling a message.
-func clip(s string) string {
-	if len(s) > 128 {
-		return s[:128] + "…"
-	}
-	return s
 }

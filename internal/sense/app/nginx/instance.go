@@ -119,14 +119,14 @@ func (in *Instance) readConfig() bool {
 	in.root, in.rootText = root, text
 	if err != nil {
 		if in.proc.Container != "" {
-			in.gap(fmt.Sprintf("pid %d", in.PID), false, "the root directory of nginx (pid %d) in container %s cannot be entered: %s", in.PID, in.proc.Container, plain(err))
+			in.gap(fmt.Sprintf("pid %d", in.PID), false, "the root directory of nginx (pid %d) in container %s cannot be entered: %s", in.PID, in.proc.Container, rootfs.Plain(err))
 			return false
 		}
-		in.gap(fmt.Sprintf("pid %d", in.PID), true, "the root directory of nginx (pid %d) cannot be entered (%s): its files are taken to be the host's", in.PID, plain(err))
+		in.gap(fmt.Sprintf("pid %d", in.PID), true, "the root directory of nginx (pid %d) cannot be entered (%s): its files are taken to be the host's", in.PID, rootfs.Plain(err))
 	}
 	b, err := readBuild(in.procRoot, in.PID)
 	if err != nil && (in.args.conf == "" || in.args.prefix == "") {
-		in.gap(fmt.Sprintf("pid %d", in.PID), true, "compiled-in paths of nginx (pid %d) are not known (%s): /etc/nginx and /var/log/nginx are assumed", in.PID, plain(err))
+		in.gap(fmt.Sprintf("pid %d", in.PID), true, "compiled-in paths of nginx (pid %d) are not known (%s): /etc/nginx and /var/log/nginx are assumed", in.PID, rootfs.Plain(err))
 	}
 	prefix := b.prefix
 	if in.args.prefix != "" {
@@ -149,7 +149,7 @@ func (in *Instance) readConfig() bool {
 	}
 	in.loss("nginx configuration problems", int64(p.dropped))
 	if err != nil {
-		in.gap(in.confFile, false, "the configuration of nginx (pid %d) cannot be read: %s", in.PID, plain(err))
+		in.gap(in.confFile, false, "the configuration of nginx (pid %d) cannot be read: %s", in.PID, rootfs.Plain(err))
 		return false
 	}
 	in.config = &config{main: append(main, read...), prefix: prefix, build: b, asRoot: in.runsAsRoot()}

@@ -1,9 +1,7 @@
 package phpfpm
 
 import (
-	"errors"
 	"fmt"
-	"io/fs"
 	"path"
 	"slices"
 	"strconv"
@@ -141,7 +139,7 @@ func (p *parser) set(key string, v value) {
 		return
 	}
 	if strings.Contains(v.text, "${") {
-		p.problem(v.file, v.line, "%s = %s comes from an environment variable of php-fpm, which cannot be read", key, clip(v.text))
+		p.problem(v.file, v.line, "%s = %s comes from an environment variable of php-fpm, which cannot be read", key, rootfs.Clip(v.text))
 	}
 }
 
@@ -151,28 +149,28 @@ func (p *parser) include(file string, e entry) {
 		name = path.Join(p.prefix, name)
 	}
 	if len(p.chain) > maxIncludeDepth {
-		p.problem(file, e.line, "include %s: nested deeper than %d", clip(name), maxIncludeDepth)
+		p.problem(file, e.line, "include %s: nested deeper than %d", rootfs.Clip(name), maxIncludeDepth)
 		return
 	}
 	names, err := p.root.Glob(name)
 	if err != nil {
-		p.problem(file, e.line, "include %s: %s", clip(name), plain(err))
+		p.problem(file, e.line, "include %s: %s", rootfs.Clip(name), rootfs.Plain(err))
 		return
 	}
 	if len(names) == 0 && !rootfs.HasMeta(name) {
-		p.problem(file, e.line, "include %s: no such file", clip(name))
+		p.problem(file, e.line, "include %s: no such file", rootfs.Clip(name))
 	}
 	for _, n := range names {
 		if slices.Contains(p.chain, n) {
-			p.problem(file, e.line, "include %s: it includes itself", clip(n))
+			p.problem(file, e.line, "include %s: it includes itself", rootfs.Clip(n))
 			continue
 		}
 		if len(p.files) >= maxFiles {
-			p.problem(file, e.line, "include %s: more than %d files", clip(n), maxFiles)
+			p.problem(file, e.line, "include %s: more than %d files", rootfs.Clip(n), maxFiles)
 			return
 		}
 		if err := p.readFile(n); err != nil {
-			p.problem(file, e.line, "include %s: %s", clip(n), plain(err))
+			p.problem(file, e.line, "include %s: %s", rootfs.Clip(n), rootfs.Plain(err))
 		}
 	}
 }
@@ -199,21 +197,4 @@ func isPath(listen string) bool {
 	}
 	_, err := strconv.Atoi(listen)
 	return err != nil
-}
-
-// plain is the kernel's answer without the path, which the text around it has.
-func plain(err error) string {
-	var pe *fs.PathError
-	if errors.As(err, &pe) {
-		return pe.Err.Error()
-	}
-	return err.Error()
-}
-
-// clip keeps foreign text from filling a message.
-func clip(s string) string {
-	if len(s) > 128 {
-		return s[:128] + "…"
-	}
-	return s
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/slowray/slowray/internal/observe"
 	"github.com/slowray/slowray/internal/sense/app/logtail"
+	"github.com/slowray/slowray/internal/sense/app/logtail/rootfs"
 )
 
 // End reads what the log grew by in the window and releases everything. The
@@ -50,7 +51,7 @@ func (in *Instance) addProcesses(procs []observe.Process) {
 		if s == nil {
 			if name != "" && in.byName != nil && !unknown[name] {
 				unknown[name] = true
-				in.gap(in.confFile, true, "pool %q runs but is not in the configuration that was read", clip(logtail.Printable([]byte(name), 64)))
+				in.gap(in.confFile, true, "pool %q runs but is not in the configuration that was read", rootfs.Clip(logtail.Printable([]byte(name), 64)))
 			}
 			continue
 		}

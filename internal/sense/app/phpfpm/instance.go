@@ -79,10 +79,10 @@ func (in *Instance) readConfig() (*parser, bool) {
 	in.root, in.rootText = root, text
 	if err != nil {
 		if in.proc.Container != "" {
-			in.gap(subject, false, "the root directory of php-fpm (pid %d) in container %s cannot be entered: %s", in.PID, in.proc.Container, plain(err))
+			in.gap(subject, false, "the root directory of php-fpm (pid %d) in container %s cannot be entered: %s", in.PID, in.proc.Container, rootfs.Plain(err))
 			return nil, false
 		}
-		in.gap(subject, true, "the root directory of php-fpm (pid %d) cannot be entered (%s): its files are taken to be the host's", in.PID, plain(err))
+		in.gap(subject, true, "the root directory of php-fpm (pid %d) cannot be entered (%s): its files are taken to be the host's", in.PID, rootfs.Plain(err))
 	}
 	if in.confFile == "" {
 		in.gap(subject, false, "the title of php-fpm (pid %d) does not name its configuration file", in.PID)
@@ -99,7 +99,7 @@ func (in *Instance) readConfig() (*parser, bool) {
 	}
 	in.loss("php-fpm configuration problems", int64(p.dropped))
 	if err != nil {
-		in.gap(in.confFile, false, "the configuration of php-fpm (pid %d) cannot be read: %s", in.PID, plain(err))
+		in.gap(in.confFile, false, "the configuration of php-fpm (pid %d) cannot be read: %s", in.PID, rootfs.Plain(err))
 		return nil, false
 	}
 	return p, true
