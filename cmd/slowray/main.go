@@ -67,13 +67,16 @@ func run(args []string, stdout, stderr io.Writer) int {
 		fmt.Fprintf(stderr, "slowray: %v (see slowray --help)\n", err)
 		return exitFailed
 	}
-	// The first Ctrl-C ends the window early and still reports; a second one
-	// kills, because stop restores the default.
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	context.AfterFunc(ctx, stop)
-
-	parsed.BindTo(ctx, (*context.Context)(nil))
+	// Only commands that can be ended early ask for a context. The first Ctrl-C
+	// ends the window and still reports; a second one kills, because stop
+	// restores the default.
+	if err := parsed.BindToProvider(func() (context.Context, error) {
+		ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+		context.AfterFunc(ctx, stop)
+		return ctx, nil
+	}); err != nil {
+		panic(err) // the provider's type is wrong: a bug, not an input
+	}
 	err = parsed.Run(&streams{stdout, stderr})
 	var status2 exit
 	switch {

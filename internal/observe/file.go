@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 
 	"github.com/klauspost/compress/zstd"
 )
@@ -49,7 +50,8 @@ func Save(path string, o *Observation) (err error) {
 // Load reads a saved Observation. The error is one line that says what is
 // wrong with the file.
 func Load(path string) (*Observation, error) {
-	f, err := os.Open(path)
+	// Opening a FIFO would wait for a writer.
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, err
 	}
