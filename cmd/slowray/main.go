@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/signal"
 	"runtime/debug"
+	"strings"
 	"syscall"
 
 	"github.com/alecthomas/kong"
@@ -50,9 +51,9 @@ func run(args []string, stdout, stderr io.Writer) int {
 	status := -1
 	parser, err := kong.New(&c,
 		kong.Name("slowray"),
-		kong.Description("An X-ray for slow services: says why a service on this host is slow, with the evidence.\n\nExit status: 0 nothing found, 1 something found, 2 could not run."),
+		kong.Description("An X-ray for slow services: says why a service on this host is slow, with the evidence.\n\nWithout a command it watches the whole host for ten seconds: slowray [--for 30s] [--port N] [--json] [--save FILE] (all flags: slowray why --help).\n\nExit status: 0 nothing found, 1 something found, 2 could not run."),
 		kong.Writers(stdout, stderr),
-		kong.Vars{"version": version()},
+		kong.Vars{"version": "slowray " + version()},
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true}),
 		kong.Exit(func(code int) { status = code }),
 	)
@@ -98,9 +99,9 @@ func version() string {
 	if !ok {
 		return "unknown"
 	}
-	v := info.Main.Version
+	v := strings.Trim(info.Main.Version, "()")
 	for _, s := range info.Settings {
-		if s.Key == "vcs.revision" && (v == "" || v == "(devel)") {
+		if s.Key == "vcs.revision" && (v == "" || v == "devel") {
 			v = s.Value[:min(12, len(s.Value))]
 		}
 	}

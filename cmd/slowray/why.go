@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strconv"
 	"strings"
 	"time"
 
@@ -25,7 +26,7 @@ type whyCmd struct {
 	Container string        `placeholder:"X" help:"Only the services of this container (id), and what they call."`
 	JSON      bool          `name:"json" help:"Print the report as JSON."`
 	Save      string        `placeholder:"FILE" help:"Save the observation, for slowray replay."`
-	Redact    bool          `help:"Leave addresses, command lines and log lines out of what is saved."`
+	Redact    bool          `help:"Leave addresses, the host's name, command lines and log lines out of what is saved; file paths stay."`
 }
 
 // minWindow is the shortest window in which rates mean anything.
@@ -50,6 +51,11 @@ func (c *whyCmd) Validate() error {
 
 // Run watches and reports.
 func (c *whyCmd) Run(ctx context.Context, s *streams) error {
+	if c.Save != "" {
+		if err := observe.Savable(c.Save); err != nil {
+			return err
+		}
+	}
 	bar := newProgress(s.err, c.For)
 	o, err := watch.Run(ctx, watch.Options{
 		For:      c.For,
@@ -61,17 +67,29 @@ func (c *whyCmd) Run(ctx context.Context, s *streams) error {
 	if err != nil {
 		return err
 	}
-	if c.Redact {
-		if o, err = observe.Redact(o); err != nil {
-			return err
-		}
-	}
 	if c.Save != "" {
-		if err := observe.Save(c.Save, o); err != nil {
+		if err := c.save(o); err != nil {
 			return err
 		}
 	}
 	return judge(o, c.JSON, s)
+}
+
+// save writes the observation for replay by whoever called sudo.
+func (c *whyCmd) save(o *observe.Observation) error {
+	if c.Redact {
+		var err error
+		if o, err = observe.Redact(o); err != nil {
+			return err
+		}
+	}
+	if err := observe.Save(c.Save, o); err != nil {
+		return err
+	}
+	if uid, err := strconv.Atoi(os.Getenv("SUDO_UID")); err == nil && os.Getuid() == 0 {
+		return os.Chown(c.Save, uid, -1)
+	}
+	return nil
 }
 
 type replayCmd struct {

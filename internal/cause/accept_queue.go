@@ -94,6 +94,10 @@ func overflowFinding(v *View, s *Service, l *observe.Listener, o overflow) Findi
 	f := acceptQueueOverflow.supported(Subject{
 		Kind: "listener", NetNS: s.NS.Inode, PID: owner, Comm: v.Comm(owner), Port: l.Port, Addr: l.Addr, Path: l.Path,
 	})
+	if l.Proto == "unix" {
+		f.Title = "An accept queue is full: connect() to a unix socket is refused at once"
+		f.Subject.Addr = "unix:" + l.Path
+	}
 	if o.backlog.File != "" {
 		f.Subject.Path = fmt.Sprintf("%s:%d", o.backlog.File, o.backlog.Line)
 	}
@@ -259,6 +263,9 @@ func (v *View) backlogCommands(s *Service, l *observe.Listener, have observe.Set
 			restart = "systemctl restart " + p.Unit + "   # a reload keeps the old queue"
 		}
 		return []string{fmt.Sprintf("in %s, [%s]: listen.backlog = %d", file, pool.Name, want), restart}
+	}
+	if l.PID == 0 {
+		return []string{fmt.Sprintf("restart what listens on %s with a backlog of %d", listenerName(l), want)}
 	}
 	return []string{fmt.Sprintf("restart %s (pid %d) with a backlog of %d", v.Comm(l.PID), l.PID, want)}
 }

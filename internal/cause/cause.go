@@ -33,6 +33,8 @@ type Cause struct {
 type Result struct {
 	Findings []Finding
 	RuledOut string // when there is no finding: why not, with the figures
+	// NotChecked says instead that there was too little to go by.
+	NotChecked string
 }
 
 // Role says whether a finding is a cause or follows from another one.
@@ -71,6 +73,9 @@ type Finding struct {
 	// response that this cause spoils, 0 to 1, as far as repairing it alone
 	// would help.
 	Weight float64 `json:"-"`
+	// Parents narrows, for this finding, the causes it may follow from; nil
+	// leaves all that its declaration names.
+	Parents []string `json:"-"`
 }
 
 // Subject is what the finding is about; Kind says which fields count.

@@ -60,21 +60,57 @@ func checkCPUSaturated(v *View) Result {
 	})
 	top := outsiders[0]
 	f := cpuSaturated.supported(Subject{Kind: "process", PID: top.PID, Comm: top.Comm, NetNS: top.NetNS})
-	f.Weight = delay
-	f.Impact = Impact{Share: round(delay), Of: "slow time",
-		Text: fmt.Sprintf("the service's threads wait for a CPU %s of the time they could run", percent(delay))}
+	// Part of the waiting is for each other: the outsiders answer for theirs.
+	f.Weight = delay * ratio(outside, all)
+	f.Impact = Impact{Share: round(delay), Of: "the time the service could run",
+		Text: fmt.Sprintf("%s waits for a CPU; others use %s of them", v.waiting(), percent(ratio(outside, all)))}
 	f.Evidence = []Evidence{
 		{Fact: "CPU idle", Value: round(idle), Unit: "share", Source: "/proc/stat"},
 		{Fact: "the service's threads were runnable but not running", Value: round(servers.delay), Limit: round(v.Window.Seconds), Unit: "s in the window", Source: "/proc/PID/schedstat"},
 		{Fact: "CPU used by processes that take no part in the requests", Value: round(outside), Limit: round(all), Unit: "CPU s", Source: "/proc/PID/stat"},
 		{Fact: "the greediest", Value: processesText(outsiders, 3), Source: "/proc/PID/stat"},
 	}
-	f.Fix.Text = fmt.Sprintf("Give %s (pid %d) less weight, or move it elsewhere.", top.Comm, top.PID)
-	f.Fix.Commands = []string{fmt.Sprintf("renice -n 19 -p %d", top.PID)}
+	f.Fix.Text = fmt.Sprintf("If %s may give way, let it; else move it to another machine.", top.Comm)
+	f.Fix.Commands = []string{"renice -n 19 -p" + pidsOf(outsiders, top.Comm)}
 	if top.Unit != "" {
 		f.Fix.Persist = []string{fmt.Sprintf("systemctl set-property %s CPUWeight=10", top.Unit)}
 	}
 	return Result{Findings: []Finding{f}}
+}
+
+// waiting names the serving program that waits longest for a CPU.
+func (v *View) waiting() string {
+	delay := map[string]float64{}
+	longest := ""
+	for i := range v.Processes {
+		p := &v.Processes[i]
+		if !v.Serving(p.PID) {
+			continue
+		}
+		delay[p.Comm] += p.RunDelaySeconds
+		if longest == "" || delay[p.Comm] > delay[longest] {
+			longest = p.Comm
+		}
+	}
+	for _, s := range v.Services {
+		if v.Comm(s.Listeners[0].PID) == longest {
+			return longest + " (" + s.Name() + ")"
+		}
+	}
+	return longest
+}
+
+// pidsOf lists the processes of one program, at most eight.
+func pidsOf(procs []*observe.Process, comm string) string {
+	var b strings.Builder
+	n := 0
+	for _, p := range procs {
+		if p.Comm == comm && n < 8 {
+			fmt.Fprintf(&b, " %d", p.PID)
+			n++
+		}
+	}
+	return b.String()
 }
 
 // threadTime is what the processes that answer requests did with the CPU.

@@ -24,21 +24,31 @@ var nginxUpstreamErrors = Cause{
 func init() { nginxUpstreamErrors.Check = checkNginxUpstreamErrors }
 
 // upstreamKinds are the log kinds that blame the upstream, with what to say of
-// each.
-var upstreamKinds = []struct{ kind, fact, fix string }{
-	{"ephemeral-ports", "cannot assign requested address (99)", "Give nginx more local ports, or keep connections to the upstream open."},
-	{"upstream-refused", "connection refused (111)", "Nothing listens at the upstream's address: start it, or correct the address."},
-	{"upstream-busy", "resource temporarily unavailable (11)", "The upstream's unix socket has a full accept queue."},
-	{"upstream-connect-timeout", "timed out while connecting (110)", "The upstream does not answer SYNs: see its accept queue and what lies between."},
-	{"upstream-read-timeout", "timed out while reading (110)", "The upstream takes longer than nginx waits: find what it does meanwhile."},
-	{"upstream-reset", "connection reset or closed by the upstream (104)", "The upstream gave up: see its own log."},
-	{"no-live-upstreams", "no live upstreams", "Every server of the upstream has failed lately."},
+// each and which causes can bring it about.
+var upstreamKinds = []struct {
+	kind, fact, fix string
+	parents         []string
+}{
+	{"ephemeral-ports", "cannot assign requested address (99)", "Give nginx more local ports, or keep connections to the upstream open.",
+		[]string{"ephemeral-ports-exhausted", "time-wait-port-search", "conntrack-full"}},
+	{"upstream-refused", "connection refused (111)", "Nothing listens at the upstream's address: start it, or correct the address.",
+		[]string{}},
+	{"upstream-busy", "resource temporarily unavailable (11)", "The upstream's unix socket has a full accept queue.",
+		[]string{"accept-queue-overflow", "php-fpm-children-exhausted"}},
+	{"upstream-connect-timeout", "timed out while connecting (110)", "The upstream does not answer SYNs: see its accept queue and what lies between.",
+		[]string{"conntrack-full", "accept-queue-overflow", "php-fpm-children-exhausted", "fd-limit", "softirq-saturated"}},
+	{"upstream-read-timeout", "timed out while reading (110)", "The upstream takes longer than nginx waits: find what it does meanwhile.",
+		nil},
+	{"upstream-reset", "connection reset or closed by the upstream (104)", "The upstream gave up: see its own log.",
+		[]string{"nginx-worker-connections", "fd-limit", "memory-pressure", "accept-queue-overflow"}},
+	{"no-live-upstreams", "no live upstreams", "Every server of the upstream has failed lately.",
+		nil},
 }
 
 const upstreamErrorShare = 0.01 // of the answers
 
 func checkNginxUpstreamErrors(v *View) Result {
-	r := ruledOut("no nginx serves here")
+	r := ruledOut("no nginx with traffic")
 	for i := range v.Nginx {
 		n := &v.Nginx[i]
 		if !v.nginxInScope(n) {
@@ -57,6 +67,9 @@ func checkNginxUpstreamErrors(v *View) Result {
 		share := ratio(lines, max(answered, lines))
 		if lines < 5 || share < upstreamErrorShare {
 			r.RuledOut = fmt.Sprintf("%s upstream errors in nginx's log, %s answers", count(lines), count(answered))
+			if answered == 0 {
+				r.RuledOut = fmt.Sprintf("%s upstream errors in nginx's log; its access log tells of no answer", count(lines))
+			}
 			continue
 		}
 		f := nginxUpstreamErrors.supported(Subject{Kind: "process", NetNS: n.NetNS, PID: n.PID, Comm: "nginx", Path: n.Config})
@@ -71,7 +84,7 @@ func checkNginxUpstreamErrors(v *View) Result {
 		if s, all := statuses(n); all > 0 {
 			f.Evidence = append(f.Evidence, Evidence{Fact: "answers 5xx", Value: s.S5xx, Limit: all, Unit: "answers", Source: "nginx access log"})
 		}
-		f.Fix.Text = upstreamKinds[worst].fix
+		f.Fix.Text, f.Parents = upstreamKinds[worst].fix, upstreamKinds[worst].parents
 		for _, k := range n.Errors {
 			if k.Kind == upstreamKinds[worst].kind && k.Upstream != "" {
 				f.Subject.Addr = k.Upstream
@@ -107,7 +120,7 @@ const (
 )
 
 func checkClientAborts(v *View) Result {
-	r := ruledOut("no nginx serves here")
+	r := ruledOut("no nginx with traffic")
 	for i := range v.Nginx {
 		n := &v.Nginx[i]
 		if !v.nginxInScope(n) {
@@ -118,7 +131,9 @@ func checkClientAborts(v *View) Result {
 		share := ratio(aborts, all)
 		if share < abortShare || spread < abortSeconds {
 			r.RuledOut = fmt.Sprintf("%s answers were aborted by the client (499) of %s", count(sum.S499), count(all))
-			if sum.S499 > 0 {
+			if all == 0 {
+				r = Result{NotChecked: "nginx's access log tells of no answer in the window"}
+			} else if sum.S499 > 0 {
 				r.RuledOut += ", none or few while the load lasted"
 			}
 			continue

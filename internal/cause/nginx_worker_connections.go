@@ -20,7 +20,7 @@ var nginxWorkerConnections = Cause{
 func init() { nginxWorkerConnections.Check = checkNginxWorkerConnections }
 
 func checkNginxWorkerConnections(v *View) Result {
-	r := ruledOut("no nginx serves here")
+	r := ruledOut("no nginx with traffic")
 	top := -1.0
 	for i := range v.Nginx {
 		n := &v.Nginx[i]

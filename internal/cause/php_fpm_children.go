@@ -32,7 +32,7 @@ const (
 )
 
 func checkPHPFPMChildren(v *View) Result {
-	r := ruledOut("no php-fpm serves here")
+	r := ruledOut("no php-fpm with traffic")
 	for i := range v.PHPFPM {
 		m := &v.PHPFPM[i]
 		for j := range m.Pools {
@@ -42,7 +42,11 @@ func checkPHPFPMChildren(v *View) Result {
 				continue
 			}
 			e := exhaustionOf(v, pool, s)
-			if e.because != "" {
+			switch {
+			case pool.Rounds < minFPMReading:
+				r.NotChecked = fmt.Sprintf("the children of pool %s were looked at only %d times", pool.Name, pool.Rounds)
+				continue
+			case e.because != "":
 				r.RuledOut = e.because
 				continue
 			}
@@ -80,7 +84,7 @@ func exhaustionOf(v *View, pool *observe.FPMPool, s *Service) exhaustion {
 	name := fmt.Sprintf("pool %s", pool.Name)
 	switch {
 	case pool.Rounds < minFPMReading:
-		e.because = fmt.Sprintf("%s was looked at only %d times", name, pool.Rounds)
+		e.because = "too few readings"
 	case e.busy < allBusyShare:
 		e.because = fmt.Sprintf("%s had a free child in %s of the readings (%.1f of %d busy on average)", name, percent(1-e.busy), pool.BusyMean, e.max)
 	case e.queue < 0.5:

@@ -71,7 +71,7 @@ func checkTimeWaitPortSearch(v *View) Result {
 		}
 		r.Findings = append(r.Findings, portSearchFinding(v, master, ns, d, g, share, fam.search, fam.all))
 	}
-	r.RuledOut = fmt.Sprintf("%s sockets in TIME_WAIT at most, but no process spends %s of its CPU in search of a port", count(waiting), percent(searchShare))
+	r.RuledOut = fmt.Sprintf("%s sockets in TIME_WAIT at most, and no process spends %s of its CPU in search of a port", count(waiting), percent(searchShare))
 	if reused > 0 {
 		r.RuledOut = fmt.Sprintf("%s sockets in TIME_WAIT at most, and connect() takes their ports again: %s times", count(waiting), count(reused))
 	}

@@ -32,7 +32,11 @@ func Diagnose(o *observe.Observation) Report {
 			continue
 		}
 		result := c.Check(v)
-		if len(result.Findings) == 0 {
+		switch {
+		case len(result.Findings) > 0:
+		case result.NotChecked != "":
+			r.NotChecked = append(r.NotChecked, Excluded{c.ID, result.NotChecked})
+		default:
 			r.RuledOut = append(r.RuledOut, Excluded{c.ID, result.RuledOut})
 		}
 		r.Findings = append(r.Findings, result.Findings...)
@@ -90,13 +94,7 @@ func fold(findings []cause.Finding, catalogue []cause.Cause) {
 		if c == nil || !c.Folds {
 			continue
 		}
-		parent := ""
-		for _, id := range c.ConsequenceOf {
-			if found[id] > 0 && (parent == "" || found[id] > found[parent]) {
-				parent = id
-			}
-		}
-		if parent != "" {
+		if parent := parentFor(f, c, findings, catalogue); parent != "" {
 			f.Role, f.ConsequenceOf = cause.RoleConsequence, &parent
 		}
 	}
@@ -114,6 +112,40 @@ func fold(findings []cause.Finding, catalogue []cause.Cause) {
 			f.ConsequenceOf = up
 		}
 	}
+}
+
+// parentFor picks the heaviest cause that f may follow from: one that its
+// declaration, and the finding itself, allow, and that was found where f was.
+func parentFor(f *cause.Finding, c *cause.Cause, findings []cause.Finding, catalogue []cause.Cause) string {
+	var best *cause.Finding
+	for i := range findings {
+		p := &findings[i]
+		if !slices.Contains(c.ConsequenceOf, p.Cause) || f.Parents != nil && !slices.Contains(f.Parents, p.Cause) || !samePlace(f, p, catalogue) {
+			continue
+		}
+		if best == nil || cmp.Or(cmp.Compare(p.Weight, best.Weight), cmp.Compare(layer(best, catalogue), layer(p, catalogue)), cmp.Compare(best.Cause, p.Cause)) > 0 {
+			best = p
+		}
+	}
+	if best == nil {
+		return ""
+	}
+	return best.Cause
+}
+
+// layer is where on a request's way a finding's cause sits.
+func layer(f *cause.Finding, catalogue []cause.Cause) int {
+	if c := lookup(catalogue, f.Cause); c != nil {
+		return int(c.Layer)
+	}
+	return math.MaxInt
+}
+
+// samePlace says whether two findings concern the same network namespace, or
+// the second one the whole machine.
+func samePlace(f, p *cause.Finding, catalogue []cause.Cause) bool {
+	c := lookup(catalogue, p.Cause)
+	return c != nil && c.Layer == cause.LayerMachine || f.Subject.NetNS == p.Subject.NetNS
 }
 
 // parentOf returns what all findings of a cause follow from, or nil.
@@ -142,17 +174,11 @@ func lookup(catalogue []cause.Cause, id string) *cause.Cause {
 // rank orders causes by weight, then by the layer a request meets first, and
 // puts the consequences behind all causes.
 func rank(findings []cause.Finding, catalogue []cause.Cause) []cause.Finding {
-	layer := func(f *cause.Finding) int {
-		if c := lookup(catalogue, f.Cause); c != nil {
-			return int(c.Layer)
-		}
-		return math.MaxInt
-	}
 	slices.SortStableFunc(findings, func(a, b cause.Finding) int {
 		return cmp.Or(
 			cmp.Compare(a.Role, b.Role), // "cause" < "consequence"
 			cmp.Compare(b.Weight, a.Weight),
-			cmp.Compare(layer(&a), layer(&b)),
+			cmp.Compare(layer(&a, catalogue), layer(&b, catalogue)),
 			cmp.Compare(a.Cause, b.Cause),
 			cmp.Compare(a.Subject.NetNS, b.Subject.NetNS),
 			cmp.Compare(a.Subject.Port, b.Subject.Port),

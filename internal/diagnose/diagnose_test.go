@@ -67,6 +67,32 @@ func TestRankAndFold(t *testing.T) {
 	}
 }
 
+// TestSymptomOfAnotherService: a symptom is not blamed on a cause that was
+// found elsewhere, nor on one that cannot bring it about.
+func TestSymptomOfAnotherService(t *testing.T) {
+	at := func(f cause.Finding, netns uint64, parents []string) cause.Finding {
+		f.Subject.NetNS, f.Parents = netns, parents
+		return f
+	}
+	for _, c := range []struct {
+		name string
+		in   []cause.Finding
+		want []string
+	}{
+		{"in another namespace", []cause.Finding{at(finding("nginx-upstream-errors", 0.99), 7, nil), at(finding("fd-limit", 0.9), 8, nil)},
+			[]string{"nginx-upstream-errors", "fd-limit"}},
+		{"of the whole machine", []cause.Finding{at(finding("nginx-upstream-errors", 0.9), 7, nil), at(finding("cpu-saturated", 0.5), 8, nil)},
+			[]string{"cpu-saturated", "nginx-upstream-errors < cpu-saturated"}},
+		{"connection refused", []cause.Finding{at(finding("nginx-upstream-errors", 0.99), 7, []string{}), at(finding("fd-limit", 0.9), 7, nil)},
+			[]string{"nginx-upstream-errors", "fd-limit"}},
+	} {
+		fold(c.in, cause.Catalogue())
+		if diff := cmp.Diff(c.want, order(rank(c.in, cause.Catalogue()))); diff != "" {
+			t.Errorf("%s: %s", c.name, diff)
+		}
+	}
+}
+
 // TestOrderDoesNotMatter: whatever order causes are checked in, the ranking is
 // the same.
 func TestOrderDoesNotMatter(t *testing.T) {

@@ -17,6 +17,19 @@ import (
 // 100,000 sockets takes a few MB.
 const maxDecoded = 1 << 30
 
+// Savable says early whether Save will be able to write to path.
+func Savable(path string) error {
+	if st, err := os.Stat(path); err == nil && !st.Mode().IsRegular() {
+		return fmt.Errorf("save observation: %s: not a regular file", path)
+	}
+	f, err := os.CreateTemp(filepath.Dir(path), ".slowray-*")
+	if err != nil {
+		return fmt.Errorf("save observation: %w", err)
+	}
+	f.Close()
+	return os.Remove(f.Name())
+}
+
 // Save writes o to a file, as zstd-compressed JSON. The file appears whole or
 // not at all, and only its owner may read it: it holds command lines.
 func Save(path string, o *Observation) (err error) {

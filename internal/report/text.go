@@ -39,7 +39,7 @@ func Text(w io.Writer, r *diagnose.Report, style Style) error {
 	p.excluded("Ruled out", r.RuledOut)
 	p.excluded("Not checked", r.NotChecked)
 	for _, l := range r.Losses {
-		p.line("%s %s: %d", p.paint(yellow, "Not counted:"), clean(l.What), l.Count)
+		p.line("%s %s: %s", p.paint(yellow, "Not counted:"), clean(l.What), figure.Count(l.Count))
 	}
 	return p.err
 }
@@ -52,6 +52,9 @@ func (p *printer) line(format string, args ...any) {
 
 func (p *printer) head(r *diagnose.Report) {
 	p.line("%s watched for %.3g s (Linux %s, %d CPUs)", clean(r.Host.Name), r.Window.Seconds, clean(r.Host.Kernel), r.Host.CPUs)
+	if r.Window.Seconds < 1 {
+		p.line("%s", p.paint(yellow, "Ended early: what is ruled out after so short a time is not sure."))
+	}
 	p.line("")
 }
 
@@ -132,7 +135,7 @@ func evidenceText(e *cause.Evidence) string {
 func subjectText(s *cause.Subject) string {
 	var parts []string
 	add := func(format string, args ...any) { parts = append(parts, fmt.Sprintf(format, args...)) }
-	if s.Comm != "" {
+	if s.Comm != "" && s.PID != 0 {
 		add("%s (pid %d)", s.Comm, s.PID)
 	}
 	switch {
@@ -140,6 +143,8 @@ func subjectText(s *cause.Subject) string {
 		add("calls to %s", joinHostPort(s.Addr, s.Port))
 	case s.Port != 0:
 		add("port %d", s.Port)
+	case strings.HasPrefix(s.Addr, "unix:"):
+		add("%s", s.Addr)
 	}
 	if s.Path != "" {
 		add("%s", s.Path)
@@ -183,8 +188,20 @@ func (p *printer) excluded(title string, list []diagnose.Excluded) {
 		return
 	}
 	p.line("%s", p.paint(bold, title))
-	for _, e := range list {
-		p.wrapped(fmt.Sprintf("  %-28s", e.Cause), 30, clean(e.Because))
+	told := map[string]bool{}
+	for i, e := range list {
+		if told[e.Because] {
+			continue
+		}
+		told[e.Because] = true
+		because, also := e.Because, "; so also "
+		for _, same := range list[i+1:] {
+			if same.Because == e.Because {
+				because += also + same.Cause
+				also = ", "
+			}
+		}
+		p.wrapped(fmt.Sprintf("  %-28s", e.Cause), 30, clean(because))
 	}
 	p.line("")
 }

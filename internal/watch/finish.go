@@ -79,7 +79,7 @@ func (s *session) end(ctx context.Context) {
 	s.out.Gaps = append(s.out.Gaps, gaps...)
 	s.out.Use = host.UseBetween(s.use, use)
 	procs, gaps := s.fs.Processes()
-	s.addNewGaps(gaps)
+	s.addProcessGaps(gaps)
 	s.out.Processes = host.ProcessesBetween(s.procs, procs)
 	owners, _ := s.socketOwners(procs)
 	for inode, pids := range s.owners {
@@ -105,10 +105,11 @@ func (s *session) end(ctx context.Context) {
 	}
 }
 
-// addNewGaps adds gaps that were not there at the beginning.
-func (s *session) addNewGaps(gaps []observe.Gap) {
+// addProcessGaps adds gaps that were not there yet. That process 1 is closed
+// even to root, as in some sandboxes, matters to nobody.
+func (s *session) addProcessGaps(gaps []observe.Gap) {
 	for _, g := range gaps {
-		if !slices.Contains(s.out.Gaps, g) {
+		if g.Subject != "process 1" && !slices.Contains(s.out.Gaps, g) {
 			s.out.Gaps = append(s.out.Gaps, g)
 		}
 	}

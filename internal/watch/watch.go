@@ -129,7 +129,7 @@ func (s *session) lose(what string, count int64) {
 func (s *session) begin() error {
 	var gaps []observe.Gap
 	s.procs, gaps = s.fs.Processes()
-	s.out.Gaps = append(s.out.Gaps, gaps...)
+	s.addProcessGaps(gaps)
 	if len(s.procs) == 0 {
 		return errors.New("no process can be seen in /proc")
 	}
@@ -148,7 +148,7 @@ func (s *session) begin() error {
 
 	var err error
 	if s.kmsg, err = host.OpenKmsg("/dev/kmsg"); err != nil {
-		s.partialGap(observe.KindKernelLog, 0, "kernel log", err)
+		s.partialGap(observe.KindKernelLog, 0, "", err)
 	}
 	if s.connect, err = connect.Start(); err != nil {
 		s.gap(observe.KindConnects, "", err)
