@@ -27,6 +27,8 @@ const lateLimit = 2 * time.Second
 //     If no single removal helps beyond noise, it may be any planted one.
 //  5. A decoy is among what is ruled out.
 //  6. A finding's subject is in the namespace of the servers.
+//
+// That the CPUs are taken by others is no wrong answer where the lab saw it too.
 func judge(s *StepResult, i incident.Incident, faults []incident.Fault) {
 	s.notes(i)
 	if s.Found == nil {
@@ -37,6 +39,7 @@ func judge(s *StepResult, i incident.Incident, faults []incident.Fault) {
 		s.mismatch("%s", s.Found.Problem)
 		return
 	}
+	s.forgiveOthers()
 	var planted []incident.Fault // what slowray may name
 	for _, f := range faults {
 		if !f.Decoy && !i.Control {
@@ -61,6 +64,19 @@ func (s *StepResult) mismatch(format string, args ...any) {
 
 func (s *StepResult) note(format string, args ...any) {
 	s.Notes = append(s.Notes, fmt.Sprintf(format, args...))
+}
+
+// forgiveOthers leaves out what slowray rightly says of programs outside the
+// sandbox.
+func (s *StepResult) forgiveOthers() {
+	const saturated = "cpu-saturated"
+	if s.Looked == nil || s.Looked.Others <= othersMax {
+		return
+	}
+	s.note("other programs took %.0f %% of the CPUs while slowray looked", 100*s.Looked.Others)
+	if s.harmless || !slices.ContainsFunc(s.Truth.Removals, func(r Removal) bool { return r.Cause == saturated }) {
+		s.Found.Findings = slices.DeleteFunc(s.Found.Findings, func(f Finding) bool { return f.Cause == saturated })
+	}
 }
 
 // allowed checks rules 1 and 2.
@@ -109,9 +125,14 @@ func (s *StepResult) first() {
 func (s *StepResult) places() {
 	for _, f := range s.Found.Findings {
 		ns := f.Subject.NetNS
-		if ns != 0 && ns != s.Found.netns && s.Found.netns != 0 && f.Subject.Kind != "host" {
-			s.mismatch("%s is found in network namespace %d; the servers are in %d", f.Cause, ns, s.Found.netns)
+		if ns == 0 || ns == s.Found.netns || s.Found.netns == 0 || f.Subject.Kind == "host" {
+			continue
 		}
+		where := fmt.Sprintf("network namespace %d", ns)
+		if ns == s.Found.clients {
+			where = "the network namespace of the load"
+		}
+		s.mismatch("%s is found in %s (%s %d), not in that of the servers", f.Cause, where, f.Subject.Comm, f.Subject.PID)
 	}
 }
 

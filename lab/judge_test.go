@@ -86,3 +86,14 @@ func TestReportParse(t *testing.T) {
 		}
 	}
 }
+
+// What slowray says of a machine that others keep busy is true, if they do.
+func TestJudgeForgivesOthers(t *testing.T) {
+	for others, ok := range map[float64]bool{0.02: false, 0.4: true} {
+		s := StepResult{Found: &Report{Findings: []Finding{cause("cpu-saturated")}}, Looked: &Sample{Others: others}}
+		judge(&s, incident.Incident{Control: true}, nil)
+		if s.OK != ok {
+			t.Errorf("others used %v: ok %v, %q", others, s.OK, s.Reasons)
+		}
+	}
+}

@@ -75,7 +75,8 @@ type StepResult struct {
 	Name     string   `json:"name"`
 	Planted  []string `json:"planted"` // names of faults, decoys included
 	Truth    Truth    `json:"truth"`
-	Found    *Report  `json:"found,omitempty"` // nil when slowray was not run
+	Found    *Report  `json:"found,omitempty"`  // nil when slowray was not run
+	Looked   *Sample  `json:"looked,omitempty"` // what was measured meanwhile
 	OK       bool     `json:"ok"`
 	Reasons  []string `json:"reasons,omitempty"` // of a mismatch
 	Notes    []string `json:"notes,omitempty"`   // worth knowing, not a mismatch
@@ -214,16 +215,15 @@ func (r *runner) step(ctx context.Context, s plantedSet) (StepResult, error) {
 	for _, f := range s.faults {
 		result.Planted = append(result.Planted, f.Name)
 	}
-	var looked *Sample
 	if !r.opt.TruthOnly {
 		sample, report, err := r.look(ctx, s.faults)
 		if err != nil {
 			return result, err
 		}
-		looked, result.Found = &sample, report
+		result.Looked, result.Found = &sample, report
 	}
 	var err error
-	if result.Truth, err = r.truth(ctx, s.faults, looked); err != nil {
+	if result.Truth, err = r.truth(ctx, s.faults, result.Looked); err != nil {
 		return result, err
 	}
 	judge(&result, r.Incident, s.faults)

@@ -112,6 +112,10 @@ func (m Measure) spread(of func(Sample) float64) (low, high float64) {
 
 func (s Sample) median() float64 { return median(s.Rates) }
 
+// undisturbed is the rate there would have been, at most, had other programs
+// left their CPU time to the servers.
+func (s Sample) undisturbed() float64 { return s.median() / (1 - min(s.Others, 0.9)) }
+
 func (s Sample) badShare() float64 {
 	switch {
 	case s.Outcome == nil:

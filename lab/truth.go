@@ -12,14 +12,16 @@ import (
 // Limits of what counts as a difference.
 const (
 	gainMin    = 1.10 // a removal that gives this many times the good answers helps
+	stormGain  = 2.00 // the same where most answers are errors
+	stormShare = 0.50
 	badShare   = 0.01 // errors below this share of all requests do not count
 	badDrop    = 0.70 // errors fall to this part of their share, or less
 	answersMin = 0.50 // fewer errors count only with this part of the good answers, or more
-	tailMin    = 50 * time.Millisecond
+	tailMin    = 100 * time.Millisecond
 	tailDrop   = 0.50 // p99 falls to this part, or less
 	tieMargin  = 0.90 // a removal within this part of the best one is as good
-	unsureLow  = 1.05 // a gain between these is measured again
-	unsureHigh = 1.40
+	unsureLow  = 0.95 // a gain between these parts of what it takes is measured again
+	unsureHigh = 1.27
 	unsureTie  = 0.75 // so is a removal between this part of the best one and a tie
 	repeats    = 2    // measurements in all
 )
@@ -110,10 +112,13 @@ func (r *runner) measureInto(ctx context.Context, m *Measure, what string, fault
 //
 // A removal helps if good answers per second rise by a tenth and the two
 // measurements do not overlap (each second is a sample; the median of one lies
-// outside the range of the other), or if errors that were at least 1 % fall by
+// outside the range of the other), or if they double where most answers are
+// errors (the few good ones are what a storm of errors leaves, and vary by half
+// from trial to trial), or if errors that were at least 1 % fall by
 // three tenths, or if p99 halves (these two only while good answers do not halve
 // as well). Of several trials, the worst without the
-// fault has to beat the best with it: what comes only now and then is noise.
+// fault has to beat the best with it: what comes only now and then is noise. And
+// it has to beat what there might have been without other programs on the CPUs.
 //
 // Best is the removal with the highest median of good answers among those that
 // raise them, and every other such removal within a tenth of it, or whose
@@ -142,8 +147,8 @@ func (r *Removal) compare(base Measure) {
 	r.Why, r.faster = nil, false
 	r.Gain = m.Median() / max(base.Median(), 1)
 	worst, _ := m.spread(Sample.median)
-	_, before := base.spread(Sample.median)
-	if worst >= gainMin*max(before, 1) && (worst > base.high() || before < m.low()) {
+	_, before := base.spread(Sample.undisturbed)
+	if worst >= gainNeeded(base)*max(before, 1) && (worst > base.high() || before < m.low()) {
 		r.faster = true
 		r.Why = append(r.Why, fmt.Sprintf("good answers %s", times(r.Gain)))
 	}
@@ -158,10 +163,18 @@ func (r *Removal) compare(base Measure) {
 	_, tail := m.spread(Sample.p99)
 	tailBefore, _ := base.spread(Sample.p99)
 	// Where most answers are errors, p99 is the latency of errors.
-	if answered && badBefore < 0.5 && bad < 0.5 && time.Duration(tailBefore) >= tailMin && tail <= tailDrop*tailBefore {
+	if answered && badBefore < stormShare && bad < stormShare && time.Duration(tailBefore) >= tailMin && tail <= tailDrop*tailBefore {
 		r.Why = append(r.Why, fmt.Sprintf("p99 %s → %s", short(base.P99()), short(m.P99())))
 	}
 	r.Hurts = len(r.Why) > 0
+}
+
+// gainNeeded is how many times the good answers a removal has to give.
+func gainNeeded(base Measure) float64 {
+	if base.BadShare() >= stormShare {
+		return stormGain
+	}
+	return gainMin
 }
 
 // unsure gives the removals that another measurement could put elsewhere:
@@ -179,7 +192,8 @@ func (t *Truth) unsure() []int {
 	var list []int
 	for n, r := range t.Removals {
 		rate := r.Measure.Median()
-		closeToNone := len(r.Why) <= 1 && r.Gain > unsureLow && r.Gain < unsureHigh
+		part := r.Gain / gainNeeded(t.Base)
+		closeToNone := len(r.Why) <= 1 && part > unsureLow && part < unsureHigh
 		closeToBest := r.faster && rate > unsureTie*best && rate < tieMargin*best
 		if closeToNone || closeToBest || r.Hurts && helping > 1 {
 			list = append(list, n)

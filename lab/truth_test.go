@@ -30,6 +30,8 @@ func TestDecide(t *testing.T) {
 			"a": flat(1800, 97, 100, ms), "b": flat(3600, 1, 100, ms)}, []string{"a", "b"}, []string{"b"}},
 		{"two help alike", flat(300, 99, 100, ms), map[string]Measure{
 			"a": flat(3400, 1, 100, ms), "b": flat(3600, 1, 100, ms)}, []string{"a", "b"}, []string{"a", "b"}},
+		{"noise in a storm of errors", flat(420, 99, 100, ms), map[string]Measure{
+			"a": flat(670, 99, 100, ms)}, nil, nil},
 		{"only errors go", flat(9000, 40, 100, ms), map[string]Measure{
 			"a": flat(9100, 0, 100, ms), "b": flat(8900, 41, 100, ms)}, []string{"a"}, []string{"a"}},
 		{"only the tail goes, though good answers fall", flat(17000, 0, 100, 1200*ms), map[string]Measure{
@@ -81,6 +83,17 @@ func TestDisturbedTrialsDoNotCount(t *testing.T) {
 	m.Samples[1].Others = 0.7
 	if got := m.Median(); got != 100 || !m.disturbed() {
 		t.Errorf("median %v, disturbed %v, want that of the least disturbed trial", got, m.disturbed())
+	}
+}
+
+// A gain that others' leaving the CPUs explains is none.
+func TestDecideAllowsForOthers(t *testing.T) {
+	base := flat(10000, 0, 100, 0)
+	base.Samples[0].Others = 0.3
+	truth := Truth{Base: base, Removals: []Removal{{Fault: "a", Cause: "a", Measure: flat(13000, 0, 100, 0)}}}
+	truth.decide()
+	if truth.Removals[0].Hurts {
+		t.Errorf("%+v", truth.Removals[0])
 	}
 }
 

@@ -20,10 +20,10 @@ import (
 
 type whyCmd struct {
 	For       time.Duration `default:"10s" placeholder:"D" help:"How long to watch (${default})."`
-	Port      int           `placeholder:"N" help:"Only the service on this TCP port, and what it calls."`
-	PID       int           `name:"pid" placeholder:"N" help:"Only the services of this process, and what they call."`
-	Unit      string        `placeholder:"X" help:"Only the services of this systemd unit, and what they call."`
-	Container string        `placeholder:"X" help:"Only the services of this container (id), and what they call."`
+	Port      *int          `placeholder:"N" help:"Only the service on this TCP port, and what it calls."`
+	PID       *int          `name:"pid" placeholder:"N" help:"Only the services of this process, and what they call."`
+	Unit      *string       `placeholder:"X" help:"Only the services of this systemd unit, and what they call."`
+	Container *string       `placeholder:"X" help:"Only the services of this container (id), and what they call."`
 	JSON      bool          `name:"json" help:"Print the report as JSON."`
 	Save      string        `placeholder:"FILE" help:"Save the observation, for slowray replay."`
 	Redact    bool          `help:"Leave addresses, the host's name, command lines and log lines out of what is saved; file paths stay."`
@@ -39,12 +39,17 @@ func (c *whyCmd) Validate() error {
 		return fmt.Errorf("--for %s: must be at least %s", c.For, minWindow)
 	case c.For > time.Hour:
 		return fmt.Errorf("--for %s: must be at most an hour", c.For)
-	case c.Port < 0 || c.Port > 65535:
-		return fmt.Errorf("--port %d: must be 1 to 65535", c.Port)
+	case c.Port != nil && (*c.Port < 1 || *c.Port > 65535):
+		return fmt.Errorf("--port %d: must be 1 to 65535", *c.Port)
 	case c.Redact && c.Save == "":
 		return errors.New("--redact goes with --save FILE")
-	case c.PID < 0:
-		return fmt.Errorf("--pid %d: must be positive", c.PID)
+	case c.PID != nil && *c.PID < 1:
+		return fmt.Errorf("--pid %d: must be positive", *c.PID)
+	// An empty name, as of an unset variable, must not mean the whole host.
+	case c.Unit != nil && *c.Unit == "":
+		return errors.New("--unit: is empty")
+	case c.Container != nil && *c.Container == "":
+		return errors.New("--container: is empty")
 	}
 	return nil
 }
@@ -59,7 +64,7 @@ func (c *whyCmd) Run(ctx context.Context, s *streams) error {
 	bar := newProgress(s.err, c.For)
 	o, err := watch.Run(ctx, watch.Options{
 		For:      c.For,
-		Filter:   observe.Filter{Port: c.Port, PID: c.PID, Unit: c.Unit, Container: c.Container},
+		Filter:   observe.Filter{Port: value(c.Port), PID: value(c.PID), Unit: value(c.Unit), Container: value(c.Container)},
 		Version:  version(),
 		Progress: bar.show,
 	})
@@ -67,12 +72,22 @@ func (c *whyCmd) Run(ctx context.Context, s *streams) error {
 	if err != nil {
 		return err
 	}
+	status := judge(o, c.JSON, s)
 	if c.Save != "" {
 		if err := c.save(o); err != nil {
 			return err
 		}
 	}
-	return judge(o, c.JSON, s)
+	return status
+}
+
+// value is what a flag was set to, or the zero value.
+func value[T any](flag *T) T {
+	if flag == nil {
+		var zero T
+		return zero
+	}
+	return *flag
 }
 
 // save writes the observation for replay by whoever called sudo.

@@ -222,17 +222,18 @@ func settingSource(s observe.Setting) string {
 }
 
 // configuredBacklog finds the backlog that the application's configuration
-// asks for; the zero Setting when the application is not known.
+// asks for, with its file as seen from the host; the zero Setting when the
+// application is not known.
 func (v *View) configuredBacklog(s *Service, l *observe.Listener) observe.Setting {
 	if n := v.nginxOf(s); n != nil {
 		for _, ln := range n.Listens {
 			if l.Port != 0 && ln.Port == l.Port || l.Path != "" && ln.Path == l.Path {
-				return ln.Backlog
+				return fromHost(n.Root, ln.Backlog)
 			}
 		}
 	}
-	if _, pool := v.poolOf(s); pool != nil {
-		return pool.ListenBacklog
+	if m, pool := v.poolOf(s); pool != nil {
+		return fromHost(m.Root, pool.ListenBacklog)
 	}
 	return observe.Setting{}
 }
@@ -242,7 +243,7 @@ func (v *View) backlogCommands(s *Service, l *observe.Listener, have observe.Set
 	if n := v.nginxOf(s); n != nil {
 		// nginx takes a new backlog at reload: it calls listen() again on the
 		// open socket when the value changed (ngx_configure_listening_sockets).
-		file := n.Config
+		file := n.Root + n.Config
 		if have.File != "" {
 			file = have.File
 		}
@@ -252,7 +253,7 @@ func (v *View) backlogCommands(s *Service, l *observe.Listener, have observe.Set
 		}
 	}
 	if m, pool := v.poolOf(s); pool != nil {
-		file := m.Config
+		file := m.Root + m.Config
 		if have.File != "" {
 			file = have.File
 		}

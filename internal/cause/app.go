@@ -129,3 +129,12 @@ func firstLine(example string) Evidence {
 	}
 	return Evidence{Fact: "the first such line", Value: example, Source: "log"}
 }
+
+// fromHost makes the file of a setting one that can be opened on the host: the
+// application may run in a root of its own.
+func fromHost(root string, s observe.Setting) observe.Setting {
+	if strings.HasPrefix(s.File, "/") {
+		s.File = root + s.File
+	}
+	return s
+}

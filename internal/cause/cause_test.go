@@ -394,7 +394,7 @@ var nearMisses = []struct {
 		for _, pid := range []int{nginxWorker1, nginxWorker2, fpmChild1, fpmChild2} {
 			process(o, pid).RunDelaySeconds = 0.1
 		}
-	}, "hardly waits"},
+	}, "waited for one only"},
 	{"a quota that is not reached", &cpuQuotaThrottled, func(o *observe.Observation) {
 		o.Cgroups = []observe.Cgroup{{Path: "/x", Version: 2, PIDs: []int{nginxWorker1}, QuotaCPUs: 2, Periods: 100, ThrottledPeriods: 1, ThrottledSeconds: 0.01}}
 	}, "was throttled in 1.0 %"},

@@ -53,7 +53,8 @@ func checkCPUSaturated(v *View) Result {
 	case ratio(outside, all) < outsiderShare:
 		return ruledOut(fmt.Sprintf("the CPUs are full (%s idle), but with the service and its clients: others use %s", percent(idle), percent(ratio(outside, all))))
 	case servers.delay < delayPerCPU*servers.cpu || servers.delay < delayFloor*v.Window.Seconds:
-		return ruledOut(fmt.Sprintf("others use %s of the CPUs, but the service hardly waits for them (%s of its active time)", percent(ratio(outside, all)), percent(delay)))
+		return ruledOut(fmt.Sprintf("others use %s of the CPUs, but the service waited for one only %s, and ran %s, in %s", percent(ratio(outside, all)),
+			seconds(servers.delay), seconds(servers.cpu), seconds(v.Window.Seconds)))
 	}
 	slices.SortFunc(outsiders, func(a, b *observe.Process) int {
 		return cmp.Or(cmp.Compare(b.CPUSeconds(), a.CPUSeconds()), cmp.Compare(a.PID, b.PID))

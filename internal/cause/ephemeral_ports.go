@@ -52,7 +52,10 @@ func checkEphemeralPorts(v *View) Result {
 		g := v.calledGroup(ns, c.addr, c.port)
 		size := portRange(v.sysctl(ns, "net.ipv4.ip_local_port_range"))
 		logged, example := v.portErrorsLogged(c.destination)
-		failed := max(c.failed, uint64(logged))
+		failed := c.failed
+		if v.missing(observe.KindConnects) {
+			failed = uint64(logged)
+		}
 		// EADDRNOTAVAIL is also what a call to an address of a family that the
 		// namespace does not have gives: the ports must really be in use.
 		if failed == 0 || g == nil || size == 0 || ratio(g.LocalPorts, size) < 0.5 {
@@ -104,8 +107,8 @@ func portsFinding(v *View, c calls, g *observe.SocketGroup, ns *observe.NetNS, s
 	if n := v.nginxByPID(owner); n != nil {
 		for _, u := range n.Upstreams {
 			if u.Keepalive.Value == "0" && containsPort(u.Servers, c.port) {
-				f.Subject.Path = fmt.Sprintf("%s:%d", u.File, u.Line)
-				f.Fix.Text += fmt.Sprintf("; better still, keep connections to the upstream open (keepalive, %s:%d)", u.File, u.Line)
+				f.Subject.Path = fmt.Sprintf("%s:%d", n.Root+u.File, u.Line)
+				f.Fix.Text += fmt.Sprintf("; better still, keep connections to the upstream open (keepalive, %s:%d)", n.Root+u.File, u.Line)
 				break
 			}
 		}

@@ -72,8 +72,10 @@ func fdFinding(v *View, a observe.Accept, failed uint64) Finding {
 	for i := range v.Nginx {
 		n := &v.Nginx[i]
 		if slices.Contains(n.Workers, a.PID) && n.WorkerRlimitNofile.Value != "" {
-			f.Subject.Path = fmt.Sprintf("%s:%d", n.WorkerRlimitNofile.File, n.WorkerRlimitNofile.Line)
-			f.Fix.Persist = append(f.Fix.Persist, fmt.Sprintf("in %s: worker_rlimit_nofile %d;", n.Config, want))
+			if s := fromHost(n.Root, n.WorkerRlimitNofile); s.Line > 0 {
+				f.Subject.Path = fmt.Sprintf("%s:%d", s.File, s.Line)
+			}
+			f.Fix.Persist = append(f.Fix.Persist, fmt.Sprintf("in %s: worker_rlimit_nofile %d;", n.Root+n.Config, want))
 		}
 	}
 	f.Fix.Text = fmt.Sprintf("Raise the limit of open files of %s to %d.", a.Comm, want)

@@ -72,7 +72,7 @@ func checkNginxUpstreamErrors(v *View) Result {
 			}
 			continue
 		}
-		f := nginxUpstreamErrors.supported(Subject{Kind: "process", NetNS: n.NetNS, PID: n.PID, Comm: "nginx", Path: n.Config})
+		f := nginxUpstreamErrors.supported(Subject{Kind: "process", NetNS: n.NetNS, PID: n.PID, Comm: "nginx", Path: n.Root + n.Config})
 		f.Weight = share
 		f.Impact = Impact{Share: round(share), Of: "answers", Text: fmt.Sprintf("%s errors from the upstream, %s answers in all", count(lines), count(max(answered, lines)))}
 		for _, k := range upstreamKinds {
@@ -138,7 +138,7 @@ func checkClientAborts(v *View) Result {
 			}
 			continue
 		}
-		f := clientAborts.supported(Subject{Kind: "process", NetNS: n.NetNS, PID: n.PID, Comm: "nginx", Path: n.Config})
+		f := clientAborts.supported(Subject{Kind: "process", NetNS: n.NetNS, PID: n.PID, Comm: "nginx", Path: n.Root + n.Config})
 		f.Weight = share
 		f.Impact = Impact{Share: round(share), Of: "answers", Text: fmt.Sprintf("%s of %s requests were given up by the client", count(aborts), count(all))}
 		f.Evidence = []Evidence{

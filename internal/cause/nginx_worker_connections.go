@@ -53,9 +53,10 @@ func checkNginxWorkerConnections(v *View) Result {
 }
 
 func workerConnectionsFinding(v *View, n *observe.Nginx, limit, peak int, lines int64, aborts uint64, example string) Finding {
-	f := nginxWorkerConnections.supported(Subject{Kind: "process", NetNS: n.NetNS, PID: n.PID, Comm: "nginx", Path: n.Config})
-	if n.WorkerConnections.Line > 0 {
-		f.Subject.Path = fmt.Sprintf("%s:%d", n.WorkerConnections.File, n.WorkerConnections.Line)
+	f := nginxWorkerConnections.supported(Subject{Kind: "process", NetNS: n.NetNS, PID: n.PID, Comm: "nginx", Path: n.Root + n.Config})
+	setting := fromHost(n.Root, n.WorkerConnections)
+	if setting.Line > 0 {
+		f.Subject.Path = fmt.Sprintf("%s:%d", setting.File, setting.Line)
 	}
 	for _, s := range v.Services {
 		if v.nginxOf(s) == n {
@@ -86,16 +87,16 @@ func workerConnectionsFinding(v *View, n *observe.Nginx, limit, peak int, lines 
 		f.Evidence = append(f.Evidence, Evidence{Fact: "log: worker_connections are not enough", Value: lines, Unit: "lines", Source: "nginx error log"}, firstLine(example))
 	}
 	f.Evidence = append(f.Evidence,
-		Evidence{Fact: "connections of the busiest worker, peak", Value: peak, Limit: limit, Unit: "connections", Source: "/proc/PID/fd; limit: " + settingSource(n.WorkerConnections)})
+		Evidence{Fact: "connections of the busiest worker, peak", Value: peak, Limit: limit, Unit: "connections", Source: "/proc/PID/fd; limit: " + settingSource(setting)})
 	if aborts > 0 {
 		f.Evidence = append(f.Evidence, Evidence{Fact: "connections reset with data unread", Value: aborts, Unit: "connections", Source: "netstat TCPAbortOnData"})
 	}
 	want := max(2048, 2*limit)
 	f.Fix.Text = fmt.Sprintf("Raise worker_connections from %d to %d and reload; each request passed on takes two slots.", limit, want)
-	f.Fix.Commands = []string{fmt.Sprintf("in %s: worker_connections %d;", n.Config, want), fmt.Sprintf("kill -HUP %d   # nginx master: reload", n.PID)}
+	f.Fix.Commands = []string{fmt.Sprintf("in %s: worker_connections %d;", n.Root+n.Config, want), fmt.Sprintf("kill -HUP %d   # nginx master: reload", n.PID)}
 	if w := v.firstWorker(n); w != nil && w.FDLimit > 0 && w.FDLimit < want+64 {
 		f.Fix.Text += fmt.Sprintf(" Its workers may open only %d files: raise worker_rlimit_nofile too.", w.FDLimit)
-		f.Fix.Commands = append([]string{fmt.Sprintf("in %s: worker_rlimit_nofile %d;", n.Config, 2*want)}, f.Fix.Commands...)
+		f.Fix.Commands = append([]string{fmt.Sprintf("in %s: worker_rlimit_nofile %d;", n.Root+n.Config, 2*want)}, f.Fix.Commands...)
 	}
 	return f
 }

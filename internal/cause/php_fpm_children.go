@@ -112,8 +112,9 @@ func (v *View) exhaustedPool(s *Service) *observe.FPMPool {
 }
 
 func childrenFinding(v *View, m *observe.PHPFPM, pool *observe.FPMPool, s *Service, e exhaustion) Finding {
+	setting := fromHost(m.Root, pool.MaxChildren)
 	f := phpFPMChildrenExhausted.supported(Subject{Kind: "pool", NetNS: s.NS.Inode, PID: m.PID, Comm: v.Comm(m.PID),
-		Port: s.Port(), Path: fmt.Sprintf("%s:%d", pool.MaxChildren.File, pool.MaxChildren.Line)})
+		Port: s.Port(), Path: fmt.Sprintf("%s:%d", setting.File, setting.Line)})
 	// By Little's law the time a request waits is to the time it is served as
 	// the queue is to the busy children.
 	f.Weight = ratio(e.queue, e.queue+pool.BusyMean)
@@ -121,7 +122,7 @@ func childrenFinding(v *View, m *observe.PHPFPM, pool *observe.FPMPool, s *Servi
 		Text: fmt.Sprintf("%.0f requests wait for %d children; a request waits %s of its time", e.queue, e.max, percent(f.Weight))}
 	f.Evidence = []Evidence{
 		{Fact: "readings with every child busy", Value: pool.AllBusyRounds, Limit: pool.Rounds, Unit: "readings", Source: "system call of each child"},
-		{Fact: "busy children, mean", Value: round(pool.BusyMean), Limit: e.max, Unit: "children", Source: "system call of each child; limit: " + settingSource(pool.MaxChildren)},
+		{Fact: "busy children, mean", Value: round(pool.BusyMean), Limit: e.max, Unit: "children", Source: "system call of each child; limit: " + settingSource(setting)},
 		{Fact: "requests waiting in the accept queue, mean", Value: round(e.queue), Unit: "requests", Source: "sock_diag, Recv-Q of " + s.Name()},
 		{Fact: "of the busy time, waiting and not computing", Value: round(e.waiting), Unit: "share", Source: "state of each child"},
 		{Fact: "CPU idle", Value: round(e.idle), Unit: "share", Source: "/proc/stat"},
@@ -137,7 +138,7 @@ func childrenFinding(v *View, m *observe.PHPFPM, pool *observe.FPMPool, s *Servi
 		f.Fix.Text += ", or make the page wait less."
 	}
 	f.Fix.Commands = []string{
-		fmt.Sprintf("in %s, [%s]: pm.max_children = %d", pool.MaxChildren.File, pool.Name, want),
+		fmt.Sprintf("in %s, [%s]: pm.max_children = %d", setting.File, pool.Name, want),
 		fmt.Sprintf("kill -USR2 %d   # php-fpm master: reload", m.PID),
 	}
 	return f

@@ -1,6 +1,7 @@
 package observe
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -13,14 +14,18 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// maxDecoded bounds what a saved file may unpack to: a window on a host with
-// 100,000 sockets takes a few MB.
-const maxDecoded = 1 << 30
+// Bounds of what a saved file may unpack to: a window on a host with 100,000
+// sockets takes a few MB. An empty object of three bytes becomes a structure
+// of hundreds, so they are counted too.
+const (
+	maxDecoded = 128 << 20
+	maxObjects = 500_000
+)
 
 // Savable says early whether Save will be able to write to path.
 func Savable(path string) error {
-	if st, err := os.Stat(path); err == nil && !st.Mode().IsRegular() {
-		return fmt.Errorf("save observation: %s: not a regular file", path)
+	if err := regular(path); err != nil {
+		return err
 	}
 	f, err := os.CreateTemp(filepath.Dir(path), ".slowray-*")
 	if err != nil {
@@ -30,9 +35,24 @@ func Savable(path string) error {
 	return os.Remove(f.Name())
 }
 
+// regular refuses to replace a device, a directory or a FIFO by a file.
+func regular(path string) error {
+	if st, err := os.Stat(path); err == nil && !st.Mode().IsRegular() {
+		return fmt.Errorf("save observation: %s: not a regular file", path)
+	}
+	return nil
+}
+
 // Save writes o to a file, as zstd-compressed JSON. The file appears whole or
 // not at all, and only its owner may read it: it holds command lines.
 func Save(path string, o *Observation) (err error) {
+	if err := regular(path); err != nil {
+		return err
+	}
+	// A link keeps pointing: what it points to is replaced.
+	if target, err := filepath.EvalSymlinks(path); err == nil {
+		path = target
+	}
 	f, err := os.CreateTemp(filepath.Dir(path), ".slowray-*")
 	if err != nil {
 		return fmt.Errorf("save observation: %w", err)
@@ -85,14 +105,17 @@ func decode(r io.Reader) (*Observation, error) {
 		return nil, err
 	}
 	defer z.Close()
-	limited := &io.LimitedReader{R: z, N: maxDecoded}
+	text, err := io.ReadAll(io.LimitReader(z, maxDecoded+1))
+	large := len(text) > maxDecoded || bytes.Count(text, []byte("{")) > maxObjects
 	var o Observation
-	err = json.NewDecoder(limited).Decode(&o)
+	if err == nil && !large {
+		err = json.NewDecoder(bytes.NewReader(text)).Decode(&o)
+	}
 	var syntax *json.SyntaxError
 	var kind *json.UnmarshalTypeError
 	switch {
-	case limited.N <= 0:
-		return nil, errors.New("unpacks to more than 1 GiB: not a slowray observation")
+	case large:
+		return nil, errors.New("unpacks to far more than any window holds: not a slowray observation")
 	case errors.Is(err, zstd.ErrMagicMismatch), errors.As(err, &syntax), errors.As(err, &kind), errors.Is(err, io.EOF):
 		return nil, errors.New("not a slowray observation (make one with slowray why --save FILE)")
 	case errors.Is(err, io.ErrUnexpectedEOF):

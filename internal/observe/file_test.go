@@ -44,6 +44,35 @@ func TestSaveAndLoad(t *testing.T) {
 	}
 }
 
+func TestSaveLeavesOtherThingsAlone(t *testing.T) {
+	dir := t.TempDir()
+	fifo := filepath.Join(dir, "fifo")
+	if err := syscall.Mkfifo(fifo, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{fifo, dir, "/dev/null"} {
+		if Save(path, sample()) == nil || Savable(path) == nil {
+			t.Errorf("%s would be replaced", path)
+		}
+	}
+	link, target := filepath.Join(dir, "link"), filepath.Join(dir, "target")
+	if err := os.WriteFile(target, []byte("old"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(target, link); err != nil {
+		t.Fatal(err)
+	}
+	if err := Save(link, sample()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Load(target); err != nil {
+		t.Errorf("the link's target was not written: %v", err)
+	}
+	if st, err := os.Lstat(link); err != nil || st.Mode()&os.ModeSymlink == 0 {
+		t.Errorf("the link was replaced: %v %v", st, err)
+	}
+}
+
 func TestSaveIntoNowhere(t *testing.T) {
 	if err := Save(filepath.Join(t.TempDir(), "no", "dir", "o"), sample()); err == nil {
 		t.Error("saved into a directory that does not exist")
@@ -85,6 +114,8 @@ func TestLoadOfWhatIsNotOne(t *testing.T) {
 		{"other types", pack(t, []byte(`{"schema":5}`)), "not a slowray observation"},
 		{"not json", pack(t, []byte("\x00\x01\x02")), "not a slowray observation"},
 		{"newer", pack(t, []byte(`{"schema":"slowray.observation/9"}`)), "another version"},
+		{"many objects", pack(t, []byte(`{"schema":"slowray.observation/1","processes":[{}`+strings.Repeat(",{}", 600_000)+"]}")), "not a slowray observation"},
+		{"bomb", pack(t, bytes.Repeat([]byte(" "), maxDecoded+2)), "not a slowray observation"},
 		{"half json", pack(t, []byte(`{"schema":"slowray.observation/1","host":{`)), "truncated"},
 	} {
 		path := filepath.Join(dir, "x")

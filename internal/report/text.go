@@ -79,6 +79,8 @@ func (p *printer) findings(r *diagnose.Report) {
 		return
 	case len(r.RuledOut) < len(r.NotChecked):
 		p.line("%s", p.paint(yellow, "Nothing found, but most could not be checked: see the reasons below (run as root)."))
+	case len(r.NotChecked) > 0:
+		p.line("%s", p.paint(green, "Nothing found in what could be checked; see below what could not."))
 	default:
 		p.line("%s", p.paint(green, "Nothing found: no request was seen to fail or wait for a cause that slowray knows."))
 	}

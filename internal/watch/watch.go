@@ -75,9 +75,6 @@ func Run(ctx context.Context, opt Options) (*observe.Observation, error) {
 		fdPeak: map[int]int{},
 	}
 	defer s.close()
-	if opt.Progress != nil {
-		opt.Progress(0)
-	}
 	hurry()
 	var err error
 	if s.out.Host, err = s.fs.Host(); err != nil {
@@ -145,6 +142,12 @@ func (s *session) begin() error {
 		return err
 	}
 	s.findServers()
+	if err := s.checkServes(); err != nil {
+		return err
+	}
+	if s.opt.Progress != nil {
+		s.opt.Progress(0)
+	}
 
 	var err error
 	if s.kmsg, err = host.OpenKmsg("/dev/kmsg"); err != nil {
@@ -223,6 +226,38 @@ func (s *session) checkPort() error {
 		}
 	}
 	return &NotFoundError{fmt.Sprintf("nothing listens on TCP port %d in any network namespace that can be read (see ss -ltn)", port)}
+}
+
+// checkServes fails when the process, unit or container of the filter exists
+// but listens nowhere.
+func (s *session) checkServes() error {
+	f := s.opt.Filter
+	if f.PID == 0 && f.Unit == "" && f.Container == "" {
+		return nil
+	}
+	procs := map[int]*host.ProcSample{}
+	for i := range s.procs {
+		procs[s.procs[i].PID] = &s.procs[i]
+	}
+	top := func(pid int) int { // the topmost ancestor that runs the same program
+		for range 16 {
+			p := procs[pid]
+			if p == nil || procs[p.PPID] == nil || p.PPID == 1 || procs[p.PPID].Comm != p.Comm {
+				break
+			}
+			pid = p.PPID
+		}
+		return pid
+	}
+	for _, pid := range s.serving {
+		p := procs[pid]
+		if p != nil && (f.PID == 0 || top(pid) == top(f.PID)) &&
+			(f.Unit == "" || p.Unit == f.Unit || p.Unit == f.Unit+".service") &&
+			(f.Container == "" || p.Container != "" && samePrefix(p.Container, f.Container)) {
+			return nil
+		}
+	}
+	return &NotFoundError{"what you asked for runs, but it does not listen anywhere: slowray looks at the requests that a service answers"}
 }
 
 // loop samples until the window is over.

@@ -36,7 +36,7 @@ func controls() []Incident {
 			Plant: func(s *server.Setup) { s.TWReuse = "2" },
 		}},
 		Load: load.Load{Conns: 200},
-		Lead: 8 * time.Second,
+		Lead: 6 * time.Second,
 	}, {
 		Name:      "aborts-at-end",
 		Summary:   "499s in the access log only because the load ends, inside the window",

@@ -84,7 +84,7 @@ func ports() []Incident {
 		Setup:   nginxNginx,
 		Faults:  []Fault{noReuse()},
 		Load:    load.Load{Conns: 200},
-		Lead:    8 * time.Second,
+		Lead:    6 * time.Second,
 	}}
 }
 

@@ -1,0 +1,43 @@
+package incident
+
+import (
+	"strings"
+	"testing"
+)
+
+// A fault that changes nothing would be "removed" without effect, and never
+// be missed.
+func TestFaultsChangeTheSetup(t *testing.T) {
+	for _, i := range All() {
+		for _, f := range i.Faults {
+			if before, after := i.Setup(), i.Planted([]Fault{f}); before == after {
+				t.Errorf("%s: %s plants nothing", i.Name, f.Name)
+			}
+			if !f.Decoy && f.Cause == "" || f.Decoy && f.RuledOut == "" {
+				t.Errorf("%s: %s says not what to expect", i.Name, f.Name)
+			}
+		}
+	}
+}
+
+// Steps are mended from the front; decoys stay to the end.
+func TestDecoysComeLast(t *testing.T) {
+	for _, i := range All() {
+		decoy := false
+		for _, f := range i.Faults {
+			if decoy && !f.Decoy {
+				t.Errorf("%s: %s comes after a decoy", i.Name, f.Name)
+			}
+			decoy = decoy || f.Decoy
+		}
+	}
+}
+
+func TestFind(t *testing.T) {
+	if _, err := Find("nginx-throughput"); err != nil {
+		t.Error(err)
+	}
+	if _, err := Find("nginx"); err == nil || !strings.Contains(err.Error(), "nginx-throughput") {
+		t.Errorf("error %v does not list the incidents", err)
+	}
+}
