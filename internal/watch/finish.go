@@ -216,7 +216,7 @@ func (s *session) clientPIDs(ns *observe.NetNS, l *observe.Listener, owners map[
 	}
 	slices.Sort(pids)
 	pids = slices.Compact(pids)
-	return pids[:min(len(pids), maxPeerInodes)]
+	return pids[:min(len(pids), maxClientPIDs)]
 }
 
 // addressOf says whether addr, seen from the namespace from, is an address of

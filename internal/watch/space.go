@@ -65,7 +65,10 @@ type peerKey struct {
 const (
 	maxGroups      = 2000 // of one namespace, in the Observation
 	maxGroupInodes = 16
-	maxPeerInodes  = 64
+	// Of one destination: many, because the clients of a service share it and
+	// the busiest one may have few sockets among many.
+	maxPeerInodes = 4096
+	maxClientPIDs = 64
 )
 
 // sysctls are the knobs that causes look at, as the namespace sees them.
