@@ -181,7 +181,7 @@ func open(ctx context.Context, name string, opt Options) (*runner, error) {
 	}
 	r := &runner{Incident: i, opt: opt, exe: exe, print: newPrinter(opt), patience: patience}
 	r.plan = server.NewPlan(rand.New(rand.NewPCG(uint64(opt.Seed), 0)))
-	r.lock, err = sandbox.Acquire(ctx, r.print.progress)
+	r.lock, err = sandbox.Acquire(ctx, func(what string) { fmt.Fprintln(os.Stderr, "slowray: lab: "+what) })
 	return r, err
 }
 

@@ -31,6 +31,13 @@ func init() { acceptQueueOverflow.Check = checkAcceptQueueOverflow }
 // 128 (Java has 50), 4096 (the kernel's somaxconn since 5.4).
 const smallBacklog = 64
 
+// A queue that is always full of more than slowDrain seconds of work is long
+// enough: the application takes too little out of it.
+const (
+	alwaysFull = 0.8  // of the limit, on average
+	slowDrain  = 0.25 // s
+)
+
 func checkAcceptQueueOverflow(v *View) Result {
 	var r Result
 	fullest := "no listening socket with traffic"
@@ -133,11 +140,18 @@ func overflowFinding(v *View, s *Service, l *observe.Listener, o overflow) Findi
 	if o.known {
 		f.Evidence = append(f.Evidence, Evidence{Fact: "connections accepted", Value: round(rate), Unit: "per second", Source: "accept() results"})
 	}
-	if o.known && o.accepted == 0 && l.FullSamples == l.Samples {
+	switch {
+	case o.known && o.accepted == 0 && l.FullSamples == l.Samples:
 		describeNotAccepting(v, s, l, &f)
 		return f
+	case v.Process(owner) != nil && v.Process(owner).EndedIn:
+		f.Fix.Text = fmt.Sprintf("%s (pid %d) ended during the window: find out why (its log, the kernel log), and start it again.", v.Comm(owner), owner)
+		return f
+	case o.known && l.QueueMean >= alwaysFull*float64(l.Limit) && rate > 0 && float64(l.Limit)/rate >= slowDrain:
+		describeSlow(v, s, l, rate, &f)
+	default:
+		describeLimit(v, s, l, o, &f)
 	}
-	describeLimit(v, s, l, o, &f)
 	if pool := v.exhaustedPool(s); pool != nil && l.Limit >= smallBacklog {
 		f.ConsequenceOf = &phpFPMChildrenExhausted.ID
 	}
@@ -174,6 +188,29 @@ func describeLimit(v *View, s *Service, l *observe.Listener, o overflow, f *Find
 		f.Fix.Persist = append(f.Fix.Persist, "echo '"+sysctl+"' > /etc/sysctl.d/90-somaxconn.conf")
 	}
 	f.Fix.Commands = append(f.Fix.Commands, v.backlogCommands(s, l, o.backlog, want)...)
+}
+
+// describeSlow is the case in which the queue is always full because the
+// application takes connections out of it too slowly: in a longer one they
+// would only wait longer.
+func describeSlow(v *View, s *Service, l *observe.Listener, rate float64, f *Finding) {
+	f.Title = "An accept queue is always full: the application accepts too slowly"
+	working, samples := 0, 0
+	for _, pid := range s.PIDs {
+		if p := v.Process(pid); p != nil && p.States != nil {
+			working += p.States.Running
+			samples += p.States.Samples
+		}
+	}
+	doing := "its threads mostly wait: find what for, or give it more of them"
+	if ratio(working, samples) > 0.5 {
+		doing = "its threads mostly compute: give it more workers on other CPUs, or make a request cheaper"
+	}
+	if samples > 0 {
+		f.Evidence = append(f.Evidence, Evidence{Fact: "threads on or ready for a CPU", Value: round(ratio(working, samples)), Unit: "share of the readings", Source: "/proc/PID/task"})
+	}
+	f.Fix.Text = fmt.Sprintf("%s accepts only %.3g connections a second, and has %s of work waiting; %s. A longer backlog would only let clients wait longer.",
+		f.Subject.Comm, rate, seconds(float64(l.QueueMean)/rate), doing)
 }
 
 // describeNotAccepting is the case in which no limit is at fault: the queue

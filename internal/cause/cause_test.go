@@ -84,6 +84,25 @@ var firing = []fires{
 		subject: Subject{Port: webPort, PID: nginxWorker1}, minShare: 0.99, fix: "is stopped", evidence: "state of the process=T",
 	},
 	{
+		name: "a single worker that takes 100 ms a request", cause: &acceptQueueOverflow,
+		plant: func(o *observe.Observation) {
+			idle(o)
+			o.Nginx, o.Accepts = nil, []observe.Accept{{PID: nginxWorker1, Accepted: 100}}
+			ns(o).Counters["TcpExt.ListenOverflows"] = 150
+			web(o).Limit, web(o).QueuePeak, web(o).QueueMean, web(o).FullSamples, web(o).Drops, web(o).Opened = 5, 6, 5.8, 38, 150, 100
+		},
+		subject: Subject{Port: webPort}, minShare: 0.5, fix: "accepts only 10 connections a second",
+	},
+	{
+		name: "the server died", cause: &acceptQueueOverflow,
+		plant: func(o *observe.Observation) {
+			process(o, nginxMaster).EndedIn = true
+			ns(o).Counters["TcpExt.ListenOverflows"] = 98
+			web(o).Limit, web(o).QueuePeak, web(o).Drops, web(o).Opened = 5, 6, 98, 22
+		},
+		subject: Subject{Port: webPort, PID: nginxMaster}, minShare: 0.5, fix: "ended during the window",
+	},
+	{
 		name: "unix socket refuses with EAGAIN", cause: &acceptQueueOverflow,
 		plant: func(o *observe.Observation) {
 			*fpm(o) = observe.Listener{Proto: "unix", Path: "/run/php.sock", Inode: 9, PID: fpmMaster, PIDs: []int{fpmMaster}, Limit: 10, QueuePeak: 11, Samples: 40, FullSamples: 20}

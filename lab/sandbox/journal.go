@@ -164,7 +164,7 @@ func Acquire(ctx context.Context, say func(string)) (*Lock, error) {
 		select {
 		case <-ctx.Done():
 			f.Close()
-			return nil, fmt.Errorf("lab: lock: %w", ctx.Err())
+			return nil, errors.New("lab: interrupted while waiting for another lab run")
 		case <-time.After(200 * time.Millisecond):
 		}
 	}
