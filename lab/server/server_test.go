@@ -24,8 +24,9 @@ func TestPlan(t *testing.T) {
 			t.Fatalf("seed %d: %s and %s", seed, p.ServerAddr, p.ClientAddr)
 		}
 	}
-	if NewPlan(rand.New(rand.NewPCG(7, 0))) != NewPlan(rand.New(rand.NewPCG(7, 0))) {
-		t.Error("a seed does not repeat its plan")
+	first, again := NewPlan(rand.New(rand.NewPCG(7, 0))), NewPlan(rand.New(rand.NewPCG(7, 0)))
+	if first != again {
+		t.Errorf("a seed does not repeat its plan: %+v, %+v", first, again)
 	}
 }
 
