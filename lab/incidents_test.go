@@ -3,6 +3,7 @@ package lab
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -23,20 +24,25 @@ func buildSlowray(t *testing.T) string {
 
 // TestIncidents plants every incident and control for real and lets slowray
 // look: it must find what was measured to hurt, first what hurts most, and
-// nothing else.
+// nothing else. What hurts is measured on a machine that others may be using:
+// a run that does not agree is told in full, and has one more try.
 func TestIncidents(t *testing.T) {
 	needLab(t)
 	slowray := buildSlowray(t)
 	for _, i := range List() {
 		t.Run(i.Name, func(t *testing.T) {
-			var out bytes.Buffer
-			result, err := Run(context.Background(), i.Name, Options{Slowray: []string{slowray}, Out: &out})
-			if err != nil {
-				t.Fatalf("%v\n%s", err, out.String())
+			for try := 1; try <= 2; try++ {
+				var out bytes.Buffer
+				result, err := Run(context.Background(), i.Name, Options{Slowray: []string{slowray}, Out: &out})
+				if err != nil {
+					t.Fatalf("%v\n%s", err, out.String())
+				}
+				if result.OK {
+					return
+				}
+				fmt.Fprintf(os.Stderr, "%s, try %d: planted and found do not agree:\n%s", i.Name, try, out.String())
 			}
-			if !result.OK {
-				t.Errorf("planted and found do not agree:\n%s", out.String())
-			}
+			t.Error("planted and found do not agree, twice")
 		})
 	}
 }

@@ -115,6 +115,9 @@ func childrenFinding(v *View, m *observe.PHPFPM, pool *observe.FPMPool, s *Servi
 	setting := fromHost(m.Root, pool.MaxChildren)
 	f := phpFPMChildrenExhausted.supported(Subject{Kind: "pool", NetNS: s.NS.Inode, PID: m.PID, Comm: v.Comm(m.PID),
 		Port: s.Port(), Path: fmt.Sprintf("%s:%d", setting.File, setting.Line)})
+	if s.Path() != "" {
+		f.Subject.Addr = "unix:" + s.Path()
+	}
 	// By Little's law the time a request waits is to the time it is served as
 	// the queue is to the busy children.
 	f.Weight = ratio(e.queue, e.queue+pool.BusyMean)
