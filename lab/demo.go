@@ -9,12 +9,9 @@ import (
 	"strconv"
 	"syscall"
 	"time"
-
-	"github.com/slowray/slowray/lab/sandbox"
-	"github.com/slowray/slowray/lab/server"
 )
 
-// demoWarmUp is how long the load runs before slowray looks.
+// demoWarmUp is how long the load runs at least before slowray looks.
 const demoWarmUp = 3 * time.Second
 
 // Demo plants an incident, puts it under load and lets slowray report on it
@@ -25,21 +22,15 @@ func Demo(ctx context.Context, name string, opt Options) (err error) {
 		return err
 	}
 	defer r.lock.Release()
-	long := demoWarmUp + r.opt.Window + 5*time.Second
-	box, err := sandbox.Open(ctx, r.lock, r.boxOptions(long+time.Minute))
+	warmUp := max(demoWarmUp, r.Lead)
+	p, err := r.plant(ctx, warmUp+r.opt.Window+5*time.Second)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, box.Close()) }()
-	if _, err = server.Start(ctx, box, r.exe, r.Planted(r.Faults), r.plan); err != nil {
-		return err
-	}
-	if _, err = r.startLoad(ctx, box, long); err != nil {
-		return err
-	}
+	defer func() { err = errors.Join(err, p.box.Close()) }()
 	r.print.heading(r.Incident, r.opt.Seed)
 	r.print.step(plantedSet{name: "planted, under load", faults: r.Faults})
-	if err := pause(ctx, demoWarmUp); err != nil {
+	if err := pause(ctx, warmUp); err != nil {
 		return err
 	}
 	args := append(r.opt.Slowray[1:len(r.opt.Slowray):len(r.opt.Slowray)],

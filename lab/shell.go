@@ -26,28 +26,45 @@ func Shell(ctx context.Context, name string, opt Options) (err error) {
 		return err
 	}
 	defer r.lock.Release()
-	box, err := sandbox.Open(ctx, r.lock, r.boxOptions(r.opt.Keep+time.Minute))
+	p, err := r.plant(ctx, r.opt.Keep)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, box.Close()) }()
-	stack, err := server.Start(ctx, box, r.exe, r.Planted(r.Faults), r.plan)
-	if err != nil {
-		return err
-	}
-	traffic, err := r.startLoad(ctx, box, r.opt.Keep)
-	if err != nil {
-		return err
-	}
+	defer func() { err = errors.Join(err, p.box.Close()) }()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	if traffic != nil {
-		go traffic.boundLogs(ctx, box.Dir)
+	if p.traffic != nil {
+		go p.traffic.boundLogs(ctx, p.box.Dir)
 	}
 	r.print.heading(r.Incident, r.opt.Seed)
 	r.print.step(plantedSet{name: "planted, under load for " + r.opt.Keep.String(), faults: r.Faults})
-	r.print.howToLook(box, stack)
-	return shell(ctx, box)
+	r.print.howToLook(p.box, p.stack)
+	return shell(ctx, p.box)
+}
+
+// planted is an incident in place, under load.
+type planted struct {
+	box     *sandbox.Box
+	stack   *server.Stack
+	traffic *traffic // nil for an incident without load
+}
+
+// plant opens a sandbox, starts the servers with all faults of the incident,
+// and puts them under load for a while. The caller closes the box.
+func (r *runner) plant(ctx context.Context, lasting time.Duration) (p planted, err error) {
+	if p.box, err = sandbox.Open(ctx, r.lock, r.boxOptions(lasting+time.Minute)); err != nil {
+		return p, err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, p.box.Close())
+		}
+	}()
+	if p.stack, err = server.Start(ctx, p.box, r.exe, r.Planted(r.Faults), r.plan); err != nil {
+		return p, err
+	}
+	p.traffic, err = r.startLoad(ctx, p.box, lasting)
+	return p, err
 }
 
 // logsMax is the size of all logs at which the load of a shell ends: some
