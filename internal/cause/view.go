@@ -249,8 +249,7 @@ func (v *View) matches(s *Service) bool {
 		p := v.procs[pid]
 		return p != nil &&
 			(f.PID == 0 || pid == f.PID || v.Master(f.PID) == v.Master(pid)) &&
-			(f.Unit == "" || p.Unit == f.Unit || p.Unit == f.Unit+".service") &&
-			(f.Container == "" || p.Container != "" && (strings.HasPrefix(p.Container, f.Container) || strings.HasPrefix(f.Container, p.Container)))
+			f.InUnit(p.Unit) && f.InContainer(p.Container)
 	})
 }
 

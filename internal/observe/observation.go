@@ -52,6 +52,22 @@ type Filter struct {
 	Container string `json:"container,omitempty"`
 }
 
+// InUnit says whether the systemd unit is the one asked for, which may be
+// given without ".service"; any is when none was asked for.
+func (f Filter) InUnit(unit string) bool {
+	return f.Unit == "" || unit == f.Unit || unit == f.Unit+".service"
+}
+
+// InContainer says whether the container is the one asked for; either id may
+// be shortened. Any is when none was asked for.
+func (f Filter) InContainer(id string) bool {
+	if f.Container == "" {
+		return true
+	}
+	n := min(len(id), len(f.Container))
+	return n > 0 && id[:n] == f.Container[:n]
+}
+
 // Kind names one sort of reading. A cause declares the kinds it needs; a kind
 // that could not be read turns it into "not checked", with the Gap's reason.
 type Kind string

@@ -3,6 +3,8 @@ package watch
 import (
 	"testing"
 	"time"
+
+	"github.com/slowray/slowray/internal/observe"
 )
 
 // TestPaceSlowsDownWhenDear: what costs more than its share is done less often.
@@ -49,13 +51,13 @@ func TestScheduleKeepsTheEnds(t *testing.T) {
 	}
 }
 
-func TestSamePrefix(t *testing.T) {
+func TestInContainer(t *testing.T) {
 	for _, c := range []struct {
 		a, b string
 		want bool
 	}{{"0123456789ab", "0123", true}, {"0123456789ab", "0123456789abcdef", true}, {"0123456789ab", "1", false}, {"", "1", false}} {
-		if samePrefix(c.a, c.b) != c.want {
-			t.Errorf("samePrefix(%q, %q) is not %v", c.a, c.b, c.want)
+		if (observe.Filter{Container: c.b}).InContainer(c.a) != c.want {
+			t.Errorf("container %q, asked for %q: not %v", c.a, c.b, c.want)
 		}
 	}
 }

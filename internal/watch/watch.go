@@ -197,19 +197,12 @@ func (s *session) checkFilter() error {
 	switch {
 	case f.PID != 0 && !find(func(p *host.ProcSample) bool { return p.PID == f.PID }):
 		return &NotFoundError{fmt.Sprintf("there is no process with pid %d", f.PID)}
-	case f.Unit != "" && !find(func(p *host.ProcSample) bool { return p.Unit == f.Unit || p.Unit == f.Unit+".service" }):
+	case f.Unit != "" && !find(func(p *host.ProcSample) bool { return f.InUnit(p.Unit) }):
 		return &NotFoundError{fmt.Sprintf("no process runs in unit %q (see systemctl list-units)", f.Unit)}
-	case f.Container != "" && !find(func(p *host.ProcSample) bool { return p.Container != "" && samePrefix(p.Container, f.Container) }):
+	case f.Container != "" && !find(func(p *host.ProcSample) bool { return f.InContainer(p.Container) }):
 		return &NotFoundError{fmt.Sprintf("no process runs in container %q (give the container's id, as docker ps shows it)", f.Container)}
 	}
 	return nil
-}
-
-// samePrefix says whether two container ids, one of them perhaps shortened,
-// name the same container.
-func samePrefix(a, b string) bool {
-	n := min(len(a), len(b))
-	return n > 0 && a[:n] == b[:n]
 }
 
 // checkPort fails when nothing listens at the port of the filter.
@@ -252,8 +245,7 @@ func (s *session) checkServes() error {
 	for _, pid := range s.serving {
 		p := procs[pid]
 		if p != nil && (f.PID == 0 || top(pid) == top(f.PID)) &&
-			(f.Unit == "" || p.Unit == f.Unit || p.Unit == f.Unit+".service") &&
-			(f.Container == "" || p.Container != "" && samePrefix(p.Container, f.Container)) {
+			f.InUnit(p.Unit) && f.InContainer(p.Container) {
 			return nil
 		}
 	}
