@@ -48,12 +48,12 @@ func Seconds(s float64) string {
 	switch {
 	case s == 0:
 		return "0 s"
-	case s < 0.001:
+	case s < 0.0009995: // what rounds up to 1,000 of a unit is 1 of the next
 		return strconv.FormatFloat(s*1e6, 'g', 3, 64) + " µs"
-	case s < 1:
+	case s < 0.9995:
 		return strconv.FormatFloat(s*1e3, 'g', 3, 64) + " ms"
-	case s >= 1000:
-		return Count(int64(s)) + " s"
+	case s >= 999.5:
+		return Count(int64(math.Round(s))) + " s"
 	}
 	return strconv.FormatFloat(s, 'g', 3, 64) + " s"
 }

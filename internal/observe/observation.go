@@ -23,6 +23,7 @@ type Observation struct {
 	KernelLog  []KernelLine      `json:"kernel_log,omitempty"`
 	Nginx      []Nginx           `json:"nginx,omitempty"`
 	PHPFPM     []PHPFPM          `json:"php_fpm,omitempty"`
+	Endpoints  []Endpoint        `json:"endpoints,omitempty"`
 	Sysctl     map[string]string `json:"sysctl,omitempty"` // host-wide knobs, as "net.netfilter.nf_conntrack_max"
 	Gaps       []Gap             `json:"gaps,omitempty"`
 	Losses     []Loss            `json:"losses,omitempty"`
@@ -90,6 +91,7 @@ const (
 	KindKernelLog Kind = "kernel-log" // /dev/kmsg
 	KindNginx     Kind = "nginx"      // nginx configuration and logs
 	KindPHPFPM    Kind = "php-fpm"    // php-fpm configuration and log
+	KindRequests  Kind = "requests"   // BPF: every request of every TCP connection, with its ledger
 )
 
 // Gap says that something could not be read, and why. It is never an error

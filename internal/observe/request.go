@@ -1,0 +1,254 @@
+package observe
+
+import "net/netip"
+
+// Part is one part of a request's wall time. The parts but ack_delay add up to
+// the total.
+type Part int
+
+// The parts, in the order in which a request spends them.
+const (
+	// AcceptWait: connection complete → accept(); first request of a connection only.
+	AcceptWait Part = iota
+	// Upload: first → last request byte (called side: first → last request byte sent).
+	Upload
+	// RecvWait: last request byte in the socket → read by the application
+	// (called side: last response byte in the socket → read).
+	RecvWait
+	// Server: request read → first response byte (called side: last request
+	// byte sent → first response byte, without Network: the other end's time).
+	Server
+	// Stall: between response bytes while nothing is in flight: the
+	// application is not sending. Server time, not network (called side: gaps
+	// in the answer that are longer than a round trip).
+	Stall
+	// SendWait: response bytes wait in the send queue: buffer or window full,
+	// or held back by Nagle's algorithm.
+	SendWait
+	// Network: first response byte sent → last one acknowledged, without
+	// Stall, SendWait and Retrans; one round trip for a short response.
+	Network
+	// Retrans: added by retransmission.
+	Retrans
+	// Unaccounted: known to have passed, and not known with what.
+	Unaccounted
+	// AckDelay: the client acknowledged late or with its next request. Nobody
+	// waited for it: it is not part of the total.
+	AckDelay
+
+	NumParts
+)
+
+// partNames are the keys in JSON.
+var partNames = [NumParts]string{
+	"accept_wait", "upload", "recv_wait", "server", "stall", "send_wait", "network", "retrans", "unaccounted", "ack_delay",
+}
+
+// String is the part's key in JSON.
+func (p Part) String() string { return partNames[p] }
+
+// Ledger is a request's time in nanoseconds, by Part.
+type Ledger [NumParts]int64
+
+// Total is the sum of all parts but AckDelay.
+func (l *Ledger) Total() int64 {
+	var sum int64
+	for p := range AckDelay {
+		sum += l[p]
+	}
+	return sum
+}
+
+// Side says who answers.
+type Side uint8
+
+// The sides of an endpoint.
+const (
+	Served Side = 1 // requests answered here
+	Called Side = 2 // requests sent from here to a dependency
+)
+
+func (s Side) String() string {
+	if s == Called {
+		return "called"
+	}
+	return "served"
+}
+
+// RequestFlags say what was special about a request.
+type RequestFlags uint32
+
+// The flags. The values are those of request.bpf.c.
+const (
+	FlagOverlapped  RequestFlags = 1 << iota // pipelined or multiplexed: parts are not told apart
+	FlagReset                                // the connection was reset meanwhile
+	FlagUnanswered                           // closed before the first response byte
+	FlagTruncated                            // closed before the response was acknowledged
+	FlagUnfinished                           // still going on when slowray looked last
+	FlagHalfClosed                           // the client closed its sending side
+	FlagClosed                               // the connection was closed with the response
+	FlagReordered                            // segments arrived out of order
+	FlagNagle                                // bytes waited for an acknowledgement of earlier ones (TCP_NODELAY off)
+	FlagZeroWindow                           // the receiver's window was closed
+	FlagSendBuffer                           // the sender's buffer was full
+	FlagRecvWindow                           // the receiver's window limited the sender
+	FlagTimeout                              // a retransmission timeout expired
+	FlagEstimated                            // a boundary was not seen and is estimated
+	FlagPreexisting                          // connection older than slowray: its first request may lack the accept wait
+	FlagSlow                                 // recorded because it was slow, whatever the sampling
+	FlagUploadAcks                           // request segments arrived one delayed acknowledgement apart
+	FlagAmended                              // the answer went on after its record: this one takes its place
+
+	numFlags = iota
+)
+
+var flagNames = [numFlags]string{
+	"overlapped", "reset", "unanswered", "truncated", "unfinished", "half_closed", "closed", "reordered", "nagle",
+	"zero_window", "send_buffer", "receive_window", "timeout", "estimated", "preexisting", "slow", "upload_acks", "amended",
+}
+
+// Names lists the flags as in JSON.
+func (f RequestFlags) Names() []string {
+	names := []string{}
+	for i, name := range flagNames {
+		if f&(1<<i) != 0 {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// Status says how a request ended, as far as the protocol is known.
+type Status uint8
+
+// The kinds of status.
+const (
+	StatusUnknown Status = iota // a protocol that is not known, or encrypted
+	StatusOK
+	StatusError
+)
+
+func (s Status) String() string {
+	return [...]string{"unknown", "ok", "error"}[min(s, 2)]
+}
+
+// Request is one request as the kernel recorded it.
+type Request struct {
+	Side      Side
+	StartNS   int64 // wall clock, ns since 1970
+	NetNS     uint64
+	Local     netip.AddrPort // this host's end
+	Peer      netip.AddrPort // the other end
+	PID       int            // process that read the request (called side: that sent it); 0 = not known
+	TID       int
+	Seq       uint32 // number of the request on its connection, from 1
+	Requests  uint32 // 1, or how many overlapped ones this record stands for
+	Weight    uint32 // how many requests this one stands for when records are sampled; 1 otherwise
+	Ledger    Ledger
+	BytesIn   uint64 // request (called side: response)
+	BytesOut  uint64 // response (called side: request)
+	Unacked   uint32 // bytes out that were not acknowledged when the connection closed
+	Retrans   uint32 // segments retransmitted
+	RTTNS     int64  // of this request, or the smoothed one when it cannot be told apart
+	MinRTTNS  int64  // of the connection
+	MSS       uint32
+	Status    Status
+	HTTP      int // status code, 0 when it is not HTTP/1
+	Flags     RequestFlags
+	Label     string // method and path, statement or command: only when asked for
+	FirstByte int64  // ns from the start to the first response byte, 0 when there is none
+}
+
+// TotalNS is the request's wall time.
+func (r *Request) TotalNS() int64 { return r.Ledger.Total() }
+
+// Endpoint is what was seen of one address that is served here or called from
+// here, by one process (or the processes of one master), over the window.
+type Endpoint struct {
+	Side  string `json:"side"` // "served", "called"
+	NetNS uint64 `json:"netns"`
+	Addr  string `json:"addr"` // served: the local address; called: the remote one
+	Port  int    `json:"port"`
+	PID   int    `json:"pid,omitempty"` // served: who answers; called: who calls
+	Comm  string `json:"comm,omitempty"`
+	PIDs  []int  `json:"pids,omitempty"` // all processes seen doing so, at most 64
+
+	Requests   uint64 `json:"requests"`
+	OK         uint64 `json:"ok"` // known to be answered well
+	Errors     uint64 `json:"errors"`
+	Unanswered uint64 `json:"unanswered,omitempty"`
+	Unfinished uint64 `json:"unfinished,omitempty"` // in progress at the end of the window, longer than a second
+	Overlapped uint64 `json:"overlapped,omitempty"`
+	Recorded   uint64 `json:"recorded"` // requests with a record of their own; the others are only counted
+
+	BytesIn  uint64 `json:"bytes_in"`
+	BytesOut uint64 `json:"bytes_out"`
+	Segments uint64 `json:"segments"` // sent with data, retransmissions included
+	Retrans  uint64 `json:"retrans"`  // retransmitted
+
+	Total  Histogram            `json:"total"`
+	RTT    Histogram            `json:"rtt"`
+	MinRTT int64                `json:"min_rtt_ns"`
+	Parts  map[string]PartStats `json:"parts,omitempty"` // by Part.String()
+
+	// Flags counts requests by flag name.
+	Flags map[string]uint64 `json:"flags,omitempty"`
+	// Statuses counts HTTP/1 responses by class, "2xx"…
+	Statuses map[string]uint64 `json:"statuses,omitempty"`
+
+	Connections  uint64 `json:"connections"`             // opened in the window
+	Handshake    int64  `json:"handshake_ns,omitempty"`  // called side: time of all handshakes
+	HandshakeMax int64  `json:"handshake_max,omitempty"` // the longest
+	SynRetrans   uint64 `json:"syn_retrans,omitempty"`   // SYNs (served: SYN-ACKs) sent again
+
+	// Arrivals counts requests that began in each 100 ms of the window.
+	Arrivals []uint32 `json:"arrivals,omitempty"`
+	// Slowest are the slowest requests, slowest first, at most 20; Failed are
+	// the latest that failed, at most 20.
+	Slowest []RequestSample `json:"slowest,omitempty"`
+	Failed  []RequestSample `json:"failed,omitempty"`
+	// Peers are the other ends with most time, at most 16.
+	Peers []PeerStats `json:"peers,omitempty"`
+	// SlowParts sums the parts of the slowest hundredth of the requests, of at
+	// least ten.
+	SlowParts map[string]int64 `json:"slow_parts_ns,omitempty"`
+	SlowCount uint64           `json:"slow_count,omitempty"`
+}
+
+// PartStats is one part of all requests of an endpoint. The sum is exact, also
+// when records are sampled; the quantiles are those of the records.
+type PartStats struct {
+	SumNS int64     `json:"sum_ns"`
+	Hist  Histogram `json:"hist"`
+	// Dominant counts recorded requests of which this part is the greatest.
+	Dominant uint64 `json:"dominant,omitempty"`
+}
+
+// PeerStats is one other end of an endpoint.
+type PeerStats struct {
+	Addr     string `json:"addr"`
+	Requests uint64 `json:"requests"`
+	TotalNS  int64  `json:"total_ns"`
+	Retrans  uint64 `json:"retrans,omitempty"`
+	MinRTT   int64  `json:"min_rtt_ns,omitempty"`
+}
+
+// RequestSample is a request kept as an example.
+type RequestSample struct {
+	StartNS  int64            `json:"start_ns"`
+	Local    string           `json:"local"`
+	Peer     string           `json:"peer"`
+	PID      int              `json:"pid,omitempty"`
+	Seq      uint32           `json:"seq"`
+	TotalNS  int64            `json:"total_ns"`
+	Parts    map[string]int64 `json:"parts_ns"`
+	BytesIn  uint64           `json:"bytes_in"`
+	BytesOut uint64           `json:"bytes_out"`
+	Retrans  uint32           `json:"retrans,omitempty"`
+	RTTNS    int64            `json:"rtt_ns,omitempty"`
+	MinRTTNS int64            `json:"min_rtt_ns,omitempty"`
+	Status   string           `json:"status"`
+	HTTP     int              `json:"http_status,omitempty"`
+	Flags    []string         `json:"flags,omitempty"`
+	Label    string           `json:"label,omitempty"`
+}
