@@ -10,7 +10,7 @@ import (
 )
 
 // ErrNotPermitted says that this process may not load BPF programs.
-var ErrNotPermitted = errors.New("not permitted to load BPF programs (needs root, or CAP_BPF and CAP_PERFMON)")
+var ErrNotPermitted = errors.New("not permitted to load BPF programs (needs root, or CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN)")
 
 // Load loads the programs and maps of spec into objects, a pointer to one of
 // the generated ...Objects structures. The returned error is one line; the
@@ -21,14 +21,40 @@ func Load(spec *ebpf.CollectionSpec, objects any) error {
 	// the load that follows tells.
 	_ = rlimit.RemoveMemlock()
 
-	err := spec.LoadAndAssign(objects, nil)
+	return explain(spec.LoadAndAssign(objects, nil))
+}
+
+// LoadCollection loads what is in spec, for readers that leave out programs
+// whose hook the kernel lacks. Errors are those of Load.
+func LoadCollection(spec *ebpf.CollectionSpec) (*ebpf.Collection, error) {
+	_ = rlimit.RemoveMemlock() // as in Load
+	c, err := ebpf.NewCollection(spec)
+	return c, explain(err)
+}
+
+// explain says in one line why loading failed.
+func explain(err error) error {
 	switch {
 	case err == nil:
 		return nil
-	case errors.Is(err, unix.EPERM), errors.Is(err, unix.EACCES):
+	case errors.Is(err, unix.EPERM), !capable(unix.CAP_BPF):
+		// Without the right the library's feature probes fail too, and what
+		// it then reports is that the kernel is too old.
 		return ErrNotPermitted
 	case errors.Is(err, ebpf.ErrNotSupported):
 		return fmt.Errorf("load BPF programs: this kernel lacks BTF or a program type: %w", err)
 	}
 	return fmt.Errorf("load BPF programs: %w", err)
+}
+
+// capable says whether this process has a capability, or CAP_SYS_ADMIN, which
+// stands for all that BPF needs.
+func capable(capability int) bool {
+	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var data [2]unix.CapUserData
+	if unix.Capget(&header, &data[0]) != nil {
+		return true // not known: let the kernel say
+	}
+	has := func(c int) bool { return data[c/32].Effective&(1<<(c%32)) != 0 }
+	return has(capability) || has(unix.CAP_SYS_ADMIN)
 }

@@ -27,10 +27,14 @@ enum bpf_map_type_used {
 	BPF_MAP_TYPE_PERCPU_ARRAY = 6,
 	BPF_MAP_TYPE_STACK_TRACE = 7,
 	BPF_MAP_TYPE_LRU_HASH = 9,
+	BPF_MAP_TYPE_SK_STORAGE = 24,
 };
 
 #define BPF_ANY 0
 #define BPF_NOEXIST 1
+#define BPF_F_NO_PREALLOC (1U << 0)
+#define BPF_F_MMAPABLE (1U << 10)
+#define BPF_SK_STORAGE_GET_F_CREATE 1
 
 #define AF_UNIX 1
 #define AF_INET 2
@@ -42,8 +46,14 @@ enum bpf_map_type_used {
 #define TCP_ESTABLISHED 1
 #define TCP_SYN_SENT 2
 #define TCP_SYN_RECV 3
+#define TCP_FIN_WAIT1 4
+#define TCP_FIN_WAIT2 5
 #define TCP_TIME_WAIT 6
 #define TCP_CLOSE 7
+#define TCP_CLOSE_WAIT 8
+#define TCP_LAST_ACK 9
+#define TCP_LISTEN 10
+#define TCP_CLOSING 11
 #define TCP_NEW_SYN_RECV 12
 
 /* include/uapi/linux/stat.h */
@@ -64,8 +74,11 @@ struct nsproxy {
 	struct net *net_ns;
 };
 
+struct files_struct;
+
 struct task_struct {
 	struct nsproxy *nsproxy;
+	struct files_struct *files;
 	int pid;
 	int tgid;
 };
@@ -77,10 +90,24 @@ struct inode {
 
 struct file {
 	struct inode *f_inode;
+	void *private_data;
 };
 
+struct fdtable {
+	unsigned int max_fds;
+	struct file **fd;
+};
+
+struct files_struct {
+	struct fdtable *fdt;
+};
+
+struct sock;
+
 struct socket {
-	int type;
+	short type;
+	unsigned long flags;
+	struct sock *sk;
 };
 
 struct socket_alloc {
@@ -105,6 +132,7 @@ struct sock_common {
 	__u16 skc_num;
 	unsigned short skc_family;
 	volatile unsigned char skc_state;
+	unsigned long skc_flags;
 	possible_net_t skc_net;
 	struct in6_addr skc_v6_daddr;
 	struct in6_addr skc_v6_rcv_saddr;
@@ -114,9 +142,117 @@ struct sock {
 	struct sock_common __sk_common;
 	__u16 sk_protocol;
 	struct socket *sk_socket;
+	int sk_err;
+	__u32 sk_pacing_status;
+	unsigned long sk_pacing_rate; /* bytes per second */
 };
 
-struct tcp_sock;
+struct inet_connection_sock {
+	__u8 icsk_ca_state : 5; /* a whole byte before 5.6 */
+};
+
+struct minmax_sample {
+	__u32 t;
+	__u32 v;
+};
+
+struct minmax {
+	struct minmax_sample s[3];
+};
+
+struct list_head {
+	struct list_head *next;
+	struct list_head *prev;
+};
+
+struct timespec64 {
+	__s64 tv_sec;
+	long tv_nsec;
+};
+
+struct tcp_sock {
+	struct inet_connection_sock inet_conn;
+	__u32 snd_una;
+	__u32 snd_nxt;
+	__u32 write_seq;
+	__u32 rcv_nxt;
+	__u32 copied_seq;
+	__u32 snd_wnd;
+	__u32 mss_cache;
+	__u32 srtt_us; /* eight times the smoothed round trip, microseconds */
+	__u32 packets_out;
+	__u32 total_retrans;
+	__u32 data_segs_out;
+	__u64 bytes_received;
+	__u64 bytes_acked;
+	__u64 first_tx_mstamp; /* microseconds, CLOCK_MONOTONIC */
+	struct minmax rtt_min; /* microseconds */
+	struct list_head tsorted_sent_queue;
+	__u8 chrono_type : 2;
+	__u8 nonagle : 4;
+};
+
+/* Only what lies in sk_buff.cb while TCP owns the buffer (include/net/tcp.h). */
+struct tcp_skb_cb {
+	__u32 seq;
+	__u32 end_seq;
+	union {
+		struct {
+			__u16 tcp_gso_segs;
+		};
+	};
+	__u8 sacked;
+	__u32 ack_seq;
+};
+
+/* Where the flag byte lies; it is 16 bits wide since Linux 6.16, of which the
+ * low byte is the same. */
+struct tcp_skb_cb___flags {
+	__u8 tcp_flags;
+};
+
+/* struct bio_vec before Linux 6.8; the members are read by their place. */
+struct skb_frag {
+};
+
+struct skb_shared_info {
+	__u8 nr_frags;
+	struct skb_frag frags[1];
+};
+
+struct sk_buff {
+	struct list_head tcp_tsorted_anchor;
+	__u64 skb_mstamp_ns;
+	unsigned int len;
+	unsigned int data_len;
+	unsigned int end; /* an offset from head on 64-bit machines */
+	unsigned char *head;
+	char cb[48];
+};
+
+struct iovec {
+	void *iov_base;
+	unsigned long iov_len;
+};
+
+struct iov_iter {
+	__u8 iter_type;
+	unsigned long iov_offset;
+	unsigned long count;
+	const struct iovec *__iov;
+	void *ubuf;
+};
+
+struct msghdr {
+	struct iov_iter msg_iter;
+};
+
+enum iter_type {
+	ITER_UBUF,
+	ITER_IOVEC,
+};
+
+struct bpf_map;
 struct seq_file;
 
 /* Contexts of BPF iterators (include/linux/bpf.h, net/ipv4/tcp_ipv4.c,
@@ -137,6 +273,13 @@ struct bpf_iter__tcp {
 	struct sock_common *sk_common;
 };
 
+struct bpf_iter__bpf_sk_storage_map {
+	struct bpf_iter_meta *meta;
+	struct bpf_map *map;
+	struct sock *sk;
+	void *value;
+};
+
 #pragma clang attribute pop
 
 /*
@@ -153,6 +296,23 @@ struct syscall_exit {
 	__u64 header;
 	__s64 nr;
 	__s64 ret;
+};
+
+/* Context of cgroup/getpeername programs (include/uapi/linux/bpf.h): offsets are
+ * fixed. */
+struct bpf_sock;
+
+struct bpf_sock_addr {
+	__u32 user_family;
+	__u32 user_ip4;
+	__u32 user_ip6[4];
+	__u32 user_port;
+	__u32 family;
+	__u32 type;
+	__u32 protocol;
+	__u32 msg_src_ip4;
+	__u32 msg_src_ip6[4];
+	struct bpf_sock *sk __attribute__((aligned(8)));
 };
 
 struct bpf_perf_event_data;

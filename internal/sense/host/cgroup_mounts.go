@@ -1,7 +1,9 @@
 package host
 
 import (
+	"errors"
 	"io"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -46,6 +48,26 @@ func parseMountinfo(r io.Reader) (cgroupMounts, error) {
 		}
 	}
 	return m, err
+}
+
+// CgroupV2Root is where the root of the unified hierarchy is mounted; on a host
+// of version 1 or mixed it has no controllers, and yet all processes.
+func (fs FS) CgroupV2Root() (string, error) {
+	f, err := os.Open(filepath.Join(fs.Proc, "self/mountinfo"))
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	mounts, err := parseMountinfo(f)
+	if err != nil {
+		return "", err
+	}
+	for _, m := range mounts.v2 {
+		if len(m.root) == 0 {
+			return m.dir, nil
+		}
+	}
+	return "", errors.New("the unified control group hierarchy (cgroup2) is not mounted")
 }
 
 // unescapeMount undoes the octal escapes of mountinfo (mangle, fs/seq_file.c).

@@ -1,0 +1,281 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-3-Clause) */
+/*
+ * What is known of one TCP connection, and how it is found: by its socket's
+ * storage, which the kernel frees with the socket.
+ *
+ * All hooks but the iterator run under the socket's lock, so nothing here needs
+ * one of its own. The iterator takes a finished request away by changing phase
+ * with a compare-and-swap.
+ */
+#ifndef SLOWRAY_CONNECTION_H
+#define SLOWRAY_CONNECTION_H
+
+enum phase {
+	IDLE, /* no request known */
+	ASKED, /* request bytes came in (called: went out), no answer yet */
+	ANSWERING, /* part of the answer is out (called: came in) */
+	DONE, /* the answer is out and acknowledged; more may follow */
+	TAKEN, /* as DONE, and its record is already written */
+};
+
+enum proto {
+	PROTO_NEW, /* not looked at yet */
+	PROTO_OTHER,
+	PROTO_HTTP1,
+	PROTO_REDIS,
+	PROTO_MYSQL,
+	PROTO_POSTGRES,
+};
+
+
+/*
+ * At most 184 bytes: with the kernel's own 72 for an element of socket storage
+ * it then fits 256 (kmalloc), instead of 512.
+ */
+struct conn {
+	__u32 phase;
+	__u8 side;
+	__u8 proto;
+	__u8 family;
+	__u8 status;
+	__u32 flags; /* of the request under way */
+	__u32 seq;
+	__u64 first; /* first request byte */
+	__u64 last; /* last request byte */
+	__u64 read; /* it was read; called: the answer was */
+	__u64 answer; /* first byte of the answer */
+	__u64 done; /* last byte of the answer acknowledged; called: received */
+	__u64 progress; /* last acknowledgement of new bytes while some were in flight */
+	__u64 stall;
+	__u64 send_wait;
+	__u64 retrans_ns;
+	__u64 ack_delay; /* called: a round trip, where one was seen */
+	__u64 due; /* when what had to be sent again should have been acknowledged; 0 = nothing */
+	__u64 opened; /* handshake complete (called: begun); 0 = older than slowray */
+	__u64 in0, out0; /* bytes in and out before the request */
+	__u64 bytes_out;
+	__u32 accept_us; /* from opened to accept(), plus 1; 0 = not known */
+	/* Send sequence number: when the request began; once the answer is
+	 * done, up to where; called: up to where sending was seen. */
+	__u32 mark;
+	__u32 copied; /* receive sequence number up to which the application has read */
+	__u32 recover; /* acknowledged beyond this, the loss is mended */
+	__u32 retrans0;
+	__u32 segs0;
+	union {
+		__u32 told_us; /* the stall that a record already has */
+		__u32 pause_us; /* before the answer: the longest pause in the request */
+		__u32 reread_seq; /* in the answer: how much was sent at a read (reread) */
+	};
+	__u32 pid, tid;
+	__u16 endpoint;
+	__u16 lport; /* the socket gives it back before it is closed */
+	__u16 requests; /* overlapped ones under way, besides the first */
+	__u16 http;
+	__u8 answered : 1; /* the first bytes of the answer were looked at */
+	__u8 reread : 1;
+	__u8 reported : 1; /* as unfinished */
+	__u8 fin : 1; /* this end has sent a FIN: one more in write_seq */
+	__u8 farewell : 1; /* the asking end closed: it waits for no answer */
+};
+
+_Static_assert(sizeof(struct conn) <= 184, "does not fit 256 bytes with the kernel's part");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_SK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, int);
+	__type(value, struct conn);
+} conns SEC(".maps");
+
+/* The first bytes of a request. A call is sent before the kernel side learns
+ * that the call before it is over, so those of the next one wait. */
+struct label {
+	__u32 len;
+	__u32 next_len;
+	__u8 text[LABEL_SIZE];
+	__u8 next[LABEL_SIZE];
+};
+
+/* Only when labels are asked for. */
+struct {
+	__uint(type, BPF_MAP_TYPE_SK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, int);
+	__type(value, struct label);
+} conn_labels SEC(".maps");
+
+struct listen_key {
+	__u32 netns;
+	__u32 port;
+};
+
+/* Who listens where: tells the side of connections older than slowray. User
+ * space fills it, listen() adds. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 16384);
+	__type(key, struct listen_key);
+	__type(value, __u8);
+} listening SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 4096);
+	__type(key, struct endpoint_key);
+	__type(value, __u32);
+} endpoints SEC(".maps");
+
+/* [endpoint][CPU][lane], see count(). Sized by user space. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct counters);
+} counts SEC(".maps");
+
+/* [CPU][slot], mapped by user space. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct record);
+} records SEC(".maps");
+
+/* [CPU], mapped by user space. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct ring);
+} rings SEC(".maps");
+
+/* Set by user space before loading. */
+const volatile __u32 side_mask = 3; /* bit 0: served, bit 1: called */
+const volatile __u32 cpus = 1;
+const volatile __u32 max_endpoints = 1; /* the last one stands for all that found no place */
+const volatile __u32 slots = 1; /* of each ring, a power of two */
+const volatile __u8 some_ports; /* only those of want_ports */
+const volatile __u8 with_labels;
+const volatile __u8 ordered_stores; /* as on x86 */
+const volatile __u8 with_closed;
+const volatile __u64 want_ports[1024];
+
+/* Changed while running. */
+__u64 served_ports[1024]; /* something listens there, in any namespace */
+__u32 sample_mask; /* one request of sample_mask+1 gets a record */
+__u64 slow_ns; /* slower ones always do */
+__u8 sending_seen; /* tcp_sendmsg_locked is attached */
+__u32 next_endpoint;
+__u64 lost_conns; /* connections without storage: no memory */
+__u64 lost_endpoints; /* addresses counted under "other" */
+
+#define NSEC_PER_USEC 1000ULL
+#define NSEC_PER_MSEC 1000000ULL
+#define NSEC_PER_SEC 1000000000ULL
+
+static __always_inline int before(__u32 a, __u32 b) { return (__s32)(a - b) < 0; }
+static __always_inline int after(__u32 a, __u32 b) { return (__s32)(b - a) < 0; }
+static __always_inline __u64 span(__u64 from, __u64 to) { return to > from ? to - from : 0; }
+static __always_inline __u64 later(__u64 a, __u64 b) { return a > b ? a : b; }
+static __always_inline __u64 smaller(__u64 a, __u64 b) { return a < b ? a : b; }
+
+static __always_inline int has_port(const volatile __u64 *ports, __u16 port)
+{
+	__u32 i = port >> 6;
+
+	/* The compiler knows that a port has 16 bits, the verifier does not know
+	 * it of one whose bytes were swapped (before 6.6). */
+	barrier_var(i);
+	return ports[i & 1023] >> (port & 63) & 1;
+}
+
+/* Which number an address has among the endpoints; the last one when there is
+ * no place left. */
+static __noinline __u32 find_endpoint(struct sock *sk, struct conn *c)
+{
+	struct endpoint_key key = {};
+	__u32 *found, n;
+
+	if (!sk || !c)
+		return 0;
+	key.netns = sk->__sk_common.skc_net.net->ns.inum;
+	key.side = c->side;
+	key.family = c->family;
+	if (c->side == SERVED) {
+		key.port = sk->__sk_common.skc_num;
+		if (key.family == AF_INET6)
+			BPF_CORE_READ_INTO(&key.addr, sk, __sk_common.skc_v6_rcv_saddr);
+		else
+			__builtin_memcpy(key.addr, &sk->__sk_common.skc_rcv_saddr, 4);
+	} else {
+		key.port = bpf_ntohs(sk->__sk_common.skc_dport);
+		if (key.family == AF_INET6)
+			BPF_CORE_READ_INTO(&key.addr, sk, __sk_common.skc_v6_daddr);
+		else
+			__builtin_memcpy(key.addr, &sk->__sk_common.skc_daddr, 4);
+	}
+	found = bpf_map_lookup_elem(&endpoints, &key);
+	if (found)
+		return *found;
+	if (next_endpoint >= max_endpoints - 1)
+		goto full;
+	n = __sync_fetch_and_add(&next_endpoint, 1);
+	if (n >= max_endpoints - 1)
+		goto full;
+	if (!bpf_map_update_elem(&endpoints, &key, &n, BPF_NOEXIST))
+		return n;
+	found = bpf_map_lookup_elem(&endpoints, &key); /* another CPU was quicker */
+	if (found)
+		return *found;
+full:
+	__sync_fetch_and_add(&lost_endpoints, 1);
+	return max_endpoints - 1;
+}
+
+/* Begins to watch a connection. */
+static __noinline struct conn *watch(struct sock *sk, int side, __u64 opened, __u32 flags)
+{
+	__u16 port;
+	struct conn *c;
+
+	if (!sk)
+		return 0;
+	c = bpf_sk_storage_get(&conns, sk, 0, BPF_SK_STORAGE_GET_F_CREATE);
+	if (!c) {
+		__sync_fetch_and_add(&lost_conns, 1);
+		return 0;
+	}
+	port = side == SERVED ? sk->__sk_common.skc_num : bpf_ntohs(sk->__sk_common.skc_dport);
+	c->side = SIDE_NONE;
+	if (!(side_mask >> (side - 1) & 1) || (some_ports && !has_port(want_ports, port)))
+		return c;
+	c->side = side;
+	c->family = sk->__sk_common.skc_family;
+	c->lport = sk->__sk_common.skc_num;
+	c->opened = opened;
+	c->flags = flags;
+	c->phase = IDLE;
+	c->seq = 0;
+	c->endpoint = find_endpoint(sk, c);
+	return c;
+}
+
+/* A connection that is older than slowray. */
+static __noinline struct conn *adopt(struct sock *sk)
+{
+	struct listen_key key = {};
+	int side;
+
+	if (!sk)
+		return 0;
+	key.netns = sk->__sk_common.skc_net.net->ns.inum;
+	key.port = sk->__sk_common.skc_num;
+	side = bpf_map_lookup_elem(&listening, &key) ? SERVED : CALLED;
+	return watch(sk, side, 0, PREEXISTING);
+}
+
+#endif

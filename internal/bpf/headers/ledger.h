@@ -1,0 +1,352 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-3-Clause) */
+/*
+ * From the moments of a request to its ledger, its place in the sums, and its
+ * record.
+ */
+#ifndef SLOWRAY_LEDGER_H
+#define SLOWRAY_LEDGER_H
+
+struct ledger {
+	__u64 start;
+	__u64 total; /* without ACK_DELAY */
+	__u64 parts[PARTS];
+};
+
+/* Takes up to want out of what is left. */
+static __always_inline __u64 take(__u64 *left, __u64 want)
+{
+	__u64 got = smaller(*left, want);
+
+	*left -= got;
+	return got;
+}
+
+/*
+ * Served: the time line is cut at moments that never run backwards, so the
+ * parts add up whatever was or was not seen.
+ */
+static __always_inline void ledger_served(struct ledger *l, const struct conn *c, __u64 min_rtt)
+{
+	__u64 from = c->first, upto, left;
+
+	l->start = c->first;
+	if (c->seq == 1 && c->opened && c->accept_us) {
+		__u64 accepted;
+
+		l->parts[ACCEPT_WAIT] = (c->accept_us - 1) * NSEC_PER_USEC;
+		accepted = c->opened + l->parts[ACCEPT_WAIT];
+		if (accepted > c->first) {
+			/* The request waited in the queue with its connection. */
+			from = accepted;
+			l->start = smaller(c->opened, c->first);
+			l->parts[ACCEPT_WAIT] = from - l->start;
+		} else {
+			l->start -= l->parts[ACCEPT_WAIT];
+		}
+	}
+	upto = later(c->done, from);
+	if (c->flags & OVERLAPPED) {
+		l->parts[UNACCOUNTED] = upto - from;
+		return;
+	}
+	left = upto - from;
+	l->parts[UPLOAD] = take(&left, span(from, c->last));
+	from = later(from, c->last);
+	/* Bytes that come before the read call returns were waited for by it. */
+	if (c->read) {
+		l->parts[RECV_WAIT] = take(&left, span(from, c->read));
+		from = later(from, c->read);
+	}
+	if (!c->answer) { /* none came */
+		l->parts[c->read ? SERVER : RECV_WAIT] += left;
+		return;
+	}
+	l->parts[SERVER] = take(&left, span(from, c->answer));
+	l->parts[ACK_DELAY] = take(&left, c->ack_delay);
+	l->parts[STALL] = take(&left, c->stall);
+	l->parts[RETRANS] = take(&left, c->retrans_ns);
+	l->parts[SEND_WAIT] = take(&left, c->send_wait);
+	l->parts[NETWORK] = left;
+}
+
+/*
+ * Called: the other end's time cannot be seen from here but for one round
+ * trip, so SERVER is what remains of the wait for the first byte.
+ */
+static __always_inline void ledger_called(struct ledger *l, const struct conn *c, __u64 min_rtt)
+{
+	__u64 left = span(c->first, later(c->done, c->last)), wait;
+
+	l->start = c->first;
+	if (c->flags & OVERLAPPED) {
+		l->parts[UNACCOUNTED] = left;
+		return;
+	}
+	l->parts[UPLOAD] = take(&left, span(c->first, c->last));
+	wait = c->answer ? take(&left, span(c->last, c->answer)) : take(&left, left);
+	l->parts[RETRANS] = take(&wait, c->retrans_ns);
+	l->parts[NETWORK] = take(&wait, min_rtt);
+	l->parts[SERVER] = wait;
+	l->parts[STALL] = take(&left, c->stall);
+	l->parts[NETWORK] += left;
+	if (c->answer)
+		l->parts[RECV_WAIT] = span(c->done, c->read);
+}
+
+/*
+ * Sums are kept per CPU and endpoint without atomic operations, which would
+ * cost more than all the rest. A program that interrupts another one at work
+ * here (a softirq over a system call) uses a lane of its own, with atomics.
+ */
+#define ADD(n, field, value)                                         \
+	do {                                                         \
+		if (lane)                                            \
+			__sync_fetch_and_add(&(n)->field, (value));  \
+		else                                                 \
+			(n)->field += (value);                       \
+	} while (0)
+
+static __always_inline struct counters *counters_of(__u32 endpoint, __u32 cpu, __u32 lane)
+{
+	__u32 i = (endpoint * cpus + cpu) * 2 + lane;
+
+	return bpf_map_lookup_elem(&counts, &i);
+}
+
+static __always_inline void count(struct conn *c, struct ledger *l, struct tcp_sock *tp, struct ring *r, __u32 cpu,
+				  __u32 retrans, __u64 bytes_in, __u64 bytes_out)
+{
+	/* Whoever interrupts this sees busy set, and leaves it as it was. */
+	__u32 lane = r->busy++ != 0;
+	struct counters *n = counters_of(c->endpoint, cpu, lane);
+
+	if (n) {
+		if (c->flags & AMENDED) {
+			ADD(n, parts[STALL], span(c->told_us * NSEC_PER_USEC, l->parts[STALL]));
+		} else {
+			ADD(n, requests, 1 + c->requests);
+			if (c->status == STATUS_OK)
+				ADD(n, ok, 1);
+			else if (c->status == STATUS_ERROR)
+				ADD(n, errors, 1);
+			if (c->flags & UNANSWERED)
+				ADD(n, unanswered, 1);
+			if (c->flags & OVERLAPPED)
+				ADD(n, overlapped, 1 + c->requests);
+			ADD(n, bytes_in, bytes_in);
+			ADD(n, bytes_out, bytes_out);
+			ADD(n, segments, tp->data_segs_out - c->segs0);
+			if (retrans)
+				ADD(n, retrans, retrans);
+#pragma unroll
+			for (int i = 0; i < PARTS; i++) {
+				if (l->parts[i])
+					ADD(n, parts[i], l->parts[i]);
+			}
+		}
+	}
+	r->busy--;
+}
+
+/* A free slot of this CPU's ring, to be committed with commit(). */
+static __always_inline struct record *reserve(struct ring *r, __u32 cpu, __u64 *number)
+{
+	__u32 i;
+
+	/* The margin is for programs that interrupt this one here. */
+	if (r->head - r->tail >= slots - 8) {
+		__sync_fetch_and_add(&r->lost, 1);
+		return 0;
+	}
+	*number = __sync_fetch_and_add(&r->head, 1);
+	i = cpu * slots + (*number & (slots - 1));
+	return bpf_map_lookup_elem(&records, &i);
+}
+
+static __always_inline void commit(struct record *rec, __u64 number)
+{
+	/* Every CPU must see the record before it. x86 keeps stores in order. */
+	if (ordered_stores)
+		*(volatile __u64 *)&rec->commit = number + 1;
+	else
+		__sync_lock_test_and_set(&rec->commit, number + 1);
+}
+
+static __always_inline void fill_addresses(struct record *rec, struct conn *c, struct sock *sk)
+{
+	rec->lport = c->lport;
+	rec->pport = bpf_ntohs(sk->__sk_common.skc_dport);
+	if (sk->__sk_common.skc_family == AF_INET6) {
+		BPF_CORE_READ_INTO(&rec->laddr, sk, __sk_common.skc_v6_rcv_saddr);
+		BPF_CORE_READ_INTO(&rec->paddr, sk, __sk_common.skc_v6_daddr);
+	} else {
+		*(__u32 *)rec->laddr = sk->__sk_common.skc_rcv_saddr;
+		*(__u32 *)rec->paddr = sk->__sk_common.skc_daddr;
+	}
+}
+
+/* The smallest round trip seen on the connection, ns; 0 when there was none. */
+static __always_inline __u64 min_rtt_of(struct tcp_sock *tp)
+{
+	__u32 us = tp->rtt_min.s[0].v;
+
+	return us == ~0U ? 0 : us * NSEC_PER_USEC;
+}
+
+/* Whether this request gets a record; slow and failed ones always do. */
+static __always_inline __u32 weight_of(struct conn *c, struct ledger *l)
+{
+	if (!sample_mask || l->total >= slow_ns || c->status == STATUS_ERROR ||
+	    c->flags & (RESET | UNANSWERED | TRUNCATED | UNFINISHED | AMENDED))
+		return 1;
+	if (bpf_get_prandom_u32() & sample_mask)
+		return 0;
+	return sample_mask + 1;
+}
+
+/* enum sock_flags (include/net/sock.h): a FIN came in (tcp_fin, net/ipv4/tcp_input.c). */
+#define SOCK_DONE 1
+
+/* Payload received; a FIN counts as a byte in the kernel's figure. */
+static __always_inline __u64 bytes_received(struct sock *sk, struct tcp_sock *tp)
+{
+	return tp->bytes_received - (sk->__sk_common.skc_flags >> SOCK_DONE & 1);
+}
+
+/* A read in the middle of an answer was of another request if more was sent
+ * after it, up to sent; else of what nobody needed, as the end of a body. */
+static __always_inline void confirm_overlap(struct conn *c, __u32 sent)
+{
+	if (!c->reread || sent == c->reread_seq)
+		return;
+	c->flags |= OVERLAPPED;
+	c->requests++;
+	c->reread = 0;
+}
+
+/* Sums the request up and writes its record. c may be a copy. */
+static __always_inline int finish_here(struct conn *c, struct sock *sk, struct tcp_sock *tp)
+{
+	struct ledger l = {};
+	struct record *rec;
+	struct ring *r;
+	__u64 number, min_rtt, bytes_in;
+	__u32 cpu, retrans, weight;
+
+	if (!c || !sk || !tp)
+		return 0;
+	cpu = bpf_get_smp_processor_id();
+	r = bpf_map_lookup_elem(&rings, &cpu);
+	if (!r)
+		return 0;
+	if (c->reread)
+		confirm_overlap(c, tp->write_seq - c->fin);
+	min_rtt = min_rtt_of(tp);
+	bytes_in = bytes_received(sk, tp) - c->in0;
+	retrans = tp->total_retrans - c->retrans0;
+	if (c->side == SERVED)
+		ledger_served(&l, c, min_rtt);
+	else
+		ledger_called(&l, c, min_rtt);
+#pragma unroll
+	for (int i = 0; i < ACK_DELAY; i++)
+		l.total += l.parts[i];
+	if (!(c->flags & UNFINISHED))
+		count(c, &l, tp, r, cpu, retrans, bytes_in, c->bytes_out);
+
+	weight = weight_of(c, &l);
+	if (!weight) {
+		__sync_fetch_and_add(&r->skipped, 1);
+		return 0;
+	}
+	rec = reserve(r, cpu, &number);
+	if (!rec)
+		return 0;
+	rec->kind = RECORD_REQUEST;
+	rec->side = c->side;
+	rec->family = c->family;
+	rec->status = c->status;
+	rec->flags = c->flags | (sample_mask && weight == 1 ? SLOW : 0);
+	rec->start = l.start;
+	__builtin_memcpy(rec->parts, l.parts, sizeof(l.parts));
+	rec->bytes_in = bytes_in;
+	rec->bytes_out = c->bytes_out;
+	rec->endpoint = c->endpoint;
+	rec->seq = c->seq;
+	rec->pid = c->pid;
+	rec->tid = c->tid;
+	rec->requests = 1 + c->requests;
+	rec->weight = weight;
+	rec->retrans = retrans;
+	rec->unacked = c->flags & TRUNCATED ? tp->write_seq - tp->snd_una - c->fin : 0;
+	/* One flight without loss is a round trip of its own. TCP's smoothed one
+	 * has the other end's time in it where answers acknowledge requests. */
+	if (c->side == CALLED)
+		rec->rtt_us = (c->ack_delay && !retrans ? c->ack_delay : min_rtt) / NSEC_PER_USEC;
+	else if (!retrans && !l.parts[STALL] && l.parts[NETWORK] && c->bytes_out <= 10 * tp->mss_cache)
+		rec->rtt_us = l.parts[NETWORK] / NSEC_PER_USEC;
+	else
+		rec->rtt_us = tp->srtt_us >> 3;
+	rec->min_rtt_us = min_rtt / NSEC_PER_USEC;
+	rec->mss = tp->mss_cache;
+	rec->http = c->http;
+	rec->netns = sk->__sk_common.skc_net.net->ns.inum;
+	rec->proto = c->proto;
+	rec->label_len = 0;
+	rec->first_byte = c->answer && !(c->flags & OVERLAPPED) ? span(l.start, c->answer) : 0;
+	fill_addresses(rec, c, sk);
+	if (with_labels) {
+		struct label *t = bpf_sk_storage_get(&conn_labels, sk, 0, 0);
+
+		if (t && t->len) {
+			rec->label_len = t->len;
+			__builtin_memcpy(rec->label, t->text, LABEL_SIZE);
+		}
+	}
+	commit(rec, number);
+	return 0;
+}
+
+/* The same, for all but the way that nearly every request takes: a call costs as
+ * much as some of what it does. */
+static __noinline int finish(struct conn *c, struct sock *sk, struct tcp_sock *tp)
+{
+	return finish_here(c, sk, tp);
+}
+
+/* Tells that a connection is closed, for those who asked for it. */
+static __noinline int report_closed(struct conn *c, struct sock *sk, struct tcp_sock *tp)
+{
+	struct record *rec;
+	struct ring *r;
+	__u64 number;
+	__u32 cpu = bpf_get_smp_processor_id();
+
+	if (!c || !sk || !tp)
+		return 0;
+	r = bpf_map_lookup_elem(&rings, &cpu);
+	if (!r)
+		return 0;
+	rec = reserve(r, cpu, &number);
+	if (!rec)
+		return 0;
+	rec->kind = RECORD_CLOSED;
+	rec->side = c->side;
+	rec->family = c->family;
+	rec->flags = c->flags;
+	rec->start = bpf_ktime_get_ns();
+	rec->bytes_in = bytes_received(sk, tp);
+	rec->bytes_out = tp->bytes_acked;
+	rec->endpoint = c->endpoint;
+	rec->seq = c->seq;
+	rec->retrans = tp->total_retrans;
+	rec->unacked = tp->write_seq - tp->snd_una;
+	rec->min_rtt_us = min_rtt_of(tp) / NSEC_PER_USEC;
+	rec->mss = tp->mss_cache;
+	rec->netns = sk->__sk_common.skc_net.net->ns.inum;
+	fill_addresses(rec, c, sk);
+	commit(rec, number);
+	return 0;
+}
+
+#endif

@@ -1,0 +1,217 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-3-Clause) */
+/*
+ * The little that slowray looks at of what is said: which protocol a
+ * connection speaks, from the first bytes of a request, and whether an answer
+ * is an error, from its first bytes. Nothing of it is kept but the verdict,
+ * unless labels were asked for.
+ *
+ * HTTP/1: RFC 9112, status line. Redis: RESP, simple errors begin with "-".
+ * MySQL: ERR packet, first payload byte 0xff. PostgreSQL: message type 'E'.
+ */
+#ifndef SLOWRAY_PROTOCOL_H
+#define SLOWRAY_PROTOCOL_H
+
+#define PEEK 16
+
+static __always_inline int is_digit(__u8 b) { return b >= '0' && b <= '9'; }
+
+static __always_inline int is_method(const __u8 *b)
+{
+	__u32 w = *(const __u32 *)b;
+
+	/* little endian */
+	return w == 0x20544547 /* "GET " */ || w == 0x54534f50 /* POST */ || w == 0x20545550 /* "PUT " */ ||
+	       w == 0x44414548 /* HEAD */ || w == 0x454c4544 /* DELE */ || w == 0x4954504f /* OPTI */ ||
+	       w == 0x43544150 /* PATC */ || w == 0x4e4e4f43 /* CONN */;
+}
+
+/* What a request's first bytes look like; bytes is how many came. */
+static __always_inline __u8 protocol_of(const __u8 *b, __u32 bytes)
+{
+	__u32 little = *(const __u32 *)b;
+
+	if (is_method(b))
+		return PROTO_HTTP1;
+	if (b[0] == '*' && is_digit(b[1]) && (b[2] == '\r' || is_digit(b[2])))
+		return PROTO_REDIS;
+	/* a command packet: three bytes of length, sequence 0, the command */
+	if (little == bytes - 4 && b[4] >= 1 && b[4] <= 0x1f)
+		return PROTO_MYSQL;
+	/* type byte, then the length of the rest, big endian */
+	if ((b[0] == 'Q' || b[0] == 'P' || b[0] == 'B') && b[1] == 0 && (__u32)(b[2] << 16 | b[3] << 8 | b[4]) <= bytes - 1)
+		return PROTO_POSTGRES;
+	return PROTO_OTHER;
+}
+
+static __always_inline void judge_answer(struct conn *c, const __u8 *b)
+{
+	switch (c->proto) {
+	case PROTO_HTTP1:
+		if (b[0] != 'H' || b[4] != '/' || b[8] != ' ' || !is_digit(b[9]))
+			return;
+		c->http = (b[9] - '0') * 100 + (b[10] - '0') * 10 + (b[11] - '0');
+		if (c->http >= 200)
+			c->status = c->http >= 400 ? STATUS_ERROR : STATUS_OK;
+		return;
+	case PROTO_REDIS:
+		c->status = b[0] == '-' ? STATUS_ERROR : STATUS_OK;
+		return;
+	case PROTO_MYSQL:
+		c->status = b[4] == 0xff ? STATUS_ERROR : STATUS_OK;
+		return;
+	case PROTO_POSTGRES:
+		c->status = b[0] == 'E' ? STATUS_ERROR : STATUS_OK;
+	}
+}
+
+/* The first bytes that a program hands to a socket. */
+static __always_inline int handed_over(struct msghdr *msg, __u8 *b)
+{
+	void *from;
+
+	if (msg->msg_iter.iter_type == ITER_UBUF)
+		from = BPF_CORE_READ(msg, msg_iter.ubuf);
+	else if (msg->msg_iter.iter_type == ITER_IOVEC)
+		from = BPF_CORE_READ(msg, msg_iter.__iov, iov_base);
+	else
+		return 0;
+	from += msg->msg_iter.iov_offset;
+	return !bpf_probe_read_user(b, PEEK, from) || !bpf_probe_read_user(b, 5, from);
+}
+
+/* An answer, on its way into the socket. */
+static __noinline int look_at_answer(struct conn *c, struct msghdr *msg)
+{
+	__u8 b[PEEK] = {};
+
+	if (!c || !msg)
+		return 0;
+	c->answered = 1;
+	if (handed_over(msg, b))
+		judge_answer(c, b);
+	return 0;
+}
+
+static __always_inline struct label *label_of(struct sock *sk)
+{
+	return bpf_sk_storage_get(&conn_labels, sk, 0, BPF_SK_STORAGE_GET_F_CREATE);
+}
+
+/* A request, on its way into the socket. */
+static __noinline int look_at_sent_request(struct conn *c, struct sock *sk, struct msghdr *msg)
+{
+	__u8 b[PEEK] = {};
+	struct label *l;
+	__u64 count;
+
+	if (!c || !sk || !msg)
+		return 0;
+	count = msg->msg_iter.count;
+	if (c->proto <= PROTO_OTHER && handed_over(msg, b))
+		c->proto = protocol_of(b, count);
+	if (!with_labels || c->phase == ASKED)
+		return 0;
+	l = label_of(sk);
+	if (l && !l->next_len) {
+		void *from = 0;
+
+		if (msg->msg_iter.iter_type == ITER_UBUF)
+			from = BPF_CORE_READ(msg, msg_iter.ubuf);
+		else if (msg->msg_iter.iter_type == ITER_IOVEC)
+			from = BPF_CORE_READ(msg, msg_iter.__iov, iov_base);
+		if (count > LABEL_SIZE)
+			count = LABEL_SIZE;
+		if (from && !bpf_probe_read_user(l->next, count, from + msg->msg_iter.iov_offset))
+			l->next_len = count;
+	}
+	return 0;
+}
+
+static __noinline int look_at_request(struct conn *c, struct sock *sk, struct sk_buff *skb, __u32 bytes)
+{
+	__u64 words[PEEK / 8] = {};
+	__u8 *b = (__u8 *)words;
+	struct label *l;
+	__u32 have;
+
+	if (!c || !sk || !skb)
+		return 0;
+	if (c->proto <= PROTO_OTHER) {
+		have = payload(skb, bytes, b, PEEK);
+		if (have >= 5)
+			c->proto = protocol_of(b, bytes);
+		if (have == PEEK && !page_constant && bpf_ksym_exists(bpf_rdonly_cast))
+			find_page_constant(skb, bytes, words);
+	}
+	if (!with_labels || c->first != c->last)
+		return 0;
+	l = label_of(sk);
+	if (l)
+		l->len = payload(skb, bytes, l->text, LABEL_SIZE);
+	return 0;
+}
+
+/* An answer that waits to be acknowledged. */
+static __always_inline void look_at_sent_answer(struct conn *c, struct tcp_sock *tp)
+{
+	__u64 words[PEEK / 8] = {};
+
+	if (c->answered || c->proto < PROTO_HTTP1 || !page_constant)
+		return;
+	c->answered = 1;
+	if (sent_payload(tp, c->mark, words, PEEK) >= 5)
+		judge_answer(c, (__u8 *)words);
+}
+
+/* A call that waits to be acknowledged, when it was not seen on its way into the
+ * socket. */
+static __always_inline void look_at_call(struct conn *c, struct sock *sk, struct tcp_sock *tp, __u32 seq)
+{
+	__u64 words[LABEL_SIZE / 8] = {};
+	struct label *l;
+	__u32 have;
+
+	if (!page_constant || (!with_labels && (c->proto > PROTO_OTHER || c->seq > 4)))
+		return;
+	have = sent_payload(tp, seq, words, LABEL_SIZE);
+	if (have < 5)
+		return;
+	if (c->proto <= PROTO_OTHER)
+		c->proto = protocol_of((__u8 *)words, tp->snd_nxt - seq);
+	if (!with_labels)
+		return;
+	l = label_of(sk);
+	if (l) {
+		l->len = have;
+		__builtin_memcpy(l->text, words, LABEL_SIZE);
+	}
+}
+
+/* A call begins: its first bytes are no longer the next one's. */
+static __always_inline void next_label(struct sock *sk)
+{
+	struct label *l;
+
+	if (!with_labels)
+		return;
+	l = bpf_sk_storage_get(&conn_labels, sk, 0, 0);
+	if (l) {
+		l->len = l->next_len;
+		l->next_len = 0;
+		__builtin_memcpy(l->text, l->next, LABEL_SIZE);
+	}
+}
+
+static __noinline int look_at_answer_segment(struct conn *c, struct sk_buff *skb, __u32 bytes)
+{
+	__u8 b[PEEK] = {};
+
+	if (!c || !skb)
+		return 0;
+	c->answered = 1;
+	if (payload(skb, bytes, b, PEEK) >= 5)
+		judge_answer(c, b);
+	return 0;
+}
+
+#endif

@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-3-Clause) */
+/*
+ * What request.bpf.c and internal/sense/request share: the layouts of records,
+ * counters and rings. kernel_test.go compares the sizes with Go's.
+ */
+#ifndef SLOWRAY_REQUEST_H
+#define SLOWRAY_REQUEST_H
+
+/* The parts of a request's time, in the order of observe.Part. */
+enum part {
+	ACCEPT_WAIT,
+	UPLOAD,
+	RECV_WAIT,
+	SERVER,
+	STALL,
+	SEND_WAIT,
+	NETWORK,
+	RETRANS,
+	UNACCOUNTED,
+	ACK_DELAY, /* not part of the total */
+	PARTS,
+};
+
+enum side {
+	SIDE_NONE, /* not watched */
+	SERVED,
+	CALLED,
+};
+
+enum status {
+	STATUS_UNKNOWN,
+	STATUS_OK,
+	STATUS_ERROR,
+};
+
+/* The values of observe.RequestFlags. */
+enum flags {
+	OVERLAPPED = 1 << 0,
+	RESET = 1 << 1,
+	UNANSWERED = 1 << 2,
+	TRUNCATED = 1 << 3,
+	UNFINISHED = 1 << 4,
+	HALF_CLOSED = 1 << 5,
+	CLOSED = 1 << 6,
+	REORDERED = 1 << 7,
+	NAGLE = 1 << 8,
+	ZERO_WINDOW = 1 << 9,
+	SEND_BUFFER = 1 << 10,
+	RECV_WINDOW = 1 << 11,
+	TIMEOUT = 1 << 12,
+	ESTIMATED = 1 << 13,
+	PREEXISTING = 1 << 14,
+	SLOW = 1 << 15,
+	UPLOAD_ACKS = 1 << 16,
+	AMENDED = 1 << 17,
+};
+
+enum record_kind {
+	RECORD_REQUEST = 1,
+	RECORD_CLOSED = 2,
+};
+
+#define LABEL_SIZE 40
+
+/* One slot of a CPU's ring. commit is the slot's number plus one, written last. */
+struct record {
+	__u64 commit;
+	__u8 kind;
+	__u8 side;
+	__u8 family;
+	__u8 status;
+	__u32 flags;
+	__u64 start; /* ns, CLOCK_MONOTONIC */
+	__u64 parts[PARTS]; /* ns */
+	__u64 bytes_in;
+	__u64 bytes_out;
+	__u32 endpoint;
+	__u32 seq;
+	__u32 pid;
+	__u32 tid;
+	__u32 requests;
+	__u32 weight;
+	__u32 retrans;
+	__u32 unacked;
+	__u32 rtt_us;
+	__u32 min_rtt_us;
+	__u16 mss;
+	__u16 http;
+	__u16 lport; /* host byte order */
+	__u16 pport;
+	__u32 netns;
+	__u8 proto;
+	__u8 label_len;
+	__u16 pad;
+	__u64 first_byte; /* ns from start to the first byte of the answer; 0 = none */
+	__u8 laddr[16]; /* IPv4 in the first four bytes */
+	__u8 paddr[16];
+	__u8 label[LABEL_SIZE]; /* not written unless label_len is set */
+};
+
+/* A CPU's end of its ring. head and tail lie in cache lines of their own: the
+ * one is written here, the other by user space. */
+struct ring {
+	__u64 head;
+	__u64 lost; /* records dropped: the ring was full */
+	__u64 skipped; /* requests that were only counted: sampling */
+	__u64 busy; /* programs at work on this CPU's counters */
+	__u64 pad0[4];
+	__u64 tail;
+	__u64 pad1[7];
+};
+
+struct endpoint_key {
+	__u32 netns;
+	__u16 port; /* host byte order; served: local, called: remote */
+	__u8 side;
+	__u8 family;
+	__u8 addr[16];
+};
+
+/* Sums over all requests of an endpoint, whether or not they have a record. */
+struct counters {
+	__u64 requests;
+	__u64 ok;
+	__u64 errors;
+	__u64 unanswered;
+	__u64 overlapped;
+	__u64 bytes_in;
+	__u64 bytes_out;
+	__u64 segments;
+	__u64 retrans;
+	__u64 connections;
+	__u64 handshake_ns;
+	__u64 handshake_max;
+	__u64 syn_retrans;
+	__u64 parts[PARTS];
+	__u64 pad;
+};
+
+#endif

@@ -1,0 +1,57 @@
+package bpf
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
+	"golang.org/x/sys/unix"
+)
+
+// LacksError names what this kernel lacks. It is ebpf.ErrNotSupported.
+type LacksError struct {
+	What  string // a plural noun
+	Since string // the version of Linux that has it, "5.12"
+}
+
+func (e *LacksError) Error() string {
+	return fmt.Sprintf("this kernel's BPF has no %s: needs Linux %s", e.What, e.Since)
+}
+
+// Is makes errors.Is(err, ebpf.ErrNotSupported) hold.
+func (e *LacksError) Is(target error) bool { return target == ebpf.ErrNotSupported }
+
+// HaveFetchAtomics asks the kernel for atomic instructions that return what
+// was there before (5ffa25502b5a and 5ca419f2864a, Linux 5.12). It returns nil
+// when they are there, a *LacksError when they are not, and another error when
+// it cannot be told. A kernel that has them also has socket storage in tracing
+// programs (8e4597c627fb, Linux 5.11).
+func HaveFetchAtomics() error {
+	p, err := ebpf.NewProgramWithOptions(fetchAdd(), ebpf.ProgramOptions{LogDisabled: true})
+	switch {
+	case err == nil:
+		return p.Close()
+	case errors.Is(err, unix.EINVAL): // "BPF_STX uses reserved fields"
+		return &LacksError{What: "atomic instructions with a result", Since: "5.12"}
+	}
+	return fmt.Errorf("probe atomic instructions: %w", err)
+}
+
+// fetchAdd is a program that adds 1 to fetchAddFrom and returns what was there.
+func fetchAdd() *ebpf.ProgramSpec {
+	add := asm.FetchAdd.Mem(asm.RFP, asm.R1, asm.DWord, -8)
+	// cilium/ebpf v0.22.0 keeps the kind of an atomic instruction in its
+	// OpCode, and writes it from here: without this it is a plain addition.
+	add.Constant = int64(asm.FetchAdd >> 8)
+	return &ebpf.ProgramSpec{Type: ebpf.SocketFilter, Instructions: asm.Instructions{
+		asm.Mov.Imm(asm.R1, fetchAddFrom),
+		asm.StoreMem(asm.RFP, -8, asm.R1, asm.DWord),
+		asm.Mov.Imm(asm.R1, 1),
+		add,
+		asm.Mov.Reg(asm.R0, asm.R1),
+		asm.Return(),
+	}}
+}
+
+const fetchAddFrom = 7

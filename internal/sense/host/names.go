@@ -1,0 +1,185 @@
+package host
+
+import (
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Identity is what a process is known by.
+type Identity struct {
+	PID, PPID int
+	Comm      string
+	Cgroup    string // most telling path, as in ProcSample
+	Container string
+	Unit      string
+}
+
+// Names tells processes by their number, from /proc, and remembers them: also
+// those that ended meanwhile, and not the wrong one when a number was given to
+// another process. It is for one goroutine. Asking again for a process that is
+// remembered allocates nothing.
+type Names struct {
+	fs       FS
+	now      func() time.Time
+	bootWall func(now time.Time) int64 // wall clock at boot, ns since 1970
+	recent   map[int]*name             // asked for since the last turn
+	older    map[int]*name             // asked for before
+}
+
+// name is a process that is remembered.
+type name struct {
+	Identity
+	known   bool      // false: there was no such process
+	ticks   uint64    // when it began, since boot, 1/100 s
+	began   int64     // the same by the wall clock, ns
+	checked time.Time // when it was last read
+	master  int       // Family's answer, 0 = not asked for yet
+}
+
+const (
+	// maxNames bounds what is remembered: twice as many, some 300 bytes each.
+	maxNames = 4096
+	// recheck is how long a name is believed. A number can come back only
+	// after all others were given out (pid_max, at least 32,768 of them).
+	recheck = 5 * time.Second
+	// tickSlack is what a start time may be wrong by: it is kept in 1/100 s.
+	tickSlack = 20 * time.Millisecond
+)
+
+// Names returns an empty memory of the processes of fs.
+func (fs FS) Names() *Names {
+	return &Names{fs: fs, now: time.Now, bootWall: bootWall, recent: map[int]*name{}}
+}
+
+// bootWall is when CLOCK_BOOTTIME began.
+func bootWall(now time.Time) int64 {
+	var up unix.Timespec
+	if unix.ClockGettime(unix.CLOCK_BOOTTIME, &up) != nil {
+		return 0
+	}
+	return now.UnixNano() - up.Nano()
+}
+
+// Of is the process that had this number at a time (wall clock, ns since
+// 1970); false when it ended before it was asked for the first time, or when
+// that number belongs to a younger process by now.
+func (n *Names) Of(pid int, at int64) (Identity, bool) {
+	p := n.find(pid, at)
+	if p == nil {
+		return Identity{}, false
+	}
+	return p.Identity, true
+}
+
+// Family is the topmost ancestor of a process that runs the same program: one
+// number for a master and all its workers. It is the number itself when
+// nothing is known of it.
+func (n *Names) Family(pid int, at int64) int {
+	first := n.find(pid, at)
+	if first == nil {
+		return pid
+	}
+	if first.master != 0 {
+		return first.master
+	}
+	p := first
+	for range 16 {
+		parent := n.find(p.PPID, at)
+		if parent == nil || parent.PID == 1 || parent.Comm != p.Comm {
+			break
+		}
+		p = parent
+	}
+	first.master = p.PID
+	return p.PID
+}
+
+// Master is the Family of a process that runs now, and its name; empty when it
+// is not known.
+func (n *Names) Master(pid int) (master int, comm string) {
+	now := n.now().UnixNano()
+	master = n.Family(pid, now)
+	id, _ := n.Of(master, now)
+	return master, id.Comm
+}
+
+// find is the process that had this number at a time, nil when not known.
+func (n *Names) find(pid int, at int64) *name {
+	if pid <= 0 {
+		return nil
+	}
+	now := n.now()
+	p := n.remembered(pid)
+	if p == nil || now.Sub(p.checked) > recheck {
+		before := p
+		if p = n.check(pid, p, now); p != before {
+			n.remember(pid, p)
+		}
+		if before != nil && before.known && before.ticks != p.ticks && p.began > at+int64(tickSlack) {
+			return before // the number was given away since
+		}
+	}
+	if !p.known || p.began > at+int64(tickSlack) {
+		return nil
+	}
+	return p
+}
+
+// remembered finds an entry; one that is asked for again stays.
+func (n *Names) remembered(pid int) *name {
+	if p := n.recent[pid]; p != nil {
+		return p
+	}
+	p := n.older[pid]
+	if p != nil {
+		n.remember(pid, p)
+	}
+	return p
+}
+
+// remember keeps an entry. When there are too many, those that were not asked
+// for since the last time are forgotten.
+func (n *Names) remember(pid int, p *name) {
+	if len(n.recent) >= maxNames {
+		n.older, n.recent = n.recent, make(map[int]*name, maxNames)
+	}
+	n.recent[pid] = p
+}
+
+// check reads a process. It returns old when that is still right: a process
+// that ended keeps its name, for records of it that come late.
+func (n *Names) check(pid int, old *name, now time.Time) *name {
+	s := procScan{raw: getRaw()}
+	defer s.put()
+	dir, err := s.open(unix.AT_FDCWD, s.num(n.fs.Proc+"/", pid, ""), unix.O_PATH|unix.O_DIRECTORY)
+	if err == nil {
+		defer closeFD(dir)
+	}
+	var stat ProcSample
+	var b []byte
+	if err == nil {
+		b, err = s.read(dir, nameStat)
+	}
+	if err != nil || !parsePIDStat(b, &stat) {
+		if old != nil {
+			old.checked = now
+			return old
+		}
+		return &name{checked: now}
+	}
+	if old != nil && old.known && old.ticks == stat.StartTicks && old.Comm == stat.Comm && old.PPID == stat.PPID {
+		old.checked, old.master = now, 0
+		return old
+	}
+	p := &name{
+		Identity: Identity{PID: pid, PPID: stat.PPID, Comm: stat.Comm},
+		known:    true, ticks: stat.StartTicks, checked: now,
+		began: n.bootWall(now) + int64(stat.StartTicks)*int64(time.Second/userHZ),
+	}
+	if b, err = s.read(dir, nameCgroup); err == nil {
+		g := nameGroups(parseProcCgroup(b))
+		p.Cgroup, p.Container, p.Unit = g.path, g.container, g.unit
+	}
+	return p
+}
