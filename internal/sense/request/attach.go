@@ -1,0 +1,206 @@
+package request
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/btf"
+	"github.com/cilium/ebpf/link"
+
+	"github.com/slowray/slowray/internal/bpf"
+	"github.com/slowray/slowray/internal/sense/host"
+)
+
+// loadSpec loads the programs, without those whose hook this kernel lacks.
+func (r *Recorder) loadSpec(spec *ebpf.CollectionSpec) error {
+	if !hasTracepoint("tcp_sendmsg_locked") {
+		delete(spec.Programs, bpf.RequestProgSending)
+	}
+	r.payload = mayReadPayload(spec.Programs[bpf.RequestProgPayloadProbe])
+	delete(spec.Programs, bpf.RequestProgPayloadProbe)
+	if err := spec.Variables[bpf.RequestVarWithPayload].Set(flag(r.payload)); err != nil {
+		return fmt.Errorf("set %s: %w", bpf.RequestVarWithPayload, err)
+	}
+	all, err := bpf.LoadCollection(spec)
+	if err != nil {
+		// The verifier's words on what it does not know say nothing to a user.
+		if lacks := new(bpf.LacksError); errors.As(bpf.HaveFetchAtomics(), &lacks) {
+			return lacks
+		}
+		return err
+	}
+	defer all.Close() // what is assigned stays
+	if err := all.Assign(&r.objects); err != nil {
+		return err
+	}
+	r.sending = all.DetachProgram(bpf.RequestProgSending)
+	return nil
+}
+
+// mayReadPayload asks the kernel whether its tracing programs may read received
+// buffers, by loading one that does nothing else.
+func mayReadPayload(probe *ebpf.ProgramSpec) bool {
+	p, err := ebpf.NewProgramWithOptions(probe, ebpf.ProgramOptions{LogDisabled: true})
+	if err != nil {
+		return false // whatever else is wrong fails the load that follows, too
+	}
+	p.Close()
+	return true
+}
+
+// statusMissing says what is not known of the status of answers on this
+// kernel, or nothing.
+func (r *Recorder) statusMissing() string {
+	switch {
+	case !r.payload:
+		return "status of answers, labels: programs may not read received bytes (needs Linux 6.12)"
+	case r.sending == nil && !r.sentBytesFound():
+		return "status of answers served here: where bytes that were sent lie in memory is not found yet, and tracepoint tcp:tcp_sendmsg_locked is missing (needs Linux 6.16)"
+	}
+	return ""
+}
+
+// sentBytesFound says whether the programs can read what was sent.
+func (r *Recorder) sentBytesFound() bool {
+	var found uint64
+	return r.objects.PageConstant.Get(&found) == nil && found != 0
+}
+
+// hasTracepoint asks the running kernel's BTF for a raw tracepoint.
+func hasTracepoint(name string) bool {
+	spec, err := btf.LoadKernelSpec()
+	if err != nil {
+		return false
+	}
+	var t *btf.Typedef
+	return spec.TypeByName("btf_trace_"+name, &t) == nil
+}
+
+func (o *objects) close() {
+	o.RequestMaps.Close()
+	for _, p := range []*ebpf.Program{o.Segment, o.Received, o.Retransmitted, o.StateChanged, o.Accepted4, o.Accepted6, o.Flush} {
+		if p != nil {
+			p.Close()
+		}
+	}
+}
+
+func (r *Recorder) attach() error {
+	if r.sending != nil {
+		if err := r.objects.SendingSeen.Set(uint8(1)); err != nil {
+			return fmt.Errorf("attach tcp/tcp_sendmsg_locked: %w", err)
+		}
+	}
+	// Connections first, so that none is met at its first segment only.
+	for _, p := range []struct {
+		name string
+		prog *ebpf.Program
+	}{
+		{"sock/inet_sock_set_state", r.objects.StateChanged},
+		{"tcp/tcp_retransmit_skb", r.objects.Retransmitted},
+		{"tcp/tcp_rcv_space_adjust", r.objects.Received},
+		{"tcp/tcp_sendmsg_locked", r.sending},
+		{"tcp/tcp_probe", r.objects.Segment},
+	} {
+		if p.prog == nil {
+			continue
+		}
+		l, err := link.AttachTracing(link.TracingOptions{Program: p.prog})
+		if err != nil {
+			return fmt.Errorf("attach %s: %w", p.name, err)
+		}
+		if p.prog == r.sending {
+			r.sendingLink = l
+			continue
+		}
+		r.links = append(r.links, l)
+	}
+	if err := r.attachAccepts(); err != nil {
+		// Everything else can still be told.
+		r.missing = append(r.missing, fmt.Sprintf("time in the accept queue: %v", err))
+	}
+	return nil
+}
+
+// attachAccepts attaches what sees accept() to the root of all control groups.
+func (r *Recorder) attachAccepts() error {
+	root, err := host.Default().CgroupV2Root()
+	if err != nil {
+		return err
+	}
+	for _, p := range []struct {
+		at   ebpf.AttachType
+		prog *ebpf.Program
+	}{
+		{ebpf.AttachCgroupInet4GetPeername, r.objects.Accepted4},
+		{ebpf.AttachCgroupInet6GetPeername, r.objects.Accepted6},
+	} {
+		l, err := link.AttachCgroup(link.CgroupOptions{Path: root, Attach: p.at, Program: p.prog})
+		if err != nil {
+			return fmt.Errorf("attach to control group %s: %w", root, err)
+		}
+		r.links = append(r.links, l)
+	}
+	return nil
+}
+
+// spareSending detaches from tcp_sendmsg_locked, which costs some per cent of a
+// busy server, once what was sent can be read where it waits for its
+// acknowledgement.
+func (r *Recorder) spareSending() {
+	if r.sendingLink == nil || !r.sentBytesFound() {
+		return
+	}
+	// First the change of place, so that nothing is read nowhere.
+	if r.objects.SendingSeen.Set(uint8(0)) == nil {
+		r.sendingLink.Close()
+		r.sendingLink = nil
+	}
+}
+
+// listenKey is struct listen_key.
+type listenKey struct {
+	NetNS uint32
+	Port  uint32
+}
+
+// addListeners tells the programs who listens where now, in every network
+// namespace. Later ones they see themselves.
+func (r *Recorder) addListeners() error {
+	fs := host.Default()
+	procs, _ := fs.Processes()
+	if len(procs) == 0 {
+		return errors.New("no process can be seen in /proc")
+	}
+	var served [1024]uint64
+	for inode, pid := range host.NetNamespaces(procs) {
+		ns, err := fs.OpenNetNS(pid)
+		if err != nil {
+			r.missing = append(r.missing, fmt.Sprintf("listening sockets of network namespace %d: %v", inode, err))
+			continue
+		}
+		listeners, err := ns.Listeners()
+		ns.Close()
+		if err != nil {
+			r.missing = append(r.missing, fmt.Sprintf("listening sockets of network namespace %d: %v", inode, err))
+			continue
+		}
+		for _, l := range listeners {
+			if l.Port == 0 {
+				continue
+			}
+			served[l.Port>>6] |= 1 << (l.Port & 63)
+			if err := r.objects.Listening.Put(listenKey{uint32(inode), uint32(l.Port)}, uint8(1)); err != nil {
+				return fmt.Errorf("note listener: %w", err)
+			}
+		}
+	}
+	return r.objects.ServedPorts.Set(served)
+}
+
+// Flush makes the kernel side hand out requests that are complete on
+// connections where nothing happens any more, and those that last for over a
+// second already (FlagUnfinished; once for each). It looks at every watched
+// connection, some 100 ns each: call it about once a second, and Poll after it.
+func (r *Recorder) Flush() error { return r.flush(0) }

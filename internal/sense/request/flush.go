@@ -1,0 +1,56 @@
+package request
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/cilium/ebpf/link"
+)
+
+// FlushAll is Flush at the end of a window: every request that is complete is
+// handed out, however short a time nothing happened on its connection.
+func (r *Recorder) FlushAll() error {
+	// An answer is complete, as far as can be known, when nothing followed
+	// its last acknowledgement for a few round trips.
+	return r.flush(5 * time.Millisecond)
+}
+
+func (r *Recorder) flush(after time.Duration) error {
+	r.setClock()
+	wait := idle
+	if after > 0 {
+		wait = after
+	}
+	if err := r.objects.IdleNs.Set(uint64(wait)); err != nil {
+		return fmt.Errorf("requests: flush: %w", err)
+	}
+	if err := r.objects.Again.Set(flag(after > 0)); err != nil {
+		return fmt.Errorf("requests: flush: %w", err)
+	}
+	it, err := link.AttachIter(link.IterOptions{Program: r.objects.Flush, Map: r.objects.Conns})
+	if err != nil {
+		return fmt.Errorf("requests: flush: %w", err)
+	}
+	defer it.Close()
+	reader, err := it.Open()
+	if err != nil {
+		return fmt.Errorf("requests: flush: %w", err)
+	}
+	defer reader.Close()
+	// The program writes a word for each record, so a read ends when the ring
+	// has that many more.
+	told := make([]byte, 8*min(int(r.slots)/4, 512))
+	for {
+		_, err := reader.Read(told)
+		if errors.Is(err, io.EOF) {
+			return nil
+		} else if err != nil {
+			return fmt.Errorf("requests: flush: %w", err)
+		}
+		if r.each != nil {
+			r.drainAll(r.each)
+		}
+	}
+}

@@ -1,0 +1,93 @@
+package kerneltest
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/slowray/slowray/internal/sense/request"
+)
+
+var slowray = flag.String("slowray", "", "slowray `program` to be tested too")
+
+// command runs slowray and returns what it printed.
+func command(t *testing.T, args ...string) (stdout, stderr string, status int) {
+	t.Helper()
+	if *slowray == "" {
+		t.Skip("SKIP: no -slowray: the command is NOT tested")
+	}
+	ctx, stop := context.WithTimeout(t.Context(), time.Minute)
+	defer stop()
+	var out, err bytes.Buffer
+	cmd := exec.CommandContext(ctx, *slowray, args...)
+	cmd.Stdout, cmd.Stderr = &out, &err
+	var exit *exec.ExitError
+	if e := cmd.Run(); e != nil && !errors.As(e, &exit) {
+		t.Fatal(e)
+	}
+	return out.String(), err.String(), cmd.ProcessState.ExitCode()
+}
+
+// TestWhy: the default report comes to its end on every kernel, and says what
+// could not be checked there.
+func TestWhy(t *testing.T) {
+	stdout, stderr, status := command(t, "why", "--for", "2s", "--json")
+	if status != 0 && status != 1 {
+		t.Fatalf("exit status %d: %s%s", status, stdout, stderr)
+	}
+	var report struct {
+		RuledOut   []struct{ Cause string }          `json:"ruled_out"`
+		NotChecked []struct{ Cause, Because string } `json:"not_checked"`
+	}
+	if err := json.Unmarshal([]byte(stdout), &report); err != nil {
+		t.Fatal(err)
+	}
+	told := map[string][]string{}
+	for _, c := range report.NotChecked {
+		told[c.Because] = append(told[c.Because], c.Cause)
+	}
+	for because, causes := range told {
+		t.Logf("missing: not checked: %s: %s", strings.Join(causes, ", "), because)
+	}
+	if len(report.RuledOut) == 0 {
+		t.Error("nothing was ruled out")
+	}
+	for _, want := range lacking(t) {
+		if told[want] == nil {
+			t.Errorf("not_checked does not tell: %s", want)
+		}
+	}
+}
+
+// TestRequestsCommand: slowray requests runs, or says in one line why not.
+func TestRequestsCommand(t *testing.T) {
+	stdout, stderr, status := command(t, "requests", "--for", "1s")
+	r, err := request.Start(request.Options{})
+	if err != nil {
+		if want := "slowray: " + err.Error() + "\n"; status != 2 || stderr != want || stdout != "" {
+			t.Errorf("exit status %d, %q, %q; want %q", status, stdout, stderr, want)
+		}
+		return
+	}
+	r.Close()
+	if status != 0 && status != 1 {
+		t.Errorf("exit status %d: %s%s", status, stdout, stderr)
+	}
+}
+
+// lacking is what the recorder says that it cannot do here.
+func lacking(t *testing.T) []string {
+	t.Helper()
+	r, err := request.Start(request.Options{})
+	if err != nil {
+		return []string{err.Error()}
+	}
+	defer r.Close()
+	return r.Stats().Missing
+}

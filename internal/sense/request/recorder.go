@@ -1,0 +1,270 @@
+package request
+
+import (
+	"fmt"
+	"io"
+	"math/bits"
+	"net/netip"
+	"runtime"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
+
+	"github.com/slowray/slowray/internal/bpf"
+	"github.com/slowray/slowray/internal/observe"
+)
+
+// Options say what to record.
+type Options struct {
+	Ports       []int         // only connections whose serving end has one of these ports; empty = all
+	Side        observe.Side  // only this side; 0 = both
+	Slow        time.Duration // a request at least this long always has a record of its own; 0 = 1 s
+	Labels      bool          // keep method and path, statement or command
+	Connections bool          // tell of closed connections too, see OnClosed
+	Budget      float64       // share of the host's CPU that slowray may take before it samples records; 0 = 0.01, negative = no limit
+}
+
+const (
+	defaultSlow   = time.Second
+	defaultBudget = 0.01
+
+	ringBytes    = 32 << 20 // of all CPUs together
+	minSlots     = 1024
+	maxSlots     = 8192
+	maxAddresses = 2048
+	counterBytes = 32 << 20 // of all CPUs together
+
+	// A finished request on a connection where nothing happens is handed out
+	// after this time; a longer pause inside an answer gives a second, amended
+	// record.
+	idle       = 3 * time.Second
+	unfinished = time.Second
+)
+
+// Stats is what the recorder itself did and lost, since Start.
+type Stats struct {
+	Records        uint64        // requests with a record
+	Sampled        uint64        // requests that were only counted, to stay within the budget
+	Lost           uint64        // records dropped because a ring was full
+	Connections    uint64        // connections not watched for want of kernel memory
+	OtherEndpoints uint64        // connections counted under "other": more than 2,047 addresses
+	Weight         uint32        // how many requests a record stands for now: 1 = all are recorded
+	CPU            time.Duration // this process's, user and system, since Start
+	Missing        []string      // what this kernel cannot show, one sentence each
+}
+
+// Recorder records the requests of this host from Start to Close.
+type Recorder struct {
+	opt     Options
+	objects objects
+	links   []io.Closer   // kept: an unreferenced link is detached by its finalizer
+	sending *ebpf.Program // nil before Linux 6.16
+
+	sendingLink io.Closer // nil when not attached
+
+	records  []byte // [CPU][slot]record
+	rings    []byte // [CPU]ring
+	counts   []byte // [endpoint][CPU][lane]counters
+	cpus     int
+	slots    uint64
+	mapped   [][]byte
+	payload  bool // programs may read received bytes
+	missing  []string
+	onClosed func(*Closed)
+	closed   sync.Once
+
+	clock    int64 // wall clock less monotonic clock, ns
+	request  observe.Request
+	stats    Stats
+	governor governor
+	governed time.Time
+	each     func(*observe.Request) // of the last Poll: Flush makes room with it
+}
+
+// objects are the programs and maps of request.bpf.c that every kernel has.
+type objects struct {
+	bpf.RequestMaps
+	bpf.RequestVariables
+
+	Segment       *ebpf.Program `ebpf:"segment"`
+	Received      *ebpf.Program `ebpf:"received"`
+	Retransmitted *ebpf.Program `ebpf:"retransmitted"`
+	StateChanged  *ebpf.Program `ebpf:"state_changed"`
+	Accepted4     *ebpf.Program `ebpf:"accepted4"`
+	Accepted6     *ebpf.Program `ebpf:"accepted6"`
+	Flush         *ebpf.Program `ebpf:"flush"`
+}
+
+// Start attaches the programs and begins to record. It needs root, or CAP_BPF,
+// CAP_PERFMON, CAP_NET_ADMIN and CAP_SYS_PTRACE, and Linux 5.12 with BTF. What this kernel
+// lacks beyond that is told in Stats.
+func Start(opt Options) (*Recorder, error) {
+	if opt.Slow == 0 {
+		opt.Slow = defaultSlow
+	}
+	if opt.Budget == 0 {
+		opt.Budget = defaultBudget
+	}
+	r := &Recorder{opt: opt}
+	if err := r.start(); err != nil {
+		r.Close()
+		return nil, fmt.Errorf("requests: %w", err)
+	}
+	return r, nil
+}
+
+func (r *Recorder) start() error {
+	if err := r.load(); err != nil {
+		return err
+	}
+	if err := r.mapMemory(); err != nil {
+		return err
+	}
+	r.setClock()
+	// First who listens where, so that the first segment of a connection that
+	// is older than slowray finds its side.
+	if err := r.addListeners(); err != nil {
+		return err
+	}
+	if err := r.attach(); err != nil {
+		return err
+	}
+	r.governor.begin(r.opt.Budget)
+	return nil
+}
+
+// load sizes and loads the programs.
+func (r *Recorder) load() error {
+	spec, err := bpf.LoadRequest()
+	if err != nil {
+		return err
+	}
+	if r.cpus, err = ebpf.PossibleCPU(); err != nil {
+		return fmt.Errorf("count CPUs: %w", err)
+	}
+	r.slots = uint64(min(max(floorPowerOfTwo(ringBytes/recordSize/r.cpus), minSlots), maxSlots))
+	endpoints := min(maxAddresses, counterBytes/(countersSize*2*r.cpus))
+	spec.Maps[bpf.RequestMapRecords].MaxEntries = uint32(r.slots) * uint32(r.cpus)
+	spec.Maps[bpf.RequestMapRings].MaxEntries = uint32(r.cpus)
+	spec.Maps[bpf.RequestMapCounts].MaxEntries = uint32(endpoints * r.cpus * 2)
+
+	side := uint32(3)
+	if r.opt.Side != 0 {
+		side = 1 << (r.opt.Side - 1)
+	}
+	var wanted [1024]uint64
+	for _, p := range r.opt.Ports {
+		wanted[p>>6&1023] |= 1 << (p & 63)
+	}
+	for name, value := range map[string]any{
+		bpf.RequestVarSideMask:      side,
+		bpf.RequestVarCpus:          uint32(r.cpus),
+		bpf.RequestVarMaxEndpoints:  uint32(endpoints),
+		bpf.RequestVarSlots:         uint32(r.slots),
+		bpf.RequestVarSomePorts:     flag(len(r.opt.Ports) > 0),
+		bpf.RequestVarWantPorts:     wanted,
+		bpf.RequestVarWithLabels:    flag(r.opt.Labels),
+		bpf.RequestVarWithClosed:    flag(r.opt.Connections),
+		bpf.RequestVarOrderedStores: flag(runtime.GOARCH == "amd64"),
+		bpf.RequestVarSlowNs:        uint64(r.opt.Slow),
+		bpf.RequestVarIdleNs:        uint64(idle),
+		bpf.RequestVarUnfinishedNs:  uint64(unfinished),
+	} {
+		if err := spec.Variables[name].Set(value); err != nil {
+			return fmt.Errorf("set %s: %w", name, err)
+		}
+	}
+	return r.loadSpec(spec)
+}
+
+func flag(on bool) uint8 {
+	if on {
+		return 1
+	}
+	return 0
+}
+
+func floorPowerOfTwo(n int) int { return 1 << (bits.Len(uint(max(n, 1))) - 1) }
+
+// mapMemory maps what is shared with the programs.
+func (r *Recorder) mapMemory() error {
+	for _, m := range []struct {
+		into *[]byte
+		from *ebpf.Map
+		prot int
+	}{
+		{&r.records, r.objects.Records, unix.PROT_READ},
+		{&r.rings, r.objects.Rings, unix.PROT_READ | unix.PROT_WRITE},
+		{&r.counts, r.objects.Counts, unix.PROT_READ},
+	} {
+		size := int(m.from.ValueSize()) * int(m.from.MaxEntries())
+		data, err := unix.Mmap(m.from.FD(), 0, size, m.prot, unix.MAP_SHARED)
+		if err != nil {
+			return fmt.Errorf("map %s: %w", m.from, err)
+		}
+		*m.into = data
+		r.mapped = append(r.mapped, data)
+	}
+	return nil
+}
+
+// Close detaches the programs and frees their memory. It may be called again.
+func (r *Recorder) Close() {
+	r.closed.Do(func() {
+		for _, l := range r.links {
+			l.Close()
+		}
+		if r.sendingLink != nil {
+			r.sendingLink.Close()
+		}
+		for _, m := range r.mapped {
+			_ = unix.Munmap(m)
+		}
+		r.objects.close()
+		if r.sending != nil {
+			r.sending.Close()
+		}
+	})
+}
+
+// Closed is a connection that was closed after at least one request.
+type Closed struct {
+	Side        observe.Side
+	TimeNS      int64 // wall clock
+	NetNS       uint64
+	Local, Peer netip.AddrPort
+	Seq         uint32 // requests on the connection
+	BytesOut    uint64 // acknowledged
+	BytesIn     uint64
+	Unacked     uint32 // bytes sent and not acknowledged
+	Retrans     uint32 // segments
+	MinRTTNS    int64
+	MSS         uint32
+	Reset       bool
+}
+
+// OnClosed sets who is told, by Poll, of closed connections.
+func (r *Recorder) OnClosed(f func(*Closed)) { r.onClosed = f }
+
+// Stats tells what was recorded and lost so far.
+func (r *Recorder) Stats() Stats {
+	s := r.stats
+	for cpu := range r.cpus {
+		ring := r.ring(cpu)
+		s.Lost += ring.lost
+		s.Sampled += ring.skipped
+	}
+	// A variable that cannot be read counts nothing; it was there at Start.
+	_ = r.objects.LostConns.Get(&s.Connections)
+	_ = r.objects.LostEndpoints.Get(&s.OtherEndpoints)
+	s.Weight = r.governor.mask + 1
+	s.CPU = r.governor.used()
+	s.Missing = slices.Clone(r.missing)
+	if what := r.statusMissing(); what != "" {
+		s.Missing = append(s.Missing, what)
+	}
+	return s
+}

@@ -1,0 +1,166 @@
+package request
+
+import (
+	"net/netip"
+	"sync/atomic"
+	"unsafe"
+
+	"github.com/slowray/slowray/internal/observe"
+)
+
+// record is struct record (internal/bpf/headers/request.h).
+type record struct {
+	commit    uint64
+	kind      uint8
+	side      uint8
+	family    uint8
+	status    uint8
+	flags     uint32
+	start     uint64
+	parts     [observe.NumParts]int64
+	bytesIn   uint64
+	bytesOut  uint64
+	endpoint  uint32
+	seq       uint32
+	pid       uint32
+	tid       uint32
+	requests  uint32
+	weight    uint32
+	retrans   uint32
+	unacked   uint32
+	rttUS     uint32
+	minRTTUS  uint32
+	mss       uint16
+	http      uint16
+	localPort uint16
+	peerPort  uint16
+	netns     uint32
+	proto     uint8
+	labelLen  uint8
+	_         uint16
+	firstByte uint64
+	localAddr [16]byte
+	peerAddr  [16]byte
+	label     [40]byte
+}
+
+// ring is struct ring.
+type ring struct {
+	head    uint64
+	lost    uint64
+	skipped uint64
+	busy    uint64
+	_       [4]uint64
+	tail    uint64
+	_       [7]uint64
+}
+
+const (
+	recordSize   = int(unsafe.Sizeof(record{}))
+	ringSize     = int(unsafe.Sizeof(ring{}))
+	countersSize = int(unsafe.Sizeof(kernelCounters{}))
+
+	kindRequest = 1
+	kindClosed  = 2
+
+	familyInet6 = 10
+)
+
+func (r *Recorder) ring(cpu int) *ring {
+	return (*ring)(unsafe.Pointer(&r.rings[cpu*ringSize]))
+}
+
+func (r *Recorder) record(cpu int, number uint64) *record {
+	return (*record)(unsafe.Pointer(&r.records[(cpu*int(r.slots)+int(number&(r.slots-1)))*recordSize]))
+}
+
+// Poll hands out the records that were written since the last call, oldest
+// first for each CPU, and says how many. The request is valid during the call
+// of each only. Nothing wakes user space: call it about every 20 ms. It also
+// adapts the sampling of records to the budget.
+func (r *Recorder) Poll(each func(*observe.Request)) int {
+	r.each = each
+	n := r.drainAll(each)
+	r.govern()
+	return n
+}
+
+func (r *Recorder) drainAll(each func(*observe.Request)) int {
+	n := 0
+	for cpu := range r.cpus {
+		n += r.drain(cpu, each)
+	}
+	r.stats.Records += uint64(n)
+	return n
+}
+
+func (r *Recorder) drain(cpu int, each func(*observe.Request)) int {
+	ring := r.ring(cpu)
+	number := ring.tail
+	head := atomic.LoadUint64(&ring.head)
+	n := 0
+	for ; number != head; number++ {
+		rec := r.record(cpu, number)
+		if atomic.LoadUint64(&rec.commit) != number+1 {
+			break // being written: next time
+		}
+		switch rec.kind {
+		case kindRequest:
+			r.decode(rec)
+			each(&r.request)
+			n++
+		case kindClosed:
+			if r.onClosed != nil {
+				r.onClosed(r.decodeClosed(rec))
+			}
+		}
+		// Give the slots back now and then, not at the end only: the ring
+		// must not run full behind a slow consumer.
+		if number&255 == 255 {
+			atomic.StoreUint64(&ring.tail, number+1)
+		}
+	}
+	atomic.StoreUint64(&ring.tail, number)
+	return n
+}
+
+func (r *Recorder) decode(rec *record) {
+	q := &r.request
+	q.Side = observe.Side(rec.side)
+	q.StartNS = int64(rec.start) + r.clock
+	q.NetNS = uint64(rec.netns)
+	q.Local = rec.addrPort(&rec.localAddr, rec.localPort)
+	q.Peer = rec.addrPort(&rec.peerAddr, rec.peerPort)
+	q.PID, q.TID = int(rec.pid), int(rec.tid)
+	q.Seq, q.Requests, q.Weight = rec.seq, rec.requests, rec.weight
+	q.Ledger = rec.parts
+	q.BytesIn, q.BytesOut = rec.bytesIn, rec.bytesOut
+	q.Unacked, q.Retrans = rec.unacked, rec.retrans
+	q.RTTNS, q.MinRTTNS = int64(rec.rttUS)*1000, int64(rec.minRTTUS)*1000
+	q.MSS = uint32(rec.mss)
+	q.Status = observe.Status(rec.status)
+	q.HTTP = int(rec.http)
+	q.Flags = observe.RequestFlags(rec.flags)
+	q.FirstByte = int64(rec.firstByte)
+	q.Label = ""
+	if rec.labelLen > 0 {
+		q.Label = label(rec.proto, rec.label[:min(int(rec.labelLen), len(rec.label))])
+	}
+}
+
+func (rec *record) addrPort(addr *[16]byte, port uint16) netip.AddrPort {
+	if rec.family == familyInet6 {
+		return netip.AddrPortFrom(netip.AddrFrom16(*addr).Unmap(), port)
+	}
+	return netip.AddrPortFrom(netip.AddrFrom4([4]byte(addr[:4])), port)
+}
+
+func (r *Recorder) decodeClosed(rec *record) *Closed {
+	return &Closed{
+		Side: observe.Side(rec.side), TimeNS: int64(rec.start) + r.clock, NetNS: uint64(rec.netns),
+		Local: rec.addrPort(&rec.localAddr, rec.localPort), Peer: rec.addrPort(&rec.peerAddr, rec.peerPort),
+		Seq: rec.seq, BytesOut: rec.bytesOut, BytesIn: rec.bytesIn, Unacked: rec.unacked, Retrans: rec.retrans,
+		MinRTTNS: int64(rec.minRTTUS) * 1000, MSS: uint32(rec.mss),
+		Reset: observe.RequestFlags(rec.flags)&observe.FlagReset != 0,
+	}
+}

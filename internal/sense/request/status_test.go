@@ -1,0 +1,73 @@
+package request
+
+import (
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/slowray/slowray/internal/observe"
+)
+
+// TestStatusOfSentBytes: once the place of sent bytes in memory is known, the
+// hook that looks at them on their way into the socket is not needed any more.
+func TestStatusOfSentBytes(t *testing.T) {
+	if testing.Short() || os.Getuid() != 0 {
+		t.Skip("needs root, for BPF")
+	}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/missing" {
+			http.NotFound(w, r)
+			return
+		}
+		io.WriteString(w, "here\n")
+	}))
+	defer server.Close()
+	port := server.Listener.Addr().(*net.TCPAddr).Port
+	r, err := Start(Options{Ports: []int{port}, Budget: -1, Labels: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	if r.sendingLink == nil {
+		t.Skip("this kernel has no tcp_sendmsg_locked to do without (Linux 6.16)")
+	}
+	get := func(path string) {
+		t.Helper()
+		answer, err := server.Client().Get(server.URL + path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		io.Copy(io.Discard, answer.Body)
+		answer.Body.Close()
+	}
+	nothing := func(*observe.Request) {}
+	for range 400 { // more than the candidates of 3 TiB
+		get("/")
+	}
+	for deadline := time.Now().Add(5 * time.Second); r.sendingLink != nil; time.Sleep(20 * time.Millisecond) {
+		if r.Poll(nothing); time.Now().After(deadline) {
+			t.Fatal("sent bytes are not found in memory")
+		}
+	}
+	r.FlushAll()
+	r.Poll(nothing)
+
+	get("/a")
+	get("/missing")
+	server.Client().CloseIdleConnections()
+	time.Sleep(50 * time.Millisecond)
+	r.FlushAll()
+	seen := map[string]int{}
+	r.Poll(func(q *observe.Request) { seen[q.Side.String()+" "+q.Label] = q.HTTP })
+	for what, status := range map[string]int{
+		"served GET /a": 200, "called GET /a": 200, "served GET /missing": 404, "called GET /missing": 404,
+	} {
+		if seen[what] != status {
+			t.Errorf("%s: status %d, want %d (seen: %v)", what, seen[what], status, seen)
+		}
+	}
+}
