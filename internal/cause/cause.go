@@ -8,7 +8,8 @@ type Layer int
 
 // The layers, in the order a request meets them.
 const (
-	LayerNetfilter Layer = iota
+	LayerPath Layer = iota // the network between the two ends
+	LayerNetfilter
 	LayerSocket
 	LayerApplication
 	LayerCall // the service as a client of another one
@@ -26,7 +27,11 @@ type Cause struct {
 	// Folds says that this one is told as a consequence whenever one of them
 	// is found too; otherwise only where the check itself has evidence of it.
 	Folds bool
-	Check func(*View) Result
+	// Informational says that it explains time which nobody on this host can
+	// be blamed for: it is never a finding, and what was seen of it is told
+	// among what is ruled out.
+	Informational bool
+	Check         func(*View) Result
 }
 
 // Result is what a check came to.
@@ -76,6 +81,9 @@ type Finding struct {
 	// Parents narrows, for this finding, the causes it may follow from; nil
 	// leaves all that its declaration names.
 	Parents []string `json:"-"`
+	// MayFollow narrows them to findings on the right subject; nil allows those
+	// of the same network namespace and of the machine.
+	MayFollow func(parent *Finding) bool `json:"-"`
 }
 
 // Subject is what the finding is about; Kind says which fields count.
@@ -118,9 +126,16 @@ type Fix struct {
 // Catalogue lists every cause that is known, in the order of the layers.
 func Catalogue() []Cause {
 	return []Cause{
+		networkLoss,
+		rtoTailLoss,
+		synRetransmits,
+		highRTT,
+		slowReceiver,
+		slowClientAck,
 		conntrackFull,
 		acceptQueueOverflow,
 		synCookiesSent,
+		sendBufferLimited,
 		fdLimit,
 		nginxWorkerConnections,
 		phpFPMChildrenExhausted,
@@ -129,6 +144,12 @@ func Catalogue() []Cause {
 		finTimeout,
 		nginxUpstreamErrors,
 		clientAborts,
+		acceptQueueWait,
+		applicationSlowToRead,
+		applicationStall,
+		requestWaves,
+		nagleDelayedAck,
+		slowDependency,
 		cpuQuotaThrottled,
 		cpuSaturated,
 		softirqSaturated,

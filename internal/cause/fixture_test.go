@@ -99,6 +99,7 @@ func healthy() *observe.Observation {
 				Rounds:      190, AllBusyRounds: 12, BusyMean: 9, BusyPeak: 20, RunningMean: 4,
 			}},
 		}},
+		Endpoints: busyEndpoints(),
 	}
 	return o
 }

@@ -14,6 +14,14 @@ func count[T int | int64 | uint32 | uint64](n T) string { return figure.Count(n)
 func percent(share float64) string                      { return figure.Percent(share) }
 func seconds(s float64) string                          { return figure.Seconds(s) }
 
+// permille writes parts of a thousand to two digits, from 100 on as a whole number.
+func permille(f float64) string {
+	if f >= 100 {
+		return strconv.FormatFloat(math.Round(f), 'f', -1, 64) + " ‰"
+	}
+	return strconv.FormatFloat(f, 'g', 2, 64) + " ‰"
+}
+
 // ratio is a/b, 0 when b is 0, and never outside 0 to 1.
 func ratio[A, B int | int64 | uint64 | uint32 | float64](a A, b B) float64 {
 	if b == 0 {

@@ -7,14 +7,16 @@ import (
 	"github.com/slowray/slowray/internal/observe"
 )
 
-// nearMisses look like the cause and are not: a sign without effect, or the
-// effect of something else.
-var nearMisses = []struct {
+// miss looks like the cause and is not: a sign without effect, or the effect
+// of something else.
+type miss struct {
 	name  string
 	cause *Cause
 	plant func(*observe.Observation)
 	why   string // in the reason it is ruled out with
-}{
+}
+
+var nearMisses = []miss{
 	{"table nearly full", &conntrackFull, func(o *observe.Observation) {
 		ns(o).Conntrack = &observe.Conntrack{Entries: 260_000, PeakEntries: 260_000, Max: 262_144, EarlyDrop: 12}
 	}, "no packet dropped"},
@@ -113,7 +115,7 @@ var nearMisses = []struct {
 
 func TestNearMissesDoNotFire(t *testing.T) {
 	tested := map[string]bool{}
-	for _, c := range nearMisses {
+	for _, c := range append(nearMisses, nearMissesOnRequests...) {
 		tested[c.cause.ID] = true
 		t.Run(c.cause.ID+"/"+c.name, func(t *testing.T) {
 			r := check(c.cause, c.plant)

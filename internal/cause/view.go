@@ -21,6 +21,7 @@ type View struct {
 	namespaces map[uint64]*observe.NetNS
 	onPath     map[int]bool // processes that take part in a request: servers, their callers, whom they call
 	serving    map[int]bool // the servers among them
+	ledgers    []*ledger    // endpoints of requests, see compareEndpoints
 }
 
 // Service is one listening end with the processes behind it. Listeners of the
@@ -78,6 +79,7 @@ func NewView(o *observe.Observation) *View {
 			v.onPath[pid] = true
 		}
 	}
+	v.buildLedgers()
 	return v
 }
 

@@ -120,7 +120,10 @@ func parentFor(f *cause.Finding, c *cause.Cause, findings []cause.Finding, catal
 	var best *cause.Finding
 	for i := range findings {
 		p := &findings[i]
-		if !slices.Contains(c.ConsequenceOf, p.Cause) || f.Parents != nil && !slices.Contains(f.Parents, p.Cause) || !samePlace(f, p, catalogue) {
+		if !slices.Contains(c.ConsequenceOf, p.Cause) || f.Parents != nil && !slices.Contains(f.Parents, p.Cause) {
+			continue
+		}
+		if f.MayFollow != nil && !f.MayFollow(p) || f.MayFollow == nil && !samePlace(f, p, catalogue) {
 			continue
 		}
 		if best == nil || cmp.Or(cmp.Compare(p.Weight, best.Weight), cmp.Compare(layer(best, catalogue), layer(p, catalogue)), cmp.Compare(best.Cause, p.Cause)) > 0 {
@@ -187,56 +190,6 @@ func rank(findings []cause.Finding, catalogue []cause.Cause) []cause.Finding {
 	})
 	return findings
 }
-
-func endpoints(v *cause.View) []Endpoint {
-	out := []Endpoint{}
-	for _, s := range v.Services {
-		if s.Port() == 0 {
-			continue // a unix socket has no address in the contract
-		}
-		l := s.Listeners[0]
-		e := Endpoint{Side: "served", NetNS: s.NS.Inode, Addr: l.Addr, Port: l.Port, Process: process(v, v.Master(l.PID))}
-		for _, l := range s.Listeners {
-			e.Opened += l.Opened
-			e.Clients += l.Clients
-		}
-		if sum, all := v.Answers(s); all > 0 {
-			good := round1(float64(sum.S2xx+sum.S3xx) / max(v.Window.Seconds, 0.001))
-			rps := round1(float64(all) / max(v.Window.Seconds, 0.001))
-			errs := sum.S4xx + sum.S499 + sum.S5xx
-			e.Requests, e.RPS, e.Errors, e.GoodRPS = &all, &rps, &errs, &good
-		}
-		out = append(out, e)
-	}
-	slices.SortStableFunc(out, func(a, b Endpoint) int {
-		return cmp.Or(cmp.Compare(deref(b.Requests), deref(a.Requests)), cmp.Compare(b.Opened, a.Opened), cmp.Compare(a.Port, b.Port))
-	})
-	return out
-}
-
-func process(v *cause.View, pid int) *Process {
-	p := v.Process(pid)
-	if p == nil {
-		return nil
-	}
-	out := &Process{PID: p.PID, Comm: p.Comm, Cgroup: p.Cgroup}
-	if p.Container != "" {
-		out.Container = &p.Container
-	}
-	if p.Unit != "" {
-		out.Unit = &p.Unit
-	}
-	return out
-}
-
-func deref(n *int64) int64 {
-	if n == nil {
-		return 0
-	}
-	return *n
-}
-
-func round1(f float64) float64 { return math.Round(f*10) / 10 }
 
 // Summary says in one sentence what came out.
 func (r *Report) Summary() string {

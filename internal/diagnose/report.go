@@ -51,15 +51,43 @@ type Endpoint struct {
 	Port    int      `json:"port"`
 	Process *Process `json:"process,omitempty"`
 
-	// Requests and Errors come from an access log; nil when there is none.
+	// Requests, RPS and Errors come from the requests recorded in the kernel,
+	// else from an access log; nil when there is neither. Errors are only known
+	// of protocols that slowray reads the status of.
 	Requests *int64   `json:"requests,omitempty"`
 	RPS      *float64 `json:"rps,omitempty"`
 	Errors   *int64   `json:"errors,omitempty"`
-	// GoodRPS is answers 2xx and 3xx per second: the throughput that counts.
+	// GoodRPS is good answers per second (HTTP: 2xx and 3xx): the throughput
+	// that counts.
 	GoodRPS *float64 `json:"good_rps,omitempty"`
 	// Connections opened in the window, and open at its busiest moment.
 	Opened  uint64 `json:"connections_opened"`
 	Clients int    `json:"connections_open"`
+
+	// What follows is nil or empty where no request was recorded.
+	Total  *QuantilesUS        `json:"total_us,omitempty"`
+	Ledger map[string]LedgerUS `json:"ledger_us,omitempty"` // by part; the means of all but ack_delay add up to the mean total
+	Slow   *SlowRequests       `json:"slow,omitempty"`
+	RTT    *float64            `json:"rtt_us,omitempty"`     // median, µs
+	MinRTT *float64            `json:"min_rtt_us,omitempty"` // least of all connections, µs
+	Loss   *float64            `json:"loss_permille,omitempty"`
+	// Retrans is segments sent again.
+	Retrans *int64 `json:"retrans,omitempty"`
+	// Unfinished requests were going on at the end of the window for more
+	// than a second; Unanswered ones ended without a response byte.
+	Unfinished int64 `json:"unfinished,omitempty"`
+	Unanswered int64 `json:"unanswered,omitempty"`
+	// Recorded requests have a record of their own; the others are counted
+	// and have part in every mean, and none in the quantiles.
+	Recorded *int64 `json:"recorded,omitempty"`
+}
+
+// SlowRequests is where the time of the slowest hundredth goes, of ten
+// requests at least.
+type SlowRequests struct {
+	Requests int64              `json:"requests"`
+	Mean     float64            `json:"mean_us"`
+	Parts    map[string]float64 `json:"parts_us"` // mean, parts that took any time
 }
 
 // Process names the process behind an endpoint.

@@ -8,6 +8,7 @@ import (
 	"github.com/slowray/slowray/internal/cause"
 	"github.com/slowray/slowray/internal/diagnose"
 	"github.com/slowray/slowray/internal/figure"
+	"github.com/slowray/slowray/internal/observe"
 )
 
 // Style says how text is dressed.
@@ -16,9 +17,6 @@ type Style struct {
 	Width int  // columns; 0 = 100
 	All   bool // every endpoint and all evidence
 }
-
-// maxEndpoints is how many endpoints are shown unless all are asked for.
-const maxEndpoints = 10
 
 type printer struct {
 	Style
@@ -84,7 +82,41 @@ func (p *printer) findings(r *diagnose.Report) {
 	default:
 		p.line("%s", p.paint(green, "Nothing found: no request was seen to fail or wait for a cause that slowray knows."))
 	}
+	p.unexplained(r)
 	p.line("")
+}
+
+// Below these nobody speaks of a service that fails.
+const (
+	failedShare = 0.01
+	failedLeast = 10
+)
+
+// unexplained tells of services that answer with errors, or not at all, although
+// no cause of it was found: silence would sound like health.
+func (p *printer) unexplained(r *diagnose.Report) {
+	for _, e := range r.Endpoints {
+		if e.Side != observe.Served.String() {
+			continue
+		}
+		who := "a process"
+		if e.Process != nil {
+			who = e.Process.Comm
+		}
+		if e.Unfinished > 0 {
+			p.wrapped("", 0, clean(fmt.Sprintf("But some requests (%s) waited for an answer of %s on %s when the window ended, for over a second: unless that is how it works (long polls, streams), they hang. \"slowray requests --port %d\" shows them.",
+				figure.Count(e.Unfinished), who, joinHostPort(e.Addr, e.Port), e.Port)))
+		}
+		if e.Requests == nil || e.Errors == nil {
+			continue
+		}
+		share := float64(*e.Errors) / float64(max(*e.Requests, 1))
+		if *e.Errors < failedLeast || share < failedShare {
+			continue
+		}
+		p.wrapped("", 0, clean(fmt.Sprintf("But %s of the answers of %s on %s are errors, by the application's own doing as far as slowray can see: its log knows more, and \"slowray requests --port %d --labels\" shows which requests.",
+			figure.Percent(share), who, joinHostPort(e.Addr, e.Port), e.Port)))
+	}
 }
 
 // firstOf is the index of the first finding of a cause.
@@ -160,31 +192,6 @@ func subjectText(s *cause.Subject) string {
 	return strings.Join(parts, ", ")
 }
 
-func (p *printer) endpoints(r *diagnose.Report) {
-	if len(r.Endpoints) == 0 {
-		p.line("No TCP service with traffic was seen.")
-		p.line("")
-		return
-	}
-	p.line("%s", p.paint(bold, "Services with traffic"))
-	p.line("  %-22s %-16s %8s %10s %9s %9s", "address", "process", "pid", "new conns", "answers/s", "good/s")
-	shown := r.Endpoints
-	if !p.All && len(shown) > maxEndpoints {
-		shown = shown[:maxEndpoints]
-	}
-	for _, e := range shown {
-		comm, pid := "?", ""
-		if e.Process != nil {
-			comm, pid = clean(e.Process.Comm), fmt.Sprint(e.Process.PID)
-		}
-		p.line("  %-22s %-16s %8s %10d %9s %9s", joinHostPort(e.Addr, e.Port), comm, pid, e.Opened, rate(e.RPS), rate(e.GoodRPS))
-	}
-	if n := len(r.Endpoints) - len(shown); n > 0 {
-		p.line("  … and %d more (--json shows all)", n)
-	}
-	p.line("")
-}
-
 func (p *printer) excluded(title string, list []diagnose.Excluded) {
 	if len(list) == 0 {
 		return
@@ -203,7 +210,7 @@ func (p *printer) excluded(title string, list []diagnose.Excluded) {
 				also = ", "
 			}
 		}
-		p.wrapped(fmt.Sprintf("  %-28s", e.Cause), 30, clean(because))
+		p.wrapped(fmt.Sprintf("  %-31s", e.Cause), 33, clean(because))
 	}
 	p.line("")
 }

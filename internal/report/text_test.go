@@ -56,10 +56,10 @@ Services with traffic
   0.0.0.0:8088           nginx                  77         51     120.0     118.5
 
 Ruled out
-  fd-limit                    256 of 20,000 open
+  fd-limit                       256 of 20,000 open
 
 Not checked
-  time-wait-port-search       not permitted
+  time-wait-port-search          not permitted
 
 Not counted: kernel log lines: 3
 `
@@ -143,5 +143,40 @@ func (full) Write([]byte) (int, error) { return 0, bytes.ErrTooLarge }
 func TestWriteErrorIsReported(t *testing.T) {
 	if Text(full{}, example(), Style{}) == nil || JSON(full{}, example()) == nil {
 		t.Error("a failed write went unnoticed")
+	}
+}
+
+func TestTextTellsOfErrorsWithoutACause(t *testing.T) {
+	n := func(v int64) *int64 { return &v }
+	for _, c := range []struct {
+		name             string
+		requests, errors int64
+		told             bool
+	}{
+		{"most answers are errors", 500, 450, true},
+		{"few errors", 5000, 20, false},
+		{"hardly any request", 5, 5, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r := diagnose.Report{Endpoints: []diagnose.Endpoint{{Side: "served", Addr: "10.1.2.3", Port: 8088, Requests: n(c.requests), Errors: n(c.errors)}}}
+			var out strings.Builder
+			if err := Text(&out, &r, Style{}); err != nil {
+				t.Fatal(err)
+			}
+			if told := strings.Contains(out.String(), "are errors"); told != c.told {
+				t.Errorf("told of errors: %v, want %v:\n%s", told, c.told, out.String())
+			}
+		})
+	}
+}
+
+func TestTextTellsOfRequestsThatHang(t *testing.T) {
+	r := diagnose.Report{Endpoints: []diagnose.Endpoint{{Side: "served", Addr: "10.1.2.3", Port: 8088, Unfinished: 5}}}
+	var out strings.Builder
+	if err := Text(&out, &r, Style{}); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(out.String(), "some requests (5) waited for an answer") {
+		t.Errorf("five requests without an answer are passed over:\n%s", out.String())
 	}
 }

@@ -116,6 +116,9 @@ func (s *session) addProcessGaps(gaps []observe.Gap) {
 }
 
 func (s *session) endBPF() {
+	if s.request != nil {
+		s.request.end(s)
+	}
 	if s.connect != nil {
 		r, err := s.connect.Read()
 		if err != nil {

@@ -77,6 +77,7 @@ var sysctls = []string{
 	"net.ipv4.tcp_tw_reuse", "net.ipv4.tcp_tw_reuse_delay", "net.ipv4.tcp_fin_timeout",
 	"net.ipv4.tcp_max_tw_buckets", "net.ipv4.tcp_max_syn_backlog", "net.ipv4.tcp_syncookies",
 	"net.ipv4.tcp_abort_on_overflow", "net.ipv4.tcp_timestamps",
+	"net.ipv4.tcp_wmem", "net.ipv4.tcp_rmem", "net.ipv4.tcp_early_retrans", "net.ipv4.tcp_recovery", "net.ipv4.tcp_sack",
 	"net.netfilter.nf_conntrack_max", "net.netfilter.nf_conntrack_buckets",
 }
 

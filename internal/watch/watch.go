@@ -57,6 +57,7 @@ type session struct {
 	kmsg    *host.Kmsg
 	connect *connect.Watcher
 	profile *stack.Profiler
+	request *requests
 	nginx   []*nginx.Instance
 	fpm     []*phpfpm.Instance
 	groups  []host.CgroupSample
@@ -75,7 +76,7 @@ func Run(ctx context.Context, opt Options) (*observe.Observation, error) {
 		fdPeak: map[int]int{},
 	}
 	defer s.close()
-	hurry()
+	Hurry()
 	var err error
 	if s.out.Host, err = s.fs.Host(); err != nil {
 		return nil, err
@@ -105,6 +106,9 @@ func (s *session) close() {
 	}
 	if s.profile != nil {
 		s.profile.Close()
+	}
+	if s.request != nil {
+		s.request.close()
 	}
 }
 
@@ -177,6 +181,9 @@ func (s *session) begin() error {
 	s.out.Gaps = append(s.out.Gaps, gaps...)
 	for _, sp := range s.spaces {
 		sp.begin(s)
+	}
+	if s.request, err = startRequests(s.fs); err != nil {
+		s.gap(observe.KindRequests, "", err)
 	}
 	s.out.Window.Start = time.Now().UTC()
 	return nil

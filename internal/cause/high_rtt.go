@@ -1,0 +1,144 @@
+package cause
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"github.com/slowray/slowray/internal/observe"
+)
+
+// highRTT: round trips make up most of the time. Either packets wait in a
+// queue on the way (the round trip is then far above the least one of the same
+// connection), or the other end is simply far away.
+//
+// Clients all over the world are far away by nature: there distance is told
+// and is no finding. It is one where a few ends make all the requests, as a
+// load balancer does, and on the way to a service that is called.
+var highRTT = Cause{
+	ID:    "high-rtt",
+	Title: "The network between the two ends is slow: round trips make up most of the time",
+	Layer: LayerPath,
+	Needs: []observe.Kind{observe.KindRequests},
+}
+
+func init() { highRTT.Check = checkHighRTT }
+
+const (
+	queueTimes  = 5.0  // times the least round trip of the connection
+	queueExcess = 10e6 // ns above it
+	farRTT      = 5e6  // ns: a round trip inside one place takes less
+	fewEnds     = 4    // other ends that are machines of ours and not the public
+	farRate     = 20   // requests a second: fewer may be a person at a keyboard
+)
+
+func checkHighRTT(v *View) Result {
+	return v.judgeLedgers(fewRequests, func(l *ledger) judged {
+		k := l.cost(1, observe.Network)
+		rtt, least := float64(l.RTT.Quantile(0.5)), leastRTT(l)
+		because := fmt.Sprintf("round trips of %s take %s (at least %s), the network %s of the requests' time",
+			l.name(), nanoseconds(rtt), nanoseconds(least), percent(k.share))
+		near := k.share * min(rtt/farRTT, 1)
+		if l.client || !l.noticed(k, floor{mean: farRTT, slow: wireFloor.slow}) || l.reach < fewReach {
+			return judged{because: because, near: near}
+		}
+		queued, samples := queuedSamples(l)
+		_, busy := v.cpuFull()
+		ours := l.called() || len(l.Peers) <= fewEnds
+		switch {
+		case 2*queued > samples && queued >= fewAffected && (ours || l.always(k, wireFloor)):
+			if busy {
+				return judged{because: because + "; the CPUs are full, so that acknowledgements are late", near: near}
+			}
+			return judged{finding: v.queueFinding(l, k, rtt, least, queued, samples)}
+		case least < farRTT || !l.always(k, wireFloor):
+			return judged{because: because, near: near}
+		case !ours || !l.called() && float64(l.Requests) < farRate*v.Window.Seconds:
+			return judged{because: because + ": its clients are far away", near: near}
+		}
+		return judged{finding: v.farFinding(l, k, rtt, least)}
+	})
+}
+
+// leastRTT is the least round trip that the connections of most requests have
+// shown, in ns.
+func leastRTT(l *ledger) float64 {
+	type end struct {
+		rtt int64
+		n   uint64
+	}
+	var ends []end
+	var all uint64
+	for _, p := range l.Peers {
+		if p.MinRTT > 0 {
+			ends = append(ends, end{p.MinRTT, p.Requests})
+			all += p.Requests
+		}
+	}
+	slices.SortFunc(ends, func(a, b end) int { return cmp.Compare(a.rtt, b.rtt) })
+	var seen uint64
+	for _, e := range ends {
+		if seen += e.n; seen*2 >= all {
+			return float64(e.rtt)
+		}
+	}
+	return float64(max(l.MinRTT, 0))
+}
+
+// queuedSamples counts, among the slowest requests that the network took most
+// of, those whose round trip was far above the least of their connection.
+func queuedSamples(l *ledger) (queued, samples int) {
+	for i := range l.Slowest {
+		s := &l.Slowest[i]
+		if !greatest(s, observe.Network) || s.MinRTTNS <= 0 {
+			continue
+		}
+		samples++
+		if float64(s.RTTNS) >= queueTimes*float64(s.MinRTTNS) && float64(s.RTTNS-s.MinRTTNS) >= queueExcess {
+			queued++
+		}
+	}
+	return queued, samples
+}
+
+// queuedPath says that packets between the two ends of l wait in a queue, as
+// the requests of either end show.
+func (v *View) queuedPath(l *ledger) bool {
+	return slices.ContainsFunc(v.ledgers, func(o *ledger) bool {
+		queued, samples := queuedSamples(o)
+		return (o == l || v.sameEnd(l, o) || v.sameEnd(o, l)) && queued >= fewAffected && 2*queued > samples
+	})
+}
+
+func rttEvidence(l *ledger, rtt, least float64) []Evidence {
+	return []Evidence{
+		{Fact: "round trip, median and 99th of 100", Value: nanoseconds(rtt) + ", " + nanoseconds(float64(l.RTT.Quantile(0.99))), Source: "TCP sockets"},
+		{Fact: "least round trip of a connection", Value: round(least / 1e6), Unit: "ms", Source: "TCP sockets"},
+		{Fact: "loss", Value: round(l.LossPermille()), Unit: "‰", Source: "segments sent again of segments sent"},
+	}
+}
+
+func (v *View) queueFinding(l *ledger, k cost, rtt, least float64, queued, samples int) *Finding {
+	f := v.found(&highRTT, l, k, wireFloor, "on the network")
+	f.Title = "Packets wait in a queue on the network: round trips take many times what they need"
+	f.Evidence = append(f.Evidence, rttEvidence(l, rtt, least)...)
+	f.Evidence = append(f.Evidence, Evidence{Fact: "slow requests whose round trip is far above the least of the connection", Value: queued, Limit: samples, Unit: "requests", Source: recorded})
+	f.Fix.Text = "Find the link that is full or shaped on the way. Where it is this host's, shorten its queue (fq_codel) and pace the senders (BBR)."
+	f.Fix.Commands = []string{v.in(l.ns, "tc -s qdisc show"), v.in(l.ns, "ip -s link"), v.in(l.ns, "sysctl -w net.ipv4.tcp_congestion_control=bbr")}
+	return f
+}
+
+func (v *View) farFinding(l *ledger, k cost, rtt, least float64) *Finding {
+	f := v.found(&highRTT, l, k, wireFloor, "on the network")
+	f.Title = "The other end is far away: round trips make up most of the time"
+	f.Evidence = append(f.Evidence, rttEvidence(l, rtt, least)...)
+	f.Fix.Text = fmt.Sprintf("Every round trip takes at least %s: bring the two ends closer together, or make fewer and larger requests.", nanoseconds(least))
+	if l.called() {
+		f.Fix.Text = fmt.Sprintf("Every call takes a round trip of at least %s: bring what is called closer, or make fewer calls for a request (batches, a cache).", nanoseconds(least))
+	}
+	f.Fix.Commands = []string{v.in(l.ns, "tc qdisc show   # a delay added on this host")}
+	if len(l.Peers) > 0 {
+		f.Fix.Commands = append(f.Fix.Commands, v.in(l.ns, "tracepath -n "+l.Peers[0].Addr))
+	}
+	return f
+}

@@ -1,0 +1,281 @@
+package cause
+
+import (
+	"cmp"
+	"math"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/slowray/slowray/internal/observe"
+)
+
+// ledger is an endpoint in view as the checks see it.
+type ledger struct {
+	*observe.Endpoint
+	ns     *observe.NetNS // may be nil
+	pid    int            // master of the processes that answer, or that call
+	client bool           // called by a client of a service on this host, not by a service
+	// reach is the share of the requests that people wait for which passes
+	// here: 1 for a service, less for what a service calls.
+	reach float64
+}
+
+// called says that the endpoint is called from here, not served.
+func (l *ledger) called() bool { return l.Side == observe.Called.String() }
+
+// name is what a person calls the endpoint.
+func (l *ledger) name() string {
+	if l.called() {
+		return "calls to " + netip.AddrPortFrom(address(l.Addr), uint16(l.Port)).String()
+	}
+	return ":" + itoa(l.Port)
+}
+
+// one and all name its requests.
+func (l *ledger) one() string {
+	if l.called() {
+		return "a call to " + destinationName(l)
+	}
+	return "a request on " + l.name()
+}
+
+func (l *ledger) all() string {
+	if l.called() {
+		return count(l.Requests) + " " + l.name()
+	}
+	return count(l.Requests) + " requests on " + l.name()
+}
+
+// address is the zero address when text is none.
+func address(text string) netip.Addr {
+	a, _ := netip.ParseAddr(text)
+	return a
+}
+
+// buildLedgers picks the endpoints in view: what the services answer, what
+// they call, here or elsewhere, and what clients on this host call of them.
+func (v *View) buildLedgers() {
+	serving := map[int]bool{}
+	answer := func(l *ledger) {
+		v.ledgers = append(v.ledgers, l)
+		serving[l.pid] = l.pid != 0
+	}
+	var called, others []*ledger
+	for i := range v.Endpoints {
+		e := &v.Endpoints[i]
+		if e.Port < 1 || e.Port > 65535 || !address(e.Addr).IsValid() {
+			continue
+		}
+		l := &ledger{Endpoint: e, ns: v.namespaces[e.NetNS], pid: v.Master(e.PID), reach: 1}
+		switch {
+		case l.called():
+			called = append(called, l)
+		case v.Filter == (observe.Filter{}) || v.ServiceAt(e.NetNS, e.Port, "") != nil:
+			answer(l)
+		default:
+			others = append(others, l)
+		}
+	}
+	isServing := func(l *ledger) bool { return serving[l.pid] || v.Serving(l.pid) || v.Serving(l.PID) }
+	// A filter leaves out what the services asked for call: one hop after the
+	// other is taken in.
+	for more := true; more; {
+		more = false
+		others = slices.DeleteFunc(others, func(l *ledger) bool {
+			hop := slices.ContainsFunc(called, func(c *ledger) bool { return isServing(c) && c.reaches(l) })
+			if hop {
+				answer(l)
+				more = true
+			}
+			return hop
+		})
+	}
+	for _, l := range called {
+		switch {
+		case isServing(l):
+			l.reach = v.callShare(l)
+			v.ledgers = append(v.ledgers, l)
+		case v.servedHere(l) != nil:
+			l.client = true
+			v.ledgers = append(v.ledgers, l)
+		}
+	}
+	slices.SortStableFunc(v.ledgers, func(a, b *ledger) int { return compareEndpoints(a.Endpoint, b.Endpoint) })
+}
+
+// reaches says that the calls of l go to the served endpoint s.
+func (l *ledger) reaches(s *ledger) bool {
+	if s.called() || s.Port != l.Port {
+		return false
+	}
+	if a := address(l.Addr); !a.IsLoopback() {
+		return s.Addr == l.Addr || s.ns != nil && slices.Contains(s.ns.Addrs, a.Unmap().String())
+	}
+	return s.NetNS == l.NetNS && (s.Addr == l.Addr || address(s.Addr).IsUnspecified())
+}
+
+// servedHere is the served endpoint that a called one reaches on this host, or
+// nil.
+func (v *View) servedHere(l *ledger) *ledger {
+	i := slices.IndexFunc(v.ledgers, l.reaches)
+	if i < 0 {
+		return nil
+	}
+	return v.ledgers[i]
+}
+
+// answered is the time in which the processes of a master were busy with
+// requests: a call they make lies within it.
+func (v *View) answered(pid int) (ns float64, requests uint64) {
+	for _, s := range v.ledgers {
+		if !s.called() && s.pid == pid {
+			ns += s.SumNS(observe.Server) + s.SumNS(observe.Stall)
+			requests += s.Requests
+		}
+	}
+	return ns, requests
+}
+
+// callShare is the share of the callers' busy time that passes in the calls of
+// l. Calls that take far longer than all the requests together are made for
+// something else, and count as none of it.
+func (v *View) callShare(l *ledger) float64 {
+	busy, requests := v.answered(l.pid)
+	if requests > 0 && l.TimeNS() > 3*busy {
+		return 0
+	}
+	if requests == 0 {
+		return 1 // it answers where no request is recorded: on a unix socket
+	}
+	return ratio(l.TimeNS(), busy)
+}
+
+// Ledgers lists the endpoints of the requests in view, most requests first.
+func (v *View) Ledgers() []*observe.Endpoint {
+	out := make([]*observe.Endpoint, 0, len(v.ledgers))
+	for _, l := range v.ledgers {
+		if !l.client {
+			out = append(out, l.Endpoint)
+		}
+	}
+	return out
+}
+
+// compareEndpoints puts what is served first, and of that the one with most
+// requests.
+func compareEndpoints(a, b *observe.Endpoint) int {
+	return cmp.Or(
+		strings.Compare(b.Side, a.Side), cmp.Compare(b.Requests, a.Requests),
+		cmp.Compare(a.NetNS, b.NetNS), cmp.Compare(a.Port, b.Port), strings.Compare(a.Addr, b.Addr), cmp.Compare(a.PID, b.PID),
+	)
+}
+
+// cpuFull says that the CPUs have nothing to spare: threads are late then,
+// whatever they do.
+func (v *View) cpuFull() (idle float64, full bool) {
+	all := v.Use.CPU.Total()
+	idle = ratio(v.Use.CPU.Idle+v.Use.CPU.IOWait, all)
+	return idle, all > 0 && idle < idleCPUShare
+}
+
+// judged is what a check came to on one endpoint: a finding, or why there is
+// none, and how near it was to one.
+type judged struct {
+	finding *Finding
+	because string
+	near    float64
+}
+
+// judgeLedgers runs a check on every endpoint in view. Where both ends of
+// the same connections are on this host, the end that shows it best is told.
+// Endpoints with fewer than least requests are left out.
+func (v *View) judgeLedgers(least uint64, check func(*ledger) judged) Result {
+	r := ruledOut("no request was recorded")
+	type hit struct {
+		l *ledger
+		f *Finding
+	}
+	var hits []hit
+	nearest := math.Inf(-1)
+	for _, l := range v.ledgers {
+		j := judged{because: "only " + l.all(), near: -1}
+		if l.Requests >= least {
+			j = check(l)
+		}
+		if j.finding != nil {
+			hits = append(hits, hit{l, j.finding})
+		} else if j.because != "" && j.near > nearest {
+			r.RuledOut, nearest = j.because, j.near
+		}
+	}
+	for _, h := range hits {
+		twin := slices.ContainsFunc(hits, func(o hit) bool {
+			if o.l == h.l || !(v.sameEnd(h.l, o.l) || v.sameEnd(o.l, h.l)) {
+				return false
+			}
+			return cmp.Or(cmp.Compare(o.f.Weight, h.f.Weight), strings.Compare(o.l.Side, h.l.Side)) > 0
+		})
+		if !twin {
+			r.Findings = append(r.Findings, *h.f)
+		}
+	}
+	return r
+}
+
+// sameEnd says that the calls of a reach the served endpoint b.
+func (v *View) sameEnd(a, b *ledger) bool {
+	return a.called() && !b.called() && v.servedHere(a) == b
+}
+
+// found begins a finding about an endpoint: what it costs, with the figures
+// that every such finding shows.
+func (v *View) found(c *Cause, l *ledger, k cost, f floor, what string) *Finding {
+	s := Subject{Kind: "listener", NetNS: l.NetNS, PID: l.pid, Comm: v.Comm(l.pid), Port: l.Port, Addr: l.Addr}
+	if l.called() {
+		s.Kind = "destination"
+	}
+	if v.Process(l.pid) == nil && l.Comm != "" {
+		s.Comm = l.Comm
+	}
+	fd := c.supported(s)
+	fd.Weight = k.share * l.reach
+	if l.always(k, f) {
+		fd.Impact = Impact{Share: round(k.share), Of: "the requests' time",
+			Text: l.one() + " takes " + nanoseconds(l.TimeNS()/float64(l.Requests)) + " on average, " + nanoseconds(k.ns) + " of it " + what}
+	} else {
+		fd.Impact = Impact{Share: round(k.slowShare), Of: "slow time",
+			Text: l.slowest() + " take " + nanoseconds(l.SlowTotalNS()) + " on average, " + nanoseconds(k.slowNS) + " of it " + what}
+	}
+	fd.Evidence = []Evidence{
+		{Fact: "time of a request, median and 99th of 100", Value: nanoseconds(float64(l.Total.Quantile(0.5))) + ", " + nanoseconds(float64(l.Total.Quantile(0.99))), Source: recorded},
+		{Fact: "of it " + what + ", mean", Value: round(k.ns / 1e6), Unit: "ms", Source: recorded},
+		{Fact: "of the slowest requests " + what + ", mean", Value: round(k.slowNS / 1e6), Limit: round(l.SlowTotalNS() / 1e6), Unit: "ms", Source: recorded},
+	}
+	fd.MayFollow = v.at(l)
+	return &fd
+}
+
+// at says of a finding whether it is about the machine, or about the endpoint
+// l or its other end on this host.
+func (v *View) at(l *ledger) func(*Finding) bool {
+	spaces := []uint64{l.NetNS}
+	for _, o := range v.ledgers {
+		if v.sameEnd(l, o) || v.sameEnd(o, l) {
+			spaces = append(spaces, o.NetNS)
+		}
+	}
+	return func(p *Finding) bool {
+		if slices.Contains(machineCauses, p.Cause) {
+			return true
+		}
+		s := &p.Subject
+		return slices.Contains(spaces, s.NetNS) && (s.Port == 0 || s.Kind == "namespace" || s.Port == l.Port)
+	}
+}
+
+// recorded is where figures of the ledger come from.
+const recorded = "request records"
+
+// nanoseconds writes a duration given in ns.
+func nanoseconds(ns float64) string { return seconds(ns / 1e9) }

@@ -1,0 +1,173 @@
+package cause
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/slowray/slowray/internal/observe"
+)
+
+// networkLoss: segments are lost between the two ends, and requests wait until
+// they were sent again. Only the loss of what is sent from here can be seen
+// here: of responses where requests are served, of requests where they are
+// called for. Loss that costs no request any time is no finding.
+var networkLoss = Cause{
+	ID:    "network-loss",
+	Title: "The network loses packets: requests wait until they are sent again",
+	Layer: LayerPath,
+	Needs: []observe.Kind{observe.KindRequests},
+	// A full accept queue drops the client's last handshake segment and what
+	// it sends behind it (tcp_v4_syn_recv_sock); a CPU flooded by packets
+	// drops any of them.
+	// A queue that grows within moments makes round trips longer than the
+	// retransmission timer, and one that is full drops.
+	ConsequenceOf: []string{"accept-queue-overflow", "conntrack-full", "softirq-saturated", "high-rtt"},
+	Folds:         true,
+}
+
+func init() { networkLoss.Check = checkNetworkLoss }
+
+const (
+	lossPermille = 2  // less is what TCP lives with
+	lossSegments = 10 // fewer are an accident
+)
+
+func checkNetworkLoss(v *View) Result {
+	return v.judgeLedgers(fewRequests, func(l *ledger) judged {
+		k := l.cost(1, observe.Retrans)
+		loss := l.LossPermille()
+		if loss < lossPermille || l.Retrans < lossSegments || !l.noticed(k, wireFloor) && !l.wasted(k, wireFloor, observe.Retrans) || l.reach < fewReach {
+			return judged{because: fmt.Sprintf("%s of %s segments of %s were sent again (%s), which took %s of the requests' time",
+				count(l.Retrans), count(l.Segments), l.name(), permille(loss), percent(k.share)), near: k.share}
+		}
+		f := v.found(&networkLoss, l, k, wireFloor, "lost to retransmission")
+		stats := l.Parts[observe.Retrans.String()]
+		f.Evidence = append(f.Evidence,
+			Evidence{Fact: "segments sent again", Value: l.Retrans, Limit: l.Segments, Unit: "segments", Source: "TCP sockets"},
+			Evidence{Fact: "loss", Value: round(loss), Unit: "‰", Source: "segments sent again of segments sent"},
+			Evidence{Fact: "requests that lost over " + nanoseconds(wireFloor.slow) + " by it", Value: min(stats.Hist.Above(int64(wireFloor.slow)), l.Requests), Limit: l.Requests, Unit: "requests", Source: recorded})
+		f.Fix.Text = "Find where they are lost, from here to the other end: interface errors and drops, queue limits, firewall rules, then the path."
+		if peer := lossyPeer(l); peer != nil {
+			f.Evidence = append(f.Evidence, Evidence{Fact: "sent again to " + peer.Addr + " alone", Value: peer.Retrans, Limit: l.Retrans, Unit: "segments", Source: recorded})
+			f.Fix.Text = fmt.Sprintf("Find where they are lost on the way to %s: others are hardly hit, so not at this host's own interface.", peer.Addr)
+		}
+		here, queued := v.at(l), v.queuedPath(l)
+		f.MayFollow = func(p *Finding) bool { return here(p) && (p.Cause != highRTT.ID || queued) }
+		f.Fix.Commands = []string{v.in(l.ns, "ip -s -s link"), v.in(l.ns, "tc -s qdisc show"), v.in(l.ns, "nft list ruleset")}
+		return judged{finding: f}
+	})
+}
+
+// fewReach is the share of a service's time below which its calls to an
+// endpoint do not matter.
+const fewReach = 0.2
+
+// lossyPeer is the one of several other ends that nearly all loss is on the
+// way to, or nil.
+func lossyPeer(l *ledger) *observe.PeerStats {
+	var worst *observe.PeerStats
+	var all, requests uint64
+	for i := range l.Peers {
+		p := &l.Peers[i]
+		all += p.Retrans
+		requests += p.Requests
+		if worst == nil || p.Retrans > worst.Retrans {
+			worst = p
+		}
+	}
+	if worst == nil || ratio(worst.Retrans, all) < 0.9 || ratio(worst.Requests, requests) > 0.5 {
+		return nil
+	}
+	return worst
+}
+
+// rtoTailLoss: a lost segment is sent again after about a round trip when
+// others behind it are acknowledged. The last one has none behind it, nor has
+// a response of one segment: its loss is noticed by a timer, of 200 ms at
+// least (TCP_RTO_MIN, include/net/tcp.h), whatever the round trip takes. That
+// is the retransmission timer or, with a single segment on its way, the tail
+// loss probe's (tcp_schedule_loss_probe, net/ipv4/tcp_output.c).
+var rtoTailLoss = Cause{
+	ID:            "rto-tail-loss",
+	Title:         "Lost last segments wait for a retransmission timeout of 200 ms or more",
+	Layer:         LayerPath,
+	Needs:         []observe.Kind{observe.KindRequests},
+	ConsequenceOf: []string{"network-loss", "accept-queue-overflow", "conntrack-full", "softirq-saturated"},
+	Folds:         true,
+}
+
+func init() { rtoTailLoss.Check = checkRTOTailLoss }
+
+func checkRTOTailLoss(v *View) Result {
+	return v.judgeLedgers(fewRequests, func(l *ledger) judged {
+		limit := timerWait(l)
+		stats := l.Parts[observe.Retrans.String()]
+		timeouts := min(max(l.affected(observe.FlagTimeout), stats.Hist.Above(limit)), l.Requests)
+		share, wait := timerShare(l, limit)
+		k := l.cost(share, observe.Retrans)
+		if !l.enough(timeouts) || !l.noticed(k, wireFloor) && !l.wasted(k, wireFloor, observe.Retrans) || l.reach < fewReach {
+			because := fmt.Sprintf("none of %s waited for a retransmission timer", l.all())
+			if timeouts > 0 {
+				because = fmt.Sprintf("%s of %s waited for a retransmission timer (%s), %s of the time",
+					count(timeouts), l.all(), nanoseconds(wait), percent(k.share))
+			}
+			return judged{because: because, near: float64(timeouts)}
+		}
+		f := v.found(&rtoTailLoss, l, k, wireFloor, "waiting for the retransmission timer")
+		f.Evidence = append(f.Evidence,
+			Evidence{Fact: "requests that waited for a retransmission timer", Value: timeouts, Limit: l.Requests, Unit: "requests", Source: recorded},
+			Evidence{Fact: "time such a request lost, median of the slowest", Value: round(wait / 1e6), Unit: "ms", Source: recorded},
+			Evidence{Fact: "loss", Value: round(l.LossPermille()), Unit: "‰", Source: "segments sent again of segments sent"})
+		if l.ns != nil {
+			for _, name := range []string{"TcpExt.TCPTimeouts", "TcpExt.TCPLossProbes"} {
+				if n, ok := l.ns.Counters[name]; ok {
+					f.Evidence = append(f.Evidence, Evidence{Fact: name + " in the namespace", Value: n, Source: "/proc/net/netstat"})
+				}
+			}
+		}
+		f.Fix.Text = "Mend the loss. Until then, let the timer of this route expire earlier, where all its round trips are short."
+		f.Fix.Commands = []string{v.in(l.ns, "ip route show"), v.in(l.ns, "ip route change ROUTE rto_min 20ms   # ROUTE as shown")}
+		// Without early retransmit (RFC 8985 tail loss probe) and RACK every
+		// tail waits for the timer.
+		for _, knob := range []struct{ name, want string }{{"net.ipv4.tcp_early_retrans", "3"}, {"net.ipv4.tcp_recovery", "1"}, {"net.ipv4.tcp_sack", "1"}} {
+			if v.sysctl(l.ns, knob.name) == "0" {
+				f.Evidence = append(f.Evidence, Evidence{Fact: knob.name, Value: "0", Source: "sysctl" + where(l.ns)})
+				f.Fix.Text += fmt.Sprintf(" %s is off: switch it on.", knob.name)
+				f.Fix.Commands = append(f.Fix.Commands, v.in(l.ns, "sysctl -w "+knob.name+"="+knob.want))
+				f.Fix.Persist = append(f.Fix.Persist, fmt.Sprintf("echo '%s=%s' > /etc/sysctl.d/90-tcp-loss.conf", knob.name, knob.want))
+			}
+		}
+		return judged{finding: f}
+	})
+}
+
+// timerWait is the time from which on a request is taken to have waited for a
+// timer, in ns: with round trips this short nothing else takes so long.
+func timerWait(l *ledger) int64 {
+	const half = 100e6 // of the shortest timer
+	return max(half, 4*l.RTT.Quantile(0.5))
+}
+
+// timerShare is the fraction of the slowest requests' retransmission time that
+// was waiting for a timer, and the median of what such a request lost, in ns.
+func timerShare(l *ledger, limit int64) (share, wait float64) {
+	var lost []int64
+	var all float64
+	for i := range l.Slowest {
+		s := &l.Slowest[i]
+		ns := max(s.Parts[observe.Retrans.String()], 0)
+		all += float64(ns)
+		if ns >= limit || hasFlag(s, observe.FlagTimeout) {
+			lost = append(lost, ns)
+		}
+	}
+	if len(lost) == 0 {
+		return 0, 0
+	}
+	slices.Sort(lost)
+	var sum float64
+	for _, ns := range lost {
+		sum += float64(ns)
+	}
+	return ratio(sum, all), float64(lost[len(lost)/2])
+}

@@ -1,0 +1,150 @@
+package cause
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/slowray/slowray/internal/observe"
+)
+
+// slowDependency: a service is slow because what it calls is. Where that is
+// served on this host too, and found to be slow for a reason, this is told as
+// the consequence; where it calls something slow itself, only the last hop is
+// told.
+var slowDependency = Cause{
+	ID:    "slow-dependency",
+	Title: "The service waits for a dependency that answers slowly",
+	Layer: LayerCall,
+	Needs: []observe.Kind{observe.KindRequests},
+	ConsequenceOf: append([]string{"network-loss", "rto-tail-loss", "high-rtt", "syn-retransmits", "send-buffer-limited", "slow-receiver", "nagle-delayed-ack",
+		"accept-queue-overflow", "accept-queue-wait", "application-slow-to-read", "application-stall-mid-response",
+		"php-fpm-children-exhausted", "fd-limit", "nginx-worker-connections", "conntrack-full"}, machineCauses...),
+	Folds: true,
+}
+
+func init() { slowDependency.Check = checkSlowDependency }
+
+const (
+	callTime    = 25e6 // ns: a service whose calls take less is not slow because of them
+	callShare   = 0.5  // of the time in which the service is busy with requests
+	callSlower  = 5.0  // times the median: a slow call among quick ones
+	longestCall = 1.2  // times the longest request: a call that takes more is not made for one
+)
+
+func checkSlowDependency(v *View) Result {
+	var slow []*ledger
+	r := v.judgeLedgers(fewRequests, func(l *ledger) judged {
+		because, near := v.quickCall(l)
+		if because != "" {
+			return judged{because: because, near: near}
+		}
+		slow = append(slow, l)
+		return judged{finding: v.dependencyFinding(l)}
+	})
+	// The last hop only: a dependency that waits for its own is not to blame.
+	r.Findings = slices.DeleteFunc(r.Findings, func(f Finding) bool {
+		return slices.ContainsFunc(slow, func(l *ledger) bool {
+			return l.NetNS == f.Subject.NetNS && l.Port == f.Subject.Port && l.Addr == f.Subject.Addr && v.passesOn(l, slow)
+		})
+	})
+	if len(r.Findings) == 0 && len(slow) > 0 {
+		r.RuledOut = "the services call each other in a circle"
+	}
+	return r
+}
+
+// passesOn says that a dependency is served here by processes that wait for
+// another slow one.
+func (v *View) passesOn(l *ledger, slow []*ledger) bool {
+	s := v.servedHere(l)
+	return s != nil && s.pid != 0 && s.pid != l.pid &&
+		slices.ContainsFunc(slow, func(next *ledger) bool { return next.pid == s.pid })
+}
+
+// quickCall says why an endpoint is not a slow dependency; empty when it is.
+func (v *View) quickCall(l *ledger) (because string, near float64) {
+	if !l.called() || l.client {
+		return "the services call nothing over TCP", -1
+	}
+	median, tail := float64(l.Total.Quantile(0.5)), float64(l.Total.Quantile(0.99))
+	because = fmt.Sprintf("%s take %s (99 of 100 under %s), %s of the time in which %s answers requests",
+		l.name(), nanoseconds(median), nanoseconds(tail), percent(l.reach), v.commOf(l))
+	near = l.reach
+	service := v.slowestService(l.pid)
+	if service == nil || l.reach == 0 {
+		return because, near
+	}
+	always := median >= callTime && l.reach >= callShare
+	// Among quick calls slow ones have to make up the slow requests.
+	atTimes := l.records() >= tailRequests && tail >= callTime && tail >= callSlower*median &&
+		service.SlowTotalNS() >= slowerThan*float64(service.Total.Quantile(0.5)) &&
+		l.SlowTotalNS() >= callShare*service.SlowTotalNS() &&
+		service.SlowShare(observe.Server)+service.SlowShare(observe.Stall) >= callShare && l.reach >= fewReach
+	switch _, full := v.cpuFull(); {
+	case !always && !atTimes:
+		return because, near
+	case median > longestCall*float64(service.Total.Max()):
+		return because + "; they last longer than any request: they are not made for one", near
+	case full && v.servedHere(l) != nil:
+		return because + "; both run on this host, whose CPUs are full", near
+	}
+	return "", near
+}
+
+// slowestService is the endpoint that the processes of a master answer with
+// the most time, or nil.
+func (v *View) slowestService(pid int) *ledger {
+	var most *ledger
+	for _, s := range v.ledgers {
+		if !s.called() && s.pid == pid && (most == nil || s.TimeNS() > most.TimeNS()) {
+			most = s
+		}
+	}
+	return most
+}
+
+// commOf is the name of who serves or calls an endpoint.
+func (v *View) commOf(l *ledger) string {
+	if v.Process(l.pid) == nil && l.Comm != "" {
+		return l.Comm
+	}
+	return v.Comm(l.pid)
+}
+
+func (v *View) dependencyFinding(l *ledger) *Finding {
+	service, here := v.slowestService(l.pid), v.servedHere(l)
+	f := v.found(&slowDependency, l, cost{share: 1, slowShare: 1, ns: l.TimeNS() / float64(l.Requests), slowNS: l.SlowTotalNS()}, threadFloor, "for the answer")
+	_, requests := v.answered(l.pid)
+	f.Weight = l.reach * (service.Share(observe.Server) + service.Share(observe.Stall))
+	f.Impact = Impact{Share: round(l.reach), Of: "the time in which " + f.Subject.Comm + " answers requests",
+		Text: fmt.Sprintf("%s take %s (99 of 100 under %s); %s makes %.3g of them for a request", l.name(),
+			nanoseconds(float64(l.Total.Quantile(0.5))), nanoseconds(float64(l.Total.Quantile(0.99))), f.Subject.Comm,
+			float64(l.Requests)/float64(max(requests, 1)))}
+	f.Evidence = []Evidence{
+		{Fact: "time of a call, median and 99th of 100", Value: nanoseconds(float64(l.Total.Quantile(0.5))) + ", " + nanoseconds(float64(l.Total.Quantile(0.99))), Source: recorded},
+		{Fact: "time of all calls", Value: round(l.TimeNS() / 1e9), Limit: round(busyTime(v, l) / 1e9), Unit: "s in which " + f.Subject.Comm + " was busy with requests", Source: recorded},
+		{Fact: "calls", Value: l.Requests, Unit: "calls for " + count(requests) + " requests", Source: recorded},
+		{Fact: "of the slowest calls", Value: l.whereTimeGoes(), Source: recorded},
+		{Fact: "slowest requests of the service", Value: service.whereTimeGoes(), Source: recorded},
+	}
+	if l.Errors > 0 {
+		f.Evidence = append(f.Evidence, Evidence{Fact: "calls answered with an error", Value: l.Errors, Limit: l.Requests, Unit: "calls", Source: recorded})
+	}
+	f.Parents = []string{"network-loss", "rto-tail-loss", "high-rtt", "syn-retransmits", "send-buffer-limited", "slow-receiver", "nagle-delayed-ack"}
+	f.Fix.Text = fmt.Sprintf("Find what makes %s answer slowly, there; here, make fewer calls for a request, or wait for them at the same time.", destinationName(l))
+	if here != nil {
+		f.Parents = nil
+		f.Evidence = append(f.Evidence, Evidence{Fact: "at the other end, on this host", Value: here.whereTimeGoes(), Source: recorded})
+		f.Fix.Text = fmt.Sprintf("Find what makes %s (pid %d) answer slowly: it runs on this host.", v.commOf(here), here.pid)
+	}
+	return f
+}
+
+func destinationName(l *ledger) string {
+	return l.name()[len("calls to "):]
+}
+
+func busyTime(v *View, l *ledger) float64 {
+	ns, _ := v.answered(l.pid)
+	return ns
+}

@@ -1,0 +1,138 @@
+package diagnose
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/slowray/slowray/internal/cause"
+	"github.com/slowray/slowray/internal/observe"
+)
+
+// endpoints lists what is served here and what is called from here, by the
+// requests recorded in the kernel; a service without any, by what its
+// connections and its access log tell.
+func endpoints(v *cause.View) []Endpoint {
+	out := []Endpoint{}
+	told := map[*cause.Service]bool{}
+	for _, e := range v.Ledgers() {
+		row := ledgerEndpoint(v, e)
+		if s := v.ServiceAt(e.NetNS, e.Port, ""); s != nil && row.Side == observe.Served.String() {
+			// One service may be reached at several addresses: what is known
+			// of it as a whole goes to the first, which has most requests.
+			if !told[s] {
+				row.Opened, row.Clients = max(row.Opened, opened(s)), clients(s)
+				addAnswers(v, s, &row)
+			}
+			told[s] = true
+		}
+		out = append(out, row)
+	}
+	for _, s := range v.Services {
+		if s.Port() == 0 || told[s] {
+			continue // a unix socket has no address in the contract
+		}
+		l := s.Listeners[0]
+		row := Endpoint{Side: observe.Served.String(), NetNS: s.NS.Inode, Addr: l.Addr, Port: l.Port,
+			Process: process(v, v.Master(l.PID)), Opened: opened(s), Clients: clients(s)}
+		addAnswers(v, s, &row)
+		out = append(out, row)
+	}
+	slices.SortStableFunc(out, func(a, b Endpoint) int {
+		return cmp.Or(strings.Compare(b.Side, a.Side), // what is served before what is called
+			cmp.Compare(deref(b.Requests), deref(a.Requests)), cmp.Compare(b.Opened, a.Opened), cmp.Compare(a.Port, b.Port))
+	})
+	return out
+}
+
+func opened(s *cause.Service) (n uint64) {
+	for _, l := range s.Listeners {
+		n += l.Opened
+	}
+	return n
+}
+
+func clients(s *cause.Service) (n int) {
+	for _, l := range s.Listeners {
+		n += l.Clients
+	}
+	return n
+}
+
+// addAnswers takes from an access log what the recorded requests do not tell.
+func addAnswers(v *cause.View, s *cause.Service, e *Endpoint) {
+	sum, all := v.Answers(s)
+	if all <= 0 {
+		return
+	}
+	if e.Requests == nil {
+		e.Requests, e.RPS = &all, perSecond(v, float64(all))
+	}
+	if e.Errors == nil {
+		errs := sum.S4xx + sum.S499 + sum.S5xx
+		e.Errors, e.GoodRPS = &errs, perSecond(v, float64(sum.S2xx+sum.S3xx))
+	}
+}
+
+func perSecond(v *cause.View, n float64) *float64 {
+	rate := round1(n / max(v.Window.Seconds, 0.001))
+	return &rate
+}
+
+// ledgerEndpoint is the row of an endpoint whose requests were recorded.
+func ledgerEndpoint(v *cause.View, e *observe.Endpoint) Endpoint {
+	m := Measure(e, v.Window.Seconds)
+	loss := math.Round(m.LossPermille*1000) / 1000
+	row := Endpoint{Side: observe.Served.String(), NetNS: e.NetNS, Addr: e.Addr, Port: e.Port, Process: process(v, v.Master(e.PID)),
+		Opened: e.Connections, Requests: whole(e.Requests), RPS: perSecond(v, float64(e.Requests)),
+		Total: m.Total, Ledger: m.Ledger, RTT: m.RTT, MinRTT: m.MinRTT, Loss: &loss, Retrans: whole(e.Retrans),
+		Recorded: whole(e.Recorded), Unfinished: *whole(e.Unfinished), Unanswered: *whole(e.Unanswered)}
+	if e.Side == observe.Called.String() {
+		row.Side = e.Side
+	}
+	if row.Process == nil && e.PID > 0 && e.Comm != "" {
+		row.Process = &Process{PID: e.PID, Comm: e.Comm}
+	}
+	if e.OK+e.Errors > 0 {
+		row.Errors, row.GoodRPS = whole(e.Errors), perSecond(v, float64(e.OK))
+	}
+	if e.SlowCount > 0 {
+		row.Slow = &SlowRequests{Requests: *whole(e.SlowCount), Mean: us(int64(e.SlowTotalNS())), Parts: map[string]float64{}}
+		for _, p := range observe.Parts() {
+			if ns := e.SlowNS(p); ns > 0 {
+				row.Slow.Parts[p.String()] = us(int64(ns))
+			}
+		}
+	}
+	return row
+}
+
+func whole(n uint64) *int64 {
+	i := int64(min(n, math.MaxInt64))
+	return &i
+}
+
+func process(v *cause.View, pid int) *Process {
+	p := v.Process(pid)
+	if p == nil {
+		return nil
+	}
+	out := &Process{PID: p.PID, Comm: p.Comm, Cgroup: p.Cgroup}
+	if p.Container != "" {
+		out.Container = &p.Container
+	}
+	if p.Unit != "" {
+		out.Unit = &p.Unit
+	}
+	return out
+}
+
+func deref(n *int64) int64 {
+	if n == nil {
+		return 0
+	}
+	return *n
+}
+
+func round1(f float64) float64 { return math.Round(f*10) / 10 }

@@ -1,0 +1,210 @@
+package report
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/slowray/slowray/internal/diagnose"
+	"github.com/slowray/slowray/internal/figure"
+	"github.com/slowray/slowray/internal/observe"
+)
+
+// maxEndpoints is how many endpoints of a side are shown unless all are asked
+// for.
+const maxEndpoints = 10
+
+// endpoints prints what is served and what is called, with where the time of
+// the requests goes when they were recorded.
+func (p *printer) endpoints(r *diagnose.Report) {
+	var served, called []diagnose.Endpoint
+	ledger := false
+	for _, e := range r.Endpoints {
+		ledger = ledger || e.Total != nil
+		if e.Side == observe.Called.String() {
+			called = append(called, e)
+		} else {
+			served = append(served, e)
+		}
+	}
+	if len(served)+len(called) == 0 {
+		p.line("No TCP service with traffic was seen.")
+		p.line("")
+		return
+	}
+	if !ledger {
+		p.connections(served)
+		return
+	}
+	p.requests("Services with traffic", "process", served)
+	p.requests("What they call", "caller", called)
+}
+
+// connections is the table of a window in which no request was recorded.
+func (p *printer) connections(served []diagnose.Endpoint) {
+	p.line("%s", p.paint(bold, "Services with traffic"))
+	p.line("  %-22s %-16s %8s %10s %9s %9s", "address", "process", "pid", "new conns", "answers/s", "good/s")
+	shown := p.first(served)
+	for _, e := range shown {
+		comm, pid := "?", ""
+		if e.Process != nil {
+			comm, pid = clean(e.Process.Comm), fmt.Sprint(e.Process.PID)
+		}
+		p.line("  %-22s %-16s %8s %10d %9s %9s", joinHostPort(e.Addr, e.Port), comm, pid, e.Opened, rate(e.RPS), rate(e.GoodRPS))
+	}
+	p.more(served, shown)
+}
+
+const (
+	requestColumns = "  %-21s %-15s %7s %7s %7s %7s  %s"
+	addressWidth   = 21
+	processWidth   = 15                                                                      // a name the kernel keeps is no longer
+	tableWidth     = 2 + addressWidth + 1 + processWidth + 1 + 7 + 1 + 7 + 1 + 7 + 1 + 7 + 2 // up to where the time goes
+)
+
+// requests is the table of endpoints whose requests were recorded.
+func (p *printer) requests(title, who string, list []diagnose.Endpoint) {
+	if len(list) == 0 {
+		return
+	}
+	p.line("%s", p.paint(bold, title))
+	p.line(requestColumns, "address", who, "req/s", "good/s", "p50", "p99", "where the time goes")
+	shown := p.first(list)
+	for i := range shown {
+		e := &shown[i]
+		comm := "?"
+		if e.Process != nil {
+			comm = clean(e.Process.Comm)
+		}
+		p50, p99 := "-", "-"
+		if e.Total != nil {
+			p50, p99 = duration(e.Total.P50), duration(e.Total.P99)
+		}
+		address := joinHostPort(clean(e.Addr), e.Port)
+		if len(address) > addressWidth { // IPv6
+			p.line("  %s", address)
+			address = ""
+		}
+		row := fmt.Sprintf(requestColumns, address, shorten(comm, processWidth), wholeRate(e.RPS), wholeRate(e.GoodRPS), p50, p99,
+			topParts(shares(e.Ledger), p.Width-tableWidth))
+		p.line("%s", strings.TrimRight(row, " "))
+		if note := endpointNote(e); note != "" {
+			p.wrapped("    ", 4, note)
+		}
+	}
+	p.more(list, shown)
+}
+
+func (p *printer) first(list []diagnose.Endpoint) []diagnose.Endpoint {
+	if !p.All && len(list) > maxEndpoints {
+		return list[:maxEndpoints]
+	}
+	return list
+}
+
+func (p *printer) more(list, shown []diagnose.Endpoint) {
+	if n := len(list) - len(shown); n > 0 {
+		p.line("  … and %d more (--json shows all)", n)
+	}
+	p.line("")
+}
+
+// shares is what of the total each part takes; ack_delay is no part of it.
+func shares(ledger map[string]diagnose.LedgerUS) map[string]float64 {
+	out := map[string]float64{}
+	for name, part := range ledger {
+		if part.Share != nil {
+			out[name] = *part.Share
+		}
+	}
+	return out
+}
+
+// topParts names the parts with most of the time, as many as the room allows.
+func topParts(share map[string]float64, room int) string {
+	names := slices.SortedFunc(maps.Keys(share), func(a, b string) int {
+		return cmp.Or(cmp.Compare(share[b], share[a]), strings.Compare(a, b))
+	})
+	text := ""
+	for _, name := range names {
+		if share[name] < 0.01 {
+			break
+		}
+		next := fmt.Sprintf("%s %.0f %%", clean(name), 100*share[name])
+		if text != "" {
+			next = text + ", " + next
+		}
+		if text != "" && utf8.RuneCountInString(next) > room {
+			break
+		}
+		text = next
+	}
+	return text
+}
+
+// Figures of an endpoint that are worth a line of their own.
+const (
+	noteSlow  = 10_000 // µs: the slowest requests, and times the median
+	noteTimes = 3
+	noteLoss  = 1     // ‰
+	noteRTT   = 5_000 // µs
+	// An acknowledgement that is late makes a round trip long and no request.
+	noteNetwork = 0.05 // of the time
+)
+
+// endpointNote says what the row does not: how the slowest requests differ,
+// loss, long round trips, requests without an answer; empty when there is
+// nothing to say.
+func endpointNote(e *diagnose.Endpoint) string {
+	var notes []string
+	if s := e.Slow; s != nil && e.Total != nil && s.Mean >= noteSlow && s.Mean >= noteTimes*e.Total.P50 {
+		share := map[string]float64{}
+		for name, us := range s.Parts {
+			share[name] = us / s.Mean
+		}
+		const room = 48
+		notes = append(notes, fmt.Sprintf("slowest %s: %s, %s", figure.Count(s.Requests), duration(s.Mean), topParts(share, room)))
+	}
+	if e.Loss != nil && *e.Loss >= noteLoss && e.Retrans != nil && *e.Retrans > 0 {
+		notes = append(notes, fmt.Sprintf("loss %s ‰ (%s segments sent again)", short(*e.Loss), figure.Count(*e.Retrans)))
+	}
+	if n := e.Ledger[observe.Network.String()].Share; e.RTT != nil && *e.RTT >= noteRTT && n != nil && *n >= noteNetwork {
+		note := "round trip " + duration(*e.RTT)
+		if e.MinRTT != nil {
+			note += " (least " + duration(*e.MinRTT) + ")"
+		}
+		notes = append(notes, note)
+	}
+	if e.Unanswered > 0 {
+		notes = append(notes, figure.Count(e.Unanswered)+" without an answer")
+	}
+	if e.Unfinished > 0 {
+		notes = append(notes, figure.Count(e.Unfinished)+" still going on")
+	}
+	return strings.Join(notes, "; ")
+}
+
+// wholeRate is rate without tenths where they say nothing.
+func wholeRate(f *float64) string {
+	if f == nil || *f < 1000 {
+		return rate(f)
+	}
+	return strconv.FormatFloat(*f, 'f', 0, 64)
+}
+
+// shorten cuts text to so many characters.
+func shorten(text string, most int) string {
+	if r := []rune(text); len(r) > most {
+		return string(r[:most-1]) + "…"
+	}
+	return text
+}
+
+// duration writes µs with three significant digits.
+func duration(us float64) string { return figure.Seconds(us / 1e6) }
+
+func short(f float64) string { return strconv.FormatFloat(f, 'g', 3, 64) }

@@ -1,0 +1,168 @@
+package report
+
+import (
+	"math/bits"
+	"net/netip"
+	"strconv"
+
+	"github.com/slowray/slowray/internal/observe"
+)
+
+// SchemaRequest identifies the JSON form of a request.
+const SchemaRequest = "slowray.request/1"
+
+// Process is what is known of a process by its number.
+type Process struct {
+	Comm      string
+	Cgroup    string
+	Container string // id, empty when it runs in none
+	Unit      string // systemd unit, empty when it belongs to none
+}
+
+// ProcessOf names the process that had this pid at a time (wall clock, ns
+// since 1970); false when that is not known. It must be cheap: it is called
+// once for each request.
+type ProcessOf func(pid int, at int64) (Process, bool)
+
+// requestFlags are the names of observe.RequestFlags by bit. Bits without a
+// name stay empty.
+var requestFlags = func() (names [32]string) {
+	for bit := range names {
+		if name := observe.RequestFlags(1 << bit).Names(); len(name) == 1 {
+			names[bit] = name[0]
+		}
+	}
+	return names
+}()
+
+// AppendRequestJSON appends r as one line in the form of
+// schema/request.schema.json, with its newline. Times are microseconds with
+// three decimals, so no nanosecond is lost. The parts of the ledger that are
+// zero are left out, but server and network stand there always, unless the
+// request overlapped others: then nothing is said about the parts but what is
+// known. processOf may be nil. Nothing is allocated when dst has room.
+func AppendRequestJSON(dst []byte, r *observe.Request, processOf ProcessOf) []byte {
+	dst = append(dst, `{"schema":"`+SchemaRequest+`","side":"`...)
+	dst = append(dst, r.Side.String()...)
+	dst = append(dst, `","start":"`...)
+	dst = appendStamp(dst, r.StartNS)
+	dst = append(dst, `","netns":`...)
+	dst = strconv.AppendUint(dst, r.NetNS, 10)
+	dst = appendJSONAddr(dst, `,"addr":"`, `","port":`, r.Local)
+	dst = appendJSONAddr(dst, `,"peer_addr":"`, `","peer_port":`, r.Peer)
+	if r.PID != 0 {
+		dst = appendJSONProcess(dst, r, processOf)
+	}
+	dst = append(dst, `,"seq":`...)
+	dst = strconv.AppendUint(dst, uint64(r.Seq), 10)
+	if r.Requests > 1 {
+		dst = append(dst, `,"requests":`...)
+		dst = strconv.AppendUint(dst, uint64(r.Requests), 10)
+	}
+	if r.Weight > 1 {
+		dst = append(dst, `,"weight":`...)
+		dst = strconv.AppendUint(dst, uint64(r.Weight), 10)
+	}
+	dst = append(dst, `,"bytes_in":`...)
+	dst = strconv.AppendUint(dst, r.BytesIn, 10)
+	dst = append(dst, `,"bytes_out":`...)
+	dst = strconv.AppendUint(dst, r.BytesOut, 10)
+	dst = append(dst, `,"retrans":`...)
+	dst = strconv.AppendUint(dst, uint64(r.Retrans), 10)
+	dst = appendJSONMicros(dst, `,"rtt_us":`, r.RTTNS)
+	dst = appendJSONMicros(dst, `,"min_rtt_us":`, r.MinRTTNS)
+	dst = append(dst, `,"total_us":`...)
+	dst = appendMicros(dst, r.TotalNS())
+	dst = appendJSONLedger(dst, r)
+	dst = append(dst, `,"status":"`...)
+	dst = append(dst, r.Status.String()...)
+	dst = append(dst, `","http_status":`...)
+	if r.HTTP == 0 {
+		dst = append(dst, "null"...)
+	} else {
+		dst = strconv.AppendInt(dst, int64(r.HTTP), 10)
+	}
+	dst = append(dst, `,"flags":[`...)
+	for i, f := 0, uint32(r.Flags); f != 0; f &= f - 1 {
+		name := requestFlags[bits.TrailingZeros32(f)]
+		if name == "" {
+			continue
+		}
+		if i > 0 {
+			dst = append(dst, ',')
+		}
+		i++
+		dst = append(append(append(dst, '"'), name...), '"')
+	}
+	dst = append(dst, ']')
+	if r.Label != "" {
+		dst = append(dst, `,"label":`...)
+		dst = appendJSONString(dst, r.Label)
+	}
+	return append(dst, "}\n"...)
+}
+
+func appendJSONAddr(dst []byte, addr, port string, a netip.AddrPort) []byte {
+	dst = append(dst, addr...)
+	if a.IsValid() {
+		dst = a.Addr().Unmap().WithZone("").AppendTo(dst)
+	}
+	dst = append(dst, port...)
+	return strconv.AppendUint(dst, uint64(a.Port()), 10)
+}
+
+// appendJSONMicros appends a measured time, null when there is none.
+func appendJSONMicros(dst []byte, key string, ns int64) []byte {
+	dst = append(dst, key...)
+	if ns <= 0 {
+		return append(dst, "null"...)
+	}
+	return appendMicros(dst, ns)
+}
+
+func appendJSONLedger(dst []byte, r *observe.Request) []byte {
+	dst = append(dst, `,"ledger_us":{`...)
+	always := r.Flags&observe.FlagOverlapped == 0
+	first := true
+	for p, ns := range r.Ledger {
+		part := observe.Part(p)
+		if ns == 0 && (!always || part != observe.Server && part != observe.Network) {
+			continue
+		}
+		if !first {
+			dst = append(dst, ',')
+		}
+		first = false
+		dst = append(append(append(dst, '"'), part.String()...), `":`...)
+		dst = appendMicros(dst, ns)
+	}
+	return append(dst, '}')
+}
+
+func appendJSONProcess(dst []byte, r *observe.Request, processOf ProcessOf) []byte {
+	dst = append(dst, `,"process":{"pid":`...)
+	dst = strconv.AppendInt(dst, int64(r.PID), 10)
+	var p Process
+	if processOf != nil {
+		p, _ = processOf(r.PID, endOf(r))
+	}
+	dst = append(dst, `,"comm":`...)
+	dst = appendJSONString(dst, p.Comm)
+	dst = append(dst, `,"cgroup":`...)
+	dst = appendJSONString(dst, p.Cgroup)
+	dst = appendJSONName(dst, `,"container":`, p.Container)
+	dst = appendJSONName(dst, `,"unit":`, p.Unit)
+	return append(dst, '}')
+}
+
+// appendJSONName appends a name, null when there is none.
+func appendJSONName(dst []byte, key, name string) []byte {
+	dst = append(dst, key...)
+	if name == "" {
+		return append(dst, "null"...)
+	}
+	return appendJSONString(dst, name)
+}
+
+// endOf is when a request ended, wall clock: by then its process was there.
+func endOf(r *observe.Request) int64 { return r.StartNS + r.TotalNS() }

@@ -1,0 +1,190 @@
+package report
+
+import (
+	"math/bits"
+	"strconv"
+	"time"
+	"unicode/utf8"
+
+	"github.com/slowray/slowray/internal/observe"
+)
+
+// Widths of the columns of a request in text.
+const (
+	clockWidth  = len("15:04:05.000")
+	sideWidth   = len("served")
+	addrWidth   = len("255.255.255.255:65535")
+	statusWidth = len("status")
+	totalWidth  = len("12.3ms")
+)
+
+// AppendRequestHeader appends the line above requests in text.
+func AppendRequestHeader(dst []byte, style Style) []byte {
+	start := len(dst)
+	for _, c := range [...]struct {
+		name  string
+		width int
+	}{{"start", clockWidth}, {"side", sideWidth}, {"endpoint", addrWidth}, {"client", addrWidth}, {"status", statusWidth}} {
+		at := len(dst)
+		dst = append(padTo(append(dst, c.name...), at, c.width), ' ')
+	}
+	dst = append(dst, " total  where the time went"...)
+	if style.Color {
+		dst = append(dst[:start], "\x1b["+string(bold)+"m"+string(dst[start:])+"\x1b[0m"...)
+	}
+	return append(dst, '\n')
+}
+
+// AppendRequestText appends r as one line for a person, with its newline:
+// start (local time), side, the endpoint that answers, the client that asks,
+// status, total, then every part of the ledger that is not zero, flags, the
+// process and the label. On the called side the process is that of the client.
+// What the client's late acknowledgement took is in brackets: it is not part
+// of the total. processOf may be nil. Nothing is allocated when dst has room.
+func AppendRequestText(dst []byte, r *observe.Request, processOf ProcessOf, style Style) []byte {
+	t := time.Unix(0, r.StartNS)
+	dst = append(appendClock(dst, t), '.')
+	dst = append(appendPadded(dst, t.Nanosecond()/1e6, 3), ' ')
+	dst = append(append(dst, r.Side.String()...), ' ')
+
+	endpoint, client := r.Local, r.Peer
+	if r.Side == observe.Called {
+		endpoint, client = r.Peer, r.Local
+	}
+	at := len(dst)
+	dst = append(padTo(appendAddr(dst, endpoint), at, addrWidth), ' ')
+	at = len(dst)
+	dst = append(padTo(appendAddr(dst, client), at, addrWidth), ' ')
+
+	dst = append(appendStatus(dst, r, style), ' ')
+	dst = appendTotal(dst, r.TotalNS(), style)
+	dst = append(dst, ' ')
+	dst = appendParts(dst, r, style)
+	dst = appendFlags(dst, r, style)
+	if r.PID != 0 {
+		dst = append(dst, ' ')
+		if processOf != nil {
+			p, _ := processOf(r.PID, endOf(r))
+			dst = appendClean(dst, p.Comm)
+		}
+		dst = append(dst, '[')
+		dst = append(strconv.AppendInt(dst, int64(r.PID), 10), ']')
+	}
+	if r.Label != "" {
+		dst = appendClean(append(dst, ' ', ' '), r.Label)
+	}
+	return append(dst, '\n')
+}
+
+// paintOn and paintOff enclose text in a colour, where there are colours.
+func paintOn(dst []byte, style Style, c color) []byte {
+	if style.Color {
+		dst = append(append(append(dst, "\x1b["...), c...), 'm')
+	}
+	return dst
+}
+
+func paintOff(dst []byte, style Style) []byte {
+	if style.Color {
+		dst = append(dst, "\x1b[0m"...)
+	}
+	return dst
+}
+
+func appendStatus(dst []byte, r *observe.Request, style Style) []byte {
+	var buf [24]byte
+	text := buf[:0]
+	switch {
+	case r.HTTP != 0:
+		text = strconv.AppendInt(text, int64(r.HTTP), 10)
+	case r.Status == observe.StatusUnknown:
+		text = append(text, '-')
+	default:
+		text = append(text, r.Status.String()...)
+	}
+	failed := r.Status == observe.StatusError
+	if failed {
+		dst = paintOn(dst, style, red)
+	}
+	dst = append(dst, text...)
+	if failed {
+		dst = paintOff(dst, style)
+	}
+	for n := len(text); n < statusWidth; n++ {
+		dst = append(dst, ' ')
+	}
+	return dst
+}
+
+func appendTotal(dst []byte, ns int64, style Style) []byte {
+	var buf [32]byte
+	text := appendDuration(buf[:0], ns)
+	for n := utf8.RuneCount(text); n < totalWidth; n++ {
+		dst = append(dst, ' ')
+	}
+	dst = paintOn(dst, style, bold)
+	return paintOff(append(dst, text...), style)
+}
+
+func appendParts(dst []byte, r *observe.Request, style Style) []byte {
+	total := r.TotalNS()
+	for p, ns := range r.Ledger {
+		part := observe.Part(p)
+		if ns == 0 {
+			continue
+		}
+		dst = append(dst, ' ')
+		paint := color("")
+		switch {
+		case part == observe.AckDelay:
+			paint = dim
+		case 2*ns > total: // most of the time
+			paint = yellow
+		}
+		if paint != "" {
+			dst = paintOn(dst, style, paint)
+		}
+		if part == observe.AckDelay {
+			dst = append(dst, '(')
+		}
+		dst = append(append(dst, part.String()...), ' ')
+		dst = appendDuration(dst, ns)
+		if part == observe.AckDelay {
+			dst = append(dst, ')')
+		}
+		if paint != "" {
+			dst = paintOff(dst, style)
+		}
+	}
+	return dst
+}
+
+// appendFlags appends what was special, and how many requests the line stands
+// for when it is more than one.
+func appendFlags(dst []byte, r *observe.Request, style Style) []byte {
+	if r.Requests > 1 {
+		dst = append(dst, ' ')
+		dst = strconv.AppendUint(dst, uint64(r.Requests), 10)
+		dst = append(dst, " requests"...)
+	}
+	if r.Weight > 1 {
+		dst = append(dst, " 1 of "...)
+		dst = strconv.AppendUint(dst, uint64(r.Weight), 10)
+	}
+	if r.Flags == 0 {
+		return dst
+	}
+	dst = append(dst, ' ')
+	dst = paintOn(dst, style, yellow)
+	separator := byte('[')
+	for f := uint32(r.Flags); f != 0; f &= f - 1 {
+		if name := requestFlags[bits.TrailingZeros32(f)]; name != "" {
+			dst = append(append(dst, separator), name...)
+			separator = ','
+		}
+	}
+	if separator == ',' {
+		dst = append(dst, ']')
+	}
+	return paintOff(dst, style)
+}
