@@ -31,9 +31,11 @@ func (e exit) Error() string { return fmt.Sprintf("exit status %d", int(e)) }
 
 // cli is the command line.
 type cli struct {
-	Why    whyCmd    `cmd:"" default:"withargs" help:"Watch this host, then name the causes of slow and failed requests."`
-	Replay replayCmd `cmd:"" help:"Judge a saved observation again, on any machine, without root."`
-	Lab    labCmd    `cmd:"" help:"Incidents to try slowray on, in private network namespaces."`
+	Why      whyCmd      `cmd:"" default:"withargs" help:"Watch this host, then name the causes of slow and failed requests."`
+	Replay   replayCmd   `cmd:"" help:"Judge a saved observation again, on any machine, without root."`
+	Requests requestsCmd `cmd:"" help:"One line for each request on a TCP connection, with where its time went."`
+	Top      topCmd      `cmd:"" help:"Show live, per endpoint, how many requests there are and where their time goes."`
+	Lab      labCmd      `cmd:"" help:"Incidents to try slowray on, in private network namespaces."`
 
 	Version kong.VersionFlag `help:"Print the version and exit."`
 }

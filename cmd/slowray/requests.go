@@ -1,0 +1,223 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/slowray/slowray/internal/figure"
+	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/report"
+	"github.com/slowray/slowray/internal/sense/host"
+	"github.com/slowray/slowray/internal/sense/request"
+)
+
+type requestsCmd struct {
+	Port       []int          `placeholder:"N" sep:"," help:"Only requests answered at this TCP port, here or elsewhere; may be repeated."`
+	PID        *int           `name:"pid" placeholder:"N" help:"Only requests that this process, its master or their workers answer or send."`
+	Peer       *string        `placeholder:"ADDR[/N]" help:"Only connections with this address, or network, at the other end."`
+	Side       *string        `placeholder:"SIDE" help:"Only served: answered on this host; only called: sent from this host."`
+	Slow       *time.Duration `placeholder:"D" help:"Only requests that took at least this long."`
+	For        *time.Duration `placeholder:"D" help:"How long to record; until Ctrl-C when not given."`
+	Format     string         `default:"text" placeholder:"F" help:"text, json (one object per line, schema slowray.request/1) or tcprt (TCPRT's log, version 6)."`
+	StatsEvery *time.Duration `placeholder:"D" help:"With --format tcprt: how often the statistics of each port are written (60s)."`
+	Labels     bool           `help:"Also keep what was asked for: method and path, statement or command."`
+	Limit      *int           `placeholder:"N" help:"End after so many requests."`
+	Budget     float64        `default:"10" placeholder:"P" help:"Share of the host's CPU, in percent, that slowray may take before one line stands for several requests (${default}; 0: no limit)."`
+}
+
+// partsHelp tells what a request's time is split into, in the order in which
+// one spends it.
+const partsHelp = `A request's time is split into parts that add up to its total; docs/ledger.md tells more of each:
+
+  accept_wait  connection complete, not yet accepted
+  upload       first to last byte of the request
+  recv_wait    the request is in the socket, not yet read (called: the answer)
+  server       read, no byte of the answer yet (called: the other end's time)
+  stall        a pause between bytes of the answer: the application's time
+  send_wait    bytes of the answer wait for a window, a buffer, or Nagle
+  network      on its way
+  retrans      added by sending again what was lost
+  unaccounted  known to have passed, not with what
+  ack_delay    acknowledged late: nobody waited, not part of the total
+
+served: answered on this host; called: sent from this host to another service. Where both ends are here, a request is told of twice.`
+
+// Help is printed by --help, above the flags.
+func (*requestsCmd) Help() string { return partsHelp }
+
+// defaultStatsEvery is TCPRT's own interval.
+const defaultStatsEvery = 60 * time.Second
+
+// Validate is called by the command line parser.
+func (c *requestsCmd) Validate() error {
+	if err := checkPorts(c.Port); err != nil {
+		return err
+	}
+	if _, err := sideNamed(c.Side); err != nil {
+		return err
+	}
+	if _, err := c.peer(); err != nil {
+		return err
+	}
+	if _, ok := requestFormats[c.Format]; !ok {
+		return fmt.Errorf("--format %s: must be text, json or tcprt", c.Format)
+	}
+	switch {
+	case c.PID != nil && *c.PID < 1:
+		return fmt.Errorf("--pid %d: must be positive", *c.PID)
+	case c.Slow != nil && *c.Slow <= 0:
+		return fmt.Errorf("--slow %s: must be more than nothing", *c.Slow)
+	case c.For != nil && *c.For <= 0:
+		return fmt.Errorf("--for %s: must be more than nothing", *c.For)
+	case c.Limit != nil && *c.Limit < 1:
+		return fmt.Errorf("--limit %d: must be positive", *c.Limit)
+	case !(c.Budget >= 0 && c.Budget <= 100):
+		return fmt.Errorf("--budget %g: must be 0 to 100 percent", c.Budget)
+	case c.StatsEvery != nil && *c.StatsEvery < time.Second:
+		return fmt.Errorf("--stats-every %s: must be at least 1s", *c.StatsEvery)
+	case c.StatsEvery != nil && c.Format != formatTCPRT:
+		return errors.New("--stats-every goes with --format tcprt")
+	case c.Labels && c.Format == formatTCPRT:
+		return errors.New("--labels: --format tcprt has no place for them")
+	}
+	return nil
+}
+
+// checkPorts refuses what is no port. A --port without a number, as of an unset
+// variable, must not mean all ports.
+func checkPorts(ports []int) error {
+	if ports != nil && len(ports) == 0 {
+		return errors.New("--port: is empty")
+	}
+	for _, port := range ports {
+		if port < 1 || port > 65535 {
+			return fmt.Errorf("--port %d: must be 1 to 65535", port)
+		}
+	}
+	return nil
+}
+
+// sideNamed is the side of this name, 0 for both.
+func sideNamed(name *string) (observe.Side, error) {
+	if name == nil {
+		return 0, nil
+	}
+	for _, side := range []observe.Side{observe.Served, observe.Called} {
+		if *name == side.String() {
+			return side, nil
+		}
+	}
+	return 0, fmt.Errorf("--side %q: must be served or called", *name)
+}
+
+// peer is the network that was asked for, an invalid one for any.
+func (c *requestsCmd) peer() (netip.Prefix, error) {
+	if c.Peer == nil {
+		return netip.Prefix{}, nil
+	}
+	if addr, err := netip.ParseAddr(*c.Peer); err == nil && addr.Zone() == "" {
+		addr = addr.Unmap()
+		return netip.PrefixFrom(addr, addr.BitLen()), nil
+	}
+	prefix, err := netip.ParsePrefix(*c.Peer)
+	if err != nil {
+		return netip.Prefix{}, fmt.Errorf("--peer %q: must be an IP address, or a network as 10.0.0.0/8", *c.Peer)
+	}
+	return prefix, nil
+}
+
+// Run writes requests until the time is up, enough were written, or whoever
+// reads them has gone.
+func (c *requestsCmd) Run(ctx context.Context, s *streams) error {
+	names := host.Default().Names()
+	now := time.Now().UnixNano()
+	if c.PID != nil {
+		if _, ok := names.Of(*c.PID, now); !ok {
+			return fmt.Errorf("requests: there is no process with pid %d", *c.PID)
+		}
+	}
+	side, _ := sideNamed(c.Side)
+	peer, _ := c.peer()
+	src, err := openSource(request.Options{
+		Ports: c.Port, Side: side, Slow: value(c.Slow), Labels: c.Labels, Connections: c.Format == formatTCPRT, Budget: c.budget(),
+	})
+	if err != nil {
+		return err
+	}
+	defer src.Close()
+
+	stream := &requestStream{
+		src: src, out: s.out,
+		format:    requestFormats[c.Format],
+		style:     terminalStyle(s.out),
+		processOf: processOf(names),
+		peer:      peer, slow: value(c.Slow), limit: value(c.Limit), gone: readerGone(s.out),
+	}
+	if c.PID != nil {
+		family := names.Family(*c.PID, now)
+		stream.ours = func(r *observe.Request) bool {
+			return r.PID != 0 && names.Family(r.PID, r.StartNS+r.TotalNS()) == family
+		}
+	}
+	if c.Format == formatTCPRT {
+		stream.stats = newPortStats(value(c.StatsEvery), src, stream.ours == nil && !peer.IsValid())
+	}
+	if c.For != nil {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, *c.For)
+		defer cancel()
+	}
+	// Whoever reads the lines may leave, as head does: that is an end like any
+	// other and must not look like a crash.
+	signal.Ignore(syscall.SIGPIPE)
+	fmt.Fprintln(s.err, "slowray: recording requests"+untilText(c.For))
+	err = stream.run(ctx)
+	c.tellLosses(s, src.Losses())
+	return err
+}
+
+// budget is the share of the host's CPU as the recorder takes it. It is larger
+// than where requests are only summed up: whoever asks for a line for each
+// wants each.
+func (c *requestsCmd) budget() float64 {
+	if c.Budget == 0 {
+		return -1
+	}
+	return c.Budget / 100
+}
+
+func untilText(window *time.Duration) string {
+	if window == nil {
+		return " (Ctrl-C ends)"
+	}
+	return " for " + window.String()
+}
+
+// processOf names processes for the report.
+func processOf(names *host.Names) report.ProcessOf {
+	return func(pid int, at int64) (report.Process, bool) {
+		id, ok := names.Of(pid, at)
+		return report.Process{Comm: id.Comm, Cgroup: id.Cgroup, Container: id.Container, Unit: id.Unit}, ok
+	}
+}
+
+// tellLosses says which requests have no line although they were asked for,
+// and what the kernel could not show.
+func (c *requestsCmd) tellLosses(s *streams, l sourceLosses) {
+	tell := func(n uint64, what string) {
+		if n > 0 {
+			fmt.Fprintf(s.err, "slowray: %s %s\n", figure.Count(n), what)
+		}
+	}
+	tell(l.lost, "records were lost: the buffer was full")
+	tell(l.sampled, fmt.Sprintf("requests were only counted, to stay within %g %% of the CPU (see --budget)", c.Budget))
+	tell(l.unwatched, "connections were not watched for want of kernel memory")
+	for _, what := range l.missing {
+		fmt.Fprintln(s.err, "slowray: not seen: "+what)
+	}
+}

@@ -1,0 +1,88 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/slowray/slowray/internal/sense/host"
+	"github.com/slowray/slowray/internal/sense/request"
+	"github.com/slowray/slowray/internal/top"
+	"github.com/slowray/slowray/internal/watch"
+)
+
+type topCmd struct {
+	Port   []int         `placeholder:"N" sep:"," help:"Only requests answered at this TCP port, here or elsewhere; may be repeated."`
+	PID    *int          `name:"pid" placeholder:"N" help:"Only what this process, its master or their workers answer or call."`
+	Side   *string       `placeholder:"SIDE" help:"Only served: answered on this host; only called: sent from this host."`
+	Labels bool          `help:"Also keep what was asked for: method and path, statement or command."`
+	Every  time.Duration `default:"1s" placeholder:"D" help:"How often the table is renewed; with --once how long to watch (${default})."`
+	Once   bool          `help:"Print the table once and end, as is done without a terminal."`
+	JSON   bool          `name:"json" help:"With --once: print it as JSON."`
+}
+
+// Help is printed by --help, above the flags.
+func (*topCmd) Help() string {
+	return "On a terminal: Enter opens an endpoint and then one of its slowest requests, s and r change the order, / filters, ? tells all keys.\n\n" + partsHelp
+}
+
+// Validate is called by the command line parser.
+func (c *topCmd) Validate() error {
+	if err := checkPorts(c.Port); err != nil {
+		return err
+	}
+	if _, err := sideNamed(c.Side); err != nil {
+		return err
+	}
+	switch {
+	case c.PID != nil && *c.PID < 1:
+		return fmt.Errorf("--pid %d: must be positive", *c.PID)
+	case c.Every < 100*time.Millisecond || c.Every > time.Hour:
+		return fmt.Errorf("--every %s: must be 100ms to 1h", c.Every)
+	case c.JSON && !c.Once:
+		return fmt.Errorf("--json goes with --once")
+	}
+	return nil
+}
+
+// Run shows the table until it is quit, or prints it once.
+func (c *topCmd) Run(ctx context.Context, s *streams) error {
+	names := host.Default().Names()
+	opt := top.Options{
+		Every:     c.Every,
+		Master:    names.Master,
+		ProcessOf: processOf(names),
+		NoColor:   os.Getenv("NO_COLOR") != "" || os.Getenv("TERM") == "dumb", // no-color.org
+	}
+	if c.PID != nil {
+		now := time.Now().UnixNano()
+		if _, ok := names.Of(*c.PID, now); !ok {
+			return fmt.Errorf("top: there is no process with pid %d", *c.PID)
+		}
+		opt.PID = names.Family(*c.PID, now)
+	}
+	side, _ := sideNamed(c.Side)
+	watch.Hurry()
+	src, err := request.Start(request.Options{Ports: c.Port, Side: side, Labels: c.Labels})
+	if err != nil {
+		return err
+	}
+	defer src.Close()
+	_, in := terminalColumns(os.Stdin)
+	_, out := terminalColumns(s.out)
+	if !c.Once && in && out {
+		if err := top.Live(ctx, src, opt, os.Stdin, s.out); err != nil {
+			return fmt.Errorf("top: %w", err)
+		}
+		return nil
+	}
+	snap, err := top.Once(ctx, src, opt)
+	if err != nil {
+		return fmt.Errorf("top: %w", err)
+	}
+	if c.JSON {
+		return top.JSON(s.out, &snap, opt.ProcessOf)
+	}
+	return top.Text(s.out, &snap)
+}

@@ -1,0 +1,169 @@
+package top
+
+import (
+	"context"
+	"runtime"
+	"time"
+
+	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/report"
+	"github.com/slowray/slowray/internal/sense/request"
+)
+
+// Source is where requests come from. request.Recorder is one.
+type Source interface {
+	Poll(each func(*observe.Request)) int
+	Flush() error
+	FlushAll() error
+	Counters() []request.Counters
+	Stats() request.Stats
+}
+
+// Options say what is shown.
+type Options struct {
+	Every     time.Duration                                  // a new picture; at least 100 ms
+	Master    func(pid int) (master int, comm string)        // folds processes into programs; nil: none
+	ProcessOf func(pid int, at int64) (report.Process, bool) // names them in JSON; nil: pid and name only
+	PID       int                                            // only endpoints of the program with this master; 0 = all
+	NoColor   bool
+}
+
+const (
+	averageOver = 10 * time.Second
+	minEvery    = 100 * time.Millisecond
+
+	// The source is drained more often when there is much in it: every wake-up
+	// costs some 100 µs of CPU, however little it finds.
+	pollBusy = 20 * time.Millisecond
+	pollCalm = 50 * time.Millisecond
+	busy     = 500 // requests in one poll
+)
+
+// Snapshot is what was seen in the last seconds.
+type Snapshot struct {
+	Start     time.Time
+	Seconds   float64
+	Endpoints []observe.Endpoint
+	Lost      uint64  // records lost in this time
+	Sampled   uint64  // requests only counted in this time
+	Weight    uint32  // how many requests a record stands for now
+	CPU       float64 // slowray's own, a share of all of the host's, 0 to 1
+	Missing   []string
+}
+
+// sampler turns a source into snapshots. It is for one goroutine.
+type sampler struct {
+	src     Source
+	pid     int
+	rolling *request.Rolling
+	add     func(*observe.Request) // rolling.Add, made once
+	before  []reading              // at the beginning of every interval that is kept
+	keep    int
+}
+
+// reading is what the source's counters stood at.
+type reading struct {
+	at       time.Time
+	counters []request.Counters
+	stats    request.Stats
+}
+
+func newSampler(src Source, opt Options, now time.Time) *sampler {
+	keep := int(max((averageOver+opt.Every-1)/opt.Every, 1))
+	s := &sampler{src: src, pid: opt.PID, keep: keep, rolling: request.NewRolling(keep, now, opt.Master)}
+	s.add = s.rolling.Add
+	s.before = append(s.before, s.read(now))
+	return s
+}
+
+func (s *sampler) read(now time.Time) reading {
+	return reading{now, s.src.Counters(), s.src.Stats()}
+}
+
+// poll drains the source and says when to do so again.
+func (s *sampler) poll() time.Duration {
+	if s.src.Poll(s.add) >= busy {
+		return pollBusy
+	}
+	return pollCalm
+}
+
+// take is the picture at a moment. last says that none follows: then nothing is
+// left to a later one.
+func (s *sampler) take(now time.Time, last bool) (Snapshot, error) {
+	flush := s.src.Flush
+	if last {
+		flush = s.src.FlushAll
+	}
+	if err := flush(); err != nil {
+		return Snapshot{}, err
+	}
+	s.poll()
+	present, first := s.read(now), s.before[0]
+	wall := now.Sub(first.at)
+	snap := Snapshot{
+		Start:     first.at,
+		Seconds:   wall.Seconds(),
+		Endpoints: s.rolling.Endpoints(now, request.Since(first.counters, present.counters)),
+		Lost:      present.stats.Lost - first.stats.Lost,
+		Sampled:   present.stats.Sampled - first.stats.Sampled,
+		Weight:    present.stats.Weight,
+		Missing:   present.stats.Missing,
+	}
+	if wall > 0 {
+		snap.CPU = float64(present.stats.CPU-first.stats.CPU) / float64(wall) / float64(runtime.NumCPU())
+	}
+	if s.pid != 0 {
+		snap.Endpoints = ofProcess(snap.Endpoints, s.pid)
+	}
+	snap.Endpoints = active(snap.Endpoints)
+
+	s.rolling.Next(now)
+	s.before = append(s.before, present)
+	if len(s.before) > s.keep {
+		s.before = s.before[1:]
+	}
+	return snap, nil
+}
+
+func ofProcess(all []observe.Endpoint, pid int) []observe.Endpoint {
+	var own []observe.Endpoint
+	for _, e := range all {
+		if e.PID == pid {
+			own = append(own, e)
+		}
+	}
+	return own
+}
+
+// active leaves out addresses where nothing happened.
+func active(all []observe.Endpoint) []observe.Endpoint {
+	var busy []observe.Endpoint
+	for _, e := range all {
+		if e.Requests+e.Unfinished+e.Connections+e.Segments+e.SynRetrans > 0 {
+			busy = append(busy, e)
+		}
+	}
+	return busy
+}
+
+// run hands out a snapshot every so often until ctx is done.
+func (s *sampler) run(ctx context.Context, every time.Duration, show func(Snapshot)) error {
+	poll, picture := time.NewTimer(pollBusy), time.NewTicker(every)
+	defer poll.Stop()
+	defer picture.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-poll.C:
+			poll.Reset(s.poll())
+		case <-picture.C:
+			snap, err := s.take(time.Now(), false)
+			if err != nil {
+				return err
+			}
+			show(snap)
+		}
+	}
+}
