@@ -12,6 +12,10 @@
 // truth.go. Each measurement is a [trial] in a sandbox of its own, so that no
 // connection in TIME_WAIT and no tracked connection outlives it.
 //
+// An incident may have phases instead of faults: states of the network under
+// the same load. Then slowray's own figures are compared with what the clients
+// and the emulated links counted (phases_judge.go).
+//
 // The lab never imports slowray's own packages: a mistake there must not be
 // able to hide itself here.
 package lab

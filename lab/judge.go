@@ -10,7 +10,10 @@ import (
 )
 
 // consequences are what follows from a fault and may be named beside it.
-var consequences = []string{"nginx-upstream-errors", "client-aborts", "syn-cookies-sent"}
+var consequences = []string{
+	"nginx-upstream-errors", "client-aborts", "syn-cookies-sent", "slow-dependency", "request-waves",
+	"syn-retransmits", "accept-queue-wait", "network-loss", "rto-tail-loss",
+}
 
 // lateLimit is how long slowray may take from the end of its window to its
 // verdict.
@@ -23,10 +26,12 @@ const lateLimit = 2 * time.Second
 //  2. No finding of role cause names what is not planted. One of role
 //     consequence names a planted fault or a known consequence.
 //  3. Every planted fault that hurts is found.
-//  4. The first finding of role cause is the fault whose removal helps most.
+//  4. The first finding of role cause is the fault whose removal helps most,
+//     by its own name or by another one it may have.
 //     If no single removal helps beyond noise, it may be any planted one.
 //  5. A decoy is among what is ruled out.
-//  6. A finding's subject is in the namespace of the servers.
+//  6. A finding's subject is in the namespace of the servers or of their
+//     backend, or in that of the clients if only their end can see it.
 //
 // That the CPUs are taken by others is no wrong answer where the lab saw it too.
 func judge(s *StepResult, i incident.Incident, faults []incident.Fault) {
@@ -52,7 +57,7 @@ func judge(s *StepResult, i incident.Incident, faults []incident.Fault) {
 	s.allowed(planted)
 	s.complete()
 	s.first()
-	s.places()
+	s.places(planted)
 	s.words(planted)
 	s.OK = len(s.Reasons) == 0
 }
@@ -82,7 +87,7 @@ func (s *StepResult) forgiveOthers() {
 // allowed checks rules 1 and 2.
 func (s *StepResult) allowed(planted []incident.Fault) {
 	for _, f := range s.Found.Findings {
-		isPlanted := slices.ContainsFunc(planted, func(p incident.Fault) bool { return p.Cause == f.Cause })
+		isPlanted := slices.ContainsFunc(planted, func(p incident.Fault) bool { return p.Cause == f.Cause || slices.Contains(p.Or, f.Cause) })
 		switch {
 		case isPlanted:
 		case len(planted) == 0:
@@ -122,14 +127,20 @@ func (s *StepResult) first() {
 }
 
 // places checks rule 6.
-func (s *StepResult) places() {
+func (s *StepResult) places(planted []incident.Fault) {
 	for _, f := range s.Found.Findings {
 		ns := f.Subject.NetNS
-		if ns == 0 || ns == s.Found.netns || s.Found.netns == 0 || f.Subject.Kind == "host" {
+		if ns == 0 || ns == s.Found.netns || s.Found.netns == 0 || ns == s.Found.backend || f.Subject.Kind == "host" {
 			continue
 		}
 		where := fmt.Sprintf("network namespace %d", ns)
 		if ns == s.Found.clients {
+			if slices.ContainsFunc(planted, func(p incident.Fault) bool { return p.AtClients && p.Cause == f.Cause }) {
+				continue
+			}
+			if f.Role == "consequence" && slices.Contains(consequences, f.Cause) {
+				continue // what the clients feel of it
+			}
 			where = "the network namespace of the load"
 		}
 		s.mismatch("%s is found in %s (%s %d), not in that of the servers", f.Cause, where, f.Subject.Comm, f.Subject.PID)
@@ -170,7 +181,7 @@ func (t Truth) best() []string {
 	var causes []string
 	for _, r := range t.Removals {
 		if r.Best && !r.Decoy {
-			causes = append(causes, r.Cause)
+			causes = append(append(causes, r.Cause), r.or...)
 		}
 	}
 	return causes

@@ -56,13 +56,40 @@ func TestJudge(t *testing.T) {
 }
 
 func TestJudgeNamespace(t *testing.T) {
-	f := cause("cause-a")
-	f.Subject = Subject{Kind: "listener", NetNS: 7}
-	planted := []incident.Fault{{Name: "a", Cause: "cause-a"}}
-	s := StepResult{Found: &Report{Findings: []Finding{f}, netns: 8}}
-	judge(&s, incident.Incident{}, planted)
-	if s.OK {
-		t.Error("a finding about another namespace passes")
+	for _, tt := range []struct {
+		netns     uint64
+		atClients bool
+		ok        bool
+	}{{7, false, false}, {8, false, true}, {9, false, false}, {9, true, true}, {10, false, true}, {11, true, false}} {
+		f := cause("cause-a")
+		f.Subject = Subject{Kind: "listener", NetNS: tt.netns}
+		planted := []incident.Fault{{Name: "a", Cause: "cause-a", AtClients: tt.atClients}}
+		s := StepResult{Found: &Report{Findings: []Finding{f}, netns: 8, clients: 9, backend: 10}}
+		judge(&s, incident.Incident{}, planted)
+		if s.OK != tt.ok {
+			t.Errorf("%+v: ok %v, %q", tt, s.OK, s.Reasons)
+		}
+	}
+}
+
+// A cause may have two names.
+func TestJudgeOr(t *testing.T) {
+	planted := []incident.Fault{{Name: "a", Cause: "cause-a", Or: []string{"cause-b"}}}
+	truth := Truth{Removals: []Removal{{Fault: "a", Cause: "cause-a", or: []string{"cause-b"}, Hurts: true, Best: true}}}
+	for _, tt := range []struct {
+		found []Finding
+		ok    bool
+	}{
+		{[]Finding{cause("cause-a")}, true},
+		{[]Finding{cause("cause-b"), consequence("cause-a")}, true},
+		{[]Finding{cause("cause-b")}, false}, // its own name has to be said
+		{[]Finding{cause("cause-c"), cause("cause-a")}, false},
+	} {
+		s := StepResult{Truth: truth, Found: &Report{Findings: tt.found}}
+		judge(&s, incident.Incident{}, planted)
+		if s.OK != tt.ok {
+			t.Errorf("%v: ok %v, %q", tt.found, s.OK, s.Reasons)
+		}
 	}
 }
 

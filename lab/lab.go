@@ -22,6 +22,7 @@ type Info struct {
 	Summary string   `json:"summary"`
 	Causes  []string `json:"causes"`  // expected; empty for a control, where no finding is right
 	Control bool     `json:"control"` // nothing is wrong, whatever it looks like
+	Phases  bool     `json:"phases"`  // a table of phases is measured and compared, no cause is looked for
 	Needs   []string `json:"needs"`   // Debian packages
 }
 
@@ -66,8 +67,11 @@ type Result struct {
 	Incident string       `json:"incident"`
 	Seed     int64        `json:"seed"`
 	OK       bool         `json:"ok"`
-	Steps    []StepResult `json:"steps"`
+	Steps    []StepResult `json:"steps,omitempty"`
 	Seconds  float64      `json:"seconds"`
+
+	Phases  []PhaseResult `json:"phases,omitempty"`  // of an incident that has phases
+	Reasons []string      `json:"reasons,omitempty"` // of a mismatch in them
 }
 
 // StepResult is one set of planted faults.
@@ -87,7 +91,7 @@ type StepResult struct {
 func List() []Info {
 	var list []Info
 	for _, i := range incident.All() {
-		list = append(list, Info{Name: i.Name, Summary: i.Summary, Causes: i.Causes(), Control: i.Control, Needs: i.Needs()})
+		list = append(list, Info{Name: i.Name, Summary: i.Summary, Causes: i.Causes(), Control: i.Control, Phases: len(i.Phases) > 0, Needs: i.Needs()})
 	}
 	return list
 }
@@ -104,6 +108,13 @@ func Run(ctx context.Context, name string, opt Options) (Result, error) {
 	started := time.Now()
 	result := Result{Incident: r.Name, Seed: r.opt.Seed, OK: true}
 	r.print.heading(r.Incident, r.opt.Seed)
+	if len(r.Phases) > 0 {
+		if result.Phases, result.Reasons, err = r.phases(ctx); err != nil {
+			return result, fmt.Errorf("lab: %s: %w", r.Name, err)
+		}
+		result.OK = len(result.Reasons) == 0
+		return r.finish(result, started)
+	}
 	for _, s := range r.steps() {
 		step, err := r.step(ctx, s)
 		if err != nil {
@@ -112,13 +123,21 @@ func Run(ctx context.Context, name string, opt Options) (Result, error) {
 		result.Steps = append(result.Steps, step)
 		result.OK = result.OK && step.OK
 	}
+	return r.finish(result, started)
+}
+
+func (r *runner) finish(result Result, started time.Time) (Result, error) {
 	result.Seconds = time.Since(started).Seconds()
 	if r.opt.JSON {
 		enc := json.NewEncoder(r.opt.Out)
 		enc.SetIndent("", "  ")
 		return result, enc.Encode(result)
 	}
-	r.print.summary(result)
+	if len(result.Phases) > 0 {
+		r.print.phases(result)
+	} else {
+		r.print.summary(result)
+	}
 	return result, nil
 }
 
@@ -137,7 +156,7 @@ func InitMain() {
 		return
 	case load.ClientRole:
 		err = load.ClientMain()
-	case server.AppRole, server.BurnRole:
+	case server.AppRole, server.BurnRole, server.WebRole:
 		err = server.Main(role)
 	default:
 		err = fmt.Errorf("lab: no role %q", role)
@@ -174,6 +193,9 @@ func open(ctx context.Context, name string, opt Options) (*runner, error) {
 	}
 	if err := missing(i); err != nil {
 		return nil, err
+	}
+	if i.Quick {
+		opt.Window /= quick
 	}
 	exe, err := os.Executable()
 	if err != nil {

@@ -56,7 +56,7 @@ func TestListIsComplete(t *testing.T) {
 			t.Errorf("%+v: no name, no summary, or twice", i)
 		}
 		seen[i.Name] = true
-		if i.Control != (len(i.Causes) == 0) {
+		if (i.Control || i.Phases) != (len(i.Causes) == 0) {
 			t.Errorf("%s: control %v with causes %v", i.Name, i.Control, i.Causes)
 		}
 	}

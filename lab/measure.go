@@ -22,6 +22,7 @@ type Sample struct {
 	Rates   []float64     `json:"good_per_second"` // one for each second of the window
 	Outcome *load.Outcome `json:"outcome"`         // of the whole load; nil if there was none
 	Others  float64       `json:"others"`          // share of the machine's CPU time that was used outside the sandbox
+	Wires   wires         `json:"wires,omitempty"` // what the emulated links and the droppers did in the window
 }
 
 // Measure is one or several trials of the same.
@@ -34,7 +35,11 @@ type Measure struct {
 func (r *runner) measure(ctx context.Context, faults []incident.Fault) (Sample, error) {
 	var calmest Sample
 	for n := 0; ; n++ {
-		t := trial{runner: r, faults: faults, window: measureWindow, warm: max(measureWarm, r.Lead), after: measureWarm / 3}
+		t := trial{runner: r, faults: faults, window: measureWindow, warm: measureWarm, after: measureWarm / 3}
+		if r.Quick {
+			t.window, t.warm, t.after = t.window/quick, t.warm/quick, t.after/quick
+		}
+		t.warm = max(t.warm, r.Lead)
 		s, err := t.run(ctx)
 		if err != nil {
 			return s, err

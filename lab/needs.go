@@ -24,7 +24,7 @@ func missing(i incident.Incident) error {
 }
 
 func installed(pkg string) bool {
-	program := map[string]string{"iproute2": "ip", "nftables": "nft"}[pkg]
+	program := map[string]string{"iproute2": "ip", "nftables": "nft", "mariadb-server": "mariadbd"}[pkg]
 	switch {
 	case pkg == "php-fpm":
 		found, _ := filepath.Glob("/usr/sbin/php-fpm*")

@@ -3,7 +3,9 @@ package lab
 import (
 	"fmt"
 	"io"
+	"maps"
 	"os"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -122,6 +124,7 @@ func (p *printer) truth(t Truth) {
 		fmt.Fprintf(w, "  \twithout %s\t%s\t%s\n", r.Fault, r.Measure, verdict)
 	}
 	w.Flush()
+	p.wires(t.Base.Samples[0].Wires)
 }
 
 // String is the figures of a measurement as columns.
@@ -131,6 +134,17 @@ func (m Measure) String() string {
 		others = fmt.Sprintf("disturbed: other programs took %.0f %% of the CPUs", 100*m.calm()[0].Others)
 	}
 	return fmt.Sprintf("%.0f\t%.0f–%.0f\t%.1f %%\t%s\t%s\t%s", m.Median(), m.low(), m.high(), 100*m.BadShare(), short(m.P50()), short(m.P99()), others)
+}
+
+// wires tells what was done to packets in the first trial of a set of faults.
+func (p *printer) wires(w wires) {
+	for n, name := range slices.Sorted(maps.Keys(w)) {
+		label := "lost"
+		if n > 0 {
+			label = ""
+		}
+		p.printf("  %-8s %-16s %v\n", label, name, w[name])
+	}
 }
 
 func (p *printer) found(r Report) {
@@ -162,8 +176,12 @@ func (p *printer) summary(r Result) {
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", s.Name, orNone(s.Truth.hurting()), orNone(s.Truth.best()), orNone(s.foundCauses()), verdict)
 	}
 	w.Flush()
+	p.verdict(r, len(r.Steps) > 0 && r.Steps[0].Found == nil)
+}
+
+func (p *printer) verdict(r Result, measuredOnly bool) {
 	switch {
-	case len(r.Steps) > 0 && r.Steps[0].Found == nil:
+	case measuredOnly:
 		p.printf("%s: measured only, %.0f s\n", r.Incident, r.Seconds)
 	case r.OK:
 		p.printf("%s: %s, %.0f s\n", r.Incident, p.paint(true, "ok"), r.Seconds)

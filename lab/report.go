@@ -28,6 +28,9 @@ type Report struct {
 	Late    time.Duration `json:"late_ns,omitempty"`
 	netns   uint64        // of the servers
 	clients uint64        // network namespace of the load
+	backend uint64        // network namespace of the backend; 0 if there is none
+
+	Endpoints []Endpoint `json:"endpoints,omitempty"`
 }
 
 // Finding is one cause that slowray names.
@@ -71,6 +74,12 @@ func (r *runner) slowray(ctx context.Context, box *sandbox.Box) (*Report, error)
 	if err != nil {
 		return nil, err
 	}
+	backend := uint64(0)
+	if box.Backend != nil {
+		if backend, err = box.Backend.NetNS(ctx); err != nil {
+			return nil, err
+		}
+	}
 	args := append(r.opt.Slowray[1:len(r.opt.Slowray):len(r.opt.Slowray)], "why", "--json", "--for", r.opt.Window.String())
 	if !r.opt.WholeHost {
 		args = append(args, "--port", strconv.Itoa(r.plan.FrontPort))
@@ -104,7 +113,7 @@ func (r *runner) slowray(ctx context.Context, box *sandbox.Box) (*Report, error)
 		}
 	}
 	report.Late = max(0, time.Since(started)-r.opt.Window)
-	report.netns, report.clients = netns, clients
+	report.netns, report.clients, report.backend = netns, clients, backend
 	return report, nil
 }
 

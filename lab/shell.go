@@ -52,7 +52,7 @@ type planted struct {
 // plant opens a sandbox, starts the servers with all faults of the incident,
 // and puts them under load for a while. The caller closes the box.
 func (r *runner) plant(ctx context.Context, lasting time.Duration) (p planted, err error) {
-	if p.box, err = sandbox.Open(ctx, r.lock, r.boxOptions(lasting+time.Minute)); err != nil {
+	if p.box, err = sandbox.Open(ctx, r.lock, r.boxOptions(r.Faults, lasting+time.Minute)); err != nil {
 		return p, err
 	}
 	defer func() {
@@ -63,7 +63,7 @@ func (r *runner) plant(ctx context.Context, lasting time.Duration) (p planted, e
 	if p.stack, err = server.Start(ctx, p.box, r.exe, r.Planted(r.Faults), r.plan); err != nil {
 		return p, err
 	}
-	p.traffic, err = r.startLoad(ctx, p.box, lasting)
+	p.traffic, err = r.startLoad(ctx, p.box, r.LoadWith(r.Faults), lasting)
 	return p, err
 }
 
@@ -91,7 +91,10 @@ func (t *traffic) boundLogs(ctx context.Context, dir string) {
 // howToLook prints where the servers are.
 func (p *printer) howToLook(box *sandbox.Box, s *server.Stack) {
 	p.printf("\n  service  %s, port %d\n", s.ServerAddr, s.FrontPort)
-	if s.Kind != server.App {
+	switch {
+	case s.Kind.HasBackend():
+		p.printf("  behind   %s, port %d\n", s.BackendAddr, s.BackPort)
+	case s.Kind != server.App && s.Kind != server.Web:
 		p.printf("  behind   port %d\n", s.BackPort)
 	}
 	for n, line := range insiders(box.PID()) {

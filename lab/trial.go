@@ -21,6 +21,7 @@ const (
 	measureWarm   = 1500 * time.Millisecond // load before a measurement, if the incident asks for no more
 	measureWindow = 4 * time.Second
 	watchMargin   = 2 * time.Second // load before and after the window slowray looks at
+	quick         = 2               // all of these are divided by this for a quick incident
 	insideShare   = 2               // a load that ends inside a window ends after 1/insideShare of it
 )
 
@@ -38,7 +39,11 @@ type trial struct {
 // look has slowray look at the faults, and measures meanwhile.
 func (r *runner) look(ctx context.Context, faults []incident.Fault) (Sample, *Report, error) {
 	var report *Report
-	t := trial{runner: r, faults: faults, window: r.opt.Window, warm: max(watchMargin, r.Lead), after: watchMargin}
+	margin := watchMargin
+	if r.Quick {
+		margin /= quick
+	}
+	t := trial{runner: r, faults: faults, window: r.opt.Window, warm: max(margin, r.Lead), after: margin}
 	if r.EndInside {
 		t.after = -r.opt.Window / insideShare
 	}
@@ -53,7 +58,7 @@ func (r *runner) look(ctx context.Context, faults []incident.Fault) (Sample, *Re
 
 func (t *trial) run(ctx context.Context) (s Sample, err error) {
 	duration := t.warm + t.window + t.after
-	box, err := sandbox.Open(ctx, t.lock, t.boxOptions(2*duration+time.Minute))
+	box, err := sandbox.Open(ctx, t.lock, t.boxOptions(t.faults, 2*duration+time.Minute))
 	if err != nil {
 		return s, err
 	}
@@ -74,18 +79,26 @@ func (t *trial) run(ctx context.Context) (s Sample, err error) {
 	return t.observe(ctx, box, stack, duration)
 }
 
-func (r *runner) boxOptions(lifetime time.Duration) sandbox.Options {
-	return sandbox.Options{
+func (r *runner) boxOptions(faults []incident.Fault, lifetime time.Duration) sandbox.Options {
+	setup := r.Planted(faults)
+	opt := sandbox.Options{
 		Executable: r.exe,
 		ServerAddr: r.plan.ServerAddr + "/30",
 		ClientAddr: r.plan.ClientAddr + "/30",
 		Lifetime:   lifetime,
+		Wire:       setup.Wire,
+		BackWire:   setup.BackWire,
 	}
+	if setup.Kind.HasBackend() {
+		opt.ServerBackAddr, opt.BackendAddr = r.plan.BackAddr+"/30", r.plan.BackendAddr+"/30"
+	}
+	opt.Wire.Seed, opt.BackWire.Seed = uint64(r.opt.Seed), uint64(r.opt.Seed)+1
+	return opt
 }
 
 // observe makes the load and measures in the window.
 func (t *trial) observe(ctx context.Context, box *sandbox.Box, stack *server.Stack, duration time.Duration) (s Sample, err error) {
-	traffic, err := t.startLoad(ctx, box, duration)
+	traffic, err := t.startLoad(ctx, box, t.LoadWith(t.faults), duration)
 	if err != nil {
 		return s, err
 	}
@@ -101,10 +114,12 @@ func (t *trial) observe(ctx context.Context, box *sandbox.Box, stack *server.Sta
 		watched <- t.watch(ctx, box)
 	}()
 	before, began := otherProcesses(box.PID()), time.Now()
+	wires := readWires(box)
 	if s.Rates, err = goodRates(ctx, stack.AccessLog, t.window); err != nil {
 		return s, err
 	}
 	cpus := time.Since(began).Seconds() * float64(runtime.NumCPU())
+	s.Wires = wires.until(readWires(box))
 	s.Others = usedBetween(before, otherProcesses(box.PID())) / cpus
 	if err := <-watched; err != nil || traffic == nil {
 		return s, err
@@ -136,15 +151,15 @@ type traffic struct {
 	out  string
 }
 
-func (r *runner) startLoad(ctx context.Context, box *sandbox.Box, d time.Duration) (*traffic, error) {
-	if r.Load.None() {
+func (r *runner) startLoad(ctx context.Context, box *sandbox.Box, l load.Load, d time.Duration) (*traffic, error) {
+	if l.None() {
 		return nil, nil
 	}
-	if err := r.holdIdle(ctx, box, d); err != nil {
+	if err := r.holdIdle(ctx, box, l, d); err != nil {
 		return nil, fmt.Errorf("load: %w", err)
 	}
-	args, env := r.Load.Command(r.exe, sandbox.RoleEnv, r.plan.ServerAddr, r.plan.FrontPort, d)
-	t := &traffic{Load: r.Load, out: filepath.Join(box.Dir, "load.out")}
+	args, env := l.Command(r.exe, sandbox.RoleEnv, r.plan.ServerAddr, r.plan.FrontPort, d)
+	t := &traffic{Load: l, out: filepath.Join(box.Dir, "load.out")}
 	var err error
 	t.proc, err = box.Client.Start(ctx, sandbox.Spec{Args: args, Env: env, Stdout: t.out, Stderr: t.out})
 	if err != nil {
@@ -154,11 +169,11 @@ func (r *runner) startLoad(ctx context.Context, box *sandbox.Box, d time.Duratio
 }
 
 // holdIdle opens the idle connections of the load and waits until they are open.
-func (r *runner) holdIdle(ctx context.Context, box *sandbox.Box, d time.Duration) error {
-	if r.Load.Idle == 0 {
+func (r *runner) holdIdle(ctx context.Context, box *sandbox.Box, l load.Load, d time.Duration) error {
+	if l.Idle == 0 {
 		return nil
 	}
-	args, env := r.Load.HoldCommand(r.exe, sandbox.RoleEnv, r.plan.ServerAddr, r.plan.FrontPort, d+time.Minute)
+	args, env := l.HoldCommand(r.exe, sandbox.RoleEnv, r.plan.ServerAddr, r.plan.FrontPort, d+time.Minute)
 	out := filepath.Join(box.Dir, "idle.out")
 	if _, err := box.Client.Start(ctx, sandbox.Spec{Args: args, Env: env, Stdout: out, Stderr: out}); err != nil {
 		return err

@@ -43,14 +43,15 @@ type Removal struct {
 	Why     []string `json:"why,omitempty"` // what got better beyond noise
 	Best    bool     `json:"best"`          // no other removal helps more
 
-	faster bool // Why has more good answers
+	faster bool     // Why has more good answers
+	or     []string // Fault.Or
 }
 
 // truth measures each removal, and again those that are too close to call. It
 // is given what was measured while slowray looked, or nil.
 func (r *runner) truth(ctx context.Context, faults []incident.Fault, looked *Sample) (Truth, error) {
 	var t Truth
-	if r.Load.None() || r.EndInside && len(faults) == 0 {
+	if r.LoadWith(faults).None() || r.EndInside && len(faults) == 0 {
 		return t, nil
 	}
 	if looked != nil {
@@ -67,7 +68,7 @@ func (r *runner) truth(ctx context.Context, faults []incident.Fault, looked *Sam
 			continue
 		}
 		rest := slices.Delete(slices.Clone(faults), n, n+1)
-		removal := Removal{Fault: f.Name, Cause: f.Cause, Decoy: f.Decoy}
+		removal := Removal{Fault: f.Name, Cause: f.Cause, Decoy: f.Decoy, or: f.Or}
 		if err := r.measureInto(ctx, &removal.Measure, "without "+f.Name, rest); err != nil {
 			return t, err
 		}

@@ -17,6 +17,15 @@ type Fault struct {
 	Cause string // ID in slowray's catalogue
 	Text  string // what is planted, for people
 	Plant func(*server.Setup)
+	Loads func(*load.Load) // what is planted in the clients; nil if nothing
+
+	// Or is other causes by which it may be named too: what a loss costs is
+	// also what waiting for the timer costs.
+	Or []string
+
+	// AtClients says that only the clients' end can see it: a finding in their
+	// network namespace is right.
+	AtClients bool
 
 	// Decoy is a setting that looks guilty and is not. It is never to be a
 	// finding, and slowray has to say why: RuledOut is a part of that entry.
@@ -37,9 +46,11 @@ type Incident struct {
 	Stepped bool                // mend one after the other, and look after each
 	Control bool                // whatever is planted is harmless: no finding at all is right
 	Load    load.Load
+	Phases  []Phase // states of the network to go through, instead of faults
 
 	Lead      time.Duration // load before a window begins, for its state to build up; default 2 s when watched, 1.5 s when measured
 	EndInside bool          // the load ends inside the window
+	Quick     bool          // it is what it is at once: looking and measuring for half as long is enough
 }
 
 // Causes is the expected causes, without those of decoys.
@@ -66,10 +77,13 @@ func (i Incident) Needs() []string {
 	case server.NginxNginx:
 		needs = append(needs, "nginx")
 	}
+	if setup.Kind == server.WebDatabase {
+		needs = append(needs, "mariadb-server")
+	}
 	if setup.Track {
 		needs = append(needs, "nftables")
 	}
-	if !i.Load.None() && i.Load.UsesWrk() {
+	if l := i.LoadWith(i.Faults); !l.None() && l.UsesWrk() {
 		needs = append(needs, "wrk")
 	}
 	return needs
@@ -79,14 +93,28 @@ func (i Incident) Needs() []string {
 func (i Incident) Planted(faults []Fault) server.Setup {
 	s := i.Setup()
 	for _, f := range faults {
-		f.Plant(&s)
+		if f.Plant != nil {
+			f.Plant(&s)
+		}
 	}
 	return s
 }
 
+// LoadWith is the load with these faults in it.
+func (i Incident) LoadWith(faults []Fault) load.Load {
+	l := i.Load
+	for _, f := range faults {
+		if f.Loads != nil {
+			f.Loads(&l)
+		}
+	}
+	return l
+}
+
 // All is every incident: the whole one first, then faults alone, then controls.
 func All() []Incident {
-	return slices.Concat([]Incident{nginxThroughput()}, conntrack(), phpFPM(), acceptQueue(), ports(), limits(), cpu(), controls())
+	return slices.Concat([]Incident{nginxThroughput(), tcprtSixPhases()}, conntrack(), phpFPM(), acceptQueue(), ports(), limits(), cpu(),
+		network(), application(), dependencies(), controls(), networkControls())
 }
 
 // Find gives the incident of that name.

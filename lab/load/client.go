@@ -13,6 +13,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 )
 
@@ -57,6 +58,7 @@ func (s clientSpec) hold(out io.Writer) error {
 // client is the shared state of all connections.
 type client struct {
 	clientSpec
+	began                                 time.Time
 	due                                   <-chan time.Time // when each request is due; nil = at once
 	good, bad, connect, read, write, late atomic.Int64
 	mu                                    sync.Mutex
@@ -64,19 +66,18 @@ type client struct {
 }
 
 func (s clientSpec) run() Outcome {
-	c := &client{clientSpec: s}
+	c := &client{clientSpec: s, began: time.Now()}
 	ctx, cancel := context.WithTimeout(context.Background(), s.Duration)
 	defer cancel()
-	start := time.Now()
 	if s.Load.Rate > 0 {
 		c.due = schedule(ctx, s.Load.Rate)
 	}
 	var wg sync.WaitGroup
-	for range s.Load.Conns {
-		wg.Go(func() { c.connection(ctx) })
+	for n := range s.Load.Conns {
+		wg.Go(func() { c.connection(ctx, n) })
 	}
 	wg.Wait()
-	return c.outcome(time.Since(start))
+	return c.outcome(time.Since(c.began))
 }
 
 // schedule gives the due time of one request after the other. A request that
@@ -103,7 +104,7 @@ func schedule(ctx context.Context, rate float64) <-chan time.Time {
 
 // connection is one client: it makes requests one after the other, over one
 // connection as long as that is kept.
-func (c *client) connection(ctx context.Context) {
+func (c *client) connection(ctx context.Context, number int) {
 	var conn net.Conn
 	var r *bufio.Reader
 	drop := func() {
@@ -113,7 +114,11 @@ func (c *client) connection(ctx context.Context) {
 		}
 	}
 	defer drop()
+	dialer := c.dialer(number)
 	for ctx.Err() == nil {
+		if !c.awaitTurn(ctx) {
+			return
+		}
 		start := time.Now()
 		if c.due != nil {
 			select {
@@ -128,18 +133,73 @@ func (c *client) connection(ctx context.Context) {
 		}
 		if conn == nil {
 			var err error
-			d := net.Dialer{Timeout: c.patience()}
-			if conn, err = d.DialContext(ctx, "tcp", c.Target); err != nil {
+			if conn, err = dialer.DialContext(ctx, "tcp", c.Target); err != nil {
 				c.failed(ctx, err, &c.connect)
 				continue
 			}
-			r = bufio.NewReader(conn)
+			r = bufio.NewReaderSize(c.paced(conn), bufferSize)
 		}
 		keep, err := c.request(ctx, conn, r, start)
 		if err != nil || !keep || c.Load.First {
 			drop()
 		}
 	}
+}
+
+// bufferSize is what is read at a time, of a client that does not read slowly.
+const bufferSize = 64 << 10
+
+// dialer connects from the address whose turn it is.
+func (c *client) dialer(number int) *net.Dialer {
+	d := &net.Dialer{Timeout: c.patience()}
+	if c.Load.Sources > 0 {
+		d.LocalAddr = &net.TCPAddr{IP: net.IPv4(198, 51, 100, byte(1+number%c.Load.Sources))}
+	}
+	if c.Load.ReadBuf > 0 { // before the connection is made: the window's scale depends on it
+		d.Control = func(_, _ string, raw syscall.RawConn) (err error) {
+			ctlErr := raw.Control(func(fd uintptr) {
+				err = syscall.SetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_RCVBUF, c.Load.ReadBuf)
+			})
+			return errors.Join(err, ctlErr)
+		}
+	}
+	return d
+}
+
+// awaitTurn waits for the next burst, or as long as the client thinks.
+func (c *client) awaitTurn(ctx context.Context) bool {
+	pause := c.Load.Think
+	if c.Load.Burst > 0 {
+		pause = c.Load.Burst - time.Since(c.began)%c.Load.Burst
+	}
+	if pause == 0 {
+		return true
+	}
+	select {
+	case <-ctx.Done():
+		return false
+	case <-time.After(pause):
+		return true
+	}
+}
+
+// paced is a connection that is read slowly, if it is to be.
+func (c *client) paced(conn net.Conn) io.Reader {
+	if c.Load.ReadPause == 0 {
+		return conn
+	}
+	return &slowReader{conn, c.Load.ReadBytes, c.Load.ReadPause}
+}
+
+type slowReader struct {
+	from  io.Reader
+	bytes int
+	pause time.Duration
+}
+
+func (s *slowReader) Read(p []byte) (int, error) {
+	time.Sleep(s.pause)
+	return s.from.Read(p[:min(len(p), s.bytes)])
 }
 
 // patience is how long one request may take.
@@ -205,7 +265,12 @@ func (c *client) failed(ctx context.Context, err error, kind *atomic.Int64) {
 
 func (c *client) outcome(d time.Duration) Outcome {
 	slices.Sort(c.latency)
+	sum := time.Duration(0)
+	for _, l := range c.latency {
+		sum += l
+	}
 	return Outcome{
+		Mean:     sum / time.Duration(max(1, len(c.latency))),
 		Duration: d, Requests: c.good.Load() + c.bad.Load(), Non2xx: c.bad.Load(),
 		Connect: c.connect.Load(), Read: c.read.Load(), Write: c.write.Load(), Timeout: c.late.Load(),
 		P50: quantile(c.latency, 0.50), P90: quantile(c.latency, 0.90), P99: quantile(c.latency, 0.99), Max: quantile(c.latency, 1),

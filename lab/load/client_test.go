@@ -54,3 +54,36 @@ func TestClientRefused(t *testing.T) {
 		t.Errorf("nothing listens: %+v", o)
 	}
 }
+
+func TestClientPaces(t *testing.T) {
+	target := serveSlowly(t, 0, 200)
+	for _, tt := range []struct {
+		name      string
+		load      Load
+		low, high int64
+	}{
+		{"thinks", Load{Conns: 2, Think: 100 * time.Millisecond}, 10, 20},
+		{"bursts", Load{Conns: 5, Burst: 250 * time.Millisecond}, 10, 20},
+		{"as fast as it can", Load{Conns: 1, Own: true}, 100, 1e6},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if tt.load.UsesWrk() {
+				t.Error("made by wrk")
+			}
+			o := clientSpec{Load: tt.load, Target: target, Duration: time.Second}.run()
+			if o.Good() < tt.low || o.Good() > tt.high || o.Bad() != 0 || o.Mean <= 0 || o.Mean > o.Max {
+				t.Errorf("%+v", o)
+			}
+		})
+	}
+}
+
+func TestClientReadsSlowly(t *testing.T) {
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.Write(make([]byte, 40_000)) }))
+	t.Cleanup(srv.Close)
+	l := Load{Conns: 1, ReadBytes: 4000, ReadPause: 10 * time.Millisecond, ReadBuf: 8000}
+	o := clientSpec{Load: l, Target: strings.TrimPrefix(srv.URL, "http://"), Duration: 500 * time.Millisecond}.run()
+	if o.Good() < 1 || o.P50 < 90*time.Millisecond {
+		t.Errorf("40,000 bytes, 4,000 each 10 ms: %+v", o)
+	}
+}

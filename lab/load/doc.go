@@ -4,5 +4,6 @@
 // In: a [Load]; out: the command to run in the client's network namespace and,
 // of its output, an [Outcome]. wrk makes the closed-loop load; the small client
 // of this package makes what wrk cannot: clients that close first, clients
-// that give up, and requests at a fixed rate.
+// that give up, that think, that come all at once, that read slowly, that have
+// many addresses, and requests at a fixed rate.
 package load

@@ -19,6 +19,14 @@ type Load struct {
 	Rate    float64       // requests per second, sent on time whether or not answers come; 0 = as fast as answers come
 	Idle    int           // further connections, open before and all the time, that never ask for anything
 	Timeout time.Duration // an answer later than this is counted as timed out; default 2 s
+
+	Own       bool          // made by the small client in any case: wrk corrects its latencies for requests it did not send
+	Think     time.Duration // between an answer and the next request of a connection
+	Burst     time.Duration // all connections ask at once, each time this has passed
+	ReadPause time.Duration // for each ReadBytes of an answer: a client that is slow to read
+	ReadBytes int
+	ReadBuf   int // SO_RCVBUF of the clients, bytes; 0 = as the kernel sizes it
+	Sources   int // own addresses the connections are spread over, as server.ClientNet has them; 0 = the one
 }
 
 // None reports whether there is no load at all.
@@ -32,7 +40,9 @@ func (l Load) timeout() time.Duration {
 }
 
 // UsesWrk reports whether the load is made by wrk, not by the small client.
-func (l Load) UsesWrk() bool { return !l.First && l.GiveUp == 0 && l.Rate == 0 }
+func (l Load) UsesWrk() bool {
+	return l == Load{Conns: l.Conns, Close: l.Close, Idle: l.Idle, Timeout: l.Timeout}
+}
 
 // ClientRole is the value of the sandbox's role variable under which the
 // executable must call [ClientMain].
@@ -87,6 +97,18 @@ func (l Load) Describe() string {
 	if l.Rate > 0 {
 		what = append(what, fmt.Sprintf("%g requests/s whatever comes back", l.Rate))
 	}
+	if l.Think > 0 {
+		what = append(what, fmt.Sprintf("%v between answer and request", l.Think))
+	}
+	if l.Burst > 0 {
+		what = append(what, fmt.Sprintf("all at once every %v", l.Burst))
+	}
+	if l.ReadPause > 0 {
+		what = append(what, fmt.Sprintf("reading %d bytes every %v", l.ReadBytes, l.ReadPause))
+	}
+	if l.Sources > 0 {
+		what = append(what, fmt.Sprintf("from %d addresses", l.Sources))
+	}
 	return strings.Join(what, ", ")
 }
 
@@ -99,6 +121,7 @@ type Outcome struct {
 	Read     int64         `json:"read_errors"`
 	Write    int64         `json:"write_errors"`
 	Timeout  int64         `json:"timeouts"` // answers that came late or not at all
+	Mean     time.Duration `json:"mean_ns"`
 	P50      time.Duration `json:"p50_ns"`
 	P90      time.Duration `json:"p90_ns"`
 	P99      time.Duration `json:"p99_ns"`

@@ -35,7 +35,9 @@ func ParseWrk(output []byte) (Outcome, error) {
 				}
 			}
 		case len(f) == 5 && f[0] == "Latency" && f[1] != "Distribution": // Latency avg stdev max ±stdev
-			o.Max, err = wrkTime(f[3])
+			if o.Mean, err = wrkTime(f[1]); err == nil {
+				o.Max, err = wrkTime(f[3])
+			}
 		case len(f) == 2 && strings.HasSuffix(f[0], "%"):
 			if into := map[string]*time.Duration{"50%": &o.P50, "90%": &o.P90, "99%": &o.P99}[f[0]]; into != nil {
 				*into, err = wrkTime(f[1])

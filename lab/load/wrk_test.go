@@ -26,7 +26,7 @@ func TestParseWrk(t *testing.T) {
 Requests/sec:  11774.75
 Transfer/sec:      2.37MB
 `, Outcome{Duration: 6100 * time.Millisecond, Requests: 71826, Non2xx: 327911, Connect: 1, Read: 92780, Write: 2, Timeout: 136,
-			P50: 38100 * time.Microsecond, P90: 300 * time.Microsecond, P99: 1040 * time.Millisecond, Max: 1980 * time.Millisecond}},
+			Mean: 101320 * time.Microsecond, P50: 38100 * time.Microsecond, P90: 300 * time.Microsecond, P99: 1040 * time.Millisecond, Max: 1980 * time.Millisecond}},
 		{"no answer at all", `Running 6s test @ http://10.77.0.1/
   2 threads and 1000 connections
   Thread Stats   Avg      Stdev     Max   +/- Stdev

@@ -214,3 +214,9 @@ func (a *Agent) NetNS(_ struct{}, inode *uint64) error {
 	*inode = st.Ino
 	return nil
 }
+
+// PID gives the agent's process id, as seen inside.
+func (a *Agent) PID(_ struct{}, pid *int) error {
+	*pid = os.Getpid()
+	return nil
+}

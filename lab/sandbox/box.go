@@ -19,14 +19,21 @@ const (
 	dirPrefix   = "slowray-lab-"
 	lifetimeEnv = "SLOWRAY_LAB_LIFETIME"
 	dirEnv      = "SLOWRAY_LAB_DIR"
+	sidesEnv    = "SLOWRAY_LAB_SIDES" // how many there are
 )
 
-// Options of a sandbox. All are needed.
+// Options of a sandbox.
 type Options struct {
 	Executable string        // a program that calls [Main] first
 	ServerAddr string        // "10.1.2.1/30"
 	ClientAddr string        // "10.1.2.2/30"
 	Lifetime   time.Duration // after which it ends by itself
+	Wire       Wire          // between clients and servers
+
+	// BackendAddr asks for a third side, behind the server's, which is
+	// ServerBackAddr there.
+	BackendAddr, ServerBackAddr string
+	BackWire                    Wire
 }
 
 // Box is a sandbox that is up.
@@ -34,6 +41,10 @@ type Box struct {
 	Dir    string // for files of the servers; removed at the end
 	Server *Side
 	Client *Side
+	// Backend is nil unless it was asked for.
+	Backend *Side
+	// Front joins the client and the server side, Back server and backend.
+	Front, Back *Join
 
 	init    *exec.Cmd
 	gone    chan struct{} // closed when init has ended
@@ -71,22 +82,23 @@ func Open(ctx context.Context, lock *Lock, opt Options) (*Box, error) {
 
 // boot starts init and sets up the network.
 func (b *Box) boot(ctx context.Context, lock *Lock, opt Options) error {
-	serverConn, serverEnd, err := socketpair()
-	if err != nil {
-		return err
+	var ends []*os.File
+	for n, side := range []**Side{&b.Server, &b.Client, &b.Backend} {
+		if n == sideBackend && opt.BackendAddr == "" {
+			continue
+		}
+		conn, end, err := socketpair()
+		if err != nil {
+			return err
+		}
+		defer end.Close()
+		*side = &Side{rpc: rpc.NewClient(conn)}
+		ends = append(ends, end)
 	}
-	defer serverEnd.Close()
-	clientConn, clientEnd, err := socketpair()
-	if err != nil {
-		return err
-	}
-	defer clientEnd.Close()
-	b.Server = &Side{rpc: rpc.NewClient(serverConn)}
-	b.Client = &Side{rpc: rpc.NewClient(clientConn)}
 	b.init = exec.Command(opt.Executable)
 	b.init.Env = append(cleanEnv(), RoleEnv+"="+roleInit, exeEnv+"="+opt.Executable, dirEnv+"="+b.Dir, lifetimeEnv+"="+opt.Lifetime.String())
 	b.init.Stderr = b.errlog
-	b.init.ExtraFiles = []*os.File{serverEnd, clientEnd, lock.file}
+	b.init.ExtraFiles = []*os.File{lock.file}
 	for _, path := range hostSettings {
 		f, err := os.OpenFile(path, os.O_RDWR, 0)
 		if err != nil { // the module is not loaded: then nothing can be changed either
@@ -97,6 +109,8 @@ func (b *Box) boot(ctx context.Context, lock *Lock, opt Options) error {
 		defer f.Close()
 		b.init.ExtraFiles = append(b.init.ExtraFiles, f)
 	}
+	b.init.ExtraFiles = append(b.init.ExtraFiles, ends...)
+	b.init.Env = append(b.init.Env, fmt.Sprintf("%s=%d", sidesEnv, len(ends)))
 	// Own session: an interrupt typed at the terminal is for the caller only.
 	// No Pdeathsig: init must outlive the caller to take things back.
 	b.init.SysProcAttr = &syscall.SysProcAttr{
@@ -115,19 +129,20 @@ func (b *Box) network(ctx context.Context, opt Options) error {
 	if err := b.Server.call(ctx, "Guard", b.journal, nil); err != nil {
 		return b.explain(err)
 	}
-	if err := b.Server.call(ctx, "Connect", Link{ServerAddr: opt.ServerAddr, ClientAddr: opt.ClientAddr}, nil); err != nil {
+	var err error
+	b.Front, err = b.join(ctx, opt.Wire, end{b.Server, "eth0", opt.ServerAddr}, end{b.Client, "eth0", opt.ClientAddr})
+	if err != nil || b.Backend == nil {
 		return b.explain(err)
 	}
-	for _, args := range []string{"link set lo up", "addr add " + opt.ClientAddr + " dev eth0", "link set eth0 up"} {
-		if _, err := b.Client.Output(ctx, append([]string{"ip"}, strings.Fields(args)...)...); err != nil {
-			return b.explain(err)
-		}
-	}
-	return nil
+	b.Back, err = b.join(ctx, opt.BackWire, end{b.Server, "eth1", opt.ServerBackAddr}, end{b.Backend, "eth0", opt.BackendAddr})
+	return b.explain(err)
 }
 
 // explain adds what init said on its standard error, if it ended.
 func (b *Box) explain(err error) error {
+	if err == nil {
+		return nil
+	}
 	if errors.Is(err, rpc.ErrShutdown) || strings.Contains(err.Error(), "unexpected EOF") {
 		select {
 		case <-b.gone:
@@ -160,12 +175,12 @@ func (b *Box) PID() int { return b.init.Process.Pid }
 
 // Close ends the sandbox and takes everything back. It may be called twice.
 func (b *Box) Close() error {
-	if b.Server != nil {
-		b.Server.rpc.Close()
+	for _, s := range []*Side{b.Server, b.Client, b.Backend} {
+		if s != nil {
+			s.rpc.Close()
+		}
 	}
-	if b.Client != nil {
-		b.Client.rpc.Close()
-	}
+	wires := errors.Join(b.Front.close(), b.Back.close())
 	if b.init != nil {
 		select {
 		case <-b.gone: // init saw the end of the connection, cleaned up and ended
@@ -174,7 +189,7 @@ func (b *Box) Close() error {
 			<-b.gone
 		}
 	}
-	return b.undo()
+	return errors.Join(wires, b.undo())
 }
 
 // change notes something to take back, on disk and with init, before it is done.

@@ -1,6 +1,7 @@
 // Package sandbox makes a private place for an incident: its own process,
-// mount and network namespaces, a second network namespace for the client,
-// and a veth pair between the two.
+// mount and network namespaces, a second network namespace for the client, if
+// asked a third one for a backend, and what joins them: a veth pair, which can be
+// made to lose packets, or an emulated link.
 //
 // In: what to run and which settings to change. Out: processes that run
 // there. It knows nothing of incidents, and it never leaves anything behind:

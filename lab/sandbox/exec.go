@@ -15,11 +15,11 @@ import (
 const RoleEnv = "SLOWRAY_LAB_ROLE"
 
 const (
-	roleInit   = "init"
-	roleClient = "client"
-	roleExec   = "exec"
-	specEnv    = "SLOWRAY_LAB_SPEC"
-	exeEnv     = "SLOWRAY_LAB_EXE"
+	roleInit  = "init"
+	roleAgent = "agent"
+	roleExec  = "exec"
+	specEnv   = "SLOWRAY_LAB_SPEC"
+	exeEnv    = "SLOWRAY_LAB_EXE"
 )
 
 func execEnv(spec Spec) []string {
@@ -33,8 +33,8 @@ func Main() {
 	switch os.Getenv(RoleEnv) {
 	case roleInit:
 		exit(initMain())
-	case roleClient:
-		exit(clientMain())
+	case roleAgent:
+		exit(agentMain())
 	case roleExec:
 		exit(execMain())
 	}

@@ -6,6 +6,7 @@ import (
 	"net/rpc"
 	"os"
 	"os/signal"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -13,10 +14,18 @@ import (
 
 // Open files that the caller passes to init.
 const (
-	fdServer = 3 + iota // control connection of the server side
-	fdClient            // control connection of the client side
-	fdLock              // keeps the lock
+	fdLock   = 3 + iota // keeps the lock
 	fdSysctl            // first of the host-wide settings, in the order of hostSettings
+)
+
+// fdSide is the first of the control connections, in the order of the sides.
+var fdSide = fdSysctl + len(hostSettings)
+
+// The sides of a sandbox.
+const (
+	sideServer = iota
+	sideClient
+	sideBackend
 )
 
 // hostSettings are the host-wide settings the lab may change. They are not to
@@ -35,33 +44,6 @@ func (i *Init) Guard(j Journal, _ *struct{}) error {
 	return nil
 }
 
-// Link is how the two network namespaces are joined.
-type Link struct {
-	ServerAddr, ClientAddr string // with prefix length
-}
-
-// Connect joins the network namespaces by a veth pair and brings them up.
-func (i *Init) Connect(link Link, _ *struct{}) error {
-	client := fmt.Sprint(clientPID)
-	for _, args := range []string{
-		"link set lo up",
-		"link add eth0 type veth peer name eth0 netns " + client,
-		"addr add " + link.ServerAddr + " dev eth0",
-		"link set eth0 up",
-	} {
-		var e Exit
-		if err := i.Run(Spec{Args: append([]string{"ip"}, strings.Fields(args)...)}, &e); err != nil {
-			return err
-		}
-		if e.Code != 0 {
-			return fmt.Errorf("ip %s: %s", args, strings.TrimSpace(string(e.Output)))
-		}
-	}
-	return nil
-}
-
-var clientPID int
-
 // initMain is process 1 of the sandbox. It ends when the caller does, or when
 // its lifetime is over, and takes everything back first.
 func initMain() error {
@@ -72,8 +54,13 @@ func initMain() error {
 		syscall.CloseOnExec(fdSysctl + n)
 		files[path] = fdSysctl + n
 	}
-	for fd := fdServer; fd < fdSysctl; fd++ {
-		syscall.CloseOnExec(fd)
+	sides, err := strconv.Atoi(os.Getenv(sidesEnv))
+	if err != nil {
+		return fmt.Errorf("init: sides: %w", err)
+	}
+	syscall.CloseOnExec(fdLock)
+	for n := range sides {
+		syscall.CloseOnExec(fdSide + n)
 	}
 	lifetime, err := time.ParseDuration(os.Getenv(lifetimeEnv))
 	if err != nil {
@@ -86,14 +73,16 @@ func initMain() error {
 		return fmt.Errorf("init: proc: %w", err)
 	}
 	exe := os.Getenv(exeEnv)
-	if err := startClient(exe); err != nil {
-		return err
+	for side := sideClient; side < sides; side++ {
+		if err := startSide(exe, side); err != nil {
+			return err
+		}
 	}
 	guarded := Journal{}
 	journal := make(chan Journal)
 	ended := make(chan error, 1)
 	server := &Init{Agent: newAgent(exe), journal: journal}
-	go func() { ended <- serve(fdServer, "Agent", server) }()
+	go func() { ended <- serve(fdSide+sideServer, "Agent", server) }()
 	deadline := time.After(lifetime)
 	for {
 		select {
@@ -114,27 +103,29 @@ func initMain() error {
 	return err
 }
 
-// startClient starts the agent of the client side in a network namespace of
-// its own. Init's reaper collects it.
-func startClient(exe string) error {
-	conn := os.NewFile(fdClient, "client control")
+// fdAgent is the control connection of an agent that is not init.
+const fdAgent = 3
+
+// startSide starts the agent of a side other than the server's, in a network
+// namespace of its own. Init's reaper collects it.
+func startSide(exe string, side int) error {
+	conn := os.NewFile(uintptr(fdSide+side), "control")
 	defer conn.Close()
 	proc, err := os.StartProcess(exe, []string{exe}, &os.ProcAttr{
-		Env:   append(cleanEnv(), RoleEnv+"="+roleClient, exeEnv+"="+exe, dirEnv+"="+os.Getenv(dirEnv)),
+		Env:   append(cleanEnv(), RoleEnv+"="+roleAgent, exeEnv+"="+exe, dirEnv+"="+os.Getenv(dirEnv)),
 		Files: []*os.File{nil, os.Stderr, os.Stderr, conn},
 		Sys:   &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET},
 	})
 	if err != nil {
-		return fmt.Errorf("init: client: %w", err)
+		return fmt.Errorf("init: side %d: %w", side, err)
 	}
-	clientPID = proc.Pid
 	return proc.Release()
 }
 
-func clientMain() error {
+func agentMain() error {
 	signal.Ignore(syscall.SIGHUP, syscall.SIGINT, syscall.SIGTERM, syscall.SIGQUIT)
-	syscall.CloseOnExec(fdServer)
-	return serve(fdServer, "Agent", newAgent(os.Getenv(exeEnv)))
+	syscall.CloseOnExec(fdAgent)
+	return serve(fdAgent, "Agent", newAgent(os.Getenv(exeEnv)))
 }
 
 // serve answers calls on an inherited connection until the other end closes.

@@ -9,7 +9,7 @@ import (
 	"syscall"
 )
 
-// Side is one of the two network namespaces of a sandbox.
+// Side is one of the network namespaces of a sandbox.
 type Side struct{ rpc *rpc.Client }
 
 // call is one remote call that a cancelled context abandons.
@@ -91,4 +91,11 @@ func (s *Side) NetNS(ctx context.Context) (uint64, error) {
 	var inode uint64
 	err := s.call(ctx, "NetNS", struct{}{}, &inode)
 	return inode, err
+}
+
+// pid is the process id of the agent, as seen inside.
+func (s *Side) pid(ctx context.Context) (int, error) {
+	var pid int
+	err := s.call(ctx, "PID", struct{}{}, &pid)
+	return pid, err
 }

@@ -13,10 +13,10 @@ import (
 type values struct {
 	Setup
 	Plan
-	Dir         string
-	User        string // unprivileged user of workers and children
-	Start       int    // php-fpm children at start
-	BackendAddr string
+	Dir       string
+	User      string // unprivileged user of workers and children
+	Start     int    // php-fpm children at start
+	ProxyAddr string // of the second nginx
 }
 
 // Clients keep their connections however fast the answers are. With the default
@@ -57,7 +57,7 @@ http {
 		}
 {{- else}}
 		location / {
-			proxy_pass http://{{.BackendAddr}}:{{.BackPort}};
+			proxy_pass http://{{.ProxyAddr}}:{{.BackPort}};
 			proxy_http_version 1.1;
 			proxy_set_header Connection "";
 		}
@@ -85,7 +85,7 @@ http {
 	scgi_temp_path {{.Dir}}/tmp/scgi;
 
 	server {
-		listen {{.BackendAddr}}:{{.BackPort}} backlog=4096;
+		listen {{.ProxyAddr}}:{{.BackPort}} backlog=4096;
 		location / {
 			return 200 "Hello World\n";
 		}

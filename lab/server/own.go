@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"syscall"
@@ -17,6 +18,7 @@ import (
 const (
 	AppRole  = "app"
 	BurnRole = "burn"
+	WebRole  = "web"
 	appEnv   = "LAB_APP"
 )
 
@@ -25,9 +27,12 @@ func Main(role string) error {
 	if role == BurnRole {
 		burn()
 	}
-	var spec appSpec
-	if err := json.Unmarshal([]byte(os.Getenv(appEnv)), &spec); err != nil {
-		return fmt.Errorf("app: %w", err)
+	var spec interface{ serve() error } = &appSpec{}
+	if role == WebRole {
+		spec = &webSpec{}
+	}
+	if err := json.Unmarshal([]byte(os.Getenv(appEnv)), spec); err != nil {
+		return fmt.Errorf("%s: %w", role, err)
 	}
 	return spec.serve()
 }
@@ -43,6 +48,10 @@ func burn() {
 // start runs a program of the lab's own under a name of its own, which the
 // kernel takes from the file that is executed.
 func (s *starter) start(name, role string, spec sandbox.Spec) error {
+	return s.startAt(s.box.Server, name, role, spec)
+}
+
+func (s *starter) startAt(side *sandbox.Side, name, role string, spec sandbox.Spec) error {
 	link := filepath.Join(s.box.Dir, name)
 	if err := os.Symlink(s.exe, link); err != nil && !os.IsExist(err) {
 		return err
@@ -50,7 +59,7 @@ func (s *starter) start(name, role string, spec sandbox.Spec) error {
 	spec.Args = []string{link}
 	spec.Env = append(spec.Env, sandbox.RoleEnv+"="+role, "GOMAXPROCS=1")
 	spec.Stderr = filepath.Join(s.box.Dir, name+".out")
-	_, err := s.box.Server.Start(s.ctx, spec)
+	_, err := side.Start(s.ctx, spec)
 	return err
 }
 
@@ -88,22 +97,10 @@ type appSpec struct {
 	Serial  bool
 }
 
-// serve uses plain system calls: package net takes its backlog from somaxconn.
 func (a appSpec) serve() error {
-	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
+	fd, err := listen(a.Addr, a.Port, a.Backlog)
 	if err != nil {
-		return fmt.Errorf("app: socket: %w", err)
-	}
-	syscall.SetsockoptInt(fd, syscall.SOL_SOCKET, syscall.SO_REUSEADDR, 1)
-	var ip [4]byte
-	if _, err := fmt.Sscanf(a.Addr, "%d.%d.%d.%d", &ip[0], &ip[1], &ip[2], &ip[3]); err != nil {
-		return fmt.Errorf("app: address: %w", err)
-	}
-	if err := syscall.Bind(fd, &syscall.SockaddrInet4{Port: a.Port, Addr: ip}); err != nil {
-		return fmt.Errorf("app: bind: %w", err)
-	}
-	if err := syscall.Listen(fd, a.Backlog); err != nil {
-		return fmt.Errorf("app: listen: %w", err)
+		return fmt.Errorf("app: %w", err)
 	}
 	for {
 		conn, _, err := syscall.Accept4(fd, syscall.SOCK_CLOEXEC)
@@ -116,6 +113,26 @@ func (a appSpec) serve() error {
 			go a.answer(conn)
 		}
 	}
+}
+
+// listen uses plain system calls: package net takes its backlog from somaxconn.
+func listen(addr string, port, backlog int) (int, error) {
+	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return 0, fmt.Errorf("socket: %w", err)
+	}
+	syscall.SetsockoptInt(fd, syscall.SOL_SOCKET, syscall.SO_REUSEADDR, 1)
+	ip, err := netip.ParseAddr(addr)
+	if err != nil {
+		return 0, err
+	}
+	if err := syscall.Bind(fd, &syscall.SockaddrInet4{Port: port, Addr: ip.As4()}); err != nil {
+		return 0, fmt.Errorf("bind: %w", err)
+	}
+	if err := syscall.Listen(fd, backlog); err != nil {
+		return 0, fmt.Errorf("listen: %w", err)
+	}
+	return fd, nil
 }
 
 func (a appSpec) answer(fd int) {

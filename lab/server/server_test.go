@@ -32,7 +32,7 @@ func TestPlan(t *testing.T) {
 
 func TestConfigs(t *testing.T) {
 	v := values{Setup: Healthy(NginxFPM), Dir: t.TempDir(), User: "nobody", Start: 32,
-		Plan: Plan{ServerAddr: "10.1.2.1", FrontPort: 1234, BackPort: 2345}, BackendAddr: "10.1.2.1"}
+		Plan: Plan{ServerAddr: "10.1.2.1", FrontPort: 1234, BackPort: 2345}, ProxyAddr: "10.1.2.1"}
 	v.NginxBacklog, v.Sleep = 77, 1500*time.Microsecond
 	proxy := v
 	proxy.Kind = NginxNginx

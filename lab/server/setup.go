@@ -4,16 +4,44 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"time"
+
+	"github.com/slowray/slowray/lab/sandbox"
 )
 
 // Kind is which servers there are.
 type Kind int
 
 const (
-	NginxFPM   Kind = iota // nginx, and php-fpm behind it over TCP on loopback
-	NginxNginx             // nginx, and a second nginx behind it without keepalive
-	App                    // a small TCP server of the lab's own
+	NginxFPM    Kind = iota // nginx, and php-fpm behind it over TCP on loopback
+	NginxNginx              // nginx, and a second nginx behind it without keepalive
+	App                     // a small TCP server of the lab's own that closes each connection
+	Web                     // an HTTP server of the lab's own that keeps connections
+	WebBackend              // Web, and a second one on a machine of its own that it calls
+	WebDatabase             // Web, and a MariaDB on a machine of its own that it asks
 )
+
+// HasBackend reports whether a part of the servers is on a machine of its own.
+func (k Kind) HasBackend() bool { return k == WebBackend || k == WebDatabase }
+
+// Service is how an HTTP server of the lab's own behaves. The zero value
+// answers at once, with few bytes, over a connection that it keeps.
+type Service struct {
+	Work       time.Duration // before the answer
+	Size       int           // bytes of the answer's body; 0 = 12
+	Stall      time.Duration // a wait in the middle of the body
+	Pieces     int           // writes for an answer; 0 = 1
+	Nagle      bool          // TCP_NODELAY off, as a program has it that does not ask for it
+	SendBuffer int           // SO_SNDBUF, bytes; 0 = as the kernel sizes it
+	EventLoop  bool          // one thread reads, works and answers, for one connection after the other
+	Calls      int           // of what is behind it, for each answer
+	CallClose  bool          // a new connection for each call
+}
+
+// Query is what a WebDatabase's web server asks its database in each call.
+type Query struct {
+	Sleep time.Duration // that the database takes, besides finding a row
+	Pool  int           // connections it keeps; 0 = 64
+}
 
 // Setup is one stack of servers and the place it runs in. The zero value of a
 // field is not its healthy value: start from [Healthy].
@@ -34,6 +62,16 @@ type Setup struct {
 	AppBacklog int
 	AppWork    time.Duration // how long an answer takes
 	AppSerial  bool          // it accepts nothing while it works
+
+	// Web, and what it calls
+	Web     Service
+	Backend Service // WebBackend
+	Query   Query   // WebDatabase
+
+	// the network
+	Wire        sandbox.Wire // between clients and servers
+	BackWire    sandbox.Wire // between servers and backend
+	ClientAddrs int          // addresses from ClientNet that the clients have besides their own
 
 	// kernel, of the server's network namespace
 	Somaxconn    int
@@ -74,18 +112,28 @@ type Plan struct {
 	FrontPort              int // nginx, or the app
 	BackPort               int // php-fpm, or the second nginx
 	RangeBase              int // first ephemeral port, when they are few
+
+	// BackendAddr is the machine behind the servers, which are BackAddr there.
+	BackAddr, BackendAddr string
 }
+
+// ClientNet is the network that clients with many addresses come from; the
+// last byte of each address counts from 1 (RFC 5737).
+const ClientNet = "198.51.100."
 
 // NewPlan draws a plan. Listening ports stay below 10000, where no ephemeral
 // port range of the lab begins.
 func NewPlan(rng *rand.Rand) Plan {
 	a, b, c := rng.IntN(254)+1, rng.IntN(256), rng.IntN(64)*4
 	front := 1100 + rng.IntN(4000)
+	behind := (b + 128) % 256
 	return Plan{
-		ServerAddr: fmt.Sprintf("10.%d.%d.%d", a, b, c+1),
-		ClientAddr: fmt.Sprintf("10.%d.%d.%d", a, b, c+2),
-		FrontPort:  front,
-		BackPort:   front + 1 + rng.IntN(4000),
-		RangeBase:  20000 + rng.IntN(40000),
+		BackAddr:    fmt.Sprintf("10.%d.%d.%d", a, behind, c+1),
+		BackendAddr: fmt.Sprintf("10.%d.%d.%d", a, behind, c+2),
+		ServerAddr:  fmt.Sprintf("10.%d.%d.%d", a, b, c+1),
+		ClientAddr:  fmt.Sprintf("10.%d.%d.%d", a, b, c+2),
+		FrontPort:   front,
+		BackPort:    front + 1 + rng.IntN(4000),
+		RangeBase:   20000 + rng.IntN(40000),
 	}
 }

@@ -27,11 +27,11 @@ type Stack struct {
 func Start(ctx context.Context, box *sandbox.Box, exe string, setup Setup, plan Plan) (*Stack, error) {
 	s := &starter{ctx: ctx, box: box, exe: exe, v: values{Setup: setup, Plan: plan, Dir: box.Dir, User: unprivileged()}}
 	s.v.Start = max(1, setup.Children*4/5)
-	s.v.BackendAddr = plan.ServerAddr
+	s.v.ProxyAddr = plan.ServerAddr
 	if setup.ProxyLoopback {
-		s.v.BackendAddr = "127.0.0.1"
+		s.v.ProxyAddr = "127.0.0.1"
 	}
-	for _, step := range []func() error{s.kernel, s.track, s.group, s.servers, s.burners} {
+	for _, step := range []func() error{s.kernel, s.clients, s.track, s.group, s.servers, s.burners} {
 		if err := step(); err != nil {
 			return nil, fmt.Errorf("servers: %w", err)
 		}
@@ -71,6 +71,20 @@ func (s *starter) kernel() error {
 		}
 	}
 	return nil
+}
+
+// clients gives the clients their further addresses.
+func (s *starter) clients() error {
+	if s.v.ClientAddrs == 0 {
+		return nil
+	}
+	for n := range s.v.ClientAddrs {
+		if _, err := s.box.Client.Output(s.ctx, "ip", "addr", "add", fmt.Sprintf("%s%d/32", ClientNet, n+1), "dev", "eth0"); err != nil {
+			return err
+		}
+	}
+	_, err := s.box.Server.Output(s.ctx, "ip", "route", "add", ClientNet+"0/24", "dev", "eth0")
+	return err
 }
 
 const trackRules = `table inet lab {
@@ -135,6 +149,12 @@ func (s *starter) servers() error {
 		return s.nginxFPM()
 	case NginxNginx:
 		return s.nginxNginx()
+	case Web:
+		return s.web(nil)
+	case WebBackend:
+		return s.webBackend()
+	case WebDatabase:
+		return s.webDatabase()
 	default:
 		return s.app()
 	}
@@ -180,17 +200,21 @@ func (s *starter) front() error {
 
 // run starts a server and waits until it listens.
 func (s *starter) run(port int, name string, args ...string) error {
+	return s.runAt(s.box.Server, port, name, args...)
+}
+
+func (s *starter) runAt(side *sandbox.Side, port int, name string, args ...string) error {
 	if err := os.MkdirAll(filepath.Join(s.box.Dir, "tmp"), 0o755); err != nil {
 		return err
 	}
 	out := filepath.Join(s.box.Dir, name+".out")
-	_, err := s.box.Server.Start(s.ctx, sandbox.Spec{
+	_, err := side.Start(s.ctx, sandbox.Spec{
 		Args: args, Stdout: out, Stderr: out, NoFile: s.v.NoFile, Cgroup: s.cgroup,
 	})
 	if err != nil {
 		return err
 	}
-	if err := s.box.Server.Listening(s.ctx, port); err != nil {
+	if err := side.Listening(s.ctx, port); err != nil {
 		said, _ := os.ReadFile(out)
 		return fmt.Errorf("%s: %w: %.300s", name, err, said)
 	}
