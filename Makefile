@@ -1,6 +1,7 @@
 # make run    build slowray and look at this host
 # make demo   plant an incident in private network namespaces and let slowray find it
 # make test   all tests; make test-fast: those that need no root, under two minutes
+# make test-kernels   the BPF programs on Debian's kernels from 5.10 on, in QEMU
 
 # Use the Go on PATH, or the one that script/setup.sh installed.
 export PATH := $(PATH):/usr/local/go/bin:$(CURDIR)/.toolchain/bin
@@ -9,7 +10,7 @@ export CGO_ENABLED := 0
 GO_FILES := $(shell git ls-files '*.go' 2>/dev/null)
 GOTESTSUM := go tool gotestsum --format pkgname --format-hide-empty-pkg
 
-.PHONY: run demo build generate test test-fast check check-generated bench fuzz clean
+.PHONY: run demo build generate test test-fast test-kernels check check-generated bench fuzz clean
 
 build: bin/slowray
 
@@ -27,11 +28,11 @@ demo: build
 
 generate:
 	@script/setup.sh go generate
-	go generate ./internal/bpf
+	go generate ./internal/bpf ./lab/drop
 
 # The committed objects must be what the sources compile to.
 check-generated: generate
-	git diff --exit-code -- internal/bpf
+	git diff --exit-code -- internal/bpf lab/drop
 
 check:
 	@test -z "$$(gofmt -l $(GO_FILES))" || { gofmt -l $(GO_FILES); echo 'not gofmted'; exit 1; }
@@ -46,9 +47,13 @@ test-fast:
 	@script/setup.sh go
 	$(GOTESTSUM) -- -short -timeout 2m ./...
 
+test-kernels:
+	script/kernels.sh
+
 bench: build
 	@script/setup.sh test
-	go test ./bench -run '^$$' -bench . -benchtime 1x -timeout 20m
+	go test ./internal/observe ./internal/report ./internal/sense/request -run '^$$' -bench . -benchmem
+	go test ./bench -run '^$$' -bench . -benchtime 1x -timeout 40m
 
 # Each fuzz target for a short while.
 fuzz:

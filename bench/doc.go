@@ -1,5 +1,11 @@
-// Package bench measures what slowray itself costs, on a host with 30,000
-// sockets and 500 processes that it makes in a private namespace. It has
-// benchmarks only: run it with `make bench`. Figures are printed, never
-// asserted: a shared machine is too noisy for that.
+// Package bench measures what slowray itself costs: a look at a host with
+// 30,000 sockets and 500 processes (Window), and recording every request of
+// servers under full load (Requests…), in private namespaces. It has benchmarks
+// only: run it with `make bench`.
+//
+// Costs of recording are ratios to runs without it, taken in turns, and stand
+// in a table at the end with their targets. A shared machine is noisy: a
+// benchmark fails only for a figure that misses its target by more than the
+// spread of the runs. The environment variables of type plan choose how much is
+// measured, and variants that show where a cost sits.
 package bench

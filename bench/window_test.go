@@ -29,8 +29,14 @@ func TestMain(m *testing.M) {
 		world()
 	case "client":
 		client(os.Args[1])
+	case "recorder":
+		recorder()
+	case "connections":
+		connections(os.Args[1:])
 	default:
-		os.Exit(m.Run())
+		code := m.Run()
+		printSummary(os.Stdout)
+		os.Exit(code)
 	}
 }
 

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Installs what a part of the project needs on Debian 12, and nothing that is
-# there already. Usage: script/setup.sh go|test|generate ...
+# there already. Usage: script/setup.sh go|test|kernels|generate ...
 set -eu
 
 apt_install() {
@@ -55,10 +55,11 @@ install_go() {
 for part in "$@"; do
 	case $part in
 	go) install_go ;;
-	test) apt_install nginx-light php8.2-fpm wrk iproute2 nftables conntrack procps util-linux ;;
+	test) apt_install nginx-light php8.2-fpm wrk iproute2 nftables conntrack procps util-linux tcpdump sysbench mariadb-server ;;
+	kernels) apt_install qemu-system-x86 busybox-static xz-utils ;;
 	generate) apt_install clang-19 llvm-19 libbpf-dev ;;
 	*)
-		echo "setup: unknown part $part (go, test, generate)" >&2
+		echo "setup: unknown part $part (go, test, kernels, generate)" >&2
 		exit 1
 		;;
 	esac

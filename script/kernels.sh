@@ -1,0 +1,201 @@
+#!/bin/sh
+# Boots Debian's kernels, from the oldest that slowray supports to the newest,
+# and runs the tests of slowray's BPF programs in each.
+# Usage: script/kernels.sh [suite ...]     (bullseye bookworm trixie sid)
+#
+# One line per kernel and check; exit status 1 when a check fails on any kernel
+# or runs on none. Each kernel runs in QEMU, emulated, with 2 CPUs and nothing
+# but busybox and the tests: no network, no disk, nothing of this machine.
+# Kernels come from the Debian mirror that this machine's apt uses, through
+# source lists of their own; apt's own configuration is not touched. They are
+# kept in .kernels, as are the logs; delete it to fetch them again.
+set -eu
+cd "$(dirname "$0")/.."
+
+suites=${*:-bullseye bookworm trixie sid}
+keep=$PWD/.kernels
+kernel=linux-image-cloud-amd64
+# What slowray asks the kernel for by way of modules, and what the tests need.
+modules='tcp_diag unix_diag nf_conntrack_netlink tun'
+packages='./internal/bpf ./internal/sense/request ./internal/sense/connect ./internal/sense/socket ./internal/sense/stack ./internal/sense/request/kerneltest'
+boot_limit=150 # seconds
+
+# fetch SUITE: the suite's newest kernel, into $keep/SUITE.
+fetch() {
+	[ ! -e "$keep/$1/vmlinuz" ] || return 0
+	mirror=$(apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' 'Origin: Debian' 'Label: Debian' | head -n 1)
+	if [ -z "$mirror" ]; then
+		echo 'kernels: no Debian mirror among the apt sources of this machine' >&2
+		return 1
+	fi
+	echo "kernels: fetching the kernel of $1" >&2
+	apt=$keep/apt/$1
+	rm -rf "$apt" "$keep/$1.new"
+	mkdir -p "$apt/lists/partial" "$apt/cache/archives/partial" "$apt/deb" "$keep/$1.new/lib"
+	echo "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] $mirror $1 main" >"$apt/sources.list"
+	options="-q=2 -o Dir::Etc::sourcelist=$apt/sources.list -o Dir::Etc::sourceparts=/dev/null
+		-o Dir::State::lists=$apt/lists -o Dir::Cache=$apt/cache
+		-o APT::Sandbox::User=root -o Acquire::Languages=none"
+	apt-get $options update
+	# The kernel itself is one package, or split in several (since Linux 7).
+	debs=$(apt-cache $options depends --recurse -i $kernel | grep -E '^linux-(image|binary|modules)-[0-9]' | sort -u)
+	(cd "$apt/deb" && apt-get $options download $debs)
+	for deb in "$apt"/deb/*.deb; do
+		dpkg-deb -x "$deb" "$apt/root"
+	done
+	mv "$apt"/root/lib/modules "$keep/$1.new/lib/" 2>/dev/null || mv "$apt"/root/usr/lib/modules "$keep/$1.new/lib/"
+	busybox depmod -b "$keep/$1.new" "$(ls "$keep/$1.new/lib/modules")"
+	mv "$apt"/root/boot/vmlinuz-* "$keep/$1.new/vmlinuz" 2>/dev/null || mv "$keep/$1.new"/lib/modules/*/vmlinuz "$keep/$1.new/vmlinuz"
+	rm -rf "$apt" "${keep:?}/$1"
+	mv "$keep/$1.new" "$keep/$1"
+}
+
+# initramfs SUITE: the guest's files, as an archive, to standard output.
+initramfs() {
+	version=$(ls "$keep/$1/lib/modules")
+	from=$keep/$1/lib/modules/$version
+	root=$keep/root
+	rm -rf "$root"
+	mkdir -p "$root/bin" "$root/proc" "$root/sys" "$root/dev" "$root/tmp" "$root/lib/modules/$version"
+	cp "$(command -v busybox)" "$root/bin/busybox"
+	"$root/bin/busybox" --install -s "$root/bin"
+	for link in "$root"/bin/*; do
+		[ ! -L "$link" ] || ln -sf busybox "$link"
+	done
+	ln -s bin "$root/sbin"
+	cp bin/slowray "$keep"/tests/*.test "$root/bin/"
+	for m in $modules; do
+		sed -n "s|:| |; /\/$m\.ko[.a-z]* /p" "$from/modules.dep"
+	done | tr ' ' '\n' | sort -u | while read -r file; do
+		[ -n "$file" ] || continue
+		mkdir -p "$root/lib/modules/$version/$(dirname "$file")"
+		cp "$from/$file" "$root/lib/modules/$version/$file"
+	done
+	find "$root/lib/modules" -name '*.xz' -exec xz -d {} +
+	cp "$from/modules.builtin" "$root/lib/modules/$version/" 2>/dev/null || :
+	busybox depmod -b "$root" "$version"
+	cat >"$root/init" <<-'EOF'
+		#!/bin/sh
+		export PATH=/bin HOME=/tmp
+		mount -t proc proc /proc
+		mount -t sysfs sysfs /sys
+		mount -t devtmpfs devtmpfs /dev
+		mount -t cgroup2 cgroup2 /sys/fs/cgroup
+		mount -t tmpfs tmpfs /tmp
+		ip link set lo up
+		modprobe tun
+		echo; echo "kernel $(uname -r)" # after what the firmware printed
+		cd /tmp
+		# Of the accuracy tests those of presence: times need a real machine.
+		request='^Test(EveryRequestOnce|ConnectionsOlderThanStart|NamespacesAtOnce|LastRequestOnIdleConnection)$'
+		for t in /bin/*.test; do
+			name=${t##*/}
+			echo "package ${name%.test}"
+			case $name in
+			kerneltest.test) set -- -slowray=/bin/slowray ;;
+			request.test) set -- -test.run "$request" ;;
+			*) set -- -test.skip '^(TestParse|Fuzz)' ;;
+			esac
+			$t -test.v -test.timeout 60s "$@" 2>&1
+			echo "status $?"
+		done
+		echo finished
+		poweroff -f
+	EOF
+	chmod +x "$root/init"
+	(cd "$root" && find . | busybox cpio -o -H newc 2>/dev/null) | gzip -1
+	rm -rf "$root"
+}
+
+# boot SUITE LOG. One thread for both CPUs: with one for each, QEMU 7.2 may keep
+# an int3 in its translated code that the kernel has already replaced, when it
+# switches a tracepoint on, and the machine hangs there. No cmpxchg16b: an
+# interrupt right after it finds the flags register overwritten, and kernels up to
+# 6.12, which allocate memory with it, die of a double fault. The newest need it:
+# without, socket storage is refused (kmalloc_nolock, mm/slub.c).
+boot() {
+	case $1 in
+	sid) cpu=Nehalem ;;
+	*) cpu=Nehalem,-cx16 ;;
+	esac
+	timeout -k 5 "$boot_limit" qemu-system-x86_64 -M pc -accel tcg,thread=single -cpu "$cpu" -smp 2 -m 1024 \
+		-kernel "$keep/$1/vmlinuz" -initrd "$keep/$1.initramfs" \
+		-append 'console=ttyS0 loglevel=5 panic=-1 softlockup_panic=1 mitigations=off' \
+		-nographic -no-reboot -nic none </dev/null | tr -d '\r' >"$2"
+}
+
+# tell LOG: one line for each check, what it skipped or missed under it; and to
+# $keep/results for the verdict over all kernels.
+tell() {
+	awk -v results="$keep/results" '
+		# A test with subtests is told by them: it passes when they are skipped.
+		function flush() {
+			if (check == "") return
+			printf "%-28s %-4s %s %s\n%s", kernel, tolower(verdict), check, took, notes
+			print kernel, verdict, check >>results
+			if (verdict == "FAIL") bad = 1
+			check = notes = ""
+		}
+		/^kernel / { kernel = $2 }
+		/^package / { package = $2; packages++ }
+		/^status / { ended++; if ($2 != 0) bad = 1 }
+		/^finished$/ { finished = 1 }
+		/^ *[^ ]*\.go:[0-9]+: (missing|SKIP): / {
+			sub(/^ *[^ ]*: /, "")
+			if (!told[$0, package]++) notes = notes sprintf("%-28s   %s\n", "", $0)
+		}
+		/^ *--- (PASS|FAIL|SKIP): / {
+			depth = index($0, "-")
+			if (check != "" && depth > held) check = ""
+			flush()
+			held = depth
+			verdict = substr($2, 1, 4)
+			check = package "/" $3
+			took = $4
+			next
+		}
+		{ flush() }
+		END {
+			flush()
+			if (!finished || ended < packages) {
+				printf "%-28s the machine did not come to its end\n", kernel
+				bad = 1
+			}
+			exit bad
+		}' "$1"
+}
+
+script/setup.sh go kernels
+mkdir -p "$keep/tests" "$keep/log"
+rm -f "$keep"/tests/* "$keep/results"
+CGO_ENABLED=0 go build -trimpath -o bin/slowray ./cmd/slowray
+for p in $packages; do
+	CGO_ENABLED=0 go test -c -trimpath -ldflags=-s -o "$keep/tests/$(basename "$p").test" "$p"
+done
+failed=0
+for suite in $suites; do
+	fetch "$suite"
+	initramfs "$suite" >"$keep/$suite.initramfs"
+	log=$keep/log/$suite
+	# A machine that fails before it runs anything of ours is the emulator's
+	# doing.
+	for attempt in 1 2 3; do
+		boot "$suite" "$log" || : # what it printed tells
+		! grep -q '^kernel ' "$log" || break
+		echo "kernels: $suite: the machine did not start (attempt $attempt of 3)" >&2
+	done
+	rm -f "$keep/$suite.initramfs"
+	if ! tell "$log"; then
+		failed=1
+		echo "kernels: $suite failed; all it printed, also in $log:" >&2
+		cat "$log" >&2
+	fi
+done
+# A check that no kernel can run tests nothing.
+awk '{ count[$2]++; kernels[$1] } $2 == "PASS" { ran[$3] } { all[$3] }
+	END {
+		for (c in all) if (!(c in ran)) { print "kernels: " c " passed on no kernel"; bad = 1 }
+		printf "kernels: %d kernels: %d checks passed, %d skipped, %d failed\n", length(kernels), count["PASS"], count["SKIP"], count["FAIL"]
+		exit bad
+	}' "$keep/results" >&2 || failed=1
+exit $failed
