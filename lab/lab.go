@@ -37,6 +37,7 @@ type Options struct {
 	TruthOnly bool          // measure, do not run slowray
 	Verbose   bool          // each trial
 	JSON      bool          // print the Result as JSON instead of tables
+	Save      string        // directory for what slowray saw each time it looked, for slowray replay; "" = not kept
 }
 
 func (o Options) withDefaults() (Options, error) {
@@ -178,6 +179,7 @@ type runner struct {
 	print *printer
 
 	patience int // repetitions of disturbed trials that are left
+	looks    int // how often slowray has looked
 }
 
 func open(ctx context.Context, name string, opt Options) (*runner, error) {

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os/exec"
+	"path/filepath"
 	"runtime"
 	"strconv"
 	"syscall"
@@ -83,6 +84,10 @@ func (r *runner) slowray(ctx context.Context, box *sandbox.Box) (*Report, error)
 	args := append(r.opt.Slowray[1:len(r.opt.Slowray):len(r.opt.Slowray)], "why", "--json", "--for", r.opt.Window.String())
 	if !r.opt.WholeHost {
 		args = append(args, "--port", strconv.Itoa(r.plan.FrontPort))
+	}
+	if r.opt.Save != "" {
+		r.looks++
+		args = append(args, "--save", filepath.Join(r.opt.Save, fmt.Sprintf("%s-%d-%d.json.zst", r.Name, r.opt.Seed, r.looks)))
 	}
 	limit, cancel := context.WithTimeout(ctx, r.opt.Window+verdictTime)
 	defer cancel()

@@ -42,6 +42,7 @@ type labRunCmd struct {
 	TruthOnly bool          `help:"Measure only; do not run slowray."`
 	Times     int           `default:"1" placeholder:"N" help:"Run this often."`
 	JSON      bool          `name:"json" help:"Print the results as JSON."`
+	Save      string        `placeholder:"DIR" type:"existingdir" help:"Save there what slowray saw each time, for slowray replay."`
 	Verbose   bool          `short:"v" help:"Say what is going on."`
 }
 
@@ -59,7 +60,7 @@ func (c *labRunCmd) Run(ctx context.Context, s *streams) error {
 		for _, name := range names {
 			r, err := lab.Run(ctx, name, lab.Options{
 				Out: s.out, Seed: c.Seed, Window: c.Window, WholeHost: c.WholeHost,
-				TruthOnly: c.TruthOnly, JSON: c.JSON, Verbose: c.Verbose,
+				TruthOnly: c.TruthOnly, JSON: c.JSON, Save: c.Save, Verbose: c.Verbose,
 			})
 			if err != nil {
 				return err

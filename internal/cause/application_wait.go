@@ -106,7 +106,7 @@ func streams(l *ledger) (open, of int) {
 func (v *View) threadWait(c *Cause, l *ledger, p observe.Part, what string, describe func(*Finding)) judged {
 	k := l.cost(1, p)
 	stats := l.Parts[p.String()]
-	switch idle, full := v.cpuFull(); {
+	switch idle, full := v.cpuFull(l); {
 	case l.called():
 		return judged{because: "no request is answered here", near: -1}
 	case !l.noticed(k, threadFloor) || !l.enough(stats.Hist.Above(int64(threadFloor.mean))):
@@ -150,7 +150,7 @@ func (v *View) whyLate(l *ledger, f *Finding) string {
 	if busiest == 0 {
 		return "find what its threads wait for."
 	}
-	idle, _ := v.cpuFull()
+	idle, _ := v.cpuFull(l)
 	f.Evidence = append(f.Evidence,
 		Evidence{Fact: fmt.Sprintf("CPU of its busiest process (pid %d)", busiest), Value: round(most), Unit: "CPUs", Source: "/proc/PID/stat"},
 		Evidence{Fact: "CPU idle", Value: round(idle), Unit: "share", Source: "/proc/stat"})

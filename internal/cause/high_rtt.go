@@ -43,7 +43,7 @@ func checkHighRTT(v *View) Result {
 			return judged{because: because, near: near}
 		}
 		queued, samples := queuedSamples(l)
-		_, busy := v.cpuFull()
+		_, busy := v.cpuFull(l)
 		ours := l.called() || len(l.Peers) <= fewEnds
 		switch {
 		case 2*queued > samples && queued >= fewAffected && (ours || l.always(k, wireFloor)):

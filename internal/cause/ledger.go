@@ -125,6 +125,22 @@ func (v *View) servedHere(l *ledger) *ledger {
 	return v.ledgers[i]
 }
 
+// behind lists a served endpoint with all that its requests may wait for: what
+// its processes call, and on this host what those that answer there call.
+func (v *View) behind(l *ledger) []*ledger {
+	way := []*ledger{l}
+	for i := 0; i < len(way); i++ {
+		for _, o := range v.ledgers {
+			next := way[i].called() && o == v.servedHere(way[i]) ||
+				!way[i].called() && o.called() && o.pid == way[i].pid && o.pid != 0
+			if next && !slices.Contains(way, o) {
+				way = append(way, o)
+			}
+		}
+	}
+	return way
+}
+
 // answered is the time in which the processes of a master were busy with
 // requests: a call they make lies within it.
 func (v *View) answered(pid int) (ns float64, requests uint64) {
@@ -171,12 +187,31 @@ func compareEndpoints(a, b *observe.Endpoint) int {
 	)
 }
 
-// cpuFull says that the CPUs have nothing to spare: threads are late then,
-// whatever they do.
-func (v *View) cpuFull() (idle float64, full bool) {
+// cpuFull says that the CPUs had nothing to spare while the requests of an
+// endpoint came in: threads are late then, whatever they do.
+func (v *View) cpuFull(l *ledger) (idle float64, full bool) {
 	all := v.Use.CPU.Total()
 	idle = ratio(v.Use.CPU.Idle+v.Use.CPU.IOWait, all)
+	if while, ok := v.idleWhile(l); ok {
+		idle = while
+	}
 	return idle, all > 0 && idle < idleCPUShare
+}
+
+// idleWhile is the idle share of the CPUs, each part of the window counted by
+// the requests that began in it: a load may last for a part of it only.
+func (v *View) idleWhile(l *ledger) (share float64, ok bool) {
+	var idle, all float64
+	slot := 0
+	for _, span := range v.Use.Course {
+		var requests float64
+		for ; slot < len(l.Arrivals) && (float64(slot)+0.5)*arrivalSlot < span.Seconds; slot++ {
+			requests += float64(l.Arrivals[slot])
+		}
+		idle += requests * ratio(span.Idle, span.Busy+span.Idle)
+		all += requests
+	}
+	return ratio(idle, all), all > 0
 }
 
 // judged is what a check came to on one endpoint: a finding, or why there is
@@ -273,6 +308,9 @@ func (v *View) at(l *ledger) func(*Finding) bool {
 		return slices.Contains(spaces, s.NetNS) && (s.Port == 0 || s.Kind == "namespace" || s.Port == l.Port)
 	}
 }
+
+// arrivalSlot is the length of an element of Endpoint.Arrivals, in seconds.
+const arrivalSlot = 0.1
 
 // recorded is where figures of the ledger come from.
 const recorded = "request records"

@@ -87,6 +87,21 @@ var nearMissesOnRequests = []miss{
 	{"a queue on full CPUs", &acceptQueueWait, func(o *observe.Observation) {
 		o.Endpoints = []observe.Endpoint{fpmServed().add(1000, ms, ms, 0, acceptLate).endpoint()}
 	}, "the CPUs are full (2.5 % idle)"},
+	{"a queue on CPUs that are full while the load lasts, which ends within the window", &acceptQueueWait, func(o *observe.Observation) {
+		t := fpmServed().add(1000, ms, ms, 0, acceptLate)
+		t.e.Arrivals = make([]uint32, 100)
+		for i := range 37 {
+			t.e.Arrivals[i] = 27
+		}
+		quiet(t)(o)
+		for i := range 40 {
+			span := observe.CPUSpan{Seconds: 0.25 * float64(i+1), Busy: 0.49, Idle: 0.01}
+			if i >= 15 {
+				span.Busy, span.Idle = 0.02, 0.48
+			}
+			o.Use.Course = append(o.Use.Course, span)
+		}
+	}, "the CPUs are full (2.0 % idle)"},
 	{"a thread that wakes up late now and then", &applicationSlowToRead,
 		quiet(nginxServed().add(1000, ms, ms, 0, quick).add(20, ms, ms, 0, parts{observe.RecvWait: 12 * ms, observe.Server: 2 * ms})),
 		"recv_wait 86 %"},
@@ -183,5 +198,41 @@ func TestFilterTakesInWhatIsCalled(t *testing.T) {
 	r := slowDependency.Check(v)
 	if len(r.Findings) != 1 || r.Findings[0].Subject.Port != dbPort {
 		t.Errorf("the last hop is not found: %+v", r)
+	}
+}
+
+// TestWavesFollowWhatTheServiceCalls: a service stands still when what it
+// calls does, but not for what somebody else calls.
+func TestWavesFollowWhatTheServiceCalls(t *testing.T) {
+	lostSYNs := func(port int, pid int, comm string) *traffic {
+		c := callsTo(port, "10.7.7.7", pid, comm).add(180, ms, ms, 0, quick)
+		c.e.Connections, c.e.SynRetrans, c.e.Handshake, c.e.HandshakeMax = 180, 20, 20_000*ms, 1020*ms
+		return c
+	}
+	waves := func() *traffic {
+		w := nginxServed().add(900, ms, ms, 0, quick).add(100, ms, ms, 0, parts{observe.Server: 1020 * ms})
+		w.e.Arrivals = waveArrivals(100)
+		return w
+	}
+	pages := func() *traffic {
+		return fpmServed().add(180, ms, ms, 0, quick).add(20, ms, ms, 0, parts{observe.Server: 1025 * ms})
+	}
+	for _, c := range []struct {
+		name string
+		plan []*traffic
+		want bool
+	}{
+		{"its own call", []*traffic{waves(), lostSYNs(dbPort, nginxMaster, "nginx")}, true},
+		{"a call of what it calls", []*traffic{waves(), fpmCalled().add(900, ms, ms, 0, quick), pages(), lostSYNs(dbPort, fpmMaster, "php-fpm8.2")}, true},
+		{"a call of another service", []*traffic{waves(), pages(), lostSYNs(dbPort, fpmMaster, "php-fpm8.2")}, false},
+	} {
+		w, s := check(&requestWaves, quiet(c.plan...)), check(&synRetransmits, quiet(c.plan...))
+		if len(w.Findings) != 1 || len(s.Findings) != 1 {
+			t.Errorf("%s: %d findings of waves, %d of lost SYNs, want one of each (%s; %s)", c.name, len(w.Findings), len(s.Findings), w.RuledOut, s.RuledOut)
+			continue
+		}
+		if got := w.Findings[0].MayFollow(&s.Findings[0]); got != c.want {
+			t.Errorf("%s: the waves may follow from it: %v, want %v", c.name, got, c.want)
+		}
 	}
 }

@@ -2,6 +2,7 @@ package cause
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/slowray/slowray/internal/observe"
 )
@@ -100,6 +101,11 @@ func (v *View) wavesFinding(l *ledger, w waves, idle float64) *Finding {
 	slow := l.Total.Above(waveSlow)
 	share := ratio(slow, l.Total.Count())
 	f := v.found(&requestWaves, l, l.cost(1, observe.Parts()...), threadFloor, "in all")
+	// What holds a service up may be what it calls, and what that calls.
+	behind := v.behind(l)
+	f.MayFollow = func(p *Finding) bool {
+		return slices.ContainsFunc(behind, func(o *ledger) bool { return v.at(o)(p) })
+	}
 	// It says that something is wrong and not what: mending whatever else is
 	// found comes first.
 	f.Weight = 0

@@ -60,7 +60,7 @@ func checkSlowReceiver(v *View) Result {
 		if !l.enough(closed+small) || l.client || !l.foremost(byReceiver) || l.reach < fewReach || !l.receiverNoticed(k) {
 			return judged{because: because, near: near}
 		}
-		if _, full := v.cpuFull(); full && v.clientHere(l) != nil {
+		if _, full := v.cpuFull(l); full && v.clientHere(l) != nil {
 			return judged{because: because + "; the receiver is on this host, whose CPUs are full", near: near}
 		}
 		f := v.found(&slowReceiver, l, k, wireFloor, "waiting for the receiver")

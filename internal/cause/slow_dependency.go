@@ -80,7 +80,7 @@ func (v *View) quickCall(l *ledger) (because string, near float64) {
 		service.SlowTotalNS() >= slowerThan*float64(service.Total.Quantile(0.5)) &&
 		l.SlowTotalNS() >= callShare*service.SlowTotalNS() &&
 		service.SlowShare(observe.Server)+service.SlowShare(observe.Stall) >= callShare && l.reach >= fewReach
-	switch _, full := v.cpuFull(); {
+	switch _, full := v.cpuFull(l); {
 	case !always && !atTimes:
 		return because, near
 	case median > longestCall*float64(service.Total.Max()):

@@ -4,6 +4,7 @@ package observe
 type HostUse struct {
 	CPU      CPUTime             `json:"cpu"` // all CPUs together
 	PerCPU   []CPUTime           `json:"per_cpu,omitempty"`
+	Course   []CPUSpan           `json:"cpu_course,omitempty"` // without gaps, in order of time
 	Softnet  []Softnet           `json:"softnet,omitempty"`
 	Memory   Memory              `json:"memory"`
 	VM       map[string]uint64   `json:"vm,omitempty"` // /proc/vmstat, increases: "pgmajfault", "allocstall_normal"…
@@ -32,6 +33,15 @@ func (c CPUTime) Total() float64 {
 
 // Busy is the CPU seconds that were neither idle nor waiting for I/O.
 func (c CPUTime) Busy() float64 { return c.Total() - c.Idle - c.IOWait }
+
+// CPUSpan is how all CPUs together were used in a part of the window, which
+// ends Seconds after the window's beginning and begins where the one before it
+// ends.
+type CPUSpan struct {
+	Seconds float64 `json:"s"`
+	Busy    float64 `json:"busy"` // CPU seconds
+	Idle    float64 `json:"idle"` // CPU seconds, waiting for I/O included
+}
 
 // Softnet is one CPU's packet backlog work, from /proc/net/softnet_stat
 // (net/core/net-procfs.c): increases over the window.

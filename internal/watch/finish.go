@@ -78,6 +78,7 @@ func (s *session) end(ctx context.Context) {
 	use, gaps := s.fs.Use()
 	s.out.Gaps = append(s.out.Gaps, gaps...)
 	s.out.Use = host.UseBetween(s.use, use)
+	s.out.Use.Course = s.course
 	procs, gaps := s.fs.Processes()
 	s.addProcessGaps(gaps)
 	s.out.Processes = host.ProcessesBetween(s.procs, procs)

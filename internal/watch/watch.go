@@ -36,9 +36,11 @@ const (
 	listenersEvery  = 250 * time.Millisecond
 	threadsEvery    = 250 * time.Millisecond
 	processesEvery  = 500 * time.Millisecond // descriptors of servers, nginx connections
-	maxShare        = 0.004                  // of one CPU, for each of the above
-	socketSnapshots = 4                      // full dumps of the sockets in a window
-	snapshotShare   = 0.005                  // of one CPU, for those that are left out first
+	cpuEvery        = 250 * time.Millisecond
+	cpuSpans        = 1000  // at most, in a long window
+	maxShare        = 0.004 // of one CPU, for each of the above
+	socketSnapshots = 4     // full dumps of the sockets in a window
+	snapshotShare   = 0.005 // of one CPU, for those that are left out first
 )
 
 // session is one window being watched.
@@ -48,6 +50,8 @@ type session struct {
 	out     *observe.Observation
 	spaces  []*space
 	use     host.UseSample
+	cpu     host.CPUSample // the last reading, where a span of Use.Course begins
+	course  []observe.CPUSpan
 	procs   []host.ProcSample
 	serving []int // processes with a listening socket
 	states  map[int]*observe.ThreadStates
@@ -185,6 +189,7 @@ func (s *session) begin() error {
 	if s.request, err = startRequests(s.fs); err != nil {
 		s.gap(observe.KindRequests, "", err)
 	}
+	s.cpu, _ = s.fs.CPU() // one that fails is a gap of Use already
 	s.out.Window.Start = time.Now().UTC()
 	return nil
 }
@@ -270,6 +275,7 @@ func (s *session) loop(ctx context.Context) {
 		threads   = pace{every: threadsEvery}
 		processes = pace{every: processesEvery}
 		children  = pace{every: tick}
+		cpu       = pace{every: max(cpuEvery, s.opt.For/cpuSpans)}
 		progress  = pace{every: 250 * time.Millisecond}
 		snapshots schedule
 	)
@@ -280,6 +286,7 @@ func (s *session) loop(ctx context.Context) {
 		listeners.do(elapsed, s.sampleListeners)
 		threads.do(elapsed, s.sampleThreads)
 		processes.do(elapsed, s.sampleProcesses)
+		cpu.do(elapsed, func() { s.sampleCPU(elapsed) })
 		snapshots.do(elapsed, s.opt.For, s.sampleSockets)
 		if s.opt.Progress != nil {
 			progress.do(elapsed, func() { s.opt.Progress(elapsed) })
@@ -290,6 +297,7 @@ func (s *session) loop(ctx context.Context) {
 				s.sampleSockets()
 			}
 			s.out.Window.Seconds = time.Since(start).Seconds()
+			s.sampleCPU(time.Since(start))
 			return
 		case <-ticker.C:
 		}
@@ -356,6 +364,20 @@ func (s *session) sampleChildren() {
 	for _, in := range s.fpm {
 		in.Sample(s.fs.Activity)
 	}
+}
+
+// sampleCPU adds a span to the course of the CPUs' use. A reading that fails
+// makes the span longer.
+func (s *session) sampleCPU(elapsed time.Duration) {
+	now, err := s.fs.CPU()
+	if err != nil {
+		return
+	}
+	used := host.CPUBetween(s.cpu, now)
+	if used.Total() > 0 && elapsed > 0 {
+		s.course = append(s.course, observe.CPUSpan{Seconds: elapsed.Seconds(), Busy: used.Busy(), Idle: used.Idle + used.IOWait})
+	}
+	s.cpu = now
 }
 
 // maxThreadProcesses bounds how many processes one round looks into.

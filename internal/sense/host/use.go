@@ -48,6 +48,26 @@ func (fs FS) Use() (UseSample, []observe.Gap) {
 	return s, gaps
 }
 
+// CPUSample is how far the CPU clocks of the host stood at one moment.
+type CPUSample struct {
+	at   time.Time
+	stat statSample
+}
+
+// CPU reads the CPU clocks alone, from /proc/stat: cheap enough to do several
+// times a second.
+func (fs FS) CPU() (CPUSample, error) {
+	s := CPUSample{at: time.Now()}
+	err := fs.parse("stat", func(r io.Reader) (err error) { s.stat, err = parseStat(r); return })
+	return s, err
+}
+
+// CPUBetween is what all CPUs together did from a to b.
+func CPUBetween(a, b CPUSample) observe.CPUTime {
+	all, _ := statBetween(a.stat, b.stat, b.at.Sub(a.at))
+	return all
+}
+
 // readPressure fills in what /proc/pressure has. A kernel without it is one
 // gap, not three.
 func (fs FS) readPressure(s *UseSample) []observe.Gap {

@@ -71,6 +71,27 @@ func TestUseBetween(t *testing.T) {
 	}
 }
 
+func TestCPUBetween(t *testing.T) {
+	fs := fixture(t, "web-6.18")
+	a, err := fs.CPU()
+	if err != nil {
+		t.Fatal(err)
+	}
+	change(t, filepath.Join(fs.Proc, "stat"), "cpu0 2388 0 760 93537 237 0 21 3 0 0", "cpu0 2408 0 761 93540 238 0 21 3 0 0")
+	b, err := fs.CPU()
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.at = a.at.Add(250 * time.Millisecond)
+	want := observe.CPUTime{User: 0.2, System: 0.01, Idle: 0.03, IOWait: 0.01}
+	if d := cmp.Diff(want, CPUBetween(a, b), cmpopts.EquateApprox(0, 1e-9)); d != "" {
+		t.Error(d)
+	}
+	if _, err := (FS{Proc: t.TempDir()}).CPU(); err == nil {
+		t.Error("no error without /proc/stat")
+	}
+}
+
 func change(t *testing.T, path, old, new string) {
 	t.Helper()
 	b, err := os.ReadFile(path)
