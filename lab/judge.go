@@ -99,6 +99,31 @@ func (s *StepResult) allowed(planted []incident.Fault) {
 	}
 }
 
+// judgeOthers judges what slowray found when it looked again. The first that
+// disagrees is the one that is shown.
+func (s *StepResult) judgeOthers(reports []*Report, i incident.Incident, faults []incident.Fault) {
+	agreed := 0
+	if s.OK {
+		agreed++
+	}
+	for n, report := range reports {
+		again := *s
+		again.Found, again.OK, again.Reasons, again.Notes = report, false, nil, nil
+		judge(&again, i, faults)
+		if again.OK {
+			agreed++
+			continue
+		}
+		if s.OK {
+			s.OK, s.Found, s.Reasons = false, report, nil
+			for _, reason := range again.Reasons {
+				s.Reasons = append(s.Reasons, fmt.Sprintf("look %d: %s", n+2, reason))
+			}
+		}
+	}
+	s.note("%d of %d looks agree", agreed, len(reports)+1)
+}
+
 // complete checks rule 3.
 func (s *StepResult) complete() {
 	for _, r := range s.Truth.Removals {

@@ -32,6 +32,7 @@ type Options struct {
 	Out       io.Writer     // default standard output
 	Seed      int64         // of addresses and ports; 0 = a new one
 	Window    time.Duration // that slowray looks; default 8 s
+	Looks     int           // how often slowray looks at what is planted; default once
 	Keep      time.Duration // how long Shell's load lasts; default 10 min
 	WholeHost bool          // do not tell slowray the port
 	TruthOnly bool          // measure, do not run slowray
@@ -50,6 +51,7 @@ func (o Options) withDefaults() (Options, error) {
 	if o.Window == 0 {
 		o.Window = 8 * time.Second
 	}
+	o.Looks = max(o.Looks, 1)
 	if o.Keep == 0 {
 		o.Keep = 10 * time.Minute
 	}
@@ -236,21 +238,25 @@ func (i runner) steps() []plantedSet {
 func (r *runner) step(ctx context.Context, s plantedSet) (StepResult, error) {
 	r.print.step(s)
 	result := StepResult{Name: s.name}
+	var reports []*Report
 	for _, f := range s.faults {
 		result.Planted = append(result.Planted, f.Name)
 	}
 	if !r.opt.TruthOnly {
-		sample, report, err := r.look(ctx, s.faults)
+		sample, all, err := r.look(ctx, s.faults)
 		if err != nil {
 			return result, err
 		}
-		result.Looked, result.Found = &sample, report
+		result.Looked, result.Found, reports = &sample, all[0], all
 	}
 	var err error
 	if result.Truth, err = r.truth(ctx, s.faults, result.Looked); err != nil {
 		return result, err
 	}
 	judge(&result, r.Incident, s.faults)
+	if len(reports) > 1 {
+		result.judgeOthers(reports[1:], r.Incident, s.faults)
+	}
 	r.print.result(result, s)
 	return result, nil
 }

@@ -22,6 +22,7 @@ const (
 	measureWindow = 4 * time.Second
 	watchMargin   = 2 * time.Second // load before and after the window slowray looks at
 	quick         = 2               // all of these are divided by this for a quick incident
+	lookPause     = 2 * time.Second // from the end of a window to the next look, for the verdict
 	insideShare   = 2               // a load that ends inside a window ends after 1/insideShare of it
 )
 
@@ -36,24 +37,40 @@ type trial struct {
 	watch func(context.Context, *sandbox.Box) error
 }
 
-// look has slowray look at the faults, and measures meanwhile.
-func (r *runner) look(ctx context.Context, faults []incident.Fault) (Sample, *Report, error) {
-	var report *Report
+// look has slowray look at the faults, once or several times under the same
+// load, and measures meanwhile.
+func (r *runner) look(ctx context.Context, faults []incident.Fault) (Sample, []*Report, error) {
+	var reports []*Report
+	looks := r.opt.Looks
+	if r.EndInside {
+		looks = 1 // the load ends only once
+	}
 	margin := watchMargin
 	if r.Quick {
 		margin /= quick
 	}
-	t := trial{runner: r, faults: faults, window: r.opt.Window, warm: max(margin, r.Lead), after: margin}
+	each := r.opt.Window + lookPause
+	t := trial{runner: r, faults: faults, window: time.Duration(looks)*each - lookPause, warm: max(margin, r.Lead), after: margin}
 	if r.EndInside {
 		t.after = -r.opt.Window / insideShare
 	}
-	t.watch = func(ctx context.Context, box *sandbox.Box) (err error) {
-		report, err = r.slowray(ctx, box)
-		return err
+	t.watch = func(ctx context.Context, box *sandbox.Box) error {
+		began := time.Now()
+		for n := range looks {
+			if err := pause(ctx, time.Until(began.Add(time.Duration(n)*each))); err != nil {
+				return err
+			}
+			report, err := r.slowray(ctx, box)
+			if err != nil {
+				return err
+			}
+			reports = append(reports, report)
+		}
+		return nil
 	}
-	r.print.progress(fmt.Sprintf("slowray looks for %v", r.opt.Window))
+	r.print.progress(fmt.Sprintf("slowray looks for %v", t.window))
 	s, err := t.run(ctx)
-	return s, report, err
+	return s, reports, err
 }
 
 func (t *trial) run(ctx context.Context) (s Sample, err error) {

@@ -37,6 +37,7 @@ func (*labListCmd) Run(s *streams) error {
 type labRunCmd struct {
 	Names     []string      `arg:"" name:"name" help:"Incidents, or \"all\"."`
 	Window    time.Duration `default:"8s" placeholder:"D" help:"How long slowray looks (${default})."`
+	Looks     int           `default:"1" placeholder:"N" help:"Look this often under the same load."`
 	Seed      int64         `placeholder:"N" help:"Of addresses and ports; printed by each run."`
 	WholeHost bool          `help:"Let slowray find the service by itself, without --port."`
 	TruthOnly bool          `help:"Measure only; do not run slowray."`
@@ -60,7 +61,7 @@ func (c *labRunCmd) Run(ctx context.Context, s *streams) error {
 		for _, name := range names {
 			r, err := lab.Run(ctx, name, lab.Options{
 				Out: s.out, Seed: c.Seed, Window: c.Window, WholeHost: c.WholeHost,
-				TruthOnly: c.TruthOnly, JSON: c.JSON, Save: c.Save, Verbose: c.Verbose,
+				TruthOnly: c.TruthOnly, JSON: c.JSON, Save: c.Save, Looks: c.Looks, Verbose: c.Verbose,
 			})
 			if err != nil {
 				return err

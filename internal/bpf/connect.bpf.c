@@ -2,9 +2,15 @@
 
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-3-Clause) */
 /*
- * What became of connect() and accept(): results and time per process and
- * address, and how the TCP handshakes ended. Everything is summed in maps that
- * user space reads once, at the end of the window; nothing wakes it.
+ * What became of connect() and accept(), per process and address, and how the
+ * TCP handshakes ended. Everything is summed in maps that user space reads
+ * once, at the end of the window; nothing wakes it.
+ *
+ * TCP connections are seen where their socket changes its state. What only the
+ * result of a system call tells (connect() to a unix socket, accept() without
+ * a descriptor) needs tracepoints of system calls, and one of those makes every
+ * system call of every thread slower (TIF_SYSCALL_TRACEPOINT, kernel/tracepoint
+ * .c, syscall_regfunc): user space attaches them for a part of the time only.
  */
 #include "headers/kernel.h"
 #include <bpf/bpf_helpers.h>
@@ -14,27 +20,10 @@
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
-/* Slots of outcome.errors; the same order as in connect.go. */
-enum connect_error {
-	ERR_ADDRNOTAVAIL, /* no free local port */
-	ERR_CONNREFUSED,
-	ERR_TIMEDOUT,
-	ERR_AGAIN, /* unix socket: backlog full; inet: no free port on old kernels */
-	ERR_NETUNREACH,
-	ERR_HOSTUNREACH,
-	ERR_PERM, /* a local firewall rule */
-	ERR_NOENT, /* unix socket path gone */
-	ERR_OTHER,
-	ERR_SLOTS,
-};
-
 struct outcome {
 	__u64 calls;
-	__u64 started;
-	__u64 non_blocking;
-	__u64 ns;
-	__u64 max_ns;
-	__u64 errors[ERR_SLOTS];
+	__u64 failed; /* TCP: EADDRNOTAVAIL, no free local port; unix: EAGAIN, the backlog is full */
+	__u64 other; /* unix: any other error */
 	__u32 netns;
 	char comm[16];
 	__u32 pad;
@@ -75,7 +64,6 @@ struct accept_outcome {
 };
 
 struct pending {
-	__u64 start_ns;
 	__u64 addr; /* user pointer to the sockaddr */
 	__u32 len;
 	__u32 pad;
@@ -122,30 +110,6 @@ __u64 lost_handshakes;
 __u64 lost_accepts;
 
 /* Linux error numbers are the same on x86-64 and arm64 (asm-generic/errno.h). */
-static __always_inline int error_slot(__s64 ret)
-{
-	switch (-ret) {
-	case 99:
-		return ERR_ADDRNOTAVAIL;
-	case 111:
-		return ERR_CONNREFUSED;
-	case 110:
-		return ERR_TIMEDOUT;
-	case 11:
-		return ERR_AGAIN;
-	case 101:
-		return ERR_NETUNREACH;
-	case 113:
-		return ERR_HOSTUNREACH;
-	case 1:
-	case 13:
-		return ERR_PERM;
-	case 2:
-		return ERR_NOENT;
-	}
-	return ERR_OTHER;
-}
-
 #define EINPROGRESS 115
 #define EALREADY 114
 #define EISCONN 106
@@ -157,42 +121,40 @@ static __always_inline int error_slot(__s64 ret)
 #define ECONNABORTED 103
 #define EINTR 4
 
+/* find returns what is known of a key, which begins empty; NULL when the map is
+ * full, which is counted. */
+static __always_inline struct outcome *find(void *map, const void *key)
+{
+	struct outcome *o = bpf_map_lookup_elem(map, key);
+	struct outcome fresh = {};
+	struct task_struct *task;
+
+	if (o)
+		return o;
+	task = (struct task_struct *)bpf_get_current_task();
+	fresh.netns = BPF_CORE_READ(task, nsproxy, net_ns, ns.inum);
+	bpf_get_current_comm(&fresh.comm, sizeof(fresh.comm));
+	bpf_map_update_elem(map, key, &fresh, BPF_NOEXIST);
+	o = bpf_map_lookup_elem(map, key);
+	if (!o)
+		__sync_fetch_and_add(&lost_connects, 1);
+	return o;
+}
+
 SEC("tracepoint/syscalls/sys_enter_connect")
 int connect_enter(struct syscall_enter *ctx)
 {
 	__u64 id = bpf_get_current_pid_tgid();
 	struct pending p = {
-		.start_ns = bpf_ktime_get_ns(),
 		.addr = ctx->args[1],
 		.len = (__u32)ctx->args[2],
 	};
+	__u16 family = 0;
+
+	if (bpf_probe_read_user(&family, sizeof(family), (void *)p.addr) || family != AF_UNIX)
+		return 0;
 	bpf_map_update_elem(&inflight, &id, &p, BPF_ANY);
 	return 0;
-}
-
-static __always_inline void count(struct outcome *o, __s64 ret, __u64 ns)
-{
-	__sync_fetch_and_add(&o->calls, 1);
-	__sync_fetch_and_add(&o->ns, ns);
-	if (ns > o->max_ns)
-		o->max_ns = ns; /* a race between CPUs may lose a maximum, never invent one */
-	if (ret == 0 || ret == -EINPROGRESS) {
-		__sync_fetch_and_add(&o->started, 1);
-	} else {
-		int slot = error_slot(ret);
-		if (slot >= 0 && slot < ERR_SLOTS)
-			__sync_fetch_and_add(&o->errors[slot], 1);
-	}
-	if (ret == -EINPROGRESS || ret == -EAGAIN)
-		__sync_fetch_and_add(&o->non_blocking, 1);
-}
-
-static __always_inline void describe(struct outcome *o)
-{
-	struct task_struct *task = (struct task_struct *)bpf_get_current_task();
-
-	o->netns = BPF_CORE_READ(task, nsproxy, net_ns, ns.inum);
-	bpf_get_current_comm(&o->comm, sizeof(o->comm));
 }
 
 SEC("tracepoint/syscalls/sys_exit_connect")
@@ -200,67 +162,32 @@ int connect_exit(struct syscall_exit *ctx)
 {
 	__u64 id = bpf_get_current_pid_tgid();
 	struct pending *pp = bpf_map_lookup_elem(&inflight, &id);
-	struct pending p;
+	struct unix_key key = { .tgid = id >> 32 };
 	struct outcome *o;
-	__u64 ns;
+	struct pending p;
+	__u32 len;
 
 	if (!pp)
 		return 0;
 	p = *pp;
 	bpf_map_delete_elem(&inflight, &id);
-
-	/* Asking again about a connect under way is not a new attempt. */
-	if (ctx->ret == -EALREADY || ctx->ret == -EISCONN || ctx->ret == -EINTR)
-		return 0;
-	ns = bpf_ktime_get_ns() - p.start_ns;
-
-	__u16 family = 0;
-	if (bpf_probe_read_user(&family, sizeof(family), (void *)p.addr))
+	if (ctx->ret == -EISCONN || ctx->ret == -EINTR)
 		return 0;
 
-	if (family == AF_INET || family == AF_INET6) {
-		struct inet_key key = { .tgid = id >> 32, .family = family };
-		__be16 port = 0;
-
-		bpf_probe_read_user(&port, sizeof(port), (void *)(p.addr + 2));
-		key.port = bpf_ntohs(port);
-		if (family == AF_INET)
-			bpf_probe_read_user(&key.addr, 4, (void *)(p.addr + 4));
-		else
-			bpf_probe_read_user(&key.addr, 16, (void *)(p.addr + 8));
-		o = bpf_map_lookup_elem(&inet_connects, &key);
-		if (!o) {
-			struct outcome fresh = {};
-
-			describe(&fresh);
-			bpf_map_update_elem(&inet_connects, &key, &fresh, BPF_NOEXIST);
-			o = bpf_map_lookup_elem(&inet_connects, &key);
-		}
-	} else if (family == AF_UNIX) {
-		struct unix_key key = { .tgid = id >> 32 };
-		__u32 len = p.len > 2 ? p.len - 2 : 0;
-
-		/* An address may be shorter than the structure and need not end
-		 * in a NUL; a leading NUL marks an abstract name (unix(7)). */
-		if (len > sizeof(key.path))
-			len = sizeof(key.path);
-		bpf_probe_read_user(&key.path, len, (void *)(p.addr + 2));
-		o = bpf_map_lookup_elem(&unix_connects, &key);
-		if (!o) {
-			struct outcome fresh = {};
-
-			describe(&fresh);
-			bpf_map_update_elem(&unix_connects, &key, &fresh, BPF_NOEXIST);
-			o = bpf_map_lookup_elem(&unix_connects, &key);
-		}
-	} else {
+	/* An address may be shorter than the structure and need not end in a
+	 * NUL; a leading NUL marks an abstract name (unix(7)). */
+	len = p.len > 2 ? p.len - 2 : 0;
+	if (len > sizeof(key.path))
+		len = sizeof(key.path);
+	bpf_probe_read_user(&key.path, len, (void *)(p.addr + 2));
+	o = find(&unix_connects, &key);
+	if (!o)
 		return 0;
-	}
-
-	if (o)
-		count(o, ctx->ret, ns);
-	else
-		__sync_fetch_and_add(&lost_connects, 1);
+	__sync_fetch_and_add(&o->calls, 1);
+	if (ctx->ret == -EAGAIN)
+		__sync_fetch_and_add(&o->failed, 1);
+	else if (ctx->ret < 0)
+		__sync_fetch_and_add(&o->other, 1);
 	return 0;
 }
 
@@ -308,6 +235,35 @@ int accept_exit(struct syscall_exit *ctx)
 	return count_accept(ctx->ret);
 }
 
+static __always_inline void far_end(const struct sock *sk, __u16 *port, __u8 *addr)
+{
+	*port = bpf_ntohs(sk->__sk_common.skc_dport);
+	if (sk->__sk_common.skc_family == AF_INET)
+		__builtin_memcpy(addr, &sk->__sk_common.skc_daddr, 4);
+	else
+		bpf_core_read(addr, 16, &sk->__sk_common.skc_v6_daddr);
+}
+
+/*
+ * A TCP connect() puts the socket into SYN_SENT, with the far end known, and
+ * then looks for a local port (tcp_v4_connect, tcp_v6_connect). If there is
+ * none, the socket is closed again in the same call, with no error on it and no
+ * SYN in its queue, as it has when the caller changes its mind later.
+ */
+static __always_inline void count_call(struct sock *sk, int no_port)
+{
+	struct inet_key key = {
+		.tgid = bpf_get_current_pid_tgid() >> 32,
+		.family = sk->__sk_common.skc_family,
+	};
+	struct outcome *o;
+
+	far_end(sk, &key.port, key.addr);
+	o = find(&inet_connects, &key);
+	if (o)
+		__sync_fetch_and_add(no_port ? &o->failed : &o->calls, 1);
+}
+
 /* sock:inet_sock_set_state(const struct sock *sk, const int old, const int new), since 4.16 */
 SEC("tp_btf/inet_sock_set_state")
 int BPF_PROG(set_state, struct sock *sk, int old, int new)
@@ -316,16 +272,25 @@ int BPF_PROG(set_state, struct sock *sk, int old, int new)
 	struct handshake *h;
 	int failed = 0;
 
-	if (old == TCP_SYN_SENT && new == TCP_ESTABLISHED)
-		;
-	else if (old == TCP_SYN_SENT && new == TCP_CLOSE)
-		failed = 1;
-	else if (old == TCP_SYN_RECV && new == TCP_ESTABLISHED)
-		key.passive = 1;
-	else
-		return 0;
 	if (sk->sk_protocol != IPPROTO_TCP)
 		return 0;
+	if (old == TCP_CLOSE && new == TCP_SYN_SENT) {
+		count_call(sk, 0);
+		return 0;
+	}
+	if (old == TCP_SYN_SENT && new == TCP_ESTABLISHED) {
+		;
+	} else if (old == TCP_SYN_SENT && new == TCP_CLOSE) {
+		if (!sk->sk_err && !sk->tcp_rtx_queue.rb_node) {
+			count_call(sk, 1);
+			return 0;
+		}
+		failed = 1;
+	} else if (old == TCP_SYN_RECV && new == TCP_ESTABLISHED) {
+		key.passive = 1;
+	} else {
+		return 0;
+	}
 
 	key.netns = sk->__sk_common.skc_net.net->ns.inum;
 	key.family = sk->__sk_common.skc_family;
@@ -336,11 +301,7 @@ int BPF_PROG(set_state, struct sock *sk, int old, int new)
 		else
 			BPF_CORE_READ_INTO(&key.addr, sk, __sk_common.skc_v6_rcv_saddr);
 	} else {
-		key.port = bpf_ntohs(sk->__sk_common.skc_dport);
-		if (key.family == AF_INET)
-			__builtin_memcpy(key.addr, &sk->__sk_common.skc_daddr, 4);
-		else
-			BPF_CORE_READ_INTO(&key.addr, sk, __sk_common.skc_v6_daddr);
+		far_end(sk, &key.port, key.addr);
 	}
 	h = bpf_map_lookup_elem(&handshakes, &key);
 	if (!h) {

@@ -38,6 +38,20 @@ const (
 	slowDrain  = 0.25 // s
 )
 
+// partlyWatched is the share of the window from which on calls count as watched
+// all the time.
+const partlyWatched = 0.9
+
+// callSeconds is for how long calls of accept(), and of connect() to unix
+// sockets, were watched. Observations of before there was a choice have them
+// for all of the window.
+func (v *View) callSeconds() float64 {
+	if v.CallSeconds == 0 && len(v.Accepts) > 0 {
+		return v.Window.Seconds
+	}
+	return v.CallSeconds
+}
+
 func checkAcceptQueueOverflow(v *View) Result {
 	var r Result
 	fullest := "no listening socket with traffic"
@@ -62,10 +76,10 @@ func checkAcceptQueueOverflow(v *View) Result {
 
 // overflow is what one listening socket turned away.
 type overflow struct {
-	dropped  uint64 // SYNs and handshakes (TCP) or connect() calls (unix)
-	opened   uint64 // connections that came through
-	accepted uint64 // accept() calls that returned one
-	known    bool   // accepted was counted
+	dropped  uint64  // SYNs and handshakes (TCP) or connect() calls (unix)
+	opened   uint64  // connections that came through
+	accepted uint64  // accept() calls that returned one
+	watched  float64 // s in which those, and connect() calls to unix sockets, were counted
 	backlog  observe.Setting
 	somax    int // net.core.somaxconn of the namespace, 0 when not known
 }
@@ -92,7 +106,7 @@ func overflowOf(v *View, s *Service, l *observe.Listener) overflow {
 			o.accepted += a.Accepted
 		}
 	}
-	o.known = !v.missing(observe.KindConnects)
+	o.watched = v.callSeconds()
 	return o
 }
 
@@ -136,18 +150,21 @@ func overflowFinding(v *View, s *Service, l *observe.Listener, o overflow) Findi
 		f.Evidence = append(f.Evidence, Evidence{Fact: "backlog the application asks for", Value: o.backlog.Value, Unit: "connections", Source: settingSource(o.backlog)})
 	}
 
-	rate := float64(o.accepted) / max(v.Window.Seconds, 0.001)
-	if o.known {
+	rate := float64(o.accepted) / max(o.watched, 0.001)
+	if o.watched > 0 {
 		f.Evidence = append(f.Evidence, Evidence{Fact: "connections accepted", Value: round(rate), Unit: "per second", Source: "accept() results"})
+		if o.watched < partlyWatched*v.Window.Seconds {
+			f.Evidence = append(f.Evidence, Evidence{Fact: "calls were counted for", Value: round(o.watched), Limit: round(v.Window.Seconds), Unit: "s", Source: "when the queue filled, and samples before"})
+		}
 	}
 	switch {
-	case o.known && o.accepted == 0 && l.FullSamples == l.Samples:
+	case o.watched >= v.Window.Seconds/2 && o.accepted == 0 && l.FullSamples == l.Samples:
 		describeNotAccepting(v, s, l, &f)
 		return f
 	case v.Process(owner) != nil && v.Process(owner).EndedIn:
 		f.Fix.Text = fmt.Sprintf("%s (pid %d) ended during the window: find out why (its log, the kernel log), and start it again.", v.Comm(owner), owner)
 		return f
-	case o.known && l.QueueMean >= alwaysFull*float64(l.Limit) && rate > 0 && float64(l.Limit)/rate >= slowDrain:
+	case l.QueueMean >= alwaysFull*float64(l.Limit) && rate > 0 && float64(l.Limit)/rate >= slowDrain:
 		describeSlow(v, s, l, rate, &f)
 	default:
 		describeLimit(v, s, l, o, &f)

@@ -69,10 +69,11 @@ func healthy() *observe.Observation {
 			{PID: hog, PPID: 1, Comm: "backup", State: "R", Threads: 1, UserSeconds: 0.2, NetNS: 4026531833},
 		},
 		Connects: []observe.Connect{
-			{PID: nginxWorker1, Comm: "nginx", NetNS: serverNS, Family: "inet", Addr: "127.0.0.1", Port: fpmPort, Calls: 47_500, Started: 47_500, NonBlocking: 47_500, NS: 47_500 * 15_000, Established: 47_500},
-			{PID: nginxWorker2, Comm: "nginx", NetNS: serverNS, Family: "inet", Addr: "127.0.0.1", Port: fpmPort, Calls: 47_500, Started: 47_500, NonBlocking: 47_500, NS: 47_500 * 15_000, Established: 47_500},
-			{PID: clientPID, Comm: "wrk", NetNS: clientNS, Family: "inet", Addr: "10.9.8.1", Port: webPort, Calls: 40, Started: 40, NonBlocking: 40, NS: 600_000, Established: 40},
+			{PID: nginxWorker1, Comm: "nginx", NetNS: serverNS, Family: "inet", Addr: "127.0.0.1", Port: fpmPort, Calls: 47_500, Started: 47_500, Established: 47_500},
+			{PID: nginxWorker2, Comm: "nginx", NetNS: serverNS, Family: "inet", Addr: "127.0.0.1", Port: fpmPort, Calls: 47_500, Started: 47_500, Established: 47_500},
+			{PID: clientPID, Comm: "wrk", NetNS: clientNS, Family: "inet", Addr: "10.9.8.1", Port: webPort, Calls: 40, Started: 40, Established: 40},
 		},
+		CallSeconds: 10,
 		Accepts: []observe.Accept{
 			{PID: nginxWorker1, Comm: "nginx", Accepted: 20}, {PID: nginxWorker2, Comm: "nginx", Accepted: 20},
 			{PID: fpmChild1, Comm: "php-fpm8.2", Accepted: 47_500}, {PID: fpmChild2, Comm: "php-fpm8.2", Accepted: 47_500},

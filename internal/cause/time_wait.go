@@ -99,9 +99,6 @@ func portSearchFinding(v *View, pid int, ns *observe.NetNS, d destination, g *ob
 		{Fact: "sockets towards the destination", Value: statesText(g.States), Limit: size, Unit: "ports", Source: "sock_diag; net.ipv4.ip_local_port_range"},
 		{Fact: "net.ipv4.tcp_tw_reuse", Value: reuse, Source: "sysctl" + where(ns)},
 	}
-	if c := v.connectCost(pid, d); c > 0 {
-		f.Evidence = append(f.Evidence, Evidence{Fact: "time of a connect() that does not wait, mean", Value: round(c * 1e6), Unit: "µs", Source: "connect() results"})
-	}
 	switch reuse {
 	case "1":
 		f.Fix.Text = "tcp_tw_reuse is on, but no port is reused (no TCP timestamps on one side?): keep connections open instead (upstream keepalive)."
@@ -135,22 +132,6 @@ func (v *View) mostTimeWait(master int) (destination, *observe.SocketGroup) {
 		}
 	}
 	return best, most
-}
-
-// connectCost is the mean time in seconds of a connect() that did not wait.
-func (v *View) connectCost(master int, d destination) float64 {
-	var ns, n uint64
-	for i := range v.Connects {
-		c := &v.Connects[i]
-		if v.Master(c.PID) == master && c.Addr == d.addr && c.Port == d.port && c.NonBlocking == c.Calls && c.Calls > 0 {
-			ns += c.NS
-			n += c.Calls
-		}
-	}
-	if n == 0 {
-		return 0
-	}
-	return float64(ns) / float64(n) / 1e9
 }
 
 // finTimeout: tcp_fin_timeout is how long an orphaned socket stays in

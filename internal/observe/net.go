@@ -61,9 +61,10 @@ type SocketGroup struct {
 	PIDs       []int `json:"pids,omitempty"` // owners, at most 16
 }
 
-// Connect is the outcome of connect() calls of one process to one address
-// (tracepoints syscalls:sys_enter_connect and sys_exit_connect), and of the
-// handshakes that followed (sock:inet_sock_set_state).
+// Connect is the outcome of connect() calls of one process to one address, and
+// of the handshakes that followed (sock:inet_sock_set_state). Calls to unix
+// sockets (syscalls:sys_enter_connect and sys_exit_connect) are those of
+// Observation.CallSeconds only.
 type Connect struct {
 	PID    int    `json:"pid"`
 	Comm   string `json:"comm"`
@@ -73,18 +74,16 @@ type Connect struct {
 	Port   int    `json:"port,omitempty"`
 	Path   string `json:"path,omitempty"`
 
-	Calls       uint64            `json:"calls"`
-	Started     uint64            `json:"started"`          // returned 0 or EINPROGRESS
-	Errors      map[string]uint64 `json:"errors,omitempty"` // "EADDRNOTAVAIL" → calls
-	NS          uint64            `json:"ns"`               // time inside all calls
-	MaxNS       uint64            `json:"max_ns"`
-	NonBlocking uint64            `json:"non_blocking"` // calls that returned EINPROGRESS or EAGAIN: their time is CPU time
+	Calls   uint64            `json:"calls"`
+	Started uint64            `json:"started"`          // that did not fail at once
+	Errors  map[string]uint64 `json:"errors,omitempty"` // "EADDRNOTAVAIL" (TCP), "EAGAIN" and "other" (unix) → calls
 
 	Established uint64 `json:"established"` // handshakes completed
 	Failed      uint64 `json:"failed"`      // handshakes given up or refused
 }
 
-// Accept is the outcome of accept() calls of one process.
+// Accept is the outcome of accept() calls of one process, in
+// Observation.CallSeconds.
 type Accept struct {
 	PID      int               `json:"pid"`
 	Comm     string            `json:"comm"`

@@ -8,25 +8,29 @@ const SchemaObservation = "slowray.observation/1"
 
 // Observation is all that was seen in one window.
 type Observation struct {
-	Schema     string            `json:"schema"`
-	Version    string            `json:"version"` // slowray version that made it
-	Host       Host              `json:"host"`
-	Window     Window            `json:"window"`
-	Filter     Filter            `json:"filter"`
-	Use        HostUse           `json:"use"`
-	Namespaces []NetNS           `json:"namespaces,omitempty"`
-	Processes  []Process         `json:"processes,omitempty"`
-	Cgroups    []Cgroup          `json:"cgroups,omitempty"`
-	Connects   []Connect         `json:"connects,omitempty"`
-	Accepts    []Accept          `json:"accepts,omitempty"`
-	Profile    *Profile          `json:"profile,omitempty"`
-	KernelLog  []KernelLine      `json:"kernel_log,omitempty"`
-	Nginx      []Nginx           `json:"nginx,omitempty"`
-	PHPFPM     []PHPFPM          `json:"php_fpm,omitempty"`
-	Endpoints  []Endpoint        `json:"endpoints,omitempty"`
-	Sysctl     map[string]string `json:"sysctl,omitempty"` // host-wide knobs, as "net.netfilter.nf_conntrack_max"
-	Gaps       []Gap             `json:"gaps,omitempty"`
-	Losses     []Loss            `json:"losses,omitempty"`
+	Schema     string    `json:"schema"`
+	Version    string    `json:"version"` // slowray version that made it
+	Host       Host      `json:"host"`
+	Window     Window    `json:"window"`
+	Filter     Filter    `json:"filter"`
+	Use        HostUse   `json:"use"`
+	Namespaces []NetNS   `json:"namespaces,omitempty"`
+	Processes  []Process `json:"processes,omitempty"`
+	Cgroups    []Cgroup  `json:"cgroups,omitempty"`
+	Connects   []Connect `json:"connects,omitempty"`
+	Accepts    []Accept  `json:"accepts,omitempty"`
+	// CallSeconds is for how long accept(), and connect() to unix sockets, were
+	// watched: some moments of the window, and all of it from where a queue or
+	// the descriptors of a server were seen to run out.
+	CallSeconds float64           `json:"call_seconds,omitempty"`
+	Profile     *Profile          `json:"profile,omitempty"`
+	KernelLog   []KernelLine      `json:"kernel_log,omitempty"`
+	Nginx       []Nginx           `json:"nginx,omitempty"`
+	PHPFPM      []PHPFPM          `json:"php_fpm,omitempty"`
+	Endpoints   []Endpoint        `json:"endpoints,omitempty"`
+	Sysctl      map[string]string `json:"sysctl,omitempty"` // host-wide knobs, as "net.netfilter.nf_conntrack_max"
+	Gaps        []Gap             `json:"gaps,omitempty"`
+	Losses      []Loss            `json:"losses,omitempty"`
 }
 
 // Host identifies the machine and its running kernel.

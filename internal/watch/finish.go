@@ -125,7 +125,7 @@ func (s *session) endBPF() {
 		if err != nil {
 			s.gap(observe.KindConnects, "", err)
 		}
-		s.out.Connects, s.out.Accepts = r.Connects, r.Accepts
+		s.out.Connects, s.out.Accepts, s.out.CallSeconds = r.Connects, r.Accepts, r.Watched.Seconds()
 		s.out.Losses = append(s.out.Losses, r.Losses...)
 		s.opened = r.Opened
 	}

@@ -56,10 +56,12 @@ type session struct {
 	serving []int // processes with a listening socket
 	states  map[int]*observe.ThreadStates
 	fdPeak  map[int]int
+	fdLimit map[int]int
 
 	sockets *socket.Iterators // nil where BPF is not to be had
 	kmsg    *host.Kmsg
 	connect *connect.Watcher
+	calls   calls
 	profile *stack.Profiler
 	request *requests
 	nginx   []*nginx.Instance
@@ -77,7 +79,7 @@ func Run(ctx context.Context, opt Options) (*observe.Observation, error) {
 		opt: opt, fs: host.Default(),
 		out:    &observe.Observation{Schema: observe.SchemaObservation, Version: opt.Version, Filter: opt.Filter},
 		states: map[int]*observe.ThreadStates{},
-		fdPeak: map[int]int{},
+		fdPeak: map[int]int{}, fdLimit: map[int]int{},
 	}
 	defer s.close()
 	Hurry()
@@ -106,6 +108,7 @@ func (s *session) close() {
 		s.kmsg.Close()
 	}
 	if s.connect != nil {
+		s.calls.resting.Wait()
 		s.connect.Close()
 	}
 	if s.profile != nil {
@@ -150,6 +153,9 @@ func (s *session) begin() error {
 		return err
 	}
 	s.findServers()
+	for i := range s.procs {
+		s.fdLimit[s.procs[i].PID] = s.procs[i].FDLimit
+	}
 	if err := s.checkServes(); err != nil {
 		return err
 	}
@@ -286,6 +292,7 @@ func (s *session) loop(ctx context.Context) {
 		listeners.do(elapsed, s.sampleListeners)
 		threads.do(elapsed, s.sampleThreads)
 		processes.do(elapsed, s.sampleProcesses)
+		s.sampleCalls(elapsed)
 		cpu.do(elapsed, func() { s.sampleCPU(elapsed) })
 		snapshots.do(elapsed, s.opt.For, s.sampleSockets)
 		if s.opt.Progress != nil {

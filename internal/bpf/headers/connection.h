@@ -27,7 +27,6 @@ enum proto {
 	PROTO_POSTGRES,
 };
 
-
 /*
  * At most 184 bytes: with the kernel's own 72 for an element of socket storage
  * it then fits 256 (kmalloc), instead of 512.
@@ -237,7 +236,7 @@ full:
 }
 
 /* Begins to watch a connection. */
-static __noinline struct conn *watch(struct sock *sk, int side, __u64 opened, __u32 flags)
+static __noinline struct conn *watch(struct sock *sk, int side, __u64 opened)
 {
 	__u16 port;
 	struct conn *c;
@@ -257,7 +256,7 @@ static __noinline struct conn *watch(struct sock *sk, int side, __u64 opened, __
 	c->family = sk->__sk_common.skc_family;
 	c->lport = sk->__sk_common.skc_num;
 	c->opened = opened;
-	c->flags = flags;
+	c->flags = 0;
 	c->phase = IDLE;
 	c->seq = 0;
 	c->endpoint = find_endpoint(sk, c);
@@ -275,7 +274,7 @@ static __noinline struct conn *adopt(struct sock *sk)
 	key.netns = sk->__sk_common.skc_net.net->ns.inum;
 	key.port = sk->__sk_common.skc_num;
 	side = bpf_map_lookup_elem(&listening, &key) ? SERVED : CALLED;
-	return watch(sk, side, 0, PREEXISTING);
+	return watch(sk, side, 0);
 }
 
 #endif

@@ -74,11 +74,8 @@ struct nsproxy {
 	struct net *net_ns;
 };
 
-struct files_struct;
-
 struct task_struct {
 	struct nsproxy *nsproxy;
-	struct files_struct *files;
 	int pid;
 	int tgid;
 };
@@ -90,24 +87,11 @@ struct inode {
 
 struct file {
 	struct inode *f_inode;
-	void *private_data;
 };
-
-struct fdtable {
-	unsigned int max_fds;
-	struct file **fd;
-};
-
-struct files_struct {
-	struct fdtable *fdt;
-};
-
-struct sock;
 
 struct socket {
 	short type;
 	unsigned long flags;
-	struct sock *sk;
 };
 
 struct socket_alloc {
@@ -138,8 +122,15 @@ struct sock_common {
 	struct in6_addr skc_v6_rcv_saddr;
 };
 
+struct rb_node;
+
+struct rb_root {
+	struct rb_node *rb_node;
+};
+
 struct sock {
 	struct sock_common __sk_common;
+	struct rb_root tcp_rtx_queue;
 	__u16 sk_protocol;
 	struct socket *sk_socket;
 	int sk_err;

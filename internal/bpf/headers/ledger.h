@@ -25,7 +25,7 @@ static __always_inline __u64 take(__u64 *left, __u64 want)
  * Served: the time line is cut at moments that never run backwards, so the
  * parts add up whatever was or was not seen.
  */
-static __always_inline void ledger_served(struct ledger *l, const struct conn *c, __u64 min_rtt)
+static __always_inline void ledger_served(struct ledger *l, const struct conn *c)
 {
 	__u64 from = c->first, upto, left;
 
@@ -245,7 +245,7 @@ static __always_inline int finish_here(struct conn *c, struct sock *sk, struct t
 	bytes_in = bytes_received(sk, tp) - c->in0;
 	retrans = tp->total_retrans - c->retrans0;
 	if (c->side == SERVED)
-		ledger_served(&l, c, min_rtt);
+		ledger_served(&l, c);
 	else
 		ledger_called(&l, c, min_rtt);
 #pragma unroll

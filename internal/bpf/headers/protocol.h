@@ -64,19 +64,22 @@ static __always_inline void judge_answer(struct conn *c, const __u8 *b)
 	}
 }
 
-/* The first bytes that a program hands to a socket. */
-static __always_inline int handed_over(struct msghdr *msg, __u8 *b)
+/* Where the bytes begin that a program hands to a socket; 0 when not in memory
+ * of its own. */
+static __always_inline void *handed_over(struct msghdr *msg)
 {
-	void *from;
+	void *from = 0;
 
 	if (msg->msg_iter.iter_type == ITER_UBUF)
 		from = BPF_CORE_READ(msg, msg_iter.ubuf);
 	else if (msg->msg_iter.iter_type == ITER_IOVEC)
 		from = BPF_CORE_READ(msg, msg_iter.__iov, iov_base);
-	else
-		return 0;
-	from += msg->msg_iter.iov_offset;
-	return !bpf_probe_read_user(b, PEEK, from) || !bpf_probe_read_user(b, 5, from);
+	return from ? from + msg->msg_iter.iov_offset : 0;
+}
+
+static __always_inline int peek(void *from, __u8 *b)
+{
+	return from && (!bpf_probe_read_user(b, PEEK, from) || !bpf_probe_read_user(b, 5, from));
 }
 
 /* An answer, on its way into the socket. */
@@ -87,7 +90,7 @@ static __noinline int look_at_answer(struct conn *c, struct msghdr *msg)
 	if (!c || !msg)
 		return 0;
 	c->answered = 1;
-	if (handed_over(msg, b))
+	if (peek(handed_over(msg), b))
 		judge_answer(c, b);
 	return 0;
 }
@@ -103,27 +106,21 @@ static __noinline int look_at_sent_request(struct conn *c, struct sock *sk, stru
 	__u8 b[PEEK] = {};
 	struct label *l;
 	__u64 count;
+	void *from;
 
 	if (!c || !sk || !msg)
 		return 0;
 	count = msg->msg_iter.count;
-	if (c->proto <= PROTO_OTHER && handed_over(msg, b))
+	from = handed_over(msg);
+	if (c->proto <= PROTO_OTHER && peek(from, b))
 		c->proto = protocol_of(b, count);
 	if (!with_labels || c->phase == ASKED)
 		return 0;
 	l = label_of(sk);
-	if (l && !l->next_len) {
-		void *from = 0;
-
-		if (msg->msg_iter.iter_type == ITER_UBUF)
-			from = BPF_CORE_READ(msg, msg_iter.ubuf);
-		else if (msg->msg_iter.iter_type == ITER_IOVEC)
-			from = BPF_CORE_READ(msg, msg_iter.__iov, iov_base);
-		if (count > LABEL_SIZE)
-			count = LABEL_SIZE;
-		if (from && !bpf_probe_read_user(l->next, count, from + msg->msg_iter.iov_offset))
-			l->next_len = count;
-	}
+	if (count > LABEL_SIZE)
+		count = LABEL_SIZE;
+	if (l && !l->next_len && from && !bpf_probe_read_user(l->next, count, from))
+		l->next_len = count;
 	return 0;
 }
 

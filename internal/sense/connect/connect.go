@@ -7,6 +7,8 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"sync"
+	"time"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
@@ -14,12 +16,6 @@ import (
 	"github.com/slowray/slowray/internal/bpf"
 	"github.com/slowray/slowray/internal/observe"
 )
-
-// errorNames are the slots of struct outcome in connect.bpf.c, in its order.
-var errorNames = [...]string{
-	"EADDRNOTAVAIL", "ECONNREFUSED", "ETIMEDOUT", "EAGAIN",
-	"ENETUNREACH", "EHOSTUNREACH", "EPERM", "ENOENT", "other",
-}
 
 const (
 	familyInet  = 2
@@ -29,11 +25,10 @@ const (
 // The kernel's structures, laid out as in connect.bpf.c.
 type (
 	outcome struct {
-		Calls, Started, NonBlocking, NS, MaxNS uint64
-		Errors                                 [len(errorNames)]uint64
-		NetNS                                  uint32
-		Comm                                   [16]byte
-		_                                      uint32
+		Calls, Failed, Other uint64
+		NetNS                uint32
+		Comm                 [16]byte
+		_                    uint32
 	}
 	inetKey struct {
 		TGID   uint32
@@ -62,7 +57,13 @@ type (
 // Watcher holds the attached programs. Closing it detaches them.
 type Watcher struct {
 	objects bpf.ConnectObjects
-	links   []io.Closer // kept: an unreferenced link is detached by its finalizer
+	state   io.Closer // kept: an unreferenced link is detached by its finalizer
+
+	mu      sync.Mutex
+	calls   []io.Closer   // of the system calls, while they are watched
+	since   time.Time     // they are
+	watched time.Duration // they were, before since
+	closed  bool
 }
 
 // Start attaches the programs. It needs root or CAP_BPF and CAP_PERFMON.
@@ -83,6 +84,23 @@ func Start() (*Watcher, error) {
 }
 
 func (w *Watcher) attach() error {
+	l, err := link.AttachTracing(link.TracingOptions{Program: w.objects.SetState})
+	if err != nil {
+		return fmt.Errorf("attach sock/inet_sock_set_state: %w", err)
+	}
+	w.state = l
+	return nil
+}
+
+// WatchCalls begins to watch connect() to unix sockets, and accept(). While it
+// does, every system call of the host takes longer, by some 50 ns. Calls while
+// they are watched already do nothing.
+func (w *Watcher) WatchCalls() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.calls != nil || w.closed {
+		return nil
+	}
 	for _, tp := range []struct {
 		name string
 		prog *ebpf.Program
@@ -94,22 +112,42 @@ func (w *Watcher) attach() error {
 	} {
 		l, err := bpf.AttachTracepoint("syscalls", tp.name, tp.prog)
 		if err != nil {
-			return fmt.Errorf("attach: %w", err)
+			w.rest()
+			return fmt.Errorf("connect: attach: %w", err)
 		}
-		w.links = append(w.links, l)
+		w.calls = append(w.calls, l)
 	}
-	l, err := link.AttachTracing(link.TracingOptions{Program: w.objects.SetState})
-	if err != nil {
-		return fmt.Errorf("attach sock/inet_sock_set_state: %w", err)
-	}
-	w.links = append(w.links, l)
+	w.since = time.Now()
 	return nil
+}
+
+// RestCalls ends what WatchCalls began. It waits for the kernel, for some tens
+// of milliseconds.
+func (w *Watcher) RestCalls() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.rest()
+}
+
+func (w *Watcher) rest() {
+	if !w.since.IsZero() {
+		w.watched += time.Since(w.since)
+		w.since = time.Time{}
+	}
+	for _, l := range w.calls {
+		l.Close()
+	}
+	w.calls = nil
 }
 
 // Close detaches the programs and frees their maps.
 func (w *Watcher) Close() {
-	for _, l := range w.links {
-		l.Close()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.closed = true
+	w.rest()
+	if w.state != nil {
+		w.state.Close()
 	}
 	w.objects.Close()
 }
@@ -127,11 +165,14 @@ type Result struct {
 	Accepts  []observe.Accept
 	Opened   map[PassiveKey]uint64 // handshakes completed by listeners
 	Losses   []observe.Loss
+	// Watched is for how long connect() to unix sockets, and accept(), were
+	// watched.
+	Watched time.Duration
 }
 
 // Read sums up what was seen since Start.
 func (w *Watcher) Read() (Result, error) {
-	r := Result{Opened: map[PassiveKey]uint64{}}
+	r := Result{Opened: map[PassiveKey]uint64{}, Watched: w.callTime()}
 
 	active, err := w.readHandshakes(r.Opened)
 	if err != nil {
@@ -157,6 +198,15 @@ func (w *Watcher) Read() (Result, error) {
 		}
 	}
 	return r, nil
+}
+
+func (w *Watcher) callTime() time.Duration {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.since.IsZero() {
+		return w.watched
+	}
+	return w.watched + time.Since(w.since)
 }
 
 // target is the far end of an outgoing connection.
@@ -194,9 +244,8 @@ func (w *Watcher) readConnects(r *Result, active map[target]handshake) error {
 		it  = w.objects.InetConnects.Iterate()
 	)
 	calls := map[target]uint64{} // to share handshakes among the processes that call the same address
-	noPort := map[target]uint64{}
 	for it.Next(&key, &val) {
-		c := newConnect(int(key.TGID), &val)
+		c := newConnect(int(key.TGID), &val, "EADDRNOTAVAIL")
 		c.Family = "inet"
 		if key.Family == familyInet6 {
 			c.Family = "inet6"
@@ -204,7 +253,6 @@ func (w *Watcher) readConnects(r *Result, active map[target]handshake) error {
 		addr := address(key.Family, key.Addr)
 		c.Addr, c.Port = addr.String(), int(key.Port)
 		calls[target{c.NetNS, addr, c.Port}] += c.Started
-		noPort[target{c.NetNS, addr, c.Port}] += c.Errors["EADDRNOTAVAIL"]
 		r.Connects = append(r.Connects, c)
 	}
 	if err := it.Err(); err != nil {
@@ -217,15 +265,14 @@ func (w *Watcher) readConnects(r *Result, active map[target]handshake) error {
 		if all := calls[t]; all > 0 {
 			h := active[t]
 			c.Established = share(h.Established, c.Started, all)
-			// A connect() that finds no port passes through SYN_SENT too.
-			c.Failed = share(h.Failed-min(h.Failed, noPort[t]), c.Started, all)
+			c.Failed = share(h.Failed, c.Started, all)
 		}
 	}
 
 	var ukey unixKey
 	it = w.objects.UnixConnects.Iterate()
 	for it.Next(&ukey, &val) {
-		c := newConnect(int(ukey.TGID), &val)
+		c := newConnect(int(ukey.TGID), &val, "EAGAIN")
 		c.Family = "unix"
 		c.Path = unixPath(ukey.Path[:])
 		c.Established = c.Started
@@ -260,17 +307,18 @@ func (w *Watcher) readAccepts(r *Result) error {
 	return it.Err()
 }
 
-func newConnect(pid int, o *outcome) observe.Connect {
+// newConnect takes over what BPF counted; failed is what its failures are.
+func newConnect(pid int, o *outcome, failed string) observe.Connect {
 	c := observe.Connect{
 		PID: pid, Comm: comm(o.Comm), NetNS: uint64(o.NetNS),
-		Calls: o.Calls, Started: o.Started, NonBlocking: o.NonBlocking, NS: o.NS, MaxNS: o.MaxNS,
+		Calls: o.Calls, Started: o.Calls - min(o.Calls, o.Failed+o.Other),
 	}
-	for i, n := range o.Errors {
+	for name, n := range map[string]uint64{failed: o.Failed, "other": o.Other} {
 		if n > 0 {
 			if c.Errors == nil {
 				c.Errors = map[string]uint64{}
 			}
-			c.Errors[errorNames[i]] = n
+			c.Errors[name] = n
 		}
 	}
 	return c

@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-3-Clause) */
+/*
+ * The boundaries of a request that both ends have in common: when bytes left,
+ * where a request begins, and what is none because nobody waits for an answer.
+ */
+#ifndef SLOWRAY_BOUNDARY_H
+#define SLOWRAY_BOUNDARY_H
+
+/* Delayed acknowledgements wait at least 40 ms on Linux (TCP_DELACK_MIN,
+ * include/net/tcp.h), in jiffies of up to 4 ms; elsewhere longer. */
+#define DELAYED_ACK (35 * NSEC_PER_MSEC)
+
+/* A client that closes within this time of its last byte, and a round trip,
+ * did not wait for an answer. */
+#define FAREWELL (5 * NSEC_PER_MSEC)
+
+#define TCPCB_EVER_RETRANS 0x80
+
+/* When the flight that is under way began, but not before what led to it:
+ * the kernel's stamp is in whole microseconds. */
+static __always_inline __u64 flight_start(struct tcp_sock *tp, __u64 not_before, __u64 now)
+{
+	return smaller(later(tp->first_tx_mstamp * NSEC_PER_USEC, not_before), now);
+}
+
+/* When the last segment was sent for the first time, or 0. */
+static __always_inline __u64 last_sent(struct tcp_sock *tp)
+{
+	struct list_head *node = BPF_CORE_READ(tp, tsorted_sent_queue.prev);
+	struct sk_buff *skb = (void *)node - bpf_core_field_offset(struct sk_buff, tcp_tsorted_anchor);
+	__u8 sacked = 0;
+	__u64 when = 0;
+
+	if (bpf_probe_read_kernel(&sacked, 1, (void *)skb->cb + bpf_core_field_offset(struct tcp_skb_cb, sacked)) ||
+	    sacked & TCPCB_EVER_RETRANS)
+		return 0;
+	bpf_probe_read_kernel(&when, sizeof(when), &skb->skb_mstamp_ns);
+	return when;
+}
+
+static __always_inline void begin(struct conn *c, struct tcp_sock *tp, __u64 now)
+{
+	c->flags = !c->opened && !c->seq ? PREEXISTING : 0;
+	c->seq++;
+	c->requests = 0;
+	c->first = c->last = now;
+	c->read = c->answer = c->done = 0;
+	c->progress = 0;
+	c->told_us = 0;
+	c->reread = 0;
+	c->farewell = 0;
+	c->stall = c->send_wait = c->retrans_ns = c->ack_delay = c->due = 0;
+	c->in0 = tp->bytes_received;
+	c->out0 = tp->bytes_acked + (tp->write_seq - tp->snd_una);
+	c->bytes_out = 0;
+	c->mark = tp->write_seq;
+	c->retrans0 = tp->total_retrans;
+	c->segs0 = tp->data_segs_out;
+	c->http = 0;
+	c->status = STATUS_UNKNOWN;
+	c->answered = 0;
+	c->reported = 0;
+	c->phase = ASKED;
+}
+
+/* What had to be sent again is acknowledged. What passed since it should have
+ * been is retransmission. */
+static __always_inline void mend(struct conn *c, __u64 now)
+{
+	if (!c->due)
+		return;
+	c->retrans_ns += span(c->due, now);
+	c->due = 0;
+}
+
+/* Bytes of the request that came, or went, after others. */
+static __always_inline void ask_more(struct conn *c, __u64 when)
+{
+	__u64 pause = span(c->last, when) / NSEC_PER_USEC;
+
+	if (pause > c->pause_us)
+		c->pause_us = smaller(pause, ~0U);
+	c->last = when;
+}
+
+/* Whether an asking end that closes now waits for no answer: it has just said
+ * something; or nothing was ever answered, it has paused about as long before,
+ * and what it says is no protocol of questions: log lines, a copy. */
+static __always_inline int is_farewell(struct conn *c, struct tcp_sock *tp, __u64 now)
+{
+	__u64 silent = span(c->last, now);
+
+	if (c->phase != ASKED)
+		return 0;
+	return silent <= FAREWELL + 2 * min_rtt_of(tp) ||
+	       (c->seq == 1 && c->proto <= PROTO_OTHER && silent <= 2 * c->pause_us * NSEC_PER_USEC);
+}
+
+#endif

@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-3-Clause) */
+/*
+ * The calling end of a connection: a request that went out, and the segments
+ * that bring its answer.
+ */
+#ifndef SLOWRAY_CALLED_H
+#define SLOWRAY_CALLED_H
+
+/* A request went out since the last segment came in; again is how many segments
+ * of it were just sent a second time, and are counted already. */
+static __always_inline void called_sent(struct conn *c, struct sock *sk, struct tcp_sock *tp, __u64 now, __u32 again)
+{
+	/* Nothing is sent before the connection is open; a handshake that had to
+	 * be repeated leaves no stamp at all. */
+	__u64 sent = smaller(tp->first_tx_mstamp ? later(tp->first_tx_mstamp * NSEC_PER_USEC, c->opened) : now, now);
+
+	if (c->phase == ASKED) {
+		/* More of the same request. */
+		ask_more(c, smaller(later(later(sent, last_sent(tp)), c->last), now));
+		c->mark = tp->snd_nxt;
+		return;
+	}
+	if (c->phase == ANSWERING) {
+		if (sent < c->done) { /* it went out before the last answer was in */
+			c->flags |= OVERLAPPED;
+			c->requests++;
+			c->mark = tp->snd_nxt;
+			return;
+		}
+		c->segs0 += tp->packets_out + again; /* of the next one */
+		c->retrans0 += again;
+		if (__sync_val_compare_and_swap(&c->phase, ANSWERING, IDLE) == ANSWERING)
+			finish(c, sk, tp);
+	}
+	__u32 from = c->mark;
+
+	begin(c, tp, sent);
+	if (sending_seen)
+		next_label(sk);
+	else
+		look_at_call(c, sk, tp, from);
+	/* What went out is part of this request, not before it. */
+	c->out0 -= tp->write_seq - tp->snd_una;
+	c->segs0 -= tp->packets_out + again;
+	c->retrans0 -= again;
+	if (tp->packets_out > 1)
+		c->last = smaller(later(sent, last_sent(tp)), now);
+	c->mark = tp->snd_nxt;
+	c->progress = sent;
+}
+
+static __always_inline void called_segment(struct conn *c, struct sock *sk, struct tcp_sock *tp, __u32 end, __u32 ack, __u32 bytes, __u64 now)
+{
+	if (tp->snd_nxt != c->mark && tp->packets_out && (c->phase != ASKED || after(tp->snd_nxt, c->mark)))
+		called_sent(c, sk, tp, now, 0);
+	if (c->phase != ASKED && c->phase != ANSWERING && c->phase != TAKEN)
+		return;
+	if (after(ack, tp->snd_una)) {
+		if (!before(ack, c->recover))
+			mend(c, now);
+		/* An acknowledgement of its own, and at once, is a round trip; one
+		 * that comes with the answer has waited for it. */
+		if (!bytes && c->phase == ASKED && span(c->last, now) < min_rtt_of(tp) + DELAYED_ACK)
+			c->ack_delay = span(c->last, now);
+		c->progress = now;
+		c->bytes_out = tp->bytes_acked + (ack - tp->snd_una) - c->out0;
+	}
+	if (!bytes || !after(end, tp->rcv_nxt))
+		return;
+	if (c->phase == ASKED) {
+		c->answer = now;
+		c->phase = ANSWERING;
+	} else if (c->phase == ANSWERING) {
+		__u64 gap = now - c->done;
+
+		if (gap > min_rtt_of(tp) + NSEC_PER_MSEC)
+			c->stall += gap;
+	} else { /* its record is written, and the answer goes on */
+		if (__sync_val_compare_and_swap(&c->phase, TAKEN, ANSWERING) != TAKEN)
+			return;
+		c->flags |= AMENDED;
+		c->stall += now - c->done;
+	}
+	c->done = now;
+	c->read = 0;
+}
+
+#endif

@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-3-Clause) */
+/*
+ * How connections begin and end, and with them their last request. tcp_probe
+ * sees only segments of established connections.
+ */
+#ifndef SLOWRAY_CLOSING_H
+#define SLOWRAY_CLOSING_H
+
+/* include/uapi/asm-generic/errno*.h */
+#define EPIPE 32
+#define ECONNRESET 104
+
+static __always_inline void count_connection(struct conn *c, struct tcp_sock *tp, __u64 handshake)
+{
+	__u32 cpu = bpf_get_smp_processor_id();
+	struct ring *r = bpf_map_lookup_elem(&rings, &cpu);
+	struct counters *n;
+	__u32 lane;
+
+	if (!r || c->side == SIDE_NONE)
+		return;
+	lane = r->busy++ != 0;
+	n = counters_of(c->endpoint, cpu, lane);
+	if (n) {
+		ADD(n, connections, 1);
+		ADD(n, handshake_ns, handshake);
+		ADD(n, syn_retrans, tp->total_retrans);
+		if (handshake > n->handshake_max)
+			n->handshake_max = handshake;
+	}
+	r->busy--;
+}
+
+/* Everything sent is acknowledged, the FIN too (its sequence number is in
+ * write_seq). */
+static __always_inline void all_acknowledged(struct conn *c, struct sock *sk, struct tcp_sock *tp, __u64 now)
+{
+	if (c->side != SERVED)
+		return;
+	if (c->phase == ASKED && tp->write_seq - 1 != c->mark)
+		begin_answer(c, tp, now);
+	if (c->phase == ANSWERING) {
+		mend(c, now);
+		c->done = now;
+		c->mark = tp->write_seq;
+		c->bytes_out = tp->bytes_acked + (tp->write_seq - tp->snd_una) - c->out0 - 1;
+		c->flags |= CLOSED;
+		c->phase = DONE;
+	}
+}
+
+/* Whether the connection ends by a reset: one came (tcp_reset sets the error,
+ * net/ipv4/tcp_input.c), or this end gave up without a FIN. */
+static __always_inline int was_reset(struct sock *sk, int old)
+{
+	int err = sk->sk_err;
+
+	return err == ECONNRESET || err == EPIPE || (!err && (old == TCP_ESTABLISHED || old == TCP_CLOSE_WAIT));
+}
+
+static __always_inline void close_request(struct conn *c, struct sock *sk, struct tcp_sock *tp, int old, __u64 now)
+{
+	__u32 was = c->phase;
+
+	if (was == IDLE || was == TAKEN)
+		return;
+	if (__sync_val_compare_and_swap(&c->phase, was, IDLE) != was)
+		return;
+	if (was == ASKED && c->farewell) {
+		c->seq--; /* "quit", close_notify, the end of a stream of log lines */
+		return;
+	}
+	if (c->side == SERVED && was != DONE) {
+		if (was == ASKED) {
+			c->flags |= UNANSWERED;
+		} else {
+			c->flags |= TRUNCATED;
+			c->bytes_out = tp->bytes_acked + (tp->write_seq - tp->snd_una) - c->out0 - c->fin;
+		}
+		c->done = now;
+	}
+	if (c->side == CALLED && was == ASKED) {
+		c->flags |= UNANSWERED;
+		c->bytes_out = tp->bytes_acked + (tp->write_seq - tp->snd_una) - c->out0 - c->fin;
+		c->done = now;
+	}
+	if (c->flags & (UNANSWERED | TRUNCATED))
+		c->status = STATUS_ERROR;
+	if (was_reset(sk, old) && (was != DONE || sk->sk_err))
+		c->flags |= RESET;
+	finish(c, sk, tp);
+}
+
+#endif

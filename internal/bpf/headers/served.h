@@ -1,0 +1,188 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-3-Clause) */
+/*
+ * The serving end of a connection: segments that bring a request, and those
+ * that acknowledge its answer.
+ */
+#ifndef SLOWRAY_SERVED_H
+#define SLOWRAY_SERVED_H
+
+/* bits of struct socket.flags (include/linux/net.h) */
+#define SOCK_NOSPACE 2
+
+/* enum tcp_chrono (include/linux/tcp.h) */
+#define CHRONO_RWND_LIMITED 2
+#define CHRONO_SNDBUF_LIMITED 3
+
+/* The answer is under way. */
+static __always_inline void begin_answer(struct conn *c, struct tcp_sock *tp, __u64 now)
+{
+	c->answer = flight_start(tp, later(c->last, c->read), now);
+	c->progress = c->answer;
+	c->phase = ANSWERING;
+	look_at_sent_answer(c, tp);
+}
+
+/* What limits a sender that has bytes to send and does not. */
+static __always_inline void note_limits(struct conn *c, struct sock *sk, struct tcp_sock *tp, __u64 now, __u64 min_rtt)
+{
+	struct socket *socket = sk->sk_socket;
+	__u8 chrono = BPF_CORE_READ_BITFIELD(tp, chrono_type);
+	__u32 unsent = tp->write_seq - tp->snd_nxt;
+	__u64 waited = span(c->progress, now);
+
+	if (!tp->snd_wnd)
+		c->flags |= ZERO_WINDOW;
+	if (chrono == CHRONO_RWND_LIMITED)
+		c->flags |= RECV_WINDOW;
+	if (chrono == CHRONO_SNDBUF_LIMITED)
+		c->flags |= SEND_BUFFER;
+	if (socket && socket->flags & 1UL << SOCK_NOSPACE) {
+		c->flags |= SEND_BUFFER;
+		c->send_wait += waited;
+	} else if (unsent && chrono == CHRONO_RWND_LIMITED) {
+		c->send_wait += waited;
+	} else if (unsent && unsent < tp->mss_cache && !(BPF_CORE_READ_BITFIELD(tp, nonagle) & 1) &&
+		   tp->packets_out <= 1 && waited > min_rtt + DELAYED_ACK) {
+		/* A small rest was held back until this acknowledgement came. */
+		c->flags |= NAGLE;
+		c->send_wait += waited - min_rtt;
+	}
+}
+
+/* The answer is acknowledged; how late, beyond a round trip, is the client's
+ * business and nobody waited for it. */
+static __always_inline void note_ack_delay(struct conn *c, struct tcp_sock *tp, __u64 now, __u64 min_rtt, int with_data)
+{
+	__u64 sent = later(c->progress, flight_start(tp, c->answer, now)), waited;
+	__u32 flight = tp->snd_nxt - tp->snd_una;
+
+	if (c->retrans_ns || !min_rtt)
+		return;
+	if (tp->packets_out > 1)
+		sent = smaller(later(sent, last_sent(tp)), now);
+	waited = now - sent;
+	if (waited <= min_rtt)
+		return;
+	/* Only a last small piece makes a receiver wait for more. */
+	if (with_data || (waited > min_rtt + DELAYED_ACK && flight < 2 * tp->mss_cache))
+		c->ack_delay = waited - min_rtt;
+}
+
+/* How long pacing may take to send what is in flight. */
+static __always_inline __u64 paced(struct sock *sk, struct tcp_sock *tp)
+{
+	__u64 flight = tp->snd_nxt - tp->snd_una, rate = sk->sk_pacing_rate;
+
+	if (!sk->sk_pacing_status || !rate)
+		return 0;
+	return 2 * flight * NSEC_PER_SEC / rate;
+}
+
+/* A receiver that delays its acknowledgements leaves the first piece of an
+ * answer in flight while the application pauses. Without delay that piece had
+ * been acknowledged after a round trip; what passed from then until the last
+ * piece was sent is the application's, but for what pacing may take. */
+static __always_inline void note_pause(struct conn *c, struct sock *sk, struct tcp_sock *tp, __u64 now, __u64 min_rtt)
+{
+	__u64 from = later(c->progress, flight_start(tp, c->answer, now)), last;
+
+	if (tp->packets_out <= 1 || !min_rtt || c->due || span(from + min_rtt, now) <= NSEC_PER_MSEC)
+		return;
+	last = smaller(last_sent(tp), now);
+	if (span(from + min_rtt + paced(sk, tp), last) <= NSEC_PER_MSEC)
+		return;
+	c->stall += last - from - min_rtt;
+	c->progress = last;
+}
+
+/* A segment acknowledges something, seen before the socket has dealt with it. */
+static __always_inline void acknowledge(struct conn *c, struct sock *sk, struct tcp_sock *tp, __u32 ack, __u64 now, int with_data)
+{
+	__u32 sent = tp->snd_nxt;
+	__u64 min_rtt;
+
+	if (c->phase == ASKED && sent != c->mark) {
+		begin_answer(c, tp, now);
+	} else if ((c->phase == DONE || c->phase == TAKEN) && sent != c->mark) {
+		/* More of an answer that seemed complete: the application paused. */
+		__u64 again = flight_start(tp, c->done, now);
+		__u32 was = c->phase;
+
+		if (__sync_val_compare_and_swap(&c->phase, was, ANSWERING) != was)
+			return;
+		if (was == TAKEN)
+			c->flags |= AMENDED;
+		/* An acknowledgement that was late kept nobody from sending. */
+		c->stall += again - c->done + c->ack_delay;
+		c->progress = again;
+		c->ack_delay = 0;
+	}
+	if (c->phase != ANSWERING)
+		return;
+	if (!after(ack, tp->snd_una)) { /* a duplicate, or the window opens */
+		if (!tp->snd_wnd)
+			c->flags |= ZERO_WINDOW;
+		return;
+	}
+	min_rtt = min_rtt_of(tp);
+	note_pause(c, sk, tp, now, min_rtt);
+	if (!before(ack, c->recover))
+		mend(c, now);
+	if (ack == sent && tp->write_seq == sent) {
+		note_ack_delay(c, tp, now, min_rtt, with_data);
+		c->done = now;
+		c->mark = sent;
+		c->bytes_out = tp->bytes_acked + (sent - tp->snd_una) - c->out0;
+		c->phase = DONE;
+		return;
+	}
+	note_limits(c, sk, tp, now, min_rtt);
+	c->progress = now;
+}
+
+/* New bytes came in at the serving end. */
+static __always_inline void receive_request(struct conn *c, struct sock *sk, struct tcp_sock *tp, __u64 now)
+{
+	switch (c->phase) {
+	case ASKED: {
+		__u64 gap = now - c->last;
+
+		if (gap > DELAYED_ACK && gap < 6 * DELAYED_ACK && tp->bytes_received - c->in0 < tp->mss_cache)
+			c->flags |= UPLOAD_ACKS;
+		ask_more(c, now);
+		return;
+	}
+	case ANSWERING:
+		/* Asked again before the answer was out: pipelined, multiplexed,
+		 * or a body that nobody waited for. */
+		c->flags |= OVERLAPPED;
+		c->requests++;
+		return;
+	case DONE:
+		if (c->http / 100 == 1) { /* "continue": the same request goes on */
+			c->http = 0;
+			c->status = STATUS_UNKNOWN;
+			c->answered = 0;
+			c->read = c->answer = c->done = 0;
+			c->stall = c->ack_delay = 0;
+			c->mark = tp->write_seq;
+			c->last = now;
+			c->phase = ASKED;
+			return;
+		}
+		if (__sync_val_compare_and_swap(&c->phase, DONE, IDLE) == DONE)
+			finish_here(c, sk, tp);
+	}
+	begin(c, tp, now);
+}
+
+static __always_inline void served_segment(struct conn *c, struct sock *sk, struct tcp_sock *tp, __u32 end, __u32 ack, __u32 bytes, __u64 now)
+{
+	int fresh = bytes && after(end, tp->rcv_nxt);
+
+	acknowledge(c, sk, tp, ack, now, fresh);
+	if (fresh)
+		receive_request(c, sk, tp, now);
+}
+
+#endif
