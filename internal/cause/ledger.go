@@ -224,9 +224,11 @@ type judged struct {
 
 // judgeLedgers runs a check on every endpoint in view. Where both ends of
 // the same connections are on this host, the end that shows it best is told.
-// Endpoints with fewer than least requests are left out.
+// Endpoints with fewer than least requests are left out; when that is all of
+// them, nothing was checked.
 func (v *View) judgeLedgers(least uint64, check func(*ledger) judged) Result {
 	r := ruledOut("no request was recorded")
+	enough := false
 	type hit struct {
 		l *ledger
 		f *Finding
@@ -236,6 +238,7 @@ func (v *View) judgeLedgers(least uint64, check func(*ledger) judged) Result {
 	for _, l := range v.ledgers {
 		j := judged{because: "only " + l.all(), near: -1}
 		if l.Requests >= least {
+			enough = true
 			j = check(l)
 		}
 		if j.finding != nil {
@@ -254,6 +257,9 @@ func (v *View) judgeLedgers(least uint64, check func(*ledger) judged) Result {
 		if !twin {
 			r.Findings = append(r.Findings, *h.f)
 		}
+	}
+	if !enough {
+		return Result{NotChecked: r.RuledOut}
 	}
 	return r
 }
