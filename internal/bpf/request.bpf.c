@@ -325,6 +325,74 @@ int BPF_PROG(sending, struct sock *sk, struct msghdr *msg)
 	return 0;
 }
 
+/* How many jiffies a second has; 0 = not known yet. */
+__u32 hz;
+
+/*
+ * Jiffies begin at 2^32 - 300 s (INITIAL_JIFFIES, include/linux/jiffies.h), so
+ * what they have come to by now tells how many a second has. Only five minutes
+ * after the start all answers are the same.
+ */
+static __always_inline void find_hz(__u64 now)
+{
+	const __u16 usual[] = { 100, 250, 300, 1000 };
+	__u64 jiffies = bpf_jiffies64(), ms = now / NSEC_PER_MSEC, nearest = ~0ULL;
+
+#pragma unroll
+	for (int i = 0; i < 4; i++) {
+		__u64 expected = (1ULL << 32) + ms * usual[i] / 1000 - 300 * usual[i];
+		__u64 off = expected > jiffies ? expected - jiffies : jiffies - expected;
+
+		if (off < nearest) {
+			nearest = off;
+			hz = usual[i];
+		}
+	}
+}
+
+/* Bytes that nobody has read for so long are a request that waits; shorter is
+ * traffic. */
+#define WAITS (100 * NSEC_PER_MSEC)
+
+/*
+ * Requests that came before slowray began, and that the application has not
+ * read since. Of those that it has read it cannot be told whether they still
+ * wait for an answer.
+ */
+SEC("iter/tcp")
+int waiting(struct bpf_iter__tcp *ctx)
+{
+	struct sock_common *skc = ctx->sk_common;
+	__u64 now = bpf_ktime_get_ns(), age;
+	struct tcp_sock *tp;
+	struct conn *c;
+	__u32 unread;
+
+	if (!skc || skc->skc_state != TCP_ESTABLISHED)
+		return 0;
+	tp = bpf_skc_to_tcp_sock(skc);
+	if (!tp)
+		return 0;
+	unread = tp->rcv_nxt - tp->copied_seq;
+	if (!unread || unread > 1U << 30 || tp->write_seq != tp->snd_una)
+		return 0;
+	if (!hz)
+		find_hz(now);
+	age = (__u64)((__u32)bpf_jiffies64() - tp->inet_conn.icsk_ack.lrcvtime) * NSEC_PER_SEC / hz;
+	if (age < WAITS || age > now)
+		return 0;
+	if (bpf_sk_storage_get(&conns, tp, 0, 0))
+		return 0; /* slowray saw it come */
+	c = adopt((struct sock *)tp);
+	if (!c || c->side != SERVED)
+		return 0;
+	begin(c, tp, now - age);
+	c->flags |= ESTIMATED;
+	c->in0 = tp->bytes_received - unread;
+	c->copied = tp->copied_seq;
+	return 0;
+}
+
 /* Requests that are over, on connections where nothing happens any more. */
 __u64 idle_ns; /* how long nothing has to happen for that */
 __u64 unfinished_ns; /* requests that take longer are told of while they last, once */
@@ -361,6 +429,8 @@ int flush(struct bpf_iter__bpf_sk_storage_map *ctx)
 		}
 		return 0;
 	}
+	if (was_remark(&copy, sk, tp))
+		return 0;
 	/* From the last byte of the request: a stream of log lines is none. */
 	if ((was == ASKED || was == ANSWERING) && (again || !copy.reported) && span(copy.last, now) >= unfinished_ns) {
 		c->reported = 1;

@@ -32,8 +32,10 @@ const (
 	RequestProgSegment       = "segment"
 	RequestProgSending       = "sending"
 	RequestProgStateChanged  = "state_changed"
+	RequestProgWaiting       = "waiting"
 	RequestVarAgain          = "again"
 	RequestVarCpus           = "cpus"
+	RequestVarHz             = "hz"
 	RequestVarIdleNs         = "idle_ns"
 	RequestVarLostConns      = "lost_conns"
 	RequestVarLostEndpoints  = "lost_endpoints"
@@ -107,6 +109,7 @@ type RequestProgramSpecs struct {
 	Segment       *ebpf.ProgramSpec `ebpf:"segment"`
 	Sending       *ebpf.ProgramSpec `ebpf:"sending"`
 	StateChanged  *ebpf.ProgramSpec `ebpf:"state_changed"`
+	Waiting       *ebpf.ProgramSpec `ebpf:"waiting"`
 }
 
 // RequestMapSpecs contains maps before they are loaded into the kernel.
@@ -128,6 +131,7 @@ type RequestMapSpecs struct {
 type RequestVariableSpecs struct {
 	Again         *ebpf.VariableSpec `ebpf:"again"`
 	Cpus          *ebpf.VariableSpec `ebpf:"cpus"`
+	Hz            *ebpf.VariableSpec `ebpf:"hz"`
 	IdleNs        *ebpf.VariableSpec `ebpf:"idle_ns"`
 	LostConns     *ebpf.VariableSpec `ebpf:"lost_conns"`
 	LostEndpoints *ebpf.VariableSpec `ebpf:"lost_endpoints"`
@@ -197,6 +201,7 @@ func (m *RequestMaps) Close() error {
 type RequestVariables struct {
 	Again         *ebpf.Variable `ebpf:"again"`
 	Cpus          *ebpf.Variable `ebpf:"cpus"`
+	Hz            *ebpf.Variable `ebpf:"hz"`
 	IdleNs        *ebpf.Variable `ebpf:"idle_ns"`
 	LostConns     *ebpf.Variable `ebpf:"lost_conns"`
 	LostEndpoints *ebpf.Variable `ebpf:"lost_endpoints"`
@@ -232,6 +237,7 @@ type RequestPrograms struct {
 	Segment       *ebpf.Program `ebpf:"segment"`
 	Sending       *ebpf.Program `ebpf:"sending"`
 	StateChanged  *ebpf.Program `ebpf:"state_changed"`
+	Waiting       *ebpf.Program `ebpf:"waiting"`
 }
 
 func (p *RequestPrograms) Close() error {
@@ -245,6 +251,7 @@ func (p *RequestPrograms) Close() error {
 		p.Segment,
 		p.Sending,
 		p.StateChanged,
+		p.Waiting,
 	)
 }
 

@@ -10,9 +10,21 @@
  * include/net/tcp.h), in jiffies of up to 4 ms; elsewhere longer. */
 #define DELAYED_ACK (35 * NSEC_PER_MSEC)
 
-/* A client that closes within this time of its last byte, and a round trip,
- * did not wait for an answer. */
-#define FAREWELL (5 * NSEC_PER_MSEC)
+/* What follows within this time, and two round trips, follows at once: a client
+ * that closes so soon after its last byte did not wait for an answer. */
+#define AT_ONCE (5 * NSEC_PER_MSEC)
+
+/* Writes of one request follow each other within this time, and two round trips
+ * where Nagle's algorithm is at work. */
+#define WRITES (NSEC_PER_MSEC / 2)
+
+/* Acknowledgements in HTTP/2 (SETTINGS, WINDOW_UPDATE, PING: RFC 9113, 6), the
+ * end of a TLS 1.3 handshake and the like are no longer than this, with what
+ * TLS adds. */
+#define REMARK 96
+
+/* COM_STMT_CLOSE of MySQL, which has no answer: header, command, number. */
+#define MYSQL_STMT_CLOSE 9
 
 #define TCPCB_EVER_RETRANS 0x80
 
@@ -38,8 +50,11 @@ static __always_inline __u64 last_sent(struct tcp_sock *tp)
 	return when;
 }
 
+static __always_inline __u64 at_once(struct tcp_sock *tp) { return AT_ONCE + 2 * min_rtt_of(tp); }
+
 static __always_inline void begin(struct conn *c, struct tcp_sock *tp, __u64 now)
 {
+	c->prompt = c->done && span(later(c->done, c->read), now) <= at_once(tp);
 	c->flags = !c->opened && !c->seq ? PREEXISTING : 0;
 	c->seq++;
 	c->requests = 0;
@@ -83,6 +98,36 @@ static __always_inline void ask_more(struct conn *c, __u64 when)
 	c->last = when;
 }
 
+/*
+ * Whether what was said may be a remark and no request: something that the other
+ * end takes note of and does not answer. Where the protocol is not known, as
+ * under TLS, it is short and follows an answer at once. bytes is how much was
+ * said, heard whether the other end has all of it.
+ *
+ * This decides only what is otherwise not known: when more comes after a pause,
+ * that is the request; when nothing comes, nobody is waiting.
+ */
+static __always_inline int is_remark(struct conn *c, __u64 bytes, int heard)
+{
+	if (c->phase != ASKED || !heard)
+		return 0;
+	if (c->proto == PROTO_MYSQL)
+		return bytes == MYSQL_STMT_CLOSE;
+	return c->proto <= PROTO_OTHER && c->prompt && bytes <= REMARK;
+}
+
+/* Whether what comes after a pause may be something else. A pause as long as the
+ * other end's delayed acknowledgement says nothing: Nagle's algorithm holds the
+ * rest of a request back for it, 40 ms on Linux, 200 elsewhere. */
+static __always_inline int is_apart(struct tcp_sock *tp, __u64 pause)
+{
+	__u64 rtt = min_rtt_of(tp);
+
+	return pause > WRITES + 2 * rtt &&
+	       !(pause >= DELAYED_ACK && pause <= rtt + 48 * NSEC_PER_MSEC) &&
+	       !(pause >= 196 * NSEC_PER_MSEC && pause <= rtt + 212 * NSEC_PER_MSEC);
+}
+
 /* Whether an asking end that closes now waits for no answer: it has just said
  * something; or nothing was ever answered, it has paused about as long before,
  * and what it says is no protocol of questions: log lines, a copy. */
@@ -92,7 +137,7 @@ static __always_inline int is_farewell(struct conn *c, struct tcp_sock *tp, __u6
 
 	if (c->phase != ASKED)
 		return 0;
-	return silent <= FAREWELL + 2 * min_rtt_of(tp) ||
+	return silent <= at_once(tp) ||
 	       (c->seq == 1 && c->proto <= PROTO_OTHER && silent <= 2 * c->pause_us * NSEC_PER_USEC);
 }
 

@@ -12,9 +12,17 @@ static __always_inline void called_sent(struct conn *c, struct sock *sk, struct 
 {
 	/* Nothing is sent before the connection is open; a handshake that had to
 	 * be repeated leaves no stamp at all. */
+	__u32 from;
 	__u64 sent = smaller(tp->first_tx_mstamp ? later(tp->first_tx_mstamp * NSEC_PER_USEC, c->opened) : now, now);
 
 	if (c->phase == ASKED) {
+		__u64 pause = span(c->last, sent);
+
+		if (is_apart(tp, pause) &&
+		    is_remark(c, tp->bytes_acked - c->out0, tp->snd_una == c->mark)) {
+			c->seq--;
+			goto fresh;
+		}
 		/* More of the same request. */
 		ask_more(c, smaller(later(later(sent, last_sent(tp)), c->last), now));
 		c->mark = tp->snd_nxt;
@@ -32,8 +40,8 @@ static __always_inline void called_sent(struct conn *c, struct sock *sk, struct 
 		if (__sync_val_compare_and_swap(&c->phase, ANSWERING, IDLE) == ANSWERING)
 			finish(c, sk, tp);
 	}
-	__u32 from = c->mark;
-
+fresh:
+	from = c->mark;
 	begin(c, tp, sent);
 	if (sending_seen)
 		next_label(sk);

@@ -58,15 +58,24 @@ static __always_inline int was_reset(struct sock *sk, int old)
 	return err == ECONNRESET || err == EPIPE || (!err && (old == TCP_ESTABLISHED || old == TCP_CLOSE_WAIT));
 }
 
+/* Whether what was said last on a connection is none that anybody answers. */
+static __always_inline int was_remark(struct conn *c, struct sock *sk, struct tcp_sock *tp)
+{
+	if (c->side == SERVED)
+		return is_remark(c, bytes_received(sk, tp) - c->in0, c->read >= c->last);
+	return is_remark(c, tp->bytes_acked - c->out0, tp->snd_una - c->mark <= c->fin);
+}
+
 static __always_inline void close_request(struct conn *c, struct sock *sk, struct tcp_sock *tp, int old, __u64 now)
 {
 	__u32 was = c->phase;
+	int remark = !sk->sk_err && was_remark(c, sk, tp);
 
 	if (was == IDLE || was == TAKEN)
 		return;
 	if (__sync_val_compare_and_swap(&c->phase, was, IDLE) != was)
 		return;
-	if (was == ASKED && c->farewell) {
+	if (was == ASKED && (c->farewell || remark)) {
 		c->seq--; /* "quit", close_notify, the end of a stream of log lines */
 		return;
 	}

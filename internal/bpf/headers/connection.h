@@ -76,6 +76,7 @@ struct conn {
 	__u8 reported : 1; /* as unfinished */
 	__u8 fin : 1; /* this end has sent a FIN: one more in write_seq */
 	__u8 farewell : 1; /* the asking end closed: it waits for no answer */
+	__u8 prompt : 1; /* the request came right after the answer before it */
 };
 
 _Static_assert(sizeof(struct conn) <= 184, "does not fit 256 bytes with the kernel's part");

@@ -140,6 +140,9 @@ struct sock {
 
 struct inet_connection_sock {
 	__u8 icsk_ca_state : 5; /* a whole byte before 5.6 */
+	struct {
+		__u32 lrcvtime; /* jiffies */
+	} icsk_ack;
 };
 
 struct minmax_sample {
@@ -170,6 +173,7 @@ struct tcp_sock {
 	__u32 copied_seq;
 	__u32 snd_wnd;
 	__u32 mss_cache;
+	__u32 lsndtime; /* jiffies */
 	__u32 srtt_us; /* eight times the smoothed round trip, microseconds */
 	__u32 packets_out;
 	__u32 total_retrans;

@@ -13,6 +13,8 @@
 
 #define PEEK 16
 
+#define HTTP_SWITCHING 101 /* of protocols: WebSocket (RFC 9110, 15.2.2) */
+
 static __always_inline int is_digit(__u8 b) { return b >= '0' && b <= '9'; }
 
 static __always_inline int is_method(const __u8 *b)
@@ -50,6 +52,8 @@ static __always_inline void judge_answer(struct conn *c, const __u8 *b)
 		if (b[0] != 'H' || b[4] != '/' || b[8] != ' ' || !is_digit(b[9]))
 			return;
 		c->http = (b[9] - '0') * 100 + (b[10] - '0') * 10 + (b[11] - '0');
+		if (c->http == HTTP_SWITCHING)
+			c->proto = PROTO_OTHER; /* WebSocket or the like from here on */
 		if (c->http >= 200)
 			c->status = c->http >= 400 ? STATUS_ERROR : STATUS_OK;
 		return;

@@ -140,14 +140,24 @@ static __always_inline void acknowledge(struct conn *c, struct sock *sk, struct 
 	c->progress = now;
 }
 
+/* Whether the application has read all that came in. */
+static __always_inline int is_read(struct conn *c, struct tcp_sock *tp)
+{
+	return c->read && tp->copied_seq == tp->rcv_nxt;
+}
+
 /* New bytes came in at the serving end. */
 static __always_inline void receive_request(struct conn *c, struct sock *sk, struct tcp_sock *tp, __u64 now)
 {
 	switch (c->phase) {
 	case ASKED: {
-		__u64 gap = now - c->last;
+		__u64 gap = now - c->last, before = tp->bytes_received - c->in0;
 
-		if (gap > DELAYED_ACK && gap < 6 * DELAYED_ACK && tp->bytes_received - c->in0 < tp->mss_cache)
+		if (is_apart(tp, gap) && is_remark(c, before, is_read(c, tp))) {
+			c->seq--;
+			break;
+		}
+		if (gap > DELAYED_ACK && gap < 6 * DELAYED_ACK && before < tp->mss_cache)
 			c->flags |= UPLOAD_ACKS;
 		ask_more(c, now);
 		return;
@@ -159,7 +169,7 @@ static __always_inline void receive_request(struct conn *c, struct sock *sk, str
 		c->requests++;
 		return;
 	case DONE:
-		if (c->http / 100 == 1) { /* "continue": the same request goes on */
+		if (c->http / 100 == 1 && c->http != HTTP_SWITCHING) { /* "continue": the same request goes on */
 			c->http = 0;
 			c->status = STATUS_UNKNOWN;
 			c->answered = 0;

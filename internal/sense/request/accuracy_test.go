@@ -31,6 +31,7 @@ import (
 //	accuracy_peer_test.go      scripted peers
 //	accuracy_compare_test.go   records against packets
 //	accuracy_present_test.go   every request exactly once
+//	accuracy_remark_test.go    what nobody answers; what waited before
 //	accuracy_ending_test.go    no answer, half an answer, turns that are none
 //	accuracy_time_test.go      boundaries; known times before the response
 //	accuracy_stall_test.go     known times within the response and after it

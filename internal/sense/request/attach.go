@@ -3,6 +3,7 @@ package request
 import (
 	"errors"
 	"fmt"
+	"io"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/btf"
@@ -79,7 +80,7 @@ func hasTracepoint(name string) bool {
 
 func (o *objects) close() {
 	o.RequestMaps.Close()
-	for _, p := range []*ebpf.Program{o.Segment, o.Received, o.Retransmitted, o.StateChanged, o.Accepted4, o.Accepted6, o.Flush} {
+	for _, p := range []*ebpf.Program{o.Segment, o.Received, o.Retransmitted, o.StateChanged, o.Accepted4, o.Accepted6, o.Flush, o.Waiting} {
 		if p != nil {
 			p.Close()
 		}
@@ -166,12 +167,13 @@ type listenKey struct {
 }
 
 // addListeners tells the programs who listens where now, in every network
-// namespace. Later ones they see themselves.
-func (r *Recorder) addListeners() error {
+// namespace. Later ones they see themselves. The namespaces are left open for
+// the caller.
+func (r *Recorder) addListeners() (spaces []*host.NetNS, err error) {
 	fs := host.Default()
 	procs, _ := fs.Processes()
 	if len(procs) == 0 {
-		return errors.New("no process can be seen in /proc")
+		return nil, errors.New("no process can be seen in /proc")
 	}
 	var served [1024]uint64
 	for inode, pid := range host.NetNamespaces(procs) {
@@ -180,8 +182,8 @@ func (r *Recorder) addListeners() error {
 			r.missing = append(r.missing, fmt.Sprintf("listening sockets of network namespace %d: %v", inode, err))
 			continue
 		}
+		spaces = append(spaces, ns)
 		listeners, err := ns.Listeners()
-		ns.Close()
 		if err != nil {
 			r.missing = append(r.missing, fmt.Sprintf("listening sockets of network namespace %d: %v", inode, err))
 			continue
@@ -192,11 +194,37 @@ func (r *Recorder) addListeners() error {
 			}
 			served[l.Port>>6] |= 1 << (l.Port & 63)
 			if err := r.objects.Listening.Put(listenKey{uint32(inode), uint32(l.Port)}, uint8(1)); err != nil {
-				return fmt.Errorf("note listener: %w", err)
+				return spaces, fmt.Errorf("note listener: %w", err)
 			}
 		}
 	}
-	return r.objects.ServedPorts.Set(served)
+	return spaces, r.objects.ServedPorts.Set(served)
+}
+
+// addWaiting looks for requests that came before and that nobody has read: what
+// a service that stands still looks like.
+func (r *Recorder) addWaiting(spaces []*host.NetNS) error {
+	it, err := link.AttachIter(link.IterOptions{Program: r.objects.Waiting})
+	if err != nil {
+		return fmt.Errorf("attach iterator of sockets: %w", err)
+	}
+	defer it.Close()
+	for _, ns := range spaces {
+		// It looks at the namespace of the thread that opens it.
+		err := ns.Do(func() error {
+			sockets, err := it.Open()
+			if err != nil {
+				return err
+			}
+			defer sockets.Close()
+			_, err = io.Copy(io.Discard, sockets)
+			return err
+		})
+		if err != nil {
+			return fmt.Errorf("look for waiting requests: %w", err)
+		}
+	}
+	return nil
 }
 
 // Flush makes the kernel side hand out requests that are complete on

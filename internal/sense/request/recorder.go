@@ -96,6 +96,7 @@ type objects struct {
 	Accepted4     *ebpf.Program `ebpf:"accepted4"`
 	Accepted6     *ebpf.Program `ebpf:"accepted6"`
 	Flush         *ebpf.Program `ebpf:"flush"`
+	Waiting       *ebpf.Program `ebpf:"waiting"`
 }
 
 // Start attaches the programs and begins to record. It needs root, or CAP_BPF,
@@ -126,10 +127,19 @@ func (r *Recorder) start() error {
 	r.setClock()
 	// First who listens where, so that the first segment of a connection that
 	// is older than slowray finds its side.
-	if err := r.addListeners(); err != nil {
+	spaces, err := r.addListeners()
+	defer func() {
+		for _, ns := range spaces {
+			ns.Close()
+		}
+	}()
+	if err != nil {
 		return err
 	}
 	if err := r.attach(); err != nil {
+		return err
+	}
+	if err := r.addWaiting(spaces); err != nil {
 		return err
 	}
 	r.governor.begin(r.opt.Budget)
