@@ -20,10 +20,10 @@ import (
 const (
 	measureWarm   = 1500 * time.Millisecond // load before a measurement, if the incident asks for no more
 	measureWindow = 4 * time.Second
-	watchMargin   = 2 * time.Second // load before and after the window slowray looks at
-	quick         = 2               // all of these are divided by this for a quick incident
-	lookPause     = 2 * time.Second // from the end of a window to the next look, for the verdict
-	insideShare   = 2               // a load that ends inside a window ends after 1/insideShare of it
+	watchMargin   = 2 * time.Second         // load before and after the window slowray looks at
+	quick         = 2                       // all of these are divided by this for a quick incident
+	lookPause     = 1500 * time.Millisecond // from the end of a window to the next look, for the verdict
+	insideShare   = 2                       // a load that ends inside a window ends after 1/insideShare of it
 )
 
 // trial is one set of faults under load in a sandbox of its own.

@@ -44,19 +44,86 @@ var applicationSlowToRead = Cause{
 	Title: "Requests wait in the socket: the application reads them late",
 	Layer: LayerApplication,
 	Needs: []observe.Kind{observe.KindRequests},
-	ConsequenceOf: append([]string{"php-fpm-children-exhausted", "slow-dependency", "application-stall-mid-response", "slow-receiver",
-		"send-buffer-limited", "time-wait-port-search"}, machineCauses...),
+	ConsequenceOf: append([]string{"php-fpm-children-exhausted", "nginx-worker-connections", "fd-limit", "accept-queue-overflow", "accept-queue-wait",
+		"slow-dependency", "application-stall-mid-response", "slow-receiver", "send-buffer-limited", "time-wait-port-search"}, machineCauses...),
 	Folds: true,
 }
 
 func init() { applicationSlowToRead.Check = checkSlowToRead }
 
 func checkSlowToRead(v *View) Result {
-	return v.judgeLedgers(fewRequests, func(l *ledger) judged {
+	r := v.judgeLedgers(fewRequests, func(l *ledger) judged {
+		if f := v.unreadFinding(l); f != nil {
+			return judged{finding: f}
+		}
 		return v.threadWait(&applicationSlowToRead, l, observe.RecvWait, "waiting to be read", func(f *Finding) {
 			f.Fix.Text = fmt.Sprintf("%s reads requests late: %s", f.Subject.Comm, v.whyLate(l, f))
 		})
 	})
+	// A service that stands still has no request to its name that is over.
+	for _, l := range v.ledgers {
+		if l.Requests >= fewRequests {
+			continue
+		}
+		if f := v.unreadFinding(l); f != nil {
+			r.Findings = append(r.Findings, *f)
+		}
+	}
+	return r
+}
+
+const (
+	unreadTime  = 1e9  // ns: a request that nobody has read for so long is left alone
+	unreadBusy  = 5e9  // the same on full CPUs, where every thread is late
+	unreadShare = 0.01 // of the requests: less are connections that were forgotten
+)
+
+// unreadFinding is for requests that nobody had read by the end of the window;
+// nil when there are none to speak of.
+func (v *View) unreadFinding(l *ledger) *Finding {
+	unread, longest, limit := 0, int64(0), int64(unreadTime)
+	if _, full := v.cpuFull(l); full {
+		limit = unreadBusy
+	}
+	for i := range l.Slowest {
+		s := &l.Slowest[i]
+		if ns := s.Parts[observe.RecvWait.String()]; hasFlag(s, observe.FlagUnfinished) && ns >= limit && greatest(s, observe.RecvWait) {
+			unread++
+			longest = max(longest, ns)
+		}
+	}
+	all := l.Requests + l.Unfinished
+	share := ratio(unread, all)
+	if l.called() || unread < fewAffected || share < unreadShare {
+		return nil
+	}
+	f := applicationSlowToRead.supported(Subject{Kind: "listener", NetNS: l.NetNS, PID: l.pid, Comm: v.commOf(l), Port: l.Port, Addr: l.Addr})
+	f.Title = "Requests wait in the socket: the application does not read them"
+	f.Weight = share
+	f.MayFollow = v.at(l)
+	f.Impact = Impact{Share: round(share), Of: "the requests",
+		Text: fmt.Sprintf("at least %s requests on %s waited to be read when the window ended, the first for %s", count(unread), l.name(), nanoseconds(float64(longest)))}
+	f.Evidence = []Evidence{
+		{Fact: "requests that nobody has read for over " + nanoseconds(float64(limit)) + ", at least", Value: unread, Limit: all, Unit: "requests", Source: recorded},
+		{Fact: "the longest", Value: round(float64(longest) / 1e9), Unit: "s", Source: recorded},
+		{Fact: "requests that were answered", Value: l.Requests, Unit: "requests", Source: recorded},
+	}
+	state := ""
+	for _, pid := range append([]int{l.pid}, l.PIDs...) {
+		if p := v.Process(pid); p != nil && (state == "" || p.State == "T" || p.State == "t") {
+			state = p.State
+			f.Subject.PID, f.Subject.Comm = pid, p.Comm
+		}
+	}
+	f.Evidence = append(f.Evidence, Evidence{Fact: "state of the process", Value: state, Source: "/proc/PID/stat"})
+	if state == "T" || state == "t" {
+		f.Fix.Text = fmt.Sprintf("Process %d (%s) is stopped: let it run again.", f.Subject.PID, f.Subject.Comm)
+		f.Fix.Commands = []string{fmt.Sprintf("kill -CONT %d", f.Subject.PID)}
+		return &f
+	}
+	f.Fix.Text = fmt.Sprintf("%s has workers that are all held up, or an event loop that is: find what its threads wait for.", f.Subject.Comm)
+	f.Fix.Commands = []string{fmt.Sprintf("cat /proc/%d/stack /proc/%d/syscall", f.Subject.PID, f.Subject.PID)}
+	return &f
 }
 
 // applicationStall: the answer has begun, everything sent is acknowledged, and

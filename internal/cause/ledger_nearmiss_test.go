@@ -1,6 +1,7 @@
 package cause
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/slowray/slowray/internal/observe"
@@ -233,6 +234,51 @@ func TestWavesFollowWhatTheServiceCalls(t *testing.T) {
 		}
 		if got := w.Findings[0].MayFollow(&s.Findings[0]); got != c.want {
 			t.Errorf("%s: the waves may follow from it: %v, want %v", c.name, got, c.want)
+		}
+	}
+}
+
+// unread is a host with requests of t, and n that nobody has read for a time
+// and that are among the examples only, as all that are going on.
+func unread(t *traffic, n int, p parts) func(*observe.Observation) {
+	return func(o *observe.Observation) {
+		quiet(t)(o)
+		e := &o.Endpoints[0]
+		waiting := nginxServed().add(n, 0, 0, observe.FlagUnfinished, p).endpoint()
+		e.Unfinished = uint64(n)
+		e.Slowest = append(waiting.Slowest, e.Slowest...)
+	}
+}
+
+func asleep(seconds int64) parts { return parts{observe.RecvWait: seconds * 1000 * ms} }
+
+// TestUnreadRequests: a service that stands still answers nothing that could be
+// slow; what lies unread in its sockets shows it.
+func TestUnreadRequests(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		plant func(*observe.Observation)
+		want  bool
+		fix   string
+	}{
+		{"nothing is read at all", unread(nginxServed(), 6, asleep(12)), true, "find what its threads wait for"},
+		{"the process is stopped", func(o *observe.Observation) {
+			unread(nginxServed(), 6, asleep(12))(o)
+			process(o, nginxMaster).State = "T"
+		}, true, "is stopped: let it run again"},
+		{"one worker of two stands still", unread(nginxServed().add(200, ms, ms, 0, quick), 10, asleep(3)), true, "find what its threads wait for"},
+		{"two connections that were forgotten", unread(nginxServed().add(100, ms, ms, 0, quick), 2, asleep(9)), false, ""},
+		{"a few forgotten connections of a busy service", unread(nginxServed().add(9000, ms, ms, 0, quick), 5, asleep(9)), false, ""},
+		{"requests that were read and are worked on", unread(nginxServed().add(100, ms, ms, 0, quick), 20, parts{observe.RecvWait: ms, observe.Server: 9000 * ms}), false, ""},
+		{"what a client here has not read", unread(dbCalled().add(100, ms, ms, 0, quick), 6, asleep(12)), false, ""},
+	} {
+		r := check(&applicationSlowToRead, c.plant)
+		if got := len(r.Findings) > 0; got != c.want {
+			t.Errorf("%s: found %v, want %v (%s%s)", c.name, got, c.want, r.RuledOut, r.NotChecked)
+			continue
+		}
+		if c.want && (!strings.Contains(r.Findings[0].Fix.Text, c.fix) || r.Findings[0].Impact.Share <= 0 || r.Findings[0].Subject.PID == 0) {
+			t.Errorf("%s: %+v", c.name, r.Findings[0])
 		}
 	}
 }

@@ -97,6 +97,7 @@ func (s *session) end(ctx context.Context) {
 		s.out.Namespaces = append(s.out.Namespaces, sp.finish(s, owners))
 	}
 	s.joinListeners(owners)
+	s.nameUnread()
 	s.endProcesses()
 	s.endCgroups(procs)
 	s.endApps(ctx)
@@ -167,6 +168,23 @@ func (sp *space) used() bool { return len(sp.listeners) > 0 || len(sp.groups) > 
 
 // joinListeners completes the listeners with what other readers know of them:
 // handshakes counted by BPF, and the local processes at the other end.
+// nameUnread names the process behind endpoints that have requests which no
+// process has read: the one that listens there.
+func (s *session) nameUnread() {
+	for i := range s.out.Endpoints {
+		e := &s.out.Endpoints[i]
+		if e.PID != 0 || e.Side != observe.Served.String() {
+			continue
+		}
+		for j := range s.out.Namespaces {
+			ns := &s.out.Namespaces[j]
+			if k := s.firstListenerAt(ns, e.Port); ns.Inode == e.NetNS && k >= 0 {
+				e.PID = ns.Listeners[k].PID
+			}
+		}
+	}
+}
+
 func (s *session) joinListeners(owners map[uint64][]int) {
 	for i := range s.out.Namespaces {
 		ns := &s.out.Namespaces[i]
