@@ -119,7 +119,7 @@ func TestRemarks(t *testing.T) {
 		}, 3, 0, 0},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			once(t, func(tr *trial) {
+			measure(t, func(tr *trial) { // "at once" is a matter of time
 				const connections = 4
 				o := tr.loopback(loopback4)
 				if test.unanswered > 0 && tr.recorder.Stats().Missing != nil {
@@ -163,7 +163,7 @@ func (o *onLoopback) expect(side observe.Side, connections, requests, unanswered
 // TestHTTP2: a client of HTTP/2 over TLS acknowledges what it gets, which is no
 // request of its own, and makes none slow.
 func TestHTTP2(t *testing.T) {
-	once(t, func(tr *trial) {
+	measure(t, func(tr *trial) {
 		const requests, work, pause = 6, 20 * time.Millisecond, 300 * time.Millisecond
 		o := &onLoopback{trial: tr, place: tr.place()}
 		l := tr.listenNet(o.place)
@@ -215,7 +215,7 @@ func TestHTTP2(t *testing.T) {
 // TestWaitingBefore: requests that came before the recorder began, and that the
 // application has not read.
 func TestWaitingBefore(t *testing.T) {
-	once(t, func(tr *trial) {
+	measure(t, func(tr *trial) {
 		const before, after = 400 * time.Millisecond, 1500 * time.Millisecond
 		o := &onLoopback{trial: tr, place: tr.place()}
 		tr.inhabit(o.place)

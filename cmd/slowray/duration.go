@@ -1,0 +1,33 @@
+package main
+
+import (
+	"fmt"
+	"reflect"
+	"strconv"
+	"time"
+
+	"github.com/alecthomas/kong"
+)
+
+// durations reads flags such as --for: 10s, 1m30s, 500ms; a number alone is
+// seconds, as sleep(1) has it.
+type durations struct{}
+
+// Decode implements kong.Mapper.
+func (durations) Decode(ctx *kong.DecodeContext, target reflect.Value) error {
+	var text string
+	if err := ctx.Scan.PopValueInto("duration", &text); err != nil {
+		return err
+	}
+	d, err := time.ParseDuration(text)
+	if err != nil {
+		// One with ten digits or more is a mistake, and would overflow.
+		n, numberErr := strconv.ParseFloat(text, 64)
+		if numberErr != nil || !(n > -1e9 && n < 1e9) {
+			return fmt.Errorf("%q is not a duration: give 10s, 1m30s or 500ms", text)
+		}
+		d = time.Duration(n * float64(time.Second))
+	}
+	target.Set(reflect.ValueOf(d))
+	return nil
+}
