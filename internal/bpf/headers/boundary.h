@@ -116,6 +116,27 @@ static __always_inline int is_remark(struct conn *c, __u64 bytes, int heard)
 	return c->proto <= PROTO_OTHER && c->prompt && bytes <= REMARK;
 }
 
+/*
+ * Whether bytes that come from the answering end of their own accord, so long
+ * after its answer, are a remark too: a TLS connection that is closed for being
+ * idle, a PING of HTTP/2, a heartbeat, an event. If so, the answer ends before
+ * them.
+ */
+static __always_inline int is_remark_of_server(struct conn *c, __u32 bytes, __u64 pause)
+{
+	return c->proto <= PROTO_OTHER && bytes <= REMARK && pause > NSEC_PER_SEC;
+}
+
+/* Ends a request, complete in phase over, before a remark. */
+static __always_inline void end_before_remark(struct conn *c, struct sock *sk, struct tcp_sock *tp, __u32 over, __u64 now)
+{
+	if (c->phase == over && __sync_val_compare_and_swap(&c->phase, over, TAKEN) == over) {
+		c->told_us = c->stall / NSEC_PER_USEC;
+		finish(c, sk, tp);
+	}
+	c->read = now; /* what follows at once follows this */
+}
+
 /* Whether what comes after a pause may be something else. A pause as long as the
  * other end's delayed acknowledgement says nothing: Nagle's algorithm holds the
  * rest of a request back for it, 40 ms on Linux, 200 elsewhere. */

@@ -75,6 +75,10 @@ static __always_inline void called_segment(struct conn *c, struct sock *sk, stru
 	}
 	if (!bytes || !after(end, tp->rcv_nxt))
 		return;
+	if ((c->phase == ANSWERING || c->phase == TAKEN) && is_remark_of_server(c, bytes, span(c->done, now))) {
+		end_before_remark(c, sk, tp, ANSWERING, now);
+		return;
+	}
 	if (c->phase == ASKED) {
 		c->answer = now;
 		c->phase = ANSWERING;

@@ -108,6 +108,11 @@ static __always_inline void acknowledge(struct conn *c, struct sock *sk, struct 
 		__u64 again = flight_start(tp, c->done, now);
 		__u32 was = c->phase;
 
+		if (is_remark_of_server(c, sent - c->mark, span(c->done, again))) {
+			end_before_remark(c, sk, tp, DONE, again);
+			c->mark = sent;
+			return;
+		}
 		if (__sync_val_compare_and_swap(&c->phase, was, ANSWERING) != was)
 			return;
 		if (was == TAKEN)

@@ -272,3 +272,53 @@ func TestWaitingBefore(t *testing.T) {
 		}
 	})
 }
+
+// TestRemarksOfServer: what a server says of its own accord, long after its
+// answer, makes that no slower: TLS that is closed for being idle, PING, events.
+// The rest of an answer does, however late.
+func TestRemarksOfServer(t *testing.T) {
+	const pause = 1200 * time.Millisecond
+	for _, test := range []struct {
+		name     string
+		script   func(c, s *peer)
+		requests int
+		slow     int
+	}{
+		{"a close_notify, and then the end", func(c, s *peer) {
+			answer(c, s, 200, 3000)
+			time.Sleep(pause)
+			s.send(24)
+			c.receive(24)
+			s.shut()
+			c.receiveEnd()
+			c.close()
+		}, 1, 0},
+		{"a PING that is acknowledged, and then a request", func(c, s *peer) {
+			answer(c, s, 200, 3000)
+			time.Sleep(pause)
+			s.send(39)
+			c.receive(39)
+			c.send(39)
+			s.receive(39)
+			time.Sleep(pause)
+			answer(c, s, 200, 3000)
+		}, 2, 0},
+		{"the rest of an answer", func(c, s *peer) {
+			answer(c, s, 200, 3000)
+			time.Sleep(pause)
+			s.send(3000)
+			c.receive(3000)
+		}, 1, 1},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			measure(t, func(tr *trial) {
+				o := tr.loopback(loopback4)
+				o.each(2, test.script)
+				o.finish()
+				for _, side := range []observe.Side{observe.Served, observe.Called} {
+					o.expect(side, 2, test.requests, 0, test.slow, pause/2)
+				}
+			})
+		})
+	}
+}
