@@ -120,11 +120,12 @@ static __always_inline int is_remark(struct conn *c, __u64 bytes, int heard)
  * Whether bytes that come from the answering end of their own accord, so long
  * after its answer, are a remark too: a TLS connection that is closed for being
  * idle, a PING of HTTP/2, a heartbeat, an event. If so, the answer ends before
- * them.
+ * them. So far it is answered bytes long: what is no longer than a remark may
+ * have been one itself, and this the answer.
  */
-static __always_inline int is_remark_of_server(struct conn *c, __u32 bytes, __u64 pause)
+static __always_inline int is_remark_of_server(struct conn *c, __u64 answered, __u32 bytes, __u64 pause)
 {
-	return c->proto <= PROTO_OTHER && bytes <= REMARK && pause > NSEC_PER_SEC;
+	return c->proto <= PROTO_OTHER && answered > REMARK && bytes <= REMARK && pause > NSEC_PER_SEC;
 }
 
 /* Ends a request, complete in phase over, before a remark. */

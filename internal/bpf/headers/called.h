@@ -75,7 +75,8 @@ static __always_inline void called_segment(struct conn *c, struct sock *sk, stru
 	}
 	if (!bytes || !after(end, tp->rcv_nxt))
 		return;
-	if ((c->phase == ANSWERING || c->phase == TAKEN) && is_remark_of_server(c, bytes, span(c->done, now))) {
+	if ((c->phase == ANSWERING || c->phase == TAKEN) &&
+	    is_remark_of_server(c, tp->bytes_received - c->in0, bytes, span(c->done, now))) {
 		end_before_remark(c, sk, tp, ANSWERING, now);
 		return;
 	}

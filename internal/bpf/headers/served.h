@@ -108,7 +108,7 @@ static __always_inline void acknowledge(struct conn *c, struct sock *sk, struct 
 		__u64 again = flight_start(tp, c->done, now);
 		__u32 was = c->phase;
 
-		if (is_remark_of_server(c, sent - c->mark, span(c->done, again))) {
+		if (is_remark_of_server(c, c->bytes_out, sent - c->mark, span(c->done, again))) {
 			end_before_remark(c, sk, tp, DONE, again);
 			c->mark = sent;
 			return;

@@ -303,6 +303,15 @@ func TestRemarksOfServer(t *testing.T) {
 			time.Sleep(pause)
 			answer(c, s, 200, 3000)
 		}, 2, 0},
+		{"a WINDOW_UPDATE at once, and then a short answer", func(c, s *peer) {
+			c.send(200)
+			s.receive(200)
+			s.send(35)
+			c.receive(35)
+			time.Sleep(pause)
+			s.send(80)
+			c.receive(80)
+		}, 1, 1},
 		{"the rest of an answer", func(c, s *peer) {
 			answer(c, s, 200, 3000)
 			time.Sleep(pause)
