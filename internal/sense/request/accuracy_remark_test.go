@@ -1,6 +1,7 @@
 package request_test
 
 import (
+	"context"
 	"crypto/tls"
 	"io"
 	"net"
@@ -180,7 +181,9 @@ func TestHTTP2(t *testing.T) {
 		client := &http.Client{Transport: &http.Transport{
 			ForceAttemptHTTP2: true,
 			TLSClientConfig:   &tls.Config{InsecureSkipVerify: true},
-			Dial:              func(string, string) (net.Conn, error) { return tr.dialNet(o.place, l.Addr()), nil },
+			DialContext: func(context.Context, string, string) (net.Conn, error) {
+				return tr.dialNet(o.place, l.Addr()), nil
+			},
 		}}
 		for range requests {
 			r, err := client.Get("https://" + l.Addr().String())
