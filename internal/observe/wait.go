@@ -1,0 +1,182 @@
+package observe
+
+// Waits is what the threads of one process were waiting for at one moment, and
+// how far that held until a second look some time later.
+type Waits struct {
+	Process  WaitProcess `json:"process"`
+	TID      int         `json:"tid,omitempty"`    // only this thread was asked for; 0 = the whole process
+	WindowNS int64       `json:"window_ns"`        // between the two looks
+	Threads  int         `json:"threads"`          // that the process has
+	Looked   int         `json:"looked"`           // threads that were looked at
+	Chains   []WaitChain `json:"chains"`           // most telling first
+	Unseen   []string    `json:"unseen,omitempty"` // what could not be read and why, one sentence each
+}
+
+// WaitProcess is what a process in a chain is known by.
+type WaitProcess struct {
+	PID       int    `json:"pid"`
+	Comm      string `json:"comm"`            // of its main thread
+	NetNS     uint64 `json:"netns,omitempty"` // 0 when not known
+	Container string `json:"container,omitempty"`
+	Unit      string `json:"unit,omitempty"`
+}
+
+// WaitChain is who waits for whom, from a thread of the process that was asked
+// for to the last that can be seen.
+type WaitChain struct {
+	Threads []int     `json:"threads"`         // threads of the process that wait alike, ascending, at most 64; the chain is that of the first
+	Count   int       `json:"count"`           // how many they are
+	Hops    []WaitHop `json:"hops"`            // at least one
+	End     WaitEnd   `json:"end"`             // why there is no further hop
+	Text    string    `json:"text"`            // the same in words
+	Actor   int       `json:"actor,omitempty"` // process that could end the wait by letting go: a tracer, 0 = none
+	Path    string    `json:"path,omitempty"`  // of what ends the chain: a frozen control group, a mount point
+	BackTo  int       `json:"back_to"`         // index of the hop that the last one waits for; -1 when the chain does not come back to itself
+	Sure    bool      `json:"sure"`            // of a chain that comes back to itself: nobody outside could end it, it is a deadlock
+	Branch  int       `json:"branch"`          // 0 is the most telling chain of these threads, 1… are others that start alike
+	Cut     string    `json:"cut,omitempty"`   // what was left out, as "12 more processes hold it"
+}
+
+// WaitHop is a thread, and what it waits for.
+type WaitHop struct {
+	Process WaitProcess `json:"process"`
+	TID     int         `json:"tid"`
+	Comm    string      `json:"comm"`              // of the thread
+	State   string      `json:"state"`             // letter of proc_pid_stat(5)
+	Syscall string      `json:"syscall,omitempty"` // name, or its number when it has none here; empty outside of a call
+	Wchan   string      `json:"wchan,omitempty"`   // kernel function it sleeps in; empty when not known
+	How     WaitHow     `json:"how,omitempty"`     // how it is known that the hop before waits for this one; empty for the first
+	Why     string      `json:"why,omitempty"`     // the same in words: "holds the mutex"
+
+	Kind    WaitKind  `json:"kind"`               // what it waits for itself
+	Wants   WaitWants `json:"wants,omitempty"`    // what would end the wait; empty at an end
+	Object  string    `json:"object,omitempty"`   // "fd 5 → pipe:[1234]"
+	Detail  string    `json:"detail,omitempty"`   // figures of the object: "117,440 bytes not read"
+	Remote  string    `json:"remote,omitempty"`   // address of the other end, when the chain leaves the host there
+	ForNS   int64     `json:"at_least_ns"`        // it did not run in this time; 0 when not known
+	QuietNS int64     `json:"quiet_ns,omitempty"` // nothing passed on the object for this long, by the kernel's own clock
+	Moving  bool      `json:"moving,omitempty"`   // it ran between the looks: it waits now and then
+	RunNS   int64     `json:"run_ns,omitempty"`   // runnable: time on a CPU between the looks
+	DelayNS int64     `json:"delay_ns,omitempty"` // runnable: time it had to wait for a CPU between the looks
+}
+
+// WaitKind is the kind of object that a thread waits for.
+type WaitKind string
+
+// What a thread can wait for.
+const (
+	WaitLock     WaitKind = "lock"      // a mutex or read-write lock whose owner is known
+	WaitThread   WaitKind = "thread"    // the end of a thread (pthread_join)
+	WaitPipe     WaitKind = "pipe"      // a pipe or FIFO
+	WaitUnix     WaitKind = "unix"      // a unix socket
+	WaitTCP      WaitKind = "tcp"       // a TCP connection
+	WaitUDP      WaitKind = "udp"       // a UDP socket
+	WaitSocket   WaitKind = "socket"    // any other socket
+	WaitChild    WaitKind = "child"     // the end of a process
+	WaitFileLock WaitKind = "file-lock" // flock(2), fcntl(2)
+	WaitDisk     WaitKind = "disk"      // a block device or a network file system
+	WaitFuse     WaitKind = "fuse"      // a file system in user space
+	WaitKernel   WaitKind = "kernel"    // uninterruptible in the kernel, for something else
+	WaitCond     WaitKind = "cond"      // to be woken: no owner is written anywhere
+	WaitEpoll    WaitKind = "epoll"     // any of many descriptors, or completions
+	WaitAccept   WaitKind = "accept"    // a new connection
+	WaitEvent    WaitKind = "event"     // a signal, a timer, an eventfd, a change of a file
+	WaitTerminal WaitKind = "terminal"
+	WaitSleep    WaitKind = "sleep"
+	WaitStopped  WaitKind = "stopped"  // by a signal, a tracer or a frozen control group
+	WaitRunnable WaitKind = "runnable" // on a CPU or ready for one: it does not wait
+	WaitEnded    WaitKind = "ended"    // a zombie, or gone meanwhile
+	WaitUnknown  WaitKind = "unknown"  // a call that is not understood, or no right to see it
+)
+
+// WaitWants is what would end a wait.
+type WaitWants string
+
+// What can end a wait. Of the first four somebody stands in the way; with the
+// others nothing need be wrong when the wait is long.
+const (
+	WantsRelease WaitWants = "release" // that the lock is let go
+	WantsRoom    WaitWants = "room"    // that the other end reads: the buffer is full
+	WantsAccept  WaitWants = "accept"  // that the connection is taken up
+	WantsAnswer  WaitWants = "answer"  // that the called service answers
+	WantsData    WaitWants = "data"    // that the other end writes
+	WantsEnd     WaitWants = "end"     // that a process or thread ends
+	WantsRequest WaitWants = "request" // that the client asks for something: ready for work
+)
+
+// Demands says whether somebody stands in the way of what is wanted.
+func (w WaitWants) Demands() bool {
+	return w == WantsRelease || w == WantsRoom || w == WantsAccept || w == WantsAnswer
+}
+
+// WaitHow is how it is known that one thread waits for another.
+type WaitHow string
+
+// The ways to know an owner, from the surest down.
+const (
+	HowOwner    WaitHow = "owner read"      // written in the lock itself, in the process's memory
+	HowTable    WaitHow = "file lock table" // /proc/locks
+	HowChild    WaitHow = "child"
+	HowPeer     WaitHow = "peer of the fd" // the other end is open there, and the thread is in a call on it
+	HowInferred WaitHow = "inferred"       // the process is known, which of its threads is to blame is not
+)
+
+// WaitEnd is why a chain goes no further.
+type WaitEnd string
+
+// The ends of chains.
+const (
+	EndCycle    WaitEnd = "cycle"     // comes back to a thread that is in it already
+	EndStopped  WaitEnd = "stopped"   // by a signal
+	EndTraced   WaitEnd = "traced"    // by a debugger
+	EndFrozen   WaitEnd = "frozen"    // with its control group
+	EndGone     WaitEnd = "gone"      // what is waited for has ended without letting go
+	EndRemote   WaitEnd = "remote"    // the chain leaves the host
+	EndDisk     WaitEnd = "disk"      // storage, or a network file system
+	EndFuse     WaitEnd = "fuse"      // a file system's server that is not known
+	EndKernel   WaitEnd = "kernel"    // uninterruptible for something else
+	EndRunning  WaitEnd = "running"   // does not wait
+	EndMutual   WaitEnd = "mutual"    // both ends wait for the other to speak
+	EndNoOwner  WaitEnd = "no-owner"  // waits to be woken; by whom is written nowhere
+	EndIdle     WaitEnd = "idle"      // ready for work
+	EndSleep    WaitEnd = "sleep"     // until a time
+	EndEnded    WaitEnd = "ended"     // a zombie, or gone meanwhile
+	EndUnseen   WaitEnd = "unseen"    // there is more that could not be seen
+	EndTooLong  WaitEnd = "too-long"  // more hops than are followed
+	EndNoHolder WaitEnd = "no-holder" // nobody is seen at the other end
+)
+
+// Deadlock says whether the threads of the chain can never go on by themselves.
+func (c *WaitChain) Deadlock() bool { return c.BackTo >= 0 && c.Sure }
+
+// Moving says whether the first thread of the chain ran between the looks.
+func (c *WaitChain) Moving() bool { return len(c.Hops) > 0 && c.Hops[0].Moving }
+
+// Culprit says whether the first thread is held up by somebody else, or by
+// something that has to be mended: by a chain that leads to more than a thread
+// that is ready for work or asleep of its own will.
+func (c *WaitChain) Culprit() bool {
+	if len(c.Hops) == 0 || c.Moving() {
+		return false
+	}
+	before := c.Hops[:len(c.Hops)-1]
+	switch c.End {
+	case EndCycle, EndStopped, EndTraced, EndFrozen, EndDisk, EndFuse, EndKernel, EndGone, EndMutual:
+		return true
+	case EndRemote, EndNoHolder, EndUnseen:
+		return demanded(c.Hops)
+	case EndRunning, EndTooLong:
+		return len(before) > 0
+	}
+	return demanded(before)
+}
+
+// demanded says whether any of the hops wants something that somebody withholds.
+func demanded(hops []WaitHop) bool {
+	for i := range hops {
+		if hops[i].Wants.Demands() {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,59 @@
+package host
+
+import (
+	"fmt"
+	"os"
+	"strings"
+)
+
+// Mount is one line of /proc/PID/mountinfo (proc_pid_mountinfo(5)).
+type Mount struct {
+	ID         int
+	Major      uint32
+	Minor      uint32
+	Dir        string // mount point as the process sees it
+	Type       string // "ext4", "nfs4", "fuse.sshfs"…
+	Source     string // "/dev/vda1", "server:/export"…
+	Superblock string // its options
+}
+
+// MountOf is the mount with an ID, as fdinfo names it, in the mount namespace
+// of a process; false when it is not there.
+func (fs FS) MountOf(pid, id int) (Mount, bool) {
+	b, err := os.ReadFile(fmt.Sprintf("%s/%d/mountinfo", fs.Proc, pid))
+	if err != nil {
+		return Mount{}, false
+	}
+	for len(b) > 0 {
+		var line []byte
+		line, b = nextLine(b)
+		if m, ok := parseMount(line); ok && m.ID == id {
+			return m, true
+		}
+	}
+	return Mount{}, false
+}
+
+func parseMount(line []byte) (Mount, bool) {
+	head, tail, ok := strings.Cut(string(line), " - ")
+	fields, types := strings.Fields(head), strings.Fields(tail)
+	if !ok || len(fields) < 6 || len(types) < 1 {
+		return Mount{}, false
+	}
+	id, ok := parseSmall([]byte(fields[0]))
+	if !ok {
+		return Mount{}, false
+	}
+	m := Mount{ID: id, Dir: unescapeMount(fields[4]), Type: types[0]}
+	major, minor, _ := strings.Cut(fields[2], ":")
+	ma, _ := parseSmall([]byte(major))
+	mi, _ := parseSmall([]byte(minor))
+	m.Major, m.Minor = uint32(ma), uint32(mi)
+	if len(types) > 1 {
+		m.Source = unescapeMount(types[1])
+	}
+	if len(types) > 2 {
+		m.Superblock = types[2]
+	}
+	return m, true
+}

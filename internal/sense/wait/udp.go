@@ -1,0 +1,106 @@
+package wait
+
+import (
+	"bytes"
+	"encoding/binary"
+	"encoding/hex"
+	"fmt"
+	"net/netip"
+	"os"
+
+	"github.com/slowray/slowray/internal/observe"
+)
+
+// onUDP is the wait for a datagram, or for room to send one.
+func (l *look) onUDP(t *thread, o object, does direction) *link {
+	for _, name := range []string{"udp", "udp6"} {
+		b, err := os.ReadFile(fmt.Sprintf("%s/%d/net/%s", l.fs.Proc, t.p.pid, name))
+		if err != nil {
+			continue
+		}
+		s, found := findUDP(b, func(s udpSocket) bool { return s.inode == o.inode && o.inode != 0 })
+		if !found {
+			continue
+		}
+		return l.udpLink(t, o, s, b, does)
+	}
+	return ends(observe.WaitUDP, observe.EndUnseen, "waits on a UDP socket that is not seen")
+}
+
+func (l *look) udpLink(t *thread, o object, s udpSocket, table []byte, does direction) *link {
+	switch {
+	case does == writing:
+		k := ends(observe.WaitUDP, observe.EndKernel, "waits until the network interface takes more")
+		k.wants, k.object = observe.WantsRoom, fmt.Sprintf("fd %d → udp from %s", o.fd, s.local)
+		return k
+	case s.remote.Port() == 0:
+		k := ends(observe.WaitUDP, observe.EndIdle, "ready for a datagram")
+		k.object = fmt.Sprintf("fd %d → udp, bound to %s", o.fd, s.local)
+		return k
+	}
+	k := &link{kind: observe.WaitUDP, wants: observe.WantsAnswer, object: fmt.Sprintf("fd %d → udp to %s", o.fd, s.remote)}
+	if s.remote.Addr().IsLoopback() {
+		there, found := findUDP(table, func(other udpSocket) bool {
+			return other.local.Port() == s.remote.Port() && (other.local.Addr() == s.remote.Addr() || other.local.Addr().IsUnspecified())
+		})
+		if found {
+			other := object{kind: socketObject, inode: there.inode}
+			l.aim(t, k, other, distinct(l.holdersOf(other)), reading)
+		}
+		if len(k.targets) == 0 {
+			k.end, k.text = observe.EndNoHolder, "no process is seen that has the other end"
+		}
+		return k
+	}
+	k.end, k.remote = observe.EndRemote, s.remote.String()
+	k.text = "the chain leaves this host: no datagram of " + s.remote.String()
+	return k
+}
+
+// udpSocket is one line of /proc/PID/net/udp.
+type udpSocket struct {
+	local, remote netip.AddrPort
+	inode         uint64
+}
+
+// findUDP finds the first socket that matches in /proc/PID/net/udp or udp6
+// (udp4_format_sock, net/ipv4/udp.c): "sl local remote st queues tr:tm retr uid
+// timeout inode …".
+func findUDP(b []byte, match func(udpSocket) bool) (udpSocket, bool) {
+	for len(b) > 0 {
+		var line []byte
+		line, b, _ = bytes.Cut(b, []byte("\n"))
+		f := bytes.Fields(line)
+		if len(f) < 10 {
+			continue
+		}
+		var s udpSocket
+		var ok1, ok2, ok3 bool
+		s.local, ok1 = hexAddrPort(f[1])
+		s.remote, ok2 = hexAddrPort(f[2])
+		s.inode, ok3 = decimal(f[9])
+		if ok1 && ok2 && ok3 && match(s) {
+			return s, true
+		}
+	}
+	return udpSocket{}, false
+}
+
+// hexAddrPort reads "0100007F:0035": words of the address as numbers of this
+// machine, and the port.
+func hexAddrPort(text []byte) (netip.AddrPort, bool) {
+	addr, port, ok := bytes.Cut(text, []byte(":"))
+	number, ok2 := hexadecimal(port)
+	raw := make([]byte, hex.DecodedLen(len(addr)))
+	if _, err := hex.Decode(raw, addr); err != nil || !ok || !ok2 || number > 65535 || len(raw)%4 != 0 {
+		return netip.AddrPort{}, false
+	}
+	for i := 0; i < len(raw); i += 4 {
+		binary.NativeEndian.PutUint32(raw[i:], binary.BigEndian.Uint32(raw[i:]))
+	}
+	a, ok := netip.AddrFromSlice(raw)
+	if !ok {
+		return netip.AddrPort{}, false
+	}
+	return netip.AddrPortFrom(a.Unmap(), uint16(number)), true
+}
