@@ -1,0 +1,71 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+	"time"
+
+	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/report"
+	"github.com/slowray/slowray/internal/sense/host"
+	"github.com/slowray/slowray/internal/sense/wait"
+)
+
+type waitCmd struct {
+	PID  int           `arg:"" name:"pid" help:"The process; or one of its threads, to see only that."`
+	For  time.Duration `default:"500ms" placeholder:"D" help:"Time between the two looks (${default}): a thread that did not run in it has waited at least that long."`
+	JSON bool          `name:"json" help:"Print JSON (schema slowray.wait/1)."`
+	All  bool          `help:"Every chain in full, also of threads that nobody holds up."`
+}
+
+// Help is printed by --help, above the flags.
+func (*waitCmd) Help() string {
+	return `Each thread is followed from what it waits for (a lock, a pipe, a socket, a file lock, a child) to whoever could end that wait, what that one waits for, and so on to the last hop. Nothing is stopped, attached to or changed. docs/wait.md tells how to read a chain.
+
+Exit status: 0 nobody holds the process up, 1 somebody does, 2 could not look.`
+}
+
+// Validate is called by the command line parser.
+func (c *waitCmd) Validate() error {
+	switch {
+	case c.For < 0:
+		return fmt.Errorf("--for %s: must not be negative", c.For)
+	case c.For > time.Hour:
+		return fmt.Errorf("--for %s: must be at most an hour", c.For)
+	}
+	return nil
+}
+
+// Run looks and reports.
+func (c *waitCmd) Run(ctx context.Context, s *streams) error {
+	// Not in Validate: that comes before a missing argument is noticed.
+	if c.PID < 1 {
+		return fmt.Errorf("wait: pid %d: must be positive", c.PID)
+	}
+	o, err := wait.NewReader(host.Default()).Look(ctx, c.PID, c.For)
+	switch {
+	case errors.Is(err, wait.ErrNoProcess):
+		return fmt.Errorf("wait: there is no process with pid %d", c.PID)
+	case errors.Is(err, fs.ErrPermission):
+		return fmt.Errorf("wait: %w (needs root, or CAP_SYS_PTRACE)", err)
+	case err != nil:
+		return fmt.Errorf("wait: %w", err)
+	}
+	if c.JSON {
+		err = report.WaitJSON(s.out, o)
+	} else {
+		style := terminalStyle(s.out)
+		style.All = c.All
+		err = report.Wait(s.out, o, style)
+	}
+	if err != nil {
+		return fmt.Errorf("write report: %w", err)
+	}
+	if slices.ContainsFunc(o.Chains, func(w observe.WaitChain) bool { return w.Culprit() }) {
+		return exit(exitFindings)
+	}
+	return nil
+}
