@@ -12,7 +12,7 @@ import (
 // consequences are what follows from a fault and may be named beside it.
 var consequences = []string{
 	"nginx-upstream-errors", "client-aborts", "syn-cookies-sent", "slow-dependency", "request-waves",
-	"syn-retransmits", "accept-queue-wait", "application-slow-to-read", "network-loss", "rto-tail-loss",
+	"syn-retransmits", "accept-queue-wait", "accept-queue-overflow", "application-slow-to-read", "network-loss", "rto-tail-loss",
 }
 
 // lateLimit is how long slowray may take from the end of its window to its

@@ -60,6 +60,9 @@ func (r *runner) look(ctx context.Context, faults []incident.Fault) (Sample, []*
 			if err := pause(ctx, time.Until(began.Add(time.Duration(n)*each))); err != nil {
 				return err
 			}
+			if time.Since(began) > t.window-r.opt.Window+lookPause/2 {
+				break // looks took too long: this one would see the load end
+			}
 			report, err := r.slowray(ctx, box)
 			if err != nil {
 				return err

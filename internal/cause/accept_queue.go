@@ -255,7 +255,7 @@ func describeNotAccepting(v *View, s *Service, l *observe.Listener, f *Finding) 
 		f.Fix.Commands = []string{fmt.Sprintf("kill -CONT %d", f.Subject.PID)}
 		return
 	}
-	f.Fix.Commands = []string{fmt.Sprintf("cat /proc/%d/stack /proc/%d/syscall", f.Subject.PID, f.Subject.PID)}
+	f.Fix.Commands = []string{lookAtWaits(f.Subject.PID)}
 }
 
 func dropSource(l *observe.Listener) string {

@@ -122,7 +122,7 @@ func (v *View) unreadFinding(l *ledger) *Finding {
 		return &f
 	}
 	f.Fix.Text = fmt.Sprintf("%s has workers that are all held up, or an event loop that is: find what its threads wait for.", f.Subject.Comm)
-	f.Fix.Commands = []string{fmt.Sprintf("cat /proc/%d/stack /proc/%d/syscall", f.Subject.PID, f.Subject.PID)}
+	f.Fix.Commands = []string{lookAtWaits(f.Subject.PID)}
 	return &f
 }
 
@@ -148,7 +148,7 @@ func checkStall(v *View) Result {
 		}
 		return v.threadWait(&applicationStall, l, observe.Stall, "between parts of the answer, with nothing on its way", func(f *Finding) {
 			f.Fix.Text = fmt.Sprintf("%s sends a part of the answer and then works or waits before the next: find what it does in between (%s). The network is not at fault.",
-				f.Subject.Comm, "cat /proc/"+itoa(l.pid)+"/stack, its own log")
+				f.Subject.Comm, "slowray wait "+itoa(l.pid)+", its own log")
 		})
 	})
 }
@@ -191,7 +191,7 @@ func (v *View) threadWait(c *Cause, l *ledger, p observe.Part, what string, desc
 	}
 	describe(f)
 	if len(f.Fix.Commands) == 0 {
-		f.Fix.Commands = []string{fmt.Sprintf("cat /proc/%d/stack /proc/%d/syscall", l.pid, l.pid)}
+		f.Fix.Commands = []string{lookAtWaits(l.pid)}
 	}
 	return judged{finding: f}
 }

@@ -1,6 +1,7 @@
 package cause
 
 import (
+	"fmt"
 	"math"
 	"strconv"
 
@@ -28,6 +29,11 @@ func ratio[A, B int | int64 | uint64 | uint32 | float64](a A, b B) float64 {
 		return 0
 	}
 	return max(min(float64(a)/float64(b), 1), 0)
+}
+
+// lookAtWaits is the command that tells what the threads of a process wait for.
+func lookAtWaits(pid int) string {
+	return fmt.Sprintf("slowray wait %d   # what its threads wait for, to the last hop", pid)
 }
 
 // round keeps evidence readable: three decimals.

@@ -77,7 +77,7 @@ func checkSlowReceiver(v *View) Result {
 		}
 		if c := v.clientHere(l); c != nil {
 			who = fmt.Sprintf("%s (pid %d, on this host)", v.Comm(c.pid), c.pid)
-			f.Fix.Commands = []string{fmt.Sprintf("cat /proc/%d/stack /proc/%d/syscall", c.pid, c.pid)}
+			f.Fix.Commands = []string{lookAtWaits(c.pid)}
 		}
 		f.Fix.Text = fmt.Sprintf("Find why %s does not read; nothing here can speed it up. A proxy that buffers the answer frees the service meanwhile.", who)
 		if small > closed {

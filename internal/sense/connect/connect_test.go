@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/lab/netns"
 )
 
 func start(t *testing.T) *Watcher {
@@ -207,41 +208,49 @@ func TestUnixPath(t *testing.T) {
 // told apart from one that is refused and from one that is given up.
 func TestNoPort(t *testing.T) {
 	w := start(t)
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	ns, err := netns.New()
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.Close()
-	to := l.Addr().(*net.TCPAddr)
-	from := &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)}
-	first, err := net.DialTCP("tcp", from, to)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer first.Close()
-	taken := first.LocalAddr().(*net.TCPAddr)
+	defer ns.Close()
+	var port int
 	var failed uint64
-	for range 3 {
-		fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM, 0)
+	err = netns.Do(ns, func() error {
+		// /proc/sys/net is that of the thread's namespace; two ports are enough.
+		if err := os.WriteFile("/proc/sys/net/ipv4/ip_local_port_range", []byte("40000 40001"), 0); err != nil {
+			return err
+		}
+		l, err := net.Listen("tcp4", "127.0.0.1:0")
 		if err != nil {
-			t.Fatal(err)
+			return err
 		}
-		defer syscall.Close(fd)
-		// The same port to the same far end is not to be had twice.
-		syscall.SetsockoptInt(fd, syscall.SOL_SOCKET, syscall.SO_REUSEADDR, 1)
-		if err := syscall.Bind(fd, &syscall.SockaddrInet4{Port: taken.Port, Addr: [4]byte{127, 0, 0, 1}}); err != nil {
-			t.Skipf("bind: %v: the port cannot be shared here", err)
+		defer l.Close()
+		port = l.Addr().(*net.TCPAddr).Port
+		for range 5 {
+			fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM, 0)
+			if err != nil {
+				return err
+			}
+			defer syscall.Close(fd)
+			switch err := syscall.Connect(fd, &syscall.SockaddrInet4{Port: port, Addr: [4]byte{127, 0, 0, 1}}); err {
+			case nil:
+			case syscall.EADDRNOTAVAIL:
+				failed++
+			default:
+				return err
+			}
 		}
-		if err := syscall.Connect(fd, &syscall.SockaddrInet4{Port: to.Port, Addr: [4]byte{127, 0, 0, 1}}); err == syscall.EADDRNOTAVAIL {
-			failed++
-		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
 	}
 	r, err := w.Read()
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := own(t, r, func(c *observe.Connect) bool { return c.Port == to.Port })
-	if failed == 0 || c.Calls != 1+3 || c.Errors["EADDRNOTAVAIL"] != failed || c.Started != 4-failed || c.Established != 1 || c.Failed != 0 {
+	c := own(t, r, func(c *observe.Connect) bool { return c.Port == port })
+	if failed < 3 || c.Calls != 5 || c.Errors["EADDRNOTAVAIL"] != failed || c.Started != 5-failed || c.Established != 5-failed || c.Failed != 0 {
 		t.Errorf("%d calls found no port; %+v", failed, c)
 	}
 }
