@@ -110,8 +110,6 @@ __u64 lost_handshakes;
 __u64 lost_accepts;
 
 /* Linux error numbers are the same on x86-64 and arm64 (asm-generic/errno.h). */
-#define EINPROGRESS 115
-#define EALREADY 114
 #define EISCONN 106
 #define EAGAIN 11
 #define EMFILE 24

@@ -173,7 +173,6 @@ struct tcp_sock {
 	__u32 copied_seq;
 	__u32 snd_wnd;
 	__u32 mss_cache;
-	__u32 lsndtime; /* jiffies */
 	__u32 srtt_us; /* eight times the smoothed round trip, microseconds */
 	__u32 packets_out;
 	__u32 total_retrans;

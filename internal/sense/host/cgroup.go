@@ -192,7 +192,7 @@ func (s *cgroupScan) readV2(dir string, g *CgroupSample) {
 		g.MemoryLimitBytes = s.limit(b)
 	}
 	if b, ok := s.file(dir, "memory.current"); ok {
-		g.MemoryUsedBytes, _ = parseUint(bytes.TrimSpace(b))
+		g.MemoryUsedBytes, _ = ParseUint(bytes.TrimSpace(b))
 	}
 	if b, ok := s.file(dir, "memory.events"); ok {
 		g.MemoryAtLimit, g.OOMKills = flatKey(b, "max"), flatKey(b, "oom_kill")
@@ -229,10 +229,10 @@ func (s *cgroupScan) readV1Memory(dir string, g *CgroupSample) {
 		g.MemoryLimitBytes = s.limit(b)
 	}
 	if b, ok := s.file(dir, "memory.usage_in_bytes"); ok {
-		g.MemoryUsedBytes, _ = parseUint(bytes.TrimSpace(b))
+		g.MemoryUsedBytes, _ = ParseUint(bytes.TrimSpace(b))
 	}
 	if b, ok := s.file(dir, "memory.failcnt"); ok {
-		g.MemoryAtLimit, _ = parseUint(bytes.TrimSpace(b))
+		g.MemoryAtLimit, _ = ParseUint(bytes.TrimSpace(b))
 	}
 	if b, ok := s.file(dir, "memory.oom_control"); ok {
 		g.OOMKills = flatKey(b, "oom_kill")
@@ -242,7 +242,7 @@ func (s *cgroupScan) readV1Memory(dir string, g *CgroupSample) {
 // limit reads a memory limit: "max" and, in v1, a number near 2^63 mean none,
 // and so does one the host's memory cannot reach.
 func (s *cgroupScan) limit(b []byte) uint64 {
-	v, ok := parseUint(bytes.TrimSpace(b))
+	v, ok := ParseUint(bytes.TrimSpace(b))
 	if !ok || v >= 1<<62 || (s.hostMemory > 0 && v >= s.hostMemory) {
 		return 0
 	}
@@ -265,8 +265,8 @@ func parseCPUMax(b []byte) (quotaNS, periodNS int64) {
 
 // flatKey is the value of a key in a flat keyed file ("KEY VALUE" lines).
 func flatKey(b []byte, key string) uint64 {
-	v, _ := afterKey(b, key+" ")
-	n, _ := parseUint(v)
+	v, _ := AfterKey(b, key+" ")
+	n, _ := ParseUint(v)
 	return n
 }
 

@@ -71,7 +71,7 @@ func (n *NetNS) conntrackSysctl(name string) (uint64, error) {
 	}
 	line, _ := nextLine(b)
 	f, _ := nextField(line)
-	v, ok := parseUint(f)
+	v, ok := ParseUint(f)
 	if !ok {
 		return 0, fmt.Errorf("%s: not a number", path)
 	}
@@ -100,7 +100,7 @@ func parseConntrackStat(r io.Reader, s *ConntrackSample) error {
 		for _, c := range columns {
 			var f []byte
 			f, line = nextField(line)
-			v, ok := parseHex(f)
+			v, ok := ParseHex(f)
 			if !ok {
 				break
 			}

@@ -50,7 +50,7 @@ func parseDiskstats(r io.Reader) ([]diskSample, error) {
 		for n < len(d.columns) {
 			var f []byte
 			f, line = nextField(line)
-			v, ok := parseUint(f)
+			v, ok := ParseUint(f)
 			if !ok {
 				break
 			}

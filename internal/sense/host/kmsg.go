@@ -123,8 +123,8 @@ func parseKmsg(line []byte) (kmsgRecord, bool) {
 	head, text, ok := bytes.Cut(line, []byte(";"))
 	prio, head, ok2 := bytes.Cut(head, []byte(","))
 	seq, _, ok3 := bytes.Cut(head, []byte(","))
-	p, okPrio := parseUint(prio)
-	n, okSeq := parseUint(seq)
+	p, okPrio := ParseUint(prio)
+	n, okSeq := ParseUint(seq)
 	if !ok || !ok2 || !ok3 || !okPrio || !okSeq {
 		return kmsgRecord{}, false
 	}

@@ -67,7 +67,7 @@ func tableFullNetNS(b []byte) uint64 {
 		return 0
 	}
 	b, _, _ = bytes.Cut(b, []byte(","))
-	n, _ := parseUint(b)
+	n, _ := ParseUint(b)
 	return n
 }
 
@@ -84,7 +84,7 @@ func floodedPort(b []byte) (addr string, port int) {
 		}
 		b = b[i+1:]
 	}
-	if n, ok := parseUint(b); ok && n <= 65535 {
+	if n, ok := ParseUint(b); ok && n <= 65535 {
 		port = int(n)
 	}
 	return addr, port

@@ -16,7 +16,7 @@ func parseMeminfo(r io.Reader) (observe.Memory, error) {
 		line, b = nextLine(b)
 		key, rest := nextField(line)
 		f, _ := nextField(rest)
-		kb, ok := parseUint(f)
+		kb, ok := ParseUint(f)
 		if !ok || kb > 1<<53 {
 			continue
 		}

@@ -40,14 +40,14 @@ func parseMount(line []byte) (Mount, bool) {
 	if !ok || len(fields) < 6 || len(types) < 1 {
 		return Mount{}, false
 	}
-	id, ok := parseSmall([]byte(fields[0]))
+	id, ok := ParseSmall([]byte(fields[0]))
 	if !ok {
 		return Mount{}, false
 	}
 	m := Mount{ID: id, Dir: unescapeMount(fields[4]), Type: types[0]}
 	major, minor, _ := strings.Cut(fields[2], ":")
-	ma, _ := parseSmall([]byte(major))
-	mi, _ := parseSmall([]byte(minor))
+	ma, _ := ParseSmall([]byte(major))
+	mi, _ := ParseSmall([]byte(minor))
 	m.Major, m.Minor = uint32(ma), uint32(mi)
 	if len(types) > 1 {
 		m.Source = unescapeMount(types[1])

@@ -59,7 +59,7 @@ func parseNetstat(r io.Reader, m map[string]uint64) error {
 			if len(name) == 0 || len(value) == 0 {
 				break
 			}
-			if v, ok := parseUint(value); ok {
+			if v, ok := ParseUint(value); ok {
 				m[prefix+printable(name, 64)] = v
 			}
 		}

@@ -47,23 +47,23 @@ func parsePIDStat(b []byte, p *ProcSample) bool {
 		}
 		switch n {
 		case statPPID:
-			p.PPID, _ = parseSmall(f)
+			p.PPID, _ = ParseSmall(f)
 		case statFlags:
-			flags, _ := parseUint(f)
+			flags, _ := ParseUint(f)
 			p.Kernel = flags&pfKthread != 0
 		case statMajflt:
-			p.MajorFaults, _ = parseUint(f)
+			p.MajorFaults, _ = ParseUint(f)
 		case statUtime:
-			p.UserTicks, _ = parseUint(f)
+			p.UserTicks, _ = ParseUint(f)
 		case statStime:
-			p.SystemTicks, _ = parseUint(f)
+			p.SystemTicks, _ = ParseUint(f)
 		case statNice:
 			nice, _ := parseInt(f)
 			p.Nice = int(min(max(nice, -20), 19))
 		case statThreads:
-			p.Threads, _ = parseSmall(f)
+			p.Threads, _ = ParseSmall(f)
 		case statStart:
-			p.StartTicks, _ = parseUint(f)
+			p.StartTicks, _ = ParseUint(f)
 		case statRSS:
 			if pages, ok := parseInt(f); ok && pages > 0 && pages < 1<<45 {
 				p.RSSBytes = uint64(pages) * pageBytes

@@ -26,7 +26,7 @@ func parsePressure(r io.Reader) (pressureSample, error) {
 			if !ok {
 				continue
 			}
-			us, _ := parseUint(v)
+			us, _ := ParseUint(v)
 			switch string(which) {
 			case "some":
 				p.some = us

@@ -243,20 +243,20 @@ func parseCmdline(b []byte) string {
 // parseLimits takes RLIMIT_NOFILE from /proc/PID/limits (proc_pid_limits,
 // fs/proc/base.c). Zeros when the line is not there or says "unlimited".
 func parseLimits(b []byte) (soft, hard int) {
-	v, _ := afterKey(b, "Max open files")
+	v, _ := AfterKey(b, "Max open files")
 	f, v := nextField(v)
-	soft, _ = parseSmall(f)
+	soft, _ = ParseSmall(f)
 	f, _ = nextField(v)
-	hard, _ = parseSmall(f)
+	hard, _ = ParseSmall(f)
 	return soft, hard
 }
 
 // parseIO takes the bytes from and to storage from /proc/PID/io (proc_pid_io(5)).
 func parseIO(b []byte) (read, write uint64, ok bool) {
-	v, found := afterKey(b, "read_bytes:")
-	read, ok = parseUint(v)
-	w, foundWrite := afterKey(b, "write_bytes:")
-	write, okWrite := parseUint(w)
+	v, found := AfterKey(b, "read_bytes:")
+	read, ok = ParseUint(v)
+	w, foundWrite := AfterKey(b, "write_bytes:")
+	write, okWrite := ParseUint(w)
 	return read, write, found && foundWrite && ok && okWrite
 }
 
@@ -268,7 +268,7 @@ func parseSchedstat(b []byte) (run, delay, slices uint64, ok bool) {
 	for i := range v {
 		var f []byte
 		f, b = nextField(b)
-		if v[i], ok = parseUint(f); !ok {
+		if v[i], ok = ParseUint(f); !ok {
 			return 0, 0, 0, false
 		}
 	}
@@ -282,7 +282,7 @@ func parseNSLink(b []byte) (uint64, bool) {
 	if !found {
 		return 0, false
 	}
-	return parseUint(b)
+	return ParseUint(b)
 }
 
 // netNSOf is the inode of a process's network namespace.

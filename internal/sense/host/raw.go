@@ -151,7 +151,7 @@ func (r *raw) numbers(at int, name []byte) ([]int, error) {
 	defer closeFD(fd)
 	r.ids = r.ids[:0]
 	err = r.entries(fd, func(name []byte) {
-		if n, ok := parseSmall(name); ok {
+		if n, ok := ParseSmall(name); ok {
 			r.ids = append(r.ids, n)
 		}
 	})

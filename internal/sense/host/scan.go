@@ -30,9 +30,9 @@ func nextLine(b []byte) (line, rest []byte) {
 	return b, nil
 }
 
-// parseUint reads b as a decimal number. ok is false when b is empty, holds
+// ParseUint reads b as a decimal number. ok is false when b is empty, holds
 // anything but digits, or does not fit.
-func parseUint(b []byte) (n uint64, ok bool) {
+func ParseUint(b []byte) (n uint64, ok bool) {
 	if len(b) == 0 {
 		return 0, false
 	}
@@ -46,13 +46,13 @@ func parseUint(b []byte) (n uint64, ok bool) {
 	return n, true
 }
 
-// parseInt is parseUint with an optional leading minus sign.
+// parseInt is ParseUint with an optional leading minus sign.
 func parseInt(b []byte) (int64, bool) {
 	neg := len(b) > 0 && b[0] == '-'
 	if neg {
 		b = b[1:]
 	}
-	n, ok := parseUint(b)
+	n, ok := ParseUint(b)
 	if !ok || n > math.MaxInt64 {
 		return 0, false
 	}
@@ -62,8 +62,8 @@ func parseInt(b []byte) (int64, bool) {
 	return int64(n), true
 }
 
-// parseHex reads b as a hexadecimal number without prefix, at most 64 bits.
-func parseHex(b []byte) (n uint64, ok bool) {
+// ParseHex reads b as a hexadecimal number without prefix, at most 64 bits.
+func ParseHex(b []byte) (n uint64, ok bool) {
 	if len(b) == 0 || len(b) > 16 {
 		return 0, false
 	}
@@ -83,18 +83,18 @@ func parseHex(b []byte) (n uint64, ok bool) {
 	return n, true
 }
 
-// parseSmall is parseUint for values that become an int, as pids and counts.
-func parseSmall(b []byte) (int, bool) {
-	n, ok := parseUint(b)
+// ParseSmall is ParseUint for values that become an int, as pids and counts.
+func ParseSmall(b []byte) (int, bool) {
+	n, ok := ParseUint(b)
 	if !ok || n > math.MaxInt32 {
 		return 0, false
 	}
 	return int(n), true
 }
 
-// afterKey returns what follows key on the line of b that starts with it,
+// AfterKey returns what follows key on the line of b that starts with it,
 // without surrounding blanks.
-func afterKey(b []byte, key string) ([]byte, bool) {
+func AfterKey(b []byte, key string) ([]byte, bool) {
 	for len(b) > 0 {
 		var line []byte
 		line, b = nextLine(b)

@@ -14,8 +14,8 @@ func TestParseNumbers(t *testing.T) {
 		{"0", 0, true}, {"18446744073709551615", math.MaxUint64, true}, {"18446744073709551616", 0, false},
 		{"99999999999999999999", 0, false}, {"", 0, false}, {"-1", 0, false}, {"1x", 0, false},
 	} {
-		if got, ok := parseUint([]byte(c.in)); got != c.want || ok != c.ok {
-			t.Errorf("parseUint(%q) = %d, %v; want %d, %v", c.in, got, ok, c.want, c.ok)
+		if got, ok := ParseUint([]byte(c.in)); got != c.want || ok != c.ok {
+			t.Errorf("ParseUint(%q) = %d, %v; want %d, %v", c.in, got, ok, c.want, c.ok)
 		}
 	}
 	for _, c := range []struct {
@@ -32,8 +32,8 @@ func TestParseNumbers(t *testing.T) {
 		want uint64
 		ok   bool
 	}{{"0000153a", 0x153a, true}, {"FFffFFff", math.MaxUint32, true}, {"", 0, false}, {"0x1", 0, false}, {"11112222333344445", 0, false}} {
-		if got, ok := parseHex([]byte(c.in)); got != c.want || ok != c.ok {
-			t.Errorf("parseHex(%q) = %d, %v; want %d, %v", c.in, got, ok, c.want, c.ok)
+		if got, ok := ParseHex([]byte(c.in)); got != c.want || ok != c.ok {
+			t.Errorf("ParseHex(%q) = %d, %v; want %d, %v", c.in, got, ok, c.want, c.ok)
 		}
 	}
 }

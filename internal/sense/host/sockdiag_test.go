@@ -222,7 +222,7 @@ func forListener(port int, fn func(fd int) error) error {
 		return err
 	}
 	for _, e := range entries {
-		fd, ok := parseSmall([]byte(e.Name()))
+		fd, ok := ParseSmall([]byte(e.Name()))
 		if !ok {
 			continue
 		}

@@ -21,7 +21,7 @@ func parseSoftnet(r io.Reader) ([]observe.Softnet, error) {
 		for n < len(v) {
 			var f []byte
 			f, line = nextField(line)
-			x, ok := parseHex(f)
+			x, ok := ParseHex(f)
 			if !ok {
 				break
 			}

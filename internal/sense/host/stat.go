@@ -56,7 +56,7 @@ func parseStat(r io.Reader) (statSample, error) {
 			s.addCPU(key[3:], rest)
 		case string(key) == "processes":
 			v, _ := nextField(rest)
-			s.forks, _ = parseUint(v)
+			s.forks, _ = ParseUint(v)
 		}
 	}
 	return s, err
@@ -67,13 +67,13 @@ func (s *statSample) addCPU(number, columns []byte) {
 	for i := range t {
 		var f []byte
 		f, columns = nextField(columns)
-		t[i], _ = parseUint(f)
+		t[i], _ = ParseUint(f)
 	}
 	if len(number) == 0 {
 		s.all = t
 		return
 	}
-	n, ok := parseSmall(number)
+	n, ok := ParseSmall(number)
 	if !ok || n >= maxCPUs {
 		return
 	}

@@ -159,7 +159,7 @@ func parseSyscall(b []byte, calls map[uint64]Activity) Activity {
 	if strings.HasPrefix(string(f), "running") {
 		return Running
 	}
-	nr, ok := parseUint(f)
+	nr, ok := ParseUint(f)
 	if !ok {
 		return Waiting
 	}

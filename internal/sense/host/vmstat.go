@@ -15,7 +15,7 @@ func parseVmstat(r io.Reader) (map[string]uint64, error) {
 		line, b = nextLine(b)
 		key, rest := nextField(line)
 		f, _ := nextField(rest)
-		if v, ok := parseUint(f); ok && vmCounter(string(key)) {
+		if v, ok := ParseUint(f); ok && vmCounter(string(key)) {
 			m[string(key)] = v
 		}
 	}

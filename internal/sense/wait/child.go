@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/sense/host"
 )
 
 // First argument of waitid(2).
@@ -105,7 +106,7 @@ func (l *look) forked(t *thread) *link {
 // onPIDFD is the wait for the end of the process that a descriptor stands for
 // (pidfd_open(2)); its fdinfo has the number.
 func (l *look) onPIDFD(t *thread, o object) *link {
-	pid, ok := number(keyed(l.fdInfo(t.p.pid, o.fd), "Pid:"))
+	pid, ok := host.ParseSmall(keyed(l.fdInfo(t.p.pid, o.fd), "Pid:"))
 	if !ok {
 		return l.onChildren(o.String(), nil)
 	}

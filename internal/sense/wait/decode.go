@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/sense/host"
 )
 
 // link is what a thread waits for: either somebody (targets), or an end.
@@ -125,7 +126,7 @@ func (l *look) traced(t *thread) *link {
 	if err != nil {
 		return k
 	}
-	if tracer, ok := number(keyed(b, "TracerPid:")); ok && tracer > 0 {
+	if tracer, ok := host.ParseSmall(keyed(b, "TracerPid:")); ok && tracer > 0 {
 		k.actor = tracer
 		k.text += " " + label(l.process(tracer))
 	}

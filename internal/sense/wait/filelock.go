@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/sense/host"
 )
 
 // fileLock is one line of /proc/locks (proc_locks(5); lock_get_status,
@@ -45,7 +46,7 @@ func parseLock(line []byte) (fileLock, bool) {
 	}
 	id, isID := bytes.CutSuffix(f[0], []byte(":"))
 	var ok bool
-	if l.id, ok = number(id); !ok || !isID {
+	if l.id, ok = host.ParseSmall(id); !ok || !isID {
 		return l, false
 	}
 	f = f[1:]
@@ -57,7 +58,7 @@ func parseLock(line []byte) (fileLock, bool) {
 	}
 	l.kind, l.mode, l.file = string(f[0]), string(f[2]), string(f[4])
 	l.from, l.through = string(f[5]), string(f[6])
-	if l.pid, ok = number(f[3]); !ok {
+	if l.pid, ok = host.ParseSmall(f[3]); !ok {
 		l.pid = -1
 	}
 	return l, true

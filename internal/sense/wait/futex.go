@@ -6,6 +6,7 @@ import (
 	"os"
 
 	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/sense/host"
 )
 
 // Operations of futex(2) (include/uapi/linux/futex.h).
@@ -314,7 +315,7 @@ func (l *look) sharer(t *thread, addr uint64, tid int, private bool) *thread {
 	if err != nil {
 		return nil
 	}
-	pid, ok := number(keyed(status, "Tgid:"))
+	pid, ok := host.ParseSmall(keyed(status, "Tgid:"))
 	if !ok {
 		return nil
 	}

@@ -11,6 +11,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/slowray/slowray/internal/sense/host"
 )
 
 const (
@@ -102,7 +104,7 @@ func (o *openFiles) scan(dir string, pid int, link []byte) error {
 	for {
 		names, err := d.Readdirnames(1024)
 		for _, name := range names {
-			fd, ok := number([]byte(name))
+			fd, ok := host.ParseSmall([]byte(name))
 			if !ok {
 				continue
 			}

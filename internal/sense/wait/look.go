@@ -148,7 +148,7 @@ func (l *look) groupOf(pid int) (int, error) {
 	case err != nil:
 		return 0, fmt.Errorf("process %d: %w", pid, err)
 	}
-	if tgid, ok := number(keyed(b, "Tgid:")); ok && tgid > 0 {
+	if tgid, ok := host.ParseSmall(keyed(b, "Tgid:")); ok && tgid > 0 {
 		return tgid, nil
 	}
 	return pid, nil
@@ -229,5 +229,5 @@ func bracketed(link, prefix string) (uint64, bool) {
 	if !ok {
 		return 0, false
 	}
-	return decimal([]byte(s))
+	return host.ParseUint([]byte(s))
 }

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/sense/host"
 )
 
 const (
@@ -105,7 +106,7 @@ func numbersIn(path string) ([]int, error) {
 	names, err := d.Readdirnames(-1)
 	var out []int
 	for _, name := range names {
-		if n, ok := number([]byte(name)); ok {
+		if n, ok := host.ParseSmall([]byte(name)); ok {
 			out = append(out, n)
 		}
 	}
@@ -243,7 +244,7 @@ func (l *look) nsPIDs(pid, tid int) []int {
 	}
 	var out []int
 	for _, f := range bytes.Fields(keyed(b, "NSpid:")) {
-		if n, ok := number(f); ok {
+		if n, ok := host.ParseSmall(f); ok {
 			out = append(out, n)
 		}
 	}

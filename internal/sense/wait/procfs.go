@@ -10,6 +10,8 @@ import (
 	"unicode/utf8"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/slowray/slowray/internal/sense/host"
 )
 
 // files reads small files of procfs into one buffer. Of a file that is larger
@@ -84,9 +86,9 @@ func parseStat(b []byte) (stat, bool) {
 		return stat{}, false
 	}
 	s := stat{comm: printable(b[open+1:last], maxComm), state: f[0][0]}
-	s.ppid, _ = number(f[1])
+	s.ppid, _ = host.ParseSmall(f[1])
 	if len(f) > 6 {
-		flags, _ := decimal(f[6])
+		flags, _ := host.ParseUint(f[6])
 		s.kernel = flags&pfKthread != 0
 	}
 	return s, true
@@ -111,9 +113,9 @@ func parseSchedstat(b []byte) (usage, bool) {
 	if len(f) < 3 {
 		return usage{}, false
 	}
-	run, ok1 := decimal(f[0])
-	delay, ok2 := decimal(f[1])
-	times, ok3 := decimal(f[2])
+	run, ok1 := host.ParseUint(f[0])
+	delay, ok2 := host.ParseUint(f[1])
+	times, ok3 := host.ParseUint(f[2])
 	if !ok1 || !ok2 || !ok3 || times == 0 || run > math.MaxInt64 || delay > math.MaxInt64 {
 		return usage{}, false
 	}
@@ -122,8 +124,8 @@ func parseSchedstat(b []byte) (usage, bool) {
 
 // parseSwitches takes the context switches from a status file (proc_pid_status(5)).
 func parseSwitches(b []byte) (usage, bool) {
-	own, ok1 := decimal(keyed(b, "voluntary_ctxt_switches:"))
-	forced, ok2 := decimal(keyed(b, "nonvoluntary_ctxt_switches:"))
+	own, ok1 := host.ParseUint(keyed(b, "voluntary_ctxt_switches:"))
+	forced, ok2 := host.ParseUint(keyed(b, "nonvoluntary_ctxt_switches:"))
 	return usage{switches: own + forced}, ok1 && ok2
 }
 
@@ -149,7 +151,7 @@ func parseSyscall(b []byte) inCall {
 	case string(f[0]) == "-1":
 		return inCall{known: true, outside: true}
 	}
-	nr, ok := decimal(f[0])
+	nr, ok := host.ParseUint(f[0])
 	if !ok {
 		return inCall{}
 	}
@@ -169,60 +171,14 @@ func parseSyscall(b []byte) inCall {
 
 // keyed is what follows a key at the beginning of a line, without blanks around.
 func keyed(b []byte, key string) []byte {
-	for len(b) > 0 {
-		var line []byte
-		line, b, _ = bytes.Cut(b, []byte("\n"))
-		if rest, ok := bytes.CutPrefix(line, []byte(key)); ok {
-			return bytes.TrimSpace(rest)
-		}
-	}
-	return nil
-}
-
-// decimal reads digits; false when there is anything else, or too many.
-func decimal(b []byte) (n uint64, ok bool) {
-	if len(b) == 0 {
-		return 0, false
-	}
-	for _, c := range b {
-		d := uint64(c - '0')
-		if d > 9 || n > (math.MaxUint64-d)/10 {
-			return 0, false
-		}
-		n = n*10 + d
-	}
-	return n, true
-}
-
-// number is decimal for pids, descriptors and counts.
-func number(b []byte) (int, bool) {
-	n, ok := decimal(b)
-	if !ok || n > math.MaxInt32 {
-		return 0, false
-	}
-	return int(n), true
+	rest, _ := host.AfterKey(b, key)
+	return rest
 }
 
 // hexadecimal reads "0x1f" or "1f".
 func hexadecimal(b []byte) (n uint64, ok bool) {
 	b, _ = bytes.CutPrefix(b, []byte("0x"))
-	if len(b) == 0 || len(b) > 16 {
-		return 0, false
-	}
-	for _, c := range b {
-		switch {
-		case c >= '0' && c <= '9':
-			c -= '0'
-		case c >= 'a' && c <= 'f':
-			c -= 'a' - 10
-		case c >= 'A' && c <= 'F':
-			c -= 'A' - 10
-		default:
-			return 0, false
-		}
-		n = n<<4 | uint64(c)
-	}
-	return n, true
+	return host.ParseHex(b)
 }
 
 // printable makes text of a process fit to show: what is not UTF-8 or does not

@@ -9,6 +9,7 @@ import (
 	"os"
 
 	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/sense/host"
 )
 
 // onUDP is the wait for a datagram, or for room to send one.
@@ -78,7 +79,7 @@ func findUDP(b []byte, match func(udpSocket) bool) (udpSocket, bool) {
 		var ok1, ok2, ok3 bool
 		s.local, ok1 = hexAddrPort(f[1])
 		s.remote, ok2 = hexAddrPort(f[2])
-		s.inode, ok3 = decimal(f[9])
+		s.inode, ok3 = host.ParseUint(f[9])
 		if ok1 && ok2 && ok3 && match(s) {
 			return s, true
 		}

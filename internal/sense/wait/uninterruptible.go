@@ -168,7 +168,7 @@ func (l *look) mountOf(t *thread, o object) (host.Mount, bool) {
 	if o.kind != fileObject {
 		return host.Mount{}, false
 	}
-	id, ok := number(keyed(l.fdInfo(t.p.pid, o.fd), "mnt_id:"))
+	id, ok := host.ParseSmall(keyed(l.fdInfo(t.p.pid, o.fd), "mnt_id:"))
 	if !ok {
 		return host.Mount{}, false
 	}
