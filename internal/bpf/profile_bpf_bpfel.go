@@ -18,8 +18,11 @@ import (
 const (
 	ProfileMapCounts      = "counts"
 	ProfileMapStacks      = "stacks"
+	ProfileMapUserStacks  = "user_stacks"
+	ProfileMapWanted      = "wanted"
 	ProfileProgSample     = "sample"
 	ProfileVarLostSamples = "lost_samples"
+	ProfileVarLostStacks  = "lost_stacks"
 )
 
 // LoadProfile returns the embedded CollectionSpec for Profile.
@@ -71,8 +74,10 @@ type ProfileProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type ProfileMapSpecs struct {
-	Counts *ebpf.MapSpec `ebpf:"counts"`
-	Stacks *ebpf.MapSpec `ebpf:"stacks"`
+	Counts     *ebpf.MapSpec `ebpf:"counts"`
+	Stacks     *ebpf.MapSpec `ebpf:"stacks"`
+	UserStacks *ebpf.MapSpec `ebpf:"user_stacks"`
+	Wanted     *ebpf.MapSpec `ebpf:"wanted"`
 }
 
 // ProfileVariableSpecs contains global variables before they are loaded into the kernel.
@@ -80,6 +85,7 @@ type ProfileMapSpecs struct {
 // It can be passed ebpf.CollectionSpec.Assign.
 type ProfileVariableSpecs struct {
 	LostSamples *ebpf.VariableSpec `ebpf:"lost_samples"`
+	LostStacks  *ebpf.VariableSpec `ebpf:"lost_stacks"`
 }
 
 // ProfileObjects contains all objects after they have been loaded into the kernel.
@@ -102,14 +108,18 @@ func (o *ProfileObjects) Close() error {
 //
 // It can be passed to LoadProfileObjects or ebpf.CollectionSpec.LoadAndAssign.
 type ProfileMaps struct {
-	Counts *ebpf.Map `ebpf:"counts"`
-	Stacks *ebpf.Map `ebpf:"stacks"`
+	Counts     *ebpf.Map `ebpf:"counts"`
+	Stacks     *ebpf.Map `ebpf:"stacks"`
+	UserStacks *ebpf.Map `ebpf:"user_stacks"`
+	Wanted     *ebpf.Map `ebpf:"wanted"`
 }
 
 func (m *ProfileMaps) Close() error {
 	return _ProfileClose(
 		m.Counts,
 		m.Stacks,
+		m.UserStacks,
+		m.Wanted,
 	)
 }
 
@@ -118,6 +128,7 @@ func (m *ProfileMaps) Close() error {
 // It can be passed to LoadProfileObjects or ebpf.CollectionSpec.LoadAndAssign.
 type ProfileVariables struct {
 	LostSamples *ebpf.Variable `ebpf:"lost_samples"`
+	LostStacks  *ebpf.Variable `ebpf:"lost_stacks"`
 }
 
 // ProfilePrograms contains all programs after they have been loaded into the kernel.

@@ -22,15 +22,17 @@ type Observation struct {
 	// CallSeconds is for how long accept(), and connect() to unix sockets, were
 	// watched: some moments of the window, and all of it from where a queue or
 	// the descriptors of a server were seen to run out.
-	CallSeconds float64           `json:"call_seconds,omitempty"`
-	Profile     *Profile          `json:"profile,omitempty"`
-	KernelLog   []KernelLine      `json:"kernel_log,omitempty"`
-	Nginx       []Nginx           `json:"nginx,omitempty"`
-	PHPFPM      []PHPFPM          `json:"php_fpm,omitempty"`
-	Endpoints   []Endpoint        `json:"endpoints,omitempty"`
-	Sysctl      map[string]string `json:"sysctl,omitempty"` // host-wide knobs, as "net.netfilter.nf_conntrack_max"
-	Gaps        []Gap             `json:"gaps,omitempty"`
-	Losses      []Loss            `json:"losses,omitempty"`
+	CallSeconds float64      `json:"call_seconds,omitempty"`
+	Profile     *Profile     `json:"profile,omitempty"`
+	KernelLog   []KernelLine `json:"kernel_log,omitempty"`
+	Nginx       []Nginx      `json:"nginx,omitempty"`
+	PHPFPM      []PHPFPM     `json:"php_fpm,omitempty"`
+	Endpoints   []Endpoint   `json:"endpoints,omitempty"`
+	// Waits is nil where the waits of threads were not watched.
+	Waits  *WaitGraph        `json:"waits,omitempty"`
+	Sysctl map[string]string `json:"sysctl,omitempty"` // host-wide knobs, as "net.netfilter.nf_conntrack_max"
+	Gaps   []Gap             `json:"gaps,omitempty"`
+	Losses []Loss            `json:"losses,omitempty"`
 }
 
 // Host identifies the machine and its running kernel.
@@ -95,6 +97,7 @@ const (
 	KindKernelLog Kind = "kernel-log" // /dev/kmsg
 	KindNginx     Kind = "nginx"      // nginx configuration and logs
 	KindPHPFPM    Kind = "php-fpm"    // php-fpm configuration and log
+	KindWaits     Kind = "waits"      // /proc/PID/task: what threads wait for
 	KindRequests  Kind = "requests"   // BPF: every request of every TCP connection, with its ledger
 )
 

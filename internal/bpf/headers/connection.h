@@ -30,6 +30,11 @@ enum proto {
 /*
  * At most 184 bytes: with the kernel's own 72 for an element of socket storage
  * it then fits 256 (kmalloc), instead of 512.
+ *
+ * Segments and reads are often dealt with by different CPUs, and each cache
+ * line that the one writes and the other looks at costs as much as a whole
+ * program. So whatever a read has to do with is in the first line, which ends
+ * where the kernel's own word and 56 bytes do.
  */
 struct conn {
 	__u32 phase;
@@ -39,9 +44,27 @@ struct conn {
 	__u8 status;
 	__u32 flags; /* of the request under way */
 	__u32 seq;
-	__u64 first; /* first request byte */
-	__u64 last; /* last request byte */
 	__u64 read; /* it was read; called: the answer was */
+	__u32 pid, tid;
+	__u32 copied; /* receive sequence number up to which the application has read */
+	/* Send sequence number: when the request began; once the answer is
+	 * done, up to where; called: up to where sending was seen. */
+	__u32 mark;
+	union {
+		__u32 told_us; /* the stall that a record already has */
+		__u32 pause_us; /* before the answer: the longest pause in the request */
+		__u32 reread_seq; /* in the answer: how much was sent at a read (reread) */
+	};
+	__u16 requests; /* overlapped ones under way, besides the first */
+	__u8 answered : 1; /* the first bytes of the answer were looked at */
+	__u8 reread : 1;
+	__u8 reported : 1; /* as unfinished */
+	__u8 fin : 1; /* this end has sent a FIN: one more in write_seq */
+	__u8 farewell : 1; /* the asking end closed: it waits for no answer */
+	__u8 prompt : 1; /* the request came right after the answer before it */
+	__u64 first; /* first request byte */
+
+	__u64 last; /* last request byte */
 	__u64 answer; /* first byte of the answer */
 	__u64 done; /* last byte of the answer acknowledged; called: received */
 	__u64 progress; /* last acknowledgement of new bytes while some were in flight */
@@ -54,32 +77,16 @@ struct conn {
 	__u64 in0, out0; /* bytes in and out before the request */
 	__u64 bytes_out;
 	__u32 accept_us; /* from opened to accept(), plus 1; 0 = not known */
-	/* Send sequence number: when the request began; once the answer is
-	 * done, up to where; called: up to where sending was seen. */
-	__u32 mark;
-	__u32 copied; /* receive sequence number up to which the application has read */
 	__u32 recover; /* acknowledged beyond this, the loss is mended */
 	__u32 retrans0;
 	__u32 segs0;
-	union {
-		__u32 told_us; /* the stall that a record already has */
-		__u32 pause_us; /* before the answer: the longest pause in the request */
-		__u32 reread_seq; /* in the answer: how much was sent at a read (reread) */
-	};
-	__u32 pid, tid;
 	__u16 endpoint;
 	__u16 lport; /* the socket gives it back before it is closed */
-	__u16 requests; /* overlapped ones under way, besides the first */
 	__u16 http;
-	__u8 answered : 1; /* the first bytes of the answer were looked at */
-	__u8 reread : 1;
-	__u8 reported : 1; /* as unfinished */
-	__u8 fin : 1; /* this end has sent a FIN: one more in write_seq */
-	__u8 farewell : 1; /* the asking end closed: it waits for no answer */
-	__u8 prompt : 1; /* the request came right after the answer before it */
 };
 
 _Static_assert(sizeof(struct conn) <= 184, "does not fit 256 bytes with the kernel's part");
+_Static_assert(__builtin_offsetof(struct conn, last) == 56, "the first cache line has room");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_SK_STORAGE);
