@@ -153,12 +153,22 @@ func ownCPU() time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// resident is this process's memory, bytes.
-func resident() int64 {
-	text, _ := os.ReadFile("/proc/self/status")
-	_, rest, _ := strings.Cut(string(text), "VmRSS:")
-	kb, _ := strconv.ParseInt(strings.Fields(rest + " 0")[0], 10, 64)
-	return kb * 1024
+// resident is the memory that this process has in use, bytes. The BPF maps that
+// it maps are left out: they are the kernel's, and counted there.
+func resident() (bytes int64) {
+	text, _ := os.ReadFile("/proc/self/smaps")
+	maps := false
+	for line := range strings.Lines(string(text)) {
+		fields := strings.Fields(line)
+		switch {
+		case len(fields) > 0 && !strings.HasSuffix(fields[0], ":"): // a mapping begins
+			maps = strings.Contains(line, "bpf-map")
+		case len(fields) > 1 && fields[0] == "Rss:" && !maps:
+			kb, _ := strconv.ParseInt(fields[1], 10, 64)
+			bytes += kb * 1024
+		}
+	}
+	return bytes
 }
 
 // ownBPF finds the programs and maps of this process by its open files.
