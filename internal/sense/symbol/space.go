@@ -1,0 +1,243 @@
+package symbol
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/slowray/slowray/internal/sense/app/logtail/rootfs"
+)
+
+// Location is a place in code. Two samples at one place have equal Locations.
+type Location struct {
+	in *image
+	at uint64 // kernel, code written at run time: address; file: offset; otherwise 0
+}
+
+// Kernel says that the location is in the kernel.
+func (l Location) Kernel() bool { return l.in != nil && l.in.kind == imageKernel }
+
+// imageKind says what holds a location.
+type imageKind uint8
+
+const (
+	imageNone    imageKind = iota // nothing is known: the process ended, or the stack led nowhere
+	imageKernel                   //
+	imageFile                     // a binary or library
+	imageVDSO                     // what the kernel maps into every process
+	imageRuntime                  // memory of a process into which it wrote code
+)
+
+// image is something with code in it.
+type image struct {
+	kind    imageKind
+	name    string   // path as its process sees it
+	file    *os.File // nil when it could not be opened
+	root    rootfs.Root
+	perfMap *os.File // of a process that writes code at run time
+	why     string   // why there is no file, or no map
+}
+
+// Space holds the processes and binaries that were met.
+type Space struct {
+	proc      string
+	processes map[int]*Process
+	images    map[imageKey]*image
+	open      int // files
+	kernel    image
+	vdso      image
+	none      image
+	ended     int // processes that ended before their memory map was read
+}
+
+type imageKey struct {
+	device string
+	inode  uint64
+	path   string
+}
+
+const (
+	// maxOpen bounds the files that are held open for their symbols.
+	maxOpen = 800
+	// maxProcesses bounds what is remembered of processes.
+	maxProcesses = 16384
+	// rereadAfter is how often the memory map of a process is read again for
+	// addresses that are not in it.
+	rereadAfter = 200 * time.Millisecond
+)
+
+// NewSpace returns an empty Space over a proc file system, "/proc".
+func NewSpace(proc string) *Space {
+	s := &Space{proc: proc, processes: map[int]*Process{}, images: map[imageKey]*image{}}
+	s.kernel.kind, s.vdso.kind, s.none.kind = imageKernel, imageVDSO, imageNone
+	return s
+}
+
+// Close gives the files back.
+func (s *Space) Close() {
+	for _, img := range s.images {
+		if img.file != nil {
+			img.file.Close()
+		}
+	}
+	for _, p := range s.processes {
+		if p.runtime != nil && p.runtime.perfMap != nil {
+			p.runtime.perfMap.Close()
+		}
+	}
+}
+
+// Kernel is the location of a kernel address.
+func (s *Space) Kernel(address uint64) Location { return Location{&s.kernel, address} }
+
+// Process is a process whose addresses are located.
+type Process struct {
+	space    *Space
+	pid      int
+	Comm     string // "" when it ended before it could be asked
+	mappings []mapping
+	read     time.Time
+	known    bool // its memory map could be read
+	runtime  *image
+}
+
+// Process is the process with this number, whose memory map is read when it is
+// met first. Kernel threads have none.
+func (s *Space) Process(pid int) *Process {
+	p := s.processes[pid]
+	if p != nil {
+		return p
+	}
+	p = &Process{space: s, pid: pid}
+	if len(s.processes) < maxProcesses {
+		s.processes[pid] = p
+	}
+	p.load()
+	if !p.known {
+		s.ended++
+	}
+	return p
+}
+
+// Ended tells of how many processes no memory map could be read, because they
+// ended too early.
+func (s *Space) Ended() int { return s.ended }
+
+// Executed tells that a process runs another program by now.
+func (s *Space) Executed(pid int) {
+	if p := s.processes[pid]; p != nil {
+		// What it wrote before is not what it will write.
+		p.runtime = nil
+		p.load()
+	}
+}
+
+func (p *Process) load() {
+	p.read = time.Now()
+	dir := filepath.Join(p.space.proc, fmt.Sprint(p.pid))
+	if data, err := os.ReadFile(filepath.Join(dir, "maps")); err == nil {
+		// A process that is ending has a map that is empty.
+		if m := parseMaps(data); len(m) > 0 || !p.known {
+			p.mappings = m
+		}
+		p.known = true
+	}
+	if comm, err := os.ReadFile(filepath.Join(dir, "comm")); err == nil {
+		p.Comm = clean(strings.TrimSuffix(string(comm), "\n"))
+	}
+}
+
+// Location is that of an address in the memory of the process. An address that
+// a call returns to lies behind the call: for those, give one less.
+func (p *Process) Location(address uint64) Location {
+	m := find(p.mappings, address)
+	if m == nil && time.Since(p.read) > rereadAfter {
+		p.load() // it may have loaded a library since
+		m = find(p.mappings, address)
+	}
+	switch {
+	case m == nil:
+		return Location{&p.space.none, 0}
+	case m.path == vdso:
+		return Location{&p.space.vdso, address - m.start}
+	case m.anonymous():
+		return Location{p.runtimeImage(), address}
+	}
+	return Location{p.image(m), address - m.start + m.offset}
+}
+
+// image is the file behind a mapping.
+func (p *Process) image(m *mapping) *image {
+	key := imageKey{m.device, m.inode, m.path}
+	img := p.space.images[key]
+	if img == nil {
+		img = &image{kind: imageFile, name: m.path, root: p.root()}
+		img.file, img.why = p.openMapped(m)
+		p.space.images[key] = img
+	}
+	return img
+}
+
+func (p *Process) root() rootfs.Root {
+	return rootfs.At(filepath.Join(p.space.proc, fmt.Sprint(p.pid), "root"))
+}
+
+// openMapped opens the file behind a mapping: where its process sees it, and
+// when it was deleted or another one put in its place, through the mapping.
+func (p *Process) openMapped(m *mapping) (f *os.File, why string) {
+	if p.space.open >= maxOpen {
+		return nil, "too many files"
+	}
+	if strings.HasPrefix(m.path, "/") && !m.deleted {
+		if f, err := p.root().Open(m.path); err == nil {
+			if inodeOf(f) == m.inode {
+				p.space.open++
+				return f, ""
+			}
+			f.Close()
+		}
+	}
+	through := filepath.Join(p.space.proc, fmt.Sprint(p.pid), "map_files", fmt.Sprintf("%x-%x", m.start, m.end))
+	f, err := openRegular(through)
+	if err != nil {
+		return nil, "it cannot be opened"
+	}
+	p.space.open++
+	return f, ""
+}
+
+// openRegular opens a file that is nothing but bytes, and never blocks.
+func openRegular(path string) (*os.File, error) {
+	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY, 0)
+	if err != nil {
+		return nil, err
+	}
+	if st, err := f.Stat(); err != nil || !st.Mode().IsRegular() {
+		f.Close()
+		return nil, fmt.Errorf("%s: %w", path, rootfs.ErrNotRegular)
+	}
+	return f, nil
+}
+
+func inodeOf(f *os.File) uint64 {
+	var st unix.Stat_t
+	if unix.Fstat(int(f.Fd()), &st) != nil {
+		return 0
+	}
+	return st.Ino
+}
+
+// runtimeImage is the code that the process wrote at run time, with the map
+// that its compiler may write.
+func (p *Process) runtimeImage() *image {
+	if p.runtime != nil {
+		return p.runtime
+	}
+	p.runtime = &image{kind: imageRuntime, name: p.Comm}
+	p.runtime.perfMap, p.runtime.why = p.openPerfMap()
+	return p.runtime
+}
