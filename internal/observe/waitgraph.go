@@ -1,0 +1,55 @@
+package observe
+
+// WaitGraph is what the threads of the services waited for over the window,
+// and how much of the time of slow requests passed while they did. Time is
+// charged to whole chains: the last hop of a chain is who caused it, the hops
+// in between only passed it on. Threads that are ready for work are not in it.
+type WaitGraph struct {
+	Looks     int   `json:"looks"`      // at each process that was watched, at most
+	Processes int   `json:"processes"`  // that were watched
+	EveryNS   int64 `json:"every_ns"`   // mean time between two looks at a process
+	SlowerNS  int64 `json:"slower_ns"`  // a request that takes longer is slow here
+	Followed  int   `json:"followed"`   // looks in which chains were followed
+	UnknownNS int64 `json:"unknown_ns"` // thread time in waits that were over before they could be followed
+
+	Shares []WaitShare `json:"shares,omitempty"` // most slow time first
+	Slow   []SlowTime  `json:"slow,omitempty"`   // by process
+	Unseen []string    `json:"unseen,omitempty"` // what could not be read and why, one sentence each
+}
+
+// WaitShare is one shape of wait chain: the same processes wait for the same
+// kinds of objects, and it ends alike.
+type WaitShare struct {
+	PID   int       `json:"pid"`   // whose threads wait: the master of a family of processes
+	Chain WaitChain `json:"chain"` // the longest wait of this shape, in full
+
+	Samples   int   `json:"samples"`    // looks at a thread that waited so
+	Threads   int   `json:"threads"`    // different threads that did
+	AtOnce    int   `json:"at_once"`    // most of them in one look
+	ThreadNS  int64 `json:"thread_ns"`  // time, over all threads
+	LongestNS int64 `json:"longest_ns"` // a thread waited so, without running
+	FirstNS   int64 `json:"first_ns"`   // first and last seen, from the beginning of the window
+	LastNS    int64 `json:"last_ns"`
+	AtEnd     int   `json:"at_end,omitempty"` // threads that still waited so when the window ended
+
+	// SlowNS is the part of the slow requests' time (SlowTime.NS of the same
+	// process) in which what held the request up waited so; SlowRequests are
+	// the requests that lost at least half of their time to it.
+	SlowNS       int64 `json:"slow_ns,omitempty"`
+	SlowRequests int   `json:"slow_requests,omitempty"`
+	// Reader says that threads which read requests waited so, as opposed to
+	// threads that requests are handed to.
+	Reader bool `json:"reader,omitempty"`
+}
+
+// SlowTime is the slow requests that a process (the master of a family)
+// answers, or should answer.
+type SlowTime struct {
+	PID        int   `json:"pid"`
+	Requests   int   `json:"requests"`             // slow ones, a sample where there are very many
+	Unfinished int   `json:"unfinished,omitempty"` // of them, those that had no answer when the window ended
+	Unread     int   `json:"unread,omitempty"`     // of those, those that nobody had read
+	NS         int64 `json:"ns"`                   // that they waited for the process to do something
+	ComputeNS  int64 `json:"compute_ns,omitempty"` // of it, with the thread that read the request running or ready to
+	LongestNS  int64 `json:"longest_ns"`
+}

@@ -1,0 +1,304 @@
+package wait
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/slowray/slowray/internal/observe"
+)
+
+// A SlowRequest is a request that a process answers, or should answer, and that
+// takes long.
+type SlowRequest struct {
+	PID, TID   int // that read it; PID alone, of who listens, when nobody did
+	From, To   time.Time
+	Busy       time.Duration // of it that it waited for the process: not for the network or the client
+	Unfinished bool          // no answer when the window ended
+	Unread     bool          // and nobody has read it
+}
+
+// maxSlow bounds the requests of a process that time is passed on for: each is
+// compared with each.
+const maxSlow = 500
+
+// family is what belongs to a process and those it works with.
+type family struct {
+	master    int
+	requests  []*SlowRequest
+	readers   map[int]bool
+	intervals []*interval
+	byTID     map[int][]*interval
+}
+
+// Graph puts together what was seen, and passes the time of the slow requests
+// on to the waits of the threads that held them up. A request that took longer
+// than slower is slow; answered says when a process gave its last answer.
+//
+// The waits of the thread that read a request count in full. Requests that were
+// handed to another thread share the waits of the others, and only those that
+// ended before the answer: a thread that goes on waiting while the answer goes
+// out did not hold it up.
+func (s *Sampler) Graph(requests []SlowRequest, slower time.Duration, answered func(pid int) time.Time) *observe.WaitGraph {
+	g := &observe.WaitGraph{
+		Looks: s.looks, Processes: len(s.processes), SlowerNS: slower.Nanoseconds(), Followed: s.followed,
+		UnknownNS: s.unknown.Nanoseconds(), Unseen: s.unseen,
+	}
+	if s.looks > 1 {
+		g.EveryNS = s.every.Nanoseconds() / int64(s.looks-1)
+	}
+	slack := 2 * time.Duration(g.EveryNS)
+	lost := map[*shape]*loss{}
+	families := s.families(requests)
+	for _, f := range families {
+		t := f.passOn(lost, slack, answered)
+		if t.Requests > 0 {
+			g.Slow = append(g.Slow, t)
+		}
+	}
+	slices.SortFunc(g.Slow, func(a, b observe.SlowTime) int {
+		return cmp.Or(cmp.Compare(b.NS, a.NS), cmp.Compare(a.PID, b.PID))
+	})
+	for _, sh := range s.shapes {
+		g.Shares = append(g.Shares, s.share(sh, lost[sh]))
+	}
+	for _, i := range s.intervals {
+		if i.open && i.shape != nil {
+			if at := slices.IndexFunc(s.shapes, func(sh *shape) bool { return sh == i.shape }); at >= 0 {
+				g.Shares[at].AtEnd++
+			}
+		}
+	}
+	slices.SortStableFunc(g.Shares, func(a, b observe.WaitShare) int {
+		return cmp.Or(cmp.Compare(b.SlowNS, a.SlowNS), cmp.Compare(b.ThreadNS, a.ThreadNS), cmp.Compare(a.PID, b.PID))
+	})
+	return g
+}
+
+// Lost is how many waits were not kept for want of room.
+func (s *Sampler) Lost() int64 { return s.lost }
+
+// share is a shape as it is told.
+func (s *Sampler) share(sh *shape, l *loss) observe.WaitShare {
+	out := observe.WaitShare{
+		PID: sh.master, Chain: sh.chain, Samples: sh.samples, Threads: len(sh.tids), AtOnce: sh.most,
+		ThreadNS: sh.time.Nanoseconds(), LongestNS: sh.longest.Nanoseconds(),
+		FirstNS: max(sh.first.Sub(s.start).Nanoseconds(), 0), LastNS: max(sh.last.Sub(s.start).Nanoseconds(), 0),
+	}
+	if l != nil {
+		out.SlowNS, out.SlowRequests, out.Reader = l.time.Nanoseconds(), l.requests, l.reader
+	}
+	return out
+}
+
+// loss is what slow requests lost to a shape.
+type loss struct {
+	time     time.Duration
+	requests int
+	reader   bool
+}
+
+// families sorts requests and waits by the process that an administrator knows.
+func (s *Sampler) families(requests []SlowRequest) []*family {
+	masters := map[int]int{}
+	of := func(pid int) int {
+		m, ok := masters[pid]
+		if !ok {
+			m, _ = s.names.Master(pid)
+			masters[pid] = m
+		}
+		return m
+	}
+	byMaster := map[int]*family{}
+	var list []*family
+	for i := range requests {
+		m := of(requests[i].PID)
+		f := byMaster[m]
+		if f == nil {
+			f = &family{master: m, readers: map[int]bool{}, byTID: map[int][]*interval{}}
+			byMaster[m] = f
+			list = append(list, f)
+		}
+		f.requests = append(f.requests, &requests[i])
+		f.readers[requests[i].TID] = true
+	}
+	for _, i := range s.intervals {
+		if f := byMaster[of(i.pid)]; f != nil && (i.shape != nil || i.running) {
+			f.intervals = append(f.intervals, i)
+			f.byTID[i.tid] = append(f.byTID[i.tid], i)
+		}
+	}
+	for _, f := range list {
+		f.thin()
+	}
+	return list
+}
+
+// thin keeps a sample of very many requests, evenly over those of all lengths.
+func (f *family) thin() {
+	if len(f.requests) <= maxSlow {
+		return
+	}
+	slices.SortStableFunc(f.requests, func(a, b *SlowRequest) int { return cmp.Compare(b.Busy, a.Busy) })
+	step := float64(len(f.requests)) / maxSlow
+	kept := make([]*SlowRequest, 0, maxSlow)
+	for i := range maxSlow {
+		kept = append(kept, f.requests[int(float64(i)*step)])
+	}
+	f.requests = kept
+}
+
+// passOn passes the time of a family's slow requests on.
+func (f *family) passOn(lost map[*shape]*loss, slack time.Duration, answered func(int) time.Time) observe.SlowTime {
+	t := observe.SlowTime{PID: f.master}
+	for _, r := range f.requests {
+		if r.Busy <= 0 {
+			continue
+		}
+		t.Requests++
+		t.NS += r.Busy.Nanoseconds()
+		t.LongestNS = max(t.LongestNS, r.Busy.Nanoseconds())
+		if r.Unfinished {
+			t.Unfinished++
+		}
+		if r.Unread {
+			t.Unread++
+		}
+		direct, compute := f.direct(r)
+		left := r.Busy - compute
+		for sh, d := range direct {
+			d = min(d, r.Busy)
+			f.lose(lost, sh, d, r, true)
+			left -= d
+		}
+		t.ComputeNS += min(compute, r.Busy).Nanoseconds()
+		if left <= slack/2 {
+			continue
+		}
+		still := r.Unread || r.Unfinished && answered(r.PID).Before(r.From)
+		for sh, d := range f.handed(r, left, slack, still) {
+			f.lose(lost, sh, d, r, false)
+		}
+	}
+	return t
+}
+
+func (f *family) lose(lost map[*shape]*loss, sh *shape, d time.Duration, r *SlowRequest, reader bool) {
+	l := lost[sh]
+	if l == nil {
+		l = &loss{}
+		lost[sh] = l
+	}
+	l.time += d
+	l.reader = l.reader || reader
+	if 2*d >= r.Busy {
+		l.requests++
+	}
+}
+
+// direct is the waits of the thread that read a request, and its time on a CPU.
+func (f *family) direct(r *SlowRequest) (map[*shape]time.Duration, time.Duration) {
+	out := map[*shape]time.Duration{}
+	var compute, all time.Duration
+	if r.TID == 0 {
+		return out, 0
+	}
+	for _, i := range f.byTID[r.TID] {
+		d := overlap(i, r)
+		all += d
+		if i.running {
+			compute += d
+		} else if d > 0 {
+			out[i.shape] += d
+		}
+	}
+	// The request need not have waited for the process all the time.
+	if all > r.Busy {
+		scale := float64(r.Busy) / float64(all)
+		compute = time.Duration(float64(compute) * scale)
+		for sh := range out {
+			out[sh] = time.Duration(float64(out[sh]) * scale)
+		}
+	}
+	return out, compute
+}
+
+// handed is the waits of other threads that a request lost the rest of its time
+// to. Several requests in progress share a thread's wait. When the process gives
+// no answer any more, or does not read, its threads with work in hand are what
+// all its requests wait for.
+func (f *family) handed(r *SlowRequest, left, slack time.Duration, still bool) map[*shape]time.Duration {
+	out := map[*shape]time.Duration{}
+	var waits, running time.Duration
+	for _, i := range f.intervals {
+		if i.tid == r.TID || i.from.After(r.To) || i.to.Before(r.From) {
+			continue
+		}
+		d := overlap(i, r)
+		switch {
+		case d <= 0:
+		case i.running:
+			running += d
+		case !still && f.readers[i.tid]:
+			// It works for the requests that it read itself.
+		case !still && !r.Unfinished && i.to.After(r.To.Add(slack)):
+			// It went on waiting when the answer was out.
+		default:
+			out[i.shape] += d
+			waits += d
+		}
+	}
+	if waits == 0 {
+		return nil
+	}
+	n := 1.0
+	if !still {
+		n = f.atOnce(r)
+	}
+	scale := 1 / n
+	if most := float64(left); float64(waits)*scale > most {
+		scale = most / float64(waits)
+	}
+	if still {
+		scale *= float64(waits) / float64(waits+running)
+	}
+	for sh := range out {
+		out[sh] = time.Duration(float64(out[sh]) * scale)
+	}
+	return out
+}
+
+// atOnce is how many slow requests were in progress while one was, on average.
+func (f *family) atOnce(r *SlowRequest) float64 {
+	span := r.To.Sub(r.From)
+	if span <= 0 {
+		return 1
+	}
+	var sum time.Duration
+	for _, o := range f.requests {
+		from, to := later(o.From, r.From), earlier(o.To, r.To)
+		if to.After(from) {
+			sum += to.Sub(from)
+		}
+	}
+	return max(float64(sum)/float64(span), 1)
+}
+
+// overlap is how much of a wait passed within a request.
+func overlap(i *interval, r *SlowRequest) time.Duration {
+	return max(earlier(i.to, r.To).Sub(later(i.from, r.From)), 0)
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+func earlier(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return a
+	}
+	return b
+}
