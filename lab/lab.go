@@ -159,7 +159,7 @@ func InitMain() {
 		return
 	case load.ClientRole:
 		err = load.ClientMain()
-	case server.AppRole, server.BurnRole, server.WebRole:
+	case server.AppRole, server.BurnRole, server.WebRole, server.BesideRole:
 		err = server.Main(role)
 	default:
 		err = fmt.Errorf("lab: no role %q", role)

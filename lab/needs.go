@@ -24,7 +24,9 @@ func missing(i incident.Incident) error {
 }
 
 func installed(pkg string) bool {
-	program := map[string]string{"iproute2": "ip", "nftables": "nft", "mariadb-server": "mariadbd"}[pkg]
+	program := map[string]string{
+		"iproute2": "ip", "nftables": "nft", "mariadb-server": "mariadbd", "docker.io": "dockerd", "python3": "/usr/bin/python3",
+	}[pkg]
 	switch {
 	case pkg == "php-fpm":
 		found, _ := filepath.Glob("/usr/sbin/php-fpm*")

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -230,7 +231,7 @@ func (b *Box) Cgroup(ctx context.Context, cpus float64) (string, error) {
 	root, file := "/sys/fs/cgroup/cpu", "cpu.cfs_quota_us"
 	value := fmt.Sprintf("%d", int(cpus*period))
 	if _, err := os.Stat(filepath.Join(root, file)); err != nil {
-		if root, file = "/sys/fs/cgroup", "cpu.max"; !hasCPUController(root) {
+		if root, file = "/sys/fs/cgroup", "cpu.max"; !hasController(root, "cpu") {
 			return "", errors.New("lab: no cpu controller in a control group hierarchy")
 		}
 		value += fmt.Sprintf(" %d", period)
@@ -244,14 +245,10 @@ func (b *Box) Cgroup(ctx context.Context, cpus float64) (string, error) {
 	return dir, err
 }
 
-func hasCPUController(root string) bool {
+// hasController reports whether groups of version 2 have this controller.
+func hasController(root, name string) bool {
 	data, _ := os.ReadFile(filepath.Join(root, "cgroup.subtree_control"))
-	for _, c := range strings.Fields(string(data)) {
-		if c == "cpu" {
-			return true
-		}
-	}
-	return false
+	return slices.Contains(strings.Fields(string(data)), name)
 }
 
 // socketpair gives a connection for this process and the file for the other.

@@ -1,6 +1,7 @@
 package sandbox
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"net/rpc"
@@ -95,6 +96,13 @@ func initMain() error {
 		break
 	}
 	syscall.Kill(-1, syscall.SIGKILL)
+	if guarded.Dir != "" {
+		if uerr := unmountBelow(guarded.Dir); uerr != nil {
+			// The directory stays: the caller removes it, for whom nothing is
+			// mounted there.
+			guarded.Dir, err = "", errors.Join(err, uerr)
+		}
+	}
 	if guarded.PID != 0 {
 		if uerr := guarded.undo(files); uerr != nil {
 			return uerr

@@ -110,20 +110,6 @@ func (j *Journal) undo(s setter) error {
 	return nil
 }
 
-// removeCgroup removes an empty group. The processes in it have been killed,
-// but may take a moment to leave.
-func removeCgroup(dir string) error {
-	var err error
-	for range 50 {
-		err = syscall.Rmdir(dir)
-		if err == nil || errors.Is(err, syscall.ENOENT) {
-			return nil
-		}
-		time.Sleep(20 * time.Millisecond)
-	}
-	return fmt.Errorf("undo %s: %w", dir, err)
-}
-
 // files is the setter of a process that lives in the host's network namespace.
 type files struct{}
 

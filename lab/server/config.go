@@ -112,9 +112,45 @@ pm.min_spare_servers = 1
 pm.max_spare_servers = {{.Start}}
 `
 
+// A page costs turns of a function, not time, so that a slower CPU takes longer
+// for it.
 const page = `<?php
 {{- if .Sleep}}
 usleep({{.Sleep.Microseconds}});
+{{- end}}
+{{- if .Hot}}
+function price_of_route($turns) {
+	$total = 0;
+	for ($leg = 0; $leg < $turns; $leg++) {
+		$total += ($leg * 2654435761) % 97;
+	}
+	return $total;
+}
+price_of_route({{.Hot}});
+{{- end}}
+{{- if .Mixed}}
+function render_seats($turns) {
+	$html = "";
+	for ($n = 0; $n < $turns; $n++) {
+		$html .= "<td>" . ($n % 40) . "</td>";
+	}
+	return $html;
+}
+function sort_flights($turns) {
+	$flights = [];
+	for ($n = 0; $n < $turns; $n++) {
+		$flights[] = $n * 7919 % $turns;
+	}
+	sort($flights);
+	return $flights;
+}
+render_seats({{.Mixed}});
+sort_flights({{.Mixed}});
+json_decode(json_encode(range(1, {{.Mixed}})));
+preg_match_all("/[A-Z]{3}-[0-9]+/", str_repeat("LHR-11 to FRA-7 ", {{.Mixed}}), $codes);
+for ($n = 0; $n < {{.Mixed}}; $n++) {
+	$digest = sha1("offer $n");
+}
 {{- end}}
 echo "Hello World\n";
 `

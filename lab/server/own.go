@@ -28,8 +28,11 @@ func Main(role string) error {
 		burn()
 	}
 	var spec interface{ serve() error } = &appSpec{}
-	if role == WebRole {
+	switch role {
+	case WebRole:
 		spec = &webSpec{}
+	case BesideRole:
+		spec = &besideSpec{}
 	}
 	if err := json.Unmarshal([]byte(os.Getenv(appEnv)), spec); err != nil {
 		return fmt.Errorf("%s: %w", role, err)

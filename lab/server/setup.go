@@ -18,10 +18,23 @@ const (
 	Web                     // an HTTP server of the lab's own that keeps connections
 	WebBackend              // Web, and a second one on a machine of its own that it calls
 	WebDatabase             // Web, and a MariaDB on a machine of its own that it asks
+	WebRedis                // Web, and a Redis on a machine of its own that it writes to
+	NativeApp               // an HTTP server of the lab's own in C
+	NativeMail              // NativeApp, and a mail host on a machine of its own
+	NginxNative             // nginx, and the server in C behind it
+	NginxPython             // nginx, and a service of the lab's own in Python behind it
+	Docker                  // nginx, the service in Python in a container, and a log collector on a machine of its own
 )
 
 // HasBackend reports whether a part of the servers is on a machine of its own.
-func (k Kind) HasBackend() bool { return k == WebBackend || k == WebDatabase }
+func (k Kind) HasBackend() bool {
+	return k == WebBackend || k == WebDatabase || k == WebRedis || k == NativeMail || k == Docker
+}
+
+// HasNginx reports whether clients talk to an nginx.
+func (k Kind) HasNginx() bool {
+	return k == NginxFPM || k == NginxNginx || k == NginxNative || k == NginxPython || k == Docker
+}
 
 // Service is how an HTTP server of the lab's own behaves. The zero value
 // answers at once, with few bytes, over a connection that it keeps.
@@ -57,6 +70,8 @@ type Setup struct {
 	Children   int
 	FPMBacklog int
 	Sleep      time.Duration // what a page waits for, as for a quick query
+	Hot        int           // turns of one function that a page costs
+	Mixed      int           // turns of each of several functions that a page costs
 
 	// App
 	AppBacklog int
@@ -67,6 +82,19 @@ type Setup struct {
 	Web     Service
 	Backend Service // WebBackend
 	Query   Query   // WebDatabase
+	Redis   Redis   // WebRedis
+
+	// NativeApp, NativeMail, NginxNative, and what is around them
+	Native        Native
+	Stopped       bool          // it gets a SIGSTOP once it serves
+	LogPause      time.Duration // what reads its log takes it all at once, after so long
+	SeatsHeld     time.Duration // another program holds the lock of its file so long, again and again
+	PricesStopped bool          // the process that serves its file system gets a SIGSTOP
+	MailDropped   bool          // a firewall drops all that is sent to the mail host
+
+	// NginxPython, Docker
+	Python    Python
+	Collector Collector // Docker
 
 	// the network
 	Wire        sandbox.Wire // between clients and servers
@@ -89,6 +117,7 @@ type Setup struct {
 	// other programs on the machine
 	Burners    int // busy loops
 	BurnerNice int
+	Flood      bool // a client sends SYNs as fast as it can, all dealt with by CPU 0
 }
 
 // Healthy is a setup without any fault: CPU is what it runs out of first.

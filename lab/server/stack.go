@@ -31,7 +31,7 @@ func Start(ctx context.Context, box *sandbox.Box, exe string, setup Setup, plan 
 	if setup.ProxyLoopback {
 		s.v.ProxyAddr = "127.0.0.1"
 	}
-	for _, step := range []func() error{s.kernel, s.clients, s.track, s.group, s.servers, s.burners} {
+	for _, step := range []func() error{s.kernel, s.clients, s.track, s.group, s.servers, s.burners, s.flood} {
 		if err := step(); err != nil {
 			return nil, fmt.Errorf("servers: %w", err)
 		}
@@ -155,6 +155,16 @@ func (s *starter) servers() error {
 		return s.webBackend()
 	case WebDatabase:
 		return s.webDatabase()
+	case WebRedis:
+		return s.webRedis()
+	case NativeApp, NativeMail:
+		return s.native(s.v.ServerAddr, s.v.FrontPort)
+	case NginxNative:
+		return s.nginxNative()
+	case NginxPython:
+		return s.nginxPython()
+	case Docker:
+		return s.docker()
 	default:
 		return s.app()
 	}

@@ -60,6 +60,8 @@ type webSpec struct {
 type behind struct {
 	HTTP string // host:port
 	SQL  *sqlSpec
+
+	Redis string // host:port
 }
 
 // caller makes one call, over a connection that it keeps or makes.
@@ -101,6 +103,8 @@ func (w *webSpec) caller() (caller, error) {
 		return nil, nil
 	case w.Behind.SQL != nil:
 		return w.Behind.SQL.open()
+	case w.Behind.Redis != "":
+		return newRedisCaller(w.Behind.Redis), nil
 	default:
 		return &httpCaller{url: "http://" + w.Behind.HTTP + "/", client: &http.Client{
 			Timeout:   20 * time.Second,

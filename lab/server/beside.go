@@ -1,0 +1,186 @@
+package server
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"github.com/slowray/slowray/lab/sandbox"
+)
+
+// BesideRole is the role of the programs beside a service: what reads its log,
+// holds its lock, or is the mail host that it calls.
+const BesideRole = "beside"
+
+// besideSpec is one such program: the first field that is set says which.
+type besideSpec struct {
+	Lock string        // a file whose lock it takes, over and over
+	Held time.Duration // … for so long
+
+	Mail string // an address where it greets whoever says something
+
+	Collect string        // an address where it takes logs
+	Every   time.Duration // … and stops reading, once in this time; 0 = never
+	Reads   time.Duration // … after so long
+
+	TimeWait int // connections to itself that it leaves in TIME_WAIT; then it ends
+
+	LogPause time.Duration // what it reads from standard input it takes all at once, after so long
+}
+
+// own gives the program of that name, and the environment it needs.
+func (s *starter) own(name string, spec besideSpec) (path string, env []string, err error) {
+	path = filepath.Join(s.box.Dir, name)
+	if err := os.Symlink(s.exe, path); err != nil && !os.IsExist(err) {
+		return "", nil, err
+	}
+	data, err := json.Marshal(spec)
+	return path, []string{sandbox.RoleEnv + "=" + BesideRole, appEnv + "=" + string(data), "GOMAXPROCS=1"}, err
+}
+
+func (s *starter) beside(side *sandbox.Side, name string, spec besideSpec) error {
+	path, env, err := s.own(name, spec)
+	if err != nil {
+		return err
+	}
+	_, err = side.Start(s.ctx, sandbox.Spec{Args: []string{path}, Env: env, Stderr: path + ".out"})
+	return err
+}
+
+// soonAfter is how long after the servers have been started something happens
+// to them: the load has begun by then.
+const soonAfter = 500 * time.Millisecond
+
+// soon does something to the servers when they serve.
+func (s *starter) soon(do func() error) {
+	time.AfterFunc(soonAfter, func() {
+		if s.ctx.Err() == nil {
+			do() // should it fail, the fault does no harm, which is measured
+		}
+	})
+}
+
+func (b *besideSpec) serve() error {
+	switch {
+	case b.Lock != "":
+		return b.holdLock()
+	case b.Mail != "":
+		return b.greet()
+	case b.Collect != "":
+		return b.collect()
+	case b.TimeWait > 0:
+		return b.leaveTimeWait()
+	default:
+		return b.readLog()
+	}
+}
+
+// lockFree is how long the lock is left to others.
+const lockFree = 20 * time.Millisecond
+
+func (b *besideSpec) holdLock() error {
+	f, err := os.OpenFile(b.Lock, os.O_RDWR|os.O_CREATE, 0o644)
+	if err != nil {
+		return err
+	}
+	for {
+		if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX); err != nil {
+			return fmt.Errorf("lock: %w", err)
+		}
+		time.Sleep(b.Held)
+		if err := syscall.Flock(int(f.Fd()), syscall.LOCK_UN); err != nil {
+			return fmt.Errorf("lock: %w", err)
+		}
+		time.Sleep(lockFree)
+	}
+}
+
+// listenTCP calls serve for each connection.
+func listenTCP(addr string, serve func(*net.TCPConn)) error {
+	l, err := net.Listen("tcp", addr)
+	if err != nil {
+		return err
+	}
+	for {
+		conn, err := l.Accept()
+		if err != nil {
+			return err
+		}
+		go serve(conn.(*net.TCPConn))
+	}
+}
+
+func (b *besideSpec) greet() error {
+	return listenTCP(b.Mail, func(conn *net.TCPConn) {
+		defer conn.Close()
+		if _, err := conn.Read(make([]byte, 256)); err == nil {
+			fmt.Fprint(conn, "250 mail.example.com\r\n")
+		}
+	})
+}
+
+// collectorBuffer is the collector's SO_RCVBUF, bytes: what has been sent to it
+// and not been read is soon too much.
+const collectorBuffer = 32 << 10
+
+func (b *besideSpec) collect() error {
+	began := time.Now()
+	return listenTCP(b.Collect, func(conn *net.TCPConn) {
+		defer conn.Close()
+		conn.SetReadBuffer(collectorBuffer)
+		buf := make([]byte, 64<<10)
+		for {
+			if b.Every > 0 {
+				if into := time.Since(began) % b.Every; into > b.Reads {
+					time.Sleep(b.Every - into)
+				}
+			}
+			if _, err := conn.Read(buf); err != nil {
+				return
+			}
+		}
+	})
+}
+
+func (b *besideSpec) leaveTimeWait() error {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	for range b.TimeWait {
+		conn, err := net.Dial("tcp", l.Addr().String())
+		if err != nil {
+			return err
+		}
+		other, err := l.Accept()
+		if err != nil {
+			return err
+		}
+		conn.Close() // who closes first has it
+		other.Close()
+	}
+	return nil
+}
+
+// readLog reads what a service logs. A reader that pauses takes all that the
+// pipe holds, and then nothing for a while.
+func (b *besideSpec) readLog() error {
+	const pipe = 64 << 10
+	buf := make([]byte, pipe)
+	for {
+		if b.LogPause > 0 {
+			time.Sleep(b.LogPause)
+		}
+		if _, err := os.Stdin.Read(buf); errors.Is(err, io.EOF) {
+			return nil
+		} else if err != nil {
+			return fmt.Errorf("log: %w", err)
+		}
+	}
+}

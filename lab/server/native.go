@@ -1,0 +1,180 @@
+package server
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/slowray/slowray/lab/sandbox"
+)
+
+// Native is how the HTTP server in C behaves (programs/booking.c). It has a
+// thread for each connection. The zero value answers at once.
+type Native struct {
+	Work      time.Duration // before the answer, outside any lock
+	Lock      time.Duration // before the answer, inside a lock that all requests take
+	Transfers int           // each so manieth request locks two accounts, for 20 ms; 0 = none does
+	Opposite  bool          // half of the transfers lock them in the other order
+	Log       int           // bytes of the line that is logged for a request
+	Seats     bool          // a request takes a lock of a file for a moment
+	Prices    bool          // a request opens and reads a file, from a file system that a process serves
+	MailEvery int           // each so manieth request is greeted by the mail host, which is a machine of its own
+	Pool      int           // threads that wait for work which never comes
+}
+
+// The native server's files, in the directory of the sandbox.
+const (
+	seatsFile  = "seats.lock"
+	pricesFile = "prices/today"
+	mailPort   = 25
+)
+
+// native starts the server in C, and first what it needs.
+func (s *starter) native(addr string, port int) error {
+	exe, err := s.compiled()
+	if err != nil {
+		return err
+	}
+	for _, step := range []func() error{s.prices, s.mailHost, s.seats} {
+		if err := step(); err != nil {
+			return err
+		}
+	}
+	spec := sandbox.Spec{NoFile: s.v.NoFile, Cgroup: s.cgroup, Stderr: filepath.Join(s.box.Dir, "booking-engine.out")}
+	spec.Args = append([]string{exe, addr, strconv.Itoa(port), strconv.Itoa(s.v.AppBacklog)}, s.nativeOptions()...)
+	if s.v.Native.Log > 0 {
+		if err := s.intoPipe(&spec); err != nil {
+			return err
+		}
+	}
+	proc, err := s.box.Server.Start(s.ctx, spec)
+	if err != nil {
+		return err
+	}
+	if err := s.box.Server.Listening(s.ctx, port); err != nil {
+		said, _ := os.ReadFile(spec.Stderr)
+		return fmt.Errorf("booking-engine: %w: %.300s", err, said)
+	}
+	if s.v.Stopped {
+		s.soon(func() error { return proc.Signal(s.ctx, syscall.SIGSTOP) })
+	}
+	return nil
+}
+
+func (s *starter) nativeOptions() []string {
+	n := s.v.Native
+	opposite := 0
+	if n.Opposite {
+		opposite = 1
+	}
+	var options []string
+	for _, o := range []struct {
+		name  string
+		value int
+	}{
+		{"--work-us", int(n.Work.Microseconds())}, {"--lock-us", int(n.Lock.Microseconds())},
+		{"--transfers", n.Transfers}, {"--opposite", opposite}, {"--log", n.Log}, {"--pool", n.Pool}, {"--mail-every", n.MailEvery},
+	} {
+		if o.value != 0 {
+			options = append(options, o.name, strconv.Itoa(o.value))
+		}
+	}
+	if n.Seats {
+		options = append(options, "--flock", filepath.Join(s.box.Dir, seatsFile))
+	}
+	if n.Prices {
+		options = append(options, "--read", filepath.Join(s.box.Dir, pricesFile))
+	}
+	if n.MailEvery > 0 {
+		options = append(options, "--mail", fmt.Sprintf("%s:%d", s.v.BackendAddr, mailPort))
+	}
+	return options
+}
+
+// nginxNative is nginx with the server in C behind it.
+func (s *starter) nginxNative() error {
+	if err := s.native(s.v.ProxyAddr, s.v.BackPort); err != nil {
+		return err
+	}
+	return s.front()
+}
+
+// intoPipe makes the program's standard output a pipe to the log shipper.
+func (s *starter) intoPipe(spec *sandbox.Spec) error {
+	shipper, env, err := s.own("log-shipper", besideSpec{LogPause: s.v.LogPause})
+	if err != nil {
+		return err
+	}
+	spec.Env = append(spec.Env, env...)
+	spec.Args = []string{"/bin/sh", "-c", strings.Join(spec.Args, " ") + " | " + shipper}
+	return nil
+}
+
+// seats starts the program that holds the lock of the file, if there is one.
+func (s *starter) seats() error {
+	if s.v.SeatsHeld == 0 {
+		return nil
+	}
+	return s.beside(s.box.Server, "nightly-report", besideSpec{Lock: filepath.Join(s.box.Dir, seatsFile), Held: s.v.SeatsHeld})
+}
+
+// prices mounts a directory through a process that serves it.
+func (s *starter) prices() error {
+	if !s.v.Native.Prices {
+		return nil
+	}
+	source, mounted := filepath.Join(s.box.Dir, "prices.d"), filepath.Join(s.box.Dir, filepath.Dir(pricesFile))
+	for _, dir := range []string{source, mounted} {
+		if err := os.Mkdir(dir, 0o755); err != nil {
+			return err
+		}
+	}
+	if err := os.WriteFile(filepath.Join(source, filepath.Base(pricesFile)), []byte("LHR 120\n"), 0o644); err != nil {
+		return err
+	}
+	out := filepath.Join(s.box.Dir, "bindfs.out")
+	proc, err := s.box.Server.Start(s.ctx, sandbox.Spec{Args: []string{"bindfs", "-f", source, mounted}, Stdout: out, Stderr: out})
+	if err != nil {
+		return err
+	}
+	if _, err := s.box.Server.Output(s.ctx, "timeout", "5", "sh", "-c", "until [ -e "+filepath.Join(s.box.Dir, pricesFile)+" ]; do sleep 0.05; done"); err != nil {
+		said, _ := os.ReadFile(out)
+		return fmt.Errorf("bindfs: %w: %.300s", err, said)
+	}
+	if s.v.PricesStopped {
+		s.soon(func() error { return proc.Signal(s.ctx, syscall.SIGSTOP) })
+	}
+	return nil
+}
+
+const mailRules = `table inet lab {
+	chain input {
+		type filter hook input priority 0
+		tcp dport %d counter drop
+	}
+}
+`
+
+// mailHost starts a mail host on the machine behind, and the firewall before
+// it, if it is to have one.
+func (s *starter) mailHost() error {
+	if s.v.Native.MailEvery == 0 {
+		return nil
+	}
+	if err := s.beside(s.box.Backend, "mail-host", besideSpec{Mail: fmt.Sprintf("%s:%d", s.v.BackendAddr, mailPort)}); err != nil {
+		return err
+	}
+	if err := s.box.Backend.Listening(s.ctx, mailPort); err != nil || !s.v.MailDropped {
+		return err
+	}
+	path, err := s.v.write("mail-firewall.nft", fmt.Sprintf(mailRules, mailPort))
+	if err != nil {
+		return err
+	}
+	_, err = s.box.Backend.Output(s.ctx, "nft", "-f", path)
+	return err
+}

@@ -1,0 +1,167 @@
+"""An HTTP service as people write it in Python, with nothing but its library.
+
+With --workers it is as gunicorn is: processes that each take a connection, read
+a request, work, answer and close. With --loop it is as tornado is: an event loop
+that hands requests to a pool of threads, or works on them itself (--inline).
+What a request costs is counted in turns, not in time, so that a slower CPU takes
+longer for it.
+"""
+
+import argparse
+import asyncio
+import concurrent.futures
+import hashlib
+import json
+import logging
+import os
+import re
+import socket
+import sys
+import threading
+import time
+
+ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: 12\r\nConnection: %s\r\n\r\nHello World\n"
+log = logging.getLogger("booking")
+
+
+def price_of_route(turns):
+    """The hot function: each leg with each other one."""
+    total = 0
+    for leg in range(turns):
+        total += (leg * 2654435761) % 97
+    return total
+
+
+def render_seats(turns):
+    return "".join("<td>%d</td>" % (n % 40) for n in range(turns))
+
+
+def parse_offer(turns):
+    return [json.loads('{"seat": %d, "price": [1, 2, 3]}' % n) for n in range(turns // 6)]
+
+
+def sort_flights(turns):
+    return sorted(range(turns), key=lambda n: n * 7919 % turns)
+
+
+def find_codes(turns):
+    return re.findall(r"[A-Z]{3}-\d+", "LHR-11 to FRA-7 " * (turns // 16))
+
+
+def sign(turns):
+    digest = b""
+    for _ in range(turns // 8):
+        digest = hashlib.sha1(digest).digest()
+    return digest
+
+
+MIX = (render_seats, parse_offer, sort_flights, find_codes, sign)
+
+
+def work(options):
+    if options.hot:
+        price_of_route(options.hot)
+    if options.mixed:
+        for part in MIX:
+            part(options.mixed)
+    if options.log:
+        log.info("booked a seat %s", "." * options.log)
+
+
+def listener(options):
+    s = socket.socket()
+    s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    s.bind((options.address, options.port))
+    s.listen(4096)
+    return s
+
+
+def serve_one_by_one(options, listening):
+    while True:
+        conn, _ = listening.accept()
+        with conn:
+            if conn.recv(8192):
+                work(options)
+                conn.sendall(ANSWER % b"close")
+
+
+class Connection(asyncio.Protocol):
+    def __init__(self, options, pool):
+        self.options, self.pool = options, pool
+
+    def connection_made(self, transport):
+        self.transport = transport
+
+    def data_received(self, data):
+        keep = b"Connection: close" not in data
+        if self.pool is None:
+            work(self.options)
+            self.answer(keep)
+            return
+        done = asyncio.get_running_loop().run_in_executor(self.pool, work, self.options)
+        done.add_done_callback(lambda _: self.answer(keep))
+
+    def answer(self, keep):
+        self.transport.write(ANSWER % (b"keep-alive" if keep else b"close"))
+        if not keep:
+            self.transport.close()
+
+
+async def serve_loop(options, listening):
+    pool = None
+    if not options.inline:
+        pool = concurrent.futures.ThreadPoolExecutor(options.threads, "request")
+    loop = asyncio.get_running_loop()
+    server = await loop.create_server(lambda: Connection(options, pool), sock=listening)
+    await server.serve_forever()
+
+
+def watch_files():
+    """Auto-reload as development servers have it: stat() of each module, all the time."""
+    while True:
+        for module in list(sys.modules.values()):
+            path = getattr(module, "__file__", None)
+            if path:
+                for _ in range(4):
+                    os.stat(path)
+        time.sleep(0.1)
+
+
+def idle_pool(threads):
+    """A pool whose threads have all had something to do once."""
+    pool = concurrent.futures.ThreadPoolExecutor(threads, "export")
+    ready = threading.Barrier(threads)
+    for _ in range(threads):
+        pool.submit(ready.wait)
+    return pool
+
+
+def main():
+    p = argparse.ArgumentParser()
+    p.add_argument("address")
+    p.add_argument("port", type=int)
+    p.add_argument("--workers", type=int, default=1)
+    p.add_argument("--loop", action="store_true")
+    p.add_argument("--inline", action="store_true")
+    p.add_argument("--threads", type=int, default=8)
+    p.add_argument("--idle", type=int, default=0)
+    p.add_argument("--reload", action="store_true")
+    p.add_argument("--hot", type=int, default=0)
+    p.add_argument("--mixed", type=int, default=0)
+    p.add_argument("--log", type=int, default=0)
+    options = p.parse_args()
+    logging.basicConfig(stream=sys.stdout, level=logging.INFO, format="%(asctime)s %(threadName)s %(message)s")
+    listening = listener(options)
+    for _ in range(options.workers - 1):
+        if os.fork() == 0:
+            break
+    if options.reload:
+        threading.Thread(target=watch_files, name="autoreload", daemon=True).start()
+    pool = idle_pool(options.idle) if options.idle else None
+    if options.loop:
+        asyncio.run(serve_loop(options, listening))
+    serve_one_by_one(options, listening)
+    del pool
+
+
+main()
