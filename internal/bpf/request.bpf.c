@@ -256,6 +256,10 @@ int BPF_PROG(state_changed, struct sock *sk, int old, int new)
 		c->flags |= HALF_CLOSED;
 		c->farewell = tp->write_seq == c->mark && is_farewell(c, tp, now);
 	}
+	/* Asked, and closed before anything came back. */
+	if (c->side == CALLED && (old == TCP_ESTABLISHED || old == TCP_CLOSE_WAIT) && new != TCP_CLOSE_WAIT &&
+	    tp->packets_out && after(tp->snd_nxt, c->mark))
+		called_sent(c, sk, tp, now, 0);
 	if (new == TCP_FIN_WAIT1 || new == TCP_LAST_ACK) {
 		c->fin = 1;
 		if (c->side == CALLED && new == TCP_FIN_WAIT1)

@@ -152,12 +152,13 @@ static __always_inline int is_apart(struct tcp_sock *tp, __u64 pause)
 
 /* Whether an asking end that closes now waits for no answer: it has just said
  * something; or nothing was ever answered, it has paused about as long before,
- * and what it says is no protocol of questions: log lines, a copy. */
+ * and what it says is no protocol of questions: log lines, a copy. HTTP/1 has no
+ * word of farewell: whoever closes there has given up. */
 static __always_inline int is_farewell(struct conn *c, struct tcp_sock *tp, __u64 now)
 {
 	__u64 silent = span(c->last, now);
 
-	if (c->phase != ASKED)
+	if (c->phase != ASKED || c->proto == PROTO_HTTP1)
 		return 0;
 	return silent <= at_once(tp) ||
 	       (c->seq == 1 && c->proto <= PROTO_OTHER && silent <= 2 * c->pause_us * NSEC_PER_USEC);
