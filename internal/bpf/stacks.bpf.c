@@ -64,6 +64,9 @@ struct parked {
 	__u64 woken;
 	__u32 state; /* 0: it still wanted to run */
 	__u32 user; /* bytes of ips */
+	__u32 tgid;
+	__u32 flags; /* as in record */
+	char comm[16];
 	__u64 ips[USER_DEPTH];
 };
 
@@ -227,6 +230,9 @@ static __always_inline void leaves(__u64 *ctx, struct task_struct___stacks *prev
 	}
 	p->user = user;
 	p->state = state;
+	p->tgid = prev->tgid;
+	p->flags = prev->flags & PF_KTHREAD ? KTHREAD : 0;
+	bpf_probe_read_kernel(&p->comm, sizeof(p->comm), &prev->comm);
 	p->woken = 0;
 	p->time = now;
 }
@@ -259,11 +265,11 @@ static __always_inline void returns(__u64 *ctx, struct task_struct___stacks *nex
 		r->runnable = now - p->woken;
 	} else
 		r->blocked = now - since;
-	r->tgid = next->tgid;
+	r->tgid = p->tgid;
 	r->tid = tid;
 	r->kind = OFF_CPU;
-	r->flags = next->flags & PF_KTHREAD ? KTHREAD : 0;
-	bpf_probe_read_kernel(&r->comm, sizeof(r->comm), &next->comm);
+	r->flags = p->flags;
+	__builtin_memcpy(&r->comm, &p->comm, sizeof(r->comm));
 	if (has_task_stack) {
 		kernel = bpf_get_task_stack((struct task_struct *)ctx[2], r->ips, KERNEL_DEPTH * 8, 0);
 		if (kernel < 0)

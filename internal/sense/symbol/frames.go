@@ -38,7 +38,7 @@ func (s *Space) Frames(locations []Location) ([]observe.Frame, []Missing) {
 		at = slices.Compact(at)
 		frames, why := s.imageFrames(img, at)
 		named[img] = frames
-		if less := len(at) - len(frames); less > 0 || why != "" {
+		if less := len(at) - len(frames); img.kind != imageKernelFunction && (less > 0 || why != "") {
 			missing = append(missing, Missing{Where: img.label(), Locations: max(less, 0), Why: why})
 		}
 	}
@@ -76,6 +76,8 @@ func (img *image) unnamed(at uint64) observe.Frame {
 		return observe.Frame{Name: fmt.Sprintf("[%s+%#x]", module, at), Kind: observe.FrameNative, Module: module}
 	case imageRuntime:
 		return observe.Frame{Name: "[code written at run time]", Kind: observe.FrameUnknown, Module: img.name}
+	case imageKernelFunction:
+		return observe.Frame{Name: clean(img.name), Kind: observe.FrameKernel, Module: clean(img.inside)}
 	case imageKernel:
 		return observe.Frame{Name: "[kernel]", Kind: observe.FrameKernel, Module: "vmlinux"}
 	}

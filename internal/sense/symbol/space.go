@@ -19,7 +19,12 @@ type Location struct {
 }
 
 // Kernel says that the location is in the kernel.
-func (l Location) Kernel() bool { return l.in != nil && l.in.kind == imageKernel }
+func (l Location) Kernel() bool {
+	return l.in != nil && (l.in.kind == imageKernel || l.in.kind == imageKernelFunction)
+}
+
+// Known says that it is known what holds the location.
+func (l Location) Known() bool { return l.in != nil && l.in.kind != imageNone }
 
 // imageKind says what holds a location.
 type imageKind uint8
@@ -30,6 +35,8 @@ const (
 	imageFile                     // a binary or library
 	imageVDSO                     // what the kernel maps into every process
 	imageRuntime                  // memory of a process into which it wrote code
+
+	imageKernelFunction // a kernel function that is known by name
 )
 
 // image is something with code in it.
@@ -40,6 +47,7 @@ type image struct {
 	root    rootfs.Root
 	perfMap *os.File // of a process that writes code at run time
 	why     string   // why there is no file, or no map
+	inside  string   // module of a kernel function
 }
 
 // Space holds the processes and binaries that were met.
@@ -240,4 +248,19 @@ func (p *Process) runtimeImage() *image {
 	p.runtime = &image{kind: imageRuntime, name: p.Comm}
 	p.runtime.perfMap, p.runtime.why = p.openPerfMap()
 	return p.runtime
+}
+
+// KernelFunction is the location of a kernel function of which only the name
+// is known.
+func (s *Space) KernelFunction(name, module string) Location {
+	key := imageKey{device: "kernel", path: module + "\x00" + name}
+	img := s.images[key]
+	if img == nil {
+		if module == "" {
+			module = "vmlinux"
+		}
+		img = &image{kind: imageKernelFunction, name: name, inside: module}
+		s.images[key] = img
+	}
+	return Location{img, 0}
 }

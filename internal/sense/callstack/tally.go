@@ -1,0 +1,228 @@
+package callstack
+
+import (
+	"cmp"
+	"encoding/binary"
+	"fmt"
+	"slices"
+
+	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/sense/symbol"
+)
+
+// maxStacks bounds the different stacks that are kept.
+const maxStacks = 200_000
+
+// tally adds up equal stacks.
+type tally struct {
+	space     *symbol.Space
+	byThread  bool
+	ids       map[symbol.Location]int32
+	locations []symbol.Location
+	stacks    map[string]*stack
+	lost      int64 // records of further stacks
+	malformed int64
+	truncated int64 // records whose stack is deeper than what is kept
+	walked    int64 // user stacks
+	short     int64 // of them without the frames that called the innermost one
+	key, path []byte
+	frames    []int32
+}
+
+// stack is one call stack of one process or thread.
+type stack struct {
+	pid, tid int
+	thread   string
+	kernel   bool // a kernel thread
+	state    string
+	frames   []int32 // leaf first, indices of locations
+	values   [3]int64
+}
+
+func newTally(space *symbol.Space, byThread bool) *tally {
+	return &tally{space: space, byThread: byThread, ids: map[symbol.Location]int32{}, stacks: map[string]*stack{}}
+}
+
+// add counts a record: once, and with so much time of two kinds.
+func (t *tally) add(r *record, state string, first, second int64) {
+	t.frames = t.frames[:0]
+	for i := range len(r.kernel) / 8 {
+		a := address(r.kernel, i)
+		if i > 0 || r.kind == offCPU {
+			a-- // where it returns to lies behind the call
+		}
+		t.frames = append(t.frames, t.id(t.space.Kernel(a)))
+	}
+	if len(r.kernel) == kernelDepth*8 || len(r.user) == userDepth*8 {
+		t.truncated++
+	}
+	if r.flags&flagKernelThread == 0 {
+		t.addUser(r)
+	}
+	t.count(r, state, first, second)
+}
+
+// addUser locates the user's frames, up to where they lead out of what the
+// process can execute: what follows is not a stack.
+func (t *tally) addUser(r *record) {
+	p := t.space.Process(r.pid)
+	before := len(t.frames)
+	for i := range len(r.user) / 8 {
+		a := address(r.user, i)
+		if i > 0 {
+			a--
+		}
+		l := p.Location(a)
+		if i > 0 && !l.Known() {
+			break
+		}
+		t.frames = append(t.frames, t.id(l))
+	}
+	if n := len(t.frames) - before; n > 0 {
+		t.walked++
+		if n == 1 {
+			t.short++
+		}
+	}
+}
+
+func (t *tally) id(l symbol.Location) int32 {
+	id, ok := t.ids[l]
+	if !ok {
+		id = int32(len(t.locations))
+		t.ids[l] = id
+		t.locations = append(t.locations, l)
+	}
+	return id
+}
+
+// count adds the values to those of the stack in t.frames.
+func (t *tally) count(r *record, state string, first, second int64) {
+	k := binary.LittleEndian.AppendUint32(t.key[:0], uint32(r.pid))
+	if t.byThread {
+		k = binary.LittleEndian.AppendUint32(k, uint32(r.tid))
+		k = append(k, r.comm...)
+	}
+	k = append(append(k, state...), 0)
+	for _, f := range t.frames {
+		k = binary.LittleEndian.AppendUint32(k, uint32(f))
+	}
+	t.key = k
+	s := t.stacks[string(k)]
+	if s == nil {
+		if len(t.stacks) == maxStacks {
+			t.lost++
+			return
+		}
+		s = &stack{pid: r.pid, state: state, frames: slices.Clone(t.frames), kernel: r.flags&flagKernelThread != 0, thread: commText(r.comm)}
+		if t.byThread {
+			s.tid = r.tid
+		}
+		t.stacks[string(k)] = s
+	}
+	s.values[0]++
+	s.values[1] += first
+	s.values[2] += second
+}
+
+// export writes the stacks with the names of their frames. Values beyond the
+// types are left out.
+func (t *tally) export(out *observe.Stacks) {
+	frames, missing := t.space.Frames(t.locations)
+	index := map[observe.Frame]int32{}
+	of := make([]int32, len(frames))
+	for i, f := range frames {
+		id, ok := index[f]
+		if !ok {
+			id = int32(len(out.Frames))
+			index[f] = id
+			out.Frames = append(out.Frames, f)
+		}
+		of[i] = id
+	}
+	// Places in one function are one frame: stacks that differed may be equal.
+	merged := map[string]int{}
+	for _, s := range t.stacks {
+		x := t.sample(s, of, len(out.Types))
+		key := binary.LittleEndian.AppendUint64(nil, uint64(x.PID)<<32|uint64(x.TID))
+		key = fmt.Appendf(key, "%s\x00%s\x00%s\x00", x.Comm, x.Thread, x.State)
+		for _, f := range x.Frames {
+			key = binary.LittleEndian.AppendUint32(key, uint32(f))
+		}
+		at, ok := merged[string(key)]
+		if !ok {
+			merged[string(key)] = len(out.Samples)
+			out.Samples = append(out.Samples, x)
+			continue
+		}
+		for i, v := range x.Values {
+			out.Samples[at].Values[i] += v
+		}
+	}
+	slices.SortFunc(out.Samples, compareSamples)
+	t.tell(out, missing)
+}
+
+// sample is a stack with so many values; of are the frames of the locations.
+func (t *tally) sample(s *stack, of []int32, values int) observe.StackSample {
+	x := observe.StackSample{PID: s.pid, TID: s.tid, Comm: s.thread, State: s.state, Values: s.values[:values]}
+	if !s.kernel {
+		if comm := t.space.Process(s.pid).Comm; comm != "" {
+			x.Comm = comm
+		}
+	}
+	if t.byThread && s.thread != x.Comm {
+		x.Thread = s.thread
+	}
+	x.Frames = make([]int32, len(s.frames))
+	for i, f := range s.frames {
+		x.Frames[i] = of[f]
+	}
+	return x
+}
+
+// spent is the time of all kinds.
+func spent(s observe.StackSample) (ns int64) {
+	for _, v := range s.Values[1:] {
+		ns += v
+	}
+	return ns
+}
+
+// compareSamples gives samples an order that depends on nothing but them, most
+// time first.
+func compareSamples(a, b observe.StackSample) int {
+	if x, y := spent(a), spent(b); x != y {
+		return cmp.Compare(y, x)
+	}
+	return cmp.Or(
+		cmp.Compare(a.PID, b.PID),
+		cmp.Compare(a.TID, b.TID),
+		cmp.Compare(a.State, b.State),
+		slices.Compare(a.Frames, b.Frames),
+	)
+}
+
+// tell says what is missing.
+func (t *tally) tell(out *observe.Stacks, missing []symbol.Missing) {
+	lose := func(n int64, what string) {
+		if n > 0 {
+			out.Losses = append(out.Losses, observe.Loss{What: what, Count: n})
+		}
+	}
+	lose(t.lost, fmt.Sprintf("records of more than %d different stacks", maxStacks))
+	lose(t.malformed, "records that could not be read")
+	lose(t.truncated, "stacks deeper than is kept: their outermost frames are missing")
+	lose(int64(t.space.Ended()), "processes that ended before their memory map could be read: their frames have no names")
+	for _, m := range missing {
+		if m.Why == "" {
+			lose(int64(m.Locations), "places in "+m.Where+" that no symbol covers")
+		} else {
+			lose(int64(m.Locations), "places in "+m.Where+" without a name: "+m.Why)
+		}
+	}
+	if t.walked > 0 && t.short*4 > t.walked {
+		out.Notes = append(out.Notes, fmt.Sprintf(
+			"%d %% of the user stacks have only their innermost frame: those programs were built without frame pointers", t.short*100/t.walked))
+	}
+}

@@ -1,0 +1,157 @@
+package callstack
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/slowray/slowray/internal/sense/host"
+	"github.com/slowray/slowray/internal/sense/symbol"
+)
+
+// maxIdle bounds the threads that are looked at because they did not run once.
+const maxIdle = 20_000
+
+// addWaiting counts the waits that have not ended: of threads that were seen to
+// begin, and of those that did not run at all.
+func (w *watcher) addWaiting() error {
+	now := w.began + uint64(w.out.WindowNS)
+	seen := map[int]bool{}
+	err := w.waiting(func(tid int, p *parked) {
+		seen[tid] = true
+		if p.Time >= now || now-p.Time < uint64(w.opt.Min) {
+			return
+		}
+		r := record{
+			time: p.Time, pid: int(p.TGID), tid: tid, kind: offCPU, flags: uint16(p.Flags),
+			comm: p.Comm[:], user: p.IPs[:min(int(p.User), len(p.IPs))&^7],
+		}
+		state, blocked, runnable := StateBlocked, int64(now-p.Time), int64(0)
+		switch {
+		case p.State == 0:
+			state, blocked, runnable = StateRunnable, 0, blocked
+		case p.Woken > p.Time && p.Woken < now:
+			blocked, runnable = int64(p.Woken-p.Time), int64(now-p.Woken)
+		}
+		w.addStill(&r, state, blocked, runnable)
+	})
+	if err != nil {
+		return fmt.Errorf("read waiting threads: %w", err)
+	}
+	w.addIdle(seen)
+	return nil
+}
+
+// addStill counts a thread that waits now, with the kernel stack that it has
+// now.
+func (w *watcher) addStill(r *record, state string, blocked, runnable int64) {
+	t := w.tally
+	t.frames = t.frames[:0]
+	for _, l := range kernelStack(t.space, r.pid, r.tid) {
+		t.frames = append(t.frames, t.id(l))
+	}
+	if r.flags&flagKernelThread == 0 {
+		t.addUser(r)
+	}
+	t.count(r, state, blocked, runnable)
+}
+
+// addIdle counts threads that waited all the time: nothing was seen of them.
+func (w *watcher) addIdle(seen map[int]bool) {
+	looked := 0
+	for _, pid := range w.processes() {
+		tasks, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", pid))
+		if err != nil {
+			continue // ended
+		}
+		for _, task := range tasks {
+			tid, err := strconv.Atoi(task.Name())
+			if err != nil || seen[tid] || looked >= maxIdle {
+				continue
+			}
+			looked++
+			w.addIdleThread(pid, tid)
+		}
+	}
+}
+
+func (w *watcher) addIdleThread(pid, tid int) {
+	dir := fmt.Sprintf("/proc/%d/task/%d", pid, tid)
+	stat, err := os.ReadFile(filepath.Join(dir, "stat"))
+	if err != nil {
+		return
+	}
+	// "pid (comm) S …": the name may hold anything.
+	open, end := bytes.IndexByte(stat, '('), bytes.LastIndexByte(stat, ')')
+	if open < 0 || end < open || len(stat) < end+3 {
+		return
+	}
+	if state := stat[end+2]; state != 'S' && state != 'D' && state != 'I' {
+		return // runs, or is stopped, which is no call
+	}
+	comm := stat[open+1 : end]
+	r := record{time: w.began, pid: pid, tid: tid, kind: offCPU, comm: comm}
+	// "nr args… sp pc", where it entered the kernel; nothing of kernel threads.
+	call, err := os.ReadFile(filepath.Join(dir, "syscall"))
+	fields := strings.Fields(string(call))
+	switch {
+	case err == nil && len(fields) >= 3:
+		if pc, ok := host.ParseHex([]byte(strings.TrimPrefix(fields[len(fields)-1], "0x"))); ok && pc != 0 {
+			for i := range 8 {
+				r.user = append(r.user, byte(pc>>(8*i)))
+			}
+		}
+	case err == nil && len(fields) > 0 && fields[0] == "running":
+		return
+	}
+	if len(r.user) == 0 || bytes.Equal(r.user, make([]byte, 8)) {
+		r.user, r.flags = nil, flagKernelThread
+	}
+	w.addStill(&r, StateBlocked, w.out.WindowNS, 0)
+}
+
+// processes are those that are looked at and exist now.
+func (w *watcher) processes() []int {
+	if len(w.opt.PIDs) > 0 {
+		return w.opt.PIDs
+	}
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		return nil
+	}
+	var pids []int
+	for _, e := range entries {
+		if pid, err := strconv.Atoi(e.Name()); err == nil && pid != os.Getpid() {
+			pids = append(pids, pid)
+		}
+	}
+	slices.Sort(pids)
+	return pids
+}
+
+// kernelStack is where in the kernel a thread waits, from /proc/PID/stack:
+// lines "[<0>] do_nanosleep+0x6a/0x130" or "… [module]", leaf first.
+func kernelStack(space *symbol.Space, pid, tid int) []symbol.Location {
+	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/stack", pid, tid))
+	if err != nil {
+		return nil
+	}
+	var out []symbol.Location
+	for line := range strings.Lines(string(data)) {
+		_, text, ok := strings.Cut(strings.TrimSpace(line), "] ")
+		if !ok || len(out) == kernelDepth {
+			continue
+		}
+		name, rest, _ := strings.Cut(text, "+")
+		if strings.HasPrefix(name, "0x") || name == "" {
+			continue
+		}
+		_, module, _ := strings.Cut(rest, "[")
+		out = append(out, space.KernelFunction(name, strings.TrimSuffix(module, "]")))
+	}
+	return out
+}

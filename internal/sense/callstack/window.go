@@ -1,0 +1,177 @@
+package callstack
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/cilium/ebpf/ringbuf"
+	"golang.org/x/sys/unix"
+
+	"github.com/slowray/slowray/internal/bpf"
+	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/sense/symbol"
+)
+
+// ErrNoProcess says that none of the processes that were asked for exists.
+var ErrNoProcess = errors.New("there is no such process")
+
+// What a wait was.
+const (
+	StateBlocked  = "blocked"  // it waited for something
+	StateRunnable = "runnable" // it only wanted a CPU
+)
+
+// Record records until the context ends or the window is over, whichever comes
+// first, and then gives names to what it saw. Values of samples are, on the
+// CPU, how many there were and the time that they stand for; off it, how many
+// waits, the time blocked, and the time from being woken, or from losing the
+// CPU, until running again ("runnable").
+func Record(ctx context.Context, window time.Duration, opt Options) (*observe.Stacks, error) {
+	if opt.Hz == 0 {
+		opt.Hz = DefaultHz
+	}
+	if opt.Min == 0 {
+		opt.Min = DefaultMin
+	}
+	if opt.OnCPU == opt.OffCPU {
+		return nil, errors.New("stacks: either on the CPU or off it")
+	}
+	if len(opt.PIDs) > 0 && !existing(opt.PIDs) {
+		return nil, fmt.Errorf("stacks: %w", ErrNoProcess)
+	}
+	r, err := start(opt)
+	if err != nil {
+		return nil, err
+	}
+	defer r.close()
+	space := symbol.NewSpace("/proc")
+	defer space.Close()
+	w := &watcher{recorder: r, tally: newTally(space, opt.Threads), began: monotonic(), out: &observe.Stacks{
+		StartNS: time.Now().UnixNano(),
+		Types:   types(opt),
+	}}
+	if opt.OnCPU {
+		w.out.Hz = opt.Hz
+	}
+	// Names first: a process that ends during the window keeps them.
+	for _, pid := range opt.PIDs {
+		space.Process(pid)
+	}
+	ctx, cancel := context.WithTimeout(ctx, window)
+	defer cancel()
+	if err := w.run(ctx); err != nil {
+		return nil, fmt.Errorf("stacks: %w", err)
+	}
+	return w.finish()
+}
+
+func types(opt Options) []observe.StackValue {
+	if opt.OnCPU {
+		return []observe.StackValue{{Type: "samples", Unit: "count"}, {Type: "cpu", Unit: "nanoseconds"}}
+	}
+	return []observe.StackValue{{Type: "samples", Unit: "count"}, {Type: "off-cpu", Unit: "nanoseconds"}, {Type: "runnable", Unit: "nanoseconds"}}
+}
+
+func monotonic() uint64 {
+	var ts unix.Timespec
+	if unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts) != nil {
+		return 0
+	}
+	return uint64(ts.Nano())
+}
+
+// watcher is a window under way.
+type watcher struct {
+	*recorder
+	tally *tally
+	began uint64 // monotonic clock
+	out   *observe.Stacks
+	one   record
+	raw   ringbuf.Record
+}
+
+// run takes in records until the context ends.
+func (w *watcher) run(ctx context.Context) error {
+	begin := time.Now()
+	for ctx.Err() == nil {
+		if err := w.drain(time.Now().Add(pollEvery)); err != nil {
+			return err
+		}
+		if w.opt.Progress != nil {
+			w.opt.Progress(time.Since(begin))
+		}
+	}
+	w.out.WindowNS = int64(monotonic() - w.began)
+	return nil
+}
+
+// drain takes in records until the deadline; with one that is over, those that
+// are there.
+func (w *watcher) drain(deadline time.Time) error {
+	w.reader.SetDeadline(deadline)
+	for {
+		err := w.reader.ReadInto(&w.raw)
+		switch {
+		case errors.Is(err, os.ErrDeadlineExceeded):
+			return nil
+		case err != nil:
+			return fmt.Errorf("read ring: %w", err)
+		}
+		w.take(w.raw.RawSample)
+		if time.Now().After(deadline) && w.raw.Remaining == 0 {
+			return nil
+		}
+	}
+}
+
+// take counts one record.
+func (w *watcher) take(raw []byte) {
+	r := &w.one
+	if parseRecord(raw, r) != nil {
+		w.tally.malformed++
+		return
+	}
+	switch r.kind {
+	case executed:
+		w.tally.space.Executed(r.pid)
+	case onCPU:
+		w.tally.add(r, "", int64(time.Second)/int64(w.opt.Hz), 0)
+	case offCPU:
+		state := StateBlocked
+		if r.blocked == 0 {
+			state = StateRunnable
+		}
+		w.tally.add(r, state, int64(r.blocked), int64(r.runnable))
+	default:
+		w.tally.malformed++
+	}
+}
+
+// finish gives names to everything.
+func (w *watcher) finish() (*observe.Stacks, error) {
+	w.stop()
+	if err := w.drain(time.Now()); err != nil {
+		return nil, fmt.Errorf("stacks: %w", err)
+	}
+	if w.opt.OffCPU {
+		if err := w.addWaiting(); err != nil {
+			return nil, fmt.Errorf("stacks: %w", err)
+		}
+	}
+	lose := func(variable, what string) {
+		if n := w.counter(variable); n > 0 {
+			w.out.Losses = append(w.out.Losses, observe.Loss{What: what, Count: n})
+		}
+	}
+	lose(bpf.StacksVarLostRecords, "records for which the buffer had no room")
+	lose(bpf.StacksVarLostThreads, "times a thread began to wait that are not followed: too many threads")
+	lose(bpf.StacksVarLostChildren, "processes that were started and are not followed: too many processes")
+	if w.noKernel {
+		w.out.Notes = append(w.out.Notes, "this kernel does not show the kernel stacks of threads that wait")
+	}
+	w.tally.export(w.out)
+	return w.out, nil
+}
