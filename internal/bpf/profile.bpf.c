@@ -22,11 +22,16 @@ struct task_struct___family {
 	int tgid;
 } __attribute__((preserve_access_index));
 
+#define USER_MODE -1 /* the CPU was not in the kernel */
+#define NOT_KEPT -2 /* no room for the stack */
+
+#define EFAULT 14
+
 struct sample_key {
 	__u32 tgid;
 	__u32 tid;
-	__s32 kernel; /* id in stacks; negative when the CPU was in user mode */
-	__s32 user;   /* id in user_stacks; negative when not taken */
+	__s32 kernel; /* id in stacks, or one of the below */
+	__s32 user;   /* id in user_stacks; negative when not taken or not kept */
 };
 
 struct sample_count {
@@ -100,8 +105,12 @@ int sample(struct bpf_perf_event_data *ctx)
 		return 0; /* idle */
 	parent = parent_of_current();
 	key.kernel = bpf_get_stackid(ctx, &stacks, 0);
-	if (key.kernel < 0)
-		key.kernel = -1;
+	if (key.kernel == -EFAULT) {
+		key.kernel = USER_MODE;
+	} else if (key.kernel < 0) {
+		key.kernel = NOT_KEPT;
+		__sync_fetch_and_add(&lost_stacks, 1);
+	}
 	key.user = user_stack(ctx, key.tgid, parent);
 	c = bpf_map_lookup_elem(&counts, &key);
 	if (!c) {

@@ -10,7 +10,10 @@ type HostUse struct {
 	VM       map[string]uint64   `json:"vm,omitempty"` // /proc/vmstat, increases: "pgmajfault", "allocstall_normal"…
 	Disks    []Disk              `json:"disks,omitempty"`
 	Pressure map[string]Pressure `json:"pressure,omitempty"` // "cpu", "memory", "io"
-	Forks    uint64              `json:"forks"`              // /proc/stat processes
+	Forks    uint64              `json:"forks"`              // /proc/stat processes: threads are counted too
+	// SoftIRQs counts the runs of each vector by CPU number, from
+	// /proc/softirqs: "NET_RX", "TIMER"…
+	SoftIRQs map[string][]uint64 `json:"softirqs,omitempty"`
 }
 
 // CPUTime is CPU seconds by mode, from /proc/stat (proc_stat(5)). Guest time
@@ -112,7 +115,18 @@ type Process struct {
 	FDHard  int `json:"fd_hard,omitempty"`  // hard RLIMIT_NOFILE
 	SockFDs int `json:"sock_fds,omitempty"` // open files that are sockets, at the end
 
-	States *ThreadStates `json:"thread_states,omitempty"` // only for processes that serve
+	// ChildSeconds is the CPU time of children that ended in the window and
+	// were waited for, and of theirs (cutime and cstime of proc_pid_stat(5)).
+	ChildSeconds float64 `json:"child_seconds,omitempty"`
+	// Busiest are the threads that ran or wanted to run most, at most 4, when
+	// the process has several.
+	Busiest []Thread `json:"busiest,omitempty"`
+
+	// Only for processes that serve:
+	States *ThreadStates `json:"thread_states,omitempty"`
+	Course []RunSpan     `json:"course,omitempty"` // in order of time; only of those that use the CPU
+	Exe    string        `json:"exe,omitempty"`    // name of the file it executes: "python3.11"
+	CPUs   string        `json:"cpus,omitempty"`   // those it may run on, when they are not all: "0-3,8"
 }
 
 // CPUSeconds is the CPU time the process used in the window.

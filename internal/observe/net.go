@@ -12,6 +12,8 @@ type NetNS struct {
 	Conntrack *Conntrack        `json:"conntrack,omitempty"`
 	Listeners []Listener        `json:"listeners,omitempty"`
 	Sockets   []SocketGroup     `json:"sockets,omitempty"`
+	// Interfaces are those that moved packets.
+	Interfaces []Interface `json:"interfaces,omitempty"`
 }
 
 // Conntrack is the connection tracking table of one namespace.
@@ -89,20 +91,4 @@ type Accept struct {
 	Comm     string            `json:"comm"`
 	Accepted uint64            `json:"accepted"`
 	Errors   map[string]uint64 `json:"errors,omitempty"` // "EMFILE" → calls; EAGAIN is not an error and is left out
-}
-
-// Profile is CPU samples of the whole host with the kernel functions that
-// matter to a cause recognised in their stacks.
-type Profile struct {
-	Hz        int              `json:"hz"` // per CPU
-	Samples   uint64           `json:"samples"`
-	Processes []ProfileProcess `json:"processes,omitempty"`
-}
-
-// ProfileProcess is one process's share of the samples.
-type ProfileProcess struct {
-	PID        int    `json:"pid"`
-	Comm       string `json:"comm"`
-	Samples    uint64 `json:"samples"`
-	PortSearch uint64 `json:"port_search"` // inside __inet_hash_connect (search for a free local port)
 }

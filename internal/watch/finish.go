@@ -82,6 +82,7 @@ func (s *session) end(ctx context.Context) {
 	procs, gaps := s.fs.Processes()
 	s.addProcessGaps(gaps)
 	s.out.Processes = host.ProcessesBetween(s.procs, procs)
+	s.sumShortLived(procs)
 	owners, _ := s.socketOwners(procs)
 	for inode, pids := range s.owners {
 		if len(owners[inode]) == 0 {
@@ -131,12 +132,7 @@ func (s *session) endBPF() {
 		s.opened = r.Opened
 	}
 	if s.profile != nil {
-		p, losses, err := s.profile.Read(s.manyTimeWait())
-		if err != nil {
-			s.gap(observe.KindProfile, "", err)
-		}
-		s.out.Profile = p
-		s.out.Losses = append(s.out.Losses, losses...)
+		s.endProfile()
 	}
 }
 
@@ -252,8 +248,15 @@ func (s *session) addressOf(ns *observe.NetNS, from *space, addr netip.Addr) boo
 
 // endProcesses gives the processes what was sampled of them.
 func (s *session) endProcesses() {
+	serving := map[int]bool{}
+	for _, pid := range s.serving {
+		serving[pid] = true
+	}
 	for i := range s.out.Processes {
 		p := &s.out.Processes[i]
+		if serving[p.PID] {
+			s.endThreads(p)
+		}
 		p.FDs = max(p.FDs, s.fdPeak[p.PID])
 		if st := s.states[p.PID]; st != nil && st.Samples > 0 {
 			p.States = st

@@ -24,6 +24,7 @@ type space struct {
 	addrs     []netip.Addr
 
 	counters  map[string]uint64
+	devices   []observe.Interface
 	conntrack host.ConntrackSample
 	tracked   bool
 	peak      uint64
@@ -123,6 +124,9 @@ func (sp *space) begin(s *session) {
 	var err error
 	if sp.counters, err = sp.ns.Counters(); err != nil {
 		s.partialGap(observe.KindCounters, sp.inode, "netstat", err)
+	}
+	if sp.devices, err = sp.ns.Interfaces(); err != nil {
+		s.partialGap(observe.KindCounters, sp.inode, "interfaces", err)
 	}
 	sp.addrs = sp.addresses()
 	switch sp.conntrack, err = sp.ns.Conntrack(); {
@@ -289,6 +293,9 @@ func (sp *space) finish(s *session, owners map[uint64][]int) observe.NetNS {
 	}
 	if now, err := sp.ns.Counters(); err == nil {
 		out.Counters = host.CountersBetween(sp.counters, now)
+	}
+	if now, err := sp.ns.Interfaces(); err == nil {
+		out.Interfaces = host.InterfacesBetween(sp.devices, now)
 	}
 	if st, err := sp.ns.SockStat(); err == nil {
 		out.SockStat = st

@@ -55,6 +55,7 @@ type session struct {
 	procs   []host.ProcSample
 	serving []int // processes with a listening socket
 	states  map[int]*observe.ThreadStates
+	courses courses
 	fdPeak  map[int]int
 	fdLimit map[int]int
 
@@ -170,9 +171,7 @@ func (s *session) begin() error {
 	if s.connect, err = connect.Start(); err != nil {
 		s.gap(observe.KindConnects, "", err)
 	}
-	if s.profile, err = stack.Start(); err != nil {
-		s.gap(observe.KindProfile, "", err)
-	}
+	s.startProfile()
 	seen := host.ProcessesBetween(s.procs, s.procs)
 	s.nginx = nginx.Discover(seen, s.fs.Proc)
 	for _, in := range s.nginx {
@@ -195,6 +194,7 @@ func (s *session) begin() error {
 	if s.request, err = startRequests(s.fs); err != nil {
 		s.gap(observe.KindRequests, "", err)
 	}
+	s.courses.begin(s.fs, s.serving)
 	s.cpu, _ = s.fs.CPU() // one that fails is a gap of Use already
 	s.out.Window.Start = time.Now().UTC()
 	return nil
@@ -282,6 +282,7 @@ func (s *session) loop(ctx context.Context) {
 		processes = pace{every: processesEvery}
 		children  = pace{every: tick}
 		cpu       = pace{every: max(cpuEvery, s.opt.For/cpuSpans)}
+		runs      = pace{every: max(cpuEvery, s.opt.For/cpuSpans)}
 		progress  = pace{every: 250 * time.Millisecond}
 		snapshots schedule
 	)
@@ -294,6 +295,7 @@ func (s *session) loop(ctx context.Context) {
 		processes.do(elapsed, s.sampleProcesses)
 		s.sampleCalls(elapsed)
 		cpu.do(elapsed, func() { s.sampleCPU(elapsed) })
+		runs.do(elapsed, func() { s.courses.sample(s.fs, time.Since(start)) })
 		snapshots.do(elapsed, s.opt.For, s.sampleSockets)
 		if s.opt.Progress != nil {
 			progress.do(elapsed, func() { s.opt.Progress(elapsed) })
@@ -305,6 +307,7 @@ func (s *session) loop(ctx context.Context) {
 			}
 			s.out.Window.Seconds = time.Since(start).Seconds()
 			s.sampleCPU(time.Since(start))
+			s.courses.sample(s.fs, time.Since(start))
 			return
 		case <-ticker.C:
 		}

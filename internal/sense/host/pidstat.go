@@ -18,6 +18,8 @@ const (
 	statMajflt  = 12
 	statUtime   = 14
 	statStime   = 15
+	statCutime  = 16
+	statCstime  = 17
 	statNice    = 19
 	statThreads = 20
 	statStart   = 22
@@ -57,6 +59,9 @@ func parsePIDStat(b []byte, p *ProcSample) bool {
 			p.UserTicks, _ = ParseUint(f)
 		case statStime:
 			p.SystemTicks, _ = ParseUint(f)
+		case statCutime, statCstime:
+			ticks, _ := ParseUint(f)
+			p.ChildTicks += ticks
 		case statNice:
 			nice, _ := parseInt(f)
 			p.Nice = int(min(max(nice, -20), 19))

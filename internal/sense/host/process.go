@@ -27,6 +27,7 @@ type ProcSample struct {
 
 	UserTicks   uint64 // 1/100 s, all threads, those that ended too
 	SystemTicks uint64
+	ChildTicks  uint64 // of children that ended and were waited for, and of theirs
 	RunNS       uint64 // on a CPU, the threads that are alive
 	RunDelayNS  uint64 // runnable but not on a CPU, the threads that are alive
 	Timeslices  uint64

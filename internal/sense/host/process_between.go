@@ -1,6 +1,7 @@
 package host
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/slowray/slowray/internal/observe"
@@ -60,6 +61,8 @@ func processBetween(old, p *ProcSample) observe.Process {
 		o.ReadBytes = grown(old.ReadBytes, p.ReadBytes)
 		o.WriteBytes = grown(old.WriteBytes, p.WriteBytes)
 	}
+	o.ChildSeconds = float64(grown(old.ChildTicks, p.ChildTicks)) / userHZ
+	o.Busiest = busiestBetween(old, p)
 	delay, slices := schedBetween(old, p)
 	o.RunDelaySeconds = float64(delay) / 1e9
 	o.Timeslices = slices
@@ -72,7 +75,16 @@ func schedBetween(old, p *ProcSample) (delay, slices uint64) {
 	if p.threads == nil && old.threads == nil {
 		return grown(old.RunDelayNS, p.RunDelayNS), grown(old.Timeslices, p.Timeslices)
 	}
-	was, now := old.schedThreads(), p.schedThreads()
+	threadsBetween(old.schedThreads(), p.schedThreads(), func(t threadSched) {
+		delay += t.delay
+		slices += t.slices
+	})
+	return delay, slices
+}
+
+// threadsBetween calls visit with what each thread of now did since was; both
+// are in order of TID.
+func threadsBetween(was, now []threadSched, visit func(threadSched)) {
 	i := 0
 	for _, t := range now {
 		for i < len(was) && was[i].tid < t.tid {
@@ -83,10 +95,35 @@ func schedBetween(old, p *ProcSample) (delay, slices uint64) {
 		if i < len(was) && was[i].tid == t.tid && was[i].run <= t.run {
 			from = was[i]
 		}
-		delay += grown(from.delay, t.delay)
-		slices += grown(from.slices, t.slices)
+		visit(threadSched{tid: t.tid, run: t.run - from.run, delay: grown(from.delay, t.delay), slices: grown(from.slices, t.slices)})
 	}
-	return delay, slices
+}
+
+const (
+	maxBusiest   = 4
+	leastBusiest = 100_000_000 // ns running or wanting to: less is not worth a line
+)
+
+// busiestBetween lists the threads that ran or wanted to run most, of a process
+// that has several.
+func busiestBetween(old, p *ProcSample) []observe.Thread {
+	if len(p.threads) < 2 {
+		return nil
+	}
+	var top []threadSched
+	threadsBetween(old.schedThreads(), p.threads, func(t threadSched) {
+		if t.run+t.delay >= leastBusiest {
+			top = append(top, t)
+		}
+	})
+	slices.SortFunc(top, func(a, b threadSched) int {
+		return cmp.Or(cmp.Compare(b.run+b.delay, a.run+a.delay), cmp.Compare(a.tid, b.tid))
+	})
+	var out []observe.Thread
+	for _, t := range top[:min(len(top), maxBusiest)] {
+		out = append(out, observe.Thread{TID: t.tid, CPUSeconds: float64(t.run) / 1e9, RunDelaySeconds: float64(t.delay) / 1e9})
+	}
+	return out
 }
 
 // schedThreads is the process's threads; one that had a single thread then has

@@ -61,7 +61,8 @@ func TestProcessesBetween(t *testing.T) {
 	reused := ProcSample{PID: 20, StartTicks: 900, Comm: "new", State: 'R', Threads: 1, UserTicks: 7, FDs: -1, RunDelayNS: 1e9, IOKnown: true, ReadBytes: 3}
 	got := ProcessesBetween([]ProcSample{base, ended}, []ProcSample{later, reused})
 	want := []observe.Process{
-		{PID: 10, Comm: "srv", State: "S", Threads: 2, UserSeconds: 2, RunDelaySeconds: 0.8, Timeslices: 5, ReadBytes: 4096, FDs: 50, FDLimit: 1024},
+		{PID: 10, Comm: "srv", State: "S", Threads: 2, UserSeconds: 2, RunDelaySeconds: 0.8, Timeslices: 5, ReadBytes: 4096, FDs: 50, FDLimit: 1024,
+			Busiest: []observe.Thread{{TID: 10, CPUSeconds: 1, RunDelaySeconds: 0.5}, {TID: 12, CPUSeconds: 0.1, RunDelaySeconds: 0.3}}},
 		{PID: 20, Comm: "old", State: "S", EndedIn: true},
 		{PID: 20, Comm: "new", State: "R", Threads: 1, StartedIn: true, UserSeconds: 0.07, RunDelaySeconds: 1, ReadBytes: 3},
 	}

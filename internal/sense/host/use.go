@@ -15,14 +15,15 @@ type UseSample struct {
 	At       time.Time // when it was read
 	stat     statSample
 	softnet  []observe.Softnet
+	softirqs map[string][]uint64
 	memory   observe.Memory
 	vm       map[string]uint64
 	disks    []diskSample
 	pressure map[string]pressureSample
 }
 
-// Use reads the machine's resources: /proc/stat, /proc/net/softnet_stat,
-// /proc/meminfo, /proc/vmstat, /proc/diskstats and /proc/pressure. Each source
+// Use reads the machine's resources: /proc/stat, /proc/softirqs,
+// /proc/net/softnet_stat, /proc/meminfo, /proc/vmstat, /proc/diskstats and /proc/pressure. Each source
 // that cannot be read is a gap.
 func (fs FS) Use() (UseSample, []observe.Gap) {
 	s := UseSample{At: time.Now(), pressure: make(map[string]pressureSample, 3)}
@@ -37,6 +38,7 @@ func (fs FS) Use() (UseSample, []observe.Gap) {
 	}
 	read(observe.KindCPU, "stat", false, func(r io.Reader) (err error) { s.stat, err = parseStat(r); return })
 	read(observe.KindCPU, "net/softnet_stat", true, func(r io.Reader) (err error) { s.softnet, err = parseSoftnet(r); return })
+	read(observe.KindCPU, "softirqs", true, func(r io.Reader) (err error) { s.softirqs, err = parseSoftIRQs(r); return })
 	read(observe.KindMemory, "meminfo", false, func(r io.Reader) (err error) { s.memory, err = parseMeminfo(r); return })
 	read(observe.KindMemory, "vmstat", true, func(r io.Reader) (err error) { s.vm, err = parseVmstat(r); return })
 	read(observe.KindDisk, "diskstats", false, func(r io.Reader) error {
@@ -113,11 +115,12 @@ func (fs FS) parse(name string, parse func(io.Reader) error) error {
 // CPU number. VM holds only counters that rose.
 func UseBetween(a, b UseSample) observe.HostUse {
 	u := observe.HostUse{
-		Softnet: softnetBetween(a.softnet, b.softnet),
-		Memory:  b.memory,
-		VM:      vmBetween(a.vm, b.vm),
-		Disks:   disksBetween(a.disks, b.disks),
-		Forks:   grown(a.stat.forks, b.stat.forks),
+		Softnet:  softnetBetween(a.softnet, b.softnet),
+		SoftIRQs: softIRQsBetween(a.softirqs, b.softirqs),
+		Memory:   b.memory,
+		VM:       vmBetween(a.vm, b.vm),
+		Disks:    disksBetween(a.disks, b.disks),
+		Forks:    grown(a.stat.forks, b.stat.forks),
 	}
 	u.CPU, u.PerCPU = statBetween(a.stat, b.stat, b.At.Sub(a.At))
 	for what, p := range b.pressure {

@@ -47,6 +47,7 @@ func TestUseBetween(t *testing.T) {
 	} {
 		change(t, filepath.Join(fs.Proc, name), replace[0], replace[1])
 	}
+	change(t, filepath.Join(fs.Proc, "softirqs"), "100 4294967290", "900          4") // a 32-bit counter goes round
 	change(t, filepath.Join(fs.Proc, "stat"), "cpu1 2677 0 770 93223", "cpu1 2677 0 770 93000")
 	change(t, filepath.Join(fs.Proc, "stat"), "processes 10286", "processes 10290")
 	b, _ := fs.Use()
@@ -65,6 +66,7 @@ func TestUseBetween(t *testing.T) {
 		Disks:    []observe.Disk{{Name: "vda", Reads: 2, ReadBytes: 8 * 512, ReadSeconds: 0.008}},
 		Pressure: map[string]observe.Pressure{"cpu": {}, "memory": {}, "io": {SomeSeconds: 1}},
 		Forks:    4,
+		SoftIRQs: map[string][]uint64{"NET_RX": {800, 10, 0}},
 	}
 	if d := cmp.Diff(want, UseBetween(a, b), cmpopts.EquateApprox(0, 1e-9)); d != "" {
 		t.Error(d)

@@ -1,0 +1,118 @@
+package watch
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/sense/host"
+	"github.com/slowray/slowray/internal/sense/stack"
+)
+
+// leastNamed is the share of a CPU that a process has to use for its functions
+// to be named: what takes less makes nobody wait.
+const leastNamed = 0.10
+
+// startProfile samples the CPUs, with user stacks of what serves.
+func (s *session) startProfile() {
+	var err error
+	if s.profile, err = stack.Start(); err != nil {
+		s.gap(observe.KindProfile, "", err)
+		return
+	}
+	if err := s.profile.Want(s.serving...); err != nil {
+		s.partialGap(observe.KindProfile, 0, "user stacks", err)
+	}
+}
+
+// endProfile reads the samples, and names the functions of what serves, and of
+// kernel threads, where they use a good part of a CPU.
+func (s *session) endProfile() {
+	kernel := map[int]bool{}
+	for i := range s.procs {
+		kernel[s.procs[i].PID] = s.procs[i].Kernel
+	}
+	serving := map[int]bool{}
+	for _, pid := range s.serving {
+		serving[pid] = true
+	}
+	for i := range s.out.Endpoints {
+		if e := &s.out.Endpoints[i]; e.Side == observe.Served.String() {
+			for _, pid := range append([]int{e.PID}, e.PIDs...) {
+				serving[pid] = true
+			}
+		}
+	}
+	search := s.manyTimeWait()
+	p, losses, err := s.profile.Read(stack.Detail{
+		PortSearch: search,
+		Functions:  func(pid int) bool { return kernel[pid] || serving[pid] },
+		Least:      uint64(leastNamed * stack.Hz * s.out.Window.Seconds),
+	})
+	switch {
+	case err != nil && (p == nil || search):
+		s.gap(observe.KindProfile, "", err)
+	case err != nil:
+		s.partialGap(observe.KindProfile, 0, "functions of the kernel", err)
+	}
+	s.out.Profile = p
+	s.out.Losses = append(s.out.Losses, losses...)
+}
+
+const maxShortLived = 16
+
+// sumShortLived sums up the sampled processes that began and ended within the
+// window, and so are in neither list of processes.
+func (s *session) sumShortLived(end []host.ProcSample) {
+	p := s.out.Profile
+	if p == nil {
+		return
+	}
+	comm := map[int]string{}
+	for _, list := range [][]host.ProcSample{end, s.procs} {
+		for i := range list {
+			comm[list[i].PID] = list[i].Comm
+		}
+	}
+	// A parent may have been short-lived itself: whoever is left above it
+	// answers for all.
+	parent := map[int]int{}
+	for i := range p.Processes {
+		parent[p.Processes[i].PID] = p.Processes[i].Parent
+	}
+	lasting := func(pid int) int {
+		for range 16 {
+			up, sampled := parent[pid]
+			if _, known := comm[pid]; known || !sampled {
+				break
+			}
+			pid = up
+		}
+		return pid
+	}
+	type kind struct {
+		comm   string
+		parent int
+	}
+	sums := map[kind]*observe.ProfileShort{}
+	p.Processes = slices.DeleteFunc(p.Processes, func(one observe.ProfileProcess) bool {
+		if _, known := comm[one.PID]; known {
+			return false
+		}
+		k := kind{one.Comm, lasting(one.Parent)}
+		if sums[k] == nil {
+			sums[k] = &observe.ProfileShort{Comm: k.comm, Parent: k.parent, ParentComm: comm[k.parent]}
+		}
+		sums[k].Processes++
+		sums[k].Samples += one.Samples
+		return true
+	})
+	for _, one := range sums {
+		p.ShortLived = append(p.ShortLived, *one)
+	}
+	slices.SortFunc(p.ShortLived, func(a, b observe.ProfileShort) int {
+		return cmp.Or(cmp.Compare(b.Samples, a.Samples), strings.Compare(a.Comm, b.Comm), cmp.Compare(a.Parent, b.Parent))
+	})
+	p.ShortLived = p.ShortLived[:min(len(p.ShortLived), maxShortLived)]
+}
