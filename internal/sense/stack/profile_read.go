@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/sense/symbol"
 )
 
 // Detail says what of the samples is looked at closely. The zero Detail only
@@ -18,14 +19,6 @@ type Detail struct {
 	// for processes with at least Least samples only.
 	Functions func(pid int) bool
 	Least     uint64
-	// User names user functions; nil names none.
-	User Symbols
-}
-
-// Symbols names functions of processes.
-type Symbols interface {
-	// Frame is the function at an address of a process, false when not known.
-	Frame(pid int, ip uint64) (observe.Frame, bool)
 }
 
 // What of a process is kept.
@@ -40,6 +33,7 @@ type seenStack struct {
 	tid     uint32
 	key     sampleKey
 	samples uint64
+	frames  []int // those that are looked at, innermost first
 }
 
 // seenProcess is what was sampled of one process.
@@ -131,93 +125,115 @@ func (s *seenProcess) keepThreads() {
 
 // look gives the stacks a meaning, as far as d asks for it.
 func (p *Profiler) look(procs []*seenProcess, d Detail) error {
-	var named []*seenProcess
-	var ips []uint64
-	inKernel := map[int32][]uint64{}
-	kernelStack := func(id int32) []uint64 {
-		if _, ok := inKernel[id]; !ok {
-			inKernel[id] = p.stack(p.objects.Stacks, id)
-			ips = append(ips, inKernel[id]...)
-		}
-		return inKernel[id]
+	if !d.PortSearch && d.Functions == nil {
+		return nil
 	}
+	space := symbol.NewSpace("/proc")
+	defer space.Close()
+	var locations []symbol.Location
+	index := map[symbol.Location]int{}
+	inKernel := map[int32][]int{} // indices into locations
+	note := func(l symbol.Location) int {
+		i, met := index[l]
+		if !met {
+			i = len(locations)
+			index[l] = i
+			locations = append(locations, l)
+		}
+		return i
+	}
+	var named []*seenProcess
 	for _, one := range procs {
 		name := d.Functions != nil && one.Samples >= d.Least && d.Functions(one.PID)
 		if name {
 			named = append(named, one)
 		}
-		for _, s := range one.stacks {
-			if (name || d.PortSearch) && s.key.Kernel >= 0 {
-				kernelStack(s.key.Kernel)
+		if !name && !d.PortSearch {
+			continue
+		}
+		for i := range one.stacks {
+			s := &one.stacks[i]
+			if _, met := inKernel[s.key.Kernel]; !met {
+				for n, ip := range p.stack(p.objects.Stacks, s.key.Kernel) {
+					inKernel[s.key.Kernel] = append(inKernel[s.key.Kernel], note(space.Kernel(called(ip, n > 0))))
+				}
+			}
+			s.frames = inKernel[s.key.Kernel]
+			if name {
+				user := p.stack(p.objects.UserStacks, s.key.User)
+				s.frames = slices.Clone(s.frames)
+				for n, ip := range user {
+					s.frames = append(s.frames, note(space.Process(one.PID).Location(called(ip, n > 0))))
+				}
 			}
 		}
 	}
-	if len(ips) == 0 && len(named) == 0 {
-		return nil
-	}
-	var kernel kernelNames
-	var err error
-	if len(ips) > 0 {
-		if kernel, err = kernelSymbols("/proc/kallsyms", ips); err != nil {
-			err = fmt.Errorf("profile: %w", err)
-		}
-	}
+	frames, missing := space.Frames(locations)
 	if d.PortSearch {
 		for _, one := range procs {
 			for _, s := range one.stacks {
-				if slices.ContainsFunc(inKernel[s.key.Kernel], kernel.searchesPort) {
+				if slices.ContainsFunc(s.frames, func(i int) bool { return searchesPort(&frames[i]) }) {
 					one.PortSearch += s.samples
 				}
 			}
 		}
 	}
 	for _, one := range named {
-		p.name(one, kernel, inKernel, d.User)
+		one.name(frames)
 	}
-	return err
+	for _, m := range missing {
+		if m.Where == "the kernel" && m.Why != "" {
+			return fmt.Errorf("profile: symbols of the kernel: %s", m.Why)
+		}
+	}
+	return nil
+}
+
+// called is an address inside the function that an address of a stack belongs
+// to: that of an outer frame is where a call returns to, behind the call.
+func called(ip uint64, outer bool) uint64 {
+	if outer {
+		return ip - 1
+	}
+	return ip
+}
+
+// portSearch are the kernel functions that look for a free local port
+// (net/ipv4/inet_hashtables.c). __inet_hash_connect calls the others; they are
+// listed because the compiler may have inlined it into its callers.
+var portSearch = []string{"__inet_hash_connect", "__inet_check_established", "__inet6_check_established", "inet_hash_connect"}
+
+func searchesPort(f *observe.Frame) bool {
+	return f.Kind == observe.FrameKernel && slices.Contains(portSearch, f.Name)
 }
 
 // name fills in the functions of a process and of its busiest threads.
-func (p *Profiler) name(one *seenProcess, kernel kernelNames, inKernel map[int32][]uint64, user Symbols) {
+func (s *seenProcess) name(frames []observe.Frame) {
 	all := tally{}
 	threads := map[uint32]tally{}
-	for i := range one.Threads {
-		threads[uint32(one.Threads[i].TID)] = tally{}
+	for i := range s.Threads {
+		threads[uint32(s.Threads[i].TID)] = tally{}
 	}
-	names := map[uint64]observe.Frame{}
-	unnamed := observe.Frame{Kind: observe.FrameUnknown}
-	for _, s := range one.stacks {
-		var frames []observe.Frame
-		for _, ip := range inKernel[s.key.Kernel] {
-			frames = append(frames, kernel.frame(ip))
-		}
-		if s.key.Kernel == notKept {
-			frames = append(frames, unnamed)
-		}
-		for _, ip := range p.stack(p.objects.UserStacks, s.key.User) {
-			f, ok := names[ip]
-			if !ok {
-				f = unnamed
-				if user != nil {
-					if known, ok := user.Frame(one.PID, ip); ok {
-						f = known
-					}
-				}
-				names[ip] = f
+	for _, one := range s.stacks {
+		stack := make([]observe.Frame, 0, len(one.frames))
+		for _, i := range one.frames {
+			f := frames[i]
+			if f.Kind == observe.FrameUnknown {
+				f = observe.Frame{Kind: observe.FrameUnknown}
 			}
-			frames = append(frames, f)
+			stack = append(stack, f)
 		}
-		if len(frames) == 0 || frames[0] == unnamed {
-			one.Unnamed += s.samples
+		if len(stack) == 0 || stack[0].Name == "" || one.key.Kernel == notKept {
+			s.Unnamed += one.samples
 		}
-		all.add(frames, s.samples)
-		if t, ok := threads[s.tid]; ok {
-			t.add(frames, s.samples)
+		all.add(stack, one.samples)
+		if t, ok := threads[one.tid]; ok {
+			t.add(stack, one.samples)
 		}
 	}
-	one.Functions = all.most(maxFunctions)
-	for i := range one.Threads {
-		one.Threads[i].Functions = threads[uint32(one.Threads[i].TID)].most(maxThreadFunctions)
+	s.Functions = all.most(maxFunctions)
+	for i := range s.Threads {
+		s.Threads[i].Functions = threads[uint32(s.Threads[i].TID)].most(maxThreadFunctions)
 	}
 }
 

@@ -54,7 +54,7 @@ func TestBusyLoopIsSeen(t *testing.T) {
 	for end := time.Now().Add(time.Second); time.Now().Before(end); {
 	}
 	used := cpuTime(t) - before
-	got, losses, err := p.Read(Detail{PortSearch: true, Functions: func(pid int) bool { return pid == os.Getpid() }, User: own{}})
+	got, losses, err := p.Read(Detail{PortSearch: true, Functions: func(pid int) bool { return pid == os.Getpid() }})
 	if err != nil || len(losses) != 0 {
 		t.Fatal(err, losses)
 	}
@@ -85,55 +85,6 @@ func TestBusyLoopIsSeen(t *testing.T) {
 		return
 	}
 	t.Errorf("this process is not among %+v", got.Processes)
-}
-
-// own names the functions of this process.
-type own struct{}
-
-func (own) Frame(_ int, ip uint64) (observe.Frame, bool) {
-	f := runtime.FuncForPC(uintptr(ip))
-	if f == nil {
-		return observe.Frame{}, false
-	}
-	return observe.Frame{Name: f.Name(), Kind: observe.FrameGo}, true
-}
-
-func TestParseSymbols(t *testing.T) {
-	const text = `ffffffff81000000 T _text
-ffffffff82005600 t helper
-ffffffff820056b0 T __inet_hash_connect
-ffffffff820056b0 t __pfx_same_address
-ffffffff820059f0 T next
-ffffffff82007a40 d a_variable
-not a line
-ffffffffc0001000 t module_function	[some_module]
-ffffffff82149280 W out_of_order
-`
-	got, err := parseSymbols(strings.NewReader(text), []uint64{
-		0xffffffff82007b00, 0xffffffff820056b8, 0xffffffff820059f0, 0xffffffff82149281, 0xffffffffc0001010, 0xffffffffd0000000, 0x1000, 0xffffffff820056b8,
-	})
-	want := kernelNames{
-		0xffffffff820056b8: {name: "__inet_hash_connect"}, 0xffffffff820059f0: {name: "next"}, 0xffffffff82007b00: {name: "next"},
-		0xffffffff82149281: {name: "out_of_order"}, 0xffffffffc0001010: {name: "module_function", module: "some_module"},
-	}
-	if diff := cmp.Diff(want, got, cmp.AllowUnexported(kernelSymbol{})); diff != "" || err != nil {
-		t.Error(diff, err)
-	}
-	for name, text := range map[string]string{"hidden": "0000000000000000 T __inet_hash_connect\n0000000000000000 T next\n", "empty": ""} {
-		if _, err := parseSymbols(strings.NewReader(text), nil); err == nil || !strings.Contains(err.Error(), "hidden") {
-			t.Errorf("%s: %v, want an error that says so", name, err)
-		}
-	}
-}
-
-func FuzzParseSymbols(f *testing.F) {
-	f.Add("ffffffff81000000 T _text\n", uint64(0xffffffff81000001))
-	f.Fuzz(func(t *testing.T, s string, ip uint64) {
-		names, _ := parseSymbols(strings.NewReader(s), []uint64{ip, ip + 1})
-		if len(names) > 2 {
-			t.Errorf("%d names for two addresses", len(names))
-		}
-	})
 }
 
 // TestTally: a function that calls itself counts once in a sample, and what
