@@ -18,6 +18,7 @@ type QueueSample struct {
 	Unanswered   int           // retransmissions or window probes in a row without an answer
 	LastSent     time.Duration // since data was sent last, also again; since boot when never
 	LastReceived time.Duration // since data was received last; since boot when never
+	NeverSent    bool          // no data was sent yet (since Linux 4.6; false before)
 }
 
 // Layout of struct tcp_info (include/uapi/linux/tcp.h), of which old kernels
@@ -30,6 +31,7 @@ const (
 	tcpInfoLastDataSent = 44 // u32, ms
 	tcpInfoLastDataRecv = 52 // u32, ms
 	tcpInfoLeast        = 60
+	tcpInfoDataSegsOut  = 156 // u32
 )
 
 // Queues calls visit with each TCP socket of the namespace and its queues, IPv4
@@ -75,6 +77,7 @@ func parseQueues(b []byte, q *QueueSample) bool {
 			q.Unanswered = int(max(value[tcpInfoRetransmits], value[tcpInfoProbes]))
 			q.LastSent = milliseconds(value[tcpInfoLastDataSent:])
 			q.LastReceived = milliseconds(value[tcpInfoLastDataRecv:])
+			q.NeverSent = len(value) >= tcpInfoDataSegsOut+4 && binary.NativeEndian.Uint32(value[tcpInfoDataSegsOut:]) == 0
 		}
 		attrs = rest
 	}
