@@ -2,12 +2,17 @@ package cause
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/slowray/slowray/internal/observe"
 )
 
 // machineCauses make every thread of a service late, and are told first.
 var machineCauses = []string{"cpu-quota-throttled", "cpu-saturated", "softirq-saturated", "memory-pressure", "disk-saturated"}
+
+// laterCauses are those of the machine, and what holds up the threads of a
+// service: either makes it late in whatever it does.
+var laterCauses = slices.Concat(machineCauses, waitCauses)
 
 // acceptQueueWait: connections are complete and wait for accept(). The queue
 // need not overflow for that: every connection pays for its length.
@@ -17,7 +22,7 @@ var acceptQueueWait = Cause{
 	Layer: LayerApplication,
 	Needs: []observe.Kind{observe.KindRequests},
 	ConsequenceOf: append([]string{"php-fpm-children-exhausted", "fd-limit", "accept-queue-overflow", "nginx-worker-connections", "slow-dependency",
-		"application-stall-mid-response", "slow-receiver"}, machineCauses...),
+		"application-stall-mid-response", "slow-receiver"}, laterCauses...),
 	Folds: true,
 }
 
@@ -45,7 +50,7 @@ var applicationSlowToRead = Cause{
 	Layer: LayerApplication,
 	Needs: []observe.Kind{observe.KindRequests},
 	ConsequenceOf: append([]string{"php-fpm-children-exhausted", "nginx-worker-connections", "fd-limit", "accept-queue-overflow", "accept-queue-wait",
-		"slow-dependency", "application-stall-mid-response", "slow-receiver", "send-buffer-limited", "time-wait-port-search"}, machineCauses...),
+		"slow-dependency", "application-stall-mid-response", "slow-receiver", "send-buffer-limited", "time-wait-port-search"}, laterCauses...),
 	Folds: true,
 }
 
@@ -134,7 +139,7 @@ var applicationStall = Cause{
 	Title:         "The application pauses in the middle of an answer",
 	Layer:         LayerApplication,
 	Needs:         []observe.Kind{observe.KindRequests},
-	ConsequenceOf: append([]string{"slow-dependency", "php-fpm-children-exhausted"}, machineCauses...),
+	ConsequenceOf: append([]string{"slow-dependency", "php-fpm-children-exhausted"}, laterCauses...),
 	Folds:         true,
 }
 

@@ -74,6 +74,11 @@ type Finding struct {
 	Evidence      []Evidence `json:"evidence"`
 	Fix           Fix        `json:"fix"`
 
+	// Chain is who waits for whom, hop by hop, where a chain of waits is the
+	// evidence; ChainEnd says why it goes no further.
+	Chain    []observe.WaitHop `json:"chain,omitempty"`
+	ChainEnd string            `json:"chain_end,omitempty"`
+
 	// Weight orders findings: the fraction of the attempts to get a good
 	// response that this cause spoils, 0 to 1, as far as repairing it alone
 	// would help.
@@ -84,6 +89,10 @@ type Finding struct {
 	// MayFollow narrows them to findings on the right subject; nil allows those
 	// of the same network namespace and of the machine.
 	MayFollow func(parent *Finding) bool `json:"-"`
+	// Holds are the services, by their master process, that a chain of waits
+	// holds up; Via all processes on it.
+	Holds []int `json:"-"`
+	Via   []int `json:"-"`
 }
 
 // Subject is what the finding is about; Kind says which fields count.
@@ -142,6 +151,16 @@ func Catalogue() []Cause {
 		ephemeralPortsExhausted,
 		timeWaitPortSearch,
 		finTimeout,
+		processStopped,
+		deadlock,
+		logCollectorStalled,
+		blockedOnPipe,
+		unixSocketBacklog,
+		blockedOnFileLock,
+		lockConvoy,
+		fsyncBound,
+		blockedOnDisk,
+		blockedOnRemote,
 		nginxUpstreamErrors,
 		clientAborts,
 		acceptQueueWait,

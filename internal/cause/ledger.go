@@ -307,8 +307,11 @@ func (v *View) at(l *ledger) func(*Finding) bool {
 		}
 	}
 	return func(p *Finding) bool {
-		if slices.Contains(machineCauses, p.Cause) {
+		switch {
+		case slices.Contains(machineCauses, p.Cause):
 			return true
+		case slices.Contains(waitCauses, p.Cause):
+			return v.heldUpBy(l, p)
 		}
 		s := &p.Subject
 		return slices.Contains(spaces, s.NetNS) && (s.Port == 0 || s.Kind == "namespace" || s.Port == l.Port)

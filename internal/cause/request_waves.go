@@ -21,7 +21,7 @@ var requestWaves = Cause{
 	Needs: []observe.Kind{observe.KindRequests},
 	ConsequenceOf: append([]string{"slow-dependency", "application-stall-mid-response", "application-slow-to-read", "accept-queue-wait",
 		"accept-queue-overflow", "php-fpm-children-exhausted", "network-loss", "rto-tail-loss", "slow-receiver", "nagle-delayed-ack", "syn-retransmits",
-		"conntrack-full", "ephemeral-ports-exhausted", "fd-limit"}, machineCauses...),
+		"conntrack-full", "ephemeral-ports-exhausted", "fd-limit"}, laterCauses...),
 	Folds: true,
 }
 

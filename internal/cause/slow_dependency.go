@@ -18,7 +18,7 @@ var slowDependency = Cause{
 	Needs: []observe.Kind{observe.KindRequests},
 	ConsequenceOf: append([]string{"network-loss", "rto-tail-loss", "high-rtt", "syn-retransmits", "send-buffer-limited", "slow-receiver", "nagle-delayed-ack",
 		"accept-queue-overflow", "accept-queue-wait", "application-slow-to-read", "application-stall-mid-response",
-		"php-fpm-children-exhausted", "fd-limit", "nginx-worker-connections", "conntrack-full"}, machineCauses...),
+		"php-fpm-children-exhausted", "fd-limit", "nginx-worker-connections", "conntrack-full"}, laterCauses...),
 	Folds: true,
 }
 

@@ -22,6 +22,7 @@ type View struct {
 	onPath     map[int]bool // processes that take part in a request: servers, their callers, whom they call
 	serving    map[int]bool // the servers among them
 	ledgers    []*ledger    // endpoints of requests, see compareEndpoints
+	roots      []*root      // what chains of waits come down to, most slow time first
 }
 
 // Service is one listening end with the processes behind it. Listeners of the
@@ -80,6 +81,7 @@ func NewView(o *observe.Observation) *View {
 		}
 	}
 	v.buildLedgers()
+	v.buildRoots()
 	return v
 }
 

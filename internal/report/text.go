@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/slowray/slowray/internal/cause"
 	"github.com/slowray/slowray/internal/diagnose"
@@ -133,6 +134,7 @@ func (p *printer) finding(n int, f *cause.Finding) {
 	p.line("%s %s", p.paint(red, fmt.Sprintf("%d. %s", n, clean(f.Title))), p.paint(dim, "["+f.Cause+"]"))
 	p.field("where", subjectText(&f.Subject))
 	p.field("how bad", fmt.Sprintf("%s of %s: %s", figure.Percent(f.Impact.Share), f.Impact.Of, f.Impact.Text))
+	p.hops(f)
 	p.field("do this", f.Fix.Text)
 	for _, c := range f.Fix.Commands {
 		p.raw("", p.paint(bold, clean(c)))
@@ -150,6 +152,31 @@ func (p *printer) finding(n int, f *cause.Finding) {
 			label = "seen"
 		}
 		p.field(label, evidenceText(&e))
+	}
+}
+
+// hops prints a finding's chain of waits, one thread under the other.
+func (p *printer) hops(f *cause.Finding) {
+	width := 0
+	for i := range f.Chain {
+		width = max(width, utf8.RuneCountInString(whoText(&f.Chain[i])))
+	}
+	indent := labelWidth + width + 2
+	for i := range f.Chain {
+		h := &f.Chain[i]
+		label := ""
+		if i == 0 {
+			label = "chain"
+		}
+		head := fmt.Sprintf("   %-*s%-*s  ", labelWidth-3, label, width, whoText(h))
+		if i > 0 {
+			p.wrapped(head, indent, clean(linkText(h, &f.Chain[i-1].Process)))
+			head = strings.Repeat(" ", indent)
+		}
+		p.wrapped(head, indent, clean(waitsText(h)))
+	}
+	if f.ChainEnd != "" {
+		p.wrapped(fmt.Sprintf("%*s%-*s  ", labelWidth, "", width, "end"), indent, clean(f.ChainEnd))
 	}
 }
 

@@ -99,6 +99,7 @@ func (s *session) end(ctx context.Context) {
 	}
 	s.joinListeners(owners)
 	s.nameUnread()
+	s.endWaits()
 	s.endProcesses()
 	s.endCgroups(procs)
 	s.endApps(ctx)
@@ -119,6 +120,9 @@ func (s *session) addProcessGaps(gaps []observe.Gap) {
 }
 
 func (s *session) endBPF() {
+	if s.waits != nil {
+		s.waits.end()
+	}
 	if s.request != nil {
 		s.request.end(s)
 	}

@@ -19,6 +19,7 @@ const (
 type requests struct {
 	recorder *request.Recorder
 	table    *request.Table
+	slow     *slowRequests
 	before   []request.Counters
 	stop     chan struct{}
 	done     sync.WaitGroup
@@ -31,7 +32,7 @@ func startRequests(fs host.FS) (*requests, error) {
 		return nil, err
 	}
 	names := fs.Names()
-	q := &requests{recorder: recorder, table: request.NewTable(time.Now()), stop: make(chan struct{})}
+	q := &requests{recorder: recorder, table: request.NewTable(time.Now()), slow: newSlowRequests(), stop: make(chan struct{})}
 	q.table.Master = names.Master
 	q.before = recorder.Counters()
 	q.done.Add(1)
@@ -52,10 +53,16 @@ func (q *requests) poll() {
 			return
 		case <-ticker.C:
 		}
-		q.recorder.Poll(q.table.Add)
+		q.recorder.Poll(q.add)
 		// With very many connections it becomes dear, and then rarer.
 		flush.do(time.Since(began), func() { _ = q.recorder.Flush() })
 	}
+}
+
+// add counts a request, and keeps what its waits are joined by.
+func (q *requests) add(r *observe.Request) {
+	q.table.Add(r)
+	q.slow.note(r)
 }
 
 // end takes what is left and gives the sums of the window.
@@ -66,7 +73,7 @@ func (q *requests) end(s *session) {
 	if err := q.recorder.FlushAll(); err != nil {
 		s.partialGap(observe.KindRequests, 0, "requests on idle connections", err)
 	}
-	q.recorder.Poll(q.table.Add)
+	q.recorder.Poll(q.add)
 	counters := request.Since(q.before, q.recorder.Counters())
 	s.out.Endpoints = q.table.Endpoints(end, counters)
 	stats := q.recorder.Stats()

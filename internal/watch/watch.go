@@ -65,6 +65,7 @@ type session struct {
 	calls   calls
 	profile *stack.Profiler
 	request *requests
+	waits   *waits // nil where requests are not recorded
 	nginx   []*nginx.Instance
 	fpm     []*phpfpm.Instance
 	groups  []host.CgroupSample
@@ -114,6 +115,9 @@ func (s *session) close() {
 	}
 	if s.profile != nil {
 		s.profile.Close()
+	}
+	if s.waits != nil {
+		s.waits.end()
 	}
 	if s.request != nil {
 		s.request.close()
@@ -193,6 +197,9 @@ func (s *session) begin() error {
 	}
 	if s.request, err = startRequests(s.fs); err != nil {
 		s.gap(observe.KindRequests, "", err)
+		s.gap(observe.KindWaits, "", err)
+	} else {
+		s.waits = startWaits(s.fs, s.serving, s.request.slow)
 	}
 	s.courses.begin(s.fs, s.serving)
 	s.cpu, _ = s.fs.CPU() // one that fails is a gap of Use already

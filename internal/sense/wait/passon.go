@@ -78,6 +78,11 @@ func (s *Sampler) Graph(requests []SlowRequest, slower time.Duration, answered f
 // Lost is how many waits were not kept for want of room.
 func (s *Sampler) Lost() int64 { return s.lost }
 
+// Waiting says whether a thread was held up when it was looked at last.
+func (s *Sampler) Waiting() bool {
+	return slices.ContainsFunc(s.intervals, func(i *interval) bool { return i.open && i.shape != nil })
+}
+
 // share is a shape as it is told.
 func (s *Sampler) share(sh *shape, l *loss) observe.WaitShare {
 	out := observe.WaitShare{
@@ -85,6 +90,7 @@ func (s *Sampler) share(sh *shape, l *loss) observe.WaitShare {
 		ThreadNS: sh.time.Nanoseconds(), LongestNS: sh.longest.Nanoseconds(),
 		FirstNS: max(sh.first.Sub(s.start).Nanoseconds(), 0), LastNS: max(sh.last.Sub(s.start).Nanoseconds(), 0),
 	}
+	out.Chain.Hops[0].ForNS = max(out.Chain.Hops[0].ForNS, out.LongestNS)
 	if l != nil {
 		out.SlowNS, out.SlowRequests, out.Reader = l.time.Nanoseconds(), l.requests, l.reader
 	}

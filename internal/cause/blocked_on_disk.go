@@ -1,0 +1,91 @@
+package cause
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/slowray/slowray/internal/observe"
+)
+
+// fsyncBound: threads that should answer wait until what they wrote has reached
+// the disk.
+var fsyncBound = Cause{
+	ID:            "fsync-bound",
+	Title:         "Requests wait for fsync(): what they write has to reach the disk first",
+	Layer:         LayerApplication,
+	Needs:         []observe.Kind{observe.KindWaits},
+	ConsequenceOf: []string{"disk-saturated"},
+	Folds:         true,
+}
+
+// blockedOnDisk: threads that should answer wait for storage: a disk, a network
+// file system, a file system in user space.
+var blockedOnDisk = Cause{
+	ID:            "blocked-on-disk",
+	Title:         "Requests wait for storage",
+	Layer:         LayerApplication,
+	Needs:         []observe.Kind{observe.KindWaits},
+	ConsequenceOf: []string{"disk-saturated", "memory-pressure", "process-stopped"},
+	Folds:         true,
+}
+
+func init() {
+	fsyncBound.Check = checkFsyncBound
+	blockedOnDisk.Check = checkBlockedOnDisk
+}
+
+func checkFsyncBound(v *View) Result {
+	return v.judgeRoots(&fsyncBound, "no thread that answers requests was seen to wait in fsync()", func(r *root, f *Finding) {
+		h := r.last()
+		f.Subject.Path = r.example().Path
+		f.Title = fmt.Sprintf("Requests of %s wait for %s(): what they write has to reach the disk first", v.Comm(r.shares[0].PID), h.Syscall)
+		f.Evidence = append(f.Evidence, Evidence{Fact: "file", Value: h.Object, Source: "/proc/PID/fd"})
+		f.Evidence = append(f.Evidence, v.diskEvidence()...)
+		f.Fix.Text = "Let several requests share a sync (group commit), or sync in the background where losing the last second in a crash is allowed (Redis: appendfsync everysec; MariaDB: innodb_flush_log_at_trx_commit = 2); or put these files on storage that is quick to confirm a write."
+		f.Fix.Commands = []string{lookAtWaits(h.Process.PID)}
+	})
+}
+
+func checkBlockedOnDisk(v *View) Result {
+	return v.judgeRoots(&blockedOnDisk, "no thread that answers requests was seen to wait for storage", func(r *root, f *Finding) {
+		c, h := r.example(), r.last()
+		f.Subject.Path = c.Path
+		f.Evidence = append(f.Evidence, Evidence{Fact: "what is waited for", Value: strings.TrimSpace(h.Object + " " + c.Text), Source: "/proc/PID/task/TID/stack"})
+		switch {
+		case c.End == observe.EndFuse:
+			f.Title = "Requests wait for a file system in user space that does not answer"
+			f.Fix.Text = fmt.Sprintf("Look at the process that serves %s (FUSE): it does not answer. Ending it, or umount -f, lets the waiting calls fail.", nameOf(c.Path))
+			f.Fix.Commands = []string{"findmnt -t fuse,fuse.sshfs,fuseblk -o TARGET,SOURCE,FSTYPE"}
+		case strings.Contains(c.Text, "network file system"):
+			f.Title = "Requests wait for the server of a network file system"
+			f.Fix.Text = "Look at the server of the file system, and at the way there; a mount with soft and timeo= fails instead of waiting without end."
+			f.Fix.Commands = []string{"nfsstat -m"}
+		default:
+			f.Evidence = append(f.Evidence, v.diskEvidence()...)
+			f.Fix.Text = "Find who else keeps the disk busy, and what these threads read or write: it is not in memory."
+			f.Fix.Commands = []string{"iostat -x 1 5", lookAtWaits(h.Process.PID)}
+		}
+	})
+}
+
+// diskEvidence is the busiest disk.
+func (v *View) diskEvidence() []Evidence {
+	if len(v.Use.Disks) == 0 {
+		return nil
+	}
+	d := slices.MaxFunc(v.Use.Disks, func(a, b observe.Disk) int {
+		switch {
+		case a.BusySeconds < b.BusySeconds:
+			return -1
+		case a.BusySeconds > b.BusySeconds:
+			return 1
+		}
+		return strings.Compare(b.Name, a.Name)
+	})
+	out := []Evidence{{Fact: "busiest disk, " + d.Name, Value: round(ratio(d.BusySeconds, v.Window.Seconds)), Unit: "share of the time", Source: "/proc/diskstats"}}
+	if d.Writes > 0 {
+		out = append(out, Evidence{Fact: "a write on " + d.Name + " takes, mean", Value: round(1000 * d.WriteSeconds / float64(d.Writes)), Unit: "ms", Source: "/proc/diskstats"})
+	}
+	return out
+}

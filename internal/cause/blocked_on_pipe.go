@@ -1,0 +1,64 @@
+package cause
+
+import (
+	"fmt"
+
+	"github.com/slowray/slowray/internal/observe"
+)
+
+// blockedOnPipe: threads that should answer are in a write to a full pipe (or
+// unix socket, or terminal), and whoever has the other end does not read.
+var blockedOnPipe = Cause{
+	ID:            "blocked-on-pipe",
+	Title:         "Requests wait for a write to a pipe that nobody reads",
+	Layer:         LayerApplication,
+	Needs:         []observe.Kind{observe.KindWaits},
+	ConsequenceOf: []string{"log-collector-stalled", "process-stopped"},
+}
+
+func init() { blockedOnPipe.Check = checkBlockedOnPipe }
+
+func checkBlockedOnPipe(v *View) Result {
+	r := v.judgeRoots(&blockedOnPipe, "no thread that answers requests was held up in a write to a pipe", func(r *root, f *Finding) {
+		c := r.example()
+		writer := r.blamed()
+		f.Evidence = append(f.Evidence, Evidence{Fact: "full", Value: writer.Object, Source: "/proc/PID/fd"})
+		if r.at == len(c.Hops)-1 {
+			f.Fix.Text = fmt.Sprintf("%s writes to %s, and nobody is seen who reads there: find what should.", who(writer), objectOf(writer))
+			return
+		}
+		reader := &c.Hops[r.at+1]
+		f.Title = fmt.Sprintf("Requests wait for a write to a pipe that %s does not read", reader.Process.Comm)
+		f.Fix.Text = fmt.Sprintf("%s has the other end and does not read: %s Mend or restart it; to be independent of it, write without blocking (a queue with a bound, or a file) in %s.",
+			who(reader), readerText(c, r.at+1), writer.Process.Comm)
+		f.Fix.Commands = []string{lookAtWaits(reader.Process.PID)}
+	})
+	// A pipe whose reader is stopped is told as what follows from that.
+	for _, stop := range v.roots {
+		if c := stop.example(); stop.cause == processStopped.ID && v.harmless(stop) == "" && len(c.Hops) > 1 &&
+			c.Hops[len(c.Hops)-2].Kind == observe.WaitPipe && c.Hops[len(c.Hops)-2].Wants == observe.WantsRoom {
+			stopped := processStopped.ID
+			f := v.rootFinding(&blockedOnPipe, stop, func(_ *root, f *Finding) {
+				f.Title = fmt.Sprintf("Requests wait for a write to a pipe that %s does not read", stop.last().Process.Comm)
+				f.Fix.Text = fmt.Sprintf("Let %s go on.", who(stop.last()))
+				f.Fix.Commands = []string{fmt.Sprintf("kill -CONT %d", stop.last().Process.PID)}
+				f.ConsequenceOf = &stopped
+				f.Weight = 0
+			})
+			r.Findings = append(r.Findings, f)
+		}
+	}
+	return r
+}
+
+// readerText says what somebody does instead of reading.
+func readerText(c *observe.WaitChain, i int) string {
+	h := &c.Hops[i]
+	switch {
+	case i == len(c.Hops)-1 && c.End == observe.EndRunning:
+		return "it computes."
+	case i == len(c.Hops)-1:
+		return "it " + c.Text + "."
+	}
+	return fmt.Sprintf("it is in %s itself.", doingWhat(h)+" "+objectOf(h))
+}

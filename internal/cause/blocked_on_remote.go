@@ -1,0 +1,54 @@
+package cause
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"github.com/slowray/slowray/internal/observe"
+)
+
+// blockedOnRemote: threads that should answer wait for an address beyond this
+// host that does not answer: neither to connect() nor to what was sent. Where
+// the calls have an end, and requests of their own, slow-dependency tells it.
+var blockedOnRemote = Cause{
+	ID:            "blocked-on-remote",
+	Title:         "Requests wait for a remote service that does not answer",
+	Layer:         LayerCall,
+	Needs:         []observe.Kind{observe.KindWaits},
+	ConsequenceOf: []string{"slow-dependency", "network-loss", "syn-retransmits", "conntrack-full"},
+	Folds:         true,
+}
+
+func init() { blockedOnRemote.Check = checkBlockedOnRemote }
+
+func checkBlockedOnRemote(v *View) Result {
+	return v.judgeRoots(&blockedOnRemote, "no thread that answers requests was held up by an address beyond this host", func(r *root, f *Finding) {
+		h := r.blamed()
+		service := f.Subject
+		f.Subject.Kind, f.Subject.PID, f.Subject.Comm = "destination", h.Process.PID, h.Process.Comm
+		if a, err := netip.ParseAddrPort(h.Remote); err == nil {
+			f.Subject.Addr, f.Subject.Port = a.Addr().String(), int(a.Port())
+		}
+		did := "does not answer what was sent"
+		switch {
+		case h.Syscall == "connect" || h.Wants == observe.WantsAccept:
+			did = "does not answer the SYN"
+		case h.Wants == observe.WantsRoom:
+			did = "does not take what is sent"
+		}
+		f.Title = fmt.Sprintf("Requests of %s wait for %s, which %s", service.Comm, h.Remote, did)
+		if h.Detail != "" {
+			f.Evidence = append(f.Evidence, Evidence{Fact: "connection", Value: h.Object, Unit: "(" + h.Detail + ")", Source: "sock_diag"})
+		}
+		f.Fix.Text = fmt.Sprintf("Find out why %s %s, or the way there swallows it (a firewall, a host that is gone). In %s: set a short time limit for connecting and for the answer, and do this outside of the request where nobody needs it at once.", h.Remote, did, service.Comm)
+		f.Fix.Commands = []string{v.in(v.Namespace(h.Process.NetNS), "ss -tnpoi dst "+h.Remote)}
+		f.MayFollow = func(p *Finding) bool {
+			if p.Cause == slowDependency.ID {
+				return p.Subject.Addr == f.Subject.Addr && p.Subject.Port == f.Subject.Port
+			}
+			return p.Subject.NetNS == f.Subject.NetNS && (p.Cause == conntrackFull.ID || p.Subject.Addr == f.Subject.Addr && p.Subject.Port == f.Subject.Port) &&
+				slices.Contains([]string{"network-loss", "syn-retransmits", "conntrack-full"}, p.Cause)
+		}
+	})
+}

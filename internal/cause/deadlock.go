@@ -1,0 +1,65 @@
+package cause
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/slowray/slowray/internal/observe"
+)
+
+// deadlock: threads wait for each other in a circle, or for a lock whose owner
+// has ended.
+var deadlock = Cause{
+	ID:    "deadlock",
+	Title: "Threads wait for each other in a circle: a deadlock",
+	Layer: LayerApplication,
+	Needs: []observe.Kind{observe.KindWaits},
+}
+
+func init() { deadlock.Check = checkDeadlock }
+
+func checkDeadlock(v *View) Result {
+	return v.judgeRoots(&deadlock, "no threads were seen to wait for each other in a circle", func(r *root, f *Finding) {
+		c := r.example()
+		round := c.Hops[r.at:]
+		f.Subject.PID, f.Subject.Comm = round[0].Process.PID, round[0].Process.Comm
+		var tids, locks []string
+		for i := range round {
+			tids = append(tids, itoa(round[i].TID))
+			locks = append(locks, round[i].Object)
+		}
+		f.Evidence = append(f.Evidence,
+			Evidence{Fact: "threads of the circle", Value: strings.Join(tids, ", "), Source: taskFiles},
+			Evidence{Fact: "what they wait for", Value: strings.Join(locks, ", "), Source: string(howOf(round))})
+		switch {
+		case c.BackTo < 0:
+			f.Title = fmt.Sprintf("A lock in %s was taken by a thread that has ended: nobody will let it go", round[0].Process.Comm)
+		case c.Sure:
+			f.Title = fmt.Sprintf("Deadlock in %s: %d threads wait for each other", round[0].Process.Comm, len(round))
+		default:
+			f.Title = fmt.Sprintf("%d threads of %s wait for each other: perhaps a deadlock", len(round), round[0].Process.Comm)
+		}
+		f.Fix.Text = "They cannot go on by themselves. Save the stacks of the threads, which show where the locks are taken, then restart the process. It will not come back when all take these locks in the same order."
+		f.Fix.Commands = []string{
+			fmt.Sprintf("gdb -p %d -batch -ex 'thread apply all bt' > /tmp/stacks.%d", round[0].Process.PID, round[0].Process.PID),
+		}
+		if unit := round[0].Process.Unit; unit != "" {
+			f.Fix.Commands = append(f.Fix.Commands, "systemctl restart "+unit)
+		}
+	})
+}
+
+// howOf is how the edges of a circle are known, the least sure of them.
+func howOf(round []observe.WaitHop) observe.WaitHow {
+	for i := range round {
+		if round[i].How == observe.HowInferred || round[i].How == observe.HowPeer {
+			return round[i].How
+		}
+	}
+	for i := range round {
+		if round[i].How != "" {
+			return round[i].How
+		}
+	}
+	return observe.HowOwner
+}

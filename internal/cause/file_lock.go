@@ -1,0 +1,37 @@
+package cause
+
+import (
+	"fmt"
+
+	"github.com/slowray/slowray/internal/observe"
+)
+
+// blockedOnFileLock: threads that should answer wait for a lock on a file.
+var blockedOnFileLock = Cause{
+	ID:            "blocked-on-file-lock",
+	Title:         "Requests wait for a lock on a file",
+	Layer:         LayerApplication,
+	Needs:         []observe.Kind{observe.KindWaits},
+	ConsequenceOf: []string{"process-stopped"},
+}
+
+func init() { blockedOnFileLock.Check = checkFileLock }
+
+func checkFileLock(v *View) Result {
+	return v.judgeRoots(&blockedOnFileLock, "no thread that answers requests was held up by a lock on a file", func(r *root, f *Finding) {
+		c, waiter := r.example(), r.blamed()
+		file := objectOf(waiter)
+		f.Subject.Path = file
+		f.Evidence = append(f.Evidence, Evidence{Fact: "locked file", Value: file, Unit: "(" + waiter.Detail + ")", Source: "/proc/locks"})
+		f.Fix.Commands = []string{"lslocks -o COMMAND,PID,TYPE,MODE,PATH"}
+		if r.at == len(c.Hops)-1 {
+			f.Fix.Text = "Find who holds the lock on " + file + "."
+			return
+		}
+		holder := &c.Hops[r.at+1]
+		f.Title = fmt.Sprintf("Requests wait for a lock on a file that %s holds", holder.Process.Comm)
+		f.Evidence = append(f.Evidence, Evidence{Fact: "who holds it", Value: fmt.Sprintf("%s, which %s", who(holder), ownerText(c, r.at+1)), Source: "/proc/locks"})
+		f.Fix.Text = fmt.Sprintf("%s holds the lock on %s: let it finish or end it, and let neither hold the lock while it does anything slow. What may wait can ask with a time limit (LOCK_NB and another try).", who(holder), file)
+		f.Fix.Commands = append([]string{lookAtWaits(holder.Process.PID)}, f.Fix.Commands...)
+	})
+}

@@ -1,0 +1,54 @@
+package cause
+
+import (
+	"fmt"
+
+	"github.com/slowray/slowray/internal/observe"
+)
+
+// lockConvoy: threads that should answer wait for a lock, one after the other,
+// and who holds it takes its time. What the owner waits for itself comes first,
+// where that is to blame: this is for owners that compute, sleep, or wait to be
+// woken.
+var lockConvoy = Cause{
+	ID:            "lock-convoy",
+	Title:         "Requests queue for a lock",
+	Layer:         LayerApplication,
+	Needs:         []observe.Kind{observe.KindWaits},
+	ConsequenceOf: []string{"deadlock", "process-stopped"},
+}
+
+func init() { lockConvoy.Check = checkLockConvoy }
+
+func checkLockConvoy(v *View) Result {
+	none := "no thread that answers requests was held up by a lock whose owner is known (threads that wait to be woken are idle)"
+	return v.judgeRoots(&lockConvoy, none, func(r *root, f *Finding) {
+		c, waiter := r.example(), r.blamed()
+		f.Evidence = append(f.Evidence, Evidence{Fact: "lock", Value: waiter.Object, Source: "memory of process " + itoa(waiter.Process.PID)})
+		if r.at == len(c.Hops)-1 {
+			f.Title = fmt.Sprintf("Requests of %s queue for a lock", waiter.Process.Comm)
+			f.Fix.Text = c.Text + ": hold it for a shorter time."
+			return
+		}
+		owner := &c.Hops[r.at+1]
+		does := ownerText(c, r.at+1)
+		f.Title = fmt.Sprintf("Requests of %s queue for a lock that thread %d (%s) holds", waiter.Process.Comm, owner.TID, owner.Comm)
+		f.Evidence = append(f.Evidence, Evidence{Fact: "its owner", Value: fmt.Sprintf("thread %d (%s) of %s, which %s", owner.TID, owner.Comm, who(owner), does), Source: string(owner.How)})
+		f.Fix.Text = fmt.Sprintf("Thread %d (%s) holds the lock and %s meanwhile: do that outside of the lock, or give each thread or part of the data a lock of its own.", owner.TID, owner.Comm, does)
+		f.Fix.Commands = []string{lookAtWaits(waiter.Process.PID)}
+	})
+}
+
+// ownerText says what the owner of a lock does meanwhile.
+func ownerText(c *observe.WaitChain, i int) string {
+	h := &c.Hops[i]
+	switch {
+	case h.Kind == observe.WaitRunnable:
+		return "runs"
+	case h.Kind == observe.WaitSleep:
+		return "sleeps"
+	case h.Kind == observe.WaitCond:
+		return "waits to be woken"
+	}
+	return "is in " + doingWhat(h) + " " + objectOf(h)
+}

@@ -1,0 +1,59 @@
+package cause
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/slowray/slowray/internal/observe"
+)
+
+// processStopped: a process that answers requests, or that those who answer
+// wait for, does nothing: a signal has stopped it, a debugger holds it, or its
+// control group is frozen.
+var processStopped = Cause{
+	ID:    "process-stopped",
+	Title: "A process that requests wait for is stopped",
+	Layer: LayerApplication,
+	Needs: []observe.Kind{observe.KindWaits},
+}
+
+func init() { processStopped.Check = checkProcessStopped }
+
+func checkProcessStopped(v *View) Result {
+	return v.judgeRoots(&processStopped, "no process that requests wait for was stopped, traced or frozen", func(r *root, f *Finding) {
+		c, last := r.example(), r.last()
+		f.Subject.Kind, f.Subject.PID, f.Subject.Comm, f.Subject.Path = "process", last.Process.PID, last.Process.Comm, c.Path
+		if last.Process.PID != r.shares[0].PID && v.Master(last.Process.PID) != r.shares[0].PID {
+			f.Subject.Port = 0
+		}
+		f.Evidence = append(f.Evidence, Evidence{Fact: "state of " + who(last), Value: last.State, Source: "/proc/PID/stat"})
+		switch c.End {
+		case observe.EndTraced:
+			f.Title = fmt.Sprintf("%s is held by a debugger: requests wait for it", last.Process.Comm)
+			f.Fix.Text = "Let its tracer continue it, or end the tracer: that lets it go."
+			if c.Actor != 0 {
+				f.Fix.Text = fmt.Sprintf("Its tracer is %s (pid %d): let that continue it and detach, or end it, which lets it go.", v.Comm(c.Actor), c.Actor)
+				f.Fix.Commands = []string{fmt.Sprintf("ps -o pid,user,lstart,args -p %d", c.Actor)}
+			}
+		case observe.EndFrozen:
+			f.Title = fmt.Sprintf("The control group of %s is frozen: requests wait for it", last.Process.Comm)
+			f.Fix.Text = "Make sure that nothing relies on its being frozen (a snapshot, a checkpoint), and thaw it."
+			f.Fix.Commands = []string{thaw(c.Path)}
+			if last.Process.Container != "" {
+				f.Fix.Commands = append(f.Fix.Commands, "docker unpause "+last.Process.Container+"   # where Docker froze it")
+			}
+		default:
+			f.Title = fmt.Sprintf("%s is stopped by a signal: requests wait for it", last.Process.Comm)
+			f.Fix.Text = "Find out who stopped it (a debugger, job control, a script that sends SIGSTOP), and let it go on."
+			f.Fix.Commands = []string{fmt.Sprintf("kill -CONT %d", last.Process.PID)}
+		}
+	})
+}
+
+// thaw is the command that thaws a control group, of which path is the file.
+func thaw(path string) string {
+	if strings.HasSuffix(path, "freezer.state") {
+		return "echo THAWED > " + path
+	}
+	return "echo 0 > " + path
+}

@@ -1,0 +1,36 @@
+package cause
+
+import (
+	"fmt"
+
+	"github.com/slowray/slowray/internal/observe"
+)
+
+// unixSocketBacklog: threads that should answer wait in connect() to a unix
+// socket: its queue of connections that wait for accept() is full. Callers that
+// do not block fail with EAGAIN instead, which is told as accept-queue-overflow.
+var unixSocketBacklog = Cause{
+	ID:            "unix-socket-backlog",
+	Title:         "Requests wait to connect to a unix socket whose queue is full",
+	Layer:         LayerCall,
+	Needs:         []observe.Kind{observe.KindWaits},
+	ConsequenceOf: []string{"process-stopped", "php-fpm-children-exhausted"},
+}
+
+func init() { unixSocketBacklog.Check = checkUnixBacklog }
+
+func checkUnixBacklog(v *View) Result {
+	return v.judgeRoots(&unixSocketBacklog, "no thread that answers requests was held up in connect() to a unix socket", func(r *root, f *Finding) {
+		c, h := r.example(), r.blamed()
+		name := objectOf(h)
+		f.Evidence = append(f.Evidence, Evidence{Fact: "queue", Value: name, Unit: "(" + h.Detail + ")", Source: "sock_diag, unix"})
+		if r.at == len(c.Hops)-1 {
+			f.Fix.Text = "Find who should accept connections there."
+			return
+		}
+		server := &c.Hops[r.at+1]
+		f.Title = fmt.Sprintf("Requests wait to connect to %s: %s does not accept fast enough", name, server.Process.Comm)
+		f.Fix.Text = fmt.Sprintf("%s does not take up the connections: it %s. Give it more workers, or find what those that it has wait for; a longer queue only lets callers wait there.", who(server), ownerText(c, r.at+1))
+		f.Fix.Commands = []string{lookAtWaits(server.Process.PID)}
+	})
+}

@@ -1,0 +1,281 @@
+package watch
+
+import (
+	"maps"
+	"net/netip"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/sense/host"
+	"github.com/slowray/slowray/internal/sense/wait"
+)
+
+const (
+	waitsEvery = 100 * time.Millisecond
+	// waitsShare is the share of a CPU that looking at threads may take. A
+	// tenth of a second between two looks at a few threads takes less.
+	waitsShare = 0.008
+	// slowRequest is from when on the waits during a request are of interest.
+	slowRequest = 25 * time.Millisecond
+
+	maxSlowRequests = 4096 // that are kept, the slowest, each kind
+	maxWaitPIDs     = 256  // processes whose threads are looked at
+	waitPIDsAtOnce  = 64   // in one look
+)
+
+// waits samples what threads of the services wait for.
+type waits struct {
+	sampler *wait.Sampler
+	slow    *slowRequests
+	pids    []int
+	stop    chan struct{}
+	done    sync.WaitGroup
+}
+
+// startWaits begins to look at the threads of processes.
+func startWaits(fs host.FS, serving []int, slow *slowRequests) *waits {
+	w := &waits{sampler: wait.NewSampler(wait.NewReader(fs)), slow: slow, pids: slices.Clone(serving), stop: make(chan struct{})}
+	w.pids = w.pids[:min(len(w.pids), maxWaitPIDs)]
+	w.done.Add(1)
+	go w.run()
+	return w
+}
+
+// run is the only one to touch the sampler until it is done.
+func (w *waits) run() {
+	defer w.done.Done()
+	for {
+		began := time.Now()
+		w.slow.readers(func(pid int) {
+			if len(w.pids) < maxWaitPIDs && !slices.Contains(w.pids, pid) {
+				w.pids = append(w.pids, pid)
+			}
+		})
+		n := min(len(w.pids), waitPIDsAtOnce)
+		w.sampler.Look(w.pids[:n])
+		if n < len(w.pids) {
+			// The next look begins with those that had no turn.
+			w.pids = append(w.pids[n:], w.pids[:n]...)
+		}
+		cost := time.Since(began)
+		select {
+		case <-w.stop:
+			return
+		case <-time.After(max(waitsEvery, time.Duration(float64(cost)/waitsShare))):
+		}
+	}
+}
+
+func (w *waits) end() {
+	select {
+	case <-w.stop:
+	default:
+		close(w.stop)
+	}
+	w.done.Wait()
+}
+
+// endWaits joins the waits with the slow requests.
+func (s *session) endWaits() {
+	if s.waits == nil {
+		return
+	}
+	requests, answered := s.waits.slow.list(s)
+	if s.waits.sampler.Waiting() {
+		requests = append(requests, s.pending()...)
+	}
+	s.out.Waits = s.waits.sampler.Graph(requests, slowRequest, answered)
+	s.lose("waits of threads that were not kept for want of room", s.waits.sampler.Lost())
+	s.lose("slow requests whose waits were not looked into, for there were too many", s.waits.slow.lost)
+}
+
+// slowRequests are the requests of the window that took long. Records come from
+// another goroutine than the questions.
+type slowRequests struct {
+	mu       sync.Mutex
+	finished []slowRecord
+	open     map[openKey]slowRecord // by connection and number
+	pids     map[int]bool           // that read requests
+	fresh    []int
+	answered map[int]int64 // when a process gave its last answer, wall clock
+	lost     int64
+}
+
+type slowRecord struct {
+	pid, tid   int
+	netns      uint64
+	local      netip.AddrPort
+	start, end int64
+	busy       int64
+	unread     bool
+}
+
+type openKey struct {
+	local, peer netip.AddrPort
+	netns       uint64
+	seq         uint32
+}
+
+func newSlowRequests() *slowRequests {
+	return &slowRequests{open: map[openKey]slowRecord{}, pids: map[int]bool{}, answered: map[int]int64{}}
+}
+
+// maxReaders bounds the processes that are remembered to have answered.
+const maxReaders = 4096
+
+// note looks at a record. It is called for every request.
+func (q *slowRequests) note(r *observe.Request) {
+	if r.Side != observe.Served || r.Flags&observe.FlagAmended != 0 {
+		return
+	}
+	total := r.TotalNS()
+	unfinished := r.Flags&observe.FlagUnfinished != 0
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if r.PID != 0 && !q.pids[r.PID] && len(q.pids) < maxReaders {
+		q.pids[r.PID] = true
+		q.fresh = append(q.fresh, r.PID)
+	}
+	if !unfinished && r.PID != 0 && (q.answered[r.PID] != 0 || len(q.answered) < maxReaders) {
+		q.answered[r.PID] = max(q.answered[r.PID], r.StartNS+total)
+	}
+	if total < int64(slowRequest) {
+		return
+	}
+	k := openKey{r.Local, r.Peer, r.NetNS, r.Seq}
+	rec := slowRecord{
+		pid: r.PID, tid: r.TID, netns: r.NetNS, local: r.Local, start: r.StartNS, end: r.StartNS + total,
+		busy:   r.Ledger[observe.AcceptWait] + r.Ledger[observe.RecvWait] + r.Ledger[observe.Server] + r.Ledger[observe.Stall],
+		unread: unfinished && (r.PID == 0 || r.Ledger[observe.Server]+r.Ledger[observe.Stall] == 0),
+	}
+	switch {
+	case unfinished:
+		if _, known := q.open[k]; known || len(q.open) < maxSlowRequests {
+			q.open[k] = rec
+		} else {
+			q.lost++
+		}
+		return
+	case len(q.open) > 0:
+		delete(q.open, k)
+	}
+	if rec.busy < int64(slowRequest) {
+		return
+	}
+	if len(q.finished) < 2*maxSlowRequests {
+		q.finished = append(q.finished, rec)
+		return
+	}
+	// Every other one is left out: they stay spread over the window.
+	for i := range maxSlowRequests {
+		q.finished[i] = q.finished[2*i+1]
+	}
+	q.finished = append(q.finished[:maxSlowRequests], rec)
+	q.lost += maxSlowRequests
+}
+
+// readers visits the processes that were seen to read requests since it was
+// called last.
+func (q *slowRequests) readers(visit func(pid int)) {
+	q.mu.Lock()
+	fresh := q.fresh
+	q.fresh = nil
+	q.mu.Unlock()
+	for _, pid := range fresh {
+		visit(pid)
+	}
+}
+
+// list is the slow requests, after the last record, and when a process gave its
+// last answer. Those that nobody has read belong to who listens there.
+func (q *slowRequests) list(s *session) ([]wait.SlowRequest, func(pid int) time.Time) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	out := make([]wait.SlowRequest, 0, len(q.finished)+len(q.open))
+	add := func(r *slowRecord, unfinished bool) {
+		if r.pid == 0 {
+			r.pid = s.listenerOf(r.netns, int(r.local.Port()))
+		}
+		if r.pid == 0 || r.busy <= 0 {
+			return
+		}
+		out = append(out, wait.SlowRequest{
+			PID: r.pid, TID: r.tid, From: time.Unix(0, r.start), To: time.Unix(0, r.end), Busy: time.Duration(r.busy),
+			Unfinished: unfinished, Unread: r.unread,
+		})
+	}
+	for i := range q.finished {
+		add(&q.finished[i], false)
+	}
+	open := slices.Collect(maps.Values(q.open))
+	slices.SortFunc(open, func(a, b slowRecord) int {
+		if a.start != b.start {
+			return int(min(max(a.start-b.start, -1), 1))
+		}
+		return a.local.Compare(b.local)
+	})
+	for i := range open {
+		add(&open[i], true)
+	}
+	return out, func(pid int) time.Time { return time.Unix(0, q.answered[pid]) }
+}
+
+// listenerOf is the process that listens at a port, 0 when none is known.
+func (s *session) listenerOf(netns uint64, port int) int {
+	for i := range s.out.Namespaces {
+		ns := &s.out.Namespaces[i]
+		if k := s.firstListenerAt(ns, port); ns.Inode == netns && k >= 0 {
+			return ns.Listeners[k].PID
+		}
+	}
+	return 0
+}
+
+// pending is the requests that were read before the window began and that had
+// no answer when it ended: no record tells of them. Of such a connection the
+// last that happened is that its request came in.
+func (s *session) pending() []wait.SlowRequest {
+	var out []wait.SlowRequest
+	window := time.Duration(s.out.Window.Seconds * float64(time.Second))
+	now := time.Now()
+	for i := range s.out.Namespaces {
+		ns := &s.out.Namespaces[i]
+		sp := s.spaceOf(ns.Inode)
+		if sp == nil {
+			continue
+		}
+		pids := map[uint16]int{}
+		for j := range ns.Listeners {
+			if l := &ns.Listeners[j]; l.Port != 0 && l.Clients > 0 && pids[uint16(l.Port)] == 0 {
+				pids[uint16(l.Port)] = l.PID
+			}
+		}
+		if len(pids) == 0 {
+			continue
+		}
+		// What cannot be read is known from records, or not at all.
+		_ = sp.ns.Queues(func(q *host.QueueSample) {
+			pid := pids[q.SrcPort]
+			if pid == 0 || q.State != "ESTABLISHED" && q.State != "CLOSE_WAIT" || !q.InfoKnown || len(out) >= maxSlowRequests {
+				return
+			}
+			if q.Receive > 0 || q.Send > 0 || q.LastReceived < window+time.Since(now) || q.LastSent <= q.LastReceived && !q.NeverSent {
+				return
+			}
+			out = append(out, wait.SlowRequest{PID: pid, From: now.Add(-window), To: now, Busy: window, Unfinished: true})
+		})
+	}
+	return out
+}
+
+// spaceOf is the network namespace with this inode; nil when it is not watched.
+func (s *session) spaceOf(inode uint64) *space {
+	for _, sp := range s.spaces {
+		if sp.inode == inode {
+			return sp
+		}
+	}
+	return nil
+}
