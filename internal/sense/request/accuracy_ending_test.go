@@ -134,6 +134,12 @@ func TestNothingAsked(t *testing.T) {
 			c.close()
 			s.receiveEnd()
 		}, 1},
+		{"a request of HTTP that is given up at once", func(c, s *peer) {
+			_, err := unix.Write(c.fd, []byte("GET / HTTP/1.1\r\nHost: slowray.example\r\n\r\n"))
+			c.fail("write", err)
+			c.close()
+			s.receiveEnd()
+		}, 1},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			once(t, func(tr *trial) {
