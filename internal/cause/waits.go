@@ -125,6 +125,12 @@ func (v *View) buildRoots() {
 			return cmp.Or(cmp.Compare(b.SlowNS, a.SlowNS), cmp.Compare(b.ThreadNS, a.ThreadNS))
 		})
 		_, r.at = blame(r.example())
+		// One that lost its time to chains of two shapes counts in both.
+		all := 0
+		for _, st := range r.slow {
+			all += st.Requests
+		}
+		r.hit, r.lost = min(r.hit, all), min(r.lost, r.slowNS())
 		slices.SortStableFunc(r.slow, func(a, b *observe.SlowTime) int { return cmp.Compare(b.NS, a.NS) })
 	}
 	slices.SortStableFunc(v.roots, func(a, b *root) int { return cmp.Compare(b.lost, a.lost) })

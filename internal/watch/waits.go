@@ -198,6 +198,10 @@ func (q *slowRequests) list(s *session) ([]wait.SlowRequest, func(pid int) time.
 		if r.pid == 0 {
 			r.pid = s.listenerOf(r.netns, int(r.local.Port()))
 		}
+		// Threads were not looked at before the window.
+		if began := s.out.Window.Start.UnixNano(); r.start < began {
+			r.start, r.busy = began, min(r.busy, r.end-began)
+		}
 		if r.pid == 0 || r.busy <= 0 {
 			return
 		}
