@@ -40,7 +40,7 @@ check:
 	go tool staticcheck ./...
 
 test: build check check-generated
-	@script/setup.sh test
+	@script/setup.sh test lab
 	$(GOTESTSUM) -- -count=1 -timeout 60m -p 1 ./...
 
 test-fast:

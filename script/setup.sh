@@ -1,6 +1,6 @@
 #!/bin/sh
 # Installs what a part of the project needs on Debian 12, and nothing that is
-# there already. Usage: script/setup.sh go|test|kernels|generate ...
+# there already. Usage: script/setup.sh go|test|lab|kernels|generate ...
 set -eu
 
 apt_install() {
@@ -56,10 +56,16 @@ for part in "$@"; do
 	case $part in
 	go) install_go ;;
 	test) apt_install nginx-light php8.2-fpm wrk iproute2 nftables conntrack procps util-linux tcpdump sysbench mariadb-server ;;
+	lab)
+		# The packages of Docker's own repository are not to be replaced.
+		engine=docker.io
+		if command -v dockerd >/dev/null 2>&1; then engine=; fi
+		apt_install gcc libc6-dev python3 redis-server hping3 bindfs $engine
+		;;
 	kernels) apt_install qemu-system-x86 busybox-static xz-utils ;;
 	generate) apt_install clang-19 llvm-19 libbpf-dev ;;
 	*)
-		echo "setup: unknown part $part (go, test, kernels, generate)" >&2
+		echo "setup: unknown part $part (go, test, lab, kernels, generate)" >&2
 		exit 1
 		;;
 	esac

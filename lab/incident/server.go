@@ -28,12 +28,13 @@ func serverWaits() []Incident {
 		Setup:   inContainer,
 		Faults: []Fault{{
 			Name: "collector", Cause: "log-collector-stalled",
-			Text: "the log collector reads for 0.2 s, and then not for 1.6 s",
+			Text: "the log collector reads for 0.2 s, and then not for 1.3 s",
 			Plant: func(s *server.Setup) {
-				s.Collector = server.Collector{Every: 1800 * time.Millisecond, Reads: 200 * time.Millisecond}
+				s.Collector = server.Collector{Every: 1500 * time.Millisecond, Reads: 200 * time.Millisecond}
 			},
 		}},
-		Load: load.Load{Conns: 40, Think: 20 * time.Millisecond},
+		Load:  load.Load{Conns: 40, Think: 40 * time.Millisecond},
+		Quick: true,
 	}, {
 		Name:    "process-stopped-backend",
 		Summary: "the application behind nginx is stopped by a signal",
@@ -96,10 +97,10 @@ func serverWaits() []Incident {
 	}, {
 		Name:    "deadlock",
 		Summary: "two threads have a lock each and wait for the other's; all that need one of the two are never answered",
-		Setup:   native(server.Native{Transfers: 20}),
+		Setup:   native(server.Native{Transfers: 200}),
 		Faults: []Fault{{
 			Name: "opposite", Cause: "deadlock",
-			Text:  "half of the transfers lock the two accounts in the other order",
+			Text:  "each second transfer locks the two accounts in the other order",
 			Plant: func(s *server.Setup) { s.Native.Opposite = true },
 		}},
 		Load:  booking,
@@ -139,10 +140,11 @@ func serverWaits() []Incident {
 
 // inContainer is a service in a container that logs a lot, to a collector that
 // keeps up, with some of what looks guilty: a reload that looks at all files, a
-// pool of threads without work, and thousands of connections in TIME_WAIT.
+// pool of threads without work, and TIME_WAIT that stays at 5,000 connections.
 func inContainer() server.Setup {
 	s := server.Healthy(server.Docker)
-	s.Python = server.Python{Loop: true, Log: 600, Mixed: 200, Idle: 32, Reload: true}
+	s.TWBuckets = 5000
+	s.Python = server.Python{Loop: true, Log: 8000, Mixed: 100, Idle: 32, Reload: true}
 	return s
 }
 
@@ -214,7 +216,7 @@ func serverControls() []Incident {
 		Name:    "log-collector-reads",
 		Summary: "a service in a container that logs a lot, to a collector that keeps up",
 		Setup:   inContainer,
-		Load:    load.Load{Conns: 20, Think: 50 * time.Millisecond},
+		Load:    load.Load{Conns: 40, Think: 40 * time.Millisecond},
 	}, {
 		Name:    "pipe-read",
 		Summary: "a service logs a lot, into a pipe whose reader keeps up",
@@ -230,14 +232,14 @@ func serverControls() []Incident {
 		Summary: "pages that compute, in several functions, with all of the CPU and no more to do than it can",
 		Setup: func() server.Setup {
 			s := nginxFPM(0)()
-			s.Mixed = 2000
+			s.Mixed = 10_000
 			return s
 		},
 		Load: load.Load{Conns: 2},
 	}, {
 		Name:    "busy-python",
 		Summary: "a service in Python that computes, in several functions, with all of the CPU and no more to do than it can",
-		Setup:   nginxPython(server.Python{Workers: 4, Mixed: 3000}),
+		Setup:   nginxPython(server.Python{Workers: 4, Mixed: 15_000}),
 		Load:    load.Load{Conns: 2},
 	}}
 	for n := range list {

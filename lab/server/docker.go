@@ -25,7 +25,6 @@ const (
 	// bytes. The kernel's default would take 4 MB of logs, which is a longer
 	// wait for the same thing.
 	sendBufferMax = 64 << 10
-	herrings      = 5000 // connections in TIME_WAIT
 )
 
 // docker starts a collector, a Docker engine with the service in Python in a
@@ -41,7 +40,7 @@ func (s *starter) docker() error {
 	if err := s.box.Server.Set(s.ctx, "net.ipv4.tcp_wmem", fmt.Sprintf("4096 16384 %d", sendBufferMax)); err != nil {
 		return err
 	}
-	if err := s.beside(s.box.Server, "warm-up", besideSpec{TimeWait: herrings}); err != nil {
+	if err := s.beside(s.box.Server, "warm-up", besideSpec{TimeWait: s.v.TWBuckets}); err != nil {
 		return err
 	}
 	if err := s.engine(); err != nil {

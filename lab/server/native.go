@@ -17,8 +17,8 @@ import (
 type Native struct {
 	Work      time.Duration // before the answer, outside any lock
 	Lock      time.Duration // before the answer, inside a lock that all requests take
-	Transfers int           // each so manieth request locks two accounts, for 20 ms; 0 = none does
-	Opposite  bool          // half of the transfers lock them in the other order
+	Transfers int           // of so many requests two lock two accounts, for 5 ms; 0 = none does
+	Opposite  bool          // the second of the two locks them in the other order
 	Log       int           // bytes of the line that is logged for a request
 	Seats     bool          // a request takes a lock of a file for a moment
 	Prices    bool          // a request opens and reads a file, from a file system that a process serves

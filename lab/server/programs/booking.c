@@ -4,8 +4,8 @@
 //
 //   --work-us N         sleeps, outside any lock
 //   --lock-us N         sleeps inside the lock that all requests take
-//   --transfers N       each Nth request locks two accounts
-//   --opposite          … half of them in the other order
+//   --transfers N       the first two of N requests lock two accounts
+//   --opposite 1        … the second of them in the other order
 //   --log BYTES         writes a line to standard output
 //   --flock PATH        takes a lock of the file
 //   --read PATH         opens and reads the file
@@ -27,7 +27,7 @@
 #include <unistd.h>
 
 #define MAIL_PATIENCE_US 500000 // beyond a second
-#define TRANSFER_US 20000
+#define TRANSFER_US 5000 // long enough for the second to come
 #define STACK_BYTES (256 << 10) // a connection may hang for ever, and many do
 
 static struct {
@@ -67,9 +67,11 @@ static void transfer(pthread_mutex_t *from, pthread_mutex_t *to)
 
 static void move_money(long number)
 {
-	if (number % options.transfers)
+	long turn = number % options.transfers;
+
+	if (turn > 1)
 		return;
-	if (options.opposite && number / options.transfers % 2)
+	if (turn == 1 && options.opposite)
 		transfer(&account_b, &account_a);
 	else
 		transfer(&account_a, &account_b);
