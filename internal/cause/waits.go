@@ -147,6 +147,11 @@ func (v *View) inView(pid int) bool {
 func blame(c *observe.WaitChain) (id string, at int) {
 	last := len(c.Hops) - 1
 	if c.BackTo >= 0 && c.BackTo <= last {
+		for i := range c.Hops[c.BackTo:] {
+			if !c.Hops[c.BackTo+i].Wants.Demands() {
+				return "", last
+			}
+		}
 		return "deadlock", c.BackTo
 	}
 	if i := logSocket(c); i >= 0 {

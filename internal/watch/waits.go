@@ -3,6 +3,7 @@ package watch
 import (
 	"maps"
 	"net/netip"
+	"runtime"
 	"slices"
 	"sync"
 	"time"
@@ -14,9 +15,10 @@ import (
 
 const (
 	waitsEvery = 100 * time.Millisecond
-	// waitsShare is the share of a CPU that looking at threads may take. A
-	// tenth of a second between two looks at a few threads takes less.
-	waitsShare = 0.008
+	// waitsShare is the share of a CPU that looking at threads may take, after a
+	// credit for the first looks.
+	waitsShare  = 0.01
+	waitsCredit = 50 * time.Millisecond
 	// slowRequest is from when on the waits during a request are of interest.
 	slowRequest = 25 * time.Millisecond
 
@@ -46,25 +48,36 @@ func startWaits(fs host.FS, serving []int, slow *slowRequests) *waits {
 // run is the only one to touch the sampler until it is done.
 func (w *waits) run() {
 	defer w.done.Done()
+	runtime.LockOSThread() // costs are those of this thread
+	defer runtime.UnlockOSThread()
+	began, spent := time.Now(), time.Duration(0)
 	for {
-		began := time.Now()
-		w.slow.readers(func(pid int) {
-			if len(w.pids) < maxWaitPIDs && !slices.Contains(w.pids, pid) {
-				w.pids = append(w.pids, pid)
-			}
-		})
-		n := min(len(w.pids), waitPIDsAtOnce)
-		w.sampler.Look(w.pids[:n])
-		if n < len(w.pids) {
-			// The next look begins with those that had no turn.
-			w.pids = append(w.pids[n:], w.pids[:n]...)
-		}
-		cost := time.Since(began)
+		before := wait.ThreadCPU()
+		w.look(false)
+		spent += wait.ThreadCPU() - before
+		// What it costs decides when it may look again.
+		due := time.Duration(float64(spent-waitsCredit)/waitsShare) - time.Since(began)
 		select {
 		case <-w.stop:
+			w.look(true)
 			return
-		case <-time.After(max(waitsEvery, time.Duration(float64(cost)/waitsShare))):
+		case <-time.After(max(waitsEvery, due)):
 		}
+	}
+}
+
+// look looks at the processes whose turn it is.
+func (w *waits) look(last bool) {
+	w.slow.readers(func(pid int) {
+		if len(w.pids) < maxWaitPIDs && !slices.Contains(w.pids, pid) {
+			w.pids = append(w.pids, pid)
+		}
+	})
+	n := min(len(w.pids), waitPIDsAtOnce)
+	w.sampler.Look(w.pids[:n], last)
+	if n < len(w.pids) {
+		// The next look begins with those that had no turn.
+		w.pids = append(w.pids[n:], w.pids[:n]...)
 	}
 }
 

@@ -44,8 +44,8 @@ func (s *Sampler) Graph(requests []SlowRequest, slower time.Duration, answered f
 		Looks: s.looks, Processes: len(s.processes), SlowerNS: slower.Nanoseconds(), Followed: s.followed,
 		UnknownNS: s.unknown.Nanoseconds(), Unseen: s.unseen,
 	}
-	if s.looks > 1 {
-		g.EveryNS = s.every.Nanoseconds() / int64(s.looks-1)
+	if s.gaps > 0 {
+		g.EveryNS = s.every.Nanoseconds() / int64(s.gaps)
 	}
 	slack := 2 * time.Duration(g.EveryNS)
 	lost := map[*shape]*loss{}

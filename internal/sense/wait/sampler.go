@@ -1,11 +1,12 @@
 package wait
 
 import (
-	"cmp"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/slowray/slowray/internal/observe"
 	"github.com/slowray/slowray/internal/sense/host"
@@ -16,8 +17,10 @@ const (
 	// for which sockets or the open files of the host must be read. Most waits
 	// on a healthy host are shorter.
 	lasting = 100 * time.Millisecond
-	// followShare is the share of a CPU that following chains may take.
-	followShare = 0.005
+	// followShare is the share of a CPU that following chains may take, after a
+	// credit for the first ones: a chain is worth most when it is seen at once.
+	followShare  = 0.01
+	followCredit = 60 * time.Millisecond
 	// refollow is when a chain that still holds is followed anew: who is at its
 	// end may have changed.
 	refollow = 2 * time.Second
@@ -27,6 +30,9 @@ const (
 	maxWatched   = 16384 // threads that are remembered from look to look
 	maxThreadIDs = 4096  // that are counted of one shape
 	freezeEvery  = time.Second
+	// A process of which all threads are ready for work is looked at less often:
+	// every so many looks.
+	quietLooks = 4
 )
 
 // A Sampler looks again and again at the threads of some processes, follows
@@ -37,22 +43,30 @@ type Sampler struct {
 	raw    files
 	calls  map[uint64]call
 
-	start, last time.Time
-	looks       int
-	every       time.Duration // sum of the time between looks
-	threads     map[int]*watched
-	hops        map[int]seenHop // threads that chains lead to
-	shapes      []*shape
-	byKey       map[string]*shape
-	intervals   []*interval
-	unseen      []string
-	lost        int64 // intervals beyond maxIntervals
+	start     time.Time
+	looks     int
+	gaps      int
+	every     time.Duration // sum of the time between looks at a process
+	spent     time.Duration // CPU time of this thread, for following
+	threads   map[int]*watched
+	hops      map[int]seenHop // threads that chains lead to
+	shapes    []*shape
+	byKey     map[string]*shape
+	intervals []*interval
+	unseen    []string
+	lost      int64 // intervals beyond maxIntervals
 
-	followed   int
-	nextFollow time.Time
-	frozenAt   time.Time
-	unknown    time.Duration
-	processes  map[int]bool
+	followed  int
+	unknown   time.Duration
+	processes map[int]*visit
+}
+
+// visit is when a process was looked at.
+type visit struct {
+	last     time.Time
+	frozenAt time.Time // it was asked whether it is frozen
+	quiet    int       // looks in a row in which all threads were ready for work
+	skipped  int       // looks since it was looked at
 }
 
 // watched is what is remembered of a thread from the look before.
@@ -116,67 +130,104 @@ const (
 func NewSampler(r *Reader) *Sampler {
 	return &Sampler{
 		reader: r, names: r.fs.Names(), raw: files{proc: r.fs.Proc, buf: make([]byte, 64<<10)}, calls: callsOf(r.arch),
-		start: time.Now(), threads: map[int]*watched{}, hops: map[int]seenHop{}, byKey: map[string]*shape{}, processes: map[int]bool{},
+		start: time.Now(), threads: map[int]*watched{}, hops: map[int]seenHop{}, byKey: map[string]*shape{}, processes: map[int]*visit{},
 	}
 }
 
 // Look looks once at all threads of the processes, and follows those that are
-// held up. A process that ended, or that may not be looked at, is left out.
-func (s *Sampler) Look(pids []int) {
+// held up, as far as the budget allows; the last time whatever it costs. A
+// process that ended, or that may not be looked at, is left out. It must be
+// called on one thread of the system (runtime.LockOSThread): what it costs is
+// the CPU time of that.
+func (s *Sampler) Look(pids []int, last bool) {
 	now := time.Now()
 	l := &look{
 		Reader: s.reader, raw: s.raw, calls: s.calls, names: s.names,
 		procs: map[int]*process{}, links: map[*thread]*link{}, nets: map[uint64]*network{},
 	}
 	defer l.close()
-	if s.looks > 0 {
-		s.every += now.Sub(s.last)
-	}
 	s.looks++
-	gap := now.Sub(s.last)
-	if s.looks == 1 {
-		gap = 0
-	}
-	s.last = now
 	for _, sh := range s.shapes {
 		sh.now = 0
 	}
-	var follow []*thread
-	checkFrozen := now.Sub(s.frozenAt) >= freezeEvery
-	if checkFrozen {
-		s.frozenAt = now
-	}
+	var cheap, dear []*thread
 	for _, pid := range pids {
-		p := l.process(pid)
-		if p.gone || p.kernel {
-			continue
-		}
-		s.processes[pid] = true
-		frozen := checkFrozen && s.looksFrozen(l, p)
-		for _, t := range p.threads {
-			w := s.note(t, now, gap, frozen)
-			if w != nil && s.due(w, now) {
-				follow = append(follow, t)
-			}
-		}
+		c, d := s.lookAt(l, pid, now, last)
+		cheap, dear = append(cheap, c...), append(dear, d...)
 	}
-	s.close(now, gap)
-	if len(follow) > 0 && now.After(s.nextFollow) {
-		s.follow(l, follow, now, gap)
+	s.forget(now)
+	budget := followCredit + time.Duration(followShare*float64(now.Sub(s.start)))
+	switch {
+	case last || s.spent < budget:
+		cheap = append(cheap, dear...)
+	case s.spent > 2*budget:
+		cheap = nil
+	}
+	if len(cheap) > 0 {
+		s.follow(l, cheap, now)
 	}
 	for _, sh := range s.shapes {
 		sh.most = max(sh.most, sh.now)
 	}
 }
 
+// lookAt looks at one process and returns the threads to be followed: those of
+// which that costs little, and the others.
+func (s *Sampler) lookAt(l *look, pid int, now time.Time, last bool) (cheap, dear []*thread) {
+	turn := s.processes[pid]
+	if turn == nil {
+		turn = &visit{}
+		s.processes[pid] = turn
+	}
+	if turn.skipped++; turn.quiet >= quietLooks && turn.skipped < quietLooks && !last {
+		return nil, nil
+	}
+	turn.skipped = 0
+	p := l.process(pid)
+	if p.gone || p.kernel {
+		return nil, nil
+	}
+	var gap time.Duration
+	if !turn.last.IsZero() {
+		gap = now.Sub(turn.last)
+		s.every += gap
+		s.gaps++
+	}
+	turn.last = now
+	frozen := false
+	if now.Sub(turn.frozenAt) >= freezeEvery {
+		turn.frozenAt = now
+		frozen = looksFrozen(l, p)
+	}
+	busy := false
+	for _, t := range p.threads {
+		w := s.note(t, now, gap, frozen)
+		if w == nil {
+			continue
+		}
+		busy = busy || w.class != classIdle && !w.idle
+		switch {
+		case !s.due(w, now):
+		case w.class == classCheap:
+			cheap = append(cheap, t)
+		default:
+			dear = append(dear, t)
+		}
+	}
+	if turn.quiet++; busy {
+		turn.quiet = 0
+	}
+	return cheap, dear
+}
+
 // looksFrozen says whether a process sleeps where frozen ones do, of control
 // groups of version 2 and 1.
-func (s *Sampler) looksFrozen(l *look, p *process) bool {
+func looksFrozen(l *look, p *process) bool {
 	w := l.wchanOf(p.threads[0])
 	return strings.HasPrefix(w, "do_freezer_trap") || strings.HasPrefix(w, "__refrigerator") || strings.HasPrefix(w, "__freezer_trap")
 }
 
-// note compares a thread with the look before; nil when nobody can hold it up.
+// note compares a thread with the look before; nil when there are too many.
 func (s *Sampler) note(t *thread, now time.Time, gap time.Duration, frozen bool) *watched {
 	w := s.threads[t.tid]
 	if w == nil {
@@ -197,7 +248,7 @@ func (s *Sampler) note(t *thread, now time.Time, gap time.Duration, frozen bool)
 			s.extend(w, now, gap)
 		}
 	} else {
-		s.end(w, now, gap)
+		s.end(w, gap)
 		w.pid, w.state, w.call, w.switches = t.p.pid, t.state, t.call, t.use.switches
 		w.since, w.idle, w.followed = now.Add(-gap/2), false, time.Time{}
 		w.class = s.classify(t)
@@ -209,16 +260,13 @@ func (s *Sampler) note(t *thread, now time.Time, gap time.Duration, frozen bool)
 			s.begin(w, now)
 		}
 	}
-	if w.class != classCheap && w.class != classDear {
-		return nil
-	}
 	return w
 }
 
 // due says whether a thread is to be followed now.
 func (s *Sampler) due(w *watched, now time.Time) bool {
 	switch {
-	case w.idle:
+	case w.idle || w.class == classIdle || w.class == classRunning:
 		return false
 	case w.wait != nil && w.wait.shape != nil:
 		return now.Sub(w.followed) >= refollow
@@ -257,7 +305,7 @@ func (s *Sampler) extend(w *watched, now time.Time, gap time.Duration) {
 
 // end closes the wait of a thread: half of the time since it was last seen is
 // counted to it.
-func (s *Sampler) end(w *watched, now time.Time, gap time.Duration) {
+func (s *Sampler) end(w *watched, gap time.Duration) {
 	if i := w.wait; i != nil {
 		i.open = false
 		i.to = i.to.Add(gap / 2)
@@ -270,15 +318,12 @@ func (s *Sampler) end(w *watched, now time.Time, gap time.Duration) {
 	}
 }
 
-// close ends the waits of threads that were not seen in this look: they ended.
-func (s *Sampler) close(now time.Time, gap time.Duration) {
+// forget ends the waits of threads that were not seen when their process was
+// looked at last: they ended.
+func (s *Sampler) forget(now time.Time) {
 	for tid, w := range s.threads {
-		if w.seen.Equal(now) {
-			continue
-		}
-		// Those of processes that have no turn in each look are kept for a while.
-		if now.Sub(w.seen) > 10*time.Second || s.processes[w.pid] {
-			s.end(w, now, gap)
+		if turn := s.processes[w.pid]; turn != nil && !w.seen.Equal(turn.last) || now.Sub(w.seen) > 10*time.Second {
+			s.end(w, 0)
 			delete(s.threads, tid)
 		}
 	}
@@ -317,11 +362,8 @@ func (s *Sampler) classify(t *thread) class {
 }
 
 // follow follows threads and sorts their chains by shape.
-func (s *Sampler) follow(l *look, threads []*thread, now time.Time, gap time.Duration) {
-	defer func(began time.Time) {
-		cost := time.Since(began)
-		s.nextFollow = now.Add(time.Duration(float64(cost) / followShare))
-	}(time.Now())
+func (s *Sampler) follow(l *look, threads []*thread, now time.Time) {
+	defer func(before time.Duration) { s.spent += ThreadCPU() - before }(ThreadCPU())
 	s.followed++
 	groups := l.follow(threads)
 	age := func(t *thread) second { return s.age(t, now) }
@@ -338,11 +380,11 @@ func (s *Sampler) follow(l *look, threads []*thread, now time.Time, gap time.Dur
 		}
 		c := l.chain(tr, 0, g.threads, age, 0)
 		for i := range c.Hops {
-			s.ageHop(&c.Hops[i], tr, g.threads, i, now)
+			s.ageHop(&c.Hops[i], g.threads, i, now)
 		}
 		sh := s.shapeOf(&c)
 		for _, t := range g.threads {
-			s.charge(s.threads[t.tid], sh, now, gap)
+			s.charge(s.threads[t.tid], sh, now)
 		}
 		if oldest := s.oldest(g.threads); sh != nil && now.Sub(oldest) >= sh.longest {
 			sh.longest, sh.chain = now.Sub(oldest), c
@@ -370,7 +412,7 @@ func (s *Sampler) atRest(w *watched) {
 
 // charge counts a wait of a thread to a shape. What it waited before it was
 // followed counts too.
-func (s *Sampler) charge(w *watched, sh *shape, now time.Time, gap time.Duration) {
+func (s *Sampler) charge(w *watched, sh *shape, now time.Time) {
 	if w == nil || w.wait == nil || sh == nil {
 		return
 	}
@@ -424,7 +466,7 @@ func (s *Sampler) age(t *thread, now time.Time) second {
 }
 
 // ageHop says for how long the thread of a hop has not run, as far as known.
-func (s *Sampler) ageHop(h *observe.WaitHop, tr *trail, threads []*thread, i int, now time.Time) {
+func (s *Sampler) ageHop(h *observe.WaitHop, threads []*thread, i int, now time.Time) {
 	since, ok := s.hops[h.TID]
 	if i == 0 {
 		h.ForNS = now.Sub(s.oldest(threads)).Nanoseconds()
@@ -440,7 +482,9 @@ func (s *Sampler) ageHop(h *observe.WaitHop, tr *trail, threads []*thread, i int
 func holdsUp(tr *trail) bool {
 	first := tr.steps[0].link
 	if tr.backTo >= 0 {
-		return true
+		// Threads of an event loop wake each other through pipes: only who wants
+		// something that the next one withholds is held up.
+		return !slices.ContainsFunc(tr.steps[tr.backTo:], func(s step) bool { return !s.link.wants.Demands() })
 	}
 	if len(first.targets) > 0 || len(tr.steps) > 1 {
 		return first.wants.Demands() || first.end == observe.EndGone ||
@@ -508,7 +552,12 @@ func shapeKey(master int, c *observe.WaitChain) string {
 	return b.String()
 }
 
-// byTime orders shapes by the time that was spent in them.
-func byTime(a, b *shape) int {
-	return cmp.Or(cmp.Compare(b.time, a.time), cmp.Compare(a.key, b.key))
+// ThreadCPU is the CPU time that the calling thread has used (RUSAGE_THREAD,
+// getrusage(2)).
+func ThreadCPU() time.Duration {
+	var r unix.Rusage
+	if unix.Getrusage(unix.RUSAGE_THREAD, &r) != nil {
+		return 0
+	}
+	return time.Duration(r.Utime.Nano() + r.Stime.Nano())
 }
