@@ -3,6 +3,7 @@ package cause
 import (
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -278,7 +279,7 @@ var firing = []fires{
 
 func TestCausesFire(t *testing.T) {
 	tested := map[string]bool{}
-	for _, c := range append(firing, firingOnRequests...) {
+	for _, c := range slices.Concat(firing, firingOnRequests, firingOnWaits) {
 		tested[c.cause.ID] = true
 		t.Run(c.cause.ID+"/"+c.name, func(t *testing.T) {
 			r := check(c.cause, c.plant)

@@ -102,6 +102,7 @@ func healthy() *observe.Observation {
 		}},
 		Endpoints: busyEndpoints(),
 	}
+	o.Waits = healthyWaits()
 	return o
 }
 

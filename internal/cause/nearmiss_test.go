@@ -1,6 +1,7 @@
 package cause
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -115,7 +116,7 @@ var nearMisses = []miss{
 
 func TestNearMissesDoNotFire(t *testing.T) {
 	tested := map[string]bool{}
-	for _, c := range append(nearMisses, nearMissesOnRequests...) {
+	for _, c := range slices.Concat(nearMisses, nearMissesOnRequests, nearMissesOnWaits) {
 		tested[c.cause.ID] = true
 		t.Run(c.cause.ID+"/"+c.name, func(t *testing.T) {
 			r := check(c.cause, c.plant)

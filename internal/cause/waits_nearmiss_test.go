@@ -1,0 +1,97 @@
+package cause
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/slowray/slowray/internal/observe"
+)
+
+// background is a thread that has nothing to do with the requests: they are
+// slow, and not while it waits.
+func background(c observe.WaitChain) func(*observe.Observation) {
+	return stuck(stuckWeb(20), waitShare(nginxMaster, 0, 0, c))
+}
+
+var nearMissesOnWaits = []miss{
+	{"a stopped process that no request waits for", &processStopped, func(o *observe.Observation) {
+		g := waitGraph()
+		g.Shares = append(g.Shares, waitShare(nginxMaster, 0, 0, stoppedSelf))
+		o.Waits = g
+	}, "no request there took longer than 25 ms"},
+	{"a process that is stopped for a moment", &processStopped, stuck(stuckWeb(20), waitShare(nginxMaster, 3000*ms, 1, stoppedSelf)), "3.0 % of the time of its 20 slow requests"},
+	{"a circle in the background", &deadlock, background(roundChain), "not while one of its 20 slow requests"},
+	{"threads of an event loop that wake each other", &deadlock, func(o *observe.Observation) {
+		c := roundChain
+		c.Hops = slices.Clone(c.Hops)
+		c.Hops[0].Wants, c.Hops[1].Wants, c.Sure = observe.WantsData, observe.WantsData, false
+		stuck(stuckWeb(20), waitShare(nginxMaster, 90_000*ms, 19, c))(o)
+	}, "no threads were seen to wait for each other"},
+	{"a log writer in the background", &logCollectorStalled, background(logChain), "not while one of its 20 slow requests"},
+	{"a collector that falls behind now and then", &logCollectorStalled, stuck(stuckWeb(40), waitShare(nginxMaster, 20_000*ms, 4, logChain)), "10 % of the time of its 40 slow requests"},
+	{"a pipe to a program that is no log", &logCollectorStalled, func(o *observe.Observation) {
+		c := ends(observe.EndRunning, "runs", hop(nginxWorker1, nginxWorker1, observe.WaitPipe, observe.WantsRoom, "write", "fd 9 → pipe:[77]"),
+			hop(backupPID, backupPID, observe.WaitTCP, observe.WantsRoom, "write", "fd 4 → tcp to 10.7.7.7:873"))
+		stuck(stuckWeb(40), waitShare(nginxMaster, 190_000*ms, 39, c))(o)
+	}, "no thread that answers requests was held up in writing its log"},
+	{"a pipe that is full now and then", &blockedOnPipe, stuck(stuckWeb(20), waitShare(nginxMaster, 3000*ms, 1, pipeChain)), "3.0 % of the time"},
+	{"a full pipe of another service", &blockedOnPipe, func(o *observe.Observation) {
+		stuck(stuckWeb(20), waitShare(hog, 90_000*ms, 19, pipeChain))(o)
+		o.Filter.Port = webPort
+	}, "no thread that answers requests was held up in a write to a pipe"},
+	{"two connects that waited", &unixSocketBacklog, stuck(stuckWeb(2), waitShare(nginxMaster, 9000*ms, 2, unixChain)), "2 requests lost most of their time"},
+	{"a lock that is held for a moment", &blockedOnFileLock, stuck(stuckWeb(20), waitShare(nginxMaster, 9000*ms, 2, fileChain)), "9.0 % of the time"},
+	{"on full CPUs", &lockConvoy, func(o *observe.Observation) {
+		c := ends(observe.EndRunning, "runs", lockChain.Hops[0], hop(nginxWorker1, 111, observe.WaitRunnable, "", "", ""))
+		stuck(stuckWeb(20), waitShare(nginxMaster, 90_000*ms, 19, c))(o)
+		o.Use.CPU = observe.CPUTime{User: 19, Idle: 0.5}
+		o.Use.Course = nil
+	}, "the CPUs are full"},
+	{"a sync now and then", &fsyncBound, stuck(stuckWeb(20), waitShare(nginxMaster, 9000*ms, 2, fsyncChain)), "9.0 % of the time"},
+	{"a background writer that waits for the disk", &blockedOnDisk, background(diskChain), "not while one of its 20 slow requests"},
+	{"a remote service that is called in the background", &blockedOnRemote, background(remoteChain), "not while one of its 20 slow requests"},
+	{"few looks", &blockedOnRemote, func(o *observe.Observation) {
+		s := waitShare(nginxMaster, 90_000*ms, 19, remoteChain)
+		s.Samples, s.LongestNS = 2, 200*ms
+		stuck(stuckWeb(20), s)(o)
+	}, "seen 2 times only"},
+}
+
+// TestWaitCausesFold: what follows from a stopped process, and one that is slow
+// because of it, is told under it.
+func TestWaitCausesFold(t *testing.T) {
+	o := healthy()
+	stuck(stuckWeb(20), waitShare(nginxMaster, 90_000*ms, 19, pipeToStopped))(o)
+	v := NewView(o)
+	r := blockedOnPipe.Check(v)
+	if len(r.Findings) != 1 || r.Findings[0].ConsequenceOf == nil || *r.Findings[0].ConsequenceOf != "process-stopped" {
+		t.Fatalf("the pipe: %+v, want a consequence of process-stopped", r.Findings)
+	}
+	stopped := processStopped.Check(v).Findings[0]
+	for _, l := range v.ledgers {
+		if got, want := v.at(l)(&stopped), l.pid == nginxMaster; got != want {
+			t.Errorf("%s of pid %d may follow: %v, want %v", l.name(), l.pid, got, want)
+		}
+	}
+	for _, id := range waitCauses {
+		if !slices.ContainsFunc(Catalogue(), func(c Cause) bool { return c.ID == id }) {
+			t.Errorf("%s is not in the catalogue", id)
+		}
+	}
+}
+
+// TestWaitsOfSeveralServices: one collector that several services wait for is
+// one finding.
+func TestWaitsOfSeveralServices(t *testing.T) {
+	o := healthy()
+	g := stuckWeb(20)
+	g.Slow = append(g.Slow, observe.SlowTime{PID: fpmMaster, Requests: 10, NS: 40_000 * ms})
+	other := logChain
+	other.Hops = slices.Clone(other.Hops)
+	other.Hops[0] = hop(fpmChild1, fpmChild1, observe.WaitPipe, observe.WantsRoom, "write", "fd 2 → pipe:[99]")
+	stuck(g, waitShare(nginxMaster, 90_000*ms, 19, logChain), waitShare(fpmMaster, 38_000*ms, 9, other))(o)
+	r := logCollectorStalled.Check(NewView(o))
+	if len(r.Findings) != 1 || !slices.Equal(r.Findings[0].Holds, []int{nginxMaster, fpmMaster}) {
+		t.Fatalf("findings %+v, want one that holds up both services", r.Findings)
+	}
+}
