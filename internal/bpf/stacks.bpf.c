@@ -24,6 +24,7 @@ char LICENSE[] SEC("license") = "Dual BSD/GPL";
 #define KERNEL_DEPTH 64
 #define USER_DEPTH 127 /* kernel.perf_event_max_stack, as it is by default */
 
+#define BPF_MAP_TYPE_PROG_ARRAY 3
 #define BPF_MAP_TYPE_RINGBUF 27
 #define BPF_F_USER_STACK (1ULL << 8)
 #define BPF_RB_NO_WAKEUP 1
@@ -65,7 +66,8 @@ struct parked {
 	__u32 state; /* 0: it still wanted to run */
 	__u32 user; /* bytes of ips */
 	__u32 tgid;
-	__u32 flags; /* as in record */
+	__u16 flags; /* as in record */
+	__u16 deep; /* its stack is worth unwinding in full */
 	char comm[16];
 	__u64 ips[USER_DEPTH];
 };
@@ -105,6 +107,36 @@ struct {
 	__type(value, __u8);
 } seen SEC(".maps");
 
+/* A program that unwinds stacks in full, with the frames of interpreters; empty
+ * when there is none. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PROG_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u32);
+} unwinder SEC(".maps");
+
+/* How a thread's waits at one place were: how many more short ones it takes
+ * until they are no longer expected to be long. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 16384);
+	__type(key, __u64);
+	__type(value, __u32);
+} habits SEC(".maps");
+
+struct allowance {
+	__u64 window;
+	__u32 used;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct allowance);
+} allowances SEC(".maps");
+
 /* Kernels name the state of a task differently: __state since Linux 5.14. */
 struct task_struct___stacks {
 	int pid;
@@ -123,6 +155,7 @@ const volatile __u8 has_prev_state; /* sched_switch tells the state: since Linux
 const volatile __u8 has_task_stack; /* a stack of another task can be had here */
 const volatile __u32 self; /* this tgid is left out */
 const volatile __u64 min_ns;
+const volatile __u8 has_unwinder;
 
 __u64 lost_records; /* the ring was full */
 __u64 lost_threads; /* times a thread left the CPU and there was no room to keep it */
@@ -186,7 +219,72 @@ int sample(struct bpf_perf_event_data *ctx)
 	r->kernel_frames = kernel / 8;
 	r->user_frames = user / 8;
 	submit(r, kernel + user);
+	if (!(r->flags & KTHREAD))
+		bpf_tail_call(ctx, &unwinder, 0);
 	return 0;
+}
+
+/* The software event of a context switch, which comes after the tracepoint and
+ * before the switch. */
+SEC("perf_event")
+int leaving(struct bpf_perf_event_data *ctx)
+{
+	__u32 tid = bpf_get_current_pid_tgid();
+	struct parked *p = bpf_map_lookup_elem(&off, &tid);
+
+	if (p && p->time && p->deep)
+		bpf_tail_call(ctx, &unwinder, 0);
+	return 0;
+}
+
+#define SHORT_ONES 64 /* until waits at a place are no longer expected to be long */
+#define WINDOW_SHIFT 27 /* 2^27 ns = 0.13 s */
+#define ANY_WAITS 64 /* in a window on one CPU, whatever is expected */
+#define LONG_WAITS 384 /* those that are expected to be long */
+
+/* What tells a thread's waits at one place from its others. */
+static __always_inline __u64 place(__u32 tid, struct parked *p)
+{
+	return ((__u64)tid << 40) ^ p->ips[0] ^ (p->user > 8 ? p->ips[1] * 31 : 0);
+}
+
+/* Whether a wait that begins is worth unwinding: few are anyway. Of many, those
+ * that were long before at this place. */
+static __always_inline int worthwhile(__u32 tid, struct parked *p, __u64 now)
+{
+	__u64 at = place(tid, p);
+	__u32 zero = 0, *left;
+	struct allowance *a = bpf_map_lookup_elem(&allowances, &zero);
+
+	if (!a)
+		return 0;
+	if (a->window != now >> WINDOW_SHIFT) {
+		a->window = now >> WINDOW_SHIFT;
+		a->used = 0;
+	}
+	if (a->used >= LONG_WAITS)
+		return 0;
+	if (a->used >= ANY_WAITS) {
+		left = bpf_map_lookup_elem(&habits, &at);
+		if (left && !*left)
+			return 0;
+	}
+	a->used++;
+	return 1;
+}
+
+/* Remembers how long a wait was. */
+static __always_inline void learn(__u32 tid, struct parked *p, int is_long)
+{
+	__u64 at = place(tid, p);
+	__u32 *left = bpf_map_lookup_elem(&habits, &at), fresh = SHORT_ONES;
+
+	if (!left)
+		bpf_map_update_elem(&habits, &at, &fresh, BPF_ANY);
+	else if (is_long)
+		*left = SHORT_ONES;
+	else if (*left)
+		--*left;
 }
 
 /* Keeps where a thread leaves the CPU. */
@@ -229,6 +327,7 @@ static __always_inline void leaves(__u64 *ctx, struct task_struct___stacks *prev
 			user = 0;
 	}
 	p->user = user;
+	p->deep = has_unwinder && !(prev->flags & PF_KTHREAD) && worthwhile(tid, p, now);
 	p->state = state;
 	p->tgid = prev->tgid;
 	p->flags = prev->flags & PF_KTHREAD ? KTHREAD : 0;
@@ -251,6 +350,8 @@ static __always_inline void returns(__u64 *ctx, struct task_struct___stacks *nex
 		return;
 	since = p->time;
 	p->time = 0;
+	if (has_unwinder && !(p->flags & KTHREAD))
+		learn(tid, p, now - since >= min_ns);
 	if (now - since < min_ns)
 		return;
 	r = bpf_map_lookup_elem(&scratch, &slot);

@@ -16,18 +16,23 @@ import (
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
+	StacksMapAllowances   = "allowances"
+	StacksMapHabits       = "habits"
 	StacksMapOff          = "off"
 	StacksMapRecords      = "records"
 	StacksMapScratch      = "scratch"
 	StacksMapSeen         = "seen"
 	StacksMapTargets      = "targets"
+	StacksMapUnwinder     = "unwinder"
 	StacksProgExecuted    = "executed"
 	StacksProgForked      = "forked"
+	StacksProgLeaving     = "leaving"
 	StacksProgSample      = "sample"
 	StacksProgSwitched    = "switched"
 	StacksProgWoken       = "woken"
 	StacksVarHasPrevState = "has_prev_state"
 	StacksVarHasTaskStack = "has_task_stack"
+	StacksVarHasUnwinder  = "has_unwinder"
 	StacksVarLostChildren = "lost_children"
 	StacksVarLostRecords  = "lost_records"
 	StacksVarLostThreads  = "lost_threads"
@@ -80,6 +85,7 @@ type StacksSpecs struct {
 type StacksProgramSpecs struct {
 	Executed *ebpf.ProgramSpec `ebpf:"executed"`
 	Forked   *ebpf.ProgramSpec `ebpf:"forked"`
+	Leaving  *ebpf.ProgramSpec `ebpf:"leaving"`
 	Sample   *ebpf.ProgramSpec `ebpf:"sample"`
 	Switched *ebpf.ProgramSpec `ebpf:"switched"`
 	Woken    *ebpf.ProgramSpec `ebpf:"woken"`
@@ -89,11 +95,14 @@ type StacksProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type StacksMapSpecs struct {
-	Off     *ebpf.MapSpec `ebpf:"off"`
-	Records *ebpf.MapSpec `ebpf:"records"`
-	Scratch *ebpf.MapSpec `ebpf:"scratch"`
-	Seen    *ebpf.MapSpec `ebpf:"seen"`
-	Targets *ebpf.MapSpec `ebpf:"targets"`
+	Allowances *ebpf.MapSpec `ebpf:"allowances"`
+	Habits     *ebpf.MapSpec `ebpf:"habits"`
+	Off        *ebpf.MapSpec `ebpf:"off"`
+	Records    *ebpf.MapSpec `ebpf:"records"`
+	Scratch    *ebpf.MapSpec `ebpf:"scratch"`
+	Seen       *ebpf.MapSpec `ebpf:"seen"`
+	Targets    *ebpf.MapSpec `ebpf:"targets"`
+	Unwinder   *ebpf.MapSpec `ebpf:"unwinder"`
 }
 
 // StacksVariableSpecs contains global variables before they are loaded into the kernel.
@@ -102,6 +111,7 @@ type StacksMapSpecs struct {
 type StacksVariableSpecs struct {
 	HasPrevState *ebpf.VariableSpec `ebpf:"has_prev_state"`
 	HasTaskStack *ebpf.VariableSpec `ebpf:"has_task_stack"`
+	HasUnwinder  *ebpf.VariableSpec `ebpf:"has_unwinder"`
 	LostChildren *ebpf.VariableSpec `ebpf:"lost_children"`
 	LostRecords  *ebpf.VariableSpec `ebpf:"lost_records"`
 	LostThreads  *ebpf.VariableSpec `ebpf:"lost_threads"`
@@ -130,20 +140,26 @@ func (o *StacksObjects) Close() error {
 //
 // It can be passed to LoadStacksObjects or ebpf.CollectionSpec.LoadAndAssign.
 type StacksMaps struct {
-	Off     *ebpf.Map `ebpf:"off"`
-	Records *ebpf.Map `ebpf:"records"`
-	Scratch *ebpf.Map `ebpf:"scratch"`
-	Seen    *ebpf.Map `ebpf:"seen"`
-	Targets *ebpf.Map `ebpf:"targets"`
+	Allowances *ebpf.Map `ebpf:"allowances"`
+	Habits     *ebpf.Map `ebpf:"habits"`
+	Off        *ebpf.Map `ebpf:"off"`
+	Records    *ebpf.Map `ebpf:"records"`
+	Scratch    *ebpf.Map `ebpf:"scratch"`
+	Seen       *ebpf.Map `ebpf:"seen"`
+	Targets    *ebpf.Map `ebpf:"targets"`
+	Unwinder   *ebpf.Map `ebpf:"unwinder"`
 }
 
 func (m *StacksMaps) Close() error {
 	return _StacksClose(
+		m.Allowances,
+		m.Habits,
 		m.Off,
 		m.Records,
 		m.Scratch,
 		m.Seen,
 		m.Targets,
+		m.Unwinder,
 	)
 }
 
@@ -153,6 +169,7 @@ func (m *StacksMaps) Close() error {
 type StacksVariables struct {
 	HasPrevState *ebpf.Variable `ebpf:"has_prev_state"`
 	HasTaskStack *ebpf.Variable `ebpf:"has_task_stack"`
+	HasUnwinder  *ebpf.Variable `ebpf:"has_unwinder"`
 	LostChildren *ebpf.Variable `ebpf:"lost_children"`
 	LostRecords  *ebpf.Variable `ebpf:"lost_records"`
 	LostThreads  *ebpf.Variable `ebpf:"lost_threads"`
@@ -167,6 +184,7 @@ type StacksVariables struct {
 type StacksPrograms struct {
 	Executed *ebpf.Program `ebpf:"executed"`
 	Forked   *ebpf.Program `ebpf:"forked"`
+	Leaving  *ebpf.Program `ebpf:"leaving"`
 	Sample   *ebpf.Program `ebpf:"sample"`
 	Switched *ebpf.Program `ebpf:"switched"`
 	Woken    *ebpf.Program `ebpf:"woken"`
@@ -176,6 +194,7 @@ func (p *StacksPrograms) Close() error {
 	return _StacksClose(
 		p.Executed,
 		p.Forked,
+		p.Leaving,
 		p.Sample,
 		p.Switched,
 		p.Woken,

@@ -68,7 +68,8 @@ func commText(b []byte) string {
 type parked struct {
 	Time, Woken uint64
 	State, User uint32
-	TGID, Flags uint32
+	TGID        uint32
+	Flags, Deep uint16
 	Comm        [16]byte
 	IPs         [userDepth * 8]byte
 }

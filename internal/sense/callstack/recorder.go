@@ -19,6 +19,7 @@ import (
 
 	"github.com/slowray/slowray/internal/bpf"
 	"github.com/slowray/slowray/internal/sense/host"
+	"github.com/slowray/slowray/internal/sense/symbol"
 )
 
 // Options say what to record.
@@ -30,6 +31,9 @@ type Options struct {
 	Min    time.Duration // shortest wait that is recorded; 0 = 1 ms
 	// Threads keeps the threads of a process apart.
 	Threads bool
+	// Unwinder starts a better unwinder of user stacks than frame pointers are,
+	// if there is one. When it fails, that is a note of the result.
+	Unwinder func(*symbol.Space) (Unwinder, error)
 	// Progress is called several times a second with the time since the start.
 	Progress func(elapsed time.Duration)
 }
@@ -50,13 +54,14 @@ type recorder struct {
 	links      []io.Closer // kept: an unreferenced link is detached by its finalizer
 	events     []int       // perf events
 	reader     *ringbuf.Reader
+	unwinder   Unwinder
 	noKernel   bool // no kernel stacks of threads that wait
 }
 
 // start attaches the programs. It needs root, or CAP_BPF and CAP_PERFMON, and
 // BTF.
-func start(opt Options) (*recorder, error) {
-	r := &recorder{opt: opt}
+func start(opt Options, u Unwinder) (*recorder, error) {
+	r := &recorder{opt: opt, unwinder: u}
 	if err := r.start(); err != nil {
 		r.close()
 		return nil, fmt.Errorf("stacks: %w", err)
@@ -85,6 +90,11 @@ func (r *recorder) start() error {
 			return fmt.Errorf("more than %d processes", targets.MaxEntries())
 		}
 	}
+	if r.unwinder != nil {
+		if err := r.collection.Maps[bpf.StacksMapUnwinder].Put(uint32(0), r.unwinder.Program()); err != nil {
+			return fmt.Errorf("set unwinder: %w", err)
+		}
+	}
 	return r.attach()
 }
 
@@ -101,6 +111,9 @@ func (r *recorder) load(taskStack bool) error {
 		delete(spec.Programs, bpf.StacksProgSwitched)
 		delete(spec.Programs, bpf.StacksProgWoken)
 	}
+	if !r.opt.OffCPU || r.unwinder == nil {
+		delete(spec.Programs, bpf.StacksProgLeaving)
+	}
 	if r.opt.OffCPU {
 		spec.Maps[bpf.StacksMapOff].MaxEntries = uint32(roomForThreads())
 	} else {
@@ -111,6 +124,7 @@ func (r *recorder) load(taskStack bool) error {
 		bpf.StacksVarSomePids:     flag(len(r.opt.PIDs) > 0),
 		bpf.StacksVarHasPrevState: flag(switchTellsState()),
 		bpf.StacksVarHasTaskStack: flag(taskStack),
+		bpf.StacksVarHasUnwinder:  flag(r.unwinder != nil),
 		bpf.StacksVarSelf:         uint32(os.Getpid()),
 		bpf.StacksVarMinNs:        uint64(r.opt.Min),
 	} {
@@ -187,43 +201,42 @@ func (r *recorder) attach() error {
 		}
 		r.links = append(r.links, l)
 	}
-	sample := r.collection.Programs[bpf.StacksProgSample]
-	if sample == nil {
+	if err := r.event(bpf.StacksProgLeaving, unix.PerfEventAttr{Config: unix.PERF_COUNT_SW_CONTEXT_SWITCHES, Sample: 1}); err != nil {
+		return fmt.Errorf("context switches: %w", err)
+	}
+	clock := unix.PerfEventAttr{Config: unix.PERF_COUNT_SW_CPU_CLOCK, Sample: uint64(r.opt.Hz), Bits: unix.PerfBitFreq}
+	if err := r.event(bpf.StacksProgSample, clock); err != nil {
+		return fmt.Errorf("CPU clock: %w", err)
+	}
+	return nil
+}
+
+// event runs a program, if it is loaded, for a software event on each CPU.
+func (r *recorder) event(program string, attr unix.PerfEventAttr) error {
+	prog := r.collection.Programs[program]
+	if prog == nil {
 		return nil
 	}
 	cpus, err := ebpf.PossibleCPU()
 	if err != nil {
 		return fmt.Errorf("count CPUs: %w", err)
 	}
+	attr.Type, attr.Size = unix.PERF_TYPE_SOFTWARE, uint32(unix.PERF_ATTR_SIZE_VER5)
 	for cpu := range cpus {
-		if err := r.clock(cpu, sample); err != nil {
-			return fmt.Errorf("CPU clock %d: %w", cpu, err)
+		fd, err := unix.PerfEventOpen(&attr, -1, cpu, -1, unix.PERF_FLAG_FD_CLOEXEC)
+		if errors.Is(err, unix.ENODEV) {
+			continue // offline
 		}
-	}
-	return nil
-}
-
-// clock samples one CPU.
-func (r *recorder) clock(cpu int, prog *ebpf.Program) error {
-	fd, err := unix.PerfEventOpen(&unix.PerfEventAttr{
-		Type:   unix.PERF_TYPE_SOFTWARE,
-		Config: unix.PERF_COUNT_SW_CPU_CLOCK,
-		Size:   uint32(unix.PERF_ATTR_SIZE_VER5),
-		Sample: uint64(r.opt.Hz),
-		Bits:   unix.PerfBitFreq,
-	}, -1, cpu, -1, unix.PERF_FLAG_FD_CLOEXEC)
-	if errors.Is(err, unix.ENODEV) {
-		return nil // offline
-	}
-	if err != nil {
-		return fmt.Errorf("open event: %w", err)
-	}
-	r.events = append(r.events, fd)
-	if err := unix.IoctlSetInt(fd, unix.PERF_EVENT_IOC_SET_BPF, prog.FD()); err != nil {
-		return fmt.Errorf("set program: %w", err)
-	}
-	if err := unix.IoctlSetInt(fd, unix.PERF_EVENT_IOC_ENABLE, 0); err != nil {
-		return fmt.Errorf("enable event: %w", err)
+		if err != nil {
+			return fmt.Errorf("open event on CPU %d: %w", cpu, err)
+		}
+		r.events = append(r.events, fd)
+		if err := unix.IoctlSetInt(fd, unix.PERF_EVENT_IOC_SET_BPF, prog.FD()); err != nil {
+			return fmt.Errorf("set program: %w", err)
+		}
+		if err := unix.IoctlSetInt(fd, unix.PERF_EVENT_IOC_ENABLE, 0); err != nil {
+			return fmt.Errorf("enable event: %w", err)
+		}
 	}
 	return nil
 }

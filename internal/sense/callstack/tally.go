@@ -25,8 +25,7 @@ type tally struct {
 	truncated int64 // records whose stack is deeper than what is kept
 	walked    int64 // user stacks
 	short     int64 // of them without the frames that called the innermost one
-	key, path []byte
-	frames    []int32
+	key       []byte
 }
 
 // stack is one call stack of one process or thread.
@@ -43,30 +42,25 @@ func newTally(space *symbol.Space, byThread bool) *tally {
 	return &tally{space: space, byThread: byThread, ids: map[symbol.Location]int32{}, stacks: map[string]*stack{}}
 }
 
-// add counts a record: once, and with so much time of two kinds.
-func (t *tally) add(r *record, state string, first, second int64) {
-	t.frames = t.frames[:0]
+// kernelFrames locates the kernel's frames of a record.
+func (t *tally) kernelFrames(r *record, into []int32) []int32 {
 	for i := range len(r.kernel) / 8 {
 		a := address(r.kernel, i)
 		if i > 0 || r.kind == offCPU {
 			a-- // where it returns to lies behind the call
 		}
-		t.frames = append(t.frames, t.id(t.space.Kernel(a)))
+		into = append(into, t.id(t.space.Kernel(a)))
 	}
-	if len(r.kernel) == kernelDepth*8 || len(r.user) == userDepth*8 {
-		t.truncated++
-	}
-	if r.flags&flagKernelThread == 0 {
-		t.addUser(r)
-	}
-	t.count(r, state, first, second)
+	return into
 }
 
-// addUser locates the user's frames, up to where they lead out of what the
+// userFrames locates the user's frames, up to where they lead out of what the
 // process can execute: what follows is not a stack.
-func (t *tally) addUser(r *record) {
+func (t *tally) userFrames(r *record, into []int32) []int32 {
+	if r.flags&flagKernelThread != 0 {
+		return into
+	}
 	p := t.space.Process(r.pid)
-	before := len(t.frames)
 	for i := range len(r.user) / 8 {
 		a := address(r.user, i)
 		if i > 0 {
@@ -76,14 +70,22 @@ func (t *tally) addUser(r *record) {
 		if i > 0 && !l.Known() {
 			break
 		}
-		t.frames = append(t.frames, t.id(l))
+		into = append(into, t.id(l))
 	}
-	if n := len(t.frames) - before; n > 0 {
-		t.walked++
-		if n == 1 {
-			t.short++
-		}
-	}
+	return into
+}
+
+// thread is whom a stack belongs to.
+type thread struct {
+	pid, tid int
+	kernel   bool // a kernel thread
+	comm     [16]byte
+}
+
+func (r *record) thread() thread {
+	t := thread{pid: r.pid, tid: r.tid, kernel: r.flags&flagKernelThread != 0}
+	copy(t.comm[:], r.comm)
+	return t
 }
 
 func (t *tally) id(l symbol.Location) int32 {
@@ -96,15 +98,15 @@ func (t *tally) id(l symbol.Location) int32 {
 	return id
 }
 
-// count adds the values to those of the stack in t.frames.
-func (t *tally) count(r *record, state string, first, second int64) {
-	k := binary.LittleEndian.AppendUint32(t.key[:0], uint32(r.pid))
+// count adds a stack, leaf first, with so much time of two kinds.
+func (t *tally) count(of thread, frames []int32, state string, first, second int64) {
+	k := binary.LittleEndian.AppendUint32(t.key[:0], uint32(of.pid))
 	if t.byThread {
-		k = binary.LittleEndian.AppendUint32(k, uint32(r.tid))
-		k = append(k, r.comm...)
+		k = binary.LittleEndian.AppendUint32(k, uint32(of.tid))
+		k = append(k, of.comm[:]...)
 	}
 	k = append(append(k, state...), 0)
-	for _, f := range t.frames {
+	for _, f := range frames {
 		k = binary.LittleEndian.AppendUint32(k, uint32(f))
 	}
 	t.key = k
@@ -114,9 +116,9 @@ func (t *tally) count(r *record, state string, first, second int64) {
 			t.lost++
 			return
 		}
-		s = &stack{pid: r.pid, state: state, frames: slices.Clone(t.frames), kernel: r.flags&flagKernelThread != 0, thread: commText(r.comm)}
+		s = &stack{pid: of.pid, state: state, frames: slices.Clone(frames), kernel: of.kernel, thread: commText(of.comm[:])}
 		if t.byThread {
-			s.tid = r.tid
+			s.tid = of.tid
 		}
 		t.stacks[string(k)] = s
 	}

@@ -50,14 +50,16 @@ func (w *watcher) addWaiting() error {
 // now.
 func (w *watcher) addStill(r *record, state string, blocked, runnable int64) {
 	t := w.tally
-	t.frames = t.frames[:0]
+	var frames []int32
 	for _, l := range kernelStack(t.space, r.pid, r.tid) {
-		t.frames = append(t.frames, t.id(l))
+		frames = append(frames, t.id(l))
 	}
-	if r.flags&flagKernelThread == 0 {
-		t.addUser(r)
+	if full := w.full.at(r.tid, r.time); full != nil {
+		frames = append(frames, full...)
+	} else {
+		frames = t.userFrames(r, frames)
 	}
-	t.count(r, state, blocked, runnable)
+	t.count(r.thread(), frames, state, blocked, runnable)
 }
 
 // addIdle counts threads that waited all the time: nothing was seen of them.

@@ -42,30 +42,55 @@ func Record(ctx context.Context, window time.Duration, opt Options) (*observe.St
 	if len(opt.PIDs) > 0 && !existing(opt.PIDs) {
 		return nil, fmt.Errorf("stacks: %w", ErrNoProcess)
 	}
-	r, err := start(opt)
-	if err != nil {
-		return nil, err
-	}
-	defer r.close()
 	space := symbol.NewSpace("/proc")
 	defer space.Close()
-	w := &watcher{recorder: r, tally: newTally(space, opt.Threads), began: monotonic(), out: &observe.Stacks{
-		StartNS: time.Now().UnixNano(),
-		Types:   types(opt),
-	}}
+	w := &watcher{tally: newTally(space, opt.Threads), full: newFull(), out: &observe.Stacks{Types: types(opt)}}
 	if opt.OnCPU {
 		w.out.Hz = opt.Hz
 	}
+	if opt.Unwinder != nil {
+		u, err := opt.Unwinder(space)
+		if err != nil {
+			w.out.Notes = append(w.out.Notes, "no frames of interpreters (Python, Java, PHP, Node, Ruby): "+err.Error())
+		} else {
+			defer u.Close()
+			w.unwinder = u
+		}
+	}
+	var err error
+	if w.recorder, err = start(opt, w.unwinder); err != nil {
+		return nil, err
+	}
+	defer w.close()
 	// Names first: a process that ends during the window keeps them.
 	for _, pid := range opt.PIDs {
 		space.Process(pid)
 	}
+	if err := w.warmUp(ctx); err != nil {
+		return nil, fmt.Errorf("stacks: %w", err)
+	}
+	w.began, w.out.StartNS = monotonic(), time.Now().UnixNano()
 	ctx, cancel := context.WithTimeout(ctx, window)
 	defer cancel()
 	if err := w.run(ctx); err != nil {
 		return nil, fmt.Errorf("stacks: %w", err)
 	}
 	return w.finish()
+}
+
+// warmUp lets the unwinder meet the processes: it reads their binaries when it
+// sees them first, and until then knows nothing of their frames.
+func (w *watcher) warmUp(ctx context.Context) error {
+	if w.unwinder == nil {
+		return nil
+	}
+	for end := time.Now().Add(warmUp); time.Now().Before(end) && ctx.Err() == nil; {
+		if err := w.drain(time.Now().Add(pollEvery), func([]byte) {}); err != nil {
+			return err
+		}
+		w.takeFull()
+	}
+	return nil
 }
 
 func types(opt Options) []observe.StackValue {
@@ -86,20 +111,24 @@ func monotonic() uint64 {
 // watcher is a window under way.
 type watcher struct {
 	*recorder
-	tally *tally
-	began uint64 // monotonic clock
-	out   *observe.Stacks
-	one   record
-	raw   ringbuf.Record
+	unwinder Unwinder // nil when there is none
+	tally    *tally
+	full     *full
+	began    uint64 // monotonic clock
+	out      *observe.Stacks
+	one      record
+	raw      ringbuf.Record
 }
 
 // run takes in records until the context ends.
 func (w *watcher) run(ctx context.Context) error {
 	begin := time.Now()
 	for ctx.Err() == nil {
-		if err := w.drain(time.Now().Add(pollEvery)); err != nil {
+		if err := w.drain(time.Now().Add(pollEvery), w.take); err != nil {
 			return err
 		}
+		w.takeFull()
+		w.settle(time.Now().Add(-settleAfter))
 		if w.opt.Progress != nil {
 			w.opt.Progress(time.Since(begin))
 		}
@@ -110,7 +139,7 @@ func (w *watcher) run(ctx context.Context) error {
 
 // drain takes in records until the deadline; with one that is over, those that
 // are there.
-func (w *watcher) drain(deadline time.Time) error {
+func (w *watcher) drain(deadline time.Time, take func([]byte)) error {
 	w.reader.SetDeadline(deadline)
 	for {
 		err := w.reader.ReadInto(&w.raw)
@@ -120,7 +149,7 @@ func (w *watcher) drain(deadline time.Time) error {
 		case err != nil:
 			return fmt.Errorf("read ring: %w", err)
 		}
-		w.take(w.raw.RawSample)
+		take(w.raw.RawSample)
 		if time.Now().After(deadline) && w.raw.Remaining == 0 {
 			return nil
 		}
@@ -138,13 +167,16 @@ func (w *watcher) take(raw []byte) {
 	case executed:
 		w.tally.space.Executed(r.pid)
 	case onCPU:
-		w.tally.add(r, "", int64(time.Second)/int64(w.opt.Hz), 0)
+		w.hold(r, "", int64(time.Second)/int64(w.opt.Hz), 0)
 	case offCPU:
+		if r.time < w.began {
+			return // of a wait that began while warming up, the window has only a part
+		}
 		state := StateBlocked
 		if r.blocked == 0 {
 			state = StateRunnable
 		}
-		w.tally.add(r, state, int64(r.blocked), int64(r.runnable))
+		w.hold(r, state, int64(r.blocked), int64(r.runnable))
 	default:
 		w.tally.malformed++
 	}
@@ -153,9 +185,14 @@ func (w *watcher) take(raw []byte) {
 // finish gives names to everything.
 func (w *watcher) finish() (*observe.Stacks, error) {
 	w.stop()
-	if err := w.drain(time.Now()); err != nil {
+	if err := w.drain(time.Now(), w.take); err != nil {
 		return nil, fmt.Errorf("stacks: %w", err)
 	}
+	if w.unwinder != nil {
+		time.Sleep(settleAfter / 2) // for what is still on its way
+		w.takeFull()
+	}
+	w.settle(time.Time{})
 	if w.opt.OffCPU {
 		if err := w.addWaiting(); err != nil {
 			return nil, fmt.Errorf("stacks: %w", err)
@@ -172,6 +209,7 @@ func (w *watcher) finish() (*observe.Stacks, error) {
 	if w.noKernel {
 		w.out.Notes = append(w.out.Notes, "this kernel does not show the kernel stacks of threads that wait")
 	}
+	w.tellFull()
 	w.tally.export(w.out)
 	return w.out, nil
 }

@@ -26,9 +26,10 @@ type function struct {
 // errStripped says that a binary has no symbols.
 var errStripped = errors.New("it has no symbols")
 
-// nameOffsets names offsets in the file of a binary (sorted). debug opens its
-// separate file of symbols, if there is one, by build id.
-func nameOffsets(r io.ReaderAt, offsets []uint64, debug func(buildID string) *os.File) (found map[uint64]function, err error) {
+// nameOffsets names offsets in the file of a binary (sorted), or with byAddress
+// addresses as the binary counts them. debug opens its separate file of
+// symbols, if there is one, by build id.
+func nameOffsets(r io.ReaderAt, offsets []uint64, byAddress bool, debug func(buildID string) *os.File) (found map[uint64]function, err error) {
 	// The binary may be damaged, and not all that reads it expects that.
 	defer func() {
 		if p := recover(); p != nil {
@@ -43,7 +44,11 @@ func nameOffsets(r io.ReaderAt, offsets []uint64, debug func(buildID string) *os
 	var addresses []uint64 // sorted like the file's segments, which are by address
 	offsetOf := map[uint64]uint64{}
 	for _, o := range offsets {
-		if a, ok := addressOf(f, o); ok {
+		a, ok := addressOf(f, o)
+		if byAddress {
+			a, ok = o, true
+		}
+		if ok {
 			addresses = append(addresses, a)
 			offsetOf[a] = o
 		}

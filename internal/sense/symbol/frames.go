@@ -38,7 +38,7 @@ func (s *Space) Frames(locations []Location) ([]observe.Frame, []Missing) {
 		at = slices.Compact(at)
 		frames, why := s.imageFrames(img, at)
 		named[img] = frames
-		if less := len(at) - len(frames); img.kind != imageKernelFunction && (less > 0 || why != "") {
+		if less := len(at) - len(frames); img.kind != imageFunction && (less > 0 || why != "") {
 			missing = append(missing, Missing{Where: img.label(), Locations: max(less, 0), Why: why})
 		}
 	}
@@ -76,8 +76,8 @@ func (img *image) unnamed(at uint64) observe.Frame {
 		return observe.Frame{Name: fmt.Sprintf("[%s+%#x]", module, at), Kind: observe.FrameNative, Module: module}
 	case imageRuntime:
 		return observe.Frame{Name: "[code written at run time]", Kind: observe.FrameUnknown, Module: img.name}
-	case imageKernelFunction:
-		return observe.Frame{Name: clean(img.name), Kind: observe.FrameKernel, Module: clean(img.inside)}
+	case imageFunction:
+		return img.frame
 	case imageKernel:
 		return observe.Frame{Name: "[kernel]", Kind: observe.FrameKernel, Module: "vmlinux"}
 	}
@@ -118,7 +118,7 @@ func (s *Space) imageFrames(img *image, at []uint64) (frames map[uint64]observe.
 }
 
 func (img *image) binaryFrames(r io.ReaderAt, at []uint64) (map[uint64]observe.Frame, string) {
-	found, err := nameOffsets(r, at, img.debugFile)
+	found, err := nameOffsets(r, at, img.byAddress, img.debugFile)
 	frames := make(map[uint64]observe.Frame, len(found))
 	for o, fn := range found {
 		frames[o] = observe.Frame{Name: fn.name, Kind: fn.kind, Module: img.module(), File: fn.file, Line: fn.line}

@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/slowray/slowray/internal/observe"
 	"github.com/slowray/slowray/internal/sense/app/logtail/rootfs"
 )
 
@@ -20,7 +21,7 @@ type Location struct {
 
 // Kernel says that the location is in the kernel.
 func (l Location) Kernel() bool {
-	return l.in != nil && (l.in.kind == imageKernel || l.in.kind == imageKernelFunction)
+	return l.in != nil && (l.in.kind == imageKernel || l.in.kind == imageFunction && l.in.frame.Kind == observe.FrameKernel)
 }
 
 // Known says that it is known what holds the location.
@@ -36,7 +37,7 @@ const (
 	imageVDSO                     // what the kernel maps into every process
 	imageRuntime                  // memory of a process into which it wrote code
 
-	imageKernelFunction // a kernel function that is known by name
+	imageFunction // one function of which everything is known
 )
 
 // image is something with code in it.
@@ -47,7 +48,9 @@ type image struct {
 	root    rootfs.Root
 	perfMap *os.File // of a process that writes code at run time
 	why     string   // why there is no file, or no map
-	inside  string   // module of a kernel function
+
+	frame     observe.Frame // of one function
+	byAddress bool          // places in the file are told as it wants to be mapped, not by offset
 }
 
 // Space holds the processes and binaries that were met.
@@ -55,6 +58,8 @@ type Space struct {
 	proc      string
 	processes map[int]*Process
 	images    map[imageKey]*image
+	binaries  map[any]*image
+	functions map[observe.Frame]*image
 	open      int // files
 	kernel    image
 	vdso      image
@@ -80,7 +85,8 @@ const (
 
 // NewSpace returns an empty Space over a proc file system, "/proc".
 func NewSpace(proc string) *Space {
-	s := &Space{proc: proc, processes: map[int]*Process{}, images: map[imageKey]*image{}}
+	s := &Space{proc: proc, processes: map[int]*Process{}, images: map[imageKey]*image{},
+		binaries: map[any]*image{}, functions: map[observe.Frame]*image{}}
 	s.kernel.kind, s.vdso.kind, s.none.kind = imageKernel, imageVDSO, imageNone
 	return s
 }
@@ -88,6 +94,11 @@ func NewSpace(proc string) *Space {
 // Close gives the files back.
 func (s *Space) Close() {
 	for _, img := range s.images {
+		if img.file != nil {
+			img.file.Close()
+		}
+	}
+	for _, img := range s.binaries {
 		if img.file != nil {
 			img.file.Close()
 		}
@@ -250,17 +261,55 @@ func (p *Process) runtimeImage() *image {
 	return p.runtime
 }
 
+// Function is the location of a function of which everything is known.
+func (s *Space) Function(f observe.Frame) Location {
+	f.Name, f.Module, f.File = clean(f.Name), clean(f.Module), clean(f.File)
+	img := s.functions[f]
+	if img == nil {
+		img = &image{kind: imageFunction, frame: f}
+		s.functions[f] = img
+	}
+	return Location{img, 0}
+}
+
 // KernelFunction is the location of a kernel function of which only the name
 // is known.
 func (s *Space) KernelFunction(name, module string) Location {
-	key := imageKey{device: "kernel", path: module + "\x00" + name}
-	img := s.images[key]
-	if img == nil {
-		if module == "" {
-			module = "vmlinux"
-		}
-		img = &image{kind: imageKernelFunction, name: name, inside: module}
-		s.images[key] = img
+	if module == "" {
+		module = "vmlinux"
 	}
-	return Location{img, 0}
+	return s.Function(observe.Frame{Name: name, Kind: observe.FrameKernel, Module: module})
+}
+
+// Binary is an address as the binary itself counts it. The binary is opened
+// when it is met first: open may return nil when that is not possible. Key
+// tells it from others.
+func (s *Space) Binary(key any, name string, address uint64, open func() *os.File) Location {
+	img := s.binaries[key]
+	if img == nil {
+		img = &image{kind: imageFile, name: name, byAddress: true, root: rootfs.At("/")}
+		if s.open < maxOpen {
+			img.file = open()
+		}
+		if img.file == nil {
+			img.why = "it cannot be opened"
+		} else {
+			s.open++
+		}
+		s.binaries[key] = img
+	}
+	return Location{img, address}
+}
+
+// Unknown is the location of what could not be located.
+func (s *Space) Unknown() Location { return Location{&s.none, 0} }
+
+// OpenMapped opens the file behind a mapping of a process: where the process
+// sees it, and when it was deleted or another one put in its place, through the
+// mapping. It is nil when neither can be opened.
+func OpenMapped(pid int, path string, inode, start, end uint64) *os.File {
+	p := Process{space: &Space{proc: "/proc"}, pid: pid}
+	path, deleted := strings.CutSuffix(path, " (deleted)")
+	f, _ := p.openMapped(&mapping{start: start, end: end, inode: inode, path: path, deleted: deleted})
+	return f
 }

@@ -1,0 +1,287 @@
+package interpreter
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"runtime"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/link"
+	"go.opentelemetry.io/ebpf-profiler/interpreter/interpreterconfig"
+	"go.opentelemetry.io/ebpf-profiler/libpf"
+	profilerlog "go.opentelemetry.io/ebpf-profiler/log"
+	"go.opentelemetry.io/ebpf-profiler/reporter"
+	"go.opentelemetry.io/ebpf-profiler/reporter/samples"
+	"go.opentelemetry.io/ebpf-profiler/times"
+	"go.opentelemetry.io/ebpf-profiler/tracer"
+
+	"github.com/slowray/slowray/internal/sense/symbol"
+)
+
+// Unwinder is the library, loaded and running.
+type Unwinder struct {
+	space   *symbol.Space
+	tracer  *tracer.Tracer
+	program *ebpf.Program
+	stop    context.CancelFunc
+	traces  chan *libpf.EbpfTrace
+	stack   []symbol.Location // of the trace being handled
+
+	mu       sync.Mutex
+	binaries map[libpf.FrameMappingFile]binary
+	failure  string // what the library complained of last
+}
+
+// binary is a file that was mapped when a process was first met.
+type binary struct {
+	path string
+	file *os.File // nil once taken
+}
+
+const (
+	// pollEvery is how often the library looks at its ring.
+	pollEvery = 25 * time.Millisecond
+	// queued bounds the stacks that wait to be handled, at 25 KiB each.
+	queued = 256
+	// ringBytes bounds the library's ring; a record can take this much:
+	ringBytes   = 32 << 20
+	recordBytes = 25 << 10
+)
+
+// intervals are the library's, for a run of seconds or minutes.
+type intervals struct{}
+
+func (intervals) MonitorInterval() time.Duration       { return time.Second }
+func (intervals) TracePollInterval() time.Duration     { return pollEvery }
+func (intervals) PIDCleanupInterval() time.Duration    { return time.Minute }
+func (intervals) ExecutableUnloadDelay() time.Duration { return time.Hour }
+
+// Start loads the library: some hundred milliseconds. It needs root, or
+// CAP_BPF, CAP_PERFMON, CAP_SYS_PTRACE and CAP_SYSLOG.
+func Start(space *symbol.Space) (*Unwinder, error) {
+	u := &Unwinder{space: space, traces: make(chan *libpf.EbpfTrace, queued), binaries: map[libpf.FrameMappingFile]binary{}}
+	profilerlog.SetLogger(*slog.New(slog.NewTextHandler((*complaints)(u), &slog.HandlerOptions{Level: slog.LevelError})))
+	var ctx context.Context
+	ctx, u.stop = context.WithCancel(context.Background())
+	err := allowMemlock()
+	if err == nil {
+		err = u.load(ctx)
+	}
+	if err != nil {
+		u.Close()
+		return nil, fmt.Errorf("interpreters: %w", err)
+	}
+	return u, nil
+}
+
+func (u *Unwinder) load(ctx context.Context) (err error) {
+	times.StartRealtimeSync(ctx, 0)
+	u.tracer, err = tracer.NewTracer(ctx, &tracer.Config{
+		TraceReporter:      (*traceReporter)(u),
+		ExecutableReporter: (*executableReporter)(u),
+		Intervals:          intervals{},
+		InterpretersConfig: interpreterconfig.AllInterpreters(),
+		// Only the ring is sized by it: the clock is not the library's.
+		SamplesPerSecond:       max(1, ringBytes/recordBytes/runtime.NumCPU()),
+		FilterIdleFrames:       true,
+		FilterErrorFrames:      true,
+		ProbabilisticThreshold: tracer.ProbabilisticThresholdMax,
+		LoadProbe:              true, // Enable asks for it
+	})
+	if err != nil {
+		return u.explain(err)
+	}
+	u.tracer.StartPIDEventProcessor(ctx)
+	if err := u.tracer.StartMapMonitors(ctx, u.traces); err != nil {
+		return u.explain(err)
+	}
+	if err := u.tracer.Enable(ctx, (*entry)(u)); err != nil {
+		return u.explain(err)
+	}
+	return nil
+}
+
+// explain adds what the library wrote to its log.
+func (u *Unwinder) explain(err error) error {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.failure == "" {
+		return err
+	}
+	return fmt.Errorf("%w (%s)", err, u.failure)
+}
+
+// complaints keeps the library's log from the terminal.
+type complaints Unwinder
+
+func (c *complaints) Write(line []byte) (int, error) {
+	c.mu.Lock()
+	c.failure = string(line[:min(len(line), 300)])
+	c.mu.Unlock()
+	return len(line), nil
+}
+
+// Program unwinds the thread it runs in when another perf event program calls
+// it as its tail.
+func (u *Unwinder) Program() *ebpf.Program { return u.program }
+
+// Close unloads everything.
+func (u *Unwinder) Close() {
+	u.stop()
+	if u.tracer != nil {
+		u.tracer.Close()
+	}
+	if u.program != nil {
+		u.program.Close()
+	}
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	for key, b := range u.binaries {
+		if b.file != nil {
+			b.file.Close()
+			u.binaries[key] = binary{path: b.path}
+		}
+	}
+}
+
+// Stacks hands over the user stacks that have come in, leaf first, with the
+// thread and the moment (monotonic clock, ns). The frames are valid during the
+// call.
+func (u *Unwinder) Stacks(each func(tid int, at uint64, frames []symbol.Location)) {
+	for {
+		select {
+		case t := <-u.traces:
+			if t == nil {
+				continue // the library's mark that it has read all for now
+			}
+			tid, at := int(t.TID), uint64(t.KTime)
+			u.stack = u.stack[:0]
+			u.tracer.HandleTrace(t)
+			if len(u.stack) > 0 {
+				each(tid, at, u.stack)
+			}
+		default:
+			return
+		}
+	}
+}
+
+// traceReporter is called by HandleTrace.
+type traceReporter Unwinder
+
+func (r *traceReporter) ReportTraceEvent(t *libpf.Trace, _ *samples.TraceEventMeta) error {
+	u := (*Unwinder)(r)
+	for _, h := range t.Frames {
+		f := h.Value()
+		if f.Type.Interpreter() == libpf.Kernel || f.Type.IsError() {
+			continue
+		}
+		u.stack = append(u.stack, u.location(&f))
+	}
+	return nil
+}
+
+// executableReporter is called for each binary when a process is met that maps
+// it, in any goroutine.
+type executableReporter Unwinder
+
+func (r *executableReporter) ReportExecutable(m *reporter.ExecutableMetadata) {
+	if m.Mapping == nil || !m.Mapping.IsExecutable() {
+		return
+	}
+	r.mu.Lock()
+	_, met := r.binaries[m.MappingFile]
+	r.mu.Unlock()
+	if met {
+		return
+	}
+	file := symbol.OpenMapped(int(m.Process.PID()), m.Mapping.Path, m.Mapping.Inode, m.Mapping.Vaddr, m.Mapping.Vaddr+m.Mapping.Length)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.binaries[m.MappingFile] = binary{path: string([]byte(m.Mapping.Path)), file: file}
+}
+
+// take gives a binary's file away.
+func (u *Unwinder) take(key libpf.FrameMappingFile) *os.File {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	b := u.binaries[key]
+	u.binaries[key] = binary{path: b.path}
+	return b.file
+}
+
+func (u *Unwinder) path(key libpf.FrameMappingFile) string {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.binaries[key].path
+}
+
+// entry loads the library's program under an origin of its own.
+type entry Unwinder
+
+const (
+	entryProgram = "native_tracer_entry"
+	constants    = ".rodata.var"
+)
+
+// Load implements tracer.Probe. LoadProbeUnwinders, which the library offers
+// for this, would make a kprobe of it.
+func (e *entry) Load(_ context.Context, reg tracer.ProbeRegistrar, pc *tracer.ProbeContext) (link.Link, error) {
+	origin, err := reg.Register(&samples.TypeMetadata{SampleType: "samples", SampleUnit: "count"})
+	if err != nil {
+		return nil, err
+	}
+	values := map[string]any{"origin_id_sampling": origin, "filter_idle_frames": true, "filter_error_frames": true}
+	spec, err := pc.CollectionSpecWith(nil, []string{entryProgram}, []string{"origin_id_sampling", "filter_idle_frames", "filter_error_frames"})
+	if err != nil {
+		return nil, err
+	}
+	for name, value := range values {
+		if err := spec.Variables[name].Set(value); err != nil {
+			return nil, err
+		}
+	}
+	if err := pc.RewriteMaps(spec, nil); err != nil {
+		return nil, err
+	}
+	fixed, err := constantsOf(spec)
+	if err != nil {
+		return nil, err
+	}
+	defer fixed.Close()
+	prog := spec.Programs[entryProgram]
+	if err := prog.Instructions.AssociateMap(constants, fixed); err != nil {
+		return nil, err
+	}
+	e.program, err = ebpf.NewProgram(prog)
+	return nil, err
+}
+
+// constantsOf makes the map of constants with the values of the variables.
+func constantsOf(spec *ebpf.CollectionSpec) (*ebpf.Map, error) {
+	m := spec.Maps[constants]
+	if m == nil || len(m.Contents) == 0 {
+		return nil, errors.New("the library's programs have no constants")
+	}
+	data, ok := m.Contents[0].Value.([]byte)
+	if !ok {
+		return nil, errors.New("the library's constants are no bytes")
+	}
+	data = slices.Clone(data)
+	for _, v := range spec.Variables {
+		if v.SectionName == constants && int(v.Offset)+len(v.Value) <= len(data) {
+			copy(data[v.Offset:], v.Value)
+		}
+	}
+	m.Contents[0] = ebpf.MapKV{Key: uint32(0), Value: data}
+	return ebpf.NewMap(m)
+}
+
+var _ io.Writer = (*complaints)(nil)
