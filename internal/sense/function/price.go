@@ -1,0 +1,142 @@
+package function
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"reflect"
+	"runtime"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/link"
+	"golang.org/x/sys/unix"
+
+	"github.com/slowray/slowray/internal/bpf"
+)
+
+const trials = 1000
+
+// stepped is called to measure what a hit costs.
+//
+//go:noinline
+func stepped(n int) int { return n*3 + 1 }
+
+// measurePrice sets a probe on a function of this process, and calls it. It
+// also tells whether the kernel's links of many places see all threads of a
+// process: until Linux 6.11 they saw only the first (46ba0e49b642).
+func (t *Tracer) measurePrice() error {
+	maps, err := mappings(os.Getpid())
+	if err != nil {
+		return err
+	}
+	entry := uint64(reflect.ValueOf(stepped).Pointer())
+	offset := uint64(0)
+	for _, m := range maps {
+		if entry >= m.start && entry < m.end {
+			offset = entry - m.start + m.offset
+		}
+	}
+	if offset == 0 {
+		return errors.New("own code is not mapped from a file")
+	}
+	ex, err := link.OpenExecutable("/proc/self/exe")
+	if err != nil {
+		return err
+	}
+	site := len(t.plan.sites)
+	if t.multi {
+		seen, err := t.step(func() (link.Link, error) {
+			return ex.UprobeMulti(nil, t.objects.Programs[progPass], &link.UprobeMultiOptions{
+				Addresses: []uint64{offset}, Cookies: []uint64{uint64(site)}, PID: uint32(os.Getpid())})
+		})
+		if err == nil && seen > 0 {
+			return nil
+		}
+		t.multi = false
+	}
+	prog, err := t.single(progPass, site)
+	if err != nil {
+		return err
+	}
+	opt := &link.UprobeOptions{Address: offset, PID: os.Getpid()}
+	if t.kernel.cookies {
+		opt.Cookie = uint64(site)
+	}
+	seen, err := t.step(func() (link.Link, error) { return ex.Uprobe("", prog, opt) })
+	if err == nil && seen == 0 {
+		return errors.New("no hit was seen")
+	}
+	return err
+}
+
+// step calls the function with a probe on it and without, and says how many
+// hits were seen.
+func (t *Tracer) step(attach func() (link.Link, error)) (uint64, error) {
+	plain := timed(0)
+	l, err := attach()
+	if err != nil {
+		return 0, err
+	}
+	defer l.Close()
+	// Not the first hundred: they bring the code into the caches. No bound, as
+	// only this process is slowed, for some milliseconds.
+	warm := 100
+	var seen uint64
+	defer t.resetHits()
+	if err := t.set(bpf.FunctionVarActive, uint32(1)); err != nil {
+		return 0, err
+	}
+	_ = timed(warm)
+	took := timed(trials)
+	if err := t.set(bpf.FunctionVarActive, uint32(0)); err != nil {
+		return 0, err
+	}
+	var perCPU []uint64
+	if err := t.objects.Maps[bpf.FunctionMapHits].Lookup(uint32(0), &perCPU); err != nil {
+		return 0, fmt.Errorf("read hits: %w", err)
+	}
+	for _, n := range perCPU {
+		seen += n
+	}
+	if seen > 0 {
+		t.perHit = max(int64(took-plain)/trials, 1)
+	}
+	return seen, nil
+}
+
+// resetHits makes everything as it was before.
+func (t *Tracer) resetHits() {
+	_ = t.set(bpf.FunctionVarActive, uint32(0))
+	_ = t.set(bpf.FunctionVarTripped, uint64(0))
+	_ = t.set(bpf.FunctionVarWindowHits, uint64(0))
+	cpus, err := ebpf.PossibleCPU()
+	if err == nil {
+		_ = t.objects.Maps[bpf.FunctionMapHits].Put(uint32(0), make([]uint64, cpus))
+	}
+}
+
+// timed calls the function n times, in a thread that is not the process's
+// first, and says how long that took.
+func timed(n int) time.Duration {
+	done := make(chan time.Duration)
+	var try func(depth int)
+	try = func(depth int) {
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		if unix.Gettid() == os.Getpid() && depth < 8 {
+			go try(depth + 1) // this one keeps the first thread meanwhile
+			time.Sleep(10 * time.Millisecond)
+			return
+		}
+		start := time.Now()
+		sum := 0
+		for i := range n {
+			sum += stepped(i)
+		}
+		runtime.KeepAlive(sum)
+		done <- time.Since(start)
+	}
+	go try(0)
+	return <-done
+}

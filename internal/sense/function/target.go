@@ -1,0 +1,211 @@
+package function
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// ErrNoProcess says that there is no process with a number.
+var ErrNoProcess = errors.New("no such process")
+
+// file is an ELF file that may hold functions.
+type file struct {
+	open string // what the kernel and this process open: also right for deleted files, and in other mount namespaces
+	name string // as the target's own mount namespace has it
+}
+
+// base is the name without its directory.
+func (f file) base() string { return filepath.Base(strings.TrimSuffix(f.name, " (deleted)")) }
+
+// target is what is watched.
+type target struct {
+	files []file
+	pid   int // only this process; 0 = all
+}
+
+const kernelTarget = "kernel"
+
+// findTarget reads TARGET: a process's number, a path, the name of a program in
+// PATH or of a library, or "kernel". With a pid a name or path is looked for in
+// what that process has mapped.
+func findTarget(name string, pid int) (*target, error) {
+	if n, err := strconv.Atoi(name); err == nil {
+		if pid != 0 && pid != n {
+			return nil, fmt.Errorf("the target is process %d, and --pid %d is another", n, pid)
+		}
+		pid = n
+		if pid < 1 {
+			return nil, fmt.Errorf("pid %d: must be positive", pid)
+		}
+		files, err := mappedFiles(pid)
+		return &target{files, pid}, err
+	}
+	switch {
+	case name == kernelTarget:
+		if pid != 0 {
+			if _, err := os.Stat(fmt.Sprintf("/proc/%d", pid)); err != nil {
+				return nil, fmt.Errorf("process %d: %w", pid, ErrNoProcess)
+			}
+		}
+		return &target{pid: pid}, nil
+	case strings.HasPrefix(name, "[v"):
+		return nil, fmt.Errorf("%s is no file: no probe can be set there", name)
+	}
+	if pid != 0 {
+		files, err := mappedFiles(pid)
+		if err != nil {
+			return nil, err
+		}
+		for _, f := range files {
+			if f.name == name || f.base() == name {
+				return &target{[]file{f}, pid}, nil
+			}
+		}
+		return nil, fmt.Errorf("process %d has not mapped %s", pid, name)
+	}
+	path, err := findFile(name)
+	if err != nil {
+		return nil, err
+	}
+	return &target{files: []file{{open: path, name: path}}}, nil
+}
+
+// libraryDirs is where a library is looked for by its name alone.
+var libraryDirs = []string{
+	"/lib64", "/usr/lib64", "/lib/x86_64-linux-gnu", "/usr/lib/x86_64-linux-gnu", "/lib/aarch64-linux-gnu",
+	"/usr/lib/aarch64-linux-gnu", "/usr/local/lib", "/lib", "/usr/lib",
+}
+
+func findFile(name string) (string, error) {
+	candidates := []string{name}
+	if !strings.Contains(name, "/") {
+		candidates = candidates[:0]
+		dirs := append(filepath.SplitList(os.Getenv("PATH")), libraryDirs...)
+		for _, dir := range append(dirs, "/usr/sbin", "/sbin") {
+			candidates = append(candidates, filepath.Join(dir, name))
+		}
+	}
+	for _, c := range candidates {
+		st, err := os.Stat(c)
+		if err == nil && st.Mode().IsRegular() {
+			return filepath.Abs(c)
+		}
+		if err == nil && strings.Contains(name, "/") {
+			return "", fmt.Errorf("%s: not a regular file", name)
+		}
+		if err != nil && !errors.Is(err, fs.ErrNotExist) && strings.Contains(name, "/") {
+			return "", err
+		}
+	}
+	if strings.Contains(name, "/") {
+		return "", fmt.Errorf("%s: no such file", name)
+	}
+	return "", fmt.Errorf("%s: no such program or library (give a path, a pid, or \"kernel\")", name)
+}
+
+// mapping is an executable mapping of a process.
+type mapping struct {
+	start, end, offset uint64
+	device             string
+	inode              uint64
+	path               string
+}
+
+// mappings reads the executable mappings of a process, in order of address.
+func mappings(pid int) ([]mapping, error) {
+	f, err := os.Open(fmt.Sprintf("/proc/%d/maps", pid))
+	if err != nil {
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil, fmt.Errorf("process %d: %w", pid, ErrNoProcess)
+		}
+		return nil, err
+	}
+	defer f.Close()
+	m, err := parseMappings(f)
+	if errors.Is(err, unix.ESRCH) {
+		return nil, fmt.Errorf("process %d: %w", pid, ErrNoProcess)
+	}
+	return m, err
+}
+
+// parseMappings reads lines of proc_pid_maps(5); others than executable ones
+// are left out.
+func parseMappings(r io.Reader) ([]mapping, error) {
+	var out []mapping
+	sc := bufio.NewScanner(r)
+	sc.Buffer(nil, 1<<16)
+	for sc.Scan() {
+		f := strings.SplitN(sc.Text(), " ", 6)
+		if len(f) < 5 || len(f[1]) < 3 || f[1][2] != 'x' {
+			continue
+		}
+		var m mapping
+		from, to, _ := strings.Cut(f[0], "-")
+		var errs [4]error
+		m.start, errs[0] = strconv.ParseUint(from, 16, 64)
+		m.end, errs[1] = strconv.ParseUint(to, 16, 64)
+		m.offset, errs[2] = strconv.ParseUint(f[2], 16, 64)
+		m.device = f[3]
+		m.inode, errs[3] = strconv.ParseUint(f[4], 10, 64)
+		if errors.Join(errs[:]...) != nil {
+			continue
+		}
+		if len(f) == 6 {
+			// A newline in a name is written as \012.
+			m.path = strings.ReplaceAll(strings.TrimLeft(f[5], " "), `\012`, "\n")
+		}
+		out = append(out, m)
+	}
+	return out, sc.Err()
+}
+
+// mappedFiles are the files of which a process executes code, its program
+// first. They are opened by what is mapped, not by name: the name may be gone,
+// or be another file by now.
+func mappedFiles(pid int) ([]file, error) {
+	maps, err := mappings(pid)
+	if err != nil {
+		return nil, err
+	}
+	type id struct {
+		device string
+		inode  uint64
+	}
+	seen := map[id]bool{}
+	var out []file
+	exe := fmt.Sprintf("/proc/%d/exe", pid)
+	name, _ := os.Readlink(exe)
+	for _, m := range maps {
+		key := id{m.device, m.inode}
+		if m.inode == 0 || m.path == "" || strings.HasPrefix(m.path, "[") || seen[key] {
+			continue
+		}
+		seen[key] = true
+		f := file{name: m.path, open: fmt.Sprintf("/proc/%d/map_files/%x-%x", pid, m.start, m.end)}
+		if m.path == name {
+			f.open = exe
+			out = append([]file{f}, out...)
+			continue
+		}
+		// map_files needs CAP_CHECKPOINT_RESTORE; without, the name must do.
+		if g, err := os.Open(f.open); err == nil {
+			g.Close()
+		} else {
+			f.open = fmt.Sprintf("/proc/%d/root%s", pid, m.path)
+		}
+		out = append(out, f)
+	}
+	if len(out) == 0 {
+		return nil, fmt.Errorf("process %d executes no file (a kernel thread, or it has just ended)", pid)
+	}
+	return out, nil
+}
