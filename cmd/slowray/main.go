@@ -38,6 +38,7 @@ type cli struct {
 	Requests requestsCmd `cmd:"" help:"One line for each request on a TCP connection, with where its time went."`
 	Top      topCmd      `cmd:"" help:"Show live, per endpoint, how many requests there are and where their time goes."`
 	Wait     waitCmd     `cmd:"" help:"Show what a process waits for now, hop by hop to the last."`
+	Func     funcCmd     `cmd:"" help:"Count and time the calls of any function: of a program, a library, or the kernel."`
 	Lab      labCmd      `cmd:"" help:"Incidents to try slowray on, in private network namespaces."`
 
 	Version kong.VersionFlag `help:"Print the version and exit."`
