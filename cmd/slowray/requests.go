@@ -144,7 +144,7 @@ func (c *requestsCmd) Run(ctx context.Context, s *streams) error {
 	side, _ := sideNamed(c.Side)
 	peer, _ := c.peer()
 	src, err := openSource(request.Options{
-		Ports: c.Port, Side: side, Slow: value(c.Slow), Labels: c.Labels, Connections: c.Format == formatTCPRT, Budget: c.budget(),
+		Ports: c.Port, Side: side, Slow: value(c.Slow), Labels: c.Labels, Connections: c.Format == formatTCPRT, Budget: c.budget(), Split: c.Format != formatTCPRT,
 	})
 	if err != nil {
 		return err

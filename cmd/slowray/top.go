@@ -64,7 +64,7 @@ func (c *topCmd) Run(ctx context.Context, s *streams) error {
 	}
 	side, _ := sideNamed(c.Side)
 	watch.Hurry()
-	src, err := request.Start(request.Options{Ports: c.Port, Side: side, Labels: c.Labels})
+	src, err := request.Start(request.Options{Ports: c.Port, Side: side, Labels: c.Labels, Split: true})
 	if err != nil {
 		return err
 	}

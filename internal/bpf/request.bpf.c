@@ -13,7 +13,9 @@
  *   tcp_retransmit_skb     something was sent again
  *   getpeername (cgroup)   accept() gives the application the connection
  *   tcp_sendmsg_locked     since 6.16, and only for the first bytes of an
- *                          answer: its status
+ *                          answer: its status, and which thread sends it
+ *   sock_send_length       the latter, from 6.3 to 6.15
+ *   sched_switch, sched_waking   what threads do that have a request in hand
  *
  * When the first byte of an answer was sent needs no hook: tcp_sock's
  * first_tx_mstamp is the time of the first segment sent after everything was
@@ -28,6 +30,8 @@
 #include "headers/request.h"
 #include "headers/connection.h"
 #include "headers/memory.h"
+#include "headers/work.h"
+#include "headers/sched.h"
 #include "headers/ledger.h"
 #include "headers/protocol.h"
 #include "headers/boundary.h"
@@ -127,6 +131,8 @@ int BPF_PROG(received, struct sock *sk)
 		return 0; /* nothing was copied (tcp_read_sock) */
 	c->copied = tp->copied_seq;
 	if (c->side == CALLED) {
+		if (with_work)
+			work_heard(sk);
 		__u8 state = sk->__sk_common.skc_state;
 		int unseen = state == TCP_FIN_WAIT1 || state == TCP_FIN_WAIT2;
 
@@ -152,6 +158,8 @@ int BPF_PROG(received, struct sock *sk)
 	}
 	if (c->phase == ASKED && tp->write_seq == c->mark) {
 		c->read = bpf_ktime_get_ns();
+		if (with_work)
+			work_read(c, sk);
 	} else if (c->phase != IDLE && c->phase != TAKEN && !(c->flags & AMENDED)) {
 		/* Part of the answer was out while part of what was asked was
 		 * still unread: another request, if an answer follows. None
@@ -311,6 +319,30 @@ int accepted6(struct bpf_sock_addr *ctx)
 	return note_accepted(ctx);
 }
 
+/* The current thread sends on a connection. */
+static __always_inline void note_sender(struct conn *c, struct sock *sk)
+{
+	if (c->side == SERVED && c->in_hand && c->phase == ASKED)
+		work_answered(c, sk);
+	else if (c->side == CALLED)
+		work_calls(sk);
+}
+
+/* sock:sock_send_length(struct sock *sk, int ret, int flags), since 6.3: a call
+ * that sends returns. Only where the next hook is missing. */
+SEC("tp_btf/sock_send_length")
+int BPF_PROG(sent, struct sock *sk, int ret)
+{
+	struct conn *c;
+
+	if (ret <= 0 || sk->sk_protocol != IPPROTO_TCP || unwanted(sk))
+		return 0;
+	c = watched(sk);
+	if (c)
+		note_sender(c, sk);
+	return 0;
+}
+
 /* tcp:tcp_sendmsg_locked(sk, msg, skb, size_goal), since 6.16 */
 SEC("tp_btf/tcp_sendmsg_locked")
 int BPF_PROG(sending, struct sock *sk, struct msghdr *msg)
@@ -321,6 +353,10 @@ int BPF_PROG(sending, struct sock *sk, struct msghdr *msg)
 		return 0;
 	c = bpf_sk_storage_get(&conns, sk, 0, 0);
 	if (!c)
+		return 0;
+	if (with_work)
+		note_sender(c, sk);
+	if (!sending_seen)
 		return 0;
 	if (c->side == SERVED && c->proto >= PROTO_HTTP1 && c->phase == ASKED && !c->answered)
 		look_at_answer(c, msg);

@@ -20,9 +20,11 @@ const (
 	RequestMapConns          = "conns"
 	RequestMapCounts         = "counts"
 	RequestMapEndpoints      = "endpoints"
+	RequestMapHands          = "hands"
 	RequestMapListening      = "listening"
 	RequestMapRecords        = "records"
 	RequestMapRings          = "rings"
+	RequestMapThreads        = "threads"
 	RequestProgAccepted4     = "accepted4"
 	RequestProgAccepted6     = "accepted6"
 	RequestProgFlush         = "flush"
@@ -31,14 +33,19 @@ const (
 	RequestProgRetransmitted = "retransmitted"
 	RequestProgSegment       = "segment"
 	RequestProgSending       = "sending"
+	RequestProgSent          = "sent"
 	RequestProgStateChanged  = "state_changed"
+	RequestProgSwitched      = "switched"
 	RequestProgWaiting       = "waiting"
+	RequestProgWaking        = "waking"
 	RequestVarAgain          = "again"
+	RequestVarCallClasses    = "call_classes"
 	RequestVarCpus           = "cpus"
 	RequestVarHz             = "hz"
 	RequestVarIdleNs         = "idle_ns"
 	RequestVarLostConns      = "lost_conns"
 	RequestVarLostEndpoints  = "lost_endpoints"
+	RequestVarLostWork       = "lost_work"
 	RequestVarMaxEndpoints   = "max_endpoints"
 	RequestVarNextEndpoint   = "next_endpoint"
 	RequestVarOrderedStores  = "ordered_stores"
@@ -56,6 +63,8 @@ const (
 	RequestVarWithClosed     = "with_closed"
 	RequestVarWithLabels     = "with_labels"
 	RequestVarWithPayload    = "with_payload"
+	RequestVarWithWork       = "with_work"
+	RequestVarWorkMask       = "work_mask"
 )
 
 // LoadRequest returns the embedded CollectionSpec for Request.
@@ -108,8 +117,11 @@ type RequestProgramSpecs struct {
 	Retransmitted *ebpf.ProgramSpec `ebpf:"retransmitted"`
 	Segment       *ebpf.ProgramSpec `ebpf:"segment"`
 	Sending       *ebpf.ProgramSpec `ebpf:"sending"`
+	Sent          *ebpf.ProgramSpec `ebpf:"sent"`
 	StateChanged  *ebpf.ProgramSpec `ebpf:"state_changed"`
+	Switched      *ebpf.ProgramSpec `ebpf:"switched"`
 	Waiting       *ebpf.ProgramSpec `ebpf:"waiting"`
+	Waking        *ebpf.ProgramSpec `ebpf:"waking"`
 }
 
 // RequestMapSpecs contains maps before they are loaded into the kernel.
@@ -120,9 +132,11 @@ type RequestMapSpecs struct {
 	Conns      *ebpf.MapSpec `ebpf:"conns"`
 	Counts     *ebpf.MapSpec `ebpf:"counts"`
 	Endpoints  *ebpf.MapSpec `ebpf:"endpoints"`
+	Hands      *ebpf.MapSpec `ebpf:"hands"`
 	Listening  *ebpf.MapSpec `ebpf:"listening"`
 	Records    *ebpf.MapSpec `ebpf:"records"`
 	Rings      *ebpf.MapSpec `ebpf:"rings"`
+	Threads    *ebpf.MapSpec `ebpf:"threads"`
 }
 
 // RequestVariableSpecs contains global variables before they are loaded into the kernel.
@@ -130,11 +144,13 @@ type RequestMapSpecs struct {
 // It can be passed ebpf.CollectionSpec.Assign.
 type RequestVariableSpecs struct {
 	Again         *ebpf.VariableSpec `ebpf:"again"`
+	CallClasses   *ebpf.VariableSpec `ebpf:"call_classes"`
 	Cpus          *ebpf.VariableSpec `ebpf:"cpus"`
 	Hz            *ebpf.VariableSpec `ebpf:"hz"`
 	IdleNs        *ebpf.VariableSpec `ebpf:"idle_ns"`
 	LostConns     *ebpf.VariableSpec `ebpf:"lost_conns"`
 	LostEndpoints *ebpf.VariableSpec `ebpf:"lost_endpoints"`
+	LostWork      *ebpf.VariableSpec `ebpf:"lost_work"`
 	MaxEndpoints  *ebpf.VariableSpec `ebpf:"max_endpoints"`
 	NextEndpoint  *ebpf.VariableSpec `ebpf:"next_endpoint"`
 	OrderedStores *ebpf.VariableSpec `ebpf:"ordered_stores"`
@@ -152,6 +168,8 @@ type RequestVariableSpecs struct {
 	WithClosed    *ebpf.VariableSpec `ebpf:"with_closed"`
 	WithLabels    *ebpf.VariableSpec `ebpf:"with_labels"`
 	WithPayload   *ebpf.VariableSpec `ebpf:"with_payload"`
+	WithWork      *ebpf.VariableSpec `ebpf:"with_work"`
+	WorkMask      *ebpf.VariableSpec `ebpf:"work_mask"`
 }
 
 // RequestObjects contains all objects after they have been loaded into the kernel.
@@ -178,9 +196,11 @@ type RequestMaps struct {
 	Conns      *ebpf.Map `ebpf:"conns"`
 	Counts     *ebpf.Map `ebpf:"counts"`
 	Endpoints  *ebpf.Map `ebpf:"endpoints"`
+	Hands      *ebpf.Map `ebpf:"hands"`
 	Listening  *ebpf.Map `ebpf:"listening"`
 	Records    *ebpf.Map `ebpf:"records"`
 	Rings      *ebpf.Map `ebpf:"rings"`
+	Threads    *ebpf.Map `ebpf:"threads"`
 }
 
 func (m *RequestMaps) Close() error {
@@ -189,9 +209,11 @@ func (m *RequestMaps) Close() error {
 		m.Conns,
 		m.Counts,
 		m.Endpoints,
+		m.Hands,
 		m.Listening,
 		m.Records,
 		m.Rings,
+		m.Threads,
 	)
 }
 
@@ -200,11 +222,13 @@ func (m *RequestMaps) Close() error {
 // It can be passed to LoadRequestObjects or ebpf.CollectionSpec.LoadAndAssign.
 type RequestVariables struct {
 	Again         *ebpf.Variable `ebpf:"again"`
+	CallClasses   *ebpf.Variable `ebpf:"call_classes"`
 	Cpus          *ebpf.Variable `ebpf:"cpus"`
 	Hz            *ebpf.Variable `ebpf:"hz"`
 	IdleNs        *ebpf.Variable `ebpf:"idle_ns"`
 	LostConns     *ebpf.Variable `ebpf:"lost_conns"`
 	LostEndpoints *ebpf.Variable `ebpf:"lost_endpoints"`
+	LostWork      *ebpf.Variable `ebpf:"lost_work"`
 	MaxEndpoints  *ebpf.Variable `ebpf:"max_endpoints"`
 	NextEndpoint  *ebpf.Variable `ebpf:"next_endpoint"`
 	OrderedStores *ebpf.Variable `ebpf:"ordered_stores"`
@@ -222,6 +246,8 @@ type RequestVariables struct {
 	WithClosed    *ebpf.Variable `ebpf:"with_closed"`
 	WithLabels    *ebpf.Variable `ebpf:"with_labels"`
 	WithPayload   *ebpf.Variable `ebpf:"with_payload"`
+	WithWork      *ebpf.Variable `ebpf:"with_work"`
+	WorkMask      *ebpf.Variable `ebpf:"work_mask"`
 }
 
 // RequestPrograms contains all programs after they have been loaded into the kernel.
@@ -236,8 +262,11 @@ type RequestPrograms struct {
 	Retransmitted *ebpf.Program `ebpf:"retransmitted"`
 	Segment       *ebpf.Program `ebpf:"segment"`
 	Sending       *ebpf.Program `ebpf:"sending"`
+	Sent          *ebpf.Program `ebpf:"sent"`
 	StateChanged  *ebpf.Program `ebpf:"state_changed"`
+	Switched      *ebpf.Program `ebpf:"switched"`
 	Waiting       *ebpf.Program `ebpf:"waiting"`
+	Waking        *ebpf.Program `ebpf:"waking"`
 }
 
 func (p *RequestPrograms) Close() error {
@@ -250,8 +279,11 @@ func (p *RequestPrograms) Close() error {
 		p.Retransmitted,
 		p.Segment,
 		p.Sending,
+		p.Sent,
 		p.StateChanged,
+		p.Switched,
 		p.Waiting,
+		p.Waking,
 	)
 }
 

@@ -104,6 +104,11 @@ func ledgerEndpoint(v *cause.View, e *observe.Endpoint) Endpoint {
 				row.Slow.Parts[p.String()] = us(int64(ns))
 			}
 		}
+		for p := range observe.NumServerParts {
+			if ns := e.Split.SlowShareNS(p, e.SlowNS(observe.Server)); ns > 0 {
+				row.Slow.Parts[p.String()] = us(int64(ns))
+			}
+		}
 	}
 	return row
 }

@@ -13,7 +13,7 @@ type Measured struct {
 	RPS          float64             `json:"rps"`
 	Errors       uint64              `json:"errors"` // answered with an error, or not at all
 	Total        *QuantilesUS        `json:"total_us,omitempty"`
-	Ledger       map[string]LedgerUS `json:"ledger_us,omitempty"`
+	Ledger       map[string]LedgerUS `json:"ledger_us,omitempty"` // parts of server beside it, in proportion to the requests that were followed
 	RTT          *float64            `json:"rtt_us,omitempty"` // median
 	MinRTT       *float64            `json:"min_rtt_us,omitempty"`
 	LossPermille float64             `json:"loss_permille"`
@@ -61,6 +61,18 @@ func Measure(e *observe.Endpoint, seconds float64) Measured {
 			m.Ledger = map[string]LedgerUS{}
 		}
 		m.Ledger[p.String()] = l
+	}
+	if e.Split != nil {
+		for p := range observe.NumServerParts {
+			s, ok := e.Split.Parts[p.String()]
+			if !ok {
+				continue
+			}
+			share := math.Round(e.Split.ShareNS(p, e.Share(observe.Server))*1e4) / 1e4
+			m.Ledger[p.String()] = LedgerUS{
+				Mean: us(int64(e.Split.ShareNS(p, e.MeanNS(observe.Server)))), P99: us(s.Hist.Quantile(0.99)), Share: &share,
+			}
+		}
 	}
 	if e.RTT.Count() > 0 {
 		rtt := us(e.RTT.Quantile(0.5))

@@ -17,6 +17,7 @@ const (
 	RecvWait
 	// Server: request read → first response byte (called side: last request
 	// byte sent → first response byte, without Network: the other end's time).
+	// See ServerPart for what was done in it.
 	Server
 	// Stall: between response bytes while nothing is in flight: the
 	// application is not sending. Server time, not network (called side: gaps
@@ -157,6 +158,8 @@ type Request struct {
 	Flags     RequestFlags
 	Label     string // method and path, statement or command: only when asked for
 	FirstByte int64  // ns from the start to the first response byte, 0 when there is none
+	Followed  bool   // Split is known
+	Split     ServerSplit
 }
 
 // TotalNS is the request's wall time.
@@ -190,6 +193,7 @@ type Endpoint struct {
 	RTT    Histogram            `json:"rtt"`
 	MinRTT int64                `json:"min_rtt_ns"`
 	Parts  map[string]PartStats `json:"parts,omitempty"` // by Part.String()
+	Split  *SplitStats          `json:"split,omitempty"` // of Server; nil when no request was followed
 
 	// Flags counts requests by flag name.
 	Flags map[string]uint64 `json:"flags,omitempty"`

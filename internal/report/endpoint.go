@@ -121,6 +121,25 @@ func shares(ledger map[string]diagnose.LedgerUS) map[string]float64 {
 			out[name] = *part.Share
 		}
 	}
+	return finest(out)
+}
+
+// finest leaves the server's time out where its parts are known, and names
+// them by their last word.
+func finest(share map[string]float64) map[string]float64 {
+	whole := observe.Server.String()
+	out := map[string]float64{}
+	for name, part := range share {
+		if rest, ok := strings.CutPrefix(name, whole+"."); ok {
+			out["server "+rest[strings.LastIndexByte(rest, '.')+1:]] = part
+		}
+	}
+	split := len(out) > 0
+	for name, part := range share {
+		if !strings.HasPrefix(name, whole+".") && !(split && name == whole) {
+			out[name] = part
+		}
+	}
 	return out
 }
 
@@ -166,6 +185,7 @@ func endpointNote(e *diagnose.Endpoint) string {
 		for name, us := range s.Parts {
 			share[name] = us / s.Mean
 		}
+		share = finest(share)
 		const room = 48
 		notes = append(notes, fmt.Sprintf("slowest %s: %s, %s", figure.Count(s.Requests), duration(s.Mean), topParts(share, room)))
 	}

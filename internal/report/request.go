@@ -40,7 +40,7 @@ var requestFlags = func() (names [32]string) {
 // three decimals, so no nanosecond is lost. The parts of the ledger that are
 // zero are left out, but server and network stand there always, unless the
 // request overlapped others: then nothing is said about the parts but what is
-// known. processOf may be nil. Nothing is allocated when dst has room.
+// known. What server is made of follows it, where the request was followed. processOf may be nil. Nothing is allocated when dst has room.
 func AppendRequestJSON(dst []byte, r *observe.Request, processOf ProcessOf) []byte {
 	dst = append(dst, `{"schema":"`+SchemaRequest+`","side":"`...)
 	dst = append(dst, r.Side.String()...)
@@ -135,6 +135,15 @@ func appendJSONLedger(dst []byte, r *observe.Request) []byte {
 		first = false
 		dst = append(append(append(dst, '"'), part.String()...), `":`...)
 		dst = appendMicros(dst, ns)
+		if part != observe.Server || !r.Followed {
+			continue
+		}
+		for q, ns := range r.Split {
+			if ns != 0 {
+				dst = append(append(append(dst, `,"`...), observe.ServerPart(q).String()...), `":`...)
+				dst = appendMicros(dst, ns)
+			}
+		}
 	}
 	return append(dst, '}')
 }

@@ -149,6 +149,9 @@ func appendParts(dst []byte, r *observe.Request, style Style) []byte {
 		}
 		dst = append(append(dst, part.String()...), ' ')
 		dst = appendDuration(dst, ns)
+		if part == observe.Server && r.Followed {
+			dst = appendSplit(dst, &r.Split, ns)
+		}
 		if part == observe.AckDelay {
 			dst = append(dst, ')')
 		}
@@ -157,6 +160,28 @@ func appendParts(dst []byte, r *observe.Request, style Style) []byte {
 		}
 	}
 	return dst
+}
+
+// splitShown is the least share of the server's time that a part of it is worth
+// its place for: one in splitShown.
+const splitShown = 20
+
+// appendSplit appends what the server did in server ns, in brackets: all that
+// is more than a splitShown-th of it.
+func appendSplit(dst []byte, split *observe.ServerSplit, server int64) []byte {
+	opening := " ("
+	for p, ns := range split {
+		if ns == 0 || ns < server/splitShown {
+			continue
+		}
+		dst = append(append(dst, opening...), observe.ServerPart(p).Short()...)
+		dst = appendDuration(append(dst, ' '), ns)
+		opening = ", "
+	}
+	if opening == " (" {
+		return dst
+	}
+	return append(dst, ')')
 }
 
 // appendFlags appends what was special, and how many requests the line stands

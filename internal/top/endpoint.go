@@ -108,6 +108,29 @@ func (m *model) partLines() []string {
 		name := looks[p].letter + " " + left(p.String(), 11)
 		lines = append(lines, fmt.Sprintf(" %s %s %s %s %s  %s%s", m.style.part(p, name), right(share, 6),
 			right(duration(e.MeanNS(p)), 6), right(duration(float64(s.Hist.Quantile(0.5))), 6), right(duration(float64(s.Hist.Quantile(0.99))), 6), left(slow, 5), note))
+		if p == observe.Server && e.Split != nil {
+			lines = append(lines, m.splitLines(e)...)
+		}
+	}
+	return lines
+}
+
+// splitLines are what the server's time is made of.
+func (m *model) splitLines(e *observe.Endpoint) []string {
+	var lines []string
+	for p := range observe.NumServerParts {
+		s, ok := e.Split.Parts[p.String()]
+		if !ok {
+			continue
+		}
+		name := looks[observe.Server].letter + "  " + left(p.Short(), 10)
+		slow := ""
+		if total := e.SlowTotalNS(); total > 0 {
+			slow = percent(e.Split.SlowShareNS(p, e.SlowNS(observe.Server)) / total)
+		}
+		lines = append(lines, fmt.Sprintf(" %s %s %s %s %s  %s", m.style.part(observe.Server, name), right(percent(e.Split.ShareNS(p, e.Share(observe.Server))), 6),
+			right(duration(e.Split.ShareNS(p, e.MeanNS(observe.Server))), 6), right(duration(float64(s.Hist.Quantile(0.5))), 6),
+			right(duration(float64(s.Hist.Quantile(0.99))), 6), left(slow, 5)))
 	}
 	return lines
 }

@@ -69,9 +69,24 @@ func (m *model) waterfall(s *observe.RequestSample) []string {
 		lines = append(lines, " "+m.style.part(p, looks[p].letter+" "+left(p.String(), 11))+
 			right(duration(float64(from)), 7)+right(duration(float64(ns)), 7)+right(percent(float64(ns)/float64(s.TotalNS)), 6)+" "+
 			blanks(begin)+m.style.cells(p, cells))
+		if p == observe.Server {
+			lines = append(lines, m.splitOf(s)...)
+		}
 		from += ns
 	}
 	return append(lines, m.totalLine(s))
+}
+
+// splitOf is what the server did in its time; when, it does not tell.
+func (m *model) splitOf(s *observe.RequestSample) []string {
+	var lines []string
+	for p := range observe.NumServerParts {
+		if ns := s.Parts[p.String()]; ns != 0 {
+			lines = append(lines, " "+m.style.part(observe.Server, looks[observe.Server].letter+"  "+left(p.Short(), 10))+
+				right("", 7)+right(duration(float64(ns)), 7)+right(percent(float64(ns)/float64(s.TotalNS)), 6))
+		}
+	}
+	return lines
 }
 
 func (m *model) totalLine(s *observe.RequestSample) string {

@@ -27,7 +27,7 @@ type requests struct {
 
 // startRequests begins to record; the window begins with it.
 func startRequests(fs host.FS) (*requests, error) {
-	recorder, err := request.Start(request.Options{})
+	recorder, err := request.Start(request.Options{Split: true})
 	if err != nil {
 		return nil, err
 	}

@@ -28,6 +28,12 @@ enum bpf_map_type_used {
 	BPF_MAP_TYPE_STACK_TRACE = 7,
 	BPF_MAP_TYPE_LRU_HASH = 9,
 	BPF_MAP_TYPE_SK_STORAGE = 24,
+	BPF_MAP_TYPE_TASK_STORAGE = 29,
+};
+
+/* Only those whose presence is asked for. */
+enum bpf_func_id {
+	BPF_FUNC_task_pt_regs = 175,
 };
 
 #define BPF_ANY 0
@@ -35,6 +41,7 @@ enum bpf_map_type_used {
 #define BPF_F_NO_PREALLOC (1U << 0)
 #define BPF_F_MMAPABLE (1U << 10)
 #define BPF_SK_STORAGE_GET_F_CREATE 1
+#define BPF_LOCAL_STORAGE_GET_F_CREATE 1
 
 #define AF_UNIX 1
 #define AF_INET 2
@@ -59,6 +66,8 @@ enum bpf_map_type_used {
 /* include/uapi/linux/stat.h */
 #define S_IFMT 0170000
 #define S_IFSOCK 0140000
+#define S_IFREG 0100000
+#define S_IFIFO 0010000
 
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 
@@ -74,10 +83,36 @@ struct nsproxy {
 	struct net *net_ns;
 };
 
+struct bpf_local_storage;
+struct fdtable;
+
+struct files_struct {
+	struct fdtable *fdt;
+};
+
+struct cfs_bandwidth {
+	__u64 throttled_time; /* ns, of all CPUs together */
+};
+
+struct task_group {
+	struct cfs_bandwidth cfs_bandwidth; /* CONFIG_CFS_BANDWIDTH */
+	struct task_group *parent;
+};
+
 struct task_struct {
 	struct nsproxy *nsproxy;
 	int pid;
 	int tgid;
+	unsigned int __state;
+	unsigned in_iowait : 1;
+	struct files_struct *files;
+	struct task_group *sched_task_group; /* CONFIG_CGROUP_SCHED */
+	struct bpf_local_storage *bpf_storage; /* since 5.11 */
+};
+
+/* Before 2f064a59a11f (5.14). */
+struct task_struct___state {
+	volatile long state;
 };
 
 struct inode {
@@ -87,6 +122,25 @@ struct inode {
 
 struct file {
 	struct inode *f_inode;
+};
+
+struct fdtable {
+	unsigned int max_fds;
+	struct file **fd;
+};
+
+/* Registers of the system call that a thread is in, by architecture. */
+struct pt_regs {
+};
+
+struct pt_regs___x86 {
+	unsigned long orig_ax;
+	unsigned long di;
+};
+
+struct pt_regs___arm64 {
+	__u64 orig_x0;
+	__s32 syscallno;
 };
 
 struct socket {

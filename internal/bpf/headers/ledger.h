@@ -293,6 +293,7 @@ static __always_inline int finish_here(struct conn *c, struct sock *sk, struct t
 	rec->netns = sk->__sk_common.skc_net.net->ns.inum;
 	rec->proto = c->proto;
 	rec->label_len = 0;
+	rec->has_work = 0;
 	rec->first_byte = c->answer && !(c->flags & OVERLAPPED) ? span(l.start, c->answer) : 0;
 	fill_addresses(rec, c, sk);
 	if (with_labels) {
@@ -301,6 +302,14 @@ static __always_inline int finish_here(struct conn *c, struct sock *sk, struct t
 		if (t && t->len) {
 			rec->label_len = t->len;
 			__builtin_memcpy(rec->label, t->text, LABEL_SIZE);
+		}
+	}
+	if (with_work) {
+		struct hand *h = work_of(c, sk);
+
+		if (h) {
+			rec->has_work = 1;
+			__builtin_memcpy(rec->work, h->parts, sizeof(rec->work));
 		}
 	}
 	commit(rec, number);

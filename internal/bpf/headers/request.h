@@ -21,6 +21,24 @@ enum part {
 	PARTS,
 };
 
+/* The parts of SERVER, in the order of observe.ServerPart. The first ones are the
+ * clocks of a thread. */
+enum work {
+	WORK_CPU,
+	WORK_RUNQ, /* ready, and other threads had the CPUs */
+	WORK_THROTTLED, /* ready, and its group's quota was used up */
+	WORK_LOCK,
+	WORK_DISK,
+	WORK_PIPE,
+	WORK_NET,
+	WORK_SLEEP,
+	WORK_OTHER,
+	CLOCKS,
+	WORK_CALL = CLOCKS, /* waited for another service */
+	WORK_HANDOFF, /* passed on, and not seen to whom */
+	WORKS,
+};
+
 enum side {
 	SIDE_NONE, /* not watched */
 	SERVED,
@@ -91,11 +109,13 @@ struct record {
 	__u32 netns;
 	__u8 proto;
 	__u8 label_len;
-	__u16 pad;
+	__u8 has_work;
+	__u8 pad;
 	__u64 first_byte; /* ns from start to the first byte of the answer; 0 = none */
 	__u8 laddr[16]; /* IPv4 in the first four bytes */
 	__u8 paddr[16];
 	__u8 label[LABEL_SIZE]; /* not written unless label_len is set */
+	__u64 work[WORKS]; /* not written unless has_work is set */
 };
 
 /* A CPU's end of its ring. head and tail lie in cache lines of their own: the

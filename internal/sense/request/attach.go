@@ -18,6 +18,9 @@ func (r *Recorder) loadSpec(spec *ebpf.CollectionSpec) error {
 	if !hasTracepoint("tcp_sendmsg_locked") {
 		delete(spec.Programs, bpf.RequestProgSending)
 	}
+	if err := r.prepareSplit(spec); err != nil {
+		return err
+	}
 	r.payload = mayReadPayload(spec.Programs[bpf.RequestProgPayloadProbe])
 	delete(spec.Programs, bpf.RequestProgPayloadProbe)
 	if err := spec.Variables[bpf.RequestVarWithPayload].Set(flag(r.payload)); err != nil {
@@ -36,6 +39,12 @@ func (r *Recorder) loadSpec(spec *ebpf.CollectionSpec) error {
 		return err
 	}
 	r.sending = all.DetachProgram(bpf.RequestProgSending)
+	r.extra = map[string]*ebpf.Program{}
+	for _, name := range []string{bpf.RequestProgSent, bpf.RequestProgSwitched, bpf.RequestProgWaking} {
+		if p := all.DetachProgram(name); p != nil {
+			r.extra[name] = p
+		}
+	}
 	return nil
 }
 
@@ -92,6 +101,9 @@ func (r *Recorder) attach() error {
 		if err := r.objects.SendingSeen.Set(uint8(1)); err != nil {
 			return fmt.Errorf("attach tcp/tcp_sendmsg_locked: %w", err)
 		}
+	}
+	if err := r.attachSplit(r.extra); err != nil {
+		return err
 	}
 	// Connections first, so that none is met at its first segment only.
 	for _, p := range []struct {
@@ -154,7 +166,7 @@ func (r *Recorder) spareSending() {
 		return
 	}
 	// First the change of place, so that nothing is read nowhere.
-	if r.objects.SendingSeen.Set(uint8(0)) == nil {
+	if r.objects.SendingSeen.Set(uint8(0)) == nil && !r.split {
 		r.sendingLink.Close()
 		r.sendingLink = nil
 	}

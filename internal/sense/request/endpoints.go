@@ -161,7 +161,9 @@ func (e *endpointSum) export(slots int) observe.Endpoint {
 	x.Total.Merge(&e.total)
 	x.RTT.Merge(&e.rtt)
 	x.Parts = map[string]observe.PartStats{}
-	_, sum := e.ledgers.sum()
+	_, sum, split := e.ledgers.sum()
+	count, slow, slowSplit := e.ledgers.slowest()
+	x.Split = e.exportSplit(&split, &slowSplit)
 	for p := range observe.NumParts {
 		if e.parts[p].Max() == 0 && sum[p] == 0 {
 			continue
@@ -184,15 +186,37 @@ func (e *endpointSum) export(slots int) observe.Endpoint {
 		x.Arrivals = make([]uint32, slots)
 		copy(x.Arrivals, e.arrivals)
 		x.Peers = e.peers.top()
-		count, parts := e.ledgers.slowest()
 		x.SlowCount, x.SlowParts = count, map[string]int64{}
-		for p, ns := range parts {
+		for p, ns := range slow {
 			if ns != 0 {
 				x.SlowParts[observe.Part(p).String()] = ns
 			}
 		}
 	}
 	return x
+}
+
+// exportSplit is how the Server time is split; nil when no request was followed.
+func (e *endpointSum) exportSplit(all, slow *splitSum) *observe.SplitStats {
+	if all.n == 0 || e.split == nil {
+		return nil
+	}
+	s := &observe.SplitStats{
+		Requests: all.n, ServerNS: all.server, Parts: map[string]observe.PartStats{},
+		SlowServerNS: slow.server, SlowParts: map[string]int64{},
+	}
+	for p := range observe.NumServerParts {
+		if all.parts[p] == 0 {
+			continue
+		}
+		part := observe.PartStats{SumNS: all.parts[p]}
+		part.Hist.Merge(&e.split[p])
+		s.Parts[p.String()] = part
+		if slow.parts[p] != 0 {
+			s.SlowParts[p.String()] = slow.parts[p]
+		}
+	}
+	return s
 }
 
 func put[V any](m map[string]V, k string, v V) map[string]V {

@@ -70,8 +70,12 @@ func (g *governor) look(now time.Time, cpu time.Duration, records uint64, cpus i
 // govern does what is due about once a second.
 func (r *Recorder) govern() {
 	now := time.Now()
-	if now.Sub(r.governed) < governEvery {
+	wall := now.Sub(r.governed)
+	if wall < governEvery {
 		return
+	}
+	if !r.governed.IsZero() {
+		r.governSplit(wall, runtime.NumCPU())
 	}
 	r.governed = now
 	r.spareSending()

@@ -24,6 +24,7 @@ type Options struct {
 	Slow        time.Duration // a request at least this long always has a record of its own; 0 = 1 s
 	Labels      bool          // keep method and path, statement or command
 	Connections bool          // tell of closed connections too, see OnClosed
+	Split       bool          // follow requests from thread to thread, see observe.ServerSplit
 	Budget      float64       // share of the host's CPU that slowray may take before it samples records; 0 = 0.01, negative = no limit
 }
 
@@ -51,6 +52,7 @@ type Stats struct {
 	Lost           uint64        // records dropped because a ring was full
 	Connections    uint64        // connections not watched for want of kernel memory
 	OtherEndpoints uint64        // connections counted under "other": more than 2,047 addresses
+	Unfollowed     uint64        // requests that were not followed for want of kernel memory
 	Weight         uint32        // how many requests a record stands for now: 1 = all are recorded
 	CPU            time.Duration // this process's, user and system, since Start
 	Missing        []string      // what this kernel cannot show, one sentence each
@@ -60,8 +62,9 @@ type Stats struct {
 type Recorder struct {
 	opt     Options
 	objects objects
-	links   []io.Closer   // kept: an unreferenced link is detached by its finalizer
-	sending *ebpf.Program // nil before Linux 6.16
+	links   []io.Closer              // kept: an unreferenced link is detached by its finalizer
+	sending *ebpf.Program            // nil before Linux 6.16
+	extra   map[string]*ebpf.Program // by name: those that only Split needs
 
 	sendingLink io.Closer // nil when not attached
 
@@ -81,7 +84,12 @@ type Recorder struct {
 	stats    Stats
 	governor governor
 	governed time.Time
-	each     func(*observe.Request) // of the last Poll: Flush makes room with it
+
+	split     bool   // requests are followed
+	splitMask uint32 // one of splitMask+1
+	splitSeen uint64 // requests at the last look
+
+	each func(*observe.Request) // of the last Poll: Flush makes room with it
 }
 
 // objects are the programs and maps of request.bpf.c that every kernel has.
@@ -237,6 +245,9 @@ func (r *Recorder) Close() {
 		if r.sending != nil {
 			r.sending.Close()
 		}
+		for _, p := range r.extra {
+			p.Close()
+		}
 	})
 }
 
@@ -270,6 +281,7 @@ func (r *Recorder) Stats() Stats {
 	// A variable that cannot be read counts nothing; it was there at Start.
 	_ = r.objects.LostConns.Get(&s.Connections)
 	_ = r.objects.LostEndpoints.Get(&s.OtherEndpoints)
+	_ = r.objects.LostWork.Get(&s.Unfollowed)
 	s.Weight = r.governor.mask + 1
 	s.CPU = r.governor.used()
 	s.Missing = slices.Clone(r.missing)

@@ -37,11 +37,13 @@ type record struct {
 	netns     uint32
 	proto     uint8
 	labelLen  uint8
-	_         uint16
+	hasWork   uint8
+	_         uint8
 	firstByte uint64
 	localAddr [16]byte
 	peerAddr  [16]byte
 	label     [40]byte
+	work      [observe.NumServerParts]int64
 }
 
 // ring is struct ring.
@@ -142,6 +144,10 @@ func (r *Recorder) decode(rec *record) {
 	q.HTTP = int(rec.http)
 	q.Flags = observe.RequestFlags(rec.flags)
 	q.FirstByte = int64(rec.firstByte)
+	if q.Followed = rec.hasWork != 0; q.Followed {
+		q.Split = rec.work
+		q.Split.Fit(q.Ledger[observe.Server])
+	}
 	q.Label = ""
 	if rec.labelLen > 0 {
 		q.Label = label(rec.proto, rec.label[:min(int(rec.labelLen), len(rec.label))])

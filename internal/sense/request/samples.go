@@ -129,5 +129,12 @@ func (s *sample) export() observe.RequestSample {
 			x.Parts[observe.Part(p).String()] = ns
 		}
 	}
+	if r.Followed {
+		for p, ns := range r.Split {
+			if ns != 0 {
+				x.Parts[observe.ServerPart(p).String()] = ns
+			}
+		}
+	}
 	return x
 }

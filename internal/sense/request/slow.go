@@ -22,6 +22,31 @@ const (
 type ledgerRow struct {
 	n     uint64
 	parts observe.Ledger
+	split splitSum
+}
+
+// splitSum sums up requests whose Server time was split.
+type splitSum struct {
+	n      uint64
+	server int64
+	parts  observe.ServerSplit
+}
+
+func (s *splitSum) add(r *observe.Request, n uint64) {
+	s.n += n
+	s.server += r.Ledger[observe.Server] * int64(n)
+	for p, ns := range r.Split {
+		s.parts[p] += ns * int64(n)
+	}
+}
+
+// merge adds part of the whole of o.
+func (s *splitSum) merge(o *splitSum, part, whole uint64) {
+	s.n += uint64(proportion(int64(o.n), part, whole))
+	s.server += proportion(o.server, part, whole)
+	for p, ns := range o.parts {
+		s.parts[p] += proportion(ns, part, whole)
+	}
 }
 
 // ledgerRows sums ledgers up by total. The zero value is ready.
@@ -64,9 +89,13 @@ func (s *ledgerRows) grow(k int) {
 }
 
 // add counts a request that stands for n.
-func (s *ledgerRows) add(total int64, l *observe.Ledger, n uint64) {
+func (s *ledgerRows) add(total int64, r *observe.Request, n uint64) {
 	row := s.row(rowOf(total))
 	row.n += n
+	if r.Followed {
+		row.split.add(r, n)
+	}
+	l := &r.Ledger
 	if n == 1 {
 		for p := range l {
 			row.parts[p] += l[p]
@@ -89,26 +118,31 @@ func (s *ledgerRows) merge(other *ledgerRows) {
 		for p := range o.parts {
 			row.parts[p] += o.parts[p]
 		}
+		row.split.merge(&o.split, 1, 1)
 	}
 }
 
 func (s *ledgerRows) reset() { clear(s.rows) }
 
 // sum is all there is: how many, and their parts.
-func (s *ledgerRows) sum() (n uint64, parts observe.Ledger) {
+func (s *ledgerRows) sum() (n uint64, parts observe.Ledger, split splitSum) {
 	for i := range s.rows {
 		n += s.rows[i].n
 		for p, ns := range s.rows[i].parts {
 			parts[p] += ns
 		}
+		split.merge(&s.rows[i].split, 1, 1)
 	}
-	return n, parts
+	return n, parts, split
 }
 
 // slowest sums the parts of the slowest hundredth, of at least minSlow; of all
 // if there are fewer.
-func (s *ledgerRows) slowest() (count uint64, parts observe.Ledger) {
-	n, _ := s.sum()
+func (s *ledgerRows) slowest() (count uint64, parts observe.Ledger, split splitSum) {
+	var n uint64
+	for i := range s.rows {
+		n += s.rows[i].n
+	}
 	count = min(max(n/100, minSlow), n)
 	for i, left := len(s.rows)-1, count; left > 0; i-- {
 		row := &s.rows[i]
@@ -116,15 +150,17 @@ func (s *ledgerRows) slowest() (count uint64, parts observe.Ledger) {
 			for p, ns := range row.parts {
 				parts[p] += ns
 			}
+			split.merge(&row.split, 1, 1)
 			left -= row.n
 			continue
 		}
 		for p, ns := range row.parts {
 			parts[p] += proportion(ns, left, row.n)
 		}
+		split.merge(&row.split, left, row.n)
 		left = 0
 	}
-	return count, parts
+	return count, parts, split
 }
 
 // proportion is ns × part / of, rounded down, for part ≤ of.

@@ -35,6 +35,7 @@ type endpointSum struct {
 	rtt      observe.Histogram
 	minRTT   int64
 	parts    [observe.NumParts]observe.Histogram
+	split    *[observe.NumServerParts]observe.Histogram // nil until a request was followed
 	dominant [observe.NumParts]uint64
 	ledgers  ledgerRows
 	flags    [32]uint64
@@ -69,7 +70,15 @@ func (e *endpointSum) add(r *observe.Request, start int64) {
 
 	total := r.Ledger.Total()
 	e.total.AddN(total, weight)
-	e.ledgers.add(total, &r.Ledger, weight)
+	e.ledgers.add(total, r, weight)
+	if r.Followed {
+		if e.split == nil {
+			e.split = new([observe.NumServerParts]observe.Histogram)
+		}
+		for p, ns := range r.Split {
+			e.split[p].AddN(ns, weight)
+		}
+	}
 	greatest := observe.AcceptWait
 	for p := range observe.NumParts {
 		e.parts[p].AddN(r.Ledger[p], weight)
@@ -178,6 +187,14 @@ func (e *endpointSum) merge(o *endpointSum, later int64) {
 		e.parts[p].Merge(&o.parts[p])
 		e.dominant[p] += o.dominant[p]
 	}
+	if o.split != nil {
+		if e.split == nil {
+			e.split = new([observe.NumServerParts]observe.Histogram)
+		}
+		for p := range e.split {
+			e.split[p].Merge(&o.split[p])
+		}
+	}
 	e.ledgers.merge(&o.ledgers)
 	for f := range e.flags {
 		e.flags[f] += o.flags[f]
@@ -199,13 +216,18 @@ func (e *endpointSum) merge(o *endpointSum, later int64) {
 func (e *endpointSum) reset() {
 	kept := *e
 	*e = endpointSum{
-		key: kept.key, comm: kept.comm, pids: kept.pids, total: kept.total, rtt: kept.rtt, parts: kept.parts,
+		key: kept.key, comm: kept.comm, pids: kept.pids, total: kept.total, rtt: kept.rtt, parts: kept.parts, split: kept.split,
 		ledgers: kept.ledgers, arrivals: kept.arrivals, slowest: kept.slowest, failed: kept.failed, peers: kept.peers,
 	}
 	e.total.Reset()
 	e.rtt.Reset()
 	for p := range e.parts {
 		e.parts[p].Reset()
+	}
+	if e.split != nil {
+		for p := range e.split {
+			e.split[p].Reset()
+		}
 	}
 	e.ledgers.reset()
 	clear(e.arrivals)

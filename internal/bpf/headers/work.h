@@ -1,0 +1,266 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-3-Clause) */
+/*
+ * What is done with a request between its being read and its answer: the SERVER
+ * part of the ledger, split by what the threads that had it in hand were doing.
+ *
+ * Each thread that takes part has clocks of its own: how long it computed, was
+ * ready and had no CPU, was blocked on what (sched.h). A request in hand is a
+ * baton: what was spent on it so far, and where the clocks of the thread that
+ * holds it stood. It passes
+ *
+ *   from the connection to the thread that reads the request,
+ *   from the thread to each connection on which it calls another service, and
+ *   from there to the thread that reads what came back,
+ *   from the thread to every thread of its process that it wakes, and
+ *   from the thread to the connection when the answer is sent.
+ *
+ * So a thread that has many requests in hand, as an event loop, is charged to
+ * the one it last read, or whose call it last read, and a request is charged
+ * only with what the holders of its baton did. Where the answer is sent by a
+ * thread that does not hold the request's baton, all of its time is HANDOFF.
+ */
+#ifndef SLOWRAY_WORK_H
+#define SLOWRAY_WORK_H
+
+/* What a thread is doing; see sched.h. A thread that is not known to do
+ * anything else computes. */
+enum doing {
+	COMPUTING,
+	READY,
+	BLOCKED,
+};
+
+struct baton {
+	__u64 id; /* of the request; 0 = none */
+	__u64 at; /* when it was taken */
+	__u64 parts[WORKS]; /* spent so far, ns */
+	__u64 mark[CLOCKS]; /* the thread's clocks when it was taken */
+};
+
+struct thread {
+	__u64 clocks[CLOCKS]; /* ns, up to since */
+	__u64 since; /* it does what it does */
+	__u64 throttled; /* its groups', when it became ready */
+	__u32 doing;
+	__u32 blocked_on; /* one of the clocks */
+	struct baton own;
+	struct baton offered; /* by the thread that woke this one last */
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, int);
+	__type(value, struct thread);
+} threads SEC(".maps");
+
+/* What a connection keeps of it. Served: the request under way; called: the
+ * request on whose behalf the call is made. */
+struct hand {
+	__u64 id;
+	__u64 at; /* served: it was read; called: asked, or last heard */
+	__u32 seq; /* served: of the request that parts are of; 0 = not answered yet */
+	__u32 pad;
+	__u64 parts[WORKS];
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_SK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, int);
+	__type(value, struct hand);
+} hands SEC(".maps");
+
+const volatile __u8 with_work;
+
+/* Changed while running. */
+__u32 work_mask; /* one request of work_mask+1 is followed */
+__u64 lost_work; /* requests that could not be followed: no memory */
+
+static __always_inline struct thread *known_thread(struct task_struct *task)
+{
+	/* Nearly all threads have none, which is told by one load. */
+	if (!task->bpf_storage)
+		return 0;
+	return bpf_task_storage_get(&threads, task, 0, 0);
+}
+
+/* The current thread's clocks, up to now. */
+static __always_inline void bring_up(struct thread *t, __u64 now)
+{
+	t->clocks[WORK_CPU] += span(t->since, now);
+	t->since = later(t->since, now);
+	t->doing = COMPUTING;
+}
+
+/* The current thread; it is made known. */
+static __always_inline struct thread *this_thread(__u64 now)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct thread *t = bpf_task_storage_get(&threads, task, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
+
+	if (!t) {
+		__sync_fetch_and_add(&lost_work, 1);
+		return 0;
+	}
+	if (!t->since)
+		t->since = now;
+	bring_up(t, now);
+	return t;
+}
+
+static __always_inline void take_baton(struct baton *b, struct thread *t, __u64 id, __u64 now)
+{
+	b->id = id;
+	b->at = now;
+	__builtin_memcpy(b->mark, t->clocks, sizeof(b->mark));
+}
+
+/* Adds what the thread did since it took the baton, or since the last time. */
+static __always_inline void charge(struct baton *b, const struct thread *t)
+{
+#pragma unroll
+	for (int i = 0; i < CLOCKS; i++)
+		b->parts[i] += t->clocks[i] - b->mark[i];
+	__builtin_memcpy(b->mark, t->clocks, sizeof(b->mark));
+}
+
+/* What the thread has in hand: what it took last. */
+static __always_inline struct baton *in_hand(struct thread *t)
+{
+	struct baton *b = t->offered.id && (!t->own.id || t->offered.at > t->own.at) ? &t->offered : &t->own;
+
+	return b->id ? b : 0;
+}
+
+/* A request was read. */
+static __noinline int work_read(struct conn *c, struct sock *sk)
+{
+	struct thread *t;
+	struct hand *h;
+	__u64 now;
+
+	if (!c || !sk)
+		return 0;
+	c->in_hand = 0;
+	if (work_mask && bpf_get_prandom_u32() & work_mask)
+		return 0;
+	now = c->read;
+	t = this_thread(now);
+	h = bpf_sk_storage_get(&hands, sk, 0, BPF_SK_STORAGE_GET_F_CREATE);
+	if (!t || !h) {
+		if (t)
+			__sync_fetch_and_add(&lost_work, 1);
+		return 0;
+	}
+	h->id = now ^ (__u64)c->tid << 48;
+	h->at = now;
+	h->seq = 0;
+	__builtin_memset(t->own.parts, 0, sizeof(t->own.parts));
+	take_baton(&t->own, t, h->id, now);
+	c->in_hand = 1;
+	return 0;
+}
+
+/* The first bytes of an answer are about to be sent by the current thread. */
+static __noinline int work_answered(struct conn *c, struct sock *sk)
+{
+	__u64 now = bpf_ktime_get_ns();
+	struct baton *b = 0;
+	struct thread *t;
+	struct hand *h;
+
+	if (!c || !sk)
+		return 0;
+	c->in_hand = 0;
+	h = bpf_sk_storage_get(&hands, sk, 0, 0);
+	t = this_thread(now);
+	if (!h || !t)
+		return 0;
+	if (t->own.id == h->id)
+		b = &t->own;
+	else if (t->offered.id == h->id)
+		b = &t->offered;
+	h->seq = c->seq;
+	if (b) {
+		charge(b, t);
+		__builtin_memcpy(h->parts, b->parts, sizeof(h->parts));
+		b->id = 0;
+		return 0;
+	}
+	__builtin_memset(h->parts, 0, sizeof(h->parts));
+	h->parts[WORK_HANDOFF] = span(h->at, now);
+	return 0;
+}
+
+/* The current thread sends on a connection to another service. */
+static __noinline int work_calls(struct sock *sk)
+{
+	struct thread *t = known_thread(bpf_get_current_task_btf());
+	__u64 now = bpf_ktime_get_ns();
+	struct baton *b;
+	struct hand *h;
+
+	if (!sk || !t)
+		return 0;
+	bring_up(t, now);
+	b = in_hand(t);
+	if (!b) {
+		h = bpf_sk_storage_get(&hands, sk, 0, 0);
+		if (h)
+			h->id = 0;
+		return 0;
+	}
+	h = bpf_sk_storage_get(&hands, sk, 0, BPF_SK_STORAGE_GET_F_CREATE);
+	if (!h)
+		return 0;
+	charge(b, t);
+	h->id = b->id;
+	h->at = now;
+	__builtin_memcpy(h->parts, b->parts, sizeof(h->parts));
+	return 0;
+}
+
+/* The current thread has read what the other service answered. */
+static __noinline int work_heard(struct sock *sk)
+{
+	struct hand *h = sk ? bpf_sk_storage_get(&hands, sk, 0, 0) : 0;
+	__u64 now, waited;
+	struct thread *t;
+
+	if (!h || !h->id)
+		return 0;
+	now = bpf_ktime_get_ns();
+	t = this_thread(now);
+	if (!t)
+		return 0;
+	if (t->own.id == h->id) {
+		/* It did nothing else: its waiting was for this. */
+		waited = t->clocks[WORK_NET] - t->own.mark[WORK_NET] + t->clocks[WORK_OTHER] - t->own.mark[WORK_OTHER];
+		t->own.mark[WORK_NET] = t->clocks[WORK_NET];
+		t->own.mark[WORK_OTHER] = t->clocks[WORK_OTHER];
+		charge(&t->own, t);
+		t->own.parts[WORK_CALL] += waited;
+		t->own.at = now;
+	} else {
+		__builtin_memcpy(t->own.parts, h->parts, sizeof(h->parts));
+		t->own.parts[WORK_CALL] += span(h->at, now);
+		take_baton(&t->own, t, h->id, now);
+	}
+	h->at = now;
+	__builtin_memcpy(h->parts, t->own.parts, sizeof(h->parts));
+	return 0;
+}
+
+/* The split of a request whose record is being written; 0 when there is none. */
+static __always_inline struct hand *work_of(struct conn *c, struct sock *sk)
+{
+	struct hand *h;
+
+	if (!with_work || c->side != SERVED)
+		return 0;
+	h = bpf_sk_storage_get(&hands, sk, 0, 0);
+	return h && h->seq && h->seq == c->seq ? h : 0;
+}
+
+#endif

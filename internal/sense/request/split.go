@@ -1,0 +1,173 @@
+package request
+
+import (
+	"errors"
+	"fmt"
+	"math/bits"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
+	"github.com/cilium/ebpf/btf"
+	"github.com/cilium/ebpf/link"
+	"golang.org/x/sys/unix"
+
+	"github.com/slowray/slowray/internal/bpf"
+	"github.com/slowray/slowray/internal/observe"
+)
+
+// The classes of system calls that block, enum call_class of sched.h.
+const (
+	callOther = iota
+	callLock
+	callDisk
+	callNet
+	callSleep
+	callFile
+)
+
+// callClasses say what a thread waits for that sleeps in a system call.
+var callClasses = func() (classes [512]uint8) {
+	for class, calls := range map[uint8][]int{
+		callLock: {unix.SYS_FUTEX, unix.SYS_FLOCK, unix.SYS_FCNTL, unix.SYS_SEMOP, unix.SYS_SEMTIMEDOP},
+		callDisk: {
+			unix.SYS_FSYNC, unix.SYS_FDATASYNC, unix.SYS_SYNC, unix.SYS_SYNCFS, unix.SYS_SYNC_FILE_RANGE, unix.SYS_MSYNC, unix.SYS_FALLOCATE,
+			unix.SYS_OPENAT, unix.SYS_OPENAT2, unix.SYS_NEWFSTATAT, unix.SYS_STATX, unix.SYS_UNLINKAT, unix.SYS_RENAMEAT2, unix.SYS_GETDENTS64, unix.SYS_FTRUNCATE,
+		},
+		callNet: {
+			unix.SYS_RECVFROM, unix.SYS_RECVMSG, unix.SYS_RECVMMSG, unix.SYS_SENDTO, unix.SYS_SENDMSG, unix.SYS_SENDMMSG,
+			unix.SYS_CONNECT, unix.SYS_ACCEPT, unix.SYS_ACCEPT4, unix.SYS_PPOLL, unix.SYS_PSELECT6,
+		},
+		callSleep: {unix.SYS_NANOSLEEP, unix.SYS_CLOCK_NANOSLEEP},
+		callFile: {
+			unix.SYS_READ, unix.SYS_WRITE, unix.SYS_READV, unix.SYS_WRITEV, unix.SYS_PREAD64, unix.SYS_PWRITE64, unix.SYS_PREADV, unix.SYS_PWRITEV,
+			unix.SYS_PREADV2, unix.SYS_PWRITEV2, unix.SYS_SENDFILE, unix.SYS_SPLICE, unix.SYS_VMSPLICE, unix.SYS_TEE,
+		},
+	} {
+		for _, nr := range append(calls, oldCalls[class]...) {
+			classes[nr] = class
+		}
+	}
+	return classes
+}()
+
+// prepareSplit sets the programs up to follow requests from thread to thread,
+// or leaves that out where it was not asked for or this kernel cannot.
+func (r *Recorder) prepareSplit(spec *ebpf.CollectionSpec) error {
+	wanted := r.opt.Split && r.opt.Side != observe.Called
+	err := errors.New("not asked for")
+	if wanted {
+		err = haveSplit()
+	}
+	if err == nil && hasTracepoint("tcp_sendmsg_locked") {
+		delete(spec.Programs, bpf.RequestProgSent)
+	}
+	if err == nil {
+		r.split = true
+		if err := spec.Variables[bpf.RequestVarCallClasses].Set(callClasses); err != nil {
+			return fmt.Errorf("set %s: %w", bpf.RequestVarCallClasses, err)
+		}
+		return spec.Variables[bpf.RequestVarWithWork].Set(uint8(1))
+	}
+	if wanted {
+		r.missing = append(r.missing, fmt.Sprintf("what the server did with its time: %v", err))
+	}
+	for _, name := range []string{bpf.RequestProgSent, bpf.RequestProgSwitched, bpf.RequestProgWaking} {
+		delete(spec.Programs, name)
+	}
+	// Nothing reaches it, but the kernel makes it: of a type that all have.
+	spec.Maps[bpf.RequestMapThreads].Type = ebpf.Array
+	spec.Maps[bpf.RequestMapThreads].Flags = 0
+	spec.Maps[bpf.RequestMapThreads].MaxEntries = 1
+	return nil
+}
+
+// haveSplit asks the kernel for what following a request needs.
+func haveSplit() error {
+	if !hasTaskStorage() {
+		return errors.New("programs cannot keep anything of a thread (needs Linux 5.13)")
+	}
+	if !hasTracepoint("tcp_sendmsg_locked") && !hasTracepoint("sock_send_length") {
+		return errors.New("which thread sends an answer cannot be seen: tracepoint sock:sock_send_length is missing (needs Linux 6.3)")
+	}
+	return nil
+}
+
+// hasTaskStorage asks the kernel whether tracing programs may use the storage of
+// threads, by loading one that does.
+func hasTaskStorage() bool {
+	number := &btf.Int{Name: "int", Size: 4, Encoding: btf.Signed}
+	m, err := ebpf.NewMap(&ebpf.MapSpec{
+		Type: ebpf.TaskStorage, KeySize: 4, ValueSize: 4, Flags: unix.BPF_F_NO_PREALLOC, Key: number, Value: number,
+	})
+	if err != nil {
+		return false
+	}
+	defer m.Close()
+	p, err := ebpf.NewProgramWithOptions(&ebpf.ProgramSpec{
+		Type: ebpf.Tracing, AttachType: ebpf.AttachTraceRawTp, AttachTo: "sched_switch", License: "GPL",
+		Instructions: asm.Instructions{
+			asm.FnGetCurrentTaskBtf.Call(),
+			asm.Mov.Reg(asm.R2, asm.R0),
+			asm.LoadMapPtr(asm.R1, m.FD()),
+			asm.Mov.Imm(asm.R3, 0),
+			asm.Mov.Imm(asm.R4, 0),
+			asm.FnTaskStorageGet.Call(),
+			asm.Mov.Imm(asm.R0, 0),
+			asm.Return(),
+		},
+	}, ebpf.ProgramOptions{LogDisabled: true})
+	if err != nil {
+		return false // whatever else is wrong fails the load that follows, too
+	}
+	p.Close()
+	return true
+}
+
+// attachSplit attaches what runs the clocks of threads.
+func (r *Recorder) attachSplit(programs map[string]*ebpf.Program) error {
+	for _, p := range []struct{ hook, name string }{
+		{"sched/sched_switch", bpf.RequestProgSwitched},
+		{"sched/sched_waking", bpf.RequestProgWaking},
+		{"sock/sock_send_length", bpf.RequestProgSent},
+	} {
+		prog := programs[p.name]
+		if prog == nil {
+			continue
+		}
+		l, err := link.AttachTracing(link.TracingOptions{Program: prog})
+		if err != nil {
+			return fmt.Errorf("attach %s: %w", p.hook, err)
+		}
+		r.links = append(r.links, l)
+	}
+	return nil
+}
+
+// perFollowed is about what following a request costs the kernel.
+const perFollowed = 700 * time.Nanosecond
+
+// governSplit has fewer requests followed when there are so many that it would
+// take half of the budget. Where there is no limit all are.
+func (r *Recorder) governSplit(wall time.Duration, cpus int) {
+	if !r.split || r.opt.Budget < 0 || wall <= 0 {
+		return
+	}
+	var seen uint64
+	for cpu := range r.cpus {
+		seen += r.ring(cpu).skipped
+	}
+	seen += r.stats.Records
+	cost := float64(seen-r.splitSeen) * float64(perFollowed)
+	r.splitSeen = seen
+	afford := r.opt.Budget / 2 * float64(wall) * float64(cpus)
+	mask := uint32(0)
+	if cost > afford {
+		mask = 1<<bits.Len(uint(cost/afford)) - 1
+	}
+	if mask = min(mask, maxMask); mask != r.splitMask {
+		r.splitMask = mask
+		// The variable is mapped memory: setting it cannot fail after Start.
+		_ = r.objects.WorkMask.Set(mask)
+	}
+}
