@@ -44,7 +44,7 @@ func Record(ctx context.Context, window time.Duration, opt Options) (*observe.St
 	}
 	space := symbol.NewSpace("/proc")
 	defer space.Close()
-	w := &watcher{tally: newTally(space, opt.Threads), full: newFull(), out: &observe.Stacks{Types: types(opt)}}
+	w := &watcher{tally: newTally(space, opt.Threads), full: newFull(), out: &observe.Stacks{Types: Types(opt.OffCPU)}}
 	if opt.OnCPU {
 		w.out.Hz = opt.Hz
 	}
@@ -93,8 +93,9 @@ func (w *watcher) warmUp(ctx context.Context) error {
 	return nil
 }
 
-func types(opt Options) []observe.StackValue {
-	if opt.OnCPU {
+// Types are what the values of samples are, on the CPU or off it.
+func Types(offCPU bool) []observe.StackValue {
+	if !offCPU {
 		return []observe.StackValue{{Type: "samples", Unit: "count"}, {Type: "cpu", Unit: "nanoseconds"}}
 	}
 	return []observe.StackValue{{Type: "samples", Unit: "count"}, {Type: "off-cpu", Unit: "nanoseconds"}, {Type: "runnable", Unit: "nanoseconds"}}
