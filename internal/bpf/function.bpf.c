@@ -266,11 +266,11 @@ const volatile __u8 with_args;
 const volatile __u8 with_stacks = 1;
 const volatile __u32 fixed_site; /* without cookies */
 const volatile __u32 only_tgid; /* of tracepoints and system calls; 0 = all */
-const volatile __u64 window_ns = 100000000;
-const volatile __u64 window_most = 20000; /* hits in window_ns */
+const volatile __u64 window_ns = 250000000;
+const volatile __u64 window_most = 50000; /* hits in window_ns */
 
 /* Where registers lie in struct pt_regs. */
-const volatile __u32 reg_sp = 152, reg_result = 80, reg_goroutine = 112;
+const volatile __u32 reg_sp = 152, reg_result = 80, reg_goroutine = 8;
 
 __u32 active;
 __u64 tripped; /* when there were too many hits, bpf_ktime_get_ns */
@@ -450,10 +450,11 @@ static __always_inline void read_arguments(void *ctx, const struct site *s, stru
 			read_argument(ctx, &s->args[i], &into->v[i]);
 }
 
-/* Counts for the thread; 0 ns of a call that has only begun. */
-static __always_inline void count_thread(__u32 probe, __u64 pid_tgid, __u64 calls_more, __u64 ns)
+/* Counts for the thread, or for the process of goroutines, which go from thread
+ * to thread; 0 ns of a call that has only begun. */
+static __always_inline void count_thread(const struct site *s, __u64 pid_tgid, __u64 calls_more, __u64 ns)
 {
-	struct bystander_key key = { .probe = probe, .tid = pid_tgid };
+	struct bystander_key key = { .probe = s->probe, .tid = s->flags & GOROUTINE ? pid_tgid >> 32 : pid_tgid };
 	struct bystander *b = bpf_map_lookup_elem(&bystanders, &key);
 
 	if (!b) {
@@ -467,9 +468,8 @@ static __always_inline void count_thread(__u32 probe, __u64 pid_tgid, __u64 call
 			return;
 		}
 	}
-	/* Only this thread writes here. */
-	b->calls += calls_more;
-	b->total += ns;
+	__sync_fetch_and_add(&b->calls, calls_more);
+	__sync_fetch_and_add(&b->total, ns);
 	if (ns > b->max)
 		b->max = ns;
 }
@@ -624,7 +624,7 @@ static __always_inline int entered(void *ctx, __u32 number, __u64 now)
 		drop_left(t, s, place);
 	}
 	__sync_fetch_and_add(&sum->calls, 1);
-	count_thread(s->probe, pid_tgid, 1, 0);
+	count_thread(s, pid_tgid, 1, 0);
 	if (!t) {
 		__sync_fetch_and_add(&sum->untimed, 1);
 		return 0;
@@ -748,7 +748,7 @@ static __always_inline int left(void *ctx, void *stack, struct site *s, __u64 no
 	b = bucket_of(took);
 	if (h && b < BUCKETS)
 		__sync_fetch_and_add(&h->counts[b], 1);
-	count_thread(probe, pid_tgid, 0, took);
+	count_thread(s, pid_tgid, 0, took);
 	limit = bpf_map_lookup_elem(&limits, &probe);
 	if (with_args && s->nargs) {
 		struct argument_key at = { .thread = key, .depth = n };
@@ -779,7 +779,7 @@ static __always_inline int passed(void *ctx, __u32 number, __u64 now)
 	if (!sum)
 		return 0;
 	__sync_fetch_and_add(&sum->calls, 1);
-	count_thread(s->probe, pid_tgid, 1, 0);
+	count_thread(s, pid_tgid, 1, 0);
 	limit = bpf_map_lookup_elem(&limits, &s->probe);
 	if (!limit || *limit)
 		return 0; /* there are enough examples */

@@ -139,7 +139,7 @@ var here = func() machine {
 		}
 		return machine{number: 2, elf: elf.EM_AARCH64, sp: 31 * 8, result: 0, g: 28 * 8, native: x[:8], golang: x, call: append([]uint16{34 * 8}, x[1:6]...)}
 	}
-	return machine{number: 1, elf: elf.EM_X86_64, sp: 152, result: 80, g: 112,
+	return machine{number: 1, elf: elf.EM_X86_64, sp: 152, result: 80, g: uint32(x86Registers["r14"]),
 		native: registers("rdi rsi rdx rcx r8 r9"),
 		golang: registers("rax rbx rcx rdi rsi r8 r9 r10 r11"),
 		call:   registers("rdi rsi rdx r10 r8 r9")}

@@ -61,6 +61,7 @@ type image struct {
 	golang  *goProgram // nil when it is none
 	noted   bool
 	probes  []staticProbe
+	planned map[uint64]bool // addresses of functions that are planned already
 }
 
 // maxText bounds what is read of a file at once.
@@ -72,7 +73,7 @@ func openImage(f file) (*image, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", f.name, unwrapPath(err))
 	}
-	im := &image{file: f, handle: handle}
+	im := &image{file: f, handle: handle, planned: map[uint64]bool{}}
 	if im.elf, err = elf.NewFile(handle); err != nil {
 		handle.Close()
 		var format *elf.FormatError
@@ -93,19 +94,18 @@ func openImage(f file) (*image, error) {
 		im.addDebugFile()
 	}
 	slices.SortStableFunc(im.symbols, func(a, b symbol) int {
-		return cmp.Or(cmp.Compare(a.addr, b.addr), compareBool(b.global, a.global))
-	})
-	return im, nil
-}
-
-func compareBool(a, b bool) int {
-	switch {
-	case a == b:
-		return 0
-	case a:
+		switch {
+		case a.addr != b.addr:
+			return cmp.Compare(a.addr, b.addr)
+		case a.global == b.global:
+			return strings.Compare(a.name, b.name)
+		case a.global: // first the names that others know it by
+			return -1
+		}
 		return 1
-	}
-	return -1
+	})
+	im.symbols = slices.CompactFunc(im.symbols, func(a, b symbol) bool { return a.addr == b.addr && a.name == b.name })
+	return im, nil
 }
 
 // unwrapPath takes the path out of an error: the one that is opened says less

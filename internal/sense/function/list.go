@@ -19,6 +19,7 @@ type Traceable struct {
 // its files; for the kernel, or when a pattern asks for them, tracepoints,
 // system calls and kernel functions. An empty pattern is everything.
 func List(opt Options, patterns []string) ([]Traceable, error) {
+	opt.Symbols = patterns
 	p, err := newPlan(opt)
 	if err != nil {
 		return nil, err
@@ -61,14 +62,14 @@ func (p *Plan) listFiles(pat *pattern) ([]Traceable, error) {
 			seen := map[string]bool{}
 			for _, s := range im.staticProbes() {
 				one := "usdt:" + s.provider + ":" + s.name
-				if (pat.in == "" || match(pat.in, s.provider)) && match(pat.name, s.name) && !seen[one] {
+				if pat.isIn(s.provider) && match(pat.name, s.name) && !seen[one] {
 					seen[one] = true
 					out = append(out, Traceable{Symbol: one, Module: im.name, Note: s.args})
 				}
 			}
 			continue
 		}
-		if pat.in != "" && !match(pat.in, im.base()) {
+		if !pat.isIn(im.base()) {
 			continue
 		}
 		for i := range im.symbols {

@@ -57,6 +57,14 @@ func (p *pattern) check() error {
 	return nil
 }
 
+// isIn says whether something is in the library, provider or group asked for.
+func (p *pattern) isIn(where string) bool { return p.in == "" || match(p.in, where) }
+
+// ofKernel says whether it is looked for in the kernel, not in files.
+func (p *pattern) ofKernel() bool {
+	return p.kind == observe.FunctionTracepoint || p.kind == observe.FunctionSyscall || p.kind == observe.FunctionKernel
+}
+
 // wild says whether a name has wildcards.
 func wild(s string) bool { return strings.ContainsAny(s, "*?") }
 

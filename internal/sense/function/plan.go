@@ -99,7 +99,15 @@ func Prepare(opt Options) (*Plan, error) {
 }
 
 func newPlan(opt Options) (*Plan, error) {
-	t, err := findTarget(opt.Target, opt.PID)
+	files := len(opt.Symbols) == 0
+	for _, text := range opt.Symbols {
+		pat, err := parsePattern(text)
+		if err != nil {
+			return nil, err
+		}
+		files = files || !pat.ofKernel()
+	}
+	t, err := findTarget(opt.Target, opt.PID, files)
 	if err != nil {
 		return nil, err
 	}
@@ -204,7 +212,7 @@ func (p *Plan) addFunctions(pat *pattern) error {
 	}
 	found, why := false, error(nil)
 	for _, im := range p.images {
-		if pat.in != "" && !match(pat.in, im.base()) {
+		if !pat.isIn(im.base()) {
 			continue
 		}
 		for i := range im.symbols {
@@ -222,19 +230,17 @@ func (p *Plan) addFunctions(pat *pattern) error {
 				continue
 			}
 			found = true
-			if !p.has(im, offset) {
-				p.addFunction(im, s, offset)
-			}
+			p.addFunction(im, s, offset)
 			if len(p.probes) > maxProbes {
 				return nil
 			}
 		}
 	}
 	switch {
+	case why != nil && (!found || !wild(pat.name)):
+		return why
 	case found:
 		return nil
-	case why != nil:
-		return why
 	}
 	return missing(pat, p.where(), p.functionNames(pat.in))
 }
@@ -251,12 +257,6 @@ func near(name string, im *image) string {
 		return ""
 	}
 	return ": " + strings.Join(names[:min(5, len(names))], ", ")
-}
-
-func (p *Plan) has(im *image, offset uint64) bool {
-	return slices.ContainsFunc(p.sites, func(s site) bool {
-		return s.image == im && s.offset == offset && p.probes[s.probe].Kind != observe.FunctionUSDT && s.program != progLeave
-	})
 }
 
 func (p *Plan) functionNames(in string) []string {
@@ -278,8 +278,12 @@ func (p *Plan) add(f observe.Function, wanted []Arg) int {
 	return len(p.probes) - 1
 }
 
-// addFunction plans one function of a file.
+// addFunction plans one function of a file, once for all its names.
 func (p *Plan) addFunction(im *image, s *symbol, offset uint64) {
+	if im.planned[s.addr] {
+		return
+	}
+	im.planned[s.addr] = true
 	f := observe.Function{Name: s.shown(), Module: im.name, Kind: observe.FunctionNative, Errors: p.opt.Errors}
 	isGo := im.golang != nil && im.golang.has(s.addr)
 	regs, flags := here.native, uint8(byStack)

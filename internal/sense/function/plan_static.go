@@ -29,24 +29,23 @@ func (p *Plan) addStaticProbes(pat *pattern) error {
 			byName[key] = append(byName[key], s)
 		}
 		names = append(names, order...)
-		ends := map[string]bool{}
+		paired := map[string]bool{}
 		for _, key := range order {
 			provider, name, _ := strings.Cut(key, ":")
-			if (pat.in != "" && !match(pat.in, provider)) || ends[key] {
+			whole, end, ok := pairOf(name, func(n string) bool { return byName[provider+":"+n] != nil })
+			if !ok || p.opt.CountOnly || !pat.isIn(provider) ||
+				(!match(pat.name, whole) && !(match(pat.name, name) && match(pat.name, end))) {
 				continue
 			}
-			whole, end, paired := pairOf(name, func(n string) bool { return byName[provider+":"+n] != nil })
-			paired = paired && !p.opt.CountOnly && (match(pat.name, whole) || (match(pat.name, name) && match(pat.name, end)))
-			switch {
-			case paired:
-				p.addStatic(im, provider+":"+whole, byName[key], byName[provider+":"+end])
-				ends[provider+":"+end] = true
-			case match(pat.name, name):
+			found, paired[key], paired[provider+":"+end] = true, true, true
+			p.addStatic(im, provider+":"+whole, byName[key], byName[provider+":"+end])
+		}
+		for _, key := range order {
+			provider, name, _ := strings.Cut(key, ":")
+			if !paired[key] && pat.isIn(provider) && match(pat.name, name) {
+				found = true
 				p.addStatic(im, key, byName[key], nil)
-			default:
-				continue
 			}
-			found = true
 		}
 	}
 	if !found {

@@ -36,8 +36,8 @@ const kernelTarget = "kernel"
 
 // findTarget reads TARGET: a process's number, a path, the name of a program in
 // PATH or of a library, or "kernel". With a pid a name or path is looked for in
-// what that process has mapped.
-func findTarget(name string, pid int) (*target, error) {
+// what that process has mapped. Without withFiles a process's files are left out.
+func findTarget(name string, pid int, withFiles bool) (*target, error) {
 	if n, err := strconv.Atoi(name); err == nil {
 		if pid != 0 && pid != n {
 			return nil, fmt.Errorf("the target is process %d, and --pid %d is another", n, pid)
@@ -46,17 +46,15 @@ func findTarget(name string, pid int) (*target, error) {
 		if pid < 1 {
 			return nil, fmt.Errorf("pid %d: must be positive", pid)
 		}
+		if !withFiles {
+			return &target{pid: pid}, exists(pid)
+		}
 		files, err := mappedFiles(pid)
 		return &target{files, pid}, err
 	}
 	switch {
 	case name == kernelTarget:
-		if pid != 0 {
-			if _, err := os.Stat(fmt.Sprintf("/proc/%d", pid)); err != nil {
-				return nil, fmt.Errorf("process %d: %w", pid, ErrNoProcess)
-			}
-		}
-		return &target{pid: pid}, nil
+		return &target{pid: pid}, exists(pid)
 	case strings.HasPrefix(name, "[v"):
 		return nil, fmt.Errorf("%s is no file: no probe can be set there", name)
 	}
@@ -77,6 +75,18 @@ func findTarget(name string, pid int) (*target, error) {
 		return nil, err
 	}
 	return &target{files: []file{{open: path, name: path}}}, nil
+}
+
+// exists fails when there is no process of that number; 0 is none in
+// particular.
+func exists(pid int) error {
+	if pid == 0 {
+		return nil
+	}
+	if _, err := os.Stat(fmt.Sprintf("/proc/%d", pid)); err != nil {
+		return fmt.Errorf("process %d: %w", pid, ErrNoProcess)
+	}
+	return nil
 }
 
 // libraryDirs is where a library is looked for by its name alone.
@@ -127,7 +137,7 @@ func mappings(pid int) ([]mapping, error) {
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil, fmt.Errorf("process %d: %w", pid, ErrNoProcess)
 		}
-		return nil, err
+		return nil, fmt.Errorf("mappings of process %d: %w", pid, unwrapPath(err))
 	}
 	defer f.Close()
 	m, err := parseMappings(f)

@@ -19,7 +19,7 @@ import (
 )
 
 const (
-	rateWindow = 100 * time.Millisecond // hits are counted in pieces of this
+	rateWindow = 250 * time.Millisecond // hits are counted in pieces of this
 	pollEvery  = 20 * time.Millisecond
 	maxTop     = 1000
 	maxRead    = 4096
@@ -240,7 +240,12 @@ func (t *Tracer) poll(until time.Time) error {
 }
 
 func (t *Tracer) tooMany() string {
-	return fmt.Sprintf("more than %d hits a second: detached, to spare the target (--max-rate)", t.plan.opt.MaxRate)
+	var tripped, window, hits uint64
+	t.get(bpf.FunctionVarTripped, &tripped)
+	t.get(bpf.FunctionVarWindowStart, &window)
+	t.get(bpf.FunctionVarWindowHits, &hits)
+	return fmt.Sprintf("%d hits within %s, more than %d a second (--max-rate): detached, to spare the target",
+		hits, time.Duration(tripped-window).Round(time.Millisecond/10), t.plan.opt.MaxRate)
 }
 
 // keep notes a call when it is one of the slowest; of places, the first ones.
