@@ -25,7 +25,9 @@ const (
 	waitLost    = 10e6 // ns of a slow request: less nobody notices
 	waitSamples = 5    // looks at a thread that waited so: fewer say nothing,
 	waitLongest = 5e8  // ns: unless one of them saw a wait as long as that
-	slowShare   = 0.01 // of the requests are slow, or have no answer
+	slowShare   = 0.01 // of the requests are slow, or have no answer; fewer count only
+	waitMean    = 1e8  // ns: where they take so long on average,
+	waitWeight  = 0.2  // and this much of the time of all
 )
 
 // root is what chains of waits come down to: one stopped process, one lock,
@@ -356,8 +358,8 @@ func (v *View) harmless(r *root) string {
 		return fmt.Sprintf("%s of the time of its %s slow requests", percent(share), count(slow))
 	case r.hit < fewAffected:
 		return fmt.Sprintf("%d requests lost most of their time to it", r.hit)
-	case ratio(slow, max(all+unfinished, slow)) < slowShare:
-		return fmt.Sprintf("%s of %s requests were slow", count(slow), count(all))
+	case ratio(slow, max(all+unfinished, slow)) < slowShare && (r.slowNS()/float64(slow) < waitMean || v.slowWeight(r) < waitWeight):
+		return fmt.Sprintf("%s of %s requests were slow, %s of the time of all", count(slow), count(all), percent(v.slowWeight(r)))
 	case r.lost/float64(slow) < waitLost:
 		return fmt.Sprintf("that is %s of a slow request", nanoseconds(r.lost/float64(slow)))
 	case r.samples() < waitSamples && r.longest() < waitLongest:

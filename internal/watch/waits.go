@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	waitsEvery = 100 * time.Millisecond
+	waitsEvery = 50 * time.Millisecond
 	// waitsShare is the share of a CPU that looking at threads may take, after a
 	// credit for the first looks.
 	waitsShare  = 0.01

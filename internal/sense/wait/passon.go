@@ -22,6 +22,10 @@ type SlowRequest struct {
 // compared with each.
 const maxSlow = 500
 
+// maxFamilies bounds the processes with slow requests that are told, those with
+// most time.
+const maxFamilies = 256
+
 // family is what belongs to a process and those it works with.
 type family struct {
 	master    int
@@ -40,6 +44,7 @@ type family struct {
 // ended before the answer: a thread that goes on waiting while the answer goes
 // out did not hold it up.
 func (s *Sampler) Graph(requests []SlowRequest, slower time.Duration, answered func(pid int) time.Time) *observe.WaitGraph {
+	s.settle()
 	g := &observe.WaitGraph{
 		Looks: s.looks, Processes: len(s.processes), SlowerNS: slower.Nanoseconds(), Followed: s.followed,
 		UnknownNS: s.unknown.Nanoseconds(), Unseen: s.unseen,
@@ -59,6 +64,7 @@ func (s *Sampler) Graph(requests []SlowRequest, slower time.Duration, answered f
 	slices.SortFunc(g.Slow, func(a, b observe.SlowTime) int {
 		return cmp.Or(cmp.Compare(b.NS, a.NS), cmp.Compare(a.PID, b.PID))
 	})
+	g.Slow = g.Slow[:min(len(g.Slow), maxFamilies)]
 	for _, sh := range s.shapes {
 		g.Shares = append(g.Shares, s.share(sh, lost[sh]))
 	}

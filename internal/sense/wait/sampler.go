@@ -16,7 +16,7 @@ const (
 	// lasting is how long a thread must have waited before a wait is followed
 	// for which sockets or the open files of the host must be read. Most waits
 	// on a healthy host are shorter.
-	lasting = 100 * time.Millisecond
+	lasting = 60 * time.Millisecond
 	// followShare is the share of a CPU that following chains may take, after a
 	// credit for the first ones: a chain is worth most when it is seen at once.
 	followShare  = 0.01
@@ -52,6 +52,7 @@ type Sampler struct {
 	hops      map[int]seenHop // threads that chains lead to
 	shapes    []*shape
 	byKey     map[string]*shape
+	byCall    map[callKey]*shape
 	intervals []*interval
 	unseen    []string
 	lost      int64 // intervals beyond maxIntervals
@@ -96,8 +97,17 @@ type interval struct {
 	from, to time.Time
 	open     bool // it was still going on at the last look
 	running  bool // on a CPU, or ready for one: no wait
-	shape    *shape
+	call     callKey
+	shape    *shape // nil when it was over before it could be followed
 	samples  int
+}
+
+// callKey is a system call of a process on the same descriptor, or lock. What
+// was too short to be followed is taken for what was seen there at other times.
+type callKey struct {
+	pid int
+	nr  uint64
+	arg uint64
 }
 
 // shape is a chain of waits, and how much of it there was.
@@ -130,7 +140,7 @@ const (
 func NewSampler(r *Reader) *Sampler {
 	return &Sampler{
 		reader: r, names: r.fs.Names(), raw: files{proc: r.fs.Proc, buf: make([]byte, 64<<10)}, calls: callsOf(r.arch),
-		start: time.Now(), threads: map[int]*watched{}, hops: map[int]seenHop{}, byKey: map[string]*shape{}, processes: map[int]*visit{},
+		start: time.Now(), threads: map[int]*watched{}, hops: map[int]seenHop{}, byKey: map[string]*shape{}, byCall: map[callKey]*shape{}, processes: map[int]*visit{},
 	}
 }
 
@@ -241,9 +251,6 @@ func (s *Sampler) note(t *thread, now time.Time, gap time.Duration, frozen bool)
 		!w.seen.IsZero() && t.state != 'R'
 	w.seen = now
 	if same && !(frozen && w.class == classIdle) {
-		if w.wait == nil && w.class == classDear && !w.idle {
-			s.begin(w, now)
-		}
 		if w.wait != nil {
 			s.extend(w, now, gap)
 		}
@@ -255,8 +262,7 @@ func (s *Sampler) note(t *thread, now time.Time, gap time.Duration, frozen bool)
 		if frozen {
 			w.class = classCheap
 		}
-		// A dear one counts from the second look on: most never see it.
-		if w.class == classCheap || w.class == classRunning {
+		if w.class != classIdle {
 			s.begin(w, now)
 		}
 	}
@@ -279,13 +285,18 @@ func (s *Sampler) due(w *watched, now time.Time) bool {
 // begin opens an interval.
 func (s *Sampler) begin(w *watched, now time.Time) {
 	if len(s.intervals) >= maxIntervals {
-		s.intervals = slices.DeleteFunc(s.intervals, func(i *interval) bool { return !i.open && i.shape == nil && !i.running })
+		s.intervals = slices.DeleteFunc(s.intervals, func(i *interval) bool {
+			return !i.open && i.shape == nil && !i.running && s.byCall[i.call] == nil
+		})
 		if len(s.intervals) >= maxIntervals {
 			s.lost++
 			return
 		}
 	}
 	w.wait = &interval{pid: w.pid, tid: w.tid, from: w.since, to: now, open: true, running: w.class == classRunning, samples: 1}
+	if w.class == classDear || w.class == classCheap && w.call.known {
+		w.wait.call = callKey{w.pid, w.call.nr, w.call.args[0]}
+	}
 	s.intervals = append(s.intervals, w.wait)
 }
 
@@ -309,12 +320,7 @@ func (s *Sampler) end(w *watched, gap time.Duration) {
 	if i := w.wait; i != nil {
 		i.open = false
 		i.to = i.to.Add(gap / 2)
-		if i.shape == nil && !i.running {
-			s.unknown += i.to.Sub(i.from)
-		}
 		w.wait = nil
-	} else if w.class == classDear && !w.idle {
-		s.unknown += gap
 	}
 }
 
@@ -421,17 +427,43 @@ func (s *Sampler) charge(w *watched, sh *shape, now time.Time) {
 	if i.shape == sh {
 		return
 	}
+	sh.count(i)
+	sh.now++
+	if i.call != (callKey{}) {
+		s.byCall[i.call] = sh
+	}
+}
+
+// count adds a wait to a shape.
+func (sh *shape) count(i *interval) {
 	i.shape = sh
 	sh.samples += i.samples
 	sh.time += i.to.Sub(i.from)
-	sh.now++
 	if len(sh.tids) < maxThreadIDs {
-		sh.tids[w.tid] = true
+		sh.tids[i.tid] = true
 	}
 	if sh.first.IsZero() || i.from.Before(sh.first) {
 		sh.first = i.from
 	}
-	sh.last = now
+	if i.to.After(sh.last) {
+		sh.last = i.to
+	}
+}
+
+// settle counts the waits that were over before they could be followed to what
+// threads of the same process waited for in the same call at other times. What
+// remains is not known.
+func (s *Sampler) settle() {
+	for _, i := range s.intervals {
+		switch sh := s.byCall[i.call]; {
+		case i.shape != nil || i.running || i.to.Equal(i.from):
+		case sh != nil && i.call != (callKey{}):
+			sh.count(i)
+			sh.longest = max(sh.longest, i.to.Sub(i.from))
+		default:
+			s.unknown += i.to.Sub(i.from)
+		}
+	}
 }
 
 // oldest is since when the longest of some threads waits.
