@@ -60,7 +60,7 @@ struct hand {
 	__u64 id;
 	__u64 at; /* served: it was read; called: asked, or last heard */
 	__u32 seq; /* served: of the request that parts are of; 0 = not answered yet */
-	__u32 pad;
+	__u32 heard; /* called: something was answered */
 	__u64 parts[WORKS];
 };
 
@@ -179,13 +179,17 @@ static __noinline int work_answered(struct conn *c, struct sock *sk)
 		return 0;
 	if (t->own.id == h->id)
 		b = &t->own;
-	else if (t->offered.id == h->id)
+	/* Passed on, and come back: who had it last knows what it was. */
+	if (t->offered.id == h->id && (!b || t->offered.at > b->at))
 		b = &t->offered;
 	h->seq = c->seq;
 	if (b) {
 		charge(b, t);
 		__builtin_memcpy(h->parts, b->parts, sizeof(h->parts));
-		b->id = 0;
+		if (t->own.id == h->id)
+			t->own.id = 0;
+		if (t->offered.id == h->id)
+			t->offered.id = 0;
 		return 0;
 	}
 	__builtin_memset(h->parts, 0, sizeof(h->parts));
@@ -193,7 +197,9 @@ static __noinline int work_answered(struct conn *c, struct sock *sk)
 	return 0;
 }
 
-/* The current thread sends on a connection to another service. */
+/* The current thread sends on a connection to another service, or begins to
+ * connect. Until something is answered, the call is that of one request, whatever
+ * else the thread has taken in hand meanwhile. */
 static __noinline int work_calls(struct sock *sk)
 {
 	struct thread *t = known_thread(bpf_get_current_task_btf());
@@ -205,18 +211,22 @@ static __noinline int work_calls(struct sock *sk)
 		return 0;
 	bring_up(t, now);
 	b = in_hand(t);
+	h = bpf_sk_storage_get(&hands, sk, 0, 0);
+	if (h && h->id && !h->heard && (!b || b->id != h->id))
+		return 0;
 	if (!b) {
-		h = bpf_sk_storage_get(&hands, sk, 0, 0);
 		if (h)
 			h->id = 0;
 		return 0;
 	}
-	h = bpf_sk_storage_get(&hands, sk, 0, BPF_SK_STORAGE_GET_F_CREATE);
+	if (!h)
+		h = bpf_sk_storage_get(&hands, sk, 0, BPF_SK_STORAGE_GET_F_CREATE);
 	if (!h)
 		return 0;
 	charge(b, t);
 	h->id = b->id;
 	h->at = now;
+	h->heard = 0;
 	__builtin_memcpy(h->parts, b->parts, sizeof(h->parts));
 	return 0;
 }
@@ -248,6 +258,7 @@ static __noinline int work_heard(struct sock *sk)
 		take_baton(&t->own, t, h->id, now);
 	}
 	h->at = now;
+	h->heard = 1;
 	__builtin_memcpy(h->parts, t->own.parts, sizeof(h->parts));
 	return 0;
 }

@@ -76,6 +76,7 @@ func (r *Recorder) govern() {
 	}
 	if !r.governed.IsZero() {
 		r.governSplit(wall, runtime.NumCPU())
+		r.meetThreads()
 	}
 	r.governed = now
 	r.spareSending()

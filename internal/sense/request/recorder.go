@@ -88,6 +88,7 @@ type Recorder struct {
 	split     bool   // requests are followed
 	splitMask uint32 // one of splitMask+1
 	splitSeen uint64 // requests at the last look
+	threads   threadsOf
 
 	each func(*observe.Request) // of the last Poll: Flush makes room with it
 }

@@ -147,6 +147,7 @@ func (r *Recorder) decode(rec *record) {
 	if q.Followed = rec.hasWork != 0; q.Followed {
 		q.Split = rec.work
 		q.Split.Fit(q.Ledger[observe.Server])
+		r.threads.follow(q.PID)
 	}
 	q.Label = ""
 	if rec.labelLen > 0 {
