@@ -97,7 +97,7 @@ func serverWaits() []Incident {
 	}, {
 		Name:    "deadlock",
 		Summary: "two threads have a lock each and wait for the other's; all that need one of the two are never answered",
-		Setup:   native(server.Native{Transfers: 200}),
+		Setup:   native(server.Native{Transfers: 50}),
 		Faults: []Fault{{
 			Name: "opposite", Cause: "deadlock",
 			Text:  "each second transfer locks the two accounts in the other order",

@@ -27,7 +27,7 @@
 #include <unistd.h>
 
 #define MAIL_PATIENCE_US 500000 // beyond a second
-#define TRANSFER_US 5000 // long enough for the second to come
+#define TRANSFER_US 1000 // long enough for the second to come
 #define STACK_BYTES (256 << 10) // a connection may hang for ever, and many do
 
 static struct {
