@@ -11,8 +11,8 @@ import (
 var machineCauses = []string{"cpu-quota-throttled", "cpu-saturated", "softirq-saturated", "memory-pressure", "disk-saturated"}
 
 // laterCauses are those of the machine, and what holds up the threads of a
-// service: either makes it late in whatever it does.
-var laterCauses = slices.Concat(machineCauses, waitCauses)
+// service or keeps them busy: each makes it late in whatever it does.
+var laterCauses = slices.Concat(machineCauses, waitCauses, computeCauses)
 
 // acceptQueueWait: connections are complete and wait for accept(). The queue
 // need not overflow for that: every connection pays for its length.

@@ -244,8 +244,11 @@ var firing = []fires{
 		plant: func(o *observe.Observation) {
 			o.Cgroups = []observe.Cgroup{{Path: "/docker/abc", Version: 2, PIDs: []int{nginxWorker1}, QuotaCPUs: 0.1, QuotaFile: "/sys/fs/cgroup/docker/abc/cpu.max",
 				PeriodNS: 100_000_000, Periods: 100, ThrottledPeriods: 98, ThrottledSeconds: 8.7}}
+			p := process(o, nginxWorker1)
+			p.UserSeconds, p.SystemSeconds, p.RunDelaySeconds = 0.6, 0.4, 8.9
 		},
-		subject: Subject{Kind: "cgroup", Path: "/docker/abc", PID: nginxMaster}, minShare: 0.97, fix: "Raise the quota from 0.1",
+		subject: Subject{Kind: "cgroup", Path: "/docker/abc", PID: nginxMaster, Port: webPort}, minShare: 0.85, fix: "Raise the quota from 0.1",
+		evidence: "of the requests' time, held back by the quota=",
 	},
 	{
 		name: "SYN flood", cause: &softirqSaturated,
@@ -279,7 +282,7 @@ var firing = []fires{
 
 func TestCausesFire(t *testing.T) {
 	tested := map[string]bool{}
-	for _, c := range slices.Concat(firing, firingOnRequests, firingOnWaits) {
+	for _, c := range slices.Concat(firing, firingOnRequests, firingOnWaits, firingOnCPU) {
 		tested[c.cause.ID] = true
 		t.Run(c.cause.ID+"/"+c.name, func(t *testing.T) {
 			r := check(c.cause, c.plant)

@@ -178,12 +178,68 @@ func checkCPUQuota(v *View) Result {
 			r.RuledOut = fmt.Sprintf("%s may use %.3g CPUs and was throttled in %s of its periods", c.Path, c.QuotaCPUs, percent(share))
 			continue
 		}
-		r.Findings = append(r.Findings, quotaFinding(v, c, share))
+		t := v.throttledTime(c)
+		if t.requests > 0 && t.worst == nil {
+			r.RuledOut = fmt.Sprintf("%s may use %.3g CPUs and was throttled in %s of its periods, for %s in all, but no request of it is slow: %s",
+				c.Path, c.QuotaCPUs, percent(share), seconds(c.ThrottledSeconds), t.because)
+			continue
+		}
+		r.Findings = append(r.Findings, quotaFinding(v, c, share, t))
 	}
 	return r
 }
 
-func quotaFinding(v *View, c *observe.Cgroup, share float64) Finding {
+// throttledTime is what a quota costs the requests of the services under it.
+type throttledTime struct {
+	requests uint64  // that they answered
+	worst    *ledger // the endpoint that loses most, nil when none is slow
+	held     float64 // share of the time its threads could run in which the quota held them back
+	always   bool    // its requests in general lose it, not just the slowest
+	share    float64 // of the requests' time, or of the slowest requests'
+	ns       float64 // a request, or one of the slowest
+	because  string  // when none is slow, where the time goes
+}
+
+// throttledTime judges by the time threads of the group waited for a CPU while
+// it was throttled: run delays hold that time too, and other waits for a CPU.
+func (v *View) throttledTime(c *observe.Cgroup) throttledTime {
+	var t throttledTime
+	for _, l := range v.ledgers {
+		if l.called() || l.Requests < fewRequests {
+			continue
+		}
+		var cpu, delay float64
+		for _, p := range v.workers(l) {
+			if slices.Contains(c.PIDs, p.PID) {
+				cpu += p.CPUSeconds()
+				delay += p.RunDelaySeconds
+			}
+		}
+		if cpu+delay == 0 {
+			continue
+		}
+		t.requests += l.Requests
+		k := l.cost(1, threadParts...)
+		if !l.noticed(k, threadFloor) {
+			t.because = l.whereTimeGoes()
+			continue
+		}
+		// A group that is throttled all the time waits for all of it, however
+		// many threads there are.
+		held := max(ratio(min(c.ThrottledSeconds, delay), cpu+delay), ratio(c.ThrottledSeconds, v.Window.Seconds*float64(max(v.Host.CPUs, 1))))
+		always := l.always(k, threadFloor)
+		share, ns := k.slowShare, k.slowNS
+		if always {
+			share, ns = k.share, k.ns
+		}
+		if share*held > t.share {
+			t.worst, t.held, t.always, t.share, t.ns = l, held, always, share*held, ns*held
+		}
+	}
+	return t
+}
+
+func quotaFinding(v *View, c *observe.Cgroup, share float64, t throttledTime) Finding {
 	f := cpuQuotaThrottled.supported(Subject{Kind: "cgroup", Path: c.Path})
 	for _, pid := range c.PIDs {
 		if s := v.ServiceOf(pid); s != nil {
@@ -199,6 +255,20 @@ func quotaFinding(v *View, c *observe.Cgroup, share float64) Finding {
 		{Fact: "time throttled", Value: round(c.ThrottledSeconds), Unit: "s", Source: "cpu.stat"},
 		{Fact: "quota", Value: c.QuotaCPUs, Unit: "CPUs", Source: c.QuotaFile},
 		{Fact: "CPU of the machine idle", Value: round(ratio(v.Use.CPU.Idle+v.Use.CPU.IOWait, v.Use.CPU.Total())), Unit: "share", Source: "/proc/stat"},
+	}
+	if l := t.worst; l != nil {
+		f.Subject.PID, f.Subject.Comm, f.Subject.NetNS, f.Subject.Port = l.pid, v.commOf(l), l.NetNS, l.Port
+		f.Weight = t.share
+		who, whole := l.one(), l.TimeNS()/float64(l.Requests)
+		f.Impact.Of = "the requests' time"
+		if !t.always {
+			who, whole, f.Impact.Of = l.slowest(), l.SlowTotalNS(), "slow time"
+		}
+		f.Impact.Share = round(t.share)
+		f.Impact.Text = fmt.Sprintf("%s: %s on average, about %s of it held back by the quota, in %s of its periods", who, nanoseconds(whole), nanoseconds(t.ns), percent(share))
+		f.Evidence = append(f.Evidence,
+			Evidence{Fact: "time that its threads could run and the quota held them back", Value: round(t.held), Limit: 1, Unit: "share", Source: "/proc/PID/schedstat, cpu.stat"},
+			Evidence{Fact: "of the requests' time, held back by the quota", Value: round(t.ns / 1e6), Limit: round(whole / 1e6), Unit: "ms", Source: recorded + ", /proc/PID/schedstat, cpu.stat"})
 	}
 	want := min(float64(v.Host.CPUs), max(1, 2*c.QuotaCPUs))
 	f.Fix.Text = fmt.Sprintf("Raise the quota from %.3g to %.3g CPUs.", c.QuotaCPUs, want)

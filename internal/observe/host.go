@@ -14,6 +14,9 @@ type HostUse struct {
 	// SoftIRQs counts the runs of each vector by CPU number, from
 	// /proc/softirqs: "NET_RX", "TIMER"…
 	SoftIRQs map[string][]uint64 `json:"softirqs,omitempty"`
+	// Flows are the packets that came in, most first: only where packet
+	// processing took a good part of a CPU, and for some moments of it.
+	Flows []Flow `json:"flows,omitempty"`
 }
 
 // CPUTime is CPU seconds by mode, from /proc/stat (proc_stat(5)). Guest time

@@ -1,0 +1,224 @@
+package cause
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"github.com/slowray/slowray/internal/observe"
+)
+
+// computeCauses are those that make the threads of a service compute, or wait
+// for a CPU, while its requests wait.
+var computeCauses = []string{"cpu-hot-function", "single-thread-saturated", "gil-contention", "event-loop-blocked", "run-queue-wait",
+	"short-lived-process-storm", "kernel-thread-busy", "autoreload-stat-storm"}
+
+const (
+	busyThreadShare = 0.90 // of the time, running or wanting to: a thread that can do no more
+	busyOnCPU       = 0.50 // of the time, running: less is a lack of CPUs, not of threads
+	computeShare    = 0.30 // of the slow requests' time: in less the thread that answers waits for something else
+	profileLeast    = 30   // samples: fewer tell nothing about functions
+)
+
+// atWork is what the processes that answer an endpoint did with the CPUs.
+type atWork struct {
+	procs      []*observe.Process
+	cpu, delay float64      // s in the window, all of them
+	threads    []busyThread // busiest first, while the slowest requests were under way
+	saturated  int          // threads that could do no more while requests came in
+}
+
+// busyThread is a thread with the share of a time it ran, and wanted to.
+type busyThread struct {
+	process    *observe.Process
+	tid        int
+	comm       string
+	cpu, delay float64 // 0 to 1
+}
+
+func (t *busyThread) busy() float64 { return t.cpu + t.delay }
+
+func (t *busyThread) String() string {
+	if t.tid == t.process.PID {
+		return fmt.Sprintf("the main thread of %s (pid %d)", t.process.Comm, t.process.PID)
+	}
+	name := t.comm
+	if name == "" {
+		name = t.process.Comm
+	}
+	return fmt.Sprintf("thread %d (%s) of %s (pid %d)", t.tid, name, t.process.Comm, t.process.PID)
+}
+
+// threadParts are what a request waits for a thread of the service, and then
+// for what the thread does.
+var threadParts = []observe.Part{observe.AcceptWait, observe.RecvWait, observe.Server, observe.Stall}
+
+// workers lists the processes that answer an endpoint.
+func (v *View) workers(l *ledger) []*observe.Process {
+	var out []*observe.Process
+	for i := range v.Processes {
+		p := &v.Processes[i]
+		if p.EndedIn || p.Kernel {
+			continue
+		}
+		if p.PID == l.PID || slices.Contains(l.PIDs, p.PID) || l.pid != 0 && v.Master(p.PID) == l.pid {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+// atWork looks at the processes that answer an endpoint.
+func (v *View) atWork(l *ledger) atWork {
+	w := atWork{procs: v.workers(l)}
+	loaded := v.loadedSeconds(l)
+	for _, p := range w.procs {
+		w.cpu += p.CPUSeconds()
+		w.delay += p.RunDelaySeconds
+		for _, t := range threadsOver(p, loaded) {
+			if t.busy() >= busyThreadShare {
+				w.saturated++
+			}
+		}
+	}
+	if w.threads = v.threadsDuring(l); len(w.threads) == 0 {
+		for _, p := range w.procs {
+			w.threads = append(w.threads, threadsOver(p, loaded)...)
+		}
+	}
+	slices.SortStableFunc(w.threads, func(a, b busyThread) int {
+		return cmp.Or(cmp.Compare(b.busy(), a.busy()), cmp.Compare(a.tid, b.tid))
+	})
+	return w
+}
+
+// loadedSeconds is for how long of the window requests came in.
+func (v *View) loadedSeconds(l *ledger) float64 {
+	first, last := -1, -1
+	for i, n := range l.Arrivals {
+		if n > 0 {
+			if first < 0 {
+				first = i
+			}
+			last = i
+		}
+	}
+	if first < 0 {
+		return v.Window.Seconds
+	}
+	return min(float64(last-first+1)*arrivalSlot, v.Window.Seconds)
+}
+
+// threadsOver is the busiest threads of a process with their shares of a time.
+func threadsOver(p *observe.Process, seconds float64) []busyThread {
+	if len(p.Busiest) == 0 {
+		if p.Threads > 1 || p.CPUSeconds() == 0 {
+			return nil
+		}
+		cpu := ratio(p.CPUSeconds(), seconds)
+		return []busyThread{{process: p, tid: p.PID, cpu: cpu, delay: min(ratio(p.RunDelaySeconds, seconds), 1-cpu)}}
+	}
+	out := make([]busyThread, 0, len(p.Busiest))
+	for _, t := range p.Busiest {
+		cpu := ratio(t.CPUSeconds, seconds)
+		out = append(out, busyThread{process: p, tid: t.TID, comm: t.Comm, cpu: cpu, delay: min(ratio(t.RunDelaySeconds, seconds), 1-cpu)})
+	}
+	return out
+}
+
+// threadsDuring is what the busiest threads of the processes that answer did
+// while the slowest requests of an endpoint were under way; nil where that was
+// not followed.
+func (v *View) threadsDuring(l *ledger) []busyThread {
+	type key struct{ pid, tid int }
+	sums := map[key]*busyThread{}
+	var order []key
+	watched := map[int]float64{} // s of the slow requests, by process
+	for i := range l.Slowest {
+		s := &l.Slowest[i]
+		pid := s.PID
+		if pid == 0 {
+			pid = l.PID
+		}
+		p := v.procs[pid]
+		if p == nil {
+			continue
+		}
+		from := float64(s.StartNS-v.Window.Start.UnixNano()) / 1e9
+		to := from + float64(s.TotalNS)/1e9
+		begin := 0.0
+		for _, span := range p.Course {
+			long := span.Seconds - begin
+			both := min(to, span.Seconds) - max(from, begin)
+			begin = span.Seconds
+			if both <= 0 || long <= 0 {
+				continue
+			}
+			watched[pid] += both
+			k := key{pid, span.TopTID}
+			if sums[k] == nil {
+				sums[k] = &busyThread{process: p, tid: span.TopTID}
+				order = append(order, k)
+			}
+			sums[k].cpu += span.TopCPU * both / long
+			sums[k].delay += span.TopDelay * both / long
+		}
+	}
+	var out []busyThread
+	for _, k := range order {
+		t := sums[k]
+		t.cpu, t.delay = ratio(t.cpu, watched[k.pid]), ratio(t.delay, watched[k.pid])
+		t.delay = min(t.delay, 1-t.cpu)
+		for _, b := range t.process.Busiest {
+			if b.TID == t.tid {
+				t.comm = b.Comm
+			}
+		}
+		out = append(out, *t)
+	}
+	return out
+}
+
+// computing is the share of the slow requests' time in which the thread that
+// answered ran or was ready to; false where it was not watched.
+func (v *View) computing(l *ledger) (float64, bool) {
+	if v.Waits == nil {
+		return 0, false
+	}
+	for i := range v.Waits.Slow {
+		if s := &v.Waits.Slow[i]; s.PID == l.pid && s.NS > 0 && s.Requests >= fewRequests {
+			return ratio(s.ComputeNS, s.NS), true
+		}
+	}
+	return 0, false
+}
+
+// inFlight is how many requests of an endpoint are under way at once, on
+// average while they come in.
+func (v *View) inFlight(l *ledger) float64 {
+	loaded := v.loadedSeconds(l)
+	if loaded == 0 {
+		return 0
+	}
+	return l.TimeNS() / 1e9 / loaded
+}
+
+// outside is the share of the CPUs that processes use which take no part in
+// the requests.
+func (v *View) outside() float64 {
+	var used float64
+	for i := range v.Processes {
+		p := &v.Processes[i]
+		if !p.Kernel && !v.familyOnPath(p.PID) && p.Nice < niceMeansYield {
+			used += p.CPUSeconds()
+		}
+	}
+	return ratio(used, v.Use.CPU.Total())
+}
+
+// idleCPUs says how many CPUs had nothing to do while the requests of an
+// endpoint came in.
+func (v *View) idleCPUs(l *ledger) float64 {
+	idle, _ := v.cpuFull(l)
+	return idle * float64(max(v.Host.CPUs, len(v.Use.PerCPU)))
+}

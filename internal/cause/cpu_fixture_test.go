@@ -1,0 +1,308 @@
+package cause
+
+import (
+	"github.com/slowray/slowray/internal/observe"
+)
+
+const (
+	appPort   = 8000
+	appPID    = 500
+	appThread = 501
+	ksoftirqd = 15
+)
+
+// app is a service of one process, "app", which executes exe; it used cpu
+// seconds of the window and waited for a CPU delay seconds.
+func app(o *observe.Observation, exe string, cpu, delay float64) *observe.Process {
+	idle(o)
+	o.Namespaces[0].Listeners = append(o.Namespaces[0].Listeners, observe.Listener{Proto: "tcp", Addr: "10.9.8.1", Port: appPort, Inode: 77,
+		PID: appPID, PIDs: []int{appPID}, Comm: "app", Limit: 511, Samples: 40, Clients: 20, Opened: 20})
+	o.Processes = append(o.Processes, observe.Process{PID: appPID, PPID: 1, Comm: "app", Exe: exe, State: "S", Threads: 1, NetNS: serverNS,
+		UserSeconds: cpu, RunDelaySeconds: delay, States: &observe.ThreadStates{Rounds: 40, Samples: 40, Running: 20, Poll: 20}})
+	return process(o, appPID)
+}
+
+// appServed is the requests of app.
+func appServed() *traffic { return servedAt(appPort, "10.9.8.1", appPID, "app") }
+
+// with puts requests in place of those of the fixture, and spreads the slowest
+// of each endpoint over the window.
+func with(o *observe.Observation, list ...*traffic) {
+	o.Endpoints = nil
+	for _, t := range list {
+		for i := range t.list {
+			t.list[i].PID = t.e.PID
+			t.list[i].StartNS = o.Window.Start.UnixNano() + int64(i)*10_000*ms/int64(len(t.list))
+		}
+		o.Endpoints = append(o.Endpoints, t.endpoint())
+	}
+}
+
+// course is what the busiest thread of a process did in each quarter of a
+// second: shares of the time.
+func course(tid int, cpu, delay float64) []observe.RunSpan {
+	var spans []observe.RunSpan
+	for i := range 40 {
+		spans = append(spans, observe.RunSpan{Seconds: 0.25 * float64(i+1), CPU: cpu / 4, Delay: delay / 4, TopTID: tid, TopCPU: cpu / 4, TopDelay: delay / 4})
+	}
+	return spans
+}
+
+// sampled is a process's CPU samples with the functions that have them.
+func sampled(o *observe.Observation, pid int, samples uint64, functions ...observe.ProfileFunction) {
+	o.Profile.Samples += samples
+	o.Profile.Processes = append(o.Profile.Processes, observe.ProfileProcess{PID: pid, Samples: samples, Functions: functions})
+}
+
+func function(kind observe.FrameKind, name, module string, self, total uint64, height float64) observe.ProfileFunction {
+	return observe.ProfileFunction{Frame: observe.Frame{Name: name, Kind: kind, Module: module}, Self: self, Total: total, Height: height}
+}
+
+// full leaves the fixture's machine without idle CPUs: used by whom, the
+// processes say.
+func full(o *observe.Observation) {
+	o.Use.CPU = observe.CPUTime{User: 18, System: 1.8, Idle: 0.2}
+	o.Use.PerCPU = []observe.CPUTime{{User: 9, System: 0.9, Idle: 0.1}, {User: 9, System: 0.9, Idle: 0.1}}
+}
+
+// Ledgers of services that compute.
+var (
+	queued   = parts{observe.RecvWait: 80 * ms, observe.Server: 10 * ms, observe.Network: ms / 10} // behind other requests
+	computed = parts{observe.RecvWait: ms, observe.Server: 300 * ms, observe.Network: ms / 10}
+	forked   = parts{observe.RecvWait: ms, observe.Server: 120 * ms, observe.Network: ms / 10}
+)
+
+// eventLoop is a service whose one thread computes all the time.
+func eventLoop(exe string) func(*observe.Observation) {
+	return func(o *observe.Observation) {
+		p := app(o, exe, 9.6, 0.1)
+		p.Course = course(appPID, 0.97, 0.01)
+		with(o, appServed().add(1000, ms, ms, 0, queued))
+		o.Use.CPU = observe.CPUTime{User: 11, System: 1, Idle: 8}
+	}
+}
+
+// collapse is a function that takes a list's turns.
+var collapse = []observe.ProfileFunction{
+	function(observe.FrameNative, "start_thread", "libc.so.6", 0, 930, 3),
+	function(observe.FrameNative, "handle", "app", 10, 930, 2),
+	function(observe.FrameNative, "price_of_route", "app", 800, 900, 0.1),
+	function(observe.FrameNative, "memcpy", "libc.so.6", 100, 100, 0),
+}
+
+// firingOnCPU are the causes that are judged by what threads do with the CPUs,
+// see firing.
+var firingOnCPU = []fires{
+	{
+		name: "node computes for all", cause: &singleThreadSaturated, plant: eventLoop("node"),
+		subject: Subject{Kind: "process", PID: appPID, Comm: "app", Port: appPort, NetNS: serverNS}, minShare: 0.9,
+		fix: "worker_threads", evidence: "the main thread of app (pid 500) is on a CPU, while the slowest requests are under way=0.97",
+	},
+	{
+		name: "one thread of several, and what it executes", cause: &singleThreadSaturated,
+		plant: func(o *observe.Observation) {
+			p := app(o, "redis-server", 10.2, 0.3)
+			p.Threads = 5
+			p.Busiest = []observe.Thread{{TID: appThread, Comm: "main_loop", CPUSeconds: 9.7}, {TID: appThread + 1, Comm: "io_thd_1", CPUSeconds: 0.3}}
+			with(o, appServed().add(1000, ms, ms, 0, queued))
+			o.Use.CPU = observe.CPUTime{User: 11, System: 1, Idle: 8}
+			o.Profile.Processes = append(o.Profile.Processes, observe.ProfileProcess{PID: appPID, Samples: 990, Threads: []observe.ProfileThread{
+				{TID: appThread, Samples: 900, Functions: []observe.ProfileFunction{function(observe.FrameNative, "keysCommand", "redis-server", 200, 700, 2)}}}})
+		},
+		subject: Subject{PID: appPID, Port: appPort}, minShare: 0.9, fix: "SLOWLOG GET", evidence: "it executes keysCommand (redis-server)=0.778",
+	},
+	{
+		name: "one worker of two is busy while the load lasts, in half of the window", cause: &singleThreadSaturated,
+		plant: func(o *observe.Observation) {
+			p := app(o, "nginx", 4.8, 0)
+			p.Course = course(appPID, 0.02, 0)
+			for i := range 20 {
+				p.Course[i].TopCPU = 0.24
+			}
+			t := appServed().add(1000, ms, ms, 0, queued)
+			t.e.Arrivals = make([]uint32, 100)
+			for i := range 50 {
+				t.e.Arrivals[i] = 20
+			}
+			with(o, t)
+			for i := range o.Endpoints[0].Slowest {
+				o.Endpoints[0].Slowest[i].StartNS /= 3
+			}
+		},
+		subject: Subject{PID: appPID}, minShare: 0.9, fix: "worker_processes auto",
+	},
+	{
+		name: "each request computes 300 ms in one function", cause: &cpuHotFunction,
+		plant: func(o *observe.Observation) {
+			app(o, "app", 9.3, 0)
+			with(o, appServed().add(30, ms, ms, 0, computed))
+			sampled(o, appPID, 930, collapse...)
+		},
+		subject: Subject{Kind: "process", PID: appPID, Port: appPort, Path: "app"}, minShare: 0.9,
+		fix: "Have price_of_route do less", evidence: "CPU time in price_of_route (app), with what it calls=0.968",
+	},
+	{
+		name: "the CPUs are full of one function of the service", cause: &cpuHotFunction,
+		plant: func(o *observe.Observation) {
+			app(o, "php-fpm8.2", 19, 60)
+			full(o)
+			with(o, appServed().add(1000, ms, ms, 0, parts{observe.AcceptWait: 50 * ms, observe.Server: 40 * ms}))
+			sampled(o, appPID, 1800, function(observe.FrameNative, "execute_ex", "php-fpm8.2", 1600, 1750, 1),
+				observe.ProfileFunction{Frame: observe.Frame{Name: "price_of_route", Kind: observe.FramePHP, File: "/srv/www/index.php", Line: 12}, Total: 1700, Height: 3})
+		},
+		subject: Subject{PID: appPID, Path: "/srv/www/index.php:12"}, minShare: 0.9, fix: "Have price_of_route do less", evidence: "innermost functions=execute_ex 89 %",
+	},
+	{
+		name: "one request of a hundred computes", cause: &cpuHotFunction,
+		plant: func(o *observe.Observation) {
+			p := app(o, "app", 7, 0)
+			p.Course = course(appPID, 0.9, 0)
+			with(o, appServed().add(1000, ms, ms, 0, quick).add(20, ms, ms, 0, computed))
+			sampled(o, appPID, 700, function(observe.FrameNative, "match", "libpcre2-8.so", 600, 600, 0))
+		},
+		subject: Subject{PID: appPID, Path: "libpcre2-8.so"}, minShare: 0.8, fix: "limit on its input",
+	},
+	{
+		name: "Python code, of which the function is not known", cause: &cpuHotFunction,
+		plant: func(o *observe.Observation) {
+			app(o, "python3.11", 9, 0)
+			with(o, appServed().add(30, ms, ms, 0, computed))
+			sampled(o, appPID, 900, function(observe.FrameNative, "_PyEval_EvalFrameDefault", "python3.11", 700, 880, 0.2))
+		},
+		subject: Subject{PID: appPID}, minShare: 0.9, fix: "function of the Python code",
+	},
+	{
+		name: "four threads of one Python process", cause: &gilContention,
+		plant: func(o *observe.Observation) {
+			p := app(o, "python3.11", 10.1, 20)
+			p.Threads = 5
+			p.Busiest = []observe.Thread{{TID: 501, CPUSeconds: 2.7}, {TID: 502, CPUSeconds: 2.6}, {TID: 503, CPUSeconds: 2.4}, {TID: 504, CPUSeconds: 2.3}}
+			with(o, appServed().add(200, ms, ms, 0, computed))
+			o.Use.CPU = observe.CPUTime{User: 11, System: 1, Idle: 8}
+		},
+		subject: Subject{Kind: "process", PID: appPID, Port: appPort}, minShare: 0.9, fix: "more processes instead of more threads", evidence: "its busiest threads=501 2.7 s",
+	},
+	{
+		name: "an event loop computes for 300 ms now and then", cause: &eventLoopBlocked,
+		plant: func(o *observe.Observation) {
+			p := app(o, "node", 4, 0)
+			p.Course = course(appPID, 0.8, 0)
+			with(o, appServed().add(1000, ms, ms, 0, quick).add(40, ms, ms, 0, readLate))
+			together(o)
+			sampled(o, appPID, 400, function(observe.FrameNode, "parseAll", "app.js", 300, 350, 0))
+		},
+		subject: Subject{Kind: "process", PID: appPID, Port: appPort}, minShare: 0.8, fix: "worker_threads", evidence: "it executes parseAll",
+	},
+	{
+		name: "an event loop makes a call that blocks", cause: &eventLoopBlocked,
+		plant: func(o *observe.Observation) {
+			p := app(o, "python3.11", 0.5, 0)
+			p.Course = course(appPID, 0.05, 0)
+			p.States.Waiting, p.States.Samples = 12, 52
+			with(o, appServed().add(1000, ms, ms, 0, quick).add(40, ms, ms, 0, readLate))
+			together(o)
+		},
+		subject: Subject{PID: appPID}, minShare: 0.8, fix: "a call that blocks", evidence: "in another call=0, 12",
+	},
+	{
+		name: "a reload that looks at thousands of files all the time", cause: &autoreloadStatStorm,
+		plant: func(o *observe.Observation) {
+			p := app(o, "python3.11", 9.6, 0)
+			p.Course = course(appPID, 0.97, 0)
+			with(o, appServed().add(1000, ms, ms, 0, queued))
+			sampled(o, appPID, 900, function(observe.FrameKernel, "vfs_statx", "vmlinux", 100, 700, 2), function(observe.FrameNative, "_PyEval_EvalFrameDefault", "python3.11", 100, 890, 6))
+		},
+		subject: Subject{PID: appPID}, minShare: 0.7, fix: "automatic reload",
+	},
+	{
+		name: "pinned to one CPU, with others", cause: &runQueueWait,
+		plant: func(o *observe.Observation) {
+			p := app(o, "app", 2, 7.5)
+			p.CPUs, p.Course = "0", course(appPID, 0.2, 0.75)
+			o.Host.CPUs = 4
+			with(o, appServed().add(200, ms, ms, 0, computed))
+		},
+		subject: Subject{Kind: "process", PID: appPID, Port: appPort}, minShare: 0.7, fix: "taskset --all-tasks --cpu-list --pid 0-3 500", evidence: "CPUs that pid 500 may run on=0",
+	},
+	{
+		name: "a batch takes all CPUs, for a second at a time", cause: &runQueueWait,
+		plant: func(o *observe.Observation) {
+			p := app(o, "app", 2, 3)
+			p.Course = course(appPID, 0.2, 0.7)
+			with(o, appServed().add(1000, ms, ms, 0, quick).add(40, ms, ms, 0, readLate))
+		},
+		subject: Subject{PID: appPID}, minShare: 0.55, fix: "in bursts", evidence: "waits for a CPU, while the slowest requests are under way=0.7",
+	},
+	{
+		name: "each page starts a program", cause: &shortLivedProcessStorm,
+		plant: func(o *observe.Observation) {
+			p := app(o, "php-fpm8.2", 1, 0)
+			p.ChildSeconds = 9
+			with(o, appServed().add(90, ms, ms, 0, forked))
+			o.Use.Forks = 180
+			o.Profile.ShortLived = []observe.ProfileShort{{Comm: "convert", Parent: appPID, ParentComm: "app", Processes: 80, Samples: 850}}
+		},
+		subject: Subject{Kind: "process", PID: appPID, Comm: "app", Port: appPort}, minShare: 0.7, fix: "start convert less often", evidence: "a request starts them: 100 ms",
+	},
+	{
+		name: "a script beside the service starts programs without end", cause: &shortLivedProcessStorm,
+		plant: func(o *observe.Observation) {
+			app(o, "app", 1, 9)
+			full(o)
+			with(o, appServed().add(100, ms, ms, 0, computed))
+			o.Use.Forks = 9000
+			process(o, hog).ChildSeconds = 12
+			o.Profile.ShortLived = []observe.ProfileShort{{Comm: "grep", Parent: hog, ParentComm: "backup", Processes: 900, Samples: 1000}}
+		},
+		subject: Subject{PID: hog, Comm: "backup"}, minShare: 0.8, fix: "backup (pid 300) start grep", evidence: "processes and threads that begin=900",
+	},
+	{
+		name: "ksoftirqd takes the CPU of the service", cause: &kernelThreadBusy,
+		plant: func(o *observe.Observation) {
+			p := app(o, "app", 1, 8)
+			p.Course = course(appPID, 0.1, 0.8)
+			with(o, appServed().add(200, ms, ms, 0, computed))
+			o.Processes = append(o.Processes, observe.Process{PID: ksoftirqd, PPID: 2, Comm: "ksoftirqd/0", Kernel: true, SystemSeconds: 5})
+			sampled(o, ksoftirqd, 480, function(observe.FrameKernel, "run_ksoftirqd", "vmlinux", 0, 480, 9), function(observe.FrameKernel, "net_rx_action", "vmlinux", 30, 470, 5),
+				function(observe.FrameKernel, "tcp_conn_request", "vmlinux", 120, 300, 1))
+		},
+		subject: Subject{Kind: "process", PID: ksoftirqd, Comm: "ksoftirqd/0"}, minShare: 0.6, fix: "Find the packets", evidence: "handshakes of TCP: SYNs (tcp_conn_request, 62 % of its samples)",
+	},
+	{
+		name: "kswapd, and a service that waits for memory", cause: &kernelThreadBusy,
+		plant: func(o *observe.Observation) {
+			p := app(o, "app", 1, 0.1)
+			p.States = &observe.ThreadStates{Rounds: 40, Samples: 40, Disk: 30, Poll: 10}
+			with(o, appServed().add(200, ms, ms, 0, computed))
+			o.Processes = append(o.Processes, observe.Process{PID: 60, PPID: 2, Comm: "kswapd0", Kernel: true, SystemSeconds: 4})
+		},
+		subject: Subject{PID: 60, Comm: "kswapd0"}, minShare: 0.9, fix: "Memory is short",
+	},
+	{
+		name: "a flood of SYNs from one address", cause: &softirqSaturated,
+		plant: func(o *observe.Observation) {
+			flood(o)
+			o.Use.SoftIRQs = map[string][]uint64{"NET_RX": {900_000, 100}, "TIMER": {2500, 2500}}
+			ns(o).Interfaces = []observe.Interface{{Name: "eth0", RxPackets: 2_000_000, RxBytes: 120_000_000}}
+			o.Use.Flows = []observe.Flow{
+				{NetNS: serverNS, Interface: "eth0", Proto: "tcp syn", Port: webPort, Peer: "10.9.8.66", PeerShare: 1, Packets: 190_000},
+				{NetNS: serverNS, Interface: "eth0", Proto: "tcp", Port: webPort, Peer: "10.9.8.2", PeerShare: 0.5, Packets: 10_000},
+			}
+		},
+		subject: Subject{NetNS: serverNS, Comm: "ksoftirqd/0", Port: webPort, Addr: "10.9.8.66"}, minShare: 0.5, fix: "saddr 10.9.8.66 drop",
+		evidence: "packets: SYNs to port 8088 on eth0, 100 % of them from 10.9.8.66=0.95",
+	},
+}
+
+// flood is a machine whose CPU 0 is busy with packets.
+func flood(o *observe.Observation) {
+	o.Use.PerCPU[0] = observe.CPUTime{System: 3, SoftIRQ: 6, Idle: 1}
+	o.Processes = append(o.Processes, observe.Process{PID: ksoftirqd, PPID: 2, Comm: "ksoftirqd/0", Kernel: true, SystemSeconds: 4.5})
+}
+
+// together lets the slowest requests of the first endpoint wait at once.
+func together(o *observe.Observation) {
+	for i := range o.Endpoints[0].Slowest {
+		o.Endpoints[0].Slowest[i].StartNS = o.Window.Start.UnixNano() + 5000*ms + int64(i)*ms
+	}
+}

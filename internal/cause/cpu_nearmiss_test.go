@@ -1,0 +1,243 @@
+package cause
+
+import (
+	"testing"
+
+	"github.com/slowray/slowray/internal/observe"
+)
+
+// nearMissesOnCPU are those of the causes that are judged by what threads do
+// with the CPUs.
+var nearMissesOnCPU = []miss{
+	{"a busy thread whose requests are not slow", &singleThreadSaturated, func(o *observe.Observation) {
+		eventLoop("redis-server")(o)
+		with(o, appServed().add(9000, ms, ms, 0, quick))
+	}, "no request is slow for want of a thread"},
+	{"a batch beside the service", &singleThreadSaturated, func(o *observe.Observation) {
+		quiet(nginxServed().add(300, ms, ms, 0, computed))(o)
+		process(o, hog).UserSeconds = 9.9
+	}, "the busiest thread behind :8088"},
+	{"a thread that computes for nobody, in the process that answers", &singleThreadSaturated, func(o *observe.Observation) {
+		eventLoop("app")(o)
+		with(o, appServed().add(300, ms, ms, 0, waitsForDB))
+		o.Waits = &observe.WaitGraph{Slow: []observe.SlowTime{{PID: appPID, Requests: 300, NS: 60e9, ComputeNS: 1e9}}}
+	}, "requests wait for something else"},
+	{"all CPUs are full", &singleThreadSaturated, func(o *observe.Observation) {
+		eventLoop("node")(o)
+		full(o)
+	}, "CPUs are idle: others would have none"},
+	{"all workers are busy", &singleThreadSaturated, func(o *observe.Observation) {
+		app(o, "gunicorn", 9.7, 0)
+		o.Processes = append(o.Processes, *process(o, appPID))
+		o.Processes[len(o.Processes)-1].PID = appPID + 1
+		t := appServed().add(1000, ms, ms, 0, queued)
+		t.e.PIDs = []int{appPID, appPID + 1}
+		with(o, t)
+		o.Host.CPUs = 8
+	}, "so are 2 threads of it"},
+	{"one client, one request at a time", &singleThreadSaturated, func(o *observe.Observation) {
+		app(o, "node", 9.7, 0)
+		with(o, appServed().add(33, ms, ms, 0, computed))
+	}, "requests are under way at once"},
+	{"a thread that lacks a CPU", &singleThreadSaturated, func(o *observe.Observation) {
+		p := app(o, "node", 2, 7.5)
+		p.Course = course(appPID, 0.2, 0.78)
+		with(o, appServed().add(1000, ms, ms, 0, queued))
+	}, "it lacks a CPU"},
+
+	{"a service that computes in many functions", &cpuHotFunction, func(o *observe.Observation) {
+		app(o, "app", 9, 0)
+		with(o, appServed().add(30, ms, ms, 0, computed))
+		sampled(o, appPID, 900, function(observe.FrameNative, "main", "app", 0, 900, 4), function(observe.FrameNative, "parse", "app", 300, 300, 0),
+			function(observe.FrameNative, "render", "app", 290, 310, 0), function(observe.FrameNative, "sort", "app", 280, 280, 0))
+	}, "but no function has 50 % of it: parse 33 %, render 32 %, sort 31 %"},
+	{"a hot function in quick requests", &cpuHotFunction, func(o *observe.Observation) {
+		app(o, "app", 9, 0)
+		with(o, appServed().add(9000, ms, ms, 0, quick))
+		sampled(o, appPID, 900, collapse...)
+	}, "no request is slow for what the service does"},
+	{"a great many small requests on full CPUs, which all send", &cpuHotFunction, func(o *observe.Observation) {
+		app(o, "nginx", 12, 50)
+		full(o)
+		with(o, appServed().add(9000, ms, ms, 0, crowded))
+		sampled(o, appPID, 1200, function(observe.FrameKernel, "tcp_sendmsg", "vmlinux", 20, 800, 3))
+	}, "67 % of it in tcp_sendmsg"},
+	{"requests that wait for a database, beside a thread that computes", &cpuHotFunction, func(o *observe.Observation) {
+		app(o, "app", 9, 0)
+		with(o, appServed().add(40, ms, ms, 0, waitsForDB))
+		sampled(o, appPID, 900, collapse...)
+		o.Waits = &observe.WaitGraph{Slow: []observe.SlowTime{{PID: appPID, Requests: 40, NS: 8e9, ComputeNS: 1e8}}}
+	}, "a request on :8000 computes for"},
+	{"few samples", &cpuHotFunction, func(o *observe.Observation) {
+		app(o, "app", 3, 0)
+		with(o, appServed().add(10, ms, ms, 0, computed))
+		sampled(o, appPID, 20, collapse...)
+	}, "too few samples of it have a name"},
+
+	{"threads of Python that leave the lock while they compute", &gilContention, func(o *observe.Observation) {
+		p := app(o, "python3.11", 18, 0)
+		p.Threads = 3
+		p.Busiest = []observe.Thread{{TID: 501, CPUSeconds: 9}, {TID: 502, CPUSeconds: 9}}
+		with(o, appServed().add(200, ms, ms, 0, computed))
+	}, "2 threads of app (pid 500) compute, with 1.80 CPUs together"},
+	{"one busy thread of Python", &gilContention, func(o *observe.Observation) {
+		p := app(o, "python3.11", 9.9, 0)
+		p.Threads = 3
+		p.Busiest = []observe.Thread{{TID: 501, CPUSeconds: 9.3}, {TID: 502, CPUSeconds: 0.6}}
+		with(o, appServed().add(200, ms, ms, 0, computed))
+	}, "with 0.99 CPUs together"},
+	{"threads of Python that share the lock, and nobody minds", &gilContention, func(o *observe.Observation) {
+		p := app(o, "python3.11", 9.9, 0)
+		p.Threads = 3
+		p.Busiest = []observe.Thread{{TID: 501, CPUSeconds: 5}, {TID: 502, CPUSeconds: 4.9}}
+		with(o, appServed().add(200, ms, ms, 0, quick))
+	}, "no request is slow for it"},
+	{"threads of Java", &gilContention, func(o *observe.Observation) {
+		p := app(o, "java", 9.9, 0)
+		p.Busiest = []observe.Thread{{TID: 501, CPUSeconds: 5}, {TID: 502, CPUSeconds: 4.9}}
+		with(o, appServed().add(200, ms, ms, 0, computed))
+	}, "no service in Python"},
+
+	{"threads that read late, each for itself", &eventLoopBlocked, func(o *observe.Observation) {
+		app(o, "app", 1, 0).Busiest = []observe.Thread{{TID: 501, CPUSeconds: 0.5}, {TID: 502, CPUSeconds: 0.5}}
+		with(o, appServed().add(1000, ms, ms, 0, quick).add(40, ms, ms, 0, readLate))
+	}, "does not answer all its requests with one thread"},
+	{"a server that reads without waiting for events", &eventLoopBlocked, func(o *observe.Observation) {
+		app(o, "app", 1, 0).States.Poll = 0
+		with(o, appServed().add(1000, ms, ms, 0, quick).add(40, ms, ms, 0, readLate))
+		together(o)
+	}, "waits for no events"},
+	{"an event loop on full CPUs", &eventLoopBlocked, func(o *observe.Observation) {
+		app(o, "app", 1, 0)
+		full(o)
+		with(o, appServed().add(1000, ms, ms, 0, quick).add(40, ms, ms, 0, readLate))
+		together(o)
+	}, "the CPUs are full"},
+	{"an event loop that is quick", &eventLoopBlocked, func(o *observe.Observation) {
+		app(o, "app", 1, 0)
+		with(o, appServed().add(1000, ms, ms, 0, quick))
+	}, "no request waits long to be read"},
+
+	{"a reload that looks at files once a second", &autoreloadStatStorm, func(o *observe.Observation) {
+		app(o, "python3.11", 1, 0)
+		with(o, appServed().add(1000, ms, ms, 0, computed))
+		sampled(o, appPID, 100, function(observe.FrameKernel, "vfs_statx", "vmlinux", 10, 30, 2))
+	}, "app spends 30 % of its CPU time looking at files (vfs_statx), 3.0 % of a CPU"},
+	{"a file server whose requests are quick", &autoreloadStatStorm, func(o *observe.Observation) {
+		app(o, "nginx", 5, 0)
+		with(o, appServed().add(1000, ms, ms, 0, quick))
+		sampled(o, appPID, 500, function(observe.FrameKernel, "vfs_statx", "vmlinux", 10, 300, 2))
+	}, "no request is slow for it"},
+
+	{"the service and its clients fill the CPUs", &runQueueWait, nil, "with the service and its clients"},
+	{"a quota holds it back", &runQueueWait, func(o *observe.Observation) {
+		p := app(o, "app", 1, 8.5)
+		p.Course = course(appPID, 0.1, 0.85)
+		with(o, appServed().add(200, ms, ms, 0, computed))
+		o.Cgroups = []observe.Cgroup{{Path: "/x", PIDs: []int{appPID}, QuotaCPUs: 0.1, Periods: 100, ThrottledPeriods: 97, ThrottledSeconds: 8.3}}
+	}, "the quota of /x is what holds them back"},
+	{"threads wait for a CPU, and requests are quick", &runQueueWait, func(o *observe.Observation) {
+		p := app(o, "app", 1, 4)
+		p.Course = course(appPID, 0.1, 0.4)
+		with(o, appServed().add(2000, ms, ms, 0, quick))
+	}, "no request is slow for want of a thread"},
+	{"slow requests that wait for something else", &runQueueWait, func(o *observe.Observation) {
+		p := app(o, "app", 3, 0.4)
+		p.Course = course(appPID, 0.3, 0.04)
+		with(o, appServed().add(200, ms, ms, 0, computed))
+	}, "were ready and had no CPU for 400 ms, and ran for 3 s"},
+
+	{"pages that start a program, and are quick", &shortLivedProcessStorm, func(o *observe.Observation) {
+		app(o, "php-fpm8.2", 1, 0).ChildSeconds = 9
+		with(o, appServed().add(2000, ms, ms, 0, quick))
+		o.Use.Forks = 2000
+		o.Profile.ShortLived = []observe.ProfileShort{{Comm: "sh", Parent: appPID, Processes: 90, Samples: 800}}
+	}, "no request is slow for want of a thread"},
+	{"a build beside a service, on CPUs that are not full", &shortLivedProcessStorm, func(o *observe.Observation) {
+		app(o, "app", 1, 0)
+		with(o, appServed().add(200, ms, ms, 0, waitsForDB))
+		o.Use.Forks = 2000
+		o.Profile.ShortLived = []observe.ProfileShort{{Comm: "cc1", Parent: hog, ParentComm: "backup", Processes: 90, Samples: 800}}
+	}, "the service waits for a CPU 0 %"},
+	{"a server that begins a thread for each request", &shortLivedProcessStorm, func(o *observe.Observation) {
+		app(o, "app", 5, 0)
+		with(o, appServed().add(2000, ms, ms, 0, computed))
+		o.Use.Forks = 2000
+	}, "200 processes and threads began each second, and processes that ended at once took 0 %"},
+	{"a shell that was waited for after an hour", &shortLivedProcessStorm, func(o *observe.Observation) {
+		process(o, hog).ChildSeconds = 3600
+		o.Use.Forks = 100
+	}, "took 0 %"},
+
+	{"ksoftirqd at work for requests that are quick", &kernelThreadBusy, func(o *observe.Observation) {
+		app(o, "app", 1, 0)
+		with(o, appServed().add(2000, ms, ms, 0, quick))
+		flood(o)
+	}, "the requests do not suffer"},
+	{"a kworker at work while requests wait for a database", &kernelThreadBusy, func(o *observe.Observation) {
+		app(o, "app", 1, 0.1)
+		with(o, appServed().add(200, ms, ms, 0, waitsForDB))
+		o.Processes = append(o.Processes, observe.Process{PID: 60, PPID: 2, Comm: "kworker/u8:1", Kernel: true, SystemSeconds: 6})
+	}, "kworker/u8:1 (work that drivers and the kernel put off), uses 60 % of a CPU; the requests do not suffer"},
+	{"kernel threads that do a little", &kernelThreadBusy, func(o *observe.Observation) {
+		o.Processes = append(o.Processes, observe.Process{PID: 60, PPID: 2, Comm: "jbd2/vda-8", Kernel: true, SystemSeconds: 0.6})
+	}, "jbd2/vda-8 (writes the journal of a file system), uses 6.0 % of a CPU"},
+
+	{"packets that nobody wants, and that cost nobody anything", &softirqSaturated, func(o *observe.Observation) {
+		app(o, "app", 1, 0)
+		with(o, appServed().add(2000, ms, ms, 0, quick))
+		flood(o)
+		ns(o).Counters["Udp.NoPorts"] = 5_000_000
+	}, "no request is slow, and nothing is dropped"},
+	{"a quota that throttles, and no request is slow", &cpuQuotaThrottled, func(o *observe.Observation) {
+		app(o, "app", 1, 1)
+		with(o, appServed().add(2000, ms, ms, 0, quick))
+		o.Cgroups = []observe.Cgroup{{Path: "/x", Version: 2, PIDs: []int{appPID}, QuotaCPUs: 0.5, Periods: 100, ThrottledPeriods: 30, ThrottledSeconds: 0.9}}
+	}, "was throttled in 30 % of its periods, for 900 ms in all, but no request of it is slow"},
+}
+
+// TestComputeCausesFold: what follows from a hot function, or from a lack of
+// CPUs, is told as that.
+func TestComputeCausesFold(t *testing.T) {
+	plant := func(o *observe.Observation) {
+		eventLoop("node")(o)
+		with(o, appServed().add(40, ms, ms, 0, parts{observe.RecvWait: 500 * ms, observe.Server: 240 * ms}))
+		sampled(o, appPID, 930, collapse...)
+	}
+	hot, one := check(&cpuHotFunction, plant), check(&singleThreadSaturated, plant)
+	if len(hot.Findings) != 1 || len(one.Findings) != 1 {
+		t.Fatalf("findings: %d and %d, want one each (%s; %s)", len(hot.Findings), len(one.Findings), hot.RuledOut, one.RuledOut)
+	}
+	if !one.Findings[0].MayFollow(&hot.Findings[0]) {
+		t.Error("the busy thread does not follow from the hot function")
+	}
+}
+
+// TestHottest: of functions that are in most stacks the innermost is named,
+// but rather one of the service's language than one of its interpreter, and
+// none that only leads to others.
+func TestHottest(t *testing.T) {
+	native := func(name string, total uint64, height float64) observe.ProfileFunction {
+		return function(observe.FrameNative, name, "app", 0, total, height)
+	}
+	for _, c := range []struct {
+		name string
+		list []observe.ProfileFunction
+		want string
+	}{
+		{"innermost", []observe.ProfileFunction{native("main", 100, 5), native("serve", 95, 4), native("parse", 80, 2), native("compare", 40, 0)}, "parse"},
+		{"only the way in", []observe.ProfileFunction{native("main", 100, 5), native("start_thread", 100, 6), native("[libc.so.6+0x1234]", 90, 0)}, ""},
+		{"the service's language", []observe.ProfileFunction{native("_PyEval_EvalFrameDefault", 99, 1),
+			function(observe.FramePython, "handle", "", 0, 98, 9), function(observe.FramePython, "price", "", 0, 90, 6)}, "price"},
+		{"nothing", nil, ""},
+	} {
+		e := executed{samples: 100, functions: c.list}
+		got := ""
+		if f := e.hottest(hotShare); f != nil {
+			got = f.Name
+		}
+		if got != c.want {
+			t.Errorf("%s: %q, want %q", c.name, got, c.want)
+		}
+	}
+}

@@ -1,0 +1,108 @@
+package cause
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/slowray/slowray/internal/observe"
+)
+
+// eventLoopBlocked: one thread serves many connections and now and then does
+// one thing for long; whatever else has come in meanwhile waits unread.
+var eventLoopBlocked = Cause{
+	ID:            "event-loop-blocked",
+	Title:         "The event loop does one thing for long, and all other requests wait unread",
+	Layer:         LayerApplication,
+	Needs:         []observe.Kind{observe.KindRequests, observe.KindProcess},
+	ConsequenceOf: slices.Concat([]string{"cpu-hot-function", "single-thread-saturated", "gil-contention", "run-queue-wait", "slow-dependency"}, machineCauses, waitCauses),
+	Folds:         true,
+}
+
+func init() { eventLoopBlocked.Check = checkEventLoop }
+
+const (
+	loopTogether = 3    // of the slowest requests, under way in one process at once
+	loopAlone    = 0.80 // of the process's CPU time, by its busiest thread
+)
+
+func checkEventLoop(v *View) Result {
+	return v.judgeLedgers(tailRequests, func(l *ledger) judged {
+		k := l.cost(1, observe.RecvWait)
+		if l.called() {
+			return judged{because: "no request is answered here", near: -1}
+		}
+		together, pid := atOnce(l)
+		p := v.Process(pid)
+		idle, full := v.cpuFull(l)
+		switch {
+		case !l.noticed(k, threadFloor):
+			return judged{because: "no request waits long to be read: " + l.whereTimeGoes(), near: k.slowNS}
+		case p == nil || p.States == nil || p.States.Poll == 0:
+			return judged{because: fmt.Sprintf("what answers on %s waits for no events", l.name()), near: k.slowNS}
+		case together < loopTogether || !aloneAtWork(p):
+			return judged{because: fmt.Sprintf("%s does not answer all its requests with one thread", p.Comm), near: k.slowNS}
+		case full:
+			return judged{because: fmt.Sprintf("%s: but the CPUs are full (%s idle), which makes every thread late", l.whereTimeGoes(), percent(idle)), near: k.slowNS}
+		}
+		w := v.atWork(l)
+		return judged{finding: v.eventLoopFinding(l, &w, k, p, together)}
+	})
+}
+
+// atOnce is how many of the slowest requests were under way at once in one
+// process, at most, and which that is.
+func atOnce(l *ledger) (most, pid int) {
+	for i := range l.Slowest {
+		a := &l.Slowest[i]
+		n := 0
+		for j := range l.Slowest {
+			// Those that had begun when a did, and were not over.
+			if b := &l.Slowest[j]; b.PID == a.PID && b.StartNS <= a.StartNS && a.StartNS < b.StartNS+b.TotalNS {
+				n++
+			}
+		}
+		if n > most {
+			most, pid = n, a.PID
+		}
+	}
+	if pid == 0 {
+		pid = l.PID
+	}
+	return most, pid
+}
+
+// aloneAtWork says that one thread of a process does nearly all of its work.
+func aloneAtWork(p *observe.Process) bool {
+	if len(p.Busiest) == 0 {
+		return p.Threads <= 1 || p.CPUSeconds() == 0
+	}
+	return p.Busiest[0].CPUSeconds >= loopAlone*p.CPUSeconds()
+}
+
+func (v *View) eventLoopFinding(l *ledger, w *atWork, k cost, p *observe.Process, together int) *Finding {
+	f := v.found(&eventLoopBlocked, l, k, threadFloor, "unread, while the event loop does something else")
+	f.Subject.Kind, f.Subject.PID, f.Subject.Comm = "process", p.PID, p.Comm
+	f.Evidence = append(f.Evidence, Evidence{Fact: "of the slowest requests, under way in one process at once", Value: together, Limit: len(l.Slowest), Unit: "requests", Source: recorded})
+	computes := false
+	for i := range w.threads {
+		t := &w.threads[i]
+		if t.process != p {
+			continue
+		}
+		computes = t.cpu >= busyOnCPU
+		f.Evidence = append(f.Evidence, Evidence{Fact: t.String() + " is on a CPU, while the slowest requests are under way", Value: round(t.cpu), Limit: 1, Unit: "share of the time", Source: "/proc/PID/task/TID/schedstat"})
+		break
+	}
+	if computes {
+		f.Evidence = append(f.Evidence, v.executedEvidence([]*observe.Process{p}, 0)...)
+		f.Fix.Text = "Something computes in the event loop for long: move it to a worker thread or process, or cut it into pieces. " + oneThreadFix(p)
+		f.Fix.Commands = []string{fmt.Sprintf("slowray flame --pid %d -o flame.html   # what it computes", p.PID)}
+		return f
+	}
+	if s := p.States; s.Busy() > 0 {
+		f.Evidence = append(f.Evidence, Evidence{Fact: "its threads were seen blocked: on a disk, in another call", Value: fmt.Sprintf("%s, %s", count(s.Disk), count(s.Waiting)), Limit: s.Samples, Unit: "looks at a thread", Source: "/proc/PID/task/TID/syscall"})
+	}
+	f.Fix.Text = "The event loop makes a call that blocks (a file, a lock, a synchronous client): make that asynchronous, or move it to a thread pool."
+	f.Fix.Commands = []string{lookAtWaits(p.PID)}
+	return f
+}

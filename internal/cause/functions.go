@@ -1,0 +1,156 @@
+package cause
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/slowray/slowray/internal/observe"
+)
+
+// hotShare is the share of the samples from which on a function has most of
+// the CPU time.
+const hotShare = 0.50
+
+// executed is what some processes were seen executing.
+type executed struct {
+	samples   uint64
+	unnamed   uint64
+	functions []observe.ProfileFunction // most samples first
+}
+
+// executedBy sums up the functions of processes; of one thread of a process
+// when tid is not 0.
+func (v *View) executedBy(procs []*observe.Process, tid int) executed {
+	var e executed
+	if v.Profile == nil {
+		return e
+	}
+	index := map[string]int{}
+	for i := range v.Profile.Processes {
+		p := &v.Profile.Processes[i]
+		if !slices.ContainsFunc(procs, func(o *observe.Process) bool { return o.PID == p.PID }) {
+			continue
+		}
+		samples, functions := p.Samples, p.Functions
+		if tid != 0 {
+			for j := range p.Threads {
+				if t := &p.Threads[j]; t.TID == tid {
+					samples, functions = t.Samples, t.Functions
+				}
+			}
+		}
+		e.samples += samples
+		e.unnamed += min(p.Unnamed, samples)
+		for _, f := range functions {
+			k := string(f.Kind) + "|" + f.Name + "|" + f.Module + "|" + f.File
+			j, met := index[k]
+			if !met {
+				index[k] = len(e.functions)
+				e.functions = append(e.functions, f)
+				continue
+			}
+			sum := &e.functions[j]
+			sum.Height = (sum.Height*float64(sum.Total) + f.Height*float64(f.Total)) / float64(sum.Total+f.Total)
+			sum.Self += f.Self
+			sum.Total += f.Total
+		}
+	}
+	slices.SortStableFunc(e.functions, func(a, b observe.ProfileFunction) int {
+		return cmp.Or(cmp.Compare(b.Total, a.Total), cmp.Compare(a.Height, b.Height), strings.Compare(a.Name, b.Name))
+	})
+	return e
+}
+
+// enough says that there are samples to go by.
+func (e *executed) enough() bool { return e.samples >= profileLeast && len(e.functions) > 0 }
+
+// share is a function's part of the samples, with all that it calls.
+func (e *executed) share(f *observe.ProfileFunction) float64 { return ratio(f.Total, e.samples) }
+
+// hottest is the innermost function that has at least a share of the samples:
+// one of the language that the service is written in rather than one of its
+// interpreter. Functions that only lead to others do not count. It is nil when
+// there is none.
+func (e *executed) hottest(least float64) *observe.ProfileFunction {
+	var best *observe.ProfileFunction
+	for i := range e.functions {
+		f := &e.functions[i]
+		if e.share(f) < least || leadsOn(f) {
+			continue
+		}
+		if best == nil || interpreted(f) && !interpreted(best) || interpreted(f) == interpreted(best) && f.Height < best.Height {
+			best = f
+		}
+	}
+	return best
+}
+
+// told lists the functions with most samples in themselves, at most n.
+func (e *executed) told(n int) string {
+	list := slices.Clone(e.functions)
+	slices.SortStableFunc(list, func(a, b observe.ProfileFunction) int { return cmp.Compare(b.Self, a.Self) })
+	var parts []string
+	for i := range list[:min(n, len(list))] {
+		if f := &list[i]; f.Self > 0 {
+			parts = append(parts, fmt.Sprintf("%s %s", f.Name, percent(ratio(f.Self, e.samples))))
+		}
+	}
+	return strings.Join(parts, ", ")
+}
+
+// interpreted says that a function is in a language that something executes.
+func interpreted(f *observe.ProfileFunction) bool {
+	switch f.Kind {
+	case observe.FramePython, observe.FramePHP, observe.FrameJava, observe.FrameNode, observe.FrameRuby:
+		return true
+	}
+	return false
+}
+
+// leading are functions through which everything passes: the entry into the
+// kernel, into a program and into a thread, loops that wait for events.
+var leading = []string{
+	"entry_SYSCALL_64_after_hwframe", "entry_SYSCALL_64", "do_syscall_64", "x64_sys_call", "el0t_64_sync", "el0_svc", "invoke_syscall", "do_el0_svc",
+	"el0t_64_sync_handler", "el0_svc_common", "ret_from_fork", "ret_from_fork_asm", "kthread",
+	"_start", "main", "__libc_start_main", "__libc_start_call_main", "__libc_start_main_impl", "start_thread", "clone", "clone3", "__clone", "__clone3",
+	"runtime.main", "main.main", "runtime.goexit", "runtime.mcall", "<module>", "{main}",
+}
+
+// leadsOn says that a function only leads to what is executed.
+func leadsOn(f *observe.ProfileFunction) bool {
+	name, _, _ := strings.Cut(f.Name, ".constprop")
+	name, _, _ = strings.Cut(name, ".isra")
+	return f.Name == "" || slices.Contains(leading, name) || strings.HasPrefix(f.Name, "[")
+}
+
+// interpreterLoops are the functions that execute code of another language:
+// what that code is, they do not tell.
+var interpreterLoops = map[string]string{
+	"_PyEval_EvalFrameDefault": "Python", "PyEval_EvalFrameEx": "Python", "_PyEval_Vector": "Python", "_PyFunction_Vectorcall": "Python",
+	"execute_ex": "PHP", "zend_execute": "PHP", "php_execute_script": "PHP", "zend_execute_scripts": "PHP",
+	"Builtins_InterpreterEntryTrampoline": "JavaScript", "Builtins_JSEntry": "JavaScript", "Builtins_JSEntryTrampoline": "JavaScript",
+	"vm_exec_core": "Ruby", "rb_vm_exec": "Ruby", "luaV_execute": "Lua",
+}
+
+// whereIs tells where a function is: its source, or the binary that holds it.
+func whereIs(f *observe.ProfileFunction) string {
+	switch {
+	case f.File != "" && f.Line > 0:
+		return fmt.Sprintf("%s:%d", f.File, f.Line)
+	case f.File != "":
+		return f.File
+	case f.Kind == observe.FrameKernel && (f.Module == "" || f.Module == "vmlinux"):
+		return "the kernel"
+	}
+	return f.Module
+}
+
+// located is a function's name with where it is.
+func located(f *observe.ProfileFunction) string {
+	if at := whereIs(f); at != "" {
+		return f.Name + " (" + at + ")"
+	}
+	return f.Name
+}

@@ -1,0 +1,93 @@
+package cause
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/slowray/slowray/internal/observe"
+)
+
+// gilContention: the threads of one Python process take turns, because only
+// the one that holds the interpreter's lock executes Python code. Several want
+// to compute, together they get one CPU, and others are idle.
+var gilContention = Cause{
+	ID:            "gil-contention",
+	Title:         "Python threads take turns: together they get one CPU, however many are idle",
+	Layer:         LayerApplication,
+	Needs:         []observe.Kind{observe.KindRequests, observe.KindProcess},
+	ConsequenceOf: []string{"cpu-hot-function", "cpu-quota-throttled"},
+	Folds:         true,
+}
+
+func init() { gilContention.Check = checkGIL }
+
+const (
+	gilTogether = 0.85 // of a CPU, the threads together
+	gilMost     = 1.30 // of a CPU: who gets more shares no lock
+	gilThread   = 0.05 // of a CPU, of a thread that takes part
+	gilTop      = 0.80 // of what they use, the busiest: it hardly shares
+)
+
+func checkGIL(v *View) Result {
+	return v.judgeLedgers(fewRequests, func(l *ledger) judged {
+		k := l.cost(1, threadParts...)
+		w := v.atWork(l)
+		i := slices.IndexFunc(w.procs, python)
+		if l.called() || i < 0 {
+			return judged{because: "no service in Python answers requests", near: -1}
+		}
+		loaded := v.loadedSeconds(l)
+		for _, p := range w.procs {
+			if !python(p) {
+				continue
+			}
+			sharing, top, together := 0, 0.0, ratio(p.CPUSeconds(), loaded)
+			if p.CPUSeconds() > loaded {
+				together = p.CPUSeconds() / loaded
+			}
+			for _, t := range p.Busiest {
+				if used := ratio(t.CPUSeconds, loaded); used >= gilThread {
+					sharing++
+					top = max(top, used)
+				}
+			}
+			because := fmt.Sprintf("%d threads of %s (pid %d) compute, with %.2f CPUs together", sharing, p.Comm, p.PID, together)
+			idle := v.idleCPUs(l)
+			_, full := v.cpuFull(l)
+			switch {
+			case sharing < 2 || together < gilTogether || together > gilMost || top > gilTop*together:
+				return judged{because: because, near: 0}
+			case !l.noticed(k, threadFloor):
+				return judged{because: because + ", and no request is slow for it", near: 0.5}
+			case full || idle < othersIdle:
+				return judged{because: because + ", and no CPU is idle", near: 0.5}
+			}
+			return judged{finding: v.gilFinding(l, p, k, together, idle)}
+		}
+		return judged{}
+	})
+}
+
+// python says that a process executes Python.
+func python(p *observe.Process) bool {
+	return strings.HasPrefix(p.Exe, "python") || strings.HasPrefix(p.Exe, "uwsgi")
+}
+
+func (v *View) gilFinding(l *ledger, p *observe.Process, k cost, together, idle float64) *Finding {
+	f := v.found(&gilContention, l, k, threadFloor, "waiting for a thread, or in one that waits for the interpreter's lock")
+	f.Subject.Kind, f.Subject.PID, f.Subject.Comm = "process", p.PID, p.Comm
+	var threads []string
+	for _, t := range p.Busiest {
+		threads = append(threads, fmt.Sprintf("%d %s", t.TID, seconds(t.CPUSeconds)))
+	}
+	f.Evidence = append(f.Evidence,
+		Evidence{Fact: "CPUs that all of its threads get together", Value: round(together), Limit: 1, Unit: "CPUs", Source: "/proc/PID/stat"},
+		Evidence{Fact: "its busiest threads", Value: strings.Join(threads, ", "), Source: "/proc/PID/task/TID/schedstat"},
+		Evidence{Fact: "CPUs that are idle meanwhile", Value: round(idle), Limit: v.Host.CPUs, Unit: "CPUs", Source: "/proc/stat"},
+	)
+	f.Evidence = append(f.Evidence, v.executedEvidence([]*observe.Process{p}, 0)...)
+	f.Fix.Text = "Run more processes instead of more threads (gunicorn --workers): each has an interpreter, and a lock, of its own."
+	f.Fix.Commands = []string{lookAtWaits(p.PID)}
+	return f
+}

@@ -1,0 +1,132 @@
+package cause
+
+import (
+	"fmt"
+
+	"github.com/slowray/slowray/internal/observe"
+)
+
+// cpuHotFunction: requests are slow because the service computes, and one
+// function has most of it.
+var cpuHotFunction = Cause{
+	ID:            "cpu-hot-function",
+	Title:         "Slow requests compute, most of it in one function",
+	Layer:         LayerApplication,
+	Needs:         []observe.Kind{observe.KindRequests, observe.KindProcess, observe.KindProfile},
+	ConsequenceOf: []string{"time-wait-port-search", "autoreload-stat-storm", "short-lived-process-storm", "memory-pressure"},
+	Folds:         true,
+}
+
+func init() { cpuHotFunction.Check = checkHotFunction }
+
+const (
+	hotOwn   = 0.40 // of a request's time, computing on its own behalf
+	hotFloor = 5e6  // ns a request computes in the function: less is the load's doing, not the function's
+)
+
+func checkHotFunction(v *View) Result {
+	return v.judgeLedgers(fewRequests, func(l *ledger) judged {
+		k := l.cost(1, threadParts...)
+		w := v.atWork(l)
+		switch {
+		case l.called():
+			return judged{because: "no request is answered here", near: -1}
+		case !l.noticed(k, threadFloor):
+			return judged{because: "no request is slow for what the service does: " + l.whereTimeGoes(), near: 0}
+		}
+		own := w.cpu * 1e9 / float64(l.Requests)
+		e := v.executedBy(w.procs, 0)
+		because := fmt.Sprintf("a request on %s computes for %s, of %s that it takes", l.name(), nanoseconds(own), nanoseconds(l.TimeNS()/float64(l.Requests)))
+		scarce, why := v.computingIsScarce(l, &w, own)
+		if !scarce {
+			return judged{because: because, near: 0.1}
+		}
+		if !e.enough() {
+			return judged{because: because + "; in which function is not known: too few samples of it have a name", near: 0.2}
+		}
+		f := e.hottest(hotShare)
+		switch {
+		case f == nil:
+			return judged{because: fmt.Sprintf("%s, but no function has %s of it: %s", because, percent(hotShare), e.told(3)), near: 0.3}
+		case own*e.share(f) < hotFloor && !v.hotAtTimes(l, k, &w):
+			return judged{because: fmt.Sprintf("%s, %s of it in %s", because, percent(e.share(f)), f.Name), near: 0.4}
+		}
+		return judged{finding: v.hotFunctionFinding(l, &w, k, &e, f, own, why)}
+	})
+}
+
+// computingIsScarce says whether requests wait for what the service computes:
+// each for itself, or all for the CPUs or the thread that the service fills.
+func (v *View) computingIsScarce(l *ledger, w *atWork, own float64) (scarce bool, why string) {
+	idle, full := v.cpuFull(l)
+	computing, watched := v.computing(l)
+	switch {
+	case watched && computing < computeShare:
+		return false, ""
+	case own >= hotOwn*l.TimeNS()/float64(l.Requests):
+		return true, fmt.Sprintf("%s of their own time they compute", percent(ratio(own, l.TimeNS()/float64(l.Requests))))
+	case full && v.outside() < outsiderShare && ratio(w.cpu, v.Use.CPU.Busy()) >= 0.5:
+		return true, fmt.Sprintf("the CPUs are full of it (%s idle)", percent(idle))
+	case len(w.threads) > 0 && w.threads[0].busy() >= busyThreadShare && w.threads[0].cpu >= busyOnCPU:
+		return true, fmt.Sprintf("%s computes all the time", &w.threads[0])
+	case v.hotAtTimes(l, l.cost(1, threadParts...), w):
+		return true, "the slowest of them compute"
+	}
+	return false, ""
+}
+
+// hotAtTimes says that it is the slowest requests which compute: their thread
+// did so while they were answered, and all of the CPU time suffices for it.
+func (v *View) hotAtTimes(l *ledger, k cost, w *atWork) bool {
+	answering := l.SlowNS(observe.Server) + l.SlowNS(observe.Stall)
+	return l.atTimes(k, threadFloor) && answering >= hotOwn*l.SlowTotalNS() && answering >= threadFloor.slow &&
+		w.cpu*1e9 >= 0.5*answering*float64(l.SlowCount) &&
+		len(w.threads) > 0 && w.threads[0].cpu >= busyOnCPU
+}
+
+func (v *View) hotFunctionFinding(l *ledger, w *atWork, k cost, e *executed, hot *observe.ProfileFunction, own float64, why string) *Finding {
+	share := e.share(hot)
+	language, loop := interpreterLoops[hot.Name]
+	what := "in " + located(hot)
+	if loop {
+		what = "executing " + language + " code"
+	}
+	k.share, k.slowShare, k.ns, k.slowNS = k.share*share, k.slowShare*share, k.ns*share, k.slowNS*share
+	f := v.found(&cpuHotFunction, l, k, threadFloor, "computing "+what+", or waiting for those that do")
+	f.Subject.Kind, f.Subject.Path = "process", whereIs(hot)
+	if loop {
+		f.Title = "Slow requests compute, most of it in " + language + " code"
+	}
+	f.Evidence = append(f.Evidence,
+		Evidence{Fact: "CPU time in " + located(hot) + ", with what it calls", Value: round(share), Limit: 1, Unit: fmt.Sprintf("share of %s CPU samples of %s", count(e.samples), f.Subject.Comm), Source: "CPU samples"},
+		Evidence{Fact: "a request computes, mean", Value: round(own / 1e6), Limit: round(l.TimeNS() / float64(l.Requests) / 1e6), Unit: "ms", Source: "/proc/PID/stat, request records"},
+		Evidence{Fact: "why its requests wait for it", Value: why, Source: "/proc/PID/schedstat, request records"},
+	)
+	if computing, ok := v.computing(l); ok {
+		f.Evidence = append(f.Evidence, Evidence{Fact: "slow requests whose thread ran or was ready to", Value: round(computing), Limit: 1, Unit: "share of their time", Source: "/proc/PID/task"})
+	}
+	if told := e.told(2); told != "" {
+		f.Evidence = append(f.Evidence, Evidence{Fact: "innermost functions", Value: told, Source: "CPU samples"})
+	}
+	switch {
+	case loop:
+		f.Fix.Text = fmt.Sprintf("Find which function of the %s code it is, and have it do less for a request.", language)
+	case hot.Kind == observe.FrameKernel:
+		f.Fix.Text = fmt.Sprintf("%s has the kernel do this for each request: find the system call behind it, and make fewer or cheaper ones.", f.Subject.Comm)
+	default:
+		f.Fix.Text = fmt.Sprintf("Have %s do less for a request: a better algorithm, a limit on its input, or keep what it worked out.", hot.Name)
+	}
+	f.Fix.Commands = []string{fmt.Sprintf("slowray flame --pid %d -o flame.html   # who calls it", v.busiestOf(w))}
+	return f
+}
+
+// busiestOf is the process with most CPU time.
+func (v *View) busiestOf(w *atWork) int {
+	pid, most := 0, -1.0
+	for _, p := range w.procs {
+		if p.CPUSeconds() > most {
+			pid, most = p.PID, p.CPUSeconds()
+		}
+	}
+	return pid
+}

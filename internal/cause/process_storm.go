@@ -1,0 +1,142 @@
+package cause
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/slowray/slowray/internal/observe"
+)
+
+// shortLivedProcessStorm: programs are started again and again, and end at
+// once. Each is gone before top(1) shows it; together they take the CPU that
+// requests need, or the time of the requests that start them.
+var shortLivedProcessStorm = Cause{
+	ID:            "short-lived-process-storm",
+	Title:         "Programs that are started again and again take the CPU",
+	Layer:         LayerMachine,
+	Needs:         []observe.Kind{observe.KindCPU, observe.KindProcess, observe.KindRequests},
+	ConsequenceOf: []string{"cpu-quota-throttled"},
+}
+
+func init() { shortLivedProcessStorm.Check = checkProcessStorm }
+
+const (
+	stormRate  = 5.0  // processes and threads that begin each second
+	stormShare = 0.20 // of the CPUs, by processes that ended within the window
+)
+
+// starter is a process whose children come and go.
+type starter struct {
+	pid       int
+	comm      string
+	cpu       float64 // s of CPU of its children
+	processes int     // seen of them: a lower bound, 0 when none was
+	programs  []string
+}
+
+func checkProcessStorm(v *View) Result {
+	rate := 0.0
+	if v.Window.Seconds > 0 {
+		rate = float64(v.Use.Forks) / v.Window.Seconds
+	}
+	top := v.topStarter()
+	all := v.Use.CPU.Total()
+	share := ratio(top.cpu, all)
+	because := fmt.Sprintf("%.3g processes and threads began each second, and processes that ended at once took %s of the CPUs", rate, percent(share))
+	if top.comm != "" {
+		because += fmt.Sprintf(" at most (those of %s)", top.comm)
+	}
+	if rate < stormRate || share < stormShare && top.cpu < 0.5*v.Window.Seconds {
+		return ruledOut(because)
+	}
+	r := v.judgeLedgers(fewRequests, func(l *ledger) judged {
+		if l.called() {
+			return judged{because: because, near: -1}
+		}
+		k := l.cost(1, threadParts...)
+		w := v.atWork(l)
+		own := l.pid == top.pid || v.Master(top.pid) == l.pid
+		for _, p := range w.procs {
+			own = own || p.PID == top.pid
+		}
+		each := top.cpu * 1e9 / float64(l.Requests) // ns of its children for a request
+		delayed := ratio(w.delay, w.delay+w.cpu)
+		idle, _ := v.cpuFull(l)
+		switch {
+		case !l.noticed(k, threadFloor):
+			return judged{because: because + "; no request is slow for want of a thread: " + l.whereTimeGoes(), near: 0}
+		case own && each >= hotOwn*l.TimeNS()/float64(l.Requests):
+			k = scaled(k, min(1, each/k.ns))
+			return judged{finding: v.stormFinding(l, k, &top, rate, share, fmt.Sprintf("a request starts them: %s of CPU of theirs for each, on average", nanoseconds(each)))}
+		case idle < idleWhenFull && (delayed >= delayShare || own):
+			k = scaled(k, max(delayed, share))
+			return judged{finding: v.stormFinding(l, k, &top, rate, share, fmt.Sprintf("the CPUs are full (%s idle), and its threads wait for one %s of the time that they could run", percent(idle), percent(delayed)))}
+		}
+		return judged{because: because + fmt.Sprintf("; the service waits for a CPU %s of the time that it could run", percent(delayed)), near: delayed}
+	})
+	if r.NotChecked != "" {
+		return Result{RuledOut: because + ", and " + r.NotChecked}
+	}
+	return r
+}
+
+// topStarter is the process whose short-lived children take most CPU: by the
+// kernel's account of children that were waited for, or by the CPU samples of
+// processes that were there neither before nor after.
+func (v *View) topStarter() starter {
+	sampled := map[int]*starter{}
+	if v.Profile != nil && v.Profile.Hz > 0 {
+		for _, s := range v.Profile.ShortLived {
+			st := sampled[s.Parent]
+			if st == nil {
+				st = &starter{pid: s.Parent, comm: s.ParentComm}
+				sampled[s.Parent] = st
+			}
+			st.cpu += float64(s.Samples) / float64(v.Profile.Hz)
+			st.processes += s.Processes
+			if len(st.programs) < 3 {
+				st.programs = append(st.programs, s.Comm)
+			}
+		}
+	}
+	var top starter
+	better := func(st *starter) {
+		if st.cpu > top.cpu || st.cpu == top.cpu && st.pid < top.pid {
+			top = *st
+		}
+	}
+	for i := range v.Processes {
+		p := &v.Processes[i]
+		st := sampled[p.PID]
+		if st == nil {
+			// The account of children is also that of one that ran for long
+			// and has ended; that it is many, only samples tell.
+			continue
+		}
+		st.comm = p.Comm
+		st.cpu = max(st.cpu, p.ChildSeconds)
+		better(st)
+		delete(sampled, p.PID)
+	}
+	for _, st := range sampled {
+		better(st)
+	}
+	return top
+}
+
+func (v *View) stormFinding(l *ledger, k cost, top *starter, rate, share float64, how string) *Finding {
+	f := v.found(&shortLivedProcessStorm, l, k, threadFloor, "for or behind programs that come and go")
+	f.Subject.Kind, f.Subject.PID, f.Subject.Comm = "process", top.pid, top.comm
+	f.Evidence = append(f.Evidence,
+		Evidence{Fact: "processes and threads that begin", Value: round(rate), Unit: "a second", Source: "/proc/stat processes"},
+		Evidence{Fact: "CPU of those that end at once, started by " + top.comm, Value: round(top.cpu), Limit: round(v.Use.CPU.Total()), Unit: "CPU s", Source: "CPU samples; /proc/PID/stat cutime, cstime"},
+		Evidence{Fact: "their programs", Value: strings.Join(top.programs, ", "), Source: "CPU samples"},
+		Evidence{Fact: "how they cost requests time", Value: how, Source: "/proc/stat, /proc/PID/schedstat, request records"},
+	)
+	if p := v.Process(top.pid); p != nil && p.Cmdline != "" {
+		f.Evidence = append(f.Evidence, Evidence{Fact: "who starts them", Value: p.Cmdline, Source: "/proc/PID/cmdline"})
+	}
+	f.Fix.Text = fmt.Sprintf("Have %s (pid %d) start %s less often: keep one running and hand it the work, or call a library instead.", top.comm, top.pid, strings.Join(top.programs, ", "))
+	f.Fix.Commands = []string{fmt.Sprintf("tr '\\0' ' ' < /proc/%d/cmdline   # who starts them", top.pid)}
+	return f
+}

@@ -1,0 +1,130 @@
+package cause
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/slowray/slowray/internal/observe"
+)
+
+// runQueueWait: threads that answer requests are ready and have no CPU, though
+// no quota holds them back. CPUs that are full of the service's own work, and
+// its clients', are a machine that is used; what is left is others' work, short
+// bursts, or CPUs that the service may not run on.
+var runQueueWait = Cause{
+	ID:            "run-queue-wait",
+	Title:         "The service's threads are ready to run and wait for a CPU",
+	Layer:         LayerMachine,
+	Needs:         []observe.Kind{observe.KindRequests, observe.KindProcess, observe.KindCPU},
+	ConsequenceOf: []string{"cpu-quota-throttled", "cpu-saturated", "softirq-saturated", "kernel-thread-busy", "short-lived-process-storm"},
+	Folds:         true,
+}
+
+func init() { runQueueWait.Check = checkRunQueue }
+
+const delayShare = 0.40 // of the slow requests' time, and of the time the service could run
+
+func checkRunQueue(v *View) Result {
+	return v.judgeLedgers(fewRequests, func(l *ledger) judged {
+		if l.called() {
+			return judged{because: "no request is answered here", near: -1}
+		}
+		k := l.cost(1, threadParts...)
+		w := v.atWork(l)
+		could := ratio(w.delay, w.delay+w.cpu)
+		because := fmt.Sprintf("the threads behind %s were ready and had no CPU for %s, and ran for %s", l.name(), seconds(w.delay), seconds(w.cpu))
+		if len(w.threads) == 0 {
+			return judged{because: because, near: 0}
+		}
+		top := slices.MaxFunc(w.threads, func(a, b busyThread) int {
+			if a.delay < b.delay {
+				return -1
+			}
+			return 1
+		})
+		idle, full := v.cpuFull(l)
+		narrow := v.narrowed(&w)
+		switch {
+		case !l.noticed(k, threadFloor):
+			return judged{because: because + "; no request is slow for want of a thread: " + l.whereTimeGoes(), near: could / 2}
+		case could < delayShare || top.delay < delayShare || w.delay < delayFloor*v.loadedSeconds(l):
+			return judged{because: because, near: could}
+		case v.throttled(&w) != nil:
+			return judged{because: because + fmt.Sprintf("; the quota of %s is what holds them back", v.throttled(&w).Path), near: could}
+		case full && v.outside() < outsiderShare && narrow == nil:
+			return judged{because: fmt.Sprintf("%s: the CPUs are full (%s idle) with the service and its clients", because, percent(idle)), near: could}
+		}
+		return judged{finding: v.runQueueFinding(l, &w, k, &top, could, narrow)}
+	})
+}
+
+// throttled is the control group whose quota holds these processes back, or
+// nil.
+func (v *View) throttled(w *atWork) *observe.Cgroup {
+	for i := range v.Cgroups {
+		c := &v.Cgroups[i]
+		if c.QuotaCPUs > 0 && ratio(c.ThrottledPeriods, c.Periods) >= throttledShare && c.ThrottledSeconds >= 0.5*w.delay &&
+			slices.ContainsFunc(w.procs, func(p *observe.Process) bool { return slices.Contains(c.PIDs, p.PID) }) {
+			return c
+		}
+	}
+	return nil
+}
+
+// narrowed is a process that may not run on all CPUs, or nil.
+func (v *View) narrowed(w *atWork) *observe.Process {
+	for _, p := range w.procs {
+		if p.CPUs != "" && p.RunDelaySeconds > 0 {
+			return p
+		}
+	}
+	return nil
+}
+
+func (v *View) runQueueFinding(l *ledger, w *atWork, k cost, top *busyThread, could float64, narrow *observe.Process) *Finding {
+	k.share, k.slowShare, k.ns, k.slowNS = k.share*could, k.slowShare*top.delay, k.ns*could, k.slowNS*top.delay
+	f := v.found(&runQueueWait, l, k, threadFloor, "ready to run, without a CPU")
+	f.Subject.Kind = "process"
+	idle, _ := v.cpuFull(l)
+	f.Evidence = append(f.Evidence,
+		Evidence{Fact: "its threads were runnable but not running", Value: round(w.delay), Limit: round(w.delay + w.cpu), Unit: "s of those they could run", Source: "/proc/PID/task/TID/schedstat"},
+		Evidence{Fact: top.String() + " waits for a CPU, while the slowest requests are under way", Value: round(top.delay), Limit: 1, Unit: "share of the time", Source: "/proc/PID/task/TID/schedstat"},
+		Evidence{Fact: "CPU idle while its requests come in", Value: round(idle), Unit: "share", Source: "/proc/stat"},
+		Evidence{Fact: "CPU used by processes that take no part in the requests", Value: round(v.outside()), Unit: "share", Source: "/proc/PID/stat"},
+	)
+	if each := v.eachCPU(); each != "" {
+		f.Evidence = append(f.Evidence, Evidence{Fact: "each CPU is busy", Value: each, Source: "/proc/stat"})
+	}
+	f.Fix.Text = "Find what else runs on its CPUs, all the time or in bursts, and let that give way (a nice value, CPUWeight=), or give the service more CPUs."
+	if narrow != nil {
+		f.Evidence = append(f.Evidence, Evidence{Fact: fmt.Sprintf("CPUs that pid %d may run on", narrow.PID), Value: narrow.CPUs, Limit: v.Host.CPUs, Unit: "CPUs there are", Source: "/proc/PID/status Cpus_allowed_list"})
+		f.Fix.Text = fmt.Sprintf("It may only run on CPU %s of %d: let it run on more (taskset, AllowedCPUs=, cpuset, the container's --cpuset-cpus).", narrow.CPUs, v.Host.CPUs)
+		f.Fix.Commands = []string{fmt.Sprintf("taskset --all-tasks --cpu-list --pid 0-%d %d", max(v.Host.CPUs-1, 0), narrow.PID)}
+	} else if nice := niceOf(w.procs); nice > 0 {
+		f.Evidence = append(f.Evidence, Evidence{Fact: "its nice value: it gives way to others", Value: nice, Source: "/proc/PID/stat"})
+		f.Fix.Text = fmt.Sprintf("It runs with nice %d and gives way to others: run it with 0.", nice)
+		f.Fix.Commands = []string{fmt.Sprintf("renice -n 0 -p %d", w.procs[0].PID)}
+	}
+	return f
+}
+
+func niceOf(procs []*observe.Process) int {
+	nice := 0
+	for _, p := range procs {
+		nice = max(nice, p.Nice)
+	}
+	return nice
+}
+
+// eachCPU tells how busy each CPU is, of a machine with few of them.
+func (v *View) eachCPU() string {
+	if n := len(v.Use.PerCPU); n < 2 || n > 16 {
+		return ""
+	}
+	var parts []string
+	for cpu, t := range v.Use.PerCPU {
+		parts = append(parts, fmt.Sprintf("%d: %s", cpu, percent(ratio(t.Busy(), t.Total()))))
+	}
+	return strings.Join(parts, ", ")
+}

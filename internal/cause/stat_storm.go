@@ -1,0 +1,75 @@
+package cause
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/slowray/slowray/internal/observe"
+)
+
+// autoreloadStatStorm: a service looks at its files again and again, to start
+// itself anew when one has changed. It is what strace(1) shows first, and hardly
+// ever what makes requests slow.
+var autoreloadStatStorm = Cause{
+	ID:            "autoreload-stat-storm",
+	Title:         "The service spends its CPU looking whether files have changed",
+	Layer:         LayerApplication,
+	Needs:         []observe.Kind{observe.KindRequests, observe.KindProfile, observe.KindProcess},
+	ConsequenceOf: []string{"cpu-quota-throttled"},
+	Folds:         true,
+}
+
+func init() { autoreloadStatStorm.Check = checkStatStorm }
+
+const statShare = 0.40 // of a service's CPU time
+
+// statFunctions are the kernel functions behind stat(2), newfstatat(2),
+// statx(2) and access(2) (fs/stat.c, fs/open.c), of several versions.
+var statFunctions = []string{
+	"vfs_statx", "vfs_fstatat", "do_statx", "vfs_statx_path", "vfs_statx_fd", "__do_sys_newfstatat", "__do_sys_newstat", "__do_sys_statx",
+	"__x64_sys_newfstatat", "__x64_sys_newstat", "__x64_sys_statx", "__arm64_sys_newfstatat", "__arm64_sys_statx", "do_faccessat",
+}
+
+func checkStatStorm(v *View) Result {
+	return v.judgeLedgers(fewRequests, func(l *ledger) judged {
+		if l.called() {
+			return judged{because: "no request is answered here", near: -1}
+		}
+		w := v.atWork(l)
+		e := v.executedBy(w.procs, 0)
+		var most *observe.ProfileFunction
+		for i := range e.functions {
+			if f := &e.functions[i]; slices.Contains(statFunctions, f.Name) && (most == nil || f.Total > most.Total) {
+				most = f
+			}
+		}
+		if most == nil {
+			if !e.enough() {
+				return judged{because: fmt.Sprintf("what answers on %s uses too little CPU for it", l.name()), near: 0}
+			}
+			return judged{because: fmt.Sprintf("stat() is not among what takes most of the CPU of %s", v.commOf(l)), near: 0}
+		}
+		share := e.share(most)
+		because := fmt.Sprintf("%s spends %s of its CPU time looking at files (%s), %s of a CPU", v.commOf(l), percent(share), most.Name, percent(share*ratio(w.cpu, v.Window.Seconds)))
+		k := l.cost(1, threadParts...)
+		own := w.cpu * 1e9 / float64(l.Requests)
+		scarce, why := v.computingIsScarce(l, &w, own)
+		switch {
+		case !e.enough() || share < statShare:
+			return judged{because: because, near: share}
+		case !l.noticed(k, threadFloor):
+			return judged{because: because + ", and no request is slow for it", near: share}
+		case !scarce:
+			return judged{because: because + ", and requests wait for something else", near: share}
+		}
+		f := v.found(&autoreloadStatStorm, l, scaled(k, share), threadFloor, "behind a look at files")
+		f.Subject.Kind = "process"
+		f.Evidence = append(f.Evidence,
+			Evidence{Fact: "CPU time in " + most.Name, Value: round(share), Limit: 1, Unit: fmt.Sprintf("share of %s CPU samples", count(e.samples)), Source: "CPU samples, kernel stacks"},
+			Evidence{Fact: "why its requests wait for it", Value: why, Source: "/proc/PID/schedstat, request records"},
+		)
+		f.Fix.Text = "Switch off the automatic reload in production (--reload, DEBUG, opcache.validate_timestamps): that is for development."
+		f.Fix.Commands = []string{fmt.Sprintf("slowray flame --pid %d -o flame.html   # who looks", v.busiestOf(&w))}
+		return judged{finding: f}
+	})
+}
