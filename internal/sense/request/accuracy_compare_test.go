@@ -135,6 +135,7 @@ func (tr *trial) ledgers(list []match) {
 		for p, ns := range m.Ledger {
 			note(ns < 0, "%s is negative", observe.Part(p))
 		}
+		note(m.Followed && m.Flags&observe.FlagOverlapped == 0 && m.Split.Sum() != m.Ledger[observe.Server], "parts of server: %v", m.Split)
 		note(m.Weight != 1 || m.Requests < 1, "weight %d, requests %d", m.Weight, m.Requests)
 		if m.Flags&(observe.FlagOverlapped|observe.FlagPreexisting) == 0 && m.conn.Opened != 0 && !m.overlappedBefore() {
 			note(int(m.Seq) != m.index+1, "seq %d, want %d", m.Seq, m.index+1)

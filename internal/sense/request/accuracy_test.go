@@ -222,6 +222,7 @@ func (tr *trial) tap(p *place, name string) *tap {
 func (tr *trial) record(opt request.Options) {
 	tr.t.Helper()
 	opt.Budget = -1 // every request has a record
+	opt.Split = true
 	recorder, err := request.Start(opt)
 	if errors.Is(err, ebpf.ErrNotSupported) {
 		tr.t.Skipf("SKIP: %v: the recorder's accuracy is NOT tested", err)
