@@ -2,6 +2,8 @@ package flame
 
 import (
 	"context"
+	"encoding/json"
+	"fmt"
 	"io"
 	"os"
 	"os/exec"
@@ -10,6 +12,7 @@ import (
 	"time"
 
 	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/cdproto/network"
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
 )
@@ -56,7 +59,7 @@ func open(t *testing.T, width, height int64, write func(io.Writer) error) *brows
 		"no-default-browser-check", "hide-scrollbars")...)
 	// Every name and address but the file itself is out of reach.
 	options = append(options, chromedp.Flag("host-resolver-rules", "MAP * ~NOTFOUND"), chromedp.Flag("proxy-server", "127.0.0.1:9"))
-	ctx, stop := context.WithTimeout(context.Background(), 3*time.Minute)
+	ctx, stop := context.WithTimeout(context.Background(), time.Minute)
 	t.Cleanup(stop)
 	ctx, end := chromedp.NewExecAllocator(ctx, options...)
 	t.Cleanup(end)
@@ -67,11 +70,15 @@ func open(t *testing.T, width, height int64, write func(io.Writer) error) *brows
 		switch e := event.(type) {
 		case *runtime.EventExceptionThrown:
 			t.Errorf("page: %s", e.ExceptionDetails.Error())
+		case *network.EventRequestWillBeSent:
+			if e.Request.URL != "file://"+file {
+				t.Errorf("page: asks for %s", e.Request.URL)
+			}
 		case *runtime.EventConsoleAPICalled:
 			t.Errorf("page: console %s: %s", e.Type, e.Args[0].Value)
 		}
 	})
-	b.do(emulation.SetDeviceMetricsOverride(width, height, 1, false), chromedp.Navigate("file://"+file))
+	b.do(network.Enable(), emulation.SetDeviceMetricsOverride(width, height, 1, false), chromedp.Navigate("file://"+file))
 	return b
 }
 
@@ -89,6 +96,68 @@ func (b *browser) do(actions ...chromedp.Action) {
 		b.t.Fatal(err)
 	}
 }
+
+// pageState is what the page says of itself: slowrayFlame.state() in page/hands.js.
+type pageState struct {
+	Zoomed  string  `json:"zoomed"`
+	Value   string  `json:"value"`
+	Total   float64 `json:"total"`
+	Frames  int     `json:"frames"` // that are drawn
+	Nodes   int     `json:"nodes"`
+	Matched float64 `json:"matched"` // -1 when nothing is searched for
+	Flame   bool    `json:"flame"`
+}
+
+func (b *browser) state() pageState {
+	b.t.Helper()
+	var s pageState
+	b.do(chromedp.Evaluate(`slowrayFlame.state()`, &s))
+	return s
+}
+
+// place is where a frame is in the window, in pixels.
+type place struct{ X, Y, Width, Height float64 }
+
+func (b *browser) find(name string) place {
+	b.t.Helper()
+	var p *place
+	b.do(chromedp.Evaluate(fmt.Sprintf(`slowrayFlame.find(%s)`, quote(name)), &p))
+	if p == nil {
+		b.t.Fatalf("no frame %q is drawn", name)
+	}
+	return *p
+}
+
+func quote(s string) string {
+	text, err := json.Marshal(s)
+	if err != nil {
+		panic(err)
+	}
+	return string(text)
+}
+
+func (b *browser) click(name string) {
+	b.t.Helper()
+	p := b.find(name)
+	b.do(chromedp.MouseClickXY(p.X+p.Width/2, p.Y+p.Height/2))
+}
+
+// rgb is the colour of the canvas at the right end of a frame, where no name is.
+func (b *browser) rgb(name string) [3]float64 {
+	b.t.Helper()
+	p := b.find(name)
+	var c [3]float64
+	b.do(chromedp.Evaluate(fmt.Sprintf(`(() => {
+		const canvas = document.getElementById("canvas"), area = canvas.getBoundingClientRect();
+		return [...canvas.getContext("2d").getImageData(%g - area.left, %g - area.top, 1, 1).data].slice(0, 3);
+	})()`, p.X+p.Width-3, p.Y+2), &c))
+	return c
+}
+
+func (b *browser) at(name string) string { return fmt.Sprint(b.rgb(name)) }
+
+// paper is what the canvas has where nothing is drawn.
+func (b *browser) paper() string { return fmt.Sprint([3]float64{}) }
 
 // look saves what is to be seen, when SLOWRAY_PICTURES names a directory.
 func (b *browser) look(name string) {

@@ -7,6 +7,7 @@ import "github.com/slowray/slowray/internal/observe"
 type Pair struct {
 	Before, After         *observe.Stacks
 	BeforeName, AfterName string // as they are called in a graph
+	oneWindow             bool   // both are of one: losses are of both
 }
 
 // Diff compares two windows: a deployment, a load, a change of configuration
@@ -18,7 +19,7 @@ func Diff(before, after *observe.Stacks) Pair {
 // SlowAgainstNormal compares, within one window, the time inside slow requests
 // (After) with all other time (Before).
 func SlowAgainstNormal(s *observe.Stacks) Pair {
-	p := Pair{Before: &observe.Stacks{}, After: &observe.Stacks{}, BeforeName: "normal", AfterName: "slow"}
+	p := Pair{Before: &observe.Stacks{}, After: &observe.Stacks{}, BeforeName: "normal", AfterName: "slow", oneWindow: true}
 	if s == nil {
 		return p
 	}
@@ -37,7 +38,11 @@ func SlowAgainstNormal(s *observe.Stacks) Pair {
 }
 
 func (p Pair) model() *model {
+	names := [2]string{clean(p.BeforeName), clean(p.AfterName)}
+	if !p.oneWindow {
+		return newComparison(byFunction, names, p.Before, p.After)
+	}
 	m := newModel(byFunction, p.Before, p.After)
-	m.names = [2]string{clean(p.BeforeName), clean(p.AfterName)}
+	m.names = names
 	return m
 }

@@ -154,7 +154,7 @@ func many(n int) *stacks {
 		deep := 5 + r.IntN(35)
 		for d, at := 0, 0; d < deep; d++ {
 			at = (at*7 + r.IntN(1+d/3)) % 5000
-			x.Frames = append([]int32{int32(at + d*100%5000) % 5000}, x.Frames...)
+			x.Frames = append([]int32{int32(at+d*100%5000) % 5000}, x.Frames...)
 		}
 		x.Frames = append([]int32{int32(i % 5000)}, x.Frames...)
 		s.Samples = append(s.Samples, x)

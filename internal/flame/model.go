@@ -65,7 +65,13 @@ const valueLimit = 1 << 53
 
 // newModel reads one window, or two that are compared.
 func newModel(by detail, sides ...*observe.Stacks) *model {
-	m := &model{compares: len(sides) > 1}
+	return newComparison(by, [2]string{}, sides...)
+}
+
+// newComparison reads windows that have names, with which it tells apart what
+// they lack.
+func newComparison(by detail, names [2]string, sides ...*observe.Stacks) *model {
+	m := &model{compares: len(sides) > 1, names: names}
 	b := builder{model: m, by: by}
 	for i, s := range sides {
 		if s == nil {
@@ -151,11 +157,15 @@ func (b *builder) read(side int, s *observe.Stacks) {
 	for i := range s.Samples {
 		b.sample(side, &s.Samples[i], frames, column)
 	}
+	of := ""
+	if b.names[side] != "" {
+		of = b.names[side] + ": "
+	}
 	for _, l := range s.Losses {
-		b.losses = append(b.losses, observe.Loss{What: clean(l.What), Count: l.Count})
+		b.losses = append(b.losses, observe.Loss{What: of + clean(l.What), Count: l.Count})
 	}
 	for _, n := range s.Notes {
-		if n = clean(n); !slices.Contains(b.notes, n) {
+		if n = of + clean(n); !slices.Contains(b.notes, n) {
 			b.notes = append(b.notes, n)
 		}
 	}
@@ -163,12 +173,9 @@ func (b *builder) read(side int, s *observe.Stacks) {
 
 // function is the number of f among the functions.
 func (b *builder) function(f observe.Frame) int32 {
-	f.Name, f.Module, f.File, f.Kind = clean(f.Name), clean(f.Module), clean(f.File), observe.FrameKind(clean(string(f.Kind)))
+	f.Name, f.Module, f.File, f.Kind = clean(f.Name), clean(f.Module), clean(f.File), knownKind(f.Kind)
 	if f.Name == "" {
 		f.Name = "[no name]"
-	}
-	if f.Kind == "" {
-		f.Kind = observe.FrameUnknown
 	}
 	f.Line = max(f.Line, 0)
 	key := f

@@ -3,6 +3,7 @@ package flame
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"slices"
 
 	"github.com/slowray/slowray/internal/observe"
@@ -140,16 +141,16 @@ func (t tree) total(side int) {
 	}
 }
 
-// change is how a frame's share of all differs between what is compared: from
-// -1, gone, to 1, new, as part of the larger share. Less than half a percent of
-// all is not told from chance, and fades.
+// change is how strongly a frame's change is coloured: from -1, gone, to 1, new,
+// by its part of the larger share, so that what is a little more or less stays
+// pale. Less than half a percent of all is not told from chance, and fades.
 func change(before, after float64) float64 {
 	most := max(before, after)
 	if most <= 0 {
 		return 0
 	}
 	d := (after - before) / most
-	return d * min(1, max(after-before, before-after)/0.005)
+	return d * math.Sqrt(math.Abs(d)) * min(1, math.Abs(after-before)/0.005)
 }
 
 // share is a part of a whole, 0 of nothing.

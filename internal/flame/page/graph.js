@@ -125,8 +125,24 @@ function frame(tree, i) {
   };
 }
 
+// waiting says that a type is time in which a thread did not run. It always ends
+// in the scheduler of the kernel, which tells nothing.
+const waiting = (type) => ["off-cpu", "runnable"].includes(data.types[type].type);
+
+// blamed is the node to which a node's own value counts: that one itself or, of
+// a wait, the innermost that is not in the kernel, or at least not the scheduler.
+function blamed(tree, node, wait) {
+  if (!wait) return node;
+  const kernel = (i) => tree.function[i] >= 0 && data.kinds[functions.kind[tree.function[i]]] === "kernel";
+  let user = node;
+  while (kernel(user)) user = tree.parent[user];
+  if (tree.function[user] >= 0) return user;
+  while (tree.function[node] >= 0 && functions.name[tree.function[node]].includes("schedule") && tree.function[tree.parent[node]] >= 0) node = tree.parent[node];
+  return node;
+}
+
 // tally sums up by function: self, and total with recursion counted once.
-function tally(tree) {
+function tally(tree, wait) {
   const n = functions.name.length;
   const sum = { self: new Float64Array(n), total: new Float64Array(n), selfBefore: new Float64Array(n), totalBefore: new Float64Array(n) };
   const active = new Int32Array(n), todo = [0];
@@ -138,8 +154,9 @@ function tally(tree) {
     }
     const f = tree.function[i];
     if (f >= 0) {
-      sum.self[f] += tree.self[i];
-      sum.selfBefore[f] += tree.selfBefore[i];
+      const own = tree.self[i] || tree.selfBefore[i] ? tree.function[blamed(tree, i, wait)] : f;
+      sum.self[own] += tree.self[i];
+      sum.selfBefore[own] += tree.selfBefore[i];
       if (active[f]++ === 0) {
         sum.total[f] += tree.total[i];
         sum.totalBefore[f] += tree.before[i];
@@ -183,12 +200,14 @@ function matches(tree, top, expression) {
   return { is, sum, before, frames };
 }
 
-// change is how much of its larger share a frame lost (to -1) or won (to 1);
-// less than half a percent of all is not told from chance, and fades.
+// change is how strongly a change is coloured, by how much of its larger share a
+// frame lost (to -1) or won (to 1): what is a little more or less stays pale.
+// Less than half a percent of all is not told from chance, and fades.
 function change(before, after) {
   const most = Math.max(before, after);
   if (most <= 0) return 0;
-  return (after - before) / most * Math.min(1, Math.abs(after - before) / 0.005);
+  const d = (after - before) / most;
+  return d * Math.sqrt(Math.abs(d)) * Math.min(1, Math.abs(after - before) / 0.005);
 }
 
 // The processes of the threads, and which thread is of which.

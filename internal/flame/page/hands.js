@@ -28,13 +28,9 @@ function start() {
     b.dataset.value = i;
     $("values").append(b);
   });
-  $("sides").hidden = !data.compares;
   if (data.compares) {
-    ["before", "after"].forEach((side, i) => {
-      const b = make("button", { type: "button", title: "What the width of a frame is", textContent: `as wide as ${data.names[i]}`, onclick: () => { choice.side = side; rebuild(); } });
-      b.dataset.value = side;
-      $("sides").append(b);
-    });
+    $("side").parentElement.hidden = false;
+    options($("side"), [["before", data.names[0]], ["after", data.names[1]]], "after");
   }
   const weight = processes.list.map((p) => p.threads.length);
   const order = processes.list.map((_, i) => i);
@@ -54,7 +50,7 @@ function start() {
   const missing = data.losses.map((l) => `${l.what}${l.count > 0 ? `: ${thousands(l.count)}` : ""}`).concat(data.notes);
   if (missing.length) {
     $("incomplete").hidden = false;
-    $("incomplete").querySelector("summary").textContent = `What is missing or to be known (${missing.length})`;
+    $("incomplete").querySelector("summary").textContent = `Losses and notes (${missing.length})`;
     $("incomplete").querySelector("ul").append(...missing.map((text) => make("li", { textContent: text })));
   }
   listen();
@@ -63,7 +59,7 @@ function start() {
 }
 
 function listen() {
-  for (const id of ["roots", "process", "thread", "state", "slow"]) {
+  for (const id of ["side", "roots", "process", "thread", "state", "slow"]) {
     $(id).onchange = () => {
       choice[id] = $(id).value;
       if (id === "process") {
@@ -77,6 +73,7 @@ function listen() {
   $("show-table").onclick = () => view(true);
   $("reset").onclick = () => zoom(0);
   $("flip").onclick = flip;
+  $("more").onclick = () => $("more").setAttribute("aria-expanded", $("picks").classList.toggle("open"));
   let soon = 0;
   $("query").oninput = () => {
     clearTimeout(soon);

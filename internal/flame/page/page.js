@@ -9,7 +9,7 @@ const make = (tag, properties = {}, ...children) => {
 
 const choice = { type: data.value, side: "after", roots: data.roots, process: "", thread: "", state: "", slow: "" };
 const picture = new Picture($("graph"), $("extent"), $("canvas"));
-let tree, zoomed = 0, flame = data.flame, expression = null, order = "self", tipped = null;
+let tree, zoomed = 0, flame = data.flame, expression = null, order = data.compares ? "change" : "self", tipped = null;
 
 // rebuild makes the tree again, because something else is chosen; what was
 // zoomed into stays so if it is still there.
@@ -36,7 +36,6 @@ function refresh() {
   $("reset").disabled = zoomed === 0;
   $("flip").textContent = flame ? "Root above" : "Root below";
   press("values", choice.type);
-  press("sides", choice.side);
   $("show-graph").setAttribute("aria-pressed", graph);
   $("show-table").setAttribute("aria-pressed", !graph);
   detail(picture.selected >= 0 ? picture.selected : zoomed);
@@ -74,7 +73,7 @@ function search() {
     return;
   }
   const m = picture.matched = matches(tree, zoomed, expression);
-  let found = m.frames === 0 ? "nothing found" : `${percent(m.sum / tree.total[zoomed])} · ${amount(m.sum, choice.type)}`;
+  let found = m.frames === 0 ? "nothing found" : `${percent(m.sum / tree.total[zoomed])} ${zoomed ? "of what is shown" : "of all"} · ${amount(m.sum, choice.type)}`;
   if (m.frames && data.compares) found = `${data.names[0]} ${percent(m.before / tree.before[zoomed])} · ${data.names[1]} ${percent(m.sum / tree.total[zoomed])}`;
   $("matched").textContent = found;
 }
@@ -91,7 +90,7 @@ function facts(node) {
     const before = tree.before[node] / (tree.before[0] || 1), after = tree.total[node] / (tree.total[0] || 1);
     lines.push(`${data.names[0]}: ${percent(before)} (${amount(tree.before[node], choice.type)})`);
     lines.push(`${data.names[1]}: ${percent(after)} (${amount(tree.total[node], choice.type)})`);
-    lines.push(points(after - before) + (before > 0 && after > 0 ? `, ×${(after / before).toPrecision(2)}` : before > 0 ? ", gone" : ", new"));
+    if (node) lines.push(points(after - before) + (before > 0 && after > 0 ? `, ×${(after / before).toPrecision(2)}` : before > 0 ? ", gone" : ", new"));
   } else {
     lines.push(`${amount(tree.total[node], choice.type)} · ${percent(tree.total[node] / tree.total[0])} of all${node ? ` · ${percent(tree.total[node] / tree.total[tree.parent[node]])} of its caller` : ""}`);
     if (tree.self[node] > 0) lines.push(`itself: ${amount(tree.self[node], choice.type)} · ${percent(tree.self[node] / tree.total[0])} of all`);
@@ -102,8 +101,10 @@ function facts(node) {
 function detail(node) {
   const at = $("detail");
   at.replaceChildren();
-  if (!tree.total[0] && !tree.before[0]) {
-    at.textContent = data.samples.node.length ? "No stack has such a value here: choose another value, process or state." : "No stack was seen.";
+  const empty = !tree.width[0];
+  $("nothing").hidden = !empty;
+  if (empty) {
+    $("nothing").textContent = data.samples.node.length ? "No stack has such a value here: choose another value, process or state." : "No stack was seen.";
     return;
   }
   const f = facts(node);
@@ -150,11 +151,11 @@ function legend() {
 
 // table lists functions, as many as a person would read.
 function table() {
-  const sum = tally(tree), all = tree.total[0] || 1, allBefore = tree.before[0] || 1;
+  const sum = tally(tree, waiting(choice.type)), own = waiting(choice.type) ? "waits" : "self", all = tree.total[0] || 1, allBefore = tree.before[0] || 1;
   const delta = (i) => sum.self[i] / all - sum.selfBefore[i] / allBefore;
   const keys = data.compares
-    ? { change: ["change", (i) => Math.abs(delta(i))], before: [`self, ${data.names[0]}`, (i) => sum.selfBefore[i]], self: [`self, ${data.names[1]}`, (i) => sum.self[i]], total: [`total, ${data.names[1]}`, (i) => sum.total[i]] }
-    : { self: ["self", (i) => sum.self[i]], total: ["total", (i) => sum.total[i]] };
+    ? { change: ["change", (i) => Math.abs(delta(i))], before: [`${own}, ${data.names[0]}`, (i) => sum.selfBefore[i]], self: [`${own}, ${data.names[1]}`, (i) => sum.self[i]], total: [`total, ${data.names[1]}`, (i) => sum.total[i]] }
+    : { self: [own, (i) => sum.self[i]], total: ["total", (i) => sum.total[i]] };
   if (!keys[order]) order = "self";
   const seen = functions.name.map((_, i) => i).filter((i) => (sum.total[i] || sum.totalBefore[i]) && (!expression || expression.test(functions.name[i])));
   const by = keys[order][1];
@@ -170,7 +171,7 @@ function table() {
   for (const i of seen.slice(0, 300)) {
     const tr = make("tr", { tabIndex: 0 });
     if (data.compares) {
-      tr.append(make("td", { textContent: points(delta(i)), className: delta(i) > 0 ? "up" : "down" }), make("td", { textContent: percent(sum.selfBefore[i] / allBefore) }),
+      tr.append(make("td", { textContent: points(delta(i)), className: Math.abs(delta(i)) < 0.0005 ? "soft" : delta(i) > 0 ? "up" : "down" }), make("td", { textContent: percent(sum.selfBefore[i] / allBefore) }),
         make("td", { textContent: percent(sum.self[i] / all) }), make("td", { textContent: percent(sum.total[i] / all) }));
     } else {
       tr.append(make("td", { textContent: percent(sum.self[i] / all) }), make("td", { textContent: percent(sum.total[i] / all) }));

@@ -36,7 +36,7 @@ function points(difference) {
 }
 
 const typeNames = { "cpu": "On CPU", "off-cpu": "Off CPU", "runnable": "Waiting for a CPU", "samples": "Samples" };
-const typeName = (type) => typeNames[data.types[type].type] || data.types[type].type;
+const typeName = (type) => Object.hasOwn(typeNames, data.types[type].type) ? typeNames[data.types[type].type] : data.types[type].type;
 
 const kindNames = { kernel: "kernel", native: "native (C, C++, Rust …)", go: "Go", python: "Python", java: "Java", php: "PHP", node: "Node.js", ruby: "Ruby", unknown: "unknown", process: "process", thread: "thread" };
 const kindName = (kind) => kindNames[kind] || kind;
@@ -55,7 +55,7 @@ function shorter(name, kind) {
     case "php": return name.slice(name.lastIndexOf("\\") + 1);
     case "native": {
       const bare = unbracketed(name.replace(/\(anonymous namespace\)::/g, ""));
-      return /^[\w:~$.@\[\]+ -]*\w/.test(bare) && !bare.startsWith("::") ? bare : name;
+      return /\w$/.test(bare) && !/^(::|\[)/.test(bare) ? bare.split(" ").pop() : name; // without the type that it returns
     }
   }
   return name;
@@ -69,5 +69,5 @@ function unbracketed(name) {
     if (depth === 0) out += c;
     if ((c === ">" || c === ")") && depth > 0) depth--;
   }
-  return depth === 0 ? out.replace(/ const$/, "").trim() : name;
+  return depth === 0 ? out.replace(/ (const|\[.*\])$/g, "").trim() : name;
 }
