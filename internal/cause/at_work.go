@@ -179,9 +179,43 @@ func (v *View) threadsDuring(l *ledger) []busyThread {
 	return out
 }
 
+// splitLeast is the share of the Server time that has to be split for the
+// split to tell about all of it.
+const splitLeast = 0.5
+
+// split is how the Server time of the slowest requests is split, or of all
+// where the slowest were not followed: shares of what is known of it. It is
+// false where too little is.
+func (l *ledger) split() (of func(...observe.ServerPart) float64, ok bool) {
+	s := l.Split
+	if s == nil || s.Requests < fewRequests {
+		return nil, false
+	}
+	sum := func(p observe.ServerPart) float64 { return float64(s.Parts[p.String()].SumNS) }
+	all := float64(s.ServerNS)
+	if s.SlowServerNS > 0 {
+		sum = func(p observe.ServerPart) float64 { return float64(s.SlowParts[p.String()]) }
+		all = float64(s.SlowServerNS)
+	}
+	known := all - sum(observe.ServerHandoff)
+	if all <= 0 || known < splitLeast*all {
+		return nil, false
+	}
+	return func(parts ...observe.ServerPart) float64 {
+		var ns float64
+		for _, p := range parts {
+			ns += sum(p)
+		}
+		return ratio(ns, known)
+	}, true
+}
+
 // computing is the share of the slow requests' time in which the thread that
 // answered ran or was ready to; false where it was not watched.
 func (v *View) computing(l *ledger) (float64, bool) {
+	if of, ok := l.split(); ok {
+		return of(observe.ServerCPU, observe.ServerRunq, observe.ServerThrottled), true
+	}
 	if v.Waits == nil {
 		return 0, false
 	}
@@ -191,6 +225,38 @@ func (v *View) computing(l *ledger) (float64, bool) {
 		}
 	}
 	return 0, false
+}
+
+// ownCPU is what a request computes on average, ns: as its threads were
+// followed, else all that the processes used for all requests.
+func (l *ledger) ownCPU(w *atWork) float64 {
+	if s := l.Split; s != nil && s.Requests >= fewRequests {
+		handoff := s.ShareNS(observe.ServerHandoff, 1)
+		if handoff < splitLeast {
+			return s.ShareNS(observe.ServerCPU, l.MeanNS(observe.Server)) / (1 - handoff)
+		}
+	}
+	return w.cpu * 1e9 / float64(l.Requests)
+}
+
+// waitingForCPU is what of an endpoint's time passes with its threads ready,
+// and without a CPU. Of the Server time it is known where requests were
+// followed; of the time until they are read it is taken to be as much as of
+// the threads' time.
+func (l *ledger) waitingForCPU(w *atWork, most float64, part observe.ServerPart) cost {
+	could := ratio(w.delay, w.delay+w.cpu)
+	k := l.cost(1, threadParts...)
+	if s := l.Split; s != nil && s.Requests >= fewRequests && s.ShareNS(observe.ServerHandoff, 1) < splitLeast {
+		server, slow := l.MeanNS(observe.Server), l.SlowNS(observe.Server)
+		k.ns = s.ShareNS(part, server) + (k.ns-server)*could
+		k.slowNS = s.SlowShareNS(part, slow) + (k.slowNS-slow)*most
+	} else {
+		k.ns, k.slowNS = k.ns*could, k.slowNS*most
+	}
+	k.share = ratio(k.ns*float64(l.Requests), l.TimeNS())
+	k.slowShare = ratio(k.slowNS, l.SlowTotalNS())
+	k.usual *= could
+	return k
 }
 
 // inFlight is how many requests of an endpoint are under way at once, on

@@ -180,7 +180,7 @@ func checkCPUQuota(v *View) Result {
 		}
 		t := v.throttledTime(c)
 		if t.requests > 0 && t.worst == nil {
-			r.RuledOut = fmt.Sprintf("%s may use %.3g CPUs and was throttled in %s of its periods, for %s in all, but no request of it is slow: %s",
+			r.RuledOut = fmt.Sprintf("%s may use %.3g CPUs and was throttled in %s of its periods, for %s in all, but no request of it is slow for that: %s",
 				c.Path, c.QuotaCPUs, percent(share), seconds(c.ThrottledSeconds), t.because)
 			continue
 		}
@@ -220,20 +220,25 @@ func (v *View) throttledTime(c *observe.Cgroup) throttledTime {
 		}
 		t.requests += l.Requests
 		k := l.cost(1, threadParts...)
+		t.because = l.whereTimeGoes()
 		if !l.noticed(k, threadFloor) {
-			t.because = l.whereTimeGoes()
 			continue
 		}
 		// A group that is throttled all the time waits for all of it, however
 		// many threads there are.
 		held := max(ratio(min(c.ThrottledSeconds, delay), cpu+delay), ratio(c.ThrottledSeconds, v.Window.Seconds*float64(max(v.Host.CPUs, 1))))
-		always := l.always(k, threadFloor)
-		share, ns := k.slowShare, k.slowNS
-		if always {
-			share, ns = k.share, k.ns
+		server, slow := held*l.MeanNS(observe.Server), held*l.SlowNS(observe.Server)
+		if sp := l.Split; sp != nil && sp.Requests >= fewRequests {
+			server, slow = sp.ShareNS(observe.ServerThrottled, l.MeanNS(observe.Server)), sp.SlowShareNS(observe.ServerThrottled, l.SlowNS(observe.Server))
 		}
-		if share*held > t.share {
-			t.worst, t.held, t.always, t.share, t.ns = l, held, always, share*held, ns*held
+		k.ns = server + held*(k.ns-l.MeanNS(observe.Server))
+		k.slowNS = slow + held*(k.slowNS-l.SlowNS(observe.Server))
+		share, ns, always := ratio(k.slowNS, l.SlowTotalNS()), k.slowNS, l.always(k, threadFloor)
+		if always {
+			share, ns = ratio(k.ns*float64(l.Requests), l.TimeNS()), k.ns
+		}
+		if share >= wasteShare && share > t.share {
+			t.worst, t.held, t.always, t.share, t.ns = l, held, always, share, ns
 		}
 	}
 	return t
@@ -268,7 +273,7 @@ func quotaFinding(v *View, c *observe.Cgroup, share float64, t throttledTime) Fi
 		f.Impact.Text = fmt.Sprintf("%s: %s on average, about %s of it held back by the quota, in %s of its periods", who, nanoseconds(whole), nanoseconds(t.ns), percent(share))
 		f.Evidence = append(f.Evidence,
 			Evidence{Fact: "time that its threads could run and the quota held them back", Value: round(t.held), Limit: 1, Unit: "share", Source: "/proc/PID/schedstat, cpu.stat"},
-			Evidence{Fact: "of the requests' time, held back by the quota", Value: round(t.ns / 1e6), Limit: round(whole / 1e6), Unit: "ms", Source: recorded + ", /proc/PID/schedstat, cpu.stat"})
+			Evidence{Fact: "of the requests' time, held back by the quota", Value: round(t.ns / 1e6), Limit: round(whole / 1e6), Unit: "ms", Source: recorded + ", cpu.stat"})
 	}
 	want := min(float64(v.Host.CPUs), max(1, 2*c.QuotaCPUs))
 	f.Fix.Text = fmt.Sprintf("Raise the quota from %.3g to %.3g CPUs.", c.QuotaCPUs, want)

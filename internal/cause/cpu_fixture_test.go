@@ -234,6 +234,26 @@ var firingOnCPU = []fires{
 		subject: Subject{PID: appPID}, minShare: 0.55, fix: "in bursts", evidence: "waits for a CPU, while the slowest requests are under way=0.7",
 	},
 	{
+		name: "a neighbour at times, as the requests themselves show", cause: &runQueueWait,
+		plant: func(o *observe.Observation) {
+			p := app(o, "app", 2, 2)
+			p.Course = course(appPID, 0.2, 0.2)
+			with(o, appServed().add(200, ms, ms, 0, computed))
+			followed(o, map[observe.ServerPart]float64{observe.ServerCPU: 0.3, observe.ServerRunq: 0.7})
+		},
+		subject: Subject{PID: appPID}, minShare: 0.65, fix: "in bursts",
+	},
+	{
+		name: "a quota, as the requests themselves show", cause: &cpuQuotaThrottled,
+		plant: func(o *observe.Observation) {
+			app(o, "app", 1, 2)
+			with(o, appServed().add(100, ms, ms, 0, computed))
+			followed(o, map[observe.ServerPart]float64{observe.ServerCPU: 0.1, observe.ServerThrottled: 0.6, observe.ServerSleep: 0.3})
+			o.Cgroups = []observe.Cgroup{{Path: "/x", Version: 2, PIDs: []int{appPID}, QuotaCPUs: 0.1, Periods: 100, ThrottledPeriods: 90, ThrottledSeconds: 2}}
+		},
+		subject: Subject{Kind: "cgroup", PID: appPID, Port: appPort}, minShare: 0.59, fix: "Raise the quota", evidence: "of the requests' time, held back by the quota=180",
+	},
+	{
 		name: "each page starts a program", cause: &shortLivedProcessStorm,
 		plant: func(o *observe.Observation) {
 			p := app(o, "php-fpm8.2", 1, 0)
@@ -292,6 +312,18 @@ var firingOnCPU = []fires{
 		subject: Subject{NetNS: serverNS, Comm: "ksoftirqd/0", Port: webPort, Addr: "10.9.8.66"}, minShare: 0.5, fix: "saddr 10.9.8.66 drop",
 		evidence: "packets: SYNs to port 8088 on eth0, 100 % of them from 10.9.8.66=0.95",
 	},
+}
+
+// followed splits the Server time of the first endpoint's requests.
+func followed(o *observe.Observation, shares map[observe.ServerPart]float64) {
+	e := &o.Endpoints[0]
+	s := &observe.SplitStats{Requests: e.Requests, ServerNS: e.Parts["server"].SumNS, Parts: map[string]observe.PartStats{},
+		SlowParts: map[string]int64{}, SlowServerNS: e.SlowParts["server"]}
+	for p, share := range shares {
+		s.Parts[p.String()] = observe.PartStats{SumNS: int64(share * float64(s.ServerNS))}
+		s.SlowParts[p.String()] = int64(share * float64(s.SlowServerNS))
+	}
+	e.Split = s
 }
 
 // flood is a machine whose CPU 0 is busy with packets.

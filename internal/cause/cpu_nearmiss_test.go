@@ -193,7 +193,25 @@ var nearMissesOnCPU = []miss{
 		app(o, "app", 1, 1)
 		with(o, appServed().add(2000, ms, ms, 0, quick))
 		o.Cgroups = []observe.Cgroup{{Path: "/x", Version: 2, PIDs: []int{appPID}, QuotaCPUs: 0.5, Periods: 100, ThrottledPeriods: 30, ThrottledSeconds: 0.9}}
-	}, "was throttled in 30 % of its periods, for 900 ms in all, but no request of it is slow"},
+	}, "was throttled in 30 % of its periods, for 900 ms in all, but no request of it is slow for that"},
+	{"a quota that throttles a little, beside a slow database", &cpuQuotaThrottled, func(o *observe.Observation) {
+		app(o, "app", 1, 1)
+		with(o, appServed().add(200, ms, ms, 0, waitsForDB))
+		followed(o, map[observe.ServerPart]float64{observe.ServerCPU: 0.03, observe.ServerThrottled: 0.03, observe.ServerCall: 0.94})
+		o.Cgroups = []observe.Cgroup{{Path: "/x", Version: 2, PIDs: []int{appPID}, QuotaCPUs: 0.5, Periods: 100, ThrottledPeriods: 30, ThrottledSeconds: 0.9}}
+	}, "but no request of it is slow for that: the slowest 10 of 200 requests on :8000"},
+	{"threads of a batch wait for a CPU, those that answer wait for a database", &runQueueWait, func(o *observe.Observation) {
+		p := app(o, "app", 2, 9)
+		p.Course = course(appPID, 0.2, 0.75)
+		with(o, appServed().add(200, ms, ms, 0, waitsForDB))
+		followed(o, map[observe.ServerPart]float64{observe.ServerCPU: 0.03, observe.ServerRunq: 0.02, observe.ServerCall: 0.95})
+	}, "were ready and had no CPU for 9 s"},
+	{"a batch computes in the process, those that answer wait for a lock", &cpuHotFunction, func(o *observe.Observation) {
+		app(o, "app", 9, 0)
+		with(o, appServed().add(30, ms, ms, 0, computed))
+		followed(o, map[observe.ServerPart]float64{observe.ServerCPU: 0.1, observe.ServerLock: 0.9})
+		sampled(o, appPID, 900, collapse...)
+	}, "a request on :8000 computes for 30 ms, of 301 ms that it takes"},
 }
 
 // TestComputeCausesFold: what follows from a hot function, or from a lack of

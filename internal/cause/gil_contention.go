@@ -86,6 +86,9 @@ func (v *View) gilFinding(l *ledger, p *observe.Process, k cost, together, idle 
 		Evidence{Fact: "its busiest threads", Value: strings.Join(threads, ", "), Source: "/proc/PID/task/TID/schedstat"},
 		Evidence{Fact: "CPUs that are idle meanwhile", Value: round(idle), Limit: v.Host.CPUs, Unit: "CPUs", Source: "/proc/stat"},
 	)
+	if of, ok := l.split(); ok {
+		f.Evidence = append(f.Evidence, Evidence{Fact: "of the slowest requests' server time, waiting for a lock", Value: round(of(observe.ServerLock)), Limit: 1, Unit: "share", Source: recorded})
+	}
 	f.Evidence = append(f.Evidence, v.executedEvidence([]*observe.Process{p}, 0)...)
 	f.Fix.Text = "Run more processes instead of more threads (gunicorn --workers): each has an interpreter, and a lock, of its own."
 	f.Fix.Commands = []string{lookAtWaits(p.PID)}

@@ -34,7 +34,7 @@ func checkHotFunction(v *View) Result {
 		case !l.noticed(k, threadFloor):
 			return judged{because: "no request is slow for what the service does: " + l.whereTimeGoes(), near: 0}
 		}
-		own := w.cpu * 1e9 / float64(l.Requests)
+		own := l.ownCPU(&w)
 		e := v.executedBy(w.procs, 0)
 		because := fmt.Sprintf("a request on %s computes for %s, of %s that it takes", l.name(), nanoseconds(own), nanoseconds(l.TimeNS()/float64(l.Requests)))
 		scarce, why := v.computingIsScarce(l, &w, own)

@@ -64,17 +64,19 @@ func (v *View) suffersFrom(l *ledger, duty *duty) (cost, bool) {
 		return k, false
 	}
 	w := v.atWork(l)
-	delayed := ratio(w.delay, w.delay+w.cpu)
-	computing, watched := v.computing(l)
-	switch {
-	case duty.waits: // for memory or a disk: a thread of the service that is blocked shows it
+	if duty.waits { // for memory or a disk: a thread of the service that is blocked shows it
 		blocked, samples := v.uninterruptible(w.procs)
-		k = scaled(k, ratio(blocked, samples))
-		return k, ratio(blocked, samples) >= 0.1
-	case delayed < delayShare || watched && computing < computeShare:
+		return scaled(k, ratio(blocked, samples)), ratio(blocked, samples) >= 0.1
+	}
+	if len(w.threads) == 0 {
 		return k, false
 	}
-	return scaled(k, delayed), true
+	most := 0.0
+	for i := range w.threads {
+		most = max(most, w.threads[i].delay)
+	}
+	k = l.waitingForCPU(&w, most, observe.ServerRunq)
+	return k, l.noticed(k, threadFloor)
 }
 
 func scaled(k cost, by float64) cost {

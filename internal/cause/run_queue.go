@@ -1,6 +1,7 @@
 package cause
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -23,39 +24,33 @@ var runQueueWait = Cause{
 
 func init() { runQueueWait.Check = checkRunQueue }
 
-const delayShare = 0.40 // of the slow requests' time, and of the time the service could run
+const delayShare = 0.40 // of the time the service could run
 
 func checkRunQueue(v *View) Result {
 	return v.judgeLedgers(fewRequests, func(l *ledger) judged {
 		if l.called() {
 			return judged{because: "no request is answered here", near: -1}
 		}
-		k := l.cost(1, threadParts...)
 		w := v.atWork(l)
-		could := ratio(w.delay, w.delay+w.cpu)
 		because := fmt.Sprintf("the threads behind %s were ready and had no CPU for %s, and ran for %s", l.name(), seconds(w.delay), seconds(w.cpu))
 		if len(w.threads) == 0 {
 			return judged{because: because, near: 0}
 		}
-		top := slices.MaxFunc(w.threads, func(a, b busyThread) int {
-			if a.delay < b.delay {
-				return -1
-			}
-			return 1
-		})
+		top := slices.MaxFunc(w.threads, func(a, b busyThread) int { return cmp.Compare(a.delay, b.delay) })
+		k := l.waitingForCPU(&w, top.delay, observe.ServerRunq)
 		idle, full := v.cpuFull(l)
 		narrow := v.narrowed(&w)
 		switch {
-		case !l.noticed(k, threadFloor):
-			return judged{because: because + "; no request is slow for want of a thread: " + l.whereTimeGoes(), near: could / 2}
-		case could < delayShare || top.delay < delayShare || w.delay < delayFloor*v.loadedSeconds(l):
-			return judged{because: because, near: could}
+		case !l.noticed(l.cost(1, threadParts...), threadFloor):
+			return judged{because: because + "; no request is slow for want of a thread: " + l.whereTimeGoes(), near: k.slowNS}
+		case !l.noticed(k, threadFloor) || w.delay < delayFloor*v.loadedSeconds(l):
+			return judged{because: because, near: k.slowNS}
 		case v.throttled(&w) != nil:
-			return judged{because: because + fmt.Sprintf("; the quota of %s is what holds them back", v.throttled(&w).Path), near: could}
+			return judged{because: because + fmt.Sprintf("; the quota of %s is what holds them back", v.throttled(&w).Path), near: k.slowNS}
 		case full && v.outside() < outsiderShare && narrow == nil:
-			return judged{because: fmt.Sprintf("%s: the CPUs are full (%s idle) with the service and its clients", because, percent(idle)), near: could}
+			return judged{because: fmt.Sprintf("%s: the CPUs are full (%s idle) with the service and its clients", because, percent(idle)), near: k.slowNS}
 		}
-		return judged{finding: v.runQueueFinding(l, &w, k, &top, could, narrow)}
+		return judged{finding: v.runQueueFinding(l, &w, k, &top, narrow)}
 	})
 }
 
@@ -82,8 +77,7 @@ func (v *View) narrowed(w *atWork) *observe.Process {
 	return nil
 }
 
-func (v *View) runQueueFinding(l *ledger, w *atWork, k cost, top *busyThread, could float64, narrow *observe.Process) *Finding {
-	k.share, k.slowShare, k.ns, k.slowNS = k.share*could, k.slowShare*top.delay, k.ns*could, k.slowNS*top.delay
+func (v *View) runQueueFinding(l *ledger, w *atWork, k cost, top *busyThread, narrow *observe.Process) *Finding {
 	f := v.found(&runQueueWait, l, k, threadFloor, "ready to run, without a CPU")
 	f.Subject.Kind = "process"
 	idle, _ := v.cpuFull(l)

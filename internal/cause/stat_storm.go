@@ -52,7 +52,7 @@ func checkStatStorm(v *View) Result {
 		share := e.share(most)
 		because := fmt.Sprintf("%s spends %s of its CPU time looking at files (%s), %s of a CPU", v.commOf(l), percent(share), most.Name, percent(share*ratio(w.cpu, v.Window.Seconds)))
 		k := l.cost(1, threadParts...)
-		own := w.cpu * 1e9 / float64(l.Requests)
+		own := l.ownCPU(&w)
 		scarce, why := v.computingIsScarce(l, &w, own)
 		switch {
 		case !e.enough() || share < statShare:
