@@ -33,7 +33,7 @@ type Options struct {
 	Threads bool
 	// Unwinder starts a better unwinder of user stacks than frame pointers are,
 	// if there is one. When it fails, that is a note of the result.
-	Unwinder func(*symbol.Space) (Unwinder, error)
+	Unwinder func(space *symbol.Space, pids []int) (Unwinder, error)
 	// Progress is called several times a second with the time since the start.
 	Progress func(elapsed time.Duration)
 }

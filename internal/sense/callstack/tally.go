@@ -130,9 +130,10 @@ func (t *tally) count(of thread, frames []int32, state string, first, second int
 // export writes the stacks with the names of their frames. Values beyond the
 // types are left out.
 func (t *tally) export(out *observe.Stacks) {
-	frames, missing := t.space.Frames(t.locations)
+	used, ids := t.used()
+	frames, missing := t.space.Frames(used)
 	index := map[observe.Frame]int32{}
-	of := make([]int32, len(frames))
+	of := make([]int32, len(t.locations))
 	for i, f := range frames {
 		id, ok := index[f]
 		if !ok {
@@ -140,7 +141,7 @@ func (t *tally) export(out *observe.Stacks) {
 			index[f] = id
 			out.Frames = append(out.Frames, f)
 		}
-		of[i] = id
+		of[ids[i]] = id
 	}
 	// Places in one function are one frame: stacks that differed may be equal.
 	merged := map[string]int{}
@@ -163,6 +164,22 @@ func (t *tally) export(out *observe.Stacks) {
 	}
 	slices.SortFunc(out.Samples, compareSamples)
 	t.tell(out, missing)
+}
+
+// used are the locations that stacks have, and their numbers.
+func (t *tally) used() (locations []symbol.Location, ids []int32) {
+	seen := make([]bool, len(t.locations))
+	for _, s := range t.stacks {
+		for _, f := range s.frames {
+			seen[f] = true
+		}
+	}
+	for i, l := range t.locations {
+		if seen[i] {
+			locations, ids = append(locations, l), append(ids, int32(i))
+		}
+	}
+	return locations, ids
 }
 
 // sample is a stack with so many values; of are the frames of the locations.
@@ -217,11 +234,11 @@ func (t *tally) tell(out *observe.Stacks, missing []symbol.Missing) {
 	lose(t.truncated, "stacks deeper than is kept: their outermost frames are missing")
 	lose(int64(t.space.Ended()), "processes that ended before their memory map could be read: their frames have no names")
 	for _, m := range missing {
-		if m.Why == "" {
-			lose(int64(m.Locations), "places in "+m.Where+" that no symbol covers")
-		} else {
-			lose(int64(m.Locations), "places in "+m.Where+" without a name: "+m.Why)
+		what := "places in " + m.Where + " without a name"
+		if m.Why != "" {
+			what += ": " + m.Why
 		}
+		lose(int64(m.Locations), what)
 	}
 	if t.walked > 0 && t.short*4 > t.walked {
 		out.Notes = append(out.Notes, fmt.Sprintf(

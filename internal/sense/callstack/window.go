@@ -49,7 +49,7 @@ func Record(ctx context.Context, window time.Duration, opt Options) (*observe.St
 		w.out.Hz = opt.Hz
 	}
 	if opt.Unwinder != nil {
-		u, err := opt.Unwinder(space)
+		u, err := opt.Unwinder(space, opt.PIDs)
 		if err != nil {
 			w.out.Notes = append(w.out.Notes, "no frames of interpreters (Python, Java, PHP, Node, Ruby): "+err.Error())
 		} else {

@@ -17,10 +17,11 @@ import (
 
 // function is what is known of an address in a binary.
 type function struct {
-	name string
-	kind observe.FrameKind
-	file string
-	line int
+	name  string
+	start uint64 // when it has no name: where it begins
+	kind  observe.FrameKind
+	file  string
+	line  int
 }
 
 // errStripped says that a binary has no symbols.
@@ -98,6 +99,11 @@ func nameOffsets(r io.ReaderAt, offsets []uint64, byAddress bool, debug func(bui
 		}
 		if done != nil {
 			done()
+		}
+	}
+	if rest := missing(); len(rest) > 0 {
+		for a, start := range functionStarts(f, rest) {
+			take(a, function{start: start})
 		}
 	}
 	if symbols == 0 && len(found) == 0 {

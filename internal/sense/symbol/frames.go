@@ -20,7 +20,8 @@ type Missing struct {
 }
 
 // Frames names locations; the result is parallel to them. A location without
-// a name is told by its offset, "[libc.so.6+0x1234]".
+// a name is told by where its function begins in the binary, or where that is
+// not known by itself: "[libc.so.6+0x1234]".
 func (s *Space) Frames(locations []Location) ([]observe.Frame, []Missing) {
 	byImage := map[*image][]uint64{}
 	var order []*image
@@ -38,8 +39,14 @@ func (s *Space) Frames(locations []Location) ([]observe.Frame, []Missing) {
 		at = slices.Compact(at)
 		frames, why := s.imageFrames(img, at)
 		named[img] = frames
-		if less := len(at) - len(frames); img.kind != imageFunction && (less > 0 || why != "") {
-			missing = append(missing, Missing{Where: img.label(), Locations: max(less, 0), Why: why})
+		less := len(at)
+		for _, f := range frames {
+			if !strings.HasPrefix(f.Name, "[") {
+				less--
+			}
+		}
+		if img.kind != imageFunction && less > 0 {
+			missing = append(missing, Missing{Where: img.label(), Locations: less, Why: why})
 		}
 	}
 	out := make([]observe.Frame, len(locations))
@@ -121,6 +128,10 @@ func (img *image) binaryFrames(r io.ReaderAt, at []uint64) (map[uint64]observe.F
 	found, err := nameOffsets(r, at, img.byAddress, img.debugFile)
 	frames := make(map[uint64]observe.Frame, len(found))
 	for o, fn := range found {
+		if fn.name == "" {
+			frames[o] = img.unnamed(fn.start)
+			continue
+		}
 		frames[o] = observe.Frame{Name: fn.name, Kind: fn.kind, Module: img.module(), File: fn.file, Line: fn.line}
 	}
 	if err != nil {

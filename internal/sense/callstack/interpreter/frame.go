@@ -3,6 +3,7 @@ package interpreter
 import (
 	"os"
 	"path"
+	"regexp"
 
 	"go.opentelemetry.io/ebpf-profiler/libpf"
 
@@ -35,11 +36,25 @@ func (u *Unwinder) location(f *libpf.Frame) symbol.Location {
 	if name == "" {
 		name = "[" + f.Type.String() + "]"
 	}
+	if kind == observe.FrameJava {
+		name = javaName(name)
+	}
 	frame := observe.Frame{Name: name, Kind: kind, File: f.SourceFile.String(), Line: int(f.SourceLine)}
 	if kind == observe.FrameUnknown {
 		frame.Module = f.Type.String()
 	}
 	return u.space.Function(frame)
+}
+
+// javaMethod is how the library writes a method: with what it returns and takes.
+var javaMethod = regexp.MustCompile(`^[^ (]+ ([^ (]+)\(.*\)$`)
+
+// javaName is a method without its types, as those of other languages.
+func javaName(name string) string {
+	if m := javaMethod.FindStringSubmatch(name); m != nil {
+		return m[1]
+	}
+	return name
 }
 
 // native is a frame that the library does not name: it is known by its place
