@@ -15,8 +15,8 @@ import (
 	"github.com/ianlancetaylor/demangle"
 )
 
-// symbol is a function in an ELF file.
-type symbol struct {
+// elfFunc is a function in an ELF file.
+type elfFunc struct {
 	name   string // as in the file
 	addr   uint64 // virtual, as the file has it
 	size   uint64 // bytes; 0 = not known
@@ -25,7 +25,7 @@ type symbol struct {
 }
 
 // shown is the name as people write it.
-func (s *symbol) shown() string { return demangled(s.name) }
+func (s *elfFunc) shown() string { return demangled(s.name) }
 
 // demangled is a C++ or Rust name as people write it, with parameters.
 func demangled(name string) string {
@@ -37,7 +37,7 @@ func demangled(name string) string {
 
 // called says whether a pattern means this function: by its name in the file,
 // the demangled one, or that without parameters.
-func (s *symbol) called(pattern string) bool {
+func (s *elfFunc) called(pattern string) bool {
 	if match(pattern, s.name) {
 		return true
 	}
@@ -57,7 +57,7 @@ type image struct {
 	file
 	handle  *os.File
 	elf     *elf.File
-	symbols []symbol   // by address
+	symbols []elfFunc  // by address
 	golang  *goProgram // nil when it is none
 	noted   bool
 	probes  []staticProbe
@@ -93,7 +93,7 @@ func openImage(f file) (*image, error) {
 	} else if !im.hasTable() {
 		im.addDebugFile()
 	}
-	slices.SortStableFunc(im.symbols, func(a, b symbol) int {
+	slices.SortStableFunc(im.symbols, func(a, b elfFunc) int {
 		switch {
 		case a.addr != b.addr:
 			return cmp.Compare(a.addr, b.addr)
@@ -104,7 +104,7 @@ func openImage(f file) (*image, error) {
 		}
 		return 1
 	})
-	im.symbols = slices.CompactFunc(im.symbols, func(a, b symbol) bool { return a.addr == b.addr && a.name == b.name })
+	im.symbols = slices.CompactFunc(im.symbols, func(a, b elfFunc) bool { return a.addr == b.addr && a.name == b.name })
 	return im, nil
 }
 
@@ -126,18 +126,18 @@ func (im *image) hasTable() bool {
 }
 
 // readSymbols reads the functions of both symbol tables.
-func (im *image) readSymbols(from *elf.File) []symbol {
+func (im *image) readSymbols(from *elf.File) []elfFunc {
 	static, _ := from.Symbols() // a broken table is as good as none
 	dynamic, _ := from.DynamicSymbols()
-	seen := make(map[symbol]bool, len(static)+len(dynamic))
-	out := make([]symbol, 0, len(static)+len(dynamic))
+	seen := make(map[elfFunc]bool, len(static)+len(dynamic))
+	out := make([]elfFunc, 0, len(static)+len(dynamic))
 	for _, s := range append(static, dynamic...) {
 		kind := elf.ST_TYPE(s.Info)
 		if kind != elf.STT_FUNC && kind != elf.STT_GNU_IFUNC || s.Section == elf.SHN_UNDEF || s.Value == 0 || s.Name == "" {
 			continue
 		}
 		name, _, _ := strings.Cut(s.Name, "@")
-		one := symbol{name: name, addr: s.Value, size: s.Size, ifunc: kind == elf.STT_GNU_IFUNC, global: elf.ST_BIND(s.Info) != elf.STB_LOCAL}
+		one := elfFunc{name: name, addr: s.Value, size: s.Size, ifunc: kind == elf.STT_GNU_IFUNC, global: elf.ST_BIND(s.Info) != elf.STB_LOCAL}
 		if !seen[one] {
 			seen[one] = true
 			out = append(out, one)
@@ -208,18 +208,8 @@ func (im *image) dataOffsetOf(addr uint64) (uint64, bool) {
 	return 0, false
 }
 
-// addressOf is the virtual address of a place in the file.
-func (im *image) addressOf(offset uint64) (uint64, bool) {
-	for _, p := range im.elf.Progs {
-		if p.Type == elf.PT_LOAD && p.Flags&elf.PF_X != 0 && offset >= p.Off && offset-p.Off < p.Filesz {
-			return offset - p.Off + p.Vaddr, true
-		}
-	}
-	return 0, false
-}
-
 // code reads the code of a function, nil when it cannot be read.
-func (im *image) code(s *symbol) []byte {
+func (im *image) code(s *elfFunc) []byte {
 	off, ok := im.offsetOf(s.addr)
 	if !ok || s.size == 0 || s.size > 16<<20 {
 		return nil
@@ -232,8 +222,8 @@ func (im *image) code(s *symbol) []byte {
 }
 
 // at is the function at an address, nil when there is none.
-func (im *image) at(addr uint64) *symbol {
-	i, _ := slices.BinarySearchFunc(im.symbols, addr+1, func(s symbol, a uint64) int { return cmp.Compare(s.addr, a) })
+func (im *image) at(addr uint64) *elfFunc {
+	i, _ := slices.BinarySearchFunc(im.symbols, addr+1, func(s elfFunc, a uint64) int { return cmp.Compare(s.addr, a) })
 	for i--; i >= 0; i-- {
 		s := &im.symbols[i]
 		switch {

@@ -32,7 +32,7 @@ func (im *image) walksStacks() bool {
 	if slices.ContainsFunc(needed, isUnwinder) {
 		return true
 	}
-	return slices.ContainsFunc(im.symbols, func(s symbol) bool {
+	return slices.ContainsFunc(im.symbols, func(s elfFunc) bool {
 		return s.name == "_Unwind_RaiseException" && s.size > 128 // the C library has small ones, which load libgcc_s
 	})
 }
@@ -53,7 +53,7 @@ var keepsReturnAddress = []string{
 // code: returns, and jumps to elsewhere, after which another function returns
 // in its place. It fails when it does not know an instruction: what follows may
 // then be read wrong.
-func (im *image) exits(s *symbol, code []byte) ([]uint64, bool) {
+func (im *image) exits(s *elfFunc, code []byte) ([]uint64, bool) {
 	var out []uint64
 	switch im.elf.Machine {
 	case elf.EM_AARCH64:
@@ -95,7 +95,7 @@ func (im *image) exits(s *symbol, code []byte) ([]uint64, bool) {
 
 // isElsewhere says whether an offset from a function's begin is in another one.
 // A part that the compiler has put aside as seldom used is not.
-func (im *image) isElsewhere(s *symbol, offset int64) bool {
+func (im *image) isElsewhere(s *elfFunc, offset int64) bool {
 	if offset >= 0 && uint64(offset) < s.size {
 		return false
 	}

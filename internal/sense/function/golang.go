@@ -86,15 +86,15 @@ func registersOf(im *image) bool {
 func (g *goProgram) has(addr uint64) bool { return addr >= g.from && addr < g.to }
 
 // symbols are the functions by Go's own table.
-func (g *goProgram) symbols() []symbol {
+func (g *goProgram) symbols() []elfFunc {
 	if g.table == nil {
 		return nil
 	}
-	out := make([]symbol, 0, len(g.table.Funcs))
+	out := make([]elfFunc, 0, len(g.table.Funcs))
 	for i := range g.table.Funcs {
 		f := &g.table.Funcs[i]
 		if f.Sym != nil && f.Entry != 0 && f.End > f.Entry {
-			out = append(out, symbol{name: f.Name, addr: f.Entry, size: f.End - f.Entry})
+			out = append(out, elfFunc{name: f.Name, addr: f.Entry, size: f.End - f.Entry})
 		}
 	}
 	return out

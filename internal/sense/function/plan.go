@@ -279,7 +279,7 @@ func (p *Plan) add(f observe.Function, wanted []Arg) int {
 }
 
 // addFunction plans one function of a file, once for all its names.
-func (p *Plan) addFunction(im *image, s *symbol, offset uint64) {
+func (p *Plan) addFunction(im *image, s *elfFunc, offset uint64) {
 	if im.planned[s.addr] {
 		return
 	}
@@ -315,7 +315,7 @@ func (p *Plan) addFunction(im *image, s *symbol, offset uint64) {
 // leavesOf are the places by which a function is left; nil, and a note, when its
 // calls can only be counted. It moves the entry to where it is passed once
 // for each call.
-func (p *Plan) leavesOf(im *image, s *symbol, enter *site, f *observe.Function, isGo bool) []site {
+func (p *Plan) leavesOf(im *image, s *elfFunc, enter *site, f *observe.Function, isGo bool) []site {
 	var code []byte
 	if isGo || p.unsafe {
 		code = im.code(s)

@@ -232,8 +232,7 @@ func text(b []byte) string {
 
 // readSlowest gives the slowest calls a meaning.
 func (t *Tracer) readSlowest(list []observe.Function) {
-	names := newNames(t.spaces)
-	defer names.close()
+	frames := t.nameStacks()
 	for i := range list {
 		p := &t.plan.probes[i]
 		for j := range t.slowest[i] {
@@ -253,10 +252,7 @@ func (t *Tracer) readSlowest(list []observe.Function) {
 					}
 				}
 			}
-			one.Stack = names.user(one.PID, c, p.Timed)
-			if n := int(c.KernelBytes) / 8; n > 0 {
-				one.Kernel = names.kernel(c.Kernel[:min(n, len(c.Kernel))])
-			}
+			one.Stack, one.Kernel = frames(i, j)
 			list[i].Slowest = append(list[i].Slowest, one)
 		}
 	}

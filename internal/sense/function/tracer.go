@@ -16,6 +16,7 @@ import (
 
 	"github.com/slowray/slowray/internal/bpf"
 	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/sense/symbol"
 )
 
 const (
@@ -49,18 +50,13 @@ type Tracer struct {
 	began   int64 // monotonic, ns
 	stopped string
 	slowest [][]call // by probe, slowest first
-	spaces  map[int]*space
-}
-
-// call is one that was handed over.
-type call struct {
-	callLayout
+	space   *symbol.Space
 }
 
 // Start attaches to all places of the plan. It needs root, or CAP_BPF,
 // CAP_PERFMON and CAP_SYS_ADMIN. Nothing is counted before Run.
 func Start(p *Plan) (*Tracer, error) {
-	t := &Tracer{plan: p, kernel: probeKernel(), singles: map[string]*ebpf.Program{}, spaces: map[int]*space{}}
+	t := &Tracer{plan: p, kernel: probeKernel(), singles: map[string]*ebpf.Program{}, space: symbol.NewSpace("/proc")}
 	t.slowest = make([][]call, len(p.probes)+1)
 	for i := range p.probes {
 		t.withArgs = t.withArgs || len(p.probes[i].wanted) > 0
@@ -107,7 +103,6 @@ func (t *Tracer) start() error {
 	if err := t.measurePrice(); err != nil {
 		t.plan.notes = append(t.plan.notes, "what a hit costs could not be measured: "+err.Error())
 	}
-	t.spaceOf(t.plan.target.pid) // while the process is there
 	if err := t.attachAll(); err != nil {
 		return err
 	}
@@ -128,6 +123,7 @@ func (t *Tracer) Close() {
 		c.Close()
 	}
 	t.closers = nil
+	t.space.Close()
 	if t.objects != nil {
 		t.objects.Close()
 		t.objects = nil
@@ -255,14 +251,15 @@ func (t *Tracer) keep(c *callLayout) bool {
 	if len(*list) >= top && (!t.plan.probes[c.Probe].Timed || c.Duration <= (*list)[len(*list)-1].Duration) {
 		return true // the limit is not in force yet
 	}
-	t.spaceOf(int(c.PidTgid >> 32))
+	one := call{callLayout: *c}
+	one.locate(t.space, t.plan.probes[c.Probe].Timed)
 	i, _ := slices.BinarySearchFunc(*list, c.Duration, func(a call, d uint64) int {
 		if a.Duration >= d { // the earlier one first
 			return -1
 		}
 		return 1
 	})
-	*list = slices.Insert(*list, i, call{*c})
+	*list = slices.Insert(*list, i, one)
 	if len(*list) > top {
 		*list = (*list)[:top]
 	}
