@@ -1,0 +1,238 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/slowray/slowray/internal/flame"
+	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/sense/callstack"
+	"github.com/slowray/slowray/internal/sense/callstack/interpreter"
+	"github.com/slowray/slowray/internal/sense/host"
+	"github.com/slowray/slowray/internal/sense/symbol"
+)
+
+type flameCmd struct {
+	PID     *int          `name:"pid" placeholder:"N" help:"Only this process, its master and their workers, and what they start."`
+	OffCPU  bool          `name:"off-cpu" help:"Where threads wait, instead of where they use the CPU."`
+	For     time.Duration `default:"10s" placeholder:"D" help:"How long to record (${default})."`
+	Out     []string      `short:"o" name:"out" placeholder:"FILE" sep:"none" help:"Write a file, by its ending: .html, .svg, .folded, .pb.gz (pprof); may be repeated. Without it a summary is printed."`
+	Hz      int           `default:"99" placeholder:"N" help:"Samples a second on each CPU (${default})."`
+	Min     time.Duration `default:"1ms" placeholder:"D" help:"With --off-cpu: leave out shorter waits (${default})."`
+	Diff    string        `placeholder:"FILE" help:"Compare with an earlier recording, a .pb.gz that slowray flame wrote."`
+	Threads bool          `help:"Keep the threads of a process apart."`
+}
+
+// Help is printed by --help, above the flags.
+func (*flameCmd) Help() string {
+	return `A stack has the frames of the kernel, native ones (C++ and Rust demangled), and those of Go, Python, Java, PHP, Node and Ruby. Nothing is stopped, attached to or changed, and no program needs to be built or started in a special way.
+
+With --off-cpu a thread's time is cut where it is woken: until then it was blocked (off-cpu), from then on it wanted a CPU (runnable).
+
+Exit status: 0 written, 2 could not.`
+}
+
+// flameFormats write stacks, by the ending of the file's name. Those without
+// diff have no form for a comparison, and are written without it.
+var flameFormats = []struct {
+	ending string
+	write  func(io.Writer, *observe.Stacks, flame.Options) error
+	diff   func(io.Writer, flame.Pair, flame.Options) error
+}{
+	{".html", flame.HTML, flame.DiffHTML},
+	{".svg", flame.SVG, flame.DiffSVG},
+	{".folded", flame.Folded, nil},
+	{pprofEnding, flame.Pprof, nil},
+}
+
+const pprofEnding = ".pb.gz"
+
+// Validate is called by the command line parser.
+func (c *flameCmd) Validate() error {
+	for _, name := range c.Out {
+		if flameFormat(name) < 0 {
+			var endings []string
+			for _, f := range flameFormats {
+				endings = append(endings, f.ending)
+			}
+			return fmt.Errorf("-o %s: the name must end in one of %s", name, strings.Join(endings, ", "))
+		}
+	}
+	switch {
+	case c.PID != nil && *c.PID < 1:
+		return fmt.Errorf("--pid %d: must be positive", *c.PID)
+	case c.For < 100*time.Millisecond || c.For > time.Hour:
+		return fmt.Errorf("--for %s: must be 100ms to 1h", c.For)
+	case c.Hz < 1 || c.Hz > 1000:
+		return fmt.Errorf("--hz %d: must be 1 to 1000", c.Hz)
+	case c.Min < 10*time.Microsecond || c.Min > time.Minute:
+		return fmt.Errorf("--min %s: must be 10us to 1m", c.Min)
+	}
+	return nil
+}
+
+// flameFormat is the index of the format of a file of this name, -1 when no
+// ending fits.
+func flameFormat(name string) int {
+	for i, f := range flameFormats {
+		if strings.HasSuffix(strings.ToLower(name), f.ending) {
+			return i
+		}
+	}
+	return -1
+}
+
+// quietWindow is how long a window may be before progress is shown.
+const quietWindow = 2 * time.Second
+
+// Run records, and writes what was asked for.
+func (c *flameCmd) Run(ctx context.Context, s *streams) error {
+	for _, name := range c.Out {
+		if err := writable(name); err != nil {
+			return fmt.Errorf("flame: %w", err)
+		}
+	}
+	var before *observe.Stacks
+	if c.Diff != "" {
+		var err error
+		if before, err = readStacks(c.Diff); err != nil {
+			return fmt.Errorf("flame: --diff: %w", err)
+		}
+		if want := callstack.Types(c.OffCPU); !slices.Equal(before.Types, want) {
+			return fmt.Errorf("flame: --diff %s: was recorded %s", c.Diff, map[bool]string{true: "on the CPU: leave --off-cpu out", false: "with --off-cpu"}[c.OffCPU])
+		}
+	}
+	after, err := c.record(ctx, s)
+	if err != nil {
+		return fmt.Errorf("flame: %w", err)
+	}
+	opt := flame.Options{Subtitle: c.subtitle()}
+	if c.Threads {
+		opt.Roots = flame.RootThread
+	}
+	if before != nil {
+		takeKinds(before, after)
+		return c.write(s, after, flame.Diff(before, after), opt)
+	}
+	return c.write(s, after, flame.Pair{}, opt)
+}
+
+// write writes all files, or a summary to the terminal.
+func (c *flameCmd) write(s *streams, stacks *observe.Stacks, pair flame.Pair, opt flame.Options) error {
+	for _, name := range c.Out {
+		format := flameFormats[flameFormat(name)]
+		err := writePrivate(name, func(w io.Writer) error {
+			if c.Diff != "" && format.diff != nil {
+				return format.diff(w, pair, opt)
+			}
+			return format.write(w, stacks, opt)
+		})
+		if err != nil {
+			return fmt.Errorf("flame: %w", err)
+		}
+	}
+	if len(c.Out) > 0 {
+		fmt.Fprintf(s.err, "slowray: %d stacks written to %s\n", len(stacks.Samples), strings.Join(c.Out, ", "))
+		return nil
+	}
+	style := terminalStyle(s.out)
+	opt.Color, opt.Width = style.Color, style.Width
+	var err error
+	if c.Diff != "" {
+		err = flame.DiffText(s.out, pair, opt)
+	} else {
+		err = flame.Text(s.out, stacks, opt)
+	}
+	if err != nil {
+		return fmt.Errorf("write summary: %w", err)
+	}
+	return nil
+}
+
+// record records the stacks.
+func (c *flameCmd) record(ctx context.Context, s *streams) (*observe.Stacks, error) {
+	pids, err := c.pids()
+	if err != nil {
+		return nil, err
+	}
+	bar := newProgress(s.err, c.For)
+	stacks, err := callstack.Record(ctx, c.For, callstack.Options{
+		PIDs: pids, OnCPU: !c.OffCPU, OffCPU: c.OffCPU, Hz: c.Hz, Min: c.Min, Threads: c.Threads,
+		Unwinder: unwinder,
+		Progress: func(elapsed time.Duration) {
+			if c.For > quietWindow {
+				bar.show(elapsed)
+			}
+		},
+	})
+	bar.clear()
+	if errors.Is(err, callstack.ErrNoProcess) {
+		return nil, fmt.Errorf("there is no process with pid %d", value(c.PID))
+	}
+	return stacks, err
+}
+
+// unwinder starts the unwinder that knows interpreters.
+func unwinder(space *symbol.Space, pids []int) (callstack.Unwinder, error) {
+	u, err := interpreter.Start(space, pids)
+	if err != nil {
+		return nil, err // not u: that would be no nil interface
+	}
+	return u, nil
+}
+
+// pids are the processes of the family of the one that was asked for; none for
+// all.
+func (c *flameCmd) pids() ([]int, error) {
+	if c.PID == nil {
+		return nil, nil
+	}
+	names := host.Default().Names()
+	now := time.Now().UnixNano()
+	if _, ok := names.Of(*c.PID, now); !ok {
+		return nil, fmt.Errorf("there is no process with pid %d", *c.PID)
+	}
+	family := names.Family(*c.PID, now)
+	all, err := processNumbers()
+	if err != nil {
+		return nil, err
+	}
+	return slices.DeleteFunc(all, func(pid int) bool { return names.Family(pid, now) != family }), nil
+}
+
+// processNumbers lists the processes of this host.
+func processNumbers() ([]int, error) {
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		return nil, err
+	}
+	var pids []int
+	for _, e := range entries {
+		if pid, ok := host.ParseSmall([]byte(e.Name())); ok {
+			pids = append(pids, pid)
+		}
+	}
+	return pids, nil
+}
+
+// subtitle says what was recorded.
+func (c *flameCmd) subtitle() string {
+	what := "on the CPU"
+	if c.OffCPU {
+		what = "waiting at least " + c.Min.String()
+	}
+	if c.PID != nil {
+		return fmt.Sprintf("%s, pid %d", what, *c.PID)
+	}
+	name, err := os.Hostname()
+	if err != nil {
+		return what
+	}
+	return what + ", " + name
+}
