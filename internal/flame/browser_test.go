@@ -53,7 +53,7 @@ func open(t *testing.T, width, height int64, write func(io.Writer) error) *brows
 		t.Fatal(err)
 	}
 	options := append([]chromedp.ExecAllocatorOption{
-		chromedp.ExecPath(path), chromedp.UserDataDir(t.TempDir()), chromedp.WSURLReadTimeout(60 * time.Second),
+		chromedp.ExecPath(path), chromedp.UserDataDir(profileDir(t)), chromedp.WSURLReadTimeout(60 * time.Second),
 	}, flags("headless", "no-sandbox", "disable-gpu", "disable-quic", "no-first-run", "disable-background-networking",
 		"disable-component-update", "disable-sync", "disable-default-apps", "disable-extensions", "disable-dev-shm-usage",
 		"no-default-browser-check", "hide-scrollbars")...)
@@ -65,6 +65,7 @@ func open(t *testing.T, width, height int64, write func(io.Writer) error) *brows
 	t.Cleanup(end)
 	ctx, leave := chromedp.NewContext(ctx)
 	t.Cleanup(leave)
+	t.Cleanup(func() { _ = chromedp.Cancel(ctx) }) // waits until the browser has ended
 	b := &browser{t: t, ctx: ctx}
 	chromedp.ListenTarget(ctx, func(event any) {
 		switch e := event.(type) {
@@ -80,6 +81,26 @@ func open(t *testing.T, width, height int64, write func(io.Writer) error) *brows
 	})
 	b.do(network.Enable(), emulation.SetDeviceMetricsOverride(width, height, 1, false), chromedp.Navigate("file://"+file))
 	return b
+}
+
+// profileDir is a new directory for a browser, whose helpers may still write into
+// it for a moment when it has ended.
+func profileDir(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "slowray-chromium-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		for range 50 {
+			if err = os.RemoveAll(dir); err == nil {
+				return
+			}
+			time.Sleep(100 * time.Millisecond)
+		}
+		t.Logf("left behind: %v", err)
+	})
+	return dir
 }
 
 func flags(names ...string) []chromedp.ExecAllocatorOption {

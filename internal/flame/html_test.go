@@ -59,7 +59,13 @@ func TestPageZooms(t *testing.T) {
 func TestPageSearches(t *testing.T) {
 	b := open(t, 1280, 800, page(shop(), Options{}))
 	plain := b.at(`App\Cart::total`)
-	b.do(chromedp.KeyEvent("/"), chromedp.KeyEvent("cart::|search_leaf$"), chromedp.Sleep(200*time.Millisecond))
+	var focused bool
+	b.do(chromedp.KeyEvent("/"), chromedp.Evaluate(`document.activeElement.id === "query"`, &focused))
+	if !focused {
+		t.Error("the key / does not lead to the search")
+	}
+	// The protocol types the character even though the page takes the key.
+	b.do(chromedp.Evaluate(`document.getElementById("query").value = ""`, nil), chromedp.KeyEvent("cart::|search_leaf\\("), chromedp.Sleep(200*time.Millisecond))
 	// 140+85+60 samples of Cart::total, in which Price::round is counted already, and 92.
 	want := float64((140 + 85 + 60 + 92) * 10_101_010)
 	if s := b.state(); s.Matched != want {

@@ -22,6 +22,9 @@ func shorter(name string, kind observe.FrameKind) string {
 	case observe.FramePHP:
 		return name[strings.LastIndexByte(name, '\\')+1:]
 	case observe.FrameNative:
+		if strings.Contains(name, "operator") { // has brackets and blanks of its own
+			return name
+		}
 		bare := unbracketed(strings.ReplaceAll(name, "(anonymous namespace)::", ""))
 		if bare == "" || strings.HasPrefix(bare, "::") || strings.HasPrefix(bare, "[") {
 			return name
@@ -33,9 +36,6 @@ func shorter(name string, kind observe.FrameKind) string {
 
 // unbracketed is a C++ name without all that stands in brackets.
 func unbracketed(name string) string {
-	if strings.Contains(name, "operator") {
-		return name
-	}
 	depth := 0
 	var out strings.Builder
 	for _, c := range name {

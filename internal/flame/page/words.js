@@ -54,6 +54,7 @@ function shorter(name, kind) {
     case "java": return name.replace(/\(.*$/, "").split(".").slice(-2).join(".");
     case "php": return name.slice(name.lastIndexOf("\\") + 1);
     case "native": {
+      if (name.includes("operator")) return name; // has brackets and blanks of its own
       const bare = unbracketed(name.replace(/\(anonymous namespace\)::/g, ""));
       return /\w$/.test(bare) && !/^(::|\[)/.test(bare) ? bare.split(" ").pop() : name; // without the type that it returns
     }
@@ -62,7 +63,6 @@ function shorter(name, kind) {
 }
 
 function unbracketed(name) {
-  if (name.includes("operator")) return name;
   let depth = 0, out = "";
   for (const c of name) {
     if (c === "<" || c === "(") depth++;
