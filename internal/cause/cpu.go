@@ -56,6 +56,10 @@ func checkCPUSaturated(v *View) Result {
 		return ruledOut(fmt.Sprintf("others use %s of the CPUs, but the service waited for one only %s, and ran %s, in %s", percent(ratio(outside, all)),
 			seconds(servers.delay), seconds(servers.cpu), seconds(v.Window.Seconds)))
 	}
+	late, because := v.lateForCPU()
+	if because != "" {
+		return ruledOut(fmt.Sprintf("others use %s of the CPUs, and the service's threads waited %s for one, but no request is slow for that: %s", percent(ratio(outside, all)), seconds(servers.delay), because))
+	}
 	slices.SortFunc(outsiders, func(a, b *observe.Process) int {
 		return cmp.Or(cmp.Compare(b.CPUSeconds(), a.CPUSeconds()), cmp.Compare(a.PID, b.PID))
 	})
@@ -71,12 +75,40 @@ func checkCPUSaturated(v *View) Result {
 		{Fact: "CPU used by processes that take no part in the requests", Value: round(outside), Limit: round(all), Unit: "CPU s", Source: "/proc/PID/stat"},
 		{Fact: "the greediest", Value: processesText(outsiders, 3), Source: "/proc/PID/stat"},
 	}
+	if late != "" {
+		f.Evidence = append(f.Evidence, Evidence{Fact: "requests, waiting for threads without a CPU", Value: late, Source: recorded + ", /proc/PID/schedstat"})
+	}
 	f.Fix.Text = fmt.Sprintf("If %s may give way, let it; else move it to another machine.", top.Comm)
 	f.Fix.Commands = []string{"renice -n 19 -p" + pidsOf(outsiders, top.Comm)}
 	if top.Unit != "" {
 		f.Fix.Persist = []string{fmt.Sprintf("systemctl set-property %s CPUWeight=10", top.Unit)}
 	}
 	return Result{Findings: []Finding{f}}
+}
+
+// lateForCPU tells which requests are late because their threads wait for a
+// CPU; or, when there are requests and none is, where their time goes. Both are
+// empty where no request was recorded.
+func (v *View) lateForCPU() (late, because string) {
+	most, near := 0.0, -1.0
+	for _, l := range v.ledgers {
+		if l.called() || l.Requests < fewRequests {
+			continue
+		}
+		w := v.atWork(l)
+		k := l.waitingForCPU(&w, ratio(w.delay, w.delay+w.cpu), observe.ServerRunq)
+		switch {
+		case l.noticed(k, wireFloor) && k.ns*float64(l.Requests) > most:
+			most = k.ns * float64(l.Requests)
+			late = fmt.Sprintf("%s: %s of %s on average", l.one(), nanoseconds(k.ns), nanoseconds(l.TimeNS()/float64(l.Requests)))
+		case k.slowNS > near:
+			because, near = l.whereTimeGoes(), k.slowNS
+		}
+	}
+	if late != "" {
+		because = ""
+	}
+	return late, because
 }
 
 // waiting names the serving program that waits longest for a CPU.

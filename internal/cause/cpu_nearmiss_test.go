@@ -189,6 +189,12 @@ var nearMissesOnCPU = []miss{
 		flood(o)
 		ns(o).Counters["Udp.NoPorts"] = 5_000_000
 	}, "no request is slow, and nothing is dropped"},
+	{"busy loops beside a service that hardly notices", &cpuSaturated, func(o *observe.Observation) {
+		app(o, "app", 0.2, 1.5)
+		full(o)
+		process(o, hog).UserSeconds = 17
+		with(o, appServed().add(200, ms, ms, 0, quick))
+	}, "but no request is slow for that: the slowest 10 of 200 requests on :8000"},
 	{"a quota that throttles, and no request is slow", &cpuQuotaThrottled, func(o *observe.Observation) {
 		app(o, "app", 1, 1)
 		with(o, appServed().add(2000, ms, ms, 0, quick))
