@@ -97,6 +97,7 @@ struct frame {
 	__u64 sp; /* a goroutine's: how deep in the stack */
 	__u64 start; /* bpf_ktime_get_ns */
 	__u64 cpu; /* of the thread */
+	__u64 switches;
 	__u32 site;
 	__u32 probe;
 };
@@ -267,7 +268,6 @@ const volatile __u8 with_stacks = 1;
 const volatile __u32 fixed_site; /* without cookies */
 const volatile __u32 only_tgid; /* of tracepoints and system calls; 0 = all */
 const volatile __u64 window_ns = 250000000;
-const volatile __u64 window_most = 50000; /* hits in window_ns */
 
 /* Where registers lie in struct pt_regs. */
 const volatile __u32 reg_sp = 152, reg_result = 80, reg_goroutine = 8;
@@ -276,25 +276,37 @@ __u32 active;
 __u64 tripped; /* when there were too many hits, bpf_ktime_get_ns */
 __u64 window_start;
 __u64 window_hits;
+__u64 window_most; /* hits in window_ns */
 __u64 lost_records;
 __u64 lost_bystanders;
 
 struct sched_entity {
-	__u64 exec_start;
 	__u64 sum_exec_runtime;
 } __attribute__((preserve_access_index));
 
 struct task_struct___running {
 	struct sched_entity se;
+	unsigned long nvcsw;
+	unsigned long nivcsw;
 } __attribute__((preserve_access_index));
 
-/* CPU time of the thread, plus a constant. Since the scheduler looked last the
- * thread has been running, because it runs this. */
-static __always_inline __u64 cpu_time(__u64 now)
+/* How often the thread has left its CPU. In a call in which it never did, all
+ * time is on the CPU. */
+static __always_inline __u64 switches(void)
 {
 	struct task_struct___running *t = (void *)bpf_get_current_task();
 
-	return BPF_CORE_READ(t, se.sum_exec_runtime) + now - BPF_CORE_READ(t, se.exec_start);
+	return BPF_CORE_READ(t, nvcsw) + BPF_CORE_READ(t, nivcsw);
+}
+
+/* CPU time of the thread, to the scheduler's last look: when it got its CPU, or
+ * at the last tick. What came since cannot be had here: the clock that the
+ * scheduler looked at differs from CPU to CPU. */
+static __always_inline __u64 cpu_time(void)
+{
+	struct task_struct___running *t = (void *)bpf_get_current_task();
+
+	return BPF_CORE_READ(t, se.sum_exec_runtime);
 }
 
 static __always_inline __u64 word_at(void *ctx, __u32 offset)
@@ -638,7 +650,10 @@ static __always_inline int entered(void *ctx, __u32 number, __u64 now)
 	f->sp = place;
 	f->site = number;
 	f->probe = s->probe;
-	f->cpu = s->flags & NO_CPU ? 0 : cpu_time(now);
+	if (!(s->flags & NO_CPU)) {
+		f->cpu = cpu_time();
+		f->switches = switches();
+	}
 	if (with_args && s->nargs) {
 		struct argument_key at = { .thread = key, .depth = depth };
 
@@ -731,9 +746,7 @@ static __always_inline int left(void *ctx, void *stack, struct site *s, __u64 no
 	if (now < f->start)
 		took = 0;
 	if (!(s->flags & NO_CPU)) {
-		cpu = cpu_time(now) - f->cpu;
-		if ((__s64)cpu < 0)
-			cpu = 0;
+		cpu = f->switches == switches() ? took : cpu_time() - f->cpu;
 		if (cpu > took)
 			cpu = took;
 	}

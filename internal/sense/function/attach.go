@@ -44,7 +44,6 @@ func (t *Tracer) spec(multi bool, fixed int) (*ebpf.CollectionSpec, error) {
 		spec.Maps[name].MaxEntries = probes
 	}
 	spec.Maps[bpf.FunctionMapSites].MaxEntries = uint32(len(t.plan.sites) + 1)
-	most := uint64(t.plan.opt.MaxRate) * uint64(rateWindow) / 1e9
 	for name, v := range map[string]any{
 		bpf.FunctionVarMachine:      here.number,
 		bpf.FunctionVarWithCookie:   oneIf(t.kernel.cookies),
@@ -53,7 +52,6 @@ func (t *Tracer) spec(multi bool, fixed int) (*ebpf.CollectionSpec, error) {
 		bpf.FunctionVarFixedSite:    uint32(fixed),
 		bpf.FunctionVarOnlyTgid:     uint32(t.plan.target.pid),
 		bpf.FunctionVarWindowNs:     uint64(rateWindow),
-		bpf.FunctionVarWindowMost:   max(most, 1),
 		bpf.FunctionVarRegSp:        here.sp,
 		bpf.FunctionVarRegResult:    here.result,
 		bpf.FunctionVarRegGoroutine: here.g,

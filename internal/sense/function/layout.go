@@ -26,8 +26,8 @@ type (
 		Text   [128]byte
 	}
 	frameLayout struct {
-		SP, Start, CPU uint64
-		Site, Probe    uint32
+		SP, Start, CPU, Switches uint64
+		Site, Probe              uint32
 	}
 	threadKey struct {
 		ID     uint64

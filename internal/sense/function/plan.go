@@ -73,6 +73,9 @@ type site struct {
 	syscall     int    // 1 + number; 0 = none
 }
 
+// forceInstructions watches return instructions everywhere, for tests.
+var forceInstructions bool
+
 // Plan is what will be watched.
 type Plan struct {
 	opt     Options
@@ -111,7 +114,7 @@ func newPlan(opt Options) (*Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &Plan{opt: opt, target: t}
+	p := &Plan{opt: opt, target: t, unsafe: forceInstructions}
 	var failed error
 	for _, f := range t.files {
 		im, err := openImage(f)

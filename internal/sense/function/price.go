@@ -84,6 +84,9 @@ func (t *Tracer) step(attach func() (link.Link, error)) (uint64, error) {
 	warm := 100
 	var seen uint64
 	defer t.resetHits()
+	if err := t.set(bpf.FunctionVarWindowMost, uint64(1)<<62); err != nil {
+		return 0, err
+	}
 	if err := t.set(bpf.FunctionVarActive, uint32(1)); err != nil {
 		return 0, err
 	}
@@ -108,7 +111,6 @@ func (t *Tracer) step(attach func() (link.Link, error)) (uint64, error) {
 // resetHits makes everything as it was before.
 func (t *Tracer) resetHits() {
 	_ = t.set(bpf.FunctionVarActive, uint32(0))
-	_ = t.set(bpf.FunctionVarTripped, uint64(0))
 	_ = t.set(bpf.FunctionVarWindowHits, uint64(0))
 	cpus, err := ebpf.PossibleCPU()
 	if err == nil {

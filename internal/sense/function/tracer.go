@@ -55,8 +55,11 @@ type Tracer struct {
 
 // Start attaches to all places of the plan. It needs root, or CAP_BPF,
 // CAP_PERFMON and CAP_SYS_ADMIN. Nothing is counted before Run.
-func Start(p *Plan) (*Tracer, error) {
-	t := &Tracer{plan: p, kernel: probeKernel(), singles: map[string]*ebpf.Program{}, space: symbol.NewSpace("/proc")}
+func Start(p *Plan) (*Tracer, error) { return startOn(probeKernel(), p) }
+
+// startOn is Start for what a kernel can do.
+func startOn(k kernel, p *Plan) (*Tracer, error) {
+	t := &Tracer{plan: p, kernel: k, singles: map[string]*ebpf.Program{}, space: symbol.NewSpace("/proc")}
 	t.slowest = make([][]call, len(p.probes)+1)
 	for i := range p.probes {
 		t.withArgs = t.withArgs || len(p.probes[i].wanted) > 0
@@ -150,7 +153,8 @@ func (t *Tracer) get(name string, v any) {
 // many hits. each is called now and then with the time that has passed.
 func (t *Tracer) Run(ctx context.Context, d time.Duration, each func(elapsed time.Duration)) (*observe.Functions, error) {
 	t.offset = wallOffset()
-	if err := t.set(bpf.FunctionVarWindowHits, uint64(0)); err != nil {
+	most := uint64(t.plan.opt.MaxRate) * uint64(rateWindow) / uint64(time.Second)
+	if err := t.set(bpf.FunctionVarWindowMost, max(most, 1)); err != nil {
 		return nil, fmt.Errorf("begin: %w", err)
 	}
 	t.began = monotonic()
