@@ -24,7 +24,7 @@ var booking = load.Load{Conns: 20, Think: 5 * time.Millisecond, GiveUp: 1200 * t
 func serverWaits() []Incident {
 	return []Incident{{
 		Name:    "log-collector-stalled",
-		Summary: "a log collector stops reading: the engine, the container's shim and then each thread that logs wait for it",
+		Summary: "a log collector stops reading: the engine, the container's shim and then the service wait for it",
 		Setup:   inContainer,
 		Faults: []Fault{{
 			Name: "collector", Cause: "log-collector-stalled",

@@ -64,8 +64,12 @@ def work(options):
     if options.mixed:
         for part in MIX:
             part(options.mixed)
+
+
+def note(options):
+    """Logs a request as it comes in: in an event loop, on its one thread."""
     if options.log:
-        log.info("booked a seat %s", "." * options.log)
+        log.info("books a seat %s", "." * options.log)
 
 
 def listener(options):
@@ -81,6 +85,7 @@ def serve_one_by_one(options, listening):
         conn, _ = listening.accept()
         with conn:
             if conn.recv(8192):
+                note(options)
                 work(options)
                 conn.sendall(ANSWER % b"close")
 
@@ -94,6 +99,7 @@ class Connection(asyncio.Protocol):
 
     def data_received(self, data):
         keep = b"Connection: close" not in data
+        note(self.options)
         if self.pool is None:
             work(self.options)
             self.answer(keep)
