@@ -1,0 +1,30 @@
+/** Planted MODE SECONDS: as planted.c. */
+public class Planted {
+	static volatile long sink;
+
+	static void burn_most() {
+		for (int i = 0; i < 3_000_000; i++) sink += i % 7;
+	}
+
+	static void burn_some() {
+		for (int i = 0; i < 1_000_000; i++) sink += i % 7;
+	}
+
+	static void wait_on_db() throws InterruptedException {
+		Thread.sleep(20);
+	}
+
+	static void handle_request(String mode) throws InterruptedException {
+		if (mode.equals("wait")) {
+			wait_on_db();
+		} else {
+			burn_most();
+			burn_some();
+		}
+	}
+
+	public static void main(String[] args) throws InterruptedException {
+		long end = System.nanoTime() + (long) (1e9 * Double.parseDouble(args[1]));
+		while (System.nanoTime() < end) handle_request(args[0]);
+	}
+}

@@ -1,0 +1,55 @@
+/* planted MODE SECONDS: computes, three parts in burn_most and one in burn_some,
+ * or sleeps 20 ms at a time in wait_on_db. */
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+volatile unsigned long sink;
+
+static double now(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return t.tv_sec + t.tv_nsec / 1e9;
+}
+
+__attribute__((noinline)) void burn_most(void)
+{
+	for (int i = 0; i < 3000000; i++)
+		sink += i;
+}
+
+__attribute__((noinline)) void burn_some(void)
+{
+	for (int i = 0; i < 1000000; i++)
+		sink += i;
+}
+
+__attribute__((noinline)) void wait_on_db(void)
+{
+	struct timespec t = { 0, 20000000 };
+
+	nanosleep(&t, NULL);
+	sink++;
+}
+
+__attribute__((noinline)) void handle_request(int wait)
+{
+	if (wait) {
+		wait_on_db();
+	} else {
+		burn_most();
+		burn_some();
+	}
+	sink++; /* no tail call */
+}
+
+int main(int argc, char **argv)
+{
+	double end = now() + atof(argv[2]);
+
+	while (now() < end)
+		handle_request(!strcmp(argv[1], "wait"));
+	return 0;
+}

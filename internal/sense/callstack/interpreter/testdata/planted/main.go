@@ -1,0 +1,50 @@
+// Command planted MODE SECONDS is as planted.c.
+package main
+
+import (
+	"os"
+	"strconv"
+	"syscall"
+	"time"
+)
+
+var sink int
+
+//go:noinline
+func burn_most() {
+	for i := range 3_000_000 {
+		sink += i % 7
+	}
+}
+
+//go:noinline
+func burn_some() {
+	for i := range 1_000_000 {
+		sink += i % 7
+	}
+}
+
+//go:noinline
+func wait_on_db() {
+	t := syscall.NsecToTimespec(20e6)
+	_ = syscall.Nanosleep(&t, nil)
+	sink++
+}
+
+//go:noinline
+func handle_request(mode string) {
+	if mode == "wait" {
+		wait_on_db()
+	} else {
+		burn_most()
+		burn_some()
+	}
+	sink++
+}
+
+func main() {
+	seconds, _ := strconv.ParseFloat(os.Args[2], 64)
+	for end := time.Now().Add(time.Duration(seconds * float64(time.Second))); time.Now().Before(end); {
+		handle_request(os.Args[1])
+	}
+}
