@@ -376,6 +376,13 @@ func (l *look) likelyOf(last *step, p *process, to target) []step {
 		}
 		return []step{{t: t, link: k, by: to}}
 	}
+	// Threads that wait for children of the process only look after those.
+	if best > 0 && last.link.wants == observe.WantsRoom && l.onlyParents(p, last.t, best) {
+		t := l.readyThread(p, last.t)
+		if stuck := l.stuckOutput(t, map[int]bool{last.t.p.pid: true}, 0); stuck != nil {
+			return []step{{t: t, link: stuck, by: to}}
+		}
+	}
 	var out []step
 	seen := map[string]bool{}
 	for _, t := range p.threads {
@@ -387,6 +394,16 @@ func (l *look) likelyOf(last *step, p *process, to target) []step {
 		out = append(out, step{t: t, link: k, by: to})
 	}
 	return out
+}
+
+// onlyParents says whether all threads of a rank wait for a child.
+func (l *look) onlyParents(p *process, but *thread, of int) bool {
+	for _, t := range p.threads {
+		if k := l.linkOf(t); t != but && rank(k) == of && k.kind != observe.WaitChild {
+			return false
+		}
+	}
+	return true
 }
 
 // readyThread is a thread that stands for a process of which all are ready for

@@ -64,6 +64,11 @@ func helper(args []string) {
 	case "loop": // the same as an event loop does it: no thread sleeps in a write
 		c, err := net.Dial(args[1], args[2])
 		fail(err)
+		if len(args) > 3 { // and it waits for a child, on another thread
+			pid, err := forkHelper("sleep")
+			fail(err)
+			go func() { _, _ = unix.Wait4(pid, nil, 0, nil) }()
+		}
 		_, _ = c.Write(make([]byte, 64<<20))
 	case "ask": // sends a question and reads the answer
 		s := dial(args[1], args[2])
@@ -168,7 +173,9 @@ func forkHelper(what string) (int, error) {
 	// the child would be a parent again, without end.
 	env := slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, helperEnv+"=") })
 	env = append(env, helperEnv+"="+what)
-	return syscall.ForkExec(os.Args[0], []string{os.Args[0], "-test.run=^$"}, &syscall.ProcAttr{Env: env, Files: []uintptr{0, 1, 2}})
+	return syscall.ForkExec(os.Args[0], []string{os.Args[0], "-test.run=^$"}, &syscall.ProcAttr{
+		Env: env, Files: []uintptr{0, 1, 2}, Sys: &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}, // with the main thread, which forks
+	})
 }
 
 // child is a process that a test started.

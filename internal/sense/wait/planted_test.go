@@ -61,20 +61,25 @@ func place(t *testing.T, network string) string {
 }
 
 // TestEventLoopInTheMiddle: the process in the middle leaves what it cannot
-// write to its event loop, so that no thread of it is blocked.
+// write to its event loop, so that no thread of it is blocked; or only one that
+// waits for a child, as dockerd has it for containerd.
 func TestEventLoopInTheMiddle(t *testing.T) {
-	last := start(t, "server tcp 127.0.0.1:0 sleep")
-	at := last.says(t)
-	last.stop(t) // the kernel still completes the connection
-	r, w := pipe(t)
-	middle := start(t, "loop tcp "+at, r)
-	writer := start(t, "write", w)
-	r.Close()
-	w.Close()
-	c := lookFor(t, writer.pid, endsIn(3, observe.EndStopped))
-	if c.Hops[1].Process.PID != middle.pid || c.Hops[1].Kind != observe.WaitTCP || !strings.Contains(c.Hops[1].Detail, "inferred") ||
-		c.Hops[2].Process.PID != last.pid || !c.Culprit() {
-		t.Error(chainText(c))
+	for _, also := range []string{"", " child"} {
+		t.Run("loop"+also, func(t *testing.T) {
+			last := start(t, "server tcp 127.0.0.1:0 sleep")
+			at := last.says(t)
+			last.stop(t) // the kernel still completes the connection
+			r, w := pipe(t)
+			middle := start(t, "loop tcp "+at+also, r)
+			writer := start(t, "write", w)
+			r.Close()
+			w.Close()
+			c := lookFor(t, writer.pid, endsIn(3, observe.EndStopped))
+			if c.Hops[1].Process.PID != middle.pid || c.Hops[1].Kind != observe.WaitTCP || !strings.Contains(c.Hops[1].Detail, "inferred") ||
+				c.Hops[2].Process.PID != last.pid || !c.Culprit() {
+				t.Error(chainText(c))
+			}
+		})
 	}
 }
 
