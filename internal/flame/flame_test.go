@@ -52,13 +52,15 @@ func TestGolden(t *testing.T) {
 		write func(io.Writer, *observe.Stacks, Options) error
 		o     Options
 	}{
-		"shop.txt":            {Text, Options{}},
-		"shop-off-cpu.txt":    {Text, Options{Value: "off-cpu", Roots: RootComm, Width: 80, Top: 4}},
-		"shop.folded":         {Folded, Options{}},
-		"shop-threads.folded": {Folded, Options{Value: "off-cpu", Roots: RootThread}},
-		"shop.svg":            {SVG, Options{Title: "A shop under load", Flame: true}},
-		"diff.svg":            {diff(DiffSVG), Options{}},
-		"diff.txt":            {diff(DiffText), Options{}},
+		"shop.txt":                        {Text, Options{}},
+		"shop-processes.txt":              {Text, Options{Roots: RootProcess}},
+		"shop-off-cpu.txt":                {Text, Options{Value: "off-cpu", Roots: RootComm, Width: 80, Top: 4}},
+		"shop.folded":                     {Folded, Options{}},
+		"shop-threads.folded":             {Folded, Options{Value: "off-cpu", Roots: RootThread}},
+		"../../../docs/flame.svg":         {SVG, Options{Title: "A shop under load", Flame: true}},
+		"../../../docs/flame-off-cpu.svg": {SVG, Options{Title: "A shop under load", Value: "off-cpu", Flame: true}},
+		"../../../docs/flame-diff.svg":    {diff(DiffSVG), Options{Title: "A shop, before and after a release", Flame: true}},
+		"diff.txt":                        {diff(DiffText), Options{}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := write(t, c.write, &shop().Stacks, c.o)

@@ -144,7 +144,7 @@ func (m *model) payload(o Options) (*payload, error) {
 		return nil, err
 	}
 	p := &payload{
-		Title: o.title(m), Subtitle: o.subtitle(m), Types: m.types, Value: value, Roots: o.roots(m), Flame: o.Flame,
+		Title: o.title(m), Subtitle: o.subtitle(m), Types: m.types, Value: value, Roots: o.roots(), Flame: o.Flame,
 		Compares: m.compares, Names: m.names, States: []string{}, Kinds: []observe.FrameKind{}, Losses: append([]observe.Loss{}, m.losses...), Notes: append([]string{}, m.notes...),
 	}
 	if len(p.Types) == 0 { // a page shows one value, if only of nothing
@@ -265,13 +265,13 @@ func (o Options) title(m *model) string {
 }
 
 func (o Options) subtitle(m *model) string {
-	switch {
-	case o.Subtitle != "":
-		return clean(o.Subtitle)
-	case m.compares:
-		return m.names[1] + " against " + m.names[0]
-	}
 	var parts []string
+	if o.Subtitle != "" {
+		parts = append(parts, clean(o.Subtitle))
+	}
+	if m.compares {
+		return strings.Join(append(parts, m.names[1]+" against "+m.names[0]), ", ")
+	}
 	if m.windowNS > 0 {
 		parts = append(parts, figure.Seconds(time.Duration(m.windowNS).Seconds()))
 	}

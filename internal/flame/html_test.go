@@ -24,7 +24,7 @@ func diffPage(p Pair, o Options) func(io.Writer) error {
 }
 
 func TestPageZooms(t *testing.T) {
-	b := open(t, 1280, 800, page(shop(), Options{}))
+	b := open(t, 1280, 800, page(shop(), Options{Roots: RootProcess}))
 	before := b.state()
 	if before.Zoomed != "all" || before.Value != "cpu" || before.Frames < 60 {
 		t.Fatalf("at the start: %+v", before)
@@ -57,7 +57,7 @@ func TestPageZooms(t *testing.T) {
 }
 
 func TestPageSearches(t *testing.T) {
-	b := open(t, 1280, 800, page(shop(), Options{}))
+	b := open(t, 1280, 800, page(shop(), Options{Roots: RootProcess}))
 	plain := b.at(`App\Cart::total`)
 	var focused bool
 	b.do(chromedp.KeyEvent("/"), chromedp.Evaluate(`document.activeElement.id === "query"`, &focused))
@@ -93,7 +93,7 @@ func TestPageSearches(t *testing.T) {
 }
 
 func TestPageChooses(t *testing.T) {
-	b := open(t, 1280, 800, page(shop(), Options{}))
+	b := open(t, 1280, 800, page(shop(), Options{Roots: RootProcess}))
 	b.do(chromedp.Click(`#values button[data-value="2"]`, chromedp.ByQuery))
 	if s := b.state(); s.Value != "off-cpu" || s.Total != sumOf(&shop().Stacks, 2) {
 		t.Errorf("off CPU: %+v", s)
@@ -127,7 +127,7 @@ func TestPageChooses(t *testing.T) {
 }
 
 func TestPageTells(t *testing.T) {
-	b := open(t, 1280, 800, page(shop(), Options{}))
+	b := open(t, 1280, 800, page(shop(), Options{Roots: RootProcess}))
 	at := b.find(`App\Price::round`)
 	b.do(chromedp.MouseEvent("mouseMoved", at.X+20, at.Y+5))
 	tip := b.text("#tip")
@@ -272,7 +272,7 @@ func TestPageOfManyStacks(t *testing.T) {
 }
 
 func TestPageOnPhoneAndInTheDark(t *testing.T) {
-	b := open(t, 390, 844, page(shop(), Options{}))
+	b := open(t, 390, 844, page(shop(), Options{Roots: RootProcess}))
 	b.look("phone")
 	var wide, high float64
 	b.do(chromedp.Evaluate(`document.documentElement.scrollWidth`, &wide), chromedp.Evaluate(`document.getElementById("graph").clientHeight`, &high))

@@ -162,7 +162,7 @@ func (b *builder) read(side int, s *observe.Stacks) {
 		of = b.names[side] + ": "
 	}
 	for _, l := range s.Losses {
-		b.losses = append(b.losses, observe.Loss{What: of + clean(l.What), Count: l.Count})
+		b.losses = append(b.losses, observe.Loss{What: of + clean(l.What), Count: max(l.Count, 0)})
 	}
 	for _, n := range s.Notes {
 		if n = of + clean(n); !slices.Contains(b.notes, n) {
@@ -181,6 +181,9 @@ func (b *builder) function(f observe.Frame) int32 {
 	key := f
 	if b.by == byFunction {
 		key.Line, key.Inline = 0, false
+		if key.File != "" { // says it all, and a module is not always known
+			key.Module = ""
+		}
 	}
 	id, ok := b.ids[key]
 	if !ok {
@@ -192,6 +195,9 @@ func (b *builder) function(f observe.Frame) int32 {
 	have := &b.functions[id]
 	if f.Line > 0 && (have.Line == 0 || f.Line < have.Line) {
 		have.Line = f.Line
+	}
+	if f.Module != "" && (have.Module == "" || f.Module < have.Module) {
+		have.Module = f.Module
 	}
 	have.lastLine = max(have.lastLine, f.Line)
 	have.Inline = have.Inline && f.Inline
@@ -255,8 +261,17 @@ func (b *builder) sort() {
 	})
 	slices.Sort(b.notes)
 	slices.SortFunc(b.losses, func(x, y observe.Loss) int {
-		return cmp.Or(cmp.Compare(x.What, y.What), cmp.Compare(x.Count, y.Count))
+		return cmp.Compare(x.What, y.What)
 	})
+	losses := b.losses[:0]
+	for _, l := range b.losses {
+		if n := len(losses); n > 0 && losses[n-1].What == l.What {
+			losses[n-1].Count = add(losses[n-1].Count, l.Count)
+		} else {
+			losses = append(losses, l)
+		}
+	}
+	b.losses = losses
 }
 
 // grow makes the threads, the nodes and the samples out of the sorted raw ones.

@@ -19,12 +19,12 @@ const (
 // Options says how stacks are shown. The zero value is useful.
 type Options struct {
 	Title    string // "" = "Flame graph", or "Differential flame graph"
-	Subtitle string // beneath the title: what was watched, when
+	Subtitle string // beneath the title: what was watched; when and how long is added
 	// Value is the type of value to draw, one of observe.Stacks.Types; "" = the
 	// first of cpu, off-cpu, runnable, samples that is not zero everywhere. A
 	// page has all of them and begins with this one.
 	Value string
-	Roots Roots // "" = RootComm for what is compared, RootProcess otherwise
+	Roots Roots // "" = RootComm: the workers of a service belong together
 	Flame bool  // the root below, as in the first flame graphs; false = above
 
 	Width int  // Text: columns, 0 = 100. SVG: pixels, 0 = 1,200
@@ -37,14 +37,11 @@ type Options struct {
 var preferred = []string{"cpu", "off-cpu", "runnable", "samples"}
 
 // roots is what o asks for.
-func (o Options) roots(m *model) Roots {
-	switch {
-	case slices.Contains([]Roots{RootComm, RootProcess, RootThread}, o.Roots):
+func (o Options) roots() Roots {
+	if o.Roots == RootProcess || o.Roots == RootThread {
 		return o.Roots
-	case m.compares:
-		return RootComm // the same service has other pids after its restart
 	}
-	return RootProcess
+	return RootComm
 }
 
 // value is the index of the type to draw first, or an UnknownValue.

@@ -77,7 +77,7 @@ func (m *model) svg(w io.Writer, o Options) error {
 	if err != nil {
 		return err
 	}
-	p := &svgPicture{Writer: bufio.NewWriter(w), m: m, o: o, value: value, tree: m.tree(value, o.roots(m)), width: svgWidth, kinds: map[observe.FrameKind]int64{}}
+	p := &svgPicture{Writer: bufio.NewWriter(w), m: m, o: o, value: value, tree: m.tree(value, o.roots()), width: svgWidth, kinds: map[observe.FrameKind]int64{}}
 	if o.Width > 0 {
 		p.width = float64(max(o.Width, 200))
 	}

@@ -76,7 +76,7 @@ func newTextPrinter(w io.Writer, m *model, o Options) (*textPrinter, error) {
 	if o.Top <= 0 {
 		o.Top = textFunctions
 	}
-	return &textPrinter{Writer: bufio.NewWriter(w), m: m, o: o, value: value, tree: m.tree(value, o.roots(m))}, nil
+	return &textPrinter{Writer: bufio.NewWriter(w), m: m, o: o, value: value, tree: m.tree(value, o.roots())}, nil
 }
 
 func (p *textPrinter) total() int64 { return p.tree[0].total[p.m.side()] }
@@ -139,7 +139,7 @@ func (p *textPrinter) processes() {
 			fmt.Fprintf(p, "\n%s\n", p.paint(dim, fmt.Sprintf("and %s more with %s", figure.Count(len(roots)-i), figure.Percent(share(rest, p.total())))))
 			return
 		}
-		fmt.Fprintf(p, "\n%s  %s, %s\n", p.paint(bold, b.name), figure.Percent(share(b.total[0], p.total())), amount(b.total[0], t))
+		fmt.Fprintf(p, "\n%s  %s, %s\n", p.paint(bold, p.process(b.name)), figure.Percent(share(b.total[0], p.total())), amount(b.total[0], t))
 		list := p.tree.tally(p.m, root, wait)
 		slices.SortFunc(list, func(x, y sum) int {
 			return cmp.Or(cmp.Compare(y.self[0], x.self[0]), cmp.Compare(y.total[0], x.total[0]), cmp.Compare(x.function, y.function))
@@ -148,14 +148,48 @@ func (p *textPrinter) processes() {
 		if len(roots) > 1 && i > 0 {
 			most = max(3, p.o.Top/2) // of those that matter less, less
 		}
-		fmt.Fprintf(p, "%s\n", p.paint(dim, fmt.Sprintf("  %9s %9s  %s", own, "total", "function")))
+		fmt.Fprintf(p, "%s\n", p.paint(dim, fmt.Sprintf("  %11s %11s  %s", own, "total", "function")))
+		if bare := p.bare(root); bare > 0 {
+			fmt.Fprintf(p, "  %11s %11s  %s\n", figure.Percent(share(bare, p.total())), "", p.paint(dim, "[no stack]"))
+		}
 		for _, f := range list[:min(most, len(list))] {
 			if f.self[0] == 0 {
 				break
 			}
-			fmt.Fprintf(p, "  %9s %9s  %s\n", figure.Percent(share(f.self[0], p.total())), figure.Percent(share(f.total[0], p.total())), p.function(f.function, p.o.Width-23))
+			fmt.Fprintf(p, "  %11s %11s  %s\n", figure.Percent(share(f.self[0], p.total())), figure.Percent(share(f.total[0], p.total())), p.function(f.function, p.o.Width-27))
 		}
 	}
+}
+
+// process is the name of a root, with its pid if it is one process of that name.
+func (p *textPrinter) process(name string) string {
+	if p.o.roots() != RootComm {
+		return name
+	}
+	pids := map[int]bool{}
+	for _, t := range p.m.threads {
+		if t.comm == name {
+			pids[t.pid] = true
+		}
+	}
+	if len(pids) > 1 {
+		return fmt.Sprintf("%s (%s processes)", name, figure.Count(len(pids)))
+	}
+	for pid := range pids {
+		return fmt.Sprintf("%s (%d)", name, pid)
+	}
+	return name
+}
+
+// bare is the value of a root of which no function is known.
+func (p *textPrinter) bare(root int32) int64 {
+	sum := p.tree[root].self[0]
+	for _, child := range p.tree[root].children {
+		if p.tree[child].function < 0 {
+			sum = add(sum, p.bare(child))
+		}
+	}
+	return sum
 }
 
 // function names one in at most so many columns, and where it is if that fits.
