@@ -10,8 +10,7 @@ import (
 
 // computeCauses are those that make the threads of a service compute, or wait
 // for a CPU, while its requests wait.
-var computeCauses = []string{"cpu-hot-function", "single-thread-saturated", "gil-contention", "event-loop-blocked", "run-queue-wait",
-	"short-lived-process-storm", "kernel-thread-busy", "autoreload-stat-storm"}
+var computeCauses = []string{"cpu-hot-function", "single-thread-saturated", "gil-contention", "event-loop-blocked", "run-queue-wait", "autoreload-stat-storm"}
 
 const (
 	busyThreadShare = 0.90 // of the time, running or wanting to: a thread that can do no more
@@ -257,6 +256,18 @@ func (l *ledger) waitingForCPU(w *atWork, most float64, part observe.ServerPart)
 	k.slowShare = ratio(k.slowNS, l.SlowTotalNS())
 	k.usual *= could
 	return k
+}
+
+// heaviest keeps, of findings about one thing of the machine on several
+// endpoints, the one that weighs most; it is about no port then.
+func heaviest(r Result) Result {
+	if len(r.Findings) == 0 {
+		return r
+	}
+	f := slices.MaxFunc(r.Findings, func(a, b Finding) int { return cmp.Compare(a.Weight, b.Weight) })
+	f.Subject.Port, f.Subject.Addr, f.MayFollow = 0, "", nil
+	r.Findings = []Finding{f}
+	return r
 }
 
 // inFlight is how many requests of an endpoint are under way at once, on

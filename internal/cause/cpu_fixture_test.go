@@ -172,6 +172,18 @@ var firingOnCPU = []fires{
 		subject: Subject{PID: appPID}, minShare: 0.9, fix: "function of the Python code",
 	},
 	{
+		name: "threads of Python that wait for each other's turns in one function", cause: &cpuHotFunction,
+		plant: func(o *observe.Observation) {
+			p := app(o, "python3.11", 9.5, 5)
+			p.Threads = 5
+			p.Busiest = []observe.Thread{{TID: 501, CPUSeconds: 3.2}, {TID: 502, CPUSeconds: 3.2}, {TID: 503, CPUSeconds: 3.1}}
+			with(o, appServed().add(500, ms, ms, 0, parts{observe.Server: 165 * ms}))
+			followed(o, map[observe.ServerPart]float64{observe.ServerLock: 0.67, observe.ServerCPU: 0.16, observe.ServerRunq: 0.17})
+			sampled(o, appPID, 900, observe.ProfileFunction{Frame: observe.Frame{Name: "price_of_route", Kind: observe.FramePython, File: "/srv/app.py", Line: 6}, Self: 300, Total: 880, Height: 1})
+		},
+		subject: Subject{PID: appPID, Path: "/srv/app.py:6"}, minShare: 0.9, fix: "price_of_route", evidence: "take turns to compute",
+	},
+	{
 		name: "four threads of one Python process", cause: &gilContention,
 		plant: func(o *observe.Observation) {
 			p := app(o, "python3.11", 10.1, 20)
@@ -262,7 +274,7 @@ var firingOnCPU = []fires{
 			o.Use.Forks = 180
 			o.Profile.ShortLived = []observe.ProfileShort{{Comm: "convert", Parent: appPID, ParentComm: "app", Processes: 80, Samples: 850}}
 		},
-		subject: Subject{Kind: "process", PID: appPID, Comm: "app", Port: appPort}, minShare: 0.7, fix: "start convert less often", evidence: "a request starts them: 100 ms",
+		subject: Subject{Kind: "process", PID: appPID, Comm: "app"}, minShare: 0.7, fix: "start convert less often", evidence: "a request starts them: 100 ms",
 	},
 	{
 		name: "a script beside the service starts programs without end", cause: &shortLivedProcessStorm,
@@ -274,7 +286,7 @@ var firingOnCPU = []fires{
 			process(o, hog).ChildSeconds = 12
 			o.Profile.ShortLived = []observe.ProfileShort{{Comm: "grep", Parent: hog, ParentComm: "backup", Processes: 900, Samples: 1000}}
 		},
-		subject: Subject{PID: hog, Comm: "backup"}, minShare: 0.8, fix: "backup (pid 300) start grep", evidence: "processes and threads that begin=900",
+		subject: Subject{PID: hog, Comm: "backup"}, minShare: 0.5, fix: "backup (pid 300) start grep", evidence: "processes and threads that begin=900",
 	},
 	{
 		name: "ksoftirqd takes the CPU of the service", cause: &kernelThreadBusy,

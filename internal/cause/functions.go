@@ -34,10 +34,16 @@ func (v *View) executedBy(procs []*observe.Process, tid int) executed {
 			continue
 		}
 		samples, functions := p.Samples, p.Functions
+		if p.Looked > 0 {
+			samples = p.Looked
+		}
 		if tid != 0 {
 			for j := range p.Threads {
-				if t := &p.Threads[j]; t.TID == tid {
+				if t := &p.Threads[j]; t.TID == tid && len(t.Functions) > 0 {
 					samples, functions = t.Samples, t.Functions
+					if t.Looked > 0 {
+						samples = t.Looked
+					}
 				}
 			}
 		}

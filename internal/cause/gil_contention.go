@@ -42,21 +42,12 @@ func checkGIL(v *View) Result {
 			if !python(p) {
 				continue
 			}
-			sharing, top, together := 0, 0.0, ratio(p.CPUSeconds(), loaded)
-			if p.CPUSeconds() > loaded {
-				together = p.CPUSeconds() / loaded
-			}
-			for _, t := range p.Busiest {
-				if used := ratio(t.CPUSeconds, loaded); used >= gilThread {
-					sharing++
-					top = max(top, used)
-				}
-			}
+			sharing, top, together := turns(p, loaded)
 			because := fmt.Sprintf("%d threads of %s (pid %d) compute, with %.2f CPUs together", sharing, p.Comm, p.PID, together)
 			idle := v.idleCPUs(l)
 			_, full := v.cpuFull(l)
 			switch {
-			case sharing < 2 || together < gilTogether || together > gilMost || top > gilTop*together:
+			case !takeTurns(sharing, top, together):
 				return judged{because: because, near: 0}
 			case !l.noticed(k, threadFloor):
 				return judged{because: because + ", and no request is slow for it", near: 0.5}
@@ -67,6 +58,26 @@ func checkGIL(v *View) Result {
 		}
 		return judged{}
 	})
+}
+
+// turns is how many threads of a process compute, the share of a CPU that the
+// busiest of them gets, and the CPUs that all of them get together.
+func turns(p *observe.Process, seconds float64) (sharing int, top, together float64) {
+	if seconds <= 0 {
+		return 0, 0, 0
+	}
+	for _, t := range p.Busiest {
+		if used := t.CPUSeconds / seconds; used >= gilThread {
+			sharing++
+			top = max(top, used)
+		}
+	}
+	return sharing, top, p.CPUSeconds() / seconds
+}
+
+// takeTurns says that threads share a lock without which none computes.
+func takeTurns(sharing int, top, together float64) bool {
+	return sharing >= 2 && together >= gilTogether && together <= gilMost && top <= gilTop*together
 }
 
 // python says that a process executes Python.

@@ -60,6 +60,11 @@ func checkHotFunction(v *View) Result {
 func (v *View) computingIsScarce(l *ledger, w *atWork, own float64) (scarce bool, why string) {
 	idle, full := v.cpuFull(l)
 	computing, watched := v.computing(l)
+	for _, p := range w.procs {
+		if sharing, top, together := turns(p, v.loadedSeconds(l)); python(p) && takeTurns(sharing, top, together) {
+			return true, fmt.Sprintf("%d threads of pid %d take turns to compute, with %.2f CPUs together", sharing, p.PID, together)
+		}
+	}
 	switch {
 	case watched && computing < computeShare:
 		return false, ""

@@ -53,7 +53,7 @@ func checkKernelThread(v *View) Result {
 	if r.NotChecked != "" {
 		return Result{RuledOut: because + ", and " + r.NotChecked}
 	}
-	return r
+	return heaviest(r)
 }
 
 // suffersFrom says whether requests are slow for what a kernel thread takes

@@ -61,6 +61,7 @@ func checkProcessStorm(v *View) Result {
 		}
 		each := top.cpu * 1e9 / float64(l.Requests) // ns of its children for a request
 		delayed := ratio(w.delay, w.delay+w.cpu)
+		wait := l.waitingForCPU(&w, delayed, observe.ServerRunq)
 		idle, _ := v.cpuFull(l)
 		switch {
 		case !l.noticed(k, threadFloor):
@@ -68,8 +69,9 @@ func checkProcessStorm(v *View) Result {
 		case own && each >= hotOwn*l.TimeNS()/float64(l.Requests):
 			k = scaled(k, min(1, each/k.ns))
 			return judged{finding: v.stormFinding(l, k, &top, rate, share, fmt.Sprintf("a request starts them: %s of CPU of theirs for each, on average", nanoseconds(each)))}
-		case idle < idleWhenFull && (delayed >= delayShare || own):
-			k = scaled(k, max(delayed, share))
+		case idle < idleWhenFull && l.noticed(wait, threadFloor):
+			// They answer for the part of the CPUs that they take from others.
+			k = scaled(wait, ratio(top.cpu, v.Use.CPU.Busy()-w.cpu))
 			return judged{finding: v.stormFinding(l, k, &top, rate, share, fmt.Sprintf("the CPUs are full (%s idle), and its threads wait for one %s of the time that they could run", percent(idle), percent(delayed)))}
 		}
 		return judged{because: because + fmt.Sprintf("; the service waits for a CPU %s of the time that it could run", percent(delayed)), near: delayed}
@@ -77,7 +79,7 @@ func checkProcessStorm(v *View) Result {
 	if r.NotChecked != "" {
 		return Result{RuledOut: because + ", and " + r.NotChecked}
 	}
-	return r
+	return heaviest(r)
 }
 
 // topStarter is the process whose short-lived children take most CPU: by the

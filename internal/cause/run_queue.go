@@ -24,8 +24,6 @@ var runQueueWait = Cause{
 
 func init() { runQueueWait.Check = checkRunQueue }
 
-const delayShare = 0.40 // of the time the service could run
-
 func checkRunQueue(v *View) Result {
 	return v.judgeLedgers(fewRequests, func(l *ledger) judged {
 		if l.called() {

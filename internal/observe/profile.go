@@ -25,8 +25,10 @@ type ProfileProcess struct {
 	Threads []ProfileThread `json:"threads,omitempty"`
 	// Functions are those with most samples, by themselves or with all they
 	// call; only of processes that serve and of kernel threads that use a good
-	// part of a CPU.
+	// part of a CPU. They are of Looked samples, which were taken for a part of
+	// the window and have the frames of interpreters; of Samples when that is 0.
 	Functions []ProfileFunction `json:"functions,omitempty"`
+	Looked    uint64            `json:"looked,omitempty"`
 	// Unnamed is the samples whose innermost function has no known name; only
 	// together with Functions.
 	Unnamed uint64 `json:"unnamed,omitempty"`
@@ -38,6 +40,7 @@ type ProfileThread struct {
 	Comm      string            `json:"comm"`
 	Samples   uint64            `json:"samples"`
 	Functions []ProfileFunction `json:"functions,omitempty"` // as of the process, at most 6
+	Looked    uint64            `json:"looked,omitempty"`
 }
 
 // ProfileFunction is a function's share of the samples.

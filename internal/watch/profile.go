@@ -58,6 +58,7 @@ func (s *session) endProfile() {
 	}
 	s.out.Profile = p
 	s.out.Losses = append(s.out.Losses, losses...)
+	s.endClosely()
 }
 
 const maxShortLived = 16

@@ -56,6 +56,7 @@ type session struct {
 	serving []int // processes with a listening socket
 	states  map[int]*observe.ThreadStates
 	courses courses
+	closely closely
 	fdPeak  map[int]int
 	fdLimit map[int]int
 
@@ -113,6 +114,7 @@ func (s *session) close() {
 		s.calls.resting.Wait()
 		s.connect.Close()
 	}
+	s.closely.stop()
 	if s.profile != nil {
 		s.profile.Close()
 	}
@@ -290,6 +292,7 @@ func (s *session) loop(ctx context.Context) {
 		children  = pace{every: tick}
 		cpu       = pace{every: max(cpuEvery, s.opt.For/cpuSpans)}
 		runs      = pace{every: max(cpuEvery, s.opt.For/cpuSpans)}
+		closer    = pace{every: closelyEvery}
 		progress  = pace{every: 250 * time.Millisecond}
 		snapshots schedule
 	)
@@ -302,6 +305,7 @@ func (s *session) loop(ctx context.Context) {
 		processes.do(elapsed, s.sampleProcesses)
 		s.sampleCalls(elapsed)
 		cpu.do(elapsed, func() { s.sampleCPU(elapsed) })
+		closer.do(elapsed, func() { s.lookClosely(time.Since(start)) })
 		runs.do(elapsed, func() { s.courses.sample(s.fs, time.Since(start)) })
 		snapshots.do(elapsed, s.opt.For, s.sampleSockets)
 		if s.opt.Progress != nil {

@@ -217,11 +217,7 @@ func (s *seenProcess) name(frames []observe.Frame) {
 	for _, one := range s.stacks {
 		stack := make([]observe.Frame, 0, len(one.frames))
 		for _, i := range one.frames {
-			f := frames[i]
-			if f.Kind == observe.FrameUnknown {
-				f = observe.Frame{Kind: observe.FrameUnknown}
-			}
-			stack = append(stack, f)
+			stack = append(stack, known(frames[i]))
 		}
 		if len(stack) == 0 || stack[0].Name == "" || one.key.Kernel == notKept {
 			s.Unnamed += one.samples

@@ -1,0 +1,72 @@
+package stack
+
+import "github.com/slowray/slowray/internal/observe"
+
+// leastTaken is how many stacks of a process have to be recorded for them to
+// tell more than its samples do.
+const leastTaken = 20
+
+// Take puts the functions of stacks that were recorded with all frames, of some
+// processes and for a part of the window, in place of those of a profile.
+func Take(p *observe.Profile, s *observe.Stacks) {
+	if p == nil || s == nil {
+		return
+	}
+	type sum struct {
+		samples, unnamed uint64
+		all              tally
+		threads          map[int]tally
+		counts           map[int]uint64
+	}
+	sums := map[int]*sum{}
+	for i := range s.Samples {
+		one := &s.Samples[i]
+		if len(one.Values) == 0 || one.Values[0] <= 0 {
+			continue
+		}
+		n := uint64(one.Values[0])
+		c := sums[one.PID]
+		if c == nil {
+			c = &sum{all: tally{}, threads: map[int]tally{}, counts: map[int]uint64{}}
+			sums[one.PID] = c
+		}
+		var frames []observe.Frame
+		for _, f := range one.Frames {
+			if int(f) < len(s.Frames) {
+				frames = append(frames, known(s.Frames[f]))
+			}
+		}
+		c.samples += n
+		if len(frames) == 0 || frames[0].Name == "" {
+			c.unnamed += n
+		}
+		c.all.add(frames, n)
+		if c.threads[one.TID] == nil {
+			c.threads[one.TID] = tally{}
+		}
+		c.threads[one.TID].add(frames, n)
+		c.counts[one.TID] += n
+	}
+	for i := range p.Processes {
+		one := &p.Processes[i]
+		c := sums[one.PID]
+		if c == nil || c.samples < leastTaken {
+			continue
+		}
+		one.Looked, one.Unnamed, one.Functions = c.samples, c.unnamed, c.all.most(maxFunctions)
+		for j := range one.Threads {
+			t := &one.Threads[j]
+			if n := c.counts[t.TID]; n >= leastTaken {
+				t.Looked, t.Functions = n, c.threads[t.TID].most(maxThreadFunctions)
+			}
+		}
+	}
+}
+
+// known is a frame, empty when it has no name.
+func known(f observe.Frame) observe.Frame {
+	if f.Kind == observe.FrameUnknown {
+		return observe.Frame{Kind: observe.FrameUnknown}
+	}
+	return f
+}

@@ -1,0 +1,146 @@
+package watch
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/sense/callstack"
+	"github.com/slowray/slowray/internal/sense/callstack/interpreter"
+	"github.com/slowray/slowray/internal/sense/stack"
+	"github.com/slowray/slowray/internal/sense/symbol"
+)
+
+// The samples that are taken all the time tell which functions of the machine's
+// code run, and lead through a program only by frame pointers. Which function
+// of a Python or PHP program it is, a far dearer unwinder tells: it is used when
+// services compute while their requests are slow, once in a window.
+const (
+	closelyFirst = time.Second // into the window: before, nobody knows who computes
+	closelyEvery = 500 * time.Millisecond
+	// closelyStart is what the unwinder takes before it tells anything: 0.3 s
+	// to be loaded, 0.2 s for each interpreter, a second to meet the processes.
+	closelyStart = 1700 * time.Millisecond
+	closelyLeast = 500 * time.Millisecond // of samples, or it is not worth it
+	closelyMost  = 4 * time.Second
+	closelyEnd   = 400 * time.Millisecond // before the window's end: names take their time
+	closelySpans = 4                      // of the courses, the last ones
+
+	closelyCPU     = 0.3 // CPUs that the processes use together
+	closelyProcess = 0.1 // CPUs that each of them uses
+	closelySlow    = 5   // slow requests that they answered
+	closelyPIDs    = 64
+)
+
+// closely is the recording of the stacks of some processes, with all frames.
+type closely struct {
+	cancel context.CancelFunc // nil until it has begun
+	done   chan struct{}
+	stacks *observe.Stacks
+	err    error
+	pids   []int
+}
+
+// lookClosely begins to record when there is something to look at.
+func (s *session) lookClosely(elapsed time.Duration) {
+	c := &s.closely
+	left := s.opt.For - elapsed - closelyEnd - closelyStart
+	if c.cancel != nil || elapsed < closelyFirst || left < closelyLeast || s.request == nil || s.profile == nil {
+		return
+	}
+	c.pids = s.computing()
+	if len(c.pids) == 0 {
+		return
+	}
+	var ctx context.Context
+	ctx, c.cancel = context.WithCancel(context.Background())
+	c.done = make(chan struct{})
+	go func() {
+		defer close(c.done)
+		c.stacks, c.err = callstack.Record(ctx, min(left, closelyMost), callstack.Options{
+			PIDs: c.pids, OnCPU: true, Hz: stack.Hz, Threads: true,
+			Unwinder: func(space *symbol.Space, pids []int) (callstack.Unwinder, error) {
+				u, err := interpreter.Start(space, pids)
+				if err != nil {
+					return nil, err // not u: that would be no nil interface
+				}
+				return u, nil
+			},
+		})
+	}()
+}
+
+// computing lists the serving processes that compute, when their requests are
+// slow.
+func (s *session) computing() []int {
+	slow := s.request.slow.byProcess()
+	var pids []int
+	var used float64
+	requests := 0
+	for _, pid := range s.serving {
+		spans := s.courses.spans[pid]
+		spans = spans[max(0, len(spans)-closelySpans):]
+		var cpu, seconds float64
+		begin := 0.0
+		if all := s.courses.spans[pid]; len(all) > len(spans) {
+			begin = all[len(all)-len(spans)-1].Seconds
+		}
+		for _, span := range spans {
+			cpu += span.CPU + span.Delay
+			seconds += span.Seconds - begin
+			begin = span.Seconds
+		}
+		if seconds <= 0 || cpu/seconds < closelyProcess || len(pids) >= closelyPIDs {
+			continue
+		}
+		used += cpu / seconds
+		requests += slow[pid]
+		pids = append(pids, pid)
+	}
+	if used < closelyCPU || requests < closelySlow {
+		return nil
+	}
+	return slices.Sorted(slices.Values(pids))
+}
+
+// byProcess counts the slow requests by who read them.
+func (q *slowRequests) byProcess() map[int]int {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	n := map[int]int{}
+	for i := range q.finished {
+		n[q.finished[i].pid]++
+	}
+	for _, r := range q.open {
+		n[r.pid]++
+	}
+	return n
+}
+
+// endClosely puts what was recorded into the profile.
+func (s *session) endClosely() {
+	c := &s.closely
+	if c.cancel == nil {
+		return
+	}
+	c.stop()
+	if c.err != nil {
+		s.partialGap(observe.KindProfile, 0, "functions of interpreters", c.err)
+		return
+	}
+	stack.Take(s.out.Profile, c.stacks)
+	for _, note := range c.stacks.Notes {
+		s.partialGap(observe.KindProfile, 0, "functions of interpreters", fmt.Errorf("%s", note))
+	}
+}
+
+// stop ends the recording and waits until it has.
+func (c *closely) stop() {
+	if c.cancel == nil {
+		return
+	}
+	c.cancel()
+	<-c.done
+}
