@@ -77,7 +77,7 @@ func (c *funcCmd) Validate() error {
 func (c *funcCmd) Run(ctx context.Context, s *streams) error {
 	opt := function.Options{
 		Target: c.Target, PID: c.PID, Symbols: c.Symbols, Args: c.args, Slow: c.Slow, Top: c.Top, MaxRate: c.MaxRate,
-		Errors: c.Errors, CountOnly: c.Count, ReturnProbes: c.ReturnProbes, NoStacks: c.NoStacks,
+		Errors: c.Errors, CountOnly: c.Count, ReturnProbes: c.ReturnProbes, NoStacks: c.NoStacks, Requests: c.Requests,
 	}
 	if c.List {
 		return c.list(s.out, opt)
@@ -95,11 +95,6 @@ func (c *funcCmd) Run(ctx context.Context, s *streams) error {
 		return funcError(err)
 	}
 	defer t.Close()
-	if c.Requests {
-		if err := t.WithRequests(); err != nil {
-			return funcError(err)
-		}
-	}
 	p := newProgress(s.err, c.For)
 	out, err := t.Run(ctx, c.For, func(elapsed time.Duration) {
 		if c.For > 2*time.Second {

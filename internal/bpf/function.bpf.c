@@ -261,6 +261,22 @@ struct {
 	__uint(max_entries, 1 << 22);
 } calls SEC(".maps");
 
+/* Calls that are long enough to matter to a request, when requests are asked
+ * for. */
+struct interval {
+	__u64 pid_tgid;
+	__u64 start;
+	__u64 duration;
+	__u32 probe;
+	__u32 pad;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 4096); /* set before loading */
+} intervals SEC(".maps");
+
+const volatile __u64 interval_ns = ~0ULL; /* from how long on */
 const volatile __u8 machine = X86_64;
 const volatile __u8 with_cookie = 1;
 const volatile __u8 with_args;
@@ -278,6 +294,7 @@ __u64 window_start;
 __u64 window_hits;
 __u64 window_most; /* hits in window_ns */
 __u64 lost_records;
+__u64 lost_intervals;
 __u64 lost_bystanders;
 
 struct sched_entity {
@@ -529,6 +546,22 @@ static __always_inline void record(void *ctx, void *stack, __u32 site, __u32 pro
 	bpf_ringbuf_submit(c, BPF_RB_NO_WAKEUP);
 }
 
+static __always_inline void keep_interval(__u32 probe, __u64 pid_tgid, __u64 start, __u64 took)
+{
+	struct interval *v = bpf_ringbuf_reserve(&intervals, sizeof(*v), 0);
+
+	if (!v) {
+		__sync_fetch_and_add(&lost_intervals, 1);
+		return;
+	}
+	v->pid_tgid = pid_tgid;
+	v->start = start;
+	v->duration = took;
+	v->probe = probe;
+	v->pad = 0;
+	bpf_ringbuf_submit(v, BPF_RB_NO_WAKEUP);
+}
+
 static __always_inline void set_key(struct thread_key *key, void *ctx, const struct site *s, __u64 pid_tgid)
 {
 	key->tgid = pid_tgid >> 32;
@@ -762,6 +795,8 @@ static __always_inline int left(void *ctx, void *stack, struct site *s, __u64 no
 	if (h && b < BUCKETS)
 		__sync_fetch_and_add(&h->counts[b], 1);
 	count_thread(s, pid_tgid, 0, took);
+	if (took >= interval_ns)
+		keep_interval(probe, pid_tgid, f->start, took);
 	limit = bpf_map_lookup_elem(&limits, &probe);
 	if (with_args && s->nargs) {
 		struct argument_key at = { .thread = key, .depth = n };

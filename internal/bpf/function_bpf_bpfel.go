@@ -21,6 +21,7 @@ const (
 	FunctionMapCalls           = "calls"
 	FunctionMapHistograms      = "histograms"
 	FunctionMapHits            = "hits"
+	FunctionMapIntervals       = "intervals"
 	FunctionMapLimits          = "limits"
 	FunctionMapScratches       = "scratches"
 	FunctionMapSites           = "sites"
@@ -35,7 +36,9 @@ const (
 	FunctionProgPassTracepoint = "pass_tracepoint"
 	FunctionVarActive          = "active"
 	FunctionVarFixedSite       = "fixed_site"
+	FunctionVarIntervalNs      = "interval_ns"
 	FunctionVarLostBystanders  = "lost_bystanders"
+	FunctionVarLostIntervals   = "lost_intervals"
 	FunctionVarLostRecords     = "lost_records"
 	FunctionVarMachine         = "machine"
 	FunctionVarOnlyTgid        = "only_tgid"
@@ -111,6 +114,7 @@ type FunctionMapSpecs struct {
 	Calls        *ebpf.MapSpec `ebpf:"calls"`
 	Histograms   *ebpf.MapSpec `ebpf:"histograms"`
 	Hits         *ebpf.MapSpec `ebpf:"hits"`
+	Intervals    *ebpf.MapSpec `ebpf:"intervals"`
 	Limits       *ebpf.MapSpec `ebpf:"limits"`
 	Scratches    *ebpf.MapSpec `ebpf:"scratches"`
 	Sites        *ebpf.MapSpec `ebpf:"sites"`
@@ -125,7 +129,9 @@ type FunctionMapSpecs struct {
 type FunctionVariableSpecs struct {
 	Active         *ebpf.VariableSpec `ebpf:"active"`
 	FixedSite      *ebpf.VariableSpec `ebpf:"fixed_site"`
+	IntervalNs     *ebpf.VariableSpec `ebpf:"interval_ns"`
 	LostBystanders *ebpf.VariableSpec `ebpf:"lost_bystanders"`
+	LostIntervals  *ebpf.VariableSpec `ebpf:"lost_intervals"`
 	LostRecords    *ebpf.VariableSpec `ebpf:"lost_records"`
 	Machine        *ebpf.VariableSpec `ebpf:"machine"`
 	OnlyTgid       *ebpf.VariableSpec `ebpf:"only_tgid"`
@@ -167,6 +173,7 @@ type FunctionMaps struct {
 	Calls        *ebpf.Map `ebpf:"calls"`
 	Histograms   *ebpf.Map `ebpf:"histograms"`
 	Hits         *ebpf.Map `ebpf:"hits"`
+	Intervals    *ebpf.Map `ebpf:"intervals"`
 	Limits       *ebpf.Map `ebpf:"limits"`
 	Scratches    *ebpf.Map `ebpf:"scratches"`
 	Sites        *ebpf.Map `ebpf:"sites"`
@@ -182,6 +189,7 @@ func (m *FunctionMaps) Close() error {
 		m.Calls,
 		m.Histograms,
 		m.Hits,
+		m.Intervals,
 		m.Limits,
 		m.Scratches,
 		m.Sites,
@@ -197,7 +205,9 @@ func (m *FunctionMaps) Close() error {
 type FunctionVariables struct {
 	Active         *ebpf.Variable `ebpf:"active"`
 	FixedSite      *ebpf.Variable `ebpf:"fixed_site"`
+	IntervalNs     *ebpf.Variable `ebpf:"interval_ns"`
 	LostBystanders *ebpf.Variable `ebpf:"lost_bystanders"`
+	LostIntervals  *ebpf.Variable `ebpf:"lost_intervals"`
 	LostRecords    *ebpf.Variable `ebpf:"lost_records"`
 	Machine        *ebpf.Variable `ebpf:"machine"`
 	OnlyTgid       *ebpf.Variable `ebpf:"only_tgid"`

@@ -1,6 +1,7 @@
 package report
 
 import (
+	"bytes"
 	"encoding/json"
 	"io"
 
@@ -42,8 +43,13 @@ func FunctionsJSON(w io.Writer, o *observe.Functions) error {
 		}
 		out.Calls = append(out.Calls, one)
 	}
-	enc := json.NewEncoder(w)
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)
 	enc.SetIndent("", "  ")
-	return enc.Encode(out)
+	if err := enc.Encode(out); err != nil {
+		return err
+	}
+	_, err := w.Write(escapeInvisible(b.Bytes()))
+	return err
 }

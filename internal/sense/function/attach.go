@@ -60,6 +60,12 @@ func (t *Tracer) spec(multi bool, fixed int) (*ebpf.CollectionSpec, error) {
 			return nil, fmt.Errorf("set %s: %w", name, err)
 		}
 	}
+	if t.plan.opt.Requests {
+		spec.Maps[bpf.FunctionMapIntervals].MaxEntries = 1 << 22
+		if err := spec.Variables[bpf.FunctionVarIntervalNs].Set(uint64(shortest)); err != nil {
+			return nil, fmt.Errorf("set %s: %w", bpf.FunctionVarIntervalNs, err)
+		}
+	}
 	if t.withArgs {
 		spec.Maps[bpf.FunctionMapArguments].MaxEntries = 8192
 	}

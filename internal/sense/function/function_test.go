@@ -58,7 +58,7 @@ func checkPlanted(t *testing.T, k kernel, p *program, opt Options, byProbes bool
 			took[c] = p.numbers(p.tell(c))
 		}
 	})
-	if o.Stopped != "asked to" || len(o.Notes) != 0 {
+	if o.Stopped != interrupted || len(o.Notes) != 0 {
 		t.Errorf("stopped %q, notes %q", o.Stopped, o.Notes)
 	}
 	nap := of(t, o, "nap")

@@ -23,6 +23,7 @@ type Options struct {
 	CountOnly    bool          // no durations: half the price
 	ReturnProbes bool          // also where stacks are walked
 	NoStacks     bool
+	Requests     bool // also say how much of slow requests' time was spent inside; of one process
 }
 
 // Bounds of what is watched at once.
@@ -102,6 +103,9 @@ func Prepare(opt Options) (*Plan, error) {
 }
 
 func newPlan(opt Options) (*Plan, error) {
+	if opt.Requests && opt.CountOnly {
+		return nil, errors.New("how much of the requests' time is spent inside cannot be told by counting only")
+	}
 	files := len(opt.Symbols) == 0
 	for _, text := range opt.Symbols {
 		pat, err := parsePattern(text)
@@ -113,6 +117,9 @@ func newPlan(opt Options) (*Plan, error) {
 	t, err := findTarget(opt.Target, opt.PID, files)
 	if err != nil {
 		return nil, err
+	}
+	if opt.Requests && t.pid == 0 {
+		return nil, errors.New("requests are those of one process: give a pid as target, or --pid")
 	}
 	p := &Plan{opt: opt, target: t, unsafe: forceInstructions}
 	var failed error

@@ -67,6 +67,7 @@ func (t *Tracer) finish() (*observe.Functions, error) {
 		return nil, err
 	}
 	t.readSlowest(list)
+	t.requests.share(t, list, out)
 	sortedByTime(list)
 	out.Calls = list
 	t.losses(out, deep, untimed)

@@ -24,6 +24,8 @@ const (
 	pollEvery  = 20 * time.Millisecond
 	maxTop     = 1000
 	maxRead    = 4096
+
+	interrupted = "it was interrupted"
 )
 
 // Tracer watches calls from Start to Close.
@@ -51,6 +53,8 @@ type Tracer struct {
 	stopped string
 	slowest [][]call // by probe, slowest first
 	space   *symbol.Space
+
+	requests *requests // nil when they are not recorded
 }
 
 // Start attaches to all places of the plan. It needs root, or CAP_BPF,
@@ -74,6 +78,12 @@ func startOn(k kernel, p *Plan) (*Tracer, error) {
 func (t *Tracer) start() error {
 	if err := t.load(); err != nil {
 		return err
+	}
+	if t.plan.opt.Requests {
+		var err error
+		if t.requests, err = recordRequests(t.plan.target.pid, t.objects.Maps[bpf.FunctionMapIntervals]); err != nil {
+			return err
+		}
 	}
 	var err error
 	if t.ring, err = ringbuf.NewReader(t.objects.Maps[bpf.FunctionMapCalls]); err != nil {
@@ -118,6 +128,7 @@ func (t *Tracer) start() error {
 // Close detaches from everything.
 func (t *Tracer) Close() {
 	t.detach()
+	t.requests.close()
 	if t.ring != nil {
 		t.ring.Close()
 		t.ring = nil
@@ -166,7 +177,7 @@ func (t *Tracer) Run(ctx context.Context, d time.Duration, each func(elapsed tim
 	for t.stopped == "" {
 		now := time.Now()
 		if ctx.Err() != nil {
-			t.stopped = "asked to"
+			t.stopped = interrupted
 			break
 		}
 		if now.Sub(start) >= d {
@@ -186,6 +197,7 @@ func (t *Tracer) Run(ctx context.Context, d time.Duration, each func(elapsed tim
 		if now.Sub(start) < 100*time.Millisecond {
 			wait = pollEvery / 4 // until it is known what is slow, everything has a record
 		}
+		t.requests.poll(false)
 		if err := t.poll(now.Add(min(wait, d-now.Sub(start)))); err != nil {
 			return nil, err
 		}
@@ -289,6 +301,3 @@ func sortedByTime(list []observe.Function) {
 		return cmp.Or(cmp.Compare(b.TotalNS, a.TotalNS), cmp.Compare(b.Calls, a.Calls), cmp.Compare(a.Name, b.Name))
 	})
 }
-
-// WithRequests is not there yet.
-func (t *Tracer) WithRequests() error { return errors.New("requests: not built") }
