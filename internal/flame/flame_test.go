@@ -483,3 +483,19 @@ func BenchmarkHTML(b *testing.B) {
 		}
 	}
 }
+
+// A process of which no stack is known is neither left out nor called unknown.
+func TestNoStack(t *testing.T) {
+	s := newStacks()
+	s.on(1, "a", 3, "py:f@@x.py@10")
+	s.Samples = append(s.Samples, observe.StackSample{PID: 2, Comm: "b", Values: []int64{6, 6, 0}})
+	if text := write(t, Text, &s.Stacks, Options{Value: "samples"}); !strings.Contains(text, "b (2)  67 %, 6\n") || !strings.Contains(text, "[no stack]") {
+		t.Error(text)
+	}
+	if svg := write(t, SVG, &s.Stacks, Options{Value: "samples"}); !strings.Contains(svg, ">no stack<") || strings.Contains(svg, ">unknown<") {
+		t.Error(svg)
+	}
+	if folded := write(t, Folded, &s.Stacks, Options{Value: "samples"}); folded != "a;f 3\nb 6\n" {
+		t.Errorf("%q", folded)
+	}
+}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"slices"
 	"strings"
 
 	"github.com/slowray/slowray/internal/figure"
@@ -160,9 +161,11 @@ func (p *svgPicture) frame(at int32, depth int, x float64) {
 		p.text(x+3, float64(p.y(depth))+12.5, "", label(b.name, b.kind, letters))
 	}
 	p.WriteString("</g>\n")
-	if b.function >= 0 {
-		p.kinds[b.kind] += b.self[p.m.side()]
+	own := p.tree[p.tree.blamed(at, waiting(p.m.types[p.value]))]
+	if own.function < 0 {
+		own.kind = frameProcess // no stack
 	}
+	p.kinds[own.kind] = add(p.kinds[own.kind], b.self[p.m.side()])
 	for i, child := range b.children {
 		w := p.pixels(child)
 		if w < svgLeast {
@@ -253,15 +256,14 @@ func (p *svgPicture) legend(height int) {
 		p.text(x+11*14+8, y, `class="soft"`, fmt.Sprintf("from %s to %s: blue is a smaller share, red a larger one; as wide as %s", p.m.names[0], p.m.names[1], p.m.names[1]))
 		return
 	}
-	var all int64
-	for _, v := range p.kinds {
-		all = add(all, v)
-	}
-	for _, kind := range kindOrder {
+	for _, kind := range append(slices.Clone(kindOrder), frameProcess) {
 		if p.kinds[kind] == 0 {
 			continue
 		}
 		name := kindName(kind)
+		if kind == frameProcess {
+			name = "no stack"
+		}
 		fmt.Fprintf(p, `<rect class="%s" x="%g" y="%g" width="12" height="12" rx="2"/>`+"\n", kind, x, y-10)
 		p.text(x+18, y, "", name)
 		x += 18 + float64(len(name))*7.4 + 22

@@ -168,12 +168,13 @@ function tally(tree, wait) {
   return sum;
 }
 
-// byKind sums up the self values by kind of frame.
-function byKind(tree) {
+// byKind sums up the self values by kind of frame; "process" has no stack.
+function byKind(tree, wait) {
   const sum = new Map();
   for (let i = 1; i < tree.self.length; i++) {
     if (!tree.self[i]) continue;
-    const kind = tree.function[i] < 0 ? "unknown" : data.kinds[functions.kind[tree.function[i]]];
+    const f = tree.function[blamed(tree, i, wait)];
+    const kind = f < 0 ? PROCESS : data.kinds[functions.kind[f]];
     sum.set(kind, (sum.get(kind) || 0) + tree.self[i]);
   }
   return sum;

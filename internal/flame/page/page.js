@@ -141,11 +141,11 @@ function legend() {
       make("span", { className: "note", textContent: `from ${data.names[0]} to ${data.names[1]}, each as a share of its own total · frames are as wide as ${data.names[choice.side === "before" ? 0 : 1]}` }));
     return;
   }
-  const sum = [...byKind(tree)].sort((a, b) => b[1] - a[1]);
+  const sum = [...byKind(tree, waiting(choice.type))].sort((a, b) => b[1] - a[1]);
   for (const [kind, value] of sum) {
     const dot = make("span", { className: "dot" });
     dot.style.background = kindColor(kind);
-    at.append(make("span", {}, dot, kindName(kind), " ", make("small", { textContent: percent(value / tree.total[0]) })));
+    at.append(make("span", {}, dot, kind === PROCESS ? "no stack" : kindName(kind), " ", make("small", { textContent: percent(value / tree.total[0]) })));
   }
 }
 
