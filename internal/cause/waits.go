@@ -25,6 +25,7 @@ const (
 	waitLost    = 10e6 // ns of a slow request: less nobody notices
 	waitSamples = 5    // looks at a thread that waited so: fewer say nothing,
 	waitLongest = 5e8  // ns: unless one of them saw a wait as long as that
+	waitAnswer  = 1e9  // ns: a remote service that answers sooner does answer
 	slowShare   = 0.01 // of the requests are slow, or have no answer; fewer count only
 	waitMean    = 1e8  // ns: where they take so long on average,
 	waitWeight  = 0.2  // and this much of the time of all
@@ -362,6 +363,8 @@ func (v *View) harmless(r *root) string {
 		return fmt.Sprintf("%s of %s requests were slow, %s of the time of all", count(slow), count(all), percent(v.slowWeight(r)))
 	case r.lost/float64(slow) < waitLost:
 		return fmt.Sprintf("that is %s of a slow request", nanoseconds(r.lost/float64(slow)))
+	case r.cause == "blocked-on-remote" && r.longest() < waitAnswer:
+		return fmt.Sprintf("but it answers, after %s at most", nanoseconds(float64(r.longest())))
 	case r.samples() < waitSamples && r.longest() < waitLongest:
 		return fmt.Sprintf("seen %d times only", r.samples())
 	}

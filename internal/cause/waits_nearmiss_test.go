@@ -50,8 +50,13 @@ var nearMissesOnWaits = []miss{
 	{"a sync now and then", &fsyncBound, stuck(stuckWeb(20), waitShare(nginxMaster, 9000*ms, 2, fsyncChain)), "9.0 % of the time"},
 	{"a background writer that waits for the disk", &blockedOnDisk, background(diskChain), "not while one of its 20 slow requests"},
 	{"a remote service that is called in the background", &blockedOnRemote, background(remoteChain), "not while one of its 20 slow requests"},
-	{"few looks", &blockedOnRemote, func(o *observe.Observation) {
+	{"a remote service that is slow and answers", &blockedOnRemote, func(o *observe.Observation) {
 		s := waitShare(nginxMaster, 90_000*ms, 19, remoteChain)
+		s.LongestNS = 300 * ms
+		stuck(stuckWeb(20), s)(o)
+	}, "but it answers, after 300 ms at most"},
+	{"few looks", &lockConvoy, func(o *observe.Observation) {
+		s := waitShare(nginxMaster, 90_000*ms, 19, lockChain)
 		s.Samples, s.LongestNS = 2, 200*ms
 		stuck(stuckWeb(20), s)(o)
 	}, "seen 2 times only"},

@@ -389,11 +389,11 @@ func (s *Sampler) follow(l *look, threads []*thread, now time.Time) {
 			s.ageHop(&c.Hops[i], g.threads, i, now)
 		}
 		sh := s.shapeOf(&c)
-		for _, t := range g.threads {
-			s.charge(s.threads[t.tid], sh, now)
-		}
 		if oldest := s.oldest(g.threads); sh != nil && now.Sub(oldest) >= sh.longest {
 			sh.longest, sh.chain = now.Sub(oldest), c
+		}
+		for _, t := range g.threads {
+			s.charge(s.threads[t.tid], sh, now)
 		}
 	}
 	for _, what := range l.unseenText() {
@@ -429,7 +429,8 @@ func (s *Sampler) charge(w *watched, sh *shape, now time.Time) {
 	}
 	sh.count(i)
 	sh.now++
-	if i.call != (callKey{}) {
+	// Of other calls the short ones are something else: a read that is answered.
+	if i.call != (callKey{}) && sh.chain.Hops[0].Wants == observe.WantsRoom {
 		s.byCall[i.call] = sh
 	}
 }
@@ -550,7 +551,7 @@ func (s *Sampler) shapeOf(c *observe.WaitChain) *shape {
 			s.lost++
 			return nil
 		}
-		sh = &shape{key: key, master: master, tids: map[int]bool{}}
+		sh = &shape{key: key, master: master, chain: *c, tids: map[int]bool{}}
 		s.byKey[key] = sh
 		s.shapes = append(s.shapes, sh)
 	}
