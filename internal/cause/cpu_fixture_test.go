@@ -311,6 +311,17 @@ var firingOnCPU = []fires{
 		subject: Subject{PID: 60, Comm: "kswapd0"}, minShare: 0.9, fix: "Memory is short",
 	},
 	{
+		name: "SYNs whose sender resets what answers them, beside a service that sleeps", cause: &softirqSaturated,
+		plant: func(o *observe.Observation) {
+			app(o, "app", 0.7, 2.3)
+			with(o, appServed().add(2000, ms, ms, 0, quick))
+			flood(o)
+			ns(o).Counters["Tcp.AttemptFails"], ns(o).Counters["Tcp.InSegs"] = 1_986_847, 4_001_552
+			ns(o).Interfaces = []observe.Interface{{Name: "eth0", RxPackets: 4_001_881, RxBytes: 217_573_756}}
+		},
+		subject: Subject{NetNS: serverNS, Comm: "ksoftirqd/0"}, minShare: 0.5, fix: "Drop the flood early", evidence: "handshakes that came to nothing=1986847",
+	},
+	{
 		name: "a flood of SYNs from one address", cause: &softirqSaturated,
 		plant: func(o *observe.Observation) {
 			flood(o)

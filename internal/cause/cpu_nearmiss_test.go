@@ -187,6 +187,9 @@ var nearMissesOnCPU = []miss{
 		app(o, "app", 1, 0)
 		with(o, appServed().add(2000, ms, ms, 0, quick))
 		flood(o)
+		for i := range o.Processes {
+			o.Processes[i].RunDelaySeconds = 0.01
+		}
 		ns(o).Counters["Udp.NoPorts"] = 5_000_000
 	}, "no request is slow, and nothing is dropped"},
 	{"busy loops beside a service that hardly notices", &cpuSaturated, func(o *observe.Observation) {

@@ -84,6 +84,9 @@ func checkSoftirq(v *View) Result {
 		f.Subject.PID, f.Subject.Comm = u.thread.PID, u.thread.Comm
 	}
 	f.Weight = u.share
+	if t := v.serversTime(); t.delay > 0 {
+		f.Weight *= ratio(t.delay, t.delay+t.cpu)
+	}
 	f.Impact = Impact{Share: round(u.share), Of: "time of CPU " + itoa(u.cpu), Text: fmt.Sprintf("%s of CPU %d goes into packet processing; %s", percent(u.share), u.cpu, suffers)}
 	f.Evidence = []Evidence{
 		{Fact: "softirq time of the busiest CPU", Value: round(u.share), Unit: "share", Source: "/proc/stat"},
@@ -93,9 +96,17 @@ func checkSoftirq(v *View) Result {
 	if worst != nil {
 		f.Evidence = append(f.Evidence, Evidence{Fact: "packets that belong to no connection", Value: useless, Limit: all, Unit: "packets", Source: "netstat, snmp" + where(worst)})
 	}
-	if worst != nil && worst.Counters["TcpExt.SyncookiesSent"] > 0 {
-		f.Evidence = append(f.Evidence, Evidence{Fact: "SYN cookies sent", Value: worst.Counters["TcpExt.SyncookiesSent"], Unit: "segments", Source: "netstat SyncookiesSent"})
-		f.Title = "A SYN flood eats a CPU in packet processing"
+	if worst != nil {
+		for _, c := range []struct{ name, fact string }{
+			{"TcpExt.SyncookiesSent", "SYN cookies sent"}, {"Tcp.AttemptFails", "handshakes that came to nothing"}, {"Tcp.OutRsts", "segments refused with a reset"}, {"Udp.NoPorts", "datagrams to ports where nobody listens"},
+		} {
+			if n := worst.Counters[c.name]; 10*n >= useless {
+				f.Evidence = append(f.Evidence, Evidence{Fact: c.fact, Value: n, Unit: "in the window", Source: "netstat, snmp " + c.name[strings.IndexByte(c.name, '.')+1:]})
+			}
+		}
+		if n := worst.Counters["TcpExt.SyncookiesSent"] + worst.Counters["Tcp.AttemptFails"]; n > 0 && 4*n >= useless || flow != nil && flow.Proto == "tcp syn" {
+			f.Title = "A SYN flood eats a CPU in packet processing"
+		}
 	}
 	f.Evidence = append(f.Evidence, v.packetEvidence()...)
 	f.Fix.Text = "Drop the flood early (firewall rule for its source, upstream filter), and spread packet processing over the CPUs (RPS, more queues)."
@@ -141,6 +152,9 @@ func (v *View) floodHurts(u *softirqUse) string {
 			return count(n) + " handshakes found no room"
 		}
 	}
+	if t := v.serversTime(); t.delay >= delayPerCPU*t.cpu && t.delay >= delayFloor*v.Window.Seconds {
+		return fmt.Sprintf("the service's threads were ready and had no CPU for %s, and ran for %s", seconds(t.delay), seconds(t.cpu))
+	}
 	if !any {
 		return "no request was answered"
 	}
@@ -148,7 +162,8 @@ func (v *View) floodHurts(u *softirqUse) string {
 }
 
 // uselessPackets finds the namespace with most packets that brought no data of
-// any connection: SYNs that led nowhere, UDP to closed ports or full buffers.
+// any connection: SYNs that led nowhere with what ended them, segments and
+// datagrams to closed ports or full buffers.
 func (v *View) uselessPackets() (worst *observe.NetNS, useless, all uint64) {
 	for i := range v.Namespaces {
 		ns := &v.Namespaces[i]
@@ -157,7 +172,7 @@ func (v *View) uselessPackets() (worst *observe.NetNS, useless, all uint64) {
 		for j := range ns.Listeners {
 			opened += ns.Listeners[j].Opened
 		}
-		bad := c["TcpExt.SyncookiesSent"] + c["TcpExt.TCPReqQFullDrop"] + c["Udp.NoPorts"] + c["Udp.InErrors"] + c["Tcp.InErrs"]
+		bad := c["TcpExt.SyncookiesSent"] + c["TcpExt.TCPReqQFullDrop"] + 2*c["Tcp.AttemptFails"] + c["Tcp.OutRsts"] + c["Udp.NoPorts"] + c["Udp.InErrors"] + c["Tcp.InErrs"]
 		bad -= min(bad, opened)
 		if bad > useless || worst == nil {
 			worst, useless, all = ns, bad, c["Tcp.InSegs"]+c["Udp.InDatagrams"]+c["Udp.NoPorts"]+c["Udp.InErrors"]
