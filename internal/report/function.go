@@ -46,7 +46,7 @@ func Functions(w io.Writer, o *observe.Functions, style Style) error {
 		p.function(o, f)
 	}
 	if called == 0 {
-		p.line("%s", p.paint(yellow, "Nothing was called in this time."))
+		p.line("%s", p.paint(yellow, "Nothing was called in this time (calls that were under way already are not seen)."))
 	}
 	p.functionsFoot(o)
 	return p.err

@@ -40,7 +40,7 @@ var planted struct {
 	why    string
 }
 
-func build(t *testing.T) {
+func build(t testing.TB) {
 	t.Helper()
 	if os.Getuid() != 0 {
 		t.Skip("needs root, to load BPF programs")
@@ -71,13 +71,13 @@ func build(t *testing.T) {
 
 // program is a planted program that runs.
 type program struct {
-	t   *testing.T
+	t   testing.TB
 	cmd *exec.Cmd
 	in  io.WriteCloser
 	out *bufio.Scanner
 }
 
-func startC(t *testing.T) *program {
+func startC(t testing.TB) *program {
 	build(t)
 	if planted.c == "" {
 		t.Skip("NO GCC: the calls of a C program are not tested")
@@ -85,7 +85,7 @@ func startC(t *testing.T) *program {
 	return startProgram(t, planted.c)
 }
 
-func startProgram(t *testing.T, path string) *program {
+func startProgram(t testing.TB, path string) *program {
 	t.Helper()
 	p := &program{t: t, cmd: exec.Command(path)}
 	var err error
@@ -136,7 +136,7 @@ func (p *program) tell(command string) []string {
 func (p *program) pid() int { return p.cmd.Process.Pid }
 
 // watch watches while during runs.
-func watch(t *testing.T, k kernel, opt Options, during func()) *observe.Functions {
+func watch(t testing.TB, k kernel, opt Options, during func()) *observe.Functions {
 	t.Helper()
 	if opt.MaxRate == 0 {
 		opt.MaxRate = 1_000_000
