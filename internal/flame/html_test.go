@@ -99,6 +99,9 @@ func TestPageChooses(t *testing.T) {
 		t.Errorf("off CPU: %+v", s)
 	}
 	b.look("off-cpu")
+	if text := b.text("#legend"); !strings.Contains(text, "Python") && !strings.Contains(text, "PHP") {
+		t.Errorf("the legend does not explain all colours: %q", text)
+	}
 	b.choose("slow", "1")
 	if s := b.state(); s.Total != (4210+1800+3900)*1e6 {
 		t.Errorf("off CPU in slow requests: %+v", s)

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"slices"
 	"strings"
 
 	"github.com/slowray/slowray/internal/figure"
@@ -70,7 +69,7 @@ type svgPicture struct {
 	width   float64 // of the whole picture
 	scale   float64 // pixels for a value of one
 	deepest int
-	kinds   map[observe.FrameKind]int64
+	kinds   map[observe.FrameKind]bool // that are drawn
 }
 
 func (m *model) svg(w io.Writer, o Options) error {
@@ -78,7 +77,7 @@ func (m *model) svg(w io.Writer, o Options) error {
 	if err != nil {
 		return err
 	}
-	p := &svgPicture{Writer: bufio.NewWriter(w), m: m, o: o, value: value, tree: m.tree(value, o.roots()), width: svgWidth, kinds: map[observe.FrameKind]int64{}}
+	p := &svgPicture{Writer: bufio.NewWriter(w), m: m, o: o, value: value, tree: m.tree(value, o.roots()), width: svgWidth, kinds: map[observe.FrameKind]bool{}}
 	if o.Width > 0 {
 		p.width = float64(max(o.Width, 200))
 	}
@@ -161,11 +160,7 @@ func (p *svgPicture) frame(at int32, depth int, x float64) {
 		p.text(x+3, float64(p.y(depth))+12.5, "", label(b.name, b.kind, letters))
 	}
 	p.WriteString("</g>\n")
-	own := p.tree[p.tree.blamed(at, waiting(p.m.types[p.value]))]
-	if own.function < 0 {
-		own.kind = frameProcess // no stack
-	}
-	p.kinds[own.kind] = add(p.kinds[own.kind], b.self[p.m.side()])
+	p.kinds[b.kind] = true
 	for i, child := range b.children {
 		w := p.pixels(child)
 		if w < svgLeast {
@@ -256,14 +251,11 @@ func (p *svgPicture) legend(height int) {
 		p.text(x+11*14+8, y, `class="soft"`, fmt.Sprintf("from %s to %s: blue is a smaller share, red a larger one; as wide as %s", p.m.names[0], p.m.names[1], p.m.names[1]))
 		return
 	}
-	for _, kind := range append(slices.Clone(kindOrder), frameProcess) {
-		if p.kinds[kind] == 0 {
+	for _, kind := range kindOrder {
+		if !p.kinds[kind] {
 			continue
 		}
 		name := kindName(kind)
-		if kind == frameProcess {
-			name = "no stack"
-		}
 		fmt.Fprintf(p, `<rect class="%s" x="%g" y="%g" width="12" height="12" rx="2"/>`+"\n", kind, x, y-10)
 		p.text(x+18, y, "", name)
 		x += 18 + float64(len(name))*7.4 + 22

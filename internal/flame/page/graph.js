@@ -168,15 +168,18 @@ function tally(tree, wait) {
   return sum;
 }
 
-// byKind sums up the self values by kind of frame; "process" has no stack.
+// byKind sums up the self values by kind of frame, of all kinds that there are;
+// "process" has no stack.
 function byKind(tree, wait) {
-  const sum = new Map();
+  const sum = new Map(), present = new Set();
   for (let i = 1; i < tree.self.length; i++) {
+    if (tree.function[i] >= 0) present.add(data.kinds[functions.kind[tree.function[i]]]);
     if (!tree.self[i]) continue;
     const f = tree.function[blamed(tree, i, wait)];
     const kind = f < 0 ? PROCESS : data.kinds[functions.kind[f]];
     sum.set(kind, (sum.get(kind) || 0) + tree.self[i]);
   }
+  for (const kind of present) if (!sum.has(kind)) sum.set(kind, 0);
   return sum;
 }
 

@@ -145,7 +145,7 @@ function legend() {
   for (const [kind, value] of sum) {
     const dot = make("span", { className: "dot" });
     dot.style.background = kindColor(kind);
-    at.append(make("span", {}, dot, kind === PROCESS ? "no stack" : kindName(kind), " ", make("small", { textContent: percent(value / tree.total[0]) })));
+    at.append(make("span", {}, dot, kind === PROCESS ? "no stack" : kindName(kind), " ", make("small", { textContent: value ? percent(value / tree.total[0]) : "" })));
   }
 }
 
