@@ -38,7 +38,7 @@ func TestIncidents(t *testing.T) {
 		t.Run(i.Name, func(t *testing.T) {
 			for try := 1; try <= 2; try++ {
 				var out bytes.Buffer
-				result, err := Run(context.Background(), i.Name, Options{Slowray: []string{slowray}, Window: testWindow, Out: &out})
+				result, err := Run(context.Background(), i.Name, Options{Slowray: []string{slowray}, Window: testWindow, Brief: true, Out: &out})
 				if err != nil {
 					t.Fatalf("%v\n%s", err, out.String())
 				}

@@ -36,6 +36,7 @@ type Options struct {
 	Keep      time.Duration // how long Shell's load lasts; default 10 min
 	WholeHost bool          // do not tell slowray the port
 	TruthOnly bool          // measure, do not run slowray
+	Brief     bool          // do not measure what is only noted and decides nothing: the harm that controls do
 	Verbose   bool          // each trial
 	JSON      bool          // print the Result as JSON instead of tables
 	Save      string        // directory for what slowray saw each time it looked, for slowray replay; "" = not kept
@@ -118,15 +119,37 @@ func Run(ctx context.Context, name string, opt Options) (Result, error) {
 		result.OK = len(result.Reasons) == 0
 		return r.finish(result, started)
 	}
-	for _, s := range r.steps() {
-		step, err := r.step(ctx, s)
-		if err != nil {
-			return result, fmt.Errorf("lab: %s %s: %w", r.Name, s.name, err)
-		}
-		result.Steps = append(result.Steps, step)
-		result.OK = result.OK && step.OK
+	if result.Steps, err = r.stepByStep(ctx); err != nil {
+		return result, err
+	}
+	for _, s := range result.Steps {
+		result.OK = result.OK && s.OK
 	}
 	return r.finish(result, started)
+}
+
+// stepByStep looks at each set and measures. What a set is without its first
+// fault is the next one: that has been looked at, and measured, before the truth
+// about this one is.
+func (r *runner) stepByStep(ctx context.Context) (done []StepResult, err error) {
+	sets := r.steps()
+	seen := make([]view, len(sets)+1)
+	for n, s := range sets {
+		for m := n; m <= n+1 && m < len(sets); m++ {
+			if seen[m].sample != nil || r.opt.TruthOnly {
+				continue
+			}
+			if seen[m], err = r.look(ctx, sets[m].faults); err != nil {
+				return done, fmt.Errorf("lab: %s %s: %w", r.Name, sets[m].name, err)
+			}
+		}
+		step, err := r.step(ctx, s, seen[n], seen[n+1].sample)
+		if err != nil {
+			return done, fmt.Errorf("lab: %s %s: %w", r.Name, s.name, err)
+		}
+		done = append(done, step)
+	}
+	return done, nil
 }
 
 func (r *runner) finish(result Result, started time.Time) (Result, error) {
@@ -234,28 +257,24 @@ func (i runner) steps() []plantedSet {
 	}
 }
 
-// step lets slowray look at a set, measures the truth about it, and judges.
-func (r *runner) step(ctx context.Context, s plantedSet) (StepResult, error) {
+// step measures the truth about a set that slowray has seen, and judges. next is
+// what was measured while it looked at the next set, or nil.
+func (r *runner) step(ctx context.Context, s plantedSet, seen view, next *Sample) (StepResult, error) {
 	r.print.step(s)
-	result := StepResult{Name: s.name}
-	var reports []*Report
+	result := StepResult{Name: s.name, Looked: seen.sample}
 	for _, f := range s.faults {
 		result.Planted = append(result.Planted, f.Name)
 	}
-	if !r.opt.TruthOnly {
-		sample, all, err := r.look(ctx, s.faults)
-		if err != nil {
-			return result, err
-		}
-		result.Looked, result.Found, reports = &sample, all[0], all
+	if len(seen.reports) > 0 {
+		result.Found = seen.reports[0]
 	}
 	var err error
-	if result.Truth, err = r.truth(ctx, s.faults, result.Looked); err != nil {
+	if result.Truth, err = r.truth(ctx, s.faults, result.Looked, next); err != nil {
 		return result, err
 	}
 	judge(&result, r.Incident, s.faults)
-	if len(reports) > 1 {
-		result.judgeOthers(reports[1:], r.Incident, s.faults)
+	if len(seen.reports) > 1 {
+		result.judgeOthers(seen.reports[1:], r.Incident, s.faults)
 	}
 	r.print.result(result, s)
 	return result, nil

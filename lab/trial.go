@@ -20,8 +20,9 @@ import (
 const (
 	measureWarm   = 1500 * time.Millisecond // load before a measurement, if the incident asks for no more
 	measureWindow = 4 * time.Second
-	watchMargin   = 2 * time.Second         // load before and after the window slowray looks at
+	watchWarm     = 2 * time.Second         // load before the window slowray looks at
 	quick         = 2                       // all of these are divided by this for a quick incident
+	watchAfter    = time.Second             // load after that window: longer than slowray takes to begin
 	lookPause     = 1500 * time.Millisecond // from the end of a window to the next look, for the verdict
 	insideShare   = 2                       // a load that ends inside a window ends after 1/insideShare of it
 )
@@ -37,20 +38,26 @@ type trial struct {
 	watch func(context.Context, *sandbox.Box) error
 }
 
+// view is what slowray found when it looked, and what was measured meanwhile.
+type view struct {
+	sample  *Sample // nil if it did not look
+	reports []*Report
+}
+
 // look has slowray look at the faults, once or several times under the same
 // load, and measures meanwhile.
-func (r *runner) look(ctx context.Context, faults []incident.Fault) (Sample, []*Report, error) {
+func (r *runner) look(ctx context.Context, faults []incident.Fault) (view, error) {
 	var reports []*Report
 	looks := r.opt.Looks
 	if r.EndInside {
 		looks = 1 // the load ends only once
 	}
-	margin := watchMargin
+	warm := watchWarm
 	if r.Quick {
-		margin /= quick
+		warm /= quick
 	}
 	each := r.opt.Window + lookPause
-	t := trial{runner: r, faults: faults, window: time.Duration(looks)*each - lookPause, warm: max(margin, r.Lead), after: margin}
+	t := trial{runner: r, faults: faults, window: time.Duration(looks)*each - lookPause, warm: max(warm, r.Lead), after: watchAfter}
 	if r.EndInside {
 		t.after = -r.opt.Window / insideShare
 	}
@@ -73,7 +80,7 @@ func (r *runner) look(ctx context.Context, faults []incident.Fault) (Sample, []*
 	}
 	r.print.progress(fmt.Sprintf("slowray looks for %v", t.window))
 	s, err := t.run(ctx)
-	return s, reports, err
+	return view{&s, reports}, err
 }
 
 func (t *trial) run(ctx context.Context) (s Sample, err error) {

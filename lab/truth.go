@@ -48,8 +48,9 @@ type Removal struct {
 }
 
 // truth measures each removal, and again those that are too close to call. It
-// is given what was measured while slowray looked, or nil.
-func (r *runner) truth(ctx context.Context, faults []incident.Fault, looked *Sample) (Truth, error) {
+// is given what was measured while slowray looked, and while it looked at the
+// same without the first fault; each of them may be nil.
+func (r *runner) truth(ctx context.Context, faults []incident.Fault, looked, next *Sample) (Truth, error) {
 	var t Truth
 	if r.LoadWith(faults).None() || r.EndInside && len(faults) == 0 {
 		return t, nil
@@ -67,9 +68,14 @@ func (r *runner) truth(ctx context.Context, faults []incident.Fault, looked *Sam
 		if f.Decoy && r.Stepped { // alone it is a control of its own
 			continue
 		}
+		if r.Control && r.opt.Brief { // it could only be noted
+			continue
+		}
 		rest := slices.Delete(slices.Clone(faults), n, n+1)
 		removal := Removal{Fault: f.Name, Cause: f.Cause, Decoy: f.Decoy, or: f.Or}
-		if err := r.measureInto(ctx, &removal.Measure, "without "+f.Name, rest); err != nil {
+		if n == 0 && next != nil && next.Others <= othersMax {
+			removal.Measure.Samples = []Sample{*next}
+		} else if err := r.measureInto(ctx, &removal.Measure, "without "+f.Name, rest); err != nil {
 			return t, err
 		}
 		without = append(without, rest)

@@ -165,10 +165,10 @@ func serverCPU() []Incident {
 		Setup:   nginxFPM(0),
 		Faults: []Fault{{
 			Name: "hot", Cause: "cpu-hot-function", Says: "price_of_route",
-			Text:  "price_of_route() goes through a million turns",
-			Plant: func(s *server.Setup) { s.Hot = 1_000_000 },
+			Text:  "price_of_route() goes through five million turns",
+			Plant: func(s *server.Setup) { s.Hot = 5_000_000 },
 		}},
-		Load:  load.Load{Conns: 10},
+		Load:  load.Load{Conns: 2},
 		Quick: true,
 	}, {
 		Name:    "hot-function-python",
@@ -176,10 +176,10 @@ func serverCPU() []Incident {
 		Setup:   nginxPython(server.Python{Workers: 4}),
 		Faults: []Fault{{
 			Name: "hot", Cause: "cpu-hot-function", Says: "price_of_route",
-			Text:  "price_of_route() goes through 500,000 turns",
-			Plant: func(s *server.Setup) { s.Python.Hot = 500_000 },
+			Text:  "price_of_route() goes through a million turns",
+			Plant: func(s *server.Setup) { s.Python.Hot = 1_000_000 },
 		}},
-		Load:  load.Load{Conns: 10},
+		Load:  load.Load{Conns: 2},
 		Quick: true,
 	}, {
 		Name:    "single-thread",
