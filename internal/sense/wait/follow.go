@@ -249,6 +249,7 @@ func (l *look) threadsOf(last *step, to target) (next []step, cut string) {
 	if p.gone || len(p.threads) == 0 {
 		return nil, ""
 	}
+	l.complete(p)
 	if len(p.threads) < p.total {
 		cut = fmt.Sprintf("%d threads of %s were not looked at", p.total-len(p.threads), label(p))
 	}

@@ -109,6 +109,7 @@ type look struct {
 
 	taskOf  *process // whose directory of threads is open
 	task    int
+	skip    func(tid int) bool // threads that need not be looked at; nil = none
 	procs   map[int]*process
 	threads int // looked at, of all processes
 	links   map[*thread]*link

@@ -30,6 +30,7 @@ type process struct {
 	total     int       // threads it has
 	threads   []*thread // those that were looked at, the main thread first
 	byTID     map[int]*thread
+	skipped   []int // threads that were left out: a sampler knows them to be idle
 
 	named      bool
 	who        observe.WaitProcess
@@ -81,6 +82,10 @@ func (l *look) process(pid int) *process {
 		return a - b
 	})
 	for _, tid := range tids[:min(len(tids), maxThreads)] {
+		if l.skip != nil && tid != pid && l.skip(tid) {
+			p.skipped = append(p.skipped, tid)
+			continue
+		}
 		if l.threads >= maxAllThreads {
 			l.miss(fmt.Sprintf("no more than %d threads of all processes on the way were looked at", maxAllThreads))
 			break
@@ -89,6 +94,15 @@ func (l *look) process(pid int) *process {
 	}
 	p.gone = len(p.threads) == 0
 	return p
+}
+
+// complete looks at the threads of a process that were left out.
+func (l *look) complete(p *process) {
+	left := p.skipped
+	p.skipped = nil
+	for _, tid := range left {
+		l.add(p, l.taskDir(p), tid)
+	}
 }
 
 // tids lists the threads of a process.
@@ -220,6 +234,7 @@ func (l *look) hostTID(p *process, tid int) *thread {
 	}
 	if !p.innerRead {
 		p.innerRead = true
+		l.complete(p)
 		if own := l.nsPIDs(p.pid, p.pid); len(own) > 1 {
 			p.inner = make(map[int]int, len(p.threads))
 			for _, t := range p.threads {

@@ -30,8 +30,8 @@ const (
 	maxWatched   = 16384 // threads that are remembered from look to look
 	maxThreadIDs = 4096  // that are counted of one shape
 	freezeEvery  = time.Second
-	// A process of which all threads are ready for work is looked at less often:
-	// every so many looks.
+	// A process of which all threads are ready for work, and a thread that is,
+	// are looked at less often: every so many looks.
 	quietLooks = 4
 )
 
@@ -79,6 +79,8 @@ type watched struct {
 	class    class
 	since    time.Time // first seen like this
 	seen     time.Time // last look
+	listed   time.Time // last look at which it was there
+	still    int       // looks in a row that it did not run
 	idle     bool      // it was followed: nobody holds it up
 	wait     *interval // nil when it does not wait for anybody
 	followed time.Time
@@ -157,6 +159,9 @@ func (s *Sampler) Look(pids []int, last bool) {
 	}
 	defer l.close()
 	s.looks++
+	if !last {
+		l.skip = func(tid int) bool { return s.rests(tid, now) }
+	}
 	for _, sh := range s.shapes {
 		sh.now = 0
 	}
@@ -230,6 +235,17 @@ func (s *Sampler) lookAt(l *look, pid int, now time.Time, last bool) (cheap, dea
 	return cheap, dear
 }
 
+// rests says that a thread has been ready for work for long enough not to be
+// looked at this time.
+func (s *Sampler) rests(tid int, now time.Time) bool {
+	w := s.threads[tid]
+	if w == nil || w.still < quietLooks || w.class != classIdle && !w.idle || (s.looks+tid)%quietLooks == 0 {
+		return false
+	}
+	w.listed = now
+	return true
+}
+
 // looksFrozen says whether a process sleeps where frozen ones do, of control
 // groups of version 2 and 1.
 func looksFrozen(l *look, p *process) bool {
@@ -249,7 +265,13 @@ func (s *Sampler) note(t *thread, now time.Time, gap time.Duration, frozen bool)
 	}
 	same := w.pid == t.p.pid && w.state == t.state && w.call == t.call && t.known && w.switches == t.use.switches &&
 		!w.seen.IsZero() && t.state != 'R'
-	w.seen = now
+	if !w.seen.IsZero() {
+		gap = now.Sub(w.seen)
+	}
+	w.seen, w.listed = now, now
+	if w.still++; !same {
+		w.still = 0
+	}
 	if same && !(frozen && w.class == classIdle) {
 		if w.wait != nil {
 			s.extend(w, now, gap)
@@ -328,7 +350,7 @@ func (s *Sampler) end(w *watched, gap time.Duration) {
 // looked at last: they ended.
 func (s *Sampler) forget(now time.Time) {
 	for tid, w := range s.threads {
-		if turn := s.processes[w.pid]; turn != nil && !w.seen.Equal(turn.last) || now.Sub(w.seen) > 10*time.Second {
+		if turn := s.processes[w.pid]; turn != nil && !w.listed.Equal(turn.last) || now.Sub(w.listed) > 10*time.Second {
 			s.end(w, 0)
 			delete(s.threads, tid)
 		}

@@ -118,6 +118,7 @@ func (l *look) stuckPipe(t *thread, o object, seen map[int]bool, depth int) *lin
 // stuckReader says whether a process cannot come round to reading: because it
 // is stopped, or cannot get rid of its own output.
 func (l *look) stuckReader(p *process, seen map[int]bool, depth int) bool {
+	l.complete(p)
 	for _, t := range p.threads {
 		k := l.linkOf(t)
 		if rank(k) == 0 && k.wants != observe.WantsRelease {
