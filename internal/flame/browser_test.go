@@ -125,6 +125,7 @@ type pageState struct {
 	Total   float64 `json:"total"`
 	Frames  int     `json:"frames"` // that are drawn
 	Nodes   int     `json:"nodes"`
+	Deep    int     `json:"deep"`
 	Matched float64 `json:"matched"` // -1 when nothing is searched for
 	Flame   bool    `json:"flame"`
 }

@@ -1,6 +1,7 @@
 package flame
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"math"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/cdproto/input"
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 
@@ -290,6 +292,65 @@ func TestPageOnPhoneAndInTheDark(t *testing.T) {
 	}
 	b.do(chromedp.Click("#more", chromedp.ByQuery), chromedp.WaitVisible("#process", chromedp.ByQuery))
 	b.look("phone-filter")
+}
+
+// On glass the first touch tells what a frame is, the second zooms.
+func TestPageIsTouched(t *testing.T) {
+	b := open(t, 390, 844, page(shop(), Options{Flame: true}))
+	b.do(emulation.SetTouchEmulationEnabled(true), emulation.SetDeviceMetricsOverride(390, 840, 1, true), chromedp.Sleep(200*time.Millisecond))
+	at := b.find(`App\Cart::total`)
+	touch := chromedp.ActionFunc(func(ctx context.Context) error {
+		point := []*input.TouchPoint{{X: at.X + 10, Y: at.Y + 5}}
+		if err := input.DispatchTouchEvent(input.TouchStart, point).Do(ctx); err != nil {
+			return err
+		}
+		return input.DispatchTouchEvent(input.TouchEnd, []*input.TouchPoint{}).Do(ctx)
+	})
+	b.do(touch, chromedp.Sleep(200*time.Millisecond))
+	if text, s := b.text("#detail"), b.state(); !strings.HasPrefix(text, `App\Cart::total`) || s.Zoomed != "all" {
+		t.Errorf("after the first touch %+v, and it says %q", s, text)
+	}
+	if now := b.find(`App\Cart::total`); now != at {
+		t.Errorf("what was touched has moved from %+v to %+v", at, now)
+	}
+	b.do(touch, chromedp.Sleep(200*time.Millisecond))
+	if s := b.state(); s.Zoomed != `App\Cart::total` {
+		t.Errorf("after the second touch: %+v", s)
+	}
+}
+
+// A stack of thousands of frames is drawn as far as the window is high, and the
+// rest when it is scrolled to.
+func TestPageOfDeepStack(t *testing.T) {
+	s := newStacks()
+	var frames []string
+	for i := range 5000 {
+		frames = append(frames, fmt.Sprintf("py:f%d", i))
+	}
+	s.on(1, "deep", 7, strings.Join(frames, " | "))
+	b := open(t, 1280, 800, page(s, Options{}))
+	if p := b.state(); p.Frames > 60 || p.Deep != 5001 {
+		t.Errorf("%+v", p)
+	}
+	b.do(chromedp.Evaluate(`document.getElementById("graph").scrollTop = 1e9`, nil), chromedp.Sleep(200*time.Millisecond))
+	b.look("deep")
+	leaf := b.find("f4999")
+	if leaf.Y < 0 || leaf.Y > 800 || b.at("f4999") == b.paper() {
+		t.Errorf("the leaf is at %+v", leaf)
+	}
+	b.click("f4990")
+	if p := b.state(); p.Zoomed != "f4990" {
+		t.Errorf("%+v", p)
+	}
+	b.do(chromedp.Click("#flip", chromedp.ByQuery))
+	if p := b.state(); p.Frames == 0 {
+		t.Errorf("turned round: %+v", p)
+	}
+	for name, f := range outputs {
+		if got := write(t, f, &s.Stacks, Options{}); got == "" {
+			t.Errorf("%s is empty", name)
+		}
+	}
 }
 
 func TestPageOfNothing(t *testing.T) {
