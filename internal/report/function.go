@@ -234,7 +234,8 @@ func (p *printer) slowest(f *observe.Function) {
 		if len(c.Args) > 0 {
 			text += ": " + strings.Join(c.Args, ", ")
 		}
-		if c.Result != nil {
+		// Many functions have no result: only for who asked for such things.
+		if c.Result != nil && (f.Errors != "" || len(c.Args) > 0) {
 			text += fmt.Sprintf(" → %s", resultText(*c.Result))
 		}
 		p.wrapped(fmt.Sprintf("   %-9s", name), 12, clean(text))

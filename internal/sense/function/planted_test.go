@@ -87,7 +87,12 @@ func startC(t testing.TB) *program {
 
 func startProgram(t testing.TB, path string) *program {
 	t.Helper()
-	p := &program{t: t, cmd: exec.Command(path)}
+	return startCommand(t, exec.Command(path))
+}
+
+func startCommand(t testing.TB, cmd *exec.Cmd) *program {
+	t.Helper()
+	p := &program{t: t, cmd: cmd}
 	var err error
 	if p.in, err = p.cmd.StdinPipe(); err != nil {
 		t.Fatal(err)

@@ -24,6 +24,7 @@ const (
 	pollEvery  = 20 * time.Millisecond
 	maxTop     = 1000
 	maxRead    = 4096
+	never      = 1 << 62 // ns
 
 	interrupted = "it was interrupted"
 )
@@ -100,13 +101,16 @@ func (t *Tracer) start() error {
 		return fmt.Errorf("describe places: %w", err)
 	}
 	limits := t.objects.Maps[bpf.FunctionMapLimits]
+	if err := limits.Put(uint32(len(t.plan.probes)), uint64(never)); err != nil {
+		return fmt.Errorf("set limits: %w", err)
+	}
 	for i := range t.plan.probes {
 		limit := uint64(0)
 		if t.plan.probes[i].Timed {
 			limit = uint64(t.plan.opt.Slow)
 		}
 		if t.plan.opt.Top == 0 {
-			limit = 1 << 62
+			limit = never
 		}
 		if err := limits.Put(uint32(i), limit); err != nil {
 			return fmt.Errorf("set limits: %w", err)
