@@ -125,6 +125,11 @@ var firingOnRequests = []fires{
 		subject: Subject{Kind: "listener", Port: webPort}, minShare: 0.9, fix: "Set TCP_NODELAY on the sockets of nginx", evidence: "delayed acknowledgements sent in the namespace=201",
 	},
 	{
+		name: "answers in two writes of a slow service", cause: &nagleDelayedAck,
+		plant:   quiet(nginxServed().add(200, ms, ms, observe.FlagNagle, parts{observe.Server: 90 * ms, observe.SendWait: 41 * ms})),
+		subject: Subject{Kind: "listener", Port: webPort}, minShare: 0.3, fix: "Set TCP_NODELAY on the sockets of nginx",
+	},
+	{
 		name: "calls in two writes", cause: &nagleDelayedAck,
 		plant: quiet(fpmServed().add(200, ms, ms, 0, parts{observe.Server: 50 * ms}),
 			dbCalled().add(200, ms, ms, observe.FlagNagle, parts{observe.Upload: 40 * ms, observe.Server: ms, observe.Network: ms / 5})),

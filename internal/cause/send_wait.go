@@ -166,16 +166,17 @@ func init() { nagleDelayedAck.Check = checkNagle }
 func checkNagle(v *View) Result {
 	return v.judgeLedgers(fewRequests, func(l *ledger) judged {
 		n, k := l.affected(byNagle), l.heldBack(byNagle)
+		part := observe.SendWait
 		if l.called() {
 			// A call in pieces is held back while it is being sent.
-			k = l.cost(l.whose(observe.Upload, byNagle, byNagle), observe.Upload)
+			k, part = l.cost(l.whose(observe.Upload, byNagle, byNagle), observe.Upload), observe.Upload
 			if w := l.heldBack(byNagle); w.ns > k.ns || w.slowNS > k.slowNS {
-				k = w
+				k, part = w, observe.SendWait
 			}
 		} else if up := l.affected(observe.FlagUploadAcks); up > n {
 			return v.clientNagle(l, up)
 		}
-		if !l.enough(n) || l.reach < fewReach || !l.noticed(k, wireFloor) {
+		if !l.enough(n) || l.reach < fewReach || !l.noticed(k, wireFloor) && !l.wasted(k, wireFloor, part) {
 			return judged{because: l.sendWaitText(n, "were held back by Nagle's algorithm"), near: k.share}
 		}
 		f := v.found(&nagleDelayedAck, l, k, wireFloor, "held back until an acknowledgement")

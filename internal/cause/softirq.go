@@ -189,7 +189,7 @@ func (v *View) uselessFlow() (*observe.Flow, float64) {
 	for i := range v.Use.Flows {
 		f := &v.Use.Flows[i]
 		all += f.Packets
-		if f.Proto != "tcp" && (most == nil || f.Packets > most.Packets) {
+		if useless := f.Proto == "tcp syn" || f.Proto == "udp" || f.Proto == "icmp" || f.Proto == "arp"; useless && (most == nil || f.Packets > most.Packets) {
 			most = f
 		}
 	}

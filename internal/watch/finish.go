@@ -79,6 +79,7 @@ func (s *session) end(ctx context.Context) {
 	s.out.Gaps = append(s.out.Gaps, gaps...)
 	s.out.Use = host.UseBetween(s.use, use)
 	s.out.Use.Course = s.course
+	s.endFlows()
 	procs, gaps := s.fs.Processes()
 	s.addProcessGaps(gaps)
 	s.out.Processes = host.ProcessesBetween(s.procs, procs)

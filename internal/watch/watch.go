@@ -57,6 +57,7 @@ type session struct {
 	states  map[int]*observe.ThreadStates
 	courses courses
 	closely closely
+	flows   flows
 	fdPeak  map[int]int
 	fdLimit map[int]int
 
@@ -115,6 +116,7 @@ func (s *session) close() {
 		s.connect.Close()
 	}
 	s.closely.stop()
+	s.flows.close()
 	if s.profile != nil {
 		s.profile.Close()
 	}
@@ -397,6 +399,7 @@ func (s *session) sampleCPU(elapsed time.Duration) {
 	used := host.CPUBetween(s.cpu, now)
 	if used.Total() > 0 && elapsed > 0 {
 		s.course = append(s.course, observe.CPUSpan{Seconds: elapsed.Seconds(), Busy: used.Busy(), Idle: used.Idle + used.IOWait})
+		s.lookAtPackets(used.SoftIRQ / used.Total() * float64(max(s.out.Host.CPUs, 1)))
 	}
 	s.cpu = now
 }
