@@ -8,6 +8,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/slowray/slowray/internal/flame"
@@ -19,14 +20,15 @@ import (
 )
 
 type flameCmd struct {
-	PID     *int          `name:"pid" placeholder:"N" help:"Only this process, its master and their workers, and what they start."`
-	OffCPU  bool          `name:"off-cpu" help:"Where threads wait, instead of where they use the CPU."`
-	For     time.Duration `default:"10s" placeholder:"D" help:"How long to record (${default})."`
-	Out     []string      `short:"o" name:"out" placeholder:"FILE" sep:"none" help:"Write a file, by its ending: .html, .svg, .folded, .pb.gz (pprof); may be repeated. Without it a summary is printed."`
-	Hz      int           `default:"99" placeholder:"N" help:"Samples a second on each CPU (${default})."`
-	Min     time.Duration `default:"1ms" placeholder:"D" help:"With --off-cpu: leave out shorter waits (${default})."`
-	Diff    string        `placeholder:"FILE" help:"Compare with an earlier recording, a .pb.gz that slowray flame wrote."`
-	Threads bool          `help:"Keep the threads of a process apart."`
+	PID     *int           `name:"pid" placeholder:"N" help:"Only this process, its master and their workers, and what they start."`
+	OffCPU  bool           `name:"off-cpu" help:"Where threads wait, instead of where they use the CPU."`
+	For     time.Duration  `default:"10s" placeholder:"D" help:"How long to record (${default})."`
+	Out     []string       `short:"o" name:"out" placeholder:"FILE" sep:"none" help:"Write a file, by its ending: .html, .svg, .folded, .pb.gz (pprof); may be repeated. Without it a summary is printed."`
+	Hz      int            `default:"99" placeholder:"N" help:"Samples a second on each CPU (${default})."`
+	Min     time.Duration  `default:"1ms" placeholder:"D" help:"With --off-cpu: leave out shorter waits (${default})."`
+	Slow    *time.Duration `placeholder:"D" help:"Only the time in which a thread was at work on a request that took at least this long."`
+	Diff    string         `placeholder:"FILE" help:"Compare with an earlier recording, a .pb.gz that slowray flame wrote; with --slow, normal compares with the other requests."`
+	Threads bool           `help:"Keep the threads of a process apart."`
 }
 
 // Help is printed by --help, above the flags.
@@ -34,6 +36,8 @@ func (*flameCmd) Help() string {
 	return `A stack has the frames of the kernel, native ones (C++ and Rust demangled), and those of Go, Python, Java, PHP, Node and Ruby. Nothing is stopped, attached to or changed, and no program needs to be built or started in a special way.
 
 With --off-cpu a thread's time is cut where it is woken: until then it was blocked (off-cpu), from then on it wanted a CPU (runnable).
+
+With --slow the threads are those that read the requests; what others do for them is not seen.
 
 Exit status: 0 written, 2 could not.`
 }
@@ -51,7 +55,10 @@ var flameFormats = []struct {
 	{pprofEnding, flame.Pprof, nil},
 }
 
-const pprofEnding = ".pb.gz"
+const (
+	pprofEnding = ".pb.gz"
+	diffNormal  = "normal" // of --diff: slow requests against the others
+)
 
 // Validate is called by the command line parser.
 func (c *flameCmd) Validate() error {
@@ -71,6 +78,10 @@ func (c *flameCmd) Validate() error {
 		return fmt.Errorf("--for %s: must be 100ms to 1h", c.For)
 	case c.Hz < 1 || c.Hz > 1000:
 		return fmt.Errorf("--hz %d: must be 1 to 1000", c.Hz)
+	case c.Slow != nil && *c.Slow <= 0:
+		return fmt.Errorf("--slow %s: must be more than nothing", *c.Slow)
+	case c.Diff == diffNormal && c.Slow == nil:
+		return errors.New("--diff normal goes with --slow")
 	case c.Min < 10*time.Microsecond || c.Min > time.Minute:
 		return fmt.Errorf("--min %s: must be 10us to 1m", c.Min)
 	}
@@ -99,7 +110,7 @@ func (c *flameCmd) Run(ctx context.Context, s *streams) error {
 		}
 	}
 	var before *observe.Stacks
-	if c.Diff != "" {
+	if c.Diff != "" && c.Diff != diffNormal {
 		var err error
 		if before, err = readStacks(c.Diff); err != nil {
 			return fmt.Errorf("flame: --diff: %w", err)
@@ -115,6 +126,12 @@ func (c *flameCmd) Run(ctx context.Context, s *streams) error {
 	opt := flame.Options{Subtitle: c.subtitle()}
 	if c.Threads {
 		opt.Roots = flame.RootThread
+	}
+	if c.Diff == diffNormal {
+		return c.write(s, onlySlow(after), flame.SlowAgainstNormal(after), opt)
+	}
+	if c.Slow != nil {
+		after = onlySlow(after)
 	}
 	if before != nil {
 		takeKinds(before, after)
@@ -162,7 +179,7 @@ func (c *flameCmd) record(ctx context.Context, s *streams) (*observe.Stacks, err
 		return nil, err
 	}
 	bar := newProgress(s.err, c.For)
-	stacks, err := callstack.Record(ctx, c.For, callstack.Options{
+	opt := callstack.Options{
 		PIDs: pids, OnCPU: !c.OffCPU, OffCPU: c.OffCPU, Hz: c.Hz, Min: c.Min, Threads: c.Threads,
 		Unwinder: unwinder,
 		Progress: func(elapsed time.Duration) {
@@ -170,12 +187,33 @@ func (c *flameCmd) record(ctx context.Context, s *streams) (*observe.Stacks, err
 				bar.show(elapsed)
 			}
 		},
-	})
+	}
+	var requests *requestTimes
+	if c.Slow != nil {
+		if requests, err = watchRequests(*c.Slow, pids); err != nil {
+			return nil, fmt.Errorf("--slow: %w", err)
+		}
+		end := sync.OnceFunc(requests.end)
+		defer end()
+		opt.Requests = func() callstack.Requests { end(); return requests }
+	}
+	opt.Progress(0) // the first sign of life, while the programs load
+	stacks, err := callstack.Record(ctx, c.For, opt)
 	bar.clear()
 	if errors.Is(err, callstack.ErrNoProcess) {
 		return nil, fmt.Errorf("there is no process with pid %d", value(c.PID))
 	}
+	if err == nil && requests != nil {
+		requests.tell(stacks)
+	}
 	return stacks, err
+}
+
+// onlySlow is what was inside slow requests.
+func onlySlow(s *observe.Stacks) *observe.Stacks {
+	slow := *s
+	slow.Samples = slices.DeleteFunc(slices.Clone(s.Samples), func(x observe.StackSample) bool { return !x.Slow })
+	return &slow
 }
 
 // unwinder starts the unwinder that knows interpreters.
@@ -226,6 +264,9 @@ func (c *flameCmd) subtitle() string {
 	what := "on the CPU"
 	if c.OffCPU {
 		what = "waiting at least " + c.Min.String()
+	}
+	if c.Slow != nil {
+		what += ", in requests of " + c.Slow.String() + " or more"
 	}
 	if c.PID != nil {
 		return fmt.Sprintf("%s, pid %d", what, *c.PID)

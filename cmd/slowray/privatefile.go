@@ -2,8 +2,10 @@ package main
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -54,6 +56,9 @@ func writable(name string) error {
 		return fmt.Errorf("write %s: not a regular file", name)
 	}
 	f, err := os.CreateTemp(filepath.Dir(name), ".slowray-*")
+	if path := new(fs.PathError); errors.As(err, &path) {
+		err = path.Err // its path is one that nobody knows
+	}
 	if err != nil {
 		return fmt.Errorf("write %s: %w", name, err)
 	}

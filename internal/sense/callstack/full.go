@@ -26,7 +26,7 @@ const (
 	// warmUp is how long an unwinder is given to meet the processes.
 	warmUp = time.Second
 	// settleAfter is how long a record waits for its stack.
-	settleAfter = 300 * time.Millisecond
+	settleAfter = 500 * time.Millisecond
 	// together is how far apart the times of a record and of its stack may be:
 	// measured are 1 µs, at most 25 µs.
 	together = uint64(time.Millisecond)
@@ -52,13 +52,12 @@ type moment struct {
 
 // held is a record that waits for its stack.
 type held struct {
-	thread        thread
-	arrived       time.Time
-	time          uint64
-	kernel        int // frames of the kernel
-	frames        []int32
-	state         string
-	first, second int64
+	thread  thread
+	arrived time.Time
+	time    uint64
+	kernel  int // frames of the kernel
+	frames  []int32
+	value   value
 }
 
 func newFull() *full { return &full{byThread: map[int][]moment{}} }
@@ -106,12 +105,12 @@ func (w *watcher) takeFull() {
 }
 
 // hold keeps a record until its stack is there, or counts it when none will be.
-func (w *watcher) hold(r *record, state string, first, second int64) {
+func (w *watcher) hold(r *record, v value) {
 	t := w.tally
 	if len(r.kernel) == kernelDepth*8 || len(r.user) == userDepth*8 {
 		t.truncated++
 	}
-	h := held{thread: r.thread(), time: r.time, state: state, first: first, second: second}
+	h := held{thread: r.thread(), time: r.time, value: v}
 	h.frames = t.kernelFrames(r, nil)
 	h.kernel = len(h.frames)
 	h.frames = t.userFrames(r, h.frames)
@@ -131,7 +130,7 @@ func (w *watcher) count(h *held) {
 			w.tally.short++
 		}
 	}
-	w.tally.count(h.thread, h.frames, h.state, h.first, h.second)
+	w.keep(h)
 }
 
 // settle counts the records that arrived before a time, all with the zero time.

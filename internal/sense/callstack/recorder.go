@@ -34,6 +34,9 @@ type Options struct {
 	// Unwinder starts a better unwinder of user stacks than frame pointers are,
 	// if there is one. When it fails, that is a note of the result.
 	Unwinder func(space *symbol.Space, pids []int) (Unwinder, error)
+	// Requests tells, when the window is over, when threads were at work on
+	// requests. With it only that time is returned.
+	Requests func() Requests
 	// Progress is called several times a second with the time since the start.
 	Progress func(elapsed time.Duration)
 }
@@ -44,7 +47,7 @@ const (
 	// DefaultMin is the shortest wait that is recorded when nothing is said.
 	DefaultMin = time.Millisecond
 
-	pollEvery = 50 * time.Millisecond
+	pollEvery = 100 * time.Millisecond
 )
 
 // recorder holds the programs while they run.

@@ -34,6 +34,7 @@ type stack struct {
 	thread   string
 	kernel   bool // a kernel thread
 	state    string
+	slow     bool    // in the time of a slow request
 	frames   []int32 // leaf first, indices of locations
 	values   [3]int64
 }
@@ -98,14 +99,24 @@ func (t *tally) id(l symbol.Location) int32 {
 	return id
 }
 
-// count adds a stack, leaf first, with so much time of two kinds.
-func (t *tally) count(of thread, frames []int32, state string, first, second int64) {
+// value is what is counted of a stack.
+type value struct {
+	state         string
+	slow          bool
+	first, second int64 // ns
+}
+
+// count adds a stack, leaf first.
+func (t *tally) count(of thread, frames []int32, v value) {
 	k := binary.LittleEndian.AppendUint32(t.key[:0], uint32(of.pid))
 	if t.byThread {
 		k = binary.LittleEndian.AppendUint32(k, uint32(of.tid))
 		k = append(k, of.comm[:]...)
 	}
-	k = append(append(k, state...), 0)
+	k = append(append(k, v.state...), 0)
+	if v.slow {
+		k = append(k, 1)
+	}
 	for _, f := range frames {
 		k = binary.LittleEndian.AppendUint32(k, uint32(f))
 	}
@@ -116,15 +127,15 @@ func (t *tally) count(of thread, frames []int32, state string, first, second int
 			t.lost++
 			return
 		}
-		s = &stack{pid: of.pid, state: state, frames: slices.Clone(frames), kernel: of.kernel, thread: commText(of.comm[:])}
+		s = &stack{pid: of.pid, state: v.state, slow: v.slow, frames: slices.Clone(frames), kernel: of.kernel, thread: commText(of.comm[:])}
 		if t.byThread {
 			s.tid = of.tid
 		}
 		t.stacks[string(k)] = s
 	}
 	s.values[0]++
-	s.values[1] += first
-	s.values[2] += second
+	s.values[1] += v.first
+	s.values[2] += v.second
 }
 
 // export writes the stacks with the names of their frames. Values beyond the
@@ -148,7 +159,7 @@ func (t *tally) export(out *observe.Stacks) {
 	for _, s := range t.stacks {
 		x := t.sample(s, of, len(out.Types))
 		key := binary.LittleEndian.AppendUint64(nil, uint64(x.PID)<<32|uint64(x.TID))
-		key = fmt.Appendf(key, "%s\x00%s\x00%s\x00", x.Comm, x.Thread, x.State)
+		key = fmt.Appendf(key, "%s\x00%s\x00%s\x00%t", x.Comm, x.Thread, x.State, x.Slow)
 		for _, f := range x.Frames {
 			key = binary.LittleEndian.AppendUint32(key, uint32(f))
 		}
@@ -184,7 +195,7 @@ func (t *tally) used() (locations []symbol.Location, ids []int32) {
 
 // sample is a stack with so many values; of are the frames of the locations.
 func (t *tally) sample(s *stack, of []int32, values int) observe.StackSample {
-	x := observe.StackSample{PID: s.pid, TID: s.tid, Comm: s.thread, State: s.state, Values: s.values[:values]}
+	x := observe.StackSample{PID: s.pid, TID: s.tid, Comm: s.thread, State: s.state, Slow: s.slow, Values: s.values[:values]}
 	if !s.kernel {
 		if comm := t.space.Process(s.pid).Comm; comm != "" {
 			x.Comm = comm

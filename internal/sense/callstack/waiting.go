@@ -37,7 +37,7 @@ func (w *watcher) addWaiting() error {
 		case p.Woken > p.Time && p.Woken < now:
 			blocked, runnable = int64(p.Woken-p.Time), int64(now-p.Woken)
 		}
-		w.addStill(&r, state, blocked, runnable)
+		w.addStill(&r, value{state: state, first: blocked, second: runnable})
 	})
 	if err != nil {
 		return fmt.Errorf("read waiting threads: %w", err)
@@ -48,7 +48,7 @@ func (w *watcher) addWaiting() error {
 
 // addStill counts a thread that waits now, with the kernel stack that it has
 // now.
-func (w *watcher) addStill(r *record, state string, blocked, runnable int64) {
+func (w *watcher) addStill(r *record, v value) {
 	t := w.tally
 	var frames []int32
 	for _, l := range kernelStack(t.space, r.pid, r.tid) {
@@ -59,7 +59,7 @@ func (w *watcher) addStill(r *record, state string, blocked, runnable int64) {
 	} else {
 		frames = t.userFrames(r, frames)
 	}
-	t.count(r.thread(), frames, state, blocked, runnable)
+	w.keep(&held{thread: r.thread(), time: r.time, frames: frames, value: v})
 }
 
 // addIdle counts threads that waited all the time: nothing was seen of them.
@@ -113,7 +113,7 @@ func (w *watcher) addIdleThread(pid, tid int) {
 	if len(r.user) == 0 || bytes.Equal(r.user, make([]byte, 8)) {
 		r.user, r.flags = nil, flagKernelThread
 	}
-	w.addStill(&r, StateBlocked, w.out.WindowNS, 0)
+	w.addStill(&r, value{state: StateBlocked, first: w.out.WindowNS})
 }
 
 // processes are those that are looked at and exist now.

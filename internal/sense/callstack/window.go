@@ -115,6 +115,8 @@ type watcher struct {
 	unwinder Unwinder // nil when there is none
 	tally    *tally
 	full     *full
+	kept     []kept // with Options.Requests
+	lost     int64  // records that were not kept
 	began    uint64 // monotonic clock
 	out      *observe.Stacks
 	one      record
@@ -168,7 +170,7 @@ func (w *watcher) take(raw []byte) {
 	case executed:
 		w.tally.space.Executed(r.pid)
 	case onCPU:
-		w.hold(r, "", int64(time.Second)/int64(w.opt.Hz), 0)
+		w.hold(r, value{first: int64(time.Second) / int64(w.opt.Hz)})
 	case offCPU:
 		if r.time < w.began {
 			return // of a wait that began while warming up, the window has only a part
@@ -177,7 +179,7 @@ func (w *watcher) take(raw []byte) {
 		if r.blocked == 0 {
 			state = StateRunnable
 		}
-		w.hold(r, state, int64(r.blocked), int64(r.runnable))
+		w.hold(r, value{state: state, first: int64(r.blocked), second: int64(r.runnable)})
 	default:
 		w.tally.malformed++
 	}
@@ -199,6 +201,7 @@ func (w *watcher) finish() (*observe.Stacks, error) {
 			return nil, fmt.Errorf("stacks: %w", err)
 		}
 	}
+	w.settleRequests()
 	lose := func(variable, what string) {
 		if n := w.counter(variable); n > 0 {
 			w.out.Losses = append(w.out.Losses, observe.Loss{What: what, Count: n})

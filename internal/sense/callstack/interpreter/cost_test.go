@@ -107,11 +107,12 @@ func BenchmarkRecord(b *testing.B) {
 		{"off CPU, frame pointers", callstack.Options{OffCPU: true}},
 		{"off CPU, interpreters", callstack.Options{OffCPU: true, Unwinder: start}},
 	} {
-		b.Run(c.name, func(b *testing.B) { benchmark(b, c.opt) })
+		b.Run(c.name, func(b *testing.B) { benchmark(b, c.opt, false) })
+		b.Run(c.name+", one process", func(b *testing.B) { benchmark(b, c.opt, true) })
 	}
 }
 
-func benchmark(b *testing.B, opt callstack.Options) {
+func benchmark(b *testing.B, opt callstack.Options, one bool) {
 	const window = 5 * time.Second
 	load := exec.Command("/usr/bin/python3", "testdata/planted.py", "burn", "60")
 	if err := load.Start(); err != nil {
@@ -121,16 +122,19 @@ func benchmark(b *testing.B, opt callstack.Options) {
 		_ = load.Process.Kill()
 		_ = load.Wait()
 	}()
+	if one {
+		opt.PIDs = []int{load.Process.Pid}
+	}
 	stats, err := ebpf.EnableStats(uint32(unix.BPF_STATS_RUN_TIME))
 	if err != nil {
 		b.Skip(err)
 	}
 	defer stats.Close()
 	for b.Loop() {
-		var begun time.Duration // CPU time of this process when the window began
+		var begun, ended time.Duration // CPU time of this process
 		opt.Progress = func(time.Duration) {
-			if begun == 0 {
-				begun = used()
+			if ended = used(); begun == 0 {
+				begun = ended
 			}
 		}
 		var bpf time.Duration
@@ -144,13 +148,14 @@ func benchmark(b *testing.B, opt callstack.Options) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		ended := used()
+		after := used()
 		<-done
 		var samples int64
 		for _, x := range s.Samples {
 			samples += x.Values[0]
 		}
 		b.ReportMetric(100*float64(ended-begun)/float64(window), "user-cpu-%")
+		b.ReportMetric(float64((after - ended).Milliseconds()), "ms-afterwards")
 		b.ReportMetric(100*float64(bpf)/float64(window), "bpf-cpu-%")
 		b.ReportMetric(float64(samples)/window.Seconds(), "records/s")
 	}

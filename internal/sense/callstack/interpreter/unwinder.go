@@ -46,7 +46,7 @@ type binary struct {
 
 const (
 	// pollEvery is how often the library looks at its ring.
-	pollEvery = 25 * time.Millisecond
+	pollEvery = 100 * time.Millisecond
 	// queued bounds the stacks that wait to be handled, at 25 KiB each.
 	queued = 256
 	// ringBytes bounds the library's ring; a record can take this much:
