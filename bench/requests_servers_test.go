@@ -29,6 +29,8 @@ func variants(s *stage) []variant {
 		recorderVariant("served", recorderSpec{Options: served}),
 		recorderVariant("both", everything),
 		recorderVariant("default", recorderSpec{}), // both sides, within the default budget
+		// Every request is followed from thread to thread.
+		recorderVariant("split", recorderSpec{Options: with(func(o *request.Options) { o.Split = true })}),
 		recorderVariant("labels", recorderSpec{Options: request.Options{Budget: -1, Labels: true}}),
 		// Where the cost sits: hooks that have nothing to do here; nothing but
 		// the counters; records that nobody sums up; records that nobody reads.
@@ -249,8 +251,8 @@ func BenchmarkRequestsWorstCase(b *testing.B) {
 	web := newWebServer(s, 50, `return 200 "hello world\n";`)
 	j := judged{
 		title: "nginx, 12 bytes, keep-alive, loopback, full speed",
-		usual: []string{"served", "both", "elsewhere", "tcpdump"},
-		kept:  map[string]*target{"served": atLeast(0.97)},
+		usual: []string{"served", "split", "both", "elsewhere", "tcpdump"},
+		kept:  map[string]*target{"served": atLeast(0.97), "split": atLeast(0.95)},
 		ports: []int{web.port}, kernel: atMost(200),
 	}
 	j.measure(b, p, s, web)
