@@ -186,6 +186,11 @@ func TestPageCompares(t *testing.T) {
 	if tip := b.text("#tip"); !strings.Contains(tip, "before: 0 %") || !strings.Contains(tip, ", new") {
 		t.Errorf("tooltip: %q", tip)
 	}
+	b.choose("process", b.option("process", "orders"))
+	if got := b.rgb("runtime.goexit"); math.Abs(got[0]-got[2]) > 120 {
+		t.Errorf("of orders alone, before its restart and after, all looks new: %v", got)
+	}
+	b.choose("process", "")
 	b.choose("side", "before")
 	if b.find(`App\Price::round`).Width < 200 {
 		t.Error("as wide as before, Price::round is not wide")

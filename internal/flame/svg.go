@@ -40,9 +40,9 @@ const svgStyle = `
   .c1 { fill: #e9ceca; } .c2 { fill: #eab1a8; } .c3 { fill: #ea9585; } .c4 { fill: #eb7863; } .c5 { fill: #ec5c48; }
   @media (prefers-color-scheme: dark) {
     svg { background: #0f1419; color: #e6edf3; } .soft { fill: #9da7b1; }
-    rect:not(.rest) { opacity: .86; }
-    .c-4 { fill: #568ddd; } .c-3 { fill: #618bca; } .c-2 { fill: #6b89b6; } .c-1 { fill: #7688a3; } .c0 { fill: #808790; }
-    .c1 { fill: #967e82; } .c2 { fill: #ab7673; } .c3 { fill: #c16d65; } .c4 { fill: #d66556; }
+    .kernel, .native, .go, .python, .java, .php, .node, .ruby, .unknown, .process, .thread, .all { opacity: .86; }
+    .c-4 { fill: #5d95e3; } .c-3 { fill: #6e99d6; } .c-2 { fill: #7e9eca; } .c-1 { fill: #8fa2bd; } .c0 { fill: #a0a7b0; }
+    .c1 { fill: #af989b; } .c2 { fill: #be8986; } .c3 { fill: #ce7a72; } .c4 { fill: #dd6b5d; }
   }
 `
 

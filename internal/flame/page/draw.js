@@ -21,7 +21,7 @@ function nameVariant(name) {
 }
 
 function changeColor(d) {
-  const plain = darkScheme.matches ? [128, 135, 144] : [232, 234, 237];
+  const plain = darkScheme.matches ? [160, 167, 176] : [232, 234, 237];
   const full = d > 0 ? [236, 92, 72] : [76, 144, 240];
   const part = Math.min(1, Math.abs(d));
   return `rgb(${plain.map((c, i) => Math.round(c + (full[i] - c) * part)).join(" ")})`;

@@ -214,12 +214,16 @@ function change(before, after) {
   return d * Math.sqrt(Math.abs(d)) * Math.min(1, Math.abs(after - before) / 0.005);
 }
 
-// The processes of the threads, and which thread is of which.
+// The processes of the threads, and which thread is of which. Where two windows
+// are compared, all of one name are one: a service has other pids after a restart.
 const processes = (() => {
   const list = [], of = [];
   for (let t = 0; t < threads.pid.length; t++) {
     const last = list[list.length - 1];
-    if (!last || last.pid !== threads.pid[t] || last.comm !== threads.comm[t]) list.push({ pid: threads.pid[t], comm: threads.comm[t], threads: [] });
+    if (!last || last.comm !== threads.comm[t] || last.pid !== threads.pid[t] && !data.compares) {
+      const comm = data.texts[threads.comm[t]];
+      list.push({ pid: threads.pid[t], comm: threads.comm[t], name: data.compares ? comm : `${comm} (${threads.pid[t]})`, threads: [] });
+    }
     list[list.length - 1].threads.push(t);
     of.push(list.length - 1);
   }

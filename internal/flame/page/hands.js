@@ -32,14 +32,14 @@ function start() {
     $("side").parentElement.hidden = false;
     options($("side"), [["before", data.names[0]], ["after", data.names[1]]], "after");
   }
-  const weight = processes.list.map((p) => p.threads.length);
-  const order = processes.list.map((_, i) => i);
-  options($("process"), [["", order.length === 1 ? `${data.texts[processes.list[0].comm]} (${processes.list[0].pid})` : `all ${thousands(order.length)}`],
-    ...order.map((i) => [String(i), `${data.texts[processes.list[i].comm]} (${processes.list[i].pid})${weight[i] > 1 ? `, ${weight[i]} threads` : ""}`])], "");
-  if (order.length === 1) {
-    choice.process = $("process").value = "0";
-    $("process").disabled = true;
+  const list = processes.list.map((p, i) => [String(i), p.name + (p.threads.length > 1 && !data.compares ? `, ${p.threads.length} threads` : "")]);
+  if (list.length === 1) {
+    options($("process"), list, "0");
+    choice.process = "0";
+  } else {
+    options($("process"), [["", `all ${thousands(list.length)}`], ...list], "");
   }
+  $("thread").parentElement.hidden = data.compares;
   fillThreads();
   if (data.states.length > 1) {
     $("state").parentElement.hidden = false;
