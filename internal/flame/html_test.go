@@ -351,6 +351,11 @@ func TestPageOfDeepStack(t *testing.T) {
 	if p := b.state(); p.Frames == 0 {
 		t.Errorf("turned round: %+v", p)
 	}
+	b.do(chromedp.Evaluate(`document.getElementById("graph").scrollTop = 0`, nil), chromedp.Sleep(200*time.Millisecond))
+	b.click("f4995")
+	if at := b.find("f4995"); at.Y < 100 || at.Y > 750 {
+		t.Errorf("what was zoomed into is out of sight: %+v", at)
+	}
 	for name, f := range outputs {
 		if got := write(t, f, &s.Stacks, Options{}); got == "" {
 			t.Errorf("%s is empty", name)

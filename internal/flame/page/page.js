@@ -50,8 +50,8 @@ function zoom(node) {
   zoomed = node;
   picture.selected = -1;
   refresh();
-  if (flame) $("graph").scrollTop = $("graph").scrollHeight;
-  else $("graph").scrollTop = Math.max(0, (tree.depth[node] - 6) * picture.row);
+  const box = $("graph"), below = Math.max(0, (tree.depth[node] - 6) * picture.row); // some of the callers stay in sight
+  box.scrollTop = flame ? box.scrollHeight - box.clientHeight - below : below;
   hideTip();
 }
 
