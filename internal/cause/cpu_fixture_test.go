@@ -153,6 +153,25 @@ var firingOnCPU = []fires{
 		subject: Subject{PID: appPID, Path: "/srv/www/index.php:12"}, minShare: 0.9, fix: "Have price_of_route do less", evidence: "innermost functions=execute_ex 89 %",
 	},
 	{
+		name: "many children that compute a little each, on CPUs that others fill too", cause: &cpuHotFunction,
+		plant: func(o *observe.Observation) {
+			app(o, "php-fpm8.2", 4, 60)
+			o.Processes = append(o.Processes, *process(o, appPID))
+			o.Processes[len(o.Processes)-1].PID, o.Processes[len(o.Processes)-1].UserSeconds = appPID+1, 4
+			full(o)
+			process(o, hog).UserSeconds = 9
+			t := appServed().add(1500, ms, ms, 0, parts{observe.Server: 56 * ms})
+			t.e.PIDs = []int{appPID, appPID + 1}
+			with(o, t)
+			followed(o, map[observe.ServerPart]float64{observe.ServerCPU: 0.082, observe.ServerRunq: 0.918})
+			for pid := appPID; pid < appPID+2; pid++ {
+				o.Profile.Processes = append(o.Profile.Processes, observe.ProfileProcess{PID: pid, Samples: 390, Looked: 30, Functions: []observe.ProfileFunction{
+					{Frame: observe.Frame{Name: "price_of_route", Kind: observe.FramePHP, File: "/srv/www/index.php", Line: 12}, Self: 29, Total: 29}}})
+			}
+		},
+		subject: Subject{PID: appPID, Path: "/srv/www/index.php:12"}, minShare: 0.35, fix: "price_of_route", evidence: "why its requests wait for it=the CPUs are full (1.0 % idle), 40 % of what is used by the service",
+	},
+	{
 		name: "one request of a hundred computes", cause: &cpuHotFunction,
 		plant: func(o *observe.Observation) {
 			p := app(o, "app", 7, 0)

@@ -28,9 +28,18 @@ func (v *View) executedBy(procs []*observe.Process, tid int) executed {
 		return e
 	}
 	index := map[string]int{}
+	var mine []*observe.ProfileProcess
+	closely := false
 	for i := range v.Profile.Processes {
 		p := &v.Profile.Processes[i]
-		if !slices.ContainsFunc(procs, func(o *observe.Process) bool { return o.PID == p.PID }) {
+		if slices.ContainsFunc(procs, func(o *observe.Process) bool { return o.PID == p.PID }) {
+			mine = append(mine, p)
+			closely = closely || p.Looked > 0
+		}
+	}
+	for _, p := range mine {
+		// What has no frames of its interpreter would hide those that have.
+		if closely && p.Looked == 0 {
 			continue
 		}
 		samples, functions := p.Samples, p.Functions

@@ -21,7 +21,8 @@ func init() { cpuHotFunction.Check = checkHotFunction }
 
 const (
 	hotOwn   = 0.40 // of a request's time, computing on its own behalf
-	hotFloor = 5e6  // ns a request computes in the function: less is the load's doing, not the function's
+	hotFloor = 2e6  // ns a request computes in the function: less is the load's doing, not the function's
+	hotFill  = 0.25 // of the CPU time that is used, by the service, on full CPUs
 )
 
 func checkHotFunction(v *View) Result {
@@ -38,7 +39,7 @@ func checkHotFunction(v *View) Result {
 		e := v.executedBy(w.procs, 0)
 		because := fmt.Sprintf("a request on %s computes for %s, of %s that it takes", l.name(), nanoseconds(own), nanoseconds(l.TimeNS()/float64(l.Requests)))
 		scarce, why := v.computingIsScarce(l, &w, own)
-		if !scarce {
+		if scarce == 0 {
 			return judged{because: because, near: 0.1}
 		}
 		if !e.enough() {
@@ -51,33 +52,36 @@ func checkHotFunction(v *View) Result {
 		case own*e.share(f) < hotFloor && !v.hotAtTimes(l, k, &w):
 			return judged{because: fmt.Sprintf("%s, %s of it in %s", because, percent(e.share(f)), f.Name), near: 0.4}
 		}
-		return judged{finding: v.hotFunctionFinding(l, &w, k, &e, f, own, why)}
+		return judged{finding: v.hotFunctionFinding(l, &w, scaled(k, scarce*e.share(f)), &e, f, own, why)}
 	})
 }
 
-// computingIsScarce says whether requests wait for what the service computes:
-// each for itself, or all for the CPUs or the thread that the service fills.
-func (v *View) computingIsScarce(l *ledger, w *atWork, own float64) (scarce bool, why string) {
+// computingIsScarce says how much of their time requests wait for what the
+// service computes, each for itself, or all for the CPUs or the thread that the
+// service fills: 0 when they wait for something else, 1 when for nothing else.
+// On CPUs that others fill too, those answer for their part.
+func (v *View) computingIsScarce(l *ledger, w *atWork, own float64) (share float64, why string) {
 	idle, full := v.cpuFull(l)
 	computing, watched := v.computing(l)
 	for _, p := range w.procs {
 		if sharing, top, together := turns(p, v.loadedSeconds(l)); python(p) && takeTurns(sharing, top, together) {
-			return true, fmt.Sprintf("%d threads of pid %d take turns to compute, with %.2f CPUs together", sharing, p.PID, together)
+			return 1, fmt.Sprintf("%d threads of pid %d take turns to compute, with %.2f CPUs together", sharing, p.PID, together)
 		}
 	}
+	fills := ratio(w.cpu, v.Use.CPU.Busy())
 	switch {
 	case watched && computing < computeShare:
-		return false, ""
+		return 0, ""
 	case own >= hotOwn*l.TimeNS()/float64(l.Requests):
-		return true, fmt.Sprintf("%s of their own time they compute", percent(ratio(own, l.TimeNS()/float64(l.Requests))))
-	case full && v.outside() < outsiderShare && ratio(w.cpu, v.Use.CPU.Busy()) >= 0.5:
-		return true, fmt.Sprintf("the CPUs are full of it (%s idle)", percent(idle))
+		return 1, fmt.Sprintf("%s of their own time they compute", percent(ratio(own, l.TimeNS()/float64(l.Requests))))
 	case len(w.threads) > 0 && w.threads[0].busy() >= busyThreadShare && w.threads[0].cpu >= busyOnCPU:
-		return true, fmt.Sprintf("%s computes all the time", &w.threads[0])
+		return 1, fmt.Sprintf("%s computes all the time", &w.threads[0])
+	case full && fills >= hotFill:
+		return fills, fmt.Sprintf("the CPUs are full (%s idle), %s of what is used by the service", percent(idle), percent(fills))
 	case v.hotAtTimes(l, l.cost(1, threadParts...), w):
-		return true, "the slowest of them compute"
+		return 1, "the slowest of them compute"
 	}
-	return false, ""
+	return 0, ""
 }
 
 // hotAtTimes says that it is the slowest requests which compute: their thread
@@ -96,7 +100,6 @@ func (v *View) hotFunctionFinding(l *ledger, w *atWork, k cost, e *executed, hot
 	if loop {
 		what = "executing " + language + " code"
 	}
-	k.share, k.slowShare, k.ns, k.slowNS = k.share*share, k.slowShare*share, k.ns*share, k.slowNS*share
 	f := v.found(&cpuHotFunction, l, k, threadFloor, "computing "+what+", or waiting for those that do")
 	f.Subject.Kind, f.Subject.Path = "process", whereIs(hot)
 	if loop {

@@ -59,10 +59,10 @@ func checkStatStorm(v *View) Result {
 			return judged{because: because, near: share}
 		case !l.noticed(k, threadFloor):
 			return judged{because: because + ", and no request is slow for it", near: share}
-		case !scarce:
+		case scarce == 0:
 			return judged{because: because + ", and requests wait for something else", near: share}
 		}
-		f := v.found(&autoreloadStatStorm, l, scaled(k, share), threadFloor, "behind a look at files")
+		f := v.found(&autoreloadStatStorm, l, scaled(k, scarce*share), threadFloor, "behind a look at files")
 		f.Subject.Kind = "process"
 		f.Evidence = append(f.Evidence,
 			Evidence{Fact: "CPU time in " + most.Name, Value: round(share), Limit: 1, Unit: fmt.Sprintf("share of %s CPU samples", count(e.samples)), Source: "CPU samples, kernel stacks"},

@@ -18,19 +18,19 @@ import (
 // of a Python or PHP program it is, a far dearer unwinder tells: it is used when
 // services compute while their requests are slow, once in a window.
 const (
-	closelyFirst = time.Second // into the window: before, nobody knows who computes
-	closelyEvery = 500 * time.Millisecond
+	closelyFirst = 750 * time.Millisecond // into the window: before, nobody knows who computes
+	closelyEvery = 250 * time.Millisecond
 	// closelyStart is what the unwinder takes before it tells anything: 0.3 s
 	// to be loaded, 0.2 s for each interpreter, a second to meet the processes.
 	closelyStart = 1700 * time.Millisecond
-	closelyLeast = 500 * time.Millisecond // of samples, or it is not worth it
+	closelyLeast = 400 * time.Millisecond // of samples, or it is not worth it
 	closelyMost  = 4 * time.Second
 	closelyEnd   = 400 * time.Millisecond // before the window's end: names take their time
 	closelySpans = 4                      // of the courses, the last ones
 
-	closelyCPU     = 0.3 // CPUs that the processes use together
-	closelyProcess = 0.1 // CPUs that each of them uses
-	closelySlow    = 5   // slow requests that they answered
+	closelyCPU     = 0.3  // CPUs that they use together
+	closelyProcess = 0.05 // CPUs that each of them uses, or wants
+	closelySlow    = 5    // slow requests that they answered
 	closelyPIDs    = 64
 )
 
@@ -82,17 +82,18 @@ func (s *session) computing() []int {
 	for _, pid := range s.serving {
 		spans := s.courses.spans[pid]
 		spans = spans[max(0, len(spans)-closelySpans):]
-		var cpu, seconds float64
+		var cpu, wanted, seconds float64
 		begin := 0.0
 		if all := s.courses.spans[pid]; len(all) > len(spans) {
 			begin = all[len(all)-len(spans)-1].Seconds
 		}
 		for _, span := range spans {
-			cpu += span.CPU + span.Delay
+			cpu += span.CPU
+			wanted += span.CPU + span.Delay
 			seconds += span.Seconds - begin
 			begin = span.Seconds
 		}
-		if seconds <= 0 || cpu/seconds < closelyProcess || len(pids) >= closelyPIDs {
+		if seconds <= 0 || wanted < closelyProcess*seconds || len(pids) >= closelyPIDs {
 			continue
 		}
 		used += cpu / seconds

@@ -10,8 +10,8 @@ import (
 	"github.com/slowray/slowray/internal/sense/stack"
 )
 
-// leastNamed is the share of a CPU that a process has to use for its functions
-// to be named: what takes less makes nobody wait.
+// leastNamed is the share of a CPU that the processes of a service have to use
+// together for their functions to be named: what takes less makes nobody wait.
 const leastNamed = 0.10
 
 // startProfile samples the CPUs, with user stacks of what serves.
@@ -29,9 +29,9 @@ func (s *session) startProfile() {
 // endProfile reads the samples, and names the functions of what serves, and of
 // kernel threads, where they use a good part of a CPU.
 func (s *session) endProfile() {
-	kernel := map[int]bool{}
+	procs := map[int]*host.ProcSample{}
 	for i := range s.procs {
-		kernel[s.procs[i].PID] = s.procs[i].Kernel
+		procs[s.procs[i].PID] = &s.procs[i]
 	}
 	serving := map[int]bool{}
 	for _, pid := range s.serving {
@@ -47,8 +47,13 @@ func (s *session) endProfile() {
 	search := s.manyTimeWait()
 	p, losses, err := s.profile.Read(stack.Detail{
 		PortSearch: search,
-		Functions:  func(pid int) bool { return kernel[pid] || serving[pid] },
-		Least:      uint64(leastNamed * stack.Hz * s.out.Window.Seconds),
+		Functions: func(pid int) int {
+			if one := procs[pid]; !serving[pid] && (one == nil || !one.Kernel) {
+				return 0
+			}
+			return topmost(procs, pid)
+		},
+		Least: uint64(leastNamed * stack.Hz * s.out.Window.Seconds),
 	})
 	switch {
 	case err != nil && (p == nil || search):
@@ -59,6 +64,19 @@ func (s *session) endProfile() {
 	s.out.Profile = p
 	s.out.Losses = append(s.out.Losses, losses...)
 	s.endClosely()
+}
+
+// topmost is the ancestor of a process that runs the same program and has no
+// parent that does.
+func topmost(procs map[int]*host.ProcSample, pid int) int {
+	for range 16 {
+		p := procs[pid]
+		if p == nil || p.Kernel || procs[p.PPID] == nil || p.PPID == 1 || procs[p.PPID].Comm != p.Comm {
+			break
+		}
+		pid = p.PPID
+	}
+	return pid
 }
 
 const maxShortLived = 16

@@ -15,9 +15,10 @@ import (
 type Detail struct {
 	// PortSearch counts the samples inside the search for a free local port.
 	PortSearch bool
-	// Functions says for which processes the functions are named. It is asked
-	// for processes with at least Least samples only.
-	Functions func(pid int) bool
+	// Functions says for which processes the functions are named, and which
+	// belong together: those with the same number, which is not 0. They are
+	// named where they have at least Least samples together.
+	Functions func(pid int) int
 	Least     uint64
 }
 
@@ -41,6 +42,7 @@ type seenProcess struct {
 	observe.ProfileProcess
 	threads map[uint32]*observe.ProfileThread
 	stacks  []seenStack
+	group   int // see Detail.Functions; 0 = its functions are not named
 }
 
 // Read returns the samples since Start, busiest process first. Naming kernel
@@ -142,9 +144,16 @@ func (p *Profiler) look(procs []*seenProcess, d Detail) error {
 		}
 		return i
 	}
+	together := map[int]uint64{}
+	for _, one := range procs {
+		if d.Functions != nil {
+			one.group = d.Functions(one.PID)
+			together[one.group] += one.Samples
+		}
+	}
 	var named []*seenProcess
 	for _, one := range procs {
-		name := d.Functions != nil && one.Samples >= d.Least && d.Functions(one.PID)
+		name := one.group != 0 && together[one.group] >= d.Least
 		if name {
 			named = append(named, one)
 		}

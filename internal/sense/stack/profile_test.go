@@ -54,7 +54,12 @@ func TestBusyLoopIsSeen(t *testing.T) {
 	for end := time.Now().Add(time.Second); time.Now().Before(end); {
 	}
 	used := cpuTime(t) - before
-	got, losses, err := p.Read(Detail{PortSearch: true, Functions: func(pid int) bool { return pid == os.Getpid() }})
+	got, losses, err := p.Read(Detail{PortSearch: true, Functions: func(pid int) int {
+		if pid == os.Getpid() {
+			return 1
+		}
+		return 0
+	}})
 	if err != nil || len(losses) != 0 {
 		t.Fatal(err, losses)
 	}
@@ -103,4 +108,28 @@ func TestTally(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
+}
+
+// TestTake: stacks with all frames take the place of what samples tell, of the
+// processes and threads that they are of.
+func TestTake(t *testing.T) {
+	p := &observe.Profile{Processes: []observe.ProfileProcess{
+		{PID: 1, Samples: 400, Functions: []observe.ProfileFunction{{Frame: observe.Frame{Name: "interpreter"}}}, Threads: []observe.ProfileThread{{TID: 11, Samples: 300}}},
+		{PID: 2, Samples: 50, Functions: []observe.ProfileFunction{{Frame: observe.Frame{Name: "kept"}}}},
+	}}
+	s := &observe.Stacks{Frames: []observe.Frame{{Name: "hot", Kind: observe.FramePython}, {Name: "[unknown]", Kind: observe.FrameUnknown}, {Name: "main", Kind: observe.FramePython}},
+		Samples: []observe.StackSample{{PID: 1, TID: 11, Frames: []int32{0, 2}, Values: []int64{30, 3e8}}, {PID: 1, TID: 12, Frames: []int32{1, 2}, Values: []int64{10, 1e8}}, {PID: 3, Frames: []int32{99}, Values: []int64{0}}}}
+	Take(p, s)
+	one := &p.Processes[0]
+	if one.Looked != 40 || one.Unnamed != 10 || len(one.Functions) != 2 || one.Functions[0].Name != "main" || one.Functions[0].Total != 40 || one.Functions[1].Self != 30 {
+		t.Errorf("%+v", one)
+	}
+	if th := &one.Threads[0]; th.Looked != 30 || len(th.Functions) != 2 {
+		t.Errorf("%+v", th)
+	}
+	if p.Processes[1].Functions[0].Name != "kept" || p.Processes[1].Looked != 0 {
+		t.Errorf("%+v", p.Processes[1])
+	}
+	Take(nil, s)
+	Take(p, nil)
 }

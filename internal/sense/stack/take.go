@@ -2,8 +2,8 @@ package stack
 
 import "github.com/slowray/slowray/internal/observe"
 
-// leastTaken is how many stacks of a process have to be recorded for them to
-// tell more than its samples do.
+// leastTaken is how many stacks have to be recorded in all for them to tell more
+// than the samples do.
 const leastTaken = 20
 
 // Take puts the functions of stacks that were recorded with all frames, of some
@@ -47,16 +47,23 @@ func Take(p *observe.Profile, s *observe.Stacks) {
 		c.threads[one.TID].add(frames, n)
 		c.counts[one.TID] += n
 	}
+	var all uint64
+	for _, c := range sums {
+		all += c.samples
+	}
+	if all < leastTaken {
+		return
+	}
 	for i := range p.Processes {
 		one := &p.Processes[i]
 		c := sums[one.PID]
-		if c == nil || c.samples < leastTaken {
+		if c == nil {
 			continue
 		}
 		one.Looked, one.Unnamed, one.Functions = c.samples, c.unnamed, c.all.most(maxFunctions)
 		for j := range one.Threads {
 			t := &one.Threads[j]
-			if n := c.counts[t.TID]; n >= leastTaken {
+			if n := c.counts[t.TID]; n > 0 {
 				t.Looked, t.Functions = n, c.threads[t.TID].most(maxThreadFunctions)
 			}
 		}
