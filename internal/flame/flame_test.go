@@ -484,6 +484,18 @@ func BenchmarkHTML(b *testing.B) {
 	}
 }
 
+// Of many losses the largest are told, and that there are more.
+func TestManyLosses(t *testing.T) {
+	s := shop()
+	for i := range 20 {
+		s.Losses = append(s.Losses, observe.Loss{What: fmt.Sprintf("places in lib%d without a name", i), Count: int64(100 * i)})
+	}
+	text := write(t, Text, &s.Stacks, Options{})
+	if strings.Count(text, "Not complete:") != 6 || !strings.Contains(text, "lib19 without a name: 1,900\n") || !strings.Contains(text, "Not complete: 16 more") {
+		t.Error(text)
+	}
+}
+
 // A process of which no stack is known is neither left out nor called unknown.
 func TestNoStack(t *testing.T) {
 	s := newStacks()

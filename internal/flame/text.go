@@ -21,6 +21,7 @@ const (
 	textProcesses = 5
 	textStacks    = 3
 	textLines     = 5 // of one stack
+	textLosses    = 5
 )
 
 // Text writes a summary for the terminal: of the processes with the largest
@@ -197,11 +198,12 @@ func (p *textPrinter) function(f int32, columns int) string {
 	fn := &p.m.functions[f]
 	name := label(fn.Name, fn.Kind, columns)
 	room := columns - utf8.RuneCountInString(name) - 2
-	if where := fn.where(); utf8.RuneCountInString(where) <= room {
-		return name + "  " + p.paint(dim, where)
-	}
-	if kind := kindName(fn.Kind); utf8.RuneCountInString(kind) <= room {
-		return name + "  " + p.paint(dim, kind)
+	brief := *fn // without directories
+	brief.File = brief.File[strings.LastIndexByte(brief.File, '/')+1:]
+	for _, where := range []string{fn.where(), brief.where(), kindName(fn.Kind)} {
+		if utf8.RuneCountInString(where) <= room {
+			return name + "  " + p.paint(dim, where)
+		}
 	}
 	return name
 }
@@ -288,7 +290,13 @@ func (p *textPrinter) foot() {
 	if len(p.m.losses)+len(p.m.notes) > 0 {
 		fmt.Fprintln(p)
 	}
-	for _, l := range p.m.losses {
+	losses := slices.Clone(p.m.losses)
+	slices.SortStableFunc(losses, func(x, y observe.Loss) int { return cmp.Compare(y.Count, x.Count) })
+	for i, l := range losses {
+		if i == textLosses {
+			fmt.Fprintf(p, "%s %s more, which a page or a profile tells (-o)\n", p.paint(yellow, "Not complete:"), figure.Count(len(losses)-i))
+			break
+		}
 		text := l.What
 		if l.Count > 0 {
 			text += ": " + figure.Count(l.Count)
