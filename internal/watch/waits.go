@@ -18,7 +18,7 @@ const (
 	// waitsShare is the share of a CPU that looking at threads may take, after a
 	// credit for the first looks.
 	waitsShare  = 0.01
-	waitsCredit = 50 * time.Millisecond
+	waitsCredit = 80 * time.Millisecond
 	// slowRequest is from when on the waits during a request are of interest.
 	slowRequest = 25 * time.Millisecond
 

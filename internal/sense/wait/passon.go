@@ -142,6 +142,9 @@ func (s *Sampler) families(requests []SlowRequest) []*family {
 	}
 	for _, f := range list {
 		f.thin()
+		slices.SortStableFunc(f.intervals, func(a, b *interval) int {
+			return cmp.Or(a.from.Compare(b.from), cmp.Compare(a.tid, b.tid))
+		})
 	}
 	return list
 }
@@ -242,13 +245,14 @@ func (f *family) direct(r *SlowRequest) (map[*shape]time.Duration, time.Duration
 func (f *family) handed(r *SlowRequest, left, slack time.Duration, still bool) map[*shape]time.Duration {
 	out := map[*shape]time.Duration{}
 	var waits, running time.Duration
+	var own, all span // when the reader itself did something, and when anybody waited
 	for _, i := range f.intervals {
-		if i.tid == r.TID || i.from.After(r.To) || i.to.Before(r.From) {
-			continue
-		}
 		d := overlap(i, r)
 		switch {
 		case d <= 0:
+		case i.tid == r.TID:
+			own.add(i, r)
+			all.add(i, r)
 		case i.running:
 			running += d
 		case !still && f.readers[i.tid]:
@@ -258,9 +262,12 @@ func (f *family) handed(r *SlowRequest, left, slack time.Duration, still bool) m
 		default:
 			out[i.shape] += d
 			waits += d
+			all.add(i, r)
 		}
 	}
-	if waits == 0 {
+	// What passed while nobody waited is nobody's.
+	left = min(left, all.sum-own.sum)
+	if waits == 0 || left <= 0 {
 		return nil
 	}
 	n := 1.0
@@ -280,10 +287,25 @@ func (f *family) handed(r *SlowRequest, left, slack time.Duration, still bool) m
 	return out
 }
 
+// span is time that intervals cover, which come in order of their beginnings.
+type span struct {
+	until time.Time
+	sum   time.Duration
+}
+
+// add covers the part of an interval that lies within a request.
+func (s *span) add(i *interval, r *SlowRequest) {
+	from, to := later(later(i.from, r.From), s.until), earlier(i.to, r.To)
+	if to.After(from) {
+		s.sum += to.Sub(from)
+		s.until = to
+	}
+}
+
 // atOnce is how many slow requests were in progress while one was, on average.
 func (f *family) atOnce(r *SlowRequest) float64 {
-	span := r.To.Sub(r.From)
-	if span <= 0 {
+	length := r.To.Sub(r.From)
+	if length <= 0 {
 		return 1
 	}
 	var sum time.Duration
@@ -293,7 +315,7 @@ func (f *family) atOnce(r *SlowRequest) float64 {
 			sum += to.Sub(from)
 		}
 	}
-	return max(float64(sum)/float64(span), 1)
+	return max(float64(sum)/float64(length), 1)
 }
 
 // overlap is how much of a wait passed within a request.

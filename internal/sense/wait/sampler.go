@@ -30,9 +30,13 @@ const (
 	maxWatched   = 16384 // threads that are remembered from look to look
 	maxThreadIDs = 4096  // that are counted of one shape
 	freezeEvery  = time.Second
-	// A process of which all threads are ready for work, and a thread that is,
-	// are looked at less often: every so many looks.
+	// A process of which all threads are ready for work, and a thread that is, are
+	// looked at less often after some looks: a process every so many looks, and
+	// so many of such threads in one.
+	quietAfter = 2
 	quietLooks = 4
+	restLooks  = 16 // for the threads of processes with very many
+	restAtOnce = 128
 )
 
 // A Sampler looks again and again at the threads of some processes, follows
@@ -68,6 +72,7 @@ type visit struct {
 	frozenAt time.Time // it was asked whether it is frozen
 	quiet    int       // looks in a row in which all threads were ready for work
 	skipped  int       // looks since it was looked at
+	threads  int
 }
 
 // watched is what is remembered of a thread from the look before.
@@ -194,7 +199,7 @@ func (s *Sampler) lookAt(l *look, pid int, now time.Time, last bool) (cheap, dea
 		turn = &visit{}
 		s.processes[pid] = turn
 	}
-	if turn.skipped++; turn.quiet >= quietLooks && turn.skipped < quietLooks && !last {
+	if turn.skipped++; turn.quiet >= quietAfter && turn.skipped < quietLooks && !last {
 		return nil, nil
 	}
 	turn.skipped = 0
@@ -208,7 +213,7 @@ func (s *Sampler) lookAt(l *look, pid int, now time.Time, last bool) (cheap, dea
 		s.every += gap
 		s.gaps++
 	}
-	turn.last = now
+	turn.last, turn.threads = now, p.total
 	frozen := false
 	if now.Sub(turn.frozenAt) >= freezeEvery {
 		turn.frozenAt = now
@@ -239,7 +244,14 @@ func (s *Sampler) lookAt(l *look, pid int, now time.Time, last bool) (cheap, dea
 // looked at this time.
 func (s *Sampler) rests(tid int, now time.Time) bool {
 	w := s.threads[tid]
-	if w == nil || w.still < quietLooks || w.class != classIdle && !w.idle || (s.looks+tid)%quietLooks == 0 {
+	if w == nil || w.still < quietAfter || w.class != classIdle && !w.idle {
+		return false
+	}
+	every := quietLooks
+	if turn := s.processes[w.pid]; turn != nil {
+		every = min(max(turn.threads/restAtOnce, quietLooks), restLooks)
+	}
+	if (s.looks+tid)%every == 0 {
 		return false
 	}
 	w.listed = now

@@ -1,0 +1,183 @@
+package wait
+
+import (
+	"math/rand/v2"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/sense/host"
+)
+
+// film is a sampler with what it would have seen, in ms from the beginning.
+type film struct {
+	*Sampler
+	t testing.TB
+}
+
+func newFilm(t testing.TB) *film {
+	f := newTree(t)
+	f.process(1, 0, "init", "S", "")
+	s := NewSampler(&Reader{fs: host.FS{Proc: filepath.Join(f.root, "proc"), Sys: filepath.Join(f.root, "sys")}, arch: "amd64"})
+	return &film{s, t}
+}
+
+func (f *film) at(ms int) time.Time { return f.start.Add(time.Duration(ms) * time.Millisecond) }
+
+// waits adds a wait of a thread of process 10 in a shape.
+func (f *film) waits(tid, from, to int, sh *shape) {
+	f.intervals = append(f.intervals, &interval{pid: 10, tid: tid, from: f.at(from), to: f.at(to), shape: sh, running: sh == nil, samples: 10})
+}
+
+func (f *film) shape(name string) *shape {
+	sh := &shape{key: name, master: 10, tids: map[int]bool{}, chain: observe.WaitChain{Text: name, Hops: []observe.WaitHop{{}}}}
+	f.shapes = append(f.shapes, sh)
+	return sh
+}
+
+func (f *film) request(tid, from, to int) SlowRequest {
+	return SlowRequest{PID: 10, TID: tid, From: f.at(from), To: f.at(to), Busy: time.Duration(to-from) * time.Millisecond}
+}
+
+// lost is what the slow requests lost to a shape, in ms.
+func (f *film) lost(g *observe.WaitGraph, sh *shape) int {
+	for i := range g.Shares {
+		if g.Shares[i].Chain.Text == sh.key {
+			return int(g.Shares[i].SlowNS / 1e6)
+		}
+	}
+	f.t.Fatalf("%s is not told", sh.key)
+	return 0
+}
+
+func never(int) time.Time { return time.Time{} }
+
+func (f *film) always(int) time.Time { return f.at(1 << 20) }
+
+// TestReaderWaits: the wait of the thread that read a request is the request's.
+func TestReaderWaits(t *testing.T) {
+	f := newFilm(t)
+	pipe := f.shape("pipe")
+	f.waits(11, 100, 900, pipe)
+	f.waits(11, 900, 1000, nil)
+	f.waits(12, 0, 1000, pipe) // another request's
+	g := f.Graph([]SlowRequest{f.request(11, 0, 1000), f.request(12, 0, 1000)}, 25*time.Millisecond, f.always)
+	if got := f.lost(g, pipe); got != 1800 {
+		t.Errorf("%d ms, want 1800", got)
+	}
+	if s := g.Slow[0]; s.Requests != 2 || s.NS != 2e9 || s.ComputeNS != 100e6 || g.Shares[0].SlowRequests != 2 || !g.Shares[0].Reader {
+		t.Errorf("%+v %+v", s, g.Shares[0])
+	}
+}
+
+// TestBackgroundWriter: a thread that goes on waiting when answers go out did not
+// hold them up.
+func TestBackgroundWriter(t *testing.T) {
+	f := newFilm(t)
+	pipe := f.shape("pipe")
+	f.waits(12, 0, 5000, pipe)
+	var list []SlowRequest
+	for i := range 20 {
+		list = append(list, f.request(11, 200*i, 200*i+180))
+	}
+	if got := f.lost(f.Graph(list, 25*time.Millisecond, f.always), pipe); got != 0 {
+		t.Errorf("%d ms, want none", got)
+	}
+}
+
+// TestPool: requests that an event loop hands to threads lose what those wait,
+// and share it when they are more.
+func TestPool(t *testing.T) {
+	f := newFilm(t)
+	pipe := f.shape("pipe")
+	f.waits(21, 0, 1000, pipe)
+	f.waits(22, 0, 1000, pipe)
+	list := []SlowRequest{f.request(11, 0, 1000), f.request(11, 0, 1000), f.request(11, 0, 1000), f.request(11, 0, 1000)}
+	if got := f.lost(f.Graph(list, 25*time.Millisecond, f.always), pipe); got != 2000 {
+		t.Errorf("%d ms of 4000, want 2000: two threads", got)
+	}
+}
+
+// TestStandsStill: where nothing is answered any more, all requests wait for the
+// threads with work in hand, also those that nobody has read.
+func TestStandsStill(t *testing.T) {
+	f := newFilm(t)
+	pipe := f.shape("pipe")
+	f.waits(21, 0, 1000, pipe)
+	f.waits(22, 0, 1000, pipe)
+	list := []SlowRequest{f.request(11, 0, 1000), f.request(11, 0, 1000), f.request(0, 0, 1000), f.request(0, 0, 1000)}
+	for i := range list {
+		list[i].Unfinished, list[i].Unread = true, list[i].TID == 0
+	}
+	g := f.Graph(list, 25*time.Millisecond, never)
+	if got := f.lost(g, pipe); got != 4000 {
+		t.Errorf("%d ms, want 4000", got)
+	}
+	if s := g.Slow[0]; s.Unfinished != 4 || s.Unread != 2 {
+		t.Errorf("%+v", s)
+	}
+	// Half of the threads compute.
+	f = newFilm(t)
+	pipe = f.shape("pipe")
+	f.waits(21, 0, 1000, pipe)
+	f.waits(22, 0, 1000, nil)
+	for i := range list {
+		list[i].From, list[i].To = f.at(0), f.at(1000)
+	}
+	if got := f.lost(f.Graph(list, 25*time.Millisecond, never), pipe); got != 2000 {
+		t.Errorf("%d ms, want 2000: the other thread computes", got)
+	}
+}
+
+// TestNoMoreThanThereWas: whatever happened, no request loses more time than it
+// took, and the order in which things were seen does not matter.
+func TestNoMoreThanThereWas(t *testing.T) {
+	for seed := range uint64(200) {
+		r := rand.New(rand.NewPCG(seed, 1))
+		f := newFilm(t)
+		shapes := []*shape{f.shape("a"), f.shape("b"), nil}
+		for range r.IntN(40) {
+			from := r.IntN(5000)
+			f.waits(10+r.IntN(6), from, from+r.IntN(3000), shapes[r.IntN(3)])
+		}
+		var list []SlowRequest
+		for range r.IntN(30) {
+			from := r.IntN(5000)
+			q := f.request(10+r.IntN(3), from, from+1+r.IntN(2000))
+			q.Unfinished = r.IntN(3) == 0
+			if q.Unread = q.Unfinished && r.IntN(2) == 0; q.Unread {
+				q.TID = 0
+			}
+			list = append(list, q)
+		}
+		answered := f.always
+		if seed%2 == 0 {
+			answered = never
+		}
+		g := f.Graph(list, 25*time.Millisecond, answered)
+		r.Shuffle(len(list), func(i, j int) { list[i], list[j] = list[j], list[i] })
+		r.Shuffle(len(f.intervals), func(i, j int) { f.intervals[i], f.intervals[j] = f.intervals[j], f.intervals[i] })
+		again := f.Graph(list, 25*time.Millisecond, answered)
+		var all, lost, lostAgain int64
+		for _, s := range g.Slow {
+			all += s.NS
+			lost += s.ComputeNS
+		}
+		for i := range g.Shares {
+			lost += g.Shares[i].SlowNS
+		}
+		for _, s := range again.Slow {
+			lostAgain += s.ComputeNS
+		}
+		for i := range again.Shares {
+			lostAgain += again.Shares[i].SlowNS
+		}
+		if lost > all+1000 {
+			t.Fatalf("seed %d: %d ns of %d", seed, lost, all)
+		}
+		if d := lost - lostAgain; d > 1000 || d < -1000 {
+			t.Fatalf("seed %d: %d ns, and %d ns in another order", seed, lost, lostAgain)
+		}
+	}
+}

@@ -1,0 +1,127 @@
+package wait
+
+import (
+	"os"
+	"runtime"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/sense/host"
+)
+
+// sample looks at processes for a while, as a window does.
+func sample(t *testing.T, window time.Duration, pids ...int) *Sampler {
+	t.Helper()
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	s := NewSampler(NewReader(host.Default()))
+	for end := time.Now().Add(window); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+		s.Look(pids, false)
+	}
+	s.Look(pids, true)
+	return s
+}
+
+// graphOf is what was seen, with a request that a process's main thread has read
+// and that lasted all the time.
+func graphOf(s *Sampler, pid int) *observe.WaitGraph {
+	now := time.Now()
+	r := SlowRequest{PID: pid, TID: pid, From: s.start, To: now, Busy: now.Sub(s.start), Unfinished: true}
+	return s.Graph([]SlowRequest{r}, 25*time.Millisecond, never)
+}
+
+// TestSamplerFollowsTheReader: a writer to a full pipe whose reader sleeps: all
+// of the request's time, with the chain.
+func TestSamplerFollowsTheReader(t *testing.T) {
+	r, w := pipe(t)
+	reader := start(t, "sleep", r)
+	writer := start(t, "write", w)
+	r.Close()
+	w.Close()
+	lookFor(t, writer.pid, endsIn(2, observe.EndSleep))
+	g := graphOf(sample(t, 600*time.Millisecond, writer.pid), writer.pid)
+	at := slices.IndexFunc(g.Shares, func(s observe.WaitShare) bool { return s.Chain.Hops[0].Kind == observe.WaitPipe })
+	if at < 0 || len(g.Slow) != 1 {
+		t.Fatalf("%+v", g)
+	}
+	s := &g.Shares[at]
+	hops(t, &s.Chain, observe.EndSleep, hop(writer.pid, observe.WaitPipe, ""), hop(reader.pid, observe.WaitSleep, observe.HowInferred))
+	if share := float64(s.SlowNS) / float64(g.Slow[0].NS); share < 0.9 || !s.Reader || s.SlowRequests != 1 || s.AtEnd != 1 {
+		t.Errorf("share %.2f, want nearly all: %+v", share, s)
+	}
+	if s.LongestNS < int64(500*time.Millisecond) || s.Samples < 5 || s.Chain.Hops[0].ForNS != s.LongestNS {
+		t.Errorf("longest %d ns in %d samples", s.LongestNS, s.Samples)
+	}
+}
+
+// TestSamplerStopped: a process that is stopped in the middle of the window.
+func TestSamplerStopped(t *testing.T) {
+	c := start(t, "sleep")
+	time.AfterFunc(300*time.Millisecond, func() { c.stop(t) })
+	g := graphOf(sample(t, time.Second, c.pid), c.pid)
+	if len(g.Shares) != 1 || g.Shares[0].Chain.End != observe.EndStopped {
+		t.Fatalf("%+v", g.Shares)
+	}
+	if share := float64(g.Shares[0].SlowNS) / float64(g.Slow[0].NS); share < 0.4 || share > 0.9 {
+		t.Errorf("share %.2f, want some 0.7", share)
+	}
+}
+
+// TestSamplerIdle: who is ready for work, or sleeps of its own will, is in no
+// share.
+func TestSamplerIdle(t *testing.T) {
+	r, w := pipe(t)
+	defer w.Close()
+	sleeper := start(t, "sleep")
+	idle := start(t, "server tcp 127.0.0.1:0 sleep")
+	idle.says(t)
+	reader := start(t, "read", r)
+	s := sample(t, 400*time.Millisecond, sleeper.pid, idle.pid, reader.pid, os.Getpid())
+	for _, pid := range []int{sleeper.pid, idle.pid} {
+		if g := graphOf(s, pid); len(g.Shares) != 0 && slices.ContainsFunc(g.Shares, func(s observe.WaitShare) bool { return s.PID == pid }) {
+			t.Errorf("process %d: %+v", pid, g.Shares)
+		}
+	}
+}
+
+// TestSamplerForgets: threads and processes that end leave nothing behind but
+// what was seen of them.
+func TestSamplerForgets(t *testing.T) {
+	c := start(t, "sleep")
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	s := NewSampler(NewReader(host.Default()))
+	s.Look([]int{c.pid, 1 << 29}, false)
+	if len(s.threads) == 0 {
+		t.Fatal("nothing was seen")
+	}
+	for tid, w := range s.threads {
+		w.listed, w.seen = w.listed.Add(-time.Minute), w.seen.Add(-time.Minute)
+		s.processes[w.pid].last = time.Now()
+		s.forget(time.Now())
+		if s.threads[tid] != nil {
+			t.Errorf("thread %d is still there", tid)
+		}
+	}
+}
+
+// TestShapes: waits that differ only in the descriptor, or in which thread of a
+// process holds the lock, are of one shape.
+func TestShapes(t *testing.T) {
+	chain := func(fd, owner string) *observe.WaitChain {
+		return &observe.WaitChain{End: observe.EndSleep, Hops: []observe.WaitHop{
+			{Process: observe.WaitProcess{PID: 10}, Kind: observe.WaitTCP, Object: fd + " → tcp to 10.0.0.1:25", Syscall: "connect"},
+			{Process: observe.WaitProcess{PID: 20}, TID: len(owner), Kind: observe.WaitSleep, Object: owner},
+		}}
+	}
+	if a, b := shapeKey(1, chain("fd 5", "40ms")), shapeKey(1, chain("fd 6", "1s")); a != b {
+		t.Errorf("%q is not %q", a, b)
+	}
+	other := chain("fd 5", "40ms")
+	other.Hops[0].Object = "fd 5 → tcp to 10.0.0.2:25"
+	if shapeKey(1, other) == shapeKey(1, chain("fd 5", "40ms")) || shapeKey(1, other) == shapeKey(2, other) {
+		t.Error("another address, or another process, is another shape")
+	}
+}
