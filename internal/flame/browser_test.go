@@ -52,8 +52,9 @@ func open(t *testing.T, width, height int64, write func(io.Writer) error) *brows
 	if err := f.Close(); err != nil {
 		t.Fatal(err)
 	}
+	dir := profileDir(t)
 	options := append([]chromedp.ExecAllocatorOption{
-		chromedp.ExecPath(path), chromedp.UserDataDir(profileDir(t)), chromedp.WSURLReadTimeout(60 * time.Second),
+		chromedp.ExecPath(path), chromedp.UserDataDir(dir), chromedp.Env("TMPDIR=" + dir), chromedp.WSURLReadTimeout(60 * time.Second),
 	}, flags("headless", "no-sandbox", "disable-gpu", "disable-quic", "no-first-run", "disable-background-networking",
 		"disable-component-update", "disable-sync", "disable-default-apps", "disable-extensions", "disable-dev-shm-usage",
 		"no-default-browser-check", "hide-scrollbars")...)
