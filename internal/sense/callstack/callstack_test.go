@@ -1,0 +1,188 @@
+package callstack
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"os"
+	"runtime"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
+
+	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/sense/symbol"
+)
+
+func TestParseRecord(t *testing.T) {
+	le := binary.LittleEndian
+	var b []byte
+	for _, v := range []uint64{7, 8, 9} {
+		b = le.AppendUint64(b, v)
+	}
+	b = le.AppendUint32(le.AppendUint32(b, 10), 11)
+	for _, v := range []uint16{uint16(offCPU), 1, 2, flagKernelThread} {
+		b = le.AppendUint16(b, v)
+	}
+	b = append(b, "worker\x00garbage!!"...)
+	for _, ip := range []uint64{100, 200, 300} {
+		b = le.AppendUint64(b, ip)
+	}
+	var r record
+	if err := parseRecord(b, &r); err != nil {
+		t.Fatal(err)
+	}
+	got := []any{r.time, r.blocked, r.runnable, r.pid, r.tid, r.kind, r.flags, commText(r.comm), address(r.kernel, 0), address(r.user, 0), address(r.user, 1)}
+	want := []any{uint64(7), uint64(8), uint64(9), 10, 11, offCPU, uint16(flagKernelThread), "worker", uint64(100), uint64(200), uint64(300)}
+	if diff := cmp.Diff(want, got, cmp.AllowUnexported()); diff != "" {
+		t.Error(diff)
+	}
+	for n := range b {
+		if parseRecord(b[:n], &r) == nil {
+			t.Errorf("%d of %d bytes were accepted", n, len(b))
+		}
+	}
+}
+
+// TestMatch: a record finds the stack that was taken right after it in its
+// thread, and no other.
+func TestMatch(t *testing.T) {
+	f := newFull()
+	f.byThread[1] = []moment{{at: 1000, frames: []int32{1}}, {at: 5_000_000, frames: []int32{2}}}
+	for _, c := range []struct {
+		tid  int
+		time uint64
+		want []int32
+	}{
+		{1, 0, []int32{1}},
+		{1, 1000, []int32{1}},
+		{1, 1001, nil}, // the next is too far off
+		{1, 4_999_000, []int32{2}},
+		{1, 5_000_001, nil},
+		{2, 1000, nil},
+	} {
+		if got := f.at(c.tid, c.time); !slices.Equal(got, c.want) {
+			t.Errorf("thread %d at %d: %v, want %v", c.tid, c.time, got, c.want)
+		}
+	}
+}
+
+// TestTally: what differs in nothing that is shown is one sample.
+func TestTally(t *testing.T) {
+	space := symbol.NewSpace(t.TempDir())
+	ta := newTally(space, false)
+	f := ta.id(space.Function(observe.Frame{Name: "f", Kind: observe.FramePython, Line: 1}))
+	g := ta.id(space.KernelFunction("g", ""))
+	ta.id(space.Kernel(1)) // is in no stack: nothing is said of it
+	add := func(tid int, v value, frames ...int32) {
+		ta.count(thread{pid: 1, tid: tid, kernel: true, comm: [16]byte{'c'}}, frames, v)
+	}
+	add(1, value{first: 1}, g, f)
+	add(2, value{first: 2}, g, f)
+	add(1, value{first: 4, slow: true}, g, f)
+	add(1, value{first: 8}, f)
+	out := &observe.Stacks{Types: Types(false)}
+	ta.export(out)
+	want := &observe.Stacks{
+		Types:  Types(false),
+		Frames: []observe.Frame{{Name: "f", Kind: observe.FramePython, Line: 1}, {Name: "g", Kind: observe.FrameKernel, Module: "vmlinux"}},
+		Samples: []observe.StackSample{
+			{PID: 1, Comm: "c", Frames: []int32{0}, Values: []int64{1, 8}},
+			{PID: 1, Comm: "c", Frames: []int32{1, 0}, Values: []int64{1, 4}, Slow: true},
+			{PID: 1, Comm: "c", Frames: []int32{1, 0}, Values: []int64{2, 3}},
+		},
+	}
+	if diff := cmp.Diff(want, out); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestNoProcess(t *testing.T) {
+	const none = 1 << 30
+	if _, err := Record(context.Background(), time.Second, Options{PIDs: []int{none}, OnCPU: true}); !errors.Is(err, ErrNoProcess) {
+		t.Errorf("%v, want %v", err, ErrNoProcess)
+	}
+}
+
+var sink atomic.Int64
+
+//go:noinline
+func computes(end time.Time) {
+	for time.Now().Before(end) {
+		for range 1000 {
+			sink.Add(1)
+		}
+	}
+}
+
+//go:noinline
+func sleeps(end time.Time) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	for time.Now().Before(end) {
+		t := unix.NsecToTimespec(20e6)
+		_ = unix.Nanosleep(&t, nil)
+	}
+}
+
+// TestOwnStacks records this process: one goroutine computes, one sleeps.
+func TestOwnStacks(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("needs root, to load BPF programs")
+	}
+	const window = 2 * time.Second
+	for _, c := range []struct {
+		name, function string
+		do             func(time.Time)
+		opt            Options
+		kernel         string
+	}{
+		{"on CPU", "computes", computes, Options{OnCPU: true}, ""},
+		{"off CPU", "sleeps", sleeps, Options{OffCPU: true}, "nanosleep"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			end := time.Now().Add(window + 2*time.Second)
+			done := make(chan struct{})
+			go func() { c.do(end); close(done) }()
+			c.opt.PIDs = []int{os.Getpid()}
+			s, err := Record(context.Background(), window, c.opt)
+			if errors.Is(err, ebpf.ErrNotSupported) {
+				t.Skip(err)
+			}
+			if err != nil {
+				t.Fatalf("%+v", err)
+			}
+			var through, withKernel int64
+			for _, x := range s.Samples {
+				has := func(part string) bool {
+					return slices.ContainsFunc(x.Frames, func(f int32) bool { return strings.Contains(s.Frames[f].Name, part) })
+				}
+				if has("callstack." + c.function) {
+					through += x.Values[1]
+					if c.kernel != "" && has(c.kernel) {
+						withKernel += x.Values[1]
+					}
+				}
+			}
+			// Computing may have to share the CPU; sleeping does not.
+			least := 0.2 * float64(s.WindowNS)
+			if c.opt.OffCPU {
+				least = 0.9 * float64(s.WindowNS)
+			}
+			if float64(through) < least {
+				t.Errorf("%.2f s in %s, want at least %.2f s: %+v", float64(through)/1e9, c.function, least/1e9, s)
+			}
+			told := slices.ContainsFunc(s.Notes, func(n string) bool { return strings.Contains(n, "kernel stacks") })
+			if c.kernel != "" && !told && withKernel*10 < through*9 {
+				t.Errorf("%d of %d ns have kernel frames", withKernel, through)
+			}
+			<-done
+		})
+	}
+}
