@@ -2,9 +2,13 @@ package watch
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"runtime"
 	"slices"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/slowray/slowray/internal/observe"
 	"github.com/slowray/slowray/internal/sense/callstack"
@@ -32,6 +36,13 @@ const (
 	closelyProcess = 0.05 // CPUs that each of them uses, or wants
 	closelySlow    = 5    // slow requests that they answered
 	closelyPIDs    = 64
+
+	// The unwinder takes up to 200 MB for a moment: where that is a good part
+	// of what is left, it would do harm.
+	closelyMemory = 1 << 30 // bytes available
+	// closelyNice is the nice value at which it is loaded, which takes about
+	// 1.5 s of CPU time: slowray's own would take it from the service.
+	closelyNice = 5
 )
 
 // closely is the recording of the stacks of some processes, with all frames.
@@ -50,8 +61,13 @@ func (s *session) lookClosely(elapsed time.Duration) {
 	if c.cancel != nil || elapsed < closelyFirst || left < closelyLeast || s.request == nil || s.profile == nil {
 		return
 	}
-	c.pids = s.computing()
-	if len(c.pids) == 0 {
+	if c.pids = s.computing(); len(c.pids) == 0 {
+		return
+	}
+	if s.fs.AvailableMemory() < closelyMemory {
+		c.cancel, c.done = func() {}, make(chan struct{})
+		c.err = errors.New("less than 1 GB of memory is available, of which the unwinder takes up to 200 MB")
+		close(c.done)
 		return
 	}
 	var ctx context.Context
@@ -59,6 +75,8 @@ func (s *session) lookClosely(elapsed time.Duration) {
 	c.done = make(chan struct{})
 	go func() {
 		defer close(c.done)
+		runtime.LockOSThread() // never unlocked: the thread ends with its nice value
+		_ = unix.Setpriority(unix.PRIO_PROCESS, unix.Gettid(), closelyNice)
 		c.stacks, c.err = callstack.Record(ctx, min(left, closelyMost), callstack.Options{
 			PIDs: c.pids, OnCPU: true, Hz: stack.Hz, Threads: true,
 			Unwinder: func(space *symbol.Space, pids []int) (callstack.Unwinder, error) {

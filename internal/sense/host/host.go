@@ -3,6 +3,7 @@ package host
 import (
 	"bytes"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 
@@ -64,6 +65,14 @@ func (fs FS) line(name string) (string, error) {
 		return "", err
 	}
 	return printable(bytes.TrimSpace(b), 256), nil
+}
+
+// AvailableMemory is what programs can have of the memory without others being
+// swapped out (MemAvailable), bytes; 0 when it cannot be read.
+func (fs FS) AvailableMemory() uint64 {
+	var m observe.Memory
+	_ = fs.parse("meminfo", func(r io.Reader) (err error) { m, err = parseMeminfo(r); return })
+	return m.AvailableBytes
 }
 
 // totalMemory is MemTotal in bytes, 0 when it cannot be read.
