@@ -287,6 +287,8 @@ int BPF_PROG(state_changed, struct sock *sk, int old, int new)
 		close_request(c, sk, tp, old, now);
 	if (new == TCP_CLOSE && with_closed && c->seq)
 		report_closed(c, sk, tp);
+	if (new == TCP_CLOSE && with_work)
+		work_over(sk);
 	return 0;
 }
 

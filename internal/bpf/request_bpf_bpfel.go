@@ -41,6 +41,7 @@ const (
 	RequestVarAgain          = "again"
 	RequestVarCallClasses    = "call_classes"
 	RequestVarCpus           = "cpus"
+	RequestVarHandCount      = "hand_count"
 	RequestVarHz             = "hz"
 	RequestVarIdleNs         = "idle_ns"
 	RequestVarLostConns      = "lost_conns"
@@ -146,6 +147,7 @@ type RequestVariableSpecs struct {
 	Again         *ebpf.VariableSpec `ebpf:"again"`
 	CallClasses   *ebpf.VariableSpec `ebpf:"call_classes"`
 	Cpus          *ebpf.VariableSpec `ebpf:"cpus"`
+	HandCount     *ebpf.VariableSpec `ebpf:"hand_count"`
 	Hz            *ebpf.VariableSpec `ebpf:"hz"`
 	IdleNs        *ebpf.VariableSpec `ebpf:"idle_ns"`
 	LostConns     *ebpf.VariableSpec `ebpf:"lost_conns"`
@@ -224,6 +226,7 @@ type RequestVariables struct {
 	Again         *ebpf.Variable `ebpf:"again"`
 	CallClasses   *ebpf.Variable `ebpf:"call_classes"`
 	Cpus          *ebpf.Variable `ebpf:"cpus"`
+	HandCount     *ebpf.Variable `ebpf:"hand_count"`
 	Hz            *ebpf.Variable `ebpf:"hz"`
 	IdleNs        *ebpf.Variable `ebpf:"idle_ns"`
 	LostConns     *ebpf.Variable `ebpf:"lost_conns"`

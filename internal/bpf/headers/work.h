@@ -75,7 +75,34 @@ const volatile __u8 with_work;
 
 /* Changed while running. */
 __u32 work_mask; /* one request of work_mask+1 is followed */
-__u64 lost_work; /* requests that could not be followed: no memory */
+__u64 lost_work; /* requests that could not be followed: no memory, too many connections */
+__u32 hand_count; /* connections that keep one */
+
+/* So many at 192 bytes each, on top of what each connection takes anyway. */
+#define MAX_HANDS 20000
+
+/* What a connection keeps; it is made room for. */
+static __always_inline struct hand *hand_of(struct sock *sk)
+{
+	struct hand *h = bpf_sk_storage_get(&hands, sk, 0, 0);
+
+	if (h)
+		return h;
+	if (hand_count < MAX_HANDS)
+		h = bpf_sk_storage_get(&hands, sk, 0, BPF_SK_STORAGE_GET_F_CREATE);
+	if (h)
+		__sync_fetch_and_add(&hand_count, 1);
+	else
+		__sync_fetch_and_add(&lost_work, 1);
+	return h;
+}
+
+/* A connection is over; the kernel frees what it kept. */
+static __always_inline void work_over(struct sock *sk)
+{
+	if (bpf_sk_storage_get(&hands, sk, 0, 0))
+		__sync_fetch_and_add(&hand_count, -1);
+}
 
 static __always_inline struct thread *known_thread(struct task_struct *task)
 {
@@ -147,12 +174,9 @@ static __noinline int work_read(struct conn *c, struct sock *sk)
 		return 0;
 	now = c->read;
 	t = this_thread(now);
-	h = bpf_sk_storage_get(&hands, sk, 0, BPF_SK_STORAGE_GET_F_CREATE);
-	if (!t || !h) {
-		if (t)
-			__sync_fetch_and_add(&lost_work, 1);
+	h = t ? hand_of(sk) : 0;
+	if (!t || !h)
 		return 0;
-	}
 	h->id = now ^ (__u64)c->tid << 48;
 	h->at = now;
 	h->seq = 0;
@@ -219,10 +243,11 @@ static __noinline int work_calls(struct sock *sk)
 			h->id = 0;
 		return 0;
 	}
-	if (!h)
-		h = bpf_sk_storage_get(&hands, sk, 0, BPF_SK_STORAGE_GET_F_CREATE);
-	if (!h)
-		return 0;
+	if (!h) {
+		h = hand_of(sk);
+		if (!h)
+			return 0;
+	}
 	charge(b, t);
 	h->id = b->id;
 	h->at = now;

@@ -122,25 +122,41 @@ func TestServerThrottled(t *testing.T) {
 	measure(t, func(tr *trial) {
 		const in, out = 100, 200
 		group := tr.cpuGroup(20_000, 100_000)
+		var known []int64 // by the group's own account
 		served, _ := tr.serial(6, in, out, 0, func(s *peer) {
 			runtime.LockOSThread()
 			s.receive(in)
 			file := filepath.Join(group, "tasks")
 			tr.must(os.WriteFile(file, fmt.Appendf(nil, "%d", unix.Gettid()), 0o200))
+			before := tr.throttledTime(group)
 			compute(40 * time.Millisecond)
 			tr.must(os.WriteFile(filepath.Join(filepath.Dir(group), "tasks"), fmt.Appendf(nil, "%d", unix.Gettid()), 0o200))
+			known = append(known, tr.throttledTime(group)-before)
 			s.send(out)
 		})
 		tr.followed(served)
 		tr.within("cpu", median(served, splitPart(observe.ServerCPU)), 40*time.Millisecond, 3*time.Millisecond)
 		// 40 ms at 20 of each 100 ms: it lasts into the second period at least.
-		waited := median(served, func(m match) int64 { return m.Ledger[observe.Server] - m.Split[observe.ServerCPU] })
-		throttled := median(served, splitPart(observe.ServerThrottled))
-		if waited < 50*time.Millisecond {
-			tr.errorf("waited %s: the quota had no effect", waited)
+		want := time.Duration(quantile(known, 0.5))
+		if want < 50*time.Millisecond {
+			tr.errorf("throttled for %s: the quota had no effect", want)
 		}
-		tr.within("throttled", throttled, waited, waited/5)
+		tr.within("throttled", median(served, splitPart(observe.ServerThrottled)), want, max(want/50, 2*time.Millisecond))
 	})
+}
+
+// throttledTime is how long a group was throttled so far, ns.
+func (tr *trial) throttledTime(group string) (ns int64) {
+	tr.t.Helper()
+	text, err := os.ReadFile(filepath.Join(group, "cpu.stat"))
+	tr.must(err)
+	for line := range strings.Lines(string(text)) {
+		if _, err := fmt.Sscanf(line, "throttled_time %d", &ns); err == nil {
+			return ns
+		}
+	}
+	tr.t.Fatalf("no throttled_time in %q", text)
+	return 0
 }
 
 // cpuGroup makes a control group (version 1) with a quota, in the one that this

@@ -52,7 +52,7 @@ type Stats struct {
 	Lost           uint64        // records dropped because a ring was full
 	Connections    uint64        // connections not watched for want of kernel memory
 	OtherEndpoints uint64        // connections counted under "other": more than 2,047 addresses
-	Unfollowed     uint64        // requests that were not followed for want of kernel memory
+	Unfollowed     uint64        // requests, and calls, that were not followed: no kernel memory, or over 20,000 connections
 	Weight         uint32        // how many requests a record stands for now: 1 = all are recorded
 	CPU            time.Duration // this process's, user and system, since Start
 	Missing        []string      // what this kernel cannot show, one sentence each
