@@ -40,7 +40,7 @@ type root struct {
 	at     int                 // hop of the first share's chain that is to blame
 	slow   []*observe.SlowTime // of the services that it holds up
 	lost   float64             // ns of their slow time
-	hit    int                 // slow requests that lost most of their time to it
+	hit    float64             // slow requests, each by the part of its time that it lost to it
 }
 
 // example is the chain that is told: of those that cost most time.
@@ -128,12 +128,6 @@ func (v *View) buildRoots() {
 			return cmp.Or(cmp.Compare(b.SlowNS, a.SlowNS), cmp.Compare(b.ThreadNS, a.ThreadNS))
 		})
 		_, r.at = blame(r.example())
-		// One that lost its time to chains of two shapes counts in both.
-		all := 0
-		for _, st := range r.slow {
-			all += st.Requests
-		}
-		r.hit, r.lost = min(r.hit, all), min(r.lost, r.slowNS())
 		slices.SortStableFunc(r.slow, func(a, b *observe.SlowTime) int { return cmp.Compare(b.NS, a.NS) })
 	}
 	slices.SortStableFunc(v.roots, func(a, b *root) int { return cmp.Compare(b.lost, a.lost) })
@@ -357,8 +351,8 @@ func (v *View) harmless(r *root) string {
 		return fmt.Sprintf("but not while one of its %s slow requests was in progress", count(slow))
 	case share < dominantShare:
 		return fmt.Sprintf("%s of the time of its %s slow requests", percent(share), count(slow))
-	case r.hit < fewAffected:
-		return fmt.Sprintf("%d requests lost most of their time to it", r.hit)
+	case r.hit < fewAffected-0.5:
+		return fmt.Sprintf("that is the time of %.3g requests", r.hit)
 	case ratio(slow, max(all+unfinished, slow)) < slowShare && (r.slowNS()/float64(slow) < waitMean || v.slowWeight(r) < waitWeight):
 		return fmt.Sprintf("%s of %s requests were slow, %s of the time of all", count(slow), count(all), percent(v.slowWeight(r)))
 	case r.lost/float64(slow) < waitLost:
@@ -434,7 +428,7 @@ func (v *View) rootFinding(c *Cause, r *root, describe func(*root, *Finding)) Fi
 	threads, atOnce := r.threads()
 	f.Chain, f.ChainEnd = r.example().Hops, r.example().Text
 	f.Evidence = []Evidence{
-		{Fact: "slow requests that lost most of their time to it", Value: r.hit, Limit: slow, Unit: "requests of over " + nanoseconds(float64(v.Waits.SlowerNS)), Source: "request records, and looks at the threads"},
+		{Fact: "slow requests, each by the part of its time that it lost to this", Value: round(r.hit), Limit: slow, Unit: "requests of over " + nanoseconds(float64(v.Waits.SlowerNS)), Source: "request records, and looks at the threads"},
 		{Fact: "threads that waited like this, at once at most", Value: atOnce, Limit: threads, Unit: "threads", Source: taskFiles},
 		{Fact: "the longest", Value: round(float64(r.longest()) / 1e9), Unit: "s without running, at least", Source: taskFiles},
 		{Fact: "of all threads together", Value: round(float64(r.threadNS()) / 1e9), Limit: round(v.Window.Seconds), Unit: "s of the window", Source: fmt.Sprintf("%s, every %s", taskFiles, nanoseconds(float64(v.Waits.EveryNS)))},

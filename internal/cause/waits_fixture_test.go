@@ -34,7 +34,7 @@ func stuckWeb(n int) *observe.WaitGraph {
 }
 
 // waitShare is a shape of chain that took so much of the slow requests' time.
-func waitShare(pid int, slowNS int64, requests int, c observe.WaitChain) observe.WaitShare {
+func waitShare(pid int, slowNS int64, requests float64, c observe.WaitChain) observe.WaitShare {
 	return observe.WaitShare{PID: pid, Chain: c, Samples: 200, Threads: 8, AtOnce: 8, ThreadNS: max(slowNS, 1000*ms), LongestNS: 5000 * ms,
 		LastNS: 9900 * ms, AtEnd: 8, SlowNS: slowNS, SlowRequests: requests, Reader: true}
 }

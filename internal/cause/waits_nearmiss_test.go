@@ -39,7 +39,7 @@ var nearMissesOnWaits = []miss{
 		stuck(stuckWeb(20), waitShare(hog, 90_000*ms, 19, pipeChain))(o)
 		o.Filter.Port = webPort
 	}, "no thread that answers requests was held up in a write to a pipe"},
-	{"two connects that waited", &unixSocketBacklog, stuck(stuckWeb(2), waitShare(nginxMaster, 9000*ms, 2, unixChain)), "2 requests lost most of their time"},
+	{"two connects that waited", &unixSocketBacklog, stuck(stuckWeb(2), waitShare(nginxMaster, 9000*ms, 2, unixChain)), "the time of 2 requests"},
 	{"a lock that is held for a moment", &blockedOnFileLock, stuck(stuckWeb(20), waitShare(nginxMaster, 9000*ms, 2, fileChain)), "9.0 % of the time"},
 	{"on full CPUs", &lockConvoy, func(o *observe.Observation) {
 		c := ends(observe.EndRunning, "runs", lockChain.Hops[0], hop(nginxWorker1, 111, observe.WaitRunnable, "", "", ""))

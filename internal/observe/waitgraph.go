@@ -33,10 +33,10 @@ type WaitShare struct {
 	AtEnd     int   `json:"at_end,omitempty"` // threads that still waited so when the window ended
 
 	// SlowNS is the part of the slow requests' time (SlowTime.NS of the same
-	// process) in which what held the request up waited so; SlowRequests are
-	// the requests that lost at least half of their time to it.
-	SlowNS       int64 `json:"slow_ns,omitempty"`
-	SlowRequests int   `json:"slow_requests,omitempty"`
+	// process) in which what held the request up waited so; SlowRequests counts
+	// each of those requests by the part of its time that it lost so.
+	SlowNS       int64   `json:"slow_ns,omitempty"`
+	SlowRequests float64 `json:"slow_requests,omitempty"`
 	// Reader says that threads which read requests waited so, as opposed to
 	// threads that requests are handed to.
 	Reader bool `json:"reader,omitempty"`

@@ -106,7 +106,7 @@ func (s *Sampler) share(sh *shape, l *loss) observe.WaitShare {
 // loss is what slow requests lost to a shape.
 type loss struct {
 	time     time.Duration
-	requests int
+	requests float64
 	reader   bool
 }
 
@@ -206,9 +206,7 @@ func (f *family) lose(lost map[*shape]*loss, sh *shape, d time.Duration, r *Slow
 	}
 	l.time += d
 	l.reader = l.reader || reader
-	if 2*d >= r.Busy {
-		l.requests++
-	}
+	l.requests += float64(d) / float64(r.Busy)
 }
 
 // direct is the waits of the thread that read a request, and its time on a CPU.
