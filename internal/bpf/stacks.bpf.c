@@ -23,6 +23,7 @@ char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
 #define KERNEL_DEPTH 64
 #define USER_DEPTH 127 /* kernel.perf_event_max_stack, as it is by default */
+#define USER_BYTES (USER_DEPTH * 8) /* a mask: no bit is missing between its first and last */
 
 #define BPF_MAP_TYPE_PROG_ARRAY 3
 #define BPF_MAP_TYPE_RINGBUF 27
@@ -377,9 +378,7 @@ static __always_inline void returns(__u64 *ctx, struct task_struct___stacks *nex
 			kernel = 0;
 	} else
 		r->flags |= NO_KERNEL_STACK;
-	user = p->user;
-	if (user > USER_DEPTH * 8)
-		user = 0;
+	user = p->user & USER_BYTES; /* a bound that old verifiers understand */
 	if (user && bpf_probe_read_kernel((void *)r->ips + kernel, user, p->ips))
 		user = 0;
 	r->kernel_frames = kernel / 8;
