@@ -30,8 +30,10 @@ func probeKernel() kernel {
 	}
 }
 
-// maxCopies bounds the copies of programs that a kernel without cookies needs.
-const maxCopies = 128
+// maxSingles bounds the places that are attached to one by one: giving one back
+// takes a tenth of a second, one after the other, in which the target still
+// runs into its breakpoint.
+const maxSingles = 64
 
 // spec is the collection with its sizes and constants.
 func (t *Tracer) spec(multi bool, fixed int) (*ebpf.CollectionSpec, error) {
@@ -113,9 +115,6 @@ func (t *Tracer) load() error {
 // copyOf is a program that shares all maps with the others, but is not made for
 // links of many places, or has its site as a constant.
 func (t *Tracer) copyOf(program string, multi bool, fixed int) (*ebpf.Program, error) {
-	if t.copies++; t.copies > maxCopies && !t.kernel.cookies {
-		return nil, fmt.Errorf("more than %d places at once need Linux 5.15: narrow it down", maxCopies)
-	}
 	spec, err := t.spec(multi, fixed)
 	if err != nil {
 		return nil, err
@@ -180,6 +179,9 @@ func (t *Tracer) attachFile(im *image, program string, ret bool, sites []int) er
 		return fmt.Errorf("%s: %w", im.name, unwrapPath(err))
 	}
 	if !t.multi {
+		if len(t.links)+len(sites) > maxSingles {
+			return fmt.Errorf("more than %d places (entries and returns) at once need Linux 6.6: narrow it down, or give --count", maxSingles)
+		}
 		for _, i := range sites {
 			if err := t.attachOne(ex, program, ret, i); err != nil {
 				if err = t.refused(i, err); err != nil {

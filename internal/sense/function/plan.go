@@ -30,6 +30,9 @@ type Options struct {
 const (
 	maxProbes = 1000
 	maxSites  = 8000
+
+	// Giving a tracepoint back takes the kernel a tenth of a second.
+	maxTracepoints = 128
 )
 
 // Kinds of programs in function.bpf.c.
@@ -183,6 +186,9 @@ func (p *Plan) fill() error {
 		}
 		if len(p.probes) > maxProbes {
 			return fmt.Errorf("%q is more than %d functions: narrow it down (--list shows them)", text, maxProbes)
+		}
+		if pat.kind == observe.FunctionTracepoint && len(p.probes)-before > maxTracepoints {
+			return fmt.Errorf("%q is more than %d tracepoints: narrow it down (system calls have syscall:NAME)", text, maxTracepoints)
 		}
 		if len(p.sites) > maxSites {
 			return fmt.Errorf("%q is left at more than %d places: narrow it down, or give --count", text, maxSites)

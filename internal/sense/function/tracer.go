@@ -43,7 +43,6 @@ type Tracer struct {
 	ring    *ringbuf.Reader
 	record  ringbuf.Record
 
-	copies       int
 	attachErrors int
 	unattached   int
 	lastRefusal  error
