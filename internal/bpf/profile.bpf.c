@@ -16,10 +16,11 @@ char LICENSE[] SEC("license") = "Dual BSD/GPL";
 #define MAX_DEPTH 32
 #define BPF_F_USER_STACK (1ULL << 8)
 
-/* The parent of a task, which headers/kernel.h does not need. */
+/* What of a task headers/kernel.h does not need. */
 struct task_struct___family {
 	struct task_struct___family *real_parent;
 	int tgid;
+	int static_prio; /* 120 and the nice value */
 } __attribute__((preserve_access_index));
 
 #define USER_MODE -1 /* the CPU was not in the kernel */
@@ -37,8 +38,8 @@ struct sample_key {
 struct sample_count {
 	__u64 samples;
 	__u32 parent; /* tgid */
+	__s32 nice;
 	char comm[16]; /* of the thread */
-	__u32 unused;
 };
 
 struct {
@@ -73,12 +74,7 @@ struct {
 __u64 lost_samples;
 __u64 lost_stacks;
 
-static __always_inline __u32 parent_of_current(void)
-{
-	struct task_struct___family *task = (void *)bpf_get_current_task();
-
-	return BPF_CORE_READ(task, real_parent, tgid);
-}
+#define DEFAULT_PRIO 120
 
 static __always_inline __s32 user_stack(struct bpf_perf_event_data *ctx, __u32 tgid, __u32 parent)
 {
@@ -98,12 +94,13 @@ int sample(struct bpf_perf_event_data *ctx)
 {
 	__u64 id = bpf_get_current_pid_tgid();
 	struct sample_key key = { .tgid = id >> 32, .tid = (__u32)id };
+	struct task_struct___family *task = (void *)bpf_get_current_task();
 	struct sample_count *c;
 	__u32 parent;
 
 	if (key.tgid == 0)
 		return 0; /* idle */
-	parent = parent_of_current();
+	parent = BPF_CORE_READ(task, real_parent, tgid);
 	key.kernel = bpf_get_stackid(ctx, &stacks, 0);
 	if (key.kernel == -EFAULT) {
 		key.kernel = USER_MODE;
@@ -116,6 +113,7 @@ int sample(struct bpf_perf_event_data *ctx)
 	if (!c) {
 		struct sample_count fresh = { .parent = parent };
 
+		fresh.nice = BPF_CORE_READ(task, static_prio) - DEFAULT_PRIO;
 		bpf_get_current_comm(&fresh.comm, sizeof(fresh.comm));
 		bpf_map_update_elem(&counts, &key, &fresh, BPF_NOEXIST);
 		c = bpf_map_lookup_elem(&counts, &key);

@@ -148,7 +148,7 @@ var nearMissesOnCPU = []miss{
 	}, "were ready and had no CPU for 400 ms, and ran for 3 s"},
 
 	{"pages that start a program, and are quick", &shortLivedProcessStorm, func(o *observe.Observation) {
-		app(o, "php-fpm8.2", 1, 0).ChildSeconds = 9
+		app(o, "php-fpm8.2", 1, 0)
 		with(o, appServed().add(2000, ms, ms, 0, quick))
 		o.Use.Forks = 2000
 		o.Profile.ShortLived = []observe.ProfileShort{{Comm: "sh", Parent: appPID, Processes: 90, Samples: 800}}
@@ -168,6 +168,20 @@ var nearMissesOnCPU = []miss{
 		process(o, hog).ChildSeconds = 3600
 		o.Use.Forks = 100
 	}, "took 0 %"},
+	{"a build with a nice value, on CPUs that it fills", &shortLivedProcessStorm, func(o *observe.Observation) {
+		app(o, "app", 1, 9)
+		full(o)
+		with(o, appServed().add(100, ms, ms, 0, computed))
+		o.Use.Forks = 9000
+		o.Profile.ShortLived = []observe.ProfileShort{{Comm: "compile", Parent: hog, ParentComm: "backup", Processes: 900, Samples: 1000, Nice: 19}}
+	}, "took 0 %"},
+	{"three programs that take long, and end within the window", &shortLivedProcessStorm, func(o *observe.Observation) {
+		app(o, "app", 1, 9)
+		full(o)
+		with(o, appServed().add(100, ms, ms, 0, computed))
+		o.Use.Forks = 90
+		o.Profile.ShortLived = []observe.ProfileShort{{Comm: "gzip", Parent: hog, ParentComm: "backup", Processes: 3, Samples: 1000}}
+	}, "took 52 % of the CPUs at most (those of backup)"},
 
 	{"ksoftirqd at work for requests that are quick", &kernelThreadBusy, func(o *observe.Observation) {
 		app(o, "app", 1, 0)

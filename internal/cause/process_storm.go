@@ -1,7 +1,9 @@
 package cause
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/slowray/slowray/internal/observe"
@@ -22,7 +24,8 @@ func init() { shortLivedProcessStorm.Check = checkProcessStorm }
 
 const (
 	stormRate  = 5.0  // processes and threads that begin each second
-	stormShare = 0.20 // of the CPUs, by processes that ended within the window
+	stormShare = 0.20 // of the CPUs, by processes that began and ended within the window
+	stormSeen  = 5    // of them, seen on a CPU: fewer are no storm
 )
 
 // starter is a process whose children come and go.
@@ -30,7 +33,7 @@ type starter struct {
 	pid       int
 	comm      string
 	cpu       float64 // s of CPU of its children
-	processes int     // seen of them: a lower bound, 0 when none was
+	processes int     // seen of them: a lower bound
 	programs  []string
 }
 
@@ -46,7 +49,7 @@ func checkProcessStorm(v *View) Result {
 	if top.comm != "" {
 		because += fmt.Sprintf(" at most (those of %s)", top.comm)
 	}
-	if rate < stormRate || share < stormShare && top.cpu < 0.5*v.Window.Seconds {
+	if rate < stormRate || top.processes < stormSeen || share < stormShare && top.cpu < 0.5*v.Window.Seconds {
 		return ruledOut(because)
 	}
 	r := v.judgeLedgers(fewRequests, func(l *ledger) judged {
@@ -82,46 +85,37 @@ func checkProcessStorm(v *View) Result {
 	return heaviest(r)
 }
 
-// topStarter is the process whose short-lived children take most CPU: by the
-// kernel's account of children that were waited for, or by the CPU samples of
-// processes that were there neither before nor after.
+// topStarter is the process whose short-lived children take most CPU, by the
+// CPU samples of processes that were there neither before nor after. The
+// kernel's account of children that were waited for is no help: it has those
+// that ran for hours, too. Children that are nice give way by themselves.
 func (v *View) topStarter() starter {
-	sampled := map[int]*starter{}
-	if v.Profile != nil && v.Profile.Hz > 0 {
-		for _, s := range v.Profile.ShortLived {
-			st := sampled[s.Parent]
-			if st == nil {
-				st = &starter{pid: s.Parent, comm: s.ParentComm}
-				sampled[s.Parent] = st
-			}
-			st.cpu += float64(s.Samples) / float64(v.Profile.Hz)
-			st.processes += s.Processes
-			if len(st.programs) < 3 {
-				st.programs = append(st.programs, s.Comm)
-			}
-		}
+	if v.Profile == nil || v.Profile.Hz <= 0 {
+		return starter{}
 	}
-	var top starter
-	better := func(st *starter) {
-		if st.cpu > top.cpu || st.cpu == top.cpu && st.pid < top.pid {
-			top = *st
-		}
-	}
-	for i := range v.Processes {
-		p := &v.Processes[i]
-		st := sampled[p.PID]
-		if st == nil {
-			// The account of children is also that of one that ran for long
-			// and has ended; that it is many, only samples tell.
+	var list []starter
+	for _, s := range v.Profile.ShortLived {
+		if s.Nice >= niceMeansYield {
 			continue
 		}
-		st.comm = p.Comm
-		st.cpu = max(st.cpu, p.ChildSeconds)
-		better(st)
-		delete(sampled, p.PID)
+		i := slices.IndexFunc(list, func(st starter) bool { return st.pid == s.Parent })
+		if i < 0 {
+			i = len(list)
+			list = append(list, starter{pid: s.Parent, comm: s.ParentComm})
+		}
+		st := &list[i]
+		st.cpu += float64(s.Samples) / float64(v.Profile.Hz)
+		st.processes += s.Processes
+		if len(st.programs) < 3 && !slices.Contains(st.programs, s.Comm) {
+			st.programs = append(st.programs, s.Comm)
+		}
 	}
-	for _, st := range sampled {
-		better(st)
+	if len(list) == 0 {
+		return starter{}
+	}
+	top := slices.MaxFunc(list, func(a, b starter) int { return cmp.Or(cmp.Compare(a.cpu, b.cpu), cmp.Compare(b.pid, a.pid)) })
+	if p := v.Process(top.pid); p != nil {
+		top.comm = p.Comm
 	}
 	return top
 }
@@ -131,11 +125,15 @@ func (v *View) stormFinding(l *ledger, k cost, top *starter, rate, share float64
 	f.Subject.Kind, f.Subject.PID, f.Subject.Comm = "process", top.pid, top.comm
 	f.Evidence = append(f.Evidence,
 		Evidence{Fact: "processes and threads that begin", Value: round(rate), Unit: "a second", Source: "/proc/stat processes"},
-		Evidence{Fact: "CPU of those that end at once, started by " + top.comm, Value: round(top.cpu), Limit: round(v.Use.CPU.Total()), Unit: "CPU s", Source: "CPU samples; /proc/PID/stat cutime, cstime"},
+		Evidence{Fact: "CPU of those that end at once, started by " + top.comm, Value: round(top.cpu), Limit: round(v.Use.CPU.Total()), Unit: "CPU s", Source: "CPU samples"},
 		Evidence{Fact: "their programs", Value: strings.Join(top.programs, ", "), Source: "CPU samples"},
 		Evidence{Fact: "how they cost requests time", Value: how, Source: "/proc/stat, /proc/PID/schedstat, request records"},
 	)
-	if p := v.Process(top.pid); p != nil && p.Cmdline != "" {
+	p := v.Process(top.pid)
+	if p != nil && p.ChildSeconds > 0 {
+		f.Evidence = append(f.Evidence, Evidence{Fact: "CPU of all its children that ended and were waited for", Value: round(p.ChildSeconds), Unit: "CPU s", Source: "/proc/PID/stat cutime, cstime"})
+	}
+	if p != nil && p.Cmdline != "" {
 		f.Evidence = append(f.Evidence, Evidence{Fact: "who starts them", Value: p.Cmdline, Source: "/proc/PID/cmdline"})
 	}
 	f.Fix.Text = fmt.Sprintf("Have %s (pid %d) start %s less often: keep one running and hand it the work, or call a library instead.", top.comm, top.pid, strings.Join(top.programs, ", "))

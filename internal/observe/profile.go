@@ -16,6 +16,7 @@ type ProfileProcess struct {
 	PID        int    `json:"pid"`
 	Comm       string `json:"comm"`
 	Parent     int    `json:"parent,omitempty"` // pid, when it was sampled first
+	Nice       int    `json:"nice,omitempty"`   // of one of its threads
 	Samples    uint64 `json:"samples"`
 	PortSearch uint64 `json:"port_search"` // inside __inet_hash_connect (search for a free local port)
 
@@ -57,6 +58,7 @@ type ProfileShort struct {
 	Comm       string `json:"comm"`
 	Parent     int    `json:"parent"` // pid
 	ParentComm string `json:"parent_comm,omitempty"`
+	Nice       int    `json:"nice,omitempty"`
 	Processes  int    `json:"processes"` // that were seen on a CPU: a lower bound
 	Samples    uint64 `json:"samples"`
 }

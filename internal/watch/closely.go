@@ -76,11 +76,12 @@ func (s *session) lookClosely(elapsed time.Duration) {
 	go func() {
 		defer close(c.done)
 		runtime.LockOSThread() // never unlocked: the thread ends with its nice value
-		_ = unix.Setpriority(unix.PRIO_PROCESS, unix.Gettid(), closelyNice)
 		c.stacks, c.err = callstack.Record(ctx, min(left, closelyMost), callstack.Options{
 			PIDs: c.pids, OnCPU: true, Hz: stack.Hz, Threads: true,
 			Unwinder: func(space *symbol.Space, pids []int) (callstack.Unwinder, error) {
+				_ = unix.Setpriority(unix.PRIO_PROCESS, unix.Gettid(), closelyNice)
 				u, err := interpreter.Start(space, pids)
+				_ = unix.Setpriority(unix.PRIO_PROCESS, unix.Gettid(), ownNice)
 				if err != nil {
 					return nil, err // not u: that would be no nil interface
 				}
@@ -144,7 +145,10 @@ func (s *session) endClosely() {
 	if c.cancel == nil {
 		return
 	}
-	c.stop()
+	if !c.stop() {
+		s.partialGap(observe.KindProfile, 0, "functions of interpreters", errors.New("were not named in time: the CPUs are full"))
+		return
+	}
 	if c.err != nil {
 		s.partialGap(observe.KindProfile, 0, "functions of interpreters", c.err)
 		return
@@ -155,11 +159,20 @@ func (s *session) endClosely() {
 	}
 }
 
-// stop ends the recording and waits until it has.
-func (c *closely) stop() {
+// closelyPatience is how long the verdict waits for the names of functions.
+const closelyPatience = 700 * time.Millisecond
+
+// stop ends the recording and waits until it has, which it says; when that
+// takes too long it ends by itself.
+func (c *closely) stop() bool {
 	if c.cancel == nil {
-		return
+		return false
 	}
 	c.cancel()
-	<-c.done
+	select {
+	case <-c.done:
+		return true
+	case <-time.After(closelyPatience):
+		return false
+	}
 }

@@ -111,17 +111,17 @@ func (s *session) sumShortLived(end []host.ProcSample) {
 		return pid
 	}
 	type kind struct {
-		comm   string
-		parent int
+		comm         string
+		parent, nice int
 	}
 	sums := map[kind]*observe.ProfileShort{}
 	p.Processes = slices.DeleteFunc(p.Processes, func(one observe.ProfileProcess) bool {
 		if _, known := comm[one.PID]; known {
 			return false
 		}
-		k := kind{one.Comm, lasting(one.Parent)}
+		k := kind{one.Comm, lasting(one.Parent), one.Nice}
 		if sums[k] == nil {
-			sums[k] = &observe.ProfileShort{Comm: k.comm, Parent: k.parent, ParentComm: comm[k.parent]}
+			sums[k] = &observe.ProfileShort{Comm: k.comm, Parent: k.parent, ParentComm: comm[k.parent], Nice: k.nice}
 		}
 		sums[k].Processes++
 		sums[k].Samples += one.Samples
@@ -131,7 +131,7 @@ func (s *session) sumShortLived(end []host.ProcSample) {
 		p.ShortLived = append(p.ShortLived, *one)
 	}
 	slices.SortFunc(p.ShortLived, func(a, b observe.ProfileShort) int {
-		return cmp.Or(cmp.Compare(b.Samples, a.Samples), strings.Compare(a.Comm, b.Comm), cmp.Compare(a.Parent, b.Parent))
+		return cmp.Or(cmp.Compare(b.Samples, a.Samples), strings.Compare(a.Comm, b.Comm), cmp.Compare(a.Parent, b.Parent), cmp.Compare(a.Nice, b.Nice))
 	})
 	p.ShortLived = p.ShortLived[:min(len(p.ShortLived), maxShortLived)]
 }

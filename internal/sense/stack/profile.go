@@ -28,8 +28,8 @@ type (
 	sampleCount struct {
 		Samples uint64
 		Parent  uint32
+		Nice    int32
 		Comm    [16]byte
-		_       uint32
 	}
 )
 

@@ -81,7 +81,7 @@ func (p *Profiler) count(out *observe.Profile) (map[uint32]*seenProcess, error) 
 		one := byPID[key.TGID]
 		if one == nil {
 			one = &seenProcess{threads: map[uint32]*observe.ProfileThread{}}
-			one.PID, one.Parent = int(key.TGID), int(val.Parent)
+			one.PID, one.Parent, one.Nice = int(key.TGID), int(val.Parent), int(val.Nice)
 			byPID[key.TGID] = one
 		}
 		name, _, _ := strings.Cut(string(val.Comm[:]), "\x00")
