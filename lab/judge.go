@@ -72,17 +72,21 @@ func (s *StepResult) note(format string, args ...any) {
 	s.Notes = append(s.Notes, fmt.Sprintf(format, args...))
 }
 
+// ofOthers are causes by which programs outside the sandbox may be named, when
+// they use the CPUs.
+var ofOthers = []string{"cpu-saturated", "run-queue-wait", "short-lived-process-storm"}
+
 // forgiveOthers leaves out what slowray rightly says of programs outside the
 // sandbox.
 func (s *StepResult) forgiveOthers() {
-	const saturated = "cpu-saturated"
 	if s.Looked == nil || s.Looked.Others <= othersMax {
 		return
 	}
 	s.note("other programs took %.0f %% of the CPUs while slowray looked", 100*s.Looked.Others)
-	if s.harmless || !slices.ContainsFunc(s.Truth.Removals, func(r Removal) bool { return r.Cause == saturated }) {
-		s.Found.Findings = slices.DeleteFunc(s.Found.Findings, func(f Finding) bool { return f.Cause == saturated })
-	}
+	s.Found.Findings = slices.DeleteFunc(s.Found.Findings, func(f Finding) bool {
+		planted := slices.ContainsFunc(s.Truth.Removals, func(r Removal) bool { return r.Cause == f.Cause })
+		return slices.Contains(ofOthers, f.Cause) && (s.harmless || !planted)
+	})
 }
 
 // allowed checks rules 1 and 2.

@@ -119,13 +119,13 @@ func (i Incident) LoadWith(faults []Fault) load.Load {
 // All is every incident: the whole one first, then faults alone, then controls.
 func All() []Incident {
 	return slices.Concat([]Incident{nginxThroughput(), tcprtSixPhases()}, conntrack(), phpFPM(), acceptQueue(), ports(), limits(), cpu(),
-		network(), application(), dependencies(), controls(), networkControls())
+		network(), application(), dependencies(), serverWaits(), controls(), networkControls(), serverControls())
 }
 
 // Pending is incidents whose cause slowray does not know yet: they can be
 // planted by name, and are in no list.
 func Pending() []Incident {
-	return slices.Concat(serverWaits(), serverCPU(), serverControls())
+	return serverCPU()
 }
 
 // Find gives the incident of that name.
