@@ -245,6 +245,9 @@ func (f *family) handed(r *SlowRequest, left, slack time.Duration, still bool) m
 	var waits, running time.Duration
 	var own, all span // when the reader itself did something, and when anybody waited
 	for _, i := range f.intervals {
+		if i.from.After(r.To) {
+			break // so do all that come after it
+		}
 		d := overlap(i, r)
 		switch {
 		case d <= 0:

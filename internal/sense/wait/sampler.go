@@ -26,7 +26,7 @@ const (
 	refollow = 2 * time.Second
 
 	maxShapes    = 256   // of chains
-	maxIntervals = 65536 // waits of single threads that are kept
+	maxIntervals = 32768 // waits of single threads that are kept
 	maxWatched   = 16384 // threads that are remembered from look to look
 	maxThreadIDs = 4096  // that are counted of one shape
 	freezeEvery  = time.Second
