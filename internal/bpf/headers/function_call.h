@@ -208,8 +208,12 @@ static __always_inline void count_thread(const struct site *s, __u64 pid_tgid, _
 			return;
 		}
 	}
-	__sync_fetch_and_add(&b->calls, calls_more);
-	__sync_fetch_and_add(&b->total, ns);
+	/* An addition of a constant 0 becomes an atomic OR, which kernels before
+	 * 5.12 lack. */
+	if (calls_more)
+		__sync_fetch_and_add(&b->calls, calls_more);
+	if (ns)
+		__sync_fetch_and_add(&b->total, ns);
 	if (ns > b->max)
 		b->max = ns;
 }

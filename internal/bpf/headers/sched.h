@@ -18,6 +18,7 @@ enum call_class {
 	CALL_NET,
 	CALL_SLEEP,
 	CALL_FILE, /* the first argument is a descriptor: of what, tells */
+	CALL_FUTEX,
 };
 
 const volatile __u8 call_classes[SYSCALLS];
@@ -67,8 +68,9 @@ static __always_inline __u32 clock_of_file(struct task_struct *task, __u64 fd)
 	return WORK_OTHER;
 }
 
-/* Which of its clocks runs for a thread that goes to sleep now. */
-static __always_inline __u32 clock_of(struct task_struct *task)
+/* Which of its clocks runs for a thread that goes to sleep now; *doing is
+ * BLOCKED. */
+static __always_inline __u32 clock_of(struct task_struct *task, __u32 *doing)
 {
 	struct pt_regs *regs;
 	__u64 nr = ~0ULL, argument = 0;
@@ -88,6 +90,9 @@ static __always_inline __u32 clock_of(struct task_struct *task)
 	if (nr >= SYSCALLS)
 		return WORK_OTHER; /* no system call: a page that is not there, a signal */
 	switch (call_classes[nr & (SYSCALLS - 1)]) {
+	case CALL_FUTEX:
+		*doing = ON_FUTEX;
+		return WORK_LOCK;
 	case CALL_LOCK:
 		return WORK_LOCK;
 	case CALL_DISK:
@@ -126,7 +131,7 @@ int BPF_PROG(switched, int preempt, struct task_struct *prev, struct task_struct
 			t->throttled = throttled_time(prev);
 		} else {
 			t->doing = BLOCKED;
-			t->blocked_on = clock_of(prev);
+			t->blocked_on = clock_of(prev, &t->doing);
 		}
 	}
 	t = known_thread(next);
@@ -136,7 +141,7 @@ int BPF_PROG(switched, int preempt, struct task_struct *prev, struct task_struct
 		if (!now)
 			now = bpf_ktime_get_ns();
 		waited = span(t->since, now);
-		if (t->doing == BLOCKED) { /* the wake-up was not seen */
+		if (t->doing >= BLOCKED) { /* the wake-up was not seen */
 			t->clocks[t->blocked_on < CLOCKS ? t->blocked_on : WORK_OTHER] += waited;
 		} else {
 			__u64 throttled = smaller(span(t->throttled, throttled_time(next)), waited);
@@ -159,16 +164,22 @@ int BPF_PROG(waking, struct task_struct *p)
 	struct task_struct *task;
 	struct baton *b;
 	__u64 now;
+	__u32 on;
 
-	if (!t || t->doing != BLOCKED)
+	if (!t || t->doing < BLOCKED)
 		return 0;
 	now = bpf_ktime_get_ns();
-	t->clocks[t->blocked_on < CLOCKS ? t->blocked_on : WORK_OTHER] += span(t->since, now);
+	task = bpf_get_current_task_btf();
+	on = t->blocked_on < CLOCKS ? t->blocked_on : WORK_OTHER;
+	/* A lock is released by a thread of the process; a timer, which sleepers
+	 * of the JVM wait for in the same call, interrupts whoever runs. */
+	if (t->doing == ON_FUTEX && task->tgid != p->tgid)
+		on = WORK_SLEEP;
+	t->clocks[on] += span(t->since, now);
 	t->since = later(t->since, now);
 	t->doing = READY;
 	t->throttled = throttled_time(p);
 
-	task = bpf_get_current_task_btf();
 	if (task->tgid != p->tgid || task->pid == p->pid)
 		return 0;
 	waker = known_thread(task);

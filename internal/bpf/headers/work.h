@@ -28,6 +28,7 @@ enum doing {
 	COMPUTING,
 	READY,
 	BLOCKED,
+	ON_FUTEX, /* as BLOCKED: on a lock, or asleep for a time */
 };
 
 struct baton {

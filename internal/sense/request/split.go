@@ -24,12 +24,14 @@ const (
 	callNet
 	callSleep
 	callFile
+	callFutex
 )
 
 // callClasses say what a thread waits for that sleeps in a system call.
 var callClasses = func() (classes [512]uint8) {
 	for class, calls := range map[uint8][]int{
-		callLock: {unix.SYS_FUTEX, unix.SYS_FLOCK, unix.SYS_FCNTL, unix.SYS_SEMOP, unix.SYS_SEMTIMEDOP},
+		callFutex: {unix.SYS_FUTEX},
+		callLock:  {unix.SYS_FLOCK, unix.SYS_FCNTL, unix.SYS_SEMOP, unix.SYS_SEMTIMEDOP},
 		callDisk: {
 			unix.SYS_FSYNC, unix.SYS_FDATASYNC, unix.SYS_SYNC, unix.SYS_SYNCFS, unix.SYS_SYNC_FILE_RANGE, unix.SYS_MSYNC, unix.SYS_FALLOCATE,
 			unix.SYS_OPENAT, unix.SYS_OPENAT2, unix.SYS_NEWFSTATAT, unix.SYS_STATX, unix.SYS_UNLINKAT, unix.SYS_RENAMEAT2, unix.SYS_GETDENTS64, unix.SYS_FTRUNCATE,
