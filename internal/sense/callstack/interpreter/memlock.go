@@ -18,9 +18,8 @@ import (
 // process ends, and changes nothing else.
 func allowMemlock() error {
 	limit := unix.Rlimit{Cur: unix.RLIM_INFINITY, Max: unix.RLIM_INFINITY}
-	var before unix.Rlimit
-	if unix.Prlimit(0, unix.RLIMIT_MEMLOCK, &limit, &before) == nil {
-		return unix.Prlimit(0, unix.RLIMIT_MEMLOCK, &before, nil)
+	if unix.Prlimit(0, unix.RLIMIT_MEMLOCK, &limit, nil) == nil {
+		return nil // and left so: before Linux 5.11 our own maps need it too
 	}
 	if err := pretendMemlock(); err != nil {
 		return fmt.Errorf("RLIMIT_MEMLOCK cannot be raised (needs CAP_SYS_RESOURCE): %w", err)
