@@ -244,7 +244,8 @@ static __always_inline int left(void *ctx, void *stack, struct site *s, __u64 no
 	}
 	__sync_fetch_and_add(&sum->returns, 1);
 	__sync_fetch_and_add(&sum->total, took);
-	__sync_fetch_and_add(&sum->cpu, cpu);
+	if (cpu) /* as in count_thread */
+		__sync_fetch_and_add(&sum->cpu, cpu);
 	if (took > sum->max)
 		sum->max = took;
 	if (has_failed(s, result))

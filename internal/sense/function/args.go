@@ -175,8 +175,8 @@ func (a Arg) show(p place, v *value) string {
 	case a.isText() || p.where == inRecordText || p.text:
 		b := v.Text[:min(int(v.Length), len(v.Text))]
 		cut := int(v.Length) == len(v.Text)
-		if a.Type != "gostr" && len(b) > 0 {
-			b = b[:len(b)-1]
+		if (a.Type != "gostr" || cut) && len(b) > 0 {
+			b = b[:len(b)-1] // the zero at its end, or what there was no room for
 		}
 		text = strconv.QuoteToASCII(string(b))
 		if cut {

@@ -103,7 +103,7 @@ func (t *Tracer) losses(out *observe.Functions, deep, untimed uint64) {
 	t.get(bpf.FunctionVarLostRecords, &records)
 	t.get(bpf.FunctionVarLostBystanders, &bystanders)
 	lose("calls that may be missing among the slowest, because the ring was full", records)
-	lose("calls not counted by thread: more than 16,384 (function, thread) pairs", bystanders)
+	lose("times that calls were not counted by thread: more than 16,384 (function, thread) pairs", bystanders)
 	lose("calls counted but not timed: more than 32 of them within each other", deep)
 	lose("calls counted but not timed: more than 8,192 threads in calls at once", untimed)
 	lose("places in functions that could not be watched", uint64(t.attachErrors))
