@@ -26,6 +26,9 @@ func checkProcessStopped(v *View) Result {
 		if last.Process.PID != r.shares[0].PID && v.Master(last.Process.PID) != r.shares[0].PID {
 			f.Subject.Port = 0
 		}
+		if n := len(c.Hops); n > 1 && c.Hops[n-2].Kind == observe.WaitFuse {
+			f.Subject.Path = objectOf(&c.Hops[n-2]) // what is on the file system that it serves
+		}
 		f.Evidence = append(f.Evidence, Evidence{Fact: "state of " + who(last), Value: last.State, Source: "/proc/PID/stat"})
 		switch c.End {
 		case observe.EndTraced:

@@ -25,6 +25,7 @@ func init() { shortLivedProcessStorm.Check = checkProcessStorm }
 const (
 	stormRate  = 5.0  // processes and threads that begin each second
 	stormShare = 0.20 // of the CPUs, by processes that began and ended within the window
+	stormOwn   = 0.25 // of the time of a request that starts them: it waits for them to begin and to end, too
 	stormSeen  = 5    // of them, seen on a CPU: fewer are no storm
 )
 
@@ -69,9 +70,12 @@ func checkProcessStorm(v *View) Result {
 		switch {
 		case !l.noticed(k, threadFloor):
 			return judged{because: because + "; no request is slow for want of a thread: " + l.whereTimeGoes(), near: 0}
-		case own && each >= hotOwn*l.TimeNS()/float64(l.Requests):
+		case own && each >= stormOwn*l.TimeNS()/float64(l.Requests):
 			k = scaled(k, min(1, each/k.ns))
 			return judged{finding: v.stormFinding(l, k, &top, rate, share, fmt.Sprintf("a request starts them: %s of CPU of theirs for each, on average", nanoseconds(each)))}
+		case own && idle < idleWhenFull:
+			k = scaled(k, ratio(top.cpu, v.Use.CPU.Busy()))
+			return judged{finding: v.stormFinding(l, k, &top, rate, share, fmt.Sprintf("a request starts them, and the CPUs are full of them (%s idle)", percent(idle)))}
 		case idle < idleWhenFull && l.noticed(wait, threadFloor):
 			// They answer for the part of the CPUs that they take from others.
 			k = scaled(wait, ratio(top.cpu, v.Use.CPU.Busy()-w.cpu))

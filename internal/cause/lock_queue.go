@@ -1,0 +1,87 @@
+package cause
+
+import (
+	"fmt"
+
+	"github.com/slowray/slowray/internal/observe"
+)
+
+// lockQueues is lock-convoy for locks whose owner is written nowhere, as those
+// of Python, Java and C++: requests spend their time in futex(2), and what ends
+// it is a thread that has another request in hand. Who waits for a worker of a
+// pool is followed to the worker; who sleeps for a time is woken by the clock.
+func (v *View) lockQueues() Result {
+	return v.judgeLedgers(fewRequests, func(l *ledger) judged {
+		if l.called() || l.Split == nil || l.Split.Requests < fewRequests {
+			return judged{because: "no request was followed from thread to thread", near: -1}
+		}
+		k, n := l.serverCost(observe.ServerLock), l.affected(observe.FlagContended)
+		because := fmt.Sprintf("%s of %s waited for what a thread with another request in hand was doing; locks took %s of the requests' time",
+			count(n), l.all(), percent(k.share))
+		p := v.Process(l.pid)
+		switch {
+		case !l.enough(n) || ratio(n, l.Requests) < k.share/2 || !l.noticed(k, threadFloor):
+			return judged{because: because, near: k.share}
+		case p != nil && p.Go:
+			return judged{because: because + "; but it is a Go program, whose threads are there whether or not they wait for a lock", near: k.share}
+		case v.hasWaits(l.pid):
+			return judged{because: because + "; the looks at its threads tell more", near: k.share}
+		}
+		f := v.found(&lockConvoy, l, k, threadFloor, "waiting for a lock, or for a thread that serves another request")
+		f.Title = fmt.Sprintf("Requests of %s queue for a lock", f.Subject.Comm)
+		f.Evidence = append(f.Evidence,
+			Evidence{Fact: "requests that waited until a thread with another request in hand woke theirs", Value: n, Limit: l.Requests, Unit: "requests", Source: recorded},
+			Evidence{Fact: "the rest of its server time", Value: l.splitText(observe.ServerLock), Source: recorded})
+		f.Fix.Text = fmt.Sprintf("Threads of %s that serve requests wait for each other: a lock, or something there is too little of, as a pool of connections. Find what is held and do less while holding it, or have more of it; the stacks of the waiting threads name it.", f.Subject.Comm)
+		f.Fix.Commands = []string{fmt.Sprintf("slowray flame --off-cpu --pid %d", f.Subject.PID)}
+		return judged{finding: f}
+	})
+}
+
+// serverCost is what parts of the Server time take of an endpoint's time, as
+// the requests that were followed tell.
+func (l *ledger) serverCost(parts ...observe.ServerPart) cost {
+	var c cost
+	for _, p := range parts {
+		c.ns += l.Split.ShareNS(p, l.MeanNS(observe.Server))
+		c.slowNS += l.Split.SlowShareNS(p, l.SlowNS(observe.Server))
+		stats := l.Split.Parts[p.String()]
+		c.usual += float64(stats.Hist.Quantile(0.5))
+	}
+	c.share = ratio(c.ns*float64(l.Requests), l.TimeNS())
+	c.slowShare = ratio(c.slowNS, l.SlowTotalNS())
+	return c
+}
+
+// splitText names the greatest parts of the Server time but one.
+func (l *ledger) splitText(but observe.ServerPart) string {
+	text := ""
+	for p := range observe.NumServerParts {
+		if share := l.Split.ShareNS(p, 1); p != but && share >= 0.05 {
+			if text != "" {
+				text += ", "
+			}
+			text += p.Short() + " " + percent(share)
+		}
+	}
+	if text == "" {
+		return "under 5 % each"
+	}
+	return text
+}
+
+// hasWaits says whether a finding about what the threads of a process wait for
+// is made of its chains.
+func (v *View) hasWaits(pid int) bool {
+	for _, r := range v.roots {
+		if r.lost == 0 || v.harmless(r) != "" {
+			continue
+		}
+		for _, s := range r.shares {
+			if s.PID == pid {
+				return true
+			}
+		}
+	}
+	return false
+}
