@@ -91,11 +91,8 @@ func (t *traffic) boundLogs(ctx context.Context, dir string) {
 // howToLook prints where the servers are.
 func (p *printer) howToLook(box *sandbox.Box, s *server.Stack) {
 	p.printf("\n  service  %s, port %d\n", s.ServerAddr, s.FrontPort)
-	switch {
-	case s.Kind.HasBackend():
-		p.printf("  behind   %s, port %d\n", s.BackendAddr, s.BackPort)
-	case s.Kind != server.App && s.Kind != server.Web:
-		p.printf("  behind   port %d\n", s.BackPort)
+	for _, behind := range s.Behind() {
+		p.printf("  behind   %s\n", behind)
 	}
 	for n, line := range insiders(box.PID()) {
 		label := "process"

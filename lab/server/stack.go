@@ -22,6 +22,23 @@ type Stack struct {
 	AccessLog string
 }
 
+// Behind says what is behind the server that clients talk to, and where.
+func (s *Stack) Behind() []string {
+	here, there := fmt.Sprintf("port %d", s.BackPort), fmt.Sprintf("%s, port ", s.BackendAddr)
+	switch s.Kind {
+	case NginxFPM, NginxNginx, NginxNative, NginxPython:
+		return []string{here}
+	case WebBackend, WebDatabase, WebRedis:
+		return []string{there + strconv.Itoa(s.BackPort)}
+	case NativeMail:
+		return []string{there + strconv.Itoa(mailPort) + " (mail)"}
+	case Docker:
+		return []string{here, there + strconv.Itoa(collectorPort) + " (log collector)"}
+	default:
+		return nil
+	}
+}
+
 // Start applies the settings and starts the servers in the sandbox. exe is an
 // executable that calls [Main] under the roles of this package.
 func Start(ctx context.Context, box *sandbox.Box, exe string, setup Setup, plan Plan) (*Stack, error) {
