@@ -94,6 +94,10 @@ var collapse = []observe.ProfileFunction{
 // see firing.
 var firingOnCPU = []fires{
 	{
+		name: "a lock whose owner is written nowhere", cause: &lockConvoy, plant: behindALock("python3.11", 0.7),
+		subject: Subject{PID: appPID, Comm: "app", Port: appPort}, minShare: 0.65, fix: "wait for each other", evidence: "woke theirs=300",
+	},
+	{
 		name: "node computes for all", cause: &singleThreadSaturated, plant: eventLoop("node"),
 		subject: Subject{Kind: "process", PID: appPID, Comm: "app", Port: appPort, NetNS: serverNS}, minShare: 0.9,
 		fix: "worker_threads", evidence: "the main thread of app (pid 500) is on a CPU, while the slowest requests are under way=0.97",
@@ -352,6 +356,16 @@ var firingOnCPU = []fires{
 		subject: Subject{NetNS: serverNS, Comm: "ksoftirqd/0", Port: webPort, Addr: "10.9.8.66"}, minShare: 0.5, fix: "saddr 10.9.8.66 drop",
 		evidence: "packets: SYNs to port 8088 on eth0, 100 % of them from 10.9.8.66=0.95",
 	},
+}
+
+// behindALock is a service whose requests queue for a lock inside of it.
+func behindALock(exe string, share float64) func(*observe.Observation) {
+	return func(o *observe.Observation) {
+		app(o, exe, 1, 0.1)
+		with(o, appServed().add(300, ms, ms, observe.FlagContended, parts{observe.Server: 120 * ms, observe.Network: ms / 5}))
+		o.Waits = waitGraph(observe.SlowTime{PID: appPID, Requests: 300, NS: 30e9})
+		followed(o, map[observe.ServerPart]float64{observe.ServerLock: share, observe.ServerSleep: 1 - share})
+	}
 }
 
 // followed splits the Server time of the first endpoint's requests.

@@ -9,6 +9,15 @@ import (
 // nearMissesOnCPU are those of the causes that are judged by what threads do
 // with the CPUs.
 var nearMissesOnCPU = []miss{
+	{"a lock that takes little of the time", &lockConvoy, behindALock("python3.11", 0.2), "locks took 20 %"},
+	{"a Go program, whose threads idle in futex", &lockConvoy, func(o *observe.Observation) {
+		behindALock("server", 0.7)(o)
+		process(o, appPID).Go = true
+	}, "it is a Go program"},
+	{"threads that wait for their own pool", &lockConvoy, func(o *observe.Observation) {
+		behindALock("java", 0.7)(o)
+		o.Endpoints[0].Flags = nil
+	}, "0 of 300 requests"},
 	{"a busy thread whose requests are not slow", &singleThreadSaturated, func(o *observe.Observation) {
 		eventLoop("redis-server")(o)
 		with(o, appServed().add(9000, ms, ms, 0, quick))

@@ -22,7 +22,7 @@ func init() { lockConvoy.Check = checkLockConvoy }
 
 func checkLockConvoy(v *View) Result {
 	none := "no thread that answers requests was held up by a lock whose owner is known (threads that wait to be woken are idle)"
-	return v.judgeRoots(&lockConvoy, none, func(r *root, f *Finding) {
+	r := v.judgeRoots(&lockConvoy, none, func(r *root, f *Finding) {
 		c, waiter := r.example(), r.blamed()
 		f.Evidence = append(f.Evidence, Evidence{Fact: "lock", Value: waiter.Object, Source: "memory of process " + itoa(waiter.Process.PID)})
 		if r.at == len(c.Hops)-1 {
@@ -37,6 +37,14 @@ func checkLockConvoy(v *View) Result {
 		f.Fix.Text = fmt.Sprintf("Thread %d (%s) holds the lock and %s meanwhile: do that outside of the lock, or give each thread or part of the data a lock of its own.", owner.TID, owner.Comm, does)
 		f.Fix.Commands = []string{lookAtWaits(waiter.Process.PID)}
 	})
+	if len(r.Findings) > 0 {
+		return r
+	}
+	queues := v.lockQueues()
+	if queues.RuledOut != "" && r.RuledOut != none {
+		queues.RuledOut = r.RuledOut
+	}
+	return queues
 }
 
 // ownerText says what the owner of a lock does meanwhile.

@@ -34,6 +34,7 @@ func (v *View) lockQueues() Result {
 			Evidence{Fact: "the rest of its server time", Value: l.splitText(observe.ServerLock), Source: recorded})
 		f.Fix.Text = fmt.Sprintf("Threads of %s that serve requests wait for each other: a lock, or something there is too little of, as a pool of connections. Find what is held and do less while holding it, or have more of it; the stacks of the waiting threads name it.", f.Subject.Comm)
 		f.Fix.Commands = []string{fmt.Sprintf("slowray flame --off-cpu --pid %d", f.Subject.PID)}
+		f.Holds = []int{l.pid}
 		return judged{finding: f}
 	})
 }

@@ -129,6 +129,7 @@ type Process struct {
 	States *ThreadStates `json:"thread_states,omitempty"`
 	Course []RunSpan     `json:"course,omitempty"` // in order of time; only of those that use the CPU
 	Exe    string        `json:"exe,omitempty"`    // name of the file it executes: "python3.11"
+	Go     bool          `json:"go,omitempty"`     // a Go program: its threads are not what its work is divided into
 	CPUs   string        `json:"cpus,omitempty"`   // those it may run on, when they are not all: "0-3,8"
 }
 

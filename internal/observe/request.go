@@ -99,13 +99,14 @@ const (
 	FlagSlow                                 // recorded because it was slow, whatever the sampling
 	FlagUploadAcks                           // request segments arrived one delayed acknowledgement apart
 	FlagAmended                              // the answer went on after its record: this one takes its place
+	FlagContended                            // it waited in futex(2) until a thread that had another request in hand ended that
 
 	numFlags = iota
 )
 
 var flagNames = [numFlags]string{
 	"overlapped", "reset", "unanswered", "truncated", "unfinished", "half_closed", "closed", "reordered", "nagle",
-	"zero_window", "send_buffer", "receive_window", "timeout", "estimated", "preexisting", "slow", "upload_acks", "amended",
+	"zero_window", "send_buffer", "receive_window", "timeout", "estimated", "preexisting", "slow", "upload_acks", "amended", "contended",
 }
 
 // Names lists the flags as in JSON.

@@ -66,7 +66,7 @@ func (c *courses) of(pid int) []observe.RunSpan {
 // endThreads gives a serving process what is known of its threads.
 func (s *session) endThreads(p *observe.Process) {
 	p.Course = s.courses.of(p.PID)
-	p.Exe = s.fs.Exe(p.PID)
+	p.Exe, p.Go = s.fs.Exe(p.PID), s.fs.IsGo(p.PID)
 	if list, n := s.fs.AllowedCPUs(p.PID); n > 0 && n < s.out.Host.CPUs {
 		p.CPUs = list
 	}

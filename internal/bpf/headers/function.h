@@ -72,7 +72,7 @@ struct site {
 
 struct value {
 	__u64 number;
-	__s32 length; /* of text; negative = it could not be read */
+	__s32 length; /* of text; MAX_STRING = it is cut by at least one byte; negative = it could not be read */
 	__u32 pad;
 	char text[MAX_STRING];
 };

@@ -113,7 +113,7 @@ static __always_inline struct sums *sums_of(__u32 probe) { return bpf_map_lookup
 static __always_inline void read_argument(void *ctx, const struct argument *a, struct value *v)
 {
 	__u64 n = 0;
-	__u32 size = MAX_STRING;
+	__u64 size;
 	long got;
 
 	v->number = 0;
@@ -168,15 +168,13 @@ static __always_inline void read_argument(void *ctx, const struct argument *a, s
 	} else if (a->type == TEXT_LENGTH) {
 		__u64 length = a->second == 0xffff ? 0 : word_at(ctx, a->second);
 
-		if (length < size)
-			size = length;
-		v->length = 0;
-		if (size == 0)
-			return;
-		if (size > MAX_STRING)
-			size = MAX_STRING;
+		v->length = length < MAX_STRING ? length : MAX_STRING;
+		size = v->length - (v->length == MAX_STRING);
+		/* The verifier of older kernels knows a bound by the mask only. */
+		__asm__ volatile("%0 &= 127" : "+r"(size));
 		got = bpf_probe_read_user(v->text, size, (void *)n);
-		v->length = got < 0 ? got : size;
+		if (got < 0)
+			v->length = got;
 	}
 }
 
@@ -204,7 +202,7 @@ static __always_inline void count_thread(const struct site *s, __u64 pid_tgid, _
 		bpf_map_update_elem(&bystanders, &key, &fresh, BPF_NOEXIST);
 		b = bpf_map_lookup_elem(&bystanders, &key);
 		if (!b) {
-			__sync_fetch_and_add(&lost_bystanders, calls_more);
+			__sync_fetch_and_add(&lost_bystanders, 1);
 			return;
 		}
 	}

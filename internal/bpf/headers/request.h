@@ -71,6 +71,7 @@ enum flags {
 	SLOW = 1 << 15,
 	UPLOAD_ACKS = 1 << 16,
 	AMENDED = 1 << 17,
+	CONTENDED = 1 << 18,
 };
 
 enum record_kind {

@@ -162,8 +162,8 @@ int BPF_PROG(waking, struct task_struct *p)
 {
 	struct thread *t = known_thread(p), *waker;
 	struct task_struct *task;
-	struct baton *b;
-	__u64 now;
+	struct baton *b, *held;
+	__u64 now, waited;
 	__u32 on;
 
 	if (!t || t->doing < BLOCKED)
@@ -175,7 +175,8 @@ int BPF_PROG(waking, struct task_struct *p)
 	 * of the JVM wait for in the same call, interrupts whoever runs. */
 	if (t->doing == ON_FUTEX && task->tgid != p->tgid)
 		on = WORK_SLEEP;
-	t->clocks[on] += span(t->since, now);
+	waited = span(t->since, now);
+	t->clocks[on] += waited;
 	t->since = later(t->since, now);
 	t->doing = READY;
 	t->throttled = throttled_time(p);
@@ -188,6 +189,9 @@ int BPF_PROG(waking, struct task_struct *p)
 	b = in_hand(waker);
 	if (!b)
 		return 0;
+	held = in_hand(t);
+	if (on == WORK_LOCK && held && held->id != b->id && waited > NSEC_PER_MSEC)
+		t->contended = 1;
 	bring_up(waker, now);
 	charge(b, waker);
 	__builtin_memcpy(t->offered.parts, b->parts, sizeof(b->parts));

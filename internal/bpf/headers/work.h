@@ -44,6 +44,7 @@ struct thread {
 	__u64 throttled; /* its groups', when it became ready */
 	__u32 doing;
 	__u32 blocked_on; /* one of the clocks */
+	__u64 contended; /* a thread with another request in hand ended its wait for a lock */
 	struct baton own;
 	struct baton offered; /* by the thread that woke this one last */
 };
@@ -182,6 +183,7 @@ static __noinline int work_read(struct conn *c, struct sock *sk)
 	h->at = now;
 	h->seq = 0;
 	__builtin_memset(t->own.parts, 0, sizeof(t->own.parts));
+	t->contended = 0;
 	take_baton(&t->own, t, h->id, now);
 	c->in_hand = 1;
 	return 0;
@@ -209,6 +211,9 @@ static __noinline int work_answered(struct conn *c, struct sock *sk)
 		b = &t->offered;
 	h->seq = c->seq;
 	if (b) {
+		if (t->contended)
+			c->flags |= CONTENDED;
+		t->contended = 0;
 		charge(b, t);
 		__builtin_memcpy(h->parts, b->parts, sizeof(h->parts));
 		if (t->own.id == h->id)

@@ -27,6 +27,7 @@ type thread struct {
 	throttled    uint64
 	doing        uint32
 	blockedOn    uint32
+	contended    uint64
 	own, offered baton
 }
 
