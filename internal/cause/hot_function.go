@@ -49,7 +49,7 @@ func checkHotFunction(v *View) Result {
 		switch {
 		case f == nil:
 			return judged{because: fmt.Sprintf("%s, but no function has %s of it: %s", because, percent(hotShare), e.told(3)), near: 0.3}
-		case own*e.share(f) < hotFloor && !v.hotAtTimes(l, k, &w):
+		case own*e.share(f) < hotFloor && !v.hotAtTimes(l, k, &w) && !l.fewCompute():
 			return judged{because: fmt.Sprintf("%s, %s of it in %s", because, percent(e.share(f)), f.Name), near: 0.4}
 		}
 		return judged{finding: v.hotFunctionFinding(l, &w, scaled(k, scarce*e.share(f)), &e, f, own, why)}
@@ -91,6 +91,14 @@ func (v *View) hotAtTimes(l *ledger, k cost, w *atWork) bool {
 	return l.atTimes(k, threadFloor) && answering >= hotOwn*l.SlowTotalNS() && answering >= threadFloor.slow &&
 		w.cpu*1e9 >= 0.5*answering*float64(l.SlowCount) &&
 		len(w.threads) > 0 && w.threads[0].cpu >= busyOnCPU
+}
+
+// fewCompute says that few requests, which compute for long, take most of the
+// time that all of them are answered in: the others wait behind them.
+func (l *ledger) fewCompute() bool {
+	server := l.Parts[observe.Server.String()]
+	long := server.Hist.Above(int64(wireFloor.slow))
+	return l.enough(long) && float64(long)*wireFloor.slow >= 0.5*l.SumNS(observe.Server)
 }
 
 func (v *View) hotFunctionFinding(l *ledger, w *atWork, k cost, e *executed, hot *observe.ProfileFunction, own float64, why string) *Finding {
