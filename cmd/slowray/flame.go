@@ -20,7 +20,7 @@ import (
 )
 
 type flameCmd struct {
-	PID     *int           `name:"pid" placeholder:"N" help:"Only this process, its master and their workers, and what they start."`
+	PID     *int           `name:"pid" placeholder:"N" help:"Only this process, its master and their workers, and all that they start."`
 	OffCPU  bool           `name:"off-cpu" help:"Where threads wait, instead of where they use the CPU."`
 	For     time.Duration  `default:"10s" placeholder:"D" help:"How long to record (${default})."`
 	Out     []string       `short:"o" name:"out" placeholder:"FILE" sep:"none" help:"Write a file, by its ending: .html, .svg, .folded, .pb.gz (pprof); may be repeated. Without it a summary is printed."`
@@ -225,8 +225,8 @@ func unwinder(space *symbol.Space, pids []int) (callstack.Unwinder, error) {
 	return u, nil
 }
 
-// pids are the processes of the family of the one that was asked for; none for
-// all.
+// pids are the processes of the family of the one that was asked for, and those
+// that they started; none for all.
 func (c *flameCmd) pids() ([]int, error) {
 	if c.PID == nil {
 		return nil, nil
@@ -241,8 +241,27 @@ func (c *flameCmd) pids() ([]int, error) {
 	if err != nil {
 		return nil, err
 	}
-	return slices.DeleteFunc(all, func(pid int) bool { return names.Family(pid, now) != family }), nil
+	self := os.Getpid() // which the shell that is asked for may have started
+	return slices.DeleteFunc(all, func(pid int) bool {
+		if pid == self && pid != *c.PID {
+			return true
+		}
+		for range maxGenerations {
+			if names.Family(pid, now) == family {
+				return false
+			}
+			id, ok := names.Of(pid, now)
+			if !ok {
+				return true
+			}
+			pid = id.PPID
+		}
+		return true
+	}), nil
 }
+
+// maxGenerations bounds how far up a process is looked for its ancestor.
+const maxGenerations = 64
 
 // processNumbers lists the processes of this host.
 func processNumbers() ([]int, error) {
