@@ -191,6 +191,7 @@ var firingOnCPU = []fires{
 			eventLoop("node")(o)
 			with(o, appServed().add(3000, ms, ms, 0, parts{observe.RecvWait: ms / 10, observe.Server: ms / 20}).
 				add(150, ms, ms, 0, parts{observe.RecvWait: 98 * ms, observe.Server: ms / 20}).add(10, ms, ms, 0, parts{observe.RecvWait: 40 * ms, observe.Server: 60 * ms}))
+			followed(o, map[observe.ServerPart]float64{observe.ServerCPU: 1})
 			sampled(o, appPID, 900, observe.ProfileFunction{Frame: observe.Frame{Name: "price", Kind: observe.FrameNode, File: "/srv/busy.js", Line: 2}, Self: 800, Total: 850})
 		},
 		subject: Subject{PID: appPID, Path: "/srv/busy.js:2"}, minShare: 0.8, fix: "Have price do less", evidence: "the main thread of app (pid 500) computes all the time",

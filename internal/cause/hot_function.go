@@ -22,6 +22,7 @@ func init() { cpuHotFunction.Check = checkHotFunction }
 const (
 	hotOwn   = 0.40 // of a request's time, computing on its own behalf
 	hotFloor = 2e6  // ns a request computes in the function: less is the load's doing, not the function's
+	fewLong  = 0.10 // of the requests compute for long: more are not few
 	hotFill  = 0.25 // of the CPU time that is used, by the service, on full CPUs
 )
 
@@ -49,7 +50,7 @@ func checkHotFunction(v *View) Result {
 		switch {
 		case f == nil:
 			return judged{because: fmt.Sprintf("%s, but no function has %s of it: %s", because, percent(hotShare), e.told(3)), near: 0.3}
-		case own*e.share(f) < hotFloor && !v.hotAtTimes(l, k, &w) && !l.fewCompute():
+		case own*e.share(f) < hotFloor && !v.hotAtTimes(l, k, &w) && !l.fewCompute(w.cpu*1e9*e.share(f)):
 			return judged{because: fmt.Sprintf("%s, %s of it in %s", because, percent(e.share(f)), f.Name), near: 0.4}
 		}
 		return judged{finding: v.hotFunctionFinding(l, &w, scaled(k, scarce*e.share(f)), &e, f, own, why)}
@@ -94,11 +95,13 @@ func (v *View) hotAtTimes(l *ledger, k cost, w *atWork) bool {
 }
 
 // fewCompute says that few requests, which compute for long, take most of the
-// time that all of them are answered in: the others wait behind them.
-func (l *ledger) fewCompute() bool {
+// time that all of them are answered in: the others wait behind them. ns is the
+// CPU time in the function.
+func (l *ledger) fewCompute(ns float64) bool {
 	server := l.Parts[observe.Server.String()]
 	long := server.Hist.Above(int64(wireFloor.slow))
-	return l.enough(long) && float64(long)*wireFloor.slow >= 0.5*l.SumNS(observe.Server)
+	return l.enough(long) && ratio(long, l.Requests) <= fewLong &&
+		float64(long)*wireFloor.slow >= 0.5*l.SumNS(observe.Server) && ns >= hotFloor*float64(long)
 }
 
 func (v *View) hotFunctionFinding(l *ledger, w *atWork, k cost, e *executed, hot *observe.ProfileFunction, own float64, why string) *Finding {
