@@ -100,8 +100,8 @@ func (v *View) hotAtTimes(l *ledger, k cost, w *atWork) bool {
 func (l *ledger) fewCompute(ns float64) bool {
 	server := l.Parts[observe.Server.String()]
 	long := server.Hist.Above(int64(wireFloor.slow))
-	return l.enough(long) && ratio(long, l.Requests) <= fewLong &&
-		float64(long)*wireFloor.slow >= 0.5*l.SumNS(observe.Server) && ns >= hotFloor*float64(long)
+	others := float64(server.Hist.Quantile(0.5)) * float64(l.Requests)
+	return l.enough(long) && ratio(long, l.Requests) <= fewLong && others <= 0.5*l.SumNS(observe.Server) && ns >= hotFloor*float64(long)
 }
 
 func (v *View) hotFunctionFinding(l *ledger, w *atWork, k cost, e *executed, hot *observe.ProfileFunction, own float64, why string) *Finding {
