@@ -326,7 +326,8 @@ int accepted6(struct bpf_sock_addr *ctx)
 /* The current thread sends on a connection. */
 static __always_inline void note_sender(struct conn *c, struct sock *sk)
 {
-	if (c->side == SERVED && c->in_hand && c->phase == ASKED)
+	/* After the call its answer may be acknowledged already. */
+	if (c->side == SERVED && c->in_hand)
 		work_answered(c, sk);
 	else if (c->side == CALLED)
 		work_calls(sk);

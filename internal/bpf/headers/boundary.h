@@ -75,6 +75,7 @@ static __always_inline void begin(struct conn *c, struct tcp_sock *tp, __u64 now
 	c->status = STATUS_UNKNOWN;
 	c->answered = 0;
 	c->reported = 0;
+	c->in_hand = 0;
 	c->phase = ASKED;
 }
 

@@ -75,8 +75,13 @@ func TestServerSplit(t *testing.T) {
 			t.Errorf("followed: %v", q.Followed)
 			continue
 		}
-		if slept := time.Duration(q.Split[observe.ServerSleep]); q.Followed && (slept < sleeping || slept > sleeping+10*time.Millisecond) {
-			t.Errorf("slept %s of %s, want %s: %v", slept, time.Duration(q.Ledger[observe.Server]), sleeping, q.Split)
+		if !q.Followed {
+			continue
+		}
+		// An emulated machine may do nothing for a long time at any point.
+		slept, server := time.Duration(q.Split[observe.ServerSleep]), q.Ledger[observe.Server]
+		if slept < sleeping-2*time.Millisecond || q.Split.Sum() != server {
+			t.Errorf("slept %s of %s, want %s: %v", slept, time.Duration(server), sleeping, q.Split)
 		}
 	}
 }
