@@ -17,7 +17,7 @@ import (
 // least dominantShare of the slow requests' time passed while the threads that
 // should have answered waited so.
 var waitCauses = []string{
-	"process-stopped", "deadlock", "log-collector-stalled", "blocked-on-pipe", "unix-socket-backlog", "blocked-on-file-lock",
+	"process-stopped", deadlockID, "log-collector-stalled", "blocked-on-pipe", "unix-socket-backlog", "blocked-on-file-lock",
 	"lock-convoy", "fsync-bound", "blocked-on-disk", "blocked-on-remote",
 }
 
@@ -25,11 +25,15 @@ const (
 	waitLost    = 10e6 // ns of a slow request: less nobody notices
 	waitSamples = 5    // looks at a thread that waited so: fewer say nothing,
 	waitLongest = 5e8  // ns: unless one of them saw a wait as long as that
+	waitRound   = 1e9  // ns: a circle that lasts no longer is none
 	waitAnswer  = 1e9  // ns: a remote service that answers sooner does answer
 	slowShare   = 0.01 // of the requests are slow, or have no answer; fewer count only
 	waitMean    = 1e8  // ns: where they take so long on average,
 	waitWeight  = 0.2  // and this much of the time of all
 )
+
+// deadlockID is the cause of chains that come back to themselves.
+const deadlockID = "deadlock"
 
 // root is what chains of waits come down to: one stopped process, one lock,
 // one collector of logs.
@@ -105,7 +109,7 @@ func (v *View) buildRoots() {
 		if len(s.Chain.Hops) == 0 || !v.inView(s.PID) {
 			continue
 		}
-		id, at := blame(&s.Chain)
+		id, at := blameOf(s)
 		if id == "" {
 			continue
 		}
@@ -127,7 +131,7 @@ func (v *View) buildRoots() {
 		slices.SortStableFunc(r.shares, func(a, b *observe.WaitShare) int {
 			return cmp.Or(cmp.Compare(b.SlowNS, a.SlowNS), cmp.Compare(b.ThreadNS, a.ThreadNS))
 		})
-		_, r.at = blame(r.example())
+		_, r.at = blameOf(r.shares[0])
 		slices.SortStableFunc(r.slow, func(a, b *observe.SlowTime) int { return cmp.Compare(b.NS, a.NS) })
 	}
 	slices.SortStableFunc(v.roots, func(a, b *root) int { return cmp.Compare(b.lost, a.lost) })
@@ -137,6 +141,21 @@ func (v *View) buildRoots() {
 func (v *View) inView(pid int) bool {
 	return v.Filter == (observe.Filter{}) || v.Serving(pid) || v.OnPath(pid) ||
 		slices.ContainsFunc(v.ledgers, func(l *ledger) bool { return !l.called() && l.pid == pid })
+}
+
+// blameOf is blame for what was seen over the window. Owners of a lock that is
+// passed on while it is looked at can seem to go in a circle, for a moment.
+func blameOf(s *observe.WaitShare) (id string, at int) {
+	id, at = blame(&s.Chain)
+	if id == deadlockID && s.LongestNS < waitRound {
+		for i := range s.Chain.Hops {
+			if h := &s.Chain.Hops[i]; h.Wants == observe.WantsRelease && h.Kind == observe.WaitLock {
+				return "lock-convoy", i
+			}
+		}
+		return "", at
+	}
+	return id, at
 }
 
 // blame says which cause a chain comes down to, and the hop that is to blame;
@@ -149,7 +168,7 @@ func blame(c *observe.WaitChain) (id string, at int) {
 				return "", last
 			}
 		}
-		return "deadlock", c.BackTo
+		return deadlockID, c.BackTo
 	}
 	if i := logSocket(c); i >= 0 {
 		return "log-collector-stalled", i
@@ -174,7 +193,7 @@ func blame(c *observe.WaitChain) (id string, at int) {
 		case h.Wants == observe.WantsRelease && h.Kind == observe.WaitFileLock:
 			return "blocked-on-file-lock", i
 		case h.Wants == observe.WantsRelease && c.End == observe.EndGone:
-			return "deadlock", i
+			return deadlockID, i
 		case h.Wants == observe.WantsRelease:
 			return "lock-convoy", i
 		case h.Wants == observe.WantsAccept && h.Kind == observe.WaitUnix:
@@ -256,7 +275,7 @@ func rootKey(id string, c *observe.WaitChain, at int) string {
 	switch id {
 	case "process-stopped":
 		return itoa(last.Process.PID) + c.Path
-	case "deadlock":
+	case deadlockID:
 		var tids []int
 		for _, hop := range c.Hops[at:] {
 			tids = append(tids, hop.TID)

@@ -21,6 +21,11 @@ var nearMissesOnWaits = []miss{
 	}, "no request there took longer than 25 ms"},
 	{"a process that is stopped for a moment", &processStopped, stuck(stuckWeb(20), waitShare(nginxMaster, 3000*ms, 1, stoppedSelf)), "3.0 % of the time of its 20 slow requests"},
 	{"a circle in the background", &deadlock, background(roundChain), "not while one of its 20 slow requests"},
+	{"a lock that is passed on while it is looked at", &deadlock, func(o *observe.Observation) {
+		s := waitShare(nginxMaster, 90_000*ms, 19, roundChain)
+		s.LongestNS = 180 * ms
+		stuck(stuckWeb(20), s)(o)
+	}, "no threads were seen to wait for each other"},
 	{"threads of an event loop that wake each other", &deadlock, func(o *observe.Observation) {
 		c := roundChain
 		c.Hops = slices.Clone(c.Hops)
