@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"sync"
@@ -104,6 +105,8 @@ const quietWindow = 2 * time.Second
 
 // Run records, and writes what was asked for.
 func (c *flameCmd) Run(ctx context.Context, s *streams) error {
+	// The heap is not small here: symbol tables of everything that runs.
+	debug.SetGCPercent(100)
 	for _, name := range c.Out {
 		if err := writable(name); err != nil {
 			return fmt.Errorf("flame: %w", err)

@@ -9,7 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"sort"
 
 	"github.com/slowray/slowray/internal/observe"
 	"github.com/slowray/slowray/internal/sense/host"
@@ -19,10 +18,7 @@ import (
 var errHidden = errors.New("hidden by kernel.kptr_restrict (needs CAP_SYSLOG)")
 
 // kernelSymbol is a function of the kernel.
-type kernelSymbol struct {
-	start        uint64
-	name, module string
-}
+type kernelSymbol struct{ name, module string }
 
 // kernelFrames names kernel addresses. What has no name keeps its address.
 func (s *Space) kernelFrames(addresses []uint64) (map[uint64]observe.Frame, error) {
@@ -45,89 +41,69 @@ func (s *Space) kernelFrames(addresses []uint64) (map[uint64]observe.Frame, erro
 	return frames, nil
 }
 
-// parseKallsyms finds the functions that hold the addresses in a file in the
-// form of /proc/kallsyms, which tells no sizes: a function ends where the next
-// begins. Addresses before the first function have none.
+// parseKallsyms finds the functions that hold the addresses (sorted) in a file
+// in the form of /proc/kallsyms, which tells no sizes: a function ends where
+// the next begins. Addresses before the first function have none.
 func parseKallsyms(r io.Reader, addresses []uint64) (map[uint64]kernelSymbol, error) {
-	// Functions of modules and BPF programs come after the kernel's own, in no
-	// order. Only starts are kept of all; names only of those that are needed.
-	var (
-		starts []uint64
-		lines  []int64 // where in text each begins
-		text   []byte
-		hidden = true
-	)
-	if len(addresses) == 0 {
-		return nil, nil
-	}
-	text, err := io.ReadAll(bufio.NewReaderSize(r, 1<<20))
-	if err != nil {
-		return nil, fmt.Errorf("kernel symbols: %w", err)
-	}
-	for at := 0; at < len(text); {
-		line := text[at:]
-		if end := bytes.IndexByte(line, '\n'); end >= 0 {
-			line = line[:end]
-		}
+	// The file has some 200,000 lines, those of modules and BPF programs in no
+	// order. Of each address is kept the nearest function between it and the
+	// address before; if there is none, it has the function of that one.
+	nearest := make([]kernelLine, len(addresses))
+	hidden := true
+	in := bufio.NewScanner(r)
+	in.Buffer(make([]byte, 1<<16), 1<<16)
+	for in.Scan() {
+		line := in.Bytes()
 		space := bytes.IndexByte(line, ' ')
-		if space > 0 && len(line) > space+3 {
-			kind := line[space+1] | 0x20
-			if address, ok := host.ParseHex(line[:space]); ok && address != 0 {
-				hidden = false
-				if kind == 't' || kind == 'w' {
-					starts = append(starts, address)
-					lines = append(lines, int64(at))
-				}
-			}
+		if space <= 0 || len(line) < space+4 {
+			continue
 		}
-		at += len(line) + 1
+		start, ok := host.ParseHex(line[:space])
+		if !ok || start == 0 {
+			continue
+		}
+		hidden = false
+		if kind := line[space+1] | 0x20; kind != 't' && kind != 'w' {
+			continue
+		}
+		i, _ := slices.BinarySearch(addresses, start)
+		// Of several names of one function the first counts.
+		if i < len(addresses) && (start > nearest[i].start || start == nearest[i].start && nearest[i].padding()) {
+			nearest[i].start, nearest[i].text = start, append(nearest[i].text[:0], line...)
+		}
+	}
+	if err := in.Err(); err != nil {
+		return nil, fmt.Errorf("kernel symbols: %w", err)
 	}
 	if hidden {
 		return nil, errHidden
 	}
-	order := make([]int, len(starts))
-	for i := range order {
-		order[i] = i
-	}
-	// Of several names of one function the first of the file is taken.
-	slices.SortStableFunc(order, func(a, b int) int {
-		switch {
-		case starts[a] < starts[b]:
-			return -1
-		case starts[a] > starts[b]:
-			return 1
-		}
-		return 0
-	})
 	found := make(map[uint64]kernelSymbol, len(addresses))
-	for _, address := range addresses {
-		i := sort.Search(len(order), func(i int) bool { return starts[order[i]] > address })
-		if i == 0 {
-			continue
+	for i, address := range addresses {
+		if nearest[i].start == 0 && i > 0 {
+			nearest[i] = nearest[i-1]
 		}
-		first := sort.Search(i, func(j int) bool { return starts[order[j]] >= starts[order[i-1]] })
-		sym := parseKernelLine(text[lines[order[first]]:])
-		for j := first + 1; j < i && padding(sym.name); j++ {
-			sym = parseKernelLine(text[lines[order[j]]:])
+		if nearest[i].start != 0 {
+			found[address] = nearest[i].symbol()
 		}
-		sym.start = starts[order[i-1]]
-		found[address] = sym
 	}
 	return found, nil
 }
 
-// padding says that a name is that of the bytes before a function
-// (CONFIG_PREFIX_SYMBOLS) or of a place in it.
-func padding(name string) bool {
-	return len(name) > 6 && (name[:6] == "__pfx_" || name[:6] == "__cfi_")
+// kernelLine is "ffffffff81000000 T name\t[module]".
+type kernelLine struct {
+	start uint64
+	text  []byte // used again for the next line
 }
 
-// parseKernelLine reads "ffffffff81000000 T name\t[module]".
-func parseKernelLine(line []byte) kernelSymbol {
-	if end := bytes.IndexByte(line, '\n'); end >= 0 {
-		line = line[:end]
-	}
-	fields := bytes.Fields(line)
+// padding says that the name is that of the bytes before a function
+// (CONFIG_CALL_PADDING, CONFIG_CFI_CLANG).
+func (l *kernelLine) padding() bool {
+	return bytes.Contains(l.text, []byte(" __pfx_")) || bytes.Contains(l.text, []byte(" __cfi_"))
+}
+
+func (l *kernelLine) symbol() kernelSymbol {
+	fields := bytes.Fields(l.text)
 	sym := kernelSymbol{module: "vmlinux"}
 	if len(fields) > 2 {
 		sym.name = string(fields[2])
