@@ -168,6 +168,7 @@ func Catalogue() []Cause {
 		cpuHotFunction,
 		singleThreadSaturated,
 		gilContention,
+		gcPauses,
 		eventLoopBlocked,
 		autoreloadStatStorm,
 		applicationStall,

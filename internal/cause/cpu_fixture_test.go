@@ -229,6 +229,26 @@ var firingOnCPU = []fires{
 		subject: Subject{Kind: "process", PID: appPID, Port: appPort}, minShare: 0.9, fix: "more processes instead of more threads", evidence: "its busiest threads=501 2.7 s",
 	},
 	{
+		name: "a JVM stands still while it collects", cause: &gcPauses,
+		plant: func(o *observe.Observation) {
+			p := app(o, "java", 8, 0)
+			p.Threads, p.RSSBytes = 40, 500<<20
+			p.Busiest = []observe.Thread{{TID: 510, Comm: "GC Thread#0", CPUSeconds: 3}, {TID: 511, Comm: "GC Thread#1", CPUSeconds: 2.8}, {TID: 501, Comm: "exec-1", CPUSeconds: 1}}
+			p.Course = course(510, 0.7, 0)
+			with(o, appServed().add(1000, ms, ms, 0, quick).add(40, ms, ms, 0, parts{observe.Server: 400 * ms}))
+		},
+		subject: Subject{Kind: "process", PID: appPID, Port: appPort}, minShare: 0.6, fix: "larger heap", evidence: "CPU time in which garbage is collected=0.725",
+	},
+	{
+		name: "a Go service that helps its collector", cause: &gcPauses,
+		plant: func(o *observe.Observation) {
+			app(o, "app", 9, 0)
+			with(o, appServed().add(30, ms, ms, 0, computed))
+			sampled(o, appPID, 900, function(observe.FrameGo, "runtime.gcAssistAlloc", "app", 10, 500, 3), function(observe.FrameGo, "runtime.scanobject", "app", 400, 410, 0))
+		},
+		subject: Subject{PID: appPID}, minShare: 0.5, fix: "GOMEMLIMIT", evidence: "by runtime.gcAssistAlloc=0.556",
+	},
+	{
 		name: "an event loop computes for 300 ms now and then", cause: &eventLoopBlocked,
 		plant: func(o *observe.Observation) {
 			p := app(o, "node", 4, 0)

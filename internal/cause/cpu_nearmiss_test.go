@@ -107,6 +107,20 @@ var nearMissesOnCPU = []miss{
 		with(o, appServed().add(200, ms, ms, 0, computed))
 	}, "no service in Python"},
 
+	{"a JVM that collects a little", &gcPauses, func(o *observe.Observation) {
+		app(o, "java", 8, 0).Busiest = []observe.Thread{{TID: 501, Comm: "exec-1", CPUSeconds: 6}, {TID: 510, Comm: "GC Thread#0", CPUSeconds: 0.4}}
+		with(o, appServed().add(200, ms, ms, 0, computed))
+	}, "app spends 5.0 % of its CPU time collecting garbage"},
+	{"a JVM that collects a lot, and nobody waits", &gcPauses, func(o *observe.Observation) {
+		app(o, "java", 8, 0).Busiest = []observe.Thread{{TID: 510, Comm: "GC Thread#0", CPUSeconds: 6}}
+		with(o, appServed().add(2000, ms, ms, 0, quick))
+	}, "no request is slow for it"},
+	{"a JVM that collects a lot, while requests wait for a database", &gcPauses, func(o *observe.Observation) {
+		app(o, "java", 1, 0).Busiest = []observe.Thread{{TID: 510, Comm: "GC Thread#0", CPUSeconds: 0.6}}
+		with(o, appServed().add(200, ms, ms, 0, waitsForDB))
+		followed(o, map[observe.ServerPart]float64{observe.ServerCPU: 0.03, observe.ServerCall: 0.97})
+	}, "requests wait for something else"},
+
 	{"threads that read late, each for itself", &eventLoopBlocked, func(o *observe.Observation) {
 		app(o, "app", 1, 0).Busiest = []observe.Thread{{TID: 501, CPUSeconds: 0.5}, {TID: 502, CPUSeconds: 0.5}}
 		with(o, appServed().add(1000, ms, ms, 0, quick).add(40, ms, ms, 0, readLate))

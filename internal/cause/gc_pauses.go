@@ -1,0 +1,116 @@
+package cause
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/slowray/slowray/internal/observe"
+)
+
+// gcPauses: the service's runtime collects garbage while requests wait: its
+// threads stand still meanwhile, or share the CPUs with the collector.
+var gcPauses = Cause{
+	ID:            "gc-pauses",
+	Title:         "The service collects garbage while its requests wait",
+	Layer:         LayerApplication,
+	Needs:         []observe.Kind{observe.KindRequests, observe.KindProcess},
+	ConsequenceOf: []string{"memory-pressure", "cpu-quota-throttled", "cpu-saturated"},
+	Folds:         true,
+}
+
+func init() { gcPauses.Check = checkGC }
+
+const gcShare = 0.30 // of a service's CPU time, or of the slow requests' time
+
+// gcThreads are the names of threads that collect garbage and do nothing else
+// (HotSpot; cut to 15 bytes by the kernel).
+var gcThreads = []string{"GC Thread#", "G1 Main Marker", "G1 Conc#", "G1 Refine#", "G1 Service", "ParGC Thread#", "Concurrent Mark", "ZWorker#", "ZDirector", "ZDriver", "Shenandoah"}
+
+// gcFunctions are parts of names of functions in which garbage is collected, of
+// Go, V8, CPython, PHP, Ruby and HotSpot.
+var gcFunctions = []string{
+	"runtime.gcBgMarkWorker", "runtime.gcAssistAlloc", "Heap::CollectGarbage", "Heap::PerformGarbageCollection", "gc_collect_main", "gc_collect_region",
+	"zend_gc_collect_cycles", "gc_start_internal", "garbage_collect", "G1CollectedHeap::do_", "VM_G1Collect", "ParallelScavengeHeap::", "PSParallelCompact::", "GenCollectedHeap::do_collection",
+}
+
+func collectsGarbage(t *busyThread) bool {
+	return slices.ContainsFunc(gcThreads, func(prefix string) bool { return strings.HasPrefix(t.comm, prefix) })
+}
+
+func checkGC(v *View) Result {
+	return v.judgeLedgers(fewRequests, func(l *ledger) judged {
+		if l.called() {
+			return judged{because: "no request is answered here", near: -1}
+		}
+		w := v.atWork(l)
+		byThreads := 0.0
+		for _, p := range w.procs {
+			for _, t := range p.Busiest {
+				if collectsGarbage(&busyThread{comm: t.Comm}) {
+					byThreads += t.CPUSeconds
+				}
+			}
+		}
+		byThreads = ratio(byThreads, w.cpu)
+		e := v.executedBy(w.procs, 0)
+		where, byFunctions := garbageFunction(&e)
+		share := max(byThreads, byFunctions)
+		during := 0.0
+		for i := range w.threads {
+			if collectsGarbage(&w.threads[i]) {
+				during = max(during, w.threads[i].cpu)
+			}
+		}
+		because := fmt.Sprintf("%s spends %s of its CPU time collecting garbage, as far as its threads and functions tell", v.commOf(l), percent(share))
+		k := l.cost(1, threadParts...)
+		scarce, why := v.computingIsScarce(l, &w, l.ownCPU(&w))
+		switch {
+		case share < gcShare:
+			return judged{because: because, near: share}
+		case !l.noticed(k, threadFloor):
+			return judged{because: because + ", and no request is slow for it", near: share}
+		case during >= gcShare:
+			scarce, why = during, fmt.Sprintf("a thread that collects is on a CPU %s of the time that the slowest requests take", percent(during))
+		case scarce == 0:
+			return judged{because: because + ", and requests wait for something else", near: share}
+		default:
+			scarce *= share
+		}
+		return judged{finding: v.gcFinding(l, &w, scaled(k, scarce), share, where, why)}
+	})
+}
+
+// garbageFunction is the function that collects garbage, with its share of the
+// samples.
+func garbageFunction(e *executed) (name string, share float64) {
+	if !e.enough() {
+		return "", 0
+	}
+	for i := range e.functions {
+		f := &e.functions[i]
+		if s := e.share(f); s > share && slices.ContainsFunc(gcFunctions, func(part string) bool { return strings.Contains(f.Name, part) }) {
+			name, share = f.Name, s
+		}
+	}
+	return name, share
+}
+
+func (v *View) gcFinding(l *ledger, w *atWork, k cost, share float64, where, why string) *Finding {
+	f := v.found(&gcPauses, l, k, threadFloor, "while garbage is collected")
+	f.Subject.Kind = "process"
+	f.Evidence = append(f.Evidence,
+		Evidence{Fact: "CPU time in which garbage is collected", Value: round(share), Limit: 1, Unit: "share of the service's", Source: "/proc/PID/task/TID/schedstat, CPU samples"},
+		Evidence{Fact: "why its requests wait for it", Value: why, Source: "/proc/PID/schedstat, request records"})
+	if where != "" {
+		f.Evidence = append(f.Evidence, Evidence{Fact: "by " + where, Value: round(share), Unit: "share of the samples", Source: "CPU samples"})
+	}
+	var rss uint64
+	for _, p := range w.procs {
+		rss += p.RSSBytes
+	}
+	f.Evidence = append(f.Evidence, Evidence{Fact: "memory that the service holds", Value: rss, Unit: "bytes", Source: "/proc/PID/stat"})
+	f.Fix.Text = "Give it a larger heap, if memory is to be had (-Xmx, GOGC and GOMEMLIMIT, --max-old-space-size), or have a request make less garbage; for short pauses choose a collector that works beside the program (ZGC, Shenandoah)."
+	f.Fix.Commands = []string{fmt.Sprintf("slowray flame --pid %d -o flame.html   # who allocates", v.busiestOf(w))}
+	return f
+}
