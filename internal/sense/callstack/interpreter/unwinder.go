@@ -49,10 +49,13 @@ const (
 	pollEvery = 100 * time.Millisecond
 	// queued bounds the stacks that wait to be handled, at 25 KiB each.
 	queued = 256
-	// ringBytes bounds the library's ring; a record can take this much:
-	ringBytes   = 32 << 20
+	// The library sizes its ring for records of the greatest length.
 	recordBytes = 25 << 10
 )
+
+// ringBytes is room for what comes between two looks at the ring, at some KiB
+// a record.
+func ringBytes(cpus int) int { return min(max(cpus<<20, 8<<20), 64<<20) }
 
 // intervals are the library's, for a run of seconds or minutes.
 type intervals struct{}
@@ -89,7 +92,7 @@ func (u *Unwinder) load(ctx context.Context, pids []int) (err error) {
 		Intervals:          intervals{},
 		InterpretersConfig: present(pids),
 		// Only the ring is sized by it: the clock is not the library's.
-		SamplesPerSecond:       max(1, ringBytes/recordBytes/runtime.NumCPU()),
+		SamplesPerSecond:       max(1, ringBytes(runtime.NumCPU())/recordBytes/runtime.NumCPU()),
 		FilterIdleFrames:       true,
 		FilterErrorFrames:      true,
 		ProbabilisticThreshold: tracer.ProbabilisticThresholdMax,
