@@ -18,10 +18,11 @@ var acceptQueueOverflow = Cause{
 	Title: "An accept queue overflows: new connections are dropped and retried seconds later",
 	Layer: LayerSocket,
 	Needs: []observe.Kind{observe.KindListeners, observe.KindCounters},
-	ConsequenceOf: []string{
+	ConsequenceOf: append([]string{
 		// only where the queue is of a sane size, see overflowFinding
 		"php-fpm-children-exhausted",
-	},
+	}, waitCauses...),
+	Folds: true, // under what holds up who should accept
 }
 
 func init() { acceptQueueOverflow.Check = checkAcceptQueueOverflow }
@@ -115,6 +116,7 @@ func overflowFinding(v *View, s *Service, l *observe.Listener, o overflow) Findi
 	f := acceptQueueOverflow.supported(Subject{
 		Kind: "listener", NetNS: s.NS.Inode, PID: owner, Comm: v.Comm(owner), Port: l.Port, Addr: l.Addr, Path: l.Path,
 	})
+	f.MayFollow = holdsUp(s.PIDs)
 	if l.Proto == "unix" {
 		f.Title = "An accept queue is full: connect() to a unix socket is refused at once"
 		f.Subject.Addr = "unix:" + l.Path

@@ -16,9 +16,9 @@ var nginxUpstreamErrors = Cause{
 	Layer: LayerApplication,
 	Needs: []observe.Kind{observe.KindNginx, observe.KindProcess},
 	Folds: true,
-	ConsequenceOf: []string{"conntrack-full", "accept-queue-overflow", "ephemeral-ports-exhausted",
+	ConsequenceOf: append([]string{"conntrack-full", "accept-queue-overflow", "ephemeral-ports-exhausted",
 		"php-fpm-children-exhausted", "fd-limit", "nginx-worker-connections", "time-wait-port-search",
-		"cpu-quota-throttled", "cpu-saturated", "memory-pressure", "disk-saturated"},
+		"cpu-quota-throttled", "cpu-saturated", "memory-pressure", "disk-saturated"}, waitCauses...),
 }
 
 func init() { nginxUpstreamErrors.Check = checkNginxUpstreamErrors }
@@ -106,10 +106,10 @@ var clientAborts = Cause{
 	Layer: LayerApplication,
 	Needs: []observe.Kind{observe.KindNginx, observe.KindProcess},
 	Folds: true,
-	ConsequenceOf: []string{"conntrack-full", "accept-queue-overflow", "php-fpm-children-exhausted",
+	ConsequenceOf: append([]string{"conntrack-full", "accept-queue-overflow", "php-fpm-children-exhausted",
 		"ephemeral-ports-exhausted", "fd-limit", "nginx-worker-connections", "time-wait-port-search",
 		"cpu-quota-throttled", "cpu-saturated", "memory-pressure", "disk-saturated", "softirq-saturated",
-		"nginx-upstream-errors"},
+		"nginx-upstream-errors"}, waitCauses...),
 }
 
 func init() { clientAborts.Check = checkClientAborts }

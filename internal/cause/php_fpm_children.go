@@ -16,6 +16,9 @@ var phpFPMChildrenExhausted = Cause{
 	Title: "All php-fpm children are busy: requests wait for a free one",
 	Layer: LayerApplication,
 	Needs: []observe.Kind{observe.KindPHPFPM, observe.KindProcess, observe.KindListeners},
+	// Children that all wait for the same are not too few.
+	ConsequenceOf: waitCauses,
+	Folds:         true,
 }
 
 func init() { phpFPMChildrenExhausted.Check = checkPHPFPMChildren }
@@ -115,6 +118,7 @@ func childrenFinding(v *View, m *observe.PHPFPM, pool *observe.FPMPool, s *Servi
 	setting := fromHost(m.Root, pool.MaxChildren)
 	f := phpFPMChildrenExhausted.supported(Subject{Kind: "pool", NetNS: s.NS.Inode, PID: m.PID, Comm: v.Comm(m.PID),
 		Port: s.Port(), Path: fmt.Sprintf("%s:%d", setting.File, setting.Line)})
+	f.MayFollow = holdsUp(append([]int{m.PID}, pool.Children...))
 	if s.Path() != "" {
 		f.Subject.Addr = "unix:" + s.Path()
 	}

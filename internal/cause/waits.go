@@ -512,5 +512,13 @@ func (v *View) heldUpBy(l *ledger, p *Finding) bool {
 	return there != nil && (slices.Contains(p.Holds, there.pid) || slices.Contains(p.Holds, l.pid) && slices.Contains(p.Via, there.pid))
 }
 
+// holdsUp says of findings about waits whether they are about what holds up one
+// of these processes.
+func holdsUp(pids []int) func(*Finding) bool {
+	return func(p *Finding) bool {
+		return slices.Contains(waitCauses, p.Cause) && slices.ContainsFunc(p.Holds, func(pid int) bool { return slices.Contains(pids, pid) })
+	}
+}
+
 // who is a process of a hop as it is named in a sentence.
 func who(h *observe.WaitHop) string { return fmt.Sprintf("%s (pid %d)", h.Process.Comm, h.Process.PID) }
