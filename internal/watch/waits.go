@@ -32,6 +32,7 @@ type waits struct {
 	sampler *wait.Sampler
 	slow    *slowRequests
 	pids    []int
+	left    int // processes that there was no room for
 	stop    chan struct{}
 	done    sync.WaitGroup
 }
@@ -39,7 +40,8 @@ type waits struct {
 // startWaits begins to look at the threads of processes.
 func startWaits(fs host.FS, serving []int, slow *slowRequests) *waits {
 	w := &waits{sampler: wait.NewSampler(wait.NewReader(fs)), slow: slow, pids: slices.Clone(serving), stop: make(chan struct{})}
-	w.pids = w.pids[:min(len(w.pids), maxWaitPIDs)]
+	w.left = max(len(w.pids)-maxWaitPIDs, 0)
+	w.pids = w.pids[:len(w.pids)-w.left]
 	w.done.Add(1)
 	go w.run()
 	return w
@@ -69,8 +71,12 @@ func (w *waits) run() {
 // look looks at the processes whose turn it is.
 func (w *waits) look(last bool) {
 	w.slow.readers(func(pid int) {
-		if len(w.pids) < maxWaitPIDs && !slices.Contains(w.pids, pid) {
+		switch {
+		case slices.Contains(w.pids, pid):
+		case len(w.pids) < maxWaitPIDs:
 			w.pids = append(w.pids, pid)
+		default:
+			w.left++
 		}
 	})
 	n := min(len(w.pids), waitPIDsAtOnce)
@@ -100,6 +106,7 @@ func (s *session) endWaits() {
 		requests = append(requests, s.pending()...)
 	}
 	s.out.Waits = s.waits.sampler.Graph(requests, slowRequest, answered)
+	s.lose("processes that serve whose threads were not looked at, for there were too many", int64(s.waits.left))
 	s.lose("waits of threads that were not kept for want of room", s.waits.sampler.Lost())
 	s.lose("slow requests whose waits were not looked into, for there were too many", s.waits.slow.lost)
 }
