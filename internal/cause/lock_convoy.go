@@ -21,7 +21,15 @@ var lockConvoy = Cause{
 func init() { lockConvoy.Check = checkLockConvoy }
 
 func checkLockConvoy(v *View) Result {
-	none := "no thread that answers requests was held up by a lock whose owner is known (threads that wait to be woken are idle)"
+	r := v.lockFindings()
+	if w := v.Waits; w != nil && w.Parked > 0 && r.RuledOut != "" {
+		r.RuledOut += fmt.Sprintf("; %s threads waited to be woken, the longest for at least %s: idle workers", count(w.Parked), nanoseconds(float64(w.ParkedNS)))
+	}
+	return r
+}
+
+func (v *View) lockFindings() Result {
+	none := "no thread that answers requests was held up by a lock whose owner is known"
 	r := v.judgeRoots(&lockConvoy, none, func(r *root, f *Finding) {
 		c, waiter := r.example(), r.blamed()
 		f.Evidence = append(f.Evidence, Evidence{Fact: "lock", Value: waiter.Object, Source: "memory of process " + itoa(waiter.Process.PID)})

@@ -17,6 +17,7 @@ func healthyWaits() *observe.WaitGraph {
 		observe.SlowTime{PID: nginxMaster, Requests: 500, NS: 50e9, LongestNS: 270 * ms},
 		observe.SlowTime{PID: fpmMaster, Requests: 300, NS: 20e9, LongestNS: 120 * ms},
 	)
+	g.Parked, g.ParkedNS = 12, 9000*ms
 	g.Shares = append(g.Shares, waitShare(fpmMaster, 2*ms*1000, 30, ends(observe.EndRunning, "runs",
 		hop(fpmChild1, fpmChild1, observe.WaitLock, observe.WantsRelease, "futex", "mutex at 0x7f00"),
 		hop(fpmChild2, fpmChild2, observe.WaitRunnable, "", "", ""))))

@@ -46,6 +46,7 @@ var nearMissesOnWaits = []miss{
 	}, "no thread that answers requests was held up in a write to a pipe"},
 	{"two connects that waited", &unixSocketBacklog, stuck(stuckWeb(2), waitShare(nginxMaster, 9000*ms, 2, unixChain)), "the time of 2 requests"},
 	{"a lock that is held for a moment", &blockedOnFileLock, stuck(stuckWeb(20), waitShare(nginxMaster, 9000*ms, 2, fileChain)), "9.0 % of the time"},
+	{"a pool of threads that wait for work", &lockConvoy, nil, "12 threads waited to be woken, the longest for at least 9 s: idle workers"},
 	{"on full CPUs", &lockConvoy, func(o *observe.Observation) {
 		c := ends(observe.EndRunning, "runs", lockChain.Hops[0], hop(nginxWorker1, 111, observe.WaitRunnable, "", "", ""))
 		stuck(stuckWeb(20), waitShare(nginxMaster, 90_000*ms, 19, c))(o)

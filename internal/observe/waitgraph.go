@@ -11,6 +11,10 @@ type WaitGraph struct {
 	SlowerNS  int64 `json:"slower_ns"`  // a request that takes longer is slow here
 	Followed  int   `json:"followed"`   // looks in which chains were followed
 	UnknownNS int64 `json:"unknown_ns"` // thread time in waits that were over before they could be followed
+	// Parked are threads that waited to be woken when the window ended, on a
+	// condition variable or parked by their runtime: idle workers of pools.
+	Parked   int   `json:"parked,omitempty"`
+	ParkedNS int64 `json:"parked_ns,omitempty"` // the longest, from when it was first seen
 
 	Shares []WaitShare `json:"shares,omitempty"` // most slow time first
 	Slow   []SlowTime  `json:"slow,omitempty"`   // by process

@@ -52,6 +52,12 @@ func (s *Sampler) Graph(requests []SlowRequest, slower time.Duration, answered f
 	if s.gaps > 0 {
 		g.EveryNS = s.every.Nanoseconds() / int64(s.gaps)
 	}
+	for _, w := range s.threads {
+		if w.class == classCheap && w.idle && w.state == 'S' {
+			g.Parked++
+			g.ParkedNS = max(g.ParkedNS, w.listed.Sub(w.since).Nanoseconds())
+		}
+	}
 	slack := 2 * time.Duration(g.EveryNS)
 	lost := map[*shape]*loss{}
 	families := s.families(requests)

@@ -79,6 +79,9 @@ func TestSamplerIdle(t *testing.T) {
 	idle.says(t)
 	reader := start(t, "read", r)
 	s := sample(t, 400*time.Millisecond, sleeper.pid, idle.pid, reader.pid, os.Getpid())
+	if g := graphOf(s, os.Getpid()); g.Parked == 0 || g.ParkedNS < int64(200*time.Millisecond) {
+		t.Errorf("%d threads wait to be woken, the longest %d ns: a Go program has some", g.Parked, g.ParkedNS)
+	}
 	for _, pid := range []int{sleeper.pid, idle.pid} {
 		if g := graphOf(s, pid); len(g.Shares) != 0 && slices.ContainsFunc(g.Shares, func(s observe.WaitShare) bool { return s.PID == pid }) {
 			t.Errorf("process %d: %+v", pid, g.Shares)
