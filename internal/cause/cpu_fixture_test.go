@@ -55,7 +55,7 @@ func sampled(o *observe.Observation, pid int, samples uint64, functions ...obser
 }
 
 func function(kind observe.FrameKind, name, module string, self, total uint64, height float64) observe.ProfileFunction {
-	return observe.ProfileFunction{Frame: observe.Frame{Name: name, Kind: kind, Module: module}, Self: self, Total: total, Height: height}
+	return observe.ProfileFunction{Frame: observe.Frame{Name: name, Kind: kind, Module: module}, Self: self, Own: self, Total: total, Height: height}
 }
 
 // full leaves the fixture's machine without idle CPUs: used by whom, the
@@ -111,7 +111,7 @@ var firingOnCPU = []fires{
 			with(o, appServed().add(1000, ms, ms, 0, queued))
 			o.Use.CPU = observe.CPUTime{User: 11, System: 1, Idle: 8}
 			o.Profile.Processes = append(o.Profile.Processes, observe.ProfileProcess{PID: appPID, Samples: 990, Threads: []observe.ProfileThread{
-				{TID: appThread, Samples: 900, Functions: []observe.ProfileFunction{function(observe.FrameNative, "keysCommand", "redis-server", 200, 700, 2)}}}})
+				{TID: appThread, Samples: 900, Functions: []observe.ProfileFunction{function(observe.FrameNative, "keysCommand", "redis-server", 300, 700, 2)}}}})
 		},
 		subject: Subject{PID: appPID, Port: appPort}, minShare: 0.9, fix: "SLOWLOG GET", evidence: "it executes keysCommand (redis-server)=0.778",
 	},
@@ -151,10 +151,10 @@ var firingOnCPU = []fires{
 			app(o, "php-fpm8.2", 19, 60)
 			full(o)
 			with(o, appServed().add(1000, ms, ms, 0, parts{observe.AcceptWait: 50 * ms, observe.Server: 40 * ms}))
-			sampled(o, appPID, 1800, function(observe.FrameNative, "execute_ex", "php-fpm8.2", 1600, 1750, 1),
-				observe.ProfileFunction{Frame: observe.Frame{Name: "price_of_route", Kind: observe.FramePHP, File: "/srv/www/index.php", Line: 12}, Total: 1700, Height: 3})
+			sampled(o, appPID, 1800, observe.ProfileFunction{Frame: observe.Frame{Name: "execute_ex", Kind: observe.FrameNative, Module: "php-fpm8.2"}, Self: 1600, Total: 1750},
+				observe.ProfileFunction{Frame: observe.Frame{Name: "price_of_route", Kind: observe.FramePHP, File: "/srv/www/index.php", Line: 12}, Own: 1600, Total: 1700, Height: 3})
 		},
-		subject: Subject{PID: appPID, Path: "/srv/www/index.php:12"}, minShare: 0.9, fix: "Have price_of_route do less", evidence: "innermost functions=execute_ex 89 %",
+		subject: Subject{PID: appPID, Path: "/srv/www/index.php:12"}, minShare: 0.9, fix: "Have price_of_route do less", evidence: "most of it themselves=price_of_route 89 %;",
 	},
 	{
 		name: "many children that compute a little each, on CPUs that others fill too", cause: &cpuHotFunction,
@@ -170,7 +170,7 @@ var firingOnCPU = []fires{
 			followed(o, map[observe.ServerPart]float64{observe.ServerCPU: 0.082, observe.ServerRunq: 0.918})
 			for pid := appPID; pid < appPID+2; pid++ {
 				o.Profile.Processes = append(o.Profile.Processes, observe.ProfileProcess{PID: pid, Samples: 390, Looked: 30, Functions: []observe.ProfileFunction{
-					{Frame: observe.Frame{Name: "price_of_route", Kind: observe.FramePHP, File: "/srv/www/index.php", Line: 12}, Self: 29, Total: 29}}})
+					{Frame: observe.Frame{Name: "price_of_route", Kind: observe.FramePHP, File: "/srv/www/index.php", Line: 12}, Self: 29, Own: 29, Total: 29}}})
 			}
 		},
 		subject: Subject{PID: appPID, Path: "/srv/www/index.php:12"}, minShare: 0.35, fix: "price_of_route", evidence: "why its requests wait for it=the CPUs are full (1.0 % idle), 40 % of what is used by the service",
@@ -192,7 +192,7 @@ var firingOnCPU = []fires{
 			with(o, appServed().add(3000, ms, ms, 0, parts{observe.RecvWait: ms / 10, observe.Server: ms / 20}).
 				add(150, ms, ms, 0, parts{observe.RecvWait: 98 * ms, observe.Server: ms / 20}).add(10, ms, ms, 0, parts{observe.RecvWait: 40 * ms, observe.Server: 60 * ms}))
 			followed(o, map[observe.ServerPart]float64{observe.ServerCPU: 1})
-			sampled(o, appPID, 900, observe.ProfileFunction{Frame: observe.Frame{Name: "price", Kind: observe.FrameNode, File: "/srv/busy.js", Line: 2}, Self: 800, Total: 850})
+			sampled(o, appPID, 900, observe.ProfileFunction{Frame: observe.Frame{Name: "price", Kind: observe.FrameNode, File: "/srv/busy.js", Line: 2}, Self: 800, Own: 800, Total: 850})
 		},
 		subject: Subject{PID: appPID, Path: "/srv/busy.js:2"}, minShare: 0.8, fix: "Have price do less", evidence: "the main thread of app (pid 500) computes all the time",
 	},
@@ -213,7 +213,7 @@ var firingOnCPU = []fires{
 			p.Busiest = []observe.Thread{{TID: 501, CPUSeconds: 3.2}, {TID: 502, CPUSeconds: 3.2}, {TID: 503, CPUSeconds: 3.1}}
 			with(o, appServed().add(500, ms, ms, 0, parts{observe.Server: 165 * ms}))
 			followed(o, map[observe.ServerPart]float64{observe.ServerLock: 0.67, observe.ServerCPU: 0.16, observe.ServerRunq: 0.17})
-			sampled(o, appPID, 900, observe.ProfileFunction{Frame: observe.Frame{Name: "price_of_route", Kind: observe.FramePython, File: "/srv/app.py", Line: 6}, Self: 300, Total: 880, Height: 1})
+			sampled(o, appPID, 900, observe.ProfileFunction{Frame: observe.Frame{Name: "price_of_route", Kind: observe.FramePython, File: "/srv/app.py", Line: 6}, Self: 300, Own: 870, Total: 880, Height: 1})
 		},
 		subject: Subject{PID: appPID, Path: "/srv/app.py:6"}, minShare: 0.9, fix: "price_of_route", evidence: "take turns to compute",
 	},

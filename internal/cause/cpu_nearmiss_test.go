@@ -70,7 +70,7 @@ var nearMissesOnCPU = []miss{
 		full(o)
 		with(o, appServed().add(9000, ms, ms, 0, crowded))
 		sampled(o, appPID, 1200, function(observe.FrameKernel, "tcp_sendmsg", "vmlinux", 20, 800, 3))
-	}, "67 % of it in tcp_sendmsg"},
+	}, "but no function has 50 % of it"},
 	{"requests that wait for a database, beside a thread that computes", &cpuHotFunction, func(o *observe.Observation) {
 		app(o, "app", 9, 0)
 		with(o, appServed().add(40, ms, ms, 0, waitsForDB))
@@ -277,22 +277,25 @@ func TestComputeCausesFold(t *testing.T) {
 	}
 }
 
-// TestHottest: of functions that are in most stacks the innermost is named,
-// but rather one of the service's language than one of its interpreter, and
-// none that only leads to others.
+// TestHottest: of functions that are in most stacks the one is named that does
+// most itself, with its interpreter's work, and none that only leads to others.
 func TestHottest(t *testing.T) {
-	native := func(name string, total uint64, height float64) observe.ProfileFunction {
-		return function(observe.FrameNative, name, "app", 0, total, height)
+	native := func(name string, own, total uint64) observe.ProfileFunction {
+		return function(observe.FrameNative, name, "app", own, total, 1)
+	}
+	python := func(name string, own, total uint64) observe.ProfileFunction {
+		return function(observe.FramePython, name, "", own, total, 1)
 	}
 	for _, c := range []struct {
 		name string
 		list []observe.ProfileFunction
 		want string
 	}{
-		{"innermost", []observe.ProfileFunction{native("main", 100, 5), native("serve", 95, 4), native("parse", 80, 2), native("compare", 40, 0)}, "parse"},
-		{"only the way in", []observe.ProfileFunction{native("main", 100, 5), native("start_thread", 100, 6), native("[libc.so.6+0x1234]", 90, 0)}, ""},
-		{"the service's language", []observe.ProfileFunction{native("_PyEval_EvalFrameDefault", 99, 1),
-			function(observe.FramePython, "handle", "", 0, 98, 9), function(observe.FramePython, "price", "", 0, 90, 6)}, "price"},
+		{"does it itself", []observe.ProfileFunction{native("main", 0, 100), native("serve", 2, 95), native("parse", 60, 80), native("compare", 20, 20)}, "parse"},
+		{"shares it with what it calls", []observe.ProfileFunction{native("serve", 2, 95), native("parse", 40, 90), native("compare", 45, 45)}, "parse"},
+		{"calls what shares the work", []observe.ProfileFunction{python("work", 3, 98), python("a", 33, 33), python("b", 32, 32), python("c", 30, 30)}, ""},
+		{"only the way in", []observe.ProfileFunction{native("main", 50, 100), native("start_thread", 40, 100), native("[libc.so.6+0x1234]", 90, 90)}, ""},
+		{"the service's language", []observe.ProfileFunction{native("_PyEval_EvalFrameDefault", 0, 99), python("handle", 5, 98), python("price", 88, 90)}, "price"},
 		{"nothing", nil, ""},
 	} {
 		e := executed{samples: 100, functions: c.list}

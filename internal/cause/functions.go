@@ -13,6 +13,9 @@ import (
 // the CPU time.
 const hotShare = 0.50
 
+// hotOwnShare is how much of that it has to do itself.
+const hotOwnShare = 0.25
+
 // executed is what some processes were seen executing.
 type executed struct {
 	samples   uint64
@@ -69,6 +72,7 @@ func (v *View) executedBy(procs []*observe.Process, tid int) executed {
 			sum := &e.functions[j]
 			sum.Height = (sum.Height*float64(sum.Total) + f.Height*float64(f.Total)) / float64(sum.Total+f.Total)
 			sum.Self += f.Self
+			sum.Own += f.Own
 			sum.Total += f.Total
 		}
 	}
@@ -84,44 +88,34 @@ func (e *executed) enough() bool { return e.samples >= profileLeast && len(e.fun
 // share is a function's part of the samples, with all that it calls.
 func (e *executed) share(f *observe.ProfileFunction) float64 { return ratio(f.Total, e.samples) }
 
-// hottest is the innermost function that has at least a share of the samples:
-// one of the language that the service is written in rather than one of its
-// interpreter. Functions that only lead to others do not count. It is nil when
-// there is none.
+// hottest is the function that has at least a share of the samples, with what
+// it calls, and a good part of them of its own: what only calls others that
+// share the work is not hot. It is nil when there is none.
 func (e *executed) hottest(least float64) *observe.ProfileFunction {
 	var best *observe.ProfileFunction
 	for i := range e.functions {
 		f := &e.functions[i]
-		if e.share(f) < least || leadsOn(f) {
+		if e.share(f) < least || ratio(f.Own, e.samples) < hotOwnShare || leadsOn(f) {
 			continue
 		}
-		if best == nil || interpreted(f) && !interpreted(best) || interpreted(f) == interpreted(best) && f.Height < best.Height {
+		if best == nil || f.Own > best.Own {
 			best = f
 		}
 	}
 	return best
 }
 
-// told lists the functions with most samples in themselves, at most n.
+// told lists the functions with most samples of their own, at most n.
 func (e *executed) told(n int) string {
 	list := slices.Clone(e.functions)
-	slices.SortStableFunc(list, func(a, b observe.ProfileFunction) int { return cmp.Compare(b.Self, a.Self) })
+	slices.SortStableFunc(list, func(a, b observe.ProfileFunction) int { return cmp.Compare(b.Own, a.Own) })
 	var parts []string
 	for i := range list[:min(n, len(list))] {
-		if f := &list[i]; f.Self > 0 {
-			parts = append(parts, fmt.Sprintf("%s %s", f.Name, percent(ratio(f.Self, e.samples))))
+		if f := &list[i]; f.Own > 0 {
+			parts = append(parts, fmt.Sprintf("%s %s", f.Name, percent(ratio(f.Own, e.samples))))
 		}
 	}
 	return strings.Join(parts, ", ")
-}
-
-// interpreted says that a function is in a language that something executes.
-func interpreted(f *observe.ProfileFunction) bool {
-	switch f.Kind {
-	case observe.FramePython, observe.FramePHP, observe.FrameJava, observe.FrameNode, observe.FrameRuby:
-		return true
-	}
-	return false
 }
 
 // leading are functions through which everything passes: the entry into the

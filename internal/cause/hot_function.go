@@ -125,7 +125,7 @@ func (v *View) hotFunctionFinding(l *ledger, w *atWork, k cost, e *executed, hot
 		f.Evidence = append(f.Evidence, Evidence{Fact: "slow requests whose thread ran or was ready to", Value: round(computing), Limit: 1, Unit: "share of their time", Source: "/proc/PID/task"})
 	}
 	if told := e.told(2); told != "" {
-		f.Evidence = append(f.Evidence, Evidence{Fact: "innermost functions", Value: told, Source: "CPU samples"})
+		f.Evidence = append(f.Evidence, Evidence{Fact: "functions that do most of it themselves", Value: told, Source: "CPU samples"})
 	}
 	switch {
 	case loop:

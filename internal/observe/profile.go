@@ -49,8 +49,23 @@ type ProfileFunction struct {
 	Frame
 	Self  uint64 `json:"self"`  // samples in the function itself
 	Total uint64 `json:"total"` // samples in it or in what it calls
+	// Own is the samples in which it is the innermost function of the language
+	// that the program is written in: its own time with that of its
+	// interpreter. Of a function that is not interpreted it is Self, without
+	// the samples that belong to an interpreted one.
+	Own uint64 `json:"own"`
 	// Height is the mean number of frames between it and the innermost one.
 	Height float64 `json:"height"`
+}
+
+// Interpreted says that an interpreter or a virtual machine executes the
+// function.
+func (k FrameKind) Interpreted() bool {
+	switch k {
+	case FramePython, FramePHP, FrameJava, FrameNode, FrameRuby:
+		return true
+	}
+	return false
 }
 
 // ProfileShort is processes of one program and one parent.

@@ -153,7 +153,10 @@ func (s *session) endClosely() {
 		s.partialGap(observe.KindProfile, 0, "functions of interpreters", c.err)
 		return
 	}
-	stack.Take(s.out.Profile, c.stacks)
+	if !stack.Take(s.out.Profile, c.stacks) {
+		s.partialGap(observe.KindProfile, 0, "functions of interpreters", errors.New("too few stacks were recorded in what was left of the window"))
+		return
+	}
 	for _, note := range c.stacks.Notes {
 		s.partialGap(observe.KindProfile, 0, "functions of interpreters", fmt.Errorf("%s", note))
 	}

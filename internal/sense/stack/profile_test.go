@@ -101,12 +101,19 @@ func TestTally(t *testing.T) {
 	all.add([]observe.Frame{frame("recurse"), {}, frame("main")}, 1)
 	got := all.most(2)
 	want := []observe.ProfileFunction{
-		{Frame: frame("recurse"), Self: 1, Total: 4, Height: 0.75},
+		{Frame: frame("recurse"), Self: 1, Own: 1, Total: 4, Height: 0.75},
 		{Frame: frame("main"), Total: 4, Height: 2.75},
-		{Frame: frame("leaf"), Self: 3, Total: 3},
+		{Frame: frame("leaf"), Self: 3, Own: 3, Total: 3},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
+	}
+	// What an interpreter does is the interpreted function's own.
+	price := observe.Frame{Name: "price", Kind: observe.FramePython}
+	python := tally{}
+	python.add([]observe.Frame{frame("PyLong_FromLong"), price, frame("eval"), {Name: "work", Kind: observe.FramePython}}, 2)
+	if got := python.most(1); len(got) != 2 || got[0].Name != "PyLong_FromLong" || got[0].Own != 0 || got[1].Name != "price" || got[1].Own != 2 || got[1].Self != 0 {
+		t.Errorf("%+v", got)
 	}
 }
 
@@ -119,9 +126,11 @@ func TestTake(t *testing.T) {
 	}}
 	s := &observe.Stacks{Frames: []observe.Frame{{Name: "hot", Kind: observe.FramePython}, {Name: "[unknown]", Kind: observe.FrameUnknown}, {Name: "main", Kind: observe.FramePython}},
 		Samples: []observe.StackSample{{PID: 1, TID: 11, Frames: []int32{0, 2}, Values: []int64{30, 3e8}}, {PID: 1, TID: 12, Frames: []int32{1, 2}, Values: []int64{10, 1e8}}, {PID: 3, Frames: []int32{99}, Values: []int64{0}}}}
-	Take(p, s)
+	if !Take(p, s) {
+		t.Error("nothing was taken")
+	}
 	one := &p.Processes[0]
-	if one.Looked != 40 || one.Unnamed != 10 || len(one.Functions) != 2 || one.Functions[0].Name != "main" || one.Functions[0].Total != 40 || one.Functions[1].Self != 30 {
+	if one.Looked != 40 || one.Unnamed != 10 || len(one.Functions) != 2 || one.Functions[0].Name != "main" || one.Functions[0].Total != 40 || one.Functions[1].Self != 30 || one.Functions[1].Own != 30 {
 		t.Errorf("%+v", one)
 	}
 	if th := &one.Threads[0]; th.Looked != 30 || len(th.Functions) != 2 {
@@ -130,6 +139,7 @@ func TestTake(t *testing.T) {
 	if p.Processes[1].Functions[0].Name != "kept" || p.Processes[1].Looked != 0 {
 		t.Errorf("%+v", p.Processes[1])
 	}
-	Take(nil, s)
-	Take(p, nil)
+	if Take(nil, s) || Take(p, nil) || Take(p, &observe.Stacks{}) {
+		t.Error("something was taken of nothing")
+	}
 }

@@ -7,10 +7,11 @@ import "github.com/slowray/slowray/internal/observe"
 const leastTaken = 20
 
 // Take puts the functions of stacks that were recorded with all frames, of some
-// processes and for a part of the window, in place of those of a profile.
-func Take(p *observe.Profile, s *observe.Stacks) {
+// processes and for a part of the window, in place of those of a profile. It
+// does not, and says so, when there are too few of them.
+func Take(p *observe.Profile, s *observe.Stacks) bool {
 	if p == nil || s == nil {
-		return
+		return false
 	}
 	type sum struct {
 		samples, unnamed uint64
@@ -52,7 +53,7 @@ func Take(p *observe.Profile, s *observe.Stacks) {
 		all += c.samples
 	}
 	if all < leastTaken {
-		return
+		return false
 	}
 	for i := range p.Processes {
 		one := &p.Processes[i]
@@ -68,6 +69,7 @@ func Take(p *observe.Profile, s *observe.Stacks) {
 			}
 		}
 	}
+	return true
 }
 
 // known is a frame, empty when it has no name.

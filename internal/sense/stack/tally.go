@@ -26,6 +26,7 @@ type counted struct {
 // times, as one that calls itself, counts once, at its innermost place.
 func (t tally) add(frames []observe.Frame, samples uint64) {
 	seen := map[function]bool{}
+	owner := max(slices.IndexFunc(frames, func(f observe.Frame) bool { return f.Kind.Interpreted() }), 0)
 	for i, f := range frames {
 		k := function{f.Kind, f.Name, f.Module, f.File}
 		if f.Name == "" || seen[k] {
@@ -42,11 +43,14 @@ func (t tally) add(frames []observe.Frame, samples uint64) {
 		if i == 0 {
 			c.Self += samples
 		}
+		if i == owner {
+			c.Own += samples
+		}
 	}
 }
 
-// most lists the n functions with most samples in themselves, and the n with
-// most samples in all, by the latter.
+// most lists the n functions with most samples of their own, and the n with most
+// samples in all, by the latter.
 func (t tally) most(n int) []observe.ProfileFunction {
 	all := make([]*counted, 0, len(t))
 	for _, c := range t {
@@ -56,10 +60,10 @@ func (t tally) most(n int) []observe.ProfileFunction {
 	byName := func(a, b *counted) int {
 		return cmp.Or(strings.Compare(a.Name, b.Name), strings.Compare(a.Module, b.Module), strings.Compare(a.File, b.File))
 	}
-	slices.SortFunc(all, func(a, b *counted) int { return cmp.Or(cmp.Compare(b.Self, a.Self), byName(a, b)) })
+	slices.SortFunc(all, func(a, b *counted) int { return cmp.Or(cmp.Compare(b.Own, a.Own), byName(a, b)) })
 	keep := map[*counted]bool{}
 	for _, c := range all[:min(n, len(all))] {
-		if c.Self > 0 {
+		if c.Own > 0 {
 			keep[c] = true
 		}
 	}
