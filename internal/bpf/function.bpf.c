@@ -305,6 +305,7 @@ int enter(void *ctx)
 {
 	__u64 now = bpf_ktime_get_ns();
 
+	KEEP_OWN_STACK(ctx, nowhere_uprobe);
 	return admit(now) ? entered(ctx, site_of(ctx), now) : 0;
 }
 
@@ -315,6 +316,7 @@ int leave(void *ctx)
 	struct site *s;
 	__u32 number;
 
+	KEEP_OWN_STACK(ctx, nowhere_uprobe);
 	if (!admit(now))
 		return 0;
 	number = site_of(ctx);
@@ -327,6 +329,7 @@ int pass(void *ctx)
 {
 	__u64 now = bpf_ktime_get_ns();
 
+	KEEP_OWN_STACK(ctx, nowhere_uprobe);
 	return admit(now) ? passed(ctx, site_of(ctx), now) : 0;
 }
 
@@ -340,6 +343,7 @@ int pass_tracepoint(void *ctx)
 {
 	__u64 now;
 
+	KEEP_OWN_STACK(ctx, nowhere_tracepoint);
 	if (!is_target())
 		return 0;
 	now = bpf_ktime_get_ns();
@@ -372,6 +376,7 @@ int enter_syscall(struct bpf_raw_tracepoint_args *ctx)
 	__u32 *number;
 	__u64 now;
 
+	KEEP_OWN_STACK(ctx, nowhere_raw);
 	if (!is_target())
 		return 0;
 	number = site_of_syscall(ctx->args[1], (void *)ctx->args[0]);
@@ -390,6 +395,7 @@ int leave_syscall(struct bpf_raw_tracepoint_args *ctx)
 	struct site *s;
 	__u32 number;
 
+	KEEP_OWN_STACK(ctx, nowhere_raw);
 	if (!is_target())
 		return 0;
 	t = bpf_map_lookup_elem(&threads, &key);

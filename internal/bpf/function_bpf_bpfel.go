@@ -16,43 +16,47 @@ import (
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
-	FunctionMapArguments       = "arguments"
-	FunctionMapBystanders      = "bystanders"
-	FunctionMapCalls           = "calls"
-	FunctionMapHistograms      = "histograms"
-	FunctionMapHits            = "hits"
-	FunctionMapIntervals       = "intervals"
-	FunctionMapLimits          = "limits"
-	FunctionMapScratches       = "scratches"
-	FunctionMapSites           = "sites"
-	FunctionMapSums            = "sums"
-	FunctionMapSyscallSites    = "syscall_sites"
-	FunctionMapThreads         = "threads"
-	FunctionProgEnter          = "enter"
-	FunctionProgEnterSyscall   = "enter_syscall"
-	FunctionProgLeave          = "leave"
-	FunctionProgLeaveSyscall   = "leave_syscall"
-	FunctionProgPass           = "pass"
-	FunctionProgPassTracepoint = "pass_tracepoint"
-	FunctionVarActive          = "active"
-	FunctionVarFixedSite       = "fixed_site"
-	FunctionVarIntervalNs      = "interval_ns"
-	FunctionVarLostBystanders  = "lost_bystanders"
-	FunctionVarLostIntervals   = "lost_intervals"
-	FunctionVarLostRecords     = "lost_records"
-	FunctionVarMachine         = "machine"
-	FunctionVarOnlyTgid        = "only_tgid"
-	FunctionVarRegGoroutine    = "reg_goroutine"
-	FunctionVarRegResult       = "reg_result"
-	FunctionVarRegSp           = "reg_sp"
-	FunctionVarTripped         = "tripped"
-	FunctionVarWindowHits      = "window_hits"
-	FunctionVarWindowMost      = "window_most"
-	FunctionVarWindowNs        = "window_ns"
-	FunctionVarWindowStart     = "window_start"
-	FunctionVarWithArgs        = "with_args"
-	FunctionVarWithCookie      = "with_cookie"
-	FunctionVarWithStacks      = "with_stacks"
+	FunctionMapArguments         = "arguments"
+	FunctionMapBystanders        = "bystanders"
+	FunctionMapCalls             = "calls"
+	FunctionMapHistograms        = "histograms"
+	FunctionMapHits              = "hits"
+	FunctionMapIntervals         = "intervals"
+	FunctionMapLimits            = "limits"
+	FunctionMapNowhereRaw        = "nowhere_raw"
+	FunctionMapNowhereTracepoint = "nowhere_tracepoint"
+	FunctionMapNowhereUprobe     = "nowhere_uprobe"
+	FunctionMapScratches         = "scratches"
+	FunctionMapSites             = "sites"
+	FunctionMapSums              = "sums"
+	FunctionMapSyscallSites      = "syscall_sites"
+	FunctionMapThreads           = "threads"
+	FunctionProgEnter            = "enter"
+	FunctionProgEnterSyscall     = "enter_syscall"
+	FunctionProgLeave            = "leave"
+	FunctionProgLeaveSyscall     = "leave_syscall"
+	FunctionProgPass             = "pass"
+	FunctionProgPassTracepoint   = "pass_tracepoint"
+	FunctionVarActive            = "active"
+	FunctionVarFixedSite         = "fixed_site"
+	FunctionVarIntervalNs        = "interval_ns"
+	FunctionVarLostBystanders    = "lost_bystanders"
+	FunctionVarLostIntervals     = "lost_intervals"
+	FunctionVarLostRecords       = "lost_records"
+	FunctionVarMachine           = "machine"
+	FunctionVarNever             = "never"
+	FunctionVarOnlyTgid          = "only_tgid"
+	FunctionVarRegGoroutine      = "reg_goroutine"
+	FunctionVarRegResult         = "reg_result"
+	FunctionVarRegSp             = "reg_sp"
+	FunctionVarTripped           = "tripped"
+	FunctionVarWindowHits        = "window_hits"
+	FunctionVarWindowMost        = "window_most"
+	FunctionVarWindowNs          = "window_ns"
+	FunctionVarWindowStart       = "window_start"
+	FunctionVarWithArgs          = "with_args"
+	FunctionVarWithCookie        = "with_cookie"
+	FunctionVarWithStacks        = "with_stacks"
 )
 
 // LoadFunction returns the embedded CollectionSpec for Function.
@@ -109,18 +113,21 @@ type FunctionProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type FunctionMapSpecs struct {
-	Arguments    *ebpf.MapSpec `ebpf:"arguments"`
-	Bystanders   *ebpf.MapSpec `ebpf:"bystanders"`
-	Calls        *ebpf.MapSpec `ebpf:"calls"`
-	Histograms   *ebpf.MapSpec `ebpf:"histograms"`
-	Hits         *ebpf.MapSpec `ebpf:"hits"`
-	Intervals    *ebpf.MapSpec `ebpf:"intervals"`
-	Limits       *ebpf.MapSpec `ebpf:"limits"`
-	Scratches    *ebpf.MapSpec `ebpf:"scratches"`
-	Sites        *ebpf.MapSpec `ebpf:"sites"`
-	Sums         *ebpf.MapSpec `ebpf:"sums"`
-	SyscallSites *ebpf.MapSpec `ebpf:"syscall_sites"`
-	Threads      *ebpf.MapSpec `ebpf:"threads"`
+	Arguments         *ebpf.MapSpec `ebpf:"arguments"`
+	Bystanders        *ebpf.MapSpec `ebpf:"bystanders"`
+	Calls             *ebpf.MapSpec `ebpf:"calls"`
+	Histograms        *ebpf.MapSpec `ebpf:"histograms"`
+	Hits              *ebpf.MapSpec `ebpf:"hits"`
+	Intervals         *ebpf.MapSpec `ebpf:"intervals"`
+	Limits            *ebpf.MapSpec `ebpf:"limits"`
+	NowhereRaw        *ebpf.MapSpec `ebpf:"nowhere_raw"`
+	NowhereTracepoint *ebpf.MapSpec `ebpf:"nowhere_tracepoint"`
+	NowhereUprobe     *ebpf.MapSpec `ebpf:"nowhere_uprobe"`
+	Scratches         *ebpf.MapSpec `ebpf:"scratches"`
+	Sites             *ebpf.MapSpec `ebpf:"sites"`
+	Sums              *ebpf.MapSpec `ebpf:"sums"`
+	SyscallSites      *ebpf.MapSpec `ebpf:"syscall_sites"`
+	Threads           *ebpf.MapSpec `ebpf:"threads"`
 }
 
 // FunctionVariableSpecs contains global variables before they are loaded into the kernel.
@@ -134,6 +141,7 @@ type FunctionVariableSpecs struct {
 	LostIntervals  *ebpf.VariableSpec `ebpf:"lost_intervals"`
 	LostRecords    *ebpf.VariableSpec `ebpf:"lost_records"`
 	Machine        *ebpf.VariableSpec `ebpf:"machine"`
+	Never          *ebpf.VariableSpec `ebpf:"never"`
 	OnlyTgid       *ebpf.VariableSpec `ebpf:"only_tgid"`
 	RegGoroutine   *ebpf.VariableSpec `ebpf:"reg_goroutine"`
 	RegResult      *ebpf.VariableSpec `ebpf:"reg_result"`
@@ -168,18 +176,21 @@ func (o *FunctionObjects) Close() error {
 //
 // It can be passed to LoadFunctionObjects or ebpf.CollectionSpec.LoadAndAssign.
 type FunctionMaps struct {
-	Arguments    *ebpf.Map `ebpf:"arguments"`
-	Bystanders   *ebpf.Map `ebpf:"bystanders"`
-	Calls        *ebpf.Map `ebpf:"calls"`
-	Histograms   *ebpf.Map `ebpf:"histograms"`
-	Hits         *ebpf.Map `ebpf:"hits"`
-	Intervals    *ebpf.Map `ebpf:"intervals"`
-	Limits       *ebpf.Map `ebpf:"limits"`
-	Scratches    *ebpf.Map `ebpf:"scratches"`
-	Sites        *ebpf.Map `ebpf:"sites"`
-	Sums         *ebpf.Map `ebpf:"sums"`
-	SyscallSites *ebpf.Map `ebpf:"syscall_sites"`
-	Threads      *ebpf.Map `ebpf:"threads"`
+	Arguments         *ebpf.Map `ebpf:"arguments"`
+	Bystanders        *ebpf.Map `ebpf:"bystanders"`
+	Calls             *ebpf.Map `ebpf:"calls"`
+	Histograms        *ebpf.Map `ebpf:"histograms"`
+	Hits              *ebpf.Map `ebpf:"hits"`
+	Intervals         *ebpf.Map `ebpf:"intervals"`
+	Limits            *ebpf.Map `ebpf:"limits"`
+	NowhereRaw        *ebpf.Map `ebpf:"nowhere_raw"`
+	NowhereTracepoint *ebpf.Map `ebpf:"nowhere_tracepoint"`
+	NowhereUprobe     *ebpf.Map `ebpf:"nowhere_uprobe"`
+	Scratches         *ebpf.Map `ebpf:"scratches"`
+	Sites             *ebpf.Map `ebpf:"sites"`
+	Sums              *ebpf.Map `ebpf:"sums"`
+	SyscallSites      *ebpf.Map `ebpf:"syscall_sites"`
+	Threads           *ebpf.Map `ebpf:"threads"`
 }
 
 func (m *FunctionMaps) Close() error {
@@ -191,6 +202,9 @@ func (m *FunctionMaps) Close() error {
 		m.Hits,
 		m.Intervals,
 		m.Limits,
+		m.NowhereRaw,
+		m.NowhereTracepoint,
+		m.NowhereUprobe,
 		m.Scratches,
 		m.Sites,
 		m.Sums,
@@ -210,6 +224,7 @@ type FunctionVariables struct {
 	LostIntervals  *ebpf.Variable `ebpf:"lost_intervals"`
 	LostRecords    *ebpf.Variable `ebpf:"lost_records"`
 	Machine        *ebpf.Variable `ebpf:"machine"`
+	Never          *ebpf.Variable `ebpf:"never"`
 	OnlyTgid       *ebpf.Variable `ebpf:"only_tgid"`
 	RegGoroutine   *ebpf.Variable `ebpf:"reg_goroutine"`
 	RegResult      *ebpf.Variable `ebpf:"reg_result"`

@@ -7,6 +7,7 @@
 #ifndef SLOWRAY_FUNCTION_H
 #define SLOWRAY_FUNCTION_H
 
+#define BPF_MAP_TYPE_PROG_ARRAY 3
 #define BPF_MAP_TYPE_RINGBUF 27
 #define BPF_F_USER_STACK (1ULL << 8)
 #define BPF_RB_NO_WAKEUP 1
@@ -265,6 +266,34 @@ struct {
 } intervals SEC(".maps");
 
 const volatile __u64 interval_ns = ~0ULL; /* from how long on */
+/*
+ * From Linux 6.13 on programs of these types have a stack for each CPU
+ * (bpf_enable_priv_stack, kernel/bpf/verifier.c), as if nothing could come
+ * between. A program on a uprobe can be preempted, and then the same program,
+ * for another thread, writes over its stack: with luck a return is missed,
+ * without the kernel dies. No program with a tail call has such a stack. None of
+ * these calls ever happens; each type of program needs a map of its own.
+ */
+#define NOWHERE_TO_CALL(name)                          \
+	struct {                                       \
+		__uint(type, BPF_MAP_TYPE_PROG_ARRAY); \
+		__uint(max_entries, 1);                \
+		__type(key, __u32);                    \
+		__type(value, __u32);                  \
+	} name SEC(".maps")
+
+NOWHERE_TO_CALL(nowhere_uprobe);
+NOWHERE_TO_CALL(nowhere_tracepoint);
+NOWHERE_TO_CALL(nowhere_raw);
+
+const volatile __u8 never;
+
+#define KEEP_OWN_STACK(ctx, nowhere)                   \
+	do {                                           \
+		if (never)                             \
+			bpf_tail_call(ctx, &nowhere, 0); \
+	} while (0)
+
 const volatile __u8 machine = X86_64;
 const volatile __u8 with_cookie = 1;
 const volatile __u8 with_args;

@@ -126,7 +126,8 @@ func (t *Tracer) copyOf(program string, multi bool, fixed int) (*ebpf.Program, e
 	}
 	shared := map[string]*ebpf.Map{}
 	for name, m := range t.objects.Maps {
-		if name != ".rodata" {
+		// Constants are its own, and so is what all must be of one kind for.
+		if name != ".rodata" && m.Type() != ebpf.ProgramArray {
 			shared[name] = m
 		}
 	}

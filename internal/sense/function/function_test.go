@@ -207,6 +207,9 @@ func TestGoProgram(t *testing.T) {
 				Target: strconv.Itoa(p.pid()), Symbols: []string{"main.handle", "main.grow", "main.panics", "main.guarded", "main.(*worker).step"},
 				Args: []Arg{{Number: 1, Type: "gostr"}},
 			}, func() { p.tell("go") })
+			if len(o.Losses) > 0 {
+				t.Errorf("losses %+v", o.Losses)
+			}
 			handle := of(t, o, "main.handle")
 			if handle.Calls != 200 || handle.Returned != 200 || handle.Left+handle.Early != 0 || handle.Running != 0 {
 				t.Errorf("handle: %+v, want 200 calls that return", handle)

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"unsafe"
 
+	"github.com/cilium/ebpf"
+
 	"github.com/slowray/slowray/internal/bpf"
 	"github.com/slowray/slowray/internal/observe"
 )
@@ -106,7 +108,27 @@ func (t *Tracer) losses(out *observe.Functions, deep, untimed uint64) {
 	lose("times that calls were not counted by thread: more than 16,384 (function, thread) pairs", bystanders)
 	lose("calls counted but not timed: more than 32 of them within each other", deep)
 	lose("calls counted but not timed: more than 8,192 threads in calls at once", untimed)
+	lose("hits that the kernel passed over, because another BPF program was running", t.missed())
 	lose("places in functions that could not be watched", uint64(t.attachErrors))
+}
+
+// missed is how often the kernel did not run a program where it should have.
+func (t *Tracer) missed() uint64 {
+	var n uint64
+	add := func(p *ebpf.Program) {
+		if st, err := p.Stats(); err == nil { // before Linux 5.12 it does not tell
+			n += st.RecursionMisses
+		}
+	}
+	for _, p := range t.objects.Programs {
+		add(p)
+	}
+	for _, c := range t.closers {
+		if p, ok := c.(*ebpf.Program); ok {
+			add(p)
+		}
+	}
+	return n
 }
 
 // readFunction reads the sums of one function.
