@@ -15,7 +15,6 @@ const maxKept = 500_000
 // kept is a record that is compared with requests when all are known.
 type kept struct {
 	thread thread
-	time   uint64
 	frames []int32
 	value  value
 }
@@ -28,7 +27,7 @@ func (w *watcher) keep(h *held) {
 	case len(w.kept) == maxKept:
 		w.lost++
 	default:
-		w.kept = append(w.kept, kept{h.thread, h.time, h.frames, h.value})
+		w.kept = append(w.kept, kept{h.thread, h.frames, h.value})
 	}
 }
 
@@ -43,16 +42,16 @@ func (w *watcher) settleRequests() {
 		k := &w.kept[i]
 		if w.opt.OnCPU {
 			// A moment stands for its sample's time.
-			slow, other := requests.Within(k.thread.pid, k.thread.tid, k.time, k.time+1)
+			slow, other := requests.Within(k.thread.pid, k.thread.tid, k.value.from, k.value.from+1)
 			if slow+other > 0 {
 				k.value.slow = slow > 0
 				w.tally.count(k.thread, k.frames, k.value)
 			}
 			continue
 		}
-		woken := k.time + uint64(k.value.first)
+		woken := k.value.from + uint64(k.value.first)
 		slow, other := value{state: k.value.state, slow: true}, value{state: k.value.state}
-		slow.first, other.first = requests.Within(k.thread.pid, k.thread.tid, k.time, woken)
+		slow.first, other.first = requests.Within(k.thread.pid, k.thread.tid, k.value.from, woken)
 		slow.second, other.second = requests.Within(k.thread.pid, k.thread.tid, woken, woken+uint64(k.value.second))
 		for _, v := range []value{slow, other} {
 			if v.first+v.second > 0 {

@@ -103,7 +103,8 @@ func (t *tally) id(l symbol.Location) int32 {
 type value struct {
 	state         string
 	slow          bool
-	first, second int64 // ns
+	from          uint64 // monotonic clock, ns
+	first, second int64  // ns
 }
 
 // count adds a stack, leaf first.

@@ -30,14 +30,16 @@ func (w *watcher) addWaiting() error {
 			time: p.Time, pid: int(p.TGID), tid: tid, kind: offCPU, flags: uint16(p.Flags),
 			comm: p.Comm[:], user: p.IPs[:min(int(p.User), len(p.IPs))&^7],
 		}
-		state, blocked, runnable := StateBlocked, int64(now-p.Time), int64(0)
+		woken := now
 		switch {
 		case p.State == 0:
-			state, blocked, runnable = StateRunnable, 0, blocked
+			woken = p.Time
 		case p.Woken > p.Time && p.Woken < now:
-			blocked, runnable = int64(p.Woken-p.Time), int64(now-p.Woken)
+			woken = p.Woken
 		}
-		w.addStill(&r, value{state: state, first: blocked, second: runnable})
+		if v, ok := w.wait(p.Time, woken, now); ok {
+			w.addStill(&r, v)
+		}
 	})
 	if err != nil {
 		return fmt.Errorf("read waiting threads: %w", err)
@@ -113,7 +115,7 @@ func (w *watcher) addIdleThread(pid, tid int) {
 	if len(r.user) == 0 || bytes.Equal(r.user, make([]byte, 8)) {
 		r.user, r.flags = nil, flagKernelThread
 	}
-	w.addStill(&r, value{state: StateBlocked, first: w.out.WindowNS})
+	w.addStill(&r, value{state: StateBlocked, from: w.began, first: w.out.WindowNS})
 }
 
 // processes are those that are looked at and exist now.

@@ -170,19 +170,25 @@ func (w *watcher) take(raw []byte) {
 	case executed:
 		w.tally.space.Executed(r.pid)
 	case onCPU:
-		w.hold(r, value{first: int64(time.Second) / int64(w.opt.Hz)})
+		w.hold(r, value{from: r.time, first: int64(time.Second) / int64(w.opt.Hz)})
 	case offCPU:
-		if r.time < w.began {
-			return // of a wait that began while warming up, the window has only a part
+		if v, ok := w.wait(r.time, r.time+r.blocked, r.time+r.blocked+r.runnable); ok {
+			w.hold(r, v)
 		}
-		state := StateBlocked
-		if r.blocked == 0 {
-			state = StateRunnable
-		}
-		w.hold(r, value{state: state, first: int64(r.blocked), second: int64(r.runnable)})
 	default:
 		w.tally.malformed++
 	}
+}
+
+// wait is what the window has of a wait: one may have begun while warming up.
+func (w *watcher) wait(since, woken, until uint64) (v value, ok bool) {
+	v = value{state: StateBlocked, from: max(since, w.began)}
+	if woken == since {
+		v.state = StateRunnable
+	}
+	woken, until = max(woken, v.from), max(until, v.from)
+	v.first, v.second = int64(woken-v.from), int64(until-woken)
+	return v, v.first+v.second > 0
 }
 
 // finish gives names to everything.
