@@ -24,8 +24,8 @@ const lateLimit = 2 * time.Second
 // The rules:
 //
 //  1. Where nothing but harmless things is planted, there is no finding.
-//  2. No finding of role cause names what is not planted. One of role
-//     consequence names a planted fault or a known consequence.
+//  2. No finding of role cause names what is not planted, or as true as that.
+//     One of role consequence names a planted fault or a known consequence.
 //  3. Every planted fault that hurts is found.
 //  4. The first finding of role cause is the fault whose removal helps most,
 //     by its own name or by another one it may have.
@@ -92,7 +92,9 @@ func (s *StepResult) forgiveOthers() {
 // allowed checks rules 1 and 2.
 func (s *StepResult) allowed(planted []incident.Fault) {
 	for _, f := range s.Found.Findings {
-		isPlanted := slices.ContainsFunc(planted, func(p incident.Fault) bool { return p.Cause == f.Cause || slices.Contains(p.Or, f.Cause) })
+		isPlanted := slices.ContainsFunc(planted, func(p incident.Fault) bool {
+			return p.Cause == f.Cause || slices.Contains(p.Or, f.Cause) || slices.Contains(p.Beside, f.Cause)
+		})
 		switch {
 		case isPlanted:
 		case len(planted) == 0:

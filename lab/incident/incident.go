@@ -23,6 +23,10 @@ type Fault struct {
 	// also what waiting for the timer costs.
 	Or []string
 
+	// Beside is causes that are as true, and may be named after it: what floods a
+	// service from this host takes a CPU too.
+	Beside []string
+
 	// AtClients says that only the clients' end can see it: a finding in their
 	// network namespace is right.
 	AtClients bool
@@ -119,13 +123,13 @@ func (i Incident) LoadWith(faults []Fault) load.Load {
 // All is every incident: the whole one first, then faults alone, then controls.
 func All() []Incident {
 	return slices.Concat([]Incident{nginxThroughput(), tcprtSixPhases()}, conntrack(), phpFPM(), acceptQueue(), ports(), limits(), cpu(),
-		network(), application(), dependencies(), serverWaits(), controls(), networkControls(), serverControls())
+		network(), application(), dependencies(), serverWaits(), serverCPU(), controls(), networkControls(), serverControls())
 }
 
 // Pending is incidents whose cause slowray does not know yet: they can be
 // planted by name, and are in no list.
 func Pending() []Incident {
-	return serverCPU()
+	return hotFunctions()
 }
 
 // Find gives the incident of that name.

@@ -157,8 +157,8 @@ func nginxPython(is server.Python) func() server.Setup {
 	}
 }
 
-// serverCPU is services whose threads compute, or cannot.
-func serverCPU() []Incident {
+// hotFunctions is services that spend their time in one function.
+func hotFunctions() []Incident {
 	return []Incident{{
 		Name:    "hot-function-php",
 		Summary: "one function of a page takes nearly all of the time, on the CPU",
@@ -181,7 +181,12 @@ func serverCPU() []Incident {
 		}},
 		Load:  load.Load{Conns: 2},
 		Quick: true,
-	}, {
+	}}
+}
+
+// serverCPU is services whose threads compute, or want to.
+func serverCPU() []Incident {
+	return []Incident{{
 		Name:    "single-thread",
 		Summary: "an event loop that computes all the time, while another CPU has nothing to do",
 		Setup:   nginxPython(server.Python{Workers: 4, Loop: true, Inline: true, Mixed: 5000}),
@@ -201,7 +206,7 @@ func serverCPU() []Incident {
 			return s
 		},
 		Faults: []Fault{{
-			Name: "flood", Cause: "softirq-saturated", Or: []string{"kernel-thread-busy"},
+			Name: "flood", Cause: "softirq-saturated", Or: []string{"kernel-thread-busy"}, Beside: []string{"cpu-saturated"},
 			Text:  "one client sends SYNs as fast as it can",
 			Plant: func(s *server.Setup) { s.Flood = true },
 		}},
