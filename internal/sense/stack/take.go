@@ -4,7 +4,7 @@ import "github.com/slowray/slowray/internal/observe"
 
 // leastTaken is how many stacks have to be recorded in all for them to tell more
 // than the samples do.
-const leastTaken = 20
+const leastTaken = 30
 
 // Take puts the functions of stacks that were recorded with all frames, of some
 // processes and for a part of the window, in place of those of a profile. It
