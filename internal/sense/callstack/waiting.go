@@ -19,7 +19,7 @@ const maxIdle = 20_000
 // addWaiting counts the waits that have not ended: of threads that were seen to
 // begin, and of those that did not run at all.
 func (w *watcher) addWaiting() error {
-	now := w.began + uint64(w.out.WindowNS)
+	now := w.ended
 	seen := map[int]bool{}
 	err := w.waiting(func(tid int, p *parked) {
 		seen[tid] = true

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"time"
 
@@ -69,7 +70,7 @@ func Record(ctx context.Context, window time.Duration, opt Options) (*observe.St
 	if err := w.warmUp(ctx); err != nil {
 		return nil, fmt.Errorf("stacks: %w", err)
 	}
-	w.began, w.out.StartNS = monotonic(), time.Now().UnixNano()
+	w.began, w.ended, w.out.StartNS = monotonic(), math.MaxUint64, time.Now().UnixNano()
 	ctx, cancel := context.WithTimeout(ctx, window)
 	defer cancel()
 	if err := w.run(ctx); err != nil {
@@ -117,7 +118,8 @@ type watcher struct {
 	full     *full
 	kept     []kept // with Options.Requests
 	lost     int64  // records that were not kept
-	began    uint64 // monotonic clock
+	began    uint64 // monotonic clock, ns
+	ended    uint64 // the same; far in the future during the window
 	out      *observe.Stacks
 	one      record
 	raw      ringbuf.Record
@@ -136,7 +138,8 @@ func (w *watcher) run(ctx context.Context) error {
 			w.opt.Progress(time.Since(begin))
 		}
 	}
-	w.out.WindowNS = int64(monotonic() - w.began)
+	w.ended = monotonic()
+	w.out.WindowNS = int64(w.ended - w.began)
 	return nil
 }
 
@@ -170,6 +173,9 @@ func (w *watcher) take(raw []byte) {
 	case executed:
 		w.tally.space.Executed(r.pid)
 	case onCPU:
+		if r.time < w.began || r.time > w.ended {
+			return
+		}
 		w.hold(r, value{from: r.time, first: int64(time.Second) / int64(w.opt.Hz)})
 	case offCPU:
 		if v, ok := w.wait(r.time, r.time+r.blocked, r.time+r.blocked+r.runnable); ok {
@@ -180,13 +186,15 @@ func (w *watcher) take(raw []byte) {
 	}
 }
 
-// wait is what the window has of a wait: one may have begun while warming up.
+// wait is what the window has of a wait: one may have begun while warming up,
+// or have ended while the programs were being detached.
 func (w *watcher) wait(since, woken, until uint64) (v value, ok bool) {
 	v = value{state: StateBlocked, from: max(since, w.began)}
 	if woken == since {
 		v.state = StateRunnable
 	}
-	woken, until = max(woken, v.from), max(until, v.from)
+	until = max(min(until, w.ended), v.from)
+	woken = min(max(woken, v.from), until)
 	v.first, v.second = int64(woken-v.from), int64(until-woken)
 	return v, v.first+v.second > 0
 }
