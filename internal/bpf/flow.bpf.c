@@ -44,6 +44,7 @@ enum proto {
 	UDP,
 	ICMP,
 	ARP,
+	TCP_RESET,
 };
 
 struct flow_key {
@@ -106,6 +107,8 @@ static __always_inline void transport(struct flow_key *k, __u8 protocol, unsigne
 			return;
 		if ((head[13] & 0x12) == 0x02) /* SYN without ACK */
 			k->proto = TCP_SYN;
+		else if (head[13] & 0x04)
+			k->proto = TCP_RESET;
 		break;
 	case IPPROTO_UDP:
 		k->proto = UDP;

@@ -294,12 +294,13 @@ var firingOnCPU = []fires{
 			o.Use.SoftIRQs = map[string][]uint64{"NET_RX": {900_000, 100}, "TIMER": {2500, 2500}}
 			ns(o).Interfaces = []observe.Interface{{Name: "eth0", RxPackets: 2_000_000, RxBytes: 120_000_000}}
 			o.Use.Flows = []observe.Flow{
-				{NetNS: serverNS, Interface: "eth0", Proto: "tcp syn", Port: webPort, Peer: "10.9.8.66", PeerShare: 1, Packets: 190_000},
+				{NetNS: serverNS, Interface: "eth0", Proto: "tcp syn", Port: webPort, Peer: "10.9.8.66", PeerShare: 1, Packets: 95_000},
+				{NetNS: serverNS, Interface: "eth0", Proto: "tcp reset", Port: webPort, Peer: "10.9.8.66", PeerShare: 1, Packets: 94_000},
 				{NetNS: serverNS, Interface: "eth0", Proto: "tcp", Port: webPort, Peer: "10.9.8.2", PeerShare: 0.5, Packets: 10_000},
 			}
 		},
 		subject: Subject{NetNS: serverNS, Comm: "ksoftirqd/0", Port: webPort, Addr: "10.9.8.66"}, minShare: 0.5, fix: "saddr 10.9.8.66 drop",
-		evidence: "packets: SYNs to port 8088 on eth0, 100 % of them from 10.9.8.66=0.95",
+		evidence: "packets: SYNs to port 8088 on eth0, 100 % of them from 10.9.8.66=0.477",
 	},
 }
 

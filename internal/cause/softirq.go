@@ -181,22 +181,31 @@ func (v *View) uselessPackets() (worst *observe.NetNS, useless, all uint64) {
 	return worst, useless, all
 }
 
+// bringNothing are the kinds of packets that bring no request.
+var bringNothing = []string{"tcp syn", "tcp reset", "udp", "icmp", "arp"}
+
 // uselessFlow is the largest flow of packets that bring no request by their
-// kind, with its share of all packets that were looked at.
+// kind, with the share that those of its port have of all packets that were
+// looked at: SYNs are followed by resets.
 func (v *View) uselessFlow() (*observe.Flow, float64) {
-	var all uint64
+	var all, same uint64
 	var most *observe.Flow
 	for i := range v.Use.Flows {
 		f := &v.Use.Flows[i]
 		all += f.Packets
-		if useless := f.Proto == "tcp syn" || f.Proto == "udp" || f.Proto == "icmp" || f.Proto == "arp"; useless && (most == nil || f.Packets > most.Packets) {
+		if slices.Contains(bringNothing, f.Proto) && (most == nil || f.Packets > most.Packets) {
 			most = f
 		}
 	}
 	if most == nil || most.Proto == "udp" && v.servesUDP(most) {
 		return nil, 0
 	}
-	return most, ratio(most.Packets, all)
+	for i := range v.Use.Flows {
+		if f := &v.Use.Flows[i]; f.NetNS == most.NetNS && f.Interface == most.Interface && f.Port == most.Port && slices.Contains(bringNothing, f.Proto) {
+			same += f.Packets
+		}
+	}
+	return most, ratio(same, all)
 }
 
 // servesUDP says that datagrams of a flow are mostly taken up by somebody.
@@ -261,7 +270,7 @@ func (v *View) packetEvidence() []Evidence {
 
 // flowText tells what the packets of a flow are.
 func flowText(f *observe.Flow) string {
-	text := map[string]string{"tcp syn": "SYNs", "tcp": "TCP segments", "udp": "UDP datagrams", "icmp": "ICMP messages", "arp": "ARP messages"}[f.Proto]
+	text := map[string]string{"tcp syn": "SYNs", "tcp reset": "resets", "tcp": "TCP segments", "udp": "UDP datagrams", "icmp": "ICMP messages", "arp": "ARP messages"}[f.Proto]
 	if text == "" {
 		text = "of other protocols"
 	}

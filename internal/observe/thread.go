@@ -37,7 +37,7 @@ type Interface struct {
 type Flow struct {
 	NetNS     uint64  `json:"netns"`
 	Interface string  `json:"interface,omitempty"`
-	Proto     string  `json:"proto"`                // "tcp syn", "tcp", "udp", "icmp", "arp", "other"; "rest" for all flows that are not listed
+	Proto     string  `json:"proto"`                // "tcp syn", "tcp reset", "tcp", "udp", "icmp", "arp", "other"; "rest" for all flows that are not listed
 	Port      int     `json:"port,omitempty"`       // destination
 	Peer      string  `json:"peer,omitempty"`       // the source with most packets of it
 	PeerShare float64 `json:"peer_share,omitempty"` // of its packets, 0 to 1

@@ -21,7 +21,7 @@ const sampleEvery = 16
 const maxFlows = 8
 
 // protos are the names of enum proto of flow.bpf.c.
-var protos = [...]string{"other", "tcp syn", "tcp", "udp", "icmp", "arp"}
+var protos = [...]string{"other", "tcp syn", "tcp", "udp", "icmp", "arp", "tcp reset"}
 
 // The records of flow.bpf.c.
 type (
