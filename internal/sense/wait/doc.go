@@ -16,6 +16,11 @@
 // sleep finds who could end that wait; follow.go walks from there to there;
 // look.go takes the two looks and puts the chains together.
 //
+// A Sampler does the same over a window, for the processes of the services:
+// sampler.go looks again and again, watched.go keeps how long each thread waits,
+// shape.go follows those that are held up and sorts their chains by shape, and
+// passon.go passes the time of slow requests on to them: observe.WaitGraph.
+//
 // Bounds, so that no host makes it slow: 2,048 threads of one process and
 // 16,384 of all, 8,192 processes and 400,000 open files, 64 hops, 4 branches.
 // What lies beyond is told in Waits.Unseen.
