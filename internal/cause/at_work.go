@@ -293,9 +293,14 @@ func (v *View) outside() float64 {
 	return ratio(used, v.Use.CPU.Total())
 }
 
-// idleCPUs says how many CPUs had nothing to do while the requests of an
-// endpoint came in.
-func (v *View) idleCPUs(l *ledger) float64 {
-	idle, _ := v.cpuFull(l)
-	return idle * float64(max(v.Host.CPUs, len(v.Use.PerCPU)))
+// spareCPUs says how many CPUs the processes that answer an endpoint could have
+// had besides their own, while its requests came in: those that were idle, and
+// those of processes with a nice value, which give way by themselves. With
+// hardly any, the CPUs are full.
+func (v *View) spareCPUs(l *ledger, w *atWork) (cpus float64, full bool) {
+	spare, _ := v.cpuFull(l)
+	if niceOf(w.procs) <= 0 {
+		spare = min(spare+ratio(v.Use.CPU.Nice, v.Use.CPU.Total()), 1)
+	}
+	return spare * float64(max(v.Host.CPUs, len(v.Use.PerCPU))), spare < idleCPUShare
 }

@@ -17,6 +17,14 @@ var firingOnCPU = []fires{
 		fix: "worker_threads", evidence: "the main thread of app (pid 500) is on a CPU, while the slowest requests are under way=0.97",
 	},
 	{
+		name: "node computes for all, beside a build with a nice value", cause: &singleThreadSaturated,
+		plant: func(o *observe.Observation) {
+			eventLoop("node")(o)
+			o.Use.CPU = observe.CPUTime{User: 11, Nice: 8, System: 0.9, Idle: 0.1}
+		},
+		subject: Subject{PID: appPID}, minShare: 0.9, fix: "worker_threads", evidence: "used by what gives way (nice)=0.81",
+	},
+	{
 		name: "one thread of several, and what it executes", cause: &singleThreadSaturated,
 		plant: func(o *observe.Observation) {
 			p := app(o, "redis-server", 10.2, 0.3)

@@ -33,7 +33,8 @@ func checkEventLoop(v *View) Result {
 		}
 		together, pid := atOnce(l)
 		p := v.Process(pid)
-		idle, full := v.cpuFull(l)
+		w := v.atWork(l)
+		spare, full := v.spareCPUs(l, &w)
 		switch {
 		case !l.noticed(k, threadFloor):
 			return judged{because: "no request waits long to be read: " + l.whereTimeGoes(), near: k.slowNS}
@@ -42,9 +43,8 @@ func checkEventLoop(v *View) Result {
 		case together < loopTogether || !aloneAtWork(p):
 			return judged{because: fmt.Sprintf("%s does not answer all its requests with one thread", p.Comm), near: k.slowNS}
 		case full:
-			return judged{because: fmt.Sprintf("%s: but the CPUs are full (%s idle), which makes every thread late", l.whereTimeGoes(), percent(idle)), near: k.slowNS}
+			return judged{because: fmt.Sprintf("%s: but the CPUs are full (%.2g of them idle), which makes every thread late", l.whereTimeGoes(), spare), near: k.slowNS}
 		}
-		w := v.atWork(l)
 		return judged{finding: v.eventLoopFinding(l, &w, k, p, together)}
 	})
 }

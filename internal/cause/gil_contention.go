@@ -44,17 +44,16 @@ func checkGIL(v *View) Result {
 			}
 			sharing, top, together := turns(p, loaded)
 			because := fmt.Sprintf("%d threads of %s (pid %d) compute, with %.2f CPUs together", sharing, p.Comm, p.PID, together)
-			idle := v.idleCPUs(l)
-			_, full := v.cpuFull(l)
+			spare, full := v.spareCPUs(l, &w)
 			switch {
 			case !takeTurns(sharing, top, together):
 				return judged{because: because, near: 0}
 			case !l.noticed(k, threadFloor):
 				return judged{because: because + ", and no request is slow for it", near: 0.5}
-			case full || idle < othersIdle:
+			case full || spare < othersIdle:
 				return judged{because: because + ", and no CPU is idle", near: 0.5}
 			}
-			return judged{finding: v.gilFinding(l, p, k, together, idle)}
+			return judged{finding: v.gilFinding(l, p, k, together, spare)}
 		}
 		return judged{}
 	})
@@ -85,7 +84,7 @@ func python(p *observe.Process) bool {
 	return strings.HasPrefix(p.Exe, "python") || strings.HasPrefix(p.Exe, "uwsgi")
 }
 
-func (v *View) gilFinding(l *ledger, p *observe.Process, k cost, together, idle float64) *Finding {
+func (v *View) gilFinding(l *ledger, p *observe.Process, k cost, together, spare float64) *Finding {
 	f := v.found(&gilContention, l, k, threadFloor, "waiting for a thread, or in one that waits for the interpreter's lock")
 	f.Subject.Kind, f.Subject.PID, f.Subject.Comm = "process", p.PID, p.Comm
 	var threads []string
@@ -95,7 +94,7 @@ func (v *View) gilFinding(l *ledger, p *observe.Process, k cost, together, idle 
 	f.Evidence = append(f.Evidence,
 		Evidence{Fact: "CPUs that all of its threads get together", Value: round(together), Limit: 1, Unit: "CPUs", Source: "/proc/PID/stat"},
 		Evidence{Fact: "its busiest threads", Value: strings.Join(threads, ", "), Source: "/proc/PID/task/TID/schedstat"},
-		Evidence{Fact: "CPUs that are idle meanwhile", Value: round(idle), Limit: v.Host.CPUs, Unit: "CPUs", Source: "/proc/stat"},
+		Evidence{Fact: "CPUs that are idle meanwhile, or used by what gives way (nice)", Value: round(spare), Limit: v.Host.CPUs, Unit: "CPUs", Source: "/proc/stat"},
 	)
 	if of, ok := l.split(); ok {
 		f.Evidence = append(f.Evidence, Evidence{Fact: "of the slowest requests' server time, waiting for a lock", Value: round(of(observe.ServerLock)), Limit: 1, Unit: "share", Source: recorded})

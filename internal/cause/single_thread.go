@@ -38,8 +38,7 @@ func checkSingleThread(v *View) Result {
 		}
 		top := &w.threads[0]
 		because := fmt.Sprintf("the busiest thread behind %s, %s, is on a CPU %s of the time and wants one another %s", l.name(), top, percent(top.cpu), percent(top.delay))
-		idle := v.idleCPUs(l)
-		_, full := v.cpuFull(l)
+		spare, full := v.spareCPUs(l, &w)
 		computing, watched := v.computing(l)
 		switch {
 		case !l.noticed(k, threadFloor):
@@ -48,8 +47,8 @@ func checkSingleThread(v *View) Result {
 			return judged{because: because, near: top.busy()}
 		case top.cpu < busyOnCPU:
 			return judged{because: because + ": it lacks a CPU", near: top.busy()}
-		case full || idle < othersIdle:
-			return judged{because: fmt.Sprintf("%s, but only %.2g CPUs are idle: others would have none", because, idle), near: top.busy()}
+		case full || spare < othersIdle:
+			return judged{because: fmt.Sprintf("%s, but only %.2g CPUs are idle: others would have none", because, spare), near: top.busy()}
 		case w.saturated > 1:
 			return judged{because: fmt.Sprintf("%s, and so are %d threads of it", because, w.saturated), near: top.busy()}
 		case v.inFlight(l) < severalNow:
@@ -57,18 +56,18 @@ func checkSingleThread(v *View) Result {
 		case watched && computing < computeShare:
 			return judged{because: fmt.Sprintf("%s, but requests wait for something else: their own thread ran or wanted to in %s of the slow requests' time", because, percent(computing)), near: top.busy()}
 		}
-		return judged{finding: v.singleThreadFinding(l, &w, k, idle)}
+		return judged{finding: v.singleThreadFinding(l, &w, k, spare)}
 	})
 }
 
-func (v *View) singleThreadFinding(l *ledger, w *atWork, k cost, idle float64) *Finding {
+func (v *View) singleThreadFinding(l *ledger, w *atWork, k cost, spare float64) *Finding {
 	top := &w.threads[0]
 	f := v.found(&singleThreadSaturated, l, k, threadFloor, fmt.Sprintf("waiting for or in %s", top))
 	f.Subject.Kind, f.Subject.PID, f.Subject.Comm = "process", top.process.PID, top.process.Comm
 	f.Evidence = append(f.Evidence,
 		Evidence{Fact: top.String() + " is on a CPU, while the slowest requests are under way", Value: round(top.cpu), Limit: 1, Unit: "share of the time", Source: "/proc/PID/task/TID/schedstat"},
 		Evidence{Fact: "it wants a CPU and has none", Value: round(top.delay), Unit: "share of the time", Source: "/proc/PID/task/TID/schedstat"},
-		Evidence{Fact: "CPUs that are idle meanwhile", Value: round(idle), Limit: v.Host.CPUs, Unit: "CPUs", Source: "/proc/stat"},
+		Evidence{Fact: "CPUs that are idle meanwhile, or used by what gives way (nice)", Value: round(spare), Limit: v.Host.CPUs, Unit: "CPUs", Source: "/proc/stat"},
 		Evidence{Fact: "requests under way at once, mean", Value: round(v.inFlight(l)), Unit: "requests", Source: recorded},
 	)
 	f.Evidence = append(f.Evidence, v.executedEvidence([]*observe.Process{top.process}, top.tid)...)
