@@ -29,8 +29,8 @@ func checkBlockedOnPipe(v *View) Result {
 		}
 		reader := &c.Hops[r.at+1]
 		f.Title = fmt.Sprintf("Requests wait for a write to a pipe that %s does not read", reader.Process.Comm)
-		f.Fix.Text = fmt.Sprintf("%s has the other end and does not read: %s Mend or restart it; to be independent of it, write without blocking (a queue with a bound, or a file) in %s.",
-			who(reader), readerText(c, r.at+1), writer.Process.Comm)
+		f.Fix.Text = fmt.Sprintf("%s has the other end and does not read: it %s. Mend or restart it; to be independent of it, write without blocking (a queue with a bound, or a file) in %s.",
+			who(reader), ownerText(c, r.at+1), writer.Process.Comm)
 		f.Fix.Commands = []string{lookAtWaits(reader.Process.PID)}
 	})
 	// A pipe whose reader is stopped is told as what follows from that.
@@ -49,16 +49,4 @@ func checkBlockedOnPipe(v *View) Result {
 		}
 	}
 	return r
-}
-
-// readerText says what somebody does instead of reading.
-func readerText(c *observe.WaitChain, i int) string {
-	h := &c.Hops[i]
-	switch {
-	case i == len(c.Hops)-1 && c.End == observe.EndRunning:
-		return "it computes."
-	case i == len(c.Hops)-1:
-		return "it " + c.Text + "."
-	}
-	return fmt.Sprintf("it is in %s itself.", doingWhat(h)+" "+objectOf(h))
 }

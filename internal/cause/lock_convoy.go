@@ -55,7 +55,7 @@ func (v *View) lockFindings() Result {
 	return queues
 }
 
-// ownerText says what the owner of a lock does meanwhile.
+// ownerText says what who is waited for does meanwhile.
 func ownerText(c *observe.WaitChain, i int) string {
 	h := &c.Hops[i]
 	switch {
@@ -65,6 +65,8 @@ func ownerText(c *observe.WaitChain, i int) string {
 		return "sleeps"
 	case h.Kind == observe.WaitCond:
 		return "waits to be woken"
+	case i == len(c.Hops)-1 && c.End == observe.EndIdle:
+		return "is ready for work and does not come round to this"
 	}
 	return "is in " + doingWhat(h) + " " + objectOf(h)
 }

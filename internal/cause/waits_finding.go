@@ -150,7 +150,7 @@ func (v *View) rootFinding(c *Cause, r *root, describe func(*root, *Finding)) Fi
 		f.Impact.Text += fmt.Sprintf("; %s of them had no answer when the window ended", count(unfinished))
 	}
 	threads, atOnce := r.threads()
-	f.Chain, f.ChainEnd = r.example().Hops, r.example().Text
+	f.Chain, f.ChainEnd = r.example().Hops, chainEnd(r.example())
 	f.Evidence = []Evidence{
 		{Fact: "slow requests, each by the part of its time that it lost to this", Value: round(r.hit), Limit: slow, Unit: "requests of over " + nanoseconds(float64(v.Waits.SlowerNS)), Source: "request records, and looks at the threads"},
 		{Fact: "threads that waited like this, at once at most", Value: atOnce, Limit: threads, Unit: "threads", Source: taskFiles},
@@ -175,6 +175,15 @@ func (v *View) rootFinding(c *Cause, r *root, describe func(*root, *Finding)) Fi
 		f.Fix.Commands = []string{lookAtWaits(service)}
 	}
 	return f
+}
+
+// chainEnd says why a chain goes no further. Who is ready for work and yet does
+// not do what others wait for is not at rest.
+func chainEnd(c *observe.WaitChain) string {
+	if c.End == observe.EndIdle && len(c.Hops) > 1 {
+		return c.Text + ", which does not come round to what it is waited for"
+	}
+	return c.Text
 }
 
 const taskFiles = "/proc/PID/task/TID"
