@@ -112,7 +112,10 @@ func HistogramOf(counts []uint64, largest int64) Histogram {
 			h.AddN(bucketMiddle(b), n)
 		}
 	}
-	h.max = max(largest, 0)
+	// Two CPUs may have written the largest at once, and the smaller one last.
+	if bucketOf(largest) == bucketOf(h.max) {
+		h.max = max(largest, 0)
+	}
 	return h
 }
 

@@ -167,8 +167,8 @@ func (t *Tracer) readFunction(i int, f *observe.Function) (deep uint64, err erro
 	if list := t.slowest[i]; len(list) > 0 {
 		largest = max(largest, list[0].Duration)
 	}
-	f.MaxNS = int64(largest)
-	f.Latency = observe.HistogramOf(counts[:], f.MaxNS)
+	f.Latency = observe.HistogramOf(counts[:], int64(largest))
+	f.MaxNS = f.Latency.Max()
 	return deep, nil
 }
 
