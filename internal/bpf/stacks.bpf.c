@@ -157,6 +157,7 @@ const volatile __u8 has_task_stack; /* a stack of another task can be had here *
 const volatile __u32 self; /* this tgid is left out */
 const volatile __u64 min_ns;
 const volatile __u8 has_unwinder;
+const volatile __u8 with_waits; /* the scheduler's programs are attached */
 
 __u64 lost_records; /* the ring was full */
 __u64 lost_threads; /* times a thread left the CPU and there was no room to keep it */
@@ -288,6 +289,25 @@ static __always_inline void learn(__u32 tid, struct parked *p, int is_long)
 		--*left;
 }
 
+/* The entry of a thread, made when there is none. */
+static __always_inline struct parked *parked_of(__u32 tid)
+{
+	struct parked *p = bpf_map_lookup_elem(&off, &tid);
+	/* No room for the value on the stack: a record that is never written to
+	 * is as good. */
+	__u32 empty = 3;
+	struct record *zero;
+
+	if (p)
+		return p;
+	zero = bpf_map_lookup_elem(&scratch, &empty);
+	if (!zero || bpf_map_update_elem(&off, &tid, zero, BPF_ANY)) {
+		__sync_fetch_and_add(&lost_threads, 1);
+		return 0;
+	}
+	return bpf_map_lookup_elem(&off, &tid);
+}
+
 /* Keeps where a thread leaves the CPU. */
 static __always_inline void leaves(__u64 *ctx, struct task_struct___stacks *prev, __u64 now)
 {
@@ -307,21 +327,9 @@ static __always_inline void leaves(__u64 *ctx, struct task_struct___stacks *prev
 		bpf_map_delete_elem(&off, &tid);
 		return;
 	}
-	p = bpf_map_lookup_elem(&off, &tid);
-	if (!p) {
-		/* No room for the value on the stack: a record that is never
-		 * written to is as good. */
-		__u32 empty = 3;
-		struct record *zero = bpf_map_lookup_elem(&scratch, &empty);
-
-		if (!zero || bpf_map_update_elem(&off, &tid, zero, BPF_ANY)) {
-			__sync_fetch_and_add(&lost_threads, 1);
-			return;
-		}
-		p = bpf_map_lookup_elem(&off, &tid);
-		if (!p)
-			return;
-	}
+	p = parked_of(tid);
+	if (!p)
+		return;
 	if (!(prev->flags & PF_KTHREAD)) {
 		user = bpf_get_stack(ctx, p->ips, sizeof(p->ips), BPF_F_USER_STACK);
 		if (user < 0)
@@ -337,17 +345,58 @@ static __always_inline void leaves(__u64 *ctx, struct task_struct___stacks *prev
 	p->time = now;
 }
 
+/* The kernel's frames of a thread that does not run; their bytes. */
+static __always_inline long kernel_stack(__u64 *ctx, struct record *r)
+{
+	long bytes;
+
+	if (!has_task_stack) {
+		r->flags |= NO_KERNEL_STACK;
+		return 0;
+	}
+	bytes = bpf_get_task_stack((struct task_struct *)ctx[2], r->ips, KERNEL_DEPTH * 8, 0);
+	return bytes < 0 ? 0 : bytes;
+}
+
+/* Tells of a thread that was off the CPU already when the programs were
+ * attached: since when is not known, and of its stack only the kernel's part. */
+static __always_inline void appears(__u64 *ctx, struct task_struct___stacks *next, __u64 now)
+{
+	__u32 slot = 0;
+	struct record *r = bpf_map_lookup_elem(&scratch, &slot);
+	long kernel;
+
+	if (!r || lost_threads) /* it may be one for which there was no room */
+		return;
+	r->time = 0;
+	r->blocked = now;
+	r->runnable = 0;
+	r->tgid = next->tgid;
+	r->tid = next->pid;
+	r->kind = OFF_CPU;
+	r->flags = next->flags & PF_KTHREAD ? KTHREAD : 0;
+	bpf_probe_read_kernel(&r->comm, sizeof(r->comm), &next->comm);
+	kernel = kernel_stack(ctx, r);
+	r->kernel_frames = kernel / 8;
+	r->user_frames = 0;
+	submit(r, kernel);
+}
+
 /* Tells of a thread that comes back to the CPU after long enough. */
 static __always_inline void returns(__u64 *ctx, struct task_struct___stacks *next, __u64 now)
 {
 	__u32 tid = next->pid, slot = 0;
 	struct parked *p = bpf_map_lookup_elem(&off, &tid);
-	long kernel = 0;
+	long kernel;
 	struct record *r;
 	__u32 user;
 	__u64 since;
 
-	if (!p || !p->time)
+	if (!p) {
+		appears(ctx, next, now);
+		return;
+	}
+	if (!p->time)
 		return;
 	since = p->time;
 	p->time = 0;
@@ -372,12 +421,7 @@ static __always_inline void returns(__u64 *ctx, struct task_struct___stacks *nex
 	r->kind = OFF_CPU;
 	r->flags = p->flags;
 	__builtin_memcpy(&r->comm, &p->comm, sizeof(r->comm));
-	if (has_task_stack) {
-		kernel = bpf_get_task_stack((struct task_struct *)ctx[2], r->ips, KERNEL_DEPTH * 8, 0);
-		if (kernel < 0)
-			kernel = 0;
-	} else
-		r->flags |= NO_KERNEL_STACK;
+	kernel = kernel_stack(ctx, r);
 	user = p->user & USER_BYTES; /* a bound that old verifiers understand */
 	if (user && bpf_probe_read_kernel((void *)r->ips + kernel, user, p->ips))
 		user = 0;
@@ -438,17 +482,27 @@ int executed(__u64 *ctx)
 }
 
 /* (struct task_struct *parent, struct task_struct *child): what a process that
- * is looked at starts is looked at too. */
+ * is looked at starts is looked at too. A thread that is new wants a CPU. */
 SEC("tp_btf/sched_process_fork")
 int forked(__u64 *ctx)
 {
 	struct task_struct___stacks *parent = (void *)ctx[0], *child = (void *)ctx[1];
 	__u32 of = parent->tgid, tgid = child->tgid;
+	struct parked *p;
 	__u8 one = 1;
 
-	if (!some_pids || of == tgid || !bpf_map_lookup_elem(&targets, &of))
-		return 0;
-	if (bpf_map_update_elem(&targets, &tgid, &one, BPF_ANY))
+	if (some_pids && of != tgid && bpf_map_lookup_elem(&targets, &of) &&
+	    bpf_map_update_elem(&targets, &tgid, &one, BPF_ANY))
 		__sync_fetch_and_add(&lost_children, 1);
+	if (!with_waits || !wanted(tgid))
+		return 0;
+	p = parked_of(child->pid);
+	if (!p)
+		return 0;
+	p->tgid = tgid;
+	p->flags = child->flags & PF_KTHREAD ? KTHREAD : 0;
+	bpf_probe_read_kernel(&p->comm, sizeof(p->comm), &child->comm);
+	p->user = p->state = p->deep = p->woken = 0;
+	p->time = bpf_ktime_get_ns();
 	return 0;
 }

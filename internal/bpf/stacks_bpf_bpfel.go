@@ -39,6 +39,7 @@ const (
 	StacksVarMinNs        = "min_ns"
 	StacksVarSelf         = "self"
 	StacksVarSomePids     = "some_pids"
+	StacksVarWithWaits    = "with_waits"
 )
 
 // LoadStacks returns the embedded CollectionSpec for Stacks.
@@ -118,6 +119,7 @@ type StacksVariableSpecs struct {
 	MinNs        *ebpf.VariableSpec `ebpf:"min_ns"`
 	Self         *ebpf.VariableSpec `ebpf:"self"`
 	SomePids     *ebpf.VariableSpec `ebpf:"some_pids"`
+	WithWaits    *ebpf.VariableSpec `ebpf:"with_waits"`
 }
 
 // StacksObjects contains all objects after they have been loaded into the kernel.
@@ -176,6 +178,7 @@ type StacksVariables struct {
 	MinNs        *ebpf.Variable `ebpf:"min_ns"`
 	Self         *ebpf.Variable `ebpf:"self"`
 	SomePids     *ebpf.Variable `ebpf:"some_pids"`
+	WithWaits    *ebpf.Variable `ebpf:"with_waits"`
 }
 
 // StacksPrograms contains all programs after they have been loaded into the kernel.

@@ -178,11 +178,55 @@ func TestOwnStacks(t *testing.T) {
 			if float64(through) < least {
 				t.Errorf("%.2f s in %s, want at least %.2f s: %+v", float64(through)/1e9, c.function, least/1e9, s)
 			}
-			told := slices.ContainsFunc(s.Notes, func(n string) bool { return strings.Contains(n, "kernel stacks") })
-			if c.kernel != "" && !told && withKernel*10 < through*9 {
+			if c.kernel != "" && !kernelHidden(s) && withKernel*10 < through*9 {
 				t.Errorf("%d of %d ns have kernel frames", withKernel, through)
 			}
 			<-done
 		})
 	}
+}
+
+// kernelHidden says that this kernel shows no kernel stacks of threads that
+// wait, as was told.
+func kernelHidden(s *observe.Stacks) bool {
+	return slices.ContainsFunc(s.Notes, func(n string) bool { return strings.Contains(n, "kernel stacks") })
+}
+
+// TestEarlierWait: a wait that began before the recording counts from its
+// beginning.
+func TestEarlierWait(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("needs root, to load BPF programs")
+	}
+	began := make(chan struct{})
+	done := make(chan struct{})
+	go func() {
+		runtime.LockOSThread()
+		defer close(done)
+		close(began)
+		d := unix.NsecToTimespec(3e9)
+		_ = unix.ClockNanosleep(unix.CLOCK_BOOTTIME, 0, &d, nil)
+	}()
+	<-began
+	time.Sleep(100 * time.Millisecond)
+	s, err := Record(context.Background(), 4*time.Second, Options{PIDs: []int{os.Getpid()}, OffCPU: true})
+	if errors.Is(err, ebpf.ErrNotSupported) {
+		t.Skip(err)
+	}
+	if err != nil {
+		t.Fatalf("%+v", err)
+	}
+	if kernelHidden(s) {
+		t.Skip(s.Notes)
+	}
+	var ns int64
+	for _, x := range s.Samples {
+		if slices.ContainsFunc(x.Frames, func(f int32) bool { return strings.Contains(s.Frames[f].Name, "sys_clock_nanosleep") }) {
+			ns += x.Values[1]
+		}
+	}
+	if ns < 2e9 || ns > 3.2e9 {
+		t.Errorf("%.2f s of a wait of 3 s: %+v", float64(ns)/1e9, s)
+	}
+	<-done
 }

@@ -114,7 +114,7 @@ func (w *watcher) hold(r *record, v value) {
 	h.frames = t.kernelFrames(r, nil)
 	h.kernel = len(h.frames)
 	h.frames = t.userFrames(r, h.frames)
-	if w.unwinder == nil || h.thread.kernel || len(w.full.held) >= maxHeld {
+	if w.unwinder == nil || h.thread.kernel || r.time == 0 || len(w.full.held) >= maxHeld {
 		w.count(&h)
 		return
 	}

@@ -127,6 +127,7 @@ func (r *recorder) load(taskStack bool) error {
 		bpf.StacksVarSomePids:     flag(len(r.opt.PIDs) > 0),
 		bpf.StacksVarHasPrevState: flag(switchTellsState()),
 		bpf.StacksVarHasTaskStack: flag(taskStack),
+		bpf.StacksVarWithWaits:    flag(r.opt.OffCPU),
 		bpf.StacksVarHasUnwinder:  flag(r.unwinder != nil),
 		bpf.StacksVarSelf:         uint32(os.Getpid()),
 		bpf.StacksVarMinNs:        uint64(r.opt.Min),

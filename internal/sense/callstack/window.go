@@ -178,7 +178,11 @@ func (w *watcher) take(raw []byte) {
 		}
 		w.hold(r, value{from: r.time, first: int64(time.Second) / int64(w.opt.Hz)})
 	case offCPU:
-		if v, ok := w.wait(r.time, r.time+r.blocked, r.time+r.blocked+r.runnable); ok {
+		v, ok := w.wait(r.time, r.time+r.blocked, r.time+r.blocked+r.runnable)
+		if r.time == 0 && time.Duration(v.first+v.second) < w.opt.Min {
+			return // it began at a time that is not known, and lasted not for long
+		}
+		if ok {
 			w.hold(r, v)
 		}
 	default:
