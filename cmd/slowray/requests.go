@@ -217,6 +217,7 @@ func (c *requestsCmd) tellLosses(s *streams, l sourceLosses) {
 	tell(l.lost, "records were lost: the buffer was full")
 	tell(l.sampled, fmt.Sprintf("requests were only counted, to stay within %g %% of the CPU (see --budget)", c.Budget))
 	tell(l.unwatched, "connections were not watched for want of kernel memory")
+	tell(l.missed, "events of connections were kept from slowray by the kernel: requests may lack a part")
 	for _, what := range l.missing {
 		fmt.Fprintln(s.err, "slowray: not seen: "+what)
 	}

@@ -40,7 +40,7 @@ func (s *recorderSource) Segments(each func(side observe.Side, port uint16, segm
 // Losses tells which requests have no record.
 func (s *recorderSource) Losses() sourceLosses {
 	st := s.Stats()
-	return sourceLosses{lost: st.Lost, sampled: st.Sampled, unwatched: st.Connections, missing: st.Missing}
+	return sourceLosses{lost: st.Lost, sampled: st.Sampled, unwatched: st.Connections, missed: st.Missed, missing: st.Missing}
 }
 
 var _ requestSource = (*recorderSource)(nil)

@@ -35,6 +35,7 @@ type sourceLosses struct {
 	lost      uint64   // the buffer was full
 	sampled   uint64   // the governor let them be counted only
 	unwatched uint64   // connections, for want of memory
+	missed    uint64   // events that the kernel kept from the programs
 	missing   []string // what the kernel cannot show, one sentence each
 }
 

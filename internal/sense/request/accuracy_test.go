@@ -58,6 +58,7 @@ type trial struct {
 
 	taps     []*tap
 	places   map[uint64]*place
+	missed   uint64 // request.Stats.Missed
 	recorder *request.Recorder
 	records  []observe.Request  // of the places
 	interim  []*observe.Request // told while the request lasted; see match
@@ -80,7 +81,8 @@ type place struct {
 }
 
 // once runs a measurement that has to be right the first time: whether a
-// request was seen is no matter of how busy the machine is.
+// request was seen is no matter of how busy the machine is. Where the kernel
+// counts events that it did not give to the programs it has two more tries.
 func once(t *testing.T, f func(*trial)) {
 	t.Helper()
 	attempts(t, 1, f)
@@ -114,11 +116,11 @@ func attempts(t *testing.T, n int, f func(*trial)) {
 		if len(tr.failures) == 0 {
 			return
 		}
-		if i == n {
-			t.Errorf("attempt %d of %d disagrees:\n%s", i, n, tr.told())
+		if i >= n && (tr.missed == 0 || i >= 3) {
+			t.Errorf("attempt %d of %d disagrees (%d events were kept from the programs):\n%s", i, n, tr.missed, tr.told())
 			return
 		}
-		t.Logf("attempt %d of %d disagrees, one more:\n%s", i, n, tr.told())
+		t.Logf("attempt %d of %d disagrees (%d events were kept from the programs), one more:\n%s", i, n, tr.missed, tr.told())
 	}
 }
 
@@ -272,6 +274,7 @@ func (tr *trial) halt() {
 		tr.stop = nil
 	}
 	if tr.recorder != nil {
+		tr.missed = tr.recorder.Stats().Missed
 		if s := tr.recorder.Stats(); s.Lost != 0 || s.Sampled != 0 || s.Connections != 0 {
 			tr.errorf("%d records lost, %d requests and %d connections without a record", s.Lost, s.Sampled, s.Connections)
 		}

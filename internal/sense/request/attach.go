@@ -87,9 +87,13 @@ func hasTracepoint(name string) bool {
 	return spec.TypeByName("btf_trace_"+name, &t) == nil
 }
 
+func (o *objects) programs() []*ebpf.Program {
+	return []*ebpf.Program{o.Segment, o.Received, o.Retransmitted, o.StateChanged, o.Accepted4, o.Accepted6, o.Flush, o.Waiting}
+}
+
 func (o *objects) close() {
 	o.RequestMaps.Close()
-	for _, p := range []*ebpf.Program{o.Segment, o.Received, o.Retransmitted, o.StateChanged, o.Accepted4, o.Accepted6, o.Flush, o.Waiting} {
+	for _, p := range o.programs() {
 		if p != nil {
 			p.Close()
 		}

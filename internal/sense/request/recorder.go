@@ -52,6 +52,7 @@ type Stats struct {
 	Lost           uint64        // records dropped because a ring was full
 	Connections    uint64        // connections not watched for want of kernel memory
 	OtherEndpoints uint64        // connections counted under "other": more than 2,047 addresses
+	Missed         uint64        // events that the kernel kept from a program because it was at work on the same CPU; requests may lack a part, or a record
 	Unfollowed     uint64        // requests, and calls, that were not followed: no kernel memory, or over 20,000 connections
 	Weight         uint32        // how many requests a record stands for now: 1 = all are recorded
 	CPU            time.Duration // this process's, user and system, since Start
@@ -252,6 +253,26 @@ func (r *Recorder) Close() {
 	})
 }
 
+// missed is how often the kernel did not run a program since it was at work on
+// the same CPU already (bpf_prog.active; since Linux 5.12 it is counted). From
+// Linux 7.0 on programs of tracepoints may be preempted, which makes it more
+// than a curiosity.
+func (r *Recorder) missed() (n uint64) {
+	all := append(r.objects.programs(), r.sending)
+	for _, p := range r.extra {
+		all = append(all, p)
+	}
+	for _, p := range all {
+		if p == nil {
+			continue
+		}
+		if st, err := p.Stats(); err == nil {
+			n += st.RecursionMisses
+		}
+	}
+	return n
+}
+
 // Closed is a connection that was closed after at least one request.
 type Closed struct {
 	Side        observe.Side
@@ -283,6 +304,7 @@ func (r *Recorder) Stats() Stats {
 	_ = r.objects.LostConns.Get(&s.Connections)
 	_ = r.objects.LostEndpoints.Get(&s.OtherEndpoints)
 	_ = r.objects.LostWork.Get(&s.Unfollowed)
+	s.Missed = r.missed()
 	s.Weight = r.governor.mask + 1
 	s.CPU = r.governor.used()
 	s.Missing = slices.Clone(r.missing)
