@@ -69,7 +69,11 @@ func (v *View) computingIsScarce(l *ledger, w *atWork, own float64) (share float
 			return 1, fmt.Sprintf("%d threads of pid %d take turns to compute, with %.2f CPUs together", sharing, p.PID, together)
 		}
 	}
-	fills := ratio(w.cpu, v.Use.CPU.Busy())
+	used := v.Use.CPU.Busy()
+	if niceOf(w.procs) <= 0 {
+		used -= v.Use.CPU.Nice // that gives way
+	}
+	fills := ratio(w.cpu, used)
 	switch {
 	case watched && computing < computeShare:
 		return 0, ""
