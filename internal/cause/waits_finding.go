@@ -207,7 +207,11 @@ func (v *View) slowWeight(r *root) float64 {
 func (v *View) servicesText(r *root) string {
 	var names []string
 	for _, s := range r.slow {
-		names = append(names, v.serviceText(s.PID))
+		name := v.serviceText(s.PID)
+		if s.Lent {
+			name = "those that call " + name + " over a unix socket"
+		}
+		names = append(names, name)
 	}
 	const most = 3
 	if len(names) > most {

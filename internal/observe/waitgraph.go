@@ -56,4 +56,7 @@ type SlowTime struct {
 	NS         int64 `json:"ns"`                   // that they waited for the process to do something
 	ComputeNS  int64 `json:"compute_ns,omitempty"` // of it, with the thread that read the request running or ready to
 	LongestNS  int64 `json:"longest_ns"`
+	// Lent says that they are the requests of those that call the process over
+	// a unix socket, where none are recorded.
+	Lent bool `json:"lent,omitempty"`
 }

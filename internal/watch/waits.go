@@ -105,6 +105,7 @@ func (s *session) endWaits() {
 	if s.waits.sampler.Waiting() {
 		requests = append(requests, s.pending()...)
 	}
+	requests = append(requests, s.lent(requests)...)
 	s.out.Waits = s.waits.sampler.Graph(requests, slowRequest, answered)
 	s.lose("processes that serve whose threads were not looked at, for there were too many", int64(s.waits.left))
 	s.lose("waits of threads that were not kept for want of room", s.waits.sampler.Lost())
@@ -302,4 +303,40 @@ func (s *session) spaceOf(inode uint64) *space {
 		}
 	}
 	return nil
+}
+
+// lent is the requests again, for the processes that those who answer them call
+// over unix sockets.
+func (s *session) lent(requests []wait.SlowRequest) []wait.SlowRequest {
+	servers := map[string]int{} // by path
+	for i := range s.out.Namespaces {
+		for j := range s.out.Namespaces[i].Listeners {
+			if l := &s.out.Namespaces[i].Listeners[j]; l.Path != "" && l.PID != 0 {
+				servers[l.Path] = l.PID
+			}
+		}
+	}
+	calls := map[int][]int{} // caller → servers
+	note := func(caller int, path string) {
+		if server := servers[path]; server != 0 && server != caller && !slices.Contains(calls[caller], server) {
+			calls[caller] = append(calls[caller], server)
+		}
+	}
+	for i := range s.out.Connects {
+		if c := &s.out.Connects[i]; c.Family == "unix" {
+			note(c.PID, c.Path)
+		}
+	}
+	var out []wait.SlowRequest
+	for _, r := range requests {
+		for _, server := range calls[r.PID] {
+			if len(out) == 2*maxSlowRequests {
+				return out
+			}
+			// Which of its threads has it in hand is not known.
+			r.PID, r.TID, r.Unread, r.Lent = server, -1, false, true
+			out = append(out, r)
+		}
+	}
+	return out
 }

@@ -16,6 +16,10 @@ type SlowRequest struct {
 	Busy       time.Duration // of it that it waited for the process: not for the network or the client
 	Unfinished bool          // no answer when the window ended
 	Unread     bool          // and nobody has read it
+	// Lent says that it is the request of a caller of the process, which serves
+	// where no request is recorded: on a unix socket. It counts only for those
+	// that have none of their own.
+	Lent bool
 }
 
 // maxSlow bounds the requests of a process that time is passed on for: each is
@@ -33,6 +37,7 @@ type family struct {
 	readers   map[int]bool
 	intervals []*interval
 	byTID     map[int][]*interval
+	threads   int // that it has
 }
 
 // Graph puts together what was seen, and passes the time of the slow requests
@@ -146,13 +151,39 @@ func (s *Sampler) families(requests []SlowRequest) []*family {
 			f.byTID[i.tid] = append(f.byTID[i.tid], i)
 		}
 	}
+	for _, w := range s.threads {
+		if f := byMaster[of(w.pid)]; f != nil {
+			f.threads++
+		}
+	}
 	for _, f := range list {
+		f.own()
 		f.thin()
 		slices.SortStableFunc(f.intervals, func(a, b *interval) int {
 			return cmp.Or(a.from.Compare(b.from), cmp.Compare(a.tid, b.tid))
 		})
 	}
 	return list
+}
+
+// own leaves out requests that are lent to a family which has some of its own.
+func (f *family) own() {
+	lent := func(r *SlowRequest) bool { return r.Lent }
+	if slices.ContainsFunc(f.requests, func(r *SlowRequest) bool { return !r.Lent }) {
+		f.requests = slices.DeleteFunc(f.requests, lent)
+	}
+}
+
+// allWait says whether all threads of a family but one, its master, were held up
+// while a request was in progress.
+func (f *family) allWait(r *SlowRequest) bool {
+	held := map[int]bool{}
+	for _, i := range f.intervals {
+		if !i.running && overlap(i, r) > 0 {
+			held[i.tid] = true
+		}
+	}
+	return len(held) > 0 && len(held) >= f.threads-1
 }
 
 // thin keeps a sample of very many requests, evenly over those of all lengths.
@@ -177,6 +208,7 @@ func (f *family) passOn(lost map[*shape]*loss, slack time.Duration, answered fun
 			continue
 		}
 		t.Requests++
+		t.Lent = r.Lent
 		t.NS += r.Busy.Nanoseconds()
 		t.LongestNS = max(t.LongestNS, r.Busy.Nanoseconds())
 		if r.Unfinished {
@@ -197,6 +229,9 @@ func (f *family) passOn(lost map[*shape]*loss, slack time.Duration, answered fun
 			continue
 		}
 		still := r.Unread || r.Unfinished && answered(r.PID).Before(r.From)
+		if r.Lent { // the caller may wait for somebody else
+			still = r.Unfinished && f.allWait(r)
+		}
 		for sh, d := range f.handed(r, left, slack, still) {
 			f.lose(lost, sh, d, r, false)
 		}

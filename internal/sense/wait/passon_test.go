@@ -181,3 +181,33 @@ func TestNoMoreThanThereWas(t *testing.T) {
 		}
 	}
 }
+
+// TestLentRequests: a process that serves where no request is recorded is judged
+// by its callers' requests, and only where all of it is held up.
+func TestLentRequests(t *testing.T) {
+	for _, tt := range []struct{ workers, held, want int }{{4, 4, 8000}, {4, 3, 8000}, {4, 1, 1000}} {
+		f := newFilm(t)
+		pipe := f.shape("pipe")
+		for i := range tt.workers {
+			f.threads[20+i] = &watched{pid: 10, tid: 20 + i}
+		}
+		for i := range tt.held {
+			f.waits(20+i, 0, 1000, pipe)
+		}
+		var list []SlowRequest
+		for range 8 {
+			r := f.request(-1, 0, 1000)
+			r.Unfinished, r.Lent = true, true
+			list = append(list, r)
+		}
+		g := f.Graph(list, 25*time.Millisecond, never)
+		if got := f.lost(g, pipe); got != tt.want || !g.Slow[0].Lent {
+			t.Errorf("%d of %d threads: %d ms, want %d", tt.held, tt.workers, got, tt.want)
+		}
+		// Requests of its own count alone.
+		list = append(list, f.request(11, 0, 500))
+		if g := f.Graph(list, 25*time.Millisecond, never); g.Slow[0].Requests != 1 || g.Slow[0].Lent {
+			t.Errorf("%+v", g.Slow[0])
+		}
+	}
+}
