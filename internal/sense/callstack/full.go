@@ -58,6 +58,8 @@ type held struct {
 	kernel  int // frames of the kernel
 	frames  []int32
 	value   value
+	// Its stack is deeper than what is kept.
+	deepKernel, deepUser bool
 }
 
 func newFull() *full { return &full{byThread: map[int][]moment{}} }
@@ -107,10 +109,7 @@ func (w *watcher) takeFull() {
 // hold keeps a record until its stack is there, or counts it when none will be.
 func (w *watcher) hold(r *record, v value) {
 	t := w.tally
-	if len(r.kernel) == kernelDepth*8 || len(r.user) == userDepth*8 {
-		t.truncated++
-	}
-	h := held{thread: r.thread(), time: r.time, value: v}
+	h := held{deepKernel: len(r.kernel) == kernelDepth*8, deepUser: len(r.user) == userDepth*8, thread: r.thread(), time: r.time, value: v}
 	h.frames = t.kernelFrames(r, nil)
 	h.kernel = len(h.frames)
 	h.frames = t.userFrames(r, h.frames)
@@ -124,6 +123,9 @@ func (w *watcher) hold(r *record, v value) {
 
 // count adds a record with the frames that it has.
 func (w *watcher) count(h *held) {
+	if h.deepKernel || h.deepUser {
+		w.tally.truncated++
+	}
 	if n := len(h.frames) - h.kernel; n > 0 {
 		w.tally.walked++
 		if n == 1 {
@@ -144,6 +146,7 @@ func (w *watcher) settle(before time.Time) {
 		}
 		if frames := f.at(h.thread.tid, h.time); frames != nil {
 			h.frames = append(h.frames[:h.kernel], frames...)
+			h.deepUser = false
 			f.matched++
 		} else {
 			f.missed++
