@@ -123,25 +123,17 @@ func (i Incident) LoadWith(faults []Fault) load.Load {
 // All is every incident: the whole one first, then faults alone, then controls.
 func All() []Incident {
 	return slices.Concat([]Incident{nginxThroughput(), tcprtSixPhases()}, conntrack(), phpFPM(), acceptQueue(), ports(), limits(), cpu(),
-		network(), application(), dependencies(), serverWaits(), serverCPU(), controls(), networkControls(), serverControls())
-}
-
-// Pending is incidents whose cause slowray does not know yet: they can be
-// planted by name, and are in no list.
-func Pending() []Incident {
-	return hotFunctions()
+		network(), application(), dependencies(), serverWaits(), serverCPU(), hotFunctions(), controls(), networkControls(), serverControls())
 }
 
 // Find gives the incident of that name.
 func Find(name string) (Incident, error) {
 	var names []string
 	for _, i := range All() {
-		names = append(names, i.Name)
-	}
-	for _, i := range slices.Concat(All(), Pending()) {
 		if i.Name == name {
 			return i, nil
 		}
+		names = append(names, i.Name)
 	}
 	return Incident{}, fmt.Errorf("incident %q: not known (there are %s)", name, strings.Join(names, ", "))
 }

@@ -157,7 +157,8 @@ func nginxPython(is server.Python) func() server.Setup {
 	}
 }
 
-// hotFunctions is services that spend their time in one function.
+// hotFunctions is services that spend their time in one function. Which one it is
+// takes slowray some seconds to tell, so none of these is quick.
 func hotFunctions() []Incident {
 	return []Incident{{
 		Name:    "hot-function-php",
@@ -168,8 +169,7 @@ func hotFunctions() []Incident {
 			Text:  "price_of_route() goes through five million turns",
 			Plant: func(s *server.Setup) { s.Hot = 5_000_000 },
 		}},
-		Load:  load.Load{Conns: 2},
-		Quick: true,
+		Load: load.Load{Conns: 2},
 	}, {
 		Name:    "hot-function-python",
 		Summary: "one function of a service in Python takes nearly all of the time, on the CPU",
@@ -179,8 +179,7 @@ func hotFunctions() []Incident {
 			Text:  "price_of_route() goes through a million turns",
 			Plant: func(s *server.Setup) { s.Python.Hot = 1_000_000 },
 		}},
-		Load:  load.Load{Conns: 2},
-		Quick: true,
+		Load: load.Load{Conns: 2},
 	}}
 }
 
