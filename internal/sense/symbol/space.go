@@ -78,9 +78,10 @@ const (
 	maxOpen = 800
 	// maxProcesses bounds what is remembered of processes.
 	maxProcesses = 16384
-	// rereadAfter is how often the memory map of a process is read again for
-	// addresses that are not in it.
-	rereadAfter = 200 * time.Millisecond
+	// How often the memory map of a process is read again for addresses that
+	// are not in it: less and less, when that does not help.
+	rereadAfter  = 200 * time.Millisecond
+	rereadAtLast = 10 * time.Second
 )
 
 // NewSpace returns an empty Space over a proc file system, "/proc".
@@ -120,6 +121,7 @@ type Process struct {
 	Comm     string // "" when it ended before it could be asked
 	mappings []mapping
 	read     time.Time
+	reread   time.Duration // after how long it is worth it
 	known    bool // its memory map could be read
 	runtime  *image
 }
@@ -131,7 +133,7 @@ func (s *Space) Process(pid int) *Process {
 	if p != nil {
 		return p
 	}
-	p = &Process{space: s, pid: pid}
+	p = &Process{space: s, pid: pid, reread: rereadAfter}
 	if len(s.processes) < maxProcesses {
 		s.processes[pid] = p
 	}
@@ -174,9 +176,12 @@ func (p *Process) load() {
 // a call returns to lies behind the call: for those, give one less.
 func (p *Process) Location(address uint64) Location {
 	m := find(p.mappings, address)
-	if m == nil && time.Since(p.read) > rereadAfter {
+	if m == nil && time.Since(p.read) > p.reread {
 		p.load() // it may have loaded a library since
-		m = find(p.mappings, address)
+		if m = find(p.mappings, address); m == nil {
+			// It is no address of code: the stack led astray, and may again.
+			p.reread = min(2*p.reread, rereadAtLast)
+		}
 	}
 	switch {
 	case m == nil:
