@@ -14,6 +14,12 @@ var nearMissesOnCPU = []miss{
 		behindALock("server", 0.7)(o)
 		process(o, appPID).Go = true
 	}, "it is a Go program"},
+	{"threads of Python that take turns", &lockConvoy, func(o *observe.Observation) {
+		behindALock("python3.11", 0.7)(o)
+		p := process(o, appPID)
+		p.UserSeconds, p.Threads = 10, 5
+		p.Busiest = []observe.Thread{{TID: 501, CPUSeconds: 2.7}, {TID: 502, CPUSeconds: 2.6}, {TID: 503, CPUSeconds: 2.4}}
+	}, "that is the interpreter's"},
 	{"threads that wait for their own pool", &lockConvoy, func(o *observe.Observation) {
 		behindALock("java", 0.7)(o)
 		o.Endpoints[0].Flags = nil

@@ -24,6 +24,8 @@ func (v *View) lockQueues() Result {
 			return judged{because: because, near: k.share}
 		case p != nil && p.Go:
 			return judged{because: because + "; but it is a Go program, whose threads are there whether or not they wait for a lock", near: k.share}
+		case v.sharesInterpreter(l):
+			return judged{because: because + "; that is the interpreter's, as its threads take turns", near: k.share}
 		case v.hasWaits(l.pid):
 			return judged{because: because + "; the looks at its threads tell more", near: k.share}
 		}
@@ -37,6 +39,16 @@ func (v *View) lockQueues() Result {
 		f.Holds = []int{l.pid}
 		return judged{finding: f}
 	})
+}
+
+// sharesInterpreter says whether threads of a service in Python compute by turns.
+func (v *View) sharesInterpreter(l *ledger) bool {
+	for _, p := range v.atWork(l).procs {
+		if python(p) && takeTurns(turns(p, v.loadedSeconds(l))) {
+			return true
+		}
+	}
+	return false
 }
 
 // serverCost is what parts of the Server time take of an endpoint's time, as
