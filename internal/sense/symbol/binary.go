@@ -128,6 +128,7 @@ const (
 	// maxSymbolTable and maxNames bound what is read of one binary, in bytes.
 	maxSymbolTable = 512 << 20
 	maxSymbolName  = 4096
+	maxNotes       = 64
 	// maxGap is how far behind a symbol without a size, as assembly has them,
 	// an address may be.
 	maxGap = 1 << 16
@@ -227,10 +228,12 @@ func demangled(name string) string {
 
 // buildID is the binary's identity in hexadecimal, "" when it has none.
 func buildID(f *elf.File) string {
+	notes := 0
 	for _, s := range f.Sections {
-		if s.Type != elf.SHT_NOTE || s.Size > 1<<16 {
+		if s.Type != elf.SHT_NOTE || s.Size > 1<<16 || notes == maxNotes {
 			continue
 		}
+		notes++
 		data, err := s.Data()
 		if err != nil {
 			continue

@@ -122,7 +122,7 @@ type Process struct {
 	mappings []mapping
 	read     time.Time
 	reread   time.Duration // after how long it is worth it
-	known    bool // its memory map could be read
+	known    bool          // its memory map could be read
 	runtime  *image
 }
 
