@@ -230,3 +230,28 @@ func TestEarlierWait(t *testing.T) {
 	}
 	<-done
 }
+
+// TestNoUnwinder: when the better unwinder cannot be had, there are stacks all
+// the same, and it is told.
+func TestNoUnwinder(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("needs root, to load BPF programs")
+	}
+	end := time.Now().Add(1500 * time.Millisecond)
+	done := make(chan struct{})
+	go func() { computes(end); close(done) }()
+	s, err := Record(context.Background(), time.Second, Options{
+		PIDs: []int{os.Getpid()}, OnCPU: true, Threads: true,
+		Unwinder: func(*symbol.Space, []int) (Unwinder, error) { return nil, errors.New("refused") },
+	})
+	if err != nil {
+		t.Fatalf("%+v", err)
+	}
+	<-done
+	if !slices.ContainsFunc(s.Notes, func(n string) bool { return strings.HasPrefix(n, "no frames of interpreters") && strings.HasSuffix(n, ": refused") }) {
+		t.Errorf("notes: %q", s.Notes)
+	}
+	if len(s.Samples) == 0 || s.Samples[0].TID == 0 {
+		t.Errorf("%+v", s.Samples)
+	}
+}
