@@ -248,7 +248,9 @@ func TestNoUnwinder(t *testing.T) {
 		t.Fatalf("%+v", err)
 	}
 	<-done
-	if !slices.ContainsFunc(s.Notes, func(n string) bool { return strings.HasPrefix(n, "no frames of interpreters") && strings.HasSuffix(n, ": refused") }) {
+	if !slices.ContainsFunc(s.Notes, func(n string) bool {
+		return strings.HasPrefix(n, "no frames of interpreters") && strings.HasSuffix(n, ": refused")
+	}) {
 		t.Errorf("notes: %q", s.Notes)
 	}
 	if len(s.Samples) == 0 || s.Samples[0].TID == 0 {

@@ -19,6 +19,8 @@ type Unwinder interface {
 	// Stacks hands over what came in, leaf first: the thread and the moment by
 	// the monotonic clock, ns. The frames are valid during the call.
 	Stacks(each func(tid int, at uint64, frames []symbol.Location))
+	// Trouble is what it failed at last, empty when at nothing.
+	Trouble() string
 	Close()
 }
 
@@ -159,8 +161,14 @@ func (w *watcher) settle(before time.Time) {
 // tellFull says how many stacks are not as good as they could be.
 func (w *watcher) tellFull() {
 	f := w.full
-	if all := f.matched + f.missed; f.missed > 0 && all > 0 {
-		w.out.Notes = append(w.out.Notes, fmt.Sprintf(
-			"%d of %d user stacks are followed by frame pointers only, without the frames of interpreters", f.missed, all))
+	all := f.matched + f.missed
+	if f.missed == 0 {
+		return
 	}
+	note := fmt.Sprintf("%d of %d user stacks are followed by frame pointers only, without the frames of interpreters", f.missed, all)
+	// Processes that ended are trouble too, and none to tell of.
+	if trouble := w.unwinder.Trouble(); trouble != "" && 2*f.missed > all {
+		note += ": " + trouble
+	}
+	w.out.Notes = append(w.out.Notes, note)
 }

@@ -5,10 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"runtime"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -67,13 +70,17 @@ func (intervals) ExecutableUnloadDelay() time.Duration { return time.Hour }
 
 // Start loads the library, for the interpreters that these processes run now, or
 // any process when none are given: 0.3 s, and up to 0.2 s for each interpreter.
-// It needs root, or CAP_BPF, CAP_PERFMON, CAP_SYS_PTRACE and CAP_SYSLOG.
+// It needs root, or CAP_BPF, CAP_PERFMON, CAP_SYS_PTRACE, CAP_SYSLOG and
+// CAP_CHECKPOINT_RESTORE.
 func Start(space *symbol.Space, pids []int) (*Unwinder, error) {
 	u := &Unwinder{space: space, traces: make(chan *libpf.EbpfTrace, queued), binaries: map[libpf.FrameMappingFile]binary{}}
 	profilerlog.SetLogger(*slog.New(slog.NewTextHandler((*complaints)(u), &slog.HandlerOptions{Level: slog.LevelError})))
 	var ctx context.Context
 	ctx, u.stop = context.WithCancel(context.Background())
-	err := allowMemlock()
+	err := mappedFilesReadable()
+	if err == nil {
+		err = allowMemlock()
+	}
 	if err == nil {
 		err = u.load(ctx, pids)
 	}
@@ -82,6 +89,28 @@ func Start(space *symbol.Space, pids []int) (*Unwinder, error) {
 		return nil, fmt.Errorf("interpreters: %w", err)
 	}
 	return u, nil
+}
+
+// mappedFilesReadable asks for the right to open files through mappings, by
+// which the library finds the binaries. Without it, it would say nothing and
+// find nothing.
+func mappedFilesReadable() error {
+	const dir = "/proc/self/map_files"
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return fmt.Errorf("mapped files: %w", err)
+	}
+	if len(entries) == 0 {
+		return nil
+	}
+	f, err := os.Open(filepath.Join(dir, entries[0].Name()))
+	if errors.Is(err, fs.ErrPermission) {
+		return errors.New("mapped files cannot be opened (needs CAP_CHECKPOINT_RESTORE or CAP_SYS_ADMIN)")
+	}
+	if err == nil {
+		f.Close()
+	}
+	return nil
 }
 
 func (u *Unwinder) load(ctx context.Context, pids []int) (err error) {
@@ -125,10 +154,22 @@ func (u *Unwinder) explain(err error) error {
 type complaints Unwinder
 
 func (c *complaints) Write(line []byte) (int, error) {
+	text := string(line[:min(len(line), 400)])
+	// "time=… level=ERROR msg="…""
+	if _, msg, ok := strings.Cut(text, "msg="); ok {
+		text = strings.Trim(strings.TrimSpace(msg), `"`)
+	}
 	c.mu.Lock()
-	c.failure = string(line[:min(len(line), 300)])
+	c.failure = text
 	c.mu.Unlock()
 	return len(line), nil
+}
+
+// Trouble is what the library complained of last.
+func (u *Unwinder) Trouble() string {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.failure
 }
 
 // Program unwinds the thread it runs in when another perf event program calls
