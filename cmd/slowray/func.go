@@ -36,11 +36,13 @@ type funcCmd struct {
 
 // Help is printed by --help, above the flags.
 func (*funcCmd) Help() string {
-	return `slowray func 4711 'handle_*' --arg 1:str     functions of a process and its libraries
-slowray func libc.so.6 getaddrinfo --pid 4711  of a library, in one process
-slowray func 4711 'usdt:*:query'               static probes; a begin and an end are timed as one
-slowray func 4711 syscall:fsync                system calls, with their errors
-slowray func kernel tracepoint:sched:sched_process_exec --arg filename:str
+	return `Examples:
+
+    slowray func 4711 'handle_*' --arg 1:str      a process and its libraries
+    slowray func libc.so.6 getaddrinfo --pid 4711 a library, in one process
+    slowray func 4711 'usdt:*:query'              static probes: begin to end
+    slowray func 4711 syscall:fsync               system calls and errors
+    slowray func kernel tracepoint:sched:sched_process_exec --arg filename:str
 
 Each entry and each return is a breakpoint that costs about a microsecond, which is measured and printed. No file is changed, and nothing is left behind, however slowray ends. docs/func.md has more.
 
