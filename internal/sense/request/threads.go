@@ -20,21 +20,18 @@ const (
 	maxThreads  = 4096 // of them together
 )
 
-// thread is struct thread of work.h.
+// thread is struct thread of work.h, as far as it is written here.
 type thread struct {
-	clocks       [9]uint64
-	since        uint64
-	throttled    uint64
-	doing        uint32
-	blockedOn    uint32
-	contended    uint64
-	own, offered baton
-}
-
-type baton struct {
-	id, at uint64
-	parts  [observe.NumServerParts]uint64
-	mark   [9]uint64
+	_         [9]uint64 // clocks
+	_         [2]uint64 // since, throttled
+	doing     uint32
+	blockedOn uint32
+	_         uint64 // contended
+	_         [2]struct {
+		_ [2]uint64 // id, at
+		_ [observe.NumServerParts]uint64
+		_ [9]uint64 // mark
+	}
 }
 
 const (
