@@ -1,14 +1,18 @@
 package watch
 
 import (
+	"runtime"
 	"testing"
 	"time"
 
 	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/sense/wait"
 )
 
 // TestPaceSlowsDownWhenDear: what costs more than its share is done less often.
 func TestPaceSlowsDownWhenDear(t *testing.T) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
 	for _, c := range []struct {
 		cost     time.Duration
 		min, max int
@@ -18,7 +22,8 @@ func TestPaceSlowsDownWhenDear(t *testing.T) {
 		for at := time.Duration(0); at < 10*time.Second; at += tick {
 			p.do(at, func() {
 				runs++
-				time.Sleep(c.cost)
+				for begin := wait.ThreadCPU(); wait.ThreadCPU()-begin < c.cost; {
+				}
 			})
 		}
 		if runs < c.min || runs > c.max {

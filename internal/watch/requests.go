@@ -2,6 +2,7 @@ package watch
 
 import (
 	"fmt"
+	"runtime"
 	"sync"
 	"time"
 
@@ -43,6 +44,8 @@ func startRequests(fs host.FS) (*requests, error) {
 // poll is the only one to touch the table until it is done.
 func (q *requests) poll() {
 	defer q.done.Done()
+	runtime.LockOSThread() // for pace
+	defer runtime.UnlockOSThread()
 	ticker := time.NewTicker(pollEvery)
 	defer ticker.Stop()
 	flush := pace{every: flushEvery}

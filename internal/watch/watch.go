@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"time"
 
 	"github.com/slowray/slowray/internal/observe"
@@ -13,6 +14,7 @@ import (
 	"github.com/slowray/slowray/internal/sense/host"
 	"github.com/slowray/slowray/internal/sense/socket"
 	"github.com/slowray/slowray/internal/sense/stack"
+	"github.com/slowray/slowray/internal/sense/wait"
 )
 
 // Options says what to look at and for how long.
@@ -283,6 +285,8 @@ func (s *session) checkServes() error {
 
 // loop samples until the window is over.
 func (s *session) loop(ctx context.Context) {
+	runtime.LockOSThread() // for pace
+	defer runtime.UnlockOSThread()
 	start := time.Now()
 	ctx, cancel := context.WithTimeout(ctx, s.opt.For)
 	defer cancel()
@@ -327,20 +331,25 @@ func (s *session) loop(ctx context.Context) {
 	}
 }
 
-// pace calls something regularly, less often when it turns out dear.
+// pace calls something regularly, less often when it turns out dear: in CPU time
+// of the calling thread, for on full CPUs everything takes long. The caller's
+// goroutine is locked to its thread.
 type pace struct {
 	every time.Duration
 	next  time.Duration
+	last  time.Duration // what it cost
 }
 
 func (p *pace) do(elapsed time.Duration, work func()) {
 	if elapsed < p.next {
 		return
 	}
-	before := time.Now()
+	before := wait.ThreadCPU()
 	work()
-	cost := time.Since(before)
-	p.next = elapsed + max(p.every, time.Duration(float64(cost)/maxShare))
+	cost := wait.ThreadCPU() - before
+	// Once is an accident: garbage was collected, or interrupts came.
+	p.next = elapsed + max(p.every, time.Duration(float64(min(cost, p.last))/maxShare))
+	p.last = cost
 }
 
 // schedule spreads a few dear readings over the window. When they turn out so

@@ -207,12 +207,13 @@ func (s *Sampler) forget(now time.Time) {
 	}
 }
 
-// ThreadCPU is the CPU time that the calling thread has used (RUSAGE_THREAD,
-// getrusage(2)).
+// ThreadCPU is the CPU time that the calling thread has used
+// (CLOCK_THREAD_CPUTIME_ID, clock_gettime(2)). What getrusage(2) tells of a
+// running thread is as old as the last tick of the scheduler.
 func ThreadCPU() time.Duration {
-	var r unix.Rusage
-	if unix.Getrusage(unix.RUSAGE_THREAD, &r) != nil {
+	var t unix.Timespec
+	if unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &t) != nil {
 		return 0
 	}
-	return time.Duration(r.Utime.Nano() + r.Stime.Nano())
+	return time.Duration(t.Nano())
 }
