@@ -91,18 +91,31 @@ func checkCPUSaturated(v *View) Result {
 // empty where no request was recorded.
 func (v *View) lateForCPU() (late, because string) {
 	most, near := 0.0, -1.0
+	var all cost // of all services, as one request pays it that goes through them
+	var outer *ledger
 	for _, l := range v.ledgers {
 		if l.called() || l.Requests < fewRequests {
 			continue
 		}
+		if outer == nil || l.TimeNS() > outer.TimeNS() {
+			outer = l
+		}
 		w := v.atWork(l)
 		k := l.waitingForCPU(&w, ratio(w.delay, w.delay+w.cpu), observe.ServerRunq)
+		all.ns += k.ns * float64(l.Requests)
 		switch {
 		case l.noticed(k, wireFloor) && k.ns*float64(l.Requests) > most:
 			most = k.ns * float64(l.Requests)
 			late = fmt.Sprintf("%s: %s of %s on average", l.one(), nanoseconds(k.ns), nanoseconds(l.TimeNS()/float64(l.Requests)))
 		case k.slowNS > near:
 			because, near = l.whereTimeGoes(), k.slowNS
+		}
+	}
+	if late == "" && outer != nil {
+		all.share = ratio(all.ns, outer.TimeNS())
+		// Time that others take is mere waste.
+		if all.ns /= float64(outer.Requests); all.share >= wasteShare && all.ns >= wireFloor.mean {
+			late = fmt.Sprintf("%s: %s of %s on average, in all services on its way", outer.one(), nanoseconds(all.ns), nanoseconds(outer.TimeNS()/float64(outer.Requests)))
 		}
 	}
 	if late != "" {

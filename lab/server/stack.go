@@ -90,8 +90,12 @@ func (s *starter) kernel() error {
 	return nil
 }
 
-// clients gives the clients their further addresses.
+// clients gives the clients their further addresses. They stand for many
+// machines, each with ports of its own.
 func (s *starter) clients() error {
+	if err := s.box.Client.Set(s.ctx, "net.ipv4.tcp_tw_reuse", "1"); err != nil {
+		return err
+	}
 	if s.v.ClientAddrs == 0 {
 		return nil
 	}
