@@ -36,6 +36,8 @@ const (
 	closelyProcess = 0.05 // CPUs that each of them uses, or wants
 	closelySlow    = 5    // slow requests that they answered
 	closelyPIDs    = 64
+	closelyFull    = 0.95 // of the CPUs, busy
+	closelyOwn     = 0.5  // of the CPUs, used by the services
 
 	// The unwinder takes up to 200 MB for a moment: where that is a good part
 	// of what is left, it would do harm.
@@ -119,10 +121,22 @@ func (s *session) computing() []int {
 		requests += slow[pid]
 		pids = append(pids, pid)
 	}
-	if used < closelyCPU || requests < closelySlow {
+	if used < closelyCPU || requests < closelySlow || s.crowded(used) {
 		return nil
 	}
 	return slices.Sorted(slices.Values(pids))
+}
+
+// crowded says whether the CPUs are full, and not with the services, which use
+// so many: what a service executes is then not why it is slow, and the unwinder
+// would take long and get in its way.
+func (s *session) crowded(used float64) bool {
+	var busy, all float64
+	for _, span := range s.course[max(0, len(s.course)-closelySpans):] {
+		busy += span.Busy
+		all += span.Busy + span.Idle
+	}
+	return all > 0 && busy > closelyFull*all && used < closelyOwn*float64(s.out.Host.CPUs)
 }
 
 // byProcess counts the slow requests by who read them.
