@@ -30,6 +30,7 @@ func phpFPM() []Incident {
 		Setup:   nginxFPM(50 * time.Millisecond),
 		Faults:  []Fault{children(5)},
 		Load:    load.Load{Conns: 200},
+		Quick:   true,
 	}, {
 		Name:    "php-fpm-children-aborts",
 		Summary: "5 php-fpm children, pages that wait 50 ms, and clients that give up after a second",
@@ -68,6 +69,7 @@ func acceptQueue() []Incident {
 		},
 		Faults: []Fault{notAccepting()},
 		Load:   load.Load{Conns: 200, Close: true},
+		Quick:  true,
 	}}
 }
 
@@ -78,6 +80,7 @@ func ports() []Incident {
 		Setup:   nginxFPM(query),
 		Faults:  []Fault{fewPorts(51)},
 		Load:    load.Load{Conns: 1000},
+		Quick:   true,
 	}, {
 		Name:    "time-wait-port-search",
 		Summary: "nginx to nginx without keepalive, tcp_tw_reuse 0: connect() searches for a free port",
