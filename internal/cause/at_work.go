@@ -243,7 +243,9 @@ func (l *ledger) ownCPU(w *atWork) float64 {
 // followed; of the time until they are read it is taken to be as much as of
 // the threads' time.
 func (l *ledger) waitingForCPU(w *atWork, most float64, part observe.ServerPart) cost {
-	could := ratio(w.delay, w.delay+w.cpu)
+	// A thread that sleeps meanwhile, or is blocked, waits for no CPU: it is
+	// late for that only as much as it was ready at all.
+	could := min(ratio(w.delay, w.delay+w.cpu), most)
 	k := l.cost(1, threadParts...)
 	if s := l.Split; s != nil && s.Requests >= fewRequests && s.ShareNS(observe.ServerHandoff, 1) < splitLeast {
 		server, slow := l.MeanNS(observe.Server), l.SlowNS(observe.Server)

@@ -24,6 +24,11 @@ var runQueueWait = Cause{
 
 func init() { runQueueWait.Check = checkRunQueue }
 
+// queuedLeast is the share of the time, while the slowest requests are under
+// way, in which the thread that waits most for a CPU does so. A thread that is
+// seldom ready makes nobody wait for want of a CPU.
+const queuedLeast = 0.3
+
 func checkRunQueue(v *View) Result {
 	return v.judgeLedgers(fewRequests, func(l *ledger) judged {
 		if l.called() {
@@ -38,10 +43,12 @@ func checkRunQueue(v *View) Result {
 		k := l.waitingForCPU(&w, top.delay, observe.ServerRunq)
 		idle, full := v.cpuFull(l)
 		narrow := v.narrowed(&w)
+		// Of requests that were followed it is known.
+		shown := l.Split != nil && l.Split.Requests >= fewRequests && l.noticed(l.serverCost(observe.ServerRunq), threadFloor)
 		switch {
 		case !l.noticed(l.cost(1, threadParts...), threadFloor):
 			return judged{because: because + "; no request is slow for want of a thread: " + l.whereTimeGoes(), near: k.slowNS}
-		case !l.noticed(k, threadFloor) || w.delay < delayFloor*v.loadedSeconds(l):
+		case !l.noticed(k, threadFloor) || w.delay < delayFloor*v.loadedSeconds(l) || top.delay < queuedLeast && !shown:
 			return judged{because: because, near: k.slowNS}
 		case v.throttled(&w) != nil:
 			return judged{because: because + fmt.Sprintf("; the quota of %s is what holds them back", v.throttled(&w).Path), near: k.slowNS}
