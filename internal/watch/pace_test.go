@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/slowray/slowray/internal/observe"
-	"github.com/slowray/slowray/internal/sense/wait"
+	"github.com/slowray/slowray/internal/sense/host"
 )
 
 // TestPaceSlowsDownWhenDear: what costs more than its share is done less often.
@@ -22,7 +22,7 @@ func TestPaceSlowsDownWhenDear(t *testing.T) {
 		for at := time.Duration(0); at < 10*time.Second; at += tick {
 			p.do(at, func() {
 				runs++
-				for begin := wait.ThreadCPU(); wait.ThreadCPU()-begin < c.cost; {
+				for begin := host.ThreadCPU(); host.ThreadCPU()-begin < c.cost; {
 				}
 			})
 		}

@@ -54,9 +54,9 @@ func (w *waits) run() {
 	defer runtime.UnlockOSThread()
 	began, spent := time.Now(), time.Duration(0)
 	for {
-		before := wait.ThreadCPU()
+		before := host.ThreadCPU()
 		w.look(false)
-		spent += wait.ThreadCPU() - before
+		spent += host.ThreadCPU() - before
 		// What it costs decides when it may look again.
 		due := time.Duration(float64(spent-waitsCredit)/waitsShare) - time.Since(began)
 		select {

@@ -14,7 +14,6 @@ import (
 	"github.com/slowray/slowray/internal/sense/host"
 	"github.com/slowray/slowray/internal/sense/socket"
 	"github.com/slowray/slowray/internal/sense/stack"
-	"github.com/slowray/slowray/internal/sense/wait"
 )
 
 // Options says what to look at and for how long.
@@ -344,9 +343,9 @@ func (p *pace) do(elapsed time.Duration, work func()) {
 	if elapsed < p.next {
 		return
 	}
-	before := wait.ThreadCPU()
+	before := host.ThreadCPU()
 	work()
-	cost := wait.ThreadCPU() - before
+	cost := host.ThreadCPU() - before
 	// Once is an accident: garbage was collected, or interrupts came.
 	p.next = elapsed + max(p.every, time.Duration(float64(min(cost, p.last))/maxShare))
 	p.last = cost

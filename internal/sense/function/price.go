@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/slowray/slowray/internal/bpf"
+	"github.com/slowray/slowray/internal/sense/host"
 )
 
 const trials = 1000
@@ -118,13 +119,6 @@ func (t *Tracer) resetHits() {
 	}
 }
 
-// threadTime is the CPU time of this thread.
-func threadTime() time.Duration {
-	var t unix.Timespec
-	_ = unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &t) // cannot fail on Linux
-	return time.Duration(t.Nano())
-}
-
 // timed calls the function n times, in a thread that is not the process's
 // first, and says how much CPU time that took.
 func timed(n int) time.Duration {
@@ -138,13 +132,13 @@ func timed(n int) time.Duration {
 			time.Sleep(10 * time.Millisecond)
 			return
 		}
-		start := threadTime()
+		start := host.ThreadCPU()
 		sum := 0
 		for i := range n {
 			sum += stepped(i)
 		}
 		runtime.KeepAlive(sum)
-		done <- threadTime() - start
+		done <- host.ThreadCPU() - start
 	}
 	go try(0)
 	return <-done

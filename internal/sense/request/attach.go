@@ -40,7 +40,7 @@ func (r *Recorder) loadSpec(spec *ebpf.CollectionSpec) error {
 	}
 	r.sending = all.DetachProgram(bpf.RequestProgSending)
 	r.extra = map[string]*ebpf.Program{}
-	for _, name := range []string{bpf.RequestProgSent, bpf.RequestProgSwitched, bpf.RequestProgWaking} {
+	for name := range splitHooks {
 		if p := all.DetachProgram(name); p != nil {
 			r.extra[name] = p
 		}

@@ -53,28 +53,33 @@ var callClasses = func() (classes [512]uint8) {
 	return classes
 }()
 
+// splitHooks are the programs that only follow requests, and where they attach.
+var splitHooks = map[string]string{
+	bpf.RequestProgSwitched: "sched/sched_switch",
+	bpf.RequestProgWaking:   "sched/sched_waking",
+	bpf.RequestProgSent:     "sock/sock_send_length",
+}
+
 // prepareSplit sets the programs up to follow requests from thread to thread,
 // or leaves that out where it was not asked for or this kernel cannot.
 func (r *Recorder) prepareSplit(spec *ebpf.CollectionSpec) error {
-	wanted := r.opt.Split && r.opt.Side != observe.Called
-	err := errors.New("not asked for")
-	if wanted {
-		err = haveSplit()
+	if r.opt.Split && r.opt.Side != observe.Called {
+		if err := haveSplit(); err != nil {
+			r.missing = append(r.missing, fmt.Sprintf("what the server did with its time: %v", err))
+		} else {
+			r.split = true
+		}
 	}
-	if err == nil && hasTracepoint("tcp_sendmsg_locked") {
-		delete(spec.Programs, bpf.RequestProgSent)
-	}
-	if err == nil {
-		r.split = true
+	if r.split {
+		if hasTracepoint("tcp_sendmsg_locked") {
+			delete(spec.Programs, bpf.RequestProgSent)
+		}
 		if err := spec.Variables[bpf.RequestVarCallClasses].Set(callClasses); err != nil {
 			return fmt.Errorf("set %s: %w", bpf.RequestVarCallClasses, err)
 		}
 		return spec.Variables[bpf.RequestVarWithWork].Set(uint8(1))
 	}
-	if wanted {
-		r.missing = append(r.missing, fmt.Sprintf("what the server did with its time: %v", err))
-	}
-	for _, name := range []string{bpf.RequestProgSent, bpf.RequestProgSwitched, bpf.RequestProgWaking} {
+	for name := range splitHooks {
 		delete(spec.Programs, name)
 	}
 	// Nothing reaches it, but the kernel makes it: of a type that all have.
@@ -128,18 +133,10 @@ func hasTaskStorage() bool {
 
 // attachSplit attaches what runs the clocks of threads.
 func (r *Recorder) attachSplit(programs map[string]*ebpf.Program) error {
-	for _, p := range []struct{ hook, name string }{
-		{"sched/sched_switch", bpf.RequestProgSwitched},
-		{"sched/sched_waking", bpf.RequestProgWaking},
-		{"sock/sock_send_length", bpf.RequestProgSent},
-	} {
-		prog := programs[p.name]
-		if prog == nil {
-			continue
-		}
+	for name, prog := range programs {
 		l, err := link.AttachTracing(link.TracingOptions{Program: prog})
 		if err != nil {
-			return fmt.Errorf("attach %s: %w", p.hook, err)
+			return fmt.Errorf("attach %s: %w", splitHooks[name], err)
 		}
 		r.links = append(r.links, l)
 	}

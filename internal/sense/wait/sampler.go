@@ -4,8 +4,6 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/slowray/slowray/internal/sense/host"
 )
 
@@ -205,15 +203,4 @@ func (s *Sampler) forget(now time.Time) {
 			delete(s.threads, tid)
 		}
 	}
-}
-
-// ThreadCPU is the CPU time that the calling thread has used
-// (CLOCK_THREAD_CPUTIME_ID, clock_gettime(2)). What getrusage(2) tells of a
-// running thread is as old as the last tick of the scheduler.
-func ThreadCPU() time.Duration {
-	var t unix.Timespec
-	if unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &t) != nil {
-		return 0
-	}
-	return time.Duration(t.Nano())
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/sense/host"
 )
 
 // seenHop is a thread that a chain leads to.
@@ -32,7 +33,7 @@ type shape struct {
 
 // follow follows threads and sorts their chains by shape.
 func (s *Sampler) follow(l *look, threads []*thread, now time.Time) {
-	defer func(before time.Duration) { s.spent += ThreadCPU() - before }(ThreadCPU())
+	defer func(before time.Duration) { s.spent += host.ThreadCPU() - before }(host.ThreadCPU())
 	s.followed++
 	groups := l.follow(threads)
 	age := func(t *thread) second { return s.age(t, now) }
