@@ -433,6 +433,9 @@ int waiting(struct bpf_iter__tcp *ctx)
 		return 0;
 	begin(c, tp, now - age);
 	c->flags |= ESTIMATED;
+	/* Not given to the application yet: it waits in the accept queue. */
+	if (!((struct sock *)tp)->sk_socket)
+		c->opened = c->first;
 	c->in0 = tp->bytes_received - unread;
 	c->copied = tp->copied_seq;
 	return 0;

@@ -48,6 +48,22 @@ func (t *busyThread) String() string {
 	return fmt.Sprintf("thread %d (%s) of %s (pid %d)", t.tid, name, t.process.Comm, t.process.PID)
 }
 
+// busiestOf is the busiest thread of a process; nil where none is known.
+func (w *atWork) busiestOf(p *observe.Process) *busyThread {
+	for i := range w.threads {
+		if w.threads[i].process == p {
+			return &w.threads[i]
+		}
+	}
+	return nil
+}
+
+// computes says that a thread of a process spends most of the time on a CPU.
+func (w *atWork) computes(p *observe.Process) bool {
+	t := w.busiestOf(p)
+	return t != nil && t.cpu >= busyOnCPU
+}
+
 // threadParts are what a request waits for a thread of the service, and then
 // for what the thread does.
 var threadParts = []observe.Part{observe.AcceptWait, observe.RecvWait, observe.Server, observe.Stall}

@@ -136,6 +136,13 @@ var nearMissesOnCPU = []miss{
 		with(o, appServed().add(1000, ms, ms, 0, quick).add(40, ms, ms, 0, readLate))
 		together(o)
 	}, "waits for no events"},
+	{"an event loop that waits for events while requests lie unread", &eventLoopBlocked, func(o *observe.Observation) {
+		p := app(o, "nginx", 0.15, 0)
+		p.Course = course(appPID, 0.016, 0)
+		p.States.Running, p.States.Poll = 0, 40
+		with(o, appServed().add(1000, ms, ms, 0, quick).add(40, ms, ms, 0, readLate))
+		together(o)
+	}, "waits for events meanwhile"},
 	{"an event loop on full CPUs", &eventLoopBlocked, func(o *observe.Observation) {
 		app(o, "app", 1, 0)
 		full(o)

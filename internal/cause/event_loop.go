@@ -23,6 +23,7 @@ func init() { eventLoopBlocked.Check = checkEventLoop }
 const (
 	loopTogether = 3    // of the slowest requests, under way in one process at once
 	loopAlone    = 0.80 // of the process's CPU time, by its busiest thread
+	loopBlocked  = 0.02 // of the looks at its threads that found one blocked: an occasional long call
 )
 
 func checkEventLoop(v *View) Result {
@@ -42,6 +43,8 @@ func checkEventLoop(v *View) Result {
 			return judged{because: fmt.Sprintf("what answers on %s waits for no events", l.name()), near: k.slowNS}
 		case together < loopTogether || !aloneAtWork(p):
 			return judged{because: fmt.Sprintf("%s does not answer all its requests with one thread", p.Comm), near: k.slowNS}
+		case !w.computes(p) && ratio(p.States.Busy(), p.States.Samples) < loopBlocked:
+			return judged{because: fmt.Sprintf("%s: but %s waits for events meanwhile, and does nothing else", l.whereTimeGoes(), p.Comm), near: k.slowNS}
 		case full:
 			return judged{because: fmt.Sprintf("%s: but the CPUs are full (%.2g of them idle), which makes every thread late", l.whereTimeGoes(), spare), near: k.slowNS}
 		}
@@ -83,17 +86,10 @@ func (v *View) eventLoopFinding(l *ledger, w *atWork, k cost, p *observe.Process
 	f := v.found(&eventLoopBlocked, l, k, threadFloor, "unread, while the event loop does something else")
 	f.Subject.Kind, f.Subject.PID, f.Subject.Comm = "process", p.PID, p.Comm
 	f.Evidence = append(f.Evidence, Evidence{Fact: "of the slowest requests, under way in one process at once", Value: together, Limit: len(l.Slowest), Unit: "requests", Source: recorded})
-	computes := false
-	for i := range w.threads {
-		t := &w.threads[i]
-		if t.process != p {
-			continue
-		}
-		computes = t.cpu >= busyOnCPU
+	if t := w.busiestOf(p); t != nil {
 		f.Evidence = append(f.Evidence, Evidence{Fact: t.String() + " is on a CPU, while the slowest requests are under way", Value: round(t.cpu), Limit: 1, Unit: "share of the time", Source: "/proc/PID/task/TID/schedstat"})
-		break
 	}
-	if computes {
+	if w.computes(p) {
 		f.Evidence = append(f.Evidence, v.executedEvidence([]*observe.Process{p}, 0)...)
 		f.Fix.Text = "Something computes in the event loop for long: move it to a worker thread or process, or cut it into pieces. " + oneThreadFix(p)
 		f.Fix.Commands = []string{fmt.Sprintf("slowray flame --pid %d -o flame.html   # what it computes", p.PID)}

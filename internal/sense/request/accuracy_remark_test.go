@@ -276,6 +276,59 @@ func TestWaitingBefore(t *testing.T) {
 	})
 }
 
+// TestQueuedBefore: connections with a request that were in the accept queue
+// before the recorder began, and that the application takes up later.
+func TestQueuedBefore(t *testing.T) {
+	measure(t, func(tr *trial) {
+		const before, after = 400 * time.Millisecond, 700 * time.Millisecond
+		const exact = 20 * time.Millisecond // jiffies, and this loop
+		o := &onLoopback{trial: tr, place: tr.place()}
+		tr.inhabit(o.place)
+		l := tr.listenNet(o.place)
+		var clients []net.Conn
+		asked := time.Now()
+		for range 4 {
+			c := tr.dialNet(o.place, l.Addr())
+			_, err := c.Write(make([]byte, 300))
+			tr.must(err)
+			clients = append(clients, c)
+		}
+		time.Sleep(before)
+		tr.record(request.Options{})
+		time.Sleep(after)
+		for _, c := range clients {
+			s, err := l.Accept()
+			tr.must(err)
+			_, err = s.Read(make([]byte, 300))
+			tr.must(err)
+			_, err = s.Write(make([]byte, 100))
+			tr.must(err)
+			_, err = c.Read(make([]byte, 100))
+			tr.must(err)
+			tr.must(c.Close())
+			tr.must(s.Close())
+		}
+		waited := time.Since(asked)
+		time.Sleep(settle)
+		tr.finish()
+		ended := 0
+		for _, r := range o.of(observe.Served) {
+			if r.Flags&observe.FlagUnfinished != 0 {
+				continue
+			}
+			ended++
+			queued := time.Duration(r.Ledger[observe.AcceptWait])
+			if r.Flags&observe.FlagPreexisting == 0 || queued < waited-exact || queued > waited+exact ||
+				time.Duration(r.Ledger[observe.RecvWait]) > exact {
+				o.errorf("want %v in the accept queue: %s", waited, describe(r, r.StartNS))
+			}
+		}
+		if ended != len(clients) {
+			o.errorf("%d requests ended, want %d", ended, len(clients))
+		}
+	})
+}
+
 // TestRemarksOfServer: what a server says of its own accord, long after its
 // answer, makes that no slower: TLS that is closed for being idle, PING, events.
 // The rest of an answer does, however late.
