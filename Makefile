@@ -1,6 +1,7 @@
 # make run    build slowray and look at this host
 # make demo   plant an incident in private network namespaces and let slowray find it
 # make test   all tests; make test-fast: those that need no root, under two minutes
+# make docs   write docs/causes anew, from the declarations of the causes
 # make test-kernels   the BPF programs on Debian's kernels from 5.10 on, in QEMU
 
 # Use the Go on PATH, or the one that script/setup.sh installed.
@@ -10,7 +11,7 @@ export CGO_ENABLED := 0
 GO_FILES := $(shell git ls-files '*.go' 2>/dev/null)
 GOTESTSUM := go tool gotestsum --format pkgname --format-hide-empty-pkg
 
-.PHONY: run demo build generate test test-fast test-kernels check check-generated bench fuzz clean
+.PHONY: run demo build generate docs test test-fast test-kernels check check-generated bench fuzz clean
 
 build: bin/slowray
 
@@ -29,6 +30,11 @@ demo: build
 generate:
 	@script/setup.sh go generate
 	go generate ./internal/bpf ./lab/drop
+
+# The pages of the causes, from their declarations.
+docs:
+	@script/setup.sh go
+	go generate ./internal/catalogue
 
 # The committed objects must be what the sources compile to.
 check-generated: generate

@@ -14,6 +14,19 @@ var blockedOnPipe = Cause{
 	Layer:         LayerApplication,
 	Needs:         []observe.Kind{observe.KindWaits},
 	ConsequenceOf: []string{"log-collector-stalled", "process-stopped"},
+	Doc: Doc{
+		About: "Threads that should answer are in a write to a full pipe (or unix socket, or terminal), and whoever has the other end does not " +
+			"read. A program stands still in its next line of log.",
+		See: []Symptom{SeeIdle, SeeWaves, SeeHang},
+		Known: []string{
+			"Threads were in such a write for " + percent(dominantShare) + " or more of the time of the slow requests; the other end of the pipe, and what its reader waits for, is looked up.",
+		},
+		Not: []string{
+			"A pipe that is full now and then, and costs little of the slow requests' time.",
+			"A thread in the background that writes a log.",
+		},
+		Mend: "Have the reader read (the chain names it), or write without waiting.",
+	},
 }
 
 func init() { blockedOnPipe.Check = checkBlockedOnPipe }

@@ -18,6 +18,19 @@ var blockedOnRemote = Cause{
 	Needs:         []observe.Kind{observe.KindWaits},
 	ConsequenceOf: []string{"slow-dependency", "network-loss", "syn-retransmits", "conntrack-full"},
 	Folds:         true,
+	Doc: Doc{
+		About: "Threads that should answer wait for an address beyond this host that does not answer: neither to connect() nor to what was sent. A " +
+			"firewall that drops what goes to a mail host is enough to hold up a service.",
+		See: []Symptom{SeeCalls, SeeHang, SeeIdle},
+		Known: []string{
+			"Threads waited for the same address for " + percent(dominantShare) + " or more of the time of the slow requests, and one wait was longer than " + nanoseconds(waitAnswer) + ".",
+		},
+		Not: []string{
+			"A remote service that answers, late: that is slow-dependency.",
+			"An event loop that waits for its own clients.",
+		},
+		Mend: "Find why the address does not answer (firewall, route, the host itself), and give the call a timeout.",
+	},
 }
 
 func init() { blockedOnRemote.Check = checkBlockedOnRemote }

@@ -32,6 +32,7 @@ type Cause struct {
 	// among what is ruled out.
 	Informational bool
 	Check         func(*View) Result
+	Doc           Doc // the words of its page
 }
 
 // Result is what a check came to.

@@ -14,6 +14,18 @@ var deadlock = Cause{
 	Title: "Threads wait for each other in a circle: a deadlock",
 	Layer: LayerApplication,
 	Needs: []observe.Kind{observe.KindWaits},
+	Doc: Doc{
+		About: "Threads wait for each other in a circle, or for a lock whose owner has ended. What they hold up is never answered.",
+		See:   []Symptom{SeeHang, SeeNoAnswer, SeeIdle},
+		Known: []string{
+			"The chain of who waits for whom comes back to itself, for longer than " + nanoseconds(waitRound) + ", and requests are held up by it.",
+		},
+		Not: []string{
+			"Threads of an event loop that wake each other, and a lock that is passed on while it is looked at.",
+			"A circle in the background.",
+		},
+		Mend: "Restart the service; then take the locks in one order everywhere. The chain names the threads and the locks.",
+	},
 }
 
 func init() { deadlock.Check = checkDeadlock }

@@ -13,6 +13,17 @@ var blockedOnFileLock = Cause{
 	Layer:         LayerApplication,
 	Needs:         []observe.Kind{observe.KindWaits},
 	ConsequenceOf: []string{"process-stopped"},
+	Doc: Doc{
+		About: "Threads that should answer wait for a lock on a file (flock, fcntl), which another process holds.",
+		See:   []Symptom{SeeIdle, SeeWaves, SeeHang},
+		Known: []string{
+			"Threads were in such a call for " + percent(dominantShare) + " or more of the time of the slow requests; who holds the lock is in /proc/locks.",
+		},
+		Not: []string{
+			"A lock that a job in the background waits for.",
+		},
+		Mend: "See what the holder does meanwhile (the chain tells it), and hold the lock for less.",
+	},
 }
 
 func init() { blockedOnFileLock.Check = checkFileLock }

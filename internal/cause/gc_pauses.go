@@ -17,6 +17,19 @@ var gcPauses = Cause{
 	Needs:         []observe.Kind{observe.KindRequests, observe.KindProcess},
 	ConsequenceOf: []string{"memory-pressure", "cpu-quota-throttled", "cpu-saturated"},
 	Folds:         true,
+	Doc: Doc{
+		About: "The service's runtime collects garbage while requests wait: its threads stand still meanwhile, or share the CPUs with the " +
+			"collector.",
+		See: []Symptom{SeeWaves, SeeFull, SeeOneCPU},
+		Known: []string{
+			"Threads that do nothing but collect (HotSpot), or functions that do (Go, V8, CPython, PHP, Ruby), have " + percent(gcShare) + " or more of the service's CPU time, or of the time of its slowest requests.",
+		},
+		Not: []string{
+			"A runtime that collects a lot while nobody waits, or while requests wait for something else.",
+		},
+		Mend:      "Give it a larger heap, have a request make less garbage, or choose a collector that works beside the program.",
+		Unplanted: "Java is too large for the lab so far; the fixture is an observation of its threads by name.",
+	},
 }
 
 func init() { gcPauses.Check = checkGC }

@@ -15,6 +15,18 @@ var cpuHotFunction = Cause{
 	Needs:         []observe.Kind{observe.KindRequests, observe.KindProcess, observe.KindProfile},
 	ConsequenceOf: []string{"time-wait-port-search", "autoreload-stat-storm", "short-lived-process-storm", "memory-pressure"},
 	Folds:         true,
+	Doc: Doc{
+		About: "Requests are slow because the service computes, and one function has most of it.",
+		See:   []Symptom{SeeFull, SeeOneCPU, SeeStart},
+		Known: []string{
+			"Requests compute for " + percent(hotOwn) + " or more of their time on their own behalf, and " + percent(hotShare) + " or more of the CPU samples meanwhile are in one function or what it calls, " + percent(hotOwnShare) + " in itself.",
+		},
+		Not: []string{
+			"A service that computes in many functions.",
+			"A hot function in quick requests, and one that runs beside requests which wait for something else.",
+		},
+		Mend: "Look at the function (slowray flame, slowray func): what it is called with, and why so often.",
+	},
 }
 
 func init() { cpuHotFunction.Check = checkHotFunction }

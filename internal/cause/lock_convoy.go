@@ -16,6 +16,19 @@ var lockConvoy = Cause{
 	Layer:         LayerApplication,
 	Needs:         []observe.Kind{observe.KindWaits},
 	ConsequenceOf: []string{"deadlock", "process-stopped"},
+	Doc: Doc{
+		About: "Threads that should answer wait for a lock, one after the other, and who holds it takes its time. What the owner waits for itself " +
+			"comes first, where that is to blame: this is for owners that compute, sleep, or wait to be woken.",
+		See: []Symptom{SeeIdle, SeePlateau},
+		Known: []string{
+			"Threads waited for the same lock for " + percent(dominantShare) + " or more of the time of the slow requests; who holds it is found by what it does when it wakes the next one.",
+		},
+		Not: []string{
+			"A lock that takes little of the time.",
+			"Threads of a pool, of Go or of Python that wait for work or for their turn.",
+		},
+		Mend: "Hold the lock for less: nothing that waits inside it. Or have several locks.",
+	},
 }
 
 func init() { lockConvoy.Check = checkLockConvoy }

@@ -16,6 +16,19 @@ var memoryPressure = Cause{
 	Title: "Memory is short: the service stalls while memory is reclaimed or read back",
 	Layer: LayerMachine,
 	Needs: []observe.Kind{observe.KindMemory, observe.KindProcess},
+	Doc: Doc{
+		About: "Memory is short: the processes that answer stall while the kernel frees memory or reads back what it had freed.",
+		See:   []Symptom{SeeFull, SeeIdle, SeeWaves},
+		Known: []string{
+			"Tasks were stalled for memory in " + percent(memoryStall) + " or more of the window (/proc/pressure/memory), and the services had ten or more major faults a second, or were in uninterruptible sleep.",
+			"Direct reclaim, swapping, or a control group at its limit.",
+		},
+		Not: []string{
+			"Pressure that hits another process.",
+		},
+		Mend:      "Free memory, raise the group's limit, or give the machine more.",
+		Unplanted: "To make the host short of memory would hurt everything else on it.",
+	},
 }
 
 func init() { memoryPressure.Check = checkMemoryPressure }
@@ -80,6 +93,19 @@ var diskSaturated = Cause{
 	Title: "A disk is saturated: the service waits for it",
 	Layer: LayerMachine,
 	Needs: []observe.Kind{observe.KindDisk, observe.KindProcess},
+	Doc: Doc{
+		About: "The processes that answer wait for a block device that is busy all the time and answers late.",
+		See:   []Symptom{SeeIdle, SeeWaves},
+		Known: []string{
+			"The device was busy in " + percent(diskBusy) + " or more of the window and took " + seconds(diskWait) + " or more for a request on average.",
+			"Threads of the service were in uninterruptible sleep in " + percent(diskBlocked) + " or more of the looks at those that were at work.",
+		},
+		Not: []string{
+			"A busy disk that nobody waits for.",
+		},
+		Mend:      "Find who writes or reads so much (the finding names it), have it do so later or slower, or give the service another disk.",
+		Unplanted: "To saturate the host's disk would hurt everything else on it; what a slow disk does is planted by redis-fsync.",
+	},
 }
 
 func init() { diskSaturated.Check = checkDiskSaturated }

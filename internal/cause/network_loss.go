@@ -23,6 +23,21 @@ var networkLoss = Cause{
 	// retransmission timer, and one that is full drops.
 	ConsequenceOf: []string{"accept-queue-overflow", "conntrack-full", "softirq-saturated", "high-rtt"},
 	Folds:         true,
+	Doc: Doc{
+		About: "Segments are lost between the two ends, and requests wait until they were sent again. Only the loss of what is sent from here can " +
+			"be seen here: of answers where requests are served, of requests where they are called for.",
+		See: []Symptom{SeeTimer, SeeLarge, SeeSomeEnds},
+		Known: []string{
+			permille(lossPermille) + " or more of the segments were sent again, and " + itoa(lossSegments) + " or more of them.",
+			"The time that retransmission added to requests is noticed: " + percent(wasteShare) + " of the time, or of the slowest requests' time.",
+		},
+		Not: []string{
+			"Loss that costs no request any time, and a handful of segments.",
+			"Loss at a full accept queue or a full connection tracking table, which is told under that.",
+		},
+		Mend: "Find where the packets are lost, from here to the other end: interface errors and drops, queue limits, firewall rules, then the " +
+			"path.",
+	},
 }
 
 func init() { networkLoss.Check = checkNetworkLoss }
@@ -94,6 +109,20 @@ var rtoTailLoss = Cause{
 	Needs:         []observe.Kind{observe.KindRequests},
 	ConsequenceOf: []string{"network-loss", "accept-queue-overflow", "conntrack-full", "softirq-saturated"},
 	Folds:         true,
+	Doc: Doc{
+		About: "A lost segment is sent again after about a round trip when others behind it are acknowledged. The last one has none behind it, nor " +
+			"has an answer of one segment: its loss is noticed only by a timer, of 200 ms at least, whatever the round trip takes.",
+		See: []Symptom{SeeTimer},
+		Known: []string{
+			"Requests whose retransmission took as long as the timer; each is counted, and its wait is part of its ledger.",
+			"It is noticed: " + percent(wasteShare) + " of the requests' time, or " + percent(dominantShare) + " of the slowest requests' time.",
+		},
+		Not: []string{
+			"One answer that lost its last segment.",
+			"Fast retransmits on a long way, and pauses of a download.",
+		},
+		Mend: "Mend the loss. Where that cannot be, answers of several segments and connections that stay open suffer less.",
+	},
 }
 
 func init() { rtoTailLoss.Check = checkRTOTailLoss }

@@ -15,6 +15,18 @@ var nginxWorkerConnections = Cause{
 	Title: "nginx workers run out of connection slots: connections are closed or refused",
 	Layer: LayerApplication,
 	Needs: []observe.Kind{observe.KindNginx, observe.KindProcess},
+	Doc: Doc{
+		About: "A worker of nginx has a fixed number of connection slots, for clients, upstreams and listening sockets together. With none free it " +
+			"closes idle keep-alive connections, then refuses new ones.",
+		See: []Symptom{SeeErrors, SeeNoAnswer, SeeLogs},
+		Known: []string{
+			"nginx's error log says that worker_connections are not enough, or its workers have as many sockets open as slots and reset connections.",
+		},
+		Not: []string{
+			"A worker that is half full, and resets for other reasons.",
+		},
+		Mend: "Raise worker_connections (each client of a proxy takes two), and worker_rlimit_nofile with it, then reload.",
+	},
 }
 
 func init() { nginxWorkerConnections.Check = checkNginxWorkerConnections }

@@ -17,6 +17,20 @@ var autoreloadStatStorm = Cause{
 	Needs:         []observe.Kind{observe.KindRequests, observe.KindProfile, observe.KindProcess},
 	ConsequenceOf: []string{"cpu-quota-throttled"},
 	Folds:         true,
+	Doc: Doc{
+		About: "A service looks at its files again and again, to start itself anew when one has changed. It is what strace(1) shows first, and " +
+			"hardly ever what makes requests slow.",
+		See: []Symptom{SeeTools, SeeOneCPU},
+		Known: []string{
+			"System calls that look at files take " + percent(statShare) + " or more of the service's CPU samples, and requests wait for its CPU time.",
+		},
+		Not: []string{
+			"A reload that looks at files once a second.",
+			"A file server whose requests are quick.",
+		},
+		Mend:      "Switch automatic reload off in production.",
+		Unplanted: "What it takes to make requests slow by it is not found in practice; log-collector has a reloading service as a decoy.",
+	},
 }
 
 func init() { autoreloadStatStorm.Check = checkStatStorm }

@@ -16,6 +16,19 @@ var synCookiesSent = Cause{
 	Needs:         []observe.Kind{observe.KindCounters},
 	ConsequenceOf: []string{"accept-queue-overflow"},
 	Folds:         true,
+	Doc: Doc{
+		About: "With its queues full the kernel answers SYNs by a cookie instead of keeping state. A cookie by itself loses nothing, so it is only " +
+			"ever told as a consequence of what filled the queue.",
+		See: []Symptom{SeeLogs, SeeTools},
+		Known: []string{
+			"The namespace counted SYN cookies sent, and an accept queue overflowed.",
+		},
+		Not: []string{
+			"Cookies while nothing overflowed.",
+		},
+		Mend:      "Mend what filled the queue.",
+		Unplanted: "It is only ever told as a consequence; the incidents of accept-queue-overflow bring it about.",
+	},
 }
 
 func init() { synCookiesSent.Check = checkSynCookiesSent }

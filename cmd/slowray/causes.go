@@ -1,0 +1,51 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"text/tabwriter"
+
+	"github.com/slowray/slowray/internal/catalogue"
+	"github.com/slowray/slowray/internal/cause"
+	"github.com/slowray/slowray/lab/incident"
+)
+
+type causesCmd struct {
+	ID   string `arg:"" optional:"" help:"Tell all about this one."`
+	JSON bool   `name:"json" help:"Print JSON (schema/causes.schema.json)."`
+}
+
+// Run lists the catalogue, or shows the page of one cause.
+func (c *causesCmd) Run(s *streams) error {
+	all := catalogue.New(cause.Catalogue(), incident.All())
+	if c.ID != "" {
+		e := all.Find(c.ID)
+		if e == nil {
+			return fmt.Errorf("causes: %q: not known (slowray causes lists them)", c.ID)
+		}
+		if !c.JSON {
+			_, err := fmt.Fprint(s.out, e.Text())
+			return err
+		}
+		all.Causes = []catalogue.Entry{*e}
+	}
+	if c.JSON {
+		enc := json.NewEncoder(s.out)
+		enc.SetIndent("", "  ")
+		enc.SetEscapeHTML(false)
+		return enc.Encode(all)
+	}
+	w := tabwriter.NewWriter(s.out, 0, 0, 2, ' ', 0)
+	layer := ""
+	for _, e := range all.Causes {
+		if e.Layer != layer {
+			layer = e.Layer
+			if err := w.Flush(); err != nil {
+				return err
+			}
+			fmt.Fprintf(s.out, "%s\n", layer)
+		}
+		fmt.Fprintf(w, "  %s\t%s\n", e.ID, e.Title)
+	}
+	return w.Flush()
+}

@@ -1,0 +1,109 @@
+package catalogue
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+
+	"github.com/slowray/slowray/internal/cause"
+	"github.com/slowray/slowray/lab/incident"
+)
+
+func all() Catalogue { return New(cause.Catalogue(), incident.All()) }
+
+// The pages that are committed are what the declarations say.
+func TestPagesAreUpToDate(t *testing.T) {
+	const dir = "../../docs/causes"
+	c := all()
+	want := c.Pages()
+	have, err := filepath.Glob(filepath.Join(dir, "*.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range have {
+		if _, ok := want[filepath.Base(path)]; !ok {
+			t.Errorf("%s: no such cause (run make docs)", path)
+		}
+	}
+	for name, text := range want {
+		got, err := os.ReadFile(filepath.Join(dir, name))
+		if err != nil {
+			t.Errorf("%v (run make docs)", err)
+		} else if string(got) != text {
+			t.Errorf("%s is not what the declarations say (run make docs)", name)
+		}
+	}
+}
+
+// The words that only a person can write are there.
+func TestEveryCauseIsDescribed(t *testing.T) {
+	c := all()
+	for i := range c.Causes {
+		e := &c.Causes[i]
+		var missing []string
+		for what, there := range map[string]bool{"About": e.About != "", "See": len(e.Symptoms) > 0, "Known": len(e.Known) > 0,
+			"Not": len(e.Not)+len(e.Controls) > 0 || e.Informational, "Mend": e.Mend != "",
+			"Unplanted, or an incident": e.Unplanted != "" || len(e.Incidents) > 0} {
+			if !there {
+				missing = append(missing, what)
+			}
+		}
+		slices.Sort(missing)
+		if len(missing) > 0 {
+			t.Logf("%s: its Doc lacks %q", e.ID, missing)
+		}
+		if e.Unplanted != "" && len(e.Incidents) > 0 {
+			t.Errorf("%s: is said not to be planted (%s), but %s plants it", e.ID, e.Unplanted, e.Incidents[0].Name)
+		}
+		for _, s := range e.Symptoms {
+			if !slices.Contains(cause.Symptoms(), s) {
+				t.Errorf("%s: the symptom %q is not in the index", e.ID, s)
+			}
+		}
+	}
+}
+
+// Every source of a reading is told in words.
+func TestSources(t *testing.T) {
+	c := all()
+	for i := range c.Causes {
+		for _, n := range c.Causes[i].Needs {
+			if n.Source == string(n.Kind) {
+				t.Logf("%s: where %q is read is not told (source.go)", c.Causes[i].ID, n.Kind)
+			}
+		}
+	}
+}
+
+func TestMatchesItsSchema(t *testing.T) {
+	schema, err := jsonschema.NewCompiler().Compile("../../schema/causes.schema.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := json.Marshal(all())
+	if err != nil {
+		t.Fatal(err)
+	}
+	v, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := schema.Validate(v); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestFind(t *testing.T) {
+	c := all()
+	if e := c.Find("conntrack-full"); e == nil || e.ID != "conntrack-full" {
+		t.Errorf("conntrack-full: %+v", e)
+	}
+	if e := c.Find("nothing"); e != nil {
+		t.Errorf("nothing: %+v", e)
+	}
+}

@@ -1,0 +1,105 @@
+package catalogue
+
+import (
+	"slices"
+
+	"github.com/slowray/slowray/internal/cause"
+	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/lab/incident"
+)
+
+// Schema identifies the JSON of [Catalogue].
+const Schema = "slowray.causes/1"
+
+// Catalogue is all causes. Its JSON is a contract (schema/causes.schema.json).
+type Catalogue struct {
+	Schema string  `json:"schema"`
+	Causes []Entry `json:"causes"` // in the order of the layers
+}
+
+// Entry is one cause, as its page tells it.
+type Entry struct {
+	ID            string          `json:"id"`
+	Title         string          `json:"title"`
+	Layer         string          `json:"layer"`
+	Informational bool            `json:"informational"` // never a finding: what was seen of it is only told
+	About         string          `json:"about"`
+	Symptoms      []cause.Symptom `json:"symptoms"`
+	Known         []string        `json:"known_by"`
+	Needs         []Need          `json:"needs"` // without these it is "not checked"
+	Not           []string        `json:"told_apart_from"`
+	Mend          string          `json:"mend"`
+	FollowsFrom   []string        `json:"follows_from"` // causes that may bring it about
+	BringsAbout   []string        `json:"brings_about"` // causes that may follow from it
+	Incidents     []Plant         `json:"incidents"`    // of the lab, that plant it
+	Controls      []Plant         `json:"controls"`     // of the lab, that look like it and are not
+	Unplanted     string          `json:"not_planted"`  // why no incident plants it
+}
+
+// Need is a sort of reading and where it comes from.
+type Need struct {
+	Kind   observe.Kind `json:"kind"`
+	Source string       `json:"source"`
+}
+
+// Plant is an incident of the lab.
+type Plant struct {
+	Name    string `json:"name"`
+	Summary string `json:"summary"`
+}
+
+// New puts the declarations and the incidents together.
+func New(causes []cause.Cause, incidents []incident.Incident) Catalogue {
+	all := Catalogue{Schema: Schema, Causes: []Entry{}}
+	known := map[string]bool{}
+	for i := range causes {
+		known[causes[i].ID] = true
+	}
+	for i := range causes {
+		c := &causes[i]
+		e := Entry{ID: c.ID, Title: c.Title, Layer: c.Layer.String(), Informational: c.Informational,
+			About: c.Doc.About, Symptoms: append([]cause.Symptom{}, c.Doc.See...), Known: append([]string{}, c.Doc.Known...), Needs: []Need{},
+			Not: append([]string{}, c.Doc.Not...), Mend: c.Doc.Mend, FollowsFrom: []string{}, BringsAbout: []string{},
+			Incidents: []Plant{}, Controls: []Plant{}, Unplanted: c.Doc.Unplanted}
+		for _, kind := range c.Needs {
+			e.Needs = append(e.Needs, Need{kind, sourceOf(kind)})
+		}
+		for _, id := range c.ConsequenceOf {
+			if known[id] && !slices.Contains(e.FollowsFrom, id) {
+				e.FollowsFrom = append(e.FollowsFrom, id)
+			}
+		}
+		for j := range causes {
+			if slices.Contains(causes[j].ConsequenceOf, c.ID) {
+				e.BringsAbout = append(e.BringsAbout, causes[j].ID)
+			}
+		}
+		for _, in := range incidents {
+			plant := Plant{in.Name, in.Summary}
+			switch {
+			case !slices.ContainsFunc(in.Faults, func(f incident.Fault) bool { return names(&f, c.ID) }):
+			case in.Control:
+				e.Controls = append(e.Controls, plant)
+			default:
+				e.Incidents = append(e.Incidents, plant)
+			}
+		}
+		all.Causes = append(all.Causes, e)
+	}
+	return all
+}
+
+// names says whether a fault may be named by that cause.
+func names(f *incident.Fault, id string) bool {
+	return !f.Decoy && (f.Cause == id || slices.Contains(f.Or, id))
+}
+
+// Find gives the entry of a cause, or nil.
+func (c *Catalogue) Find(id string) *Entry {
+	for i := range c.Causes {
+		if c.Causes[i].ID == id {
+			return &c.Causes[i]
+		}
+	}
+	return nil
+}

@@ -1,0 +1,33 @@
+package catalogue
+
+import "github.com/slowray/slowray/internal/observe"
+
+// sources says where each kind of reading comes from.
+var sources = map[observe.Kind]string{
+	observe.KindCPU:       "/proc/stat, /proc/softirqs, /proc/net/softnet_stat",
+	observe.KindMemory:    "/proc/meminfo, /proc/vmstat",
+	observe.KindDisk:      "/proc/diskstats",
+	observe.KindPressure:  "/proc/pressure",
+	observe.KindProcess:   "/proc/PID of the processes that serve, and of all others in short",
+	observe.KindCgroup:    "files of control groups, versions 1 and 2",
+	observe.KindCounters:  "netstat and snmp counters of each network namespace",
+	observe.KindSysctl:    "sysctls of each network namespace",
+	observe.KindConntrack: "connection tracking statistics of each network namespace",
+	observe.KindListeners: "sock_diag: listening sockets and their queues",
+	observe.KindSockets:   "sock_diag: all TCP sockets",
+	observe.KindConnects:  "BPF: results of connect() and accept()",
+	observe.KindProfile:   "BPF: CPU samples with kernel stacks",
+	observe.KindKernelLog: "/dev/kmsg",
+	observe.KindNginx:     "nginx: configuration as running, error and access logs",
+	observe.KindPHPFPM:    "php-fpm: configuration as running, its children, its log",
+	observe.KindWaits:     "/proc/PID/task: what threads wait for, and who has the other end",
+	observe.KindRequests:  "BPF: every request on every TCP connection, with its ledger",
+}
+
+// sourceOf is where a kind comes from; its name where nothing more is said.
+func sourceOf(k observe.Kind) string {
+	if s := sources[k]; s != "" {
+		return s
+	}
+	return string(k)
+}
