@@ -25,6 +25,7 @@ type whyCmd struct {
 	Unit      *string       `placeholder:"X" help:"Only the services of this systemd unit, and what they call."`
 	Container *string       `placeholder:"X" help:"Only the services of this container (id), and what they call."`
 	JSON      bool          `name:"json" help:"Print the report as JSON."`
+	Silent    bool          `help:"Ask no server for its status: Redis and memcached are asked otherwise, where they need no password."`
 	Save      string        `placeholder:"FILE" help:"Save the observation, for slowray replay."`
 	Redact    bool          `help:"Leave addresses, the host's name, command lines and log lines out of what is saved; file paths stay."`
 }
@@ -66,6 +67,7 @@ func (c *whyCmd) Run(ctx context.Context, s *streams) error {
 		For:      c.For,
 		Filter:   observe.Filter{Port: value(c.Port), PID: value(c.PID), Unit: value(c.Unit), Container: value(c.Container)},
 		Version:  version(),
+		Silent:   c.Silent,
 		Progress: bar.show,
 	})
 	bar.clear()

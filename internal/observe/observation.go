@@ -27,6 +27,7 @@ type Observation struct {
 	KernelLog   []KernelLine `json:"kernel_log,omitempty"`
 	Nginx       []Nginx      `json:"nginx,omitempty"`
 	PHPFPM      []PHPFPM     `json:"php_fpm,omitempty"`
+	Databases   []Database   `json:"databases,omitempty"`
 	Endpoints   []Endpoint   `json:"endpoints,omitempty"`
 	// Waits is nil where the waits of threads were not watched.
 	Waits  *WaitGraph        `json:"waits,omitempty"`
@@ -97,6 +98,7 @@ const (
 	KindKernelLog Kind = "kernel-log" // /dev/kmsg
 	KindNginx     Kind = "nginx"      // nginx configuration and logs
 	KindPHPFPM    Kind = "php-fpm"    // php-fpm configuration and log
+	KindDatabases Kind = "databases"  // configuration, logs and status of database and cache servers
 	KindWaits     Kind = "waits"      // /proc/PID/task: what threads wait for
 	KindRequests  Kind = "requests"   // BPF: every request of every TCP connection, with its ledger
 )

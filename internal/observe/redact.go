@@ -39,7 +39,7 @@ func Redact(o *Observation) (*Observation, error) {
 }
 
 // leftOut are the fields that hold what users or clients wrote.
-var leftOut = map[string]bool{"cmdline": true, "example": true, "label": true}
+var leftOut = map[string]bool{"cmdline": true, "example": true, "label": true, "statement": true}
 
 type redactor struct{ v4, v6 map[netip.Addr]netip.Addr }
 

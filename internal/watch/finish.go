@@ -297,6 +297,7 @@ func (s *session) endCgroups(procs []host.ProcSample) {
 }
 
 func (s *session) endApps(ctx context.Context) {
+	s.endDatabases(ctx)
 	for _, in := range s.nginx {
 		n, gaps, losses := in.End(ctx, s.out.Window)
 		s.out.Nginx = append(s.out.Nginx, n)

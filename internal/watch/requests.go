@@ -21,19 +21,20 @@ type requests struct {
 	recorder *request.Recorder
 	table    *request.Table
 	slow     *slowRequests
+	kept     *keptRequests
 	before   []request.Counters
 	stop     chan struct{}
 	done     sync.WaitGroup
 }
 
 // startRequests begins to record; the window begins with it.
-func startRequests(fs host.FS) (*requests, error) {
+func startRequests(fs host.FS, kept *keptRequests) (*requests, error) {
 	recorder, err := request.Start(request.Options{Split: true})
 	if err != nil {
 		return nil, err
 	}
 	names := fs.Names()
-	q := &requests{recorder: recorder, table: request.NewTable(time.Now()), slow: newSlowRequests(), stop: make(chan struct{})}
+	q := &requests{recorder: recorder, table: request.NewTable(time.Now()), slow: newSlowRequests(), kept: kept, stop: make(chan struct{})}
 	q.table.Master = names.Master
 	q.before = recorder.Counters()
 	q.done.Add(1)
@@ -66,6 +67,7 @@ func (q *requests) poll() {
 func (q *requests) add(r *observe.Request) {
 	q.table.Add(r)
 	q.slow.note(r)
+	q.kept.note(r)
 }
 
 // end takes what is left and gives the sums of the window.

@@ -21,6 +21,9 @@ type Options struct {
 	For     time.Duration // length of the window; it ends early when the context does
 	Filter  observe.Filter
 	Version string
+	// Silent asks no server for its status, not even those that tell it without
+	// a password.
+	Silent bool
 	// Progress, when set, is called about four times a second.
 	Progress func(elapsed time.Duration)
 }
@@ -62,18 +65,19 @@ type session struct {
 	fdPeak  map[int]int
 	fdLimit map[int]int
 
-	sockets *socket.Iterators // nil where BPF is not to be had
-	kmsg    *host.Kmsg
-	connect *connect.Watcher
-	calls   calls
-	profile *stack.Profiler
-	request *requests
-	waits   *waits // nil where requests are not recorded
-	nginx   []*nginx.Instance
-	fpm     []*phpfpm.Instance
-	groups  []host.CgroupSample
-	owners  map[uint64][]int              // socket inode → processes, at the beginning
-	opened  map[connect.PassiveKey]uint64 // handshakes completed, from BPF
+	sockets   *socket.Iterators // nil where BPF is not to be had
+	kmsg      *host.Kmsg
+	connect   *connect.Watcher
+	calls     calls
+	profile   *stack.Profiler
+	request   *requests
+	waits     *waits // nil where requests are not recorded
+	nginx     []*nginx.Instance
+	fpm       []*phpfpm.Instance
+	databases databases
+	groups    []host.CgroupSample
+	owners    map[uint64][]int              // socket inode → processes, at the beginning
+	opened    map[connect.PassiveKey]uint64 // handshakes completed, from BPF
 }
 
 // Run watches the host for opt.For, or until ctx is done, and returns what was
@@ -173,6 +177,8 @@ func (s *session) begin() error {
 		s.opt.Progress(0)
 	}
 
+	seen := s.seenProcesses()
+	s.beginDatabases(seen) // before anything is recorded: asking is no request of anybody's
 	var err error
 	if s.kmsg, err = host.OpenKmsg("/dev/kmsg"); err != nil {
 		s.partialGap(observe.KindKernelLog, 0, "", err)
@@ -181,7 +187,6 @@ func (s *session) begin() error {
 		s.gap(observe.KindConnects, "", err)
 	}
 	s.startProfile()
-	seen := host.ProcessesBetween(s.procs, s.procs)
 	s.nginx = nginx.Discover(seen, s.fs.Proc)
 	for _, in := range s.nginx {
 		in.Begin()
@@ -200,7 +205,7 @@ func (s *session) begin() error {
 	for _, sp := range s.spaces {
 		sp.begin(s)
 	}
-	if s.request, err = startRequests(s.fs); err != nil {
+	if s.request, err = startRequests(s.fs, s.databases.kept); err != nil {
 		s.gap(observe.KindRequests, "", err)
 		s.gap(observe.KindWaits, "", err)
 	} else {
@@ -295,6 +300,7 @@ func (s *session) loop(ctx context.Context) {
 		threads   = pace{every: threadsEvery}
 		processes = pace{every: processesEvery}
 		children  = pace{every: tick}
+		databases = pace{every: databasesEvery}
 		cpu       = pace{every: max(cpuEvery, s.opt.For/cpuSpans)}
 		runs      = pace{every: max(cpuEvery, s.opt.For/cpuSpans)}
 		closer    = pace{every: closelyEvery}
@@ -308,6 +314,7 @@ func (s *session) loop(ctx context.Context) {
 		listeners.do(elapsed, s.sampleListeners)
 		threads.do(elapsed, s.sampleThreads)
 		processes.do(elapsed, s.sampleProcesses)
+		databases.do(elapsed, s.sampleDatabases)
 		s.sampleCalls(elapsed)
 		cpu.do(elapsed, func() { s.sampleCPU(elapsed) })
 		closer.do(elapsed, func() { s.lookClosely(time.Since(start)) })

@@ -1,0 +1,234 @@
+package watch
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net"
+	"net/netip"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/sense/app/database"
+	"github.com/slowray/slowray/internal/sense/app/mariadb"
+	"github.com/slowray/slowray/internal/sense/app/memcached"
+	"github.com/slowray/slowray/internal/sense/app/postgres"
+	"github.com/slowray/slowray/internal/sense/app/redis"
+	"github.com/slowray/slowray/internal/sense/app/slowlog"
+	"github.com/slowray/slowray/internal/sense/host"
+)
+
+// databaseReader is what is common to the readers of all databases.
+type databaseReader interface {
+	Begin(context.Context)
+	Sample(sockets func(pid int) (int, error))
+	End(context.Context, observe.Window) database.Result
+}
+
+const (
+	databasesEvery = 500 * time.Millisecond
+	maxDatabases   = 32
+	// keptLeast is the shortest request that is kept to be joined with an entry
+	// of a slow log: less than any server logs by default.
+	keptLeast = time.Millisecond
+	maxKept   = 20_000
+)
+
+// databases are the database servers of the host over a window.
+type databases struct {
+	readers []databaseReader
+	ends    [][]end // of each reader, where it listens
+	kept    *keptRequests
+}
+
+// end is an address that a server listens at.
+type end struct {
+	sp   *space
+	addr netip.Addr
+	port int
+	path string // unix socket
+}
+
+// keptRequests are those of the database servers that took long enough to be
+// in a slow log. Only the goroutine that polls adds to them.
+type keptRequests struct {
+	ports   map[portKey]bool
+	records []slowlog.Record
+	dropped int64
+}
+
+type portKey struct {
+	netns uint64
+	port  uint16
+}
+
+func (k *keptRequests) note(r *observe.Request) {
+	if k == nil || r.Side != observe.Served || r.TotalNS() < int64(keptLeast) || !k.ports[portKey{r.NetNS, r.Local.Port()}] {
+		return
+	}
+	if len(k.records) >= maxKept {
+		k.dropped++
+		return
+	}
+	k.records = append(k.records, slowlog.NewRecord(r))
+}
+
+// beginDatabases finds the servers, reads how they are configured, and asks
+// those for their status that tell it without a password.
+func (s *session) beginDatabases(seen []observe.Process) {
+	d := &s.databases
+	d.kept = &keptRequests{ports: map[portKey]bool{}}
+	byPID := map[int]*observe.Process{}
+	for i := range seen {
+		byPID[seen[i].PID] = &seen[i]
+	}
+	for i := range seen {
+		p := &seen[i]
+		ends := s.endsOf(p.PID)
+		if len(ends) == 0 {
+			continue
+		}
+		r := s.databaseReader(p, byPID[p.PPID], ends)
+		if r == nil {
+			continue
+		}
+		if len(d.readers) == maxDatabases {
+			s.lose(fmt.Sprintf("database servers beyond %d", maxDatabases), 1)
+			continue
+		}
+		d.readers, d.ends = append(d.readers, r), append(d.ends, ends)
+		for _, e := range ends {
+			if e.port != 0 {
+				d.kept.ports[portKey{e.sp.inode, uint16(e.port)}] = true
+			}
+		}
+	}
+	d.all(func(_ int, r databaseReader) { r.Begin(context.Background()) })
+}
+
+// all does something with each reader, at the same time: what they do is wait.
+func (d *databases) all(do func(int, databaseReader)) {
+	var wg sync.WaitGroup
+	for i, r := range d.readers {
+		wg.Go(func() { do(i, r) })
+	}
+	wg.Wait()
+}
+
+func (s *session) databaseReader(p, parent *observe.Process, ends []end) databaseReader {
+	if kind, ok := mariadb.Is(p); ok {
+		return mariadb.New(kind, *p, s.fs.Proc, len(ends))
+	}
+	if kind, ok := redis.Is(p); ok {
+		return redis.New(kind, *p, s.fs.Proc, len(ends), s.dialer(p.PID, ends))
+	}
+	switch {
+	case postgres.Is(p, parent):
+		return postgres.New(*p, s.fs.Proc, len(ends))
+	case memcached.Is(p):
+		return memcached.New(*p, s.fs.Proc, len(ends), s.dialer(p.PID, ends))
+	}
+	return nil
+}
+
+// endsOf lists where a process listens: loopback first, then all addresses,
+// then others, of each the lowest port.
+func (s *session) endsOf(pid int) []end {
+	var out []end
+	for _, sp := range s.spaces {
+		for inode, l := range sp.listeners {
+			if slices.Contains(s.owners[inode], pid) {
+				out = append(out, end{sp: sp, addr: l.first.Addr.Unmap(), port: int(l.first.Port), path: l.first.Path})
+			}
+		}
+	}
+	rank := func(e end) int {
+		switch {
+		case e.port == 0:
+			return 3
+		case e.addr.IsLoopback():
+			return 0
+		case e.addr.IsUnspecified():
+			return 1
+		}
+		return 2
+	}
+	slices.SortFunc(out, func(a, b end) int {
+		return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(a.port, b.port), a.addr.Compare(b.addr), cmp.Compare(a.path, b.path))
+	})
+	return out
+}
+
+// dialer connects to a server where it listens, from inside its own network
+// namespace: nothing leaves the host. It is nil where nobody is to be asked.
+func (s *session) dialer(pid int, ends []end) database.Dial {
+	if s.opt.Silent {
+		return nil
+	}
+	e := ends[0]
+	if e.port == 0 {
+		path := filepath.Join(s.fs.Proc, strconv.Itoa(pid), "root", e.path)
+		return func(ctx context.Context) (net.Conn, error) {
+			return (&net.Dialer{}).DialContext(ctx, "unix", path)
+		}
+	}
+	addr := e.addr
+	if addr.IsUnspecified() {
+		addr = netip.AddrFrom4([4]byte{127, 0, 0, 1})
+		if e.addr.Is6() {
+			addr = netip.IPv6Loopback()
+		}
+	}
+	return func(ctx context.Context) (conn net.Conn, err error) {
+		err = e.sp.ns.Do(func() (err error) {
+			conn, err = (&net.Dialer{}).DialContext(ctx, "tcp", netip.AddrPortFrom(addr, uint16(e.port)).String())
+			return err
+		})
+		return conn, err
+	}
+}
+
+func (s *session) sampleDatabases() {
+	for _, r := range s.databases.readers {
+		r.Sample(s.fs.SocketFDCount)
+	}
+}
+
+// endDatabases reads the logs, asks again, and joins what the servers found
+// slow with the requests that were recorded at them.
+func (s *session) endDatabases(ctx context.Context) {
+	d := &s.databases
+	results := make([]database.Result, len(d.readers))
+	d.all(func(i int, r databaseReader) { results[i] = r.End(ctx, s.out.Window) })
+	for i := range results {
+		r := &results[i]
+		db := &r.Database
+		at := map[portKey]bool{}
+		for _, e := range d.ends[i] {
+			if e.port != 0 && !slices.Contains(db.Ports, e.port) {
+				db.Ports = append(db.Ports, e.port)
+			}
+			at[portKey{e.sp.inode, uint16(e.port)}] = true
+		}
+		var records []slowlog.Record
+		for _, k := range d.kept.records {
+			if at[portKey{k.NetNS, uint16(k.Port)}] {
+				records = append(records, k)
+			}
+		}
+		if db.Slow != nil {
+			slowlog.Sum(db.Slow, r.Entries, records)
+		}
+		s.out.Databases = append(s.out.Databases, *db)
+		s.out.Gaps = append(s.out.Gaps, r.Gaps...)
+		s.out.Losses = append(s.out.Losses, r.Losses...)
+	}
+	s.lose("requests of databases that were not kept to be joined with their slow logs", d.kept.dropped)
+}
+
+// seenProcesses are the processes as they were found at the beginning.
+func (s *session) seenProcesses() []observe.Process { return host.ProcessesBetween(s.procs, s.procs) }
