@@ -80,7 +80,14 @@ func (w *waits) look(last bool) {
 		}
 	})
 	n := min(len(w.pids), waitPIDsAtOnce)
-	w.sampler.Look(w.pids[:n], last)
+	e := wait.Glance // where no request is slow nobody asks what holds a thread up
+	switch {
+	case last:
+		e = wait.Finish
+	case w.slow.any():
+		e = wait.Follow
+	}
+	w.sampler.Look(w.pids[:n], e)
 	if n < len(w.pids) {
 		// The next look begins with those that had no turn.
 		w.pids = append(w.pids[n:], w.pids[:n]...)
@@ -195,6 +202,13 @@ func (q *slowRequests) note(r *observe.Request) {
 	}
 	q.finished = append(q.finished[:maxSlowRequests], rec)
 	q.lost += maxSlowRequests
+}
+
+// any says whether a request took long, or still does.
+func (q *slowRequests) any() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return len(q.finished)+len(q.open) > 0
 }
 
 // readers visits the processes that were seen to read requests since it was

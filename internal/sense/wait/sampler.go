@@ -79,12 +79,22 @@ func NewSampler(r *Reader) *Sampler {
 	}
 }
 
+// Effort is what a look may cost.
+type Effort int
+
+// The efforts.
+const (
+	Glance Effort = iota // at the threads; what holds them up is not followed
+	Follow               // what holds them up, as far as the budget allows
+	Finish               // the last look: whatever it costs
+)
+
 // Look looks once at all threads of the processes, and follows those that are
-// held up, as far as the budget allows; the last time whatever it costs. A
-// process that ended, or that may not be looked at, is left out. It must be
+// held up, as far as the effort allows. A process that ended, or that may not be looked at, is left out. It must be
 // called on one thread of the system (runtime.LockOSThread): what it costs is
 // the CPU time of that.
-func (s *Sampler) Look(pids []int, last bool) {
+func (s *Sampler) Look(pids []int, e Effort) {
+	last := e == Finish
 	now := time.Now()
 	l := &look{
 		Reader: s.reader, raw: s.raw, calls: s.calls, names: s.names,
@@ -106,9 +116,9 @@ func (s *Sampler) Look(pids []int, last bool) {
 	s.forget(now)
 	budget := followCredit + time.Duration(followShare*float64(now.Sub(s.start)))
 	switch {
-	case last || s.spent < budget:
+	case last || e == Follow && s.spent < budget:
 		cheap = append(cheap, dear...)
-	case s.spent > 2*budget:
+	case e == Glance || s.spent > 2*budget:
 		cheap = nil
 	}
 	if len(cheap) > 0 {

@@ -18,9 +18,9 @@ func sample(t *testing.T, window time.Duration, pids ...int) *Sampler {
 	defer runtime.UnlockOSThread()
 	s := NewSampler(NewReader(host.Default()))
 	for end := time.Now().Add(window); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
-		s.Look(pids, false)
+		s.Look(pids, Follow)
 	}
-	s.Look(pids, true)
+	s.Look(pids, Finish)
 	return s
 }
 
@@ -96,7 +96,7 @@ func TestSamplerForgets(t *testing.T) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	s := NewSampler(NewReader(host.Default()))
-	s.Look([]int{c.pid, 1 << 29}, false)
+	s.Look([]int{c.pid, 1 << 29}, Follow)
 	if len(s.threads) == 0 {
 		t.Fatal("nothing was seen")
 	}
