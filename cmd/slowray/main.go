@@ -40,6 +40,7 @@ type cli struct {
 	Wait     waitCmd     `cmd:"" help:"Show what a process waits for now, hop by hop to the last."`
 	Func     funcCmd     `cmd:"" help:"Count and time the calls of any function: of a program, a library, or the kernel."`
 	Flame    flameCmd    `cmd:"" help:"Record call stacks, on the CPU or waiting, and write flame graphs."`
+	Doctor   doctorCmd   `cmd:"" help:"Try what this kernel, these rights and this host allow, and what it costs."`
 	Causes   causesCmd   `cmd:"" help:"List the causes that slowray knows, or tell all about one."`
 	Lab      labCmd      `cmd:"" help:"Incidents to try slowray on, in private network namespaces."`
 

@@ -27,7 +27,7 @@ func Diagnose(o *observe.Observation) Report {
 	catalogue := cause.Catalogue()
 	for i := range catalogue {
 		c := &catalogue[i]
-		if because := unreadable(o, c.Needs); because != "" {
+		if because := Unreadable(o, c.Needs); because != "" {
 			r.NotChecked = append(r.NotChecked, Excluded{c.ID, because})
 			continue
 		}
@@ -53,8 +53,9 @@ func Diagnose(o *observe.Observation) Report {
 	return r
 }
 
-// unreadable says why a cause that needs these kinds cannot be checked.
-func unreadable(o *observe.Observation, needs []observe.Kind) string {
+// Unreadable says why a cause that needs these kinds cannot be checked; empty when
+// it can.
+func Unreadable(o *observe.Observation, needs []observe.Kind) string {
 	for _, kind := range needs {
 		for _, g := range o.Gaps {
 			if g.Kind == kind && !g.Partial {

@@ -1,0 +1,63 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/slowray/slowray/internal/doctor"
+)
+
+type doctorCmd struct {
+	For  time.Duration `default:"2s" placeholder:"D" help:"How long to watch the host, after the parts were tried (${default})."`
+	JSON bool          `name:"json" help:"Print JSON (schema slowray.doctor/1)."`
+}
+
+// Help is printed by --help, above the flags.
+func (*doctorCmd) Help() string {
+	return `Everything is tried for real: each program is loaded into the kernel, attached, and taken back; then the host is watched for a moment. What does not work is told with the reason, and with the commands and causes that go without it.
+
+Exit status: 0 all works, 1 something is missing, 2 could not run.`
+}
+
+// Validate is called by the command line parser.
+func (c *doctorCmd) Validate() error {
+	switch {
+	case c.For < minWindow:
+		return fmt.Errorf("--for %s: must be at least %s", c.For, minWindow)
+	case c.For > time.Hour:
+		return fmt.Errorf("--for %s: must be at most an hour", c.For)
+	}
+	return nil
+}
+
+// Run tries everything and tells.
+func (c *doctorCmd) Run(ctx context.Context, s *streams) error {
+	bar := newProgress(s.err, c.For)
+	checkup, err := doctor.Check(ctx, c.For, func(what string) {
+		if bar.terminal {
+			fmt.Fprintf(s.err, "\r\x1b[Ktrying %s ", what)
+			bar.started = true
+		}
+	})
+	bar.clear()
+	if err != nil {
+		return err
+	}
+	if c.JSON {
+		enc := json.NewEncoder(s.out)
+		enc.SetIndent("", "  ")
+		enc.SetEscapeHTML(false)
+		err = enc.Encode(checkup)
+	} else {
+		err = checkup.Text(s.out)
+	}
+	if err != nil {
+		return fmt.Errorf("write checkup: %w", err)
+	}
+	if !checkup.OK() {
+		return exit(exitFindings)
+	}
+	return nil
+}

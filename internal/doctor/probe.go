@@ -1,0 +1,178 @@
+package doctor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/slowray/slowray/internal/sense/callstack"
+	"github.com/slowray/slowray/internal/sense/callstack/interpreter"
+	"github.com/slowray/slowray/internal/sense/connect"
+	"github.com/slowray/slowray/internal/sense/flow"
+	"github.com/slowray/slowray/internal/sense/function"
+	"github.com/slowray/slowray/internal/sense/request"
+	"github.com/slowray/slowray/internal/sense/socket"
+	"github.com/slowray/slowray/internal/sense/stack"
+	"github.com/slowray/slowray/internal/sense/symbol"
+)
+
+// moment is how long what needs some time is tried.
+const moment = 50 * time.Millisecond
+
+// probe is one part that is tried.
+type probe struct {
+	name, what string
+	object     string // the BPF object
+	lost       []string
+	// begin does it for real, and takes it back; partly is what works less than
+	// it should, err why it does not work at all.
+	begin func(context.Context) (partly []string, err error)
+}
+
+func (p *probe) try(ctx context.Context) Part {
+	part := Part{Name: p.name, What: p.what, Object: p.object, State: Works, Because: []string{}, Lost: []string{}}
+	began := time.Now()
+	partly, err := p.begin(ctx)
+	part.StartMS = float64(time.Since(began).Microseconds()) / 1000
+	switch {
+	case err != nil:
+		part.State, part.Because = Missing, []string{err.Error()}
+	case len(partly) > 0:
+		part.State, part.Because = Partly, partly
+	}
+	if part.State != Works {
+		part.Lost = p.lost
+	}
+	return part
+}
+
+// probes are all parts, one for each BPF object at least.
+var probes = []probe{
+	{"requests", "every request on every TCP connection, with where its time goes", "request",
+		[]string{"slowray requests", "slowray top", "most causes of slowray why"}, tryRequests},
+	{"connections", "results of connect() and accept()", "connect", []string{"calls that fail for want of a port or a descriptor"}, tryConnect},
+	{"sockets", "lists of sockets and their owners", "socket", []string{"nothing: they are read in dearer ways"}, trySockets},
+	{"CPU samples", "what processes and kernel threads execute", "profile", []string{"causes that name functions"}, tryProfile},
+	{"packets", "what comes in when packets take a CPU", "flow", []string{"the source of a flood"}, tryFlow},
+	{"call stacks on the CPU", "flame graphs of what runs", "stacks", []string{"slowray flame"}, tryStacks(false)},
+	{"call stacks off the CPU", "flame graphs of what waits", "stacks", []string{"slowray flame --off-cpu"}, tryStacks(true)},
+	{"frames of interpreters", "Python, Java, PHP, Node and Ruby in stacks", "", []string{"names of functions of these languages"}, tryInterpreters},
+	{"tracepoints", "calls of tracepoints and system calls", "function", []string{"slowray func kernel"}, tryTracepoint},
+	{"functions", "calls of any function of a program or a library", "function", []string{"slowray func"}, tryFunction},
+}
+
+func tryRequests(context.Context) ([]string, error) {
+	r, err := request.Start(request.Options{Split: true})
+	if err != nil {
+		return nil, err
+	}
+	defer r.Close()
+	return r.Stats().Missing, nil
+}
+
+func tryConnect(context.Context) ([]string, error) {
+	w, err := connect.Start()
+	if err != nil {
+		return nil, err
+	}
+	defer w.Close()
+	if err := w.WatchCalls(); err != nil {
+		return []string{"accept() and connect() to unix sockets: " + err.Error()}, nil
+	}
+	w.RestCalls()
+	return nil, nil
+}
+
+func trySockets(context.Context) ([]string, error) {
+	it, err := socket.Open()
+	if err != nil {
+		return nil, err
+	}
+	defer it.Close()
+	if _, err := it.Owners(func(uint64) bool { return false }); err != nil {
+		return []string{"owners of sockets: " + err.Error()}, nil
+	}
+	return nil, nil
+}
+
+func tryProfile(context.Context) ([]string, error) {
+	p, err := stack.Start()
+	if err != nil {
+		return nil, err
+	}
+	defer p.Close()
+	if err := p.Want(os.Getpid()); err != nil {
+		return []string{"user stacks: " + err.Error()}, nil
+	}
+	if _, _, err := p.Read(stack.Detail{PortSearch: true}); err != nil {
+		return []string{"functions of the kernel: " + err.Error()}, nil
+	}
+	return nil, nil
+}
+
+func tryFlow(context.Context) ([]string, error) {
+	s, err := flow.Load()
+	if err != nil {
+		return nil, err
+	}
+	defer s.Close()
+	return nil, s.Look(moment)
+}
+
+func tryStacks(off bool) func(context.Context) ([]string, error) {
+	return func(ctx context.Context) ([]string, error) {
+		s, err := callstack.Record(ctx, moment, callstack.Options{PIDs: []int{os.Getpid()}, OnCPU: !off, OffCPU: off})
+		if err != nil {
+			return nil, err
+		}
+		return s.Notes, nil
+	}
+}
+
+func tryInterpreters(context.Context) ([]string, error) {
+	space := symbol.NewSpace("/proc")
+	defer space.Close()
+	u, err := interpreter.Start(space, []int{os.Getpid()})
+	if err != nil {
+		return nil, err
+	}
+	defer u.Close()
+	if trouble := u.Trouble(); trouble != "" {
+		return []string{trouble}, nil
+	}
+	return nil, nil
+}
+
+func tryTracepoint(context.Context) ([]string, error) {
+	return nil, watchFunction(function.Options{Target: "kernel", Symbols: []string{"tracepoint:sched:sched_process_exec"}})
+}
+
+func tryFunction(context.Context) ([]string, error) {
+	path, err := self()
+	if err != nil {
+		return nil, fmt.Errorf("find this program: %w", err)
+	}
+	// Only counted, in a program that is there for sure: this one.
+	return nil, watchFunction(function.Options{Target: path, PID: os.Getpid(), Symbols: []string{"main.main"}, CountOnly: true})
+}
+
+// watchFunction attaches and detaches.
+func watchFunction(opt function.Options) error {
+	opt.MaxRate = 100_000
+	plan, err := function.Prepare(opt)
+	if err != nil {
+		return err
+	}
+	defer plan.Close()
+	if functions, _ := plan.Size(); functions == 0 {
+		return errors.New("nothing to watch was found")
+	}
+	t, err := function.Start(plan)
+	if err != nil {
+		return err
+	}
+	t.Close()
+	return nil
+}

@@ -1,0 +1,100 @@
+package doctor
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/slowray/slowray/internal/figure"
+)
+
+// How much of a list is shown.
+const (
+	shownPrograms = 8
+	shownReasons  = 4
+)
+
+// Text prints a Checkup for people.
+func (c *Checkup) Text(out io.Writer) error {
+	b := &strings.Builder{}
+	fmt.Fprintf(b, "%s: Linux %s, %s, %s CPUs\n", c.Host.Name, c.Host.Kernel, c.Host.Arch, figure.Count(c.Host.CPUs))
+	if len(c.Rights.Lacks) == 0 {
+		b.WriteString("Rights: all that slowray makes use of\n")
+	} else {
+		b.WriteString("Rights that are missing\n")
+		w := tabwriter.NewWriter(b, 0, 0, 2, ' ', 0)
+		for _, l := range c.Rights.Lacks {
+			fmt.Fprintf(w, "  %s\t%s\n", l.Capability, l.Lost)
+		}
+		w.Flush()
+	}
+	b.WriteString("\nPrograms in the kernel\n")
+	w := tabwriter.NewWriter(b, 0, 0, 2, ' ', 0)
+	for _, p := range c.Parts {
+		fmt.Fprintf(w, "  %s\t%s\t%s\n", p.State, p.Name, p.What)
+	}
+	w.Flush()
+	for _, p := range c.Parts {
+		for _, because := range p.Because {
+			fmt.Fprintf(b, "  %s: %s\n", p.Name, strings.TrimPrefix(oneLine(because), p.Name+": "))
+		}
+		if p.State == Missing && len(p.Lost) > 0 {
+			fmt.Fprintf(b, "    lost: %s\n", strings.Join(p.Lost, ", "))
+		}
+	}
+	b.WriteString("\nWhat is read\n")
+	var works []string
+	for _, r := range c.Readings {
+		if r.State == Works {
+			works = append(works, string(r.Kind))
+		}
+	}
+	fmt.Fprintf(b, "  works: %s\n", strings.Join(works, ", "))
+	for _, r := range c.Readings {
+		shown := r.Because[:min(len(r.Because), shownReasons)]
+		for _, because := range shown {
+			fmt.Fprintf(b, "  %s, %s: %s\n", r.State, r.Kind, oneLine(because))
+		}
+		if more := len(r.Because) - len(shown); more > 0 {
+			fmt.Fprintf(b, "  %s, %s: and %d more, see --json\n", r.State, r.Kind, more)
+		}
+	}
+	fmt.Fprintf(b, "\n%d of %d causes can be checked here", c.Causes.Checked, c.Causes.Known)
+	if len(c.Causes.NotChecked) > 0 {
+		fmt.Fprintf(b, ", not: %s", strings.Join(c.Causes.NotChecked, ", "))
+	}
+	b.WriteString("\n")
+	c.price(b)
+	_, err := io.WriteString(out, b.String())
+	return err
+}
+
+// price tells what looking costs.
+func (c *Checkup) price(b *strings.Builder) {
+	fmt.Fprintf(b, "\nWhat a look of %s costs here: slowray itself %s of one CPU", figure.Seconds(c.Price.Seconds), figure.Percent(c.Price.CPUShare))
+	if c.Price.Because != "" {
+		fmt.Fprintf(b, "; its programs in the kernel are not known (%s)\n", oneLine(c.Price.Because))
+		return
+	}
+	all := 0.0
+	for _, p := range c.Price.Programs {
+		all += p.CPUShare
+	}
+	fmt.Fprintf(b, ", its programs in the kernel %s\n", figure.Percent(all))
+	w := tabwriter.NewWriter(b, 0, 0, 2, ' ', tabwriter.AlignRight)
+	for _, p := range c.Price.Programs[:min(len(c.Price.Programs), shownPrograms)] {
+		fmt.Fprintf(w, "  %s\t%s calls\t%.0f ns each\t%s\t\n", oneLine(p.Name), figure.Count(int(p.Calls)), p.EachNS, figure.Percent(p.CPUShare))
+	}
+	w.Flush()
+}
+
+// oneLine keeps what the host says from driving a terminal.
+func oneLine(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r < ' ' || r == 0x7f {
+			return ' '
+		}
+		return r
+	}, s)
+}
