@@ -51,7 +51,10 @@ struct handshake_key {
 
 struct handshake {
 	__u64 established;
-	__u64 failed;
+	__u64 failed; /* for whatever reason; of these: */
+	__u64 refused; /* ECONNREFUSED: a reset came back */
+	__u64 timed_out; /* ETIMEDOUT: all SYNs went without an answer */
+	__u64 unreachable; /* EHOSTUNREACH, ENETUNREACH: ICMP said so, or ARP had no answer */
 };
 
 struct accept_outcome {
@@ -118,6 +121,10 @@ __u64 lost_accepts;
 #define ENOMEM 12
 #define ECONNABORTED 103
 #define EINTR 4
+#define ECONNREFUSED 111
+#define ETIMEDOUT 110
+#define EHOSTUNREACH 113
+#define ENETUNREACH 101
 
 /* find returns what is known of a key, which begins empty; NULL when the map is
  * full, which is counted. */
@@ -262,6 +269,18 @@ static __always_inline void count_call(struct sock *sk, int no_port)
 		__sync_fetch_and_add(no_port ? &o->failed : &o->calls, 1);
 }
 
+/* Who gives up by itself closes the socket with no error on it. */
+static __always_inline void count_failure(struct handshake *h, int err)
+{
+	__sync_fetch_and_add(&h->failed, 1);
+	if (err == ECONNREFUSED)
+		__sync_fetch_and_add(&h->refused, 1);
+	else if (err == ETIMEDOUT)
+		__sync_fetch_and_add(&h->timed_out, 1);
+	else if (err == EHOSTUNREACH || err == ENETUNREACH)
+		__sync_fetch_and_add(&h->unreachable, 1);
+}
+
 /* sock:inet_sock_set_state(const struct sock *sk, const int old, const int new), since 4.16 */
 SEC("tp_btf/inet_sock_set_state")
 int BPF_PROG(set_state, struct sock *sk, int old, int new)
@@ -313,7 +332,7 @@ int BPF_PROG(set_state, struct sock *sk, int old, int new)
 		}
 	}
 	if (failed)
-		__sync_fetch_and_add(&h->failed, 1);
+		count_failure(h, sk->sk_err);
 	else
 		__sync_fetch_and_add(&h->established, 1);
 	return 0;

@@ -29,6 +29,9 @@ var fdLimit = Cause{
 		Mend: "Raise the limit of the process now (prlimit) and for good (LimitNOFILE=, worker_rlimit_nofile); find out whether it leaks " +
 			"descriptors.",
 	},
+	// What is never closed uses up any number.
+	ConsequenceOf: []string{"close-wait-leak"},
+	Folds:         true,
 }
 
 func init() { fdLimit.Check = checkFDLimit }

@@ -105,7 +105,7 @@ var firingOnRequests = []fires{
 		subject: Subject{Port: webPort}, minShare: 0.9, fix: "does not read", evidence: "still going on at the end=3",
 	},
 	{
-		name: "a small window", cause: &slowReceiver,
+		name: "a small window", cause: &windowLimited,
 		plant: quiet(nginxServed().add(100, 20*ms, 20*ms, observe.FlagRecvWindow,
 			parts{observe.Server: 2 * ms, observe.SendWait: 400 * ms, observe.Network: 20 * ms})),
 		subject: Subject{Port: webPort}, minShare: 0.9, fix: "larger receive buffer",

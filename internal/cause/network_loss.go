@@ -21,7 +21,7 @@ var networkLoss = Cause{
 	// drops any of them.
 	// A queue that grows within moments makes round trips longer than the
 	// retransmission timer, and one that is full drops.
-	ConsequenceOf: []string{"accept-queue-overflow", "conntrack-full", "softirq-saturated", "high-rtt"},
+	ConsequenceOf: append([]string{"accept-queue-overflow", "conntrack-full", "softirq-saturated", "high-rtt", "reordering"}, segmentCauses...),
 	Folds:         true,
 	Doc: Doc{
 		About: "Segments are lost between the two ends, and requests wait until they were sent again. Only the loss of what is sent from here can " +
@@ -107,7 +107,7 @@ var rtoTailLoss = Cause{
 	Title:         "Lost last segments wait for a retransmission timeout of 200 ms or more",
 	Layer:         LayerPath,
 	Needs:         []observe.Kind{observe.KindRequests},
-	ConsequenceOf: []string{"network-loss", "accept-queue-overflow", "conntrack-full", "softirq-saturated"},
+	ConsequenceOf: append([]string{"network-loss", "accept-queue-overflow", "conntrack-full", "softirq-saturated"}, segmentCauses...),
 	Folds:         true,
 	Doc: Doc{
 		About: "A lost segment is sent again after about a round trip when others behind it are acknowledged. The last one has none behind it, nor " +

@@ -40,8 +40,8 @@ func (l *ledger) sendWaitText(n uint64, what string) string {
 }
 
 // slowReceiver: the other end does not take the bytes: its receive window is
-// closed because its application does not read, or is too small for the round
-// trip.
+// closed because its application does not read. One that is too small for the
+// round trip is told as window-limited.
 var slowReceiver = Cause{
 	ID:    "slow-receiver",
 	Title: "The receiver does not read: its window is closed and the answer waits to be sent",
@@ -70,6 +70,9 @@ func checkSlowReceiver(v *View) Result {
 		k := l.heldBack(byReceiver)
 		because := l.sendWaitText(closed+small, "met a closed or small window")
 		near := k.share
+		if l.smallWindow() {
+			return judged{because: because + "; it is small rather than closed", near: near}
+		}
 		if !l.enough(closed+small) || l.client || !l.foremost(byReceiver) || l.reach < fewReach || !l.receiverNoticed(k) {
 			return judged{because: because, near: near}
 		}
@@ -93,10 +96,6 @@ func checkSlowReceiver(v *View) Result {
 			f.Fix.Commands = []string{lookAtWaits(c.pid)}
 		}
 		f.Fix.Text = fmt.Sprintf("Find why %s does not read; nothing here can speed it up. A proxy that buffers the answer frees the service meanwhile.", who)
-		if small > closed {
-			f.Title = "The receiver's window is too small: the answer waits to be sent"
-			f.Fix.Text = fmt.Sprintf("Give %s a larger receive buffer (net.ipv4.tcp_rmem, no small SO_RCVBUF in its application): a window has to hold what is sent in a round trip.", who)
-		}
 		return judged{finding: f}
 	})
 }

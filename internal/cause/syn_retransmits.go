@@ -16,7 +16,7 @@ var synRetransmits = Cause{
 	Title:         "New connections wait a second or more: their SYN was lost or not answered",
 	Layer:         LayerPath,
 	Needs:         []observe.Kind{observe.KindRequests},
-	ConsequenceOf: []string{"conntrack-full", "accept-queue-overflow", "softirq-saturated", "php-fpm-children-exhausted", "network-loss"},
+	ConsequenceOf: []string{"conntrack-full", "accept-queue-overflow", "softirq-saturated", "php-fpm-children-exhausted", "network-loss", "syn-flood", "syn-queue-overflow"},
 	Folds:         true,
 	Doc: Doc{
 		About: "The first segment of a connection got no answer and was sent again after a second, then three, then seven. Only who connects can " +

@@ -80,8 +80,11 @@ type Connect struct {
 	Started uint64            `json:"started"`          // that did not fail at once
 	Errors  map[string]uint64 `json:"errors,omitempty"` // "EADDRNOTAVAIL" (TCP), "EAGAIN" and "other" (unix) → calls
 
-	Established uint64 `json:"established"` // handshakes completed
-	Failed      uint64 `json:"failed"`      // handshakes given up or refused
+	Established uint64 `json:"established"`           // handshakes completed
+	Failed      uint64 `json:"failed"`                // handshakes given up or refused; of these:
+	Refused     uint64 `json:"refused,omitempty"`     // ECONNREFUSED: a reset came back
+	TimedOut    uint64 `json:"timed_out,omitempty"`   // ETIMEDOUT: the kernel sent its last SYN in vain
+	Unreachable uint64 `json:"unreachable,omitempty"` // EHOSTUNREACH, ENETUNREACH
 }
 
 // Accept is the outcome of accept() calls of one process, in

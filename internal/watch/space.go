@@ -79,13 +79,14 @@ var sysctls = []string{
 	"net.ipv4.tcp_max_tw_buckets", "net.ipv4.tcp_max_syn_backlog", "net.ipv4.tcp_syncookies",
 	"net.ipv4.tcp_abort_on_overflow", "net.ipv4.tcp_timestamps",
 	"net.ipv4.tcp_wmem", "net.ipv4.tcp_rmem", "net.ipv4.tcp_early_retrans", "net.ipv4.tcp_recovery", "net.ipv4.tcp_sack",
+	"net.ipv4.tcp_slow_start_after_idle", "net.core.rmem_max", "net.core.rmem_default", "net.unix.max_dgram_qlen",
 	"net.netfilter.nf_conntrack_max", "net.netfilter.nf_conntrack_buckets",
 }
 
 // hostSysctls are knobs that exist once for the machine.
 var hostSysctls = []string{
 	"fs.file-max", "fs.nr_open", "net.netfilter.nf_conntrack_max",
-	"net.core.netdev_max_backlog", "vm.swappiness",
+	"net.core.netdev_max_backlog", "vm.swappiness", "net.ipv4.tcp_mem", "net.ipv4.tcp_max_orphans",
 }
 
 // openSpaces opens every network namespace in which something listens.

@@ -47,7 +47,7 @@ type (
 		Addr    [16]byte
 		Passive uint32
 	}
-	handshake     struct{ Established, Failed uint64 }
+	handshake     struct{ Established, Failed, Refused, TimedOut, Unreachable uint64 }
 	acceptOutcome struct {
 		Accepted, MFile, NFile, NoBufs, Other uint64
 		Comm                                  [16]byte
@@ -232,6 +232,9 @@ func (w *Watcher) readHandshakes(opened map[PassiveKey]uint64) (map[target]hands
 		h := active[t]
 		h.Established += val.Established
 		h.Failed += val.Failed
+		h.Refused += val.Refused
+		h.TimedOut += val.TimedOut
+		h.Unreachable += val.Unreachable
 		active[t] = h
 	}
 	return active, it.Err()
@@ -266,6 +269,9 @@ func (w *Watcher) readConnects(r *Result, active map[target]handshake) error {
 			h := active[t]
 			c.Established = share(h.Established, c.Started, all)
 			c.Failed = share(h.Failed, c.Started, all)
+			c.Refused = share(h.Refused, c.Started, all)
+			c.TimedOut = share(h.TimedOut, c.Started, all)
+			c.Unreachable = share(h.Unreachable, c.Started, all)
 		}
 	}
 

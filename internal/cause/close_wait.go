@@ -1,0 +1,87 @@
+package cause
+
+import (
+	"fmt"
+
+	"github.com/slowray/slowray/internal/observe"
+)
+
+// closeWaitLeak: the other end has closed a connection and the service never
+// closes its own end: the socket stays in CLOSE_WAIT, and its descriptor open,
+// for as long as the process lives. By themselves such sockets harm nobody. It
+// is a finding where they use up the descriptors that the service may have.
+var closeWaitLeak = Cause{
+	ID:    "close-wait-leak",
+	Title: "The service never closes connections that clients have closed: they use up its file descriptors",
+	Layer: LayerApplication,
+	Needs: []observe.Kind{observe.KindSockets, observe.KindProcess, observe.KindConnects},
+	// A service that stands still closes nothing either.
+	ConsequenceOf: waitCauses,
+	Folds:         true,
+}
+
+func init() { closeWaitLeak.Check = checkCloseWait }
+
+const leakShare = 0.5 // of the open files
+
+// closeWaits is the sockets in CLOSE_WAIT of the processes of a service: those
+// that were accepted, and those that it opened itself.
+func (v *View) closeWaits(s *Service) (n int) {
+	for i := range s.NS.Sockets {
+		g := &s.NS.Sockets[i]
+		if g.Side == "served" && g.Port == s.Port() {
+			n += g.States["CLOSE_WAIT"]
+		}
+	}
+	return n
+}
+
+func checkCloseWait(v *View) Result {
+	r := ruledOut("no connection waits to be closed by a service")
+	most := 0
+	for _, s := range v.Services {
+		n := v.closeWaits(s)
+		if s.Port() == 0 || n == 0 {
+			continue
+		}
+		p, failed := v.outOfFiles(s)
+		if p == nil || ratio(n, p.FDs) < leakShare {
+			if n > most {
+				most = n
+				r.RuledOut = fmt.Sprintf("%s connections of %s wait for it to close them (CLOSE_WAIT), and it has descriptors left", count(n), s.Name())
+			}
+			continue
+		}
+		f := closeWaitLeak.supported(Subject{Kind: "process", NetNS: s.NS.Inode, PID: p.PID, Comm: p.Comm, Port: s.Port()})
+		var accepted uint64
+		for _, a := range v.Accepts {
+			if a.PID == p.PID {
+				accepted += a.Accepted
+			}
+		}
+		f.Weight = ratio(failed, failed+accepted)
+		f.Impact = Impact{Share: round(f.Weight), Of: "accept() calls",
+			Text: fmt.Sprintf("%s of the %s open files of %s are connections that their clients have closed, and %s accept() calls failed for want of a descriptor", count(n), count(p.FDs), p.Comm, count(failed))}
+		f.Evidence = []Evidence{
+			{Fact: "connections in CLOSE_WAIT", Value: n, Limit: p.FDs, Unit: "sockets, of open files", Source: "TCP sockets"},
+			{Fact: "open files, peak", Value: p.FDs, Limit: p.FDLimit, Unit: "files", Source: "/proc/PID/fd, /proc/PID/limits"},
+			{Fact: "accept() failed with EMFILE", Value: failed, Unit: "calls", Source: "accept() results"},
+		}
+		f.Fix.Text = fmt.Sprintf("Mend %s: it has to close() a connection when read() returns 0. Until then restart it; a higher limit of open files only puts it off.", p.Comm)
+		f.Fix.Commands = []string{v.in(s.NS, fmt.Sprintf("ss -tnp state close-wait sport = :%d", s.Port()))}
+		r.Findings = append(r.Findings, f)
+	}
+	return r
+}
+
+// outOfFiles is the process of a service for which accept() failed most often
+// for want of a descriptor; nil when it did for none.
+func (v *View) outOfFiles(s *Service) (worst *observe.Process, failed uint64) {
+	for _, a := range v.Accepts {
+		p := v.Process(a.PID)
+		if n := a.Errors["EMFILE"]; n > failed && p != nil && v.ServiceOf(a.PID) == s {
+			worst, failed = p, n
+		}
+	}
+	return worst, failed
+}

@@ -1,0 +1,271 @@
+package cause
+
+import (
+	"cmp"
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"github.com/slowray/slowray/internal/observe"
+)
+
+// outcomes is what became of the TCP connections that a service opens to one
+// address.
+type outcomes struct {
+	destination
+	pid         int // master of the processes that call
+	established uint64
+	refused     uint64
+	unanswered  uint64 // nothing came back before the kernel or the caller gave up, or ICMP said that there is no way
+	unreachable uint64 // of these, said by ICMP or for want of an ARP answer
+}
+
+func (o *outcomes) all() uint64 { return o.established + o.refused + o.unanswered }
+
+func (o *outcomes) name() string {
+	return netip.AddrPortFrom(address(o.addr), uint16(o.port)).String()
+}
+
+func (o *outcomes) v6() bool { return address(o.addr).Is6() && !address(o.addr).Is4In6() }
+
+// outcomes sums up what the services in view opened, most failures first.
+func (v *View) outcomes() []*outcomes {
+	type key struct {
+		destination
+		pid int
+	}
+	index := map[key]*outcomes{}
+	var out []*outcomes
+	for i := range v.Connects {
+		c := &v.Connects[i]
+		master := v.Master(c.PID)
+		if c.Family == "unix" || !v.answers(master) {
+			continue
+		}
+		k := key{destination{c.NetNS, c.Addr, c.Port}, master}
+		o := index[k]
+		if o == nil {
+			o = &outcomes{destination: k.destination, pid: master}
+			index[k] = o
+			out = append(out, o)
+		}
+		refused := min(c.Refused, c.Failed)
+		o.established += c.Established
+		o.refused += refused
+		o.unanswered += c.Failed - refused
+		o.unreachable += min(c.Unreachable, c.Failed-refused)
+	}
+	slices.SortStableFunc(out, func(a, b *outcomes) int {
+		return cmp.Or(cmp.Compare(b.refused+b.unanswered, a.refused+a.unanswered), cmp.Compare(b.all(), a.all()), cmp.Compare(a.port, b.port), cmp.Compare(a.addr, b.addr))
+	})
+	return out
+}
+
+// answers says whether requests are recorded that the processes of a master
+// answer.
+func (v *View) answers(master int) bool {
+	return master != 0 && slices.ContainsFunc(v.ledgers, func(l *ledger) bool { return !l.called() && l.pid == master })
+}
+
+// harm is what the requests of a service suffered.
+type harm struct {
+	share float64
+	of    string // what it is a share of
+	text  string
+}
+
+const (
+	harmShare = 0.01 // of the requests fail: less is noise
+	harmEach  = 0.2  // attempts for each request that suffers, at least: with fewer it is something else
+)
+
+// attemptFloor is what an attempt in vain costs a request that notices.
+var attemptFloor = floor{mean: 50e6, slow: 200e6}
+
+// harmed tells what the requests that the processes of a master answer suffer
+// by attempts in vain: they fail, or they are slow. ok is false when they do
+// not, or when there were too few attempts to explain it; the text tells then
+// too.
+func (v *View) harmed(master int, attempts uint64) (h harm, ok bool) {
+	var bad, all uint64
+	var worst *ledger
+	var most cost
+	for _, l := range v.ledgers {
+		if l.called() || l.pid != master {
+			continue
+		}
+		bad += min(l.Errors+l.Unanswered, l.Requests)
+		all += l.Requests
+		if k := l.cost(1, observe.Server, observe.Stall); worst == nil || k.slowNS > most.slowNS {
+			worst, most = l, k
+		}
+	}
+	share := ratio(bad, all)
+	h = harm{share, "failed requests", fmt.Sprintf("%s of %s requests of %s failed", count(bad), count(all), v.Comm(master))}
+	if bad >= fewAffected && share >= harmShare && float64(attempts) >= harmEach*float64(bad) {
+		return h, true
+	}
+	if worst == nil {
+		return h, false
+	}
+	witnesses := float64(worst.SlowCount)
+	if worst.always(most, attemptFloor) {
+		witnesses = float64(worst.Requests)
+	}
+	if attempts >= fewAffected && worst.noticed(most, attemptFloor) && float64(attempts) >= harmEach*witnesses {
+		share := most.slowShare
+		if worst.always(most, attemptFloor) {
+			share = most.share
+		}
+		return harm{share, "slow time", fmt.Sprintf("%s take %s", worst.slowest(), nanoseconds(worst.SlowTotalNS()))}, true
+	}
+	h.text += ", and " + worst.whereTimeGoes()
+	return h, false
+}
+
+// listensHere is the namespace on this host that has the address, and whether
+// anything listens there at the port; nil when the address is elsewhere.
+func (v *View) listensHere(d destination) (ns *observe.NetNS, listens bool) {
+	a := address(d.addr).Unmap()
+	for i := range v.Namespaces {
+		n := &v.Namespaces[i]
+		if a.IsLoopback() && n.Inode == d.netns || !a.IsLoopback() && slices.Contains(n.Addrs, a.String()) {
+			return n, slices.ContainsFunc(n.Listeners, func(l observe.Listener) bool { return l.Port == d.port })
+		}
+	}
+	return nil, false
+}
+
+// follows says of a finding whether it is about the same destination, or about
+// the namespace that has its address, or about the machine.
+func (v *View) follows(d destination) func(*Finding) bool {
+	there, _ := v.listensHere(d)
+	return func(p *Finding) bool {
+		s := &p.Subject
+		switch {
+		case slices.Contains(machineCauses, p.Cause):
+			return true
+		case s.Addr == d.addr && s.Port == d.port:
+			return true
+		}
+		return (s.NetNS == d.netns || there != nil && s.NetNS == there.Inode) && (s.Port == 0 || s.Port == d.port)
+	}
+}
+
+// upstreamRefused: a SYN is answered by a reset: nothing listens there
+// (tcp_reset turns SYN_SENT into ECONNREFUSED), or a firewall rejects it so.
+var upstreamRefused = Cause{
+	ID:            "upstream-refused",
+	Title:         "What the service calls refuses connections: nothing listens there",
+	Layer:         LayerCall,
+	Needs:         []observe.Kind{observe.KindConnects, observe.KindRequests},
+	ConsequenceOf: []string{"abort-on-overflow"},
+	Folds:         true,
+}
+
+func init() { upstreamRefused.Check = checkUpstreamRefused }
+
+const (
+	refusedShare = 0.01 // of the connections
+)
+
+func checkUpstreamRefused(v *View) Result {
+	r := ruledOut("no connection that a service opened was refused")
+	for _, o := range v.outcomes() {
+		if o.refused == 0 {
+			continue
+		}
+		text := fmt.Sprintf("%s of %s connections of %s to %s were refused", count(o.refused), count(o.all()), v.Comm(o.pid), o.name())
+		h, ok := v.harmed(o.pid, o.refused)
+		if !ok || o.refused < fewAffected || ratio(o.refused, o.all()) < refusedShare {
+			if r.RuledOut == "no connection that a service opened was refused" {
+				r.RuledOut = text + ": " + h.text
+			}
+			continue
+		}
+		f := upstreamRefused.supported(Subject{Kind: "destination", NetNS: o.netns, PID: o.pid, Comm: v.Comm(o.pid), Addr: o.addr, Port: o.port})
+		f.Weight = h.share
+		f.Impact = Impact{Share: round(h.share), Of: h.of, Text: text + "; " + h.text}
+		f.Evidence = []Evidence{
+			{Fact: "connections refused (ECONNREFUSED)", Value: o.refused, Limit: o.all(), Unit: "connections", Source: "TCP sockets"},
+			{Fact: "connections opened", Value: o.established, Unit: "connections", Source: "TCP sockets"},
+		}
+		f.MayFollow = v.follows(o.destination)
+		there, listens := v.listensHere(o.destination)
+		listing := fmt.Sprintf("ss -ltnp 'sport = :%d'", o.port)
+		switch {
+		case there == nil:
+			f.Fix.Text = fmt.Sprintf("Start what should listen at %s, there, or correct the address in the configuration of %s. A firewall that rejects with a reset looks the same.", o.name(), f.Subject.Comm)
+			f.Fix.Commands = []string{listing + fmt.Sprintf("   # on the machine that has %s", o.addr)}
+		case listens:
+			f.Evidence = append(f.Evidence, Evidence{Fact: "something listens at the port at the end", Value: true, Source: "sock_diag"})
+			f.Fix.Text = fmt.Sprintf("Something listens at port %d now: it was restarted meanwhile, listens at another address, or a firewall rejects with a reset.", o.port)
+			f.Fix.Commands = []string{v.in(there, listing), v.in(there, "nft list ruleset")}
+		default:
+			f.Evidence = append(f.Evidence, Evidence{Fact: "something listens at the port at the end", Value: false, Source: "sock_diag"})
+			f.Fix.Text = fmt.Sprintf("Nothing listens at port %d%s: start what should, or correct the address in the configuration of %s.", o.port, where(there), f.Subject.Comm)
+			f.Fix.Commands = []string{v.in(there, listing)}
+		}
+		r.Findings = append(r.Findings, f)
+	}
+	return r
+}
+
+// connectTimeout: nothing at all comes back. The kernel sends SYNs after 1, 3,
+// 7… seconds (tcp_syn_retries) and callers give up before that. Where some get
+// through it is syn-retransmits.
+var connectTimeout = Cause{
+	ID:    "connect-timeout",
+	Title: "What the service calls does not answer SYNs: connections time out",
+	Layer: LayerCall,
+	Needs: []observe.Kind{observe.KindConnects, observe.KindRequests},
+	ConsequenceOf: append([]string{"conntrack-full", "accept-queue-overflow", "softirq-saturated", "php-fpm-children-exhausted", "syn-retransmits",
+		"network-loss", "syn-flood", "syn-queue-overflow", "slow-dependency", "ephemeral-ports-exhausted"}, waitCauses...),
+	Folds: true,
+}
+
+func init() { connectTimeout.Check = checkConnectTimeout }
+
+const timeoutShare = 0.01 // of the connections
+
+func checkConnectTimeout(v *View) Result {
+	const none = "every connection that a service opened was answered"
+	r := ruledOut(none)
+	all := v.outcomes()
+	for _, o := range all {
+		if o.unanswered == 0 {
+			continue
+		}
+		text := fmt.Sprintf("%s of %s connections of %s to %s were never answered", count(o.unanswered), count(o.all()), v.Comm(o.pid), o.name())
+		h, ok := v.harmed(o.pid, o.unanswered)
+		if twin := fallbackOf(o, all); twin != nil {
+			text, ok = text+", and then made to "+twin.name(), false
+		}
+		if !ok || o.unanswered < fewAffected || ratio(o.unanswered, o.all()) < timeoutShare {
+			if r.RuledOut == none {
+				r.RuledOut = text + ": " + h.text
+			}
+			continue
+		}
+		f := connectTimeout.supported(Subject{Kind: "destination", NetNS: o.netns, PID: o.pid, Comm: v.Comm(o.pid), Addr: o.addr, Port: o.port})
+		f.Weight = h.share
+		f.Impact = Impact{Share: round(h.share), Of: h.of, Text: text + "; " + h.text}
+		f.Evidence = []Evidence{
+			{Fact: "connections never answered", Value: o.unanswered, Limit: o.all(), Unit: "connections", Source: "TCP sockets"},
+			{Fact: "connections opened", Value: o.established, Unit: "connections", Source: "TCP sockets"},
+		}
+		if o.unreachable > 0 {
+			f.Evidence = append(f.Evidence, Evidence{Fact: "of them: no way there (EHOSTUNREACH, ENETUNREACH)", Value: o.unreachable, Unit: "connections", Source: "TCP sockets"})
+		}
+		if g := v.calledGroup(v.Namespace(o.netns), o.addr, o.port); g != nil && g.States["SYN_SENT"] > 0 {
+			f.Evidence = append(f.Evidence, Evidence{Fact: "connections without an answer at a moment, peak", Value: g.States["SYN_SENT"], Unit: "sockets", Source: "sock_diag"})
+		}
+		f.MayFollow = v.follows(o.destination)
+		ns := v.Namespace(o.netns)
+		f.Fix.Text = fmt.Sprintf("Find out whether %s is up, and what on the way drops the SYNs: a firewall, a route to nowhere, a full queue there. In %s: a short time limit for connecting, and another address to go on with.", o.addr, f.Subject.Comm)
+		f.Fix.Commands = []string{v.in(ns, "ip route get "+o.addr), v.in(ns, "ip neigh show "+o.addr), v.in(ns, "nft list ruleset"),
+			v.in(ns, fmt.Sprintf("ss -tn state syn-sent dport = :%d", o.port))}
+		r.Findings = append(r.Findings, f)
+	}
+	return r
+}

@@ -1,0 +1,66 @@
+package cause
+
+import (
+	"fmt"
+
+	"github.com/slowray/slowray/internal/observe"
+)
+
+// ipv6Fallback: a name has IPv6 and IPv4 addresses, and IPv6 leads nowhere. A
+// caller tries IPv6 first (RFC 6724) and goes on to IPv4 when its time limit is
+// over, or after 250–300 ms where it tries both at once (RFC 8305).
+var ipv6Fallback = Cause{
+	ID:    "ipv6-fallback",
+	Title: "Connections are first tried over IPv6, which gets no answer, and then made over IPv4",
+	Layer: LayerCall,
+	Needs: []observe.Kind{observe.KindConnects, observe.KindRequests},
+}
+
+func init() { ipv6Fallback.Check = checkIPv6Fallback }
+
+// fallbackOf is the IPv4 address that the same service connects to at the same
+// port after IPv6 attempts went without an answer; nil when there is none.
+func fallbackOf(o *outcomes, all []*outcomes) *outcomes {
+	if !o.v6() || o.established > o.unanswered {
+		return nil
+	}
+	for _, other := range all {
+		if !other.v6() && other.pid == o.pid && other.netns == o.netns && other.port == o.port && other.established >= o.unanswered/2 && other.established > 0 {
+			return other
+		}
+	}
+	return nil
+}
+
+func checkIPv6Fallback(v *View) Result {
+	const none = "no service tried IPv6 in vain and then IPv4"
+	r := ruledOut(none)
+	all := v.outcomes()
+	for _, o := range all {
+		twin := fallbackOf(o, all)
+		if o.unanswered == 0 || twin == nil {
+			continue
+		}
+		text := fmt.Sprintf("%s of %s connections of %s to %s got no answer, and %s to %s did", count(o.unanswered), count(o.all()), v.Comm(o.pid), o.name(),
+			count(twin.established), twin.name())
+		h, ok := v.harmed(o.pid, o.unanswered)
+		if !ok || o.unanswered < fewAffected {
+			if r.RuledOut == none {
+				r.RuledOut = text + ": " + h.text
+			}
+			continue
+		}
+		f := ipv6Fallback.supported(Subject{Kind: "destination", NetNS: o.netns, PID: o.pid, Comm: v.Comm(o.pid), Addr: o.addr, Port: o.port})
+		f.Weight = h.share
+		f.Impact = Impact{Share: round(h.share), Of: h.of, Text: text + "; " + h.text}
+		f.Evidence = []Evidence{
+			{Fact: "connections over IPv6 that got no answer", Value: o.unanswered, Limit: o.all(), Unit: "connections", Source: "TCP sockets"},
+			{Fact: "connections over IPv4 at the same port", Value: twin.established, Unit: "connections", Source: "TCP sockets"},
+		}
+		ns := v.Namespace(o.netns)
+		f.Fix.Text = fmt.Sprintf("Mend the IPv6 way to %s, or take its AAAA record out of the name. Until then let this host prefer IPv4 (the last line of /etc/gai.conf that names ::ffff:0:0/96).", o.addr)
+		f.Fix.Commands = []string{v.in(ns, "ip -6 route get "+o.addr), "echo 'precedence ::ffff:0:0/96 100' >> /etc/gai.conf   # where " + f.Subject.Comm + " sees it; for new processes"}
+		r.Findings = append(r.Findings, f)
+	}
+	return r
+}

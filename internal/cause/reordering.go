@@ -1,0 +1,45 @@
+package cause
+
+import (
+	"fmt"
+
+	"github.com/slowray/slowray/internal/observe"
+)
+
+// reordering: segments overtake each other on the way, are taken for lost and
+// are sent again for nothing: the receiver says so, with duplicate SACKs (RFC
+// 2883). The sender slows down as after a loss.
+var reordering = Cause{
+	ID:    "reordering",
+	Title: "The network reorders packets: they are taken for lost and sent again for nothing",
+	Layer: LayerPath,
+	Needs: []observe.Kind{observe.KindRequests, observe.KindCounters},
+}
+
+func init() { reordering.Check = checkReordering }
+
+const spuriousShare = 0.5 // of what was sent again had arrived
+
+func checkReordering(v *View) Result {
+	return v.judgeLedgers(fewRequests, func(l *ledger) judged {
+		if l.ns == nil {
+			return judged{because: "the counters of its namespace are not known", near: -1}
+		}
+		twice := l.ns.Counters["TcpExt.TCPDSACKRecv"] + l.ns.Counters["TcpExt.TCPDSACKOfoRecv"]
+		seen := l.ns.Counters["TcpExt.TCPSACKReorder"] + l.ns.Counters["TcpExt.TCPTSReorder"] + l.ns.Counters["TcpExt.TCPRenoReorder"]
+		again := l.ns.Counters["Tcp.RetransSegs"]
+		k := l.cost(1, observe.Retrans, observe.Network)
+		because := fmt.Sprintf("%s of %s segments that were sent again%s had arrived already, reordering was seen %s times", count(twice), count(again), where(l.ns), count(seen))
+		if l.Retrans < lossSegments || l.LossPermille() < lossPermille || ratio(twice, again) < spuriousShare || seen < lossSegments || !l.noticed(k, wireFloor) || l.reach < fewReach {
+			return judged{because: because, near: ratio(twice, again)}
+		}
+		f := v.found(&reordering, l, k, wireFloor, "on the network")
+		f.Evidence = append(f.Evidence,
+			Evidence{Fact: "segments sent again", Value: l.Retrans, Limit: l.Segments, Unit: "segments", Source: "TCP sockets"},
+			Evidence{Fact: "segments that the other end got twice", Value: twice, Limit: again, Unit: "segments, of those sent again", Source: "/proc/net/netstat TCPDSACKRecv" + where(l.ns)},
+			Evidence{Fact: "times that reordering was seen", Value: seen, Source: "/proc/net/netstat TCPSACKReorder, TCPTSReorder"})
+		f.Fix.Text = "Find what sends packets of one connection along several ways: a bond in balance-rr mode, per-packet load balancing, several queues without a hash on a virtual interface. Let a connection keep to one."
+		f.Fix.Commands = []string{v.in(l.ns, "cat /proc/net/bonding/*"), v.in(l.ns, "sysctl net.ipv4.tcp_recovery net.ipv4.tcp_reordering")}
+		return judged{finding: f}
+	})
+}

@@ -1,0 +1,159 @@
+package cause
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/slowray/slowray/internal/observe"
+)
+
+// Segments that arrive and are thrown away by the receiving socket are sent
+// again, as if the network had lost them. The counters of the namespace tell
+// that it happened; it is a finding only where requests wait for it: those
+// whose bytes are sent again, when their sender is on this host, and those
+// whose bytes come in late.
+
+// thrownAway is one way to lose a segment that has arrived.
+type thrownAway struct {
+	cause    *Cause
+	counters []string // any of them
+	what     string   // of the segments, for a sentence
+	fix      func(v *View, ns *observe.NetNS, f *Finding)
+}
+
+var receiveBufferPruned = Cause{
+	ID:    "receive-buffer-pruned",
+	Title: "Sockets throw away segments because their receive buffer is full: they are sent again",
+	Layer: LayerSocket,
+	Needs: []observe.Kind{observe.KindCounters, observe.KindRequests},
+	// What is not read fills the buffer.
+	ConsequenceOf: append([]string{"tcp-memory-pressure", "application-slow-to-read"}, machineCauses...),
+	Folds:         true,
+}
+
+// socketBacklogDrop: segments that come in while a thread has the socket locked
+// wait in the socket's backlog, which is bounded by its buffers (tcp_add_backlog).
+var socketBacklogDrop = Cause{
+	ID:            "socket-backlog-drop",
+	Title:         "Segments are thrown away because the socket is locked by its process for too long",
+	Layer:         LayerSocket,
+	Needs:         []observe.Kind{observe.KindCounters, observe.KindRequests},
+	ConsequenceOf: machineCauses,
+	Folds:         true,
+}
+
+// pawsDrop: a segment whose timestamp is older than the last one of its
+// connection is taken for a duplicate (RFC 7323, section 5).
+var pawsDrop = Cause{
+	ID:    "paws-drop",
+	Title: "Segments are thrown away because their TCP timestamp went backwards",
+	Layer: LayerSocket,
+	Needs: []observe.Kind{observe.KindCounters, observe.KindRequests},
+}
+
+// segmentCauses are those that throw away segments, which then look lost.
+var segmentCauses = []string{"receive-buffer-pruned", "socket-backlog-drop", "paws-drop", "tcp-memory-pressure"}
+
+const (
+	droppedFew = 10 // segments: fewer are an accident
+)
+
+var throwers = []thrownAway{
+	{&receiveBufferPruned, []string{"TcpExt.RcvPruned", "TcpExt.OfoPruned", "TcpExt.TCPRcvQDrop", "TcpExt.TCPOFODrop"}, "did not fit into a receive buffer", fixPruned},
+	{&socketBacklogDrop, []string{"TcpExt.TCPBacklogDrop"}, "came while the socket's backlog was full", fixBacklog},
+	{&pawsDrop, []string{"TcpExt.PAWSActive", "TcpExt.PAWSEstab", "TcpExt.PAWSTimewait"}, "had an old timestamp", fixPAWS},
+}
+
+func init() {
+	for _, t := range throwers {
+		t.cause.Check = func(v *View) Result { return v.checkThrownAway(&t) }
+	}
+}
+
+func (v *View) checkThrownAway(t *thrownAway) Result {
+	r := ruledOut("no segment " + t.what)
+	for i := range v.Namespaces {
+		ns := &v.Namespaces[i]
+		dropped, evidence := countersOf(ns, t.counters)
+		if dropped == 0 || !v.InScope(ns.Inode) {
+			continue
+		}
+		text := fmt.Sprintf("%s segments %s%s", count(dropped), t.what, where(ns))
+		l, k := v.waitsForSegments(ns)
+		if l == nil || dropped < droppedFew {
+			r.RuledOut = text + ", and no request waited for that to speak of"
+			continue
+		}
+		f := v.found(t.cause, l, k, wireFloor, "for segments sent again or late")
+		f.Subject = Subject{Kind: "namespace", NetNS: ns.Inode, Port: l.Port, PID: l.pid, Comm: v.commOf(l)}
+		f.Impact.Text = text + "; " + f.Impact.Text
+		f.Evidence = append(evidence, f.Evidence...)
+		t.fix(v, ns, f)
+		r.Findings = append(r.Findings, *f)
+	}
+	return r
+}
+
+// countersOf adds up counters of a namespace, and tells those that moved.
+func countersOf(ns *observe.NetNS, names []string) (sum uint64, evidence []Evidence) {
+	for _, name := range names {
+		if n := ns.Counters[name]; n > 0 {
+			sum += n
+			_, short, _ := strings.Cut(name, ".")
+			evidence = append(evidence, Evidence{Fact: short, Value: n, Source: "/proc/net/netstat" + where(ns)})
+		}
+	}
+	return sum, evidence
+}
+
+// waitsForSegments is the endpoint whose requests lose most by segments that
+// are sent to sockets of the namespace and have to be sent again; nil when they
+// lose nothing to speak of.
+func (v *View) waitsForSegments(ns *observe.NetNS) (*ledger, cost) {
+	var most *ledger
+	var worst cost
+	for _, l := range v.ledgers {
+		parts := []observe.Part{observe.Retrans}
+		if l.ns == ns && !l.called() {
+			parts = []observe.Part{observe.Upload}
+		} else if l.ns == ns {
+			parts = []observe.Part{observe.Stall, observe.RecvWait}
+		} else if v.otherEndIn(l, ns) == nil {
+			continue
+		}
+		k := l.cost(1, parts...)
+		if (l.noticed(k, wireFloor) || l.wasted(k, wireFloor, parts[0])) && l.reach >= fewReach && (most == nil || k.share > worst.share) {
+			most, worst = l, k
+		}
+	}
+	return most, worst
+}
+
+// otherEndIn is the other end on this host of an endpoint's connections, if it
+// is in the namespace.
+func (v *View) otherEndIn(l *ledger, ns *observe.NetNS) *ledger {
+	for _, o := range v.ledgers {
+		if o.ns == ns && (v.sameEnd(l, o) || v.sameEnd(o, l)) {
+			return o
+		}
+	}
+	return nil
+}
+
+func fixPruned(v *View, ns *observe.NetNS, f *Finding) {
+	rmem := v.sysctl(ns, "net.ipv4.tcp_rmem")
+	f.Evidence = append(f.Evidence, Evidence{Fact: "net.ipv4.tcp_rmem", Value: rmem, Unit: "bytes", Source: "sysctl" + where(ns)})
+	f.Fix.Text = "Raise the largest receive buffer (third figure of net.ipv4.tcp_rmem), and leave out a small SO_RCVBUF of the application: it switches the kernel's own sizing off. Find out whether the application reads late."
+	f.Fix.Commands = []string{v.in(ns, "sysctl -w net.ipv4.tcp_rmem='4096 131072 16777216'"), v.in(ns, "ss -tnmi")}
+	f.Fix.Persist = []string{"echo 'net.ipv4.tcp_rmem=4096 131072 16777216' > /etc/sysctl.d/90-tcp-rmem.conf"}
+}
+
+func fixBacklog(v *View, ns *observe.NetNS, f *Finding) {
+	f.Fix.Text = "The thread that reads or writes the socket has it locked for too long, with large reads or for want of a CPU: read less at a time, give the process a CPU, and raise its receive buffer, by which the backlog is bounded."
+	f.Fix.Commands = []string{v.in(ns, "ss -tnmi   # bl and d in skmem"), v.in(ns, "sysctl net.ipv4.tcp_rmem")}
+}
+
+func fixPAWS(v *View, ns *observe.NetNS, f *Finding) {
+	f.Fix.Text = "Several machines behind one address (NAT, a load balancer) have TCP clocks of their own, or something on the way changes timestamps: let it keep or remove them."
+	f.Fix.Commands = []string{v.in(ns, "nstat -az | grep -i paws"), v.in(ns, "sysctl net.ipv4.tcp_timestamps")}
+}

@@ -1,0 +1,82 @@
+package cause
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/slowray/slowray/internal/observe"
+)
+
+// slowStartAfterIdle: a connection that was idle for longer than its
+// retransmission timer begins anew with a window of ten segments
+// (tcp_cwnd_restart, net/ipv4/tcp_output.c, RFC 2861), so that a large answer
+// takes several round trips on a connection that has carried such before.
+var slowStartAfterIdle = Cause{
+	ID:    "slow-start-after-idle",
+	Title: "Connections begin slowly again after each pause: large answers take several round trips",
+	Layer: LayerSocket,
+	Needs: []observe.Kind{observe.KindRequests, observe.KindSysctl},
+}
+
+func init() { slowStartAfterIdle.Check = checkSlowStartAfterIdle }
+
+const (
+	initialWindow  = 10   // segments (TCP_INIT_CWND)
+	usualMSS       = 1448 // bytes
+	idleRTT        = 10e6 // ns: with shorter round trips there is little to win
+	idleTimer      = 2e8  // ns: the least retransmission timer (TCP_RTO_MIN), to which a round trip is added
+	roundsLeast    = 2.0  // round trips that an answer takes
+	roundsOfTheory = 0.7  // of those that slow start would take
+)
+
+func checkSlowStartAfterIdle(v *View) Result {
+	return v.judgeLedgers(fewRequests, func(l *ledger) judged {
+		k := l.cost(1, observe.Network, observe.SendWait)
+		rtt := float64(l.RTT.Quantile(0.5))
+		least := leastRTT(l)
+		size := float64(l.BytesOut) / float64(l.Requests)
+		rounds := (l.MeanNS(observe.Network) + l.MeanNS(observe.SendWait)) / max(least, 1)
+		// 10, 20, 40… segments, one window a round trip.
+		theory := math.Log2(size/(initialWindow*usualMSS) + 1)
+		pause := v.pauseOf(l)
+		text := fmt.Sprintf("answers of %s kB on %s take %.2g round trips of %s; a connection pauses %s before a request",
+			count(int64(size/1000)), l.name(), rounds, nanoseconds(least), seconds(pause))
+		switch {
+		case l.called() || l.client || v.sysctl(l.ns, "net.ipv4.tcp_slow_start_after_idle") != "1":
+			return judged{because: text, near: -1}
+		case theory < 1 || rounds < roundsLeast || rounds < roundsOfTheory*theory || least < idleRTT || rtt > 2*least,
+			pause*1e9 < idleTimer+least, ratio(l.Connections, l.Requests) > 0.5, l.LossPermille() >= lossPermille,
+			l.affected(byAny) > l.Requests/2, !l.noticed(k, wireFloor):
+			return judged{because: text, near: rounds}
+		}
+		saved := k
+		part := 1 - 1/rounds
+		saved.share, saved.slowShare, saved.ns, saved.slowNS = k.share*part, k.slowShare*part, k.ns*part, k.slowNS*part
+		f := v.found(&slowStartAfterIdle, l, saved, wireFloor, "in round trips beyond the first")
+		f.Evidence = append(f.Evidence,
+			Evidence{Fact: "round trips for an answer, mean", Value: round(rounds), Unit: "round trips", Source: recorded},
+			Evidence{Fact: "least round trip of a connection", Value: round(least / 1e6), Unit: "ms", Source: "TCP sockets"},
+			Evidence{Fact: "sent for a request, mean", Value: round(size / 1024), Unit: "KB", Source: recorded},
+			Evidence{Fact: "pause of a connection before a request, mean", Value: round(pause), Unit: "s", Source: "connections and requests"},
+			Evidence{Fact: "net.ipv4.tcp_slow_start_after_idle", Value: "1", Source: "sysctl" + where(l.ns)})
+		f.Fix.Text = "Switch tcp_slow_start_after_idle off: a connection then goes on with the window that it had."
+		f.Fix.Commands = []string{v.in(l.ns, "sysctl -w net.ipv4.tcp_slow_start_after_idle=0")}
+		f.Fix.Persist = []string{"echo 'net.ipv4.tcp_slow_start_after_idle=0' > /etc/sysctl.d/90-slow-start.conf"}
+		return judged{finding: f}
+	})
+}
+
+// pauseOf is how long a connection of a served endpoint rests between two
+// requests, in seconds, on average; 0 when it is not known how many there are.
+func (v *View) pauseOf(l *ledger) float64 {
+	s := v.ServiceAt(l.NetNS, l.Port, "")
+	if s == nil || l.Requests == 0 {
+		return 0
+	}
+	clients := 0
+	for _, ln := range s.Listeners {
+		clients += ln.Clients
+	}
+	each := v.Window.Seconds * float64(clients) / float64(l.Requests)
+	return max(each-l.TimeNS()/float64(l.Requests)/1e9, 0)
+}

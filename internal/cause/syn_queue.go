@@ -1,0 +1,145 @@
+package cause
+
+import (
+	"fmt"
+	"strconv"
+
+	"github.com/slowray/slowray/internal/observe"
+)
+
+// A SYN waits in its listening socket's queue for the last segment of the
+// handshake. When the queue is full (as long as the backlog, or with SYN cookies
+// off three quarters of tcp_max_syn_backlog) the kernel answers with a cookie,
+// or drops the SYN where cookies are off (tcp_conn_request, net/ipv4/tcp_input.c).
+// Cookies lose nothing: only dropped SYNs are a finding.
+
+// synFlood: the queue is full of SYNs whose sender never answers.
+var synFlood = Cause{
+	ID:    "syn-flood",
+	Title: "A flood of SYNs fills the queue of half-open connections: SYNs of clients are dropped",
+	Layer: LayerSocket,
+	Needs: []observe.Kind{observe.KindListeners, observe.KindSockets, observe.KindCounters},
+}
+
+// synQueueOverflow: the queue is full of connections that do come to be.
+var synQueueOverflow = Cause{
+	ID:            "syn-queue-overflow",
+	Title:         "The queue of half-open connections is too short: SYNs are dropped and sent again a second later",
+	Layer:         LayerSocket,
+	Needs:         []observe.Kind{observe.KindListeners, observe.KindSockets, observe.KindCounters},
+	ConsequenceOf: []string{"network-loss", "conntrack-full"},
+}
+
+func init() {
+	synFlood.Check = func(v *View) Result { return v.checkSYNQueue(&synFlood, true) }
+	synQueueOverflow.Check = func(v *View) Result { return v.checkSYNQueue(&synQueueOverflow, false) }
+}
+
+const (
+	synQueueFull = 0.5 // of its limit, at a sample: it changes faster than it is looked at
+	synsIgnored  = 0.5 // SYN-ACKs sent again for each half-open connection: nobody answers them
+)
+
+// synQueue is the queue of half-open connections of one listening socket.
+type synQueue struct {
+	halfOpen int    // peak
+	limit    int    // from which on SYNs are dropped or answered by cookies
+	dropped  uint64 // SYNs, apart from those that a full accept queue dropped
+	cookies  bool   // tcp_syncookies is on
+	again    uint64 // SYN-ACKs sent again in the namespace
+}
+
+func (v *View) synQueueOf(s *Service, l *observe.Listener) synQueue {
+	q := synQueue{limit: int(l.Limit), cookies: v.sysctl(s.NS, "net.ipv4.tcp_syncookies") != "0", again: s.NS.Counters["TcpExt.TCPSynRetrans"]}
+	for i := range s.NS.Sockets {
+		if g := &s.NS.Sockets[i]; g.Side == "served" && g.Port == l.Port {
+			q.halfOpen += g.States["SYN_RECV"]
+		}
+	}
+	if most, err := strconv.Atoi(v.sysctl(s.NS, "net.ipv4.tcp_max_syn_backlog")); err == nil && !q.cookies {
+		q.limit = min(q.limit, most-most/4)
+	}
+	if overflows := s.NS.Counters["TcpExt.ListenOverflows"]; l.Drops > overflows {
+		q.dropped = l.Drops - overflows
+	}
+	return q
+}
+
+// ignored says that most of what is half open stays so.
+func (q *synQueue) ignored() bool { return float64(q.again) >= synsIgnored*float64(q.halfOpen) }
+
+func (v *View) checkSYNQueue(c *Cause, flood bool) Result {
+	r := ruledOut("no connection was half open")
+	most := 0
+	for _, s := range v.Services {
+		for _, l := range s.Listeners {
+			if l.Proto == "unix" {
+				continue
+			}
+			q := v.synQueueOf(s, l)
+			full := q.halfOpen > 0 && float64(q.halfOpen) >= synQueueFull*float64(q.limit)
+			if q.dropped < fewAffected || !full || q.ignored() != flood {
+				if q.halfOpen > most {
+					most = q.halfOpen
+					r.RuledOut = fmt.Sprintf("at most %s of %s connections on %s half open, %s SYNs dropped there, %s SYN-ACKs sent again",
+						count(q.halfOpen), count(q.limit), listenerName(l), count(q.dropped), count(q.again))
+				}
+				continue
+			}
+			r.Findings = append(r.Findings, v.synQueueFinding(c, s, l, q, flood))
+		}
+	}
+	if cookies := v.cookiesSent(); len(r.Findings) == 0 && cookies > 0 {
+		r.RuledOut += fmt.Sprintf("; %s SYN cookies sent, which lose nothing", count(cookies))
+	}
+	return r
+}
+
+func (v *View) cookiesSent() (n uint64) {
+	for i := range v.Namespaces {
+		if v.InScope(v.Namespaces[i].Inode) {
+			n += v.Namespaces[i].Counters["TcpExt.SyncookiesSent"]
+		}
+	}
+	return n
+}
+
+func (v *View) synQueueFinding(c *Cause, s *Service, l *observe.Listener, q synQueue, flood bool) Finding {
+	owner := v.Master(l.PID)
+	f := c.supported(Subject{Kind: "listener", NetNS: s.NS.Inode, PID: owner, Comm: v.Comm(owner), Port: l.Port, Addr: l.Addr})
+	dropped := ratio(q.dropped, q.dropped+l.Opened)
+	// As in overflowFinding: who is connected is not touched.
+	outside := float64(q.dropped) / max(v.Window.Seconds, 1)
+	f.Weight = ratio(outside, outside+float64(l.Clients))
+	f.Impact = Impact{Share: round(dropped), Of: "new connections",
+		Text: fmt.Sprintf("%s SYNs dropped on %s, %s connections came through", count(q.dropped), listenerName(l), count(l.Opened))}
+	f.Evidence = []Evidence{
+		{Fact: "SYNs dropped at this socket, without those that a full accept queue dropped", Value: q.dropped, Unit: "SYNs", Source: "sock_diag, drops of the listening socket"},
+		{Fact: "connections half open, peak", Value: q.halfOpen, Limit: q.limit, Unit: "connections", Source: "TCP sockets in SYN_RECV"},
+		{Fact: "SYN-ACKs sent again in the namespace", Value: q.again, Unit: "segments", Source: "/proc/net/netstat TCPSynRetrans"},
+		{Fact: "net.ipv4.tcp_syncookies", Value: v.sysctl(s.NS, "net.ipv4.tcp_syncookies"), Source: "sysctl" + where(s.NS)},
+		{Fact: "net.ipv4.tcp_max_syn_backlog", Value: v.sysctl(s.NS, "net.ipv4.tcp_max_syn_backlog"), Source: "sysctl" + where(s.NS)},
+	}
+	for _, flow := range v.Use.Flows {
+		if flood && flow.NetNS == s.NS.Inode && flow.Proto == "tcp syn" && flow.Port == l.Port {
+			f.Evidence = append(f.Evidence, Evidence{Fact: "SYNs that come in", Value: flow.Packets, Unit: "packets, estimated", Source: "samples of packets that come in"})
+		}
+	}
+	if !q.cookies {
+		f.Fix.Text = "Switch SYN cookies on: with a full queue clients are then answered all the same."
+		f.Fix.Commands = []string{v.in(s.NS, "sysctl -w net.ipv4.tcp_syncookies=1")}
+		f.Fix.Persist = []string{"echo 'net.ipv4.tcp_syncookies=1' > /etc/sysctl.d/90-syncookies.conf"}
+	} else {
+		f.Fix.Text = fmt.Sprintf("Give the socket a longer queue (backlog %d now).", l.Limit)
+	}
+	if flood {
+		f.Fix.Text += " Nobody answers the SYN-ACKs: the sources are forged or gone. Stop them before this host, or limit SYNs for each source in the firewall."
+		f.Fix.Commands = append(f.Fix.Commands, v.in(s.NS, fmt.Sprintf("ss -tn state syn-recv sport = :%d", l.Port)))
+		return f
+	}
+	f.Fix.Text += " Clients that are far away stay half open for a round trip each."
+	want := strconv.Itoa(max(4096, 8*q.limit))
+	f.Fix.Commands = append(f.Fix.Commands, v.in(s.NS, "sysctl -w net.ipv4.tcp_max_syn_backlog="+want))
+	f.Fix.Persist = append(f.Fix.Persist, "echo 'net.ipv4.tcp_max_syn_backlog="+want+"' > /etc/sysctl.d/90-syn-backlog.conf")
+	return f
+}

@@ -1,0 +1,201 @@
+package cause
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/slowray/slowray/internal/observe"
+)
+
+// timeWaitBuckets: with tcp_max_tw_buckets sockets in TIME_WAIT the next one is
+// closed at once (tcp_time_wait, net/ipv4/tcp_minisocks.c). That is harmless,
+// unless the other end has not read its answer yet: what it sends then is
+// answered by a reset, which throws the rest away.
+var timeWaitBuckets = Cause{
+	ID:    "time-wait-bucket-overflow",
+	Title: "Too many sockets in TIME_WAIT: connections are cut off as they close",
+	Layer: LayerSocket,
+	Needs: []observe.Kind{observe.KindCounters, observe.KindRequests},
+}
+
+func init() { timeWaitBuckets.Check = checkTimeWaitBuckets }
+
+const cutShare = 0.01 // of the requests
+
+func checkTimeWaitBuckets(v *View) Result {
+	r := ruledOut("tcp_max_tw_buckets was never reached")
+	for i := range v.Namespaces {
+		ns := &v.Namespaces[i]
+		over := ns.Counters["TcpExt.TCPTimeWaitOverflow"]
+		if over == 0 || !v.InScope(ns.Inode) {
+			continue
+		}
+		limit := v.sysctl(ns, "net.ipv4.tcp_max_tw_buckets")
+		text := fmt.Sprintf("%s sockets found tcp_max_tw_buckets (%s) reached%s and were closed without TIME_WAIT", count(over), limit, where(ns))
+		worst, cut := v.cutOff(ns)
+		if worst == nil || cut < fewAffected || ratio(cut, worst.Requests) < cutShare {
+			r.RuledOut = text + ": no answer was cut off by that"
+			continue
+		}
+		f := timeWaitBuckets.supported(Subject{Kind: "namespace", NetNS: ns.Inode, Port: worst.Port})
+		f.Weight = ratio(cut, worst.Requests)
+		f.Impact = Impact{Share: round(f.Weight), Of: "failed requests", Text: fmt.Sprintf("%s; %s of %s were reset before all was acknowledged", text, count(cut), worst.all())}
+		f.Evidence = []Evidence{
+			{Fact: "sockets closed without TIME_WAIT", Value: over, Unit: "sockets", Source: "/proc/net/netstat TCPTimeWaitOverflow"},
+			{Fact: "sockets in TIME_WAIT at the end", Value: ns.SockStat["TCP.tw"], Limit: limit, Unit: "sockets", Source: "/proc/net/sockstat; net.ipv4.tcp_max_tw_buckets"},
+			{Fact: "requests reset before all was acknowledged", Value: cut, Limit: worst.Requests, Unit: "requests", Source: recorded},
+		}
+		f.Fix = Fix{Text: "Raise tcp_max_tw_buckets (a socket in TIME_WAIT takes some 250 bytes), or keep connections open.",
+			Commands: []string{v.in(ns, "sysctl -w net.ipv4.tcp_max_tw_buckets=262144")},
+			Persist:  []string{"echo 'net.ipv4.tcp_max_tw_buckets=262144' > /etc/sysctl.d/90-tw-buckets.conf"}}
+		r.Findings = append(r.Findings, f)
+	}
+	return r
+}
+
+// cutOff is the endpoint of a namespace with most answers that a reset cut off.
+func (v *View) cutOff(ns *observe.NetNS) (worst *ledger, cut uint64) {
+	for _, l := range v.ledgers {
+		if l.ns != ns || l.called() {
+			continue
+		}
+		if n := min(l.Flags["truncated"], l.Flags["reset"]); worst == nil || n > cut {
+			worst, cut = l, n
+		}
+	}
+	return worst, cut
+}
+
+// tcpMemoryPressure: all TCP sockets of the host together may have
+// net.ipv4.tcp_mem pages. From the second figure on buffers shrink, from the
+// third on segments are dropped and sockets are closed (tcp_check_oom). It is
+// one limit for the host, and cannot be set in a container.
+var tcpMemoryPressure = Cause{
+	ID:    "tcp-memory-pressure",
+	Title: "TCP sockets have all the memory that they may have: buffers shrink and segments are dropped",
+	Layer: LayerMachine,
+	Needs: []observe.Kind{observe.KindCounters, observe.KindRequests},
+}
+
+func init() { tcpMemoryPressure.Check = checkTCPMemory }
+
+func checkTCPMemory(v *View) Result {
+	var pressed, aborted uint64
+	var pages int64
+	for i := range v.Namespaces {
+		ns := &v.Namespaces[i]
+		pressed += ns.Counters["TcpExt.TCPMemoryPressures"]
+		aborted += ns.Counters["TcpExt.TCPAbortOnMemory"]
+		pages = max(pages, ns.SockStat["TCP.mem"])
+	}
+	logged := 0
+	for _, l := range v.KernelLog {
+		if l.Kind == "tcp-memory" {
+			logged += l.Count
+		}
+	}
+	limits := strings.Fields(v.Sysctl["net.ipv4.tcp_mem"])
+	text := fmt.Sprintf("TCP sockets have %s pages of memory", count(pages))
+	pressure := int64(0)
+	if len(limits) == 3 {
+		pressure, _ = strconv.ParseInt(limits[1], 10, 64)
+		text += fmt.Sprintf(" of %s, from which on they are pressed", count(pressure))
+	}
+	if pressed == 0 && aborted == 0 && logged == 0 && (pressure == 0 || pages < pressure) {
+		return ruledOut(text)
+	}
+	text += fmt.Sprintf("; they were short of it %s times, %s were closed for it", count(pressed), count(aborted))
+	var worst *ledger
+	var most cost
+	for _, l := range v.ledgers {
+		k := l.cost(1, observe.Retrans, observe.SendWait, observe.Upload)
+		if l.reach >= fewReach && (l.noticed(k, wireFloor) || l.wasted(k, wireFloor, observe.Retrans)) && (worst == nil || k.share > most.share) {
+			worst, most = l, k
+		}
+	}
+	if worst == nil {
+		return ruledOut(text + ": no request waited for that to speak of")
+	}
+	f := v.found(&tcpMemoryPressure, worst, most, wireFloor, "for buffers and segments")
+	f.Subject = Subject{Kind: "host"}
+	f.Impact.Text = text + "; " + f.Impact.Text
+	f.Evidence = append([]Evidence{
+		{Fact: "memory of all TCP sockets", Value: pages, Limit: v.Sysctl["net.ipv4.tcp_mem"], Unit: "pages", Source: "/proc/net/sockstat; net.ipv4.tcp_mem"},
+		{Fact: "times that memory ran short", Value: pressed, Source: "/proc/net/netstat TCPMemoryPressures"},
+		{Fact: "sockets closed for want of memory", Value: aborted, Unit: "sockets", Source: "/proc/net/netstat TCPAbortOnMemory"},
+	}, f.Evidence...)
+	if logged > 0 {
+		f.Evidence = append(f.Evidence, Evidence{Fact: "kernel log: TCP: out of memory", Value: logged, Unit: "lines", Source: "/dev/kmsg"})
+	}
+	want := "net.ipv4.tcp_mem=381462 508616 762924"
+	if len(limits) == 3 {
+		var doubled []string
+		for _, l := range limits {
+			n, _ := strconv.ParseInt(l, 10, 64)
+			doubled = append(doubled, strconv.FormatInt(2*n, 10))
+		}
+		want = "net.ipv4.tcp_mem=" + strings.Join(doubled, " ")
+	}
+	f.Fix = Fix{Text: "Raise net.ipv4.tcp_mem, on the host and not in a container, and find the sockets with most bytes waiting: somebody does not read.",
+		Commands: []string{"sysctl -w '" + want + "'", "ss -tnm   # in each network namespace: r and t in skmem"},
+		Persist:  []string{"echo '" + want + "' > /etc/sysctl.d/90-tcp-mem.conf"}}
+	return Result{Findings: []Finding{*f}}
+}
+
+// orphansLimit: sockets that their process has closed while bytes are on their
+// way are orphans. More than tcp_max_orphans (or a part of it, for sockets that
+// send again) are reset (tcp_check_oom, tcp_out_of_resources).
+var orphansLimit = Cause{
+	ID:    "orphans-limit",
+	Title: "Too many closed sockets still send: the kernel resets them, and answers are cut off",
+	Layer: LayerMachine,
+	Needs: []observe.Kind{observe.KindCounters, observe.KindKernelLog, observe.KindRequests},
+	// Clients that do not take their answers leave them.
+	ConsequenceOf: []string{"slow-receiver", "network-loss"},
+}
+
+func init() { orphansLimit.Check = checkOrphans }
+
+func checkOrphans(v *View) Result {
+	var orphans int64
+	var aborted uint64
+	var worst *ledger
+	var cut uint64
+	for i := range v.Namespaces {
+		ns := &v.Namespaces[i]
+		orphans = max(orphans, ns.SockStat["TCP.orphan"]) // of the whole host, in every namespace
+		aborted += ns.Counters["TcpExt.TCPAbortOnMemory"]
+		if l, n := v.cutOff(ns); l != nil && n >= cut {
+			worst, cut = l, n
+		}
+	}
+	logged := 0
+	for _, l := range v.KernelLog {
+		if l.Kind == "orphans" {
+			logged += l.Count
+		}
+	}
+	limit := v.Sysctl["net.ipv4.tcp_max_orphans"]
+	text := fmt.Sprintf("%s sockets closed by their process still send, %s may", count(orphans), limit)
+	if limit == "" {
+		text = fmt.Sprintf("%s sockets closed by their process still send", count(orphans))
+	}
+	switch {
+	case logged == 0:
+		return ruledOut(text + ", and the kernel log does not complain")
+	case worst == nil || cut < fewAffected || ratio(cut, worst.Requests) < cutShare:
+		return ruledOut(text + "; the kernel log complains, and no answer was cut off")
+	}
+	f := orphansLimit.supported(Subject{Kind: "host"})
+	f.Weight = ratio(cut, worst.Requests)
+	f.Impact = Impact{Share: round(f.Weight), Of: "failed requests", Text: fmt.Sprintf("%s; %s of %s were reset before all was acknowledged", text, count(cut), worst.all())}
+	f.Evidence = []Evidence{
+		{Fact: "kernel log: too many orphaned sockets", Value: logged, Unit: "lines", Source: "/dev/kmsg"},
+		{Fact: "orphaned sockets at the end", Value: orphans, Limit: limit, Unit: "sockets", Source: "/proc/net/sockstat; net.ipv4.tcp_max_orphans"},
+		{Fact: "sockets closed for want of room", Value: aborted, Unit: "sockets", Source: "/proc/net/netstat TCPAbortOnMemory"},
+	}
+	f.Fix = Fix{Text: "Raise net.ipv4.tcp_max_orphans, on the host and not in a container (an orphan takes up to 64 kB), and find the clients that do not take their answers.",
+		Commands: []string{"sysctl -w net.ipv4.tcp_max_orphans=262144"}, Persist: []string{"echo 'net.ipv4.tcp_max_orphans=262144' > /etc/sysctl.d/90-orphans.conf"}}
+	return Result{Findings: []Finding{f}}
+}

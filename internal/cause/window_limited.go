@@ -1,0 +1,61 @@
+package cause
+
+import (
+	"fmt"
+
+	"github.com/slowray/slowray/internal/observe"
+)
+
+// windowLimited: the receiver reads as fast as bytes come, but its window is
+// smaller than what fits on the way in a round trip (the bandwidth-delay
+// product), so that the sender waits for each acknowledgement. The window is
+// half to nearly all of the receive buffer (tcp_rmem, or SO_RCVBUF of the
+// application).
+var windowLimited = Cause{
+	ID:    "window-limited",
+	Title: "The receiver's window is too small for the round trip: the answer waits to be sent",
+	Layer: LayerPath,
+	Needs: []observe.Kind{observe.KindRequests},
+}
+
+// smallWindow says that windows were small for the round trip rather than
+// closed.
+func (l *ledger) smallWindow() bool {
+	return l.affected(observe.FlagRecvWindow) > l.affected(observe.FlagZeroWindow) && float64(l.RTT.Quantile(0.5)) >= bufferRTT
+}
+
+func init() { windowLimited.Check = checkWindowLimited }
+
+func checkWindowLimited(v *View) Result {
+	return v.judgeLedgers(fewAffected, func(l *ledger) judged {
+		closed, small := l.affected(observe.FlagZeroWindow), l.affected(observe.FlagRecvWindow)
+		k := l.heldBack(byReceiver)
+		because := l.sendWaitText(small, "met a small window")
+		if !l.smallWindow() || !l.enough(small) || l.client || !l.foremost(byReceiver) || l.reach < fewReach || !l.noticed(k, wireFloor) {
+			return judged{because: because, near: k.share}
+		}
+		if _, full := v.cpuFull(l); full && v.clientHere(l) != nil {
+			return judged{because: because + "; the receiver is on this host, whose CPUs are full", near: k.share}
+		}
+		rtt := float64(l.RTT.Quantile(0.5))
+		f := v.found(&windowLimited, l, k, wireFloor, "waiting for the window")
+		f.Evidence = append(f.Evidence,
+			Evidence{Fact: "requests that met a small window", Value: small, Limit: l.Requests, Unit: "requests", Source: recorded},
+			Evidence{Fact: "requests that met a closed window", Value: closed, Limit: l.Requests, Unit: "requests", Source: recorded},
+			Evidence{Fact: "round trip, median", Value: round(rtt / 1e6), Unit: "ms", Source: "TCP sockets"},
+			Evidence{Fact: "sent for a request, mean", Value: round(float64(l.BytesOut) / float64(l.Requests) / 1024), Unit: "KB", Source: recorded})
+		who := "the other end"
+		if len(l.Peers) > 0 {
+			who = l.Peers[0].Addr
+		}
+		if c := v.clientHere(l); c != nil {
+			who = fmt.Sprintf("%s (pid %d, on this host)", v.Comm(c.pid), c.pid)
+			if rmem := v.sysctl(c.ns, "net.ipv4.tcp_rmem"); rmem != "" {
+				f.Evidence = append(f.Evidence, Evidence{Fact: "net.ipv4.tcp_rmem of the receiver", Value: rmem, Unit: "bytes", Source: "sysctl" + where(c.ns)})
+			}
+			f.Fix.Commands = []string{v.in(c.ns, "sysctl -w net.ipv4.tcp_rmem='4096 131072 16777216'")}
+		}
+		f.Fix.Text = fmt.Sprintf("Give %s a larger receive buffer (net.ipv4.tcp_rmem, no small SO_RCVBUF in its application): a window has to hold what is sent in a round trip.", who)
+		return judged{finding: f}
+	})
+}
