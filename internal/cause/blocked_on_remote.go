@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"strings"
 
 	"github.com/slowray/slowray/internal/observe"
 )
@@ -16,7 +17,7 @@ var blockedOnRemote = Cause{
 	Title:         "Requests wait for a remote service that does not answer",
 	Layer:         LayerCall,
 	Needs:         []observe.Kind{observe.KindWaits},
-	ConsequenceOf: []string{"slow-dependency", "network-loss", "syn-retransmits", "conntrack-full"},
+	ConsequenceOf: []string{"slow-dependency", "network-loss", "syn-retransmits", "conntrack-full", "dns-timeout", "dns-slow", "dns-search-expansion"},
 	Folds:         true,
 	Doc: Doc{
 		About: "Threads that should answer wait for an address beyond this host that does not answer: neither to connect() nor to what was sent. A " +
@@ -57,6 +58,9 @@ func checkBlockedOnRemote(v *View) Result {
 		f.Fix.Text = fmt.Sprintf("Find out why %s %s, or the way there swallows it (a firewall, a host that is gone). In %s: set a short time limit for connecting and for the answer, and do this outside of the request where nobody needs it at once.", h.Remote, did, service.Comm)
 		f.Fix.Commands = []string{v.in(v.Namespace(h.Process.NetNS), "ss -tnpoi dst "+h.Remote)}
 		f.MayFollow = func(p *Finding) bool {
+			if strings.HasPrefix(p.Cause, "dns-") {
+				return p.Subject.NetNS == f.Subject.NetNS && f.Subject.Port == namePort
+			}
 			if p.Cause == slowDependency.ID {
 				return p.Subject.Addr == f.Subject.Addr && p.Subject.Port == f.Subject.Port
 			}

@@ -107,7 +107,7 @@ var firingOnRequests = []fires{
 	{
 		name: "a small window", cause: &windowLimited,
 		plant: quiet(nginxServed().add(100, 20*ms, 20*ms, observe.FlagRecvWindow,
-			parts{observe.Server: 2 * ms, observe.SendWait: 400 * ms, observe.Network: 20 * ms})),
+			parts{observe.Server: 2 * ms, observe.SendWait: 400 * ms, observe.Network: 20 * ms}).peers(1, 20*ms)),
 		subject: Subject{Port: webPort}, minShare: 0.9, fix: "larger receive buffer",
 	},
 	{

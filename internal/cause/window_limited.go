@@ -18,10 +18,10 @@ var windowLimited = Cause{
 	Needs: []observe.Kind{observe.KindRequests},
 }
 
-// smallWindow says that windows were small for the round trip rather than
-// closed.
+// smallWindow says that windows were small for the way rather than closed. On a
+// short way a small window only shows that the receiver reads little at a time.
 func (l *ledger) smallWindow() bool {
-	return l.affected(observe.FlagRecvWindow) > l.affected(observe.FlagZeroWindow) && float64(l.RTT.Quantile(0.5)) >= bufferRTT
+	return l.affected(observe.FlagRecvWindow) > l.affected(observe.FlagZeroWindow) && leastRTT(l) >= bufferRTT
 }
 
 func init() { windowLimited.Check = checkWindowLimited }

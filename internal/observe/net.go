@@ -12,8 +12,20 @@ type NetNS struct {
 	Conntrack *Conntrack        `json:"conntrack,omitempty"`
 	Listeners []Listener        `json:"listeners,omitempty"`
 	Sockets   []SocketGroup     `json:"sockets,omitempty"`
+	// UDP is the sockets that dropped datagrams, most first, at most 64.
+	UDP []UDPSocket `json:"udp,omitempty"`
 	// Interfaces are those that moved packets.
 	Interfaces []Interface `json:"interfaces,omitempty"`
+}
+
+// UDPSocket is one UDP socket that dropped datagrams in the window.
+type UDPSocket struct {
+	Addr       string `json:"addr"`
+	Port       int    `json:"port"`
+	Inode      uint64 `json:"inode"`
+	PID        int    `json:"pid,omitempty"`         // one that has it open
+	QueueBytes uint64 `json:"queue_bytes,omitempty"` // received and not read, at the end
+	Drops      uint64 `json:"drops"`                 // datagrams that did not fit into the receive buffer, or had a wrong checksum
 }
 
 // Conntrack is the connection tracking table of one namespace.

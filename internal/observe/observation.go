@@ -19,6 +19,7 @@ type Observation struct {
 	Cgroups    []Cgroup  `json:"cgroups,omitempty"`
 	Connects   []Connect `json:"connects,omitempty"`
 	Accepts    []Accept  `json:"accepts,omitempty"`
+	DNS        []DNS     `json:"dns,omitempty"`
 	// CallSeconds is for how long accept(), and connect() to unix sockets, were
 	// watched: some moments of the window, and all of it from where a queue or
 	// the descriptors of a server were seen to run out.
@@ -94,6 +95,8 @@ const (
 	KindListeners Kind = "listeners"  // sock_diag, listening sockets
 	KindSockets   Kind = "sockets"    // sock_diag, all sockets
 	KindConnects  Kind = "connects"   // BPF: results of connect() and accept()
+	KindDNS       Kind = "dns"        // BPF: queries to name servers over UDP
+	KindUDP       Kind = "udp"        // /proc/PID/net/udp and udp6
 	KindProfile   Kind = "profile"    // BPF: CPU samples with kernel stacks
 	KindKernelLog Kind = "kernel-log" // /dev/kmsg
 	KindNginx     Kind = "nginx"      // nginx configuration and logs

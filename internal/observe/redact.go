@@ -10,7 +10,7 @@ import (
 )
 
 // Redact returns a copy of o that can be handed to strangers: command lines,
-// log lines and labels of requests are left out, the host's name too, and every address but
+// log lines, labels of requests and search domains are left out, the host's name too, and every address but
 // loopback is replaced by one reserved for documentation (RFC 5737, RFC 3849),
 // the same one wherever it stands. Ports, pids, names of programs, file paths
 // and all figures stay, so it is judged as o is.
@@ -39,7 +39,7 @@ func Redact(o *Observation) (*Observation, error) {
 }
 
 // leftOut are the fields that hold what users or clients wrote.
-var leftOut = map[string]bool{"cmdline": true, "example": true, "label": true, "statement": true}
+var leftOut = map[string]bool{"cmdline": true, "example": true, "label": true, "statement": true, "search": true}
 
 type redactor struct{ v4, v6 map[netip.Addr]netip.Addr }
 

@@ -84,6 +84,9 @@ func (s *session) end(ctx context.Context) {
 	s.addProcessGaps(gaps)
 	s.out.Processes = host.ProcessesBetween(s.procs, procs)
 	s.sumShortLived(procs)
+	for _, sp := range s.spaces {
+		sp.udpEnd()
+	}
 	owners, _ := s.socketOwners(procs)
 	for inode, pids := range s.owners {
 		if len(owners[inode]) == 0 {
@@ -136,6 +139,7 @@ func (s *session) endBPF() {
 		s.out.Losses = append(s.out.Losses, r.Losses...)
 		s.opened = r.Opened
 	}
+	s.endDNS()
 	if s.profile != nil {
 		s.endProfile()
 	}
@@ -164,8 +168,9 @@ func (s *session) endKmsg() {
 	s.lose("kernel log lines overwritten before they were read", int64(lost))
 }
 
-// used says whether anything listens in the namespace or calls from it.
-func (sp *space) used() bool { return len(sp.listeners) > 0 || len(sp.groups) > 0 }
+// used says whether anything listens in the namespace, calls from it, or drops
+// datagrams there.
+func (sp *space) used() bool { return len(sp.listeners) > 0 || len(sp.groups) > 0 || len(sp.udp) > 0 }
 
 // joinListeners completes the listeners with what other readers know of them:
 // handshakes counted by BPF, and the local processes at the other end.

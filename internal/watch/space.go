@@ -28,6 +28,9 @@ type space struct {
 	conntrack host.ConntrackSample
 	tracked   bool
 	peak      uint64
+
+	udpDrops map[uint64]uint64 // by socket inode, at the beginning
+	udp      []host.UDPSample  // that dropped something
 }
 
 // listener is one listening socket over the window.
@@ -130,6 +133,7 @@ func (sp *space) begin(s *session) {
 		s.partialGap(observe.KindCounters, sp.inode, "interfaces", err)
 	}
 	sp.addrs = sp.addresses()
+	sp.udpBegin(s)
 	switch sp.conntrack, err = sp.ns.Conntrack(); {
 	case err == nil:
 		sp.tracked = true
@@ -255,6 +259,9 @@ func (sp *space) wantedSockets(wanted map[uint64]bool) {
 	for inode := range sp.listeners {
 		wanted[inode] = true
 	}
+	for i := range sp.udp {
+		wanted[sp.udp[i].Inode] = true
+	}
 	for _, g := range sp.groups {
 		for _, inode := range g.inodes {
 			wanted[inode] = true
@@ -314,6 +321,7 @@ func (sp *space) finish(s *session, owners map[uint64][]int) observe.NetNS {
 	}
 	out.Listeners = sp.finishListeners(owners)
 	out.Sockets = sp.finishGroups(s, owners)
+	out.UDP = sp.finishUDP(owners)
 	return out
 }
 

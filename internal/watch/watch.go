@@ -11,6 +11,7 @@ import (
 	"github.com/slowray/slowray/internal/sense/app/nginx"
 	"github.com/slowray/slowray/internal/sense/app/phpfpm"
 	"github.com/slowray/slowray/internal/sense/connect"
+	"github.com/slowray/slowray/internal/sense/dns"
 	"github.com/slowray/slowray/internal/sense/host"
 	"github.com/slowray/slowray/internal/sense/socket"
 	"github.com/slowray/slowray/internal/sense/stack"
@@ -68,6 +69,7 @@ type session struct {
 	sockets   *socket.Iterators // nil where BPF is not to be had
 	kmsg      *host.Kmsg
 	connect   *connect.Watcher
+	dns       *dns.Watcher
 	calls     calls
 	profile   *stack.Profiler
 	request   *requests
@@ -119,6 +121,9 @@ func (s *session) close() {
 	if s.connect != nil {
 		s.calls.resting.Wait()
 		s.connect.Close()
+	}
+	if s.dns != nil {
+		s.dns.Close()
 	}
 	s.closely.stop()
 	s.flows.close()
@@ -186,6 +191,7 @@ func (s *session) begin() error {
 	if s.connect, err = connect.Start(); err != nil {
 		s.gap(observe.KindConnects, "", err)
 	}
+	s.startDNS()
 	s.startProfile()
 	s.nginx = nginx.Discover(seen, s.fs.Proc)
 	for _, in := range s.nginx {

@@ -8,6 +8,8 @@ import (
 	"unicode/utf8"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/slowray/slowray/internal/sense/host"
 )
 
 func TestParseStat(t *testing.T) {
@@ -109,7 +111,7 @@ func TestUDPTable(t *testing.T) {
 	if !ok || s.remote != netip.MustParseAddrPort("127.0.0.1:53") || s.local.Port() != 0xa001 {
 		t.Error(s, ok)
 	}
-	six, ok := hexAddrPort([]byte("00000000000000000000000001000000:0050"))
+	six, ok := host.HexAddrPort([]byte("00000000000000000000000001000000:0050"))
 	if !ok || six != netip.MustParseAddrPort("[::1]:80") {
 		t.Error(six, ok)
 	}

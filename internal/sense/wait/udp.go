@@ -2,8 +2,6 @@ package wait
 
 import (
 	"bytes"
-	"encoding/binary"
-	"encoding/hex"
 	"fmt"
 	"net/netip"
 	"os"
@@ -77,31 +75,12 @@ func findUDP(b []byte, match func(udpSocket) bool) (udpSocket, bool) {
 		}
 		var s udpSocket
 		var ok1, ok2, ok3 bool
-		s.local, ok1 = hexAddrPort(f[1])
-		s.remote, ok2 = hexAddrPort(f[2])
+		s.local, ok1 = host.HexAddrPort(f[1])
+		s.remote, ok2 = host.HexAddrPort(f[2])
 		s.inode, ok3 = host.ParseUint(f[9])
 		if ok1 && ok2 && ok3 && match(s) {
 			return s, true
 		}
 	}
 	return udpSocket{}, false
-}
-
-// hexAddrPort reads "0100007F:0035": words of the address as numbers of this
-// machine, and the port.
-func hexAddrPort(text []byte) (netip.AddrPort, bool) {
-	addr, port, ok := bytes.Cut(text, []byte(":"))
-	number, ok2 := hexadecimal(port)
-	raw := make([]byte, hex.DecodedLen(len(addr)))
-	if _, err := hex.Decode(raw, addr); err != nil || !ok || !ok2 || number > 65535 || len(raw)%4 != 0 {
-		return netip.AddrPort{}, false
-	}
-	for i := 0; i < len(raw); i += 4 {
-		binary.NativeEndian.PutUint32(raw[i:], binary.BigEndian.Uint32(raw[i:]))
-	}
-	a, ok := netip.AddrFromSlice(raw)
-	if !ok {
-		return netip.AddrPort{}, false
-	}
-	return netip.AddrPortFrom(a.Unmap(), uint16(number)), true
 }

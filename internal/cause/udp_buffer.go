@@ -1,0 +1,72 @@
+package cause
+
+import (
+	"fmt"
+
+	"github.com/slowray/slowray/internal/observe"
+)
+
+// udpReceiveBufferOverflow: a datagram that does not fit into its socket's
+// receive buffer is thrown away, and nobody is told (__udp_enqueue_schedule_skb,
+// net/ipv4/udp.c): who asked waits for its own time limit. Whoever reads such a
+// socket is to read faster, or to have more room.
+var udpReceiveBufferOverflow = Cause{
+	ID:            "udp-receive-buffer-overflow",
+	Title:         "A UDP socket is full: datagrams to it are thrown away",
+	Layer:         LayerSocket,
+	Needs:         []observe.Kind{observe.KindUDP, observe.KindCounters, observe.KindProcess},
+	ConsequenceOf: append([]string{"process-stopped", "run-queue-wait", "single-thread-saturated"}, machineCauses...),
+	Folds:         true,
+}
+
+func init() { udpReceiveBufferOverflow.Check = checkUDPBuffer }
+
+const (
+	udpDropsFew  = 10
+	udpDropShare = 0.01 // of the datagrams that came in for the namespace
+)
+
+func checkUDPBuffer(v *View) Result {
+	r := ruledOut("no UDP socket threw a datagram away")
+	var most uint64
+	for i := range v.Namespaces {
+		ns := &v.Namespaces[i]
+		full := ns.Counters["Udp.RcvbufErrors"]
+		came := ns.Counters["Udp.InDatagrams"]
+		for j := range ns.UDP {
+			u := &ns.UDP[j]
+			comm := v.Comm(u.PID)
+			name := fmt.Sprintf("the UDP socket of %s at port %d", comm, u.Port)
+			text := fmt.Sprintf("%s datagrams to %s were thrown away; %s came in%s", count(u.Drops), name, count(came), where(ns))
+			share := ratio(u.Drops, u.Drops+came)
+			inView := v.Filter == (observe.Filter{}) || v.OnPath(u.PID) || v.InScope(ns.Inode)
+			// Without the counter, which tells only of IPv4, drops may be of wrong checksums.
+			v6 := address(u.Addr).Is6()
+			if u.Drops < udpDropsFew || share < udpDropShare || !inView || full == 0 && !v6 || u.PID == 0 {
+				if u.Drops > most {
+					r.RuledOut, most = text, u.Drops
+				}
+				continue
+			}
+			f := udpReceiveBufferOverflow.supported(Subject{Kind: "process", NetNS: ns.Inode, PID: u.PID, Comm: comm, Addr: u.Addr, Port: u.Port})
+			f.Weight = share
+			f.Impact = Impact{Share: round(share), Of: "datagrams", Text: text}
+			f.Evidence = []Evidence{
+				{Fact: "datagrams thrown away at this socket", Value: u.Drops, Unit: "datagrams", Source: "/proc/net/udp"},
+				{Fact: "datagrams without room in a receive buffer, in the namespace", Value: full, Unit: "datagrams", Source: "/proc/net/snmp RcvbufErrors"},
+				{Fact: "received and not read, at the end", Value: u.QueueBytes, Unit: "bytes", Source: "/proc/net/udp"},
+			}
+			if p := v.Process(u.PID); p != nil {
+				f.Evidence = append(f.Evidence, Evidence{Fact: "state of the process, and its CPU", Value: fmt.Sprintf("%s, %.2g CPUs", p.State, p.CPUSeconds()/max(v.Window.Seconds, 1)), Source: "/proc/PID/stat"})
+			}
+			if bound := v.sysctl(ns, "net.core.rmem_max"); bound != "" {
+				f.Evidence = append(f.Evidence, Evidence{Fact: "net.core.rmem_max, rmem_default", Value: bound + ", " + v.sysctl(ns, "net.core.rmem_default"), Unit: "bytes", Source: "sysctl" + where(ns)})
+			}
+			f.Fix.Text = fmt.Sprintf("Give the socket more room: a larger SO_RCVBUF in the configuration of %s, and net.core.rmem_max, by which it is bounded, raised on the host. Should it be full all the time, %s reads too slowly: find what it waits for, or give it more threads.", comm, comm)
+			f.Fix.Commands = []string{"sysctl -w net.core.rmem_max=8388608   # on the host", v.in(ns, fmt.Sprintf("ss -uanmp sport = :%d   # rb is its buffer, d what was thrown away", u.Port))}
+			f.Fix.Persist = []string{"echo 'net.core.rmem_max=8388608' > /etc/sysctl.d/90-udp-rmem.conf"}
+			r.Findings = append(r.Findings, f)
+		}
+	}
+	return r
+}

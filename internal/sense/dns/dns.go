@@ -1,0 +1,250 @@
+package dns
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"io"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/link"
+	"golang.org/x/sys/unix"
+
+	"github.com/slowray/slowray/internal/bpf"
+	"github.com/slowray/slowray/internal/observe"
+)
+
+// The kernel's structures, laid out as in dns.bpf.c.
+type (
+	serverKey struct {
+		TGID   uint32
+		NetNS  uint32
+		Family uint16
+		_      [3]uint16
+		Addr   [16]byte
+	}
+	server struct {
+		Queries, Answered, GivenUp, LostNS uint64
+		AnswerNS, AnswerMax, Slow          uint64
+		NotFound, Failed                   uint64
+		Comm                               [16]byte
+	}
+	lookupKey struct{ Thread, Name uint64 }
+	lookup    struct {
+		Server      serverKey
+		First, Last uint64
+		Open, Tries uint32
+	}
+	process struct {
+		Lookups, LookupNS, LookupMax uint64
+		NotFound, Seen               uint64
+		Tails                        [tails][tailBytes]byte
+		TailLen                      [tails]uint32
+	}
+)
+
+const (
+	tails     = 4
+	tailBytes = 48
+	// overdue is how long a query may be without an answer before it counts as
+	// unanswered: less than any resolver waits.
+	overdue = 900 * time.Millisecond
+	// waitMost bounds what a query without an answer is taken to have cost when
+	// nobody asked again: the C library's time limit.
+	waitMost = 5 * time.Second
+)
+
+// Watcher holds the attached programs. Closing it detaches them.
+type Watcher struct {
+	objects bpf.DNSObjects
+	links   []io.Closer
+}
+
+// Start attaches the programs to a control group of version 2, the root of
+// all, and so sees all sockets of the host. It needs root, or CAP_BPF,
+// CAP_PERFMON and CAP_NET_ADMIN.
+func Start(root string) (*Watcher, error) {
+	spec, err := bpf.LoadDNS()
+	if err != nil {
+		return nil, fmt.Errorf("dns: %w", err)
+	}
+	w := &Watcher{}
+	if err := bpf.Load(spec, &w.objects); err != nil {
+		return nil, fmt.Errorf("dns: %w", err)
+	}
+	for _, p := range []struct {
+		at   ebpf.AttachType
+		prog *ebpf.Program
+	}{{ebpf.AttachCGroupInetIngress, w.objects.DnsIn}, {ebpf.AttachCGroupInetEgress, w.objects.DnsOut}} {
+		l, err := link.AttachCgroup(link.CgroupOptions{Path: root, Attach: p.at, Program: p.prog})
+		if err != nil {
+			w.Close()
+			return nil, fmt.Errorf("dns: attach to control group %s: %w", root, err)
+		}
+		w.links = append(w.links, l)
+	}
+	return w, nil
+}
+
+// Close detaches the programs and frees their maps.
+func (w *Watcher) Close() {
+	for _, l := range w.links {
+		l.Close()
+	}
+	w.links = nil
+	w.objects.Close()
+}
+
+// Read sums up what was seen since Start, by process, most lookups first. The
+// resolver's configuration, by which names that were not found are judged, is
+// asked of resolver; it may be nil for a process.
+func (w *Watcher) Read(resolver func(pid int) *observe.Resolver) ([]observe.DNS, []observe.Loss, error) {
+	byPID := map[uint32]*observe.DNS{}
+	servers := map[serverKey]*observe.DNSServer{}
+	var (
+		key serverKey
+		val server
+		it  = w.objects.DnsServers.Iterate()
+	)
+	for it.Next(&key, &val) {
+		d := byPID[key.TGID]
+		if d == nil {
+			d = &observe.DNS{PID: int(key.TGID), Comm: comm(val.Comm), NetNS: uint64(key.NetNS)}
+			byPID[key.TGID] = d
+		}
+		servers[key] = &observe.DNSServer{
+			Addr: address(key.Family, key.Addr), Queries: val.Queries, Answered: val.Answered,
+			Unanswered: val.GivenUp, LostNS: int64(val.LostNS), AnswerNS: int64(val.AnswerNS), AnswerMaxNS: int64(val.AnswerMax),
+			Slow: val.Slow, NotFound: val.NotFound, Failed: val.Failed,
+		}
+	}
+	if err := it.Err(); err != nil {
+		return nil, nil, fmt.Errorf("dns: read servers: %w", err)
+	}
+	if err := w.readOpen(byPID, servers); err != nil {
+		return nil, nil, fmt.Errorf("dns: read lookups: %w", err)
+	}
+	for key, s := range servers {
+		d := byPID[key.TGID]
+		d.Servers = append(d.Servers, *s)
+	}
+	if err := w.readProcesses(byPID, resolver); err != nil {
+		return nil, nil, fmt.Errorf("dns: read processes: %w", err)
+	}
+	out := make([]observe.DNS, 0, len(byPID))
+	for _, d := range byPID {
+		slices.SortFunc(d.Servers, func(a, b observe.DNSServer) int {
+			return cmp.Or(cmp.Compare(b.Queries, a.Queries), strings.Compare(a.Addr, b.Addr))
+		})
+		out = append(out, *d)
+	}
+	slices.SortFunc(out, func(a, b observe.DNS) int {
+		return cmp.Or(cmp.Compare(b.Lookups, a.Lookups), cmp.Compare(a.PID, b.PID))
+	})
+	var losses []observe.Loss
+	var lost uint64
+	if err := w.objects.LostDns.Get(&lost); err == nil && lost > 0 {
+		losses = append(losses, observe.Loss{What: "DNS queries of more than 4,096 (process, name server) pairs", Count: int64(lost)})
+	}
+	return out, losses, nil
+}
+
+// readOpen takes in the lookups that have not come to an end.
+func (w *Watcher) readOpen(byPID map[uint32]*observe.DNS, servers map[serverKey]*observe.DNSServer) error {
+	var now unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &now); err != nil {
+		return err
+	}
+	var (
+		key lookupKey
+		val lookup
+		it  = w.objects.DnsLookups.Iterate()
+	)
+	for it.Next(&key, &val) {
+		d, s := byPID[val.Server.TGID], servers[val.Server]
+		if d == nil || s == nil {
+			continue
+		}
+		age := time.Duration(now.Nano() - int64(val.Last))
+		if age < overdue {
+			continue
+		}
+		s.Unanswered += uint64(val.Open)
+		s.LostNS += int64(min(age, waitMost))
+		d.Open++
+		d.OpenNS += int64(min(time.Duration(val.Last-val.First)+min(age, waitMost), 12*waitMost))
+	}
+	return it.Err()
+}
+
+func (w *Watcher) readProcesses(byPID map[uint32]*observe.DNS, resolver func(int) *observe.Resolver) error {
+	var (
+		pid uint32
+		val process
+		it  = w.objects.DnsProcesses.Iterate()
+	)
+	for it.Next(&pid, &val) {
+		d := byPID[pid]
+		if d == nil {
+			continue
+		}
+		d.Lookups, d.LookupNS, d.LookupMaxNS, d.NotFound = val.Lookups, int64(val.LookupNS), int64(val.LookupMax), val.NotFound
+		r := resolver(int(pid))
+		for i := range min(val.Seen, tails) {
+			d.Sampled++
+			if r != nil && endsInSearch(val.Tails[i][:min(val.TailLen[i], tailBytes)], r.Search) {
+				d.Searched++
+			}
+		}
+	}
+	if err := it.Err(); err != nil {
+		return err
+	}
+	for pid, d := range byPID {
+		d.Resolver = resolver(int(pid))
+	}
+	return nil
+}
+
+// endsInSearch says whether the end of a name, as in a query, is a search
+// domain. Of a domain longer than what is kept of a name the end is compared.
+func endsInSearch(tail []byte, search []string) bool {
+	for _, domain := range search {
+		want := wire(domain)
+		if len(want) > tailBytes {
+			want = want[len(want)-tailBytes:]
+		}
+		if len(want) > 1 && bytes.HasSuffix(bytes.ToLower(tail), want) {
+			return true
+		}
+	}
+	return false
+}
+
+// wire is a name as in a query: labels with their length before, and 0.
+func wire(domain string) []byte {
+	var b []byte
+	for label := range strings.SplitSeq(strings.ToLower(domain), ".") {
+		if label == "" || len(label) > 63 {
+			return nil
+		}
+		b = append(append(b, byte(len(label))), label...)
+	}
+	return append(b, 0)
+}
+
+func address(family uint16, b [16]byte) string {
+	if family == unix.AF_INET {
+		return netip.AddrFrom4([4]byte(b[:4])).String()
+	}
+	return netip.AddrFrom16(b).Unmap().String()
+}
+
+func comm(b [16]byte) string {
+	s, _, _ := strings.Cut(string(b[:]), "\x00")
+	return s
+}
