@@ -16,6 +16,8 @@ var sources = map[observe.Kind]string{
 	observe.KindListeners: "sock_diag: listening sockets and their queues",
 	observe.KindSockets:   "sock_diag: all TCP sockets",
 	observe.KindConnects:  "BPF: results of connect() and accept()",
+	observe.KindDNS:       "BPF: packets of UDP sockets to and from port 53; resolv.conf as the process sees it",
+	observe.KindUDP:       "/proc/PID/net/udp and udp6 of each network namespace",
 	observe.KindProfile:   "BPF: CPU samples with kernel stacks",
 	observe.KindKernelLog: "/dev/kmsg",
 	observe.KindNginx:     "nginx: configuration as running, error and access logs",
