@@ -33,6 +33,9 @@ func TestMain(m *testing.M) {
 		recorder()
 	case "connections":
 		connections(os.Args[1:])
+	case "blockers":
+		n, _ := strconv.Atoi(os.Args[1])
+		blockers(n)
 	default:
 		code := m.Run()
 		printSummary(os.Stdout)
@@ -208,13 +211,7 @@ func cpuUntil(all []cpuAt, t time.Time) float64 {
 // window, CPU seconds from start to end, seconds from the window's end to the verdict, peak memory, and seconds to
 // the first line of progress.
 func BenchmarkWindow(b *testing.B) {
-	slowray, err := filepath.Abs("../bin/slowray")
-	if err != nil {
-		b.Fatal(err)
-	}
-	if _, err := os.Stat(slowray); err != nil {
-		b.Skip("bin/slowray is not built: make build")
-	}
+	slowray := built(b)
 	startWorld(b)
 	var cpu, total, verdict, memory, first float64
 	for b.Loop() {

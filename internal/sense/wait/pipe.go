@@ -17,6 +17,12 @@ func (l *look) onPipe(t *thread, o object, does direction) *link {
 		k.wants = observe.WantsRoom
 	}
 	others := l.endsOf(o, does)
+	if does == reading && t.p.total > 1 && len(others) == 1 && others[0] == t.p.pid {
+		// How a thread is woken by the others of its process; no circle.
+		k.end = observe.EndNoOwner
+		k.text = "waits to be woken by another thread of its process, which alone has the other end: by which is not written anywhere"
+		return k
+	}
 	l.aim(t, k, o, others, does)
 	if len(k.targets) == 0 {
 		k.end = observe.EndNoHolder

@@ -52,6 +52,21 @@ func TestChainOfThreeProcesses(t *testing.T) {
 	}
 }
 
+// TestOwnPipe: a thread reads from a pipe of which only its own process has the
+// other end. Any of the process's threads may write to it: no circle.
+func TestOwnPipe(t *testing.T) {
+	r, w := pipe(t)
+	reader := start(t, "read", r, w)
+	r.Close()
+	w.Close()
+	c := lookFor(t, reader.pid, func(c *observe.WaitChain) bool {
+		return c.Hops[0].Kind == observe.WaitPipe && c.End == observe.EndNoOwner
+	})
+	if len(c.Hops) != 1 || c.Deadlock() || c.Culprit() {
+		t.Error(chainText(c))
+	}
+}
+
 // place is where a server of a test listens.
 func place(t *testing.T, network string) string {
 	if network == "tcp" {
