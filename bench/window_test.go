@@ -4,7 +4,9 @@ import (
 	"bufio"
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"os"
 	"os/exec"
@@ -20,8 +22,72 @@ import (
 const (
 	sockets   = 30_000 // both ends of 15,000 connections
 	processes = 500
+	groups    = 200   // control groups, with a process each
+	rules     = 2_000 // of the firewall
 	window    = 10 * time.Second
 )
+
+// groupRoots are the hierarchies in which groups are made: version 1, or 2.
+func groupRoots() []string {
+	var roots []string
+	for _, root := range []string{"/sys/fs/cgroup/cpu", "/sys/fs/cgroup/memory"} {
+		if _, err := os.Stat(filepath.Join(root, "cgroup.procs")); err == nil {
+			roots = append(roots, root)
+		}
+	}
+	if roots == nil {
+		return []string{"/sys/fs/cgroup"}
+	}
+	return roots
+}
+
+// intoGroup makes a control group below those of the benchmark and moves a
+// process of the world there.
+func intoGroup(name string, n, pid int) error {
+	for _, root := range groupRoots() {
+		dir := filepath.Join(root, name, strconv.Itoa(n))
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			return err
+		}
+		if err := os.WriteFile(filepath.Join(dir, "cgroup.procs"), []byte(strconv.Itoa(pid)), 0); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// removeGroups removes what intoGroup made, once its processes have ended.
+func removeGroups(b *testing.B, name string) {
+	for _, root := range groupRoots() {
+		top := filepath.Join(root, name)
+		for n := range groups {
+			dir := filepath.Join(top, strconv.Itoa(n))
+			for range 50 {
+				if err := os.Remove(dir); !errors.Is(err, syscall.EBUSY) {
+					break
+				}
+				time.Sleep(20 * time.Millisecond)
+			}
+		}
+		if err := os.Remove(top); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			b.Error(err)
+		}
+	}
+}
+
+// firewall gives the namespace a table with many rules, which what goes over
+// loopback need not pass.
+func firewall() error {
+	var text strings.Builder
+	text.WriteString("table inet bench {\n chain input { type filter hook input priority 0; policy accept;\n iif lo accept\n")
+	for n := range rules {
+		fmt.Fprintf(&text, "ip saddr 192.0.2.%d tcp dport %d drop\n", n%250+1, n+1)
+	}
+	text.WriteString("}\n}\n")
+	nft := exec.Command("nft", "-f", "-")
+	nft.Stdin, nft.Stderr = strings.NewReader(text.String()), os.Stderr
+	return nft.Run()
+}
 
 func TestMain(m *testing.M) {
 	switch os.Getenv("SLOWRAY_BENCH_ROLE") {
@@ -53,10 +119,18 @@ func world() {
 	if err != nil {
 		fail("listen", err)
 	}
-	for range processes {
+	if err := firewall(); err != nil {
+		fail("firewall", err)
+	}
+	for n := range processes {
 		sleep := exec.Command("sleep", "600")
 		if err := sleep.Start(); err != nil {
 			fail("start sleep", err)
+		}
+		if n < groups {
+			if err := intoGroup(os.Args[1], n, sleep.Process.Pid); err != nil {
+				fail("control group", err)
+			}
 		}
 	}
 	c := exec.Command("/proc/self/exe", l.Addr().String())
@@ -125,7 +199,9 @@ func startWorld(b *testing.B) {
 	if os.Getuid() != 0 {
 		b.Skip("needs root, for namespaces and BPF")
 	}
-	cmd := exec.Command("/proc/self/exe")
+	name := fmt.Sprintf("slowray-bench-%d", os.Getpid())
+	b.Cleanup(func() { removeGroups(b, name) }) // after the world has ended
+	cmd := exec.Command("/proc/self/exe", name)
 	cmd.Env = append(os.Environ(), "SLOWRAY_BENCH_ROLE=world")
 	cmd.Stderr = os.Stderr
 	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWPID | syscall.CLONE_NEWNET, Pdeathsig: syscall.SIGKILL}
@@ -255,5 +331,5 @@ func BenchmarkWindow(b *testing.B) {
 	b.ReportMetric(memory, "MB_peak")
 	b.ReportMetric(first, "s_to_progress")
 	b.ReportMetric(0, "ns/op")
-	b.Logf("%s sockets, %s processes, window %s", strconv.Itoa(sockets), strconv.Itoa(processes), window)
+	b.Logf("%d sockets, %d processes, %d control groups, %d firewall rules, window %s", sockets, processes, groups, rules, window)
 }
