@@ -8,8 +8,8 @@ import (
 )
 
 // machineCauses make every thread of a service late, and are told first.
-var machineCauses = []string{"cpu-quota-throttled", "cpu-saturated", "softirq-saturated", "memory-pressure", "disk-saturated",
-	"short-lived-process-storm", "kernel-thread-busy"}
+var machineCauses = append([]string{"cpu-quota-throttled", "cpu-saturated", "softirq-saturated", "memory-pressure", "disk-saturated",
+	"short-lived-process-storm", "kernel-thread-busy"}, limitCauses...)
 
 // laterCauses are those of the machine, and what holds up the threads of a
 // service or keeps them busy: each makes it late in whatever it does.

@@ -106,7 +106,8 @@ type Subject struct {
 	Addr      string `json:"addr,omitempty"`
 	Interface string `json:"interface,omitempty"`
 	Rule      string `json:"rule,omitempty"`
-	Path      string `json:"path,omitempty"` // configuration file with line, socket path, cgroup
+	Container string `json:"container,omitempty"` // name with id, else the id, of the container it is in
+	Path      string `json:"path,omitempty"`      // configuration file with line, socket path, cgroup
 }
 
 // Impact is how much of the trouble the finding explains.
@@ -195,7 +196,23 @@ func Catalogue() []Cause {
 		requestWaves,
 		nagleDelayedAck,
 		slowDependency,
+		jvmHeapOverLimit,
+		nodeHeapOverLimit,
+		workersOverLimit,
+		leakTowardLimit,
+		containerOOMKilled,
+		hostOOMKilled,
+		slowStart,
 		cpuQuotaThrottled,
+		lowCPUWeight,
+		affinityTooNarrow,
+		realtimeHog,
+		cpuSteal,
+		jvmSerialGC,
+		memoryHighThrottled,
+		pageCacheThrash,
+		cgroupIOThrottled,
+		pidsLimit,
 		cpuSaturated,
 		shortLivedProcessStorm,
 		runQueueWait,

@@ -159,7 +159,7 @@ var upstreamRefused = Cause{
 	Title:         "What the service calls refuses connections: nothing listens there",
 	Layer:         LayerCall,
 	Needs:         []observe.Kind{observe.KindConnects, observe.KindRequests},
-	ConsequenceOf: []string{"abort-on-overflow"},
+	ConsequenceOf: append([]string{"abort-on-overflow"}, killCauses...),
 	Folds:         true,
 }
 

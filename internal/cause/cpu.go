@@ -14,10 +14,12 @@ import (
 // CPUs that are full of the service's own work, or of its clients', are a
 // machine that is used, not a fault.
 var cpuSaturated = Cause{
-	ID:    "cpu-saturated",
-	Title: "Other processes take the CPU: the service waits for its turn",
-	Layer: LayerMachine,
-	Needs: []observe.Kind{observe.KindCPU, observe.KindProcess},
+	ID:            "cpu-saturated",
+	Title:         "Other processes take the CPU: the service waits for its turn",
+	Layer:         LayerMachine,
+	Needs:         []observe.Kind{observe.KindCPU, observe.KindProcess},
+	ConsequenceOf: []string{"low-cpu-weight", "realtime-hog"},
+	Folds:         true,
 	Doc: Doc{
 		About: "The CPUs are full, and the processes that answer requests wait for one while processes that have nothing to do with the requests " +
 			"compute. CPUs that are full of the service's own work, or of its clients', are a machine that is used, not a fault.",

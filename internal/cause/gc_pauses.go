@@ -15,7 +15,7 @@ var gcPauses = Cause{
 	Title:         "The service collects garbage while its requests wait",
 	Layer:         LayerApplication,
 	Needs:         []observe.Kind{observe.KindRequests, observe.KindProcess},
-	ConsequenceOf: []string{"memory-pressure", "cpu-quota-throttled", "cpu-saturated"},
+	ConsequenceOf: []string{"memory-pressure", "cpu-quota-throttled", "cpu-saturated", "jvm-serial-gc", "low-cpu-weight"},
 	Folds:         true,
 	Doc: Doc{
 		About: "The service's runtime collects garbage while requests wait: its threads stand still meanwhile, or share the CPUs with the " +

@@ -12,10 +12,12 @@ import (
 // memoryPressure: the serving processes stall because memory has to be freed
 // or read back first (Documentation/accounting/psi.rst).
 var memoryPressure = Cause{
-	ID:    "memory-pressure",
-	Title: "Memory is short: the service stalls while memory is reclaimed or read back",
-	Layer: LayerMachine,
-	Needs: []observe.Kind{observe.KindMemory, observe.KindProcess},
+	ID:            "memory-pressure",
+	Title:         "Memory is short: the service stalls while memory is reclaimed or read back",
+	Layer:         LayerMachine,
+	Needs:         []observe.Kind{observe.KindMemory, observe.KindProcess},
+	ConsequenceOf: []string{"page-cache-thrash", "memory-high-throttled", "jvm-heap-over-limit", "container-oom-killed", "host-oom-killed"},
+	Folds:         true,
 	Doc: Doc{
 		About: "Memory is short: the processes that answer stall while the kernel frees memory or reads back what it had freed.",
 		See:   []Symptom{SeeFull, SeeIdle, SeeWaves},
@@ -89,10 +91,12 @@ func checkMemoryPressure(v *View) Result {
 // diskSaturated: the serving processes wait for a block device that is busy
 // all the time and answers late.
 var diskSaturated = Cause{
-	ID:    "disk-saturated",
-	Title: "A disk is saturated: the service waits for it",
-	Layer: LayerMachine,
-	Needs: []observe.Kind{observe.KindDisk, observe.KindProcess},
+	ID:            "disk-saturated",
+	Title:         "A disk is saturated: the service waits for it",
+	Layer:         LayerMachine,
+	Needs:         []observe.Kind{observe.KindDisk, observe.KindProcess},
+	ConsequenceOf: []string{"page-cache-thrash"},
+	Folds:         true,
 	Doc: Doc{
 		About: "The processes that answer wait for a block device that is busy all the time and answers late.",
 		See:   []Symptom{SeeIdle, SeeWaves},

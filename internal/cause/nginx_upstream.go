@@ -18,7 +18,7 @@ var nginxUpstreamErrors = Cause{
 	Folds: true,
 	ConsequenceOf: append([]string{"conntrack-full", "accept-queue-overflow", "ephemeral-ports-exhausted",
 		"php-fpm-children-exhausted", "fd-limit", "nginx-worker-connections", "time-wait-port-search",
-		"cpu-quota-throttled", "cpu-saturated", "memory-pressure", "disk-saturated", "upstream-refused", "connect-timeout"}, waitCauses...),
+		"cpu-quota-throttled", "cpu-saturated", "memory-pressure", "disk-saturated", "upstream-refused", "connect-timeout"}, slices.Concat(limitCauses, waitCauses)...),
 	Doc: Doc{
 		About: "nginx could not get an answer from the server it passes requests to, and says so in its error log. Which of the two is at fault it " +
 			"does not know; where the reason is found, this is told as its consequence.",
@@ -45,15 +45,15 @@ var upstreamKinds = []struct {
 	{"ephemeral-ports", "cannot assign requested address (99)", "Give nginx more local ports, or keep connections to the upstream open.",
 		[]string{"ephemeral-ports-exhausted", "time-wait-port-search", "conntrack-full"}},
 	{"upstream-refused", "connection refused (111)", "Nothing listens at the upstream's address: start it, or correct the address.",
-		[]string{"upstream-refused"}},
+		append([]string{"upstream-refused"}, killCauses...)},
 	{"upstream-busy", "resource temporarily unavailable (11)", "The upstream's unix socket has a full accept queue.",
 		[]string{"accept-queue-overflow", "php-fpm-children-exhausted"}},
 	{"upstream-connect-timeout", "timed out while connecting (110)", "The upstream does not answer SYNs: see its accept queue and what lies between.",
-		[]string{"conntrack-full", "accept-queue-overflow", "php-fpm-children-exhausted", "fd-limit", "softirq-saturated", "connect-timeout"}},
+		[]string{"conntrack-full", "accept-queue-overflow", "php-fpm-children-exhausted", "fd-limit", "softirq-saturated", "connect-timeout", "pids-limit"}},
 	{"upstream-read-timeout", "timed out while reading (110)", "The upstream takes longer than nginx waits: find what it does meanwhile.",
 		nil},
 	{"upstream-reset", "connection reset or closed by the upstream (104)", "The upstream gave up: see its own log.",
-		[]string{"nginx-worker-connections", "fd-limit", "memory-pressure", "accept-queue-overflow"}},
+		append([]string{"nginx-worker-connections", "fd-limit", "memory-pressure", "accept-queue-overflow", "pids-limit"}, killCauses...)},
 	{"no-live-upstreams", "no live upstreams", "Every server of the upstream has failed lately.",
 		nil},
 }
@@ -122,7 +122,7 @@ var clientAborts = Cause{
 	ConsequenceOf: append([]string{"conntrack-full", "accept-queue-overflow", "php-fpm-children-exhausted",
 		"ephemeral-ports-exhausted", "fd-limit", "nginx-worker-connections", "time-wait-port-search",
 		"cpu-quota-throttled", "cpu-saturated", "memory-pressure", "disk-saturated", "softirq-saturated",
-		"nginx-upstream-errors"}, waitCauses...),
+		"nginx-upstream-errors"}, slices.Concat(limitCauses, waitCauses)...),
 	Doc: Doc{
 		About: "nginx writes status 499 when the client closed the connection before the answer. Clients do so when they have waited too long: it " +
 			"is a symptom, and told under what makes the answers late where that is found.",

@@ -48,6 +48,9 @@ func Diagnose(o *observe.Observation) Report {
 			r.NotChecked = append(r.NotChecked, Excluded{string(g.Kind), gapText(g)})
 		}
 	}
+	for i := range r.Findings {
+		r.Findings[i].Subject.Container = v.SubjectContainer(&r.Findings[i].Subject)
+	}
 	fold(r.Findings, catalogue)
 	r.Findings = rank(r.Findings, catalogue)
 	return r

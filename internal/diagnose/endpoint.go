@@ -126,6 +126,9 @@ func process(v *cause.View, pid int) *Process {
 	out := &Process{PID: p.PID, Comm: p.Comm, Cgroup: p.Cgroup}
 	if p.Container != "" {
 		out.Container = &p.Container
+		if name := v.ContainerName(p.Container); name != "" {
+			out.Name = &name
+		}
 	}
 	if p.Unit != "" {
 		out.Unit = &p.Unit

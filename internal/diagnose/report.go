@@ -96,5 +96,6 @@ type Process struct {
 	Comm      string  `json:"comm"`
 	Cgroup    string  `json:"cgroup"`
 	Container *string `json:"container"`
+	Name      *string `json:"container_name,omitempty"` // where an engine tells it
 	Unit      *string `json:"unit"`
 }

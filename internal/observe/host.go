@@ -125,6 +125,14 @@ type Process struct {
 	// the process has several.
 	Busiest []Thread `json:"busiest,omitempty"`
 
+	// Policy is "fifo", "rr" or "deadline" of a process in real time
+	// (sched(7)), which runs before all that is not.
+	Policy string `json:"policy,omitempty"`
+	// StartedAt is when it began, in seconds from the beginning of the window.
+	StartedAt float64 `json:"started_at,omitempty"`
+	// CPUSet is the file of the control group that keeps it from CPUs the host has.
+	CPUSet string `json:"cpuset,omitempty"`
+
 	// Only for processes that serve:
 	States *ThreadStates `json:"thread_states,omitempty"`
 	Course []RunSpan     `json:"course,omitempty"` // in order of time; only of those that use the CPU
@@ -171,6 +179,26 @@ type Cgroup struct {
 	MemoryAtLimit      uint64  `json:"memory_at_limit,omitempty"` // times the limit was hit: memory.events max, memory.failcnt
 	OOMKills           uint64  `json:"oom_kills,omitempty"`
 	MemoryStallSeconds float64 `json:"memory_stall_seconds,omitempty"` // v2 memory.pressure "some"
+	MemoryGrownBytes   int64   `json:"memory_grown_bytes,omitempty"`   // in use at the end, less what was at the beginning
+	MemoryFileBytes    uint64  `json:"memory_file_bytes,omitempty"`    // page cache in it at the end, of a group with a limit
+	MemoryHighBytes    uint64  `json:"memory_high_bytes,omitempty"`    // v2 memory.high: above it the group is slowed down; 0 = none
+	MemoryAtHigh       uint64  `json:"memory_at_high,omitempty"`       // times it was slowed down: memory.events high
+	// Refaults are pages of files read again soon after they were dropped from
+	// the cache (memory.stat workingset_refault_file), of a group with a limit.
+	Refaults uint64 `json:"refaults,omitempty"`
+
+	CPUWeight int `json:"cpu_weight,omitempty"` // cpu.weight, or cpu.shares where 1024 is 100; 0 = not known
+	// Files of its limits, full paths, where there are such limits.
+	MemoryFile string `json:"memory_file,omitempty"` // memory.max, memory.limit_in_bytes
+	HighFile   string `json:"high_file,omitempty"`   // memory.high
+	PIDsFile   string `json:"pids_file,omitempty"`   // pids.max
+	WeightFile string `json:"weight_file,omitempty"` // cpu.weight, cpu.shares
+
+	Tasks       uint64    `json:"tasks,omitempty"`           // in it, where they have a limit
+	PIDsLimit   uint64    `json:"pids_limit,omitempty"`      // pids.max; 0 = none
+	PIDsRefused uint64    `json:"pids_refused,omitempty"`    // fork() and clone() that failed for it: pids.events max
+	IO          []IOLimit `json:"io,omitempty"`              // of disks with a limit
+	EndedIn     bool      `json:"ended_in_window,omitempty"` // it, or all of interest in it, was gone at the end: counters are those of the last look
 }
 
 // KernelLine counts kernel log messages of one kind and subject in the window.

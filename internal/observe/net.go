@@ -60,6 +60,9 @@ type Listener struct {
 	Opened     uint64 `json:"opened"`                // handshakes completed in the window (BPF), 0 when not known
 	Clients    int    `json:"clients"`               // established connections, peak of the samples
 	ClientPIDs []int  `json:"client_pids,omitempty"` // local processes at the other end, at most 64
+
+	// Since is when it was first seen, in seconds into the window; 0 = from its beginning.
+	Since float64 `json:"since,omitempty"`
 }
 
 // SocketGroup counts the TCP sockets of one namespace that share an end.

@@ -30,6 +30,10 @@ type Observation struct {
 	PHPFPM      []PHPFPM     `json:"php_fpm,omitempty"`
 	Databases   []Database   `json:"databases,omitempty"`
 	Endpoints   []Endpoint   `json:"endpoints,omitempty"`
+	// What control groups, engines and runtimes allow, and what the kernel killed.
+	Containers []Container `json:"containers,omitempty"`
+	OOMKills   []OOMKill   `json:"oom_kills,omitempty"`
+	Heaps      []Heap      `json:"heaps,omitempty"`
 	// Waits is nil where the waits of threads were not watched.
 	Waits  *WaitGraph        `json:"waits,omitempty"`
 	Sysctl map[string]string `json:"sysctl,omitempty"` // host-wide knobs, as "net.netfilter.nf_conntrack_max"
@@ -102,6 +106,7 @@ const (
 	KindNginx     Kind = "nginx"      // nginx configuration and logs
 	KindPHPFPM    Kind = "php-fpm"    // php-fpm configuration and log
 	KindDatabases Kind = "databases"  // configuration, logs and status of database and cache servers
+	KindEngines   Kind = "engines"    // container engines
 	KindWaits     Kind = "waits"      // /proc/PID/task: what threads wait for
 	KindRequests  Kind = "requests"   // BPF: every request of every TCP connection, with its ledger
 )

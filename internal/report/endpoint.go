@@ -79,6 +79,9 @@ func (p *printer) requests(title, who string, list []diagnose.Endpoint) {
 		comm := "?"
 		if e.Process != nil {
 			comm = clean(e.Process.Comm)
+			if e.Process.Name != nil {
+				comm += "@" + clean(*e.Process.Name)
+			}
 		}
 		p50, p99 := "-", "-"
 		if e.Total != nil {

@@ -199,6 +199,9 @@ func subjectText(s *cause.Subject) string {
 	if s.Comm != "" && s.PID != 0 {
 		add("%s (pid %d)", s.Comm, s.PID)
 	}
+	if s.Container != "" {
+		add("container %s", s.Container)
+	}
 	switch {
 	case s.Kind == "destination" && s.Addr != "":
 		add("calls to %s", joinHostPort(s.Addr, s.Port))

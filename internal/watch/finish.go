@@ -82,6 +82,7 @@ func (s *session) end(ctx context.Context) {
 	s.endFlows()
 	procs, gaps := s.fs.Processes()
 	s.addProcessGaps(gaps)
+	engines := s.askEngines(procs)
 	s.out.Processes = host.ProcessesBetween(s.procs, procs)
 	s.sumShortLived(procs)
 	for _, sp := range s.spaces {
@@ -95,8 +96,9 @@ func (s *session) end(ctx context.Context) {
 	}
 
 	s.endKmsg()
+	young := s.youngSpaces(procs)
 	for _, sp := range s.spaces {
-		if !sp.used() {
+		if !sp.used() && !young[sp.inode] {
 			continue
 		}
 		s.out.Namespaces = append(s.out.Namespaces, sp.finish(s, owners))
@@ -106,7 +108,9 @@ func (s *session) end(ctx context.Context) {
 	s.endWaits()
 	s.endProcesses()
 	s.endCgroups(procs)
+	s.endStarts(procs)
 	s.endApps(ctx)
+	s.endContainers(engines)
 	s.out.Sysctl = s.hostSysctl()
 	if fresh := s.newNamespaces(procs); fresh > 0 {
 		s.lose("network namespaces that appeared during the window and were not watched", int64(fresh))
@@ -285,20 +289,13 @@ func (s *session) endProcesses() {
 }
 
 func (s *session) endCgroups(procs []host.ProcSample) {
-	interesting := map[int]bool{}
+	var pids []int
 	for i := range s.out.Namespaces {
 		for _, l := range s.out.Namespaces[i].Listeners {
-			for _, pid := range l.PIDs {
-				interesting[pid] = true
-			}
+			pids = append(pids, l.PIDs...)
 		}
 	}
-	for _, pid := range s.serving {
-		interesting[pid] = true
-	}
-	now, gaps := s.fs.Cgroups(procs, interesting)
-	s.out.Gaps = append(s.out.Gaps, gaps...)
-	s.out.Cgroups = host.CgroupsBetween(s.groups, now)
+	s.endLimits(procs, pids)
 }
 
 func (s *session) endApps(ctx context.Context) {

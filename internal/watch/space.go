@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/netip"
 	"slices"
+	"time"
 
 	"github.com/slowray/slowray/internal/observe"
 	"github.com/slowray/slowray/internal/sense/host"
@@ -42,6 +43,7 @@ type listener struct {
 	samples     int
 	full        int
 	clients     int
+	since       time.Time // zero when it was there at the beginning
 }
 
 type groupKey struct {
@@ -167,6 +169,9 @@ func (sp *space) sampleListeners(s *session) error {
 		l := sp.listeners[ls.Inode]
 		if l == nil {
 			l = &listener{first: ls}
+			if !s.out.Window.Start.IsZero() {
+				l.since = time.Now()
+			}
 			sp.listeners[ls.Inode] = l
 			if ls.Port != 0 {
 				sp.ports[ls.Port] = true
@@ -319,7 +324,7 @@ func (sp *space) finish(s *session, owners map[uint64][]int) observe.NetNS {
 			}
 		}
 	}
-	out.Listeners = sp.finishListeners(owners)
+	out.Listeners = sp.finishListeners(s, owners)
 	out.Sockets = sp.finishGroups(s, owners)
 	out.UDP = sp.finishUDP(owners)
 	return out
@@ -333,7 +338,7 @@ func increase(a, b uint64) uint64 {
 	return b - a
 }
 
-func (sp *space) finishListeners(owners map[uint64][]int) []observe.Listener {
+func (sp *space) finishListeners(s *session, owners map[uint64][]int) []observe.Listener {
 	var out []observe.Listener
 	for inode, l := range sp.listeners {
 		o := observe.Listener{
@@ -344,6 +349,9 @@ func (sp *space) finishListeners(owners map[uint64][]int) []observe.Listener {
 		}
 		if l.first.Proto != "unix" {
 			o.Addr = l.first.Addr.String()
+		}
+		if !l.since.IsZero() {
+			o.Since = l.since.Sub(s.out.Window.Start).Seconds()
 		}
 		if l.samples > 0 {
 			o.QueueMean = float64(l.sum) / float64(l.samples)

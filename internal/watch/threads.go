@@ -68,7 +68,7 @@ func (s *session) endThreads(p *observe.Process) {
 	p.Course = s.courses.of(p.PID)
 	p.Exe, p.Go = s.fs.Exe(p.PID), s.fs.IsGo(p.PID)
 	if list, n := s.fs.AllowedCPUs(p.PID); n > 0 && n < s.out.Host.CPUs {
-		p.CPUs = list
+		p.CPUs, p.CPUSet = list, s.cpuSetOf(p.PID)
 	}
 	for i := range p.Busiest {
 		if comm := s.fs.ThreadComm(p.PID, p.Busiest[i].TID); comm != p.Comm {

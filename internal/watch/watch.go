@@ -77,7 +77,7 @@ type session struct {
 	nginx     []*nginx.Instance
 	fpm       []*phpfpm.Instance
 	databases databases
-	groups    []host.CgroupSample
+	limits    limits
 	owners    map[uint64][]int              // socket inode → processes, at the beginning
 	opened    map[connect.PassiveKey]uint64 // handshakes completed, from BPF
 }
@@ -160,7 +160,8 @@ func (s *session) begin() error {
 	if len(s.procs) == 0 {
 		return errors.New("no process can be seen in /proc")
 	}
-	if err := s.checkFilter(); err != nil {
+	known := s.resolveContainer()
+	if err := s.checkFilter(); err != nil && !known {
 		return err
 	}
 	// Without the iterators the same is read in dearer ways.
@@ -175,7 +176,7 @@ func (s *session) begin() error {
 	for i := range s.procs {
 		s.fdLimit[s.procs[i].PID] = s.procs[i].FDLimit
 	}
-	if err := s.checkServes(); err != nil {
+	if err := s.checkServes(); err != nil && !known {
 		return err
 	}
 	if s.opt.Progress != nil {
@@ -201,11 +202,7 @@ func (s *session) begin() error {
 	for _, in := range s.fpm {
 		in.Begin()
 	}
-	interesting := map[int]bool{}
-	for _, pid := range s.serving {
-		interesting[pid] = true
-	}
-	s.groups, _ = s.fs.Cgroups(s.procs, interesting)
+	s.beginLimits()
 	s.use, gaps = s.fs.Use()
 	s.out.Gaps = append(s.out.Gaps, gaps...)
 	for _, sp := range s.spaces {
@@ -241,7 +238,7 @@ func (s *session) checkFilter() error {
 	case f.Unit != "" && !find(func(p *host.ProcSample) bool { return f.InUnit(p.Unit) }):
 		return &NotFoundError{fmt.Sprintf("no process runs in unit %q (see systemctl list-units)", f.Unit)}
 	case f.Container != "" && !find(func(p *host.ProcSample) bool { return f.InContainer(p.Container) }):
-		return &NotFoundError{fmt.Sprintf("no process runs in container %q (give the container's id, as docker ps shows it)", f.Container)}
+		return &NotFoundError{fmt.Sprintf("no process runs in container %q (give the container's name or id, as docker ps shows it)", f.Container)}
 	}
 	return nil
 }
@@ -310,6 +307,7 @@ func (s *session) loop(ctx context.Context) {
 		cpu       = pace{every: max(cpuEvery, s.opt.For/cpuSpans)}
 		runs      = pace{every: max(cpuEvery, s.opt.For/cpuSpans)}
 		closer    = pace{every: closelyEvery}
+		limits    = pace{every: limitsEvery}
 		progress  = pace{every: 250 * time.Millisecond}
 		snapshots schedule
 	)
@@ -323,6 +321,7 @@ func (s *session) loop(ctx context.Context) {
 		databases.do(elapsed, s.sampleDatabases)
 		s.sampleCalls(elapsed)
 		cpu.do(elapsed, func() { s.sampleCPU(elapsed) })
+		limits.do(elapsed, s.sampleLimits)
 		closer.do(elapsed, func() { s.lookClosely(time.Since(start)) })
 		runs.do(elapsed, func() { s.courses.sample(s.fs, time.Since(start)) })
 		snapshots.do(elapsed, s.opt.For, s.sampleSockets)

@@ -33,7 +33,9 @@ type CgroupSample struct {
 	MemoryAtLimit    uint64 // times the limit was hit
 	OOMKills         uint64
 	MemoryStallUS    uint64 // v2: memory.pressure "some"
+	groupLimits
 
+	from   []groupSource
 	taken  uint64 // latest start of any process when it was read, ticks since boot
 	oldest uint64 // earliest start of a process of interest in it
 }
@@ -94,7 +96,7 @@ func (fs FS) Cgroups(procs []ProcSample, interesting map[int]bool) ([]CgroupSamp
 
 // moveMounts looks for what is mounted below /sys below fs.Sys.
 func (s *cgroupScan) moveMounts() {
-	for _, ms := range [][]cgroupMount{s.mounts.v2, s.mounts.cpu, s.mounts.memory} {
+	for _, ms := range [][]cgroupMount{s.mounts.v2, s.mounts.cpu, s.mounts.memory, s.mounts.pids, s.mounts.blkio, s.mounts.cpuset} {
 		for i := range ms {
 			if rest, ok := strings.CutPrefix(ms[i].dir, "/sys/"); ok {
 				ms[i].dir = filepath.Join(s.fs.Sys, rest)
@@ -103,6 +105,9 @@ func (s *cgroupScan) moveMounts() {
 	}
 }
 
+// groupRead reads what one hierarchy says of a group, from its directory.
+type groupRead func(s *cgroupScan, dir string, g *CgroupSample)
+
 // process notes one process in its groups, and reads those not read yet.
 func (s *cgroupScan) process(p *ProcSample) {
 	missing := false
@@ -110,11 +115,13 @@ func (s *cgroupScan) process(p *ProcSample) {
 		mounts  []cgroupMount
 		path    string
 		version int
-		read    func(*cgroupScan, string, *CgroupSample)
+		read    groupRead
 	}{
 		{s.mounts.v2, p.Groups.V2, 2, (*cgroupScan).readV2},
 		{s.mounts.cpu, p.Groups.CPU, 1, (*cgroupScan).readV1CPU},
 		{s.mounts.memory, p.Groups.Memory, 1, (*cgroupScan).readV1Memory},
+		{s.mounts.pids, p.Groups.PIDs, 1, (*cgroupScan).readPIDs},
+		{s.mounts.blkio, p.Groups.BlkIO, 1, (*cgroupScan).readV1BlkIO},
 	} {
 		dirs := lineage(h.mounts, h.path)
 		// The unified hierarchy is listed for each process even where nobody uses it.
@@ -125,6 +132,7 @@ func (s *cgroupScan) process(p *ProcSample) {
 			g := s.group(d.path, h.version, p)
 			if !s.read[d.dir] {
 				s.read[d.dir] = true
+				g.from = append(g.from, groupSource{d.dir, h.read})
 				h.read(s, d.dir, g)
 			}
 		}
@@ -189,7 +197,7 @@ func (s *cgroupScan) readV2(dir string, g *CgroupSample) {
 		g.ThrottledNS = saturate(flatKey(b, "throttled_usec"), 1000)
 	}
 	if b, ok := s.file(dir, "memory.max"); ok {
-		g.MemoryLimitBytes = s.limit(b)
+		g.MemoryLimitBytes, g.memoryFile = s.limit(b), filepath.Join(dir, "memory.max")
 	}
 	if b, ok := s.file(dir, "memory.current"); ok {
 		g.MemoryUsedBytes, _ = ParseUint(bytes.TrimSpace(b))
@@ -201,6 +209,7 @@ func (s *cgroupScan) readV2(dir string, g *CgroupSample) {
 		p, _ := parsePressure(bytes.NewReader(b))
 		g.MemoryStallUS = p.some
 	}
+	s.readV2Limits(dir, g)
 }
 
 // readV1CPU reads a group of the v1 controller cpu (Documentation/scheduler/sched-bwc.rst).
@@ -220,13 +229,16 @@ func (s *cgroupScan) readV1CPU(dir string, g *CgroupSample) {
 		g.Throttled = flatKey(b, "nr_throttled")
 		g.ThrottledNS = flatKey(b, "throttled_time")
 	}
+	if b, ok := s.file(dir, "cpu.shares"); ok {
+		g.CPUWeight, g.weightFile = weightOfShares(b), filepath.Join(dir, "cpu.shares")
+	}
 }
 
 // readV1Memory reads a group of the v1 controller memory
 // (Documentation/admin-guide/cgroup-v1/memory.rst).
 func (s *cgroupScan) readV1Memory(dir string, g *CgroupSample) {
 	if b, ok := s.file(dir, "memory.limit_in_bytes"); ok {
-		g.MemoryLimitBytes = s.limit(b)
+		g.MemoryLimitBytes, g.memoryFile = s.limit(b), filepath.Join(dir, "memory.limit_in_bytes")
 	}
 	if b, ok := s.file(dir, "memory.usage_in_bytes"); ok {
 		g.MemoryUsedBytes, _ = ParseUint(bytes.TrimSpace(b))
@@ -236,6 +248,9 @@ func (s *cgroupScan) readV1Memory(dir string, g *CgroupSample) {
 	}
 	if b, ok := s.file(dir, "memory.oom_control"); ok {
 		g.OOMKills = flatKey(b, "oom_kill")
+	}
+	if g.MemoryLimitBytes > 0 {
+		s.memoryStat(dir, g, "total_cache", "total_workingset_refault_file")
 	}
 }
 

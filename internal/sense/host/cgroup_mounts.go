@@ -16,7 +16,7 @@ type cgroupMount struct {
 }
 
 // cgroupMounts is where the hierarchies that matter here are mounted.
-type cgroupMounts struct{ v2, cpu, memory []cgroupMount }
+type cgroupMounts struct{ v2, cpu, memory, pids, blkio, cpuset []cgroupMount }
 
 // parseMountinfo finds the cgroup mounts in /proc/self/mountinfo
 // (proc_pid_mountinfo(5)): "ID PARENT MAJOR:MINOR ROOT DIR OPTIONS [TAG…] -
@@ -44,6 +44,15 @@ func parseMountinfo(r io.Reader) (cgroupMounts, error) {
 			}
 			if slices.Contains(options, "memory") {
 				m.memory = append(m.memory, mount)
+			}
+			if slices.Contains(options, "pids") {
+				m.pids = append(m.pids, mount)
+			}
+			if slices.Contains(options, "blkio") {
+				m.blkio = append(m.blkio, mount)
+			}
+			if slices.Contains(options, "cpuset") {
+				m.cpuset = append(m.cpuset, mount)
 			}
 		}
 	}

@@ -179,7 +179,7 @@ func TestCgroupsBetween(t *testing.T) {
 		{Path: "/new", Version: 2, OOMKills: 2},
 		{Path: "/remade", Version: 2, OOMKills: 1, MemoryStallSeconds: 1},
 	}
-	if d := cmp.Diff(want, CgroupsBetween(a, b)); d != "" {
+	if d := cmp.Diff(want, CgroupsBetween(a, b, nil)); d != "" {
 		t.Error(d)
 	}
 }
@@ -246,7 +246,7 @@ func TestRealCgroupThrottled(t *testing.T) {
 	}
 	a := sample()
 	time.Sleep(600 * time.Millisecond)
-	got := CgroupsBetween(a, sample())
+	got := CgroupsBetween(a, sample(), nil)
 	i := slices.IndexFunc(got, func(g observe.Cgroup) bool { return g.Path == "/"+name })
 	if i < 0 {
 		t.Fatalf("not among %+v", got)

@@ -52,6 +52,11 @@ func (fs FS) Names() *Names {
 	return &Names{fs: fs, now: time.Now, bootWall: bootWall, recent: map[int]*name{}}
 }
 
+// StartedAt is when a process with these StartTicks began.
+func (fs FS) StartedAt(ticks uint64) time.Time {
+	return time.Unix(0, bootWall(time.Now())+int64(ticks)*int64(time.Second/userHZ))
+}
+
 // bootWall is when CLOCK_BOOTTIME began.
 func bootWall(now time.Time) int64 {
 	var up unix.Timespec

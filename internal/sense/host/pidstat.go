@@ -24,6 +24,7 @@ const (
 	statThreads = 20
 	statStart   = 22
 	statRSS     = 24
+	statPolicy  = 41
 )
 
 // parsePIDStat reads /proc/PID/stat into p; false when it is not one. The name
@@ -41,7 +42,7 @@ func parsePIDStat(b []byte, p *ProcSample) bool {
 		return false
 	}
 	p.Comm, p.State = printable(comm, 64), state[0]
-	for n := statPPID; n <= statRSS; n++ {
+	for n := statPPID; n <= statPolicy; n++ {
 		var f []byte
 		f, rest = nextField(rest)
 		if len(f) == 0 {
@@ -73,9 +74,25 @@ func parsePIDStat(b []byte, p *ProcSample) bool {
 			if pages, ok := parseInt(f); ok && pages > 0 && pages < 1<<45 {
 				p.RSSBytes = uint64(pages) * pageBytes
 			}
+		case statPolicy:
+			p.Policy = realTime(f)
 		}
 	}
 	return true
+}
+
+// realTime names a policy of real time (include/uapi/linux/sched.h), else it is
+// empty.
+func realTime(b []byte) string {
+	switch string(b) {
+	case "1":
+		return "fifo"
+	case "2":
+		return "rr"
+	case "6":
+		return "deadline"
+	}
+	return ""
 }
 
 // statState is the state letter of a stat file, 0 when it is not one.

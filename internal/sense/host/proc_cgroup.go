@@ -12,6 +12,9 @@ type ProcGroups struct {
 	V2      string // the unified hierarchy
 	CPU     string // v1 controller cpu
 	Memory  string // v1 controller memory
+	PIDs    string // v1 controller pids
+	BlkIO   string // v1 controller blkio
+	CPUSet  string // v1 controller cpuset
 	Systemd string // v1 named hierarchy name=systemd
 }
 
@@ -39,6 +42,12 @@ func parseProcCgroup(b []byte) ProcGroups {
 				g.CPU = name
 			case "memory":
 				g.Memory = name
+			case "pids":
+				g.PIDs = name
+			case "blkio":
+				g.BlkIO = name
+			case "cpuset":
+				g.CPUSet = name
 			case "name=systemd":
 				g.Systemd = name
 			}

@@ -48,6 +48,7 @@ func processBetween(old, p *ProcSample) observe.Process {
 		PID: p.PID, PPID: p.PPID, Comm: p.Comm, Cmdline: p.Cmdline, State: string(rune(p.State)),
 		Kernel: p.Kernel, Threads: p.Threads, NetNS: p.NetNS, Cgroup: p.Cgroup, Container: p.Container, Unit: p.Unit,
 		Nice: p.Nice, RSSBytes: p.RSSBytes, FDs: max(p.FDs, 0), FDLimit: p.FDLimit, FDHard: p.FDHard,
+		Policy: p.Policy,
 	}
 	if old == nil {
 		o.StartedIn = true

@@ -1,0 +1,339 @@
+package cause
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/slowray/slowray/internal/observe"
+)
+
+// lowCPUWeight: the service has less right to the CPUs than what competes with
+// it, by the weight of its control group or its nice value.
+var lowCPUWeight = Cause{
+	ID:    "low-cpu-weight",
+	Title: "The service gives way to others: its CPU weight is low",
+	Layer: LayerMachine,
+	Needs: []observe.Kind{observe.KindRequests, observe.KindProcess, observe.KindCPU},
+	Doc: Doc{
+		About: "While the CPUs are full, the scheduler shares them out by weight: cpu.weight (cpu.shares) of control groups, nice values of processes. A service with a low one " +
+			"waits for whatever else runs, though nothing limits it while the machine is idle.",
+		See: []Symptom{SeeFull},
+		Known: []string{
+			"The requests' threads are ready and have no CPU for a noticeable part of the requests' time (40 %, 10 ms a request), as for run-queue-wait.",
+			"Others than the service and its clients use 20 % of the CPUs or more, without a nice value of their own.",
+			"A control group of the service has half of the usual weight or less (cpu.weight 50, cpu.shares 512), or its processes have nice 5 or more.",
+		},
+		Not:  []string{"A low weight while the CPUs have time to spare: it takes nothing from anybody."},
+		Mend: "Give it the usual weight (100; cpu.shares 1024; nice 0), or what competes with it less.",
+	},
+}
+
+// affinityTooNarrow: the service may run on few of the CPUs, which are full
+// while others have nothing to do.
+var affinityTooNarrow = Cause{
+	ID:    "affinity-too-narrow",
+	Title: "The service may run on few of the CPUs only: those are full, others idle",
+	Layer: LayerMachine,
+	Needs: []observe.Kind{observe.KindRequests, observe.KindProcess, observe.KindCPU},
+	Doc: Doc{
+		About: "A CPU affinity (taskset, CPUAffinity=), or a cpuset of its container or unit, keeps a service on some of the CPUs. Its threads wait there for each other and for " +
+			"others, however idle the rest of the machine is.",
+		See: []Symptom{SeeOneCPU, SeePlateau},
+		Known: []string{
+			"The requests' threads are ready and have no CPU for a noticeable part of the requests' time (40 %, 10 ms a request).",
+			"The CPUs it may run on (Cpus_allowed_list) were busy 80 % of the time or more, and the others idle 30 % or more.",
+		},
+		Not:  []string{"A service bound to CPUs that have time to spare.", "A service bound to some CPUs of a machine that is full as a whole."},
+		Mend: "Let it run on more CPUs; where a cpuset keeps it there, that is to be changed, and taskset does not help.",
+	},
+}
+
+// realtimeHog: a process of a real-time policy takes a CPU for itself.
+var realtimeHog = Cause{
+	ID:    "realtime-hog",
+	Title: "A real-time process takes a CPU: everything else there waits",
+	Layer: LayerMachine,
+	Needs: []observe.Kind{observe.KindRequests, observe.KindProcess, observe.KindCPU},
+	Doc: Doc{
+		About: "Threads of the policies SCHED_FIFO, SCHED_RR and SCHED_DEADLINE run before all others, for as long as they want. One that computes leaves 5 % of its CPU to " +
+			"everybody else at most (sched_rt_runtime_us, or the fair server since 6.8).",
+		See: []Symptom{SeeFull, SeeOneCPU},
+		Known: []string{
+			"A process of such a policy, which takes no part in the requests, used half of a CPU or more.",
+			"The requests' threads are ready and have no CPU for a noticeable part of the requests' time (40 %, 10 ms a request).",
+		},
+		Not:  []string{"A real-time process that computes while the requests' threads have a CPU in time."},
+		Mend: "Give the process an ordinary policy (chrt --other), or keep it on CPUs of its own.",
+	},
+}
+
+// cpuSteal: the hypervisor gives the machine's CPUs to others.
+var cpuSteal = Cause{
+	ID:    "cpu-steal",
+	Title: "The hypervisor takes CPU time away: everything that computes takes longer",
+	Layer: LayerMachine,
+	Needs: []observe.Kind{observe.KindRequests, observe.KindCPU},
+	Doc: Doc{
+		About: "On a virtual machine the CPUs are not always there: the hypervisor runs other guests, or holds this one to what it was promised (burst credits used up). The " +
+			"kernel sees that as steal time; threads seem to run meanwhile.",
+		See: []Symptom{SeeFull, SeePlateau},
+		Known: []string{
+			"Steal in /proc/stat is 5 % of the CPUs' time or more.",
+			"The time that was stolen is a fifth of the requests' time or more, and 10 ms of each: as much of their computing as steal is of all that the CPUs were wanted for.",
+		},
+		Not:       []string{"Steal while requests wait for something else, or hardly compute."},
+		Mend:      "Move the machine to a host that is less full, or to an instance type without burst credits.",
+		Unplanted: "it takes a hypervisor that is full.",
+	},
+}
+
+func init() {
+	lowCPUWeight.Check = checkLowWeight
+	affinityTooNarrow.Check = checkAffinity
+	realtimeHog.Check = checkRealtime
+	cpuSteal.Check = checkSteal
+}
+
+const (
+	lowWeight     = 50   // of 100: half of the usual one
+	lowNice       = 5    // from here on a process gives way noticeably: a third of the usual weight
+	narrowBusy    = 0.80 // of the time, the CPUs that the service may use
+	narrowIdle    = 0.30 // of the time, the others
+	realtimeShare = 0.5  // of a CPU
+	stealShare    = 0.05 // of the CPUs' time: causes.md, row 7
+)
+
+// lateForWant runs a check on the endpoints whose requests wait, noticeably,
+// for threads that are ready and have no CPU.
+func (v *View) lateForWant(check func(l *ledger, w *atWork, k cost) judged) Result {
+	return v.judgeLedgers(fewRequests, func(l *ledger) judged {
+		if l.called() {
+			return judged{because: "no request is answered here", near: -1}
+		}
+		w := v.atWork(l)
+		if len(w.threads) == 0 {
+			return judged{because: fmt.Sprintf("the threads behind %s hardly ran", l.name()), near: 0}
+		}
+		top := slices.MaxFunc(w.threads, func(a, b busyThread) int { return cmp.Compare(a.delay, b.delay) })
+		k := l.waitingForCPU(&w, top.delay, observe.ServerRunq)
+		shown := l.Split != nil && l.Split.Requests >= fewRequests && l.noticed(l.serverCost(observe.ServerRunq), threadFloor)
+		if !l.noticed(k, threadFloor) || w.delay < delayFloor*v.loadedSeconds(l) || top.delay < queuedLeast && !shown {
+			return judged{because: fmt.Sprintf("the threads behind %s were ready and had no CPU for %s, and ran for %s: no request is slow for that", l.name(), seconds(w.delay), seconds(w.cpu)), near: k.slowNS}
+		}
+		if c := v.throttled(&w); c != nil {
+			return judged{because: fmt.Sprintf("the quota of %s holds the threads behind %s back", c.Path, l.name()), near: k.slowNS}
+		}
+		return check(l, &w, k)
+	})
+}
+
+const withoutCPU = "ready to run, without a CPU"
+
+func waitedEvidence(w *atWork) Evidence {
+	return Evidence{Fact: "its threads were runnable but not running", Value: round(w.delay), Limit: round(w.delay + w.cpu), Unit: "s of those they could run", Source: "/proc/PID/task/TID/schedstat"}
+}
+
+func checkLowWeight(v *View) Result {
+	return v.lateForWant(func(l *ledger, w *atWork, k cost) judged {
+		outside := v.outside()
+		group := v.lightGroup(l)
+		nice := niceOf(w.procs)
+		switch {
+		case group == nil && nice < lowNice:
+			return judged{because: fmt.Sprintf("the processes behind %s have nice %d, and no control group of theirs a low weight", l.name(), nice), near: k.slowNS}
+		case outside < outsiderShare:
+			return judged{because: fmt.Sprintf("only the service and its clients compete for the CPUs (others use %s)", percent(outside)), near: k.slowNS}
+		}
+		f := v.found(&lowCPUWeight, l, k, threadFloor, withoutCPU)
+		f.Subject.Kind = "process"
+		if group != nil {
+			h := v.holderOfGroup(group)
+			f.Subject.Kind, f.Subject.Path = "cgroup", group.Path
+			f.Evidence = append(f.Evidence, Evidence{Fact: "CPU weight of " + h.text, Value: group.CPUWeight, Limit: 100, Unit: "by default", Source: "cpu.weight, cpu.shares"})
+			f.Fix.Text = fmt.Sprintf("Give %s the usual weight, or what it competes with less.%s", h.text, h.setsWhere())
+			usual := "1024"
+			if group.Version == 2 {
+				usual = "100"
+			}
+			h.raise(&f.Fix, group.WeightFile, usual, "--cpu-shares 1024", "CPUWeight=100")
+		}
+		if nice >= lowNice {
+			f.Evidence = append(f.Evidence, Evidence{Fact: "its nice value: it gives way to others", Value: nice, Source: "/proc/PID/stat"})
+			f.Fix.Text = strings.TrimSpace(f.Fix.Text + fmt.Sprintf(" It runs with nice %d: run it with 0.", nice))
+			f.Fix.Commands = append(f.Fix.Commands, "renice -n 0 -p"+pidsOf(w.procs, w.procs[0].Comm))
+		}
+		f.Evidence = append(f.Evidence, waitedEvidence(w), Evidence{Fact: "CPU used by processes that take no part in the requests", Value: round(outside), Unit: "share", Source: "/proc/PID/stat"})
+		return judged{finding: f}
+	})
+}
+
+// lightGroup is the control group of an endpoint's processes with the least
+// weight, when that is low, and others compete that are not in it; or nil.
+func (v *View) lightGroup(l *ledger) *observe.Cgroup {
+	var light *observe.Cgroup
+	for _, c := range v.groupsOf(l) {
+		if c.CPUWeight > 0 && c.CPUWeight <= lowWeight && c.Path != "/" && (light == nil || c.CPUWeight < light.CPUWeight) && v.competes(c) {
+			light = c
+		}
+	}
+	return light
+}
+
+// competes says that processes outside a group, which take no part in the
+// requests, use the CPUs.
+func (v *View) competes(c *observe.Cgroup) bool {
+	var used float64
+	for i := range v.Processes {
+		p := &v.Processes[i]
+		if !p.Kernel && p.Nice < niceMeansYield && !strings.HasPrefix(p.Cgroup+"/", c.Path+"/") && !v.familyOnPath(p.PID) {
+			used += p.CPUSeconds()
+		}
+	}
+	return ratio(used, v.Use.CPU.Total()) >= outsiderShare
+}
+
+func checkAffinity(v *View) Result {
+	return v.lateForWant(func(l *ledger, w *atWork, k cost) judged {
+		p := v.narrowed(w)
+		if p == nil {
+			return judged{because: fmt.Sprintf("the processes behind %s may run on all CPUs", l.name()), near: k.slowNS}
+		}
+		allowed := cpuList(p.CPUs)
+		var busy, idle float64
+		inside, others := 0, 0
+		for cpu, t := range v.Use.PerCPU {
+			if slices.Contains(allowed, cpu) {
+				busy += ratio(t.Busy(), t.Total())
+				inside++
+			} else {
+				idle += ratio(t.Idle+t.IOWait, t.Total())
+				others++
+			}
+		}
+		text := fmt.Sprintf("%s (pid %d) may run on CPU %s of %d", p.Comm, p.PID, p.CPUs, v.Host.CPUs)
+		if inside == 0 || others == 0 {
+			return judged{because: text, near: k.slowNS}
+		}
+		busy, idle = busy/float64(inside), idle/float64(others)
+		if busy < narrowBusy || idle < narrowIdle {
+			return judged{because: fmt.Sprintf("%s; that was busy %s of the time, and the others idle %s", text, percent(busy), percent(idle)), near: k.slowNS}
+		}
+		f := v.found(&affinityTooNarrow, l, k, threadFloor, withoutCPU)
+		f.Subject.Kind = "process"
+		f.Evidence = append(f.Evidence, Evidence{Fact: "CPUs it may run on", Value: p.CPUs, Limit: v.Host.CPUs, Unit: "CPUs there are", Source: "/proc/PID/status Cpus_allowed_list"},
+			Evidence{Fact: "these were busy", Value: round(busy), Unit: "share of the time", Source: "/proc/stat"},
+			Evidence{Fact: "the other CPUs were idle", Value: round(idle), Unit: "share of the time", Source: "/proc/stat"}, waitedEvidence(w))
+		f.Fix = v.widenFix(p)
+		return judged{finding: f}
+	})
+}
+
+// widenFix lets a process run on all CPUs, where the one thing that keeps it
+// from them says so.
+func (v *View) widenFix(p *observe.Process) Fix {
+	all := fmt.Sprintf("0-%d", max(v.Host.CPUs-1, 0))
+	fix := Fix{Text: fmt.Sprintf("Let %s run on more CPUs than %s.", p.Comm, p.CPUs), Commands: []string{}}
+	if p.CPUSet == "" {
+		fix.Commands = []string{fmt.Sprintf("taskset --all-tasks --cpu-list --pid %s %d", all, p.PID)}
+		if p.Unit != "" {
+			fix.Persist = []string{fmt.Sprintf("systemctl edit %s   # [Service] CPUAffinity=", p.Unit)}
+		}
+		return fix
+	}
+	path := strings.TrimSuffix(p.CPUSet, "/cpuset.cpus")
+	h := v.holderOf(path, p.Container, p.Unit)
+	fix.Text += fmt.Sprintf(" A cpuset (%s) keeps it there: taskset does not help.%s", p.CPUSet, h.setsWhere())
+	h.raise(&fix, p.CPUSet, all, "--cpuset-cpus "+all, "AllowedCPUs="+all)
+	return fix
+}
+
+// cpuList reads "0-3,8"; of what is not such a list nothing.
+func cpuList(s string) []int {
+	var out []int
+	for part := range strings.SplitSeq(s, ",") {
+		first, last, isRange := strings.Cut(part, "-")
+		a, ok := smallNumber(first)
+		b := a
+		if isRange {
+			var ok2 bool
+			b, ok2 = smallNumber(last)
+			ok = ok && ok2
+		}
+		for cpu := a; ok && cpu <= b; cpu++ {
+			out = append(out, cpu)
+		}
+	}
+	return out
+}
+
+// smallNumber reads up to four digits.
+func smallNumber(s string) (n int, ok bool) {
+	if len(s) == 0 || len(s) > 4 {
+		return 0, false
+	}
+	for _, c := range []byte(s) {
+		if c < '0' || c > '9' {
+			return 0, false
+		}
+		n = 10*n + int(c-'0')
+	}
+	return n, true
+}
+
+func checkRealtime(v *View) Result {
+	var hog *observe.Process
+	for i := range v.Processes {
+		p := &v.Processes[i]
+		if p.Policy != "" && !p.Kernel && !v.familyOnPath(p.PID) && (hog == nil || p.CPUSeconds() > hog.CPUSeconds()) {
+			hog = p
+		}
+	}
+	if hog == nil {
+		return ruledOut("no process of a real-time policy takes CPU time, but those on the requests' way")
+	}
+	share := ratio(hog.CPUSeconds(), v.Window.Seconds)
+	if share < realtimeShare {
+		return ruledOut(fmt.Sprintf("%s (pid %d, %s) uses %s of a CPU", hog.Comm, hog.PID, hog.Policy, percent(share)))
+	}
+	return heaviest(v.lateForWant(func(l *ledger, w *atWork, k cost) judged {
+		f := v.found(&realtimeHog, l, k, threadFloor, withoutCPU)
+		f.Subject = Subject{Kind: "process", PID: hog.PID, Comm: hog.Comm, NetNS: l.NetNS}
+		f.Evidence = append(f.Evidence, Evidence{Fact: fmt.Sprintf("CPU time of %s (pid %d), policy %s", hog.Comm, hog.PID, hog.Policy), Value: round(share), Limit: 1, Unit: "CPU", Source: "/proc/PID/stat"}, waitedEvidence(w))
+		f.Fix.Text = fmt.Sprintf("Give %s an ordinary policy, or CPUs of its own.", hog.Comm)
+		f.Fix.Commands = []string{fmt.Sprintf("chrt --all-tasks --other --pid 0 %d", hog.PID)}
+		if hog.Unit != "" {
+			f.Fix.Persist = []string{fmt.Sprintf("systemctl edit %s   # [Service] CPUSchedulingPolicy=other", hog.Unit)}
+		}
+		return judged{finding: f}
+	}))
+}
+
+func checkSteal(v *View) Result {
+	steal := ratio(v.Use.CPU.Steal, v.Use.CPU.Total())
+	if steal < stealShare {
+		return ruledOut(fmt.Sprintf("the hypervisor took %s of the CPUs' time", percent(steal)))
+	}
+	// What was wanted of the CPUs is what they gave, and what was stolen.
+	lost := ratio(v.Use.CPU.Steal, v.Use.CPU.Total()-v.Use.CPU.Idle-v.Use.CPU.IOWait)
+	return heaviest(v.judgeLedgers(fewRequests, func(l *ledger) judged {
+		if l.called() {
+			return judged{because: "no request is answered here", near: -1}
+		}
+		computing, known := v.computing(l)
+		if !known {
+			computing = 1
+		}
+		k := scaled(l.cost(1, threadParts...), computing*lost)
+		if share := max(k.share, k.slowShare); share < wasteShare || max(k.ns, k.slowNS) < threadFloor.mean {
+			return judged{because: fmt.Sprintf("the hypervisor took %s of the CPUs' time; of the requests on %s that is %s", percent(steal), l.name(), percent(share)), near: k.slowNS}
+		}
+		f := v.found(&cpuSteal, l, k, threadFloor, "stolen by the hypervisor")
+		f.Subject = Subject{Kind: "host", NetNS: l.NetNS}
+		f.Evidence = append(f.Evidence, Evidence{Fact: "CPU time that the hypervisor took", Value: round(steal), Limit: 1, Unit: "share of all", Source: "/proc/stat steal"},
+			Evidence{Fact: "of the time that the CPUs were wanted", Value: round(lost), Limit: 1, Unit: "share", Source: "/proc/stat"})
+		f.Fix.Text = "Move the machine to a host that is less full, or to an instance type with CPUs of its own; with burst credits, wait for them or buy more."
+		return judged{finding: f}
+	}))
+}

@@ -1,0 +1,312 @@
+package cause
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/slowray/slowray/internal/observe"
+)
+
+// memoryHighThrottled: a group above memory.high is slowed down at each
+// allocation (mem_cgroup_handle_over_high, mm/memcontrol.c), and never killed.
+var memoryHighThrottled = Cause{
+	ID:    "memory-high-throttled",
+	Title: "The service uses more memory than memory.high: the kernel slows it down",
+	Layer: LayerMachine,
+	Needs: []observe.Kind{observe.KindCgroup, observe.KindRequests},
+	Doc: Doc{
+		About: "Above memory.high (MemoryHigh= of a unit, the memory request of some pods) the kernel makes each thread of the group that allocates give memory back first, and " +
+			"then sleep, up to two seconds at a time. Nothing is killed and nothing is logged: the service is slow.",
+		See: []Symptom{SeeIdle, SeeTools},
+		Known: []string{
+			"memory.events counts high in the window, of a control group that processes of the service are in.",
+			"Tasks of the group stalled for memory in 10 % of the window or more (memory.pressure).",
+			"Its requests wait for their threads for 40 % of their time or more, and 10 ms each.",
+		},
+		Not:       []string{"memory.high passed now and then, by a group whose requests are quick."},
+		Mend:      "Raise memory.high, or set only memory.max.",
+		Unplanted: "the control groups of the machine on which the lab is built are of version 1, which has no memory.high; fixtures test it.",
+	},
+}
+
+// pageCacheThrash: a group at its limit drops pages of files that it needs
+// again at once.
+var pageCacheThrash = Cause{
+	ID:    "page-cache-thrash",
+	Title: "The memory limit leaves no room for files: they are read from disk again and again",
+	Layer: LayerMachine,
+	Needs: []observe.Kind{observe.KindCgroup, observe.KindRequests},
+	Doc: Doc{
+		About: "Pages of files that a service reads count against its memory limit. Where its own memory fills the limit, the kernel drops those pages, also the program's own " +
+			"code, and they are read again from the disk, request after request.",
+		See: []Symptom{SeeIdle, SeePlateau},
+		Known: []string{
+			"A control group of the service is at its memory limit (95 % used), and in each second 200 pages or more are read that were dropped shortly before (workingset_refault_file).",
+			"The threads of its requests wait for the disk for a noticeable part of the requests' time (40 %, 10 ms a request), or its processes were seen in uninterruptible sleep in a fifth of their busy time.",
+		},
+		Not:  []string{"A group whose page cache fills its limit, while nothing is read twice: that is what memory is for."},
+		Mend: "Raise the limit by what the files need.",
+	},
+}
+
+// cgroupIOThrottled: a group has used up what it may read or write.
+var cgroupIOThrottled = Cause{
+	ID:    "cgroup-io-throttled",
+	Title: "A control group's I/O limit holds the service back",
+	Layer: LayerMachine,
+	Needs: []observe.Kind{observe.KindCgroup, observe.KindRequests},
+	Doc: Doc{
+		About: "io.max (blkio.throttle in version 1; docker run --device-write-bps, IOWriteBandwidthMax=) limits bytes and operations a second on a disk. What is beyond waits in " +
+			"the kernel, however idle the disk is.",
+		See: []Symptom{SeeIdle, SeePlateau},
+		Known: []string{
+			"A control group of the service has a limit for a disk, and used 80 % of it or more over the window.",
+			"The threads of its requests wait for the disk for a noticeable part of the requests' time (40 %, 10 ms a request), or its processes were seen in uninterruptible sleep in a fifth of their busy time.",
+		},
+		Not:  []string{"A group that uses its limit up for writing in the background, which no request waits for."},
+		Mend: "Raise the limit.",
+	},
+}
+
+// pidsLimit: fork() and clone() fail, because the group has as many tasks as it
+// may have.
+var pidsLimit = Cause{
+	ID:    "pids-limit",
+	Title: "No further process or thread may be started: the group has as many as it may have",
+	Layer: LayerMachine,
+	Needs: []observe.Kind{observe.KindCgroup, observe.KindRequests},
+	Doc: Doc{
+		About: "pids.max (TasksMax=, docker run --pids-limit, podPidsLimit) limits the tasks of a control group, threads included. Beyond it fork() and pthread_create() fail " +
+			"with EAGAIN: a server that needs one for a request cannot answer it.",
+		See: []Symptom{SeeErrors, SeeNoAnswer, SeeLogs},
+		Known: []string{
+			"pids.events counts refused tasks in the window, of a control group that processes of the service are in.",
+			"Requests of the service got no whole answer (3 or more of them), or wait for a thread for 40 % of their time or more and 10 ms each, or its callers' connections failed.",
+		},
+		Not:  []string{"Refused tasks of a service all of whose requests are answered in time."},
+		Mend: "Raise the limit; if the number of tasks keeps growing, find out who starts them.",
+	},
+}
+
+func init() {
+	memoryHighThrottled.Check = checkMemoryHigh
+	pageCacheThrash.Check = checkThrash
+	cgroupIOThrottled.Check = checkGroupIO
+	pidsLimit.Check = checkPIDs
+}
+
+const (
+	atMemoryLimit = 0.95 // of the limit
+	refaultRate   = 200  // pages a second: 0.8 MB of files read twice
+	ioOfLimit     = 0.80 // of what a group may do
+	diskOfBusy    = 0.20 // of the time in which a process had work in hand, in uninterruptible sleep
+)
+
+// judgeGroups runs a check on each control group that answers an endpoint.
+// check says why there is no finding, or gives one.
+func (v *View) judgeGroups(none string, check func(l *ledger, c *observe.Cgroup) judged) Result {
+	r := v.judgeLedgers(fewRequests, func(l *ledger) judged {
+		best := judged{because: none, near: -1}
+		if l.called() {
+			return best
+		}
+		for _, c := range v.groupsOf(l) {
+			j := check(l, c)
+			if j.finding != nil {
+				return j
+			}
+			if j.because != "" && j.near > best.near {
+				best = j
+			}
+		}
+		return best
+	})
+	return r
+}
+
+// waitsForDisk is what the threads of an endpoint's requests lose to the disk,
+// and whether that is much.
+func (v *View) waitsForDisk(l *ledger) (k cost, much bool) {
+	if s := l.Split; s != nil && s.Requests >= fewRequests {
+		if k = l.serverCost(observe.ServerDisk); l.noticed(k, threadFloor) {
+			return k, true
+		}
+	}
+	// A thread that serves others meanwhile lets them wait in their sockets.
+	var disk, busy int
+	for _, p := range v.workers(l) {
+		if p.States != nil {
+			disk += p.States.Disk
+			busy += p.States.Busy()
+		}
+	}
+	k = scaled(l.cost(1, threadParts...), ratio(disk, busy))
+	return k, ratio(disk, busy) >= diskOfBusy && l.noticed(k, threadFloor)
+}
+
+func checkMemoryHigh(v *View) Result {
+	return v.judgeGroups("no service has a memory.high that it passed", func(l *ledger, c *observe.Cgroup) judged {
+		if c.MemoryHighBytes == 0 {
+			return judged{}
+		}
+		stall := ratio(c.MemoryStallSeconds, v.Window.Seconds)
+		k := l.cost(1, threadParts...)
+		text := fmt.Sprintf("%s uses %s with memory.high at %s: it passed it %s times, and stalled %s of the window", c.Path, byteText(c.MemoryUsedBytes), byteText(c.MemoryHighBytes), count(c.MemoryAtHigh), percent(stall))
+		if c.MemoryAtHigh == 0 || stall < memoryStall || !l.noticed(k, threadFloor) {
+			return judged{because: text, near: stall}
+		}
+		h := v.holderOfGroup(c)
+		f := v.found(&memoryHighThrottled, l, k, threadFloor, "waiting for its threads")
+		f.Subject.Kind, f.Subject.Path = "cgroup", c.Path
+		f.Weight = min(f.Weight, max(stall, memoryStall))
+		f.Evidence = append(f.Evidence, Evidence{Fact: "memory of " + h.text, Value: byteText(c.MemoryUsedBytes), Limit: byteText(c.MemoryHighBytes), Unit: "memory.high", Source: "memory.current"},
+			Evidence{Fact: "times it was slowed down", Value: c.MemoryAtHigh, Source: "memory.events high"},
+			Evidence{Fact: "time in which a task of it stalled for memory", Value: round(stall), Limit: 1, Unit: "share of the window", Source: "memory.pressure"})
+		want := 2 * max(c.MemoryUsedBytes, c.MemoryHighBytes)
+		f.Fix.Text = fmt.Sprintf("Raise memory.high of %s from %s, or leave only memory.max.%s", h.text, byteText(c.MemoryHighBytes), h.setsWhere())
+		h.raise(&f.Fix, c.HighFile, utoa(want), "--memory-reservation", fmt.Sprintf("MemoryHigh=%dM", want>>20))
+		if h.what == "container" {
+			f.Fix.Persist = []string{"the memory.high of the container's specification"}
+		}
+		return judged{finding: f}
+	})
+}
+
+func checkThrash(v *View) Result {
+	return v.judgeGroups("no service is at a memory limit", func(l *ledger, c *observe.Cgroup) judged {
+		if c.MemoryLimitBytes == 0 {
+			return judged{}
+		}
+		used := ratio(c.MemoryUsedBytes, c.MemoryLimitBytes)
+		rate := float64(c.Refaults) / max(v.Window.Seconds, 1)
+		text := fmt.Sprintf("%s uses %s of %s, and %.0f pages of files a second were read again", c.Path, byteText(c.MemoryUsedBytes), byteText(c.MemoryLimitBytes), rate)
+		if used < atMemoryLimit || rate < refaultRate {
+			return judged{because: text, near: rate}
+		}
+		k, much := v.waitsForDisk(l)
+		if !much {
+			return judged{because: text + ", but no request is slow for it: " + l.whereTimeGoes(), near: rate}
+		}
+		h := v.holderOfGroup(c)
+		f := v.found(&pageCacheThrash, l, k, threadFloor, "reading files again")
+		f.Subject.Kind, f.Subject.Path = "cgroup", c.Path
+		f.Evidence = append(f.Evidence, Evidence{Fact: "memory of " + h.text, Value: byteText(c.MemoryUsedBytes), Limit: byteText(c.MemoryLimitBytes), Source: "memory.current, memory.usage_in_bytes"},
+			Evidence{Fact: "pages of files read again soon after they were dropped", Value: round(rate), Unit: "pages/s", Source: "memory.stat workingset_refault_file"},
+			Evidence{Fact: "files in memory now", Value: byteText(c.MemoryFileBytes), Source: "memory.stat"},
+			Evidence{Fact: "memory of the machine available", Value: byteText(v.Use.Memory.AvailableBytes), Limit: byteText(v.Use.Memory.TotalBytes), Source: "/proc/meminfo"})
+		want := 2 * c.MemoryLimitBytes
+		f.Fix.Text = fmt.Sprintf("Raise the memory limit of %s (%s) by as much as the files need that it reads.%s", h.text, byteText(c.MemoryLimitBytes), h.setsWhere())
+		h.raise(&f.Fix, c.MemoryFile, utoa(want), memoryFlags(want), fmt.Sprintf("MemoryMax=%dM", want>>20))
+		return judged{finding: f}
+	})
+}
+
+// ioUse is the use of one limit of a group.
+type ioUse struct {
+	limit           *observe.IOLimit
+	what            string
+	done, most      float64 // a second
+	share           float64
+	v1File, v2Field string
+	docker, systemd string
+}
+
+// ioUses lists what a group used of its I/O limits, most first.
+func (v *View) ioUses(c *observe.Cgroup) []ioUse {
+	var out []ioUse
+	for i := range c.IO {
+		l := &c.IO[i]
+		for _, u := range []ioUse{
+			{l, "bytes read", float64(l.ReadBytes), l.ReadBPS, 0, "blkio.throttle.read_bps_device", "rbps", "--device-read-bps", "IOReadBandwidthMax"},
+			{l, "bytes written", float64(l.WriteBytes), l.WriteBPS, 0, "blkio.throttle.write_bps_device", "wbps", "--device-write-bps", "IOWriteBandwidthMax"},
+			{l, "reads", float64(l.Reads), l.ReadIOPS, 0, "blkio.throttle.read_iops_device", "riops", "--device-read-iops", "IOReadIOPSMax"},
+			{l, "writes", float64(l.Writes), l.WriteIOPS, 0, "blkio.throttle.write_iops_device", "wiops", "--device-write-iops", "IOWriteIOPSMax"},
+		} {
+			if u.most > 0 {
+				u.done /= max(v.Window.Seconds, 1)
+				u.share = ratio(u.done, u.most)
+				out = append(out, u)
+			}
+		}
+	}
+	slices.SortStableFunc(out, func(a, b ioUse) int { return cmp.Compare(b.share, a.share) })
+	return out
+}
+
+// command is the file and the text that raise the limit fourfold.
+func (u *ioUse) command(c *observe.Cgroup) (file, value string) {
+	if u.limit.Number == "" || u.limit.File == "" {
+		return "", ""
+	}
+	if c.Version == 2 {
+		return u.limit.File, fmt.Sprintf("%s %s=%.0f", u.limit.Number, u.v2Field, 4*u.most)
+	}
+	at := strings.LastIndexByte(u.limit.File, '/')
+	return u.limit.File[:at+1] + u.v1File, fmt.Sprintf("%s %.0f", u.limit.Number, 4*u.most)
+}
+
+func checkGroupIO(v *View) Result {
+	return v.judgeGroups("no service has an I/O limit", func(l *ledger, c *observe.Cgroup) judged {
+		uses := v.ioUses(c)
+		if len(uses) == 0 {
+			return judged{}
+		}
+		u := &uses[0]
+		text := fmt.Sprintf("%s used %s of the %s a second that it may have on %s", c.Path, percent(u.share), u.what, u.limit.Disk)
+		if u.share < ioOfLimit {
+			return judged{because: text, near: u.share}
+		}
+		k, much := v.waitsForDisk(l)
+		if !much {
+			return judged{because: text + ", but no request is slow for it: " + l.whereTimeGoes(), near: u.share}
+		}
+		h := v.holderOfGroup(c)
+		f := v.found(&cgroupIOThrottled, l, k, threadFloor, "waiting for the disk")
+		f.Subject.Kind, f.Subject.Path = "cgroup", c.Path
+		f.Evidence = append(f.Evidence, Evidence{Fact: u.what + " a second on " + u.limit.Disk + " by " + h.text, Value: round(u.done), Limit: u.most, Unit: "allowed", Source: u.limit.File})
+		f.Evidence = append(f.Evidence, v.diskEvidence()...)
+		f.Fix.Text = fmt.Sprintf("Raise the limit of %s: %s a second on %s, now %.0f.%s", h.text, u.what, u.limit.Disk, u.most, h.setsWhere())
+		h.raise(&f.Fix, "", "", fmt.Sprintf("%s /dev/%s:%.0f", u.docker, u.limit.Disk, 4*u.most), fmt.Sprintf("'%s=/dev/%s %.0f'", u.systemd, u.limit.Disk, 4*u.most))
+		if file, value := u.command(c); file != "" {
+			f.Fix.Commands = []string{fmt.Sprintf("echo '%s' > %s", value, file)}
+		}
+		if h.what == "container" { // docker update does not know these
+			f.Fix.Persist = []string{fmt.Sprintf("in its run command or compose file: %s /dev/%s:%.0f", u.docker, u.limit.Disk, 4*u.most)}
+		}
+		return judged{finding: f}
+	})
+}
+
+func checkPIDs(v *View) Result {
+	return v.judgeGroups("no service was refused a process or thread", func(l *ledger, c *observe.Cgroup) judged {
+		if c.PIDsLimit == 0 {
+			return judged{}
+		}
+		text := fmt.Sprintf("%s has %s of %s tasks, and was refused %s", c.Path, count(c.Tasks), count(c.PIDsLimit), count(c.PIDsRefused))
+		if c.PIDsRefused == 0 {
+			return judged{because: text, near: ratio(c.Tasks, c.PIDsLimit)}
+		}
+		lost := l.lostRequests()
+		k := l.cost(1, threadParts...)
+		slow := l.noticed(k, threadFloor)
+		if !l.enough(lost) && !slow {
+			return judged{because: text + ", but its requests are answered in time", near: 1 + ratio(c.Tasks, c.PIDsLimit)}
+		}
+		h := v.holderOfGroup(c)
+		f := v.found(&pidsLimit, l, k, threadFloor, "waiting for a thread")
+		f.Subject.Kind, f.Subject.Path = "cgroup", c.Path
+		if share := ratio(lost, l.Requests); l.enough(lost) && (!slow || share > f.Impact.Share) {
+			f.Weight = share
+			f.Impact = Impact{Share: round(share), Of: "requests", Text: fmt.Sprintf("%s of %s got no whole answer", count(lost), l.all())}
+		}
+		f.Evidence = append([]Evidence{
+			{Fact: "processes and threads that could not be started", Value: c.PIDsRefused, Source: "pids.events max"},
+			{Fact: "tasks of " + h.text, Value: c.Tasks, Limit: c.PIDsLimit, Source: "pids.current, pids.max"}}, f.Evidence...)
+		want := max(4*c.PIDsLimit, 512)
+		f.Fix.Text = fmt.Sprintf("Raise the limit of tasks of %s from %s; if their number keeps growing, find out who starts them.%s", h.text, count(c.PIDsLimit), h.setsWhere())
+		h.raise(&f.Fix, c.PIDsFile, utoa(want), "--pids-limit "+utoa(want), "TasksMax="+utoa(want))
+		return judged{finding: f}
+	})
+}

@@ -1,0 +1,293 @@
+package cause
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/slowray/slowray/internal/observe"
+)
+
+// jvmHeapOverLimit: a Java heap may grow beyond what its control group may
+// have. The JVM sees no need to collect garbage before the kernel kills it.
+var jvmHeapOverLimit = Cause{
+	ID:    "jvm-heap-over-limit",
+	Title: "The Java heap may grow beyond the memory limit: the kernel killed the JVM",
+	Layer: LayerMachine,
+	Needs: []observe.Kind{observe.KindKernelLog},
+	Doc: Doc{
+		About: "A JVM takes memory up to the size of its heap before it collects garbage in earnest, and needs about a quarter more for threads, code and " +
+			"buffers. When that is more than the memory limit of its container or unit, the kernel kills it as soon as the heap has grown. A JVM that does " +
+			"not know of the limit (before 8u191 and 10, on control groups of version 2 before 8u372, 11.0.16 and 15, or with -XX:-UseContainerSupport) takes a quarter of the host's memory.",
+		See: []Symptom{SeeDies, SeeErrors, SeeStart},
+		Known: []string{
+			"The kernel's log tells of a JVM that was killed for want of memory in its control group, in the window or in the quarter of an hour before.",
+			"What it killed answered requests, or its container or unit is still down.",
+			"The largest size of the heap, which the JVM publishes (hsperfdata) or its options tell, with a quarter more is above the limit. Options are also " +
+				"taken from the engine, of a container that is gone.",
+		},
+		Not: []string{
+			"A heap that could outgrow its limit, and has not: nobody suffers yet. It is told among what is ruled out.",
+			"A JVM killed with a heap well below its limit: something beside the heap takes the memory, see container-oom-killed.",
+		},
+		Mend: "Set -Xmx to at most three quarters of the limit, or -XX:MaxRAMPercentage=75 with a JVM that knows of control groups.",
+	},
+}
+
+// nodeHeapOverLimit: the same of V8's old space.
+var nodeHeapOverLimit = Cause{
+	ID:    "node-heap-over-limit",
+	Title: "The heap of node may grow beyond the memory limit: the kernel killed it",
+	Layer: LayerMachine,
+	Needs: []observe.Kind{observe.KindKernelLog},
+	Doc: Doc{
+		About: "--max-old-space-size tells V8 how far its heap may grow before it collects garbage in earnest. Above the memory limit of the container or unit " +
+			"the kernel kills node before that.",
+		See: []Symptom{SeeDies, SeeErrors},
+		Known: []string{
+			"The kernel's log tells of a node that was killed for want of memory in its control group, and its service suffered, as for container-oom-killed.",
+			"--max-old-space-size, on its command line or in NODE_OPTIONS, with a quarter more is above the limit.",
+		},
+		Not:       []string{"node without the option, whose heap has a limit of its own choice: nothing is claimed of it."},
+		Mend:      "Set --max-old-space-size to at most three quarters of the limit.",
+		Unplanted: "node is not among the programs of the lab; the check is that of jvm-heap-over-limit.",
+	},
+}
+
+// workersOverLimit: processes of one program that each have a modest size, and
+// together more than they may have.
+var workersOverLimit = Cause{
+	ID:    "workers-over-memory-limit",
+	Title: "The workers together need more memory than their limit: the kernel killed one",
+	Layer: LayerMachine,
+	Needs: []observe.Kind{observe.KindKernelLog, observe.KindProcess},
+	Doc: Doc{
+		About: "Servers with a process for each request (gunicorn, uWSGI, php-fpm, Apache with prefork) need the memory of one worker as often as there are workers. " +
+			"Where that is more than the limit of the container or unit, the kernel kills one whenever all have grown.",
+		See: []Symptom{SeeDies, SeeErrors},
+		Known: []string{
+			"The kernel's log tells of a worker that was killed for want of memory in its control group, and its service suffered, as for container-oom-killed.",
+			"It had at most half of the limit, three or more processes of its program are in the group, and all of its size would need more than the limit.",
+		},
+		Not:       []string{"One process of many that grew beyond all others: see container-oom-killed and memory-leak-toward-limit."},
+		Mend:      "Run fewer workers, or raise the limit to the number of workers times the size of one, and a third more.",
+		Unplanted: "the kill is the same as in container-oom; what differs is the arithmetic, which fixtures test.",
+	},
+}
+
+// leakTowardLimit: a process grows until it is killed, again and again.
+var leakTowardLimit = Cause{
+	ID:    "memory-leak-toward-limit",
+	Title: "The service grows until it is killed, again and again: it leaks memory",
+	Layer: LayerMachine,
+	Needs: []observe.Kind{observe.KindKernelLog},
+	Doc: Doc{
+		About: "A program that never gives back part of its memory reaches any limit. It is killed and started again, its requests of the moment are lost, and all begins anew.",
+		See:   []Symptom{SeeDies, SeeErrors, SeeWaves},
+		Known: []string{
+			"The kernel's log tells of two kills of the same program in one control group within a quarter of an hour, and its service suffered, as for container-oom-killed.",
+			"Each time the program itself held 60 % of the limit or more; neither its heap's limit nor the number of workers explains that.",
+		},
+		Not:       []string{"One kill: a large request may have done it."},
+		Mend:      "Find what is kept: a heap dump, or a profile of allocations. Until then raise the limit, or restart it before it gets there.",
+		Unplanted: "two kills of a real service take longer than an incident may; fixtures test it.",
+	},
+}
+
+func init() {
+	jvmHeapOverLimit.Check = func(v *View) Result { return checkHeap(v, &jvmHeapOverLimit, "jvm") }
+	nodeHeapOverLimit.Check = func(v *View) Result { return checkHeap(v, &nodeHeapOverLimit, "node") }
+	workersOverLimit.Check = checkWorkersOverLimit
+	leakTowardLimit.Check = checkLeak
+}
+
+const (
+	// besideHeap is what a runtime needs beside its heap, as a share of it: row
+	// 31 of the catalogue of causes.
+	besideHeap  = 0.25
+	heapOfLimit = 0.75 // of the limit: what a heap may have
+)
+
+// over says that a heap may outgrow a limit.
+func over(h *observe.Heap, limit uint64) bool {
+	return h != nil && limit > 0 && float64(h.MaxBytes)*(1+besideHeap) > float64(limit)
+}
+
+// heapOf is the heap of a process that was killed: as it was seen, as that of
+// another process of its container, or as the engine tells its options.
+func (v *View) heapOf(k *observe.OOMKill) *observe.Heap {
+	runtime := ""
+	switch k.Comm {
+	case "java", "jsvc":
+		runtime = "jvm"
+	case "node", "nodejs":
+		runtime = "node"
+	}
+	var other *observe.Heap
+	for i := range v.Heaps {
+		h := &v.Heaps[i]
+		p := v.Process(h.PID)
+		if h.PID == k.PID && h.Comm == k.Comm {
+			return h
+		}
+		if p != nil && h.Runtime == runtime && (k.Container != "" && p.Container == k.Container || k.Cgroup != "/" && p.Cgroup == k.Cgroup) {
+			other = h
+		}
+	}
+	if other != nil {
+		return other
+	}
+	if c := v.container(k.Container); c != nil && c.Heap != nil && c.Heap.Runtime == runtime {
+		return c.Heap
+	}
+	return nil
+}
+
+func checkHeap(v *View, c *Cause, runtime string) Result {
+	r := ruledOut(v.heapsText(runtime))
+	for _, d := range v.deaths(false) {
+		k := d.last()
+		h, limit := v.heapOf(k), v.limitOf(k)
+		if d.felt.text == "" || h == nil || h.Runtime != runtime || !over(h, limit) {
+			continue
+		}
+		f := v.killFinding(c, &d)
+		holder := v.holderOf(k.LimitCgroup, k.Container, k.Unit)
+		f.Title = fmt.Sprintf("The heap of %s may grow to %s, and %s may have %s: the kernel killed it", k.Comm, byteText(h.MaxBytes), holder.text, byteText(limit))
+		f.Evidence = append([]Evidence{{Fact: "how far the heap may grow", Value: byteText(h.MaxBytes), Limit: byteText(limit), Unit: "may be used in all", Source: heapSource(h)}}, f.Evidence...)
+		want := uint64(heapOfLimit * float64(limit))
+		option := fmt.Sprintf("-Xmx%dm", want>>20)
+		if runtime == "node" {
+			option = fmt.Sprintf("--max-old-space-size=%d", want>>20)
+		}
+		f.Fix.Text = fmt.Sprintf("Run it with %s, at most three quarters of the limit (%s), or give %s more than %s.%s", option, byteText(limit), holder.text,
+			byteText(uint64(float64(h.MaxBytes)*(1+besideHeap))), holder.setsWhere())
+		if runtime == "jvm" {
+			f.Fix.Text += " A JVM since 10 and 8u191 goes by its limit itself: -XX:MaxRAMPercentage=75 without -Xmx, and without -XX:-UseContainerSupport."
+			f.Fix.Persist = []string{fmt.Sprintf("JAVA_TOOL_OPTIONS=%s   # in its environment: Environment= of the unit, or environment of the container", option)}
+		} else {
+			f.Fix.Persist = []string{fmt.Sprintf("NODE_OPTIONS=%s   # in its environment", option)}
+		}
+		r.Findings = append(r.Findings, f)
+	}
+	return r
+}
+
+func heapSource(h *observe.Heap) string {
+	switch {
+	case h.Published && h.From != "default":
+		return "hsperfdata; " + h.From
+	case h.Published:
+		return "hsperfdata"
+	case h.From == "":
+		return "command line"
+	}
+	return h.From
+}
+
+// heapsText tells of the heaps that there are.
+func (v *View) heapsText(runtime string) string {
+	text, most := "no such runtime serves here", 0.0
+	if runtime == "jvm" {
+		text = "no Java virtual machine serves here"
+	}
+	for i := range v.Heaps {
+		h := &v.Heaps[i]
+		if h.Runtime != runtime {
+			continue
+		}
+		limit := v.memoryLimitOf(h.PID)
+		if limit == 0 {
+			if most == 0 {
+				text = fmt.Sprintf("the heap of %s (pid %d) may grow to %s, and no control group limits it", h.Comm, h.PID, byteText(h.MaxBytes))
+			}
+			continue
+		}
+		if share := float64(h.MaxBytes) / float64(limit); share > most {
+			most = share
+			text = fmt.Sprintf("the heap of %s (pid %d) may grow to %s where %s may be used in all, and it was not killed", h.Comm, h.PID, byteText(h.MaxBytes), byteText(limit))
+		}
+	}
+	return text
+}
+
+// memoryLimitOf is the least memory limit of a process's control groups, 0 when
+// there is none.
+func (v *View) memoryLimitOf(pid int) uint64 {
+	var least uint64
+	for i := range v.Cgroups {
+		if c := &v.Cgroups[i]; c.MemoryLimitBytes > 0 && slices.Contains(c.PIDs, pid) && (least == 0 || c.MemoryLimitBytes < least) {
+			least = c.MemoryLimitBytes
+		}
+	}
+	return least
+}
+
+// manyWorkers is how many processes of one program make a pool.
+const manyWorkers = 3
+
+// workersOver is how many processes of the killed one's program its group
+// holds, when they are too many for the limit.
+func (v *View) workersOver(d *death) int {
+	k := d.last()
+	limit, n := v.limitOf(k), 0
+	for i := range v.Processes {
+		p := &v.Processes[i]
+		if p.Comm == k.Comm && (k.Container != "" && p.Container == k.Container || k.Container == "" && k.Cgroup != "/" && p.Cgroup == k.Cgroup) {
+			n++
+		}
+	}
+	if n < manyWorkers || limit == 0 || k.AnonBytes > limit/2 || k.AnonBytes*uint64(n) <= limit {
+		return 0
+	}
+	return n
+}
+
+func checkWorkersOverLimit(v *View) Result {
+	r := ruledOut("no worker of several was killed for want of memory")
+	for _, d := range v.deaths(false) {
+		k := d.last()
+		n, limit := v.workersOver(&d), v.limitOf(k)
+		if d.felt.text == "" || n == 0 {
+			continue
+		}
+		f := v.killFinding(&workersOverLimit, &d)
+		h := v.holderOf(k.LimitCgroup, k.Container, k.Unit)
+		fits := max(int(0.75*float64(limit)/float64(k.AnonBytes)), 1)
+		want := uint64(1.33 * float64(n) * float64(k.AnonBytes))
+		f.Evidence = append([]Evidence{{Fact: fmt.Sprintf("%d processes of %s, of %s each", n, k.Comm, byteText(k.AnonBytes)), Value: byteText(uint64(n) * k.AnonBytes),
+			Limit: byteText(limit), Unit: "may be used in all", Source: "kernel log, /proc"}}, f.Evidence...)
+		f.Fix.Text = fmt.Sprintf("Run at most %d workers, or give %s %s.%s", fits, h.text, byteText(want), h.setsWhere())
+		if c := v.container(k.Container); c == nil || !c.Down() {
+			h.raise(&f.Fix, "", "", memoryFlags(want), fmt.Sprintf("MemoryMax=%dM", want>>20))
+		}
+		r.Findings = append(r.Findings, f)
+	}
+	return r
+}
+
+const leakOfLimit = 0.6 // of the limit, held by the process itself each time
+
+func checkLeak(v *View) Result {
+	r := ruledOut("nothing was killed for want of memory twice within a quarter of an hour")
+	for _, d := range v.deaths(false) {
+		k := d.last()
+		limit := v.limitOf(k)
+		grown := slices.DeleteFunc(slices.Clone(d.kills), func(o *observe.OOMKill) bool {
+			return o.Comm != k.Comm || float64(o.AnonBytes) < leakOfLimit*float64(limit)
+		})
+		switch {
+		case d.felt.text == "" || limit == 0 || len(grown) < 2:
+			continue
+		case over(v.heapOf(k), limit) || v.workersOver(&d) > 0:
+			r.RuledOut = fmt.Sprintf("%s was killed %d times, and the limit of its heap, or its number of workers, explains that", k.Comm, len(grown))
+			continue
+		}
+		f := v.killFinding(&leakTowardLimit, &d)
+		every := (grown[len(grown)-1].At - grown[0].At) / float64(len(grown)-1)
+		f.Evidence = append([]Evidence{{Fact: "from one kill to the next it took", Value: seconds(every), Source: "kernel log"}}, f.Evidence...)
+		f.Fix.Text = fmt.Sprintf("Find what %s keeps (a heap dump, a profile of allocations): it reaches %s once in %s. A higher limit only makes that take longer.", k.Comm, byteText(limit), strings.TrimSpace(seconds(every)))
+		r.Findings = append(r.Findings, f)
+	}
+	return r
+}

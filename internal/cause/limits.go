@@ -1,0 +1,171 @@
+package cause
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/slowray/slowray/internal/observe"
+)
+
+// limitCauses are limits that a control group, a unit or a scheduler's setting
+// puts on a service, and what comes of them. Whatever else is seen of a service
+// that is held back, or gone, may follow from one.
+var limitCauses = []string{"jvm-heap-over-limit", "node-heap-over-limit", "workers-over-memory-limit", "memory-leak-toward-limit", "container-oom-killed", "host-oom-killed",
+	"slow-start-on-quota", "low-cpu-weight", "affinity-too-narrow", "realtime-hog", "cpu-steal", "jvm-serial-gc",
+	"memory-high-throttled", "page-cache-thrash", "cgroup-io-throttled", "pids-limit"}
+
+// killCauses are those by which a service is ended: its clients are refused.
+var killCauses = limitCauses[:7]
+
+// container is what an engine says of a container, by its id as in
+// observe.Process; nil when it says nothing.
+func (v *View) container(id string) *observe.Container {
+	if id == "" {
+		return nil
+	}
+	for i := range v.Containers {
+		c := &v.Containers[i]
+		if n := min(len(c.ID), len(id)); n > 0 && c.ID[:n] == id[:n] {
+			return c
+		}
+	}
+	return nil
+}
+
+// ContainerText names a container: its name with the id, else the id.
+func (v *View) ContainerText(id string) string {
+	if c := v.container(id); c != nil && c.Name != "" {
+		return fmt.Sprintf("%s (%s)", c.Name, id)
+	}
+	return id
+}
+
+// SubjectContainer names the container that a finding is about, or is empty.
+func (v *View) SubjectContainer(s *Subject) string {
+	if s.Container != "" {
+		return v.ContainerText(s.Container)
+	}
+	if p := v.Process(s.PID); p != nil && p.Container != "" {
+		return v.ContainerText(p.Container)
+	}
+	for i := range v.Containers {
+		if c := &v.Containers[i]; c.ID != "" && s.Kind == "cgroup" && strings.Contains(s.Path, c.ID) {
+			return v.ContainerText(c.ID)
+		}
+	}
+	return ""
+}
+
+// ContainerName is the name of a container by its id, empty when no engine tells
+// it.
+func (v *View) ContainerName(id string) string {
+	if c := v.container(id); c != nil {
+		return c.Name
+	}
+	return ""
+}
+
+// holder is whom a limit belongs to, and how it is set there.
+type holder struct {
+	text string // "container shop (3c5a…)", "shop.service", "control group /shop"
+	what string // "container", "unit", "group"
+	name string // as its tools take it
+	unit string
+}
+
+// holderOf tells whom a control group is made for, given a process in it, a
+// container's id or a unit.
+func (v *View) holderOf(path, containerID, unit string) holder {
+	switch {
+	case containerID != "" && strings.Contains(path, containerID):
+		h := holder{text: "container " + v.ContainerText(containerID), what: "container", name: containerID}
+		if c := v.container(containerID); c != nil {
+			switch c.Engine {
+			case "docker", "podman":
+				h.name = c.Engine + " update %s " + containerID
+				if c.Name != "" {
+					h.name = c.Engine + " update %s " + c.Name
+				}
+			default:
+				h.name = ""
+			}
+		} else {
+			h.name = ""
+		}
+		return h
+	case unit != "" && strings.HasSuffix(path, "/"+unit):
+		return holder{text: unit, what: "unit", unit: unit}
+	}
+	return holder{text: "control group " + path, what: "group"}
+}
+
+// holderOfGroup is holderOf for a group of the observation.
+func (v *View) holderOfGroup(c *observe.Cgroup) holder {
+	for _, pid := range c.PIDs {
+		if p := v.Process(pid); p != nil {
+			return v.holderOf(c.Path, p.Container, p.Unit)
+		}
+	}
+	return v.holderOf(c.Path, "", "")
+}
+
+// raise is how a limit of the holder is set: hot by writing to file, where one
+// is known, and for good by the holder's own tool. docker and systemd name the
+// setting: "--memory 2g --memory-swap 2g", "MemoryMax=2G".
+func (h *holder) raise(fix *Fix, file, value, docker, systemd string) {
+	if file != "" {
+		fix.Commands = append(fix.Commands, fmt.Sprintf("echo '%s' > %s", value, file))
+	}
+	switch h.what {
+	case "container":
+		if h.name != "" {
+			fix.Persist = append(fix.Persist, fmt.Sprintf(h.name, docker)+"   # and in its compose file or run command")
+		} else {
+			fix.Persist = append(fix.Persist, "the limit in the pod's or the container's own specification ("+docker+")")
+		}
+	case "unit":
+		fix.Persist = append(fix.Persist, fmt.Sprintf("systemctl set-property %s %s", h.unit, systemd))
+	}
+}
+
+// setsWhere reminds of a limit that is not to be set inside the container.
+func (h *holder) setsWhere() string {
+	if h.what == "container" {
+		return " Set it on the host, not in the container."
+	}
+	return ""
+}
+
+// groupsOf lists the control groups that hold a process that answers an
+// endpoint, the nearest first.
+func (v *View) groupsOf(l *ledger) []*observe.Cgroup {
+	var out []*observe.Cgroup
+	procs := v.workers(l)
+	for i := range v.Cgroups {
+		c := &v.Cgroups[i]
+		if slices.ContainsFunc(procs, func(p *observe.Process) bool { return slices.Contains(c.PIDs, p.PID) }) {
+			out = append(out, c)
+		}
+	}
+	slices.SortStableFunc(out, func(a, b *observe.Cgroup) int { return len(b.Path) - len(a.Path) })
+	return out
+}
+
+// lostRequests is how many requests of an endpoint went without a whole answer.
+func (l *ledger) lostRequests() uint64 {
+	return l.affected(observe.FlagReset, observe.FlagUnanswered, observe.FlagTruncated)
+}
+
+// byteText writes a size of memory as its limits are written: 1 MB is 2^20 bytes.
+func byteText(n uint64) string {
+	switch {
+	case n >= 10<<30:
+		return fmt.Sprintf("%d GB", n>>30)
+	case n >= 1<<30:
+		return fmt.Sprintf("%.3g GB", float64(n)/(1<<30))
+	case n >= 1<<20:
+		return fmt.Sprintf("%d MB", n>>20)
+	}
+	return fmt.Sprintf("%d kB", n>>10)
+}

@@ -1,0 +1,415 @@
+package cause
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/slowray/slowray/internal/observe"
+)
+
+// containerOOMKilled: the kernel ended a process of the service, because its
+// control group had used up its memory (mm/memcontrol.c).
+var containerOOMKilled = Cause{
+	ID:            "container-oom-killed",
+	Title:         "The kernel killed the service: its control group ran out of memory",
+	Layer:         LayerMachine,
+	Needs:         []observe.Kind{observe.KindKernelLog},
+	ConsequenceOf: []string{"jvm-heap-over-limit", "node-heap-over-limit", "workers-over-memory-limit", "memory-leak-toward-limit"},
+	Folds:         true,
+	Doc: Doc{
+		About: "A control group with a memory limit (a container, a systemd unit) that has nothing left to give back has one of its processes killed. Its requests " +
+			"are lost, and until it is started again all that come are refused.",
+		See: []Symptom{SeeDies, SeeErrors, SeeNoAnswer, SeeLogs},
+		Known: []string{
+			"The kernel's log names the process, its control group and the group's limit, in the window or in the quarter of an hour before it; the group's path names the container or unit.",
+			"In the window the process, or another one of its group, answered requests. Before it, the service is still down: the container does not run (as the engine says, " +
+				"which also remembers containers that were removed), or no process of the unit is left.",
+			"With --port, --pid, --unit or --container, only what was asked for; or what its callers are refused by.",
+		},
+		Not: []string{
+			"A kill before the window whose service runs again.",
+			"A killed process that answered no request, and whose service is not down: a batch job, a build.",
+			"A group at its limit that is not killed: see memory-pressure, page-cache-thrash.",
+		},
+		Mend: "Raise the limit, or make the program use less: jvm-heap-over-limit, workers-over-memory-limit and memory-leak-toward-limit tell where that is known.",
+	},
+}
+
+// hostOOMKilled: the same, because the whole machine had.
+var hostOOMKilled = Cause{
+	ID:    "host-oom-killed",
+	Title: "The kernel killed the service: the machine ran out of memory",
+	Layer: LayerMachine,
+	Needs: []observe.Kind{observe.KindKernelLog},
+	Doc: Doc{
+		About: "When the whole machine has no memory left to give back, the kernel kills the process that holds most, by its oom_score. That is often the service, whoever used the memory up.",
+		See:   []Symptom{SeeDies, SeeErrors, SeeNoAnswer, SeeLogs},
+		Known: []string{
+			"The kernel's log tells of the kill (Out of memory: Killed process), in the window or in the quarter of an hour before.",
+			"The process answered requests, or its unit or container is still down, as for container-oom-killed.",
+		},
+		Not:       []string{"A process that was killed and answered no request: the one that used up the memory, most likely."},
+		Mend:      "Limit what used up the memory (MemoryMax=, docker run --memory), add memory or swap, and protect the service with OOMScoreAdjust=.",
+		Unplanted: "it would need all memory of the machine that the lab runs on.",
+	},
+}
+
+func init() {
+	containerOOMKilled.Check = func(v *View) Result { return checkOOM(v, &containerOOMKilled, false) }
+	hostOOMKilled.Check = func(v *View) Result { return checkOOM(v, &hostOOMKilled, true) }
+}
+
+// death is what the kernel did to one service for want of memory.
+type death struct {
+	kills []*observe.OOMKill // oldest first
+	felt  felt
+}
+
+func (d *death) last() *observe.OOMKill { return d.kills[len(d.kills)-1] }
+
+// felt is what a kill did to a service, or why it did nothing.
+type felt struct {
+	share   float64  // of the attempts to get an answer that it spoils
+	text    string   // what it did; empty when nobody was seen to suffer
+	because string   // when nobody was
+	service *Service // that the process belonged to; nil when it is not known
+	down    bool     // nothing has taken its place
+}
+
+// deaths lists what the kernel killed in one place, and what that did: by
+// control group, of the host by program.
+func (v *View) deaths(host bool) []death {
+	byPlace := map[string]int{}
+	var out []death
+	for i := range v.OOMKills {
+		k := &v.OOMKills[i]
+		if k.Host != host {
+			continue
+		}
+		place := cmp.Or(k.LimitCgroup, k.Cgroup, k.Comm)
+		if host {
+			place = k.Comm + " " + k.Cgroup
+		}
+		at, known := byPlace[place]
+		if !known {
+			at = len(out)
+			byPlace[place] = at
+			out = append(out, death{})
+		}
+		out[at].kills = append(out[at].kills, k)
+	}
+	for i := range out {
+		d := &out[i]
+		slices.SortStableFunc(d.kills, func(a, b *observe.OOMKill) int { return cmp.Compare(a.At, b.At) })
+		for _, k := range d.kills {
+			if f := v.felt(k); f.text != "" || d.felt.text == "" {
+				d.felt = f
+			}
+		}
+	}
+	return out
+}
+
+// felt tells what a kill did. In the window it counts when the process, or the
+// group it was in, answered requests; before, when its service is still down:
+// a service that is back has nothing to mend now but what the next kill shows.
+func (v *View) felt(k *observe.OOMKill) felt {
+	if s := v.victimOf(k); s != nil && k.At >= 0 {
+		f := felt{service: s, share: 1, down: v.ended(s)}
+		lost, all := v.lostOf(s)
+		f.text = fmt.Sprintf("%s answered requests on %s, and was killed %s into the window", k.Comm, s.Name(), seconds(k.At))
+		switch {
+		case f.down:
+			f.text += "; nothing has answered there since"
+		case all > 0:
+			f.share = max(ratio(lost, all), killLeast)
+			f.text += fmt.Sprintf("; %s of %s requests got no whole answer", count(lost), count(all))
+		}
+		return f
+	}
+	down, what := v.downSince(k)
+	ago := seconds(v.Window.Seconds - k.At)
+	named := fmt.Sprintf("%s (pid %d) was killed %s ago", k.Comm, k.PID, ago)
+	switch {
+	case !v.asksFor(k) && !v.refusedWhere(k):
+		return felt{because: named + ", and no service in view is the worse for it"}
+	case !down:
+		return felt{because: named + "; what it belonged to runs again, or was no service"}
+	}
+	return felt{share: 1, down: true, text: fmt.Sprintf("%s was killed %s ago, and %s", k.Comm, ago, what)}
+}
+
+// killLeast is the weight of a kill at the least: a process that answered is
+// gone, with all that it had in hand.
+const killLeast = 0.05
+
+// victimOf is the service in view that a killed process answered for: it held
+// the listening socket, or its parent does, or another process of its group.
+func (v *View) victimOf(k *observe.OOMKill) *Service {
+	var p *observe.Process
+	if q := v.Process(k.PID); q != nil && q.Comm == k.Comm {
+		p = q
+	}
+	for _, s := range v.Services {
+		for _, pid := range s.PIDs {
+			q := v.Process(pid)
+			if pid == k.PID && (q == nil || q.Comm == k.Comm) || p != nil && pid == p.PPID && q != nil && q.Comm == p.Comm {
+				return s
+			}
+			if q == nil || q.Comm != k.Comm {
+				continue
+			}
+			if k.Container != "" && q.Container == k.Container || k.Cgroup != "" && k.Cgroup != "/" && q.Cgroup == k.Cgroup {
+				return s
+			}
+		}
+	}
+	return nil
+}
+
+// ended says that all processes which answered for a service are gone.
+func (v *View) ended(s *Service) bool {
+	any := false
+	for _, pid := range s.PIDs {
+		if p := v.Process(pid); p != nil {
+			any = true
+			if !p.EndedIn {
+				return false
+			}
+		}
+	}
+	return any
+}
+
+// lostOf is how many requests of a service got no whole answer, and the
+// connections that nobody took up, of all.
+func (v *View) lostOf(s *Service) (lost, all uint64) {
+	for _, l := range v.ledgers {
+		if !l.called() && l.NetNS == s.NS.Inode && l.Port == s.Port() {
+			lost += l.lostRequests()
+			all += l.Requests
+		}
+	}
+	for i := range v.Connects {
+		if c := &v.Connects[i]; v.reaches(c, s) {
+			lost += c.Failed
+			all += c.Failed
+		}
+	}
+	return lost, all
+}
+
+// asksFor says that the user asked for what the killed process belonged to, or
+// for nothing in particular.
+func (v *View) asksFor(k *observe.OOMKill) bool {
+	f := v.Filter
+	switch {
+	case f == (observe.Filter{}):
+		return true
+	case f.PID != 0:
+		return f.PID == k.PID
+	case f.Container != "":
+		return k.Container != "" && f.InContainer(k.Container)
+	case f.Unit != "":
+		return f.InUnit(k.Unit)
+	}
+	return false
+}
+
+// refusedWhere says that processes on the requests' way called an address of
+// this host in vain where nobody listens, while the container or unit of the
+// killed process is down.
+func (v *View) refusedWhere(k *observe.OOMKill) bool {
+	if down, _ := v.downSince(k); !down || k.Container == "" && !strings.HasSuffix(k.Unit, ".service") {
+		return false
+	}
+	for i := range v.Connects {
+		c := &v.Connects[i]
+		if c.Refused == 0 || c.Established > 0 || c.Family == "unix" || !v.OnPath(c.PID) && !v.Serving(c.PID) || !v.hostAddress(c) {
+			continue
+		}
+		if !slices.ContainsFunc(v.Namespaces, func(ns observe.NetNS) bool {
+			return slices.ContainsFunc(ns.Listeners, func(l observe.Listener) bool { return l.Port == c.Port && !v.listenerEnded(&l) })
+		}) {
+			return true
+		}
+	}
+	return false
+}
+
+// hostAddress says that a call goes to an address of this host.
+func (v *View) hostAddress(c *observe.Connect) bool {
+	a := address(c.Addr)
+	return a.IsLoopback() || slices.ContainsFunc(v.Namespaces, func(ns observe.NetNS) bool { return slices.Contains(ns.Addrs, a.Unmap().String()) })
+}
+
+func (v *View) listenerEnded(l *observe.Listener) bool {
+	return len(l.PIDs) > 0 && !slices.ContainsFunc(l.PIDs, func(pid int) bool { p := v.Process(pid); return p == nil || !p.EndedIn })
+}
+
+// downSince says whether what the killed process belonged to does not run any
+// more, and in which words.
+func (v *View) downSince(k *observe.OOMKill) (down bool, what string) {
+	alive := func(match func(*observe.Process) bool) bool {
+		return slices.ContainsFunc(v.Processes, func(p observe.Process) bool { return !p.EndedIn && !p.Kernel && match(&p) })
+	}
+	c := v.container(k.Container)
+	switch {
+	case c != nil && c.Down():
+		if c.State == "removed" {
+			return true, fmt.Sprintf("its container %s was removed", v.ContainerText(c.ID))
+		}
+		text := fmt.Sprintf("its container %s does not run any more (%s)", v.ContainerText(c.ID), c.State)
+		if c.OOMKilled {
+			text = fmt.Sprintf("its container %s does not run any more (%s, the engine says: killed for want of memory)", v.ContainerText(c.ID), c.State)
+		}
+		return true, text
+	case k.Container != "":
+		if alive(func(p *observe.Process) bool { return p.Container == k.Container }) {
+			return false, ""
+		}
+		return true, fmt.Sprintf("no process of its container %s is left", v.ContainerText(k.Container))
+	case strings.HasSuffix(k.Unit, ".service"):
+		if alive(func(p *observe.Process) bool { return p.Unit == k.Unit }) {
+			return false, ""
+		}
+		return true, fmt.Sprintf("no process of %s is left", k.Unit)
+	}
+	// Nobody starts a service in a scope or in a group of nobody's.
+	return false, ""
+}
+
+func checkOOM(v *View, c *Cause, host bool) Result {
+	r := ruledOut("the kernel killed no process for want of memory, in the window or in the quarter of an hour before, as far as its log goes back")
+	for _, d := range v.deaths(host) {
+		if d.felt.text == "" {
+			r.RuledOut = d.felt.because
+			continue
+		}
+		f := v.killFinding(c, &d)
+		if host {
+			v.hostOOMFix(&f, &d)
+		} else {
+			v.groupOOMFix(&f, &d)
+		}
+		r.Findings = append(r.Findings, f)
+	}
+	return r
+}
+
+// killFinding begins a finding about a service that was killed.
+func (v *View) killFinding(c *Cause, d *death) Finding {
+	k := d.last()
+	where := Subject{Kind: "process", PID: k.PID, Comm: k.Comm, Path: cmp.Or(k.LimitCgroup, k.Cgroup), Container: k.Container}
+	f := c.supported(where)
+	if s := d.felt.service; s != nil {
+		f.Subject.NetNS, f.Subject.Port = s.NS.Inode, s.Port()
+	}
+	f.Weight = d.felt.share
+	// The same kill may be told by what led to it.
+	f.MayFollow = func(p *Finding) bool { return p.Subject.Path == where.Path && p.Subject.PID == where.PID }
+	f.Impact = Impact{Share: round(d.felt.share), Of: "requests", Text: d.felt.text}
+	f.Evidence = []Evidence{{Fact: "killed by the kernel", Value: fmt.Sprintf("%s (pid %d), %s", k.Comm, k.PID, v.whenText(k)), Source: "kernel log"}}
+	if n := len(d.kills); n > 1 {
+		f.Evidence = append(f.Evidence, Evidence{Fact: "kills there, the first " + v.whenText(d.kills[0]), Value: n, Unit: "kills", Source: "kernel log"})
+	}
+	if k.AnonBytes > 0 {
+		limit := any(nil)
+		if k.LimitBytes > 0 {
+			limit = byteText(k.LimitBytes)
+		}
+		f.Evidence = append(f.Evidence, Evidence{Fact: "its own memory when it was killed", Value: byteText(k.AnonBytes), Limit: limit, Source: "kernel log"})
+	}
+	if ct := v.container(k.Container); ct != nil {
+		said := ct.State
+		if ct.OOMKilled {
+			said = strings.TrimPrefix(said+", OOM-killed", ", ")
+		}
+		if said != "" {
+			f.Evidence = append(f.Evidence, Evidence{Fact: "its container, " + v.ContainerText(ct.ID), Value: said, Source: ct.Engine})
+		}
+	}
+	return f
+}
+
+// whenText tells when a process was killed.
+func (v *View) whenText(k *observe.OOMKill) string {
+	if k.At >= 0 && k.At <= v.Window.Seconds {
+		return fmt.Sprintf("%s into the window", seconds(k.At))
+	}
+	return fmt.Sprintf("%s before its end", seconds(v.Window.Seconds-k.At))
+}
+
+func (v *View) hostOOMFix(f *Finding, d *death) {
+	k := d.last()
+	f.Evidence = append(f.Evidence, Evidence{Fact: "memory of the machine available now", Value: byteText(v.Use.Memory.AvailableBytes), Limit: byteText(v.Use.Memory.TotalBytes), Source: "/proc/meminfo"})
+	if big := v.largest(); big != nil {
+		f.Evidence = append(f.Evidence, Evidence{Fact: "largest process now", Value: fmt.Sprintf("%s (pid %d) %s", big.Comm, big.PID, byteText(big.RSSBytes)), Source: "/proc/PID/stat"})
+	}
+	if k.By != "" && k.By != k.Comm {
+		f.Evidence = append(f.Evidence, Evidence{Fact: "who asked for memory when there was none left", Value: k.By, Source: "kernel log"})
+	}
+	f.Fix.Text = "Give whatever used up the memory a limit of its own, or the machine more memory; and tell the kernel to spare this service."
+	if strings.HasSuffix(k.Unit, ".service") {
+		f.Fix.Commands = []string{"systemctl restart " + k.Unit}
+		f.Fix.Persist = []string{fmt.Sprintf("systemctl edit %s   # [Service] OOMScoreAdjust=-500", k.Unit)}
+	} else if c := v.container(k.Container); c != nil && c.State == "exited" && (c.Engine == "docker" || c.Engine == "podman") {
+		f.Fix.Commands = []string{fmt.Sprintf("%s start %s", c.Engine, cmp.Or(c.Name, c.ID))}
+	}
+}
+
+// largest is the process that holds most memory.
+func (v *View) largest() *observe.Process {
+	var big *observe.Process
+	for i := range v.Processes {
+		if p := &v.Processes[i]; !p.EndedIn && (big == nil || p.RSSBytes > big.RSSBytes) {
+			big = p
+		}
+	}
+	return big
+}
+
+// groupOOMFix tells what the limit is and how to raise it.
+func (v *View) groupOOMFix(f *Finding, d *death) {
+	k := d.last()
+	h := v.holderOf(cmp.Or(k.LimitCgroup, k.Cgroup), k.Container, k.Unit)
+	limit := v.limitOf(k)
+	f.Title = fmt.Sprintf("The kernel killed %s: %s ran out of memory", k.Comm, h.text)
+	if limit == 0 {
+		f.Fix.Text = "Raise the memory limit of " + h.text + ", or have its processes use less." + h.setsWhere()
+		return
+	}
+	want := max(2*limit, 64<<20)
+	f.Fix.Text = fmt.Sprintf("Raise the memory limit of %s from %s to about %s, or have its processes use less.%s", h.text, byteText(limit), byteText(want), h.setsWhere())
+	if c := v.container(k.Container); c != nil && !c.Down() || h.what == "unit" {
+		h.raise(&f.Fix, "", "", memoryFlags(want), fmt.Sprintf("MemoryMax=%dM", want>>20))
+		f.Fix.Commands = append(f.Fix.Commands, f.Fix.Persist...)
+		f.Fix.Persist = nil
+	} else if c != nil && c.State == "exited" && h.name != "" {
+		f.Fix.Commands = append(f.Fix.Commands, fmt.Sprintf(h.name, memoryFlags(want)), fmt.Sprintf("%s start %s", c.Engine, cmp.Or(c.Name, c.ID)))
+	}
+}
+
+// memoryFlags are those of docker and podman; without the second one an
+// increase beyond the limit of memory and swap together is refused.
+func memoryFlags(bytes uint64) string {
+	return fmt.Sprintf("--memory %dm --memory-swap %dm", bytes>>20, bytes>>20)
+}
+
+// limitOf is the limit that a process was killed for, bytes; 0 when not known.
+func (v *View) limitOf(k *observe.OOMKill) uint64 {
+	if k.LimitBytes > 0 {
+		return k.LimitBytes
+	}
+	for i := range v.Cgroups {
+		if c := &v.Cgroups[i]; c.Path == k.LimitCgroup && c.MemoryLimitBytes > 0 {
+			return c.MemoryLimitBytes
+		}
+	}
+	if c := v.container(k.Container); c != nil {
+		return c.MemoryLimitBytes
+	}
+	return 0
+}

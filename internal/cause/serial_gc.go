@@ -1,0 +1,102 @@
+package cause
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/slowray/slowray/internal/observe"
+)
+
+// jvmSerialGC: a JVM that sees one CPU, or little memory, takes the collector of
+// one thread, and all stands still while that collects.
+var jvmSerialGC = Cause{
+	ID:    "jvm-serial-gc",
+	Title: "The JVM collects garbage with one thread, for it saw one CPU: requests stand still meanwhile",
+	Layer: LayerMachine,
+	Needs: []observe.Kind{observe.KindRequests, observe.KindProcess},
+	Doc: Doc{
+		About: "When it starts, a JVM chooses its collector by the CPUs and memory that it sees: with a quota of one CPU or less, one CPU allowed, or less than about 1.8 GB it is the " +
+			"serial one. Each collection then stops all threads, for as long as one thread takes.",
+		See: []Symptom{SeeWaves, SeeTimer},
+		Known: []string{
+			"The JVM publishes its counters (hsperfdata): the collector is the serial one, and no option asked for it.",
+			"It collected for 10 % of the window or more.",
+			"The slowest requests wait for its threads for 40 % of their time or more and 50 ms, or requests in general for 10 ms each.",
+			"Its CPU quota is one CPU or less, or it may run on one CPU, on a host with more.",
+		},
+		Not:       []string{"A serial collector that hardly collects.", "A serial collector that an option asked for: that was a choice."},
+		Mend:      "Give it two CPUs, or tell it: -XX:ActiveProcessorCount=2, -XX:+UseG1GC or -XX:+UseParallelGC; and a larger heap, so that it collects less often.",
+		Unplanted: "a heap that makes a real JVM collect for a tenth of the time makes most of its time slow on a shared machine; fixtures test it.",
+	},
+}
+
+func init() { jvmSerialGC.Check = checkSerialGC }
+
+const gcOfWindow = 0.10 // of the window, with all threads standing still
+
+func checkSerialGC(v *View) Result {
+	r := v.judgeLedgers(fewRequests, func(l *ledger) judged {
+		if l.called() {
+			return judged{because: "no request is answered here", near: -1}
+		}
+		h := v.heapBehind(l)
+		if h == nil {
+			return judged{because: "no Java virtual machine that publishes its counters serves here", near: -1}
+		}
+		share := ratio(h.GCSeconds, v.Window.Seconds)
+		text := fmt.Sprintf("%s (pid %d) collects with the %s collector, %s of the time", h.Comm, h.PID, h.Collector, percent(share))
+		k := l.cost(1, threadParts...)
+		why := v.seesOneCPU(h.PID)
+		switch {
+		case h.Collector != "serial" || share < gcOfWindow:
+			return judged{because: text, near: share}
+		case h.Chosen:
+			return judged{because: text + ", which an option asks for", near: share}
+		case why == "":
+			return judged{because: text + ", though it may use more than one CPU", near: share}
+		case !l.noticed(k, threadFloor):
+			return judged{because: text + ", and no request is slow for it", near: share}
+		}
+		f := v.found(&jvmSerialGC, l, scaled(k, max(share, gcOfWindow)), threadFloor, "standing still while garbage is collected")
+		f.Subject.Kind, f.Subject.PID, f.Subject.Comm = "process", h.PID, h.Comm
+		f.Weight = share
+		f.Impact = Impact{Share: round(share), Of: "the time in which requests could be answered", Text: fmt.Sprintf("%s stood still for %s of the window, in %s collections", h.Comm, percent(share), count(h.Collections))}
+		f.Evidence = append([]Evidence{
+			{Fact: "time in collections, by one thread", Value: round(h.GCSeconds), Limit: round(v.Window.Seconds), Unit: "s", Source: "hsperfdata"},
+			{Fact: "CPUs that it sees", Value: why, Source: "cpu.max, cpu.cfs_quota_us, /proc/PID/status"},
+			{Fact: "heap in use", Value: byteText(h.UsedBytes), Limit: byteText(h.MaxBytes), Source: "hsperfdata"}}, f.Evidence...)
+		f.Fix.Text = "Start it with -XX:ActiveProcessorCount=2 or -XX:+UseParallelGC, or let it have two CPUs or more; with a larger heap it collects less often."
+		f.Fix.Persist = []string{"JAVA_TOOL_OPTIONS='-XX:ActiveProcessorCount=2'   # in its environment"}
+		return judged{finding: f}
+	})
+	return r
+}
+
+// heapBehind is the heap of a JVM that answers an endpoint and publishes its
+// counters, or nil.
+func (v *View) heapBehind(l *ledger) *observe.Heap {
+	procs := v.workers(l)
+	for i := range v.Heaps {
+		h := &v.Heaps[i]
+		if h.Runtime == "jvm" && h.Published && slices.ContainsFunc(procs, func(p *observe.Process) bool { return p.PID == h.PID }) {
+			return h
+		}
+	}
+	return nil
+}
+
+// seesOneCPU says why a JVM sees one CPU where the host has more, or is empty.
+func (v *View) seesOneCPU(pid int) string {
+	if v.Host.CPUs < 2 {
+		return ""
+	}
+	for i := range v.Cgroups {
+		if c := &v.Cgroups[i]; c.QuotaCPUs > 0 && c.QuotaCPUs <= 1 && slices.Contains(c.PIDs, pid) {
+			return fmt.Sprintf("1, for the quota of %s is %.3g", c.Path, c.QuotaCPUs)
+		}
+	}
+	if p := v.Process(pid); p != nil && p.CPUs != "" && len(cpuList(p.CPUs)) == 1 {
+		return "1, for it may only run on CPU " + p.CPUs
+	}
+	return ""
+}

@@ -1,0 +1,201 @@
+package cause
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/slowray/slowray/internal/observe"
+)
+
+// slowStart: a service that begins computes more than it ever does later, and a
+// CPU quota that is enough for its requests makes its start take for ever.
+var slowStart = Cause{
+	ID:    "slow-start-on-quota",
+	Title: "The service takes long to start: a CPU quota holds it back",
+	Layer: LayerMachine,
+	Needs: []observe.Kind{observe.KindCgroup, observe.KindProcess, observe.KindConnects},
+	Doc: Doc{
+		About: "A program that starts loads code, compiles and fills caches: seconds of computing (a JVM most of all). Under a small CPU quota it waits for the next period for most " +
+			"of that time, on a machine with idle CPUs, and whoever calls it meanwhile is refused.",
+		See: []Symptom{SeeStart, SeeErrors, SeeIdle},
+		Known: []string{
+			"A control group with a CPU quota was throttled in 30 % of its periods or more, and its processes began in the last two minutes.",
+			"None of them listened when the window began. They waited for the CPU for half of the time that they could run or more: /proc/PID/schedstat, and throttled time of cpu.stat.",
+			"Meanwhile calls to an address of this host at which nobody listened failed (3 or more), or its network namespace refused connections (OutRsts, 5 or more).",
+		},
+		Not: []string{
+			"A start under a quota that nobody waits for: no call failed.",
+			"A batch job under a quota.",
+			"A service that listened before the window: see cpu-quota-throttled.",
+		},
+		Mend: "Raise the quota, at least for the start; or have the probe that decides about restarts wait long enough.",
+	},
+}
+
+func init() { slowStart.Check = checkSlowStart }
+
+const (
+	startThrottled = 0.30 // of the periods
+	startWaiting   = 0.50 // of the time that its threads could run
+	startYoung     = 120  // s: what began earlier is not starting any more
+	startRefused   = 3    // calls
+	startResets    = 5    // segments with RST, of its network namespace
+)
+
+// starting is a control group whose processes have just begun.
+type starting struct {
+	group      *observe.Cgroup
+	main       *observe.Process // that began first
+	cpu, delay float64          // s in the window, of all of them
+	since      float64          // s into the window at which it began to listen; 0 = not within it
+	port       int
+	refused    uint64
+	text       string
+}
+
+func checkSlowStart(v *View) Result {
+	r := ruledOut("no service starts under a CPU quota that holds it back")
+	for i := range v.Cgroups {
+		c := &v.Cgroups[i]
+		if c.QuotaCPUs <= 0 || ratio(c.ThrottledPeriods, c.Periods) < startThrottled {
+			continue
+		}
+		s := v.starting(c)
+		if s == nil {
+			continue
+		}
+		waiting := s.waiting()
+		text := fmt.Sprintf("%s (pid %d) began %s ago under a quota of %.3g CPUs and waited %s of its time for it", s.main.Comm, s.main.PID, seconds(v.Window.Seconds-s.main.StartedAt), c.QuotaCPUs, percent(waiting))
+		if waiting < startWaiting || s.refused == 0 {
+			r.RuledOut = text
+			if s.refused == 0 {
+				r.RuledOut += "; nobody was refused meanwhile"
+			}
+			continue
+		}
+		r.Findings = append(r.Findings, v.startFinding(s, waiting))
+	}
+	return r
+}
+
+// starting looks at the processes of a group: nil when they serve already, or
+// began long ago.
+func (v *View) starting(c *observe.Cgroup) *starting {
+	s := &starting{group: c}
+	for _, pid := range c.PIDs {
+		p := v.Process(pid)
+		if p == nil {
+			continue
+		}
+		if !p.StartedIn && (p.StartedAt == 0 || p.StartedAt < -startYoung) && !(c.EndedIn && p.EndedIn) {
+			return nil
+		}
+		s.cpu += p.CPUSeconds()
+		s.delay += p.RunDelaySeconds
+		if s.main == nil || p.StartedAt < s.main.StartedAt {
+			s.main = p
+		}
+	}
+	if s.main == nil {
+		return nil
+	}
+	for i := range v.Namespaces {
+		for j := range v.Namespaces[i].Listeners {
+			l := &v.Namespaces[i].Listeners[j]
+			if l.Port == 0 || !slices.ContainsFunc(l.PIDs, func(pid int) bool { return slices.Contains(c.PIDs, pid) }) {
+				continue
+			}
+			if l.Since == 0 {
+				return nil
+			}
+			if s.since == 0 || l.Since < s.since {
+				s.since, s.port = l.Since, l.Port
+			}
+		}
+	}
+	s.refused, s.text = v.refused(s)
+	return s
+}
+
+// refused counts the calls that nobody took up while the service began.
+func (v *View) refused(s *starting) (n uint64, text string) {
+	for i := range v.Connects {
+		c := &v.Connects[i]
+		if c.Refused == 0 || c.Family == "unix" || !v.hostAddress(c) || s.port != 0 && c.Port != s.port || s.port == 0 && (c.Established > 0 || v.listensNow(c.Port)) {
+			continue
+		}
+		if n += c.Refused; text == "" {
+			text = fmt.Sprintf("%s calls to port %d of this host were refused", c.Comm, c.Port)
+		}
+	}
+	if n >= startRefused {
+		return n, fmt.Sprintf("%s of %s", count(n), text)
+	}
+	if ns := v.Namespace(s.main.NetNS); ns != nil && !ns.Host && ns.Counters["Tcp.OutRsts"] >= startResets && len(ns.Listeners) <= 1 {
+		return ns.Counters["Tcp.OutRsts"], fmt.Sprintf("its network namespace refused %s segments", count(ns.Counters["Tcp.OutRsts"]))
+	}
+	return 0, ""
+}
+
+func (v *View) listensNow(port int) bool {
+	return slices.ContainsFunc(v.Namespaces, func(ns observe.NetNS) bool {
+		return slices.ContainsFunc(ns.Listeners, func(l observe.Listener) bool { return l.Port == port && !v.listenerEnded(&l) })
+	})
+}
+
+// waiting is the share of the time that its threads could run in which they had
+// no CPU. Of processes that are gone the group's own figures tell it: what it
+// could use of its periods, and for how long it was throttled.
+func (s *starting) waiting() float64 {
+	c := s.group
+	if s.cpu+s.delay > 0 {
+		return ratio(s.delay, s.cpu+s.delay)
+	}
+	used := float64(c.Periods) * c.QuotaCPUs * float64(c.PeriodNS) / 1e9
+	return ratio(c.ThrottledSeconds, c.ThrottledSeconds+used)
+}
+
+func (v *View) startFinding(s *starting, waiting float64) Finding {
+	c := s.group
+	h := v.holderOfGroup(c)
+	f := slowStart.supported(Subject{Kind: "cgroup", PID: s.main.PID, Comm: s.main.Comm, NetNS: s.main.NetNS, Path: c.Path})
+	f.Weight = 1
+	so := fmt.Sprintf("it does not listen yet, %s after it began", seconds(v.Window.Seconds-s.main.StartedAt))
+	switch {
+	case s.since > 0:
+		f.Weight = ratio(s.since, v.Window.Seconds)
+		f.Subject.Port = s.port
+		so = fmt.Sprintf("it took %s until it listened on port %d", seconds(s.since-s.main.StartedAt), s.port)
+	case c.EndedIn:
+		so = "it is gone, and never listened"
+	}
+	f.Impact = Impact{Share: round(f.Weight), Of: "the window without an answer", Text: fmt.Sprintf("%s; %s", so, s.text)}
+	f.Evidence = []Evidence{
+		{Fact: "time that its threads could run, and waited for a CPU", Value: round(waiting), Limit: 1, Unit: "share", Source: "/proc/PID/task/TID/schedstat, cpu.stat"},
+		{Fact: "periods in which it was throttled", Value: c.ThrottledPeriods, Limit: c.Periods, Unit: "periods", Source: "cpu.stat nr_throttled, nr_periods"},
+		{Fact: "time throttled", Value: round(c.ThrottledSeconds), Unit: "s", Source: "cpu.stat"},
+		{Fact: "quota of " + h.text, Value: c.QuotaCPUs, Unit: "CPUs", Source: c.QuotaFile},
+		{Fact: "CPU of the machine idle", Value: round(ratio(v.Use.CPU.Idle+v.Use.CPU.IOWait, v.Use.CPU.Total())), Unit: "share", Source: "/proc/stat"},
+	}
+	v.quotaFix(&f, c, h)
+	return f
+}
+
+// quotaFix raises a quota so far that the service starts within seconds.
+func (v *View) quotaFix(f *Finding, c *observe.Cgroup, h holder) {
+	want := min(float64(max(v.Host.CPUs, 1)), max(1, 2*c.QuotaCPUs))
+	f.Fix.Text = fmt.Sprintf("Raise the quota of %s from %.3g to %.3g CPUs, at least for its start.%s", h.text, c.QuotaCPUs, want, h.setsWhere())
+	period := c.PeriodNS / 1000
+	if period == 0 {
+		period = 100000
+	}
+	value := fmt.Sprintf("%d", int64(want*float64(period)))
+	if c.Version == 2 {
+		value = fmt.Sprintf("%d %d", int64(want*float64(period)), period)
+	}
+	file := c.QuotaFile
+	if c.EndedIn {
+		file = ""
+	}
+	h.raise(&f.Fix, file, value, fmt.Sprintf("--cpus %.3g", want), fmt.Sprintf("CPUQuota=%.0f%%", want*100))
+}

@@ -1,0 +1,177 @@
+package heap
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/sense/app/logtail/rootfs"
+)
+
+// Process is a process that may have such a runtime.
+type Process struct {
+	PID        int
+	Comm       string
+	Threads    int
+	LimitBytes uint64 // the least memory limit of its control groups; 0 = none
+}
+
+// Runtime is which runtime a process of this name has, or empty. jsvc is the
+// daemon that Java services of init scripts run in.
+func Runtime(comm string) string {
+	switch comm {
+	case "java", "jsvc":
+		return JVM
+	case "node", "nodejs":
+		return Node
+	}
+	return ""
+}
+
+// Watch follows the heaps of some processes over a window.
+type Watch struct {
+	proc      string
+	hostBytes uint64
+	heaps     []*watched
+}
+
+type watched struct {
+	Process
+	heap   observe.Heap
+	file   string // of the counters, inside the process's root; empty when there is none
+	before perfData
+	last   perfData
+	seen   bool
+}
+
+const (
+	maxHeaps    = 64
+	maxPerfData = 1 << 20
+	maxCmdline  = 64 << 10
+)
+
+// Begin reads the heaps of those processes that have one, at most 64: those
+// with most threads.
+func Begin(proc string, hostBytes uint64, procs []Process) *Watch {
+	w := &Watch{proc: proc, hostBytes: hostBytes}
+	procs = slices.Clone(procs)
+	slices.SortStableFunc(procs, func(a, b Process) int { return cmp.Compare(b.Threads, a.Threads) })
+	for _, p := range procs {
+		if Runtime(p.Comm) == "" || len(w.heaps) >= maxHeaps {
+			continue
+		}
+		h := &watched{Process: p}
+		h.heap = Of(Runtime(p.Comm), Options(w.words(p.PID)), hostBytes, p.LimitBytes)
+		h.heap.PID, h.heap.Comm = p.PID, p.Comm
+		w.heaps = append(w.heaps, h)
+		if h.heap.Runtime == JVM {
+			h.file = w.perfFile(p.PID)
+			w.look(h)
+			h.before = h.last
+		}
+	}
+	return w
+}
+
+// Look reads the counters once more: of a JVM that ends before the window does,
+// this is what is known.
+func (w *Watch) Look() {
+	for _, h := range w.heaps {
+		w.look(h)
+	}
+}
+
+// End is what came of them, by pid.
+func (w *Watch) End() []observe.Heap {
+	w.Look()
+	var out []observe.Heap
+	for _, h := range w.heaps {
+		o := h.heap
+		if h.seen {
+			o.Published = true
+			o.UsedBytes, o.Collections = h.last.usedBytes, h.last.collections-min(h.before.collections, h.last.collections)
+			if h.last.maxBytes > 0 {
+				o.MaxBytes = h.last.maxBytes
+			}
+			o.Collector = cmp.Or(h.last.collector, o.Collector)
+			o.GCSeconds = float64(h.last.gcTicks-min(h.before.gcTicks, h.last.gcTicks)) / float64(h.last.hz)
+		}
+		if o.MaxBytes > 0 {
+			out = append(out, o)
+		}
+	}
+	slices.SortFunc(out, func(a, b observe.Heap) int { return cmp.Compare(a.PID, b.PID) })
+	return out
+}
+
+func (w *Watch) look(h *watched) {
+	if h.file == "" {
+		return
+	}
+	b, _, err := rootfs.At(fmt.Sprintf("%s/%d/root", w.proc, h.PID)).ReadFile(h.file, maxPerfData)
+	if err != nil {
+		return
+	}
+	if d, err := parsePerfData(b); err == nil {
+		h.last, h.seen = d, true
+	}
+}
+
+// perfFile finds the counters of a JVM: it names them by its number in its own
+// process namespace.
+func (w *Watch) perfFile(pid int) string {
+	own := fmt.Sprint(pid)
+	status, err := os.ReadFile(fmt.Sprintf("%s/%d/status", w.proc, pid))
+	if err != nil {
+		return ""
+	}
+	for line := range strings.Lines(string(status)) {
+		if rest, ok := strings.CutPrefix(line, "NSpid:"); ok {
+			if f := strings.Fields(rest); len(f) > 0 {
+				own = f[len(f)-1]
+			}
+		}
+	}
+	root := rootfs.At(fmt.Sprintf("%s/%d/root", w.proc, pid))
+	found, err := root.Glob("/tmp/hsperfdata_*/" + own)
+	if err != nil || len(found) == 0 {
+		return ""
+	}
+	return found[0]
+}
+
+// words is the command line of a process, and what its environment has in the
+// variables that runtimes take options from.
+func (w *Watch) words(pid int) []string {
+	words := w.strings(pid, "cmdline")
+	for _, v := range w.strings(pid, "environ") {
+		if FromEnvironment(v) {
+			_, value, _ := strings.Cut(v, "=")
+			words = append(words, value)
+		}
+	}
+	return words
+}
+
+// FromEnvironment says whether a runtime takes options from this variable,
+// given as NAME=VALUE.
+func FromEnvironment(variable string) bool {
+	name, _, _ := strings.Cut(variable, "=")
+	return slices.Contains([]string{"JAVA_TOOL_OPTIONS", "_JAVA_OPTIONS", "JDK_JAVA_OPTIONS", "NODE_OPTIONS"}, name)
+}
+
+// strings reads a file of strings that end in NUL, at most 64 kB of it.
+func (w *Watch) strings(pid int, name string) []string {
+	f, err := os.Open(filepath.Join(w.proc, fmt.Sprint(pid), name))
+	if err != nil {
+		return nil
+	}
+	defer f.Close()
+	b, _ := io.ReadAll(io.LimitReader(f, maxCmdline))
+	return strings.Split(string(b), "\x00")
+}

@@ -1,0 +1,134 @@
+package container
+
+import (
+	"encoding/json"
+	"io"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/slowray/slowray/internal/observe"
+)
+
+// stores are the lists of containers of containers/storage, which Podman and
+// CRI-O use as root.
+var stores = []string{"var/lib/containers/storage/overlay-containers/containers.json", "var/lib/containers/storage/vfs-containers/containers.json"}
+
+// bundles are the directories of containerd's running containers, by namespace
+// and id (runtime v2); config.json is the runtime's (OCI).
+const bundles = "run/containerd/io.containerd.runtime.v2.task/*/"
+
+// annotations of a bundle that name its container, with what stands before it.
+var annotations = struct{ name, pod, image []string }{
+	name:  []string{"io.kubernetes.cri.container-name", "nerdctl/name"},
+	pod:   []string{"io.kubernetes.cri.sandbox-name"},
+	image: []string{"io.kubernetes.cri.image-name"},
+}
+
+// readStores reads the containers of containers/storage below root.
+func readStores(root string) []observe.Container {
+	var out []observe.Container
+	for _, path := range stores {
+		var list []struct {
+			ID       string   `json:"id"`
+			Names    []string `json:"names"`
+			Metadata string   `json:"metadata"`
+		}
+		if readJSON(filepath.Join(root, path), &list) != nil {
+			continue
+		}
+		for _, l := range list[:min(len(list), maxListed)] {
+			var meta struct {
+				Image string `json:"image-name"`
+				Name  string `json:"name"`
+			}
+			_ = json.Unmarshal([]byte(l.Metadata), &meta) // without it there is still the name
+			c := observe.Container{ID: shortID(l.ID), Name: clip(meta.Name), Image: clip(meta.Image), Engine: "containers-storage"}
+			if len(l.Names) > 0 {
+				c.Name = clip(l.Names[0])
+			}
+			if c.ID != "" {
+				out = append(out, c)
+			}
+		}
+	}
+	return out
+}
+
+var hexID = regexp.MustCompile(`^[0-9a-f]{12,64}$`)
+
+// readBundles reads the names of containers of containerd below root, of those
+// with these ids.
+func readBundles(root string, ids []string) []observe.Container {
+	var out []observe.Container
+	for _, id := range ids {
+		if !hexID.MatchString(id) {
+			continue
+		}
+		found, err := filepath.Glob(filepath.Join(root, bundles, id+"*", "config.json"))
+		if err != nil || len(found) == 0 {
+			continue
+		}
+		var spec struct {
+			Annotations map[string]string `json:"annotations"`
+		}
+		if readJSON(found[0], &spec) != nil {
+			continue
+		}
+		first := func(keys []string) string {
+			for _, k := range keys {
+				if v := spec.Annotations[k]; v != "" {
+					return v
+				}
+			}
+			return ""
+		}
+		name := first(annotations.name)
+		if pod := first(annotations.pod); pod != "" && name != "" {
+			name = pod + "/" + name
+		}
+		if name != "" {
+			out = append(out, observe.Container{ID: id, Name: clip(name), Image: clip(first(annotations.image)), Engine: "containerd", State: "running"})
+		}
+	}
+	return out
+}
+
+// readJSON reads a file of at most 4 MB.
+func readJSON(path string, into any) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	return json.NewDecoder(io.LimitReader(f, maxBody)).Decode(into)
+}
+
+// same says that an id of a control group and that of an engine are one: either
+// may be shortened.
+func same(a, b string) bool {
+	n := min(len(a), len(b))
+	return n > 0 && a[:n] == b[:n]
+}
+
+// add puts containers into a list that are not in it yet.
+func add(to []observe.Container, more []observe.Container) []observe.Container {
+	for _, c := range more {
+		if !slices.ContainsFunc(to, func(o observe.Container) bool { return o.ID == c.ID }) {
+			to = append(to, c)
+		}
+	}
+	return to
+}
+
+// named says that a container goes by this name: its own, that of Compose
+// without the number ("shop-web" of "shop-web-1"), or that of a pod's container
+// without the pod ("web" of "shop-5d9c/web").
+func named(c *observe.Container, name string) bool {
+	_, inPod, _ := strings.Cut(c.Name, "/")
+	return name != "" && (c.Name == name || inPod == name || composeName.MatchString(c.Name) && composeName.ReplaceAllString(c.Name, "") == name)
+}
+
+var composeName = regexp.MustCompile(`[-_][0-9]+$`)
