@@ -18,7 +18,7 @@ import (
 func TestParseProcCgroup(t *testing.T) {
 	for in, want := range map[string]ProcGroups{
 		"0::/system.slice/nginx.service\n": {V2: "/system.slice/nginx.service"},
-		"9:name=systemd:/init.scope\n4:memory:/process_api/7\n3:cpuset:/x\n2:cpu,cpuacct:/docker/1\n0::/\n": {V2: "/", CPU: "/docker/1", Memory: "/process_api/7", Systemd: "/init.scope"},
+		"9:name=systemd:/init.scope\n4:memory:/process_api/7\n3:cpuset:/x\n2:cpu,cpuacct:/docker/1\n0::/\n": {V2: "/", CPU: "/docker/1", Memory: "/process_api/7", CPUSet: "/x", Systemd: "/init.scope"},
 		"0::/../../other\n":        {V2: "/../../other"},
 		"0::/a:b\n":                {V2: "/a:b"},
 		"0::/gone (deleted)\n":     {V2: "/gone"},
