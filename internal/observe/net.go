@@ -16,6 +16,13 @@ type NetNS struct {
 	UDP []UDPSocket `json:"udp,omitempty"`
 	// Interfaces are those that moved packets.
 	Interfaces []Interface `json:"interfaces,omitempty"`
+	// What packets pass on their way; see drop.go.
+	Firewall   *Firewall       `json:"firewall,omitempty"`
+	Links      []Link          `json:"links,omitempty"`
+	Qdiscs     []Qdisc         `json:"qdiscs,omitempty"`
+	Filters    []TrafficFilter `json:"filters,omitempty"`
+	Neighbours []Neighbour     `json:"neighbours,omitempty"`
+	Routes     []Route         `json:"routes,omitempty"`
 }
 
 // UDPSocket is one UDP socket that dropped datagrams in the window.

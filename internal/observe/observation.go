@@ -35,7 +35,9 @@ type Observation struct {
 	OOMKills   []OOMKill   `json:"oom_kills,omitempty"`
 	Heaps      []Heap      `json:"heaps,omitempty"`
 	// Waits is nil where the waits of threads were not watched.
-	Waits  *WaitGraph        `json:"waits,omitempty"`
+	Waits *WaitGraph `json:"waits,omitempty"`
+	// Drops is nil where drops were not watched.
+	Drops  *Drops            `json:"drops,omitempty"`
 	Sysctl map[string]string `json:"sysctl,omitempty"` // host-wide knobs, as "net.netfilter.nf_conntrack_max"
 	Gaps   []Gap             `json:"gaps,omitempty"`
 	Losses []Loss            `json:"losses,omitempty"`
@@ -108,6 +110,9 @@ const (
 	KindDatabases Kind = "databases"  // configuration, logs and status of database and cache servers
 	KindEngines   Kind = "engines"    // container engines
 	KindWaits     Kind = "waits"      // /proc/PID/task: what threads wait for
+	KindDrops     Kind = "drops"      // BPF: packets that the kernel throws away
+	KindPath      Kind = "path"       // netlink: devices, queueing disciplines, neighbours, routes
+	KindFirewall  Kind = "firewall"   // netlink: rules of nftables and iptables
 	KindRequests  Kind = "requests"   // BPF: every request of every TCP connection, with its ledger
 )
 

@@ -104,6 +104,7 @@ func (s *session) end(ctx context.Context) {
 		s.out.Namespaces = append(s.out.Namespaces, sp.finish(s, owners))
 	}
 	s.joinListeners(owners)
+	s.joinLinks()
 	s.nameUnread()
 	s.endWaits()
 	s.endProcesses()
@@ -147,6 +148,7 @@ func (s *session) endBPF() {
 	if s.profile != nil {
 		s.endProfile()
 	}
+	s.endDrops()
 }
 
 // manyTimeWait says whether any namespace has so many sockets in TIME_WAIT

@@ -32,6 +32,7 @@ type space struct {
 
 	udpDrops map[uint64]uint64 // by socket inode, at the beginning
 	udp      []host.UDPSample  // that dropped something
+	way      wayThrough
 }
 
 // listener is one listening socket over the window.
@@ -136,6 +137,7 @@ func (sp *space) begin(s *session) {
 	}
 	sp.addrs = sp.addresses()
 	sp.udpBegin(s)
+	sp.beginWay(s)
 	switch sp.conntrack, err = sp.ns.Conntrack(); {
 	case err == nil:
 		sp.tracked = true
@@ -324,6 +326,7 @@ func (sp *space) finish(s *session, owners map[uint64][]int) observe.NetNS {
 			}
 		}
 	}
+	sp.finishWay(s, &out)
 	out.Listeners = sp.finishListeners(s, owners)
 	out.Sockets = sp.finishGroups(s, owners)
 	out.UDP = sp.finishUDP(owners)

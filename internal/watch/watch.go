@@ -12,6 +12,7 @@ import (
 	"github.com/slowray/slowray/internal/sense/app/phpfpm"
 	"github.com/slowray/slowray/internal/sense/connect"
 	"github.com/slowray/slowray/internal/sense/dns"
+	"github.com/slowray/slowray/internal/sense/drop"
 	"github.com/slowray/slowray/internal/sense/host"
 	"github.com/slowray/slowray/internal/sense/socket"
 	"github.com/slowray/slowray/internal/sense/stack"
@@ -73,6 +74,7 @@ type session struct {
 	calls     calls
 	profile   *stack.Profiler
 	request   *requests
+	drops     *drop.Watcher
 	waits     *waits // nil where requests are not recorded
 	nginx     []*nginx.Instance
 	fpm       []*phpfpm.Instance
@@ -127,6 +129,9 @@ func (s *session) close() {
 	}
 	s.closely.stop()
 	s.flows.close()
+	if s.drops != nil {
+		s.drops.Close()
+	}
 	if s.profile != nil {
 		s.profile.Close()
 	}
@@ -208,6 +213,7 @@ func (s *session) begin() error {
 	for _, sp := range s.spaces {
 		sp.begin(s)
 	}
+	s.startDrops()
 	if s.request, err = startRequests(s.fs, s.databases.kept); err != nil {
 		s.gap(observe.KindRequests, "", err)
 		s.gap(observe.KindWaits, "", err)

@@ -1,0 +1,161 @@
+package watch
+
+import (
+	"slices"
+
+	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/sense/drop"
+	"github.com/slowray/slowray/internal/sense/host"
+	"github.com/slowray/slowray/internal/sense/symbol"
+)
+
+// wayThrough is what packets pass in one network namespace, as it was when the
+// window began.
+type wayThrough struct {
+	path     drop.Path
+	firewall observe.Firewall
+	counters map[string]uint64
+	read     bool // path
+	rules    bool // firewall
+}
+
+// beginWay takes the first readings of a namespace.
+func (sp *space) beginWay(s *session) {
+	var err error
+	if sp.way.path, err = drop.ReadPath(sp.ns); err != nil {
+		s.partialGap(observe.KindPath, sp.inode, "packet path", err)
+	} else {
+		sp.way.read = true
+	}
+	if sp.way.firewall, err = drop.ReadFirewall(sp.ns); err != nil {
+		s.partialGap(observe.KindFirewall, sp.inode, "firewall", err)
+	}
+	sp.way.rules = err == nil || len(sp.way.firewall.Rules) > 0
+	sp.way.counters = drop.Counters(sp.ns)
+}
+
+// finishWay adds to the namespace what its path and firewall did.
+func (sp *space) finishWay(s *session, out *observe.NetNS) {
+	more := host.CountersBetween(sp.way.counters, drop.Counters(sp.ns))
+	if out.Counters == nil {
+		out.Counters = more
+	}
+	for name, n := range more {
+		out.Counters[name] = n
+	}
+	if sp.way.read {
+		if now, err := drop.ReadPath(sp.ns); err == nil {
+			between := drop.PathBetween(sp.way.path, now)
+			out.Links, out.Qdiscs, out.Filters = between.Links, between.Qdiscs, between.Filters
+			sp.way.path = between // with its peers, for joinLinks
+		}
+	}
+	if sp.way.rules {
+		fw := sp.way.firewall
+		if fw.All > 0 {
+			if now, err := drop.ReadFirewall(sp.ns); err == nil {
+				fw = drop.FirewallBetween(fw, now)
+			} else {
+				fw.Rules = nil // what they counted before the window is nobody's
+			}
+		}
+		out.Firewall = &fw
+	}
+	// A table of neighbours is small; one of routes need not be.
+	out.Neighbours, _ = drop.Unanswered(sp.ns)
+	if out.Counters["Ip.OutNoRoutes"]+out.Counters["Ip6.Ip6OutNoRoutes"]+out.Counters["Ip.InAddrErrors"] > 0 || s.unreached(sp.inode) {
+		out.Routes, _ = drop.DeadEnds(sp.ns)
+	}
+}
+
+// unreached says whether the kernel dropped packets of the namespace for want
+// of a route.
+func (s *session) unreached(netns uint64) bool {
+	return s.out.Drops != nil && slices.ContainsFunc(s.out.Drops.List, func(d observe.Drop) bool {
+		return d.NetNS == netns && (d.Reason == "IP_OUTNOROUTES" || d.Reason == "IP_INNOROUTES" || d.Reason == "IP_INADDRERRORS")
+	})
+}
+
+// startDrops begins to count what the kernel drops.
+func (s *session) startDrops() {
+	var err error
+	if s.drops, err = drop.Start(); err != nil {
+		s.gap(observe.KindDrops, "", err)
+	}
+}
+
+// endDrops takes what was dropped, and stops counting.
+func (s *session) endDrops() {
+	if s.drops == nil {
+		return
+	}
+	devices := map[uint64]map[int]string{}
+	ports := map[uint16]bool{}
+	for _, sp := range s.spaces {
+		names := map[int]string{}
+		for _, l := range sp.way.path.Links {
+			names[l.Index] = l.Name
+		}
+		devices[sp.inode] = names
+		for p := range sp.ports {
+			ports[p] = true
+		}
+		for k := range sp.groups {
+			ports[k.port] = true
+		}
+	}
+	space := symbol.NewSpace(s.fs.Proc)
+	defer space.Close()
+	d, losses, err := s.drops.Read(space,
+		func(netns uint64, index int) string { return devices[netns][index] },
+		func(port uint16) bool { return ports[port] })
+	if err != nil {
+		s.gap(observe.KindDrops, "", err)
+	} else {
+		s.out.Drops = &d
+		s.out.Losses = append(s.out.Losses, losses...)
+	}
+	s.drops.Close()
+	s.drops = nil
+}
+
+// joinLinks names the other ends of veth pairs, where both namespaces are
+// watched.
+func (s *session) joinLinks() {
+	at := map[uint64]*space{}
+	for _, sp := range s.spaces {
+		at[sp.inode] = sp
+	}
+	type end struct {
+		ns   *observe.NetNS
+		link *observe.Link
+		nsid int // of the other end
+	}
+	pairs := map[[2]int][]end{} // by own index and that of the other end
+	for i := range s.out.Namespaces {
+		ns := &s.out.Namespaces[i]
+		for j := range ns.Links {
+			if peer, ok := at[ns.Inode].way.path.PeerOf(ns.Links[j].Index); ok {
+				k := [2]int{ns.Links[j].Index, peer.Index}
+				pairs[k] = append(pairs[k], end{ns, &ns.Links[j], peer.NSID})
+			}
+		}
+	}
+	for k, ends := range pairs {
+		others := pairs[[2]int{k[1], k[0]}]
+		for _, e := range ends {
+			for _, o := range others[:min(len(others), 64)] {
+				same := o.ns == e.ns
+				if same != (e.nsid < 0) || o.link == e.link {
+					continue
+				}
+				// Pairs made alike have the same two indices.
+				if !same && len(others) > 1 && drop.NSID(at[e.ns.Inode].ns, o.ns.PID) != e.nsid {
+					continue
+				}
+				e.link.PeerNetNS, e.link.PeerName, e.link.PeerMTU = o.ns.Inode, o.link.Name, o.link.MTU
+				break
+			}
+		}
+	}
+}
