@@ -15,6 +15,7 @@
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
+#define NOT_SPECIFIED 2 /* SKB_DROP_REASON_NOT_SPECIFIED; those below are no drops */
 #define DETAIL_ALWAYS 256
 #define DETAIL_EVERY 16
 
@@ -138,7 +139,32 @@ static __always_inline void transport(struct flow_key *f, __u8 protocol, unsigne
 	f->dport = head[2] << 8 | head[3];
 }
 
-static __always_inline int classify(struct flow_key *f, struct sk_buff___drop *skb)
+/* headless tells a segment that TCP could not even hand to IP: it has no
+ * addresses yet, but its socket has. */
+static __always_inline int headless(struct flow_key *f, struct sock *sk)
+{
+	__u16 family;
+
+	if (!sk || f->drop.reason <= NOT_SPECIFIED || BPF_CORE_READ(sk, sk_protocol) != IPPROTO_TCP)
+		return 0;
+	family = BPF_CORE_READ(sk, __sk_common.skc_family);
+	if (family == AF_INET) {
+		BPF_CORE_READ_INTO((__u32 *)f->saddr, sk, __sk_common.skc_rcv_saddr);
+		BPF_CORE_READ_INTO((__u32 *)f->daddr, sk, __sk_common.skc_daddr);
+	} else if (family == AF_INET6) {
+		bpf_core_read(f->saddr, 16, &sk->__sk_common.skc_v6_rcv_saddr);
+		bpf_core_read(f->daddr, 16, &sk->__sk_common.skc_v6_daddr);
+	} else {
+		return 0;
+	}
+	f->drop.family = family;
+	f->drop.kind = TCP_DATA;
+	f->sport = BPF_CORE_READ(sk, __sk_common.skc_num);
+	f->dport = bpf_ntohs(BPF_CORE_READ(sk, __sk_common.skc_dport));
+	return 1;
+}
+
+static __always_inline int classify(struct flow_key *f, struct sk_buff___drop *skb, struct sock *sk)
 {
 	__u16 protocol = bpf_ntohs(BPF_CORE_READ(skb, protocol));
 	unsigned char *at;
@@ -149,6 +175,8 @@ static __always_inline int classify(struct flow_key *f, struct sk_buff___drop *s
 		f->drop.kind = ARP;
 		return 1;
 	}
+	if (!protocol)
+		return headless(f, sk);
 	if (protocol != ETH_P_IP && protocol != ETH_P_IPV6)
 		return 0;
 	at = BPF_CORE_READ(skb, head) + BPF_CORE_READ(skb, network_header);
@@ -186,10 +214,10 @@ static __always_inline int count(struct sk_buff___drop *skb, void *location, __u
 	__u32 len = BPF_CORE_READ(skb, len);
 	__u64 segments, weight = 1, *flow;
 
-	if (!classify(&f, skb))
-		return 0;
 	f.drop.location = (__u64)location;
 	f.drop.reason = reason;
+	if (!classify(&f, skb, sk))
+		return 0;
 	f.drop.in = BPF_CORE_READ(skb, skb_iif) != 0;
 	if (dev) {
 		f.drop.ifindex = BPF_CORE_READ(dev, ifindex);

@@ -17,7 +17,7 @@ var blockedOnRemote = Cause{
 	Title:         "Requests wait for a remote service that does not answer",
 	Layer:         LayerCall,
 	Needs:         []observe.Kind{observe.KindWaits},
-	ConsequenceOf: []string{"slow-dependency", "network-loss", "syn-retransmits", "conntrack-full", "dns-timeout", "dns-slow", "dns-search-expansion"},
+	ConsequenceOf: append([]string{"slow-dependency", "network-loss", "syn-retransmits", "conntrack-full", "dns-timeout", "dns-slow", "dns-search-expansion"}, dropCauses...),
 	Folds:         true,
 	Doc: Doc{
 		About: "Threads that should answer wait for an address beyond this host that does not answer: neither to connect() nor to what was sent. A " +

@@ -94,6 +94,8 @@ type Finding struct {
 	// holds up; Via all processes on it.
 	Holds []int `json:"-"`
 	Via   []int `json:"-"`
+	// hurts is the endpoints that packets dropped at one place belonged to.
+	hurts []*ledger
 }
 
 // Subject is what the finding is about; Kind says which fields count.
@@ -138,6 +140,8 @@ type Fix struct {
 func Catalogue() []Cause {
 	return []Cause{
 		networkLoss,
+		qdiscDrop, tcIngressDrop, tcEgressDrop, xdpDrop, mtuMismatch, pmtuBlackhole, nicRing, linkErrors, softnetBacklog,
+		rpFilterDrop, noRoute, neighbourUnresolved, neighbourTable, ipReassembly, ipsecPolicy, checksumErrors, firewallDrop, firewallReject,
 		rtoTailLoss,
 		synRetransmits,
 		highRTT,

@@ -2,7 +2,9 @@ package cause
 
 import (
 	"fmt"
+	"maps"
 	"math"
+	"slices"
 	"strconv"
 
 	"github.com/slowray/slowray/internal/figure"
@@ -38,3 +40,6 @@ func lookAtWaits(pid int) string {
 
 // round keeps evidence readable: three decimals.
 func round(f float64) float64 { return math.Round(f*1000) / 1000 }
+
+// sortedKeys lists the keys of a map in order, for reports that never differ.
+func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

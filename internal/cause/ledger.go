@@ -308,7 +308,7 @@ func (v *View) at(l *ledger) func(*Finding) bool {
 	}
 	return func(p *Finding) bool {
 		switch {
-		case slices.Contains(machineCauses, p.Cause):
+		case slices.Contains(machineCauses, p.Cause), slices.Contains(p.hurts, l):
 			return true
 		case slices.Contains(waitCauses, p.Cause):
 			return v.heldUpBy(l, p)

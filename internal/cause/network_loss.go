@@ -21,7 +21,7 @@ var networkLoss = Cause{
 	// drops any of them.
 	// A queue that grows within moments makes round trips longer than the
 	// retransmission timer, and one that is full drops.
-	ConsequenceOf: append([]string{"accept-queue-overflow", "conntrack-full", "softirq-saturated", "high-rtt", "reordering"}, segmentCauses...),
+	ConsequenceOf: slices.Concat([]string{"accept-queue-overflow", "conntrack-full", "softirq-saturated", "high-rtt", "reordering"}, segmentCauses, dropCauses),
 	Folds:         true,
 	Doc: Doc{
 		About: "Segments are lost between the two ends, and requests wait until they were sent again. Only the loss of what is sent from here can " +
@@ -67,7 +67,8 @@ func checkNetworkLoss(v *View) Result {
 			f.Fix.Text = fmt.Sprintf("Find where they are lost on the way to %s: others are hardly hit, so not at this host's own interface.", peer.Addr)
 		}
 		here, queued := v.at(l), v.queuedPath(l)
-		f.MayFollow = func(p *Finding) bool { return here(p) && (p.Cause != highRTT.ID || queued) }
+		known, _ := v.droppedHere(l)
+		f.MayFollow = v.followsDrops(l, known, func(p *Finding) bool { return here(p) && (p.Cause != highRTT.ID || queued) })
 		f.Fix.Commands = []string{v.in(l.ns, "ip -s -s link"), v.in(l.ns, "tc -s qdisc show"), v.in(l.ns, "nft list ruleset")}
 		return judged{finding: f}
 	})
@@ -107,7 +108,7 @@ var rtoTailLoss = Cause{
 	Title:         "Lost last segments wait for a retransmission timeout of 200 ms or more",
 	Layer:         LayerPath,
 	Needs:         []observe.Kind{observe.KindRequests},
-	ConsequenceOf: append([]string{"network-loss", "accept-queue-overflow", "conntrack-full", "softirq-saturated"}, segmentCauses...),
+	ConsequenceOf: slices.Concat([]string{"network-loss", "accept-queue-overflow", "conntrack-full", "softirq-saturated"}, segmentCauses, dropCauses),
 	Folds:         true,
 	Doc: Doc{
 		About: "A lost segment is sent again after about a round trip when others behind it are acknowledged. The last one has none behind it, nor " +
@@ -143,6 +144,8 @@ func checkRTOTailLoss(v *View) Result {
 			return judged{because: because, near: float64(timeouts)}
 		}
 		f := v.found(&rtoTailLoss, l, k, wireFloor, "waiting for the retransmission timer")
+		known, _ := v.droppedHere(l)
+		f.MayFollow = v.followsDrops(l, known, f.MayFollow)
 		f.Evidence = append(f.Evidence,
 			Evidence{Fact: "requests that waited for a retransmission timer", Value: timeouts, Limit: l.Requests, Unit: "requests", Source: recorded},
 			Evidence{Fact: "time such a request lost, median of the slowest", Value: round(wait / 1e6), Unit: "ms", Source: recorded},

@@ -16,7 +16,7 @@ var nginxUpstreamErrors = Cause{
 	Layer: LayerApplication,
 	Needs: []observe.Kind{observe.KindNginx, observe.KindProcess},
 	Folds: true,
-	ConsequenceOf: append([]string{"conntrack-full", "accept-queue-overflow", "ephemeral-ports-exhausted",
+	ConsequenceOf: append([]string{"firewall-drop", "firewall-reject", "neighbour-unresolved", "no-route", "conntrack-full", "accept-queue-overflow", "ephemeral-ports-exhausted",
 		"php-fpm-children-exhausted", "fd-limit", "nginx-worker-connections", "time-wait-port-search",
 		"cpu-quota-throttled", "cpu-saturated", "memory-pressure", "disk-saturated", "upstream-refused", "connect-timeout"}, slices.Concat(limitCauses, waitCauses)...),
 	Doc: Doc{
@@ -119,7 +119,7 @@ var clientAborts = Cause{
 	Layer: LayerApplication,
 	Needs: []observe.Kind{observe.KindNginx, observe.KindProcess},
 	Folds: true,
-	ConsequenceOf: append([]string{"conntrack-full", "accept-queue-overflow", "php-fpm-children-exhausted",
+	ConsequenceOf: append([]string{"firewall-drop", "firewall-reject", "neighbour-unresolved", "no-route", "conntrack-full", "accept-queue-overflow", "php-fpm-children-exhausted",
 		"ephemeral-ports-exhausted", "fd-limit", "nginx-worker-connections", "time-wait-port-search",
 		"cpu-quota-throttled", "cpu-saturated", "memory-pressure", "disk-saturated", "softirq-saturated",
 		"nginx-upstream-errors"}, slices.Concat(limitCauses, waitCauses)...),

@@ -19,7 +19,7 @@ var requestWaves = Cause{
 	Title: "Requests come in waves, with nothing in between, and are slow in them",
 	Layer: LayerApplication,
 	Needs: []observe.Kind{observe.KindRequests},
-	ConsequenceOf: append([]string{"slow-dependency", "application-stall-mid-response", "application-slow-to-read", "accept-queue-wait",
+	ConsequenceOf: append([]string{"firewall-drop", "firewall-reject", "neighbour-unresolved", "no-route", "slow-dependency", "application-stall-mid-response", "application-slow-to-read", "accept-queue-wait",
 		"accept-queue-overflow", "php-fpm-children-exhausted", "network-loss", "rto-tail-loss", "slow-receiver", "nagle-delayed-ack", "syn-retransmits",
 		"conntrack-full", "ephemeral-ports-exhausted", "fd-limit"}, laterCauses...),
 	Folds: true,

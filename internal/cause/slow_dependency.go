@@ -18,7 +18,7 @@ var slowDependency = Cause{
 	Needs: []observe.Kind{observe.KindRequests},
 	ConsequenceOf: append([]string{"network-loss", "rto-tail-loss", "high-rtt", "syn-retransmits", "send-buffer-limited", "slow-receiver", "nagle-delayed-ack",
 		"accept-queue-overflow", "accept-queue-wait", "application-slow-to-read", "application-stall-mid-response",
-		"php-fpm-children-exhausted", "fd-limit", "nginx-worker-connections", "conntrack-full"}, laterCauses...),
+		"php-fpm-children-exhausted", "fd-limit", "nginx-worker-connections", "conntrack-full"}, slices.Concat(dropCauses, laterCauses)...),
 	Folds: true,
 	Doc: Doc{
 		About: "A service is slow because what it calls is. Where that is served on this host too, and found to be slow for a reason, this is told " +

@@ -16,7 +16,7 @@ var synRetransmits = Cause{
 	Title:         "New connections wait a second or more: their SYN was lost or not answered",
 	Layer:         LayerPath,
 	Needs:         []observe.Kind{observe.KindRequests},
-	ConsequenceOf: []string{"conntrack-full", "accept-queue-overflow", "softirq-saturated", "php-fpm-children-exhausted", "network-loss", "syn-flood", "syn-queue-overflow"},
+	ConsequenceOf: append([]string{"conntrack-full", "accept-queue-overflow", "softirq-saturated", "php-fpm-children-exhausted", "network-loss", "syn-flood", "syn-queue-overflow"}, dropCauses...),
 	Folds:         true,
 	Doc: Doc{
 		About: "The first segment of a connection got no answer and was sent again after a second, then three, then seven. Only who connects can " +
@@ -56,6 +56,8 @@ func checkSynRetransmits(v *View) Result {
 		}
 		mean := ratio(max(l.Handshake, 0), max(l.Connections, 1)*1e9) * 1e3
 		f := v.found(&synRetransmits, l, cost{}, wireFloor, "")
+		_, known := v.droppedHere(l)
+		f.MayFollow = v.followsDrops(l, known, f.MayFollow)
 		f.Weight = share * reach
 		f.Impact = Impact{Share: round(share), Of: "new connections", Text: text}
 		f.Evidence = []Evidence{

@@ -22,6 +22,7 @@ type View struct {
 	onPath     map[int]bool // processes that take part in a request: servers, their callers, whom they call
 	serving    map[int]bool // the servers among them
 	ledgers    []*ledger    // endpoints of requests, see compareEndpoints
+	sites      []*DropSite  // where packets died, see Sites
 	roots      []*root      // what chains of waits come down to, most slow time first
 }
 
@@ -81,6 +82,7 @@ func NewView(o *observe.Observation) *View {
 		}
 	}
 	v.buildLedgers()
+	v.buildSites()
 	v.buildRoots()
 	return v
 }

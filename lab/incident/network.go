@@ -83,7 +83,7 @@ func network() []Incident {
 			return s
 		},
 		Faults: []Fault{{
-			Name: "dropper", Cause: "network-loss", Or: []string{"rto-tail-loss"},
+			Name: "dropper", Cause: "tc-ingress-drop", AtClients: true,
 			Text:  "a program at the ingress of the clients' device drops each 40th packet",
 			Plant: func(s *server.Setup) { s.Wire.DropAtFar = drop.Rule{Every: 40} },
 		}},

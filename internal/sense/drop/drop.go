@@ -208,7 +208,8 @@ func functions(space *symbol.Space, places []uint64) map[uint64]string {
 	frames, _ := space.Frames(locations) // without a name the reason has to do
 	for i := range frames {
 		if frames[i].Name != "[kernel]" {
-			out[places[i]] = frames[i].Name
+			// What the compiler made of a function keeps its name: "f.isra.0".
+			out[places[i]], _, _ = strings.Cut(frames[i].Name, ".")
 		}
 	}
 	return out

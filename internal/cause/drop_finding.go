@@ -1,0 +1,167 @@
+package cause
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/slowray/slowray/internal/observe"
+)
+
+// dropSpec is what differs between the causes of dropped packets.
+type dropSpec struct {
+	cause  *Cause
+	layers []DropLayer
+	// which says whether a site of these layers is this cause's; nil: all are.
+	which func(*View, *DropSite) bool
+	// words completes a finding: subject, title, evidence and what to do.
+	words func(*View, *DropSite, *Finding)
+	none  string // when nothing was dropped there
+}
+
+// checkDrops judges the sites of a cause.
+func checkDrops(v *View, d *dropSpec) Result {
+	r := ruledOut(d.none)
+	var nearest uint64
+	for _, s := range v.sites {
+		if !slices.Contains(d.layers, s.Layer) || d.which != nil && !d.which(v, s) {
+			continue
+		}
+		harms := v.harms(s)
+		if len(harms) == 0 {
+			if s.Packets >= nearest {
+				nearest = s.Packets
+				r.RuledOut = fmt.Sprintf("%s packets were dropped %s, and no request or connection waited for them", count(s.Packets), v.placeOf(s))
+			}
+			continue
+		}
+		r.Findings = append(r.Findings, v.dropFinding(d, s, harms))
+	}
+	return r
+}
+
+// placeOf names a site in a sentence.
+func (v *View) placeOf(s *DropSite) string {
+	ns := v.namespaces[s.NetNS]
+	var what string
+	switch {
+	case s.Rule != nil:
+		what = "by rule " + RuleName(s.Rule)
+	case s.Qdisc != nil:
+		what = fmt.Sprintf("by queueing discipline %s %s on %s", s.Qdisc.Kind, s.Qdisc.Handle, s.Qdisc.Interface)
+	case s.Counter != "" && s.Interface != "":
+		what = "at " + s.Interface + " (" + s.Counter + ")"
+	case s.Counter != "":
+		what = "by " + string(s.Layer) + " (" + s.Counter + ")"
+	case s.Interface != "":
+		what = "by " + string(s.Layer) + " at " + s.Interface
+	default:
+		what = "by " + string(s.Layer)
+	}
+	if ns == nil && s.NetNS != 0 {
+		return what + " in network namespace " + utoa(s.NetNS)
+	}
+	return what + where(ns)
+}
+
+// RuleName is how a rule is found again: "nft inet filter input handle 7".
+func RuleName(r *observe.FirewallRule) string {
+	name := strings.Join([]string{r.Backend, r.Family, r.Table, r.Chain}, " ")
+	switch {
+	case r.Verdict == "policy drop":
+		return name + " policy"
+	case r.Backend == "iptables-legacy":
+		return name + " rule " + itoa(r.Number)
+	case r.Backend == "iptables-nft":
+		return fmt.Sprintf("%s rule %d (handle %d)", name, r.Number, r.Handle)
+	}
+	return name + " handle " + utoa(r.Handle)
+}
+
+// dropFinding tells a site by the worst of what it did.
+func (v *View) dropFinding(d *dropSpec, s *DropSite, harms []harm) Finding {
+	h := &harms[0]
+	var f Finding
+	switch h.how {
+	case harmSlow:
+		f = *v.found(d.cause, h.l, h.cost, wireFloor, "lost to retransmission")
+		if h.part < 0.9 {
+			f.Impact.Text += "; " + percent(h.part) + " of what died of its packets on this host died here"
+		}
+	default:
+		f = d.cause.supported(Subject{})
+		f.Impact = v.dropImpact(s, h)
+	}
+	f.Weight = h.weight
+	f.Subject = Subject{Kind: "namespace", NetNS: s.NetNS, Interface: s.Interface}
+	if h.l != nil {
+		f.Subject.Port, f.Subject.PID = h.l.Port, h.l.pid
+		f.Subject.Comm = v.Comm(h.l.pid)
+	} else {
+		f.Subject.Port, f.Subject.Addr, f.Subject.PID, f.Subject.Comm = h.connect.Port, h.connect.Addr, h.connect.PID, h.connect.Comm
+	}
+	f.Evidence = append(v.dropEvidence(s, h), f.Evidence...)
+	for i := range harms {
+		if harms[i].l != nil {
+			f.hurts = append(f.hurts, harms[i].l)
+		}
+		if i > 0 {
+			f.Evidence = append(f.Evidence, Evidence{Fact: "dropped here of " + harms[i].name(), Value: harms[i].segments + harms[i].syns, Unit: "segments", Source: s.Source})
+		}
+	}
+	d.words(v, s, &f)
+	if f.Fix.Commands == nil {
+		f.Fix.Commands = []string{}
+	}
+	return f
+}
+
+func (v *View) dropImpact(s *DropSite, h *harm) Impact {
+	switch h.how {
+	case harmStuck:
+		stuck := h.l.Unfinished + h.l.Unanswered
+		return Impact{Share: round(ratio(stuck, stuck+h.l.Requests)), Of: "requests",
+			Text: fmt.Sprintf("%s requests on %s came to no end, %s did; %s of their segments were dropped here", count(stuck), h.l.name(), count(h.l.Requests), count(h.segments))}
+	case harmSYN:
+		return Impact{Share: round(ratio(h.l.SynRetrans, h.l.SynRetrans+h.l.Connections)), Of: "new connections",
+			Text: fmt.Sprintf("%s SYNs of %s were sent again, %s connections opened, the longest handshake took %s; %s SYNs and answers to them were dropped here",
+				count(h.l.SynRetrans), h.l.name(), count(h.l.Connections), nanoseconds(float64(max(h.l.HandshakeMax, 0))), count(h.syns))}
+	case harmNoReach:
+		return Impact{Share: round(ratio(h.synsAgain, h.connect.Started)), Of: "new connections",
+			Text: fmt.Sprintf("%s of %s %s of %s did not come about; %s of their SYNs or the answers were dropped here", count(h.synsAgain), count(h.connect.Started), h.name(), h.connect.Comm, count(h.syns))}
+	}
+	if h.how == harmFailed {
+		return Impact{Share: round(h.weight), Of: "failed requests", Text: fmt.Sprintf("%s of %s failed, and %s times a packet or connect() had no route", count(h.again), h.l.all(), count(h.segments))}
+	}
+	lost := h.segments + h.syns
+	return Impact{Share: round(h.weight), Of: "segments that came in",
+		Text: fmt.Sprintf("%s segments to %s were dropped here, beside %s requests that came in: who sent them waits 200 ms and more until it sends them again", count(lost), h.l.name(), count(h.l.Requests))}
+}
+
+// dropEvidence is what was dropped, and what of it was sent again.
+func (v *View) dropEvidence(s *DropSite, h *harm) []Evidence {
+	fact := "packets dropped here"
+	if s.Reason != "" {
+		fact += ", reason " + s.Reason
+	}
+	list := []Evidence{{Fact: fact, Value: s.Packets, Unit: "packets", Source: s.Source}}
+	if kinds := s.Kinds(); len(kinds) > 0 {
+		var told []string
+		for _, k := range sortedKeys(kinds) {
+			if kinds[k] > 0 {
+				told = append(told, count(kinds[k])+" "+k)
+			}
+		}
+		list = append(list, Evidence{Fact: "of them, in segments", Value: strings.Join(told, ", "), Source: s.Source})
+	}
+	if h.segments > 0 && h.l != nil && h.how != harmFailed {
+		list = append(list, Evidence{Fact: "segments of " + h.name() + " dropped here, of those sent again", Value: h.segments, Limit: h.again, Unit: "segments", Source: s.Source + "; TCP sockets"})
+	}
+	if h.syns > 0 {
+		list = append(list, Evidence{Fact: "SYNs of " + h.name() + " and answers to them dropped here, of those sent again", Value: h.syns, Limit: h.synsAgain, Unit: "segments", Source: s.Source + "; TCP sockets"})
+	}
+	if ns := v.namespaces[s.NetNS]; ns != nil && ns.Conntrack != nil && s.Layer != DropConntrack {
+		list = append(list, Evidence{Fact: "connection tracking, entries at most, and packets dropped for want of one: " + count(ns.Conntrack.Drop), Value: ns.Conntrack.PeakEntries, Limit: ns.Conntrack.Max, Unit: "entries", Source: "conntrack statistics"})
+	}
+	return list
+}

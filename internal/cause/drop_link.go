@@ -1,0 +1,205 @@
+package cause
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/slowray/slowray/internal/observe"
+)
+
+const pmtuBlackholeID = "pmtu-blackhole"
+
+// mtuMismatch: the other end of a link takes only smaller packets than this
+// one sends. Small packets, and so handshakes, pass.
+var mtuMismatch = Cause{
+	ID:    "mtu-mismatch",
+	Title: "The two ends of a link have different MTUs: large packets are dropped",
+	Layer: LayerPath,
+	Needs: []observe.Kind{observe.KindRequests, observe.KindDrops},
+	Doc: Doc{
+		About: "One end of a veth pair, bridge or tunnel sends packets that are longer than the other end takes. Handshakes and small requests pass, and " +
+			"whatever is larger never arrives: no error comes back, and it is sent again and again.",
+		See: []Symptom{SeeLarge, SeeNoAnswer, SeeHang},
+		Known: []string{
+			"Packets died between the two ends of a link, and the longest of them is longer than the other end's MTU.",
+			howDropsCount,
+		},
+		Not:  []string{"Different MTUs where nothing was dropped: the segments are smaller than both.", "A device that is down."},
+		Mend: "Give both ends the same MTU.",
+	},
+}
+
+// pmtuBlackhole: a router on the way takes only smaller packets, and its
+// message saying so does not arrive.
+var pmtuBlackhole = Cause{
+	ID:    pmtuBlackholeID,
+	Title: "Packets are too long for the path, and the message that says so is dropped",
+	Layer: LayerPath,
+	Needs: []observe.Kind{observe.KindRequests, observe.KindDrops},
+	Doc: Doc{
+		About: "A router on the way cannot pass on packets as long as these and says so by ICMP (fragmentation needed, packet too big). Where that " +
+			"message is dropped, the sender never learns of it, and sends the same long packets again.",
+		See: []Symptom{SeeLarge, SeeHang, SeeTimer},
+		Known: []string{
+			"A firewall of this host dropped ICMP messages between the two ends, while segments were sent again that nothing on this host dropped.",
+			"Requests wait for them, as with network-loss.",
+		},
+		Not:       []string{"Pings that a firewall drops, while nothing is sent again."},
+		Mend:      "Let ICMP type 3 code 4, and ICMPv6 type 2, through; or clamp the MSS; or net.ipv4.tcp_mtu_probing=1.",
+		Unplanted: "It needs a router between two networks.",
+	},
+}
+
+// nicRing: the device has packets that nobody fetches in time.
+var nicRing = Cause{
+	ID:            "nic-ring-overflow",
+	Title:         "A network device loses packets because its receive ring is full",
+	Layer:         LayerPath,
+	Needs:         []observe.Kind{observe.KindRequests, observe.KindPath},
+	ConsequenceOf: []string{"softirq-saturated"},
+	Folds:         true,
+	Doc: Doc{
+		About: "A network device puts packets into a ring in memory, and the CPU fetches them. When it comes too late the ring is full, and the device " +
+			"drops what comes in.",
+		See:       []Symptom{SeeTimer, SeeOneCPU},
+		Known:     []string{"rx_missed_errors, rx_fifo_errors or rx_over_errors of the device rose.", howDropsCount},
+		Not:       []string{"rx_dropped alone: it counts what nobody wanted, too."},
+		Mend:      "Enlarge the ring (ethtool -G), and spread its interrupts over more CPUs.",
+		Unplanted: "It needs a hardware device.",
+	},
+}
+
+// linkErrors: bits are lost on the wire.
+var linkErrors = Cause{
+	ID:    "link-errors",
+	Title: "A network link loses packets: checksum, frame or carrier errors",
+	Layer: LayerPath,
+	Needs: []observe.Kind{observe.KindRequests, observe.KindPath},
+	Doc: Doc{
+		About:     "A bad cable, plug or transceiver, or two ends that disagree about duplex, damage packets; the device throws them away.",
+		See:       []Symptom{SeeTimer, SeeSomeEnds, SeeTools},
+		Known:     []string{"rx_crc_errors, rx_frame_errors, rx_length_errors, tx_carrier_errors, tx_aborted_errors or collisions of the device rose.", howDropsCount},
+		Not:       []string{"Errors of long ago: only those of the window count."},
+		Mend:      "Change the cable, the transceiver or the port; check speed and duplex at both ends.",
+		Unplanted: "It needs a hardware device.",
+	},
+}
+
+func init() {
+	for _, s := range []dropSpec{
+		{cause: &mtuMismatch, layers: []DropLayer{DropMTU}, words: mtuWords, which: func(v *View, s *DropSite) bool { return v.smallerEnd(s) != nil },
+			none: "no packet was too long for the other end of its link"},
+		{cause: &nicRing, layers: []DropLayer{DropNIC}, words: nicWords, none: "no device lost packets for want of room in its ring"},
+		{cause: &linkErrors, layers: []DropLayer{DropLink}, words: linkWords, none: "no device counted damaged packets"},
+	} {
+		s.cause.Check = func(v *View) Result { return checkDrops(v, &s) }
+	}
+	pmtuBlackhole.Check = checkPMTU
+}
+
+// smallerEnd is the device that takes less than was sent to it, or nil.
+func (v *View) smallerEnd(s *DropSite) *observe.Link {
+	if s.Link == nil {
+		return nil
+	}
+	_, longest := s.sizes()
+	if peer := linkOf(v.namespaces[s.Link.PeerNetNS], s.Link.PeerName); peer != nil && int(longest) > peer.MTU {
+		return peer
+	}
+	if int(longest) > s.Link.MTU || s.Counter != "" {
+		return s.Link
+	}
+	return nil
+}
+
+func mtuWords(v *View, s *DropSite, f *Finding) {
+	small := v.smallerEnd(s)
+	here, there := v.namespaces[s.NetNS], v.namespaces[s.NetNS]
+	f.Subject.Kind = "interface"
+	if small != s.Link {
+		there = v.namespaces[s.Link.PeerNetNS]
+		f.Subject.NetNS = s.Link.PeerNetNS
+	}
+	f.Subject.Interface = small.Name
+	f.Title = fmt.Sprintf("MTU of %s is %d: longer packets from %s (MTU %d) are dropped", small.Name, small.MTU, s.Link.Name, s.Link.MTU)
+	shortest, longest := s.sizes()
+	f.Evidence = slices.Insert(f.Evidence, 0,
+		Evidence{Fact: fmt.Sprintf("MTU of %s%s, and of %s%s which sends to it", small.Name, where(there), s.Link.Name, where(here)), Value: small.MTU, Limit: s.Link.MTU, Unit: "bytes", Source: "netlink"},
+		Evidence{Fact: "dropped packets, shortest and longest", Value: shortest, Limit: longest, Unit: "bytes", Source: s.Source})
+	f.Fix.Text = fmt.Sprintf("Give both ends the same MTU (%d).", max(s.Link.MTU, small.MTU))
+	f.Fix.Commands = []string{v.in(there, fmt.Sprintf("ip link set dev %s mtu %d", small.Name, max(s.Link.MTU, small.MTU)))}
+	f.Fix.Persist = []string{"set it where the device is made (network configuration of the host, of the container engine or network plugin)"}
+}
+
+func nicWords(v *View, s *DropSite, f *Finding) {
+	ns := v.namespaces[s.NetNS]
+	f.Subject.Kind = "interface"
+	f.Title = s.Interface + " loses packets because its receive ring is full"
+	f.Evidence = slices.Insert(f.Evidence, 0, Evidence{Fact: s.Counter, Value: s.Packets, Limit: s.Link.RxPackets, Unit: "packets", Source: s.Source})
+	f.Fix.Text = "Enlarge the ring of " + s.Interface + " as far as the device allows, and spread its interrupts."
+	f.Fix.Commands = []string{v.in(ns, "ethtool -g "+s.Interface), v.in(ns, "ethtool -G "+s.Interface+" rx 4096   # or the maximum shown")}
+}
+
+func linkWords(v *View, s *DropSite, f *Finding) {
+	ns := v.namespaces[s.NetNS]
+	f.Subject.Kind = "interface"
+	f.Title = "The link of " + s.Interface + " damages packets"
+	f.Evidence = slices.Insert(f.Evidence, 0, Evidence{Fact: s.Counter, Value: s.Packets, Limit: s.Link.RxPackets, Unit: "packets", Source: s.Source})
+	f.Fix.Text = "Change the cable or transceiver of " + s.Interface + ", and compare speed and duplex with the other end."
+	f.Fix.Commands = []string{v.in(ns, "ethtool "+s.Interface), v.in(ns, "ip -s -s link show dev "+s.Interface)}
+}
+
+// checkPMTU looks for ICMP that is dropped while long segments get lost
+// somewhere else.
+func checkPMTU(v *View) Result {
+	r := ruledOut("no ICMP message between the ends of a service's connections was dropped")
+	for _, s := range v.sites {
+		if s.Layer != DropFirewall || s.Kinds()["icmp"] == 0 {
+			continue
+		}
+		for _, f := range v.exchanges() {
+			l := f.ends[0]
+			if !slices.Contains(f.spaces, s.NetNS) || !slices.ContainsFunc(s.icmp(), func(flow observe.DropFlow) bool { return len(l.Addr) > 0 && (f.concerns(&flow) || f.peer(&flow)) }) {
+				continue
+			}
+			data, _ := v.droppedHere(l)
+			k := l.cost(1, observe.Retrans)
+			noticed := l.LossPermille() >= lossPermille && l.Retrans >= lossSegments && (l.noticed(k, wireFloor) || l.wasted(k, wireFloor, observe.Retrans))
+			if data >= 0.5 || !noticed || l.reach < fewReach {
+				r.RuledOut = fmt.Sprintf("%s ICMP messages were dropped %s, but %s segments of %s were sent again", count(s.Kinds()["icmp"]), v.placeOf(s), count(l.Retrans), l.name())
+				continue
+			}
+			fd := v.found(&pmtuBlackhole, l, k, wireFloor, "lost to retransmission")
+			fd.hurts = f.ends
+			fd.Evidence = slices.Insert(fd.Evidence, 0, Evidence{Fact: "ICMP messages dropped " + v.placeOf(s), Value: s.Kinds()["icmp"], Unit: "packets", Source: s.Source},
+				Evidence{Fact: "segments sent again", Value: l.Retrans, Limit: l.Segments, Unit: "segments", Source: "TCP sockets"})
+			fd.Fix.Text = "Let the messages through that say that a packet is too long; until then, let TCP find the size by itself."
+			fd.Fix.Commands = []string{v.in(l.ns, "sysctl -w net.ipv4.tcp_mtu_probing=1")}
+			if s.Rule != nil {
+				commands, _ := v.ruleCommands(v.namespaces[s.NetNS], s.Rule, l.Port)
+				fd.Fix.Commands = append(fd.Fix.Commands, commands...)
+			}
+			r.Findings = append(r.Findings, *fd)
+		}
+	}
+	return r
+}
+
+// icmp lists between whom ICMP messages died here.
+func (s *DropSite) icmp() []observe.DropFlow {
+	var out []observe.DropFlow
+	for _, p := range s.parts {
+		if p.drop.Kind == "icmp" {
+			out = append(out, p.drop.Flows...)
+		}
+	}
+	return out
+}
+
+// concerns says whether an ICMP message goes to one of the ends: its sender is
+// a router, whatever its address.
+func (f *exchange) concerns(flow *observe.DropFlow) bool {
+	return slices.ContainsFunc(f.ends, func(l *ledger) bool {
+		return flow.Dst == l.Addr || l.ns != nil && slices.Contains(l.ns.Addrs, flow.Dst)
+	})
+}

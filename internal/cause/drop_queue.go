@@ -1,0 +1,206 @@
+package cause
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/slowray/slowray/internal/observe"
+)
+
+// qdiscDrop: the queue in front of a device is full, or shaped to a rate, or
+// drops on purpose.
+var qdiscDrop = Cause{
+	ID:    "qdisc-drop",
+	Title: "A queueing discipline drops packets on their way out",
+	Layer: LayerPath,
+	Needs: []observe.Kind{observe.KindRequests, observe.KindPath},
+	Doc: Doc{
+		About: "Packets wait in a queue in front of each device that sends them. A short queue, a shaper with too low a rate (tbf, htb) or an emulator " +
+			"(netem) drops what is too much, and it is sent again after a round trip, or after 200 ms and more.",
+		See:   []Symptom{SeeTimer, SeeLarge, SeeIdle},
+		Known: []string{"The kernel says that the queueing discipline dropped them, and its own counter of drops rose.", howDropsCount},
+		Not:   []string{"Drops by which TCP finds the rate of a link, where requests hardly wait for them.", "A long queue that drops nothing: see high-rtt."},
+		Mend:  "Raise the shaper's rate, lengthen its queue, or put fq_codel in its place; take an emulator away.",
+	},
+}
+
+// tcIngressDrop: a filter of traffic control drops what comes in.
+var tcIngressDrop = Cause{
+	ID:    "tc-ingress-drop",
+	Title: "A filter at a device's ingress drops packets",
+	Layer: LayerPath,
+	Needs: []observe.Kind{observe.KindRequests},
+	Doc: Doc{
+		About: "A BPF program or a policer at the ingress of a device (clsact, tcx) drops packets before the firewall sees them: a network plugin, a rate " +
+			"limit, or what somebody left there.",
+		See:   []Symptom{SeeTimer, SeeConnecting, SeeSomeEnds},
+		Known: []string{"The kernel gives TC_INGRESS as the reason; the filters at the device are listed with their programs.", howDropsCount},
+		Not:   []string{"A filter that keeps out what nobody here waits for."},
+		Mend:  "Look at the program and who loaded it; delete the filter, or raise the policer's rate.",
+	},
+}
+
+// tcEgressDrop: the same for what goes out.
+var tcEgressDrop = Cause{
+	ID:    "tc-egress-drop",
+	Title: "A filter at a device's egress drops packets",
+	Layer: LayerPath,
+	Needs: []observe.Kind{observe.KindRequests},
+	Doc: Doc{
+		About: "A BPF program at the egress of a device (clsact, tcx) drops packets on their way out: a network plugin, a policy, or what somebody left " +
+			"there.",
+		See:       []Symptom{SeeTimer, SeeConnecting, SeeSomeEnds},
+		Known:     []string{"The kernel gives TC_EGRESS as the reason; the filters at the device are listed with their programs.", howDropsCount},
+		Not:       []string{"A filter that keeps in what nobody here waits for."},
+		Mend:      "Look at the program and who loaded it; delete the filter.",
+		Unplanted: "It is found as tc-ingress-drop is.",
+	},
+}
+
+// xdpDrop: a program drops packets before the kernel makes anything of them.
+var xdpDrop = Cause{
+	ID:    "xdp-drop",
+	Title: "An XDP program drops packets of a service",
+	Layer: LayerPath,
+	Needs: []observe.Kind{observe.KindRequests, observe.KindPath},
+	Doc: Doc{
+		About: "An XDP program at a device drops packets before the kernel makes anything of them: no firewall, no capture and hardly a counter shows " +
+			"them.",
+		See:       []Symptom{SeeTimer, SeeConnecting, SeeSomeEnds},
+		Known:     []string{"A generic program: the kernel gives XDP as the reason. One of the driver: the device counts dropped packets, and a program is attached.", howDropsCount},
+		Not:       []string{"A program that drops a flood, as it should."},
+		Mend:      "Look at the program and who loaded it; take it off the device.",
+		Unplanted: "It is found as tc-ingress-drop is.",
+	},
+}
+
+// softnetBacklog: a CPU's queue of packets that came in is full.
+var softnetBacklog = Cause{
+	ID:            "softnet-backlog-overflow",
+	Title:         "The queue of packets that a CPU has to take in is full",
+	Layer:         LayerPath,
+	Needs:         []observe.Kind{observe.KindRequests},
+	ConsequenceOf: []string{"softirq-saturated"},
+	Folds:         true,
+	Doc: Doc{
+		About: "Packets that another CPU is to take in (RPS, veth, loopback) wait in a queue of each CPU, net.core.netdev_max_backlog long. A CPU that " +
+			"does not keep up drops the rest.",
+		See:       []Symptom{SeeTimer, SeeOneCPU},
+		Known:     []string{"The kernel gives CPU_BACKLOG as the reason, or softnet_stat counts dropped packets.", howDropsCount},
+		Not:       []string{"A CPU that is full of packets and drops none: see softirq-saturated.", "time_squeeze alone: it takes a break, and goes on."},
+		Mend:      "Lengthen the queue (net.core.netdev_max_backlog, on the host), and spread the packets over more CPUs.",
+		Unplanted: "The length of the queue is a setting of the whole host.",
+	},
+}
+
+func init() {
+	for _, s := range []dropSpec{
+		{cause: &qdiscDrop, layers: []DropLayer{DropQdisc}, words: qdiscWords, none: "no queueing discipline dropped a packet"},
+		{cause: &tcIngressDrop, layers: []DropLayer{DropTCIngress}, words: filterWords, none: "no filter at an ingress dropped a packet"},
+		{cause: &tcEgressDrop, layers: []DropLayer{DropTCEgress}, words: filterWords, none: "no filter at an egress dropped a packet"},
+		{cause: &xdpDrop, layers: []DropLayer{DropXDP}, words: xdpWords, none: "no XDP program dropped a packet"},
+		{cause: &softnetBacklog, layers: []DropLayer{DropSoftnet}, words: softnetWords, none: "no packet was dropped from a CPU's backlog"},
+	} {
+		s.cause.Check = func(v *View) Result { return checkDrops(v, &s) }
+	}
+}
+
+func qdiscWords(v *View, s *DropSite, f *Finding) {
+	ns := v.namespaces[s.NetNS]
+	f.Subject.Kind = "interface"
+	f.Fix.Text = "Find out who set the queue up, lengthen it or raise its rate."
+	f.Fix.Commands = []string{v.in(ns, "tc -s qdisc show dev "+s.Interface)}
+	q := s.Qdisc
+	if q == nil {
+		f.Title = "The queue of " + s.Interface + " drops packets on their way out"
+		return
+	}
+	f.Subject.Rule = "qdisc " + q.Kind + " " + q.Handle
+	f.Title = fmt.Sprintf("Queueing discipline %s %s on %s drops packets on their way out", q.Kind, q.Handle, q.Interface)
+	f.Evidence = slices.Insert(f.Evidence, 0, Evidence{Fact: fmt.Sprintf("%s %s on %s: packets dropped, of those sent", q.Kind, q.Handle, q.Interface), Value: q.Drops, Limit: q.Packets, Unit: "packets", Source: "statistics of the queueing discipline"})
+	if q.RateBits > 0 {
+		f.Evidence = slices.Insert(f.Evidence, 1, Evidence{Fact: "rate that it is shaped to", Value: round(float64(q.RateBits) / 1e6), Unit: "Mbit/s", Source: "tc"})
+	}
+	if q.Overlimits > 0 {
+		f.Evidence = slices.Insert(f.Evidence, 1, Evidence{Fact: "times that a packet had to wait for the rate", Value: q.Overlimits, Source: "statistics of the queueing discipline"})
+	}
+	switch {
+	case q.Kind == "netem":
+		f.Title = fmt.Sprintf("netem %s on %s drops packets on purpose", q.Handle, q.Interface)
+		f.Evidence = slices.Insert(f.Evidence, 1, Evidence{Fact: "loss that it is told to make", Value: percent(q.Loss), Source: "tc"})
+		f.Fix.Text = "netem is there to make a network bad: take it away."
+	case q.RateBits > 0:
+		f.Fix.Text = fmt.Sprintf("It is shaped to %.3g Mbit/s: raise the rate, or take the shaper away if nobody needs it.", float64(q.RateBits)/1e6)
+	}
+	if q.Parent == "root" {
+		f.Fix.Commands = append(f.Fix.Commands, v.in(ns, fmt.Sprintf("tc qdisc del dev %s root   # the kernel puts its default in its place", q.Interface)))
+	} else {
+		f.Fix.Commands = append(f.Fix.Commands, v.in(ns, "tc -s class show dev "+q.Interface))
+	}
+}
+
+// filterNames lists filters.
+func filterNames(list []*observe.TrafficFilter) string {
+	var names []string
+	for _, f := range list {
+		name := fmt.Sprintf("%s pref %d", f.Kind, f.Preference)
+		if f.Name == "tcx" {
+			name = "tcx"
+		}
+		if f.Program > 0 {
+			name += fmt.Sprintf(" %s (BPF program %d)", strings.TrimPrefix(f.Name, "tcx"), f.Program)
+		}
+		if f.Action != "" {
+			name += " " + f.Action
+		}
+		names = append(names, strings.Join(strings.Fields(name), " "))
+	}
+	return strings.Join(names, "; ")
+}
+
+func filterWords(v *View, s *DropSite, f *Finding) {
+	ns := v.namespaces[s.NetNS]
+	way := map[DropLayer]string{DropTCIngress: "ingress", DropTCEgress: "egress"}[s.Layer]
+	f.Subject.Kind = "interface"
+	f.Title = fmt.Sprintf("A filter at the %s of %s drops packets", way, s.Interface)
+	f.Fix.Text = "Find out who attached the filter, and take it away or mend it."
+	f.Fix.Commands = []string{v.in(ns, fmt.Sprintf("tc -s filter show dev %s %s", s.Interface, way))}
+	if len(s.Filters) == 0 {
+		return
+	}
+	f.Subject.Rule = filterNames(s.Filters)
+	f.Evidence = slices.Insert(f.Evidence, 0, Evidence{Fact: "filters there", Value: filterNames(s.Filters), Source: "tc, tcx"})
+	for _, x := range s.Filters {
+		if x.Program > 0 {
+			f.Fix.Commands = append(f.Fix.Commands, fmt.Sprintf("bpftool prog show id %d", x.Program))
+		}
+		if x.Name != "tcx" {
+			f.Fix.Commands = append(f.Fix.Commands, v.in(ns, fmt.Sprintf("tc filter del dev %s %s pref %d", s.Interface, way, x.Preference)))
+		}
+	}
+}
+
+func xdpWords(v *View, s *DropSite, f *Finding) {
+	ns := v.namespaces[s.NetNS]
+	f.Subject.Kind = "interface"
+	f.Title = "An XDP program at " + s.Interface + " drops packets of a service"
+	f.Fix.Text = "Find out who attached the program, and take it off or mend it."
+	if s.Link != nil && s.Link.XDP != "" {
+		f.Evidence = slices.Insert(f.Evidence, 0, Evidence{Fact: "XDP program at " + s.Interface + ", " + s.Link.XDP, Value: s.Link.XDPProgram, Unit: "program id", Source: "netlink"})
+		f.Fix.Commands = []string{fmt.Sprintf("bpftool prog show id %d", s.Link.XDPProgram)}
+		mode := map[string]string{"driver": "xdp", "generic": "xdpgeneric", "offload": "xdpoffload"}[s.Link.XDP]
+		f.Fix.Commands = append(f.Fix.Commands, v.in(ns, fmt.Sprintf("ip link set dev %s %s off", s.Interface, mode)))
+	}
+}
+
+func softnetWords(v *View, _ *DropSite, f *Finding) {
+	f.Subject = Subject{Kind: "host"}
+	backlog := v.Sysctl["net.core.netdev_max_backlog"]
+	if backlog != "" {
+		f.Evidence = append(f.Evidence, Evidence{Fact: "net.core.netdev_max_backlog", Value: backlog, Unit: "packets", Source: "sysctl"})
+	}
+	f.Fix.Text = "Lengthen the queue, on the host, and spread the packets over more CPUs (RPS, more queues of the device)."
+	f.Fix.Commands = []string{"sysctl -w net.core.netdev_max_backlog=10000"}
+	f.Fix.Persist = []string{"echo 'net.core.netdev_max_backlog=10000' > /etc/sysctl.d/90-backlog.conf"}
+}

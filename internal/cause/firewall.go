@@ -1,0 +1,132 @@
+package cause
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/slowray/slowray/internal/observe"
+)
+
+// dropCauses are those that are judged by where packets died on this host.
+var dropCauses = []string{
+	"firewall-drop", "firewall-reject", "qdisc-drop", "tc-ingress-drop", "tc-egress-drop", "xdp-drop", "mtu-mismatch", pmtuBlackholeID, "rp-filter-drop",
+	"no-route", "neighbour-unresolved", "neighbour-table-full", "nic-ring-overflow", "link-errors", "softnet-backlog-overflow",
+	"ip-reassembly-failed", "ipsec-policy-drop", "checksum-errors",
+}
+
+// dropJudged are the layers that they judge. What sockets and TCP itself drop
+// is told under causes of their own.
+var dropJudged = []DropLayer{DropNIC, DropLink, DropXDP, DropSoftnet, DropTCIngress, DropTCEgress, DropFragments, DropRPFilter, DropRouting,
+	DropFirewall, DropIPsec, DropChecksum, DropNeighbour, DropMTU, DropQdisc}
+
+// howDropsCount is how all of them know that somebody suffers.
+const howDropsCount = "Requests waited while segments that died there were sent again (a tenth of what was sent again, or more), connections took a second or " +
+	"more, or did not come about."
+
+// firewallDrop: a rule of the packet filter drops packets of a service. Rules
+// without a counter are found by what the counters of the others leave over.
+var firewallDrop = Cause{
+	ID:    "firewall-drop",
+	Title: "A firewall rule drops packets that requests wait for",
+	Layer: LayerNetfilter,
+	Needs: []observe.Kind{observe.KindRequests, observe.KindFirewall},
+	Doc: Doc{
+		About: "A rule of nftables or iptables (either kind), or the policy of a chain, drops packets of a service or of its calls: by chance, above a rate " +
+			"or a number of connections, by their state, or all of them. Who sent them waits 200 ms and more and sends them again.",
+		See: []Symptom{SeeConnecting, SeeTimer, SeeNoAnswer, SeeSomeEnds},
+		Known: []string{
+			"The kernel says that the packet filter dropped them, and of which addresses and ports they were.",
+			"The counter of a rule rose as much; or the counters leave packets over, and a rule without a counter matches those.",
+			howDropsCount,
+		},
+		Not: []string{
+			"A firewall that keeps out what nobody here waits for: port scans, strangers.",
+			"A full connection tracking table, which drops at the same place: see conntrack-full.",
+		},
+		Mend: "Take the rule away or narrow it: the finding names its table, chain and handle. What loads the rules at boot has to be changed too.",
+	},
+}
+
+// firewallReject: a rule answers with an error instead.
+var firewallReject = Cause{
+	ID:    "firewall-reject",
+	Title: "A firewall rule rejects packets of a service",
+	Layer: LayerNetfilter,
+	Needs: []observe.Kind{observe.KindRequests, observe.KindFirewall},
+	Doc: Doc{
+		About: "A rule of nftables or iptables rejects packets of a service or of its calls: who sent them gets an ICMP error or a reset, and the " +
+			"connection fails at once, or after it was tried again.",
+		See: []Symptom{SeeErrors, SeeConnecting},
+		Known: []string{
+			"The kernel says that the packet filter dropped them, and the counter of a rule that rejects rose as much, or only such a rule matches.",
+			howDropsCount,
+		},
+		Not:       []string{"Connections of others to ports that are meant to be closed.", "A port that nobody listens at."},
+		Mend:      "Let the packets through: the finding names the rule.",
+		Unplanted: "It is found as firewall-drop is, by another verdict of the rule.",
+	},
+}
+
+func init() {
+	firewallDrop.Check = func(v *View) Result {
+		return checkDrops(v, &dropSpec{cause: &firewallDrop, layers: []DropLayer{DropFirewall}, which: func(_ *View, s *DropSite) bool { return !rejects(s) },
+			words: firewallWords, none: "no packet was dropped by a firewall"})
+	}
+	firewallReject.Check = func(v *View) Result {
+		return checkDrops(v, &dropSpec{cause: &firewallReject, layers: []DropLayer{DropFirewall}, which: func(_ *View, s *DropSite) bool { return rejects(s) },
+			words: firewallWords, none: "no packet was rejected by a firewall"})
+	}
+}
+
+func rejects(s *DropSite) bool { return s.Rule != nil && s.Rule.Verdict == "reject" }
+
+func firewallWords(v *View, s *DropSite, f *Finding) {
+	ns := v.namespaces[s.NetNS]
+	f.Subject.Kind = "rule"
+	way := map[bool]string{true: "that come in", false: "that go out"}[s.In]
+	r := s.Rule
+	if r == nil {
+		f.Title = "The packet filter drops packets " + way + ", by a rule that could not be told"
+		f.Fix.Text = "Find the rule that drops them: none of those that can be read matches."
+		f.Fix.Commands = []string{v.in(ns, "nft -a list ruleset"), v.in(ns, "iptables-legacy-save -c")}
+		return
+	}
+	f.Subject.Rule = RuleName(r)
+	f.Subject.Interface = ""
+	verb := map[bool]string{true: "rejects", false: "drops"}[r.Verdict == "reject"]
+	f.Title = fmt.Sprintf("Firewall rule %s %s packets %s", RuleName(r), verb, way)
+	f.Evidence = slices.Insert(f.Evidence, 0, Evidence{Fact: "the rule, at " + strings.Join(r.Hooks, ", "), Value: r.Text, Source: r.Backend})
+	if r.Counted {
+		f.Evidence = slices.Insert(f.Evidence, 1, Evidence{Fact: "counter of the rule", Value: r.Packets, Unit: "packets", Source: r.Backend})
+	} else {
+		f.Evidence = slices.Insert(f.Evidence, 1, Evidence{Fact: "counter of the rule", Value: "none; the counters of the others leave these packets over", Source: r.Backend})
+	}
+	if s.Among > 0 {
+		f.Title += fmt.Sprintf(", or one of %d alike without a counter", s.Among)
+	}
+	f.Fix.Text = "Take this rule away, or narrow it, if it is not meant for these packets; and where it is loaded from at boot."
+	f.Fix.Commands, f.Fix.Persist = v.ruleCommands(ns, r, f.Subject.Port)
+}
+
+// ruleCommands shows a rule and takes it away.
+func (v *View) ruleCommands(ns *observe.NetNS, r *observe.FirewallRule, port int) (commands, persist []string) {
+	if r.Backend == "nft" {
+		chain := strings.Join([]string{r.Family, r.Table, r.Chain}, " ")
+		commands = []string{v.in(ns, "nft -a list chain "+chain)}
+		if r.Verdict == "policy drop" {
+			commands = append(commands, v.in(ns, fmt.Sprintf("nft insert rule %s tcp dport %d accept   # or sport, for what goes out", chain, port)))
+		} else {
+			commands = append(commands, v.in(ns, fmt.Sprintf("nft delete rule %s handle %d", chain, r.Handle)))
+		}
+		return commands, []string{"change it where the rules are loaded from (/etc/nftables.conf, or the program that made table " + r.Table + ")"}
+	}
+	tool := strings.Replace(r.Backend, "iptables", map[bool]string{true: "ip6tables", false: "iptables"}[r.Family == "ip6"], 1)
+	commands = []string{v.in(ns, fmt.Sprintf("%s -t %s -L %s -n -v --line-numbers", tool, r.Table, r.Chain))}
+	if r.Verdict == "policy drop" {
+		commands = append(commands, v.in(ns, fmt.Sprintf("%s -t %s -I %s -p tcp --dport %d -j ACCEPT   # or --sport, for what goes out", tool, r.Table, r.Chain, port)))
+	} else {
+		commands = append(commands, v.in(ns, fmt.Sprintf("%s -t %s -D %s %d", tool, r.Table, r.Chain, r.Number)))
+	}
+	return commands, []string{"change it where the rules are loaded from (/etc/iptables/rules.v4, rules.v6, or the program that made the rule)"}
+}
