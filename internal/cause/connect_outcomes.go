@@ -159,7 +159,7 @@ var upstreamRefused = Cause{
 	Title:         "What the service calls refuses connections: nothing listens there",
 	Layer:         LayerCall,
 	Needs:         []observe.Kind{observe.KindConnects, observe.KindRequests},
-	ConsequenceOf: append([]string{"abort-on-overflow"}, killCauses...),
+	ConsequenceOf: slices.Concat([]string{"abort-on-overflow", "firewall-reject"}, killCauses),
 	Folds:         true,
 }
 
@@ -220,7 +220,7 @@ var connectTimeout = Cause{
 	Layer: LayerCall,
 	Needs: []observe.Kind{observe.KindConnects, observe.KindRequests},
 	ConsequenceOf: append([]string{"conntrack-full", "accept-queue-overflow", "softirq-saturated", "php-fpm-children-exhausted", "syn-retransmits",
-		"network-loss", "syn-flood", "syn-queue-overflow", "slow-dependency", "ephemeral-ports-exhausted"}, waitCauses...),
+		"network-loss", "syn-flood", "syn-queue-overflow", "slow-dependency", "ephemeral-ports-exhausted"}, slices.Concat(waitCauses, dropCauses)...),
 	Folds: true,
 }
 

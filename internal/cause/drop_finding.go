@@ -79,7 +79,7 @@ func RuleName(r *observe.FirewallRule) string {
 }
 
 // dropFinding tells a site by the worst of what it did.
-func (v *View) dropFinding(d *dropSpec, s *DropSite, harms []harm) Finding {
+func (v *View) dropFinding(d *dropSpec, s *DropSite, harms []dropHarm) Finding {
 	h := &harms[0]
 	var f Finding
 	switch h.how {
@@ -116,7 +116,7 @@ func (v *View) dropFinding(d *dropSpec, s *DropSite, harms []harm) Finding {
 	return f
 }
 
-func (v *View) dropImpact(s *DropSite, h *harm) Impact {
+func (v *View) dropImpact(s *DropSite, h *dropHarm) Impact {
 	switch h.how {
 	case harmStuck:
 		stuck := h.l.Unfinished + h.l.Unanswered
@@ -139,7 +139,7 @@ func (v *View) dropImpact(s *DropSite, h *harm) Impact {
 }
 
 // dropEvidence is what was dropped, and what of it was sent again.
-func (v *View) dropEvidence(s *DropSite, h *harm) []Evidence {
+func (v *View) dropEvidence(s *DropSite, h *dropHarm) []Evidence {
 	fact := "packets dropped here"
 	if s.Reason != "" {
 		fact += ", reason " + s.Reason

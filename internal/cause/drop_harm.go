@@ -14,8 +14,8 @@ import (
 // of a service in view, or its calls, waited for them to be sent again, or
 // connections did not come about.
 
-// harm is what a site did to one endpoint.
-type harm struct {
+// dropHarm is what a site did to one endpoint.
+type dropHarm struct {
 	l       *ledger // nil where no request was ever made, only connect() tried
 	connect *observe.Connect
 	cost    cost
@@ -173,8 +173,8 @@ func (f *exchange) again() (data, syns uint64) {
 }
 
 // harms is what a site did, the worst first.
-func (v *View) harms(s *DropSite) []harm {
-	var out []harm
+func (v *View) harms(s *DropSite) []dropHarm {
+	var out []dropHarm
 	for _, f := range v.exchanges() {
 		lost := f.lost(s)
 		if lost.data+lost.syns < fewAffected-0.5 {
@@ -186,20 +186,20 @@ func (v *View) harms(s *DropSite) []harm {
 	}
 	out = append(out, v.unreached(s)...)
 	out = append(out, v.routeless(s)...)
-	slices.SortStableFunc(out, func(a, b harm) int { return cmp.Compare(b.weight, a.weight) })
+	slices.SortStableFunc(out, func(a, b dropHarm) int { return cmp.Compare(b.weight, a.weight) })
 	return out
 }
 
 // harmTo judges one exchange.
-func (v *View) harmTo(f *exchange, s *DropSite, lost lostHere) (harm, bool) {
-	var best harm
+func (v *View) harmTo(f *exchange, s *DropSite, lost lostHere) (dropHarm, bool) {
+	var best dropHarm
 	again, synsAgain := f.again()
 	all := v.lostInAll(f)
 	// Where more died here than was sent again, each site has its part.
 	part, synPart := ratio(lost.events, all.events), ratio(lost.syns, max(all.syns, float64(synsAgain)))
 	share := part * ratio(all.data, again)
 	data := uint64(lost.data + 0.5)
-	better := func(h harm) {
+	better := func(h dropHarm) {
 		h.segments, h.again, h.syns, h.synsAgain, h.part = data, again, uint64(lost.syns+0.5), synsAgain, part
 		if h.weight > best.weight {
 			best = h
@@ -212,17 +212,17 @@ func (v *View) harmTo(f *exchange, s *DropSite, lost lostHere) (harm, bool) {
 		slow := l.LossPermille() >= lossPermille && l.Retrans >= lossSegments && l.reach >= fewReach &&
 			(l.noticed(k, wireFloor) || l.wasted(k, wireFloor, observe.Retrans))
 		if slow && share >= explains && data >= fewAffected {
-			better(harm{l: l, cost: k, how: harmSlow, weight: max(k.share, k.slowShare*0.01) * l.reach * share})
+			better(dropHarm{l: l, cost: k, how: harmSlow, weight: max(k.share, k.slowShare*0.01) * l.reach * share})
 		}
 		if stuck := l.Unfinished + l.Unanswered; stuck >= fewAffected && data >= stuck && l.reach >= fewReach && share >= explains {
-			better(harm{l: l, how: harmStuck, weight: ratio(stuck, stuck+l.Requests) * l.reach * share})
+			better(dropHarm{l: l, how: harmStuck, weight: ratio(stuck, stuck+l.Requests) * l.reach * share})
 		}
 		reach := 0.0
 		if l.called() && lost.syns >= fewAffected-0.5 {
 			reach = v.handshakeReach(l)
 		}
 		if late := ratio(l.SynRetrans, l.SynRetrans+l.Connections); l.called() && l.SynRetrans >= fewAffected && late >= synShare && reach >= fewReach && synPart >= explains {
-			better(harm{l: l, how: harmSYN, weight: late * reach * synPart})
+			better(dropHarm{l: l, how: harmSYN, weight: late * reach * synPart})
 		}
 	}
 	if l := f.ends[0]; !clients && !l.called() && s.In {
@@ -233,7 +233,7 @@ func (v *View) harmTo(f *exchange, s *DropSite, lost lostHere) (harm, bool) {
 			known += uint64(lost.syns + 0.5)
 		}
 		if bad := ratio(known, known+l.Requests); known >= lossSegments && bad >= unseenShare && s.ofServices() && f.through(s) {
-			better(harm{l: l, how: harmUnseen, weight: bad})
+			better(dropHarm{l: l, how: harmUnseen, weight: bad})
 		}
 	}
 	return best, best.weight > 0
@@ -262,14 +262,17 @@ func (f *exchange) through(s *DropSite) bool {
 
 // unreached lists connections that did not come about because their SYN, or
 // its answer, died here.
-func (v *View) unreached(s *DropSite) []harm {
-	var out []harm
+func (v *View) unreached(s *DropSite) []dropHarm {
+	var out []dropHarm
 	for i := range v.Connects {
 		c := &v.Connects[i]
 		if c.Family == "unix" || c.Started < c.Established || !v.Serving(c.PID) && !v.OnPath(c.PID) {
 			continue
 		}
 		failed := c.Started - c.Established
+		if !rejects(s) { // a reset is the answer of a rule that rejects, or of nobody's
+			failed -= min(c.Refused, failed)
+		}
 		if failed < fewAffected {
 			continue
 		}
@@ -286,30 +289,32 @@ func (v *View) unreached(s *DropSite) []harm {
 			continue
 		}
 		share := ratio(failed, c.Started)
-		if !v.OnPath(c.PID) || v.Serving(c.PID) {
-			// As far as the requests of the caller wait for it.
-			if share *= v.failedCallReach(c.PID); share < fewReach*0.1 {
+		if v.Serving(c.PID) && v.answers(v.Master(c.PID)) {
+			// As far as the requests of the caller suffer by it.
+			h, ok := v.harmed(v.Master(c.PID), failed)
+			if !ok {
 				continue
 			}
+			share = h.share
 		}
-		out = append(out, harm{connect: c, how: harmNoReach, syns: uint64(syns + 0.5), synsAgain: failed, weight: share})
+		out = append(out, dropHarm{connect: c, how: harmNoReach, syns: uint64(syns + 0.5), synsAgain: failed, weight: share})
 	}
 	return out
 }
 
 // routeless lists services whose requests fail while packets have no route.
 // connect() then fails at once, and there is no packet to look at.
-func (v *View) routeless(s *DropSite) []harm {
+func (v *View) routeless(s *DropSite) []dropHarm {
 	if s.Layer != DropRouting || s.In || s.Counter == "" {
 		return nil
 	}
-	var out []harm
+	var out []dropHarm
 	for _, l := range v.ledgers {
 		bad := l.Errors + l.Unanswered
 		if l.called() || l.NetNS != s.NetNS || bad < fewAffected || 2*s.Packets < bad {
 			continue
 		}
-		out = append(out, harm{l: l, how: harmFailed, segments: s.Packets, again: bad, weight: ratio(bad, l.Requests)})
+		out = append(out, dropHarm{l: l, how: harmFailed, segments: s.Packets, again: bad, weight: ratio(bad, l.Requests)})
 	}
 	return out
 }
@@ -318,22 +323,6 @@ func sameAddress(a, b string) bool {
 	x, err := netip.ParseAddr(a)
 	y, err2 := netip.ParseAddr(b)
 	return err == nil && err2 == nil && x.Unmap() == y.Unmap()
-}
-
-// failedCallReach is the share of a service's requests that are slow or fail,
-// as they do that wait for a connection which does not come about.
-func (v *View) failedCallReach(pid int) float64 {
-	var bad, all uint64
-	for _, l := range v.ledgers {
-		if !l.called() && l.pid == v.Master(pid) {
-			bad += min(l.Total.Above(synWait)+l.Errors+l.Unanswered+l.Unfinished, l.Requests+l.Unfinished)
-			all += l.Requests + l.Unfinished
-		}
-	}
-	if all == 0 {
-		return 1 // it answers where no request is recorded
-	}
-	return ratio(bad, all)
 }
 
 // droppedHere is the share of what the exchange of l sent again that is known to
@@ -362,7 +351,7 @@ func (v *View) followsDrops(l *ledger, share float64, at func(*Finding) bool) fu
 }
 
 // name says whom a harm was done to.
-func (h *harm) name() string {
+func (h *dropHarm) name() string {
 	if h.l == nil {
 		return fmt.Sprintf("connections to %s", netip.AddrPortFrom(address(h.connect.Addr), uint16(h.connect.Port)))
 	}
