@@ -1,0 +1,262 @@
+package goroutine
+
+import (
+	"bufio"
+	"debug/buildinfo"
+	"debug/elf"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/slowray/slowray/internal/sense/host"
+)
+
+// Memory copies from the memory of a process, and returns how much it got.
+type Memory func(pid int, addr uint64, into []byte) (int, error)
+
+// ErrNotGo says that a process does not execute a Go program.
+var ErrNotGo = errors.New("it is no Go program")
+
+// A Program is a Go program that runs. It is for one goroutine.
+type Program struct {
+	PID     int
+	Version string // "go1.24.9"
+
+	memory Memory
+	file   *os.File
+	elf    *elf.File
+	bias   uint64 // of the program's addresses: where it was loaded, less where its file has it
+	quantum,
+	linkSize uint64 // of an instruction at least; of a return address on the stack that a call leaves there
+	layout
+	functions
+	allGs  uint64 // address of runtime.allgs
+	causes map[uint8]Wait
+	stacks map[uint64][]Frame // by program counter: what is inlined there, innermost first
+	std    string             // where the files of the standard library are
+	sizes  map[uint64]int64   // of frames, by program counter; -1 of one that is not known
+}
+
+// maxSearched bounds the variables of a program that are searched, in bytes.
+const maxSearched = 32 << 20
+
+// Open finds the goroutines of a process below proc ("/proc"). ErrNotGo is
+// returned for what is no Go program.
+func Open(proc string, pid int, memory Memory) (p *Program, err error) {
+	file, err := os.Open(filepath.Join(proc, fmt.Sprint(pid), "exe"))
+	if err != nil {
+		return nil, err
+	}
+	p = &Program{PID: pid, memory: memory, file: file, causes: map[uint8]Wait{}, stacks: map[uint64][]Frame{}}
+	defer func() {
+		// The file may be anything, and not all that reads it expects that.
+		if r := recover(); r != nil {
+			err = fmt.Errorf("its file is damaged: %v", r)
+		}
+		if err != nil {
+			file.Close()
+			p = nil
+		}
+	}()
+	if p.elf, err = elf.NewFile(file); err != nil || p.elf.Section(".go.buildinfo") == nil {
+		return nil, ErrNotGo
+	}
+	switch {
+	case p.elf.Class != elf.ELFCLASS64:
+		return nil, errors.New("it is a 32-bit program")
+	case p.elf.Machine == elf.EM_X86_64:
+		p.quantum, p.linkSize = 1, 8
+	case p.elf.Machine == elf.EM_AARCH64:
+		p.quantum = 4
+	default:
+		return nil, fmt.Errorf("it is a program for %s", p.elf.Machine)
+	}
+	info, err := buildinfo.Read(file)
+	if err != nil {
+		return nil, fmt.Errorf("build information: %w", err)
+	}
+	p.Version = info.GoVersion
+	if p.layout, err = layoutOf(p.Version, p.elf); err != nil {
+		return nil, err
+	}
+	if p.bias, err = p.loadedAt(proc); err != nil {
+		return nil, err
+	}
+	module, err := p.findModule()
+	if err != nil {
+		return nil, err
+	}
+	if err := p.openFunctions(module); err != nil {
+		return nil, err
+	}
+	if p.allGs, err = p.findAllGs(module); err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+// Close gives the program's file back.
+func (p *Program) Close() error { return p.file.Close() }
+
+// loadedAt is the bias of a position-independent program.
+func (p *Program) loadedAt(proc string) (uint64, error) {
+	if p.elf.Type != elf.ET_DYN {
+		return 0, nil
+	}
+	first := ^uint64(0)
+	for _, s := range p.elf.Progs {
+		if s.Type == elf.PT_LOAD {
+			first = min(first, s.Vaddr-s.Off%max(s.Align, 1))
+		}
+	}
+	exe, err := os.Readlink(filepath.Join(proc, fmt.Sprint(p.PID), "exe"))
+	if err != nil {
+		return 0, err
+	}
+	maps, err := os.Open(filepath.Join(proc, fmt.Sprint(p.PID), "maps"))
+	if err != nil {
+		return 0, err
+	}
+	defer maps.Close()
+	lines := bufio.NewScanner(maps)
+	for lines.Scan() {
+		f := strings.Fields(lines.Text())
+		if len(f) < 6 || strings.Join(f[5:], " ") != exe || f[2] != "00000000" {
+			continue
+		}
+		from, _, _ := strings.Cut(f[0], "-")
+		if at, ok := host.ParseHex([]byte(from)); ok {
+			return at - first&^0xfff, nil
+		}
+	}
+	return 0, errors.New("where the program was loaded is not in its memory map")
+}
+
+// bytes is memory of the process; nil when not all of it can be read.
+func (p *Program) bytes(addr, size uint64) []byte {
+	if addr == 0 || addr>>56 != 0 || size > maxSearched {
+		return nil
+	}
+	b := make([]byte, size)
+	if n, err := p.memory(p.PID, addr, b); err != nil || n != len(b) {
+		return nil
+	}
+	return b
+}
+
+func (p *Program) word(addr uint64) uint64 {
+	b := p.bytes(addr, 8)
+	if b == nil {
+		return 0
+	}
+	return binary.LittleEndian.Uint64(b)
+}
+
+func long(b []byte, at uint64) uint64 { return binary.LittleEndian.Uint64(b[at:]) }
+func half(b []byte, at uint64) uint32 { return binary.LittleEndian.Uint32(b[at:]) }
+
+// tableSections are where the table of functions is, since Go 1.18.
+var tableSections = []string{".gopclntab", ".data.rel.ro.gopclntab"}
+
+// findModule is the runtime's description of the program (runtime.moduledata):
+// what begins with the address of the table of functions, and fits otherwise.
+func (p *Program) findModule() ([]byte, error) {
+	var table *elf.Section
+	for _, name := range tableSections {
+		if table = p.elf.Section(name); table != nil {
+			break
+		}
+	}
+	if table == nil {
+		return nil, errors.New("it has no table of functions")
+	}
+	at := table.Addr + p.bias
+	left := uint64(maxSearched)
+	for _, s := range p.elf.Progs {
+		if s.Type != elf.PT_LOAD || s.Flags&elf.PF_W == 0 {
+			continue
+		}
+		size := min(s.Filesz, left)
+		left -= size
+		b := p.some(s.Vaddr+p.bias, size)
+		for o := uint64(0); o+moduleSize <= uint64(len(b)); o += 8 {
+			if long(b, o) != at {
+				continue
+			}
+			m := b[o : o+moduleSize]
+			functions, text, end := long(m, moduleFunctions), long(m, moduleText), long(m, moduleTextEnd)
+			if functions > at && functions < at+table.Size && text < end && p.executable(text-p.bias) {
+				return m, nil
+			}
+		}
+	}
+	return nil, errors.New("the runtime's description of the program was not found in its memory")
+}
+
+// some is as much of a part of the process's memory as can be read.
+func (p *Program) some(addr, size uint64) []byte {
+	b := make([]byte, size)
+	n, _ := p.memory(p.PID, addr, b)
+	return b[:max(n, 0)]
+}
+
+func (p *Program) executable(addr uint64) bool {
+	for _, s := range p.elf.Progs {
+		if s.Type == elf.PT_LOAD && s.Flags&elf.PF_X != 0 && addr >= s.Vaddr && addr-s.Vaddr < s.Memsz {
+			return true
+		}
+	}
+	return false
+}
+
+// findAllGs is the address of runtime.allgs, the slice of all goroutines. Only
+// programs that were not stripped have its name; it is found by what is in it:
+// the first goroutine is number 1, and all have a stack.
+func (p *Program) findAllGs(module []byte) (uint64, error) {
+	left := uint64(maxSearched)
+	for i := uint64(0); i < 3; i++ {
+		from, to := long(module, moduleData+16*i), long(module, moduleData+16*i+8)
+		if to <= from {
+			continue
+		}
+		size := min(to-from, left)
+		left -= size
+		b := p.some(from, size)
+		for o := uint64(0); o+24 <= uint64(len(b)); o += 8 {
+			list, n, room := long(b, o), long(b, o+8), long(b, o+16)
+			if n >= 1 && n <= room && room < 1<<24 && list&7 == 0 && list > 1<<16 && list>>48 == 0 && p.areGs(list, n) {
+				return from + o, nil
+			}
+		}
+	}
+	return 0, errors.New("the list of its goroutines was not found in its memory")
+}
+
+// areGs says whether a list of pointers is one of goroutines.
+func (p *Program) areGs(list, n uint64) bool {
+	b := p.bytes(list, 8*min(n, 4))
+	if b == nil {
+		return false
+	}
+	for i := range uint64(len(b)) / 8 {
+		addr := long(b, 8*i)
+		if addr&7 != 0 || addr>>48 != 0 {
+			return false
+		}
+		g := p.bytes(addr, p.gSize())
+		if g == nil || half(g, p.status)&^statusScan > statusLast || i == 0 && long(g, p.id) != 1 {
+			return false
+		}
+		low, high := long(g, gStackLow), long(g, gStackHigh)
+		if dead := half(g, p.status)&^statusScan == statusDead; !dead && (low >= high || high-low > 1<<30) {
+			return false
+		}
+	}
+	return true
+}
+
+// gSize is as much of a goroutine's structure as is read.
+func (p *Program) gSize() uint64 { return p.reason + 8 }
