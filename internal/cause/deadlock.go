@@ -2,6 +2,8 @@ package cause
 
 import (
 	"fmt"
+	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/slowray/slowray/internal/observe"
@@ -36,12 +38,16 @@ func checkDeadlock(v *View) Result {
 		round := c.Hops[r.at:]
 		f.Subject.PID, f.Subject.Comm = round[0].Process.PID, round[0].Process.Comm
 		var tids, locks []string
+		one := "thread"
+		if round[0].Goroutine != 0 {
+			one = "goroutine"
+		}
 		for i := range round {
-			tids = append(tids, itoa(round[i].TID))
+			tids = append(tids, hopNumber(&round[i]))
 			locks = append(locks, round[i].Object)
 		}
 		f.Evidence = append(f.Evidence,
-			Evidence{Fact: "threads of the circle", Value: strings.Join(tids, ", "), Source: taskFiles},
+			Evidence{Fact: one + "s of the circle", Value: strings.Join(tids, ", "), Source: taskFiles},
 			Evidence{Fact: "what they wait for", Value: strings.Join(locks, ", "), Source: string(howOf(round))})
 		switch {
 		case c.BackTo < 0:
@@ -49,7 +55,11 @@ func checkDeadlock(v *View) Result {
 		case c.Sure:
 			f.Title = fmt.Sprintf("Deadlock in %s: %d threads wait for each other", round[0].Process.Comm, len(round))
 		default:
-			f.Title = fmt.Sprintf("%d threads of %s wait for each other: perhaps a deadlock", len(round), round[0].Process.Comm)
+			f.Title = fmt.Sprintf("%d %ss of %s wait for each other: perhaps a deadlock", len(round), one, round[0].Process.Comm)
+		}
+		if round[0].Goroutine != 0 {
+			goDeadlock(f, round)
+			return
 		}
 		f.Fix.Text = "They cannot go on by themselves. Save the stacks of the threads, which show where the locks are taken, then restart the process. It will not come back when all take these locks in the same order."
 		f.Fix.Commands = []string{
@@ -59,6 +69,39 @@ func checkDeadlock(v *View) Result {
 			f.Fix.Commands = append(f.Fix.Commands, "systemctl restart "+unit)
 		}
 	})
+}
+
+// goDeadlock is what is known of a circle of goroutines. Go writes down nowhere
+// who holds a lock.
+func goDeadlock(f *Finding, round []observe.WaitHop) {
+	f.Title = fmt.Sprintf("Deadlock in %s, it seems: %d goroutines wait for each other, at %s", round[0].Process.Comm, len(round), placesOf(round))
+	for i := range round {
+		f.Evidence = append(f.Evidence, Evidence{Fact: "stack of goroutine " + hopNumber(&round[i]), Value: strings.Join(round[i].Stack, " ← "), Source: goMemory})
+	}
+	f.Fix.Text = "They cannot go on by themselves. Who holds the locks is inferred: Go writes it down nowhere. Save the stacks of all goroutines (SIGQUIT prints them to the program's standard error, and ends it), then start it anew. It will not come back when all take these locks in the same order."
+	f.Fix.Commands = []string{lookAtWaits(round[0].Process.PID), fmt.Sprintf("kill -QUIT %d   # prints the stacks, and ends the program", round[0].Process.PID)}
+}
+
+// goMemory is where what is known of goroutines comes from.
+const goMemory = "goroutines in the process's memory"
+
+// hopNumber is the number of the thread or goroutine of a hop.
+func hopNumber(h *observe.WaitHop) string {
+	if h.Goroutine != 0 {
+		return strconv.FormatUint(h.Goroutine, 10)
+	}
+	return itoa(h.TID)
+}
+
+// placesOf is where the hops of a chain are in their program, each place once.
+func placesOf(hops []observe.WaitHop) string {
+	var places []string
+	for i := range hops {
+		if s := hops[i].Stack; len(s) > 0 && !slices.Contains(places, s[0]) {
+			places = append(places, s[0])
+		}
+	}
+	return strings.Join(places, " and ")
 }
 
 // howOf is how the edges of a circle are known, the least sure of them.

@@ -2,6 +2,7 @@ package cause
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/slowray/slowray/internal/observe"
 )
@@ -45,6 +46,10 @@ func (v *View) lockFindings() Result {
 	none := "no thread that answers requests was held up by a lock whose owner is known"
 	r := v.judgeRoots(&lockConvoy, none, func(r *root, f *Finding) {
 		c, waiter := r.example(), r.blamed()
+		if waiter.Goroutine != 0 {
+			v.goConvoy(r, f)
+			return
+		}
 		f.Evidence = append(f.Evidence, Evidence{Fact: "lock", Value: waiter.Object, Source: "memory of process " + itoa(waiter.Process.PID)})
 		if r.at == len(c.Hops)-1 {
 			f.Title = fmt.Sprintf("Requests of %s queue for a lock", waiter.Process.Comm)
@@ -82,4 +87,45 @@ func ownerText(c *observe.WaitChain, i int) string {
 		return "is ready for work and does not come round to this"
 	}
 	return "is in " + doingWhat(h) + " " + objectOf(h)
+}
+
+// goConvoy is requests that wait for a lock of a Go program, or for what another
+// goroutine has to do.
+func (v *View) goConvoy(r *root, f *Finding) {
+	c, waiter := r.example(), r.blamed()
+	f.Evidence = append(f.Evidence,
+		Evidence{Fact: "what they wait for", Value: waiter.Object, Source: goMemory},
+		Evidence{Fact: "stack of goroutine " + hopNumber(waiter), Value: strings.Join(waiter.Stack, " ← "), Source: goMemory})
+	f.Fix.Commands = []string{lookAtWaits(waiter.Process.PID)}
+	at := placesOf(c.Hops[r.at : r.at+1])
+	if waiter.Kind == observe.WaitChannel {
+		f.Title = fmt.Sprintf("Requests of %s wait for other goroutines at %s", waiter.Process.Comm, at)
+		f.Fix.Text = "They have a request in hand and wait for a channel, a condition or a group: see which goroutines have to serve that, and give it more of them or bound the wait with a time limit."
+		return
+	}
+	f.Title = fmt.Sprintf("Requests of %s queue for a lock at %s", waiter.Process.Comm, at)
+	if r.at == len(c.Hops)-1 {
+		f.Fix.Text = "Who holds it is not known: Go writes that down nowhere. Look at what is done between Lock and Unlock there, and do less of it, or give each part of the data a lock of its own. A profile of the program names the lock too: go tool pprof with its /debug/pprof/mutex, where it has that."
+		return
+	}
+	owner := &c.Hops[r.at+1]
+	does := goDoes(c, r.at+1)
+	f.Evidence = append(f.Evidence, Evidence{Fact: "who seems to hold it", Value: fmt.Sprintf("goroutine %s, which %s; its stack: %s", hopNumber(owner), does, strings.Join(owner.Stack, " ← ")), Source: string(owner.How)})
+	f.Fix.Text = fmt.Sprintf("Who holds the lock %s meanwhile, it seems: do that outside of the lock, or give each part of the data a lock of its own.", does)
+}
+
+// goDoes says what a goroutine that is waited for does meanwhile, and where.
+func goDoes(c *observe.WaitChain, i int) string {
+	h := &c.Hops[i]
+	at := ""
+	if len(h.Stack) > 0 {
+		at = " at " + h.Stack[0]
+	}
+	switch h.Kind {
+	case observe.WaitSleep:
+		return "sleeps" + at
+	case observe.WaitRunnable:
+		return "runs" + at
+	}
+	return "waits for " + h.Object
 }

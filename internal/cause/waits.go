@@ -276,9 +276,9 @@ func rootKey(id string, c *observe.WaitChain, at int) string {
 	case "process-stopped":
 		return itoa(last.Process.PID) + c.Path
 	case deadlockID:
-		var tids []int
-		for _, hop := range c.Hops[at:] {
-			tids = append(tids, hop.TID)
+		var tids []string
+		for i := range c.Hops[at:] {
+			tids = append(tids, hopNumber(&c.Hops[at+i]))
 		}
 		slices.Sort(tids)
 		return fmt.Sprint(tids)
@@ -291,6 +291,9 @@ func rootKey(id string, c *observe.WaitChain, at int) string {
 		return objectOf(h)
 	case "fsync-bound", "blocked-on-disk":
 		return c.Path
+	}
+	if len(h.Stack) > 0 {
+		return itoa(h.Process.PID) + h.Stack[0] // many locks of one kind
 	}
 	return itoa(h.Process.PID) + objectOf(h)
 }

@@ -150,12 +150,16 @@ func (v *View) rootFinding(c *Cause, r *root, describe func(*root, *Finding)) Fi
 		f.Impact.Text += fmt.Sprintf("; %s of them had no answer when the window ended", count(unfinished))
 	}
 	threads, atOnce := r.threads()
+	one, source := "threads", taskFiles
+	if r.example().Hops[0].Goroutine != 0 {
+		one, source = "goroutines", goMemory
+	}
 	f.Chain, f.ChainEnd = r.example().Hops, chainEnd(r.example())
 	f.Evidence = []Evidence{
 		{Fact: "slow requests, each by the part of its time that it lost to this", Value: round(r.hit), Limit: slow, Unit: "requests of over " + nanoseconds(float64(v.Waits.SlowerNS)), Source: "request records, and looks at the threads"},
-		{Fact: "threads that waited like this, at once at most", Value: atOnce, Limit: threads, Unit: "threads", Source: taskFiles},
-		{Fact: "the longest", Value: round(float64(r.longest()) / 1e9), Unit: "s without running, at least", Source: taskFiles},
-		{Fact: "of all threads together", Value: round(float64(r.threadNS()) / 1e9), Limit: round(v.Window.Seconds), Unit: "s of the window", Source: fmt.Sprintf("%s, every %s", taskFiles, nanoseconds(float64(v.Waits.EveryNS)))},
+		{Fact: one + " that waited like this, at once at most", Value: atOnce, Limit: threads, Unit: one, Source: source},
+		{Fact: "the longest", Value: round(float64(r.longest()) / 1e9), Unit: "s without running, at least", Source: source},
+		{Fact: "of all " + one + " together", Value: round(float64(r.threadNS()) / 1e9), Limit: round(v.Window.Seconds), Unit: "s of the window", Source: fmt.Sprintf("%s, every %s", source, nanoseconds(float64(v.Waits.EveryNS)))},
 	}
 	if all := v.Use.CPU.Total(); all > 0 {
 		f.Evidence = append(f.Evidence, Evidence{Fact: "CPU idle meanwhile", Value: round(ratio(v.Use.CPU.Idle+v.Use.CPU.IOWait, all)), Unit: "share", Source: "/proc/stat"})

@@ -4,12 +4,14 @@ package observe
 // how far that held until a second look some time later.
 type Waits struct {
 	Process  WaitProcess `json:"process"`
-	TID      int         `json:"tid,omitempty"`    // only this thread was asked for; 0 = the whole process
-	WindowNS int64       `json:"window_ns"`        // between the two looks
-	Threads  int         `json:"threads"`          // that the process has
-	Looked   int         `json:"looked"`           // threads that were looked at
-	Chains   []WaitChain `json:"chains"`           // most telling first
-	Unseen   []string    `json:"unseen,omitempty"` // what could not be read and why, one sentence each
+	TID      int         `json:"tid,omitempty"` // only this thread was asked for; 0 = the whole process
+	WindowNS int64       `json:"window_ns"`     // between the two looks
+	Threads  int         `json:"threads"`       // that the process has
+	Looked   int         `json:"looked"`        // threads that were looked at
+	// Goroutines is how many were looked at, of a Go program.
+	Goroutines int         `json:"goroutines,omitempty"`
+	Chains     []WaitChain `json:"chains"`           // most telling first
+	Unseen     []string    `json:"unseen,omitempty"` // what could not be read and why, one sentence each
 }
 
 // WaitProcess is what a process in a chain is known by.
@@ -45,8 +47,12 @@ type WaitHop struct {
 	State   string      `json:"state"`             // letter of proc_pid_stat(5)
 	Syscall string      `json:"syscall,omitempty"` // name, or its number when it has none here; empty outside of a call
 	Wchan   string      `json:"wchan,omitempty"`   // kernel function it sleeps in; empty when not known
-	How     WaitHow     `json:"how,omitempty"`     // how it is known that the hop before waits for this one; empty for the first
-	Why     string      `json:"why,omitempty"`     // the same in words: "holds the mutex"
+	// Goroutine is its number when the hop is a goroutine; TID is then the thread
+	// that executes it, or that of the process when none does.
+	Goroutine uint64   `json:"goroutine,omitempty"`
+	Stack     []string `json:"stack,omitempty"` // functions of the program, innermost first, at most 8: "main.book orders.go:41"
+	How       WaitHow  `json:"how,omitempty"`   // how it is known that the hop before waits for this one; empty for the first
+	Why       string   `json:"why,omitempty"`   // the same in words: "holds the mutex"
 
 	Kind    WaitKind  `json:"kind"`               // what it waits for itself
 	Wants   WaitWants `json:"wants,omitempty"`    // what would end the wait; empty at an end
@@ -66,6 +72,7 @@ type WaitKind string
 // What a thread can wait for.
 const (
 	WaitLock     WaitKind = "lock"      // a mutex or read-write lock whose owner is known
+	WaitChannel  WaitKind = "channel"   // what another goroutine has to do, with a request in hand
 	WaitThread   WaitKind = "thread"    // the end of a thread (pthread_join)
 	WaitPipe     WaitKind = "pipe"      // a pipe or FIFO
 	WaitUnix     WaitKind = "unix"      // a unix socket
@@ -163,7 +170,7 @@ func (c *WaitChain) Culprit() bool {
 	switch c.End {
 	case EndCycle, EndStopped, EndTraced, EndFrozen, EndDisk, EndFuse, EndKernel, EndGone, EndMutual:
 		return true
-	case EndRemote, EndNoHolder, EndUnseen:
+	case EndRemote, EndNoHolder, EndUnseen, EndNoOwner:
 		return demanded(c.Hops)
 	case EndRunning, EndTooLong:
 		return len(before) > 0

@@ -39,7 +39,7 @@ func Wait(w io.Writer, o *observe.Waits, style Style) error {
 		switch {
 		case !c.Culprit() && !style.All:
 			rest = append(rest, c)
-		case !style.All && (c.Branch > 0 || told[c.Threads[0]] > 0):
+		case !style.All && (c.Branch > 0 || told[hopKey(&c.Hops[0])] > 0):
 			more++
 		case !style.All && shown == shownChains:
 			more++
@@ -66,6 +66,9 @@ func Wait(w io.Writer, o *observe.Waits, style Style) error {
 
 func (p *printer) waitHead(o *observe.Waits) {
 	what := fmt.Sprintf("%s %s", figure.Count(o.Threads), plural(o.Threads, "thread"))
+	if o.Goroutines > 0 {
+		what = fmt.Sprintf("%s %s on %s", figure.Count(o.Goroutines), plural(o.Goroutines, "goroutine"), what)
+	}
 	if o.TID != 0 {
 		what = fmt.Sprintf("thread %d", o.TID)
 	}
@@ -109,17 +112,20 @@ func (p *printer) chain(n int, o *observe.Waits, c *observe.WaitChain, told map[
 			p.wrapped(head, width+5, clean(linkText(h, &before)))
 			head = strings.Repeat(" ", width+5)
 		}
-		if i > 0 && told[h.TID] > 0 && !p.All {
-			p.wrapped(head, width+5, fmt.Sprintf("and so on as in %d", told[h.TID]))
-			as = told[h.TID]
+		if i > 0 && told[hopKey(h)] > 0 && !p.All {
+			p.wrapped(head, width+5, fmt.Sprintf("and so on as in %d", told[hopKey(h)]))
+			as = told[hopKey(h)]
 			break
 		}
 		p.wrapped(head, width+5, clean(waitsText(h)))
+		if stack := callersText(h); stack != "" {
+			p.wrapped(strings.Repeat(" ", width+5), width+5, clean(stack))
+		}
 		before = h.Process
 	}
 	for i := range c.Hops {
-		if tid := c.Hops[i].TID; told[tid] == 0 {
-			told[tid] = n
+		if key := hopKey(&c.Hops[i]); told[key] == 0 {
+			told[key] = n
 		}
 	}
 	label := func(name, text string) {
@@ -135,13 +141,36 @@ func (p *printer) chain(n int, o *observe.Waits, c *observe.WaitChain, told map[
 			p.line("   %*s  %s", width, "", p.paint(bold, clean(command)))
 		}
 	}
-	if c.Count > 1 {
+	switch {
+	case c.Count > 1 && c.Hops[0].Goroutine != 0:
+		label("goroutines", fmt.Sprintf("%s wait like this", figure.Count(c.Count)))
+	case c.Count > 1:
 		label("threads", fmt.Sprintf("%s wait like this: %s", figure.Count(c.Count), listText(c.Threads, c.Count)))
 	}
 	if c.Cut != "" {
 		label("not shown", c.Cut)
 	}
 	p.line("")
+}
+
+// hopKey tells the thread or goroutine of a hop from others.
+func hopKey(h *observe.WaitHop) int {
+	if h.Goroutine != 0 {
+		return -int(h.Goroutine)
+	}
+	return h.TID
+}
+
+// callersText is who called what a hop is in, as far as that is not told already.
+func callersText(h *observe.WaitHop) string {
+	stack := h.Stack
+	if len(stack) > 0 && strings.Contains(h.Object, stack[0]) {
+		stack = stack[1:]
+	}
+	if len(stack) == 0 {
+		return ""
+	}
+	return "called by " + strings.Join(stack, " ← ")
 }
 
 // wrappedIn prints a heading over several lines in one colour.
@@ -177,6 +206,9 @@ func whoText(h *observe.WaitHop) string {
 	if utf8.RuneCountInString(name) > 16 {
 		name = string([]rune(name)[:16])
 	}
+	if h.Goroutine != 0 {
+		return fmt.Sprintf("%s goroutine %d", name, h.Goroutine)
+	}
 	if h.TID == h.Process.PID {
 		return fmt.Sprintf("%s %d", name, h.TID)
 	}
@@ -204,6 +236,7 @@ func waitsText(h *observe.WaitHop) string {
 		s += " " + h.Object
 	}
 	switch {
+	case h.Kind == observe.WaitRunnable && h.Goroutine != 0:
 	case h.Kind == observe.WaitRunnable:
 		s += fmt.Sprintf(" (%s on a CPU, %s waiting for one)", figure.Seconds(float64(h.RunNS)/1e9), figure.Seconds(float64(h.DelayNS)/1e9))
 	case h.Moving:
@@ -230,6 +263,9 @@ func doing(h *observe.WaitHop) string {
 	case observe.WaitEnded:
 		return "ended"
 	}
+	if h.Goroutine != 0 && h.Syscall == "" {
+		return "waits for"
+	}
 	if h.Syscall != "" {
 		return h.Syscall
 	}
@@ -244,20 +280,26 @@ func waitTitle(c *observe.WaitChain) string {
 	last := &c.Hops[len(c.Hops)-1]
 	who := fmt.Sprintf("%s (pid %d)", last.Process.Comm, last.Process.PID)
 	alone := len(c.Hops) == 1
+	if c.Hops[0].Goroutine != 0 && c.End != observe.EndCycle {
+		return goTitle(c)
+	}
 	switch c.End {
 	case observe.EndCycle:
 		n := len(c.Hops) - c.BackTo
-		name := "Deadlock"
+		name, one := "Deadlock", "thread"
 		if !c.Sure {
 			name = "Perhaps a deadlock"
 		}
+		if last.Goroutine != 0 {
+			one = "goroutine"
+		}
 		switch {
 		case n == 1:
-			return name + ": a thread waits for itself"
+			return fmt.Sprintf("%s: a %s waits for itself", name, one)
 		case c.BackTo > 0:
-			return fmt.Sprintf("%s further on: %d threads wait for each other", name, n)
+			return fmt.Sprintf("%s further on: %d %ss wait for each other", name, n, one)
 		}
-		return fmt.Sprintf("%s: %d threads wait for each other", name, n)
+		return fmt.Sprintf("%s: %d %ss wait for each other", name, n, one)
 	case observe.EndRemote:
 		return "Waits for " + last.Remote + ", which is not on this host"
 	case observe.EndMutual:
@@ -283,6 +325,22 @@ func waitTitle(c *observe.WaitChain) string {
 		return "Waits: " + c.Text
 	}
 	return "Waits for " + who + ", " + endText(c.End)
+}
+
+// goTitle says a chain of goroutines in one line.
+func goTitle(c *observe.WaitChain) string {
+	title := "A goroutine waits for " + c.Hops[0].Object
+	if c.Count > 1 {
+		title = fmt.Sprintf("%s goroutines wait for %s", figure.Count(c.Count), c.Hops[0].Object)
+	}
+	last := &c.Hops[len(c.Hops)-1]
+	switch {
+	case len(c.Hops) == 1:
+		return title
+	case last.Goroutine == 0:
+		return title + fmt.Sprintf(", and in the end for %s (pid %d), %s", last.Process.Comm, last.Process.PID, endText(c.End))
+	}
+	return title + fmt.Sprintf(", and in the end for goroutine %d, %s", last.Goroutine, endText(c.End))
 }
 
 // endText is an end as a clause on the last process of a chain.
@@ -387,13 +445,17 @@ func (p *printer) otherList(title string, chains []*observe.WaitChain) {
 			for _, left := range chains[i:] {
 				n += left.Count
 			}
-			p.line("  %s more %s: --all shows them", figure.Count(n), plural(n, "thread"))
+			noun := "thread"
+			if h := &chains[i].Hops[0]; h.Goroutine != 0 {
+				noun = "goroutine"
+			}
+			p.line("  %s more %s: --all shows them", figure.Count(n), plural(n, noun))
 			break
 		}
 		h := &c.Hops[0]
 		count := fmt.Sprintf("  %5s  ", figure.Count(c.Count))
 		text := waitsText(h)
-		if len(c.Hops) > 1 {
+		if len(c.Hops) > 1 && c.Hops[0].Goroutine == 0 {
 			last := &c.Hops[len(c.Hops)-1]
 			text += fmt.Sprintf(" → %s (pid %d)", last.Process.Comm, last.Process.PID)
 		}

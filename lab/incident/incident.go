@@ -123,7 +123,7 @@ func (i Incident) LoadWith(faults []Fault) load.Load {
 // All is every incident: the whole one first, then faults alone, then controls.
 func All() []Incident {
 	return slices.Concat([]Incident{nginxThroughput(), tcprtSixPhases()}, conntrack(), phpFPM(), acceptQueue(), ports(), limits(), cpu(),
-		network(), application(), dependencies(), serverWaits(), serverCPU(), hotFunctions(), controls(), networkControls(), serverControls())
+		network(), application(), dependencies(), serverWaits(), serverCPU(), hotFunctions(), runtimes(), controls(), networkControls(), serverControls(), runtimeControls())
 }
 
 // Find gives the incident of that name.

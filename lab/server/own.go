@@ -29,6 +29,8 @@ func Main(role string) error {
 	}
 	var spec interface{ serve() error } = &appSpec{}
 	switch role {
+	case GoRole:
+		spec = &bookings{}
 	case WebRole:
 		spec = &webSpec{}
 	case BesideRole:

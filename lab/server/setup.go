@@ -24,6 +24,7 @@ const (
 	NginxNative             // nginx, and the server in C behind it
 	NginxPython             // nginx, and a service of the lab's own in Python behind it
 	Docker                  // nginx, the service in Python in a container, and a log collector on a machine of its own
+	GoApp                   // an HTTP service of the lab's own in Go
 )
 
 // HasBackend reports whether a part of the servers is on a machine of its own.
@@ -91,6 +92,8 @@ type Setup struct {
 	SeatsHeld     time.Duration // another program holds the lock of its file so long, again and again
 	PricesStopped bool          // the process that serves its file system gets a SIGSTOP
 	MailDropped   bool          // a firewall drops all that is sent to the mail host
+
+	Go Go // GoApp
 
 	// NginxPython, Docker
 	Python    Python

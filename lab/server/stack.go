@@ -184,6 +184,8 @@ func (s *starter) servers() error {
 		return s.nginxNative()
 	case NginxPython:
 		return s.nginxPython()
+	case GoApp:
+		return s.golang()
 	case Docker:
 		return s.docker()
 	default:

@@ -88,7 +88,10 @@ func order(c *observe.WaitChain) int {
 	case c.End != observe.EndIdle && c.End != observe.EndNoOwner && c.End != observe.EndSleep:
 		class = 3
 	}
-	return class<<20 - min(c.Count, 1<<19)
+	if c.BackTo > 0 {
+		return class<<21 - min(c.Count, 1<<19) // those in the circle come before those that only wait for it
+	}
+	return class<<21 - 1<<20 - min(c.Count, 1<<19)
 }
 
 // chain is one trail of a group's threads.

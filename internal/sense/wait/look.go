@@ -76,6 +76,10 @@ func (r *Reader) Look(ctx context.Context, pid int, window time.Duration) (*obse
 		l.miss(fmt.Sprintf("%d of the process's %d threads were not looked at", p.total-len(p.threads), p.total))
 	}
 	groups := l.follow(start)
+	var goroutines *goNow
+	if pid == tgid {
+		goroutines = l.startGo(p)
+	}
 
 	from := time.Now()
 	timer := time.NewTimer(window)
@@ -86,6 +90,15 @@ func (r *Reader) Look(ctx context.Context, pid int, window time.Duration) (*obse
 	}
 	w.WindowNS = time.Since(from).Nanoseconds()
 	w.Chains = l.chains(groups, w.WindowNS)
+	if goroutines != nil {
+		w.Chains = goroutines.chains(l, p, w.WindowNS, w.Chains)
+		for i := range w.Chains {
+			if w.Chains[i].Hops[0].Goroutine != 0 {
+				w.Goroutines += w.Chains[i].Count
+			}
+		}
+		slices.SortStableFunc(w.Chains, func(a, b observe.WaitChain) int { return order(&a) - order(&b) })
+	}
 	w.Unseen = l.unseenText()
 	return w, nil
 }

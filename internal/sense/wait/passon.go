@@ -37,7 +37,8 @@ type family struct {
 	readers   map[int]bool
 	intervals []*interval
 	byTID     map[int][]*interval
-	threads   int // that it has
+	threads   int     // that it has
+	thinned   float64 // of so many requests one is kept
 }
 
 // Graph puts together what was seen, and passes the time of the slow requests
@@ -68,6 +69,7 @@ func (s *Sampler) Graph(requests []SlowRequest, slower time.Duration, answered f
 	families := s.families(requests)
 	for _, f := range families {
 		t := f.passOn(lost, slack, answered)
+		s.passOnGo(f, &t, lost)
 		if t.Requests > 0 {
 			g.Slow = append(g.Slow, t)
 		}
@@ -86,6 +88,10 @@ func (s *Sampler) Graph(requests []SlowRequest, slower time.Duration, answered f
 			}
 		}
 	}
+	for sh, n := range s.goWaiting() {
+		g.Shares[slices.Index(s.shapes, sh)].AtEnd += n
+	}
+	s.closeGo()
 	slices.SortStableFunc(g.Shares, func(a, b observe.WaitShare) int {
 		return cmp.Or(cmp.Compare(b.SlowNS, a.SlowNS), cmp.Compare(b.ThreadNS, a.ThreadNS), cmp.Compare(a.PID, b.PID))
 	})
@@ -97,7 +103,7 @@ func (s *Sampler) Lost() int64 { return s.lost }
 
 // Waiting says whether a thread was held up when it was looked at last.
 func (s *Sampler) Waiting() bool {
-	return slices.ContainsFunc(s.intervals, func(i *interval) bool { return i.open && i.shape != nil })
+	return len(s.goWaiting()) > 0 || slices.ContainsFunc(s.intervals, func(i *interval) bool { return i.open && i.shape != nil })
 }
 
 // share is a shape as it is told.
@@ -188,6 +194,7 @@ func (f *family) allWait(r *SlowRequest) bool {
 
 // thin keeps a sample of very many requests, evenly over those of all lengths.
 func (f *family) thin() {
+	f.thinned = max(float64(len(f.requests))/maxSlow, 1)
 	if len(f.requests) <= maxSlow {
 		return
 	}

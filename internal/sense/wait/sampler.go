@@ -59,6 +59,7 @@ type Sampler struct {
 	followed  int
 	unknown   time.Duration
 	processes map[int]*visit
+	goes      goSampling
 }
 
 // visit is when a process was looked at.
@@ -75,7 +76,7 @@ type visit struct {
 func NewSampler(r *Reader) *Sampler {
 	return &Sampler{
 		reader: r, names: r.fs.Names(), raw: files{proc: r.fs.Proc, buf: make([]byte, 64<<10)}, calls: callsOf(r.arch),
-		start: time.Now(), threads: map[int]*watched{}, hops: map[int]seenHop{}, byKey: map[string]*shape{}, byCall: map[callKey]*shape{}, processes: map[int]*visit{},
+		start: time.Now(), threads: map[int]*watched{}, hops: map[int]seenHop{}, goes: goSampling{programs: map[int]*goWatched{}}, byKey: map[string]*shape{}, byCall: map[callKey]*shape{}, processes: map[int]*visit{},
 	}
 }
 
@@ -124,6 +125,7 @@ func (s *Sampler) Look(pids []int, e Effort) {
 	if len(cheap) > 0 {
 		s.follow(l, cheap, now)
 	}
+	s.lookAtGoroutines(l, pids, now, e)
 	for _, sh := range s.shapes {
 		sh.most = max(sh.most, sh.now)
 	}

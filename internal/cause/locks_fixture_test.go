@@ -1,0 +1,71 @@
+package cause
+
+import (
+	"slices"
+
+	"github.com/slowray/slowray/internal/observe"
+)
+
+// goHop is a goroutine that waits.
+func goHop(id uint64, kind observe.WaitKind, wants observe.WaitWants, object string, stack ...string) observe.WaitHop {
+	h := hop(nginxWorker1, nginxWorker1, kind, wants, "", object)
+	h.Goroutine, h.Stack = id, stack
+	return h
+}
+
+const seemsToHold = "seems to hold it: it is in the same function, behind the line where it is locked"
+
+// Chains of goroutines.
+var (
+	goLockChain = ends(observe.EndSleep, "goroutine 15 sleeps",
+		goHop(19, observe.WaitLock, observe.WantsRelease, "sync.Mutex 0xc0001234 at orders.book orders.go:41", "orders.book orders.go:41", "orders.handle orders.go:12"),
+		peer(goHop(15, observe.WaitSleep, "", "a time that it chose itself at orders.book orders.go:43", "orders.book orders.go:43"), observe.HowInferred, seemsToHold))
+	goUnownedChain = ends(observe.EndNoOwner, "who holds it is not known", goLockChain.Hops[0])
+	goChannelChain = ends(observe.EndNoOwner, "goroutine 22 has a request in hand",
+		goHop(22, observe.WaitChannel, observe.WantsRelease, "a value from a channel at orders.ask orders.go:77", "orders.ask orders.go:77"))
+	goRoundChain = func() observe.WaitChain {
+		c := ends(observe.EndCycle, "a circle: goroutine 51 waits for goroutine 83, which waits for goroutine 51",
+			goHop(51, observe.WaitLock, observe.WantsRelease, "sync.Mutex 0xc0005678 at orders.transfer orders.go:60", "orders.transfer orders.go:60"),
+			peer(goHop(83, observe.WaitLock, observe.WantsRelease, "sync.Mutex 0xc0001234 at orders.transfer orders.go:60", "orders.transfer orders.go:60"), observe.HowInferred, seemsToHold))
+		c.BackTo = 0
+		return c
+	}()
+)
+
+var firingOnLocks = []fires{
+	{
+		name: "goroutines queue for a lock, and who holds it sleeps", cause: &lockConvoy,
+		plant:   stuck(stuckWeb(10), waitShare(nginxMaster, 40_000*ms, 9, goLockChain)),
+		subject: Subject{PID: nginxMaster, Port: webPort}, minShare: 0.7, fix: "sleeps at orders.book orders.go:43", evidence: "who seems to hold it=goroutine 15, which sleeps",
+	},
+	{
+		name: "goroutines queue for a lock whose owner is not known", cause: &lockConvoy,
+		plant:   stuck(stuckWeb(10), waitShare(nginxMaster, 40_000*ms, 9, goUnownedChain)),
+		subject: Subject{PID: nginxMaster}, minShare: 0.7, fix: "Go writes that down nowhere", evidence: "stack of goroutine 19=orders.book orders.go:41",
+	},
+	{
+		name: "requests wait for a channel", cause: &lockConvoy,
+		plant:   stuck(stuckWeb(10), waitShare(nginxMaster, 40_000*ms, 9, goChannelChain)),
+		subject: Subject{PID: nginxMaster}, minShare: 0.7, fix: "bound the wait with a time limit", evidence: "what they wait for=a value from a channel",
+	},
+	{
+		name: "goroutines in a circle", cause: &deadlock,
+		plant:   stuck(stuckWeb(10), waitShare(nginxMaster, 40_000*ms, 9, goRoundChain)),
+		subject: Subject{PID: nginxWorker1}, minShare: 0.7, fix: "inferred", evidence: "goroutines of the circle=51, 83",
+	},
+}
+
+var nearMissesOnLocks = []miss{
+	{"goroutines that wait for a lock in the background", &lockConvoy, background(goLockChain), "not while one of its 20 slow requests"},
+	{"a lock that takes little of the requests' time", &lockConvoy, stuck(stuckWeb(20), waitShare(nginxMaster, 9000*ms, 2, goLockChain)), "9.0 % of the time"},
+	{"owners that seem to go in a circle for a moment", &deadlock, func(o *observe.Observation) {
+		s := waitShare(nginxMaster, 90_000*ms, 19, goRoundChain)
+		s.LongestNS = 180 * ms
+		stuck(stuckWeb(20), s)(o)
+	}, "no threads were seen to wait for each other"},
+	{"a circle of goroutines that no request waits for", &deadlock, func(o *observe.Observation) {
+		c := goRoundChain
+		c.Hops = slices.Clone(c.Hops)
+		background(c)(o)
+	}, "not while one of its 20 slow requests"},
+}

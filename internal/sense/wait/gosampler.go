@@ -1,0 +1,286 @@
+package wait
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/sense/goroutine"
+	"github.com/slowray/slowray/internal/sense/host"
+)
+
+const (
+	// goEvery is the time between two looks at the goroutines of a process.
+	goEvery = 150 * time.Millisecond
+	// goRarely is the same while no request is known to be slow: those that stand
+	// still are known only when the window ends.
+	goRarely = time.Second
+	// goShare is the share of a CPU that this may take, after a credit.
+	goShare  = 0.005
+	goCredit = 40 * time.Millisecond
+
+	maxGoPrograms = 64   // processes whose goroutines are looked at
+	maxGoMoments  = 8192 // looks that are kept, of all processes
+)
+
+// goWatched is a Go program whose goroutines are looked at again and again.
+type goWatched struct {
+	program *goroutine.Program
+	master  int
+	last    time.Time
+	waits   map[uint64]goWait // by number of the goroutine
+	queues  map[uint64]bool   // locks that somebody waited for at the last look
+	moments []goMoment
+}
+
+// goWait is the wait of one goroutine.
+type goWait struct {
+	mark  uint64
+	since time.Time
+	seen  time.Time
+}
+
+// goMoment is what the goroutines of a process were held up by in one look.
+type goMoment struct {
+	at    time.Time
+	gap   time.Duration // since the look before
+	held  map[*shape]int
+	other int // with a request in hand, and not held up by what is known
+}
+
+// goSampling is the part of a Sampler that looks at goroutines.
+type goSampling struct {
+	programs map[int]*goWatched // nil of what is no Go program
+	next     time.Time
+	spent    time.Duration
+	moments  int
+}
+
+// lookAtGoroutines looks at the goroutines of those processes that execute Go
+// programs, when it is time again.
+func (s *Sampler) lookAtGoroutines(l *look, pids []int, now time.Time, e Effort) {
+	if e != Finish && (now.Before(s.goes.next) || s.goes.spent > goCredit+time.Duration(goShare*float64(now.Sub(s.start)))) {
+		return
+	}
+	before := host.ThreadCPU()
+	s.goes.next = now.Add(goEvery)
+	if e == Glance {
+		s.goes.next = now.Add(goRarely)
+	}
+	for _, pid := range pids {
+		w, known := s.goes.programs[pid]
+		if !known && len(s.goes.programs) < maxWatched {
+			w = s.watchGo(l, pid)
+			s.goes.programs[pid] = w
+		}
+		if w == nil {
+			continue
+		}
+		p := l.process(pid)
+		if p.gone || l.mapLocked(p) {
+			continue
+		}
+		listing, err := listGo(w.program)
+		if err != nil {
+			continue // the next look may be luckier
+		}
+		s.noteGo(l, p, w, listing, now)
+	}
+	s.goes.spent += host.ThreadCPU() - before
+}
+
+// watchGo begins to look at the goroutines of a process; nil when it has none.
+func (s *Sampler) watchGo(l *look, pid int) *goWatched {
+	n := 0
+	for _, w := range s.goes.programs {
+		if w != nil {
+			n++
+		}
+	}
+	if n >= maxGoPrograms {
+		return nil
+	}
+	program, err := goroutine.Open(s.reader.fs.Proc, pid, s.reader.memory)
+	if err != nil {
+		if !errors.Is(err, goroutine.ErrNotGo) && !vanished(err) && len(s.unseen) < 16 {
+			s.unseen = append(s.unseen, fmt.Sprintf("goroutines of process %d: %v", pid, err))
+		}
+		return nil
+	}
+	master, _ := s.names.Master(pid)
+	return &goWatched{program: program, master: master, waits: map[uint64]goWait{}}
+}
+
+// noteGo adds one look at the goroutines of a process.
+func (s *Sampler) noteGo(l *look, p *process, w *goWatched, listing *goListing, now time.Time) {
+	m := goMoment{at: now, gap: goEvery, held: map[*shape]int{}}
+	if !w.last.IsZero() {
+		m.gap = min(now.Sub(w.last), time.Second)
+	}
+	w.last = now
+	for _, group := range listing.groups() {
+		first := group.members[0]
+		if !heldUpGo(first) {
+			if first.Serves() {
+				m.other += len(group.members)
+			}
+			continue
+		}
+		var longest time.Duration
+		for _, g := range group.members {
+			longest = max(longest, s.ageGo(w, g, now, m.gap, listing.now))
+		}
+		c := l.goChain(p, listing, group.members)
+		c.Hops[0].ForNS = longest.Nanoseconds()
+		sh := s.goShape(w.master, &c)
+		if sh == nil {
+			continue
+		}
+		n := len(group.members)
+		m.held[sh] += n
+		sh.samples += n
+		sh.now += n
+		sh.time += time.Duration(n) * m.gap
+		sh.last = now
+		if sh.first.IsZero() {
+			sh.first = now.Add(-longest)
+		}
+		for _, g := range group.members[:min(n, max(maxThreadIDs-len(sh.tids), 0))] {
+			sh.tids[-int(g.ID)] = true
+		}
+		if longest >= sh.longest {
+			sh.longest, sh.chain = longest, c
+		}
+	}
+	for id, wait := range w.waits {
+		if wait.seen != now {
+			delete(w.waits, id)
+		}
+	}
+	if s.goes.moments < maxGoMoments {
+		s.goes.moments++
+		w.moments = append(w.moments, m)
+	} else {
+		s.lost++
+	}
+}
+
+// ageGo is for how long a goroutine has waited like this.
+func (s *Sampler) ageGo(w *goWatched, g *goroutine.Goroutine, now time.Time, gap time.Duration, clock int64) time.Duration {
+	old, known := w.waits[g.ID]
+	if !known || old.mark != g.Mark {
+		old = goWait{mark: g.Mark, since: now.Add(-min(gap, goEvery) / 2)}
+	}
+	old.seen = now
+	w.waits[g.ID] = old
+	age := now.Sub(old.since)
+	if g.Since > 0 && clock > g.Since {
+		age = max(age, time.Duration(clock-g.Since)) // the collector saw it wait
+	}
+	return age
+}
+
+// goShape is the shape of a chain of goroutines: by the places where they wait,
+// not by the single lock.
+func (s *Sampler) goShape(master int, c *observe.WaitChain) *shape {
+	var b strings.Builder
+	fmt.Fprint(&b, master, "|", c.End)
+	for i := range c.Hops {
+		h := &c.Hops[i]
+		fmt.Fprint(&b, "|", h.Kind, " ", h.Wants)
+		if len(h.Stack) > 0 && h.Kind != observe.WaitRunnable {
+			b.WriteString(" " + h.Stack[0])
+		}
+		if i > 0 && c.BackTo < 0 {
+			break // what the owner waits for differs from time to time
+		}
+	}
+	key := b.String()
+	sh := s.byKey[key]
+	if sh == nil {
+		if len(s.shapes) >= maxShapes {
+			s.lost++
+			return nil
+		}
+		sh = &shape{key: key, master: master, chain: *c, tids: map[int]bool{}}
+		s.byKey[key] = sh
+		s.shapes = append(s.shapes, sh)
+	}
+	return sh
+}
+
+// passOnGo passes the time of a family's slow requests on to what its goroutines
+// waited for: of each look, that of the requests in progress then. Which
+// goroutine has which request is not known, so each that is held up counts for
+// one of them.
+func (s *Sampler) passOnGo(f *family, t *observe.SlowTime, lost map[*shape]*loss) {
+	if t.Requests == 0 {
+		return
+	}
+	mean := float64(t.NS) / float64(t.Requests)
+	left := float64(t.NS)
+	for _, w := range s.goes.programs {
+		if w == nil || w.master != f.master {
+			continue
+		}
+		for i := range w.moments {
+			m := &w.moments[i]
+			requests := 0
+			for _, r := range f.requests {
+				if !r.From.After(m.at) && r.To.After(m.at) {
+					requests++
+				}
+			}
+			goroutines := m.other
+			for _, n := range m.held {
+				goroutines += n
+			}
+			if requests == 0 || goroutines == 0 {
+				continue
+			}
+			// Of very many requests a sample is kept.
+			each := min(1, float64(requests)/(float64(goroutines)/f.thinned)) / f.thinned
+			shapes := make([]*shape, 0, len(m.held))
+			for sh := range m.held {
+				shapes = append(shapes, sh)
+			}
+			slices.SortFunc(shapes, func(a, b *shape) int { return strings.Compare(a.key, b.key) })
+			for _, sh := range shapes {
+				d := min(each*float64(m.held[sh])*float64(m.gap), left)
+				left -= d
+				if lost[sh] == nil {
+					lost[sh] = &loss{}
+				}
+				lost[sh].time += time.Duration(d)
+				lost[sh].requests += d / mean
+				lost[sh].reader = true
+			}
+		}
+	}
+}
+
+// goWaiting is how many goroutines were held up at the last look.
+func (s *Sampler) goWaiting() map[*shape]int {
+	out := map[*shape]int{}
+	for _, w := range s.goes.programs {
+		if w != nil && len(w.moments) > 0 {
+			for sh, n := range w.moments[len(w.moments)-1].held {
+				out[sh] += n
+			}
+		}
+	}
+	return out
+}
+
+// closeGo gives the files of the programs back.
+func (s *Sampler) closeGo() {
+	for _, w := range s.goes.programs {
+		if w != nil {
+			w.program.Close()
+		}
+	}
+	s.goes.programs = nil
+}

@@ -1,0 +1,67 @@
+package incident
+
+import (
+	"time"
+
+	"github.com/slowray/slowray/lab/load"
+	"github.com/slowray/slowray/lab/server"
+)
+
+// golang is a healthy HTTP service in Go.
+func golang(is server.Go) func() server.Setup {
+	return func() server.Setup {
+		s := server.Healthy(server.GoApp)
+		s.Go = is
+		return s
+	}
+}
+
+// runtimes is services that wait inside the runtime of their language: for locks
+// whose owner is written nowhere, for the collector of garbage, for themselves.
+func runtimes() []Incident {
+	list := []Incident{{
+		Name:    "deadlock-go",
+		Summary: "two goroutines have a lock each and wait for the other's; all that need one of the two are never answered",
+		Setup:   golang(server.Go{Transfers: 50}),
+		Faults: []Fault{{
+			Name: "opposite", Cause: "deadlock", Says: "server.transfer",
+			Text:  "each second transfer locks the two accounts in the other order",
+			Plant: func(s *server.Setup) { s.Go.Opposite = true },
+		}},
+		Load: booking,
+	}, {
+		Name:    "lock-convoy-go",
+		Summary: "all requests of a service in Go take a lock, and each waits for something while it has it",
+		Setup:   golang(server.Go{Work: 8 * time.Millisecond}),
+		Faults: []Fault{{
+			Name: "inside", Cause: "lock-convoy", Says: "server.(*bookings).book",
+			Text:  "a request waits its 8 ms inside the lock, not outside",
+			Plant: func(s *server.Setup) { s.Go.Work, s.Go.Lock = 0, s.Go.Work },
+		}},
+		Load: booking,
+	}}
+	for n := range list {
+		list[n].Quick = true
+	}
+	return list
+}
+
+// runtimeControls have locks, pools and collectors too, and nobody is the slower
+// for them.
+func runtimeControls() []Incident {
+	list := []Incident{{
+		Name:    "idle-pool-go",
+		Summary: "a hundred goroutines wait for work that never comes",
+		Setup:   golang(server.Go{Work: time.Millisecond, Pool: 100}),
+		Load:    load.Load{Conns: 20, Think: 5 * time.Millisecond},
+	}, {
+		Name:    "mutex-often-go",
+		Summary: "a lock is taken a million times a second, and nobody has to wait for it to speak of",
+		Setup:   golang(server.Go{Locks: 5000}),
+		Load:    load.Load{Conns: 10, Think: 40 * time.Millisecond},
+	}}
+	for n := range list {
+		list[n].Control, list[n].Quick = true, true
+	}
+	return list
+}
