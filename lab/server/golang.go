@@ -47,7 +47,6 @@ type bookings struct {
 }
 
 type account struct {
-	name    string
 	mu      sync.Mutex
 	balance int
 }

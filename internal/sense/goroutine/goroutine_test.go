@@ -21,21 +21,6 @@ func readMemory(pid int, addr uint64, into []byte) (int, error) {
 	return unix.ProcessVMReadv(pid, local, []unix.RemoteIovec{{Base: uintptr(addr), Len: len(into)}}, 0)
 }
 
-type account struct {
-	name string
-	mu   sync.Mutex
-}
-
-//go:noinline
-func transfer(from, to *account, both *sync.WaitGroup) {
-	from.mu.Lock()
-	both.Done()
-	both.Wait()
-	to.mu.Lock() // deadlock
-	to.mu.Unlock()
-	from.mu.Unlock()
-}
-
 // TestOwnGoroutines plants one goroutine for each kind of wait and finds it.
 func TestOwnGoroutines(t *testing.T) {
 	var held sync.Mutex
@@ -62,8 +47,8 @@ func TestOwnGoroutines(t *testing.T) {
 		w.Close()
 		<-full
 	}()
-	go func() { held.Lock(); held.Unlock() }()
-	go func() { written.RLock(); written.RUnlock() }()
+	go func() { held.Lock(); defer held.Unlock() }()
+	go func() { written.RLock(); defer written.RUnlock() }()
 	go func() { group.Wait() }()
 	go func() { <-channel }()
 	go func() { full <- 1 }()

@@ -32,7 +32,6 @@ type goWatched struct {
 	master  int
 	last    time.Time
 	waits   map[uint64]goWait // by number of the goroutine
-	queues  map[uint64]bool   // locks that somebody waited for at the last look
 	moments []goMoment
 }
 
