@@ -24,6 +24,7 @@ type whyCmd struct {
 	PID       *int          `name:"pid" placeholder:"N" help:"Only the services of this process, and what they call."`
 	Unit      *string       `placeholder:"X" help:"Only the services of this systemd unit, and what they call."`
 	Container *string       `placeholder:"X" help:"Only the services of this container (id), and what they call."`
+	All       bool          `help:"Tell of every endpoint, and of every cause why it is ruled out."`
 	JSON      bool          `name:"json" help:"Print the report as JSON."`
 	Silent    bool          `help:"Ask no server for its status: Redis and memcached are asked otherwise, where they need no password."`
 	Save      string        `placeholder:"FILE" help:"Save the observation, for slowray replay."`
@@ -74,7 +75,7 @@ func (c *whyCmd) Run(ctx context.Context, s *streams) error {
 	if err != nil {
 		return err
 	}
-	status := judge(o, c.JSON, s)
+	status := judge(o, c.JSON, c.All, s)
 	if c.Save != "" {
 		if err := c.save(o); err != nil {
 			return err
@@ -111,6 +112,7 @@ func (c *whyCmd) save(o *observe.Observation) error {
 
 type replayCmd struct {
 	File string `arg:"" help:"A file made with slowray why --save."`
+	All  bool   `help:"Tell of every endpoint, and of every cause why it is ruled out."`
 	JSON bool   `name:"json" help:"Print the report as JSON."`
 }
 
@@ -120,17 +122,19 @@ func (c *replayCmd) Run(s *streams) error {
 	if err != nil {
 		return fmt.Errorf("replay: %w", err)
 	}
-	return judge(o, c.JSON, s)
+	return judge(o, c.JSON, c.All, s)
 }
 
 // judge prints the report of o; its error is the exit status.
-func judge(o *observe.Observation, asJSON bool, s *streams) error {
+func judge(o *observe.Observation, asJSON, all bool, s *streams) error {
 	r := diagnose.Diagnose(o)
 	var err error
 	if asJSON {
 		err = report.JSON(s.out, &r)
 	} else {
-		err = report.Text(s.out, &r, terminalStyle(s.out))
+		style := terminalStyle(s.out)
+		style.All = all
+		err = report.Text(s.out, &r, style)
 	}
 	if err != nil {
 		return fmt.Errorf("write report: %w", err)

@@ -38,7 +38,9 @@ type Cause struct {
 // Result is what a check came to.
 type Result struct {
 	Findings []Finding
-	RuledOut string // when there is no finding: why not, with the figures
+	// RuledOut says, when there is no finding, why not, with the figures. It
+	// begins with "no", "none", "nothing" or "0" where there was not even a sign.
+	RuledOut string
 	// NotChecked says instead that there was too little to go by.
 	NotChecked string
 }

@@ -1,6 +1,7 @@
 package diagnose
 
 import (
+	"strings"
 	"time"
 
 	"github.com/slowray/slowray/internal/cause"
@@ -40,6 +41,17 @@ type ReportWindow struct {
 type Excluded struct {
 	Cause   string `json:"cause"`
 	Because string `json:"because"`
+}
+
+// Nothing says that there was not even a sign of the cause, as far as its reason
+// goes: those that say so begin with it (cause.Result).
+func (e Excluded) Nothing() bool {
+	first, _, _ := strings.Cut(e.Because, " ")
+	switch first {
+	case "no", "none", "nothing", "nobody", "0", "neither":
+		return true
+	}
+	return false
 }
 
 // Endpoint is a service that was seen, from the side that serves it or from

@@ -111,7 +111,7 @@ func (p *printer) first(list []diagnose.Endpoint) []diagnose.Endpoint {
 
 func (p *printer) more(list, shown []diagnose.Endpoint) {
 	if n := len(list) - len(shown); n > 0 {
-		p.line("  … and %d more (--json shows all)", n)
+		p.line("  … and %d more (--all shows them)", n)
 	}
 	p.line("")
 }

@@ -16,7 +16,7 @@ import (
 type Style struct {
 	Color bool // ANSI colours: only for a terminal
 	Width int  // columns; 0 = 100
-	All   bool // every endpoint and all evidence
+	All   bool // every endpoint, and why each cause is ruled out
 }
 
 type printer struct {
@@ -35,7 +35,7 @@ func Text(w io.Writer, r *diagnose.Report, style Style) error {
 	p.head(r)
 	p.findings(r)
 	p.endpoints(r)
-	p.excluded("Ruled out", r.RuledOut)
+	p.ruledOut(r.RuledOut)
 	p.excluded("Not checked", r.NotChecked)
 	for _, l := range r.Losses {
 		p.line("%s %s: %s", p.paint(yellow, "Not counted:"), clean(l.What), figure.Count(l.Count))
@@ -220,6 +220,29 @@ func subjectText(s *cause.Subject) string {
 		return s.Kind
 	}
 	return strings.Join(parts, ", ")
+}
+
+// ruledOut tells why causes are ruled out. Of those that nothing was seen of
+// only the names are told, unless all is asked for.
+func (p *printer) ruledOut(list []diagnose.Excluded) {
+	var told []diagnose.Excluded
+	var rest []string
+	for _, e := range list {
+		if p.All || !e.Nothing() {
+			told = append(told, e)
+		} else {
+			rest = append(rest, e.Cause)
+		}
+	}
+	if len(rest) == 1 { // its reason is no longer than the words about it
+		told, rest = list, nil
+	}
+	p.excluded("Ruled out", told)
+	if len(rest) > 0 {
+		p.line("%s", p.paint(bold, fmt.Sprintf("Ruled out, for there is nothing of the kind (%d; --all tells more)", len(rest))))
+		p.wrapped("  ", 2, strings.Join(rest, ", "))
+		p.line("")
+	}
 }
 
 func (p *printer) excluded(title string, list []diagnose.Excluded) {

@@ -74,6 +74,35 @@ func TestText(t *testing.T) {
 	}
 }
 
+// TestRuledOut: of causes that nothing was seen of only the names are told,
+// unless all is asked for.
+func TestRuledOut(t *testing.T) {
+	r := diagnose.Report{RuledOut: []diagnose.Excluded{
+		{Cause: "fd-limit", Because: "256 of 20,000 open"}, {Cause: "dns-slow", Because: "no service looked up a name"},
+		{Cause: "syn-flood", Because: "0 SYNs were dropped"}, {Cause: "paws-drop", Because: "nothing was dropped"},
+		{Cause: "deadlock", Because: "northbridge"}}}
+	for _, test := range []struct {
+		all  bool
+		want []string
+	}{
+		{false, []string{"fd-limit    ", "256 of", "deadlock    ", "nothing of the kind (3; --all", "  dns-slow, syn-flood, paws-drop\n"}},
+		{true, []string{"dns-slow    ", "no service looked up a name", "paws-drop    "}},
+	} {
+		var b bytes.Buffer
+		if err := Text(&b, &r, Style{All: test.all}); err != nil {
+			t.Fatal(err)
+		}
+		for _, w := range test.want {
+			if !strings.Contains(b.String(), w) {
+				t.Errorf("all %v: %q is missing:\n%s", test.all, w, b.String())
+			}
+		}
+		if strings.Contains(b.String(), "of the kind") == test.all {
+			t.Error(b.String())
+		}
+	}
+}
+
 func TestTextWithoutFindings(t *testing.T) {
 	var b bytes.Buffer
 	if err := Text(&b, &diagnose.Report{}, Style{Color: true}); err != nil {
