@@ -26,6 +26,7 @@ func missing(i incident.Incident) error {
 func installed(pkg string) bool {
 	program := map[string]string{
 		"iproute2": "ip", "nftables": "nft", "mariadb-server": "mariadbd", "docker.io": "dockerd", "python3": "/usr/bin/python3",
+		"e2fsprogs": "mkfs.ext4",
 	}[pkg]
 	switch {
 	case pkg == "php-fpm":

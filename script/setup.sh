@@ -60,7 +60,7 @@ for part in "$@"; do
 		# The packages of Docker's own repository are not to be replaced.
 		engine=docker.io
 		if command -v dockerd >/dev/null 2>&1; then engine=; fi
-		apt_install gcc libc6-dev python3 redis-server hping3 bindfs $engine
+		apt_install gcc libc6-dev python3 redis-server hping3 bindfs e2fsprogs strace $engine
 		;;
 	kernels) apt_install qemu-system-x86 busybox-static xz-utils ;;
 	generate) apt_install clang-19 llvm-19 libbpf-dev ;;

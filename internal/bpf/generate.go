@@ -9,3 +9,4 @@ package bpf
 //go:generate go tool bpf2go -cc clang-19 -strip llvm-strip-19 -target bpfel -no-global-types -go-package bpf -output-stem function_bpf Function function.bpf.c -- -O2 -g -Wall -Werror -mcpu=v3 -I/usr/include
 //go:generate go tool bpf2go -cc clang-19 -strip llvm-strip-19 -target bpfel -no-global-types -go-package bpf -output-stem dns_bpf DNS dns.bpf.c -- -O2 -g -Wall -Werror -mcpu=v3 -I/usr/include
 //go:generate go tool bpf2go -cc clang-19 -strip llvm-strip-19 -target bpfel -no-global-types -go-package bpf -output-stem drop_bpf Drop drop.bpf.c -- -O2 -g -Wall -Werror -mcpu=v3 -I/usr/include
+//go:generate go tool bpf2go -cc clang-19 -strip llvm-strip-19 -target bpfel -no-global-types -go-package bpf -output-stem callerror_bpf CallError callerror.bpf.c -- -O2 -g -Wall -Werror -mcpu=v3 -I/usr/include

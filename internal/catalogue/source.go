@@ -18,6 +18,8 @@ var sources = map[observe.Kind]string{
 	observe.KindConnects:  "BPF: results of connect() and accept()",
 	observe.KindDNS:       "BPF: packets of UDP sockets to and from port 53; resolv.conf as the process sees it",
 	observe.KindUDP:       "/proc/PID/net/udp and udp6 of each network namespace",
+	observe.KindErrors:    "BPF: system calls that fail, for an eighth of the window",
+	observe.KindFiles:     "statfs() of the local file systems that services see",
 	observe.KindProfile:   "BPF: CPU samples with kernel stacks",
 	observe.KindKernelLog: "/dev/kmsg",
 	observe.KindNginx:     "nginx: configuration as running, error and access logs",

@@ -81,10 +81,6 @@ func checkBlockedOnDisk(v *View) Result {
 			f.Title = "Requests wait for a file system in user space that does not answer"
 			f.Fix.Text = fmt.Sprintf("Look at the process that serves %s (FUSE): it does not answer. Ending it, or umount -f, lets the waiting calls fail.", nameOf(c.Path))
 			f.Fix.Commands = []string{"findmnt -t fuse,fuse.sshfs,fuseblk -o TARGET,SOURCE,FSTYPE"}
-		case strings.Contains(c.Text, "network file system"):
-			f.Title = "Requests wait for the server of a network file system"
-			f.Fix.Text = "Look at the server of the file system, and at the way there; a mount with soft and timeo= fails instead of waiting without end."
-			f.Fix.Commands = []string{"nfsstat -m"}
 		default:
 			f.Evidence = append(f.Evidence, v.diskEvidence()...)
 			f.Fix.Text = "Find who else keeps the disk busy, and what these threads read or write: it is not in memory."

@@ -3,6 +3,7 @@ package cause
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/slowray/slowray/internal/observe"
 )
@@ -59,7 +60,36 @@ func checkFDLimit(v *View) Result {
 		}
 	}
 	r.RuledOut = most
+	if len(r.Findings) == 0 {
+		return v.otherDescriptors(r)
+	}
 	return r
+}
+
+// otherDescriptors looks for calls other than accept() that found no descriptor
+// left, of services whose requests fail with them.
+func (v *View) otherDescriptors(r Result) Result {
+	match := func(e *observe.CallError) bool {
+		return e.Error == "EMFILE" && !strings.HasPrefix(e.Call, "inotify_init") && !strings.HasPrefix(e.Call, "accept")
+	}
+	other := v.judgeLack(&fdLimit, match, r.RuledOut, func(k *lack, f *Finding) {
+		e := k.first()
+		f.Title = "A service has no file descriptor left: it cannot open files or make connections"
+		want := 65536
+		if p := v.Process(e.PID); p != nil {
+			f.Evidence = append(f.Evidence, Evidence{Fact: "open files, peak", Value: p.FDs, Limit: p.FDLimit, Unit: "files", Source: "/proc/PID/fd, /proc/PID/limits"})
+			want = max(want, 8*p.FDLimit)
+			if p.Unit != "" {
+				f.Fix.Persist = []string{fmt.Sprintf("systemctl edit %s   # [Service] LimitNOFILE=%d", p.Unit, want)}
+			}
+		}
+		f.Fix.Text = fmt.Sprintf("Raise the limit of open files of %s to %d, and see whether it forgets to close some.", e.Comm, want)
+		f.Fix.Commands = []string{fmt.Sprintf("prlimit --pid %d --nofile=%d:%d", e.PID, want, want)}
+	})
+	if other.NotChecked != "" {
+		return r
+	}
+	return other
 }
 
 func fdFinding(v *View, a observe.Accept, failed uint64) Finding {

@@ -73,7 +73,7 @@ func healthy() *observe.Observation {
 			{PID: nginxWorker2, Comm: "nginx", NetNS: serverNS, Family: "inet", Addr: "127.0.0.1", Port: fpmPort, Calls: 47_500, Started: 47_500, Established: 47_500},
 			{PID: clientPID, Comm: "wrk", NetNS: clientNS, Family: "inet", Addr: "10.9.8.1", Port: webPort, Calls: 40, Started: 40, Established: 40},
 		},
-		CallSeconds: 10,
+		CallSeconds: 10, ErrorSeconds: 1.25,
 		Accepts: []observe.Accept{
 			{PID: nginxWorker1, Comm: "nginx", Accepted: 20}, {PID: nginxWorker2, Comm: "nginx", Accepted: 20},
 			{PID: fpmChild1, Comm: "php-fpm8.2", Accepted: 47_500}, {PID: fpmChild2, Comm: "php-fpm8.2", Accepted: 47_500},

@@ -16,10 +16,11 @@ import (
 // They are found only where requests are slow, or stand still, and where at
 // least dominantShare of the slow requests' time passed while the threads that
 // should have answered waited so.
-var waitCauses = []string{
+var waitCauses = append([]string{
 	"process-stopped", deadlockID, "log-collector-stalled", "blocked-on-pipe", "unix-socket-backlog", "blocked-on-file-lock",
 	"lock-convoy", "fsync-bound", "blocked-on-disk", "blocked-on-remote",
-}
+	"syslog-blocked", "slow-console",
+}, kernelWaitIDs...)
 
 const (
 	waitLost    = 10e6 // ns of a slow request: less nobody notices
@@ -31,6 +32,10 @@ const (
 	waitMean    = 1e8  // ns: where they take so long on average,
 	waitWeight  = 0.2  // and this much of the time of all
 )
+
+// inKernel stands for the cause of a chain that ends inside the kernel, until
+// blameKernel has looked at it.
+const inKernel = "in-kernel"
 
 // deadlockID is the cause of chains that come back to themselves.
 const deadlockID = "deadlock"
@@ -147,6 +152,13 @@ func (v *View) inView(pid int) bool {
 // passed on while it is looked at can seem to go in a circle, for a moment.
 func blameOf(s *observe.WaitShare) (id string, at int) {
 	id, at = blame(&s.Chain)
+	last := len(s.Chain.Hops) - 1
+	switch {
+	case id == inKernel:
+		return blameKernel(&s.Chain, s.LongestNS), last
+	case s.Chain.End == observe.EndTraced && s.LongestNS < waitRound:
+		return "", last // it goes on each time: tracer-attached
+	}
 	if id == deadlockID && s.LongestNS < waitRound {
 		for i := range s.Chain.Hops {
 			if h := &s.Chain.Hops[i]; h.Wants == observe.WantsRelease && h.Kind == observe.WaitLock {
@@ -171,21 +183,16 @@ func blame(c *observe.WaitChain) (id string, at int) {
 		return deadlockID, c.BackTo
 	}
 	if i := logSocket(c); i >= 0 {
+		if isLogSocket(c.Hops[i].Object) {
+			return "syslog-blocked", i
+		}
 		return "log-collector-stalled", i
 	}
 	switch c.End {
 	case observe.EndStopped, observe.EndTraced, observe.EndFrozen:
 		return "process-stopped", last
-	case observe.EndDisk, observe.EndFuse:
-		if isSync(c.Hops[last].Syscall) && c.End == observe.EndDisk {
-			return "fsync-bound", last
-		}
-		return "blocked-on-disk", last
-	case observe.EndKernel:
-		if isSync(c.Hops[last].Syscall) {
-			return "fsync-bound", last
-		}
-		return "", last
+	case observe.EndDisk, observe.EndFuse, observe.EndKernel:
+		return inKernel, last
 	}
 	for i := last; i >= 0; i-- {
 		h := &c.Hops[i]
@@ -198,7 +205,9 @@ func blame(c *observe.WaitChain) (id string, at int) {
 			return "lock-convoy", i
 		case h.Wants == observe.WantsAccept && h.Kind == observe.WaitUnix:
 			return "unix-socket-backlog", i
-		case h.Wants == observe.WantsRoom && (h.Kind == observe.WaitPipe || h.Kind == observe.WaitUnix || h.Kind == observe.WaitTerminal):
+		case h.Wants == observe.WantsRoom && h.Kind == observe.WaitTerminal:
+			return "slow-console", i
+		case h.Wants == observe.WantsRoom && (h.Kind == observe.WaitPipe || h.Kind == observe.WaitUnix):
 			return "blocked-on-pipe", i
 		case h.Remote != "" && (h.Wants == observe.WantsAnswer || h.Wants == observe.WantsAccept || h.Wants == observe.WantsRoom) && toServer(h):
 			return "blocked-on-remote", i
@@ -282,7 +291,7 @@ func rootKey(id string, c *observe.WaitChain, at int) string {
 		}
 		slices.Sort(tids)
 		return fmt.Sprint(tids)
-	case "log-collector-stalled", "blocked-on-remote":
+	case "log-collector-stalled", "blocked-on-remote", "syslog-blocked", "slow-console":
 		return objectOf(h)
 	case "blocked-on-pipe":
 		if at < len(c.Hops)-1 {
@@ -294,6 +303,9 @@ func rootKey(id string, c *observe.WaitChain, at int) string {
 	}
 	if len(h.Stack) > 0 {
 		return itoa(h.Process.PID) + h.Stack[0] // many locks of one kind
+	}
+	if slices.Contains(kernelWaitIDs, id) {
+		return c.Path
 	}
 	return itoa(h.Process.PID) + objectOf(h)
 }

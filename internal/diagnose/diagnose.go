@@ -53,6 +53,7 @@ func Diagnose(o *observe.Observation) Report {
 	}
 	fold(r.Findings, catalogue)
 	r.Findings = rank(r.Findings, catalogue)
+	r.Changes = changes(v, len(r.Findings) > 0)
 	return r
 }
 

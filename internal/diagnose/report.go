@@ -21,6 +21,8 @@ type Report struct {
 	RuledOut   []Excluded      `json:"ruled_out"`
 	NotChecked []Excluded      `json:"not_checked"`
 	Losses     []observe.Loss  `json:"losses"`
+	// Changes are what was changed on the host lately, newest first: no verdict.
+	Changes []Change `json:"changes,omitempty"`
 }
 
 // ReportHost names the machine that was watched.

@@ -64,6 +64,12 @@ type Memory struct {
 	AvailableBytes uint64 `json:"available_bytes"`
 	SwapTotalBytes uint64 `json:"swap_total_bytes"`
 	SwapFreeBytes  uint64 `json:"swap_free_bytes"`
+	DirtyBytes     uint64 `json:"dirty_bytes,omitempty"`     // written and not yet on a disk
+	WritebackBytes uint64 `json:"writeback_bytes,omitempty"` // on their way there
+	SlabBytes      uint64 `json:"slab_bytes,omitempty"`      // the kernel's own objects
+	SlabKeptBytes  uint64 `json:"slab_kept_bytes,omitempty"` // of them, what cannot be freed (SUnreclaim)
+	CommitLimit    uint64 `json:"commit_limit_bytes,omitempty"`
+	Committed      uint64 `json:"committed_bytes,omitempty"` // promised to processes
 }
 
 // Disk is one whole block device over the window, from /proc/diskstats
@@ -112,6 +118,12 @@ type Process struct {
 	WriteBytes      uint64  `json:"write_bytes"` // to storage, /proc/PID/io
 	Nice            int     `json:"nice,omitempty"`
 	RSSBytes        uint64  `json:"rss_bytes"`
+
+	// Maps is how many memory mappings it has: only of processes for which a
+	// mapping failed.
+	Maps int `json:"maps,omitempty"`
+	// TracerPID is the process that traces it with ptrace(2), of one that serves.
+	TracerPID int `json:"tracer_pid,omitempty"`
 
 	FDs     int `json:"fds,omitempty"`      // open files, peak of the samples
 	FDLimit int `json:"fd_limit,omitempty"` // soft RLIMIT_NOFILE
@@ -207,6 +219,7 @@ type KernelLine struct {
 	NetNS   uint64 `json:"netns,omitempty"` // as printed in the message, or 0
 	Addr    string `json:"addr,omitempty"`
 	Port    int    `json:"port,omitempty"`
+	Subject string `json:"subject,omitempty"` // device, server, program: what the message names, or ""
 	Count   int    `json:"count"`             // lines seen; the kernel rate-limits, so this is a lower bound
 	Example string `json:"example,omitempty"` // first line, at most 256 bytes
 }

@@ -34,13 +34,20 @@ type Observation struct {
 	Containers []Container `json:"containers,omitempty"`
 	OOMKills   []OOMKill   `json:"oom_kills,omitempty"`
 	Heaps      []Heap      `json:"heaps,omitempty"`
+	// CallErrors are system calls that failed for want of something, while they
+	// were watched: for ErrorSeconds of the window.
+	CallErrors   []CallError  `json:"call_errors,omitempty"`
+	ErrorSeconds float64      `json:"error_seconds,omitempty"`
+	Filesystems  []Filesystem `json:"filesystems,omitempty"`
 	// Waits is nil where the waits of threads were not watched.
 	Waits *WaitGraph `json:"waits,omitempty"`
 	// Drops is nil where drops were not watched.
 	Drops  *Drops            `json:"drops,omitempty"`
 	Sysctl map[string]string `json:"sysctl,omitempty"` // host-wide knobs, as "net.netfilter.nf_conntrack_max"
-	Gaps   []Gap             `json:"gaps,omitempty"`
-	Losses []Loss            `json:"losses,omitempty"`
+	// Changes are what was changed lately, newest first, then settings.
+	Changes []Change `json:"changes,omitempty"`
+	Gaps    []Gap    `json:"gaps,omitempty"`
+	Losses  []Loss   `json:"losses,omitempty"`
 }
 
 // Host identifies the machine and its running kernel.
@@ -50,7 +57,8 @@ type Host struct {
 	BootID      string `json:"boot_id"`
 	CPUs        int    `json:"cpus"` // online CPUs
 	MemoryBytes uint64 `json:"memory_bytes"`
-	NetNS       uint64 `json:"netns"` // inode of the initial network namespace
+	NetNS       uint64 `json:"netns"`            // inode of the initial network namespace
+	MountNS     uint64 `json:"mnt_ns,omitempty"` // inode of the mount namespace that slowray ran in
 }
 
 // Window is the stretch of time that was watched.
@@ -103,6 +111,8 @@ const (
 	KindConnects  Kind = "connects"   // BPF: results of connect() and accept()
 	KindDNS       Kind = "dns"        // BPF: queries to name servers over UDP
 	KindUDP       Kind = "udp"        // /proc/PID/net/udp and udp6
+	KindErrors    Kind = "errors"     // BPF: system calls that fail
+	KindFiles     Kind = "files"      // file systems: statfs(2)
 	KindProfile   Kind = "profile"    // BPF: CPU samples with kernel stacks
 	KindKernelLog Kind = "kernel-log" // /dev/kmsg
 	KindNginx     Kind = "nginx"      // nginx configuration and logs

@@ -34,6 +34,7 @@ func Text(w io.Writer, r *diagnose.Report, style Style) error {
 	p := &printer{Style: style, w: w}
 	p.head(r)
 	p.findings(r)
+	p.changes(r)
 	p.endpoints(r)
 	p.ruledOut(r.RuledOut)
 	p.excluded("Not checked", r.NotChecked)

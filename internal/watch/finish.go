@@ -112,6 +112,8 @@ func (s *session) end(ctx context.Context) {
 	s.endStarts(procs)
 	s.endApps(ctx)
 	s.endContainers(engines)
+	s.endFilesystems()
+	s.endChanges(procs)
 	s.out.Sysctl = s.hostSysctl()
 	if fresh := s.newNamespaces(procs); fresh > 0 {
 		s.lose("network namespaces that appeared during the window and were not watched", int64(fresh))
@@ -145,6 +147,7 @@ func (s *session) endBPF() {
 		s.opened = r.Opened
 	}
 	s.endDNS()
+	s.endErrors()
 	if s.profile != nil {
 		s.endProfile()
 	}
@@ -274,6 +277,7 @@ func (s *session) endProcesses() {
 			s.endThreads(p)
 		}
 		p.FDs = max(p.FDs, s.fdPeak[p.PID])
+		p.TracerPID = s.tracers[p.PID]
 		if st := s.states[p.PID]; st != nil && st.Samples > 0 {
 			p.States = st
 		}

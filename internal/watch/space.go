@@ -93,6 +93,9 @@ var sysctls = []string{
 var hostSysctls = []string{
 	"fs.file-max", "fs.nr_open", "net.netfilter.nf_conntrack_max",
 	"net.core.netdev_max_backlog", "vm.swappiness", "net.ipv4.tcp_mem", "net.ipv4.tcp_max_orphans",
+	"net.core.netdev_max_backlog", "vm.swappiness",
+	"vm.max_map_count", "vm.overcommit_memory", "fs.aio-nr", "fs.aio-max-nr", "fs.file-nr", "fs.inotify.max_user_watches", "fs.inotify.max_user_instances",
+	"vm.dirty_ratio", "vm.dirty_bytes", "kernel.shmmni", "kernel.sem",
 }
 
 // openSpaces opens every network namespace in which something listens.

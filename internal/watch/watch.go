@@ -66,12 +66,14 @@ type session struct {
 	flows   flows
 	fdPeak  map[int]int
 	fdLimit map[int]int
+	tracers map[int]int // of the processes that serve and were seen stopped
 
 	sockets   *socket.Iterators // nil where BPF is not to be had
 	kmsg      *host.Kmsg
 	connect   *connect.Watcher
 	dns       *dns.Watcher
 	calls     calls
+	errors    callErrors
 	profile   *stack.Profiler
 	request   *requests
 	drops     *drop.Watcher
@@ -92,7 +94,7 @@ func Run(ctx context.Context, opt Options) (*observe.Observation, error) {
 		opt: opt, fs: host.Default(),
 		out:    &observe.Observation{Schema: observe.SchemaObservation, Version: opt.Version, Filter: opt.Filter},
 		states: map[int]*observe.ThreadStates{},
-		fdPeak: map[int]int{}, fdLimit: map[int]int{},
+		fdPeak: map[int]int{}, fdLimit: map[int]int{}, tracers: map[int]int{},
 	}
 	defer s.close()
 	Hurry()
@@ -127,6 +129,7 @@ func (s *session) close() {
 	if s.dns != nil {
 		s.dns.Close()
 	}
+	s.errors.close()
 	s.closely.stop()
 	s.flows.close()
 	if s.drops != nil {
@@ -198,6 +201,7 @@ func (s *session) begin() error {
 		s.gap(observe.KindConnects, "", err)
 	}
 	s.startDNS()
+	s.startErrors()
 	s.startProfile()
 	s.nginx = nginx.Discover(seen, s.fs.Proc)
 	for _, in := range s.nginx {
@@ -326,6 +330,7 @@ func (s *session) loop(ctx context.Context) {
 		processes.do(elapsed, s.sampleProcesses)
 		databases.do(elapsed, s.sampleDatabases)
 		s.sampleCalls(elapsed)
+		s.sampleErrors(elapsed)
 		cpu.do(elapsed, func() { s.sampleCPU(elapsed) })
 		limits.do(elapsed, s.sampleLimits)
 		closer.do(elapsed, func() { s.lookClosely(time.Since(start)) })
@@ -441,7 +446,11 @@ func (s *session) sampleThreads() {
 			s.states[pid] = st
 		}
 		// A process that ended or may not be read simply has fewer samples.
+		was := st.Stopped
 		_ = s.fs.SampleThreads(pid, st)
+		if st.Stopped > was && s.tracers[pid] == 0 {
+			s.tracers[pid] = s.fs.Tracer(pid)
+		}
 	}
 	// The next round begins with those that had no turn.
 	if len(s.serving) > maxThreadProcesses {

@@ -81,8 +81,11 @@ func (i Incident) Needs() []string {
 	needs = append(needs, map[server.Kind][]string{
 		server.NginxFPM: {"php-fpm"}, server.WebDatabase: {"mariadb-server"}, server.WebRedis: {"redis-server"},
 		server.NativeApp: {"gcc"}, server.NativeMail: {"gcc"}, server.NginxNative: {"gcc"},
-		server.NginxPython: {"python3"}, server.Docker: {"python3", "docker.io"},
+		server.DeskApp: {"gcc", "e2fsprogs"}, server.NginxPython: {"python3"}, server.Docker: {"python3", "docker.io"},
 	}[setup.Kind]...)
+	if setup.Desk.Traced || setup.Desk.Aside {
+		needs = append(needs, "strace")
+	}
 	if setup.Native.Prices {
 		needs = append(needs, "bindfs")
 	}
@@ -123,7 +126,8 @@ func (i Incident) LoadWith(faults []Fault) load.Load {
 // All is every incident: the whole one first, then faults alone, then controls.
 func All() []Incident {
 	return slices.Concat([]Incident{nginxThroughput(), tcprtSixPhases()}, conntrack(), phpFPM(), acceptQueue(), ports(), limits(), cpu(),
-		network(), application(), dependencies(), serverWaits(), serverCPU(), hotFunctions(), runtimes(), controls(), networkControls(), serverControls(), runtimeControls())
+		network(), application(), dependencies(), serverWaits(), serverCPU(), hotFunctions(), runtimes(), controls(), networkControls(), serverControls(), runtimeControls(),
+		hostLacks(), hostWaits(), hostControls())
 }
 
 // Find gives the incident of that name.

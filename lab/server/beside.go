@@ -11,6 +11,8 @@ import (
 	"syscall"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/slowray/slowray/lab/sandbox"
 )
 
@@ -30,6 +32,10 @@ type besideSpec struct {
 	Reads   time.Duration // … after so long
 
 	TimeWait int // connections to itself that it leaves in TIME_WAIT; then it ends
+
+	Syslog string // a unix datagram socket where it takes lines, one in LogPause
+
+	Terminal string // a link that it makes to a terminal of its own, which it shows to nobody
 
 	LogPause time.Duration // what it reads from standard input it takes all at once, after so long
 }
@@ -76,6 +82,10 @@ func (b *besideSpec) serve() error {
 		return b.collect()
 	case b.TimeWait > 0:
 		return b.leaveTimeWait()
+	case b.Syslog != "":
+		return b.takeLines()
+	case b.Terminal != "":
+		return b.showTerminal()
 	default:
 		return b.readLog()
 	}
@@ -166,6 +176,55 @@ func (b *besideSpec) leaveTimeWait() error {
 		other.Close()
 	}
 	return nil
+}
+
+// takeLines reads datagrams, as the daemon of the system's log does.
+func (b *besideSpec) takeLines() error {
+	conn, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: b.Syslog, Net: "unixgram"})
+	if err != nil {
+		return err
+	}
+	if err := os.Chmod(b.Syslog, 0o666); err != nil {
+		return err
+	}
+	line := make([]byte, 8<<10)
+	for {
+		if _, err := conn.Read(line); err != nil {
+			return fmt.Errorf("log: %w", err)
+		}
+		time.Sleep(b.LogPause)
+	}
+}
+
+// showTerminal is the program behind a terminal, as a terminal server is.
+func (b *besideSpec) showTerminal() error {
+	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR|syscall.O_NOCTTY, 0)
+	if err != nil {
+		return err
+	}
+	if err := unix.IoctlSetPointerInt(int(master.Fd()), unix.TIOCSPTLCK, 0); err != nil {
+		return fmt.Errorf("terminal: unlock: %w", err)
+	}
+	number, err := unix.IoctlGetInt(int(master.Fd()), unix.TIOCGPTN)
+	if err != nil {
+		return fmt.Errorf("terminal: %w", err)
+	}
+	name := fmt.Sprintf("/dev/pts/%d", number)
+	slave, err := os.OpenFile(name, os.O_RDWR|syscall.O_NOCTTY, 0) // so that it stays
+	if err != nil {
+		return err
+	}
+	defer slave.Close()
+	if err := os.Symlink(name, b.Terminal); err != nil {
+		return err
+	}
+	text := make([]byte, 64<<10)
+	for {
+		time.Sleep(b.LogPause)
+		if _, err := master.Read(text); err != nil {
+			return fmt.Errorf("terminal: %w", err)
+		}
+	}
 }
 
 // readLog reads what a service logs. A reader that pauses takes all that the

@@ -25,6 +25,7 @@ const (
 	NginxPython             // nginx, and a service of the lab's own in Python behind it
 	Docker                  // nginx, the service in Python in a container, and a log collector on a machine of its own
 	GoApp                   // an HTTP service of the lab's own in Go
+	DeskApp                 // an HTTP server of the lab's own in C that needs something of the host
 )
 
 // HasBackend reports whether a part of the servers is on a machine of its own.
@@ -93,7 +94,8 @@ type Setup struct {
 	PricesStopped bool          // the process that serves its file system gets a SIGSTOP
 	MailDropped   bool          // a firewall drops all that is sent to the mail host
 
-	Go Go // GoApp
+	Go   Go   // GoApp
+	Desk Desk // DeskApp
 
 	// NginxPython, Docker
 	Python    Python

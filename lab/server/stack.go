@@ -182,6 +182,8 @@ func (s *starter) servers() error {
 		return s.native(s.v.ServerAddr, s.v.FrontPort)
 	case NginxNative:
 		return s.nginxNative()
+	case DeskApp:
+		return s.desk()
 	case NginxPython:
 		return s.nginxPython()
 	case GoApp:

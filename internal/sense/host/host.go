@@ -40,6 +40,7 @@ func (fs FS) Host() (observe.Host, error) {
 	}
 	h.MemoryBytes = fs.totalMemory()
 	h.NetNS = fs.initialNetNS()
+	h.MountNS, _ = netNSLink(filepath.Join(fs.Proc, "self/ns/mnt"))
 	return h, nil
 }
 

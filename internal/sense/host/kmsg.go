@@ -54,9 +54,7 @@ func (k *Kmsg) Close() error {
 // subject in order of first appearance, and how many records were overwritten
 // before they could be read. It never waits. Kinds are: "conntrack-table-full"
 // (with NetNS when it is printed), "syn-flood" (with Port, and Addr when it is
-// printed), "oom-kill", "memcg-oom-kill", "time-wait-overflow",
-// "neighbour-overflow", "orphans", "tcp-memory", "hung-task", "io-error",
-// "file-max", "net-ratelimit".
+// printed) and those of kernelMessages, some with the Subject that they name.
 func (k *Kmsg) Drain() (lines []observe.KernelLine, lost int) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

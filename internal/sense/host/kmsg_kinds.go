@@ -30,6 +30,31 @@ var kernelMessages = []struct {
 	{"io-error", []string{"Buffer I/O error on dev"}},
 	{"io-error", []string{"critical ", " error, dev "}}, // medium, target, space allocation, nexus
 	{"io-error", []string{"nvme", "timeout"}},
+	{"read-only", []string{"emounting filesystem read-only"}}, // ext4
+	{"read-only", []string{"BTRFS", "forced readonly"}},
+	{"read-only", []string{"XFS (", "ilesystem has been shut down"}},
+	{"read-only", []string{"XFS (", "orruption of in-memory data", "hutting down filesystem"}},
+	{"file-system-error", []string{"EXT4-fs error (device "}},
+	{"soft-lockup", []string{"BUG: soft lockup - CPU#"}},
+	{"hard-lockup", []string{"hard LOCKUP on cpu "}},
+	{"rcu-stall", []string{"rcu", "self-detected stall"}},
+	{"rcu-stall", []string{"rcu", "detected", "stalls on CPUs/tasks"}},
+	{"clocksource-unstable", []string{"Marking clocksource '"}},
+	{"nfs-not-responding", []string{"nfs: server ", " not responding"}},
+	{"thermal-throttle", []string{"cpu clock throttled"}},
+	{"realtime-throttle", []string{"sched: RT throttling activated"}},
+	{"segfault", []string{": segfault at "}},
+	{"segfault", []string{"traps: ", " general protection"}},
+	{"denied", []string{"apparmor=\"DENIED\""}},
+	{"denied", []string{"avc:  denied"}},
+	{"denied", []string{"type=1326 audit("}}, // a seccomp filter that logs
+	{"audit-backlog", []string{"audit: ", "backlog limit exceeded"}},
+	{"audit-backlog", []string{"audit: ", "audit_backlog="}},
+	{"audit-backlog", []string{"audit: kauditd hold queue overflow"}},
+	{"drop-caches", []string{"): drop_caches: "}},
+	{"raid-failure", []string{"md/raid", "Disk failure on "}},
+	{"page-allocation", []string{"page allocation failure: order:"}},
+	{"hardware-error", []string{"[Hardware Error]: Machine check"}},
 	{"file-max", []string{"VFS: file-max limit "}},
 	{"net-ratelimit", []string{"net_ratelimit: ", "callbacks suppressed"}},
 }
@@ -53,10 +78,74 @@ func classify(text []byte) (observe.KernelLine, bool) {
 			l.NetNS = tableFullNetNS(rest)
 		case "syn-flood":
 			l.Addr, l.Port = floodedPort(rest)
+		default:
+			l.Subject = subjectOf(m.kind, text, rest)
 		}
 		return l, true
 	}
 	return observe.KernelLine{}, false
+}
+
+// subjectOf is the device, server or program that a message names. What names
+// none has "": messages of one kind are then counted together.
+func subjectOf(kind string, text, rest []byte) string {
+	var name []byte
+	switch kind {
+	case "io-error", "file-system-error": // "dev vda, sector", "(device vda1): "
+		name = firstWord(bytes.TrimLeft(rest, " "))
+		if after, ok := bytes.CutPrefix(text, []byte("nvme ")); ok {
+			name = firstWord(after)
+		}
+	case "read-only": // "EXT4-fs (vda1): Remounting"
+		name = between(text, "(", ")")
+		name = bytes.TrimPrefix(name, []byte("device "))
+	case "clocksource-unstable":
+		name, _, _ = bytes.Cut(rest, []byte("'"))
+	case "nfs-not-responding":
+		name = between(text, "nfs: server ", " not responding")
+	case "hung-task", "soft-lockup", "segfault", "drop-caches":
+		name = program(kind, text)
+	case "raid-failure":
+		name = between(text, ":", ":")
+	}
+	return printable(name, 64)
+}
+
+// program is who a message is about: "nginx:123", "bash (123)", "php[12]".
+func program(kind string, text []byte) []byte {
+	switch kind {
+	case "hung-task":
+		return between(text, "INFO: task ", " blocked ")
+	case "soft-lockup":
+		return between(text, "[", "]")
+	case "drop-caches":
+		name, _, _ := bytes.Cut(text, []byte(": drop_caches: "))
+		return name
+	}
+	text = bytes.TrimPrefix(text, []byte("traps: "))
+	name, _, _ := bytes.Cut(text, []byte("]"))
+	if !bytes.Contains(name, []byte("[")) {
+		return nil
+	}
+	return append(bytes.Clone(name), ']')
+}
+
+// between is what lies between two words; nil when they are not there.
+func between(b []byte, from, to string) []byte {
+	_, b, ok := bytes.Cut(b, []byte(from))
+	b, _, ok2 := bytes.Cut(b, []byte(to))
+	if !ok || !ok2 {
+		return nil
+	}
+	return b
+}
+
+// firstWord is the name at the beginning: up to a blank, comma or bracket.
+func firstWord(b []byte) []byte {
+	if i := bytes.IndexAny(b, " ,:)"); i >= 0 {
+		return b[:i]
+	}
+	return b
 }
 
 // tableFullNetNS reads " in netns 4026532177, dropping packet" (seen in 6.18);

@@ -29,6 +29,18 @@ func parseMeminfo(r io.Reader) (observe.Memory, error) {
 			m.SwapTotalBytes = kb << 10
 		case "SwapFree:":
 			m.SwapFreeBytes = kb << 10
+		case "Dirty:":
+			m.DirtyBytes = kb << 10
+		case "Writeback:":
+			m.WritebackBytes = kb << 10
+		case "Slab:":
+			m.SlabBytes = kb << 10
+		case "SUnreclaim:":
+			m.SlabKeptBytes = kb << 10
+		case "CommitLimit:":
+			m.CommitLimit = kb << 10
+		case "Committed_AS:":
+			m.Committed = kb << 10
 		}
 	}
 	return m, err

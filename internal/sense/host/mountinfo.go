@@ -15,7 +15,11 @@ type Mount struct {
 	Type       string // "ext4", "nfs4", "fuse.sshfs"…
 	Source     string // "/dev/vda1", "server:/export"…
 	Superblock string // its options
+	Options    string // those of this mount
 }
+
+// readOnly says that nothing can be written through this mount.
+func (m *Mount) readOnly() bool { return m.Options == "ro" || strings.HasPrefix(m.Options, "ro,") }
 
 // MountOf is the mount with an ID, as fdinfo names it, in the mount namespace
 // of a process; false when it is not there.
@@ -44,7 +48,7 @@ func parseMount(line []byte) (Mount, bool) {
 	if !ok {
 		return Mount{}, false
 	}
-	m := Mount{ID: id, Dir: unescapeMount(fields[4]), Type: types[0]}
+	m := Mount{ID: id, Dir: unescapeMount(fields[4]), Options: fields[5], Type: types[0]}
 	major, minor, _ := strings.Cut(fields[2], ":")
 	ma, _ := ParseSmall([]byte(major))
 	mi, _ := ParseSmall([]byte(minor))

@@ -28,7 +28,8 @@ type link struct {
 	actor int             // process that could let go
 	path  string          // of what ends the chain
 
-	name   string      // of the system call
+	name   string // of the system call
+	inside observe.WaitInside
 	same   func() bool // whether the owner is still the same; nil = nothing to ask
 	extra  string      // what tells this wait from others of its kind, for grouping
 	reader direction   // what the thread does with the object

@@ -4,11 +4,13 @@ import (
 	"net/netip"
 	"runtime"
 	"slices"
+	"strings"
 	"testing"
 	"unicode/utf8"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/slowray/slowray/internal/observe"
 	"github.com/slowray/slowray/internal/sense/host"
 )
 
@@ -87,6 +89,34 @@ func TestParseStackAndKinds(t *testing.T) {
 	} {
 		if got, _ := insideOf([]string{function}); got != want {
 			t.Errorf("%s: %d, want %d", function, got, want)
+		}
+	}
+}
+
+func TestInsideWhat(t *testing.T) {
+	for stack, want := range map[string]observe.WaitInside{
+		"io_schedule folio_wait_bit_common do_swap_page handle_mm_fault": observe.InsideSwap,
+		"balance_dirty_pages balance_dirty_pages_ratelimited":            observe.InsideDirty,
+		"rq_qos_wait wbt_wait __rq_qos_throttle blk_mq_submit_bio":       observe.InsideWriteback,
+		"io_schedule rq_qos_wait iolatency_throttle":                     observe.InsideDisk,
+		"jbd2_log_wait_commit ext4_sync_file":                            observe.InsideJournal,
+		"rwsem_down_write_slowpath down_write_killable vm_mmap_pgoff":    observe.InsideMapLock,
+		"rwsem_down_read_slowpath lock_mm_and_find_vma exc_page_fault":   observe.InsideMapLock,
+		"rwsem_down_write_slowpath open_last_lookups path_openat":        observe.InsideDirectory,
+		"rwsem_down_write_slowpath ext4_buffered_write_iter vfs_write":   observe.InsideFileLock,
+		"mutex_lock something_else":                                      observe.InsideLock,
+		"compact_zone try_to_compact_pages":                              observe.InsideCompaction,
+		"shrink_lruvec try_to_free_pages":                                observe.InsideReclaim,
+		"wait_for_random_bytes __do_sys_getrandom":                       observe.InsideRandom,
+		"dump_emit elf_core_dump vfs_coredump":                           observe.InsideCoreDump,
+		"rpc_wait_bit_killable nfs_file_read":                            observe.InsideNetworkFS,
+		"request_wait_answer fuse_simple_request":                        observe.InsideFuse,
+		"anon_pipe_read": "",
+	} {
+		functions := strings.Fields(stack)
+		kind, _ := insideOf(functions)
+		if got := insideWhat(kind, functions); got != want {
+			t.Errorf("%s: %q, want %q", stack, got, want)
 		}
 	}
 }

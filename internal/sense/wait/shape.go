@@ -212,7 +212,7 @@ func shapeKey(master int, c *observe.WaitChain) string {
 		case observe.WaitRunnable:
 			object = "" // on a CPU
 		}
-		b.WriteString(strings.Join([]string{strconv.Itoa(who), string(h.Kind), string(h.Wants), object, h.Syscall}, "|"))
+		b.WriteString(strings.Join([]string{strconv.Itoa(who), string(h.Kind), string(h.Wants), object, h.Syscall, string(h.Inside)}, "|"))
 		b.WriteByte('\n')
 	}
 	b.WriteString(string(c.End))

@@ -48,8 +48,14 @@ var kernelFunctions = []struct {
 	{insideFutex, []string{"futex_", "__futex"}},
 }
 
-// insideOf finds the most telling function of a stack.
+// insideOf finds the most telling function of a stack. Who waits for a lock
+// waits for that, whatever it was going to do.
 func insideOf(functions []string) (inside, string) {
+	for _, f := range functions[:min(len(functions), 2)] {
+		if strings.HasPrefix(f, "rwsem_down") || strings.HasPrefix(f, "__mutex_lock") || strings.HasPrefix(f, "mutex_lock") {
+			return insideLock, f
+		}
+	}
 	for _, k := range kernelFunctions {
 		for _, f := range functions {
 			for _, prefix := range k.prefixes {
@@ -107,6 +113,7 @@ func (l *look) inKernel(t *thread, o object) *link {
 		}
 	}
 	k := l.kernelLink(t, kind, function)
+	k.inside = insideWhat(kind, functions)
 	if o.kind != noObject {
 		k.object = o.String()
 		k.extra = mount.Dir

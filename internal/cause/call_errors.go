@@ -1,0 +1,200 @@
+package cause
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"github.com/slowray/slowray/internal/observe"
+)
+
+// The causes that are judged by system calls that fail: the host lacks what the
+// service asks for. They are found only where requests fail, or get no answer,
+// and where the calls fail about as often as the requests do. What fails
+// without a request failing is a warning, and told among what is ruled out.
+const (
+	failedShare = 0.01 // of the requests; fewer are told with their figures
+	callsMore   = 3.0  // calls for each failed request: with more, most of them do no harm,
+	mostFail    = 0.5  // unless this share of the requests fails
+)
+
+// lackDoc is the words of such a cause: what it is, how its calls fail, what
+// looks like it.
+func lackDoc(about, how, not, mend, unplanted string) Doc {
+	return Doc{
+		About: about,
+		See:   []Symptom{SeeErrors, SeeLogs},
+		Known: []string{
+			"System calls of the processes that answer, or of those that they call on this host, " + how + " (results of system calls, watched for an eighth of the window).",
+			"At least " + percent(failedShare) + " of the requests of a service failed or got no answer, and the calls fail often enough to explain " + percent(dominantShare) + " of those.",
+		},
+		Not:       []string{not, "Calls that fail far more often than requests do."},
+		Mend:      mend,
+		Unplanted: unplanted,
+	}
+}
+
+// lack is calls of the processes behind an endpoint that failed for one thing.
+type lack struct {
+	l      *ledger
+	errors []*observe.CallError // most calls first
+	calls  uint64               // that failed, as far as watched
+	all    float64              // that failed in the window, estimated
+	failed uint64               // requests
+}
+
+// failedRequests is the requests that got an error, or no answer.
+func (l *ledger) failedRequests() uint64 { return l.Errors + l.Unanswered }
+
+// explained is the share of the failed requests that a lack explains.
+func (k *lack) explained() float64 { return ratio(k.all, float64(k.failed)) }
+
+// first is what fails most.
+func (k *lack) first() *observe.CallError { return k.errors[0] }
+
+// judgeLack looks for failing calls that match, and for requests that fail with
+// them. none says what is known where no call failed; describe completes the
+// finding.
+func (v *View) judgeLack(c *Cause, match func(*observe.CallError) bool, none string, describe func(*lack, *Finding)) Result {
+	if v.ErrorSeconds == 0 {
+		return Result{NotChecked: "system calls that fail were not watched"}
+	}
+	var matching []*observe.CallError
+	for i := range v.CallErrors {
+		if e := &v.CallErrors[i]; match(e) {
+			matching = append(matching, e)
+		}
+	}
+	if len(matching) == 0 {
+		return ruledOut(none)
+	}
+	slices.SortStableFunc(matching, func(a, b *observe.CallError) int { return cmp.Compare(b.Calls, a.Calls) })
+	var best *lack
+	because := v.callErrorText(matching[0]) + ", and it answers no requests"
+	nearest := uint64(0)
+	for _, l := range v.ledgers {
+		k := v.lackOf(l, matching)
+		if k == nil {
+			continue
+		}
+		if why := k.harmless(v); why != "" {
+			if best == nil && (nearest == 0 || l.Requests > nearest) {
+				because, nearest = v.callErrorText(k.first())+", "+why, max(l.Requests, 1)
+			}
+			continue
+		}
+		if best == nil || k.weight() > best.weight() {
+			best = k
+		}
+	}
+	if best == nil {
+		return ruledOut(because)
+	}
+	return Result{Findings: []Finding{v.lackFinding(c, best, describe)}}
+}
+
+// lackOf is the failing calls of the processes that answer an endpoint, and of
+// those on this host that they call; nil where none failed.
+func (v *View) lackOf(l *ledger, matching []*observe.CallError) *lack {
+	if l.called() {
+		return nil
+	}
+	masters := map[int]bool{}
+	for _, o := range v.behind(l) {
+		if !o.called() {
+			masters[o.pid] = o.pid != 0
+		}
+	}
+	v.addUnixServers(masters)
+	k := &lack{l: l, failed: l.failedRequests()}
+	for _, e := range matching {
+		if e.PID == l.PID || slices.Contains(l.PIDs, e.PID) || masters[v.Master(e.PID)] {
+			k.errors = append(k.errors, e)
+			k.calls += e.Calls
+		}
+	}
+	if len(k.errors) == 0 {
+		return nil
+	}
+	k.all = float64(k.calls) * max(v.Window.Seconds, v.ErrorSeconds) / v.ErrorSeconds
+	return k
+}
+
+// addUnixServers adds the processes that those of masters call over unix
+// sockets.
+func (v *View) addUnixServers(masters map[int]bool) {
+	for i := range v.Connects {
+		c := &v.Connects[i]
+		if c.Family != "unix" || !masters[v.Master(c.PID)] {
+			continue
+		}
+		for _, s := range v.Services {
+			if s.Path() != "" && v.reaches(c, s) {
+				for _, pid := range s.PIDs {
+					masters[v.Master(pid)] = true
+				}
+			}
+		}
+	}
+}
+
+func (k *lack) weight() float64 {
+	return ratio(k.failed, k.l.Requests) * k.explained()
+}
+
+// harmless says why failing calls are not to blame for failed requests; empty
+// when they are.
+func (k *lack) harmless(v *View) string {
+	share := ratio(k.failed, k.l.Requests)
+	switch {
+	case k.failed == 0 && k.l.OK == 0 && k.l.Requests > 0:
+		return fmt.Sprintf("but whether requests on %s fail is not known: the protocol is not, or it is encrypted", k.l.name())
+	case k.failed == 0:
+		return fmt.Sprintf("but none of %s failed", k.l.all())
+	case k.failed < fewRequests || share < failedShare:
+		return fmt.Sprintf("but only %s of %s failed", count(k.failed), k.l.all())
+	case k.explained() < dominantShare:
+		return fmt.Sprintf("but %s of %s failed, far more than these calls can explain (about %s)", count(k.failed), k.l.all(), count(uint64(k.all)))
+	case k.all > callsMore*float64(k.failed) && share < mostFail:
+		return fmt.Sprintf("about %s times in the window, but only %s of %s failed: most are answered all the same", count(uint64(k.all)), count(k.failed), k.l.all())
+	}
+	return ""
+}
+
+// callErrorText tells one kind of failing call.
+func (v *View) callErrorText(e *observe.CallError) string {
+	s := fmt.Sprintf("%s() of %s (pid %d) failed %s times with %s in %s of the window", e.Call, e.Comm, e.PID, count(e.Calls), e.Error, seconds(v.ErrorSeconds))
+	if e.Path != "" {
+		s += " (" + e.Path + ")"
+	}
+	return s
+}
+
+func (v *View) lackFinding(c *Cause, k *lack, describe func(*lack, *Finding)) Finding {
+	e := k.first()
+	f := c.supported(Subject{Kind: "process", PID: e.PID, Comm: e.Comm, NetNS: k.l.NetNS})
+	if v.Master(e.PID) == k.l.pid {
+		f.Subject.Port = k.l.Port
+	}
+	f.Weight = k.weight()
+	f.Impact = Impact{Share: round(ratio(k.failed, k.l.Requests)), Of: "requests",
+		Text: fmt.Sprintf("%s of %s failed, and %s() failed about %s times in %s with %s", count(k.failed), k.l.all(), e.Call, count(uint64(k.all)), v.Comm(v.Master(e.PID)), e.Error)}
+	for _, e := range k.errors[:min(len(k.errors), 4)] {
+		f.Evidence = append(f.Evidence, Evidence{Fact: fmt.Sprintf("%s() of %s (pid %d) failed with %s", e.Call, e.Comm, e.PID, e.Error), Value: e.Calls,
+			Unit: "calls in " + seconds(v.ErrorSeconds) + " of the window", Source: "results of system calls"})
+		if e.Path != "" {
+			f.Evidence = append(f.Evidence, Evidence{Fact: "the first of them, on", Value: e.Path, Source: "/proc/PID/fd, or the call's argument"})
+		}
+	}
+	f.Evidence = append(f.Evidence, Evidence{Fact: "requests answered with an error, or not at all", Value: k.failed, Limit: k.l.Requests, Unit: "requests on " + k.l.name(), Source: recorded})
+	describe(k, &f)
+	return f
+}
+
+// inPlace is a command as it is run where the process sees its files.
+func (v *View) inPlace(pid int, mountNS uint64, command string) string {
+	if mountNS == 0 || v.Host.MountNS == 0 || mountNS == v.Host.MountNS {
+		return command
+	}
+	return fmt.Sprintf("nsenter --target %d --mount %s", pid, command)
+}

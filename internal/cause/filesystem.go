@@ -1,0 +1,279 @@
+package cause
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/slowray/slowray/internal/observe"
+)
+
+// Causes about file systems that take nothing more, by the calls that fail on
+// them: see judgeLack. A full file system on which nothing fails that a request
+// needs is none.
+var (
+	// diskFull: ENOSPC, with no byte left. Reproduced in the lab.
+	diskFull = Cause{
+		ID: "disk-full", Title: "A file system is full: writes of the service fail",
+		Layer: LayerMachine, Needs: []observe.Kind{observe.KindErrors, observe.KindRequests, observe.KindFiles},
+		Doc: lackDoc("A file system has no byte left, and what the service wants to write for a request is refused: uploads, sessions, temporary files, a database's pages.",
+			"failed with ENOSPC on a file system of which less than "+percent(fullShare)+" is free",
+			"A full file system on which nothing fails, or only the access log.",
+			"Make room: old logs and dumps first; what was deleted while it is open is freed when it is closed. Then see why it filled up.", ""),
+	}
+	// inodesExhausted: ENOSPC, with bytes left and no inode.
+	inodesExhausted = Cause{
+		ID: "inodes-exhausted", Title: "A file system has no inode left: the service can create no file",
+		Layer: LayerMachine, Needs: []observe.Kind{observe.KindErrors, observe.KindRequests, observe.KindFiles},
+		Doc: lackDoc("A file system has bytes left, but no inode: no further file can be made on it, however small.",
+			"failed with ENOSPC on a file system with bytes free and less than "+percent(fullShare)+" of its inodes",
+			"A file system with hardly any inode left on which nothing fails.",
+			"Delete files: their number counts. How many inodes there are is fixed when the file system is made.", ""),
+	}
+	// shmFull: ENOSPC on a file system that lives in memory.
+	shmFull = Cause{
+		ID: "shm-full", Title: "A file system in memory (tmpfs) is full: writes of the service fail",
+		Layer: LayerMachine, Needs: []observe.Kind{observe.KindErrors, observe.KindRequests, observe.KindFiles},
+		Doc: lackDoc("A file system in memory, as /dev/shm or /tmp, has reached its size, and what the service wants to write there is refused.",
+			"failed with ENOSPC on a tmpfs",
+			"A full tmpfs that no request needs.",
+			"Delete what lies there, or mount it larger, if there is memory for it (docker run --shm-size for a container's /dev/shm).", ""),
+	}
+	// filesystemReadOnly: EROFS.
+	filesystemReadOnly = Cause{
+		ID: "filesystem-read-only", Title: "A file system is read-only: writes of the service fail",
+		Layer: LayerMachine, Needs: []observe.Kind{observe.KindErrors, observe.KindRequests, observe.KindFiles},
+		ConsequenceOf: []string{"disk-io-errors"}, Folds: true,
+		Doc: lackDoc("A file system is read-only: an error on it made the kernel do so, or somebody mounted it like that. What the service writes is refused.",
+			"failed with EROFS",
+			"A file system that has become read-only, and that no request writes to.",
+			"If an error made it read-only, save the data and check it before it is written again; else mount it writable.", ""),
+	}
+	// diskQuotaExceeded: EDQUOT. A file system with quotas cannot be made in the
+	// lab.
+	diskQuotaExceeded = Cause{
+		ID: "disk-quota-exceeded", Title: "A disk quota is used up: writes of the service fail",
+		Layer: LayerMachine, Needs: []observe.Kind{observe.KindErrors, observe.KindRequests},
+		Doc: lackDoc("The user, group or project that the service writes as has used up its disk quota.",
+			"failed with EDQUOT",
+			"A key quota, or a quota that another program runs into.",
+			"Raise the quota, or delete files of that user.", "A file system with quotas cannot be made where the lab runs."),
+	}
+	// diskIOErrors: EIO, or EUCLEAN for what is damaged on the disk. A disk that
+	// fails cannot be made in the lab (there is no device mapper).
+	diskIOErrors = Cause{
+		ID: "disk-io-errors", Title: "A disk fails: reads or writes of the service end with an I/O error",
+		Layer: LayerMachine, Needs: []observe.Kind{observe.KindErrors, observe.KindRequests},
+		Doc: lackDoc("A disk, or the way to it, fails: what the service reads or writes ends with an error of the device.",
+			"failed with EIO or EUCLEAN on a file",
+			"I/O errors in the kernel log of a disk that no request needs; EIO of a terminal that was closed.",
+			"Save the data, and replace the disk or mend the way to it.", "A disk that fails cannot be made without the device mapper."),
+	}
+)
+
+func init() {
+	diskFull.Check = checkNoSpace(&diskFull, "full")
+	inodesExhausted.Check = checkNoSpace(&inodesExhausted, "inodes")
+	shmFull.Check = checkNoSpace(&shmFull, "memory")
+	filesystemReadOnly.Check = checkReadOnly
+	diskQuotaExceeded.Check = checkQuota
+	diskIOErrors.Check = checkIOErrors
+}
+
+const fullShare = 0.01 // of a file system left: less is full
+
+// noSpaceCalls are calls for which ENOSPC is not about a file system.
+var noSpaceCalls = []string{"inotify_add_watch", "shmget", "semget", "msgget", "epoll_ctl"}
+
+// lacksWhat says what is used up of the file system that a call failed on.
+func (v *View) lacksWhat(e *observe.CallError) string {
+	f := v.filesystemOf(e)
+	switch {
+	case f == nil:
+		return "full"
+	case f.Inodes > 0 && ratio(f.FreeInodes, f.Inodes) < fullShare && !isFull(f):
+		return "inodes"
+	case f.Type == "tmpfs" || f.Type == "ramfs" || f.Type == "hugetlbfs":
+		return "memory"
+	}
+	return "full"
+}
+
+// filesystemOf is the file system that a call failed on; nil when that is not
+// known, or it was not looked at.
+func (v *View) filesystemOf(e *observe.CallError) *observe.Filesystem {
+	i := slices.IndexFunc(v.Filesystems, func(f observe.Filesystem) bool {
+		if e.Device != "" {
+			return f.Device == e.Device
+		}
+		return e.Mount != "" && f.Dir == e.Mount && (f.MountNS == e.MountNS || e.MountNS == 0)
+	})
+	if i < 0 {
+		return nil
+	}
+	return &v.Filesystems[i]
+}
+
+func checkNoSpace(c *Cause, what string) func(*View) Result {
+	return func(v *View) Result {
+		return v.judgeLack(c, func(e *observe.CallError) bool {
+			return e.Error == "ENOSPC" && !slices.Contains(noSpaceCalls, e.Call) && v.lacksWhat(e) == what
+		}, v.fullest(what), func(k *lack, f *Finding) {
+			fs := v.filesystemOf(k.first())
+			if fs == nil {
+				f.Fix.Text = "Find out which file system it writes to, and make room there."
+				f.Fix.Commands = []string{"df -h", "df -i"}
+				return
+			}
+			v.aboutFilesystem(f, fs)
+			f.Fix.Text, f.Fix.Commands = v.makeRoom(fs, what)
+		})
+	}
+}
+
+// isFull says that no byte to speak of is left.
+func isFull(f *observe.Filesystem) bool { return ratio(f.FreeBytes, f.SizeBytes) < fullShare }
+
+// fullest says how full the file systems of the services are, where no call
+// failed.
+func (v *View) fullest(what string) string {
+	none := "no write of a service failed for want of space"
+	top, text := -1.0, ""
+	for i := range v.Filesystems {
+		f := &v.Filesystems[i]
+		inMemory := f.Type == "tmpfs" || f.Type == "ramfs"
+		used := 1 - ratio(f.FreeBytes, f.SizeBytes)
+		if what == "inodes" {
+			used = 1 - ratio(f.FreeInodes, f.Inodes)
+		}
+		if used <= top || (what == "memory") != inMemory && what != "inodes" || what == "inodes" && f.Inodes == 0 || f.ReadOnlyFS {
+			continue
+		}
+		top = used
+		text = fmt.Sprintf("; fullest is %s (%s), %s used", f.Dir, f.Type, percent(used))
+		if what == "inodes" {
+			text = fmt.Sprintf("; most inodes are used on %s (%s): %s of %s", f.Dir, f.Type, count(f.Inodes-f.FreeInodes), count(f.Inodes))
+		}
+	}
+	return none + text
+}
+
+// aboutFilesystem puts a file system into a finding.
+func (v *View) aboutFilesystem(f *Finding, fs *observe.Filesystem) {
+	f.Subject.Path = fs.Dir
+	f.Evidence = append(f.Evidence,
+		Evidence{Fact: fmt.Sprintf("free on %s (%s on %s)", fs.Dir, fs.Type, fs.Source), Value: fs.FreeBytes, Limit: fs.SizeBytes, Unit: "bytes", Source: "statfs(2), at the end of the window"})
+	if fs.Inodes > 0 {
+		f.Evidence = append(f.Evidence, Evidence{Fact: "free inodes there", Value: fs.FreeInodes, Limit: fs.Inodes, Unit: "inodes", Source: "statfs(2)"})
+	}
+}
+
+// makeRoom says how a file system gets room again.
+func (v *View) makeRoom(fs *observe.Filesystem, what string) (string, []string) {
+	dir := quoted(fs.Dir)
+	in := func(command string) string { return v.inPlace(fs.PID, fs.MountNS, command) }
+	switch what {
+	case "inodes":
+		return fmt.Sprintf("Delete files on %s: it is their number that counts, so look for directories with very many (sessions, caches, mail queues). How many inodes there are is fixed when the file system is made.", fs.Dir),
+			[]string{in("du --inodes -x -d 3 " + dir + " | sort -n | tail"), in("df -i " + dir)}
+	case "memory":
+		return fmt.Sprintf("Delete files on %s, or make it larger: it lives in memory, so there must be enough of that.", fs.Dir),
+			[]string{in("du -x -d 2 " + dir + " | sort -n | tail"), in(fmt.Sprintf("mount -o remount,size=%dM %s", max(2*fs.SizeBytes>>20, 16), dir))}
+	}
+	return fmt.Sprintf("Make room on %s: old logs and dumps first. What was deleted while a process has it open is freed when that closes it.", fs.Dir),
+		[]string{in("du -x -d 3 " + dir + " | sort -n | tail"), "lsof -nP +L1   # deleted, and still open", in("df -h " + dir)}
+}
+
+// quoted is a path as a shell takes it.
+func quoted(path string) string {
+	if strings.IndexFunc(path, func(r rune) bool {
+		return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("/._-+:@,%", r))
+	}) < 0 && path != "" {
+		return path
+	}
+	return "'" + strings.ReplaceAll(path, "'", `'\''`) + "'"
+}
+
+func checkReadOnly(v *View) Result {
+	none := "no write of a service failed because a file system is read-only"
+	if l := v.kernelLine("read-only"); l != nil {
+		none += fmt.Sprintf(", though the kernel log has %q", l.Example)
+	}
+	return v.judgeLack(&filesystemReadOnly, func(e *observe.CallError) bool { return e.Error == "EROFS" }, none, func(k *lack, f *Finding) {
+		fs := v.filesystemOf(k.first())
+		for _, kind := range []string{"read-only", "file-system-error", "io-error"} {
+			if l := v.kernelLine(kind); l != nil {
+				f.Evidence = append(f.Evidence, Evidence{Fact: "the kernel logged", Value: l.Example, Unit: fmt.Sprintf("(%s times)", count(l.Count)), Source: "kernel log"})
+			}
+		}
+		if fs == nil {
+			f.Fix.Text = "Find out why the file system is read-only: the kernel log names the error, if there was one."
+			f.Fix.Commands = []string{"dmesg | grep -i -e read-only -e 'I/O error'", "findmnt -O ro"}
+			return
+		}
+		f.Subject.Path = fs.Dir
+		state := "this mount is read-only, the file system is not"
+		f.Fix.Text = fmt.Sprintf("%s is mounted read-only there: if that is meant, the service has to write elsewhere; if not, mount it writable.", fs.Dir)
+		if fs.ReadOnlyFS {
+			state = "the whole file system is read-only"
+			f.Fix.Text = fmt.Sprintf("%s is read-only. If an error made it so (the kernel log tells), save the data and check the file system before anything is written again; if somebody mounted it so, mount it writable.", fs.Dir)
+		}
+		f.Evidence = append(f.Evidence, Evidence{Fact: fmt.Sprintf("state of %s (%s on %s)", fs.Dir, fs.Type, fs.Source), Value: state, Source: "/proc/PID/mountinfo"})
+		f.Fix.Commands = []string{"dmesg | grep -i -e read-only -e 'I/O error' -e " + quoted(strings.TrimPrefix(fs.Source, "/dev/")), v.inPlace(fs.PID, fs.MountNS, "mount -o remount,rw "+quoted(fs.Dir))}
+	})
+}
+
+// kernelLine is what the kernel logged of a kind in the window; nil if nothing.
+func (v *View) kernelLine(kind string) *observe.KernelLine {
+	for i := range v.KernelLog {
+		if v.KernelLog[i].Kind == kind {
+			return &v.KernelLog[i]
+		}
+	}
+	return nil
+}
+
+func checkQuota(v *View) Result {
+	match := func(e *observe.CallError) bool { return e.Error == "EDQUOT" && e.Call != "add_key" }
+	return v.judgeLack(&diskQuotaExceeded, match, "no write of a service was refused for a disk quota", func(k *lack, f *Finding) {
+		e := k.first()
+		f.Fix.Text = fmt.Sprintf("Raise the quota of the user, group or project that %s writes as, or delete some of its files.", e.Comm)
+		f.Fix.Commands = []string{"repquota -a", fmt.Sprintf("ps -o pid,user,group,args -p %d", e.PID)}
+		if fs := v.filesystemOf(e); fs != nil {
+			v.aboutFilesystem(f, fs)
+		}
+	})
+}
+
+// noDisk are paths on which EIO says nothing of a disk.
+var noDisk = []string{"/dev/pts/", "/dev/tty", "/proc/", "/sys/", "socket:", "pipe:", "anon_inode:"}
+
+func checkIOErrors(v *View) Result {
+	none := "no read or write of a service ended with an I/O error"
+	if l := v.kernelLine("io-error"); l != nil {
+		none += fmt.Sprintf(", though the kernel logged %s of them: %q", count(l.Count), l.Example)
+	}
+	match := func(e *observe.CallError) bool {
+		return (e.Error == "EIO" || e.Error == "EUCLEAN") && !slices.ContainsFunc(noDisk, func(p string) bool { return strings.HasPrefix(e.Path, p) })
+	}
+	return v.judgeLack(&diskIOErrors, match, none, func(k *lack, f *Finding) {
+		device := ""
+		for i := range v.KernelLog {
+			if l := &v.KernelLog[i]; l.Kind == "io-error" || l.Kind == "file-system-error" || l.Kind == "raid-failure" {
+				f.Evidence = append(f.Evidence, Evidence{Fact: "the kernel logged", Value: l.Example, Unit: fmt.Sprintf("(%s times)", count(l.Count)), Source: "kernel log"})
+				if device == "" {
+					device = l.Subject
+				}
+			}
+		}
+		f.Fix.Text = "Save the data and replace the disk, or see why it cannot be reached (cable, controller, storage network)."
+		f.Fix.Commands = []string{"dmesg | grep -i -e 'I/O error' -e 'medium error'"}
+		if fs := v.filesystemOf(k.first()); fs != nil {
+			v.aboutFilesystem(f, fs)
+		}
+		if device != "" {
+			f.Subject.Kind, f.Subject.Path = "disk", "/dev/"+device
+			f.Fix.Commands = append(f.Fix.Commands, "smartctl -a /dev/"+quoted(device))
+		}
+	})
+}

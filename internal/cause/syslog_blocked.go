@@ -1,0 +1,82 @@
+package cause
+
+import (
+	"fmt"
+
+	"github.com/slowray/slowray/internal/observe"
+)
+
+// syslogBlocked: threads that should answer are in a send to the socket of the
+// system's log. Its queue is short (net.unix.max_dgram_qlen, 10 datagrams on
+// many systems), and syslog(3) waits while it is full.
+var syslogBlocked = Cause{
+	ID:            "syslog-blocked",
+	Title:         "Requests wait to send a line to the system's log, which is not read",
+	Layer:         LayerApplication,
+	Needs:         []observe.Kind{observe.KindWaits},
+	ConsequenceOf: []string{"process-stopped", "disk-saturated"},
+	Doc: Doc{
+		About: "syslog(3) sends a line to the socket of the system's log and waits while its queue is full, which holds some ten lines. When the " +
+			"daemon (rsyslogd, journald) is stopped, or busy with its disk, every program that logs there stands still.",
+		See: []Symptom{SeeIdle, SeeWaves, SeeHang},
+		Known: []string{
+			"Threads were in a send to /dev/log, or to the journal's socket, for " + percent(dominantShare) + " or more of the time of the slow requests; what its reader does is looked up.",
+		},
+		Not:  []string{"A program in the background that waits to log."},
+		Mend: "Mend the daemon of the log (the chain tells what it does), have it drop lines when it is late, and log without waiting.",
+	},
+}
+
+// slowConsole: threads that should answer are in a write to a terminal that
+// takes no more.
+var slowConsole = Cause{
+	ID:            "slow-console",
+	Title:         "Requests wait for a write to a terminal that takes no more",
+	Layer:         LayerApplication,
+	Needs:         []observe.Kind{observe.KindWaits},
+	ConsequenceOf: []string{"process-stopped"},
+	Doc: Doc{
+		About: "A service writes what it logs to a terminal, and that takes no more: somebody pressed Ctrl-S, the program that shows it does not read, " +
+			"or it is a serial console, which takes some ten thousand bytes a second.",
+		See: []Symptom{SeeIdle, SeeWaves, SeeHang},
+		Known: []string{
+			"Threads were in a write to a terminal for " + percent(dominantShare) + " or more of the time of the slow requests.",
+		},
+		Not:  []string{"A terminal that is stopped, and nobody writes to."},
+		Mend: "Let the terminal go on (Ctrl-Q), and have the service write its log to a file or to the system's log instead.",
+	},
+}
+
+func init() {
+	syslogBlocked.Check = checkSyslog
+	slowConsole.Check = checkConsole
+}
+
+func checkSyslog(v *View) Result {
+	return v.judgeRoots(&syslogBlocked, "no thread that answers requests was held up in sending to the system's log", func(r *root, f *Finding) {
+		c, sender := r.example(), r.blamed()
+		f.Evidence = append(f.Evidence, Evidence{Fact: "full", Value: sender.Object, Unit: sender.Detail, Source: "unix_diag, /proc/PID/fd"})
+		f.Subject.Path = objectOf(sender)
+		f.Fix.Text = "Find who should read the system's log, and mend it. To be independent of it, let the service log without waiting."
+		if r.at < len(c.Hops)-1 {
+			reader := &c.Hops[r.at+1]
+			f.Title = fmt.Sprintf("Requests wait to send a line to the system's log, which %s does not read", reader.Process.Comm)
+			f.Fix.Text = fmt.Sprintf("%s reads the log and is late: it %s. Mend or restart it; rsyslog can write without a sync for each line (a minus sign before the file), journald can drop (RateLimitBurst=).", who(reader), ownerText(c, r.at+1))
+			f.Fix.Commands = []string{lookAtWaits(reader.Process.PID)}
+		}
+		f.Fix.Commands = append(f.Fix.Commands, "systemctl status rsyslog systemd-journald", "sysctl net.unix.max_dgram_qlen   # in the service's network namespace, when the socket is made")
+	})
+}
+
+func checkConsole(v *View) Result {
+	return v.judgeRoots(&slowConsole, "no thread that answers requests was held up in a write to a terminal", func(r *root, f *Finding) {
+		c, writer := r.example(), r.blamed()
+		f.Subject.Path = objectOf(writer)
+		f.Evidence = append(f.Evidence, Evidence{Fact: "terminal", Value: writer.Object, Unit: writer.Detail, Source: "/proc/PID/fd"})
+		f.Fix.Text = fmt.Sprintf("Let the terminal go on (Ctrl-Q), or find who shows it and does not read; then have %s write its log elsewhere.", writer.Process.Comm)
+		f.Fix.Commands = []string{lookAtWaits(writer.Process.PID)}
+		if r.at < len(c.Hops)-1 {
+			f.Fix.Commands = append(f.Fix.Commands, lookAtWaits(c.Hops[r.at+1].Process.PID))
+		}
+	})
+}

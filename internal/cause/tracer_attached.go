@@ -1,0 +1,77 @@
+package cause
+
+import (
+	"fmt"
+
+	"github.com/slowray/slowray/internal/observe"
+)
+
+// tracerAttached: a process that answers is traced with ptrace(2), as by
+// strace(1): it is stopped at each system call, or signal, until the tracer has
+// looked. One that is held for good is process-stopped.
+var tracerAttached = Cause{
+	ID:    "tracer-attached",
+	Title: "A tracer (strace, a debugger) stops the service at each of its system calls",
+	Layer: LayerApplication,
+	Needs: []observe.Kind{observe.KindRequests, observe.KindProcess},
+	Doc: Doc{
+		About: "Somebody traces the service with ptrace(2): strace, ltrace, a debugger, or an agent that works like them. At each system call it is stopped " +
+			"twice until the tracer has looked, which takes a hundred times as long as most calls, and one tracer looks at one thread after the other.",
+		See: []Symptom{SeeFull, SeePlateau, SeeStart},
+		Known: []string{
+			"A process that answers has a TracerPid, and in " + percent(tracedLeast) + " or more of the looks at its threads that had work in hand they were stopped by it.",
+			"Requests wait noticeably for the threads: " + nanoseconds(threadFloor.mean) + " on average, or the slowest hundredth " + nanoseconds(threadFloor.slow) + ".",
+		},
+		Not:  []string{"A tracer at a process that takes no part in the requests, or whose requests stay quick."},
+		Mend: "End the tracer, or have it follow fewer calls (strace -e trace=… --seccomp-bpf); perf trace and eBPF tools cost far less.",
+	},
+}
+
+func init() { tracerAttached.Check = checkTracer }
+
+const tracedLeast = 0.10 // of the looks at threads with work in hand
+
+func checkTracer(v *View) Result {
+	return v.judgeLedgers(fewRequests, func(l *ledger) judged {
+		if l.called() {
+			return judged{because: "no request is answered here", near: -1}
+		}
+		var traced *observe.Process
+		var stopped, busy int
+		for _, p := range v.workers(l) {
+			if p.States == nil {
+				continue
+			}
+			stopped += p.States.Stopped
+			busy += p.States.Busy()
+			if p.TracerPID != 0 && (traced == nil || traced.States.Stopped < p.States.Stopped) {
+				traced = p
+			}
+		}
+		if traced == nil {
+			return judged{because: "no process that answers was seen stopped by a tracer", near: -1}
+		}
+		share := ratio(stopped, busy)
+		tracer := fmt.Sprintf("%s (pid %d)", v.Comm(traced.TracerPID), traced.TracerPID)
+		because := fmt.Sprintf("%s traces %s (pid %d), whose threads were stopped in %s of %s looks at them at work", tracer, traced.Comm, traced.PID, percent(share), count(busy))
+		k := l.cost(1, threadParts...)
+		switch {
+		case share < tracedLeast || busy < fewRequests:
+			return judged{because: because, near: share}
+		case !l.noticed(k, threadFloor):
+			return judged{because: because + ", and the requests do not suffer: " + l.whereTimeGoes(), near: share}
+		}
+		f := v.found(&tracerAttached, l, k, threadFloor, "for threads that a tracer stops again and again")
+		f.Subject.Kind, f.Subject.PID, f.Subject.Comm = "process", traced.PID, traced.Comm
+		f.Title = fmt.Sprintf("%s traces %s and stops it at each of its system calls", v.Comm(traced.TracerPID), traced.Comm)
+		f.Evidence = append(f.Evidence,
+			Evidence{Fact: "its tracer", Value: tracer, Source: "/proc/PID/status, TracerPid"},
+			Evidence{Fact: "threads at work that were stopped by it", Value: stopped, Limit: busy, Unit: "looks at a thread", Source: "/proc/PID/task/TID/stat"})
+		if p := v.Process(traced.TracerPID); p != nil && p.Cmdline != "" {
+			f.Evidence = append(f.Evidence, Evidence{Fact: "what it is", Value: p.Cmdline, Source: "/proc/PID/cmdline"})
+		}
+		f.Fix.Text = "Find out who started the tracer and end it (the service goes on), or have it follow fewer calls."
+		f.Fix.Commands = []string{fmt.Sprintf("ps -o pid,user,lstart,args -p %d", traced.TracerPID), fmt.Sprintf("kill %d", traced.TracerPID)}
+		return judged{finding: f}
+	})
+}

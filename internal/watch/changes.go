@@ -1,0 +1,96 @@
+package watch
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/sense/change"
+	"github.com/slowray/slowray/internal/sense/host"
+)
+
+// endChanges finds out what has been changed on the host lately.
+func (s *session) endChanges(procs []host.ProcSample) {
+	boot, _ := s.fs.BootTime() // without it nobody knows when a service was started
+	list, left := change.Read(s.fs, s.changedServices(procs, boot), time.Now())
+	s.out.Changes = append(s.out.Changes, list...)
+	s.lose("changes of the last days that were left out, the oldest", int64(left))
+	s.addSettings()
+}
+
+// changedServices lists the processes that answer requests, each family once,
+// those with most open connections first.
+func (s *session) changedServices(procs []host.ProcSample, boot time.Time) []change.Service {
+	byPID := map[int]*host.ProcSample{}
+	for i := range procs {
+		byPID[procs[i].PID] = &procs[i]
+	}
+	weight := map[int]int{}
+	for i := range s.out.Namespaces {
+		for j := range s.out.Namespaces[i].Listeners {
+			l := &s.out.Namespaces[i].Listeners[j]
+			weight[l.PID] += 1 + l.Clients + int(min(l.Opened, 1<<20))
+		}
+	}
+	config := map[int][]string{}
+	for i := range s.out.Nginx {
+		config[s.out.Nginx[i].PID] = append(config[s.out.Nginx[i].PID], s.out.Nginx[i].Config)
+	}
+	for i := range s.out.PHPFPM {
+		config[s.out.PHPFPM[i].PID] = append(config[s.out.PHPFPM[i].PID], s.out.PHPFPM[i].Config)
+	}
+	pids := slices.SortedFunc(maps.Keys(weight), func(a, b int) int {
+		if weight[a] != weight[b] {
+			return weight[b] - weight[a]
+		}
+		return a - b
+	})
+	var out []change.Service
+	for _, pid := range pids {
+		p := byPID[pid]
+		if p == nil || p.Kernel || pid == 0 {
+			continue
+		}
+		service := change.Service{PID: pid, Comm: p.Comm, Unit: p.Unit, Container: p.Container, Config: config[pid]}
+		if !boot.IsZero() {
+			service.Started = p.StartTime(boot)
+		}
+		out = append(out, service)
+	}
+	return out
+}
+
+// addSettings adds the settings of the kernel that are not its own: those of
+// the host, and of each network namespace of a service what differs from them.
+func (s *session) addSettings() {
+	names := change.SettingNames()
+	var own map[string]string
+	for _, sp := range s.spaces {
+		if sp.host {
+			own = sp.ns.Sysctls(names)
+		}
+	}
+	s.out.Changes = append(s.out.Changes, change.Settings(own, "")...)
+	const most = 16
+	looked := 0
+	for _, sp := range s.spaces {
+		if sp.host || !sp.used() || looked == most {
+			continue
+		}
+		looked++
+		values := sp.ns.Sysctls(names)
+		maps.DeleteFunc(values, func(name, value string) bool { return own[name] == value })
+		s.out.Changes = append(s.out.Changes, change.Settings(values, fmt.Sprintf("in network namespace %d", sp.inode))...)
+	}
+	const settings = 40
+	kept := 0
+	s.out.Changes = slices.DeleteFunc(s.out.Changes, func(c observe.Change) bool {
+		if c.Kind == observe.ChangeSetting {
+			kept++
+		}
+		return c.Kind == observe.ChangeSetting && kept > settings
+	})
+	s.lose("settings of the kernel that were left out", int64(max(kept-settings, 0)))
+}
