@@ -29,6 +29,7 @@ type Observation struct {
 	Nginx       []Nginx      `json:"nginx,omitempty"`
 	PHPFPM      []PHPFPM     `json:"php_fpm,omitempty"`
 	Databases   []Database   `json:"databases,omitempty"`
+	AppServers  []AppServer  `json:"app_servers,omitempty"`
 	Endpoints   []Endpoint   `json:"endpoints,omitempty"`
 	// What control groups, engines and runtimes allow, and what the kernel killed.
 	Containers []Container `json:"containers,omitempty"`
@@ -119,6 +120,11 @@ const (
 	KindPHPFPM    Kind = "php-fpm"    // php-fpm configuration and log
 	KindDatabases Kind = "databases"  // configuration, logs and status of database and cache servers
 	KindEngines   Kind = "engines"    // container engines
+	KindApache    Kind = "apache"     // Apache httpd's configuration and error log
+	KindHAProxy   Kind = "haproxy"    // HAProxy's configuration, log and statistics socket
+	KindUWSGI     Kind = "uwsgi"      // uWSGI's options and log
+	KindGunicorn  Kind = "gunicorn"   // gunicorn's options and error log
+	KindTomcat    Kind = "tomcat"     // Tomcat's server.xml and logs, and those of the Tomcat inside a Java program
 	KindWaits     Kind = "waits"      // /proc/PID/task: what threads wait for
 	KindDrops     Kind = "drops"      // BPF: packets that the kernel throws away
 	KindPath      Kind = "path"       // netlink: devices, queueing disciplines, neighbours, routes

@@ -318,6 +318,7 @@ func (s *session) endApps(ctx context.Context) {
 		s.out.Gaps = append(s.out.Gaps, gaps...)
 		s.out.Losses = append(s.out.Losses, losses...)
 	}
+	s.endAppServers(ctx)
 }
 
 // hostSysctl reads the knobs of the whole machine. Those below net are taken

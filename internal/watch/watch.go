@@ -10,6 +10,7 @@ import (
 	"github.com/slowray/slowray/internal/observe"
 	"github.com/slowray/slowray/internal/sense/app/nginx"
 	"github.com/slowray/slowray/internal/sense/app/phpfpm"
+	"github.com/slowray/slowray/internal/sense/app/pool"
 	"github.com/slowray/slowray/internal/sense/connect"
 	"github.com/slowray/slowray/internal/sense/dns"
 	"github.com/slowray/slowray/internal/sense/drop"
@@ -80,6 +81,7 @@ type session struct {
 	waits     *waits // nil where requests are not recorded
 	nginx     []*nginx.Instance
 	fpm       []*phpfpm.Instance
+	apps      []*pool.Instance
 	databases databases
 	limits    limits
 	owners    map[uint64][]int              // socket inode → processes, at the beginning
@@ -418,6 +420,7 @@ func (s *session) sampleChildren() {
 	for _, in := range s.fpm {
 		in.Sample(s.fs.Activity)
 	}
+	s.sampleAppServers()
 }
 
 // sampleCPU adds a span to the course of the CPUs' use. A reading that fails

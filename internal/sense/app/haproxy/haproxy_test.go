@@ -1,0 +1,92 @@
+package haproxy
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/sense/app/pool"
+)
+
+const cfg = `global
+	maxconn 2000 # of all
+	stats socket /run/haproxy.sock mode 600
+defaults
+	mode http
+	backlog 300
+frontend shop
+	bind *:80,[::]:8080
+	bind /run/shop.sock
+	maxconn 100
+	use_backend api if { path /api }
+	default_backend engines
+backend engines
+	default-server maxconn 7
+	server e1 10.0.0.1:8080 check maxconn 5
+	server e2 10.0.0.2:8080 check
+backend api
+	server "a 1" api.example:81
+listen direct
+	bind :90
+	server d1 127.0.0.1:91 maxconn 3
+`
+
+func TestConfiguration(t *testing.T) {
+	in := &pool.Instance{}
+	c := &config{in: in}
+	c.parse("/h.cfg", cfg)
+	c.fill()
+	at := func(v string, line int) observe.Setting { return observe.Setting{Value: v, File: "/h.cfg", Line: line} }
+	backlog := at("300", 6)
+	want := []observe.WorkerPool{
+		{Name: "shop", Knob: "maxconn", Limit: 100, Setting: at("100", 10), PerConn: true,
+			Listens: []observe.AppListen{{Addr: "*", Port: 80, Backlog: backlog}, {Addr: "::", Port: 8080, Backlog: backlog}, {Path: "/run/shop.sock", Backlog: backlog}}},
+		{Name: "direct", Knob: "maxconn of global", Limit: 2000, Setting: at("2000", 2), PerConn: true, Listens: []observe.AppListen{{Port: 90, Backlog: backlog}}},
+	}
+	if d := cmp.Diff(want, in.Out.Pools); d != "" {
+		t.Error(d)
+	}
+	backends := []observe.ProxyBackend{
+		{Backend: "engines", Server: "e1", Addr: "10.0.0.1:8080", MaxConn: at("5", 15), Frontends: []string{"shop"}},
+		{Backend: "engines", Server: "e2", Addr: "10.0.0.2:8080", MaxConn: at("7", 14), Frontends: []string{"shop"}},
+		{Backend: "api", Server: "a 1", Addr: "api.example:81", Frontends: []string{"shop"}},
+		{Backend: "direct", Server: "d1", Addr: "127.0.0.1:91", MaxConn: at("3", 21), Frontends: []string{"direct"}},
+	}
+	if d := cmp.Diff(backends, in.Out.Backends); d != "" {
+		t.Error(d)
+	}
+	if c.socket != "/run/haproxy.sock" {
+		t.Error(c.socket)
+	}
+}
+
+func TestStatistics(t *testing.T) {
+	rows, err := parseStat(strings.NewReader("# pxname,svname,qcur,qmax,scur,smax,slim,status,\nshop,FRONTEND,,,10,10,10,OPEN,\nengines,e1,36,40,4,4,4,no check,\n\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []row{{proxy: "shop", server: "FRONTEND", state: "OPEN", current: 10, limit: 10}, {proxy: "engines", server: "e1", state: "no check", current: 4, limit: 4, queue: 36}}
+	if d := cmp.Diff(want, rows, cmp.AllowUnexported(row{})); d != "" {
+		t.Error(d)
+	}
+	if _, err := parseStat(strings.NewReader("Permission denied\n")); err == nil {
+		t.Error("what is no table was taken for one")
+	}
+}
+
+func TestArguments(t *testing.T) {
+	got := configFiles([]string{"haproxy", "-Ws", "-f", "/a.cfg", "-p", "/pid", "-f/b", "-sf", "12", "-f", "/c"})
+	if d := cmp.Diff([]string{"/a.cfg", "/b"}, got); d != "" {
+		t.Error(d)
+	}
+}
+
+func FuzzConfiguration(f *testing.F) {
+	f.Add(cfg)
+	f.Fuzz(func(_ *testing.T, text string) {
+		c := &config{in: &pool.Instance{}}
+		c.parse("/h.cfg", text)
+		c.fill()
+	})
+}

@@ -1,0 +1,256 @@
+package tomcat
+
+import (
+	"bytes"
+	"encoding/xml"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/sense/app/logtail/rootfs"
+	"github.com/slowray/slowray/internal/sense/app/pool"
+)
+
+// Discover finds Java processes that serve with Tomcat or Jetty.
+func Discover(procs []observe.Process, procRoot string) []*pool.Instance {
+	s := pool.Server{Kind: observe.KindTomcat, Begin: begin, Classify: classify, End: end,
+		Worker: func(*pool.Instance, int) bool { return false }}
+	found := pool.Masters(procs, procRoot, s, func(p *observe.Process) bool {
+		return p.Comm == "java" || p.Comm == "jsvc" || strings.Contains(p.Cmdline, "org.apache.catalina.startup.Bootstrap")
+	})
+	return slices.DeleteFunc(found, func(in *pool.Instance) bool {
+		return base(in) == "" && len(pools(in)) == 0
+	})
+}
+
+// Defaults of Tomcat 10 (docs/config/http.html).
+const (
+	defaultThreads = "200"
+	defaultAccept  = "100"
+)
+
+// base is catalina.base, "" for a program that is no Tomcat of its own.
+func base(in *pool.Instance) string {
+	home := ""
+	for _, a := range in.Args() {
+		if v, ok := strings.CutPrefix(a, "-Dcatalina.base="); ok {
+			return v
+		}
+		if v, ok := strings.CutPrefix(a, "-Dcatalina.home="); ok {
+			home = v
+		}
+	}
+	return home
+}
+
+func begin(in *pool.Instance) {
+	dir := base(in)
+	if dir == "" {
+		return // end sees the threads that have been made
+	}
+	dir = in.Abs("", dir)
+	conf := path.Join(dir, "conf/server.xml")
+	args := in.Args()
+	for i, a := range args {
+		if a == "-config" && i+1 < len(args) {
+			conf = in.Abs(dir, args[i+1])
+		}
+	}
+	in.Out.Config = conf
+	text, err := in.ReadFile(conf)
+	if err != nil {
+		in.Gap(conf, true, "the configuration of Tomcat (pid %d) cannot be read: %s", in.PID, rootfs.Plain(err))
+		return
+	}
+	properties := map[string]string{}
+	for _, a := range args {
+		if k, v, ok := strings.Cut(strings.TrimPrefix(a, "-D"), "="); ok && strings.HasPrefix(a, "-D") {
+			properties[k] = v
+		}
+	}
+	if in.Out.Pools, err = connectors(text, conf, properties); err != nil {
+		in.Gap(conf, true, "the configuration of Tomcat (pid %d) is not understood: %s", in.PID, err)
+	}
+	for _, name := range []string{"catalina.out"} {
+		in.Follow(path.Join(dir, "logs", name), "log")
+	}
+}
+
+// element is a Connector or an Executor with where each attribute stands.
+type element struct {
+	attr map[string]string
+	line int
+}
+
+func (e element) setting(name, def, file string) observe.Setting {
+	if v, ok := e.attr[name]; ok {
+		return observe.Setting{Value: v, File: file, Line: e.line}
+	}
+	return observe.Setting{Value: def, Default: true}
+}
+
+const maxConnectors = 64
+
+// connectors reads server.xml. The text of an element may take several lines:
+// the first one is told.
+func connectors(text, file string, properties map[string]string) ([]observe.WorkerPool, error) {
+	d := xml.NewDecoder(strings.NewReader(text))
+	d.Strict = false
+	executors := map[string]element{}
+	var found []element
+	for {
+		before := d.InputOffset()
+		token, err := d.Token()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return build(found, executors, file), err
+		}
+		start, ok := token.(xml.StartElement)
+		if !ok || start.Name.Local != "Connector" && start.Name.Local != "Executor" {
+			continue
+		}
+		e := element{attr: map[string]string{}, line: 1 + strings.Count(text[:before], "\n")}
+		for _, a := range start.Attr {
+			e.attr[a.Name.Local] = replace(a.Value, properties)
+		}
+		if start.Name.Local == "Executor" {
+			executors[e.attr["name"]] = e
+		} else if len(found) < maxConnectors {
+			found = append(found, e)
+		}
+	}
+	return build(found, executors, file), nil
+}
+
+// replace puts system properties in the place of ${name} and ${name:-default}.
+func replace(s string, properties map[string]string) string {
+	for range 16 {
+		before, rest, ok := strings.Cut(s, "${")
+		name, after, closed := strings.Cut(rest, "}")
+		if !ok || !closed {
+			break
+		}
+		name, def, _ := strings.Cut(name, ":-")
+		if v, ok := properties[name]; ok {
+			def = v
+		}
+		s = before + def + after
+	}
+	return s
+}
+
+func build(found []element, executors map[string]element, file string) []observe.WorkerPool {
+	var out []observe.WorkerPool
+	for _, e := range found {
+		port, _ := strconv.Atoi(e.attr["port"])
+		if port <= 0 {
+			continue
+		}
+		p := observe.WorkerPool{Name: "connector of port " + strconv.Itoa(port), Knob: "maxThreads", Setting: e.setting("maxThreads", defaultThreads, file)}
+		if x, ok := executors[e.attr["executor"]]; ok {
+			p.Setting, p.Name = x.setting("maxThreads", defaultThreads, file), "executor "+e.attr["executor"]
+		}
+		p.Limit, _ = strconv.Atoi(p.Setting.Value)
+		p.Listens = []observe.AppListen{{Addr: e.attr["address"], Port: port, Backlog: e.setting("acceptCount", defaultAccept, file)}}
+		out = append(out, p)
+	}
+	return out
+}
+
+const maxThreads = 4096 // of one process that are looked at
+
+// pools counts the threads of each pool by name: the kernel keeps 15 bytes of
+// it. "http-nio-8080-exec-12" is Tomcat's, "qtp1234567-12" Jetty's.
+func pools(in *pool.Instance) map[string]int {
+	dir := filepath.Join(in.ProcRoot, strconv.Itoa(in.PID), "task")
+	d, err := os.Open(dir)
+	if err != nil {
+		return nil
+	}
+	defer d.Close()
+	names, _ := d.Readdirnames(maxThreads)
+	out := map[string]int{}
+	for _, tid := range names {
+		comm, err := os.ReadFile(filepath.Join(dir, tid, "comm"))
+		if err == nil {
+			if name := poolOf(string(bytes.TrimSpace(comm))); name != "" {
+				out[name]++
+			}
+		}
+	}
+	return out
+}
+
+// poolOf is the port of Tomcat's pool that a thread belongs to, "jetty" for one
+// of Jetty's, "" for any other.
+func poolOf(comm string) string {
+	for _, prefix := range []string{"http-nio-", "https-jsse-nio-", "https-openssl-nio-", "http-nio2-", "http-apr-"} {
+		rest, ok := strings.CutPrefix(comm, prefix)
+		if !ok {
+			continue
+		}
+		port, kind, _ := strings.Cut(rest, "-")
+		if _, err := strconv.Atoi(port); err == nil && strings.HasPrefix("exec", kind[:min(len(kind), 4)]) && kind != "" {
+			return port
+		}
+	}
+	if rest, ok := strings.CutPrefix(comm, "qtp"); ok {
+		if n, _, _ := strings.Cut(rest, "-"); n != "" && strings.Trim(n, "0123456789") == "" {
+			return "jetty"
+		}
+	}
+	return ""
+}
+
+// end takes the threads that there are where no configuration tells.
+func end(in *pool.Instance) {
+	if len(in.Out.Pools) > 0 {
+		return
+	}
+	made := pools(in)
+	for _, name := range slices.Sorted(maps.Keys(made)) {
+		p := observe.WorkerPool{Name: "threads of port " + name, Knob: "server.tomcat.threads.max", Limit: made[name],
+			Setting: observe.Setting{Value: strconv.Itoa(made[name]), File: fmt.Sprintf("threads of pid %d that there are", in.PID)}}
+		port, err := strconv.Atoi(name)
+		if err == nil {
+			p.Listens = []observe.AppListen{{Port: port}}
+		} else {
+			p.Name, p.Knob = "threads of Jetty", "maxThreads"
+		}
+		in.Out.Pools = append(in.Out.Pools, p)
+	}
+}
+
+// Kinds of log lines, observe.LogKind.Kind.
+const (
+	KindThreadsBusy = "threads-busy"     // all threads are busy
+	KindPoolTimeout = "db-pool-empty"    // no connection of a database pool within its timeout
+	KindOutOfMemory = "out-of-memory"    // java.lang.OutOfMemoryError
+	KindNoThread    = "no-native-thread" // unable to create native thread
+)
+
+func classify(line []byte) (string, int) {
+	head := line[:min(len(line), 400)]
+	switch {
+	case bytes.Contains(head, []byte("are currently busy, waiting. Increase maxThreads")), bytes.Contains(head, []byte("Maximum number of threads (")):
+		return KindThreadsBusy, 0
+	case bytes.Contains(head, []byte("Connection is not available, request timed out after")),
+		bytes.Contains(head, []byte("PoolExhaustedException")), bytes.Contains(head, []byte("Cannot get a connection, pool error Timeout waiting for idle object")):
+		return KindPoolTimeout, 0
+	case bytes.Contains(head, []byte("unable to create native thread")), bytes.Contains(head, []byte("unable to create new native thread")):
+		return KindNoThread, 0
+	case bytes.Contains(head, []byte("java.lang.OutOfMemoryError")):
+		return KindOutOfMemory, 0
+	}
+	return "", 0
+}
