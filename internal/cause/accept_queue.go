@@ -21,7 +21,7 @@ var acceptQueueOverflow = Cause{
 	ConsequenceOf: append([]string{
 		// only where the queue is of a sane size, see overflowFinding
 		"php-fpm-children-exhausted",
-	}, waitCauses...),
+	}, slices.Concat(poolCauses, waitCauses)...),
 	Folds: true, // under what holds up who should accept
 	Doc: Doc{
 		About: "A connection whose handshake is complete waits in the listening socket's queue until the application accepts it. The queue holds " +
@@ -190,6 +190,10 @@ func overflowFinding(v *View, s *Service, l *observe.Listener, o overflow) Findi
 	}
 	if pool := v.exhaustedPool(s); pool != nil && l.Limit >= smallBacklog {
 		f.ConsequenceOf = &phpFPMChildrenExhausted.ID
+	}
+	// What takes up nothing for want of workers would fill any queue.
+	if id := v.exhaustedWorkers(s); id != "" {
+		f.ConsequenceOf = &id
 	}
 	return f
 }

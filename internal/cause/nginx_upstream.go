@@ -18,7 +18,7 @@ var nginxUpstreamErrors = Cause{
 	Folds: true,
 	ConsequenceOf: append([]string{"firewall-drop", "firewall-reject", "neighbour-unresolved", "no-route", "conntrack-full", "accept-queue-overflow", "ephemeral-ports-exhausted",
 		"php-fpm-children-exhausted", "fd-limit", "nginx-worker-connections", "time-wait-port-search",
-		"cpu-quota-throttled", "cpu-saturated", "memory-pressure", "disk-saturated", "upstream-refused", "connect-timeout"}, slices.Concat(limitCauses, waitCauses)...),
+		"cpu-quota-throttled", "cpu-saturated", "memory-pressure", "disk-saturated", "upstream-refused", "connect-timeout"}, slices.Concat(limitCauses, poolCauses, waitCauses)...),
 	Doc: Doc{
 		About: "nginx could not get an answer from the server it passes requests to, and says so in its error log. Which of the two is at fault it " +
 			"does not know; where the reason is found, this is told as its consequence.",
@@ -122,7 +122,7 @@ var clientAborts = Cause{
 	ConsequenceOf: append([]string{"firewall-drop", "firewall-reject", "neighbour-unresolved", "no-route", "conntrack-full", "accept-queue-overflow", "php-fpm-children-exhausted",
 		"ephemeral-ports-exhausted", "fd-limit", "nginx-worker-connections", "time-wait-port-search",
 		"cpu-quota-throttled", "cpu-saturated", "memory-pressure", "disk-saturated", "softirq-saturated",
-		"nginx-upstream-errors"}, slices.Concat(limitCauses, waitCauses)...),
+		"nginx-upstream-errors"}, slices.Concat(limitCauses, poolCauses, waitCauses)...),
 	Doc: Doc{
 		About: "nginx writes status 499 when the client closed the connection before the answer. Clients do so when they have waited too long: it " +
 			"is a symptom, and told under what makes the answers late where that is found.",

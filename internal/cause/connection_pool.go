@@ -1,0 +1,131 @@
+package cause
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/slowray/slowray/internal/observe"
+)
+
+// connectionPoolExhausted: a service keeps a fixed number of connections to what
+// it calls. With a call under way on each, further requests wait inside the
+// service for one to come free: few and quick calls, and slow requests.
+var connectionPoolExhausted = Cause{
+	ID:            "connection-pool-exhausted",
+	Title:         "Requests wait for a free connection to what the service calls: its pool is too small",
+	Layer:         LayerCall,
+	Needs:         []observe.Kind{observe.KindRequests, observe.KindSockets},
+	ConsequenceOf: slices.Concat([]string{"slow-dependency"}, machineCauses, waitCauses),
+	Folds:         true,
+	Doc: Doc{
+		About: "A service keeps a fixed number of connections to what it calls, as to its database. With a call under way on each, further requests wait " +
+			"inside the service for one to come free: the calls are few and quick, and the requests slow.",
+		See: []Symptom{SeeCalls, SeePlateau, SeeIdle},
+		Known: []string{
+			"The calls under way at once are " + percent(takenShare) + " or more of the connections that are open to where they go.",
+			"The service has many more requests in hand: " + percent(poolWaiting) + " or more of them wait, for " + nanoseconds(threadFloor.mean) + " or more, and do not compute.",
+			"The connections are kept, and no two calls share one.",
+		},
+		Not: []string{
+			"A new connection for each call: then there is no pool.",
+			"All connections busy, and no request waits for one.",
+			"Calls that are slow themselves: that is slow-dependency.",
+		},
+		Mend:      "Raise the size of the pool as far as what is called can take more connections.",
+		Unplanted: notPlanted,
+	},
+}
+
+func init() { connectionPoolExhausted.Check = checkConnectionPool }
+
+const (
+	poolMost      = 1000 // connections: more are no pool that somebody has set
+	poolWaiting   = 0.4  // of what the service has in hand waits for a connection
+	poolOverlap   = 0.1  // of the calls share a connection: then connections are no limit
+	poolComputing = 0.3  // of the slow requests' time
+)
+
+func checkConnectionPool(v *View) Result {
+	return v.judgeLedgers(fewRequests, func(l *ledger) judged {
+		service := v.slowestService(l.pid)
+		if !l.called() || l.client || service == nil || v.isProxy(l.pid) {
+			return judged{because: "the services call nothing over TCP connections that they keep", near: -1}
+		}
+		size := v.connectionsTo(l)
+		busy, inside := v.inFlight(l), v.workingAt(service)
+		because := fmt.Sprintf("%s uses %.1f of its %s connections to %s at a time, with %.1f requests in hand", v.commOf(l), busy, count(size), destinationName(l), inside)
+		waiting := inside - busy
+		near := ratio(busy, float64(size)) * ratio(waiting, max(inside, 1))
+		wait := ratio(waiting, max(inside, 0.001)) * service.MeanNS(observe.Server)
+		computing, known := v.computing(service)
+		_, full := v.cpuFull(service)
+		switch {
+		case size == 0 || size > poolMost || busy < takenShare*float64(size) || busy > takenMost*float64(size):
+			return judged{because: because, near: near}
+		case waiting < 1 || waiting < poolWaiting*inside || wait < threadFloor.mean:
+			return judged{because: because, near: near}
+		case l.Connections > uint64(size)+l.Requests/10:
+			return judged{because: because + "; it opens new ones as it needs them", near: near}
+		case ratio(l.Overlapped, l.Requests) > poolOverlap:
+			return judged{because: because + "; several calls share one", near: near}
+		case known && computing > poolComputing, !known && full:
+			return judged{because: because + "; meanwhile it computes", near: near}
+		}
+		f := v.found(&connectionPoolExhausted, l, cost{share: 1, slowShare: 1, ns: wait, slowNS: wait}, threadFloor, "for a connection")
+		share := ratio(waiting, inside) * service.Share(observe.Server)
+		f.Weight = share
+		f.Impact = Impact{Share: round(share), Of: "the requests' time",
+			Text: fmt.Sprintf("%.0f requests of %s wait while calls to %s are under way on all of its %s connections; %s waits about %s", waiting, f.Subject.Comm, destinationName(l), count(size), service.one(), nanoseconds(wait))}
+		f.Evidence = []Evidence{
+			{Fact: "calls under way at once, mean", Value: round(busy), Limit: size, Unit: "connections", Source: recorded + "; limit: sock_diag, established connections"},
+			{Fact: "requests that the service has in hand, mean", Value: round(inside), Unit: "requests", Source: recorded},
+			{Fact: "time of a call, median and 99th of 100", Value: nanoseconds(float64(l.Total.Quantile(0.5))) + ", " + nanoseconds(float64(l.Total.Quantile(0.99))), Source: recorded},
+			{Fact: "time of a request, median and 99th of 100", Value: nanoseconds(float64(service.Total.Quantile(0.5))) + ", " + nanoseconds(float64(service.Total.Quantile(0.99))), Source: recorded},
+			{Fact: "connections opened in the window", Value: l.Connections, Unit: "connections", Source: recorded},
+		}
+		for i := range v.AppServers {
+			if n, example := logCount(v.AppServers[i].Log, "db-pool-empty"); n > 0 && v.AppServers[i].PID == l.pid {
+				f.Evidence = append(f.Evidence, Evidence{Fact: "log: no connection of the pool within its timeout", Value: n, Unit: "lines", Source: "its log"}, firstLine(example))
+			}
+		}
+		f.Fix.Text = fmt.Sprintf("Raise the size of the pool of connections that %s keeps to %s from %s towards %d, as far as what is called can take them (its own limit on connections, its CPUs).",
+			f.Subject.Comm, destinationName(l), count(size), size+int(waiting)+1)
+		f.Fix.Commands = []string{fmt.Sprintf("in the configuration of %s: size of the pool to %s, %d", f.Subject.Comm, destinationName(l), size+int(waiting)+1)}
+		f.MayFollow = func(p *Finding) bool {
+			switch {
+			case slices.Contains(machineCauses, p.Cause):
+				return true
+			case slices.Contains(waitCauses, p.Cause):
+				return v.heldUpBy(l, p)
+			}
+			return p.Subject.PID == l.pid && p.Subject.Port == l.Port && p.Subject.Addr == l.Addr
+		}
+		return judged{finding: f}
+	})
+}
+
+// isProxy says whether a process is one whose own queue is judged by itself.
+func (v *View) isProxy(pid int) bool {
+	return slices.ContainsFunc(v.AppServers, func(a observe.AppServer) bool {
+		return a.Kind == observe.KindHAProxy && v.Master(a.PID) == pid
+	})
+}
+
+// connectionsTo is how many connections the processes of a caller hold to where
+// the calls of l go.
+func (v *View) connectionsTo(l *ledger) int {
+	if l.ns == nil {
+		return 0
+	}
+	n := 0
+	for i := range l.ns.Sockets {
+		g := &l.ns.Sockets[i]
+		if g.Side != observe.Called.String() || g.Port != l.Port || address(g.Remote) != address(l.Addr) {
+			continue
+		}
+		if slices.ContainsFunc(g.PIDs, func(pid int) bool { return v.Master(pid) == l.pid }) {
+			n += g.States["ESTABLISHED"]
+		}
+	}
+	return n
+}

@@ -1,0 +1,291 @@
+package cause
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/slowray/slowray/internal/observe"
+)
+
+// haproxyServerQueue: a server with maxconn gets so many requests at a time, and
+// the others wait inside HAProxy, connected and read, for their turn.
+var haproxyServerQueue = Cause{
+	ID:            "haproxy-server-queue",
+	Title:         "Requests wait in HAProxy for a server that is at its maxconn",
+	Layer:         LayerCall,
+	Needs:         []observe.Kind{observe.KindHAProxy, observe.KindRequests},
+	ConsequenceOf: slices.Concat([]string{"apache-workers-exhausted", "uwsgi-workers-busy", "gunicorn-workers-busy", "tomcat-threads-exhausted", "php-fpm-children-exhausted", "slow-dependency"}, machineCauses, waitCauses),
+	Folds:         true,
+	Doc: Doc{
+		About: "A server of HAProxy with maxconn gets so many requests at a time. The others wait inside HAProxy, connected and read, for their turn: " +
+			"the server is quick, and its clients wait.",
+		See: []Symptom{SeePlateau, SeeIdle, SeeCalls},
+		Known: []string{
+			"The calls under way to the servers of the backend are " + percent(takenShare) + " or more of what their maxconn adds up to.",
+			"Requests wait in HAProxy for " + percent(dominantShare) + " or more of the time they spend there, by its statistics or by the difference of the requests at both sides, and for " + nanoseconds(threadFloor.mean) + " or more.",
+		},
+		Not: []string{
+			"A limit that is reached while next to nothing waits.",
+			"Servers whose own workers are all busy: that is told instead.",
+		},
+		Mend:      "Raise maxconn of the servers if they can take it; else add servers, or make them answer faster.",
+		Unplanted: notPlanted,
+	},
+}
+
+// haproxyNoServer: with no server of a backend up, HAProxy answers 503.
+var haproxyNoServer = Cause{
+	ID:    "haproxy-no-server",
+	Title: "HAProxy has no server to pass requests to: it answers with errors",
+	Layer: LayerCall,
+	Needs: []observe.Kind{observe.KindHAProxy, observe.KindRequests, observe.KindConnects},
+	ConsequenceOf: slices.Concat([]string{"conntrack-full", "accept-queue-overflow", "fd-limit", "memory-pressure", "network-loss", "syn-retransmits"},
+		poolCauses, machineCauses, waitCauses),
+	Folds: true,
+	Doc: Doc{
+		About: "With no server of a backend that can be reached, HAProxy answers requests with errors (503).",
+		See:   []Symptom{SeeErrors, SeeCalls},
+		Known: []string{
+			"Every server of the backend is down by HAProxy's statistics, or all connections to it failed in the window.",
+			"Answers 5xx are " + percent(upstreamErrorShare) + " or more of the answers of the frontends that pass to it.",
+		},
+		Not:       []string{"One of several servers that cannot be reached, while the others answer."},
+		Mend:      "Start what should listen there, or correct the address.",
+		Unplanted: notPlanted,
+	},
+}
+
+func init() {
+	haproxyServerQueue.Check = checkHAProxyQueue
+	haproxyNoServer.Check = checkHAProxyNoServer
+}
+
+// proxied is a backend of an HAProxy in view with its servers, and the
+// endpoints whose requests may be passed to it.
+type proxied struct {
+	app     *observe.AppServer
+	name    string
+	servers []*observe.ProxyBackend
+	fronts  []*ledger
+}
+
+func (v *View) proxied() []*proxied {
+	var out []*proxied
+	for i := range v.AppServers {
+		a := &v.AppServers[i]
+		if a.Kind != observe.KindHAProxy {
+			continue
+		}
+		byName := map[string]*proxied{}
+		for j := range a.Backends {
+			b := &a.Backends[j]
+			p := byName[b.Backend]
+			if p == nil {
+				p = &proxied{app: a, name: b.Backend, fronts: v.frontsOf(a, b.Frontends)}
+				if len(p.fronts) == 0 {
+					continue
+				}
+				byName[b.Backend] = p
+				out = append(out, p)
+			}
+			p.servers = append(p.servers, b)
+		}
+	}
+	return out
+}
+
+// frontsOf lists the endpoints that the named frontends answer.
+func (v *View) frontsOf(a *observe.AppServer, names []string) []*ledger {
+	var out []*ledger
+	for i := range a.Pools {
+		if !slices.Contains(names, a.Pools[i].Name) {
+			continue
+		}
+		for _, l := range v.ledgers {
+			s := v.ServiceAt(l.NetNS, l.Port, "")
+			if !l.called() && l.NetNS == a.NetNS && s != nil && v.appServes(a, s) && poolListens(&a.Pools[i], s, false) && !slices.Contains(out, l) {
+				out = append(out, l)
+			}
+		}
+	}
+	return out
+}
+
+// addressOf splits "10.0.0.1:80" as it is written for a server; a name is no
+// address, and only its port is told.
+func addressOf(text string) (addr netip.Addr, port int) {
+	for _, prefix := range []string{"ipv4@", "ipv6@"} {
+		text = strings.TrimPrefix(text, prefix)
+	}
+	i := strings.LastIndexByte(text, ':')
+	if i < 0 {
+		return addr, 0
+	}
+	port, _ = strconv.Atoi(text[i+1:])
+	return address(strings.Trim(text[:i], "[]")), port
+}
+
+// callsTo are the calls of HAProxy to a server.
+func (v *View) callsTo(a *observe.AppServer, b *observe.ProxyBackend) *ledger {
+	addr, port := addressOf(b.Addr)
+	for _, l := range v.ledgers {
+		if l.called() && l.NetNS == a.NetNS && l.Port == port && port != 0 && l.pid == v.Master(a.PID) && (!addr.IsValid() || address(l.Addr) == addr) {
+			return l
+		}
+	}
+	return nil
+}
+
+func checkHAProxyQueue(v *View) Result {
+	r := ruledOut("no HAProxy with traffic")
+	for _, p := range v.proxied() {
+		limit, passed, queue, samples := 0, 0.0, 0.0, 0
+		var worst *observe.ProxyBackend
+		var calls *ledger
+		for _, b := range p.servers {
+			n, _ := strconv.Atoi(b.MaxConn.Value)
+			if n <= 0 {
+				continue
+			}
+			limit += n
+			if l := v.callsTo(p.app, b); l != nil {
+				passed += v.inFlight(l)
+				if calls == nil || l.Requests > calls.Requests {
+					calls, worst = l, b
+				}
+			}
+			if b.Status != nil {
+				queue += b.Status.QueueMean
+				samples += b.Status.Samples
+			}
+		}
+		if limit == 0 || calls == nil {
+			r.RuledOut = fmt.Sprintf("HAProxy passes requests to %s without a limit", p.name)
+			continue
+		}
+		var inside, requests float64
+		var front *ledger
+		for _, l := range p.fronts {
+			inside += v.workingAt(l)
+			requests += float64(l.Requests)
+			if front == nil || l.Requests > front.Requests {
+				front = l
+			}
+		}
+		source := "HAProxy's statistics, qcur"
+		if samples == 0 {
+			queue, source = max(0, inside-passed), recorded
+		}
+		share := queue / max(inside, queue, 1)
+		wait := share * front.MeanNS(observe.Server)
+		if passed < takenShare*float64(limit) || share < dominantShare || wait < threadFloor.mean {
+			r.RuledOut = fmt.Sprintf("backend %s of HAProxy: %.1f requests at its servers of %d allowed, %.1f in the queue", p.name, passed, limit, queue)
+			continue
+		}
+		r.Findings = append(r.Findings, v.serverQueueFinding(p, worst, calls, front, limit, passed, queue, share, source))
+	}
+	return r
+}
+
+func (v *View) serverQueueFinding(p *proxied, b *observe.ProxyBackend, calls, front *ledger, limit int, passed, queue, share float64, source string) Finding {
+	setting := fromHost(p.app.Root, b.MaxConn)
+	f := haproxyServerQueue.supported(Subject{Kind: "destination", NetNS: p.app.NetNS, PID: p.app.PID, Comm: v.Comm(p.app.PID), Addr: calls.Addr, Port: calls.Port,
+		Path: fmt.Sprintf("%s:%d", setting.File, setting.Line)})
+	f.Weight = share * front.Share(observe.Server)
+	wait := share * front.MeanNS(observe.Server)
+	f.Impact = Impact{Share: round(f.Weight), Of: "the requests' time",
+		Text: fmt.Sprintf("%.0f requests wait in HAProxy while %.0f of %d are at the servers of %s; %s waits about %s for its turn", queue, passed, limit, p.name, front.one(), nanoseconds(wait))}
+	f.Evidence = []Evidence{
+		{Fact: "requests at the servers of the backend, mean", Value: round(passed), Limit: limit, Unit: "requests", Source: recorded + "; limit: maxconn in " + f.Subject.Path},
+		{Fact: "requests in HAProxy's queue, mean", Value: round(queue), Unit: "requests", Source: source},
+		{Fact: "time of a request at HAProxy, mean", Value: round(front.MeanNS(observe.Server) / 1e6), Unit: "ms", Source: recorded},
+		{Fact: "time of its call to the server, median", Value: nanoseconds(float64(calls.Total.Quantile(0.5))), Source: recorded},
+	}
+	want := limit + int(queue) + 1
+	f.Fix.Text = fmt.Sprintf("Raise maxconn of the servers of %s (%d in all) towards %d if they can take it: they answer in %s; otherwise add servers, or make them answer faster.",
+		p.name, limit, want, nanoseconds(float64(calls.Total.Quantile(0.5))))
+	n, _ := strconv.Atoi(setting.Value)
+	f.Fix.Commands = []string{fmt.Sprintf("in %s: maxconn %d", f.Subject.Path, max(2*n, (want*n+limit-1)/limit)), v.signal(p.app, "reload", "USR2", "master of HAProxy (-W): reload")}
+	here := v.servedHere(calls)
+	f.MayFollow = func(parent *Finding) bool {
+		s := &parent.Subject
+		switch {
+		case slices.Contains(machineCauses, parent.Cause):
+			return true
+		case slices.Contains(waitCauses, parent.Cause):
+			return v.heldUpBy(calls, parent)
+		case parent.Cause == slowDependency.ID:
+			return here != nil && s.PID == here.pid || s.PID == calls.pid && s.Port == calls.Port && s.Addr == calls.Addr
+		}
+		return here != nil && s.NetNS == here.NetNS && s.Port == here.Port
+	}
+	return f
+}
+
+func checkHAProxyNoServer(v *View) Result {
+	r := ruledOut("no HAProxy with traffic")
+	for _, p := range v.proxied() {
+		var requests, errors uint64
+		front := p.fronts[0]
+		for _, l := range p.fronts {
+			requests += l.Requests
+			errors += l.Statuses["5xx"]
+			if l.Requests > front.Requests {
+				front = l
+			}
+		}
+		down, failed, reached := 0, uint64(0), uint64(0)
+		for _, b := range p.servers {
+			fails, established := v.connectsTo(p.app, b)
+			failed += fails
+			reached += established
+			if b.Status != nil && b.Status.Samples > 0 && b.Status.DownSamples == b.Status.Samples || fails > 0 && established == 0 {
+				down++
+			}
+		}
+		share := ratio(errors, requests)
+		if down < len(p.servers) || errors < fewAffected || share < upstreamErrorShare {
+			r.RuledOut = fmt.Sprintf("backend %s of HAProxy: %d of %d servers cannot be reached, %s of %s answers are errors", p.name, down, len(p.servers), count(errors), count(requests))
+			continue
+		}
+		b := p.servers[0]
+		addr, port := addressOf(b.Addr)
+		f := haproxyNoServer.supported(Subject{Kind: "destination", NetNS: p.app.NetNS, PID: p.app.PID, Comm: v.Comm(p.app.PID), Port: port, Path: p.app.Root + p.app.Config})
+		if addr.IsValid() {
+			f.Subject.Addr = addr.String()
+		}
+		f.Weight = share
+		f.Impact = Impact{Share: round(share), Of: "answers", Text: fmt.Sprintf("%s of %s requests on %s got an error: none of the %d servers of %s can be reached", count(errors), count(requests), front.name(), len(p.servers), p.name)}
+		f.Evidence = []Evidence{
+			{Fact: "answers 5xx", Value: errors, Limit: requests, Unit: "answers", Source: recorded},
+			{Fact: "connections to its servers that failed", Value: failed, Limit: failed + reached, Unit: "connections", Source: "connect() results"},
+		}
+		if b.Status != nil {
+			f.Evidence = append(f.Evidence, Evidence{Fact: "state of server " + b.Server, Value: b.Status.State, Source: "HAProxy's statistics"})
+		}
+		if n, example := logCount(p.app.Log, "no-server", "server-down"); n > 0 {
+			f.Evidence = append(f.Evidence, Evidence{Fact: "log lines that say so", Value: n, Unit: "lines", Source: "haproxy log"}, firstLine(example))
+		}
+		f.Fix.Text = fmt.Sprintf("Start what should listen at %s, or correct the address of server %s in backend %s.", b.Addr, b.Server, p.name)
+		f.Fix.Commands = []string{v.in(v.Namespace(p.app.NetNS), fmt.Sprintf("ss -ltn 'sport = :%d'   # on the server's host: does anything listen?", port))}
+		r.Findings = append(r.Findings, f)
+	}
+	return r
+}
+
+// connectsTo adds up what became of HAProxy's connections to a server.
+func (v *View) connectsTo(a *observe.AppServer, b *observe.ProxyBackend) (failed, established uint64) {
+	addr, port := addressOf(b.Addr)
+	for i := range v.Connects {
+		c := &v.Connects[i]
+		if c.NetNS != a.NetNS || c.Port != port || port == 0 || v.Master(c.PID) != v.Master(a.PID) || addr.IsValid() && address(c.Addr) != addr {
+			continue
+		}
+		failed += c.Failed
+		established += c.Established
+	}
+	return failed, established
+}

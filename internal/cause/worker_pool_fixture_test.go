@@ -1,0 +1,218 @@
+package cause
+
+import (
+	"testing"
+
+	"github.com/slowray/slowray/internal/observe"
+)
+
+// late is a request that waits for a worker for 250 ms, which then takes 50 ms.
+var late = parts{observe.AcceptWait: 250 * ms, observe.Server: 50 * ms, observe.Network: ms / 10}
+
+// lateInSocket is the same of a server that takes up connections at once.
+var lateInSocket = parts{observe.RecvWait: 250 * ms, observe.Server: 50 * ms, observe.Network: ms / 10}
+
+// appServer makes app an application server of that kind with a pool.
+func appServer(o *observe.Observation, kind observe.Kind, p observe.WorkerPool) *observe.AppServer {
+	app(o, "", 0.5, 0.1)
+	p.Listens = []observe.AppListen{{Port: appPort, Backlog: observe.Setting{Value: "128", Default: true}}}
+	o.AppServers = append(o.AppServers, observe.AppServer{Kind: kind, PID: appPID, NetNS: serverNS, Config: "/etc/app.conf", Pools: []observe.WorkerPool{p}})
+	return &o.AppServers[len(o.AppServers)-1]
+}
+
+func listens(o *observe.Observation) *observe.Listener {
+	l := o.Namespaces[0].Listeners
+	return &l[len(l)-1]
+}
+
+// fourTaken is four workers, all taken by 80 requests a second of 50 ms each.
+func fourTaken(kind observe.Kind, knob string, each parts) func(*observe.Observation) {
+	return func(o *observe.Observation) {
+		appServer(o, kind, observe.WorkerPool{Name: "workers", Knob: knob, Limit: 4, Setting: observe.Setting{Value: "4", File: "/etc/app.conf", Line: 7}})
+		with(o, appServed().add(800, ms/10, ms/20, 0, each))
+		if each[observe.AcceptWait] > 0 {
+			listens(o).QueueMean, listens(o).QueuePeak = 20, 20
+		}
+	}
+}
+
+// proxiedApp is HAProxy with one server behind it.
+func proxiedApp(o *observe.Observation, maxconn string) *observe.AppServer {
+	a := appServer(o, observe.KindHAProxy, observe.WorkerPool{Name: "shop", Knob: "maxconn", Limit: 2000, PerConn: true,
+		Setting: observe.Setting{Value: "2000", File: "/etc/haproxy.cfg", Line: 2}})
+	a.Backends = []observe.ProxyBackend{{Backend: "engines", Server: "e1", Addr: "10.7.7.9:8080", Frontends: []string{"shop"},
+		MaxConn: observe.Setting{Value: maxconn, File: "/etc/haproxy.cfg", Line: 20}}}
+	return a
+}
+
+func engineCalled() *traffic { return callsTo(8080, "10.7.7.9", appPID, "app") }
+
+// pooled is a service with a number of connections to its database.
+func pooled(o *observe.Observation, connections int) {
+	app(o, "", 0.5, 0.1)
+	o.Namespaces[0].Sockets = append(o.Namespaces[0].Sockets, observe.SocketGroup{Side: "called", Addr: "10.9.8.1", Remote: "10.7.7.7", Port: dbPort,
+		States: map[string]int{"ESTABLISHED": connections}, LocalPorts: connections, PIDs: []int{appPID}})
+}
+
+func appCallsDB() *traffic { return callsTo(dbPort, "10.7.7.7", appPID, "app") }
+
+// firingOnServers are the causes about web and application servers, see firing.
+var firingOnServers = []fires{
+	{
+		name: "all four workers, by the requests", cause: &apacheWorkersExhausted, plant: fourTaken(observe.KindApache, "MaxRequestWorkers", late),
+		subject: Subject{Kind: "pool", PID: appPID, Port: appPort, Path: "/etc/app.conf:7"}, minShare: 0.8, fix: "MaxRequestWorkers from 4 to", evidence: "workers taken, mean=4",
+	},
+	{
+		name: "keep-alive connections hold the workers", cause: &apacheWorkersExhausted,
+		plant: func(o *observe.Observation) {
+			fourTaken(observe.KindApache, "MaxRequestWorkers", quick)(o)
+			o.AppServers[0].Pools[0].PerConn = true
+			listens(o).Clients, listens(o).QueueMean = 34, 30
+		},
+		subject: Subject{Kind: "pool", Port: appPort}, minShare: 0.8, fix: "KeepAliveTimeout",
+	},
+	{
+		name: "two processes of two threads", cause: &uwsgiWorkersBusy,
+		plant: func(o *observe.Observation) {
+			fourTaken(observe.KindUWSGI, "processes", late)(o)
+			o.AppServers[0].Pools[0].Threads, o.AppServers[0].Pools[0].Setting.Value = 2, "2"
+			o.AppServers[0].Log = []observe.LogKind{{Kind: "listen-queue-full", Count: 3, Example: "*** uWSGI listen queue of socket"}}
+		},
+		subject: Subject{Kind: "pool", Port: appPort, Path: "/etc/app.conf:7"}, minShare: 0.8, fix: "processes = 12", evidence: "log lines that say so=3",
+	},
+	{
+		name: "on a unix socket, by the workers' system calls", cause: &gunicornWorkersBusy,
+		plant: func(o *observe.Observation) {
+			fourTaken(observe.KindGunicorn, "workers", late)(o)
+			o.Endpoints = nil
+			*listens(o) = observe.Listener{Proto: "unix", Path: "/run/g.sock", PID: appPID, PIDs: []int{appPID}, Limit: 2048, QueueMean: 20, QueuePeak: 22, Samples: 40}
+			p := &o.AppServers[0].Pools[0]
+			p.Listens, p.Rounds, p.AllBusyRounds, p.BusyMean = []observe.AppListen{{Path: "/run/g.sock"}}, 100, 98, 3.98
+		},
+		subject: Subject{Kind: "pool", PID: appPID}, minShare: 0.8, fix: "kill -TTIN 500", evidence: "readings with every worker busy=98",
+	},
+	{
+		name: "requests wait in the socket", cause: &tomcatThreadsExhausted, plant: fourTaken(observe.KindTomcat, "maxThreads", lateInSocket),
+		subject: Subject{Kind: "pool", PID: appPID, Path: "/etc/app.conf:7"}, minShare: 0.8, fix: "maxThreads", evidence: "of it waiting to be taken up, mean=250",
+	},
+	{
+		name: "no more is accepted", cause: &haproxyMaxconn,
+		plant: func(o *observe.Observation) {
+			a := proxiedApp(o, "")
+			a.Pools[0].Limit, a.Pools[0].Setting.Value = 10, "10"
+			listens(o).Clients, listens(o).QueueMean = 60, 50
+			with(o, appServed().add(800, ms/10, ms/20, 0, late))
+		},
+		subject: Subject{Kind: "pool", Path: "/etc/haproxy.cfg:2"}, minShare: 0.8, fix: "Raise maxconn from 10",
+	},
+	{
+		name: "four at the server, the rest in the queue", cause: &haproxyServerQueue,
+		plant: func(o *observe.Observation) {
+			proxiedApp(o, "4")
+			with(o, appServed().add(2000, ms/10, ms/20, 0, parts{observe.Server: 200 * ms}), engineCalled().add(2000, ms/10, ms/20, 0, parts{observe.Server: 20 * ms}))
+		},
+		subject: Subject{Kind: "destination", Addr: "10.7.7.9", Port: 8080, Path: "/etc/haproxy.cfg:20"}, minShare: 0.8, fix: "they answer in", evidence: "requests in HAProxy's queue, mean=36",
+	},
+	{
+		name: "every connection to the server fails", cause: &haproxyNoServer,
+		plant: func(o *observe.Observation) {
+			proxiedApp(o, "")
+			o.Connects = append(o.Connects, observe.Connect{PID: appPID, NetNS: serverNS, Family: "inet", Addr: "10.7.7.9", Port: 8080, Calls: 900, Started: 900, Failed: 900})
+			t := appServed().add(300, ms/10, ms/20, 0, quick)
+			t.e.Statuses = map[string]uint64{"5xx": 300}
+			with(o, t)
+		},
+		subject: Subject{Kind: "destination", Addr: "10.7.7.9", Port: 8080}, minShare: 0.99, fix: "10.7.7.9:8080",
+	},
+	{
+		name: "three connections to the database", cause: &connectionPoolExhausted,
+		plant: func(o *observe.Observation) {
+			pooled(o, 3)
+			with(o, appServed().add(2900, ms/10, ms/20, 0, parts{observe.Server: 80 * ms}), appCallsDB().add(2900, ms/10, ms/20, 0, parts{observe.Server: 10 * ms}))
+		},
+		subject: Subject{Kind: "destination", Addr: "10.7.7.7", Port: dbPort, PID: appPID}, minShare: 0.8, fix: "from 3 towards", evidence: "calls under way at once, mean=2.9",
+	},
+}
+
+// nearMissesOnServers, see nearMisses.
+var nearMissesOnServers = []miss{
+	{"the log says so, and workers are free", &apacheWorkersExhausted, func(o *observe.Observation) {
+		fourTaken(observe.KindApache, "MaxRequestWorkers", quick)(o)
+		o.AppServers[0].Log = []observe.LogKind{{Kind: "max-workers", Count: 1, Example: "AH00161"}}
+	}, "0.2 of 4 taken"},
+	{"all taken, nobody waits", &uwsgiWorkersBusy, fourTaken(observe.KindUWSGI, "processes", parts{observe.Server: 50 * ms}), "no request waited"},
+	{"all busy by their system calls, nobody waits", &gunicornWorkersBusy, func(o *observe.Observation) {
+		fourTaken(observe.KindGunicorn, "workers", quick)(o)
+		p := &o.AppServers[0].Pools[0]
+		p.Rounds, p.AllBusyRounds, p.BusyMean = 100, 98, 4
+	}, "no request waited"},
+	{"without a limit", &gunicornWorkersBusy, func(o *observe.Observation) {
+		fourTaken(observe.KindGunicorn, "workers", late)(o)
+		o.AppServers[0].Pools[0].Limit = 0
+	}, "without a limit"},
+	{"requests wait, and threads are free", &tomcatThreadsExhausted, func(o *observe.Observation) {
+		fourTaken(observe.KindTomcat, "maxThreads", lateInSocket)(o)
+		o.AppServers[0].Pools[0].Limit = 200
+	}, "4.0 of 200 taken"},
+	{"threads that compute on full CPUs", &tomcatThreadsExhausted, func(o *observe.Observation) {
+		fourTaken(observe.KindTomcat, "maxThreads", lateInSocket)(o)
+		o.Use.CPU = observe.CPUTime{User: 19.5, Idle: 0.5}
+		e := &o.Endpoints[0]
+		all := int64(50*ms) * 800
+		e.Split = &observe.SplitStats{Requests: 800, ServerNS: all, Parts: map[string]observe.PartStats{"server.cpu": {SumNS: all}}}
+	}, "would not answer more"},
+	{"many connections below the limit", &haproxyMaxconn, func(o *observe.Observation) {
+		proxiedApp(o, "")
+		listens(o).Clients = 1500
+		with(o, appServed().add(800, ms/10, ms/20, 0, quick))
+	}, "of 2000 taken"},
+	{"a limit for the server that is not reached", &haproxyServerQueue, func(o *observe.Observation) {
+		proxiedApp(o, "100")
+		with(o, appServed().add(2000, ms/10, ms/20, 0, parts{observe.Server: 22 * ms}), engineCalled().add(2000, ms/10, ms/20, 0, parts{observe.Server: 20 * ms}))
+	}, "of 100 allowed"},
+	{"at its limit, with little in the queue", &haproxyServerQueue, func(o *observe.Observation) {
+		proxiedApp(o, "4")
+		with(o, appServed().add(2000, ms/10, ms/20, 0, parts{observe.Server: 22 * ms}), engineCalled().add(2000, ms/10, ms/20, 0, parts{observe.Server: 20 * ms}))
+	}, "in the queue"},
+	{"one of two servers cannot be reached", &haproxyNoServer, func(o *observe.Observation) {
+		a := proxiedApp(o, "")
+		a.Backends = append(a.Backends, observe.ProxyBackend{Backend: "engines", Server: "e2", Addr: "10.7.7.10:8080", Frontends: []string{"shop"}})
+		o.Connects = append(o.Connects, observe.Connect{PID: appPID, NetNS: serverNS, Family: "inet", Addr: "10.7.7.9", Port: 8080, Calls: 5, Started: 5, Failed: 5})
+		with(o, appServed().add(300, ms/10, ms/20, 0, quick))
+	}, "1 of 2 servers cannot be reached"},
+	{"connections to spare", &connectionPoolExhausted, func(o *observe.Observation) {
+		pooled(o, 30)
+		with(o, appServed().add(2900, ms/10, ms/20, 0, parts{observe.Server: 12 * ms}), appCallsDB().add(2900, ms/10, ms/20, 0, parts{observe.Server: 10 * ms}))
+	}, "of its 30 connections"},
+	{"all connections busy, and nobody waits for one", &connectionPoolExhausted, func(o *observe.Observation) {
+		pooled(o, 3)
+		with(o, appServed().add(2900, ms/10, ms/20, 0, parts{observe.Server: 11 * ms}), appCallsDB().add(2900, ms/10, ms/20, 0, parts{observe.Server: 10 * ms}))
+	}, "of its 3 connections"},
+	{"a new connection for each call", &connectionPoolExhausted, func(o *observe.Observation) {
+		pooled(o, 3)
+		calls := appCallsDB().add(2900, ms/10, ms/20, 0, parts{observe.Server: 10 * ms})
+		calls.e.Connections = 2900
+		with(o, appServed().add(2900, ms/10, ms/20, 0, parts{observe.Server: 80 * ms}), calls)
+	}, "it opens new ones"},
+}
+
+// TestSlowDependencyHoldsWorkers: workers that wait for a slow service are not
+// too few.
+func TestSlowDependencyHoldsWorkers(t *testing.T) {
+	o := healthy()
+	fourTaken(observe.KindGunicorn, "workers", late)(o)
+	with(o, appServed().add(800, ms/10, ms/20, 0, late), appCallsDB().add(800, ms/10, ms/20, 0, parts{observe.Server: 48 * ms}))
+	v := NewView(o)
+	slow, busy := slowDependency.Check(v).Findings, gunicornWorkersBusy.Check(v).Findings
+	if len(slow) != 1 || len(busy) != 1 {
+		t.Fatalf("%d slow dependencies, %d pools", len(slow), len(busy))
+	}
+	if !busy[0].MayFollow(&slow[0]) || slow[0].MayFollow(&busy[0]) {
+		t.Error("the workers are not told as a consequence of what they wait for")
+	}
+}
+
+func init() {
+	firing = append(firing, firingOnServers...)
+	nearMisses = append(nearMisses, nearMissesOnServers...)
+}

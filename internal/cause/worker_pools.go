@@ -1,0 +1,194 @@
+package cause
+
+import (
+	"fmt"
+	"strconv"
+
+	"github.com/slowray/slowray/internal/observe"
+)
+
+// workerPool is what differs between the servers with a limit on workers.
+type workerPool struct {
+	cause *Cause
+	kind  observe.Kind
+	name  string
+	logs  []string // kinds of log lines that speak of it
+	unit  func(*observe.WorkerPool) string
+	fix   func(*View, *poolUse, observe.Setting, *Finding)
+}
+
+// workerPools is filled in init: the checks refer to it.
+var workerPools []*workerPool
+
+func declare(c *Cause, w workerPool) {
+	w.cause = c
+	workerPools = append(workerPools, &w)
+	c.Check = func(v *View) Result { return checkPools(v, &w) }
+}
+
+func exhausted(id, title string, kind observe.Kind, about, mend string, not ...string) Cause {
+	return Cause{ID: id, Title: title, Layer: LayerApplication,
+		Needs: []observe.Kind{kind, observe.KindProcess, observe.KindListeners, observe.KindRequests}, ConsequenceOf: poolParents, Folds: true,
+		Doc: Doc{
+			About: about,
+			See:   []Symptom{SeeIdle, SeePlateau, SeeNoAnswer, SeeLogs},
+			Known: []string{
+				"The requests worked on at once, by the requests' own records, are " + percent(takenShare) + " or more of the limit; or no worker was free in " + percent(allBusyShare) +
+					" or more of the readings; or, where a worker belongs to a connection, nearly as many connections are open as the limit allows.",
+				"Requests waited meanwhile: in the accept queue, or complete in the socket and not read.",
+				"At least " + percent(idleCPUShare) + " of the CPUs is idle, or what is taken does not compute: more of them would answer more.",
+			},
+			Not:       append(not, "All workers taken, and nobody waits.", "Workers that all wait for the same lock, disk or slow service: that is told instead."),
+			Mend:      mend + " The finding names the file and the line of the limit, and proposes no more than memory allows.",
+			Unplanted: notPlanted,
+		}}
+}
+
+// notPlanted is said of causes whose incident is still to come.
+const notPlanted = "The lab does not plant it yet."
+
+func unitIs(name string) func(*observe.WorkerPool) string {
+	return func(*observe.WorkerPool) string { return name }
+}
+
+// apacheWorkersExhausted: a worker of httpd answers one request at a time; with
+// the MPMs prefork and worker it is taken until its connection ends, keep-alive
+// time included. The log line "server reached MaxRequestWorkers" is no proof: it
+// comes also where fewer workers than MinSpareServers are left.
+var apacheWorkersExhausted = exhausted("apache-workers-exhausted", "All workers of Apache are taken: requests wait for a free one", observe.KindApache,
+	"A worker of Apache httpd answers one request at a time; with the MPMs prefork and worker it belongs to its connection until that ends, "+
+		"keep-alive time included. With all of MaxRequestWorkers taken, connections wait in the accept queue.",
+	"Raise MaxRequestWorkers, with ServerLimit; where idle keep-alive connections hold the workers, shorten KeepAliveTimeout or use the event MPM.",
+	"The log line that MaxRequestWorkers was reached: it also comes at a start, while workers are free.")
+
+// uwsgiWorkersBusy: a worker of uWSGI answers one request at a time, as many as
+// it has threads. What comes beyond waits in the listen queue.
+var uwsgiWorkersBusy = exhausted("uwsgi-workers-busy", "All workers of uWSGI are busy: requests wait in its listen queue", observe.KindUWSGI,
+	"A worker of uWSGI answers as many requests at a time as it has threads. What comes beyond waits in the listen queue, 100 connections by default, and is dropped where that is full.",
+	"Raise processes or threads, or find what the requests wait for; a longer listen queue only lets them wait longer.",
+	"Event loops (async, gevent), which have no such limit.")
+
+// gunicornWorkersBusy: a sync worker of gunicorn answers one request at a time,
+// a gthread worker as many as it has threads.
+var gunicornWorkersBusy = exhausted("gunicorn-workers-busy", "All workers of gunicorn are busy: requests wait for a free one", observe.KindGunicorn,
+	"A sync worker of gunicorn answers one request at a time, a gthread worker as many as it has threads. What comes beyond waits in the accept queue.",
+	"Raise workers or threads, or find what the requests wait for.",
+	"Event loops (gevent, eventlet, tornado, uvicorn), which have no such limit.")
+
+// tomcatThreadsExhausted: a connector of Tomcat has maxThreads threads, each for
+// one request. Connections are taken up all the same, and their requests wait
+// in the socket.
+var tomcatThreadsExhausted = exhausted("tomcat-threads-exhausted", "All threads of a Tomcat connector are busy: requests wait for a free one", observe.KindTomcat,
+	"A connector of Tomcat has maxThreads threads, each for one request. It takes up connections all the same: requests wait, complete, in their sockets.",
+	"Raise maxThreads, or find what the threads wait for.",
+	"Requests that wait while threads are free.")
+
+// haproxyMaxconn: at maxconn of the process or of a frontend HAProxy accepts
+// nothing more; connections wait in the accept queue.
+var haproxyMaxconn = exhausted("haproxy-maxconn", "HAProxy is at its maxconn: new connections wait to be accepted", observe.KindHAProxy,
+	"At maxconn of the process or of a frontend HAProxy accepts nothing more, and connections wait in the accept queue.",
+	"Raise maxconn as far as the servers behind can take it; idle keep-alive connections are freed by a shorter timeout.",
+	"Many connections below the limit.")
+
+func init() {
+	declare(&apacheWorkersExhausted, workerPool{kind: observe.KindApache, name: "Apache", unit: unitIs("workers"), fix: fixApache,
+		logs: []string{"max-workers", "near-limit", "scoreboard"}})
+	declare(&uwsgiWorkersBusy, workerPool{kind: observe.KindUWSGI, name: "uWSGI", unit: unitIs("workers"), fix: fixUWSGI,
+		logs: []string{"listen-queue-full", "all-busy"}})
+	declare(&gunicornWorkersBusy, workerPool{kind: observe.KindGunicorn, name: "gunicorn", unit: unitIs("workers"), fix: fixGunicorn})
+	declare(&tomcatThreadsExhausted, workerPool{kind: observe.KindTomcat, name: "Tomcat", unit: unitIs("threads"), fix: fixTomcat,
+		logs: []string{"threads-busy"}})
+	declare(&haproxyMaxconn, workerPool{kind: observe.KindHAProxy, name: "HAProxy", unit: unitIs("connections"), fix: fixHAProxy,
+		logs: []string{"fd-limit"}})
+}
+
+// place names the file and line to edit, as "in FILE:LINE", or what stands for
+// it.
+func place(u *poolUse, s observe.Setting) string {
+	switch {
+	case s.File != "" && s.Line > 0:
+		return fmt.Sprintf("in %s:%d", s.File, s.Line)
+	case s.File != "":
+		return "in " + s.File
+	case u.app.Config != "":
+		return "in " + u.app.Root + u.app.Config
+	}
+	return "in its configuration"
+}
+
+// signal is how to have the master of a server read its configuration again: by
+// its unit on the host, by a signal elsewhere.
+func (v *View) signal(a *observe.AppServer, verb, name, what string) string {
+	if p := v.Process(a.PID); p != nil && p.Unit != "" && p.Container == "" {
+		return fmt.Sprintf("systemctl %s %s", verb, p.Unit)
+	}
+	if name == "" {
+		return fmt.Sprintf("restart %s (pid %d)   # %s", a.Kind, a.PID, what)
+	}
+	return fmt.Sprintf("kill -%s %d   # %s", name, a.PID, what)
+}
+
+// idleHolders says that most of what is taken are connections without a request
+// in hand.
+func idleHolders(u *poolUse) bool { return u.pool.PerConn && u.held > 0 && u.working < 0.5*u.held }
+
+func fixApache(v *View, u *poolUse, s observe.Setting, f *Finding) {
+	each := v.workerRSS(u.app)
+	if u.pool.Threads > 1 {
+		each /= uint64(u.pool.Threads)
+	}
+	want, memory := v.proposedWorkers(u, each)
+	if t := u.pool.Threads; t > 1 && u.app.Model != "prefork" {
+		want = (want + t - 1) / t * t
+	}
+	f.Fix.Text = fmt.Sprintf("Raise MaxRequestWorkers from %d to %d%s, or find what the requests wait for.", u.pool.Limit, want, memory)
+	if idleHolders(u) {
+		f.Fix.Text = fmt.Sprintf("Most workers are held by connections that ask for nothing: shorten KeepAliveTimeout, or use the event MPM, which needs no worker for them; or raise MaxRequestWorkers from %d to %d%s.", u.pool.Limit, want, memory)
+	}
+	f.Fix.Commands = []string{fmt.Sprintf("%s: MaxRequestWorkers %d", place(u, s), want)}
+	servers := want
+	if u.app.Model != "prefork" {
+		servers = want / max(u.pool.Threads, 1)
+	}
+	// ServerLimit is fixed at the start (mpm_common.c): a graceful restart
+	// keeps the old one, and MaxRequestWorkers cannot go beyond it.
+	f.Fix.Commands = append(f.Fix.Commands, fmt.Sprintf("beside it: ServerLimit %d   # only a full restart takes a new one", servers),
+		v.signal(u.app, "restart", "", "stop and start it"))
+}
+
+func fixUWSGI(v *View, u *poolUse, s observe.Setting, f *Finding) {
+	want, memory := v.proposedWorkers(u, v.workerRSS(u.app)/uint64(max(u.pool.Threads, 1)))
+	n := (want + u.pool.Threads - 1) / max(u.pool.Threads, 1)
+	f.Fix.Text = fmt.Sprintf("Raise processes of uWSGI from %s to %d%s, or find what the requests wait for; a longer listen queue would only let them wait longer.", s.Value, n, memory)
+	f.Fix.Commands = []string{fmt.Sprintf("%s: processes = %d", place(u, s), n), v.signal(u.app, "restart", "", "a reload keeps options of the command line")}
+}
+
+func fixGunicorn(v *View, u *poolUse, s observe.Setting, f *Finding) {
+	want, memory := v.proposedWorkers(u, v.workerRSS(u.app)/uint64(max(u.pool.Threads, 1)))
+	n := (want + u.pool.Threads - 1) / max(u.pool.Threads, 1)
+	f.Fix.Text = fmt.Sprintf("Raise the workers of gunicorn from %d to %d%s, or find what the requests wait for; threads (--threads) share one interpreter and take less memory.",
+		u.pool.Limit/max(u.pool.Threads, 1), n, memory)
+	// SIGTTIN adds one worker at once (gunicorn/arbiter.py).
+	f.Fix.Commands = []string{fmt.Sprintf("kill -TTIN %d   # one worker more, at once; again for each further one", u.app.PID)}
+	f.Fix.Persist = []string{fmt.Sprintf("%s: workers = %d", place(u, s), n)}
+}
+
+// javaStack is what a thread of Java takes of memory at most by itself, bytes
+// (-Xss is 1 MB on 64-bit Linux).
+const javaStack = 1 << 20
+
+func fixTomcat(v *View, u *poolUse, s observe.Setting, f *Finding) {
+	want, memory := v.proposedWorkers(u, javaStack)
+	f.Fix.Text = fmt.Sprintf("Raise %s from %d to %d%s, or find what the requests wait for.", u.pool.Knob, u.pool.Limit, want, memory)
+	f.Fix.Commands = []string{fmt.Sprintf("%s: %s=\"%d\"", place(u, s), u.pool.Knob, want), v.signal(u.app, "restart", "", "server.xml is read at the start")}
+}
+
+func fixHAProxy(v *View, u *poolUse, s observe.Setting, f *Finding) {
+	// A connection takes two descriptors and about 33 kB of buffers.
+	want, _ := v.proposedWorkers(u, 64<<10)
+	f.Fix.Text = fmt.Sprintf("Raise %s from %d to %d, as far as the servers behind can take it; each connection takes two descriptors.", u.pool.Knob, u.pool.Limit, want)
+	if u.source != recorded && u.working < 0.5*u.held {
+		f.Fix.Text += " Most connections are idle: a shorter timeout http-keep-alive frees them."
+	}
+	f.Fix.Commands = []string{fmt.Sprintf("%s: maxconn %s", place(u, s), strconv.Itoa(want)), v.signal(u.app, "reload", "USR2", "master of HAProxy (-W): reload")}
+}
