@@ -213,6 +213,7 @@ func (s *session) begin() error {
 	for _, in := range s.fpm {
 		in.Begin()
 	}
+	s.beginAppServers(seen)
 	s.beginLimits()
 	s.use, gaps = s.fs.Use()
 	s.out.Gaps = append(s.out.Gaps, gaps...)
