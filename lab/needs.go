@@ -2,6 +2,7 @@ package lab
 
 import (
 	"fmt"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -26,12 +27,17 @@ func missing(i incident.Incident) error {
 func installed(pkg string) bool {
 	program := map[string]string{
 		"iproute2": "ip", "nftables": "nft", "mariadb-server": "mariadbd", "docker.io": "dockerd", "python3": "/usr/bin/python3",
-		"e2fsprogs": "mkfs.ext4",
+		"e2fsprogs":   "mkfs.ext4",
+		"apache2-bin": "apache2", "lua-socket": "/usr/share/lua/5.3/socket.lua",
+		"uwsgi-core": "uwsgi", "uwsgi-plugin-python3": "uwsgi_python3", "tomcat10-common": "/usr/share/tomcat10/bin/catalina.sh",
 	}[pkg]
 	switch {
 	case pkg == "php-fpm":
 		found, _ := filepath.Glob("/usr/sbin/php-fpm*")
 		return len(found) > 0
+	case strings.HasPrefix(program, "/"):
+		_, err := os.Stat(program)
+		return err == nil
 	case program == "":
 		program = pkg
 	}

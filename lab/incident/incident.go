@@ -82,6 +82,8 @@ func (i Incident) Needs() []string {
 		server.NginxFPM: {"php-fpm"}, server.WebDatabase: {"mariadb-server"}, server.WebRedis: {"redis-server"},
 		server.NativeApp: {"gcc"}, server.NativeMail: {"gcc"}, server.NginxNative: {"gcc"},
 		server.DeskApp: {"gcc", "e2fsprogs"}, server.NginxPython: {"python3"}, server.Docker: {"python3", "docker.io"},
+		server.Apache: {"apache2-bin", "lua-socket"}, server.UWSGI: {"uwsgi-core", "uwsgi-plugin-python3"}, server.NginxGunicorn: {"python3", "gunicorn"},
+		server.HAProxyWeb: {"haproxy"}, server.Tomcat: {"tomcat10-common"},
 	}[setup.Kind]...)
 	if setup.Desk.Traced || setup.Desk.Aside {
 		needs = append(needs, "strace")

@@ -35,7 +35,7 @@ func (k Kind) HasBackend() bool {
 
 // HasNginx reports whether clients talk to an nginx.
 func (k Kind) HasNginx() bool {
-	return k == NginxFPM || k == NginxNginx || k == NginxNative || k == NginxPython || k == Docker
+	return k == NginxFPM || k == NginxNginx || k == NginxNative || k == NginxPython || k == Docker || k == NginxGunicorn
 }
 
 // Service is how an HTTP server of the lab's own behaves. The zero value
@@ -97,6 +97,8 @@ type Setup struct {
 	Go   Go   // GoApp
 	Desk Desk // DeskApp
 
+	Workers Workers // Apache, UWSGI, NginxGunicorn, HAProxyWeb, Tomcat
+
 	// NginxPython, Docker
 	Python    Python
 	Collector Collector // Docker
@@ -137,6 +139,8 @@ func Healthy(kind Kind) Setup {
 		Somaxconn:         8192,
 		TWReuse:           "1",
 		ConntrackMax:      262144,
+
+		Workers: healthyWorkers,
 	}
 }
 

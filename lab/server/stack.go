@@ -26,7 +26,7 @@ type Stack struct {
 func (s *Stack) Behind() []string {
 	here, there := fmt.Sprintf("port %d", s.BackPort), fmt.Sprintf("%s, port ", s.BackendAddr)
 	switch s.Kind {
-	case NginxFPM, NginxNginx, NginxNative, NginxPython:
+	case NginxFPM, NginxNginx, NginxNative, NginxPython, NginxGunicorn, HAProxyWeb:
 		return []string{here}
 	case WebBackend, WebDatabase, WebRedis:
 		return []string{there + strconv.Itoa(s.BackPort)}
@@ -190,6 +190,14 @@ func (s *starter) servers() error {
 		return s.golang()
 	case Docker:
 		return s.docker()
+	case Apache:
+		return s.apache()
+	case UWSGI:
+		return s.uwsgi()
+	case NginxGunicorn:
+		return s.nginxGunicorn()
+	case HAProxyWeb:
+		return s.haproxyWeb()
 	default:
 		return s.app()
 	}
