@@ -38,6 +38,7 @@ type cli struct {
 	Requests requestsCmd `cmd:"" help:"One line for each request on a TCP connection, with where its time went."`
 	Top      topCmd      `cmd:"" help:"Show live, per endpoint, how many requests there are and where their time goes."`
 	Wait     waitCmd     `cmd:"" help:"Show what a process waits for now, hop by hop to the last."`
+	Drops    dropsCmd    `cmd:"" help:"Show where packets die on their way in and out, layer by layer."`
 	Func     funcCmd     `cmd:"" help:"Count and time the calls of any function: of a program, a library, or the kernel."`
 	Flame    flameCmd    `cmd:"" help:"Record call stacks, on the CPU or waiting, and write flame graphs."`
 	Doctor   doctorCmd   `cmd:"" help:"Try what this kernel, these rights and this host allow, and what it costs."`

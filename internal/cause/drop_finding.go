@@ -31,7 +31,7 @@ func checkDrops(v *View, d *dropSpec) Result {
 		if len(harms) == 0 {
 			if s.Packets >= nearest {
 				nearest = s.Packets
-				r.RuledOut = fmt.Sprintf("%s packets were dropped %s, and no request or connection waited for them", count(s.Packets), v.placeOf(s))
+				r.RuledOut = fmt.Sprintf("%s packets were dropped %s, and no request or connection waited for them", count(s.Packets), v.PlaceOf(s))
 			}
 			continue
 		}
@@ -40,8 +40,8 @@ func checkDrops(v *View, d *dropSpec) Result {
 	return r
 }
 
-// placeOf names a site in a sentence.
-func (v *View) placeOf(s *DropSite) string {
+// PlaceOf names a site in a sentence: "by rule nft inet filter input handle 7".
+func (v *View) PlaceOf(s *DropSite) string {
 	ns := v.namespaces[s.NetNS]
 	var what string
 	switch {
@@ -56,7 +56,7 @@ func (v *View) placeOf(s *DropSite) string {
 	case s.Interface != "":
 		what = "by " + string(s.Layer) + " at " + s.Interface
 	default:
-		what = "by " + string(s.Layer)
+		what = "by " + s.Layer.Title()
 	}
 	if ns == nil && s.NetNS != 0 {
 		return what + " in network namespace " + utoa(s.NetNS)

@@ -166,12 +166,12 @@ func checkPMTU(v *View) Result {
 			k := l.cost(1, observe.Retrans)
 			noticed := l.LossPermille() >= lossPermille && l.Retrans >= lossSegments && (l.noticed(k, wireFloor) || l.wasted(k, wireFloor, observe.Retrans))
 			if data >= 0.5 || !noticed || l.reach < fewReach {
-				r.RuledOut = fmt.Sprintf("%s ICMP messages were dropped %s, but %s segments of %s were sent again", count(s.Kinds()["icmp"]), v.placeOf(s), count(l.Retrans), l.name())
+				r.RuledOut = fmt.Sprintf("%s ICMP messages were dropped %s, but %s segments of %s were sent again", count(s.Kinds()["icmp"]), v.PlaceOf(s), count(l.Retrans), l.name())
 				continue
 			}
 			fd := v.found(&pmtuBlackhole, l, k, wireFloor, "lost to retransmission")
 			fd.hurts = f.ends
-			fd.Evidence = slices.Insert(fd.Evidence, 0, Evidence{Fact: "ICMP messages dropped " + v.placeOf(s), Value: s.Kinds()["icmp"], Unit: "packets", Source: s.Source},
+			fd.Evidence = slices.Insert(fd.Evidence, 0, Evidence{Fact: "ICMP messages dropped " + v.PlaceOf(s), Value: s.Kinds()["icmp"], Unit: "packets", Source: s.Source},
 				Evidence{Fact: "segments sent again", Value: l.Retrans, Limit: l.Segments, Unit: "segments", Source: "TCP sockets"})
 			fd.Fix.Text = "Let the messages through that say that a packet is too long; until then, let TCP find the size by itself."
 			fd.Fix.Commands = []string{v.in(l.ns, "sysctl -w net.ipv4.tcp_mtu_probing=1")}

@@ -298,3 +298,16 @@ func (v *View) placeSite(s *DropSite) {
 
 // Sites is where packets died, most packets first.
 func (v *View) Sites() []*DropSite { return v.sites }
+
+// dropTitles tell the layers in words.
+var dropTitles = map[DropLayer]string{
+	DropNIC: "receive ring of a device", DropLink: "damaged on the link", DropXDP: "XDP programs", DropSoftnet: "backlog of a CPU",
+	DropTCIngress: "traffic control, coming in", DropFragments: "fragments", DropRPFilter: "reverse path filter", DropRouting: "routing",
+	DropFirewall: "firewall", DropConntrack: "connection tracking", DropIPsec: "IPsec", DropChecksum: "checksums", DropAccept: "accept queues",
+	DropSYNQueue: "SYN queue", DropSocket: "socket buffers", DropNoSocket: "nobody listens", DropTCP: "TCP", DropUDP: "UDP sockets",
+	DropCgroup: "BPF of control groups", DropNeighbour: "neighbours (ARP, ND)", DropMTU: "MTU of links", DropTCEgress: "traffic control, going out",
+	DropQdisc: "queues of devices", DropDevice: "devices", DropElsewhere: "elsewhere",
+}
+
+// Title tells the layer in words.
+func (l DropLayer) Title() string { return dropTitles[l] }

@@ -84,6 +84,13 @@ func (s *session) startDrops() {
 	}
 }
 
+// Ports from clientPorts on are mostly clients' own (net.ipv4.ip_local_port_range),
+// unless many sockets call one.
+const (
+	clientPorts = 32768
+	manySockets = 3
+)
+
 // endDrops takes what was dropped, and stops counting.
 func (s *session) endDrops() {
 	if s.drops == nil {
@@ -100,8 +107,12 @@ func (s *session) endDrops() {
 		for p := range sp.ports {
 			ports[p] = true
 		}
-		for k := range sp.groups {
-			ports[k.port] = true
+		// What is called: the port of its other end is no client's own, unless
+		// it is from the range of those.
+		for k, g := range sp.groups {
+			if k.served || k.port < clientPorts || g.total >= manySockets {
+				ports[k.port] = true
+			}
 		}
 	}
 	space := symbol.NewSpace(s.fs.Proc)
