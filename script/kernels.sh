@@ -23,7 +23,7 @@ keep=$PWD/.kernels
 kernel=linux-image-cloud-amd64
 # What slowray asks the kernel for by way of modules, and what the tests need.
 modules='tcp_diag unix_diag nf_conntrack_netlink tun'
-packages='./internal/bpf ./internal/sense/request ./internal/sense/connect ./internal/sense/socket ./internal/sense/stack ./internal/sense/callstack ./internal/sense/function ./internal/sense/request/kerneltest'
+packages='./internal/bpf ./internal/sense/request ./internal/sense/connect ./internal/sense/dns ./internal/sense/socket ./internal/sense/stack ./internal/sense/callstack ./internal/sense/function ./internal/sense/request/kerneltest'
 [ -z "$short" ] || packages=./internal/sense/request/kerneltest
 boot_limit=240 # seconds
 

@@ -27,6 +27,7 @@ char LICENSE[] SEC("license") = "Dual BSD/GPL";
 /* The addresses of a name are asked for at once, in a query for each family;
  * what is asked again later than this is asked again for want of an answer. */
 #define TOGETHER (40 * MSEC)
+#define ANEW (1000 * MSEC)
 #define SLOW (100 * MSEC)
 
 /* The context as programs see it (include/uapi/linux/bpf.h). */
@@ -75,7 +76,7 @@ struct lookup {
 	__u64 first;
 	__u64 last;
 	__u32 open; /* queries of the last round without an answer */
-	__u32 tries;
+	__u32 told; /* of the last round some were answered with other than an error */
 };
 
 struct query_key {
@@ -269,21 +270,24 @@ static __always_inline void note_query(struct __sk_buff *skb, __u32 at, __u16 fa
 	if (!l) {
 		fresh.server = q->server;
 		fresh.first = fresh.last = now;
-		fresh.open = fresh.tries = 1;
+		fresh.open = 1;
 		bpf_map_update_elem(&dns_lookups, &q->lookup, &fresh, BPF_ANY);
 	} else if (now - l->last < TOGETHER) {
 		l->open++;
 	} else {
 		struct server *before = bpf_map_lookup_elem(&dns_servers, &l->server);
 
-		if (before) {
+		if (before && l->open) {
 			__sync_fetch_and_add(&before->given_up, l->open);
 			__sync_fetch_and_add(&before->lost_ns, now - l->last);
 		}
+		/* All that was known were errors, some time ago: it begins anew. */
+		if (!l->open && now - l->last > ANEW)
+			l->first = now;
 		l->server = q->server;
 		l->last = now;
 		l->open = 1;
-		l->tries++;
+		l->told = 0;
 	}
 	key.cookie = bpf_get_socket_cookie(skb);
 	key.id = s->message[0] << 8 | s->message[1];
@@ -354,13 +358,15 @@ static __always_inline void note_answer(struct __sk_buff *skb, __u32 at, struct 
 	}
 	l = bpf_map_lookup_elem(&dns_lookups, &q->lookup);
 	/* A late answer to an earlier try ends nothing: most resolvers no longer
-	 * listen. After an error the next server is asked. */
-	if (!l || q->sent < l->last || (code && code != 3))
+	 * listen. After nothing but errors the next server is asked. */
+	if (!l || q->sent < l->last)
 		return;
-	if (l->open > 1) {
+	if (!code || code == 3)
+		l->told = 1;
+	if (l->open)
 		l->open--;
+	if (l->open || !l->told)
 		return;
-	}
 	end_lookup(q, l, now, code == 3, s);
 	bpf_map_delete_elem(&dns_lookups, &q->lookup);
 }

@@ -16,6 +16,17 @@ var abortOnOverflow = Cause{
 	Needs:         []observe.Kind{observe.KindListeners, observe.KindCounters, observe.KindSysctl},
 	ConsequenceOf: []string{"accept-queue-overflow"},
 	Folds:         true,
+	Doc: Doc{
+		About: "With tcp_abort_on_overflow a client whose connection finds the accept queue full gets a reset, where otherwise it would try again by itself. A short burst becomes errors.",
+		See:   []Symptom{SeeErrors},
+		Known: []string{
+			"The setting is on in the namespace, an accept queue was full, and handshakes were reset (EmbryonicRsts).",
+		},
+		Not: []string{
+			"The setting alone, while no queue is full.",
+		},
+		Mend: "Switch it off, and mend what fills the queue.",
+	},
 }
 
 func init() { abortOnOverflow.Check = checkAbortOnOverflow }

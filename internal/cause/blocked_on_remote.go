@@ -17,7 +17,7 @@ var blockedOnRemote = Cause{
 	Title:         "Requests wait for a remote service that does not answer",
 	Layer:         LayerCall,
 	Needs:         []observe.Kind{observe.KindWaits},
-	ConsequenceOf: append([]string{"slow-dependency", "network-loss", "syn-retransmits", "conntrack-full", "dns-timeout", "dns-slow", "dns-search-expansion"}, dropCauses...),
+	ConsequenceOf: append([]string{"slow-dependency", "network-loss", "syn-retransmits", "conntrack-full", "dns-timeout", "dns-slow", "dns-search-expansion", "connect-timeout", "ipv6-fallback"}, dropCauses...),
 	Folds:         true,
 	Doc: Doc{
 		About: "Threads that should answer wait for an address beyond this host that does not answer: neither to connect() nor to what was sent. A " +
@@ -65,7 +65,7 @@ func checkBlockedOnRemote(v *View) Result {
 				return p.Subject.Addr == f.Subject.Addr && p.Subject.Port == f.Subject.Port
 			}
 			return p.Subject.NetNS == f.Subject.NetNS && (p.Cause == conntrackFull.ID || p.Subject.Addr == f.Subject.Addr && p.Subject.Port == f.Subject.Port) &&
-				slices.Contains([]string{"network-loss", "syn-retransmits", "conntrack-full"}, p.Cause)
+				slices.Contains([]string{"network-loss", "syn-retransmits", "conntrack-full", "connect-timeout", "ipv6-fallback"}, p.Cause)
 		}
 	})
 }

@@ -187,6 +187,7 @@ func Catalogue() []Cause {
 		deadlock,
 		logCollectorStalled,
 		blockedOnPipe,
+		unixDatagramBlocked,
 		unixSocketBacklog,
 		blockedOnFileLock,
 		lockConvoy,

@@ -18,6 +18,19 @@ var closeWaitLeak = Cause{
 	// A service that stands still closes nothing either.
 	ConsequenceOf: waitCauses,
 	Folds:         true,
+	Doc: Doc{
+		About: "The service does not close connections that its clients have closed. They stay in CLOSE_WAIT with their descriptors, until none is left and it cannot accept any more.",
+		See:   []Symptom{SeeNoAnswer, SeeHang, SeeLogs},
+		Known: []string{
+			"accept() failed with EMFILE.",
+			"Half of the open files or more are connections in CLOSE_WAIT.",
+		},
+		Not: []string{
+			"CLOSE_WAIT, however many, while descriptors are left.",
+			"Descriptors used up by connections that are in use: fd-limit.",
+		},
+		Mend: "Close connections when read() returns 0; until then restart the service.",
+	},
 }
 
 func init() { closeWaitLeak.Check = checkCloseWait }

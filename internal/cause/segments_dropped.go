@@ -18,6 +18,7 @@ type thrownAway struct {
 	cause    *Cause
 	counters []string // any of them
 	what     string   // of the segments, for a sentence
+	none     string   // when there were none
 	fix      func(v *View, ns *observe.NetNS, f *Finding)
 }
 
@@ -29,6 +30,19 @@ var receiveBufferPruned = Cause{
 	// What is not read fills the buffer.
 	ConsequenceOf: append([]string{"tcp-memory-pressure", "application-slow-to-read"}, machineCauses...),
 	Folds:         true,
+	Doc: Doc{
+		About: "A receive buffer has no room for what arrives: the kernel throws it away and the sender sends it again, later and later.",
+		See:   []Symptom{SeeLarge, SeeTimer},
+		Known: []string{
+			"Ten segments or more were thrown away (RcvPruned, OfoPruned, TCPRcvQDrop).",
+			"Requests wait for what is sent again: their upload, or the retransmissions of a sender on this host, takes a good part of the time.",
+		},
+		Not: []string{
+			"Buffers that are collapsed or pruned while no request waits for it.",
+		},
+		Mend:      "Larger receive buffers (tcp_rmem), no small SO_RCVBUF, an application that reads in time.",
+		Unplanted: "A sender that keeps to the window does not overfill a buffer: it takes many tiny segments and little memory.",
+	},
 }
 
 // socketBacklogDrop: segments that come in while a thread has the socket locked
@@ -40,6 +54,18 @@ var socketBacklogDrop = Cause{
 	Needs:         []observe.Kind{observe.KindCounters, observe.KindRequests},
 	ConsequenceOf: machineCauses,
 	Folds:         true,
+	Doc: Doc{
+		About: "While a thread has a socket locked, what arrives waits in the socket's backlog, which is bounded by its buffers. What does not fit is thrown away and sent again.",
+		See:   []Symptom{SeeLarge, SeeTimer},
+		Known: []string{
+			"Ten segments or more were thrown away for it (TCPBacklogDrop), and requests wait for what is sent again.",
+		},
+		Not: []string{
+			"A few of them, or many that no request waits for.",
+		},
+		Mend:      "Read less at a time, give the process a CPU, raise the receive buffer.",
+		Unplanted: "It takes a link faster than a CPU.",
+	},
 }
 
 // pawsDrop: a segment whose timestamp is older than the last one of its
@@ -49,6 +75,18 @@ var pawsDrop = Cause{
 	Title: "Segments are thrown away because their TCP timestamp went backwards",
 	Layer: LayerSocket,
 	Needs: []observe.Kind{observe.KindCounters, observe.KindRequests},
+	Doc: Doc{
+		About: "A segment whose timestamp is older than the last one of its connection is taken for a duplicate of long ago and thrown away. Several machines behind one address, or a device that changes timestamps, bring it about.",
+		See:   []Symptom{SeeConnecting, SeeSomeEnds},
+		Known: []string{
+			"Ten segments or more were thrown away for it (PAWSActive, PAWSEstab, PAWSTimewait), and requests wait for what is sent again.",
+		},
+		Not: []string{
+			"Late duplicates of closed connections, which are to be thrown away.",
+		},
+		Mend:      "Let what is on the way keep or remove timestamps.",
+		Unplanted: "It takes a device that breaks timestamps; the kernel gives each connection an offset of its own.",
+	},
 }
 
 // segmentCauses are those that throw away segments, which then look lost.
@@ -59,9 +97,9 @@ const (
 )
 
 var throwers = []thrownAway{
-	{&receiveBufferPruned, []string{"TcpExt.RcvPruned", "TcpExt.OfoPruned", "TcpExt.TCPRcvQDrop", "TcpExt.TCPOFODrop"}, "did not fit into a receive buffer", fixPruned},
-	{&socketBacklogDrop, []string{"TcpExt.TCPBacklogDrop"}, "came while the socket's backlog was full", fixBacklog},
-	{&pawsDrop, []string{"TcpExt.PAWSActive", "TcpExt.PAWSEstab", "TcpExt.PAWSTimewait"}, "had an old timestamp", fixPAWS},
+	{&receiveBufferPruned, []string{"TcpExt.RcvPruned", "TcpExt.OfoPruned", "TcpExt.TCPRcvQDrop", "TcpExt.TCPOFODrop"}, "did not fit into a receive buffer", "all segments that came fitted into their receive buffers", fixPruned},
+	{&socketBacklogDrop, []string{"TcpExt.TCPBacklogDrop"}, "came while the socket's backlog was full", "no socket's backlog was full", fixBacklog},
+	{&pawsDrop, []string{"TcpExt.PAWSActive", "TcpExt.PAWSEstab", "TcpExt.PAWSTimewait"}, "had an old timestamp", "no segment had an old timestamp", fixPAWS},
 }
 
 func init() {
@@ -71,7 +109,7 @@ func init() {
 }
 
 func (v *View) checkThrownAway(t *thrownAway) Result {
-	r := ruledOut("no segment " + t.what)
+	r := ruledOut(t.none)
 	for i := range v.Namespaces {
 		ns := &v.Namespaces[i]
 		dropped, evidence := countersOf(ns, t.counters)

@@ -27,6 +27,14 @@ func connects(o *observe.Observation, pid int, family, addr string, port int, c 
 	o.Connects = append(o.Connects, c)
 }
 
+// datagramChain is a worker that sends to a log which nobody reads.
+var datagramChain = func() observe.WaitChain {
+	h := hop(nginxWorker1, nginxWorker1, observe.WaitUnix, observe.WantsRoom, "sendto", "fd 9 → unix to /run/app/log")
+	h.Datagram = true
+	return ends(observe.EndSleep, "sleeps for a time that it chose itself", h,
+		peer(hop(backupPID, backupPID, observe.WaitSleep, "", "clock_nanosleep", "1h"), observe.HowPeer, "has the other end, and does not read"))
+}()
+
 // firingOnTransport are the causes of sockets and of connections, see firing.
 var firingOnTransport = []fires{
 	{
@@ -188,6 +196,11 @@ var firingOnTransport = []fires{
 		subject: Subject{Kind: "listener", Port: webPort}, minShare: 0.9, fix: "balance-rr", evidence: "got twice=290",
 	},
 	{
+		name: "a log daemon that does not read", cause: &unixDatagramBlocked,
+		plant:   stuck(stuckWeb(10), waitShare(nginxMaster, 40_000*ms, 9, datagramChain)),
+		subject: Subject{Kind: "process", PID: nginxMaster, Port: webPort}, minShare: 0.7, fix: "backup (pid 530) has the other end", evidence: "full=fd 9 → unix to /run/app/log",
+	},
+	{
 		name: "60 kB after a pause, 40 ms away", cause: &slowStartAfterIdle,
 		plant: func(o *observe.Observation) {
 			t := nginxServed().add(200, 41*ms, 40*ms, 0, parts{observe.Server: 2 * ms, observe.Network: 120 * ms}).peers(8, 40*ms)
@@ -254,7 +267,7 @@ var nearMissesOnTransport = []miss{
 		quiet(nginxServed().add(1000, ms, ms, 0, quick))(o)
 		ns(o).Counters["TcpExt.RcvPruned"] = 300
 	}, "no request waited for that"},
-	{"late uploads, and nothing is thrown away", &receiveBufferPruned, quiet(uploads()), "no segment did not fit"},
+	{"late uploads, and nothing is thrown away", &receiveBufferPruned, quiet(uploads()), "all segments that came fitted"},
 	{"a few in the backlog", &socketBacklogDrop, func(o *observe.Observation) {
 		quiet(uploads())(o)
 		ns(o).Counters["TcpExt.TCPBacklogDrop"] = 3
@@ -302,6 +315,7 @@ var nearMissesOnTransport = []miss{
 		web(o).Clients = 20
 		ns(o).Sysctl["net.ipv4.tcp_slow_start_after_idle"] = "1"
 	}, "answers of 3 kB"},
+	{"a log socket that is full now and then", &unixDatagramBlocked, stuck(stuckWeb(20), waitShare(nginxMaster, 3000*ms, 1, datagramChain)), "3.0 % of the time"},
 	{"a small window on a short way", &windowLimited, quiet(nginxServed().add(100, ms/5, ms/5, observe.FlagRecvWindow,
 		parts{observe.Server: 2 * ms, observe.SendWait: 400 * ms, observe.Network: ms / 5})), "met a small window"},
 }

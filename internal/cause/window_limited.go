@@ -16,6 +16,19 @@ var windowLimited = Cause{
 	Title: "The receiver's window is too small for the round trip: the answer waits to be sent",
 	Layer: LayerPath,
 	Needs: []observe.Kind{observe.KindRequests},
+	Doc: Doc{
+		About: "The receiver's window is smaller than what fits on the way in a round trip, so that the sender waits for acknowledgements. The window follows the receive buffer.",
+		See:   []Symptom{SeeLarge, SeeSomeEnds},
+		Known: []string{
+			"Requests met a small window more often than a closed one, and waiting for it takes a good part of their time.",
+			"A round trip takes 1 ms or more.",
+		},
+		Not: []string{
+			"A receiver that does not read: slow-receiver.",
+			"A send buffer that is smaller still: send-buffer-limited.",
+		},
+		Mend: "A larger receive buffer at the receiver: tcp_rmem, no small SO_RCVBUF.",
+	},
 }
 
 // smallWindow says that windows were small for the way rather than closed. On a

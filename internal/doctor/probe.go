@@ -10,8 +10,10 @@ import (
 	"github.com/slowray/slowray/internal/sense/callstack"
 	"github.com/slowray/slowray/internal/sense/callstack/interpreter"
 	"github.com/slowray/slowray/internal/sense/connect"
+	"github.com/slowray/slowray/internal/sense/dns"
 	"github.com/slowray/slowray/internal/sense/flow"
 	"github.com/slowray/slowray/internal/sense/function"
+	"github.com/slowray/slowray/internal/sense/host"
 	"github.com/slowray/slowray/internal/sense/request"
 	"github.com/slowray/slowray/internal/sense/socket"
 	"github.com/slowray/slowray/internal/sense/stack"
@@ -53,6 +55,7 @@ var probes = []probe{
 	{"requests", "every request on every TCP connection, with where its time goes", "request",
 		[]string{"slowray requests", "slowray top", "most causes of slowray why"}, tryRequests},
 	{"connections", "results of connect() and accept()", "connect", []string{"calls that fail for want of a port or a descriptor"}, tryConnect},
+	{"name servers", "queries over UDP, how long their answers take and which have none", "dns", []string{"causes about names"}, tryDNS},
 	{"sockets", "lists of sockets and their owners", "socket", []string{"nothing: they are read in dearer ways"}, trySockets},
 	{"CPU samples", "what processes and kernel threads execute", "profile", []string{"causes that name functions"}, tryProfile},
 	{"packets", "what comes in when packets take a CPU", "flow", []string{"the source of a flood"}, tryFlow},
@@ -82,6 +85,19 @@ func tryConnect(context.Context) ([]string, error) {
 		return []string{"accept() and connect() to unix sockets: " + err.Error()}, nil
 	}
 	w.RestCalls()
+	return nil, nil
+}
+
+func tryDNS(context.Context) ([]string, error) {
+	root, err := host.Default().CgroupV2Root()
+	if err != nil {
+		return nil, err
+	}
+	w, err := dns.Start(root)
+	if err != nil {
+		return nil, err
+	}
+	w.Close()
 	return nil, nil
 }
 

@@ -54,17 +54,18 @@ type WaitHop struct {
 	How       WaitHow  `json:"how,omitempty"`   // how it is known that the hop before waits for this one; empty for the first
 	Why       string   `json:"why,omitempty"`   // the same in words: "holds the mutex"
 
-	Kind    WaitKind   `json:"kind"`               // what it waits for itself
-	Wants   WaitWants  `json:"wants,omitempty"`    // what would end the wait; empty at an end
-	Object  string     `json:"object,omitempty"`   // "fd 5 → pipe:[1234]"
-	Detail  string     `json:"detail,omitempty"`   // figures of the object: "117,440 bytes not read"
-	Remote  string     `json:"remote,omitempty"`   // address of the other end, when the chain leaves the host there
-	ForNS   int64      `json:"at_least_ns"`        // it did not run in this time; 0 when not known
-	QuietNS int64      `json:"quiet_ns,omitempty"` // nothing passed on the object for this long, by the kernel's own clock
-	Inside  WaitInside `json:"inside,omitempty"`   // the kernel: what it waits for there
-	Moving  bool       `json:"moving,omitempty"`   // it ran between the looks: it waits now and then
-	RunNS   int64      `json:"run_ns,omitempty"`   // runnable: time on a CPU between the looks
-	DelayNS int64      `json:"delay_ns,omitempty"` // runnable: time it had to wait for a CPU between the looks
+	Kind     WaitKind   `json:"kind"`               // what it waits for itself
+	Wants    WaitWants  `json:"wants,omitempty"`    // what would end the wait; empty at an end
+	Object   string     `json:"object,omitempty"`   // "fd 5 → pipe:[1234]"
+	Detail   string     `json:"detail,omitempty"`   // figures of the object: "117,440 bytes not read"
+	Remote   string     `json:"remote,omitempty"`   // address of the other end, when the chain leaves the host there
+	ForNS    int64      `json:"at_least_ns"`        // it did not run in this time; 0 when not known
+	QuietNS  int64      `json:"quiet_ns,omitempty"` // nothing passed on the object for this long, by the kernel's own clock
+	Datagram bool       `json:"datagram,omitempty"` // of a unix socket: it passes messages, not a stream
+	Inside   WaitInside `json:"inside,omitempty"`   // the kernel: what it waits for there
+	Moving   bool       `json:"moving,omitempty"`   // it ran between the looks: it waits now and then
+	RunNS    int64      `json:"run_ns,omitempty"`   // runnable: time on a CPU between the looks
+	DelayNS  int64      `json:"delay_ns,omitempty"` // runnable: time it had to wait for a CPU between the looks
 }
 
 // WaitKind is the kind of object that a thread waits for.

@@ -37,7 +37,7 @@ type (
 	lookup    struct {
 		Server      serverKey
 		First, Last uint64
-		Open, Tries uint32
+		Open, Told  uint32
 	}
 	process struct {
 		Lookups, LookupNS, LookupMax uint64
@@ -170,7 +170,7 @@ func (w *Watcher) readOpen(byPID map[uint32]*observe.DNS, servers map[serverKey]
 			continue
 		}
 		age := time.Duration(now.Nano() - int64(val.Last))
-		if age < overdue {
+		if age < overdue || val.Open == 0 {
 			continue
 		}
 		s.Unanswered += uint64(val.Open)

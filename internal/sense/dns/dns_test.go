@@ -118,7 +118,7 @@ func nameServer(t *testing.T, addr string, delay time.Duration, code int) {
 	}()
 }
 
-func start(t *testing.T) *Watcher {
+func start(t testing.TB) *Watcher {
 	t.Helper()
 	root, err := host.Default().CgroupV2Root()
 	if err != nil {
@@ -167,7 +167,8 @@ func onOneThread(do func()) {
 
 func TestLookups(t *testing.T) {
 	w := start(t)
-	const good, deaf, none = "127.53.53.1", "127.53.53.2", "127.53.53.3"
+	const good, deaf, none, refuses = "127.53.53.1", "127.53.53.2", "127.53.53.3", "127.53.53.5"
+	nameServer(t, refuses, 0, 5)
 	nameServer(t, good, 20*time.Millisecond, 0)
 	nameServer(t, deaf, 0, -1)
 	nameServer(t, none, 0, 3)
@@ -181,6 +182,8 @@ func TestLookups(t *testing.T) {
 		ask(t, deaf, 200*time.Millisecond, query(4, "www.example.com", 1))
 		ask(t, good, time.Second, query(4, "WWW.example.com", 1))
 	})
+	// An address of one family only: the other query is refused.
+	onOneThread(func() { ask(t, refuses, time.Second, query(5, "v4.example.com", 1), query(6, "v4.example.com", 28)) })
 	time.Sleep(20 * time.Millisecond)
 	found, losses, err := w.Read(func(int) *observe.Resolver { return &observe.Resolver{Search: []string{"shop.test"}} })
 	if err != nil || len(losses) > 0 {
@@ -207,6 +210,9 @@ func TestLookups(t *testing.T) {
 	}
 	if s := by[none]; s.NotFound != 1 {
 		t.Errorf("server that finds nothing: %+v", s)
+	}
+	if s := by[refuses]; s.Failed != 2 || s.Answered != 2 || s.Unanswered != 0 {
+		t.Errorf("server that refuses: %+v", s)
 	}
 	if mine.Lookups != 3 || mine.NotFound != 1 || mine.Sampled != 1 || mine.Searched != 1 || mine.LookupMaxNS < 200e6 {
 		t.Errorf("lookups: %+v", mine)

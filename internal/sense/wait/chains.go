@@ -127,7 +127,7 @@ func (l *look) hop(t *thread, s step, i int, now second, window int64) observe.W
 	h := observe.WaitHop{
 		Process: l.who(t.p), TID: t.tid, Comm: t.comm, State: string(rune(t.state)),
 		Syscall: k.name, Wchan: l.wchanOf(t),
-		Kind: k.kind, Wants: k.wants, Object: printable(k.object, 1024), Detail: k.detail, Remote: k.remote, Inside: k.inside, QuietNS: k.quiet.Nanoseconds(),
+		Kind: k.kind, Wants: k.wants, Object: printable(k.object, 1024), Detail: k.detail, Datagram: k.dgram, Remote: k.remote, Inside: k.inside, QuietNS: k.quiet.Nanoseconds(),
 	}
 	if i > 0 {
 		h.How, h.Why = s.by.how, s.by.why

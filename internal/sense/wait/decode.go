@@ -17,6 +17,7 @@ type link struct {
 	wants   observe.WaitWants
 	object  string
 	detail  string
+	dgram   bool          // of a unix socket: it passes messages
 	remote  string        // where the chain leaves the host
 	quiet   time.Duration // nothing passed on the object for so long
 	targets []target      // any of them could end the wait

@@ -22,7 +22,7 @@ func (l *look) onUnix(t *thread, o object, n *network, u *host.UnixSample, does 
 		k.object = unixText(o, n, u)
 		return k
 	case does == writing:
-		k.wants = observe.WantsRoom
+		k.wants, k.dgram = observe.WantsRoom, !stream
 		if u.Send > 0 {
 			k.detail = fmt.Sprintf("%d bytes of memory hold what the other end has not read", u.Send)
 		}

@@ -1,0 +1,57 @@
+package cause
+
+import (
+	"fmt"
+
+	"github.com/slowray/slowray/internal/observe"
+)
+
+// unixDatagramBlocked: a datagram socket holds net.unix.max_dgram_qlen messages
+// (10 by default, unix_dgram_sendmsg), and who sends the next one waits until
+// the reader takes one. The system's own log sockets are told as
+// log-collector-stalled.
+var unixDatagramBlocked = Cause{
+	ID:            "unix-datagram-blocked",
+	Title:         "Requests wait to send a message to a unix socket that nobody reads",
+	Layer:         LayerApplication,
+	Needs:         []observe.Kind{observe.KindWaits},
+	ConsequenceOf: []string{"log-collector-stalled", "process-stopped"},
+	Doc: Doc{
+		About: "Threads that should answer send a message to a unix datagram socket, as to a log or a collector of metrics, and its reader " +
+			"does not read. The queue holds ten messages by default; the next sender waits without a time limit.",
+		See: []Symptom{SeeIdle, SeeWaves, SeeHang},
+		Known: []string{
+			"Threads were in such a send for " + percent(dominantShare) + " or more of the time of the slow requests; who has the other end is looked up.",
+		},
+		Not: []string{
+			"A socket that is full now and then, and costs little of the slow requests' time.",
+			"The system's log, /dev/log and journald: log-collector-stalled.",
+		},
+		Mend: "Have the reader read or restart it, send without blocking, and raise net.unix.max_dgram_qlen for bursts.",
+	},
+}
+
+func init() { unixDatagramBlocked.Check = checkUnixDatagram }
+
+func checkUnixDatagram(v *View) Result {
+	return v.judgeRoots(&unixDatagramBlocked, "no thread that answers requests was held up in sending to a unix datagram socket", func(r *root, f *Finding) {
+		c, sender := r.example(), r.blamed()
+		ns := v.Namespace(sender.Process.NetNS)
+		f.Evidence = append(f.Evidence, Evidence{Fact: "full", Value: sender.Object, Source: "/proc/PID/fd"})
+		qlen := v.sysctl(ns, "net.unix.max_dgram_qlen")
+		if qlen != "" {
+			f.Evidence = append(f.Evidence, Evidence{Fact: "net.unix.max_dgram_qlen", Value: qlen, Unit: "messages", Source: "sysctl" + where(ns)})
+		}
+		f.Fix.Text = fmt.Sprintf("Nobody is seen who reads %s: find what should. In %s: send without blocking, and leave out what does not fit.", objectOf(sender), sender.Process.Comm)
+		if r.at < len(c.Hops)-1 {
+			reader := &c.Hops[r.at+1]
+			f.Title = fmt.Sprintf("Requests wait to send to a unix socket that %s does not read", reader.Process.Comm)
+			f.Fix.Text = fmt.Sprintf("%s has the other end and does not read: it %s. Mend or restart it; to be independent of it, send without blocking (MSG_DONTWAIT) in %s. A longer queue helps with bursts only.",
+				who(reader), ownerText(c, r.at+1), sender.Process.Comm)
+			f.Fix.Commands = []string{lookAtWaits(reader.Process.PID)}
+		}
+		if qlen != "" {
+			f.Fix.Commands = append(f.Fix.Commands, v.in(ns, "sysctl -w net.unix.max_dgram_qlen=512   # for sockets that are made after it"))
+		}
+	})
+}
