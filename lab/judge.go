@@ -98,9 +98,11 @@ func (s *StepResult) allowed(planted []incident.Fault) {
 		switch {
 		case isPlanted:
 		case len(planted) == 0:
+			s.False = append(s.False, f.Cause)
 			s.mismatch("%s is found, and nothing harmful is planted", f.Cause)
 		case f.Role == "consequence" && slices.Contains(consequences, f.Cause):
 		default:
+			s.False = append(s.False, f.Cause)
 			s.mismatch("%s is found (as %s) and is not planted", f.Cause, f.Role)
 		}
 	}
@@ -115,7 +117,7 @@ func (s *StepResult) judgeOthers(reports []*Report, i incident.Incident, faults 
 	}
 	for n, report := range reports {
 		again := *s
-		again.Found, again.OK, again.Reasons, again.Notes = report, false, nil, nil
+		again.Found, again.OK, again.Reasons, again.Notes, again.False = report, false, nil, nil, nil
 		judge(&again, i, faults)
 		if again.OK {
 			agreed++

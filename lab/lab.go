@@ -88,6 +88,7 @@ type StepResult struct {
 	OK       bool     `json:"ok"`
 	Reasons  []string `json:"reasons,omitempty"` // of a mismatch
 	Notes    []string `json:"notes,omitempty"`   // worth knowing, not a mismatch
+	False    []string `json:"false,omitempty"`   // causes that are found and are not there
 	harmless bool     // of a control: nothing that is planted may be found
 }
 
@@ -108,7 +109,13 @@ func Run(ctx context.Context, name string, opt Options) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
+	return r.run(ctx)
+}
+
+// run is Run for a runner that has the lock, and gives that back.
+func (r *runner) run(ctx context.Context) (Result, error) {
 	defer r.lock.Release()
+	var err error
 	started := time.Now()
 	result := Result{Incident: r.Name, Seed: r.opt.Seed, OK: true}
 	r.print.heading(r.Incident, r.opt.Seed)
@@ -212,6 +219,21 @@ func open(ctx context.Context, name string, opt Options) (*runner, error) {
 	if err != nil {
 		return nil, fmt.Errorf("lab: %w", err)
 	}
+	r, err := prepare(i, opt)
+	if err != nil {
+		return nil, err
+	}
+	return r, r.acquire(ctx)
+}
+
+// acquire waits for the lock of the lab.
+func (r *runner) acquire(ctx context.Context) (err error) {
+	r.lock, err = sandbox.Acquire(ctx, func(what string) { fmt.Fprintln(os.Stderr, "slowray: lab: "+what) })
+	return err
+}
+
+// prepare makes a runner that has no lock yet.
+func prepare(i incident.Incident, opt Options) (_ *runner, err error) {
 	if opt, err = opt.withDefaults(); err != nil {
 		return nil, err
 	}
@@ -230,8 +252,7 @@ func open(ctx context.Context, name string, opt Options) (*runner, error) {
 	}
 	r := &runner{Incident: i, opt: opt, exe: exe, print: newPrinter(opt), patience: patience}
 	r.plan = server.NewPlan(rand.New(rand.NewPCG(uint64(opt.Seed), 0)))
-	r.lock, err = sandbox.Acquire(ctx, func(what string) { fmt.Fprintln(os.Stderr, "slowray: lab: "+what) })
-	return r, err
+	return r, nil
 }
 
 // plantedSet is one step: what is planted while slowray looks.

@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -176,10 +177,15 @@ func (p *plantedRun) find() bool {
 			p.pidns, _ = os.Readlink(filepath.Dir(path) + "/ns/pid")
 		}
 	}
-	var journal struct{ Dir string }
-	data, _ := os.ReadFile("/run/slowray-lab/journal.json")
-	json.Unmarshal(data, &journal)
-	p.dir = journal.Dir
+	for _, data := range journalsOnDisk() {
+		var journal struct {
+			PID int
+			Dir string
+		}
+		if json.Unmarshal(data, &journal) == nil && journal.PID == p.cmd.Process.Pid {
+			p.dir = journal.Dir
+		}
+	}
 	return p.init != 0 && p.dir != ""
 }
 
@@ -212,9 +218,20 @@ func (p *plantedRun) checkGone(t *testing.T) {
 	eventually(t, "no process is left", func() bool { return countIn(p.pidns) == 0 })
 	eventually(t, "directory is gone", func() bool { _, err := os.Stat(p.dir); return err != nil })
 	eventually(t, "journal is gone", func() bool {
-		data, _ := os.ReadFile("/run/slowray-lab/journal.json")
-		return !strings.Contains(string(data), p.dir) // another run's may be there
+		// Another run's may be there.
+		return !slices.ContainsFunc(journalsOnDisk(), func(data []byte) bool { return bytes.Contains(data, []byte(p.dir)) })
 	})
+}
+
+func journalsOnDisk() [][]byte {
+	var all [][]byte
+	paths, _ := filepath.Glob("/run/slowray-lab/journal*.json")
+	for _, path := range paths {
+		if data, err := os.ReadFile(path); err == nil {
+			all = append(all, data)
+		}
+	}
+	return all
 }
 
 func TestRunKilled(t *testing.T) {

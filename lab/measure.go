@@ -37,7 +37,7 @@ func (r *runner) measure(ctx context.Context, faults []incident.Fault) (Sample, 
 	for n := 0; ; n++ {
 		t := trial{runner: r, faults: faults, window: measureWindow, warm: measureWarm, after: measureWarm / 3}
 		if r.Quick {
-			t.window, t.warm, t.after = t.window/quick, t.warm/quick, t.after/quick
+			t.window, t.warm, t.after = quickMeasureWindow, quickMeasureWarm, quickMeasureWarm/3
 		}
 		t.warm = max(t.warm, r.Lead)
 		s, err := t.run(ctx)

@@ -17,11 +17,16 @@ const userHz = 100
 type cpuTimes struct{ own, children float64 }
 
 // otherProcesses is the CPU times, by pid, of all processes of the host but
-// this one and those in the process namespace of init (proc_pid_stat(5)).
+// this one and those in the process namespaces of these inits (proc_pid_stat(5)).
 // Kernel threads are left out: the network's work for whoever has traffic,
 // which is the sandbox, is theirs.
-func otherProcesses(init int) map[string]cpuTimes {
-	inside, _ := os.Readlink(filepath.Join("/proc", strconv.Itoa(init), "ns/pid"))
+func otherProcesses(inits ...int) map[string]cpuTimes {
+	inside := map[string]bool{}
+	for _, init := range inits {
+		if ns, err := os.Readlink(filepath.Join("/proc", strconv.Itoa(init), "ns/pid")); err == nil {
+			inside[ns] = true
+		}
+	}
 	stats, _ := filepath.Glob("/proc/[0-9]*/stat")
 	self := strconv.Itoa(os.Getpid())
 	found := map[string]cpuTimes{}
@@ -37,7 +42,7 @@ func otherProcesses(init int) map[string]cpuTimes {
 		if parent == kthreadd || pid == kthreadd {
 			continue
 		}
-		if ns, err := os.Readlink(filepath.Join(dir, "ns/pid")); err != nil || ns == inside {
+		if ns, err := os.Readlink(filepath.Join(dir, "ns/pid")); err != nil || inside[ns] {
 			continue
 		}
 		found[pid] = t

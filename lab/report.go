@@ -67,19 +67,9 @@ const verdictTime = 20 * time.Second
 // slowray runs slowray on the host and reads its report. That it fails is a
 // result, not an error.
 func (r *runner) slowray(ctx context.Context, box *sandbox.Box) (*Report, error) {
-	netns, err := box.Server.NetNS(ctx)
+	netns, clients, backend, err := namespaces(ctx, box)
 	if err != nil {
 		return nil, err
-	}
-	clients, err := box.Client.NetNS(ctx)
-	if err != nil {
-		return nil, err
-	}
-	backend := uint64(0)
-	if box.Backend != nil {
-		if backend, err = box.Backend.NetNS(ctx); err != nil {
-			return nil, err
-		}
 	}
 	args := append(r.opt.Slowray[1:len(r.opt.Slowray):len(r.opt.Slowray)], "why", "--json", "--for", r.opt.Window.String())
 	if !r.opt.WholeHost {
@@ -120,6 +110,19 @@ func (r *runner) slowray(ctx context.Context, box *sandbox.Box) (*Report, error)
 	report.Late = max(0, time.Since(started)-r.opt.Window)
 	report.netns, report.clients, report.backend = netns, clients, backend
 	return report, nil
+}
+
+// namespaces are the network namespaces of a sandbox: of the servers, of the
+// load, and of the backend, which is 0 if there is none.
+func namespaces(ctx context.Context, box *sandbox.Box) (netns, clients, backend uint64, err error) {
+	if netns, err = box.Server.NetNS(ctx); err != nil {
+		return 0, 0, 0, err
+	}
+	if clients, err = box.Client.NetNS(ctx); err != nil || box.Backend == nil {
+		return netns, clients, 0, err
+	}
+	backend, err = box.Backend.NetNS(ctx)
+	return netns, clients, backend, err
 }
 
 func (r *Report) parse(data []byte) error {

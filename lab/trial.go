@@ -20,11 +20,19 @@ import (
 const (
 	measureWarm   = 1500 * time.Millisecond // load before a measurement, if the incident asks for no more
 	measureWindow = 4 * time.Second
-	watchWarm     = 2 * time.Second         // load before the window slowray looks at
-	quick         = 2                       // all of these are divided by this for a quick incident
-	watchAfter    = time.Second             // load after that window: longer than slowray takes to begin
-	lookPause     = 1500 * time.Millisecond // from the end of a window to the next look, for the verdict
-	insideShare   = 2                       // a load that ends inside a window ends after 1/insideShare of it
+	watchWarm     = 2 * time.Second // load before the window slowray looks at
+	watchAfter    = time.Second     // load after that window: longer than slowray takes to begin
+	quick         = 2               // slowray's window is divided by this for a quick incident
+
+	// The same for an incident that is what it is at once. The window has two
+	// marks a second apart at least, see goodRates.
+	quickMeasureWarm   = 600 * time.Millisecond
+	quickMeasureWindow = 1600 * time.Millisecond
+	quickWatchWarm     = 800 * time.Millisecond
+	quickWatchAfter    = 700 * time.Millisecond
+
+	lookPause   = 1500 * time.Millisecond // from the end of a window to the next look, for the verdict
+	insideShare = 2                       // a load that ends inside a window ends after 1/insideShare of it
 )
 
 // trial is one set of faults under load in a sandbox of its own.
@@ -36,6 +44,10 @@ type trial struct {
 	after  time.Duration // load after the window
 	// watch is called when the window begins.
 	watch func(context.Context, *sandbox.Box) error
+	// ready is called when the servers serve, before the load begins.
+	ready func(context.Context, *sandbox.Box) error
+	// beside is the sandboxes that are part of the same measurement, by init.
+	beside func() []int
 }
 
 // view is what slowray found when it looked, and what was measured meanwhile.
@@ -52,12 +64,12 @@ func (r *runner) look(ctx context.Context, faults []incident.Fault) (view, error
 	if r.EndInside {
 		looks = 1 // the load ends only once
 	}
-	warm := watchWarm
+	warm, after := watchWarm, watchAfter
 	if r.Quick {
-		warm /= quick
+		warm, after = quickWatchWarm, quickWatchAfter
 	}
 	each := r.opt.Window + lookPause
-	t := trial{runner: r, faults: faults, window: time.Duration(looks)*each - lookPause, warm: max(warm, r.Lead), after: watchAfter}
+	t := trial{runner: r, faults: faults, window: time.Duration(looks)*each - lookPause, warm: max(warm, r.Lead), after: after}
 	if r.EndInside {
 		t.after = -r.opt.Window / insideShare
 	}
@@ -103,6 +115,11 @@ func (t *trial) run(ctx context.Context) (s Sample, err error) {
 	if err != nil {
 		return s, err
 	}
+	if t.ready != nil {
+		if err := t.ready(ctx, box); err != nil {
+			return s, err
+		}
+	}
 	return t.observe(ctx, box, stack, duration)
 }
 
@@ -140,14 +157,18 @@ func (t *trial) observe(ctx context.Context, box *sandbox.Box, stack *server.Sta
 		}
 		watched <- t.watch(ctx, box)
 	}()
-	before, began := otherProcesses(box.PID()), time.Now()
+	ours := []int{box.PID()}
+	if t.beside != nil {
+		ours = append(ours, t.beside()...)
+	}
+	before, began := otherProcesses(ours...), time.Now()
 	wires := readWires(box)
 	if s.Rates, err = goodRates(ctx, stack.AccessLog, t.window); err != nil {
 		return s, err
 	}
 	cpus := time.Since(began).Seconds() * float64(runtime.NumCPU())
 	s.Wires = wires.until(readWires(box))
-	s.Others = usedBetween(before, otherProcesses(box.PID())) / cpus
+	s.Others = usedBetween(before, otherProcesses(ours...)) / cpus
 	if err := <-watched; err != nil || traffic == nil {
 		return s, err
 	}

@@ -35,7 +35,10 @@ func (*labListCmd) Run(s *streams) error {
 }
 
 type labRunCmd struct {
-	Names     []string      `arg:"" name:"name" help:"Incidents, or \"all\"."`
+	Names     []string      `arg:"" optional:"" name:"name" help:"Incidents, or \"all\"."`
+	All       bool          `help:"All incidents and controls, as a scoreboard."`
+	Pairs     int           `placeholder:"N" help:"Scoreboard: N times two faults at once."`
+	Healthy   int           `placeholder:"N" help:"Scoreboard: N times a healthy machine, idle or at work."`
 	Window    time.Duration `default:"8s" placeholder:"D" help:"How long slowray looks (${default})."`
 	Looks     int           `default:"1" placeholder:"N" help:"Look this often under the same load."`
 	Seed      int64         `placeholder:"N" help:"Of addresses and ports; printed by each run."`
@@ -47,8 +50,24 @@ type labRunCmd struct {
 	Verbose   bool          `short:"v" help:"Say what is going on."`
 }
 
+// Validate is called by the command line parser.
+func (c *labRunCmd) Validate() error {
+	switch {
+	case c.Pairs < 0 || c.Healthy < 0 || c.Pairs > 10_000 || c.Healthy > 10_000:
+		return errors.New("--pairs, --healthy: must be 0 to 10000")
+	case c.Pairs+c.Healthy == 0 && !c.All && len(c.Names) == 0:
+		return errors.New("which incident? (slowray lab list; or --all)")
+	case c.All && len(c.Names) > 0:
+		return errors.New("--all goes without names")
+	}
+	return nil
+}
+
 // Run runs incidents; the exit status is 1 when slowray was wrong.
 func (c *labRunCmd) Run(ctx context.Context, s *streams) error {
+	if c.All || c.Pairs+c.Healthy > 0 {
+		return c.score(ctx, s)
+	}
 	names := c.Names
 	if len(names) == 1 && names[0] == "all" {
 		names = nil
@@ -75,6 +94,26 @@ func (c *labRunCmd) Run(ctx context.Context, s *streams) error {
 		if !c.JSON {
 			fmt.Fprintf(s.out, "mismatch: %s\n", strings.Join(wrong, ", "))
 		}
+		return exit(exitFindings)
+	}
+	return nil
+}
+
+// score runs a scoreboard; the exit status is 1 when it is not what is asked for.
+func (c *labRunCmd) score(ctx context.Context, s *streams) error {
+	names := c.Names
+	if c.All {
+		for _, i := range lab.List() {
+			names = append(names, i.Name)
+		}
+	}
+	score, err := lab.RunBoard(ctx, lab.Board{Names: names, Pairs: c.Pairs, Healthy: c.Healthy, Times: c.Times}, lab.Options{
+		Out: s.out, Seed: c.Seed, Window: c.Window, WholeHost: c.WholeHost, JSON: c.JSON, Save: c.Save, Verbose: c.Verbose,
+	})
+	if err != nil {
+		return err
+	}
+	if !score.OK() {
 		return exit(exitFindings)
 	}
 	return nil

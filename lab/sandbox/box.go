@@ -65,7 +65,7 @@ func Open(ctx context.Context, lock *Lock, opt Options) (*Box, error) {
 		return nil, fmt.Errorf("lab: %w", err)
 	}
 	b := &Box{Dir: dir, gone: make(chan struct{}), errlog: &strings.Builder{}}
-	b.journal = Journal{PID: os.Getpid(), Dir: dir}
+	b.journal = newJournal(dir)
 	// The servers' unprivileged users read their files here.
 	err = os.Chmod(dir, 0o755)
 	if err == nil {

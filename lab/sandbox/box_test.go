@@ -43,7 +43,7 @@ func openBox(t *testing.T, lifetime time.Duration) *Box {
 		if _, err := os.Stat(b.Dir); err == nil {
 			t.Error("directory of the sandbox is left")
 		}
-		if _, err := os.Stat(journalPath()); err == nil {
+		if _, err := os.Stat(b.journal.path()); err == nil {
 			t.Error("journal is left")
 		}
 	})

@@ -26,13 +26,22 @@ type Change struct {
 
 // Journal is what has to be taken back when a sandbox ends.
 type Journal struct {
-	PID     int      `json:"pid"` // of the caller
+	Name    string   `json:"name"` // of its file, which each sandbox has for itself
+	PID     int      `json:"pid"`  // of the caller
 	Dir     string   `json:"dir,omitempty"`
 	Cgroups []string `json:"cgroups,omitempty"`
 	Changes []Change `json:"changes,omitempty"`
 }
 
-func journalPath() string { return filepath.Join(stateDir, "journal.json") }
+// journals matches the names of all journals.
+const journals = "journal*.json"
+
+// newJournal is that of a sandbox with these files.
+func newJournal(dir string) Journal {
+	return Journal{Name: "journal-" + filepath.Base(dir) + ".json", PID: os.Getpid(), Dir: dir}
+}
+
+func (j *Journal) path() string { return filepath.Join(stateDir, filepath.Base(j.Name)) }
 
 // write puts the journal on disk, so that it is there before the change is.
 func (j *Journal) write() error {
@@ -40,13 +49,13 @@ func (j *Journal) write() error {
 	if err != nil {
 		return fmt.Errorf("journal: %w", err)
 	}
-	tmp := journalPath() + ".new"
+	tmp := j.path() + ".new"
 	f, err := os.OpenFile(tmp, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
 	if err != nil {
 		return fmt.Errorf("journal: %w", err)
 	}
 	_, err = f.Write(append(data, '\n'))
-	err = errors.Join(err, f.Sync(), f.Close(), os.Rename(tmp, journalPath()))
+	err = errors.Join(err, f.Sync(), f.Close(), os.Rename(tmp, j.path()))
 	if err != nil {
 		return fmt.Errorf("journal: %w", err)
 	}
@@ -57,19 +66,29 @@ func (j *Journal) write() error {
 	return nil
 }
 
-func readJournal() (*Journal, error) {
-	data, err := os.ReadFile(journalPath())
-	if errors.Is(err, os.ErrNotExist) {
-		return nil, nil
-	}
+// readJournals gives what killed runs have left to take back.
+func readJournals() ([]*Journal, error) {
+	paths, err := filepath.Glob(filepath.Join(stateDir, journals))
 	if err != nil {
 		return nil, fmt.Errorf("journal: %w", err)
 	}
-	var j Journal
-	if err := json.Unmarshal(data, &j); err != nil {
-		return nil, fmt.Errorf("journal: %s: %w", journalPath(), err)
+	var list []*Journal
+	for _, path := range paths {
+		data, err := os.ReadFile(path)
+		if errors.Is(err, os.ErrNotExist) {
+			continue // its sandbox has just taken it back
+		}
+		if err != nil {
+			return nil, fmt.Errorf("journal: %w", err)
+		}
+		j := &Journal{}
+		if err := json.Unmarshal(data, j); err != nil {
+			return nil, fmt.Errorf("journal: %s: %w", path, err)
+		}
+		j.Name = filepath.Base(path)
+		list = append(list, j)
 	}
-	return &j, nil
+	return list, nil
 }
 
 // setter writes a host-wide setting; reading goes through it too, because
@@ -104,7 +123,7 @@ func (j *Journal) undo(s setter) error {
 	if err := errors.Join(errs...); err != nil {
 		return err
 	}
-	if err := os.Remove(journalPath()); err != nil && !errors.Is(err, os.ErrNotExist) {
+	if err := os.Remove(j.path()); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return fmt.Errorf("journal: %w", err)
 	}
 	return nil
@@ -165,11 +184,11 @@ func Acquire(ctx context.Context, say func(string)) (*Lock, error) {
 }
 
 func (l *Lock) repair() error {
-	j, err := readJournal()
-	if j == nil || err != nil {
-		return err
+	list, err := readJournals()
+	for _, j := range list {
+		err = errors.Join(err, j.undo(files{}))
 	}
-	return j.undo(files{})
+	return err
 }
 
 // Release gives the lock back.

@@ -124,7 +124,8 @@ type Setup struct {
 	// other programs on the machine
 	Burners    int // busy loops
 	BurnerNice int
-	Flood      bool // a client sends SYNs as fast as it can, all dealt with by CPU 0
+	Flood      bool   // a client sends SYNs as fast as it can, all dealt with by CPU 0
+	Chores     Chores // what goes on on every healthy machine
 }
 
 // Healthy is a setup without any fault: CPU is what it runs out of first.
