@@ -21,6 +21,7 @@ type PairResult struct {
 	Missed  []string `json:"missed"` // of those, not found, or only as a consequence
 	False   []string `json:"false"`  // causes that are found and are not there
 	Reasons []string `json:"reasons,omitempty"`
+	Others  float64  `json:"others"` // share of the CPUs that other programs took while slowray looked
 	Seconds float64  `json:"seconds"`
 }
 
@@ -70,6 +71,9 @@ func runInOne(ctx context.Context, p incident.Pair, opt Options, result *PairRes
 
 // take adds what came of one service.
 func (p *PairResult) take(s *StepResult) {
+	if s.Looked != nil {
+		p.Others = max(p.Others, s.Looked.Others)
+	}
 	for _, r := range s.Truth.Removals {
 		if !r.Hurts {
 			continue

@@ -23,6 +23,9 @@ func (p *printer) row(r Row) {
 	if len(r.False) > 0 {
 		p.printf("    false: %s\n", strings.Join(r.False, ", "))
 	}
+	if r.Tries > 1 {
+		p.printf("    done again: other programs took the CPUs\n")
+	}
 	for _, reason := range r.Reasons {
 		p.printf("    %s (seed %d)\n", reason, r.Seed)
 	}
