@@ -12,6 +12,7 @@ import (
 	"github.com/slowray/slowray/internal/figure"
 	"github.com/slowray/slowray/internal/observe"
 	"github.com/slowray/slowray/internal/report"
+	"github.com/slowray/slowray/internal/sense/container"
 	"github.com/slowray/slowray/internal/sense/host"
 	"github.com/slowray/slowray/internal/sense/request"
 )
@@ -134,7 +135,7 @@ func (c *requestsCmd) peer() (netip.Prefix, error) {
 // Run writes requests until the time is up, enough were written, or whoever
 // reads them has gone.
 func (c *requestsCmd) Run(ctx context.Context, s *streams) error {
-	names := host.Default().Names()
+	names := namesWithContainers()
 	now := time.Now().UnixNano()
 	if c.PID != nil {
 		if _, ok := names.Of(*c.PID, now); !ok {
@@ -198,11 +199,22 @@ func untilText(window *time.Duration) string {
 	return " for " + window.String()
 }
 
+// namesWithContainers names processes, and the containers that they are in.
+func namesWithContainers() *host.Names {
+	names := host.Default().Names()
+	names.ContainerName = containerReader().NewNamer().Name
+	return names
+}
+
+func containerReader() container.Reader {
+	return container.Reader{Proc: host.Default().Proc, Root: "/"}
+}
+
 // processOf names processes for the report.
 func processOf(names *host.Names) report.ProcessOf {
 	return func(pid int, at int64) (report.Process, bool) {
 		id, ok := names.Of(pid, at)
-		return report.Process{Comm: id.Comm, Cgroup: id.Cgroup, Container: id.Container, Unit: id.Unit}, ok
+		return report.Process{Comm: id.Comm, Cgroup: id.Cgroup, Container: id.Container, Name: id.ContainerName, Unit: id.Unit}, ok
 	}
 }
 

@@ -6,7 +6,6 @@ import (
 	"os"
 	"time"
 
-	"github.com/slowray/slowray/internal/sense/host"
 	"github.com/slowray/slowray/internal/sense/request"
 	"github.com/slowray/slowray/internal/top"
 	"github.com/slowray/slowray/internal/watch"
@@ -48,10 +47,16 @@ func (c *topCmd) Validate() error {
 
 // Run shows the table until it is quit, or prints it once.
 func (c *topCmd) Run(ctx context.Context, s *streams) error {
-	names := host.Default().Names()
+	names := namesWithContainers()
 	opt := top.Options{
-		Every:     c.Every,
-		Master:    names.Master,
+		Every: c.Every,
+		Master: func(pid int) (int, string) {
+			master, comm := names.Master(pid)
+			if id, ok := names.Of(master, time.Now().UnixNano()); ok && id.ContainerName != "" {
+				comm += "@" + id.ContainerName
+			}
+			return master, comm
+		},
 		ProcessOf: processOf(names),
 		NoColor:   os.Getenv("NO_COLOR") != "" || os.Getenv("TERM") == "dumb", // no-color.org
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/slowray/slowray/internal/observe"
 	"github.com/slowray/slowray/internal/report"
+	"github.com/slowray/slowray/internal/sense/container"
 	"github.com/slowray/slowray/internal/sense/host"
 	"github.com/slowray/slowray/internal/sense/wait"
 )
@@ -54,6 +55,7 @@ func (c *waitCmd) Run(ctx context.Context, s *streams) error {
 	case err != nil:
 		return fmt.Errorf("wait: %w", err)
 	}
+	nameContainers(o)
 	if c.JSON {
 		err = report.WaitJSON(s.out, o)
 	} else {
@@ -68,4 +70,40 @@ func (c *waitCmd) Run(ctx context.Context, s *streams) error {
 		return exit(exitFindings)
 	}
 	return nil
+}
+
+// nameContainers asks the engines for the names of the containers in chains, if
+// there are any.
+func nameContainers(o *observe.Waits) {
+	var ids []string
+	note := func(p *observe.WaitProcess) {
+		if p.Container != "" {
+			ids = append(ids, p.Container)
+		}
+	}
+	note(&o.Process)
+	for i := range o.Chains {
+		for j := range o.Chains[i].Hops {
+			note(&o.Chains[i].Hops[j].Process)
+		}
+	}
+	if len(ids) == 0 {
+		return
+	}
+	r := containerReader()
+	list, _ := r.Names(context.Background(), r.Processes(), ids)
+	name := func(id string) string {
+		for i := range list {
+			if list[i].ID == id {
+				return list[i].Name
+			}
+		}
+		return ""
+	}
+	if o.Process.Container != "" {
+		o.Process.ContainerName = name(o.Process.Container)
+	}
+	for i := range o.Chains {
+		container.NameHops(o.Chains[i].Hops, name)
+	}
 }

@@ -208,7 +208,8 @@ func checkAffinity(v *View) Result {
 				busy += ratio(t.Busy(), t.Total())
 				inside++
 			} else {
-				idle += ratio(t.Idle+t.IOWait, t.Total())
+				// What has a nice value gives way.
+				idle += ratio(t.Idle+t.IOWait+t.Nice, t.Total())
 				others++
 			}
 		}

@@ -11,6 +11,10 @@ var nearMissesOnLimits = []miss{
 		o.Containers[0].State = "running"
 		o.Processes = append(o.Processes, observe.Process{PID: 888, PPID: 1, Comm: "python3", Container: shopID, Cgroup: shopPath})
 	}, "runs again"},
+	{"another container of that name has taken its place", &containerOOMKilled, func(o *observe.Observation) {
+		killed(o, "python3", -60)
+		o.Containers = append(o.Containers, observe.Container{ID: "aaaaaaaaaaaa", Name: "shop", Engine: "docker", State: "running"})
+	}, "runs again"},
 	{"a batch job in a group of its own", &containerOOMKilled, func(o *observe.Observation) {
 		o.OOMKills = []observe.OOMKill{{At: 3, PID: 900, Comm: "gzip", Cgroup: "/batch", LimitCgroup: "/batch", AnonBytes: 60 << 20, LimitBytes: 64 << 20}}
 	}, "gzip (pid 900) was killed"},

@@ -257,6 +257,8 @@ func (v *View) downSince(k *observe.OOMKill) (down bool, what string) {
 	}
 	c := v.container(k.Container)
 	switch {
+	case c != nil && c.Name != "" && slices.ContainsFunc(v.Containers, func(o observe.Container) bool { return o.Name == c.Name && o.ID != c.ID && o.State == "running" }):
+		return false, "" // another one has taken its place
 	case c != nil && c.Down():
 		if c.State == "removed" {
 			return true, fmt.Sprintf("its container %s was removed", v.ContainerText(c.ID))

@@ -21,6 +21,8 @@ type WaitProcess struct {
 	NetNS     uint64 `json:"netns,omitempty"` // 0 when not known
 	Container string `json:"container,omitempty"`
 	Unit      string `json:"unit,omitempty"`
+	// ContainerName is what its engine calls the container, where that is known.
+	ContainerName string `json:"container_name,omitempty"`
 }
 
 // WaitChain is who waits for whom, from a thread of the process that was asked

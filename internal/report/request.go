@@ -16,6 +16,7 @@ type Process struct {
 	Comm      string
 	Cgroup    string
 	Container string // id, empty when it runs in none
+	Name      string // of the container, empty when no engine tells it
 	Unit      string // systemd unit, empty when it belongs to none
 }
 
@@ -160,6 +161,10 @@ func appendJSONProcess(dst []byte, r *observe.Request, processOf ProcessOf) []by
 	dst = append(dst, `,"cgroup":`...)
 	dst = appendJSONString(dst, p.Cgroup)
 	dst = appendJSONName(dst, `,"container":`, p.Container)
+	if p.Name != "" {
+		dst = append(dst, `,"container_name":`...)
+		dst = appendJSONString(dst, p.Name)
+	}
 	dst = appendJSONName(dst, `,"unit":`, p.Unit)
 	return append(dst, '}')
 }

@@ -66,6 +66,9 @@ func AppendRequestText(dst []byte, r *observe.Request, processOf ProcessOf, styl
 		if processOf != nil {
 			p, _ := processOf(r.PID, endOf(r))
 			dst = appendClean(dst, p.Comm)
+			if p.Name != "" {
+				dst = appendClean(append(dst, '@'), p.Name)
+			}
 		}
 		dst = append(dst, '[')
 		dst = append(strconv.AppendInt(dst, int64(r.PID), 10), ']')

@@ -75,7 +75,7 @@ func (p *printer) waitHead(o *observe.Waits) {
 	where := ""
 	switch {
 	case o.Process.Container != "":
-		where = ", container " + o.Process.Container
+		where = ", container " + containerText(&o.Process)
 	case o.Process.Unit != "":
 		where = ", " + o.Process.Unit
 	}
@@ -215,11 +215,19 @@ func whoText(h *observe.WaitHop) string {
 	return fmt.Sprintf("%s %d/%d", name, h.Process.PID, h.TID)
 }
 
+// containerText names the container that a process is in.
+func containerText(p *observe.WaitProcess) string {
+	if p.ContainerName == "" {
+		return p.Container
+	}
+	return fmt.Sprintf("%s (%s)", p.ContainerName, p.Container)
+}
+
 // linkText is why the hop before waits for this one.
 func linkText(h *observe.WaitHop, before *observe.WaitProcess) string {
 	s := h.Why + " [" + string(h.How) + "]"
 	if h.Process.Container != before.Container && h.Process.Container != "" {
-		s += ", in container " + h.Process.Container
+		s += ", in container " + containerText(&h.Process)
 	} else if h.Process.Unit != before.Unit && h.Process.Unit != "" {
 		s += ", in " + h.Process.Unit
 	}

@@ -130,6 +130,9 @@ func process(e *observe.Endpoint, at int64, processOf func(int, int64) (report.P
 		p.Comm, p.Cgroup = known.Comm, known.Cgroup
 		if known.Container != "" {
 			p.Container = &known.Container
+			if known.Name != "" {
+				p.Name = &known.Name
+			}
 		}
 		if known.Unit != "" {
 			p.Unit = &known.Unit

@@ -221,6 +221,17 @@ func (s *session) askEngines(procs []host.ProcSample) <-chan ended {
 func (s *session) endContainers(answer <-chan ended) {
 	e := <-answer
 	s.out.Containers, s.out.OOMKills = e.containers, e.kills
+	if s.out.Waits != nil {
+		name := func(id string) string {
+			if i := slices.IndexFunc(e.containers, func(c observe.Container) bool { return c.ID == id }); i >= 0 {
+				return e.containers[i].Name
+			}
+			return ""
+		}
+		for i := range s.out.Waits.Shares {
+			container.NameHops(s.out.Waits.Shares[i].Chain.Hops, name)
+		}
+	}
 	for _, err := range e.errs {
 		s.partialGap(observe.KindEngines, 0, "container engine", err)
 	}

@@ -83,7 +83,7 @@ func (i Incident) Needs() []string {
 		server.NativeApp: {"gcc"}, server.NativeMail: {"gcc"}, server.NginxNative: {"gcc"},
 		server.DeskApp: {"gcc", "e2fsprogs"}, server.NginxPython: {"python3"}, server.Docker: {"python3", "docker.io"},
 		server.Apache: {"apache2-bin", "lua-socket"}, server.UWSGI: {"uwsgi-core", "uwsgi-plugin-python3"}, server.NginxGunicorn: {"python3", "gunicorn"},
-		server.HAProxyWeb: {"haproxy"}, server.Tomcat: {"tomcat10-common"},
+		server.HAProxyWeb: {"haproxy"}, server.Tomcat: {"tomcat10-common"}, server.DockerTomcat: {"docker.io", "tomcat10-common"},
 	}[setup.Kind]...)
 	if setup.Desk.Traced || setup.Desk.Aside {
 		needs = append(needs, "strace")
@@ -128,7 +128,7 @@ func (i Incident) LoadWith(faults []Fault) load.Load {
 // All is every incident: the whole one first, then faults alone, then controls.
 func All() []Incident {
 	return slices.Concat([]Incident{nginxThroughput(), tcprtSixPhases()}, conntrack(), phpFPM(), acceptQueue(), ports(), limits(), cpu(),
-		network(), application(), dependencies(), serverWaits(), serverCPU(), hotFunctions(), runtimes(), controls(), networkControls(), serverControls(), runtimeControls(),
+		network(), application(), dependencies(), serverWaits(), serverCPU(), hotFunctions(), underLimits(), runtimes(), controls(), networkControls(), limitControls(), serverControls(), runtimeControls(),
 		hostLacks(), hostWaits(), hostControls())
 }
 

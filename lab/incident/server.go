@@ -114,7 +114,7 @@ func serverWaits() []Incident {
 			return s
 		},
 		Faults: []Fault{{
-			Name: "fsync", Cause: "fsync-bound", Or: []string{"blocked-on-disk"},
+			Name: "fsync", Cause: "fsync-bound", Or: []string{"blocked-on-disk", "cgroup-io-throttled"},
 			Text:  "appendfsync always, on a disk that takes 100 writes a second",
 			Plant: func(s *server.Setup) { s.Redis = server.Redis{Fsync: "always", DiskWrites: 100} },
 		}},

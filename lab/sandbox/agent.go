@@ -16,13 +16,14 @@ import (
 
 // Spec is one program to run in the sandbox.
 type Spec struct {
-	Args   []string // Args[0] is a path, or is looked up in PATH
-	Env    []string // added to the environment
-	Stdout string   // file that takes the output; empty = discarded
-	Stderr string
-	NoFile uint64 // soft RLIMIT_NOFILE; 0 = as high as the hard limit
-	Nice   int    // 0 … 19
-	Cgroup string // directory of the control group it starts in; empty = the caller's
+	Args    []string // Args[0] is a path, or is looked up in PATH
+	Env     []string // added to the environment
+	Stdout  string   // file that takes the output; empty = discarded
+	Stderr  string
+	NoFile  uint64   // soft RLIMIT_NOFILE; 0 = as high as the hard limit
+	Nice    int      // 0 … 19
+	Cgroups []string // directories of further control groups it starts in
+	Cgroup  string   // directory of the control group it starts in; empty = the caller's
 }
 
 // Exit is how a program ended.

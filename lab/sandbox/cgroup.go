@@ -34,6 +34,37 @@ func (b *Box) CgroupName(ctx context.Context) (string, error) {
 	return "/" + name, b.change(ctx, note, func() error { return nil })
 }
 
+// Limit is one setting of a control group: the controller and its file in
+// version 1, and the file in version 2, with the values.
+type Limit struct {
+	Controller, File1, Value1 string
+	File2, Value2             string
+}
+
+// Limited makes a control group for each limit and gives their directories.
+func (b *Box) Limited(ctx context.Context, limits ...Limit) ([]string, error) {
+	var dirs []string
+	for _, l := range limits {
+		root, file, value := filepath.Join("/sys/fs/cgroup", l.Controller), l.File1, l.Value1
+		if _, err := os.Stat(filepath.Join(root, "cgroup.procs")); err != nil {
+			if root, file, value = "/sys/fs/cgroup", l.File2, l.Value2; !hasController(root, l.Controller) {
+				return nil, fmt.Errorf("lab: no controller %s in a control group hierarchy", l.Controller)
+			}
+		}
+		dir := filepath.Join(root, filepath.Base(b.Dir)+"-"+l.Controller)
+		err := b.change(ctx,
+			func(j *Journal) { j.Cgroups = append(j.Cgroups, dir) },
+			func() error {
+				return errors.Join(os.Mkdir(dir, 0o755), os.WriteFile(filepath.Join(dir, file), []byte(value), 0))
+			})
+		if err != nil {
+			return nil, err
+		}
+		dirs = append(dirs, dir)
+	}
+	return dirs, nil
+}
+
 // SlowDisk makes a control group whose processes have so many writes in a
 // second on the disk that the sandbox's directory is on, and gives its
 // directory: below the blkio controller of version 1, or version 2.

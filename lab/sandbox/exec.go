@@ -56,8 +56,12 @@ func execMain() error {
 	if err := json.Unmarshal([]byte(os.Getenv(specEnv)), &spec); err != nil {
 		return fmt.Errorf("exec: %w", err)
 	}
+	groups := spec.Cgroups
 	if spec.Cgroup != "" {
-		if err := os.WriteFile(filepath.Join(spec.Cgroup, "cgroup.procs"), []byte("0"), 0); err != nil {
+		groups = append(groups, spec.Cgroup)
+	}
+	for _, dir := range groups {
+		if err := os.WriteFile(filepath.Join(dir, "cgroup.procs"), []byte("0"), 0); err != nil {
 			return fmt.Errorf("exec: %w", err)
 		}
 	}

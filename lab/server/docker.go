@@ -3,8 +3,10 @@ package server
 import (
 	"archive/tar"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -110,7 +112,11 @@ func tail(text []byte, size int) []byte { return text[max(0, len(text)-size):] }
 // interpreter is the host's.
 func (s *starter) container() error {
 	image := filepath.Join(s.dockerDir(), "image.tar")
-	if err := writeImage(image); err != nil {
+	program, err := programs.ReadFile("programs/booking.py")
+	if err != nil {
+		return err
+	}
+	if err := writeImage(image, map[string]string{"app/booking.py": string(program)}); err != nil {
 		return fmt.Errorf("image: %w", err)
 	}
 	run := []string{"run", "--detach", "--network", "host", "--volume", "/usr:/usr:ro",
@@ -129,19 +135,15 @@ func (s *starter) container() error {
 }
 
 // writeImage writes a root file system with Debian's links into /usr, which is
-// to be mounted, and the program.
-func writeImage(path string) error {
-	program, err := programs.ReadFile("programs/booking.py")
-	if err != nil {
-		return err
-	}
+// to be mounted, and some files.
+func writeImage(path string, files map[string]string) error {
 	f, err := os.Create(path)
 	if err != nil {
 		return err
 	}
 	defer f.Close()
 	w := tar.NewWriter(f)
-	for _, dir := range []string{"usr", "etc", "proc", "sys", "dev", "tmp", "app"} {
+	for _, dir := range imageDirs(files) {
 		if err := w.WriteHeader(&tar.Header{Typeflag: tar.TypeDir, Name: dir + "/", Mode: 0o755}); err != nil {
 			return err
 		}
@@ -151,11 +153,25 @@ func writeImage(path string) error {
 			return err
 		}
 	}
-	if err := w.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: "app/booking.py", Mode: 0o644, Size: int64(len(program))}); err != nil {
-		return err
-	}
-	if _, err := w.Write(program); err != nil {
-		return err
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		if err := w.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: 0o644, Size: int64(len(files[name]))}); err != nil {
+			return err
+		}
+		if _, err := w.Write([]byte(files[name])); err != nil {
+			return err
+		}
 	}
 	return w.Close()
+}
+
+// imageDirs is the directories of an image, outer ones first.
+func imageDirs(files map[string]string) []string {
+	dirs := []string{"usr", "etc", "proc", "sys", "dev", "tmp", "app"}
+	for name := range files {
+		for dir := filepath.Dir(name); dir != "."; dir = filepath.Dir(dir) {
+			dirs = append(dirs, dir)
+		}
+	}
+	slices.Sort(dirs)
+	return slices.Compact(dirs)
 }

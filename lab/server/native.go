@@ -9,6 +9,8 @@ import (
 	"syscall"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/slowray/slowray/lab/sandbox"
 )
 
@@ -23,6 +25,7 @@ type Native struct {
 	Seats     bool          // a request takes a lock of a file for a moment
 	Prices    bool          // a request opens and reads a file, from a file system that a process serves
 	MailEvery int           // each so manieth request is greeted by the mail host, which is a machine of its own
+	Scan      int           // pieces of 64 kB that a request reads, here and there in a file of faresMB
 	Pool      int           // threads that wait for work which never comes
 }
 
@@ -31,6 +34,8 @@ const (
 	seatsFile  = "seats.lock"
 	pricesFile = "prices/today"
 	mailPort   = 25
+	faresFile  = "fares"
+	faresMB    = 96
 )
 
 // native starts the server in C, and first what it needs.
@@ -39,12 +44,12 @@ func (s *starter) native(addr string, port int) error {
 	if err != nil {
 		return err
 	}
-	for _, step := range []func() error{s.prices, s.mailHost, s.seats} {
+	for _, step := range []func() error{s.prices, s.mailHost, s.seats, s.fares} {
 		if err := step(); err != nil {
 			return err
 		}
 	}
-	spec := sandbox.Spec{NoFile: s.v.NoFile, Cgroup: s.cgroup, Stderr: filepath.Join(s.box.Dir, "booking-engine.out")}
+	spec := sandbox.Spec{NoFile: s.v.NoFile, Cgroup: s.cgroup, Cgroups: s.limits, Stderr: filepath.Join(s.box.Dir, "booking-engine.out")}
 	spec.Args = append([]string{exe, addr, strconv.Itoa(port), strconv.Itoa(s.v.AppBacklog)}, s.nativeOptions()...)
 	if s.v.Native.Log > 0 {
 		if err := s.intoPipe(&spec); err != nil {
@@ -77,7 +82,7 @@ func (s *starter) nativeOptions() []string {
 		value int
 	}{
 		{"--work-us", int(n.Work.Microseconds())}, {"--lock-us", int(n.Lock.Microseconds())},
-		{"--transfers", n.Transfers}, {"--opposite", opposite}, {"--log", n.Log}, {"--pool", n.Pool}, {"--mail-every", n.MailEvery},
+		{"--transfers", n.Transfers}, {"--opposite", opposite}, {"--log", n.Log}, {"--pool", n.Pool}, {"--mail-every", n.MailEvery}, {"--pieces", n.Scan},
 	} {
 		if o.value != 0 {
 			options = append(options, o.name, strconv.Itoa(o.value))
@@ -89,10 +94,39 @@ func (s *starter) nativeOptions() []string {
 	if n.Prices {
 		options = append(options, "--read", filepath.Join(s.box.Dir, pricesFile))
 	}
+	if n.Scan > 0 {
+		options = append(options, "--scan", filepath.Join(s.box.Dir, faresFile))
+	}
 	if n.MailEvery > 0 {
 		options = append(options, "--mail", fmt.Sprintf("%s:%d", s.v.BackendAddr, mailPort))
 	}
 	return options
+}
+
+// fares writes the file that is read here and there, and has the kernel forget
+// it: what is in memory already counts against nobody's limit.
+func (s *starter) fares() error {
+	if s.v.Native.Scan == 0 {
+		return nil
+	}
+	f, err := os.Create(filepath.Join(s.box.Dir, faresFile))
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	piece := make([]byte, 1<<20)
+	for n := range piece {
+		piece[n] = byte(n * 7)
+	}
+	for range faresMB {
+		if _, err := f.Write(piece); err != nil {
+			return err
+		}
+	}
+	if err := f.Sync(); err != nil {
+		return err
+	}
+	return unix.Fadvise(int(f.Fd()), 0, 0, unix.FADV_DONTNEED)
 }
 
 // nginxNative is nginx with the server in C behind it.

@@ -23,6 +23,7 @@ const (
 	NativeMail              // NativeApp, and a mail host on a machine of its own
 	NginxNative             // nginx, and the server in C behind it
 	NginxPython             // nginx, and a service of the lab's own in Python behind it
+	DockerTomcat            // nginx, and a Tomcat in a container behind it
 	Docker                  // nginx, the service in Python in a container, and a log collector on a machine of its own
 	GoApp                   // an HTTP service of the lab's own in Go
 	DeskApp                 // an HTTP server of the lab's own in C that needs something of the host
@@ -35,7 +36,7 @@ func (k Kind) HasBackend() bool {
 
 // HasNginx reports whether clients talk to an nginx.
 func (k Kind) HasNginx() bool {
-	return k == NginxFPM || k == NginxNginx || k == NginxNative || k == NginxPython || k == Docker || k == NginxGunicorn
+	return k == NginxFPM || k == NginxNginx || k == NginxNative || k == NginxPython || k == Docker || k == NginxGunicorn || k == DockerTomcat
 }
 
 // Service is how an HTTP server of the lab's own behaves. The zero value
@@ -102,6 +103,7 @@ type Setup struct {
 	// NginxPython, Docker
 	Python    Python
 	Collector Collector // Docker
+	Container Container // DockerTomcat
 
 	// the network
 	Wire        sandbox.Wire // between clients and servers
@@ -120,6 +122,10 @@ type Setup struct {
 	// limits of the server processes
 	NoFile    uint64  // soft RLIMIT_NOFILE; 0 = the hard limit
 	QuotaCPUs float64 // 0 = none
+	CPUWeight int     // as in cpu.weight, 0 = the usual 100
+	CPUs      string  // that they may run on, "0"; empty = all
+	MemoryMB  int     // 0 = no limit
+	Tasks     int     // processes and threads; 0 = no limit
 
 	// other programs on the machine
 	Burners    int // busy loops

@@ -26,7 +26,7 @@ type Stack struct {
 func (s *Stack) Behind() []string {
 	here, there := fmt.Sprintf("port %d", s.BackPort), fmt.Sprintf("%s, port ", s.BackendAddr)
 	switch s.Kind {
-	case NginxFPM, NginxNginx, NginxNative, NginxPython, NginxGunicorn, HAProxyWeb:
+	case NginxFPM, NginxNginx, NginxNative, NginxPython, NginxGunicorn, HAProxyWeb, DockerTomcat:
 		return []string{here}
 	case WebBackend, WebDatabase, WebRedis:
 		return []string{there + strconv.Itoa(s.BackPort)}
@@ -62,6 +62,7 @@ type starter struct {
 	exe       string
 	v         values
 	cgroup    string
+	limits    []string // directories of further control groups
 	accessLog string
 }
 
@@ -159,8 +160,21 @@ func readInt(path string) (int, error) {
 
 func (s *starter) group() (err error) {
 	if s.v.QuotaCPUs > 0 {
-		s.cgroup, err = s.box.Cgroup(s.ctx, s.v.QuotaCPUs)
+		if s.cgroup, err = s.box.Cgroup(s.ctx, s.v.QuotaCPUs); err != nil {
+			return err
+		}
 	}
+	var limits []sandbox.Limit
+	if n := s.v.CPUWeight; n > 0 {
+		limits = append(limits, sandbox.Limit{Controller: "cpu", File1: "cpu.shares", Value1: strconv.Itoa(n * 1024 / 100), File2: "cpu.weight", Value2: strconv.Itoa(n)})
+	}
+	if n := s.v.MemoryMB; n > 0 {
+		limits = append(limits, sandbox.Limit{Controller: "memory", File1: "memory.limit_in_bytes", Value1: fmt.Sprintf("%dM", n), File2: "memory.max", Value2: fmt.Sprintf("%dM", n)})
+	}
+	if n := s.v.Tasks; n > 0 {
+		limits = append(limits, sandbox.Limit{Controller: "pids", File1: "pids.max", Value1: strconv.Itoa(n), File2: "pids.max", Value2: strconv.Itoa(n)})
+	}
+	s.limits, err = s.box.Limited(s.ctx, limits...)
 	return err
 }
 
@@ -190,6 +204,8 @@ func (s *starter) servers() error {
 		return s.golang()
 	case Docker:
 		return s.docker()
+	case DockerTomcat:
+		return s.dockerTomcat()
 	case Apache:
 		return s.apache()
 	case UWSGI:
@@ -251,8 +267,11 @@ func (s *starter) runAt(side *sandbox.Side, port int, name string, args ...strin
 		return err
 	}
 	out := filepath.Join(s.box.Dir, name+".out")
+	if s.v.CPUs != "" {
+		args = append([]string{"taskset", "--cpu-list", s.v.CPUs}, args...)
+	}
 	_, err := side.Start(s.ctx, sandbox.Spec{
-		Args: args, Stdout: out, Stderr: out, NoFile: s.v.NoFile, Cgroup: s.cgroup,
+		Args: args, Stdout: out, Stderr: out, NoFile: s.v.NoFile, Cgroup: s.cgroup, Cgroups: s.limits,
 	})
 	if err != nil {
 		return err

@@ -101,16 +101,20 @@ func boolInt(b bool) int {
 }
 
 // Find is the id of the container of this name or id among them; of several of
-// one name the one that runs. The word itself when there is none.
+// one name the one that runs, else the one that ended last. The word itself when
+// there is none.
 func Find(list []observe.Container, word string) string {
-	best := ""
+	var best *observe.Container
 	for i := range list {
 		switch c := &list[i]; {
 		case same(c.ID, word) && len(word) >= 4:
 			return word
-		case named(c, word) && (best == "" || !c.Down()):
-			best = c.ID
+		case named(c, word) && (best == nil || best.Down() && (!c.Down() || c.EndedAt > best.EndedAt)):
+			best = c
 		}
 	}
-	return cmp.Or(best, word)
+	if best == nil {
+		return word
+	}
+	return best.ID
 }

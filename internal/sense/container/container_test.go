@@ -75,6 +75,9 @@ func TestLookAtDocker(t *testing.T) {
 	if d := cmp.Diff(want, got); d != "" {
 		t.Error(d)
 	}
+	if id := Find([]observe.Container{{ID: "a", Name: "x", State: "removed", EndedAt: -9}, {ID: "b", Name: "x", State: "exited", EndedAt: -3}, {ID: "c", Name: "x", State: "removed", EndedAt: -5}}, "x"); id != "b" {
+		t.Errorf("the last x is %q", id)
+	}
 	if id := Find(got, "shop"); id != "3c5a6e1f0c2b" {
 		t.Errorf("shop is %q", id)
 	}

@@ -13,6 +13,9 @@ type Identity struct {
 	Cgroup    string // most telling path, as in ProcSample
 	Container string
 	Unit      string
+	// ContainerName is what the engine calls the container, where Names has
+	// ContainerName to ask.
+	ContainerName string
 }
 
 // Names tells processes by their number, from /proc, and remembers them: also
@@ -20,6 +23,10 @@ type Identity struct {
 // another process. It is for one goroutine. Asking again for a process that is
 // remembered allocates nothing.
 type Names struct {
+	// ContainerName, when set, names containers by their id as in Identity. It
+	// must be cheap, and empty when it does not know.
+	ContainerName func(id string) string
+
 	fs       FS
 	now      func() time.Time
 	bootWall func(now time.Time) int64 // wall clock at boot, ns since 1970
@@ -74,7 +81,11 @@ func (n *Names) Of(pid int, at int64) (Identity, bool) {
 	if p == nil {
 		return Identity{}, false
 	}
-	return p.Identity, true
+	id := p.Identity
+	if n.ContainerName != nil && id.Container != "" {
+		id.ContainerName = n.ContainerName(id.Container)
+	}
+	return id, true
 }
 
 // Family is the topmost ancestor of a process that runs the same program: one

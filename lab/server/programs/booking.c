@@ -9,6 +9,7 @@
 //   --log BYTES         writes a line to standard output
 //   --flock PATH        takes a lock of the file
 //   --read PATH         opens and reads the file
+//   --scan PATH         reads --pieces pieces of 64 kB of the file, here and there
 //   --mail IP:PORT      each --mail-every Nth request has a mail host greet it
 //   --pool N            has N threads that wait for work that never comes
 #define _GNU_SOURCE
@@ -28,11 +29,12 @@
 
 #define MAIL_PATIENCE_US 500000 // beyond a second
 #define TRANSFER_US 1000 // long enough for the second to come
+#define PIECE_BYTES (64 << 10)
 #define STACK_BYTES (256 << 10) // a connection may hang for ever, and many do
 
 static struct {
-	long work_us, lock_us, transfers, opposite, log, mail_every, pool;
-	const char *flock, *read;
+	long work_us, lock_us, transfers, opposite, log, mail_every, pool, pieces;
+	const char *flock, *read, *scan;
 	struct sockaddr_in mail;
 } options;
 
@@ -116,6 +118,21 @@ static void read_prices(void)
 	close(fd);
 }
 
+static void scan_fares(long number)
+{
+	static __thread char piece[PIECE_BYTES];
+	unsigned int seed = number;
+	int fd = open(options.scan, O_RDONLY | O_CLOEXEC);
+	off_t pieces = lseek(fd, 0, SEEK_END) / PIECE_BYTES;
+
+	if (fd < 0 || pieces < 1)
+		fail(options.scan);
+	for (long n = 0; n < options.pieces; n++)
+		if (pread(fd, piece, sizeof(piece), rand_r(&seed) % pieces * PIECE_BYTES) < 0)
+			fail(options.scan);
+	close(fd);
+}
+
 static void send_mail(void)
 {
 	struct timeval patience = {.tv_sec = 1, .tv_usec = MAIL_PATIENCE_US};
@@ -142,6 +159,8 @@ static void book(void)
 		reserve_seat();
 	if (options.read)
 		read_prices();
+	if (options.scan)
+		scan_fares(number);
 	if (options.mail_every && number % options.mail_every == 0)
 		send_mail();
 	if (options.work_us)
@@ -180,7 +199,7 @@ static void *wait_for_work(void *arg)
 	return NULL;
 }
 
-static void start_thread(void *(*run)(void *), void *arg)
+static int start_thread(void *(*run)(void *), void *arg)
 {
 	pthread_attr_t attr;
 	pthread_t thread;
@@ -188,8 +207,7 @@ static void start_thread(void *(*run)(void *), void *arg)
 	pthread_attr_init(&attr);
 	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
 	pthread_attr_setstacksize(&attr, STACK_BYTES);
-	if (pthread_create(&thread, &attr, run, arg))
-		fail("thread");
+	return pthread_create(&thread, &attr, run, arg);
 }
 
 static void parse_mail(char *target)
@@ -212,7 +230,7 @@ static void parse(int argc, char **argv)
 	} numbers[] = {
 		{"--work-us", &options.work_us},	   {"--lock-us", &options.lock_us}, {"--transfers", &options.transfers},
 		{"--opposite", &options.opposite},	   {"--log", &options.log},	    {"--pool", &options.pool},
-		{"--mail-every", &options.mail_every},
+		{"--mail-every", &options.mail_every},	   {"--pieces", &options.pieces},
 	};
 
 	for (int i = 4; i + 1 < argc; i += 2) {
@@ -223,6 +241,8 @@ static void parse(int argc, char **argv)
 			options.flock = argv[i + 1];
 		if (!strcmp(argv[i], "--read"))
 			options.read = argv[i + 1];
+		if (!strcmp(argv[i], "--scan"))
+			options.scan = argv[i + 1];
 		if (!strcmp(argv[i], "--mail"))
 			parse_mail(argv[i + 1]);
 	}
@@ -250,13 +270,15 @@ int main(int argc, char **argv)
 	signal(SIGPIPE, SIG_IGN);
 	parse(argc, argv);
 	for (long n = 0; n < options.pool; n++)
-		start_thread(wait_for_work, NULL);
+		if (start_thread(wait_for_work, NULL))
+			fail("thread");
 	fd = listener(argv[1], atoi(argv[2]), atoi(argv[3]));
 	for (;;) {
 		conn = accept4(fd, NULL, NULL, SOCK_CLOEXEC);
 		if (conn < 0)
 			continue;
 		setsockopt(conn, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
-		start_thread(serve, (void *)(long)conn);
+		if (start_thread(serve, (void *)(long)conn))
+			close(conn); // nobody is there to answer
 	}
 }
