@@ -64,8 +64,9 @@ var realtimeHog = Cause{
 			"A process of such a policy, which takes no part in the requests, used half of a CPU or more.",
 			"The requests' threads are ready and have no CPU for a noticeable part of the requests' time (40 %, 10 ms a request).",
 		},
-		Not:  []string{"A real-time process that computes while the requests' threads have a CPU in time."},
-		Mend: "Give the process an ordinary policy (chrt --other), or keep it on CPUs of its own.",
+		Not:       []string{"A real-time process that computes while the requests' threads have a CPU in time."},
+		Mend:      "Give the process an ordinary policy (chrt --other), or keep it on CPUs of its own.",
+		Unplanted: "on a machine with two CPUs it would starve what plants it and measures; fixtures test it.",
 	},
 }
 

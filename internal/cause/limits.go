@@ -152,9 +152,10 @@ func (v *View) groupsOf(l *ledger) []*observe.Cgroup {
 	return out
 }
 
-// lostRequests is how many requests of an endpoint went without a whole answer.
+// lostRequests is how many requests of an endpoint went without a whole answer,
+// at least: one may have several of these flags.
 func (l *ledger) lostRequests() uint64 {
-	return l.affected(observe.FlagReset, observe.FlagUnanswered, observe.FlagTruncated)
+	return max(min(l.Unanswered, l.Requests), l.affected(observe.FlagReset), l.affected(observe.FlagUnanswered), l.affected(observe.FlagTruncated))
 }
 
 // byteText writes a size of memory as its limits are written: 1 MB is 2^20 bytes.

@@ -104,6 +104,16 @@ var firingOnLimits = []fires{
 		subject: Subject{PID: appPID}, minShare: 1, fix: "Raise the memory limit",
 	},
 	{
+		name: "the log could not be read, but the group counts", cause: &containerOOMKilled,
+		plant: func(o *observe.Observation) {
+			killed(o, "python3", 4)
+			o.OOMKills = nil
+			o.Gaps = []observe.Gap{{Kind: observe.KindKernelLog, Because: "not permitted", Partial: true}}
+			o.Cgroups[0].OOMKills = 1
+		},
+		subject: Subject{PID: appPID, Path: shopPath}, minShare: 1, fix: "from 512 MB",
+	},
+	{
 		name: "one worker, whose parent goes on", cause: &containerOOMKilled,
 		plant: func(o *observe.Observation) {
 			k := killed(o, "python3", 4)

@@ -15,6 +15,13 @@ var nearMissesOnLimits = []miss{
 		killed(o, "python3", -60)
 		o.Containers = append(o.Containers, observe.Container{ID: "aaaaaaaaaaaa", Name: "shop", Engine: "docker", State: "running"})
 	}, "runs again"},
+	{"the log could not be read", &hostOOMKilled, func(o *observe.Observation) {
+		o.Gaps = []observe.Gap{{Kind: observe.KindKernelLog, Because: "not permitted", Partial: true}}
+	}, "could not be read"},
+	{"removed ten minutes ago", &containerOOMKilled, func(o *observe.Observation) {
+		killed(o, "python3", -600)
+		o.Containers[0] = observe.Container{ID: shopID, Name: "shop", Engine: "docker", State: "removed", EndedAt: -600}
+	}, "was removed since"},
 	{"a batch job in a group of its own", &containerOOMKilled, func(o *observe.Observation) {
 		o.OOMKills = []observe.OOMKill{{At: 3, PID: 900, Comm: "gzip", Cgroup: "/batch", LimitCgroup: "/batch", AnonBytes: 60 << 20, LimitBytes: 64 << 20}}
 	}, "gzip (pid 900) was killed"},

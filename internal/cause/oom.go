@@ -83,8 +83,7 @@ type felt struct {
 func (v *View) deaths(host bool) []death {
 	byPlace := map[string]int{}
 	var out []death
-	for i := range v.OOMKills {
-		k := &v.OOMKills[i]
+	for _, k := range v.kills() {
 		if k.Host != host {
 			continue
 		}
@@ -112,6 +111,39 @@ func (v *View) deaths(host bool) []death {
 	return out
 }
 
+// kills lists what the kernel killed: by its log, and where that could not be
+// read by the counters of control groups, which do not say whom or when.
+func (v *View) kills() []*observe.OOMKill {
+	var out []*observe.OOMKill
+	for i := range v.OOMKills {
+		out = append(out, &v.OOMKills[i])
+	}
+	if !v.unread(observe.KindKernelLog) {
+		return out
+	}
+	for i := range v.Cgroups {
+		c := &v.Cgroups[i]
+		if c.OOMKills == 0 || c.MemoryLimitBytes == 0 || slices.ContainsFunc(v.Cgroups, func(o observe.Cgroup) bool {
+			return o.OOMKills > 0 && strings.HasPrefix(o.Path, c.Path+"/") // an inner one is nearer
+		}) {
+			continue
+		}
+		for _, pid := range c.PIDs {
+			if p := v.Process(pid); p != nil && p.EndedIn {
+				out = append(out, &observe.OOMKill{At: v.Window.Seconds, PID: pid, Comm: p.Comm, Cgroup: p.Cgroup, LimitCgroup: c.Path,
+					Container: p.Container, Unit: p.Unit, LimitBytes: c.MemoryLimitBytes})
+				break
+			}
+		}
+	}
+	return out
+}
+
+// unread says that a kind of reading was not to be had, as a whole or in part.
+func (v *View) unread(kind observe.Kind) bool {
+	return slices.ContainsFunc(v.Gaps, func(g observe.Gap) bool { return g.Kind == kind })
+}
+
 // felt tells what a kill did. In the window it counts when the process, or the
 // group it was in, answered requests; before, when its service is still down:
 // a service that is back has nothing to mend now but what the next kill shows.
@@ -135,10 +167,18 @@ func (v *View) felt(k *observe.OOMKill) felt {
 	switch {
 	case !v.asksFor(k) && !v.refusedWhere(k):
 		return felt{because: named + ", and no service in view is the worse for it"}
+	case v.Filter == (observe.Filter{}) && removedLongAgo(v.container(k.Container)):
+		return felt{because: named + "; its container was removed since, by somebody who knew"}
 	case !down:
 		return felt{because: named + "; what it belonged to runs again, or was no service"}
 	}
 	return felt{share: 1, down: true, text: fmt.Sprintf("%s was killed %s ago, and %s", k.Comm, ago, what)}
+}
+
+// removedLongAgo says that somebody removed what was left of a container, and
+// that it ended more than five minutes ago.
+func removedLongAgo(c *observe.Container) bool {
+	return c != nil && c.State == "removed" && c.EndedAt < -300
 }
 
 // killLeast is the weight of a kill at the least: a process that answered is
@@ -285,9 +325,12 @@ func (v *View) downSince(k *observe.OOMKill) (down bool, what string) {
 
 func checkOOM(v *View, c *Cause, host bool) Result {
 	r := ruledOut("the kernel killed no process for want of memory, in the window or in the quarter of an hour before, as far as its log goes back")
+	if v.unread(observe.KindKernelLog) {
+		r = Result{NotChecked: "the kernel log could not be read, and no control group of a service counted a kill"}
+	}
 	for _, d := range v.deaths(host) {
 		if d.felt.text == "" {
-			r.RuledOut = d.felt.because
+			r = ruledOut(d.felt.because)
 			continue
 		}
 		f := v.killFinding(c, &d)

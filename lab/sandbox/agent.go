@@ -193,12 +193,14 @@ func (a *Agent) Sysctl(args SysctlArgs, value *string) error {
 // the socket table, because a connection would leave a trace.
 func (a *Agent) Listening(port int, _ *struct{}) error {
 	want := []byte(fmt.Sprintf(":%04X 00000000:0000 0A", port))
+	want6 := []byte(fmt.Sprintf(":%04X %032d:0000 0A", port, 0)) // Java has such sockets for both
 	for range 250 {
 		data, err := os.ReadFile("/proc/self/net/tcp")
 		if err != nil {
 			return err
 		}
-		if bytes.Contains(data, want) {
+		data6, _ := os.ReadFile("/proc/self/net/tcp6") // not where IPv6 is off
+		if bytes.Contains(data, want) || bytes.Contains(data6, want6) {
 			return nil
 		}
 		time.Sleep(20 * time.Millisecond)

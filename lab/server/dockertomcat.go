@@ -74,7 +74,7 @@ func (s *starter) dockerTomcat() error {
 		return err
 	}
 	t := s.v.Container
-	run := []string{"run", "--detach", "--name", "booking", "--network", "host", "--log-driver", "none", "--volume", "/usr:/usr:ro",
+	run := []string{"run", "--detach", "--name", "booking", "--network", "host", "--volume", "/usr:/usr:ro",
 		"--env", "JRE_HOME=" + filepath.Dir(filepath.Dir(java)), "--env", "CATALINA_HOME=" + dockerTomcatHome, "--env", "CATALINA_BASE=/app", "--env", "JAVA_OPTS='" + t.JavaOpts + "'"}
 	settings, _ := filepath.Glob("/etc/java-*-openjdk") // Debian's JVMs have links to there
 	for _, dir := range settings {
@@ -92,9 +92,13 @@ func (s *starter) dockerTomcat() error {
 		return err
 	}
 	if !t.Starting {
-		if err := s.box.Server.Listening(s.ctx, s.v.BackPort); err != nil {
-			said, _ := os.ReadFile(filepath.Join(s.box.Dir, "dockerd.out"))
-			return fmt.Errorf("tomcat: %w: %s", err, strings.TrimSpace(string(tail(said, 400))))
+		err := s.box.Server.Listening(s.ctx, s.v.BackPort)
+		if err != nil { // a JVM may take twice as long as that waits
+			err = s.box.Server.Listening(s.ctx, s.v.BackPort)
+		}
+		if err != nil {
+			said, _ := s.box.Server.Output(s.ctx, "timeout", "5", "sh", "-c", s.dockerCommand("logs", "booking")+" 2>&1")
+			return fmt.Errorf("tomcat: %w: %s", err, strings.TrimSpace(string(tail([]byte(said), 800))))
 		}
 	}
 	return s.front()
