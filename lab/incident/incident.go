@@ -128,7 +128,7 @@ func (i Incident) LoadWith(faults []Fault) load.Load {
 // All is every incident: the whole one first, then faults alone, then controls.
 func All() []Incident {
 	return slices.Concat([]Incident{nginxThroughput(), tcprtSixPhases()}, conntrack(), phpFPM(), acceptQueue(), ports(), limits(), cpu(),
-		network(), application(), dependencies(), serverWaits(), serverCPU(), hotFunctions(), underLimits(), runtimes(), controls(), networkControls(), limitControls(), serverControls(), runtimeControls(),
+		network(), application(), dependencies(), serverWaits(), serverCPU(), hotFunctions(), runtimes(), controls(), networkControls(), serverControls(), runtimeControls(),
 		hostLacks(), hostWaits(), hostControls())
 }
 

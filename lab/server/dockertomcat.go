@@ -16,7 +16,7 @@ type Container struct {
 }
 
 const (
-	dockerTomcatHome  = "/usr/share/tomcat10"
+	dockerTomcatHome   = "/usr/share/tomcat10"
 	dockerTomcatServer = `<Server port="-1"><Service name="Catalina">
 	<Connector port="{{.BackPort}}" address="{{.ProxyAddr}}" protocol="HTTP/1.1" maxThreads="50"/>
 	<Engine name="Catalina" defaultHost="localhost"><Host name="localhost" appBase="webapps"/></Engine>

@@ -12,21 +12,21 @@ import (
 type Kind int
 
 const (
-	NginxFPM    Kind = iota // nginx, and php-fpm behind it over TCP on loopback
-	NginxNginx              // nginx, and a second nginx behind it without keepalive
-	App                     // a small TCP server of the lab's own that closes each connection
-	Web                     // an HTTP server of the lab's own that keeps connections
-	WebBackend              // Web, and a second one on a machine of its own that it calls
-	WebDatabase             // Web, and a MariaDB on a machine of its own that it asks
-	WebRedis                // Web, and a Redis on a machine of its own that it writes to
-	NativeApp               // an HTTP server of the lab's own in C
-	NativeMail              // NativeApp, and a mail host on a machine of its own
-	NginxNative             // nginx, and the server in C behind it
-	NginxPython             // nginx, and a service of the lab's own in Python behind it
-	DockerTomcat            // nginx, and a Tomcat in a container behind it
-	Docker                  // nginx, the service in Python in a container, and a log collector on a machine of its own
-	GoApp                   // an HTTP service of the lab's own in Go
-	DeskApp                 // an HTTP server of the lab's own in C that needs something of the host
+	NginxFPM     Kind = iota // nginx, and php-fpm behind it over TCP on loopback
+	NginxNginx               // nginx, and a second nginx behind it without keepalive
+	App                      // a small TCP server of the lab's own that closes each connection
+	Web                      // an HTTP server of the lab's own that keeps connections
+	WebBackend               // Web, and a second one on a machine of its own that it calls
+	WebDatabase              // Web, and a MariaDB on a machine of its own that it asks
+	WebRedis                 // Web, and a Redis on a machine of its own that it writes to
+	NativeApp                // an HTTP server of the lab's own in C
+	NativeMail               // NativeApp, and a mail host on a machine of its own
+	NginxNative              // nginx, and the server in C behind it
+	NginxPython              // nginx, and a service of the lab's own in Python behind it
+	DockerTomcat             // nginx, and a Tomcat in a container behind it
+	Docker                   // nginx, the service in Python in a container, and a log collector on a machine of its own
+	GoApp                    // an HTTP service of the lab's own in Go
+	DeskApp                  // an HTTP server of the lab's own in C that needs something of the host
 )
 
 // HasBackend reports whether a part of the servers is on a machine of its own.
