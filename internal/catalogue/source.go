@@ -24,6 +24,7 @@ var sources = map[observe.Kind]string{
 	observe.KindKernelLog: "/dev/kmsg",
 	observe.KindNginx:     "nginx: configuration as running, error and access logs",
 	observe.KindPHPFPM:    "php-fpm: configuration as running, its children, its log",
+	observe.KindDatabases: "database and cache servers: configuration as running, connections, logs, slow logs, status",
 	observe.KindWaits:     "/proc/PID/task: what threads wait for, and who has the other end",
 	observe.KindRequests:  "BPF: every request on every TCP connection, with its ledger",
 }

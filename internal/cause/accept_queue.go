@@ -294,6 +294,8 @@ func settingSource(s observe.Setting) string {
 		return fmt.Sprintf("%s:%d", s.File, s.Line)
 	case s.Default:
 		return "the program's default"
+	case s.File != "":
+		return s.File
 	}
 	return "configuration"
 }

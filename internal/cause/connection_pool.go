@@ -15,7 +15,7 @@ var connectionPoolExhausted = Cause{
 	Title:         "Requests wait for a free connection to what the service calls: its pool is too small",
 	Layer:         LayerCall,
 	Needs:         []observe.Kind{observe.KindRequests, observe.KindSockets},
-	ConsequenceOf: slices.Concat([]string{"slow-dependency"}, machineCauses, waitCauses),
+	ConsequenceOf: slices.Concat([]string{"slow-dependency"}, machineCauses, waitCauses, databaseCauses),
 	Folds:         true,
 	Doc: Doc{
 		About: "A service keeps a fixed number of connections to what it calls, as to its database. With a call under way on each, further requests wait " +
@@ -31,8 +31,7 @@ var connectionPoolExhausted = Cause{
 			"All connections busy, and no request waits for one.",
 			"Calls that are slow themselves: that is slow-dependency.",
 		},
-		Mend:      "Raise the size of the pool as far as what is called can take more connections.",
-		Unplanted: notPlanted,
+		Mend: "Raise the size of the pool as far as what is called can take more connections.",
 	},
 }
 
@@ -97,6 +96,8 @@ func checkConnectionPool(v *View) Result {
 				return true
 			case slices.Contains(waitCauses, p.Cause):
 				return v.heldUpBy(l, p)
+			case slices.Contains(databaseCauses, p.Cause):
+				return v.at(l)(p)
 			}
 			return p.Subject.PID == l.pid && p.Subject.Port == l.Port && p.Subject.Addr == l.Addr
 		}

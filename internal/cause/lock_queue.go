@@ -26,6 +26,10 @@ func (v *View) lockQueues() Result {
 			return judged{because: because + "; but it is a Go program, whose threads are there whether or not they wait for a lock", near: k.share}
 		case v.sharesInterpreter(l):
 			return judged{because: because + "; that is the interpreter's, as its threads take turns", near: k.share}
+		case v.isDatabase(l.pid, "mariadb", "mysql"):
+			return judged{because: because + "; that is what its transactions hold: mariadb-lock-wait", near: k.share}
+		case v.poolExhausted(l.pid):
+			return judged{because: because + "; it waits for a connection of its pool", near: k.share}
 		case v.hasWaits(l.pid):
 			return judged{because: because + "; the looks at its threads tell more", near: k.share}
 		}

@@ -66,6 +66,7 @@ func checkNetworkLoss(v *View) Result {
 			f.Evidence = append(f.Evidence, Evidence{Fact: "sent again to " + peer.Addr + " alone", Value: peer.Retrans, Limit: l.Retrans, Unit: "segments", Source: recorded})
 			f.Fix.Text = fmt.Sprintf("Find where they are lost on the way to %s: others are hardly hit, so not at this host's own interface.", peer.Addr)
 		}
+		f.Evidence = append(f.Evidence, v.slowLogEvidence(l)...)
 		here, queued := v.at(l), v.queuedPath(l)
 		known, _ := v.droppedHere(l)
 		f.MayFollow = v.followsDrops(l, known, func(p *Finding) bool { return here(p) && (p.Cause != highRTT.ID || queued) })
@@ -157,6 +158,7 @@ func checkRTOTailLoss(v *View) Result {
 				}
 			}
 		}
+		f.Evidence = append(f.Evidence, v.slowLogEvidence(l)...)
 		f.Fix.Text = "Mend the loss. Until then, let the timer of this route expire earlier, where all its round trips are short."
 		f.Fix.Commands = []string{v.in(l.ns, "ip route show"), v.in(l.ns, "ip route change ROUTE rto_min 20ms   # ROUTE as shown")}
 		// Without early retransmit (RFC 8985 tail loss probe) and RACK every

@@ -100,7 +100,11 @@ func checkProcessStorm(v *View) Result {
 	if r.NotChecked != "" {
 		return Result{RuledOut: because + ", and " + r.NotChecked}
 	}
-	return heaviest(r)
+	r = heaviest(r)
+	for i := range r.Findings {
+		r.Findings[i].ConsequenceOf = v.forksToRefuse(top.pid)
+	}
+	return r
 }
 
 // topStarter is the process whose short-lived children take most CPU, by the

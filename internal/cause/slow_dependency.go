@@ -149,6 +149,7 @@ func (v *View) dependencyFinding(l *ledger) *Finding {
 	if here != nil {
 		f.Parents = nil
 		f.Evidence = append(f.Evidence, Evidence{Fact: "at the other end, on this host", Value: here.whereTimeGoes(), Source: recorded})
+		f.Evidence = append(f.Evidence, v.slowLogEvidence(l)...)
 		f.Fix.Text = fmt.Sprintf("Find what makes %s (pid %d) answer slowly: it runs on this host.", v.commOf(here), here.pid)
 	}
 	return f

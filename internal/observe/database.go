@@ -113,4 +113,15 @@ type SlowStatement struct {
 	// OnWire is how many of the joined requests spent more of their time on the
 	// network than in the server.
 	OnWire int64 `json:"on_wire,omitempty"`
+	// Callers are the processes of this host that asked, most server time
+	// first, at most 4; who asked from elsewhere is in none of them.
+	Callers []SlowCaller `json:"callers,omitempty"`
+}
+
+// SlowCaller is a process that had statements answered slowly.
+type SlowCaller struct {
+	PID       int   `json:"pid"`
+	Joined    int64 `json:"joined"`
+	RequestNS int64 `json:"request_ns"`
+	ServerNS  int64 `json:"server_ns"`
 }

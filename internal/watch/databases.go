@@ -30,7 +30,7 @@ type databaseReader interface {
 }
 
 const (
-	databasesEvery = 500 * time.Millisecond
+	databasesEvery = 250 * time.Millisecond
 	maxDatabases   = 32
 	// keptLeast is the shortest request that is kept to be joined with an entry
 	// of a slow log: less than any server logs by default.
@@ -57,6 +57,8 @@ type end struct {
 // in a slow log. Only the goroutine that polls adds to them.
 type keptRequests struct {
 	ports   map[portKey]bool
+	called  map[uint16]bool        // the same ports, wherever
+	callers map[netip.AddrPort]int // local end of a connection to such a port → process
 	records []slowlog.Record
 	dropped int64
 }
@@ -67,7 +69,16 @@ type portKey struct {
 }
 
 func (k *keptRequests) note(r *observe.Request) {
-	if k == nil || r.Side != observe.Served || r.TotalNS() < int64(keptLeast) || !k.ports[portKey{r.NetNS, r.Local.Port()}] {
+	if k == nil || len(k.ports) == 0 || r.TotalNS() < int64(keptLeast) {
+		return
+	}
+	if r.Side == observe.Called {
+		if k.called[r.Peer.Port()] && r.PID != 0 && len(k.callers) < maxKept {
+			k.callers[netip.AddrPortFrom(r.Local.Addr().Unmap(), r.Local.Port())] = r.PID
+		}
+		return
+	}
+	if !k.ports[portKey{r.NetNS, r.Local.Port()}] {
 		return
 	}
 	if len(k.records) >= maxKept {
@@ -81,18 +92,14 @@ func (k *keptRequests) note(r *observe.Request) {
 // those for their status that tell it without a password.
 func (s *session) beginDatabases(seen []observe.Process) {
 	d := &s.databases
-	d.kept = &keptRequests{ports: map[portKey]bool{}}
+	d.kept = &keptRequests{ports: map[portKey]bool{}, called: map[uint16]bool{}, callers: map[netip.AddrPort]int{}}
 	byPID := map[int]*observe.Process{}
 	for i := range seen {
 		byPID[seen[i].PID] = &seen[i]
 	}
 	for i := range seen {
 		p := &seen[i]
-		ends := s.endsOf(p.PID)
-		if len(ends) == 0 {
-			continue
-		}
-		r := s.databaseReader(p, byPID[p.PPID], ends)
+		r, ends := s.databaseReader(p, byPID[p.PPID])
 		if r == nil {
 			continue
 		}
@@ -104,6 +111,7 @@ func (s *session) beginDatabases(seen []observe.Process) {
 		for _, e := range ends {
 			if e.port != 0 {
 				d.kept.ports[portKey{e.sp.inode, uint16(e.port)}] = true
+				d.kept.called[uint16(e.port)] = true
 			}
 		}
 	}
@@ -119,20 +127,29 @@ func (d *databases) all(do func(int, databaseReader)) {
 	wg.Wait()
 }
 
-func (s *session) databaseReader(p, parent *observe.Process, ends []end) databaseReader {
-	if kind, ok := mariadb.Is(p); ok {
-		return mariadb.New(kind, *p, s.fs.Proc, len(ends))
+// databaseReader is the reader of a process that is a database server, with
+// where it listens; nil when it is none, or listens nowhere.
+func (s *session) databaseReader(p, parent *observe.Process) (r databaseReader, ends []end) {
+	kind, maria := mariadb.Is(p)
+	redisKind, isRedis := redis.Is(p)
+	isPostgres, isMemcached := postgres.Is(p, parent), memcached.Is(p)
+	if !maria && !isRedis && !isPostgres && !isMemcached {
+		return nil, nil
 	}
-	if kind, ok := redis.Is(p); ok {
-		return redis.New(kind, *p, s.fs.Proc, len(ends), s.dialer(p.PID, ends))
+	if ends = s.endsOf(p.PID); len(ends) == 0 {
+		return nil, nil
 	}
 	switch {
-	case postgres.Is(p, parent):
-		return postgres.New(*p, s.fs.Proc, len(ends))
-	case memcached.Is(p):
-		return memcached.New(*p, s.fs.Proc, len(ends), s.dialer(p.PID, ends))
+	case maria:
+		r = mariadb.New(kind, *p, s.fs.Proc, len(ends))
+	case isRedis:
+		r = redis.New(redisKind, *p, s.fs.Proc, len(ends), s.dialer(p, ends))
+	case isPostgres:
+		r = postgres.New(*p, s.fs.Proc, len(ends))
+	default:
+		r = memcached.New(*p, s.fs.Proc, len(ends), s.dialer(p, ends))
 	}
-	return nil
+	return r, ends
 }
 
 // endsOf lists where a process listens: loopback first, then all addresses,
@@ -165,13 +182,14 @@ func (s *session) endsOf(pid int) []end {
 
 // dialer connects to a server where it listens, from inside its own network
 // namespace: nothing leaves the host. It is nil where nobody is to be asked.
-func (s *session) dialer(pid int, ends []end) database.Dial {
-	if s.opt.Silent {
+func (s *session) dialer(p *observe.Process, ends []end) database.Dial {
+	// A process that is stopped answers nobody, and the question would lie there.
+	if s.opt.Silent || p.State == "T" || p.State == "t" {
 		return nil
 	}
 	e := ends[0]
 	if e.port == 0 {
-		path := filepath.Join(s.fs.Proc, strconv.Itoa(pid), "root", e.path)
+		path := filepath.Join(s.fs.Proc, strconv.Itoa(p.PID), "root", e.path)
 		return func(ctx context.Context) (net.Conn, error) {
 			return (&net.Dialer{}).DialContext(ctx, "unix", path)
 		}
@@ -217,6 +235,7 @@ func (s *session) endDatabases(ctx context.Context) {
 		var records []slowlog.Record
 		for _, k := range d.kept.records {
 			if at[portKey{k.NetNS, uint16(k.Port)}] {
+				k.Caller = d.kept.callers[k.Peer]
 				records = append(records, k)
 			}
 		}

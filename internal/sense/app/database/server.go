@@ -8,6 +8,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -75,8 +76,11 @@ func (s *Server) Enter() bool {
 	return s.Process.Container == ""
 }
 
-// Gap notes what could not be read of this server.
+// Gap notes what could not be read of this server, once for each subject.
 func (s *Server) Gap(subject, format string, args ...any) {
+	if slices.ContainsFunc(s.gaps, func(g observe.Gap) bool { return g.Subject == subject }) {
+		return
+	}
 	s.gaps = append(s.gaps, observe.Gap{Kind: observe.KindDatabases, NetNS: s.Process.NetNS, Subject: subject, Partial: true,
 		Because: logtail.Printable(fmt.Appendf(nil, format, args...), 512)})
 }

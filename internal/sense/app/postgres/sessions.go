@@ -68,7 +68,8 @@ func (s *sessions) look(procRoot string, children []int) {
 	var idle []observe.Session
 	for _, pid := range children {
 		session, waits, ok := title(prefork.Title(procRoot, pid))
-		if !ok {
+		// One that begins may still be refused.
+		if !ok || session.Doing == "startup" || session.Doing == "authentication" {
 			continue
 		}
 		session.PID = pid

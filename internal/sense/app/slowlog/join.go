@@ -28,6 +28,7 @@ type Record struct {
 	NetNS     uint64
 	PID       int
 	Peer      netip.AddrPort
+	Caller    int   // process at the other end, 0 when it is not on this host
 	StartNS   int64 // ns since 1970
 	TotalNS   int64
 	ServerNS  int64 // server and stall
@@ -156,12 +157,41 @@ func Sum(log *observe.SlowLog, entries []Entry, records []Record) {
 		if r.NetworkNS > r.ServerNS {
 			s.OnWire++
 		}
+		addCaller(s, r)
 	}
 	for _, s := range by {
+		slices.SortFunc(s.Callers, func(a, b observe.SlowCaller) int {
+			return cmp.Or(cmp.Compare(b.ServerNS, a.ServerNS), cmp.Compare(a.PID, b.PID))
+		})
+		s.Callers = s.Callers[:min(len(s.Callers), maxCallers)]
 		log.Statements = append(log.Statements, *s)
 	}
 	slices.SortFunc(log.Statements, func(a, b observe.SlowStatement) int {
 		return cmp.Or(cmp.Compare(b.NS, a.NS), cmp.Compare(a.Statement, b.Statement))
 	})
 	log.Statements = log.Statements[:min(len(log.Statements), maxStatements)]
+}
+
+const (
+	maxCallers = 4
+	// maxSeenCallers bounds how many are told apart while they are summed up.
+	maxSeenCallers = 256
+)
+
+func addCaller(s *observe.SlowStatement, r *Record) {
+	if r.Caller == 0 {
+		return
+	}
+	i := slices.IndexFunc(s.Callers, func(c observe.SlowCaller) bool { return c.PID == r.Caller })
+	if i < 0 {
+		if len(s.Callers) == maxSeenCallers {
+			return
+		}
+		i = len(s.Callers)
+		s.Callers = append(s.Callers, observe.SlowCaller{PID: r.Caller})
+	}
+	c := &s.Callers[i]
+	c.Joined++
+	c.RequestNS += r.TotalNS
+	c.ServerNS += r.ServerNS
 }

@@ -1,0 +1,341 @@
+package cause
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/slowray/slowray/internal/observe"
+)
+
+// The limits of connections of databases. A connection that is refused is told
+// by the server itself: in its log, in its status, or in what it says to
+// whoever connects. The number held is counted from the sockets.
+var (
+	mariadbConnections = Cause{
+		ID:    "mariadb-connections-exhausted",
+		Title: "The database has no connection left: it refuses new ones",
+		Layer: LayerApplication,
+		Needs: []observe.Kind{observe.KindDatabases},
+		// Who waits for a lock or a slow statement keeps its connection meanwhile.
+		ConsequenceOf: []string{"mariadb-lock-wait", "mariadb-slow-query", "fsync-bound"},
+		Folds:         true,
+		Doc: Doc{
+			About: "MariaDB and MySQL take max_connections connections, and one more for an administrator. Others are refused with error 1040, " +
+				"\"Too many connections\": the service behind which they are fails its requests, or tries again.",
+			See: []Symptom{SeeErrors, SeeCalls, SeeLogs},
+			Known: []string{
+				"The error log says \"(Too many connections)\" " + fmt.Sprint(fewAffected) + " times or more in the window.",
+				"Connections held are counted four times a second, those of the unix socket among them, and compared with max_connections as the option files and the command line have it. SET GLOBAL is not seen.",
+			},
+			Not: []string{
+				"Many idle connections under the limit.",
+				"A log that goes to a journal: then refusals are not seen, and a gap says so.",
+			},
+			Mend: "Find who holds the connections: pools whose sizes add up to more than the limit are the rule. Then raise max_connections, " +
+				"which costs some memory for each, or put a proxy with a pool in between.",
+		},
+	}
+	postgresConnections = Cause{
+		ID:            "postgres-connections-exhausted",
+		Title:         "The database has no connection left: it refuses new ones",
+		Layer:         LayerApplication,
+		Needs:         []observe.Kind{observe.KindDatabases},
+		ConsequenceOf: []string{"postgres-lock-wait", "postgres-slow-query", "fsync-bound"},
+		Folds:         true,
+		Doc: Doc{
+			About: "PostgreSQL takes max_connections connections, of which superuser_reserved_connections are kept for administrators. Others are " +
+				"refused: \"sorry, too many clients already\", \"remaining connection slots are reserved\".",
+			See: []Symptom{SeeErrors, SeeCalls, SeeLogs},
+			Known: []string{
+				"The log has one of these messages " + fmt.Sprint(fewAffected) + " times or more in the window.",
+				"Backends with a client are counted by their titles four times a second and compared with max_connections.",
+			},
+			Not:  []string{"Many idle connections under the limit."},
+			Mend: "A pooler (PgBouncer) or smaller pools in the services; max_connections needs a restart, and each backend is a process.",
+		},
+	}
+	redisMaxClients = Cause{
+		ID:            "redis-max-clients",
+		Title:         "Redis has no connection left: it refuses new ones",
+		Layer:         LayerApplication,
+		Needs:         []observe.Kind{observe.KindDatabases},
+		ConsequenceOf: []string{"redis-slow-command", "fsync-bound"},
+		Folds:         true,
+		Doc: Doc{
+			About: "Redis takes maxclients connections. Others are answered \"-ERR max number of clients reached\" and closed.",
+			See:   []Symptom{SeeErrors, SeeCalls},
+			Known: []string{
+				"rejected_connections of INFO grew by " + fmt.Sprint(fewAffected) + " or more in the window, or Redis refused slowray's own connection so.",
+				"Connections held are counted four times a second.",
+			},
+			Not:  []string{"Many idle connections under the limit."},
+			Mend: "Find who holds the connections (CLIENT LIST): clients without a pool, or one for each worker. Then raise maxclients, which needs as many open files.",
+		},
+	}
+	memcachedConnections = Cause{
+		ID:    "memcached-connections-exhausted",
+		Title: "memcached has no connection left: it refuses new ones, or lets them wait",
+		Layer: LayerApplication,
+		Needs: []observe.Kind{observe.KindDatabases},
+		Doc: Doc{
+			About: "memcached takes as many connections as -c says (1,024). From then on it closes new ones with an error, or, with maxconns_fast off, " +
+				"accepts none until one of the others is closed.",
+			See: []Symptom{SeeErrors, SeeConnecting, SeeCalls},
+			Known: []string{
+				"rejected_connections or listen_disabled_num of its statistics grew by " + fmt.Sprint(fewAffected) + " or more in the window, or it refused slowray's own connection.",
+				"Connections held are counted four times a second and compared with the command line.",
+			},
+			Not:  []string{"Many idle connections under the limit."},
+			Mend: "Find who holds the connections: clients without a pool, or one for each worker. Then raise -c, which needs as many open files, and start it anew.",
+		},
+	}
+)
+
+func init() {
+	mariadbConnections.Check = func(v *View) Result { return v.checkConnections(&mariadbConnections, "mariadb", "mysql") }
+	postgresConnections.Check = func(v *View) Result { return v.checkConnections(&postgresConnections, "postgresql") }
+	redisMaxClients.Check = func(v *View) Result { return v.checkConnections(&redisMaxClients, "redis", "valkey") }
+	memcachedConnections.Check = func(v *View) Result { return v.checkConnections(&memcachedConnections, "memcached") }
+}
+
+func (v *View) checkConnections(c *Cause, kinds ...string) Result {
+	r := ruledOut("no such server is in use")
+	nearest, unknown := -1.0, ""
+	for _, d := range v.databasesOf(kinds...) {
+		n, evidence := v.refusals(d)
+		if n >= fewAffected {
+			r.Findings = append(r.Findings, v.connectionsFinding(c, d, n, evidence))
+			continue
+		}
+		if use := ratio(d.ConnectionsPeak, max(connectionLimit(d), 1)); use > nearest {
+			nearest = use
+			r.RuledOut = fmt.Sprintf("%s and refused %s", connectionsText(d), count(n))
+		}
+		if n == 0 && !tellsRefusals(d) {
+			unknown = connectionsText(d) + "; whether it refused others it does not tell where that can be read"
+			if d.Status != nil && d.Status.Refused != "" {
+				unknown += ": " + d.Status.Refused
+			}
+		}
+	}
+	if len(r.Findings) == 0 && unknown != "" {
+		return Result{NotChecked: unknown}
+	}
+	return r
+}
+
+// tellsRefusals says whether a server that refuses connections would be known
+// to: by its log, or by its status.
+func tellsRefusals(d *observe.Database) bool {
+	if d.Kind == "redis" || d.Kind == "valkey" || d.Kind == "memcached" {
+		_, ok := d.Status.Increase("rejected_connections")
+		return ok
+	}
+	return slices.ContainsFunc(d.Logs, func(l observe.LogFile) bool { return l.What == "error" && l.Problem == "" })
+}
+
+// refusals is how many connections a server refused for want of a free one,
+// with what says so.
+func (v *View) refusals(d *observe.Database) (int64, []Evidence) {
+	var out []Evidence
+	var n int64
+	if lines, example := logCount(d.Log, "too-many-connections", "too-many-clients"); lines > 0 {
+		n = lines
+		out = append(out, Evidence{Fact: "connections refused, by its log", Value: lines, Unit: "connections", Source: "log of " + product(d)}, firstLine(example))
+	}
+	for _, name := range []string{"rejected_connections", "listen_disabled_num"} {
+		if grew, ok := d.Status.Increase(name); ok && grew > 0 {
+			n = max(n, int64(grew))
+			out = append(out, Evidence{Fact: name, Value: int64(grew), Unit: "in the window", Source: "status of " + product(d)})
+		}
+	}
+	if d.Status != nil && n == 0 && (strings.Contains(d.Status.Refused, "max number of clients") || strings.Contains(d.Status.Refused, "Too many open connections")) {
+		// It is full, and counts nothing that could be asked for: those that
+		// came and could not stay.
+		if opened := int64(v.openedAt(d)); opened > 0 {
+			n = opened
+			out = append(out, Evidence{Fact: "what it says to a new connection", Value: d.Status.Refused, Source: "its answer to slowray"},
+				Evidence{Fact: "connections opened while it is full", Value: opened, Unit: "connections", Source: "handshakes completed"})
+		}
+	}
+	return n, out
+}
+
+// openedAt is the connections that were opened to a database over TCP.
+func (v *View) openedAt(d *observe.Database) (n uint64) {
+	ns := v.Namespace(d.NetNS)
+	if ns == nil {
+		return 0
+	}
+	for i := range ns.Listeners {
+		if l := &ns.Listeners[i]; l.Port != 0 && (l.PID == d.PID || v.Master(l.PID) == d.PID) {
+			n += l.Opened
+		}
+	}
+	return n
+}
+
+func (v *View) connectionsFinding(c *Cause, d *observe.Database, refused int64, evidence []Evidence) Finding {
+	setting := fromHost(d.Root, d.MaxConnections)
+	f := c.supported(Subject{Kind: "process", NetNS: d.NetNS, PID: d.PID, Comm: v.Comm(d.PID)})
+	if len(d.Ports) > 0 {
+		f.Subject.Port = d.Ports[0]
+	}
+	if setting.Line > 0 {
+		f.Subject.Path = fmt.Sprintf("%s:%d", setting.File, setting.Line)
+	}
+	f.Title = fmt.Sprintf("%s has no connection left: it refuses new ones", product(d))
+	opened := max(v.openedAt(d), uint64(refused))
+	f.Weight = ratio(refused, opened)
+	failed, all := v.callersErrors(d)
+	if all > 0 {
+		f.Weight = max(ratio(failed, all), min(f.Weight, 0.5))
+	}
+	f.Impact = Impact{Share: round(ratio(refused, opened)), Of: "new connections",
+		Text: fmt.Sprintf("%s of %s new connections were refused", count(refused), count(opened))}
+	if failed > 0 {
+		f.Impact.Text += fmt.Sprintf("; %s of %s requests of the services that call it failed", count(failed), count(all))
+	}
+	f.Evidence = append(f.Evidence, evidence...)
+	held := Evidence{Fact: "connections held, peak", Value: d.ConnectionsPeak, Unit: "connections", Source: "sockets of the process"}
+	if limit := connectionLimit(d); limit > 0 {
+		held.Limit, held.Source = limit, held.Source+"; limit: "+settingSource(setting)
+	}
+	f.Evidence = append(f.Evidence, held)
+	if who := v.holders(d); who != "" {
+		f.Evidence = append(f.Evidence, Evidence{Fact: "connected from this host", Value: who, Source: "sock_diag"})
+	}
+	f.Fix = v.connectionsFix(d, setting)
+	return f
+}
+
+// forksToRefuse says of a PostgreSQL whose processes come and go that it has
+// no connection left: it starts a process to refuse each.
+func (v *View) forksToRefuse(pid int) *string {
+	for _, d := range v.databasesOf("postgresql") {
+		if n, _ := v.refusals(d); n >= fewAffected && (d.PID == pid || v.Master(pid) == d.PID) {
+			return &postgresConnections.ID
+		}
+	}
+	return nil
+}
+
+// callersErrors is the requests answered with an error by the services of this
+// host that call a database.
+func (v *View) callersErrors(d *observe.Database) (failed, all uint64) {
+	seen := map[int]bool{}
+	for _, pid := range v.clientsOf(d) {
+		master := v.Master(pid)
+		if seen[master] {
+			continue
+		}
+		seen[master] = true
+		for _, l := range v.ledgers {
+			if !l.called() && l.pid == master {
+				failed += l.Errors
+				all += l.Requests
+			}
+		}
+	}
+	return failed, all
+}
+
+// clientsOf lists the processes of this host that are connected to a database,
+// or try to.
+func (v *View) clientsOf(d *observe.Database) (pids []int) {
+	for _, s := range v.Services {
+		for _, l := range s.Listeners {
+			if s.NS.Inode == d.NetNS && (l.PID == d.PID || v.Master(l.PID) == d.PID) {
+				pids = append(pids, v.callers(s)...)
+				break
+			}
+		}
+	}
+	return pids
+}
+
+// holders names the processes of this host that are connected to a database.
+func (v *View) holders(d *observe.Database) string {
+	var names []string
+	seen := map[int]bool{}
+	for _, pid := range v.clientsOf(d) {
+		if master := v.Master(pid); !seen[master] && len(names) < 4 {
+			seen[master] = true
+			names = append(names, fmt.Sprintf("%s (pid %d)", v.Comm(master), master))
+		}
+	}
+	return strings.Join(names, ", ")
+}
+
+func (v *View) connectionsFix(d *observe.Database, setting observe.Setting) Fix {
+	limit := connectionLimit(d)
+	want := max(2*limit, limit+50)
+	ns := v.Namespace(d.NetNS)
+	where := "the configuration of " + product(d)
+	if setting.Line > 0 {
+		where = fmt.Sprintf("%s:%d", setting.File, setting.Line)
+	} else if setting.File != "" {
+		where = "the " + setting.File + " of " + product(d)
+	} else if d.Config != "" {
+		where = d.Root + d.Config
+	}
+	port := 0
+	if len(d.Ports) > 0 {
+		port = d.Ports[0]
+	}
+	switch d.Kind {
+	case "postgresql":
+		return Fix{
+			Text: fmt.Sprintf("Hold fewer connections: pools of the services that add up to less than max_connections (%d, %d of them reserved), or PgBouncer in between. "+
+				"Or raise max_connections to %d, which needs a restart.", limit, d.Reserved, want),
+			Commands: []string{v.in(ns, fmt.Sprintf(`psql -p %d -c "SELECT usename, application_name, client_addr, state, count(*) FROM pg_stat_activity GROUP BY 1,2,3,4 ORDER BY 5 DESC"`, port))},
+			Persist:  []string{fmt.Sprintf("in %s: max_connections = %d", where, want)},
+		}
+	case "redis", "valkey":
+		fix := Fix{
+			Text: fmt.Sprintf("Hold fewer connections: a pool for each process of the services. Or raise maxclients to %d, which needs as many open files.", want),
+			// It refuses redis-cli as it refuses the others.
+			Commands: []string{v.in(ns, fmt.Sprintf("ss -tn state established '( sport = :%d )'", port)),
+				fmt.Sprintf("until %s CONFIG SET maxclients %d | grep -q OK; do sleep 0.1; done   # it is refused too, until a connection is closed", v.in(ns, v.redisCLIOf(d, port)), want)},
+			Persist: []string{fmt.Sprintf("in %s: maxclients %d", where, want)},
+		}
+		// Redis keeps 32 descriptors for itself (CONFIG_MIN_RESERVED_FDS).
+		if p := v.Process(d.PID); p != nil && p.FDLimit > 0 && want+32 > p.FDLimit {
+			fix.Commands = append(fix.Commands[:1], fmt.Sprintf("prlimit --pid %d --nofile=%d", d.PID, want+64), fix.Commands[1])
+		}
+		if limit == 0 { // it told nobody
+			fix.Text = "Hold fewer connections: a pool for each process of the services. Or raise maxclients, which needs as many open files."
+			fix.Commands, fix.Persist = fix.Commands[:1], nil
+		}
+		return fix
+	case "memcached":
+		return Fix{
+			Text:     fmt.Sprintf("Hold fewer connections: a pool for each process of the services. Or start memcached with -c %d, and as many open files.", want),
+			Commands: []string{v.in(ns, fmt.Sprintf("ss -tn state established '( sport = :%d )'", port))},
+			Persist:  []string{fmt.Sprintf("memcached -c %d   # its command line, on Debian in /etc/memcached.conf", want)},
+		}
+	}
+	return Fix{
+		Text: fmt.Sprintf("Hold fewer connections: pools of the services that add up to less than max_connections (%d). Or raise it to %d, which holds at once and needs some memory for each.",
+			limit, want),
+		Commands: []string{sqlClient(d) + " -e 'SHOW FULL PROCESSLIST'", fmt.Sprintf("%s -e 'SET GLOBAL max_connections = %d'", sqlClient(d), want)},
+		Persist:  []string{fmt.Sprintf("in %s: max_connections = %d", where, want)},
+	}
+}
+
+// sqlClient is the program that talks to a MariaDB or MySQL.
+func sqlClient(d *observe.Database) string {
+	if d.Kind == "mysql" {
+		return "mysql"
+	}
+	return "mariadb"
+}
+
+// redisCLIOf is redisCLI for a Redis of which perhaps no request was recorded.
+func (v *View) redisCLIOf(d *observe.Database, port int) string {
+	for _, l := range v.servedBy(d) {
+		return redisCLI(d, l)
+	}
+	return redisCLI(d, &ledger{Endpoint: &observe.Endpoint{Port: port}})
+}

@@ -1,0 +1,163 @@
+package cause
+
+import (
+	"fmt"
+
+	"github.com/slowray/slowray/internal/observe"
+)
+
+// What makes a database stand still for moments: a fork that copies page
+// tables, a disk that an append-only file waits for, checkpoints. None of them
+// is planted in the lab: a fork that takes long needs gigabytes of memory, the
+// others a disk slower than the one there is.
+var (
+	redisForkStall = Cause{
+		ID:            "redis-fork-stall",
+		Title:         "Redis stands still while it forks to save its data",
+		Layer:         LayerApplication,
+		Needs:         []observe.Kind{observe.KindDatabases, observe.KindRequests},
+		ConsequenceOf: []string{"memory-pressure", "cpu-saturated"},
+		Folds:         true,
+		Doc: Doc{
+			About: "To save its data, or to rewrite its append-only file, Redis forks. The kernel copies its page tables meanwhile, and no command is " +
+				"answered: some 10 ms for each gigabyte, much more in virtual machines without nested paging or with transparent huge pages.",
+			See: []Symptom{SeeWaves, SeeCalls},
+			Known: []string{
+				"total_forks of INFO grew in the window, and latest_fork_usec is " + fmt.Sprint(forkStall/1000) + " ms or more.",
+				"The slowest hundredth of the requests took as long.",
+			},
+			Not:       []string{"A fork that no request was there for.", "A quick fork."},
+			Mend:      "Save less often, or on a replica; smaller instances; transparent huge pages off for Redis (it asks for that itself from version 6.2 on).",
+			Unplanted: "a fork that takes long needs gigabytes of memory",
+		},
+	}
+	redisAOFFsync = Cause{
+		ID:            "redis-aof-fsync",
+		Title:         "Redis waits for the disk before it answers: its append-only file is behind",
+		Layer:         LayerApplication,
+		Needs:         []observe.Kind{observe.KindDatabases, observe.KindRequests},
+		ConsequenceOf: []string{"fsync-bound", "blocked-on-disk", "disk-saturated"},
+		Folds:         true,
+		Doc: Doc{
+			About: "With appendfsync everysec Redis has a thread write its append-only file to the disk. Where that takes over two seconds, Redis itself " +
+				"waits before it writes on, and all commands with it.",
+			See: []Symptom{SeeWaves, SeeCalls},
+			Known: []string{
+				"aof_delayed_fsync of INFO grew in the window.",
+				"Requests are slow: the slowest hundredth waits 50 ms or more for Redis.",
+			},
+			Not:       []string{"A disk that is slow now and then, while the answers are quick."},
+			Mend:      "A faster disk for the append-only file, nobody else on it, no-appendfsync-on-rewrite yes; or appendfsync no, if some seconds may be lost.",
+			Unplanted: "the delay takes a disk that needs over two seconds for a write; fsync-bound is planted with appendfsync always",
+		},
+	}
+	postgresCheckpoints = Cause{
+		ID:            "postgres-checkpoints-frequent",
+		Title:         "PostgreSQL writes checkpoints one after the other: max_wal_size is small for its writes",
+		Layer:         LayerApplication,
+		Needs:         []observe.Kind{observe.KindDatabases, observe.KindRequests},
+		ConsequenceOf: []string{"disk-saturated"},
+		Folds:         true,
+		Doc: Doc{
+			About: "PostgreSQL writes all changed pages to their places once max_wal_size of changes were logged. With many writes and a small limit it does " +
+				"nothing else, and after each checkpoint whole pages go into the log again.",
+			See: []Symptom{SeeWaves, SeeCalls, SeeLogs},
+			Known: []string{
+				"The log says \"checkpoints are occurring too frequently\" in the window.",
+				"Requests of the database are slow, and " + percent(wasteShare) + " or more of the server's time passes waiting for the disk.",
+			},
+			Not:       []string{"Frequent checkpoints, as of a load of data, while no request waits for a disk."},
+			Mend:      "Raise max_wal_size, and checkpoint_completion_target to 0.9; the log and the data on disks of their own.",
+			Unplanted: "it takes a slow disk and gigabytes of writes",
+		},
+	}
+)
+
+func init() {
+	redisForkStall.Check = checkRedisFork
+	redisAOFFsync.Check = checkRedisAOF
+	postgresCheckpoints.Check = checkPostgresCheckpoints
+}
+
+const forkStall = 50_000 // µs
+
+// judgeStalls runs a check on each database of these kinds: what a sign says,
+// with its evidence, counts where requests are slow.
+func (v *View) judgeStalls(c *Cause, none string, kinds []string, sign func(*databaseUse) (yes bool, text string, evidence []Evidence, fix Fix)) Result {
+	r := ruledOut(none)
+	for _, u := range v.databaseUses(kinds...) {
+		yes, text, evidence, fix := sign(&u)
+		k, slow, how := v.slowness(&u)
+		r.RuledOut = text
+		if !yes {
+			continue
+		}
+		if !slow {
+			r.RuledOut += ", but " + how
+			continue
+		}
+		f := v.databaseFinding(c, &u, k, "for the database")
+		f.Evidence = append(f.Evidence, evidence...)
+		f.Fix = fix
+		r.Findings = append(r.Findings, f)
+	}
+	return r
+}
+
+func checkRedisFork(v *View) Result {
+	return v.judgeStalls(&redisForkStall, "no Redis has requests", []string{"redis", "valkey"}, func(u *databaseUse) (bool, string, []Evidence, Fix) {
+		forks, known := u.d.Status.Increase("total_forks")
+		if !known {
+			return false, databaseText(u.d) + " did not tell about its forks", nil, Fix{}
+		}
+		took := u.d.Status.End["latest_fork_usec"]
+		text := fmt.Sprintf("%s forked %.0f times in the window, the last time in %s", databaseText(u.d), forks, seconds(took/1e6))
+		return forks >= 1 && took >= forkStall && u.served.SlowTotalNS() >= took*1e3/slowerThan, text, []Evidence{
+				{Fact: "forks in the window", Value: int64(forks), Unit: "forks", Source: "INFO, total_forks"},
+				{Fact: "the latest took", Value: round(took / 1e3), Unit: "ms", Source: "INFO, latest_fork_usec"},
+				{Fact: "memory of Redis", Value: uint64(u.d.Status.End["used_memory_rss"]), Unit: "bytes", Source: "INFO, used_memory_rss"},
+			}, Fix{
+				Text: "Have it save less often, or on a replica; or divide the data among smaller instances.",
+				Commands: []string{v.in(u.served.ns, redisCLI(u.d, u.served)+" CONFIG GET save"),
+					"cat /sys/kernel/mm/transparent_hugepage/enabled   # never or madvise: huge pages make a fork, and writes after it, slow"},
+			}
+	})
+}
+
+func checkRedisAOF(v *View) Result {
+	return v.judgeStalls(&redisAOFFsync, "no Redis has requests", []string{"redis", "valkey"}, func(u *databaseUse) (bool, string, []Evidence, Fix) {
+		delayed, known := u.d.Status.Increase("aof_delayed_fsync")
+		if !known {
+			return false, databaseText(u.d) + " keeps no append-only file, or does not tell", nil, Fix{}
+		}
+		text := fmt.Sprintf("%s waited %.0f times for its append-only file", databaseText(u.d), delayed)
+		return delayed >= 1, text, []Evidence{
+				{Fact: "writes of the append-only file that waited for the disk", Value: int64(delayed), Unit: "times", Source: "INFO, aof_delayed_fsync"},
+			}, Fix{
+				Text:     "Give the append-only file a faster disk, or one that nobody else uses.",
+				Commands: []string{v.in(u.served.ns, redisCLI(u.d, u.served)+" CONFIG SET no-appendfsync-on-rewrite yes")},
+			}
+	})
+}
+
+func checkPostgresCheckpoints(v *View) Result {
+	return v.judgeStalls(&postgresCheckpoints, "no PostgreSQL has requests", []string{"postgresql"}, func(u *databaseUse) (bool, string, []Evidence, Fix) {
+		n, example := logCount(u.d.Log, "checkpoints-frequent")
+		disk := 0.0
+		if s := u.served.Split; s != nil && s.Requests >= fewRequests {
+			disk = ratio(s.ShareNS(observe.ServerDisk, 1), 1.0)
+		}
+		text := fmt.Sprintf("%s complained %s times of frequent checkpoints; its requests waited for disks %s of their time", databaseText(u.d), count(n), percent(disk))
+		setting := fromHost(u.d.Root, u.d.Settings["max_wal_size"])
+		return n >= 1 && disk >= wasteShare, text, []Evidence{
+				{Fact: "log: checkpoints are occurring too frequently", Value: n, Unit: "lines", Source: "log of PostgreSQL"},
+				firstLine(example),
+				{Fact: "of the server time, waiting for disks", Value: round(disk), Unit: "share", Source: recorded},
+				{Fact: "max_wal_size", Value: setting.Value, Source: settingSource(setting)},
+			}, Fix{
+				Text: "Raise max_wal_size: checkpoints then come by time, and write less.",
+				Commands: []string{v.in(u.served.ns, fmt.Sprintf(`psql -p %d -c "ALTER SYSTEM SET max_wal_size = '8GB'"`, u.served.Port)),
+					v.in(u.served.ns, fmt.Sprintf(`psql -p %d -c "SELECT pg_reload_conf()"`, u.served.Port))},
+			}
+	})
+}
