@@ -24,7 +24,7 @@ func (p *printer) row(r Row) {
 		p.printf("    false: %s\n", strings.Join(r.False, ", "))
 	}
 	if r.Tries > 1 {
-		p.printf("    done again: other programs took the CPUs\n")
+		p.printf("    done again: other programs took the CPUs (%.0f %% of them the second time)\n", 100*r.Others)
 	}
 	for _, reason := range r.Reasons {
 		p.printf("    %s (seed %d)\n", reason, r.Seed)

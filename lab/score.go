@@ -19,7 +19,7 @@ const SchemaScore = "slowray.score/1"
 
 // Board is what a scoreboard goes through.
 type Board struct {
-	Names   []string // incidents and controls, by name
+	Names   []string // incidents, controls, pairs and healthy machines, by name
 	Pairs   int      // two faults at once, so often
 	Healthy int      // healthy machines, so often
 	Times   int      // each of Names, so often; default once
@@ -142,6 +142,10 @@ func (b Board) runs() []boardRun {
 	var list []boardRun
 	for range max(b.Times, 1) {
 		for _, name := range b.Names {
+			if p, ok := incident.FindPair(name); ok {
+				list = append(list, boardRun{p.Name, func(ctx context.Context, opt Options) Row { return pairRow(ctx, p, opt) }})
+				continue
+			}
 			list = append(list, boardRun{name, func(ctx context.Context, opt Options) Row {
 				i, err := incident.Find(name)
 				if err != nil {
@@ -166,6 +170,8 @@ func (b Board) runs() []boardRun {
 
 func kindOf(i incident.Incident) string {
 	switch {
+	case strings.HasPrefix(i.Name, incident.HealthyPrefix):
+		return "healthy"
 	case i.Control:
 		return "control"
 	case len(i.Phases) > 0:

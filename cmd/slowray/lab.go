@@ -37,6 +37,7 @@ func (*labListCmd) Run(s *streams) error {
 type labRunCmd struct {
 	Names     []string      `arg:"" optional:"" name:"name" help:"Incidents, or \"all\"."`
 	All       bool          `help:"All incidents and controls, as a scoreboard."`
+	Score     bool          `help:"Tell those that are named as a scoreboard; pairs may be named too."`
 	Pairs     int           `placeholder:"N" help:"Scoreboard: N times two faults at once."`
 	Healthy   int           `placeholder:"N" help:"Scoreboard: N times a healthy machine, idle or at work."`
 	Window    time.Duration `default:"8s" placeholder:"D" help:"How long slowray looks (${default})."`
@@ -65,7 +66,7 @@ func (c *labRunCmd) Validate() error {
 
 // Run runs incidents; the exit status is 1 when slowray was wrong.
 func (c *labRunCmd) Run(ctx context.Context, s *streams) error {
-	if c.All || c.Pairs+c.Healthy > 0 {
+	if c.All || c.Score || c.Pairs+c.Healthy > 0 {
 		return c.score(ctx, s)
 	}
 	names := c.Names

@@ -7,6 +7,9 @@ import (
 	"github.com/slowray/slowray/lab/server"
 )
 
+// HealthyPrefix begins the names of [Healthy].
+const HealthyPrefix = "healthy:"
+
 // Healthy is machines on which nothing is wrong, and something is always going
 // on. They are no part of [All]: a scoreboard goes through them as often as it is
 // asked to, and each finding in one is false.
@@ -33,7 +36,7 @@ func Healthy() []Incident {
 		{Name: "all-chores", Summary: "reloads, restarts, cron jobs and packages at once", Setup: chores(nginxFPM(query), server.Chores{Reloads: true, Restarts: true, Cron: true, Packages: true}), Load: light},
 	}
 	for n := range list {
-		list[n].Name = "healthy:" + list[n].Name
+		list[n].Name = HealthyPrefix + list[n].Name
 		list[n].Control, list[n].Quick = true, true
 	}
 	return list

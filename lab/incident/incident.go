@@ -141,6 +141,11 @@ func Find(name string) (Incident, error) {
 		}
 		names = append(names, i.Name)
 	}
+	for _, i := range Healthy() {
+		if i.Name == name {
+			return i, nil
+		}
+	}
 	return Incident{}, fmt.Errorf("incident %q: not known (there are %s)", name, strings.Join(names, ", "))
 }
 

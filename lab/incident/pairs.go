@@ -17,6 +17,16 @@ type Pair struct {
 	Both *Incident
 }
 
+// FindPair gives the pair of that name.
+func FindPair(name string) (Pair, bool) {
+	for _, p := range Pairs() {
+		if p.Name == name {
+			return p, true
+		}
+	}
+	return Pair{}, false
+}
+
 // Pairs are faults of different layers, none of which takes the CPUs from the
 // other: what each does alone it does beside the other too, which is measured.
 func Pairs() []Pair {
