@@ -51,7 +51,7 @@ func Diagnose(o *observe.Observation) Report {
 	for i := range r.Findings {
 		r.Findings[i].Subject.Container = v.SubjectContainer(&r.Findings[i].Subject)
 	}
-	fold(r.Findings, catalogue)
+	fold(v, r.Findings, catalogue)
 	r.Findings = rank(r.Findings, catalogue)
 	r.Changes = changes(v, len(r.Findings) > 0)
 	return r
@@ -79,66 +79,101 @@ func gapText(g observe.Gap) string {
 
 // fold marks findings that follow from another finding. A cause declares what
 // it may follow from; a check may have named its parent by itself, from
-// evidence.
-func fold(findings []cause.Finding, catalogue []cause.Cause) {
-	found := map[string]float64{}
-	for _, f := range findings {
-		found[f.Cause] = max(found[f.Cause], f.Weight, math.SmallestNonzeroFloat64)
-	}
+// evidence; and what was measured may rule a parent out.
+func fold(v *cause.View, findings []cause.Finding, catalogue []cause.Cause) {
+	parents := make([]int, len(findings)) // -1 where there is none
 	for i := range findings {
 		f := &findings[i]
-		if f.ConsequenceOf != nil {
-			if found[*f.ConsequenceOf] > 0 {
-				f.Role = cause.RoleConsequence
-			} else {
-				f.ConsequenceOf = nil
-			}
-			continue
-		}
+		parents[i] = -1
 		c := lookup(catalogue, f.Cause)
-		if c == nil || !c.Folds {
+		switch {
+		case f.ConsequenceOf != nil:
+			parents[i] = named(f, findings)
+		case c != nil && c.Folds:
+			parents[i] = parentFor(v, i, c, findings, catalogue)
+		}
+		f.ConsequenceOf = nil
+	}
+	uncircle(parents, findings, catalogue)
+	for i := range findings {
+		if parents[i] < 0 {
 			continue
 		}
-		if parent := parentFor(f, c, findings, catalogue); parent != "" {
-			f.Role, f.ConsequenceOf = cause.RoleConsequence, &parent
+		root := parents[i]
+		// A parent that is a consequence itself: point to the root.
+		for parents[root] >= 0 && findings[parents[root]].Cause != findings[i].Cause {
+			root = parents[root]
 		}
-	}
-	// A parent that turned out to be a consequence itself: point to the root.
-	for i := range findings {
-		f := &findings[i]
-		for range findings {
-			if f.ConsequenceOf == nil {
-				break
-			}
-			up := parentOf(findings, *f.ConsequenceOf)
-			if up == nil || *up == f.Cause {
-				break
-			}
-			f.ConsequenceOf = up
-		}
+		id := findings[root].Cause // not its address: the findings will be sorted
+		findings[i].Role, findings[i].ConsequenceOf = cause.RoleConsequence, &id
 	}
 }
 
-// parentFor picks the heaviest cause that f may follow from: one that its
-// declaration, and the finding itself, allow, and that was found where f was.
-func parentFor(f *cause.Finding, c *cause.Cause, findings []cause.Finding, catalogue []cause.Cause) string {
-	var best *cause.Finding
+// named is the finding that f itself names as its parent: the one in its place,
+// or the heaviest; -1 when that cause was not found.
+func named(f *cause.Finding, findings []cause.Finding) int {
+	best := -1
 	for i := range findings {
 		p := &findings[i]
-		if !slices.Contains(c.ConsequenceOf, p.Cause) || f.Parents != nil && !slices.Contains(f.Parents, p.Cause) {
+		if p == f || p.Cause != *f.ConsequenceOf {
 			continue
 		}
-		if f.MayFollow != nil && !f.MayFollow(p) || f.MayFollow == nil && !samePlace(f, p, catalogue) {
+		if best < 0 || cmp.Or(cmp.Compare(inPlace(f, p), inPlace(f, &findings[best])), cmp.Compare(p.Weight, findings[best].Weight)) > 0 {
+			best = i
+		}
+	}
+	return best
+}
+
+// inPlace is 1 for findings about the same network namespace.
+func inPlace(f, p *cause.Finding) int {
+	if f.Subject.NetNS == p.Subject.NetNS {
+		return 1
+	}
+	return 0
+}
+
+// uncircle sees to it that no finding follows from itself: of those that seem to
+// follow from each other, the one that is told first is a cause.
+func uncircle(parents []int, findings []cause.Finding, catalogue []cause.Cause) {
+	for i := range parents {
+		at, seen := i, map[int]bool{}
+		for at >= 0 && !seen[at] {
+			seen[at] = true
+			at = parents[at]
+		}
+		if at < 0 {
 			continue
 		}
-		if best == nil || cmp.Or(cmp.Compare(p.Weight, best.Weight), cmp.Compare(layer(best, catalogue), layer(p, catalogue)), cmp.Compare(best.Cause, p.Cause)) > 0 {
-			best = p
+		first := at
+		for next := parents[at]; next != at; next = parents[next] {
+			if before(&findings[next], &findings[first], catalogue) < 0 {
+				first = next
+			}
+		}
+		parents[first] = -1
+	}
+}
+
+// parentFor picks the heaviest cause that a finding may follow from: one that its
+// declaration, and the finding itself, allow, that was found where it was, and
+// that what was measured does not rule out. -1 when there is none.
+func parentFor(v *cause.View, of int, c *cause.Cause, findings []cause.Finding, catalogue []cause.Cause) int {
+	f, best := &findings[of], -1
+	may := v.Reasons(f)
+	for i := range findings {
+		p := &findings[i]
+		if i == of || !slices.Contains(c.ConsequenceOf, p.Cause) || f.Parents != nil && !slices.Contains(f.Parents, p.Cause) {
+			continue
+		}
+		if f.MayFollow != nil && !f.MayFollow(p) || f.MayFollow == nil && !samePlace(f, p, catalogue) || !may(p) {
+			continue
+		}
+		if best < 0 || before(p, &findings[best], catalogue) < 0 {
+			best = i
 		}
 	}
-	if best == nil {
-		return ""
-	}
-	return best.Cause
+	return best
 }
 
 // layer is where on a request's way a finding's cause sits.
@@ -156,20 +191,6 @@ func samePlace(f, p *cause.Finding, catalogue []cause.Cause) bool {
 	return c != nil && c.Layer == cause.LayerMachine || f.Subject.NetNS == p.Subject.NetNS
 }
 
-// parentOf returns what all findings of a cause follow from, or nil.
-func parentOf(findings []cause.Finding, id string) *string {
-	var parent *string
-	for i := range findings {
-		if findings[i].Cause == id {
-			if findings[i].ConsequenceOf == nil {
-				return nil
-			}
-			parent = findings[i].ConsequenceOf
-		}
-	}
-	return parent
-}
-
 func lookup(catalogue []cause.Cause, id string) *cause.Cause {
 	for i := range catalogue {
 		if catalogue[i].ID == id {
@@ -185,15 +206,23 @@ func rank(findings []cause.Finding, catalogue []cause.Cause) []cause.Finding {
 	slices.SortStableFunc(findings, func(a, b cause.Finding) int {
 		return cmp.Or(
 			cmp.Compare(a.Role, b.Role), // "cause" < "consequence"
-			cmp.Compare(b.Weight, a.Weight),
-			cmp.Compare(layer(&a, catalogue), layer(&b, catalogue)),
-			cmp.Compare(a.Cause, b.Cause),
-			cmp.Compare(a.Subject.NetNS, b.Subject.NetNS),
-			cmp.Compare(a.Subject.Port, b.Subject.Port),
-			cmp.Compare(a.Subject.PID, b.Subject.PID),
+			before(&a, &b, catalogue),
 		)
 	})
 	return findings
+}
+
+// before is negative when a is told before b: by weight, then the layer that a
+// request meets first.
+func before(a, b *cause.Finding, catalogue []cause.Cause) int {
+	return cmp.Or(
+		cmp.Compare(b.Weight, a.Weight),
+		cmp.Compare(layer(a, catalogue), layer(b, catalogue)),
+		cmp.Compare(a.Cause, b.Cause),
+		cmp.Compare(a.Subject.NetNS, b.Subject.NetNS),
+		cmp.Compare(a.Subject.Port, b.Subject.Port),
+		cmp.Compare(a.Subject.PID, b.Subject.PID),
+	)
 }
 
 // Summary says in one sentence what came out.

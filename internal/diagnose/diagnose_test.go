@@ -59,7 +59,7 @@ func TestRankAndFold(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			in := slices.Clone(c.in)
-			fold(in, catalogue)
+			fold(nil, in, catalogue)
 			if diff := cmp.Diff(c.want, order(rank(in, catalogue))); diff != "" {
 				t.Error(diff)
 			}
@@ -86,7 +86,7 @@ func TestSymptomOfAnotherService(t *testing.T) {
 		{"connection refused", []cause.Finding{at(finding("nginx-upstream-errors", 0.99), 7, []string{}), at(finding("fd-limit", 0.9), 7, nil)},
 			[]string{"nginx-upstream-errors", "fd-limit"}},
 	} {
-		fold(c.in, cause.Catalogue())
+		fold(nil, c.in, cause.Catalogue())
 		if diff := cmp.Diff(c.want, order(rank(c.in, cause.Catalogue()))); diff != "" {
 			t.Errorf("%s: %s", c.name, diff)
 		}
@@ -106,7 +106,7 @@ func TestOrderDoesNotMatter(t *testing.T) {
 		in := slices.Clone(all)
 		r := rand.New(rand.NewPCG(seed, 1))
 		r.Shuffle(len(in), func(i, j int) { in[i], in[j] = in[j], in[i] })
-		fold(in, catalogue)
+		fold(nil, in, catalogue)
 		got := order(rank(in, catalogue))
 		if want == nil {
 			want = got
@@ -235,5 +235,57 @@ func TestRecordedIncidents(t *testing.T) {
 		if diff := cmp.Diff(want[name], order(Diagnose(o).Findings)); diff != "" {
 			t.Errorf("%s: %s", name, diff)
 		}
+	}
+}
+
+// Whatever the findings say of each other, somebody is to blame.
+func TestSomebodyIsToBlame(t *testing.T) {
+	catalogue := []cause.Cause{
+		{ID: "a", ConsequenceOf: []string{"b"}, Folds: true},
+		{ID: "b", ConsequenceOf: []string{"c"}, Folds: true},
+		{ID: "c", ConsequenceOf: []string{"a"}, Folds: true},
+	}
+	for _, c := range []struct {
+		name string
+		in   []cause.Finding
+		want []string
+	}{
+		{"in a circle, the heaviest", []cause.Finding{finding("a", 0.1), finding("b", 0.3), finding("c", 0.2)}, []string{"b", "c < b", "a < b"}},
+		{"two of them, in no circle", []cause.Finding{finding("a", 0.3), finding("b", 0.1)}, []string{"b", "a < b"}},
+	} {
+		in := slices.Clone(c.in)
+		fold(nil, in, catalogue)
+		if diff := cmp.Diff(c.want, order(rank(in, catalogue))); diff != "" {
+			t.Errorf("%s: %s", c.name, diff)
+		}
+	}
+}
+
+// Two faults of two services on one host, in one network namespace, both stay
+// causes; what follows from one of them is told under it alone.
+func TestTwoServicesTwoCauses(t *testing.T) {
+	o := &observe.Observation{
+		Window: observe.Window{Seconds: 10},
+		Namespaces: []observe.NetNS{{Inode: 7, PID: 1, Addrs: []string{"10.0.0.1"}, Listeners: []observe.Listener{
+			{Proto: "tcp", Addr: "0.0.0.0", Port: 80, PID: 10, PIDs: []int{10}, Comm: "nginx", Opened: 40},
+			{Proto: "tcp", Addr: "0.0.0.0", Port: 8080, PID: 30, PIDs: []int{30}, Comm: "shop", Opened: 40}}}},
+		Processes: []observe.Process{{PID: 10, PPID: 1, Comm: "nginx"}, {PID: 30, PPID: 1, Comm: "shop"}},
+		Connects:  []observe.Connect{{PID: 10, NetNS: 7, Family: "inet", Addr: "10.0.0.9", Port: 9000, Calls: 1}},
+		Cgroups:   []observe.Cgroup{{Path: "/shop", PIDs: []int{30}, QuotaCPUs: 0.1}},
+	}
+	of := func(f cause.Finding, kind string, pid int, path string) cause.Finding {
+		f.Subject = cause.Subject{Kind: kind, NetNS: 7, PID: pid, Path: path}
+		return f
+	}
+	in := []cause.Finding{
+		of(finding("cpu-quota-throttled", 0.9), "cgroup", 30, "/shop"),
+		of(finding("nginx-upstream-errors", 0.4), "process", 10, ""),
+		of(finding("client-aborts", 0.3), "process", 10, ""),
+		of(finding("fd-limit", 0.5), "process", 30, ""),
+	}
+	fold(cause.NewView(o), in, cause.Catalogue())
+	want := []string{"cpu-quota-throttled", "fd-limit", "nginx-upstream-errors", "client-aborts < nginx-upstream-errors"}
+	if diff := cmp.Diff(want, order(rank(in, cause.Catalogue()))); diff != "" {
+		t.Error(diff)
 	}
 }
