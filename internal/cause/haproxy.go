@@ -175,9 +175,10 @@ func checkHAProxyQueue(v *View) Result {
 				front = l
 			}
 		}
+		// What waits for any server of a backend is in no server's own queue.
 		source := "HAProxy's statistics, qcur"
-		if samples == 0 {
-			queue, source = max(0, inside-passed), recorded
+		if between := inside - passed; samples == 0 || between > queue {
+			queue, source = max(0, between), recorded
 		}
 		share := queue / max(inside, queue, 1)
 		wait := share * front.MeanNS(observe.Server)

@@ -10,7 +10,7 @@ import (
 // poolCauses are servers that take up no more requests, because all their
 // workers, threads or connections are taken.
 var poolCauses = []string{"apache-workers-exhausted", "uwsgi-workers-busy", "gunicorn-workers-busy", "tomcat-threads-exhausted",
-	"haproxy-maxconn", "haproxy-server-queue", "connection-pool-exhausted"}
+	"haproxy-maxconn", "haproxy-server-queue", "connection-pool-exhausted", "uwsgi-harakiri", "gunicorn-worker-timeout", "php-fpm-slow-script"}
 
 // poolParents are what workers may be taken by: what they wait for, the machine,
 // and a service that they call. More workers would then only wait with them.

@@ -132,6 +132,66 @@ var firingOnServers = []fires{
 		},
 		subject: Subject{Kind: "destination", Addr: "10.7.7.7", Port: dbPort, PID: appPID}, minShare: 0.8, fix: "from 3 towards", evidence: "calls under way at once, mean=2.9",
 	},
+	{
+		name: "one in twenty stands in the same line", cause: &phpFPMSlowScript, plant: slowScript(100, 1500*ms),
+		subject: Subject{Kind: "pool", PID: fpmMaster, Port: fpmPort, Path: "/srv/lib.php:3"}, minShare: 0.8, fix: "/srv/lib.php:3", evidence: "entries in the slow log=100",
+	},
+	{
+		name: "requests of an address are counted as one client's", cause: &nginxLimitReq,
+		plant:   limited("req", 2000, 3, 4),
+		subject: Subject{Kind: "process", PID: nginxMaster, Port: webPort, Path: "/etc/nginx/nginx.conf:30"}, minShare: 0.4, fix: "allows 10r/s", evidence: "clients that were turned away=3",
+	},
+	{
+		name: "more connections than allowed", cause: &nginxLimitConn,
+		plant:   limited("conn", 2000, 1, 1),
+		subject: Subject{Kind: "process", PID: nginxMaster, Port: webPort}, minShare: 0.4, fix: "real_ip_header",
+	},
+	{
+		name: "workers killed, requests lost", cause: &uwsgiHarakiri,
+		plant: func(o *observe.Observation) {
+			cutOff(o, observe.KindUWSGI, "harakiri")
+			o.Endpoints[0].Unanswered = 40
+		},
+		subject: Subject{Kind: "pool", PID: appPID, Path: "/etc/app.conf:9"}, minShare: 0.04, fix: "harakiri", evidence: "requests without an answer=40",
+	},
+	{
+		name: "workers killed, requests lost", cause: &gunicornWorkerTimeout,
+		plant: func(o *observe.Observation) {
+			cutOff(o, observe.KindGunicorn, "worker-timeout")
+			o.Endpoints[0].Unanswered = 40
+		},
+		subject: Subject{Kind: "pool", PID: appPID, Path: "/etc/app.conf:9"}, minShare: 0.04, fix: "timeout",
+	},
+}
+
+// slowScript is a pool of which one in twenty requests is slow, with entries in
+// its slow log.
+func slowScript(entries, ns int64) func(*observe.Observation) {
+	return func(o *observe.Observation) {
+		quiet(fpmServed().add(1900, ms/20, ms/50, 0, parts{observe.Server: 2 * ms}).add(100, ms/20, ms/50, 0, parts{observe.Server: ns}))(o)
+		pool(o).SlowTimeout = observe.Setting{Value: "1s", File: "/etc/php/8.2/fpm/pool.d/www.conf", Line: 60}
+		pool(o).Slow = []observe.SlowScript{{Script: "/srv/index.php", Function: "usleep()", Place: "/srv/lib.php:3", Caller: "price_of_route()", Count: entries}}
+	}
+}
+
+// limited is nginx that turns half of 4,000 requests away, those of some of its
+// clients.
+func limited(kind string, lines int64, clients, all int) func(*observe.Observation) {
+	return func(o *observe.Observation) {
+		t := nginxServed().add(4000, ms/10, ms/20, 0, quick).peers(all, ms/20)
+		t.e.Statuses = map[string]uint64{"2xx": 2000, "5xx": 2000}
+		quiet(t)(o)
+		n := server(o)
+		n.Errors = []observe.LogKind{{Kind: "limit-" + kind, Upstream: "one", Count: lines, Clients: clients, Example: "limiting"}}
+		n.Limits = []observe.NginxLimit{{Kind: kind, Zone: "one", Key: "$binary_remote_addr", Rate: "10r/s", File: "/etc/nginx/nginx.conf", Line: 30, Zoned: "/etc/nginx/nginx.conf:8"}}
+	}
+}
+
+// cutOff is an application server that killed workers for their time.
+func cutOff(o *observe.Observation, kind observe.Kind, line string) {
+	a := appServer(o, kind, observe.WorkerPool{Name: "workers", Limit: 40, Timeout: observe.Setting{Value: "2", File: "/etc/app.conf", Line: 9}})
+	a.Log = []observe.LogKind{{Kind: line, Count: 40, Example: line}}
+	with(o, appServed().add(800, ms/10, ms/20, 0, quick))
 }
 
 // nearMissesOnServers, see nearMisses.
@@ -188,6 +248,13 @@ var nearMissesOnServers = []miss{
 		pooled(o, 3)
 		with(o, appServed().add(2900, ms/10, ms/20, 0, parts{observe.Server: 11 * ms}), appCallsDB().add(2900, ms/10, ms/20, 0, parts{observe.Server: 10 * ms}))
 	}, "of its 3 connections"},
+	{"two slow requests among many", &phpFPMSlowScript, slowScript(2, 1500*ms), "2 entries in the slow log"},
+	{"entries of a log, and no request of the window is slow", &phpFPMSlowScript, slowScript(100, 3*ms), "server"},
+	{"only a crawler is turned away", &nginxLimitReq, limited("req", 2000, 1, 8), "what a limit is for"},
+	{"a few requests are turned away", &nginxLimitReq, limited("req", 6, 1, 1), "6 requests turned away"},
+	{"only one client of many is turned away", &nginxLimitConn, limited("conn", 2000, 1, 8), "what a limit is for"},
+	{"workers killed, and no request was lost", &uwsgiHarakiri, func(o *observe.Observation) { cutOff(o, observe.KindUWSGI, "harakiri") }, "0 of 800 requests"},
+	{"workers killed, and no request was lost", &gunicornWorkerTimeout, func(o *observe.Observation) { cutOff(o, observe.KindGunicorn, "worker-timeout") }, "0 of 800 requests"},
 	{"a new connection for each call", &connectionPoolExhausted, func(o *observe.Observation) {
 		pooled(o, 3)
 		calls := appCallsDB().add(2900, ms/10, ms/20, 0, parts{observe.Server: 10 * ms})

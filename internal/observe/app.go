@@ -24,6 +24,8 @@ type Nginx struct {
 	Listens   []NginxListen   `json:"listens,omitempty"`
 	Upstreams []NginxUpstream `json:"upstreams,omitempty"`
 
+	Limits []NginxLimit `json:"limits,omitempty"`
+
 	// ConnectionsPeak is, for each worker, the most sockets it held at a
 	// sample, to be compared with worker_connections (which counts sockets to
 	// clients, to upstreams, and the listening ones).
@@ -53,6 +55,19 @@ type NginxUpstream struct {
 	Keepalive Setting  `json:"keepalive"` // "0" when connections are not kept
 	File      string   `json:"file"`
 	Line      int      `json:"line"`
+}
+
+// NginxLimit is one limit_req or limit_conn directive.
+type NginxLimit struct {
+	Kind   string  `json:"kind"`            // "req", "conn"
+	Zone   string  `json:"zone"`            // as log lines name it
+	Key    string  `json:"key,omitempty"`   // what it counts by: "$binary_remote_addr"
+	Rate   string  `json:"rate,omitempty"`  // req: "10r/s"; conn: the number
+	Burst  string  `json:"burst,omitempty"` // req
+	Status Setting `json:"status"`          // of the answer that is given instead; default 503
+	File   string  `json:"file"`            // where it is applied
+	Line   int     `json:"line"`
+	Zoned  string  `json:"zoned,omitempty"` // file:line of the zone, which has the rate
 }
 
 // PHPFPM is one running php-fpm master.
@@ -85,7 +100,21 @@ type FPMPool struct {
 	CPUSeconds      float64 `json:"cpu_seconds"`  // all children, in the window
 	RunDelaySeconds float64 `json:"run_delay_seconds"`
 
+	// SlowTimeout is request_slowlog_timeout: php-fpm looks at the stack of a
+	// request that takes longer, and writes it into its slow log.
+	SlowTimeout Setting      `json:"slow_timeout"`
+	Slow        []SlowScript `json:"slow,omitempty"` // of the slow log, most first, at most 20
+
 	Log []LogKind `json:"log,omitempty"`
+}
+
+// SlowScript counts entries of a slow log with the same script and place.
+type SlowScript struct {
+	Script   string `json:"script"`
+	Function string `json:"function"`         // on top of the stack: "usleep()"
+	Place    string `json:"place"`            // file:line where that was called
+	Caller   string `json:"caller,omitempty"` // the function around it
+	Count    int64  `json:"count"`
 }
 
 // LogKind counts log lines of one kind in the window.
@@ -95,6 +124,7 @@ type LogKind struct {
 	Count     int64  `json:"count"`
 	Estimated bool   `json:"estimated,omitempty"` // scaled up from a part of a large log
 	Seconds   int    `json:"seconds"`             // distinct seconds in which it was seen
+	Clients   int    `json:"clients,omitempty"`   // distinct clients that the lines name, at most 64; 0 where they name none
 	Number    int    `json:"number,omitempty"`    // a figure in the line, as the limit in "max_children setting (5)"
 	Example   string `json:"example,omitempty"`   // first line, made printable, at most 256 bytes
 }

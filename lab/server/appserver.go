@@ -32,6 +32,10 @@ type Workers struct {
 	MaxConn       int // HAProxy: maxconn of the process
 	ServerMaxConn int // HAProxy: maxconn of the server behind
 	ServerGone    bool
+
+	SlowLog   bool   // php-fpm: of requests over a second
+	LimitKey  string // nginx: limit_req by this key; empty = none
+	LimitRate int    // … requests in a second
 }
 
 // Slowly gives the seconds of Work as programs have them.
@@ -188,6 +192,7 @@ defaults
 	timeout client 30s
 	timeout server 30s
 	timeout queue 30s
+	retries 0
 frontend booking
 	bind {{.ServerAddr}}:{{.FrontPort}}
 	backlog {{.AppBacklog}}

@@ -35,6 +35,10 @@ events {
 http {
 	access_log {{.Dir}}/nginx-access.log combined;
 	keepalive_requests 1000000;
+{{- if .Workers.LimitKey}}
+	limit_req_zone {{.Workers.LimitKey}} zone=booking:1m rate={{.Workers.LimitRate}}r/s;
+	limit_req zone=booking burst=5 nodelay;
+{{- end}}
 	client_body_temp_path {{.Dir}}/tmp/body;
 	fastcgi_temp_path {{.Dir}}/tmp/fastcgi;
 	proxy_temp_path {{.Dir}}/tmp/proxy;
@@ -110,6 +114,10 @@ pm.max_children = {{.Children}}
 pm.start_servers = {{.Start}}
 pm.min_spare_servers = 1
 pm.max_spare_servers = {{.Start}}
+{{- if .Workers.SlowLog}}
+slowlog = {{.Dir}}/php-fpm-slow.log
+request_slowlog_timeout = 1s
+{{- end}}
 `
 
 // A page costs turns of a function, not time, so that a slower CPU takes longer
@@ -117,6 +125,14 @@ pm.max_spare_servers = {{.Start}}
 const page = `<?php
 {{- if .Sleep}}
 usleep({{.Sleep.Microseconds}});
+{{- end}}
+{{- if .Workers.Each}}
+function price_of_route() {
+	usleep({{.Workers.Slow.Microseconds}});
+}
+if (mt_rand(1, {{.Workers.Each}}) == 1) {
+	price_of_route();
+}
 {{- end}}
 {{- if .Hot}}
 function price_of_route($turns) {

@@ -11,6 +11,7 @@ import (
 const (
 	maxUpstreams = 64      // per kind; the rest is counted under ""
 	maxSeconds   = 100_000 // distinct seconds remembered per kind and upstream
+	maxClients   = 64      // distinct ones that are told apart
 	exampleBytes = 256
 )
 
@@ -33,6 +34,7 @@ type count struct {
 	estimated bool
 	seconds   map[int64]struct{}
 	last      int64
+	clients   map[string]struct{}
 	number    int
 	example   string
 }
@@ -62,6 +64,25 @@ func (c *Counts) Add(kind string, upstream []byte, second int64, number int, lin
 		n.seconds[second] = struct{}{}
 		n.last = second
 	}
+}
+
+// AddClient notes a client that a line counted before names.
+func (c *Counts) AddClient(kind string, upstream, client []byte) {
+	k := c.kinds[kind]
+	if k == nil || len(client) == 0 || len(client) > 64 {
+		return
+	}
+	n := k.none
+	if len(upstream) > 0 && k.byUpstream[string(upstream)] != nil {
+		n = k.byUpstream[string(upstream)]
+	}
+	if n == nil || len(n.clients) >= maxClients {
+		return
+	}
+	if n.clients == nil {
+		n.clients = map[string]struct{}{}
+	}
+	n.clients[string(client)] = struct{}{}
 }
 
 func (c *Counts) find(k *kindCounts, upstream []byte) *count {
@@ -113,7 +134,7 @@ func (c *Counts) Kinds() []observe.LogKind {
 		}
 		out = append(out, observe.LogKind{Kind: kind, Upstream: Printable([]byte(upstream), exampleBytes),
 			Count: int64(math.Round(n.total)) + n.raw, Estimated: n.estimated,
-			Seconds: len(n.seconds), Number: n.number, Example: n.example})
+			Seconds: len(n.seconds), Clients: len(n.clients), Number: n.number, Example: n.example})
 	}
 	for kind, k := range c.kinds {
 		add(kind, "", k.none)

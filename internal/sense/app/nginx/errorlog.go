@@ -17,6 +17,7 @@ const (
 	KindWorkerFDCap            = "worker-fd-cap"
 	KindClientClosed           = "client-closed"
 	KindLimitReq               = "limit-req"
+	KindLimitReqDelay          = "limit-req-delay"
 	KindLimitConn              = "limit-conn"
 	KindBufferedToDisk         = "buffered-to-disk"
 	KindNoSpace                = "no-space"
@@ -87,11 +88,34 @@ func (l *errorLine) classify() (kind string, upstream []byte, figure int) {
 	if kind == "" && severe(l.level) {
 		kind = KindOtherError
 	}
-	if namesUpstream(kind) {
+	switch {
+	case namesUpstream(kind):
 		upstream = upstreamOf(l.message, head)
+	case kind == KindLimitReq || kind == KindLimitReqDelay || kind == KindLimitConn:
+		upstream = between(head, zoneMark, '"') // the zone is what it is counted by
 	}
 	return kind, upstream, figure
 }
+
+var zoneMark = []byte(`by zone "`)
+
+// between is what stands behind a mark, up to the end character; nil without
+// either.
+func between(text, mark []byte, end byte) []byte {
+	i := bytes.Index(text, mark)
+	if i < 0 {
+		return nil
+	}
+	text = text[i+len(mark):]
+	if i = bytes.IndexByte(text, end); i < 0 {
+		return nil
+	}
+	return text[:i]
+}
+
+// client is the address of the client that a line names, nil for none. Of the
+// line's text from the network only what stands behind it can be made up.
+func (l *errorLine) client() []byte { return between(l.message, contextMark, ',') }
 
 func namesUpstream(kind string) bool {
 	switch kind {
@@ -130,7 +154,7 @@ func byBeginning(m []byte) (kind string, figure int) {
 		}
 	case c == 'd':
 		if bytes.HasPrefix(m, []byte("delaying request")) {
-			return KindLimitReq, 0
+			return KindLimitReqDelay, 0
 		}
 	case c == 'n':
 		if bytes.HasPrefix(m, []byte("no live upstreams")) {

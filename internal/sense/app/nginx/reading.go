@@ -70,6 +70,9 @@ func (r *reading) readErrors(ctx context.Context, f *followed, maxBytes int64) o
 		}
 		if kind, upstream, figure := l.classify(); kind != "" {
 			r.errors.Add(kind, upstream, second, figure, line)
+			if kind == KindLimitReq || kind == KindLimitConn {
+				r.errors.AddClient(kind, upstream, l.client())
+			}
 		}
 	})
 	r.errors.Settle(stats.Scale)

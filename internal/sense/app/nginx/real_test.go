@@ -156,7 +156,9 @@ http { %s
 			{Name: addr(refused), Via: "fastcgi", Servers: []string{addr(refused)}, Keepalive: observe.Setting{Value: "0", Default: true}, File: conf, Line: 11},
 			{Name: addr(silent), Via: "fastcgi", Servers: []string{addr(silent)}, Keepalive: observe.Setting{Value: "0", Default: true}, File: conf, Line: 12},
 			{Name: "back", Via: "proxy", Servers: []string{addr(closing)}, Keepalive: at("0", 13), File: conf, Line: 8},
-		}}
+		},
+		Limits: []observe.NginxLimit{{Kind: "req", Zone: "z", Key: "$binary_remote_addr", Rate: "1r/s",
+			Status: observe.Setting{Value: "503", Default: true}, File: conf, Line: 14, Zoned: conf + ":7"}}}
 	ignore := cmpopts.IgnoreFields(observe.Nginx{}, "Workers", "ConnectionsPeak", "Errors", "Statuses", "Logs")
 	if d := cmp.Diff(want, got, ignore); d != "" {
 		t.Error(d)
@@ -165,7 +167,7 @@ http { %s
 		t.Errorf("workers %v, peaks %v", got.Workers, got.ConnectionsPeak)
 	}
 	wantKinds := map[string]int64{"upstream-refused " + addr(refused): 3, "upstream-read-timeout " + addr(silent): 1,
-		"upstream-reset " + addr(closing): 1, "client-closed": 1, "limit-req": 3}
+		"upstream-reset " + addr(closing): 1, "client-closed": 1, "limit-req z": 3}
 	if d := cmp.Diff(wantKinds, kinds(got)); d != "" {
 		t.Errorf("%s%+v", d, got.Errors)
 	}

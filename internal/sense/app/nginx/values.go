@@ -48,6 +48,7 @@ func (c *config) fill(n *observe.Nginx) {
 	}
 	n.Listens = c.listens()
 	n.Upstreams = c.upstreams()
+	n.Limits = c.limits()
 }
 
 // maxListens bounds the list; port ranges can be long.

@@ -125,7 +125,7 @@ func (p *parser) open(file string, e entry) {
 	p.pools = append(p.pools, p.current)
 }
 
-var poolKeys = []string{"listen", "listen.backlog", "pm", "pm.max_children", "prefix"}
+var poolKeys = []string{"listen", "listen.backlog", "pm", "pm.max_children", "prefix", "slowlog", "request_slowlog_timeout"}
 var globalKeys = []string{"error_log", "log_level", "prefix"}
 
 func (p *parser) set(key string, v value) {

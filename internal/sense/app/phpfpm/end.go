@@ -22,6 +22,9 @@ func (in *Instance) End(ctx context.Context, window observe.Window, procs []obse
 		out.Logs = []observe.LogFile{{Path: in.logPath, What: whatLog, Problem: in.problem}}
 	}
 	for _, s := range in.pools {
+		if s.slow != nil {
+			out.Logs = append(out.Logs, in.slowEntries(ctx, s))
+		}
 		if n := float64(s.pool.Rounds); n > 0 {
 			s.pool.BusyMean, s.pool.RunningMean = float64(s.busy)/n, float64(s.running)/n
 			s.pool.BlockedMean = float64(s.blocked) / n

@@ -63,6 +63,7 @@ func (in *Instance) Begin() {
 	for _, c := range p.pools {
 		s := &poolState{pool: c.pool(p.prefix)}
 		s.max, _ = strconv.Atoi(s.pool.MaxChildren.Value)
+		in.openSlow(s, c, p.prefix)
 		in.pools = append(in.pools, s)
 		in.byName[c.name] = s
 	}

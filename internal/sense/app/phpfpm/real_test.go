@@ -142,10 +142,13 @@ pm.max_children = 1
 	if len(gaps) != 0 || len(losses) != 0 {
 		t.Errorf("gaps %+v, losses %+v", gaps, losses)
 	}
-	if got.Config != conf || got.Root != "" || len(got.Pools) != 2 || len(got.Logs) != 1 || got.Logs[0].Problem != "" || got.Logs[0].Unparsed != 0 {
+	if got.Config != conf || got.Root != "" || len(got.Pools) != 2 || len(got.Logs) != 2 || got.Logs[0].Problem != "" || got.Logs[0].Unparsed != 0 {
 		t.Fatalf("%+v", got)
 	}
 	p := got.Pools[0]
+	if len(p.Slow) != 1 || p.Slow[0].Function != "usleep()" || !strings.HasSuffix(p.Slow[0].Place, "sleep.php:1") || p.Slow[0].Count == 0 || p.SlowTimeout.Value != "1s" {
+		t.Errorf("slow log %+v, over %+v", p.Slow, p.SlowTimeout)
+	}
 	line := 2 + strings.Count(asOwner(), "\n")
 	at := func(v string, n int) observe.Setting { return observe.Setting{Value: v, File: pools, Line: line + n} }
 	want := observe.FPMPool{Name: "www", Listen: at(addr(www), 0), ListenBacklog: at("64", 1), PM: at("ondemand", 2), MaxChildren: at("3", 3)}

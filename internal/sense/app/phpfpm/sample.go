@@ -16,6 +16,9 @@ type poolState struct {
 	blocked int // sum over the rounds
 	log     logtail.Counts
 
+	slow     *logtail.Tail // nil when the pool has no slow log
+	slowPath string
+
 	now struct{ alive, idle, running, blocked int } // this round
 }
 

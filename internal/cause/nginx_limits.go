@@ -1,0 +1,135 @@
+package cause
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/slowray/slowray/internal/observe"
+)
+
+// nginxLimitReq: limit_req answers requests above a rate with an error.
+var nginxLimitReq = turnsAway("nginx-limit-req", "nginx turns requests away: they come faster than limit_req allows",
+	"limit_req of nginx lets a number of requests through in a second for each value of a key, most often the client's address. Others get an error (503). "+
+		"Behind a load balancer, or for many users of one address, all are counted as one client.")
+
+// nginxLimitConn: limit_conn answers requests of further connections with an
+// error.
+var nginxLimitConn = turnsAway("nginx-limit-conn", "nginx turns requests away: more connections are busy than limit_conn allows",
+	"limit_conn of nginx lets a number of connections have a request under way for each value of a key, most often the client's address. Others get an error (503).")
+
+func turnsAway(id, title, about string) Cause {
+	return Cause{ID: id, Title: title, Layer: LayerApplication,
+		Needs: []observe.Kind{observe.KindNginx, observe.KindRequests},
+		Doc: Doc{
+			About: about,
+			See:   []Symptom{SeeErrors, SeeSomeEnds, SeeLogs},
+			Known: []string{
+				"nginx logged that it turned requests away, and answers 4xx or 5xx, by the requests' own records, are " + percent(limitedShare) + " or more of all.",
+				"Not only one or a few of many clients are turned away.",
+			},
+			Not:       []string{"One client of many that is turned away, as a crawler: this is what the limit is for.", "A few requests turned away among many."},
+			Mend:      "Raise the rate or the burst, or count by another key: behind a load balancer, take the client's address from its header (real_ip).",
+			Unplanted: notPlanted,
+		}}
+}
+
+func init() {
+	nginxLimitReq.Check = func(v *View) Result { return checkLimits(v, &nginxLimitReq, "req") }
+	nginxLimitConn.Check = func(v *View) Result { return checkLimits(v, &nginxLimitConn, "conn") }
+}
+
+const (
+	limitedShare = 0.05 // of the requests are turned away
+	limitedLeast = 10
+	fewClients   = 0.25 // of the clients: a limit is there to hold back some
+)
+
+func checkLimits(v *View, c *Cause, kind string) Result {
+	r := ruledOut("no nginx with traffic turns requests away")
+	for i := range v.Nginx {
+		n := &v.Nginx[i]
+		if !v.nginxInScope(n) {
+			continue
+		}
+		for _, k := range n.Errors {
+			if k.Kind != "limit-"+kind {
+				continue
+			}
+			requests, failed, clients, l := v.answersOf(n)
+			if l == nil {
+				r.NotChecked = "requests were turned away by nginx's log, and none was recorded"
+				continue
+			}
+			share := ratio(min(uint64(k.Count), failed), requests)
+			told := fmt.Sprintf("%s requests turned away by limit_%s (zone %s) of nginx, of %s", count(k.Count), kind, k.Upstream, count(requests))
+			if clients > 1 && k.Clients > 0 && float64(k.Clients) <= fewClients*float64(clients) {
+				r.RuledOut = fmt.Sprintf("%s: those of %d of at least %d clients, which is what a limit is for", told, k.Clients, clients)
+				continue
+			}
+			if k.Count < limitedLeast || failed < limitedLeast || share < limitedShare {
+				r.RuledOut = told
+				continue
+			}
+			r.Findings = append(r.Findings, limitFinding(v, c, n, k, l, requests, failed, clients, share))
+		}
+	}
+	return r
+}
+
+// answersOf adds up the requests that an nginx answered, those that failed, and
+// the clients seen; l is the endpoint with most.
+func (v *View) answersOf(n *observe.Nginx) (requests, failed uint64, clients int, l *ledger) {
+	seen := map[string]bool{}
+	for _, e := range v.ledgers {
+		s := v.ServiceAt(e.NetNS, e.Port, "")
+		if e.called() || s == nil || v.nginxOf(s) != n || e.Requests == 0 {
+			continue
+		}
+		requests += e.Requests
+		failed += e.Statuses["4xx"] + e.Statuses["5xx"]
+		for _, p := range e.Peers {
+			seen[p.Addr] = true
+		}
+		if l == nil || e.Requests > l.Requests {
+			l = e
+		}
+	}
+	return requests, failed, len(seen), l
+}
+
+func limitFinding(v *View, c *Cause, n *observe.Nginx, k observe.LogKind, l *ledger, requests, failed uint64, clients int, share float64) Finding {
+	f := c.supported(Subject{Kind: "process", NetNS: n.NetNS, PID: n.PID, Comm: "nginx", Port: l.Port, Addr: l.Addr, Path: n.Root + n.Config})
+	f.Weight = share
+	f.Impact = Impact{Share: round(share), Of: "requests", Text: fmt.Sprintf("%s of %s requests on %s were turned away", count(min(uint64(k.Count), failed)), count(requests), l.name())}
+	f.Evidence = []Evidence{
+		{Fact: "log: requests turned away", Value: k.Count, Unit: "lines", Source: "nginx error log"}, firstLine(k.Example),
+		{Fact: "answers 4xx and 5xx", Value: failed, Limit: requests, Unit: "answers", Source: recorded},
+	}
+	if k.Clients > 0 {
+		f.Evidence = append(f.Evidence, Evidence{Fact: "clients that were turned away", Value: k.Clients, Limit: clients, Unit: "clients", Source: "nginx error log; all: request records"})
+	}
+	kind := strings.TrimPrefix(k.Kind, "limit-")
+	for _, d := range n.Limits {
+		if d.Kind != kind || d.Zone != k.Upstream {
+			continue
+		}
+		f.Subject.Path = fmt.Sprintf("%s%s:%d", n.Root, d.File, d.Line)
+		f.Evidence = append(f.Evidence, Evidence{Fact: "limit for each " + d.Key, Value: d.Rate, Unit: "burst " + d.Burst, Source: n.Root + d.Zoned})
+		f.Fix.Text = fmt.Sprintf("limit_%s counts by %s and allows %s", kind, d.Key, d.Rate)
+		if d.Burst != "" {
+			f.Fix.Text += " with a burst of " + d.Burst
+		}
+		where := d.Zoned
+		if kind == "conn" {
+			where = fmt.Sprintf("%s:%d", d.File, d.Line)
+		}
+		f.Fix.Commands = append(f.Fix.Commands, fmt.Sprintf("in %s%s: raise it from %s", n.Root, where, d.Rate))
+		break
+	}
+	if f.Fix.Text == "" {
+		f.Fix.Text = fmt.Sprintf("limit_%s turns requests away", kind)
+	}
+	f.Fix.Text += ": if these are real users, raise it, or count by what tells them apart (behind a load balancer, the address that its header names: set_real_ip_from, real_ip_header)."
+	f.Fix.Commands = append(f.Fix.Commands, fmt.Sprintf("kill -HUP %d   # nginx master: reload", n.PID))
+	return f
+}

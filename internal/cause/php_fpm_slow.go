@@ -1,0 +1,110 @@
+package cause
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/slowray/slowray/internal/observe"
+)
+
+// phpFPMSlowScript: php-fpm writes the stack of a request that takes longer than
+// request_slowlog_timeout into its slow log: the script and the line that it
+// waits in are known by name.
+var phpFPMSlowScript = Cause{
+	ID:            "php-fpm-slow-script",
+	Title:         "A PHP script is slow, and php-fpm's slow log names the line it is slow in",
+	Layer:         LayerApplication,
+	Needs:         []observe.Kind{observe.KindPHPFPM, observe.KindRequests},
+	ConsequenceOf: slices.Concat([]string{"slow-dependency", "cpu-hot-function", "connection-pool-exhausted"}, machineCauses, waitCauses),
+	Folds:         true,
+	Doc: Doc{
+		About: "php-fpm looks at the stack of a request that takes longer than request_slowlog_timeout and writes it into its slow log. Where most of " +
+			"the slow requests stand in the same line, that line is what to look at.",
+		See: []Symptom{SeeIdle, SeePlateau, SeeLogs},
+		Known: []string{
+			"The slow log of a pool has " + itoa(slowEntries) + " or more entries of the window, " + percent(slowSame) + " or more of them with the same script and line.",
+			"The slowest requests that php-fpm answers spend " + percent(dominantShare) + " or more of their time in php-fpm, and " + nanoseconds(threadFloor.slow) + " or more; by the requests' own records.",
+		},
+		Not: []string{
+			"Entries of a slow log while the slowest requests wait for something else: for a free child, or for the network.",
+			"A handful of entries among many requests.",
+		},
+		Mend:      "Look at the line: what it calls, and with what. A timeout there keeps the page alive when what it waits for is slow.",
+		Unplanted: notPlanted,
+	},
+}
+
+func init() { phpFPMSlowScript.Check = checkSlowScript }
+
+const (
+	slowEntries = 3    // in the slow log
+	slowSame    = 0.5  // of them in the same line
+	slowOfAll   = 0.01 // of the requests: fewer are an accident,
+)
+
+func checkSlowScript(v *View) Result {
+	r := ruledOut("no php-fpm with traffic has entries in a slow log")
+	for i := range v.PHPFPM {
+		m := &v.PHPFPM[i]
+		for j := range m.Pools {
+			pool := &m.Pools[j]
+			s := v.serviceOfPool(m, pool)
+			if s == nil || len(pool.Slow) == 0 {
+				continue
+			}
+			var all int64
+			for _, e := range pool.Slow {
+				all += e.Count
+			}
+			top := pool.Slow[0]
+			told := fmt.Sprintf("%s entries in the slow log of pool %s, %s of them in %s", count(all), pool.Name, count(top.Count), top.Place)
+			l := v.servedAt(s)
+			if l == nil {
+				r.NotChecked = told + "; no request of the pool was recorded"
+				continue
+			}
+			k := l.cost(1, observe.Server, observe.Stall)
+			if all < slowEntries || ratio(top.Count, all) < slowSame || ratio(uint64(all), l.Requests) < slowOfAll || !l.noticed(k, threadFloor) {
+				r.RuledOut = fmt.Sprintf("%s; %s", told, l.whereTimeGoes())
+				continue
+			}
+			r.Findings = append(r.Findings, slowScriptFinding(v, m, pool, s, l, top, all, k))
+		}
+	}
+	return r
+}
+
+// servedAt is the endpoint of a service with most requests, nil where none is
+// recorded.
+func (v *View) servedAt(s *Service) *ledger {
+	var most *ledger
+	for _, l := range v.ledgers {
+		if !l.called() && s.Port() != 0 && l.NetNS == s.NS.Inode && l.Port == s.Port() && l.Requests > 0 && (most == nil || l.Requests > most.Requests) {
+			most = l
+		}
+	}
+	return most
+}
+
+func slowScriptFinding(v *View, m *observe.PHPFPM, pool *observe.FPMPool, s *Service, l *ledger, top observe.SlowScript, all int64, k cost) Finding {
+	f := v.found(&phpFPMSlowScript, l, k, threadFloor, "in php-fpm")
+	f.Subject = Subject{Kind: "pool", NetNS: s.NS.Inode, PID: m.PID, Comm: v.Comm(m.PID), Port: s.Port(), Path: m.Root + top.Place}
+	slow := fromHost(m.Root, pool.SlowTimeout)
+	f.Evidence = append(f.Evidence,
+		Evidence{Fact: "entries in the slow log", Value: all, Unit: "requests over " + slow.Value, Source: "slow log of pool " + pool.Name + "; limit: " + settingSource(slow)},
+		Evidence{Fact: "of them in " + top.Function + " at " + top.Place, Value: top.Count, Unit: "entries", Source: "script " + top.Script})
+	if top.Caller != "" {
+		f.Evidence = append(f.Evidence, Evidence{Fact: "called by", Value: top.Caller, Source: "slow log of pool " + pool.Name})
+	}
+	f.Fix.Text = fmt.Sprintf("Look at %s: %s is where %s stands when it is slow. Make what it waits for quicker, or let it give up sooner.", top.Place, top.Function, top.Script)
+	f.Fix.Commands = []string{lookAtWaits(m.PID)}
+	pids := append([]int{m.PID}, pool.Children...)
+	held := holdsUp(pids)
+	f.MayFollow = func(p *Finding) bool {
+		if slices.Contains(waitCauses, p.Cause) {
+			return held(p)
+		}
+		return slices.Contains(machineCauses, p.Cause) || slices.Contains(pids, p.Subject.PID)
+	}
+	return *f
+}

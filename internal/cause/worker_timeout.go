@@ -1,0 +1,85 @@
+package cause
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/slowray/slowray/internal/observe"
+)
+
+// uwsgiHarakiri: uWSGI kills a worker whose request takes longer than harakiri
+// allows. The request gets no answer, and the worker has to start anew.
+var uwsgiHarakiri = cutOffCause("uwsgi-harakiri", "uWSGI kills workers whose requests take longer than harakiri: they get no answer", observe.KindUWSGI,
+	"uWSGI kills a worker whose request takes longer than harakiri allows. That request gets no answer, or an error from the server in front, and the worker starts anew.")
+
+// gunicornWorkerTimeout: a sync worker of gunicorn that is silent for longer
+// than timeout is killed, with the request it works on.
+var gunicornWorkerTimeout = cutOffCause("gunicorn-worker-timeout", "gunicorn kills workers that are silent for longer than its timeout: their requests get no answer", observe.KindGunicorn,
+	"A worker of gunicorn tells its arbiter that it lives between two requests. One that works on a request for longer than timeout is killed, and the request gets no answer.")
+
+func cutOffCause(id, title string, kind observe.Kind, about string) Cause {
+	return Cause{ID: id, Title: title, Layer: LayerApplication,
+		Needs:         []observe.Kind{kind, observe.KindProcess, observe.KindRequests},
+		ConsequenceOf: slices.Concat([]string{"slow-dependency", "connection-pool-exhausted"}, machineCauses, waitCauses), Folds: true,
+		Doc: Doc{
+			About: about,
+			See:   []Symptom{SeeErrors, SeeNoAnswer, SeeDies, SeeLogs},
+			Known: []string{
+				"The server's log has lines that it killed workers for their time in the window.",
+				"Requests got no answer, by their own records: " + percent(cutOffShare) + " or more of them, or " + percent(cutOffShare) + " of the time of all.",
+			},
+			Not:       []string{"A worker that was killed while no request failed."},
+			Mend:      "Find what those requests wait for; raise the timeout only where it is shorter than what they are meant to take.",
+			Unplanted: notPlanted,
+		}}
+}
+
+func init() {
+	uwsgiHarakiri.Check = func(v *View) Result { return checkCutOff(v, &uwsgiHarakiri, observe.KindUWSGI, "harakiri", "harakiri") }
+	gunicornWorkerTimeout.Check = func(v *View) Result {
+		return checkCutOff(v, &gunicornWorkerTimeout, observe.KindGunicorn, "worker-timeout", "timeout")
+	}
+}
+
+const cutOffShare = 0.01
+
+func checkCutOff(v *View, c *Cause, kind observe.Kind, line, knob string) Result {
+	r := ruledOut("no " + string(kind) + " with traffic")
+	for _, u := range v.poolsOf(kind) {
+		killed, example := logCount(u.app.Log, line)
+		var requests, lost uint64
+		for _, l := range u.ledgers {
+			requests += l.Requests
+			lost += l.Unanswered
+		}
+		share := ratio(lost, max(requests, lost))
+		if killed == 0 || lost == 0 || share < cutOffShare {
+			r.RuledOut = fmt.Sprintf("%s (pid %d) killed %s workers for the time of their request; %s of %s requests got no answer", kind, u.app.PID, count(killed), count(lost), count(requests))
+			continue
+		}
+		f := c.supported(Subject{Kind: "pool", NetNS: u.app.NetNS, PID: u.app.PID, Comm: v.Comm(u.app.PID), Port: u.services[0].Port(), Path: u.app.Root + u.app.Config})
+		limit := fromHost(u.app.Root, u.pool.Timeout)
+		if limit.Line > 0 {
+			f.Subject.Path = fmt.Sprintf("%s:%d", limit.File, limit.Line)
+		}
+		f.Weight = share
+		f.Impact = Impact{Share: round(share), Of: "requests", Text: fmt.Sprintf("%s of %s requests got no answer; %s workers were killed after %s s", count(lost), count(max(requests, lost)), count(killed), limit.Value)}
+		f.Evidence = []Evidence{
+			{Fact: "log: workers killed for the time of their request", Value: killed, Unit: "lines", Source: string(kind) + " log"}, firstLine(example),
+			{Fact: "requests without an answer", Value: lost, Limit: max(requests, lost), Unit: "requests", Source: recorded},
+			{Fact: knob, Value: limit.Value, Unit: "s", Source: settingSource(limit)},
+		}
+		f.Fix.Text = fmt.Sprintf("Find what requests that take over %s s wait for; raise %s (%s) only if they are meant to take so long.", limit.Value, knob, settingSource(limit))
+		f.Fix.Commands = []string{lookAtWaits(u.app.PID)}
+		pids := append([]int{u.app.PID, v.Master(u.app.PID)}, u.app.Workers...)
+		held := holdsUp(pids)
+		f.MayFollow = func(p *Finding) bool {
+			if slices.Contains(waitCauses, p.Cause) {
+				return held(p)
+			}
+			return slices.Contains(machineCauses, p.Cause) || slices.Contains(pids, p.Subject.PID)
+		}
+		r.Findings = append(r.Findings, f)
+	}
+	return r
+}
