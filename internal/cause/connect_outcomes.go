@@ -136,6 +136,10 @@ func (v *View) listensHere(d destination) (ns *observe.NetNS, listens bool) {
 	return nil, false
 }
 
+// shortOfMachine are the causes of the machine that make both ends on this host
+// late in what they send and take.
+var shortOfMachine = []string{"cpu-quota-throttled", "cpu-saturated", "softirq-saturated", "memory-pressure", "disk-saturated"}
+
 // follows says of a finding whether it is about the same destination, or about
 // the namespace that has its address, or about the machine.
 func (v *View) follows(d destination) func(*Finding) bool {
@@ -143,7 +147,7 @@ func (v *View) follows(d destination) func(*Finding) bool {
 	return func(p *Finding) bool {
 		s := &p.Subject
 		switch {
-		case slices.Contains(machineCauses, p.Cause):
+		case slices.Contains(shortOfMachine, p.Cause):
 			return true
 		case s.Addr == d.addr && s.Port == d.port:
 			return true

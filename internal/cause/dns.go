@@ -239,7 +239,7 @@ var dnsSlow = Cause{
 	Title:         "Name servers answer slowly, and requests wait for them",
 	Layer:         LayerCall,
 	Needs:         []observe.Kind{observe.KindDNS, observe.KindRequests},
-	ConsequenceOf: append([]string{"dns-timeout", "dns-search-expansion", "udp-receive-buffer-overflow"}, machineCauses...),
+	ConsequenceOf: append([]string{"dns-timeout", "dns-search-expansion", "udp-receive-buffer-overflow"}, shortOfMachine...),
 	Folds:         true,
 	Doc: Doc{
 		About: "Name servers answer, but late, and requests look up names while people wait.",

@@ -82,6 +82,16 @@ var firingOnNames = []fires{
 		},
 		subject: Subject{Kind: "process", PID: hog, Port: 53}, minShare: 0.1, fix: "a larger SO_RCVBUF", evidence: "thrown away at this socket=500",
 	},
+	{
+		name: "the name server of the service that was asked for", cause: &udpReceiveBufferOverflow,
+		plant: inTurn(quiet(fpmServed().add(60, ms/10, ms/20, 0, parts{observe.Server: 1010 * ms})), lookups(deafFirst(60)), func(o *observe.Observation) {
+			o.Filter.Port = fpmPort
+			o.Namespaces = append(o.Namespaces, observe.NetNS{Inode: 7, PID: hog, Addrs: []string{deafServer},
+				Counters: map[string]uint64{"Udp.RcvbufErrors": 60, "Udp.InDatagrams": 100},
+				UDP:      []observe.UDPSocket{{Addr: deafServer, Port: 53, Inode: 9, PID: hog, Drops: 60}}})
+		}),
+		subject: Subject{Kind: "process", PID: hog, NetNS: 7, Port: 53}, minShare: 0.37, fix: "SO_RCVBUF",
+	},
 }
 
 var nearMissesOnNames = []miss{

@@ -28,7 +28,7 @@ var receiveBufferPruned = Cause{
 	Layer: LayerSocket,
 	Needs: []observe.Kind{observe.KindCounters, observe.KindRequests},
 	// What is not read fills the buffer.
-	ConsequenceOf: append([]string{"tcp-memory-pressure", "application-slow-to-read"}, machineCauses...),
+	ConsequenceOf: append([]string{"tcp-memory-pressure", "application-slow-to-read"}, shortOfMachine...),
 	Folds:         true,
 	Doc: Doc{
 		About: "A receive buffer has no room for what arrives: the kernel throws it away and the sender sends it again, later and later.",
@@ -52,7 +52,7 @@ var socketBacklogDrop = Cause{
 	Title:         "Segments are thrown away because the socket is locked by its process for too long",
 	Layer:         LayerSocket,
 	Needs:         []observe.Kind{observe.KindCounters, observe.KindRequests},
-	ConsequenceOf: machineCauses,
+	ConsequenceOf: shortOfMachine,
 	Folds:         true,
 	Doc: Doc{
 		About: "While a thread has a socket locked, what arrives waits in the socket's backlog, which is bounded by its buffers. What does not fit is thrown away and sent again.",

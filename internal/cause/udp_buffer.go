@@ -2,6 +2,7 @@ package cause
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/slowray/slowray/internal/observe"
 )
@@ -15,7 +16,7 @@ var udpReceiveBufferOverflow = Cause{
 	Title:         "A UDP socket is full: datagrams to it are thrown away",
 	Layer:         LayerSocket,
 	Needs:         []observe.Kind{observe.KindUDP, observe.KindCounters, observe.KindProcess},
-	ConsequenceOf: append([]string{"process-stopped", "run-queue-wait", "single-thread-saturated"}, machineCauses...),
+	ConsequenceOf: append([]string{"process-stopped", "run-queue-wait", "single-thread-saturated"}, shortOfMachine...),
 	Folds:         true,
 	Doc: Doc{
 		About: "Datagrams that do not fit into a socket's receive buffer are thrown away without a word. Who asked waits for a time limit and asks again: a name server, a collector of logs or of metrics loses what it is sent.",
@@ -38,6 +39,17 @@ const (
 	udpDropShare = 0.01 // of the datagrams that came in for the namespace
 )
 
+// asks says whether a service in view looks up names at this port of the
+// namespace.
+func (v *View) asks(ns *observe.NetNS, port int) bool {
+	return port == namePort && slices.ContainsFunc(v.lookedUp(), func(n *names) bool {
+		return slices.ContainsFunc(n.servers, func(s *observe.DNSServer) bool {
+			there, _ := v.listensHere(destination{n.netns, s.Addr, namePort})
+			return there == ns
+		})
+	})
+}
+
 func checkUDPBuffer(v *View) Result {
 	r := ruledOut("no UDP socket threw a datagram away")
 	var most uint64
@@ -51,7 +63,7 @@ func checkUDPBuffer(v *View) Result {
 			name := fmt.Sprintf("the UDP socket of %s at port %d", comm, u.Port)
 			text := fmt.Sprintf("%s datagrams to %s were thrown away; %s came in%s", count(u.Drops), name, count(came), where(ns))
 			share := ratio(u.Drops, u.Drops+came)
-			inView := v.Filter == (observe.Filter{}) || v.OnPath(u.PID) || v.InScope(ns.Inode)
+			inView := v.Filter == (observe.Filter{}) || v.OnPath(u.PID) || v.InScope(ns.Inode) || v.asks(ns, u.Port)
 			// Without the counter, which tells only of IPv4, drops may be of wrong checksums.
 			v6 := address(u.Addr).Is6()
 			if u.Drops < udpDropsFew || share < udpDropShare || !inView || full == 0 && !v6 || u.PID == 0 {
