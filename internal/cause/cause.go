@@ -185,6 +185,8 @@ func Catalogue() []Cause {
 		ipv6Fallback,
 		connectionChurn,
 		udpReceiveBufferOverflow,
+		keepaliveRace,
+		nssStall,
 		dnsTimeout,
 		dnsSearchExpansion,
 		dnsSlow,

@@ -35,6 +35,33 @@ var datagramChain = func() observe.WaitChain {
 		peer(hop(backupPID, backupPID, observe.WaitSleep, "", "clock_nanosleep", "1h"), observe.HowPeer, "has the other end, and does not read"))
 }()
 
+// nameChain is a worker that asks a name service daemon.
+var nameChain = ends(observe.EndSleep, "sleeps for a time that it chose itself",
+	hop(nginxWorker1, nginxWorker1, observe.WaitUnix, observe.WantsAnswer, "poll", "fd 9 → unix to /run/nscd/socket"),
+	peer(hop(backupPID, backupPID, observe.WaitSleep, "", "clock_nanosleep", "1h"), observe.HowPeer, "has the other end"))
+
+// cutCalls are calls of which some have no answer, as seq-th ones on their
+// connection.
+func cutCalls(n, cut int, seq uint32, took int64) *traffic {
+	t := dbCalled().add(n, ms, ms, 0, quick).add(cut, ms, ms, observe.FlagUnanswered|observe.FlagReset, parts{observe.Server: took})
+	for i := range t.list {
+		t.list[i].Seq = seq
+	}
+	return t
+}
+
+// callsCut plants them, and requests that fail by them.
+func callsCut(t *traffic, cut int) func(*observe.Observation) {
+	return func(o *observe.Observation) {
+		quiet(failing(fpmServed(), 500, cut), t)(o)
+		e := &o.Endpoints[1]
+		e.Unanswered = uint64(cut)
+		for i := range t.list[len(t.list)-min(cut, 20):] {
+			e.Failed = append(e.Failed, t.list[len(t.list)-1-i])
+		}
+	}
+}
+
 // firingOnTransport are the causes of sockets and of connections, see firing.
 var firingOnTransport = []fires{
 	{
@@ -201,6 +228,16 @@ var firingOnTransport = []fires{
 		subject: Subject{Kind: "process", PID: nginxMaster, Port: webPort}, minShare: 0.7, fix: "backup (pid 530) has the other end", evidence: "full=fd 9 → unix to /run/app/log",
 	},
 	{
+		name: "nscd does not answer", cause: &nssStall,
+		plant:   stuck(stuckWeb(10), waitShare(nginxMaster, 40_000*ms, 9, nameChain)),
+		subject: Subject{Kind: "process", PID: nginxMaster, Port: webPort}, minShare: 0.7, fix: "nsswitch.conf", evidence: "asked at=unix to /run/nscd/socket",
+	},
+	{
+		name: "kept connections are closed as requests are sent", cause: &keepaliveRace,
+		plant:   callsCut(cutCalls(450, 30, 7, ms), 30),
+		subject: Subject{Kind: "destination", PID: fpmMaster, Port: dbPort}, minShare: 0.05, fix: "close idle connections to 10.7.7.7:3306 sooner", evidence: "calls without an answer=30",
+	},
+	{
 		name: "60 kB after a pause, 40 ms away", cause: &slowStartAfterIdle,
 		plant: func(o *observe.Observation) {
 			t := nginxServed().add(200, 41*ms, 40*ms, 0, parts{observe.Server: 2 * ms, observe.Network: 120 * ms}).peers(8, 40*ms)
@@ -316,6 +353,13 @@ var nearMissesOnTransport = []miss{
 		ns(o).Sysctl["net.ipv4.tcp_slow_start_after_idle"] = "1"
 	}, "answers of 3 kB"},
 	{"a log socket that is full now and then", &unixDatagramBlocked, stuck(stuckWeb(20), waitShare(nginxMaster, 3000*ms, 1, datagramChain)), "3.0 % of the time"},
+	{"a name service that takes its time now and then", &nssStall, stuck(stuckWeb(20), waitShare(nginxMaster, 3000*ms, 1, nameChain)), "3.0 % of the time"},
+	{"the other end closes new connections", &keepaliveRace, callsCut(cutCalls(450, 30, 1, ms), 30), "0 of 20 looked at on a kept connection"},
+	{"the other end closes while it works", &keepaliveRace, callsCut(cutCalls(450, 30, 7, 900*ms), 30), "0 of 20 looked at on a kept connection"},
+	{"calls are made again", &keepaliveRace, func(o *observe.Observation) {
+		callsCut(cutCalls(450, 30, 7, ms), 30)(o)
+		o.Endpoints[0].Errors = 0
+	}, "30 of 480 calls"},
 	{"a small window on a short way", &windowLimited, quiet(nginxServed().add(100, ms/5, ms/5, observe.FlagRecvWindow,
 		parts{observe.Server: 2 * ms, observe.SendWait: 400 * ms, observe.Network: ms / 5})), "met a small window"},
 }

@@ -17,7 +17,7 @@ import (
 // least dominantShare of the slow requests' time passed while the threads that
 // should have answered waited so.
 var waitCauses = append([]string{
-	"process-stopped", deadlockID, "log-collector-stalled", "blocked-on-pipe", "unix-datagram-blocked", "unix-socket-backlog", "blocked-on-file-lock",
+	"process-stopped", deadlockID, "log-collector-stalled", "blocked-on-pipe", "unix-datagram-blocked", "nss-stall", "unix-socket-backlog", "blocked-on-file-lock",
 	"lock-convoy", "fsync-bound", "blocked-on-disk", "blocked-on-remote",
 	"syslog-blocked", "slow-console",
 }, kernelWaitIDs...)
@@ -205,6 +205,8 @@ func blame(c *observe.WaitChain) (id string, at int) {
 			return "lock-convoy", i
 		case h.Wants == observe.WantsAccept && h.Kind == observe.WaitUnix:
 			return "unix-socket-backlog", i
+		case h.Wants.Demands() && h.Kind == observe.WaitUnix && isNameSocket(h.Object):
+			return "nss-stall", i
 		case h.Wants == observe.WantsRoom && h.Kind == observe.WaitUnix && h.Datagram:
 			return "unix-datagram-blocked", i
 		case h.Wants == observe.WantsRoom && h.Kind == observe.WaitTerminal:

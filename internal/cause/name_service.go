@@ -1,0 +1,58 @@
+package cause
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/slowray/slowray/internal/observe"
+)
+
+// nssStall: names of hosts and users are looked up through a daemon, over a
+// unix socket (nsswitch.conf(5)), and that does not answer.
+var nssStall = Cause{
+	ID:            "nss-stall",
+	Title:         "Requests wait for the name service daemon of this host",
+	Layer:         LayerCall,
+	Needs:         []observe.Kind{observe.KindWaits},
+	ConsequenceOf: []string{"dns-timeout", "dns-slow"},
+	Folds:         true,
+	Doc: Doc{
+		About: "The C library looks up hosts, users and groups through a daemon where nsswitch.conf says so: nscd, sssd, systemd-resolved, winbind. " +
+			"When it is held up, so is every lookup of every program, for its time limit.",
+		See: []Symptom{SeeIdle, SeeHang, SeeCalls},
+		Known: []string{
+			"Threads waited for the answer of such a daemon, on its well-known socket, for " + percent(dominantShare) + " or more of the time of the slow requests.",
+		},
+		Not: []string{
+			"Lookups over DNS itself: dns-timeout and dns-slow.",
+			"A wait now and then that costs little of the slow requests' time.",
+		},
+		Mend:      "Mend or restart the daemon (the chain of waits says what it waits for), or take it out of nsswitch.conf.",
+		Unplanted: "It takes one of the daemons in the place of the system's own.",
+	},
+}
+
+func init() { nssStall.Check = checkNSSStall }
+
+// nameSockets are where name service daemons listen.
+var nameSockets = []string{"/nscd/socket", "/lib/sss/pipes/", "/run/systemd/resolve/", "/run/systemd/userdb/", "/winbindd/pipe", "/run/nslcd/socket", "/avahi-daemon/socket"}
+
+func isNameSocket(object string) bool {
+	return slices.ContainsFunc(nameSockets, func(name string) bool { return strings.Contains(object, name) })
+}
+
+func checkNSSStall(v *View) Result {
+	return v.judgeRoots(&nssStall, "no thread that answers requests was held up by a name service daemon", func(r *root, f *Finding) {
+		c, h := r.example(), r.blamed()
+		f.Evidence = append(f.Evidence, Evidence{Fact: "asked at", Value: objectOf(h), Source: "sock_diag, unix"})
+		f.Fix.Text = "Find the daemon that listens there, and restart it; or take it out of nsswitch.conf."
+		if r.at < len(c.Hops)-1 {
+			daemon := &c.Hops[r.at+1]
+			f.Title = fmt.Sprintf("Requests wait for the name service daemon %s", daemon.Process.Comm)
+			f.Fix.Text = fmt.Sprintf("%s does not answer: it %s. Mend or restart it, or take it out of nsswitch.conf.", who(daemon), ownerText(c, r.at+1))
+			f.Fix.Commands = []string{lookAtWaits(daemon.Process.PID)}
+		}
+		f.Fix.Commands = append(f.Fix.Commands, fmt.Sprintf("grep -E 'hosts|passwd|group' /proc/%d/root/etc/nsswitch.conf", h.Process.PID))
+	})
+}
