@@ -122,6 +122,9 @@ func (v *View) dropImpact(s *DropSite, h *dropHarm) Impact {
 		stuck := h.l.Unfinished + h.l.Unanswered
 		return Impact{Share: round(ratio(stuck, stuck+h.l.Requests)), Of: "requests",
 			Text: fmt.Sprintf("%s requests on %s came to no end, %s did; %s of their segments were dropped here", count(stuck), h.l.name(), count(h.l.Requests), count(h.segments))}
+	case harmMute:
+		return Impact{Share: round(1 - ratio(h.l.Requests, h.conns)), Of: "connections",
+			Text: fmt.Sprintf("%s connections to %s were open, and %s requests came through; %s segments of them were dropped here", count(h.conns), h.l.name(), count(h.l.Requests), count(h.segments))}
 	case harmSYN:
 		return Impact{Share: round(ratio(h.l.SynRetrans, h.l.SynRetrans+h.l.Connections)), Of: "new connections",
 			Text: fmt.Sprintf("%s SYNs of %s were sent again, %s connections opened, the longest handshake took %s; %s SYNs and answers to them were dropped here",
@@ -154,7 +157,7 @@ func (v *View) dropEvidence(s *DropSite, h *dropHarm) []Evidence {
 		}
 		list = append(list, Evidence{Fact: "of them, in segments", Value: strings.Join(told, ", "), Source: s.Source})
 	}
-	if h.segments > 0 && h.l != nil && h.how != harmFailed {
+	if h.segments > 0 && h.l != nil && h.how != harmFailed && h.how != harmMute {
 		list = append(list, Evidence{Fact: "segments of " + h.name() + " dropped here, of those sent again", Value: h.segments, Limit: h.again, Unit: "segments", Source: s.Source + "; TCP sockets"})
 	}
 	if h.syns > 0 {

@@ -69,7 +69,7 @@ var firingOnDrops = []fires{
 		fix: "nft delete rule inet fw input_rules handle 7", evidence: "counter of the rule=62"},
 	{name: "a rule without a counter, on the way out, beside one with", cause: &firewallDrop,
 		plant: losing(func(o *observe.Observation) {
-			rules(o, nftRule("output", 7, false, 0), nftRule("output", 8, true, 3))
+			rules(o, nftRule("output", 7, false, 0), nftRule("output", 8, true, 2))
 			dropped(o, "NETFILTER_DROP", "nft_do_chain", "", observe.DropData, false, 50)
 		}),
 		subject: Subject{Kind: "rule", Rule: "nft inet fw output_rules handle 7"}, minShare: 0.2, fix: "handle 7", evidence: "counter of the rule=none"},
@@ -156,6 +156,32 @@ var firingOnDrops = []fires{
 			d.NetNS, d.Flows[0] = clientNS, observe.DropFlow{Src: "10.9.8.2", Dst: "10.9.8.1", DstPort: webPort, Segments: 60}
 		}),
 		subject: Subject{Kind: "interface", NetNS: serverNS, Interface: "eth0"}, fix: "ip link set dev eth0 mtu 1500", evidence: "MTU of eth0"},
+	{name: "a veth of which no request comes through", cause: &mtuMismatch,
+		plant: func(o *observe.Observation) {
+			served, calls := nginxServed(), callsTo(webPort, "10.9.8.1", clientPID, "wrk")
+			served.e.Connections, calls.e.Connections, calls.e.NetNS = 16, 16, clientNS
+			idle(o)
+			o.Endpoints = []observe.Endpoint{served.endpoint(), calls.endpoint()}
+			web(o).Clients = 16
+			ns(o).Links = []observe.Link{{Name: "eth0", Index: 2, MTU: 80, PeerNetNS: clientNS, PeerName: "eth0", PeerMTU: 1500}}
+			o.Namespaces = append(o.Namespaces, observe.NetNS{Inode: clientNS, PID: clientPID, Links: []observe.Link{{Name: "eth0", Index: 2, MTU: 1500, PeerNetNS: serverNS, PeerName: "eth0", PeerMTU: 80}}})
+			o.Drops = &observe.Drops{Reasons: true}
+			d := dropped(o, "", "__dev_forward_skb2", "eth0", observe.DropData, false, 184)
+			d.NetNS, d.Longest, d.Flows[0] = clientNS, 133, observe.DropFlow{Src: "10.9.8.2", Dst: "10.9.8.1", DstPort: webPort, Segments: 184}
+		},
+		subject: Subject{Kind: "interface", NetNS: serverNS, Interface: "eth0", Port: webPort}, minShare: 0.99, fix: "mtu 1500"},
+	{name: "a veth of which nothing comes through on old connections", cause: &mtuMismatch,
+		plant: func(o *observe.Observation) {
+			idle(o)
+			o.Endpoints = nil
+			web(o).Clients, web(o).Opened = 10, 0
+			ns(o).Links = []observe.Link{{Name: "eth0", Index: 2, MTU: 80, PeerNetNS: clientNS, PeerName: "eth0", PeerMTU: 1500}}
+			o.Namespaces = append(o.Namespaces, observe.NetNS{Inode: clientNS, PID: clientPID, Links: []observe.Link{{Name: "eth0", Index: 2, MTU: 1500, PeerNetNS: serverNS, PeerName: "eth0", PeerMTU: 80}}})
+			o.Drops = &observe.Drops{Reasons: true}
+			d := dropped(o, "", "__dev_forward_skb2", "eth0", observe.DropData, false, 90)
+			d.NetNS, d.Flows[0] = clientNS, observe.DropFlow{Src: "10.9.8.2", Dst: "10.9.8.1", DstPort: webPort, Segments: 90}
+		},
+		subject: Subject{Kind: "interface", NetNS: serverNS, Port: webPort}, minShare: 0.99, fix: "mtu 1500"},
 	{name: "the message that a packet is too long is dropped", cause: &pmtuBlackhole,
 		plant: losing(func(o *observe.Observation) {
 			r := nftRule("input", 5, true, 20)

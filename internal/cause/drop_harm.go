@@ -23,6 +23,7 @@ type dropHarm struct {
 	segments, again uint64
 	syns, synsAgain uint64
 	part            float64 // of what is known to have died on this host, by packets
+	conns           uint64  // that were open
 	weight          float64
 	how             harmKind
 }
@@ -36,6 +37,7 @@ const (
 	harmNoReach                 // connections did not come about
 	harmUnseen                  // segments of clients elsewhere, who alone see what it costs
 	harmFailed                  // requests failed
+	harmMute                    // connections came about, and no request came through
 )
 
 // explains is the share of what was sent again that a site must have dropped
@@ -82,6 +84,15 @@ func (v *View) exchanges() []exchange {
 			}
 		}
 		out = append(out, f)
+	}
+	// Services of which no request and no new connection was seen: nothing may
+	// come through on the connections that they have.
+	for _, s := range v.Services {
+		known := s.Port() == 0 || slices.ContainsFunc(v.ledgers, func(l *ledger) bool { return !l.called() && l.NetNS == s.NS.Inode && l.Port == s.Port() })
+		if first := s.Listeners[0]; !known {
+			e := &observe.Endpoint{Side: observe.Served.String(), NetNS: s.NS.Inode, Addr: first.Addr, Port: first.Port, PID: first.PID, Comm: first.Comm}
+			out = append(out, exchange{ends: []*ledger{{Endpoint: e, ns: s.NS, pid: v.Master(first.PID), reach: 1}}, spaces: []uint64{s.NS.Inode}})
+		}
 	}
 	return out
 }
@@ -225,6 +236,9 @@ func (v *View) harmTo(f *exchange, s *DropSite, lost lostHere) (dropHarm, bool) 
 			better(dropHarm{l: l, how: harmSYN, weight: late * reach * synPart})
 		}
 	}
+	if l, open := f.ends[0], f.open(v); open >= fewAffected && 2*l.Requests < open && lost.data >= fewAffected-0.5 {
+		better(dropHarm{l: l, how: harmMute, conns: open, weight: (1 - ratio(l.Requests, open)) * part})
+	}
 	if l := f.ends[0]; !clients && !l.called() && s.In {
 		// Their own retransmissions are not seen here. What is dropped now and
 		// then, of ends that do get through, nobody means to keep out.
@@ -237,6 +251,20 @@ func (v *View) harmTo(f *exchange, s *DropSite, lost lostHere) (dropHarm, bool) 
 		}
 	}
 	return best, best.weight > 0
+}
+
+// open is how many connections of an exchange there were, as far as is known.
+func (f *exchange) open(v *View) uint64 {
+	var n uint64
+	for _, l := range f.ends {
+		n = max(n, l.Connections)
+		if s := v.ServiceAt(l.NetNS, l.Port, ""); s != nil && !l.called() {
+			for _, at := range s.Listeners {
+				n = max(n, uint64(max(at.Clients, 0)))
+			}
+		}
+	}
+	return n
 }
 
 // unseenShare is the share of the segments that come in which must die for

@@ -2,6 +2,7 @@ package watch
 
 import (
 	"slices"
+	"strings"
 
 	"github.com/slowray/slowray/internal/observe"
 	"github.com/slowray/slowray/internal/sense/drop"
@@ -13,7 +14,7 @@ import (
 // window began.
 type wayThrough struct {
 	path     drop.Path
-	firewall observe.Firewall
+	firewall drop.Counts
 	counters map[string]uint64
 	read     bool // path
 	rules    bool // firewall
@@ -27,10 +28,10 @@ func (sp *space) beginWay(s *session) {
 	} else {
 		sp.way.read = true
 	}
-	if sp.way.firewall, err = drop.ReadFirewall(sp.ns); err != nil {
+	if sp.way.firewall, err = drop.ReadCounts(sp.ns); err != nil {
 		s.partialGap(observe.KindFirewall, sp.inode, "firewall", err)
 	}
-	sp.way.rules = err == nil || len(sp.way.firewall.Rules) > 0
+	sp.way.rules = err == nil || sp.way.firewall.Rules > 0
 	sp.way.counters = drop.Counters(sp.ns)
 }
 
@@ -50,13 +51,13 @@ func (sp *space) finishWay(s *session, out *observe.NetNS) {
 			sp.way.path = between // with its peers, for joinLinks
 		}
 	}
+	// What rules say is read only where the packet filter dropped something.
 	if sp.way.rules {
-		fw := sp.way.firewall
-		if fw.All > 0 {
-			if now, err := drop.ReadFirewall(sp.ns); err == nil {
-				fw = drop.FirewallBetween(fw, now)
-			} else {
-				fw.Rules = nil // what they counted before the window is nobody's
+		fw := observe.Firewall{All: sp.way.firewall.Rules}
+		if s.filtered(sp.inode) {
+			var err error
+			if fw, err = drop.ReadFirewall(sp.ns, sp.way.firewall); err != nil {
+				s.partialGap(observe.KindFirewall, sp.inode, "firewall", err)
 			}
 		}
 		out.Firewall = &fw
@@ -66,6 +67,14 @@ func (sp *space) finishWay(s *session, out *observe.NetNS) {
 	if out.Counters["Ip.OutNoRoutes"]+out.Counters["Ip6.Ip6OutNoRoutes"]+out.Counters["Ip.InAddrErrors"] > 0 || s.unreached(sp.inode) {
 		out.Routes, _ = drop.DeadEnds(sp.ns)
 	}
+}
+
+// filtered says whether the packet filter of a namespace may have dropped
+// something.
+func (s *session) filtered(netns uint64) bool {
+	return s.out.Drops == nil || slices.ContainsFunc(s.out.Drops.List, func(d observe.Drop) bool {
+		return d.NetNS == netns && (d.Reason == "NETFILTER_DROP" || d.Reason == "" && (d.Location == "" || strings.HasPrefix(d.Location, "nf") || strings.HasPrefix(d.Location, "ip")))
+	})
 }
 
 // unreached says whether the kernel dropped packets of the namespace for want

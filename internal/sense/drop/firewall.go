@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/slowray/slowray/internal/observe"
 	"github.com/slowray/slowray/internal/sense/host"
 )
@@ -18,32 +20,73 @@ const (
 	maxDropping = 4096
 )
 
-// ReadFirewall reads the rules of a namespace that drop or reject, with what
-// their counters show: nftables, which holds those of iptables-nft too, and
-// the older iptables. A firewall that is not there is an empty one; an error
-// comes with what could be read.
-func ReadFirewall(ns *host.NetNS) (observe.Firewall, error) {
-	var f observe.Firewall
+// Counts is what the rules of a namespace had counted when a window began.
+type Counts struct {
+	Rules  int // there are; of every verdict
+	nft    map[ruleID]uint64
+	legacy observe.Firewall
+}
+
+// ReadCounts reads the counters only: of thousands of rules, in milliseconds.
+// A firewall that is not there is an empty one.
+func ReadCounts(ns *host.NetNS) (Counts, error) {
+	c := Counts{nft: map[ruleID]uint64{}}
+	err := guarded(ns, func() error {
+		rules, err := dumpRules()
+		if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOENT) || errors.Is(err, unix.EOPNOTSUPP) {
+			err = nil // nfnetlink without nf_tables
+		}
+		for i := range rules {
+			c.nft[rules[i].id()] = rules[i].packets
+		}
+		return errors.Join(err, readLegacy(&c.legacy))
+	})
+	c.Rules = len(c.nft) + c.legacy.All
+	return c, err
+}
+
+// ReadFirewall reads the rules that may have dropped or rejected packets since
+// before: nftables, which holds those of iptables-nft too, and the older
+// iptables. An error comes with what could be read.
+func ReadFirewall(ns *host.NetNS, before Counts) (observe.Firewall, error) {
+	var f, legacy observe.Firewall
+	err := guarded(ns, func() error { return errors.Join(readNFT(&f, before.nft), readLegacy(&legacy)) })
+	old := map[ruleKey]uint64{}
+	for i, k := range keys(before.legacy) {
+		old[k] = before.legacy.Rules[i].Packets
+	}
+	for i, k := range keys(legacy) {
+		r := legacy.Rules[i]
+		if r.Packets = grown(old[k], r.Packets); r.Packets > 0 {
+			f.Rules = append(f.Rules, r)
+		}
+	}
+	f.All += legacy.All
+	return f, err
+}
+
+// guarded runs fn in a namespace. The library may panic on what it does not
+// expect: that is an error like another.
+func guarded(ns *host.NetNS, fn func() error) error {
 	err := ns.Do(func() (err error) {
 		defer func() {
 			if p := recover(); p != nil {
 				err = fmt.Errorf("answer not understood: %v", p)
 			}
 		}()
-		return errors.Join(readNFT(&f), readLegacy(&f))
+		return fn()
 	})
 	if err != nil {
-		return f, fmt.Errorf("firewall: %w", err)
+		return fmt.Errorf("firewall: %w", err)
 	}
-	return f, nil
+	return nil
 }
 
-// ruleKey tells a rule from others: in nftables by its handle; in the older
-// tables, which have none, by its text and which of those alike it is.
+// ruleKey tells a rule of the older tables, which have no handles, from others:
+// by its text and which of those alike it is.
 type ruleKey struct {
-	backend, family, table, chain, text string
-	handle                              uint64
-	alike                               int
+	family, table, chain, text string
+	alike                      int
 }
 
 func keys(f observe.Firewall) []ruleKey {
@@ -51,27 +94,10 @@ func keys(f observe.Firewall) []ruleKey {
 	out := make([]ruleKey, len(f.Rules))
 	for i := range f.Rules {
 		r := &f.Rules[i]
-		k := ruleKey{r.Backend, r.Family, r.Table, r.Chain, "", r.Handle, 0}
-		if r.Handle == 0 {
-			k.text = r.Text
-			alike[k]++
-			k.alike = alike[k]
-		}
+		k := ruleKey{r.Family, r.Table, r.Chain, r.Text, 0}
+		alike[k]++
+		k.alike = alike[k]
 		out[i] = k
-	}
-	return out
-}
-
-// FirewallBetween is the second reading with what the rules counted since the
-// first. A rule that is new has counted from 0 on.
-func FirewallBetween(a, b observe.Firewall) observe.Firewall {
-	old := map[ruleKey]uint64{}
-	for i, k := range keys(a) {
-		old[k] = a.Rules[i].Packets
-	}
-	out := observe.Firewall{All: b.All, Rules: slices.Clone(b.Rules)}
-	for i, k := range keys(b) {
-		out.Rules[i].Packets = grown(old[k], b.Rules[i].Packets)
 	}
 	return out
 }

@@ -23,64 +23,63 @@ var nftHooks = []string{"prerouting", "input", "forward", "output", "postrouting
 // iptablesChains are base chains as iptables-nft names them.
 var iptablesChains = map[string]bool{"INPUT": true, "OUTPUT": true, "FORWARD": true, "PREROUTING": true, "POSTROUTING": true}
 
-// readNFT reads the rule sets of the thread's network namespace.
-func readNFT(f *observe.Firewall) error {
-	conn, err := nftables.New(nftables.AsLasting())
-	if errors.Is(err, unix.EPROTONOSUPPORT) {
-		return nil // a kernel without nftables
+// readNFT reads the rules of the thread's network namespace that may have
+// dropped something since before: those without a counter, and those whose
+// counter rose.
+func readNFT(f *observe.Firewall, before map[ruleID]uint64) error {
+	rules, err := dumpRules()
+	switch {
+	case errors.Is(err, unix.EINVAL), errors.Is(err, unix.ENOENT), errors.Is(err, unix.EOPNOTSUPP):
+		return nil // nfnetlink without nf_tables
+	case err != nil:
+		return fmt.Errorf("nftables: %w", err)
 	}
+	conn, err := nftables.New(nftables.AsLasting())
 	if err != nil {
 		return fmt.Errorf("nftables: %w", err)
 	}
 	defer conn.CloseLasting() //nolint:errcheck // nothing was written
+	// A chain without rules may have a policy that drops.
 	chains, err := conn.ListChains()
-	switch {
-	case errors.Is(err, unix.EINVAL), errors.Is(err, unix.ENOENT), errors.Is(err, fs.ErrNotExist), errors.Is(err, unix.EOPNOTSUPP):
-		return nil // nfnetlink without nf_tables
-	case err != nil:
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("nftables: %w", err)
 	}
 	type tableKey struct {
 		family nftables.TableFamily
 		name   string
 	}
-	sets := map[tableKey]*nftTable{}
+	tables := map[tableKey]*nftTable{}
 	var order []*nftTable
 	for _, c := range chains {
-		if c.Table == nil || f.All >= maxRules {
+		if c.Table == nil {
 			continue
 		}
 		k := tableKey{c.Table.Family, c.Table.Name}
-		t := sets[k]
+		t := tables[k]
 		if t == nil {
 			t = &nftTable{conn: conn, table: c.Table, ruleSet: newRuleSet("nft", nftFamilies[c.Table.Family], printable(c.Table.Name))}
-			sets[k] = t
+			tables[k] = t
 			order = append(order, t)
 		}
 		t.base(c)
 	}
-	var errs []error
-	for _, t := range order {
-		for _, c := range t.chains {
-			if f.All >= maxRules {
-				break
-			}
-			rules, err := conn.GetRules(t.table, c)
-			if errors.Is(err, unix.ENOENT) {
-				continue // gone meanwhile
-			}
-			if err != nil {
-				errs = append(errs, fmt.Errorf("nftables chain %s %s %s: %w", t.family, t.ruleSet.table, printable(c.Name), err))
-				continue
-			}
-			f.All += len(rules)
-			for i, r := range rules {
-				t.rule(c, i+1, r)
-			}
+	f.All += len(rules)
+	for i := range rules {
+		r := &rules[i]
+		t := tables[tableKey{nftables.TableFamily(r.family), r.table}]
+		if t == nil {
+			continue // made since
 		}
+		t.jump(r.chain, r.jump)
+		t.verdictMap(r)
+		if r.drops && (!r.counted || r.packets > before[r.id()]) {
+			t.rule(r, before[r.id()])
+		}
+	}
+	for _, t := range order {
 		t.into(f)
 	}
-	return errors.Join(errs...)
+	return nil
 }
 
 // nftTable is one table while it is read.
@@ -88,13 +87,11 @@ type nftTable struct {
 	*ruleSet
 	conn     *nftables.Conn
 	table    *nftables.Table
-	chains   []*nftables.Chain
 	elements map[string][]nftables.SetElement // of sets without a name
 }
 
-// base notes a chain, and the hook of a base chain.
+// base notes the hook of a base chain, and its policy.
 func (t *nftTable) base(c *nftables.Chain) {
-	t.chains = append(t.chains, c)
 	name := printable(c.Name)
 	if c.Hooknum == nil {
 		return
@@ -115,33 +112,34 @@ func (t *nftTable) base(c *nftables.Chain) {
 	}
 }
 
-// rule notes a rule that drops or rejects, and where it jumps to.
-func (t *nftTable) rule(c *nftables.Chain, number int, rule *nftables.Rule) {
-	w := &ruleWriter{table: t, regs: map[uint32]value{}}
-	w.rule.Chain, w.rule.Handle, w.rule.Number = printable(c.Name), rule.Handle, number
-	for _, e := range rule.Exprs {
-		switch v := e.(type) {
-		case *expr.Verdict:
-			if v.Kind == expr.VerdictJump || v.Kind == expr.VerdictGoto {
-				t.jump(w.rule.Chain, printable(v.Chain))
-			}
-		case *expr.Lookup:
-			if v.IsDestRegSet && v.DestRegister == 0 { // a map of verdicts
-				for _, el := range t.set(v.SetName) {
-					if el.VerdictData != nil && el.VerdictData.Chain != "" {
-						t.jump(w.rule.Chain, printable(el.VerdictData.Chain))
-					}
-					if el.VerdictData != nil && el.VerdictData.Kind == expr.VerdictDrop {
-						w.rule.Verdict = "drop"
-					}
-				}
-			}
+// verdictMap notes where a map of verdicts jumps to.
+func (t *nftTable) verdictMap(r *nftRule) {
+	if r.verdicts == "" {
+		return
+	}
+	drops := false
+	for _, el := range t.set(r.verdicts) {
+		if el.VerdictData == nil {
+			continue
 		}
+		t.jump(r.chain, printable(el.VerdictData.Chain))
+		drops = drops || el.VerdictData.Kind == expr.VerdictDrop
 	}
-	w.write(rule.Exprs)
-	if t.backend != "iptables-nft" {
-		w.rule.Number = 0
+	r.drops = drops
+}
+
+// rule decodes a rule that drops or rejects.
+func (t *nftTable) rule(r *nftRule, before uint64) {
+	w := &ruleWriter{table: t, regs: map[uint32]value{}}
+	w.rule.Chain, w.rule.Handle = printable(r.chain), r.handle
+	if t.backend == "iptables-nft" {
+		w.rule.Number = r.number
 	}
+	if r.verdicts != "" {
+		w.rule.Verdict = "drop"
+	}
+	w.write(r.decode())
+	w.rule.Packets = grown(before, r.packets)
 	if w.rule.Verdict != "" {
 		t.add(w.rule)
 	}

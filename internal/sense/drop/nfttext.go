@@ -106,8 +106,6 @@ func (w *ruleWriter) one(e expr.Any) {
 		v := w.regs[reg(e.SourceRegister)]
 		v.mask = e.Mask
 		w.regs[reg(e.DestRegister)] = v
-	case *expr.Byteorder:
-		w.regs[reg(e.DestRegister)] = w.regs[reg(e.SourceRegister)]
 	case *expr.Cmp:
 		w.compare(e)
 	case *expr.Range:
@@ -157,8 +155,8 @@ func (w *ruleWriter) one(e expr.Any) {
 		w.verdict(e)
 	case *expr.Immediate:
 		w.regs[reg(e.Register)] = value{name: fmt.Sprintf("0x%x", e.Data)}
-	default:
-		w.say("[%s]", strings.ToLower(strings.TrimPrefix(fmt.Sprintf("%T", e), "*expr.")))
+	case *unknown:
+		w.say("%s", e)
 	}
 }
 
