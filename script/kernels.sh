@@ -22,10 +22,10 @@ suites=${*:-bullseye bookworm trixie sid}
 keep=$PWD/.kernels
 kernel=linux-image-cloud-amd64
 # What slowray asks the kernel for by way of modules, and what the tests need.
-modules='tcp_diag unix_diag nf_conntrack_netlink tun'
-packages='./internal/bpf ./internal/sense/request ./internal/sense/connect ./internal/sense/dns ./internal/sense/socket ./internal/sense/stack ./internal/sense/callstack ./internal/sense/function ./internal/sense/request/kerneltest'
+modules='tcp_diag unix_diag nf_conntrack_netlink tun veth sch_netem'
+packages='./internal/bpf ./internal/sense/request ./internal/sense/connect ./internal/sense/dns ./internal/sense/socket ./internal/sense/stack ./internal/sense/callstack ./internal/sense/function ./internal/sense/request/kerneltest ./lab/guest'
 [ -z "$short" ] || packages=./internal/sense/request/kerneltest
-boot_limit=240 # seconds
+boot_limit=600 # seconds
 
 # fetch SUITE: the suite's newest kernel, into $keep/SUITE.
 fetch() {
@@ -100,6 +100,7 @@ initramfs() {
 			echo "package ${name%.test}"
 			case $name in
 			kerneltest.test) set -- -slowray=/bin/slowray ;;
+			guest.test) set -- -slowray=/bin/slowray -test.timeout 300s ;;
 			request.test) set -- -test.run "$request" ;;
 			*) set -- -test.skip '^(TestParse|Fuzz)' ;;
 			esac
