@@ -21,10 +21,12 @@ var deadlock = Cause{
 		See:   []Symptom{SeeHang, SeeNoAnswer, SeeIdle},
 		Known: []string{
 			"The chain of who waits for whom comes back to itself, for longer than " + nanoseconds(waitRound) + ", and requests are held up by it.",
+			"Owners are read from glibc's locks and from HotSpot's monitors. Of Go's and Python's locks they are inferred from the stacks, and the finding says so.",
 		},
 		Not: []string{
 			"Threads of an event loop that wake each other, and a lock that is passed on while it is looked at.",
 			"A circle in the background.",
+			"Idle pools of Go, Java and Python, and threads that wait on a condition: they wait for no lock.",
 		},
 		Mend: "Restart the service; then take the locks in one order everywhere. The chain names the threads and the locks.",
 	},
@@ -57,13 +59,16 @@ func checkDeadlock(v *View) Result {
 		default:
 			f.Title = fmt.Sprintf("%d %ss of %s wait for each other: perhaps a deadlock", len(round), one, round[0].Process.Comm)
 		}
-		if round[0].Goroutine != 0 {
-			goDeadlock(f, round)
+		if len(round[0].Stack) > 0 {
+			inferredDeadlock(f, round)
 			return
 		}
 		f.Fix.Text = "They cannot go on by themselves. Save the stacks of the threads, which show where the locks are taken, then restart the process. It will not come back when all take these locks in the same order."
 		f.Fix.Commands = []string{
 			fmt.Sprintf("gdb -p %d -batch -ex 'thread apply all bt' > /tmp/stacks.%d", round[0].Process.PID, round[0].Process.PID),
+		}
+		if strings.HasPrefix(round[0].Object, javaMonitor) {
+			f.Fix.Commands = []string{jcmd(round[0].Process.PID)}
 		}
 		if unit := round[0].Process.Unit; unit != "" {
 			f.Fix.Commands = append(f.Fix.Commands, "systemctl restart "+unit)
@@ -71,15 +76,36 @@ func checkDeadlock(v *View) Result {
 	})
 }
 
-// goDeadlock is what is known of a circle of goroutines. Go writes down nowhere
-// who holds a lock.
-func goDeadlock(f *Finding, round []observe.WaitHop) {
-	f.Title = fmt.Sprintf("Deadlock in %s, it seems: %d goroutines wait for each other, at %s", round[0].Process.Comm, len(round), placesOf(round))
+// inferredDeadlock is what is known of a circle of goroutines, or of threads of
+// Python, which write down nowhere who holds a lock.
+func inferredDeadlock(f *Finding, round []observe.WaitHop) {
+	lang := languageOf(&round[0])
+	f.Title = fmt.Sprintf("Deadlock in %s, it seems: %d %ss wait for each other, at %s", round[0].Process.Comm, len(round), lang.thread, placesOf(round))
 	for i := range round {
-		f.Evidence = append(f.Evidence, Evidence{Fact: "stack of goroutine " + hopNumber(&round[i]), Value: strings.Join(round[i].Stack, " ← "), Source: goMemory})
+		f.Evidence = append(f.Evidence, Evidence{Fact: "stack of " + lang.thread + " " + hopNumber(&round[i]), Value: strings.Join(round[i].Stack, " ← "), Source: lang.source})
 	}
-	f.Fix.Text = "They cannot go on by themselves. Who holds the locks is inferred: Go writes it down nowhere. Save the stacks of all goroutines (SIGQUIT prints them to the program's standard error, and ends it), then start it anew. It will not come back when all take these locks in the same order."
-	f.Fix.Commands = []string{lookAtWaits(round[0].Process.PID), fmt.Sprintf("kill -QUIT %d   # prints the stacks, and ends the program", round[0].Process.PID)}
+	f.Fix.Text = fmt.Sprintf("They cannot go on by themselves. Who holds the locks is inferred: %s writes it down nowhere. Save the stacks of all %ss, then start it anew. It will not come back when all take these locks in the same order.", lang.name, lang.thread)
+	pid := round[0].Process.PID
+	f.Fix.Commands = []string{lookAtWaits(pid), fmt.Sprintf(lang.dump, pid)}
+}
+
+// language is how what waits is called, of a program whose stacks are read from
+// memory.
+type language struct{ name, thread, source, dump string }
+
+func languageOf(h *observe.WaitHop) language {
+	if h.Goroutine != 0 {
+		return language{"Go", "goroutine", goMemory, "kill -QUIT %d   # prints the stacks to its standard error, and ends the program"}
+	}
+	return language{"Python", "thread", "stacks in the process's memory", "py-spy dump --locals --pid %d   # all stacks, with what the locks belong to (pip install py-spy)"}
+}
+
+// javaMonitor begins what a thread waits for that is to enter a monitor of Java's.
+const javaMonitor = "Java monitor "
+
+// jcmd prints the stacks of a Java process with the locks that they hold.
+func jcmd(pid int) string {
+	return fmt.Sprintf("jcmd %d Thread.print -l > /tmp/threads.%d   # where the locks are taken; as the user that it runs as", pid, pid)
 }
 
 // goMemory is where what is known of goroutines comes from.

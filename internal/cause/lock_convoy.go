@@ -22,11 +22,11 @@ var lockConvoy = Cause{
 			"comes first, where that is to blame: this is for owners that compute, sleep, or wait to be woken.",
 		See: []Symptom{SeeIdle, SeePlateau},
 		Known: []string{
-			"Threads waited for the same lock for " + percent(dominantShare) + " or more of the time of the slow requests; who holds it is found by what it does when it wakes the next one.",
+			"Threads waited for the same lock for " + percent(dominantShare) + " or more of the time of the slow requests; who holds it is read where it is written (glibc's locks, monitors of Java), and inferred from the stacks of Go and Python.",
 		},
 		Not: []string{
 			"A lock that takes little of the time.",
-			"Threads of a pool, of Go or of Python that wait for work or for their turn.",
+			"Threads and goroutines of a pool that wait for work, and threads of Python that wait for their turn.",
 		},
 		Mend: "Hold the lock for less: nothing that waits inside it. Or have several locks.",
 	},
@@ -46,8 +46,8 @@ func (v *View) lockFindings() Result {
 	none := "no thread that answers requests was held up by a lock whose owner is known"
 	r := v.judgeRoots(&lockConvoy, none, func(r *root, f *Finding) {
 		c, waiter := r.example(), r.blamed()
-		if waiter.Goroutine != 0 {
-			v.goConvoy(r, f)
+		if len(waiter.Stack) > 0 {
+			inferredConvoy(r, f)
 			return
 		}
 		f.Evidence = append(f.Evidence, Evidence{Fact: "lock", Value: waiter.Object, Source: "memory of process " + itoa(waiter.Process.PID)})
@@ -62,6 +62,9 @@ func (v *View) lockFindings() Result {
 		f.Evidence = append(f.Evidence, Evidence{Fact: "its owner", Value: fmt.Sprintf("thread %d (%s) of %s, which %s", owner.TID, owner.Comm, who(owner), does), Source: string(owner.How)})
 		f.Fix.Text = fmt.Sprintf("Thread %d (%s) holds the lock and %s meanwhile: do that outside of the lock, or give each thread or part of the data a lock of its own.", owner.TID, owner.Comm, does)
 		f.Fix.Commands = []string{lookAtWaits(waiter.Process.PID)}
+		if strings.HasPrefix(waiter.Object, javaMonitor) {
+			f.Fix.Commands = append(f.Fix.Commands, jcmd(waiter.Process.PID))
+		}
 	})
 	if len(r.Findings) > 0 {
 		return r
@@ -89,13 +92,14 @@ func ownerText(c *observe.WaitChain, i int) string {
 	return "is in " + doingWhat(h) + " " + objectOf(h)
 }
 
-// goConvoy is requests that wait for a lock of a Go program, or for what another
-// goroutine has to do.
-func (v *View) goConvoy(r *root, f *Finding) {
+// inferredConvoy is requests that wait for a lock of Go's or Python's, of which
+// nobody writes down who holds it, or for what another goroutine has to do.
+func inferredConvoy(r *root, f *Finding) {
 	c, waiter := r.example(), r.blamed()
+	lang := languageOf(waiter)
 	f.Evidence = append(f.Evidence,
-		Evidence{Fact: "what they wait for", Value: waiter.Object, Source: goMemory},
-		Evidence{Fact: "stack of goroutine " + hopNumber(waiter), Value: strings.Join(waiter.Stack, " ← "), Source: goMemory})
+		Evidence{Fact: "what they wait for", Value: waiter.Object, Source: lang.source},
+		Evidence{Fact: "stack of " + lang.thread + " " + hopNumber(waiter), Value: strings.Join(waiter.Stack, " ← "), Source: lang.source})
 	f.Fix.Commands = []string{lookAtWaits(waiter.Process.PID)}
 	at := placesOf(c.Hops[r.at : r.at+1])
 	if waiter.Kind == observe.WaitChannel {
@@ -105,27 +109,29 @@ func (v *View) goConvoy(r *root, f *Finding) {
 	}
 	f.Title = fmt.Sprintf("Requests of %s queue for a lock at %s", waiter.Process.Comm, at)
 	if r.at == len(c.Hops)-1 {
-		f.Fix.Text = "Who holds it is not known: Go writes that down nowhere. Look at what is done between Lock and Unlock there, and do less of it, or give each part of the data a lock of its own. A profile of the program names the lock too: go tool pprof with its /debug/pprof/mutex, where it has that."
+		f.Fix.Text = fmt.Sprintf("Who holds it is not known: %s writes that down nowhere. Look at what is done there while the lock is held, and do less of it, or give each part of the data a lock of its own.", lang.name)
 		return
 	}
 	owner := &c.Hops[r.at+1]
-	does := goDoes(c, r.at+1)
-	f.Evidence = append(f.Evidence, Evidence{Fact: "who seems to hold it", Value: fmt.Sprintf("goroutine %s, which %s; its stack: %s", hopNumber(owner), does, strings.Join(owner.Stack, " ← ")), Source: string(owner.How)})
+	does := doesWhere(c, r.at+1)
+	f.Evidence = append(f.Evidence, Evidence{Fact: "who seems to hold it", Value: fmt.Sprintf("%s %s, which %s; its stack: %s", lang.thread, hopNumber(owner), does, strings.Join(owner.Stack, " ← ")), Source: string(owner.How)})
 	f.Fix.Text = fmt.Sprintf("Who holds the lock %s meanwhile, it seems: do that outside of the lock, or give each part of the data a lock of its own.", does)
 }
 
-// goDoes says what a goroutine that is waited for does meanwhile, and where.
-func goDoes(c *observe.WaitChain, i int) string {
+// doesWhere says what who is waited for does meanwhile, and where.
+func doesWhere(c *observe.WaitChain, i int) string {
 	h := &c.Hops[i]
 	at := ""
 	if len(h.Stack) > 0 {
 		at = " at " + h.Stack[0]
 	}
-	switch h.Kind {
-	case observe.WaitSleep:
+	switch {
+	case h.Kind == observe.WaitSleep:
 		return "sleeps" + at
-	case observe.WaitRunnable:
+	case h.Kind == observe.WaitRunnable:
 		return "runs" + at
+	case h.Goroutine != 0:
+		return "waits for " + h.Object
 	}
-	return "waits for " + h.Object
+	return ownerText(c, i) + at
 }

@@ -13,6 +13,13 @@ func goHop(id uint64, kind observe.WaitKind, wants observe.WaitWants, object str
 	return h
 }
 
+// pythonHop is a thread of Python that waits.
+func pythonHop(tid int, at string, kind observe.WaitKind, wants observe.WaitWants) observe.WaitHop {
+	h := hop(nginxWorker1, tid, kind, wants, "futex", "Python lock 0x2f122ae0 at "+at)
+	h.Stack = []string{at, "serve booking.py:137"}
+	return h
+}
+
 const seemsToHold = "seems to hold it: it is in the same function, behind the line where it is locked"
 
 // Chains of goroutines.
@@ -23,6 +30,23 @@ var (
 	goUnownedChain = ends(observe.EndNoOwner, "who holds it is not known", goLockChain.Hops[0])
 	goChannelChain = ends(observe.EndNoOwner, "goroutine 22 has a request in hand",
 		goHop(22, observe.WaitChannel, observe.WantsRelease, "a value from a channel at orders.ask orders.go:77", "orders.ask orders.go:77"))
+	pythonLockChain = ends(observe.EndSleep, "sleeps for a time that it chose itself",
+		pythonHop(nginxWorker1, "book booking.py:77", observe.WaitLock, observe.WantsRelease),
+		peer(pythonHop(111, "book booking.py:78", observe.WaitSleep, ""), observe.HowInferred, seemsToHold))
+	pythonRoundChain = func() observe.WaitChain {
+		c := ends(observe.EndCycle, "a circle",
+			pythonHop(nginxWorker1, "transfer booking.py:85", observe.WaitLock, observe.WantsRelease),
+			peer(pythonHop(111, "transfer booking.py:85", observe.WaitLock, observe.WantsRelease), observe.HowInferred, seemsToHold))
+		c.BackTo = 0
+		return c
+	}()
+	javaRoundChain = func() observe.WaitChain {
+		c := ends(observe.EndCycle, "a circle",
+			hop(nginxWorker1, nginxWorker1, observe.WaitLock, observe.WantsRelease, "futex", "Java monitor 0x55f2b67e3d10 of a Booking$Account"),
+			peer(hop(nginxWorker1, 111, observe.WaitLock, observe.WantsRelease, "futex", "Java monitor 0x7f8a9c00cc90 of a Booking$Account"), observe.HowOwner, "has entered the monitor"))
+		c.BackTo, c.Sure = 0, true
+		return c
+	}()
 	goRoundChain = func() observe.WaitChain {
 		c := ends(observe.EndCycle, "a circle: goroutine 51 waits for goroutine 83, which waits for goroutine 51",
 			goHop(51, observe.WaitLock, observe.WantsRelease, "sync.Mutex 0xc0005678 at orders.transfer orders.go:60", "orders.transfer orders.go:60"),
@@ -42,6 +66,21 @@ var firingOnLocks = []fires{
 		name: "goroutines queue for a lock whose owner is not known", cause: &lockConvoy,
 		plant:   stuck(stuckWeb(10), waitShare(nginxMaster, 40_000*ms, 9, goUnownedChain)),
 		subject: Subject{PID: nginxMaster}, minShare: 0.7, fix: "Go writes that down nowhere", evidence: "stack of goroutine 19=orders.book orders.go:41",
+	},
+	{
+		name: "threads of Python queue for a lock", cause: &lockConvoy,
+		plant:   stuck(stuckWeb(10), waitShare(nginxMaster, 40_000*ms, 9, pythonLockChain)),
+		subject: Subject{PID: nginxMaster}, minShare: 0.7, fix: "sleeps at book booking.py:78", evidence: "who seems to hold it=thread 111, which sleeps",
+	},
+	{
+		name: "threads of Python in a circle", cause: &deadlock,
+		plant:   stuck(stuckWeb(10), waitShare(nginxMaster, 40_000*ms, 9, pythonRoundChain)),
+		subject: Subject{PID: nginxWorker1}, minShare: 0.7, fix: "py-spy dump", evidence: "stack of thread 111=transfer booking.py:85",
+	},
+	{
+		name: "monitors of Java in a circle", cause: &deadlock,
+		plant:   stuck(stuckWeb(10), waitShare(nginxMaster, 40_000*ms, 9, javaRoundChain)),
+		subject: Subject{PID: nginxWorker1}, minShare: 0.7, fix: "Thread.print -l", evidence: "Java monitor 0x55f2b67e3d10 of a Booking$Account",
 	},
 	{
 		name: "requests wait for a channel", cause: &lockConvoy,

@@ -38,7 +38,7 @@ func (p *Program) openFunctions(module []byte) error {
 	header := long(module, moduleHeader)
 	p.inline = long(module, p.goFunc)
 	h := p.static(header, 72)
-	if h == nil || half(h, 0) != 0xfffffff0 && half(h, 0) != 0xfffffff1 || h[7] != 8 {
+	if h == nil {
 		return errors.New("its table of functions is of a form that is not known")
 	}
 	n := long(h, 8)

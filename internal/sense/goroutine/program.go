@@ -158,42 +158,42 @@ func (p *Program) word(addr uint64) uint64 {
 func long(b []byte, at uint64) uint64 { return binary.LittleEndian.Uint64(b[at:]) }
 func half(b []byte, at uint64) uint32 { return binary.LittleEndian.Uint32(b[at:]) }
 
-// tableSections are where the table of functions is, since Go 1.18.
-var tableSections = []string{".gopclntab", ".data.rel.ro.gopclntab"}
+// moduleSections are where the description of a program is, the likely first.
+var moduleSections = []string{".go.module", ".noptrdata", ".data", ".data.rel.ro"}
 
-// findModule is the runtime's description of the program (runtime.moduledata):
-// what begins with the address of the table of functions, and fits otherwise.
+// findModule is the runtime's description of the program (runtime.moduledata). It
+// has no name in a program that was stripped: it is found by how it begins, with
+// the address of the table of functions and that of what follows the table's head.
 func (p *Program) findModule() ([]byte, error) {
-	var table *elf.Section
-	for _, name := range tableSections {
-		if table = p.elf.Section(name); table != nil {
-			break
-		}
-	}
-	if table == nil {
-		return nil, errors.New("it has no table of functions")
-	}
-	at := table.Addr + p.bias
 	left := uint64(maxSearched)
-	for _, s := range p.elf.Progs {
-		if s.Type != elf.PT_LOAD || s.Flags&elf.PF_W == 0 {
+	for _, name := range moduleSections {
+		s := p.elf.Section(name)
+		if s == nil || s.Type == elf.SHT_NOBITS {
 			continue
 		}
-		size := min(s.Filesz, left)
+		size := min(s.Size, left)
 		left -= size
-		b := p.some(s.Vaddr+p.bias, size)
+		b := p.some(s.Addr+p.bias, size)
 		for o := uint64(0); o+moduleSize <= uint64(len(b)); o += 8 {
-			if long(b, o) != at {
+			m := b[o : o+moduleSize]
+			head := long(m, moduleHeader)
+			if names := long(m, moduleHeader+8); names <= head || names-head > 128 || long(m, 16) != long(m, 24) {
 				continue
 			}
-			m := b[o : o+moduleSize]
 			functions, text, end := long(m, moduleFunctions), long(m, moduleText), long(m, moduleTextEnd)
-			if functions > at && functions < at+table.Size && text < end && p.executable(text-p.bias) {
+			if functions > head && text < end && p.executable(text-p.bias) && p.isTable(head) {
 				return m, nil
 			}
 		}
 	}
 	return nil, errors.New("the runtime's description of the program was not found in its memory")
+}
+
+// isTable says whether a table of functions begins at an address, of the forms
+// since Go 1.18.
+func (p *Program) isTable(addr uint64) bool {
+	h := p.static(addr, 8)
+	return h != nil && (half(h, 0) == 0xfffffff0 || half(h, 0) == 0xfffffff1) && h[7] == 8
 }
 
 // some is as much of a part of the process's memory as can be read.

@@ -41,6 +41,9 @@ func (l *look) chains(groups []group, window int64) []observe.WaitChain {
 		s, ok := seconds[t]
 		if !ok {
 			s = l.compare(t)
+			if k := l.linkOf(t); s.moved && k.wakes && k.same != nil && k.same() {
+				s.moved = false
+			}
 			seconds[t] = s
 		}
 		return s
@@ -128,6 +131,12 @@ func (l *look) hop(t *thread, s step, i int, now second, window int64) observe.W
 		Process: l.who(t.p), TID: t.tid, Comm: t.comm, State: string(rune(t.state)),
 		Syscall: k.name, Wchan: l.wchanOf(t),
 		Kind: k.kind, Wants: k.wants, Object: printable(k.object, 1024), Detail: k.detail, Datagram: k.dgram, Remote: k.remote, Inside: k.inside, QuietNS: k.quiet.Nanoseconds(),
+	}
+	h.Stack = k.stack
+	if py := l.pythons[t.p]; len(h.Stack) == 0 && py != nil {
+		for j := range py.stacks[t][:min(len(py.stacks[t]), maxGoStack)] {
+			h.Stack = append(h.Stack, py.stacks[t][j].String())
+		}
 	}
 	if i > 0 {
 		h.How, h.Why = s.by.how, s.by.why

@@ -31,6 +31,8 @@ type link struct {
 
 	name   string // of the system call
 	inside observe.WaitInside
+	stack  []string    // functions of the program, innermost first, where they are known
+	wakes  bool        // who waits like this wakes up now and then to look itself: that is no sign that the wait is over
 	same   func() bool // whether the owner is still the same; nil = nothing to ask
 	extra  string      // what tells this wait from others of its kind, for grouping
 	reader direction   // what the thread does with the object

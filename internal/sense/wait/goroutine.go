@@ -33,6 +33,7 @@ type goListing struct {
 	list    []goroutine.Goroutine
 	waiters map[uint64][]*goroutine.Goroutine // by the lock that they wait for
 	now     int64                             // CLOCK_MONOTONIC, ns
+	left    int                               // goroutines whose stacks were not read, for their number
 }
 
 // openGo is the Go program that a process executes; nil when it executes none,
@@ -52,7 +53,7 @@ func (r *Reader) openGo(pid int, miss func(string)) *goroutine.Program {
 func listGo(p *goroutine.Program) (*goListing, error) {
 	l := &goListing{program: p, waiters: map[uint64][]*goroutine.Goroutine{}}
 	var err error
-	if l.list, _, err = p.All(); err != nil {
+	if l.list, l.left, err = p.All(); err != nil {
 		return nil, err
 	}
 	for i := range l.list {
@@ -276,6 +277,8 @@ func goObject(l *goListing, g *goroutine.Goroutine) string {
 		return strings.TrimPrefix(at, " ")
 	}
 	switch {
+	case g.Wait == goroutine.Idle:
+		return g.Wait.String()
 	case g.Wait == goroutine.Mutex && g.Object != 0:
 		return fmt.Sprintf("%s 0x%x%s", g.Wait, g.Object-semaphoreIn, at)
 	case g.Object != 0:
@@ -426,6 +429,9 @@ func (now *goNow) chains(l *look, p *process, window int64, threads []observe.Wa
 		l.miss(fmt.Sprintf("goroutines of process %d: %v", p.pid, err))
 		return threads
 	}
+	if listing.left > 0 {
+		l.miss(fmt.Sprintf("%d of the goroutines of process %d were not looked at: only the first %d, those that wait for a lock before others", listing.left, p.pid, len(listing.list)))
+	}
 	moved := func(g *goroutine.Goroutine) bool {
 		mark, ok := now.first[g.ID]
 		return !ok || mark != g.Mark
@@ -483,7 +489,7 @@ func withoutGo(chains []observe.WaitChain, executed map[int]*goroutine.Goroutine
 	var idle *observe.WaitChain
 	for i := range chains {
 		c := &chains[i]
-		atRest := len(c.Hops) == 1 && executed[c.Threads[0]] == nil && (c.End == observe.EndNoOwner || c.End == observe.EndIdle || c.End == observe.EndSleep)
+		atRest := len(c.Hops) == 1 && (c.Count > 1 || executed[c.Threads[0]] == nil) && (c.End == observe.EndNoOwner || c.End == observe.EndIdle || c.End == observe.EndSleep)
 		switch {
 		case !atRest || c.Hops[0].Wants.Demands():
 			out = append(out, *c)

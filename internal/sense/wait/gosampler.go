@@ -86,6 +86,9 @@ func (s *Sampler) lookAtGoroutines(l *look, pids []int, now time.Time, e Effort)
 		if err != nil {
 			continue // the next look may be luckier
 		}
+		if told := fmt.Sprintf("some of the goroutines of process %d, which has more than are looked at", pid); listing.left > 0 && len(s.unseen) < 16 && !slices.Contains(s.unseen, told) {
+			s.unseen = append(s.unseen, told)
+		}
 		s.noteGo(l, p, w, listing, now)
 	}
 	s.goes.spent += host.ThreadCPU() - before

@@ -13,7 +13,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/sense/cpython"
 	"github.com/slowray/slowray/internal/sense/host"
+	"github.com/slowray/slowray/internal/sense/hotspot"
 )
 
 // DefaultWindow is the time between the two looks when none is asked for: long
@@ -32,6 +34,11 @@ type Reader struct {
 	// (process_vm_readv(2)).
 	memory func(pid int, addr uint64, into []byte) (int, error)
 	arch   string
+	// machines are the Java virtual machines that were met, by process; nil of
+	// what is none.
+	machines map[int]*hotspot.Machine
+	// interpreters are the same of Python.
+	interpreters map[int]*cpython.Interpreter
 }
 
 // sockets is the sockets of a network namespace: host.NetNS, or a test's.
@@ -110,6 +117,8 @@ func NewReader(system host.FS) *Reader {
 		open:   func(pid int) (sockets, error) { return system.OpenNetNS(pid) },
 		memory: readMemory,
 		arch:   goarch,
+
+		machines: map[int]*hotspot.Machine{}, interpreters: map[int]*cpython.Interpreter{},
 	}
 }
 
@@ -133,6 +142,8 @@ type look struct {
 	locked  bool // whether locks was read
 	parents map[int][]int
 	nets    map[uint64]*network
+	javas   map[*process]*java
+	pythons map[*process]*python
 	unseen  []string
 }
 

@@ -1,0 +1,161 @@
+package cpython
+
+import (
+	"bufio"
+	"debug/elf"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+
+	"github.com/slowray/slowray/internal/sense/host"
+)
+
+// Memory copies from the memory of a process, and returns how much it got.
+type Memory func(pid int, addr uint64, into []byte) (int, error)
+
+// ErrNotPython says that no Python interpreter is in a process.
+var ErrNotPython = errors.New("it is no Python interpreter")
+
+// layout is where the fields of the interpreter's structures are, on 64-bit
+// machines, as compilers of its headers say.
+type layout struct {
+	interpreters, threads, nativeID uint64
+	cframe, current                 uint64 // of a thread; where cframe is 0 the thread itself has current
+	code, previous, instruction     uint64 // of a frame
+	owner                           uint64 // of a frame; 3 is one that C made
+	firstLine, lines, instructions  uint64 // of a code object
+	text                            uint64 // of a string that is ASCII
+}
+
+// layouts are by minor version of Python 3.
+var layouts = map[string]layout{
+	"3.11": {40, 16, 160, 56, 8, 32, 48, 56, 69, 72, 136, 184, 48},
+	"3.12": {40, 72, 144, 56, 0, 0, 8, 56, 70, 68, 136, 192, 40},
+	"3.13": {632, 7344, 160, 0, 72, 0, 8, 56, 70, 68, 136, 200, 40},
+}
+
+// Fields that are where they are in all of these versions.
+const (
+	threadNext   = 8
+	codeFile     = 112
+	codeName     = 128
+	stringLength = 16
+	bytesSize    = 16
+	bytesData    = 32
+)
+
+// An Interpreter is a Python interpreter that runs. It is for one goroutine.
+type Interpreter struct {
+	Version string // "3.11"
+	pid     int
+	memory  Memory
+	layout
+	runtime uint64           // address of _PyRuntime
+	codes   map[uint64]*code // by address
+}
+
+var versionIn = regexp.MustCompile(`python(3\.\d+)`)
+
+// Open finds the interpreter in a process below proc ("/proc"); ErrNotPython when
+// there is none.
+func Open(proc string, pid int, memory Memory) (*Interpreter, error) {
+	base, path, version, err := library(proc, pid)
+	if err != nil {
+		return nil, err
+	}
+	l, known := layouts[version]
+	if !known {
+		return nil, fmt.Errorf("stacks of Python %s are not read", version)
+	}
+	at, err := runtimeIn(filepath.Join(proc, fmt.Sprint(pid), "root", path), base)
+	if err != nil {
+		return nil, err
+	}
+	return &Interpreter{Version: version, pid: pid, memory: memory, layout: l, runtime: at, codes: map[uint64]*code{}}, nil
+}
+
+// library is where the interpreter was loaded: a library, or the program itself.
+func library(proc string, pid int) (base uint64, path, version string, err error) {
+	maps, err := os.Open(filepath.Join(proc, fmt.Sprint(pid), "maps"))
+	if err != nil {
+		return 0, "", "", err
+	}
+	defer maps.Close()
+	lines := bufio.NewScanner(maps)
+	for lines.Scan() {
+		f := strings.Fields(lines.Text())
+		if len(f) != 6 || f[2] != "00000000" {
+			continue
+		}
+		name := filepath.Base(f[5])
+		v := versionIn.FindStringSubmatch(name)
+		if v == nil || !strings.HasPrefix(name, "python") && !strings.HasPrefix(name, "libpython") {
+			continue
+		}
+		from, _, _ := strings.Cut(f[0], "-")
+		if at, ok := host.ParseHex([]byte(from)); ok {
+			base, path, version = at, f[5], v[1]
+			if strings.HasPrefix(name, "libpython") {
+				break // the program only calls it
+			}
+		}
+	}
+	if path == "" {
+		return 0, "", "", ErrNotPython
+	}
+	return base, path, version, nil
+}
+
+// runtimeIn is the address of _PyRuntime in a file that was loaded at base.
+func runtimeIn(path string, base uint64) (at uint64, err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("its file is damaged: %v", r)
+		}
+	}()
+	f, err := elf.Open(path)
+	if err != nil {
+		return 0, err
+	}
+	defer f.Close()
+	if f.Type == elf.ET_EXEC {
+		base = 0
+	}
+	for _, table := range []func() ([]elf.Symbol, error){f.DynamicSymbols, f.Symbols} {
+		symbols, err := table()
+		if err != nil {
+			continue
+		}
+		for _, s := range symbols {
+			if s.Name == "_PyRuntime" {
+				return base + s.Value, nil
+			}
+		}
+	}
+	return 0, errors.New("it has no symbol _PyRuntime")
+}
+
+func (p *Interpreter) bytes(addr, size uint64) []byte {
+	if addr < 1<<12 || addr>>56 != 0 {
+		return nil
+	}
+	b := make([]byte, size)
+	if n, err := p.memory(p.pid, addr, b); err != nil || n != len(b) {
+		return nil
+	}
+	return b
+}
+
+func (p *Interpreter) word(addr uint64) uint64 {
+	if b := p.bytes(addr, 8); b != nil {
+		return long(b, 0)
+	}
+	return 0
+}
+
+func long(b []byte, at uint64) uint64 { return binary.LittleEndian.Uint64(b[at:]) }
+func half(b []byte, at uint64) uint32 { return binary.LittleEndian.Uint32(b[at:]) }

@@ -1,0 +1,158 @@
+package cpython
+
+import (
+	"fmt"
+	"path"
+	"strings"
+)
+
+// Frame is a function of Python that is on a stack.
+type Frame struct {
+	Function string // with its class: "Desk.book"
+	File     string
+	Line     int
+}
+
+// String is "Desk.book desk.py:41".
+func (f *Frame) String() string {
+	return fmt.Sprintf("%s %s:%d", f.Function, path.Base(f.File), f.Line)
+}
+
+const (
+	maxThreads = 4096
+	maxFrames  = 64
+	maxCodes   = 1 << 16
+	ownedByC   = 3 // FRAME_OWNED_BY_CSTACK
+)
+
+// Stacks is where the threads are, innermost first, by the number that the
+// process itself sees of each.
+func (p *Interpreter) Stacks() map[int][]Frame {
+	out := map[int][]Frame{}
+	thread := p.word(p.word(p.runtime+p.interpreters) + p.threads)
+	for n := 0; thread != 0 && n < maxThreads; n++ {
+		tid := int(uint32(p.word(thread + p.nativeID)))
+		if stack := p.stack(thread); tid > 0 && len(stack) > 0 {
+			out[tid] = stack
+		}
+		thread = p.word(thread + threadNext)
+	}
+	return out
+}
+
+func (p *Interpreter) stack(thread uint64) []Frame {
+	frame := p.word(thread + p.current)
+	if p.cframe != 0 {
+		frame = p.word(p.word(thread+p.cframe) + p.current)
+	}
+	var out []Frame
+	for range maxFrames {
+		b := p.bytes(frame, 80)
+		if b == nil {
+			break
+		}
+		if b[p.owner] != ownedByC {
+			if c := p.code(long(b, p.layout.code)); c != nil {
+				out = append(out, Frame{Function: c.name, File: c.file, Line: c.line(long(b, p.instruction))})
+			}
+		}
+		frame = long(b, p.previous)
+	}
+	return out
+}
+
+// code is a code object.
+type code struct {
+	name, file string
+	first      int
+	begin      uint64 // of its instructions
+	lines      []byte
+}
+
+// code reads a code object; nil when it is none.
+func (p *Interpreter) code(addr uint64) *code {
+	if c, ok := p.codes[addr]; ok {
+		return c
+	}
+	if len(p.codes) >= maxCodes {
+		clear(p.codes)
+	}
+	var c *code
+	if b := p.bytes(addr, 208); b != nil {
+		c = &code{name: p.text(long(b, codeName)), file: p.text(long(b, codeFile)), first: int(half(b, p.firstLine)), begin: addr + p.instructions}
+		if c.name == "" || c.file == "" {
+			c = nil
+		}
+		lines := long(b, p.layout.lines)
+		if size := p.word(lines + bytesSize); c != nil && size > 0 && size < 1<<20 {
+			c.lines = p.bytes(lines+bytesData, size)
+		}
+	}
+	p.codes[addr] = c
+	return c
+}
+
+// text is a string object that is ASCII, as names and paths mostly are.
+func (p *Interpreter) text(addr uint64) string {
+	size := p.word(addr + stringLength)
+	if size == 0 || size > 1024 {
+		return ""
+	}
+	b := p.bytes(addr+p.layout.text, size)
+	return strings.Map(func(r rune) rune {
+		if r < ' ' || r >= 0x7f {
+			return '?'
+		}
+		return r
+	}, string(b))
+}
+
+// line is that of an instruction, from the table of locations
+// (Objects/locations.md).
+func (c *code) line(instruction uint64) int {
+	at := int64(instruction) - int64(c.begin)
+	b := c.lines
+	varint := func() (v int) {
+		for shift := 0; len(b) > 0 && shift < 30; shift += 6 {
+			x := b[0]
+			b = b[1:]
+			v |= int(x&0x3f) << shift
+			if x&0x40 == 0 {
+				break
+			}
+		}
+		return v
+	}
+	signed := func() int {
+		if v := varint(); v&1 != 0 {
+			return -(v >> 1)
+		} else {
+			return v >> 1
+		}
+	}
+	line, end := c.first, int64(0)
+	for len(b) > 0 {
+		head := b[0]
+		b = b[1:]
+		end += 2 * (int64(head&7) + 1)
+		switch kind := head >> 3 & 15; {
+		case kind == 15:
+		case kind == 14:
+			line += signed()
+			varint()
+			varint()
+			varint()
+		case kind == 13:
+			line += signed()
+		case kind >= 10:
+			line += int(kind) - 10
+			b = b[min(2, len(b)):]
+		default:
+			b = b[min(1, len(b)):]
+		}
+		if at < end {
+			return line
+		}
+	}
+	return line
+}

@@ -1,0 +1,90 @@
+package wait
+
+import (
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/sense/host"
+)
+
+type purse struct {
+	owner string
+	mu    sync.Mutex
+	coins int
+}
+
+// pay takes both locks, in the order in which it is told them.
+func pay(from, to *purse, met *sync.WaitGroup) {
+	from.mu.Lock()
+	met.Done()
+	met.Wait()
+	to.mu.Lock()
+	from.coins--
+	to.coins++
+	to.mu.Unlock()
+	from.mu.Unlock()
+}
+
+// count waits for one lock.
+func count(p *purse) int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.coins
+}
+
+// TestGoroutinesInACircle plants a deadlock of two goroutines in this process,
+// for good, and one that waits behind it.
+func TestGoroutinesInACircle(t *testing.T) {
+	a, b := &purse{owner: "a"}, &purse{owner: "b"}
+	var met sync.WaitGroup
+	met.Add(2)
+	go pay(a, b, &met)
+	go pay(b, a, &met)
+	time.Sleep(100 * time.Millisecond)
+	go count(a)
+	time.Sleep(100 * time.Millisecond)
+
+	r := NewReader(host.Default())
+	l := newLook(r)
+	defer l.close()
+	p := l.process(os.Getpid())
+	program := r.openGo(p.pid, l.miss)
+	if program == nil {
+		t.Skip(l.unseen)
+	}
+	defer program.Close()
+	listing, err := listGo(program)
+	if err != nil {
+		t.Fatal(err)
+	}
+	inCircle, behind := 0, 0
+	for _, group := range listing.groups() {
+		c := l.goChain(p, listing, group.members)
+		if !strings.Contains(strings.Join(c.Hops[0].Stack, " "), "wait.pay ") && !strings.Contains(strings.Join(c.Hops[0].Stack, " "), "wait.count ") {
+			continue
+		}
+		for i := range c.Hops[1:] {
+			if c.Hops[i+1].How != observe.HowInferred {
+				t.Errorf("an owner is said to be known: %+v", c.Hops[i+1])
+			}
+		}
+		switch {
+		case c.End == observe.EndCycle && c.BackTo == 0 && len(c.Hops) == 2:
+			inCircle += c.Count
+		case c.End == observe.EndCycle && c.BackTo == 1:
+			behind += c.Count
+		default:
+			t.Errorf("a chain of %d hops that ends with %q: %s", len(c.Hops), c.End, c.Text)
+		}
+		if c.Sure {
+			t.Error("a deadlock whose owners are inferred is said to be sure")
+		}
+	}
+	if inCircle != 2 || behind != 1 {
+		t.Errorf("%d goroutines in the circle and %d behind it, want 2 and 1", inCircle, behind)
+	}
+}

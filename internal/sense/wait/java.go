@@ -1,0 +1,98 @@
+package wait
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/sense/hotspot"
+)
+
+// maxMachines bounds the Java virtual machines that a Reader remembers.
+const maxMachines = 256
+
+// java is a Java virtual machine, and what its threads wait for in this look.
+type java struct {
+	machine *hotspot.Machine
+	waits   map[int]hotspot.Wait // by number in the process's own pid namespace
+}
+
+// javaOf is the virtual machine in a process; nil when there is none.
+func (l *look) javaOf(p *process) *java {
+	if j, ok := l.javas[p]; ok {
+		return j
+	}
+	var j *java
+	if m := l.machine(p); m != nil && !l.mapLocked(p) {
+		j = &java{machine: m, waits: m.Waits()}
+	}
+	if l.javas == nil {
+		l.javas = map[*process]*java{}
+	}
+	l.javas[p] = j
+	return j
+}
+
+// machine opens the virtual machine of a process, once.
+func (l *look) machine(p *process) *hotspot.Machine {
+	if m, ok := l.machines[p.pid]; ok {
+		return m
+	}
+	exe, _ := os.Readlink(fmt.Sprintf("%s/%d/exe", l.fs.Proc, p.pid))
+	if filepath.Base(exe) != "java" && !slices.ContainsFunc(p.threads, func(t *thread) bool { return t.comm == "VM Thread" }) {
+		return nil
+	}
+	m, err := hotspot.Open(l.fs.Proc, p.pid, l.memory)
+	if err != nil {
+		m = nil
+		if !errors.Is(err, hotspot.ErrNotJava) && !vanished(err) {
+			l.miss(fmt.Sprintf("monitors of the Java process %d: %v", p.pid, err))
+		}
+	}
+	if len(l.machines) >= maxMachines || l.machines == nil {
+		l.Reader.machines = map[int]*hotspot.Machine{}
+	}
+	l.machines[p.pid] = m
+	return m
+}
+
+// monitorWait is the wait of a thread for a monitor of Java's (synchronized);
+// nil when it waits for none.
+func (l *look) monitorWait(t *thread) *link {
+	j := l.javaOf(t.p)
+	if j == nil {
+		return nil
+	}
+	var w hotspot.Wait
+	for own, wait := range j.waits {
+		if of := l.hostTID(t.p, own); of == t {
+			w = wait
+		}
+	}
+	if w.Monitor == 0 {
+		return nil
+	}
+	k := &link{kind: observe.WaitLock, wants: observe.WantsRelease, sure: true, wakes: true, extra: fmt.Sprint(w.Monitor)}
+	k.object = fmt.Sprintf("Java monitor 0x%x", w.Monitor)
+	if w.Class != "" {
+		k.object += " of a " + printable(w.Class, 256)
+	}
+	owner := l.hostTID(t.p, w.Owner)
+	if owner == nil || owner == t {
+		k.end, k.text = observe.EndNoOwner, "who has entered the monitor could not be read"
+		return k
+	}
+	k.targets = []target{{pid: t.p.pid, tid: owner.tid, how: observe.HowOwner, why: "has entered the monitor"}}
+	k.same = func() bool {
+		for own, wait := range j.machine.Waits() {
+			if l.hostTID(t.p, own) == t {
+				return wait.Monitor == w.Monitor && wait.Owner == w.Owner
+			}
+		}
+		return false
+	}
+	return k
+}
