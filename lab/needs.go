@@ -30,6 +30,7 @@ func installed(pkg string) bool {
 		"e2fsprogs":   "mkfs.ext4",
 		"apache2-bin": "apache2", "lua-socket": "/usr/share/lua/5.3/socket.lua",
 		"uwsgi-core": "uwsgi", "uwsgi-plugin-python3": "uwsgi_python3", "tomcat10-common": "/usr/share/tomcat10/bin/catalina.sh",
+		"openjdk-17-jdk-headless": "javac",
 	}[pkg]
 	switch {
 	case pkg == "php-fpm":

@@ -16,6 +16,24 @@ func golang(is server.Go) func() server.Setup {
 	}
 }
 
+// java is a healthy HTTP service in Java.
+func java(is server.Java) func() server.Setup {
+	return func() server.Setup {
+		s := server.Healthy(server.JavaApp)
+		s.Java = is
+		return s
+	}
+}
+
+// python is a healthy HTTP service in Python, without a server before it.
+func python(is server.Python) func() server.Setup {
+	return func() server.Setup {
+		s := server.Healthy(server.PythonApp)
+		s.Python = is
+		return s
+	}
+}
+
 // runtimes is services that wait inside the runtime of their language: for locks
 // whose owner is written nowhere, for the collector of garbage, for themselves.
 func runtimes() []Incident {
@@ -39,6 +57,46 @@ func runtimes() []Incident {
 			Plant: func(s *server.Setup) { s.Go.Work, s.Go.Lock = 0, s.Go.Work },
 		}},
 		Load: booking,
+	}, {
+		Name:    "deadlock-java",
+		Summary: "two threads of Java have entered a monitor each and wait for the other's",
+		Setup:   java(server.Java{Transfers: 50}),
+		Faults: []Fault{{
+			Name: "opposite", Cause: "deadlock", Says: "Booking$Account",
+			Text:  "each second transfer locks the two accounts in the other order",
+			Plant: func(s *server.Setup) { s.Java.Opposite = true },
+		}},
+		Load: booking,
+	}, {
+		Name:    "lock-convoy-java",
+		Summary: "all requests of a service in Java enter a monitor, and each waits for something in it",
+		Setup:   java(server.Java{Work: 8 * time.Millisecond}),
+		Faults: []Fault{{
+			Name: "inside", Cause: "lock-convoy", Says: "Java monitor",
+			Text:  "a request waits its 8 ms inside the monitor, not outside",
+			Plant: func(s *server.Setup) { s.Java.Work, s.Java.Lock = 0, s.Java.Work },
+		}},
+		Load: booking,
+	}, {
+		Name:    "deadlock-python",
+		Summary: "two threads of Python have a lock each and wait for the other's",
+		Setup:   python(server.Python{Threaded: true, Transfers: 50}),
+		Faults: []Fault{{
+			Name: "opposite", Cause: "deadlock", Says: "transfer booking.py",
+			Text:  "each second transfer locks the two accounts in the other order",
+			Plant: func(s *server.Setup) { s.Python.Opposite = true },
+		}},
+		Load: booking,
+	}, {
+		Name:    "lock-convoy-python",
+		Summary: "all requests of a service in Python take a lock, and each waits for something while it has it",
+		Setup:   python(server.Python{Threaded: true, Work: 8 * time.Millisecond}),
+		Faults: []Fault{{
+			Name: "inside", Cause: "lock-convoy", Says: "book booking.py",
+			Text:  "a request waits its 8 ms inside the lock, not outside",
+			Plant: func(s *server.Setup) { s.Python.Work, s.Python.Lock = 0, s.Python.Work },
+		}},
+		Load: booking,
 	}}
 	for n := range list {
 		list[n].Quick = true
@@ -59,6 +117,11 @@ func runtimeControls() []Incident {
 		Summary: "a lock is taken a million times a second, and nobody has to wait for it to speak of",
 		Setup:   golang(server.Go{Locks: 5000}),
 		Load:    load.Load{Conns: 10, Think: 40 * time.Millisecond},
+	}, {
+		Name:    "idle-pool-java",
+		Summary: "a hundred threads of Java wait for work that never comes",
+		Setup:   java(server.Java{Work: time.Millisecond, Pool: 100}),
+		Load:    load.Load{Conns: 20, Think: 5 * time.Millisecond},
 	}}
 	for n := range list {
 		list[n].Control, list[n].Quick = true, true

@@ -93,9 +93,9 @@ func (b *bookings) handle(w http.ResponseWriter, _ *http.Request) {
 		switch {
 		case turn == 0:
 			transfer(&b.from, &b.to)
-		case turn == b.Transfers/2 && b.Opposite:
+		case turn == 1 && b.Opposite:
 			transfer(&b.to, &b.from)
-		case turn == b.Transfers/2:
+		case turn == 1:
 			transfer(&b.from, &b.to)
 		}
 	}

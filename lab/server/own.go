@@ -77,6 +77,16 @@ func (s *starter) burners() error {
 	return nil
 }
 
+// storm starts shells that run a program again and again.
+func (s *starter) storm() error {
+	for range s.v.Storm {
+		if _, err := s.box.Server.Start(s.ctx, sandbox.Spec{Args: []string{"sh", "-c", "while :; do /bin/true; done"}}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 func (s *starter) app() error {
 	data, err := json.Marshal(appSpec{
 		Addr: s.v.ServerAddr, Port: s.v.FrontPort, Backlog: s.v.AppBacklog, Work: s.v.AppWork, Serial: s.v.AppSerial,

@@ -3,19 +3,28 @@ package server
 import (
 	"fmt"
 	"strconv"
+	"time"
 )
 
 // Python is how the HTTP service in Python behaves (programs/booking.py), which
 // has nginx before it. The zero value answers at once, in one process.
 type Python struct {
-	Workers int  // processes; 0 = 1
-	Loop    bool // an event loop with a pool of threads, not one request after the other
-	Inline  bool // … that works on requests itself
-	Hot     int  // turns of one function that a request costs
-	Mixed   int  // turns of each of several functions that a request costs
-	Log     int  // bytes of what is logged for a request
-	Idle    int  // threads of a pool that wait for work
-	Reload  bool // it looks at all of its files ten times a second
+	Workers  int  // processes; 0 = 1
+	Loop     bool // an event loop with a pool of threads, not one request after the other
+	Inline   bool // … that works on requests itself
+	Threaded bool // a thread for each connection
+	Hot      int  // turns of one function that a request costs
+	Mixed    int  // turns of each of several functions that a request costs
+	Log      int  // bytes of what is logged for a request
+	Idle     int  // threads of a pool that wait for work
+	Reload   bool // it looks at all of its files ten times a second
+
+	Work      time.Duration // before the answer, outside any lock
+	Lock      time.Duration // before the answer, inside a lock that all requests take
+	Transfers int           // of so many requests two lock two accounts, for 1 ms; 0 = none does
+	Opposite  bool          // the second of the two locks them in the other order
+	Long      int           // turns of one function
+	LongEvery int           // … that one of so many requests costs
 }
 
 func (p Python) options() []string {
@@ -23,7 +32,9 @@ func (p Python) options() []string {
 	for _, o := range []struct {
 		name  string
 		value int
-	}{{"--workers", p.Workers}, {"--hot", p.Hot}, {"--mixed", p.Mixed}, {"--log", p.Log}, {"--idle", p.Idle}} {
+	}{{"--workers", p.Workers}, {"--hot", p.Hot}, {"--mixed", p.Mixed}, {"--log", p.Log}, {"--idle", p.Idle},
+		{"--work-us", int(p.Work.Microseconds())}, {"--lock-us", int(p.Lock.Microseconds())}, {"--transfers", p.Transfers},
+		{"--long", p.Long}, {"--long-every", p.LongEvery}} {
 		if o.value != 0 {
 			options = append(options, o.name, strconv.Itoa(o.value))
 		}
@@ -31,7 +42,7 @@ func (p Python) options() []string {
 	for _, o := range []struct {
 		name string
 		on   bool
-	}{{"--loop", p.Loop}, {"--inline", p.Inline}, {"--reload", p.Reload}} {
+	}{{"--loop", p.Loop}, {"--inline", p.Inline}, {"--reload", p.Reload}, {"--threaded", p.Threaded}, {"--opposite", p.Opposite}} {
 		if o.on {
 			options = append(options, o.name)
 		}
@@ -39,15 +50,23 @@ func (p Python) options() []string {
 	return options
 }
 
-// nginxPython is nginx with the service in Python behind it.
-func (s *starter) nginxPython() error {
+// python starts the service in Python by itself.
+func (s *starter) python(addr string, port int) error {
 	path, err := s.program("booking.py")
 	if err != nil {
 		return err
 	}
-	args := append([]string{python, path, s.v.ProxyAddr, strconv.Itoa(s.v.BackPort)}, s.v.Python.options()...)
-	if err := s.run(s.v.BackPort, "booking", args...); err != nil {
+	args := append([]string{python, path, addr, strconv.Itoa(port)}, s.v.Python.options()...)
+	if err := s.run(port, "booking", args...); err != nil {
 		return fmt.Errorf("python: %w", err)
+	}
+	return nil
+}
+
+// nginxPython is nginx with the service in Python behind it.
+func (s *starter) nginxPython() error {
+	if err := s.python(s.v.ProxyAddr, s.v.BackPort); err != nil {
+		return err
 	}
 	return s.front()
 }

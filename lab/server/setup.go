@@ -27,6 +27,8 @@ const (
 	Docker                   // nginx, the service in Python in a container, and a log collector on a machine of its own
 	GoApp                    // an HTTP service of the lab's own in Go
 	DeskApp                  // an HTTP server of the lab's own in C that needs something of the host
+	JavaApp                  // an HTTP service of the lab's own in Java
+	PythonApp                // the service in Python, by itself
 )
 
 // HasBackend reports whether a part of the servers is on a machine of its own.
@@ -95,8 +97,10 @@ type Setup struct {
 	PricesStopped bool          // the process that serves its file system gets a SIGSTOP
 	MailDropped   bool          // a firewall drops all that is sent to the mail host
 
-	Go   Go   // GoApp
-	Desk Desk // DeskApp
+	Go    Go   // GoApp
+	Java  Java // JavaApp
+	Storm int  // shells that start a program again and again
+	Desk  Desk // DeskApp
 
 	Workers Workers // Apache, UWSGI, NginxGunicorn, HAProxyWeb, Tomcat
 

@@ -48,7 +48,7 @@ func Start(ctx context.Context, box *sandbox.Box, exe string, setup Setup, plan 
 	if setup.ProxyLoopback {
 		s.v.ProxyAddr = "127.0.0.1"
 	}
-	for _, step := range []func() error{s.kernel, s.clients, s.track, s.group, s.servers, s.burners, s.flood, s.chores} {
+	for _, step := range []func() error{s.kernel, s.clients, s.track, s.group, s.servers, s.burners, s.storm, s.flood, s.chores} {
 		if err := step(); err != nil {
 			return nil, fmt.Errorf("servers: %w", err)
 		}
@@ -202,6 +202,10 @@ func (s *starter) servers() error {
 		return s.nginxPython()
 	case GoApp:
 		return s.golang()
+	case JavaApp:
+		return s.java()
+	case PythonApp:
+		return s.python(s.v.ServerAddr, s.v.FrontPort)
 	case Docker:
 		return s.docker()
 	case DockerTomcat:

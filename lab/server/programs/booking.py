@@ -2,7 +2,8 @@
 
 With --workers it is as gunicorn is: processes that each take a connection, read
 a request, work, answer and close. With --loop it is as tornado is: an event loop
-that hands requests to a pool of threads, or works on them itself (--inline).
+that hands requests to a pool of threads, or works on them itself (--inline). With
+--threaded it is as Python's own servers are: a thread for each connection.
 What a request costs is counted in turns, not in time, so that a slower CPU takes
 longer for it.
 """
@@ -11,6 +12,7 @@ import argparse
 import asyncio
 import concurrent.futures
 import hashlib
+import itertools
 import json
 import logging
 import os
@@ -58,7 +60,45 @@ def sign(turns):
 MIX = (render_seats, parse_offer, sort_flights, find_codes, sign)
 
 
+count = itertools.count(1)
+seats = threading.Lock()
+
+
+class Account:
+    def __init__(self):
+        self.lock, self.balance = threading.Lock(), 0
+
+
+HERE, THERE = Account(), Account()
+
+
+def book(options):
+    """Takes a seat, and asks somebody else for it while nobody may take another."""
+    with seats:
+        time.sleep(options.lock_us / 1e6)
+
+
+def transfer(first, second):
+    """Locks two accounts, in the order in which it is told them."""
+    with first.lock:
+        time.sleep(0.001)
+        with second.lock:
+            first.balance -= 1
+            second.balance += 1
+
+
 def work(options):
+    turn = next(count)
+    if options.transfers and turn % options.transfers == 0:
+        transfer(HERE, THERE)
+    if options.transfers and turn % options.transfers == 1:
+        transfer(THERE, HERE) if options.opposite else transfer(HERE, THERE)
+    if options.lock_us:
+        book(options)
+    if options.long and turn % options.long_every == 0:
+        price_of_route(options.long)
+    if options.work_us:
+        time.sleep(options.work_us / 1e6)
     if options.hot:
         price_of_route(options.hot)
     if options.mixed:
@@ -88,6 +128,24 @@ def serve_one_by_one(options, listening):
                 note(options)
                 work(options)
                 conn.sendall(ANSWER % b"close")
+
+
+def serve_connection(options, conn):
+    with conn:
+        while data := conn.recv(8192):
+            note(options)
+            work(options)
+            keep = b"Connection: close" not in data
+            conn.sendall(ANSWER % (b"keep-alive" if keep else b"close"))
+            if not keep:
+                return
+
+
+def serve_in_threads(options, listening):
+    while True:
+        conn, _ = listening.accept()
+        conn.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        threading.Thread(target=serve_connection, args=(options, conn), daemon=True).start()
 
 
 class Connection(asyncio.Protocol):
@@ -149,6 +207,10 @@ def main():
     p.add_argument("--workers", type=int, default=1)
     p.add_argument("--loop", action="store_true")
     p.add_argument("--inline", action="store_true")
+    p.add_argument("--threaded", action="store_true")
+    p.add_argument("--opposite", action="store_true")
+    for name in ("--work-us", "--lock-us", "--transfers", "--long", "--long-every"):
+        p.add_argument(name, type=int, default=0)
     p.add_argument("--threads", type=int, default=8)
     p.add_argument("--idle", type=int, default=0)
     p.add_argument("--reload", action="store_true")
@@ -166,6 +228,8 @@ def main():
     pool = idle_pool(options.idle) if options.idle else None
     if options.loop:
         asyncio.run(serve_loop(options, listening))
+    if options.threaded:
+        serve_in_threads(options, listening)
     serve_one_by_one(options, listening)
     del pool
 

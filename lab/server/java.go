@@ -1,0 +1,57 @@
+package server
+
+import (
+	"fmt"
+	"path/filepath"
+	"strconv"
+	"time"
+)
+
+// Java is how the HTTP service in Java behaves (programs/Booking.java). The zero
+// value answers at once.
+type Java struct {
+	Work      time.Duration // before the answer, outside any lock
+	Lock      time.Duration // before the answer, inside a lock that all requests take
+	Transfers int           // of so many requests two lock two accounts, for 1 ms; 0 = none does
+	Opposite  bool          // the second of the two locks them in the other order
+	Pool      int           // threads that wait for work which never comes
+	Garbage   int           // bytes that a request leaves behind
+	Live      int           // MB that are never given back
+	HeapMB    int           // most that it may use; 0 = 256
+}
+
+// java compiles the service in Java, and starts it.
+func (s *starter) java() error {
+	source, err := s.program("Booking.java")
+	if err != nil {
+		return err
+	}
+	if _, err := s.box.Server.Output(s.ctx, "javac", "-d", filepath.Dir(source), source); err != nil {
+		return fmt.Errorf("javac: %w", err)
+	}
+	j := s.v.Java
+	heap := j.HeapMB
+	if heap == 0 {
+		heap = 256
+	}
+	args := []string{"java", fmt.Sprintf("-Xmx%dm", heap), "-XX:+UseG1GC", "-cp", filepath.Dir(source), "Booking", s.v.ServerAddr, strconv.Itoa(s.v.FrontPort)}
+	opposite := 0
+	if j.Opposite {
+		opposite = 1
+	}
+	for _, o := range []struct {
+		name  string
+		value int
+	}{
+		{"--work-us", int(j.Work.Microseconds())}, {"--lock-us", int(j.Lock.Microseconds())}, {"--transfers", j.Transfers}, {"--opposite", opposite},
+		{"--pool", j.Pool}, {"--garbage", j.Garbage}, {"--live", j.Live},
+	} {
+		if o.value != 0 {
+			args = append(args, o.name, strconv.Itoa(o.value))
+		}
+	}
+	if err := s.run(s.v.FrontPort, "booking", args...); err != nil {
+		return fmt.Errorf("java: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,115 @@
+import com.sun.net.httpserver.HttpExchange;
+import com.sun.net.httpserver.HttpServer;
+import java.io.IOException;
+import java.net.InetSocketAddress;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.concurrent.ExecutorService;
+import java.util.concurrent.Executors;
+import java.util.concurrent.LinkedBlockingQueue;
+import java.util.concurrent.atomic.AtomicInteger;
+
+/** An HTTP service as people write it in Java, with nothing but its library: a thread for each request in progress. */
+public class Booking {
+    static final class Account {
+        int balance;
+    }
+
+    static int workUS, lockUS, transfers, opposite, pool, garbage, live;
+    static final Object seats = new Object();
+    static int booked;
+    static final Account from = new Account(), to = new Account();
+    static final AtomicInteger count = new AtomicInteger();
+    static final List<int[]> kept = new ArrayList<>();
+    static volatile Object left;
+
+    public static void main(String[] args) throws IOException {
+        for (int n = 2; n + 1 < args.length; n += 2) {
+            int value = Integer.parseInt(args[n + 1]);
+            switch (args[n]) {
+                case "--work-us" -> workUS = value;
+                case "--lock-us" -> lockUS = value;
+                case "--transfers" -> transfers = value;
+                case "--opposite" -> opposite = value;
+                case "--pool" -> pool = value;
+                case "--garbage" -> garbage = value;
+                case "--live" -> live = value;
+                default -> throw new IllegalArgumentException(args[n]);
+            }
+        }
+        for (int n = 0; n < live; n++) {
+            kept.add(new int[250_000]); // a megabyte
+        }
+        if (pool > 0) {
+            LinkedBlockingQueue<Runnable> queue = new LinkedBlockingQueue<>();
+            for (int n = 0; n < pool; n++) {
+                Thread t = new Thread(() -> {
+                    try {
+                        while (true) queue.take().run();
+                    } catch (InterruptedException e) {
+                        return;
+                    }
+                }, "export-" + n);
+                t.setDaemon(true);
+                t.start();
+            }
+        }
+        HttpServer server = HttpServer.create(new InetSocketAddress(args[0], Integer.parseInt(args[1])), 4096);
+        ExecutorService threads = Executors.newCachedThreadPool();
+        server.setExecutor(threads);
+        server.createContext("/", Booking::handle);
+        server.start();
+    }
+
+    static void handle(HttpExchange exchange) throws IOException {
+        exchange.getRequestBody().readAllBytes();
+        if (transfers > 0) {
+            int turn = count.incrementAndGet() % transfers;
+            if (turn == 0) {
+                transfer(from, to);
+            } else if (turn == 1) {
+                if (opposite > 0) transfer(to, from);
+                else transfer(from, to);
+            }
+        }
+        if (lockUS > 0) book();
+        if (garbage > 0) quote();
+        if (workUS > 0) sleep(workUS);
+        byte[] body = "Hello World\n".getBytes();
+        exchange.sendResponseHeaders(200, body.length);
+        exchange.getResponseBody().write(body);
+        exchange.close();
+    }
+
+    /** Takes a seat, and asks somebody else for it while nobody may take another. */
+    static void book() {
+        synchronized (seats) {
+            booked++;
+            sleep(lockUS);
+        }
+    }
+
+    /** Locks two accounts, in the order in which it is told them. */
+    static void transfer(Account first, Account second) {
+        synchronized (first) {
+            sleep(1000);
+            synchronized (second) {
+                first.balance--;
+                second.balance++;
+            }
+        }
+    }
+
+    /** Makes what is of no use after it. */
+    static void quote() {
+        for (int made = 0; made < garbage; made += 4096) left = new byte[4096];
+    }
+
+    static void sleep(int us) {
+        try {
+            Thread.sleep(us / 1000, us % 1000 * 1000);
+        } catch (InterruptedException e) {
+            Thread.currentThread().interrupt();
+        }
+    }
+}
