@@ -7,10 +7,12 @@ import (
 	"os"
 	"time"
 
+	"github.com/slowray/slowray/internal/sense/callerror"
 	"github.com/slowray/slowray/internal/sense/callstack"
 	"github.com/slowray/slowray/internal/sense/callstack/interpreter"
 	"github.com/slowray/slowray/internal/sense/connect"
 	"github.com/slowray/slowray/internal/sense/dns"
+	"github.com/slowray/slowray/internal/sense/drop"
 	"github.com/slowray/slowray/internal/sense/flow"
 	"github.com/slowray/slowray/internal/sense/function"
 	"github.com/slowray/slowray/internal/sense/host"
@@ -58,6 +60,8 @@ var probes = []probe{
 	{"name servers", "queries over UDP, how long their answers take and which have none", "dns", []string{"causes about names"}, tryDNS},
 	{"sockets", "lists of sockets and their owners", "socket", []string{"nothing: they are read in dearer ways"}, trySockets},
 	{"CPU samples", "what processes and kernel threads execute", "profile", []string{"causes that name functions"}, tryProfile},
+	{"failing calls", "system calls that fail, by error, process and file", "callerror", []string{"causes about what a host lacks: room, files, memory"}, tryCallErrors},
+	{"dropped packets", "packets that the kernel throws away, where and why", "drop", []string{"slowray drops", "the place of a loss on this host"}, tryDrops},
 	{"packets", "what comes in when packets take a CPU", "flow", []string{"the source of a flood"}, tryFlow},
 	{"call stacks on the CPU", "flame graphs of what runs", "stacks", []string{"slowray flame"}, tryStacks(false)},
 	{"call stacks off the CPU", "flame graphs of what waits", "stacks", []string{"slowray flame --off-cpu"}, tryStacks(true)},
@@ -98,6 +102,34 @@ func tryDNS(context.Context) ([]string, error) {
 		return nil, err
 	}
 	w.Close()
+	return nil, nil
+}
+
+func tryCallErrors(context.Context) ([]string, error) {
+	w, err := callerror.Load(host.Default().Proc)
+	if err != nil {
+		return nil, err
+	}
+	defer w.Close()
+	if err := w.Watch(); err != nil {
+		return nil, err
+	}
+	w.Rest()
+	return nil, nil
+}
+
+func tryDrops(context.Context) ([]string, error) {
+	w, err := drop.Start()
+	if err != nil {
+		return nil, err
+	}
+	explains := w.Explains()
+	if err := w.Close(); err != nil {
+		return nil, err
+	}
+	if !explains {
+		return []string{"this kernel does not tell why it drops a packet (needs Linux 5.17)"}, nil
+	}
 	return nil, nil
 }
 

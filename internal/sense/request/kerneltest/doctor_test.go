@@ -8,8 +8,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/slowray/slowray/internal/sense/callerror"
 	"github.com/slowray/slowray/internal/sense/callstack"
 	"github.com/slowray/slowray/internal/sense/connect"
+	"github.com/slowray/slowray/internal/sense/drop"
 	"github.com/slowray/slowray/internal/sense/flow"
 	"github.com/slowray/slowray/internal/sense/request"
 	"github.com/slowray/slowray/internal/sense/socket"
@@ -56,6 +58,20 @@ func TestDoctor(t *testing.T) {
 		"socket":  func() error { return closed(socket.Open()) },
 		"profile": func() error { return closed(stack.Start()) },
 		"flow":    func() error { return closed(flow.Load()) },
+		"callerror": func() error {
+			w, err := callerror.Load("/proc")
+			if err == nil {
+				w.Close()
+			}
+			return err
+		},
+		"drop": func() error {
+			w, err := drop.Start()
+			if err == nil {
+				return w.Close()
+			}
+			return err
+		},
 		"stacks": func() error {
 			_, err := callstack.Record(t.Context(), 50*time.Millisecond, callstack.Options{PIDs: []int{os.Getpid()}, OnCPU: true})
 			return err
