@@ -88,6 +88,8 @@ func (v *View) dropFinding(d *dropSpec, s *DropSite, harms []dropHarm) Finding {
 		if h.part < 0.9 {
 			f.Impact.Text += "; " + percent(h.part) + " of what died of its packets on this host died here"
 		}
+	case harmHeld:
+		f = *v.found(d.cause, h.l, h.cost, wireFloor, "until the bytes had arrived")
 	default:
 		f = d.cause.supported(Subject{})
 		f.Impact = v.dropImpact(s, h)
@@ -157,8 +159,11 @@ func (v *View) dropEvidence(s *DropSite, h *dropHarm) []Evidence {
 		}
 		list = append(list, Evidence{Fact: "of them, in segments", Value: strings.Join(told, ", "), Source: s.Source})
 	}
-	if h.segments > 0 && h.l != nil && h.how != harmFailed && h.how != harmMute {
+	if h.segments > 0 && h.l != nil && h.how != harmFailed && h.how != harmMute && h.how != harmHeld {
 		list = append(list, Evidence{Fact: "segments of " + h.name() + " dropped here, of those sent again", Value: h.segments, Limit: h.again, Unit: "segments", Source: s.Source + "; TCP sockets"})
+	}
+	if h.how == harmHeld {
+		list = append(list, Evidence{Fact: "segments of " + h.name() + " dropped here before they had left, beside those sent", Value: h.segments, Limit: h.l.Segments, Unit: "segments", Source: s.Source + "; TCP sockets"})
 	}
 	if h.syns > 0 {
 		list = append(list, Evidence{Fact: "SYNs of " + h.name() + " and answers to them dropped here, of those sent again", Value: h.syns, Limit: h.synsAgain, Unit: "segments", Source: s.Source + "; TCP sockets"})

@@ -118,6 +118,14 @@ var firingOnDrops = []fires{
 			dropped(o, "QDISC_DROP", "__dev_queue_xmit", "eth0", observe.DropData, false, 80)
 		}),
 		subject: Subject{Kind: "interface", Interface: "eth0", Rule: "qdisc tbf 8001:"}, minShare: 0.2, fix: "shaped to 10 Mbit/s", evidence: "rate that it is shaped to=10"},
+	{name: "a shaper of which TCP knows at once", cause: &qdiscDrop,
+		plant: strangers(func(o *observe.Observation) {
+			o.Endpoints[0] = nginxServed().add(300, 9*ms, 3*ms, 0, parts{observe.Server: ms, observe.Network: 60 * ms}).lost(7000, 0).endpoint()
+			ns(o).Qdiscs = []observe.Qdisc{{Interface: "eth0", Kind: "tbf", Handle: "8001:", Parent: "root", Packets: 7394, Drops: 574, RateBits: 20e6}}
+			d := dropped(o, "QDISC_DROP", "__dev_queue_xmit", "eth0", observe.DropData, false, 546)
+			d.Segments, d.Flows[0].Segments = 1505, 1432
+		}),
+		subject: Subject{Kind: "interface", Interface: "eth0", Port: webPort}, minShare: 0.9, fix: "shaped to 20 Mbit/s", evidence: "before they had left"},
 	{name: "an emulator", cause: &qdiscDrop,
 		plant: losing(func(o *observe.Observation) {
 			ns(o).Qdiscs = []observe.Qdisc{{Interface: "eth0", Kind: "netem", Handle: "8001:", Parent: "root", Packets: 900, Drops: 80, Loss: 0.1}}
@@ -228,6 +236,18 @@ var firingOnDrops = []fires{
 			d.Flows = []observe.DropFlow{{Src: "10.9.8.1", Dst: "10.7.7.7", DstPort: dbPort, Segments: 80}}
 		}),
 		subject: Subject{Addr: "10.7.7.7", Interface: "eth0"}, fix: "ip neigh show dev eth0", evidence: "neighbour 10.7.7.7 on eth0=failed"},
+	{name: "a database that is down, and every request hangs", cause: &neighbourUnresolved,
+		plant: strangers(func(o *observe.Observation) {
+			t := nginxServed()
+			t.e.Unfinished = 20
+			e := t.endpoint()
+			e.Unfinished = 20
+			o.Endpoints = []observe.Endpoint{e}
+			o.Connects = append(o.Connects, observe.Connect{PID: nginxWorker1, Comm: "nginx", NetNS: serverNS, Family: "inet", Addr: "10.7.7.7", Port: dbPort, Calls: 20, Started: 20, Failed: 20, Unreachable: 20})
+			d := dropped(o, "NEIGH_FAILED", "neigh_invalidate", "eth1", observe.DropSYN, false, 20)
+			d.Flows = []observe.DropFlow{{Src: "10.9.8.1", Dst: "10.7.7.7", DstPort: dbPort, Segments: 20}}
+		}),
+		subject: Subject{Interface: "eth1", Port: dbPort}, minShare: 0.9, fix: "next hop"},
 	{name: "no room for another neighbour", cause: &neighbourTable,
 		plant: losing(func(o *observe.Observation) {
 			ns(o).Counters["Arp.table_fulls"] = 40

@@ -38,6 +38,7 @@ const (
 	harmUnseen                  // segments of clients elsewhere, who alone see what it costs
 	harmFailed                  // requests failed
 	harmMute                    // connections came about, and no request came through
+	harmHeld                    // bytes waited at the sender, who was told at once that they were dropped
 )
 
 // explains is the share of what was sent again that a site must have dropped
@@ -225,6 +226,13 @@ func (v *View) harmTo(f *exchange, s *DropSite, lost lostHere) (dropHarm, bool) 
 		if slow && share >= explains && data >= fewAffected {
 			better(dropHarm{l: l, cost: k, how: harmSlow, weight: max(k.share, k.slowShare*0.01) * l.reach * share})
 		}
+		// What a sender's own host drops, TCP takes for not sent: it is no
+		// retransmission, and waits until something else sets it going again
+		// (tcp_write_xmit).
+		if held := l.cost(1, observe.Network, observe.Retrans, observe.SendWait); !s.In && l.NetNS == s.NetNS && data >= lossSegments && l.reach >= fewReach &&
+			ratio(data, data+l.Segments) >= heldShare && (l.noticed(held, wireFloor) || l.wasted(held, wireFloor, observe.Network)) {
+			better(dropHarm{l: l, cost: held, how: harmHeld, weight: held.share * l.reach * part})
+		}
 		if stuck := l.Unfinished + l.Unanswered; stuck >= fewAffected && data >= stuck && l.reach >= fewReach && share >= explains {
 			better(dropHarm{l: l, how: harmStuck, weight: ratio(stuck, stuck+l.Requests) * l.reach * share})
 		}
@@ -252,6 +260,10 @@ func (v *View) harmTo(f *exchange, s *DropSite, lost lostHere) (dropHarm, bool) 
 	}
 	return best, best.weight > 0
 }
+
+// heldShare is the share of its segments that a sender's own host must drop for
+// it to be more than how TCP finds the rate of a link.
+const heldShare = 0.02
 
 // open is how many connections of an exchange there were, as far as is known.
 func (f *exchange) open(v *View) uint64 {
@@ -320,14 +332,31 @@ func (v *View) unreached(s *DropSite) []dropHarm {
 		if v.Serving(c.PID) && v.answers(v.Master(c.PID)) {
 			// As far as the requests of the caller suffer by it.
 			h, ok := v.harmed(v.Master(c.PID), failed)
-			if !ok {
-				continue
+			if share = h.share; !ok {
+				if share = v.hanging(c.PID, failed); share == 0 {
+					continue
+				}
 			}
-			share = h.share
 		}
 		out = append(out, dropHarm{connect: c, how: harmNoReach, syns: uint64(syns + 0.5), synsAgain: failed, weight: share})
 	}
 	return out
+}
+
+// hanging is the share of a process' requests that came to no end, where there
+// were connections in vain for half of them.
+func (v *View) hanging(pid int, failed uint64) float64 {
+	var open, all uint64
+	for _, l := range v.ledgers {
+		if !l.called() && l.pid == v.Master(pid) {
+			open += l.Unfinished
+			all += l.Unfinished + l.Requests
+		}
+	}
+	if open < fewAffected || 2*failed < open {
+		return 0
+	}
+	return ratio(open, all)
 }
 
 // routeless lists services whose requests fail while packets have no route.
