@@ -83,6 +83,19 @@ var firingOnLocks = []fires{
 		subject: Subject{PID: nginxWorker1}, minShare: 0.7, fix: "Thread.print -l", evidence: "Java monitor 0x55f2b67e3d10 of a Booking$Account",
 	},
 	{
+		name: "several shells start one program without end", cause: &shortLivedProcessStorm,
+		plant: func(o *observe.Observation) {
+			app(o, "app", 1, 9)
+			full(o)
+			with(o, appServed().add(100, ms, ms, 0, computed))
+			o.Use.Forks = 9000
+			for i := range 4 {
+				o.Profile.ShortLived = append(o.Profile.ShortLived, observe.ProfileShort{Comm: "true", Parent: 4400 + i, ParentComm: "sh", Processes: 200, Samples: 250})
+			}
+		},
+		subject: Subject{PID: 4400, Comm: "sh"}, minShare: 0.45, fix: "start true less often", evidence: "processes named sh that start it=4",
+	},
+	{
 		name: "requests wait for a channel", cause: &lockConvoy,
 		plant:   stuck(stuckWeb(10), waitShare(nginxMaster, 40_000*ms, 9, goChannelChain)),
 		subject: Subject{PID: nginxMaster}, minShare: 0.7, fix: "bound the wait with a time limit", evidence: "what they wait for=a value from a channel",
@@ -95,6 +108,15 @@ var firingOnLocks = []fires{
 }
 
 var nearMissesOnLocks = []miss{
+	{"many shells, each of which runs something else", &shortLivedProcessStorm, func(o *observe.Observation) {
+		app(o, "app", 1, 9)
+		full(o)
+		with(o, appServed().add(100, ms, ms, 0, computed))
+		o.Use.Forks = 9000
+		for i, program := range []string{"grep", "ls", "awk", "true"} {
+			o.Profile.ShortLived = append(o.Profile.ShortLived, observe.ProfileShort{Comm: program, Parent: 4400 + i, ParentComm: "sh", Processes: 200, Samples: 250})
+		}
+	}, "took 13 % of the CPUs at most (those of sh)"},
 	{"goroutines that wait for a lock in the background", &lockConvoy, background(goLockChain), "not while one of its 20 slow requests"},
 	{"a lock that takes little of the requests' time", &lockConvoy, stuck(stuckWeb(20), waitShare(nginxMaster, 9000*ms, 2, goLockChain)), "9.0 % of the time"},
 	{"owners that seem to go in a circle for a moment", &deadlock, func(o *observe.Observation) {

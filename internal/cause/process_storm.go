@@ -50,6 +50,7 @@ type starter struct {
 	cpu       float64 // s of CPU of its children
 	processes int     // seen of them: a lower bound
 	programs  []string
+	others    []int // processes of that name that start the same program
 }
 
 func checkProcessStorm(v *View) Result {
@@ -120,12 +121,18 @@ func (v *View) topStarter() starter {
 		if s.Nice >= niceMeansYield {
 			continue
 		}
-		i := slices.IndexFunc(list, func(st starter) bool { return st.pid == s.Parent })
+		// Several shells that run one script are one storm.
+		i := slices.IndexFunc(list, func(st starter) bool {
+			return st.pid == s.Parent || s.ParentComm != "" && st.comm == s.ParentComm && slices.Contains(st.programs, s.Comm)
+		})
 		if i < 0 {
 			i = len(list)
 			list = append(list, starter{pid: s.Parent, comm: s.ParentComm})
 		}
 		st := &list[i]
+		if s.Parent != st.pid && !slices.Contains(st.others, s.Parent) {
+			st.others = append(st.others, s.Parent)
+		}
 		st.cpu += float64(s.Samples) / float64(v.Profile.Hz)
 		st.processes += s.Processes
 		if len(st.programs) < 3 && !slices.Contains(st.programs, s.Comm) {
@@ -151,6 +158,9 @@ func (v *View) stormFinding(l *ledger, k cost, top *starter, rate, share float64
 		Evidence{Fact: "their programs", Value: strings.Join(top.programs, ", "), Source: "CPU samples"},
 		Evidence{Fact: "how they cost requests time", Value: how, Source: "/proc/stat, /proc/PID/schedstat, request records"},
 	)
+	if len(top.others) > 0 {
+		f.Evidence = append(f.Evidence, Evidence{Fact: "processes named " + top.comm + " that start it", Value: 1 + len(top.others), Unit: "processes", Source: "CPU samples"})
+	}
 	p := v.Process(top.pid)
 	if p != nil && p.ChildSeconds > 0 {
 		f.Evidence = append(f.Evidence, Evidence{Fact: "CPU of all its children that ended and were waited for", Value: round(p.ChildSeconds), Unit: "CPU s", Source: "/proc/PID/stat cutime, cstime"})
