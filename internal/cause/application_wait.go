@@ -13,7 +13,7 @@ var machineCauses = append([]string{"cpu-quota-throttled", "cpu-saturated", "sof
 
 // laterCauses are those of the machine, and what holds up the threads of a
 // service or keeps them busy: each makes it late in whatever it does.
-var laterCauses = slices.Concat(machineCauses, waitCauses, computeCauses, poolCauses, []string{tracerAttached.ID}, databaseCauses)
+var laterCauses = slices.Concat(machineCauses, waitCauses, computeCauses, poolCauses, hostCauses, databaseCauses)
 
 // acceptQueueWait: connections are complete and wait for accept(). The queue
 // need not overflow for that: every connection pays for its length.

@@ -15,7 +15,7 @@ var fsyncBound = Cause{
 	Title:         "Requests wait for fsync(): what they write has to reach the disk first",
 	Layer:         LayerApplication,
 	Needs:         []observe.Kind{observe.KindWaits},
-	ConsequenceOf: []string{"disk-saturated", "cgroup-io-throttled", "page-cache-thrash", "memory-high-throttled"},
+	ConsequenceOf: []string{"disk-saturated", "cgroup-io-throttled", "page-cache-thrash", "memory-high-throttled", "raid-degraded"},
 	Folds:         true,
 	Doc: Doc{
 		About: "Threads that should answer wait in fsync(), fdatasync() or a write that is synchronous, until what they wrote has reached the " +
@@ -38,7 +38,7 @@ var blockedOnDisk = Cause{
 	Title:         "Requests wait for storage",
 	Layer:         LayerApplication,
 	Needs:         []observe.Kind{observe.KindWaits},
-	ConsequenceOf: []string{"disk-saturated", "memory-pressure", "process-stopped", "cgroup-io-throttled", "page-cache-thrash", "memory-high-throttled"},
+	ConsequenceOf: []string{"disk-saturated", "memory-pressure", "process-stopped", "cgroup-io-throttled", "page-cache-thrash", "memory-high-throttled", "raid-degraded", "caches-dropped", "slab-bloat"},
 	Folds:         true,
 	Doc: Doc{
 		About: "Threads that should answer wait for storage: a disk, a network file system, or a file system in user space whose process does not " +

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/slowray/slowray/internal/observe"
 )
@@ -153,6 +154,8 @@ func (k *lack) harmless(v *View) string {
 		return fmt.Sprintf("but none of %s failed", k.l.all())
 	case k.failed < fewRequests || share < failedShare:
 		return fmt.Sprintf("but only %s of %s failed", count(k.failed), k.l.all())
+	case k.calls < fewAffected:
+		return fmt.Sprintf("and %s of %s failed, but so few calls were seen to fail that they may have nothing to do with it", count(k.failed), k.l.all())
 	case k.explained() < dominantShare:
 		return fmt.Sprintf("but %s of %s failed, far more than these calls can explain (about %s)", count(k.failed), k.l.all(), count(uint64(k.all)))
 	case k.all > callsMore*float64(k.failed) && share < mostFail:
@@ -161,11 +164,19 @@ func (k *lack) harmless(v *View) string {
 	return ""
 }
 
+// pathText names the file of a failing call, or what is known of it.
+func pathText(e *observe.CallError) string {
+	if e.Mount != "" && !strings.HasPrefix(e.Path, "/") {
+		return e.Path + ", on " + e.Mount
+	}
+	return e.Path
+}
+
 // callErrorText tells one kind of failing call.
 func (v *View) callErrorText(e *observe.CallError) string {
 	s := fmt.Sprintf("%s() of %s (pid %d) failed %s times with %s in %s of the window", e.Call, e.Comm, e.PID, count(e.Calls), e.Error, seconds(v.ErrorSeconds))
 	if e.Path != "" {
-		s += " (" + e.Path + ")"
+		s += " (" + pathText(e) + ")"
 	}
 	return s
 }
@@ -183,7 +194,7 @@ func (v *View) lackFinding(c *Cause, k *lack, describe func(*lack, *Finding)) Fi
 		f.Evidence = append(f.Evidence, Evidence{Fact: fmt.Sprintf("%s() of %s (pid %d) failed with %s", e.Call, e.Comm, e.PID, e.Error), Value: e.Calls,
 			Unit: "calls in " + seconds(v.ErrorSeconds) + " of the window", Source: "results of system calls"})
 		if e.Path != "" {
-			f.Evidence = append(f.Evidence, Evidence{Fact: "the first of them, on", Value: e.Path, Source: "/proc/PID/fd, or the call's argument"})
+			f.Evidence = append(f.Evidence, Evidence{Fact: "the first of them, on", Value: pathText(e), Source: "/proc/PID/fd, or the call's argument"})
 		}
 	}
 	f.Evidence = append(f.Evidence, Evidence{Fact: "requests answered with an error, or not at all", Value: k.failed, Limit: k.l.Requests, Unit: "requests on " + k.l.name(), Source: recorded})

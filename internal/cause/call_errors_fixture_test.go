@@ -130,8 +130,9 @@ var nearMissesOnLacks = []miss{
 	{"inodes nearly used up, nothing fails", &inodesExhausted, refused(0), "most inodes are used on /srv/many"},
 	{"the access log cannot be written, every request is answered", &diskFull, refused(0, failed("write", "ENOSPC", "/srv/full", 100)), "none of 1,000 requests on :8088 failed"},
 	{"the access log cannot be written, and some requests are not found", &diskFull, refused(60, failed("write", "ENOSPC", "/srv/full", 100)), "most are answered all the same"},
-	{"one write failed, many requests did for something else", &diskFull, refused(500, failed("write", "ENOSPC", "/srv/full", 1)), "far more than these calls can explain"},
+	{"one write failed, many requests did for something else", &diskFull, refused(500, failed("write", "ENOSPC", "/srv/full", 3)), "far more than these calls can explain"},
 	{"a backup fills a disk that no request needs", &diskFull, refused(500, observe.CallError{PID: hog, Comm: "backup", Call: "write", Error: "ENOSPC", Calls: 1000, Mount: "/srv/full", MountNS: 7}), "it answers no requests"},
+	{"two calls failed, and some requests", &securityDenials, refused(20, failed("openat", "EACCES", "/srv/many", 2)), "so few calls were seen to fail"},
 	{"four requests failed", &filesystemReadOnly, refused(4, failed("openat", "EROFS", "/srv/ro", 4)), "only 4 of"},
 	{"requests are encrypted", &filesystemReadOnly, also(refused(0, failed("openat", "EROFS", "/srv/ro", 4)), func(o *observe.Observation) { o.Endpoints[0].OK = 0 }), "is not known"},
 	{"a device was remounted, nobody writes there", &filesystemReadOnly, also(refused(0), func(o *observe.Observation) {

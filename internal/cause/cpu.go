@@ -18,7 +18,7 @@ var cpuSaturated = Cause{
 	Title:         "Other processes take the CPU: the service waits for its turn",
 	Layer:         LayerMachine,
 	Needs:         []observe.Kind{observe.KindCPU, observe.KindProcess},
-	ConsequenceOf: []string{"low-cpu-weight", "realtime-hog"},
+	ConsequenceOf: []string{"low-cpu-weight", "realtime-hog", "scheduled-job-collision"},
 	Folds:         true,
 	Doc: Doc{
 		About: "The CPUs are full, and the processes that answer requests wait for one while processes that have nothing to do with the requests " +

@@ -25,6 +25,9 @@ var kernelWaitIDs = []string{
 	"mmap-lock-contention", "directory-lock-contention", "file-write-lock", "core-dump", "entropy-wait", "audit-backlog", "hung-task",
 }
 
+// notYet says that an incident can be made, and that none is.
+const notYet = "No incident of the lab plants it yet."
+
 // notHere is why most of these are not planted.
 const notHere = "What it takes is one for the whole host, or hardware, and would hurt everything else on it."
 
@@ -32,7 +35,7 @@ var (
 	dirtyThrottled = kernelWait("dirty-throttled", "Requests are slowed down in write(): more was written than the disk has taken",
 		"The kernel lets only so much be written that is not on a disk yet. Beyond that whoever writes is made to sleep (balance_dirty_pages), also when it is another program that wrote so much.",
 		"in balance_dirty_pages()", "Dirty memory near its limit while nobody waits.",
-		"Find who writes so much (the finding names the processes), have it write less or sync as it goes, and lower vm.dirty_bytes so that the disk begins earlier; or use a faster disk.", "", "disk-saturated")
+		"Find who writes so much (the finding names the processes), have it write less or sync as it goes, and lower vm.dirty_bytes so that the disk begins earlier; or use a faster disk.", notYet, "disk-saturated")
 	writebackThrottled = kernelWait("writeback-throttled", "Requests wait because the block layer holds writes back",
 		"The block layer holds background writes back while reads take longer than their goal (blk-wbt), and threads that write wait for their turn.",
 		"in wbt_wait()", "Throttled writes of a background program.",
@@ -60,7 +63,7 @@ var (
 	mmapLockContention = kernelWait("mmap-lock-contention", "Requests wait for the lock of their process's memory map",
 		"All threads of a process share one memory map. Who maps, unmaps or faults a page in takes its lock, and one long holder (a large munmap, a fork, a reader of /proc/PID/maps or smaps) stops all.",
 		"for mmap_lock, by the functions that ask for it", "A short wait for it now and then.",
-		"Map less often and in larger pieces (an allocator that keeps memory: MALLOC_ARENA_MAX, jemalloc), use processes instead of threads, and do not read smaps of large processes so often.", "")
+		"Map less often and in larger pieces (an allocator that keeps memory: MALLOC_ARENA_MAX, jemalloc), use processes instead of threads, and do not read smaps of large processes so often.", notYet)
 	directoryLockContention = kernelWait("directory-lock-contention", "Requests wait for the lock of a directory",
 		"To make, delete or rename a file its directory is locked. Threads that all do so in one directory go one after the other, each as slowly as the file system is.",
 		"for the lock of a directory, by the functions that ask for it", "A single listing of a large directory.",
@@ -72,7 +75,7 @@ var (
 	coreDump = kernelWait("core-dump", "Requests wait while a process that crashed writes its core file",
 		"A process crashed, and until its memory has been written into a core file, or taken by the program in kernel.core_pattern, it neither answers nor can be started anew at its port.",
 		"in a core dump", "A crash of another program.",
-		"Find out why it crashed; limit what is dumped (ulimit -c, coredumpctl's ProcessSizeMax, /proc/PID/coredump_filter).", "")
+		"Find out why it crashed; limit what is dumped (ulimit -c, coredumpctl's ProcessSizeMax, /proc/PID/coredump_filter).", notYet)
 	entropyWait = kernelWait("entropy-wait", "Requests wait until the kernel has gathered entropy",
 		"Random numbers are asked for before the kernel has gathered enough to begin with: early after boot, on kernels before 5.6 also from /dev/random at any time.",
 		"in getrandom() or /dev/random", "Calls of getrandom() that return at once.",

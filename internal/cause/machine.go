@@ -95,7 +95,7 @@ var diskSaturated = Cause{
 	Title:         "A disk is saturated: the service waits for it",
 	Layer:         LayerMachine,
 	Needs:         []observe.Kind{observe.KindDisk, observe.KindProcess},
-	ConsequenceOf: []string{"page-cache-thrash"},
+	ConsequenceOf: []string{"page-cache-thrash", "scheduled-job-collision"},
 	Folds:         true,
 	Doc: Doc{
 		About: "The processes that answer wait for a block device that is busy all the time and answers late.",

@@ -116,7 +116,7 @@ var nearMisses = []miss{
 
 func TestNearMissesDoNotFire(t *testing.T) {
 	tested := map[string]bool{}
-	for _, c := range slices.Concat(nearMisses, nearMissesOnRequests, nearMissesOnWaits, nearMissesOnCPU, nearMissesOnTransport, nearMissesOnNames, nearMissesOnLocks, nearMissesOnLacks, nearMissesOnKernelWaits(), nearMissesOnTracer, nearMissesOnDatabases) {
+	for _, c := range slices.Concat(nearMisses, nearMissesOnRequests, nearMissesOnWaits, nearMissesOnCPU, nearMissesOnTransport, nearMissesOnNames, nearMissesOnLocks, nearMissesOnLacks, nearMissesOnKernelWaits(), nearMissesOnTracer, nearMissesOnDatabases, nearMissesOnKernelWork(), nearMissesOnMachine()) {
 		tested[c.cause.ID] = true
 		t.Run(c.cause.ID+"/"+c.name, func(t *testing.T) {
 			r := check(c.cause, c.plant)

@@ -122,6 +122,8 @@ type Process struct {
 	// Maps is how many memory mappings it has: only of processes for which a
 	// mapping failed.
 	Maps int `json:"maps,omitempty"`
+	// Writes is the largest file that it writes: of busy ones that serve.
+	Writes []WrittenFile `json:"writes,omitempty"`
 	// TracerPID is the process that traces it with ptrace(2), of one that serves.
 	TracerPID int `json:"tracer_pid,omitempty"`
 

@@ -41,3 +41,35 @@ type Filesystem struct {
 	// error is found on it (errors=remount-ro).
 	ReadOnlyErrors bool `json:"read_only_errors,omitempty"`
 }
+
+// HostState is what else is known of the machine.
+type HostState struct {
+	Clocksource  string   `json:"clocksource,omitempty"`  // in use: "tsc", "kvm-clock", "hpet"…
+	Clocksources []string `json:"clocksources,omitempty"` // that there are
+
+	// Of the CPUs that were looked at, where the kernel shows their frequency:
+	// the mean of what was seen while they were busy, what the hardware can do,
+	// and what it is limited to, in kHz.
+	CPUFreqKHz      uint64 `json:"cpu_freq_khz,omitempty"`
+	CPUFreqMaxKHz   uint64 `json:"cpu_freq_max_khz,omitempty"`
+	CPUFreqLimitKHz uint64 `json:"cpu_freq_limit_khz,omitempty"`
+	// Throttled is how often CPUs were slowed down for heat in the window.
+	Throttled uint64 `json:"throttled,omitempty"`
+
+	Arrays []RAIDArray `json:"arrays,omitempty"` // of software RAID that is not whole, or at work on itself
+}
+
+// RAIDArray is a software RAID (/proc/mdstat).
+type RAIDArray struct {
+	Name    string `json:"name"`             // "md0"
+	Level   string `json:"level"`            // "raid1"
+	Devices int    `json:"devices"`          // that it should have
+	Working int    `json:"working"`          // that it has
+	Action  string `json:"action,omitempty"` // "recovery", "resync", "check", "reshape"
+}
+
+// WrittenFile is a regular file that a process writes.
+type WrittenFile struct {
+	Path  string `json:"path"`
+	Bytes uint64 `json:"bytes"` // its offset in the file, at the end of the window
+}

@@ -40,6 +40,7 @@ type Observation struct {
 	CallErrors   []CallError  `json:"call_errors,omitempty"`
 	ErrorSeconds float64      `json:"error_seconds,omitempty"`
 	Filesystems  []Filesystem `json:"filesystems,omitempty"`
+	State        HostState    `json:"state,omitzero"`
 	// Waits is nil where the waits of threads were not watched.
 	Waits *WaitGraph `json:"waits,omitempty"`
 	// Drops is nil where drops were not watched.

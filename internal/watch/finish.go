@@ -113,6 +113,7 @@ func (s *session) end(ctx context.Context) {
 	s.endApps(ctx)
 	s.endContainers(engines)
 	s.endFilesystems()
+	s.endHostState()
 	s.endChanges(procs)
 	s.out.Sysctl = s.hostSysctl()
 	if fresh := s.newNamespaces(procs); fresh > 0 {

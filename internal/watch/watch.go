@@ -75,6 +75,7 @@ type session struct {
 	dns       *dns.Watcher
 	calls     calls
 	errors    callErrors
+	state     hostState
 	profile   *stack.Profiler
 	request   *requests
 	drops     *drop.Watcher
@@ -204,6 +205,7 @@ func (s *session) begin() error {
 	}
 	s.startDNS()
 	s.startErrors()
+	s.beginHostState()
 	s.startProfile()
 	s.nginx = nginx.Discover(seen, s.fs.Proc)
 	for _, in := range s.nginx {
@@ -315,6 +317,7 @@ func (s *session) loop(ctx context.Context) {
 		listeners = pace{every: listenersEvery}
 		threads   = pace{every: threadsEvery}
 		processes = pace{every: processesEvery}
+		frequency = pace{every: processesEvery}
 		children  = pace{every: tick}
 		databases = pace{every: databasesEvery}
 		cpu       = pace{every: max(cpuEvery, s.opt.For/cpuSpans)}
@@ -331,6 +334,7 @@ func (s *session) loop(ctx context.Context) {
 		listeners.do(elapsed, s.sampleListeners)
 		threads.do(elapsed, s.sampleThreads)
 		processes.do(elapsed, s.sampleProcesses)
+		frequency.do(elapsed, s.sampleHostState)
 		databases.do(elapsed, s.sampleDatabases)
 		s.sampleCalls(elapsed)
 		s.sampleErrors(elapsed)

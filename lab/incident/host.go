@@ -64,6 +64,10 @@ func hostWaits() []Incident {
 	return []Incident{
 		slowedDown("syslog-blocked", "syslog-blocked", "a request sends a line to the system's log, and its daemon is slow", "the daemon takes 50 ms for a line",
 			server.Desk{Syslog: true}, booking, func(d *server.Desk) { d.SyslogPause = 50 * time.Millisecond }),
+		slowedDown("slow-console", "slow-console", "a request writes a line to a terminal, and what shows that is slow", "the program behind the terminal reads once in 400 ms",
+			server.Desk{Console: true}, booking, func(d *server.Desk) { d.ConsolePause = 400 * time.Millisecond }),
+		slowedDown("tracer-attached", "tracer-attached", "a request makes 200 system calls, and strace watches the service", "strace -f",
+			server.Desk{Calls: 200, Work: time.Millisecond}, booking, func(d *server.Desk) { d.Traced = true }),
 	}
 }
 

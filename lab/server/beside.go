@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"syscall"
 	"time"
@@ -34,6 +35,9 @@ type besideSpec struct {
 	TimeWait int // connections to itself that it leaves in TIME_WAIT; then it ends
 
 	Syslog string // a unix datagram socket where it takes lines, one in LogPause
+
+	Jobs int    // busy loops that it starts, as cron starts jobs: through a shell
+	Job  string // … the program that they are
 
 	Terminal string // a link that it makes to a terminal of its own, which it shows to nobody
 
@@ -84,6 +88,8 @@ func (b *besideSpec) serve() error {
 		return b.leaveTimeWait()
 	case b.Syslog != "":
 		return b.takeLines()
+	case b.Jobs > 0:
+		return b.startJobs()
 	case b.Terminal != "":
 		return b.showTerminal()
 	default:
@@ -194,6 +200,17 @@ func (b *besideSpec) takeLines() error {
 		}
 		time.Sleep(b.LogPause)
 	}
+}
+
+// startJobs is the daemon that starts programs at given times: now.
+func (b *besideSpec) startJobs() error {
+	line := ""
+	for range b.Jobs {
+		line += b.Job + " & "
+	}
+	cmd := exec.Command("/bin/sh", "-c", line+"wait")
+	cmd.Env = []string{sandbox.RoleEnv + "=" + BurnRole, "GOMAXPROCS=1"}
+	return cmd.Run()
 }
 
 // showTerminal is the program behind a terminal, as a terminal server is.

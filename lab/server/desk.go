@@ -38,6 +38,8 @@ type Desk struct {
 	Open   bool // a request reads a file
 	Denied bool // … that the server's user may not read
 
+	Opens int // a request opens and closes a file so many times
+
 	Append    bool // a request writes to the end of a file
 	FileLimit int  // … that may not grow beyond so many bytes; 0 = as it likes
 
@@ -120,6 +122,8 @@ func (s *starter) deskOptions() []string {
 	name("--syslog", d.Syslog, "dev/log")
 	name("--console", d.Console, "tty")
 	number("--report-kb", d.ReportKB)
+	number("--opens", d.Opens)
+	name("--look-in", d.Opens > 0, "prices")
 	number("--calls", d.Calls)
 	if d.Watch || d.Open {
 		number("--uid", deskUser)
@@ -135,12 +139,12 @@ func (s *starter) deskStore() error {
 		return err
 	}
 	dir, image := s.deskPath("store"), s.deskPath("disk.img")
-	script := "mount -t tmpfs -o size=8M desk " + dir
+	size, inodes := "16M", "-N 256 "
+	if d.ReportKB > 0 {
+		size, inodes = "200M", ""
+	}
+	script := "mount -t tmpfs -o size=" + size + " desk " + dir
 	if d.Store == "ext4" {
-		size, inodes := "16M", "-N 256 "
-		if d.ReportKB > 0 {
-			size, inodes = "200M", ""
-		}
 		script = "truncate -s " + size + " " + image + " && mkfs.ext4 -q -m 0 " + inodes + image + " && mount -o loop " + image + " " + dir
 	}
 	fill := "dd if=/dev/zero of=" + dir + "/old-log bs=16k %s 2>/dev/null"

@@ -74,7 +74,7 @@ func (s *starter) burners() error {
 			return err
 		}
 	}
-	return nil
+	return s.jobs()
 }
 
 // storm starts shells that run a program again and again.
@@ -85,6 +85,18 @@ func (s *starter) storm() error {
 		}
 	}
 	return nil
+}
+
+// jobs starts the busy loops that cron started.
+func (s *starter) jobs() error {
+	if s.v.CronJobs == 0 {
+		return nil
+	}
+	job := filepath.Join(s.box.Dir, "report-batch")
+	if err := os.Symlink(s.exe, job); err != nil && !os.IsExist(err) {
+		return err
+	}
+	return s.beside(s.box.Server, "cron", besideSpec{Jobs: s.v.CronJobs, Job: job})
 }
 
 func (s *starter) app() error {

@@ -136,6 +136,7 @@ type Setup struct {
 	BurnerNice int
 	Flood      bool   // a client sends SYNs as fast as it can, all dealt with by CPU 0
 	Chores     Chores // what goes on on every healthy machine
+	CronJobs   int    // busy loops that cron started
 }
 
 // Healthy is a setup without any fault: CPU is what it runs out of first.

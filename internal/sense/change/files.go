@@ -36,7 +36,9 @@ type looker struct {
 	left  int
 	out   []observe.Change
 	seen  map[fileID]bool
-	roots map[uint64]*view // by mount namespace
+	// started is when the service whose files are looked at began, if it is one.
+	started time.Time
+	roots   map[uint64]*view // by mount namespace
 }
 
 type fileID struct{ dev, ino uint64 }
@@ -110,6 +112,9 @@ func (k *looker) add(c observe.Change, name string, st *unix.Stat_t) {
 	c.Path = printable(name, 200)
 	if c.What == "" {
 		c.What = "changed"
+		if started := k.started; !started.IsZero() && c.At.After(started.Add(afterStart)) {
+			c.What = "changed after the service had been started"
+		}
 	}
 	k.out = append(k.out, c)
 }
@@ -120,6 +125,8 @@ func (k *looker) service(s *Service) {
 	if v == nil {
 		return
 	}
+	k.started = s.Started
+	defer func() { k.started = time.Time{} }()
 	config := observe.Change{Kind: observe.ChangeConfig, PID: s.PID, Comm: s.Comm}
 	names := slices.Clone(s.Config)
 	for _, base := range []string{s.Comm, s.Program} {
@@ -171,7 +178,7 @@ func (k *looker) program(v *view, s *Service) {
 		named++
 		st, ok := k.stat(v, arg)
 		switch {
-		case !ok || st.Mode&unix.S_IFMT != unix.S_IFREG:
+		case !ok || st.Mode&unix.S_IFMT != unix.S_IFREG || slices.Contains(written, path.Ext(arg)) || path.Base(arg) == "pid":
 		case isConfig(arg):
 			k.add(observe.Change{Kind: observe.ChangeConfig, PID: s.PID, Comm: s.Comm}, arg, &st)
 		default:
@@ -179,6 +186,13 @@ func (k *looker) program(v *view, s *Service) {
 		}
 	}
 }
+
+// afterStart is how much later than its start a file of a service is written to
+// count as changed since: start times are right to a second.
+const afterStart = 2 * time.Second
+
+// written are kinds of files that a service writes itself.
+var written = []string{".pid", ".log", ".lock", ".sock", ".db", ".out", ".tmp"}
 
 // isConfig says whether a file's name is that of configuration, not of code.
 func isConfig(name string) bool {

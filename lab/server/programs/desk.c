@@ -10,6 +10,7 @@
 //   --watch 1           makes an inotify instance
 //   --watches-held N    … and has N before it serves
 //   --open PATH         opens and reads the file
+//   --opens N           opens and closes the --look-in file N times
 //   --append PATH       writes 4 KB to the end of the file
 //   --file-limit BYTES  … which may not grow beyond this (RLIMIT_FSIZE)
 //   --segment 1         makes a set of semaphores
@@ -45,8 +46,8 @@
 #define PAGE 4096
 
 static struct {
-	long work_us, map, maps_held, watch, watches_held, file_limit, segment, segments_held, calls, uid, report_kb;
-	const char *store, *open, *append, *syslog, *console;
+	long work_us, map, maps_held, watch, watches_held, file_limit, segment, segments_held, calls, uid, report_kb, opens;
+	const char *store, *open, *append, *syslog, *console, *look_in;
 } options;
 
 static atomic_long requests;
@@ -187,6 +188,13 @@ static int serve_booking(void)
 
 	for (long n = 0; n < options.calls; n++)
 		syscall(SYS_getppid);
+	for (long n = 0; n < options.opens; n++) {
+		int fd = open(options.look_in, O_RDONLY | O_CLOEXEC);
+
+		if (fd < 0)
+			return -1;
+		close(fd);
+	}
 	if (options.work_us)
 		usleep(options.work_us);
 	failed |= options.store && (options.report_kb ? report(number) : store(number));
@@ -228,13 +236,13 @@ static void parse(int argc, char **argv)
 		{"--work-us", &options.work_us}, {"--map", &options.map}, {"--maps-held", &options.maps_held},
 		{"--watch", &options.watch}, {"--watches-held", &options.watches_held}, {"--file-limit", &options.file_limit},
 		{"--segment", &options.segment}, {"--segments-held", &options.segments_held}, {"--calls", &options.calls}, {"--uid", &options.uid},
-		{"--report-kb", &options.report_kb},
+		{"--report-kb", &options.report_kb}, {"--opens", &options.opens},
 	};
 	struct {
 		const char *name;
 		const char **into;
 	} names[] = {{"--store", &options.store}, {"--open", &options.open}, {"--append", &options.append}, {"--syslog", &options.syslog},
-		     {"--console", &options.console}};
+		     {"--console", &options.console}, {"--look-in", &options.look_in}};
 
 	for (int i = 4; i + 1 < argc; i += 2) {
 		for (size_t n = 0; n < sizeof(numbers) / sizeof(*numbers); n++)

@@ -1,0 +1,123 @@
+package cause
+
+import (
+	"fmt"
+
+	"github.com/slowray/slowray/internal/observe"
+)
+
+// Causes about the CPUs as hardware. None of them can be made in the lab.
+var (
+	// cpuFrequencyCapped: the CPUs run at a part of their clock rate.
+	cpuFrequencyCapped = Cause{
+		ID: "cpu-frequency-capped", Title: "The CPUs run far below their clock rate while requests wait for them",
+		Layer: LayerMachine, Needs: []observe.Kind{observe.KindRequests, observe.KindProcess, observe.KindCPU},
+		Doc: Doc{
+			About: "The CPUs are slowed down: a power saving governor or a limit in its settings, or heat. Everything that computes takes as much longer.",
+			See:   []Symptom{SeeFull, SeePlateau},
+			Known: []string{
+				"Under load the frequency is below " + percent(freqCapped) + " of what the hardware can do (cpufreq).",
+				"Requests wait for what the service computes.",
+			},
+			Not:       []string{"CPUs that run slowly because they have little to do."},
+			Mend:      "Set the governor to performance, take the limit away, or see to the cooling; a firmware's power setting may override both.",
+			Unplanted: "Virtual machines do not show a frequency.",
+		},
+	}
+	// softLockup: a CPU did nothing but one thing in the kernel for many seconds.
+	softLockup = Cause{
+		ID: "soft-lockup", Title: "A CPU was stuck in the kernel, and requests stood still",
+		Layer: LayerMachine, Needs: []observe.Kind{observe.KindRequests, observe.KindKernelLog},
+		Doc: Doc{
+			About: "The kernel saw a CPU do nothing but one thing for over twenty seconds, or miss its clock: a driver or a lock of the kernel, or a hypervisor that " +
+				"did not run the virtual CPU.",
+			See: []Symptom{SeeWaves, SeeLogs, SeeHang},
+			Known: []string{
+				"The kernel logged a soft lockup, a hard lockup or an RCU stall in the window.",
+				"Requests took " + nanoseconds(lockupSlow) + " or longer, in the threads of a service.",
+			},
+			Not:       []string{"Such a message, and no request that stood still."},
+			Mend:      "The stack in the kernel log names the code: a newer kernel or driver. On a virtual machine look at the host: too many virtual CPUs on it.",
+			Unplanted: notHere,
+		},
+	}
+)
+
+const (
+	freqCapped = 0.6 // of the hardware's frequency
+	freqBusy   = 0.5 // of the CPUs in use: with less to do they run slowly by themselves
+	lockupSlow = 1e9 // ns of the slowest requests
+)
+
+func init() {
+	cpuFrequencyCapped.Check = checkFrequency
+	softLockup.Check = checkLockup
+}
+
+func checkFrequency(v *View) Result {
+	s := &v.State
+	if s.CPUFreqMaxKHz == 0 {
+		return ruledOut("this machine shows no frequency of its CPUs (virtual machines do not)")
+	}
+	share := ratio(s.CPUFreqKHz, s.CPUFreqMaxKHz)
+	busy := ratio(v.Use.CPU.Busy(), v.Use.CPU.Total())
+	text := fmt.Sprintf("the CPUs ran at %d of %d MHz, %s of them in use", s.CPUFreqKHz/1000, s.CPUFreqMaxKHz/1000, percent(busy))
+	if share >= freqCapped || busy < freqBusy {
+		return ruledOut(text)
+	}
+	r := v.judgeLedgers(fewRequests, func(l *ledger) judged {
+		if l.called() {
+			return judged{because: text, near: -1}
+		}
+		w := v.atWork(l)
+		k := l.cost(1, threadParts...)
+		scarce, why := v.computingIsScarce(l, &w, l.ownCPU(&w))
+		if !l.noticed(k, threadFloor) || scarce == 0 {
+			return judged{because: text + "; no request waits for what is computed: " + l.whereTimeGoes(), near: k.slowNS}
+		}
+		// At full speed this much of the time would not have been.
+		f := v.found(&cpuFrequencyCapped, l, scaled(k, scarce*(1-share)), threadFloor, "because the CPUs run slowly")
+		f.Evidence = append(f.Evidence,
+			Evidence{Fact: "frequency of the CPUs, mean", Value: s.CPUFreqKHz / 1000, Limit: s.CPUFreqMaxKHz / 1000, Unit: "MHz", Source: "/sys/devices/system/cpu/cpu*/cpufreq"},
+			Evidence{Fact: "that they are limited to", Value: s.CPUFreqLimitKHz / 1000, Unit: "MHz", Source: "scaling_max_freq"},
+			Evidence{Fact: "slowed down for heat", Value: s.Throttled, Unit: "times in the window", Source: "thermal_throttle"},
+			Evidence{Fact: "why its requests wait for it", Value: why, Source: "/proc/PID/schedstat, request records"})
+		f.Fix.Text = "Set the governor to performance, or take the limit away."
+		if s.Throttled > 0 || v.kernelLine("thermal-throttle") != nil {
+			f.Fix.Text = "The CPUs are too hot: see to fans, filters and the room. " + f.Fix.Text
+		}
+		f.Fix.Commands = []string{"cpupower frequency-info", "cpupower frequency-set -g performance"}
+		return judged{finding: f}
+	})
+	if r.NotChecked != "" {
+		return ruledOut(text + ", and " + r.NotChecked)
+	}
+	return heaviest(r)
+}
+
+func checkLockup(v *View) Result {
+	var line *observe.KernelLine
+	for _, kind := range []string{"soft-lockup", "hard-lockup", "rcu-stall"} {
+		if line == nil {
+			line = v.kernelLine(kind)
+		}
+	}
+	if line == nil {
+		return ruledOut("the kernel logged no stuck CPU")
+	}
+	r := v.judgeLedgers(fewRequests, func(l *ledger) judged {
+		k := l.cost(1, threadParts...)
+		if l.called() || !l.noticed(k, threadFloor) || k.slowNS < lockupSlow {
+			return judged{because: fmt.Sprintf("the kernel logged %q, and no request stood still: %s", line.Example, l.whereTimeGoes()), near: k.slowNS}
+		}
+		f := v.found(&softLockup, l, k, threadFloor, "for threads, while a CPU was stuck")
+		f.Evidence = append(f.Evidence, Evidence{Fact: "the kernel logged", Value: line.Example, Unit: fmt.Sprintf("(%s times)", count(line.Count)), Source: "kernel log"})
+		f.Fix.Text = softLockup.Doc.Mend
+		f.Fix.Commands = []string{"dmesg | grep -A 30 -e 'soft lockup' -e 'hard LOCKUP' -e 'detected stall'"}
+		return judged{finding: f}
+	})
+	if r.NotChecked != "" {
+		return ruledOut(fmt.Sprintf("the kernel logged %q, and %s", line.Example, r.NotChecked))
+	}
+	return heaviest(r)
+}

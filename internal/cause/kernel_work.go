@@ -1,0 +1,209 @@
+package cause
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/slowray/slowray/internal/observe"
+)
+
+// Causes by what the kernel does on a service's behalf: a good part of its CPU
+// time is in functions of the kernel that belong to one thing, while its
+// requests wait for that CPU time.
+var kernelWorkIDs = []string{"slow-clocksource", "files-per-request", "context-switch-thrash", "log-flooding"}
+
+// hostCauses are those of the host that make a service late in whatever it does.
+var hostCauses = append([]string{"tracer-attached", "raid-degraded", "caches-dropped", "slab-bloat", "scheduled-job-collision", "cpu-frequency-capped", "soft-lockup"}, kernelWorkIDs...)
+
+// kernelWork is one of them.
+type kernelWork struct {
+	functions []string // any of them, with all that it calls
+	least     float64  // of the service's CPU time
+	doing     string   // in a sentence: "spends … of its CPU time …"
+	// also is what must hold besides, with the evidence for it; nil is nothing.
+	also func(v *View, w *atWork) (Evidence, bool)
+	fix  func(v *View, w *atWork) (string, []string)
+}
+
+var (
+	slowClocksource = Cause{
+		ID: "slow-clocksource", Title: "Reading the clock is slow: the kernel does not use the CPU's own counter",
+		Layer: LayerMachine, Needs: []observe.Kind{observe.KindRequests, observe.KindProfile, observe.KindProcess},
+		Doc: Doc{
+			About: "The kernel found the CPU's counter (TSC) unstable and reads the time from a chip instead (hpet, acpi_pm). That takes a microsecond and a " +
+				"system call where it took twenty nanoseconds, and programs ask for the time all the time.",
+			See: []Symptom{SeeFull, SeeStart},
+			Known: []string{
+				"The clocksource is hpet, acpi_pm or jiffies, and " + percent(clockShare) + " or more of the CPU time of a service is spent in reading it.",
+				"Its requests wait for what it computes.",
+			},
+			Not:       []string{"Such a clocksource under a service that does not wait for it."},
+			Mend:      "See in the kernel log why the TSC was given up; use tsc, or the hypervisor's clock (kvm-clock, hyperv_clocksource).",
+			Unplanted: notHere,
+		},
+	}
+	filesPerRequest = Cause{
+		ID: "files-per-request", Title: "The service spends its CPU opening, creating and deleting files",
+		Layer: LayerApplication, Needs: []observe.Kind{observe.KindRequests, observe.KindProfile, observe.KindProcess},
+		Doc: Doc{
+			About: "Each request opens, makes or deletes very many files: sessions, caches with a file for each entry, classes that are looked for in a hundred directories.",
+			See:   []Symptom{SeeFull, SeePlateau},
+			Known: []string{"The functions that open, make and delete files take " + percent(filesShare) + " or more of the CPU time of a service whose requests wait for it."},
+			Not:   []string{"A service that opens files, and whose requests stay quick."},
+			Mend:  "Keep in memory what is read for each request (opcache, a template cache, an open-file cache), and sessions in a store.", Unplanted: notYet,
+		},
+	}
+	contextSwitchThrash = Cause{
+		ID: "context-switch-thrash", Title: "The service spends its CPU switching between threads",
+		Layer: LayerApplication, Needs: []observe.Kind{observe.KindRequests, observe.KindProfile, observe.KindProcess},
+		Doc: Doc{
+			About: "Threads hand each other tiny pieces of work, or fight for a lock, and the CPUs do little but switch from one to the next.",
+			See:   []Symptom{SeeFull, SeePlateau},
+			Known: []string{
+				"The scheduler takes " + percent(switchShare) + " or more of the CPU time of a service whose requests wait for it.",
+				fmt.Sprintf("Its threads are switched to %s times a second or more.", count(uint64(switchRate))),
+			},
+			Not:       []string{"Many switches in a service whose requests stay quick."},
+			Mend:      "Fewer threads (about as many as there are CPUs), larger pieces of work, and locks that are held for shorter.",
+			Unplanted: "Two threads that only wake each other spend half of their time elsewhere in the kernel of the machine that the lab runs on.",
+		},
+	}
+	logFlooding = Cause{
+		ID: "log-flooding", Title: "The service spends its CPU writing files: a log, most likely",
+		Layer: LayerApplication, Needs: []observe.Kind{observe.KindRequests, observe.KindProfile, observe.KindProcess},
+		Doc: Doc{
+			About: "Each request writes a great deal into a file: a log at debug level, a dump. The copying alone takes the CPU, long before the disk does.",
+			See:   []Symptom{SeeFull, SeePlateau, SeeStart},
+			Known: []string{"Writes to regular files take " + percent(writeShare) + " or more of the CPU time of a service whose requests wait for it. The file that it has written most of is named."},
+			Not:   []string{"A service that writes much, and whose requests stay quick."},
+			Mend:  "Lower the log level, write fewer and shorter lines, and write them from one place in larger pieces.", Unplanted: notYet,
+		},
+	}
+)
+
+const (
+	clockShare  = 0.10 // of a service's CPU time
+	filesShare  = 0.40
+	switchShare = 0.30
+	switchRate  = 20_000.0 // time slices a second, of all threads of a service
+	writeShare  = 0.40
+)
+
+// slowClocks are clocksources that are read from a device.
+var slowClocks = []string{"hpet", "acpi_pm", "jiffies", "refined-jiffies", "pit"}
+
+func init() {
+	slowClocksource.Check = checkKernelWork(&slowClocksource, &kernelWork{
+		functions: []string{"read_hpet", "acpi_pm_read", "acpi_pm_read_verified", "acpi_pm_read_slow", "acpi_pm_check_graylist"}, least: clockShare,
+		doing: "reading the clock",
+		also: func(v *View, _ *atWork) (Evidence, bool) {
+			return Evidence{Fact: "clocksource", Value: v.State.Clocksource, Limit: strings.Join(v.State.Clocksources, " "), Source: "/sys/devices/system/clocksource"}, slices.Contains(slowClocks, v.State.Clocksource)
+		},
+		fix: func(v *View, _ *atWork) (string, []string) {
+			commands := []string{"dmesg | grep -i clocksource"}
+			for _, better := range []string{"tsc", "kvm-clock", "hyperv_clocksource_tsc_page", "xen"} {
+				if slices.Contains(v.State.Clocksources, better) {
+					commands = append(commands, "echo "+better+" > /sys/devices/system/clocksource/clocksource0/current_clocksource")
+					break
+				}
+			}
+			return "See in the kernel log why the CPU's counter was given up, and go back to it where it is still offered (clocksource=tsc tsc=reliable on the kernel's command line keeps it); on a virtual machine use the hypervisor's clock.", commands
+		},
+	})
+	filesPerRequest.Check = checkKernelWork(&filesPerRequest, &kernelWork{
+		functions: []string{"do_sys_openat2", "do_sys_open", "do_filp_open", "path_openat", "do_unlinkat", "filename_create", "do_mkdirat", "do_renameat2"}, least: filesShare,
+		doing: "opening, making and deleting files",
+		fix: func(v *View, w *atWork) (string, []string) {
+			return "Keep in memory what is read for each request: an opcode and template cache, an open-file cache (nginx: open_file_cache), sessions in a store.",
+				[]string{fmt.Sprintf("slowray func --pid %d openat   # which, and how often", v.busiestOf(w)), fmt.Sprintf("slowray flame --pid %d -o flame.html", v.busiestOf(w))}
+		},
+	})
+	contextSwitchThrash.Check = checkKernelWork(&contextSwitchThrash, &kernelWork{
+		functions: []string{"__schedule", "schedule"}, least: switchShare, doing: "switching between threads",
+		also: func(v *View, w *atWork) (Evidence, bool) {
+			var slices uint64
+			for _, p := range w.procs {
+				slices += p.Timeslices
+			}
+			rate := float64(slices) / max(v.Window.Seconds, 1e-9)
+			return Evidence{Fact: "times a second that its threads are switched to", Value: round(rate), Source: "/proc/PID/task/TID/schedstat"}, rate >= switchRate
+		},
+		fix: func(v *View, w *atWork) (string, []string) {
+			return "Run fewer threads, about as many as there are CPUs, give them larger pieces of work, and hold locks for shorter.",
+				[]string{fmt.Sprintf("slowray flame --pid %d --off-cpu -o flame.html   # what they wait for, so often", v.busiestOf(w))}
+		},
+	})
+	logFlooding.Check = checkKernelWork(&logFlooding, &kernelWork{
+		functions: []string{"ext4_file_write_iter", "ext4_buffered_write_iter", "xfs_file_write_iter", "xfs_file_buffered_write", "btrfs_file_write_iter", "f2fs_file_write_iter",
+			"generic_file_write_iter", "shmem_file_write_iter", "ovl_write_iter", "ext2_file_write_iter"}, least: writeShare,
+		doing: "writing files",
+		also: func(_ *View, w *atWork) (Evidence, bool) {
+			e := Evidence{Fact: "the file that it has written most of", Value: "not seen: it is closed again each time", Source: "/proc/PID/fdinfo"}
+			most := uint64(0)
+			for _, p := range w.procs {
+				for _, f := range p.Writes {
+					if f.Bytes > most {
+						most = f.Bytes
+						e.Value, e.Limit, e.Unit = f.Path, nil, fmt.Sprintf("(%d MB)", f.Bytes>>20)
+					}
+				}
+			}
+			return e, true
+		},
+		fix: func(v *View, w *atWork) (string, []string) {
+			return "Lower the log level, write fewer and shorter lines, and gather them before they are written (nginx: access_log … buffer=).",
+				[]string{fmt.Sprintf("slowray func --pid %d write   # how often, and how much", v.busiestOf(w)), fmt.Sprintf("ls -l /proc/%d/fd", v.busiestOf(w))}
+		},
+	})
+}
+
+func checkKernelWork(c *Cause, work *kernelWork) func(*View) Result {
+	return func(v *View) Result {
+		return v.judgeLedgers(fewRequests, func(l *ledger) judged {
+			if l.called() {
+				return judged{because: "no request is answered here", near: -1}
+			}
+			w := v.atWork(l)
+			e := v.executedBy(w.procs, 0)
+			var most *observe.ProfileFunction
+			for i := range e.functions {
+				if f := &e.functions[i]; f.Kind == observe.FrameKernel && slices.Contains(work.functions, f.Name) && (most == nil || f.Total > most.Total) {
+					most = f
+				}
+			}
+			if most == nil {
+				return judged{because: fmt.Sprintf("%s is not among what takes most of the CPU of %s", work.doing, v.commOf(l)), near: 0}
+			}
+			share := e.share(most)
+			because := fmt.Sprintf("%s spends %s of its CPU time %s (%s)", v.commOf(l), percent(share), work.doing, most.Name)
+			var also Evidence
+			holds := true
+			if work.also != nil {
+				also, holds = work.also(v, &w)
+			}
+			k := l.cost(1, threadParts...)
+			scarce, why := v.computingIsScarce(l, &w, l.ownCPU(&w))
+			switch {
+			case !e.enough() || share < work.least:
+				return judged{because: because, near: share}
+			case !holds:
+				return judged{because: fmt.Sprintf("%s, %s: %v", because, also.Fact, also.Value), near: share}
+			case !l.noticed(k, threadFloor):
+				return judged{because: because + ", and no request is slow for it", near: share}
+			case scarce == 0:
+				return judged{because: because + ", and requests wait for something else", near: share}
+			}
+			f := v.found(c, l, scaled(k, scarce*share), threadFloor, "behind "+work.doing)
+			f.Subject.Kind = "process"
+			f.Evidence = append(f.Evidence,
+				Evidence{Fact: "CPU time in " + most.Name, Value: round(share), Limit: 1, Unit: fmt.Sprintf("share of %s CPU samples", count(e.samples)), Source: "CPU samples, kernel stacks"},
+				Evidence{Fact: "why its requests wait for it", Value: why, Source: "/proc/PID/schedstat, request records"})
+			if also.Fact != "" {
+				f.Evidence = append(f.Evidence, also)
+			}
+			f.Fix.Text, f.Fix.Commands = work.fix(v, &w)
+			return judged{finding: f}
+		})
+	}
+}

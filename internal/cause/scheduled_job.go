@@ -1,0 +1,145 @@
+package cause
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/slowray/slowray/internal/observe"
+)
+
+// scheduledJobCollision: what takes the CPUs or a disk from a service was
+// started by cron or a timer: it comes again at the same time.
+var scheduledJobCollision = Cause{
+	ID:    "scheduled-job-collision",
+	Title: "A scheduled job takes the CPUs or the disk while requests come in",
+	Layer: LayerMachine,
+	Needs: []observe.Kind{observe.KindCPU, observe.KindProcess, observe.KindDisk},
+	Doc: Doc{
+		About: "A backup, a rotation of logs or an update that cron or a timer starts takes the CPUs or a disk from the service. It is over when somebody looks, " +
+			"and comes again the next hour or night.",
+		See: []Symptom{SeeFull, SeeWaves, SeeStart},
+		Known: []string{
+			"The CPUs or a disk are saturated by others (cpu-saturated, disk-saturated), and requests are slow for it.",
+			percent(jobShare) + " or more of what they take is taken by a process that cron, at or a systemd timer started, and its children.",
+		},
+		Not:  []string{"A job that takes the CPUs while requests stay quick.", "Another program, which nobody scheduled."},
+		Mend: "Run it at another time, spread over the machines, or let it give way (nice, ionice, CPUWeight=, IOWeight= of its unit).", Unplanted: notYet,
+	},
+}
+
+func init() { scheduledJobCollision.Check = checkScheduledJob }
+
+const jobShare = 0.5 // of what processes take that are not on the requests' way
+
+// schedulers are programs that start others at given times, as the kernel
+// shortens their names.
+var schedulers = []string{"cron", "crond", "anacron", "atd", "fcron", "systemd-cron", "supercronic", "busybox-crond", "dcron", "jobber"}
+
+// timerUnits are units that systemd's own timers start on usual systems; that a
+// unit was started by a timer is not written in /proc.
+var timerUnits = []string{"apt-daily", "apt-daily-upgrade", "unattended-upgrades", "dnf-makecache", "dnf-automatic", "logrotate", "man-db", "mlocate-updatedb", "plocate-updatedb", "updatedb",
+	"fstrim", "e2scrub_all", "btrfs-scrub", "mdcheck_start", "mdcheck_continue", "raid-check", "certbot", "sysstat-collect", "sysstat-summary", "systemd-tmpfiles-clean", "backup", "restic", "borgmatic", "clamav-freshclam", "aide", "dailyaidecheck"}
+
+// job is processes that a scheduler started.
+type job struct {
+	root  *observe.Process // the first of them
+	by    string           // which scheduler
+	cpu   float64          // s, with its children
+	bytes uint64           // to and from disks
+}
+
+// jobOf is the process that a scheduler started, of which this is one or a
+// child; nil when none did.
+func (v *View) jobOf(p *observe.Process) (root *observe.Process, by string) {
+	unit, _, _ := strings.Cut(p.Unit, ".")
+	unit, _, _ = strings.Cut(unit, "@")
+	if unit != "" && slices.Contains(timerUnits, unit) {
+		return p, "a timer (" + p.Unit + ")"
+	}
+	for range 16 {
+		parent := v.Process(p.PPID)
+		if parent == nil || parent.PID <= 1 {
+			return nil, ""
+		}
+		if slices.Contains(schedulers, strings.ToLower(parent.Comm)) && !slices.Contains(schedulers, strings.ToLower(p.Comm)) {
+			return p, fmt.Sprintf("%s (pid %d)", parent.Comm, parent.PID)
+		}
+		p = parent
+	}
+	return nil, ""
+}
+
+// jobs sums up what scheduled jobs used, and what all did that is not on the
+// requests' way.
+func (v *View) jobs() (list []*job, cpu float64, bytes uint64) {
+	byRoot := map[string]*job{}
+	for i := range v.Processes {
+		p := &v.Processes[i]
+		if p.Kernel || v.familyOnPath(p.PID) {
+			continue
+		}
+		cpu += p.CPUSeconds()
+		bytes += p.ReadBytes + p.WriteBytes
+		root, by := v.jobOf(p)
+		if root == nil {
+			continue
+		}
+		key := itoa(root.PID)
+		if strings.HasPrefix(by, "a timer") {
+			key = root.Unit
+		}
+		j := byRoot[key]
+		if j == nil {
+			j = &job{root: root, by: by}
+			byRoot[key] = j
+			list = append(list, j)
+		}
+		j.cpu += p.CPUSeconds()
+		j.bytes += p.ReadBytes + p.WriteBytes
+	}
+	return list, cpu, bytes
+}
+
+func checkScheduledJob(v *View) Result {
+	list, cpu, bytes := v.jobs()
+	if len(list) == 0 {
+		return ruledOut("no process that cron or a timer started used the CPUs or a disk")
+	}
+	top := slices.MaxFunc(list, func(a, b *job) int {
+		switch {
+		case a.cpu+float64(a.bytes)/1e9 < b.cpu+float64(b.bytes)/1e9:
+			return -1
+		case a.cpu+float64(a.bytes)/1e9 > b.cpu+float64(b.bytes)/1e9:
+			return 1
+		}
+		return b.root.PID - a.root.PID
+	})
+	name := fmt.Sprintf("%s (pid %d), started by %s,", top.root.Comm, top.root.PID, top.by)
+	text := fmt.Sprintf("%s used %s of CPU and moved %d MB", name, seconds(top.cpu), top.bytes>>20)
+	for _, of := range []struct {
+		result Result
+		share  float64
+		what   string
+	}{
+		{checkCPUSaturated(v), ratio(top.cpu, cpu), "the CPUs"},
+		{checkDiskSaturated(v), ratio(top.bytes, bytes), "a disk"},
+	} {
+		if len(of.result.Findings) == 0 || of.share < jobShare {
+			continue
+		}
+		child := &of.result.Findings[0]
+		f := scheduledJobCollision.supported(Subject{Kind: "process", PID: top.root.PID, Comm: top.root.Comm})
+		f.Weight, f.Impact = child.Weight, child.Impact
+		f.Title = fmt.Sprintf("A scheduled job, %s, takes %s while requests come in", top.root.Comm, of.what)
+		f.Evidence = append([]Evidence{
+			{Fact: "who started it", Value: top.by, Source: "/proc/PID/stat"},
+			{Fact: "it and its children use, of what others take of " + of.what, Value: round(of.share), Limit: 1, Unit: "share", Source: "/proc/PID/stat, /proc/PID/io"},
+		}, child.Evidence...)
+		f.Fix.Text = "Run it at another time, or let it give way to the service."
+		f.Fix.Commands = []string{fmt.Sprintf("ps -o pid,ppid,lstart,args -g $(ps -o sid= -p %d)", top.root.PID), fmt.Sprintf("renice -n 19 -p %d; ionice -c 3 -p %[1]d", top.root.PID),
+			"systemctl list-timers; ls /etc/cron* /var/spool/cron"}
+		return Result{Findings: []Finding{f}}
+	}
+	return ruledOut(text + "; no request is slow for that")
+}
