@@ -58,6 +58,12 @@ func Port(t testing.TB) int {
 // it listens on the port (0: does not wait).
 func Start(t testing.TB, cmd *exec.Cmd, port int) {
 	t.Helper()
+	StartWithin(t, cmd, port, 5*time.Second)
+}
+
+// StartWithin is Start for a server that may take long to listen.
+func StartWithin(t testing.TB, cmd *exec.Cmd, port int, most time.Duration) {
+	t.Helper()
 	var out strings.Builder
 	cmd.Stdout, cmd.Stderr = &out, &out
 	if cmd.SysProcAttr == nil {
@@ -80,7 +86,7 @@ func Start(t testing.TB, cmd *exec.Cmd, port int) {
 	if port == 0 {
 		return
 	}
-	for range 200 {
+	for range most / (25 * time.Millisecond) {
 		if c, err := net.Dial("tcp", "127.0.0.1:"+strconv.Itoa(port)); err == nil {
 			c.Close()
 			return
