@@ -26,7 +26,7 @@ type whyCmd struct {
 	Container *string       `placeholder:"X" help:"Only the services of this container (id), and what they call."`
 	All       bool          `help:"Tell of every endpoint, and of every cause why it is ruled out."`
 	JSON      bool          `name:"json" help:"Print the report as JSON."`
-	Silent    bool          `help:"Ask no server for its status: Redis and memcached are asked otherwise, where they need no password."`
+	Silent    bool          `help:"Ask no server for its status: Redis, memcached and HAProxy are asked otherwise, where they need no password."`
 	Save      string        `placeholder:"FILE" help:"Save the observation, for slowray replay."`
 	Redact    bool          `help:"Leave addresses, the host's name, command lines and log lines out of what is saved; file paths stay."`
 }

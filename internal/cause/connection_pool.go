@@ -93,7 +93,7 @@ func checkConnectionPool(v *View) Result {
 		f.MayFollow = func(p *Finding) bool {
 			switch {
 			case slices.Contains(machineCauses, p.Cause):
-				return true
+				return v.lateBy(p, service)
 			case slices.Contains(waitCauses, p.Cause):
 				return v.heldUpBy(l, p)
 			case slices.Contains(databaseCauses, p.Cause):

@@ -213,10 +213,13 @@ func (v *View) poolFinding(w *workerPool, u *poolUse) Finding {
 	pids := append([]int{u.app.PID, v.Master(u.app.PID)}, u.app.Workers...)
 	held := holdsUp(append(pids, s.PIDs...))
 	f.MayFollow = func(p *Finding) bool {
-		if slices.Contains(waitCauses, p.Cause) {
+		switch {
+		case slices.Contains(waitCauses, p.Cause):
 			return held(p)
+		case slices.Contains(machineCauses, p.Cause):
+			return v.lateBy(p, u.main)
 		}
-		return slices.Contains(machineCauses, p.Cause) || slices.Contains(pids, p.Subject.PID)
+		return slices.Contains(pids, p.Subject.PID)
 	}
 	// By Little's law the time a request waits is to the time it is served as
 	// what waits is to what is served.
@@ -235,6 +238,21 @@ func (v *View) poolFinding(w *workerPool, u *poolUse) Finding {
 		f.Fix.Commands = []string{lookAtWaits(u.app.PID)}
 	}
 	return f
+}
+
+// ofCPU are the causes of the machine that only make threads late which want a
+// CPU: workers that sleep are not taken for longer because of them.
+var ofCPU = []string{"cpu-quota-throttled", "cpu-saturated", "softirq-saturated", "short-lived-process-storm", "kernel-thread-busy",
+	"low-cpu-weight", "affinity-too-narrow", "realtime-hog", "cpu-steal"}
+
+// lateBy says whether a cause of the machine may be why a service's requests
+// take as long as they do.
+func (v *View) lateBy(p *Finding, l *ledger) bool {
+	if l == nil || !slices.Contains(ofCPU, p.Cause) {
+		return true
+	}
+	computing, known := v.computing(l)
+	return !known || computing >= computeShare
 }
 
 func (v *View) poolEvidence(w *workerPool, u *poolUse, setting observe.Setting) []Evidence {

@@ -283,3 +283,22 @@ func init() {
 	firing = append(firing, firingOnServers...)
 	nearMisses = append(nearMisses, nearMissesOnServers...)
 }
+
+// TestSleepingWorkersWantNoCPU: a lack of CPUs is why workers are taken only
+// where what they do wants a CPU.
+func TestSleepingWorkersWantNoCPU(t *testing.T) {
+	for part, want := range map[string]bool{"server.blocked.sleep": false, "server.runq": true} {
+		o := healthy()
+		fourTaken(observe.KindApache, "MaxRequestWorkers", late)(o)
+		all := 50 * ms * 800
+		o.Endpoints[0].Split = &observe.SplitStats{Requests: 800, ServerNS: all, Parts: map[string]observe.PartStats{part: {SumNS: all}}}
+		found := apacheWorkersExhausted.Check(NewView(o)).Findings
+		if len(found) != 1 {
+			t.Fatalf("%s: %d findings", part, len(found))
+		}
+		full := cpuSaturated.supported(Subject{Kind: "process"})
+		if got := found[0].MayFollow(&full); got != want {
+			t.Errorf("%s: may follow from full CPUs: %v", part, got)
+		}
+	}
+}

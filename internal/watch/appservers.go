@@ -29,6 +29,7 @@ func (s *session) beginAppServers(seen []observe.Process) {
 		s.apps = slices.Clip(s.apps[:maxAppServers])
 	}
 	for _, in := range s.apps {
+		in.Silent = s.opt.Silent
 		in.Begin()
 	}
 }

@@ -83,7 +83,7 @@ func (i Incident) Needs() []string {
 		server.NativeApp: {"gcc"}, server.NativeMail: {"gcc"}, server.NginxNative: {"gcc"},
 		server.DeskApp: {"gcc", "e2fsprogs"}, server.NginxPython: {"python3"}, server.Docker: {"python3", "docker.io"},
 		server.Apache: {"apache2-bin", "lua-socket"}, server.UWSGI: {"uwsgi-core", "uwsgi-plugin-python3"}, server.NginxGunicorn: {"python3", "gunicorn"},
-		server.HAProxyWeb: {"haproxy"}, server.Tomcat: {"tomcat10-common"}, server.DockerTomcat: {"docker.io", "tomcat10-common"},
+		server.HAProxyWeb: {"haproxy"}, server.Tomcat: {"python3", "tomcat10-common"}, server.DockerTomcat: {"docker.io", "tomcat10-common"},
 		server.JavaApp: {"openjdk-17-jdk-headless"}, server.PythonApp: {"python3"},
 	}[setup.Kind]...)
 	if setup.Desk.Traced || setup.Desk.Aside {

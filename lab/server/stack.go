@@ -218,6 +218,8 @@ func (s *starter) servers() error {
 		return s.nginxGunicorn()
 	case HAProxyWeb:
 		return s.haproxyWeb()
+	case Tomcat:
+		return s.tomcat()
 	default:
 		return s.app()
 	}

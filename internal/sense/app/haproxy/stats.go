@@ -29,7 +29,7 @@ type sums struct {
 }
 
 func (r *reader) sample(in *pool.Instance) {
-	if r.round++; r.round%every != 1 || r.socket == "" || r.silent || !exists(r.socket) {
+	if r.round++; r.round%every != 1 || r.socket == "" || r.silent || in.Silent || !exists(r.socket) {
 		return
 	}
 	rows, err := showStat(r.socket)

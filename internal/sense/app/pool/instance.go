@@ -54,6 +54,7 @@ const (
 type Instance struct {
 	PID      int
 	MaxBytes int64
+	Silent   bool // the server is not asked for its status
 	Out      observe.AppServer
 	Root     rootfs.Root
 	Proc     observe.Process
