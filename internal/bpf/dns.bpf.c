@@ -21,7 +21,8 @@ char LICENSE[] SEC("license") = "Dual BSD/GPL";
 #define DNS_PORT 53
 #define DNS_HEADER 12
 #define NAME_MAX 128 /* bytes of a name that are read; longer ones are cut (RFC 1035 allows 255) */
-#define TAIL 48 /* bytes of a name's end */
+#define TAIL 64 /* bytes of a name's end; a power of two */
+#define MESSAGE 256 /* room for the beginning of a message; a power of two */
 #define TAILS 4 /* ends of names kept for a process */
 #define MSEC 1000000ULL
 /* The addresses of a name are asked for at once, in a query for each family;
@@ -133,7 +134,7 @@ struct {
 } dns_queries SEC(".maps");
 
 struct scratch {
-	__u8 message[DNS_HEADER + NAME_MAX];
+	__u8 message[MESSAGE];
 	struct server server; /* a fresh one */
 	struct process process;
 };
@@ -171,6 +172,15 @@ static __always_inline __u32 dns_at(struct __sk_buff *skb, int out, __u16 *famil
 	if (bpf_skb_load_bytes(skb, at + (out ? 2 : 0), &port, sizeof(port)) || bpf_ntohs(port) != DNS_PORT)
 		return 0;
 	return at + 8;
+}
+
+/* load reads 1 to mask + 1 bytes, in a way that the verifier of Linux 5.10 can
+ * follow. */
+static __always_inline long load(struct __sk_buff *skb, __u32 at, void *to, __u32 len, __u32 mask)
+{
+	len--;
+	asm volatile("%0 &= %1" : "+r"(len) : "i"(mask));
+	return bpf_skb_load_bytes(skb, at, to, len + 1);
 }
 
 static __always_inline struct server *find_server(const struct server_key *key, struct scratch *s)
@@ -233,9 +243,9 @@ static __always_inline void note_query(struct __sk_buff *skb, __u32 at, __u16 fa
 	if (len < at + DNS_HEADER + 5)
 		return;
 	len -= at;
-	if (len > sizeof(s->message))
-		len = sizeof(s->message);
-	if (len < DNS_HEADER + 5 || bpf_skb_load_bytes(skb, at, s->message, len))
+	if (len > DNS_HEADER + NAME_MAX)
+		len = DNS_HEADER + NAME_MAX;
+	if (load(skb, at, s->message, len, MESSAGE - 1))
 		return;
 	/* A standard query with one question. */
 	if (s->message[2] & 0xf8 || s->message[4] || s->message[5] != 1)
@@ -257,9 +267,7 @@ static __always_inline void note_query(struct __sk_buff *skb, __u32 at, __u16 fa
 		q->tail_len = TAIL;
 	} else if (name) {
 		q->tail_len = name;
-		name &= 63;
-		if (name && name < TAIL)
-			bpf_skb_load_bytes(skb, at + DNS_HEADER, q->tail, name);
+		load(skb, at + DNS_HEADER, q->tail, name, TAIL - 1);
 	}
 
 	v = find_server(&q->server, s);

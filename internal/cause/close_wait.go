@@ -37,8 +37,8 @@ func init() { closeWaitLeak.Check = checkCloseWait }
 
 const leakShare = 0.5 // of the open files
 
-// closeWaits is the sockets in CLOSE_WAIT of the processes of a service: those
-// that were accepted, and those that it opened itself.
+// closeWaits is the sockets in CLOSE_WAIT that a service has accepted: those that
+// wait in the accept queue, whose clients gave up, have no descriptor.
 func (v *View) closeWaits(s *Service) (n int) {
 	for i := range s.NS.Sockets {
 		g := &s.NS.Sockets[i]
@@ -46,7 +46,10 @@ func (v *View) closeWaits(s *Service) (n int) {
 			n += g.States["CLOSE_WAIT"]
 		}
 	}
-	return n
+	for _, l := range s.Listeners {
+		n -= int(l.QueuePeak)
+	}
+	return max(n, 0)
 }
 
 func checkCloseWait(v *View) Result {
@@ -58,10 +61,16 @@ func checkCloseWait(v *View) Result {
 			continue
 		}
 		p, failed := v.outOfFiles(s)
+		if p != nil {
+			n = min(n, p.FDs)
+		}
 		if p == nil || ratio(n, p.FDs) < leakShare {
 			if n > most {
 				most = n
 				r.RuledOut = fmt.Sprintf("%s connections of %s wait for it to close them (CLOSE_WAIT), and it has descriptors left", count(n), s.Name())
+				if p != nil {
+					r.RuledOut = fmt.Sprintf("%s connections of %s wait for it to close them (CLOSE_WAIT), of %s open files", count(n), s.Name(), count(p.FDs))
+				}
 			}
 			continue
 		}

@@ -210,7 +210,7 @@ var firingOnTransport = []fires{
 			process(o, nginxWorker1).FDs, process(o, nginxWorker1).FDLimit = 100, 100
 			o.Accepts[0].Errors = map[string]uint64{"EMFILE": 500}
 		},
-		subject: Subject{Kind: "process", PID: nginxWorker1, Port: webPort}, minShare: 0.9, fix: "close() a connection", evidence: "connections in CLOSE_WAIT=90",
+		subject: Subject{Kind: "process", PID: nginxWorker1, Port: webPort}, minShare: 0.9, fix: "close() a connection", evidence: "connections in CLOSE_WAIT=87",
 	},
 	{
 		name: "segments overtake each other", cause: &reordering,
@@ -328,12 +328,17 @@ var nearMissesOnTransport = []miss{
 	}, "3,000 sockets closed by their process still send"},
 	{"3,000 CLOSE_WAIT, and descriptors left", &closeWaitLeak, func(o *observe.Observation) {
 		ns(o).Sockets = append(ns(o).Sockets, observe.SocketGroup{Side: "served", Port: webPort, States: map[string]int{"CLOSE_WAIT": 3000}})
-	}, "3,000 connections of :8088 wait for it to close them"},
+	}, "2,997 connections of :8088 wait for it to close them"},
+	{"no descriptor left, and clients that gave up wait in the queue", &closeWaitLeak, func(o *observe.Observation) {
+		ns(o).Sockets = append(ns(o).Sockets, observe.SocketGroup{Side: "served", Port: webPort, States: map[string]int{"CLOSE_WAIT": 300}})
+		process(o, nginxWorker1).FDs, process(o, nginxWorker1).FDLimit, web(o).QueuePeak = 100, 100, 290
+		o.Accepts[0].Errors = map[string]uint64{"EMFILE": 500}
+	}, "10 connections"},
 	{"no descriptor left, for busy connections", &closeWaitLeak, func(o *observe.Observation) {
 		ns(o).Sockets = append(ns(o).Sockets, observe.SocketGroup{Side: "served", Port: webPort, States: map[string]int{"CLOSE_WAIT": 4}})
 		process(o, nginxWorker1).FDs, process(o, nginxWorker1).FDLimit = 100, 100
 		o.Accepts[0].Errors = map[string]uint64{"EMFILE": 500}
-	}, "4 connections"},
+	}, "1 connections of :8088"},
 	{"loss, which is not reordering", &reordering, func(o *observe.Observation) {
 		quiet(nginxServed().add(500, ms, ms, 0, waitedRTO).lost(6000, 300))(o)
 		ns(o).Counters["TcpExt.TCPDSACKRecv"], ns(o).Counters["Tcp.RetransSegs"] = 20, 300

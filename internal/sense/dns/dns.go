@@ -49,7 +49,7 @@ type (
 
 const (
 	tails     = 4
-	tailBytes = 48
+	tailBytes = 64
 	// overdue is how long a query may be without an answer before it counts as
 	// unanswered: less than any resolver waits.
 	overdue = 900 * time.Millisecond
