@@ -27,8 +27,9 @@ func missing(i incident.Incident) error {
 func installed(pkg string) bool {
 	program := map[string]string{
 		"iproute2": "ip", "nftables": "nft", "mariadb-server": "mariadbd", "docker.io": "dockerd", "python3": "/usr/bin/python3",
-		"e2fsprogs":   "mkfs.ext4",
-		"apache2-bin": "apache2", "lua-socket": "/usr/share/lua/5.3/socket.lua",
+		"e2fsprogs":    "mkfs.ext4",
+		"dnsmasq-base": "dnsmasq",
+		"apache2-bin":  "apache2", "lua-socket": "/usr/share/lua/5.3/socket.lua",
 		"uwsgi-core": "uwsgi", "uwsgi-plugin-python3": "uwsgi_python3", "tomcat10-common": "/usr/share/tomcat10/bin/catalina.sh",
 		"openjdk-17-jdk-headless": "javac",
 	}[pkg]

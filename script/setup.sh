@@ -62,6 +62,7 @@ for part in "$@"; do
 		if command -v dockerd >/dev/null 2>&1; then engine=; fi
 		apt_install gcc libc6-dev python3 redis-server hping3 bindfs e2fsprogs strace $engine
 		apt_install apache2-bin lua-socket haproxy uwsgi-core uwsgi-plugin-python3 gunicorn tomcat10-common openjdk-17-jdk-headless
+		apt_install dnsmasq-base
 		;;
 	kernels) apt_install qemu-system-x86 busybox-static xz-utils ;;
 	generate) apt_install clang-19 llvm-19 libbpf-dev ;;

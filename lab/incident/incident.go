@@ -81,7 +81,7 @@ func (i Incident) Needs() []string {
 	needs = append(needs, map[server.Kind][]string{
 		server.NginxFPM: {"php-fpm"}, server.WebDatabase: {"mariadb-server"}, server.WebRedis: {"redis-server"},
 		server.NativeApp: {"gcc"}, server.NativeMail: {"gcc"}, server.NginxNative: {"gcc"},
-		server.DeskApp: {"gcc", "e2fsprogs"}, server.NginxPython: {"python3"}, server.Docker: {"python3", "docker.io"},
+		server.DeskApp: {"gcc", "e2fsprogs"}, server.NginxPython: {"python3"}, server.Quoting: {"python3", "dnsmasq-base"}, server.Docker: {"python3", "docker.io"},
 		server.Apache: {"apache2-bin", "lua-socket"}, server.UWSGI: {"uwsgi-core", "uwsgi-plugin-python3"}, server.NginxGunicorn: {"python3", "gunicorn"},
 		server.HAProxyWeb: {"haproxy"}, server.Tomcat: {"python3", "tomcat10-common"}, server.DockerTomcat: {"docker.io", "tomcat10-common"},
 		server.JavaApp: {"openjdk-17-jdk-headless"}, server.PythonApp: {"python3"},
@@ -92,7 +92,7 @@ func (i Incident) Needs() []string {
 	if setup.Native.Prices {
 		needs = append(needs, "bindfs")
 	}
-	if setup.Flood {
+	if setup.Flood || setup.Transport.HalfOpen > 0 {
 		needs = append(needs, "hping3")
 	}
 	if setup.Track || setup.MailDropped {
@@ -129,7 +129,7 @@ func (i Incident) LoadWith(faults []Fault) load.Load {
 // All is every incident: the whole one first, then faults alone, then controls.
 func All() []Incident {
 	return slices.Concat([]Incident{nginxThroughput(), tcprtSixPhases()}, conntrack(), phpFPM(), acceptQueue(), ports(), limits(), cpu(),
-		network(), application(), dependencies(), serverWaits(), serverCPU(), hotFunctions(), runtimes(), controls(), networkControls(), serverControls(), runtimeControls(),
+		network(), application(), dependencies(), serverWaits(), serverCPU(), hotFunctions(), runtimes(), transport(), names(), transportControls(), controls(), networkControls(), serverControls(), runtimeControls(),
 		hostLacks(), hostWaits(), hostControls())
 }
 

@@ -140,6 +140,9 @@ func (c *client) connection(ctx context.Context, number int) {
 			r = bufio.NewReaderSize(c.paced(conn), bufferSize)
 		}
 		keep, err := c.request(ctx, conn, r, start)
+		if tcp, ok := conn.(*net.TCPConn); ok && c.Load.Reset {
+			tcp.SetLinger(0)
+		}
 		if err != nil || !keep || c.Load.First {
 			drop()
 		}

@@ -14,6 +14,7 @@ import (
 type Load struct {
 	Conns   int           // connections held at a time
 	Close   bool          // one request for each connection; the server closes
+	Reset   bool          // with First: by a reset, as a client does that has enough
 	First   bool          // one request for each connection; the client closes
 	GiveUp  time.Duration // a client that waits longer for its answer closes and tries again; 0 = waits
 	Rate    float64       // requests per second, sent on time whether or not answers come; 0 = as fast as answers come

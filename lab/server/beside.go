@@ -41,6 +41,9 @@ type besideSpec struct {
 
 	Terminal string // a link that it makes to a terminal of its own, which it shows to nobody
 
+	Datagrams string // a unix socket where it takes datagrams
+	Unread    bool   // … and reads none
+
 	LogPause time.Duration // what it reads from standard input it takes all at once, after so long
 }
 
@@ -84,6 +87,8 @@ func (b *besideSpec) serve() error {
 		return b.greet()
 	case b.Collect != "":
 		return b.collect()
+	case b.Datagrams != "":
+		return b.takeDatagrams()
 	case b.TimeWait > 0:
 		return b.leaveTimeWait()
 	case b.Syslog != "":

@@ -16,8 +16,8 @@ const floodTime = time.Minute
 
 // flood has a client send SYNs to the service as fast as one CPU can.
 func (s *starter) flood() error {
-	if !s.v.Flood {
-		return nil
+	if err := s.halfOpen(); err != nil || !s.v.Flood {
+		return err
 	}
 	if _, err := s.box.Server.Output(s.ctx, "unshare", "--mount", "--propagation", "private", "sh", "-c", steerScript); err != nil {
 		return err

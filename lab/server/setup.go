@@ -23,6 +23,7 @@ const (
 	NativeMail               // NativeApp, and a mail host on a machine of its own
 	NginxNative              // nginx, and the server in C behind it
 	NginxPython              // nginx, and a service of the lab's own in Python behind it
+	Quoting                  // a service in Python that looks up names and calls what is behind, on a machine of its own
 	DockerTomcat             // nginx, and a Tomcat in a container behind it
 	Docker                   // nginx, the service in Python in a container, and a log collector on a machine of its own
 	GoApp                    // an HTTP service of the lab's own in Go
@@ -33,7 +34,7 @@ const (
 
 // HasBackend reports whether a part of the servers is on a machine of its own.
 func (k Kind) HasBackend() bool {
-	return k == WebBackend || k == WebDatabase || k == WebRedis || k == NativeMail || k == Docker
+	return k == WebBackend || k == WebDatabase || k == WebRedis || k == NativeMail || k == Quoting || k == Docker
 }
 
 // HasNginx reports whether clients talk to an nginx.
@@ -108,6 +109,9 @@ type Setup struct {
 	Python    Python
 	Collector Collector // Docker
 	Container Container // DockerTomcat
+
+	Quotes    Quotes // Quoting
+	Transport Transport
 
 	// the network
 	Wire        sandbox.Wire // between clients and servers

@@ -83,6 +83,7 @@ func (s *starter) kernel() error {
 	if s.v.FinTimeout > 0 {
 		settings["net.ipv4.tcp_fin_timeout"] = strconv.Itoa(s.v.FinTimeout)
 	}
+	s.v.Transport.settings(settings)
 	for key, value := range settings {
 		if err := s.box.Server.Set(s.ctx, key, value); err != nil {
 			return err
@@ -206,6 +207,8 @@ func (s *starter) servers() error {
 		return s.java()
 	case PythonApp:
 		return s.python(s.v.ServerAddr, s.v.FrontPort)
+	case Quoting:
+		return s.quotes()
 	case Docker:
 		return s.docker()
 	case DockerTomcat:
@@ -226,6 +229,9 @@ func (s *starter) servers() error {
 }
 
 func (s *starter) nginxFPM() error {
+	if s.v.Transport.BackDown {
+		return s.front()
+	}
 	fpm, err := findFPM()
 	if err != nil {
 		return err

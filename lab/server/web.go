@@ -11,6 +11,8 @@ import (
 	"net/http"
 	"os"
 	"strconv"
+	"sync"
+	"syscall"
 	"time"
 
 	"github.com/slowray/slowray/lab/sandbox"
@@ -18,7 +20,7 @@ import (
 
 // web starts the web server. behind is what it calls, or nil.
 func (s *starter) web(behind *behind) error {
-	spec := webSpec{Service: s.v.Web, Addr: s.v.ServerAddr, Port: s.v.FrontPort, Backlog: s.v.AppBacklog, Behind: behind}
+	spec := webSpec{Service: s.v.Web, Addr: s.v.ServerAddr, Port: s.v.FrontPort, Backlog: s.v.AppBacklog, Leak: s.v.Transport.Leak, Files: s.v.Transport.Files, Behind: behind}
 	return s.startWeb(s.box.Server, "booking-app", spec)
 }
 
@@ -53,6 +55,8 @@ type webSpec struct {
 	Addr    string
 	Port    int
 	Backlog int
+	Leak    bool   // it keeps the connections that clients have closed
+	Files   uint64 // its soft limit of open files; 0 = as far as it may
 	Behind  *behind
 }
 
@@ -70,6 +74,11 @@ type caller interface {
 }
 
 func (w *webSpec) serve() error {
+	if w.Files > 0 {
+		if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &syscall.Rlimit{Cur: w.Files, Max: 1 << 14}); err != nil {
+			return fmt.Errorf("web: file limit: %w", err)
+		}
+	}
 	c, err := w.caller() // before anybody can ask
 	if err != nil {
 		return fmt.Errorf("web: %w", err)
@@ -113,6 +122,9 @@ func (w *webSpec) caller() (caller, error) {
 	}
 }
 
+// leaked are the connections that are kept for nothing.
+var leaked sync.Map
+
 type httpCaller struct {
 	url    string
 	client *http.Client
@@ -139,7 +151,11 @@ func (h *httpCaller) call(ctx context.Context) error {
 
 // connection answers the requests of one connection, one after the other.
 func (w *webSpec) connection(conn *net.TCPConn, c caller) {
-	defer conn.Close()
+	if w.Leak {
+		leaked.Store(conn, true)
+	} else {
+		defer conn.Close()
+	}
 	conn.SetNoDelay(!w.Nagle)
 	if w.SendBuffer > 0 {
 		conn.SetWriteBuffer(w.SendBuffer)

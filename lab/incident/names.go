@@ -1,0 +1,88 @@
+package incident
+
+import (
+	"time"
+
+	"github.com/slowray/slowray/lab/link"
+	"github.com/slowray/slowray/lab/load"
+	"github.com/slowray/slowray/lab/sandbox"
+	"github.com/slowray/slowray/lab/server"
+)
+
+// sandboxVeth is a plain wire.
+var sandboxVeth sandbox.Wire
+
+// quotes is a healthy service in Python that looks up names, or calls by them.
+func quotes(is server.Quotes) func() server.Setup {
+	return func() server.Setup {
+		s := server.Healthy(server.Quoting)
+		s.Quotes = is
+		return s
+	}
+}
+
+// farNames is quotes with a name server that is so far away.
+func farNames(rtt time.Duration) func() server.Setup {
+	return func() server.Setup {
+		s := quotes(server.Quotes{Lookup: true})()
+		s.BackWire = emulated(rtt)
+		return s
+	}
+}
+
+// asking is clients that pause a little between their requests.
+var asking = load.Load{Conns: 20, Think: 10 * time.Millisecond}
+
+// names is what goes wrong with names: DNS, and the datagrams it is made of.
+func names() []Incident {
+	return []Incident{{
+		Name:    "dns-timeout",
+		Summary: "the first of two name servers is dead: each lookup waits for the time limit before the second is asked",
+		Setup:   quotes(server.Quotes{Lookup: true}),
+		Faults: []Fault{{
+			Name: "deaf", Cause: "dns-timeout", Says: "does not answer",
+			Text:  "the first name server takes queries and answers none",
+			Plant: func(s *server.Setup) { s.Quotes.Deaf = true },
+		}},
+		Load:  asking,
+		Quick: true,
+	}, {
+		Name:    "dns-slow",
+		Summary: "the name server takes 50 ms for an answer, and each request looks up a name",
+		Setup:   farNames(near),
+		Faults: []Fault{{
+			Name: "far", Cause: "dns-slow",
+			Text: "50 ms more on the way to the name server and back",
+			Plant: func(s *server.Setup) {
+				half := link.Settings{Delay: 25 * time.Millisecond}
+				s.BackWire.ToServer, s.BackWire.ToFar = half, half
+			},
+		}},
+		Load:  asking,
+		Quick: true,
+	}, {
+		Name:    "dns-search-expansion",
+		Summary: "each name is looked up under three search domains first, as in Kubernetes, by a name server 8 ms away",
+		Setup:   farNames(8 * time.Millisecond),
+		Faults: []Fault{{
+			Name: "search", Cause: "dns-search-expansion", Says: "ndots",
+			Text: "three search domains with ndots:5",
+			Plant: func(s *server.Setup) {
+				s.Quotes.Search = "shop.svc.cluster.local svc.cluster.local cluster.local"
+			},
+		}},
+		Load:  asking,
+		Quick: true,
+	}, {
+		Name:    "udp-receive-buffer",
+		Summary: "the socket of a name server has room for a few datagrams only, and many come at once",
+		Setup:   quotes(server.Quotes{Lookup: true, OneByOne: true}),
+		Faults: []Fault{{
+			Name: "small-buffer", Cause: "udp-receive-buffer-overflow", Says: "SO_RCVBUF",
+			Text:  "the name server sets SO_RCVBUF to 4 kB",
+			Plant: func(s *server.Setup) { s.Quotes.Buffer = 4 << 10 },
+		}},
+		Load:  load.Load{Conns: 40, Think: 40 * time.Millisecond},
+		Quick: true,
+	}}
+}
