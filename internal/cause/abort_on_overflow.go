@@ -25,7 +25,8 @@ var abortOnOverflow = Cause{
 		Not: []string{
 			"The setting alone, while no queue is full.",
 		},
-		Mend: "Switch it off, and mend what fills the queue.",
+		Mend:      "Switch it off, and mend what fills the queue.",
+		Unplanted: "Its incident has not been run often enough yet to be in the list.",
 	},
 }
 

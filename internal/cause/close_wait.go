@@ -29,7 +29,8 @@ var closeWaitLeak = Cause{
 			"CLOSE_WAIT, however many, while descriptors are left.",
 			"Descriptors used up by connections that are in use: fd-limit.",
 		},
-		Mend: "Close connections when read() returns 0; until then restart the service.",
+		Mend:      "Close connections when read() returns 0; until then restart the service.",
+		Unplanted: "Its incident has not been run often enough yet to be in the list.",
 	},
 }
 

@@ -29,7 +29,8 @@ var connectionChurn = Cause{
 			"New connections on the loopback device or in the same rack: a handshake takes microseconds.",
 			"Handshakes that are slow because SYNs are lost.",
 		},
-		Mend: "Keep connections open: a pool, keepalive to the upstream.",
+		Mend:      "Keep connections open: a pool, keepalive to the upstream.",
+		Unplanted: "Its incident has not been run often enough yet to be in the list.",
 	},
 }
 

@@ -29,7 +29,8 @@ var slowStartAfterIdle = Cause{
 			"Connections without pauses, small answers, short ways.",
 			"Windows that loss or the receiver keeps small.",
 		},
-		Mend: "Switch tcp_slow_start_after_idle off.",
+		Mend:      "Switch tcp_slow_start_after_idle off.",
+		Unplanted: "Its incident has not been run often enough yet to be in the list.",
 	},
 }
 

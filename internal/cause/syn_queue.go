@@ -31,7 +31,8 @@ var synFlood = Cause{
 			"A flood that SYN cookies answer: they lose nothing.",
 			"A full accept queue: accept-queue-overflow.",
 		},
-		Mend: "Switch SYN cookies on, and stop the flood before this host.",
+		Mend:      "Switch SYN cookies on, and stop the flood before this host.",
+		Unplanted: "Its incident has not been run often enough yet to be in the list.",
 	},
 }
 

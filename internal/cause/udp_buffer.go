@@ -28,7 +28,8 @@ var udpReceiveBufferOverflow = Cause{
 		Not: []string{
 			"Fewer of them, or wrong checksums.",
 		},
-		Mend: "A larger buffer (SO_RCVBUF, rmem_max), or a program that reads faster.",
+		Mend:      "A larger buffer (SO_RCVBUF, rmem_max), or a program that reads faster.",
+		Unplanted: "Its incident has not been run often enough yet to be in the list.",
 	},
 }
 

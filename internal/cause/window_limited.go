@@ -27,7 +27,8 @@ var windowLimited = Cause{
 			"A receiver that does not read: slow-receiver.",
 			"A send buffer that is smaller still: send-buffer-limited.",
 		},
-		Mend: "A larger receive buffer at the receiver: tcp_rmem, no small SO_RCVBUF.",
+		Mend:      "A larger receive buffer at the receiver: tcp_rmem, no small SO_RCVBUF.",
+		Unplanted: "Its incident has not been run often enough yet to be in the list.",
 	},
 }
 

@@ -5,12 +5,8 @@ import (
 
 	"github.com/slowray/slowray/lab/link"
 	"github.com/slowray/slowray/lab/load"
-	"github.com/slowray/slowray/lab/sandbox"
 	"github.com/slowray/slowray/lab/server"
 )
-
-// sandboxVeth is a plain wire.
-var sandboxVeth sandbox.Wire
 
 // quotes is a healthy service in Python that looks up names, or calls by them.
 func quotes(is server.Quotes) func() server.Setup {
@@ -72,17 +68,6 @@ func names() []Incident {
 			},
 		}},
 		Load:  asking,
-		Quick: true,
-	}, {
-		Name:    "udp-receive-buffer",
-		Summary: "the socket of a name server has room for a few datagrams only, and many come at once",
-		Setup:   quotes(server.Quotes{Lookup: true, OneByOne: true}),
-		Faults: []Fault{{
-			Name: "small-buffer", Cause: "udp-receive-buffer-overflow", Says: "SO_RCVBUF",
-			Text:  "the name server sets SO_RCVBUF to 4 kB",
-			Plant: func(s *server.Setup) { s.Quotes.Buffer = 4 << 10 },
-		}},
-		Load:  load.Load{Conns: 40, Think: 40 * time.Millisecond},
 		Quick: true,
 	}}
 }
