@@ -42,9 +42,9 @@ var haproxyNoServer = Cause{
 	Title: "HAProxy has no server to pass requests to: it answers with errors",
 	Layer: LayerCall,
 	Needs: []observe.Kind{observe.KindHAProxy, observe.KindRequests, observe.KindConnects},
-	ConsequenceOf: slices.Concat([]string{"conntrack-full", "accept-queue-overflow", "fd-limit", "memory-pressure", "network-loss", "syn-retransmits"},
-		poolCauses, machineCauses, waitCauses),
-	Folds: true,
+	// What keeps its connections from being made, as far as that is found.
+	ConsequenceOf: []string{"upstream-refused", "connect-timeout", "conntrack-full", "accept-queue-overflow", "fd-limit", "ephemeral-ports-exhausted", "network-loss", "syn-retransmits"},
+	Folds:         true,
 	Doc: Doc{
 		About: "With no server of a backend that can be reached, HAProxy answers requests with errors (503).",
 		See:   []Symptom{SeeErrors, SeeCalls},
