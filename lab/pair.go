@@ -171,6 +171,7 @@ func together(ctx context.Context, runners [2]*runner, faults [2][]incident.Faul
 	defer cancel()
 	var seen views
 	var boxes [2]*sandbox.Box
+	var places [2]Report // of which only the namespaces are known
 	var serving, done sync.WaitGroup
 	serving.Add(2)
 	errs := [2]error{}
@@ -180,7 +181,11 @@ func together(ctx context.Context, runners [2]*runner, faults [2][]incident.Faul
 			t.window, t.warm, t.after = r.opt.Window, max(watchWarm, t.warm), watchAfter
 		}
 		arrived := false
-		t.ready = func(ctx context.Context, box *sandbox.Box) error {
+		t.ready = func(ctx context.Context, box *sandbox.Box) (err error) {
+			// Now: the other sandbox may end before slowray is done.
+			if places[n].netns, places[n].clients, places[n].backend, err = namespaces(ctx, box); err != nil {
+				return err
+			}
 			boxes[n], arrived = box, true
 			serving.Done()
 			serving.Wait()
@@ -188,8 +193,8 @@ func together(ctx context.Context, runners [2]*runner, faults [2][]incident.Faul
 		}
 		t.beside = func() []int { return []int{boxes[0].PID(), boxes[1].PID()} }
 		if look && n == 0 {
-			t.watch = func(ctx context.Context, _ *sandbox.Box) error {
-				return seen.look(ctx, runners, boxes)
+			t.watch = func(ctx context.Context, box *sandbox.Box) error {
+				return seen.look(ctx, r, box, places)
 			}
 		}
 		done.Go(func() {
@@ -207,8 +212,8 @@ func together(ctx context.Context, runners [2]*runner, faults [2][]incident.Faul
 
 // look has slowray look at the host, and gives each sandbox its own part of the
 // report: the findings in its namespaces, and those of the machine.
-func (v *views) look(ctx context.Context, runners [2]*runner, boxes [2]*sandbox.Box) error {
-	whole, err := runners[0].slowray(ctx, boxes[0])
+func (v *views) look(ctx context.Context, r *runner, box *sandbox.Box, places [2]Report) error {
+	whole, err := r.slowray(ctx, box)
 	if err != nil {
 		return err
 	}
@@ -217,11 +222,9 @@ func (v *views) look(ctx context.Context, runners [2]*runner, boxes [2]*sandbox.
 			v.machine = append(v.machine, f)
 		}
 	}
-	for n := range runners {
+	for n, place := range places {
 		own := *whole
-		if own.netns, own.clients, own.backend, err = namespaces(ctx, boxes[n]); err != nil {
-			return err
-		}
+		own.netns, own.clients, own.backend = place.netns, place.clients, place.backend
 		own.Findings = nil
 		for _, f := range whole.Findings {
 			switch ns := f.Subject.NetNS; {
