@@ -65,7 +65,7 @@ func (e *Entry) write(b *strings.Builder, name func(id string) string) {
 	if len(e.Incidents) == 0 {
 		why := e.Unplanted
 		if why == "" {
-			why = "No incident of the lab plants it."
+			why = "No incident of the lab plants it yet; a recorded or written observation in the tests stands for it."
 		}
 		fmt.Fprintf(b, "%s\n", why)
 	}
