@@ -23,7 +23,7 @@ type whyCmd struct {
 	Port      *int          `placeholder:"N" help:"Only the service on this TCP port, and what it calls."`
 	PID       *int          `name:"pid" placeholder:"N" help:"Only the services of this process, and what they call."`
 	Unit      *string       `placeholder:"X" help:"Only the services of this systemd unit, and what they call."`
-	Container *string       `placeholder:"X" help:"Only the services of this container (id), and what they call."`
+	Container *string       `placeholder:"X" help:"Only the services of this container (name or id), and what they call."`
 	All       bool          `help:"Tell of every endpoint, and of every cause why it is ruled out."`
 	JSON      bool          `name:"json" help:"Print the report as JSON."`
 	Silent    bool          `help:"Ask no server for its status: Redis, memcached and HAProxy are asked otherwise, where they need no password."`

@@ -38,6 +38,8 @@ func (v *View) Reasons(f *Finding) func(p *Finding) bool {
 // mayBringAbout says whether p may be why something on this way is slow.
 func (v *View) mayBringAbout(p *Finding, way map[int]bool) bool {
 	switch {
+	case slices.Contains(killCauses, p.Cause):
+		return true // what is gone, or not there yet, is on nobody's way
 	case p.Subject.Kind == "cgroup" && p.Subject.Path != "":
 		i := slices.IndexFunc(v.Cgroups, func(c observe.Cgroup) bool { return c.Path == p.Subject.Path })
 		return i < 0 || len(v.Cgroups[i].PIDs) == 0 || slices.ContainsFunc(v.Cgroups[i].PIDs, func(pid int) bool { return way[pid] })

@@ -56,14 +56,17 @@ var cgroupIOThrottled = Cause{
 	ID:    "cgroup-io-throttled",
 	Title: "A control group's I/O limit holds the service back",
 	Layer: LayerMachine,
-	Needs: []observe.Kind{observe.KindCgroup, observe.KindRequests},
+	// What is read again and again, for want of memory, uses up any limit.
+	ConsequenceOf: []string{"page-cache-thrash"},
+	Folds:         true,
+	Needs:         []observe.Kind{observe.KindCgroup, observe.KindRequests},
 	Doc: Doc{
 		About: "io.max (blkio.throttle in version 1; docker run --device-write-bps, IOWriteBandwidthMax=) limits bytes and operations a second on a disk. What is beyond waits in " +
 			"the kernel, however idle the disk is.",
 		See: []Symptom{SeeIdle, SeePlateau},
 		Known: []string{
 			"A control group of the service has a limit for a disk, and used 80 % of it or more over the window.",
-			"The threads of its requests wait for the disk for a noticeable part of the requests' time (40 %, 10 ms a request), or its processes were seen in uninterruptible sleep in a fifth of their busy time.",
+			"The threads of its requests wait for the disk for a noticeable part of the requests' time (40 %, 10 ms a request), or its processes were seen in uninterruptible sleep in a fifth of their busy time, or the slow requests' chains of waits end there.",
 		},
 		Not:  []string{"A group that uses its limit up for writing in the background, which no request waits for."},
 		Mend: "Raise the limit.",
@@ -142,8 +145,18 @@ func (v *View) waitsForDisk(l *ledger) (k cost, much bool) {
 			busy += p.States.Busy()
 		}
 	}
-	k = scaled(l.cost(1, threadParts...), ratio(disk, busy))
-	return k, ratio(disk, busy) >= diskOfBusy && l.noticed(k, threadFloor)
+	share := ratio(disk, busy)
+	// Idle threads beside it make that little; what held up the slow requests
+	// was seen hop by hop.
+	for _, r := range []Result{checkFsyncBound(v), checkBlockedOnDisk(v)} {
+		for i := range r.Findings {
+			if f := &r.Findings[i]; slices.Contains(f.Holds, l.pid) || slices.Contains(f.Via, l.pid) {
+				share = max(share, f.Impact.Share)
+			}
+		}
+	}
+	k = scaled(l.cost(1, threadParts...), share)
+	return k, share >= diskOfBusy && l.noticed(k, threadFloor)
 }
 
 func checkMemoryHigh(v *View) Result {
@@ -235,6 +248,17 @@ func (v *View) ioUses(c *observe.Cgroup) []ioUse {
 	return out
 }
 
+// reads says that the limit is one of reading.
+func (u *ioUse) reads() bool { return strings.HasPrefix(u.v2Field, "r") }
+
+// text writes an amount of what is limited.
+func (u *ioUse) text(n float64) string {
+	if strings.HasPrefix(u.what, "bytes") {
+		return byteText(uint64(n))
+	}
+	return fmt.Sprintf("%.0f", n)
+}
+
 // command is the file and the text that raise the limit fourfold.
 func (u *ioUse) command(c *observe.Cgroup) (file, value string) {
 	if u.limit.Number == "" || u.limit.File == "" {
@@ -265,9 +289,12 @@ func checkGroupIO(v *View) Result {
 		h := v.holderOfGroup(c)
 		f := v.found(&cgroupIOThrottled, l, k, threadFloor, "waiting for the disk")
 		f.Subject.Kind, f.Subject.Path = "cgroup", c.Path
-		f.Evidence = append(f.Evidence, Evidence{Fact: u.what + " a second on " + u.limit.Disk + " by " + h.text, Value: round(u.done), Limit: u.most, Unit: "allowed", Source: u.limit.File})
+		f.Evidence = append(f.Evidence, Evidence{Fact: u.what + " a second on " + u.limit.Disk + " by " + h.text, Value: u.text(u.done), Limit: u.text(u.most), Unit: "allowed", Source: u.limit.File})
 		f.Evidence = append(f.Evidence, v.diskEvidence()...)
-		f.Fix.Text = fmt.Sprintf("Raise the limit of %s: %s a second on %s, now %.0f.%s", h.text, u.what, u.limit.Disk, u.most, h.setsWhere())
+		if !u.reads() {
+			f.Parents = []string{}
+		}
+		f.Fix.Text = fmt.Sprintf("Raise the limit of %s: %s a second on %s, now %s.%s", h.text, u.what, u.limit.Disk, u.text(u.most), h.setsWhere())
 		h.raise(&f.Fix, "", "", fmt.Sprintf("%s /dev/%s:%.0f", u.docker, u.limit.Disk, 4*u.most), fmt.Sprintf("'%s=/dev/%s %.0f'", u.systemd, u.limit.Disk, 4*u.most))
 		if file, value := u.command(c); file != "" {
 			f.Fix.Commands = []string{fmt.Sprintf("echo '%s' > %s", value, file)}

@@ -90,6 +90,9 @@ func (v *View) holderOf(path, containerID, unit string) holder {
 			default:
 				h.name = ""
 			}
+			if c.State == "removed" {
+				h.name = "" // there is nothing left to update
+			}
 		} else {
 			h.name = ""
 		}

@@ -18,6 +18,13 @@ var nearMissesOnLimits = []miss{
 	{"the log could not be read", &hostOOMKilled, func(o *observe.Observation) {
 		o.Gaps = []observe.Gap{{Kind: observe.KindKernelLog, Because: "not permitted", Partial: true}}
 	}, "could not be read"},
+	{"another one died later, and is what callers miss", &hostOOMKilled, func(o *observe.Observation) {
+		k := *killed(o, "python3", -60)
+		o.OOMKills = append(o.OOMKills, observe.OOMKill{At: -300, PID: 777, Comm: "java", Host: true, Cgroup: "/system.slice/old.service", Unit: "old.service"})
+		_ = k
+		o.Filter.Port = webPort
+		o.Connects = append(o.Connects, observe.Connect{PID: nginxWorker1, Comm: "nginx", NetNS: serverNS, Family: "inet", Addr: "10.9.8.1", Port: appPort, Calls: 50, Started: 50, Failed: 50, Refused: 50})
+	}, "no service in view is the worse"},
 	{"removed ten minutes ago", &containerOOMKilled, func(o *observe.Observation) {
 		killed(o, "python3", -600)
 		o.Containers[0] = observe.Container{ID: shopID, Name: "shop", Engine: "docker", State: "removed", EndedAt: -600}
@@ -62,6 +69,10 @@ var nearMissesOnLimits = []miss{
 	{"nobody was refused", &slowStart, func(o *observe.Observation) {
 		begins(o)
 		o.Connects = o.Connects[:len(o.Connects)-1]
+	}, "nobody was refused"},
+	{"what was refused lies elsewhere", &slowStart, func(o *observe.Observation) {
+		begins(o)
+		o.Connects[len(o.Connects)-1].Addr = "10.200.0.1"
 	}, "nobody was refused"},
 	{"it served before", &slowStart, func(o *observe.Observation) {
 		begins(o)

@@ -167,7 +167,7 @@ func (v *View) felt(k *observe.OOMKill) felt {
 	switch {
 	case !v.asksFor(k) && !v.refusedWhere(k):
 		return felt{because: named + ", and no service in view is the worse for it"}
-	case v.Filter == (observe.Filter{}) && removedLongAgo(v.container(k.Container)):
+	case v.Filter.Container == "" && v.Filter.Unit == "" && removedLongAgo(v.container(k.Container)):
 		return felt{because: named + "; its container was removed since, by somebody who knew"}
 	case !down:
 		return felt{because: named + "; what it belonged to runs again, or was no service"}
@@ -264,6 +264,13 @@ func (v *View) asksFor(k *observe.OOMKill) bool {
 func (v *View) refusedWhere(k *observe.OOMKill) bool {
 	if down, _ := v.downSince(k); !down || k.Container == "" && !strings.HasSuffix(k.Unit, ".service") {
 		return false
+	}
+	// Of several that are down, what is missed now is most likely the last one.
+	for i := range v.OOMKills {
+		o := &v.OOMKills[i]
+		if down, _ := v.downSince(o); down && o.At > k.At && (o.Container != k.Container || o.Unit != k.Unit) {
+			return false
+		}
 	}
 	for i := range v.Connects {
 		c := &v.Connects[i]

@@ -21,7 +21,7 @@ var slowStart = Cause{
 		Known: []string{
 			"A control group with a CPU quota was throttled in 30 % of its periods or more, and its processes began in the last two minutes.",
 			"None of them listened when the window began. They waited for the CPU for half of the time that they could run or more: /proc/PID/schedstat, and throttled time of cpu.stat.",
-			"Meanwhile calls to an address of this host at which nobody listened failed (3 or more), or its network namespace refused connections (OutRsts, 5 or more).",
+			"Meanwhile calls to an address in its network namespace at which nobody listened were refused (3 or more), or its network namespace refused connections (OutRsts, 5 or more).",
 		},
 		Not: []string{
 			"A start under a quota that nobody waits for: no call failed.",
@@ -121,11 +121,14 @@ func (v *View) starting(c *observe.Cgroup) *starting {
 func (v *View) refused(s *starting) (n uint64, text string) {
 	for i := range v.Connects {
 		c := &v.Connects[i]
-		if c.Refused == 0 || c.Family == "unix" || !v.hostAddress(c) || s.port != 0 && c.Port != s.port || s.port == 0 && (c.Established > 0 || v.listensNow(c.Port)) {
+		if there, _ := v.listensHere(destination{c.NetNS, c.Addr, c.Port}); there == nil || there.Inode != s.main.NetNS {
+			continue
+		}
+		if c.Refused == 0 || c.Family == "unix" || s.port != 0 && c.Port != s.port || s.port == 0 && (c.Established > 0 || v.listensNow(c.Port)) {
 			continue
 		}
 		if n += c.Refused; text == "" {
-			text = fmt.Sprintf("%s calls to port %d of this host were refused", c.Comm, c.Port)
+			text = fmt.Sprintf("%s calls to port %d, where it runs, were refused", c.Comm, c.Port)
 		}
 	}
 	if n >= startRefused {

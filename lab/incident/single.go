@@ -102,7 +102,7 @@ func nginxNginx() server.Setup {
 }
 
 func limits() []Incident {
-	return []Incident{{
+	return append(underLimits(), []Incident{{
 		Name:    "worker-connections",
 		Summary: "nginx has fewer worker_connections than clients and upstream connections need",
 		Setup:   nginxFPM(query),
@@ -114,7 +114,7 @@ func limits() []Incident {
 		Setup:   nginxFPM(query),
 		Faults:  []Fault{fileLimit(100)},
 		Load:    load.Load{Conns: 400, Close: true},
-	}}
+	}}...)
 }
 
 func cpu() []Incident {

@@ -69,13 +69,22 @@ func (b *Box) Limited(ctx context.Context, limits ...Limit) ([]string, error) {
 // second on the disk that the sandbox's directory is on, and gives its
 // directory: below the blkio controller of version 1, or version 2.
 func (b *Box) SlowDisk(ctx context.Context, writes int) (string, error) {
+	return b.slowDisk(ctx, "blkio.throttle.write_iops_device", "wiops", writes)
+}
+
+// SlowReads is SlowDisk for the bytes that are read in a second.
+func (b *Box) SlowReads(ctx context.Context, bytes int) (string, error) {
+	return b.slowDisk(ctx, "blkio.throttle.read_bps_device", "rbps", bytes)
+}
+
+func (b *Box) slowDisk(ctx context.Context, file1, key2 string, most int) (string, error) {
 	disk, err := diskOf(b.Dir)
 	if err != nil {
 		return "", err
 	}
-	root, file, value := "/sys/fs/cgroup/blkio", "blkio.throttle.write_iops_device", fmt.Sprintf("%s %d", disk, writes)
+	root, file, value := "/sys/fs/cgroup/blkio", file1, fmt.Sprintf("%s %d", disk, most)
 	if _, err := os.Stat(filepath.Join(root, file)); err != nil {
-		if root, file, value = "/sys/fs/cgroup", "io.max", fmt.Sprintf("%s wiops=%d", disk, writes); !hasController(root, "io") {
+		if root, file, value = "/sys/fs/cgroup", "io.max", fmt.Sprintf("%s %s=%d", disk, key2, most); !hasController(root, "io") {
 			return "", errors.New("lab: no controller of block devices in a control group hierarchy")
 		}
 	}

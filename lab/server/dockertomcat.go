@@ -36,7 +36,7 @@ const (
 %><%
 	synchronized (fares) {
 		if (held < most) {
-			byte[] fare = new byte[256 << 10];
+			byte[] fare = new byte[1 << 20];
 			Arrays.fill(fare, (byte) 1);
 			fares.add(fare);
 			held += fare.length;
@@ -95,6 +95,10 @@ func (s *starter) dockerTomcat() error {
 		err := s.box.Server.Listening(s.ctx, s.v.BackPort)
 		if err != nil { // a JVM may take twice as long as that waits
 			err = s.box.Server.Listening(s.ctx, s.v.BackPort)
+		}
+		if err == nil { // its page is compiled when it is asked for the first time
+			ask := fmt.Sprintf(`until { exec 3<>/dev/tcp/%s/%d; printf 'GET / HTTP/1.0\r\n\r\n' >&3; grep -q Hello <&3; }; do sleep 0.2; done`, s.v.ProxyAddr, s.v.BackPort)
+			_, err = s.box.Server.Output(s.ctx, "timeout", "20", "bash", "-c", ask)
 		}
 		if err != nil {
 			said, _ := s.box.Server.Output(s.ctx, "timeout", "5", "sh", "-c", s.dockerCommand("logs", "booking")+" 2>&1")

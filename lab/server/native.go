@@ -35,7 +35,7 @@ const (
 	pricesFile = "prices/today"
 	mailPort   = 25
 	faresFile  = "fares"
-	faresMB    = 96
+	faresMB    = 64
 )
 
 // native starts the server in C, and first what it needs.

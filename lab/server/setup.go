@@ -134,6 +134,7 @@ type Setup struct {
 	CPUs      string  // that they may run on, "0"; empty = all
 	MemoryMB  int     // 0 = no limit
 	Tasks     int     // processes and threads; 0 = no limit
+	ReadMB    int     // that they may read from the disk in a second; 0 = no limit
 
 	// other programs on the machine
 	Burners    int // busy loops

@@ -175,7 +175,11 @@ func (s *starter) group() (err error) {
 	if n := s.v.Tasks; n > 0 {
 		limits = append(limits, sandbox.Limit{Controller: "pids", File1: "pids.max", Value1: strconv.Itoa(n), File2: "pids.max", Value2: strconv.Itoa(n)})
 	}
-	s.limits, err = s.box.Limited(s.ctx, limits...)
+	if s.limits, err = s.box.Limited(s.ctx, limits...); err != nil || s.v.ReadMB == 0 {
+		return err
+	}
+	dir, err := s.box.SlowReads(s.ctx, s.v.ReadMB<<20)
+	s.limits = append(s.limits, dir)
 	return err
 }
 

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/slowray/slowray/internal/observe"
 )
 
@@ -51,6 +53,10 @@ type cgroupScan struct {
 	outside    int             // processes whose groups are not mounted here
 	denied     error
 	deniedDir  string
+
+	raw *raw
+	dir string // that fd is open for
+	fd  int
 }
 
 type groupKey struct {
@@ -70,6 +76,7 @@ func (fs FS) Cgroups(procs []ProcSample, interesting map[int]bool) ([]CgroupSamp
 			Because: because("not readable", err, ""),
 		}}
 	}
+	defer s.end()
 	s.moveMounts()
 	for i := range procs {
 		s.taken = max(s.taken, procs[i].StartTicks)
@@ -176,11 +183,44 @@ func (s *cgroupScan) gaps() []observe.Gap {
 // file reads one file of a group. A missing file is normal: the root group has
 // few, and a controller that is not on for the group has none.
 func (s *cgroupScan) file(dir, name string) ([]byte, bool) {
-	b, err := os.ReadFile(filepath.Join(dir, name))
+	b, err := s.read1(dir, name)
 	if err != nil && errors.Is(err, os.ErrPermission) && s.denied == nil {
 		s.denied, s.deniedDir = err, dir
 	}
-	return b, err == nil
+	return bytes.Clone(b), err == nil
+}
+
+// read1 reads a file by way of its directory, which is kept open: there are
+// many files to a group.
+func (s *cgroupScan) read1(dir, name string) ([]byte, error) {
+	if s.raw == nil {
+		s.raw, s.fd = getRaw(), -1
+	}
+	if s.dir != dir || s.fd < 0 {
+		s.close()
+		fd, err := s.raw.open(unix.AT_FDCWD, s.raw.cstring(dir), unix.O_PATH|unix.O_DIRECTORY)
+		if err != nil {
+			return nil, err
+		}
+		s.dir, s.fd = dir, fd
+	}
+	return s.raw.read(s.fd, s.raw.cstring(name))
+}
+
+func (s *cgroupScan) close() {
+	if s.raw != nil && s.fd >= 0 {
+		closeFD(s.fd)
+		s.fd = -1
+	}
+}
+
+// end gives back what reading took.
+func (s *cgroupScan) end() {
+	if s.raw != nil {
+		s.close()
+		s.raw.put()
+		s.raw = nil
+	}
 }
 
 // readV2 reads a group of the unified hierarchy

@@ -221,6 +221,7 @@ func (g *CgroupSample) Limited() bool {
 // older than this. Groups that are gone are left out.
 func (fs FS) CgroupsAgain(was []CgroupSample) []CgroupSample {
 	s := cgroupScan{fs: fs, hostMemory: fs.totalMemory()}
+	defer s.end()
 	var out []CgroupSample
 	for i := range was {
 		old := &was[i]
@@ -230,10 +231,8 @@ func (fs FS) CgroupsAgain(was []CgroupSample) []CgroupSample {
 		g := CgroupSample{Path: old.Path, Version: old.Version, PIDs: old.PIDs, from: old.from, taken: old.taken, oldest: old.oldest}
 		there := false
 		for _, f := range old.from {
-			if _, err := os.Stat(f.dir); err == nil {
-				there = true
-				f.read(&s, f.dir, &g)
-			}
+			f.read(&s, f.dir, &g)
+			there = there || s.dir == f.dir && s.fd >= 0
 		}
 		// A group whose files went while they were read has lost its limits.
 		if there && g.Limited() {
@@ -275,6 +274,7 @@ func (fs FS) CPUSetOf(groups *ProcGroups, online int) string {
 		return ""
 	}
 	s := cgroupScan{fs: fs}
+	defer s.end()
 	if fs.parse("self/mountinfo", func(r io.Reader) (err error) { s.mounts, err = parseMountinfo(r); return }) != nil {
 		return ""
 	}
