@@ -211,6 +211,9 @@ func checkUpstreamRefused(v *View) Result {
 		there, listens := v.listensHere(o.destination)
 		listing := fmt.Sprintf("ss -ltnp 'sport = :%d'", o.port)
 		switch {
+		case there == nil && address(o.addr).IsLoopback(): // in a namespace that began within the window
+			f.Fix.Text = fmt.Sprintf("Start what should listen at %s, in the network namespace of %s (pid %d), or correct the address in its configuration.", o.name(), f.Subject.Comm, o.pid)
+			f.Fix.Commands = []string{fmt.Sprintf("nsenter --net=/proc/%d/ns/net %s", o.pid, listing)}
 		case there == nil:
 			f.Fix.Text = fmt.Sprintf("Start what should listen at %s, there, or correct the address in the configuration of %s. A firewall that rejects with a reset looks the same.", o.name(), f.Subject.Comm)
 			f.Fix.Commands = []string{listing + fmt.Sprintf("   # on the machine that has %s", o.addr)}

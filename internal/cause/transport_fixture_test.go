@@ -84,6 +84,15 @@ var firingOnTransport = []fires{
 		subject: Subject{PID: fpmMaster, Addr: "10.7.7.7"}, minShare: 0.03, fix: "on the machine that has 10.7.7.7",
 	},
 	{
+		name: "in a namespace that began within the window", cause: &upstreamRefused,
+		plant: func(o *observe.Observation) {
+			quiet(failing(fpmServed(), 1000, 900))(o)
+			connects(o, fpmChild1, "inet", "127.0.0.1", dbPort, observe.Connect{Calls: 900, Failed: 900, Refused: 900})
+			o.Connects[len(o.Connects)-1].NetNS = 99
+		},
+		subject: Subject{PID: fpmMaster, Addr: "127.0.0.1"}, minShare: 0.8, fix: "in the network namespace of php-fpm8.2 (pid 200)",
+	},
+	{
 		name: "a host that is gone", cause: &connectTimeout,
 		plant: func(o *observe.Observation) {
 			quiet(failing(fpmServed(), 200, 60))(o)
