@@ -35,17 +35,17 @@ func (c *causesCmd) Run(s *streams) error {
 		enc.SetEscapeHTML(false)
 		return enc.Encode(all)
 	}
-	w := tabwriter.NewWriter(s.out, 0, 0, 2, ' ', 0)
-	layer := ""
-	for _, e := range all.Causes {
-		if e.Layer != layer {
-			layer = e.Layer
-			if err := w.Flush(); err != nil {
-				return err
+	for l := cause.LayerPath; l <= cause.LayerMachine; l++ {
+		fmt.Fprintf(s.out, "%s\n", l)
+		w := tabwriter.NewWriter(s.out, 0, 0, 2, ' ', 0)
+		for _, e := range all.Causes {
+			if e.Layer == l.String() {
+				fmt.Fprintf(w, "  %s\t%s\n", e.ID, e.Title)
 			}
-			fmt.Fprintf(s.out, "%s\n", layer)
 		}
-		fmt.Fprintf(w, "  %s\t%s\n", e.ID, e.Title)
+		if err := w.Flush(); err != nil {
+			return err
+		}
 	}
-	return w.Flush()
+	return nil
 }

@@ -14,7 +14,7 @@ const Schema = "slowray.causes/1"
 // Catalogue is all causes. Its JSON is a contract (schema/causes.schema.json).
 type Catalogue struct {
 	Schema string  `json:"schema"`
-	Causes []Entry `json:"causes"` // in the order of the layers
+	Causes []Entry `json:"causes"` // in the order of the catalogue
 }
 
 // Entry is one cause, as its page tells it.
