@@ -215,7 +215,8 @@ func (v *View) serverQueueFinding(p *proxied, b *observe.ProxyBackend, calls, fr
 		s := &parent.Subject
 		switch {
 		case slices.Contains(machineCauses, parent.Cause):
-			return true
+			// What makes the servers late: on another host no lack of CPUs here.
+			return here == nil && !slices.Contains(ofCPU, parent.Cause) || here != nil && v.lateBy(parent, here)
 		case slices.Contains(waitCauses, parent.Cause):
 			return v.heldUpBy(calls, parent)
 		case parent.Cause == slowDependency.ID:

@@ -251,8 +251,12 @@ func (v *View) lateBy(p *Finding, l *ledger) bool {
 	if l == nil || !slices.Contains(ofCPU, p.Cause) {
 		return true
 	}
-	computing, known := v.computing(l)
-	return !known || computing >= computeShare
+	if computing, known := v.computing(l); known {
+		return computing >= computeShare
+	}
+	// All that its threads ran, or wanted to, is the most that it can be.
+	w := v.atWork(l)
+	return (w.cpu+w.delay)*1e9 >= computeShare*l.SumNS(observe.Server)
 }
 
 func (v *View) poolEvidence(w *workerPool, u *poolUse, setting observe.Setting) []Evidence {
