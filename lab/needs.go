@@ -37,6 +37,9 @@ func installed(pkg string) bool {
 	case pkg == "php-fpm":
 		found, _ := filepath.Glob("/usr/sbin/php-fpm*")
 		return len(found) > 0
+	case pkg == "postgresql":
+		found, _ := filepath.Glob("/usr/lib/postgresql/*/bin/postgres")
+		return len(found) > 0
 	case strings.HasPrefix(program, "/"):
 		_, err := os.Stat(program)
 		return err == nil

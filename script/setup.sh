@@ -57,6 +57,7 @@ for part in "$@"; do
 	go) install_go ;;
 	test) apt_install nginx-light php8.2-fpm wrk iproute2 nftables conntrack procps util-linux tcpdump sysbench mariadb-server chromium ;;
 	lab)
+		apt_install postgresql memcached
 		# The packages of Docker's own repository are not to be replaced.
 		engine=docker.io
 		if command -v dockerd >/dev/null 2>&1; then engine=; fi

@@ -145,8 +145,8 @@ func (v *View) databaseFinding(c *Cause, u *databaseUse, k cost, what string) Fi
 // busyElsewhere says that the CPUs are full and the database has little of
 // them: then it is late as everything is.
 func (v *View) busyElsewhere(l *ledger) bool {
-	_, full := v.cpuFull(l)
 	w := v.atWork(l)
+	_, full := v.spareCPUs(l, &w) // what gives way by itself is in nobody's way
 	return full && w.cpu < dominantShare*v.Use.CPU.Total()
 }
 

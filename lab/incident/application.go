@@ -130,7 +130,7 @@ func dependencies() []Incident {
 		Summary: "queries take long because the network between application and database loses them",
 		Setup: func() server.Setup {
 			s := webAndBackend(server.WebDatabase, 2*time.Millisecond)()
-			s.Query.Pool = 20
+			s.Query.Pool, s.Query.Slow = 20, 10*time.Millisecond
 			return s
 		},
 		Faults: []Fault{{

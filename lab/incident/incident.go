@@ -80,6 +80,7 @@ func (i Incident) Needs() []string {
 	}
 	needs = append(needs, map[server.Kind][]string{
 		server.NginxFPM: {"php-fpm"}, server.WebDatabase: {"mariadb-server"}, server.WebRedis: {"redis-server"},
+		server.WebPostgres: {"postgresql"}, server.WebMemcached: {"memcached"},
 		server.NativeApp: {"gcc"}, server.NativeMail: {"gcc"}, server.NginxNative: {"gcc"},
 		server.DeskApp: {"gcc", "e2fsprogs"}, server.NginxPython: {"python3"}, server.Quoting: {"python3", "dnsmasq-base"}, server.Docker: {"python3", "docker.io"},
 		server.Apache: {"apache2-bin", "lua-socket"}, server.UWSGI: {"uwsgi-core", "uwsgi-plugin-python3"}, server.NginxGunicorn: {"python3", "gunicorn"},
@@ -128,7 +129,7 @@ func (i Incident) LoadWith(faults []Fault) load.Load {
 
 // All is every incident: the whole one first, then faults alone, then controls.
 func All() []Incident {
-	return slices.Concat([]Incident{nginxThroughput(), tcprtSixPhases()}, conntrack(), phpFPM(), acceptQueue(), ports(), limits(), cpu(),
+	return slices.Concat([]Incident{nginxThroughput(), tcprtSixPhases()}, databases(), databaseControls(), conntrack(), phpFPM(), acceptQueue(), ports(), limits(), cpu(),
 		network(), application(), dependencies(), serverWaits(), serverCPU(), hotFunctions(), runtimes(), transport(), names(), transportControls(), controls(), networkControls(), serverControls(), runtimeControls(),
 		hostLacks(), hostWaits(), hostControls())
 }

@@ -32,6 +32,8 @@ type besideSpec struct {
 	Every   time.Duration // … and stops reading, once in this time; 0 = never
 	Reads   time.Duration // … after so long
 
+	Report *reportSpec // what it asks a database
+
 	TimeWait int // connections to itself that it leaves in TIME_WAIT; then it ends
 
 	Syslog string // a unix datagram socket where it takes lines, one in LogPause
@@ -89,6 +91,8 @@ func (b *besideSpec) serve() error {
 		return b.collect()
 	case b.Datagrams != "":
 		return b.takeDatagrams()
+	case b.Report != nil:
+		return b.Report.serve()
 	case b.TimeWait > 0:
 		return b.leaveTimeWait()
 	case b.Syslog != "":

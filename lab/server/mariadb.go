@@ -1,34 +1,35 @@
 package server
 
 import (
-	"context"
-	"database/sql"
-	"errors"
 	"fmt"
-	"math/rand/v2"
 	"net"
+	"net/url"
 	"path/filepath"
 	"strconv"
 	"strings"
-	"sync"
-	"time"
 
 	_ "github.com/go-sql-driver/mysql" // the driver "mysql"
 )
 
-const (
-	databaseUser = "mysql" // of Debian's package
-	defaultPool  = 64
-	rows         = 10000
-)
+const databaseUser = "mysql" // of Debian's package
 
-// databaseInit is what the database does at its first start.
-const databaseInit = `CREATE DATABASE lab;
-CREATE TABLE lab.booking (id INT PRIMARY KEY, guest VARCHAR(40) NOT NULL) ENGINE=InnoDB;
-INSERT INTO lab.booking SELECT seq, CONCAT('guest ', seq) FROM lab_rows;
-CREATE USER 'booking'@'%' IDENTIFIED BY 'lab';
-GRANT SELECT ON lab.* TO 'booking'@'%';
-`
+// databaseInit is what the database does at its first start. The server refuses
+// to serve as root, and init-file has one statement a line.
+func (q Query) databaseInit() string {
+	lines := []string{
+		"CREATE DATABASE lab;",
+		"CREATE TABLE lab.booking (id INT PRIMARY KEY, guest VARCHAR(40) NOT NULL) ENGINE=InnoDB;",
+		"USE lab;",
+		fmt.Sprintf("INSERT INTO lab.booking SELECT seq, CONCAT('guest ', seq) FROM seq_1_to_%d;", q.rows()),
+	}
+	if q.Index {
+		lines = append(lines, "CREATE INDEX guest ON lab.booking (guest);")
+	}
+	lines = append(lines,
+		"CREATE USER 'booking'@'%' IDENTIFIED BY 'lab';",
+		"GRANT SELECT, UPDATE ON lab.* TO 'booking'@'%';")
+	return strings.Join(lines, "\n") + "\n"
+}
 
 // webDatabase starts a MariaDB with a table in it, and the web server that
 // asks it.
@@ -36,21 +37,14 @@ func (s *starter) webDatabase() error {
 	if err := s.mariadb(); err != nil {
 		return err
 	}
-	pool := s.v.Query.Pool
-	if pool == 0 {
-		pool = defaultPool
-	}
-	return s.web(&behind{SQL: &sqlSpec{
-		Addr: net.JoinHostPort(s.v.BackendAddr, strconv.Itoa(s.v.BackPort)), Pool: pool, Sleep: s.v.Query.Sleep,
-	}})
+	// With interpolateParams a query is one round trip.
+	dsn := "booking:lab@tcp(" + net.JoinHostPort(s.v.BackendAddr, strconv.Itoa(s.v.BackPort)) + ")/lab?interpolateParams=true"
+	return s.webSQL("mysql", dsn)
 }
 
 func (s *starter) mariadb() error {
 	dir := filepath.Join(s.box.Dir, "database")
-	// The server refuses to serve as root, and init-file has one statement a line.
-	series := strings.Replace(databaseInit, "lab_rows", fmt.Sprintf("seq_1_to_%d", rows), 1)
-	series = strings.Replace(series, "INSERT", "USE lab;\nINSERT", 1)
-	init, err := s.v.write("database.sql", series)
+	init, err := s.v.write("database.sql", s.v.Query.databaseInit())
 	if err != nil {
 		return err
 	}
@@ -59,67 +53,79 @@ func (s *starter) mariadb() error {
 	if err != nil {
 		return err
 	}
-	if err := s.runAt(s.box.Backend, s.v.BackPort, "mariadbd", "mariadbd", "--no-defaults", "--user="+databaseUser, "--datadir="+dir,
-		"--socket="+filepath.Join(dir, "socket"), "--pid-file="+filepath.Join(dir, "pid"), "--init-file="+init,
-		"--bind-address="+s.v.BackendAddr, "--port="+strconv.Itoa(s.v.BackPort), "--skip-name-resolve", "--max-connections=1000",
-		"--innodb-buffer-pool-size=32M", "--innodb-log-file-size=8M", "--skip-log-bin"); err != nil {
+	most := s.v.Query.Max
+	if most == 0 {
+		most = 1000
+	}
+	args := []string{"mariadbd", "--no-defaults", "--user=" + databaseUser, "--datadir=" + dir,
+		"--socket=" + filepath.Join(dir, "socket"), "--pid-file=" + filepath.Join(dir, "pid"), "--init-file=" + init,
+		"--bind-address=" + s.v.BackendAddr, "--port=" + strconv.Itoa(s.v.BackPort), "--skip-name-resolve", "--max-connections=" + strconv.Itoa(most),
+		"--innodb-buffer-pool-size=64M", "--innodb-log-file-size=32M", "--skip-log-bin", "--innodb-flush-log-at-trx-commit=0"}
+	if slow := s.v.Query.Slow; slow > 0 {
+		args = append(args, "--slow-query-log=1", "--slow-query-log-file="+filepath.Join(dir, "slow.log"), fmt.Sprintf("--long-query-time=%g", slow.Seconds()))
+	}
+	return s.runAt(s.box.Backend, s.v.BackPort, "mariadbd", args...)
+}
+
+const postgresUser = "postgres" // of Debian's package
+
+// webPostgres starts a PostgreSQL with a table in it, and the web server that
+// asks it.
+func (s *starter) webPostgres() error {
+	if err := s.postgres(); err != nil {
 		return err
 	}
-	return nil
+	at := url.URL{Scheme: "postgres", User: url.User("booking"), Host: net.JoinHostPort(s.v.BackendAddr, strconv.Itoa(s.v.BackPort)), Path: "lab",
+		RawQuery: "sslmode=disable&binary_parameters=yes"} // a query is one round trip
+	return s.webSQL("postgres", at.String())
 }
 
-// sqlSpec is a database and what to ask it.
-type sqlSpec struct {
-	Addr  string
-	Pool  int
-	Sleep time.Duration
+// postgresInit makes the table and its user.
+func (q Query) postgresInit() string {
+	text := "CREATE USER booking;\nCREATE DATABASE lab;\n\\c lab\nCREATE TABLE booking (id INT PRIMARY KEY, guest VARCHAR(40) NOT NULL);\n" +
+		fmt.Sprintf("INSERT INTO booking SELECT n, 'guest ' || n FROM generate_series(1, %d) n;\n", q.rows())
+	if q.Index {
+		text += "CREATE INDEX guest ON booking (guest);\n"
+	}
+	return text + "GRANT SELECT, UPDATE ON booking TO booking;\nANALYZE booking;\n"
 }
 
-// open fills the pool: a request must not wait for a handshake.
-func (q *sqlSpec) open() (caller, error) {
-	// With interpolateParams a query is one round trip.
-	db, err := sql.Open("mysql", "booking:lab@tcp("+q.Addr+")/lab?interpolateParams=true")
+func (s *starter) postgres() error {
+	found, _ := filepath.Glob("/usr/lib/postgresql/*/bin")
+	if len(found) == 0 {
+		return fmt.Errorf("postgresql: not installed")
+	}
+	bin := found[len(found)-1]
+	dir := filepath.Join(s.box.Dir, "database")
+	init, err := s.v.write("database.sql", s.v.Query.postgresInit())
 	if err != nil {
-		return nil, err
+		return err
 	}
-	db.SetMaxOpenConns(q.Pool)
-	db.SetMaxIdleConns(q.Pool)
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
-	defer cancel()
-	for range 50 { // the tables are made while connections are taken already
-		if err = db.PingContext(ctx); err == nil {
-			break
-		}
-		time.Sleep(100 * time.Millisecond)
+	if _, err := s.box.Backend.Output(s.ctx, "install", "-d", "-m", "700", "-o", postgresUser, dir); err != nil {
+		return err
 	}
+	// It refuses to run as root.
+	as := []string{"setpriv", "--reuid=" + postgresUser, "--regid=" + postgresUser, "--clear-groups"}
+	if _, err := s.box.Backend.Output(s.ctx, append(as, filepath.Join(bin, "initdb"), "-D", dir, "-A", "trust", "--no-sync", "-U", postgresUser, "--locale=C", "-E", "UTF8")...); err != nil {
+		return err
+	}
+	hba, err := s.v.write("pg_hba.conf", "local all all trust\nhost all all 0.0.0.0/0 trust\n")
 	if err != nil {
-		return nil, fmt.Errorf("database: %w", err)
+		return err
 	}
-	conns, errs := make([]*sql.Conn, q.Pool), make([]error, q.Pool)
-	var wg sync.WaitGroup
-	for n := range q.Pool { // at once: a handshake may take long on a bad network
-		wg.Go(func() { conns[n], errs[n] = db.Conn(ctx) })
+	most := s.v.Query.Max
+	if most == 0 {
+		most = 200
 	}
-	wg.Wait()
-	if err := errors.Join(errs...); err != nil {
-		return nil, fmt.Errorf("database: %w", err)
+	args := append(as, filepath.Join(bin, "postgres"), "-D", dir, "-p", strconv.Itoa(s.v.BackPort), "-h", s.v.BackendAddr, "-k", dir,
+		"-c", "max_connections="+strconv.Itoa(most), "-c", "shared_buffers=64MB", "-c", "synchronous_commit=off", "-c", "hba_file="+hba,
+		"-c", "max_parallel_workers_per_gather=0", "-c", "autovacuum=off")
+	if slow := s.v.Query.Slow; slow > 0 {
+		args = append(args, "-c", fmt.Sprintf("log_min_duration_statement=%d", slow.Milliseconds()), "-c", "log_lock_waits=on")
 	}
-	for _, c := range conns {
-		c.Close() // back into the pool
+	if err := s.runAt(s.box.Backend, s.v.BackPort, "postgres", args...); err != nil {
+		return err
 	}
-	statement := "SELECT guest FROM booking WHERE id = ?"
-	if q.Sleep > 0 {
-		statement = fmt.Sprintf("SELECT guest FROM booking WHERE id = ? AND SLEEP(%g) = 0", q.Sleep.Seconds())
-	}
-	return &sqlCaller{db: db, statement: statement}, nil
-}
-
-type sqlCaller struct {
-	db        *sql.DB
-	statement string
-}
-
-func (c *sqlCaller) call(ctx context.Context) error {
-	var guest string
-	return c.db.QueryRowContext(ctx, c.statement, rand.IntN(rows)+1).Scan(&guest)
+	_, err = s.box.Backend.Output(s.ctx, append(as, "psql", "-q", "-v", "ON_ERROR_STOP=1", "-h", dir, "-p", strconv.Itoa(s.v.BackPort), "-d", "postgres", "-f", init)...)
+	return err
 }

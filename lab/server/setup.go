@@ -34,7 +34,7 @@ const (
 
 // HasBackend reports whether a part of the servers is on a machine of its own.
 func (k Kind) HasBackend() bool {
-	return k == WebBackend || k == WebDatabase || k == WebRedis || k == NativeMail || k == Quoting || k == Docker
+	return k == WebPostgres || k == WebMemcached || k == WebBackend || k == WebDatabase || k == WebRedis || k == NativeMail || k == Quoting || k == Docker
 }
 
 // HasNginx reports whether clients talk to an nginx.
@@ -54,12 +54,6 @@ type Service struct {
 	EventLoop  bool          // one thread reads, works and answers, for one connection after the other
 	Calls      int           // of what is behind it, for each answer
 	CallClose  bool          // a new connection for each call
-}
-
-// Query is what a WebDatabase's web server asks its database in each call.
-type Query struct {
-	Sleep time.Duration // that the database takes, besides finding a row
-	Pool  int           // connections it keeps; 0 = 64
 }
 
 // Setup is one stack of servers and the place it runs in. The zero value of a
@@ -87,8 +81,10 @@ type Setup struct {
 	// Web, and what it calls
 	Web     Service
 	Backend Service // WebBackend
-	Query   Query   // WebDatabase
+	Query   Query   // WebDatabase, WebPostgres
 	Redis   Redis   // WebRedis
+	Cache   Cache   // WebMemcached
+	Report  Report  // … and another program that asks the same database
 
 	// NativeApp, NativeMail, NginxNative, and what is around them
 	Native        Native

@@ -28,7 +28,7 @@ func (s *Stack) Behind() []string {
 	switch s.Kind {
 	case NginxFPM, NginxNginx, NginxNative, NginxPython, NginxGunicorn, HAProxyWeb, DockerTomcat:
 		return []string{here}
-	case WebBackend, WebDatabase, WebRedis:
+	case WebBackend, WebDatabase, WebRedis, WebPostgres, WebMemcached:
 		return []string{there + strconv.Itoa(s.BackPort)}
 	case NativeMail:
 		return []string{there + strconv.Itoa(mailPort) + " (mail)"}
@@ -197,6 +197,10 @@ func (s *starter) servers() error {
 		return s.webDatabase()
 	case WebRedis:
 		return s.webRedis()
+	case WebPostgres:
+		return s.webPostgres()
+	case WebMemcached:
+		return s.webMemcached()
 	case NativeApp, NativeMail:
 		return s.native(s.v.ServerAddr, s.v.FrontPort)
 	case NginxNative:

@@ -66,6 +66,7 @@ type behind struct {
 	SQL  *sqlSpec
 
 	Redis string // host:port
+	Cache string // host:port of a memcached
 }
 
 // caller makes one call, over a connection that it keeps or makes.
@@ -114,6 +115,8 @@ func (w *webSpec) caller() (caller, error) {
 		return w.Behind.SQL.open()
 	case w.Behind.Redis != "":
 		return newRedisCaller(w.Behind.Redis), nil
+	case w.Behind.Cache != "":
+		return newCacheCaller(w.Behind.Cache), nil
 	default:
 		return &httpCaller{url: "http://" + w.Behind.HTTP + "/", client: &http.Client{
 			Timeout:   20 * time.Second,
