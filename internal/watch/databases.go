@@ -35,7 +35,7 @@ const (
 	// keptLeast is the shortest request that is kept to be joined with an entry
 	// of a slow log: less than any server logs by default.
 	keptLeast = time.Millisecond
-	maxKept   = 20_000
+	maxKept   = 10_000
 )
 
 // databases are the database servers of the host over a window.

@@ -23,7 +23,7 @@ import (
 const MaxLogBytes = 64 << 20
 
 // MaxEntries bounds how many entries of a slow log are kept.
-const MaxEntries = 20_000
+const MaxEntries = 10_000
 
 // Dial connects to the server where it listens, inside its own network
 // namespace. It is nil where nobody is to be asked.
