@@ -18,6 +18,10 @@ var databaseCauses = []string{
 	"redis-fork-stall", "redis-aof-fsync", "postgres-checkpoints-frequent",
 }
 
+// scanCauses are those of a database that works on few large things: what its
+// threads compute for them is no cause of its own.
+var scanCauses = []string{"mariadb-slow-query", "postgres-slow-query", "redis-slow-command"}
+
 // product is a database's name as people write it.
 func product(d *observe.Database) string {
 	switch d.Kind {

@@ -14,7 +14,7 @@ var eventLoopBlocked = Cause{
 	Title:         "The event loop does one thing for long, and all other requests wait unread",
 	Layer:         LayerApplication,
 	Needs:         []observe.Kind{observe.KindRequests, observe.KindProcess},
-	ConsequenceOf: slices.Concat([]string{"cpu-hot-function", "single-thread-saturated", "gil-contention", "gc-pauses", "run-queue-wait", "slow-dependency"}, machineCauses, waitCauses),
+	ConsequenceOf: slices.Concat([]string{"cpu-hot-function", "single-thread-saturated", "gil-contention", "gc-pauses", "run-queue-wait", "slow-dependency"}, machineCauses, waitCauses, scanCauses),
 	Folds:         true,
 	Doc: Doc{
 		About: "One thread serves many connections and now and then does one thing for long: computes, or makes a call that blocks. Whatever else " +

@@ -13,7 +13,7 @@ var cpuHotFunction = Cause{
 	Title:         "Slow requests compute, most of it in one function",
 	Layer:         LayerApplication,
 	Needs:         []observe.Kind{observe.KindRequests, observe.KindProcess, observe.KindProfile},
-	ConsequenceOf: append([]string{"time-wait-port-search", "autoreload-stat-storm", "short-lived-process-storm", "memory-pressure"}, kernelWorkIDs...),
+	ConsequenceOf: append([]string{"time-wait-port-search", "autoreload-stat-storm", "short-lived-process-storm", "memory-pressure"}, append(kernelWorkIDs[:len(kernelWorkIDs):len(kernelWorkIDs)], scanCauses...)...),
 	Folds:         true,
 	Doc: Doc{
 		About: "Requests are slow because the service computes, and one function has most of it.",

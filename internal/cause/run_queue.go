@@ -18,7 +18,7 @@ var runQueueWait = Cause{
 	Title:         "The service's threads are ready to run and wait for a CPU",
 	Layer:         LayerMachine,
 	Needs:         []observe.Kind{observe.KindRequests, observe.KindProcess, observe.KindCPU},
-	ConsequenceOf: []string{"cpu-quota-throttled", "cpu-saturated", "softirq-saturated", "kernel-thread-busy", "short-lived-process-storm", "low-cpu-weight", "affinity-too-narrow", "realtime-hog", "cpu-steal"},
+	ConsequenceOf: append([]string{"cpu-quota-throttled", "cpu-saturated", "softirq-saturated", "kernel-thread-busy", "short-lived-process-storm", "low-cpu-weight", "affinity-too-narrow", "realtime-hog", "cpu-steal"}, scanCauses...),
 	Folds:         true,
 	Doc: Doc{
 		About: "Threads that answer requests are ready and have no CPU, though no quota holds them back: others' work, short bursts, or CPUs that " +

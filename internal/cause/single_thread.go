@@ -15,7 +15,7 @@ var singleThreadSaturated = Cause{
 	Title:         "One thread is busy all the time and its requests wait for it, while CPUs are idle",
 	Layer:         LayerApplication,
 	Needs:         []observe.Kind{observe.KindRequests, observe.KindProcess},
-	ConsequenceOf: []string{"cpu-hot-function", "gc-pauses", "cpu-quota-throttled", "short-lived-process-storm", "autoreload-stat-storm", "time-wait-port-search", "affinity-too-narrow", "low-cpu-weight", "realtime-hog", "cpu-steal", "log-flooding", "files-per-request", "slow-clocksource"},
+	ConsequenceOf: append([]string{"cpu-hot-function", "gc-pauses", "cpu-quota-throttled", "short-lived-process-storm", "autoreload-stat-storm", "time-wait-port-search", "affinity-too-narrow", "low-cpu-weight", "realtime-hog", "cpu-steal", "log-flooding", "files-per-request", "slow-clocksource"}, scanCauses...),
 	Folds:         true,
 	Doc: Doc{
 		About: "All requests pass through one thread, which computes without a pause, while other CPUs have nothing to do. That is how event loops " +
