@@ -9,13 +9,13 @@ import (
 // unixDatagramBlocked: a datagram socket holds net.unix.max_dgram_qlen messages
 // (10 by default, unix_dgram_sendmsg), and who sends the next one waits until
 // the reader takes one. The system's own log sockets are told as
-// log-collector-stalled.
+// syslog-blocked.
 var unixDatagramBlocked = Cause{
 	ID:            "unix-datagram-blocked",
 	Title:         "Requests wait to send a message to a unix socket that nobody reads",
 	Layer:         LayerApplication,
 	Needs:         []observe.Kind{observe.KindWaits},
-	ConsequenceOf: []string{"log-collector-stalled", "process-stopped"},
+	ConsequenceOf: []string{"log-collector-stalled", "syslog-blocked", "process-stopped"},
 	Doc: Doc{
 		About: "Threads that should answer send a message to a unix datagram socket, as to a log or a collector of metrics, and its reader " +
 			"does not read. The queue holds ten messages by default; the next sender waits without a time limit.",
@@ -25,7 +25,7 @@ var unixDatagramBlocked = Cause{
 		},
 		Not: []string{
 			"A socket that is full now and then, and costs little of the slow requests' time.",
-			"The system's log, /dev/log and journald: log-collector-stalled.",
+			"The system's log, /dev/log and journald: syslog-blocked.",
 		},
 		Mend: "Have the reader read or restart it, send without blocking, and raise net.unix.max_dgram_qlen for bursts.",
 	},
