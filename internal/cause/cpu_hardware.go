@@ -57,7 +57,7 @@ func init() {
 func checkFrequency(v *View) Result {
 	s := &v.State
 	if s.CPUFreqMaxKHz == 0 {
-		return ruledOut("this machine shows no frequency of its CPUs (virtual machines do not)")
+		return ruledOut("no frequency of the CPUs is shown (virtual machines show none)")
 	}
 	share := ratio(s.CPUFreqKHz, s.CPUFreqMaxKHz)
 	busy := ratio(v.Use.CPU.Busy(), v.Use.CPU.Total())
@@ -103,7 +103,7 @@ func checkLockup(v *View) Result {
 		}
 	}
 	if line == nil {
-		return ruledOut("the kernel logged no stuck CPU")
+		return ruledOut("no CPU was stuck, as far as the kernel logged")
 	}
 	r := v.judgeLedgers(fewRequests, func(l *ledger) judged {
 		k := l.cost(1, threadParts...)

@@ -128,7 +128,7 @@ const commitNearly = 0.95 // of the limit
 func checkCommitLimit(v *View) Result {
 	m := &v.Use.Memory
 	strict := v.sysctlNumber("vm.overcommit_memory", 0) == 2
-	none := "the kernel promises memory beyond what it has (vm.overcommit_memory is not 2)"
+	none := "no call of a service was refused memory: the kernel promises beyond what it has (vm.overcommit_memory is not 2)"
 	if strict {
 		none = fmt.Sprintf("no call of a service was refused memory; %d MB of %d MB are promised", m.Committed>>20, m.CommitLimit>>20)
 	}

@@ -173,7 +173,7 @@ func checkKernelWork(c *Cause, work *kernelWork) func(*View) Result {
 				}
 			}
 			if most == nil {
-				return judged{because: fmt.Sprintf("%s is not among what takes most of the CPU of %s", work.doing, v.commOf(l)), near: 0}
+				return judged{because: fmt.Sprintf("no function that takes much of the CPU of %s is for %s", v.commOf(l), work.doing), near: 0}
 			}
 			share := e.share(most)
 			because := fmt.Sprintf("%s spends %s of its CPU time %s (%s)", v.commOf(l), percent(share), work.doing, most.Name)

@@ -114,7 +114,7 @@ func checkRAID(v *View) Result {
 func checkCachesDropped(v *View) Result {
 	drops := v.Use.VM["drop_pagecache"] + v.Use.VM["drop_slab"]
 	if drops == 0 {
-		return ruledOut("nobody dropped the caches")
+		return ruledOut("no drop of the caches was counted")
 	}
 	who := ""
 	var e []Evidence
@@ -135,8 +135,11 @@ func checkCachesDropped(v *View) Result {
 func checkSlab(v *View) Result {
 	m := &v.Use.Memory
 	text := fmt.Sprintf("the kernel's own objects take %d MB, %s of the memory", m.SlabBytes>>20, percent(ratio(m.SlabBytes, m.TotalBytes)))
-	if ratio(m.SlabBytes, m.TotalBytes) < slabShare || 2*m.SlabKeptBytes < m.SlabBytes {
-		return ruledOut(text)
+	if ratio(m.SlabBytes, m.TotalBytes) < slabShare {
+		return ruledOut("no great part of the memory: " + text)
+	}
+	if 2*m.SlabKeptBytes < m.SlabBytes {
+		return ruledOut(text + ", most of which can be freed")
 	}
 	r := v.waitsFor(memoryWaits, nil)
 	if r == nil {
