@@ -147,8 +147,8 @@ func (v *View) follows(d destination) func(*Finding) bool {
 	return func(p *Finding) bool {
 		s := &p.Subject
 		switch {
-		case slices.Contains(shortOfMachine, p.Cause):
-			return true
+		case slices.Contains(shortOfMachine, p.Cause), slices.Contains(killCauses, p.Cause):
+			return true // of what is gone nobody knows any more where it listened
 		case s.Addr == d.addr && s.Port == d.port:
 			return true
 		}

@@ -7,9 +7,43 @@ import (
 	"github.com/slowray/slowray/lab/server"
 )
 
+// tomcat is a healthy Tomcat in a container with a memory limit.
+func tomcat() server.Setup {
+	s := server.Healthy(server.DockerTomcat)
+	s.Container = server.Container{MemoryMB: 256, JavaOpts: "-Xmx96m"}
+	return s
+}
+
 // underLimits is services that a limit of their own holds back, or ends.
 func underLimits() []Incident {
 	return []Incident{{
+		Name:    "container-oom",
+		Summary: "a Tomcat in a container: its heap may grow far beyond the memory limit, and the kernel kills it",
+		Setup:   tomcat,
+		Faults: []Fault{{
+			Name: "heap", Cause: "jvm-heap-over-limit", Or: []string{"container-oom-killed"}, Beside: []string{"memory-pressure", "page-cache-thrash"}, Says: "-Xmx",
+			Text:  "a heap of up to 2 GB in a container with 256 MB",
+			Plant: func(s *server.Setup) { s.Container.JavaOpts = "-Xmx2g" },
+		}},
+		Load:  load.Load{Conns: 10, Think: 40 * time.Millisecond},
+		Quick: true,
+	}, {
+		Name:    "container-cpu-quota",
+		Summary: "a Tomcat in a container with a tenth of a CPU, which starts for as long as anybody looks",
+		Setup: func() server.Setup {
+			s := tomcat()
+			s.Container.Starting = true
+			return s
+		},
+		Faults: []Fault{{
+			Name: "quota", Cause: "slow-start-on-quota", Or: []string{"cpu-quota-throttled"}, Says: "quota",
+			Text:  "a CPU quota of 0.1",
+			Plant: func(s *server.Setup) { s.Container.CPUs = 0.1 },
+		}},
+		Load:  load.Load{Conns: 10, Think: 40 * time.Millisecond},
+		Lead:  5 * time.Second,
+		Quick: true,
+	}, {
 		Name:    "pids-limit",
 		Summary: "a server with a thread for each connection may have fewer threads than there are clients",
 		Setup:   native(server.Native{Work: 5 * time.Millisecond}),
@@ -19,6 +53,21 @@ func underLimits() []Incident {
 			Plant: func(s *server.Setup) { s.Tasks = 20 },
 		}},
 		Load:  load.Load{Conns: 40, Think: 5 * time.Millisecond},
+		Quick: true,
+	}, {
+		Name:    "cgroup-io-throttled",
+		Summary: "a Redis that waits for its disk before it answers, and a control group that may write 100 times a second",
+		Setup: func() server.Setup {
+			s := webAndBackend(server.WebRedis, near)()
+			s.Redis.Fsync = "always"
+			return s
+		},
+		Faults: []Fault{{
+			Name: "writes", Cause: "cgroup-io-throttled", Beside: []string{"fsync-bound", "blocked-on-disk"},
+			Text:  "100 writes a second for the control group of Redis",
+			Plant: func(s *server.Setup) { s.Redis.DiskWrites = 100 },
+		}},
+		Load:  load.Load{Conns: 20},
 		Quick: true,
 	}, {
 		Name:    "low-cpu-weight",
@@ -62,4 +111,36 @@ func underLimits() []Incident {
 		Load:  load.Load{Conns: 20, Think: 5 * time.Millisecond},
 		Quick: true,
 	}}
+}
+
+// limitControls have limits of their own, and keep within them.
+func limitControls() []Incident {
+	list := []Incident{{
+		Name:    "container-within-limit",
+		Summary: "a Tomcat in a container with a heap that fits its memory limit",
+		Setup:   tomcat,
+		Load:    load.Load{Conns: 10, Think: 40 * time.Millisecond},
+	}, {
+		Name:    "cache-up-to-limit",
+		Summary: "a service whose files fill its memory limit and are all in memory, with room for few more tasks",
+		Setup: func() server.Setup {
+			s := native(server.Native{Scan: 20})()
+			s.MemoryMB, s.Tasks = 80, 30
+			return s
+		},
+		Load: load.Load{Conns: 20, Think: 20 * time.Millisecond},
+	}, {
+		Name:    "low-weight-idle",
+		Summary: "a service with a low CPU weight and CPUs with time to spare",
+		Setup: func() server.Setup {
+			s := nginxFPM(query)()
+			s.CPUWeight = 2
+			return s
+		},
+		Load: load.Load{Conns: 5, Think: 30 * time.Millisecond},
+	}}
+	for n := range list {
+		list[n].Control, list[n].Quick = true, true
+	}
+	return list
 }

@@ -102,7 +102,7 @@ func nginxNginx() server.Setup {
 }
 
 func limits() []Incident {
-	return append(underLimits(), []Incident{{
+	return append(append(underLimits(), limitControls()...), []Incident{{
 		Name:    "worker-connections",
 		Summary: "nginx has fewer worker_connections than clients and upstream connections need",
 		Setup:   nginxFPM(query),
