@@ -129,15 +129,6 @@ func limitControls() []Incident {
 			return s
 		},
 		Load: load.Load{Conns: 20, Think: 20 * time.Millisecond},
-	}, {
-		Name:    "low-weight-idle",
-		Summary: "a service with a low CPU weight and CPUs with time to spare",
-		Setup: func() server.Setup {
-			s := nginxFPM(query)()
-			s.CPUWeight = 2
-			return s
-		},
-		Load: load.Load{Conns: 5, Think: 30 * time.Millisecond},
 	}}
 	for n := range list {
 		list[n].Control, list[n].Quick = true, true
