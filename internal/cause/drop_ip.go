@@ -39,8 +39,9 @@ var noRoute = Cause{
 			"The kernel gives IP_OUTNOROUTES, IP_INNOROUTES or IP_INADDRERRORS as the reason, or counts OutNoRoutes.",
 			howDropsCount + " Or requests failed, and packets had no route at least half as often.",
 		},
-		Not:  []string{"A program that tries IPv6 first, and goes on with IPv4.", "Stray packets to addresses of others."},
-		Mend: "Give the destination a route, or take the blackhole away.",
+		Not:       []string{"A program that tries IPv6 first, and goes on with IPv4.", "Stray packets to addresses of others."},
+		Mend:      "Give the destination a route, or take the blackhole away.",
+		Unplanted: "It is found as neighbour-unresolved is, by another reason of the kernel's.",
 	},
 }
 

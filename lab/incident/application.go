@@ -146,7 +146,7 @@ func dependencies() []Incident {
 // networkControls look slow to who measures on the wire, or lossy, and are not
 // to be mended where the service is.
 func networkControls() []Incident {
-	list := []Incident{{
+	list := append(packetControls(), []Incident{{
 		Name:    "far-clients",
 		Summary: "clients all over the world, 40 ms away: distance, which nothing at the service shortens",
 		Setup:   farWeb(40*time.Millisecond, server.Service{}),
@@ -184,7 +184,7 @@ func networkControls() []Incident {
 			return s
 		},
 		Load: load.Load{Conns: 20, Think: 20 * time.Millisecond},
-	}}
+	}}...)
 	for n := range list {
 		list[n].Control, list[n].Quick = true, true
 	}

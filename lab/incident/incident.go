@@ -99,6 +99,7 @@ func (i Incident) Needs() []string {
 	if setup.Track || setup.MailDropped {
 		needs = append(needs, "nftables")
 	}
+	needs = append(needs, setup.Packets.Needs()...)
 	if l := i.LoadWith(i.Faults); !l.None() && l.UsesWrk() {
 		needs = append(needs, "wrk")
 	}

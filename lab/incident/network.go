@@ -52,7 +52,7 @@ const farClients = 40
 const near = 400 * time.Microsecond
 
 func network() []Incident {
-	return []Incident{{
+	return append(packets(), []Incident{{
 		Name:    "lost-response-segment",
 		Summary: "one response in fifty is lost on its way, which is noticed only after 200 ms",
 		Setup:   web(2*time.Millisecond, server.Service{}),
@@ -140,5 +140,5 @@ func network() []Incident {
 		}},
 		Load:  load.Load{Conns: 20, Close: true},
 		Quick: true,
-	}}
+	}}...)
 }

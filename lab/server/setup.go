@@ -114,6 +114,8 @@ type Setup struct {
 	BackWire    sandbox.Wire // between servers and backend
 	ClientAddrs int          // addresses from ClientNet that the clients have besides their own
 
+	Packets Packets
+
 	// kernel, of the server's network namespace
 	Somaxconn    int
 	PortRange    int    // how many ephemeral ports there are, from a random one on; 0 = 10000–65535

@@ -48,7 +48,7 @@ func Start(ctx context.Context, box *sandbox.Box, exe string, setup Setup, plan 
 	if setup.ProxyLoopback {
 		s.v.ProxyAddr = "127.0.0.1"
 	}
-	for _, step := range []func() error{s.kernel, s.clients, s.track, s.group, s.servers, s.burners, s.storm, s.flood, s.chores} {
+	for _, step := range []func() error{s.kernel, s.clients, s.track, s.group, s.servers, s.packets, s.burners, s.storm, s.flood, s.chores} {
 		if err := step(); err != nil {
 			return nil, fmt.Errorf("servers: %w", err)
 		}
