@@ -1,6 +1,10 @@
 package cause
 
-import "github.com/slowray/slowray/internal/observe"
+import (
+	"slices"
+
+	"github.com/slowray/slowray/internal/observe"
+)
 
 // Layer says where on a request's way a cause sits, from the wire up. A
 // request meets the layers in this order.
@@ -140,7 +144,7 @@ type Fix struct {
 
 // Catalogue lists every cause that is known, in the order of the layers.
 func Catalogue() []Cause {
-	return []Cause{
+	all := []Cause{
 		networkLoss,
 		qdiscDrop, tcIngressDrop, tcEgressDrop, xdpDrop, mtuMismatch, pmtuBlackhole, nicRing, linkErrors, softnetBacklog,
 		rpFilterDrop, noRoute, neighbourUnresolved, neighbourTable, ipReassembly, ipsecPolicy, checksumErrors, firewallDrop, firewallReject,
@@ -299,6 +303,8 @@ func Catalogue() []Cause {
 		staleHandle,
 		securityDenials,
 	}
+	slices.SortStableFunc(all, func(a, b Cause) int { return int(a.Layer - b.Layer) })
+	return all
 }
 
 // supported begins a finding of c.
