@@ -31,8 +31,7 @@ var haproxyServerQueue = Cause{
 			"A limit that is reached while next to nothing waits.",
 			"Servers whose own workers are all busy: that is told instead.",
 		},
-		Mend:      "Raise maxconn of the servers if they can take it; else add servers, or make them answer faster.",
-		Unplanted: notPlanted,
+		Mend: "Raise maxconn of the servers if they can take it; else add servers, or make them answer faster.",
 	},
 }
 
@@ -52,9 +51,8 @@ var haproxyNoServer = Cause{
 			"Every server of the backend is down by HAProxy's statistics, or all connections to it failed in the window.",
 			"Answers 5xx are " + percent(upstreamErrorShare) + " or more of the answers of the frontends that pass to it.",
 		},
-		Not:       []string{"One of several servers that cannot be reached, while the others answer."},
-		Mend:      "Start what should listen there, or correct the address.",
-		Unplanted: notPlanted,
+		Not:  []string{"One of several servers that cannot be reached, while the others answer."},
+		Mend: "Start what should listen there, or correct the address.",
 	},
 }
 

@@ -27,13 +27,13 @@ func turnsAway(id, title, about string) Cause {
 				"nginx logged that it turned requests away, and answers 4xx or 5xx, by the requests' own records, are " + percent(limitedShare) + " or more of all.",
 				"Not only one or a few of many clients are turned away.",
 			},
-			Not:       []string{"One client of many that is turned away, as a crawler: this is what the limit is for.", "A few requests turned away among many."},
-			Mend:      "Raise the rate or the burst, or count by another key: behind a load balancer, take the client's address from its header (real_ip).",
-			Unplanted: notPlanted,
+			Not:  []string{"One client of many that is turned away, as a crawler: this is what the limit is for.", "A few requests turned away among many."},
+			Mend: "Raise the rate or the burst, or count by another key: behind a load balancer, take the client's address from its header (real_ip).",
 		}}
 }
 
 func init() {
+	nginxLimitConn.Doc.Unplanted = notPlanted
 	nginxLimitReq.Check = func(v *View) Result { return checkLimits(v, &nginxLimitReq, "req") }
 	nginxLimitConn.Check = func(v *View) Result { return checkLimits(v, &nginxLimitConn, "conn") }
 }

@@ -29,8 +29,7 @@ var phpFPMSlowScript = Cause{
 			"Entries of a slow log while the slowest requests wait for something else: for a free child, or for the network.",
 			"A handful of entries among many requests.",
 		},
-		Mend:      "Look at the line: what it calls, and with what. A timeout there keeps the page alive when what it waits for is slow.",
-		Unplanted: notPlanted,
+		Mend: "Look at the line: what it calls, and with what. A timeout there keeps the page alive when what it waits for is slow.",
 	},
 }
 

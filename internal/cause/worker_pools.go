@@ -38,9 +38,8 @@ func exhausted(id, title string, kind observe.Kind, about, mend string, not ...s
 				"Requests waited meanwhile: in the accept queue, or complete in the socket and not read.",
 				"At least " + percent(idleCPUShare) + " of the CPUs is idle, or what is taken does not compute: more of them would answer more.",
 			},
-			Not:       append(not, "All workers taken, and nobody waits.", "Workers that all wait for the same lock, disk or slow service: that is told instead."),
-			Mend:      mend + " The finding names the file and the line of the limit, and proposes no more than memory allows.",
-			Unplanted: notPlanted,
+			Not:  append(not, "All workers taken, and nobody waits.", "Workers that all wait for the same lock, disk or slow service: that is told instead."),
+			Mend: mend + " The finding names the file and the line of the limit, and proposes no more than memory allows.",
 		}}
 }
 

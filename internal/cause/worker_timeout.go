@@ -28,13 +28,13 @@ func cutOffCause(id, title string, kind observe.Kind, about string) Cause {
 				"The server's log has lines that it killed workers for their time in the window.",
 				"Requests got no answer, by their own records: " + percent(cutOffShare) + " or more of them, or " + percent(cutOffShare) + " of the time of all.",
 			},
-			Not:       []string{"A worker that was killed while no request failed."},
-			Mend:      "Find what those requests wait for; raise the timeout only where it is shorter than what they are meant to take.",
-			Unplanted: notPlanted,
+			Not:  []string{"A worker that was killed while no request failed."},
+			Mend: "Find what those requests wait for; raise the timeout only where it is shorter than what they are meant to take.",
 		}}
 }
 
 func init() {
+	gunicornWorkerTimeout.Doc.Unplanted = notPlanted
 	uwsgiHarakiri.Check = func(v *View) Result { return checkCutOff(v, &uwsgiHarakiri, observe.KindUWSGI, "harakiri", "harakiri") }
 	gunicornWorkerTimeout.Check = func(v *View) Result {
 		return checkCutOff(v, &gunicornWorkerTimeout, observe.KindGunicorn, "worker-timeout", "timeout")

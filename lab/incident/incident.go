@@ -132,7 +132,8 @@ func (i Incident) LoadWith(faults []Fault) load.Load {
 func All() []Incident {
 	return slices.Concat([]Incident{nginxThroughput(), tcprtSixPhases()}, databases(), databaseControls(), conntrack(), phpFPM(), acceptQueue(), ports(), limits(), cpu(),
 		network(), application(), dependencies(), serverWaits(), serverCPU(), hotFunctions(), runtimes(), transport(), names(), transportControls(), controls(), networkControls(), serverControls(), runtimeControls(),
-		hostLacks(), hostWaits(), hostControls())
+		hostLacks(), hostWaits(), hostControls(),
+		webServers(), webServerControls())
 }
 
 // Find gives the incident of that name.
