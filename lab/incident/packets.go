@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/slowray/slowray/lab/drop"
 	"github.com/slowray/slowray/lab/load"
 	"github.com/slowray/slowray/lab/server"
 )
@@ -37,6 +38,28 @@ func firewallOut(percent int) Fault {
 	}, nftTable, nftOutput, fmt.Sprintf("nft add rule inet shop output tcp sport {{.FrontPort}} numgen random mod 100 '<' %d drop", percent))
 }
 
+func iptablesNFT(share float64) Fault {
+	return atServer(Fault{
+		Name: "iptables-nft", Cause: "firewall-drop", Says: "iptables-nft ip filter INPUT",
+		Text: fmt.Sprintf("a rule of iptables-nft in INPUT drops %.0f %% of the packets for the service", 100*share),
+	}, fmt.Sprintf("iptables-nft -A INPUT -p tcp --dport {{.FrontPort}} -m statistic --mode random --probability %g -j DROP", share))
+}
+
+func iptablesLegacy(share float64) Fault {
+	return atServer(Fault{
+		Name: "iptables-legacy", Cause: "firewall-drop", Says: "iptables-legacy ip filter OUTPUT",
+		Text: fmt.Sprintf("a rule of iptables-legacy in OUTPUT drops %.0f %% of the packets of the service", 100*share),
+	}, fmt.Sprintf("iptables-legacy -A OUTPUT -p tcp --sport {{.FrontPort}} -m statistic --mode random --probability %g -j DROP", share))
+}
+
+func ingressDropper(every int) Fault {
+	return Fault{
+		Name: "tc-ingress", Cause: "tc-ingress-drop",
+		Text:  fmt.Sprintf("a BPF program at the ingress of the server's device drops each %s packet", map[bool]string{true: "3rd", false: fmt.Sprintf("%dth", every)}[every == 3]),
+		Plant: func(s *server.Setup) { s.Wire.DropAtServer = drop.Rule{Every: every} },
+	}
+}
+
 // smallMTU lets handshakes in, and no request.
 func smallMTU() Fault {
 	return atServer(Fault{
@@ -62,6 +85,18 @@ func plainWeb(is server.Service) func() server.Setup {
 
 func packets() []Incident {
 	return []Incident{{
+		// Incident C: what hurts most is mended first. Connection tracking is in
+		// use all the time, and has nothing to do with it.
+		Name:    "packet-loss-layers",
+		Summary: "packets die at five layers, which are mended one by one: MTU, a BPF program, and three firewalls",
+		Setup:   plainWeb(server.Service{}),
+		Stepped: true,
+		Faults: []Fault{smallMTU(), ingressDropper(3), iptablesNFT(0.15), firewallOut(7), iptablesLegacy(0.03),
+			{Name: "conntrack", Text: "connection tracking in use, far from its limit", Decoy: true, RuledOut: "conntrack-full",
+				Plant: func(s *server.Setup) { s.Track = true }}},
+		Load:  load.Load{Conns: 20},
+		Quick: true,
+	}, {
 		Name:    "firewall-drop",
 		Summary: "a firewall rule drops one packet in twenty on its way to the service",
 		Setup:   plainWeb(server.Service{}),
