@@ -46,7 +46,7 @@ func transport() []Incident {
 		Summary: "the called service's name has an IPv6 address that leads nowhere, and is tried first",
 		Setup:   quotes(server.Quotes{Call: true, Timeout: 300 * time.Millisecond}),
 		Faults: []Fault{{
-			Name: "dead-ipv6", Cause: "ipv6-fallback",
+			Name: "dead-ipv6", Cause: "ipv6-fallback", Or: []string{"neighbour-unresolved"},
 			Text:  "an IPv6 address beside the IPv4 one, that no machine has",
 			Plant: func(s *server.Setup) { s.Quotes.DeadIPv6 = true },
 		}},
