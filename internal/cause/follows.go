@@ -25,7 +25,8 @@ var lackOfCPU = []string{"cpu-saturated", "run-queue-wait", "short-lived-process
 // Reasons gives a function that says of another finding whether it may be why f
 // was found, as far as what was measured of the processes that f is about tells.
 func (v *View) Reasons(f *Finding) func(p *Finding) bool {
-	if v == nil || f.Subject.PID == 0 {
+	// Of full CPUs the subject may be who takes them, which nothing slows down.
+	if v == nil || f.Subject.PID == 0 || f.Cause == cpuSaturated.ID {
 		return func(*Finding) bool { return true }
 	}
 	way := sync.OnceValue(func() map[int]bool { return v.wayOf(f.Subject.PID) })

@@ -316,10 +316,9 @@ func (v *View) downSince(k *observe.OOMKill) (down bool, what string) {
 		}
 		return true, text
 	case k.Container != "":
-		if alive(func(p *observe.Process) bool { return p.Container == k.Container }) {
-			return false, ""
-		}
-		return true, fmt.Sprintf("no process of its container %s is left", v.ContainerText(k.Container))
+		// No engine here knows it: whether something has taken its place,
+		// under another id, cannot be told.
+		return false, ""
 	case strings.HasSuffix(k.Unit, ".service"):
 		if alive(func(p *observe.Process) bool { return p.Unit == k.Unit }) {
 			return false, ""

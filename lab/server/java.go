@@ -34,7 +34,9 @@ func (s *starter) java() error {
 	if heap == 0 {
 		heap = 256
 	}
-	args := []string{"java", fmt.Sprintf("-Xmx%dm", heap), "-XX:+UseG1GC", "-cp", filepath.Dir(source), "Booking", s.v.ServerAddr, strconv.Itoa(s.v.FrontPort)}
+	args := []string{"java", fmt.Sprintf("-Xmx%dm", heap), "-XX:+UseG1GC",
+		// Its two writes of an answer would wait for delayed acknowledgements.
+		"-Dsun.net.httpserver.nodelay=true", "-cp", filepath.Dir(source), "Booking", s.v.ServerAddr, strconv.Itoa(s.v.FrontPort)}
 	opposite := 0
 	if j.Opposite {
 		opposite = 1
