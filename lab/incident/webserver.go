@@ -139,7 +139,8 @@ func webServers() []Incident {
 		Load: load.Load{Conns: 24},
 	}}
 	for n := range list {
-		list[n].Quick = true
+		// Workers that wait are killed in waves, seconds apart.
+		list[n].Quick = list[n].Name != "uwsgi-harakiri"
 	}
 	return list
 }
