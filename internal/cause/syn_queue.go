@@ -19,6 +19,9 @@ var synFlood = Cause{
 	Title: "A flood of SYNs fills the queue of half-open connections: SYNs of clients are dropped",
 	Layer: LayerSocket,
 	Needs: []observe.Kind{observe.KindListeners, observe.KindSockets, observe.KindCounters},
+	// Behind a full accept queue connections stay half open.
+	ConsequenceOf: []string{"accept-queue-overflow"},
+	Folds:         true,
 	Doc: Doc{
 		About: "The queue of half-open connections is full of SYNs whose senders never answer. With SYN cookies off, SYNs of clients are dropped, and sent again after 1, 3 and 7 seconds.",
 		See:   []Symptom{SeeConnecting, SeeNoAnswer, SeeLogs},
@@ -42,7 +45,7 @@ var synQueueOverflow = Cause{
 	Title:         "The queue of half-open connections is too short: SYNs are dropped and sent again a second later",
 	Layer:         LayerSocket,
 	Needs:         []observe.Kind{observe.KindListeners, observe.KindSockets, observe.KindCounters},
-	ConsequenceOf: []string{"network-loss", "conntrack-full"},
+	ConsequenceOf: []string{"network-loss", "conntrack-full", "accept-queue-overflow"},
 	Doc: Doc{
 		About: "More clients connect at the same time than the queue of half-open connections holds. SYNs beyond it are dropped where SYN cookies are off.",
 		See:   []Symptom{SeeConnecting},

@@ -129,7 +129,7 @@ func serverWaits() []Incident {
 			return s
 		},
 		Faults: []Fault{{
-			Name: "firewall", Cause: "blocked-on-remote",
+			Name: "firewall", Cause: "blocked-on-remote", Or: []string{"firewall-drop"},
 			Text:  "a firewall at the mail host drops all packets to port 25; the service gives up after 1.5 s",
 			Plant: func(s *server.Setup) { s.MailDropped = true },
 		}},
