@@ -19,9 +19,6 @@ var synFlood = Cause{
 	Title: "A flood of SYNs fills the queue of half-open connections: SYNs of clients are dropped",
 	Layer: LayerSocket,
 	Needs: []observe.Kind{observe.KindListeners, observe.KindSockets, observe.KindCounters},
-	// Behind a full accept queue connections stay half open.
-	ConsequenceOf: []string{"accept-queue-overflow"},
-	Folds:         true,
 	Doc: Doc{
 		About: "The queue of half-open connections is full of SYNs whose senders never answer. With SYN cookies off, SYNs of clients are dropped, and sent again after 1, 3 and 7 seconds.",
 		See:   []Symptom{SeeConnecting, SeeNoAnswer, SeeLogs},
@@ -45,7 +42,7 @@ var synQueueOverflow = Cause{
 	Title:         "The queue of half-open connections is too short: SYNs are dropped and sent again a second later",
 	Layer:         LayerSocket,
 	Needs:         []observe.Kind{observe.KindListeners, observe.KindSockets, observe.KindCounters},
-	ConsequenceOf: []string{"network-loss", "conntrack-full", "accept-queue-overflow"},
+	ConsequenceOf: []string{"network-loss", "conntrack-full"},
 	Doc: Doc{
 		About: "More clients connect at the same time than the queue of half-open connections holds. SYNs beyond it are dropped where SYN cookies are off.",
 		See:   []Symptom{SeeConnecting},
@@ -110,6 +107,12 @@ func (v *View) checkSYNQueue(c *Cause, flood bool) Result {
 			}
 			q := v.synQueueOf(s, l)
 			full := q.halfOpen > 0 && float64(q.halfOpen) >= synQueueFull*float64(q.limit)
+			if full && l.FullSamples > 0 {
+				// Handshakes cannot be completed: they stay half open whoever sent the SYN.
+				r.RuledOut = fmt.Sprintf("%s of %s connections on %s are half open, behind an accept queue that is full", count(q.halfOpen), count(q.limit), listenerName(l))
+				most = q.halfOpen
+				continue
+			}
 			if q.dropped < fewAffected || !full || q.ignored() != flood {
 				if q.halfOpen > most {
 					most = q.halfOpen

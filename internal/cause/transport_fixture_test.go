@@ -306,6 +306,12 @@ var nearMissesOnTransport = []miss{
 		ns(o).Sockets = append(ns(o).Sockets, observe.SocketGroup{Side: "served", Port: webPort, States: map[string]int{"SYN_RECV": 400}})
 		ns(o).Counters["TcpExt.ListenOverflows"], web(o).Drops = 900, 900
 	}, "0 SYNs dropped there"},
+	{"connections that stay half open behind a full accept queue", &synFlood, func(o *observe.Observation) {
+		ns(o).Sysctl["net.ipv4.tcp_syncookies"], ns(o).Sysctl["net.ipv4.tcp_max_syn_backlog"] = "0", "128"
+		ns(o).Counters["TcpExt.TCPSynRetrans"] = 300
+		ns(o).Sockets = append(ns(o).Sockets, observe.SocketGroup{Side: "served", Port: webPort, States: map[string]int{"SYN_RECV": 96}})
+		web(o).Drops, web(o).Opened, web(o).Clients, web(o).FullSamples = 5000, 40, 10, 7
+	}, "behind an accept queue that is full"},
 	{"on, and nothing overflows", &abortOnOverflow, func(o *observe.Observation) {
 		ns(o).Sysctl["net.ipv4.tcp_abort_on_overflow"] = "1"
 	}, "no accept queue was full"},

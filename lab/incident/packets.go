@@ -87,10 +87,11 @@ func packets() []Incident {
 	return []Incident{{
 		// Incident C: what hurts most is mended first. Connection tracking is in
 		// use all the time, and has nothing to do with it.
-		Name:    "packet-loss-layers",
-		Summary: "packets die at five layers, which are mended one by one: MTU, a BPF program, and three firewalls",
-		Setup:   plainWeb(server.Service{}),
-		Stepped: true,
+		Name:     "packet-loss-layers",
+		Summary:  "packets die at five layers, which are mended one by one: MTU, a BPF program, and three firewalls",
+		Setup:    plainWeb(server.Service{}),
+		Stepped:  true,
+		Unsteady: "at the second step clients may all back off and send next to nothing while slowray looks",
 		Faults: []Fault{smallMTU(), ingressDropper(3), iptablesNFT(0.15), firewallOut(7), iptablesLegacy(0.03),
 			{Name: "conntrack", Text: "connection tracking in use, far from its limit", Decoy: true, RuledOut: "conntrack-full",
 				Plant: func(s *server.Setup) { s.Track = true }}},
