@@ -24,6 +24,8 @@ type Info struct {
 	Control bool     `json:"control"` // nothing is wrong, whatever it looks like
 	Phases  bool     `json:"phases"`  // a table of phases is measured and compared, no cause is looked for
 	Needs   []string `json:"needs"`   // Debian packages
+
+	Unsteady string `json:"unsteady,omitempty"` // why make test does not judge it
 }
 
 // Options of [Run] and [Shell]. The zero value is good.
@@ -96,7 +98,7 @@ type StepResult struct {
 func List() []Info {
 	var list []Info
 	for _, i := range incident.All() {
-		list = append(list, Info{Name: i.Name, Summary: i.Summary, Causes: i.Causes(), Control: i.Control, Phases: len(i.Phases) > 0, Needs: i.Needs()})
+		list = append(list, Info{Name: i.Name, Summary: i.Summary, Causes: i.Causes(), Control: i.Control, Phases: len(i.Phases) > 0, Needs: i.Needs(), Unsteady: i.Unsteady})
 	}
 	return list
 }
