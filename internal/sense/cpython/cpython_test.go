@@ -6,6 +6,7 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
+	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -60,15 +61,22 @@ func TestStacks(t *testing.T) {
 			continue
 		}
 		tried++
-		var told []string
-		for _, stack := range p.Stacks() {
-			var names []string
-			for i := range stack {
-				names = append(names, stack[i].String())
+		all := ""
+		// It says that it is ready one line before it sleeps.
+		for range 50 {
+			var told []string
+			for _, stack := range p.Stacks() {
+				var names []string
+				for i := range stack {
+					names = append(names, stack[i].String())
+				}
+				told = append(told, strings.Join(names, " < "))
 			}
-			told = append(told, strings.Join(names, " < "))
+			if all = strings.Join(told, "\n"); strings.Contains(all, ":15") {
+				break
+			}
+			time.Sleep(20 * time.Millisecond)
 		}
-		all := strings.Join(told, "\n")
 		for _, want := range []string{"Desk.book <string>:4 < serve <string>:10 < Thread.run threading.py:", "<module> <string>:15", "Condition.wait threading.py:"} {
 			if !strings.Contains(all, want) {
 				t.Errorf("Python %s: no %q in\n%s", p.Version, want, all)
