@@ -149,14 +149,24 @@ func TestDelay(t *testing.T) {
 				cfg.A.Addrs, cfg.B.Addrs = []netip.Prefix{addr6A}, []netip.Prefix{addr6B}
 			}
 			p := openPair(t, cfg)
-			took := roundTrips(t, p, tt.addr, 50, time.Millisecond)
+			var took []time.Duration
+			// A machine at rest may for a while wake processes a tick late (4 ms):
+			// three tries for the quarter that is not.
+			for range 3 {
+				if took = roundTrips(t, p, tt.addr, 50, time.Millisecond); took[0] < tt.want || took[12] <= tt.want+time.Millisecond {
+					break
+				}
+			}
 			// Never too early; a quarter of them late by no more than what two
 			// wake-ups of this process and two of the link take on a machine
-			// that others use.
+			// that others use. The link itself is late by much less.
 			if took[0] < tt.want || took[12] > tt.want+time.Millisecond {
 				t.Errorf("round trips from %v, lower quartile %v, want %v", took[0], took[12], tt.want)
 			}
 			c := p.Counters(BtoA)
+			if late := c.LateQuantile(0.5); late > time.Millisecond {
+				t.Errorf("packets leave the link late by %v at the median", late)
+			}
 			t.Logf("min %v median %v; on the way late by %v at the median, %v at p99, %v at most",
 				took[0], took[25], c.LateQuantile(0.5), c.LateQuantile(0.99), c.LateMax)
 		})
