@@ -46,7 +46,7 @@ func application() []Incident {
 		Summary: "an event loop that blocks for 5 ms in each request, while the requests of others wait in their sockets",
 		Setup:   web(near, server.Service{Work: 5 * time.Millisecond}),
 		Faults: []Fault{{
-			Name: "event-loop", Cause: "application-slow-to-read", Or: []string{"accept-queue-wait"},
+			Name: "event-loop", Cause: "application-slow-to-read", Or: []string{"event-loop-blocked", "accept-queue-wait"},
 			Text:  "one thread reads, works and answers, one request after the other",
 			Plant: func(s *server.Setup) { s.Web.EventLoop = true },
 		}},
