@@ -7,19 +7,9 @@ import (
 	"strings"
 	"testing"
 	"time"
-	"unsafe"
 
-	"golang.org/x/sys/unix"
+	"github.com/slowray/slowray/internal/sense/procmem"
 )
-
-func readMemory(pid int, addr uint64, into []byte) (int, error) {
-	if len(into) == 0 {
-		return 0, nil
-	}
-	local := []unix.Iovec{{Base: (*byte)(unsafe.Pointer(&into[0]))}}
-	local[0].SetLen(len(into))
-	return unix.ProcessVMReadv(pid, local, []unix.RemoteIovec{{Base: uintptr(addr), Len: len(into)}}, 0)
-}
 
 const program = `import threading, time
 class Desk:
@@ -55,7 +45,7 @@ func TestStacks(t *testing.T) {
 		if line, _ := bufio.NewReader(out).ReadString('\n'); line != "ready\n" {
 			continue
 		}
-		p, err := Open("/proc", cmd.Process.Pid, readMemory)
+		p, err := Open("/proc", cmd.Process.Pid, procmem.Read)
 		if err != nil {
 			t.Logf("%s: %v", python, err)
 			continue
@@ -86,7 +76,7 @@ func TestStacks(t *testing.T) {
 	if tried == 0 {
 		t.Skip("no Python of 3.11 to 3.13 here")
 	}
-	if _, err := Open("/proc", os.Getpid(), readMemory); err != ErrNotPython {
+	if _, err := Open("/proc", os.Getpid(), procmem.Read); err != ErrNotPython {
 		t.Errorf("this program: %v", err)
 	}
 }

@@ -3,7 +3,6 @@ package cpython
 import (
 	"bufio"
 	"debug/elf"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"os"
@@ -12,10 +11,8 @@ import (
 	"strings"
 
 	"github.com/slowray/slowray/internal/sense/host"
+	"github.com/slowray/slowray/internal/sense/procmem"
 )
-
-// Memory copies from the memory of a process, and returns how much it got.
-type Memory func(pid int, addr uint64, into []byte) (int, error)
 
 // ErrNotPython says that no Python interpreter is in a process.
 var ErrNotPython = errors.New("it is no Python interpreter")
@@ -51,8 +48,7 @@ const (
 // An Interpreter is a Python interpreter that runs. It is for one goroutine.
 type Interpreter struct {
 	Version string // "3.11"
-	pid     int
-	memory  Memory
+	memory  procmem.Process
 	layout
 	runtime uint64           // address of _PyRuntime
 	codes   map[uint64]*code // by address
@@ -62,7 +58,7 @@ var versionIn = regexp.MustCompile(`python(3\.\d+)`)
 
 // Open finds the interpreter in a process below proc ("/proc"); ErrNotPython when
 // there is none.
-func Open(proc string, pid int, memory Memory) (*Interpreter, error) {
+func Open(proc string, pid int, memory procmem.Reader) (*Interpreter, error) {
 	base, path, version, err := library(proc, pid)
 	if err != nil {
 		return nil, err
@@ -75,7 +71,7 @@ func Open(proc string, pid int, memory Memory) (*Interpreter, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Interpreter{Version: version, pid: pid, memory: memory, layout: l, runtime: at, codes: map[uint64]*code{}}, nil
+	return &Interpreter{Version: version, memory: procmem.Process{PID: pid, Read: memory}, layout: l, runtime: at, codes: map[uint64]*code{}}, nil
 }
 
 // library is where the interpreter was loaded: a library, or the program itself.
@@ -138,24 +134,3 @@ func runtimeIn(path string, base uint64) (at uint64, err error) {
 	}
 	return 0, errors.New("it has no symbol _PyRuntime")
 }
-
-func (p *Interpreter) bytes(addr, size uint64) []byte {
-	if addr < 1<<12 || addr>>56 != 0 {
-		return nil
-	}
-	b := make([]byte, size)
-	if n, err := p.memory(p.pid, addr, b); err != nil || n != len(b) {
-		return nil
-	}
-	return b
-}
-
-func (p *Interpreter) word(addr uint64) uint64 {
-	if b := p.bytes(addr, 8); b != nil {
-		return long(b, 0)
-	}
-	return 0
-}
-
-func long(b []byte, at uint64) uint64 { return binary.LittleEndian.Uint64(b[at:]) }
-func half(b []byte, at uint64) uint32 { return binary.LittleEndian.Uint32(b[at:]) }

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"path"
 	"strings"
+
+	"github.com/slowray/slowray/internal/sense/procmem"
 )
 
 // Frame is a function of Python that is on a stack.
@@ -29,34 +31,34 @@ const (
 // process itself sees of each.
 func (p *Interpreter) Stacks() map[int][]Frame {
 	out := map[int][]Frame{}
-	thread := p.word(p.word(p.runtime+p.interpreters) + p.threads)
+	thread := p.memory.Word(p.memory.Word(p.runtime+p.interpreters) + p.threads)
 	for n := 0; thread != 0 && n < maxThreads; n++ {
-		tid := int(uint32(p.word(thread + p.nativeID)))
+		tid := int(uint32(p.memory.Word(thread + p.nativeID)))
 		if stack := p.stack(thread); tid > 0 && len(stack) > 0 {
 			out[tid] = stack
 		}
-		thread = p.word(thread + threadNext)
+		thread = p.memory.Word(thread + threadNext)
 	}
 	return out
 }
 
 func (p *Interpreter) stack(thread uint64) []Frame {
-	frame := p.word(thread + p.current)
+	frame := p.memory.Word(thread + p.current)
 	if p.cframe != 0 {
-		frame = p.word(p.word(thread+p.cframe) + p.current)
+		frame = p.memory.Word(p.memory.Word(thread+p.cframe) + p.current)
 	}
 	var out []Frame
 	for range maxFrames {
-		b := p.bytes(frame, 80)
+		b := p.memory.Bytes(frame, 80)
 		if b == nil {
 			break
 		}
 		if b[p.owner] != ownedByC {
-			if c := p.code(long(b, p.layout.code)); c != nil {
-				out = append(out, Frame{Function: c.name, File: c.file, Line: c.line(long(b, p.instruction))})
+			if c := p.code(procmem.Long(b, p.layout.code)); c != nil {
+				out = append(out, Frame{Function: c.name, File: c.file, Line: c.line(procmem.Long(b, p.instruction))})
 			}
 		}
-		frame = long(b, p.previous)
+		frame = procmem.Long(b, p.previous)
 	}
 	return out
 }
@@ -78,14 +80,14 @@ func (p *Interpreter) code(addr uint64) *code {
 		clear(p.codes)
 	}
 	var c *code
-	if b := p.bytes(addr, 208); b != nil {
-		c = &code{name: p.text(long(b, codeName)), file: p.text(long(b, codeFile)), first: int(half(b, p.firstLine)), begin: addr + p.instructions}
+	if b := p.memory.Bytes(addr, 208); b != nil {
+		c = &code{name: p.text(procmem.Long(b, codeName)), file: p.text(procmem.Long(b, codeFile)), first: int(procmem.Half(b, p.firstLine)), begin: addr + p.instructions}
 		if c.name == "" || c.file == "" {
 			c = nil
 		}
-		lines := long(b, p.layout.lines)
-		if size := p.word(lines + bytesSize); c != nil && size > 0 && size < 1<<20 {
-			c.lines = p.bytes(lines+bytesData, size)
+		lines := procmem.Long(b, p.layout.lines)
+		if size := p.memory.Word(lines + bytesSize); c != nil && size > 0 && size < 1<<20 {
+			c.lines = p.memory.Bytes(lines+bytesData, size)
 		}
 	}
 	p.codes[addr] = c
@@ -94,11 +96,11 @@ func (p *Interpreter) code(addr uint64) *code {
 
 // text is a string object that is ASCII, as names and paths mostly are.
 func (p *Interpreter) text(addr uint64) string {
-	size := p.word(addr + stringLength)
+	size := p.memory.Word(addr + stringLength)
 	if size == 0 || size > 1024 {
 		return ""
 	}
-	b := p.bytes(addr+p.layout.text, size)
+	b := p.memory.Bytes(addr+p.layout.text, size)
 	return strings.Map(func(r rune) rune {
 		if r < ' ' || r >= 0x7f {
 			return '?'

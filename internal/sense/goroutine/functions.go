@@ -6,6 +6,8 @@ import (
 	"slices"
 	"sort"
 	"strings"
+
+	"github.com/slowray/slowray/internal/sense/procmem"
 )
 
 // functions is the table of functions of a program (runtime/symtab.go): the
@@ -33,21 +35,21 @@ type Frame struct {
 const maxFunctions = 4 << 20
 
 func (p *Program) openFunctions(module []byte) error {
-	p.text, p.textEnd = long(module, moduleText), long(module, moduleTextEnd)
-	p.base = long(module, moduleFunctions)
-	header := long(module, moduleHeader)
-	p.inline = long(module, p.goFunc)
+	p.text, p.textEnd = procmem.Long(module, moduleText), procmem.Long(module, moduleTextEnd)
+	p.base = procmem.Long(module, moduleFunctions)
+	header := procmem.Long(module, moduleHeader)
+	p.inline = procmem.Long(module, p.goFunc)
 	h := p.static(header, 72)
 	if h == nil {
 		return errors.New("its table of functions is of a form that is not known")
 	}
-	n := long(h, 8)
+	n := procmem.Long(h, 8)
 	if n == 0 || n > maxFunctions {
 		return errors.New("its table of functions is of a size that cannot be")
 	}
-	p.names, p.units, p.files, p.values = header+long(h, 32), header+long(h, 40), header+long(h, 48), header+long(h, 56)
+	p.names, p.units, p.files, p.values = header+procmem.Long(h, 32), header+procmem.Long(h, 40), header+procmem.Long(h, 48), header+procmem.Long(h, 56)
 	p.entries = int(n)
-	if p.index = p.static(long(module, moduleTable), 8*n); p.index == nil {
+	if p.index = p.static(procmem.Long(module, moduleTable), 8*n); p.index == nil {
 		return errors.New("its table of functions could not be read")
 	}
 	if f := p.frames(p.text); len(f) > 0 {
@@ -103,12 +105,12 @@ func (p *Program) functionAt(pc uint64) (f function, ok bool) {
 		return f, false
 	}
 	off := uint32(pc - p.text)
-	i := sort.Search(p.entries, func(i int) bool { return half(p.index, 8*uint64(i)) > off }) - 1
+	i := sort.Search(p.entries, func(i int) bool { return procmem.Half(p.index, 8*uint64(i)) > off }) - 1
 	if i < 0 {
 		return f, false
 	}
-	f.entry = p.text + uint64(half(p.index, 8*uint64(i)))
-	f.at = p.base + uint64(half(p.index, 8*uint64(i)+4))
+	f.entry = p.text + uint64(procmem.Half(p.index, 8*uint64(i)))
+	f.at = p.base + uint64(procmem.Half(p.index, 8*uint64(i)+4))
 	f.fixed = 40
 	if p.inlined {
 		f.fixed = 44
@@ -131,20 +133,20 @@ const (
 
 // pcData is where one of the function's tables of values begins, 0 for none.
 func (f *function) pcData(n uint64) uint32 {
-	if count := half(f.fields, 28); uint64(count) <= n || f.fixed+4*n+4 > uint64(len(f.fields)) {
+	if count := procmem.Half(f.fields, 28); uint64(count) <= n || f.fixed+4*n+4 > uint64(len(f.fields)) {
 		return 0
 	}
-	return half(f.fields, f.fixed+4*n)
+	return procmem.Half(f.fields, f.fixed+4*n)
 }
 
 // funcData is the address of one of the function's tables.
 func (p *Program) funcData(f *function, n uint64) uint64 {
 	count := uint64(f.fields[f.fixed-1])
-	at := f.fixed + 4*uint64(half(f.fields, 28)) + 4*n
+	at := f.fixed + 4*uint64(procmem.Half(f.fields, 28)) + 4*n
 	if count <= n || at+4 > uint64(len(f.fields)) {
 		return 0
 	}
-	if off := half(f.fields, at); off != ^uint32(0) {
+	if off := procmem.Half(f.fields, at); off != ^uint32(0) {
 		return p.inline + uint64(off)
 	}
 	return 0
@@ -185,22 +187,22 @@ func (p *Program) value(f *function, table uint32, pc uint64) (int32, bool) {
 // frameSize is how much the function has on the stack at a program counter,
 // without the return address.
 func (p *Program) frameSize(f *function, pc uint64) (uint64, bool) {
-	n, ok := p.value(f, half(f.fields, funcSP), pc)
+	n, ok := p.value(f, procmem.Half(f.fields, funcSP), pc)
 	return uint64(n), ok && n >= 0
 }
 
 // fileAt is the file and line of a program counter.
 func (p *Program) fileAt(f *function, pc uint64) (string, int) {
-	line, _ := p.value(f, half(f.fields, funcLine), pc)
-	n, ok := p.value(f, half(f.fields, funcFile), pc)
+	line, _ := p.value(f, procmem.Half(f.fields, funcLine), pc)
+	n, ok := p.value(f, procmem.Half(f.fields, funcFile), pc)
 	if !ok || n < 0 {
 		return "", 0
 	}
-	b := p.static(p.units+4*(uint64(half(f.fields, funcUnits))+uint64(n)), 4)
-	if b == nil || half(b, 0) == ^uint32(0) {
+	b := p.static(p.units+4*(uint64(procmem.Half(f.fields, funcUnits))+uint64(n)), 4)
+	if b == nil || procmem.Half(b, 0) == ^uint32(0) {
 		return "", int(max(line, 0))
 	}
-	return printable(p.staticText(p.files + uint64(half(b, 0)))), int(max(line, 0))
+	return printable(p.staticText(p.files + uint64(procmem.Half(b, 0)))), int(max(line, 0))
 }
 
 // maxInlined bounds the functions that are one within the other.
@@ -224,7 +226,7 @@ func (p *Program) frames(pc uint64) []Frame {
 			frame := Frame{File: file, Line: line, entry: f.entry}
 			n, inlined := p.value(&f, f.pcData(inlinedPerPC), at)
 			if calls == 0 || !inlined || n < 0 {
-				frame.Function = printable(p.staticText(p.names + uint64(half(f.fields, funcName))))
+				frame.Function = printable(p.staticText(p.names + uint64(procmem.Half(f.fields, funcName))))
 				if !p.inlined && p.std != "" && strings.HasPrefix(file, p.std) && p.own(&Frame{Function: frame.Function, File: p.std}) {
 					// What is inlined is not told: rather where the function begins.
 					frame.File, frame.Line = p.fileAt(&f, f.entry)
@@ -236,9 +238,9 @@ func (p *Program) frames(pc uint64) []Frame {
 			if call == nil {
 				break
 			}
-			frame.Function, frame.inlined = printable(p.staticText(p.names+uint64(half(call, 4)))), true
+			frame.Function, frame.inlined = printable(p.staticText(p.names+uint64(procmem.Half(call, 4)))), true
 			out = append(out, frame)
-			at = f.entry + uint64(half(call, 8))
+			at = f.entry + uint64(procmem.Half(call, 8))
 		}
 	}
 	if len(p.stacks) > 1<<16 {
@@ -272,7 +274,7 @@ var standard = []string{
 // without directories (-trimpath).
 func stdOf(p *Program) string {
 	for i := range min(p.entries, 64) {
-		for _, f := range p.frames(p.text + uint64(half(p.index, 8*uint64(i)))) {
+		for _, f := range p.frames(p.text + uint64(procmem.Half(p.index, 8*uint64(i)))) {
 			for _, dir := range []string{"/runtime/", "/internal/"} {
 				if root, _, ok := strings.Cut(f.File, "/src"+dir); ok {
 					return root + "/src/"

@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"debug/buildinfo"
 	"debug/elf"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"os"
@@ -12,10 +11,8 @@ import (
 	"strings"
 
 	"github.com/slowray/slowray/internal/sense/host"
+	"github.com/slowray/slowray/internal/sense/procmem"
 )
-
-// Memory copies from the memory of a process, and returns how much it got.
-type Memory func(pid int, addr uint64, into []byte) (int, error)
 
 // ErrNotGo says that a process does not execute a Go program.
 var ErrNotGo = errors.New("it is no Go program")
@@ -25,7 +22,7 @@ type Program struct {
 	PID     int
 	Version string // "go1.24.9"
 
-	memory Memory
+	memory procmem.Process
 	file   *os.File
 	elf    *elf.File
 	bias   uint64 // of the program's addresses: where it was loaded, less where its file has it
@@ -45,12 +42,12 @@ const maxSearched = 32 << 20
 
 // Open finds the goroutines of a process below proc ("/proc"). ErrNotGo is
 // returned for what is no Go program.
-func Open(proc string, pid int, memory Memory) (p *Program, err error) {
+func Open(proc string, pid int, memory procmem.Reader) (p *Program, err error) {
 	file, err := os.Open(filepath.Join(proc, fmt.Sprint(pid), "exe"))
 	if err != nil {
 		return nil, err
 	}
-	p = &Program{PID: pid, memory: memory, file: file, causes: map[uint8]Wait{}, stacks: map[uint64][]Frame{}}
+	p = &Program{PID: pid, memory: procmem.Process{PID: pid, Read: memory}, file: file, causes: map[uint8]Wait{}, stacks: map[uint64][]Frame{}}
 	defer func() {
 		// The file may be anything, and not all that reads it expects that.
 		if r := recover(); r != nil {
@@ -137,26 +134,11 @@ func (p *Program) loadedAt(proc string) (uint64, error) {
 
 // bytes is memory of the process; nil when not all of it can be read.
 func (p *Program) bytes(addr, size uint64) []byte {
-	if addr == 0 || addr>>56 != 0 || size > maxSearched {
+	if size > maxSearched {
 		return nil
 	}
-	b := make([]byte, size)
-	if n, err := p.memory(p.PID, addr, b); err != nil || n != len(b) {
-		return nil
-	}
-	return b
+	return p.memory.Bytes(addr, size)
 }
-
-func (p *Program) word(addr uint64) uint64 {
-	b := p.bytes(addr, 8)
-	if b == nil {
-		return 0
-	}
-	return binary.LittleEndian.Uint64(b)
-}
-
-func long(b []byte, at uint64) uint64 { return binary.LittleEndian.Uint64(b[at:]) }
-func half(b []byte, at uint64) uint32 { return binary.LittleEndian.Uint32(b[at:]) }
 
 // moduleSections are where the description of a program is, the likely first.
 var moduleSections = []string{".go.module", ".noptrdata", ".data", ".data.rel.ro"}
@@ -173,14 +155,14 @@ func (p *Program) findModule() ([]byte, error) {
 		}
 		size := min(s.Size, left)
 		left -= size
-		b := p.some(s.Addr+p.bias, size)
+		b := p.memory.Some(s.Addr+p.bias, size)
 		for o := uint64(0); o+moduleSize <= uint64(len(b)); o += 8 {
 			m := b[o : o+moduleSize]
-			head := long(m, moduleHeader)
-			if names := long(m, moduleHeader+8); names <= head || names-head > 128 || long(m, 16) != long(m, 24) {
+			head := procmem.Long(m, moduleHeader)
+			if names := procmem.Long(m, moduleHeader+8); names <= head || names-head > 128 || procmem.Long(m, 16) != procmem.Long(m, 24) {
 				continue
 			}
-			functions, text, end := long(m, moduleFunctions), long(m, moduleText), long(m, moduleTextEnd)
+			functions, text, end := procmem.Long(m, moduleFunctions), procmem.Long(m, moduleText), procmem.Long(m, moduleTextEnd)
 			if functions > head && text < end && p.executable(text-p.bias) && p.isTable(head) {
 				return m, nil
 			}
@@ -193,14 +175,7 @@ func (p *Program) findModule() ([]byte, error) {
 // since Go 1.18.
 func (p *Program) isTable(addr uint64) bool {
 	h := p.static(addr, 8)
-	return h != nil && (half(h, 0) == 0xfffffff0 || half(h, 0) == 0xfffffff1) && h[7] == 8
-}
-
-// some is as much of a part of the process's memory as can be read.
-func (p *Program) some(addr, size uint64) []byte {
-	b := make([]byte, size)
-	n, _ := p.memory(p.PID, addr, b)
-	return b[:max(n, 0)]
+	return h != nil && (procmem.Half(h, 0) == 0xfffffff0 || procmem.Half(h, 0) == 0xfffffff1) && h[7] == 8
 }
 
 func (p *Program) executable(addr uint64) bool {
@@ -218,15 +193,15 @@ func (p *Program) executable(addr uint64) bool {
 func (p *Program) findAllGs(module []byte) (uint64, error) {
 	left := uint64(maxSearched)
 	for i := uint64(0); i < 3; i++ {
-		from, to := long(module, moduleData+16*i), long(module, moduleData+16*i+8)
+		from, to := procmem.Long(module, moduleData+16*i), procmem.Long(module, moduleData+16*i+8)
 		if to <= from {
 			continue
 		}
 		size := min(to-from, left)
 		left -= size
-		b := p.some(from, size)
+		b := p.memory.Some(from, size)
 		for o := uint64(0); o+24 <= uint64(len(b)); o += 8 {
-			list, n, room := long(b, o), long(b, o+8), long(b, o+16)
+			list, n, room := procmem.Long(b, o), procmem.Long(b, o+8), procmem.Long(b, o+16)
 			if n >= 1 && n <= room && room < 1<<24 && list&7 == 0 && list > 1<<16 && list>>48 == 0 && p.areGs(list, n) {
 				return from + o, nil
 			}
@@ -242,16 +217,16 @@ func (p *Program) areGs(list, n uint64) bool {
 		return false
 	}
 	for i := range uint64(len(b)) / 8 {
-		addr := long(b, 8*i)
+		addr := procmem.Long(b, 8*i)
 		if addr&7 != 0 || addr>>48 != 0 {
 			return false
 		}
 		g := p.bytes(addr, p.gSize())
-		if g == nil || half(g, p.status)&^statusScan > statusLast || i == 0 && long(g, p.id) != 1 {
+		if g == nil || procmem.Half(g, p.status)&^statusScan > statusLast || i == 0 && procmem.Long(g, p.id) != 1 {
 			return false
 		}
-		low, high := long(g, gStackLow), long(g, gStackHigh)
-		if dead := half(g, p.status)&^statusScan == statusDead; !dead && (low >= high || high-low > 1<<30) {
+		low, high := procmem.Long(g, gStackLow), procmem.Long(g, gStackHigh)
+		if dead := procmem.Half(g, p.status)&^statusScan == statusDead; !dead && (low >= high || high-low > 1<<30) {
 			return false
 		}
 	}

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"hash/fnv"
 	"slices"
+
+	"github.com/slowray/slowray/internal/sense/procmem"
 )
 
 // State is what the scheduler of Go says of a goroutine (runtime2.go).
@@ -67,7 +69,7 @@ func (p *Program) All() (list []Goroutine, left int, err error) {
 	if head == nil {
 		return nil, 0, errors.New("its memory could not be read")
 	}
-	at, n := long(head, 0), long(head, 8)
+	at, n := procmem.Long(head, 0), procmem.Long(head, 8)
 	if n > 1<<24 {
 		return nil, 0, errors.New("its list of goroutines changed while it was read")
 	}
@@ -80,7 +82,7 @@ func (p *Program) All() (list []Goroutine, left int, err error) {
 		return nil, 0, errors.New("its list of goroutines could not be read")
 	}
 	for i := range n {
-		if g, ok := p.goroutine(long(addresses, 8*i)); ok {
+		if g, ok := p.goroutine(procmem.Long(addresses, 8*i)); ok {
 			list = append(list, g)
 		}
 	}
@@ -118,8 +120,8 @@ func (p *Program) goroutine(addr uint64) (g Goroutine, ok bool) {
 	if b == nil {
 		return g, false
 	}
-	g = Goroutine{addr: addr, ID: long(b, p.id), State: State(half(b, p.status) &^ statusScan), Since: int64(long(b, p.waitSince))}
-	low, high := long(b, gStackLow), long(b, gStackHigh)
+	g = Goroutine{addr: addr, ID: procmem.Long(b, p.id), State: State(procmem.Half(b, p.status) &^ statusScan), Since: int64(procmem.Long(b, p.waitSince))}
+	low, high := procmem.Long(b, gStackLow), procmem.Long(b, gStackHigh)
 	switch g.State {
 	case statusLeaked:
 		g.State = Waiting
@@ -127,17 +129,17 @@ func (p *Program) goroutine(addr uint64) (g Goroutine, ok bool) {
 	default:
 		return g, false
 	}
-	pc := long(b, gSchedPC)
-	g.sp = long(b, gSchedSP)
+	pc := procmem.Long(b, gSchedPC)
+	g.sp = procmem.Long(b, gSchedSP)
 	switch g.State {
 	case Waiting:
 		g.Wait = p.causes[b[p.reason]]
 	case Syscall:
-		g.sp, pc = long(b, p.syscallSP), long(b, p.syscallPC)
+		g.sp, pc = procmem.Long(b, p.syscallSP), procmem.Long(b, p.syscallPC)
 	}
 	if g.State == Running || g.State == Syscall {
-		if m := long(b, gM); m != 0 {
-			g.TID = int(uint32(p.word(m + p.procID)))
+		if m := procmem.Long(b, gM); m != 0 {
+			g.TID = int(uint32(p.memory.Word(m + p.procID)))
 		}
 		g.Since = 0
 	}
@@ -146,7 +148,7 @@ func (p *Program) goroutine(addr uint64) (g Goroutine, ok bool) {
 		return g, g.ID != 0
 	}
 	g.calls = []uint64{pc}
-	g.raw = p.some(g.sp, min(stackFirst, high-g.sp))
+	g.raw = p.memory.Some(g.sp, min(stackFirst, high-g.sp))
 	g.Mark = uint64(b[p.reason])
 	if high-g.sp > stackFirst {
 		g.raw = g.raw[:len(g.raw):len(g.raw)]
@@ -205,11 +207,11 @@ func (p *Program) walk(g *Goroutine) {
 			if uint64(len(g.raw)) != stackFirst {
 				return
 			}
-			if g.raw = p.some(g.sp, stackMost); at+8 > uint64(len(g.raw)) {
+			if g.raw = p.memory.Some(g.sp, stackMost); at+8 > uint64(len(g.raw)) {
 				return
 			}
 		}
-		pc = long(g.raw, at)
+		pc = procmem.Long(g.raw, at)
 		sp += p.linkSize
 		if pc < p.text || pc >= p.textEnd {
 			return
@@ -240,17 +242,17 @@ func (p *Program) size(pc uint64) (uint64, bool) {
 // waits with (runtime.sudog) is named on its stack, and names the goroutine.
 func (p *Program) semaphore(g *Goroutine) uint64 {
 	for at := uint64(0); at+8 <= min(uint64(len(g.raw)), 768); at += 8 {
-		addr := long(g.raw, at)
+		addr := procmem.Long(g.raw, at)
 		if addr&7 != 0 || addr < 1<<16 || addr>>48 != 0 {
 			continue
 		}
 		s := p.bytes(addr, sudogElement+16)
-		if s == nil || long(s, sudogG) != g.addr {
+		if s == nil || procmem.Long(s, sudogG) != g.addr {
 			continue
 		}
-		element := long(s, sudogElement)
+		element := procmem.Long(s, sudogElement)
 		if element == 0 {
-			element = long(s, sudogElement+8) // where the collector does not look (Go 1.26)
+			element = procmem.Long(s, sudogElement+8) // where the collector does not look (Go 1.26)
 		}
 		if element != 0 && element>>48 == 0 && element&3 == 0 {
 			return element
@@ -264,7 +266,7 @@ func (p *Program) semaphore(g *Goroutine) uint64 {
 // are at most within, in bytes.
 func (p *Program) Distances(g *Goroutine, addr, within uint64) (out []uint64) {
 	for at := p.ownDepth(g); at+8 <= uint64(len(g.raw)); at += 8 {
-		if v := long(g.raw, at); v != 0 && v <= addr && addr-v <= within && !slices.Contains(out, addr-v) {
+		if v := procmem.Long(g.raw, at); v != 0 && v <= addr && addr-v <= within && !slices.Contains(out, addr-v) {
 			out = append(out, addr-v)
 		}
 	}

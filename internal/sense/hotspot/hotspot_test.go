@@ -8,19 +8,9 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
-	"unsafe"
 
-	"golang.org/x/sys/unix"
+	"github.com/slowray/slowray/internal/sense/procmem"
 )
-
-func readMemory(pid int, addr uint64, into []byte) (int, error) {
-	if len(into) == 0 {
-		return 0, nil
-	}
-	local := []unix.Iovec{{Base: (*byte)(unsafe.Pointer(&into[0]))}}
-	local[0].SetLen(len(into))
-	return unix.ProcessVMReadv(pid, local, []unix.RemoteIovec{{Base: uintptr(addr), Len: len(into)}}, 0)
-}
 
 const program = `
 public class Held {
@@ -62,7 +52,7 @@ func TestWaits(t *testing.T) {
 	if line, _ := bufio.NewReader(out).ReadString('\n'); line != "ready\n" {
 		t.Skipf("java said %q", line)
 	}
-	m, err := Open("/proc", cmd.Process.Pid, readMemory)
+	m, err := Open("/proc", cmd.Process.Pid, procmem.Read)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -78,7 +68,7 @@ func TestWaits(t *testing.T) {
 			t.Errorf("thread %d waits for %+v", tid, w)
 		}
 	}
-	if _, err := Open("/proc", os.Getpid(), readMemory); !errors.Is(err, ErrNotJava) {
+	if _, err := Open("/proc", os.Getpid(), procmem.Read); !errors.Is(err, ErrNotJava) {
 		t.Errorf("this program: %v", err)
 	}
 }

@@ -3,7 +3,6 @@ package hotspot
 import (
 	"bufio"
 	"debug/elf"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"os"
@@ -11,18 +10,15 @@ import (
 	"strings"
 
 	"github.com/slowray/slowray/internal/sense/host"
+	"github.com/slowray/slowray/internal/sense/procmem"
 )
-
-// Memory copies from the memory of a process, and returns how much it got.
-type Memory func(pid int, addr uint64, into []byte) (int, error)
 
 // ErrNotJava says that no HotSpot is in a process.
 var ErrNotJava = errors.New("it is no HotSpot virtual machine")
 
 // A Machine is a Java virtual machine that runs. It is for one goroutine.
 type Machine struct {
-	pid    int
-	memory Memory
+	memory procmem.Process
 	fields map[string]uint64 // offsets, of static fields their addresses
 	tids   map[uint64]int    // by address of the JavaThread
 }
@@ -45,7 +41,7 @@ const (
 
 // Open finds the machine in a process below proc ("/proc"); ErrNotJava when there
 // is none.
-func Open(proc string, pid int, memory Memory) (*Machine, error) {
+func Open(proc string, pid int, memory procmem.Reader) (*Machine, error) {
 	base, path, err := library(proc, pid)
 	if err != nil {
 		return nil, err
@@ -54,8 +50,8 @@ func Open(proc string, pid int, memory Memory) (*Machine, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := &Machine{pid: pid, memory: memory, fields: map[string]uint64{}, tids: map[uint64]int{}}
-	m.readFields(m.word(base + table))
+	m := &Machine{memory: procmem.Process{PID: pid, Read: memory}, fields: map[string]uint64{}, tids: map[uint64]int{}}
+	m.readFields(m.memory.Word(base + table))
 	for _, name := range needed {
 		if _, ok := m.fields[name]; !ok {
 			return nil, fmt.Errorf("its table of fields has no %s: this version of Java is not known", name)
@@ -115,11 +111,11 @@ func tableIn(path string) (table uint64, err error) {
 func (m *Machine) readFields(table uint64) {
 	const entry = 48
 	for i := range uint64(maxEntries) {
-		e := m.bytes(table+i*entry, entry)
-		if e == nil || long(e, 0) == 0 {
+		e := m.memory.Bytes(table+i*entry, entry)
+		if e == nil || procmem.Long(e, 0) == 0 {
 			return
 		}
-		field := m.text(long(e, 8))
+		field := m.text(procmem.Long(e, 8))
 		kind := ""
 		for _, name := range append(needed, wished...) {
 			of, last, both := strings.Cut(name, "::")
@@ -127,7 +123,7 @@ func (m *Machine) readFields(table uint64) {
 			case !both && of == field: // a thread's, which is in Thread or in JavaThread
 			case both && last == field:
 				if kind == "" {
-					kind = m.text(long(e, 0))
+					kind = m.text(procmem.Long(e, 0))
 				}
 				if kind != of {
 					continue
@@ -135,39 +131,16 @@ func (m *Machine) readFields(table uint64) {
 			default:
 				continue
 			}
-			m.fields[name] = long(e, 32)
-			if half(e, 24) != 0 {
-				m.fields[name] = long(e, 40)
+			m.fields[name] = procmem.Long(e, 32)
+			if procmem.Half(e, 24) != 0 {
+				m.fields[name] = procmem.Long(e, 40)
 			}
 		}
 	}
 }
 
-func (m *Machine) bytes(addr, size uint64) []byte {
-	if addr < 1<<12 || addr>>56 != 0 {
-		return nil
-	}
-	b := make([]byte, size)
-	if n, err := m.memory(m.pid, addr, b); err != nil || n != len(b) {
-		return nil
-	}
-	return b
-}
-
-func (m *Machine) word(addr uint64) uint64 {
-	if b := m.bytes(addr, 8); b != nil {
-		return long(b, 0)
-	}
-	return 0
-}
-
 // text is a C string of the machine's own, which are short.
 func (m *Machine) text(addr uint64) string {
-	b := make([]byte, 64)
-	n, _ := m.memory(m.pid, addr, b)
-	s, _, _ := strings.Cut(string(b[:max(n, 0)]), "\x00")
+	s, _, _ := strings.Cut(string(m.memory.Some(addr, 64)), "\x00")
 	return s
 }
-
-func long(b []byte, at uint64) uint64 { return binary.LittleEndian.Uint64(b[at:]) }
-func half(b []byte, at uint64) uint32 { return binary.LittleEndian.Uint32(b[at:]) }

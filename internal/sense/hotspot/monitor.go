@@ -1,6 +1,10 @@
 package hotspot
 
-import "strings"
+import (
+	"strings"
+
+	"github.com/slowray/slowray/internal/sense/procmem"
+)
 
 // Wait is a thread that waits to enter a monitor.
 type Wait struct {
@@ -20,17 +24,17 @@ type thread struct {
 // Waits lists the threads that wait for a monitor, by their number in the
 // machine's own pid namespace.
 func (m *Machine) Waits() map[int]Wait {
-	list := m.word(m.fields["ThreadsSMRSupport::_java_thread_list"])
-	head := m.bytes(list+m.fields["ThreadsList::_length"], 4)
-	first := m.word(list + m.fields["ThreadsList::_threads"])
+	list := m.memory.Word(m.fields["ThreadsSMRSupport::_java_thread_list"])
+	head := m.memory.Bytes(list+m.fields["ThreadsList::_length"], 4)
+	first := m.memory.Word(list + m.fields["ThreadsList::_threads"])
 	if head == nil || first == 0 {
 		return nil
 	}
-	addresses := m.bytes(first, 8*uint64(min(half(head, 0), maxThreads)))
+	addresses := m.memory.Bytes(first, 8*uint64(min(procmem.Half(head, 0), maxThreads)))
 	var threads []thread
 	waiting := false
 	for i := 0; i+8 <= len(addresses); i += 8 {
-		if t, ok := m.thread(long(addresses, uint64(i))); ok {
+		if t, ok := m.thread(procmem.Long(addresses, uint64(i))); ok {
 			threads = append(threads, t)
 			waiting = waiting || t.monitor != 0
 		}
@@ -44,7 +48,7 @@ func (m *Machine) Waits() map[int]Wait {
 			continue
 		}
 		w := Wait{Monitor: t.monitor, Class: m.classOf(t.monitor)}
-		owner := m.word(t.monitor + m.fields["ObjectMonitor::_owner"])
+		owner := m.memory.Word(t.monitor + m.fields["ObjectMonitor::_owner"])
 		for _, o := range threads {
 			// Who had entered it before anybody waited is named by a place on its stack.
 			if owner != 0 && (owner == o.addr || owner >= o.low && owner < o.high) {
@@ -60,19 +64,19 @@ func (m *Machine) Waits() map[int]Wait {
 func (m *Machine) thread(addr uint64) (t thread, ok bool) {
 	t.addr = addr
 	if t.tid = m.tids[addr]; t.tid == 0 {
-		os := m.word(addr + m.fields["_osthread"])
+		os := m.memory.Word(addr + m.fields["_osthread"])
 		if os == 0 {
 			return t, false
 		}
-		id := m.bytes(os+m.fields["OSThread::_thread_id"], 4)
+		id := m.memory.Bytes(os+m.fields["OSThread::_thread_id"], 4)
 		if id == nil {
 			return t, false
 		}
-		t.tid = int(half(id, 0))
+		t.tid = int(procmem.Half(id, 0))
 	}
-	t.monitor = m.word(addr + m.fields["_current_pending_monitor"])
-	t.high = m.word(addr + m.fields["_stack_base"])
-	if size := m.word(addr + m.fields["_stack_size"]); size < t.high {
+	t.monitor = m.memory.Word(addr + m.fields["_current_pending_monitor"])
+	t.high = m.memory.Word(addr + m.fields["_stack_base"])
+	if size := m.memory.Word(addr + m.fields["_stack_size"]); size < t.high {
 		t.low = t.high - size
 	}
 	return t, t.tid > 0
@@ -86,20 +90,20 @@ func (m *Machine) classOf(monitor uint64) string {
 			return ""
 		}
 	}
-	handle := m.word(monitor + m.fields["ObjectMonitor::_object"])
-	object := m.word(handle)
-	narrow := m.bytes(object+8, 4)
-	shift := m.bytes(m.fields["_narrow_klass._shift"], 4)
-	if narrow == nil || shift == nil || half(shift, 0) > 8 {
+	handle := m.memory.Word(monitor + m.fields["ObjectMonitor::_object"])
+	object := m.memory.Word(handle)
+	narrow := m.memory.Bytes(object+8, 4)
+	shift := m.memory.Bytes(m.fields["_narrow_klass._shift"], 4)
+	if narrow == nil || shift == nil || procmem.Half(shift, 0) > 8 {
 		return ""
 	}
-	class := m.word(m.fields["_narrow_klass._base"]) + uint64(half(narrow, 0))<<half(shift, 0)
-	symbol := m.word(class + m.fields["Klass::_name"])
-	size := m.bytes(symbol+m.fields["Symbol::_length"], 2)
+	class := m.memory.Word(m.fields["_narrow_klass._base"]) + uint64(procmem.Half(narrow, 0))<<procmem.Half(shift, 0)
+	symbol := m.memory.Word(class + m.fields["Klass::_name"])
+	size := m.memory.Bytes(symbol+m.fields["Symbol::_length"], 2)
 	if size == nil {
 		return ""
 	}
-	name := m.bytes(symbol+m.fields["Symbol::_body"], uint64(min(int(size[0])|int(size[1])<<8, 256)))
+	name := m.memory.Bytes(symbol+m.fields["Symbol::_body"], uint64(min(int(size[0])|int(size[1])<<8, 256)))
 	for _, c := range name {
 		if c <= ' ' || c == 0x7f {
 			return ""

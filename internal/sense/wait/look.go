@@ -16,6 +16,7 @@ import (
 	"github.com/slowray/slowray/internal/sense/cpython"
 	"github.com/slowray/slowray/internal/sense/host"
 	"github.com/slowray/slowray/internal/sense/hotspot"
+	"github.com/slowray/slowray/internal/sense/procmem"
 )
 
 // DefaultWindow is the time between the two looks when none is asked for: long
@@ -115,7 +116,7 @@ func NewReader(system host.FS) *Reader {
 	return &Reader{
 		fs:     system,
 		open:   func(pid int) (sockets, error) { return system.OpenNetNS(pid) },
-		memory: readMemory,
+		memory: procmem.Read,
 		arch:   goarch,
 
 		machines: map[int]*hotspot.Machine{}, interpreters: map[int]*cpython.Interpreter{},

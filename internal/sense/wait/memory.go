@@ -4,22 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"strings"
-	"unsafe"
-
-	"golang.org/x/sys/unix"
 )
-
-// readMemory copies from the memory of a process (process_vm_readv(2)), without
-// stopping it. It needs the right to trace it.
-func readMemory(pid int, addr uint64, into []byte) (int, error) {
-	if len(into) == 0 {
-		return 0, nil
-	}
-	local := []unix.Iovec{{Base: (*byte)(unsafe.Pointer(&into[0]))}}
-	local[0].SetLen(len(into))
-	remote := []unix.RemoteIovec{{Base: uintptr(addr), Len: len(into)}}
-	return unix.ProcessVMReadv(pid, local, remote, 0)
-}
 
 // bytesAt is size bytes of a process's memory; nil when not all can be read.
 func (l *look) bytesAt(p *process, addr uint64, size int) []byte {
