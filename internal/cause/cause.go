@@ -36,7 +36,12 @@ type Cause struct {
 	// among what is ruled out.
 	Informational bool
 	Check         func(*View) Result
-	Doc           Doc // the words of its page
+	// Try gives the changes that would mend it at once, to prove it by: for a
+	// finding, or, where Target.Finding is nil, for a service on which it was not
+	// found. They are made together, in their order, and undone in the opposite
+	// one. None: it cannot be tried there.
+	Try func(*View, Target) []Change
+	Doc Doc // the words of its page
 }
 
 // Result is what a check came to.
@@ -80,6 +85,8 @@ type Finding struct {
 	Impact        Impact     `json:"impact"`
 	Evidence      []Evidence `json:"evidence"`
 	Fix           Fix        `json:"fix"`
+	// Prove is nil where nothing can be changed to prove it.
+	Prove *Prove `json:"prove,omitempty"`
 
 	// Chain is who waits for whom, hop by hop, where a chain of waits is the
 	// evidence; ChainEnd says why it goes no further.
@@ -140,6 +147,14 @@ type Fix struct {
 	Text     string   `json:"text"`
 	Commands []string `json:"commands"`
 	Persist  []string `json:"persist,omitempty"`
+	// Changes are the same as something slowray can do, prove and undo by itself.
+	Changes []Change `json:"changes,omitempty"`
+}
+
+// Prove says how a finding can be proved.
+type Prove struct {
+	Command string `json:"command"`
+	Hot     bool   `json:"hot"` // no server has to read its configuration anew
 }
 
 // Catalogue lists every cause that is known, in the order of the layers.

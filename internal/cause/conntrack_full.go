@@ -32,7 +32,7 @@ var conntrackFull = Cause{
 	},
 }
 
-func init() { conntrackFull.Check = checkConntrackFull }
+func init() { conntrackFull.Check, conntrackFull.Try = checkConntrackFull, tryConntrackLimit }
 
 func checkConntrackFull(v *View) Result {
 	var r Result
@@ -100,6 +100,15 @@ func conntrackFinding(v *View, ns *observe.NetNS, logged int) Finding {
 	f.Fix.Commands = []string{"sysctl -w " + setting}
 	f.Fix.Persist = []string{"echo '" + setting + "' > /etc/sysctl.d/90-conntrack.conf"}
 	return f
+}
+
+// tryConntrackLimit raises the limit, which is one for the host.
+func tryConntrackLimit(v *View, t Target) []Change {
+	ns := v.targetNS(t)
+	if ns == nil || ns.Conntrack == nil {
+		return nil
+	}
+	return []Change{sysctlChange(nil, "net.netfilter.nf_conntrack_max", utoa(ns.Conntrack.Max), utoa(conntrackLimit(ns.Conntrack)))}
 }
 
 // conntrackLimit proposes a limit: the kernel's usual default, or four times

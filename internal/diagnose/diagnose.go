@@ -53,6 +53,9 @@ func Diagnose(o *observe.Observation) Report {
 	}
 	fold(v, r.Findings, catalogue)
 	r.Findings = rank(r.Findings, catalogue)
+	for i := range r.Findings {
+		plan(v, &r.Findings[i], catalogue)
+	}
 	r.Changes = changes(v, len(r.Findings) > 0)
 	return r
 }

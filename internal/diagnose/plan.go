@@ -1,0 +1,64 @@
+package diagnose
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/slowray/slowray/internal/cause"
+	"github.com/slowray/slowray/internal/observe"
+)
+
+// plan adds to a finding what it can be proved by.
+func plan(v *cause.View, f *cause.Finding, catalogue []cause.Cause) {
+	c := lookup(catalogue, f.Cause)
+	if c == nil {
+		return
+	}
+	t := cause.Target{Finding: f, Service: v.ServiceAt(f.Subject.NetNS, f.Subject.Port, f.Subject.Path)}
+	f.Fix.Changes = c.Changes(v, t)
+	if len(f.Fix.Changes) == 0 {
+		return
+	}
+	f.Prove = &cause.Prove{Command: "slowray prove " + f.Cause, Hot: true}
+	if f.Subject.Port != 0 {
+		f.Prove.Command += fmt.Sprintf(" --port %d", f.Subject.Port)
+	}
+	for i := range f.Fix.Changes {
+		f.Prove.Hot = f.Prove.Hot && f.Fix.Changes[i].Hot()
+	}
+}
+
+// Plan gives the changes to try a cause with on what was seen in o: those of its
+// first finding, which is given too, or, where it was not found, those for the
+// service that o is about. The error says why there are none.
+func Plan(o *observe.Observation, id string) ([]cause.Change, *cause.Finding, error) {
+	catalogue := cause.Catalogue()
+	c := lookup(catalogue, id)
+	switch {
+	case c == nil:
+		return nil, nil, fmt.Errorf("%s: no such cause; slowray causes lists them", id)
+	case c.Try == nil:
+		return nil, nil, fmt.Errorf("%s: nothing can be changed and undone to prove it by; slowray causes %s says how to mend it", id, id)
+	}
+	r := Diagnose(o)
+	for i := range r.Findings {
+		if f := &r.Findings[i]; f.Cause == id && len(f.Fix.Changes) > 0 {
+			return f.Fix.Changes, f, nil
+		}
+	}
+	v := cause.NewView(o)
+	var names []string
+	var changes []cause.Change
+	for i := range v.Services {
+		if made := c.Changes(v, cause.Target{Service: v.Services[i]}); len(made) > 0 {
+			names, changes = append(names, v.Services[i].Name()), made
+		}
+	}
+	switch len(names) {
+	case 0:
+		return nil, nil, fmt.Errorf("%s: was not found, and there is nothing here to try it on", id)
+	case 1:
+		return changes, nil, nil
+	}
+	return nil, nil, fmt.Errorf("%s: was not found, and could be tried on %s: say which with --port or --pid", id, strings.Join(names, ", "))
+}
