@@ -40,12 +40,17 @@ func (c *causesCmd) Run(s *streams) error {
 		w := tabwriter.NewWriter(s.out, 0, 0, 2, ' ', 0)
 		for _, e := range all.Causes {
 			if e.Layer == l.String() {
-				fmt.Fprintf(w, "  %s\t%s\n", e.ID, e.Title)
+				mark := " "
+				if e.Provable {
+					mark = "*"
+				}
+				fmt.Fprintf(w, "%s %s\t%s\n", mark, e.ID, e.Title)
 			}
 		}
 		if err := w.Flush(); err != nil {
 			return err
 		}
 	}
-	return nil
+	_, err := fmt.Fprintln(s.out, "\n* slowray prove ID can show it: it makes the fix, measures, and undoes it.")
+	return err
 }

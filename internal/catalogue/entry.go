@@ -29,11 +29,13 @@ type Entry struct {
 	Needs         []Need          `json:"needs"` // without these it is "not checked"
 	Not           []string        `json:"told_apart_from"`
 	Mend          string          `json:"mend"`
-	FollowsFrom   []string        `json:"follows_from"` // causes that may bring it about
-	BringsAbout   []string        `json:"brings_about"` // causes that may follow from it
-	Incidents     []Plant         `json:"incidents"`    // of the lab, that plant it
-	Controls      []Plant         `json:"controls"`     // of the lab, that look like it and are not
-	Unplanted     string          `json:"not_planted"`  // why no incident plants it
+	// Provable says that slowray can make the fix, measure, and undo it.
+	Provable    bool     `json:"provable"`
+	FollowsFrom []string `json:"follows_from"` // causes that may bring it about
+	BringsAbout []string `json:"brings_about"` // causes that may follow from it
+	Incidents   []Plant  `json:"incidents"`    // of the lab, that plant it
+	Controls    []Plant  `json:"controls"`     // of the lab, that look like it and are not
+	Unplanted   string   `json:"not_planted"`  // why no incident plants it
 }
 
 // Need is a sort of reading and where it comes from.
@@ -59,7 +61,7 @@ func New(causes []cause.Cause, incidents []incident.Incident) Catalogue {
 		c := &causes[i]
 		e := Entry{ID: c.ID, Title: c.Title, Layer: c.Layer.String(), Informational: c.Informational,
 			About: c.Doc.About, Symptoms: append([]cause.Symptom{}, c.Doc.See...), Known: append([]string{}, c.Doc.Known...), Needs: []Need{},
-			Not: append([]string{}, c.Doc.Not...), Mend: c.Doc.Mend, FollowsFrom: []string{}, BringsAbout: []string{},
+			Not: append([]string{}, c.Doc.Not...), Mend: c.Doc.Mend, Provable: c.Try != nil, FollowsFrom: []string{}, BringsAbout: []string{},
 			Incidents: []Plant{}, Controls: []Plant{}, Unplanted: c.Doc.Unplanted}
 		for _, kind := range c.Needs {
 			e.Needs = append(e.Needs, Need{kind, sourceOf(kind)})

@@ -56,6 +56,14 @@ func (e *Entry) write(b *strings.Builder, name func(id string) string) {
 			b.WriteString("\nThe finding itself has the commands for the host, with its figures.\n")
 		}
 	}
+	if !e.Informational {
+		b.WriteString("\n## How to prove it\n\n")
+		if e.Provable {
+			fmt.Fprintf(b, "`slowray prove %s --apply` makes the fix, measures, and undoes it; without `--apply` it only says what it would change.\n", e.ID)
+		} else {
+			b.WriteString("Nothing can be changed and undone at once that would show it: what the finding says has to be done by hand.\n")
+		}
+	}
 	section(b, "What it may follow from", named(e.FollowsFrom, name))
 	section(b, "What may follow from it", named(e.BringsAbout, name))
 	b.WriteString("\n## How to reproduce it\n\n")

@@ -102,6 +102,36 @@ type overflow struct {
 	somax    int // net.core.somaxconn of the namespace, 0 when not known
 }
 
+// queueFault is why a queue overflows.
+type queueFault int
+
+const (
+	shortQueue queueFault = iota
+	notAccepting
+	ended
+	acceptsSlowly
+)
+
+// rate is how many connections are accepted in a second, as far as it was watched.
+func (o *overflow) rate() float64 { return float64(o.accepted) / max(o.watched, 0.001) }
+
+func (o *overflow) fault(v *View, l *observe.Listener) queueFault {
+	owner := v.Process(v.Master(l.PID))
+	rate := o.rate()
+	switch {
+	case o.watched >= v.Window.Seconds/2 && o.accepted == 0 && l.FullSamples == l.Samples:
+		return notAccepting
+	case owner != nil && owner.EndedIn:
+		return ended
+	case l.QueueMean >= alwaysFull*float64(l.Limit) && rate > 0 && float64(l.Limit)/rate >= slowDrain:
+		return acceptsSlowly
+	}
+	return shortQueue
+}
+
+// wantedBacklog is the length that is proposed for a queue.
+func wantedBacklog(l *observe.Listener) int { return max(4096, int(l.Limit)*8) }
+
 func overflowOf(v *View, s *Service, l *observe.Listener) overflow {
 	o := overflow{opened: l.Opened, backlog: v.configuredBacklog(s, l)}
 	o.somax, _ = strconv.Atoi(v.sysctl(s.NS, "net.core.somaxconn"))
@@ -169,21 +199,21 @@ func overflowFinding(v *View, s *Service, l *observe.Listener, o overflow) Findi
 		f.Evidence = append(f.Evidence, Evidence{Fact: "backlog the application asks for", Value: o.backlog.Value, Unit: "connections", Source: settingSource(o.backlog)})
 	}
 
-	rate := float64(o.accepted) / max(o.watched, 0.001)
+	rate := o.rate()
 	if o.watched > 0 {
 		f.Evidence = append(f.Evidence, Evidence{Fact: "connections accepted", Value: round(rate), Unit: "per second", Source: "accept() results"})
 		if o.watched < partlyWatched*v.Window.Seconds {
 			f.Evidence = append(f.Evidence, Evidence{Fact: "calls were counted for", Value: round(o.watched), Limit: round(v.Window.Seconds), Unit: "s", Source: "when the queue filled, and samples before"})
 		}
 	}
-	switch {
-	case o.watched >= v.Window.Seconds/2 && o.accepted == 0 && l.FullSamples == l.Samples:
+	switch o.fault(v, l) {
+	case notAccepting:
 		describeNotAccepting(v, s, l, &f)
 		return f
-	case v.Process(owner) != nil && v.Process(owner).EndedIn:
+	case ended:
 		f.Fix.Text = fmt.Sprintf("%s (pid %d) ended during the window: find out why (its log, the kernel log), and start it again.", v.Comm(owner), owner)
 		return f
-	case l.QueueMean >= alwaysFull*float64(l.Limit) && rate > 0 && float64(l.Limit)/rate >= slowDrain:
+	case acceptsSlowly:
 		describeSlow(v, s, l, rate, &f)
 	default:
 		describeLimit(v, s, l, o, &f)
@@ -201,7 +231,7 @@ func overflowFinding(v *View, s *Service, l *observe.Listener, o overflow) Findi
 // describeLimit says which of the two limits binds, and how to raise it: the
 // queue holds min(application's backlog, somaxconn) at the time of listen().
 func describeLimit(v *View, s *Service, l *observe.Listener, o overflow, f *Finding) {
-	want := max(4096, int(l.Limit)*8)
+	want := wantedBacklog(l)
 	backlog, err := strconv.Atoi(o.backlog.Value)
 	known := err == nil
 	bySomaxconn := o.somax > 0 && int(l.Limit) >= o.somax

@@ -3,7 +3,6 @@ package cause
 import (
 	"fmt"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
 
@@ -282,7 +281,7 @@ var firing = []fires{
 
 func TestCausesFire(t *testing.T) {
 	tested := map[string]bool{}
-	for _, c := range slices.Concat(firing, firingOnRequests, firingOnWaits, firingOnCPU, firingOnTransport, firingOnNames, firingOnLocks, firingOnLacks(), firingOnKernelWaits(), firingOnTracer, firingOnDatabases, firingOnKernelWork(), firingOnMachine()) {
+	for _, c := range allFiring() {
 		tested[c.cause.ID] = true
 		t.Run(c.cause.ID+"/"+c.name, func(t *testing.T) {
 			r := check(c.cause, c.plant)

@@ -2,6 +2,8 @@ package cause
 
 import (
 	"fmt"
+	"strconv"
+	"strings"
 
 	"github.com/slowray/slowray/internal/observe"
 )
@@ -52,9 +54,15 @@ const (
 
 	// ChangeConfig sets directive Name to Value at Path and Line of the
 	// configuration of the server Server with master PID, and has it read anew.
+	// Path is as seen from slowray, through /proc/PID/root where need be. Where
+	// Line is 0 the directive is not written yet: it belongs into Section
+	// ("events", "www"; empty is the top level) of Path. A Name of two words is
+	// an argument of the directive: "limit_req_zone rate=" the one that begins
+	// so, "server maxconn" the word after maxconn.
 	ChangeConfig ChangeKind = "config"
-	// ChangeSetting sets Name to Value in the running server Server with PID, by
-	// its own command (CONFIG SET, SET GLOBAL).
+	// ChangeSetting sets Name to Value in the running server Server with PID,
+	// which listens at Port in NetNS or at the unix socket Path, by its own
+	// command (CONFIG SET, SET GLOBAL).
 	ChangeSetting ChangeKind = "setting"
 )
 
@@ -72,6 +80,7 @@ type Change struct {
 
 	Path      string `json:"path,omitempty"`
 	Line      int    `json:"line,omitempty"`
+	Section   string `json:"section,omitempty"`
 	FD        int    `json:"fd,omitempty"`
 	Side      string `json:"side,omitempty"`
 	Addr      string `json:"addr,omitempty"`
@@ -116,13 +125,71 @@ func (v *View) targetNS(t Target) *observe.NetNS {
 
 // sysctlChange sets a sysctl in ns; nil is the host.
 func sysctlChange(ns *observe.NetNS, name, was, value string) Change {
-	c := Change{Kind: ChangeSysctl, Name: name, Was: was, Value: value, Text: fmt.Sprintf("%s %s → %s", name, was, value)}
+	c := Change{Kind: ChangeSysctl, Name: name, Was: was, Value: value, Text: name + becomes(was, value)}
 	if ns == nil || ns.Host {
 		c.Text += ", on the host"
 		return c
 	}
 	c.NetNS, c.PID = ns.Inode, ns.PID
 	c.Text += fmt.Sprintf(", in network namespace %d", ns.Inode)
+	return c
+}
+
+// becomes tells an old value, where it is known, and the new one.
+func becomes(was, value string) string {
+	if was == "" {
+		return " = " + value
+	}
+	return " " + was + " → " + value
+}
+
+// raised is a change of the sysctl name in ns, for the service there, to at
+// least want; none where it is that much already, or not known.
+func (v *View) raised(ns *observe.NetNS, name string, want int) []Change {
+	was := v.sysctl(ns, name)
+	if n, err := strconv.Atoi(was); err != nil || n >= want {
+		return nil
+	}
+	return []Change{sysctlChange(ns, name, was, itoa(want))}
+}
+
+// switched is a change of the sysctl name in ns to value; none where it has
+// that value, or is not known.
+func (v *View) switched(ns *observe.NetNS, name, value string) []Change {
+	was := v.sysctl(ns, name)
+	if was == "" || was == value {
+		return nil
+	}
+	return []Change{sysctlChange(ns, name, was, value)}
+}
+
+// service is the one that t is about: that of its finding, or the one asked for.
+func (v *View) service(t Target) *Service {
+	if t.Finding == nil || t.Service != nil {
+		return t.Service
+	}
+	f := t.Finding.Subject
+	if path, ok := strings.CutPrefix(f.Addr, "unix:"); ok {
+		return v.ServiceAt(f.NetNS, 0, path)
+	}
+	return v.ServiceOf(f.PID)
+}
+
+// configChange sets a directive of a server's configuration, whose files are
+// reached by root, to value. Where it is not written yet, it belongs into
+// section of the file main.
+func configChange(server string, pid int, root string, was observe.Setting, main, section, name, value string) Change {
+	c := Change{Kind: ChangeConfig, Server: server, PID: pid, Name: name, Value: value, Was: was.Value, Path: root + was.File, Line: was.Line}
+	if was.Line == 0 {
+		c.Path, c.Section = root+main, section
+	}
+	if was.Default {
+		c.Was = ""
+	}
+	c.Text = fmt.Sprintf("%s%s in %s", name, becomes(was.Value, value), c.Path)
+	if c.Line > 0 {
+		c.Text += fmt.Sprintf(":%d", c.Line)
+	}
 	return c
 }
 

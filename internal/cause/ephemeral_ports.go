@@ -103,15 +103,13 @@ func portsFinding(v *View, c calls, g *observe.SocketGroup, ns *observe.NetNS, s
 	if through < 0.5 {
 		f.Evidence = append(f.Evidence, Evidence{Fact: "calls that found a port and were answered", Value: round(through), Unit: "share", Source: "handshakes, socket states"})
 	}
-	setting := "net.ipv4.ip_local_port_range"
-	f.Fix.Text = fmt.Sprintf("Widen net.ipv4.ip_local_port_range (%s: %s ports) to 10000 65535", rangeText, count(size))
-	if size > 40000 {
-		f.Fix.Text = "The port range is wide already: keep connections open (upstream keepalive), or call more than one address"
-	} else {
-		f.Fix.Commands = append(f.Fix.Commands, v.in(ns, "sysctl -w '"+setting+"=10000 65535'"))
-		f.Fix.Persist = append(f.Fix.Persist, "echo '"+setting+" = 10000 65535' > /etc/sysctl.d/90-ports.conf")
+	f.Fix.Text = "The port range is wide already: keep connections open (upstream keepalive), or call more than one address"
+	if wide := wantedPortRange(rangeText); wide != "" {
+		f.Fix.Text = fmt.Sprintf("Widen %s (%s: %s ports) to %s", portRangeKnob, rangeText, count(size), wide)
+		f.Fix.Commands = append(f.Fix.Commands, v.in(ns, "sysctl -w '"+portRangeKnob+"="+wide+"'"))
+		f.Fix.Persist = append(f.Fix.Persist, "echo '"+portRangeKnob+" = "+wide+"' > /etc/sysctl.d/90-ports.conf")
 	}
-	if held := g.States["TIME_WAIT"]; 2*held > g.LocalPorts && !reusesPorts(ns) {
+	if heldInTimeWait(ns, g) {
 		if size >= ampleRange {
 			f.ConsequenceOf = &timeWaitPortSearch.ID
 		}
@@ -129,6 +127,25 @@ func portsFinding(v *View, c calls, g *observe.SocketGroup, ns *observe.NetNS, s
 	}
 	f.Fix.Text += "."
 	return f
+}
+
+const portRangeKnob = "net.ipv4.ip_local_port_range"
+
+// wantedPortRange is the range that is proposed instead of one, wider at both
+// ends or at one; empty where it is wide already.
+func wantedPortRange(text string) string {
+	size := portRange(text)
+	if size == 0 || size > 40000 {
+		return ""
+	}
+	first, _ := strconv.Atoi(strings.Fields(text)[0])
+	return fmt.Sprintf("%d 65535", min(first, 10000))
+}
+
+// heldInTimeWait says whether most of the ports are held in TIME_WAIT, and not
+// taken again.
+func heldInTimeWait(ns *observe.NetNS, g *observe.SocketGroup) bool {
+	return 2*g.States["TIME_WAIT"] > g.LocalPorts && !reusesPorts(ns)
 }
 
 // answeredShare is the share of the calls that found a local port and were

@@ -103,14 +103,26 @@ func workerConnectionsFinding(v *View, n *observe.Nginx, limit, peak int, lines 
 	if aborts > 0 {
 		f.Evidence = append(f.Evidence, Evidence{Fact: "connections reset with data unread", Value: aborts, Unit: "connections", Source: "netstat TCPAbortOnData"})
 	}
-	want := max(2048, 2*limit)
+	want := wantedConnections(limit)
 	f.Fix.Text = fmt.Sprintf("Raise worker_connections from %d to %d and reload; each request passed on takes two slots.", limit, want)
 	f.Fix.Commands = []string{fmt.Sprintf("in %s: worker_connections %d;", n.Root+n.Config, want), fmt.Sprintf("kill -HUP %d   # nginx master: reload", n.PID)}
-	if w := v.firstWorker(n); w != nil && w.FDLimit > 0 && w.FDLimit < want+64 {
-		f.Fix.Text += fmt.Sprintf(" Its workers may open only %d files: raise worker_rlimit_nofile too.", w.FDLimit)
+	if files := v.filesBelow(n, want); files > 0 {
+		f.Fix.Text += fmt.Sprintf(" Its workers may open only %d files: raise worker_rlimit_nofile too.", files)
 		f.Fix.Commands = append([]string{fmt.Sprintf("in %s: worker_rlimit_nofile %d;", n.Root+n.Config, 2*want)}, f.Fix.Commands...)
 	}
 	return f
+}
+
+// wantedConnections is the number of slots that is proposed instead of limit.
+func wantedConnections(limit int) int { return max(2048, 2*limit) }
+
+// filesBelow is how many files the workers may open, if that is too few for so
+// many connections; else 0.
+func (v *View) filesBelow(n *observe.Nginx, connections int) int {
+	if w := v.firstWorker(n); w != nil && w.FDLimit > 0 && w.FDLimit < connections+64 {
+		return w.FDLimit
+	}
+	return 0
 }
 
 func (v *View) firstWorker(n *observe.Nginx) *observe.Process {

@@ -152,7 +152,7 @@ func childrenFinding(v *View, m *observe.PHPFPM, pool *observe.FPMPool, s *Servi
 	if n, example := logCount(pool.Log, "max-children"); n > 0 {
 		f.Evidence = append(f.Evidence, Evidence{Fact: "log: server reached max_children", Value: n, Unit: "lines", Source: "php-fpm log"}, firstLine(example))
 	}
-	want := proposedChildren(v, pool, e)
+	want, _ := proposedChildren(v, pool, e)
 	f.Fix.Text = fmt.Sprintf("Raise pm.max_children of pool %s from %d to %d", pool.Name, e.max, want)
 	if rss := childRSS(v, pool); rss > 0 {
 		f.Fix.Text += fmt.Sprintf(" (%d MB each), or make the page wait less.", rss>>20)
@@ -167,15 +167,16 @@ func childrenFinding(v *View, m *observe.PHPFPM, pool *observe.FPMPool, s *Servi
 }
 
 // proposedChildren is enough for the requests in sight, doubled at least, and
-// no more than a quarter of the free memory holds.
-func proposedChildren(v *View, pool *observe.FPMPool, e exhaustion) int {
-	want := max(4*e.max, min(e.max+int(e.queue), 256))
+// no more than a quarter of the free memory holds; fits is false where it does
+// not hold even one more.
+func proposedChildren(v *View, pool *observe.FPMPool, e exhaustion) (want int, fits bool) {
+	want = max(4*e.max, min(e.max+int(e.queue), 256))
 	if rss := childRSS(v, pool); rss > 0 {
 		if fit := e.max + int(v.Use.Memory.AvailableBytes/4/rss); fit < want {
-			want = max(fit, e.max+1)
+			return max(fit, e.max+1), fit > e.max
 		}
 	}
-	return want
+	return want, true
 }
 
 func childRSS(v *View, pool *observe.FPMPool) uint64 {

@@ -2,6 +2,7 @@ package diagnose
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/slowray/slowray/internal/cause"
@@ -20,12 +21,25 @@ func plan(v *cause.View, f *cause.Finding, catalogue []cause.Cause) {
 		return
 	}
 	f.Prove = &cause.Prove{Command: "slowray prove " + f.Cause, Hot: true}
-	if f.Subject.Port != 0 {
-		f.Prove.Command += fmt.Sprintf(" --port %d", f.Subject.Port)
+	if port := servedPort(v, f, t.Service); port != 0 {
+		f.Prove.Command += fmt.Sprintf(" --port %d", port)
 	}
+	f.Prove.Command += " --apply"
 	for i := range f.Fix.Changes {
 		f.Prove.Hot = f.Prove.Hot && f.Fix.Changes[i].Hot()
 	}
+}
+
+// servedPort is the port of the service that a finding is about, to look at it
+// alone: of calls to another one, it is the caller's.
+func servedPort(v *cause.View, f *cause.Finding, s *cause.Service) int {
+	if f.Subject.Kind == "destination" && s == nil {
+		if s = v.ServiceOf(f.Subject.PID); s != nil {
+			return s.Port()
+		}
+		return 0
+	}
+	return f.Subject.Port
 }
 
 // Plan gives the changes to try a cause with on what was seen in o: those of its
@@ -50,9 +64,16 @@ func Plan(o *observe.Observation, id string) ([]cause.Change, *cause.Finding, er
 	var names []string
 	var changes []cause.Change
 	for i := range v.Services {
-		if made := c.Changes(v, cause.Target{Service: v.Services[i]}); len(made) > 0 {
-			names, changes = append(names, v.Services[i].Name()), made
+		s := v.Services[i]
+		made := c.Changes(v, cause.Target{Service: s})
+		switch {
+		case len(made) == 0 || slices.EqualFunc(made, changes, sameChange):
+			continue
+		case s.Port() != 0 && s.Port() == o.Filter.Port:
+			// What was asked for, and not what it calls.
+			return made, nil, nil
 		}
+		names, changes = append(names, s.Name()), made
 	}
 	switch len(names) {
 	case 0:
@@ -62,3 +83,5 @@ func Plan(o *observe.Observation, id string) ([]cause.Change, *cause.Finding, er
 	}
 	return nil, nil, fmt.Errorf("%s: was not found, and could be tried on %s: say which with --port or --pid", id, strings.Join(names, ", "))
 }
+
+func sameChange(a, b cause.Change) bool { return a.Kind == b.Kind && a.Text == b.Text }

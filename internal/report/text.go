@@ -147,6 +147,9 @@ func (p *printer) finding(n int, f *cause.Finding) {
 		}
 		p.raw(label, clean(c))
 	}
+	if f.Prove != nil {
+		p.raw("prove", clean(f.Prove.Command))
+	}
 	for i, e := range f.Evidence {
 		label := ""
 		if i == 0 {

@@ -29,7 +29,8 @@ func example() *diagnose.Report {
 				Evidence: []cause.Evidence{
 					{Fact: "packets dropped", Value: uint64(6300), Unit: "packets", Source: "conntrack statistics"},
 					{Fact: "entries", Value: uint64(200), Limit: uint64(200), Source: "sysctl"}},
-				Fix: cause.Fix{Text: "Raise the limit.", Commands: []string{"sysctl -w net.netfilter.nf_conntrack_max=262144"}, Persist: []string{"echo x > /etc/sysctl.d/90.conf"}}},
+				Fix:   cause.Fix{Text: "Raise the limit.", Commands: []string{"sysctl -w net.netfilter.nf_conntrack_max=262144"}, Persist: []string{"echo x > /etc/sysctl.d/90.conf"}},
+				Prove: &cause.Prove{Command: "slowray prove conntrack-full --port 8088 --apply", Hot: true}},
 			{Cause: "client-aborts", Title: "Clients give up", Role: cause.RoleConsequence, ConsequenceOf: &parent,
 				Impact: cause.Impact{Text: "800 of 2,000 requests"}},
 		},
@@ -47,6 +48,7 @@ const golden = `web1 watched for 10 s (Linux 6.1.0, 8 CPUs)
    do this  Raise the limit.
             sysctl -w net.netfilter.nf_conntrack_max=262144
    to keep  echo x > /etc/sysctl.d/90.conf
+   prove    slowray prove conntrack-full --port 8088 --apply
    seen     packets dropped: 6,300 packets (conntrack statistics)
             entries: 200 of 200 (sysctl)
    so also  client-aborts: Clients give up (800 of 2,000 requests)
