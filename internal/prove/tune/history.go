@@ -1,0 +1,149 @@
+package tune
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/slowray/slowray/internal/cause"
+)
+
+// history is what was tried, by what was set, whatever the value.
+type history struct {
+	tried map[string]*trials
+	kept  []string // the causes that were mended, in order
+}
+
+// trials are those of one thing that can be set.
+type trials struct {
+	failed  int      // how often it did not help
+	last    Verdict  // of the last failure
+	keptAt  int      // how many causes were mended by then
+	final   bool     // not to be tried again whatever is mended
+	holding []string // the values that were kept
+}
+
+func newHistory() *history { return &history{tried: map[string]*trials{}} }
+
+// target names what a change sets, without the value: the same thing, changed to
+// another value, is not a new idea. A server that was restarted meanwhile has
+// another process, and the same configuration.
+func target(c *cause.Change) string {
+	id := []string{string(c.Kind), c.Name, c.Path, c.Addr, c.Interface, c.Server, c.Side, fmt.Sprint(c.NetNS, c.Port)}
+	if c.Rule != nil {
+		id = append(id, c.Rule.Tool, c.Rule.Table, c.Rule.Chain, c.Rule.Text)
+	}
+	if c.NetNS == 0 && c.Path == "" && c.Kind != cause.ChangeSysctl {
+		id = append(id, fmt.Sprint(c.PID, c.FD))
+	}
+	return strings.Join(id, "|")
+}
+
+// targets names what several changes, made together, set.
+func targets(changes []cause.Change) string {
+	var ids []string
+	for i := range changes {
+		ids = append(ids, target(&changes[i]))
+	}
+	slices.Sort(ids)
+	return strings.Join(ids, "\n")
+}
+
+func values(changes []cause.Change) string {
+	var list []string
+	for i := range changes {
+		list = append(list, target(&changes[i])+"="+changes[i].Value)
+	}
+	slices.Sort(list)
+	return strings.Join(list, "\n")
+}
+
+// next is the first finding with changes that are worth a trial, and why once
+// more if they were tried before. Findings come in the order of their weight;
+// second trials wait until nothing new is left, for there is no third.
+func (h *history) next(findings []cause.Finding) (f *cause.Finding, again string) {
+	for i := range findings {
+		more, because := h.may(&findings[i])
+		switch {
+		case because != "":
+		case more == "":
+			return &findings[i], ""
+		case f == nil:
+			f, again = &findings[i], more
+		}
+	}
+	return f, again
+}
+
+// may says why the changes of f are not to be tried, or, where they are and were
+// before, why once more.
+func (h *history) may(f *cause.Finding) (again, because string) {
+	if len(f.Fix.Changes) == 0 {
+		return "", "nothing can be changed and undone to mend it"
+	}
+	t := h.tried[targets(f.Fix.Changes)]
+	switch {
+	case t == nil:
+		return "", ""
+	case slices.Contains(t.holding, values(f.Fix.Changes)):
+		return "", "its change was kept, and it is still found"
+	case t.failed == 0:
+		return "", ""
+	case t.final:
+		return "", "its change could not be made"
+	case t.failed > 1:
+		return "", "its change was tried twice: " + t.last.words()
+	case len(h.kept) == t.keptAt:
+		return "", "its change was tried: " + t.last.words()
+	}
+	return fmt.Sprintf("tried before (%s); since then %s was mended, which may have hidden its effect",
+		t.last.words(), list(h.kept[t.keptAt:])), ""
+}
+
+// note remembers what came of a trial.
+func (h *history) note(s *Step) {
+	key := targets(s.Changes)
+	t := h.tried[key]
+	if t == nil {
+		t = &trials{}
+		h.tried[key] = t
+	}
+	if s.Kept {
+		t.holding = append(t.holding, values(s.Changes))
+		h.kept = append(h.kept, s.Cause)
+		return
+	}
+	t.failed++
+	t.last, t.keptAt, t.final = s.Verdict, len(h.kept), s.Verdict == NotMade
+}
+
+// words are the verdict for people.
+func (v Verdict) words() string {
+	switch v {
+	case Proved:
+		return "proved"
+	case NoEffect:
+		return "no effect"
+	case Worse:
+		return "made it worse"
+	case Unclear:
+		return "not clear"
+	case NotMade:
+		return "could not be made"
+	}
+	return "not tried"
+}
+
+// list is names as people say them, each once.
+func list(names []string) string {
+	var once []string
+	for _, n := range names {
+		if !slices.Contains(once, n) {
+			once = append(once, n)
+		}
+	}
+	if len(once) < 2 {
+		return strings.Join(once, "")
+	}
+	return strings.Join(once[:len(once)-1], ", ") + " and " + once[len(once)-1]
+}
