@@ -16,6 +16,7 @@ import (
 
 	"github.com/alecthomas/kong"
 
+	"github.com/slowray/slowray/internal/prove/journal"
 	"github.com/slowray/slowray/lab"
 )
 
@@ -52,7 +53,8 @@ func main() {
 	// A short-lived program with a small heap: collecting less often is worth
 	// the few megabytes.
 	debug.SetGCPercent(400)
-	lab.InitMain() // when this process is part of a running lab, it ends in here
+	journal.GuardianMain() // when this process keeps a lease, it ends in here
+	lab.InitMain()         // when this process is part of a running lab, it ends in here
 	os.Exit(run(os.Args[1:], os.Stdout, os.Stderr))
 }
 

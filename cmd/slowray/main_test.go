@@ -7,10 +7,12 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"github.com/slowray/slowray/internal/prove/journal"
 	"github.com/slowray/slowray/lab"
 )
 
 func TestMain(m *testing.M) {
+	journal.GuardianMain()
 	lab.InitMain()
 	testscript.Main(m, map[string]func(){"slowray": main})
 }

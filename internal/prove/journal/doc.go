@@ -1,0 +1,21 @@
+// Package journal makes changes under a lease, and puts them back whatever
+// happens to the process that asked for them.
+//
+// In: changes, as causes declare them. Out: the changes made and undone by the
+// Doers of internal/prove/change, and a record on disk of what was, before
+// anything is touched. It measures nothing and decides nothing but when a lease
+// is over.
+//
+//   - The journal is a directory: one file for each set of changes that is not
+//     put back yet, a lock, and a history of those that are. A file is written
+//     anew for every step (a temporary file, fsync, rename, fsync of the
+//     directory) and before the step is done.
+//   - The guardian is a process of its own, in its own session, and the only one
+//     that makes and undoes the changes of its lease. It undoes them when the
+//     owner ends (their socket ends, however the owner dies), says nothing for a
+//     while, tells that the service has become worse, or when the time is up.
+//   - When the guardian dies, the owner undoes. When both die, the file is left:
+//     nothing can be changed before `slowray undo`, which every run says.
+//   - One lock serialises all changes on a host. Owner and guardian hold it
+//     together, so that whoever has it knows that nobody else is at work.
+package journal

@@ -1,0 +1,224 @@
+package journal
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/signal"
+	"strconv"
+	"syscall"
+	"time"
+)
+
+// guardianCommand is the first argument of a guardian.
+const guardianCommand = "guardian"
+
+const (
+	// maxSilence is how long the owner may say nothing while its changes are in
+	// place; with the time to undo them it stays below three seconds.
+	maxSilence = 2 * time.Second
+	// guardianTick is how often the guardian looks at the clock.
+	guardianTick = 100 * time.Millisecond
+	// aliveEvery is how often it tells the owner that it is there.
+	aliveEvery = 500 * time.Millisecond
+	// undoTries is how often it tries to undo what cannot be undone.
+	undoTries = 3
+	undoPause = 200 * time.Millisecond
+)
+
+// firstFD is the first of the open files that a guardian inherits: its end of
+// the socket, then the locks.
+const firstFD = 3
+
+// GuardianMain is the guardian, if this process was started as one: it does not
+// return then. Every program that opens a journal calls it first in main, also
+// tests in TestMain: the guardian is the program itself, started again, because
+// it needs the same Doers.
+func GuardianMain() {
+	if len(os.Args) < 2 || os.Args[1] != guardianCommand {
+		return
+	}
+	if err := guardianMain(os.Args[2:]); err != nil {
+		fmt.Fprintf(os.Stderr, "slowray: guardian: %v\n", err)
+		os.Exit(2)
+	}
+	os.Exit(0)
+}
+
+func guardianMain(args []string) error {
+	if len(args) != 3 {
+		return errors.New("is started by slowray itself, when it changes something")
+	}
+	// Whatever is meant for the owner must not end the guardian. Handlers, for
+	// ignored signals would stay ignored in the programs that it starts.
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGINT, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGPIPE,
+		syscall.SIGTSTP, syscall.SIGTTIN, syscall.SIGTTOU, syscall.SIGUSR1, syscall.SIGUSR2)
+	asked := make(chan os.Signal, 1)
+	signal.Notify(asked, syscall.SIGTERM)
+
+	dir, id := args[0], args[1]
+	locks, err := strconv.Atoi(args[2])
+	if err != nil {
+		return fmt.Errorf("%q: not a number of locks", args[2])
+	}
+	for fd := firstFD; fd <= firstFD+locks; fd++ {
+		syscall.CloseOnExec(fd)
+	}
+	end := os.NewFile(firstFD, "socket")
+	conn, err := net.FileConn(end)
+	if err != nil {
+		return errors.New("is started by slowray itself, when it changes something")
+	}
+	end.Close()
+	g := &guardian{wire: newWire(conn), asked: asked, inbox: make(chan message, 64)}
+	if err := g.take(dir, id); err != nil {
+		g.wire.send(message{Op: opEnded, Text: err.Error()})
+		return err
+	}
+	return g.run()
+}
+
+// guardian keeps one lease.
+type guardian struct {
+	keeper
+	wire   *wire
+	asked  chan os.Signal // SIGTERM: `slowray undo`, or the host goes down
+	inbox  chan message   // from the owner; closed when it has gone
+	silent time.Duration  // since the owner's last word, as far as the guardian itself could run
+	done   bool
+}
+
+// take makes the guardian the keeper of an entry.
+func (g *guardian) take(dir, id string) error {
+	d, err := openDirectory(dir, false)
+	if err != nil {
+		return err
+	}
+	e, err := d.read(".", id)
+	if err != nil {
+		return fmt.Errorf("journal: entry %s: %w", id, err)
+	}
+	e.Guardian = self()
+	g.keeper = keeper{d, e, "guardian"}
+	return d.write(e)
+}
+
+func (g *guardian) run() error {
+	go func() {
+		g.wire.receive(func(m message) { g.inbox <- m })
+		close(g.inbox)
+	}()
+	if err := g.wire.send(message{Op: opReady}); err != nil {
+		return fmt.Errorf("ready: %w", err)
+	}
+	go func() {
+		for range time.Tick(aliveEvery) {
+			g.wire.send(message{Op: opAlive}) // an owner that is gone is seen by the reader
+		}
+	}()
+	tick := time.NewTicker(guardianTick)
+	last := time.Now()
+	for !g.done {
+		select {
+		case m, ok := <-g.inbox:
+			if !ok {
+				g.end(fmt.Sprintf("slowray (pid %d) ended without putting it back", g.e.Owner.PID))
+				break
+			}
+			g.silent = 0
+			g.obey(m)
+		case <-g.asked:
+			g.end("asked to, by slowray undo or SIGTERM")
+		case now := <-tick.C:
+			// A guardian that could not run itself, on a host without CPU to spare or
+			// stopped, has not been listening either.
+			g.silent += min(now.Sub(last), 3*guardianTick)
+			last = now
+			switch {
+			case g.e.State != Kept && now.After(g.e.Until):
+				g.end("the time of the lease is up")
+			case g.e.State == Applied && g.silent > maxSilence:
+				g.end(fmt.Sprintf("slowray (pid %d) has said nothing for %s: it hangs or was stopped", g.e.Owner.PID, maxSilence))
+			}
+		}
+	}
+	return nil
+}
+
+// obey does what the owner asks for.
+func (g *guardian) obey(m message) {
+	answer := message{Op: opAnswer, N: m.N}
+	var err error
+	switch m.Op {
+	case opBeat:
+		if m.Worse && g.e.State == Applied {
+			g.end("the service got worse: " + m.Text)
+		}
+		return
+	case opApply:
+		err = g.apply()
+	case opUndo:
+		if g.e.State == Applied || g.e.State == Failed {
+			answer.Outcomes = g.undo("as planned")
+		}
+	case opKeep:
+		if g.e.State != Applied {
+			err = fmt.Errorf("journal: entry %s is %s, not applied: nothing to keep", g.e.ID, g.e.State)
+			break
+		}
+		g.e.State = Kept
+		g.e.note(g.by, "kept")
+		if err = g.dir.write(g.e); err != nil {
+			g.e.State = Applied
+		}
+	case opClose:
+		if g.e.State == Applied || g.e.State == Failed {
+			answer.Outcomes = g.putBack("as planned")
+		}
+		err = g.finish()
+	}
+	g.silent = 0
+	if err != nil {
+		answer.Text = err.Error()
+	}
+	g.wire.send(answer)
+}
+
+// end ends the lease, whatever the owner wants.
+func (g *guardian) end(why string) {
+	var outcomes []Outcome
+	switch g.e.State {
+	case Applied, Failed:
+		outcomes = g.putBack(why)
+	case Kept:
+	default:
+		g.e.note(g.by, "%s", why)
+		g.dir.write(g.e)
+	}
+	g.finish()
+	g.wire.send(message{Op: opEnded, Text: why, Outcomes: outcomes})
+}
+
+// putBack undoes, more than once if it has to.
+func (g *guardian) putBack(why string) []Outcome {
+	outcomes := g.undo(why)
+	for range undoTries - 1 {
+		if g.e.State != Failed {
+			break
+		}
+		time.Sleep(undoPause)
+		g.undo("once more")
+		outcomes = g.e.Outcomes()
+	}
+	return outcomes
+}
+
+// finish is the end of the guardian: the entry is closed when nothing of it is left.
+func (g *guardian) finish() error {
+	g.done = true
+	if g.e.Open() {
+		return nil
+	}
+	return g.dir.close(g.e.ID)
+}

@@ -1,0 +1,188 @@
+package journal
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// bound is how soon everything has to be as before.
+const bound = 3 * time.Second
+
+// Killed with -9 at any moment, with or without its guardian, a run leaves
+// nothing behind, at the latest after `slowray undo`.
+func TestKilledAtRandomMoments(t *testing.T) {
+	for _, both := range []bool{false, true} {
+		name := map[bool]string{false: "owner", true: "owner and guardian"}[both]
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			changed := 0
+			for range 20 {
+				h := newHost(t, 2)
+				p := h.start("blocks", "")
+				time.Sleep(time.Duration(rand.IntN(60_000)) * time.Microsecond)
+				if both {
+					syscall.Kill(p.guardian, syscall.SIGKILL)
+				}
+				p.Process.Kill()
+				p.Wait()
+				j := h.free()
+				if both {
+					if !h.all(before) {
+						changed++
+					}
+					if list, err := j.List(); err != nil || len(list) > 0 && Notice(h.dir) == "" {
+						t.Errorf("no notice of %+v (%v)", list, err)
+					}
+					outcomes, err := j.Undo()
+					if err := joined(outcomes); err != nil {
+						t.Error(err)
+					}
+					if err != nil {
+						t.Error(err)
+					}
+				}
+				h.are(before)
+				h.listed()
+				if t.Failed() {
+					return
+				}
+			}
+			if both && changed == 0 {
+				t.Error("of twenty kills, none found anything changed: this test tests nothing")
+			}
+		})
+	}
+}
+
+// A kill at each step of the journal's and the changes' writes, of the owner, of
+// the guardian, and of both, leaves enough to put everything back.
+func TestKilledAtEveryStep(t *testing.T) {
+	for _, role := range []string{"owner", "guardian", "both"} {
+		t.Run(role, func(t *testing.T) {
+			t.Parallel()
+			n := 1
+			for ; n < 200; n++ {
+				h := newHost(t, 1)
+				p := h.start("once", fmt.Sprintf("%s %d", role, n))
+				rest := new(strings.Builder)
+				p.out.WriteTo(rest)
+				p.Wait()
+				j := h.free()
+				outcomes, err := j.Undo()
+				if err != nil || joined(outcomes) != nil {
+					t.Errorf("step %d: %v, %v", n, err, joined(outcomes))
+				}
+				h.are(before)
+				h.listed()
+				if t.Failed() {
+					t.Fatalf("step %d of the %s; the owner said %q", n, role, rest)
+				}
+				if strings.Contains(rest.String(), "closed: <nil>") && role != "owner" || p.ProcessState.Success() && role == "owner" {
+					break // there are no more steps
+				}
+				// The next run can change something again.
+				l := h.begin()
+				if err := l.Close(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if least := map[string]int{"owner": 6, "guardian": 30, "both": 30}[role]; n <= least || n == 200 {
+				t.Errorf("%d steps: the hook is not called any more", n)
+			}
+			t.Logf("%s: %d steps", role, n-1)
+		})
+	}
+}
+
+// An owner that ends, or stops, has its changes taken back in time.
+func TestGuardianTakesOver(t *testing.T) {
+	for name, signal := range map[string]syscall.Signal{"killed": syscall.SIGKILL, "stopped": syscall.SIGSTOP} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h := newHost(t, 2)
+			p := h.start("hold", "")
+			p.says(t, "applied: <nil>")
+			h.are(with)
+			start := time.Now()
+			p.Process.Signal(signal)
+			if !wait(2*bound, func() bool { return h.all(before) }) {
+				t.Fatal("not taken back")
+			}
+			took := time.Since(start)
+			t.Logf("taken back %s after the owner was %s", took, name)
+			if took > bound {
+				t.Errorf("taken back after %s, want at most %s", took, bound)
+			}
+			if signal == syscall.SIGSTOP {
+				p.Process.Signal(syscall.SIGCONT)
+				p.says(t, "ended: slowray (pid ")
+			}
+			p.Wait()
+			h.free()
+			h.listed()
+			if list, err := h.open().History(); err != nil || len(list) != 1 || list[0].State != Undone ||
+				!strings.Contains(list[0].Events[len(list[0].Events)-3].Text, "undo: slowray") {
+				t.Errorf("history: %+v, %v", list, err)
+			}
+		})
+	}
+}
+
+// A service that gets worse has the changes undone at once.
+func TestWorse(t *testing.T) {
+	t.Parallel()
+	h := newHost(t, 2)
+	l := h.begin()
+	if err := l.Apply(); err != nil {
+		t.Fatal(err)
+	}
+	l.Beat(Health{})
+	start := time.Now()
+	l.Beat(Health{Worse: true, Why: "errors 0 % → 12 %"})
+	l.Beat(Health{}) // must not hide the one before
+	if why := <-l.Ended(); why != "the service got worse: errors 0 % → 12 %" {
+		t.Errorf("ended: %s", why)
+	}
+	if took := time.Since(start); took > bound {
+		t.Errorf("undone after %s, want at most %s", took, bound)
+	}
+	h.are(before)
+	if err := l.Apply(); err == nil || !strings.Contains(err.Error(), "the lease has ended: the service got worse") {
+		t.Errorf("applied again: %v", err)
+	}
+	h.are(before)
+	if err := l.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// Without its guardian an owner puts everything back itself, at once.
+func TestGuardianKilled(t *testing.T) {
+	for name, signal := range map[string]syscall.Signal{"killed": syscall.SIGKILL, "stopped": syscall.SIGSTOP} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h := newHost(t, 2)
+			l := h.begin()
+			if err := l.Apply(); err != nil {
+				t.Fatal(err)
+			}
+			start := time.Now()
+			syscall.Kill(l.cmd.Process.Pid, signal)
+			if why := <-l.Ended(); !strings.Contains(why, "was killed: its changes are put back") {
+				t.Errorf("ended: %s", why)
+			}
+			if took := time.Since(start); took > 5*time.Second || signal == syscall.SIGKILL && took > bound {
+				t.Errorf("put back after %s", took)
+			}
+			h.are(before)
+			if err := l.Close(); err != nil {
+				t.Error(err)
+			}
+			h.listed()
+		})
+	}
+}

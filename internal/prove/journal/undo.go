@@ -1,0 +1,133 @@
+package journal
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	// askLimit is how long a run that is asked to end may take to put its changes back.
+	askLimit = 10 * time.Second
+	// lockLimit is how long it may take to let go of the lock then.
+	lockLimit = 5 * time.Second
+)
+
+// Undo puts back the entries with these IDs, or all of them: also those that
+// were kept, the newest first. A run that is going on is asked to end, and its
+// guardian puts its changes back. An outcome tells what became of each change;
+// the error is about what could not be done at all.
+func (j *Journal) Undo(ids ...string) ([]Outcome, error) {
+	list, err := j.List()
+	if err != nil {
+		return nil, err
+	}
+	for _, id := range ids {
+		if !slices.ContainsFunc(list, func(e Entry) bool { return e.ID == id }) {
+			return nil, fmt.Errorf("journal: %q: %w", id, ErrUnknown)
+		}
+	}
+	slices.Reverse(list)
+	list = slices.DeleteFunc(list, func(e Entry) bool { return len(ids) > 0 && !slices.Contains(ids, e.ID) })
+	if len(list) == 0 {
+		return nil, nil
+	}
+	var outcomes []Outcome
+	var locks []*os.File
+	locks, err = j.lock("slowray undo")
+	if errors.Is(err, errBusy) {
+		var asked bool
+		list, outcomes, asked = j.askLive(list)
+		if asked {
+			if len(list) == 0 {
+				return outcomes, nil
+			}
+			wait(lockLimit, func() bool {
+				locks, err = j.lock("slowray undo")
+				return !errors.Is(err, errBusy)
+			})
+		}
+	}
+	if err != nil {
+		return outcomes, err
+	}
+	defer release(locks)
+	for _, e := range list {
+		more, err := j.undoEntry(e.ID)
+		outcomes = append(outcomes, more...)
+		if err != nil {
+			return outcomes, err
+		}
+	}
+	return outcomes, nil
+}
+
+// undoEntry puts one entry back. The lock is held.
+func (j *Journal) undoEntry(id string) ([]Outcome, error) {
+	e, err := j.dir.read(".", id)
+	if isGone(err) {
+		return nil, nil // its guardian was quicker
+	}
+	if err != nil {
+		o := Outcome{ID: id, Change: "entry " + id, Result: ResultFailed}
+		path, aside := j.dir.setAside(id)
+		o.Note = fmt.Sprintf("its file %v; it is now %s: what it had changed is to be looked for by hand", err, path)
+		if aside != nil {
+			o.Note = fmt.Sprintf("its file %v, and cannot be set aside: %v", err, aside)
+		}
+		return []Outcome{o}, nil
+	}
+	var outcomes []Outcome
+	if e.Open() {
+		k := keeper{j.dir, e, "undo"}
+		outcomes = k.undo("slowray undo")
+	}
+	if e.Open() {
+		return outcomes, nil
+	}
+	return outcomes, j.dir.close(id)
+}
+
+// askLive has the guardians of runs that are going on put their changes back. It
+// gives the entries that are still to be undone, and what became of the others.
+func (j *Journal) askLive(list []Entry) (rest []Entry, outcomes []Outcome, asked bool) {
+	for _, e := range list {
+		if !e.Live() || !terminate(e.Guardian) {
+			rest = append(rest, e)
+			continue
+		}
+		asked = true
+		var after *Entry
+		wait(askLimit, func() bool {
+			if e.Guardian.Lives() {
+				return false
+			}
+			var err error
+			if after, err = j.dir.read(".", e.ID); isGone(err) {
+				after, err = j.dir.read(historyDir, e.ID)
+			}
+			return err == nil && (!after.Open() || after.State == Failed)
+		})
+		if after == nil || after.Open() {
+			rest = append(rest, e)
+			continue
+		}
+		outcomes = append(outcomes, after.Outcomes()...)
+	}
+	return rest, outcomes, asked
+}
+
+// terminate sends SIGTERM to p, and to no other process that has its ID by now.
+func terminate(p Process) bool {
+	fd, err := unix.PidfdOpen(p.PID, 0)
+	if err != nil {
+		return false
+	}
+	defer unix.Close(fd)
+	return p.Lives() && unix.PidfdSendSignal(fd, syscall.SIGTERM, nil, 0) == nil
+}
