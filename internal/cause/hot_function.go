@@ -149,7 +149,7 @@ func (v *View) hotFunctionFinding(l *ledger, w *atWork, k cost, e *executed, hot
 	case hot.Kind == observe.FrameKernel:
 		f.Fix.Text = fmt.Sprintf("%s has the kernel do this for each request: find the system call behind it, and make fewer or cheaper ones.", f.Subject.Comm)
 	default:
-		f.Fix.Text = fmt.Sprintf("Have %s do less for a request: a better algorithm, a limit on its input, or keep what it worked out.", hot.Name)
+		f.Fix.Text = fmt.Sprintf("Have %s do less for a request: a better algorithm, a limit on its input, or keep what it worked out.", located(hot))
 	}
 	f.Fix.Commands = []string{fmt.Sprintf("slowray flame --pid %d -o flame.html   # who calls it", v.busiestOf(w))}
 	return f

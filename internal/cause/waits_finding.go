@@ -118,12 +118,17 @@ func (v *View) serviceText(pid int) string {
 	return s
 }
 
-// portOf is the port at which a process answers most, 0 when none is known.
+// portOf is the port whose requests keep a process busy for longest, 0 when none
+// is known.
 func (v *View) portOf(pid int) int {
+	var most *ledger
 	for _, l := range v.ledgers {
-		if !l.called() && l.pid == pid {
-			return l.Port
+		if !l.called() && l.pid == pid && (most == nil || l.TimeNS() > most.TimeNS()) {
+			most = l
 		}
+	}
+	if most != nil {
+		return most.Port
 	}
 	for _, s := range v.Services {
 		if slices.Contains(s.PIDs, pid) && s.Port() != 0 {

@@ -4,6 +4,7 @@ import (
 	"os"
 	"path"
 	"regexp"
+	"strings"
 
 	"go.opentelemetry.io/ebpf-profiler/libpf"
 
@@ -38,6 +39,11 @@ func (u *Unwinder) location(f *libpf.Frame) symbol.Location {
 	}
 	if kind == observe.FrameJava {
 		name = javaName(name)
+	}
+	// V8 marks its way from JavaScript to its own code and back: no function of
+	// the program (symbolizeMarkerFrame, interpreter/nodev8/v8.go).
+	if kind == observe.FrameNode && f.SourceFile == libpf.NullString && strings.HasPrefix(name, "V8::") {
+		return u.space.Function(observe.Frame{Name: name, Kind: observe.FrameNative, Module: "node"})
 	}
 	frame := observe.Frame{Name: name, Kind: kind, File: f.SourceFile.String(), Line: int(f.SourceLine)}
 	if kind == observe.FrameUnknown {
