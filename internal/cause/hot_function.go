@@ -2,6 +2,7 @@ package cause
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/slowray/slowray/internal/observe"
 )
@@ -149,7 +150,11 @@ func (v *View) hotFunctionFinding(l *ledger, w *atWork, k cost, e *executed, hot
 	case hot.Kind == observe.FrameKernel:
 		f.Fix.Text = fmt.Sprintf("%s has the kernel do this for each request: find the system call behind it, and make fewer or cheaper ones.", f.Subject.Comm)
 	default:
-		f.Fix.Text = fmt.Sprintf("Have %s do less for a request: a better algorithm, a limit on its input, or keep what it worked out.", located(hot))
+		name := hot.Name
+		if strings.ContainsAny(name[:min(1, len(name))], "<{([") { // one without a name of its own
+			name = located(hot)
+		}
+		f.Fix.Text = fmt.Sprintf("Have %s do less for a request: a better algorithm, a limit on its input, or keep what it worked out.", name)
 	}
 	f.Fix.Commands = []string{fmt.Sprintf("slowray flame --pid %d -o flame.html   # who calls it", v.busiestOf(w))}
 	return f
