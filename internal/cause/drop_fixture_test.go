@@ -348,6 +348,10 @@ var nearMissesOnDrops = []miss{
 	{"a program that tries IPv6 first", &noRoute, strangers(func(o *observe.Observation) {
 		ns(o).Counters["Ip.OutNoRoutes"] = 300
 	}), "300 packets"},
+	{"what is left of a container that is gone, of the same address as a client's", &noRoute, losing(func(o *observe.Observation) {
+		d := dropped(o, "IP_OUTNOROUTES", "__ip_queue_xmit", "", observe.DropData, false, 60)
+		d.NetNS, d.Flows[0] = clientNS+1, observe.DropFlow{Src: "10.9.8.2", Dst: "10.9.8.1", DstPort: webPort, Segments: 60}
+	}), "60 packets were dropped"},
 	{"a neighbour that failed, and nobody sends to", &neighbourUnresolved, strangers(func(o *observe.Observation) {
 		ns(o).Neighbours = []observe.Neighbour{{Addr: "10.7.7.7", Interface: "eth0", State: "failed"}}
 		d := dropped(o, "NEIGH_FAILED", "__neigh_event_send", "eth0", "icmp", false, 8)

@@ -141,6 +141,9 @@ func (v *View) lostInAll(f *exchange) lostHere {
 
 // owns says whether a dropped packet belongs to the connections of an exchange.
 func (f *exchange) owns(s *DropSite, l *ledger, flow *observe.DropFlow) bool {
+	if s.atSender() && len(f.spaces) > 1 && !slices.Contains(f.spaces, s.NetNS) {
+		return false
+	}
 	var end string // the address of the end that serves
 	switch l.Port {
 	case flow.DstPort:
@@ -152,6 +155,11 @@ func (f *exchange) owns(s *DropSite, l *ledger, flow *observe.DropFlow) bool {
 	}
 	return slices.Contains(f.spaces, s.NetNS) || end == l.Addr || l.ns != nil && !l.called() && slices.Contains(l.ns.Addrs, end)
 }
+
+// atSender says whether packets died before they left their sender: no network
+// namespace but its own can be that place. Others may have the same addresses,
+// or had them: what is left of a container that is gone still tries to send.
+func (s *DropSite) atSender() bool { return s.Reason == "IP_OUTNOROUTES" }
 
 // peer says whether a packet without ports is between the ends of an exchange.
 func (f *exchange) peer(flow *observe.DropFlow) bool {

@@ -3,6 +3,7 @@ package incident
 import (
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/slowray/slowray/lab/drop"
 	"github.com/slowray/slowray/lab/load"
@@ -87,15 +88,16 @@ func packets() []Incident {
 	return []Incident{{
 		// Incident C: what hurts most is mended first. Connection tracking is in
 		// use all the time, and has nothing to do with it.
-		Name:     "packet-loss-layers",
-		Summary:  "packets die at five layers, which are mended one by one: MTU, a BPF program, and three firewalls",
-		Setup:    plainWeb(server.Service{}),
-		Stepped:  true,
-		Unsteady: "at the second step clients may all back off and send next to nothing while slowray looks",
+		Name:    "packet-loss-layers",
+		Summary: "packets die at five layers, which are mended one by one: MTU, a BPF program, and three firewalls",
+		Setup:   plainWeb(server.Service{}),
+		Stepped: true,
 		Faults: []Fault{smallMTU(), ingressDropper(3), iptablesNFT(0.15), firewallOut(7), iptablesLegacy(0.03),
 			{Name: "conntrack", Text: "connection tracking in use, far from its limit", Decoy: true, RuledOut: "conntrack-full",
 				Plant: func(s *server.Setup) { s.Track = true }}},
-		Load:  load.Load{Conns: 20},
+		// Clients that give up and come again on a new connection: those that wait
+		// double their wait each time, until nobody sends anything.
+		Load:  load.Load{Conns: 60, Own: true, GiveUp: time.Second, Think: 5 * time.Millisecond},
 		Quick: true,
 	}, {
 		Name:    "firewall-drop",
