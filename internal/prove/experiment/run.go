@@ -1,0 +1,418 @@
+package experiment
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"sync"
+	"time"
+)
+
+// Subject is a change that can be made and taken back, any number of times.
+type Subject interface {
+	Apply() error
+	Undo() error
+}
+
+// Meter measures the service.
+type Meter interface {
+	// Block measures for d, or for as long as its load takes.
+	Block(ctx context.Context, d time.Duration) (Block, error)
+}
+
+// Glancer is a Meter that tells meanwhile, about twice a second, what happened
+// since it told last; not while its load only begins or ends. It does so from
+// within Block.
+type Glancer interface {
+	OnGlance(func(Block))
+}
+
+// Fixed is a Meter whose blocks may be of a length that nobody can change: then
+// settling is just waiting.
+type Fixed interface{ Fixed() bool }
+
+// Options say how an experiment is made; the zero value is usable.
+type Options struct {
+	Blocks    int           // in each phase, at least 3 (the default)
+	Length    time.Duration // of a block; 0 = 3 s. It grows up to four times where requests are few
+	Settle    time.Duration // at least, after each change; 0 = 1 s
+	MaxSettle time.Duration // at most, until two readings agree; 0 = 10 s. Twice that for a fault to come back
+	Rounds    int           // the change is made at most so often; 0 = 3
+	Harmful   []string      // counters of blocks that are judged where there are no requests: less is better
+
+	Progress func(Step)
+	// Beat is called twice a second while the change is in force; harm says that
+	// the service got much worse and that it has to be undone at once.
+	Beat func(harm bool)
+}
+
+// Step is how far an experiment is.
+type Step struct {
+	Phase string // "before", "with", "after"
+	Round int    // from 1
+	Block int    // blocks of the phase that are done
+	Of    int
+	Last  *Block // the latest, nil before the first
+}
+
+const (
+	leastBlocks  = 3
+	settleAgree  = 1.10 // two readings agree when they are within this factor
+	settleEnough = 30   // requests, below which readings cannot be compared
+	wantRequests = 200  // in a block: with fewer it is made longer
+	longer       = 4    // at most so many times
+	beatEvery    = 500 * time.Millisecond
+)
+
+func (o Options) withDefaults() Options {
+	o.Blocks = max(o.Blocks, leastBlocks)
+	for d, otherwise := range map[*time.Duration]time.Duration{&o.Length: 3 * time.Second, &o.Settle: time.Second, &o.MaxSettle: 10 * time.Second} {
+		if *d <= 0 {
+			*d = otherwise
+		}
+	}
+	if o.Rounds <= 0 {
+		o.Rounds = 3
+	}
+	o.MaxSettle = max(o.MaxSettle, o.Settle)
+	return o
+}
+
+// run is an experiment under way.
+type run struct {
+	opt     Options
+	subject Subject
+	meter   Meter
+	guard   guard
+	phases  []Phase
+	applied bool
+	rounds  int
+	beating sync.Mutex
+	resize  bool // blocks can be of any length
+}
+
+// Run makes the experiment. The change is undone when it returns, unless the
+// Result says that it is not; the error then says why. When ctx ends, it is undone
+// too, and the Result tells what was seen until then.
+func Run(ctx context.Context, s Subject, m Meter, opt Options) (Result, error) {
+	r := &run{opt: opt.withDefaults(), subject: s, meter: m, resize: true}
+	if f, ok := m.(Fixed); ok {
+		r.resize = !f.Fixed()
+	}
+	if g, ok := m.(Glancer); ok {
+		g.OnGlance(r.guard.note)
+	}
+	err := r.all(ctx)
+	stopped := ctx.Err() != nil
+	undone := r.undo()
+	result := r.result()
+	result.Undone = undone == nil
+	if stopped {
+		result.Stopped = true
+		result.Verdict, result.Why = Undecided, "it was stopped before it was over"
+		if errors.Is(err, ctx.Err()) {
+			err = nil
+		}
+	}
+	return result, errors.Join(err, undone)
+}
+
+// all goes through the phases until there is a verdict.
+func (r *run) all(ctx context.Context) error {
+	if err := r.settle(ctx, nil); err != nil {
+		return err
+	}
+	r.guard.before = nil // until here the load may only have begun
+	if err := r.phase(ctx, phaseBefore); err != nil || r.idle() {
+		return err
+	}
+	for r.rounds < r.opt.Rounds {
+		r.rounds++
+		if err := r.with(ctx); err != nil {
+			return err
+		}
+		if r.guard.harmed.Load() {
+			return r.afterHarm(ctx)
+		}
+		if err := r.undo(); err != nil {
+			return err
+		}
+		if err := r.settle(ctx, r.back); err != nil {
+			return err
+		}
+		if err := r.phase(ctx, phaseAfter); err != nil {
+			return err
+		}
+		if _, _, more := conclude(judged(r.phases, r.opt.Harmful)); !more {
+			return nil
+		}
+	}
+	return nil
+}
+
+// with measures with the change in force, and undoes it on harm.
+func (r *run) with(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	r.guard.arm()
+	defer r.guard.disarm()
+	r.guard.alarm = func() {
+		r.beat()
+		cancel()
+	}
+	r.applied = true // also when it fails: half of it may have been made
+	if err := r.subject.Apply(); err != nil {
+		return err
+	}
+	defer r.beats()()
+	err := r.settle(ctx, nil)
+	if err == nil {
+		err = r.phase(ctx, phaseWith)
+	}
+	if r.guard.harmed.Load() {
+		return nil // that is why the context ended
+	}
+	return err
+}
+
+// afterHarm undoes the change and sees whether the service comes back.
+func (r *run) afterHarm(ctx context.Context) error {
+	if err := r.undo(); err != nil {
+		return err
+	}
+	if err := r.settle(ctx, nil); err != nil {
+		return err
+	}
+	return r.phase(ctx, phaseAfter)
+}
+
+// undo takes the change back if it is in force.
+func (r *run) undo() error {
+	if !r.applied {
+		return nil
+	}
+	if err := r.subject.Undo(); err != nil {
+		return fmt.Errorf("the change is not undone: %w", err)
+	}
+	r.applied = false
+	return nil
+}
+
+// beats tells Beat that all is well, or not, until the returned function is called.
+func (r *run) beats() (end func()) {
+	if r.opt.Beat == nil {
+		return func() {}
+	}
+	r.beat()
+	stop, stopped := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(stopped)
+		ticker := time.NewTicker(beatEvery)
+		defer ticker.Stop()
+		for {
+			select {
+			case <-ticker.C:
+				r.beat()
+			case <-stop:
+				return
+			}
+		}
+	}()
+	return func() {
+		close(stop)
+		<-stopped
+	}
+}
+
+func (r *run) beat() {
+	if r.opt.Beat != nil {
+		r.beating.Lock()
+		defer r.beating.Unlock()
+		r.opt.Beat(r.guard.harmed.Load())
+	}
+}
+
+// phase measures the blocks of one phase.
+func (r *run) phase(ctx context.Context, name string) error {
+	r.phases = append(r.phases, Phase{Name: name})
+	p := &r.phases[len(r.phases)-1]
+	var last *Block
+	for i := range r.opt.Blocks {
+		r.progress(name, i, last)
+		b, err := r.meter.Block(ctx, r.opt.Length)
+		if err != nil {
+			return err
+		}
+		if err := ctx.Err(); err != nil {
+			return err // it is not a whole block
+		}
+		if name == phaseBefore && i == 0 && r.lengthen(&b) {
+			b, err = r.meter.Block(ctx, r.opt.Length)
+			if err != nil {
+				return err
+			}
+		}
+		p.Blocks = append(p.Blocks, b)
+		last = &p.Blocks[len(p.Blocks)-1]
+	}
+	r.progress(name, r.opt.Blocks, last)
+	return nil
+}
+
+func (r *run) progress(phase string, done int, last *Block) {
+	if r.opt.Progress != nil {
+		r.opt.Progress(Step{Phase: phase, Round: max(r.rounds, 1), Block: done, Of: r.opt.Blocks, Last: last})
+	}
+}
+
+// lengthen makes blocks longer when the first one has few requests.
+func (r *run) lengthen(first *Block) bool {
+	n := first.Requests + first.Unanswered
+	if !r.resize || n == 0 || n >= wantRequests {
+		return false
+	}
+	factor := min(float64(wantRequests)/float64(n), longer)
+	if factor < 1.3 {
+		return false
+	}
+	r.opt.Length = time.Duration(factor * float64(r.opt.Length)).Round(100 * time.Millisecond)
+	return true
+}
+
+// idle says that nobody wanted anything of the service: then nothing is changed.
+func (r *run) idle() bool {
+	if len(r.opt.Harmful) > 0 {
+		return false
+	}
+	for _, b := range r.phases[0].Blocks {
+		if b.Requests+b.Unanswered+b.Tried > 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// settle waits after a change: at least Settle, and until two successive readings
+// agree and done, if given, is true of the last; at most MaxSettle, or twice that
+// for done.
+func (r *run) settle(ctx context.Context, done func(*Block) bool) error {
+	if !r.resize {
+		return sleep(ctx, r.opt.Settle)
+	}
+	var last *Block
+	var spent time.Duration
+	for {
+		b, err := r.meter.Block(ctx, r.opt.Settle)
+		if err != nil {
+			return err
+		}
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		spent += max(r.opt.Settle, time.Duration(b.Seconds*float64(time.Second)))
+		agrees := last == nil && b.Requests < settleEnough || last != nil && agree(last, &b)
+		back := done == nil || done(&b)
+		switch {
+		case agrees && back, spent >= r.opt.MaxSettle && back, spent >= 2*r.opt.MaxSettle:
+			return nil
+		}
+		last = &b
+	}
+}
+
+// agree says whether two readings are near each other, as far as they tell.
+func agree(a, b *Block) bool {
+	for _, m := range []Metric{GoodRate, P50} {
+		if m.weight(a) < settleEnough || m.weight(b) < settleEnough {
+			continue
+		}
+		k := kinds[m]
+		if math.Abs(k.score(m.value(a))-k.score(m.value(b))) > math.Log(settleAgree) {
+			return false
+		}
+	}
+	return true
+}
+
+// back says whether what came with the change has gone, by more than half.
+func (r *run) back(b *Block) bool {
+	if len(r.phases) < 2 {
+		return true
+	}
+	before, with := r.phases[len(r.phases)-2], r.phases[len(r.phases)-1]
+	for _, m := range []Metric{GoodRate, ErrorShare, P50} {
+		k := kinds[m]
+		if m == P50 && m.weight(b) < settleEnough {
+			continue
+		}
+		was, on := phaseScore(m, k, &before), phaseScore(m, k, &with)
+		if math.Abs(on-was) < k.sure || math.Abs(on-was) < 2*spreadOf(m, k, &before) {
+			continue
+		}
+		if now := k.score(m.value(b)); (now-was)/(on-was) > 0.5 {
+			return false
+		}
+	}
+	return true
+}
+
+func scores(m Metric, k kind, p *Phase) []float64 {
+	var s []float64
+	for i := range p.Blocks {
+		s = append(s, k.score(m.value(&p.Blocks[i])))
+	}
+	return s
+}
+
+func phaseScore(m Metric, k kind, p *Phase) float64 { return median(scores(m, k, p)) }
+func spreadOf(m Metric, k kind, p *Phase) float64   { return spread(scores(m, k, p)) }
+
+func sleep(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-t.C:
+		return nil
+	}
+}
+
+// result judges what was measured.
+func (r *run) result() Result {
+	out := Result{Phases: r.phases, Rounds: r.rounds, Harm: r.guard.harmed.Load()}
+	out.Effects = []Effect{}
+	if len(r.phases) == 0 {
+		out.Verdict, out.Why = Undecided, "nothing was measured"
+		return out
+	}
+	whole := out.wholePhases()
+	switch {
+	case r.rounds == 0:
+		out.Verdict, out.Why = TooLittle, "nobody asked the service for anything; nothing was changed"
+	case out.Harm:
+		out.Verdict, out.Why = Worse, out.harmText()
+	case len(whole) < 3:
+		out.Verdict, out.Why = Undecided, "it was not measured before, with and after the change"
+	default:
+		found := judged(whole, r.opt.Harmful)
+		out.Verdict, out.Why, _ = conclude(found)
+		for i := range found {
+			out.Effects = append(out.Effects, found[i].Effect)
+		}
+	}
+	out.Effects = append(out.Effects, shown(&out)...)
+	return out
+}
+
+// wholePhases leaves out phases that have no blocks at the end.
+func (out *Result) wholePhases() []Phase {
+	var whole []Phase
+	for _, p := range out.Phases {
+		if len(p.Blocks) > 0 {
+			whole = append(whole, p)
+		}
+	}
+	return whole
+}

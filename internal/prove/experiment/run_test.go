@@ -1,0 +1,189 @@
+package experiment
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestCarryOver simulates effects that come and go slowly.
+func TestCarryOver(t *testing.T) {
+	for name, c := range map[string]struct {
+		comes, goes float64
+		want        Verdict
+		why         string
+	}{
+		"at once":                {0, 0, Proved, "went from"},
+		"in seconds":             {3, 3, Proved, "went from"},
+		"the fault builds up":    {0.5, 8, Proved, "went from"},
+		"the effect stays":       {0.5, 1e6, Undecided, "did not come back"},
+		"it takes minutes to go": {0.5, 300, Undecided, "did not come back"},
+	} {
+		proved := 0
+		const each = 20
+		for seed := range uint64(each) {
+			w := newWorld(seed, "calm")
+			w.effect, w.comes, w.goes = 5, c.comes, c.goes
+			r := simulate(t, w)
+			if r.Verdict == c.want && strings.Contains(r.Why, c.why) {
+				proved++
+			} else {
+				t.Logf("%s, seed %d: %s: %s", name, seed, r.Verdict, r.Why)
+			}
+		}
+		if proved < each-1 {
+			t.Errorf("%s: %d of %d are %q", name, proved, each, c.want)
+		}
+	}
+}
+
+// TestHarm breaks the service with the change: it is undone within two seconds.
+func TestHarm(t *testing.T) {
+	for _, after := range []float64{0.4, 5} {
+		w := newWorld(1, "calm")
+		w.failsAfter = after
+		var harm, calm int
+		r, err := Run(t.Context(), w, w, Options{Beat: func(bad bool) {
+			if bad {
+				harm++
+			} else {
+				calm++
+			}
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r.Verdict != Worse || !r.Harm || w.on || w.applies != 1 || harm == 0 || calm == 0 {
+			t.Errorf("%s: %s (harm %v, on %v, applied %d, beats %d bad, %d good)", r.Verdict, r.Why, r.Harm, w.on, w.applies, harm, calm)
+		}
+		if took := w.undone - w.since - after; took > 2 {
+			t.Errorf("undone %g s after it broke", took)
+		}
+		if !strings.Contains(r.Why, "undone at once; good responses came back") {
+			t.Error(r.Why)
+		}
+	}
+}
+
+func TestIdle(t *testing.T) {
+	w := newWorld(1, "calm")
+	w.rate = 0
+	if r := simulate(t, w); r.Verdict != TooLittle || w.applies != 0 || r.Rounds != 0 {
+		t.Errorf("%s: %s, applied %d", r.Verdict, r.Why, w.applies)
+	}
+	w.rate = 1
+	if r := simulate(t, w); r.Verdict != TooLittle {
+		t.Errorf("%s: %s", r.Verdict, r.Why)
+	}
+}
+
+// TestFromNothing is a service that answers only with the change.
+func TestFromNothing(t *testing.T) {
+	w := &world{rnd: rand.New(rand.NewPCG(1, 1)), rate: 2, users: 1, effect: 2000}
+	w.noise = 0.1
+	r := simulate(t, w)
+	if r.Verdict != Proved || r.Effect(GoodRate).Outcome != Better {
+		t.Errorf("%s: %s", r.Verdict, r.Why)
+	}
+}
+
+// broken fails where it is told to.
+type broken struct {
+	*world
+	apply, undo, block error
+	stop               context.CancelFunc
+}
+
+func (b *broken) Apply() error {
+	if b.apply != nil {
+		b.world.on = true // half made
+		return b.apply
+	}
+	return b.world.Apply()
+}
+
+func (b *broken) Undo() error {
+	if b.undo != nil {
+		return b.undo
+	}
+	return b.world.Undo()
+}
+
+func (b *broken) Block(ctx context.Context, d time.Duration) (Block, error) {
+	if b.on && b.stop != nil {
+		b.stop()
+	}
+	if b.on && b.block != nil {
+		return Block{}, b.block
+	}
+	return b.world.Block(ctx, d)
+}
+
+// TestFailures ends experiments in the middle: the change is undone, or the error
+// says that it is not.
+func TestFailures(t *testing.T) {
+	bad := errors.New("no such knob")
+	for name, b := range map[string]*broken{
+		"apply": {apply: bad},
+		"block": {block: bad},
+	} {
+		b.world = newWorld(1, "calm")
+		r, err := Run(t.Context(), b, b, Options{})
+		if !errors.Is(err, bad) || b.on || !r.Undone {
+			t.Errorf("%s: %v, on %v", name, err, b.on)
+		}
+	}
+	b := &broken{world: newWorld(1, "calm"), undo: bad}
+	r, err := Run(t.Context(), b, b, Options{})
+	if !errors.Is(err, bad) || r.Undone || !strings.Contains(err.Error(), "the change is not undone") {
+		t.Errorf("undo: %v", err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	b = &broken{world: newWorld(1, "calm"), stop: cancel}
+	r, err = Run(ctx, b, b, Options{})
+	if err != nil || !r.Stopped || r.Verdict != Undecided || b.on || len(r.Phases) == 0 {
+		t.Errorf("stopped: %+v, %v, on %v", r, err, b.on)
+	}
+}
+
+// TestLonger has few requests: the blocks grow.
+func TestLonger(t *testing.T) {
+	w := newWorld(1, "few")
+	r := simulate(t, w)
+	if s := r.Phases[0].Blocks[0].Seconds; s < 8 || s > 12 {
+		t.Errorf("a block of 15 requests per second takes %g s", s)
+	}
+}
+
+// TestTrade gets more good responses at the price of time, or the opposite.
+func TestTrade(t *testing.T) {
+	phases := func(good, p50 [2]float64) []Phase {
+		var all []Phase
+		for i, name := range []string{phaseBefore, phaseWith, phaseAfter, phaseWith, phaseAfter, phaseWith, phaseAfter} {
+			p := Phase{Name: name}
+			for j := range 3 {
+				n := uint64(good[i%2] * (1 + 0.01*float64(j)))
+				p.Blocks = append(p.Blocks, Block{Seconds: 1, Good: n, Requests: n, Timed: n, P50: p50[i%2] * (1 + 0.01*float64(j)), P99: 1e9})
+			}
+			all = append(all, p)
+		}
+		return all
+	}
+	for name, c := range map[string]struct {
+		good, p50 [2]float64
+		want      Verdict
+		why       string
+	}{
+		"many more, slower":  {[2]float64{100, 5000}, [2]float64{1e6, 3e6}, Proved, "median time went from 1.01 ms to 3.03 ms (worse)"},
+		"a few more, slower": {[2]float64{4000, 5000}, [2]float64{1e6, 5e6}, Undecided, "it is a trade"},
+		"fewer, faster":      {[2]float64{5000, 500}, [2]float64{3e6, 1e6}, Worse, "good responses went from"},
+	} {
+		v, why, _ := conclude(judged(phases(c.good, c.p50), nil))
+		if v != c.want || !strings.Contains(why, c.why) {
+			t.Errorf("%s: %s: %s", name, v, why)
+		}
+	}
+}

@@ -1,0 +1,204 @@
+package experiment
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"strings"
+
+	"github.com/slowray/slowray/internal/figure"
+)
+
+// conclude gives the verdict on what was found, and says whether another round
+// could bring more.
+func conclude(found []finding) (v Verdict, why string, more bool) {
+	if len(found) == 0 {
+		return TooLittle, "there were too few requests to judge by, with and without the change", false
+	}
+	better, poorer := pick(found, Better), pick(found, Poorer)
+	if other := against(found, better, poorer); other != nil {
+		return Undecided, fmt.Sprintf("%s, but %s, which may be noise", cmp.Or(better, poorer).moved(), other.moved()), true
+	}
+	switch {
+	case better != nil && poorer == nil:
+		return Proved, better.went() + others(found, better), false
+	case poorer != nil && better == nil:
+		return Worse, poorer.went() + others(found, poorer), false
+	case better != nil:
+		return conflict(found, better, poorer)
+	}
+	for i := range found {
+		if f := &found[i]; f.stayed {
+			return Undecided, f.stays(), true
+		}
+	}
+	for i := range found {
+		f := &found[i]
+		if f.suspect && f.P <= doubtful {
+			return Undecided, f.unsure(), true
+		}
+		more = more || f.suspect
+	}
+	v, why, wide := nothing(found)
+	return v, why, more || wide
+}
+
+// pick is the finding with this outcome that decides: good responses and errors
+// before times, then the largest.
+func pick(found []finding, o Outcome) *finding {
+	var best *finding
+	for i := range found {
+		f := &found[i]
+		if f.Outcome != o {
+			continue
+		}
+		if best == nil || rank(f.Metric) < rank(best.Metric) || rank(f.Metric) == rank(best.Metric) && math.Abs(f.e) > math.Abs(best.e) {
+			best = f
+		}
+	}
+	return best
+}
+
+// against is what seems to go the other way than what is sure.
+func against(found []finding, better, poorer *finding) *finding {
+	if (better == nil) == (poorer == nil) {
+		return nil
+	}
+	for i := range found {
+		f := &found[i]
+		if f.suspect && f.P <= doubtful && (f.e > 0) == (better == nil) {
+			return f
+		}
+	}
+	return nil
+}
+
+func rank(m Metric) int {
+	switch m {
+	case GoodRate:
+		return 0
+	case ErrorShare:
+		return 1
+	}
+	return 2
+}
+
+// conflict is when something got better and something else worse. More good
+// responses outweigh what grew less than they did: times are often longer where
+// requests do not fail at once.
+func conflict(found []finding, better, poorer *finding) (Verdict, string, bool) {
+	switch {
+	case better.Metric == GoodRate && better.e >= -poorer.e:
+		return Proved, better.went() + others(found, better), false
+	case poorer.Metric == GoodRate && -poorer.e >= better.e:
+		return Worse, poorer.went() + others(found, poorer), false
+	}
+	return Undecided, fmt.Sprintf("%s, but %s: it is a trade, not a repair", better.moved(), poorer.moved()), false
+}
+
+// nothing is when nothing that matters came with the change: no effect, where one
+// that matters would have been seen.
+func nothing(found []finding) (Verdict, string, bool) {
+	var bounds []string
+	wide := false
+	for i := range found {
+		f := &found[i]
+		if f.Metric == P99 && len(found) > 1 {
+			continue // the tail is always noisy; the table tells it
+		}
+		bound := max(math.Abs(f.lo), math.Abs(f.hi))
+		seen := max(f.kind.least, bound)
+		if f.kind.floor > 0 && f.below() {
+			bounds = append(bounds, fmt.Sprintf("%s were and stayed next to nothing", f.Metric.words()))
+			continue
+		}
+		wide = wide || bound > math.Log(bearable)
+		bounds = append(bounds, fmt.Sprintf("%s: a change of %s or more would have been seen", f.Metric.words(), figure.Percent(math.Expm1(seen))))
+	}
+	if wide {
+		return Undecided, "the noise is greater than an effect that matters: " + strings.Join(bounds, "; "), true
+	}
+	return NoEffect, "nothing came and went with the change (" + strings.Join(bounds, "; ") + ")", false
+}
+
+// below says that all values are less than what counts.
+func (f *finding) below() bool {
+	for _, s := range []Sample{f.Before, f.With, f.After} {
+		for _, v := range s.Blocks {
+			if v > f.kind.floor {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// words is the metric's name in a sentence.
+func (m Metric) words() string {
+	switch m {
+	case GoodRate:
+		return "good responses"
+	case ErrorShare:
+		return "errors"
+	case P50:
+		return "median time"
+	case P99:
+		return "99th percentile"
+	}
+	return string(m)
+}
+
+// Figure writes a value of the metric for people.
+func (e *Effect) Figure(v float64) string {
+	switch e.Unit {
+	case "1/s":
+		if v < 99.5 {
+			return fmt.Sprintf("%.3g/s", v)
+		}
+		return figure.Count(int64(math.Round(v))) + "/s"
+	case "share":
+		return figure.Percent(v)
+	case "ns":
+		return figure.Seconds(v / 1e9)
+	}
+	return fmt.Sprintf("%.3g", v)
+}
+
+// moved says from what to what it went.
+func (f *finding) moved() string {
+	return fmt.Sprintf("%s went from %s to %s", f.Metric.words(), f.Figure(f.Before.Median), f.Figure(f.With.Median))
+}
+
+// went says that it came and went with the change.
+func (f *finding) went() string {
+	text := fmt.Sprintf("%s with the change, and to %s without it again", f.moved(), f.Figure(f.After.Median))
+	if n := len(f.onMed); n > 1 {
+		text += fmt.Sprintf(", %d times", n)
+	}
+	return text
+}
+
+// others tells what else came and went.
+func others(found []finding, but *finding) string {
+	var text strings.Builder
+	for i := range found {
+		f := &found[i]
+		if f.Metric == but.Metric || f.Outcome != Better && f.Outcome != Poorer {
+			continue
+		}
+		fmt.Fprintf(&text, "; %s (%s)", f.moved(), f.Outcome)
+	}
+	return text.String()
+}
+
+func (f *finding) stays() string {
+	return fmt.Sprintf("%s with the change and did not come back when it was undone (%s): an effect that stays, or the load changed meanwhile",
+		f.moved(), f.Figure(f.After.Median))
+}
+
+func (f *finding) unsure() string {
+	if spread(f.offMed) > math.Abs(f.e)/2 {
+		return fmt.Sprintf("%s with the change, but without it, it moved as much by itself (%s before, %s after): the load drifts", f.moved(), f.Figure(f.Before.Median), f.Figure(f.After.Median))
+	}
+	return fmt.Sprintf("%s with the change, which is not beyond the noise", f.moved())
+}
