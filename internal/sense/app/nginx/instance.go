@@ -156,6 +156,42 @@ func (in *Instance) readConfig() bool {
 	return true
 }
 
+// ConfigFiles lists the main file and all that it includes, inside the root, as
+// they were when Begin read them.
+func (in *Instance) ConfigFiles() []string {
+	var out []string
+	for _, f := range in.files {
+		out = append(out, f.path)
+	}
+	return out
+}
+
+// Options is the part of the command line that says which configuration it is:
+// -c, -p, -g and -e.
+func (in *Instance) Options() []string {
+	var out []string
+	add := func(option, value string) {
+		if value != "" {
+			out = append(out, option, value)
+		}
+	}
+	add("-p", in.args.prefix)
+	add("-c", in.args.conf)
+	add("-e", in.args.errorLog)
+	add("-g", in.args.global)
+	return out
+}
+
+// Single says that it has no master (master_process off).
+func (in *Instance) Single() bool { return in.single }
+
+// CurrentWorkers lists the workers of the present configuration now; those that
+// are shutting down are left out.
+func (in *Instance) CurrentWorkers() []int {
+	in.refreshWorkers()
+	return slices.Clone(in.workers)
+}
+
 // absolute resolves a path of the command line against the working directory,
 // which nginx does not change.
 func (in *Instance) absolute(p string) string {

@@ -13,9 +13,10 @@ const (
 )
 
 type token struct {
-	kind tokenKind
-	text string
-	line int
+	kind       tokenKind
+	text       string
+	line       int
+	begin, end int // in the lexer's text
 }
 
 // lexer cuts configuration text into tokens by the rules of
@@ -34,25 +35,31 @@ func isSpace(c byte) bool { return c == ' ' || c == '\t' || c == '\r' || c == '\
 
 func (l *lexer) next() token {
 	l.skipBlank()
-	if l.pos >= len(l.text) {
-		return token{kind: tokenEOF, line: l.line}
+	t := token{kind: tokenEOF, line: l.line, begin: l.pos}
+	if l.pos < len(l.text) {
+		t.kind, t.text = l.read(l.text[l.pos])
 	}
-	line := l.line
-	switch c := l.text[l.pos]; c {
+	t.end = l.pos
+	return t
+}
+
+// read takes the token that begins with c.
+func (l *lexer) read(c byte) (tokenKind, string) {
+	switch c {
 	case ';':
 		l.pos++
-		return token{tokenEnd, ";", line}
+		return tokenEnd, ";"
 	case '{':
 		l.pos++
-		return token{tokenOpen, "{", line}
+		return tokenOpen, "{"
 	case '}':
 		l.pos++
-		return token{tokenClose, "}", line}
+		return tokenClose, "}"
 	case '"', '\'':
 		l.pos++
-		return token{tokenWord, l.quoted(c), line}
+		return tokenWord, l.quoted(c)
 	}
-	return token{tokenWord, l.bare(), line}
+	return tokenWord, l.bare()
 }
 
 func (l *lexer) skipBlank() {

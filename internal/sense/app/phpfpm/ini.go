@@ -11,6 +11,24 @@ type entry struct {
 	broken  bool // a line of neither form
 }
 
+// Line is a line of a configuration file that says something.
+type Line struct {
+	Section string // "[www]": the name; empty: a "key = value"
+	Key     string
+	Value   string
+	Number  int // from 1
+	Broken  bool
+}
+
+// Lines reads the text of one file, without what it includes.
+func Lines(text string) []Line {
+	var out []Line
+	parseINI(text, func(e entry) {
+		out = append(out, Line{Section: e.section, Key: e.key, Value: e.value, Number: e.line, Broken: e.broken})
+	})
+	return out
+}
+
 // parseINI reads configuration text line by line, as php-fpm does it
 // (fpm_conf_load_ini_file, sapi/fpm/fpm/fpm_conf.c, 8.2): a value cannot reach
 // over the end of its line.

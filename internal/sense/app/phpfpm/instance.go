@@ -33,6 +33,7 @@ type Instance struct {
 	root     rootfs.Root
 	rootText string
 	confFile string
+	files    []string
 	pools    []*poolState
 	byName   map[string]*poolState
 	tail     *logtail.Tail
@@ -95,6 +96,7 @@ func (in *Instance) readConfig() (*parser, bool) {
 	prefix, _ := in.prefixes()
 	p := &parser{root: root, prefix: prefix}
 	err = p.readFile(in.confFile)
+	in.files = p.files
 	for _, pr := range p.problems {
 		in.gap(fmt.Sprintf("%s:%d", pr.file, pr.line), true, "php-fpm configuration: %s", logtail.Printable([]byte(pr.text), 512))
 	}
@@ -104,6 +106,31 @@ func (in *Instance) readConfig() (*parser, bool) {
 		return nil, false
 	}
 	return p, true
+}
+
+// ConfigFiles lists the main file and all that it includes, inside the root, as
+// they were when Begin read them.
+func (in *Instance) ConfigFiles() []string { return in.files }
+
+// Pools are the pools as Begin read them.
+func (in *Instance) Pools() []observe.FPMPool {
+	var out []observe.FPMPool
+	for _, s := range in.pools {
+		out = append(out, s.pool)
+	}
+	return out
+}
+
+// Children lists the children of each pool now, by their titles.
+func (in *Instance) Children() map[string][]int {
+	pids, _ := prefork.Children(in.procRoot, in.PID)
+	out := map[string][]int{}
+	for _, pid := range pids {
+		if pool := poolInTitle(prefork.Title(in.procRoot, pid)); pool != "" {
+			out[pool] = append(out[pool], pid)
+		}
+	}
+	return out
 }
 
 // prefixes guesses PHP_PREFIX and PHP_LOCALSTATEDIR, which nothing tells from

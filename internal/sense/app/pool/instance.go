@@ -62,7 +62,8 @@ type Instance struct {
 
 	server    Server
 	listed    []int // children by the process table
-	unentered bool  // its root cannot be entered
+	files     []string
+	unentered bool // its root cannot be entered
 	logs      []*followed
 	counts    logtail.Counts
 	busySum   int
@@ -169,9 +170,15 @@ func (in *Instance) ReadFile(name string) (string, error) {
 	if in.unentered {
 		return "", os.ErrPermission
 	}
+	if !slices.Contains(in.files, name) {
+		in.files = append(in.files, name)
+	}
 	b, _, err := in.Root.ReadFile(name, maxConfig)
 	return string(b), err
 }
+
+// ConfigFiles lists the files that Begin has read, inside the root.
+func (in *Instance) ConfigFiles() []string { return in.files }
 
 // Begin reads the configuration and opens the logs at their present end.
 func (in *Instance) Begin() {

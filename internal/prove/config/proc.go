@@ -1,0 +1,152 @@
+package config
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/slowray/slowray/internal/observe"
+	"golang.org/x/sys/unix"
+)
+
+// ticks is USER_HZ, which is 100 on every Linux that Go runs on.
+const ticks = 100
+
+// statFields is /proc/PID/stat behind the name: the state, the parent, …
+// (proc_pid_stat(5)).
+func statFields(pid int) (comm string, fields []string, err error) {
+	b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	if err != nil {
+		return "", nil, err
+	}
+	open, shut := bytes.IndexByte(b, '('), bytes.LastIndexByte(b, ')')
+	if open < 0 || shut < open {
+		return "", nil, errors.New("stat: no name")
+	}
+	fields = strings.Fields(string(b[shut+1:]))
+	if len(fields) < 20 {
+		return "", nil, errors.New("stat: too few fields")
+	}
+	return string(b[open+1 : shut]), fields, nil
+}
+
+// startTicks is when a process was started, in ticks since the boot; an error
+// where there is none, or only what its parent has not waited for.
+func startTicks(pid int) (uint64, error) {
+	_, f, err := statFields(pid)
+	if err != nil {
+		return 0, err
+	}
+	if f[0] == "Z" || f[0] == "X" {
+		return 0, unix.ESRCH
+	}
+	return strconv.ParseUint(f[19], 10, 64)
+}
+
+// unixNS turns ticks since the boot into Unix nanoseconds, by the clocks as they
+// are now. Right to 10 ms where the clock was not set since.
+func unixNS(t uint64) int64 {
+	var boot unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &boot); err != nil {
+		return 0
+	}
+	return time.Now().UnixNano() - boot.Nano() + int64(t)*int64(time.Second/ticks)
+}
+
+// started gives pids with their starts; those that have ended are left out.
+func started(pids []int) map[int]uint64 {
+	out := map[int]uint64{}
+	for _, pid := range pids {
+		if t, err := startTicks(pid); err == nil {
+			out[pid] = t
+		}
+	}
+	return out
+}
+
+func oldest(workers map[int]uint64) (t uint64) {
+	for _, s := range workers {
+		if t == 0 || s < t {
+			t = s
+		}
+	}
+	return t
+}
+
+// gone says that none of the old workers is among the new ones.
+func gone(old, new map[int]uint64) bool {
+	for pid, t := range old {
+		if new[pid] == t {
+			return false
+		}
+	}
+	return true
+}
+
+// processes is what the readers want to know of processes: of all, or of one and
+// its children.
+func processes(only int) []observe.Process {
+	names, err := readNames("/proc")
+	if err != nil {
+		return nil
+	}
+	var out []observe.Process
+	for _, n := range names {
+		pid, err := strconv.Atoi(n)
+		if err != nil {
+			continue
+		}
+		comm, f, err := statFields(pid)
+		if err != nil {
+			continue
+		}
+		ppid, _ := strconv.Atoi(f[1])
+		if only != 0 && pid != only && ppid != only {
+			continue
+		}
+		line, _ := os.ReadFile("/proc/" + n + "/cmdline")
+		text := strings.TrimSpace(strings.ReplaceAll(strings.TrimRight(string(line), "\x00"), "\x00", " "))
+		out = append(out, observe.Process{PID: pid, PPID: ppid, State: f[0], Comm: comm, Cmdline: text[:min(len(text), 4096)]})
+	}
+	return out
+}
+
+func readNames(dir string) ([]string, error) {
+	d, err := os.Open(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer d.Close()
+	return d.Readdirnames(-1)
+}
+
+// sharedMemory is the anonymous shared memory that a process has mapped, which
+// it makes anew whenever it executes itself, and when the first was made (Unix
+// nanoseconds; 0 where that is not to be seen: map_files needs CAP_SYS_ADMIN or
+// CAP_CHECKPOINT_RESTORE).
+func sharedMemory(pid int) (mark string, since int64) {
+	dir := "/proc/" + strconv.Itoa(pid)
+	maps, err := os.ReadFile(dir + "/maps")
+	if err != nil {
+		return "", 0
+	}
+	for line := range strings.Lines(string(maps)) {
+		if !strings.Contains(line, " /dev/zero (deleted)") {
+			continue
+		}
+		f := strings.Fields(line)
+		if len(f) < 5 {
+			continue
+		}
+		mark += f[4] + " "
+		var st unix.Stat_t
+		if unix.Stat(fmt.Sprintf("%s/map_files/%s", dir, f[0]), &st) == nil && (since == 0 || st.Ctim.Nano() < since) {
+			since = st.Ctim.Nano()
+		}
+	}
+	return mark, since
+}

@@ -1,0 +1,317 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/slowray/slowray/internal/cause"
+	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/sense/app/logtail/rootfs"
+	"golang.org/x/sys/unix"
+)
+
+// kind is what differs between servers.
+type kind struct {
+	// read finds out about the server with that master: its files, its test.
+	read func(*server) error
+	// edit sets a directive in the text of one file.
+	edit func(text string, p place) (edit, error)
+	// allowed says why a reload would not take the change over.
+	allowed func(c *cause.Change, s *server, e edit) error
+	// generation tells which workers run, and since when the configuration is in
+	// force.
+	generation func(*server) (generation, error)
+	// inForce says that a reload that began at the generation before is complete;
+	// s was read after the file was written.
+	inForce func(s *server, before, now generation) bool
+
+	signal     unix.Signal
+	signalName string
+}
+
+var kinds = map[string]*kind{"nginx": &nginxKind, "php-fpm": &fpmKind}
+
+// server is a running server as it is now.
+type server struct {
+	name    string
+	kind    *kind
+	pid     int
+	start   uint64 // ticks since the boot
+	rootDir string // its root directory as slowray reaches it: "/" or "/proc/PID/root"
+	shared  bool   // that is slowray's own
+	reader  any    // the reader's instance
+
+	files    []string // of its configuration, in its root; the main one first
+	testArgs []string // the command line of its own test
+	note     string   // what a reload does besides, for people
+	before   generation
+}
+
+// generation is one set of workers.
+type generation struct {
+	SinceNS int64          // Unix; the configuration was read at about this moment, or shortly before
+	Mark    string         // another one after every reload, where the workers do not tell
+	Workers map[int]uint64 // pid → start in ticks
+}
+
+// attach looks at the server with that master. Errors are one line.
+func attach(name string, pid int) (*server, error) {
+	k, ok := kinds[name]
+	if !ok {
+		return nil, fmt.Errorf("the configuration of %s cannot be changed while it runs: it reads it only at its start, or slowray does not know how it reloads", name)
+	}
+	s := &server{name: name, kind: k, pid: pid}
+	var err error
+	if s.start, err = startTicks(pid); err != nil {
+		return nil, fmt.Errorf("%s (pid %d) does not run (any more)", name, pid)
+	}
+	s.rootDir = fmt.Sprintf("/proc/%d/root", pid)
+	if sameFile(s.rootDir+"/", "/") && sameFile(fmt.Sprintf("/proc/%d/ns/mnt", pid), "/proc/self/ns/mnt") {
+		s.rootDir, s.shared = "/", true
+	}
+	if err := k.read(s); err != nil {
+		return nil, err
+	}
+	if len(s.files) == 0 {
+		return nil, fmt.Errorf("the configuration of %s (pid %d) could not be read", name, pid)
+	}
+	if s.before, err = k.generation(s); err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// successor finds the server that was started again with the same main file in
+// slowray's own mounts; nil where there is none, or several.
+func successor(name, main string) *server {
+	var found *server
+	for _, p := range processes(0) {
+		s, err := attach(name, p.PID)
+		if err != nil || !s.shared || s.files[0] != main {
+			continue
+		}
+		if found != nil {
+			return nil
+		}
+		found = s
+	}
+	return found
+}
+
+// inner is a change's path in the server's root: changes name files as slowray
+// reaches them.
+func (s *server) inner(name string) string {
+	if rest, ok := strings.CutPrefix(name, fmt.Sprintf("/proc/%d/root/", s.pid)); ok {
+		return "/" + rest
+	}
+	return name
+}
+
+// find opens the file that a change is about, and makes the edit. A section that
+// the named file does not have is looked for in the others.
+func (s *server) find(r *root, c *cause.Change) (*file, edit, error) {
+	names := []string{s.inner(c.Path)}
+	if c.Path == "" {
+		names[0] = s.files[0]
+	}
+	if c.Line == 0 && c.Section != "" {
+		for _, n := range s.files {
+			if n != names[0] {
+				names = append(names, n)
+			}
+		}
+	}
+	if !s.reads(names[0]) {
+		return nil, edit{}, fmt.Errorf("%s is not a file that %s (pid %d) reads", names[0], s.name, s.pid)
+	}
+	var first error
+	for _, n := range names {
+		f, err := r.open(n)
+		if err != nil {
+			return nil, edit{}, err
+		}
+		e, err := s.kind.edit(string(f.text), placeOf(c, c.Line))
+		if err == nil {
+			return f, e, nil
+		}
+		f.close()
+		if errors.Is(err, errSame) {
+			return nil, edit{}, fmt.Errorf("%s: %s is %s already", n, c.Name, c.Value)
+		}
+		if first == nil {
+			first = fmt.Errorf("%s: %w", n, err)
+		}
+		if !errors.Is(err, errNoSection) {
+			return nil, edit{}, fmt.Errorf("%s: %w", n, err)
+		}
+	}
+	return nil, edit{}, first
+}
+
+// outer is a path in the server's root as slowray reaches it.
+func (s *server) outer(name string) string {
+	if s.shared {
+		return name
+	}
+	return s.rootDir + name
+}
+
+func (s *server) reads(name string) bool {
+	r := rootfs.At(s.rootDir)
+	target := r.Target(name)
+	return slices.ContainsFunc(s.files, func(f string) bool { return f == name || r.Target(f) == target })
+}
+
+// settled is how much later than the start of its workers a file may have been
+// changed: starting times are right to 10 ms.
+const settled = 20 * time.Millisecond
+
+// stale says that a file was changed and the server not told: a reload would
+// take over more than one change.
+func (s *server) stale() error {
+	r, err := openRoot(s.rootDir)
+	if err != nil {
+		return err
+	}
+	defer r.close()
+	for _, n := range s.files {
+		f, err := r.open(n)
+		if err != nil {
+			return err
+		}
+		f.close()
+		if err := s.pending(f); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// pending says that the server has not read f since it was changed.
+func (s *server) pending(f *file) error {
+	if f.changed <= s.before.SinceNS+settled.Nanoseconds() {
+		return nil
+	}
+	return fmt.Errorf("%s was changed at %s, after %s (pid %d) had read it: reload or put it back first, a reload now would change other things too",
+		f.path, time.Unix(0, f.changed).Format(time.DateTime), s.name, s.pid)
+}
+
+// test runs the server's own test of its configuration.
+func (s *server) test() error { return s.testWith("", "") }
+
+// testWith runs it with another file in the place of one; both are paths in the
+// server's root. errNoCover: it was not run, because that cannot be done.
+func (s *server) testWith(name, instead string) error {
+	h, err := homeOf(s.pid)
+	if err != nil {
+		return err
+	}
+	defer h.close()
+	h.cover = [2]string{name, instead}
+	text, err := h.run(s.testArgs, environ(s.pid), testTime)
+	if err == nil || errors.Is(err, errNoCover) {
+		return err
+	}
+	if line := worst(text); line != "" {
+		return errors.New(line)
+	}
+	return fmt.Errorf("%s: %w", strings.Join(s.testArgs, " "), err)
+}
+
+// worst is the line of a test's output that says what is wrong.
+func worst(text string) string {
+	var lines []string
+	for l := range strings.Lines(text) {
+		if l = strings.TrimSpace(l); l != "" {
+			lines = append(lines, l)
+		}
+	}
+	for i, l := range lines {
+		for _, mark := range []string{"[emerg]", "[ALERT]", "ALERT:", "ERROR:", "Syntax error", "AH0"} {
+			if !strings.Contains(l, mark) {
+				continue
+			}
+			if strings.HasSuffix(l, ":") && i+1 < len(lines) {
+				l += " " + lines[i+1]
+			}
+			return l[:min(len(l), maxMessage)]
+		}
+	}
+	if len(lines) == 0 {
+		return ""
+	}
+	l := lines[len(lines)-1]
+	return l[:min(len(l), maxMessage)]
+}
+
+// maxMessage is how much of a line of a test's output is told, in bytes.
+const maxMessage = 400
+
+// reload tells the master, and waits until the configuration that is on disk now
+// is in force.
+func (s *server) reload() error {
+	now, err := attach(s.name, s.pid)
+	if err == nil && now.start != s.start {
+		err = fmt.Errorf("%s (pid %d) has ended", s.name, s.pid)
+	}
+	if err != nil {
+		return err
+	}
+	if err := unix.Kill(s.pid, s.kind.signal); err != nil {
+		return fmt.Errorf("tell %s (pid %d) to reload: %w", s.name, s.pid, err)
+	}
+	for end := time.Now().Add(reloadTime); time.Now().Before(end); time.Sleep(pollEvery) {
+		if t, err := startTicks(s.pid); err != nil || t != s.start {
+			return fmt.Errorf("%s (pid %d) ended when it was told to reload", s.name, s.pid)
+		}
+		g, err := s.kind.generation(now)
+		if err == nil && s.kind.inForce(now, now.before, g) {
+			return nil
+		}
+	}
+	return fmt.Errorf("%s (pid %d) has not taken the new configuration over within %s", s.name, s.pid, reloadTime)
+}
+
+// enter is how a person runs a command where the server lives.
+func (s *server) enter() []string {
+	if s.shared {
+		return nil
+	}
+	return []string{"nsenter", "-t", strconv.Itoa(s.pid), "-m", "-n", "-r", "-w"}
+}
+
+// binary is the name of the server's executable.
+func (s *server) binary() string {
+	name, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", s.pid))
+	if err != nil {
+		return s.name
+	}
+	return path.Base(strings.TrimSuffix(name, " (deleted)"))
+}
+
+// replaced says that the executable is not the one on disk any more: a server
+// that reloads by executing itself would start another version.
+func (s *server) replaced() error {
+	name, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", s.pid))
+	if err == nil && strings.HasSuffix(name, " (deleted)") {
+		return fmt.Errorf("the executable of %s (pid %d) was replaced since it was started: a reload would start another version", s.name, s.pid)
+	}
+	return nil
+}
+
+// processOf finds a process and its children.
+func processOf(pid int) []observe.Process {
+	var out []observe.Process
+	for _, p := range processes(pid) {
+		if p.PID == pid || p.PPID == pid {
+			out = append(out, p)
+		}
+	}
+	return out
+}
