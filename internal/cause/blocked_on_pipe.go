@@ -35,6 +35,7 @@ func checkBlockedOnPipe(v *View) Result {
 	r := v.judgeRoots(&blockedOnPipe, "no thread that answers requests was held up in a write to a pipe", func(r *root, f *Finding) {
 		c := r.example()
 		writer := r.blamed()
+		f.Fix.Changes = fullPipe(c)
 		f.Evidence = append(f.Evidence, Evidence{Fact: "full", Value: writer.Object, Source: "/proc/PID/fd"})
 		if r.at == len(c.Hops)-1 {
 			f.Fix.Text = fmt.Sprintf("%s writes to %s, and nobody is seen who reads there: find what should.", who(writer), objectOf(writer))
@@ -55,6 +56,7 @@ func checkBlockedOnPipe(v *View) Result {
 				f.Title = fmt.Sprintf("Requests wait for a write to a pipe that %s does not read", stop.last().Process.Comm)
 				f.Fix.Text = fmt.Sprintf("Let %s go on.", who(stop.last()))
 				f.Fix.Commands = []string{fmt.Sprintf("kill -CONT %d", stop.last().Process.PID)}
+				f.Fix.Changes = stoppedChanges(stop.example())
 				f.ConsequenceOf = &stopped
 				f.Weight = 0
 			})

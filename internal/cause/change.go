@@ -2,7 +2,6 @@ package cause
 
 import (
 	"fmt"
-	"strconv"
 	"strings"
 
 	"github.com/slowray/slowray/internal/observe"
@@ -135,34 +134,6 @@ func sysctlChange(ns *observe.NetNS, name, was, value string) Change {
 	return c
 }
 
-// becomes tells an old value, where it is known, and the new one.
-func becomes(was, value string) string {
-	if was == "" {
-		return " = " + value
-	}
-	return " " + was + " → " + value
-}
-
-// raised is a change of the sysctl name in ns, for the service there, to at
-// least want; none where it is that much already, or not known.
-func (v *View) raised(ns *observe.NetNS, name string, want int) []Change {
-	was := v.sysctl(ns, name)
-	if n, err := strconv.Atoi(was); err != nil || n >= want {
-		return nil
-	}
-	return []Change{sysctlChange(ns, name, was, itoa(want))}
-}
-
-// switched is a change of the sysctl name in ns to value; none where it has
-// that value, or is not known.
-func (v *View) switched(ns *observe.NetNS, name, value string) []Change {
-	was := v.sysctl(ns, name)
-	if was == "" || was == value {
-		return nil
-	}
-	return []Change{sysctlChange(ns, name, was, value)}
-}
-
 // service is the one that t is about: that of its finding, or the one asked for.
 func (v *View) service(t Target) *Service {
 	if t.Finding == nil || t.Service != nil {
@@ -175,28 +146,14 @@ func (v *View) service(t Target) *Service {
 	return v.ServiceOf(f.PID)
 }
 
-// configChange sets a directive of a server's configuration, whose files are
-// reached by root, to value. Where it is not written yet, it belongs into
-// section of the file main.
-func configChange(server string, pid int, root string, was observe.Setting, main, section, name, value string) Change {
-	c := Change{Kind: ChangeConfig, Server: server, PID: pid, Name: name, Value: value, Was: was.Value, Path: root + was.File, Line: was.Line}
-	if was.Line == 0 {
-		c.Path, c.Section = root+main, section
-	}
-	if was.Default {
-		c.Was = ""
-	}
-	c.Text = fmt.Sprintf("%s%s in %s", name, becomes(was.Value, value), c.Path)
-	if c.Line > 0 {
-		c.Text += fmt.Sprintf(":%d", c.Line)
-	}
-	return c
-}
-
-// Changes gives the changes that c would be proved by on t.
+// Changes gives the changes that c would be proved by on t. A check that knows
+// them, because they are its fix, has written them into the finding.
 func (c *Cause) Changes(v *View, t Target) []Change {
-	if c.Try == nil {
+	switch {
+	case c.Try == nil:
 		return nil
+	case t.Finding != nil && t.Finding.Fix.Changes != nil:
+		return t.Finding.Fix.Changes
 	}
 	return c.Try(v, t)
 }

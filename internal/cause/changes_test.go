@@ -5,8 +5,11 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/slowray/slowray/internal/observe"
 )
 
 var update = flag.Bool("update", false, "write testdata/changes.txt anew")
@@ -31,7 +34,7 @@ func TestChanges(t *testing.T) {
 			if f.cause.ID != c.ID {
 				continue
 			}
-			o := healthy()
+			o := usual()
 			f.plant(o)
 			v := NewView(o)
 			for i, found := range f.cause.Check(v).Findings {
@@ -45,7 +48,7 @@ func TestChanges(t *testing.T) {
 				}
 			}
 		}
-		v := NewView(healthy())
+		v := NewView(usual())
 		for _, s := range v.Services {
 			list(&b, "not found, on "+s.Name(), c.Changes(v, Target{Service: s}))
 		}
@@ -64,6 +67,118 @@ func TestChanges(t *testing.T) {
 		if i >= len(got) || i >= len(wanted) || got[i] != wanted[i] {
 			t.Fatalf("line %d of %s is not what is proposed (go test -run TestChanges -update writes it anew):\ngot  %q\nwant %q",
 				i+1, changesFile, strings.Join(got[min(i, len(got)):min(i+1, len(got))], ""), strings.Join(wanted[min(i, len(wanted)):min(i+1, len(wanted))], ""))
+		}
+	}
+}
+
+// usual is the healthy fixture with all the knobs of Linux 6.18 that changes are
+// made of.
+func usual() *observe.Observation {
+	o := healthy()
+	for name, value := range map[string]string{
+		"net.ipv4.tcp_wmem": "4096 16384 4194304", "net.ipv4.tcp_rmem": "4096 131072 6291456", "net.ipv4.tcp_mtu_probing": "0",
+		"net.ipv4.tcp_slow_start_after_idle": "1", "net.ipv4.tcp_abort_on_overflow": "0", "net.ipv4.tcp_max_tw_buckets": "131072",
+		"net.ipv4.tcp_syncookies": "1", "net.ipv4.tcp_max_syn_backlog": "1024", "net.ipv4.tcp_early_retrans": "3", "net.ipv4.tcp_recovery": "1",
+		"net.ipv4.tcp_sack": "1", "net.ipv4.conf.all.rp_filter": "0", "net.unix.max_dgram_qlen": "512",
+	} {
+		ns(o).Sysctl[name] = value
+	}
+	for name, value := range map[string]string{
+		"net.core.netdev_max_backlog": "1000", "net.ipv4.tcp_max_orphans": "131072", "net.ipv4.tcp_mem": "283761 378348 567522",
+		"net.ipv4.neigh.default.gc_thresh2": "512", "net.ipv4.neigh.default.gc_thresh3": "1024", "fs.nr_open": "1048576",
+		"fs.aio-nr": "0", "fs.aio-max-nr": "65536", "vm.max_map_count": "65530", "vm.dirty_ratio": "20", "vm.dirty_bytes": "0",
+		"fs.inotify.max_user_watches": "65536", "fs.inotify.max_user_instances": "128",
+	} {
+		o.Sysctl[name] = value
+	}
+	return o
+}
+
+// starred are the causes of causes.md whose fix is made at once and taken back,
+// as far as they are in the catalogue. Those with a reason cannot be tried.
+var starred = map[string]string{
+	"cpu-saturated": "", "cpu-quota-throttled": "", "low-cpu-weight": "", "affinity-too-narrow": "", "slow-clocksource": "", "process-stopped": "",
+	"time-wait-port-search": "", "container-oom-killed": "", "memory-high-throttled": "", "compaction-stall": "", "cgroup-io-throttled": "",
+	"dirty-throttled": "", "writeback-throttled": "", "softnet-backlog-overflow": "", "qdisc-drop": "", "tc-ingress-drop": "", "xdp-drop": "",
+	"firewall-drop": "", "conntrack-full": "", "mtu-mismatch": "", "pmtu-blackhole": "", "rp-filter-drop": "", "neighbour-table-full": "",
+	"accept-queue-overflow": "", "syn-queue-overflow": "", "syn-flood": "", "abort-on-overflow": "", "ephemeral-ports-exhausted": "",
+	"time-wait-bucket-overflow": "", "send-buffer-limited": "", "tcp-memory-pressure": "", "nagle-delayed-ack": "", "slow-start-after-idle": "",
+	"udp-receive-buffer-overflow": "", "fd-limit": "", "file-max": "", "pids-limit": "", "inotify-limit": "", "aio-limit": "", "max-map-count": "",
+	"mariadb-connections-exhausted": "", "redis-aof-fsync": "", "blocked-on-pipe": "", "log-collector-stalled": "", "unix-socket-backlog": "",
+
+	"softirq-saturated":     "a rule would have to be made, against a flood whose source is most often forged",
+	"direct-reclaim-stall":  "the process that takes the memory would have to be stopped, and it is somebody's",
+	"disk-saturated":        "the process that writes most would have to be stopped, and it is somebody's",
+	"filesystem-read-only":  "a damaged file system is not to be written to before it was checked",
+	"log-flooding":          "the log level is the application's own",
+	"slow-receiver":         "who does not read is most often elsewhere; stopped on this host it is process-stopped",
+	"dns-timeout":           "resolv.conf is read by each process when it likes, and belongs to the network's configuration",
+	"sysv-ipc-limit":        "the limits are those of an IPC namespace, which no change enters",
+	"unix-datagram-blocked": "max_dgram_qlen holds for sockets that are made after it",
+	"audit-backlog":         "the audit daemon is how a host is watched: its rules are not changed for a trial",
+	"blocked-on-file-lock":  "the holder of the lock would have to be ended, and it is somebody's",
+	"slow-console":          "whoever shows the terminal has stopped it",
+}
+
+// TestStarred: what can be made at once, and taken back, can be tried.
+func TestStarred(t *testing.T) {
+	provable := 0
+	known := map[string]*Cause{}
+	for _, c := range Catalogue() {
+		known[c.ID] = &c
+		if c.Try != nil {
+			provable++
+		}
+	}
+	for id, reason := range starred {
+		switch c := known[id]; {
+		case c == nil:
+			t.Errorf("%s is not in the catalogue", id)
+		case c.Try == nil && reason == "":
+			t.Errorf("%s cannot be tried, and no reason is given", id)
+		case c.Try != nil && reason != "":
+			t.Errorf("%s can be tried, although %s", id, reason)
+		}
+	}
+	for _, id := range []string{"fin-timeout", "client-aborts", "syn-cookies-sent"} {
+		if c := known[id]; c == nil || c.Try != nil {
+			t.Errorf("%s: a decoy, or what follows from something else, is not to be tried", id)
+		}
+	}
+	if provable < 40 {
+		t.Errorf("%d causes can be tried, want 40", provable)
+	}
+}
+
+// TestNothingIsLowered: a change for a service on which nothing was found lowers
+// no limit.
+func TestNothingIsLowered(t *testing.T) {
+	v := NewView(usual())
+	for _, c := range Catalogue() {
+		for _, s := range v.Services {
+			for _, change := range c.Changes(v, Target{Service: s}) {
+				was, err1 := strconv.ParseUint(change.Was, 10, 64)
+				value, err2 := strconv.ParseUint(change.Value, 10, 64)
+				if err1 == nil && err2 == nil && value < was && change.Kind != ChangeSysctl {
+					t.Errorf("%s: %s", c.ID, change.Text)
+				}
+			}
+		}
+	}
+}
+
+// TestMemoryBoundsChanges: no more children, and no higher limit, than memory
+// allows.
+func TestMemoryBoundsChanges(t *testing.T) {
+	o := usual()
+	o.Use.Memory.AvailableBytes = 40 << 20
+	o.Cgroups = []observe.Cgroup{{Path: "/x", Version: 2, PIDs: []int{fpmMaster}, MemoryLimitBytes: 1 << 30, MemoryUsedBytes: 1 << 30, MemoryFile: "/sys/fs/cgroup/x/memory.max"}}
+	v := NewView(o)
+	for _, c := range []*Cause{&phpFPMChildrenExhausted, &pageCacheThrash} {
+		for _, s := range v.Services {
+			if changes := c.Changes(v, Target{Service: s}); len(changes) > 0 {
+				t.Errorf("%s: %s, with 40 MB available", c.ID, changes[0].Text)
+			}
 		}
 	}
 }

@@ -97,6 +97,7 @@ func checkCPUSaturated(v *View) Result {
 	}
 	f.Fix.Text = fmt.Sprintf("If %s may give way, let it; else move it to another machine.", top.Comm)
 	f.Fix.Commands = []string{"renice -n 19 -p" + pidsOf(outsiders, top.Comm)}
+	f.Fix.Changes = niceChanges(named(outsiders, top.Comm), 19)
 	if top.Unit != "" {
 		f.Fix.Persist = []string{fmt.Sprintf("systemctl set-property %s CPUWeight=10", top.Unit)}
 	}
@@ -320,6 +321,23 @@ func (v *View) throttledTime(c *observe.Cgroup) throttledTime {
 	return t
 }
 
+// wantedCPUs is the quota that is proposed for a group.
+func (v *View) wantedCPUs(c *observe.Cgroup) float64 {
+	return min(float64(v.Host.CPUs), max(1, 2*c.QuotaCPUs))
+}
+
+// quotaText is a quota as the group's file takes it, in µs.
+func quotaText(c *observe.Cgroup, cpus float64) string {
+	period := c.PeriodNS / 1000
+	if period == 0 {
+		period = 100000
+	}
+	if c.Version == 2 {
+		return fmt.Sprintf("%d %d", int64(cpus*float64(period)), period)
+	}
+	return fmt.Sprint(int64(cpus * float64(period)))
+}
+
 func quotaFinding(v *View, c *observe.Cgroup, share float64, t throttledTime) Finding {
 	f := cpuQuotaThrottled.supported(Subject{Kind: "cgroup", Path: c.Path})
 	for _, pid := range c.PIDs {
@@ -351,17 +369,9 @@ func quotaFinding(v *View, c *observe.Cgroup, share float64, t throttledTime) Fi
 			Evidence{Fact: "time that its threads could run and the quota held them back", Value: round(t.held), Limit: 1, Unit: "share", Source: "/proc/PID/schedstat, cpu.stat"},
 			Evidence{Fact: "of the requests' time, held back by the quota", Value: round(t.ns / 1e6), Limit: round(whole / 1e6), Unit: "ms", Source: recorded + ", cpu.stat"})
 	}
-	want := min(float64(v.Host.CPUs), max(1, 2*c.QuotaCPUs))
+	want := v.wantedCPUs(c)
 	f.Fix.Text = fmt.Sprintf("Raise the quota from %.3g to %.3g CPUs.", c.QuotaCPUs, want)
-	period := c.PeriodNS / 1000
-	if period == 0 {
-		period = 100000
-	}
-	if c.Version == 2 {
-		f.Fix.Commands = []string{fmt.Sprintf("echo '%d %d' > %s", int64(want*float64(period)), period, c.QuotaFile)}
-	} else {
-		f.Fix.Commands = []string{fmt.Sprintf("echo %d > %s", int64(want*float64(period)), c.QuotaFile)}
-	}
+	f.Fix.Commands = []string{fmt.Sprintf("echo '%s' > %s", quotaText(c, want), c.QuotaFile)}
 	if p := v.Process(f.Subject.PID); p != nil {
 		switch {
 		case p.Container != "":

@@ -154,15 +154,13 @@ func checkLowWeight(v *View) Result {
 			f.Subject.Kind, f.Subject.Path = "cgroup", group.Path
 			f.Evidence = append(f.Evidence, Evidence{Fact: "CPU weight of " + h.text, Value: group.CPUWeight, Limit: 100, Unit: "by default", Source: "cpu.weight, cpu.shares"})
 			f.Fix.Text = fmt.Sprintf("Give %s the usual weight, or what it competes with less.%s", h.text, h.setsWhere())
-			usual := "1024"
-			if group.Version == 2 {
-				usual = "100"
-			}
-			h.raise(&f.Fix, group.WeightFile, usual, "--cpu-shares 1024", "CPUWeight=100")
+			f.Fix.Changes = weightChange(group)
+			h.raise(&f.Fix, group.WeightFile, usualWeight(group), "--cpu-shares 1024", "CPUWeight=100")
 		}
 		if nice >= lowNice {
 			f.Evidence = append(f.Evidence, Evidence{Fact: "its nice value: it gives way to others", Value: nice, Source: "/proc/PID/stat"})
 			f.Fix.Text = strings.TrimSpace(f.Fix.Text + fmt.Sprintf(" It runs with nice %d: run it with 0.", nice))
+			f.Fix.Changes = append(f.Fix.Changes, usualNice(w.procs)...)
 			f.Fix.Commands = append(f.Fix.Commands, "renice -n 0 -p"+pidsOf(w.procs, w.procs[0].Comm))
 		}
 		f.Evidence = append(f.Evidence, waitedEvidence(w), Evidence{Fact: "CPU used by processes that take no part in the requests", Value: round(outside), Unit: "share", Source: "/proc/PID/stat"})
@@ -228,6 +226,7 @@ func checkAffinity(v *View) Result {
 			Evidence{Fact: "these were busy", Value: round(busy), Unit: "share of the time", Source: "/proc/stat"},
 			Evidence{Fact: "the other CPUs were idle", Value: round(idle), Unit: "share of the time", Source: "/proc/stat"}, waitedEvidence(w))
 		f.Fix = v.widenFix(p)
+		f.Fix.Changes = v.widerAffinity(w.procs)
 		return judged{finding: f}
 	})
 }

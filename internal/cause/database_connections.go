@@ -207,6 +207,7 @@ func (v *View) connectionsFinding(c *Cause, d *observe.Database, refused int64, 
 		f.Evidence = append(f.Evidence, Evidence{Fact: "connected from this host", Value: who, Source: "sock_diag"})
 	}
 	f.Fix = v.connectionsFix(d, setting)
+	f.Fix.Changes = v.moreConnections(d)
 	return f
 }
 
@@ -268,9 +269,16 @@ func (v *View) holders(d *observe.Database) string {
 	return strings.Join(names, ", ")
 }
 
+// wantedClients is the limit of connections that is proposed instead of limit.
+func wantedClients(limit int) int { return max(2*limit, limit+50) }
+
+// ownFiles is how many descriptors Redis keeps for itself
+// (CONFIG_MIN_RESERVED_FDS).
+const ownFiles = 32
+
 func (v *View) connectionsFix(d *observe.Database, setting observe.Setting) Fix {
 	limit := connectionLimit(d)
-	want := max(2*limit, limit+50)
+	want := wantedClients(limit)
 	ns := v.Namespace(d.NetNS)
 	where := "the configuration of " + product(d)
 	if setting.Line > 0 {
@@ -300,9 +308,8 @@ func (v *View) connectionsFix(d *observe.Database, setting observe.Setting) Fix 
 				fmt.Sprintf("until %s CONFIG SET maxclients %d | grep -q OK; do sleep 0.1; done   # it is refused too, until a connection is closed", v.in(ns, v.redisCLIOf(d, port)), want)},
 			Persist: []string{fmt.Sprintf("in %s: maxclients %d", where, want)},
 		}
-		// Redis keeps 32 descriptors for itself (CONFIG_MIN_RESERVED_FDS).
-		if p := v.Process(d.PID); p != nil && p.FDLimit > 0 && want+32 > p.FDLimit {
-			fix.Commands = append(fix.Commands[:1], fmt.Sprintf("prlimit --pid %d --nofile=%d", d.PID, want+64), fix.Commands[1])
+		if p := v.Process(d.PID); p != nil && p.FDLimit > 0 && want+ownFiles > p.FDLimit {
+			fix.Commands = append(fix.Commands[:1], fmt.Sprintf("prlimit --pid %d --nofile=%d", d.PID, want+2*ownFiles), fix.Commands[1])
 		}
 		if limit == 0 { // it told nobody
 			fix.Text = "Hold fewer connections: a pool for each process of the services. Or raise maxclients, which needs as many open files."

@@ -156,7 +156,7 @@ func rpFilterWords(v *View, s *DropSite, f *Finding) {
 		f.Title = "Reverse path filtering (rp_filter) drops packets that come in at " + device
 	}
 	f.Fix.Text = "Let the filter be loose at this device, or send the answers back the way the packets come. The higher of the device's own setting and that of \"all\" counts."
-	f.Fix.Commands = []string{v.in(ns, "sysctl net.ipv4.conf.all.rp_filter"), v.in(ns, "sysctl -w net.ipv4.conf."+strings.ReplaceAll(device, ".", "/")+".rp_filter=2")}
+	f.Fix.Commands = []string{v.in(ns, "sysctl net.ipv4.conf.all.rp_filter"), v.in(ns, "sysctl -w "+rpFilterKnob(device)+"=2")}
 	if flows := s.Flows(); len(flows) > 0 {
 		f.Evidence = slices.Insert(f.Evidence, 0, Evidence{Fact: "for instance from " + flows[0].Src + " to " + flows[0].Dst, Value: flows[0].Segments, Unit: "segments", Source: s.Source})
 		f.Fix.Commands = append(f.Fix.Commands, v.in(ns, "ip route get "+flows[0].Src))
@@ -207,7 +207,7 @@ func neighbourTableWords(v *View, s *DropSite, f *Finding) {
 		f.Evidence = slices.Insert(f.Evidence, 0, Evidence{Fact: "times that the table was full", Value: ns.Counters["Arp.table_fulls"] + ns.Counters["Ndisc.table_fulls"], Source: "/proc/net/stat/arp_cache, ndisc_cache"})
 	}
 	f.Fix.Text = "Raise the limits of the neighbour table, on the host: they hold for all namespaces together."
-	f.Fix.Commands = []string{"sysctl -w net.ipv4.neigh.default.gc_thresh3=8192", "sysctl -w net.ipv4.neigh.default.gc_thresh2=4096"}
+	f.Fix.Commands = []string{fmt.Sprintf("sysctl -w net.ipv4.neigh.default.gc_thresh3=%d", 2*wantedNeighbours), fmt.Sprintf("sysctl -w net.ipv4.neigh.default.gc_thresh2=%d", wantedNeighbours)}
 	f.Fix.Persist = []string{"printf 'net.ipv4.neigh.default.gc_thresh2=4096\\nnet.ipv4.neigh.default.gc_thresh3=8192\\n' > /etc/sysctl.d/90-neighbours.conf"}
 }
 

@@ -128,6 +128,9 @@ func mtuWords(v *View, s *DropSite, f *Finding) {
 		Evidence{Fact: "dropped packets, shortest and longest", Value: shortest, Limit: longest, Unit: "bytes", Source: s.Source})
 	f.Fix.Text = fmt.Sprintf("Give both ends the same MTU (%d).", max(s.Link.MTU, small.MTU))
 	f.Fix.Commands = []string{v.in(there, fmt.Sprintf("ip link set dev %s mtu %d", small.Name, max(s.Link.MTU, small.MTU)))}
+	if there != nil {
+		f.Fix.Changes = []Change{mtuChange(there, small, max(s.Link.MTU, small.MTU))}
+	}
 	f.Fix.Persist = []string{"set it where the device is made (network configuration of the host, of the container engine or network plugin)"}
 }
 

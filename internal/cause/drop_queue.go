@@ -125,6 +125,7 @@ func qdiscWords(v *View, s *DropSite, f *Finding) {
 	if q.Overlimits > 0 {
 		f.Evidence = slices.Insert(f.Evidence, 1, Evidence{Fact: "times that a packet had to wait for the rate", Value: q.Overlimits, Source: "statistics of the queueing discipline"})
 	}
+	f.Fix.Changes = otherQdisc(ns, q)
 	switch {
 	case q.Kind == "netem":
 		f.Title = fmt.Sprintf("netem %s on %s drops packets on purpose", q.Handle, q.Interface)
@@ -170,6 +171,7 @@ func filterWords(v *View, s *DropSite, f *Finding) {
 		return
 	}
 	f.Subject.Rule = filterNames(s.Filters)
+	f.Fix.Changes = filterChanges(ns, s.Filters)
 	f.Evidence = slices.Insert(f.Evidence, 0, Evidence{Fact: "filters there", Value: filterNames(s.Filters), Source: "tc, tcx"})
 	for _, x := range s.Filters {
 		if x.Program > 0 {
@@ -189,6 +191,7 @@ func xdpWords(v *View, s *DropSite, f *Finding) {
 	if s.Link != nil && s.Link.XDP != "" {
 		f.Evidence = slices.Insert(f.Evidence, 0, Evidence{Fact: "XDP program at " + s.Interface + ", " + s.Link.XDP, Value: s.Link.XDPProgram, Unit: "program id", Source: "netlink"})
 		f.Fix.Commands = []string{fmt.Sprintf("bpftool prog show id %d", s.Link.XDPProgram)}
+		f.Fix.Changes = xdpChanges(ns, s.Link)
 		mode := map[string]string{"driver": "xdp", "generic": "xdpgeneric", "offload": "xdpoffload"}[s.Link.XDP]
 		f.Fix.Commands = append(f.Fix.Commands, v.in(ns, fmt.Sprintf("ip link set dev %s %s off", s.Interface, mode)))
 	}
@@ -201,6 +204,6 @@ func softnetWords(v *View, _ *DropSite, f *Finding) {
 		f.Evidence = append(f.Evidence, Evidence{Fact: "net.core.netdev_max_backlog", Value: backlog, Unit: "packets", Source: "sysctl"})
 	}
 	f.Fix.Text = "Lengthen the queue, on the host, and spread the packets over more CPUs (RPS, more queues of the device)."
-	f.Fix.Commands = []string{"sysctl -w net.core.netdev_max_backlog=10000"}
+	f.Fix.Commands = []string{fmt.Sprintf("sysctl -w net.core.netdev_max_backlog=%d", wantedDevBacklog)}
 	f.Fix.Persist = []string{"echo 'net.core.netdev_max_backlog=10000' > /etc/sysctl.d/90-backlog.conf"}
 }

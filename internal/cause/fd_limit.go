@@ -75,10 +75,10 @@ func (v *View) otherDescriptors(r Result) Result {
 	other := v.judgeLack(&fdLimit, match, r.RuledOut, func(k *lack, f *Finding) {
 		e := k.first()
 		f.Title = "A service has no file descriptor left: it cannot open files or make connections"
-		want := 65536
+		want := v.wantedFDs(v.Process(e.PID))
 		if p := v.Process(e.PID); p != nil {
+			f.Fix.Changes = []Change{rlimitChange(p, "nofile", itoa(p.FDLimit), itoa(want))}
 			f.Evidence = append(f.Evidence, Evidence{Fact: "open files, peak", Value: p.FDs, Limit: p.FDLimit, Unit: "files", Source: "/proc/PID/fd, /proc/PID/limits"})
-			want = max(want, 8*p.FDLimit)
 			if p.Unit != "" {
 				f.Fix.Persist = []string{fmt.Sprintf("systemctl edit %s   # [Service] LimitNOFILE=%d", p.Unit, want)}
 			}
@@ -107,15 +107,15 @@ func fdFinding(v *View, a observe.Accept, failed uint64) Finding {
 	if a.Errors["ENFILE"] > a.Errors["EMFILE"] {
 		f.Title = "The host has no file descriptor left: servers cannot accept connections"
 		f.Evidence = []Evidence{{Fact: "accept() failed with ENFILE", Value: a.Errors["ENFILE"], Limit: v.Sysctl["fs.file-max"], Unit: "calls", Source: "accept() results"}}
-		f.Fix = Fix{Text: "Raise fs.file-max, and find who holds so many files.", Commands: []string{"sysctl -w fs.file-max=1000000"},
-			Persist: []string{"echo 'fs.file-max=1000000' > /etc/sysctl.d/90-file-max.conf"}}
+		f.Fix = Fix{Text: "Raise fs.file-max, and find who holds so many files.", Commands: []string{fmt.Sprintf("sysctl -w fs.file-max=%d", v.wantedFiles())},
+			Persist: []string{fmt.Sprintf("echo 'fs.file-max=%d' > /etc/sysctl.d/90-file-max.conf", v.wantedFiles())}, Changes: fileMax.Try(v, Target{})}
 		return f
 	}
 	f.Evidence = []Evidence{{Fact: "accept() failed with EMFILE", Value: a.Errors["EMFILE"], Unit: "calls", Source: "accept() results"}}
-	want, hard := 65536, 0
+	want, hard := v.wantedFDs(p), 0
 	if p != nil {
 		f.Evidence = append(f.Evidence, Evidence{Fact: "open files, peak", Value: p.FDs, Limit: p.FDLimit, Unit: "files", Source: "/proc/PID/fd, /proc/PID/limits"})
-		want, hard = max(want, 8*p.FDLimit), p.FDHard
+		hard = p.FDHard
 	}
 	for i := range v.Nginx {
 		n := &v.Nginx[i]

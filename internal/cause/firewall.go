@@ -107,6 +107,9 @@ func firewallWords(v *View, s *DropSite, f *Finding) {
 	}
 	f.Fix.Text = "Take this rule away, or narrow it, if it is not meant for these packets; and where it is loaded from at boot."
 	f.Fix.Commands, f.Fix.Persist = v.ruleCommands(ns, r, f.Subject.Port)
+	if s.Among == 0 {
+		f.Fix.Changes = ruleChange(ns, r)
+	}
 }
 
 // ruleCommands shows a rule and takes it away.

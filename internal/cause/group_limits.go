@@ -177,7 +177,7 @@ func checkMemoryHigh(v *View) Result {
 		f.Evidence = append(f.Evidence, Evidence{Fact: "memory of " + h.text, Value: byteText(c.MemoryUsedBytes), Limit: byteText(c.MemoryHighBytes), Unit: "memory.high", Source: "memory.current"},
 			Evidence{Fact: "times it was slowed down", Value: c.MemoryAtHigh, Source: "memory.events high"},
 			Evidence{Fact: "time in which a task of it stalled for memory", Value: round(stall), Limit: 1, Unit: "share of the window", Source: "memory.pressure"})
-		want := 2 * max(c.MemoryUsedBytes, c.MemoryHighBytes)
+		want := wantedMemoryHigh(c)
 		f.Fix.Text = fmt.Sprintf("Raise memory.high of %s from %s, or leave only memory.max.%s", h.text, byteText(c.MemoryHighBytes), h.setsWhere())
 		h.raise(&f.Fix, c.HighFile, utoa(want), "--memory-reservation", fmt.Sprintf("MemoryHigh=%dM", want>>20))
 		if h.what == "container" {
@@ -259,16 +259,19 @@ func (u *ioUse) text(n float64) string {
 	return fmt.Sprintf("%.0f", n)
 }
 
-// command is the file and the text that raise the limit fourfold.
-func (u *ioUse) command(c *observe.Cgroup) (file, value string) {
+// wantedIO is how many times a limit of I/O is raised.
+const wantedIO = 4
+
+// command is the file and the text that set the limit to so many times what it is.
+func (u *ioUse) command(c *observe.Cgroup, times float64) (file, value string) {
 	if u.limit.Number == "" || u.limit.File == "" {
 		return "", ""
 	}
 	if c.Version == 2 {
-		return u.limit.File, fmt.Sprintf("%s %s=%.0f", u.limit.Number, u.v2Field, 4*u.most)
+		return u.limit.File, fmt.Sprintf("%s %s=%.0f", u.limit.Number, u.v2Field, times*u.most)
 	}
 	at := strings.LastIndexByte(u.limit.File, '/')
-	return u.limit.File[:at+1] + u.v1File, fmt.Sprintf("%s %.0f", u.limit.Number, 4*u.most)
+	return u.limit.File[:at+1] + u.v1File, fmt.Sprintf("%s %.0f", u.limit.Number, times*u.most)
 }
 
 func checkGroupIO(v *View) Result {
@@ -295,16 +298,20 @@ func checkGroupIO(v *View) Result {
 			f.Parents = []string{}
 		}
 		f.Fix.Text = fmt.Sprintf("Raise the limit of %s: %s a second on %s, now %s.%s", h.text, u.what, u.limit.Disk, u.text(u.most), h.setsWhere())
-		h.raise(&f.Fix, "", "", fmt.Sprintf("%s /dev/%s:%.0f", u.docker, u.limit.Disk, 4*u.most), fmt.Sprintf("'%s=/dev/%s %.0f'", u.systemd, u.limit.Disk, 4*u.most))
-		if file, value := u.command(c); file != "" {
+		h.raise(&f.Fix, "", "", fmt.Sprintf("%s /dev/%s:%.0f", u.docker, u.limit.Disk, wantedIO*u.most), fmt.Sprintf("'%s=/dev/%s %.0f'", u.systemd, u.limit.Disk, wantedIO*u.most))
+		if file, value := u.command(c, wantedIO); file != "" {
 			f.Fix.Commands = []string{fmt.Sprintf("echo '%s' > %s", value, file)}
 		}
 		if h.what == "container" { // docker update does not know these
-			f.Fix.Persist = []string{fmt.Sprintf("in its run command or compose file: %s /dev/%s:%.0f", u.docker, u.limit.Disk, 4*u.most)}
+			f.Fix.Persist = []string{fmt.Sprintf("in its run command or compose file: %s /dev/%s:%.0f", u.docker, u.limit.Disk, wantedIO*u.most)}
 		}
 		return judged{finding: f}
 	})
 }
+
+// wantedMemoryHigh and wantedTasks are the limits that are proposed for a group.
+func wantedMemoryHigh(c *observe.Cgroup) uint64 { return 2 * max(c.MemoryUsedBytes, c.MemoryHighBytes) }
+func wantedTasks(c *observe.Cgroup) uint64      { return max(4*c.PIDsLimit, 512) }
 
 func checkPIDs(v *View) Result {
 	return v.judgeGroups("no service was refused a process or thread", func(l *ledger, c *observe.Cgroup) judged {
@@ -331,7 +338,7 @@ func checkPIDs(v *View) Result {
 		f.Evidence = append([]Evidence{
 			{Fact: "processes and threads that could not be started", Value: c.PIDsRefused, Source: "pids.events max"},
 			{Fact: "tasks of " + h.text, Value: c.Tasks, Limit: c.PIDsLimit, Source: "pids.current, pids.max"}}, f.Evidence...)
-		want := max(4*c.PIDsLimit, 512)
+		want := wantedTasks(c)
 		f.Fix.Text = fmt.Sprintf("Raise the limit of tasks of %s from %s; if their number keeps growing, find out who starts them.%s", h.text, count(c.PIDsLimit), h.setsWhere())
 		h.raise(&f.Fix, c.PIDsFile, utoa(want), "--pids-limit "+utoa(want), "TasksMax="+utoa(want))
 		return judged{finding: f}

@@ -207,6 +207,12 @@ func (v *View) serverQueueFinding(p *proxied, b *observe.ProxyBackend, calls, fr
 	f.Fix.Text = fmt.Sprintf("Raise maxconn of the servers of %s (%d in all) towards %d if they can take it: they answer in %s; otherwise add servers, or make them answer faster.",
 		p.name, limit, want, nanoseconds(float64(calls.Total.Quantile(0.5))))
 	n, _ := strconv.Atoi(setting.Value)
+	for i := range p.app.Backends {
+		if o := &p.app.Backends[i]; o.Backend == b.Backend {
+			m, _ := strconv.Atoi(o.MaxConn.Value)
+			f.Fix.Changes = append(f.Fix.Changes, serverMaxconn(p.app, o, max(2*m, (want*m+limit-1)/limit))...)
+		}
+	}
 	f.Fix.Commands = []string{fmt.Sprintf("in %s: maxconn %d", f.Subject.Path, max(2*n, (want*n+limit-1)/limit)), v.signal(p.app, "reload", "USR2", "master of HAProxy (-W): reload")}
 	here := v.servedHere(calls)
 	f.MayFollow = func(parent *Finding) bool {

@@ -118,8 +118,8 @@ func checkMaxMapCount(v *View) Result {
 		e := k.first()
 		f.Evidence = append(f.Evidence, Evidence{Fact: "memory mappings of " + e.Comm, Value: v.Process(e.PID).Maps, Limit: limit, Unit: "mappings", Source: "/proc/PID/maps, vm.max_map_count"})
 		f.Fix.Text = fmt.Sprintf("Raise vm.max_map_count on the host (it is one for all containers), or have %s map fewer and larger pieces: many threads, guard pages and mapped files are what uses them.", e.Comm)
-		f.Fix.Commands = []string{fmt.Sprintf("sysctl -w vm.max_map_count=%d", max(4*limit, 262144))}
-		f.Fix.Persist = []string{fmt.Sprintf("echo 'vm.max_map_count=%d' > /etc/sysctl.d/90-max-map-count.conf", max(4*limit, 262144))}
+		f.Fix.Commands = []string{fmt.Sprintf("sysctl -w vm.max_map_count=%d", v.wantedMaps())}
+		f.Fix.Persist = []string{fmt.Sprintf("echo 'vm.max_map_count=%d' > /etc/sysctl.d/90-max-map-count.conf", v.wantedMaps())}
 	})
 }
 
@@ -152,7 +152,7 @@ func checkFileMax(v *View) Result {
 	match := func(e *observe.CallError) bool { return e.Error == "ENFILE" && !strings.HasPrefix(e.Call, "accept") }
 	return v.judgeLack(&fileMax, match, none, func(_ *lack, f *Finding) {
 		f.Evidence = append(f.Evidence, Evidence{Fact: "files open on the host", Value: open, Limit: limit, Unit: "files", Source: "/proc/sys/fs/file-nr"})
-		want := max(2*limit, 1_000_000)
+		want := v.wantedFiles()
 		f.Fix.Text = "Find who holds so many files, and raise fs.file-max on the host."
 		f.Fix.Commands = []string{fmt.Sprintf("sysctl -w fs.file-max=%d", want), "lsof -n | awk '{print $1, $2}' | sort | uniq -c | sort -n | tail"}
 		f.Fix.Persist = []string{fmt.Sprintf("echo 'fs.file-max=%d' > /etc/sysctl.d/90-file-max.conf", want)}
@@ -164,12 +164,9 @@ func checkInotify(v *View) Result {
 		return e.Call == "inotify_add_watch" && e.Error == "ENOSPC" || strings.HasPrefix(e.Call, "inotify_init") && e.Error == "EMFILE"
 	}
 	return v.judgeLack(&inotifyLimit, match, "no service was refused an inotify watch or instance", func(k *lack, f *Finding) {
-		knob, want := "fs.inotify.max_user_watches", uint64(524288)
-		if k.first().Error == "EMFILE" {
-			knob, want = "fs.inotify.max_user_instances", 1024
-		}
+		knob, want := v.inotifyWanted(k.first().Error)
 		limit := v.sysctlNumber(knob, 0)
-		want = max(want, 4*limit)
+		f.Fix.Changes = v.raised(nil, knob, want)
 		f.Evidence = append(f.Evidence, Evidence{Fact: knob, Value: limit, Unit: "for each user", Source: "/proc/sys/fs/inotify"})
 		f.Fix.Text = fmt.Sprintf("Raise %s on the host (in a user namespace the limit of who made it counts too), or watch less.", knob)
 		f.Fix.Commands = []string{fmt.Sprintf("sysctl -w %s=%d", knob, want)}
@@ -186,7 +183,7 @@ func checkAIO(v *View) Result {
 	match := func(e *observe.CallError) bool { return e.Call == "io_setup" && e.Error == "EAGAIN" }
 	return v.judgeLack(&aioLimit, match, none, func(_ *lack, f *Finding) {
 		f.Evidence = append(f.Evidence, Evidence{Fact: "events of asynchronous I/O", Value: used, Limit: limit, Unit: "events", Source: "/proc/sys/fs/aio-nr, aio-max-nr"})
-		want := max(4*limit, 1_048_576)
+		want := v.wantedAIO()
 		f.Fix.Text = "Raise fs.aio-max-nr on the host."
 		f.Fix.Commands = []string{fmt.Sprintf("sysctl -w fs.aio-max-nr=%d", want)}
 		f.Fix.Persist = []string{fmt.Sprintf("echo 'fs.aio-max-nr=%d' > /etc/sysctl.d/90-aio.conf", want)}
@@ -209,6 +206,9 @@ func checkFileSize(v *View) Result {
 	return v.judgeLack(&fileSizeLimit, match, "no write of a service was refused for the size of a file", func(k *lack, f *Finding) {
 		e := k.first()
 		f.Fix.Text = fmt.Sprintf("Raise the limit of %s for the size of a file (RLIMIT_FSIZE), or rotate the file; a file system has a limit too (vfat: 4 GB).", e.Comm)
+		if p := v.Process(e.PID); p != nil {
+			f.Fix.Changes = []Change{rlimitChange(p, "fsize", "", "unlimited")}
+		}
 		f.Fix.Commands = []string{fmt.Sprintf("prlimit --pid %d --fsize", e.PID), fmt.Sprintf("prlimit --pid %d --fsize=unlimited", e.PID)}
 	})
 }

@@ -102,11 +102,8 @@ func init() {
 		},
 		fix: func(v *View, _ *atWork) (string, []string) {
 			commands := []string{"dmesg | grep -i clocksource"}
-			for _, better := range []string{"tsc", "kvm-clock", "hyperv_clocksource_tsc_page", "xen"} {
-				if slices.Contains(v.State.Clocksources, better) {
-					commands = append(commands, "echo "+better+" > /sys/devices/system/clocksource/clocksource0/current_clocksource")
-					break
-				}
+			if better := v.betterClock(); better != "" {
+				commands = append(commands, "echo "+better+" > "+clocksourceFile)
 			}
 			return "See in the kernel log why the CPU's counter was given up, and go back to it where it is still offered (clocksource=tsc tsc=reliable on the kernel's command line keeps it); on a virtual machine use the hypervisor's clock.", commands
 		},

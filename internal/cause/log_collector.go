@@ -49,6 +49,7 @@ func checkLogCollector(v *View) Result {
 			collector += " at " + to
 		}
 		stopped := c.End == observe.EndStopped
+		f.Fix.Changes = fullPipe(c)
 		switch {
 		case r.at < len(c.Hops)-1:
 			collector = fmt.Sprintf("%s at %s", who(&c.Hops[r.at+1]), to)
@@ -63,7 +64,7 @@ func checkLogCollector(v *View) Result {
 		f.Fix.Text = fmt.Sprintf("Mend %s: it does not read. So that a collector cannot stop the services, let the log be dropped when it is late (Docker: mode=non-blocking with a buffer), which takes effect when a container is made anew.", collector)
 		if stopped {
 			f.Fix.Text = fmt.Sprintf("Let %s go on: it is stopped by a signal. So that a collector cannot stop the services, let the log be dropped when it is late (Docker: mode=non-blocking with a buffer), which takes effect when a container is made anew.", collector)
-			f.Fix.Commands = []string{fmt.Sprintf("kill -CONT %d", r.last().Process.PID)}
+			f.Fix.Commands, f.Fix.Changes = []string{fmt.Sprintf("kill -CONT %d", r.last().Process.PID)}, stoppedChanges(c)
 		} else if r.at < len(c.Hops)-1 {
 			f.Fix.Commands = []string{lookAtWaits(r.last().Process.PID)}
 		} else if to != "" {

@@ -163,7 +163,7 @@ func checkRTOTailLoss(v *View) Result {
 		f.Fix.Commands = []string{v.in(l.ns, "ip route show"), v.in(l.ns, "ip route change ROUTE rto_min 20ms   # ROUTE as shown")}
 		// Without early retransmit (RFC 8985 tail loss probe) and RACK every
 		// tail waits for the timer.
-		for _, knob := range []struct{ name, want string }{{"net.ipv4.tcp_early_retrans", "3"}, {"net.ipv4.tcp_recovery", "1"}, {"net.ipv4.tcp_sack", "1"}} {
+		for _, knob := range lossKnobs {
 			if v.sysctl(l.ns, knob.name) == "0" {
 				f.Evidence = append(f.Evidence, Evidence{Fact: knob.name, Value: "0", Source: "sysctl" + where(l.ns)})
 				f.Fix.Text += fmt.Sprintf(" %s is off: switch it on.", knob.name)

@@ -123,6 +123,7 @@ func limitFinding(v *View, c *Cause, n *observe.Nginx, k observe.LogKind, l *led
 		if kind == "conn" {
 			where = fmt.Sprintf("%s:%d", d.File, d.Line)
 		}
+		f.Fix.Changes = v.limitChange(n, &d)
 		f.Fix.Commands = append(f.Fix.Commands, fmt.Sprintf("in %s%s: raise it from %s", n.Root, where, d.Rate))
 		break
 	}

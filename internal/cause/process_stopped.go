@@ -41,6 +41,7 @@ func checkProcessStopped(v *View) Result {
 		if n := len(c.Hops); n > 1 && c.Hops[n-2].Kind == observe.WaitFuse {
 			f.Subject.Path = objectOf(&c.Hops[n-2]) // what is on the file system that it serves
 		}
+		f.Fix.Changes = stoppedChanges(c)
 		f.Evidence = append(f.Evidence, Evidence{Fact: "state of " + who(last), Value: last.State, Source: "/proc/PID/stat"})
 		switch c.End {
 		case observe.EndTraced:

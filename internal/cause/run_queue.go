@@ -115,10 +115,12 @@ func (v *View) runQueueFinding(l *ledger, w *atWork, k cost, top *busyThread, na
 	if narrow != nil {
 		f.Evidence = append(f.Evidence, Evidence{Fact: fmt.Sprintf("CPUs that pid %d may run on", narrow.PID), Value: narrow.CPUs, Limit: v.Host.CPUs, Unit: "CPUs there are", Source: "/proc/PID/status Cpus_allowed_list"})
 		f.Fix.Text = fmt.Sprintf("It may only run on CPU %s of %d: let it run on more (taskset, AllowedCPUs=, cpuset, the container's --cpuset-cpus).", narrow.CPUs, v.Host.CPUs)
+		f.Fix.Changes = v.widerAffinity(w.procs)
 		f.Fix.Commands = []string{fmt.Sprintf("taskset --all-tasks --cpu-list --pid 0-%d %d", max(v.Host.CPUs-1, 0), narrow.PID)}
 	} else if nice := niceOf(w.procs); nice > 0 {
 		f.Evidence = append(f.Evidence, Evidence{Fact: "its nice value: it gives way to others", Value: nice, Source: "/proc/PID/stat"})
 		f.Fix.Text = fmt.Sprintf("It runs with nice %d and gives way to others: run it with 0.", nice)
+		f.Fix.Changes = usualNice(w.procs)
 		f.Fix.Commands = []string{fmt.Sprintf("renice -n 0 -p %d", w.procs[0].PID)}
 	}
 	return f

@@ -136,6 +136,7 @@ func checkScheduledJob(v *View) Result {
 			{Fact: "who started it", Value: top.by, Source: "/proc/PID/stat"},
 			{Fact: "it and its children use, of what others take of " + of.what, Value: round(of.share), Limit: 1, Unit: "share", Source: "/proc/PID/stat, /proc/PID/io"},
 		}, child.Evidence...)
+		f.Fix.Changes = niceChanges(v.family(top.root), 19)
 		f.Fix.Text = "Run it at another time, or let it give way to the service."
 		f.Fix.Commands = []string{fmt.Sprintf("ps -o pid,ppid,lstart,args -g $(ps -o sid= -p %d)", top.root.PID), fmt.Sprintf("renice -n 19 -p %d; ionice -c 3 -p %[1]d", top.root.PID),
 			"systemctl list-timers; ls /etc/cron* /var/spool/cron"}

@@ -182,7 +182,7 @@ func fixPruned(v *View, ns *observe.NetNS, f *Finding) {
 	rmem := v.sysctl(ns, "net.ipv4.tcp_rmem")
 	f.Evidence = append(f.Evidence, Evidence{Fact: "net.ipv4.tcp_rmem", Value: rmem, Unit: "bytes", Source: "sysctl" + where(ns)})
 	f.Fix.Text = "Raise the largest receive buffer (third figure of net.ipv4.tcp_rmem), and leave out a small SO_RCVBUF of the application: it switches the kernel's own sizing off. Find out whether the application reads late."
-	f.Fix.Commands = []string{v.in(ns, "sysctl -w net.ipv4.tcp_rmem='4096 131072 16777216'"), v.in(ns, "ss -tnmi")}
+	f.Fix.Commands = []string{v.in(ns, "sysctl -w net.ipv4.tcp_rmem='"+wantedRmem+"'"), v.in(ns, "ss -tnmi")}
 	f.Fix.Persist = []string{"echo 'net.ipv4.tcp_rmem=4096 131072 16777216' > /etc/sysctl.d/90-tcp-rmem.conf"}
 }
 

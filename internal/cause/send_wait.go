@@ -167,7 +167,7 @@ func checkSendBuffer(v *View) Result {
 			f.Evidence = append(f.Evidence, Evidence{Fact: "net.ipv4.tcp_wmem", Value: wmem, Unit: "bytes", Source: "sysctl" + where(l.ns)})
 		}
 		f.Fix.Text = "Raise the largest send buffer (third figure of net.ipv4.tcp_wmem). Where the application sets SO_SNDBUF itself, leave that out: it switches the kernel's own sizing off."
-		f.Fix.Commands = []string{v.in(l.ns, "sysctl -w net.ipv4.tcp_wmem='4096 65536 16777216'")}
+		f.Fix.Commands = []string{v.in(l.ns, "sysctl -w net.ipv4.tcp_wmem='"+wantedWmem+"'")}
 		f.Fix.Persist = []string{"echo 'net.ipv4.tcp_wmem=4096 65536 16777216' > /etc/sysctl.d/90-tcp-wmem.conf"}
 		return judged{finding: f}
 	})
@@ -220,6 +220,7 @@ func checkNagle(v *View) Result {
 		f := v.found(&nagleDelayedAck, l, k, wireFloor, "held back until an acknowledgement")
 		f.Evidence = append(f.Evidence, Evidence{Fact: "requests held back by Nagle's algorithm", Value: n, Limit: l.Requests, Unit: "requests", Source: recorded})
 		f.Evidence = append(f.Evidence, delayedAcks(l)...)
+		f.Fix.Changes = ofNagle(v, l)
 		f.Fix.Text = fmt.Sprintf("Set TCP_NODELAY on the sockets of %s, or write each message at once (one write, writev, or MSG_MORE for all but the last piece).", f.Subject.Comm)
 		return judged{finding: f}
 	})
@@ -238,6 +239,7 @@ func (v *View) clientNagle(l *ledger, n uint64) judged {
 	f.Evidence = append(f.Evidence, delayedAcks(l)...)
 	f.Fix.Text = "Set TCP_NODELAY in the client, or let it write a request at once."
 	if c := v.clientHere(l); c != nil {
+		f.Fix.Changes = withoutDelay(c.ns, c.pid, v.Comm(c.pid), "called", l.Addr, l.Port)
 		f.Fix.Text = fmt.Sprintf("Set TCP_NODELAY in %s (pid %d), or let it write a request at once.", v.Comm(c.pid), c.pid)
 	}
 	return judged{finding: f}

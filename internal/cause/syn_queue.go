@@ -139,6 +139,10 @@ func (v *View) cookiesSent() (n uint64) {
 	return n
 }
 
+// wantedSYNBacklog is the tcp_max_syn_backlog that is proposed where a queue has
+// such a limit.
+func wantedSYNBacklog(limit int) uint64 { return uint64(max(4096, 8*limit)) }
+
 func (v *View) synQueueFinding(c *Cause, s *Service, l *observe.Listener, q synQueue, flood bool) Finding {
 	owner := v.Master(l.PID)
 	f := c.supported(Subject{Kind: "listener", NetNS: s.NS.Inode, PID: owner, Comm: v.Comm(owner), Port: l.Port, Addr: l.Addr})
@@ -173,7 +177,7 @@ func (v *View) synQueueFinding(c *Cause, s *Service, l *observe.Listener, q synQ
 		return f
 	}
 	f.Fix.Text += " Clients that are far away stay half open for a round trip each."
-	want := strconv.Itoa(max(4096, 8*q.limit))
+	want := utoa(wantedSYNBacklog(q.limit))
 	f.Fix.Commands = append(f.Fix.Commands, v.in(s.NS, "sysctl -w net.ipv4.tcp_max_syn_backlog="+want))
 	f.Fix.Persist = append(f.Fix.Persist, "echo 'net.ipv4.tcp_max_syn_backlog="+want+"' > /etc/sysctl.d/90-syn-backlog.conf")
 	return f

@@ -60,7 +60,7 @@ func checkTimeWaitBuckets(v *View) Result {
 			{Fact: "requests reset before all was acknowledged", Value: cut, Limit: worst.Requests, Unit: "requests", Source: recorded},
 		}
 		f.Fix = Fix{Text: "Raise tcp_max_tw_buckets (a socket in TIME_WAIT takes some 250 bytes), or keep connections open.",
-			Commands: []string{v.in(ns, "sysctl -w net.ipv4.tcp_max_tw_buckets=262144")},
+			Commands: []string{v.in(ns, fmt.Sprintf("sysctl -w net.ipv4.tcp_max_tw_buckets=%d", wantedBuckets))},
 			Persist:  []string{"echo 'net.ipv4.tcp_max_tw_buckets=262144' > /etc/sysctl.d/90-tw-buckets.conf"}}
 		r.Findings = append(r.Findings, f)
 	}
@@ -154,15 +154,7 @@ func checkTCPMemory(v *View) Result {
 	if logged > 0 {
 		f.Evidence = append(f.Evidence, Evidence{Fact: "kernel log: TCP: out of memory", Value: logged, Unit: "lines", Source: "/dev/kmsg"})
 	}
-	want := "net.ipv4.tcp_mem=381462 508616 762924"
-	if len(limits) == 3 {
-		var doubled []string
-		for _, l := range limits {
-			n, _ := strconv.ParseInt(l, 10, 64)
-			doubled = append(doubled, strconv.FormatInt(2*n, 10))
-		}
-		want = "net.ipv4.tcp_mem=" + strings.Join(doubled, " ")
-	}
+	want := "net.ipv4.tcp_mem=" + v.wantedTCPMem()
 	f.Fix = Fix{Text: "Raise net.ipv4.tcp_mem, on the host and not in a container, and find the sockets with most bytes waiting: somebody does not read.",
 		Commands: []string{"sysctl -w '" + want + "'", "ss -tnm   # in each network namespace: r and t in skmem"},
 		Persist:  []string{"echo '" + want + "' > /etc/sysctl.d/90-tcp-mem.conf"}}
@@ -235,6 +227,6 @@ func checkOrphans(v *View) Result {
 		{Fact: "sockets closed for want of room", Value: aborted, Unit: "sockets", Source: "/proc/net/netstat TCPAbortOnMemory"},
 	}
 	f.Fix = Fix{Text: "Raise net.ipv4.tcp_max_orphans, on the host and not in a container (an orphan takes up to 64 kB), and find the clients that do not take their answers.",
-		Commands: []string{"sysctl -w net.ipv4.tcp_max_orphans=262144"}, Persist: []string{"echo 'net.ipv4.tcp_max_orphans=262144' > /etc/sysctl.d/90-orphans.conf"}}
+		Commands: []string{fmt.Sprintf("sysctl -w net.ipv4.tcp_max_orphans=%d", wantedOrphans)}, Persist: []string{"echo 'net.ipv4.tcp_max_orphans=262144' > /etc/sysctl.d/90-orphans.conf"}}
 	return Result{Findings: []Finding{f}}
 }

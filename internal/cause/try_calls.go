@@ -10,6 +10,8 @@ func init() {
 	acceptQueueOverflow.Try = tryLongerQueue
 	ephemeralPortsExhausted.Try = tryMorePorts
 	timeWaitPortSearch.Try = tryPortReuse
+	synFlood.Try = trySYNQueue
+	synQueueOverflow.Try = trySYNQueue
 }
 
 // tryLongerQueue raises somaxconn where it would cut the new limit, and has the
@@ -42,7 +44,7 @@ func tryLongerQueue(v *View, t Target) []Change {
 	if len(sockets) == 0 {
 		return nil
 	}
-	return append(v.raised(s.NS, "net.core.somaxconn", most), sockets...)
+	return append(v.raised(s.NS, "net.core.somaxconn", uint64(most)), sockets...)
 }
 
 // backlogChange has a socket listen again, with a queue of want.
@@ -59,7 +61,7 @@ func (v *View) tryContinue(pid int) []Change {
 	if p == nil || p.State != "T" {
 		return nil
 	}
-	return []Change{{Kind: ChangeContinue, PID: pid, Was: "stopped", Value: "running", Text: fmt.Sprintf("let %s (pid %d) run again", p.Comm, pid)}}
+	return []Change{continueChange(pid, p.Comm)}
 }
 
 // tryMorePorts widens the port range, and lets ports in TIME_WAIT be taken again
@@ -89,4 +91,25 @@ func tryPortReuse(v *View, t Target) []Change {
 		return nil
 	}
 	return v.switched(ns, "net.ipv4.tcp_tw_reuse", "1")
+}
+
+// trySYNQueue has a full queue of half-open connections lose no SYN: by cookies,
+// or by a longer queue, which is bounded by the backlog as well.
+func trySYNQueue(v *View, t Target) []Change {
+	s := v.service(t)
+	if s == nil || s.Path() != "" {
+		return nil
+	}
+	if changes := v.switched(s.NS, "net.ipv4.tcp_syncookies", "1"); len(changes) > 0 && v.sysctl(s.NS, "net.ipv4.tcp_syncookies") == "0" {
+		return changes
+	}
+	changes := tryLongerQueue(v, Target{Service: s})
+	if len(changes) == 0 {
+		return nil
+	}
+	limit := 0
+	for _, l := range s.Listeners {
+		limit = max(limit, v.synQueueOf(s, l).limit)
+	}
+	return append(v.raised(s.NS, "net.ipv4.tcp_max_syn_backlog", wantedSYNBacklog(limit)), changes...)
 }

@@ -2,6 +2,7 @@ package cause
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/slowray/slowray/internal/observe"
 )
@@ -36,6 +37,9 @@ func checkUnixBacklog(v *View) Result {
 	return v.judgeRoots(&unixSocketBacklog, "no thread that answers requests was held up in connect() to a unix socket", func(r *root, f *Finding) {
 		c, h := r.example(), r.blamed()
 		name := objectOf(h)
+		if s := v.unixService(strings.TrimPrefix(name, "unix to ")); s != nil {
+			f.Fix.Changes = tryUnixBacklog(v, Target{Service: s})
+		}
 		f.Evidence = append(f.Evidence, Evidence{Fact: "queue", Value: name, Unit: "(" + h.Detail + ")", Source: "sock_diag, unix"})
 		if r.at == len(c.Hops)-1 {
 			f.Fix.Text = "Find who should accept connections there."

@@ -131,15 +131,22 @@ func (v *View) signal(a *observe.AppServer, verb, name, what string) string {
 // in hand.
 func idleHolders(u *poolUse) bool { return u.pool.PerConn && u.held > 0 && u.working < 0.5*u.held }
 
-func fixApache(v *View, u *poolUse, s observe.Setting, f *Finding) {
+// workersOfApache is the MaxRequestWorkers that is proposed, and what is said of
+// memory.
+func (v *View) workersOfApache(u *poolUse) (want int, memory string) {
 	each := v.workerRSS(u.app)
 	if u.pool.Threads > 1 {
 		each /= uint64(u.pool.Threads)
 	}
-	want, memory := v.proposedWorkers(u, each)
+	want, memory = v.proposedWorkers(u, each)
 	if t := u.pool.Threads; t > 1 && u.app.Model != "prefork" {
 		want = (want + t - 1) / t * t
 	}
+	return want, memory
+}
+
+func fixApache(v *View, u *poolUse, s observe.Setting, f *Finding) {
+	want, memory := v.workersOfApache(u)
 	f.Fix.Text = fmt.Sprintf("Raise MaxRequestWorkers from %d to %d%s, or find what the requests wait for.", u.pool.Limit, want, memory)
 	if idleHolders(u) {
 		f.Fix.Text = fmt.Sprintf("Most workers are held by connections that ask for nothing: shorten KeepAliveTimeout, or use the event MPM, which needs no worker for them; or raise MaxRequestWorkers from %d to %d%s.", u.pool.Limit, want, memory)
@@ -155,9 +162,15 @@ func fixApache(v *View, u *poolUse, s observe.Setting, f *Finding) {
 		v.signal(u.app, "restart", "", "stop and start it"))
 }
 
+// wantedUWSGI is the number of processes that is proposed.
+func (v *View) wantedUWSGI(u *poolUse) (processes int, memory string) {
+	threads := max(u.pool.Threads, 1)
+	want, memory := v.proposedWorkers(u, v.workerRSS(u.app)/uint64(threads))
+	return (want + threads - 1) / threads, memory
+}
+
 func fixUWSGI(v *View, u *poolUse, s observe.Setting, f *Finding) {
-	want, memory := v.proposedWorkers(u, v.workerRSS(u.app)/uint64(max(u.pool.Threads, 1)))
-	n := (want + u.pool.Threads - 1) / max(u.pool.Threads, 1)
+	n, memory := v.wantedUWSGI(u)
 	f.Fix.Text = fmt.Sprintf("Raise processes of uWSGI from %s to %d%s, or find what the requests wait for; a longer listen queue would only let them wait longer.", s.Value, n, memory)
 	f.Fix.Commands = []string{fmt.Sprintf("%s: processes = %d", place(u, s), n), v.signal(u.app, "restart", "", "a reload keeps options of the command line")}
 }
@@ -182,9 +195,12 @@ func fixTomcat(v *View, u *poolUse, s observe.Setting, f *Finding) {
 	f.Fix.Commands = []string{fmt.Sprintf("%s: %s=\"%d\"", place(u, s), u.pool.Knob, want), v.signal(u.app, "restart", "", "server.xml is read at the start")}
 }
 
+// wantedHAProxy is the maxconn that is proposed: a connection takes two
+// descriptors and about 33 kB of buffers.
+func (v *View) wantedHAProxy(u *poolUse) (int, string) { return v.proposedWorkers(u, 64<<10) }
+
 func fixHAProxy(v *View, u *poolUse, s observe.Setting, f *Finding) {
-	// A connection takes two descriptors and about 33 kB of buffers.
-	want, _ := v.proposedWorkers(u, 64<<10)
+	want, _ := v.wantedHAProxy(u)
 	f.Fix.Text = fmt.Sprintf("Raise %s from %d to %d, as far as the servers behind can take it; each connection takes two descriptors.", u.pool.Knob, u.pool.Limit, want)
 	if u.source != recorded && u.working < 0.5*u.held {
 		f.Fix.Text += " Most connections are idle: a shorter timeout http-keep-alive frees them."

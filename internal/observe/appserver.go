@@ -28,6 +28,7 @@ type WorkerPool struct {
 	Limit   int         `json:"limit"`              // requests or connections at once; 0 = not known
 	Setting Setting     `json:"setting"`            // what the limit comes from
 	Knob    string      `json:"knob"`               // the setting's name: "MaxRequestWorkers"
+	Ceiling int         `json:"ceiling,omitempty"`  // most that the setting can be raised to without a restart (Apache's ServerLimit)
 	Threads int         `json:"threads,omitempty"`  // of each worker process, when there are several
 	PerConn bool        `json:"per_conn,omitempty"` // a worker is taken for as long as the connection lasts
 	Timeout Setting     `json:"timeout"`            // after which a request is cut off: harakiri, gunicorn's timeout; seconds

@@ -85,7 +85,7 @@ var sysctls = []string{
 	"net.ipv4.tcp_max_tw_buckets", "net.ipv4.tcp_max_syn_backlog", "net.ipv4.tcp_syncookies",
 	"net.ipv4.tcp_abort_on_overflow", "net.ipv4.tcp_timestamps",
 	"net.ipv4.tcp_wmem", "net.ipv4.tcp_rmem", "net.ipv4.tcp_early_retrans", "net.ipv4.tcp_recovery", "net.ipv4.tcp_sack",
-	"net.ipv4.tcp_slow_start_after_idle", "net.core.rmem_max", "net.core.rmem_default", "net.unix.max_dgram_qlen",
+	"net.ipv4.tcp_slow_start_after_idle", "net.ipv4.tcp_mtu_probing", "net.ipv4.conf.all.rp_filter", "net.core.rmem_max", "net.core.rmem_default", "net.unix.max_dgram_qlen",
 	"net.netfilter.nf_conntrack_max", "net.netfilter.nf_conntrack_buckets",
 }
 
@@ -93,7 +93,7 @@ var sysctls = []string{
 var hostSysctls = []string{
 	"fs.file-max", "fs.nr_open", "net.netfilter.nf_conntrack_max",
 	"net.core.netdev_max_backlog", "vm.swappiness", "net.ipv4.tcp_mem", "net.ipv4.tcp_max_orphans",
-	"net.core.netdev_max_backlog", "vm.swappiness",
+	"net.ipv4.neigh.default.gc_thresh2", "net.ipv4.neigh.default.gc_thresh3",
 	"vm.max_map_count", "vm.overcommit_memory", "fs.aio-nr", "fs.aio-max-nr", "fs.file-nr", "fs.inotify.max_user_watches", "fs.inotify.max_user_instances",
 	"vm.dirty_ratio", "vm.dirty_bytes", "kernel.shmmni", "kernel.sem",
 }

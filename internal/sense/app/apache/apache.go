@@ -144,7 +144,7 @@ func (c *parser) workers(mpm string) observe.WorkerPool {
 	if most := serverLimit * threads; most < p.Limit {
 		p.Limit, p.Setting, p.Knob = most, fromLimit, "ServerLimit"
 	}
-	p.Threads = threads
+	p.Threads, p.Ceiling = threads, serverLimit*threads
 	p.PerConn = mpm == "prefork" || mpm == "worker"
 	backlog := observe.Setting{Value: defaultBacklog, Default: true}
 	if v, ok := c.values["listenbacklog"]; ok {

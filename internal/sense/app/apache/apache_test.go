@@ -44,9 +44,9 @@ func TestConfiguration(t *testing.T) {
 		listens[i].Backlog = observe.Setting{Value: "511", Default: true}
 	}
 	for mpm, want := range map[string]observe.WorkerPool{
-		"prefork": {Name: "workers", Knob: "ServerLimit", Limit: 20, Setting: observe.Setting{Value: "20", File: file, Line: 3}, Threads: 2, PerConn: true, Listens: listens},
-		"event":   {Name: "workers", Knob: "MaxRequestWorkers", Limit: 50, Setting: observe.Setting{Value: "50", File: file, Line: 7}, Threads: 25, Listens: listens},
-		"worker":  {Name: "workers", Knob: "MaxRequestWorkers", Limit: 400, Setting: observe.Setting{Value: "400", Default: true}, Threads: 25, PerConn: true, Listens: listens},
+		"prefork": {Name: "workers", Knob: "ServerLimit", Limit: 20, Ceiling: 20, Setting: observe.Setting{Value: "20", File: file, Line: 3}, Threads: 2, PerConn: true, Listens: listens},
+		"event":   {Name: "workers", Knob: "MaxRequestWorkers", Limit: 50, Ceiling: 400, Setting: observe.Setting{Value: "50", File: file, Line: 7}, Threads: 25, Listens: listens},
+		"worker":  {Name: "workers", Knob: "MaxRequestWorkers", Limit: 400, Ceiling: 400, Setting: observe.Setting{Value: "400", Default: true}, Threads: 25, PerConn: true, Listens: listens},
 	} {
 		c := read(t, mpm, debian)
 		if d := cmp.Diff(want, c.workers(mpm)); d != "" {
