@@ -27,6 +27,9 @@ const (
 	exitFailed   = 2 // could not run
 )
 
+// noticeDir is where every run looks for changes of a killed one.
+var noticeDir = journal.DefaultDir
+
 // exit carries an exit status out of a command that did its work.
 type exit int
 
@@ -44,6 +47,7 @@ type cli struct {
 	Flame    flameCmd    `cmd:"" help:"Record call stacks, on the CPU or waiting, and write flame graphs."`
 	Doctor   doctorCmd   `cmd:"" help:"Try what this kernel, these rights and this host allow, and what it costs."`
 	Causes   causesCmd   `cmd:"" help:"List the causes that slowray knows, or tell all about one."`
+	Undo     undoCmd     `cmd:"" help:"Put back what slowray has changed and left, or list it."`
 	Lab      labCmd      `cmd:"" help:"Incidents to try slowray on, in private network namespaces."`
 
 	Version kong.VersionFlag `help:"Print the version and exit."`
@@ -65,7 +69,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 		kong.Name("slowray"),
 		kong.Description("An X-ray for slow services: says why a service on this host is slow, with the evidence.\n\nWithout a command it watches the whole host for ten seconds: slowray [--for 30s] [--port N] [--json] [--save FILE] (all flags: slowray why --help).\n\nExit status: 0 nothing found, 1 something found, 2 could not run."),
 		kong.Writers(stdout, stderr),
-		kong.Vars{"version": "slowray " + version()},
+		kong.Vars{"version": "slowray " + version(), "state": journal.DefaultDir},
 		kong.TypeMapper(reflect.TypeFor[time.Duration](), durations{}),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true}),
 		kong.Exit(func(code int) { status = code }),
@@ -80,6 +84,9 @@ func run(args []string, stdout, stderr io.Writer) int {
 	if err != nil {
 		fmt.Fprintf(stderr, "slowray: %v (see slowray --help)\n", err)
 		return exitFailed
+	}
+	if notice := journal.Notice(noticeDir); notice != "" && !strings.HasPrefix(parsed.Command(), "undo") {
+		fmt.Fprintf(stderr, "slowray: %s\n", notice)
 	}
 	// Only commands that can be ended early ask for a context. The first Ctrl-C
 	// ends the window and still reports; a second one kills, because stop

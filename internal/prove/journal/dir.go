@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -174,13 +173,7 @@ func (d *directory) sync(name string) error {
 // read gives the entry id; a file that cannot be trusted is an error that says why.
 func (d *directory) read(folder, id string) (*Entry, error) {
 	name := filepath.Join(folder, id+suffix)
-	// O_NONBLOCK: a pipe would have us wait for its other end.
-	f, err := d.root.OpenFile(name, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	st, err := f.Stat()
+	st, err := d.root.Lstat(name)
 	if err != nil {
 		return nil, err
 	}
@@ -194,7 +187,7 @@ func (d *directory) read(folder, id string) (*Entry, error) {
 	case st.Size() > maxBytes:
 		return nil, fmt.Errorf("is too large (%d bytes)", st.Size())
 	}
-	data, err := io.ReadAll(io.LimitReader(f, maxBytes))
+	data, err := d.root.ReadFile(name)
 	if err != nil {
 		return nil, err
 	}

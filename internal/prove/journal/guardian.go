@@ -6,9 +6,12 @@ import (
 	"net"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"strconv"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // guardianCommand is the first argument of a guardian.
@@ -62,9 +65,7 @@ func guardianMain(args []string) error {
 	if err != nil {
 		return fmt.Errorf("%q: not a number of locks", args[2])
 	}
-	for fd := firstFD; fd <= firstFD+locks; fd++ {
-		syscall.CloseOnExec(fd)
-	}
+	keepOnly(firstFD, firstFD+locks)
 	end := os.NewFile(firstFD, "socket")
 	conn, err := net.FileConn(end)
 	if err != nil {
@@ -87,6 +88,26 @@ type guardian struct {
 	inbox  chan message   // from the owner; closed when it has gone
 	silent time.Duration  // since the owner's last word, as far as the guardian itself could run
 	done   bool
+}
+
+// keepOnly closes the files that the owner was given by others: whoever waits for
+// the end of one of its pipes must not wait for the guardian. Those from first to
+// last are kept, but not for programs that the guardian starts.
+func keepOnly(first, last int) {
+	for fd := first; fd <= last; fd++ {
+		syscall.CloseOnExec(fd)
+	}
+	names, _ := filepath.Glob("/proc/self/fd/*")
+	for _, name := range names {
+		fd, err := strconv.Atoi(filepath.Base(name))
+		if err != nil || fd <= syscall.Stderr {
+			continue
+		}
+		// What this process has opened itself is closed on exec, the rest is inherited.
+		if flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0); err == nil && flags&unix.FD_CLOEXEC == 0 {
+			syscall.Close(fd)
+		}
+	}
 }
 
 // take makes the guardian the keeper of an entry.

@@ -51,6 +51,16 @@ func OpenHost(dir string) (*Journal, error) {
 	return j, nil
 }
 
+// Existing is OpenHost for a directory that is there already; it makes nothing.
+// The error is fs.ErrNotExist where nothing was ever changed.
+func Existing(dir string) (*Journal, error) {
+	d, err := openDirectory(dir, false)
+	if err != nil {
+		return nil, err
+	}
+	return &Journal{dir: d, host: true}, nil
+}
+
 // Close closes the directory. Leases that are open go on.
 func (j *Journal) Close() error { return j.dir.root.Close() }
 

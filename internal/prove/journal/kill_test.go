@@ -84,10 +84,10 @@ func TestKilledAtEveryStep(t *testing.T) {
 				if strings.Contains(rest.String(), "closed: <nil>") && role != "owner" || p.ProcessState.Success() && role == "owner" {
 					break // there are no more steps
 				}
-				// The next run can change something again.
-				l := h.begin()
-				if err := l.Close(); err != nil {
-					t.Fatal(err)
+				if n%10 == 1 { // the next run can change something again
+					if err := h.begin().Close(); err != nil {
+						t.Fatal(err)
+					}
 				}
 			}
 			if least := map[string]int{"owner": 6, "guardian": 30, "both": 30}[role]; n <= least || n == 200 {
