@@ -1,0 +1,255 @@
+package meter
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"time"
+
+	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/prove/experiment"
+	"github.com/slowray/slowray/internal/sense/request"
+)
+
+// Source is where requests come from. request.Recorder is one.
+type Source interface {
+	Poll(each func(*observe.Request)) int
+	FlushAll() error
+	Counters() []request.Counters
+}
+
+// Scope says whose requests are measured.
+type Scope struct {
+	Port  int    // that serves them
+	NetNS uint64 // inode; 0: any
+	// Counters, if set, reads counters that belong to the finding, by name: their
+	// increase per second is told of each block.
+	Counters func() (map[string]uint64, error)
+}
+
+const (
+	pollEvery   = 20 * time.Millisecond
+	glanceEvery = 500 * time.Millisecond
+	// quiet is what the load takes to be there, and to be gone: no glance then.
+	quiet = time.Second
+)
+
+// Traffic measures the requests that a service answers. It is an
+// experiment.Meter and an experiment.Glancer.
+type Traffic struct {
+	scope  Scope
+	src    Source
+	do     chan func()   // done by the goroutine that has the source
+	ended  chan struct{} // closed by Close
+	gone   chan struct{} // closed by that goroutine
+	close  func()
+	glance func(experiment.Block)
+
+	block, recent tally // of the goroutine
+}
+
+// tally is what was recorded since a moment.
+type tally struct {
+	began  time.Time
+	before request.Counters
+	start  map[string]uint64
+	good   observe.Histogram // total of requests that were answered well
+	parts  [observe.NumParts]observe.Histogram
+}
+
+// Start begins to record, which needs root.
+func Start(scope Scope) (*Traffic, error) {
+	// Sums are exact however few requests have a record: the usual budget does.
+	r, err := request.Start(request.Options{Ports: []int{scope.Port}, Side: observe.Served})
+	if err != nil {
+		return nil, err
+	}
+	return newTraffic(scope, r, r.Close), nil
+}
+
+func newTraffic(scope Scope, src Source, closeSource func()) *Traffic {
+	t := &Traffic{scope: scope, src: src, do: make(chan func()), ended: make(chan struct{}), gone: make(chan struct{}), close: closeSource}
+	go t.poll()
+	return t
+}
+
+// Close ends the recording. It may not be called during Block.
+func (t *Traffic) Close() error {
+	close(t.ended)
+	<-t.gone
+	t.close()
+	return nil
+}
+
+// OnGlance sets who is told how things are, twice a second during a Block.
+func (t *Traffic) OnGlance(f func(experiment.Block)) { t.glance = f }
+
+// poll is the only one to touch the source.
+func (t *Traffic) poll() {
+	defer close(t.gone)
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	ticker := time.NewTicker(pollEvery)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-t.ended:
+			return
+		case f := <-t.do:
+			f()
+		case <-ticker.C:
+			t.src.Poll(t.add)
+		}
+	}
+}
+
+// ask has f done by the goroutine that has the source.
+func (t *Traffic) ask(f func()) {
+	done := make(chan struct{})
+	t.do <- func() {
+		defer close(done)
+		f()
+	}
+	<-done
+}
+
+// add counts a request.
+func (t *Traffic) add(r *observe.Request) {
+	if r.Side != observe.Served || int(r.Local.Port()) != t.scope.Port || t.scope.NetNS != 0 && r.NetNS != t.scope.NetNS {
+		return
+	}
+	if r.Flags&(observe.FlagUnfinished|observe.FlagAmended|observe.FlagUnanswered) != 0 || r.Status == observe.StatusError {
+		return
+	}
+	weight, total := uint64(max(r.Weight, 1)), r.Ledger.Total()
+	for _, into := range []*tally{&t.block, &t.recent} {
+		into.good.AddN(total, weight)
+	}
+	for p := range observe.AckDelay {
+		t.block.parts[p].AddN(r.Ledger[p], weight)
+	}
+}
+
+// sum is what the exact counters of the service stand at.
+func (t *Traffic) sum() request.Counters {
+	var all request.Counters
+	for _, c := range t.src.Counters() {
+		if c.Side != observe.Served || int(c.Port) != t.scope.Port || t.scope.NetNS != 0 && c.NetNS != t.scope.NetNS {
+			continue
+		}
+		all.Requests += c.Requests
+		all.Errors += c.Errors
+		all.Unanswered += c.Unanswered
+		all.Connections += c.Connections
+		all.SynRetrans += c.SynRetrans
+	}
+	return all
+}
+
+// begin begins a tally anew.
+func (t *Traffic) begin(into *tally) {
+	into.began, into.before = time.Now(), t.sum()
+	into.good.Reset()
+	for p := range into.parts {
+		into.parts[p].Reset()
+	}
+}
+
+// end tells what was counted since begin.
+func (t *Traffic) end(of *tally) experiment.Block {
+	now := t.sum()
+	b := experiment.Block{Start: of.began, Seconds: time.Since(of.began).Seconds()}
+	// An address that was forgotten meanwhile would make a sum go back.
+	grown := func(now, before uint64) uint64 { return max(now, before) - before }
+	all := grown(now.Requests, of.before.Requests)
+	b.Errors = grown(now.Errors, of.before.Errors)
+	b.Unanswered = grown(now.Unanswered, of.before.Unanswered)
+	b.Requests = max(all, b.Unanswered) - b.Unanswered
+	b.Good = max(b.Requests, b.Errors) - b.Errors
+	b.Tried = grown(now.Connections, of.before.Connections) + grown(now.SynRetrans, of.before.SynRetrans)
+	b.Timed = of.good.Count()
+	b.P50, b.P99 = float64(of.good.Quantile(0.5)), float64(of.good.Quantile(0.99))
+	return b
+}
+
+// open begins a block.
+func (t *Traffic) open() (err error) {
+	t.ask(func() {
+		err = t.src.FlushAll()
+		t.src.Poll(t.add)
+		t.begin(&t.block)
+		t.begin(&t.recent)
+		if t.scope.Counters != nil && err == nil {
+			t.block.start, err = t.scope.Counters()
+		}
+	})
+	return err
+}
+
+// shut ends a block.
+func (t *Traffic) shut() (b experiment.Block, err error) {
+	t.ask(func() {
+		if err = t.src.FlushAll(); err != nil {
+			return
+		}
+		t.src.Poll(t.add)
+		b = t.end(&t.block)
+		b.Parts = map[string]float64{}
+		for p := range observe.AckDelay {
+			if v := t.block.parts[p].Quantile(0.99); v > 0 {
+				b.Parts[p.String()] = float64(v)
+			}
+		}
+		if t.scope.Counters != nil {
+			b.Counters, err = t.counted(b.Seconds)
+		}
+	})
+	return b, err
+}
+
+// counted is the increase of the finding's counters, per second.
+func (t *Traffic) counted(seconds float64) (map[string]float64, error) {
+	now, err := t.scope.Counters()
+	if err != nil {
+		return nil, fmt.Errorf("counters of the finding: %w", err)
+	}
+	rates := map[string]float64{}
+	for name, v := range now {
+		if was := t.block.start[name]; v >= was && seconds > 0 {
+			rates[name] = float64(v-was) / seconds
+		}
+	}
+	return rates, nil
+}
+
+// look tells what happened since the last look.
+func (t *Traffic) look() (b experiment.Block) {
+	t.ask(func() {
+		t.src.Poll(t.add)
+		b = t.end(&t.recent)
+		t.begin(&t.recent)
+	})
+	return b
+}
+
+// Block measures for d.
+func (t *Traffic) Block(ctx context.Context, d time.Duration) (experiment.Block, error) {
+	if err := t.open(); err != nil {
+		return experiment.Block{}, err
+	}
+	over, ticker := time.NewTimer(d), time.NewTicker(glanceEvery)
+	defer over.Stop()
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return experiment.Block{}, ctx.Err()
+		case <-over.C:
+			return t.shut()
+		case <-ticker.C:
+			if t.glance != nil {
+				t.glance(t.look())
+			}
+		}
+	}
+}
