@@ -29,14 +29,16 @@ type State struct {
 // undoes is often not the one that applied.
 type Doer interface {
 	// Prepare reads the present state and finds out whether the change can be
-	// made. It changes nothing.
+	// made. It changes nothing. ErrAlready says that there is nothing to change.
 	Prepare(c *cause.Change) (State, error)
 	// Apply makes the change. When it fails it has changed nothing, or what it
 	// has changed is undone by Undo.
 	Apply(c *cause.Change, was State) error
 	// Holds says whether what Apply set is still there; if not, now tells what is
-	// there instead. A subject that is gone (the process has ended) is gone=true:
-	// there is nothing left to undo.
+	// there instead, in the words of State.Was: the same words mean that all is as
+	// it was before. Of a change to several things (sockets, threads) that was half
+	// made, what was reached counts. A subject that is gone (the process has ended)
+	// is gone=true: there is nothing left to undo.
 	Holds(c *cause.Change, was State) (holds bool, gone bool, now string, err error)
 	// Undo puts the old state back. Called again, or after a half-made Apply, it
 	// does no harm.

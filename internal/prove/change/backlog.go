@@ -1,0 +1,271 @@
+package change
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/slowray/slowray/internal/cause"
+	"github.com/slowray/slowray/internal/sense/host"
+)
+
+func init() {
+	Register(cause.ChangeBacklog, kind[backlogState]{
+		read: readBacklog, apply: applyBacklog, present: presentBacklog, undo: undoBacklog, commands: backlogCommands,
+	})
+}
+
+// backlogState is the listening sockets of an address: one, or with
+// SO_REUSEPORT often one for each worker.
+type backlogState struct {
+	Place     place        `json:"place"`
+	Want      uint32       `json:"want"` // what the kernel makes of the value
+	SoMaxConn uint32       `json:"somaxconn"`
+	Sockets   []oldBacklog `json:"sockets"`
+}
+
+type oldBacklog struct {
+	socket
+	Old uint32 `json:"old"`
+}
+
+const somaxconn = "net/core/somaxconn"
+
+func readBacklog(c *cause.Change) (backlogState, string, error) {
+	var s backlogState
+	value, err := strconv.ParseUint(c.Value, 10, 31)
+	if err != nil {
+		return s, "", fmt.Errorf("backlog: %q is not a number of connections", c.Value)
+	}
+	if s.Place, err = placeOf(c); err != nil {
+		return s, "", fmt.Errorf("backlog: %w", err)
+	}
+	listeners, err := s.listeners()
+	if err != nil {
+		return s, "", fmt.Errorf("backlog: %w", err)
+	}
+	listeners = chosen(listeners, c)
+	if len(listeners) == 0 {
+		return s, "", fmt.Errorf("backlog: nothing listens at %s", listenName(c))
+	}
+	if s.SoMaxConn, err = s.maximum(); err != nil {
+		return s, "", fmt.Errorf("backlog: %w", err)
+	}
+	s.Want = min(uint32(value), s.SoMaxConn)
+	if err := s.find(listeners, c); err != nil {
+		return s, "", err
+	}
+	was := s.words()
+	for _, l := range s.Sockets {
+		if l.Old != s.Want {
+			return s, was, nil
+		}
+	}
+	if s.Want < uint32(value) {
+		return s, was, fmt.Errorf("backlog of %s is %d, and net.core.somaxconn allows no more: raise that first", listenName(c), s.Want)
+	}
+	return s, was, fmt.Errorf("backlog of %s is %d: %w", listenName(c), s.Want, ErrAlready)
+}
+
+func (s *backlogState) listeners() ([]host.ListenerSample, error) {
+	ns, err := s.Place.open()
+	if err != nil {
+		return nil, err
+	}
+	defer ns.Close()
+	return ns.Listeners()
+}
+
+// maximum is net.core.somaxconn of the namespace; listen(2) takes no more.
+func (s *backlogState) maximum() (n uint32, err error) {
+	err = s.Place.do(func() error {
+		text, err := readSysctlFile(somaxconn)
+		if err != nil {
+			return err
+		}
+		v, err := strconv.ParseUint(strings.TrimSpace(text), 10, 32)
+		n = uint32(v)
+		return err
+	})
+	return n, err
+}
+
+// find looks up who has the sockets. One of them must be c's process, or what
+// belongs to it; a port in another's hands is not touched.
+func (s *backlogState) find(listeners []host.ListenerSample, c *cause.Change) error {
+	inodes := map[uint64]bool{}
+	for _, l := range listeners {
+		inodes[l.Inode] = true
+	}
+	family := []int{}
+	if c.PID > 0 {
+		family = relatives(c.PID)
+	}
+	holders, own := holdersOf(inodes, family), c.PID <= 0
+	for _, l := range listeners {
+		h, ok := holders[l.Inode]
+		if !ok {
+			return fmt.Errorf("backlog: no process is seen to have the socket that listens at %s (needs CAP_SYS_PTRACE, and the host's processes)", listenName(c))
+		}
+		if err := h.identify(); err != nil {
+			return fmt.Errorf("backlog: %w", err)
+		}
+		for _, pid := range family {
+			own = own || pid == h.Owner.PID
+		}
+		s.Sockets = append(s.Sockets, oldBacklog{h, l.Limit})
+	}
+	if !own {
+		return fmt.Errorf("backlog: %s belongs to process %d, not to %d", listenName(c), s.Sockets[0].Owner.PID, c.PID)
+	}
+	return nil
+}
+
+// chosen is those of the address: the one that was named, else, as a client
+// would reach it, the one for all addresses.
+func chosen(all []host.ListenerSample, c *cause.Change) []host.ListenerSample {
+	var exact, wild []host.ListenerSample
+	want, err := netip.ParseAddr(strings.Trim(c.Addr, "[]"))
+	for _, l := range all {
+		switch {
+		case c.Path != "":
+			if l.Proto == "unix" && l.Path == c.Path {
+				exact = append(exact, l)
+			}
+		case l.Proto == "unix" || int(l.Port) != c.Port:
+		case err == nil && l.Addr == want.Unmap():
+			exact = append(exact, l)
+		case l.Addr.IsUnspecified(), err != nil: // with no address: any of the port
+			wild = append(wild, l)
+		}
+	}
+	if len(exact) > 0 {
+		return exact
+	}
+	return wild
+}
+
+func listenName(c *cause.Change) string {
+	if c.Path != "" {
+		return c.Path
+	}
+	if c.Addr == "" {
+		return fmt.Sprintf("port %d", c.Port)
+	}
+	return fmt.Sprintf("%s port %d", c.Addr, c.Port)
+}
+
+// words is the old values: "128", of several sockets "128 of 4 sockets".
+func (s *backlogState) words() string {
+	old := map[uint32]int{}
+	for _, l := range s.Sockets {
+		old[l.Old]++
+	}
+	var list []string
+	for _, l := range s.Sockets {
+		if n := old[l.Old]; n > 0 {
+			list = append(list, countOf(l.Old, n, len(s.Sockets)))
+			old[l.Old] = 0
+		}
+	}
+	return strings.Join(list, ", ")
+}
+
+func countOf(value uint32, n, all int) string {
+	if all == 1 {
+		return fmt.Sprint(value)
+	}
+	return fmt.Sprintf("%d of %s", value, plural(n, "socket"))
+}
+
+func applyBacklog(c *cause.Change, s *backlogState) error {
+	return s.each(c, func(*oldBacklog) int { return int(s.Want) })
+}
+
+func undoBacklog(c *cause.Change, s *backlogState) error {
+	return s.each(c, func(l *oldBacklog) int { return int(l.Old) })
+}
+
+// each listens anew on each socket that is left: of one that listens already
+// that only sets its backlog (inet_csk_listen_start, unix_listen).
+func (s *backlogState) each(c *cause.Change, value func(*oldBacklog) int) error {
+	gone := 0
+	for i := range s.Sockets {
+		l := &s.Sockets[i]
+		err := l.do(func(fd int) error { return refused(unix.Listen(fd, value(l)), "CAP_SYS_PTRACE") })
+		if errors.Is(err, errGone) {
+			gone++
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("backlog of %s: %w", listenName(c), err)
+		}
+	}
+	if gone == len(s.Sockets) {
+		return errGone
+	}
+	return s.verify(c, value)
+}
+
+// verify reads anew: a lower somaxconn gives less than was asked for.
+func (s *backlogState) verify(c *cause.Change, value func(*oldBacklog) int) error {
+	now, err := s.limits()
+	if err != nil {
+		return err
+	}
+	for i := range s.Sockets {
+		l := &s.Sockets[i]
+		if got, ok := now[l.Inode]; ok && int(got) != value(l) {
+			return fmt.Errorf("backlog of %s: the kernel made %d of %d (net.core.somaxconn)", listenName(c), got, value(l))
+		}
+	}
+	return nil
+}
+
+func (s *backlogState) limits() (map[uint64]uint32, error) {
+	listeners, err := s.listeners()
+	out := map[uint64]uint32{}
+	for _, l := range listeners {
+		out[l.Inode] = l.Limit
+	}
+	return out, err
+}
+
+func presentBacklog(c *cause.Change, s *backlogState) (hold, string, error) {
+	limits, err := s.limits()
+	if err != nil {
+		return foreign, "", err
+	}
+	var t tally
+	now := *s
+	now.Sockets = nil
+	for i := range s.Sockets {
+		l := s.Sockets[i]
+		limit, ok := limits[l.Inode]
+		if !ok || errors.Is(l.do(func(int) error { return nil }), errGone) {
+			continue
+		}
+		t.add(limit == s.Want, limit == l.Old)
+		l.Old = limit
+		now.Sockets = append(now.Sockets, l)
+	}
+	h, err := t.hold()
+	return h, now.words(), err
+}
+
+func backlogCommands(c *cause.Change, s *backlogState) (do, undo []string) {
+	for _, l := range s.Sockets {
+		call := func(n uint32) string {
+			return fmt.Sprintf("pidfd_getfd(pid %d, fd %d); listen(fd, %d)", l.Owner.PID, l.FD, n)
+		}
+		do, undo = append(do, call(s.Want)), append(undo, call(l.Old))
+	}
+	if want, err := strconv.ParseUint(c.Value, 10, 31); err == nil && s.Want < uint32(want) && len(do) > 0 {
+		do[0] += fmt.Sprintf("  # not %d: net.core.somaxconn is %d", want, s.SoMaxConn)
+	}
+	return do, undo
+}
