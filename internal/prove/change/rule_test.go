@@ -301,8 +301,8 @@ func TestIptablesNFTRules(t *testing.T) {
 func TestShellWords(t *testing.T) {
 	for line, want := range map[string][]string{
 		`-A INPUT -m comment --comment "a \"b\" \\ c" -j DROP`: {"-A", "INPUT", "-m", "comment", "--comment", `a "b" \ c`, "-j", "DROP"},
-		`-A X --log-prefix ""`: {"-A", "X", "--log-prefix", ""},
-		`a  b`:                 {"a", "b"},
+		`-A X --log-prefix ""`:                                 {"-A", "X", "--log-prefix", ""},
+		`a  b`:                                                 {"a", "b"},
 	} {
 		got, err := shellWords(line)
 		if diff := cmp.Diff(want, got); diff != "" || err != nil {
