@@ -2,7 +2,7 @@ package cause
 
 import (
 	"fmt"
-	"path/filepath"
+	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -78,7 +78,7 @@ func configChange(server string, pid int, root string, was observe.Setting, main
 
 // groupChange writes value to a file of a control group, given by its full path.
 func groupChange(file, was, value string) Change {
-	c := Change{Kind: ChangeCgroup, Path: filepath.Dir(file), Name: filepath.Base(file), Was: was, Value: value}
+	c := Change{Kind: ChangeCgroup, Path: path.Dir(file), Name: path.Base(file), Was: was, Value: value}
 	c.Text = fmt.Sprintf("%s of %s%s", c.Name, c.Path, becomes(was, value))
 	return c
 }
