@@ -10,11 +10,12 @@ import (
 )
 
 type undoCmd struct {
-	IDs   []string `arg:"" optional:"" name:"id" help:"Put back only these (see --list)."`
-	List  bool     `help:"Only show what is not put back: what was, what is, who did it."`
-	All   bool     `help:"With --list: also what is put back already."`
-	JSON  bool     `name:"json" help:"Print JSON (schema slowray.undo/1)."`
-	State string   `default:"${state}" placeholder:"DIR" help:"Directory of the journal (${default})."`
+	IDs    []string `arg:"" optional:"" name:"id" help:"Put back only these (see --list)."`
+	List   bool     `help:"Only show what is not put back: what was, what is, who did it."`
+	All    bool     `help:"With --list: also what is put back already."`
+	Forget bool     `help:"Put nothing back: strike the given IDs off the list, because they are seen to by hand."`
+	JSON   bool     `name:"json" help:"Print JSON (schema slowray.undo/1)."`
+	State  string   `default:"${state}" placeholder:"DIR" help:"Directory of the journal (${default})."`
 }
 
 // Help is printed by --help, above the flags.
@@ -31,6 +32,8 @@ func (c *undoCmd) Validate() error {
 		return errors.New("--all goes with --list")
 	case c.List && len(c.IDs) > 0:
 		return errors.New("--list shows all entries: give no ID")
+	case c.Forget && (c.List || len(c.IDs) == 0):
+		return errors.New("--forget goes with IDs (slowray undo --list shows them)")
 	}
 	return nil
 }
@@ -45,7 +48,7 @@ func (c *undoCmd) Run(s *streams) error {
 	switch {
 	case c.JSON:
 		show = doc.JSON
-	case c.List:
+	case c.List || c.Forget:
 		show = doc.List
 	}
 	if err != nil && len(doc.Outcomes) == 0 {
@@ -75,6 +78,13 @@ func (c *undoCmd) work() (*journal.Document, error) {
 		return nil, err
 	}
 	defer j.Close()
+	if c.Forget {
+		if err := j.Forget(c.IDs...); err != nil {
+			return nil, err
+		}
+		left, err := j.List()
+		return journal.NewDocument(left, nil), err
+	}
 	if !c.List {
 		outcomes, undoErr := j.Undo(c.IDs...)
 		left, err := j.List()

@@ -143,7 +143,7 @@ func (j *Journal) tidy(boot string) error {
 				return err
 			}
 		case e.State == Failed:
-			return fmt.Errorf("journal: entry %s (%s) could not be put back: try again first: slowray undo", e.ID, e.texts())
+			return fmt.Errorf("journal: entry %s (%s) could not be put back: try again first: slowray undo, or slowray undo --forget %s", e.ID, e.texts(), e.ID)
 		case e.State != Kept:
 			return fmt.Errorf("journal: changes of a run that was killed are still there (%s): put them back first: slowray undo", e.texts())
 		}
@@ -266,11 +266,16 @@ func (e *Entry) Live() bool {
 // Now is what is there at present, as a person would say it; "" where it cannot
 // be told.
 func (it *Item) Now() string {
-	was, err := prepare(&it.Change)
-	if err != nil {
+	switch h, err := holds(it); {
+	case err != nil:
 		return ""
+	case h.gone:
+		return "gone"
+	case h.holds:
+		return it.Change.Value
+	default:
+		return h.now
 	}
-	return was.Was
 }
 
 // Notice says in one line that changes of a killed run are still there, or that

@@ -1,6 +1,7 @@
 package journal
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -159,18 +160,20 @@ func (k *keeper) undoOne(it *Item) (Result, string) {
 		return ResultGone, "with the reboot"
 	}
 	h, err := holds(it)
+	foreign := !h.holds && h.now != it.Was.Was
 	switch {
 	case err != nil:
 		return ResultFailed, err.Error()
 	case h.gone:
-		return ResultGone, h.now
-	case !h.holds && it.Made == MadeYes:
-		if was, err := prepare(&it.Change); err == nil && was.Was == it.Was.Was {
-			return ResultUndone, "it was as before already"
-		}
+		return ResultGone, cmp.Or(h.now, "it is not there any more")
+	case foreign && !undoLooks(it.Change.Kind):
 		return ResultChanged, "now " + h.now
+	case !h.holds && !foreign && it.Made == MadeYes:
+		return ResultUndone, "it was as before already"
 	}
-	// What does not hold and was not surely made is half made, or half undone.
+	// What was not surely made is undone also where all seems as before: a file may
+	// be back, and its server not have read it.
+	sure := it.Made == MadeYes
 	it.Made = MadeMaybe
 	if err := k.dir.write(k.e); err != nil {
 		k.e.note(k.by, "%v", err)
@@ -178,11 +181,19 @@ func (k *keeper) undoOne(it *Item) (Result, string) {
 	step("undo")
 	err = do(it.Change.Kind, func(d change.Doer) error { return d.Undo(&it.Change, it.Was) })
 	step("taken")
-	if err != nil {
+	switch {
+	case err != nil && foreign && sure:
+		return ResultChanged, err.Error()
+	case err != nil:
 		return ResultFailed, err.Error()
 	}
 	return ResultUndone, ""
 }
+
+// undoLooks says that Undo of a kind itself leaves alone what somebody else has
+// set, and is to be called also where Holds says no: of a file that is in place
+// while its server has not read it yet.
+func undoLooks(kind cause.ChangeKind) bool { return kind == cause.ChangeConfig }
 
 // outcome tells about one change.
 func (e *Entry) outcome(it *Item) Outcome {

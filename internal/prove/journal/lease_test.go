@@ -193,10 +193,12 @@ func TestUndoFails(t *testing.T) {
 	if o, err := h.open().Undo(); err != nil || len(o) != 1 || o[0].Result != ResultFailed {
 		t.Errorf("undo: %+v, %v", o, err)
 	}
-	h.set(0, before) // by hand
-	if o, err := h.open().Undo(); err != nil || len(o) != 1 {
-		t.Errorf("undo: %+v, %v", o, err)
+	fails(t, h.open().Forget("7"), `"7": no such entry`)
+	if err := h.open().Forget("1"); err != nil {
+		t.Error(err)
 	}
+	h.listed()
+	h.is(0, with)
 }
 
 // One set of changes at a time; who is at it is told.

@@ -92,12 +92,16 @@ func (fileDoer) Apply(c *cause.Change, _ change.State) error {
 	return os.WriteFile(c.Path, []byte(c.Value), 0o600)
 }
 
-func (fileDoer) Holds(c *cause.Change, _ change.State) (holds, gone bool, now string, err error) {
+func (fileDoer) Holds(c *cause.Change, was change.State) (holds, gone bool, now string, err error) {
 	data, err := os.ReadFile(c.Path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, true, "the file is not there any more", nil
 	}
-	return string(data) == c.Value, false, string(data), err
+	switch now = string(data); now {
+	case "", c.Value, c.Value[:len(c.Value)/2], was.Was[:len(was.Was)/2]: // half made, half undone
+		return true, false, "", err
+	}
+	return false, false, now, err
 }
 
 func (fileDoer) Undo(c *cause.Change, was change.State) error {

@@ -93,6 +93,34 @@ func (j *Journal) undoEntry(id string) ([]Outcome, error) {
 	return outcomes, j.dir.close(id)
 }
 
+// Forget closes entries without putting anything back: what they have changed is
+// left to whoever asks for this. A run that is going on is not forgotten.
+func (j *Journal) Forget(ids ...string) error {
+	locks, err := j.lock("slowray undo --forget")
+	if err != nil {
+		return err
+	}
+	defer release(locks)
+	for _, id := range ids {
+		e, err := j.dir.read(".", id)
+		if number(id) == 0 || isGone(err) {
+			return fmt.Errorf("journal: %q: %w", id, ErrUnknown)
+		}
+		if err != nil {
+			if _, err := j.dir.setAside(id); err != nil {
+				return fmt.Errorf("journal: entry %s: %w", id, err)
+			}
+			continue
+		}
+		e.State = Undone
+		e.note("undo", "forgotten: nothing was put back")
+		if err := errors.Join(j.dir.write(e), j.dir.close(id)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // askLive has the guardians of runs that are going on put their changes back. It
 // gives the entries that are still to be undone, and what became of the others.
 func (j *Journal) askLive(list []Entry) (rest []Entry, outcomes []Outcome, asked bool) {
