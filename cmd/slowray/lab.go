@@ -46,6 +46,8 @@ type labRunCmd struct {
 	WholeHost bool          `help:"Let slowray find the service by itself, without --port."`
 	TruthOnly bool          `help:"Measure only; do not run slowray."`
 	Times     int           `default:"1" placeholder:"N" help:"Run this often."`
+	Tune      bool          `help:"Let slowray tune mend the incident, judge what it leaves, and take it back."`
+	HTML      string        `name:"html" placeholder:"FILE" help:"With --tune: the page that slowray tune writes."`
 	JSON      bool          `name:"json" help:"Print the results as JSON."`
 	Save      string        `placeholder:"DIR" type:"existingdir" help:"Save there what slowray saw each time, for slowray replay."`
 	Verbose   bool          `short:"v" help:"Say what is going on."`
@@ -60,13 +62,20 @@ func (c *labRunCmd) Validate() error {
 		return errors.New("which incident? (slowray lab list; or --all)")
 	case c.All && len(c.Names) > 0:
 		return errors.New("--all goes without names")
+	case c.Tune && (len(c.Names) != 1 || c.Score || c.Pairs+c.Healthy > 0 || c.TruthOnly || c.Looks != 1 || c.Save != ""):
+		return errors.New("--tune goes with one incident, and without --score, --pairs, --healthy, --truth-only, --looks and --save")
+	case c.HTML != "" && !c.Tune:
+		return errors.New("--html goes with --tune")
 	}
 	return nil
 }
 
 // Run runs incidents; the exit status is 1 when slowray was wrong.
 func (c *labRunCmd) Run(ctx context.Context, s *streams) error {
-	if c.All || c.Score || c.Pairs+c.Healthy > 0 {
+	switch {
+	case c.Tune:
+		return c.tune(ctx, s)
+	case c.All || c.Score || c.Pairs+c.Healthy > 0:
 		return c.score(ctx, s)
 	}
 	names := c.Names
@@ -95,6 +104,25 @@ func (c *labRunCmd) Run(ctx context.Context, s *streams) error {
 		if !c.JSON {
 			fmt.Fprintf(s.out, "mismatch: %s\n", strings.Join(wrong, ", "))
 		}
+		return exit(exitFindings)
+	}
+	return nil
+}
+
+// tune lets slowray tune mend an incident; the exit status is 1 when what it leaves
+// is not as it should be.
+func (c *labRunCmd) tune(ctx context.Context, s *streams) error {
+	right := true
+	for range max(c.Times, 1) {
+		r, err := lab.Tune(ctx, c.Names[0], lab.Options{
+			Out: s.out, Seed: c.Seed, WholeHost: c.WholeHost, JSON: c.JSON, Verbose: c.Verbose,
+		}, lab.TuneOptions{HTML: c.HTML})
+		if err != nil {
+			return err
+		}
+		right = right && r.OK
+	}
+	if !right {
 		return exit(exitFindings)
 	}
 	return nil

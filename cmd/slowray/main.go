@@ -46,6 +46,7 @@ type cli struct {
 	Func     funcCmd     `cmd:"" help:"Count and time the calls of any function: of a program, a library, or the kernel."`
 	Flame    flameCmd    `cmd:"" help:"Record call stacks, on the CPU or waiting, and write flame graphs."`
 	Doctor   doctorCmd   `cmd:"" help:"Try what this kernel, these rights and this host allow, and what it costs."`
+	Tune     tuneCmd     `cmd:"" help:"Mend a service step by step under load: find, change one thing, measure, keep what helps."`
 	Causes   causesCmd   `cmd:"" help:"List the causes that slowray knows, or tell all about one."`
 	Undo     undoCmd     `cmd:"" help:"Put back what slowray has changed and left, or list it."`
 	Lab      labCmd      `cmd:"" help:"Incidents to try slowray on, in private network namespaces."`

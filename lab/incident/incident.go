@@ -56,6 +56,7 @@ type Incident struct {
 	EndInside bool          // the load ends inside the window
 	Quick     bool          // it is what it is at once: looking and measuring for half as long is enough
 	Unsteady  string        // why make test does not judge it: it is not what it is each time
+	Gain      float64       // good answers with all faults mended are at least so many times those with all planted; 0 = not said
 }
 
 // Causes is the expected causes, without those of decoys.

@@ -25,5 +25,6 @@ func nginxThroughput() Incident {
 		// them chance decides at S0 how many of the 51 ports to php-fpm get an
 		// entry, which they keep, and with it whether conntrack hurts.
 		Load: load.Load{Conns: 1000, Idle: 190},
+		Gain: 20,
 	}
 }

@@ -64,11 +64,12 @@ type NotUndoneError struct{ Err error }
 func (e *NotUndoneError) Error() string { return e.Err.Error() }
 func (e *NotUndoneError) Unwrap() error { return e.Err }
 
-// Options of a run. For and Longest are durations of the World's clock.
+// Options of a run. Its durations are those of the World's clock.
 type Options struct {
 	Apply     bool
-	For       time.Duration // no step begins that would not be over by then
-	StepTime  time.Duration // what a look with its experiment takes at most
+	For       time.Duration // no look and no experiment begins that would not be over by then
+	LookTime  time.Duration // what a look takes, with the measurement at the end
+	StepTime  time.Duration // what an experiment takes when all goes well, with that too
 	UndoAtEnd bool
 	Service   string // what it is about, for people
 	Load      string
@@ -120,8 +121,7 @@ func (r *run) end(e Ending, format string, args ...any) {
 // loop takes steps until there is an ending. The error is that of the first look.
 func (r *run) loop(ctx context.Context) error {
 	for empty := 0; r.report.Ending == ""; {
-		if left := r.For - r.world.Now().Sub(r.began); len(r.report.Steps) > 0 && left < r.StepTime {
-			r.end(OutOfTime, "The time is up: %s are left, and a step takes up to %s.", max(0, left).Round(time.Second), r.StepTime.Round(time.Second))
+		if r.late(r.LookTime, "a look") {
 			return nil
 		}
 		at := r.since()
@@ -141,6 +141,9 @@ func (r *run) loop(ctx context.Context) error {
 		r.left(sight)
 		f, again := r.past.next(sight.Findings)
 		if f != nil {
+			if r.Apply && r.late(r.StepTime, "an experiment") {
+				return nil
+			}
 			empty = 0
 			r.step(ctx, at, f, again)
 			continue
@@ -150,6 +153,17 @@ func (r *run) loop(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// late ends the loop when less time is left than something takes. The first look
+// and the first experiment are always made.
+func (r *run) late(takes time.Duration, what string) bool {
+	left := r.For - r.world.Now().Sub(r.began)
+	if len(r.report.Steps) == 0 || left >= takes {
+		return false
+	}
+	r.end(OutOfTime, "The time is up: %s left, and %s takes %s.", max(0, left).Round(time.Second), what, takes.Round(time.Second))
+	return true
 }
 
 // nothingToTry ends the loop after looks that gave nothing to try.

@@ -10,7 +10,7 @@ import (
 )
 
 func apply() Options {
-	return Options{Apply: true, For: 15 * time.Minute, StepTime: 40 * time.Second, Service: "port 80", Load: "wrk http://x/"}
+	return Options{Apply: true, For: 15 * time.Minute, LookTime: 11 * time.Second, StepTime: 24 * time.Second, Service: "port 80", Load: "wrk http://x/"}
 }
 
 func mustRun(t *testing.T, ctx context.Context, w World, o Options) *Report {
