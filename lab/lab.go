@@ -152,7 +152,11 @@ func (r *runner) stepByStep(ctx context.Context) (done []StepResult, err error) 
 				return done, fmt.Errorf("lab: %s %s: %w", r.Name, sets[m].name, err)
 			}
 		}
-		step, err := r.step(ctx, s, seen[n], seen[n+1].sample)
+		next := seen[n+1].sample
+		if next == nil {
+			next = seen[n].without
+		}
+		step, err := r.step(ctx, s, seen[n], next)
 		if err != nil {
 			return done, fmt.Errorf("lab: %s %s: %w", r.Name, s.name, err)
 		}

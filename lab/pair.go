@@ -2,10 +2,8 @@ package lab
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/slowray/slowray/lab/incident"
@@ -164,50 +162,33 @@ type views struct {
 	machine []Finding // what slowray found of the machine, and of neither sandbox
 }
 
-// together runs two trials at the same time. Loads begin when the servers of
-// both serve.
+// together runs the trials of two services at the same time.
 func together(ctx context.Context, runners [2]*runner, faults [2][]incident.Fault, look bool) (views, error) {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
 	var seen views
-	var boxes [2]*sandbox.Box
 	var places [2]Report // of which only the namespaces are known
-	var serving, done sync.WaitGroup
-	serving.Add(2)
-	errs := [2]error{}
+	var trials [2]*trial
 	for n, r := range runners {
-		t := trial{runner: r, faults: faults[n], window: quickMeasureWindow, warm: max(measureWarm, runners[0].Lead, runners[1].Lead), after: quickMeasureWarm / 3}
+		t := &trial{runner: r, faults: faults[n], window: quickMeasureWindow, warm: max(measureWarm, runners[0].Lead, runners[1].Lead), after: quickMeasureWarm / 3}
 		if look {
 			t.window, t.warm, t.after = r.opt.Window, max(watchWarm, t.warm), watchAfter
 		}
-		arrived := false
 		t.ready = func(ctx context.Context, box *sandbox.Box) (err error) {
 			// Now: the other sandbox may end before slowray is done.
-			if places[n].netns, places[n].clients, places[n].backend, err = namespaces(ctx, box); err != nil {
-				return err
-			}
-			boxes[n], arrived = box, true
-			serving.Done()
-			serving.Wait()
-			return ctx.Err()
+			places[n].netns, places[n].clients, places[n].backend, err = namespaces(ctx, box)
+			return err
 		}
-		t.beside = func() []int { return []int{boxes[0].PID(), boxes[1].PID()} }
 		if look && n == 0 {
 			t.watch = func(ctx context.Context, box *sandbox.Box) error {
 				return seen.look(ctx, r, box, places)
 			}
 		}
-		done.Go(func() {
-			s, err := t.run(ctx)
-			if !arrived { // the other one must not wait for it
-				cancel()
-				serving.Done()
-			}
-			seen.of[n].sample, errs[n] = &s, err
-		})
+		trials[n] = t
 	}
-	done.Wait()
-	return seen, errors.Join(errs[0], errs[1])
+	samples, err := sideBySide(ctx, trials)
+	for n := range samples {
+		seen.of[n].sample = &samples[n]
+	}
+	return seen, err
 }
 
 // look has slowray look at the host, and gives each sandbox its own part of the

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"syscall"
 	"time"
 
 	"github.com/slowray/slowray/lab/incident"
@@ -50,9 +51,11 @@ type trial struct {
 	beside func() []int
 }
 
-// view is what slowray found when it looked, and what was measured meanwhile.
+// view is what slowray found when it looked, and what was measured meanwhile:
+// there, and beside it without its fault.
 type view struct {
 	sample  *Sample // nil if it did not look
+	without *Sample // nil if that was not measured at the same time
 	reports []*Report
 }
 
@@ -91,8 +94,12 @@ func (r *runner) look(ctx context.Context, faults []incident.Fault) (view, error
 		return nil
 	}
 	r.print.progress(fmt.Sprintf("slowray looks for %v", t.window))
+	if r.twinned(faults) {
+		s, without, err := t.withTwin(ctx)
+		return view{&s, &without, reports}, err
+	}
 	s, err := t.run(ctx)
-	return view{&s, reports}, err
+	return view{&s, nil, reports}, err
 }
 
 func (t *trial) run(ctx context.Context) (s Sample, err error) {
@@ -195,8 +202,9 @@ func pause(ctx context.Context, d time.Duration) error {
 // traffic is a running load generator.
 type traffic struct {
 	load.Load
-	proc *sandbox.Proc
-	out  string
+	proc  *sandbox.Proc
+	out   string
+	until time.Time // when it is to end
 }
 
 func (r *runner) startLoad(ctx context.Context, box *sandbox.Box, l load.Load, d time.Duration) (*traffic, error) {
@@ -207,7 +215,7 @@ func (r *runner) startLoad(ctx context.Context, box *sandbox.Box, l load.Load, d
 		return nil, fmt.Errorf("load: %w", err)
 	}
 	args, env := l.Command(r.exe, sandbox.RoleEnv, r.plan.ServerAddr, r.plan.FrontPort, d)
-	t := &traffic{Load: l, out: filepath.Join(box.Dir, "load.out")}
+	t := &traffic{Load: l, out: filepath.Join(box.Dir, "load.out"), until: time.Now().Add(d)}
 	var err error
 	t.proc, err = box.Client.Start(ctx, sandbox.Spec{Args: args, Env: env, Stdout: t.out, Stderr: t.out})
 	if err != nil {
@@ -241,6 +249,14 @@ func (r *runner) holdIdle(ctx context.Context, box *sandbox.Box, l load.Load, d 
 }
 
 func (t *traffic) end(ctx context.Context) (load.Outcome, error) {
+	if t.UsesWrk() { // it was told whole seconds, and tells what it saw so far
+		if err := pause(ctx, time.Until(t.until)); err != nil {
+			return load.Outcome{}, err
+		}
+		if err := t.proc.Signal(ctx, syscall.SIGINT); err != nil {
+			return load.Outcome{}, fmt.Errorf("load: %w", err)
+		}
+	}
 	if _, err := t.proc.Wait(ctx); err != nil {
 		return load.Outcome{}, fmt.Errorf("load: %w", err)
 	}

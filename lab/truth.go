@@ -22,8 +22,8 @@ const (
 	tieMargin  = 0.90 // a removal within this part of the best one is as good
 	unsureLow  = 0.95 // a gain between these parts of what it takes is measured again
 	unsureHigh = 1.27
-	unsureTie  = 0.75 // so is a removal between this part of the best one and a tie
-	repeats    = 2    // measurements in all
+	unsureTie  = 0.6 // so is all that helps more than this part of what the best one does
+	repeats    = 2   // measurements in all
 )
 
 // Truth is what measuring showed about a set of faults.
@@ -185,28 +185,37 @@ func gainNeeded(base Measure) float64 {
 }
 
 // unsure gives the removals that another measurement could put elsewhere:
-// those near a limit, and all that help when they are more than one.
+// those near a limit, and those that may be the best one, where they are of
+// more than one cause.
 func (t *Truth) unsure() []int {
-	best, helping := 0.0, 0
+	best, rivals := 0.0, 0
 	for _, r := range t.Removals {
 		if r.Best {
 			best = max(best, r.Measure.Median())
 		}
-		if r.Hurts {
-			helping++
+	}
+	var may []string // be the best
+	for _, r := range t.Removals {
+		if r.mayBeBest(best) && !slices.Contains(may, r.Cause) {
+			may = append(may, r.Cause)
+			rivals = len(may) - 1
 		}
 	}
 	var list []int
 	for n, r := range t.Removals {
-		rate := r.Measure.Median()
 		part := r.Gain / gainNeeded(t.Base)
 		closeToNone := len(r.Why) <= 1 && part > unsureLow && part < unsureHigh
-		closeToBest := r.faster && rate > unsureTie*best && rate < tieMargin*best
-		if closeToNone || closeToBest || r.Hurts && helping > 1 {
+		if closeToNone || rivals > 0 && r.mayBeBest(best) {
 			list = append(list, n)
 		}
 	}
 	return list
+}
+
+// mayBeBest says whether a removal helps so much that another measurement could
+// find it to help as much as the best one, or no longer as much.
+func (r *Removal) mayBeBest(best float64) bool {
+	return r.faster && r.Measure.Median() > unsureTie*best
 }
 
 // ties reports whether m is as good as the best measurement within noise.

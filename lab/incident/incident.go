@@ -55,6 +55,7 @@ type Incident struct {
 	Lead      time.Duration // load before a window begins, for its state to build up; default 2 s when watched, 1.5 s when measured
 	EndInside bool          // the load ends inside the window
 	Quick     bool          // it is what it is at once: looking and measuring for half as long is enough
+	Light     bool          // it needs hardly any CPU, with its fault and without: both may run at the same time
 	Unsteady  string        // why make test does not judge it: it is not what it is each time
 	Gain      float64       // good answers with all faults mended are at least so many times those with all planted; 0 = not said
 }

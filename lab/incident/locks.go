@@ -99,7 +99,7 @@ func runtimes() []Incident {
 		Load: booking,
 	}}
 	for n := range list {
-		list[n].Quick = true
+		list[n].Quick, list[n].Light = true, true
 	}
 	return list
 }

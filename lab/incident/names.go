@@ -42,6 +42,7 @@ func names() []Incident {
 		}},
 		Load:  asking,
 		Quick: true,
+		Light: true,
 	}, {
 		Name:    "dns-slow",
 		Summary: "the name server takes 50 ms for an answer, and each request looks up a name",
@@ -56,6 +57,7 @@ func names() []Incident {
 		}},
 		Load:  asking,
 		Quick: true,
+		Light: true,
 	}, {
 		Name:    "dns-search-expansion",
 		Summary: "each name is looked up under three search domains first, as in Kubernetes, by a name server 8 ms away",
@@ -69,5 +71,6 @@ func names() []Incident {
 		}},
 		Load:  asking,
 		Quick: true,
+		Light: true,
 	}}
 }

@@ -50,6 +50,7 @@ func serverWaits() []Incident {
 		}},
 		Load:  booking,
 		Quick: true,
+		Light: true,
 	}, {
 		Name:    "fuse-stopped",
 		Summary: "the process that serves a file system is stopped, and a service reads a file there",
@@ -72,6 +73,7 @@ func serverWaits() []Incident {
 		}},
 		Load:  booking,
 		Quick: true,
+		Light: true,
 	}, {
 		Name:    "flock-holder",
 		Summary: "a report holds the lock of a file that each request takes for a moment",
@@ -83,6 +85,7 @@ func serverWaits() []Incident {
 		}},
 		Load:  booking,
 		Quick: true,
+		Light: true,
 	}, {
 		Name:    "lock-convoy",
 		Summary: "all requests take a lock, and each waits for something while it has it",
@@ -94,6 +97,7 @@ func serverWaits() []Incident {
 		}},
 		Load:  booking,
 		Quick: true,
+		Light: true,
 	}, {
 		Name:    "deadlock",
 		Summary: "two threads have a lock each and wait for the other's; all that need one of the two are never answered",
@@ -105,6 +109,7 @@ func serverWaits() []Incident {
 		}},
 		Load:  booking,
 		Quick: true,
+		Light: true,
 	}, {
 		Name:    "redis-fsync",
 		Summary: "a Redis that waits for its disk before it answers, and a disk that takes few writes",
@@ -135,6 +140,7 @@ func serverWaits() []Incident {
 		}},
 		Load:  load.Load{Conns: 20, Think: 5 * time.Millisecond, Timeout: time.Second},
 		Quick: true,
+		Light: true,
 	}}
 }
 

@@ -41,6 +41,7 @@ func transport() []Incident {
 		}},
 		Load:  asking,
 		Quick: true,
+		Light: true,
 	}, {
 		Name:    "ipv6-fallback",
 		Summary: "the called service's name has an IPv6 address that leads nowhere, and is tried first",
@@ -52,6 +53,7 @@ func transport() []Incident {
 		}},
 		Load:  asking,
 		Quick: true,
+		Light: true,
 	}, {
 		Name:     "unix-datagram-blocked",
 		Summary:  "each request logs to a datagram socket, and the log daemon does not read it",
@@ -64,6 +66,7 @@ func transport() []Incident {
 		}},
 		Load:  booking,
 		Quick: true,
+		Light: true,
 	}}
 }
 

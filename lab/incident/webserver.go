@@ -2,6 +2,7 @@ package incident
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/slowray/slowray/lab/load"
@@ -30,6 +31,8 @@ func fewWorkers(cause string, n int) Fault {
 
 // webServers is the limits of web and application servers.
 func webServers() []Incident {
+	// Of these, next to nothing computes.
+	idle := []string{"apache-workers", "apache-event-workers", "uwsgi-queue", "gunicorn-sync-workers", "php-fpm-slow-script", "nginx-limit-req", "haproxy-no-server"}
 	clients := load.Load{Conns: 24, Close: true}
 	list := []Incident{{
 		Name:    "apache-workers",
@@ -141,6 +144,7 @@ func webServers() []Incident {
 	for n := range list {
 		// Workers that wait are killed in waves, seconds apart.
 		list[n].Quick = list[n].Name != "uwsgi-harakiri"
+		list[n].Light = slices.Contains(idle, list[n].Name)
 	}
 	return list
 }

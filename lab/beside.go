@@ -1,0 +1,65 @@
+package lab
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"sync"
+
+	"github.com/slowray/slowray/lab/incident"
+	"github.com/slowray/slowray/lab/sandbox"
+	"github.com/slowray/slowray/lab/server"
+)
+
+// sideBySide runs two trials at the same time, each in its sandbox. Loads begin
+// when the servers of both serve. What one uses of the CPUs is no disturbance
+// to the other's measurement.
+func sideBySide(ctx context.Context, trials [2]*trial) (samples [2]Sample, err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var boxes [2]*sandbox.Box
+	var serving, done sync.WaitGroup
+	serving.Add(2)
+	errs := [2]error{}
+	for n, t := range trials {
+		arrived, first := false, t.ready
+		t.ready = func(ctx context.Context, box *sandbox.Box) error {
+			if first != nil {
+				if err := first(ctx, box); err != nil {
+					return err
+				}
+			}
+			boxes[n], arrived = box, true
+			serving.Done()
+			serving.Wait()
+			return ctx.Err()
+		}
+		t.beside = func() []int { return []int{boxes[0].PID(), boxes[1].PID()} }
+		done.Go(func() {
+			samples[n], errs[n] = t.run(ctx)
+			if !arrived { // the other one must not wait for it
+				cancel()
+				serving.Done()
+			}
+		})
+	}
+	done.Wait()
+	return samples, errors.Join(errs[0], errs[1])
+}
+
+// twinned says whether what the faults do is measured beside them, at the same
+// time: an incident that needs hardly any CPU, and has one fault.
+func (r *runner) twinned(faults []incident.Fault) bool {
+	return r.Light && !r.Stepped && !r.Control && !r.opt.WholeHost && len(faults) == 1 && !faults[0].Decoy && !r.LoadWith(faults).None()
+}
+
+// withTwin runs a trial, and beside it the same without any fault, at another
+// port.
+func (t *trial) withTwin(ctx context.Context) (planted, without Sample, err error) {
+	twin := *t.runner
+	for n := uint64(1); twin.plan.FrontPort == t.plan.FrontPort; n++ {
+		twin.plan = server.NewPlan(rand.New(rand.NewPCG(uint64(t.opt.Seed), n)))
+	}
+	s, err := sideBySide(ctx, [2]*trial{t, {runner: &twin, window: t.window, warm: t.warm, after: t.after}})
+	return s[0], s[1], err
+}
