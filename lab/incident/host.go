@@ -24,7 +24,7 @@ var deskLoad = load.Load{Conns: 10, Think: 5 * time.Millisecond}
 func lacks(name, cause, summary, text string, healthy server.Desk, plant func(*server.Desk)) Incident {
 	return Incident{
 		Name: name, Summary: summary, Setup: desk(healthy), Load: deskLoad, Quick: true,
-		Light: !healthy.Segment && !healthy.Watch, // whose limits hold for the host, and so for a service beside it
+		Light:  !healthy.Segment && !healthy.Watch, // whose limits hold for the host, and so for a service beside it
 		Faults: []Fault{{Name: "lack", Cause: cause, Text: text, Plant: func(s *server.Setup) { plant(&s.Desk) }}},
 	}
 }
