@@ -22,7 +22,7 @@ var lockConvoy = Cause{
 			"comes first, where that is to blame: this is for owners that compute, sleep, or wait to be woken.",
 		See: []Symptom{SeeIdle, SeePlateau},
 		Known: []string{
-			"Threads waited for the same lock for " + percent(dominantShare) + " or more of the time of the slow requests; who holds it is read where it is written (glibc's locks, monitors of Java), and inferred from the stacks of Go and Python.",
+			"Threads waited for the same lock for " + percent(dominantShare) + " or more of the time of the slow requests; who holds it is read where it is written (glibc's locks, monitors of Java, RLocks of Python), and inferred from the stacks of Go and Python otherwise.",
 		},
 		Not: []string{
 			"A lock that takes little of the time.",
@@ -114,8 +114,12 @@ func inferredConvoy(r *root, f *Finding) {
 	}
 	owner := &c.Hops[r.at+1]
 	does := doesWhere(c, r.at+1)
-	f.Evidence = append(f.Evidence, Evidence{Fact: "who seems to hold it", Value: fmt.Sprintf("%s %s, which %s; its stack: %s", lang.thread, hopNumber(owner), does, strings.Join(owner.Stack, " ← ")), Source: string(owner.How)})
-	f.Fix.Text = fmt.Sprintf("Who holds the lock %s meanwhile, it seems: do that outside of the lock, or give each part of the data a lock of its own.", does)
+	holds, seems := "who seems to hold it", ", it seems"
+	if owner.How == observe.HowOwner {
+		holds, seems = "who holds it", ""
+	}
+	f.Evidence = append(f.Evidence, Evidence{Fact: holds, Value: fmt.Sprintf("%s %s, which %s; its stack: %s", lang.thread, hopNumber(owner), does, strings.Join(owner.Stack, " ← ")), Source: string(owner.How)})
+	f.Fix.Text = fmt.Sprintf("Who holds the lock %s meanwhile%s: do that outside of the lock, or give each part of the data a lock of its own.", does, seems)
 }
 
 // doesWhere says what who is waited for does meanwhile, and where.

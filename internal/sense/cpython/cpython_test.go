@@ -2,6 +2,7 @@ package cpython
 
 import (
 	"bufio"
+	"fmt"
 	"os"
 	"os/exec"
 	"strings"
@@ -78,5 +79,61 @@ func TestStacks(t *testing.T) {
 	}
 	if _, err := Open("/proc", os.Getpid(), procmem.Read); err != ErrNotPython {
 		t.Errorf("this program: %v", err)
+	}
+}
+
+const locked = `import threading, time, logging
+handler = logging.Handler()
+ready = threading.Event()
+def hold():
+    handler.acquire()
+    ready.set()
+    time.sleep(20)
+def wait():
+    with handler.lock:
+        pass
+holder = threading.Thread(target=hold, daemon=True)
+holder.start()
+ready.wait()
+waiters = [threading.Thread(target=wait, daemon=True), threading.Thread(target=handler.acquire, daemon=True)]
+for w in waiters: w.start()
+time.sleep(0.2)
+print(holder.native_id, waiters[0].native_id, waiters[1].native_id, flush=True)
+time.sleep(20)
+`
+
+// TestOwner reads who holds an RLock, which writes that down, from the threads
+// that wait for it.
+func TestOwner(t *testing.T) {
+	cmd := exec.Command("/usr/bin/python3", "-c", locked)
+	out, _ := cmd.StdoutPipe()
+	if err := cmd.Start(); err != nil {
+		t.Skipf("SKIP: %v", err)
+	}
+	defer func() { cmd.Process.Kill(); cmd.Wait() }()
+	var holder, with, call int
+	if _, err := fmt.Fscan(bufio.NewReader(out), &holder, &with, &call); err != nil {
+		t.Fatal(err)
+	}
+	p, err := Open("/proc", cmd.Process.Pid, procmem.Read)
+	if err != nil {
+		t.Skipf("SKIP: %v", err)
+	}
+	for _, tid := range []int{with, call} {
+		b, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/syscall", cmd.Process.Pid, tid))
+		var nr int
+		var lock uint64
+		if err == nil {
+			_, err = fmt.Sscanf(string(b), "%d 0x%x", &nr, &lock)
+		}
+		if err != nil {
+			t.Fatalf("%q: %v", b, err)
+		}
+		if got := p.Owner(tid, lock); got != holder {
+			t.Errorf("thread %d waits for the lock of %d, not %d", tid, got, holder)
+		}
+		if got := p.Owner(tid, lock+8) + p.Owner(holder, lock) + p.Owner(1, lock); got != 0 {
+			t.Errorf("%d owns what is no lock, or nobody waits for", got)
+		}
 	}
 }

@@ -31,22 +31,17 @@ const (
 // process itself sees of each.
 func (p *Interpreter) Stacks() map[int][]Frame {
 	out := map[int][]Frame{}
-	thread := p.memory.Word(p.memory.Word(p.runtime+p.interpreters) + p.threads)
-	for n := 0; thread != 0 && n < maxThreads; n++ {
-		tid := int(uint32(p.memory.Word(thread + p.nativeID)))
+	p.eachThread(func(thread uint64, tid int) bool {
 		if stack := p.stack(thread); tid > 0 && len(stack) > 0 {
 			out[tid] = stack
 		}
-		thread = p.memory.Word(thread + threadNext)
-	}
+		return true
+	})
 	return out
 }
 
 func (p *Interpreter) stack(thread uint64) []Frame {
-	frame := p.memory.Word(thread + p.current)
-	if p.cframe != 0 {
-		frame = p.memory.Word(p.memory.Word(thread+p.cframe) + p.current)
-	}
+	frame := p.frameOf(thread)
 	var out []Frame
 	for range maxFrames {
 		b := p.memory.Bytes(frame, 80)

@@ -17,6 +17,7 @@ const maxInterpreters = 256
 
 // python is where the threads of a Python process are in this look.
 type python struct {
+	in     *cpython.Interpreter
 	stacks map[*thread][]cpython.Frame
 }
 
@@ -28,7 +29,7 @@ func (l *look) pythonOf(p *process) *python {
 	}
 	var py *python
 	if in := l.interpreter(p); in != nil && !l.mapLocked(p) {
-		py = &python{stacks: map[*thread][]cpython.Frame{}}
+		py = &python{in: in, stacks: map[*thread][]cpython.Frame{}}
 		for tid, stack := range in.Stacks() {
 			if t := l.hostTID(p, tid); t != nil {
 				py.stacks[t] = stack
@@ -90,17 +91,58 @@ func (l *look) pythonLock(t *thread, addr uint64, timed bool) *link {
 		return nil
 	}
 	stack := py.stacks[t]
+	stack = stack[askedAt(stack):]
 	k := noOwner("who holds it is not known: Python writes that down nowhere, and no thread is seen behind the line where it is locked")
 	k.kind, k.wants, k.extra = observe.WaitLock, observe.WantsRelease, fmt.Sprint(addr)
 	k.object = fmt.Sprintf("Python lock 0x%x at %s", addr, stack[0].String())
 	for i := range stack[:min(len(stack), maxGoStack)] {
 		k.stack = append(k.stack, stack[i].String())
 	}
-	if holder := l.pythonHolder(t.p, py, addr); holder != nil {
+	if holder := py.owner(l, t, addr); holder != nil {
+		k.end, k.text, k.sure = "", "", true
+		k.object = fmt.Sprintf("Python RLock 0x%x at %s", addr, stack[0].String())
+		k.targets = []target{{pid: t.p.pid, tid: holder.tid, how: observe.HowOwner, why: "holds the lock"}}
+		k.same = func() bool { return py.owner(l, t, addr) == holder }
+	} else if holder := l.pythonHolder(t.p, py, addr); holder != nil {
 		k.end, k.text = "", ""
 		k.targets = []target{{pid: t.p.pid, tid: holder.tid, how: observe.HowInferred, why: "seems to hold it: it is in the same function, behind the line where it is locked"}}
 	}
 	return k
+}
+
+// wrappers are functions that do nothing but ask for a lock: what is done under
+// it is done by who calls them.
+var wrappers = []string{"acquire", "_acquire", "acquire_lock", "lock", "__enter__"}
+
+// askedAt is the frame that asks for a lock, behind the functions that only do
+// so for others, as logging.Handler.acquire.
+func askedAt(stack []cpython.Frame) int {
+	for i := range stack[:max(len(stack)-1, 0)] {
+		name := stack[i].Function
+		if !slices.Contains(wrappers, name[strings.LastIndexByte(name, '.')+1:]) {
+			return i
+		}
+	}
+	return max(len(stack)-1, 0)
+}
+
+// owner is the thread that has written down that it holds a lock (RLock); nil
+// when the lock is none of those.
+func (py *python) owner(l *look, t *thread, addr uint64) *thread {
+	own := t.tid
+	if t.p.inner != nil {
+		own = 0
+		for in, tid := range t.p.inner {
+			if tid == t.tid {
+				own = in
+			}
+		}
+	}
+	owner := l.hostTID(t.p, py.in.Owner(own, addr))
+	if owner == t {
+		return nil
+	}
+	return owner
 }
 
 // pythonHolder is who seems to hold a lock: the one thread that is in a function
@@ -115,9 +157,10 @@ func (l *look) pythonHolder(p *process, py *python, addr uint64) *thread {
 			continue
 		}
 		waiting[t] = true
-		at := place{stack[0].File, stack[0].Function}
-		if line, ok := first[at]; !ok || stack[0].Line < line {
-			first[at] = stack[0].Line
+		f := &stack[askedAt(stack)]
+		at := place{f.File, f.Function}
+		if line, ok := first[at]; !ok || f.Line < line {
+			first[at] = f.Line
 		}
 	}
 	var found *thread

@@ -131,7 +131,7 @@ func (s *Server) readLog(ctx context.Context, window observe.Window) {
 			s.kinds.Add(kind, nil, h.atNS/1e9, figure, line)
 		}
 		if took, sql, ok := statement(message); ok && severity == "LOG" && h.atNS != 0 {
-			open = slowlog.Entry{EndNS: h.atNS, TookNS: took, PID: h.pid, Peer: h.client, PeerPort: h.port, SlackNS: 1e6}
+			open = slowlog.Entry{EndNS: h.atNS, TookNS: took, PID: s.backend(h.pid), Peer: h.client, PeerPort: h.port, SlackNS: 1e6}
 			if h.whole {
 				open.EndNS, open.SlackNS = h.atNS+5e8, 5e8
 			}

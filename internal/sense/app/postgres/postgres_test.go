@@ -133,3 +133,28 @@ func TestTitle(t *testing.T) {
 		}
 	}
 }
+
+// TestBackendOfContainer: what the log calls a process is its number in the
+// server's own pid namespace.
+func TestBackendOfContainer(t *testing.T) {
+	proc := t.TempDir()
+	for pid, numbers := range map[string]string{"900": "900\t1", "901": "901\t45", "902": "902\t46", "77": "77"} {
+		if err := os.MkdirAll(filepath.Join(proc, pid), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(proc, pid, "status"), []byte("Name:\tpostgres\nNSpid:\t"+numbers+"\n"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for pid, want := range map[int]map[int]int{900: {45: 901, 46: 902, 901: 0}, 77: {45: 45}} {
+		s := New(observe.Process{PID: pid}, proc, 1)
+		s.Begin(t.Context())
+		s.number([]int{901, 902, 903})
+		s.number([]int{902})
+		for logged, pid := range want {
+			if got := s.backend(logged); got != pid {
+				t.Errorf("the server %d says %d: process %d, want %d", s.Out.PID, logged, got, pid)
+			}
+		}
+	}
+}

@@ -21,6 +21,7 @@ type Server struct {
 	log        *database.Log
 	kinds      logtail.Counts
 	sessions   sessions
+	backends   map[int]int // the number of a process in the server's own pid namespace → here; nil when they are the same
 }
 
 // Is says whether a process is a postmaster: a postgres that is no child of
@@ -71,6 +72,37 @@ func (s *Server) Begin(context.Context) {
 	s.linePrefix = c.get("log_line_prefix", "%m [%p] ").Value
 	s.openLog(c, data)
 	s.beginSlowLog()
+	if own := prefork.Numbers(s.ProcRoot, s.Out.PID); len(own) > 1 {
+		s.backends = map[int]int{}
+	}
+}
+
+// backend is the process that the server's log calls pid: in a container it has
+// another number here. 0 when it was not seen.
+func (s *Server) backend(pid int) int {
+	if s.backends == nil {
+		return pid
+	}
+	return s.backends[pid]
+}
+
+// number learns what the server calls its children.
+func (s *Server) number(children []int) {
+	if s.backends == nil {
+		return
+	}
+	known := map[int]bool{}
+	for _, pid := range s.backends {
+		known[pid] = true
+	}
+	for _, pid := range children {
+		if known[pid] || len(s.backends) >= maxTracked {
+			continue
+		}
+		if n := prefork.Numbers(s.ProcRoot, pid); len(n) > 1 {
+			s.backends[n[len(n)-1]] = pid
+		}
+	}
 }
 
 // openLog follows the log: the collector's present file, or what standard
@@ -116,6 +148,7 @@ func (s *Server) Sample(func(pid int) (int, error)) {
 	if !ok {
 		return
 	}
+	s.number(children)
 	before := s.sessions.backends
 	s.sessions.look(s.ProcRoot, children)
 	n := s.sessions.backends - before
@@ -127,6 +160,9 @@ func (s *Server) Sample(func(pid int) (int, error)) {
 
 // End reads what the log grew by.
 func (s *Server) End(ctx context.Context, window observe.Window) database.Result {
+	if children, ok := prefork.Children(s.ProcRoot, s.Out.PID); ok {
+		s.number(children)
+	}
 	s.readLog(ctx, window)
 	s.Out.Log = s.kinds.Kinds()
 	s.Out.Sessions = s.sessions.sum()

@@ -183,3 +183,27 @@ func sameMounts(procRoot string, pid int) bool {
 	ours, err2 := os.Readlink("/proc/self/ns/mnt")
 	return err1 == nil && err2 == nil && theirs == ours
 }
+
+// Numbers is what a process is called in each pid namespace that it is in, from
+// that of /proc inwards (NSpid in proc_pid_status(5), since 4.1): the last one is
+// what it calls itself, and writes into its logs. Nil when that is not known.
+func Numbers(procRoot string, pid int) []int {
+	b, err := read(procRoot, pid, "status", 16<<10)
+	if err != nil {
+		return nil
+	}
+	for line := range bytes.Lines(b) {
+		rest, ok := bytes.CutPrefix(line, []byte("NSpid:"))
+		if !ok {
+			continue
+		}
+		var out []int
+		for f := range bytes.FieldsSeq(rest) {
+			if n, err := strconv.Atoi(string(f)); err == nil {
+				out = append(out, n)
+			}
+		}
+		return out
+	}
+	return nil
+}

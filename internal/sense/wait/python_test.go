@@ -1,0 +1,76 @@
+package wait
+
+import (
+	"bufio"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/sense/cpython"
+	"github.com/slowray/slowray/internal/sense/procmem"
+)
+
+func TestAskedAt(t *testing.T) {
+	frames := func(names ...string) (out []cpython.Frame) {
+		for _, n := range names {
+			out = append(out, cpython.Frame{Function: n})
+		}
+		return out
+	}
+	for _, c := range []struct {
+		stack []cpython.Frame
+		want  int
+	}{
+		{frames("Handler.acquire", "Handler.handle", "Logger.callHandlers"), 1},
+		{frames("Guard.__enter__", "Guard.acquire", "book"), 2},
+		{frames("book", "serve"), 0},
+		{frames("acquire"), 0},
+		{nil, 0},
+	} {
+		if got := askedAt(c.stack); got != c.want {
+			t.Errorf("%v: frame %d asks, want %d", c.stack, got, c.want)
+		}
+	}
+}
+
+const loggers = `import logging, socket, threading, time
+handler = logging.Handler()
+ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+class Slow(logging.Handler):
+    def emit(self, record):
+        while True:
+            ours.send(b"x" * 1000)
+log = logging.getLogger("desk")
+log.addHandler(Slow())
+threads = [threading.Thread(target=log.warning, args=("booked",), daemon=True) for _ in range(3)]
+for t in threads: t.start()
+time.sleep(0.5)
+print("ready", flush=True)
+time.sleep(20)
+`
+
+// TestLockOfLogging: who waits for a lock of Python's that says who holds it
+// waits for what its holder waits for.
+func TestLockOfLogging(t *testing.T) {
+	cmd := exec.Command("/usr/bin/python3", "-c", loggers)
+	out, _ := cmd.StdoutPipe()
+	if err := cmd.Start(); err != nil {
+		t.Skipf("SKIP: %v", err)
+	}
+	defer func() { cmd.Process.Kill(); cmd.Wait() }()
+	if line, _ := bufio.NewReader(out).ReadString('\n'); line != "ready\n" {
+		t.Skipf("SKIP: python3 said %q", line)
+	}
+	if _, err := cpython.Open("/proc", cmd.Process.Pid, procmem.Read); err != nil {
+		t.Skipf("SKIP: %v", err)
+	}
+	c := lookFor(t, cmd.Process.Pid, func(c *observe.WaitChain) bool { return c.Hops[0].Kind == observe.WaitLock && len(c.Hops) > 1 })
+	h := c.Hops[1]
+	if h.How != observe.HowOwner || h.Kind != observe.WaitUnix || h.Wants != observe.WantsRoom {
+		t.Error(chainText(c))
+	}
+	if object := c.Hops[0].Object; !strings.HasPrefix(object, "Python RLock 0x") || !strings.Contains(object, "Handler.handle") {
+		t.Errorf("the lock is called %q", object)
+	}
+}
