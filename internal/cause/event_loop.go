@@ -28,8 +28,7 @@ var eventLoopBlocked = Cause{
 			"Threads that each read late for themselves.",
 			"An event loop on full CPUs, and one that is quick.",
 		},
-		Mend:      "Move what takes long to a thread or another process, or cut it into pieces; replace calls that block by asynchronous ones.",
-		Unplanted: "The incident of that name blocks all the time, which application-slow-to-read and single-thread-saturated tell; the fixture blocks now and then.",
+		Mend: "Move what takes long to a thread or another process, or cut it into pieces; replace calls that block by asynchronous ones.",
 	},
 }
 

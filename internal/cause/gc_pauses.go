@@ -27,8 +27,7 @@ var gcPauses = Cause{
 		Not: []string{
 			"A runtime that collects a lot while nobody waits, or while requests wait for something else.",
 		},
-		Mend:      "Give it a larger heap, have a request make less garbage, or choose a collector that works beside the program.",
-		Unplanted: "Java is too large for the lab so far; the fixture is an observation of its threads by name.",
+		Mend: "Give it a larger heap, have a request make less garbage, or choose a collector that works beside the program.",
 	},
 }
 
@@ -57,22 +56,14 @@ func checkGC(v *View) Result {
 			return judged{because: "no request is answered here", near: -1}
 		}
 		w := v.atWork(l)
-		byThreads := 0.0
-		for _, p := range w.procs {
-			for _, t := range p.Busiest {
-				if collectsGarbage(&busyThread{comm: t.Comm}) {
-					byThreads += t.CPUSeconds
-				}
-			}
-		}
-		byThreads = ratio(byThreads, w.cpu)
+		byThreads := collecting(w.procs)
 		e := v.executedBy(w.procs, 0)
 		where, byFunctions := garbageFunction(&e)
 		share := max(byThreads, byFunctions)
 		during := 0.0
 		for i := range w.threads {
 			if collectsGarbage(&w.threads[i]) {
-				during = max(during, w.threads[i].cpu)
+				during += w.threads[i].busy() // never two of them at the same time
 			}
 		}
 		because := fmt.Sprintf("%s spends %s of its CPU time collecting garbage, as far as its threads and functions tell", v.commOf(l), percent(share))
@@ -84,7 +75,7 @@ func checkGC(v *View) Result {
 		case !l.noticed(k, threadFloor):
 			return judged{because: because + ", and no request is slow for it", near: share}
 		case during >= gcShare:
-			scarce, why = during, fmt.Sprintf("a thread that collects is on a CPU %s of the time that the slowest requests take", percent(during))
+			scarce, why = min(during, 1), fmt.Sprintf("threads that collect are on a CPU, or want one, %s of the time that the slowest requests take", percent(min(during, 1)))
 		case scarce == 0:
 			return judged{because: because + ", and requests wait for something else", near: share}
 		default:
@@ -92,6 +83,28 @@ func checkGC(v *View) Result {
 		}
 		return judged{finding: v.gcFinding(l, &w, scaled(k, scarce), share, where, why)}
 	})
+}
+
+// collecting is the share of the CPU time of processes that their threads have
+// which collect garbage and do nothing else.
+func collecting(procs []*observe.Process) float64 {
+	var gc, all float64
+	for _, p := range procs {
+		all += p.CPUSeconds()
+		for _, t := range p.Busiest {
+			if collectsGarbage(&busyThread{comm: t.Comm}) {
+				gc += t.CPUSeconds
+			}
+		}
+	}
+	return ratio(gc, all)
+}
+
+// collects says of a process that its threads wait while it collects garbage:
+// who holds a lock of the machine's own then waits to be woken, too.
+func (v *View) collects(pid int) bool {
+	p := v.Process(pid)
+	return p != nil && collecting([]*observe.Process{p}) >= gcShare
 }
 
 // garbageFunction is the function that collects garbage, with its share of the

@@ -29,8 +29,7 @@ var gilContention = Cause{
 			"One busy thread, which shares no lock (single-thread-saturated).",
 			"Threads that leave the lock while they compute, and threads of Java.",
 		},
-		Mend:      "Run more processes instead of threads, or move the computing into code that leaves the lock.",
-		Unplanted: "The fixture is an observation of a Python service whose threads take turns.",
+		Mend: "Run more processes instead of threads, or move the computing into code that leaves the lock.",
 	},
 }
 

@@ -50,6 +50,10 @@ func (v *View) lockFindings() Result {
 			inferredConvoy(r, f)
 			return
 		}
+		if last := &c.Hops[len(c.Hops)-1]; last.Kind == observe.WaitCond && last.Process.PID == waiter.Process.PID && v.collects(last.Process.PID) {
+			id := gcPauses.ID
+			f.ConsequenceOf = &id
+		}
 		f.Evidence = append(f.Evidence, Evidence{Fact: "lock", Value: waiter.Object, Source: "memory of process " + itoa(waiter.Process.PID)})
 		if r.at == len(c.Hops)-1 {
 			f.Title = fmt.Sprintf("Requests of %s queue for a lock", waiter.Process.Comm)

@@ -29,8 +29,7 @@ var shortLivedProcessStorm = Cause{
 			"A build beside a service on CPUs that are not full, and one with a nice value.",
 			"A server that begins a thread for each request.",
 		},
-		Mend:      "Keep one running and hand it the work, or call a library instead. The finding names who starts what.",
-		Unplanted: "Fixtures of recorded process starts stand for it.",
+		Mend: "Keep one running and hand it the work, or call a library instead. The finding names who starts what.",
 	},
 }
 

@@ -28,8 +28,7 @@ var autoreloadStatStorm = Cause{
 			"A reload that looks at files once a second.",
 			"A file server whose requests are quick.",
 		},
-		Mend:      "Switch automatic reload off in production.",
-		Unplanted: "What it takes to make requests slow by it is not found in practice; log-collector has a reloading service as a decoy.",
+		Mend: "Switch automatic reload off in production.",
 	},
 }
 

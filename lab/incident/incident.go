@@ -99,6 +99,9 @@ func (i Incident) Needs() []string {
 	if setup.Flood || setup.Transport.HalfOpen > 0 {
 		needs = append(needs, "hping3")
 	}
+	if setup.Exports > 0 {
+		needs = append(needs, "e2fsprogs")
+	}
 	if setup.Track || setup.MailDropped {
 		needs = append(needs, "nftables")
 	}
@@ -136,7 +139,8 @@ func All() []Incident {
 	return slices.Concat([]Incident{nginxThroughput(), tcprtSixPhases()}, databases(), databaseControls(), conntrack(), phpFPM(), acceptQueue(), ports(), limits(), cpu(),
 		network(), application(), dependencies(), serverWaits(), serverCPU(), hotFunctions(), runtimes(), transport(), names(), transportControls(), controls(), networkControls(), serverControls(), runtimeControls(),
 		hostLacks(), hostWaits(), hostControls(),
-		webServers(), webServerControls())
+		webServers(), webServerControls(),
+		computing(), computingControls())
 }
 
 // Find gives the incident of that name.

@@ -43,6 +43,8 @@ type besideSpec struct {
 
 	Terminal string // a link that it makes to a terminal of its own, which it shows to nobody
 
+	Export string // a file that it writes, past the cache, again and again
+
 	Datagrams string // a unix socket where it takes datagrams
 	Unread    bool   // … and reads none
 
@@ -99,6 +101,8 @@ func (b *besideSpec) serve() error {
 		return b.takeLines()
 	case b.Jobs > 0:
 		return b.startJobs()
+	case b.Export != "":
+		return b.export()
 	case b.Terminal != "":
 		return b.showTerminal()
 	default:

@@ -134,6 +134,11 @@ if (mt_rand(1, {{.Workers.Each}}) == 1) {
 	price_of_route();
 }
 {{- end}}
+{{- if .Includes}}
+foreach (require __DIR__ . "/vendor/files.php" as $file) {
+	include $file;
+}
+{{- end}}
 {{- if .Hot}}
 function price_of_route($turns) {
 	$total = 0;

@@ -80,11 +80,58 @@ func (s *starter) burners() error {
 // storm starts shells that run a program again and again.
 func (s *starter) storm() error {
 	for range s.v.Storm {
-		if _, err := s.box.Server.Start(s.ctx, sandbox.Spec{Args: []string{"sh", "-c", "while :; do /bin/true; done"}}); err != nil {
+		if _, err := s.box.Server.Start(s.ctx, sandbox.Spec{Args: []string{"sh", "-c", "while :; do gzip -c /usr/share/common-licenses/GPL-3 > /dev/null; done"}, Nice: s.v.BurnerNice}); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// exportScript makes an image of a disk in memory, and mounts it.
+const exportScript = `set -e
+mkdir -p image disk
+mount -t tmpfs -o size=200m export image
+truncate -s 160M image/disk
+mkfs.ext4 -q -m 0 image/disk
+mount -o loop image/disk disk`
+
+// exports starts programs that write to an image of a disk.
+func (s *starter) exports() error {
+	if s.v.Exports == 0 {
+		return nil
+	}
+	if _, err := s.box.Server.Output(s.ctx, "sh", "-c", "cd "+s.box.Dir+"\n"+exportScript); err != nil {
+		return fmt.Errorf("export: %w", err)
+	}
+	for n := range s.v.Exports {
+		if err := s.beside(s.box.Server, fmt.Sprintf("export-%d", n), besideSpec{Export: filepath.Join(s.box.Dir, fmt.Sprintf("disk/export%d", n))}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// export writes a file past the cache again and again. On a loop device a thread
+// of the kernel copies what it hands over (loop_process_work); it takes next to
+// no CPU itself.
+func (b *besideSpec) export() error {
+	const size, parts = 8 << 20, 6
+	data, err := syscall.Mmap(-1, 0, size, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_ANON|syscall.MAP_PRIVATE)
+	if err != nil {
+		return fmt.Errorf("export: %w", err)
+	}
+	for at := range data {
+		data[at] = 'x'
+	}
+	f, err := os.OpenFile(b.Export, os.O_CREATE|os.O_WRONLY|syscall.O_DIRECT, 0o644)
+	if err != nil {
+		return fmt.Errorf("export: %w", err)
+	}
+	for n := int64(0); ; n++ {
+		if _, err := f.WriteAt(data, n%parts*size); err != nil {
+			return fmt.Errorf("export: %w", err)
+		}
+	}
 }
 
 // jobs starts the busy loops that cron started.

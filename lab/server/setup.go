@@ -72,6 +72,8 @@ type Setup struct {
 	Sleep      time.Duration // what a page waits for, as for a quick query
 	Hot        int           // turns of one function that a page costs
 	Mixed      int           // turns of each of several functions that a page costs
+	Includes   int           // files that a page consists of; PHP keeps them compiled
+	Revalidate string        // … and looks whether one has changed: "never", "often" (after 2 s, as by default), "always"; empty = as Debian has it
 
 	// App
 	AppBacklog int
@@ -135,11 +137,12 @@ type Setup struct {
 	ReadMB    int     // that they may read from the disk in a second; 0 = no limit
 
 	// other programs on the machine
-	Burners    int // busy loops
-	BurnerNice int
+	Burners    int    // busy loops
+	BurnerNice int    // of those, and of the shells of a Storm
 	Flood      bool   // a client sends SYNs as fast as it can, all dealt with by CPU 0
 	Chores     Chores // what goes on on every healthy machine
 	CronJobs   int    // busy loops that cron started
+	Exports    int    // programs that write files to an image of a disk, which a thread of the kernel copies
 }
 
 // Healthy is a setup without any fault: CPU is what it runs out of first.

@@ -48,7 +48,7 @@ func Start(ctx context.Context, box *sandbox.Box, exe string, setup Setup, plan 
 	if setup.ProxyLoopback {
 		s.v.ProxyAddr = "127.0.0.1"
 	}
-	for _, step := range []func() error{s.kernel, s.clients, s.track, s.group, s.servers, s.packets, s.burners, s.storm, s.flood, s.chores} {
+	for _, step := range []func() error{s.kernel, s.clients, s.track, s.group, s.servers, s.packets, s.burners, s.storm, s.exports, s.flood, s.chores} {
 		if err := step(); err != nil {
 			return nil, fmt.Errorf("servers: %w", err)
 		}
@@ -247,11 +247,14 @@ func (s *starter) nginxFPM() error {
 	if _, err := s.v.write("www/index.php", page); err != nil {
 		return err
 	}
+	if err := s.v.includes(); err != nil {
+		return err
+	}
 	conf, err := s.v.write("php-fpm.conf", fpmConf)
 	if err != nil {
 		return err
 	}
-	if err := s.run(s.v.BackPort, "php-fpm", fpm, "--nodaemonize", "--fpm-config", conf); err != nil {
+	if err := s.run(s.v.BackPort, "php-fpm", append([]string{fpm, "--nodaemonize", "--fpm-config", conf}, s.v.opcache()...)...); err != nil {
 		return err
 	}
 	return s.front()

@@ -20,7 +20,7 @@ public class Booking {
     static int booked;
     static final Account from = new Account(), to = new Account();
     static final AtomicInteger count = new AtomicInteger();
-    static final List<int[]> kept = new ArrayList<>();
+    static final List<Object> kept = new ArrayList<>();
     static volatile Object left;
 
     public static void main(String[] args) throws IOException {
@@ -38,7 +38,7 @@ public class Booking {
             }
         }
         for (int n = 0; n < live; n++) {
-            kept.add(new int[250_000]); // a megabyte
+            kept.add(megabyte());
         }
         if (pool > 0) {
             LinkedBlockingQueue<Runnable> queue = new LinkedBlockingQueue<>();
@@ -98,6 +98,13 @@ public class Booking {
                 second.balance++;
             }
         }
+    }
+
+    /** A megabyte of small objects, as a cache of bookings is: the collector has to go through each of them. */
+    static Object megabyte() {
+        Object[] bookings = new Object[28_000];
+        for (int n = 0; n < bookings.length; n++) bookings[n] = new long[2];
+        return bookings;
     }
 
     /** Makes what is of no use after it. */
