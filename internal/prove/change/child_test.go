@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"os"
 	"os/exec"
 	"runtime"
@@ -202,10 +201,9 @@ func refuses(t *testing.T, c *cause.Change, words string) {
 // serve is the child: one order on each line.
 func serve() {
 	runtime.LockOSThread() // orders about threads are about this one
-	keep := map[int]any{}
 	in := bufio.NewScanner(os.Stdin)
 	for in.Scan() {
-		answer, err := obey(strings.Fields(in.Text()), keep)
+		answer, err := obey(strings.Fields(in.Text()))
 		if err != nil {
 			answer = "error " + err.Error()
 		}
@@ -213,7 +211,7 @@ func serve() {
 	}
 }
 
-func obey(order []string, keep map[int]any) (string, error) {
+func obey(order []string) (string, error) {
 	arg := func(i int) string {
 		if i < len(order) {
 			return order[i]
@@ -261,13 +259,12 @@ func obey(order []string, keep map[int]any) (string, error) {
 		return "ok", unix.SetsockoptInt(number(1), number(2), number(3), number(4))
 	case "close":
 		return "ok", unix.Close(number(1))
-	case "udp": // port
-		p, err := net.ListenPacket("udp4", fmt.Sprintf("127.0.0.1:%d", number(1)))
-		if err != nil {
-			return "", err
+	case "udp": // port; gives the descriptor
+		fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM, 0)
+		if err == nil {
+			err = unix.Bind(fd, &unix.SockaddrInet4{Port: number(1), Addr: [4]byte{127, 0, 0, 1}})
 		}
-		keep[len(keep)] = p
-		return "ok", nil
+		return fmt.Sprint(fd), err
 	case "pipe":
 		var p [2]int
 		err := unix.Pipe(p[:])
