@@ -48,6 +48,7 @@ type cli struct {
 	Doctor   doctorCmd   `cmd:"" help:"Try what this kernel, these rights and this host allow, and what it costs."`
 	Tune     tuneCmd     `cmd:"" help:"Mend a service step by step under load: find, change one thing, measure, keep what helps."`
 	Causes   causesCmd   `cmd:"" help:"List the causes that slowray knows, or tell all about one."`
+	Prove    proveCmd    `cmd:"" help:"Prove a cause: change one thing, measure before, with and after it, and put it back."`
 	Undo     undoCmd     `cmd:"" help:"Put back what slowray has changed and left, or list it."`
 	Lab      labCmd      `cmd:"" help:"Incidents to try slowray on, in private network namespaces."`
 

@@ -47,12 +47,9 @@ func servedPort(v *cause.View, f *cause.Finding, s *cause.Service) int {
 // service that o is about. The error says why there are none.
 func Plan(o *observe.Observation, id string) ([]cause.Change, *cause.Finding, error) {
 	catalogue := cause.Catalogue()
-	c := lookup(catalogue, id)
-	switch {
-	case c == nil:
-		return nil, nil, fmt.Errorf("%s: no such cause; slowray causes lists them", id)
-	case c.Try == nil:
-		return nil, nil, fmt.Errorf("%s: nothing can be changed and undone to prove it by; slowray causes %s says how to mend it", id, id)
+	c, err := provable(catalogue, id)
+	if err != nil {
+		return nil, nil, err
 	}
 	r := Diagnose(o)
 	for i := range r.Findings {
@@ -85,3 +82,29 @@ func Plan(o *observe.Observation, id string) ([]cause.Change, *cause.Finding, er
 }
 
 func sameChange(a, b cause.Change) bool { return a.Kind == b.Kind && a.Text == b.Text }
+
+// Provable says why a cause can be proved by no change, wherever it is; nil if it
+// can.
+func Provable(id string) error {
+	_, err := provable(cause.Catalogue(), id)
+	return err
+}
+
+func provable(catalogue []cause.Cause, id string) (*cause.Cause, error) {
+	c := lookup(catalogue, id)
+	switch {
+	case c == nil:
+		return nil, fmt.Errorf("%s: no such cause; slowray causes lists them", id)
+	case c.Try == nil:
+		return nil, fmt.Errorf("%s: nothing can be changed and undone to prove it by; slowray causes %s says how to mend it", id, id)
+	}
+	return c, nil
+}
+
+// Title is what a cause is called for people.
+func Title(id string) string {
+	if c := lookup(cause.Catalogue(), id); c != nil {
+		return c.Title
+	}
+	return id
+}

@@ -79,6 +79,14 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
+// Longest is for how long an experiment may take, with a Meter whose blocks take
+// as long as they are told to.
+func (o Options) Longest() time.Duration {
+	o = o.withDefaults()
+	phases := time.Duration(1 + 2*o.Rounds)
+	return phases*time.Duration(o.Blocks)*longer*o.Length + phases*2*o.MaxSettle
+}
+
 // run is an experiment under way.
 type run struct {
 	opt     Options
@@ -89,7 +97,8 @@ type run struct {
 	applied bool
 	rounds  int
 	beating sync.Mutex
-	resize  bool // blocks can be of any length
+	resize  bool          // blocks can be of any length
+	settled time.Duration // before the next phase
 }
 
 // Run makes the experiment. The change is undone when it returns, unless the
@@ -235,7 +244,7 @@ func (r *run) beat() {
 
 // phase measures the blocks of one phase.
 func (r *run) phase(ctx context.Context, name string) error {
-	r.phases = append(r.phases, Phase{Name: name})
+	r.phases = append(r.phases, Phase{Name: name, Settled: r.settled.Seconds(), Blocks: []Block{}})
 	p := &r.phases[len(r.phases)-1]
 	var last *Block
 	for i := range r.opt.Blocks {
@@ -297,6 +306,7 @@ func (r *run) idle() bool {
 // agree and done, if given, is true of the last; at most MaxSettle, or twice that
 // for done.
 func (r *run) settle(ctx context.Context, done func(*Block) bool) error {
+	r.settled = r.opt.Settle
 	if !r.resize {
 		return sleep(ctx, r.opt.Settle)
 	}
@@ -311,6 +321,7 @@ func (r *run) settle(ctx context.Context, done func(*Block) bool) error {
 			return err
 		}
 		spent += max(r.opt.Settle, time.Duration(b.Seconds*float64(time.Second)))
+		r.settled = spent
 		agrees := last == nil && b.Requests < settleEnough || last != nil && agree(last, &b)
 		back := done == nil || done(&b)
 		switch {

@@ -6,6 +6,13 @@ import (
 	"slices"
 )
 
+// Metrics that are only told.
+const (
+	requestRate    Metric = "requests_per_s"
+	unansweredRate Metric = "unanswered_per_s"
+	partPrefix            = "p99."
+)
+
 // shown is what is told of the blocks beside what is judged.
 func shown(r *Result) []Effect {
 	var all []Effect
@@ -24,10 +31,10 @@ func shown(r *Result) []Effect {
 	for _, m := range Metrics() {
 		add(m, kinds[m], m.value)
 	}
-	add("requests_per_s", kind{unit: "1/s", higher: true}, func(b *Block) float64 { return ratio(float64(b.Requests), b.Seconds) })
-	add("unanswered_per_s", kind{unit: "1/s"}, func(b *Block) float64 { return ratio(float64(b.Unanswered), b.Seconds) })
+	add(requestRate, kind{unit: "1/s", higher: true}, func(b *Block) float64 { return ratio(float64(b.Requests), b.Seconds) })
+	add(unansweredRate, kind{unit: "1/s"}, func(b *Block) float64 { return ratio(float64(b.Unanswered), b.Seconds) })
 	for _, name := range names(r, func(b *Block) map[string]float64 { return b.Parts }) {
-		add(Metric("p99."+name), kind{unit: "ns"}, func(b *Block) float64 { return b.Parts[name] })
+		add(Metric(partPrefix+name), kind{unit: "ns"}, func(b *Block) float64 { return b.Parts[name] })
 	}
 	for _, name := range names(r, func(b *Block) map[string]float64 { return b.Counters }) {
 		add(Metric(name), counterKind, func(b *Block) float64 { return b.Counters[name] })

@@ -109,11 +109,11 @@ func nothing(found []finding) (Verdict, string, bool) {
 		bound := max(math.Abs(f.lo), math.Abs(f.hi))
 		seen := max(f.kind.least, bound)
 		if f.kind.floor > 0 && f.below() {
-			bounds = append(bounds, fmt.Sprintf("%s were and stayed next to nothing", f.Metric.words()))
+			bounds = append(bounds, fmt.Sprintf("%s were and stayed next to nothing", f.Metric.Words()))
 			continue
 		}
 		wide = wide || bound > math.Log(bearable)
-		bounds = append(bounds, fmt.Sprintf("%s: a change of %s or more would have been seen", f.Metric.words(), figure.Percent(math.Expm1(seen))))
+		bounds = append(bounds, fmt.Sprintf("%s: a change of %s or more would have been seen", f.Metric.Words(), figure.Percent(math.Expm1(seen))))
 	}
 	if wide {
 		return Undecided, "the noise is greater than an effect that matters: " + strings.Join(bounds, "; "), true
@@ -133,8 +133,8 @@ func (f *finding) below() bool {
 	return true
 }
 
-// words is the metric's name in a sentence.
-func (m Metric) words() string {
+// Words is the metric's name in a sentence.
+func (m Metric) Words() string {
 	switch m {
 	case GoodRate:
 		return "good responses"
@@ -144,6 +144,13 @@ func (m Metric) words() string {
 		return "median time"
 	case P99:
 		return "99th percentile"
+	case requestRate:
+		return "requests"
+	case unansweredRate:
+		return "unanswered"
+	}
+	if part, ok := strings.CutPrefix(string(m), partPrefix); ok {
+		return "p99 of " + strings.ReplaceAll(part, "_", " ")
 	}
 	return string(m)
 }
@@ -166,7 +173,7 @@ func (e *Effect) Figure(v float64) string {
 
 // moved says from what to what it went.
 func (f *finding) moved() string {
-	return fmt.Sprintf("%s went from %s to %s", f.Metric.words(), f.Figure(f.Before.Median), f.Figure(f.With.Median))
+	return fmt.Sprintf("%s went from %s to %s", f.Metric.Words(), f.Figure(f.Before.Median), f.Figure(f.With.Median))
 }
 
 // went says that it came and went with the change.

@@ -1,0 +1,141 @@
+package proof
+
+import (
+	"bytes"
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/santhosh-tekuri/jsonschema/v6"
+
+	"github.com/slowray/slowray/internal/cause"
+	"github.com/slowray/slowray/internal/prove/experiment"
+)
+
+// steady is a service that answers ten times as fast with the change.
+type steady struct {
+	on bool
+	n  int
+}
+
+func (s *steady) Apply() error { s.on = true; return nil }
+func (s *steady) Undo() error  { s.on = false; return nil }
+
+func (s *steady) Block(_ context.Context, d time.Duration) (experiment.Block, error) {
+	s.n++
+	rate, p50 := 500.0, 180e6
+	if s.on {
+		rate, p50 = 5000, 20e6
+	}
+	rate *= 1 + float64(s.n%3)/100
+	n := uint64(rate * d.Seconds())
+	return experiment.Block{
+		Start: time.Date(2026, 11, 22, 6, 0, s.n, 0, time.UTC), Seconds: d.Seconds(), Requests: n + 10, Good: n, Errors: 10, Timed: n, P50: p50, P99: 3 * p50,
+		Parts: map[string]float64{"server": 2 * p50}, Counters: map[string]float64{"TcpExt.ListenOverflows": 10 * p50 / 1e6},
+	}, nil
+}
+
+func documents(t *testing.T) (dry, done *Document) {
+	t.Helper()
+	make := func() *Document {
+		c := cause.Change{Kind: cause.ChangeSysctl, Name: "net.core.somaxconn", Was: "10", Value: "4096", Text: "net.core.somaxconn 10 → 4096, on the host"}
+		return &Document{
+			Schema: SchemaProve, Host: "web1", Cause: "accept-queue-overflow", Title: "The accept queue is full", Found: true,
+			Service: Service{Port: 80, NetNS: 4026531840, PID: 12, Comm: "nginx", Requests: 505.2},
+			Steps:   []Step{{Change: c, Was: "10", Do: []string{"sysctl -w net.core.somaxconn=4096"}, Undo: []string{"sysctl -w net.core.somaxconn=10"}}},
+			Persist: []string{"echo 'net.core.somaxconn=4096' > /etc/sysctl.d/90-somaxconn.conf"},
+			Finding: &cause.Finding{
+				Cause: "accept-queue-overflow", Title: "The accept queue is full", Verdict: cause.Supported, Role: cause.RoleCause,
+				Subject: cause.Subject{Kind: "listener", Port: 80}, Impact: cause.Impact{Share: 0.5, Of: "new connections", Text: "half of the new connections were dropped"},
+				Evidence: []cause.Evidence{{Fact: "ListenOverflows", Value: 1800, Source: "/proc/net/netstat"}}, Fix: cause.Fix{Text: "raise it", Commands: []string{}, Changes: []cause.Change{c}},
+			},
+		}
+	}
+	s := &steady{}
+	r, err := experiment.Run(t.Context(), s, s, experiment.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	dry, done = make(), make()
+	done.Conclude(r, "")
+	return dry, done
+}
+
+func TestText(t *testing.T) {
+	const head = `accept-queue-overflow: The accept queue is full
+  found     half of the new connections were dropped
+  measured  requests to port 80 (nginx), 505/s in the look
+  change    net.core.somaxconn 10 → 4096, on the host
+  now       10
+  do        sysctl -w net.core.somaxconn=4096
+  undo      sysctl -w net.core.somaxconn=10
+
+`
+	dry, done := documents(t)
+	kept := *done
+	kept.Kept = "0007"
+	for want, d := range map[string]*Document{
+		head + "Nothing was changed. With --apply it is changed, measured and put back.\n":  dry,
+		head + result + "The change is undone.\n" + persist:                                 done,
+		head + result + "The change is kept (slowray undo 0007 takes it back).\n" + persist: &kept,
+	} {
+		var b strings.Builder
+		if err := d.Text(&b); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, b.String()); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+	}
+}
+
+const result = `PROVED: good responses went from 505/s to 5,050/s with the change, and to 505/s without it again; median time went from 180 ms to 20 ms (better); 99th percentile went from 540 ms to 60 ms (better)
+
+                           before         with    after          with ÷ without
+  good responses            505/s      5,050/s    505/s      9.99 (9.8 to 10.2) better
+  errors                    0.7 %  under 0.1 %    0.7 %  0.311 (0.308 to 0.314) unclear
+  median time              180 ms        20 ms   180 ms  0.111 (0.111 to 0.111) better
+  99th percentile          540 ms        60 ms   540 ms  0.111 (0.111 to 0.111) better
+  requests                  508/s      5,053/s    508/s                    9.94
+  p99 of server            360 ms        40 ms   360 ms                   0.111
+  TcpExt.ListenOverflows  1,800/s        200/s  1,800/s                   0.111
+
+Medians of 3 blocks with the change, which was made once, and 6 without it, of 3 s each; ratios with intervals of at least 95 %.
+`
+
+const persist = `To make it last:
+  echo 'net.core.somaxconn=4096' > /etc/sysctl.d/90-somaxconn.conf
+`
+
+// TestJSON holds the document to its schema.
+func TestJSON(t *testing.T) {
+	compiler := jsonschema.NewCompiler()
+	schema, err := compiler.Compile("../../../schema/prove.schema.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dry, done := documents(t)
+	idle := *dry
+	idle.Conclude(experiment.Result{Verdict: experiment.TooLittle, Why: "nobody asked", Effects: []experiment.Effect{}, Phases: []experiment.Phase{}, Undone: true}, "")
+	notFound := *dry
+	notFound.Found, notFound.Finding, notFound.Service = false, nil, Service{}
+	for name, d := range map[string]*Document{"dry": dry, "done": done, "idle": &idle, "not found": &notFound} {
+		var b bytes.Buffer
+		if err := d.JSON(&b); err != nil {
+			t.Fatal(err)
+		}
+		v, err := jsonschema.UnmarshalJSON(bytes.NewReader(b.Bytes()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := schema.Validate(v); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if proved := strings.Contains(b.String(), `"verdict": "proved",
+    "role"`); proved != (name == "done") {
+			t.Errorf("%s: the finding is proved: %v", name, proved)
+		}
+	}
+}

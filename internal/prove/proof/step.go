@@ -1,0 +1,37 @@
+package proof
+
+import (
+	"fmt"
+
+	"github.com/slowray/slowray/internal/cause"
+	"github.com/slowray/slowray/internal/prove/change"
+)
+
+// Step is one of the changes, as it would be made here and now.
+type Step struct {
+	Change cause.Change `json:"change"`
+	Was    string       `json:"was"` // as it is at present
+	Do     []string     `json:"do"`  // what a person would type
+	Undo   []string     `json:"undo"`
+}
+
+// Steps looks at what each change would find, and changes nothing.
+func Steps(changes []cause.Change) ([]Step, error) {
+	var steps []Step
+	for i := range changes {
+		c := &changes[i]
+		d, err := change.For(c.Kind)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", c.Text, err)
+		}
+		was, err := d.Prepare(c)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", c.Text, err)
+		}
+		s := Step{Change: *c, Was: was.Was, Do: []string{}, Undo: []string{}}
+		do, undo := d.Commands(c, was)
+		s.Do, s.Undo = append(s.Do, do...), append(s.Undo, undo...)
+		steps = append(steps, s)
+	}
+	return steps, nil
+}

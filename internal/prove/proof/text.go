@@ -1,0 +1,235 @@
+package proof
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/slowray/slowray/internal/figure"
+	"github.com/slowray/slowray/internal/prove/experiment"
+	"github.com/slowray/slowray/internal/report"
+)
+
+// width of the text, in columns.
+const width = 100
+
+type printer struct {
+	w   io.Writer
+	err error
+}
+
+func (p *printer) line(format string, args ...any) {
+	if p.err == nil {
+		_, p.err = fmt.Fprintf(p.w, format+"\n", args...)
+	}
+}
+
+// field prints a name and a text, broken into lines.
+func (p *printer) field(name, text string) {
+	const indent = 12
+	line, n := "", 0
+	flush := func() {
+		p.line("  %-*s%s", indent-2, name, line)
+		name, line, n = "", "", 0
+	}
+	for word := range strings.FieldsSeq(report.Clean(text)) {
+		k := utf8.RuneCountInString(word)
+		if n > 0 && n+1+k > width-indent && word != "%" {
+			flush()
+		}
+		if n > 0 {
+			line += " "
+			n++
+		}
+		line += word
+		n += k
+	}
+	flush()
+}
+
+// Text writes the document for a person.
+func (d *Document) Text(w io.Writer) error {
+	p := &printer{w: w}
+	p.line("%s: %s", d.Cause, d.Title)
+	if d.Found {
+		p.field("found", d.Finding.Impact.Text)
+	} else {
+		p.field("found", "no; it is tried all the same")
+	}
+	p.field("measured", d.measured())
+	for _, s := range d.Steps {
+		p.field("change", s.Change.Text)
+		p.field("now", s.Was)
+		p.commands("do", s.Do)
+		p.commands("undo", s.Undo)
+	}
+	p.line("")
+	if d.Result == nil {
+		p.line("Nothing was changed. With --apply it is changed, measured and put back.")
+		return p.err
+	}
+	p.result(d.Result)
+	p.ending(d)
+	return p.err
+}
+
+func (d *Document) measured() string {
+	var what string
+	switch s := &d.Service; {
+	case s.Port == 0:
+		what = "no service on TCP was seen"
+	case s.Comm == "" || s.Comm == "?":
+		what = fmt.Sprintf("requests to port %d", s.Port)
+	default:
+		what = fmt.Sprintf("requests to port %d (%s)", s.Port, s.Comm)
+	}
+	if d.Load != "" {
+		return what + ", under " + d.Load
+	}
+	if d.Service.Port != 0 {
+		what += fmt.Sprintf(", %s/s in the look", figure.Count(int64(d.Service.Requests+0.5)))
+	}
+	return what
+}
+
+// commands prints each on a line of its own, whole, so that it can be copied.
+func (p *printer) commands(name string, list []string) {
+	for _, c := range list {
+		p.line("  %-10s%s", name, report.Clean(c))
+		name = ""
+	}
+}
+
+// result prints the verdict and the table of effects.
+func (p *printer) result(r *experiment.Result) {
+	p.line("%s: %s", strings.ToUpper(string(r.Verdict)), report.Clean(r.Why))
+	if len(r.Effects) == 0 {
+		return
+	}
+	p.line("")
+	rows := [][]string{{"", "before", "with", "after", "with ÷ without", ""}}
+	for i := range r.Effects {
+		e := &r.Effects[i]
+		if e.Outcome == experiment.Shown && !moved(e) {
+			continue
+		}
+		rows = append(rows, []string{e.Metric.Words(), e.Figure(e.Before.Median), figureOf(e, &e.With), figureOf(e, &e.After), ratio(e), outcome(e)})
+	}
+	p.table(rows)
+	p.line("")
+	p.line("%s", measurements(r))
+}
+
+// table prints rows: the first and the last column begin, the others end in line.
+func (p *printer) table(rows [][]string) {
+	widths := make([]int, len(rows[0]))
+	for _, row := range rows {
+		for i, cell := range row {
+			widths[i] = max(widths[i], utf8.RuneCountInString(cell))
+		}
+	}
+	for _, row := range rows {
+		line := " "
+		for i, cell := range row {
+			pad := strings.Repeat(" ", widths[i]-utf8.RuneCountInString(cell))
+			if i == 0 || i == len(row)-1 {
+				line += " " + cell + pad
+			} else {
+				line += "  " + pad + cell
+			}
+		}
+		p.line("%s", strings.TrimRight(report.Clean(line), " "))
+	}
+}
+
+// moved says that a figure that is not judged is worth a line: it is well apart.
+func moved(e *experiment.Effect) bool {
+	off := slices.Concat(e.Before.Blocks, e.After.Blocks)
+	if len(off) == 0 || len(e.With.Blocks) == 0 {
+		return true
+	}
+	return slices.Min(e.With.Blocks) > 1.2*slices.Max(off) || slices.Max(e.With.Blocks) < slices.Min(off)/1.2
+}
+
+func figureOf(e *experiment.Effect, s *experiment.Sample) string {
+	if len(s.Blocks) == 0 {
+		return "-"
+	}
+	return e.Figure(s.Median)
+}
+
+// ratio is the effect with its interval.
+func ratio(e *experiment.Effect) string {
+	if e.Outcome == experiment.Shown {
+		if e.Ratio == 0 {
+			return "-"
+		}
+		return factor(e.Ratio)
+	}
+	return fmt.Sprintf("%s (%s to %s)", factor(e.Ratio), factor(e.Low), factor(e.High))
+}
+
+func factor(v float64) string {
+	switch {
+	case v >= 99.5:
+		return figure.Count(int64(v + 0.5))
+	case v < 0.005:
+		return "under 0.01"
+	}
+	return fmt.Sprintf("%.3g", v)
+}
+
+func outcome(e *experiment.Effect) string {
+	if e.Outcome == experiment.Shown {
+		return ""
+	}
+	return string(e.Outcome)
+}
+
+// measurements says what the table rests on.
+func measurements(r *experiment.Result) string {
+	off, on, seconds, blocks := 0, 0, 0.0, 0
+	for i := range r.Phases {
+		p := &r.Phases[i]
+		for _, b := range p.Blocks {
+			seconds += b.Seconds
+			blocks++
+		}
+		if p.Applied() {
+			on += len(p.Blocks)
+		} else {
+			off += len(p.Blocks)
+		}
+	}
+	if blocks == 0 {
+		return "Nothing was measured."
+	}
+	times := "once"
+	if r.Rounds > 1 {
+		times = fmt.Sprintf("%d times", r.Rounds)
+	}
+	return fmt.Sprintf("Medians of %d blocks with the change, which was made %s, and %d without it, of %s each; ratios with intervals of at least 95 %%.",
+		on, times, off, figure.Seconds(seconds/float64(blocks)))
+}
+
+// ending says how things are now.
+func (p *printer) ending(d *Document) {
+	switch {
+	case d.Kept != "":
+		p.line("The change is kept (slowray undo %s takes it back).", d.Kept)
+	case d.Result.Rounds == 0:
+		return
+	case d.Result.Undone:
+		p.line("The change is undone.")
+	default:
+		p.line("THE CHANGE IS NOT UNDONE: slowray undo --list says what is left.")
+	}
+	if d.Proved() && len(d.Persist) > 0 {
+		p.line("To make it last:")
+		for _, c := range d.Persist {
+			p.line("  %s", report.Clean(c))
+		}
+	}
+}
