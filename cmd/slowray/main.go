@@ -39,6 +39,7 @@ func (e exit) Error() string { return fmt.Sprintf("exit status %d", int(e)) }
 type cli struct {
 	Why      whyCmd      `cmd:"" default:"withargs" help:"Watch this host, then name the causes of slow and failed requests."`
 	Replay   replayCmd   `cmd:"" help:"Judge a saved observation again, on any machine, without root."`
+	Compare  compareCmd  `cmd:"" help:"Put two saved observations side by side: what got better, what worse, what is set otherwise."`
 	Requests requestsCmd `cmd:"" help:"One line for each request on a TCP connection, with where its time went."`
 	Top      topCmd      `cmd:"" help:"Show live, per endpoint, how many requests there are and where their time goes."`
 	Wait     waitCmd     `cmd:"" help:"Show what a process waits for now, hop by hop to the last."`

@@ -39,9 +39,9 @@ func judged(phases []Phase, counters []string) []finding {
 	for _, m := range Metrics() {
 		k := kinds[m]
 		off, on := weights(phases, m.weight)
-		much := max(median(off), median(on))
+		much := max(Median(off), Median(on))
 		if m == P50 || m == P99 {
-			much = min(median(off), median(on))
+			much = min(Median(off), Median(on))
 		}
 		if uint64(much) < k.enough {
 			continue
@@ -91,18 +91,18 @@ func judge(m Metric, k kind, phases []Phase, read func(*Block) float64) finding 
 			later = append(later, scores...)
 		}
 		if phases[i].Applied() {
-			f.on, f.onMed = append(f.on, scores...), append(f.onMed, median(scores))
+			f.on, f.onMed = append(f.on, scores...), append(f.onMed, Median(scores))
 		} else {
-			f.off, f.offMed = append(f.off, scores...), append(f.offMed, median(scores))
+			f.off, f.offMed = append(f.off, scores...), append(f.offMed, Median(scores))
 		}
 	}
 	f.level(phases)
 	f.e, f.lo, f.hi, f.Confidence = shift(f.on, f.off)
 	f.ratios()
 	sign := 1.0
-	f.P = rankP(f.on, f.off)
+	f.P = RankP(f.on, f.off)
 	if f.e < 0 {
-		sign, f.P = -1, rankP(f.off, f.on)
+		sign, f.P = -1, RankP(f.off, f.on)
 	}
 	size := math.Abs(f.e)
 	matters := size >= k.least && math.Abs(f.With.Median-f.middle()) >= k.floor
@@ -176,7 +176,7 @@ func (f *finding) level(phases []Phase) {
 			slopes = append(slopes, (f.off[i]-f.off[j])/(offAt[i]-offAt[j]))
 		}
 	}
-	slope := median(slopes)
+	slope := Median(slopes)
 	for i := range f.off {
 		f.off[i] -= slope * offAt[i]
 	}
@@ -186,7 +186,7 @@ func (f *finding) level(phases []Phase) {
 	n := 0
 	for i := range phases {
 		if k := len(phases[i].Blocks); !phases[i].Applied() {
-			f.offLevel = append(f.offLevel, median(f.off[n:n+k]))
+			f.offLevel = append(f.offLevel, Median(f.off[n:n+k]))
 			n += k
 		}
 	}
@@ -214,7 +214,7 @@ func (f *finding) staysAfter(first, later []float64) bool {
 
 // middle is the median of the value without the change.
 func (f *finding) middle() float64 {
-	return median(slices.Concat(f.Before.Blocks, f.After.Blocks))
+	return Median(slices.Concat(f.Before.Blocks, f.After.Blocks))
 }
 
 // ratios turns the shift into factors of the value.
@@ -238,7 +238,7 @@ func effect(m Metric, k kind, phases []Phase, read func(*Block) float64) Effect 
 		}
 	}
 	for _, s := range []*Sample{&e.Before, &e.With, &e.After} {
-		s.Median = median(s.Blocks)
+		s.Median = Median(s.Blocks)
 	}
 	return e
 }

@@ -35,9 +35,9 @@ func rankCounts(na, nb int) []float64 {
 	return table[na][nb]
 }
 
-// rankP is the chance that values a would lie at least as far above values b as
+// RankP is the chance that values a would lie at least as far above values b as
 // they do if nothing made them differ (one-sided). Equal values count against it.
-func rankP(a, b []float64) float64 {
+func RankP(a, b []float64) float64 {
 	if len(a) == 0 || len(b) == 0 {
 		return 1
 	}
@@ -90,11 +90,11 @@ func shift(a, b []float64) (middle, low, high, sure float64) {
 		}
 		below = tail
 	}
-	return median(diffs), diffs[skip], diffs[len(diffs)-1-skip], 1 - 2*below
+	return Median(diffs), diffs[skip], diffs[len(diffs)-1-skip], 1 - 2*below
 }
 
-// median is the middle of values; 0 of none.
-func median(values []float64) float64 {
+// Median is the middle of values; 0 of none.
+func Median(values []float64) float64 {
 	if len(values) == 0 {
 		return 0
 	}

@@ -35,13 +35,13 @@ func TestRankCounts(t *testing.T) {
 
 func TestRankP(t *testing.T) {
 	low, high := []float64{1, 2, 3, 4, 5, 6}, []float64{7, 8, 9}
-	if p := rankP(high, low); math.Abs(p-1.0/84) > 1e-12 {
+	if p := RankP(high, low); math.Abs(p-1.0/84) > 1e-12 {
 		t.Errorf("all above: %v, want 1/84", p)
 	}
-	if p := rankP(low, high); p != 1 {
+	if p := RankP(low, high); p != 1 {
 		t.Errorf("all below: %v", p)
 	}
-	if p := rankP([]float64{1, 1, 1}, []float64{1, 1, 1}); p != 1 {
+	if p := RankP([]float64{1, 1, 1}, []float64{1, 1, 1}); p != 1 {
 		t.Errorf("all equal: %v", p)
 	}
 }
@@ -79,7 +79,7 @@ func TestShift(t *testing.T) {
 
 func TestMedian(t *testing.T) {
 	for want, of := range map[float64][]float64{0: nil, 3: {3}, 2: {3, 1}, 5: {9, 5, 1}} {
-		if got := median(of); got != want {
+		if got := Median(of); got != want {
 			t.Errorf("%v: %v", of, got)
 		}
 	}

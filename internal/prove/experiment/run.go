@@ -376,7 +376,7 @@ func scores(m Metric, k kind, p *Phase) []float64 {
 	return s
 }
 
-func phaseScore(m Metric, k kind, p *Phase) float64 { return median(scores(m, k, p)) }
+func phaseScore(m Metric, k kind, p *Phase) float64 { return Median(scores(m, k, p)) }
 func spreadOf(m Metric, k kind, p *Phase) float64   { return spread(scores(m, k, p)) }
 
 func sleep(ctx context.Context, d time.Duration) error {

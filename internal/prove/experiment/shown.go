@@ -25,7 +25,7 @@ func shown(r *Result) []Effect {
 		if len(off) == 0 || slices.Max(slices.Concat(off, e.With.Blocks)) == 0 {
 			return
 		}
-		e.Ratio = ratio(e.With.Median, median(off))
+		e.Ratio = ratio(e.With.Median, Median(off))
 		all = append(all, e)
 	}
 	for _, m := range Metrics() {
