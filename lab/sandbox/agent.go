@@ -142,14 +142,17 @@ type SignalArgs struct {
 	Signal syscall.Signal
 }
 
-// Signal sends a signal to a started program that has not been waited for.
+// Signal sends a signal to a started program, unless it has ended.
 func (a *Agent) Signal(args SignalArgs, _ *struct{}) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if _, ok := a.jobs[args.PID]; !ok {
+	if done, ok := a.jobs[args.PID]; !ok || len(done) > 0 { // it has ended
 		return nil
 	}
-	return syscall.Kill(args.PID, args.Signal)
+	if err := syscall.Kill(args.PID, args.Signal); !errors.Is(err, syscall.ESRCH) {
+		return err
+	}
+	return nil
 }
 
 // Run starts a program, waits for its end and gives its output.
