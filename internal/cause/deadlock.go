@@ -21,7 +21,7 @@ var deadlock = Cause{
 		See:   []Symptom{SeeHang, SeeNoAnswer, SeeIdle},
 		Known: []string{
 			"The chain of who waits for whom comes back to itself, for longer than " + nanoseconds(waitRound) + ", and requests are held up by it.",
-			"Owners are read from glibc's locks and from HotSpot's monitors. Of Go's and Python's locks they are inferred from the stacks, and the finding says so.",
+			"Owners are read from glibc's locks, HotSpot's monitors, java.util.concurrent and Python's RLocks. Of Go's locks and Python's others they are inferred from the stacks, and the finding says so.",
 		},
 		Not: []string{
 			"Threads of an event loop that wake each other, and a lock that is passed on while it is looked at.",
@@ -60,14 +60,14 @@ func checkDeadlock(v *View) Result {
 			f.Title = fmt.Sprintf("%d %ss of %s wait for each other: perhaps a deadlock", len(round), one, round[0].Process.Comm)
 		}
 		if len(round[0].Stack) > 0 {
-			inferredDeadlock(f, round)
+			inferredDeadlock(f, round, c.Sure)
 			return
 		}
 		f.Fix.Text = "They cannot go on by themselves. Save the stacks of the threads, which show where the locks are taken, then restart the process. It will not come back when all take these locks in the same order."
 		f.Fix.Commands = []string{
 			fmt.Sprintf("gdb -p %d -batch -ex 'thread apply all bt' > /tmp/stacks.%d", round[0].Process.PID, round[0].Process.PID),
 		}
-		if strings.HasPrefix(round[0].Object, javaMonitor) {
+		if strings.HasPrefix(round[0].Object, javaLock) {
 			f.Fix.Commands = []string{jcmd(round[0].Process.PID)}
 		}
 		if unit := round[0].Process.Unit; unit != "" {
@@ -77,14 +77,18 @@ func checkDeadlock(v *View) Result {
 }
 
 // inferredDeadlock is what is known of a circle of goroutines, or of threads of
-// Python, which write down nowhere who holds a lock.
-func inferredDeadlock(f *Finding, round []observe.WaitHop) {
+// Python. Most of their locks do not say who holds them: then it is not sure.
+func inferredDeadlock(f *Finding, round []observe.WaitHop, sure bool) {
 	lang := languageOf(&round[0])
-	f.Title = fmt.Sprintf("Deadlock in %s, it seems: %d %ss wait for each other, at %s", round[0].Process.Comm, len(round), lang.thread, placesOf(round))
+	seems, inferred := ", it seems", fmt.Sprintf(" Who holds the locks is inferred: %s writes it down nowhere.", lang.name)
+	if sure {
+		seems, inferred = "", ""
+	}
+	f.Title = fmt.Sprintf("Deadlock in %s%s: %d %ss wait for each other, at %s", round[0].Process.Comm, seems, len(round), lang.thread, placesOf(round))
 	for i := range round {
 		f.Evidence = append(f.Evidence, Evidence{Fact: "stack of " + lang.thread + " " + hopNumber(&round[i]), Value: strings.Join(round[i].Stack, " ← "), Source: lang.source})
 	}
-	f.Fix.Text = fmt.Sprintf("They cannot go on by themselves. Who holds the locks is inferred: %s writes it down nowhere. Save the stacks of all %ss, then start it anew. It will not come back when all take these locks in the same order.", lang.name, lang.thread)
+	f.Fix.Text = fmt.Sprintf("They cannot go on by themselves.%s Save the stacks of all %ss, then start it anew. It will not come back when all take these locks in the same order.", inferred, lang.thread)
 	pid := round[0].Process.PID
 	f.Fix.Commands = []string{lookAtWaits(pid), fmt.Sprintf(lang.dump, pid)}
 }
@@ -100,8 +104,9 @@ func languageOf(h *observe.WaitHop) language {
 	return language{"Python", "thread", "stacks in the process's memory", "py-spy dump --locals --pid %d   # all stacks, with what the locks belong to (pip install py-spy)"}
 }
 
-// javaMonitor begins what a thread waits for that is to enter a monitor of Java's.
-const javaMonitor = "Java monitor "
+// javaLock begins what a thread waits for that is a monitor of Java's, or a lock of
+// java.util.concurrent.
+const javaLock = "Java "
 
 // jcmd prints the stacks of a Java process with the locks that they hold.
 func jcmd(pid int) string {

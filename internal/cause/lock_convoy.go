@@ -22,7 +22,7 @@ var lockConvoy = Cause{
 			"comes first, where that is to blame: this is for owners that compute, sleep, or wait to be woken.",
 		See: []Symptom{SeeIdle, SeePlateau},
 		Known: []string{
-			"Threads waited for the same lock for " + percent(dominantShare) + " or more of the time of the slow requests; who holds it is read where it is written (glibc's locks, monitors of Java, RLocks of Python), and inferred from the stacks of Go and Python otherwise.",
+			"Threads waited for the same lock for " + percent(dominantShare) + " or more of the time of the slow requests; who holds it is read where it is written (glibc's locks, monitors and java.util.concurrent locks of Java, RLocks of Python), and inferred from the stacks of Go and Python otherwise.",
 		},
 		Not: []string{
 			"A lock that takes little of the time.",
@@ -66,7 +66,7 @@ func (v *View) lockFindings() Result {
 		f.Evidence = append(f.Evidence, Evidence{Fact: "its owner", Value: fmt.Sprintf("thread %d (%s) of %s, which %s", owner.TID, owner.Comm, who(owner), does), Source: string(owner.How)})
 		f.Fix.Text = fmt.Sprintf("Thread %d (%s) holds the lock and %s meanwhile: do that outside of the lock, or give each thread or part of the data a lock of its own.", owner.TID, owner.Comm, does)
 		f.Fix.Commands = []string{lookAtWaits(waiter.Process.PID)}
-		if strings.HasPrefix(waiter.Object, javaMonitor) {
+		if strings.HasPrefix(waiter.Object, javaLock) {
 			f.Fix.Commands = append(f.Fix.Commands, jcmd(waiter.Process.PID))
 		}
 	})

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/slowray/slowray/internal/sense/host"
@@ -21,6 +22,14 @@ type Machine struct {
 	memory procmem.Process
 	fields map[string]uint64 // offsets, of static fields their addresses
 	tids   map[uint64]int    // by address of the JavaThread
+
+	// Of Java objects.
+	objects            bool // whether they can be read
+	narrow             bool // references take 4 bytes
+	narrowBase         uint64
+	narrowShift        uint32
+	poolSize, flagSize uint64
+	offsets            map[field]uint64
 }
 
 // needed are the fields without which owners cannot be read.
@@ -46,18 +55,36 @@ func Open(proc string, pid int, memory procmem.Reader) (*Machine, error) {
 	if err != nil {
 		return nil, err
 	}
-	table, err := tableIn(filepath.Join(proc, fmt.Sprint(pid), "root", path))
+	table, types, err := tablesIn(filepath.Join(proc, fmt.Sprint(pid), "root", path))
 	if err != nil {
 		return nil, err
 	}
-	m := &Machine{memory: procmem.Process{PID: pid, Read: memory}, fields: map[string]uint64{}, tids: map[uint64]int{}}
+	m := &Machine{memory: procmem.Process{PID: pid, Read: memory}, fields: map[string]uint64{}, tids: map[uint64]int{}, offsets: map[field]uint64{}}
 	m.readFields(m.memory.Word(base + table))
 	for _, name := range needed {
 		if _, ok := m.fields[name]; !ok {
 			return nil, fmt.Errorf("its table of fields has no %s: this version of Java is not known", name)
 		}
 	}
+	m.readTypes(m.memory.Word(base + types))
+	m.openObjects()
 	return m, nil
+}
+
+// openObjects finds out how Java objects are laid out.
+func (m *Machine) openObjects() {
+	for _, name := range slices.Concat(forObjects, wished) {
+		_, ok := m.fields[name]
+		if !ok && !strings.HasPrefix(name, "InstanceKlass::_f") && !strings.HasPrefix(name, "InstanceKlass::_j") {
+			return
+		}
+	}
+	m.narrow = m.compressed()
+	m.narrowBase = m.memory.Word(m.fields["_narrow_oop._base"])
+	if b := m.memory.Bytes(m.fields["_narrow_oop._shift"], 4); b != nil {
+		m.narrowShift = procmem.Half(b, 0) & 7
+	}
+	m.objects = m.poolSize != 0 && m.flagSize != 0
 }
 
 // library is where libjvm.so was loaded.
@@ -81,9 +108,9 @@ func library(proc string, pid int) (base uint64, path string, err error) {
 	return 0, "", ErrNotJava
 }
 
-// tableIn is where in a library the pointer to the table of fields is. The
+// tablesIn is where in a library the pointers to the tables of fields and of types are. The
 // layout of the table's entries has not changed since there are 64-bit machines.
-func tableIn(path string) (table uint64, err error) {
+func tablesIn(path string) (table, types uint64, err error) {
 	defer func() {
 		if r := recover(); r != nil {
 			err = fmt.Errorf("its libjvm.so is damaged: %v", r)
@@ -91,25 +118,32 @@ func tableIn(path string) (table uint64, err error) {
 	}()
 	f, err := elf.Open(path)
 	if err != nil {
-		return 0, err
+		return 0, 0, err
 	}
 	defer f.Close()
 	symbols, err := f.DynamicSymbols()
 	if err != nil {
-		return 0, err
+		return 0, 0, err
 	}
 	for _, s := range symbols {
-		if s.Name == "gHotSpotVMStructs" {
-			return s.Value, nil
+		switch s.Name {
+		case "gHotSpotVMStructs":
+			table = s.Value
+		case "gHotSpotVMTypes":
+			types = s.Value
 		}
 	}
-	return 0, errors.New("its libjvm.so has no table of fields")
+	if table == 0 {
+		return 0, 0, errors.New("its libjvm.so has no table of fields")
+	}
+	return table, types, nil
 }
 
 // readFields reads the table (vmStructs.hpp: names of type and field, the field's
 // type, whether it is static, its offset, its address).
 func (m *Machine) readFields(table uint64) {
 	const entry = 48
+	all := slices.Concat(needed, wished, forObjects)
 	for i := range uint64(maxEntries) {
 		e := m.memory.Bytes(table+i*entry, entry)
 		if e == nil || procmem.Long(e, 0) == 0 {
@@ -117,7 +151,7 @@ func (m *Machine) readFields(table uint64) {
 		}
 		field := m.text(procmem.Long(e, 8))
 		kind := ""
-		for _, name := range append(needed, wished...) {
+		for _, name := range all {
 			of, last, both := strings.Cut(name, "::")
 			switch {
 			case !both && of == field: // a thread's, which is in Thread or in JavaThread

@@ -6,11 +6,17 @@ import (
 	"github.com/slowray/slowray/internal/sense/procmem"
 )
 
-// Wait is a thread that waits to enter a monitor.
+// Wait is a thread that waits to enter a monitor, or for a lock of
+// java.util.concurrent.
 type Wait struct {
-	Monitor uint64 // address of the ObjectMonitor
-	Owner   int    // thread that has entered it; 0 when it is not known
+	Monitor uint64 // address of the ObjectMonitor; 0 when it waits for a lock
+	Lock    uint64 // address of the lock, which may be another one soon
+	Owner   int    // thread that has entered or holds it; 0 when it is not known
 	Class   string // of the object that the monitor belongs to: "orders.Account"; empty when it is not known
+
+	OwnerEnded bool // the thread that took the lock is gone
+
+	thread, holder uint64 // their JavaThreads
 }
 
 // thread is a JavaThread.
@@ -21,7 +27,7 @@ type thread struct {
 	monitor   uint64 // that it waits for
 }
 
-// Waits lists the threads that wait for a monitor, by their number in the
+// Waits lists the threads that wait for a monitor or a lock, by their number in the
 // machine's own pid namespace.
 func (m *Machine) Waits() map[int]Wait {
 	list := m.memory.Word(m.fields["ThreadsSMRSupport::_java_thread_list"])
@@ -39,12 +45,20 @@ func (m *Machine) Waits() map[int]Wait {
 			waiting = waiting || t.monitor != 0
 		}
 	}
-	if !waiting {
+	if !waiting && !m.objects {
 		return nil
 	}
 	out := map[int]Wait{}
 	for _, t := range threads {
 		if t.monitor == 0 {
+			if w, ok := m.parked(t.addr); ok {
+				for _, o := range threads {
+					if o.addr == w.holder {
+						w.Owner = o.tid
+					}
+				}
+				out[t.tid] = w
+			}
 			continue
 		}
 		w := Wait{Monitor: t.monitor, Class: m.classOf(t.monitor)}
@@ -82,8 +96,7 @@ func (m *Machine) thread(addr uint64) (t thread, ok bool) {
 	return t, t.tid > 0
 }
 
-// classOf is the class of the object that a monitor belongs to, as far as the
-// machine keeps class pointers as it does by default.
+// classOf is the class of the object that a monitor belongs to.
 func (m *Machine) classOf(monitor uint64) string {
 	for _, name := range wished {
 		if m.fields[name] == 0 && name != "Symbol::_length" {
@@ -91,23 +104,9 @@ func (m *Machine) classOf(monitor uint64) string {
 		}
 	}
 	handle := m.memory.Word(monitor + m.fields["ObjectMonitor::_object"])
-	object := m.memory.Word(handle)
-	narrow := m.memory.Bytes(object+8, 4)
-	shift := m.memory.Bytes(m.fields["_narrow_klass._shift"], 4)
-	if narrow == nil || shift == nil || procmem.Half(shift, 0) > 8 {
+	class := m.classAt(m.memory.Word(handle))
+	if class == 0 {
 		return ""
 	}
-	class := m.memory.Word(m.fields["_narrow_klass._base"]) + uint64(procmem.Half(narrow, 0))<<procmem.Half(shift, 0)
-	symbol := m.memory.Word(class + m.fields["Klass::_name"])
-	size := m.memory.Bytes(symbol+m.fields["Symbol::_length"], 2)
-	if size == nil {
-		return ""
-	}
-	name := m.memory.Bytes(symbol+m.fields["Symbol::_body"], uint64(min(int(size[0])|int(size[1])<<8, 256)))
-	for _, c := range name {
-		if c <= ' ' || c == 0x7f {
-			return ""
-		}
-	}
-	return strings.ReplaceAll(string(name), "/", ".")
+	return strings.ReplaceAll(m.nameOf(class), "/", ".")
 }

@@ -87,7 +87,7 @@ func parked() *link {
 func (l *look) onFutex(t *thread, addr uint64, value, command uint32, private, timed bool) *link {
 	owner, ok := l.futexOwner(t, addr, value, command, private)
 	if !ok {
-		if k := l.monitorWait(t); k != nil {
+		if k := l.monitorWait(t, timed); k != nil {
 			return k
 		}
 		if k := l.pythonLock(t, addr, timed); k != nil {

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/slowray/slowray/internal/observe"
 	"github.com/slowray/slowray/internal/sense/hotspot"
@@ -59,9 +60,9 @@ func (l *look) machine(p *process) *hotspot.Machine {
 	return m
 }
 
-// monitorWait is the wait of a thread for a monitor of Java's (synchronized);
-// nil when it waits for none.
-func (l *look) monitorWait(t *thread) *link {
+// monitorWait is the wait of a thread for a monitor of Java's (synchronized), or
+// for a lock of java.util.concurrent; nil when it waits for none.
+func (l *look) monitorWait(t *thread, timed bool) *link {
 	j := l.javaOf(t.p)
 	if j == nil {
 		return nil
@@ -72,7 +73,10 @@ func (l *look) monitorWait(t *thread) *link {
 			w = wait
 		}
 	}
-	if w.Monitor == 0 {
+	switch {
+	case w.Lock != 0:
+		return l.javaLock(t, j, w, timed)
+	case w.Monitor == 0:
 		return nil
 	}
 	k := &link{kind: observe.WaitLock, wants: observe.WantsRelease, sure: true, wakes: true, extra: fmt.Sprint(w.Monitor)}
@@ -94,5 +98,24 @@ func (l *look) monitorWait(t *thread) *link {
 		}
 		return false
 	}
+	return k
+}
+
+// javaLock is the wait for a lock of java.util.concurrent. Its address is not
+// told: the collector of garbage may move it.
+func (l *look) javaLock(t *thread, j *java, w hotspot.Wait, timed bool) *link {
+	class, _, _ := strings.Cut(w.Class, "$")
+	k := &link{kind: observe.WaitLock, wants: observe.WantsRelease, sure: !timed, extra: fmt.Sprint(w.Lock), object: "Java lock, a " + printable(class, 256)}
+	owner := l.hostTID(t.p, w.Owner)
+	switch {
+	case w.OwnerEnded:
+		k.end, k.text = observe.EndGone, "the lock was taken by a thread of Java that has ended without letting it go"
+		return k
+	case owner == nil || owner == t:
+		k.end, k.text = observe.EndNoOwner, "who holds the lock could not be read"
+		return k
+	}
+	k.targets = []target{{pid: t.p.pid, tid: owner.tid, how: observe.HowOwner, why: "holds the lock"}}
+	k.same = func() bool { return j.machine.Still(w) }
 	return k
 }

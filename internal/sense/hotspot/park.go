@@ -1,0 +1,64 @@
+package hotspot
+
+import "strings"
+
+// Locks of java.util.concurrent are Java objects. A thread that waits for one is
+// parked, and says on what (LockSupport.park(blocker)); a lock that one thread
+// holds at a time says which (AbstractOwnableSynchronizer).
+var (
+	parkBlocker = field{"java/lang/Thread", "parkBlocker"}
+	eetop       = field{"java/lang/Thread", "eetop"} // its JavaThread, 0 when it has ended
+	exclusive   = field{"java/util/concurrent/locks/AbstractOwnableSynchronizer", "exclusiveOwnerThread"}
+)
+
+// parked is the lock of java.util.concurrent that a thread waits for; false when
+// it is parked on something else, or not at all, or when nobody holds it.
+func (m *Machine) parked(thread uint64) (w Wait, ok bool) {
+	if !m.objects {
+		return w, false
+	}
+	object := m.threadObject(thread)
+	class := m.classAt(object)
+	at := m.offset(class, parkBlocker)
+	if object == 0 || at == 0 {
+		return w, false
+	}
+	lock := m.reference(object, at)
+	if lock == 0 {
+		return w, false
+	}
+	kind := m.classAt(lock)
+	held := m.offset(kind, exclusive)
+	if held == 0 {
+		return w, false
+	}
+	owner := m.reference(lock, held)
+	to := m.offset(m.classAt(owner), eetop)
+	if owner == 0 || to == 0 {
+		return w, false
+	}
+	w = Wait{Lock: lock, Class: strings.ReplaceAll(m.nameOf(kind), "/", "."), thread: thread}
+	w.holder = m.memory.Word(owner + to)
+	w.OwnerEnded = w.holder == 0
+	return w, w.holder != thread
+}
+
+// threadObject is the java.lang.Thread of a JavaThread, which has a handle for
+// it (since 16), or the reference itself.
+func (m *Machine) threadObject(thread uint64) uint64 {
+	at := m.memory.Word(thread + m.fields["_threadObj"])
+	if object := m.memory.Word(at); m.offset(m.classAt(object), eetop) != 0 && m.memory.Word(object+m.offsets[eetop]) == thread {
+		return object
+	}
+	if m.offset(m.classAt(at), eetop) != 0 && m.memory.Word(at+m.offsets[eetop]) == thread {
+		return at
+	}
+	return 0
+}
+
+// Still says whether a thread waits for the same lock of java.util.concurrent as
+// before, and the same thread holds it.
+func (m *Machine) Still(w Wait) bool {
+	now, ok := m.parked(w.thread)
+	return ok && now.Lock == w.Lock && now.holder == w.holder
+}
