@@ -1,16 +1,13 @@
 package cpython
 
 import (
-	"bufio"
 	"debug/elf"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
 
-	"github.com/slowray/slowray/internal/sense/host"
 	"github.com/slowray/slowray/internal/sense/procmem"
 )
 
@@ -74,36 +71,23 @@ func Open(proc string, pid int, memory procmem.Reader) (*Interpreter, error) {
 	return &Interpreter{Version: version, memory: procmem.Process{PID: pid, Read: memory}, layout: l, runtime: at, codes: map[uint64]*code{}}, nil
 }
 
-// library is where the interpreter was loaded: a library, or the program itself.
+// library is where the interpreter was loaded: a library, or the program itself,
+// which may only call it.
 func library(proc string, pid int) (base uint64, path, version string, err error) {
-	maps, err := os.Open(filepath.Join(proc, fmt.Sprint(pid), "maps"))
-	if err != nil {
-		return 0, "", "", err
-	}
-	defer maps.Close()
-	lines := bufio.NewScanner(maps)
-	for lines.Scan() {
-		f := strings.Fields(lines.Text())
-		if len(f) != 6 || f[2] != "00000000" {
-			continue
-		}
-		name := filepath.Base(f[5])
+	base, path, err = procmem.Loaded(proc, pid, func(path string) (ok, done bool) {
+		name := filepath.Base(path)
 		v := versionIn.FindStringSubmatch(name)
-		if v == nil || !strings.HasPrefix(name, "python") && !strings.HasPrefix(name, "libpython") {
-			continue
+		inLibrary := strings.HasPrefix(name, "libpython")
+		if v == nil || !strings.HasPrefix(name, "python") && !inLibrary {
+			return false, false
 		}
-		from, _, _ := strings.Cut(f[0], "-")
-		if at, ok := host.ParseHex([]byte(from)); ok {
-			base, path, version = at, f[5], v[1]
-			if strings.HasPrefix(name, "libpython") {
-				break // the program only calls it
-			}
-		}
+		version = v[1]
+		return true, inLibrary
+	})
+	if errors.Is(err, procmem.ErrNoMapping) {
+		err = ErrNotPython
 	}
-	if path == "" {
-		return 0, "", "", ErrNotPython
-	}
-	return base, path, version, nil
+	return base, path, version, err
 }
 
 // runtimeIn is the address of _PyRuntime in a file that was loaded at base.

@@ -1,16 +1,13 @@
 package goroutine
 
 import (
-	"bufio"
 	"debug/buildinfo"
 	"debug/elf"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 
-	"github.com/slowray/slowray/internal/sense/host"
 	"github.com/slowray/slowray/internal/sense/procmem"
 )
 
@@ -113,23 +110,11 @@ func (p *Program) loadedAt(proc string) (uint64, error) {
 	if err != nil {
 		return 0, err
 	}
-	maps, err := os.Open(filepath.Join(proc, fmt.Sprint(p.PID), "maps"))
+	at, _, err := procmem.Loaded(proc, p.PID, func(path string) (ok, done bool) { return path == exe, true })
 	if err != nil {
-		return 0, err
+		return 0, fmt.Errorf("where the program was loaded: %w", err)
 	}
-	defer maps.Close()
-	lines := bufio.NewScanner(maps)
-	for lines.Scan() {
-		f := strings.Fields(lines.Text())
-		if len(f) < 6 || strings.Join(f[5:], " ") != exe || f[2] != "00000000" {
-			continue
-		}
-		from, _, _ := strings.Cut(f[0], "-")
-		if at, ok := host.ParseHex([]byte(from)); ok {
-			return at - first&^0xfff, nil
-		}
-	}
-	return 0, errors.New("where the program was loaded is not in its memory map")
+	return at - first&^0xfff, nil
 }
 
 // bytes is memory of the process; nil when not all of it can be read.

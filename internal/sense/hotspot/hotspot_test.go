@@ -118,7 +118,7 @@ func TestLocks(t *testing.T) {
 	if err := os.WriteFile(source, []byte(locks), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	for _, flags := range [][]string{{"-Xmx64m"}, {"-Xmx64m", "-XX:-UseCompressedOops"}, {"-Xmx64m", "-XX:+UseSerialGC"}} {
+	for _, flags := range [][]string{{"-Xmx64m"}, {"-Xmx64m", "-XX:-UseCompressedOops", "-XX:+UseSerialGC"}} {
 		cmd := exec.Command(java, append(flags, source)...)
 		out, _ := cmd.StdoutPipe()
 		if err := cmd.Start(); err != nil {

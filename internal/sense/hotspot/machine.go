@@ -1,16 +1,13 @@
 package hotspot
 
 import (
-	"bufio"
 	"debug/elf"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 
-	"github.com/slowray/slowray/internal/sense/host"
 	"github.com/slowray/slowray/internal/sense/procmem"
 )
 
@@ -89,23 +86,11 @@ func (m *Machine) openObjects() {
 
 // library is where libjvm.so was loaded.
 func library(proc string, pid int) (base uint64, path string, err error) {
-	maps, err := os.Open(filepath.Join(proc, fmt.Sprint(pid), "maps"))
-	if err != nil {
-		return 0, "", err
+	base, path, err = procmem.Loaded(proc, pid, func(path string) (ok, done bool) { return strings.HasSuffix(path, "/libjvm.so"), true })
+	if errors.Is(err, procmem.ErrNoMapping) {
+		err = ErrNotJava
 	}
-	defer maps.Close()
-	lines := bufio.NewScanner(maps)
-	for lines.Scan() {
-		f := strings.Fields(lines.Text())
-		if len(f) != 6 || !strings.HasSuffix(f[5], "/libjvm.so") || f[2] != "00000000" {
-			continue
-		}
-		from, _, _ := strings.Cut(f[0], "-")
-		if at, ok := host.ParseHex([]byte(from)); ok {
-			return at, f[5], nil
-		}
-	}
-	return 0, "", ErrNotJava
+	return base, path, err
 }
 
 // tablesIn is where in a library the pointers to the tables of fields and of types are. The

@@ -1,5 +1,6 @@
-// Package procmem reads the memory of processes, by process_vm_readv(2) alone:
-// nothing is stopped, attached to or changed. It needs the right to trace them.
+// Package procmem reads the memory of processes, by process_vm_readv(2) alone, and
+// what is where in it (/proc/PID/maps): nothing is stopped, attached to or
+// changed. It needs the right to trace them.
 package procmem
 
 import (

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/slowray/slowray/internal/sense/host"
+	"github.com/slowray/slowray/internal/sense/procmem"
 )
 
 // mapping is an executable part of a process's memory.
@@ -54,36 +54,16 @@ func byStart(a, b mapping) int {
 	return 0
 }
 
-// parseMapping reads a line such as
-// "7f0c2e6ac000-7f0c2e801000 r-xp 00026000 fd:01 1185 /usr/lib/libc.so.6".
+// parseMapping reads the line of an executable mapping.
 func parseMapping(line []byte) (m mapping, ok bool) {
-	fields := [5][]byte{}
-	rest := bytes.TrimRight(line, "\n")
-	for i := range fields {
-		rest = bytes.TrimLeft(rest, " ")
-		field, after, _ := bytes.Cut(rest, []byte(" "))
-		fields[i], rest = field, after
-	}
-	if len(fields[1]) < 3 || fields[1][2] != 'x' {
+	of, ok := procmem.ParseMapping(line)
+	if !ok || !of.Executable {
 		return m, false
 	}
-	from, to, dash := bytes.Cut(fields[0], []byte("-"))
-	var good [4]bool
-	m.start, good[0] = host.ParseHex(from)
-	m.end, good[1] = host.ParseHex(to)
-	m.offset, good[2] = host.ParseHex(fields[2])
-	m.inode, good[3] = host.ParseUint(fields[4])
-	if !dash || good != [4]bool{true, true, true, true} || m.end <= m.start {
-		return m, false
-	}
-	m.device = string(fields[3])
-	m.path = unescape(string(bytes.TrimLeft(rest, " ")))
-	m.path, m.deleted = strings.CutSuffix(m.path, " (deleted)")
+	m = mapping{start: of.Start, end: of.End, offset: of.Offset, device: of.Device, inode: of.Inode}
+	m.path, m.deleted = strings.CutSuffix(of.Path, " (deleted)")
 	return m, true
 }
-
-// unescape undoes what seq_file does to line ends in names.
-func unescape(path string) string { return strings.ReplaceAll(path, `\012`, "\n") }
 
 // find is the mapping that holds an address, nil when none does.
 func find(mappings []mapping, address uint64) *mapping {

@@ -1,12 +1,12 @@
 package wait
 
 import (
-	"bytes"
 	"fmt"
 	"os"
 
 	"github.com/slowray/slowray/internal/observe"
 	"github.com/slowray/slowray/internal/sense/host"
+	"github.com/slowray/slowray/internal/sense/procmem"
 )
 
 // Operations of futex(2) (include/uapi/linux/futex.h).
@@ -359,23 +359,13 @@ func (l *look) maps(pid int, file string) bool {
 // eachMapping visits the shared mappings of files until visit returns false.
 // Memory that is shared without a file (MAP_ANONYMOUS) has one too, deleted.
 func (l *look) eachMapping(pid int, visit func(from, to uint64, file string) bool) {
-	b, err := os.ReadFile(fmt.Sprintf("%s/%d/maps", l.fs.Proc, pid))
+	err := procmem.EachMapping(l.fs.Proc, pid, func(m *procmem.Mapping) bool {
+		if !m.Shared || m.Inode == 0 {
+			return true
+		}
+		return visit(m.Start, m.End, fmt.Sprintf("%s %d", m.Device, m.Inode))
+	})
 	if err != nil {
 		l.permission(fmt.Sprintf("memory map of process %d", pid), err, "CAP_SYS_PTRACE")
-		return
-	}
-	for len(b) > 0 {
-		var line []byte
-		line, b, _ = bytes.Cut(b, []byte("\n"))
-		f := bytes.Fields(line)
-		if len(f) < 5 || len(f[1]) < 4 || f[1][3] != 's' || string(f[4]) == "0" {
-			continue
-		}
-		low, high, _ := bytes.Cut(f[0], []byte("-"))
-		from, ok1 := hexadecimal(low)
-		to, ok2 := hexadecimal(high)
-		if ok1 && ok2 && !visit(from, to, string(f[3])+" "+string(f[4])) {
-			return
-		}
 	}
 }
