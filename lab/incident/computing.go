@@ -27,7 +27,7 @@ func computing() []Incident {
 		Summary: "a service in Java whose heap is nearly full of what it keeps, so that it collects garbage all the time",
 		Setup:   java(server.Java{HeapMB: 512, Live: 70, Garbage: 4 << 20}),
 		Faults: []Fault{{
-			Name: "small-heap", Cause: "gc-pauses",
+			Name: "small-heap", Cause: "gc-pauses", Beside: []string{"lock-convoy"}, // of the machine's own, whose holder waits for the collector
 			Text:  "a heap of 76 MB, where it had 512",
 			Plant: func(s *server.Setup) { s.Java.HeapMB = 76 },
 		}},
