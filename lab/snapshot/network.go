@@ -21,7 +21,7 @@ func output(ctx context.Context, name string, args ...string) string {
 var link = regexp.MustCompile(`^\d+: ([^:@]+)[:@]`)
 
 // linkSetting are the settings in such a line; the rest is state.
-var linkSetting = regexp.MustCompile(`\b(mtu|qlen|xdp\S*|prog/xdp id) \S+|\bprog/xdp\b.*?(tag \S+)`)
+var linkSetting = regexp.MustCompile(`\b(mtu|qlen|xdp\S*|prog/xdp id) [^\s\\]+|\bprog/xdp\b.*?(tag \S+)`)
 
 // users is how many use a queueing discipline at the moment.
 var users = regexp.MustCompile(` refcnt \d+`)

@@ -24,7 +24,9 @@ import (
 const (
 	envOwner = "JOURNAL_TEST_OWNER" // what the owner is to do
 	envDir   = "JOURNAL_TEST_DIR"
-	envCrash = "JOURNAL_TEST_CRASH" // "owner", "guardian" or "both", and the number of the step
+	// JSON of the changes that the owner makes; otherwise it changes all files
+	envChanges = "JOURNAL_TEST_CHANGES"
+	envCrash   = "JOURNAL_TEST_CRASH" // "owner", "guardian" or "both", and the number of the step
 )
 
 func TestMain(m *testing.M) {
@@ -252,7 +254,14 @@ func owner(what, dir string) {
 	}
 	top := filepath.Dir(dir)
 	files, _ := filepath.Glob(filepath.Join(top, "file*"))
-	l, err := j.Begin(changesOf(top, len(files)), Options{Cause: "some-cause", Why: "a test"})
+	changes := changesOf(top, len(files))
+	if text := os.Getenv(envChanges); text != "" {
+		if err := json.Unmarshal([]byte(text), &changes); err != nil {
+			fmt.Println("error:", err)
+			return
+		}
+	}
+	l, err := j.Begin(changes, Options{Cause: "some-cause", Why: "a test"})
 	if err != nil {
 		fmt.Println("error:", err)
 		return
@@ -302,7 +311,11 @@ func (h *host) start(what, crash string) *process {
 		h.t.Fatal(err)
 	}
 	p := &process{Cmd: exec.Command(exe)}
-	p.Env = append(os.Environ(), envOwner+"="+what, envDir+"="+h.dir, envCrash+"="+crash)
+	changes, err := json.Marshal(h.changes)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	p.Env = append(os.Environ(), envOwner+"="+what, envChanges+"="+string(changes), envDir+"="+h.dir, envCrash+"="+crash)
 	p.Stderr = os.Stderr
 	pipe, err := p.StdoutPipe()
 	if err != nil {
