@@ -86,6 +86,7 @@ type guardian struct {
 	wire   *wire
 	asked  chan os.Signal // SIGTERM: `slowray undo`, or the host goes down
 	inbox  chan message   // from the owner; closed when it has gone
+	until  time.Time      // the end of the lease, by a clock that nobody sets
 	silent time.Duration  // since the owner's last word, as far as the guardian itself could run
 	done   bool
 }
@@ -121,6 +122,7 @@ func (g *guardian) take(dir, id string) error {
 		return fmt.Errorf("journal: entry %s: %w", id, err)
 	}
 	e.Guardian = self()
+	g.until = time.Now().Add(time.Until(e.Until))
 	g.keeper = keeper{d, e, "guardian"}
 	return d.write(e)
 }
@@ -157,7 +159,7 @@ func (g *guardian) run() error {
 			g.silent += min(now.Sub(last), 3*guardianTick)
 			last = now
 			switch {
-			case g.e.State != Kept && now.After(g.e.Until):
+			case g.e.State != Kept && now.After(g.until):
 				g.end("the time of the lease is up")
 			case g.e.State == Applied && g.silent > maxSilence:
 				g.end(fmt.Sprintf("slowray (pid %d) has said nothing for %s: it hangs or was stopped", g.e.Owner.PID, maxSilence))

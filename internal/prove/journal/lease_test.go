@@ -236,7 +236,7 @@ func TestBeginRefuses(t *testing.T) {
 func TestTimeIsUp(t *testing.T) {
 	t.Parallel()
 	h := newHost(t, 1)
-	l, err := h.open().Begin(h.changes, Options{For: 700 * time.Millisecond})
+	l, err := h.open().Begin(h.changes, Options{For: 2 * time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}
