@@ -22,7 +22,26 @@ type Scope struct {
 }
 
 // Snapshot is how everything is at one moment: a value for each setting.
-type Snapshot struct{ values map[string]string }
+type Snapshot struct {
+	values map[string]string
+	moving map[string]bool // settings that are not compared
+}
+
+// Settle leaves out of s what is not the same in later, though nothing was
+// changed: logs, what servers write by themselves.
+func (s *Snapshot) Settle(later *Snapshot) {
+	s.moving = map[string]bool{}
+	for key, value := range s.values {
+		if now, ok := later.values[key]; !ok || now != value {
+			s.moving[key] = true
+		}
+	}
+	for key := range later.values {
+		if _, ok := s.values[key]; !ok {
+			s.moving[key] = true
+		}
+	}
+}
 
 // Take looks at everything. What is not there, such as a tool of firewalls or
 // a process that has ended, has no lines; only what could not be looked at at all
@@ -91,6 +110,7 @@ func Diff(before, after *Snapshot) []string {
 	for key, was := range before.values {
 		now, ok := after.values[key]
 		switch {
+		case before.moving[key]:
 		case !ok:
 			list = append(list, fmt.Sprintf("%s: was %s, is gone", key, was))
 		case now != was:
@@ -98,7 +118,7 @@ func Diff(before, after *Snapshot) []string {
 		}
 	}
 	for key, now := range after.values {
-		if _, ok := before.values[key]; !ok {
+		if _, ok := before.values[key]; !ok && !before.moving[key] {
 			list = append(list, fmt.Sprintf("%s: is new: %s", key, now))
 		}
 	}

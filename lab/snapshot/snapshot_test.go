@@ -133,6 +133,24 @@ func TestDiff(t *testing.T) {
 	}
 }
 
+// What moves by itself is left out, what comes or goes later is not.
+func TestSettle(t *testing.T) {
+	snap := func(values ...string) *Snapshot {
+		s := &Snapshot{values: map[string]string{}}
+		for _, v := range values {
+			key, value, _ := strings.Cut(v, "=")
+			s.values[key] = value
+		}
+		return s
+	}
+	s := snap("log=1", "limit=5", "temp=1", "gone=1")
+	s.Settle(snap("log=2", "limit=5", "new=1", "gone=1"))
+	got := strings.Join(Diff(s, snap("log=3", "limit=6", "new=2", "temp=7", "other=1")), "\n")
+	if want := "gone: was 1, is gone\nlimit: was 5, is 6\nother: is new: 1"; got != want {
+		t.Errorf("got:\n%s\nwant:\n%s", got, want)
+	}
+}
+
 // What is not there is an error only where nothing could be looked at.
 func TestNotThere(t *testing.T) {
 	_, err := Take(t.Context(), Scope{Namespaces: []int{1 << 30}})
