@@ -28,6 +28,7 @@ type requestsCmd struct {
 	StatsEvery *time.Duration `placeholder:"D" help:"With --format tcprt: how often the statistics of each port are written (60s)."`
 	Labels     bool           `help:"Also keep what was asked for: method and path, statement or command."`
 	Limit      *int           `placeholder:"N" help:"End after so many requests."`
+	From       *string        `placeholder:"FILE" help:"Read a capture of packets (pcap, pcapng, also compressed) instead of recording; needs no root."`
 	Budget     float64        `default:"10" placeholder:"P" help:"Share of the host's CPU, in percent, that slowray may take before one line stands for several requests (${default}; 0: no limit)."`
 }
 
@@ -75,6 +76,10 @@ func (c *requestsCmd) Validate() error {
 		return fmt.Errorf("--slow %s: must be more than nothing", *c.Slow)
 	case c.For != nil && *c.For <= 0:
 		return fmt.Errorf("--for %s: must be more than nothing", *c.For)
+	case c.From != nil && (c.For != nil || c.PID != nil):
+		return errors.New("--from: a capture has its own length and knows no processes; --for and --pid do not go with it")
+	case c.From != nil && c.Side != nil && *c.Side == observe.Called.String():
+		return errors.New("--from: packets do not tell which end was this host; all requests are told from the end that serves")
 	case c.Limit != nil && *c.Limit < 1:
 		return fmt.Errorf("--limit %d: must be positive", *c.Limit)
 	case !(c.Budget >= 0 && c.Budget <= 100):
@@ -135,6 +140,9 @@ func (c *requestsCmd) peer() (netip.Prefix, error) {
 // Run writes requests until the time is up, enough were written, or whoever
 // reads them has gone.
 func (c *requestsCmd) Run(ctx context.Context, s *streams) error {
+	if c.From != nil {
+		return c.runCapture(s)
+	}
 	names := namesWithContainers()
 	now := time.Now().UnixNano()
 	if c.PID != nil {

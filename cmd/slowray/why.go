@@ -15,6 +15,7 @@ import (
 	"github.com/slowray/slowray/internal/diagnose"
 	"github.com/slowray/slowray/internal/observe"
 	"github.com/slowray/slowray/internal/report"
+	"github.com/slowray/slowray/internal/sense/packets"
 	"github.com/slowray/slowray/internal/watch"
 )
 
@@ -111,13 +112,27 @@ func (c *whyCmd) save(o *observe.Observation) error {
 }
 
 type replayCmd struct {
-	File string `arg:"" help:"A file made with slowray why --save."`
+	File string `arg:"" help:"A file made with slowray why --save, or a capture of packets (pcap, pcapng, also compressed)."`
+	Port []int  `placeholder:"N" sep:"," help:"Of a capture: only requests answered at this TCP port; may be repeated."`
 	All  bool   `help:"Tell of every endpoint, and of every cause why it is ruled out."`
 	JSON bool   `name:"json" help:"Print the report as JSON."`
 }
 
-// Run judges the saved observation.
+// Validate is called by the command line parser.
+func (c *replayCmd) Validate() error { return checkPorts(c.Port) }
+
+// Run judges the saved observation, or what a capture of packets tells.
 func (c *replayCmd) Run(s *streams) error {
+	if packets.Recognises(c.File) {
+		o, err := packets.Observe(c.File, version(), packets.Options{Ports: c.Port})
+		if err != nil {
+			return fmt.Errorf("replay: %w", err)
+		}
+		return judge(o, c.JSON, c.All, s)
+	}
+	if len(c.Port) > 0 {
+		return errors.New("replay: --port is for captures of packets; a saved observation has the filter that it was made with")
+	}
 	o, err := observe.Load(c.File)
 	if err != nil {
 		return fmt.Errorf("replay: %w", err)

@@ -168,6 +168,7 @@ var applicationStall = Cause{
 	Title:         "The application pauses in the middle of an answer",
 	Layer:         LayerApplication,
 	Needs:         []observe.Kind{observe.KindRequests},
+	OnWire:        true,
 	ConsequenceOf: append([]string{"slow-dependency", "php-fpm-children-exhausted"}, laterCauses...),
 	Folds:         true,
 	Doc: Doc{

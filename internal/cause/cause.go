@@ -26,6 +26,8 @@ type Cause struct {
 	Title string // a plain sentence about what is wrong
 	Layer Layer
 	Needs []observe.Kind // without these it is "not checked"
+	// OnWire says that packets alone tell it: the requests of a capture will do.
+	OnWire bool
 	// ConsequenceOf lists the causes that may bring this one about.
 	ConsequenceOf []string
 	// Folds says that this one is told as a consequence whenever one of them

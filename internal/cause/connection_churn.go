@@ -10,10 +10,11 @@ import (
 // the handshakes, a round trip each, take a good part of the time of its
 // requests. On the loopback device that is microseconds, and no finding.
 var connectionChurn = Cause{
-	ID:    "connection-churn",
-	Title: "A new connection for each call: handshakes take a good part of the time",
-	Layer: LayerCall,
-	Needs: []observe.Kind{observe.KindRequests},
+	ID:     "connection-churn",
+	Title:  "A new connection for each call: handshakes take a good part of the time",
+	Layer:  LayerCall,
+	Needs:  []observe.Kind{observe.KindRequests},
+	OnWire: true,
 	// Slow handshakes are somebody else's doing.
 	ConsequenceOf: []string{"syn-retransmits", "accept-queue-overflow", "conntrack-full", "softirq-saturated", "network-loss"},
 	Folds:         true,

@@ -43,10 +43,11 @@ func (l *ledger) sendWaitText(n uint64, what string) string {
 // closed because its application does not read. One that is too small for the
 // round trip is told as window-limited.
 var slowReceiver = Cause{
-	ID:    "slow-receiver",
-	Title: "The receiver does not read: its window is closed and the answer waits to be sent",
-	Layer: LayerPath,
-	Needs: []observe.Kind{observe.KindRequests},
+	ID:     "slow-receiver",
+	Title:  "The receiver does not read: its window is closed and the answer waits to be sent",
+	Layer:  LayerPath,
+	Needs:  []observe.Kind{observe.KindRequests},
+	OnWire: true,
 	Doc: Doc{
 		About: "The other end does not take the bytes: its receive window is closed because its application does not read, or it is too small for " +
 			"the round trip. The answer waits to be sent, which looks like a slow server.",
@@ -179,10 +180,11 @@ func checkSendBuffer(v *View) Result {
 // (TCP_DELACK_MIN, include/net/tcp.h). It happens to answers, to calls made
 // from here, and to requests whose client does it.
 var nagleDelayedAck = Cause{
-	ID:    "nagle-delayed-ack",
-	Title: "Nagle's algorithm waits for a delayed acknowledgement: 40 ms for each small write",
-	Layer: LayerApplication,
-	Needs: []observe.Kind{observe.KindRequests},
+	ID:     "nagle-delayed-ack",
+	Title:  "Nagle's algorithm waits for a delayed acknowledgement: 40 ms for each small write",
+	Layer:  LayerApplication,
+	Needs:  []observe.Kind{observe.KindRequests},
+	OnWire: true,
 	Doc: Doc{
 		About: "Who writes in pieces without TCP_NODELAY has the second piece held back until the first one is acknowledged, and the other end " +
 			"acknowledges only after 40 ms, in the hope of an answer to send it with. It happens to answers, to calls made from here, and to " +

@@ -16,6 +16,7 @@ var slowClientAck = Cause{
 	Title:         "Clients acknowledge late: it looks like network time and nobody waits for it",
 	Layer:         LayerPath,
 	Needs:         []observe.Kind{observe.KindRequests},
+	OnWire:        true,
 	Informational: true,
 	Doc: Doc{
 		About: "A client acknowledges the end of an answer late, or only with its next request. Measured up to that acknowledgement, as tools do " +

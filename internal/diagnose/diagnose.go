@@ -23,11 +23,16 @@ func Diagnose(o *observe.Observation) Report {
 		RuledOut:   []Excluded{},
 		NotChecked: []Excluded{},
 		Losses:     append([]observe.Loss{}, o.Losses...),
+		Capture:    o.Capture,
 	}
 	catalogue := cause.Catalogue()
 	for i := range catalogue {
 		c := &catalogue[i]
-		if because := Unreadable(o, c.Needs); because != "" {
+		because := Unreadable(o, c.Needs)
+		if o.Capture != nil && !c.OnWire && because == "" {
+			because = "a capture of packets does not tell"
+		}
+		if because != "" {
 			r.NotChecked = append(r.NotChecked, Excluded{c.ID, because})
 			continue
 		}

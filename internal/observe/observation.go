@@ -8,11 +8,13 @@ const SchemaObservation = "slowray.observation/1"
 
 // Observation is all that was seen in one window.
 type Observation struct {
-	Schema     string    `json:"schema"`
-	Version    string    `json:"version"` // slowray version that made it
-	Host       Host      `json:"host"`
-	Window     Window    `json:"window"`
-	Filter     Filter    `json:"filter"`
+	Schema  string `json:"schema"`
+	Version string `json:"version"` // slowray version that made it
+	Host    Host   `json:"host"`
+	Window  Window `json:"window"`
+	Filter  Filter `json:"filter"`
+	// Capture is nil where a host was watched.
+	Capture    *Capture  `json:"capture,omitempty"`
 	Use        HostUse   `json:"use"`
 	Namespaces []NetNS   `json:"namespaces,omitempty"`
 	Processes  []Process `json:"processes,omitempty"`
@@ -67,6 +69,14 @@ type Host struct {
 type Window struct {
 	Start   time.Time `json:"start"`
 	Seconds float64   `json:"seconds"`
+}
+
+// Capture is the file of packets that an Observation was made from: it tells of
+// requests on the wire, and of nothing else.
+type Capture struct {
+	File        string `json:"file"`
+	Packets     int64  `json:"packets"`
+	Connections int64  `json:"connections"`
 }
 
 // Filter is what the user asked to look at; the zero Filter is the whole host.
@@ -132,6 +142,18 @@ const (
 	KindFirewall  Kind = "firewall"   // netlink: rules of nftables and iptables
 	KindRequests  Kind = "requests"   // BPF: every request of every TCP connection, with its ledger
 )
+
+// Kinds lists all kinds of reading.
+func Kinds() []Kind {
+	return []Kind{
+		KindCPU, KindMemory, KindDisk, KindPressure, KindProcess, KindCgroup,
+		KindCounters, KindSysctl, KindConntrack, KindListeners, KindSockets, KindConnects,
+		KindDNS, KindUDP, KindErrors, KindFiles, KindProfile, KindKernelLog,
+		KindNginx, KindPHPFPM, KindDatabases, KindEngines, KindApache, KindHAProxy,
+		KindUWSGI, KindGunicorn, KindTomcat, KindWaits, KindDrops, KindPath,
+		KindFirewall, KindRequests,
+	}
+}
 
 // Gap says that something could not be read, and why. It is never an error
 // exit: a cause that needs the kind is reported as "not checked".

@@ -51,7 +51,11 @@ func (p *printer) line(format string, args ...any) {
 }
 
 func (p *printer) head(r *diagnose.Report) {
-	p.line("%s watched for %.3g s (Linux %s, %d CPUs)", clean(r.Host.Name), r.Window.Seconds, clean(r.Host.Kernel), r.Host.CPUs)
+	if c := r.Capture; c != nil {
+		p.line("%s: %s packets in %.3g s, %s TCP connections", clean(c.File), figure.Count(uint64(c.Packets)), r.Window.Seconds, figure.Count(uint64(c.Connections)))
+	} else {
+		p.line("%s watched for %.3g s (Linux %s, %d CPUs)", clean(r.Host.Name), r.Window.Seconds, clean(r.Host.Kernel), r.Host.CPUs)
+	}
 	if r.Window.Seconds < 1 {
 		p.line("%s", p.paint(yellow, "Ended early: what is ruled out after so short a time is not sure."))
 	}
@@ -77,6 +81,8 @@ func (p *printer) findings(r *diagnose.Report) {
 	switch {
 	case n > 0:
 		return
+	case r.Capture != nil:
+		p.line("%s", p.paint(green, "Nothing found in what packets tell; what happens inside of the hosts they do not."))
 	case len(r.RuledOut) < len(r.NotChecked):
 		p.line("%s", p.paint(yellow, "Nothing found, but most could not be checked: see the reasons below (run as root)."))
 	case len(r.NotChecked) > 0:

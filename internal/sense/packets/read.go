@@ -1,0 +1,166 @@
+package packets
+
+import (
+	"bufio"
+	"bytes"
+	"compress/gzip"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/gopacket/gopacket"
+	"github.com/gopacket/gopacket/layers"
+	"github.com/gopacket/gopacket/pcapgo"
+	"github.com/klauspost/compress/zstd"
+)
+
+// magic is the first bytes of what can be read.
+var magic = [][]byte{
+	{0xd4, 0xc3, 0xb2, 0xa1}, {0xa1, 0xb2, 0xc3, 0xd4}, // pcap, µs
+	{0x4d, 0x3c, 0xb2, 0xa1}, {0xa1, 0xb2, 0x3c, 0x4d}, // pcap, ns
+	{0x0a, 0x0d, 0x0d, 0x0a}, // pcapng
+}
+
+var (
+	gzipMagic = []byte{0x1f, 0x8b}
+	zstdMagic = []byte{0x28, 0xb5, 0x2f, 0xfd}
+)
+
+// Recognises says whether a file is a capture, also a compressed one.
+func Recognises(path string) bool {
+	f, err := os.Open(path)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	r, err := unpack(f)
+	if err != nil {
+		return false
+	}
+	head, _ := r.Peek(4)
+	return isCapture(head)
+}
+
+func isCapture(head []byte) bool {
+	for _, m := range magic {
+		if bytes.Equal(head, m) {
+			return true
+		}
+	}
+	return false
+}
+
+// unpack reads what may be compressed.
+func unpack(f io.Reader) (*bufio.Reader, error) {
+	r := bufio.NewReaderSize(f, 1<<20)
+	head, _ := r.Peek(4)
+	switch {
+	case bytes.HasPrefix(head, gzipMagic):
+		z, err := gzip.NewReader(r)
+		if err != nil {
+			return nil, err
+		}
+		return bufio.NewReaderSize(z, 1<<20), nil
+	case bytes.HasPrefix(head, zstdMagic):
+		z, err := zstd.NewReader(r, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(256<<20))
+		if err != nil {
+			return nil, err
+		}
+		return bufio.NewReaderSize(z, 1<<20), nil
+	}
+	return r, nil
+}
+
+// source gives the packets of a capture in their order.
+type source interface {
+	ZeroCopyReadPacketData() ([]byte, gopacket.CaptureInfo, error)
+}
+
+// tally is what reading a capture came to.
+type tally struct {
+	packets   int64 // in the file
+	other     int64 // not TCP, or cut off before the end of its header
+	twice     int64 // seen at a second place, as of "-i any"
+	truncated error // why reading ended before the end of the file
+	first     int64 // time of the first and the last packet, ns
+	last      int64
+	links     map[layers.LinkType]int64 // packets of links that are not known
+}
+
+// segments calls do for every TCP segment of a capture. The error is for what is no
+// capture; one that ends in the middle of a packet is read as far as it goes.
+func segments(path string, do func(*segment)) (tally, error) {
+	t := tally{links: map[layers.LinkType]int64{}}
+	f, err := os.Open(path)
+	if err != nil {
+		return t, err
+	}
+	defer f.Close()
+	r, err := unpack(f)
+	if err != nil {
+		return t, fmt.Errorf("%s: %w", path, err)
+	}
+	head, _ := r.Peek(4)
+	if !isCapture(head) {
+		return t, fmt.Errorf("%s: is no capture of packets (pcap or pcapng)", path)
+	}
+	src, linkOf, err := open(r, head)
+	if err != nil {
+		return t, fmt.Errorf("%s: %w", path, err)
+	}
+	var s segment
+	for {
+		data, info, err := src.ZeroCopyReadPacketData()
+		if err != nil {
+			if !errors.Is(err, io.EOF) {
+				t.truncated = err
+			}
+			return t, nil
+		}
+		t.packets++
+		s.timeNS = info.Timestamp.UnixNano()
+		if t.first == 0 || s.timeNS < t.first {
+			t.first = s.timeNS
+		}
+		t.last = max(t.last, s.timeNS)
+		link := linkOf(&info)
+		ip := network(link, data)
+		if ip == nil && !known(link) {
+			t.links[link]++
+		}
+		if ip == nil || !s.decode(ip, info.Length-(len(data)-len(ip))) {
+			t.other++
+			continue
+		}
+		do(&s)
+	}
+}
+
+// maxSnap bounds what one packet may take: segmentation offload makes packets of
+// up to 512 KB (GSO_MAX_SIZE of BIG TCP, include/linux/netdevice.h).
+const maxSnap = 1 << 20
+
+func open(r *bufio.Reader, head []byte) (source, func(*gopacket.CaptureInfo) layers.LinkType, error) {
+	if bytes.Equal(head, magic[4]) {
+		ng, err := pcapgo.NewNgReader(r, pcapgo.NgReaderOptions{WantMixedLinkType: true, SkipUnknownVersion: true})
+		if err != nil {
+			return nil, nil, err
+		}
+		return ng, func(info *gopacket.CaptureInfo) layers.LinkType {
+			if len(info.AncillaryData) > 0 {
+				if link, ok := info.AncillaryData[0].(layers.LinkType); ok {
+					return link
+				}
+			}
+			return ng.LinkType()
+		}, nil
+	}
+	p, err := pcapgo.NewReader(r)
+	if err != nil {
+		return nil, nil, err
+	}
+	// What writers put there is often not true, and bounds nothing that matters.
+	p.SetSnaplen(maxSnap)
+	return p, func(*gopacket.CaptureInfo) layers.LinkType { return p.LinkType() }, nil
+}
