@@ -81,7 +81,6 @@ type source interface {
 type tally struct {
 	packets   int64 // in the file
 	other     int64 // not TCP, or cut off before the end of its header
-	twice     int64 // seen at a second place, as of "-i any"
 	truncated error // why reading ended before the end of the file
 	first     int64 // time of the first and the last packet, ns
 	last      int64
