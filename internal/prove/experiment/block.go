@@ -15,7 +15,8 @@ type Block struct {
 	Errors     uint64 `json:"errors"`     // answered with an error
 	Unanswered uint64 `json:"unanswered"` // refused, cut off, or given up
 	// Tried counts signs that somebody wants to be served beside the requests:
-	// connections opened, SYNs sent again.
+	// connections opened, SYNs sent again, requests that
+	// were still going on at the end.
 	Tried uint64 `json:"tried,omitempty"`
 
 	// P50 and P99 are quantiles, in ns, of Timed requests: read from a histogram,

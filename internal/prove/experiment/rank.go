@@ -3,6 +3,7 @@ package experiment
 import (
 	"math"
 	"slices"
+	"sync"
 )
 
 // The statistics are those of Wilcoxon, Mann and Whitney: they ask only which
@@ -10,9 +11,15 @@ import (
 // distribution is assumed. All figures are exact, by counting, and the same each
 // time.
 
+// counted keeps what rankCounts was asked for: the same few sizes, again and again.
+var counted sync.Map // [2]int → []float64
+
 // rankCounts is in how many ways na values among na+nb can have each number U of
 // pairs (a, b) with a above b.
 func rankCounts(na, nb int) []float64 {
+	if known, ok := counted.Load([2]int{na, nb}); ok {
+		return known.([]float64)
+	}
 	// Of i values a and j values b the largest is either an a, above all b, or a b.
 	table := make([][][]float64, na+1)
 	for i := range table {
@@ -32,6 +39,7 @@ func rankCounts(na, nb int) []float64 {
 			table[i][j] = counts
 		}
 	}
+	counted.Store([2]int{na, nb}, table[na][nb])
 	return table[na][nb]
 }
 

@@ -39,6 +39,7 @@ type Options struct {
 	Settle    time.Duration // at least, after each change; 0 = 1 s
 	MaxSettle time.Duration // at most, until two readings agree; 0 = 10 s. Twice that for a fault to come back
 	Rounds    int           // the change is made at most so often; 0 = 3
+	Sure      bool          // go on although nobody asks the service for anything: that may be what is to be proved
 	Harmful   []string      // counters of blocks that are judged where there are no requests: less is better
 
 	Progress func(Step)
@@ -291,7 +292,7 @@ func (r *run) lengthen(first *Block) bool {
 
 // idle says that nobody wanted anything of the service: then nothing is changed.
 func (r *run) idle() bool {
-	if len(r.opt.Harmful) > 0 {
+	if r.opt.Sure || len(r.opt.Harmful) > 0 {
 		return false
 	}
 	for _, b := range r.phases[0].Blocks {

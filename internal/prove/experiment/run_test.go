@@ -90,6 +90,16 @@ func TestFromNothing(t *testing.T) {
 	}
 }
 
+// TestFromStandstill is a service that answers nothing at all without the change.
+func TestFromStandstill(t *testing.T) {
+	w := newWorld(1, "calm")
+	w.stopped = true
+	r, err := Run(t.Context(), w, w, Options{Sure: true})
+	if err != nil || r.Verdict != Proved || r.Effect(GoodRate).Before.Median != 0 {
+		t.Errorf("%s: %s, %v", r.Verdict, r.Why, err)
+	}
+}
+
 // broken fails where it is told to.
 type broken struct {
 	*world

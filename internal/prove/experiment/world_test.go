@@ -26,6 +26,7 @@ type world struct {
 	effect      float64 // factor on the rate while applied
 	errorsWith  float64 // share while applied, if not 0
 	comes, goes float64 // time constants of the effect, s
+	stopped     bool    // but for the change
 	failsAfter  float64 // the change kills the service after so long
 
 	on        bool
@@ -86,6 +87,9 @@ func (w *world) tick() Block {
 	}
 	rate := w.rate * math.Exp(level)
 	if w.on && w.failsAfter > 0 && w.now-w.since > w.failsAfter {
+		rate = 0
+	}
+	if w.stopped && !w.on {
 		rate = 0
 	}
 	n := w.poisson(rate * tick)

@@ -53,6 +53,7 @@ type tally struct {
 	began  time.Time
 	before request.Counters
 	start  map[string]uint64
+	open   uint64            // requests that were still going on
 	good   observe.Histogram // total of requests that were answered well
 	parts  [observe.NumParts]observe.Histogram
 }
@@ -118,7 +119,11 @@ func (t *Traffic) add(r *observe.Request) {
 	if r.Side != observe.Served || int(r.Local.Port()) != t.scope.Port || t.scope.NetNS != 0 && r.NetNS != t.scope.NetNS {
 		return
 	}
-	if r.Flags&(observe.FlagUnfinished|observe.FlagAmended|observe.FlagUnanswered) != 0 || r.Status == observe.StatusError {
+	if r.Flags&observe.FlagUnfinished != 0 {
+		t.block.open += uint64(max(r.Requests, 1))
+		return
+	}
+	if r.Flags&(observe.FlagAmended|observe.FlagUnanswered) != 0 || r.Status == observe.StatusError {
 		return
 	}
 	weight, total := uint64(max(r.Weight, 1)), r.Ledger.Total()
@@ -149,6 +154,7 @@ func (t *Traffic) sum() request.Counters {
 // begin begins a tally anew.
 func (t *Traffic) begin(into *tally) {
 	into.began, into.before = time.Now(), t.sum()
+	into.open = 0
 	into.good.Reset()
 	for p := range into.parts {
 		into.parts[p].Reset()
@@ -166,7 +172,7 @@ func (t *Traffic) end(of *tally) experiment.Block {
 	b.Unanswered = grown(now.Unanswered, of.before.Unanswered)
 	b.Requests = max(all, b.Unanswered) - b.Unanswered
 	b.Good = max(b.Requests, b.Errors) - b.Errors
-	b.Tried = grown(now.Connections, of.before.Connections) + grown(now.SynRetrans, of.before.SynRetrans)
+	b.Tried = grown(now.Connections, of.before.Connections) + grown(now.SynRetrans, of.before.SynRetrans) + of.open
 	b.Timed = of.good.Count()
 	b.P50, b.P99 = float64(of.good.Quantile(0.5)), float64(of.good.Quantile(0.99))
 	return b
