@@ -136,6 +136,11 @@ func TestFindings(t *testing.T) {
 	if len(got) != len(want) || got[0].Change != New {
 		t.Errorf("%+v", got)
 	}
+	for path, own := range map[string]string{"/proc/12/root/etc/nginx.conf:3": "/etc/nginx.conf:3", "/etc/x": "/etc/x", "/proc/sys/x": "/proc/sys/x"} {
+		if got := on(&cause.Subject{Path: path}); got != own {
+			t.Errorf("%s: %s", path, got)
+		}
+	}
 	for _, f := range got {
 		if want[f.Cause+f.On] != f.Change {
 			t.Errorf("%s%s: %s, want %s", f.Cause, f.On, f.Change, want[f.Cause+f.On])

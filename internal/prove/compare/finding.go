@@ -3,6 +3,7 @@ package compare
 import (
 	"cmp"
 	"slices"
+	"strings"
 
 	"github.com/slowray/slowray/internal/cause"
 	"github.com/slowray/slowray/internal/diagnose"
@@ -85,7 +86,20 @@ func on(s *cause.Subject) string {
 	case s.Interface != "":
 		return s.Interface
 	case s.Path != "":
-		return s.Path
+		return ownPath(s.Path)
 	}
 	return s.Comm
+}
+
+// ownPath is a path as its process sees it: the number of the process is another
+// one after a restart.
+func ownPath(path string) string {
+	rest, ok := strings.CutPrefix(path, "/proc/")
+	if !ok {
+		return path
+	}
+	if _, own, ok := strings.Cut(rest, "/root/"); ok {
+		return "/" + own
+	}
+	return path
 }
