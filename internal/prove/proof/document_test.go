@@ -109,6 +109,34 @@ const persist = `To make it last:
   echo 'net.core.somaxconn=4096' > /etc/sysctl.d/90-somaxconn.conf
 `
 
+// TestStopped tells that nothing was changed when it ended before that.
+func TestStopped(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	s := &steady{}
+	r, err := experiment.Run(ctx, s, s, experiment.Options{Progress: func(step experiment.Step) {
+		if step.Phase == "before" && step.Block == 2 {
+			cancel()
+		}
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, d := documents(t)
+	d.Conclude(r, "")
+	var b strings.Builder
+	if err := d.Text(&b); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		"UNDECIDED: it was stopped before it was over", "503/s     -      -               -",
+		"Medians of 2 blocks without the change, of 3 s each.\nNothing was changed.\n",
+	} {
+		if !strings.Contains(b.String(), want) {
+			t.Errorf("no %q in\n%s", want, b.String())
+		}
+	}
+}
+
 // TestJSON holds the document to its schema.
 func TestJSON(t *testing.T) {
 	compiler := jsonschema.NewCompiler()

@@ -206,12 +206,16 @@ func measurements(r *experiment.Result) string {
 	if blocks == 0 {
 		return "Nothing was measured."
 	}
+	length := figure.Seconds(seconds / float64(blocks))
+	if on == 0 {
+		return fmt.Sprintf("Medians of %d blocks without the change, of %s each.", off, length)
+	}
 	times := "once"
 	if r.Rounds > 1 {
 		times = fmt.Sprintf("%d times", r.Rounds)
 	}
 	return fmt.Sprintf("Medians of %d blocks with the change, which was made %s, and %d without it, of %s each; ratios with intervals of at least 95 %%.",
-		on, times, off, figure.Seconds(seconds/float64(blocks)))
+		on, times, off, length)
 }
 
 // ending says how things are now.
@@ -220,7 +224,7 @@ func (p *printer) ending(d *Document) {
 	case d.Kept != "":
 		p.line("The change is kept (slowray undo %s takes it back).", d.Kept)
 	case d.Result.Rounds == 0:
-		return
+		p.line("Nothing was changed.")
 	case d.Result.Undone:
 		p.line("The change is undone.")
 	default:
