@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"sync"
 	"time"
 )
@@ -59,10 +58,8 @@ type Step struct {
 
 const (
 	leastBlocks  = 3
-	settleAgree  = 1.10 // two readings agree when they are within this factor
-	settleEnough = 30   // requests, below which readings cannot be compared
-	wantRequests = 200  // in a block: with fewer it is made longer
-	longer       = 4    // at most so many times
+	wantRequests = 200 // in a block: with fewer it is made longer
+	longer       = 4   // at most so many times
 	beatEvery    = 500 * time.Millisecond
 )
 
@@ -114,7 +111,7 @@ func Run(ctx context.Context, s Subject, m Meter, opt Options) (Result, error) {
 		g.OnGlance(r.guard.note)
 	}
 	err := r.all(ctx)
-	stopped := ctx.Err() != nil
+	stopped := err != nil && ctx.Err() != nil
 	undone := r.undo()
 	result := r.result()
 	result.Undone = undone == nil
@@ -301,94 +298,6 @@ func (r *run) idle() bool {
 		}
 	}
 	return true
-}
-
-// settle waits after a change: at least Settle, and until two successive readings
-// agree and done, if given, is true of the last; at most MaxSettle, or twice that
-// for done.
-func (r *run) settle(ctx context.Context, done func(*Block) bool) error {
-	r.settled = r.opt.Settle
-	if !r.resize {
-		return sleep(ctx, r.opt.Settle)
-	}
-	var last *Block
-	var spent time.Duration
-	for {
-		b, err := r.meter.Block(ctx, r.opt.Settle)
-		if err != nil {
-			return err
-		}
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		spent += max(r.opt.Settle, time.Duration(b.Seconds*float64(time.Second)))
-		r.settled = spent
-		agrees := last == nil && b.Requests < settleEnough || last != nil && agree(last, &b)
-		back := done == nil || done(&b)
-		switch {
-		case agrees && back, spent >= r.opt.MaxSettle && back, spent >= 2*r.opt.MaxSettle:
-			return nil
-		}
-		last = &b
-	}
-}
-
-// agree says whether two readings are near each other, as far as they tell.
-func agree(a, b *Block) bool {
-	for _, m := range []Metric{GoodRate, P50} {
-		if m.weight(a) < settleEnough || m.weight(b) < settleEnough {
-			continue
-		}
-		k := kinds[m]
-		if math.Abs(k.score(m.value(a))-k.score(m.value(b))) > math.Log(settleAgree) {
-			return false
-		}
-	}
-	return true
-}
-
-// back says whether what came with the change has gone, by more than half.
-func (r *run) back(b *Block) bool {
-	if len(r.phases) < 2 {
-		return true
-	}
-	before, with := r.phases[len(r.phases)-2], r.phases[len(r.phases)-1]
-	for _, m := range []Metric{GoodRate, ErrorShare, P50} {
-		k := kinds[m]
-		if m == P50 && m.weight(b) < settleEnough {
-			continue
-		}
-		was, on := phaseScore(m, k, &before), phaseScore(m, k, &with)
-		if math.Abs(on-was) < k.sure || math.Abs(on-was) < 2*spreadOf(m, k, &before) {
-			continue
-		}
-		if now := k.score(m.value(b)); (now-was)/(on-was) > 0.5 {
-			return false
-		}
-	}
-	return true
-}
-
-func scores(m Metric, k kind, p *Phase) []float64 {
-	var s []float64
-	for i := range p.Blocks {
-		s = append(s, k.score(m.value(&p.Blocks[i])))
-	}
-	return s
-}
-
-func phaseScore(m Metric, k kind, p *Phase) float64 { return Median(scores(m, k, p)) }
-func spreadOf(m Metric, k kind, p *Phase) float64   { return spread(scores(m, k, p)) }
-
-func sleep(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-t.C:
-		return nil
-	}
 }
 
 // result judges what was measured.
