@@ -125,6 +125,20 @@ func (s *netlinkSocket) dump(m message) ([][]byte, error) {
 	}
 }
 
+// ask sends one message and waits for its acknowledgement.
+func (s *netlinkSocket) ask(m message) error {
+	m.flags |= unix.NLM_F_ACK
+	if err := s.send(s.pack(m)); err != nil {
+		return err
+	}
+	return s.each(0, func(seq uint32, got message) (bool, error) {
+		if seq != s.seq || got.kind != unix.NLMSG_ERROR {
+			return true, nil
+		}
+		return false, got.failure()
+	})
+}
+
 // batch makes all changes at once, or none (nfnetlink_rcv_batch). Without
 // commit the kernel checks them all and then drops them, as nft --check has it
 // do: it does so with a batch that has no end.
