@@ -12,6 +12,7 @@ import (
 func init() {
 	Register(cause.ChangeFilter, kind[filterState]{
 		read: readFilter, apply: applyFilter, present: presentFilter, undo: undoFilter, commands: filterCommands,
+		whole: func(s *filterState) bool { return s.TC != nil || s.XDP != nil && s.Program != nil },
 	})
 }
 

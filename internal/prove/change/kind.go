@@ -39,6 +39,8 @@ type kind[S any] struct {
 	present  func(c *cause.Change, s *S) (hold, string, error)
 	undo     func(c *cause.Change, s *S) error
 	commands func(c *cause.Change, s *S) (do, undo []string)
+	// whole says no to a state that lacks what the others rely on; nil: none can.
+	whole func(s *S) bool
 }
 
 // envelope is State.Data: the kind's own, and the run of the kernel that it is
@@ -66,6 +68,9 @@ func (k kind[S]) open(was State) (*S, error) {
 	}
 	if err := json.Unmarshal(e.Own, s); err != nil {
 		return s, fmt.Errorf("state before the change: %w", err)
+	}
+	if k.whole != nil && !k.whole(s) {
+		return new(S), errors.New("state before the change: it is not complete")
 	}
 	return s, nil
 }

@@ -16,6 +16,7 @@ import (
 func init() {
 	Register(cause.ChangeQdisc, kind[qdiscState]{
 		read: readQdisc, apply: applyQdisc, present: presentQdisc, undo: undoQdisc, commands: qdiscCommands,
+		whole: func(s *qdiscState) bool { return s.At != 0 && (s.Old != nil || len(s.Words) > 0) },
 	})
 }
 

@@ -10,6 +10,7 @@ import (
 func init() {
 	Register(cause.ChangeRule, kind[ruleState]{
 		read: readRule, apply: applyRule, present: presentRule, undo: undoRule, commands: ruleCommands,
+		whole: func(s *ruleState) bool { return s.NFT != nil || s.Legacy != nil },
 	})
 }
 
