@@ -1,6 +1,7 @@
 package change
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -101,25 +102,34 @@ func readOption(c *cause.Change) (optionState, string, error) {
 	return s, s.words(s.Sockets), nil
 }
 
-// find looks up the sockets as they are now, and what they have.
-func (s *optionState) find() ([]oldOption, error) {
+// live is the sockets of the endpoint as the kernel lists them now: inode →
+// whether it listens. One that is not among them is closed.
+func (s *optionState) live() (map[uint64]bool, error) {
 	ns, err := s.Place.open()
 	if err != nil {
 		return nil, err
 	}
 	defer ns.Close()
-	listens, inodes := map[uint64]bool{}, map[uint64]bool{}
+	out := map[uint64]bool{}
 	if s.Side == "" {
-		err = s.datagrams(ns, inodes)
-	} else {
-		err = ns.Sockets(func(k *host.SocketSample) {
-			if k.Inode != 0 && s.wanted(k) {
-				inodes[k.Inode], listens[k.Inode] = true, k.State == "LISTEN"
-			}
-		})
+		return out, s.datagrams(ns, out)
 	}
+	return out, ns.Sockets(func(k *host.SocketSample) {
+		if k.Inode != 0 && s.wanted(k) {
+			out[k.Inode] = k.State == "LISTEN"
+		}
+	})
+}
+
+// find looks up the sockets as they are now, and what they have.
+func (s *optionState) find() ([]oldOption, error) {
+	live, err := s.live()
 	if err != nil {
 		return nil, err
+	}
+	inodes := map[uint64]bool{}
+	for inode := range live {
+		inodes[inode] = true
 	}
 	family := relatives(s.PID)
 	var out []oldOption
@@ -127,7 +137,7 @@ func (s *optionState) find() ([]oldOption, error) {
 		if !slices.Contains(family, h.Owner.PID) {
 			continue
 		}
-		o := oldOption{socket: h, Listens: listens[inode]}
+		o := oldOption{socket: h, Listens: live[inode]}
 		err := o.identify()
 		if err == nil {
 			o.optionValue, err = s.get(&o.socket)
@@ -140,8 +150,37 @@ func (s *optionState) find() ([]oldOption, error) {
 		}
 		out = append(out, o)
 	}
-	slices.SortFunc(out, func(a, b oldOption) int { return int(int64(a.Inode) - int64(b.Inode)) })
+	slices.SortFunc(out, func(a, b oldOption) int { return cmp.Compare(a.Inode, b.Inode) })
 	return out, nil
+}
+
+// each calls f with each socket that is still open; errGone when none is. The
+// closed ones are told by the kernel's list: to look for each among all
+// processes would take too long where connections come and go.
+func (s *optionState) each(f func(*oldOption) error) error {
+	live, err := s.live()
+	if err != nil {
+		return err
+	}
+	reached := 0
+	for i := range s.Sockets {
+		o := &s.Sockets[i]
+		if _, ok := live[o.Inode]; !ok {
+			continue
+		}
+		err := f(o)
+		if errors.Is(err, errGone) {
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("%s: %w", s.Name, err)
+		}
+		reached++
+	}
+	if reached == 0 {
+		return errGone
+	}
+	return nil
 }
 
 // wanted says whether a socket is one of the endpoint. A listening one gives
@@ -155,12 +194,12 @@ func (s *optionState) wanted(k *host.SocketSample) bool {
 	return int(k.SrcPort) == s.Port && (anyAddr || k.Src == addr.Unmap() || k.State == "LISTEN" && k.Src.IsUnspecified())
 }
 
-func (s *optionState) datagrams(ns *host.NetNS, inodes map[uint64]bool) error {
+func (s *optionState) datagrams(ns *host.NetNS, into map[uint64]bool) error {
 	list, err := ns.UDPSockets()
 	addr, bad := netip.ParseAddr(s.Addr)
 	for _, u := range list {
 		if int(u.Local.Port()) == s.Port && (bad != nil || u.Local.Addr().Unmap() == addr.Unmap()) {
-			inodes[u.Inode] = true
+			into[u.Inode] = false
 		}
 	}
 	return err
@@ -217,11 +256,9 @@ func (s *optionState) old(v, old optionValue, lock int) bool {
 	return v.Lock == old.Lock && (v.Value&^1 == old.Value&^1 || v.Lock >= 0 && v.Lock&lock == 0)
 }
 
-func applyOption(c *cause.Change, s *optionState) error {
+func applyOption(_ *cause.Change, s *optionState) error {
 	buffer, isBuffer := buffers[s.Name]
-	gone := 0
-	for i := range s.Sockets {
-		o := &s.Sockets[i]
+	return s.each(func(o *oldOption) error {
 		v := optionValue{s.Value, 0}
 		if isBuffer {
 			v = optionValue{2 * s.Value, o.Lock}
@@ -229,36 +266,26 @@ func applyOption(c *cause.Change, s *optionState) error {
 				v.Lock = o.Lock | buffer.lock
 			}
 		}
-		err := s.set(&o.socket, v)
-		if errors.Is(err, errGone) {
-			gone++
-		} else if err != nil {
-			return fmt.Errorf("%s: %w", c.Name, err)
-		}
-	}
-	if gone == len(s.Sockets) {
-		return errGone
-	}
-	return nil
+		return s.set(&o.socket, v)
+	})
 }
 
-func presentOption(c *cause.Change, s *optionState) (hold, string, error) {
+func presentOption(_ *cause.Change, s *optionState) (hold, string, error) {
 	lock := buffers[s.Name].lock
 	var t tally
 	var now []oldOption
-	for i := range s.Sockets {
-		o := s.Sockets[i]
+	err := s.each(func(o *oldOption) error {
 		v, err := s.get(&o.socket)
-		if errors.Is(err, errGone) {
-			continue
-		}
 		if err != nil {
-			return foreign, "", fmt.Errorf("%s: %w", c.Name, err)
+			return err
 		}
 		was := s.old(v, o.optionValue, lock)
 		t.add(!was && s.ours(v, lock), was)
-		o.optionValue = v
-		now = append(now, o)
+		now = append(now, oldOption{optionValue: v})
+		return nil
+	})
+	if err != nil {
+		return foreign, "", err
 	}
 	h, err := t.hold()
 	return h, s.words(now), err
@@ -283,28 +310,19 @@ func (s *optionState) words(list []oldOption) string {
 	return out
 }
 
-func undoOption(c *cause.Change, s *optionState) error {
+func undoOption(_ *cause.Change, s *optionState) error {
 	lock := buffers[s.Name].lock
-	gone := 0
-	for i := range s.Sockets {
-		o := &s.Sockets[i]
+	err := s.each(func(o *oldOption) error {
 		v, err := s.get(&o.socket)
 		if err == nil && !s.old(v, o.optionValue, lock) {
 			err = s.set(&o.socket, o.optionValue)
 		}
-		if errors.Is(err, errGone) {
-			gone++
-		} else if err != nil {
-			return fmt.Errorf("%s: %w", c.Name, err)
-		}
+		return err
+	})
+	if err != nil {
+		return err
 	}
-	if err := s.undoAccepted(); err != nil {
-		return fmt.Errorf("%s: %w", c.Name, err)
-	}
-	if gone == len(s.Sockets) {
-		return errGone
-	}
-	return nil
+	return s.undoAccepted()
 }
 
 // undoAccepted gives connections that were accepted meanwhile, and have got the
@@ -317,7 +335,7 @@ func (s *optionState) undoAccepted() error {
 	var listener *oldOption
 	for i := range s.Sockets {
 		o := &s.Sockets[i]
-		known[o.Cookie] = true
+		known[o.Inode] = true
 		if o.Listens {
 			listener = o
 		}
@@ -336,7 +354,7 @@ func (s *optionState) undoAccepted() error {
 	}
 	for i := range list {
 		o := &list[i]
-		if known[o.Cookie] || o.Listens || !s.ours(o.optionValue, lock) {
+		if known[o.Inode] || o.Listens || !s.ours(o.optionValue, lock) {
 			continue
 		}
 		if err := s.set(&o.socket, listener.optionValue); err != nil && !errors.Is(err, errGone) {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -117,4 +118,32 @@ func TestDatagramBuffer(t *testing.T) {
 	})
 	c.Value = "7"
 	refuses(t, c, "not a value")
+}
+
+// Where most connections have been closed meanwhile, undoing takes no longer.
+func TestManyConnections(t *testing.T) {
+	p := newChild(t)
+	listener := p.tell("listen 8123 16")
+	near, far := p.connect(listener, 8123, 400)
+	c := p.change(cause.ChangeSocketOption)
+	c.Name, c.Value, c.Side, c.Port = "TCP_NODELAY", "1", "served", 8123
+	d, _ := For(c.Kind)
+	start := time.Now()
+	was, err := d.Prepare(c)
+	must(t, err)
+	must(t, d.Apply(c, was))
+	applied := time.Since(start)
+	for i := 1; i < len(near); i++ {
+		p.tell("close %s", near[i])
+		p.tell("close %s", far[i])
+	}
+	start = time.Now()
+	must(t, d.Undo(c, was))
+	t.Logf("applied in %v, undone in %v", applied, time.Since(start))
+	if took := time.Since(start); took > 2*time.Second {
+		t.Errorf("undone in %v", took)
+	}
+	if got := p.opts(unix.IPPROTO_TCP, unix.TCP_NODELAY, listener, far[0]); got != "0 0" {
+		t.Errorf("after undoing: %s", got)
+	}
 }
