@@ -183,44 +183,58 @@ func countOf(value uint32, n, all int) string {
 }
 
 func applyBacklog(c *cause.Change, s *backlogState) error {
-	return s.each(c, func(*oldBacklog) int { return int(s.Want) })
+	return s.each(c, func(l *oldBacklog, _ uint32) uint32 { return s.Want })
 }
 
+// undoBacklog leaves a socket alone that its program has given another backlog.
 func undoBacklog(c *cause.Change, s *backlogState) error {
-	return s.each(c, func(l *oldBacklog) int { return int(l.Old) })
+	return s.each(c, func(l *oldBacklog, now uint32) uint32 {
+		if now == s.Want {
+			return l.Old
+		}
+		return now
+	})
 }
 
 // each listens anew on each socket that is left: of one that listens already
-// that only sets its backlog (inet_csk_listen_start, unix_listen).
-func (s *backlogState) each(c *cause.Change, value func(*oldBacklog) int) error {
-	gone := 0
+// that only sets its backlog (inet_csk_listen_start, unix_listen). A lower
+// somaxconn gives less than was asked for, so it is read again.
+func (s *backlogState) each(c *cause.Change, value func(l *oldBacklog, now uint32) uint32) error {
+	limits, err := s.limits()
+	if err != nil {
+		return err
+	}
+	want := map[uint64]uint32{}
 	for i := range s.Sockets {
 		l := &s.Sockets[i]
-		err := l.do(func(fd int) error { return refused(unix.Listen(fd, value(l)), "CAP_SYS_PTRACE") })
+		now, listens := limits[l.Inode]
+		if !listens {
+			continue
+		}
+		n := value(l, now)
+		err := l.do(func(fd int) error {
+			if n == now {
+				return nil
+			}
+			return refused(unix.Listen(fd, int(n)), "CAP_SYS_PTRACE")
+		})
 		if errors.Is(err, errGone) {
-			gone++
 			continue
 		}
 		if err != nil {
 			return fmt.Errorf("backlog of %s: %w", listenName(c), err)
 		}
+		want[l.Inode] = n
 	}
-	if gone == len(s.Sockets) {
+	if len(want) == 0 {
 		return errGone
 	}
-	return s.verify(c, value)
-}
-
-// verify reads anew: a lower somaxconn gives less than was asked for.
-func (s *backlogState) verify(c *cause.Change, value func(*oldBacklog) int) error {
-	now, err := s.limits()
-	if err != nil {
+	if limits, err = s.limits(); err != nil {
 		return err
 	}
-	for i := range s.Sockets {
-		l := &s.Sockets[i]
-		if got, ok := now[l.Inode]; ok && int(got) != value(l) {
-			return fmt.Errorf("backlog of %s: the kernel made %d of %d (net.core.somaxconn)", listenName(c), got, value(l))
+	for inode, n := range want {
+		if got, ok := limits[inode]; ok && got != n {
+			return fmt.Errorf("backlog of %s: the kernel made %d of %d (net.core.somaxconn)", listenName(c), got, n)
 		}
 	}
 	return nil

@@ -3,6 +3,7 @@ package change
 import (
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -23,9 +24,9 @@ func (c *child) sendQ(port int) []string {
 
 func TestBacklogOfWorkers(t *testing.T) {
 	p := newChild(t)
-	for range 3 {
-		p.tell("listen 8123 5")
-	}
+	fd := p.tell("listen 8123 5")
+	p.tell("listen 8123 5")
+	p.tell("listen 8123 5")
 	p.tell("listen 8124 6") // another port
 	c := p.change(cause.ChangeBacklog)
 	c.Addr, c.Port, c.Value = "0.0.0.0", 8123, "511"
@@ -38,8 +39,15 @@ func TestBacklogOfWorkers(t *testing.T) {
 	if was.Was != "5 of 3 sockets" {
 		t.Errorf("was %q", was.Was)
 	}
-	c.Addr = "127.0.0.1" // as a client reaches it
 	d, _ := For(c.Kind)
+	must(t, d.Apply(c, was))
+	p.tell("relisten %s 33", fd)
+	check(t, d, c, was, "one of three changed by its program", true, "")
+	must(t, d.Undo(c, was))
+	if got := slices.Sorted(slices.Values(p.sendQ(8123))); fmt.Sprint(got) != "[33 5 5]" {
+		t.Errorf("after undoing: %s", got)
+	}
+	c.Addr = "127.0.0.1" // as a client reaches it
 	if _, err := d.Prepare(c); err != nil {
 		t.Error(err)
 	}

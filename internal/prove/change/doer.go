@@ -36,8 +36,9 @@ type Doer interface {
 	Apply(c *cause.Change, was State) error
 	// Holds says whether what Apply set is still there; if not, now tells what is
 	// there instead, in the words of State.Was: the same words mean that all is as
-	// it was before. Of a change to several things (sockets, threads) that was half
-	// made, what was reached counts. A subject that is gone (the process has ended)
+	// it was before. A change to several things (sockets, threads) holds as long as
+	// one of them has what was set; Undo leaves those alone that another has set.
+	// A subject that is gone (the process has ended)
 	// is gone=true: there is nothing left to undo.
 	Holds(c *cause.Change, was State) (holds bool, gone bool, now string, err error)
 	// Undo puts the old state back. Called again, or after a half-made Apply, it

@@ -163,15 +163,17 @@ func (t *tally) add(ours, old bool) {
 	}
 }
 
-// hold is that of the whole: of a change that was half made, what was reached.
+// hold is that of the whole. As long as one has what was set there is something
+// to undo: of a change that was half made, and where another has set some of
+// them. Those, undo leaves alone.
 func (t tally) hold() (hold, error) {
 	switch {
 	case t.ours+t.old+t.other == 0:
 		return before, errGone
-	case t.other > 0:
-		return foreign, nil
 	case t.ours > 0:
 		return holds, nil
+	case t.other > 0:
+		return foreign, nil
 	}
 	return before, nil
 }

@@ -314,7 +314,7 @@ func undoOption(_ *cause.Change, s *optionState) error {
 	lock := buffers[s.Name].lock
 	err := s.each(func(o *oldOption) error {
 		v, err := s.get(&o.socket)
-		if err == nil && !s.old(v, o.optionValue, lock) {
+		if err == nil && s.ours(v, lock) && !s.old(v, o.optionValue, lock) {
 			err = s.set(&o.socket, o.optionValue)
 		}
 		return err

@@ -96,7 +96,12 @@ func TestBuffersCalled(t *testing.T) {
 	d, _ := For(c.Kind)
 	must(t, d.Apply(c, was))
 	p.tell("setopt %s %d %d 9000", near[0], unix.SOL_SOCKET, unix.SO_SNDBUF)
-	check(t, d, c, was, "changed by another", false, "18000 of 1 socket, 1400000 of 1 socket")
+	check(t, d, c, was, "one of two changed by another", true, "")
+	must(t, d.Undo(c, was)) // leaves that one alone
+	if got := p.opts(unix.SOL_SOCKET, unix.SO_SNDBUF, near...); got != "18000 "+old[2] {
+		t.Errorf("after undoing: %s", got)
+	}
+	check(t, d, c, was, "undone but for one", false, "18000 of 1 socket, "+old[2]+" of 1 socket")
 	p.tell("close %s", near[0])
 	p.tell("close %s", near[1])
 	isGone(t, c, was)

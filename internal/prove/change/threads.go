@@ -197,7 +197,7 @@ func (p perThread[V]) undo(c *cause.Change, s *threadState[V]) error {
 			return p.fail(c, err)
 		}
 		for i, t := range threads {
-			if values[i] == t.Old {
+			if values[i] != s.New || values[i] == t.Old {
 				continue
 			}
 			if err := p.put(s.Process, t.thread, t.Old); err != nil {
