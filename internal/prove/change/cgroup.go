@@ -34,7 +34,7 @@ type cgroupState struct {
 // limitFiles are the files that may be written: limits and weights. All others
 // move or kill processes, run a program, or let go of memory.
 var limitFiles = []string{
-	"cpu.max", "cpu.max.burst", "cpu.weight", "cpu.weight.nice", "cpu.idle", "cpu.uclamp.min", "cpu.uclamp.max",
+	"cpu.max", "cpu.max.burst", "cpu.weight", "cpu.uclamp.min", "cpu.uclamp.max",
 	"cpu.cfs_quota_us", "cpu.cfs_period_us", "cpu.cfs_burst_us", "cpu.shares",
 	"cpuset.cpus", "memory.max", "memory.high", "memory.low", "memory.min", "memory.swap.max", "memory.swap.high",
 	"memory.limit_in_bytes", "memory.soft_limit_in_bytes", "memory.memsw.limit_in_bytes", "memory.swappiness",

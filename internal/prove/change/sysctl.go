@@ -25,6 +25,18 @@ type sysctlState struct {
 	Place place  `json:"place"`
 	File  string `json:"file"` // below /proc/sys
 	Old   string `json:"old"`  // as it was read
+	// Twin says the same in another unit: to set one makes the other 0.
+	Twin    string `json:"twin,omitempty"`
+	TwinOld string `json:"twin_old,omitempty"`
+}
+
+// twins are sysctls of which only one is in force (mm/page-writeback.c,
+// mm/util.c). The one that is 0 cannot always be set to 0 again; to set the
+// other does it.
+var twins = map[string]string{
+	"vm/dirty_bytes": "vm/dirty_ratio", "vm/dirty_ratio": "vm/dirty_bytes",
+	"vm/dirty_background_bytes": "vm/dirty_background_ratio", "vm/dirty_background_ratio": "vm/dirty_background_bytes",
+	"vm/overcommit_kbytes": "vm/overcommit_ratio", "vm/overcommit_ratio": "vm/overcommit_kbytes",
 }
 
 const sysctlRoot = "/proc/sys"
@@ -53,6 +65,8 @@ func sysctlFile(name string) (string, error) {
 // value, or run something: what they do cannot be put back.
 var irrevocable = map[string]string{
 	"disable_ipv6":   "it takes away addresses and routes",
+	"addr_gen_mode":  "it makes other addresses",
+	"disable_policy": "it sets other sysctls too",
 	"forwarding":     "it sets other sysctls too",
 	"mc_forwarding":  "it sets other sysctls too",
 	"ip_forward":     "it sets other sysctls too",
@@ -89,6 +103,11 @@ func readSysctl(c *cause.Change) (sysctlState, string, error) {
 		var err error
 		if s.Old, err = readSysctlFile(file); err != nil {
 			return missingSysctl(c, file, err)
+		}
+		if s.Twin = twins[file]; s.Twin != "" {
+			if s.TwinOld, err = readSysctlFile(s.Twin); err != nil {
+				return refused(err, "root")
+			}
 		}
 		// A writable mount and mode are asked for; nothing is written.
 		f, err := os.OpenFile(filepath.Join(sysctlRoot, file), os.O_WRONLY, 0)
@@ -200,8 +219,12 @@ func undoSysctl(c *cause.Change, s *sysctlState) error {
 		if err != nil || now == s.Old {
 			return err
 		}
-		if err := writeSysctlFile(s.File, s.Old); err != nil {
-			return refusedValue(err, sysctlWords(s.Old))
+		file, old := s.File, s.Old
+		if s.Twin != "" && sysctlWords(s.Old) == "0" {
+			file, old = s.Twin, s.TwinOld
+		}
+		if err := writeSysctlFile(file, old); err != nil {
+			return refusedValue(err, sysctlWords(old))
 		}
 		now, err = readSysctlFile(s.File)
 		if err == nil && now != s.Old {
@@ -212,10 +235,13 @@ func undoSysctl(c *cause.Change, s *sysctlState) error {
 }
 
 func sysctlCommands(c *cause.Change, s *sysctlState) (do, undo []string) {
-	set := func(value string) []string {
-		return []string{s.Place.prefix() + "sysctl -w " + quoted(c.Name+"="+value)}
+	set := func(name, value string) []string {
+		return []string{s.Place.prefix() + "sysctl -w " + quoted(name+"="+sysctlWords(value))}
 	}
-	return set(sysctlWords(c.Value)), set(sysctlWords(s.Old))
+	if s.Twin != "" && sysctlWords(s.Old) == "0" {
+		return set(c.Name, c.Value), set(strings.ReplaceAll(s.Twin, "/", "."), s.TwinOld)
+	}
+	return set(c.Name, c.Value), set(c.Name, s.Old)
 }
 
 func sysctlWords(value string) string { return strings.Join(strings.Fields(value), " ") }

@@ -80,6 +80,41 @@ func TestSysctlAfterItsProcessEnded(t *testing.T) {
 	isGone(t, c, was)
 }
 
+// Of twins only one is in force: to set one makes the other 0, and undoing has to
+// bring both back. These are the host's own, put back at once.
+func TestSysctlTwins(t *testing.T) {
+	needRoot(t)
+	ratio, err := os.ReadFile("/proc/sys/vm/dirty_background_ratio")
+	must(t, err)
+	octets, err := os.ReadFile("/proc/sys/vm/dirty_background_bytes")
+	must(t, err)
+	if sysctlWords(string(octets)) != "0" {
+		t.Skip("SKIPPED: vm.dirty_background_bytes is set here")
+	}
+	defer func() { must(t, os.WriteFile("/proc/sys/vm/dirty_background_ratio", ratio, 0o644)) }()
+	dump := func() string {
+		a, _ := os.ReadFile("/proc/sys/vm/dirty_background_ratio")
+		b, _ := os.ReadFile("/proc/sys/vm/dirty_background_bytes")
+		return string(a) + string(b)
+	}
+	for name, value := range map[string]string{"vm.dirty_background_bytes": "104857600", "vm.dirty_background_ratio": "11"} {
+		c := &cause.Change{Kind: cause.ChangeSysctl, Name: name, Value: value}
+		cycle(t, c, dump, func() error {
+			if !strings.Contains(dump(), value) {
+				return fmt.Errorf("%q", dump())
+			}
+			return nil
+		})
+	}
+	must(t, os.WriteFile("/proc/sys/vm/dirty_background_bytes", []byte("209715200"), 0o644))
+	cycle(t, &cause.Change{Kind: cause.ChangeSysctl, Name: "vm.dirty_background_ratio", Value: "11"}, dump, func() error {
+		if dump() != "11\n0\n" {
+			return fmt.Errorf("%q", dump())
+		}
+		return nil
+	})
+}
+
 func TestSysctlRefused(t *testing.T) {
 	p := newChild(t)
 	with := func(name, value string) *cause.Change {
