@@ -2,8 +2,10 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -48,6 +50,7 @@ type labRunCmd struct {
 	Times     int           `default:"1" placeholder:"N" help:"Run this often."`
 	Tune      bool          `help:"Let slowray tune mend the incident, judge what it leaves, and take it back."`
 	HTML      string        `name:"html" placeholder:"FILE" help:"With --tune: the page that slowray tune writes."`
+	Prove     bool          `help:"Have slowray prove the cause, or show that its fix has no effect where it is harmless."`
 	JSON      bool          `name:"json" help:"Print the results as JSON."`
 	Save      string        `placeholder:"DIR" type:"existingdir" help:"Save there what slowray saw each time, for slowray replay."`
 	Verbose   bool          `short:"v" help:"Say what is going on."`
@@ -60,8 +63,12 @@ func (c *labRunCmd) Validate() error {
 		return errors.New("--pairs, --healthy: must be 0 to 10000")
 	case c.Pairs+c.Healthy == 0 && !c.All && len(c.Names) == 0:
 		return errors.New("which incident? (slowray lab list; or --all)")
+	case c.Prove && (c.Score || c.Pairs+c.Healthy > 0):
+		return errors.New("--prove goes without a scoreboard")
 	case c.All && len(c.Names) > 0:
 		return errors.New("--all goes without names")
+	case c.Tune && c.Prove:
+		return errors.New("--tune or --prove, not both")
 	case c.Tune && (len(c.Names) != 1 || c.Score || c.Pairs+c.Healthy > 0 || c.TruthOnly || c.Looks != 1 || c.Save != ""):
 		return errors.New("--tune goes with one incident, and without --score, --pairs, --healthy, --truth-only, --looks and --save")
 	case c.HTML != "" && !c.Tune:
@@ -75,6 +82,8 @@ func (c *labRunCmd) Run(ctx context.Context, s *streams) error {
 	switch {
 	case c.Tune:
 		return c.tune(ctx, s)
+	case c.Prove:
+		return c.prove(ctx, s)
 	case c.All || c.Score || c.Pairs+c.Healthy > 0:
 		return c.score(ctx, s)
 	}
@@ -123,6 +132,42 @@ func (c *labRunCmd) tune(ctx context.Context, s *streams) error {
 		right = right && r.OK
 	}
 	if !right {
+		return exit(exitFindings)
+	}
+	return nil
+}
+
+// prove makes proofs; the exit status is 1 when a verdict is wrong, or something
+// was not put back.
+func (c *labRunCmd) prove(ctx context.Context, s *streams) error {
+	names := c.Names
+	if c.All {
+		for _, p := range lab.Proofs() {
+			if !slices.Contains(names, p.Incident) {
+				names = append(names, p.Incident)
+			}
+		}
+	}
+	var all []lab.ProofResult
+	wrong := false
+	for _, name := range names {
+		results, err := lab.Prove(ctx, name, lab.Options{Out: s.out, Seed: c.Seed, JSON: c.JSON, Verbose: c.Verbose})
+		if err != nil {
+			return err
+		}
+		for _, r := range results {
+			wrong = wrong || !r.OK
+		}
+		all = append(all, results...)
+	}
+	if c.JSON {
+		enc := json.NewEncoder(s.out)
+		enc.SetIndent("", "  ")
+		if err := enc.Encode(all); err != nil {
+			return err
+		}
+	}
+	if wrong {
 		return exit(exitFindings)
 	}
 	return nil

@@ -93,11 +93,12 @@ func continueChange(pid int, comm string) Change {
 	return Change{Kind: ChangeContinue, PID: pid, Was: "stopped", Value: "running", Text: fmt.Sprintf("let %s (pid %d) run again", comm, pid)}
 }
 
-// niceChanges gives processes another nice value.
+// niceChanges gives processes another nice value. What was put before others on
+// purpose is left there.
 func niceChanges(procs []*observe.Process, value int) []Change {
 	var changes []Change
 	for _, p := range procs {
-		if p.Nice != value {
+		if p.Nice != value && p.Nice >= 0 {
 			changes = append(changes, Change{Kind: ChangeNice, PID: p.PID, Was: itoa(p.Nice), Value: itoa(value),
 				Text: fmt.Sprintf("nice value of %s (pid %d)%s", p.Comm, p.PID, becomes(itoa(p.Nice), itoa(value)))})
 		}
