@@ -216,17 +216,22 @@ func streams(l *ledger) (open, of int) {
 }
 
 // threadWait judges a part of the ledger in which a request waits for a thread
-// of the application. On CPUs that have nothing to spare every thread is late
-// and this says nothing about the application.
+// of the application. Threads that are late because the CPUs have nothing to
+// spare say nothing about the application.
 func (v *View) threadWait(c *Cause, l *ledger, p observe.Part, what string, describe func(*Finding)) judged {
 	k := l.cost(1, p)
 	stats := l.Parts[p.String()]
-	switch idle, full := v.cpuFull(l); {
+	idle, full := v.cpuFull(l)
+	late := full
+	if p == observe.Stall { // it was on its way already: nothing but its own threads are in question
+		idle, late = v.late(l, k.share)
+	}
+	switch {
 	case l.called():
 		return judged{because: "no request is answered here", near: -1}
 	case !l.noticed(k, threadFloor) || !l.enough(stats.Hist.Above(int64(threadFloor.mean))):
 		return judged{because: l.whereTimeGoes(), near: k.slowNS}
-	case full:
+	case late:
 		return judged{because: fmt.Sprintf("%s: but the CPUs are full (%s idle), which makes every thread late", l.whereTimeGoes(), percent(idle)), near: k.slowNS}
 	}
 	f := v.found(c, l, k, threadFloor, what)
@@ -235,7 +240,7 @@ func (v *View) threadWait(c *Cause, l *ledger, p observe.Part, what string, desc
 		if p.Cause == slowDependency.ID {
 			return p.Subject.PID == l.pid // it waits for what it calls itself
 		}
-		return here(p)
+		return here(p) && !(full && p.Cause == cpuSaturated.ID) // its threads do without the CPUs
 	}
 	describe(f)
 	if len(f.Fix.Commands) == 0 {

@@ -173,6 +173,15 @@ var firingOnDatabases = []fires{
 		subject: Subject{Kind: "listener", PID: dbPID, Port: dbPort}, minShare: 0.9, fix: "innodb_trx", evidence: "UPDATE seats",
 	},
 	{
+		name: "rows that others have locked, while others have the CPUs and its threads do without", cause: &mariadbLockWait,
+		plant: func(o *observe.Observation) {
+			shop{d: mariadb("200"), n: 500, call: slowCall, served: slowServed, flags: observe.FlagContended, fullCPUs: true,
+				split: map[observe.ServerPart]float64{observe.ServerLock: 0.95, observe.ServerCPU: 0.05}}.plant(o)
+			process(o, dbPID).RunDelaySeconds = 0.4
+		},
+		subject: Subject{Kind: "listener", PID: dbPID, Port: dbPort}, minShare: 0.9, fix: "innodb_trx",
+	},
+	{
 		name: "a transaction that its client forgot", cause: &postgresLockWait,
 		plant:   shop{d: postgres(func(d *observe.Database) { d.Sessions = waitingBackends(2.8, true) }), n: 500, call: slowCall, served: slowServed}.plant,
 		subject: Subject{PID: dbPID, Port: dbPort}, minShare: 0.9, fix: "pg_terminate_backend(701)", evidence: "idle in a transaction meanwhile=backend 701",
@@ -241,6 +250,11 @@ var nearMissesOnDatabases = []miss{
 		split: map[observe.ServerPart]float64{observe.ServerLock: 0.95}}.plant, "0 of 500 requests"},
 	{"locks for a moment", &mariadbLockWait, shop{d: mariadb("200"), n: 500, call: quickCall, served: quickServed, flags: observe.FlagContended,
 		split: map[observe.ServerPart]float64{observe.ServerLock: 0.9}}.plant, "under 1.1 ms"},
+	{"locks on full CPUs, for which its threads wait", &mariadbLockWait, func(o *observe.Observation) {
+		shop{d: mariadb("200"), n: 500, call: slowCall, served: slowServed, flags: observe.FlagContended, fullCPUs: true,
+			split: map[observe.ServerPart]float64{observe.ServerLock: 0.9}}.plant(o)
+		process(o, dbPID).RunDelaySeconds = 8
+	}, "the CPUs are full"},
 	{"locks on full CPUs", &mariadbLockWait, shop{d: mariadb("200"), n: 500, call: slowCall, served: slowServed, flags: observe.FlagContended, fullCPUs: true,
 		split: map[observe.ServerPart]float64{observe.ServerLock: 0.9}}.plant, "the CPUs are full"},
 	{"a backend waits, the requests do not", &postgresLockWait, shop{d: postgres(func(d *observe.Database) { d.Sessions = waitingBackends(1, false) }), n: 5000, call: quickCall, served: quickServed}.plant,

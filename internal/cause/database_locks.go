@@ -90,10 +90,10 @@ func checkMariaDBLocks(v *View) Result {
 		_, slow, text := v.slowness(&u)
 		k, n := l.serverCost(observe.ServerLock), l.affected(observe.FlagContended)
 		because := fmt.Sprintf("%s; %s of %s waited for another connection, %s of their time", text, count(n), l.all(), percent(k.share))
-		idle, full := v.cpuFull(l)
+		idle, late := v.late(l, k.share)
 		switch {
 		case !slow, !l.noticed(k, threadFloor), !l.enough(n):
-		case full:
+		case late:
 			because += fmt.Sprintf("; but the CPUs are full (%s idle), which makes every thread late", percent(idle))
 		case v.heldByDisk(u.d.PID):
 			because += "; what they wait for is the disk"

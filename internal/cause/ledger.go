@@ -198,6 +198,29 @@ func (v *View) cpuFull(l *ledger) (idle float64, full bool) {
 	return idle, all > 0 && idle < idleCPUShare
 }
 
+// lateShare is the part of the requests' time that threads of a service which
+// wait for full CPUs may account for, before that is what the requests wait for.
+const lateShare = 0.5
+
+// late says that the CPUs were full, and that the threads of a service waited for
+// them long enough to make good part of this share of its requests' time: while
+// one of them waits, all requests in hand may wait for it. Threads that sleep are
+// not late on full CPUs.
+func (v *View) late(l *ledger, share float64) (idle float64, late bool) {
+	idle, full := v.cpuFull(l)
+	if !full {
+		return idle, false
+	}
+	family := map[int]bool{}
+	for _, p := range v.Processes {
+		if v.Master(p.PID) == l.pid {
+			family[p.PID] = true
+		}
+	}
+	delay, _ := v.delayOf(family)
+	return idle, delay == 0 || ratio(delay, v.Window.Seconds) >= lateShare*share // 0: this kernel does not tell
+}
+
 // idleWhile is the idle share of the CPUs, each part of the window counted by
 // the requests that began in it: a load may last for a part of it only.
 func (v *View) idleWhile(l *ledger) (share float64, ok bool) {

@@ -166,6 +166,15 @@ var firingOnRequests = []fires{
 		subject: Subject{PID: nginxMaster, Port: webPort}, minShare: 0.9, fix: "The network is not at fault",
 	},
 	{
+		name: "the last row comes late, while others have the CPUs", cause: &applicationStall,
+		plant: func(o *observe.Observation) {
+			quiet(nginxServed().add(50, ms, ms, 0, stalled))(o)
+			o.Use.CPU = observe.CPUTime{User: 17, System: 2, Idle: 0.1}
+			process(o, nginxWorker1).RunDelaySeconds, process(o, nginxWorker2).RunDelaySeconds = 0.5, 0.5
+		},
+		subject: Subject{PID: nginxMaster, Port: webPort}, minShare: 0.9, fix: "The network is not at fault",
+	},
+	{
 		name: "a database that takes 200 ms", cause: &slowDependency,
 		plant:   quiet(fpmServed().add(300, ms, ms, 0, waitsForDB), dbCalled().add(300, ms, ms, 0, slowDB)),
 		subject: Subject{Kind: "destination", PID: fpmMaster, Comm: "php-fpm8.2", Port: dbPort, Addr: "10.7.7.7"}, minShare: 0.9, fix: "10.7.7.7:3306",

@@ -113,6 +113,11 @@ var nearMissesOnRequests = []miss{
 		quiet(nginxServed().add(1000, ms, ms, 0, quick).add(40, ms, ms, 0, parts{observe.Server: 900 * ms})),
 		"on :8088 take 900 ms: server 100 %"},
 	{"an event loop on full CPUs", &applicationSlowToRead, nil, "but the CPUs are full"},
+	{"pauses of threads that wait for full CPUs", &applicationStall, func(o *observe.Observation) {
+		quiet(nginxServed().add(50, ms, ms, 0, stalled))(o)
+		o.Use.CPU = observe.CPUTime{User: 17, System: 2, Idle: 0.1}
+		process(o, nginxMaster).RunDelaySeconds = 8
+	}, "the CPUs are full"},
 	{"streams of events", &applicationStall,
 		quiet(nginxServed().add(1000, ms, ms, 0, quick).add(15, ms, ms, observe.FlagUnfinished, parts{observe.Server: ms, observe.Stall: 9000 * ms})),
 		"15 of the slowest answers on :8088 with pauses are not finished"},
