@@ -135,27 +135,6 @@ func TestShowArg(t *testing.T) {
 	}
 }
 
-func TestParseMappings(t *testing.T) {
-	const text = `55a0a0000000-55a0a0001000 r--p 00000000 fd:01 42 /usr/bin/a b
-55a0a0001000-55a0a0002000 r-xp 00001000 fd:01 42 /usr/bin/a b
-7f0000000000-7f0000001000 rwxp 00000000 00:00 0
-7f0000002000-7f0000003000 r-xp 00000000 fd:01 43 /lib/x\012y (deleted)
-7fff00000000-7fff00001000 r-xp 00000000 00:00 0 [vdso]
-bad line
-zz-yy r-xp 0 0 0
-`
-	got, err := parseMappings(strings.NewReader(text))
-	want := []mapping{
-		{0x55a0a0001000, 0x55a0a0002000, 0x1000, "fd:01", 42, "/usr/bin/a b"},
-		{0x7f0000000000, 0x7f0000001000, 0, "00:00", 0, ""},
-		{0x7f0000002000, 0x7f0000003000, 0, "fd:01", 43, "/lib/x\ny (deleted)"},
-		{0x7fff00000000, 0x7fff00001000, 0, "00:00", 0, "[vdso]"},
-	}
-	if diff := cmp.Diff(want, got, cmp.AllowUnexported(mapping{})); diff != "" || err != nil {
-		t.Error(err, diff)
-	}
-}
-
 // note is a static probe's note.
 func note(pc, base, semaphore uint64, text string) []byte {
 	le := binary.LittleEndian

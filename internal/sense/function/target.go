@@ -1,10 +1,8 @@
 package function
 
 import (
-	"bufio"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -12,6 +10,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/slowray/slowray/internal/sense/procmem"
 )
 
 // ErrNoProcess says that there is no process with a number.
@@ -132,50 +132,20 @@ type mapping struct {
 
 // mappings reads the executable mappings of a process, in order of address.
 func mappings(pid int) ([]mapping, error) {
-	f, err := os.Open(fmt.Sprintf("/proc/%d/maps", pid))
-	if err != nil {
-		if errors.Is(err, fs.ErrNotExist) {
-			return nil, fmt.Errorf("process %d: %w", pid, ErrNoProcess)
+	var out []mapping
+	err := procmem.EachMapping("/proc", pid, func(m *procmem.Mapping) bool {
+		if m.Executable {
+			out = append(out, mapping{start: m.Start, end: m.End, offset: m.Offset, device: m.Device, inode: m.Inode, path: m.Path})
 		}
+		return true
+	})
+	switch {
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, unix.ESRCH):
+		return nil, fmt.Errorf("process %d: %w", pid, ErrNoProcess)
+	case err != nil:
 		return nil, fmt.Errorf("mappings of process %d: %w", pid, unwrapPath(err))
 	}
-	defer f.Close()
-	m, err := parseMappings(f)
-	if errors.Is(err, unix.ESRCH) {
-		return nil, fmt.Errorf("process %d: %w", pid, ErrNoProcess)
-	}
-	return m, err
-}
-
-// parseMappings reads lines of proc_pid_maps(5); others than executable ones
-// are left out.
-func parseMappings(r io.Reader) ([]mapping, error) {
-	var out []mapping
-	sc := bufio.NewScanner(r)
-	sc.Buffer(nil, 1<<16)
-	for sc.Scan() {
-		f := strings.SplitN(sc.Text(), " ", 6)
-		if len(f) < 5 || len(f[1]) < 3 || f[1][2] != 'x' {
-			continue
-		}
-		var m mapping
-		from, to, _ := strings.Cut(f[0], "-")
-		var errs [4]error
-		m.start, errs[0] = strconv.ParseUint(from, 16, 64)
-		m.end, errs[1] = strconv.ParseUint(to, 16, 64)
-		m.offset, errs[2] = strconv.ParseUint(f[2], 16, 64)
-		m.device = f[3]
-		m.inode, errs[3] = strconv.ParseUint(f[4], 10, 64)
-		if errors.Join(errs[:]...) != nil {
-			continue
-		}
-		if len(f) == 6 {
-			// A newline in a name is written as \012.
-			m.path = strings.ReplaceAll(strings.TrimLeft(f[5], " "), `\012`, "\n")
-		}
-		out = append(out, m)
-	}
-	return out, sc.Err()
+	return out, nil
 }
 
 // mappedFiles are the files of which a process executes code, its program
