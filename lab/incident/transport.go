@@ -55,10 +55,9 @@ func transport() []Incident {
 		Quick: true,
 		Light: true,
 	}, {
-		Name:     "unix-datagram-blocked",
-		Summary:  "each request logs to a datagram socket, and the log daemon does not read it",
-		Unsteady: "the lock of Python's logging is named, and not what its holder waits for",
-		Setup:    quotes(server.Quotes{Syslog: true}),
+		Name:    "unix-datagram-blocked",
+		Summary: "each request logs to a datagram socket, and the log daemon does not read it",
+		Setup:   quotes(server.Quotes{Syslog: true}),
 		Faults: []Fault{{
 			Name: "unread", Cause: "unix-datagram-blocked",
 			Text:  "the log daemon has the socket and reads nothing",
