@@ -44,12 +44,12 @@ func computing() []Incident {
 		Load: load.Load{Conns: 8},
 	}, {
 		Name:    "event-loop-computes",
-		Summary: "an event loop that computes for long in one of 40 requests, while all others wait unread",
+		Summary: "an event loop that computes for long in one of 25 requests, while all others wait unread",
 		Setup:   python(server.Python{Loop: true, Inline: true}),
 		Faults: []Fault{{
 			Name: "long", Cause: "event-loop-blocked", Or: []string{"cpu-hot-function"}, Says: "price_of_route",
-			Text:  "one of 40 requests goes through a million and a half turns of price_of_route()",
-			Plant: func(s *server.Setup) { s.Python.Long, s.Python.LongEvery = 1_500_000, 40 },
+			Text:  "one of 25 requests goes through two and a half million turns of price_of_route()",
+			Plant: func(s *server.Setup) { s.Python.Long, s.Python.LongEvery = 2_500_000, 25 },
 		}},
 		Load: load.Load{Conns: 30, Rate: 80},
 	}, {
