@@ -39,7 +39,7 @@ func TestProveKilled(t *testing.T) {
 		t.Run(incident.name, func(t *testing.T) {
 			p := newKilledProof(t, slowray, incident.name, incident.cause)
 			for n := range kills {
-				p.kill(n%2 == 1)
+				p.kill(n%2 == 1, n%4 > 1)
 				if t.Failed() {
 					return
 				}
@@ -105,11 +105,16 @@ func (p *killedProof) take() *snapshot.Snapshot {
 	return s
 }
 
-// longestProof is more than a proof takes until it has put its change back.
-const longestProof = 9 * time.Second
+// The time in which a proof is killed: from when it is on record, or from when
+// something is changed for the first time, which is later.
+const (
+	wholeProof  = 12 * time.Second
+	withChanges = 5 * time.Second
+)
 
-// kill runs a proof and kills it at a random moment after it was put on record.
-func (p *killedProof) kill(both bool) {
+// kill runs a proof and kills it at a random moment: of all of it, or of the part
+// with changes; alone, or with its guardian.
+func (p *killedProof) kill(both, all bool) {
 	p.t.Helper()
 	cmd := exec.Command(p.args[0], p.args[1:]...)
 	var out bytes.Buffer
@@ -138,12 +143,20 @@ func (p *killedProof) kill(both bool) {
 			e = list[0]
 		}
 	}
-	moment := time.Duration(rand.Int64N(int64(longestProof)))
-	time.Sleep(moment)
-	state := journal.Undone
-	if list := p.open(); len(list) > 0 {
-		state = list[0].State
+	state := func() journal.State {
+		if list := p.open(); len(list) > 0 {
+			return list[0].State
+		}
+		return journal.Undone
 	}
+	limit := wholeProof
+	if !all {
+		limit = withChanges
+		eventuallyIn(p.t, 40*time.Second, "something is changed", func() bool { return state() != journal.Prepared })
+	}
+	moment := time.Duration(rand.Int64N(int64(limit)))
+	time.Sleep(moment)
+	was := state()
 	if both && e.Guardian.Lives() {
 		syscall.Kill(e.Guardian.PID, syscall.SIGKILL)
 	}
@@ -158,15 +171,25 @@ func (p *killedProof) kill(both bool) {
 	if err != nil {
 		p.t.Errorf("slowray undo: %v: %s", err, said)
 	}
-	if state != journal.Prepared && state != journal.Undone {
+	if was != journal.Prepared && was != journal.Undone {
 		p.changed++
 	}
 	for _, line := range snapshot.Diff(p.before, p.take()) {
 		if !notSlowrays(line) {
-			p.t.Errorf("killed %s after it began, %s, with its guardian: %v: %s", moment.Round(time.Millisecond), state, both, line)
+			p.t.Errorf("killed after %s, %s, with its guardian: %v: %s", moment.Round(time.Millisecond), was, both, line)
 		}
 	}
-	p.t.Logf("killed %s after it began, %s, with its guardian: %v; undo: %s", moment.Round(time.Millisecond), state, both, bytes.TrimSpace(said))
+	p.t.Logf("killed after %s, %s, with its guardian: %v; undo: %s", moment.Round(time.Millisecond), was, both, bytes.TrimSpace(said))
+}
+
+// eventuallyIn fails unless ok within a time.
+func eventuallyIn(t *testing.T, limit time.Duration, what string, ok func() bool) {
+	t.Helper()
+	for end := time.Now().Add(limit); !ok(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("not within %s: %s", limit, what)
+		}
+	}
 }
 
 func (p *killedProof) open() []journal.Entry {

@@ -114,8 +114,10 @@ func (s *Snapshot) process(pid int) {
 			nices = append(nices, strconv.Itoa(20-nice)) // the system call counts from 40 to 1
 		}
 	}
-	s.set(distinct(cpus), "process", name, "cpus")
-	s.set(distinct(nices), "process", name, "nice")
+	if len(cpus) > 0 { // the process is there
+		s.set(distinct(cpus), "process", name, "cpus")
+		s.set(distinct(nices), "process", name, "nice")
+	}
 	s.pipes(name)
 }
 
