@@ -85,16 +85,33 @@ func rank(m Metric) int {
 
 // conflict is when something got better and something else worse. More good
 // responses outweigh what grew less than they did: times are often longer where
-// requests do not fail at once.
+// requests do not fail at once. Errors that go outweigh times, for the same reason.
+// Between two times the one that changed by far more decides: clients that no longer
+// wait for seconds take part of the others' milliseconds.
 func conflict(found []finding, better, poorer *finding) (Verdict, string, bool) {
+	good := better.Metric == GoodRate && better.e >= -poorer.e || better.Metric == ErrorShare && poorer.time()
+	bad := poorer.Metric == GoodRate && -poorer.e >= better.e || poorer.Metric == ErrorShare && better.time()
+	if better.time() && poorer.time() {
+		good = better.change() >= outweighs*poorer.change()
+		bad = poorer.change() >= outweighs*better.change()
+	}
 	switch {
-	case better.Metric == GoodRate && better.e >= -poorer.e:
+	case good:
 		return Proved, better.went() + others(found, better), false
-	case poorer.Metric == GoodRate && -poorer.e >= better.e:
+	case bad:
 		return Worse, poorer.went() + others(found, poorer), false
 	}
 	return Undecided, fmt.Sprintf("%s, but %s: it is a trade, not a repair", better.moved(), poorer.moved()), false
 }
+
+// outweighs is by how much more one time has to change than another.
+const outweighs = 10
+
+// time says that the metric is one.
+func (f *finding) time() bool { return f.Metric == P50 || f.Metric == P99 }
+
+// change is how far the value moved, in its unit.
+func (f *finding) change() float64 { return math.Abs(f.With.Median - f.middle()) }
 
 // nothing is when nothing that matters came with the change: no effect, where one
 // that matters would have been seen.
