@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"path"
-	"slices"
 	"strings"
 	"time"
 
@@ -183,14 +182,20 @@ func (files) Apply(c *cause.Change, was change.State) error {
 		return d.problem
 	case d.server == nil || d.server.pid != d.PID:
 		return fmt.Errorf("%s (pid %d) has ended", d.Server, d.PID)
-	case d.file == nil || sum(d.file.text) != d.OldSum:
-		return fmt.Errorf("%s was changed by somebody else since it was looked at: nothing was done", d.Path)
+	case d.file == nil:
+		return fmt.Errorf("%s is gone", d.Path)
 	}
-	tested, err := d.try()
+	text := d.new
+	if sum(d.file.text) != d.OldSum {
+		if text, err = d.again(c, was); err != nil {
+			return err
+		}
+	}
+	tested, err := d.try(text)
 	if err != nil {
 		return fmt.Errorf("%s refuses %s %s: %w; %s is as it was", d.Server, c.Name, c.Value, err, d.Path)
 	}
-	if err := d.file.replace(d.new, d.Attr, d.Temp, d.Place, false); err != nil {
+	if err := d.file.replace(text, d.Attr, d.Temp, d.Place, false); err != nil {
 		return err
 	}
 	if !tested {
@@ -209,11 +214,25 @@ func (files) Apply(c *cause.Change, was change.State) error {
 	return fmt.Errorf("%w; %s is as it was", err, d.Path)
 }
 
+// again makes the edit in a file that has other bytes than when it was looked at,
+// as after another change of the same file: if the server knows them, and what is
+// to be set is as it was.
+func (d *found) again(c *cause.Change, was change.State) ([]byte, error) {
+	if err := d.server.pending(d.file); err != nil {
+		return nil, err
+	}
+	e, err := d.server.kind.edit(string(d.file.text), placeOf(c, c.Line))
+	if err != nil || e.was != was.Was {
+		return nil, fmt.Errorf("%s was changed by somebody else since it was looked at: nothing was done", d.Path)
+	}
+	return e.apply(d.file.text), nil
+}
+
 // try runs the server's own test with the new content, before the file is
 // touched; false where that cannot be done here.
-func (d *found) try() (tested bool, err error) {
+func (d *found) try(text []byte) (tested bool, err error) {
 	defer d.file.drop(d.Temp)
-	if err := d.file.write(d.Temp, d.new, d.Attr); err != nil {
+	if err := d.file.write(d.Temp, text, d.Attr); err != nil {
 		return false, nil // the directory of a file that is a mount may be read-only
 	}
 	err = d.server.testWith(d.Path, path.Join(path.Dir(d.Path), d.Temp))
@@ -235,14 +254,19 @@ func (files) Holds(c *cause.Change, was change.State) (holds, gone bool, now str
 		return false, true, d.gone + ", and its files with it", nil
 	case d.file == nil:
 		return false, false, d.Path + " is gone", nil
-	case sum(d.file.text) == d.NewSum && d.server != nil && d.server.pending(d.file) != nil:
-		return false, false, c.Value + ", not taken over by the server", nil
-	case sum(d.file.text) == d.NewSum:
-		return true, false, c.Value, nil
 	case sum(d.file.text) == d.OldSum:
 		return false, false, was.Was, nil
 	}
-	return false, false, d.Path + " was changed by somebody else", nil
+	if _, there := d.edit.revert(d.old, d.new, d.file.text); !there {
+		if e, err := kinds[d.Server].edit(string(d.file.text), placeOf(c, c.Line)); err == nil && e.was == was.Was {
+			return false, false, was.Was, nil
+		}
+		return false, false, d.Path + " was changed by somebody else", nil
+	}
+	if d.server != nil && d.server.pending(d.file) != nil {
+		return false, false, c.Value + ", not taken over by the server", nil
+	}
+	return true, false, c.Value, nil
 }
 
 // Undo implements change.Doer.
@@ -270,10 +294,21 @@ func putBack(d *found) error {
 	}
 	defer func() { f.close() }()
 	f.drop(d.Temp)
+	text, a, withTimes := d.old, d.Attr, true
 	switch {
 	case sum(f.text) == d.OldSum && f.attr.same(d.Attr):
+		text = nil
 	case sum(f.text) == d.OldSum || sum(f.text) == d.NewSum || d.Place && torn(f.text, d.old, d.new):
-		if err := f.replace(d.old, d.Attr, d.Temp, d.Place, true); err != nil {
+	default:
+		// Something else of it was changed too: that stays.
+		var there bool
+		if text, there = d.edit.revert(d.old, d.new, f.text); !there {
+			return fmt.Errorf("%s was changed by somebody else since: it is left so; the line was: %s", d.Path, d.edit.oldLine)
+		}
+		a, withTimes = f.attr, false
+	}
+	if text != nil {
+		if err := f.replace(text, a, d.Temp, d.Place, withTimes); err != nil {
 			return err
 		}
 		again, err := d.root.open(d.Path)
@@ -282,8 +317,6 @@ func putBack(d *found) error {
 		}
 		f.close()
 		f = again
-	default:
-		return fmt.Errorf("%s was changed by somebody else since: it is left so; the line was: %s", d.Path, d.edit.oldLine)
 	}
 	if d.problem != nil {
 		return fmt.Errorf("%s is as it was, and the server could not be told: %w", d.Path, d.problem)
@@ -298,27 +331,6 @@ func putBack(d *found) error {
 		return fmt.Errorf("%s is as it was, and the server's own test refuses it, so it was not told: %w", d.Path, err)
 	}
 	return d.server.reload()
-}
-
-// torn says that text is the beginning of one content and the rest of the
-// other: a writer in place was stopped.
-func torn(text, old, new []byte) bool {
-	for _, by := range [][2][]byte{{new, old}, {old, new}} {
-		for i := commonPrefix(text, by[0]); i >= 0; i-- {
-			if i == len(text) && i >= len(by[1]) || i < len(by[1]) && slices.Equal(text[i:], by[1][i:]) {
-				return true
-			}
-		}
-	}
-	return false
-}
-
-func commonPrefix(a, b []byte) int {
-	n := 0
-	for n < len(a) && n < len(b) && a[n] == b[n] {
-		n++
-	}
-	return n
 }
 
 // Commands implements change.Doer.

@@ -180,7 +180,8 @@ func setInBlock(text string, p place, block *nginx.Place) (edit, error) {
 	e := edit{section: block.Name}
 	if at, ok := anchor(block); ok {
 		if indent, own := indentAt(text, at); own && (strings.Contains(text[block.Inside.Begin:at], "\n") || block.Name == "") {
-			e.splices = []splice{{at, at, line + lineEnd(text) + indent}}
+			at -= len(indent)
+			e.splices = []splice{{at, at, indent + line + lineEnd(text)}}
 			return e.describe(text, p.value, true)
 		}
 	}

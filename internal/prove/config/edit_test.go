@@ -1,6 +1,7 @@
 package config
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -84,27 +85,101 @@ var nginxCases = []editCase{
 
 func TestEditNginx(t *testing.T) { runEdits(t, editNginx, nginxCases) }
 
-const pool = "; a pool\n[www]\nuser = www-data\npm = dynamic\npm.max_children = 5\n\n; the end\n[other]\npm.max_children=2"
+const pools = "; a pool\n[www]\nuser = www-data\npm = dynamic\npm.max_children = 5\n\n; the end\n[other]\npm.max_children=2"
 
 var fpmCases = []editCase{
 	{name: "comment behind", text: "[www]\npm.max_children = 5 ; few\n", p: at(2, "", "pm.max_children", "5", "20"), want: "[www]\npm.max_children = 20 ; few\n", was: "5"},
-	{name: "no blanks", text: pool, p: at(9, "", "pm.max_children", "2", "20"), want: strings.Replace(pool, "=2", "=20", 1), was: "2"},
-	{name: "of one pool of two", text: pool, p: at(5, "www", "pm.max_children", "5", "20"), want: strings.Replace(pool, "= 5", "= 20", 1), was: "5"},
+	{name: "no blanks", text: pools, p: at(9, "", "pm.max_children", "2", "20"), want: strings.Replace(pools, "=2", "=20", 1), was: "2"},
+	{name: "of one pool of two", text: pools, p: at(5, "www", "pm.max_children", "5", "20"), want: strings.Replace(pools, "= 5", "= 20", 1), was: "5"},
 	{name: "CRLF and tabs", text: "[www]\r\npm.max_children\t=\t5\t\r\n", p: at(2, "", "pm.max_children", "5", "20"), want: "[www]\r\npm.max_children\t=\t20\t\r\n", was: "5"},
 	{name: "quoted", text: "[www]\npm.max_children = \"5\"; x\n", p: at(2, "", "pm.max_children", "5", "20"), want: "[www]\npm.max_children = 20; x\n", was: "5"},
-	{name: "added", text: pool, p: at(0, "www", "pm.max_requests", "", "500"), want: strings.Replace(pool, "= 5\n", "= 5\npm.max_requests = 500\n", 1)},
-	{name: "added at the end", text: pool, p: at(0, "other", "pm.max_requests", "", "500"), want: pool + "\npm.max_requests = 500"},
+	{name: "added", text: pools, p: at(0, "www", "pm.max_requests", "", "500"), want: strings.Replace(pools, "= 5\n", "= 5\npm.max_requests = 500\n", 1)},
+	{name: "added at the end", text: pools, p: at(0, "other", "pm.max_requests", "", "500"), want: pools + "\npm.max_requests = 500"},
 	{name: "added, CRLF, indented", text: "[www]\r\n  pm = static\r\n", p: at(0, "www", "pm.max_requests", "", "500"), want: "[www]\r\n  pm = static\r\n  pm.max_requests = 500\r\n"},
 	{name: "the last one counts", text: "[www]\npm.max_children = 5\npm.max_children = 6\n", p: at(0, "www", "pm.max_children", "", "7"), want: "[www]\npm.max_children = 5\npm.max_children = 7\n", was: "6"},
 	{name: "the line has moved", text: "; new\n[www]\npm.max_children = 5\n", p: at(2, "www", "pm.max_children", "5", "7"), want: "; new\n[www]\npm.max_children = 7\n", was: "5"},
 	{name: "no value", text: "[www]\npm.max_children =\n", p: at(2, "", "pm.max_children", "", "7"), want: "[www]\npm.max_children = 7\n"},
 	{name: "in a comment", text: "[www]\n;pm.max_children = 5\n", p: at(2, "", "pm.max_children", "5", "7"), err: "no pm.max_children stands there"},
-	{name: "no such pool", text: pool, p: at(0, "none", "pm.max_children", "", "7"), err: "no section [none]"},
-	{name: "no pool named", text: pool, p: at(0, "", "pm.max_requests", "", "7"), err: "no pool is named"},
-	{name: "same value", text: pool, p: at(5, "", "pm.max_children", "5", "5"), err: "already"},
+	{name: "no such pool", text: pools, p: at(0, "none", "pm.max_children", "", "7"), err: "no section [none]"},
+	{name: "no pool named", text: pools, p: at(0, "", "pm.max_requests", "", "7"), err: "no pool is named"},
+	{name: "same value", text: pools, p: at(5, "", "pm.max_children", "5", "5"), err: "already"},
 }
 
 func TestEditPHPFPM(t *testing.T) { runEdits(t, editPHPFPM, fpmCases) }
+
+const mpm = "# mpm\n<IfModule mpm_event_module>\n\tServerLimit 16\n\tMaxRequestWorkers\t150\n</IfModule>\n<VirtualHost *:80>\n\tTimeout 5\n</VirtualHost>\nTimeout 300\n"
+
+var apacheCases = []editCase{
+	{name: "tabs", text: mpm, p: at(4, "", "MaxRequestWorkers", "150", "400"), want: strings.Replace(mpm, "150", "400", 1), was: "150"},
+	{name: "any case", text: "maxrequestworkers 150\r\n", p: at(1, "", "MaxRequestWorkers", "150", "400"), want: "maxrequestworkers 400\r\n", was: "150"},
+	{name: "old name", text: "MaxClients 150\n", p: at(1, "", "MaxRequestWorkers", "150", "400"), want: "MaxClients 400\n", was: "150"},
+	{name: "quoted", text: "MaxRequestWorkers \"150\"\n", p: at(1, "", "MaxRequestWorkers", "150", "400"), want: "MaxRequestWorkers 400\n", was: "150"},
+	{name: "continued", text: "MaxRequestWorkers \\\n   150\nTimeout 5\n", p: at(1, "", "MaxRequestWorkers", "150", "400"), want: "MaxRequestWorkers \\\n   400\nTimeout 5\n", was: "150"},
+	{name: "a variable", text: "Define N 150\nMaxRequestWorkers ${N}\n", p: at(2, "", "MaxRequestWorkers", "", "400"), want: "Define N 150\nMaxRequestWorkers 400\n", was: "${N}"},
+	{name: "added at the end", text: "Timeout 5\n", p: at(0, "", "MaxRequestWorkers", "", "400"), want: "Timeout 5\nMaxRequestWorkers 400\n"},
+	{name: "added at the end, no line end", text: "Timeout 5", p: at(0, "", "MaxRequestWorkers", "", "400"), want: "Timeout 5\nMaxRequestWorkers 400"},
+	{name: "at the top level, not in a host", text: mpm, p: at(0, "", "Timeout", "", "60"), want: strings.Replace(mpm, "300", "60", 1), was: "300"},
+	{name: "in a host", text: mpm, p: at(0, "VirtualHost *:80", "Timeout", "", "60"), want: strings.Replace(mpm, "Timeout 5", "Timeout 60", 1), was: "5"},
+	{name: "added in a condition", text: mpm, p: at(0, "IfModule mpm_event_module", "ThreadsPerChild", "", "64"), want: strings.Replace(mpm, "\tServer", "\tThreadsPerChild 64\n\tServer", 1)},
+	{name: "in a comment", text: "# MaxRequestWorkers 150\n", p: at(1, "", "MaxRequestWorkers", "150", "400"), err: "no MaxRequestWorkers stands there"},
+	{name: "same value", text: mpm, p: at(4, "", "MaxRequestWorkers", "150", "150"), err: "already"},
+	{name: "no such section", text: mpm, p: at(0, "Proxy x", "Timeout", "", "150"), err: "no section"},
+}
+
+func TestEditApache(t *testing.T) { runEdits(t, editApache, apacheCases) }
+
+const balancer = "global\n    log /dev/log local0\n\ndefaults\n    timeout client 5s\n\nfrontend web # the site\n    bind *:80 maxconn 10 # all\n    maxconn 100\n    default_backend app\n\nbackend app\n    server a 10.0.0.1:80 check maxconn 20\n    server b 10.0.0.2:80 check\n"
+
+var haproxyCases = []editCase{
+	{name: "of a frontend", text: balancer, p: at(9, "", "maxconn", "100", "400"), want: strings.Replace(balancer, "maxconn 100", "maxconn 400", 1), was: "100"},
+	{name: "of a bind line", text: balancer, p: at(8, "", "maxconn", "10", "400"), want: strings.Replace(balancer, "maxconn 10 ", "maxconn 400 ", 1), was: "10"},
+	{name: "of a server", text: balancer, p: at(13, "", "server maxconn", "20", "80"), want: strings.Replace(balancer, "maxconn 20", "maxconn 80", 1), was: "20"},
+	{name: "of a server, moved", text: "# new\n" + balancer, p: at(13, "", "server maxconn", "20", "80"), want: "# new\n" + strings.Replace(balancer, "maxconn 20", "maxconn 80", 1), was: "20"},
+	{name: "of a server that has none", text: balancer, p: at(14, "", "server maxconn", "", "80"), want: strings.Replace(balancer, ".2:80 check", ".2:80 check maxconn 80", 1)},
+	{name: "added to global", text: balancer, p: at(0, "global", "maxconn", "", "4000"), want: strings.Replace(balancer, "global\n", "global\n    maxconn 4000\n", 1)},
+	{name: "added to a frontend by its name", text: balancer, p: at(0, "web", "timeout client", "", "4"), err: "stands in no line yet"},
+	{name: "added to a backend", text: balancer, p: at(0, "backend app", "fullconn", "", "4"), want: strings.Replace(balancer, "\nbackend app\n", "\nbackend app\n    fullconn 4\n", 1)},
+	{name: "written in the section", text: balancer, p: at(0, "web", "maxconn", "", "4"), want: strings.Replace(balancer, "maxconn 100", "maxconn 4", 1), was: "100"},
+	{name: "an empty section at the end", text: "global", p: at(0, "global", "maxconn", "", "4"), want: "global\n    maxconn 4"},
+	{name: "CRLF, tabs, quotes", text: "global\r\n\tmaxconn\t\"50\"\r\n", p: at(2, "", "maxconn", "50", "60"), want: "global\r\n\tmaxconn\t60\r\n", was: "50"},
+	{name: "in a comment", text: "global\n # maxconn 50\n", p: at(2, "", "maxconn", "50", "60"), err: "no maxconn stands there"},
+	{name: "no such section", text: balancer, p: at(0, "peers", "maxconn", "", "4"), err: "no section"},
+}
+
+func TestEditHAProxy(t *testing.T) { runEdits(t, editHAProxy, haproxyCases) }
+
+// fuzzLines holds for the servers whose lines are read word by word.
+func fuzzLines(f *testing.F, cases []editCase, edit func(string, place) (edit, error), lines func(string) []directiveLine) {
+	for _, c := range cases {
+		f.Add(c.text, c.p.line, c.p.section, c.p.name)
+	}
+	f.Fuzz(func(t *testing.T, text string, line int, section, name string) {
+		if !plainName.MatchString(name) || len(text) > 4096 || slices.Contains(haproxySections, name) {
+			return
+		}
+		e, err := edit(text, at(line, section, name, "", "xyz"))
+		if err != nil {
+			return
+		}
+		out := around(t, text, e)
+		if grown := len(lines(out)) - len(lines(text)); grown != 0 && grown != 1 {
+			t.Fatalf("%q → %q: %d lines more", text, out, grown)
+		}
+		for _, l := range lines(out) {
+			for _, w := range l.words[1:] {
+				if w.text == "xyz" && l.n >= e.line-1 {
+					return
+				}
+			}
+		}
+		t.Fatalf("%q → %q: not read", text, out)
+	})
+}
+
+func FuzzEditApache(f *testing.F) { fuzzLines(f, apacheCases, editApache, apacheLines) }
+
+// FuzzEditHAProxy: see fuzzLines.
+func FuzzEditHAProxy(f *testing.F) { fuzzLines(f, haproxyCases, editHAProxy, haproxyLines) }
 
 // around says that an edit leaves all but its splices as it was.
 func around(t *testing.T, text string, e edit) string {

@@ -150,3 +150,36 @@ func sharedMemory(pid int) (mark string, since int64) {
 	}
 	return mark, since
 }
+
+// madePipes are the pipes of which a process holds both ends, with the moment
+// that the latest was made, in Unix nanoseconds: a server makes them for itself
+// when it reads its configuration.
+func madePipes(pid int) (mark string, since int64) {
+	dir := "/proc/" + strconv.Itoa(pid)
+	names, err := readNames(dir + "/fd")
+	if err != nil {
+		return "", 0
+	}
+	ends := map[string]int{} // of each pipe: bit 0 to read, bit 1 to write
+	for _, n := range names {
+		link, err := os.Readlink(dir + "/fd/" + n)
+		if err != nil || !strings.HasPrefix(link, "pipe:") {
+			continue
+		}
+		info, _ := os.ReadFile(dir + "/fdinfo/" + n)
+		_, rest, _ := strings.Cut(string(info), "flags:")
+		flags, _ := strconv.ParseInt(strings.Fields(rest + " 0")[0], 8, 64)
+		bit := 1
+		if flags&unix.O_ACCMODE == unix.O_WRONLY {
+			bit = 2
+		}
+		if ends[link] |= bit; ends[link] != 3 {
+			continue
+		}
+		var st unix.Stat_t
+		if unix.Stat(dir+"/fd/"+n, &st) == nil && st.Ctim.Nano() > since {
+			since, mark = st.Ctim.Nano(), link
+		}
+	}
+	return mark, since
+}

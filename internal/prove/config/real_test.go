@@ -238,6 +238,10 @@ func TestNginx(t *testing.T) {
 		{Kind: cause.ChangeConfig, Server: "nginx", PID: pid, Name: "worker_rlimit_nofile", Value: "500", Path: conf},
 		{Kind: cause.ChangeConfig, Server: "nginx", PID: pid, Name: "multi_accept", Value: "on", Path: conf, Section: "events"},
 	}
+	together(t, changes)
+	if got, want := [2]string{take(t, site).text, take(t, conf).text}, [2]string{sites.text, main.text}; got != want {
+		t.Errorf("after undoing a set: %q, want %q", got, want)
+	}
 	slow := make(chan string, 1)
 	go func() {
 		b, err := body(fmt.Sprintf("http://127.0.0.1:%d/slow", port))
@@ -285,6 +289,27 @@ func TestNginx(t *testing.T) {
 	}
 	if n := backlog(t, port); n != 77 {
 		t.Errorf("the socket's backlog is %d after undoing", n)
+	}
+}
+
+// together prepares all changes before the first is applied, as the journal does,
+// and undoes the last first.
+func together(t *testing.T, changes []cause.Change) {
+	t.Helper()
+	var states []change.State
+	for i := range changes {
+		states = append(states, prepare(t, &changes[i]))
+	}
+	for i := range changes {
+		apply(t, &changes[i], states[i])
+	}
+	for i := range changes {
+		if holds, _, now, err := (files{}).Holds(&changes[i], states[i]); !holds || err != nil {
+			t.Errorf("%s does not hold among others: %q, %v", changes[i].Name, now, err)
+		}
+	}
+	for i := len(changes) - 1; i >= 0; i-- {
+		undo(t, &changes[i], states[i])
 	}
 }
 
@@ -360,14 +385,31 @@ func TestNginxRefusals(t *testing.T) {
 	b, _ := os.ReadFile(conf)
 	write(t, conf, string(b)+"# mine\n")
 	holds, _, now, err := files{}.Holds(&c, s)
-	if holds || err != nil || !strings.Contains(now, "somebody else") {
+	if holds || err != nil || !strings.Contains(now, "not taken over") {
 		t.Errorf("holds %v, now %q, %v", holds, now, err)
 	}
-	refused(t, files{}.Undo(&c, s), "somebody else")
-	refused(t, files{}.Apply(&c, s), "somebody else")
+	refused(t, files{}.Apply(&c, s), "was changed at")
 	_, err = files{}.Prepare(with(func(c *cause.Change) { c.Value = "256" }))
 	refused(t, err, "was changed at", "reload or put it back first")
+	write(t, conf, strings.Replace(string(b), "128; # few", "200; # mine", 1))
+	refused(t, files{}.Undo(&c, s), "somebody else")
+	if holds, _, now, err := (files{}).Holds(&c, s); holds || err != nil || !strings.Contains(now, "somebody else") {
+		t.Errorf("holds %v, now %q, %v", holds, now, err)
+	}
 	reload(t, pid)
+
+	// Somebody else edits another line: only ours is taken back.
+	c.Was, c.Value = "200", "128"
+	s = prepare(t, &c)
+	apply(t, &c, s)
+	b, _ = os.ReadFile(conf)
+	write(t, conf, string(b)+"# mine too\n")
+	if err := (files{}).Undo(&c, s); err != nil {
+		t.Error(err)
+	}
+	if got := take(t, conf).text; !strings.Contains(got, "200; # mine") || !strings.HasSuffix(got, "# mine too\n") {
+		t.Errorf("the file is %q", got)
+	}
 
 	// Broken elsewhere, though an mtime of long ago hides it.
 	write(t, filepath.Join(dir, "sites-enabled", "two"), "server { listen x:y:z; }")

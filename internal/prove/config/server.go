@@ -35,7 +35,7 @@ type kind struct {
 	signalName string
 }
 
-var kinds = map[string]*kind{"nginx": &nginxKind, "php-fpm": &fpmKind}
+var kinds = map[string]*kind{"nginx": &nginxKind, "php-fpm": &fpmKind, "apache": &apacheKind, "haproxy": &haproxyKind}
 
 // server is a running server as it is now.
 type server struct {
@@ -60,6 +60,9 @@ type generation struct {
 	Workers map[int]uint64 // pid → start in ticks
 }
 
+// startTime is how long a server is given to have its workers.
+const startTime = time.Second
+
 // attach looks at the server with that master. Errors are one line.
 func attach(name string, pid int) (*server, error) {
 	k, ok := kinds[name]
@@ -81,17 +84,30 @@ func attach(name string, pid int) (*server, error) {
 	if len(s.files) == 0 {
 		return nil, fmt.Errorf("the configuration of %s (pid %d) could not be read", name, pid)
 	}
-	if s.before, err = k.generation(s); err != nil {
-		return nil, err
+	// A server that has only just started has none yet that say what they are.
+	for end := time.Now().Add(startTime); ; time.Sleep(pollEvery) {
+		if s.before, err = k.generation(s); err == nil {
+			return s, nil
+		}
+		if time.Now().After(end) {
+			return nil, err
+		}
 	}
-	return s, nil
 }
 
 // successor finds the server that was started again with the same main file in
 // slowray's own mounts; nil where there is none, or several.
 func successor(name, main string) *server {
 	var found *server
-	for _, p := range processes(0) {
+	all := processes(0)
+	names := map[int]string{}
+	for _, p := range all {
+		names[p.PID] = p.Comm
+	}
+	for _, p := range all {
+		if names[p.PPID] == p.Comm {
+			continue // a worker
+		}
 		s, err := attach(name, p.PID)
 		if err != nil || !s.shared || s.files[0] != main {
 			continue
