@@ -14,6 +14,7 @@ import (
 
 func init() {
 	change.Register(cause.ChangeConfig, files{})
+	change.Register(cause.ChangeSetting, settings{})
 
 }
 

@@ -1,0 +1,204 @@
+package config
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/slowray/slowray/internal/cause"
+	"github.com/slowray/slowray/internal/sense/app/logtail/prefork/proctest"
+)
+
+// cycle sets and puts back, and asks the server by its own client in between.
+func cycle(t *testing.T, c *cause.Change, ask func() string, was, now string) {
+	t.Helper()
+	d := settings{}
+	s, err := d.Prepare(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s.Was != was || ask() != was {
+		t.Errorf("%s was %q by Prepare, %q by its client, want %q", c.Name, s.Was, ask(), was)
+	}
+	if err := d.Apply(c, s); err != nil {
+		t.Fatal(err)
+	}
+	if got := ask(); got != now {
+		t.Errorf("%s is %q after Apply, want %q", c.Name, got, now)
+	}
+	if holds, gone, _, err := d.Holds(c, s); !holds || gone || err != nil {
+		t.Errorf("%s: holds %v, gone %v, %v", c.Name, holds, gone, err)
+	}
+	// Another process undoes.
+	cmd, out := job{*c, s}.other(t, "undo")
+	if err := cmd.Wait(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	if err := d.Undo(c, s); err != nil {
+		t.Error(err)
+	}
+	if got := ask(); got != was {
+		t.Errorf("%s is %q after Undo, want %q", c.Name, got, was)
+	}
+	if holds, _, at, err := d.Holds(c, s); holds || at != was || err != nil {
+		t.Errorf("%s: holds %v, now %q, %v", c.Name, holds, at, err)
+	}
+}
+
+func TestRedis(t *testing.T) {
+	needRoot(t)
+	bin, cli := proctest.Need(t, "redis-server"), proctest.Need(t, "redis-cli")
+	port, dir := proctest.Port(t), t.TempDir()
+	cmd := exec.Command(bin, "--port", fmt.Sprint(port), "--bind", "127.0.0.1", "--dir", dir, "--save", "3600 1 300 100", "--maxclients", "50")
+	proctest.Start(t, cmd, port)
+	ask := func(name string) func() string {
+		return func() string {
+			out, _ := exec.Command(cli, "-p", fmt.Sprint(port), "CONFIG", "GET", name).Output()
+			_, value, _ := strings.Cut(strings.TrimSpace(string(out)), "\n")
+			return value
+		}
+	}
+	c := func(name, value string) *cause.Change {
+		return &cause.Change{Kind: cause.ChangeSetting, Server: "redis", PID: cmd.Process.Pid, Port: port, Name: name, Value: value}
+	}
+	cycle(t, c("maxclients", "100"), ask("maxclients"), "50", "100")
+	cycle(t, c("maxmemory", "64mb"), ask("maxmemory"), "0", "67108864")
+	cycle(t, c("appendfsync", "no"), ask("appendfsync"), "everysec", "no")
+	cycle(t, c("save", ""), ask("save"), "3600 1 300 100", "")
+	do, undo := func() ([]string, []string) {
+		s, err := settings{}.Prepare(c("maxclients", "100"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return settings{}.Commands(c("maxclients", "100"), s)
+	}()
+	if want := fmt.Sprintf("redis-cli -h 127.0.0.1 -p %d CONFIG SET maxclients 100", port); len(do) != 1 || do[0] != want || !strings.HasSuffix(undo[0], " 50") {
+		t.Errorf("%q, %q", do, undo)
+	}
+	for value, want := range map[[2]string]string{{"maxclients", "50"}: "50 already", {"nonsense", "5"}: "no setting nonsense", {"port", "5"}: "not changed while it runs",
+		{"bad name", "5"}: "no name of a setting"} {
+		_, err := settings{}.Prepare(c(value[0], value[1]))
+		refused(t, err, want)
+	}
+	s, err := settings{}.Prepare(c("maxclients", "many"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	refused(t, settings{}.Apply(c("maxclients", "many"), s), "Redis")
+
+	// Somebody else sets it meanwhile.
+	x := c("maxclients", "100")
+	if s, err = (settings{}).Prepare(x); err != nil {
+		t.Fatal(err)
+	}
+	if err := (settings{}).Apply(x, s); err != nil {
+		t.Fatal(err)
+	}
+	if err := exec.Command(cli, "-p", fmt.Sprint(port), "CONFIG", "SET", "maxclients", "70").Run(); err != nil {
+		t.Fatal(err)
+	}
+	refused(t, settings{}.Undo(x, s), "somebody else", "it was 50")
+	refused(t, settings{}.Apply(x, s), "somebody else")
+	if err := exec.Command(cli, "-p", fmt.Sprint(port), "CONFIG", "SET", "requirepass", "x").Run(); err != nil {
+		t.Fatal(err)
+	}
+	_, err = settings{}.Prepare(x)
+	refused(t, err, "asks for a password")
+
+	_ = cmd.Process.Kill()
+	for range 100 {
+		if _, err := startTicks(cmd.Process.Pid); err != nil {
+			break
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	if _, gone, now, err := (settings{}).Holds(x, s); !gone || err != nil || !strings.Contains(now, "has ended") {
+		t.Errorf("gone %v, now %q, %v", gone, now, err)
+	}
+	if err := (settings{}).Undo(x, s); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestMariaDB(t *testing.T) {
+	needRoot(t)
+	bin, cli, install := proctest.Need(t, "mariadbd"), proctest.Need(t, "mariadb"), proctest.Need(t, "mariadb-install-db")
+	dir := t.TempDir()
+	data, socket := filepath.Join(dir, "data"), filepath.Join(dir, "socket")
+	if out, err := exec.Command(install, "--no-defaults", "--user=root", "--datadir="+data, "--auth-root-authentication-method=socket", "--skip-test-db").CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	cmd := exec.Command(bin, "--no-defaults", "--user=root", "--datadir="+data, "--socket="+socket, "--skip-networking", "--pid-file="+dir+"/pid",
+		"--max-connections=30", "--innodb-buffer-pool-size=32M", "--innodb-flush-log-at-trx-commit=0")
+	proctest.Start(t, cmd, 0)
+	for range 200 {
+		if _, err := os.Stat(socket); err == nil {
+			break
+		}
+		time.Sleep(25 * time.Millisecond)
+	}
+	ask := func(name string) func() string {
+		return func() string {
+			out, err := exec.Command(cli, "--no-defaults", "-S", socket, "-N", "-B", "-e", "SHOW GLOBAL VARIABLES LIKE '"+name+"'").CombinedOutput()
+			if err != nil {
+				t.Fatalf("%v: %s", err, out)
+			}
+			_, value, _ := strings.Cut(strings.TrimSpace(string(out)), "\t")
+			return value
+		}
+	}
+	c := func(name, value string) *cause.Change {
+		return &cause.Change{Kind: cause.ChangeSetting, Server: "mariadb", PID: cmd.Process.Pid, Name: name, Value: value}
+	}
+	cycle(t, c("max_connections", "300"), ask("max_connections"), "30", "300")
+	cycle(t, c("long_query_time", "0.5"), ask("long_query_time"), "10.000000", "0.500000")
+	cycle(t, c("slow_query_log", "ON"), ask("slow_query_log"), "OFF", "ON")
+	cycle(t, c("binlog_format", "ROW"), ask("binlog_format"), "MIXED", "ROW")
+	for value, want := range map[[2]string]string{{"max_connections", "30"}: "30 already", {"nonsense", "5"}: "Unknown system variable", {"x; DROP", "5"}: "no name of a setting"} {
+		_, err := settings{}.Prepare(c(value[0], value[1]))
+		refused(t, err, want)
+	}
+	for _, x := range []*cause.Change{c("max_connections", "many"), c("datadir", "/tmp"), c("max_connections", "5'; DROP")} {
+		if s, err := (settings{}).Prepare(x); err == nil {
+			refused(t, settings{}.Apply(x, s), "MariaDB")
+		} else {
+			t.Error(err)
+		}
+	}
+	// The server cuts what is too much: then nothing is changed.
+	x := c("max_connections", "1000000")
+	s, err := settings{}.Prepare(x)
+	if err != nil {
+		t.Fatal(err)
+	}
+	refused(t, settings{}.Apply(x, s), "was cut to")
+	if got := ask("max_connections")(); got != "30" {
+		t.Errorf("max_connections is %s", got)
+	}
+}
+
+func TestOtherServersHaveNoSettings(t *testing.T) {
+	for server, want := range map[string]string{"memcached": "takes no settings", "postgres": "ALTER SYSTEM", "redis": "not Redis"} {
+		_, err := settings{}.Prepare(&cause.Change{Kind: cause.ChangeSetting, Server: server, PID: os.Getpid(), Name: "a", Value: "b"})
+		refused(t, err, want)
+	}
+}
+
+func TestSameValues(t *testing.T) {
+	for _, c := range []struct {
+		a, b string
+		same bool
+	}{{"1mb", "1048576", true}, {"1m", "1000000", true}, {"5", "6", false}, {"x", "x", true}, {"no", "yes", false}, {"", "0", false}} {
+		if sameMemory(c.a, c.b) != c.same {
+			t.Errorf("%q and %q", c.a, c.b)
+		}
+	}
+	if !sameNumber("10", "10.000000") || !sameNumber("ON", "1") || sameNumber("5", "50") || literal("a'b\\") != `'a''b\\'` || literal("5.5") != "5.5" {
+		t.Error("numbers")
+	}
+
+}
