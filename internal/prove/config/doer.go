@@ -353,7 +353,9 @@ func (files) Commands(c *cause.Change, was change.State) (do, undo []string) {
 	var rest []string
 	if s, err := attach(data.Server, data.PID); err == nil && s.start == data.Start {
 		name = s.outer(name)
-		rest = append(rest, shellJoin(append(s.enter(), s.testArgs...)))
+		if s.testArgs != nil {
+			rest = append(rest, shellJoin(append(s.enter(), s.testArgs...)))
+		}
 		reload := fmt.Sprintf("kill -%s %d   # %s master: reload", k.signalName, data.PID, data.Server)
 		if s.note != "" {
 			reload += "; " + s.note

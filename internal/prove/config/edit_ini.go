@@ -12,15 +12,21 @@ var errNoSection = errors.New("there is no section")
 
 // editPHPFPM sets a directive in the text of one file of php-fpm's configuration.
 func editPHPFPM(text string, p place) (edit, error) {
+	return editINI(text, p, phpfpm.Lines(text), iniSpan)
+}
+
+// editINI sets a "key = value" of a section in lines that a reader has read; span
+// tells where a value stands in what follows the "=".
+func editINI(text string, p place, read []phpfpm.Line, span func(string) (from, to int)) (edit, error) {
 	if p.argName != "" {
-		return edit{}, fmt.Errorf("%q is no directive of php-fpm", p.name)
+		return edit{}, fmt.Errorf("%q is no directive", p.name)
 	}
 	offsets := lineOffsets(text)
 	section, first := "", 1
 	var lines []int
 	var values, sections []string
 	last := map[string]int{} // of each section: its last line that says something
-	for _, l := range phpfpm.Lines(text) {
+	for _, l := range read {
 		switch {
 		case l.Broken:
 			continue
@@ -33,7 +39,7 @@ func editPHPFPM(text string, p place) (edit, error) {
 	}
 	if p.line > 0 {
 		if i := nearest(lines, values, p.line, p.was); i >= 0 {
-			return setINI(text, p, offsets, lines[i], values[i], sections[i])
+			return setINI(text, p, offsets, lines[i], values[i], sections[i], span)
 		}
 		if p.section == "" {
 			return edit{}, fmt.Errorf("line %d: no %s stands there (any more)", p.line, p.name)
@@ -41,11 +47,11 @@ func editPHPFPM(text string, p place) (edit, error) {
 	}
 	for i := len(lines) - 1; i >= 0; i-- { // the last one counts
 		if strings.EqualFold(sections[i], p.section) {
-			return setINI(text, p, offsets, lines[i], values[i], sections[i])
+			return setINI(text, p, offsets, lines[i], values[i], sections[i], span)
 		}
 	}
 	if p.section == "" {
-		return edit{}, fmt.Errorf("%s stands in no line yet, and no pool is named", p.name)
+		return edit{}, fmt.Errorf("%s stands in no line yet, and no section is named", p.name)
 	}
 	n, ok := last[strings.ToLower(p.section)]
 	if !ok {
@@ -69,11 +75,11 @@ func addLine(text string, n int, line, value, section string) (edit, error) {
 	return e.describe(text, value, true)
 }
 
-func setINI(text string, p place, offsets []int, n int, was, section string) (edit, error) {
+func setINI(text string, p place, offsets []int, n int, was, section string, span func(string) (from, to int)) (edit, error) {
 	begin, end := offsets[n-1], offsets[n]
 	body := text[begin:end]
 	equals := strings.IndexByte(body, '=')
-	from, to := iniSpan(body[equals+1:])
+	from, to := span(body[equals+1:])
 	from, to = begin+equals+1+from, begin+equals+1+to
 	value := p.value
 	if from == to && text[from-1] == '=' && equals > 0 && strings.IndexByte(" \t", body[equals-1]) >= 0 {

@@ -101,7 +101,7 @@ var fpmCases = []editCase{
 	{name: "no value", text: "[www]\npm.max_children =\n", p: at(2, "", "pm.max_children", "", "7"), want: "[www]\npm.max_children = 7\n"},
 	{name: "in a comment", text: "[www]\n;pm.max_children = 5\n", p: at(2, "", "pm.max_children", "5", "7"), err: "no pm.max_children stands there"},
 	{name: "no such pool", text: pools, p: at(0, "none", "pm.max_children", "", "7"), err: "no section [none]"},
-	{name: "no pool named", text: pools, p: at(0, "", "pm.max_requests", "", "7"), err: "no pool is named"},
+	{name: "no pool named", text: pools, p: at(0, "", "pm.max_requests", "", "7"), err: "no section is named"},
 	{name: "same value", text: pools, p: at(5, "", "pm.max_children", "5", "5"), err: "already"},
 }
 
@@ -180,6 +180,18 @@ func FuzzEditApache(f *testing.F) { fuzzLines(f, apacheCases, editApache, apache
 
 // FuzzEditHAProxy: see fuzzLines.
 func FuzzEditHAProxy(f *testing.F) { fuzzLines(f, haproxyCases, editHAProxy, haproxyLines) }
+
+const uwsgiFile = "[uwsgi]\n; processes = 1\nworkers = 2\n\tthreads=4\r\n[other]\nprocesses = 9\n"
+
+var uwsgiCases = []editCase{
+	{name: "by its other name", text: uwsgiFile, p: at(3, "", "processes", "2", "8"), want: strings.Replace(uwsgiFile, "= 2", "= 8", 1), was: "2"},
+	{name: "no blanks, CRLF", text: uwsgiFile, p: at(4, "", "threads", "4", "8"), want: strings.Replace(uwsgiFile, "=4", "=8", 1), was: "4"},
+	{name: "of a section", text: uwsgiFile, p: at(0, "other", "processes", "", "8"), want: strings.Replace(uwsgiFile, "= 9", "= 8", 1), was: "9"},
+	{name: "added", text: uwsgiFile, p: at(0, "uwsgi", "max-requests", "", "8"), want: strings.Replace(uwsgiFile, "[other]", "\tmax-requests = 8\n[other]", 1)},
+	{name: "in a comment", text: uwsgiFile, p: at(2, "", "processes", "1", "8"), err: "no processes stands there"},
+}
+
+func TestEditUWSGI(t *testing.T) { runEdits(t, editUWSGI, uwsgiCases) }
 
 // around says that an edit leaves all but its splices as it was.
 func around(t *testing.T, text string, e edit) string {

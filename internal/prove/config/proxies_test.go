@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/slowray/slowray/internal/cause"
+	"github.com/slowray/slowray/internal/sense/app/logtail/prefork"
 	"github.com/slowray/slowray/internal/sense/app/logtail/prefork/proctest"
 )
 
@@ -166,4 +167,48 @@ func ask(t *testing.T, socket, question string) string {
 	io.WriteString(c, question)
 	b, _ := io.ReadAll(c)
 	return string(b)
+}
+
+func TestUWSGI(t *testing.T) {
+	needRoot(t)
+	bin := proctest.Need(t, "uwsgi")
+	port, dir := proctest.Port(t), t.TempDir()
+	conf := filepath.Join(dir, "u.ini")
+	write(t, filepath.Join(dir, "app.py"), "def application(env, answer):\n    answer('200 OK', [])\n    return [b'ok']\n")
+	write(t, conf, fmt.Sprintf("[uwsgi]\nplugin = python3\nmaster = true\nworkers = 2\nhttp-socket = 127.0.0.1:%d\nwsgi-file = %s/app.py\nlisten = 50\n", port, dir))
+	was := take(t, conf)
+	cmd := exec.Command(bin, "--ini", conf)
+	proctest.Start(t, cmd, port)
+	pid := cmd.Process.Pid
+	for range 100 {
+		if in, err := attach("uwsgi", pid); err == nil && len(in.before.Workers) == 2 {
+			break
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	c := &cause.Change{Kind: cause.ChangeConfig, Server: "uwsgi", PID: pid, Name: "processes", Value: "5", Was: "2", Path: conf, Line: 4}
+	s := prepare(t, c)
+	apply(t, c, s)
+	if pids, _ := prefork.Children("/proc", pid); len(pids) != 5 {
+		t.Errorf("%d workers, want 5", len(pids))
+	}
+	if b, err := body(fmt.Sprintf("http://127.0.0.1:%d/", port)); b != "ok" || err != nil {
+		t.Errorf("%q, %v", b, err)
+	}
+	undo(t, c, s)
+	if pids, _ := prefork.Children("/proc", pid); len(pids) != 2 {
+		t.Errorf("%d workers, want 2", len(pids))
+	}
+	if got := take(t, conf); got != was {
+		t.Errorf("%+v, want %+v", got, was)
+	}
+	for name, x := range map[string]*cause.Change{
+		"no test":        {Name: "listen", Value: "500", Was: "50", Line: 7},
+		"only raised":    {Name: "processes", Value: "1", Was: "2", Line: 4},
+		"is not changed": {Name: "plugin", Value: "ruby", Was: "python3", Line: 2},
+	} {
+		x.Kind, x.Server, x.PID, x.Path = cause.ChangeConfig, "uwsgi", pid, conf
+		_, err := files{}.Prepare(x)
+		refused(t, err, name)
+	}
 }

@@ -35,7 +35,7 @@ type kind struct {
 	signalName string
 }
 
-var kinds = map[string]*kind{"nginx": &nginxKind, "php-fpm": &fpmKind, "apache": &apacheKind, "haproxy": &haproxyKind}
+var kinds = map[string]*kind{"nginx": &nginxKind, "php-fpm": &fpmKind, "apache": &apacheKind, "haproxy": &haproxyKind, "uwsgi": &uwsgiKind}
 
 // server is a running server as it is now.
 type server struct {
@@ -48,7 +48,7 @@ type server struct {
 	reader  any    // the reader's instance
 
 	files    []string // of its configuration, in its root; the main one first
-	testArgs []string // the command line of its own test
+	testArgs []string // the command line of its own test; nil: it has none
 	note     string   // what a reload does besides, for people
 	before   generation
 }
@@ -224,6 +224,9 @@ func (s *server) test() error { return s.testWith("", "") }
 // testWith runs it with another file in the place of one; both are paths in the
 // server's root. errNoCover: it was not run, because that cannot be done.
 func (s *server) testWith(name, instead string) error {
+	if s.testArgs == nil {
+		return nil
+	}
 	h, err := homeOf(s.pid)
 	if err != nil {
 		return err
