@@ -118,6 +118,7 @@ func gone2(before, after []int) (missing []int) {
 // TestRestarted: the server was started again, with the changed file, before it
 // is undone.
 func TestRestarted(t *testing.T) {
+	slow(t)
 	needRoot(t)
 	bin := proctest.Need(t, "php-fpm8.2")
 	dir, port := t.TempDir(), proctest.Port(t)

@@ -170,6 +170,7 @@ func ask(t *testing.T, socket, question string) string {
 }
 
 func TestUWSGI(t *testing.T) {
+	slow(t)
 	needRoot(t)
 	bin := proctest.Need(t, "uwsgi")
 	port, dir := proctest.Port(t), t.TempDir()

@@ -76,6 +76,14 @@ func needRoot(t *testing.T) {
 	}
 }
 
+// slow leaves a test out of quick runs.
+func slow(t *testing.T) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("SKIPPED: a quick run (-short)")
+	}
+}
+
 func write(t *testing.T, name, text string) {
 	t.Helper()
 	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
@@ -242,10 +250,10 @@ func TestNginx(t *testing.T) {
 	if got, want := [2]string{take(t, site).text, take(t, conf).text}, [2]string{sites.text, main.text}; got != want {
 		t.Errorf("after undoing a set: %q, want %q", got, want)
 	}
-	slow := make(chan string, 1)
+	download := make(chan string, 1)
 	go func() {
 		b, err := body(fmt.Sprintf("http://127.0.0.1:%d/slow", port))
-		slow <- fmt.Sprint(len(b), err)
+		download <- fmt.Sprint(len(b), err)
 	}()
 	time.Sleep(100 * time.Millisecond)
 	var states []change.State
@@ -254,7 +262,7 @@ func TestNginx(t *testing.T) {
 		states = append(states, s)
 		apply(t, &changes[i], s)
 	}
-	if got := <-slow; got != fmt.Sprint(60<<10, nil) {
+	if got := <-download; got != fmt.Sprint(60<<10, nil) {
 		t.Errorf("a response over the reloads: %s", got)
 	}
 	if n := backlog(t, port); n != 999 {
@@ -429,6 +437,7 @@ func reloadMaster(t *testing.T, pid int) {
 // TestNginxKilled kills the process that applies at several moments, and has
 // another one undo.
 func TestNginxKilled(t *testing.T) {
+	slow(t)
 	pid, port, dir := startNginx(t)
 	conf := filepath.Join(dir, "sites-available", "one")
 	was := take(t, conf)

@@ -125,6 +125,7 @@ func TestRedis(t *testing.T) {
 }
 
 func TestMariaDB(t *testing.T) {
+	slow(t)
 	needRoot(t)
 	bin, cli, install := proctest.Need(t, "mariadbd"), proctest.Need(t, "mariadb"), proctest.Need(t, "mariadb-install-db")
 	dir := t.TempDir()
