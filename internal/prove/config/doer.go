@@ -27,7 +27,7 @@ type kept struct {
 	Server string `json:"server"`
 	PID    int    `json:"pid"`
 	Start  uint64 `json:"start"`           // of the master, in ticks since the boot
-	Shared bool   `json:"shared"`          // the server has the root directory and the mounts of slowray
+	Shared bool   `json:"shared"`          // the file is seen from slowray's own root directory too, at the same path
 	Main   string `json:"main"`            // its main file
 	Path   string `json:"path"`            // of the changed file in the server's root, behind symbolic links
 	Line   int    `json:"line"`            // where the change begins
@@ -67,7 +67,21 @@ func (files) Prepare(c *cause.Change) (change.State, error) {
 	if err != nil {
 		return change.State{}, err
 	}
-	defer f.close()
+	defer func() { f.close() }()
+	// A file that only the server's mounts show, or that is a mount, is reached there.
+	shared := s.shared || !f.inPlace && seenFromHost(s.rootDir, f.path)
+	if shared && !s.shared {
+		name := f.path
+		f.close()
+		own, err := openRoot("/")
+		if err != nil {
+			return change.State{}, err
+		}
+		defer own.close()
+		if f, err = own.open(name); err != nil {
+			return change.State{}, err
+		}
+	}
 	if err := f.writable(); err != nil {
 		return change.State{}, err
 	}
@@ -77,7 +91,7 @@ func (files) Prepare(c *cause.Change) (change.State, error) {
 	if err := s.test(); err != nil {
 		return change.State{}, fmt.Errorf("%s: the configuration as it stands is refused by the server's own test: %w", c.Server, err)
 	}
-	data := kept{Server: c.Server, PID: c.PID, Start: s.start, Shared: s.shared, Main: s.files[0], Path: f.path, Line: e.line,
+	data := kept{Server: c.Server, PID: c.PID, Start: s.start, Shared: shared, Main: s.files[0], Path: f.path, Line: e.line,
 		Old: pack(f.text), OldSum: sum(f.text), NewSum: sum(e.apply(f.text)), Attr: f.attr, Place: f.inPlace, Temp: tempName()}
 	raw, err := json.Marshal(data)
 	if err != nil {

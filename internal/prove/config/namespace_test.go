@@ -119,6 +119,37 @@ exec setpriv --bounding-set=-sys_admin,-sys_ptrace,-sys_module %[3]s -p /mnt -c 
 	}
 }
 
+// TestUnit: mounts of its own, in which the files are read-only, as a unit has it
+// with ProtectSystem=.
+func TestUnit(t *testing.T) {
+	_, port, dir := startNginx(t)
+	bin, unshare := proctest.Need(t, "nginx"), proctest.Need(t, "unshare")
+	site, conf := filepath.Join(dir, "sites-available", "one"), filepath.Join(dir, "second.conf")
+	other := proctest.Port(t)
+	b, err := os.ReadFile(filepath.Join(dir, "nginx.conf"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(t, conf, strings.Replace(string(b), "pid nginx.pid", "pid second.pid", 1))
+	text := strings.Replace(take(t, site).text, strconv.Itoa(port), strconv.Itoa(other), 1)
+	write(t, site, text)
+	script := fmt.Sprintf("mount --bind %[1]s/sites-available %[1]s/sites-available; mount -o remount,bind,ro %[1]s/sites-available; exec %[2]s -p %[1]s -c second.conf -e logs/s.log -g 'daemon off; user root;'", dir, bin)
+	cmd := exec.Command(unshare, "--mount", "sh", "-c", script)
+	proctest.Start(t, cmd, other)
+	was := take(t, site)
+	c := cause.Change{Kind: cause.ChangeConfig, Server: "nginx", PID: cmd.Process.Pid, Name: "backlog", Value: "999", Was: "77",
+		Path: fmt.Sprintf("/proc/%d/root%s", cmd.Process.Pid, site), Line: 3}
+	s := prepare(t, &c)
+	apply(t, &c, s)
+	if n := backlog(t, other); n != 999 {
+		t.Errorf("backlog %d", n)
+	}
+	undo(t, &c, s)
+	if got := take(t, site); got != was {
+		t.Errorf("%+v, want %+v", got, was)
+	}
+}
+
 func inodeOf(t *testing.T, name string) uint64 {
 	t.Helper()
 	var st unix.Stat_t

@@ -49,12 +49,27 @@ func startTicks(pid int) (uint64, error) {
 
 // unixNS turns ticks since the boot into Unix nanoseconds, by the clocks as they
 // are now. Right to 10 ms where the clock was not set since.
-func unixNS(t uint64) int64 {
-	var boot unix.Timespec
-	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &boot); err != nil {
-		return 0
+func unixNS(t uint64) int64 { return bootNS() + int64(t)*int64(time.Second/ticks) }
+
+// bootNS is when the host was started, by the clocks as they are now. They are
+// read again where the thread was interrupted in between.
+func bootNS() (at int64) {
+	closest := int64(1 << 62)
+	for range 20 {
+		var before, after unix.Timespec
+		err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &before)
+		now := time.Now().UnixNano()
+		if err = errors.Join(err, unix.ClockGettime(unix.CLOCK_BOOTTIME, &after)); err != nil {
+			return 0
+		}
+		if gap := after.Nano() - before.Nano(); gap < closest {
+			closest, at = gap, now-before.Nano()-gap/2
+		}
+		if closest < int64(100*time.Microsecond) {
+			break
+		}
 	}
-	return time.Now().UnixNano() - boot.Nano() + int64(t)*int64(time.Second/ticks)
+	return at
 }
 
 // started gives pids with their starts; those that have ended are left out.

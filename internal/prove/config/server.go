@@ -109,7 +109,7 @@ func successor(name, main string) *server {
 			continue // a worker
 		}
 		s, err := attach(name, p.PID)
-		if err != nil || !s.shared || s.files[0] != main {
+		if err != nil || !s.shared && !seenFromHost(s.rootDir, s.files[0]) || s.files[0] != main {
 			continue
 		}
 		if found != nil {
@@ -118,6 +118,14 @@ func successor(name, main string) *server {
 		found = s
 	}
 	return found
+}
+
+// seenFromHost says that a file of a server with mounts of its own is the one at
+// the same path of slowray's, as with a unit's PrivateTmp= or ProtectSystem=, which
+// may have made it read-only there.
+func seenFromHost(rootDir, name string) bool {
+	dir := path.Dir(name)
+	return rootDir == "/" || sameFile(path.Join(rootDir, dir), dir) && sameFile(path.Join(rootDir, name), name)
 }
 
 // inner is a change's path in the server's root: changes name files as slowray
@@ -150,7 +158,7 @@ func (s *server) find(r *root, c *cause.Change) (*file, edit, error) {
 	for _, n := range names {
 		f, err := r.open(n)
 		if err != nil {
-			return nil, edit{}, err
+			return nil, edit{}, fmt.Errorf("%s: %w", n, err)
 		}
 		e, err := s.kind.edit(string(f.text), placeOf(c, c.Line))
 		if err == nil {
@@ -198,6 +206,9 @@ func (s *server) stale() error {
 	defer r.close()
 	for _, n := range s.files {
 		f, err := r.open(n)
+		if errors.Is(err, errNoFile) {
+			continue // an include that is not there
+		}
 		if err != nil {
 			return err
 		}

@@ -53,7 +53,9 @@ func TestRedis(t *testing.T) {
 	needRoot(t)
 	bin, cli := proctest.Need(t, "redis-server"), proctest.Need(t, "redis-cli")
 	port, dir := proctest.Port(t), t.TempDir()
-	cmd := exec.Command(bin, "--port", fmt.Sprint(port), "--bind", "127.0.0.1", "--dir", dir, "--save", "3600 1 300 100", "--maxclients", "50")
+	conf := filepath.Join(dir, "redis.conf")
+	write(t, conf, fmt.Sprintf("# Redis\nport %d\nbind 127.0.0.1\ndir %s\nsave 3600 1 300 100\nmaxclients 50\n", port, dir))
+	cmd := exec.Command(bin, conf)
 	proctest.Start(t, cmd, port)
 	ask := func(name string) func() string {
 		return func() string {
@@ -69,6 +71,11 @@ func TestRedis(t *testing.T) {
 	cycle(t, c("maxmemory", "64mb"), ask("maxmemory"), "0", "67108864")
 	cycle(t, c("appendfsync", "no"), ask("appendfsync"), "everysec", "no")
 	cycle(t, c("save", ""), ask("save"), "3600 1 300 100", "")
+	for name, want := range map[string]string{"maxclients": fmt.Sprintf("maxclients 100 in %s:6 (50 there now)", conf), "appendfsync": fmt.Sprintf("appendfsync 100 in %s, added", conf)} {
+		if got := Lasting(c(name, "100")); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
 	do, undo := func() ([]string, []string) {
 		s, err := settings{}.Prepare(c("maxclients", "100"))
 		if err != nil {
@@ -159,6 +166,9 @@ func TestMariaDB(t *testing.T) {
 	cycle(t, c("long_query_time", "0.5"), ask("long_query_time"), "10.000000", "0.500000")
 	cycle(t, c("slow_query_log", "ON"), ask("slow_query_log"), "OFF", "ON")
 	cycle(t, c("binlog_format", "ROW"), ask("binlog_format"), "MIXED", "ROW")
+	if got, want := Lasting(c("max_connections", "300")), fmt.Sprintf("--max-connections=300 on the command line of MariaDB (pid %d)", cmd.Process.Pid); got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
 	for value, want := range map[[2]string]string{{"max_connections", "30"}: "30 already", {"nonsense", "5"}: "Unknown system variable", {"x; DROP", "5"}: "no name of a setting"} {
 		_, err := settings{}.Prepare(c(value[0], value[1]))
 		refused(t, err, want)

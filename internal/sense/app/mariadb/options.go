@@ -70,6 +70,16 @@ func readOptions(root rootfs.Root, args []string) *options {
 	return o
 }
 
+// Option tells where an option is written, by its name as SET GLOBAL has it, and
+// the first of the option files that were read; both may be empty.
+func Option(root rootfs.Root, args []string, name string) (where observe.Setting, main string) {
+	o := readOptions(root, args)
+	if len(o.files) > 0 {
+		main = o.files[0]
+	}
+	return o.values[name], main
+}
+
 // groups are those that the server reads; the ones with a version
 // ([mariadb-10.11]) are taken for its own.
 func (o *options) ours(group string) bool {

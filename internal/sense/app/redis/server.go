@@ -9,6 +9,7 @@ import (
 	"github.com/slowray/slowray/internal/observe"
 	"github.com/slowray/slowray/internal/sense/app/database"
 	"github.com/slowray/slowray/internal/sense/app/logtail"
+	"github.com/slowray/slowray/internal/sense/app/logtail/rootfs"
 )
 
 // Server is one running server. It is used by one goroutine at a time: Begin,
@@ -112,6 +113,15 @@ func placed(file map[string]observe.Setting, name, value, otherwise string) obse
 		return v
 	}
 	return observe.Setting{Value: value, Default: value == otherwise}
+}
+
+// Option tells where a configuration file, or one that it includes, has a setting;
+// empty where it has none.
+func Option(root rootfs.Root, file, name string) observe.Setting {
+	s := &Server{Server: &database.Server{Root: root}}
+	into := map[string]observe.Setting{}
+	s.readFile(into, file, 0)
+	return into[name]
 }
 
 const maxDepth = 8
