@@ -136,6 +136,7 @@ func TestUnit(t *testing.T) {
 	script := fmt.Sprintf("mount --bind %[1]s/sites-available %[1]s/sites-available; mount -o remount,bind,ro %[1]s/sites-available; exec %[2]s -p %[1]s -c second.conf -e logs/s.log -g 'daemon off; user root;'", dir, bin)
 	cmd := exec.Command(unshare, "--mount", "sh", "-c", script)
 	proctest.Start(t, cmd, other)
+	ready(t, "nginx", cmd.Process.Pid)
 	was := take(t, site)
 	c := cause.Change{Kind: cause.ChangeConfig, Server: "nginx", PID: cmd.Process.Pid, Name: "backlog", Value: "999", Was: "77",
 		Path: fmt.Sprintf("/proc/%d/root%s", cmd.Process.Pid, site), Line: 3}

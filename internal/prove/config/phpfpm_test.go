@@ -27,12 +27,8 @@ func startFPM(t *testing.T) (pid, port int, dir string) {
 		"pm.start_servers=2\npm.min_spare_servers=1\npm.max_spare_servers=3\n", other))
 	cmd := exec.Command(bin, "-F", "-R", "-y", filepath.Join(dir, "fpm.conf"))
 	proctest.Start(t, cmd, other)
-	for range 100 {
-		if len(childrenOf(t, cmd.Process.Pid, "www")) == 3 {
-			break
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
+	waitChildren(t, cmd.Process.Pid, 3)
+	ready(t, "php-fpm", cmd.Process.Pid)
 	return cmd.Process.Pid, port, dir
 }
 
@@ -154,7 +150,7 @@ func TestRestarted(t *testing.T) {
 
 func waitChildren(t *testing.T, pid, n int) {
 	t.Helper()
-	for range 200 {
+	for range 500 {
 		if len(childrenOf(t, pid, "www")) == n {
 			return
 		}

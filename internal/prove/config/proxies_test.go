@@ -51,7 +51,7 @@ func TestApache(t *testing.T) {
 	cmd.Env = []string{"PATH=/usr/sbin:/usr/bin", "LANG=C"}
 	proctest.Start(t, cmd, port)
 	pid := cmd.Process.Pid
-	time.Sleep(100 * time.Millisecond)
+	ready(t, "apache", pid)
 	change := func(name, value, was string, line int) *cause.Change {
 		return &cause.Change{Kind: cause.ChangeConfig, Server: "apache", PID: pid, Name: name, Value: value, Was: was, Path: mpm, Line: line}
 	}
@@ -118,6 +118,7 @@ func TestHAProxy(t *testing.T) {
 	cmd := exec.Command(bin, "-Ws", "-f", conf)
 	proctest.Start(t, cmd, port)
 	pid := cmd.Process.Pid
+	ready(t, "haproxy", pid)
 	change := func(name, value, was string, line int, section string) *cause.Change {
 		return &cause.Change{Kind: cause.ChangeConfig, Server: "haproxy", PID: pid, Name: name, Value: value, Was: was, Path: conf, Line: line, Section: section}
 	}

@@ -210,7 +210,21 @@ func startNginx(t *testing.T) (pid, port int, dir string) {
 	}
 	cmd := exec.Command(bin, "-p", dir, "-c", "nginx.conf", "-e", "logs/start.log", "-g", "daemon off; user root;")
 	proctest.Start(t, cmd, port)
+	ready(t, "nginx", cmd.Process.Pid)
 	return cmd.Process.Pid, port, dir
+}
+
+// ready waits until a server that listens already has told by its titles what it is.
+func ready(t *testing.T, name string, pid int) {
+	t.Helper()
+	var err error
+	for range 400 {
+		if _, err = attach(name, pid); err == nil {
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	t.Fatal(err)
 }
 
 func body(url string) (string, error) {
