@@ -77,7 +77,7 @@ func Proofs() []Proof {
 }
 
 // quickProofs are a few that take little time each, for make test.
-var quickProofs = []string{"accept-queue-somaxconn", "nginx-limit-req", "firewall-drop", "pids-limit", "max-children-warning"}
+var quickProofs = []string{"nginx-limit-req", "worker-connections"}
 
 // proofsOf are the proofs to be made of an incident.
 func proofsOf(name string) ([]Proof, error) {
