@@ -302,10 +302,10 @@ func (t *tuning) undo(ctx context.Context) error {
 // run runs slowray and gives its output. It is ended gently, so that it undoes
 // what it has in hand.
 func (t *tuning) run(ctx context.Context, limit time.Duration, args ...string) ([]byte, error) {
-	ctx, cancel := context.WithTimeout(ctx, limit)
+	limited, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	all := append(t.opt.Slowray[1:len(t.opt.Slowray):len(t.opt.Slowray)], args...)
-	cmd := exec.CommandContext(ctx, t.opt.Slowray[0], all...)
+	cmd := exec.CommandContext(limited, t.opt.Slowray[0], all...)
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGINT) }
 	cmd.WaitDelay = undoLimit
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGTERM}
@@ -332,6 +332,8 @@ func (t *tuning) run(ctx context.Context, limit time.Duration, args ...string) (
 	var exit *exec.ExitError
 	switch {
 	case ctx.Err() != nil:
+		return nil, ctx.Err()
+	case limited.Err() != nil:
 		return nil, fmt.Errorf("slowray %s: not done within %s", args[0], limit)
 	case errors.As(err, &exit) && exit.ExitCode() == 1: // something is left to find
 	case err != nil:

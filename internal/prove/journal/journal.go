@@ -172,8 +172,8 @@ func (e *Entry) texts() string {
 	return strings.Join(texts, "; ")
 }
 
-// errBusy says that somebody else is changing something.
-var errBusy = errors.New("one set of changes at a time")
+// ErrBusy says that somebody else is changing something: another run, or undo.
+var ErrBusy = errors.New("one set of changes at a time")
 
 // lock takes the locks, or says who has them. The files are closed to release
 // them; a guardian that has inherited them holds them too.
@@ -192,7 +192,7 @@ func (j *Journal) lock(why string) (locks []*os.File, err error) {
 	for _, f := range locks {
 		err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
 		if errors.Is(err, syscall.EWOULDBLOCK) {
-			err = fmt.Errorf("journal: %s is changing something: %w: wait for it, or end it", holder(f), errBusy)
+			err = fmt.Errorf("journal: %s is changing something: %w: wait for it, or end it", holder(f), ErrBusy)
 		} else if err != nil {
 			err = fmt.Errorf("journal: lock: %w", err)
 		}

@@ -40,7 +40,7 @@ func (j *Journal) Undo(ids ...string) ([]Outcome, error) {
 	var outcomes []Outcome
 	var locks []*os.File
 	locks, err = j.lock("slowray undo")
-	if errors.Is(err, errBusy) {
+	if errors.Is(err, ErrBusy) {
 		var asked bool
 		list, outcomes, asked = j.askLive(list)
 		if asked {
@@ -49,7 +49,7 @@ func (j *Journal) Undo(ids ...string) ([]Outcome, error) {
 			}
 			wait(lockLimit, func() bool {
 				locks, err = j.lock("slowray undo")
-				return !errors.Is(err, errBusy)
+				return !errors.Is(err, ErrBusy)
 			})
 		}
 	}

@@ -40,6 +40,7 @@ const (
 	loadWarm  = 1500 * time.Millisecond // load before a look
 	// leaseSlack is the part of a lease for making and undoing changes.
 	leaseSlack = 3 * time.Minute
+	busyLimit  = 20 * time.Second
 )
 
 // measureTime is what the blocks of one phase take.
@@ -127,10 +128,15 @@ func (h *Host) Commands(changes []cause.Change) (do, undo []string, err error) {
 	return do, undo, nil
 }
 
-// Begin puts changes on record under a lease.
-func (h *Host) Begin(_ context.Context, f *cause.Finding) (Trial, error) {
-	long := min(journal.MaxFor, leaseSlack+rounds*h.StepTime())
-	lease, err := h.Journal.Begin(f.Fix.Changes, journal.Options{Cause: f.Cause, Why: h.Why, For: long})
+// Begin puts changes on record under a lease. It waits for somebody else who is
+// changing something, but not for long.
+func (h *Host) Begin(ctx context.Context, f *cause.Finding) (Trial, error) {
+	o := journal.Options{Cause: f.Cause, Why: h.Why, For: min(journal.MaxFor, leaseSlack+rounds*h.StepTime())}
+	lease, err := h.Journal.Begin(f.Fix.Changes, o)
+	for end := time.Now().Add(busyLimit); errors.Is(err, journal.ErrBusy) && time.Now().Before(end) && ctx.Err() == nil; {
+		pause(ctx, time.Second)
+		lease, err = h.Journal.Begin(f.Fix.Changes, o)
+	}
 	if err != nil {
 		return nil, err
 	}
