@@ -27,6 +27,7 @@ const (
 	// TuneLimit is how long slowray may take to mend an incident.
 	TuneLimit   = 12 * time.Minute
 	tuneMeasure = 6 * time.Second // of the load before, after, and after undoing
+	tuneStuck   = 5 * time.Second // a load that takes so much longer got no connection at all
 	tuneBlock   = 2 * time.Second // of the load in a block of an experiment
 	undoLimit   = time.Minute
 )
@@ -226,7 +227,14 @@ func (t *tuning) measure(ctx context.Context, what string) (load.Outcome, error)
 	if err != nil {
 		return load.Outcome{}, err
 	}
-	o, err := traffic.end(ctx)
+	limited, cancel := context.WithTimeout(ctx, tuneMeasure+tuneStuck)
+	defer cancel()
+	o, err := traffic.end(limited)
+	if limited.Err() != nil && ctx.Err() == nil {
+		// wrk begins with a connection that it waits for as long as the kernel tries.
+		err = traffic.proc.Signal(ctx, syscall.SIGKILL)
+		o = load.Outcome{Duration: tuneMeasure, Timeout: int64(l.Conns)}
+	}
 	return o, errors.Join(err, os.Remove(traffic.out)) // the next one's is not to be added to it
 }
 

@@ -40,7 +40,8 @@ func (s *session) findServers() {
 
 // socketOwners maps the sockets of interest to processes, by the cheapest way
 // there is. The second result is how many processes could not be looked into.
-func (s *session) socketOwners(procs []host.ProcSample) (map[uint64][]int, int) {
+func (s *session) socketOwners(procs []host.ProcSample) (owners map[uint64][]int, unreadable int) {
+	defer func() { host.ByAge(procs, owners) }()
 	wanted := map[uint64]bool{}
 	for _, sp := range s.spaces {
 		sp.wantedSockets(wanted)

@@ -19,7 +19,6 @@ type trials struct {
 	failed  int      // how often it did not help
 	last    Verdict  // of the last failure
 	keptAt  int      // how many causes were mended by then
-	final   bool     // not to be tried again whatever is mended
 	holding []string // the values that were kept
 }
 
@@ -89,10 +88,10 @@ func (h *history) may(f *cause.Finding) (again, because string) {
 		return "", "its change was kept, and it is still found"
 	case t.failed == 0:
 		return "", ""
-	case t.final:
-		return "", "its change could not be made"
 	case t.failed > 1:
 		return "", "its change was tried twice: " + t.last.words()
+	case t.last == NotMade: // nothing was changed: what was in the way may be gone
+		return "could not be made the first time", ""
 	case len(h.kept) == t.keptAt:
 		return "", "its change was tried: " + t.last.words()
 	}
@@ -114,7 +113,7 @@ func (h *history) note(s *Step) {
 		return
 	}
 	t.failed++
-	t.last, t.keptAt, t.final = s.Verdict, len(h.kept), s.Verdict == NotMade
+	t.last, t.keptAt = s.Verdict, len(h.kept)
 }
 
 // words are the verdict for people.

@@ -1,10 +1,13 @@
 package host
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"math"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"sync"
 
 	"golang.org/x/sys/unix"
@@ -24,16 +27,44 @@ type NetNS struct {
 }
 
 // NetNamespaces is the network namespaces that the processes live in: inode →
-// the lowest pid in it.
+// the oldest process in it, which is the one most likely to stay.
 func NetNamespaces(procs []ProcSample) map[uint64]int {
-	out := make(map[uint64]int)
+	oldest := make(map[uint64]*ProcSample)
 	for i := range procs {
 		p := &procs[i]
-		if pid, ok := out[p.NetNS]; p.NetNS != 0 && (!ok || p.PID < pid) {
-			out[p.NetNS] = p.PID
+		if first := oldest[p.NetNS]; p.NetNS != 0 && (first == nil || older(p, first)) {
+			oldest[p.NetNS] = p
 		}
 	}
+	out := make(map[uint64]int, len(oldest))
+	for inode, p := range oldest {
+		out[inode] = p.PID
+	}
 	return out
+}
+
+// older says that a began before b. Process IDs wrap around: the lowest is not
+// always the oldest.
+func older(a, b *ProcSample) bool {
+	return cmp.Or(cmp.Compare(a.StartTicks, b.StartTicks), cmp.Compare(a.PID, b.PID)) < 0
+}
+
+// ByAge sorts lists of processes so that the oldest comes first: a master before
+// its workers. Those that are not in procs come last.
+func ByAge(procs []ProcSample, lists map[uint64][]int) {
+	start := make(map[int]uint64, len(procs))
+	for i := range procs {
+		start[procs[i].PID] = procs[i].StartTicks
+	}
+	age := func(pid int) uint64 {
+		if ticks, ok := start[pid]; ok {
+			return ticks
+		}
+		return math.MaxUint64
+	}
+	for _, list := range lists {
+		slices.SortFunc(list, func(a, b int) int { return cmp.Or(cmp.Compare(age(a), age(b)), cmp.Compare(a, b)) })
+	}
 }
 
 // OpenNetNS opens the network namespace of a process. Needs CAP_SYS_PTRACE for

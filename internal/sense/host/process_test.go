@@ -49,6 +49,20 @@ func TestProcesses(t *testing.T) {
 	}
 }
 
+// TestOldestFirst: process IDs wrap around, and a worker may have a lower one than
+// its master.
+func TestOldestFirst(t *testing.T) {
+	procs := []ProcSample{{PID: 300, StartTicks: 900, NetNS: 7}, {PID: 4000, StartTicks: 10, NetNS: 7}, {PID: 4001, StartTicks: 10, NetNS: 7}}
+	if d := cmp.Diff(map[uint64]int{7: 4000}, NetNamespaces(procs)); d != "" {
+		t.Error(d)
+	}
+	lists := map[uint64][]int{1: {300, 4001, 9, 4000}}
+	ByAge(procs, lists)
+	if d := cmp.Diff(map[uint64][]int{1: {4000, 4001, 300, 9}}, lists); d != "" {
+		t.Error(d)
+	}
+}
+
 func TestProcessesBetween(t *testing.T) {
 	base := ProcSample{PID: 10, StartTicks: 100, Comm: "srv", State: 'S', Threads: 2, UserTicks: 100, SystemTicks: 10,
 		IOKnown: true, ReadBytes: 1000, FDs: 50, FDLimit: 1024,
