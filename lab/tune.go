@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -153,6 +154,10 @@ func (r *runner) tune(ctx context.Context, opt TuneOptions) (TuneResult, error) 
 	return result, nil
 }
 
+// others are causes that are mended by changing programs that are not the lab's:
+// those that the machine happens to run.
+var others = []string{"cpu-saturated", "run-queue-wait", "scheduled-job-collision", "short-lived-process-storm", "realtime-hog", "low-cpu-weight"}
+
 // tuning is a planted incident that slowray is to mend.
 type tuning struct {
 	*runner
@@ -279,6 +284,11 @@ func (t *tuning) slowrayTune(ctx context.Context, report *TuneReport) error {
 		return err
 	}
 	args := []string{"tune", "--apply", "--json", "--load", load, "--for", t.For.String(), "--block", t.Block.String(), "--state", t.state}
+	for _, id := range others {
+		if !slices.Contains(t.Causes(), id) {
+			args = append(args, "--skip", id)
+		}
+	}
 	if !t.opt.WholeHost {
 		args = append(args, "--port", strconv.Itoa(t.plan.FrontPort))
 	}

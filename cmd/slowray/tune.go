@@ -25,6 +25,7 @@ type tuneCmd struct {
 	PID       *int          `name:"pid" placeholder:"N" help:"Only the services of this process, and what they call."`
 	Unit      *string       `placeholder:"X" help:"Only the services of this systemd unit, and what they call."`
 	Container *string       `placeholder:"X" help:"Only the services of this container (name or id), and what they call."`
+	Skip      []string      `placeholder:"CAUSE" help:"Do not try what mends this cause; may be given more than once."`
 	UndoAtEnd bool          `help:"Take back at the end what was kept."`
 	JSON      bool          `name:"json" help:"Print the report as JSON."`
 	HTML      string        `name:"html" placeholder:"FILE" help:"Write a page with charts of each step."`
@@ -70,7 +71,7 @@ func (c *tuneCmd) Run(ctx context.Context, s *streams) error {
 		defer host.Journal.Close()
 	}
 	r, err := tune.Run(ctx, host, tune.Options{
-		Apply: c.Apply, For: c.For, LookTime: host.LookTime(), StepTime: host.StepTime(), UndoAtEnd: c.UndoAtEnd,
+		Apply: c.Apply, For: c.For, LookTime: host.LookTime(), StepTime: host.StepTime(), UndoAtEnd: c.UndoAtEnd, Skip: c.Skip,
 		Service: tune.Filter(host.Watch.Filter), Load: c.Load, Say: host.Say,
 	})
 	if err != nil {

@@ -66,7 +66,7 @@ func readBacklog(c *cause.Change) (backlogState, string, error) {
 		}
 	}
 	if s.Want < uint32(value) {
-		return s, was, fmt.Errorf("backlog of %s is %d, and net.core.somaxconn allows no more: raise that first", listenName(c), s.Want)
+		return s, was, fmt.Errorf("backlog of %s is %d, and net.core.somaxconn allows no more: %w", listenName(c), s.Want, ErrFirst)
 	}
 	return s, was, fmt.Errorf("backlog of %s is %d: %w", listenName(c), s.Want, ErrAlready)
 }

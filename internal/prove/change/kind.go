@@ -17,6 +17,10 @@ import (
 // the change would make them.
 var ErrAlready = errors.New("it is so already")
 
+// ErrFirst is wrapped by the error of Prepare where another setting has to be
+// changed before: an earlier change of the same set may do that.
+var ErrFirst = errors.New("raise that first")
+
 // errGone says that the subject of a change is not there any more.
 var errGone = errors.New("gone")
 

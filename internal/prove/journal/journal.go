@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/slowray/slowray/internal/cause"
+	"github.com/slowray/slowray/internal/prove/change"
 )
 
 // DefaultDir is where the journal is, unless --state says otherwise.
@@ -103,7 +104,7 @@ func (j *Journal) begin(changes []cause.Change, o Options, boot string, locks []
 	e := newEntry(id, boot, changes, o)
 	for i := range e.Changes {
 		it := &e.Changes[i]
-		if it.Was, err = prepare(&it.Change); err != nil {
+		if it.Was, err = prepare(&it.Change); err != nil && (i == 0 || !errors.Is(err, change.ErrFirst)) {
 			return nil, err
 		}
 	}

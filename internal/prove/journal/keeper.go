@@ -75,7 +75,7 @@ func (k *keeper) apply() error {
 			return fmt.Errorf("journal: %s: not made again: the last time it was %s: %s", it.Change.Text, it.Result, it.Note)
 		}
 		was, err := prepare(&it.Change)
-		if err != nil {
+		if err != nil && (i == 0 || !errors.Is(err, change.ErrFirst)) {
 			return err
 		}
 		if was.Was != it.Was.Was {
@@ -86,6 +86,13 @@ func (k *keeper) apply() error {
 	before := k.e.State
 	for i := range k.e.Changes {
 		it := &k.e.Changes[i]
+		if i > 0 { // what it finds may depend on those that are made by now
+			was, err := prepare(&it.Change)
+			if err != nil {
+				return k.giveUp(err)
+			}
+			it.Was = was
+		}
 		k.e.State, it.Made, it.Result, it.Note = Applying, MadeMaybe, "", ""
 		if err := k.dir.write(k.e); err != nil {
 			it.Made = MadeNo

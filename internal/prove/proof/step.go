@@ -1,6 +1,7 @@
 package proof
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/slowray/slowray/internal/cause"
@@ -25,6 +26,10 @@ func Steps(changes []cause.Change) ([]Step, error) {
 			return nil, fmt.Errorf("%s: %w", c.Text, err)
 		}
 		was, err := d.Prepare(c)
+		if i > 0 && errors.Is(err, change.ErrFirst) { // by an earlier one of them
+			steps = append(steps, Step{Change: *c, Was: c.Was, Do: []string{"then: " + c.Text}, Undo: []string{}})
+			continue
+		}
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", c.Text, err)
 		}

@@ -12,6 +12,7 @@ import (
 type history struct {
 	tried map[string]*trials
 	kept  []string // the causes that were mended, in order
+	skip  []string // causes that are not to be tried
 }
 
 // trials are those of one thing that can be set.
@@ -22,7 +23,7 @@ type trials struct {
 	holding []string // the values that were kept
 }
 
-func newHistory() *history { return &history{tried: map[string]*trials{}} }
+func newHistory(skip []string) *history { return &history{tried: map[string]*trials{}, skip: skip} }
 
 // target names what a change sets, without the value: the same thing, changed to
 // another value, is not a new idea. A server that was restarted meanwhile has
@@ -79,6 +80,9 @@ func (h *history) next(findings []cause.Finding) (f *cause.Finding, again string
 func (h *history) may(f *cause.Finding) (again, because string) {
 	if len(f.Fix.Changes) == 0 {
 		return "", "nothing can be changed and undone to mend it"
+	}
+	if slices.Contains(h.skip, f.Cause) {
+		return "", "it was not to be tried (--skip)"
 	}
 	t := h.tried[targets(f.Fix.Changes)]
 	switch {

@@ -119,6 +119,10 @@ func (h *Host) Commands(changes []cause.Change) (do, undo []string, err error) {
 			return nil, nil, err
 		}
 		was, err := d.Prepare(c)
+		if i > 0 && errors.Is(err, change.ErrFirst) { // by an earlier one of them
+			do = append(do, "then: "+c.Text)
+			continue
+		}
 		if err != nil {
 			return nil, nil, fmt.Errorf("%s: %w", c.Text, err)
 		}

@@ -71,7 +71,8 @@ type Options struct {
 	LookTime  time.Duration // what a look takes, with the measurement at the end
 	StepTime  time.Duration // what an experiment takes when all goes well, with that too
 	UndoAtEnd bool
-	Service   string // what it is about, for people
+	Skip      []string // causes that are not to be tried
+	Service   string   // what it is about, for people
 	Load      string
 	// Say, when set, is told what goes on: one line without a line break.
 	Say func(string)
@@ -94,7 +95,7 @@ type run struct {
 // is up. The error is for what kept it from looking at all; everything else is
 // told in the Report, which is complete also when ctx is cancelled.
 func Run(ctx context.Context, w World, o Options) (*Report, error) {
-	r := &run{Options: o, world: w, past: newHistory(), began: w.Now()}
+	r := &run{Options: o, world: w, past: newHistory(o.Skip), began: w.Now()}
 	r.report = Report{
 		Schema: SchemaReport, Start: r.began, Service: o.Service, Load: o.Load, Applied: o.Apply,
 		Steps: []Step{}, Left: []Left{}, Lasting: []string{},
@@ -223,7 +224,14 @@ func (r *run) step(ctx context.Context, at float64, f *cause.Finding, again stri
 	r.past.note(&s)
 	r.report.Steps = append(r.report.Steps, s)
 	if r.Apply {
-		r.say("%s: %s%s", f.Cause, s.Verdict.words(), map[bool]string{true: ", kept"}[s.Kept])
+		switch {
+		case s.Kept:
+			r.say("%s: %s, kept", f.Cause, s.Verdict.words())
+		case s.Verdict == NotMade:
+			r.say("%s: %s: %s", f.Cause, s.Verdict.words(), s.Text)
+		default:
+			r.say("%s: %s", f.Cause, s.Verdict.words())
+		}
 	}
 }
 

@@ -164,6 +164,16 @@ func TestWhatCannotBeMadeIsSkipped(t *testing.T) {
 	}
 }
 
+func TestWhatIsSkippedIsOnlyTold(t *testing.T) {
+	w := newFake(100, fakeFault{cause: "other-programs", was: "1", good: "2", gain: 100}, fakeFault{cause: "ours", was: "1", good: "2", gain: 100})
+	o := apply()
+	o.Skip = []string{"other-programs"}
+	r := mustRun(t, t.Context(), w, o)
+	if !slices.Equal(w.tries, []string{"ours"}) || len(r.Left) != 1 || !strings.Contains(r.Left[0].Because, "--skip") {
+		t.Errorf("tried %v, left %+v", w.tries, r.Left)
+	}
+}
+
 func TestTheTimeIsBounded(t *testing.T) {
 	o := apply()
 	o.For = 100 * time.Second

@@ -12,7 +12,7 @@ import (
 
 // loadGrace is how much longer than it was told a load may take before it is taken
 // to be stuck.
-const loadGrace = 3 * time.Second
+const loadGrace = 2 * time.Second
 
 // openMeter makes the meter of one experiment; the function ends it.
 func (h *Host) openMeter() (experiment.Meter, func() error, error) {
