@@ -132,6 +132,7 @@ func (r *runner) tune(ctx context.Context, opt TuneOptions) (TuneResult, error) 
 			decoys = append(decoys, f)
 		}
 	}
+	r.patience = 0 // it is only to compare with
 	r.print.progress("measuring the healthy stack")
 	healthy, err := r.measure(ctx, decoys)
 	if err == nil && healthy.Outcome == nil {
