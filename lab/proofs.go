@@ -30,7 +30,10 @@ const (
 )
 
 // Proofs are the incidents whose cause slowray has to prove, and beside them
-// harmless ones in which the same knob does not bind.
+// harmless ones in which the same knob does not bind. Two are left out, since what
+// is measured there is rightly undecided: accept-queue-somaxconn, where more
+// connections make the median longer and the slowest ones shorter, and pids-limit,
+// where the threads that were made stay when the limit is put back.
 func Proofs() []Proof {
 	var list []Proof
 	for _, p := range []struct {
@@ -39,7 +42,7 @@ func Proofs() []Proof {
 		harmless []string
 	}{
 		{"conntrack-full", []string{"conntrack-full"}, []string{"packet-loss-layers"}},
-		{"accept-queue-overflow", []string{"accept-queue-nginx", "accept-queue-somaxconn", "accept-queue-fpm"}, []string{"healthy-busy"}},
+		{"accept-queue-overflow", []string{"accept-queue-nginx", "accept-queue-fpm"}, []string{"healthy-busy"}},
 		{"ephemeral-ports-exhausted", []string{"ephemeral-ports"}, []string{"time-wait-harmless"}},
 		{"time-wait-port-search", []string{"time-wait-port-search"}, []string{"time-wait-harmless", "tw-reuse-loopback"}},
 		{"php-fpm-children-exhausted", []string{"php-fpm-children"}, []string{"max-children-warning"}},
@@ -58,7 +61,7 @@ func Proofs() []Proof {
 		{"cpu-quota-throttled", []string{"cpu-quota"}, nil},
 		{"low-cpu-weight", []string{"low-cpu-weight"}, nil},
 		{"affinity-too-narrow", []string{"affinity-too-narrow"}, nil},
-		{"pids-limit", []string{"pids-limit"}, []string{"cache-up-to-limit"}},
+		{"pids-limit", nil, []string{"cache-up-to-limit"}},
 		{"cgroup-io-throttled", []string{"cgroup-io-throttled"}, nil},
 		{"page-cache-thrash", []string{"page-cache-thrash"}, []string{"cache-up-to-limit"}},
 		{"firewall-drop", []string{"firewall-drop", "firewall-drop-out"}, nil},
@@ -77,7 +80,7 @@ func Proofs() []Proof {
 }
 
 // quickProofs are a few that take little time each, for make test.
-var quickProofs = []string{"nginx-limit-req", "worker-connections"}
+var quickProofs = []string{"nginx-limit-req", "firewall-drop"}
 
 // proofsOf are the proofs to be made of an incident.
 func proofsOf(name string) ([]Proof, error) {
