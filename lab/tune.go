@@ -53,11 +53,12 @@ type TuneReport struct {
 
 // TuneStep is one change that was tried.
 type TuneStep struct {
-	Cause   string `json:"cause"`
-	Verdict string `json:"verdict"`
-	Text    string `json:"text"`
-	Kept    bool   `json:"kept"`
-	Again   string `json:"again"`
+	Cause   string   `json:"cause"`
+	Also    []string `json:"also"`
+	Verdict string   `json:"verdict"`
+	Text    string   `json:"text"`
+	Kept    bool     `json:"kept"`
+	Again   string   `json:"again"`
 	Changes []struct {
 		Name string `json:"name"`
 		Text string `json:"text"`

@@ -65,7 +65,7 @@ func (t *TuneResult) judge(i incident.Incident, opt TuneOptions) {
 func (t *TuneResult) fault(f incident.Fault) TuneFault {
 	became := TuneFault{Name: f.Name, Cause: f.Cause, Decoy: f.Decoy}
 	for n, s := range t.Report.Steps {
-		if !f.Decoy && s.Kept && (s.Cause == f.Cause || slices.Contains(f.Or, s.Cause)) {
+		if !f.Decoy && s.Kept && slices.ContainsFunc(append([]string{s.Cause}, s.Also...), func(id string) bool { return id == f.Cause || slices.Contains(f.Or, id) }) {
 			became.Verdict = fmt.Sprintf("%s, step %d", s.Verdict, n+1)
 			break
 		}
@@ -123,7 +123,7 @@ func (p *printer) tuned(t TuneResult) {
 		if s.Again != "" {
 			verdict += " (second trial)"
 		}
-		fmt.Fprintf(w, "%d\t%s\t%.0f\t%.0f\t%.0f\t%s\n", n+1, s.Cause, s.Before.Good, s.With.Good, s.After.Good, verdict)
+		fmt.Fprintf(w, "%d\t%s\t%.0f\t%.0f\t%.0f\t%s\n", n+1, strings.Join(append([]string{s.Cause}, s.Also...), " + "), s.Before.Good, s.With.Good, s.After.Good, verdict)
 	}
 	w.Flush()
 	p.printf("  slowray  %s (%.0f s)\n\n", t.Report.Text, t.Seconds)

@@ -64,6 +64,10 @@ var kinds = map[Metric]kind{
 	P99:        {unit: "ns", offset: 1e3, least: math.Log(1.20), floor: 100e3, sure: math.Log(4), enough: 200},
 }
 
+// closedErrors is ErrorShare under a closed loop, where a client that is given up
+// after seconds counts as one while others ask a thousand times.
+var closedErrors = kind{unit: "share", offset: 0.0005, least: math.Log(1.5), floor: 0.001, sure: math.Log(4), enough: 30}
+
 // counterKind is a counter of harm: packets dropped, calls refused.
 var counterKind = kind{unit: "1/s", offset: 1, least: math.Log(1.5), floor: 1, sure: math.Log(4)}
 

@@ -16,6 +16,7 @@ const (
 	harmErrors = 0.25 // share of errors above the highest seen before
 	harmTimes  = 5.0  // times the highest 99th percentile seen before …
 	harmLonger = 50e6 // … and longer by this, ns
+	harmFewer  = 0.8  // of the usual good responses: in a closed loop only with fewer than this
 )
 
 // guard knows what the service did before the change, and sees at once when it
@@ -27,6 +28,7 @@ type guard struct {
 	bound  window  // the worst that was seen before
 	usual  float64 // good responses per second, before
 	armed  bool
+	closed bool // the load is a closed loop: times grow when more clients are let in
 	harmed atomic.Bool
 	alarm  func() // called once, on harm
 }
@@ -99,7 +101,10 @@ func (g *guard) bad(w window) bool {
 	if w.good > g.usual {
 		return false // more good responses: they may cost errors and time
 	}
-	return w.errors > g.bound.errors+harmErrors ||
+	if w.errors > g.bound.errors+harmErrors {
+		return true
+	}
+	return (!g.closed || w.good < harmFewer*g.usual) &&
 		g.bound.p99 > 0 && w.p99 > harmTimes*g.bound.p99 && w.p99 > g.bound.p99+harmLonger
 }
 

@@ -34,10 +34,13 @@ type finding struct {
 }
 
 // judged tells which metrics the phases say enough about, and what.
-func judged(phases []Phase, counters []string) []finding {
+func judged(phases []Phase, counters []string, closed bool) []finding {
 	var found []finding
 	for _, m := range Metrics() {
 		k := kinds[m]
+		if closed && m == ErrorShare {
+			k = closedErrors
+		}
 		off, on := weights(phases, m.weight)
 		much := max(Median(off), Median(on))
 		if m == P50 || m == P99 {

@@ -31,6 +31,12 @@ type Glancer interface {
 // settling is just waiting.
 type Fixed interface{ Fixed() bool }
 
+// Closed is a Meter whose load may be a closed loop: each client waits for its
+// answer before it asks again. As many as are let in are served, and the median of
+// their times tells how many those are, not how well they are served: clients that
+// wait to be let in are not in it.
+type Closed interface{ Closed() bool }
+
 // Options say how an experiment is made; the zero value is usable.
 type Options struct {
 	Blocks    int           // in each phase, at least 3 (the default)
@@ -96,6 +102,7 @@ type run struct {
 	rounds  int
 	beating sync.Mutex
 	resize  bool          // blocks can be of any length
+	closed  bool          // the load is a closed loop
 	settled time.Duration // before the next phase
 }
 
@@ -106,6 +113,10 @@ func Run(ctx context.Context, s Subject, m Meter, opt Options) (Result, error) {
 	r := &run{opt: opt.withDefaults(), subject: s, meter: m, resize: true}
 	if f, ok := m.(Fixed); ok {
 		r.resize = !f.Fixed()
+	}
+	if c, ok := m.(Closed); ok {
+		r.closed = c.Closed()
+		r.guard.closed = r.closed
 	}
 	if g, ok := m.(Glancer); ok {
 		g.OnGlance(r.guard.note)
@@ -151,7 +162,7 @@ func (r *run) all(ctx context.Context) error {
 		if err := r.phase(ctx, phaseAfter); err != nil {
 			return err
 		}
-		if _, _, more := conclude(judged(r.phases, r.opt.Harmful)); !more {
+		if _, _, more := conclude(r.judged(r.phases), r.closed); !more {
 			return nil
 		}
 	}
@@ -317,8 +328,8 @@ func (r *run) result() Result {
 	case len(whole) < 3:
 		out.Verdict, out.Why = Undecided, "it was not measured before, with and after the change"
 	default:
-		found := judged(whole, r.opt.Harmful)
-		out.Verdict, out.Why, _ = conclude(found)
+		found := r.judged(whole)
+		out.Verdict, out.Why, _ = conclude(found, r.closed)
 		for i := range found {
 			out.Effects = append(out.Effects, found[i].Effect)
 		}
@@ -326,6 +337,8 @@ func (r *run) result() Result {
 	out.Effects = append(out.Effects, shown(&out)...)
 	return out
 }
+
+func (r *run) judged(phases []Phase) []finding { return judged(phases, r.opt.Harmful, r.closed) }
 
 // wholePhases leaves out phases that have no blocks at the end.
 func (out *Result) wholePhases() []Phase {

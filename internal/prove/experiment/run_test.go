@@ -168,20 +168,72 @@ func TestLonger(t *testing.T) {
 	}
 }
 
+// threeRounds are the blocks of three rounds; of each pair the first is without the
+// change.
+func threeRounds(good, p50, p99 [2]float64, unanswered [2]uint64) []Phase {
+	var all []Phase
+	for i, name := range []string{phaseBefore, phaseWith, phaseAfter, phaseWith, phaseAfter, phaseWith, phaseAfter} {
+		p := Phase{Name: name}
+		for j := range 3 {
+			n := uint64(good[i%2] * (1 + 0.01*float64(j)))
+			p.Blocks = append(p.Blocks, Block{Seconds: 1, Good: n, Requests: n, Unanswered: unanswered[i%2], Timed: n, P50: p50[i%2] * (1 + 0.01*float64(j)), P99: p99[i%2]})
+		}
+		all = append(all, p)
+	}
+	return all
+}
+
+// TestClosedLoop lets more clients in, of whom each waits longer: no harm where all
+// of them wait for their answers before they ask again.
+func TestClosedLoop(t *testing.T) {
+	slower := [2]float64{2e6, 58e6}
+	for name, c := range map[string]struct {
+		good, p99    [2]float64
+		unanswered   [2]uint64
+		open, closed Verdict
+	}{
+		"as many good responses":         {[2]float64{9400, 9450}, [2]float64{464e6, 464e6}, [2]uint64{}, Worse, NoEffect},
+		"and nobody is given up":         {[2]float64{9400, 9450}, [2]float64{464e6, 464e6}, [2]uint64{40, 0}, Worse, Proved},
+		"and the slowest are far faster": {[2]float64{9400, 9450}, [2]float64{2.1e9, 120e6}, [2]uint64{}, Proved, Proved},
+		"a third more good responses":    {[2]float64{2700, 3600}, [2]float64{464e6, 464e6}, [2]uint64{}, Undecided, Proved},
+		"and a tenth is given up":        {[2]float64{9400, 9450}, [2]float64{464e6, 464e6}, [2]uint64{0, 1000}, Worse, Worse},
+	} {
+		phases := threeRounds(c.good, slower, c.p99, c.unanswered)
+		if v, why, _ := conclude(judged(phases, nil, false), false); v != c.open {
+			t.Errorf("%s: open: %s, want %s: %s", name, v, c.open, why)
+		}
+		if v, why, _ := conclude(judged(phases, nil, true), true); v != c.closed {
+			t.Errorf("%s: closed: %s, want %s: %s", name, v, c.closed, why)
+		}
+	}
+}
+
+// TestGuardOfAClosedLoop does not take longer times for harm while as much is served.
+func TestGuardOfAClosedLoop(t *testing.T) {
+	glance := func(good uint64, p99 float64) Block {
+		return Block{Seconds: 0.5, Good: good, Requests: good, Timed: good, P50: p99 / 2, P99: p99}
+	}
+	for _, c := range []struct {
+		closed bool
+		good   uint64
+		harm   bool
+	}{{false, 490, true}, {true, 490, false}, {true, 300, true}} {
+		g := guard{closed: c.closed}
+		for range 6 {
+			g.note(glance(500, 10e6))
+		}
+		g.arm()
+		for range 8 {
+			g.note(glance(c.good, 200e6))
+		}
+		if g.harmed.Load() != c.harm {
+			t.Errorf("closed %v, %d good responses: harm %v, want %v", c.closed, c.good, g.harmed.Load(), c.harm)
+		}
+	}
+}
+
 // TestTrade gets more good responses at the price of time, or the opposite.
 func TestTrade(t *testing.T) {
-	phases := func(good, p50, p99 [2]float64) []Phase {
-		var all []Phase
-		for i, name := range []string{phaseBefore, phaseWith, phaseAfter, phaseWith, phaseAfter, phaseWith, phaseAfter} {
-			p := Phase{Name: name}
-			for j := range 3 {
-				n := uint64(good[i%2] * (1 + 0.01*float64(j)))
-				p.Blocks = append(p.Blocks, Block{Seconds: 1, Good: n, Requests: n, Timed: n, P50: p50[i%2] * (1 + 0.01*float64(j)), P99: p99[i%2]})
-			}
-			all = append(all, p)
-		}
-		return all
-	}
 	for name, c := range map[string]struct {
 		good, p50, p99 [2]float64
 		want           Verdict
@@ -194,7 +246,7 @@ func TestTrade(t *testing.T) {
 		"no more seconds":     {[2]float64{2035, 2094}, [2]float64{2.1e6, 26.8e6}, [2]float64{1.05e9, 58.5e6}, Proved, "99th percentile went from 1.05 s to 58.5 ms"},
 		"as much lost as won": {[2]float64{2035, 2094}, [2]float64{2.1e6, 26.8e6}, [2]float64{105e6, 20e6}, Undecided, "it is a trade"},
 	} {
-		v, why, _ := conclude(judged(phases(c.good, c.p50, c.p99), nil))
+		v, why, _ := conclude(judged(threeRounds(c.good, c.p50, c.p99, [2]uint64{}), nil, false), false)
 		if v != c.want || !strings.Contains(why, c.why) {
 			t.Errorf("%s: %s: %s", name, v, why)
 		}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 
 	"github.com/slowray/slowray/internal/figure"
@@ -11,7 +12,10 @@ import (
 
 // conclude gives the verdict on what was found, and says whether another round
 // could bring more.
-func conclude(found []finding) (v Verdict, why string, more bool) {
+func conclude(found []finding, closed bool) (v Verdict, why string, more bool) {
+	if closed {
+		found = slices.DeleteFunc(slices.Clone(found), func(f finding) bool { return f.Metric == P50 }) // see Closed
+	}
 	if len(found) == 0 {
 		return TooLittle, "there were too few requests to judge by, with and without the change", false
 	}

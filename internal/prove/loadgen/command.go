@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -103,6 +104,19 @@ func durationAt(argv []string, start int, f flag) int {
 
 // Adjustable says whether the command can be told for how long to run.
 func (c *Command) Adjustable() bool { return c.at > 0 }
+
+// closedLoops are generators whose clients wait for each answer before they ask
+// again; wrk2 (also under the name of wrk), vegeta and k6 ask at their own pace, as
+// oha, hey and sysbench do when they are given one.
+var closedLoops = []string{"wrk", "ab", "hey", "oha", "sysbench"}
+
+// Closed says that the command is known to be a closed loop.
+func (c *Command) Closed() bool {
+	paced := slices.ContainsFunc(c.argv, func(a string) bool {
+		return (c.tool == "oha" || c.tool == "hey") && strings.HasPrefix(a, "-q") || c.tool == "wrk" && strings.HasPrefix(a, "-R") || strings.HasPrefix(a, "--rate")
+	})
+	return slices.Contains(closedLoops, c.tool) && !paced
+}
 
 // For is the command with another duration, rounded up to what its flag can hold;
 // the same command when it cannot be told.

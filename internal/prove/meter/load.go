@@ -28,6 +28,9 @@ func (l *Load) OnGlance(f func(experiment.Block)) { l.glance = f }
 // Fixed says that the load takes as long as it takes.
 func (l *Load) Fixed() bool { return !l.Command.Adjustable() }
 
+// Closed says that the load is a closed loop.
+func (l *Load) Closed() bool { return l.Command.Closed() }
+
 // Close closes the recording.
 func (l *Load) Close() error {
 	if l.Traffic == nil {

@@ -13,6 +13,10 @@ type history struct {
 	tried map[string]*trials
 	kept  []string // the causes that were mended, in order
 	skip  []string // causes that are not to be tried
+	// failed are the findings whose changes did not help alone, in their order;
+	// joined the sets of them that were tried together.
+	failed []cause.Finding
+	joined []string
 }
 
 // trials are those of one thing that can be set.
@@ -113,11 +117,50 @@ func (h *history) note(s *Step) {
 	}
 	if s.Kept {
 		t.holding = append(t.holding, values(s.Changes))
-		h.kept = append(h.kept, s.Cause)
+		h.kept = append(append(h.kept, s.Cause), s.Also...)
+		h.failed = slices.DeleteFunc(h.failed, func(f cause.Finding) bool {
+			return len(s.Also) > 0 || targets(f.Fix.Changes) == key
+		})
 		return
 	}
 	t.failed++
 	t.last, t.keptAt = s.Verdict, len(h.kept)
+	if len(s.Also) == 0 && (s.Verdict == Worse || s.Verdict == Unclear) {
+		h.failed = slices.DeleteFunc(h.failed, func(f cause.Finding) bool { return targets(f.Fix.Changes) == key })
+		h.failed = append(h.failed, cause.Finding{Cause: s.Cause, Title: s.Title, Subject: s.Subject, Impact: cause.Impact{Text: s.Seen}, Fix: cause.Fix{Changes: s.Changes}})
+	}
+}
+
+// together is the changes that did not help alone, as one, and the causes that they
+// are of beside the first; nil where there are not two of them, or they were tried
+// so. Faults may hold each other up: a longer queue lets clients in for whom there
+// are no connections, and more connections are of no use to clients that the queue
+// keeps out. What moved nothing at all is left out.
+func (h *history) together() (*cause.Finding, []string) {
+	if len(h.failed) < 2 {
+		return nil, nil
+	}
+	f := h.failed[0]
+	f.Fix.Changes = nil
+	var also, set []string
+	for i := range h.failed {
+		one := &h.failed[i]
+		if one.Cause != f.Cause && !slices.Contains(also, one.Cause) {
+			also = append(also, one.Cause)
+		}
+		for _, c := range one.Fix.Changes {
+			if id := target(&c); !slices.Contains(set, id) {
+				set, f.Fix.Changes = append(set, id), append(f.Fix.Changes, c)
+			}
+		}
+	}
+	slices.Sort(set)
+	key := strings.Join(set, "\n")
+	if slices.Contains(h.joined, key) || len(set) < 2 {
+		return nil, nil
+	}
+	h.joined = append(h.joined, key)
+	return &f, also
 }
 
 // words are the verdict for people.

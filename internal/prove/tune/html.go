@@ -91,7 +91,7 @@ func cleaned(texts []string) []string {
 }
 
 func (s *Step) view(n int, applied bool) stepView {
-	v := stepView{N: n, Cause: clean(s.Cause), Title: clean(s.Title), Result: s.result()}
+	v := stepView{N: n, Cause: clean(s.causes()), Title: clean(s.Title), Result: s.result()}
 	if !applied {
 		v.Result = "not made: a dry run"
 	}

@@ -146,7 +146,15 @@ func (r *run) loop(ctx context.Context) error {
 				return nil
 			}
 			empty = 0
-			r.step(ctx, at, f, again)
+			r.step(ctx, at, f, nil, again)
+			continue
+		}
+		if f, also := r.past.together(); f != nil && len(sight.Findings) > 0 {
+			if r.late(r.StepTime, "an experiment") {
+				return nil
+			}
+			empty = 0
+			r.step(ctx, at, f, also, "together: none of them helped alone")
 			continue
 		}
 		if empty++; empty >= emptyLooks || !r.Apply {
@@ -199,9 +207,10 @@ func (r *run) left(s Sight) {
 	}
 }
 
-// step tries one finding's changes, and keeps them if they help.
-func (r *run) step(ctx context.Context, at float64, f *cause.Finding, again string) {
-	s := Step{At: at, Cause: f.Cause, Title: f.Title, Subject: f.Subject, Seen: seen(f), Changes: f.Fix.Changes, Again: again,
+// step tries one finding's changes, or those of several together, and keeps them if
+// they help.
+func (r *run) step(ctx context.Context, at float64, f *cause.Finding, also []string, again string) {
+	s := Step{At: at, Cause: f.Cause, Also: also, Title: f.Title, Subject: f.Subject, Seen: seen(f), Changes: f.Fix.Changes, Again: again,
 		Verdict: Untried, Do: []string{}, Undo: []string{}, Blocks: []Block{}}
 	do, undo, err := r.world.Commands(f.Fix.Changes)
 	if err == nil {
@@ -217,7 +226,7 @@ func (r *run) step(ctx context.Context, at float64, f *cause.Finding, again stri
 		s.Text = "dry run"
 		r.end(DryRun, "This is a dry run: nothing was changed. With --apply this change is made, measured, and kept if it helps; then slowray looks again.")
 	default:
-		r.say("%s: %s", f.Cause, texts(f.Fix.Changes))
+		r.say("%s: %s", s.causes(), texts(f.Fix.Changes))
 		r.try(ctx, &s, f)
 	}
 	s.Seconds = r.since() - s.At
@@ -226,11 +235,11 @@ func (r *run) step(ctx context.Context, at float64, f *cause.Finding, again stri
 	if r.Apply {
 		switch {
 		case s.Kept:
-			r.say("%s: %s, kept", f.Cause, s.Verdict.words())
+			r.say("%s: %s, kept", s.causes(), s.Verdict.words())
 		case s.Verdict == NotMade:
-			r.say("%s: %s: %s", f.Cause, s.Verdict.words(), s.Text)
+			r.say("%s: %s: %s", s.causes(), s.Verdict.words(), s.Text)
 		default:
-			r.say("%s: %s", f.Cause, s.Verdict.words())
+			r.say("%s: %s", s.causes(), s.Verdict.words())
 		}
 	}
 }

@@ -247,3 +247,37 @@ func TestLookThatFails(t *testing.T) {
 		t.Errorf("error %v", err)
 	}
 }
+
+// Each of two faults hides the other: a longer queue lets clients in for whom there
+// are no connections, and more connections are of no use while the queue is short.
+func TestFaultsThatHoldEachOtherUpAreMendedTogether(t *testing.T) {
+	w := newFake(100,
+		fakeFault{cause: "queue", was: "10", good: "4096", gain: 500, masked: []string{"connections"}, pairHarm: "connections"},
+		fakeFault{cause: "connections", was: "1024", good: "2048", gain: 500, masked: []string{"queue"}, pairHarm: "queue"},
+		fakeFault{cause: "harmless", was: "1", good: "2"})
+	r := mustRun(t, t.Context(), w, apply())
+	if want := []string{"queue", "connections", "harmless", "queue+connections"}; !slices.Equal(w.tries[:min(4, len(w.tries))], want) {
+		t.Fatalf("tried %v, want %v first", w.tries, want)
+	}
+	s := r.Steps[3]
+	if !s.Kept || !slices.Equal(s.Also, []string{"connections"}) || len(s.Changes) != 2 || s.Again == "" {
+		t.Errorf("fourth step: %+v", s)
+	}
+	if w.now["harmless"] != "1" {
+		t.Error("what moved nothing was made with the others")
+	}
+	if n := count(w.tries, "queue+connections"); n != 1 {
+		t.Errorf("tried together %d times", n)
+	}
+}
+
+// What does not help together either is undone, and not tried so again.
+func TestWhatDoesNotHelpTogetherIsUndone(t *testing.T) {
+	w := newFake(100,
+		fakeFault{cause: "a", was: "1", good: "2", harm: true},
+		fakeFault{cause: "b", was: "1", good: "2", harm: true})
+	r := mustRun(t, t.Context(), w, apply())
+	if n := count(w.tries, "a+b"); n != 1 || w.now["a"] != "1" || w.now["b"] != "1" || r.Ending != Stuck {
+		t.Errorf("tried %v, now %v, ending %s", w.tries, w.now, r.Ending)
+	}
+}

@@ -3,6 +3,7 @@ package tune
 import (
 	"encoding/json"
 	"io"
+	"strings"
 	"time"
 
 	"github.com/slowray/slowray/internal/cause"
@@ -76,6 +77,9 @@ type Step struct {
 	Changes []cause.Change `json:"changes"`
 	Do      []string       `json:"do"`   // what a person would type
 	Undo    []string       `json:"undo"` // and to take it back
+	// Also are the causes whose changes were made together with Cause's, because
+	// none of them helped alone.
+	Also []string `json:"also,omitempty"`
 	// Again says that the same was tried before, and why once more.
 	Again string `json:"again,omitempty"`
 
@@ -87,6 +91,9 @@ type Step struct {
 	After   Figures `json:"after"`
 	Blocks  []Block `json:"blocks"`
 }
+
+// causes are those that the step is about, for people.
+func (s *Step) causes() string { return strings.Join(append([]string{s.Cause}, s.Also...), " + ") }
 
 // Phase is the state in which a block was measured.
 type Phase string

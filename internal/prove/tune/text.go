@@ -70,7 +70,7 @@ var columns = []string{"step", "cause", "good/s", "undone", "p50", "p99", "error
 
 func (s *Step) row(n int) []string {
 	if s.Before.Blocks == 0 {
-		return []string{fmt.Sprint(n), clean(s.Cause), "-", "-", "-", "-", "-", s.result()}
+		return []string{fmt.Sprint(n), clean(s.causes()), "-", "-", "-", "-", "-", s.result()}
 	}
 	with, after := "-", "-"
 	if s.With.Blocks > 0 {
@@ -79,7 +79,7 @@ func (s *Step) row(n int) []string {
 	if s.After.Blocks > 0 {
 		after = rate(s.After.Good)
 	}
-	return []string{fmt.Sprint(n), clean(s.Cause), move(rate(s.Before.Good), with), after,
+	return []string{fmt.Sprint(n), clean(s.causes()), move(rate(s.Before.Good), with), after,
 		moveOf(s.Before.P50, s.With.P50, milliseconds), moveOf(s.Before.P99, s.With.P99, milliseconds),
 		moveOf(s.Before.Errors, s.With.Errors, rate), s.result()}
 }
@@ -133,7 +133,7 @@ func (p *printer) table(r *Report) {
 }
 
 func (p *printer) step(n int, s *Step, applied bool) {
-	p.line("%d. %s: %s", n, clean(s.Cause), clean(s.Title))
+	p.line("%d. %s: %s", n, clean(s.causes()), clean(s.Title))
 	p.field("seen", s.Seen)
 	change := "change"
 	if !applied {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/slowray/slowray/internal/cause"
@@ -24,7 +25,9 @@ type fakeFault struct {
 	// harm: changing it breaks the service; forever: also after undoing.
 	harm, forever bool
 	unmakeable    bool
-	undoFails     bool
+	// pairHarm is the fault without whose mending this one's does harm.
+	pairHarm  string
+	undoFails bool
 }
 
 // fakeWorld is a service with masked faults, on a clock of its own.
@@ -73,6 +76,9 @@ func (w *fakeWorld) goodRate() float64 {
 	for _, f := range w.faults {
 		if f.harm && w.now[f.cause] != f.was {
 			return 1
+		}
+		if f.pairHarm != "" && w.now[f.cause] != f.was && w.present(f.pairHarm) {
+			rate /= 2
 		}
 		if !w.present(f.cause) && !slices.ContainsFunc(f.masked, w.present) {
 			rate += f.gain
@@ -147,33 +153,57 @@ func (w *fakeWorld) Lasting(changes []cause.Change) []string {
 }
 
 func (w *fakeWorld) Begin(_ context.Context, f *cause.Finding) (Trial, error) {
-	if w.fault(f.Cause).unmakeable {
-		return nil, errors.New("read-only")
+	t := &fakeTrial{w: w}
+	for _, c := range f.Fix.Changes {
+		one := w.fault(strings.TrimPrefix(c.Name, "net."))
+		if one.unmakeable {
+			return nil, errors.New("read-only")
+		}
+		t.faults = append(t.faults, one)
 	}
-	return &fakeTrial{w: w, f: w.fault(f.Cause)}, nil
+	return t, nil
 }
 
 type fakeTrial struct {
-	w    *fakeWorld
-	f    *fakeFault
-	kept bool
+	w      *fakeWorld
+	faults []*fakeFault // whose values are changed together
+	kept   bool
 }
+
+func (t *fakeTrial) name() string {
+	var names []string
+	for _, f := range t.faults {
+		names = append(names, f.cause)
+	}
+	return strings.Join(names, "+")
+}
+
+func (t *fakeTrial) set(mended bool) {
+	for _, f := range t.faults {
+		t.w.now[f.cause] = f.was
+		if mended {
+			t.w.now[f.cause] = f.good
+		}
+	}
+}
+
+func (t *fakeTrial) any(is func(*fakeFault) bool) bool { return slices.ContainsFunc(t.faults, is) }
 
 func (t *fakeTrial) Run(ctx context.Context) (Outcome, error) {
 	w := t.w
-	w.tries = append(w.tries, t.f.cause)
+	w.tries = append(w.tries, t.name())
 	o := Outcome{Blocks: w.blocks(Before)}
 	before := w.goodRate()
-	w.now[t.f.cause] = t.f.good
+	t.set(true)
 	if w.cancel != nil {
 		w.cancel()
 	}
 	o.Blocks = append(o.Blocks, w.blocks(With)...)
 	with := w.goodRate()
-	if t.f.undoFails {
+	if t.any(func(f *fakeFault) bool { return f.undoFails }) {
 		return o, &NotUndoneError{errors.New("the server does not start with its old file")}
 	}
-	if w.now[t.f.cause] = t.f.was; t.f.forever {
+	if t.set(false); t.any(func(f *fakeFault) bool { return f.forever }) {
 		w.broken = true
 	}
 	if ctx.Err() != nil {
@@ -193,8 +223,11 @@ func (t *fakeTrial) Run(ctx context.Context) (Outcome, error) {
 }
 
 func (t *fakeTrial) Keep(context.Context) error {
-	t.w.now[t.f.cause], t.kept = t.f.good, true
-	t.w.kept = append(t.w.kept, t.f.cause)
+	t.set(true)
+	t.kept = true
+	for _, f := range t.faults {
+		t.w.kept = append(t.w.kept, f.cause)
+	}
 	return nil
 }
 
