@@ -97,28 +97,13 @@ func (s realServer) check(t *testing.T, limit int, apart bool) {
 			t.Fatal("the configuration is seen outside its mount namespace")
 		}
 	}
-	var in *pool.Instance
-	for range 100 {
-		for _, found := range s.discover(proctest.Processes(t), "/proc") {
-			if found.PID == cmd.Process.Pid {
-				in = found
-			}
-		}
-		if in != nil {
-			break
-		}
-		time.Sleep(20 * time.Millisecond)
+	// A port that answers does not say that all workers are there and have read
+	// their program.
+	got, gaps, losses := s.sample(t, cmd.Process.Pid)
+	for try := 1; try < 5 && s.sampled && len(got.Pools) == 1 && (len(got.Workers) != limit || got.Pools[0].AllBusyRounds != 0); try++ {
+		time.Sleep(200 * time.Millisecond)
+		got, gaps, losses = s.sample(t, cmd.Process.Pid)
 	}
-	if in == nil {
-		t.Fatalf("%s (pid %d) was not discovered", s.program, cmd.Process.Pid)
-	}
-	start := time.Now()
-	in.Begin()
-	for range 12 {
-		in.Sample(host.Default().Activity)
-		time.Sleep(20 * time.Millisecond)
-	}
-	got, gaps, losses := in.End(context.Background(), observe.Window{Start: start, Seconds: time.Since(start).Seconds()})
 	for _, g := range gaps {
 		t.Errorf("gap %+v", g)
 	}
@@ -143,4 +128,31 @@ func (s realServer) check(t *testing.T, limit int, apart bool) {
 	if s.program == "haproxy" && (p.Status == nil || p.Status.State != "OPEN" || p.Status.Limit != limit) {
 		t.Errorf("statistics %+v", p.Status)
 	}
+}
+
+// sample looks at the server with this pid for a quarter of a second.
+func (s realServer) sample(t *testing.T, pid int) (observe.AppServer, []observe.Gap, []observe.Loss) {
+	t.Helper()
+	var in *pool.Instance
+	for range 100 {
+		for _, found := range s.discover(proctest.Processes(t), "/proc") {
+			if found.PID == pid {
+				in = found
+			}
+		}
+		if in != nil {
+			break
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	if in == nil {
+		t.Fatalf("%s (pid %d) was not discovered", s.program, pid)
+	}
+	start := time.Now()
+	in.Begin()
+	for range 12 {
+		in.Sample(host.Default().Activity)
+		time.Sleep(20 * time.Millisecond)
+	}
+	return in.End(context.Background(), observe.Window{Start: start, Seconds: time.Since(start).Seconds()})
 }
