@@ -97,8 +97,24 @@ func retransmitted(t *testing.T, ns *os.File) (n uint64) {
 	return n
 }
 
-// What the dropper says it lost is what the kernel had to send again.
+// What the dropper says it lost is what the kernel had to send again. A machine
+// that is late has TCP send again what was only slow: then it is done once more.
 func TestEveryNth(t *testing.T) {
+	const tries = 3
+	for try := 1; ; try++ {
+		dropped, again := everyNth(t)
+		switch {
+		case again >= dropped && again <= dropped+dropped/20:
+			return
+		case again < dropped || try == tries:
+			t.Fatalf("%d dropped, %d sent again", dropped, again)
+		}
+	}
+}
+
+// everyNth drops every hundredth segment of 20 MB.
+func everyNth(t *testing.T) (dropped, again uint64) {
+	t.Helper()
 	a, b := veth(t)
 	d, err := Attach(a, "eth0", Rule{Every: 100, Port: 80, Payload: true})
 	if err != nil {
@@ -118,14 +134,12 @@ func TestEveryNth(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	again := retransmitted(t, b)
+	again = retransmitted(t, b)
 	t.Logf("%+v, sent again %d", c, again)
 	if c.Dropped != c.Matches/100 || c.Dropped < 100 {
 		t.Errorf("counted %+v, want every 100th", c)
 	}
-	if again < c.Dropped || again > c.Dropped+c.Dropped/20 {
-		t.Errorf("%d dropped, %d sent again", c.Dropped, again)
-	}
+	return c.Dropped, again
 }
 
 func TestByChance(t *testing.T) {

@@ -134,7 +134,6 @@ func databases() []Incident {
 	}}
 	for n := range list {
 		list[n].Quick = true
-		list[n].Light = list[n].Load.Think > 0
 	}
 	return list
 }
