@@ -30,7 +30,7 @@ func TestTune(t *testing.T) {
 		t.Fatalf("faults %v", i.Faults)
 	}
 	slowray := []string{buildSlowray(t)}
-	for try := 1; try <= 2; try++ { // others may use the machine
+	for try := 1; try <= 3; try++ { // others may use the machine
 		var out bytes.Buffer
 		r, err := prepare(i, Options{Slowray: slowray, Out: &out})
 		if err != nil {
@@ -55,7 +55,7 @@ func TestTune(t *testing.T) {
 		}
 		t.Logf("try %d: %d of 2 faults mended:\n%s", try, mended, out.String())
 	}
-	t.Error("two faults are not mended and undone as they should be, twice")
+	t.Error("two faults are not mended and undone as they should be, three times")
 }
 
 func TestTuneIsJudged(t *testing.T) {

@@ -12,6 +12,9 @@ const (
 	maybe    = 0.1
 	doubtful = 0.01
 	small    = 0.001
+	// apart is by what factor all blocks with the change have to be better than all
+	// without it, where those without it do not agree with each other.
+	apart = 1.5
 	// same bounds what counts as no change, bearable what may be hidden by the
 	// noise when the verdict is "no effect": factors.
 	same     = 1.25
@@ -144,6 +147,11 @@ func (f *finding) believed(size float64, gap bool) bool {
 // comesAndGoes says whether each phase with the change stands out from the ones
 // before and after it, and those without agree with each other.
 func (f *finding) comesAndGoes(sign float64) bool {
+	// A broken service may be broken more or less from one time to the next: when
+	// it is far better each time, in every block, that does not matter.
+	if n := len(f.onMed); n > 1 && n < len(f.offMed) && f.gap(sign) >= math.Log(apart) {
+		return true
+	}
 	half := sign * f.e / 2
 	for i, on := range f.onMed {
 		if i+1 >= len(f.offMed) {

@@ -208,6 +208,31 @@ func TestClosedLoop(t *testing.T) {
 	}
 }
 
+// TestBrokenMoreOrLess is a service that is broken differently each time, and well
+// each time with the change; a load that wanders as much is not.
+func TestBrokenMoreOrLess(t *testing.T) {
+	phases := func(good ...uint64) []Phase {
+		var all []Phase
+		for i, n := range good {
+			p := Phase{Name: []string{phaseAfter, phaseWith}[i%2]}
+			if i == 0 {
+				p.Name = phaseBefore
+			}
+			for j := range uint64(3) {
+				p.Blocks = append(p.Blocks, Block{Seconds: 1, Good: n + j, Requests: n + j})
+			}
+			all = append(all, p)
+		}
+		return all
+	}
+	if v, why, _ := conclude(judged(phases(147, 9281, 362, 9569, 1896, 9050, 388), nil, true), true); v != Proved {
+		t.Errorf("far better each time: %s: %s", v, why)
+	}
+	if v, why, _ := conclude(judged(phases(147, 9281, 362, 2100, 1896, 9050, 388), nil, true), true); v == Proved {
+		t.Errorf("once as bad as without: %s: %s", v, why)
+	}
+}
+
 // TestGuardOfAClosedLoop does not take longer times for harm while as much is served.
 func TestGuardOfAClosedLoop(t *testing.T) {
 	glance := func(good uint64, p99 float64) Block {
