@@ -177,7 +177,7 @@ func (c *connection) complete(s *segment) {
 	if t.retransNS > 0 || c.far == 0 || waited <= c.far {
 		return
 	}
-	if s.length > 0 || waited > c.far+delayedACK && s.timeNS-t.lastOut > c.far+delayedACK {
+	if s.length > 0 || waited > c.far+delayedACK {
 		t.ackDelay = waited - c.far
 	}
 }
@@ -290,10 +290,7 @@ func (c *connection) resent(t *turn, s *segment, end int64) {
 	if t.due == 0 {
 		// Without loss the acknowledgement had come a round trip after sending, or
 		// right after the one before.
-		t.due = max(t.progress, min(t.lastOut, s.timeNS)+c.far)
-		if t.due > s.timeNS {
-			t.due = s.timeNS
-		}
+		t.due = min(s.timeNS, max(t.progress, t.lastOut+c.far))
 	}
 	t.recover = max(t.recover, end)
 }
