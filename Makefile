@@ -2,6 +2,7 @@
 # make demo   plant an incident in private network namespaces and let slowray find it
 # make test   all tests; make test-fast: those that need no root, under two minutes
 # make docs   write docs/causes anew, from the declarations of the causes
+# make test-incidents   every incident of the lab, also those that are variants of others
 # make test-kernels   the BPF programs on Debian's kernels from 5.10 on, in QEMU
 
 # Use the Go on PATH, or the one that script/setup.sh installed.
@@ -11,7 +12,7 @@ export CGO_ENABLED := 0
 GO_FILES := $(shell git ls-files '*.go' 2>/dev/null)
 GOTESTSUM := go tool gotestsum --format pkgname --format-hide-empty-pkg
 
-.PHONY: run demo build generate docs test test-fast test-kernels check check-generated bench fuzz clean
+.PHONY: run demo build generate docs test test-fast test-incidents test-kernels check check-generated bench fuzz clean
 
 build: bin/slowray
 
@@ -53,6 +54,10 @@ test: build check check-generated
 test-fast:
 	@script/setup.sh go
 	$(GOTESTSUM) -- -short -timeout 2m ./...
+
+test-incidents:
+	@script/setup.sh test lab
+	LAB_INCIDENTS=all go test -count=1 -timeout 80m -v -run '^TestIncidents$$' ./lab
 
 test-kernels:
 	script/kernels.sh

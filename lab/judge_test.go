@@ -1,6 +1,7 @@
 package lab
 
 import (
+	"os"
 	"strings"
 	"testing"
 
@@ -122,5 +123,11 @@ func TestJudgeForgivesOthers(t *testing.T) {
 		if s.OK != ok {
 			t.Errorf("others used %v: ok %v, %q", others, s.OK, s.Reasons)
 		}
+	}
+	self := cause("cpu-saturated")
+	self.Subject.PID = os.Getpid()
+	s := StepResult{Found: &Report{Findings: []Finding{self}}}
+	if judge(&s, incident.Incident{Control: true}, nil); !s.OK || len(s.Notes) == 0 {
+		t.Errorf("the lab itself is named: ok %v, %q, %q", s.OK, s.Reasons, s.Notes)
 	}
 }

@@ -61,7 +61,7 @@ func databases() []Incident {
 		Setup:   overDatabase(server.WebPostgres, func(s *server.Setup) { s.Query.Lazy, s.Query.Sleep = true, 5*time.Millisecond }),
 		Faults: []Fault{{
 			Name: "max-connections", Cause: "postgres-connections-exhausted",
-			Beside: []string{"short-lived-process-storm"}, // a process is forked to refuse each
+			Beside: []string{"short-lived-process-storm", "cpu-saturated"}, // a process is forked to refuse each
 			Text:   "max_connections 15",
 			Plant:  func(s *server.Setup) { s.Query.Max = 15 },
 		}},
