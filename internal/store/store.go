@@ -57,6 +57,7 @@ type Stats struct {
 	Recovered                                 uint64 // entries of a killed writer's log that are kept
 	Torn                                      uint64 // bytes at the end of such a log that were no whole entry
 	Dropped                                   uint64 // requests not stored because the disk was too slow or full
+	DroppedSeconds                            uint64 // Seconds and findings not stored for the same reason
 	Removed                                   uint64 // files removed for age or size
 	LastError                                 string // of writing, "" when the last write was well
 }
@@ -69,27 +70,12 @@ type Query struct {
 	Addr      string
 	Port      int
 	Comm      string
-	PID       int
-	Container string // name or id
-	Unit      string
-}
+	PID       int    // of an endpoint: its master process
+	Container string // name or id, which may be shortened
+	Unit      string // with or without ".service"
 
-// The functions below are to be written; this is their agreed form.
-//
-//	Open(dir string, opt Options) (*Store, error)   // writer: takes the lock, recovers
-//	(*Store).AddRequest(*Request)                   // copies; never waits for the disk; allocates nothing in steady use
-//	(*Store).AddSecond(*Second)
-//	(*Store).AddObservation(*observe.Observation, []cause.Finding) error
-//	(*Store).Sync() error                           // makes durable what was added; called each second
-//	(*Store).Stats() Stats
-//	(*Store).Close() error
-//
-//	OpenReader(dir string) (*Reader, error)         // any process, without the lock, also while a writer runs: Parquet files and open logs
-//	(*Reader).Span() (from, to time.Time, err error)
-//	(*Reader).Endpoints(Query) ([]EndpointSum, error)            // summed over the range: observe.Endpoint and report.Process
-//	(*Reader).Series(Query, step time.Duration) ([]Series, error) // per endpoint: points of merged Seconds
-//	(*Reader).Requests(Query, func(*Request) bool) error         // in order of start; false ends
-//	(*Reader).Slowest(Query, n int) ([]Request, error)
-//	(*Reader).Observations(from, to time.Time) ([]Window, error) // path, start, end; observe.Load reads one
-//	(*Reader).Findings(from, to time.Time) ([]Finding, error)
-//	(*Reader).Close() error
+	// PartHists reads the histograms of all parts too, for their quantiles.
+	// Otherwise only those of the total, the round trips and Server are read,
+	// and Parts has only the sums of the others.
+	PartHists bool
+}
