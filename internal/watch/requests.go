@@ -2,8 +2,6 @@ package watch
 
 import (
 	"fmt"
-	"runtime"
-	"sync"
 	"time"
 
 	"github.com/slowray/slowray/internal/observe"
@@ -11,56 +9,30 @@ import (
 	"github.com/slowray/slowray/internal/sense/request"
 )
 
-const (
-	pollEvery  = 20 * time.Millisecond // the rings hold 50 ms of 150,000 requests per second and CPU
-	flushEvery = time.Second
-)
-
 // requests records the requests of the window and sums them up meanwhile.
 type requests struct {
-	recorder *request.Recorder
-	table    *request.Table
-	slow     *slowRequests
-	kept     *keptRequests
-	before   []request.Counters
-	stop     chan struct{}
-	done     sync.WaitGroup
+	stream *request.Stream
+	own    bool // the stream is this window's
+	sub    *request.Subscription
+	table  *request.Table // the stream's alone until the subscription has ended
+	slow   *slowRequests
+	kept   *keptRequests
 }
 
-// startRequests begins to record; the window begins with it.
-func startRequests(fs host.FS, kept *keptRequests) (*requests, error) {
-	recorder, err := request.Start(request.Options{Split: true})
-	if err != nil {
-		return nil, err
-	}
-	names := fs.Names()
-	q := &requests{recorder: recorder, table: request.NewTable(time.Now()), slow: newSlowRequests(), kept: kept, stop: make(chan struct{})}
-	q.table.Master = names.Master
-	q.before = recorder.Counters()
-	q.done.Add(1)
-	go q.poll()
-	return q, nil
-}
-
-// poll is the only one to touch the table until it is done.
-func (q *requests) poll() {
-	defer q.done.Done()
-	runtime.LockOSThread() // for pace
-	defer runtime.UnlockOSThread()
-	ticker := time.NewTicker(pollEvery)
-	defer ticker.Stop()
-	flush := pace{every: flushEvery}
-	began := time.Now()
-	for {
-		select {
-		case <-q.stop:
-			return
-		case <-ticker.C:
+// startRequests begins to record, or joins a recording; the window begins with
+// it.
+func startRequests(fs host.FS, running *request.Stream, kept *keptRequests) (*requests, error) {
+	q := &requests{stream: running, own: running == nil, slow: newSlowRequests(), kept: kept}
+	if q.own {
+		var err error
+		if q.stream, err = request.StartStream(request.Options{Split: true}); err != nil {
+			return nil, err
 		}
-		q.recorder.Poll(q.add)
-		// With very many connections it becomes dear, and then rarer.
-		flush.do(time.Since(began), func() { _ = q.recorder.Flush() })
 	}
+	q.table = request.NewTable(time.Now())
+	q.table.Master = fs.Names().Master
+	q.sub = q.stream.Subscribe(q.add)
+	return q, nil
 }
 
 // add counts a request, and keeps what its waits are joined by.
@@ -73,15 +45,11 @@ func (q *requests) add(r *observe.Request) {
 // end takes what is left and gives the sums of the window.
 func (q *requests) end(s *session) {
 	end := time.Now()
-	close(q.stop)
-	q.done.Wait()
-	if err := q.recorder.FlushAll(); err != nil {
+	if err := q.sub.End(); err != nil {
 		s.partialGap(observe.KindRequests, 0, "requests on idle connections", err)
 	}
-	q.recorder.Poll(q.add)
-	counters := request.Since(q.before, q.recorder.Counters())
-	s.out.Endpoints = q.table.Endpoints(end, counters)
-	stats := q.recorder.Stats()
+	s.out.Endpoints = q.table.Endpoints(end, q.sub.Counters())
+	stats := q.sub.Stats()
 	s.lose("requests counted without a record of their own, to stay within the CPU budget", int64(stats.Sampled))
 	s.lose("requests counted without a record of their own, because the ring was full", int64(stats.Lost))
 	s.lose("connections that could not be watched for want of kernel memory", int64(stats.Connections))
@@ -94,11 +62,8 @@ func (q *requests) end(s *session) {
 }
 
 func (q *requests) close() {
-	select {
-	case <-q.stop:
-	default:
-		close(q.stop)
-		q.done.Wait()
+	_ = q.sub.End()
+	if q.own {
+		q.stream.Close()
 	}
-	q.recorder.Close()
 }

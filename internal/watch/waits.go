@@ -261,6 +261,18 @@ func (q *slowRequests) list(s *session) ([]wait.SlowRequest, func(pid int) time.
 	return out, func(pid int) time.Time { return time.Unix(0, q.answered[pid]) }
 }
 
+// connections are those with a request in progress that a record tells of.
+func (q *slowRequests) connections() map[openKey]bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	all := make(map[openKey]bool, len(q.open))
+	for k := range q.open {
+		k.seq = 0
+		all[k] = true
+	}
+	return all
+}
+
 // listenerOf is the process that listens at a port, 0 when none is known.
 func (s *session) listenerOf(netns uint64, port int) int {
 	for i := range s.out.Namespaces {
@@ -273,10 +285,14 @@ func (s *session) listenerOf(netns uint64, port int) int {
 }
 
 // pending is the requests that were read before the window began and that had
-// no answer when it ended: no record tells of them. Of such a connection the
+// no answer when it ended, and that no record tells of. Of such a connection the
 // last that happened is that its request came in.
 func (s *session) pending() []wait.SlowRequest {
 	var out []wait.SlowRequest
+	var known map[openKey]bool
+	if s.opt.Requests != nil { // it has records of requests that are older than the window
+		known = s.waits.slow.connections()
+	}
 	window := time.Duration(s.out.Window.Seconds * float64(time.Second))
 	now := time.Now()
 	for i := range s.out.Namespaces {
@@ -301,6 +317,9 @@ func (s *session) pending() []wait.SlowRequest {
 				return
 			}
 			if q.Receive > 0 || q.Send > 0 || q.LastReceived < window+time.Since(now) || q.LastSent <= q.LastReceived && !q.NeverSent {
+				return
+			}
+			if known[openKey{local: netip.AddrPortFrom(q.Src.Unmap(), q.SrcPort), peer: netip.AddrPortFrom(q.Dst.Unmap(), q.DstPort), netns: ns.Inode}] {
 				return
 			}
 			out = append(out, wait.SlowRequest{PID: pid, From: now.Add(-window), To: now, Busy: window, Unfinished: true})

@@ -15,6 +15,7 @@ import (
 	"github.com/slowray/slowray/internal/sense/dns"
 	"github.com/slowray/slowray/internal/sense/drop"
 	"github.com/slowray/slowray/internal/sense/host"
+	"github.com/slowray/slowray/internal/sense/request"
 	"github.com/slowray/slowray/internal/sense/socket"
 	"github.com/slowray/slowray/internal/sense/stack"
 )
@@ -27,6 +28,10 @@ type Options struct {
 	// Silent asks no server for its status, not even those that tell it without
 	// a password.
 	Silent bool
+	// Requests, when set, is a recording that goes on already, of all requests
+	// and with their split. The window takes part in it; otherwise it makes one
+	// of its own.
+	Requests *request.Stream
 	// Progress, when set, is called about four times a second.
 	Progress func(elapsed time.Duration)
 }
@@ -223,7 +228,7 @@ func (s *session) begin() error {
 		sp.begin(s)
 	}
 	s.startDrops()
-	if s.request, err = startRequests(s.fs, s.databases.kept); err != nil {
+	if s.request, err = startRequests(s.fs, s.opt.Requests, s.databases.kept); err != nil {
 		s.gap(observe.KindRequests, "", err)
 		s.gap(observe.KindWaits, "", err)
 	} else {

@@ -1,0 +1,233 @@
+package request
+
+import (
+	"runtime"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/sense/host"
+)
+
+const (
+	// The rings hold 50 ms of 150,000 requests per second and CPU.
+	streamPoll  = 20 * time.Millisecond
+	streamFlush = time.Second
+	// flushShare is the share of one CPU that flushing may take: with very many
+	// connections it becomes dear, and then rarer.
+	flushShare = 0.004
+)
+
+// Stream is one Recorder for several: each subscriber is handed the requests
+// from when it came to when it goes, as if the Recorder were its own. It may be
+// used by several goroutines, but not from within what a subscriber is called
+// with.
+type Stream struct {
+	mu       sync.Mutex // of all that follows
+	recorder source
+	subs     []*Subscription
+	ownNetNS uint64
+	ownPort  uint16 // 0: nothing is left out
+	polling  bool   // there may be requests in progress that were told of
+	closed   bool
+
+	stop chan struct{}
+	done sync.WaitGroup
+}
+
+// source is the Recorder, as far as a Stream needs it.
+type source interface {
+	Poll(each func(*observe.Request)) int
+	Flush() error
+	FlushAll() error
+	Counters() []Counters
+	Stats() Stats
+	Close()
+}
+
+// Subscription is one subscriber of a Stream.
+type Subscription struct {
+	stream *Stream
+	each   func(*observe.Request)
+
+	counters, last   []Counters // when it began, and ended
+	stats, lastStats Stats
+}
+
+// StartStream starts a Recorder that is polled every 20 ms from the first
+// subscription on.
+func StartStream(opt Options) (*Stream, error) {
+	r, err := Start(opt)
+	if err != nil {
+		return nil, err
+	}
+	return newStream(r), nil
+}
+
+func newStream(r source) *Stream { return &Stream{recorder: r, stop: make(chan struct{})} }
+
+// Subscribe hands every request to each, from now on until End. It is called
+// from one goroutine at a time, and must not wait. First come the requests in
+// progress that take long (FlagUnfinished), as far as others were told of them
+// before.
+func (s *Stream) Subscribe(each func(*observe.Request)) *Subscription {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	sub := &Subscription{stream: s, each: each}
+	if s.polling {
+		hand := func(r *observe.Request) {
+			s.hand(r) // what is over by now is the others'
+			if r.Flags&observe.FlagUnfinished != 0 && !s.own(r) {
+				each(r)
+			}
+		}
+		s.recorder.Poll(hand)
+		_ = s.recorder.FlushAll() // when it fails, they come at their end
+		s.recorder.Poll(hand)
+	}
+	sub.stats, sub.counters = s.recorder.Stats(), s.recorder.Counters()
+	s.subs = append(s.subs, sub)
+	if !s.polling && !s.closed {
+		s.polling = true
+		s.done.Add(1)
+		go s.poll()
+	}
+	return sub
+}
+
+// LeaveOut leaves out what is served at a TCP port of a network namespace:
+// slowray's own page.
+func (s *Stream) LeaveOut(netns uint64, port uint16) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ownNetNS, s.ownPort = netns, port
+}
+
+func (s *Stream) own(r *observe.Request) bool {
+	return s.ownPort != 0 && r.Side == observe.Served && r.Local.Port() == s.ownPort && r.NetNS == s.ownNetNS
+}
+
+func (s *Stream) hand(r *observe.Request) {
+	if s.own(r) {
+		return
+	}
+	for _, sub := range s.subs {
+		sub.each(r)
+	}
+}
+
+func (s *Stream) poll() {
+	defer s.done.Done()
+	runtime.LockOSThread() // costs are those of this thread
+	defer runtime.UnlockOSThread()
+	ticker := time.NewTicker(streamPoll)
+	defer ticker.Stop()
+	began := time.Now()
+	var next, last time.Duration // the next flush, and what the last one cost
+	for {
+		select {
+		case <-s.stop:
+			return
+		case <-ticker.C:
+		}
+		s.mu.Lock()
+		s.recorder.Poll(s.hand)
+		if elapsed := time.Since(began); elapsed >= next {
+			before := host.ThreadCPU()
+			_ = s.recorder.Flush() // the one at the end tells of what is wrong
+			cost := host.ThreadCPU() - before
+			// Once is an accident: garbage was collected, or interrupts came.
+			next = elapsed + max(streamFlush, time.Duration(float64(min(cost, last))/flushShare))
+			last = cost
+		}
+		s.mu.Unlock()
+	}
+}
+
+// Counters are the exact sums of every address, see Recorder.Counters.
+func (s *Stream) Counters() []Counters {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.withoutOwn(s.recorder.Counters())
+}
+
+func (s *Stream) withoutOwn(all []Counters) []Counters {
+	return slices.DeleteFunc(all, func(c Counters) bool {
+		return s.ownPort != 0 && c.Side == observe.Served && c.Port == s.ownPort && c.NetNS == s.ownNetNS
+	})
+}
+
+// Stats tells what was recorded and lost since the start.
+func (s *Stream) Stats() Stats {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.recorder.Stats()
+}
+
+// Close ends the recording. It may be called again.
+func (s *Stream) Close() {
+	s.mu.Lock()
+	closed, polling := s.closed, s.polling
+	s.closed, s.subs = true, nil
+	s.mu.Unlock()
+	if closed {
+		return
+	}
+	close(s.stop)
+	if polling {
+		s.done.Wait()
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.recorder.Close()
+}
+
+// End hands out what is complete by now, however short a time nothing happened
+// on its connection, and what is still in progress; then no more. The error is
+// that connections could not be asked for it.
+func (u *Subscription) End() error {
+	s := u.stream
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	i := slices.Index(s.subs, u)
+	if i < 0 {
+		return nil
+	}
+	s.recorder.Poll(s.hand)
+	err := s.recorder.FlushAll()
+	s.recorder.Poll(s.hand)
+	u.last, u.lastStats = s.withoutOwn(s.recorder.Counters()), s.recorder.Stats()
+	s.subs = slices.Delete(s.subs, i, i+1)
+	return err
+}
+
+// Counters is what was counted from Subscribe to End. The longest handshake is
+// that of this time where it is the longest so far; else their mean stands for
+// it, which is less.
+func (u *Subscription) Counters() []Counters {
+	grown := Since(u.counters, u.last)
+	longest := make(map[counterKey]int64, len(u.counters))
+	for i := range u.counters {
+		longest[u.counters[i].key()] = u.counters[i].HandshakeMax
+	}
+	for i := range grown {
+		if c := &grown[i]; c.HandshakeMax > 0 && c.HandshakeMax == longest[c.key()] {
+			c.HandshakeMax = c.Handshake / int64(max(c.Connections, 1))
+		}
+	}
+	return grown
+}
+
+// Stats is what was lost from Subscribe to End; Records, CPU and Weight are
+// those since the start.
+func (u *Subscription) Stats() Stats {
+	now, was := u.lastStats, u.stats
+	now.Sampled -= was.Sampled
+	now.Lost -= was.Lost
+	now.Connections -= was.Connections
+	now.OtherEndpoints -= was.OtherEndpoints
+	now.Missed -= was.Missed
+	now.Unfollowed -= was.Unfollowed
+	return now
+}
