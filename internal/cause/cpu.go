@@ -25,7 +25,7 @@ var cpuSaturated = Cause{
 			"compute. CPUs that are full of the service's own work, or of its clients', are a machine that is used, not a fault.",
 		See: []Symptom{SeeFull},
 		Known: []string{
-			"Less than " + percent(idleWhenFull) + " of the CPUs is idle, and processes that are not on a request's way use " + percent(outsiderShare) + " or more; those that are nice " + itoa(niceMeansYield) + " or more give way and do not count.",
+			"Less than " + percent(idleWhenFull) + " of the CPUs is idle, and processes that are not on a request's way use " + percent(outsiderShare) + " or more; those that are nice " + itoa(niceMeansYield) + " or more, or of the policy SCHED_IDLE, give way and do not count.",
 			"The servers wait for a CPU " + percent(delayPerCPU) + " or more as long as they compute (run queue delay of the scheduler).",
 			"Requests spend a good part of their time on that wait.",
 		},
@@ -36,6 +36,9 @@ var cpuSaturated = Cause{
 		Mend: "Have the others give way (renice, CPUWeight=), move them, or give the machine more CPUs.",
 	},
 }
+
+// yields says that a process gives way to others by itself.
+func yields(p *observe.Process) bool { return p.Nice >= niceMeansYield || p.Policy == "idle" }
 
 func init() { cpuSaturated.Check = checkCPUSaturated }
 
@@ -55,7 +58,7 @@ func checkCPUSaturated(v *View) Result {
 	var outside float64
 	for i := range v.Processes {
 		p := &v.Processes[i]
-		if p.Kernel || v.familyOnPath(p.PID) || p.CPUSeconds() == 0 || p.Nice >= niceMeansYield {
+		if p.Kernel || v.familyOnPath(p.PID) || p.CPUSeconds() == 0 || yields(p) {
 			continue
 		}
 		outside += p.CPUSeconds()

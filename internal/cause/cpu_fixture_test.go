@@ -193,6 +193,17 @@ var firingOnCPU = []fires{
 		subject: Subject{PID: appPID}, minShare: 0.8, fix: "a call that blocks", evidence: "in another call=0, 12",
 	},
 	{
+		name: "an event loop computes in a few requests, each of which holds up others", cause: &eventLoopBlocked,
+		plant: func(o *observe.Observation) {
+			p := app(o, "python3.11", 3.5, 0)
+			p.Course = course(appPID, 0.35, 0)
+			with(o, appServed().add(10, ms, ms, 0, longest).add(400, ms, ms, 0, behind).add(400, ms, ms, 0, quick))
+			longAndBehind(o, 20*ms)
+			followed(o, map[observe.ServerPart]float64{observe.ServerCPU: 0.97})
+		},
+		subject: Subject{PID: appPID, Port: appPort}, minShare: 0.8, fix: "Something computes in the event loop",
+	},
+	{
 		name: "a reload that looks at thousands of files all the time", cause: &autoreloadStatStorm,
 		plant: func(o *observe.Observation) {
 			p := app(o, "python3.11", 9.6, 0)
@@ -273,6 +284,17 @@ var firingOnCPU = []fires{
 				function(observe.FrameKernel, "tcp_conn_request", "vmlinux", 120, 300, 1))
 		},
 		subject: Subject{Kind: "process", PID: ksoftirqd, Comm: "ksoftirqd/0"}, minShare: 0.6, fix: "Find the packets", evidence: "handshakes of TCP: SYNs (tcp_conn_request, 62 % of its samples)",
+	},
+	{
+		name: "a kworker takes a CPU of a service whose requests are brief", cause: &kernelThreadBusy,
+		plant: func(o *observe.Observation) {
+			p := app(o, "php-fpm8.2", 4, 14)
+			p.Course = course(appPID, 0.2, 0.7)
+			full(o)
+			with(o, appServed().add(1000, ms, ms, 0, brief))
+			o.Processes = append(o.Processes, observe.Process{PID: 60, PPID: 2, Comm: "kworker/u8:1+loop0", Kernel: true, SystemSeconds: 7})
+		},
+		subject: Subject{PID: 60, Comm: "kworker/u8:1+loop0"}, minShare: 0.6, fix: "Its stacks name the driver",
 	},
 	{
 		name: "kswapd, and a service that waits for memory", cause: &kernelThreadBusy,

@@ -69,6 +69,9 @@ func full(o *observe.Observation) {
 var (
 	queued   = parts{observe.RecvWait: 80 * ms, observe.Server: 10 * ms, observe.Network: ms / 10} // behind other requests
 	computed = parts{observe.RecvWait: ms, observe.Server: 300 * ms, observe.Network: ms / 10}
+	longest  = parts{observe.RecvWait: ms / 10, observe.Server: 95 * ms, observe.Network: ms / 10}
+	behind   = parts{observe.RecvWait: 60 * ms, observe.Server: ms, observe.Network: ms / 10}
+	brief    = parts{observe.RecvWait: ms / 10, observe.Server: 9 * ms, observe.Network: ms / 10}
 	forked   = parts{observe.RecvWait: ms, observe.Server: 120 * ms, observe.Network: ms / 10}
 )
 
@@ -112,5 +115,18 @@ func flood(o *observe.Observation) {
 func together(o *observe.Observation) {
 	for i := range o.Endpoints[0].Slowest {
 		o.Endpoints[0].Slowest[i].StartNS = o.Window.Start.UnixNano() + 5000*ms + int64(i)*ms
+	}
+}
+
+// longAndBehind are the slowest requests of an event loop that has a long one in
+// hand now and then: after each long one, by that much, another comes in.
+func longAndBehind(o *observe.Observation, after int64) {
+	slowest := o.Endpoints[0].Slowest
+	for i := range slowest {
+		nth := int64(i % (len(slowest) / 2))
+		slowest[i].StartNS = o.Window.Start.UnixNano() + nth*300*ms
+		if i >= len(slowest)/2 {
+			slowest[i].StartNS += after
+		}
 	}
 }

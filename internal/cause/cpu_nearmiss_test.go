@@ -131,6 +131,11 @@ var nearMissesOnCPU = []miss{
 		app(o, "app", 1, 0).Busiest = []observe.Thread{{TID: 501, CPUSeconds: 0.5}, {TID: 502, CPUSeconds: 0.5}}
 		with(o, appServed().add(1000, ms, ms, 0, quick).add(40, ms, ms, 0, readLate))
 	}, "does not answer all its requests with one thread"},
+	{"long requests, and others that lie unread when none of those is in hand", &eventLoopBlocked, func(o *observe.Observation) {
+		app(o, "python3.11", 3.5, 0).Course = course(appPID, 0.35, 0)
+		with(o, appServed().add(10, ms, ms, 0, longest).add(400, ms, ms, 0, behind).add(400, ms, ms, 0, quick))
+		longAndBehind(o, 150*ms)
+	}, "does not answer all its requests with one thread"},
 	{"a server that reads without waiting for events", &eventLoopBlocked, func(o *observe.Observation) {
 		app(o, "app", 1, 0).States.Poll = 0
 		with(o, appServed().add(1000, ms, ms, 0, quick).add(40, ms, ms, 0, readLate))
@@ -229,6 +234,11 @@ var nearMissesOnCPU = []miss{
 		with(o, appServed().add(200, ms, ms, 0, waitsForDB))
 		o.Processes = append(o.Processes, observe.Process{PID: 60, PPID: 2, Comm: "kworker/u8:1", Kernel: true, SystemSeconds: 6})
 	}, "kworker/u8:1 (work that drivers and the kernel put off), uses 60 % of a CPU; the requests do not suffer"},
+	{"a kworker takes a CPU beside brief requests, and others are idle", &kernelThreadBusy, func(o *observe.Observation) {
+		app(o, "php-fpm8.2", 4, 14).Course = course(appPID, 0.2, 0.7)
+		with(o, appServed().add(1000, ms, ms, 0, brief))
+		o.Processes = append(o.Processes, observe.Process{PID: 60, PPID: 2, Comm: "kworker/u8:1+loop0", Kernel: true, SystemSeconds: 7})
+	}, "the requests do not suffer"},
 	{"kernel threads that do a little", &kernelThreadBusy, func(o *observe.Observation) {
 		o.Processes = append(o.Processes, observe.Process{PID: 60, PPID: 2, Comm: "jbd2/vda-8", Kernel: true, SystemSeconds: 0.6})
 	}, "jbd2/vda-8 (writes the journal of a file system), uses 6.0 % of a CPU"},

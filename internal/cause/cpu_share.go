@@ -186,7 +186,7 @@ func (v *View) competes(c *observe.Cgroup) bool {
 	var used float64
 	for i := range v.Processes {
 		p := &v.Processes[i]
-		if !p.Kernel && p.Nice < niceMeansYield && !strings.HasPrefix(p.Cgroup+"/", c.Path+"/") && !v.familyOnPath(p.PID) {
+		if !p.Kernel && !yields(p) && !strings.HasPrefix(p.Cgroup+"/", c.Path+"/") && !v.familyOnPath(p.PID) {
 			used += p.CPUSeconds()
 		}
 	}
@@ -287,7 +287,7 @@ func checkRealtime(v *View) Result {
 	var hog *observe.Process
 	for i := range v.Processes {
 		p := &v.Processes[i]
-		if p.Policy != "" && !p.Kernel && !v.familyOnPath(p.PID) && (hog == nil || p.CPUSeconds() > hog.CPUSeconds()) {
+		if p.Policy != "" && p.Policy != "idle" && !p.Kernel && !v.familyOnPath(p.PID) && (hog == nil || p.CPUSeconds() > hog.CPUSeconds()) {
 			hog = p
 		}
 	}

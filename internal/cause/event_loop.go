@@ -47,6 +47,7 @@ func checkEventLoop(v *View) Result {
 			return judged{because: "no request is answered here", near: -1}
 		}
 		together, pid := atOnce(l)
+		late := behindAnother(l, pid)
 		p := v.Process(pid)
 		w := v.atWork(l)
 		spare, full := v.spareCPUs(l, &w)
@@ -55,14 +56,14 @@ func checkEventLoop(v *View) Result {
 			return judged{because: "no request waits long to be read: " + l.whereTimeGoes(), near: k.slowNS}
 		case p == nil || p.States == nil || p.States.Poll == 0:
 			return judged{because: fmt.Sprintf("what answers on %s waits for no events", l.name()), near: k.slowNS}
-		case together < loopTogether || !aloneAtWork(p):
+		case together < loopTogether && late < loopTogether || !aloneAtWork(p):
 			return judged{because: fmt.Sprintf("%s does not answer all its requests with one thread", p.Comm), near: k.slowNS}
-		case !w.computes(p) && ratio(p.States.Busy(), p.States.Samples) < loopBlocked:
+		case !w.computes(p) && !computeLong(l) && ratio(p.States.Busy(), p.States.Samples) < loopBlocked:
 			return judged{because: fmt.Sprintf("%s: but %s waits for events meanwhile, and does nothing else", l.whereTimeGoes(), p.Comm), near: k.slowNS}
 		case full:
 			return judged{because: fmt.Sprintf("%s: but the CPUs are full (%.2g of them idle), which makes every thread late", l.whereTimeGoes(), spare), near: k.slowNS}
 		}
-		return judged{finding: v.eventLoopFinding(l, &w, k, p, together)}
+		return judged{finding: v.eventLoopFinding(l, &w, k, p, together, late)}
 	})
 }
 
@@ -88,6 +89,33 @@ func atOnce(l *ledger) (most, pid int) {
 	return most, pid
 }
 
+// behindAnother counts those of the slowest requests that waited unread for most
+// of their time, and came in while the same process had another one of them in
+// hand. Where few requests are long, and each holds up many, the slowest are the
+// long ones themselves, and of those that wait only the first has a place beside
+// each.
+func behindAnother(l *ledger, pid int) int {
+	n := 0
+	for i := range l.Slowest {
+		a := &l.Slowest[i]
+		if a.PID != pid || 2*a.Parts[observe.RecvWait.String()] < a.TotalNS {
+			continue
+		}
+		if slices.ContainsFunc(l.Slowest, func(b observe.RequestSample) bool {
+			return b.PID == pid && b.StartNS < a.StartNS && a.StartNS < b.StartNS+b.TotalNS && 2*b.Parts[observe.Server.String()] >= b.TotalNS
+		}) {
+			n++
+		}
+	}
+	return n
+}
+
+// computeLong says that the slowest requests themselves compute for most of their
+// time: the thread need not be at it all the time.
+func computeLong(l *ledger) bool {
+	return l.Split.SlowShareNS(observe.ServerCPU, l.SlowNS(observe.Server)) >= busyOnCPU*l.SlowTotalNS() && l.SlowTotalNS() > 0
+}
+
 // aloneAtWork says that one thread of a process does nearly all of its work.
 func aloneAtWork(p *observe.Process) bool {
 	if len(p.Busiest) == 0 {
@@ -96,14 +124,17 @@ func aloneAtWork(p *observe.Process) bool {
 	return p.Busiest[0].CPUSeconds >= loopAlone*p.CPUSeconds()
 }
 
-func (v *View) eventLoopFinding(l *ledger, w *atWork, k cost, p *observe.Process, together int) *Finding {
+func (v *View) eventLoopFinding(l *ledger, w *atWork, k cost, p *observe.Process, together, late int) *Finding {
 	f := v.found(&eventLoopBlocked, l, k, threadFloor, "unread, while the event loop does something else")
 	f.Subject.Kind, f.Subject.PID, f.Subject.Comm = "process", p.PID, p.Comm
 	f.Evidence = append(f.Evidence, Evidence{Fact: "of the slowest requests, under way in one process at once", Value: together, Limit: len(l.Slowest), Unit: "requests", Source: recorded})
+	if late > 0 {
+		f.Evidence = append(f.Evidence, Evidence{Fact: "of the slowest requests, came in while it had another one of them in hand", Value: late, Limit: len(l.Slowest), Unit: "requests", Source: recorded})
+	}
 	if t := w.busiestOf(p); t != nil {
 		f.Evidence = append(f.Evidence, Evidence{Fact: t.String() + " is on a CPU, while the slowest requests are under way", Value: round(t.cpu), Limit: 1, Unit: "share of the time", Source: "/proc/PID/task/TID/schedstat"})
 	}
-	if w.computes(p) {
+	if w.computes(p) || computeLong(l) {
 		f.Evidence = append(f.Evidence, v.executedEvidence([]*observe.Process{p}, 0)...)
 		f.Fix.Text = "Something computes in the event loop for long: move it to a worker thread or process, or cut it into pieces. " + oneThreadFix(p)
 		f.Fix.Commands = []string{fmt.Sprintf("slowray flame --pid %d -o flame.html   # what it computes", p.PID)}

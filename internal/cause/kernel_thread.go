@@ -53,15 +53,21 @@ func checkKernelThread(v *View) Result {
 	if used < kernelThreadShare {
 		return ruledOut(because)
 	}
+	// On full CPUs what it takes is taken from somebody, as by any other outsider
+	// (cpu-saturated): less of it is worth telling.
+	floor, all := threadFloor, v.Use.CPU.Total()
+	if !duty.waits && ratio(v.Use.CPU.Idle+v.Use.CPU.IOWait, all) < idleWhenFull && ratio(top.CPUSeconds(), all) >= outsiderShare {
+		floor = wireFloor
+	}
 	r := v.judgeLedgers(fewRequests, func(l *ledger) judged {
 		if l.called() {
 			return judged{because: because, near: -1}
 		}
-		k, suffers := v.suffersFrom(l, &duty)
+		k, suffers := v.suffersFrom(l, &duty, floor)
 		if !suffers {
 			return judged{because: fmt.Sprintf("%s; the requests do not suffer: %s", because, l.whereTimeGoes()), near: k.slowNS}
 		}
-		return judged{finding: v.kernelThreadFinding(l, k, top, used, &duty)}
+		return judged{finding: v.kernelThreadFinding(l, k, floor, top, used, &duty)}
 	})
 	if r.NotChecked != "" {
 		return Result{RuledOut: because + ", and " + r.NotChecked}
@@ -71,9 +77,9 @@ func checkKernelThread(v *View) Result {
 
 // suffersFrom says whether requests are slow for what a kernel thread takes
 // from them, with what it costs them at most.
-func (v *View) suffersFrom(l *ledger, duty *duty) (cost, bool) {
+func (v *View) suffersFrom(l *ledger, duty *duty, least floor) (cost, bool) {
 	k := l.cost(1, append([]observe.Part{observe.Network, observe.Retrans, observe.SendWait}, threadParts...)...)
-	if !l.noticed(k, threadFloor) {
+	if !l.noticed(k, least) {
 		return k, false
 	}
 	w := v.atWork(l)
@@ -89,7 +95,7 @@ func (v *View) suffersFrom(l *ledger, duty *duty) (cost, bool) {
 		most = max(most, w.threads[i].delay)
 	}
 	k = l.waitingForCPU(&w, most, observe.ServerRunq)
-	return k, l.noticed(k, threadFloor)
+	return k, l.noticed(k, least)
 }
 
 func scaled(k cost, by float64) cost {
@@ -108,8 +114,8 @@ func (v *View) uninterruptible(procs []*observe.Process) (blocked, samples int) 
 	return blocked, samples
 }
 
-func (v *View) kernelThreadFinding(l *ledger, k cost, top *observe.Process, used float64, duty *duty) *Finding {
-	f := v.found(&kernelThreadBusy, l, k, threadFloor, "held up, while "+top.Comm+" keeps a CPU busy")
+func (v *View) kernelThreadFinding(l *ledger, k cost, least floor, top *observe.Process, used float64, duty *duty) *Finding {
+	f := v.found(&kernelThreadBusy, l, k, least, "held up, while "+top.Comm+" keeps a CPU busy")
 	f.Subject.Kind, f.Subject.PID, f.Subject.Comm = "process", top.PID, top.Comm
 	f.Evidence = append(f.Evidence,
 		Evidence{Fact: "CPU of " + top.Comm, Value: round(used), Limit: 1, Unit: "CPUs", Source: "/proc/PID/stat"},

@@ -88,6 +88,9 @@ var nearMisses = []miss{
 	{"a nice hog", &cpuSaturated, func(o *observe.Observation) {
 		process(o, hog).UserSeconds, process(o, hog).Nice = 14, 19
 	}, "with the service and its clients"},
+	{"a hog of SCHED_IDLE", &cpuSaturated, func(o *observe.Observation) {
+		process(o, hog).UserSeconds, process(o, hog).Policy = 14, "idle"
+	}, "with the service and its clients"},
 	{"a hog beside a service that hardly waits", &cpuSaturated, func(o *observe.Observation) {
 		process(o, hog).UserSeconds = 14
 		for _, pid := range []int{nginxWorker1, nginxWorker2, fpmChild1, fpmChild2} {

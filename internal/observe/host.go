@@ -140,7 +140,8 @@ type Process struct {
 	Busiest []Thread `json:"busiest,omitempty"`
 
 	// Policy is "fifo", "rr" or "deadline" of a process in real time
-	// (sched(7)), which runs before all that is not.
+	// (sched(7)), which runs before all that is not, and "idle" of one that
+	// runs when hardly anything else wants to.
 	Policy string `json:"policy,omitempty"`
 	// StartedAt is when it began, in seconds from the beginning of the window.
 	StartedAt float64 `json:"started_at,omitempty"`

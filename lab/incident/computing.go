@@ -7,9 +7,6 @@ import (
 	"github.com/slowray/slowray/lab/server"
 )
 
-// fewRuns is why an incident is not judged that is new.
-const fewRuns = "it has not been run often enough on an idle machine"
-
 // framework is PHP whose pages consist of many files, kept compiled.
 func framework(revalidate string) func() server.Setup {
 	return func() server.Setup {
@@ -92,7 +89,7 @@ func computing() []Incident {
 		Load: load.Load{Conns: 4},
 	}}
 	for n := range list {
-		list[n].Quick, list[n].Unsteady = true, fewRuns
+		list[n].Quick = true
 	}
 	return list
 }
@@ -120,7 +117,7 @@ func computingControls() []Incident {
 		Load: load.Load{Conns: 20, Rate: 200},
 	}}
 	for n := range list {
-		list[n].Control, list[n].Quick, list[n].Unsteady = true, true, fewRuns
+		list[n].Control, list[n].Quick = true, true
 	}
 	return list
 }

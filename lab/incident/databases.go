@@ -79,9 +79,8 @@ func databases() []Incident {
 		}},
 		Load: load.Load{Conns: 20, Think: 5 * time.Millisecond},
 	}, {
-		Name:     "postgres-full-scan",
-		Summary:  "a PostgreSQL looks at all rows to find a guest by name",
-		Unsteady: "it has been run too few times since its slow log is joined in containers, too",
+		Name:    "postgres-full-scan",
+		Summary: "a PostgreSQL looks at all rows to find a guest by name",
 		Setup: overDatabase(server.WebPostgres, func(s *server.Setup) {
 			s.Query = server.Query{ByName: true, Index: true, Rows: 300_000, Pool: 4, Slow: 5 * time.Millisecond}
 		}),

@@ -75,20 +75,22 @@ func parsePIDStat(b []byte, p *ProcSample) bool {
 				p.RSSBytes = uint64(pages) * pageBytes
 			}
 		case statPolicy:
-			p.Policy = realTime(f)
+			p.Policy = policy(f)
 		}
 	}
 	return true
 }
 
-// realTime names a policy of real time (include/uapi/linux/sched.h), else it is
-// empty.
-func realTime(b []byte) string {
+// policy names a policy of the scheduler that is not the usual one, else it is
+// empty (include/uapi/linux/sched.h). SCHED_BATCH competes like the usual one.
+func policy(b []byte) string {
 	switch string(b) {
 	case "1":
 		return "fifo"
 	case "2":
 		return "rr"
+	case "5":
+		return "idle"
 	case "6":
 		return "deadline"
 	}

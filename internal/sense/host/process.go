@@ -24,7 +24,7 @@ type ProcSample struct {
 	StartTicks uint64 // since boot, 1/100 s
 	Nice       int
 	RSSBytes   uint64
-	Policy     string // "fifo", "rr", "deadline", else empty
+	Policy     string // "fifo", "rr", "deadline", "idle", else empty
 
 	UserTicks   uint64 // 1/100 s, all threads, those that ended too
 	SystemTicks uint64
