@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"iter"
 	"math"
 	"math/bits"
 )
@@ -154,6 +155,45 @@ func (h *Histogram) Above(ns int64) uint64 {
 		n += h.counts[i]
 	}
 	return n
+}
+
+// Buckets gives the buckets in use, lowest first: the value in ns that stands for
+// each, and how many values it holds. AddBucket and RaiseMax make the histogram
+// again from them.
+func (h *Histogram) Buckets() iter.Seq2[int64, uint64] {
+	return func(yield func(int64, uint64) bool) {
+		if h.low > 0 && !yield(0, h.low) {
+			return
+		}
+		for i, n := range h.counts {
+			if n > 0 && !yield(bucketMiddle(h.base+i), n) {
+				return
+			}
+		}
+	}
+}
+
+// AddBucket counts n values in the bucket that ns stands for. Max is not what it
+// should be until RaiseMax is called.
+func (h *Histogram) AddBucket(ns int64, n uint64) {
+	known := h.max
+	h.AddN(ns, n)
+	h.max = known
+}
+
+// RaiseMax says that ns, or a value near it that is in the highest bucket in
+// use, was the largest of those that were added with AddBucket.
+func (h *Histogram) RaiseMax(ns int64) {
+	highest := 0
+	for i := len(h.counts) - 1; i >= 0; i-- {
+		if h.counts[i] > 0 {
+			highest = h.base + i
+			break
+		}
+	}
+	if h.max = max(h.max, ns, 0); bucketOf(h.max) != highest {
+		h.max = bucketMiddle(highest)
+	}
 }
 
 // histogramJSON is the saved form: runs of [bucket, count].

@@ -224,3 +224,22 @@ func BenchmarkHistogramAdd(b *testing.B) {
 		h.Add(int64(i&1023) * 1000)
 	}
 }
+
+// What Buckets tells is enough to make the histogram again, also when the maximum
+// is only known to the microsecond.
+func TestHistogramFromItsBuckets(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		h := histogramOf(rapid.SliceOf(durations()).Draw(t, "values"))
+		var again, rounded Histogram
+		for ns, n := range h.Buckets() {
+			again.AddBucket(ns, n)
+			rounded.AddBucket(ns, n)
+		}
+		again.RaiseMax(h.Max())
+		rounded.RaiseMax((h.Max() + 500) / 1000 * 1000)
+		same(t, &again, h)
+		if rounded.Count() != h.Count() || !near(rounded.Max(), h.Max()) || bucketOf(rounded.Max()) != bucketOf(h.Max()) {
+			t.Fatalf("made again with a rounded maximum: %d of %d, maximum %d, want %d", rounded.Count(), h.Count(), rounded.Max(), h.Max())
+		}
+	})
+}
