@@ -45,6 +45,7 @@ type cli struct {
 	Wait     waitCmd     `cmd:"" help:"Show what a process waits for now, hop by hop to the last."`
 	Drops    dropsCmd    `cmd:"" help:"Show where packets die on their way in and out, layer by layer."`
 	Func     funcCmd     `cmd:"" help:"Count and time the calls of any function: of a program, a library, or the kernel."`
+	Record   recordCmd   `cmd:"" help:"Record all the time: history on disk, a page, metrics."`
 	Flame    flameCmd    `cmd:"" help:"Record call stacks, on the CPU or waiting, and write flame graphs."`
 	Doctor   doctorCmd   `cmd:"" help:"Try what this kernel, these rights and this host allow, and what it costs."`
 	Tune     tuneCmd     `cmd:"" help:"Mend a service step by step under load: find, change one thing, measure, keep what helps."`
@@ -72,7 +73,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 		kong.Name("slowray"),
 		kong.Description("An X-ray for slow services: says why a service on this host is slow, with the evidence.\n\nWithout a command it watches the whole host for ten seconds: slowray [--for 30s] [--port N] [--json] [--save FILE] (all flags: slowray why --help).\n\nExit status: 0 nothing found, 1 something found, 2 could not run."),
 		kong.Writers(stdout, stderr),
-		kong.Vars{"version": "slowray " + version(), "state": journal.DefaultDir},
+		kong.Vars{"version": "slowray " + version(), "state": journal.DefaultDir, "history": historyDir},
 		kong.TypeMapper(reflect.TypeFor[time.Duration](), durations{}),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true}),
 		kong.Exit(func(code int) { status = code }),

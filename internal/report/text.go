@@ -203,6 +203,9 @@ func evidenceText(e *cause.Evidence) string {
 	return b.String()
 }
 
+// SubjectText names what a finding is about, on one line that is fit for a terminal.
+func SubjectText(s *cause.Subject) string { return clean(subjectText(s)) }
+
 func subjectText(s *cause.Subject) string {
 	var parts []string
 	add := func(format string, args ...any) { parts = append(parts, fmt.Sprintf(format, args...)) }

@@ -31,6 +31,7 @@ type Stream struct {
 	ownPort  uint16 // 0: nothing is left out
 	polling  bool   // there may be requests in progress that were told of
 	closed   bool
+	last     Stats // when it was closed
 
 	stop chan struct{}
 	done sync.WaitGroup
@@ -75,6 +76,9 @@ func (s *Stream) Subscribe(each func(*observe.Request)) *Subscription {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	sub := &Subscription{stream: s, each: each}
+	if s.closed {
+		return sub
+	}
 	if s.polling {
 		hand := func(r *observe.Request) {
 			s.hand(r) // what is over by now is the others'
@@ -88,7 +92,7 @@ func (s *Stream) Subscribe(each func(*observe.Request)) *Subscription {
 	}
 	sub.stats, sub.counters = s.recorder.Stats(), s.recorder.Counters()
 	s.subs = append(s.subs, sub)
-	if !s.polling && !s.closed {
+	if !s.polling {
 		s.polling = true
 		s.done.Add(1)
 		go s.poll()
@@ -132,7 +136,7 @@ func (s *Stream) poll() {
 		case <-ticker.C:
 		}
 		s.mu.Lock()
-		s.recorder.Poll(s.hand)
+		s.recorder.Poll(s.hand) // closed not before this goroutine has ended
 		if elapsed := time.Since(began); elapsed >= next {
 			before := host.ThreadCPU()
 			_ = s.recorder.Flush() // the one at the end tells of what is wrong
@@ -145,10 +149,18 @@ func (s *Stream) poll() {
 	}
 }
 
-// Counters are the exact sums of every address, see Recorder.Counters.
-func (s *Stream) Counters() []Counters {
+// Moment hands out what there is, calls do, and reads the exact sums of every
+// address (Recorder.Counters): what was handed out before do and what is
+// counted agree. Requests that come while it reads may be counted too early.
+func (s *Stream) Moment(do func()) []Counters {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.closed {
+		do()
+		return nil
+	}
+	s.recorder.Poll(s.hand)
+	do()
 	return s.withoutOwn(s.recorder.Counters())
 }
 
@@ -162,6 +174,9 @@ func (s *Stream) withoutOwn(all []Counters) []Counters {
 func (s *Stream) Stats() Stats {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.closed {
+		return s.last
+	}
 	return s.recorder.Stats()
 }
 
@@ -169,6 +184,9 @@ func (s *Stream) Stats() Stats {
 func (s *Stream) Close() {
 	s.mu.Lock()
 	closed, polling := s.closed, s.polling
+	if !closed {
+		s.last = s.recorder.Stats()
+	}
 	s.closed, s.subs = true, nil
 	s.mu.Unlock()
 	if closed {

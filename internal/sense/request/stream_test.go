@@ -159,7 +159,7 @@ func TestStreamLeavesOutItsOwnPage(t *testing.T) {
 		}
 	})
 	h.wait(t, 2, 3, 4)
-	if c := s.Counters(); len(c) != 1 || c[0].NetNS != 8 {
+	if c := s.Moment(func() {}); len(c) != 1 || c[0].NetNS != 8 {
 		t.Errorf("counters %+v, want those of namespace 8 only", c)
 	}
 	s.Close()

@@ -113,15 +113,15 @@ func (e *endpointSum) add(r *observe.Request, start int64) {
 		e.arrive(int((r.StartNS-start)/arrivalSlotNS), n)
 	}
 	e.slowest.add(total, r)
-	if failed(r) {
+	if Failed(r) {
 		e.failed.add(r.StartNS+total, r)
 	}
 	e.peers.of(r.Peer.Addr().Unmap()).add(n, total*int64(weight), uint64(r.Retrans)*weight, r.MinRTTNS)
 }
 
-// failed says whether a request did not get the answer it asked for, or not
+// Failed says whether a request did not get the answer it asked for, or not
 // all of it.
-func failed(r *observe.Request) bool {
+func Failed(r *observe.Request) bool {
 	return r.Status == observe.StatusError ||
 		r.Flags&(observe.FlagUnanswered|observe.FlagReset) != 0 ||
 		(r.Flags&observe.FlagTruncated != 0 && r.Unacked > 0)

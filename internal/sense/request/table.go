@@ -61,6 +61,10 @@ func NewTable(start time.Time) *Table {
 	}
 }
 
+// Limit is how many endpoints have a place of their own, from now on; at most
+// 4,096, which is also where it begins. One takes some 100 KB when it is busy.
+func (t *Table) Limit(endpoints int) { t.limit = min(endpoints, maxEndpoints) }
+
 // Add counts a request. It keeps nothing of r that is not copied.
 func (t *Table) Add(r *observe.Request) {
 	here := &r.Local

@@ -1,0 +1,230 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/slowray/slowray/internal/cause"
+	"github.com/slowray/slowray/internal/figure"
+	"github.com/slowray/slowray/internal/record"
+	"github.com/slowray/slowray/internal/report"
+	"github.com/slowray/slowray/internal/store"
+)
+
+// recordLog tells what the recorder does: on a terminal a line each minute,
+// elsewhere only what begins, ends or goes wrong; or JSON, a line for each.
+type recordLog struct {
+	out, err io.Writer
+	json     bool
+	terminal bool
+
+	mu       sync.Mutex
+	seconds  int    // since the last line
+	requests uint64 // in them
+	slow     uint64
+	failed   uint64
+}
+
+func newRecordLog(s *streams, asJSON bool) *recordLog {
+	_, terminal := terminalColumns(s.out)
+	return &recordLog{out: s.out, err: s.err, json: asJSON, terminal: terminal}
+}
+
+// recordEvent is a line of --json.
+type recordEvent struct {
+	Event string    `json:"event"` // "begin", "window", "finding", "trouble", "end"
+	At    time.Time `json:"at"`
+
+	Dir  string `json:"dir,omitempty"`  // of begin
+	Page string `json:"page,omitempty"` // of begin: its address; empty when there is none
+	Text string `json:"text,omitempty"` // of trouble
+
+	// Of a window.
+	Seconds  float64  `json:"seconds,omitempty"`
+	Requests *uint64  `json:"requests,omitempty"` // since the window before was judged
+	Findings []string `json:"findings,omitempty"` // causes that go on, worst first
+
+	// Of a finding: when it began, and ended.
+	Onset   *time.Time     `json:"onset,omitempty"`
+	End     *time.Time     `json:"end,omitempty"`
+	Windows int            `json:"windows,omitempty"`
+	Finding *cause.Finding `json:"finding,omitempty"`
+
+	Status *recordStatus `json:"status,omitempty"` // of end
+}
+
+// recordStatus is what was done from begin to end.
+type recordStatus struct {
+	Requests     uint64 `json:"requests"` // counted
+	Stored       uint64 `json:"requests_stored"`
+	Slow         uint64 `json:"slow"`
+	Failed       uint64 `json:"failed"`
+	Windows      uint64 `json:"windows"`
+	WindowsLost  uint64 `json:"windows_lost"`
+	Dropped      uint64 `json:"dropped"`
+	HistoryBytes int64  `json:"history_bytes"`
+}
+
+// Second implements record.Sink.
+func (l *recordLog) Second(_ int64, endpoints []store.Second) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.seconds++
+	for i := range endpoints {
+		l.requests += endpoints[i].Endpoint.Requests
+	}
+}
+
+// Request implements record.Sink.
+func (l *recordLog) Request(r *store.Request) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch r.Why {
+	case store.Slow:
+		l.slow++
+	case store.Failed:
+		l.failed++
+	case store.Sampled:
+	}
+}
+
+// Window implements record.Sink.
+func (l *recordLog) Window(w *record.Window) {
+	if w.Err != nil {
+		return // told as trouble
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.json {
+		l.windowJSON(w)
+	} else {
+		l.windowText(w)
+	}
+	l.seconds, l.requests, l.slow, l.failed = 0, 0, 0, 0
+}
+
+func (l *recordLog) windowJSON(w *record.Window) {
+	end := w.Observation.Window.Start.Add(time.Duration(w.Observation.Window.Seconds * float64(time.Second)))
+	requests := l.requests
+	e := recordEvent{Event: "window", At: end, Seconds: w.Observation.Window.Seconds, Requests: &requests}
+	for i := range w.Findings {
+		if f := &w.Findings[i]; f.End.IsZero() {
+			e.Findings = append(e.Findings, f.Cause)
+		}
+	}
+	l.line(e)
+	for i := range w.Findings {
+		f := &w.Findings[i]
+		if !f.New && f.End.IsZero() {
+			continue
+		}
+		e := recordEvent{Event: "finding", At: end, Onset: &f.Onset, Windows: f.Windows, Finding: &f.Finding}
+		if !f.End.IsZero() {
+			e.End = &f.End
+		}
+		l.line(e)
+	}
+}
+
+// clock is a moment as a line begins with it.
+const clock = "15:04:05"
+
+func (l *recordLog) windowText(w *record.Window) {
+	now := time.Now().Format(clock)
+	if l.terminal {
+		rate := float64(l.requests) / float64(max(l.seconds, 1))
+		line := fmt.Sprintf("%s  %s requests/s, %s slow, %s failed", now, figure.Count(int64(rate+0.5)), figure.Count(l.slow), figure.Count(l.failed))
+		if causes := goingOn(w.Findings); len(causes) > 0 {
+			line += "; found: " + strings.Join(causes, ", ")
+		} else {
+			line += "; nothing found"
+		}
+		fmt.Fprintln(l.out, line)
+		return
+	}
+	for i := range w.Findings {
+		f := &w.Findings[i]
+		switch {
+		case f.Role != cause.RoleCause:
+		case f.New:
+			fmt.Fprintf(l.out, "found: %s [%s], %s\n", report.Clean(f.Title), f.Cause, report.SubjectText(&f.Subject))
+		case !f.End.IsZero():
+			fmt.Fprintf(l.out, "over: %s [%s], %s: from %s to %s\n", report.Clean(f.Title), f.Cause, report.SubjectText(&f.Subject), f.Onset.Local().Format(clock), f.End.Local().Format(clock))
+		}
+	}
+}
+
+// goingOn names the causes that go on, and since when, worst first.
+func goingOn(findings []record.Finding) []string {
+	var out []string
+	for i := range findings {
+		f := &findings[i]
+		if f.Role != cause.RoleCause || !f.End.IsZero() {
+			continue
+		}
+		text := f.Cause
+		if s := report.SubjectText(&f.Subject); f.Subject.Comm != "" || f.Subject.Port != 0 {
+			text += " (" + s + ")"
+		}
+		if !f.New {
+			text += " since " + f.Onset.Local().Format(clock)
+		}
+		out = append(out, text)
+	}
+	return out
+}
+
+// begin tells where the history is and how to open the page, whose address is
+// empty when there is none.
+func (l *recordLog) begin(dir, page string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.json {
+		l.line(recordEvent{Event: "begin", At: time.Now(), Dir: dir, Page: page})
+		return
+	}
+	fmt.Fprintf(l.out, "slowray: recording into %s (slowray why --at -5m reads it; Ctrl-C ends)\n", report.Clean(dir))
+	if page != "" {
+		fmt.Fprintf(l.out, "slowray: open %s\n", page)
+	}
+}
+
+// trouble tells what went wrong.
+func (l *recordLog) trouble(err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.json {
+		l.line(recordEvent{Event: "trouble", At: time.Now(), Text: err.Error()})
+	}
+	fmt.Fprintf(l.err, "slowray: %s\n", report.Clean(err.Error()))
+}
+
+// end tells what was done.
+func (l *recordLog) end(s record.Status) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.json {
+		l.line(recordEvent{Event: "end", At: time.Now(), Status: &recordStatus{
+			Requests: s.Requests.Seen, Stored: s.Store.Requests, Slow: s.Requests.Slow, Failed: s.Requests.Failed,
+			Windows: s.Windows, WindowsLost: s.Failed, Dropped: s.Store.Dropped, HistoryBytes: s.Store.Bytes,
+		}})
+		return
+	}
+	fmt.Fprintf(l.out, "slowray: %s requests counted, %s kept, %s windows judged\n",
+		figure.Count(s.Requests.Seen), figure.Count(s.Requests.Slow+s.Requests.Failed+s.Requests.Sampled), figure.Count(s.Windows))
+	for _, loss := range s.Losses {
+		fmt.Fprintf(l.out, "slowray: not counted: %s: %s\n", loss.What, figure.Count(loss.Count))
+	}
+}
+
+// line writes an event. Whoever reads may have left: the history is what counts.
+func (l *recordLog) line(e recordEvent) {
+	e.At = e.At.UTC()
+	enc := json.NewEncoder(l.out)
+	enc.SetEscapeHTML(false)
+	_ = enc.Encode(e)
+}

@@ -1,0 +1,285 @@
+package record
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/slowray/slowray/internal/cause"
+	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/sense/host"
+	"github.com/slowray/slowray/internal/sense/request"
+	"github.com/slowray/slowray/internal/store"
+	"github.com/slowray/slowray/internal/watch"
+)
+
+// Store keeps what is recorded; store.Store does.
+type Store interface {
+	AddRequest(*store.Request)
+	AddSecond(*store.Second)
+	AddObservation(*observe.Observation, []cause.Finding) error
+	Sync() error
+	Stats() store.Stats
+}
+
+// Options say what to record. Zero values are the defaults.
+type Options struct {
+	Window  time.Duration // of the Observations; 60 s
+	Slow    time.Duration // what is slow, at any endpoint; 0 = what is slow for it
+	Labels  bool          // keep what was asked for
+	Budget  float64       // as in request.Options
+	Silent  bool          // as in watch.Options
+	Version string
+	// Names gives a memory of the processes' names, one for each goroutine; nil
+	// = one without the names of containers.
+	Names func() *host.Names
+	Sinks []Sink
+	// Alive, when set, is called each second in which the recorder did its work.
+	Alive func()
+	// Trouble, when set, is told of what went wrong, and does not go on to.
+	Trouble func(error)
+}
+
+const (
+	defaultWindow = time.Minute
+	// leastWindow is the shortest window that is kept: what is ruled out after
+	// less is not sure.
+	leastWindow = 2 * time.Second
+	// patience is how long the last window may take to be put together.
+	patience = 2200 * time.Millisecond
+	// retry is when a window is tried again after one that failed.
+	retry = 10 * time.Second
+)
+
+// Recorder records a host from New on until Run ends.
+type Recorder struct {
+	opt     Options
+	store   Store
+	stream  *request.Stream
+	seconds *seconds
+	sync    chan struct{}
+
+	// Of the stream's goroutine.
+	keeper *keeper
+	names  *host.Names
+	kept   store.Request
+
+	mu     sync.Mutex // of what follows
+	status Status
+	use    []use // each second of the last minute
+	over   bool  // a window that is put together now comes too late
+}
+
+// use is the CPU time that this process had used at a time.
+type use struct {
+	at  time.Time
+	cpu time.Duration
+}
+
+// New starts to record. It needs what request.Start needs.
+func New(st Store, opt Options) (*Recorder, error) {
+	if opt.Window == 0 {
+		opt.Window = defaultWindow
+	}
+	if opt.Names == nil {
+		opt.Names = func() *host.Names { return host.Default().Names() }
+	}
+	watch.Hurry() // on a busy host the rings would run full
+	stream, err := request.StartStream(request.Options{Split: true, Labels: opt.Labels, Budget: opt.Budget})
+	if err != nil {
+		return nil, err
+	}
+	now := time.Now()
+	r := &Recorder{
+		opt: opt, store: st, stream: stream, seconds: newSeconds(opt.Names, now), sync: make(chan struct{}, 1),
+		keeper: newKeeper(opt.Slow, now), names: opt.Names(),
+	}
+	r.seconds.stream = stream
+	r.status.Since = now
+	return r, nil
+}
+
+// LeaveOut leaves out what is served at a TCP port of this process's network
+// namespace: the recorder's own page.
+func (r *Recorder) LeaveOut(port uint16) {
+	var st unix.Stat_t
+	if unix.Stat("/proc/self/ns/net", &st) == nil {
+		r.stream.LeaveOut(st.Ino, port)
+	}
+}
+
+// Run records until ctx is done, and then writes what is left; that takes under
+// three seconds.
+func (r *Recorder) Run(ctx context.Context) {
+	defer r.stream.Close()
+	sub := r.stream.Subscribe(r.add)
+	var syncing sync.WaitGroup
+	syncing.Go(r.keepSyncing)
+	windows := make(chan struct{})
+	go func() {
+		defer close(windows)
+		r.watch(ctx)
+	}()
+
+	r.tickSeconds(ctx)
+	// Counting ends now; the window that was being watched still needs the
+	// requests that are complete by now.
+	if err := sub.End(); err != nil {
+		r.trouble(fmt.Errorf("requests on idle connections: %w", err))
+	}
+	r.endSecond(time.Now())
+	select {
+	case <-windows:
+	case <-time.After(patience):
+		r.trouble(fmt.Errorf("the last window was not put together within %s: it is not kept", patience))
+	}
+	r.mu.Lock()
+	r.over = true
+	r.mu.Unlock()
+	close(r.sync)
+	syncing.Wait()
+	if err := r.store.Sync(); err != nil {
+		r.trouble(err)
+	}
+}
+
+// add is handed every request, by the stream's goroutine.
+func (r *Recorder) add(q *observe.Request) {
+	r.seconds.filling.Add(q)
+	why, weight := r.keeper.keep(q)
+	if weight == 0 {
+		return
+	}
+	r.kept = store.Request{Request: *q, Process: processOf(r.names, q.PID, q.StartNS+q.TotalNS()), Why: why}
+	r.kept.Weight = weight
+	r.store.AddRequest(&r.kept)
+	for _, s := range r.opt.Sinks {
+		s.Request(&r.kept)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch why {
+	case store.Slow:
+		r.status.Requests.Slow++
+	case store.Failed:
+		r.status.Requests.Failed++
+	case store.Sampled:
+		r.status.Requests.Sampled++
+	}
+}
+
+// tickSeconds ends each second as the clock has it.
+func (r *Recorder) tickSeconds(ctx context.Context) {
+	for {
+		now := time.Now()
+		next := time.NewTimer(now.Truncate(time.Second).Add(time.Second).Sub(now))
+		select {
+		case <-ctx.Done():
+			next.Stop()
+			return
+		case <-next.C:
+		}
+		r.endSecond(time.Now())
+		if r.opt.Alive != nil {
+			r.opt.Alive()
+		}
+	}
+}
+
+func (r *Recorder) endSecond(now time.Time) {
+	at, list := r.seconds.end(now, func() { r.keeper.tick(now) })
+	var seen uint64
+	for i := range list {
+		seen += list[i].Endpoint.Requests
+		r.store.AddSecond(&list[i])
+	}
+	for _, s := range r.opt.Sinks {
+		s.Second(at, list)
+	}
+	select {
+	case r.sync <- struct{}{}:
+	default: // the disk is slow: the last one is not done yet
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.status.Requests.Seen += seen
+	r.use = append(r.use, use{now, processCPU()})
+	r.use = r.use[max(0, len(r.use)-61):]
+}
+
+// keepSyncing makes durable what was added, each second: in a goroutine of its
+// own, for a disk may take long.
+func (r *Recorder) keepSyncing() {
+	var told string
+	for range r.sync {
+		err := r.store.Sync()
+		// The same each second is told once.
+		if err != nil && err.Error() != told {
+			r.trouble(err)
+		}
+		if told = ""; err != nil {
+			told = err.Error()
+		}
+	}
+}
+
+func (r *Recorder) trouble(err error) {
+	if r.opt.Trouble != nil {
+		r.opt.Trouble(err)
+	}
+}
+
+// Status tells what was done so far.
+func (r *Recorder) Status() Status {
+	stats := r.stream.Stats()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	s := r.status
+	s.Store = r.store.Stats()
+	s.RSSBytes = residentBytes()
+	s.Missing = stats.Missing
+	if n := len(r.use); n > 1 {
+		first, last := r.use[0], r.use[n-1]
+		s.CPUShare = float64(last.cpu-first.cpu) / float64(last.at.Sub(first.at)) / float64(hostCPUs())
+	}
+	for _, l := range []observe.Loss{
+		{What: "requests counted without a record of their own, to stay within the CPU budget", Count: int64(stats.Sampled)},
+		{What: "requests counted without a record of their own, because the ring was full", Count: int64(stats.Lost)},
+		{What: "connections that could not be watched for want of kernel memory", Count: int64(stats.Connections)},
+		{What: `connections counted under "other" because there were too many addresses`, Count: int64(stats.OtherEndpoints)},
+		{What: "events of connections that the kernel kept from slowray", Count: int64(stats.Missed)},
+		{What: "requests that were to be stored, for which the disk was too slow or full", Count: int64(s.Store.Dropped)},
+	} {
+		if l.Count > 0 {
+			s.Losses = append(s.Losses, l)
+		}
+	}
+	return s
+}
+
+func processCPU() time.Duration {
+	var u unix.Rusage
+	_ = unix.Getrusage(unix.RUSAGE_SELF, &u) // cannot fail with a valid pointer
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+// residentBytes is the resident memory of this process (proc_pid_statm(5)); 0
+// when it cannot be read.
+func residentBytes() int64 {
+	text, err := os.ReadFile("/proc/self/statm")
+	if err != nil {
+		return 0
+	}
+	fields := strings.Fields(string(text))
+	if len(fields) < 2 {
+		return 0
+	}
+	pages, _ := strconv.ParseInt(fields[1], 10, 64)
+	return pages * int64(os.Getpagesize())
+}

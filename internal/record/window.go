@@ -1,0 +1,80 @@
+package record
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"runtime/debug"
+	"time"
+
+	"github.com/slowray/slowray/internal/diagnose"
+	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/watch"
+)
+
+func hostCPUs() int { return max(runtime.NumCPU(), 1) }
+
+// watch watches one window after the other until ctx is done.
+func (r *Recorder) watch(ctx context.Context) {
+	var findings course
+	for ctx.Err() == nil {
+		o, err := r.window(ctx)
+		if err != nil {
+			r.failed(err)
+			select {
+			case <-ctx.Done():
+			case <-time.After(min(retry, r.opt.Window)):
+			}
+			continue
+		}
+		r.judge(o, &findings)
+		// Symbol tables and the like were for this window only.
+		debug.FreeOSMemory()
+	}
+}
+
+// window watches one. A bug in one of its readers costs this window, not the
+// history.
+func (r *Recorder) window(ctx context.Context) (o *observe.Observation, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("a reader crashed, which is a bug of slowray: %v\n%s", p, debug.Stack())
+		}
+	}()
+	return watch.Run(ctx, watch.Options{For: r.opt.Window, Version: r.opt.Version, Silent: r.opt.Silent, Requests: r.stream})
+}
+
+func (r *Recorder) failed(err error) {
+	r.mu.Lock()
+	r.status.Failed++
+	r.status.LastFail = err.Error()
+	r.mu.Unlock()
+	err = fmt.Errorf("a window could not be watched: %w", err)
+	r.trouble(err)
+	for _, s := range r.opt.Sinks {
+		s.Window(&Window{Err: err})
+	}
+}
+
+// judge judges a window, and keeps and tells what came of it.
+func (r *Recorder) judge(o *observe.Observation, findings *course) {
+	length := time.Duration(o.Window.Seconds * float64(time.Second))
+	if length < min(leastWindow, r.opt.Window) {
+		return
+	}
+	w := &Window{Observation: o, Report: diagnose.Diagnose(o)}
+	w.Findings = findings.add(o.Window.Start, o.Window.Start.Add(length), w.Report.Findings)
+	r.mu.Lock()
+	late := r.over
+	r.status.Windows++
+	r.mu.Unlock()
+	if late {
+		return
+	}
+	if err := r.store.AddObservation(o, w.Report.Findings); err != nil {
+		r.trouble(err)
+	}
+	for _, s := range r.opt.Sinks {
+		s.Window(w)
+	}
+}
