@@ -44,6 +44,10 @@ var script = "(() => {\n\"use strict\";\n" + strings.Join([]string{graphJS, word
 // policy lets the page run its own script and nothing else, and load nothing.
 var policy = fmt.Sprintf("default-src 'none'; script-src '%s'; style-src '%s'; base-uri 'none'; form-action 'none'", sourceHash(script), sourceHash(pageCSS))
 
+// Policy is the Content-Security-Policy that a page needs and names itself, for
+// whoever serves it.
+func Policy() string { return policy }
+
 // sourceHash is a source as a Content-Security-Policy names it (W3C CSP3, 2.3.1).
 func sourceHash(source string) string {
 	sum := sha256.Sum256([]byte(source))

@@ -1,0 +1,232 @@
+package web
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/slowray/slowray/internal/cause"
+	"github.com/slowray/slowray/internal/diagnose"
+	"github.com/slowray/slowray/internal/store"
+)
+
+// findingJSON is a cause on a subject for as long as it was found, in windows
+// next to each other. What is told of it is what the window with the greatest
+// share told.
+type findingJSON struct {
+	Cause         string           `json:"cause"`
+	Title         string           `json:"title"`
+	Role          cause.Role       `json:"role"`
+	ConsequenceOf *string          `json:"consequence_of"`
+	Verdict       cause.Verdict    `json:"verdict"`
+	Onset         float64          `json:"onset"`
+	End           *float64         `json:"end"` // null: still there in the last window
+	Windows       int              `json:"windows"`
+	Share         float64          `json:"share"`
+	Of            string           `json:"of"`
+	Text          string           `json:"text"`
+	Subject       cause.Subject    `json:"subject"`
+	Evidence      []cause.Evidence `json:"evidence"`
+	Fix           cause.Fix        `json:"fix"`
+	Prove         *cause.Prove     `json:"prove"`
+	Key           *string          `json:"key"` // of the endpoint that it is about, where that is known
+	Shares        []shareJSON      `json:"shares"`
+
+	from time.Time
+	to   time.Time
+	last int // the window that it was found in last
+}
+
+// shareJSON is how much it explained in one window.
+type shareJSON struct {
+	From  float64 `json:"from"`
+	To    float64 `json:"to"`
+	Share float64 `json:"share"`
+}
+
+// maxShares is how many of them are told of one finding.
+const maxShares = 500
+
+// subjectOf tells subjects apart. A process is known by its name: it may have
+// been started anew between two windows.
+func subjectOf(s *cause.Subject) string {
+	id := *s
+	if id.Comm != "" {
+		id.PID = 0
+	}
+	return strings.Join([]string{id.Kind, count(id.NetNS), count(id.PID), id.Comm, count(id.Port), id.Addr, id.Interface, id.Rule, id.Container, id.Path}, "\x00")
+}
+
+// slack is how far apart windows may be that are next to each other: one begins
+// when the other is judged.
+const slack = 90 * time.Second
+
+// beyond is how far outside of a range the beginning and end of a finding are
+// looked for.
+const beyond = time.Hour
+
+// windowSpans are the windows that there were in a range, in order of time.
+func windowSpans(windows []store.Window, findings []store.Finding) []timeRange {
+	spans := make([]timeRange, 0, len(windows)+len(findings))
+	for _, w := range windows {
+		spans = append(spans, timeRange{w.Start, w.End})
+	}
+	for i := range findings {
+		spans = append(spans, timeRange{findings[i].Start, findings[i].End})
+	}
+	slices.SortFunc(spans, func(a, b timeRange) int { return a.from.Compare(b.from) })
+	// A window and its findings may tell its beginning in other precision.
+	return slices.CompactFunc(spans, func(a, b timeRange) bool { return a.from.Sub(b.from).Abs() < time.Second })
+}
+
+// merge joins findings of neighbouring windows. spans are all windows, in order.
+func merge(found []store.Finding, spans []timeRange) []*findingJSON {
+	slices.SortStableFunc(found, func(a, b store.Finding) int { return a.Start.Compare(b.Start) })
+	open := map[string]*findingJSON{}
+	var all []*findingJSON
+	for i := range found {
+		f := &found[i]
+		at, _ := slices.BinarySearchFunc(spans, f.Start, func(s timeRange, t time.Time) int { return cmp.Compare(s.from.Sub(t).Truncate(time.Second), 0) })
+		id := f.Cause + "\x00" + subjectOf(&f.Subject)
+		m := open[id]
+		if m == nil || at > m.last+1 || f.Start.Sub(m.to) > slack {
+			m = &findingJSON{Onset: unix(f.Start), Share: -1, from: f.Start, last: at - 1, Shares: []shareJSON{}}
+			open[id] = m
+			all = append(all, m)
+		}
+		if at != m.last { // two findings of one window count once
+			m.Windows++
+		}
+		m.last = at
+		if f.End.After(m.to) {
+			m.to = f.End
+		}
+		if len(m.Shares) < maxShares {
+			m.Shares = append(m.Shares, shareJSON{unix(f.Start), unix(f.End), f.Impact.Share})
+		}
+		if f.Role == cause.RoleCause && m.Role == cause.RoleConsequence || f.Role == cmp.Or(m.Role, f.Role) && f.Impact.Share > m.Share {
+			m.tell(&f.Finding)
+		}
+		if f.Verdict == cause.Proved {
+			m.Verdict = cause.Proved
+		}
+	}
+	for _, m := range all {
+		if m.last < len(spans)-1 {
+			end := unix(m.to)
+			m.End = &end
+		}
+	}
+	return all
+}
+
+// tell takes what a window told.
+func (m *findingJSON) tell(f *cause.Finding) {
+	m.Cause, m.Title, m.Role, m.ConsequenceOf, m.Verdict = f.Cause, f.Title, f.Role, f.ConsequenceOf, f.Verdict
+	m.Share, m.Of, m.Text = f.Impact.Share, f.Impact.Of, f.Impact.Text
+	m.Subject, m.Evidence, m.Fix, m.Prove = f.Subject, f.Evidence, f.Fix, f.Prove
+	if m.Evidence == nil {
+		m.Evidence = []cause.Evidence{}
+	}
+}
+
+// endpointFor is the key of the endpoint that a subject is, where there is one.
+func endpointFor(s *cause.Subject, sums []store.EndpointSum) *string {
+	best := -1
+	for i := range sums {
+		e := &sums[i].Endpoint
+		switch {
+		case s.NetNS != 0 && e.NetNS != s.NetNS:
+			continue
+		case s.Port != 0 && e.Port == s.Port && (s.Addr == "" || s.Addr == e.Addr || wildcard(s.Addr)):
+		case s.Port == 0 && s.Comm != "" && s.Comm == e.Comm && e.Side == "served":
+		default:
+			continue
+		}
+		if best < 0 || served(e.Side) > served(sums[best].Endpoint.Side) {
+			best = i // the first has most requests
+		}
+	}
+	if best < 0 {
+		return nil
+	}
+	key := keyOf(&sums[best].Endpoint).String()
+	return &key
+}
+
+func served(side string) int {
+	if side == "served" {
+		return 1
+	}
+	return 0
+}
+
+func wildcard(addr string) bool { return addr == "0.0.0.0" || addr == "::" || addr == "*" }
+
+// found is the findings of a range, joined, with the endpoints they are about.
+func (s *server) found(r timeRange, sums []store.EndpointSum) ([]*findingJSON, error) {
+	// When it began and ended may lie outside.
+	wide := timeRange{r.from.Add(-beyond), r.to.Add(beyond)}
+	found, err := s.source.Findings(wide.from, wide.to)
+	if err != nil {
+		return nil, err
+	}
+	windows, err := s.source.Observations(wide.from, wide.to)
+	if err != nil {
+		return nil, err
+	}
+	list := slices.DeleteFunc(merge(found, windowSpans(windows, found)), func(f *findingJSON) bool {
+		return f.from.Compare(r.to) >= 0 || f.to.Compare(r.from) <= 0
+	})
+	span, err := s.span()
+	if err != nil {
+		return nil, err
+	}
+	for _, f := range list {
+		f.Key = endpointFor(&f.Subject, sums)
+		if f.End == nil && span.to.Sub(f.to) > 2*slack { // the last one that was looked at, not the last there is
+			end := unix(f.to)
+			f.End = &end
+		}
+	}
+	// What matters most first; of the same weight, what began first.
+	slices.SortStableFunc(list, func(a, b *findingJSON) int {
+		return cmp.Or(cmp.Compare(a.Role, b.Role), cmp.Compare(b.Share, a.Share), cmp.Compare(a.Onset, b.Onset), cmp.Compare(a.Cause, b.Cause))
+	})
+	if list == nil {
+		list = []*findingJSON{}
+	}
+	return list, nil
+}
+
+// findings tells what was found in a range, from when to when, and, of its last
+// window, what was not.
+func (s *server) findings(_ context.Context, q *query) (answer, error) {
+	sums, err := s.source.Endpoints(store.Query{From: q.from, To: q.to})
+	if err != nil {
+		return answer{}, err
+	}
+	list, err := s.found(q.timeRange, sums)
+	if err != nil {
+		return answer{}, err
+	}
+	lost := losses{}
+	ruledOut, notChecked := []diagnose.Excluded{}, []diagnose.Excluded{}
+	var judged *spanJSON
+	windows, err := s.source.Observations(q.from, q.to)
+	if err != nil {
+		return answer{}, err
+	}
+	if n := len(windows); n > 0 {
+		if f, err := s.facts(windows[n-1]); err != nil {
+			lost.add("the last window could not be read", 1)
+		} else {
+			ruledOut, notChecked, lost = f.report.RuledOut, f.report.NotChecked, append(lost, f.report.Losses...)
+			judged = &spanJSON{unix(f.Start), unix(f.End)}
+		}
+	}
+	return jsonAnswer(map[string]any{"findings": list, "windows": len(windows), "judged": judged,
+		"ruled_out": ruledOut, "not_checked": notChecked, "losses": lost})
+}

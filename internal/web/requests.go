@@ -1,0 +1,280 @@
+package web
+
+import (
+	"cmp"
+	"container/heap"
+	"context"
+	"encoding/json"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/report"
+	"github.com/slowray/slowray/internal/store"
+)
+
+// scanTime is how long stored requests are read for one answer; what was not
+// read by then is told.
+const scanTime = 4 * time.Second
+
+// matches says whether a stored request is one that was asked for.
+func (q *query) matches(r *store.Request) bool {
+	if q.slow > 0 && r.TotalNS() < int64(q.slow) {
+		return false
+	}
+	return len(q.statuses) == 0 || slices.ContainsFunc(q.statuses, func(f statusFilter) bool { return f.matches(r) })
+}
+
+// keep is a copy of a request that is the store's until f returns.
+func keep(r *store.Request) store.Request {
+	c := *r
+	c.Label = strings.Clone(r.Label)
+	p := &c.Process
+	p.Comm, p.Cgroup, p.Container, p.Name, p.Unit = strings.Clone(p.Comm), strings.Clone(p.Cgroup), strings.Clone(p.Container), strings.Clone(p.Name), strings.Clone(p.Unit)
+	return c
+}
+
+// top keeps the n requests that come first in some order; the last of them is
+// its root.
+type top struct {
+	list  []store.Request
+	n     int
+	after func(a, b *store.Request) bool // a comes after b
+}
+
+func (t *top) Len() int           { return len(t.list) }
+func (t *top) Less(i, j int) bool { return t.after(&t.list[i], &t.list[j]) }
+func (t *top) Swap(i, j int)      { t.list[i], t.list[j] = t.list[j], t.list[i] }
+func (t *top) Push(x any)         { t.list = append(t.list, x.(store.Request)) }
+func (t *top) Pop() any {
+	last := t.list[len(t.list)-1]
+	t.list = t.list[:len(t.list)-1]
+	return last
+}
+
+func (t *top) add(r *store.Request) {
+	if len(t.list) < t.n {
+		heap.Push(t, keep(r))
+	} else if t.after(&t.list[0], r) {
+		t.list[0] = keep(r)
+		heap.Fix(t, 0)
+	}
+}
+
+// sorted empties it, the first first.
+func (t *top) sorted() []store.Request {
+	slices.SortFunc(t.list, func(a, b store.Request) int {
+		switch {
+		case t.after(&a, &b):
+			return 1
+		case t.after(&b, &a):
+			return -1
+		}
+		return 0
+	})
+	return t.list
+}
+
+func faster(a, b *store.Request) bool {
+	if x, y := a.TotalNS(), b.TotalNS(); x != y {
+		return x < y
+	}
+	return a.StartNS > b.StartNS
+}
+
+func earlier(a, b *store.Request) bool { return a.StartNS < b.StartNS }
+
+// requests lists stored requests: the slowest first, or the latest.
+func (s *server) requests(ctx context.Context, q *query) (answer, error) {
+	t := &top{n: q.limit, after: faster}
+	if q.byTime {
+		t.after = earlier
+	}
+	var matching, standFor uint64
+	deadline, n, complete := time.Now().Add(scanTime), 0, true
+	for _, ask := range q.queries(q.timeRange) {
+		err := s.source.Requests(ask, func(r *store.Request) bool {
+			if n++; n%4096 == 0 && (ctx.Err() != nil || time.Now().After(deadline)) {
+				complete = false
+				return false
+			}
+			if q.matches(r) {
+				matching++
+				standFor += uint64(max(r.Weight, 1)) * uint64(max(r.Requests, 1))
+				t.add(r)
+			}
+			return true
+		})
+		if err != nil {
+			return answer{}, err
+		}
+		if !complete {
+			break
+		}
+	}
+	list := t.sorted()
+	lost := losses{}
+	total, stands := &matching, &standFor
+	if !complete {
+		total, stands = nil, nil
+		lost.add("requests were looked through before time was up, not all of the range: ask for a shorter one", int64(n))
+		if !q.byTime && len(q.statuses) == 0 {
+			var err error
+			if list, err = s.slowest(q); err != nil {
+				return answer{}, err
+			}
+		}
+	}
+	if total != nil {
+		lost.add("requests have no record of their own: others stand for them", int64(standFor)-int64(matching))
+	}
+	if q.csv {
+		return answer{table: requestTable(list), file: "requests.csv"}, nil
+	}
+	rows := make([]json.RawMessage, 0, len(list))
+	for i := range list {
+		rows = append(rows, requestJSON(&list[i]))
+	}
+	return jsonAnswer(map[string]any{"total_matching": total, "stand_for": stands, "requests": rows, "losses": lost})
+}
+
+// slowest asks the store, which knows where slow requests are.
+func (s *server) slowest(q *query) ([]store.Request, error) {
+	t := &top{n: q.limit, after: faster}
+	for _, ask := range q.queries(q.timeRange) {
+		list, err := s.source.Slowest(ask, q.limit)
+		if err != nil {
+			return nil, err
+		}
+		for i := range list {
+			if q.matches(&list[i]) {
+				t.add(&list[i])
+			}
+		}
+	}
+	return t.sorted(), nil
+}
+
+// requestJSON is a request in the form of schema/request.schema.json, with its
+// id, the key of its endpoint, and why it is stored.
+func requestJSON(r *store.Request) json.RawMessage {
+	b := make([]byte, 0, 1024)
+	b = append(b, `{"id":"`...)
+	b = append(b, requestID(r)...)
+	b = append(b, `","key":"`...)
+	b = append(b, keyOfRequest(r).String()...) // has nothing that JSON escapes
+	b = append(b, `","why":"`...)
+	b = append(b, whyNames[min(r.Why, store.Failed)]...)
+	b = append(b, `","start_s":`...)
+	b = strconv.AppendFloat(b, float64(r.StartNS/1e3)/1e6, 'f', 6, 64)
+	if r.FirstByte > 0 {
+		b = append(b, `,"first_byte_us":`...)
+		b = strconv.AppendFloat(b, float64(r.FirstByte)/1e3, 'f', 3, 64)
+	}
+	line := report.AppendRequestJSON(nil, &r.Request, func(int, int64) (report.Process, bool) { return r.Process, true })
+	b = append(b, ',')
+	return append(b, line[1:len(line)-1]...)
+}
+
+var whyNames = [...]string{store.Sampled: "sampled", store.Slow: "slow", store.Failed: "failed"}
+
+// requestID finds a request again: when it began, the connection, and which
+// request of that it was.
+func requestID(r *store.Request) string {
+	return strings.Join([]string{strconv.FormatInt(r.StartNS, 10), r.Side.String()[:1], strconv.FormatUint(r.NetNS, 10),
+		r.Local.String(), r.Peer.String(), strconv.FormatUint(uint64(r.Seq), 10)}, "_")
+}
+
+// wanted is a request's id, read.
+type wanted struct {
+	start int64
+	side  observe.Side
+	netns uint64
+	local netip.AddrPort
+	peer  netip.AddrPort
+	seq   uint32
+}
+
+func parseID(id string) (*wanted, error) {
+	wrong := bad("id=%s: is not the id of a request", clip(id, 80))
+	f := strings.Split(id, "_")
+	if len(f) != 6 {
+		return nil, wrong
+	}
+	w := &wanted{side: observe.Served}
+	var errs [5]error
+	w.start, errs[0] = strconv.ParseInt(f[0], 10, 64)
+	w.netns, errs[1] = strconv.ParseUint(f[2], 10, 64)
+	w.local, errs[2] = netip.ParseAddrPort(f[3])
+	w.peer, errs[3] = netip.ParseAddrPort(f[4])
+	seq, err := strconv.ParseUint(f[5], 10, 32)
+	w.seq, errs[4] = uint32(seq), err
+	switch f[1] {
+	case "s":
+	case "c":
+		w.side = observe.Called
+	default:
+		return nil, wrong
+	}
+	for _, err := range errs {
+		if err != nil {
+			return nil, wrong
+		}
+	}
+	if w.start < 0 {
+		return nil, wrong
+	}
+	return w, nil
+}
+
+// find reads the request of an id; nil when it is not stored (any more).
+func (s *server) find(w *wanted) (*store.Request, error) {
+	at := time.Unix(0, w.start)
+	ask := store.Query{From: at.Add(-time.Millisecond), To: at.Add(time.Millisecond), Side: w.side, NetNS: w.netns}
+	var got *store.Request
+	err := s.source.Requests(ask, func(r *store.Request) bool {
+		if r.Local == w.local && r.Peer == w.peer && r.Seq == w.seq {
+			c := keep(r)
+			got = &c // a later one amends it
+		}
+		return true
+	})
+	return got, err
+}
+
+func requestTable(list []store.Request) *table {
+	t := &table{head: []string{"start", "side", "local", "peer", "pid", "comm", "container", "seq", "total_us", "status", "http_status", "bytes_in", "bytes_out", "retrans", "rtt_us", "min_rtt_us", "weight", "flags"}}
+	for p := range observe.NumParts {
+		t.head = append(t.head, p.String()+"_us")
+	}
+	for p := range observe.NumServerParts {
+		t.head = append(t.head, p.String()+"_us")
+	}
+	t.head = append(t.head, "label", "id")
+	us := func(ns int64) string { return strconv.FormatFloat(float64(ns)/1e3, 'f', 3, 64) }
+	for i := range list {
+		r := &list[i]
+		http := ""
+		if r.HTTP != 0 {
+			http = count(r.HTTP)
+		}
+		row := []string{time.Unix(0, r.StartNS).UTC().Format(time.RFC3339Nano), r.Side.String(), r.Local.String(), r.Peer.String(), count(r.PID),
+			cell(r.Process.Comm), cell(cmp.Or(r.Process.Name, r.Process.Container)), count(r.Seq), us(r.TotalNS()), r.Status.String(), http,
+			count(r.BytesIn), count(r.BytesOut), count(r.Retrans), us(r.RTTNS), us(r.MinRTTNS), count(max(r.Weight, 1)), strings.Join(r.Flags.Names(), " ")}
+		for _, ns := range r.Ledger {
+			row = append(row, us(ns))
+		}
+		for _, ns := range r.Split {
+			if r.Followed {
+				row = append(row, us(ns))
+			} else {
+				row = append(row, "")
+			}
+		}
+		t.rows = append(t.rows, append(row, cell(r.Label), requestID(r)))
+	}
+	return t
+}
