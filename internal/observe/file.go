@@ -74,6 +74,10 @@ func Save(path string, o *Observation) (err error) {
 	if err := z.Close(); err != nil {
 		return err
 	}
+	// Otherwise a power cut could leave the new name with nothing in it.
+	if err := f.Sync(); err != nil {
+		return err
+	}
 	if err := f.Close(); err != nil {
 		return err
 	}

@@ -74,6 +74,9 @@ type Query struct {
 	Container string // name or id, which may be shortened
 	Unit      string // with or without ".service"
 
+	// MinTotal chooses requests that took at least this long.
+	MinTotal time.Duration
+
 	// PartHists reads the histograms of all parts too, for their quantiles.
 	// Otherwise only those of the total, the round trips and Server are read,
 	// and Parts has only the sums of the others.

@@ -1,0 +1,241 @@
+package store
+
+import (
+	"errors"
+	"io"
+	"reflect"
+	"unsafe"
+)
+
+var errDamaged = errors.New("damaged")
+
+// fill writes the next values of the column into n rows, each size bytes long.
+func (c *column) fill(rows unsafe.Pointer, size uintptr, n int) error {
+	if c.list != nil {
+		return c.fillList(rows, size, n)
+	}
+	to := unsafe.Add(rows, c.offset)
+	for n > 0 {
+		if c.page == nil || c.at == c.n {
+			if err := c.next(); err != nil {
+				return err
+			}
+		}
+		k := min(n, c.n-c.at)
+		if k == 0 {
+			return errDamaged
+		}
+		if err := c.copy(to, size, k); err != nil {
+			return err
+		}
+		to = unsafe.Add(to, uintptr(k)*size)
+		n -= k
+	}
+	return nil
+}
+
+// copy writes k values that the page has, each size bytes after the one before.
+func (c *column) copy(to unsafe.Pointer, size uintptr, k int) error {
+	from := c.at
+	c.at += k
+	switch {
+	case c.index != nil:
+		return c.copyIndexed(to, size, c.index[from:from+k])
+	case c.kind == reflect.Int64:
+		for _, v := range c.ints[from : from+k] {
+			*(*int64)(to) = v
+			to = unsafe.Add(to, size)
+		}
+	case c.kind == reflect.Int32:
+		for _, v := range c.smalls[from : from+k] {
+			*(*int32)(to) = v
+			to = unsafe.Add(to, size)
+		}
+	case c.kind == reflect.Float64:
+		for _, v := range c.floats[from : from+k] {
+			*(*float64)(to) = v
+			to = unsafe.Add(to, size)
+		}
+	case c.kind == reflect.Bool:
+		for i := from; i < from+k; i++ {
+			*(*bool)(to) = c.bits[i/8]>>(i%8)&1 != 0
+			to = unsafe.Add(to, size)
+		}
+	default:
+		for i := from; i < from+k; i++ {
+			*(*string)(to) = string(c.data[c.offsets[i]:c.offsets[i+1]])
+			to = unsafe.Add(to, size)
+		}
+	}
+	return nil
+}
+
+func (c *column) copyIndexed(to unsafe.Pointer, size uintptr, index []int32) error {
+	known := len(c.texts)
+	switch c.kind {
+	case reflect.Int64:
+		known = len(c.longs)
+	case reflect.Float64:
+		known = len(c.reals)
+	}
+	for _, i := range index {
+		if uint(i) >= uint(known) {
+			return errDamaged
+		}
+		switch c.kind {
+		case reflect.Int64:
+			*(*int64)(to) = c.longs[i]
+		case reflect.Float64:
+			*(*float64)(to) = c.reals[i]
+		default:
+			*(*string)(to) = c.texts[i]
+		}
+		to = unsafe.Add(to, size)
+	}
+	return nil
+}
+
+// fillList writes a leaf of the lists of n rows. The first leaf makes the lists,
+// the others must be as long.
+func (c *column) fillList(rows unsafe.Pointer, size uintptr, n int) error {
+	lengths, err := c.lengths(n)
+	if err != nil {
+		return err
+	}
+	type header struct {
+		data     unsafe.Pointer
+		len, cap int
+	}
+	total := 0
+	for _, k := range lengths {
+		total += k
+	}
+	if total == 0 {
+		return nil
+	}
+	width := c.list.elem.Size()
+	list := reflect.SliceOf(c.list.elem)
+	var fresh reflect.Value
+	used := 0
+	c.given = 0
+	for i, k := range lengths {
+		at := unsafe.Add(rows, uintptr(i)*size+c.offset)
+		h := (*header)(at)
+		if k > 0 && h.len == 0 {
+			if !fresh.IsValid() {
+				fresh = reflect.MakeSlice(list, total, total)
+			}
+			reflect.NewAt(list, at).Elem().Set(fresh.Slice3(used, used+k, used+k))
+			used += k
+		}
+		if h.len != k {
+			return errDamaged
+		}
+		if k > 0 {
+			if err := c.take(unsafe.Add(h.data, c.list.leaf), width, k); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// lengths tells how long the lists of the next n rows are, and keeps their
+// values.
+func (c *column) lengths(n int) ([]int, error) {
+	lengths := make([]int, 0, n)
+	c.kept = c.kept[:0]
+	for {
+		if c.page == nil || c.level == len(c.rep) {
+			err := c.next()
+			if errors.Is(err, io.ErrUnexpectedEOF) && len(lengths) == n {
+				return lengths, nil
+			}
+			if err != nil {
+				return nil, err
+			}
+			if len(c.rep) != len(c.def) || len(c.rep) == 0 {
+				return nil, errDamaged
+			}
+		}
+		if c.rep[c.level] == 0 {
+			if len(lengths) == n {
+				return lengths, nil
+			}
+			lengths = append(lengths, 0)
+		} else if len(lengths) == 0 {
+			return nil, errDamaged
+		}
+		if c.def[c.level] == 1 {
+			if c.at >= c.n {
+				return nil, errDamaged
+			}
+			lengths[len(lengths)-1]++
+			v, err := c.value(c.at)
+			if err != nil {
+				return nil, err
+			}
+			c.kept = append(c.kept, v)
+			c.at++
+		}
+		c.level++
+	}
+}
+
+// cell is one value of a list.
+type cell struct {
+	int  int64
+	real float64
+	text string
+}
+
+func (c *column) value(i int) (v cell, err error) {
+	switch c.kind {
+	case reflect.Int64:
+		if c.index == nil {
+			v.int = c.ints[i]
+			return v, nil
+		}
+	case reflect.Float64:
+		if c.index == nil {
+			v.real = c.floats[i]
+			return v, nil
+		}
+	case reflect.String:
+		if c.index == nil {
+			v.text = string(c.data[c.offsets[i]:c.offsets[i+1]])
+			return v, nil
+		}
+	}
+	at := c.index[i]
+	switch {
+	case c.kind == reflect.Int64 && uint(at) < uint(len(c.longs)):
+		v.int = c.longs[at]
+	case c.kind == reflect.Float64 && uint(at) < uint(len(c.reals)):
+		v.real = c.reals[at]
+	case c.kind == reflect.String && uint(at) < uint(len(c.texts)):
+		v.text = c.texts[at]
+	default:
+		return v, errDamaged
+	}
+	return v, nil
+}
+
+// take writes the next k values that were kept.
+func (c *column) take(to unsafe.Pointer, size uintptr, k int) error {
+	for _, v := range c.kept[c.given : c.given+k] {
+		switch c.kind {
+		case reflect.Int64:
+			*(*int64)(to) = v.int
+		case reflect.Float64:
+			*(*float64)(to) = v.real
+		case reflect.String:
+			*(*string)(to) = v.text
+		default:
+			return errForeign
+		}
+		to = unsafe.Add(to, size)
+	}
+	c.given += k
+	return nil
+}

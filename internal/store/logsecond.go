@@ -1,0 +1,104 @@
+package store
+
+// A row of endpoints' sums as an entry of a log: first its time, then all
+// columns in their order. One list of the columns serves for both directions.
+
+// fields visits the columns of a row. texts and numbers are read or written by
+// the visitor as it likes.
+func (row *secondRow) fields(text func(*string), number func(*int64), small func(*int32)) {
+	number(&row.At)
+	small(&row.Seconds)
+	for _, s := range []*string{&row.Side, &row.Addr, &row.Comm, &row.Cgroup, &row.Container, &row.ContainerName, &row.Unit} {
+		text(s)
+	}
+	small(&row.Port)
+	small(&row.PID)
+	for _, n := range []*int64{
+		&row.NetNS, &row.Requests, &row.OK, &row.Errors, &row.Unanswered, &row.Unfinished, &row.Overlapped, &row.Recorded,
+		&row.HTTP1xx, &row.HTTP2xx, &row.HTTP3xx, &row.HTTP4xx, &row.HTTP5xx, &row.BytesIn, &row.BytesOut, &row.Segments,
+		&row.RetransSegs, &row.Connections, &row.SynRetrans, &row.HandshakeUS, &row.HandshakeMx, &row.MinRTTUS,
+		&row.TotalUS, &row.TotalMaxUS, &row.ServerMaxUS, &row.RTTMaxUS, &row.SplitRequests, &row.SplitServerUS,
+	} {
+		number(n)
+	}
+	l, s := &row.ledgerColumns, &row.splitColumns
+	for _, n := range []*int64{
+		&l.AcceptWait, &l.Upload, &l.RecvWait, &l.Server, &l.Stall, &l.SendWait, &l.Network, &l.Retrans, &l.Unaccounted, &l.AckDelay,
+		&s.CPU, &s.Runq, &s.Throttled, &s.Lock, &s.Disk, &s.Pipe, &s.Net, &s.Sleep, &s.Other, &s.Call, &s.Handoff,
+	} {
+		number(n)
+	}
+}
+
+func appendSecond(b []byte, row *secondRow) []byte {
+	e := encoder{b}
+	row.fields(func(s *string) { e.text(*s) }, func(n *int64) { e.int(*n) }, func(n *int32) { e.int(int64(*n)) })
+	for _, list := range [][]bucket{row.TotalHist, row.ServerHist, row.RTTHist} {
+		e.uint(uint64(len(list)))
+		for _, b := range list {
+			e.int(fromMicros(b.US))
+			e.int(b.N)
+		}
+	}
+	e.uint(uint64(len(row.PartsHist)))
+	last := ""
+	for _, b := range row.PartsHist {
+		if b.Part == last {
+			e.text("")
+		} else {
+			e.text(b.Part)
+			last = b.Part
+		}
+		e.int(fromMicros(b.US))
+		e.int(b.N)
+	}
+	e.uint(uint64(len(row.Flags)))
+	for _, f := range row.Flags {
+		e.text(f.Flag)
+		e.int(f.N)
+	}
+	return e.b
+}
+
+// decodeSecond is the inverse; false when the entry is malformed.
+func decodeSecond(entry []byte, row *secondRow) bool {
+	d := decoder{b: entry}
+	*row = secondRow{}
+	row.fields(func(s *string) { *s = d.text() }, func(n *int64) { *n = d.int() }, func(n *int32) { *n = int32(d.int()) })
+	for _, list := range []*[]bucket{&row.TotalHist, &row.ServerHist, &row.RTTHist} {
+		n := d.count()
+		if n > 0 {
+			*list = make([]bucket, n)
+		}
+		for i := range *list {
+			(*list)[i] = bucket{toMicros(d.int()), d.int()}
+		}
+	}
+	if n := d.count(); n > 0 {
+		row.PartsHist = make([]partBucket, n)
+	}
+	last := ""
+	for i := range row.PartsHist {
+		if name := d.text(); name != "" {
+			last = name
+		}
+		row.PartsHist[i] = partBucket{last, toMicros(d.int()), d.int()}
+	}
+	if n := d.count(); n > 0 {
+		row.Flags = make([]flagCount, n)
+	}
+	for i := range row.Flags {
+		row.Flags[i] = flagCount{d.text(), d.int()}
+	}
+	return d.ended()
+}
+
+// count is how many elements follow, each of two bytes at least.
+func (d *decoder) count() int {
+	n := d.uint()
+	if n > uint64(len(d.b))/2 {
+		d.bad, d.b = true, nil
+		return 0
+	}
+	return int(n)
+}

@@ -1,0 +1,196 @@
+package store
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"iter"
+	"os"
+	"slices"
+
+	"github.com/parquet-go/parquet-go"
+)
+
+// run is rows in order of time, from a row group or from a log, in lots whose
+// memory is used again. It is opened only when its turn comes.
+type run[T any] struct {
+	path  string
+	first int64 // µs since 1970: not later than the first row
+	lots  iter.Seq2[[]T, error]
+}
+
+// cursor is a run under way.
+type cursor[T any] struct {
+	path string
+	next func() ([]T, error, bool)
+	stop func()
+	lot  []T
+}
+
+// advance makes lot the next one that has rows; false when there is none.
+func (c *cursor[T]) advance(failed func(path string, err error)) bool {
+	for len(c.lot) == 0 {
+		lot, err, ok := c.next()
+		if err != nil {
+			failed(c.path, err)
+		}
+		if !ok || err != nil {
+			return false
+		}
+		c.lot = lot
+	}
+	return true
+}
+
+// merge gives the rows of all runs in order of time until f is false. A run that
+// cannot be read ends there, and is told to failed.
+func merge[T any](runs []run[T], at func(*T) int64, failed func(path string, err error), f func(*T) bool) {
+	slices.SortStableFunc(runs, func(a, b run[T]) int { return cmp.Compare(a.first, b.first) })
+	var active []*cursor[T]
+	defer func() {
+		for _, c := range active {
+			c.stop()
+		}
+	}()
+	for {
+		// The first of all heads, and up to where it is alone.
+		least := -1
+		const never = 1<<63 - 1
+		head, bound := int64(never), int64(never)
+		for i, c := range active {
+			switch t := at(&c.lot[0]); {
+			case least < 0 || t < head:
+				bound, head, least = head, t, i
+			case t < bound:
+				bound = t
+			}
+		}
+		if len(runs) > 0 && (least < 0 || runs[0].first <= head) {
+			next, stop := iter.Pull2(runs[0].lots)
+			c := &cursor[T]{path: runs[0].path, next: next, stop: stop}
+			runs = runs[1:]
+			if !c.advance(failed) {
+				stop()
+				continue
+			}
+			active = append(active, c)
+			continue
+		}
+		if least < 0 {
+			return
+		}
+		if len(runs) > 0 {
+			bound = min(bound, runs[0].first)
+		}
+		c := active[least]
+		for i := range c.lot {
+			if i > 0 && at(&c.lot[i]) > bound {
+				c.lot = c.lot[i:]
+				break
+			}
+			if !f(&c.lot[i]) {
+				return
+			}
+			if i == len(c.lot)-1 {
+				c.lot = nil
+				break
+			}
+		}
+		if !c.advance(failed) {
+			c.stop()
+			active = slices.Delete(active, least, least+1)
+		}
+	}
+}
+
+// groupRuns are the row groups of a file that may have rows of a range and for
+// which keep is true, each as a run.
+func groupRuns[T any](seg *openSegment, from, to int64, want func(string) bool, keep func(parquet.RowGroup) bool) (runs []run[T], err error) {
+	defer caught(&err)
+	file, err := openParquet(seg.file)
+	if err != nil {
+		return nil, err
+	}
+	column, ok := file.Schema().Lookup(timeColumn(seg.kind))
+	if !ok {
+		return nil, errForeign
+	}
+	width := widthOf(seg.kind) * 1e6
+	for _, g := range file.RowGroups() {
+		first := seg.first * 1e6
+		if low, high, ok := boundsOfColumn(g, column.ColumnIndex); ok {
+			if low >= to || high+width <= from {
+				continue
+			}
+			first = low
+		}
+		if keep != nil && !keep(g) {
+			continue
+		}
+		runs = append(runs, run[T]{path: seg.path, first: first, lots: func(yield func([]T, error) bool) {
+			if err := safely(func() error {
+				return readGroup(g, want, func(rows []T) bool { return yield(rows, nil) })
+			}); err != nil {
+				yield(nil, err)
+			}
+		}})
+	}
+	return runs, nil
+}
+
+// openParquet opens a Parquet file without reading more than its footer.
+func openParquet(f *os.File) (*parquet.File, error) {
+	st, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	return parquet.OpenFile(f, st.Size(), parquet.SkipPageIndex(true), parquet.SkipBloomFilters(true))
+}
+
+// boundsOfColumn are the least and the greatest value of a column of integers in
+// a row group, where the file tells them.
+func boundsOfColumn(g parquet.RowGroup, column int) (low, high int64, ok bool) {
+	chunks := g.ColumnChunks()
+	if column >= len(chunks) {
+		return 0, 0, false
+	}
+	chunk, is := chunks[column].(*parquet.FileColumnChunk)
+	if !is || chunk.Type().Kind() != parquet.Int64 {
+		return 0, 0, false
+	}
+	a, b, ok := chunk.Bounds()
+	if !ok {
+		return 0, 0, false
+	}
+	return a.Int64(), b.Int64(), true
+}
+
+// safely turns a panic, which a damaged file can bring about in the decoder, into
+// an error.
+func safely(f func() error) (err error) {
+	defer caught(&err)
+	return f()
+}
+
+func caught(err *error) {
+	if p := recover(); p != nil {
+		*err = fmt.Errorf("%w: %.100v", errDamaged, p)
+	}
+}
+
+// logRun is a log as a run: its rows in order of time.
+func logRun[T any](l *openedLog, failed func(string, error), rows func(*logData) []T, at func(*T) int64) (run[T], bool) {
+	data, err := readLogFrom(l.file, l.path)
+	if err != nil {
+		if !errors.Is(err, errNotLog) || data.torn >= int64(len(logMagic)) {
+			failed(l.path, err)
+		}
+		return run[T]{}, false
+	}
+	list := rows(&data)
+	if len(list) == 0 {
+		return run[T]{}, false
+	}
+	slices.SortStableFunc(list, func(a, b T) int { return cmp.Compare(at(&a), at(&b)) })
+	return run[T]{path: l.path, first: at(&list[0]), lots: func(yield func([]T, error) bool) { yield(list, nil) }}, true
+}

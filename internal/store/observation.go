@@ -1,0 +1,111 @@
+package store
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/slowray/slowray/internal/observe"
+)
+
+// Observations are files as slowray why --save writes them:
+// observations/DATE/FIRST-LAST.json.zst, times of day in UTC; -2 and so on
+// follow where two windows have the same seconds.
+
+const observationSuffix = ".json.zst"
+
+// windowOf is the time an Observation covers.
+func windowOf(o *observe.Observation) (start, end time.Time) {
+	start = o.Window.Start
+	return start, start.Add(time.Duration(o.Window.Seconds * float64(time.Second)))
+}
+
+// saveObservation writes o to a file of its own, whole or not at all.
+func (s *Store) saveObservation(o *observe.Observation, start, end time.Time) error {
+	seg := segment{kind: kindObservations, first: nameable(start.Unix()), last: nameable(max(start.Unix(), end.Unix()))}
+	base := strings.TrimSuffix(filepath.Join(s.dir, seg.name()), ".0"+parquetSuffix)
+	dir := filepath.Dir(base)
+	if err := makeDay(dir); err != nil {
+		return err
+	}
+	path := base + observationSuffix
+	for i := 2; ; i++ {
+		if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
+			break
+		}
+		path = fmt.Sprintf("%s-%d%s", base, i, observationSuffix)
+	}
+	if err := observe.Save(path, o); err != nil {
+		return err
+	}
+	if info, err := os.Stat(path); err == nil {
+		s.bytes.Add(info.Size())
+	}
+	return syncDir(dir)
+}
+
+// makeDay makes the folder of a day.
+func makeDay(dir string) error {
+	if _, err := os.Stat(dir); err == nil {
+		return nil
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	return errors.Join(syncDir(filepath.Dir(dir)), syncDir(filepath.Dir(filepath.Dir(dir))))
+}
+
+// observationFile is a stored Observation with its size.
+type observationFile struct {
+	Window
+	bytes int64
+}
+
+// observations lists the stored windows by their start.
+func observations(dir string) ([]observationFile, error) {
+	root := filepath.Join(dir, string(kindObservations))
+	days, err := os.ReadDir(root)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	var list []observationFile
+	for _, day := range days {
+		files, err := os.ReadDir(filepath.Join(root, day.Name()))
+		if err != nil {
+			continue // removed meanwhile, or no folder
+		}
+		for _, f := range files {
+			base, ok := strings.CutSuffix(f.Name(), observationSuffix)
+			if !ok || !f.Type().IsRegular() {
+				continue
+			}
+			if parts := strings.Split(base, "-"); len(parts) == 3 {
+				base = parts[0] + "-" + parts[1]
+			}
+			seg, ok := parseSegment(kindObservations, day.Name(), base+".0"+parquetSuffix)
+			if !ok {
+				continue
+			}
+			o := observationFile{Window: Window{
+				Path: filepath.Join(root, day.Name(), f.Name()), Start: time.Unix(seg.first, 0).UTC(), End: time.Unix(seg.last, 0).UTC(),
+			}}
+			if info, err := f.Info(); err == nil {
+				o.bytes = info.Size()
+			}
+			list = append(list, o)
+		}
+	}
+	slices.SortFunc(list, func(a, b observationFile) int {
+		return cmp.Or(a.Start.Compare(b.Start), strings.Compare(a.Path, b.Path))
+	})
+	return list, nil
+}

@@ -1,0 +1,72 @@
+package store
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+
+	"github.com/parquet-go/parquet-go"
+	"github.com/parquet-go/parquet-go/compress/zstd"
+)
+
+const (
+	rowsPerGroup = 64 << 10
+	pageBytes    = 64 << 10 // of a column, not compressed
+	dictBytes    = 1 << 20  // then a column goes on without a dictionary
+)
+
+// timeColumn is what the rows of a kind are in order of.
+func timeColumn(k kind) string {
+	if k == kindRequests || k == kindFindings {
+		return "start"
+	}
+	return "at"
+}
+
+func writerOptions(k kind) []parquet.WriterOption {
+	return []parquet.WriterOption{
+		parquet.Compression(&zstd.Codec{Level: zstd.SpeedFastest}),
+		parquet.PageBufferSize(pageBytes),
+		parquet.MaxRowsPerRowGroup(rowsPerGroup),
+		parquet.DictionaryMaxBytes(dictBytes),
+		parquet.SortingWriterConfig(parquet.SortingColumns(parquet.Ascending(timeColumn(k)))),
+		parquet.KeyValueMetadata("slowray.schema", "slowray."+string(k)+"/1"),
+		parquet.CreatedBy("slowray", "1", ""),
+	}
+}
+
+// publish writes a Parquet file that appears whole or not at all. seg gets its
+// path and its size.
+func publish[T any](dir string, seg *segment, rows func(*parquet.GenericWriter[T]) error) (err error) {
+	seg.path = filepath.Join(dir, seg.name())
+	day := filepath.Dir(seg.path)
+	if err := makeDay(day); err != nil {
+		return err
+	}
+	f, err := os.OpenFile(filepath.Join(day, newPrefix+filepath.Base(seg.path)), os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			os.Remove(f.Name())
+		}
+	}()
+	w := parquet.NewGenericWriter[T](f, writerOptions(seg.kind)...)
+	if err = rows(w); err == nil {
+		err = w.Close()
+	}
+	if err == nil {
+		err = f.Sync()
+	}
+	if info, statErr := f.Stat(); statErr == nil {
+		seg.bytes = info.Size()
+	}
+	if err = errors.Join(err, f.Close()); err != nil {
+		return err
+	}
+	if err = os.Rename(f.Name(), seg.path); err != nil {
+		return err
+	}
+	return syncDir(day)
+}

@@ -1,0 +1,287 @@
+package store
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/report"
+)
+
+// EndpointSum is an endpoint over a range of time. Endpoints are told apart by
+// side, namespace, address, port and comm: PID and Process are the latest.
+type EndpointSum struct {
+	Endpoint    observe.Endpoint
+	Process     report.Process
+	First, Last time.Time // from the first to the last moment with traffic, as fine as what was read
+}
+
+// Series is one endpoint over time.
+type Series struct {
+	EndpointSum               // the sum of all points
+	Step        time.Duration // of the points: at least what was asked for
+	Points      []Second      // in order of time; steps without traffic are left out
+}
+
+// steps are those that Series and Points use, in seconds; then come whole days.
+var steps = [...]int64{1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400}
+
+// Step is the step that Series and Points use at least when asked for one: 1, 2,
+// 5, 10, 20, 30 s, 1, 2, 5, 10, 15, 30 min, 1, 2, 3, 6, 12 h, days.
+func Step(step time.Duration) time.Duration {
+	for _, s := range steps {
+		if d := time.Duration(s) * time.Second; d >= step {
+			return d
+		}
+	}
+	const day = 24 * time.Hour
+	return (step + day - 1) / day * day
+}
+
+// kindFor is the coarsest kind of which steps of some seconds are made.
+func kindFor(step int64) kind {
+	switch {
+	case step%300 == 0:
+		return kindMinutes5
+	case step%10 == 0:
+		return kindSeconds10
+	}
+	return kindSeconds
+}
+
+// Endpoints sums the range up, by endpoint: served ones first, then by
+// namespace, address, port and comm. With PartHists it has the quantiles of all
+// parts but for what lies in the first and the last ten seconds of the range
+// when it does not begin and end at whole ten seconds.
+func (r *Reader) Endpoints(q Query) ([]EndpointSum, error) {
+	sums := map[endpointKey]*sum{}
+	from, to := q.bounds()
+	for _, p := range pieces(from, to) {
+		err := r.secondRows(p.kind, p.from, p.to, &q, func(row *secondRow) bool {
+			addTo(sums, row)
+			return true
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	list := make([]EndpointSum, 0, len(sums))
+	for _, s := range sortedSums(sums) {
+		list = append(list, s.endpointSum())
+	}
+	return list, nil
+}
+
+func addTo(sums map[endpointKey]*sum, row *secondRow) {
+	k := row.key()
+	s := sums[k]
+	if s == nil {
+		s = &sum{}
+		sums[k] = s
+	}
+	s.add(row)
+}
+
+func sortedSums(sums map[endpointKey]*sum) []*sum {
+	list := make([]*sum, 0, len(sums))
+	for _, s := range sums {
+		list = append(list, s)
+	}
+	slices.SortFunc(list, func(a, b *sum) int { return a.key.compare(b.key) })
+	return list
+}
+
+// piece is a part of a range that is read from rows of one width.
+type piece struct {
+	kind     kind
+	from, to int64 // µs since 1970
+}
+
+// pieces cuts a range so that most of it is read from the coarsest rows.
+func pieces(from, to int64) []piece {
+	if from >= to {
+		return nil
+	}
+	list := []piece{{kindMinutes5, from, to}}
+	for _, finer := range []struct{ coarse, fine kind }{{kindMinutes5, kindSeconds10}, {kindSeconds10, kindSeconds}} {
+		var cut []piece
+		for _, p := range list {
+			if p.kind != finer.coarse {
+				cut = append(cut, p)
+				continue
+			}
+			width := widthOf(finer.coarse) * 1e6
+			inner := piece{p.kind, p.from, p.to}
+			if from > -1<<61 {
+				inner.from = floorTo(p.from+width-1, width)
+			}
+			if to < 1<<61 {
+				inner.to = floorTo(p.to, width)
+			}
+			if inner.from >= inner.to {
+				cut = append(cut, piece{finer.fine, p.from, p.to})
+				continue
+			}
+			if p.from < inner.from {
+				cut = append(cut, piece{finer.fine, p.from, inner.from})
+			}
+			cut = append(cut, inner)
+			if inner.to < p.to {
+				cut = append(cut, piece{finer.fine, inner.to, p.to})
+			}
+		}
+		list = cut
+	}
+	return list
+}
+
+// Series gives points of merged Seconds for each endpoint. The step is rounded up
+// to one that is stored or easily made (Step says which); where single seconds
+// are no longer kept, to ten at least.
+func (r *Reader) Series(q Query, step time.Duration) ([]Series, error) {
+	points := map[endpointKey][]Second{}
+	sums := map[endpointKey]*sum{}
+	width, err := r.points(&q, step, func(at int64, s *sum) bool {
+		if sums[s.key] == nil {
+			sums[s.key] = &sum{}
+		}
+		sums[s.key].merge(s)
+		points[s.key] = append(points[s.key], s.second(at))
+		return true
+	})
+	if err != nil {
+		return nil, err
+	}
+	var list []Series
+	for _, s := range sortedSums(sums) {
+		list = append(list, Series{EndpointSum: s.endpointSum(), Step: time.Duration(width) * time.Second, Points: points[s.key]})
+	}
+	return list, nil
+}
+
+// Points is Series one point at a time, in order of time, for callers that must
+// not hold all histograms. False ends it.
+func (r *Reader) Points(q Query, step time.Duration, f func(*Second) bool) error {
+	_, err := r.points(&q, step, func(at int64, s *sum) bool {
+		sec := s.second(at)
+		return f(&sec)
+	})
+	return err
+}
+
+// points gives the sum of each endpoint and step, in order of time, and tells how
+// many seconds the steps have.
+func (r *Reader) points(q *Query, asked time.Duration, f func(at int64, s *sum) bool) (width int64, err error) {
+	width = int64(Step(asked) / time.Second)
+	from, to := q.bounds()
+	if kindFor(width) == kindSeconds {
+		gone, err := r.secondsGone(from)
+		if err != nil {
+			return 0, err
+		}
+		if gone {
+			width = max(width, 10)
+		}
+	}
+	step := width * 1e6
+	if from > -1<<61 {
+		from = floorTo(from, step)
+	}
+	if to < 1<<61 {
+		to = floorTo(to+step-1, step)
+	}
+	sums := map[endpointKey]*sum{}
+	begin := int64(0) // of the step that sums is of
+	more := true
+	flush := func() {
+		for _, s := range sortedSums(sums) {
+			if more = more && f(begin/1e6, s); !more {
+				break
+			}
+		}
+		clear(sums)
+	}
+	err = r.secondRows(kindFor(width), from, to, q, func(row *secondRow) bool {
+		if at := floorTo(row.At, step); at != begin {
+			flush()
+			begin = at
+		}
+		if more {
+			addTo(sums, row)
+		}
+		return more
+	})
+	if err == nil && more {
+		flush()
+	}
+	return width, err
+}
+
+// secondsGone says whether rows of single seconds were removed of the beginning of
+// a range, while rows of ten seconds are there.
+func (r *Reader) secondsGone(from int64) (bool, error) {
+	fine, _, err := segments(r.dir, kindSeconds)
+	if err != nil {
+		return false, err
+	}
+	coarse, _, err := segments(r.dir, kindSeconds10)
+	if err != nil || len(coarse) == 0 || len(fine) == 0 {
+		return len(coarse) > 0, err
+	}
+	return coarse[0].first+10 < fine[0].first && from < fine[0].first*1e6, nil
+}
+
+// secondRows gives the rows of a kind that begin in a range, in order of time.
+func (r *Reader) secondRows(k kind, from, to int64, q *Query, f func(*secondRow) bool) error {
+	snap, err := r.snapshot(k, from, to)
+	if err != nil {
+		return err
+	}
+	defer snap.close()
+	at := func(row *secondRow) int64 { return row.At }
+	want := func(path string) bool { return q.PartHists || !strings.HasPrefix(path, "parts_hist.") }
+	var runs []run[secondRow]
+	for i := range snap.files {
+		more, err := groupRuns[secondRow](&snap.files[i], from, to, want, nil)
+		if err != nil {
+			r.skip(snap.files[i].path, err)
+			continue
+		}
+		runs = append(runs, more...)
+	}
+	for i := range snap.logs {
+		one, ok := logRun(&snap.logs[i], r.skip, func(data *logData) []secondRow {
+			var list []secondRow
+			data.seconds(func(row *secondRow) bool {
+				if row.At >= from && row.At < to {
+					list = append(list, *row)
+				}
+				return true
+			})
+			return list
+		}, at)
+		if ok {
+			runs = append(runs, one)
+		}
+	}
+	merge(runs, at, r.skip, func(row *secondRow) bool {
+		if row.At >= to {
+			return false
+		}
+		return row.At < from || !q.matches(row.Side, row.NetNS, row.Addr, row.Port, row.PID, row.Comm, row.Container, row.ContainerName, row.Unit) || f(row)
+	})
+	return nil
+}
+
+// matches says whether a row is one of those that are asked for, its time aside.
+func (q *Query) matches(side string, netns int64, addr string, port, pid int32, comm, container, name, unit string) bool {
+	return (q.Side == 0 || side == q.Side.String()) &&
+		(q.NetNS == 0 || uint64(netns) == q.NetNS) &&
+		(q.Addr == "" || addr == q.Addr) &&
+		(q.Port == 0 || int(port) == q.Port) &&
+		(q.PID == 0 || int(pid) == q.PID) &&
+		(q.Comm == "" || comm == q.Comm) &&
+		(q.Container == "" || name == q.Container || strings.HasPrefix(container, q.Container)) &&
+		(q.Unit == "" || unit == q.Unit || unit == q.Unit+".service")
+}

@@ -1,0 +1,202 @@
+package store
+
+import (
+	"cmp"
+	"strings"
+	"time"
+
+	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/report"
+)
+
+// endpointKey tells endpoints apart: a service that was started anew is the same.
+type endpointKey struct {
+	side, addr, comm string
+	netns            uint64
+	port             int32
+}
+
+func (row *secondRow) key() endpointKey {
+	return endpointKey{row.Side, row.Addr, row.Comm, uint64(row.NetNS), row.Port}
+}
+
+// compare orders served ones first, then by namespace, address, port and comm.
+func (k endpointKey) compare(o endpointKey) int {
+	return cmp.Or(-strings.Compare(k.side, o.side), cmp.Compare(k.netns, o.netns), strings.Compare(k.addr, o.addr),
+		cmp.Compare(k.port, o.port), strings.Compare(k.comm, o.comm))
+}
+
+// sum adds up rows of one endpoint.
+type sum struct {
+	key         endpointKey
+	process     report.Process
+	pid         int32
+	any         bool  // a row was added
+	first, last int64 // µs since 1970: the begin of the first row, the end of the last
+
+	scalars    secondRow // counts, sums and maxima; its lists are not used
+	total, rtt observe.Histogram
+	server     observe.Histogram
+	parts      map[string]*observe.Histogram
+	flags      map[string]uint64
+}
+
+// add adds a row. Rows come in order of time, nearly: the process of the latest
+// counts.
+func (s *sum) add(row *secondRow) {
+	end := row.At + int64(row.Seconds)*1e6
+	if !s.any || end >= s.last {
+		s.process, s.pid = row.process(), row.PID
+	}
+	if !s.any {
+		s.key, s.first, s.last = row.key(), row.At, end
+		s.any = true
+	}
+	s.first, s.last = min(s.first, row.At), max(s.last, end)
+	t := &s.scalars
+	t.Requests += row.Requests
+	t.OK += row.OK
+	t.Errors += row.Errors
+	t.Unanswered += row.Unanswered
+	t.Unfinished = max(t.Unfinished, row.Unfinished) // in progress: the same ones, second after second
+	t.Overlapped += row.Overlapped
+	t.Recorded += row.Recorded
+	t.HTTP1xx += row.HTTP1xx
+	t.HTTP2xx += row.HTTP2xx
+	t.HTTP3xx += row.HTTP3xx
+	t.HTTP4xx += row.HTTP4xx
+	t.HTTP5xx += row.HTTP5xx
+	t.BytesIn += row.BytesIn
+	t.BytesOut += row.BytesOut
+	t.Segments += row.Segments
+	t.RetransSegs += row.RetransSegs
+	t.Connections += row.Connections
+	t.SynRetrans += row.SynRetrans
+	t.HandshakeUS += row.HandshakeUS
+	t.HandshakeMx = max(t.HandshakeMx, row.HandshakeMx)
+	if row.MinRTTUS > 0 && (t.MinRTTUS == 0 || row.MinRTTUS < t.MinRTTUS) {
+		t.MinRTTUS = row.MinRTTUS
+	}
+	t.SplitRequests += row.SplitRequests
+	t.SplitServerUS += row.SplitServerUS
+	ledger, more := t.ledger(), row.ledger()
+	for p := range ledger {
+		ledger[p] += more[p]
+	}
+	t.ledgerColumns.set(&ledger)
+	split, moreSplit := t.split(), row.split()
+	for p := range split {
+		split[p] += moreSplit[p]
+	}
+	t.splitColumns.set(&split)
+
+	addBuckets(&s.total, row.TotalHist, row.TotalMaxUS)
+	addBuckets(&s.rtt, row.RTTHist, row.RTTMaxUS)
+	addBuckets(&s.server, row.ServerHist, row.ServerMaxUS)
+	for i := range row.PartsHist {
+		b := &row.PartsHist[i]
+		h := s.parts[b.Part]
+		if h == nil {
+			if s.parts == nil {
+				s.parts = map[string]*observe.Histogram{}
+			}
+			h = new(observe.Histogram)
+			s.parts[strings.Clone(b.Part)] = h
+		}
+		h.AddN(fromMicros(b.US), uint64(b.N))
+	}
+	for _, f := range row.Flags {
+		if s.flags == nil {
+			s.flags = map[string]uint64{}
+		}
+		s.flags[f.Flag] += uint64(f.N)
+	}
+}
+
+// second is the sum as a Second of its own memory that begins at a time, s since 1970.
+func (s *sum) second(at int64) Second {
+	t := &s.scalars
+	x := Second{At: at, Process: s.process}
+	e := &x.Endpoint
+	*e = observe.Endpoint{
+		Side: s.key.side, NetNS: s.key.netns, Addr: s.key.addr, Port: int(s.key.port), PID: int(s.pid), Comm: s.key.comm,
+		Requests: uint64(t.Requests), OK: uint64(t.OK), Errors: uint64(t.Errors), Unanswered: uint64(t.Unanswered),
+		Unfinished: uint64(t.Unfinished), Overlapped: uint64(t.Overlapped), Recorded: uint64(t.Recorded),
+		BytesIn: uint64(t.BytesIn), BytesOut: uint64(t.BytesOut), Segments: uint64(t.Segments), Retrans: uint64(t.RetransSegs),
+		Connections: uint64(t.Connections), SynRetrans: uint64(t.SynRetrans),
+		Handshake: t.HandshakeUS * 1000, HandshakeMax: t.HandshakeMx * 1000, MinRTT: t.MinRTTUS * 1000,
+		Total: s.total, RTT: s.rtt, Flags: s.flags,
+	}
+	s.total, s.rtt, s.flags = observe.Histogram{}, observe.Histogram{}, nil
+	for i, n := range [...]int64{t.HTTP1xx, t.HTTP2xx, t.HTTP3xx, t.HTTP4xx, t.HTTP5xx} {
+		if n > 0 {
+			if e.Statuses == nil {
+				e.Statuses = map[string]uint64{}
+			}
+			e.Statuses[[...]string{"1xx", "2xx", "3xx", "4xx", "5xx"}[i]] = uint64(n)
+		}
+	}
+	ledger := t.ledger()
+	e.Parts = map[string]observe.PartStats{}
+	for part := range observe.NumParts {
+		h := s.parts[part.String()]
+		if part == observe.Server {
+			h = &s.server
+		}
+		if p, ok := partOf(ledger[part], h); ok {
+			e.Parts[part.String()] = p
+		}
+	}
+	if t.SplitRequests > 0 {
+		e.Split = &observe.SplitStats{Requests: uint64(t.SplitRequests), ServerNS: t.SplitServerUS * 1000, Parts: map[string]observe.PartStats{}}
+		split := t.split()
+		for part := range observe.NumServerParts {
+			if p, ok := partOf(split[part], s.parts[part.String()]); ok {
+				e.Split.Parts[part.String()] = p
+			}
+		}
+	}
+	return x
+}
+
+// partOf is false where there is nothing to tell of a part.
+func partOf(us int64, h *observe.Histogram) (observe.PartStats, bool) {
+	p := observe.PartStats{SumNS: us * 1000}
+	if h != nil {
+		p.Hist.Merge(h)
+	}
+	return p, us != 0 || p.Hist.Count() > 0
+}
+
+// endpointSum is the sum of a whole range.
+func (s *sum) endpointSum() EndpointSum {
+	sec := s.second(0)
+	return EndpointSum{Endpoint: sec.Endpoint, Process: sec.Process, First: time.UnixMicro(s.first).UTC(), Last: time.UnixMicro(s.last).UTC()}
+}
+
+// merge adds what another sum of the same endpoint has.
+func (s *sum) merge(o *sum) {
+	row := o.scalars
+	row.Side, row.Addr, row.Comm, row.NetNS, row.Port, row.PID = o.key.side, o.key.addr, o.key.comm, int64(o.key.netns), o.key.port, o.pid
+	row.Cgroup, row.Container, row.ContainerName, row.Unit = o.process.Cgroup, o.process.Container, o.process.Name, o.process.Unit
+	row.At, row.Seconds = o.first, int32((o.last-o.first)/1e6)
+	s.add(&row)
+	s.total.Merge(&o.total)
+	s.rtt.Merge(&o.rtt)
+	s.server.Merge(&o.server)
+	for name, h := range o.parts {
+		if s.parts == nil {
+			s.parts = map[string]*observe.Histogram{}
+		}
+		if s.parts[name] == nil {
+			s.parts[name] = new(observe.Histogram)
+		}
+		s.parts[name].Merge(h)
+	}
+	for flag, n := range o.flags {
+		if s.flags == nil {
+			s.flags = map[string]uint64{}
+		}
+		s.flags[flag] += n
+	}
+}
