@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/slowray/slowray/internal/observe"
@@ -54,6 +55,7 @@ type Exporter struct {
 
 	findings findings
 	self     self
+	push     atomic.Pointer[pusher] // nil: nothing is sent
 }
 
 // New makes an Exporter that has seen nothing.

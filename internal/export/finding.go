@@ -43,6 +43,9 @@ var findingLabels = [findingLabelCount]string{"address", "cause", "consequence_o
 // Window shows the findings that are going on in the order of the report, instead
 // of those of the window before. It implements record.Sink.
 func (x *Exporter) Window(w *record.Window) {
+	if p := x.push.Load(); p != nil {
+		p.window(w)
+	}
 	if w.Err != nil {
 		x.findings.mu.Lock()
 		x.findings.failed++

@@ -13,16 +13,19 @@ const maxLabel = 128
 
 // label makes text from the watched host a label value: valid UTF-8 without
 // control and invisible characters, at most maxLabel bytes long.
-func label(s string) string {
-	if plain(s) {
+func label(s string) string { return bounded(s, maxLabel) }
+
+// bounded is the same for text of another length.
+func bounded(s string, most int) string {
+	if plain(s, most) {
 		return s
 	}
-	s = report.Clean(strings.ToValidUTF8(cut(s, 2*maxLabel), "\uFFFD"))
-	if len(s) <= maxLabel {
+	s = report.Clean(strings.ToValidUTF8(cut(s, 2*most), "\uFFFD"))
+	if len(s) <= most {
 		return s
 	}
 	const more = "…"
-	s = s[:maxLabel-len(more)]
+	s = s[:most-len(more)]
 	for len(s) > 0 && !utf8.ValidString(s) {
 		s = s[:len(s)-1]
 	}
@@ -30,8 +33,8 @@ func label(s string) string {
 }
 
 // plain says that s is short and all of printable ASCII, as nearly all names are.
-func plain(s string) bool {
-	if len(s) > maxLabel {
+func plain(s string, most int) bool {
+	if len(s) > most {
 		return false
 	}
 	for i := range len(s) {

@@ -2,6 +2,10 @@ package export
 
 import "github.com/slowray/slowray/internal/store"
 
-// Request is of no use to Prometheus: what it says is in the seconds. It
-// implements record.Sink.
-func (x *Exporter) Request(*store.Request) {}
+// Request sends a request on that was slow or failed, where something is sent;
+// Prometheus has no use for it. It implements record.Sink.
+func (x *Exporter) Request(r *store.Request) {
+	if p := x.push.Load(); p != nil {
+		p.request(r)
+	}
+}

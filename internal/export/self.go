@@ -65,6 +65,7 @@ type snapshot struct {
 	causeWindows   []uint64
 	status         *record.Status // nil when nobody tells
 	lost           map[string]uint64
+	push           *PushStats // nil when nothing is sent
 }
 
 // look takes a snapshot.
@@ -86,6 +87,9 @@ func (x *Exporter) look() *snapshot {
 	if x.opt.Status != nil {
 		status := x.opt.Status()
 		n.status, n.lost = &status, x.self.lose(status.Losses)
+	}
+	if stats, ok := x.PushStats(); ok {
+		n.push = &stats
 	}
 	return n
 }
@@ -153,6 +157,19 @@ var hostMetrics = []hostMetric{
 				give(float64(x.status.Requests.Slow), "slow")
 			}
 		}},
+	{metric{name: "slowray_otlp_dropped_total", otel: "slowray.otlp.dropped", unit: "{item}", labels: []string{"signal"},
+		help: "Requests, findings and points of metrics that could not be sent by OTLP: no room in the queue, or refused."},
+		ofPush(func(s *PushStats, signal signal) uint64 { return s.Dropped[signal] })},
+	{metric{name: "slowray_otlp_failures_total", otel: "slowray.otlp.failures", unit: "{attempt}",
+		help: "Attempts to send by OTLP that failed."},
+		func(x *snapshot, give func(float64, ...string)) {
+			if x.push != nil {
+				give(float64(x.push.Failed))
+			}
+		}},
+	{metric{name: "slowray_otlp_sent_total", otel: "slowray.otlp.sent", unit: "{item}", labels: []string{"signal"},
+		help: "Requests, findings and points of metrics that were sent by OTLP, and taken."},
+		ofPush(func(s *PushStats, signal signal) uint64 { return s.Sent[signal] })},
 	{metric{name: "slowray_store_bytes", otel: "slowray.store.size", unit: "By", kind: gauge,
 		help: "Size of the history on disk."},
 		ofStatus(func(s *record.Status) float64 { return float64(s.Store.Bytes) })},
@@ -193,6 +210,18 @@ func ofStatus(f func(*record.Status) float64) func(*snapshot, func(float64, ...s
 	return func(x *snapshot, give func(float64, ...string)) {
 		if x.status != nil {
 			give(f(x.status))
+		}
+	}
+}
+
+// ofPush is for figures there are only where something is sent, by signal.
+func ofPush(f func(*PushStats, signal) uint64) func(*snapshot, func(float64, ...string)) {
+	return func(x *snapshot, give func(float64, ...string)) {
+		if x.push == nil {
+			return
+		}
+		for s := range numSignals {
+			give(float64(f(x.push, s)), s.String())
 		}
 	}
 }

@@ -1,0 +1,220 @@
+package export
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"strings"
+
+	commonpb "go.opentelemetry.io/proto/otlp/common/v1"
+	logspb "go.opentelemetry.io/proto/otlp/logs/v1"
+	resourcepb "go.opentelemetry.io/proto/otlp/resource/v1"
+	tracepb "go.opentelemetry.io/proto/otlp/trace/v1"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/slowray/slowray/internal/cause"
+	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/report"
+	"github.com/slowray/slowray/internal/store"
+)
+
+// maxText bounds texts that are no labels, in bytes: what a request asked for,
+// the words of a finding.
+const maxText = 1024
+
+// spans gives requests as spans, those of a service together. Each is a trace
+// of its own: the recorder keeps no header, so none of a trace context.
+func (x *Exporter) spans(requests []store.Request) proto.Message {
+	data := &tracepb.TracesData{}
+	of := map[report.Process]*tracepb.ScopeSpans{}
+	for i := range requests {
+		r := &requests[i]
+		p := report.Process{Comm: r.Process.Comm, Container: r.Process.Container, Name: r.Process.Name, Unit: r.Process.Unit}
+		into := of[p]
+		if into == nil {
+			into = &tracepb.ScopeSpans{Scope: x.scope()}
+			of[p] = into
+			data.ResourceSpans = append(data.ResourceSpans, &tracepb.ResourceSpans{
+				Resource: &resourcepb.Resource{Attributes: attributes(
+					"service.name", serviceName(p.Unit, p.Name, p.Comm), "host.name", label(x.opt.Host),
+					"process.executable.name", label(p.Comm), "container.id", label(p.Container), "container.name", label(p.Name),
+					"slowray.unit", label(p.Unit))},
+				ScopeSpans: []*tracepb.ScopeSpans{into},
+			})
+		}
+		into.Spans = append(into.Spans, span(r))
+	}
+	return data
+}
+
+// span is one request; times of its ledger are µs, as in
+// schema/request.schema.json, and parts that took none are left out.
+func span(r *store.Request) *tracepb.Span {
+	start := uint64(max(r.StartNS, 0))
+	s := &tracepb.Span{
+		TraceId: randomID(16), SpanId: randomID(8), Name: spanName(r), Kind: tracepb.Span_SPAN_KIND_SERVER,
+		StartTimeUnixNano: start, EndTimeUnixNano: start + uint64(max(r.TotalNS(), 0)),
+		Status: &tracepb.Status{},
+	}
+	server, client := r.Local, r.Peer
+	if r.Side == observe.Called {
+		s.Kind = tracepb.Span_SPAN_KIND_CLIENT
+		server, client = r.Peer, r.Local
+	}
+	list := attributes("network.transport", "tcp", "slowray.side", r.Side.String(), "slowray.why", whyNames[min(r.Why, store.Failed)],
+		"slowray.label", bounded(r.Label, maxText))
+	if server.IsValid() && client.IsValid() {
+		list = append(list,
+			attribute("server.address", textValue(label(server.Addr().Unmap().String()))), attribute("server.port", intValue(int64(server.Port()))),
+			attribute("client.address", textValue(label(client.Addr().Unmap().String()))), attribute("client.port", intValue(int64(client.Port()))))
+	}
+	whole := func(key string, n int64) {
+		if n != 0 {
+			list = append(list, attribute(key, intValue(n)))
+		}
+	}
+	micros := func(key string, ns int64) {
+		if ns != 0 {
+			list = append(list, attribute(key, numberValue(float64(ns)/1e3)))
+		}
+	}
+	whole("process.pid", int64(r.PID))
+	whole("slowray.netns", int64(r.NetNS))
+	whole("slowray.seq", int64(r.Seq))
+	whole("slowray.bytes_in", int64(r.BytesIn))
+	whole("slowray.bytes_out", int64(r.BytesOut))
+	whole("slowray.retrans", int64(r.Retrans))
+	whole("http.response.status_code", int64(r.HTTP))
+	micros("slowray.rtt_us", r.RTTNS)
+	micros("slowray.min_rtt_us", r.MinRTTNS)
+	for p, ns := range r.Ledger {
+		micros("slowray.ledger_us."+observe.Part(p).String(), ns)
+	}
+	if r.Followed {
+		for p, ns := range r.Split {
+			micros("slowray.ledger_us."+observe.ServerPart(p).String(), ns)
+		}
+	}
+	if flags := r.Flags.Names(); len(flags) > 0 {
+		list = append(list, attribute("slowray.flags", listValue(flags)))
+	}
+	s.Attributes = list
+	if r.Status == observe.StatusError || r.Why == store.Failed {
+		s.Status.Code = tracepb.Status_STATUS_CODE_ERROR
+	}
+	s.Events = moments(r, start)
+	return s
+}
+
+var whyNames = [...]string{store.Sampled: "sampled", store.Slow: "slow", store.Failed: "failed"}
+
+// moments are those of a request that are known beyond its beginning and end.
+func moments(r *store.Request, start uint64) []*tracepb.Span_Event {
+	var list []*tracepb.Span_Event
+	event := func(name string, after int64) {
+		if after > 0 && after <= r.TotalNS() {
+			list = append(list, &tracepb.Span_Event{Name: name, TimeUnixNano: start + uint64(after)})
+		}
+	}
+	if r.Flags&observe.FlagOverlapped == 0 && r.Side == observe.Served {
+		event("read by the application", r.Ledger[observe.AcceptWait]+r.Ledger[observe.Upload]+r.Ledger[observe.RecvWait])
+	}
+	event("first byte of the response", r.FirstByte)
+	return list
+}
+
+// httpMethods are those whose label has the form of HTTP.
+var httpMethods = map[string]bool{
+	http.MethodGet: true, http.MethodHead: true, http.MethodPost: true, http.MethodPut: true, http.MethodPatch: true,
+	http.MethodDelete: true, http.MethodConnect: true, http.MethodOptions: true, http.MethodTrace: true,
+}
+
+// spanName is the first word of what was asked for: there may be as many labels
+// as there are requests.
+func spanName(r *store.Request) string {
+	word, _, _ := strings.Cut(bounded(r.Label, maxText), " ")
+	const longest = 32
+	if word == "" || len(word) > longest {
+		return "request " + r.Side.String()
+	}
+	if httpMethods[strings.ToUpper(word)] {
+		return strings.ToUpper(word)
+	}
+	return word
+}
+
+// randomID is what a trace or a span is known by; nobody has to guess it.
+func randomID(n int) []byte {
+	id := make([]byte, 0, n)
+	for len(id) < n {
+		id = binary.BigEndian.AppendUint64(id, max(rand.Uint64(), 1)) // all zeros is no id
+	}
+	return id
+}
+
+// logs gives beginnings and ends of findings as log records.
+func (x *Exporter) logs(found []foundAt) proto.Message {
+	now := uint64(x.opt.Now().UnixNano())
+	records := make([]*logspb.LogRecord, len(found))
+	for i := range found {
+		f := &found[i]
+		r := &logspb.LogRecord{
+			TimeUnixNano: uint64(max(f.at.UnixNano(), 0)), ObservedTimeUnixNano: now, EventName: "slowray.finding.begin",
+			SeverityNumber: logspb.SeverityNumber_SEVERITY_NUMBER_WARN, SeverityText: "WARN",
+			Body: textValue(bounded(findingText(f), 2*maxText)), Attributes: findingAttributes(f),
+		}
+		if f.ended {
+			r.EventName = "slowray.finding.end"
+		}
+		if f.ended || f.Role == cause.RoleConsequence {
+			r.SeverityNumber, r.SeverityText = logspb.SeverityNumber_SEVERITY_NUMBER_INFO, "INFO"
+		}
+		records[i] = r
+	}
+	return &logspb.LogsData{ResourceLogs: []*logspb.ResourceLogs{{
+		Resource: x.itself(), ScopeLogs: []*logspb.ScopeLogs{{Scope: x.scope(), LogRecords: records}},
+	}}}
+}
+
+func findingText(f *foundAt) string {
+	if f.ended {
+		return fmt.Sprintf("no longer: %s", f.Title)
+	}
+	if f.Impact.Text == "" {
+		return f.Title
+	}
+	return f.Title + ": " + f.Impact.Text
+}
+
+func findingAttributes(f *foundAt) []*commonpb.KeyValue {
+	s := &f.Subject
+	follows := ""
+	if f.ConsequenceOf != nil {
+		follows = *f.ConsequenceOf
+	}
+	list := attributes(
+		"slowray.cause", label(f.Cause), "slowray.role", label(string(f.Role)), "slowray.verdict", label(string(f.Verdict)),
+		"slowray.consequence_of", label(follows), "slowray.subject.kind", label(s.Kind), "slowray.subject.process", label(s.Comm),
+		"slowray.subject.address", label(s.Addr), "slowray.subject.container", label(s.Container), "slowray.subject.interface", label(s.Interface),
+		"slowray.subject.rule", bounded(s.Rule, maxText), "slowray.subject.path", bounded(s.Path, maxText),
+		"slowray.impact.of", label(f.Impact.Of), "slowray.fix", bounded(f.Fix.Text, maxText))
+	for key, n := range map[string]int64{
+		"slowray.subject.netns": int64(s.NetNS), "slowray.subject.pid": int64(s.PID), "slowray.subject.port": int64(s.Port), "slowray.windows": int64(f.windows),
+	} {
+		if n != 0 {
+			list = append(list, attribute(key, intValue(n)))
+		}
+	}
+	list = append(list, attribute("slowray.impact.share", numberValue(f.Impact.Share)))
+	var evidence []string
+	const most = 30
+	for _, e := range f.Evidence[:min(most, len(f.Evidence))] {
+		text := fmt.Sprintf("%s: %v %s (%s)", e.Fact, e.Value, e.Unit, e.Source)
+		evidence = append(evidence, bounded(text, maxText))
+	}
+	if len(evidence) > 0 {
+		list = append(list, attribute("slowray.evidence", listValue(evidence)))
+	}
+	return list
+}

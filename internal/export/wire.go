@@ -1,0 +1,233 @@
+package export
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"google.golang.org/protobuf/encoding/protowire"
+)
+
+// wire sends messages of OTLP: with HTTP (opentelemetry.io/docs/specs/otlp,
+// "OTLP/HTTP", binary protobuf) or as unary calls of gRPC, which are HTTP/2 with
+// a prefix and trailers. No library of gRPC is needed for that.
+type wire struct {
+	base    *url.URL // with http or https
+	grpc    bool
+	headers http.Header
+	client  *http.Client
+}
+
+// paths of the signals, and the services of gRPC.
+var (
+	wirePaths    = [numSignals]string{requestSignal: "/v1/traces", findingSignal: "/v1/logs", metricSignal: "/v1/metrics"}
+	wireServices = [numSignals]string{
+		requestSignal: "/opentelemetry.proto.collector.trace.v1.TraceService/Export",
+		findingSignal: "/opentelemetry.proto.collector.logs.v1.LogsService/Export",
+		metricSignal:  "/opentelemetry.proto.collector.metrics.v1.MetricsService/Export",
+	}
+)
+
+func newWire(target, headers string) (*wire, error) {
+	u, err := url.Parse(target)
+	if err != nil {
+		return nil, errors.New("the URL cannot be read") // and is not shown: it may have a password
+	}
+	w := &wire{headers: http.Header{}}
+	switch u.Scheme {
+	case "http", "https":
+	case "grpc", "grpcs":
+		w.grpc = true
+		u.Scheme = strings.Replace(u.Scheme, "grpc", "http", 1)
+		if u.Port() == "" {
+			u.Host += ":4317"
+		}
+	default:
+		return nil, fmt.Errorf("%q: must begin with http://, https://, grpc:// or grpcs://", u.Redacted())
+	}
+	if u.Hostname() == "" {
+		return nil, fmt.Errorf("%q: names no host", u.Redacted())
+	}
+	if w.grpc && strings.Trim(u.Path, "/") != "" {
+		return nil, fmt.Errorf("%q: gRPC takes no path", u.Redacted())
+	}
+	if u.RawQuery != "" || u.Fragment != "" {
+		return nil, fmt.Errorf("%q: takes no query", u.Redacted())
+	}
+	w.base = u
+	for pair := range strings.SplitSeq(headers, ",") {
+		if pair = strings.TrimSpace(pair); pair == "" {
+			continue
+		}
+		key, value, ok := strings.Cut(pair, "=")
+		value, err := url.PathUnescape(strings.TrimSpace(value))
+		if key = strings.TrimSpace(key); !ok || err != nil || key == "" || strings.ContainsAny(key, " :\r\n") || strings.ContainsAny(value, "\r\n") {
+			return nil, errors.New("headers: must be key=value,key=value") // and not shown: they may be secret
+		}
+		w.headers.Set(key, value)
+	}
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	transport.MaxIdleConnsPerHost = 1
+	if w.grpc {
+		transport.Protocols = new(http.Protocols)
+		transport.Protocols.SetHTTP2(u.Scheme == "https")
+		transport.Protocols.SetUnencryptedHTTP2(u.Scheme == "http")
+	}
+	w.client = &http.Client{
+		Transport: transport,
+		// A redirect would send the headers elsewhere.
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+	return w, nil
+}
+
+func (w *wire) String() string {
+	u := *w.base
+	if w.grpc {
+		u.Scheme = strings.Replace(u.Scheme, "http", "grpc", 1)
+	}
+	return bounded(u.Redacted(), 2*maxLabel)
+}
+
+// answer is what became of a message.
+type answer struct {
+	err      error
+	again    bool          // another attempt may go better
+	after    time.Duration // no sooner than that
+	rejected int64         // items that were not taken, of a message that was
+}
+
+// send sends a message, compressed.
+func (w *wire) send(ctx context.Context, s signal, message []byte) answer {
+	var packed bytes.Buffer
+	zip, _ := gzip.NewWriterLevel(&packed, gzip.BestSpeed)
+	zip.Write(message)
+	zip.Close()
+	body, at := packed.Bytes(), w.base.JoinPath(wirePaths[s])
+	if w.grpc {
+		const compressed = 1
+		body = append(binary.BigEndian.AppendUint32([]byte{compressed}, uint32(packed.Len())), body...)
+		at = w.base.JoinPath(wireServices[s])
+	}
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, at.String(), bytes.NewReader(body))
+	if err != nil {
+		return answer{err: err}
+	}
+	for key, values := range w.headers {
+		r.Header[key] = values
+	}
+	r.Header.Set("User-Agent", "slowray")
+	if w.grpc {
+		r.Header.Set("Content-Type", "application/grpc+proto")
+		r.Header.Set("Grpc-Encoding", "gzip")
+		r.Header.Set("Te", "trailers")
+	} else {
+		r.Header.Set("Content-Type", "application/x-protobuf")
+		r.Header.Set("Content-Encoding", "gzip")
+	}
+	got, err := w.client.Do(r)
+	if err != nil {
+		var e *url.Error
+		if errors.As(err, &e) {
+			err = e.Err // without the URL, which is told beside it
+		}
+		return answer{err: err, again: true}
+	}
+	defer got.Body.Close()
+	const most = 64 << 10
+	text, err := io.ReadAll(io.LimitReader(got.Body, most))
+	if err != nil {
+		return answer{err: err, again: true}
+	}
+	if w.grpc {
+		return grpcAnswer(got, text)
+	}
+	return httpAnswer(got, text)
+}
+
+func httpAnswer(got *http.Response, body []byte) answer {
+	if got.StatusCode/100 == 2 {
+		return answer{rejected: rejected(body)}
+	}
+	a := answer{err: fmt.Errorf("status %d", got.StatusCode)}
+	switch got.StatusCode {
+	case http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
+		a.again = true
+		if s, err := strconv.Atoi(got.Header.Get("Retry-After")); err == nil && s > 0 {
+			a.after = time.Duration(min(s, 3600)) * time.Second
+		}
+	}
+	return a
+}
+
+// grpcRetry are the codes after which OTLP says to try again.
+var grpcRetry = map[string]bool{"1": true, "4": true, "8": true, "10": true, "11": true, "14": true, "15": true}
+
+func grpcAnswer(got *http.Response, body []byte) answer {
+	code, text := got.Trailer.Get("Grpc-Status"), got.Trailer.Get("Grpc-Message")
+	if code == "" { // an answer of trailers only
+		code, text = got.Header.Get("Grpc-Status"), got.Header.Get("Grpc-Message")
+	}
+	switch {
+	case code == "0":
+		const prefix = 5
+		if len(body) < prefix || body[0] != 0 {
+			return answer{}
+		}
+		return answer{rejected: rejected(body[prefix:])}
+	case code == "":
+		return answer{err: fmt.Errorf("status %d without one of gRPC", got.StatusCode), again: got.StatusCode/100 == 5 || got.StatusCode == http.StatusTooManyRequests}
+	}
+	return answer{err: fmt.Errorf("gRPC status %s %s", code, text), again: grpcRetry[code]}
+}
+
+// rejected reads how many items were not taken, out of an answer: all three
+// kinds have it as field 1 of their field 1, partial_success
+// (opentelemetry/proto/collector/*/v1/*_service.proto).
+func rejected(body []byte) int64 {
+	inner := field(body, 1, protowire.BytesType)
+	if inner == nil {
+		return 0
+	}
+	n, size := protowire.ConsumeVarint(field(inner, 1, protowire.VarintType))
+	if size < 0 {
+		return 0
+	}
+	return int64(n)
+}
+
+// field is the value of a field of a message: the bytes of a string or message,
+// or what begins with a number; nil when there is none.
+func field(message []byte, number protowire.Number, kind protowire.Type) []byte {
+	for len(message) > 0 {
+		n, t, size := protowire.ConsumeTag(message)
+		if size < 0 {
+			return nil
+		}
+		message = message[size:]
+		if n == number && t == kind {
+			if t != protowire.BytesType {
+				return message
+			}
+			value, size := protowire.ConsumeBytes(message)
+			if size < 0 {
+				return nil
+			}
+			return value
+		}
+		if size = protowire.ConsumeFieldValue(n, t, message); size < 0 {
+			return nil
+		}
+		message = message[size:]
+	}
+	return nil
+}
