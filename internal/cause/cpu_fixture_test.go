@@ -292,7 +292,8 @@ var firingOnCPU = []fires{
 			p.Course = course(appPID, 0.2, 0.7)
 			full(o)
 			with(o, appServed().add(1000, ms, ms, 0, brief))
-			o.Processes = append(o.Processes, observe.Process{PID: 60, PPID: 2, Comm: "kworker/u8:1+loop0", Kernel: true, SystemSeconds: 7})
+			o.Processes = append(o.Processes, observe.Process{PID: 60, PPID: 2, Comm: "kworker/u8:1+loop0", Kernel: true, SystemSeconds: 3},
+				observe.Process{PID: 61, PPID: 2, Comm: "kworker/u8:2-flush-7:0", Kernel: true, SystemSeconds: 2})
 		},
 		subject: Subject{PID: 60, Comm: "kworker/u8:1+loop0"}, minShare: 0.6, fix: "Its stacks name the driver",
 	},

@@ -53,10 +53,16 @@ func checkKernelThread(v *View) Result {
 	if used < kernelThreadShare {
 		return ruledOut(because)
 	}
-	// On full CPUs what it takes is taken from somebody, as by any other outsider
-	// (cpu-saturated): less of it is worth telling.
-	floor, all := threadFloor, v.Use.CPU.Total()
-	if !duty.waits && ratio(v.Use.CPU.Idle+v.Use.CPU.IOWait, all) < idleWhenFull && ratio(top.CPUSeconds(), all) >= outsiderShare {
+	// On full CPUs what they take is taken from somebody, as by any other outsider
+	// (cpu-saturated): less of it is worth telling. Work that is put off moves from
+	// one thread of its kind to another.
+	floor, all, kin := threadFloor, v.Use.CPU.Total(), 0.0
+	for i := range v.Processes {
+		if p := &v.Processes[i]; p.Kernel && duty.prefix != "" && strings.HasPrefix(p.Comm, duty.prefix) {
+			kin += p.CPUSeconds()
+		}
+	}
+	if !duty.waits && ratio(v.Use.CPU.Idle+v.Use.CPU.IOWait, all) < idleWhenFull && ratio(kin, all) >= outsiderShare {
 		floor = wireFloor
 	}
 	r := v.judgeLedgers(fewRequests, func(l *ledger) judged {
