@@ -67,15 +67,16 @@ func (s *Snapshot) lines(key, text string) {
 }
 
 // backlogs reads how many connections may wait at each listening socket, which
-// ss(8) calls Send-Q.
-func (s *Snapshot) backlogs(ctx context.Context, name string) {
+// ss(8) calls Send-Q. Programs of others begin and end to listen on the host as
+// they like: only those are compared that are there both times.
+func (s *Snapshot) backlogs(ctx context.Context, name string, host bool) {
 	for _, kind := range []string{"-t", "-x"} {
 		for line := range strings.Lines(output(ctx, "ss", "-lnH", kind)) {
 			f := strings.Fields(line)
 			if kind == "-x" && len(f) > 5 {
-				s.set(f[3], name, "backlog unix", f[4], f[5]) // with its inode: names may be there twice
+				s.setPassing(host, f[3], name, "backlog unix", f[4], f[5]) // with its inode: names may be there twice
 			} else if kind == "-t" && len(f) > 3 {
-				s.set(f[2], name, "backlog", f[3])
+				s.setPassing(host, f[2], name, "backlog", f[3])
 			}
 		}
 	}

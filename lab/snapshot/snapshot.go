@@ -23,8 +23,9 @@ type Scope struct {
 
 // Snapshot is how everything is at one moment: a value for each setting.
 type Snapshot struct {
-	values map[string]string
-	moving map[string]bool // settings that are not compared
+	values  map[string]string
+	moving  map[string]bool // settings that are not compared
+	passing map[string]bool // settings that may come and go, and are compared while they are there
 }
 
 // Settle leaves out of s what is not the same in later, though nothing was
@@ -47,7 +48,7 @@ func (s *Snapshot) Settle(later *Snapshot) {
 // a process that has ended, has no lines; only what could not be looked at at all
 // is an error. It needs root.
 func Take(ctx context.Context, scope Scope) (*Snapshot, error) {
-	s := &Snapshot{values: map[string]string{}}
+	s := &Snapshot{values: map[string]string{}, passing: map[string]bool{}}
 	err := s.namespace(ctx, "host", "/proc/thread-self/ns/net", true)
 	for _, pid := range scope.Namespaces {
 		err = errors.Join(err, s.namespace(ctx, fmt.Sprintf("netns of %d", pid), fmt.Sprintf("/proc/%d/ns/net", pid), false))
@@ -72,6 +73,14 @@ func (s *Snapshot) set(value string, key ...string) {
 	s.values[strings.Join(key, " ")] = strings.TrimSpace(value)
 }
 
+// setPassing sets what may come and go by itself, if passing.
+func (s *Snapshot) setPassing(passing bool, value string, key ...string) {
+	s.set(value, key...)
+	if passing {
+		s.passing[strings.Join(key, " ")] = true
+	}
+}
+
 // namespace looks at a network namespace, from a thread inside.
 func (s *Snapshot) namespace(ctx context.Context, name, path string, host bool) error {
 	ns, err := os.Open(path)
@@ -87,7 +96,7 @@ func (s *Snapshot) namespace(ctx context.Context, name, path string, host bool) 
 		s.sysctls(name, root)
 		s.links(ctx, name)
 		s.firewall(ctx, name)
-		s.backlogs(ctx, name)
+		s.backlogs(ctx, name, host)
 		return nil
 	})
 }
@@ -110,7 +119,7 @@ func Diff(before, after *Snapshot) []string {
 	for key, was := range before.values {
 		now, ok := after.values[key]
 		switch {
-		case before.moving[key]:
+		case before.moving[key] || !ok && before.passing[key]:
 		case !ok:
 			list = append(list, fmt.Sprintf("%s: was %s, is gone", key, was))
 		case now != was:
@@ -118,7 +127,7 @@ func Diff(before, after *Snapshot) []string {
 		}
 	}
 	for key, now := range after.values {
-		if _, ok := before.values[key]; !ok && !before.moving[key] {
+		if _, ok := before.values[key]; !ok && !before.moving[key] && !after.passing[key] {
 			list = append(list, fmt.Sprintf("%s: is new: %s", key, now))
 		}
 	}

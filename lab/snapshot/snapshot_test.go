@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -163,5 +164,22 @@ func TestNotThere(t *testing.T) {
 	s, err := Take(t.Context(), Scope{PIDs: []int{1 << 30}, Paths: []string{filepath.Join(t.TempDir(), "nothing")}})
 	if err != nil || strings.Contains(s.Text(), "rlimit") || strings.Contains(s.Text(), "nothing") {
 		t.Errorf("%v", err)
+	}
+}
+
+// What listens on the host comes and goes; its backlog is compared all the same.
+func TestDiffPassing(t *testing.T) {
+	take := func(backlogs map[string]string) *Snapshot {
+		s := &Snapshot{values: map[string]string{}, passing: map[string]bool{}}
+		for addr, backlog := range backlogs {
+			s.setPassing(true, backlog, "host", "backlog", addr)
+		}
+		return s
+	}
+	before := take(map[string]string{"127.0.0.1:80": "511", "127.0.0.1:81": "128"})
+	after := take(map[string]string{"127.0.0.1:80": "4096", "127.0.0.1:82": "128"})
+	want := []string{"host backlog 127.0.0.1:80: was 511, is 4096"}
+	if got := Diff(before, after); !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
 	}
 }
