@@ -356,6 +356,7 @@ func (t *tuning) run(ctx context.Context, limit time.Duration, args ...string) (
 	case limited.Err() != nil:
 		return nil, fmt.Errorf("slowray %s: not done within %s", args[0], limit)
 	case errors.As(err, &exit) && exit.ExitCode() == 1: // something is left to find
+	case errors.As(err, &exit) && stdout.Len() > 0: // it failed, or did harm, and its report tells
 	case err != nil:
 		return nil, fmt.Errorf("slowray %s: %w: %s", args[0], err, said)
 	}

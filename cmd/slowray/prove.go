@@ -187,7 +187,7 @@ func (c *proveCmd) try(ctx context.Context, s *streams, doc *proof.Document, cha
 	_, said.terminal = terminalColumns(s.err)
 	trial := proof.Trial{
 		Journal: j, Cause: c.Cause, Why: "slowray " + strings.Join(os.Args[1:], " "), Keep: c.Keep, Meter: m,
-		Options: experiment.Options{Blocks: c.Blocks, Length: c.Block, Sure: doc.Found, Harmful: proof.Harmful(c.Cause), Progress: said.show},
+		Options: experiment.Options{Blocks: c.Blocks, Length: c.Block, Sure: doc.Found, Harmful: proof.Harmful(c.Cause), TurnedAway: proof.TurnedAway(c.Cause), Progress: said.show},
 	}
 	result, kept, err := trial.Try(ctx, changes)
 	said.clear()

@@ -34,6 +34,7 @@ type finding struct {
 	lo, hi   float64
 	suspect  bool // a change that matters, not shown to be more than noise
 	stayed   bool // it came with the change and did not go with it
+	turned   bool // counts clients that are turned away
 }
 
 // judged tells which metrics the phases say enough about, and what.
@@ -59,12 +60,17 @@ func judged(phases []Phase, counters []string, closed bool) []finding {
 	}
 	// Where no requests are seen, what was harmed is all there is to go by.
 	for _, c := range counters {
-		read := func(b *Block) float64 { return b.Counters[c] }
-		if all := judge(Metric(c), counterKind, phases, read); slices.Max(append(all.Before.Blocks, all.With.Blocks...)) > 0 {
-			found = append(found, all)
+		if f, ok := judgeCounter(c, phases); ok {
+			found = append(found, f)
 		}
 	}
 	return found
+}
+
+// judgeCounter judges a counter of harm; false where it did not move.
+func judgeCounter(name string, phases []Phase) (finding, bool) {
+	f := judge(Metric(name), counterKind, phases, func(b *Block) float64 { return b.Counters[name] })
+	return f, slices.Max(slices.Concat(f.Before.Blocks, f.With.Blocks, f.After.Blocks)) > 0
 }
 
 // weights are a figure of all blocks without and with the change.

@@ -46,6 +46,11 @@ type Options struct {
 	Rounds    int           // the change is made at most so often; 0 = 3
 	Sure      bool          // go on although nobody asks the service for anything: that may be what is to be proved
 	Harmful   []string      // counters of blocks that are judged where there are no requests: less is better
+	// TurnedAway are counters of blocks that tell of clients whom the service, or
+	// the kernel before it, does not let in: fewer are better. They are in no
+	// request's time, and those who are let in wait for each other: their times do
+	// not decide, as under a load that is Closed.
+	TurnedAway []string
 
 	Progress func(Step)
 	// Beat is called twice a second while the change is in force; harm says that
@@ -114,10 +119,9 @@ func Run(ctx context.Context, s Subject, m Meter, opt Options) (Result, error) {
 	if f, ok := m.(Fixed); ok {
 		r.resize = !f.Fixed()
 	}
-	if c, ok := m.(Closed); ok {
-		r.closed = c.Closed()
-		r.guard.closed = r.closed
-	}
+	c, ok := m.(Closed)
+	r.closed = ok && c.Closed() || len(r.opt.TurnedAway) > 0
+	r.guard.closed = r.closed
 	if g, ok := m.(Glancer); ok {
 		g.OnGlance(r.guard.note)
 	}
@@ -338,7 +342,16 @@ func (r *run) result() Result {
 	return out
 }
 
-func (r *run) judged(phases []Phase) []finding { return judged(phases, r.opt.Harmful, r.closed) }
+func (r *run) judged(phases []Phase) []finding {
+	found := judged(phases, r.opt.Harmful, r.closed)
+	for _, c := range r.opt.TurnedAway {
+		if f, ok := judgeCounter(c, phases); ok {
+			f.turned = true
+			found = append(found, f)
+		}
+	}
+	return found
+}
 
 // wholePhases leaves out phases that have no blocks at the end.
 func (out *Result) wholePhases() []Phase {

@@ -208,6 +208,36 @@ func TestClosedLoop(t *testing.T) {
 	}
 }
 
+// TestTurnedAway lets in clients whom nobody saw before, so that all the others
+// wait longer: only the counter of those who were turned away tells what it is good
+// for.
+func TestTurnedAway(t *testing.T) {
+	for name, c := range map[string]struct {
+		plant func(*world)
+		told  bool // of the counter
+		want  Verdict
+	}{
+		"all are let in":              {func(w *world) { w.refused, w.crowded = 40, 8 }, true, Proved},
+		"and nobody looked":           {func(w *world) { w.refused, w.crowded = 40, 8 }, false, Worse},
+		"and half as much is served":  {func(w *world) { w.refused, w.effect = 40, 0.4 }, true, Worse},
+		"nobody is turned away":       {func(w *world) { w.effect = 1 }, true, NoEffect},
+		"and everything takes longer": {func(w *world) { w.effect = 0.7 }, true, Worse},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(11, "calm")
+			c.plant(w)
+			opt := Options{}
+			if c.told {
+				opt.TurnedAway = []string{refusedClients}
+			}
+			r, err := Run(t.Context(), w, w, opt)
+			if err != nil || r.Verdict != c.want {
+				t.Errorf("%s, want %s: %s (%v)", r.Verdict, c.want, r.Why, err)
+			}
+		})
+	}
+}
+
 // TestBrokenMoreOrLess is a service that is broken differently each time, and well
 // each time with the change; a load that wanders as much is not.
 func TestBrokenMoreOrLess(t *testing.T) {

@@ -16,6 +16,11 @@ func conclude(found []finding, closed bool) (v Verdict, why string, more bool) {
 	if closed {
 		found = slices.DeleteFunc(slices.Clone(found), func(f finding) bool { return f.Metric == P50 }) // see Closed
 	}
+	if slices.ContainsFunc(found, func(f finding) bool { return f.turned && f.Outcome == Better }) {
+		// Who is no longer turned away waits with the others: that they take longer
+		// is what it costs, and no harm.
+		found = slices.DeleteFunc(slices.Clone(found), func(f finding) bool { return f.time() && f.e < 0 })
+	}
 	if len(found) == 0 {
 		return TooLittle, "there were too few requests to judge by, with and without the change", false
 	}

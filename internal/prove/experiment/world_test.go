@@ -24,6 +24,8 @@ type world struct {
 	errors float64 // share
 
 	effect      float64 // factor on the rate while applied
+	refused     float64 // clients turned away, per second, as the change has not come about
+	crowded     float64 // factor on the times while applied, if not 0
 	errorsWith  float64 // share while applied, if not 0
 	comes, goes float64 // time constants of the effect, s
 	stopped     bool    // but for the change
@@ -41,6 +43,9 @@ type world struct {
 
 const tick = 0.5
 
+// refusedClients is the counter of clients that a world turns away.
+const refusedClients = "refused"
+
 func (w *world) Apply() error                { w.on, w.since = true, w.now; w.applies++; return nil }
 func (w *world) Undo() error                 { w.on, w.undone = false, w.now; return nil }
 func (w *world) OnGlance(f func(Block))      { w.glance = f }
@@ -48,7 +53,7 @@ func (w *world) lasting(tau float64) float64 { return math.Exp(-tick / max(tau, 
 
 func (w *world) Block(ctx context.Context, d time.Duration) (Block, error) {
 	total := Block{Seconds: d.Seconds()}
-	var worst, times, ticks float64
+	var worst, times, ticks, refused float64
 	for left := d.Seconds(); left > 1e-9; left -= tick {
 		if err := ctx.Err(); err != nil {
 			return total, err
@@ -59,6 +64,7 @@ func (w *world) Block(ctx context.Context, d time.Duration) (Block, error) {
 		total.Errors += b.Errors
 		worst = max(worst, b.P99)
 		times += b.P50
+		refused += b.Counters[refusedClients]
 		ticks++
 		if w.glance != nil {
 			w.glance(b)
@@ -66,6 +72,7 @@ func (w *world) Block(ctx context.Context, d time.Duration) (Block, error) {
 	}
 	total.Timed = total.Good
 	total.P50, total.P99 = times/ticks, worst
+	total.Counters = map[string]float64{refusedClients: refused / ticks}
 	return total, ctx.Err()
 }
 
@@ -99,8 +106,12 @@ func (w *world) tick() Block {
 	}
 	bad := w.poisson(rate * tick * share)
 	p50 := w.users / max(rate, 1) * 1e9
+	if w.crowded > 0 {
+		p50 *= math.Exp(w.state * math.Log(w.crowded))
+	}
 	heavy := 2 + w.tail*(math.Pow(1-w.rnd.Float64(), -0.7)-1)
-	return Block{Seconds: tick, Good: n, Requests: n + bad, Errors: bad, Timed: n, P50: p50, P99: p50 * heavy}
+	return Block{Seconds: tick, Good: n, Requests: n + bad, Errors: bad, Timed: n, P50: p50, P99: p50 * heavy,
+		Counters: map[string]float64{refusedClients: float64(w.poisson(w.refused*(1-w.state)*tick)) / tick}}
 }
 
 func (w *world) poisson(mean float64) uint64 {

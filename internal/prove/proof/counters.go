@@ -19,6 +19,15 @@ var ownCounters = map[string][]string{
 	"udp-receive-buffer-overflow": {"Udp.RcvbufErrors"},
 }
 
+// turnedAway are counters of clients whom the kernel does not let in, by the
+// cause that keeps them out.
+var turnedAway = map[string][]string{
+	"accept-queue-overflow": {"TcpExt.ListenOverflows"},
+}
+
+// TurnedAway are the counters of clients that a cause keeps out.
+func TurnedAway(cause string) []string { return turnedAway[cause] }
+
 // Harmful are the counters that a cause is judged by where no requests are seen.
 func Harmful(cause string) []string { return ownCounters[cause] }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/slowray/slowray/internal/prove/experiment"
 	"github.com/slowray/slowray/internal/prove/journal"
 	"github.com/slowray/slowray/internal/prove/loadgen"
+	"github.com/slowray/slowray/internal/prove/proof"
 	"github.com/slowray/slowray/internal/watch"
 )
 
@@ -144,13 +145,15 @@ func (h *Host) Begin(ctx context.Context, f *cause.Finding) (Trial, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &leased{host: h, lease: lease}, nil
+	return &leased{host: h, lease: lease, pid: f.Subject.PID, cause: f.Cause}, nil
 }
 
 // leased is a Trial under a lease.
 type leased struct {
 	host  *Host
 	lease *journal.Lease
+	pid   int    // of the finding: its network namespace has the counters
+	cause string // of the finding
 	over  string // why the lease ended by itself
 }
 
@@ -191,13 +194,13 @@ func (h *Host) open(id string) bool {
 func (l *leased) Run(ctx context.Context) (Outcome, error) {
 	h := l.host
 	began := time.Now()
-	m, end, err := h.openMeter()
+	m, end, err := h.openMeter(l.pid)
 	if err != nil {
 		return Outcome{}, err
 	}
 	defer end()
 	result, err := experiment.Run(ctx, l, m, experiment.Options{
-		Blocks: blocks, Length: h.Block, Settle: settle, MaxSettle: maxSettle, Rounds: rounds,
+		Blocks: blocks, Length: h.Block, Settle: settle, MaxSettle: maxSettle, Rounds: rounds, TurnedAway: proof.TurnedAway(l.cause),
 		Beat: func(harm bool) {
 			l.lease.Beat(journal.Health{Worse: harm, Why: "far fewer good responses, or far more errors, than before"})
 		},
@@ -243,7 +246,7 @@ func (l *leased) Close() error {
 
 // Measure measures the service as it is.
 func (h *Host) Measure(ctx context.Context) ([]Block, error) {
-	m, end, err := h.openMeter()
+	m, end, err := h.openMeter(0)
 	if err != nil {
 		return nil, err
 	}

@@ -8,27 +8,44 @@ import (
 	"github.com/slowray/slowray/internal/prove/experiment"
 	"github.com/slowray/slowray/internal/prove/loadgen"
 	"github.com/slowray/slowray/internal/prove/meter"
+	"github.com/slowray/slowray/internal/prove/proof"
 )
 
 // loadGrace is how much longer than it was told a load may take before it is taken
 // to be stuck.
 const loadGrace = 2 * time.Second
 
-// openMeter makes the meter of one experiment; the function ends it.
-func (h *Host) openMeter() (experiment.Meter, func() error, error) {
+// openMeter makes the meter of one experiment; the function ends it. Where pid is
+// not 0, counters are read in the network namespace of that process, if it still
+// runs: without them it is only not told what they say.
+func (h *Host) openMeter(pid int) (experiment.Meter, func() error, error) {
 	var traffic *meter.Traffic
+	shut := func() {}
 	if port := h.Watch.Filter.Port; port != 0 {
+		scope := meter.Scope{Port: port}
+		if pid != 0 {
+			if read, end, err := proof.CountersOf(pid); err == nil {
+				scope.Counters, shut = read, end
+			}
+		}
 		var err error
-		if traffic, err = meter.Start(meter.Scope{Port: port}); err != nil {
+		if traffic, err = meter.Start(scope); err != nil {
+			shut()
 			return nil, nil, err
+		}
+	}
+	ends := func(end func() error) func() error {
+		return func() error {
+			defer shut()
+			return end()
 		}
 	}
 	switch {
 	case h.Load != nil:
 		m := &meter.Load{Command: *h.Load, Traffic: traffic}
-		return &bounded{m}, m.Close, nil
+		return &bounded{m}, ends(m.Close), nil
 	case traffic != nil:
-		return traffic, traffic.Close, nil
+		return traffic, ends(traffic.Close), nil
 	}
 	return nil, nil, errNoMeasure
 }
