@@ -1,0 +1,62 @@
+// What was different in a selected range, in words.
+
+import { h, fill, clean, button, steady } from "./dom.js";
+import { micros, percent, small, count, times } from "./figure.js";
+import { between } from "./clock.js";
+import { part } from "./parts.js";
+import { sorted, level, subject, lasted, sentence, keyOf } from "./findings.js";
+import { menu, saveCSV } from "./export.js";
+
+const titles = { "ledger part": "Where the time went", peer: "Clients", process: "Processes", status: "Answers", stack: "What the threads did" };
+
+export class Difference {
+  constructor(app, zoom) {
+    Object.assign(this, { app, zoom });
+    this.body = h("div", { class: "body", "aria-live": "polite" });
+    this.element = h("aside", { class: "difference", hidden: true, "aria-label": "What was different in the selected range" }, this.body);
+  }
+
+  async load(range, sel, ep, signal) {
+    this.element.hidden = !sel;
+    this.element.parentElement?.classList.toggle("selected", !!sel);
+    if (!sel) return;
+    const { app } = this, at = { from: sel[0], to: sel[1] }, sign = `${sel} ${ep}`;
+    if (this.sign !== sign) fill(this.body, this.top(sel, ep, null), h("p", { class: "wait" }, "Comparing…"));
+    this.sign = sign;
+    const [d, found] = await Promise.all([app.ask("api/difference", { ...at, ep, shown_from: range.from, shown_to: range.to }, signal), app.ask("api/findings", at, signal)]);
+    app.losses.set("difference", d.losses);
+    const rows = d.rows || [], causes = sorted(found.findings).filter((f) => f.role !== "consequence");
+    steady(this.body, this.top(sel, ep, rows),
+      h("h3", {}, causes.length ? "Causes found in it" : "No cause was found in it"),
+      causes.slice(0, 5).map((f) => h("a", { class: `brief ${level(f)}`, href: app.address({ view: "findings", cause: keyOf(f).slice(0, 200), sel: null }), "data-key": keyOf(f) }, h("b", {}, clean(f.title, 160)), h("span", {}, subject(f)), h("span", { class: "soft" }, `${f.share !== undefined && f.share !== null ? `${percent(f.share)} of ${clean(f.of, 40)} · ` : ""}${lasted(f)}`), h("span", {}, sentence(f).slice(0, 220)))),
+      causes.length ? null : h("p", { class: "soft" }, "What differs below is what was measured; no cause of the catalogue stands out."),
+      this.rows(rows));
+  }
+
+  top(sel, ep, rows) {
+    const { app } = this, q = { from: sel[0], to: sel[1], last: null, sel: null };
+    return [h("div", { class: "bar" }, h("h2", {}, "Selected"), h("span", { class: "soft" }, between(sel[0], sel[1])), h("span", { class: "grow" }),
+      rows?.length ? menu("the difference", [["Table (CSV)", () => saveCSV(["dimension", "name", "inside", "outside", "ratio", "unit", "text"], rows.map((r) => [r.dimension, r.name, r.inside, r.outside, r.ratio, r.unit, r.text]), "difference")]]) : null,
+      button("✕", () => app.go({ sel: null }, true), { "aria-label": "Leave the selection", title: "Leave the selection (Esc)" })),
+    h("p", { class: "acts" }, button("Look closer", () => this.zoom(sel), { class: "act" }),
+      h("a", { class: "act", href: app.address({ ...q, view: "requests", ep }) }, "Its slowest requests"),
+      h("a", { class: "act", href: app.address({ view: "flame", sel }) }, "Stacks against the rest"),
+      h("a", { class: "act", href: app.address({ ...q, view: "waits" }) }, "Waits"))];
+  }
+
+  rows(rows) {
+    if (!rows.length) return h("p", { class: "soft" }, "Nothing differs from the rest of the time that is shown.");
+    const groups = Map.groupBy ? Map.groupBy(rows, (r) => r.dimension) : rows.reduce((m, r) => m.set(r.dimension, [...(m.get(r.dimension) || []), r]), new Map());
+    return [...groups].map(([dimension, list]) => h("section", {}, h("h3", {}, titles[dimension] || clean(dimension, 60)), h("ul", { class: "differs" }, list.slice(0, 8).map((r) => this.row(r)))));
+  }
+
+  row(r) {
+    const unit = r.unit || (r.dimension === "ledger part" ? "us" : r.inside <= 1 && r.outside <= 1 ? "share" : "count");
+    const write = unit === "us" ? micros : unit === "share" ? small : count, most = Math.max(r.inside || 0, r.outside || 0) || 1;
+    const p = r.dimension === "ledger part" ? part(r.name) : null, color = p ? p.color : "var(--accent)";
+    return h("li", {}, h("p", {}, p ? h("i", { class: "dot", css: { background: color } }) : null, clean(r.text || `${p ? p.name : r.name}: ${write(r.inside)} instead of ${write(r.outside)}`, 300)),
+      h("div", { class: "two", role: "img", "aria-label": `inside ${write(r.inside)}, outside ${write(r.outside)}, ${times(r.inside, r.outside)}` },
+        h("span", { class: "soft" }, "here"), h("i", { css: { width: `${(r.inside || 0) / most * 100}%`, background: color } }), h("b", {}, write(r.inside)),
+        h("span", { class: "soft" }, "rest"), h("i", { class: "pale", css: { width: `${(r.outside || 0) / most * 100}%`, background: color } }), h("b", {}, write(r.outside))));
+  }
+}

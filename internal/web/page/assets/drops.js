@@ -1,0 +1,26 @@
+// Where packets died, layer by layer, in the order a packet meets them.
+
+import { h, name, clean, steady, empty } from "./dom.js";
+import { count, percent, plural } from "./figure.js";
+import { menu, saveCSV, saveJSON } from "./export.js";
+
+const titles = { nic: "Network card", "link-errors": "Link errors", xdp: "XDP", "softnet-backlog": "Backlog of the CPU", "tc-ingress": "tc, inward", fragments: "Fragments", "rp-filter": "Reverse path filter", routing: "Routing", firewall: "Firewall", conntrack: "Connection tracking", ipsec: "IPsec", checksum: "Checksums",
+  "accept-queue": "Accept queue", "syn-queue": "SYN queue", "socket-buffer": "Socket buffer", "no-socket": "No socket", tcp: "TCP", udp: "UDP", "cgroup-bpf": "Control group's BPF", neighbour: "Neighbours", mtu: "MTU", "tc-egress": "tc, outward", qdisc: "Queueing discipline", device: "Device", other: "Elsewhere" };
+const title = (l) => clean(l.title || titles[l.layer] || l.layer, 60);
+
+export default function view(app) {
+  const bar = h("div", { class: "bar" }), list = h("div", {}), element = h("div", { class: "page" }, bar, list);
+  async function load(range, signal) {
+    const d = await app.ask("api/drops", { from: range.from, to: range.to }, signal), layers = (d.layers || []).filter((l) => l.packets > 0);
+    app.losses.set("drops", d.losses);
+    const all = layers.reduce((a, l) => a + l.packets, 0), most = Math.max(...layers.map((l) => l.packets), 1);
+    steady(bar, h("h1", {}, "Where packets died"), h("small", { class: "soft" }, layers.length ? `${plural(all, "packet")} at ${plural(layers.length, "layer")}, in the order a packet meets them` : ""), h("span", { class: "grow" }),
+      menu("drops", [["Table (CSV)", () => saveCSV(["layer", "what", "where", "source", "packets"], layers.flatMap((l) => (l.rows || []).map((r) => [l.layer, r.what, r.where, r.source, r.packets])), "drops")], ["All of it (JSON)", () => saveJSON(d, "drops")]]));
+    steady(list, layers.length ? h("ol", { class: "layers" }, layers.map((l) => h("li", { data: { layer: clean(l.layer, 40) } },
+      h("div", { class: "head" }, h("b", {}, title(l)), h("span", { class: "n" }, count(l.packets)), h("span", { class: "n soft" }, percent(l.share ?? l.packets / all)), h("span", { class: "meter", "aria-hidden": "true" }, h("i", { css: { width: `${Math.max(0.6, l.packets / most * 100)}%` } }))),
+      h("table", { class: "plain" }, (l.rows || []).slice(0, 40).map((r) => h("tr", {}, h("td", { class: "n" }, count(r.packets)), h("td", {}, name(r.what)), h("td", { class: "soft" }, name(r.where)), h("td", { class: "soft source" }, r.source ? name(r.source) : "")))))))
+      : empty(d.because ? clean(d.because, 300) : "No packet died on this host in this time.", d.because ? "" : "Loss on the way to another host shows as retransmissions in the time line."),
+    d.clean?.length ? h("p", { class: "soft" }, `Nothing died at: ${d.clean.map((x) => titles[x] || clean(x, 40)).join(", ")}.`) : null);
+  }
+  return { element, load };
+}

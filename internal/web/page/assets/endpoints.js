@@ -1,0 +1,95 @@
+// The list of endpoints: which there are, and how they do.
+
+import { h, s, name, steady, empty, tells, clean } from "./dom.js";
+import { count, micros, rate, percent } from "./figure.js";
+import { shares, part } from "./parts.js";
+import { spark } from "./chart.js";
+
+const MOST = 200; // that are listed
+
+export const place = (e) => `${String(e.addr).includes(":") ? `[${clean(e.addr, 60)}]` : clean(e.addr, 60)}:${e.port}`;
+export const who = (e) => e.process?.container_name || e.process?.name || e.process?.unit?.replace(/\.service$/, "") || e.process?.comm || "unknown";
+export const weight = (e) => (e.requests || 0) * mean(e);
+
+// mean is the mean total of an endpoint's requests in µs, from its ledger.
+export function mean(e) {
+  let sum = 0;
+  for (const [k, v] of Object.entries(e.ledger_us || {})) if (!k.includes(".") && k !== "ack_delay") sum += v.mean || 0;
+  return sum || e.total_us?.p50 || 0;
+}
+
+// first is the endpoint shown when none is chosen: served, with most time, or
+// with some and a grave finding.
+export function first(list, findings) {
+  const share = new Map();
+  for (const f of findings || []) if (f.key && f.role !== "consequence") share.set(f.key, Math.max(share.get(f.key) || 0, f.share || 0));
+  const score = (e) => (e.side === "served" ? 1 : 1e-6) * weight(e) * (1 + 4 * (share.get(e.key) || 0));
+  return list.slice().sort((a, b) => score(b) - score(a) || (a.key < b.key ? -1 : 1))[0];
+}
+
+// strip is a ledger as one bar.
+export function strip(ledger, cls = "strip") {
+  const list = shares(ledger), sum = list.reduce((a, x) => a + x.us, 0);
+  const bar = s("svg", { class: cls, viewBox: "0 0 100 6", preserveAspectRatio: "none", role: "img", "aria-label": list.map((x) => `${x.part.name} ${percent(x.us / sum)}`).join(", ") });
+  let at = 0;
+  for (const x of list) {
+    const w = x.us / sum * 100;
+    bar.append(s("rect", { x: at, y: 0, width: Math.max(0.1, w), height: 6, fill: x.part.color }));
+    at += w;
+  }
+  return bar;
+}
+
+export const ledgerOf = (e) => Object.fromEntries(Object.entries(e.ledger_us || {}).map(([k, v]) => [k, v.mean || 0]));
+
+// about is what a bar shows, in words.
+export function about(ledger) {
+  const list = shares(ledger, true), sum = list.reduce((a, x) => a + x.us, 0);
+  return [h("b", {}, "Where the time goes"), h("table", { class: "plain" }, list.map((x) => h("tr", {}, h("td", {}, h("i", { class: "dot", css: { background: x.part.color } }), x.part.name), h("td", { class: "n" }, micros(x.us)), h("td", { class: "n" }, percent(x.us / sum)))))];
+}
+
+export class Endpoints {
+  constructor(app) {
+    this.app = app;
+    this.find = h("input", { type: "search", placeholder: "Filter endpoints", "aria-label": "Filter endpoints", "data-search": "1", autocomplete: "off", spellcheck: "false", on: { input: () => this.draw() } });
+    this.sort = h("select", { "aria-label": "Order of endpoints", on: { change: () => this.draw() } },
+      [["time", "by time"], ["p99", "by p99"], ["rps", "by rate"], ["errors", "by errors"], ["name", "by name"]].map(([v, t]) => h("option", { value: v }, t)));
+    this.list = h("ul", { class: "endpoints" });
+    this.element = h("aside", { class: "side", "aria-label": "Endpoints" }, h("div", { class: "filter" }, this.find, this.sort), this.list);
+  }
+
+  set(endpoints, sparks, chosen, findings) {
+    Object.assign(this, { endpoints, sparks, chosen, findings });
+    this.draw();
+  }
+
+  draw() {
+    const text = this.find.value.toLowerCase(), by = { time: (e) => -weight(e), p99: (e) => -(e.total_us?.p99 || 0), rps: (e) => -(e.rps || 0), errors: (e) => -(e.errors || 0) }[this.sort.value];
+    const list = (this.endpoints || []).filter((e) => !text || `${e.side} ${e.process?.comm || ""} ${who(e)} ${place(e)}`.toLowerCase().includes(text));
+    list.sort(by ? (a, b) => by(a) - by(b) || (a.key < b.key ? -1 : 1) : (a, b) => who(a).localeCompare(who(b)) || a.port - b.port);
+    if (!list.length) {
+      steady(this.list, h("li", {}, text ? empty("No endpoint is called so.", "Shorten what is searched for.") : empty("No request was seen in this time.", "Choose a longer time above, or send a request to a service on this host.")));
+      return;
+    }
+    steady(this.list, list.slice(0, MOST).map((e) => h("li", {}, this.item(e))), list.length > MOST ? h("li", { class: "soft more" }, `${count(list.length - MOST)} more: filter to see them.`) : null);
+  }
+
+  item(e) {
+    const chosen = e.key === this.chosen, found = (this.findings || []).filter((f) => f.key === e.key && f.role !== "consequence").length, line = this.sparks?.get(e.key);
+    const ledger = ledgerOf(e), bar = strip(ledger);
+    const row = h("a", { class: "endpoint", href: this.app.address({ ep: e.key }), "data-key": e.key, "aria-current": chosen ? "true" : undefined },
+      h("span", { class: "line" }, h("span", { class: `way ${e.side}`, title: e.side === "served" ? "requests answered on this host" : "requests sent from this host" }, e.side === "served" ? "in" : "out"),
+        name(who(e), "strong"), found ? h("span", { class: "badge", title: "findings on this endpoint" }, count(found)) : null, h("span", { class: "grow" }), line ? spark(line) : null),
+      h("span", { class: "line soft" }, h("bdi", { class: "name mono" }, place(e)), h("span", { class: "grow" }), h("span", {}, `${rate(e.rps)}/s`), e.errors > 0 ? h("span", { class: "bad" }, `${count(e.errors)} errors`) : null),
+      h("span", { class: "line figures" }, h("span", {}, "p50 ", h("b", {}, micros(e.total_us?.p50))), h("span", {}, "p99 ", h("b", {}, micros(e.total_us?.p99))), h("span", {}, "server ", h("b", {}, micros(e.server_us?.p99)))),
+      bar);
+    tells(bar, () => about(ledger));
+    return row;
+  }
+}
+
+// most is the part that takes most, in words.
+export function most(ledger) {
+  const list = shares(ledger, true).sort((a, b) => b.us - a.us), sum = list.reduce((a, x) => a + x.us, 0);
+  return list.length ? `${part(list[0].part.key).name} ${percent(list[0].us / sum)}` : "";
+}

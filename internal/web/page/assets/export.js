@@ -1,0 +1,98 @@
+// Pictures and tables to keep.
+
+import { h, button, clean } from "./dom.js";
+
+function save(blob, file) {
+  const url = URL.createObjectURL(blob);
+  const a = h("a", { href: url, download: file });
+  document.body.append(a);
+  a.click();
+  a.remove();
+  setTimeout(() => URL.revokeObjectURL(url), 10000);
+}
+
+const kept = ["fill", "fill-opacity", "stroke", "stroke-width", "stroke-dasharray", "stroke-opacity", "stroke-linejoin", "opacity", "font-size", "font-weight", "font-family", "text-anchor", "dominant-baseline"];
+
+// picture is a copy of a drawing that needs no style sheet, with its title, on paper.
+export function picture(svg, title) {
+  const copy = svg.cloneNode(true), from = svg.querySelectorAll("*"), to = copy.querySelectorAll("*");
+  from.forEach((e, i) => {
+    const look = getComputedStyle(e);
+    for (const k of kept) {
+      const v = look.getPropertyValue(k);
+      if (v && v !== "normal" && v !== "auto") to[i].setAttribute(k, v);
+    }
+    to[i].removeAttribute("class");
+  });
+  for (const e of copy.querySelectorAll("[data-unsaved]")) e.remove();
+  const box = svg.viewBox.baseVal, w = box.width || svg.clientWidth, high = box.height || svg.clientHeight;
+  const body = getComputedStyle(document.body), root = document.createElementNS("http://www.w3.org/2000/svg", "svg");
+  for (const [k, v] of Object.entries({ xmlns: "http://www.w3.org/2000/svg", width: w, height: high + 26, viewBox: `${box.x} ${box.y - 26} ${w} ${high + 26}`, "font-family": "system-ui, 'DejaVu Sans', sans-serif", color: body.color })) root.setAttribute(k, v);
+  const paper = document.createElementNS(root.namespaceURI, "rect");
+  for (const [k, v] of Object.entries({ x: box.x, y: box.y - 26, width: w, height: high + 26, fill: body.backgroundColor })) paper.setAttribute(k, v);
+  const text = document.createElementNS(root.namespaceURI, "text");
+  for (const [k, v] of Object.entries({ x: box.x + 10, y: box.y - 8, "font-size": 13, "font-weight": 600, fill: body.color })) text.setAttribute(k, v);
+  text.textContent = clean(title, 120);
+  const defs = document.querySelector("#defs defs").cloneNode(true); // the hatching
+  root.append(defs, paper, text, ...copy.childNodes);
+  return { text: new XMLSerializer().serializeToString(root), width: w, height: high + 26 };
+}
+
+export function saveSVG(svg, title) {
+  save(new Blob([picture(svg, title).text], { type: "image/svg+xml" }), file(title, "svg"));
+}
+
+export async function savePNG(svg, title) {
+  const p = picture(svg, title), url = URL.createObjectURL(new Blob([p.text], { type: "image/svg+xml" }));
+  try {
+    const image = new Image(p.width, p.height);
+    image.src = url;
+    await image.decode();
+    const canvas = h("canvas", { width: p.width * 2, height: p.height * 2 }), pen = canvas.getContext("2d");
+    pen.scale(2, 2);
+    pen.drawImage(image, 0, 0);
+    saveCanvas(canvas, title);
+  } finally {
+    URL.revokeObjectURL(url);
+  }
+}
+
+export function saveCanvas(canvas, title) {
+  canvas.toBlob((blob) => save(blob, file(title, "png")), "image/png");
+}
+
+// cell is a value as CSV has it (RFC 4180); what a spreadsheet would take for a formula is made text.
+function cell(v) {
+  if (v === null || v === undefined) return "";
+  let t = String(v);
+  if (typeof v === "string" && /^[=+\-@\t\r]/.test(t)) t = "'" + t;
+  return /[",\n\r]/.test(t) ? `"${t.replaceAll('"', '""')}"` : t;
+}
+
+export const table = (head, rows) => [head, ...rows].map((r) => r.map(cell).join(",")).join("\r\n") + "\r\n";
+
+export function saveCSV(head, rows, title) {
+  save(new Blob([table(head, rows)], { type: "text/csv" }), file(title, "csv"));
+}
+
+export function saveJSON(value, title) {
+  save(new Blob([JSON.stringify(value, null, 1)], { type: "application/json" }), file(title, "json"));
+}
+
+const file = (title, end) => `slowray-${title.toLowerCase().replace(/[^a-z0-9]+/g, "-").replace(/^-+|-+$/g, "").slice(0, 60) || "view"}.${end}`;
+
+// menu offers to save something: a list of [what it is called, how].
+export function menu(of, list) {
+  const box = h("details", { class: "menu" }, h("summary", { "aria-label": `Save ${clean(of, 60)}` }, "Save"));
+  box.append(h("div", {}, list.map(([text, how]) => typeof how === "string"
+    ? h("a", { href: how, download: "", on: { click: () => { box.open = false; } } }, text)
+    : button(text, () => { box.open = false; how(); }))));
+  box.addEventListener("focusout", (e) => { if (!box.contains(e.relatedTarget)) box.open = false; });
+  box.addEventListener("keydown", (e) => {
+    if (e.key !== "Escape" || !box.open) return;
+    box.open = false;
+    box.firstChild.focus();
+    e.stopPropagation();
+  });
+  return box;
+}

@@ -1,0 +1,152 @@
+// Findings: what is wrong, since when, how sure, and how to mend it.
+
+import { h, clean, button, fill, steady, empty, tells } from "./dom.js";
+import { count, percent, plural } from "./figure.js";
+import { clock, span, moment, other, now } from "./clock.js";
+import { menu, saveCSV, saveJSON } from "./export.js";
+import { Plot, right } from "./chart.js";
+
+// level is how grave a finding is, by how much of the trouble it explains.
+export const level = (f) => f.role === "consequence" ? "follows" : (f.share ?? 0) >= 0.5 ? "grave" : (f.share ?? 0) >= 0.1 ? "middle" : "light";
+const order = { grave: 0, middle: 1, light: 2, follows: 3 };
+export const sorted = (list) => (list || []).slice().sort((a, b) => order[level(a)] - order[level(b)] || (b.share || 0) - (a.share || 0) || a.onset - b.onset);
+export const levelWords = { grave: "explains half and more", middle: "explains a tenth and more", light: "explains less", follows: "follows from another finding" };
+export const keyOf = (f) => `${f.cause}|${JSON.stringify(f.subject || {})}|${f.onset}`;
+
+export const ends = (f, to) => f.end ?? Math.min(to, now());
+export const bands = (list, to) => sorted(list).filter((f) => f.role !== "consequence").map((f) => ({ from: f.onset, to: ends(f, to), level: level(f), key: f.key }));
+export const lasted = (f) => f.end ? `${moment(f.onset)} to ${moment(f.end)} (${span(f.end - f.onset)})` : `since ${moment(f.onset)}, still`;
+
+export function subject(f) {
+  const x = f.subject || {}, list = [];
+  if (x.comm) list.push(`${clean(x.comm, 60)}${x.pid ? ` (${x.pid})` : ""}`);
+  else if (x.pid) list.push(`pid ${x.pid}`);
+  if (x.container) list.push(`container ${clean(x.container, 60)}`);
+  if (x.addr || x.port) list.push(`${clean(x.addr || "", 60)}${x.port ? `:${x.port}` : ""}`);
+  if (x.interface) list.push(clean(x.interface, 40));
+  if (x.rule) list.push(clean(x.rule, 120));
+  if (x.path) list.push(clean(x.path, 120));
+  return list.join(" · ") || clean(x.kind || "host", 40);
+}
+
+export const sentence = (f) => clean(f.text || f.impact?.text || "", 600);
+
+function brief(f) {
+  return [h("b", {}, clean(f.title, 200)), h("div", {}, subject(f)), h("div", {}, lasted(f)), f.share !== undefined && f.share !== null ? h("div", {}, `${percent(f.share)} of ${clean(f.of, 60)}`) : null, h("div", { class: "soft" }, f.role === "consequence" ? levelWords.follows : levelWords[level(f)])];
+}
+
+// Lane draws findings on the time line of the charts below it: from onset to end.
+export class Lane extends Plot {
+  constructor(link, choose) {
+    super(link, "Findings", 30);
+    this.choose = choose;
+    this.rows = h("div", { class: "lane", role: "list", "aria-label": "Findings on the time line" });
+    this.element = h("div", { class: "lanes", hidden: true }, this.rows, this.box);
+    this.box.hidden = true;
+    this.seen.observe(this.rows);
+  }
+
+  set(d) {
+    Object.assign(this, d);
+    this.list = sorted(d.list).filter((f) => (f.end ?? Infinity) > d.from && f.onset < d.to).slice(0, 8);
+    this.element.hidden = !this.list.length;
+    this.draw();
+  }
+
+  // draw lets findings that do not meet share a row. A title that has no room in
+  // its bar stands after it, or before it at the right end.
+  draw() {
+    if (!this.list) return;
+    const wide = this.wide = this.rows.clientWidth || this.wide, rows = [];
+    for (const f of this.list) {
+      const a = this.x(Math.max(this.from, f.onset)), b = Math.max(a + 4, this.x(Math.min(this.to, ends(f, this.to)))), text = clean(f.title, 90), need = Math.min(text.length * 6.5 + 16, 300);
+      const side = b - a >= Math.min(need, 130) ? "in" : b + need < wide - right || a < wide / 2 ? "after" : "before";
+      const room = side === "in" ? b - a : side === "after" ? Math.min(need, wide - b) : Math.min(need, a), low = side === "before" ? a - room : a, high = side === "after" ? b + room : b;
+      let row = rows.find((r) => r.every((o) => high + 4 < o.low || low > o.high + 4));
+      if (!row) rows.push(row = []);
+      row.push({ f, a, b, low, high, side, room, text });
+    }
+    steady(this.rows, rows.map((row) => h("div", { class: "row" }, row.map(({ f, a, b, side, room, text }) => tells(h("button", { type: "button", role: "listitem", class: `mark ${level(f)}`, "data-act": "1", "data-key": keyOf(f), css: { left: `${a}px`, width: `${b - a}px`, "--room": `${room}px` },
+      "aria-label": `${clean(f.title, 120)}, ${lasted(f)}`, on: { click: () => this.choose(f) } }, h("span", { class: side }, text)), () => brief(f))))));
+  }
+
+  mark() { /* the charts below show it */ }
+  point() { /* as they do */ }
+}
+
+// card tells all of a finding; it opens.
+export function card(f, app, open = false) {
+  const fix = f.fix || {}, box = h("details", { class: `finding ${level(f)}`, open, "data-cause": clean(f.cause, 80) });
+  const to = ends(f, now()), pad = Math.max(10, (to - f.onset) * 0.25);
+  box.append(h("summary", { "data-key": keyOf(f) }, h("span", { class: "bar", "aria-hidden": "true" }),
+    h("span", { class: "what" }, h("b", {}, clean(f.title, 200)), h("span", { class: "soft" }, subject(f))),
+    h("span", { class: "much" }, f.share !== undefined && f.share !== null ? [h("b", {}, percent(f.share)), h("small", {}, `of ${clean(f.of, 60)}`)] : null),
+    h("span", { class: "since", title: f.end ? `${other(f.onset)} to ${other(f.end)}` : other(f.onset) }, f.verdict === "proved" ? h("span", { class: "badge good" }, "proved") : null, lasted(f))));
+  const body = h("div", { class: "body" }, h("p", {}, sentence(f)),
+    f.role === "consequence" ? h("p", { class: "soft" }, f.consequence_of ? `It follows from ${clean(f.consequence_of, 80)}: mend that first.` : "It follows from another finding: mend that first.") : null,
+    f.evidence?.length ? h("table", { class: "plain evidence" }, h("caption", {}, "Evidence"), f.evidence.map((e) => h("tr", {}, h("td", {}, clean(e.fact, 300)),
+      h("td", { class: "n" }, figure(e.value, e.unit)), h("td", { class: "n soft" }, e.limit !== undefined && e.limit !== null ? `limit ${figure(e.limit, e.unit)}` : ""), h("td", { class: "soft" }, clean(e.source, 200))))) : null,
+    f.chain?.length ? h("p", { class: "soft" }, `${plural(f.chain.length, "hop")} of waiting: ${f.chain.map((x) => clean(x.comm || x.process?.comm, 30)).join(" → ")}`) : null,
+    fix.text ? h("p", {}, h("b", {}, "Mend it: "), clean(fix.text, 800)) : null,
+    commands("Now", fix.commands), commands("To last", fix.persist),
+    f.prove?.command ? commands("Prove it", [f.prove.command]) : null,
+    h("p", { class: "acts" }, h("a", { class: "act", href: app.address({ view: "timeline", ep: f.key || app.route.ep, from: f.onset - pad, to: Math.min(now(), to + pad), last: null, sel: [f.onset, to] }) }, "Show this time"),
+      f.key ? h("a", { class: "act", href: app.address({ view: "requests", ep: f.key, from: f.onset, to, last: null, sel: null }) }, "Slowest requests in it") : null));
+  box.append(body);
+  return box;
+}
+
+function figure(v, unit) {
+  const text = typeof v === "number" ? (Number.isInteger(v) ? count(v) : String(Number(v.toPrecision(4)))) : clean(typeof v === "string" ? v : JSON.stringify(v), 120);
+  return unit && !text.endsWith(unit) ? `${text} ${clean(unit, 20)}` : text;
+}
+
+function commands(label, list) {
+  if (!list?.length) return null;
+  const text = list.map((c) => clean(c, 2000)).join("\n");
+  return h("div", { class: "commands" }, h("span", { class: "soft" }, label), h("pre", { tabindex: "0", "aria-label": `${label}: commands` }, text),
+    button("Copy", async (e) => {
+      try {
+        await navigator.clipboard.writeText(text);
+        e.target.textContent = "Copied";
+      } catch {
+        getSelection().selectAllChildren(e.target.previousSibling);
+        e.target.textContent = "Selected";
+      }
+    }));
+}
+
+// strip shows the gravest findings in a row, above the time line.
+export function strip(list, app) {
+  const some = sorted(list).filter((f) => f.role !== "consequence"), follow = (list || []).length - some.length;
+  if (!some.length) return h("p", { class: "fine" }, h("i", { class: "tick", "aria-hidden": "true" }), "No cause of slowness was found in this time.", h("a", { href: app.address({ view: "findings" }) }, "What was ruled out"));
+  return h("div", { class: "strip-findings" }, some.slice(0, 3).map((f) => h("a", { class: `brief ${level(f)}`, href: app.address({ view: "findings", cause: keyOf(f).slice(0, 200) }), "data-key": keyOf(f) },
+    h("b", {}, clean(f.title, 120)), h("span", {}, subject(f)), h("span", { class: "soft" }, [f.share !== undefined && f.share !== null ? `${percent(f.share)} of ${clean(f.of, 40)} · ` : "", lasted(f)]))),
+    some.length > 3 || follow ? h("a", { class: "brief rest", href: app.address({ view: "findings" }) }, [some.length > 3 ? h("b", {}, `${some.length - 3} more`) : null, follow ? h("span", { class: "soft" }, plural(follow, "consequence")) : null, h("span", {}, "All findings")]) : null);
+}
+
+// The view of all of them, with what was ruled out and not checked.
+export default function view(app) {
+  const top = h("div", { class: "bar" }), list = h("div", { class: "cards" }), rest = h("div", {}), element = h("div", { class: "page" }, top, list, rest), open = new Set();
+  let fresh = true;
+  async function load(range, signal) {
+    const d = await app.ask("api/findings", { from: range.from, to: range.to }, signal);
+    app.losses.set("findings", d.losses);
+    const all = sorted(d.findings);
+    for (const c of list.querySelectorAll("details.finding")) open[c.open ? "add" : "delete"](c.firstChild.dataset.key);
+    fill(top, h("h1", {}, all.length ? plural(all.filter((f) => f.role !== "consequence").length, "cause") : "Nothing found"), h("span", { class: "grow" }),
+      menu("findings", [["Table (CSV)", () => saveCSV(["cause", "title", "role", "verdict", "share", "of", "subject", "onset", "end", "text"], all.map((f) => [f.cause, f.title, f.role, f.verdict, f.share, f.of, subject(f), clock(f.onset), f.end ? clock(f.end) : "", f.text]), "findings")], ["All of it (JSON)", () => saveJSON(d, "findings")], ["Report (JSON)", `api/report?from=${range.from}&to=${range.to}`]]));
+    steady(list, all.length ? all.map((f, i) => card(f, app, open.has(keyOf(f)) || fresh && (app.route.cause ? keyOf(f).startsWith(app.route.cause) : i === 0)))
+      : empty("No cause of slowness was found in this time.", "If something was slow, drag over that time in the time line: what differed then is told there."));
+    fill(rest, lists("Ruled out", d.ruled_out, "They were looked for, and were not it."), lists("Not checked", d.not_checked, "They could not be looked for here."));
+    fresh = false;
+  }
+  return { element, load };
+}
+
+function lists(title, list, what) {
+  if (!list?.length) return null;
+  return h("details", { class: "ruled" }, h("summary", {}, `${title} (${count(list.length)})`, h("small", { class: "soft" }, ` ${what}`)),
+    h("table", { class: "plain" }, list.map((x) => h("tr", {}, h("td", { class: "mono" }, clean(x.cause, 80)), h("td", {}, clean(x.because, 500))))));
+}
+

@@ -1,0 +1,41 @@
+// Flame graphs of a time: on the CPU and off it, alone or against another time.
+
+import { h, fill, steady, choice, clean } from "./dom.js";
+import { between } from "./clock.js";
+import { seconds } from "./figure.js";
+import { Flame, nothing } from "./flamegraph.js";
+import { query } from "./api.js";
+
+export default function view(app) {
+  const bar = h("div", { class: "bar" }), note = h("p", { class: "soft" }), room = h("div", {}), element = h("div", { class: "page wide" }, bar, note, room);
+  const flame = new Flame({});
+  let sign = "";
+
+  async function load(range, signal) {
+    const r = app.route, kind = r.kind === "off" ? "off" : "cpu", sel = r.sel, at = sel ? { from: sel[0], to: sel[1] } : { from: range.from, to: range.to };
+    const against = r.against || (sel ? "rest" : "none"), half = (at.to - at.from);
+    const other = against === "none" ? null : against === "rest" && sel ? rest(range, sel) : { from: at.from - half, to: at.from };
+    const q = { ...at, kind, ...(other ? { against_from: other.from, against_to: other.to } : {}) };
+    const list = [["none", "alone"], ["before", "against the time before"]];
+    if (sel) list.push(["rest", "against the rest"]);
+    steady(bar, h("h1", {}, "Flame graph"), choice("What is shown", [["cpu", "on CPU", "where threads computed"], ["off", "off CPU", "where threads waited"]], kind, (v) => app.go({ kind: v === "cpu" ? null : v })),
+      choice("Compared", list, other ? against : "none", (v) => app.go({ against: v })), h("span", { class: "grow" }),
+      h("a", { class: "act", href: query("flame", q) }, "Full page"), h("a", { class: "act", href: query("flame.svg", q), download: "slowray-flame.svg" }, "SVG"));
+    const d = await app.ask("api/stacks", q, signal);
+    app.losses.set("stacks", d.losses);
+    fill(note, `${between(at.from, at.to)}${other ? `, against ${between(other.from, other.to)}` : ""}${d.window_s ? ` · ${seconds(d.window_s)} recorded` : ""}${d.hz ? ` · CPU at ${d.hz} Hz` : ""}`, (d.notes || []).map((n) => h("span", {}, ` · ${clean(n, 200)}`)));
+    const now = JSON.stringify(d.frames || null) + kind + against;
+    if (now === sign) return;
+    sign = now;
+    if (!d.frames || !(d.frames.value > 0)) return fill(room, nothing(d.because && clean(d.because, 300)));
+    if (!room.contains(flame.element)) fill(room, flame.element);
+    flame.names = against === "rest" ? ["the rest", "the selected range"] : ["before", "now"];
+    flame.show(d.frames, { compares: d.compares ?? !!other, unit: d.unit || "nanoseconds" });
+  }
+  return { element, load, end: () => flame.end() };
+}
+
+// rest is the longer part of what is shown beside a selection: the server compares with one range.
+function rest(range, sel) {
+  return sel[0] - range.from >= range.to - sel[1] ? { from: range.from, to: sel[0] } : { from: sel[1], to: range.to };
+}

@@ -1,0 +1,123 @@
+// One request: its time part by part, who waited for what, and what its thread did.
+
+import { h, s, name, clean, fill, empty } from "./dom.js";
+import { micros, percent, small, bytes, count, plural, ticks } from "./figure.js";
+import { clock, ago } from "./clock.js";
+import { parts, serverParts, ackDelay, words, flags, shares } from "./parts.js";
+import { began, status, failed } from "./requests.js";
+import { chains } from "./chain.js";
+import { card, sorted } from "./findings.js";
+import { Flame } from "./flamegraph.js";
+import { menu, saveSVG, savePNG, saveJSON, saveCSV } from "./export.js";
+
+// steps are the rows of a waterfall: parts in their order, each from where the
+// one before ended; server's own parts beneath it, whose order is not known.
+export function steps(r) {
+  const list = [], ledger = r.ledger_us || {};
+  let at = 0;
+  for (const p of parts) {
+    const us = ledger[p.key];
+    if (!(us > 0)) continue;
+    list.push({ p, at, us, ...words(p.key, r.side) });
+    let inner = at;
+    if (p.key === "server") for (const x of serverParts) if (ledger[x.key] > 0) {
+      list.push({ p: x, at: inner, us: ledger[x.key], inner: true, ...words(x.key, r.side) });
+      inner += ledger[x.key];
+    }
+    at += us;
+  }
+  if (ledger.ack_delay > 0) list.push({ p: ackDelay, at, us: ledger.ack_delay, after: true, ...words("ack_delay", r.side) });
+  return list;
+}
+
+// summary says in a sentence where a request's time went.
+export function summary(r) {
+  const list = shares(r.ledger_us, true).sort((a, b) => b.us - a.us);
+  if ((r.flags || []).includes("overlapped")) return "It overlapped other requests on its connection, so its time is not split.";
+  if (!list.length) return "No part of its time is known.";
+  const x = list[0], w = words(x.part.key, r.side);
+  return `${percent(x.us / (r.total_us || 1))} of it, ${micros(x.us)}, is \u201c${x.part.name}\u201d: ${w.text.charAt(0).toLowerCase()}${w.text.slice(1)}`;
+}
+
+function waterfall(r) {
+  const list = steps(r), end = Math.max(r.total_us || 0, ...list.map((x) => x.at + x.us)) || 1, marks = ticks(0, end, 5).filter((t) => t <= end * 0.97);
+  const scale = h("div", { class: "wf-scale", "aria-hidden": "true" }, marks.map((t) => h("span", { css: { left: `${t / end * 100}%` } }, micros(t))));
+  return h("div", { class: "waterfall", role: "table", "aria-label": "The request's time, part by part" },
+    h("div", { class: "wf-row head", role: "row" }, h("span", { role: "columnheader" }, "Part"), h("span", { role: "columnheader", class: "n" }, "Took"), h("span", { role: "columnheader", class: "n" }, "Share"), h("div", { role: "columnheader", class: "wf-bar", "aria-label": "When" }, scale)),
+    list.map((x) => {
+      const bar = s("svg", { class: "wf-svg", viewBox: "0 0 1000 18", preserveAspectRatio: "none", "aria-hidden": "true" }, marks.map((t) => s("line", { class: "grid", x1: t / end * 1000, x2: t / end * 1000, y1: 0, y2: 18 })),
+        s("rect", { x: x.at / end * 1000, y: x.inner ? 5 : 3, width: Math.max(2.5, x.us / end * 1000), height: x.inner ? 8 : 12, fill: x.after ? "none" : x.p.hatch ? "url(#hatch)" : x.p.color, class: x.after ? "after" : "" }));
+      const minor = x.after || x.us < (r.total_us || 1) * 0.02; // told in one line
+      return h("div", { class: `wf-row ${x.inner ? "inner" : ""} ${x.after ? "beside" : ""} ${minor ? "minor" : ""}`, role: "row", data: { part: x.p.key } },
+        h("span", { role: "cell", class: "wf-name" }, h("i", { class: "dot", css: { background: x.after ? "transparent" : x.p.color } }), x.p.name), h("b", { role: "cell", class: "n" }, micros(x.us)),
+        h("span", { role: "cell", class: "n soft" }, x.after ? "beside" : small(x.us / (r.total_us || 1))), h("div", { role: "cell", class: "wf-bar" }, bar),
+        h("p", { class: "wf-text", role: "cell", title: minor ? x.text : null }, h("b", {}, x.who), x.who ? ". " : "", x.text, x.p.key === "server" && list.some((y) => y.inner) ? " What it did then stands beneath, summed up, in no order." : ""));
+    }),
+    h("div", { class: "wf-row sum", role: "row" }, h("span", { role: "cell" }, "Total"), h("b", { role: "cell", class: "n" }, micros(r.total_us)), h("span", { role: "cell", class: "n soft" }, "100 %"), h("div", { role: "cell", class: "wf-bar" })));
+}
+
+// drawing is the waterfall as a picture to keep.
+function drawing(r) {
+  const list = steps(r), end = Math.max(r.total_us || 0, ...list.map((x) => x.at + x.us)) || 1, wide = 900;
+  return s("svg", { viewBox: `0 0 ${wide} ${list.length * 24 + 10}` }, list.map((x, i) => [
+    s("text", { x: x.inner ? 26 : 10, y: i * 24 + 18, "font-size": 12, fill: "currentColor" }, x.p.name), s("text", { x: 220, y: i * 24 + 18, "font-size": 12, "text-anchor": "end", fill: "currentColor" }, micros(x.us)),
+    s("rect", { x: 236 + x.at / end * 650, y: i * 24 + 7, width: Math.max(1.5, x.us / end * 650), height: x.inner ? 10 : 14, fill: x.after ? "none" : x.p.hatch ? "url(#hatch)" : x.p.color, stroke: x.after ? "currentColor" : "none", "stroke-dasharray": "4 3" })]));
+}
+
+function save(r, d) {
+  const title = `request ${micros(r.total_us)}`;
+  const drawn = (how) => {
+    const svg = drawing(r), room = h("div", { class: "offstage" }, svg);
+    document.body.append(room);
+    return Promise.resolve(how(svg, title)).finally(() => room.remove());
+  };
+  return menu("this request", [["Picture (PNG)", () => drawn(savePNG)], ["Drawing (SVG)", () => drawn(saveSVG)], ["Table (CSV)", () => saveCSV(["part", "from_us", "took_us"], steps(r).map((x) => [x.p.key, x.at, x.us]), title)], ["All of it (JSON)", () => saveJSON(d, title)]]);
+}
+
+export default function view(app) {
+  const element = h("div", { class: "page request" });
+  let flame = null;
+  async function load(range, signal) {
+    if (!app.route.id) return fill(element, empty("No request is chosen.", h("a", { href: app.address({ view: "requests" }) }, "Choose one of the slowest")));
+    if (element.dataset.id === app.route.id) return;
+    const d = await app.ask("api/request", { id: app.route.id }, signal), r = d.request;
+    if (!r) return fill(element, empty("This request is not stored any more.", "History is kept for as long and as large as slowray record was told to."));
+    element.dataset.id = app.route.id;
+    app.losses.set("request", d.losses);
+    draw(d, r);
+  }
+
+  function draw(d, r) {
+    const t = began(r), p = r.process || {}, ep = r.side === "called" ? `${clean(r.peer_addr, 60)}:${r.peer_port}` : `${clean(r.addr, 60)}:${r.port}`, key = d.key;
+    const pad = Math.max(30, r.total_us / 1e6 * 3), why = (part) => typeof d.because === "object" && d.because ? d.because[part] : d.because;
+    flame?.end();
+    flame = d.stacks ? new Flame({ unit: "nanoseconds", compact: true }) : null;
+    const own = typeof d.wait === "object" && d.wait ? d.wait.chains || d.wait : null;
+    fill(element,
+      h("div", { class: "bar" }, h("a", { class: "act", href: app.address({ view: "requests" }) }, "‹ Requests"), h("span", { class: "grow" }), h("a", { class: "act", href: app.address({ view: "timeline", ep: key || app.route.ep, from: t - pad * 4, to: t + pad * 4, last: null, sel: [t, t + Math.max(1, r.total_us / 1e6)] }) }, "On the time line"), save(r, d)),
+      h("h1", {}, h("span", {}, micros(r.total_us)), h("span", { class: "soft" }, r.side === "served" ? " answered by " : " called by "), name(p.container_name || p.comm || "an unknown process"), " ", h("bdi", { class: "name mono soft" }, ep)),
+      r.label ? h("p", { class: "label" }, name(r.label, "mono")) : null,
+      h("p", { class: "summary" }, summary(r)),
+      waterfall(r),
+      h("dl", { class: "facts" }, facts(r, t).map(([k, v]) => h("div", {}, h("dt", {}, k), h("dd", {}, v)))),
+      (r.flags || []).length ? h("ul", { class: "flags" }, r.flags.map((f) => h("li", {}, h("b", {}, clean(f, 40).replaceAll("_", " ")), flags[f] ? `: ${flags[f]}` : ""))) : null,
+      h("h2", {}, "What its process waited for then"),
+      own?.length ? chains(own) : empty(why("wait") || "No wait was recorded at that moment.", "Waits are looked at in moments; those of services whose requests are slow are looked at most."),
+      h("h2", {}, "What its threads did then"),
+      flame ? flame.element : empty(why("stacks") || "No stack was recorded at that moment.", "Stacks are recorded for services that compute while their requests are slow."),
+      d.findings?.length ? [h("h2", {}, "Findings of that moment"), h("div", { class: "cards" }, sorted(d.findings).map((f) => card(f, app)))] : null);
+    flame?.show(d.stacks.frames || d.stacks);
+  }
+
+  return { element, load, live: false, end: () => flame?.end() };
+}
+
+function facts(r, t) {
+  const p = r.process || {}, list = [["began", `${clock(t, 1)} (${ago(t)})`], ["status", h("span", { class: failed(r) ? "bad" : "" }, status(r))], [r.side === "served" ? "client" : "from", name(r.side === "served" ? `${r.peer_addr}:${r.peer_port}` : `${r.addr}:${r.port}`, "mono")],
+    ["process", [name(p.comm || "–"), p.pid ? ` ${p.pid}` : ""]], ["on its connection", `number ${count(r.seq)}`], ["received", bytes(r.bytes_in)], ["sent", bytes(r.bytes_out)], ["round trip", micros(r.rtt_us)], ["smallest round trip", micros(r.min_rtt_us)], ["sent again", plural(r.retrans || 0, "segment")]];
+  if (p.container || p.container_name) list.push(["container", name(p.container_name || p.container)]);
+  if (p.unit) list.push(["unit", name(p.unit)]);
+  if (r.weight > 1) list.push(["stands for", `${count(r.weight)} requests (sampled)`]);
+  if (r.requests > 1) list.push(["overlapped", `${count(r.requests)} requests`]);
+  return list;
+}

@@ -1,0 +1,79 @@
+// Requests one by one: the slowest, or as they came.
+
+import { h, s, name, clean, steady, empty, choice, tells } from "./dom.js";
+import { micros, count, percent } from "./figure.js";
+import { moment, other } from "./clock.js";
+import { shares } from "./parts.js";
+import { about } from "./endpoints.js";
+import { query } from "./api.js";
+import { menu } from "./export.js";
+
+export const began = (r) => new Date(r.start).getTime() / 1000;
+
+// status is how a request ended, in words.
+export function status(r) {
+  if (r.http_status) return String(r.http_status);
+  return r.status === "ok" ? "ok" : r.status === "error" ? "error" : "–";
+}
+export const failed = (r) => r.status === "error" || r.http_status >= 500;
+
+// bar is a request's ledger on a scale that the requests of a table share.
+function bar(r, most) {
+  const list = shares(r.ledger_us, true), overlap = (r.flags || []).includes("overlapped");
+  const svg = s("svg", { class: "mini", viewBox: "0 0 1000 10", preserveAspectRatio: "none", role: "img", "aria-label": list.map((x) => `${x.part.name} ${micros(x.us)}`).join(", ") });
+  let at = 0;
+  for (const x of list) {
+    const w = x.us / most * 1000;
+    svg.append(s("rect", { x: at.toFixed(2), y: 0, width: Math.max(0.6, w).toFixed(2), height: 10, fill: x.part.hatch ? "url(#hatch)" : overlap ? "#8b949e" : x.part.color }));
+    at += w;
+  }
+  return tells(svg, () => about(r.ledger_us));
+}
+
+export function top(r) {
+  const list = shares(r.ledger_us, true).sort((a, b) => b.us - a.us), sum = r.total_us || 1;
+  return list.slice(0, 2).filter((x, i) => i === 0 || x.us / sum > 0.1).map((x) => `${x.part.name} ${percent(x.us / sum)}`).join(", ");
+}
+
+// rows is the table of requests; brief leaves out what the place already tells.
+export function rows(app, list, { brief = false } = {}) {
+  if (!list?.length) return empty("No such request.", brief ? "None was stored in this time." : "Choose a longer time above, or ask for less: a smaller least time, any status, all endpoints.");
+  const most = Math.max(...list.map((r) => r.total_us)) || 1;
+  const open = (r) => app.address({ view: "request", id: r.id });
+  return h("table", { class: `requests ${brief ? "few" : ""}` },
+    h("thead", {}, h("tr", {}, ["Began", brief ? null : "Endpoint", "Client", "Status", "Total", "Where the time went"].filter(Boolean).map((t) => h("th", { scope: "col", class: t === "Total" ? "n" : "" }, t)))),
+    h("tbody", {}, list.map((r) => h("tr", { data: { go: r.id }, on: { click: (e) => { if (!e.target.closest("a")) location.hash = open(r); } } },
+      h("td", { class: "when" }, h("a", { href: open(r), "data-key": r.id, title: other(began(r), 1) }, moment(began(r), 1))),
+      brief ? null : h("td", { class: "ep" }, h("span", { class: `way ${r.side}` }, r.side === "served" ? "in" : "out"), name(r.process?.container_name || r.process?.comm || "?", "strong"), " ", h("bdi", { class: "mono soft name" }, r.side === "called" ? `${clean(r.peer_addr, 60)}:${r.peer_port}` : `${clean(r.addr, 60)}:${r.port}`)),
+      h("td", { class: "mono soft client" }, r.side === "called" ? `${clean(r.addr, 60)}:${r.port}` : `${clean(r.peer_addr, 60)}:${r.peer_port}`),
+      h("td", { class: failed(r) ? "bad" : "" }, status(r)),
+      h("td", { class: "n strong" }, micros(r.total_us), r.weight > 1 ? h("small", { class: "soft", title: `stands for ${r.weight} requests like it` }, ` ×${count(r.weight)}`) : null),
+      h("td", { class: "where" }, bar(r, most), h("span", { class: "soft" }, top(r), r.retrans > 0 ? ` · ${r.retrans} sent again` : "", r.label ? [" · ", name(r.label, "mono")] : null))))));
+}
+
+const least = [["", "any time"], ["1000", "1 ms and more"], ["10000", "10 ms and more"], ["100000", "100 ms and more"], ["1000000", "1 s and more"]];
+
+export default function view(app) {
+  const bar = h("div", { class: "bar" }), list = h("div", {}), element = h("div", { class: "page wide" }, bar, list);
+  let limit = 100;
+  async function load(range, signal) {
+    const r = app.route, q = { from: range.from, to: range.to, ep: r.ep, slow_us: r.slow, status: r.status, sort: r.sort || "slow" };
+    const [d, known] = await Promise.all([app.ask("api/requests", { ...q, limit }, signal), app.ask("api/endpoints", { from: range.from, to: range.to }, signal)]);
+    app.losses.set("requests", d.losses);
+    const total = d.total_matching ?? d.requests?.length ?? 0;
+    const pick = (label, key, options) => {
+      const e = h("select", { "aria-label": label, "data-key": key, on: { change: () => { limit = 100; app.go({ [key]: e.value || null }); } } }, options.map(([v, t]) => h("option", { value: v }, t)));
+      e.value = r[key] || "";
+      return e;
+    };
+    const eps = (known.endpoints || []).slice(0, 300).map((e) => [e.key, clean(`${e.side === "served" ? "in" : "out"} ${e.process?.comm || "?"} ${e.addr}:${e.port}`, 60)]);
+    if (r.ep && !eps.some(([k]) => k === r.ep)) eps.push([r.ep, clean(r.ep.split("|").slice(2).join(" "), 60)]);
+    steady(bar, h("h1", {}, "Requests"), h("small", { class: "soft" }, `${count(total)} match${total === 1 ? "es" : ""}${d.requests?.length < total ? `, ${r.sort === "time" ? "the first" : "the slowest"} ${count(d.requests.length)} are shown` : ""}`), h("span", { class: "grow" }),
+      pick("Endpoint", "ep", [["", "all endpoints"], ...eps]), pick("Least time", "slow", least), pick("Status", "status", [["", "any status"], ["ok", "ok"], ["error", "errors"]]),
+      choice("Order", [["slow", "slowest"], ["time", "as they came"]], r.sort || "slow", (v) => app.go({ sort: v === "slow" ? null : v })),
+      menu("requests", [["Table (CSV)", query("api/requests", { ...q, limit: 10000, format: "csv" })], ["All of it (JSON)", query("api/requests", { ...q, limit: 10000 })]]));
+    steady(list, rows(app, d.requests), d.requests?.length < total && limit < 1000 ? h("p", { class: "acts" }, h("button", { type: "button", class: "act", on: { click: () => { limit = Math.min(1000, limit * 3); app.reload(); } } }, "Show more")) : null);
+  }
+  return { element, load };
+}
+

@@ -1,0 +1,111 @@
+// The wait graph: who waits for whom, to the last hop.
+
+import { h, s, name, clean, steady, fill, empty, tells } from "./dom.js";
+import { seconds, plural } from "./figure.js";
+import { cycles, layers } from "./layout.js";
+import { menu, saveSVG, savePNG, saveCSV, saveJSON } from "./export.js";
+
+const signs = { process: "P", thread: "T", pipe: "pipe", unix: "unix", tcp: "TCP", udp: "UDP", socket: "sock", lock: "lock", "file-lock": "file lock", disk: "disk", fuse: "FUSE", kernel: "kernel", remote: "remote", child: "child" };
+const actors = new Set(["process", "thread", "remote"]);
+
+export default function view(app) {
+  const bar = h("div", { class: "bar" }), told = h("div", {}), graph = h("div", { class: "graph", tabindex: "0", role: "region", "aria-label": "Wait graph, can be scrolled" }), about = h("div", { class: "about", "aria-live": "polite" }), list = h("div", {});
+  const element = h("div", { class: "page wide waits" }, bar, told, graph, about, list);
+  let data = null, chosen = null;
+  const seen = new ResizeObserver(() => { if (data && graph.clientWidth !== seen.wide) { seen.wide = graph.clientWidth; draw(); } });
+  seen.observe(graph);
+
+  async function load(range, signal) {
+    const d = await app.ask("api/waits", { from: range.from, to: range.to }, signal);
+    app.losses.set("waits", d.losses);
+    if (data && JSON.stringify(d) === JSON.stringify(data)) return;
+    data = d;
+    draw();
+  }
+
+  function draw() {
+    const nodes = data.nodes || [], edges = (data.edges || []).filter((e) => e.from !== undefined), by = new Map(nodes.map((n) => [n.id, n]));
+    const round = cycles(nodes, edges), held = new Set(round.flat()), ends = endsOf(nodes, edges, held);
+    steady(bar, h("h1", {}, "Who waits for whom"), h("span", { class: "grow" }), menu("the wait graph", [["Picture (PNG)", () => savePNG(graph.querySelector("svg"), "wait graph")], ["Drawing (SVG)", () => saveSVG(graph.querySelector("svg"), "wait graph")],
+      ["Table (CSV)", () => saveCSV(["from", "to", "seconds", "how", "text"], edges.map((e) => [by.get(e.from)?.title, by.get(e.to)?.title, e.seconds, e.how, e.text]), "waits")], ["All of it (JSON)", () => saveJSON(data, "waits")]]));
+    graph.hidden = !nodes.length;
+    if (!nodes.length) {
+      fill(about);
+      fill(list);
+      return fill(told, empty(data.because ? clean(data.because, 300) : "Nobody was seen to wait for anybody in this time.", "Waits are looked at while requests are slow. Choose a time in which something was slow, or ask now: slowray wait PID."));
+    }
+    const culprits = nodes.filter((n) => ends.has(n.id)).sort((a, b) => (ends.get(b.id) || 0) - (ends.get(a.id) || 0));
+    fill(told, round.map((g) => h("p", { class: "alarm" }, h("b", {}, g.length > 1 ? "They wait for each other: " : "It waits for itself: "), g.map((id) => clean(by.get(id)?.title, 60)).join(" → "), ". None of them can go on by itself.")),
+      culprits.length ? h("p", { class: "summary" }, "At the end of the chains: ", culprits.slice(0, 3).map((n, i) => [i ? ", " : "", name(n.title, "strong"), ends.get(n.id) > 0 ? ` (${seconds(ends.get(n.id))} of waiting)` : ""]), ".") : null);
+    picture(nodes, edges, by, held, ends);
+    chains(by);
+    if (chosen && by.has(chosen)) tell(by.get(chosen), edges, by); else fill(about, h("span", { class: "soft" }, "Choose a node to see what is known of it."));
+  }
+
+  function picture(nodes, edges, by, held, ends) {
+    const l = layers(nodes, edges), upright = graph.clientWidth < 640, one = upright ? 146 : Math.min(196, Math.max(120, ...nodes.map((n) => clean(n.title || "", 40).length * 7.8 + 38))), high = 52, gapX = upright ? 12 : 62, gapY = upright ? 64 : 20;
+    const reach = [...l.place.values()], most = (Math.max(...reach.map(Math.abs)) + 0.5) * 2, along = l.rows.length;
+    const wide = upright ? most * (one + gapX) + 20 : along * one + (along - 1) * gapX + 20, tall = upright ? along * high + (along - 1) * gapY + 24 : most * (high + gapY) + 16;
+    const at = new Map();
+    l.rows.forEach((r, i) => r.forEach((id) => {
+      const mid = l.place.get(id);
+      at.set(id, upright ? { x: wide / 2 + mid * (one + gapX) - one / 2, y: 10 + i * (high + gapY) } : { x: 10 + i * (one + gapX), y: tall / 2 + mid * (high + gapY) - high / 2 });
+    }));
+    const top = Math.max(...l.edges.map((e) => e.seconds || 0)) || 1;
+    const lines = l.edges.map((e) => {
+      const a = at.get(e.from), b = at.get(e.to), bad = held.has(e.from) && held.has(e.to), back = l.back.has(e), w = 1.2 + 5 * Math.sqrt((e.seconds || 0) / top);
+      const [x1, y1, x2, y2] = upright ? [a.x + one / 2, a.y + high, b.x + one / 2, b.y - 5] : [a.x + one, a.y + high / 2, b.x - 5, b.y + high / 2];
+      const passed = (l.via.get(e) || []).map((id) => at.get(id)).flatMap((p) => upright ? [[p.x + one / 2, p.y], [p.x + one / 2, p.y + high]] : [[p.x, p.y + high / 2], [p.x + one, p.y + high / 2]]);
+      const d = !back ? curve([[x1, y1], ...passed, [x2, y2]], upright) : upright ? `M${a.x} ${a.y + high / 2}C${a.x - 50} ${a.y},${b.x - 50} ${b.y + high},${b.x - 4} ${b.y + high / 2}`
+        : `M${a.x + one / 2} ${a.y + high}C${a.x + one / 2} ${a.y + high + 44},${b.x + one / 2} ${b.y + high + 44},${b.x + one / 2} ${b.y + high + 5}`;
+      const [lx, ly] = passed[0] || [x2, y2];
+      const g = s("g", { class: `wait-edge ${bad ? "bad" : ""} ${chosen && (e.from === chosen || e.to === chosen) ? "on" : ""}` }, s("path", { d, "stroke-width": w, "marker-end": bad ? "url(#arrow-bad)" : "url(#arrow)" }),
+        e.seconds > 0 && !back ? s("text", { x: (x1 + lx) / 2, y: (y1 + ly) / 2 - (upright ? -4 : 7), "text-anchor": "middle" }, seconds(e.seconds)) : null);
+      return tells(g, () => [h("b", {}, `${clean(by.get(e.from)?.title, 60)} → ${clean(by.get(e.to)?.title, 60)}`), h("div", {}, clean(e.text || e.how || "", 300)), e.seconds > 0 ? h("div", {}, `${seconds(e.seconds)} of waiting`) : null, e.how && e.text ? h("div", { class: "soft" }, `known by: ${clean(e.how, 80)}`) : null]);
+    });
+    const boxes = l.rows.flat().filter((id) => by.has(id)).map((id) => {
+      const n = by.get(id), p = at.get(id), end = ends.has(id), actor = actors.has(n.kind), title = clean(n.title || n.comm || id, 400), fit = Math.floor((one - (actor ? 20 : 34)) / 7.7);
+      const g = s("g", { class: `wait-node ${actor ? "actor" : "thing"} ${end ? "culprit" : ""} ${held.has(id) ? "held" : ""} ${id === chosen ? "on" : ""}`, tabindex: "0", role: "button", "data-key": String(id), "aria-label": `${signs[n.kind] || clean(n.kind, 20)} ${clean(title, 120)}${end ? ", end of the chain" : ""}${held.has(id) ? ", in a cycle" : ""}`, transform: `translate(${p.x} ${p.y})` },
+        s("rect", { width: one, height: high, rx: actor ? 7 : 22 }), s("text", { class: "kind", x: actor ? 11 : 18, y: 19 }, signs[n.kind] === "P" ? "process" : signs[n.kind] === "T" ? "thread" : signs[n.kind] || clean(n.kind, 14)),
+        end ? s("text", { class: "kind end", x: one - (actor ? 11 : 18), y: 19, "text-anchor": "end" }, "end of the chain") : null,
+        s("text", { class: "title", x: actor ? 11 : 18, y: 38 }, title.length > fit ? `${title.slice(0, fit - 2)}…` : title));
+      const choose = () => { chosen = chosen === id ? null : id; draw(); };
+      g.addEventListener("click", choose);
+      g.addEventListener("keydown", (e) => { if (e.key === "Enter" || e.key === " ") { e.preventDefault(); choose(); } });
+      return tells(g, () => [h("b", {}, title), n.text || n.detail ? h("div", {}, clean(n.text || n.detail, 300)) : null, n.container ? h("div", { class: "soft" }, `container ${clean(n.container, 60)}`) : null]);
+    });
+    const room = graph.clientWidth - 18, fit = wide > room && wide < room * 1.3 ? room / wide : 1; // a little smaller rather than cut off
+    const head = (id) => s("marker", { id, viewBox: "0 0 8 8", refX: 6, refY: 4, markerWidth: 8, markerHeight: 8, markerUnits: "userSpaceOnUse", orient: "auto" }, s("path", { d: "M0 0 8 4 0 8z" }));
+    steady(graph, s("svg", { viewBox: `0 0 ${wide} ${tall + 40}`, width: wide * fit, height: (tall + 40) * fit, role: "group", "aria-label": "Wait graph" }, s("defs", {}, head("arrow"), head("arrow-bad")), lines, boxes));
+    if (l.left) told.append(h("p", { class: "soft" }, `${plural(l.left, "node")} with less time are left out of the drawing.`));
+  }
+
+  function tell(n, edges, by) {
+    const rows = edges.filter((e) => e.from === n.id || e.to === n.id);
+    fill(about, h("h2", {}, name(n.title || n.id)), h("p", { class: "soft" }, [n.kind, n.pid ? `pid ${n.pid}` : "", n.container ? `container ${n.container}` : ""].filter(Boolean).map((x) => clean(x, 80)).join(" · ")), n.text || n.detail ? h("p", {}, clean(n.text || n.detail, 600)) : null,
+      h("ul", {}, rows.map((e) => h("li", {}, e.from === n.id ? ["waits for ", name(by.get(e.to)?.title)] : [name(by.get(e.from)?.title), " waits for it"], e.seconds > 0 ? ` ${seconds(e.seconds)}` : "", e.text ? h("span", { class: "soft" }, ` · ${clean(e.text, 200)}`) : null))));
+  }
+
+  // chains tells the same in words, for who cannot see the drawing.
+  function chains(by) {
+    const some = (data.chains || []).slice(0, 20);
+    fill(list, some.length ? [h("h2", {}, "Chains, most time first"), h("ol", { class: "worded" }, some.map((c) => h("li", {}, h("b", {}, seconds(c.seconds)), " ", (c.nodes || []).map((id, i) => [i ? h("span", { class: "soft" }, " → ") : null, name(by.get(id)?.title || id)]), c.cycle ? h("span", { class: "badge" }, "cycle") : null, c.text ? h("div", { class: "soft" }, clean(c.text, 300)) : null)))] : null);
+  }
+  return { element, load, end: () => seen.disconnect() };
+}
+
+// curve goes through points, bending between every second pair.
+function curve(points, upright) {
+  let d = `M${points[0].join(" ")}`;
+  for (let i = 1; i < points.length; i++) {
+    const [x0, y0] = points[i - 1], [x, y] = points[i], bend = upright ? Math.abs(y - y0) / 2 : Math.abs(x - x0) / 2;
+    d += i % 2 === 0 ? `L${x} ${y}` : upright ? `C${x0} ${y0 + bend},${x} ${y - bend},${x} ${y}` : `C${x0 + bend} ${y0},${x - bend} ${y},${x} ${y}`;
+  }
+  return d;
+}
+
+// endsOf are the nodes at the end of chains with the time that comes to them.
+function endsOf(nodes, edges, held) {
+  const said = nodes.filter((n) => n.culprit), leaves = new Set(edges.map((e) => e.from)), list = said.length ? said : nodes.filter((n) => !leaves.has(n.id) && !held.has(n.id));
+  return new Map(list.map((n) => [n.id, edges.filter((e) => e.to === n.id).reduce((a, e) => a + (e.seconds || 0), 0)]));
+}

@@ -1,0 +1,43 @@
+// The control of the time that is shown.
+
+import { $, h, steady, once, button } from "./dom.js";
+import { now, span, local, parse, clock, isRelative } from "./clock.js";
+
+const presets = [300, 900, 3600, 6 * 3600, 86400, 7 * 86400];
+
+export function when(app) {
+  const { range, route, status } = app, at = $("when");
+  once(at, [route.from, route.to, route.last, range.live, !!status.span, isRelative()], () => draw(app, at));
+}
+
+function draw(app, at) {
+  const { range, route, status } = app;
+  const chosen = route.from ? "range" : String(route.last || 900);
+  const select = h("select", { "aria-label": "Time that is shown", on: { change: () => pick(select.value) } },
+    presets.map((p) => h("option", { value: String(p) }, `last ${span(p)}`)),
+    presets.includes(route.last || 900) || route.from ? null : h("option", { value: String(route.last) }, `last ${span(route.last)}`),
+    h("option", { value: "all" }, "all that is stored"),
+    route.from ? h("option", { value: "range" }, `${clock(range.from)} – ${clock(range.to)}`) : null);
+  select.value = chosen;
+  const from = h("input", { type: "datetime-local", step: "1", "aria-label": "From", value: local(range.from) }), to = h("input", { type: "datetime-local", step: "1", "aria-label": "To", value: local(range.to) });
+  const form = h("form", { on: { submit: (e) => {
+    e.preventDefault();
+    const a = parse(from.value), b = parse(to.value);
+    to.setCustomValidity(a < b ? "" : "The end must be after the beginning.");
+    if (!to.reportValidity()) return;
+    box.open = false;
+    app.go({ from: a, to: b, last: null, sel: null });
+  } } }, h("label", {}, "From ", from), h("label", {}, "To ", to), h("button", { type: "submit" }, "Show"));
+  const box = h("details", { class: "menu" }, h("summary", { "aria-label": "Choose from and to", title: "From … to …" }, "⋯"), form);
+  const shift = (share) => {
+    const by = (range.to - range.from) * share;
+    app.go({ from: range.from + by, to: Math.min(range.to + by, now()), last: null });
+  };
+  steady(at, button("‹", () => shift(-0.5), { "aria-label": "Earlier", title: "Earlier ([)" }), select,
+    button("›", () => shift(0.5), { "aria-label": "Later", title: "Later (])", disabled: range.live }), box);
+  function pick(value) {
+    if (value === "range") return;
+    if (value === "all" && status.span?.from) return app.go({ from: Math.floor(status.span.from), to: Math.ceil(status.span.to), last: null, sel: null });
+    app.go({ from: null, to: null, sel: null, last: value === "900" ? null : Number(value) });
+  }
+}

@@ -1,0 +1,456 @@
+package page_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"io/fs"
+	"net/url"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/cdproto/input"
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+
+	"github.com/slowray/slowray/internal/web/page"
+)
+
+var views = []string{"timeline", "findings", "requests", "waits", "flame", "drops", "proofs"}
+
+func TestFilesAreSmallAndTheirOwn(t *testing.T) {
+	bytes := 0
+	elsewhere, inline := regexp.MustCompile(`(?i)\b(?:https?|wss?):\/\/[^"'\s]*|url\(\s*["']?//`), regexp.MustCompile(`(?i)<style|\sstyle\s*=|\son[a-z]+\s*=|<script(?:>|[^>]*[^"]>[^<])|javascript:`)
+	err := fs.WalkDir(page.Files, ".", func(name string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		b, err := fs.ReadFile(page.Files, name)
+		bytes += len(b)
+		for _, u := range elsewhere.FindAllString(string(b), -1) {
+			if u != "http://www.w3.org/2000/svg" {
+				t.Errorf("%s names %s", name, u)
+			}
+		}
+		if strings.HasSuffix(name, ".html") {
+			if found := inline.FindString(string(b)); found != "" {
+				t.Errorf("%s: the policy forbids %q", name, found)
+			}
+		}
+		for _, markup := range []string{"innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval("} {
+			if strings.Contains(string(b), markup) {
+				t.Errorf("%s uses %s: names from the host are no markup", name, markup)
+			}
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if bytes > 1e6 {
+		t.Errorf("the page is %d bytes, more than 1 MB", bytes)
+	}
+}
+
+// at is where a moment is in the chart of response times, in the window.
+func (b *browser) at(moment int64) (x, y float64) {
+	b.t.Helper()
+	p := eval[[]float64](b, fmt.Sprintf(`(() => {
+		const plot = document.querySelector(".chart .plot"), r = plot.getBoundingClientRect(), from = +plot.ariaValueMin, to = +plot.ariaValueMax;
+		return [r.left + 56 + (%d - from) / (to - from) * (r.width - 68), r.top + 60];
+	})()`, moment))
+	return p[0], p[1]
+}
+
+func (b *browser) drag(from, to int64) {
+	b.t.Helper()
+	x1, y := b.at(from)
+	x2, _ := b.at(to)
+	b.do(chromedp.MouseEvent(input.MouseMoved, x1, y), chromedp.MouseEvent(input.MousePressed, x1, y, chromedp.ButtonLeft, chromedp.ClickCount(1)),
+		chromedp.MouseEvent(input.MouseMoved, (x1+x2)/2, y, chromedp.ButtonLeft), chromedp.MouseEvent(input.MouseMoved, x2, y, chromedp.ButtonLeft),
+		chromedp.MouseEvent(input.MouseReleased, x2, y, chromedp.ButtonLeft, chromedp.ClickCount(1)))
+}
+
+func (b *browser) says(selector string, texts ...string) {
+	b.t.Helper()
+	got := eval[string](b, `[...document.querySelectorAll(`+quote(selector)+`)].map((e) => e.innerText).join("\n")`)
+	for _, want := range texts {
+		if !strings.Contains(got, want) {
+			b.t.Errorf("%s does not say %q, but:\n%.1500s", selector, want, got)
+		}
+	}
+}
+
+func (b *browser) number(expression string) int { return eval[int](b, expression) }
+
+func quote(s string) string {
+	text, err := json.Marshal(s)
+	if err != nil {
+		panic(err)
+	}
+	return string(text)
+}
+
+func TestTimeLineAndSelection(t *testing.T) {
+	asked := make(chan string, 1000)
+	b := open(t, 1440, 900, &mock{asked: asked})
+	b.look("timeline")
+	if n := b.number(`document.querySelectorAll(".endpoint").length`); n != len(shop) {
+		t.Errorf("%d endpoints are listed, of %d", n, len(shop))
+	}
+	b.says(".title", "nginx", "192.0.2.10:443", "p99", "errors")
+	b.says(".strip-findings", "A firewall rule drops packets", "83 % of slow time")
+	b.says(".lane", "A firewall rule drops packets")
+	for i, title := range []string{"Response time", "Where a request's time goes", "Requests", "Network", "Loss", "Latencies"} {
+		b.says(".center figcaption", title)
+		if n := b.number(fmt.Sprintf(`document.querySelectorAll(".center .chart")[%d].querySelectorAll("path.line, path.layer, canvas.heat").length`, i)); n == 0 {
+			t.Errorf("%s: nothing is drawn", title)
+		}
+	}
+	if d := eval[string](b, `document.querySelector(".chart path.line").getAttribute("d")`); strings.Count(d, "L") < 250 {
+		t.Errorf("the first line has %d points", strings.Count(d, "L"))
+	}
+	paint := eval[float64](b, `performance.getEntriesByName("first-contentful-paint")[0]?.startTime ?? -1`)
+	t.Logf("first paint after %.0f ms, complete after %.0f ms, %d KB", paint, eval[float64](b, `performance.timing.loadEventEnd - performance.timing.navigationStart`),
+		b.number(`Math.round(performance.getEntriesByType("resource").reduce((a, r) => a + r.decodedBodySize, 0) / 1000)`))
+	if paint < 0 || paint > 5000 { // 500 on a machine that has nothing else to do
+		t.Errorf("first paint after %.0f ms", paint)
+	}
+
+	// The cursor tells, on all charts, what was at a moment; a finding tells of itself.
+	x, y := b.at((lossFrom + lossTo) / 2)
+	b.do(chromedp.MouseEvent(input.MouseMoved, x, y))
+	b.until(`document.querySelectorAll(".hair line").length >= 6`)
+	b.says(".chart .legend", "p99", "server p50", " ms", " ‰")
+	b.do(chromedp.Evaluate(`document.querySelector(".mark").dispatchEvent(new PointerEvent("pointermove", { clientX: 500, clientY: 300, pointerType: "mouse" }))`, nil))
+	b.says("#tip", "A firewall rule drops packets", "11:54:00 to 11:59:00")
+	b.do(chromedp.Evaluate(`document.querySelector(".mark").dispatchEvent(new PointerEvent("pointerleave"))`, nil))
+
+	b.drag(lossFrom, lossTo)
+	b.until(`document.querySelector(".difference .differs")`)
+	b.says(".difference", "A firewall rule drops packets", "Retransmission takes 10.8 ms of a request", "504")
+	if hash := eval[string](b, "location.hash"); !strings.Contains(hash, "sel=") {
+		t.Errorf("the address does not keep the selection: %s", hash)
+	}
+	b.look("difference")
+	var difference string
+	for len(asked) > 0 {
+		if q := <-asked; strings.HasPrefix(q, "/api/difference") {
+			difference = q
+		}
+	}
+	u, err := url.Parse(difference)
+	if err != nil || u.Query().Get("ep") != shop[0].key() {
+		t.Fatalf("asked for %q", difference)
+	}
+	for key, want := range map[string]int64{"from": lossFrom, "to": lossTo} {
+		var got float64
+		if fmt.Sscan(u.Query().Get(key), &got); got < float64(want)-6 || got > float64(want)+6 {
+			t.Errorf("asked for a difference with %s=%g instead of %d", key, got, want)
+		}
+	}
+
+	// With the keyboard: leave it, select anew, look closer.
+	b.do(chromedp.Focus(".chart .plot"), chromedp.KeyEvent(kb.Escape))
+	b.until(`document.querySelector(".difference").hidden && !location.hash.includes("sel=")`)
+	for range 3 {
+		b.do(chromedp.KeyEvent(kb.ArrowRight, chromedp.KeyModifiers(input.ModifierShift)))
+	}
+	b.until(`location.hash.includes("sel=") && !document.querySelector(".difference").hidden`)
+	b.do(chromedp.Focus(".chart .plot"), chromedp.KeyEvent(kb.Enter))
+	b.until(`location.hash.includes("from=") && !location.hash.includes("sel=") && document.querySelector("#live").innerText.includes("Held")`)
+	b.do(chromedp.Click("#live"))
+	b.until(`!location.hash.includes("from=") && document.querySelector("#live").innerText.includes("Live")`)
+	b.do(chromedp.Click("#live"))
+	b.until(`document.querySelector("#live").innerText.includes("Paused")`)
+}
+
+func TestSlowestRequestWithinThreeClicks(t *testing.T) {
+	b := open(t, 1440, 900, &mock{})
+	b.do(chromedp.Click(".slow tbody tr:first-child a")) // the first click
+	b.settle("request")
+	b.look("request")
+	b.says("h1", "nginx")
+	b.says(".summary", "% of it")
+	b.says(".waterfall", "server", "call", "waits for another service", "Total")
+	b.says(".chain", "php-fpm8.2", "containerd-shim", "fluent-bit", "203.0.113.44:24224 does not read what it is sent", "pipe:[48123]")
+	// The bars follow each other: each begins where the one before it ended.
+	if gap := eval[float64](b, `(() => {
+		let end = 0, worst = 0;
+		for (const row of document.querySelectorAll(".wf-row[data-part]:not(.inner):not(.beside)")) {
+			const r = row.querySelector("rect");
+			worst = Math.max(worst, Math.abs(+r.getAttribute("x") - end));
+			end = +r.getAttribute("x") + +r.getAttribute("width");
+			if (+r.getAttribute("width") <= 2.5) end = +r.getAttribute("x");
+		}
+		return worst;
+	})()`); gap > 3 {
+		t.Errorf("a bar begins %g thousandths off the end of the one before", gap)
+	}
+	if n := b.number(`document.querySelector(".flame").flame.tree.name.length`); n < 20 {
+		t.Errorf("the stacks of the moment have %d frames", n)
+	}
+	b.do(chromedp.NavigateBack())
+	b.settle("timeline")
+	b.goTo("#/?view=requests&slow=100000", "requests")
+	b.says("table.requests", "shop-php", "ms", "sent again")
+	b.look("requests")
+	b.goTo("#/?view=request&id=nobody", "request")
+	b.says("#main", "not stored any more")
+}
+
+func TestWaitGraph(t *testing.T) {
+	b := open(t, 1440, 900, &mock{})
+	b.goTo("#/?view=waits", "waits")
+	b.look("waits")
+	if n := b.number(`document.querySelectorAll(".wait-node").length`); n != 12 {
+		t.Errorf("%d nodes are drawn of 12", n)
+	}
+	if got := eval[string](b, `[...document.querySelectorAll(".wait-node.culprit")].map((n) => n.dataset.key).join()`); got != "r1" {
+		t.Errorf("the culprits are %s", got)
+	}
+	if got := eval[string](b, `[...document.querySelectorAll(".wait-node.held")].map((n) => n.dataset.key).sort().join()`); got != "a1,a2" {
+		t.Errorf("in the cycle are %s", got)
+	}
+	b.says(".alarm", "They wait for each other", "stock-sync", "stock-audit")
+	b.says(".waits", "At the end of the chains: 203.0.113.44:24224", "413 s")
+	// Who waits is left of what it waits for, but where they wait for each other.
+	b.do(chromedp.Evaluate(`(() => { window.left = (id) => document.querySelector('[data-key="' + id + '"]').getBoundingClientRect().left; })()`, nil))
+	for _, e := range waitGraph["edges"].([]object)[:9] {
+		if !eval[bool](b, fmt.Sprintf(`left(%q) < left(%q)`, e["from"], e["to"])) {
+			t.Errorf("%s is not left of %s", e["from"], e["to"])
+		}
+	}
+	b.do(chromedp.Focus(`[data-key="p1500"]`), chromedp.KeyEvent(kb.Enter))
+	b.says(".about", "containerd-shim", "waits for /run/fluent.sock", "pipe:[48123] waits for it")
+}
+
+func TestFlameGraph(t *testing.T) {
+	b := open(t, 1440, 900, &mock{})
+	b.goTo("#/?view=flame", "flame")
+	b.look("flame")
+	state := func() string {
+		return eval[string](b, `(() => { const f = document.querySelector(".flame").flame; return f.tree.name[f.top]; })()`)
+	}
+	click := func(name string) {
+		t.Helper()
+		p := eval[*struct{ X, Y, Width, Height float64 }](b, `document.querySelector(".flame").flame.locate(`+quote(name)+`)`)
+		if p == nil {
+			t.Fatalf("no frame %s is drawn", name)
+		}
+		b.do(chromedp.MouseClickXY(p.X+p.Width/2, p.Y+p.Height/2))
+	}
+	click(`Shop\Cart::total`)
+	if got := state(); got != `Shop\Cart::total` {
+		t.Fatalf("zoomed into %s", got)
+	}
+	if w := eval[float64](b, `document.querySelector(".flame").flame.locate("Shop\\Cart::total").width / document.querySelector(".flame-box").clientWidth`); w < 0.99 {
+		t.Errorf("what is zoomed into is %g wide", w)
+	}
+	b.do(chromedp.Focus(".flame-box"), chromedp.KeyEvent(kb.Escape))
+	if got := state(); got != "all" {
+		t.Errorf("Escape leaves %s", got)
+	}
+	b.do(chromedp.SendKeys(`.flame input`, "^poll$"))
+	b.until(`document.querySelector(".flame output").innerText.includes("9.0 %")`)
+	b.do(chromedp.KeyEvent("("))
+	b.until(`document.querySelector(".flame output").innerText === "not a regular expression"`)
+	b.goTo("#/?view=flame&kind=off&sel="+fmt.Sprintf("%d,%d", lossFrom, lossTo), "flame")
+	b.until(`document.querySelector(".flame").flame.compares`)
+	b.says(".flame-legend", "larger share", "the rest", "the selected range")
+	b.look("flame-difference")
+}
+
+func TestDarkPhoneAndKeys(t *testing.T) {
+	b := open(t, 1440, 900, &mock{})
+	light := func() float64 {
+		return eval[float64](b, `getComputedStyle(document.body).backgroundColor.match(/[\d.]+/g).slice(0, 3).reduce((a, c) => a + +c, 0) / 765`)
+	}
+	b.do(emulation.SetEmulatedMedia().WithFeatures([]*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: "dark"}}))
+	if l := light(); l > 0.2 {
+		t.Errorf("in the dark the ground is %.2f bright", l)
+	}
+	b.do(chromedp.KeyEvent("t"))
+	b.until(`document.documentElement.dataset.theme === "light"`)
+	if l := light(); l < 0.8 {
+		t.Errorf("chosen light, the ground is %.2f bright", l)
+	}
+	b.goTo("#/?theme=dark&last=3600", "timeline")
+	if l := light(); l > 0.2 {
+		t.Errorf("an address that says dark gives a ground %.2f bright", l)
+	}
+	b.look("timeline-dark")
+
+	b.do(chromedp.KeyEvent("?"))
+	b.until(`document.querySelector("dialog[open]")`)
+	b.do(chromedp.KeyEvent(kb.Escape))
+	b.until(`!document.querySelector("dialog")`)
+	for i, view := range views[1:] {
+		b.do(chromedp.Evaluate(`delete document.documentElement.dataset.ready`, nil), chromedp.KeyEvent(fmt.Sprint(i+2)))
+		b.settle(view)
+		b.look(view + "-dark")
+		// What can be used has a name.
+		if nameless := eval[string](b, `[...document.querySelectorAll("button, a[href], input, select, summary, [tabindex='0'], svg[role=img]")].filter((e) => !(e.getAttribute("aria-label") || e.textContent.trim() || e.title || e.closest("label"))).map((e) => e.outerHTML.slice(0, 120)).join("\n")`); nameless != "" {
+			t.Errorf("%s: without a name: %s", view, nameless)
+		}
+	}
+
+	b.do(emulation.SetDeviceMetricsOverride(390, 844, 2, true))
+	for _, view := range views {
+		b.goTo("#/?theme=light&view="+view, view)
+		b.fits(view)
+		b.look("phone-" + view)
+	}
+	b.goTo("#/?sel="+fmt.Sprintf("%d,%d", lossFrom, lossTo), "timeline")
+	b.until(`document.querySelector(".difference .differs")`)
+	b.fits("a selection")
+	b.do(chromedp.Evaluate(`document.querySelector(".slow tbody tr a").click()`, nil))
+	b.settle("request")
+	b.fits("request")
+	b.look("phone-request")
+}
+
+// fits fails when the page is wider than the window.
+func (b *browser) fits(what string) {
+	b.t.Helper()
+	if over := eval[string](b, `document.documentElement.scrollWidth <= innerWidth ? "" : document.documentElement.scrollWidth + " of " + innerWidth + ": " + [...document.querySelectorAll("body *")].filter((e) => e.getBoundingClientRect().right > innerWidth + 1).slice(0, 4).map((e) => e.tagName + "." + e.getAttribute("class")).join(" ")`); over != "" {
+		b.t.Errorf("%s is wider than the window: %s", what, over)
+	}
+}
+
+func TestHostileNamesAreText(t *testing.T) {
+	evil := `<img src=x onerror="pwned=1"><script>pwned=1</script>` + "\u202e\u0000\x1b[31m\"'" + strings.Repeat("W", 64<<10)
+	// spoil puts the name in place of all texts that come from the host.
+	var spoil func(v any) any
+	spoil = func(v any) any {
+		switch v := v.(type) {
+		case map[string]any:
+			out := map[string]any{}
+			for k, x := range v {
+				switch k {
+				case "key", "id", "side", "kind", "unit", "start", "from", "to", "nodes", "edges", "flags", "role", "schema", "dimension", "better", "outcome", "verdict":
+					if _, text := x.(string); text {
+						out[k] = x
+						continue
+					}
+				}
+				out[k] = spoil(x)
+			}
+			return out
+		case []any:
+			out := make([]any, 0, min(len(v), 6))
+			for _, x := range v[:min(len(v), 6)] {
+				if text, is := x.(string); is && len(text) < 9 { // an id
+					out = append(out, x)
+				} else {
+					out = append(out, spoil(x))
+				}
+			}
+			return out
+		case string:
+			return evil
+		}
+		return v
+	}
+	m := &mock{instead: map[string]any{}}
+	for _, path := range []string{"endpoints", "findings", "requests?limit=3", "waits", "stacks", "drops", "proofs", "difference?from=" + fmt.Sprint(lossFrom) + "&to=" + fmt.Sprint(lossTo), "request?id=" + shop[0].requests(lossFrom, lossTo)[0]["id"].(string)} {
+		u, _ := url.Parse("/api/" + path)
+		r := httpGet(u)
+		b, _ := json.Marshal(tell(r))
+		var v any
+		if err := json.Unmarshal(b, &v); err != nil {
+			t.Fatal(err)
+		}
+		m.instead[u.Path] = spoil(v)
+	}
+	b := open(t, 390, 844, m)
+	for _, view := range append(views, "request") {
+		b.goTo("#/?id=x&view="+view, view)
+		b.fits(view)
+		if n := b.number(`document.querySelectorAll("img, main script").length`); n != 0 {
+			t.Errorf("%s: a name became %d elements", view, n)
+		}
+		if eval[bool](b, `"pwned" in window`) {
+			t.Errorf("%s: a name was run", view)
+		}
+		if n := b.number(`document.getElementById("main").textContent.length`); n > 400000 {
+			t.Errorf("%s holds %d characters: names are not cut", view, n)
+		}
+		if !eval[bool](b, `document.getElementById("main").textContent.includes("<img src=x")`) {
+			t.Errorf("%s does not show the name as text", view)
+		}
+		if eval[bool](b, `/[\u202e\u0000\u001b]/.test(document.getElementById("main").textContent)`) {
+			t.Errorf("%s lets control characters through", view)
+		}
+	}
+}
+
+func TestTroubleSaysWhatToDo(t *testing.T) {
+	m := &mock{instead: map[string]any{"/api/requests": 500}}
+	b := open(t, 1200, 800, m)
+	b.goTo("#/?view=requests", "requests")
+	b.until(`!document.getElementById("notice").hidden`)
+	b.says("#notice", "the store cannot be read: no space left on device", "Try again")
+	delete(m.instead, "/api/requests")
+	b.do(chromedp.Click("#notice button"))
+	b.until(`document.getElementById("notice").hidden && document.querySelector("table.requests")`)
+	m.instead = map[string]any{"/api/endpoints": object{"endpoints": []object{}}, "/api/findings": object{"findings": []object{}}, "/api/series": object{}, "/api/requests": object{}, "/api/waits": object{"nodes": nil, "because": "no process was slow"},
+		"/api/stacks": object{"frames": nil, "because": "no stacks were recorded in this time"}, "/api/drops": object{}, "/api/proofs": object{"proofs": nil}}
+	for view, want := range map[string]string{"timeline": "send one, or choose a longer time", "findings": "No cause of slowness was found", "requests": "No such request", "waits": "no process was slow", "flame": "no stacks were recorded in this time", "drops": "No packet died", "proofs": "slowray prove CAUSE --apply"} {
+		b.goTo("#/?view="+view, view)
+		b.says("#main", want)
+	}
+}
+
+func TestFiguresAndExports(t *testing.T) {
+	b := open(t, 1200, 800, &mock{})
+	for expression, want := range map[string]string{
+		`figure.micros(214000)`: "214 ms", `figure.micros(93.4)`: "93.4 µs", `figure.micros(1.3e6)`: "1.3 s", `figure.micros(999.9)`: "1 ms", `figure.micros(null)`: "–", `figure.micros(0)`: "0",
+		`figure.percent(0.00001)`: "under 0.1 %", `figure.percent(0.9999)`: "over 99.9 %", `figure.percent(1)`: "100 %", `figure.count(290566)`: "290,566", `figure.permille(31.42)`: "31 ‰",
+		`exporting.table(["a"], [["=1+1"], ["x,\"y"], [null], [-3]])`: "a\r\n'=1+1\r\n\"x,\"\"y\"\r\n\r\n-3\r\n",
+		`dom.clean("a\u202eb\u0007c")`:                                "a\ufffdb\ufffdc",
+		`String(dom.clean("x".repeat(70000)).length < 200)`:           "true",
+		`JSON.stringify(layout.cycles([{id: 1}, {id: 2}, {id: 3}], [{from: 1, to: 2}, {from: 2, to: 1}, {from: 2, to: 3}]).map((g) => g.sort()))`:                                                      "[[1,2]]",
+		`JSON.stringify(layout.layers([{id: "a"}, {id: "b"}, {id: "c"}], [{from: "a", to: "b"}, {from: "b", to: "c"}, {from: "a", to: "c"}]).rows.map((r) => r.filter((x) => typeof x === "string")))`: `[["a"],["b"],["c"]]`,
+	} {
+		got := eval[string](b, `Promise.all(["figure", "export", "dom", "layout"].map((m) => import("/assets/" + m + ".js"))).then(([figure, exporting, dom, layout]) => `+expression+`)`)
+		if got != want {
+			t.Errorf("%s is %q, want %q", expression, got, want)
+		}
+	}
+	svg := eval[string](b, `import("/assets/export.js").then((m) => m.picture(document.querySelector(".chart .plot svg"), "Response <time>").text)`)
+	for _, want := range []string{"<svg xmlns=", "Response &lt;time&gt;", "<path", "stroke=\"rgb(63, 111, 209)\""} {
+		if !strings.Contains(svg, want) {
+			t.Errorf("the drawing lacks %s: %.300s", want, svg)
+		}
+	}
+	if strings.Contains(svg, "class=") || strings.Contains(svg, "var(") {
+		t.Error("the drawing needs a style sheet")
+	}
+	// A picture is drawn without leaving the page's policy.
+	if kind := eval[string](b, `new Promise((done) => {
+		HTMLAnchorElement.prototype.click = function () { done(this.download + " " + this.href.slice(0, 5)); };
+		import("/assets/export.js").then((m) => m.savePNG(document.querySelector(".chart .plot svg"), "Response time"));
+	})`); kind != "slowray-response-time.png blob:" {
+		t.Errorf("saved %s", kind)
+	}
+}
+
+// TestManyRequestsStayFluid moves the cursor over charts of the most that is
+// ever asked for, and times it.
+func TestManyPointsStayFluid(t *testing.T) {
+	b := open(t, 1440, 900, &mock{})
+	begin := time.Now()
+	perMove := eval[float64](b, `(async () => {
+		const plot = document.querySelector(".chart .plot"), r = plot.getBoundingClientRect(), t0 = performance.now();
+		for (let i = 0; i < 200; i++) plot.dispatchEvent(new PointerEvent("pointermove", { clientX: r.left + 60 + i * 3, clientY: r.top + 40, pointerType: "mouse", bubbles: true }));
+		document.body.offsetWidth;
+		return (performance.now() - t0) / 200;
+	})()`)
+	t.Logf("a move of the cursor takes %.2f ms over six charts (%.0f ms in all)", perMove, time.Since(begin).Seconds()*1000)
+	if perMove > 60 { // 16 ms is a frame; a busy machine has several times that
+		t.Errorf("a move of the cursor takes %.1f ms", perMove)
+	}
+}
