@@ -5,8 +5,7 @@ import (
 	"encoding/csv"
 	"strconv"
 	"strings"
-
-	"github.com/slowray/slowray/internal/report"
+	"unicode/utf8"
 )
 
 // table is rows of a CSV file.
@@ -29,8 +28,16 @@ func (t *table) csv() []byte {
 // with one of these for a formula (CWE-1236), and control characters are not
 // for files that people open.
 func cell(text string) string {
-	text = report.Clean(text)
-	if len(text) > maxText {
+	text = strings.Map(func(r rune) rune {
+		switch {
+		case r == '\n' || r == '\t':
+			return ' '
+		case unseen(r):
+			return utf8.RuneError
+		}
+		return r
+	}, text[:min(len(text), 2*maxText)])
+	if len(text) > maxText { // a replacement is longer than what it stands for
 		text = strings.ToValidUTF8(text[:maxText], "") + "…"
 	}
 	if text != "" && strings.ContainsRune("=+-@|\t\r\n'", rune(text[0])) {

@@ -384,9 +384,9 @@ func (c *comparedJSON) parts() []*differenceRow {
 			r.Explains = figure(d / added)
 			switch {
 			case added > 0 && d > 0:
-				text += fmt.Sprintf("; %s of the added time", num.Percent(d/added))
+				text += "; " + portion(d/added) + " of the added time"
 			case added < 0 && d < 0:
-				text += fmt.Sprintf("; %s of the saved time", num.Percent(d/added))
+				text += "; " + portion(d/added) + " of the saved time"
 			}
 		}
 		r.Text = text + c.caveat() + "."
@@ -416,6 +416,15 @@ func ledgerNames(fine bool) []string {
 		}
 	}
 	return names
+}
+
+// portion is a part of the added time in words. It may be more than all where
+// something else became faster.
+func portion(x float64) string {
+	if x >= 0.995 {
+		return "all"
+	}
+	return num.Percent(x)
 }
 
 // row begins a row of the endpoint.

@@ -295,7 +295,7 @@ func (c *comparedJSON) group(dimension, name string, a, b, allIn, allOut *group)
 		} else {
 			text += ", none outside"
 		}
-		r.Text = fmt.Sprintf("%s; %s of the added time, %s of the requests%s.", text, num.Percent(mine/added), num.Percent(shareIn), caveat(a.n, max(b.n, fewRequests)))
+		r.Text = fmt.Sprintf("%s; %s of the added time, %s of the requests%s.", text, portion(mine/added), num.Percent(shareIn), caveat(a.n, max(b.n, fewRequests)))
 		r.score = c.weight * min(excess, 1)
 	case shareTells:
 		r.Unit, r.Inside, r.Outside, r.Ratio = unitShare, in, out, quotient(shareIn, shareOut)

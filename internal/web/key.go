@@ -53,7 +53,7 @@ func escapeName(name string) string {
 	var b strings.Builder
 	for i := range len(name) {
 		switch c := name[i]; {
-		case c <= ' ' || c > '~' || c == '%' || c == '|':
+		case c <= ' ' || c > '~' || strings.IndexByte("%|\"\\<>&'", c) >= 0:
 			b.Write([]byte{'%', upperHex[c>>4], upperHex[c&15]})
 		default:
 			b.WriteByte(c)

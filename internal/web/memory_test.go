@@ -206,3 +206,14 @@ func incident() *memory {
 func incidentRange() string {
 	return fmt.Sprintf("from=%d&to=%d", noon.Add(5*time.Minute).Unix(), noon.Add(7*time.Minute).Unix())
 }
+
+// held answers nothing before its gate is open.
+type held struct {
+	*memory
+	gate chan struct{}
+}
+
+func (h *held) Endpoints(q store.Query) ([]store.EndpointSum, error) {
+	<-h.gate
+	return h.memory.Endpoints(q)
+}
