@@ -6,10 +6,12 @@ import (
 	"math"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 	"unicode/utf8"
 
+	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
@@ -315,6 +317,66 @@ func TestHostileNames(t *testing.T) {
 	}
 	if want := float64(n * len(durationsNS)); sum != want {
 		t.Errorf("%g requests, want %g", sum, want)
+	}
+}
+
+// TestNoSeriesTwice: what is given passes the checks of a pedantic client: no
+// series twice, labels in order, all of one kind.
+func TestNoSeriesTwice(t *testing.T) {
+	x := fed(30, 2, Options{Version: "v1"})
+	for i, a := range hostile {
+		x.add(secondOf(observe.Served, a, 80, hostile[len(hostile)-1-i]))
+	}
+	if _, err := (prometheus.Gatherers{x}).Gather(); err != nil {
+		t.Errorf("%.2000v", err)
+	}
+}
+
+// TestManyScrapesWhileItGrows: scrapes at once, in both forms, while seconds come:
+// each is whole, and no counter goes back.
+func TestManyScrapesWhileItGrows(t *testing.T) {
+	x := fed(20, 1, Options{})
+	stop := make(chan struct{})
+	var all sync.WaitGroup
+	all.Go(func() {
+		for i := 0; ; i++ {
+			select {
+			case <-stop:
+				return
+			default:
+				x.add(secondOf(observe.Served, "127.0.0.1", 1+i%40, "nginx"))
+			}
+		}
+	})
+	var readers sync.WaitGroup
+	for range 3 {
+		readers.Go(func() {
+			last := 0.0
+			for range 10 {
+				now := value(t, scraped(t, x), "slowray_requests_total", "side=served", "port=1")
+				if now < last {
+					t.Errorf("a counter went back from %g to %g", last, now)
+				}
+				last = now
+			}
+		})
+	}
+	readers.Wait()
+	close(stop)
+	all.Wait()
+}
+
+// TestOnlyReads: other methods are refused, HEAD has no body.
+func TestOnlyReads(t *testing.T) {
+	h := New(Options{}).Handler()
+	for method, want := range map[string]int{"HEAD": 200, "POST": 405, "GET": 200} {
+		r := httptest.NewRequest(method, "/metrics", strings.NewReader("x"))
+		r.Header.Set("Accept-Encoding", "gzip")
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		if w.Code != want || (method == "HEAD") != (w.Body.Len() == 0) {
+			t.Errorf("%s: status %d, %d bytes", method, w.Code, w.Body.Len())
+		}
 	}
 }
 

@@ -92,7 +92,8 @@ var (
 // classic counts in counts, for each bound, the values up to it. A value that is
 // less than 1.6 % from a bound may be counted on its other side.
 func classic(h *observe.Histogram, bounds []float64, counts []uint64) []uint64 {
-	counts = append(counts[:0], slices.Repeat([]uint64{0}, len(bounds))...)
+	counts = slices.Grow(counts[:0], len(bounds))[:len(bounds)]
+	clear(counts)
 	at := 0
 	for middle, n := range h.Buckets() {
 		for at < len(bounds) && float64(middle)/1e9 > bounds[at] {

@@ -108,8 +108,9 @@ func TestSpansSayTheBuckets(t *testing.T) {
 		}
 		var e exponential
 		e.convert(&h)
-		upTo := classic(&h, durationBounds, nil)
-		got := e.expose(upTo, durationBounds, nil)
+		var s slot
+		s.upTo = classic(&h, durationBounds, nil)
+		got := e.expose(&s, durationBounds, nil)
 		buckets := unfold(got)
 		if len(buckets) != len(e.counts) {
 			t.Fatalf("%d buckets, want %d", len(buckets), len(e.counts))
