@@ -114,7 +114,7 @@ func tell(r *http.Request) any {
 		}
 		slices.SortStableFunc(list, func(a, b object) int {
 			if q.Get("sort") == "time" {
-				return strings.Compare(a["start"].(string), b["start"].(string))
+				return strings.Compare(b["start"].(string), a["start"].(string))
 			}
 			return int(math.Copysign(1, b["total_us"].(float64)-a["total_us"].(float64)))
 		})

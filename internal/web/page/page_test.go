@@ -263,7 +263,7 @@ func TestFlameGraph(t *testing.T) {
 	b.look("flame-difference")
 }
 
-func TestDarkPhoneAndKeys(t *testing.T) {
+func TestDarkAndKeys(t *testing.T) {
 	b := open(t, 1440, 900, &mock{})
 	light := func() float64 {
 		return eval[float64](b, `getComputedStyle(document.body).backgroundColor.match(/[\d.]+/g).slice(0, 3).reduce((a, c) => a + +c, 0) / 765`)
@@ -297,9 +297,13 @@ func TestDarkPhoneAndKeys(t *testing.T) {
 		}
 	}
 
+}
+
+func TestPhone(t *testing.T) {
+	b := open(t, 390, 844, &mock{})
 	b.do(emulation.SetDeviceMetricsOverride(390, 844, 2, true))
 	for _, view := range views {
-		b.goTo("#/?theme=light&view="+view, view)
+		b.goTo("#/?view="+view, view)
 		b.fits(view)
 		b.look("phone-" + view)
 	}
@@ -438,7 +442,7 @@ func TestFiguresAndExports(t *testing.T) {
 	}
 }
 
-// TestManyRequestsStayFluid moves the cursor over charts of the most that is
+// TestManyPointsStayFluid moves the cursor over charts of the most that is
 // ever asked for, and times it.
 func TestManyPointsStayFluid(t *testing.T) {
 	b := open(t, 1440, 900, &mock{})

@@ -59,14 +59,17 @@ export class Plot {
       link.point(t);
       if (!start || !start.moved && Math.abs(e.clientX - start.x) < 5) return;
       start.moved = true;
+      box.classList.add("dragging");
       link.mark([Math.min(start.t, t), Math.max(start.t, t)]);
     });
     box.addEventListener("pointerup", () => {
+      box.classList.remove("dragging");
       if (start?.moved) link.select(this.whole(link.selection));
       else if (start && link.selection) link.select(null);
       start = null;
     });
     box.addEventListener("pointercancel", () => {
+      box.classList.remove("dragging");
       if (start?.moved) link.mark(start.before);
       start = null;
     });

@@ -2,12 +2,12 @@
 
 import { h, fill, clean, button, steady } from "./dom.js";
 import { micros, percent, small, count, times } from "./figure.js";
-import { between } from "./clock.js";
+import { between, isRelative } from "./clock.js";
 import { part } from "./parts.js";
 import { sorted, level, subject, lasted, sentence, keyOf } from "./findings.js";
 import { menu, saveCSV } from "./export.js";
 
-const titles = { "ledger part": "Where the time went", peer: "Clients", process: "Processes", status: "Answers", stack: "What the threads did" };
+const titles = { "ledger part": "Where the time went", peer: "Clients", process: "Processes", status: "Answers", stack: "What the threads did", flag: "Remarks on requests", label: "What was asked for", rate: "How much", network: "On the network", endpoint: "Other endpoints" };
 
 export class Difference {
   constructor(app, zoom) {
@@ -19,14 +19,19 @@ export class Difference {
   async load(range, sel, ep, signal) {
     this.element.hidden = !sel;
     this.element.parentElement?.classList.toggle("selected", !!sel);
-    if (!sel) return;
-    const { app } = this, at = { from: sel[0], to: sel[1] }, sign = `${sel} ${ep}`;
+    if (!sel) { this.at = null; return; }
+    const { app } = this, at = { from: sel[0], to: sel[1] }, sign = `${sel} ${ep} ${isRelative()}`;
     if (this.sign !== sign) fill(this.body, this.top(sel, ep, null), h("p", { class: "wait" }, "Comparing…"));
     this.sign = sign;
-    const [d, found] = await Promise.all([app.ask("api/difference", { ...at, ep, shown_from: range.from, shown_to: range.to }, signal), app.ask("api/findings", at, signal)]);
+    // While the page is live the rest grows; it is compared anew only now and then.
+    if (this.at && this.at.sign === sign && Date.now() - this.at.when < 30000) return;
+    const [d, found] = await Promise.all([app.ask("api/difference", { ...at, ep }, signal), app.ask("api/findings", at, signal)]);
+    this.at = { sign, when: Date.now() };
     app.losses.set("difference", d.losses);
     const rows = d.rows || [], causes = sorted(found.findings).filter((f) => f.role !== "consequence");
-    steady(this.body, this.top(sel, ep, rows),
+    const own = (d.endpoints || []).find((e) => e.key === ep);
+    steady(this.body, this.top(sel, ep, rows), own?.text ? h("p", { class: "summary" }, clean(own.text, 400)) : null,
+      d.because ? h("p", { class: "soft" }, clean(d.because, 300)) : null,
       h("h3", {}, causes.length ? "Causes found in it" : "No cause was found in it"),
       causes.slice(0, 5).map((f) => h("a", { class: `brief ${level(f)}`, href: app.address({ view: "findings", cause: keyOf(f).slice(0, 200), sel: null }), "data-key": keyOf(f) }, h("b", {}, clean(f.title, 160)), h("span", {}, subject(f)), h("span", { class: "soft" }, `${f.share !== undefined && f.share !== null ? `${percent(f.share)} of ${clean(f.of, 40)} · ` : ""}${lasted(f)}`), h("span", {}, sentence(f).slice(0, 220)))),
       causes.length ? null : h("p", { class: "soft" }, "What differs below is what was measured; no cause of the catalogue stands out."),
@@ -54,8 +59,8 @@ export class Difference {
     const unit = r.unit || (r.dimension === "ledger part" ? "us" : r.inside <= 1 && r.outside <= 1 ? "share" : "count");
     const write = unit === "us" ? micros : unit === "share" ? small : count, most = Math.max(r.inside || 0, r.outside || 0) || 1;
     const p = r.dimension === "ledger part" ? part(r.name) : null, color = p ? p.color : "var(--accent)";
-    return h("li", {}, h("p", {}, p ? h("i", { class: "dot", css: { background: color } }) : null, clean(r.text || `${p ? p.name : r.name}: ${write(r.inside)} instead of ${write(r.outside)}`, 300)),
-      h("div", { class: "two", role: "img", "aria-label": `inside ${write(r.inside)}, outside ${write(r.outside)}, ${times(r.inside, r.outside)}` },
+    return h("li", {}, h("p", {}, p ? h("i", { class: "dot", css: { background: color } }) : null, clean(r.text || `${p ? p.name : r.name}: ${write(r.inside)} instead of ${write(r.outside)}`, 300), r.few ? h("span", { class: "badge", title: "of few requests: chance may have made it" }, "few") : null),
+      h("div", { class: "two", role: "img", "aria-label": `here ${write(r.inside)}, rest ${write(r.outside)}, ${times(r.inside, r.outside)}` },
         h("span", { class: "soft" }, "here"), h("i", { css: { width: `${(r.inside || 0) / most * 100}%`, background: color } }), h("b", {}, write(r.inside)),
         h("span", { class: "soft" }, "rest"), h("i", { class: "pale", css: { width: `${(r.outside || 0) / most * 100}%`, background: color } }), h("b", {}, write(r.outside))));
   }

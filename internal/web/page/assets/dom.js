@@ -79,7 +79,10 @@ export function name(text, cls = "") {
 
 // tip is the one floating explanation. It follows the pointer and never takes focus.
 export const tip = {
+  owner: null, // the element it tells of; without it, it hides
+  tidy() { if (tip.owner && !tip.owner.isConnected) tip.hide(); },
   show(x, y, ...children) {
+    tip.owner = null;
     const e = fill($("tip"), children);
     e.hidden = false;
     const w = e.offsetWidth, high = e.offsetHeight;
@@ -91,12 +94,13 @@ export const tip = {
 
 // tells gives an element an explanation on hovering and on focus.
 export function tells(e, make) {
-  e.addEventListener("pointermove", (ev) => { if (ev.pointerType !== "touch") tip.show(ev.clientX, ev.clientY, make()); });
+  e.addEventListener("pointermove", (ev) => { if (ev.pointerType !== "touch") { tip.show(ev.clientX, ev.clientY, make()); tip.owner = e; } });
   e.addEventListener("pointerleave", tip.hide);
   e.addEventListener("focus", () => {
     if (!e.matches(":focus-visible")) return;
     const box = e.getBoundingClientRect();
     tip.show(box.left, box.bottom - 8, make());
+    tip.owner = e;
   });
   e.addEventListener("blur", tip.hide);
   return e;

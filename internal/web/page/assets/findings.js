@@ -59,8 +59,8 @@ export class Lane extends Plot {
     if (!this.list) return;
     const wide = this.wide = this.rows.clientWidth || this.wide, rows = [];
     for (const f of this.list) {
-      const a = this.x(Math.max(this.from, f.onset)), b = Math.max(a + 4, this.x(Math.min(this.to, ends(f, this.to)))), text = clean(f.title, 90), need = Math.min(text.length * 6.5 + 16, 300);
-      const side = b - a >= Math.min(need, 130) ? "in" : b + need < wide - right || a < wide / 2 ? "after" : "before";
+      const a = this.x(Math.max(this.from, f.onset)), b = Math.max(a + 4, this.x(Math.min(this.to, ends(f, this.to)))), text = clean(f.title, 90), need = Math.min(text.length * 7.3 + 18, 340);
+      const side = b - a >= Math.min(need, 150) ? "in" : b + need < wide - right || a < wide / 2 ? "after" : "before";
       const room = side === "in" ? b - a : side === "after" ? Math.min(need, wide - b) : Math.min(need, a), low = side === "before" ? a - room : a, high = side === "after" ? b + room : b;
       let row = rows.find((r) => r.every((o) => high + 4 < o.low || low > o.high + 4));
       if (!row) rows.push(row = []);

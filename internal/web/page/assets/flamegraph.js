@@ -189,7 +189,7 @@ export class Flame {
     const { tree } = this, list = [];
     if (this.compares) {
       const before = tree.before[i] / (tree.before[0] || 1), after = tree.value[i] / (tree.value[0] || 1), d = (after - before) * 100;
-      list.push(`${this.names[0]}: ${percent(before)} (${this.amount(tree.before[i])})`, `${this.names[1]}: ${percent(after)} (${this.amount(tree.value[i])})`, `${d > 0 ? "+" : "−"}${Math.abs(d).toFixed(1)} points`);
+      list.push(`${this.names[0]}: ${percent(before)} (${this.amount(tree.before[i])})`, `${this.names[1]}: ${percent(after)} (${this.amount(tree.value[i])})`, Math.abs(d) < 0.05 ? "unchanged" : `${d > 0 ? "+" : "−"}${Math.abs(d).toFixed(1)} points`);
     } else list.push(`${this.amount(tree.value[i])} · ${percent(tree.value[i] / (tree.value[0] || 1))} of all`);
     return { lines: list, where: [i ? kindNames[tree.kind[i]] || clean(tree.kind[i], 30) : "", clean(tree.where[i], 300)].filter(Boolean).join(" · ") };
   }

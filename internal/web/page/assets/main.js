@@ -10,7 +10,7 @@ import { help, closeHelp } from "./help.js";
 
 const tabs = [["timeline", "Time line"], ["findings", "Findings"], ["requests", "Requests"], ["waits", "Waits"], ["flame", "Flame graph"], ["drops", "Drops"], ["proofs", "Proofs"]];
 const modules = { timeline: "timeline", findings: "findings", requests: "requests", request: "request", waits: "waits", flame: "flame", drops: "drops", proofs: "proofs" };
-const EVERY = 5000; // ms between two looks while live
+const EVERY = 5000, BUSY = 700; // ms between two looks while live
 
 // app is what every view may use.
 export const app = { route: read(), status: null, range: null, paused: false, losses: new Map(), go, address, ask, reload: () => load() };
@@ -103,7 +103,14 @@ async function load(anew = false) {
   document.documentElement.dataset.ready = String(my);
   foot();
   const live = !app.paused && app.range?.live && !document.hidden && view?.live !== false && app.status?.recording !== false;
-  if (live || !app.status) timer = setTimeout(load, EVERY);
+  tip.tidy();
+  if (live || !app.status) timer = setTimeout(again, EVERY);
+}
+
+// again looks anew, but not under the hands of somebody who chooses, drags or marks text.
+function again() {
+  const chooses = document.querySelector("details.menu[open], dialog[open], .dragging") || document.activeElement?.tagName === "SELECT" || !getSelection().isCollapsed && $("main").contains(getSelection().anchorNode);
+  if (chooses) timer = setTimeout(again, BUSY); else load();
 }
 
 function notice(e) {
@@ -166,7 +173,7 @@ function foot() {
   steady($("foot"), rows.length ? h("details", { id: "lost", open }, h("summary", {}, `Sampled or lost: ${plural(rows.length, "entry", "entries")}`), h("ul", {}, rows)) : h("span", { id: "lost" }, "Complete: nothing of this was sampled or lost."),
     h("span", { class: "grow" }),
     app.range ? h("span", {}, between(app.range.from, app.range.to)) : null,
-    cost !== undefined && cost !== null ? h("span", { title: "of all CPUs of the host" }, `slowray takes ${percent(cost)} of the CPU`) : null,
+    cost !== undefined && cost !== null ? h("span", { title: "of the time of one CPU" }, `slowray takes ${percent(cost)} of a CPU`) : null,
     status?.span?.from ? h("span", {}, `history: ${span(status.span.to - status.span.from)}`) : null,
     status?.version ? h("span", {}, clean(status.version, 40)) : null);
 }

@@ -1,7 +1,7 @@
 // Proofs: one change made, measured and put back; blocks before, with and after it.
 
 import { h, s, clean, steady, empty, tells } from "./dom.js";
-import { nanos, percent, rate, plural } from "./figure.js";
+import { nanos, micros, percent, rate, plural } from "./figure.js";
 import { clock, ago } from "./clock.js";
 import { menu, saveJSON, saveSVG } from "./export.js";
 
@@ -24,7 +24,22 @@ function plot(e) {
   return tells(svg, () => [h("b", {}, clean(e.metric, 100)), ...phases.map((p) => h("div", {}, `${p}: ${(e[p]?.blocks || []).map(write).join(", ") || "–"}`))]);
 }
 
+const ms = (v) => v === null || v === undefined ? "–" : micros(v * 1000);
+
+// loop is a run of slowray tune: one change after the other, kept or undone.
+function loop(p, i) {
+  const row = (f) => f ? [`${rate(f.good_per_s)}/s good`, `p99 ${ms(f.p99_ms)}`].join(", ") : "–";
+  return h("details", { class: `finding ${p.ending === "healthy" ? "proven" : "light"}`, open: i === 0 },
+    h("summary", { "data-key": `tune${p.at}` }, h("span", { class: "bar", "aria-hidden": "true" }), h("span", { class: "what" }, h("b", {}, `Tuning of ${clean(p.service, 80)}`), h("span", { class: "soft" }, `${plural((p.steps || []).length, "step")}: ${row(p.first)} → ${row(p.last)}`)),
+      h("span", { class: "much" }, h("span", { class: `badge ${p.ending === "healthy" ? "good" : ""}` }, clean(p.ending, 30))), h("span", { class: "since" }, [clock(p.at), ", ", ago(p.at)])),
+    h("div", { class: "body" }, h("p", {}, clean(p.text, 800)),
+      h("table", { class: "plain evidence" }, (p.steps || []).map((x) => h("tr", {}, h("td", {}, h("b", {}, clean(x.title, 120)), h("div", { class: "soft" }, (x.changes || []).map((c) => clean(c.text, 160)).join("; "))),
+        h("td", {}, h("span", { class: `badge ${x.verdict === "proved" ? "good" : x.verdict === "worse" ? "bad" : ""}` }, clean(x.verdict, 20)), x.kept ? " kept" : " undone"), h("td", { class: "n" }, `${rate(x.before?.good_per_s)} → ${rate(x.with?.good_per_s)} → ${rate(x.after?.good_per_s)} /s`), h("td", { class: "soft" }, clean(x.text, 300))))),
+      p.left?.length ? h("p", { class: "soft" }, `Left: ${p.left.map((x) => `${clean(x.title, 80)} (${clean(x.because, 160)})`).join("; ")}.`) : null));
+}
+
 function proof(p, i) {
+  if (String(p.schema).startsWith("slowray.tune/")) return loop(p, i);
   const r = p.result, good = r?.verdict === "proved";
   return h("details", { class: `finding ${good ? "proven" : "light"}`, open: i === 0 },
     h("summary", { "data-key": `${p.cause}${p.at}` }, h("span", { class: "bar", "aria-hidden": "true" }), h("span", { class: "what" }, h("b", {}, clean(p.title || p.cause, 200)), h("span", { class: "soft" }, p.service?.comm ? `${clean(p.service.comm, 60)}${p.service.port ? ` :${p.service.port}` : ""}` : clean(p.host, 60))),

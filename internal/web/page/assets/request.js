@@ -80,7 +80,13 @@ export default function view(app) {
   async function load(range, signal) {
     if (!app.route.id) return fill(element, empty("No request is chosen.", h("a", { href: app.address({ view: "requests" }) }, "Choose one of the slowest")));
     if (element.dataset.id === app.route.id) return;
-    const d = await app.ask("api/request", { id: app.route.id }, signal), r = d.request;
+    let d = {};
+    try {
+      d = await app.ask("api/request", { id: app.route.id }, signal);
+    } catch (e) {
+      if (e.status !== 404) throw e;
+    }
+    const r = d.request;
     if (!r) return fill(element, empty("This request is not stored any more.", "History is kept for as long and as large as slowray record was told to."));
     element.dataset.id = app.route.id;
     app.losses.set("request", d.losses);
@@ -88,10 +94,10 @@ export default function view(app) {
   }
 
   function draw(d, r) {
-    const t = began(r), p = r.process || {}, ep = r.side === "called" ? `${clean(r.peer_addr, 60)}:${r.peer_port}` : `${clean(r.addr, 60)}:${r.port}`, key = d.key;
+    const t = began(r), p = r.process || {}, ep = r.side === "called" ? `${clean(r.peer_addr, 60)}:${r.peer_port}` : `${clean(r.addr, 60)}:${r.port}`, key = r.key || d.key;
     const pad = Math.max(30, r.total_us / 1e6 * 3), why = (part) => typeof d.because === "object" && d.because ? d.because[part] : d.because;
     flame?.end();
-    flame = d.stacks ? new Flame({ unit: "nanoseconds", compact: true }) : null;
+    flame = d.stacks ? new Flame({ unit: d.unit || "nanoseconds", compact: true }) : null;
     const own = typeof d.wait === "object" && d.wait ? d.wait.chains || d.wait : null;
     fill(element,
       h("div", { class: "bar" }, h("a", { class: "act", href: app.address({ view: "requests" }) }, "‹ Requests"), h("span", { class: "grow" }), h("a", { class: "act", href: app.address({ view: "timeline", ep: key || app.route.ep, from: t - pad * 4, to: t + pad * 4, last: null, sel: [t, t + Math.max(1, r.total_us / 1e6)] }) }, "On the time line"), save(r, d)),

@@ -8,7 +8,7 @@ import { about } from "./endpoints.js";
 import { query } from "./api.js";
 import { menu } from "./export.js";
 
-export const began = (r) => new Date(r.start).getTime() / 1000;
+export const began = (r) => r.start_s ?? new Date(r.start).getTime() / 1000;
 
 // status is how a request ended, in words.
 export function status(r) {
@@ -51,6 +51,8 @@ export function rows(app, list, { brief = false } = {}) {
       h("td", { class: "where" }, bar(r, most), h("span", { class: "soft" }, top(r), r.retrans > 0 ? ` · ${r.retrans} sent again` : "", r.label ? [" · ", name(r.label, "mono")] : null))))));
 }
 
+const MOST = 1000; // that the server gives at once
+
 const least = [["", "any time"], ["1000", "1 ms and more"], ["10000", "10 ms and more"], ["100000", "100 ms and more"], ["1000000", "1 s and more"]];
 
 export default function view(app) {
@@ -60,7 +62,7 @@ export default function view(app) {
     const r = app.route, q = { from: range.from, to: range.to, ep: r.ep, slow_us: r.slow, status: r.status, sort: r.sort || "slow" };
     const [d, known] = await Promise.all([app.ask("api/requests", { ...q, limit }, signal), app.ask("api/endpoints", { from: range.from, to: range.to }, signal)]);
     app.losses.set("requests", d.losses);
-    const total = d.total_matching ?? d.requests?.length ?? 0;
+    const shown = d.requests?.length || 0, total = d.total_matching ?? null, more = total === null ? shown === limit : shown < total;
     const pick = (label, key, options) => {
       const e = h("select", { "aria-label": label, "data-key": key, on: { change: () => { limit = 100; app.go({ [key]: e.value || null }); } } }, options.map(([v, t]) => h("option", { value: v }, t)));
       e.value = r[key] || "";
@@ -68,11 +70,11 @@ export default function view(app) {
     };
     const eps = (known.endpoints || []).slice(0, 300).map((e) => [e.key, clean(`${e.side === "served" ? "in" : "out"} ${e.process?.comm || "?"} ${e.addr}:${e.port}`, 60)]);
     if (r.ep && !eps.some(([k]) => k === r.ep)) eps.push([r.ep, clean(r.ep.split("|").slice(2).join(" "), 60)]);
-    steady(bar, h("h1", {}, "Requests"), h("small", { class: "soft" }, `${count(total)} match${total === 1 ? "es" : ""}${d.requests?.length < total ? `, ${r.sort === "time" ? "the first" : "the slowest"} ${count(d.requests.length)} are shown` : ""}`), h("span", { class: "grow" }),
+    steady(bar, h("h1", {}, "Requests"), h("small", { class: "soft" }, [total === null ? "too many to count" : `${count(total)} stored`, d.stand_for > total ? `stand for ${count(d.stand_for)}` : "", more ? `the ${r.sort === "time" ? "latest" : "slowest"} ${count(shown)} are shown` : ""].filter(Boolean).join(", ")), h("span", { class: "grow" }),
       pick("Endpoint", "ep", [["", "all endpoints"], ...eps]), pick("Least time", "slow", least), pick("Status", "status", [["", "any status"], ["ok", "ok"], ["error", "errors"]]),
-      choice("Order", [["slow", "slowest"], ["time", "as they came"]], r.sort || "slow", (v) => app.go({ sort: v === "slow" ? null : v })),
-      menu("requests", [["Table (CSV)", query("api/requests", { ...q, limit: 10000, format: "csv" })], ["All of it (JSON)", query("api/requests", { ...q, limit: 10000 })]]));
-    steady(list, rows(app, d.requests), d.requests?.length < total && limit < 1000 ? h("p", { class: "acts" }, h("button", { type: "button", class: "act", on: { click: () => { limit = Math.min(1000, limit * 3); app.reload(); } } }, "Show more")) : null);
+      choice("Order", [["slow", "slowest"], ["time", "latest"]], r.sort || "slow", (v) => app.go({ sort: v === "slow" ? null : v })),
+      menu("requests", [["Table (CSV)", query("api/requests", { ...q, limit: MOST, format: "csv" })], ["All of it (JSON)", query("api/requests", { ...q, limit: MOST })]]));
+    steady(list, rows(app, d.requests), more && limit < MOST ? h("p", { class: "acts" }, h("button", { type: "button", class: "act", on: { click: () => { limit = Math.min(MOST, limit * 3); app.reload(); } } }, "Show more")) : null);
   }
   return { element, load };
 }

@@ -60,7 +60,7 @@ export default function timeline(app) {
   async function load(range, signal) {
     const { from, to } = range, at = { from, to };
     // A cursor on the last look's charts stays. What the list needs comes first: it says which endpoint is shown.
-    const [list, found, all] = await Promise.all([app.ask("api/endpoints", at, signal), app.ask("api/findings", at, signal), app.ask("api/series", { ...at, points: 40 }, signal)]);
+    const [list, found, all] = await Promise.all([app.ask("api/endpoints", at, signal), app.ask("api/findings", at, signal), app.ask("api/series", { ...at, points: 40, ledger: 0 }, signal)]);
     const known = list.endpoints || [], chosen = known.find((e) => e.key === app.route.ep) || !app.route.ep && first(known, found.findings);
     app.losses.set("endpoints", list.losses);
     app.losses.set("findings", found.losses);
@@ -85,7 +85,7 @@ export default function timeline(app) {
     for (const k of ["time", "rps", "net", "loss"]) charts[k].set({ ...frame, values: one });
     ledger(shown);
     const t = histo.heat?.t || [];
-    heat.set({ ...frame, heat: histo.heat, heatStep: t.length > 1 ? t[1] - t[0] : frame.step });
+    heat.set({ ...frame, heat: histo.heat, heatStep: histo.heat?.step || (t.length > 1 ? t[1] - t[0] : frame.step) });
     link.mark(app.route.sel);
     steady(slow, h("div", { class: "bar" }, h("h2", {}, "Slowest requests"), h("small", { class: "soft" }, app.route.sel ? "in the selected range" : "in this time"), h("span", { class: "grow" }), h("a", { class: "act", href: app.address({ view: "requests", ep, ...(app.route.sel ? { from: app.route.sel[0], to: app.route.sel[1], sel: null, last: null } : {}) }) }, "All requests")),
       rows(app, slowest.requests, { brief: true }));

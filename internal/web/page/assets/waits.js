@@ -24,7 +24,7 @@ export default function view(app) {
   }
 
   function draw() {
-    const nodes = data.nodes || [], edges = (data.edges || []).filter((e) => e.from !== undefined), by = new Map(nodes.map((n) => [n.id, n]));
+    const nodes = data.nodes || [], edges = joined(data.edges || []), by = new Map(nodes.map((n) => [n.id, n]));
     const round = cycles(nodes, edges), held = new Set(round.flat()), ends = endsOf(nodes, edges, held);
     steady(bar, h("h1", {}, "Who waits for whom"), h("span", { class: "grow" }), menu("the wait graph", [["Picture (PNG)", () => savePNG(graph.querySelector("svg"), "wait graph")], ["Drawing (SVG)", () => saveSVG(graph.querySelector("svg"), "wait graph")],
       ["Table (CSV)", () => saveCSV(["from", "to", "seconds", "how", "text"], edges.map((e) => [by.get(e.from)?.title, by.get(e.to)?.title, e.seconds, e.how, e.text]), "waits")], ["All of it (JSON)", () => saveJSON(data, "waits")]]));
@@ -43,28 +43,32 @@ export default function view(app) {
   }
 
   function picture(nodes, edges, by, held, ends) {
-    const l = layers(nodes, edges), upright = graph.clientWidth < 640, one = upright ? 146 : Math.min(196, Math.max(120, ...nodes.map((n) => clean(n.title || "", 40).length * 7.8 + 38))), high = 52, gapX = upright ? 12 : 62, gapY = upright ? 64 : 20;
+    const l = layers(nodes, edges), upright = graph.clientWidth < 640, high = 52, gapX = upright ? 12 : 62, gapY = upright ? 64 : 20;
+    // A layer is as wide as its longest title needs.
+    const widths = l.rows.map((r) => upright ? 146 : Math.min(196, Math.max(104, ...r.map((id) => by.has(id) ? clean(by.get(id).title || "", 40).length * 7.8 + (actors.has(by.get(id).kind) ? 24 : 40) + (ends.has(id) ? 12 : 0) : 0))));
+    const one = widths[0] || 146, lefts = widths.map((_, i) => 10 + widths.slice(0, i).reduce((a, w) => a + w + gapX, 0)), across = lefts.at(-1) + widths.at(-1) + 10, size = new Map();
     const reach = [...l.place.values()], most = (Math.max(...reach.map(Math.abs)) + 0.5) * 2, along = l.rows.length;
-    const wide = upright ? most * (one + gapX) + 20 : along * one + (along - 1) * gapX + 20, tall = upright ? along * high + (along - 1) * gapY + 24 : most * (high + gapY) + 16;
+    const wide = upright ? most * (one + gapX) + 20 : across, tall = upright ? along * high + (along - 1) * gapY + 24 : most * (high + gapY) + 16;
     const at = new Map();
     l.rows.forEach((r, i) => r.forEach((id) => {
       const mid = l.place.get(id);
-      at.set(id, upright ? { x: wide / 2 + mid * (one + gapX) - one / 2, y: 10 + i * (high + gapY) } : { x: 10 + i * (one + gapX), y: tall / 2 + mid * (high + gapY) - high / 2 });
+      size.set(id, widths[i]);
+      at.set(id, upright ? { x: wide / 2 + mid * (one + gapX) - one / 2, y: 10 + i * (high + gapY) } : { x: lefts[i], y: tall / 2 + mid * (high + gapY) - high / 2 });
     }));
     const top = Math.max(...l.edges.map((e) => e.seconds || 0)) || 1;
     const lines = l.edges.map((e) => {
       const a = at.get(e.from), b = at.get(e.to), bad = held.has(e.from) && held.has(e.to), back = l.back.has(e), w = 1.2 + 5 * Math.sqrt((e.seconds || 0) / top);
-      const [x1, y1, x2, y2] = upright ? [a.x + one / 2, a.y + high, b.x + one / 2, b.y - 5] : [a.x + one, a.y + high / 2, b.x - 5, b.y + high / 2];
-      const passed = (l.via.get(e) || []).map((id) => at.get(id)).flatMap((p) => upright ? [[p.x + one / 2, p.y], [p.x + one / 2, p.y + high]] : [[p.x, p.y + high / 2], [p.x + one, p.y + high / 2]]);
+      const [x1, y1, x2, y2] = upright ? [a.x + one / 2, a.y + high, b.x + one / 2, b.y - 5] : [a.x + size.get(e.from), a.y + high / 2, b.x - 5, b.y + high / 2];
+      const passed = (l.via.get(e) || []).map((id) => [at.get(id), size.get(id)]).flatMap(([p, w]) => upright ? [[p.x + w / 2, p.y], [p.x + w / 2, p.y + high]] : [[p.x, p.y + high / 2], [p.x + w, p.y + high / 2]]);
       const d = !back ? curve([[x1, y1], ...passed, [x2, y2]], upright) : upright ? `M${a.x} ${a.y + high / 2}C${a.x - 50} ${a.y},${b.x - 50} ${b.y + high},${b.x - 4} ${b.y + high / 2}`
-        : `M${a.x + one / 2} ${a.y + high}C${a.x + one / 2} ${a.y + high + 44},${b.x + one / 2} ${b.y + high + 44},${b.x + one / 2} ${b.y + high + 5}`;
+        : `M${a.x + size.get(e.from) / 2} ${a.y + high}C${a.x + size.get(e.from) / 2} ${a.y + high + 44},${b.x + size.get(e.to) / 2} ${b.y + high + 44},${b.x + size.get(e.to) / 2} ${b.y + high + 5}`;
       const [lx, ly] = passed[0] || [x2, y2];
       const g = s("g", { class: `wait-edge ${bad ? "bad" : ""} ${chosen && (e.from === chosen || e.to === chosen) ? "on" : ""}` }, s("path", { d, "stroke-width": w, "marker-end": bad ? "url(#arrow-bad)" : "url(#arrow)" }),
         e.seconds > 0 && !back ? s("text", { x: (x1 + lx) / 2, y: (y1 + ly) / 2 - (upright ? -4 : 7), "text-anchor": "middle" }, seconds(e.seconds)) : null);
       return tells(g, () => [h("b", {}, `${clean(by.get(e.from)?.title, 60)} → ${clean(by.get(e.to)?.title, 60)}`), h("div", {}, clean(e.text || e.how || "", 300)), e.seconds > 0 ? h("div", {}, `${seconds(e.seconds)} of waiting`) : null, e.how && e.text ? h("div", { class: "soft" }, `known by: ${clean(e.how, 80)}`) : null]);
     });
     const boxes = l.rows.flat().filter((id) => by.has(id)).map((id) => {
-      const n = by.get(id), p = at.get(id), end = ends.has(id), actor = actors.has(n.kind), title = clean(n.title || n.comm || id, 400), fit = Math.floor((one - (actor ? 20 : 34)) / 7.7);
+      const n = by.get(id), p = at.get(id), one = size.get(id), end = ends.has(id), actor = actors.has(n.kind), title = clean(n.title || n.comm || id, 400), fit = Math.floor((one - (actor ? 20 : 34)) / 7.7);
       const g = s("g", { class: `wait-node ${actor ? "actor" : "thing"} ${end ? "culprit" : ""} ${held.has(id) ? "held" : ""} ${id === chosen ? "on" : ""}`, tabindex: "0", role: "button", "data-key": String(id), "aria-label": `${signs[n.kind] || clean(n.kind, 20)} ${clean(title, 120)}${end ? ", end of the chain" : ""}${held.has(id) ? ", in a cycle" : ""}`, transform: `translate(${p.x} ${p.y})` },
         s("rect", { width: one, height: high, rx: actor ? 7 : 22 }), s("text", { class: "kind", x: actor ? 11 : 18, y: 19 }, signs[n.kind] === "P" ? "process" : signs[n.kind] === "T" ? "thread" : signs[n.kind] || clean(n.kind, 14)),
         end ? s("text", { class: "kind end", x: one - (actor ? 11 : 18), y: 19, "text-anchor": "end" }, "end of the chain") : null,
@@ -82,7 +86,7 @@ export default function view(app) {
 
   function tell(n, edges, by) {
     const rows = edges.filter((e) => e.from === n.id || e.to === n.id);
-    fill(about, h("h2", {}, name(n.title || n.id)), h("p", { class: "soft" }, [n.kind, n.pid ? `pid ${n.pid}` : "", n.container ? `container ${n.container}` : ""].filter(Boolean).map((x) => clean(x, 80)).join(" · ")), n.text || n.detail ? h("p", {}, clean(n.text || n.detail, 600)) : null,
+    fill(about, h("h2", {}, name(n.title || n.id)), h("p", { class: "soft" }, [n.kind, n.pid ? `pid ${n.pid}` : "", n.container ? `container ${n.container}` : ""].filter(Boolean).map((x) => clean(x, 80)).join(" · ")), n.text || n.detail ? [n.text, ...String(n.detail || "").split("\n").slice(0, 12)].filter(Boolean).map((line) => h("p", {}, name(line))) : null,
       h("ul", {}, rows.map((e) => h("li", {}, e.from === n.id ? ["waits for ", name(by.get(e.to)?.title)] : [name(by.get(e.from)?.title), " waits for it"], e.seconds > 0 ? ` ${seconds(e.seconds)}` : "", e.text ? h("span", { class: "soft" }, ` · ${clean(e.text, 200)}`) : null))));
   }
 
@@ -102,6 +106,20 @@ function curve(points, upright) {
     d += i % 2 === 0 ? `L${x} ${y}` : upright ? `C${x0} ${y0 + bend},${x} ${y - bend},${x} ${y}` : `C${x0 + bend} ${y0},${x - bend} ${y},${x} ${y}`;
   }
   return d;
+}
+
+// joined puts edges between the same two nodes together: they wait there for
+// several things.
+function joined(list) {
+  const all = new Map();
+  for (const e of list) {
+    if (e.from === undefined || e.to === undefined) continue;
+    const key = `${e.from}\n${e.to}`, have = all.get(key);
+    if (!have) { all.set(key, { ...e }); continue; }
+    have.seconds = (have.seconds || 0) + (e.seconds || 0);
+    if (e.text && !String(have.text).includes(e.text)) have.text = `${have.text}; ${e.text}`;
+  }
+  return [...all.values()];
 }
 
 // endsOf are the nodes at the end of chains with the time that comes to them.
