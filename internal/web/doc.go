@@ -6,4 +6,12 @@
 // through it, and it asks nothing of anybody else. Whoever may ask is told in
 // docs/access.md: on an address that others reach only with a token, on loopback
 // only under the names of loopback.
+//
+//	l, err := web.Listen(addr) // "127.0.0.1:7788", "unix:/run/slowray.sock"
+//	opt := web.Options{Loopback: l.Loopback(), …}
+//	if l.Public() {
+//		opt.Token = web.NewToken() // and tell web.URL(l.Address(), opt.Token) once
+//	}
+//	h, err := web.New(reader, opt)
+//	err = web.Serve(ctx, l, h) // until ctx ends
 package web

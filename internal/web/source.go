@@ -33,3 +33,13 @@ type StackSource interface {
 	// CPU. nil without an error when nothing was recorded.
 	Stacks(from, to time.Time, off bool) ([]*observe.Stacks, error)
 }
+
+// Skipper is a Source that tells which of its files could not be read.
+type Skipper interface {
+	Skipped() []string
+}
+
+var (
+	_ Source  = (*store.Reader)(nil)
+	_ Skipper = (*store.Reader)(nil)
+)

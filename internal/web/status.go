@@ -54,6 +54,9 @@ func (s *server) status(context.Context, *query) (answer, error) {
 	if s.opt.Losses != nil {
 		st.Losses = append(st.Losses, s.opt.Losses()...)
 	}
+	if src, ok := s.source.(Skipper); ok {
+		st.Losses.add("files of the history could not be read", int64(len(src.Skipped())))
+	}
 	if s.opt.Stats != nil {
 		x, cost := s.opt.Stats()
 		st.Stats = &statsJSON{x.Requests, x.Seconds, x.Findings, x.Observations, x.Bytes, x.Recovered, x.Torn, x.Dropped, x.DroppedSeconds, x.Removed, x.LastError, cost}
