@@ -3,6 +3,7 @@ package cause
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/slowray/slowray/internal/observe"
 )
@@ -51,6 +52,9 @@ func tryMoreConnections(kinds ...string) func(*View, Target) []Change {
 // one while it runs, after that of its open files where Redis would not.
 func (v *View) moreConnections(d *observe.Database) []Change {
 	limit := connectionLimit(d)
+	if limit == 0 && d.Status != nil && strings.Contains(d.Status.Refused, "max number of clients") {
+		limit = d.ConnectionsPeak // it would not even tell: it holds as many as it takes
+	}
 	if limit == 0 {
 		return nil
 	}

@@ -34,6 +34,14 @@ type mariadbTalk struct {
 	conn *sql.Conn
 }
 
+// One connection more than max_connections is kept for administrators, but who is
+// about to be refused takes it for a moment: where clients come all the time it is
+// asked for again and again.
+const (
+	fullPatience = 3 * time.Second
+	fullAgain    = 7 * time.Millisecond
+)
+
 func askMariaDB(ctx context.Context, a *access) (asker, error) {
 	if len(a.unix) == 0 {
 		return nil, errors.New("it has no unix socket, by which root is let in without a password")
@@ -49,9 +57,20 @@ func askMariaDB(ctx context.Context, a *access) (asker, error) {
 	}
 	t := &mariadbTalk{db: sql.OpenDB(connector)}
 	t.db.SetMaxOpenConns(1)
-	if t.conn, err = t.db.Conn(ctx); err != nil {
+	var refused *mysql.MySQLError
+	for end := time.Now().Add(fullPatience); ; {
+		t.conn, err = t.db.Conn(ctx)
+		if !errors.As(err, &refused) || refused.Number != 1040 || time.Now().After(end) {
+			break
+		}
+		select {
+		case <-ctx.Done():
+			end = time.Now()
+		case <-time.After(fullAgain):
+		}
+	}
+	if err != nil {
 		_ = t.db.Close()
-		var refused *mysql.MySQLError
 		if errors.As(err, &refused) && refused.Number == 1045 || errors.As(err, &refused) && refused.Number == 1698 {
 			return nil, errors.New("root is not let in by its unix socket without a password")
 		}

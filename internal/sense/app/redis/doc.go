@@ -5,7 +5,7 @@
 // it. Out: an observe.Database, the entries of SLOWLOG, gaps and losses.
 //
 // A Redis rewrites its title and holds no log of slow commands on disk, so it
-// is asked: INFO, CONFIG GET slowlog-log-slower-than and SLOWLOG GET, once
+// is asked: INFO, SLOWLOG GET and CONFIG GET of a few settings, once
 // before the window and once after it, over one connection each, without a
 // password. Where one is needed, or the caller gives no way to connect, less is
 // known and a gap says so. It never sends a command that changes anything.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net"
 	"net/netip"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -18,15 +19,10 @@ const (
 	slowText = "*1\r\n*6\r\n:7\r\n:1700000005\r\n:65556\r\n*3\r\n$4\r\nkeys\r\n$9\r\nbooking:*\r\n$1\r\n0\r\n$14\r\n10.1.2.3:41234\r\n$0\r\n\r\n"
 )
 
-func bulk(s string) string { return "$" + itoa(len(s)) + "\r\n" + s + "\r\n" }
+func bulk(s string) string { return "$" + strconv.Itoa(len(s)) + "\r\n" + s + "\r\n" }
 
-func itoa(n int) string {
-	var b []byte
-	for ; n > 0; n /= 10 {
-		b = append([]byte{byte('0' + n%10)}, b...)
-	}
-	return string(b)
-}
+// pair is what CONFIG GET answers.
+func pair(name, value string) string { return "*2\r\n" + bulk(name) + bulk(value) }
 
 // says is a server that answers so, whatever it is asked.
 func says(answer string) func(context.Context) (net.Conn, error) {
@@ -44,9 +40,13 @@ func says(answer string) func(context.Context) (net.Conn, error) {
 }
 
 func TestAsk(t *testing.T) {
-	s, err := ask(context.Background(), says(bulk(infoText)+"*2\r\n$23\r\nslowlog-log-slower-than\r\n$5\r\n10000\r\n"+slowText))
+	s, err := ask(context.Background(), says(bulk(infoText)+slowText+
+		pair("slowlog-log-slower-than", "10000")+pair("appendfsync", "always")+pair("save", "")+"*0\r\n"))
 	if err != nil {
 		t.Fatal(err)
+	}
+	if told, ok := s.settings["save"]; s.settings["appendfsync"] != "always" || !ok || told != "" || s.settings["io-threads"] != "" {
+		t.Errorf("%v", s.settings)
 	}
 	if s.figures["maxclients"] != 30 || s.slowerThan != 10000 || s.lastID != 7 || len(s.slow) != 1 {
 		t.Errorf("%+v", s)
@@ -56,9 +56,9 @@ func TestAsk(t *testing.T) {
 		t.Errorf("%+v", e)
 	}
 	for answer, refused := range map[string]string{
-		"-NOAUTH Authentication required.\r\n-NOAUTH x\r\n-NOAUTH x\r\n": "NOAUTH Authentication required.",
-		"-ERR max number of clients reached\r\n":                         "ERR max number of clients reached",
-		"-DENIED Redis is running in protected mode\r\n":                 "DENIED Redis is running in protected mode",
+		"-NOAUTH Authentication required.\r\n" + strings.Repeat("-NOAUTH x\r\n", answers-1): "NOAUTH Authentication required.",
+		"-ERR max number of clients reached\r\n":                                            "ERR max number of clients reached",
+		"-DENIED Redis is running in protected mode\r\n":                                    "DENIED Redis is running in protected mode",
 	} {
 		began := time.Now()
 		s, err := ask(context.Background(), says(answer))

@@ -100,11 +100,18 @@ func (s *Server) settings(now *status) {
 		}
 	}
 	for _, name := range []string{"appendfsync", "save", "io-threads"} {
-		if v, ok := file[name]; ok {
+		v, ok := file[name]
+		if is, told := now.settings[name]; told {
+			v, ok = placed(file, name, is, usual[name]), true
+		}
+		if ok {
 			s.Set(name, v)
 		}
 	}
 }
+
+// usual are the values of settings that nobody set (redis.conf of Redis 7).
+var usual = map[string]string{"appendfsync": "everysec", "save": "3600 1 300 100 60 10000", "io-threads": "1"}
 
 // placed is a value as the server has it, with the place where the file has
 // the same; CONFIG SET may have changed it since.

@@ -10,11 +10,16 @@ import (
 	"github.com/slowray/slowray/internal/sense/app/database"
 )
 
-// What is asked, in one go.
+// What is asked, in one go: INFO, SLOWLOG, and settings as they are now, which a
+// command line or CONFIG SET may have made other than the configuration file's.
+var (
+	settings  = []string{"slowlog-log-slower-than", "appendfsync", "save", "io-threads"}
+	questions = "INFO\r\n" + askSlow + "CONFIG GET " + strings.Join(settings, "\r\nCONFIG GET ") + "\r\n"
+	answers   = 2 + len(settings)
+)
+
 const (
-	askSlow   = "SLOWLOG GET 128\r\n"
-	questions = "INFO\r\nCONFIG GET slowlog-log-slower-than\r\n" + askSlow
-	answers   = 3
+	askSlow = "SLOWLOG GET 128\r\n"
 	// patience is how long a server may take to answer.
 	patience   = 300 * time.Millisecond
 	maxAnswers = 4 << 20
@@ -24,6 +29,7 @@ const (
 type status struct {
 	figures    map[string]float64 // of INFO
 	texts      map[string]string  // of INFO
+	settings   map[string]string  // of CONFIG GET
 	slowerThan int64              // µs; -1 = nothing is logged
 	slow       []slowCommand
 	lastID     int64 // of the latest entry of SLOWLOG, -1 when there is none
@@ -54,7 +60,7 @@ func ask(ctx context.Context, dial database.Dial) (*status, error) {
 	if errors.Is(err, errProtocol) || len(list) == 0 {
 		return nil, errProtocol
 	}
-	s := &status{lastID: -1, slowerThan: -2}
+	s := &status{lastID: -1, slowerThan: -2, settings: map[string]string{}}
 	for i, r := range list {
 		if r.kind == '-' {
 			if s.refused == "" && i == 0 {
@@ -66,12 +72,15 @@ func ask(ctx context.Context, dial database.Dial) (*status, error) {
 		case 0:
 			s.info(r.text)
 		case 1:
-			if len(r.list) == 2 {
-				s.slowerThan, _ = strconv.ParseInt(r.list[1].text, 10, 64)
-			}
-		case 2:
 			s.slowlog(r.list)
+		default:
+			if len(r.list) == 2 { // empty where it knows no such setting
+				s.settings[settings[i-2]] = r.list[1].text
+			}
 		}
+	}
+	if n, err := strconv.ParseInt(s.settings["slowlog-log-slower-than"], 10, 64); err == nil {
+		s.slowerThan = n
 	}
 	return s, nil
 }
