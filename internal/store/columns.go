@@ -164,8 +164,13 @@ type column struct {
 	reals []float64
 	longs []int64
 
-	kept  []cell // values of lists that were read and not given yet
-	given int
+	// Values of lists that were read, how many of them were given, and how long
+	// the lists are.
+	keptInts  []int64
+	keptReals []float64
+	keptTexts []string
+	given     int
+	sizes     []int
 }
 
 func (c *column) close() {

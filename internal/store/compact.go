@@ -1,7 +1,203 @@
 package store
 
-// compact merges small files into larger ones. Not written yet.
-func (s *Store) compact() error { return nil }
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
 
-// retain removes what is too old or too much. Not written yet.
-func (s *Store) retain() error { return nil }
+	"github.com/parquet-go/parquet-go"
+)
+
+// Small files cost more to open than to read. When an hour is over, its files of
+// a kind become one, and where there is little in an hour, those of a day.
+
+const (
+	mergeBytes = 256 << 20 // of the files that are merged into one
+	// Row groups that have this many rows on average are copied as they are,
+	// without being decoded.
+	copyRows = 16 << 10
+)
+
+// stretches are the lengths of time for which a kind's files become one, shortest
+// first.
+func stretches(k kind) []int64 {
+	const hour, day = 3600, 86400
+	if k == kindMinutes5 || k == kindFindings {
+		return []int64{hour, day}
+	}
+	return []int64{hour}
+}
+
+// compact merges small files into larger ones.
+func (s *Store) compact() error {
+	logs, err := openLogs(s.dir)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, k := range parquetKinds {
+		for _, stretch := range stretches(k) {
+			list, superseded, err := segments(s.dir, k)
+			if err != nil {
+				return err
+			}
+			// Of a writer that was killed between writing a merged file and
+			// removing what it was made from.
+			for _, seg := range superseded {
+				os.Remove(seg.path)
+			}
+			for _, group := range mergeable(list, stretch, s.now().Unix(), waiting(logs, k), s.damaged) {
+				if err := s.mergeGroup(k, group); err != nil {
+					errs = append(errs, err)
+				}
+			}
+		}
+	}
+	return cmp.Or(errs...)
+}
+
+// waiting is the number of the first log of a kind that is no file yet: what a
+// merged file is named for must not go beyond.
+func waiting(logs []openLog, k kind) uint64 {
+	first := ^uint64(0)
+	for _, l := range logs {
+		if l.kind == k.source() {
+			first = min(first, l.number)
+		}
+	}
+	return first
+}
+
+// mergeable are groups of files that were written one after the other, begin in
+// the same stretch of time, and are to become one. A stretch that is not over yet
+// is left alone.
+func mergeable(list []segment, stretch, now int64, waiting uint64, damaged map[string]bool) (groups [][]segment) {
+	list = slices.Clone(list)
+	slices.SortFunc(list, func(a, b segment) int { return cmp.Compare(a.low, b.low) })
+	var group []segment
+	var bytes int64
+	end := func() {
+		if len(group) > 1 {
+			groups = append(groups, group)
+		}
+		group, bytes = nil, 0
+	}
+	for _, seg := range list {
+		window := floorTo(seg.first, stretch)
+		if len(group) > 0 && (floorTo(group[0].first, stretch) != window || bytes+seg.bytes > mergeBytes) {
+			end()
+		}
+		if window == floorTo(now, stretch) || seg.high >= waiting || damaged[seg.path] {
+			end()
+			continue
+		}
+		group = append(group, seg)
+		bytes += seg.bytes
+	}
+	end()
+	return groups
+}
+
+// mergeGroup makes one file of a group and removes the others.
+func (s *Store) mergeGroup(k kind, group []segment) error {
+	var err error
+	var bad string
+	switch k {
+	case kindRequests:
+		bad, err = mergeFiles(s.dir, k, group, func(r *requestRow) int64 { return r.Start })
+	case kindFindings:
+		bad, err = mergeFiles(s.dir, k, group, func(r *findingRow) int64 { return r.Start })
+	default:
+		bad, err = mergeFiles(s.dir, k, group, func(r *secondRow) int64 { return r.At })
+	}
+	if bad != "" {
+		s.damaged[bad] = true // it stays what it is, until it is too old
+	}
+	if err != nil {
+		return fmt.Errorf("merge %s: %w", k, err)
+	}
+	for _, seg := range group {
+		os.Remove(seg.path)
+		os.Remove(filepath.Dir(seg.path)) // the day's folder, when it was the last one
+	}
+	return nil
+}
+
+// mergeFiles makes one file of a group. bad is the path of one that cannot be
+// read.
+func mergeFiles[T any](dir string, k kind, group []segment, at func(*T) int64) (bad string, err error) {
+	merged := segment{kind: k, first: group[0].first, last: group[0].last, low: group[0].low, high: group[len(group)-1].high}
+	files := make([]*os.File, 0, len(group))
+	defer func() {
+		for _, f := range files {
+			f.Close()
+		}
+	}()
+	type source struct {
+		first int64
+		group parquet.RowGroup
+	}
+	var sources []source
+	var runs []run[T]
+	var rows int64
+	for _, seg := range group {
+		merged.first, merged.last = min(merged.first, seg.first), max(merged.last, seg.last)
+		f, err := os.Open(seg.path)
+		if err != nil {
+			return "", err
+		}
+		files = append(files, f)
+		err = safely(func() error {
+			file, err := openParquet(f)
+			if err != nil {
+				return err
+			}
+			column, ok := file.Schema().Lookup(timeColumn(k))
+			if !ok {
+				return errForeign
+			}
+			for _, g := range file.RowGroups() {
+				first := seg.first * 1e6
+				if low, _, ok := boundsOfColumn(g, column.ColumnIndex); ok {
+					first = low
+				}
+				sources = append(sources, source{first, g})
+				rows += g.NumRows()
+			}
+			return nil
+		})
+		if err != nil {
+			return seg.path, fmt.Errorf("%s: %w", seg.path, err)
+		}
+		more, err := groupRuns[T](&openSegment{seg, f}, -1<<62, 1<<62, nil, nil)
+		if err != nil {
+			return seg.path, fmt.Errorf("%s: %w", seg.path, err)
+		}
+		runs = append(runs, more...)
+	}
+	copied := len(sources) > 0 && rows/int64(len(sources)) >= copyRows
+	err = publish(dir, &merged, func(w *parquet.GenericWriter[T]) error {
+		return safely(func() error {
+			if !copied {
+				var failed error
+				err := writeRows(w, func(yield func(*T) bool) {
+					merge(runs, at, func(path string, err error) {
+						bad, failed = path, fmt.Errorf("%s: %w", path, err)
+					}, func(row *T) bool { return failed == nil && yield(row) })
+				})
+				return errors.Join(failed, err)
+			}
+			slices.SortStableFunc(sources, func(a, b source) int { return cmp.Compare(a.first, b.first) })
+			for _, src := range sources {
+				if _, err := w.WriteRowGroup(src.group); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	})
+	return bad, err
+}

@@ -165,8 +165,8 @@ func convertSeconds(dir string, number uint64, data *logData) error {
 		err := publish(dir, &seg, func(w *parquet.GenericWriter[secondRow]) error {
 			return writeRows(w, func(yield func(*secondRow) bool) {
 				for _, row := range list {
-					if k == kindSeconds {
-						row.PartsHist = nil // for single seconds they are not worth their room
+					if k != kindMinutes5 {
+						row.PartsHist = nil // they are half of all bytes, and are worth it in few rows
 					}
 					if !yield(row) {
 						return

@@ -132,9 +132,7 @@ func (c *column) fillList(rows unsafe.Pointer, size uintptr, n int) error {
 			return errDamaged
 		}
 		if k > 0 {
-			if err := c.take(unsafe.Add(h.data, c.list.leaf), width, k); err != nil {
-				return err
-			}
+			c.take(unsafe.Add(h.data, c.list.leaf), width, k)
 		}
 	}
 	return nil
@@ -143,8 +141,9 @@ func (c *column) fillList(rows unsafe.Pointer, size uintptr, n int) error {
 // lengths tells how long the lists of the next n rows are, and keeps their
 // values.
 func (c *column) lengths(n int) ([]int, error) {
-	lengths := make([]int, 0, n)
-	c.kept = c.kept[:0]
+	lengths := c.sizes[:0]
+	defer func() { c.sizes = lengths }()
+	c.keptInts, c.keptReals, c.keptTexts = c.keptInts[:0], c.keptReals[:0], c.keptTexts[:0]
 	for {
 		if c.page == nil || c.level == len(c.rep) {
 			err := c.next()
@@ -171,71 +170,63 @@ func (c *column) lengths(n int) ([]int, error) {
 				return nil, errDamaged
 			}
 			lengths[len(lengths)-1]++
-			v, err := c.value(c.at)
-			if err != nil {
+			if err := c.keep(c.at); err != nil {
 				return nil, err
 			}
-			c.kept = append(c.kept, v)
 			c.at++
 		}
 		c.level++
 	}
 }
 
-// cell is one value of a list.
-type cell struct {
-	int  int64
-	real float64
-	text string
-}
-
-func (c *column) value(i int) (v cell, err error) {
+// keep keeps value i of the page, of a list.
+func (c *column) keep(i int) error {
+	if c.index != nil {
+		at := uint(c.index[i])
+		switch {
+		case c.kind == reflect.Int64 && at < uint(len(c.longs)):
+			c.keptInts = append(c.keptInts, c.longs[at])
+		case c.kind == reflect.Float64 && at < uint(len(c.reals)):
+			c.keptReals = append(c.keptReals, c.reals[at])
+		case c.kind == reflect.String && at < uint(len(c.texts)):
+			c.keptTexts = append(c.keptTexts, c.texts[at])
+		default:
+			return errDamaged
+		}
+		return nil
+	}
 	switch c.kind {
 	case reflect.Int64:
-		if c.index == nil {
-			v.int = c.ints[i]
-			return v, nil
-		}
+		c.keptInts = append(c.keptInts, c.ints[i])
 	case reflect.Float64:
-		if c.index == nil {
-			v.real = c.floats[i]
-			return v, nil
-		}
+		c.keptReals = append(c.keptReals, c.floats[i])
 	case reflect.String:
-		if c.index == nil {
-			v.text = string(c.data[c.offsets[i]:c.offsets[i+1]])
-			return v, nil
-		}
-	}
-	at := c.index[i]
-	switch {
-	case c.kind == reflect.Int64 && uint(at) < uint(len(c.longs)):
-		v.int = c.longs[at]
-	case c.kind == reflect.Float64 && uint(at) < uint(len(c.reals)):
-		v.real = c.reals[at]
-	case c.kind == reflect.String && uint(at) < uint(len(c.texts)):
-		v.text = c.texts[at]
+		c.keptTexts = append(c.keptTexts, string(c.data[c.offsets[i]:c.offsets[i+1]]))
 	default:
-		return v, errDamaged
+		return errForeign
 	}
-	return v, nil
+	return nil
 }
 
 // take writes the next k values that were kept.
-func (c *column) take(to unsafe.Pointer, size uintptr, k int) error {
-	for _, v := range c.kept[c.given : c.given+k] {
-		switch c.kind {
-		case reflect.Int64:
-			*(*int64)(to) = v.int
-		case reflect.Float64:
-			*(*float64)(to) = v.real
-		case reflect.String:
-			*(*string)(to) = v.text
-		default:
-			return errForeign
-		}
-		to = unsafe.Add(to, size)
-	}
+func (c *column) take(to unsafe.Pointer, size uintptr, k int) {
+	from := c.given
 	c.given += k
-	return nil
+	switch c.kind {
+	case reflect.Int64:
+		for _, v := range c.keptInts[from : from+k] {
+			*(*int64)(to) = v
+			to = unsafe.Add(to, size)
+		}
+	case reflect.Float64:
+		for _, v := range c.keptReals[from : from+k] {
+			*(*float64)(to) = v
+			to = unsafe.Add(to, size)
+		}
+	default:
+		for _, v := range c.keptTexts[from : from+k] {
+			*(*string)(to) = v
+			to = unsafe.Add(to, size)
+		}
+	}
 }

@@ -51,15 +51,15 @@ func kindFor(step int64) kind {
 }
 
 // Endpoints sums the range up, by endpoint: served ones first, then by
-// namespace, address, port and comm. With PartHists it has the quantiles of all
-// parts but for what lies in the first and the last ten seconds of the range
-// when it does not begin and end at whole ten seconds.
+// namespace, address, port and comm. The histograms of parts other than Server
+// (PartHists) are those of the whole five minutes in the range, by the clock, and
+// of what is in no file yet.
 func (r *Reader) Endpoints(q Query) ([]EndpointSum, error) {
 	sums := map[endpointKey]*sum{}
 	from, to := q.bounds()
 	for _, p := range pieces(from, to) {
 		err := r.secondRows(p.kind, p.from, p.to, &q, func(row *secondRow) bool {
-			addTo(sums, row)
+			addTo(sums, row, newSum)
 			return true
 		})
 		if err != nil {
@@ -73,11 +73,13 @@ func (r *Reader) Endpoints(q Query) ([]EndpointSum, error) {
 	return list, nil
 }
 
-func addTo(sums map[endpointKey]*sum, row *secondRow) {
+// addTo adds a row to the sum of its endpoint; empty gives a sum for one that has
+// none yet.
+func addTo(sums map[endpointKey]*sum, row *secondRow, empty func() *sum) {
 	k := row.key()
 	s := sums[k]
 	if s == nil {
-		s = &sum{}
+		s = empty()
 		sums[k] = s
 	}
 	s.add(row)
@@ -142,7 +144,7 @@ func pieces(from, to int64) []piece {
 func (r *Reader) Series(q Query, step time.Duration) ([]Series, error) {
 	points := map[endpointKey][]Second{}
 	sums := map[endpointKey]*sum{}
-	width, err := r.points(&q, step, func(at int64, s *sum) bool {
+	width, err := r.points(&q, step, newSum, func(at int64, s *sum) bool {
 		if sums[s.key] == nil {
 			sums[s.key] = &sum{}
 		}
@@ -160,19 +162,33 @@ func (r *Reader) Series(q Query, step time.Duration) ([]Series, error) {
 	return list, nil
 }
 
-// Points is Series one point at a time, in order of time, for callers that must
-// not hold all histograms. False ends it.
+// Points is Series one point at a time, in order of time, for callers that need
+// not hold all histograms: the Second and all in it is f's only until f returns.
+// False ends it.
 func (r *Reader) Points(q Query, step time.Duration, f func(*Second) bool) error {
-	_, err := r.points(&q, step, func(at int64, s *sum) bool {
+	var spare []*sum
+	_, err := r.points(&q, step, func() *sum {
+		if n := len(spare); n > 0 {
+			s := spare[n-1]
+			spare = spare[:n-1]
+			return s
+		}
+		return &sum{}
+	}, func(at int64, s *sum) bool {
 		sec := s.second(at)
-		return f(&sec)
+		more := f(&sec)
+		s.reset()
+		spare = append(spare, s)
+		return more
 	})
 	return err
 }
 
+func newSum() *sum { return &sum{} }
+
 // points gives the sum of each endpoint and step, in order of time, and tells how
-// many seconds the steps have.
-func (r *Reader) points(q *Query, asked time.Duration, f func(at int64, s *sum) bool) (width int64, err error) {
+// many seconds the steps have. The sums are made by empty.
+func (r *Reader) points(q *Query, asked time.Duration, empty func() *sum, f func(at int64, s *sum) bool) (width int64, err error) {
 	width = int64(Step(asked) / time.Second)
 	from, to := q.bounds()
 	if kindFor(width) == kindSeconds {
@@ -208,7 +224,7 @@ func (r *Reader) points(q *Query, asked time.Duration, f func(at int64, s *sum) 
 			begin = at
 		}
 		if more {
-			addTo(sums, row)
+			addTo(sums, row, empty)
 		}
 		return more
 	})

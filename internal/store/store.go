@@ -27,10 +27,11 @@ type Request struct {
 	Why     Why
 }
 
-// Second is what one endpoint did in one second. Of Endpoint it keeps the
-// counts, the histograms of the total, of the round trips and of the parts, the
-// sums of the split, and the name of the process; samples, peers and arrivals
-// are left to the requests.
+// Second is what one endpoint did in one second. Of Endpoint it keeps the counts,
+// the sums of the parts and of the split, the histograms of the total, of the round
+// trips and of Server, those of the other parts in sums of five minutes, and the
+// name of the process; samples, peers, arrivals and slow parts are left to the
+// requests.
 type Second struct {
 	At       int64 // s since 1970: the beginning of the second
 	Endpoint observe.Endpoint
@@ -77,8 +78,8 @@ type Query struct {
 	// MinTotal chooses requests that took at least this long.
 	MinTotal time.Duration
 
-	// PartHists reads the histograms of all parts too, for their quantiles.
-	// Otherwise only those of the total, the round trips and Server are read,
-	// and Parts has only the sums of the others.
+	// PartHists reads the histograms of all parts too, for their quantiles, where
+	// they are kept: in sums of five minutes. Otherwise only those of the total, the
+	// round trips and Server are read, and Parts has only the sums of the others.
 	PartHists bool
 }

@@ -113,7 +113,20 @@ func (s *sum) add(row *secondRow) {
 	}
 }
 
-// second is the sum as a Second of its own memory that begins at a time, s since 1970.
+// reset empties the sum and keeps its memory.
+func (s *sum) reset() {
+	s.any, s.scalars = false, secondRow{}
+	for _, h := range []*observe.Histogram{&s.total, &s.rtt, &s.server} {
+		h.Reset()
+	}
+	for _, h := range s.parts {
+		h.Reset()
+	}
+	s.flags = nil
+}
+
+// second is the sum as a Second that begins at a time, s since 1970. It shares the
+// sum's histograms.
 func (s *sum) second(at int64) Second {
 	t := &s.scalars
 	x := Second{At: at, Process: s.process}
@@ -127,7 +140,6 @@ func (s *sum) second(at int64) Second {
 		Handshake: t.HandshakeUS * 1000, HandshakeMax: t.HandshakeMx * 1000, MinRTT: t.MinRTTUS * 1000,
 		Total: s.total, RTT: s.rtt, Flags: s.flags,
 	}
-	s.total, s.rtt, s.flags = observe.Histogram{}, observe.Histogram{}, nil
 	for i, n := range [...]int64{t.HTTP1xx, t.HTTP2xx, t.HTTP3xx, t.HTTP4xx, t.HTTP5xx} {
 		if n > 0 {
 			if e.Statuses == nil {
@@ -163,7 +175,7 @@ func (s *sum) second(at int64) Second {
 func partOf(us int64, h *observe.Histogram) (observe.PartStats, bool) {
 	p := observe.PartStats{SumNS: us * 1000}
 	if h != nil {
-		p.Hist.Merge(h)
+		p.Hist = *h
 	}
 	return p, us != 0 || p.Hist.Count() > 0
 }

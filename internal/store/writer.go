@@ -35,13 +35,17 @@ const (
 type Store struct {
 	dir  string
 	opt  Options
-	now  func() time.Time
 	lock *os.File
+
+	now     func() time.Time     // by the clock, which may jump
+	elapsed func() time.Duration // since Open, which does not
+	opened  time.Time            // by the clock
 
 	streams map[kind]*stream // by logKinds
 
-	syncing sync.Mutex // one Sync at a time
-	keeping sync.Mutex // one goroutine makes, merges and removes files
+	syncing sync.Mutex      // one Sync at a time
+	keeping sync.Mutex      // one goroutine makes, merges and removes files
+	damaged map[string]bool // files that cannot be merged; keeping's
 	wake    chan struct{}
 	done    chan struct{}
 	ended   sync.WaitGroup
@@ -80,9 +84,11 @@ func open(dir string, opt Options, now func() time.Time) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
+	began := time.Now()
 	s := &Store{
 		dir: dir, opt: opt, now: now, lock: lock, streams: map[kind]*stream{},
-		wake: make(chan struct{}, 1), done: make(chan struct{}),
+		opened: now(), elapsed: func() time.Duration { return time.Since(began) },
+		damaged: map[string]bool{}, wake: make(chan struct{}, 1), done: make(chan struct{}),
 	}
 	if err := s.recover(); err != nil {
 		lock.Close()
