@@ -81,7 +81,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 	if err != nil {
 		panic(err) // the structure above is wrong: a bug, not an input
 	}
-	parsed, err := parser.Parse(args)
+	parsed, err := parser.Parse(joinNegative(args))
 	if status >= 0 {
 		return status // --help or --version
 	}

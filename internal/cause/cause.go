@@ -94,6 +94,9 @@ type Finding struct {
 	// evidence; ChainEnd says why it goes no further.
 	Chain    []observe.WaitHop `json:"chain,omitempty"`
 	ChainEnd string            `json:"chain_end,omitempty"`
+	// Over is set where several windows were judged: the other fields are those
+	// of the worst one, but for the share.
+	Over *observe.Over `json:"over,omitempty"`
 
 	// Weight orders findings: the fraction of the attempts to get a good
 	// response that this cause spoils, 0 to 1, as far as repairing it alone

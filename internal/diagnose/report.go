@@ -23,6 +23,8 @@ type Report struct {
 	Losses     []observe.Loss  `json:"losses"`
 	// Changes are what was changed on the host lately, newest first: no verdict.
 	Changes []Change `json:"changes,omitempty"`
+	// History is set where several windows were judged.
+	History *History `json:"history,omitempty"`
 	// Capture is the file of packets that is judged, nil where a host was watched.
 	Capture *observe.Capture `json:"capture,omitempty"`
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"github.com/slowray/slowray/internal/cause"
@@ -53,6 +54,8 @@ func (p *printer) line(format string, args ...any) {
 func (p *printer) head(r *diagnose.Report) {
 	if c := r.Capture; c != nil {
 		p.line("%s: %s packets in %.3g s, %s TCP connections", clean(c.File), figure.Count(uint64(c.Packets)), r.Window.Seconds, figure.Count(uint64(c.Connections)))
+	} else if h := r.History; h != nil {
+		p.line("%s from %s to %s: %d windows, %.3g s watched (Linux %s, %d CPUs)", clean(r.Host.Name), dayText(h.From), momentText(h.To, h.From), h.Windows, h.Seconds, clean(r.Host.Kernel), r.Host.CPUs)
 	} else {
 		p.line("%s watched for %.3g s (Linux %s, %d CPUs)", clean(r.Host.Name), r.Window.Seconds, clean(r.Host.Kernel), r.Host.CPUs)
 	}
@@ -140,6 +143,9 @@ func firstOf(findings []cause.Finding, id string) int {
 func (p *printer) finding(n int, f *cause.Finding) {
 	p.line("%s %s", p.paint(red, fmt.Sprintf("%d. %s", n, clean(f.Title))), p.paint(dim, "["+f.Cause+"]"))
 	p.field("where", subjectText(&f.Subject))
+	if o := f.Over; o != nil {
+		p.field("when", fmt.Sprintf("%s to %s, in %d of %d windows; the figures are of the one at %s, the share of all", dayText(o.Onset), momentText(o.End, o.Onset), o.Windows, o.Of, momentText(o.Worst, o.Onset)))
+	}
 	p.field("how bad", fmt.Sprintf("%s of %s: %s", figure.Percent(f.Impact.Share), f.Impact.Of, f.Impact.Text))
 	p.hops(f)
 	p.field("do this", f.Fix.Text)
@@ -163,6 +169,19 @@ func (p *printer) finding(n int, f *cause.Finding) {
 		}
 		p.field(label, evidenceText(&e))
 	}
+}
+
+// dayText is a moment with its date, in local time.
+func dayText(t time.Time) string { return t.Local().Format("2006-01-02 15:04:05") }
+
+// momentText is a moment, with its date where that is another than the one that
+// was told before.
+func momentText(t, before time.Time) string {
+	t, before = t.Local(), before.Local()
+	if t.Year() == before.Year() && t.YearDay() == before.YearDay() {
+		return t.Format("15:04:05")
+	}
+	return dayText(t)
 }
 
 // hops prints a finding's chain of waits, one thread under the other.

@@ -1,0 +1,105 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// atForms are those of a moment, in local time where they have no zone; without
+// a date it is the latest such moment.
+var atForms = []struct {
+	layout string
+	dated  bool
+}{
+	{"15:04", false},
+	{"15:04:05", false},
+	{"2006-01-02 15:04", true},
+	{"2006-01-02 15:04:05", true},
+	{"2006-01-02T15:04", true},
+	{"2006-01-02T15:04:05", true},
+	{time.RFC3339, true}, // with or without a fraction
+}
+
+// parseAt reads a moment of --at, as seen from now.
+func parseAt(text string, now time.Time) (time.Time, error) {
+	if back, ok := strings.CutPrefix(text, "-"); ok {
+		d, err := backwards(back)
+		if err != nil {
+			return time.Time{}, fmt.Errorf("%q is no time: give -10m, -90s or -2h", text)
+		}
+		return now.Add(-d), nil
+	}
+	for _, form := range atForms {
+		t, err := time.ParseInLocation(form.layout, text, now.Location())
+		if err != nil {
+			continue
+		}
+		if form.dated {
+			if t.After(now) {
+				return time.Time{}, fmt.Errorf("%q is still to come", text)
+			}
+			return t, nil
+		}
+		today := time.Date(now.Year(), now.Month(), now.Day(), t.Hour(), t.Minute(), t.Second(), 0, now.Location())
+		if today.After(now) {
+			today = time.Date(now.Year(), now.Month(), now.Day()-1, t.Hour(), t.Minute(), t.Second(), 0, now.Location())
+		}
+		return today, nil
+	}
+	return time.Time{}, fmt.Errorf("%q is no time: give 12:03, 12:03:20, \"2026-11-22 12:03\", 2026-11-22T12:03:00Z or -10m", text)
+}
+
+// backwards reads a duration, also of days.
+func backwards(text string) (time.Duration, error) {
+	if days, ok := strings.CutSuffix(text, "d"); ok {
+		n, err := strconv.ParseUint(days, 10, 16)
+		return time.Duration(n) * 24 * time.Hour, err
+	}
+	d, err := time.ParseDuration(text)
+	if err == nil && d < 0 {
+		return 0, errors.New("negative")
+	}
+	return d, err
+}
+
+// joinNegative makes one argument of "--at" "-10m", which the parser takes for
+// flags.
+func joinNegative(args []string) []string {
+	out := make([]string, 0, len(args))
+	for i := 0; i < len(args); i++ {
+		if args[i] == "--" {
+			return append(out, args[i:]...)
+		}
+		if args[i] == "--at" && i+1 < len(args) && len(args[i+1]) > 1 && args[i+1][0] == '-' && args[i+1][1] >= '0' && args[i+1][1] <= '9' {
+			out = append(out, args[i]+"="+args[i+1])
+			i++
+			continue
+		}
+		out = append(out, args[i])
+	}
+	return out
+}
+
+// times is a range of time: From inclusive, To exclusive. The same twice is a
+// moment.
+type times struct{ From, To time.Time }
+
+// String is the range in local time, with dates only where it is not today's.
+func (r times) String() string {
+	if r.From.Equal(r.To) {
+		return clockText(r.From)
+	}
+	return clockText(r.From) + " to " + clockText(r.To)
+}
+
+// clockText is a moment as people say it here.
+func clockText(t time.Time) string {
+	t = t.Local()
+	if now := time.Now(); t.YearDay() == now.YearDay() && t.Year() == now.Year() {
+		return t.Format(clock)
+	}
+	return t.Format("2006-01-02 " + clock)
+}

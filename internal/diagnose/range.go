@@ -1,0 +1,162 @@
+package diagnose
+
+import (
+	"slices"
+	"time"
+
+	"github.com/slowray/slowray/internal/cause"
+	"github.com/slowray/slowray/internal/observe"
+)
+
+// History says that a Report is of several windows.
+type History struct {
+	From    time.Time `json:"from"` // the beginning of the first window
+	To      time.Time `json:"to"`   // the end of the last one
+	Windows int       `json:"windows"`
+	Seconds float64   `json:"seconds"` // that were watched: all windows together
+}
+
+// Range judges several windows together. A finding is the same cause on the
+// same subject, with the figures of the window where it weighs most, ranked by
+// its share over all of them; what was not found in any window is ruled out.
+type Range struct {
+	seconds  float64
+	windows  int
+	from, to time.Time
+	findings map[Identity]*overWindows
+	ruledOut map[string]string // by cause: why, as the last window has it
+	checked  map[Excluded]bool // what could not be checked, of any window
+	missing  []Excluded        // the same, in their order
+	losses   []observe.Loss
+	traffic  traffic
+	last     *observe.Observation
+	changes  []Change
+}
+
+// overWindows is a finding of some windows.
+type overWindows struct {
+	worst         cause.Finding
+	over          observe.Over
+	last          int     // the window that had it last
+	weight, share float64 // times seconds
+}
+
+// NewRange is a Range without a window.
+func NewRange() *Range {
+	return &Range{findings: map[Identity]*overWindows{}, ruledOut: map[string]string{}, checked: map[Excluded]bool{}, traffic: traffic{}}
+}
+
+// Add judges a window. Windows come in the order of time.
+func (r *Range) Add(o *observe.Observation) {
+	report := Diagnose(o)
+	end := o.Window.Start.Add(time.Duration(o.Window.Seconds * float64(time.Second)))
+	if r.windows == 0 {
+		r.from = o.Window.Start
+	}
+	r.to = end
+	r.windows++
+	r.seconds += o.Window.Seconds
+	for i := range report.Findings {
+		r.find(&report.Findings[i], o.Window.Start, end, o.Window.Seconds)
+	}
+	for _, e := range report.RuledOut {
+		r.ruledOut[e.Cause] = e.Because
+	}
+	for _, e := range report.NotChecked {
+		if !r.checked[e] {
+			r.checked[e] = true
+			r.missing = append(r.missing, e)
+		}
+	}
+	for _, l := range report.Losses {
+		i := slices.IndexFunc(r.losses, func(known observe.Loss) bool { return known.What == l.What })
+		if i < 0 {
+			r.losses = append(r.losses, l)
+			continue
+		}
+		r.losses[i].Count += l.Count
+	}
+	r.traffic.add(o)
+	r.last, r.changes = o, report.Changes
+}
+
+func (r *Range) find(f *cause.Finding, start, end time.Time, seconds float64) {
+	id := IdentityOf(f)
+	g := r.findings[id]
+	if g == nil {
+		g = &overWindows{worst: *f, over: observe.Over{Onset: start, Worst: start}}
+		r.findings[id] = g
+	}
+	if g.last == r.windows {
+		return // twice in one window
+	}
+	g.last = r.windows
+	g.over.End = end
+	g.over.Windows++
+	g.weight += f.Weight * seconds
+	g.share += f.Impact.Share * seconds
+	if f.Weight > g.worst.Weight {
+		g.worst, g.over.Worst = *f, start
+	}
+}
+
+// Report is the judgement of all windows that were added; of none it is empty.
+func (r *Range) Report() Report {
+	out := Report{Schema: SchemaReport, Findings: []cause.Finding{}, Endpoints: []Endpoint{}, RuledOut: []Excluded{}, NotChecked: []Excluded{},
+		Losses: append([]observe.Loss{}, r.losses...)}
+	if r.windows == 0 {
+		return out
+	}
+	h := r.last.Host
+	out.Host = ReportHost{Name: h.Name, Kernel: h.Kernel, CPUs: h.CPUs, BootID: h.BootID}
+	out.Window = ReportWindow{Start: r.from, Seconds: r.to.Sub(r.from).Seconds()}
+	out.History = &History{From: r.from, To: r.to, Windows: r.windows, Seconds: r.seconds}
+	out.Endpoints = r.traffic.endpoints(r.last, r.seconds)
+	out.Changes = r.changes
+	catalogue := cause.Catalogue()
+	found := map[string]bool{}
+	for _, g := range r.findings {
+		f, over := g.worst, g.over
+		over.Of = r.windows
+		f.Over = &over
+		f.Weight, f.Impact.Share = g.weight/max(r.seconds, 0.001), min(g.share/max(r.seconds, 0.001), 1)
+		out.Findings = append(out.Findings, f)
+		found[f.Cause] = true
+	}
+	rooted(out.Findings)
+	out.Findings = rank(out.Findings, catalogue)
+	told := map[string]bool{}
+	for i := range catalogue {
+		id := catalogue[i].ID
+		because, ruled := r.ruledOut[id]
+		if told[id] || found[id] || !ruled {
+			continue
+		}
+		told[id] = true
+		out.RuledOut = append(out.RuledOut, Excluded{id, because})
+	}
+	for _, e := range r.missing {
+		// What could be checked in another window is answered.
+		if !told[e.Cause] && !found[e.Cause] {
+			out.NotChecked = append(out.NotChecked, e)
+		}
+	}
+	return out
+}
+
+// rooted makes a finding a cause again where what it follows from is told only
+// as a consequence itself: each is told as its own worst window has it.
+func rooted(findings []cause.Finding) {
+	roots := map[string]bool{}
+	for i := range findings {
+		if findings[i].Role == cause.RoleCause {
+			roots[findings[i].Cause] = true
+		}
+	}
+	for i := range findings {
+		f := &findings[i]
+		if f.ConsequenceOf != nil && !roots[*f.ConsequenceOf] {
+			f.Role, f.ConsequenceOf = cause.RoleCause, nil
+		}
+	}
+}

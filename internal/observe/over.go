@@ -1,0 +1,12 @@
+package observe
+
+import "time"
+
+// Over tells in which of several windows something was found.
+type Over struct {
+	Onset   time.Time `json:"onset"`   // the beginning of the first window that has it
+	End     time.Time `json:"end"`     // the end of the last one
+	Windows int       `json:"windows"` // that have it
+	Of      int       `json:"of"`      // windows that were judged
+	Worst   time.Time `json:"worst"`   // the beginning of the window whose figures are told
+}
