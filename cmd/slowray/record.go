@@ -9,11 +9,12 @@ import (
 	"runtime/debug"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
+	"github.com/slowray/slowray/internal/export"
 	"github.com/slowray/slowray/internal/record"
-	"github.com/slowray/slowray/internal/sense/host"
 	"github.com/slowray/slowray/internal/store"
 )
 
@@ -21,15 +22,18 @@ import (
 const historyDir = "/var/lib/slowray/history"
 
 type recordCmd struct {
-	Dir     string         `default:"${history}" placeholder:"D" help:"Where the history is kept (${default})."`
-	MaxSize string         `default:"2G" placeholder:"N" help:"How large it may become, as 500M or 2G: the oldest goes first (${default})."`
-	MaxAge  time.Duration  `default:"168h" placeholder:"D" help:"How long it is kept (${default}: seven days)."`
-	Window  time.Duration  `default:"60s" placeholder:"D" help:"How long each window is that is judged (${default})."`
-	Slow    *time.Duration `placeholder:"D" help:"Keep every request that took at least this long; otherwise what is slow for its endpoint."`
-	Labels  bool           `help:"Also keep what was asked for: method and path, statement or command."`
-	Silent  bool           `help:"Ask no server for its status."`
-	Budget  float64        `default:"1" placeholder:"P" help:"Share of the host's CPU, in percent, that slowray may take before one record stands for several requests (${default}; 0: no limit)."`
-	JSON    bool           `name:"json" help:"Print what is found, and what goes wrong, as JSON: one object a line."`
+	Dir        string         `default:"${history}" placeholder:"D" help:"Where the history is kept (${default})."`
+	Listen     string         `default:"127.0.0.1:7788" placeholder:"A" help:"Where the page and /metrics are served (${default}): host:port, unix:/path or off. Elsewhere than on loopback a token is needed, which is printed, or taken from $$SLOWRAY_TOKEN."`
+	ListenName []string       `placeholder:"NAME" sep:"," help:"A further host name of the page, as behind a reverse proxy; may be repeated."`
+	OTLP       string         `name:"otlp" placeholder:"URL" help:"Send metrics, slow requests and findings to an OpenTelemetry collector: http(s)://host:4318 or grpc(s)://host:4317. $$OTEL_EXPORTER_OTLP_HEADERS is sent along."`
+	MaxSize    string         `default:"2G" placeholder:"N" help:"How large it may become, as 500M or 2G: the oldest goes first (${default})."`
+	MaxAge     time.Duration  `default:"168h" placeholder:"D" help:"How long it is kept (${default}: seven days)."`
+	Window     time.Duration  `default:"60s" placeholder:"D" help:"How long each window is that is judged (${default})."`
+	Slow       *time.Duration `placeholder:"D" help:"Keep every request that took at least this long; otherwise what is slow for its endpoint."`
+	Labels     bool           `help:"Also keep what was asked for: method and path, statement or command."`
+	Silent     bool           `help:"Ask no server for its status."`
+	Budget     float64        `default:"1" placeholder:"P" help:"Share of the host's CPU, in percent, that slowray may take before one record stands for several requests (${default}; 0: no limit)."`
+	JSON       bool           `name:"json" help:"Print what is found, and what goes wrong, as JSON: one object a line."`
 }
 
 // Help is printed by --help, above the flags.
@@ -54,6 +58,8 @@ func (c *recordCmd) Validate() error {
 		return fmt.Errorf("--max-size %s: %w", c.MaxSize, err)
 	}
 	switch {
+	case c.Listen == "":
+		return errors.New("--listen: is empty (off serves nothing)")
 	case c.Dir == "":
 		return errors.New("--dir: is empty")
 	case c.MaxAge < time.Hour:
@@ -75,38 +81,89 @@ const (
 )
 
 // Run records until it is told to end.
-func (c *recordCmd) Run(ctx context.Context, s *streams) (err error) {
+func (c *recordCmd) Run(ctx context.Context, s *streams) error {
 	debug.SetGCPercent(recordGC)
 	debug.SetMemoryLimit(recordMemory)
+	signal.Ignore(syscall.SIGPIPE) // whoever reads the lines may leave
+	page, err := c.listen()
+	if err != nil {
+		return fmt.Errorf("record: %w", err)
+	}
+	defer page.close()
 	size, _ := byteSize(c.MaxSize)
 	history, err := store.Open(c.Dir, store.Options{MaxBytes: size, MaxAge: c.MaxAge})
 	if err != nil {
 		return fmt.Errorf("record: %w", stateHint(err))
 	}
-	defer func() {
-		if e := history.Close(); e != nil {
-			err = errors.Join(err, fmt.Errorf("record: %w", e))
-		}
-	}()
-	signal.Ignore(syscall.SIGPIPE) // whoever reads the lines may leave
+	err = c.record(ctx, s, page, history)
+	// What was added is written, whatever else went wrong.
+	if closing := history.Close(); err == nil {
+		err = closing
+	}
+	if err != nil {
+		return fmt.Errorf("record: %w", err)
+	}
+	return nil
+}
+
+// record records into a store, and tells others of it.
+func (c *recordCmd) record(ctx context.Context, s *streams, page *recordPage, history *store.Store) error {
 	told := newRecordLog(s, c.JSON)
+	var rec *record.Recorder
+	name, _ := os.Hostname()
+	page.exporter = export.New(export.Options{Version: version(), Host: name, Status: func() record.Status { return rec.Status() }})
+	sinks := []record.Sink{told, page.exporter}
+	push := func(context.Context) {}
+	if c.OTLP != "" {
+		var err error
+		push, err = page.exporter.Push(export.PushOptions{
+			URL: c.OTLP, Headers: os.Getenv("OTEL_EXPORTER_OTLP_HEADERS"),
+			Say: func(message string) { told.trouble(errors.New(message)) },
+		})
+		if err != nil {
+			return err
+		}
+	}
 	rec, err := record.New(history, record.Options{
 		Window: c.Window, Slow: value(c.Slow), Labels: c.Labels, Budget: c.budget(), Silent: c.Silent, Version: version(),
-		Names:   func() *host.Names { return namesWithContainers() },
-		Sinks:   []record.Sink{told},
+		Names:   namesWithContainers,
+		Sinks:   sinks,
 		Alive:   func() { record.Notify("WATCHDOG=1") },
 		Trouble: told.trouble,
 	})
 	if err != nil {
-		return fmt.Errorf("record: %w", err)
+		return err
 	}
-	told.begin(c.Dir, "")
+	rec.LeaveOut(page.port())
+	served, err := page.serve(ctx, rec, c.Dir, told.trouble)
+	if err != nil {
+		rec.Close()
+		return err
+	}
+	var pushed sync.WaitGroup
+	pushed.Go(func() { push(ctx) })
+	told.begin(c.Dir, page.address())
 	record.Notify("READY=1")
 	context.AfterFunc(ctx, func() { record.Notify("STOPPING=1") })
 	rec.Run(ctx)
 	told.end(rec.Status())
+	// Whoever is slow to take what is left does not hold up the end.
+	ended := make(chan struct{})
+	go func() {
+		served()
+		pushed.Wait()
+		close(ended)
+	}()
+	select {
+	case <-ended:
+	case <-time.After(othersPatience):
+	}
 	return nil
 }
+
+// othersPatience is how long the page's readers and a collector may take at the
+// end.
+const othersPatience = 500 * time.Millisecond
 
 // budget is the share of the host's CPU as the recorder takes it.
 func (c *recordCmd) budget() float64 {

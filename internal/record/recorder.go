@@ -106,13 +106,19 @@ func New(st Store, opt Options) (*Recorder, error) {
 }
 
 // LeaveOut leaves out what is served at a TCP port of this process's network
-// namespace: the recorder's own page.
+// namespace: the recorder's own page; 0 is none.
 func (r *Recorder) LeaveOut(port uint16) {
+	if port == 0 {
+		return
+	}
 	var st unix.Stat_t
 	if unix.Stat("/proc/self/ns/net", &st) == nil {
 		r.stream.LeaveOut(st.Ino, port)
 	}
 }
+
+// Close ends a recording that was not Run.
+func (r *Recorder) Close() { r.stream.Close() }
 
 // Run records until ctx is done, and then writes what is left; that takes under
 // three seconds.

@@ -1,0 +1,118 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"runtime"
+	"sync"
+
+	"github.com/slowray/slowray/internal/diagnose"
+	"github.com/slowray/slowray/internal/export"
+	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/prove/journal"
+	"github.com/slowray/slowray/internal/record"
+	"github.com/slowray/slowray/internal/sense/host"
+	"github.com/slowray/slowray/internal/store"
+	"github.com/slowray/slowray/internal/web"
+)
+
+// listenOff is the --listen that serves nothing.
+const listenOff = "off"
+
+// tokenVariable is where a token for the page may be given; otherwise one is
+// made where it is needed.
+const tokenVariable = "SLOWRAY_TOKEN"
+
+// recordPage is the page, its interface and /metrics.
+type recordPage struct {
+	listener *web.Listener // nil when nothing is served
+	token    string
+	names    []string
+	reader   *store.Reader
+	exporter *export.Exporter
+}
+
+// listen opens the address early: one that is taken is a reason not to begin.
+func (c *recordCmd) listen() (*recordPage, error) {
+	p := &recordPage{names: c.ListenName}
+	if c.Listen == listenOff {
+		return p, nil
+	}
+	var err error
+	if p.listener, err = web.Listen(c.Listen); err != nil {
+		return nil, err
+	}
+	p.token = os.Getenv(tokenVariable)
+	if p.token == "" && p.listener.Public() {
+		p.token = web.NewToken()
+	}
+	return p, nil
+}
+
+// address is how the page is opened; empty when there is none.
+func (p *recordPage) address() string {
+	switch {
+	case p.listener == nil:
+		return ""
+	case p.port() == 0:
+		return p.listener.Address()
+	}
+	return web.URL(p.listener.Address(), p.token)
+}
+
+// port is the TCP port that is listened on, 0 when there is none.
+func (p *recordPage) port() uint16 {
+	if p.listener == nil {
+		return 0
+	}
+	if at, ok := p.listener.Addr().(*net.TCPAddr); ok {
+		return uint16(at.Port)
+	}
+	return 0
+}
+
+// serve answers until ctx is done. trouble is told of what ends it before.
+func (p *recordPage) serve(ctx context.Context, rec *record.Recorder, dir string, trouble func(error)) (wait func(), err error) {
+	if p.listener == nil {
+		return func() {}, nil
+	}
+	if p.reader, err = store.OpenReader(dir); err != nil {
+		return nil, err
+	}
+	opt := web.Options{
+		Version: version(), Recording: true, Token: p.token, Loopback: p.listener.Loopback(), Names: p.names,
+		Stats: func() (store.Stats, float64) {
+			s := rec.Status()
+			return s.Store, s.CPUShare * float64(runtime.NumCPU())
+		},
+		Losses:  func() []observe.Loss { return rec.Status().Losses },
+		Metrics: p.exporter.Handler(),
+		Proofs:  journal.DefaultDir,
+	}
+	if h, err := host.Default().Host(); err == nil {
+		opt.Host = diagnose.ReportHost{Name: h.Name, Kernel: h.Kernel, CPUs: h.CPUs, BootID: h.BootID}
+	}
+	handler, err := web.New(p.reader, opt)
+	if err != nil {
+		return nil, err
+	}
+	var done sync.WaitGroup
+	done.Go(func() {
+		if err := web.Serve(ctx, p.listener, handler); err != nil {
+			trouble(fmt.Errorf("the page is served no more: %w", err))
+		}
+	})
+	return done.Wait, nil
+}
+
+// close ends what serve began, or listen when nothing was served.
+func (p *recordPage) close() {
+	if p.listener != nil {
+		_ = p.listener.Close() // Serve has closed it, but for when it never began
+	}
+	if p.reader != nil {
+		_ = p.reader.Close()
+	}
+}
