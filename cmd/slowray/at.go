@@ -83,18 +83,6 @@ func joinNegative(args []string) []string {
 	return out
 }
 
-// times is a range of time: From inclusive, To exclusive. The same twice is a
-// moment.
-type times struct{ From, To time.Time }
-
-// String is the range in local time, with dates only where it is not today's.
-func (r times) String() string {
-	if r.From.Equal(r.To) {
-		return clockText(r.From)
-	}
-	return clockText(r.From) + " to " + clockText(r.To)
-}
-
 // clockText is a moment as people say it here.
 func clockText(t time.Time) string {
 	t = t.Local()

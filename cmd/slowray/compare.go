@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/slowray/slowray/internal/observe"
@@ -8,9 +9,53 @@ import (
 )
 
 type compareCmd struct {
-	A    string `arg:"" help:"A file made with slowray why --save."`
-	B    string `arg:"" help:"Another one, usually the later."`
-	JSON bool   `name:"json" help:"Print the comparison as JSON."`
+	A    string   `arg:"" optional:"" help:"A file made with slowray why --save."`
+	B    string   `arg:"" optional:"" help:"Another one, usually the later."`
+	JSON bool     `name:"json" help:"Print the comparison as JSON."`
+	At   []string `placeholder:"T" sep:"none" help:"Instead of a file: the window of that moment of the history that slowray record keeps, as in slowray why --at; may be given twice."`
+	Dir  string   `default:"${history}" placeholder:"D" help:"With --at: where the history is (${default})."`
+}
+
+// Validate is called by the command line parser.
+func (c *compareCmd) Validate() error {
+	given := len(c.At)
+	for _, file := range []string{c.A, c.B} {
+		if file != "" {
+			given++
+		}
+	}
+	if given != 2 {
+		return errors.New("give two windows to compare: files, or times with --at")
+	}
+	return nil
+}
+
+// load reads the two windows: files first, and then times in their order.
+func (c *compareCmd) load(s *streams) ([]*observe.Observation, error) {
+	var both []*observe.Observation
+	for _, file := range []string{c.A, c.B} {
+		if file == "" {
+			continue
+		}
+		o, err := observe.Load(file)
+		if err != nil {
+			return nil, err
+		}
+		both = append(both, o)
+	}
+	for i := range c.At {
+		f := atFlags{At: &c.At[i], Dir: c.Dir}
+		windows, err := f.windows(s, 0)
+		if err != nil {
+			return nil, err
+		}
+		o, err := observe.Load(windows[0].Path)
+		if err != nil {
+			return nil, err
+		}
+		both = append(both, o)
+	}
+	return both, nil
 }
 
 // Help is printed by --help, above the flags.
@@ -22,15 +67,11 @@ Exit status: 0 no difference that matters; 1 differences; 2 could not run.`
 
 // Run compares.
 func (c *compareCmd) Run(s *streams) error {
-	a, err := observe.Load(c.A)
+	both, err := c.load(s)
 	if err != nil {
 		return fmt.Errorf("compare: %w", err)
 	}
-	b, err := observe.Load(c.B)
-	if err != nil {
-		return fmt.Errorf("compare: %w", err)
-	}
-	doc := compare.Compare(a, b)
+	doc := compare.Compare(both[0], both[1])
 	write := doc.Text
 	if c.JSON {
 		write = doc.JSON

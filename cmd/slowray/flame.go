@@ -23,13 +23,14 @@ import (
 type flameCmd struct {
 	PID     *int           `name:"pid" placeholder:"N" help:"Only this process, its master and their workers, and all that they start."`
 	OffCPU  bool           `name:"off-cpu" help:"Where threads wait, instead of where they use the CPU."`
-	For     time.Duration  `default:"10s" placeholder:"D" help:"How long to record (${default})."`
+	For     *time.Duration `placeholder:"D" help:"How long to record (10s). With --at: so much of the history."`
 	Out     []string       `short:"o" name:"out" placeholder:"FILE" sep:"none" help:"Write a file, by its ending: .html, .svg, .folded, .pb.gz (pprof); may be repeated. Without it a summary is printed."`
 	Hz      int            `default:"99" placeholder:"N" help:"Samples a second on each CPU (${default})."`
 	Min     time.Duration  `default:"1ms" placeholder:"D" help:"With --off-cpu: leave out shorter waits (${default})."`
 	Slow    *time.Duration `placeholder:"D" help:"Only the time in which a thread was at work on a request that took at least this long."`
 	Diff    string         `placeholder:"FILE" help:"Compare with an earlier recording, a .pb.gz that slowray flame wrote; with --slow, normal compares with the other requests."`
 	Threads bool           `help:"Keep the threads of a process apart."`
+	atFlags `embed:""`
 }
 
 // Help is printed by --help, above the flags.
@@ -75,8 +76,10 @@ func (c *flameCmd) Validate() error {
 	switch {
 	case c.PID != nil && *c.PID < 1:
 		return fmt.Errorf("--pid %d: must be positive", *c.PID)
-	case c.For < 100*time.Millisecond || c.For > time.Hour:
-		return fmt.Errorf("--for %s: must be 100ms to 1h", c.For)
+	case c.At != nil && (c.OffCPU || c.Slow != nil):
+		return errors.New("--at: the history has where CPU time went; --off-cpu and --slow are for what is recorded now")
+	case c.For != nil && (*c.For < 100*time.Millisecond || *c.For > time.Hour):
+		return fmt.Errorf("--for %s: must be 100ms to 1h", *c.For)
 	case c.Hz < 1 || c.Hz > 1000:
 		return fmt.Errorf("--hz %d: must be 1 to 1000", c.Hz)
 	case c.Slow != nil && *c.Slow <= 0:
@@ -122,7 +125,11 @@ func (c *flameCmd) Run(ctx context.Context, s *streams) error {
 			return fmt.Errorf("flame: --diff %s: was recorded %s", c.Diff, map[bool]string{true: "on the CPU: leave --off-cpu out", false: "with --off-cpu"}[c.OffCPU])
 		}
 	}
-	after, err := c.record(ctx, s)
+	record := func() (*observe.Stacks, error) { return c.record(ctx, s) }
+	if c.At != nil {
+		record = func() (*observe.Stacks, error) { return c.fromHistory(s) }
+	}
+	after, err := record()
 	if err != nil {
 		return fmt.Errorf("flame: %w", err)
 	}
@@ -181,12 +188,16 @@ func (c *flameCmd) record(ctx context.Context, s *streams) (*observe.Stacks, err
 	if err != nil {
 		return nil, err
 	}
-	bar := newProgress(s.err, c.For)
+	window := defaultWindow
+	if c.For != nil {
+		window = *c.For
+	}
+	bar := newProgress(s.err, window)
 	opt := callstack.Options{
 		PIDs: pids, OnCPU: !c.OffCPU, OffCPU: c.OffCPU, Hz: c.Hz, Min: c.Min, Threads: c.Threads,
 		Unwinder: unwinder,
 		Progress: func(elapsed time.Duration) {
-			if c.For > quietWindow {
+			if window > quietWindow {
 				bar.show(elapsed)
 			}
 		},
@@ -201,7 +212,7 @@ func (c *flameCmd) record(ctx context.Context, s *streams) (*observe.Stacks, err
 		opt.Requests = func() callstack.Requests { end(); return requests }
 	}
 	opt.Progress(0) // the first sign of life, while the programs load
-	stacks, err := callstack.Record(ctx, c.For, opt)
+	stacks, err := callstack.Record(ctx, window, opt)
 	bar.clear()
 	if errors.Is(err, callstack.ErrNoProcess) {
 		return nil, fmt.Errorf("there is no process with pid %d", value(c.PID))

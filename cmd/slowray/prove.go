@@ -46,7 +46,7 @@ Exit status: 0 proved, or nothing was to be changed; 1 not proved; 2 could not r
 
 // Validate is called by the command line parser.
 func (c *proveCmd) Validate() error {
-	why := whyCmd{For: c.For, Port: c.Port, PID: c.PID, Unit: c.Unit, Container: c.Container}
+	why := whyCmd{For: &c.For, Port: c.Port, PID: c.PID, Unit: c.Unit, Container: c.Container}
 	switch {
 	case c.Keep && !c.Apply:
 		return errors.New("--keep goes with --apply")

@@ -23,13 +23,14 @@ type requestsCmd struct {
 	Peer       *string        `placeholder:"ADDR[/N]" help:"Only connections with this address, or network, at the other end."`
 	Side       *string        `placeholder:"SIDE" help:"Only served: answered on this host; only called: sent from this host."`
 	Slow       *time.Duration `placeholder:"D" help:"Only requests that took at least this long."`
-	For        *time.Duration `placeholder:"D" help:"How long to record; until Ctrl-C when not given."`
+	For        *time.Duration `placeholder:"D" help:"How long to record; until Ctrl-C when not given. With --at: so much of the history (1m)."`
 	Format     string         `default:"text" placeholder:"F" help:"text, json (one object per line, schema slowray.request/1) or tcprt (TCPRT's log, version 6)."`
 	StatsEvery *time.Duration `placeholder:"D" help:"With --format tcprt: how often the statistics of each port are written (60s)."`
 	Labels     bool           `help:"Also keep what was asked for: method and path, statement or command."`
 	Limit      *int           `placeholder:"N" help:"End after so many requests."`
 	From       *string        `placeholder:"FILE" help:"Read a capture of packets (pcap, pcapng, also compressed) instead of recording; needs no root."`
 	Budget     float64        `default:"10" placeholder:"P" help:"Share of the host's CPU, in percent, that slowray may take before one line stands for several requests (${default}; 0: no limit)."`
+	atFlags    `embed:""`
 }
 
 // partsHelp tells what a request's time is split into, in the order in which
@@ -76,6 +77,12 @@ func (c *requestsCmd) Validate() error {
 		return fmt.Errorf("--slow %s: must be more than nothing", *c.Slow)
 	case c.For != nil && *c.For <= 0:
 		return fmt.Errorf("--for %s: must be more than nothing", *c.For)
+	case c.At != nil && c.From != nil:
+		return errors.New("--from is for captures and --at for the history: give one of them")
+	case c.At != nil && (c.Labels || c.StatsEvery != nil):
+		return errors.New("--at: --labels and --stats-every are for requests that are recorded now (slowray record --labels keeps them)")
+	case c.For != nil && c.At != nil && *c.For > longestRange:
+		return fmt.Errorf("--for %s: must be at most %s", *c.For, longestRange)
 	case c.From != nil && (c.For != nil || c.PID != nil):
 		return errors.New("--from: a capture has its own length and knows no processes; --for and --pid do not go with it")
 	case c.From != nil && c.Side != nil && *c.Side == observe.Called.String():
@@ -142,6 +149,9 @@ func (c *requestsCmd) peer() (netip.Prefix, error) {
 func (c *requestsCmd) Run(ctx context.Context, s *streams) error {
 	if c.From != nil {
 		return c.runCapture(s)
+	}
+	if c.At != nil {
+		return c.runAt(ctx, s)
 	}
 	names := namesWithContainers()
 	now := time.Now().UnixNano()

@@ -42,7 +42,7 @@ const (
 
 // Validate is called by the command line parser.
 func (c *tuneCmd) Validate() error {
-	why := whyCmd{For: c.Look, Port: c.Port, PID: c.PID, Unit: c.Unit, Container: c.Container}
+	why := whyCmd{For: &c.Look, Port: c.Port, PID: c.PID, Unit: c.Unit, Container: c.Container}
 	switch {
 	case c.For < minTuneFor || c.For > maxTuneFor:
 		return fmt.Errorf("--for %s: must be %s to %s", c.For, minTuneFor, maxTuneFor)

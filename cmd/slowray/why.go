@@ -20,17 +20,21 @@ import (
 )
 
 type whyCmd struct {
-	For       time.Duration `default:"10s" placeholder:"D" help:"How long to watch (${default})."`
-	Port      *int          `placeholder:"N" help:"Only the service on this TCP port, and what it calls."`
-	PID       *int          `name:"pid" placeholder:"N" help:"Only the services of this process, and what they call."`
-	Unit      *string       `placeholder:"X" help:"Only the services of this systemd unit, and what they call."`
-	Container *string       `placeholder:"X" help:"Only the services of this container (name or id), and what they call."`
-	All       bool          `help:"Tell of every endpoint, and of every cause why it is ruled out."`
-	JSON      bool          `name:"json" help:"Print the report as JSON."`
-	Silent    bool          `help:"Ask no server for its status: Redis, memcached and HAProxy are asked otherwise, where they need no password."`
-	Save      string        `placeholder:"FILE" help:"Save the observation, for slowray replay."`
-	Redact    bool          `help:"Leave addresses, the host's name, command lines and log lines out of what is saved; file paths stay."`
+	For       *time.Duration `placeholder:"D" help:"How long to watch (10s). With --at: judge so much of the history together, instead of the window of that moment."`
+	Port      *int           `placeholder:"N" help:"Only the service on this TCP port, and what it calls."`
+	PID       *int           `name:"pid" placeholder:"N" help:"Only the services of this process, and what they call."`
+	Unit      *string        `placeholder:"X" help:"Only the services of this systemd unit, and what they call."`
+	Container *string        `placeholder:"X" help:"Only the services of this container (name or id), and what they call."`
+	All       bool           `help:"Tell of every endpoint, and of every cause why it is ruled out."`
+	JSON      bool           `name:"json" help:"Print the report as JSON."`
+	Silent    bool           `help:"Ask no server for its status: Redis, memcached and HAProxy are asked otherwise, where they need no password."`
+	Save      string         `placeholder:"FILE" help:"Save the observation, for slowray replay."`
+	Redact    bool           `help:"Leave addresses, the host's name, command lines and log lines out of what is saved; file paths stay."`
+	atFlags   `embed:""`
 }
+
+// defaultWindow is how long is watched where nothing else was asked for.
+const defaultWindow = 10 * time.Second
 
 // minWindow is the shortest window in which rates mean anything.
 const minWindow = time.Second
@@ -38,10 +42,12 @@ const minWindow = time.Second
 // Validate is called by the command line parser.
 func (c *whyCmd) Validate() error {
 	switch {
-	case c.For < minWindow:
-		return fmt.Errorf("--for %s: must be at least %s", c.For, minWindow)
-	case c.For > time.Hour:
-		return fmt.Errorf("--for %s: must be at most an hour", c.For)
+	case c.For != nil && *c.For < minWindow:
+		return fmt.Errorf("--for %s: must be at least %s", *c.For, minWindow)
+	case c.For != nil && *c.For > time.Hour && c.At == nil:
+		return fmt.Errorf("--for %s: must be at most an hour", *c.For)
+	case c.For != nil && *c.For > longestRange:
+		return fmt.Errorf("--for %s: must be at most %s", *c.For, longestRange)
 	case c.Port != nil && (*c.Port < 1 || *c.Port > 65535):
 		return fmt.Errorf("--port %d: must be 1 to 65535", *c.Port)
 	case c.Redact && c.Save == "":
@@ -64,10 +70,17 @@ func (c *whyCmd) Run(ctx context.Context, s *streams) error {
 			return err
 		}
 	}
-	bar := newProgress(s.err, c.For)
+	if c.At != nil {
+		return c.runAt(s)
+	}
+	window := defaultWindow
+	if c.For != nil {
+		window = *c.For
+	}
+	bar := newProgress(s.err, window)
 	o, err := watch.Run(ctx, watch.Options{
-		For:      c.For,
-		Filter:   observe.Filter{Port: value(c.Port), PID: value(c.PID), Unit: value(c.Unit), Container: value(c.Container)},
+		For:      window,
+		Filter:   c.filter(),
 		Version:  version(),
 		Silent:   c.Silent,
 		Progress: bar.show,
@@ -77,6 +90,32 @@ func (c *whyCmd) Run(ctx context.Context, s *streams) error {
 		return err
 	}
 	status := judge(o, c.JSON, c.All, s)
+	if c.Save != "" {
+		if err := c.save(o); err != nil {
+			return err
+		}
+	}
+	return status
+}
+
+func (c *whyCmd) filter() observe.Filter {
+	return observe.Filter{Port: value(c.Port), PID: value(c.PID), Unit: value(c.Unit), Container: value(c.Container)}
+}
+
+// runAt judges what the history has of a time.
+func (c *whyCmd) runAt(s *streams) error {
+	windows, err := c.windows(s, value(c.For))
+	if err != nil {
+		return err
+	}
+	if len(windows) > 1 && c.Save != "" {
+		return errors.New("--save goes with one window: leave --for out")
+	}
+	report, o, err := judgeWindows(windows, c.filter())
+	if err != nil {
+		return err
+	}
+	status := printReport(report, c.JSON, c.All, s)
 	if c.Save != "" {
 		if err := c.save(o); err != nil {
 			return err
@@ -112,17 +151,35 @@ func (c *whyCmd) save(o *observe.Observation) error {
 }
 
 type replayCmd struct {
-	File string `arg:"" help:"A file made with slowray why --save, or a capture of packets (pcap, pcapng, also compressed)."`
-	Port []int  `placeholder:"N" sep:"," help:"Of a capture: only requests answered at this TCP port; may be repeated."`
-	All  bool   `help:"Tell of every endpoint, and of every cause why it is ruled out."`
-	JSON bool   `name:"json" help:"Print the report as JSON."`
+	File    string `arg:"" optional:"" help:"A file made with slowray why --save, or a capture of packets (pcap, pcapng, also compressed)."`
+	Port    []int  `placeholder:"N" sep:"," help:"Of a capture: only requests answered at this TCP port; may be repeated."`
+	All     bool   `help:"Tell of every endpoint, and of every cause why it is ruled out."`
+	JSON    bool   `name:"json" help:"Print the report as JSON."`
+	atFlags `embed:""`
 }
 
 // Validate is called by the command line parser.
-func (c *replayCmd) Validate() error { return checkPorts(c.Port) }
+func (c *replayCmd) Validate() error {
+	switch {
+	case c.File == "" && c.At == nil:
+		return errors.New("give a FILE, or a time with --at")
+	case c.File != "" && c.At != nil:
+		return errors.New("a FILE and --at: give one of them")
+	}
+	return checkPorts(c.Port)
+}
 
 // Run judges the saved observation, or what a capture of packets tells.
 func (c *replayCmd) Run(s *streams) error {
+	if c.At != nil {
+		why := whyCmd{All: c.All, JSON: c.JSON, atFlags: c.atFlags}
+		if len(c.Port) > 1 {
+			return errors.New("replay: --at takes one --port")
+		} else if len(c.Port) == 1 {
+			why.Port = &c.Port[0]
+		}
+		return why.runAt(s)
+	}
 	if packets.Recognises(c.File) {
 		o, err := packets.Observe(c.File, version(), packets.Options{Ports: c.Port})
 		if err != nil {
@@ -143,13 +200,18 @@ func (c *replayCmd) Run(s *streams) error {
 // judge prints the report of o; its error is the exit status.
 func judge(o *observe.Observation, asJSON, all bool, s *streams) error {
 	r := diagnose.Diagnose(o)
+	return printReport(&r, asJSON, all, s)
+}
+
+// printReport prints a report; its error is the exit status.
+func printReport(r *diagnose.Report, asJSON, all bool, s *streams) error {
 	var err error
 	if asJSON {
-		err = report.JSON(s.out, &r)
+		err = report.JSON(s.out, r)
 	} else {
 		style := terminalStyle(s.out)
 		style.All = all
-		err = report.Text(s.out, &r, style)
+		err = report.Text(s.out, r, style)
 	}
 	if err != nil {
 		return fmt.Errorf("write report: %w", err)

@@ -25,14 +25,17 @@ type Observation struct {
 	// CallSeconds is for how long accept(), and connect() to unix sockets, were
 	// watched: some moments of the window, and all of it from where a queue or
 	// the descriptors of a server were seen to run out.
-	CallSeconds float64      `json:"call_seconds,omitempty"`
-	Profile     *Profile     `json:"profile,omitempty"`
-	KernelLog   []KernelLine `json:"kernel_log,omitempty"`
-	Nginx       []Nginx      `json:"nginx,omitempty"`
-	PHPFPM      []PHPFPM     `json:"php_fpm,omitempty"`
-	Databases   []Database   `json:"databases,omitempty"`
-	AppServers  []AppServer  `json:"app_servers,omitempty"`
-	Endpoints   []Endpoint   `json:"endpoints,omitempty"`
+	CallSeconds float64  `json:"call_seconds,omitempty"`
+	Profile     *Profile `json:"profile,omitempty"`
+	// Stacks are whole stacks of services that computed while their requests were
+	// slow, of some seconds of the window; only where a history is kept.
+	Stacks     *Stacks      `json:"stacks,omitempty"`
+	KernelLog  []KernelLine `json:"kernel_log,omitempty"`
+	Nginx      []Nginx      `json:"nginx,omitempty"`
+	PHPFPM     []PHPFPM     `json:"php_fpm,omitempty"`
+	Databases  []Database   `json:"databases,omitempty"`
+	AppServers []AppServer  `json:"app_servers,omitempty"`
+	Endpoints  []Endpoint   `json:"endpoints,omitempty"`
 	// What control groups, engines and runtimes allow, and what the kernel killed.
 	Containers []Container `json:"containers,omitempty"`
 	OOMKills   []OOMKill   `json:"oom_kills,omitempty"`

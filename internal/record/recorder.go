@@ -70,6 +70,8 @@ type Recorder struct {
 	names  *host.Names
 	kept   store.Request
 
+	looked time.Time // when whole stacks were recorded last; of the goroutine that watches
+
 	mu     sync.Mutex // of what follows
 	status Status
 	use    []use // each second of the last minute

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"runtime"
 	"runtime/debug"
+	"slices"
 	"time"
 
 	"github.com/slowray/slowray/internal/diagnose"
@@ -41,8 +42,20 @@ func (r *Recorder) window(ctx context.Context) (o *observe.Observation, err erro
 			err = fmt.Errorf("a reader crashed, which is a bug of slowray: %v\n%s", p, debug.Stack())
 		}
 	}()
-	return watch.Run(ctx, watch.Options{For: r.opt.Window, Version: r.opt.Version, Silent: r.opt.Silent, Requests: r.stream})
+	o, err = watch.Run(ctx, watch.Options{
+		For: r.opt.Window, Version: r.opt.Version, Silent: r.opt.Silent, Requests: r.stream,
+		KeepStacks: true, Spare: time.Since(r.looked) < lookEvery,
+	})
+	if o != nil && (o.Stacks != nil || slices.ContainsFunc(o.Gaps, func(g observe.Gap) bool { return g.Subject == watch.SubjectFunctions })) {
+		r.looked = time.Now() // or in vain, at the same price
+	}
+	return o, err
 }
+
+// lookEvery is how often the stacks of services that compute may be recorded with
+// all frames: that takes some two seconds of CPU time, and up to 200 MB of memory
+// for a moment.
+const lookEvery = 10 * time.Minute
 
 func (r *Recorder) failed(err error) {
 	r.mu.Lock()

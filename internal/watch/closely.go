@@ -47,6 +47,9 @@ const (
 	closelyNice = 5
 )
 
+// SubjectFunctions is the subject of gaps of this look.
+const SubjectFunctions = "functions of interpreters"
+
 // closely is the recording of the stacks of some processes, with all frames.
 type closely struct {
 	cancel context.CancelFunc // nil until it has begun
@@ -60,7 +63,7 @@ type closely struct {
 func (s *session) lookClosely(elapsed time.Duration) {
 	c := &s.closely
 	left := s.opt.For - elapsed - closelyEnd - closelyStart
-	if c.cancel != nil || elapsed < closelyFirst || left < closelyLeast || s.request == nil || s.profile == nil {
+	if s.opt.Spare || c.cancel != nil || elapsed < closelyFirst || left < closelyLeast || s.request == nil || s.profile == nil {
 		return
 	}
 	if c.pids = s.computing(); len(c.pids) == 0 {
@@ -160,19 +163,22 @@ func (s *session) endClosely() {
 		return
 	}
 	if !c.stop() {
-		s.partialGap(observe.KindProfile, 0, "functions of interpreters", errors.New("were not named in time: the CPUs are full"))
+		s.partialGap(observe.KindProfile, 0, SubjectFunctions, errors.New("were not named in time: the CPUs are full"))
 		return
 	}
 	if c.err != nil {
-		s.partialGap(observe.KindProfile, 0, "functions of interpreters", c.err)
+		s.partialGap(observe.KindProfile, 0, SubjectFunctions, c.err)
 		return
 	}
 	if !stack.Take(s.out.Profile, c.stacks) {
-		s.partialGap(observe.KindProfile, 0, "functions of interpreters", errors.New("too few stacks were recorded in what was left of the window"))
+		s.partialGap(observe.KindProfile, 0, SubjectFunctions, errors.New("too few stacks were recorded in what was left of the window"))
 		return
 	}
+	if s.opt.KeepStacks {
+		s.out.Stacks = c.stacks
+	}
 	for _, note := range c.stacks.Notes {
-		s.partialGap(observe.KindProfile, 0, "functions of interpreters", fmt.Errorf("%s", note))
+		s.partialGap(observe.KindProfile, 0, SubjectFunctions, fmt.Errorf("%s", note))
 	}
 }
 

@@ -32,6 +32,11 @@ type Options struct {
 	// and with their split. The window takes part in it; otherwise it makes one
 	// of its own.
 	Requests *request.Stream
+	// KeepStacks keeps the stacks of services that computed while their requests
+	// were slow, and not only the functions that they tell of.
+	KeepStacks bool
+	// Spare leaves the dear look at interpreters out: see closely.go.
+	Spare bool
 	// Progress, when set, is called about four times a second.
 	Progress func(elapsed time.Duration)
 }

@@ -1,0 +1,49 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/slowray/slowray/internal/flame"
+	"github.com/slowray/slowray/internal/observe"
+)
+
+// fromHistory is the stacks of windows of the history: whole ones where they were
+// recorded, which is for a moment in which services computed while their requests
+// were slow, else the functions that were found computing.
+func (c *flameCmd) fromHistory(s *streams) (*observe.Stacks, error) {
+	windows, err := c.windows(s, value(c.For))
+	if err != nil {
+		return nil, err
+	}
+	var list []*observe.Stacks
+	whole := 0
+	for _, w := range windows {
+		o, err := observe.Load(w.Path)
+		if err != nil {
+			return nil, err
+		}
+		if o.Stacks != nil {
+			list = append(list, o.Stacks)
+			whole++
+			continue
+		}
+		if stacks := flame.FromProfile(o.Profile, o.Window); stacks != nil {
+			list = append(list, stacks)
+		}
+	}
+	if len(list) == 0 {
+		return nil, fmt.Errorf("nothing is known of what computed then: CPU samples could not be taken (see slowray doctor)")
+	}
+	if whole < len(list) {
+		fmt.Fprintf(s.err, "slowray: whole stacks are recorded only while services compute and their requests are slow: of %d of %d windows these are only the functions, without their callers\n", len(list)-whole, len(list))
+	}
+	out := flame.Merge(list)
+	if c.PID != nil {
+		out.Samples = slices.DeleteFunc(out.Samples, func(x observe.StackSample) bool { return x.PID != *c.PID })
+		if len(out.Samples) == 0 {
+			return nil, fmt.Errorf("process %d was not found computing then", *c.PID)
+		}
+	}
+	return out, nil
+}

@@ -1,0 +1,212 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"strings"
+	"time"
+
+	"github.com/slowray/slowray/internal/diagnose"
+	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/report"
+	"github.com/slowray/slowray/internal/store"
+)
+
+// atFlags choose a time of the history instead of now.
+type atFlags struct {
+	At  *string `placeholder:"T" help:"From the history that slowray record keeps: 12:03, 12:03:20, \"2026-11-22 12:03\", 2026-11-22T12:03:00Z or -10m."`
+	Dir string  `default:"${history}" placeholder:"D" help:"With --at: where the history is (${default})."`
+}
+
+const (
+	// longestRange is how much of the history is judged together at most: a
+	// day is 1,440 windows.
+	longestRange = 24 * time.Hour
+	// between is how much time may lie between two windows next to each other: a
+	// moment in there is told of by the nearer one.
+	between = 5 * time.Second
+)
+
+// moment is the time of --at.
+func (f *atFlags) moment() (time.Time, error) {
+	t, err := parseAt(value(f.At), time.Now())
+	if err != nil {
+		return t, fmt.Errorf("--at: %w", err)
+	}
+	return t, nil
+}
+
+// open opens the history.
+func (f *atFlags) open() (*store.Reader, error) {
+	r, err := store.OpenReader(f.Dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("there is no history in %s: slowray record keeps one", f.Dir)
+	}
+	if errors.Is(err, fs.ErrPermission) {
+		return nil, fmt.Errorf("the history in %s may only be read by who recorded it: run this as root", f.Dir)
+	}
+	return r, err
+}
+
+// none says that there is no history of a time, and of which there is.
+func (f *atFlags) none(r *store.Reader, what string, from, to time.Time) error {
+	when := clockText(from)
+	if !to.Equal(from) {
+		when += " to " + clockText(to)
+	}
+	first, last, err := r.Span()
+	if err != nil {
+		return err
+	}
+	if first.IsZero() {
+		return fmt.Errorf("there is no history in %s yet: slowray record keeps one", f.Dir)
+	}
+	return fmt.Errorf("%s of %s: the history in %s goes from %s to %s", what, when, f.Dir, clockText(first), clockText(last))
+}
+
+// windows are the stored ones of the time that was asked for: the one of that
+// moment, or, when a length is given, all that lie in it by the better half. What
+// they are, and what is missing, is told.
+func (f *atFlags) windows(s *streams, length time.Duration) ([]store.Window, error) {
+	at, err := f.moment()
+	if err != nil {
+		return nil, err
+	}
+	r, err := f.open()
+	if err != nil {
+		return nil, err
+	}
+	defer r.Close()
+	to := at.Add(length)
+	all, err := r.Observations(at.Add(-between), to.Add(between))
+	if err != nil {
+		return nil, err
+	}
+	chosen := within(all, at, to)
+	if len(chosen) == 0 {
+		return nil, f.none(r, "there is no window", at, to)
+	}
+	first, last := chosen[0], chosen[len(chosen)-1]
+	if len(chosen) == 1 {
+		fmt.Fprintf(s.err, "slowray: the window from %s to %s\n", clockText(first.Start), clockText(last.End))
+		return chosen, nil
+	}
+	gap := func(from, to time.Time) {
+		if to.Sub(from) > diagnose.Apart {
+			fmt.Fprintf(s.err, "slowray: nothing was recorded from %s to %s\n", clockText(from), clockText(to))
+		}
+	}
+	gap(at, first.Start)
+	for i := range chosen[1:] {
+		gap(chosen[i].End, chosen[i+1].Start)
+	}
+	gap(last.End, to)
+	return chosen, nil
+}
+
+// within picks the windows of a range, or the one of a moment.
+func within(all []store.Window, from, to time.Time) []store.Window {
+	var in []store.Window
+	best, distance := -1, between+1
+	for i, w := range all {
+		if middle := w.Start.Add(w.End.Sub(w.Start) / 2); from.Before(to) && !middle.Before(from) && middle.Before(to) {
+			in = append(in, w)
+		}
+		if away := max(w.Start.Sub(to), from.Sub(w.End), 0); away < distance {
+			best, distance = i, away
+		}
+	}
+	if len(in) == 0 && best >= 0 {
+		return all[best : best+1]
+	}
+	return in
+}
+
+// judgeWindows judges one window as it would have been live, or several
+// together. The Observation is the last one.
+func judgeWindows(windows []store.Window, filter observe.Filter) (*diagnose.Report, *observe.Observation, error) {
+	over := diagnose.NewRange()
+	var last *observe.Observation
+	var missing error
+	for _, w := range windows {
+		o, err := observe.Load(w.Path)
+		if err != nil {
+			return nil, nil, err
+		}
+		if filter != (observe.Filter{}) {
+			if filter, err = filtered(o, filter); err != nil {
+				missing = err
+				continue
+			}
+		}
+		last = o
+		if len(windows) > 1 {
+			over.Add(o)
+		}
+	}
+	if last == nil {
+		return nil, nil, missing
+	}
+	if len(windows) == 1 {
+		r := diagnose.Diagnose(last)
+		return &r, last, nil
+	}
+	r := over.Report()
+	return &r, last, nil
+}
+
+// filtered makes o what it would have been if it had been watched with a filter:
+// that is a matter of judging it. The error says that the filter names nothing.
+func filtered(o *observe.Observation, f observe.Filter) (observe.Filter, error) {
+	when := "at " + clockText(o.Window.Start)
+	if f.Container != "" {
+		for i := range o.Containers {
+			if c := &o.Containers[i]; c.Name == f.Container {
+				f.Container = c.ID
+			}
+		}
+	}
+	listens := func() bool {
+		for i := range o.Namespaces {
+			for j := range o.Namespaces[i].Listeners {
+				if o.Namespaces[i].Listeners[j].Port == f.Port {
+					return true
+				}
+			}
+		}
+		return false
+	}
+	process := func(match func(*observe.Process) bool) bool {
+		for i := range o.Processes {
+			if match(&o.Processes[i]) {
+				return true
+			}
+		}
+		return false
+	}
+	switch {
+	case f.Port != 0 && !listens():
+		return f, fmt.Errorf("nothing listened on TCP port %d %s", f.Port, when)
+	case f.PID != 0 && !process(func(p *observe.Process) bool { return p.PID == f.PID }):
+		return f, fmt.Errorf("there was no process with pid %d %s", f.PID, when)
+	case f.Unit != "" && !process(func(p *observe.Process) bool { return f.InUnit(p.Unit) }):
+		return f, fmt.Errorf("no process ran in unit %q %s", f.Unit, when)
+	case f.Container != "" && !process(func(p *observe.Process) bool { return f.InContainer(p.Container) }):
+		return f, fmt.Errorf("no process ran in container %q %s", f.Container, when)
+	}
+	o.Filter = f
+	return f, nil
+}
+
+// describe names a stored request's process.
+func describe(r *store.Request) report.ProcessOf {
+	return func(int, int64) (report.Process, bool) { return r.Process, r.Process.Comm != "" }
+}
+
+// tellSkipped says which files of the history could not be read.
+func tellSkipped(s *streams, r *store.Reader) {
+	for _, line := range r.Skipped() {
+		fmt.Fprintln(s.err, "slowray: not read: "+report.Clean(strings.TrimSpace(line)))
+	}
+}

@@ -1,0 +1,85 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"os/signal"
+	"slices"
+	"syscall"
+	"time"
+
+	"github.com/slowray/slowray/internal/figure"
+	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/store"
+)
+
+// historyRequests is how much of the history is told when nothing else is asked
+// for.
+const historyRequests = time.Minute
+
+// runAt writes the requests that the history has of a time.
+func (c *requestsCmd) runAt(ctx context.Context, s *streams) error {
+	at, err := c.moment()
+	if err != nil {
+		return err
+	}
+	history, err := c.open()
+	if err != nil {
+		return err
+	}
+	defer history.Close()
+	length := historyRequests
+	if c.For != nil {
+		length = *c.For
+	}
+	side, _ := sideNamed(c.Side)
+	peer, _ := c.peer()
+	q := store.Query{From: at, To: at.Add(length), Side: side, MinTotal: value(c.Slow)}
+	if len(c.Port) == 1 {
+		q.Port = c.Port[0]
+	}
+	signal.Ignore(syscall.SIGPIPE)
+	out := bufio.NewWriterSize(s.out, writeBytes)
+	format, style := requestFormats[c.Format], terminalStyle(s.out)
+	var line []byte
+	if format.header != nil {
+		line = format.header(line, style)
+	}
+	written, stand := 0, uint64(0)
+	err = history.Requests(q, func(r *store.Request) bool {
+		port := r.Local.Port()
+		if r.Side == observe.Called {
+			port = r.Peer.Port()
+		}
+		if len(c.Port) > 1 && !slices.Contains(c.Port, int(port)) ||
+			c.PID != nil && r.PID != *c.PID ||
+			peer.IsValid() && !peer.Contains(r.Peer.Addr().Unmap()) {
+			return ctx.Err() == nil
+		}
+		line = format.line(line, &r.Request, describe(r), style)
+		if _, err := out.Write(line); err != nil {
+			return false
+		}
+		line = line[:0]
+		written++
+		stand += uint64(max(r.Weight, 1))
+		return ctx.Err() == nil && (c.Limit == nil || written < *c.Limit)
+	})
+	if err != nil {
+		return fmt.Errorf("requests: %w", err)
+	}
+	if written == 0 {
+		if first, last, err := history.Span(); err != nil || first.IsZero() || !first.Before(q.To) || !last.After(q.From) {
+			return c.none(history, "there are no requests", q.From, q.To)
+		}
+	}
+	if err := out.Flush(); err != nil && !errors.Is(err, syscall.EPIPE) {
+		return fmt.Errorf("write requests: %w", err)
+	}
+	tellSkipped(s, history)
+	fmt.Fprintf(s.err, "slowray: %s requests from %s to %s, which stand for %s: slow and failed ones are kept, and a sample of the others\n",
+		figure.Count(written), clockText(q.From), clockText(q.To), figure.Count(stand))
+	return nil
+}
