@@ -50,6 +50,9 @@ func sideBySide(ctx context.Context, trials [2]*trial) (samples [2]Sample, err e
 // twinned says whether what the faults do is measured beside them, at the same
 // time: an incident that needs hardly any CPU, and has one fault.
 func (r *runner) twinned(faults []incident.Fault) bool {
+	if _, ok := r.declared(faults); ok {
+		return false
+	}
 	return r.Light && !r.Stepped && !r.Control && !r.opt.WholeHost && len(faults) == 1 && !faults[0].Decoy && !r.LoadWith(faults).None()
 }
 

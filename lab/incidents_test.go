@@ -39,8 +39,10 @@ const incidentTries = 3
 // TestIncidents plants incidents and controls for real and lets slowray look:
 // it must find what was measured to hurt, first what hurts most, and nothing
 // else. There is one incident for each cause, and every control; the variants
-// are run by make test-incidents and slowray lab run --all. A run that does not
-// agree is told in full.
+// are run by make test-incidents and slowray lab run --all. At first a single
+// fault is taken for what hurts, since measuring that takes half of the time; a
+// run that does not agree is told in full, and has more tries with everything
+// measured.
 func TestIncidents(t *testing.T) {
 	needLab(t)
 	slowray := buildSlowray(t)
@@ -57,7 +59,7 @@ func TestIncidents(t *testing.T) {
 			planted[key] = i.Name
 			for try := 1; try <= incidentTries; try++ {
 				var out bytes.Buffer
-				result, err := Run(context.Background(), i.Name, Options{Slowray: []string{slowray}, Window: testWindow, Brief: true, Out: &out})
+				result, err := Run(context.Background(), i.Name, Options{Slowray: []string{slowray}, Window: testWindow, Brief: true, Declared: try == 1 && os.Getenv(allIncidents) == "", Out: &out})
 				if err != nil {
 					t.Fatalf("%v\n%s", err, out.String())
 				}

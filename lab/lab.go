@@ -39,6 +39,7 @@ type Options struct {
 	WholeHost bool          // do not tell slowray the port
 	TruthOnly bool          // measure, do not run slowray
 	Brief     bool          // do not measure what is only noted and decides nothing: the harm that controls do
+	Declared  bool          // where there is one fault, take it for what hurts, as is declared, and measure nothing
 	Verbose   bool          // each trial
 	JSON      bool          // print the Result as JSON instead of tables
 	Save      string        // directory for what slowray saw each time it looked, for slowray replay; "" = not kept

@@ -58,6 +58,10 @@ func (r *runner) truth(ctx context.Context, faults []incident.Fault, looked, nex
 	if looked != nil {
 		t.Base.Samples = []Sample{*looked}
 	}
+	if declared, ok := r.declared(faults); ok && looked != nil {
+		t.Removals = declared
+		return t, nil
+	}
 	if looked == nil || len(faults) > 0 && t.Base.disturbed() {
 		if err := r.measureInto(ctx, &t.Base, "as planted", faults); err != nil {
 			return t, err
@@ -86,6 +90,22 @@ func (r *runner) truth(ctx context.Context, faults []incident.Fault, looked, nex
 		return t, nil
 	}
 	return t, r.again(ctx, &t, faults, without)
+}
+
+// declared is what an incident with one fault says of itself; false where it has to
+// be measured.
+func (r *runner) declared(faults []incident.Fault) (list []Removal, ok bool) {
+	if !r.opt.Declared || r.Stepped || r.Control {
+		return nil, false
+	}
+	harmful := 0
+	for _, f := range faults {
+		list = append(list, Removal{Fault: f.Name, Cause: f.Cause, Decoy: f.Decoy, or: f.Or, Hurts: !f.Decoy, Best: !f.Decoy, Why: []string{"as is declared"}})
+		if !f.Decoy {
+			harmful++
+		}
+	}
+	return list, harmful == 1
 }
 
 // again measures once more what is too close to call.

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/slowray/slowray/lab/incident"
 	"github.com/slowray/slowray/lab/load"
 )
 
@@ -105,5 +106,34 @@ func TestCountGood(t *testing.T) {
 10.0.0.2 - - [21/Nov/2026:02:41:47 +0000] "GET / HTTP/1.1" 2`
 	if got := countGood([]byte(log)); got != 2 {
 		t.Errorf("got %d, want 2", got)
+	}
+}
+
+// One fault is what hurts, as it says; two have to be measured, and a decoy hurts
+// nobody.
+func TestDeclared(t *testing.T) {
+	a, b := incident.Fault{Name: "a", Cause: "cause-a"}, incident.Fault{Name: "b", Cause: "cause-b"}
+	decoy := incident.Fault{Name: "d", Decoy: true}
+	for _, c := range []struct {
+		r      runner
+		faults []incident.Fault
+		ok     bool
+	}{
+		{runner{opt: Options{Declared: true}}, []incident.Fault{a, decoy}, true},
+		{runner{opt: Options{Declared: true}}, []incident.Fault{a, b}, false},
+		{runner{opt: Options{Declared: true}}, []incident.Fault{decoy}, false},
+		{runner{opt: Options{Declared: true}, Incident: incident.Incident{Stepped: true}}, []incident.Fault{a}, false},
+		{runner{opt: Options{Declared: true}, Incident: incident.Incident{Control: true}}, []incident.Fault{a}, false},
+		{runner{}, []incident.Fault{a}, false},
+	} {
+		list, ok := c.r.declared(c.faults)
+		if ok != c.ok {
+			t.Errorf("%+v: %v, want %v", c.faults, ok, c.ok)
+		}
+		for _, l := range list {
+			if ok && l.Hurts == l.Decoy {
+				t.Errorf("%+v", l)
+			}
+		}
 	}
 }
