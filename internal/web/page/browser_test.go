@@ -1,12 +1,17 @@
 package page_test
 
 import (
+	"bytes"
 	"context"
+	"image"
+	"image/color"
+	"image/png"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -152,9 +157,81 @@ func (b *browser) look(name string) {
 	if dir == "" {
 		return
 	}
-	var png []byte
-	b.do(chromedp.CaptureScreenshot(&png))
-	if err := os.WriteFile(filepath.Join(dir, "page-"+name+".png"), png, 0o644); err != nil {
+	var picture []byte
+	b.do(chromedp.CaptureScreenshot(&picture))
+	if err := os.WriteFile(filepath.Join(dir, "page-"+name+".png"), smaller(b.t, picture), 0o644); err != nil {
 		b.t.Fatal(err)
 	}
+}
+
+// smaller is a picture with 256 of its colours, the most frequent and the most
+// different: a third of the size, and it looks the same.
+func smaller(t *testing.T, picture []byte) []byte {
+	t.Helper()
+	from, err := png.Decode(bytes.NewReader(picture))
+	if err != nil {
+		t.Fatal(err)
+	}
+	box := from.Bounds()
+	counts := map[color.RGBA]int{}
+	at := func(x, y int) color.RGBA {
+		r, g, b, _ := from.At(x, y).RGBA()
+		return color.RGBA{uint8(r >> 8), uint8(g >> 8), uint8(b >> 8), 255}
+	}
+	for y := box.Min.Y; y < box.Max.Y; y++ {
+		for x := box.Min.X; x < box.Max.X; x++ {
+			counts[at(x, y)]++
+		}
+	}
+	all := make([]color.RGBA, 0, len(counts))
+	for c := range counts {
+		all = append(all, c)
+	}
+	number := func(c color.RGBA) int { return int(c.R)<<16 | int(c.G)<<8 | int(c.B) }
+	slices.SortFunc(all, func(a, b color.RGBA) int {
+		if n := counts[b] - counts[a]; n != 0 {
+			return n
+		}
+		return number(a) - number(b)
+	})
+	var kept color.Palette
+	for _, c := range all[:min(len(all), 200)] {
+		kept = append(kept, c)
+	}
+	far := make([]int, len(all)) // from the nearest that is kept
+	for i, c := range all {
+		far[i] = distance(c, kept[kept.Index(c)])
+	}
+	for len(kept) < 256 && len(kept) < len(all) {
+		next := all[slices.Index(far, slices.Max(far))]
+		kept = append(kept, next)
+		for i, c := range all {
+			far[i] = min(far[i], distance(c, next))
+		}
+	}
+	nearest := map[color.RGBA]uint8{}
+	to := image.NewPaletted(box, kept)
+	for y := box.Min.Y; y < box.Max.Y; y++ {
+		for x := box.Min.X; x < box.Max.X; x++ {
+			c := at(x, y)
+			i, known := nearest[c]
+			if !known {
+				i = uint8(kept.Index(c))
+				nearest[c] = i
+			}
+			to.SetColorIndex(x, y, i)
+		}
+	}
+	var out bytes.Buffer
+	if err := (&png.Encoder{CompressionLevel: png.BestCompression}).Encode(&out, to); err != nil {
+		t.Fatal(err)
+	}
+	return out.Bytes()
+}
+
+func distance(a, b color.Color) int {
+	r, g, bl, _ := a.RGBA()
+	r2, g2, b2, _ := b.RGBA()
+	d := func(x, y uint32) int { return (int(x) - int(y)) >> 8 * ((int(x) - int(y)) >> 8) }
+	return d(r, r2) + d(g, g2) + d(bl, b2)
 }

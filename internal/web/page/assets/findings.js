@@ -40,7 +40,7 @@ export class Lane extends Plot {
   constructor(link, choose) {
     super(link, "Findings", 30);
     this.choose = choose;
-    this.rows = h("div", { class: "lane", role: "list", "aria-label": "Findings on the time line" });
+    this.rows = h("div", { class: "lane", role: "group", "aria-label": "Findings on the time line" });
     this.element = h("div", { class: "lanes", hidden: true }, this.rows, this.box);
     this.box.hidden = true;
     this.seen.observe(this.rows);
@@ -66,7 +66,7 @@ export class Lane extends Plot {
       if (!row) rows.push(row = []);
       row.push({ f, a, b, low, high, side, room, text });
     }
-    steady(this.rows, rows.map((row) => h("div", { class: "row" }, row.map(({ f, a, b, side, room, text }) => tells(h("button", { type: "button", role: "listitem", class: `mark ${level(f)}`, "data-act": "1", "data-key": keyOf(f), css: { left: `${a}px`, width: `${b - a}px`, "--room": `${room}px` },
+    steady(this.rows, rows.map((row) => h("div", { class: "row" }, row.map(({ f, a, b, side, room, text }) => tells(h("button", { type: "button", class: `mark ${level(f)}`, "data-act": "1", "data-key": keyOf(f), css: { left: `${a}px`, width: `${b - a}px`, "--room": `${room}px` },
       "aria-label": `${clean(f.title, 120)}, ${lasted(f)}`, on: { click: () => this.choose(f) } }, h("span", { class: side }, text)), () => brief(f))))));
   }
 

@@ -15,16 +15,17 @@ export default function view(app) {
     const r = app.route, kind = r.kind === "off" ? "off" : "cpu", sel = r.sel, at = sel ? { from: sel[0], to: sel[1] } : { from: range.from, to: range.to };
     const against = r.against || (sel ? "rest" : "none"), half = (at.to - at.from);
     const other = against === "none" ? null : against === "rest" && sel ? rest(range, sel) : { from: at.from - half, to: at.from };
-    const q = { ...at, kind, ...(other ? { against_from: other.from, against_to: other.to } : {}) };
+    const own = r.ep && r.of === "ep", q = { ...at, kind, ...(own ? { ep: r.ep } : {}), ...(other ? { against_from: other.from, against_to: other.to } : {}) };
     const list = [["none", "alone"], ["before", "against the time before"]];
     if (sel) list.push(["rest", "against the rest"]);
     steady(bar, h("h1", {}, "Flame graph"), choice("What is shown", [["cpu", "on CPU", "where threads computed"], ["off", "off CPU", "where threads waited"]], kind, (v) => app.go({ kind: v === "cpu" ? null : v })),
+      r.ep ? choice("Whose", [["all", "all processes"], ["ep", clean(r.ep.split("|").pop(), 24)]], own ? "ep" : "all", (v) => app.go({ of: v === "ep" ? v : null })) : null,
       choice("Compared", list, other ? against : "none", (v) => app.go({ against: v })), h("span", { class: "grow" }),
       h("a", { class: "act", href: query("flame", q) }, "Full page"), h("a", { class: "act", href: query("flame.svg", q), download: "slowray-flame.svg" }, "SVG"));
     const d = await app.ask("api/stacks", q, signal);
     app.losses.set("stacks", d.losses);
     fill(note, `${between(at.from, at.to)}${other ? `, against ${between(other.from, other.to)}` : ""}${d.window_s ? ` · ${seconds(d.window_s)} recorded` : ""}${d.hz ? ` · CPU at ${d.hz} Hz` : ""}`, (d.notes || []).map((n) => h("span", {}, ` · ${clean(n, 200)}`)));
-    const now = JSON.stringify(d.frames || null) + kind + against;
+    const now = JSON.stringify(d.frames || null) + kind + against + own;
     if (now === sign) return;
     sign = now;
     if (!d.frames || !(d.frames.value > 0)) return fill(room, nothing(d.because && clean(d.because, 300)));

@@ -172,7 +172,7 @@ function foot() {
   const open = $("lost")?.open || false;
   steady($("foot"), rows.length ? h("details", { id: "lost", open }, h("summary", {}, `Sampled or lost: ${plural(rows.length, "entry", "entries")}`), h("ul", {}, rows)) : h("span", { id: "lost" }, "Complete: nothing of this was sampled or lost."),
     h("span", { class: "grow" }),
-    app.range ? h("span", {}, between(app.range.from, app.range.to)) : null,
+    app.range ? h("span", { title: `times are those of ${Intl.DateTimeFormat().resolvedOptions().timeZone}` }, between(app.range.from, app.range.to)) : null,
     cost !== undefined && cost !== null ? h("span", { title: "of the time of one CPU" }, `slowray takes ${percent(cost)} of a CPU`) : null,
     status?.span?.from ? h("span", {}, `history: ${span(status.span.to - status.span.from)}`) : null,
     status?.version ? h("span", {}, clean(status.version, 40)) : null);

@@ -78,9 +78,10 @@ export default function view(app) {
       g.addEventListener("keydown", (e) => { if (e.key === "Enter" || e.key === " ") { e.preventDefault(); choose(); } });
       return tells(g, () => [h("b", {}, title), n.text || n.detail ? h("div", {}, clean(n.text || n.detail, 300)) : null, n.container ? h("div", { class: "soft" }, `container ${clean(n.container, 60)}`) : null]);
     });
+    const under = l.back.size ? 40 : 0; // for lines that lead back
     const room = graph.clientWidth - 18, fit = wide > room && wide < room * 1.3 ? room / wide : 1; // a little smaller rather than cut off
     const head = (id) => s("marker", { id, viewBox: "0 0 8 8", refX: 6, refY: 4, markerWidth: 8, markerHeight: 8, markerUnits: "userSpaceOnUse", orient: "auto" }, s("path", { d: "M0 0 8 4 0 8z" }));
-    steady(graph, s("svg", { viewBox: `0 0 ${wide} ${tall + 40}`, width: wide * fit, height: (tall + 40) * fit, role: "group", "aria-label": "Wait graph" }, s("defs", {}, head("arrow"), head("arrow-bad")), lines, boxes));
+    steady(graph, s("svg", { viewBox: `0 0 ${wide} ${tall + under}`, width: wide * fit, height: (tall + under) * fit, role: "group", "aria-label": "Wait graph" }, s("defs", {}, head("arrow"), head("arrow-bad")), lines, boxes));
     if (l.left) told.append(h("p", { class: "soft" }, `${plural(l.left, "node")} with less time are left out of the drawing.`));
   }
 
