@@ -38,8 +38,8 @@ type mariadbTalk struct {
 // about to be refused takes it for a moment: where clients come all the time it is
 // asked for again and again.
 const (
-	fullPatience = 3 * time.Second
-	fullAgain    = 7 * time.Millisecond
+	fullPatience = 4 * time.Second
+	fullAgain    = time.Millisecond
 )
 
 func askMariaDB(ctx context.Context, a *access) (asker, error) {
