@@ -52,7 +52,7 @@ func askRedis(ctx context.Context, a *access) (asker, error) {
 		select {
 		case <-ctx.Done():
 			return nil, err
-		case <-time.After(100 * time.Millisecond):
+		case <-time.After(fullAgain): // others wait for the same place
 		}
 	}
 }
