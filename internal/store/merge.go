@@ -2,6 +2,7 @@ package store
 
 import (
 	"cmp"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"iter"
@@ -138,11 +139,24 @@ func groupRuns[T any](seg *openSegment, from, to int64, want func(string) bool, 
 	return runs, nil
 }
 
+// maxFooter bounds the footer of a Parquet file, which is read into memory as a
+// whole: one of a hundred columns and a hundred row groups takes 2 MB.
+const maxFooter = 64 << 20
+
 // openParquet opens a Parquet file without reading more than its footer.
 func openParquet(f *os.File) (*parquet.File, error) {
 	st, err := f.Stat()
 	if err != nil {
 		return nil, err
+	}
+	// The last eight bytes are the footer's length and a word. A length that is
+	// nonsense would be allocated before it is noticed.
+	var end [8]byte
+	if _, err := f.ReadAt(end[:], st.Size()-int64(len(end))); err != nil || string(end[4:]) != "PAR1" {
+		return nil, errors.New("not a Parquet file, or cut off")
+	}
+	if size := int64(binary.LittleEndian.Uint32(end[:])); size > min(st.Size(), maxFooter) {
+		return nil, errDamaged
 	}
 	return parquet.OpenFile(f, st.Size(), parquet.SkipPageIndex(true), parquet.SkipBloomFilters(true))
 }
