@@ -55,7 +55,7 @@ install_go() {
 for part in "$@"; do
 	case $part in
 	go) install_go ;;
-	test) apt_install nginx-light php8.2-fpm wrk iproute2 nftables iptables conntrack procps util-linux tcpdump sysbench mariadb-server chromium prometheus ;;
+	test) apt_install nginx-light php8.2-fpm wrk iproute2 nftables iptables conntrack procps util-linux tcpdump sysbench mariadb-server chromium prometheus zsh fish groff-base ;;
 	lab)
 		apt_install postgresql memcached
 		# The packages of Docker's own repository are not to be replaced.

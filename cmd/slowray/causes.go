@@ -11,7 +11,7 @@ import (
 )
 
 type causesCmd struct {
-	ID   string `arg:"" optional:"" help:"Tell all about this one."`
+	ID   string `arg:"" optional:"" complete:"causes" help:"Tell all about this one."`
 	JSON bool   `name:"json" help:"Print JSON (schema/causes.schema.json)."`
 }
 

@@ -9,8 +9,8 @@ import (
 )
 
 type compareCmd struct {
-	A    string   `arg:"" optional:"" help:"A file made with slowray why --save."`
-	B    string   `arg:"" optional:"" help:"Another one, usually the later."`
+	A    string   `arg:"" optional:"" complete:"files" help:"A file made with slowray why --save."`
+	B    string   `arg:"" optional:"" complete:"files" help:"Another one, usually the later."`
 	JSON bool     `name:"json" help:"Print the comparison as JSON."`
 	At   []string `placeholder:"T" sep:"none" help:"Instead of a file: the window of that moment of the history that slowray record keeps, as in slowray why --at; may be given twice."`
 	Dir  string   `default:"${history}" placeholder:"D" help:"With --at: where the history is (${default})."`

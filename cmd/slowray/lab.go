@@ -37,7 +37,7 @@ func (*labListCmd) Run(s *streams) error {
 }
 
 type labRunCmd struct {
-	Names     []string      `arg:"" optional:"" name:"name" help:"Incidents, or \"all\"."`
+	Names     []string      `arg:"" optional:"" name:"name" complete:"incidents" help:"Incidents, or \"all\"."`
 	All       bool          `help:"All incidents and controls, as a scoreboard."`
 	Score     bool          `help:"Tell those that are named as a scoreboard; pairs may be named too."`
 	Pairs     int           `placeholder:"N" help:"Scoreboard: N times two faults at once."`
@@ -194,7 +194,7 @@ func (c *labRunCmd) score(ctx context.Context, s *streams) error {
 }
 
 type labDemoCmd struct {
-	Name   string        `arg:"" default:"nginx-throughput" help:"An incident (${default})."`
+	Name   string        `arg:"" default:"nginx-throughput" complete:"incidents" help:"An incident (${default})."`
 	Window time.Duration `default:"8s" placeholder:"D" help:"How long slowray looks (${default})."`
 	Seed   int64         `placeholder:"N" help:"Of addresses and ports."`
 }
@@ -205,7 +205,7 @@ func (c *labDemoCmd) Run(ctx context.Context, s *streams) error {
 }
 
 type labShellCmd struct {
-	Name string        `arg:"" help:"An incident."`
+	Name string        `arg:"" complete:"incidents" help:"An incident."`
 	Keep time.Duration `default:"10m" placeholder:"D" help:"How long the load lasts (${default})."`
 	Seed int64         `placeholder:"N" help:"Of addresses and ports."`
 }

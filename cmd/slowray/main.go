@@ -54,6 +54,10 @@ type cli struct {
 	Undo     undoCmd     `cmd:"" help:"Put back what slowray has changed and left, or list it."`
 	Lab      labCmd      `cmd:"" help:"Incidents to try slowray on, in private network namespaces."`
 
+	Completion completionCmd `cmd:"" help:"Print the script by which a shell completes slowray: bash, zsh or fish."`
+	Man        manCmd        `cmd:"" help:"Print the manual page: slowray man | man -l -"`
+	Complete   completeCmd   `cmd:"" hidden:"" help:"What the scripts of slowray completion ask."`
+
 	Version kong.VersionFlag `help:"Print the version and exit."`
 }
 
@@ -67,20 +71,8 @@ func main() {
 }
 
 func run(args []string, stdout, stderr io.Writer) int {
-	var c cli
 	status := -1
-	parser, err := kong.New(&c,
-		kong.Name("slowray"),
-		kong.Description("An X-ray for slow services: says why a service on this host is slow, with the evidence.\n\nWithout a command it watches the whole host for ten seconds: slowray [--for 30s] [--port N] [--json] [--save FILE] (all flags: slowray why --help).\n\nExit status: 0 nothing found, 1 something found, 2 could not run."),
-		kong.Writers(stdout, stderr),
-		kong.Vars{"version": "slowray " + version(), "state": journal.DefaultDir, "history": historyDir},
-		kong.TypeMapper(reflect.TypeFor[time.Duration](), durations{}),
-		kong.ConfigureHelp(kong.HelpOptions{Compact: true}),
-		kong.Exit(func(code int) { status = code }),
-	)
-	if err != nil {
-		panic(err) // the structure above is wrong: a bug, not an input
-	}
+	parser := newParser(new(cli), stdout, stderr, func(code int) { status = code })
 	parsed, err := parser.Parse(joinNegative(args))
 	if status >= 0 {
 		return status // --help or --version
@@ -112,6 +104,23 @@ func run(args []string, stdout, stderr io.Writer) int {
 	}
 	fmt.Fprintf(stderr, "slowray: %v\n", err)
 	return exitFailed
+}
+
+// newParser makes the command line of c. exit is called in place of os.Exit.
+func newParser(c *cli, stdout, stderr io.Writer, exit func(code int)) *kong.Kong {
+	parser, err := kong.New(c,
+		kong.Name("slowray"),
+		kong.Description("An X-ray for slow services: says why a service on this host is slow, with the evidence.\n\nWithout a command it watches the whole host for ten seconds: slowray [--for 30s] [--port N] [--json] [--save FILE] (all flags: slowray why --help).\n\nExit status: 0 nothing found, 1 something found, 2 could not run."),
+		kong.Writers(stdout, stderr),
+		kong.Vars{"version": "slowray " + version(), "state": journal.DefaultDir, "history": historyDir},
+		kong.TypeMapper(reflect.TypeFor[time.Duration](), durations{}),
+		kong.ConfigureHelp(kong.HelpOptions{Compact: true}),
+		kong.Exit(exit),
+	)
+	if err != nil {
+		panic(err) // the structure above is wrong: a bug, not an input
+	}
+	return parser
 }
 
 // streams is where a command writes: results and messages.

@@ -22,7 +22,7 @@ import (
 )
 
 type proveCmd struct {
-	Cause     string        `arg:"" help:"A cause, as slowray why names it (slowray causes lists them)."`
+	Cause     string        `arg:"" complete:"causes" help:"A cause, as slowray why names it (slowray causes lists them)."`
 	Port      *int          `placeholder:"N" help:"Only the service on this TCP port, and what it calls."`
 	PID       *int          `name:"pid" placeholder:"N" help:"Only the services of this process, and what they call."`
 	Unit      *string       `placeholder:"X" help:"Only the services of this systemd unit, and what they call."`

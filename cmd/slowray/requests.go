@@ -21,7 +21,7 @@ type requestsCmd struct {
 	Port       []int          `placeholder:"N" sep:"," help:"Only requests answered at this TCP port, here or elsewhere; may be repeated."`
 	PID        *int           `name:"pid" placeholder:"N" help:"Only requests that this process, its master or their workers answer or send."`
 	Peer       *string        `placeholder:"ADDR[/N]" help:"Only connections with this address, or network, at the other end."`
-	Side       *string        `placeholder:"SIDE" help:"Only served: answered on this host; only called: sent from this host."`
+	Side       *string        `placeholder:"SIDE" complete:"sides" help:"Only served: answered on this host; only called: sent from this host."`
 	Slow       *time.Duration `placeholder:"D" help:"Only requests that took at least this long."`
 	For        *time.Duration `placeholder:"D" help:"How long to record; until Ctrl-C when not given. With --at: so much of the history (1m)."`
 	Format     string         `default:"text" placeholder:"F" help:"text, json (one object per line, schema slowray.request/1) or tcprt (TCPRT's log, version 6)."`

@@ -14,7 +14,7 @@ import (
 type topCmd struct {
 	Port   []int         `placeholder:"N" sep:"," help:"Only requests answered at this TCP port, here or elsewhere; may be repeated."`
 	PID    *int          `name:"pid" placeholder:"N" help:"Only what this process, its master or their workers answer or call."`
-	Side   *string       `placeholder:"SIDE" help:"Only served: answered on this host; only called: sent from this host."`
+	Side   *string       `placeholder:"SIDE" complete:"sides" help:"Only served: answered on this host; only called: sent from this host."`
 	Labels bool          `help:"Also keep what was asked for: method and path, statement or command."`
 	Every  time.Duration `default:"1s" placeholder:"D" help:"How often the table is renewed; with --once how long to watch (${default})."`
 	Once   bool          `help:"Print the table once and end, as is done without a terminal."`

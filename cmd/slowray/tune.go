@@ -25,7 +25,7 @@ type tuneCmd struct {
 	PID       *int          `name:"pid" placeholder:"N" help:"Only the services of this process, and what they call."`
 	Unit      *string       `placeholder:"X" help:"Only the services of this systemd unit, and what they call."`
 	Container *string       `placeholder:"X" help:"Only the services of this container (name or id), and what they call."`
-	Skip      []string      `placeholder:"CAUSE" help:"Do not try what mends this cause; may be given more than once."`
+	Skip      []string      `placeholder:"CAUSE" complete:"causes" help:"Do not try what mends this cause; may be given more than once."`
 	UndoAtEnd bool          `help:"Take back at the end what was kept."`
 	JSON      bool          `name:"json" help:"Print the report as JSON."`
 	HTML      string        `name:"html" placeholder:"FILE" help:"Write a page with charts of each step."`

@@ -151,7 +151,7 @@ func (c *whyCmd) save(o *observe.Observation) error {
 }
 
 type replayCmd struct {
-	File    string `arg:"" optional:"" help:"A file made with slowray why --save, or a capture of packets (pcap, pcapng, also compressed)."`
+	File    string `arg:"" optional:"" complete:"files" help:"A file made with slowray why --save, or a capture of packets (pcap, pcapng, also compressed)."`
 	Port    []int  `placeholder:"N" sep:"," help:"Of a capture: only requests answered at this TCP port; may be repeated."`
 	All     bool   `help:"Tell of every endpoint, and of every cause why it is ruled out."`
 	JSON    bool   `name:"json" help:"Print the report as JSON."`
