@@ -11,9 +11,41 @@ import (
 	"github.com/slowray/slowray/internal/observe"
 	"github.com/slowray/slowray/internal/report"
 	"github.com/slowray/slowray/internal/sense/packets"
+	"github.com/slowray/slowray/internal/sense/tcprt"
 )
 
-// runCapture writes the requests that a capture of packets holds.
+// captured is what a file with requests came to.
+type captured struct {
+	end     time.Time
+	losses  []observe.Loss
+	missing []string
+}
+
+// readCapture reads the requests of a file: a capture of packets, or a log of TCPRT.
+func (c *requestsCmd) readCapture(each func(*observe.Request)) (*captured, error) {
+	if tcprt.Recognises(*c.From) {
+		side, _ := sideNamed(c.Side)
+		s, err := tcprt.Requests(*c.From, tcprt.Options{Ports: c.Port}, func(r *observe.Request) {
+			if side == 0 || r.Side == side {
+				each(r)
+			}
+		})
+		if err != nil {
+			return nil, err
+		}
+		return &captured{s.End, s.Losses, s.Missing}, nil
+	}
+	if c.Side != nil && *c.Side == observe.Called.String() {
+		return nil, errors.New("--side called: packets do not tell which end was this host; all requests are told from the end that serves")
+	}
+	s, err := packets.Requests(*c.From, packets.Options{Ports: c.Port, Labels: c.Labels}, each)
+	if err != nil {
+		return nil, err
+	}
+	return &captured{s.End, s.Losses, s.Missing}, nil
+}
+
+// runCapture writes the requests that a capture of packets or a log of TCPRT holds.
 func (c *requestsCmd) runCapture(s *streams) error {
 	peer, _ := c.peer()
 	stream := &requestStream{
@@ -28,7 +60,7 @@ func (c *requestsCmd) runCapture(s *streams) error {
 	if c.Format == formatTCPRT {
 		stream.stats = newPortStats(value(c.StatsEvery), nil, false)
 	}
-	summary, err := packets.Requests(*c.From, packets.Options{Ports: c.Port, Labels: c.Labels}, func(r *observe.Request) {
+	summary, err := c.readCapture(func(r *observe.Request) {
 		if stream.stats != nil { // by the clock of the capture
 			now := time.Unix(0, r.StartNS+r.TotalNS())
 			if stream.stats.next.IsZero() {
@@ -41,15 +73,15 @@ func (c *requestsCmd) runCapture(s *streams) error {
 	if err != nil {
 		return fmt.Errorf("requests: %w", err)
 	}
-	stream.writePending(summary.End.UnixNano())
+	stream.writePending(summary.end.UnixNano())
 	if stream.stats != nil {
-		stream.buf = stream.stats.append(stream.buf, summary.End)
+		stream.buf = stream.stats.append(stream.buf, summary.end)
 	}
 	stream.write()
-	for _, l := range summary.Losses {
+	for _, l := range summary.losses {
 		fmt.Fprintf(s.err, "slowray: %s %s\n", figure.Count(uint64(l.Count)), l.What)
 	}
-	for _, what := range summary.Missing {
+	for _, what := range summary.missing {
 		fmt.Fprintln(s.err, "slowray: not seen: "+what)
 	}
 	if stream.err != nil && !errors.Is(stream.err, syscall.EPIPE) {

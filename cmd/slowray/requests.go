@@ -28,7 +28,7 @@ type requestsCmd struct {
 	StatsEvery *time.Duration `placeholder:"D" help:"With --format tcprt: how often the statistics of each port are written (60s)."`
 	Labels     bool           `help:"Also keep what was asked for: method and path, statement or command."`
 	Limit      *int           `placeholder:"N" help:"End after so many requests."`
-	From       *string        `placeholder:"FILE" help:"Read a capture of packets (pcap, pcapng, also compressed) instead of recording; needs no root."`
+	From       *string        `placeholder:"FILE" help:"Read a capture of packets (pcap, pcapng) or a log of TCPRT (version 6), also compressed, instead of recording; needs no root."`
 	Budget     float64        `default:"10" placeholder:"P" help:"Share of the host's CPU, in percent, that slowray may take before one line stands for several requests (${default}; 0: no limit)."`
 	atFlags    `embed:""`
 }
@@ -85,8 +85,6 @@ func (c *requestsCmd) Validate() error {
 		return fmt.Errorf("--for %s: must be at most %s", *c.For, longestRange)
 	case c.From != nil && (c.For != nil || c.PID != nil):
 		return errors.New("--from: a capture has its own length and knows no processes; --for and --pid do not go with it")
-	case c.From != nil && c.Side != nil && *c.Side == observe.Called.String():
-		return errors.New("--from: packets do not tell which end was this host; all requests are told from the end that serves")
 	case c.Limit != nil && *c.Limit < 1:
 		return fmt.Errorf("--limit %d: must be positive", *c.Limit)
 	case !(c.Budget >= 0 && c.Budget <= 100):

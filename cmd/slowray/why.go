@@ -16,6 +16,7 @@ import (
 	"github.com/slowray/slowray/internal/observe"
 	"github.com/slowray/slowray/internal/report"
 	"github.com/slowray/slowray/internal/sense/packets"
+	"github.com/slowray/slowray/internal/sense/tcprt"
 	"github.com/slowray/slowray/internal/watch"
 )
 
@@ -151,8 +152,8 @@ func (c *whyCmd) save(o *observe.Observation) error {
 }
 
 type replayCmd struct {
-	File    string `arg:"" optional:"" complete:"files" help:"A file made with slowray why --save, or a capture of packets (pcap, pcapng, also compressed)."`
-	Port    []int  `placeholder:"N" sep:"," help:"Of a capture: only requests answered at this TCP port; may be repeated."`
+	File    string `arg:"" optional:"" complete:"files" help:"A file made with slowray why --save, or a capture of packets (pcap, pcapng) or log of TCPRT (version 6), also compressed."`
+	Port    []int  `placeholder:"N" sep:"," help:"Of a capture or log: only requests answered at this TCP port; may be repeated."`
 	All     bool   `help:"Tell of every endpoint, and of every cause why it is ruled out."`
 	JSON    bool   `name:"json" help:"Print the report as JSON."`
 	atFlags `embed:""`
@@ -180,6 +181,13 @@ func (c *replayCmd) Run(s *streams) error {
 		}
 		return why.runAt(s)
 	}
+	if tcprt.Recognises(c.File) {
+		o, err := tcprt.Observe(c.File, version(), tcprt.Options{Ports: c.Port})
+		if err != nil {
+			return fmt.Errorf("replay: %w", err)
+		}
+		return judge(o, c.JSON, c.All, s)
+	}
 	if packets.Recognises(c.File) {
 		o, err := packets.Observe(c.File, version(), packets.Options{Ports: c.Port})
 		if err != nil {
@@ -188,7 +196,7 @@ func (c *replayCmd) Run(s *streams) error {
 		return judge(o, c.JSON, c.All, s)
 	}
 	if len(c.Port) > 0 {
-		return errors.New("replay: --port is for captures of packets; a saved observation has the filter that it was made with")
+		return errors.New("replay: --port is for captures of packets and logs of TCPRT; a saved observation has the filter that it was made with")
 	}
 	o, err := observe.Load(c.File)
 	if err != nil {

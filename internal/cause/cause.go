@@ -28,6 +28,8 @@ type Cause struct {
 	Needs []observe.Kind // without these it is "not checked"
 	// OnWire says that packets alone tell it: the requests of a capture will do.
 	OnWire bool
+	// InTCPRT says that a log of TCPRT tells it too.
+	InTCPRT bool
 	// ConsequenceOf lists the causes that may bring this one about.
 	ConsequenceOf []string
 	// Folds says that this one is told as a consequence whenever one of them

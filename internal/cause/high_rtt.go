@@ -16,11 +16,12 @@ import (
 // and is no finding. It is one where a few ends make all the requests, as a
 // load balancer does, and on the way to a service that is called.
 var highRTT = Cause{
-	ID:     "high-rtt",
-	Title:  "The network between the two ends is slow: round trips make up most of the time",
-	Layer:  LayerPath,
-	Needs:  []observe.Kind{observe.KindRequests},
-	OnWire: true,
+	ID:      "high-rtt",
+	Title:   "The network between the two ends is slow: round trips make up most of the time",
+	Layer:   LayerPath,
+	Needs:   []observe.Kind{observe.KindRequests},
+	OnWire:  true,
+	InTCPRT: true,
 	Doc: Doc{
 		About: "Round trips make up most of the time. Either packets wait in a queue on the way (the round trip is then far above the least one of " +
 			"the same connection), or the other end is simply far away.",

@@ -12,11 +12,12 @@ import (
 // here: of responses where requests are served, of requests where they are
 // called for. Loss that costs no request any time is no finding.
 var networkLoss = Cause{
-	ID:     "network-loss",
-	Title:  "The network loses packets: requests wait until they are sent again",
-	Layer:  LayerPath,
-	Needs:  []observe.Kind{observe.KindRequests},
-	OnWire: true,
+	ID:      "network-loss",
+	Title:   "The network loses packets: requests wait until they are sent again",
+	Layer:   LayerPath,
+	Needs:   []observe.Kind{observe.KindRequests},
+	OnWire:  true,
+	InTCPRT: true,
 	// A full accept queue drops the client's last handshake segment and what
 	// it sends behind it (tcp_v4_syn_recv_sock); a CPU flooded by packets
 	// drops any of them.
@@ -111,6 +112,7 @@ var rtoTailLoss = Cause{
 	Layer:         LayerPath,
 	Needs:         []observe.Kind{observe.KindRequests},
 	OnWire:        true,
+	InTCPRT:       true,
 	ConsequenceOf: slices.Concat([]string{"network-loss", "accept-queue-overflow", "conntrack-full", "softirq-saturated"}, segmentCauses, dropCauses),
 	Folds:         true,
 	Doc: Doc{

@@ -15,11 +15,12 @@ import (
 // no trouble, nor are those of clients that wait for answers which all take
 // the same time.
 var requestWaves = Cause{
-	ID:     "request-waves",
-	Title:  "Requests come in waves, with nothing in between, and are slow in them",
-	Layer:  LayerApplication,
-	Needs:  []observe.Kind{observe.KindRequests},
-	OnWire: true,
+	ID:      "request-waves",
+	Title:   "Requests come in waves, with nothing in between, and are slow in them",
+	Layer:   LayerApplication,
+	Needs:   []observe.Kind{observe.KindRequests},
+	OnWire:  true,
+	InTCPRT: true,
 	ConsequenceOf: append([]string{"firewall-drop", "firewall-reject", "neighbour-unresolved", "no-route", "slow-dependency", "application-stall-mid-response", "application-slow-to-read", "accept-queue-wait",
 		"accept-queue-overflow", "php-fpm-children-exhausted", "network-loss", "rto-tail-loss", "slow-receiver", "nagle-delayed-ack", "syn-retransmits",
 		"conntrack-full", "ephemeral-ports-exhausted", "fd-limit"}, laterCauses...),

@@ -29,8 +29,8 @@ func Diagnose(o *observe.Observation) Report {
 	for i := range catalogue {
 		c := &catalogue[i]
 		because := Unreadable(o, c.Needs)
-		if o.Capture != nil && !c.OnWire && because == "" {
-			because = "a capture of packets does not tell"
+		if because == "" {
+			because = untold(o.Capture, c)
 		}
 		if because != "" {
 			r.NotChecked = append(r.NotChecked, Excluded{c.ID, because})
@@ -63,6 +63,19 @@ func Diagnose(o *observe.Observation) Report {
 	}
 	r.Changes = changes(v, len(r.Findings) > 0)
 	return r
+}
+
+// untold says why a file does not tell a cause; empty when it does, and where a
+// host was watched.
+func untold(from *observe.Capture, c *cause.Cause) string {
+	switch {
+	case from == nil:
+	case from.Lines > 0 && !c.InTCPRT:
+		return "a log of TCPRT does not tell"
+	case !c.OnWire:
+		return "a capture of packets does not tell"
+	}
+	return ""
 }
 
 // Unreadable says why a cause that needs these kinds cannot be checked; empty when

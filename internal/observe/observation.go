@@ -74,12 +74,13 @@ type Window struct {
 	Seconds float64   `json:"seconds"`
 }
 
-// Capture is the file of packets that an Observation was made from: it tells of
-// requests on the wire, and of nothing else.
+// Capture is the file that an Observation was made from, of packets or a log of
+// TCPRT: it tells of requests on the wire, and of nothing else.
 type Capture struct {
 	File        string `json:"file"`
 	Packets     int64  `json:"packets"`
 	Connections int64  `json:"connections"`
+	Lines       int64  `json:"lines,omitempty"` // of a log of TCPRT, which tells less than packets
 }
 
 // Filter is what the user asked to look at; the zero Filter is the whole host.

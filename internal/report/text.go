@@ -52,7 +52,9 @@ func (p *printer) line(format string, args ...any) {
 }
 
 func (p *printer) head(r *diagnose.Report) {
-	if c := r.Capture; c != nil {
+	if c := r.Capture; c != nil && c.Lines > 0 {
+		p.line("%s: %s lines of TCPRT's log over %.3g s", clean(c.File), figure.Count(uint64(c.Lines)), r.Window.Seconds)
+	} else if c != nil {
 		p.line("%s: %s packets in %.3g s, %s TCP connections", clean(c.File), figure.Count(uint64(c.Packets)), r.Window.Seconds, figure.Count(uint64(c.Connections)))
 	} else if h := r.History; h != nil {
 		p.line("%s from %s to %s: %d windows, %.3g s watched (Linux %s, %d CPUs)", clean(r.Host.Name), dayText(h.From), momentText(h.To, h.From), h.Windows, h.Seconds, clean(r.Host.Kernel), r.Host.CPUs)
@@ -84,6 +86,8 @@ func (p *printer) findings(r *diagnose.Report) {
 	switch {
 	case n > 0:
 		return
+	case r.Capture != nil && r.Capture.Lines > 0:
+		p.line("%s", p.paint(green, "Nothing found in what TCPRT's log tells; what happens inside of the hosts it does not."))
 	case r.Capture != nil:
 		p.line("%s", p.paint(green, "Nothing found in what packets tell; what happens inside of the hosts they do not."))
 	case len(r.RuledOut) < len(r.NotChecked):

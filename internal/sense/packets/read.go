@@ -34,7 +34,7 @@ func Recognises(path string) bool {
 		return false
 	}
 	defer f.Close()
-	r, err := unpack(f)
+	r, err := Unpack(f)
 	if err != nil {
 		return false
 	}
@@ -51,8 +51,8 @@ func isCapture(head []byte) bool {
 	return false
 }
 
-// unpack reads what may be compressed.
-func unpack(f io.Reader) (*bufio.Reader, error) {
+// Unpack reads what may be compressed.
+func Unpack(f io.Reader) (*bufio.Reader, error) {
 	r := bufio.NewReaderSize(f, 1<<20)
 	head, _ := r.Peek(4)
 	switch {
@@ -96,7 +96,7 @@ func segments(path string, do func(*segment)) (tally, error) {
 		return t, err
 	}
 	defer f.Close()
-	r, err := unpack(f)
+	r, err := Unpack(f)
 	if err != nil {
 		return t, fmt.Errorf("%s: %w", path, err)
 	}
