@@ -52,10 +52,25 @@ install_go() {
 	ln -sfn "$dir" "$(dirname "$0")/../.toolchain"
 }
 
+# DuckDB is a Python package: it gets a folder of its own. Without it one test is
+# skipped.
+install_duckdb() {
+	venv=$(dirname "$0")/../.venv
+	if "$venv/bin/python" -c 'import duckdb' 2>/dev/null; then return 0; fi
+	apt_install python3-venv
+	echo "setup: installing DuckDB" >&2
+	if ! { python3 -m venv "$venv" && "$venv/bin/pip" install -q --disable-pip-version-check duckdb==1.4.1; }; then
+		echo "setup: DuckDB could not be installed: the test that needs it is skipped" >&2
+	fi
+}
+
 for part in "$@"; do
 	case $part in
 	go) install_go ;;
-	test) apt_install nginx-light php8.2-fpm wrk iproute2 nftables iptables conntrack procps util-linux tcpdump sysbench mariadb-server chromium prometheus zsh fish groff-base ;;
+	test)
+		apt_install nginx-light php8.2-fpm wrk iproute2 nftables iptables conntrack procps util-linux tcpdump sysbench mariadb-server chromium prometheus zsh fish groff-base
+		install_duckdb
+		;;
 	lab)
 		apt_install postgresql memcached
 		# The packages of Docker's own repository are not to be replaced.
