@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -18,6 +19,7 @@ import (
 	"github.com/slowray/slowray/internal/prove/loadgen"
 	"github.com/slowray/slowray/internal/prove/meter"
 	"github.com/slowray/slowray/internal/prove/proof"
+	"github.com/slowray/slowray/internal/prove/results"
 	"github.com/slowray/slowray/internal/watch"
 )
 
@@ -193,8 +195,22 @@ func (c *proveCmd) try(ctx context.Context, s *streams, doc *proof.Document, cha
 	said.clear()
 	if len(result.Phases) > 0 {
 		doc.Conclude(result, kept)
+		keepResult(s, c.State, c.Cause, doc.JSON)
 	}
 	return err
+}
+
+// keepResult keeps what an experiment came to, for the page. That it cannot be
+// kept does not make the experiment fail.
+func keepResult(s *streams, journal, subject string, write func(io.Writer) error) {
+	var doc bytes.Buffer
+	err := write(&doc)
+	if err == nil {
+		err = results.Keep(journal, time.Now(), subject, doc.Bytes())
+	}
+	if err != nil {
+		fmt.Fprintf(s.err, "slowray: %v\n", err)
+	}
 }
 
 // meter measures the service's own traffic, or under the load.

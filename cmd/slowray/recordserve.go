@@ -12,6 +12,7 @@ import (
 	"github.com/slowray/slowray/internal/export"
 	"github.com/slowray/slowray/internal/observe"
 	"github.com/slowray/slowray/internal/prove/journal"
+	"github.com/slowray/slowray/internal/prove/results"
 	"github.com/slowray/slowray/internal/record"
 	"github.com/slowray/slowray/internal/sense/host"
 	"github.com/slowray/slowray/internal/store"
@@ -89,7 +90,7 @@ func (p *recordPage) serve(ctx context.Context, rec *record.Recorder, dir string
 		},
 		Losses:  func() []observe.Loss { return rec.Status().Losses },
 		Metrics: p.exporter.Handler(),
-		Proofs:  journal.DefaultDir,
+		Proofs:  results.Dir(journal.DefaultDir),
 	}
 	if h, err := host.Default().Host(); err == nil {
 		opt.Host = diagnose.ReportHost{Name: h.Name, Kernel: h.Kernel, CPUs: h.CPUs, BootID: h.BootID}

@@ -77,6 +77,9 @@ func (c *tuneCmd) Run(ctx context.Context, s *streams) error {
 	if err != nil {
 		return err
 	}
+	if c.Apply {
+		keepResult(s, c.State, "tune", func(w io.Writer) error { return tune.WriteJSON(w, r) })
+	}
 	return c.report(r, s)
 }
 

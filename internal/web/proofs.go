@@ -18,11 +18,13 @@ const (
 	maxProofBytes = 4 << 20
 )
 
-// proofs lists the documents of slowray prove and tune that were kept, newest
-// first.
+// proofs lists the documents of slowray prove, and those of slowray tune, that
+// were kept, newest first.
 func (s *server) proofs(context.Context, *query) (answer, error) {
-	list, lost := []map[string]any{}, losses{}
-	out := func() (answer, error) { return jsonAnswer(map[string]any{"proofs": list, "losses": lost}) }
+	list, tunes, lost := []map[string]any{}, []map[string]any{}, losses{}
+	out := func() (answer, error) {
+		return jsonAnswer(map[string]any{"proofs": list, "tunes": tunes, "losses": lost})
+	}
 	if s.opt.Proofs == "" {
 		return out()
 	}
@@ -56,7 +58,7 @@ func (s *server) proofs(context.Context, *query) (answer, error) {
 	slices.SortFunc(files, func(a, b file) int { return cmp.Or(b.at.Compare(a.at), strings.Compare(b.name, a.name)) })
 	damaged := 0
 	for _, f := range files {
-		if len(list) == maxProofs {
+		if len(list)+len(tunes) == maxProofs {
 			lost.add("older proofs are left out", int64(len(files)-maxProofs))
 			break
 		}
@@ -71,11 +73,13 @@ func (s *server) proofs(context.Context, *query) (answer, error) {
 			continue
 		}
 		schema, _ := doc["schema"].(string)
-		if !strings.HasPrefix(schema, "slowray.prove/") && !strings.HasPrefix(schema, "slowray.tune/") {
-			continue // something else that is kept there
-		}
 		doc["at"] = unix(f.at)
-		list = append(list, doc)
+		switch { // something else may be kept there
+		case strings.HasPrefix(schema, "slowray.prove/"):
+			list = append(list, doc)
+		case strings.HasPrefix(schema, "slowray.tune/"):
+			tunes = append(tunes, doc)
+		}
 	}
 	lost.add("proofs could not be read", int64(damaged))
 	return out()
