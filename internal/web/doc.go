@@ -1,4 +1,4 @@
-// Package web serves the history over HTTP: the answers that API.md describes,
+// Package web serves the history over HTTP: the answers that docs/api.md describes,
 // and the page of internal/web/page that reads them.
 //
 // In: a Source, which internal/store's Reader is. Out: JSON and CSV, summed up

@@ -1,7 +1,7 @@
 // Package page is the page that slowray record --listen serves: plain
 // JavaScript modules, styles and one HTML file, embedded.
 //
-// In: nothing; the page reads internal/web/API.md's answers from where it was
+// In: nothing; the page reads docs/api.md's answers from where it was
 // loaded. Out: its files, and the policy that keeps it to them. It never loads
 // anything from elsewhere, and shows names from the host as text only.
 package page
