@@ -58,7 +58,8 @@ var waitGraph = object{
 	"chains": []object{
 		{"nodes": []string{"p2210", "i48123", "p1500", "u1", "p1122", "r1"}, "seconds": 412.5, "text": "203.0.113.44:24224 does not read what it is sent", "cycle": false},
 		{"nodes": []string{"p1812", "t9000", "p2210", "i48123", "p1500", "u1", "p1122", "r1"}, "seconds": 96.2, "text": "the same, through php-fpm", "cycle": false},
-		{"nodes": []string{"a1", "a2"}, "seconds": 12, "text": "each holds the lock that the other one wants", "cycle": true},
+		{"nodes": []string{"p3107", "i51200", "p1500", "u1", "p1122", "r1"}, "seconds": 38, "text": "the same, through node", "cycle": false},
+		{"nodes": []string{"a1", "a2"}, "seconds": 12, "text": "each holds the lock that the other one wants", "cycle": true, "deadlock": true},
 	}, "losses": []object{{"what": "waits that were over before they could be followed", "count": 31}}}
 
 var drops = object{"layers": []object{

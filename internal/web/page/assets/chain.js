@@ -18,9 +18,24 @@ export function hop(x, last) {
     x.stack?.length ? h("ol", { class: "mono stack" }, x.stack.slice(0, 8).map((f) => h("li", {}, name(f)))) : null);
 }
 
+const demands = (hops) => hops.some((x) => ["release", "room", "accept", "answer"].includes(x.wants));
+
+// blames says whether the first thread is held up by somebody else, or by
+// something to be mended: observe.WaitChain.Culprit.
+export function blames(c) {
+  const hops = c.hops || [];
+  if (c.culprit !== undefined) return c.culprit;
+  if (!hops.length || hops[0].moving) return false;
+  const before = hops.slice(0, -1);
+  if (["cycle", "stopped", "traced", "frozen", "disk", "fuse", "kernel", "gone", "mutual"].includes(c.end)) return true;
+  if (["remote", "no-holder", "unseen", "no-owner"].includes(c.end)) return demands(hops);
+  if (["running", "too-long"].includes(c.end)) return before.length > 0;
+  return demands(before);
+}
+
 export function chains(list) {
-  return h("div", { class: "chains" }, list.slice(0, 12).map((c) => h("section", { class: `chain ${c.culprit ? "culprit" : ""}` },
-    h("header", {}, h("b", {}, c.deadlock ? "Deadlock" : plural(c.count || c.threads?.length || 1, "thread")), h("span", { class: "soft" }, c.culprit ? "held up" : "waits, and nobody is to blame")),
+  return h("div", { class: "chains" }, list.slice(0, 12).map((c) => h("section", { class: `chain ${blames(c) ? "culprit" : ""}` },
+    h("header", {}, h("b", {}, c.deadlock ?? (c.back_to >= 0 && c.sure) ? "Deadlock" : plural(c.count || c.threads?.length || 1, "thread")), h("span", { class: "soft" }, blames(c) ? "held up" : "waits; nobody stands in the way")),
     h("ol", { class: "hops" }, (c.hops || []).map((x, i, all) => hop(x, i === all.length - 1))),
     h("p", { class: "end" }, c.back_to >= 0 ? `…which waits for hop ${c.back_to + 1} again: ` : "", clean(c.text || endWords[c.end] || "", 400)),
     c.advice ? h("p", {}, clean(c.advice, 400)) : null, c.command ? h("pre", { tabindex: "0" }, clean(c.command, 500)) : null)),

@@ -59,7 +59,7 @@ export class Lane extends Plot {
     if (!this.list) return;
     const wide = this.wide = this.rows.clientWidth || this.wide, rows = [];
     for (const f of this.list) {
-      const a = this.x(Math.max(this.from, f.onset)), b = Math.max(a + 4, this.x(Math.min(this.to, ends(f, this.to)))), text = clean(f.title, 90), need = Math.min(text.length * 7.3 + 18, 340);
+      const a = this.x(Math.max(this.from, f.onset)), b = Math.max(a + 4, this.x(Math.min(this.to, ends(f, this.to)))), text = clean(f.title, 90), need = Math.min(text.length * 7.3 + 18, 430);
       const side = b - a >= Math.min(need, 150) ? "in" : b + need < wide - right || a < wide / 2 ? "after" : "before";
       const room = side === "in" ? b - a : side === "after" ? Math.min(need, wide - b) : Math.min(need, a), low = side === "before" ? a - room : a, high = side === "after" ? b + room : b;
       let row = rows.find((r) => r.every((o) => high + 4 < o.low || low > o.high + 4));
@@ -85,7 +85,7 @@ export function card(f, app, open = false) {
   const body = h("div", { class: "body" }, h("p", {}, sentence(f)),
     f.role === "consequence" ? h("p", { class: "soft" }, f.consequence_of ? `It follows from ${clean(f.consequence_of, 80)}: mend that first.` : "It follows from another finding: mend that first.") : null,
     f.evidence?.length ? h("table", { class: "plain evidence" }, h("caption", {}, "Evidence"), f.evidence.map((e) => h("tr", {}, h("td", {}, clean(e.fact, 300)),
-      h("td", { class: "n" }, figure(e.value, e.unit)), h("td", { class: "n soft" }, e.limit !== undefined && e.limit !== null ? `limit ${figure(e.limit, e.unit)}` : ""), h("td", { class: "soft" }, clean(e.source, 200))))) : null,
+      h("td", { class: "n" }, figure(e.value, e.unit)), h("td", { class: "n soft" }, e.limit !== undefined && e.limit !== null ? `of ${figure(e.limit, e.unit)}` : ""), h("td", { class: "soft" }, clean(e.source, 200))))) : null,
     f.chain?.length ? h("p", { class: "soft" }, `${plural(f.chain.length, "hop")} of waiting: ${f.chain.map((x) => clean(x.comm || x.process?.comm, 30)).join(" → ")}`) : null,
     fix.text ? h("p", {}, h("b", {}, "Mend it: "), clean(fix.text, 800)) : null,
     commands("Now", fix.commands), commands("To last", fix.persist),

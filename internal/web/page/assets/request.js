@@ -8,6 +8,7 @@ import { began, status, failed } from "./requests.js";
 import { chains } from "./chain.js";
 import { card, sorted } from "./findings.js";
 import { Flame } from "./flamegraph.js";
+import { beside } from "./meanwhile.js";
 import { menu, saveSVG, savePNG, saveJSON, saveCSV } from "./export.js";
 
 // steps are the rows of a waterfall: parts in their order, each from where the
@@ -91,6 +92,7 @@ export default function view(app) {
     element.dataset.id = app.route.id;
     app.losses.set("request", d.losses);
     draw(d, r);
+    await beside(app, r, element.querySelector(".meanwhile"), signal);
   }
 
   function draw(d, r) {
@@ -107,6 +109,7 @@ export default function view(app) {
       waterfall(r),
       h("dl", { class: "facts" }, facts(r, t).map(([k, v]) => h("div", {}, h("dt", {}, k), h("dd", {}, v)))),
       (r.flags || []).length ? h("ul", { class: "flags" }, r.flags.map((f) => h("li", {}, h("b", {}, clean(f, 40).replaceAll("_", " ")), flags[f] ? `: ${flags[f]}` : ""))) : null,
+      h("div", { class: "meanwhile" }),
       h("h2", {}, "What its process waited for then"),
       own?.length ? chains(own) : empty(why("wait") || "No wait was recorded at that moment.", "Waits are looked at in moments; those of services whose requests are slow are looked at most."),
       h("h2", {}, "What its threads did then"),

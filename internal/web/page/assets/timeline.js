@@ -32,7 +32,7 @@ export default function timeline(app) {
   const heat = new Heat(link, 130), lane = new Lane(link, (f) => app.go({ view: "findings", cause: keyOf(f).slice(0, 200) }));
   const endpoints = new Endpoints(app), verdict = h("div", { class: "verdict" }), title = h("div", { class: "title" });
   const difference = new Difference(app, (sel) => link.zoom(sel)), slow = h("section", { class: "slow" }), histogram = h("div", {});
-  let split = false, log = false, shown = null;
+  let split = true, log = false, shown = null;
   const center = h("div", { class: "center" }, verdict, title, lane.element, charts.time.element, charts.ledger.element,
     h("div", { class: "pair" }, charts.rps.element, charts.net.element, charts.loss.element, heat.element), slow, histogram);
   const element = h("div", { class: "timeline" }, endpoints.element, center, difference.element);

@@ -1,17 +1,20 @@
 // The wait graph: who waits for whom, to the last hop.
 
-import { h, s, name, clean, steady, fill, empty, tells } from "./dom.js";
+import { h, s, name, clean, steady, fill, empty, choice, tells } from "./dom.js";
 import { seconds, plural } from "./figure.js";
 import { cycles, layers } from "./layout.js";
 import { menu, saveSVG, savePNG, saveCSV, saveJSON } from "./export.js";
 
 const signs = { process: "P", thread: "T", pipe: "pipe", unix: "unix", tcp: "TCP", udp: "UDP", socket: "sock", lock: "lock", "file-lock": "file lock", disk: "disk", fuse: "FUSE", kernel: "kernel", remote: "remote", child: "child" };
 const actors = new Set(["process", "thread", "remote"]);
+const MANY = 14; // nodes, from which threads are drawn as their process
+const DRAWN = 14; // chains
+const ENDS = 4; // that stand out
 
 export default function view(app) {
   const bar = h("div", { class: "bar" }), told = h("div", {}), graph = h("div", { class: "graph", tabindex: "0", role: "region", "aria-label": "Wait graph, can be scrolled" }), about = h("div", { class: "about", "aria-live": "polite" }), list = h("div", {});
   const element = h("div", { class: "page wide waits" }, bar, told, graph, about, list);
-  let data = null, chosen = null;
+  let data = null, chosen = null, detail = null;
   const seen = new ResizeObserver(() => { if (data && graph.clientWidth !== seen.wide) { seen.wide = graph.clientWidth; draw(); } });
   seen.observe(graph);
 
@@ -24,10 +27,12 @@ export default function view(app) {
   }
 
   function draw() {
-    const nodes = data.nodes || [], edges = joined(data.edges || []), by = new Map(nodes.map((n) => [n.id, n]));
-    const round = cycles(nodes, edges), held = new Set(round.flat()), ends = endsOf(nodes, edges, held);
-    steady(bar, h("h1", {}, "Who waits for whom"), h("span", { class: "grow" }), menu("the wait graph", [["Picture (PNG)", () => savePNG(graph.querySelector("svg"), "wait graph")], ["Drawing (SVG)", () => saveSVG(graph.querySelector("svg"), "wait graph")],
-      ["Table (CSV)", () => saveCSV(["from", "to", "seconds", "how", "text"], edges.map((e) => [by.get(e.from)?.title, by.get(e.to)?.title, e.seconds, e.how, e.text]), "waits")], ["All of it (JSON)", () => saveJSON(data, "waits")]]));
+    const all = data.nodes || [], many = all.length > MANY && shown(data, "process").nodes.length > 1, whole = detail ?? (many ? "process" : "thread"), { nodes, edges, chains: list } = shown(data, whole), by = new Map(nodes.map((n) => [n.id, n]));
+    const stuck = (data.chains || []).filter((c) => c.deadlock || c.cycle && c.deadlock === undefined), names = new Map(all.map((n) => [n.id, n]));
+    const round = data.chains ? list.filter((c) => c.cycle).map((c) => c.nodes) : cycles(nodes, edges), held = new Set(round.flat()), ends = endsOf(nodes, edges, held);
+    const several = all.some((n) => n.kind === "thread");
+    steady(bar, h("h1", {}, "Who waits for whom"), several ? choice("What a box is", [["process", "processes"], ["thread", "threads"]], whole, (v) => { detail = v; draw(); }) : null, h("span", { class: "grow" }), menu("the wait graph", [["Picture (PNG)", () => savePNG(graph.querySelector("svg"), "wait graph")], ["Drawing (SVG)", () => saveSVG(graph.querySelector("svg"), "wait graph")],
+      ["Table (CSV)", () => saveCSV(["from", "to", "seconds", "how", "text"], (data.edges || []).map((e) => [names.get(e.from)?.title, names.get(e.to)?.title, e.seconds, e.how, e.text]), "waits")], ["All of it (JSON)", () => saveJSON(data, "waits")]]));
     graph.hidden = !nodes.length;
     if (!nodes.length) {
       fill(about);
@@ -35,17 +40,20 @@ export default function view(app) {
       return fill(told, empty(data.because ? clean(data.because, 300) : "Nobody was seen to wait for anybody in this time.", "Waits are looked at while requests are slow. Choose a time in which something was slow, or ask now: slowray wait PID."));
     }
     const culprits = nodes.filter((n) => ends.has(n.id)).sort((a, b) => (ends.get(b.id) || 0) - (ends.get(a.id) || 0));
-    fill(told, round.map((g) => h("p", { class: "alarm" }, h("b", {}, g.length > 1 ? "They wait for each other: " : "It waits for itself: "), g.map((id) => clean(by.get(id)?.title, 60)).join(" → "), ". None of them can go on by itself.")),
-      culprits.length ? h("p", { class: "summary" }, "At the end of the chains: ", culprits.slice(0, 3).map((n, i) => [i ? ", " : "", name(n.title, "strong"), ends.get(n.id) > 0 ? ` (${seconds(ends.get(n.id))} of waiting)` : ""]), ".") : null);
+    fill(told, stuck.slice(0, 3).map((c) => h("p", { class: "alarm" }, h("b", {}, c.nodes.length > 1 ? "They wait for each other: " : "It waits for itself: "), c.nodes.map((id) => label(names.get(id))).join(" → "), ". None of them can go on by itself.")),
+      culprits.length ? h("p", { class: "summary" }, "At the end of the chains: ", culprits.slice(0, 3).map((n, i) => [i ? ", " : "", name(label(n), "strong"), ends.get(n.id) > 0 ? ` (${seconds(ends.get(n.id))} of waiting)` : ""]), ".") : null);
     picture(nodes, edges, by, held, ends);
-    chains(by);
+    worded(names);
+    const left = (data.chains || []).length - list.length;
+    if (left > 0) told.append(h("p", { class: "soft" }, `${plural(left, "chain")} with less time ${left === 1 ? "is" : "are"} not drawn: the JSON has all.`));
     if (chosen && by.has(chosen)) tell(by.get(chosen), edges, by); else fill(about, h("span", { class: "soft" }, "Choose a node to see what is known of it."));
   }
 
   function picture(nodes, edges, by, held, ends) {
     const l = layers(nodes, edges), upright = graph.clientWidth < 640, high = 52, gapX = upright ? 12 : 62, gapY = upright ? 64 : 20;
+    const twins = new Set(nodes.map((n) => n.title).filter((t, i, list) => list.indexOf(t) !== i)); // told apart by their numbers
     // A layer is as wide as its longest title needs.
-    const widths = l.rows.map((r) => upright ? 146 : Math.min(196, Math.max(104, ...r.map((id) => by.has(id) ? clean(by.get(id).title || "", 40).length * 7.8 + (actors.has(by.get(id).kind) ? 24 : 40) + (ends.has(id) ? 12 : 0) : 0))));
+    const widths = l.rows.map((r) => upright ? 146 : Math.min(196, Math.max(104, ...r.map((id) => by.has(id) ? clean(twins.has(by.get(id).title) ? label(by.get(id)) : by.get(id).title || "", 40).length * 7.8 + (actors.has(by.get(id).kind) ? 24 : 40) + (ends.has(id) ? 12 : 0) : 0))));
     const one = widths[0] || 146, lefts = widths.map((_, i) => 10 + widths.slice(0, i).reduce((a, w) => a + w + gapX, 0)), across = lefts.at(-1) + widths.at(-1) + 10, size = new Map();
     const reach = [...l.place.values()], most = (Math.max(...reach.map(Math.abs)) + 0.5) * 2, along = l.rows.length;
     const wide = upright ? most * (one + gapX) + 20 : across, tall = upright ? along * high + (along - 1) * gapY + 24 : most * (high + gapY) + 16;
@@ -68,15 +76,15 @@ export default function view(app) {
       return tells(g, () => [h("b", {}, `${clean(by.get(e.from)?.title, 60)} → ${clean(by.get(e.to)?.title, 60)}`), h("div", {}, clean(e.text || e.how || "", 300)), e.seconds > 0 ? h("div", {}, `${seconds(e.seconds)} of waiting`) : null, e.how && e.text ? h("div", { class: "soft" }, `known by: ${clean(e.how, 80)}`) : null]);
     });
     const boxes = l.rows.flat().filter((id) => by.has(id)).map((id) => {
-      const n = by.get(id), p = at.get(id), one = size.get(id), end = ends.has(id), actor = actors.has(n.kind), title = clean(n.title || n.comm || id, 400), fit = Math.floor((one - (actor ? 20 : 34)) / 7.7);
+      const n = by.get(id), p = at.get(id), one = size.get(id), end = ends.has(id), actor = actors.has(n.kind), title = clean(twins.has(n.title) ? label(n) : n.title || n.comm || id, 400), fit = Math.floor((one - (actor ? 20 : 34)) / 7.7);
       const g = s("g", { class: `wait-node ${actor ? "actor" : "thing"} ${end ? "culprit" : ""} ${held.has(id) ? "held" : ""} ${id === chosen ? "on" : ""}`, tabindex: "0", role: "button", "data-key": String(id), "aria-label": `${signs[n.kind] || clean(n.kind, 20)} ${clean(title, 120)}${end ? ", end of the chain" : ""}${held.has(id) ? ", in a cycle" : ""}`, transform: `translate(${p.x} ${p.y})` },
-        s("rect", { width: one, height: high, rx: actor ? 7 : 22 }), s("text", { class: "kind", x: actor ? 11 : 18, y: 19 }, signs[n.kind] === "P" ? "process" : signs[n.kind] === "T" ? "thread" : signs[n.kind] || clean(n.kind, 14)),
-        end ? s("text", { class: "kind end", x: one - (actor ? 11 : 18), y: 19, "text-anchor": "end" }, "end of the chain") : null,
+        s("rect", { width: one, height: high, rx: actor ? 7 : 22 }), s("text", { class: "kind", x: actor ? 11 : 18, y: 19 }, end && one < 150 ? "" : kindOf(n)),
+        end ? s("text", { class: "kind end", x: one < 150 ? (actor ? 11 : 18) : one - (actor ? 11 : 18), y: 19, "text-anchor": one < 150 ? "start" : "end" }, "end of the chain") : null,
         s("text", { class: "title", x: actor ? 11 : 18, y: 38 }, title.length > fit ? `${title.slice(0, fit - 2)}…` : title));
       const choose = () => { chosen = chosen === id ? null : id; draw(); };
       g.addEventListener("click", choose);
       g.addEventListener("keydown", (e) => { if (e.key === "Enter" || e.key === " ") { e.preventDefault(); choose(); } });
-      return tells(g, () => [h("b", {}, title), n.text || n.detail ? h("div", {}, clean(n.text || n.detail, 300)) : null, n.container ? h("div", { class: "soft" }, `container ${clean(n.container, 60)}`) : null]);
+      return tells(g, () => [h("b", {}, title), n.text || n.detail ? h("div", {}, clean(n.text || n.detail, 300)) : null, n.within > 0 ? h("div", {}, `its threads waited for each other for ${seconds(n.within)}`) : null, n.container ? h("div", { class: "soft" }, `container ${clean(n.container, 60)}`) : null]);
     });
     const under = l.back.size ? 40 : 0; // for lines that lead back
     const room = graph.clientWidth - 18, fit = wide > room && wide < room * 1.3 ? room / wide : 1; // a little smaller rather than cut off
@@ -87,16 +95,48 @@ export default function view(app) {
 
   function tell(n, edges, by) {
     const rows = edges.filter((e) => e.from === n.id || e.to === n.id);
-    fill(about, h("h2", {}, name(n.title || n.id)), h("p", { class: "soft" }, [n.kind, n.pid ? `pid ${n.pid}` : "", n.container ? `container ${n.container}` : ""].filter(Boolean).map((x) => clean(x, 80)).join(" · ")), n.text || n.detail ? [n.text, ...String(n.detail || "").split("\n").slice(0, 12)].filter(Boolean).map((line) => h("p", {}, name(line))) : null,
+    fill(about, h("h2", {}, name(n.title || n.id)), h("p", { class: "soft" }, [n.kind, n.pid ? `pid ${n.pid}` : "", n.threads > 1 ? `${n.threads} threads` : "", n.within > 0 ? `its threads waited for each other for ${seconds(n.within)}` : "", n.container ? `container ${n.container}` : ""].filter(Boolean).map((x) => clean(x, 80)).join(" · ")), n.text || n.detail ? [n.text, ...String(n.detail || "").split("\n").slice(0, 12)].filter(Boolean).map((line) => h("p", {}, name(line))) : null,
       h("ul", {}, rows.map((e) => h("li", {}, e.from === n.id ? ["waits for ", name(by.get(e.to)?.title)] : [name(by.get(e.from)?.title), " waits for it"], e.seconds > 0 ? ` ${seconds(e.seconds)}` : "", e.text ? h("span", { class: "soft" }, ` · ${clean(e.text, 200)}`) : null))));
   }
 
-  // chains tells the same in words, for who cannot see the drawing.
-  function chains(by) {
+  // worded tells the same in words, for who cannot see the drawing.
+  function worded(by) {
     const some = (data.chains || []).slice(0, 20);
-    fill(list, some.length ? [h("h2", {}, "Chains, most time first"), h("ol", { class: "worded" }, some.map((c) => h("li", {}, h("b", {}, seconds(c.seconds)), " ", (c.nodes || []).map((id, i) => [i ? h("span", { class: "soft" }, " → ") : null, name(by.get(id)?.title || id)]), c.cycle ? h("span", { class: "badge" }, "cycle") : null, c.text ? h("div", { class: "soft" }, clean(c.text, 300)) : null)))] : null);
+    fill(list, some.length ? [h("h2", {}, "Chains, most time first"), h("ol", { class: "worded" }, some.map((c) => h("li", {}, h("b", {}, seconds(c.seconds)), " ", (c.nodes || []).map((id, i) => [i ? h("span", { class: "soft" }, " → ") : null, name(by.has(id) ? label(by.get(id)) : id)]), c.cycle ? h("span", { class: "badge" }, "cycle") : null, c.text ? h("div", { class: "soft" }, clean(c.text, 300)) : null)))] : null);
   }
   return { element, load, end: () => seen.disconnect() };
+}
+
+const kindOf = (n) => n.kind === "thread" ? "thread" : n.kind === "process" && n.threads > 1 ? `${n.threads} threads` : n.kind === "process" && n.pid ? `process ${n.pid}` : signs[n.kind] || clean(n.kind, 14);
+const label = (n) => n ? `${clean(n.title, 60)}${n.kind === "thread" && n.tid ? ` ${n.tid}` : ""}` : "?";
+
+// main is the chains that hold most of the time, and those that never end.
+function main(list) {
+  const sum = list.reduce((a, c) => a + (c.seconds || 0), 0);
+  let seen = 0;
+  return list.filter((c, i) => {
+    const keep = i < 3 || i < DRAWN && seen < sum * 0.85 || c.deadlock;
+    seen += c.seconds || 0;
+    return keep;
+  });
+}
+
+// shown is what is drawn: the chains with most time, and, of boxes that are
+// processes, all threads of one as one.
+function shown(data, whole) {
+  const chains = main(data.chains || []), used = new Set(chains.flatMap((c) => c.nodes)), inside = data.chains ? (id) => used.has(id) : () => true;
+  const steps = new Set(chains.flatMap((c) => c.nodes.flatMap((id, i) => [...(i ? [`${c.nodes[i - 1]}\n${id}`] : []), ...(c.cycle ? [`${c.nodes.at(-1)}\n${id}`] : [])])));
+  const nodes = (data.nodes || []).filter((n) => inside(n.id)), edges = (data.edges || []).filter((e) => inside(e.from) && inside(e.to) && (!data.chains || steps.has(`${e.from}\n${e.to}`)));
+  if (whole !== "process") return { nodes, edges: joined(edges), chains };
+  const of = new Map(nodes.map((n) => [n.id, n.kind === "thread" && n.pid ? `p${n.pid}` : n.id])), kept = new Map();
+  for (const n of nodes) {
+    const id = of.get(n.id), have = kept.get(id);
+    if (!have) kept.set(id, { ...n, id, kind: n.kind === "thread" ? "process" : n.kind, title: n.kind === "thread" ? n.comm || n.title : n.title, threads: 1 });
+    else Object.assign(have, { culprit: have.culprit || n.culprit, threads: have.threads + 1, text: have.text || n.text });
+  }
+  const inner = joined(edges.map((e) => ({ ...e, from: of.get(e.from), to: of.get(e.to) })));
+  for (const e of inner) if (e.from === e.to) kept.get(e.from).within = e.seconds;
+  return { nodes: [...kept.values()], edges: inner.filter((e) => e.from !== e.to), chains: chains.map((c) => ({ ...c, nodes: [...new Set(c.nodes.map((id) => of.get(id)))] })) };
 }
 
 // curve goes through points, bending between every second pair.
@@ -126,5 +166,6 @@ function joined(list) {
 // endsOf are the nodes at the end of chains with the time that comes to them.
 function endsOf(nodes, edges, held) {
   const said = nodes.filter((n) => n.culprit), leaves = new Set(edges.map((e) => e.from)), list = said.length ? said : nodes.filter((n) => !leaves.has(n.id) && !held.has(n.id));
-  return new Map(list.map((n) => [n.id, edges.filter((e) => e.to === n.id).reduce((a, e) => a + (e.seconds || 0), 0)]));
+  const all = list.map((n) => [n.id, edges.filter((e) => e.to === n.id).reduce((a, e) => a + (e.seconds || 0), 0)]).sort((a, b) => b[1] - a[1]);
+  return new Map(all.filter(([, s], i) => i < ENDS && s >= all[0][1] * 0.05)); // the others are ends too, of little
 }
