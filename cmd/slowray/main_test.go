@@ -11,9 +11,15 @@ import (
 	"github.com/slowray/slowray/lab"
 )
 
+// beSlowray makes the test binary slowray itself, for tests that have to kill it.
+const beSlowray = "SLOWRAY_TEST_BE_SLOWRAY"
+
 func TestMain(m *testing.M) {
 	journal.GuardianMain()
 	lab.InitMain()
+	if os.Getenv(beSlowray) != "" {
+		main() // and does not come back
+	}
 	testscript.Main(m, map[string]func(){"slowray": main})
 }
 
