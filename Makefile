@@ -3,6 +3,7 @@
 # make test   all tests; make test-fast: those that need no root, under two minutes
 # make docs   write docs/causes anew, from the declarations of the causes
 # make test-incidents   every incident of the lab, also those that are variants of others
+# make deb    a Debian package, in bin
 # make test-kernels   the BPF programs on Debian's kernels from 5.10 on, in QEMU
 
 # Use the Go on PATH, or the one that script/setup.sh installed.
@@ -12,7 +13,7 @@ export CGO_ENABLED := 0
 GO_FILES := $(shell git ls-files '*.go' 2>/dev/null)
 GOTESTSUM := go tool gotestsum --format pkgname --format-hide-empty-pkg
 
-.PHONY: run demo build generate docs test test-fast test-incidents test-kernels check check-generated bench fuzz clean
+.PHONY: run demo build deb generate docs test test-fast test-incidents test-kernels check check-generated bench fuzz clean
 
 build: bin/slowray
 
@@ -23,10 +24,17 @@ bin/slowray: go.mod $(GO_FILES) $(wildcard internal/bpf/*.o)
 # Exit status 1 means that slowray found something: that is an answer.
 run: build
 	@bin/slowray why || [ $$? -eq 1 ]
+	@echo 'To record all the time, and look at it in a browser: sudo bin/slowray record, then http://127.0.0.1:7788/'
 
 demo: build
 	@script/setup.sh test
 	@bin/slowray lab demo nginx-throughput
+
+# Without symbols, which only slowray itself would read.
+deb: go.mod
+	@script/setup.sh go
+	go build -trimpath -ldflags '-s -w' -o bin/package/slowray ./cmd/slowray
+	@packaging/deb bin/package/slowray bin
 
 generate:
 	@script/setup.sh go generate
