@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"sync"
 	"time"
 
@@ -67,6 +68,7 @@ type pusher struct {
 	opt  PushOptions
 	x    *Exporter
 	wire *wire
+	self int // this process
 
 	mu       sync.Mutex
 	requests ring[store.Request]
@@ -97,7 +99,7 @@ func (x *Exporter) Push(opt PushOptions) (run func(context.Context), err error) 
 	if opt.Say == nil {
 		opt.Say = func(string) {}
 	}
-	p := &pusher{opt: opt, x: x, wire: w}
+	p := &pusher{opt: opt, x: x, wire: w, self: os.Getpid()}
 	p.requests.limit, p.findings.limit = requestQueue, findingQueue
 	if !x.push.CompareAndSwap(nil, p) {
 		return nil, fmt.Errorf("otlp: %s: something is sent elsewhere already", w)
@@ -118,7 +120,7 @@ func (x *Exporter) PushStats() (PushStats, bool) {
 
 // request queues a request that was slow or failed.
 func (p *pusher) request(r *store.Request) {
-	if r.Why == store.Sampled {
+	if r.Why == store.Sampled || r.PID == p.self { // what is sent must not be told of, or it never ends
 		return
 	}
 	p.mu.Lock()

@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -224,6 +225,9 @@ func TestPush(t *testing.T) {
 			pushing(t, x, strings.Replace(to.url, "http", scheme, 1), func(o *PushOptions) { o.Headers = "authorization=Bearer%20x, x-org=7" })
 			x.Request(slowRequest())
 			x.Request(&store.Request{Why: store.Sampled})
+			own := slowRequest()
+			own.PID = os.Getpid()
+			x.Request(own)
 			x.Window(windowOf(findingOf("blocked-on-disk", "nginx", 80)))
 			to.does("all three signals", func() bool { return len(to.spans) > 0 && len(to.allLogs()) >= 2 && len(to.metrics) > 0 })
 			to.mu.Lock()
@@ -241,7 +245,7 @@ func TestPush(t *testing.T) {
 func checkSpan(t *testing.T, to *receiver) {
 	t.Helper()
 	if n := len(to.allSpans()); n != 1 {
-		t.Fatalf("%d spans, want 1: sampled requests are not sent", n)
+		t.Fatalf("%d spans, want 1: sampled requests are not sent, nor those of slowray itself", n)
 	}
 	s := to.allSpans()[0]
 	if s.Name != "GET" || s.Kind != tracepb.Span_SPAN_KIND_SERVER || s.EndTimeUnixNano-s.StartTimeUnixNano != 212_000_000 || len(s.TraceId) != 16 || len(s.SpanId) != 8 {
