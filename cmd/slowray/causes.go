@@ -1,12 +1,12 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"text/tabwriter"
 
 	"github.com/slowray/slowray/internal/catalogue"
 	"github.com/slowray/slowray/internal/cause"
+	"github.com/slowray/slowray/internal/report"
 	"github.com/slowray/slowray/lab/incident"
 )
 
@@ -30,10 +30,7 @@ func (c *causesCmd) Run(s *streams) error {
 		all.Causes = []catalogue.Entry{*e}
 	}
 	if c.JSON {
-		enc := json.NewEncoder(s.out)
-		enc.SetIndent("", "  ")
-		enc.SetEscapeHTML(false)
-		return enc.Encode(all)
+		return report.WriteJSON(s.out, all)
 	}
 	for l := cause.LayerPath; l <= cause.LayerMachine; l++ {
 		fmt.Fprintf(s.out, "%s\n", l)

@@ -2,11 +2,11 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"time"
 
 	"github.com/slowray/slowray/internal/doctor"
+	"github.com/slowray/slowray/internal/report"
 )
 
 type doctorCmd struct {
@@ -46,10 +46,7 @@ func (c *doctorCmd) Run(ctx context.Context, s *streams) error {
 		return err
 	}
 	if c.JSON {
-		enc := json.NewEncoder(s.out)
-		enc.SetIndent("", "  ")
-		enc.SetEscapeHTML(false)
-		err = enc.Encode(checkup)
+		err = report.WriteJSON(s.out, checkup)
 	} else {
 		err = checkup.Text(s.out)
 	}

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -10,6 +9,7 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/slowray/slowray/internal/report"
 	"github.com/slowray/slowray/lab"
 )
 
@@ -161,9 +161,7 @@ func (c *labRunCmd) prove(ctx context.Context, s *streams) error {
 		all = append(all, results...)
 	}
 	if c.JSON {
-		enc := json.NewEncoder(s.out)
-		enc.SetIndent("", "  ")
-		if err := enc.Encode(all); err != nil {
+		if err := report.WriteJSON(s.out, all); err != nil {
 			return err
 		}
 	}

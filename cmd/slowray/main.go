@@ -17,6 +17,7 @@ import (
 	"github.com/alecthomas/kong"
 
 	"github.com/slowray/slowray/internal/prove/journal"
+	"github.com/slowray/slowray/internal/report"
 	"github.com/slowray/slowray/lab"
 )
 
@@ -78,7 +79,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 		return status // --help or --version
 	}
 	if err != nil {
-		fmt.Fprintf(stderr, "slowray: %v (see slowray --help)\n", err)
+		fmt.Fprintf(stderr, "slowray: %s (see slowray --help)\n", report.Clean(err.Error()))
 		return exitFailed
 	}
 	if notice := journal.Notice(noticeDir); notice != "" && !strings.HasPrefix(parsed.Command(), "undo") {
@@ -102,7 +103,8 @@ func run(args []string, stdout, stderr io.Writer) int {
 	case errors.As(err, &status2):
 		return int(status2)
 	}
-	fmt.Fprintf(stderr, "slowray: %v\n", err)
+	// One line, whatever names of files and processes are in it.
+	fmt.Fprintf(stderr, "slowray: %s\n", report.Clean(err.Error()))
 	return exitFailed
 }
 

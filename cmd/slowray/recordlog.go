@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"strings"
@@ -224,7 +223,5 @@ func (l *recordLog) end(s record.Status) {
 // line writes an event. Whoever reads may have left: the history is what counts.
 func (l *recordLog) line(e recordEvent) {
 	e.At = e.At.UTC()
-	enc := json.NewEncoder(l.out)
-	enc.SetEscapeHTML(false)
-	_ = enc.Encode(e)
+	_ = report.WriteJSONLine(l.out, e)
 }

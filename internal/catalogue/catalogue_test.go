@@ -6,7 +6,10 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
@@ -107,5 +110,22 @@ func TestFind(t *testing.T) {
 	}
 	if e := c.Find("nothing"); e != nil {
 		t.Errorf("nothing: %+v", e)
+	}
+}
+
+// TestNothingDrivesATerminal: the pages are printed by slowray causes, and what is
+// in them is read by people with a terminal.
+func TestNothingDrivesATerminal(t *testing.T) {
+	c := all()
+	for i := range c.Causes {
+		e := &c.Causes[i]
+		for _, r := range e.Text() + e.ID + e.Title {
+			if r != '\n' && (unicode.IsControl(r) || unicode.Is(unicode.Cf, r) || r == utf8.RuneError) {
+				t.Errorf("%s: character %U", e.ID, r)
+			}
+		}
+	}
+	if e := c.Find("\x1b[2J" + strings.Repeat("A", 64<<10)); e != nil {
+		t.Errorf("found %s", e.ID)
 	}
 }

@@ -13,6 +13,9 @@ import (
 
 // appendClean appends s as clean makes it.
 func appendClean(dst []byte, s string) []byte {
+	if len(s) > mostClean {
+		return append(dst, clean(s)...)
+	}
 	for i := range len(s) {
 		if c := s[i]; c < ' ' || c > '~' {
 			return append(dst, clean(s)...)

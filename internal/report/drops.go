@@ -1,7 +1,6 @@
 package report
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"slices"
@@ -149,8 +148,5 @@ func (p *printer) hanging(first, later int, text string) {
 
 // DropsJSON writes them for a program.
 func DropsJSON(w io.Writer, r *diagnose.DropReport) error {
-	enc := json.NewEncoder(w)
-	enc.SetEscapeHTML(false)
-	enc.SetIndent("", "  ")
-	return enc.Encode(r)
+	return WriteJSON(w, r)
 }

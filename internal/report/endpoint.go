@@ -87,7 +87,7 @@ func (p *printer) requests(title, who string, list []diagnose.Endpoint) {
 		if e.Total != nil {
 			p50, p99 = duration(e.Total.P50), duration(e.Total.P99)
 		}
-		address := joinHostPort(clean(e.Addr), e.Port)
+		address := joinHostPort(e.Addr, e.Port)
 		if len(address) > addressWidth { // IPv6
 			p.line("  %s", address)
 			address = ""

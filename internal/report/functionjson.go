@@ -1,8 +1,6 @@
 package report
 
 import (
-	"bytes"
-	"encoding/json"
 	"io"
 
 	"github.com/slowray/slowray/internal/observe"
@@ -43,13 +41,5 @@ func FunctionsJSON(w io.Writer, o *observe.Functions) error {
 		}
 		out.Calls = append(out.Calls, one)
 	}
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
-	enc.SetIndent("", "  ")
-	if err := enc.Encode(out); err != nil {
-		return err
-	}
-	_, err := w.Write(escapeInvisible(b.Bytes()))
-	return err
+	return WriteJSON(w, out)
 }

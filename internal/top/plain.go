@@ -2,7 +2,6 @@ package top
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"time"
@@ -115,10 +114,7 @@ func JSON(w io.Writer, s *Snapshot, processOf func(pid int, at int64) (report.Pr
 		}
 		d.Endpoints = append(d.Endpoints, x)
 	}
-	enc := json.NewEncoder(w)
-	enc.SetEscapeHTML(false)
-	enc.SetIndent("", "  ")
-	return enc.Encode(d)
+	return report.WriteJSON(w, d)
 }
 
 func process(e *observe.Endpoint, at int64, processOf func(int, int64) (report.Process, bool)) *diagnose.Process {

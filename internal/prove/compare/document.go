@@ -1,7 +1,6 @@
 package compare
 
 import (
-	"encoding/json"
 	"io"
 	"math"
 	"slices"
@@ -9,6 +8,7 @@ import (
 
 	"github.com/slowray/slowray/internal/diagnose"
 	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/report"
 )
 
 // SchemaCompare identifies the form of a Document in JSON.
@@ -128,10 +128,7 @@ func moved(f Figure) bool { return f.Judgement == Moved }
 
 // JSON writes the document.
 func (d *Document) JSON(w io.Writer) error {
-	enc := json.NewEncoder(w)
-	enc.SetEscapeHTML(false)
-	enc.SetIndent("", "  ")
-	return enc.Encode(d)
+	return report.WriteJSON(w, d)
 }
 
 func some(v float64) *float64 { return &v }

@@ -1,11 +1,11 @@
 package proof
 
 import (
-	"encoding/json"
 	"io"
 
 	"github.com/slowray/slowray/internal/cause"
 	"github.com/slowray/slowray/internal/prove/experiment"
+	"github.com/slowray/slowray/internal/report"
 )
 
 // SchemaProve identifies the form of a Document in JSON.
@@ -48,8 +48,5 @@ func (d *Document) Proved() bool {
 
 // JSON writes the document.
 func (d *Document) JSON(w io.Writer) error {
-	enc := json.NewEncoder(w)
-	enc.SetEscapeHTML(false)
-	enc.SetIndent("", "  ")
-	return enc.Encode(d)
+	return report.WriteJSON(w, d)
 }

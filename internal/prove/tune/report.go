@@ -1,13 +1,13 @@
 package tune
 
 import (
-	"encoding/json"
 	"io"
 	"strings"
 	"time"
 
 	"github.com/slowray/slowray/internal/cause"
 	"github.com/slowray/slowray/internal/diagnose"
+	"github.com/slowray/slowray/internal/report"
 )
 
 // SchemaReport identifies the JSON form of a Report (schema/tune.schema.json).
@@ -137,9 +137,7 @@ type Left struct {
 
 // WriteJSON writes r for programs.
 func WriteJSON(w io.Writer, r *Report) error {
-	enc := json.NewEncoder(w)
-	enc.SetIndent("", "  ")
-	return enc.Encode(r)
+	return report.WriteJSON(w, r)
 }
 
 // kept are the steps whose changes stay.
