@@ -284,7 +284,6 @@ func (c *comparedJSON) group(dimension, name string, a, b, allIn, allOut *group)
 		dimension != byStatus && dimension != byFlag
 	d := shareIn - shareOut
 	shareTells := math.Abs(d) >= leastShareOf(dimension) && math.Abs(d) > sure*shareError(shareIn, shareOut, allIn.size(), allOut.size())
-	r.Few = math.Min(a.size(), allOut.size()) < fewRequests && shareOut < shareIn || math.Min(allIn.size(), b.size()) < fewRequests && shareOut >= shareIn
 	switch {
 	case timeTells:
 		r.Unit, r.Inside, r.Outside, r.Ratio = unitUS, figure(a.mean()/1e3), figure(nothing), quotient(a.mean(), b.mean())
@@ -297,10 +296,12 @@ func (c *comparedJSON) group(dimension, name string, a, b, allIn, allOut *group)
 		}
 		r.Text = fmt.Sprintf("%s; %s of the added time, %s of the requests%s.", text, portion(mine/added), num.Percent(shareIn), caveat(a.n, max(b.n, fewRequests)))
 		r.score = c.weight * min(excess, 1)
+		r.Few = min(a.size(), allOut.size()) < fewRequests
 	case shareTells:
 		r.Unit, r.Inside, r.Outside, r.Ratio = unitShare, in, out, quotient(shareIn, shareOut)
 		r.Text = fmt.Sprintf("%s: %s of the requests, %s outside%s.", shown, num.Percent(shareIn), num.Percent(shareOut), caveat(allIn.n, allOut.n))
 		r.score = shareScore(dimension, name, d) * max(c.weight, 0.2)
+		r.Few = min(allIn.size(), allOut.size()) < fewRequests
 	default:
 		return nil
 	}

@@ -183,6 +183,48 @@ func profileStacks(p *observe.Profile, start time.Time, seconds float64) *observ
 	return s
 }
 
+// computed is what processes computed in the window: whole stacks of those of
+// which they were recorded, which for a part of the window stand for all of it,
+// and the functions of the others.
+func (f *windowFacts) computed() *observe.Stacks {
+	functions := profileStacks(f.profile, f.Start, f.seconds)
+	if f.stacks == nil || functions == nil {
+		return functions
+	}
+	c := valueOf(f.stacks, "cpu")
+	if c < 0 {
+		return functions
+	}
+	have, want := map[int]int64{}, map[int]int64{}
+	for i := range f.stacks.Samples {
+		if x := &f.stacks.Samples[i]; c < len(x.Values) {
+			have[x.PID] += max(x.Values[c], 0)
+		}
+	}
+	for i := range functions.Samples {
+		want[functions.Samples[i].PID] += functions.Samples[i].Values[0]
+	}
+	others := *functions
+	others.Notes = []string{"Processes of which whole stacks were not recorded are shown by the functions in which they were found."}
+	others.Samples = slices.DeleteFunc(slices.Clone(functions.Samples), func(x observe.StackSample) bool { return have[x.PID] > 0 })
+	mine := *f.stacks
+	mine.Types = []observe.StackValue{f.stacks.Types[c]}
+	mine.WindowNS = 0 // is a part of the window
+	mine.Samples = make([]observe.StackSample, 0, len(f.stacks.Samples))
+	for _, x := range f.stacks.Samples {
+		if c >= len(x.Values) || x.Values[c] <= 0 {
+			continue
+		}
+		ns := x.Values[c]
+		if all := want[x.PID]; all > 0 {
+			ns = int64(float64(ns) / float64(have[x.PID]) * float64(all))
+		}
+		x.Values = []int64{ns}
+		mine.Samples = append(mine.Samples, x)
+	}
+	return join([]*observe.Stacks{&mine, &others}, nil)
+}
+
 // stacksIn is what was recorded of stacks in a range, and why not when nothing
 // was.
 func (s *server) stacksIn(ctx context.Context, r timeRange, off bool, lost *losses) (list []*observe.Stacks, because string, err error) {
@@ -201,8 +243,20 @@ func (s *server) stacksIn(ctx context.Context, r timeRange, off bool, lost *loss
 	if err != nil {
 		return nil, "", err
 	}
+	whole := 0
 	for _, f := range facts {
-		if x := profileStacks(f.profile, f.Start, f.seconds); x != nil {
+		if f.stacks != nil {
+			whole++
+		}
+	}
+	for _, f := range facts {
+		if whole > 0 && f.stacks == nil {
+			continue
+		}
+		if x := f.computed(); x != nil {
+			if whole > 0 && whole < len(facts) {
+				x.Notes = append(x.Notes, fmt.Sprintf("Whole stacks were recorded in %d of the %d windows of this range: it is these that are shown.", whole, len(facts)))
+			}
 			list = append(list, x)
 		}
 	}
@@ -307,7 +361,7 @@ func (s *server) stacksOf(f *windowFacts, r *store.Request, moment timeRange) (t
 		}
 	}
 	if len(list) == 0 {
-		if x := profileStacks(f.profile, f.Start, f.seconds); x != nil {
+		if x := f.computed(); x != nil {
 			list = append(list, x)
 		}
 	}

@@ -339,6 +339,41 @@ func TestStacks(t *testing.T) {
 	}
 }
 
+// Whole stacks of a part of a window stand for all that their process computed in
+// it; other processes are shown by their functions.
+func TestWholeStacks(t *testing.T) {
+	m := incident()
+	for i := range 2 {
+		m.window(t, noon.Add(time.Duration(5+i)*time.Minute), 60, func(o *observe.Observation) {
+			o.Profile = &observe.Profile{Hz: 100, Samples: 3000, Processes: []observe.ProfileProcess{{PID: 4711, Comm: "nginx", Samples: 2000}, {PID: 1, Comm: "other", Samples: 1000,
+				Functions: []observe.ProfileFunction{{Frame: observe.Frame{Name: "spin", Kind: observe.FrameNative}, Self: 900, Total: 900, Own: 900}}}}}
+			if i == 1 {
+				return
+			}
+			o.Stacks = &observe.Stacks{Hz: 97, WindowNS: 4e9, Types: []observe.StackValue{{Type: "samples", Unit: "count"}, {Type: "cpu", Unit: "nanoseconds"}},
+				Frames: []observe.Frame{{Name: "handle", Kind: observe.FramePython}, {Name: "render", Kind: observe.FramePython}, {Name: "query", Kind: observe.FramePython}},
+				Samples: []observe.StackSample{{PID: 4711, Comm: "nginx", Frames: []int32{1, 0}, Values: []int64{75, 75e7}}, {PID: 4711, Comm: "nginx", Frames: []int32{2, 0}, Values: []int64{25, 25e7}},
+					{PID: 4711, Comm: "nginx", Frames: []int32{99, -1}, Values: []int64{0, 0}}}}
+		})
+	}
+	h := serve(t, m, Options{})
+	a := ask[stacksJSON](t, h, "/api/stacks?"+incidentRange())
+	if a.Frames == nil || a.Frames.Value != 30e9 || len(a.Frames.Children) != 2 || a.Window != 60 || len(a.Notes) < 2 {
+		t.Fatalf("%+v %v", a.Frames, a)
+	}
+	handle := a.Frames.Children[0].Children[0]
+	if handle.Name != "handle" || handle.Value != 20e9 || len(handle.Children) != 2 || handle.Children[0].Name != "render" || handle.Children[0].Value != 15e9 || handle.Children[0].Self != 15e9 {
+		t.Errorf("%+v", handle)
+	}
+	if other := a.Frames.Children[1]; other.Name != "other" || other.Value != 10e9 || other.Children[0].Name != "spin" || other.Children[0].Value != 9e9 {
+		t.Errorf("%+v", other)
+	}
+	r := ask[struct{ Stacks *frameJSON }](t, h, "/api/request?id="+url.QueryEscape(requestID(&m.reqs[4*310])))
+	if r.Stacks == nil || len(r.Stacks.Children) != 1 || r.Stacks.Children[0].Children[0].Name != "handle" {
+		t.Errorf("%+v", r.Stacks)
+	}
+}
+
 func TestPage(t *testing.T) {
 	h := serve(t, incident(), Options{})
 	w := get(t, h, "/")

@@ -25,7 +25,8 @@ type windowFacts struct {
 	drops   diagnose.DropReport
 	waits   *observe.WaitGraph
 	profile *observe.Profile
-	names   map[int]string // comm by pid
+	stacks  *observe.Stacks // whole ones of some processes; nil in most windows
+	names   map[int]string  // comm by pid
 	hasDrop bool
 	seconds float64
 }
@@ -74,7 +75,7 @@ func (s *server) facts(w store.Window) (*windowFacts, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := &windowFacts{Window: w, report: diagnose.Diagnose(o), drops: diagnose.Drops(o), waits: o.Waits, profile: o.Profile,
+	f := &windowFacts{Window: w, report: diagnose.Diagnose(o), drops: diagnose.Drops(o), waits: o.Waits, profile: o.Profile, stacks: o.Stacks,
 		hasDrop: o.Drops != nil, names: map[int]string{}, seconds: o.Window.Seconds}
 	for i := range o.Processes {
 		f.names[o.Processes[i].PID] = o.Processes[i].Comm
