@@ -1,14 +1,12 @@
 package web
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"fmt"
 	"slices"
 	"time"
 
-	"github.com/slowray/slowray/internal/flame"
 	"github.com/slowray/slowray/internal/observe"
 	"github.com/slowray/slowray/internal/store"
 )
@@ -18,117 +16,6 @@ const (
 	leastFrame = 0.0005 // of all: what is less is told as its caller's own
 	maxDepth   = 500
 )
-
-// frameJSON is a frame with those that it called, the widest first.
-type frameJSON struct {
-	Name     string            `json:"name"`
-	Kind     observe.FrameKind `json:"kind"`
-	Value    int64             `json:"value"` // with all above it
-	Self     int64             `json:"self"`
-	Before   *int64            `json:"before,omitempty"` // Value in the range it is compared with
-	Module   string            `json:"module,omitempty"`
-	File     string            `json:"file,omitempty"`
-	Line     int               `json:"line,omitempty"`
-	Children []*frameJSON      `json:"children,omitempty"`
-
-	above map[frameID]*frameJSON
-}
-
-type frameID struct {
-	name   string
-	kind   observe.FrameKind
-	module string
-}
-
-func (f *frameJSON) child(id frameID) *frameJSON {
-	if c := f.above[id]; c != nil {
-		return c
-	}
-	c := &frameJSON{Name: id.name, Kind: id.kind, Module: id.module}
-	if f.above == nil {
-		f.above = map[frameID]*frameJSON{}
-	}
-	f.above[id] = c
-	f.Children = append(f.Children, c)
-	return c
-}
-
-// valueOf is the column of a type of value; -1 when there is none.
-func valueOf(s *observe.Stacks, names ...string) int {
-	for _, name := range names {
-		if i := slices.IndexFunc(s.Types, func(t observe.StackValue) bool { return t.Type == name }); i >= 0 {
-			return i
-		}
-	}
-	return -1
-}
-
-// grow adds stacks to a tree; before adds them to what it is compared with. Only
-// samples for which only is true count; nil is all.
-func (f *frameJSON) grow(s *observe.Stacks, column int, before bool, only func(*observe.StackSample) bool) {
-	if column < 0 {
-		return
-	}
-	add := func(at *frameJSON, v int64) {
-		if before {
-			if at.Before == nil {
-				at.Before = new(int64)
-			}
-			*at.Before += v
-		} else {
-			at.Value += v
-		}
-	}
-	for i := range s.Samples {
-		x := &s.Samples[i]
-		if column >= len(x.Values) || x.Values[column] <= 0 || only != nil && !only(x) {
-			continue
-		}
-		v := x.Values[column]
-		add(f, v)
-		at := f.child(frameID{x.Comm, "process", ""})
-		add(at, v)
-		for depth, j := range slices.Backward(x.Frames) {
-			if j < 0 || int(j) >= len(s.Frames) || len(x.Frames)-depth > maxDepth {
-				continue
-			}
-			fr := &s.Frames[j]
-			at = at.child(frameID{fr.Name, fr.Kind, fr.Module})
-			at.File, at.Line = cmp.Or(at.File, fr.File), cmp.Or(at.Line, fr.Line)
-			add(at, v)
-		}
-		if !before {
-			at.Self += v
-		}
-	}
-}
-
-// trim leaves out what is too narrow to be seen, sorts, and counts what it left
-// out.
-func (f *frameJSON) trim(least int64) (cut int64) {
-	f.above = nil
-	before := func(c *frameJSON) int64 {
-		if c.Before == nil {
-			return 0
-		}
-		return *c.Before
-	}
-	kept := f.Children[:0]
-	for _, c := range f.Children {
-		if c.Value < least && before(c) < least {
-			cut++
-			f.Self += c.Value
-			continue
-		}
-		cut += c.trim(least)
-		kept = append(kept, c)
-	}
-	f.Children = kept
-	slices.SortFunc(kept, func(a, b *frameJSON) int {
-		return cmp.Or(cmp.Compare(b.Value, a.Value), cmp.Compare(before(b), before(a)), cmp.Compare(a.Name, b.Name))
-	})
-	return cut
-}
 
 // profileStacks is the functions of a CPU profile as stacks of one frame: what
 // is known where stacks were not recorded.
@@ -379,112 +266,4 @@ func (s *server) stacksOf(f *windowFacts, r *store.Request, moment timeRange) (t
 	}
 	root.trim(int64(float64(root.Value) * leastFrame))
 	return root, unit, "", nil
-}
-
-// join is stacks of several windows as one.
-func join(list []*observe.Stacks, only func(*observe.StackSample) bool) *observe.Stacks {
-	out := &observe.Stacks{}
-	column := map[observe.StackValue]int{}
-	for _, x := range list {
-		for _, t := range x.Types {
-			if _, ok := column[t]; !ok {
-				column[t] = len(out.Types)
-				out.Types = append(out.Types, t)
-			}
-		}
-	}
-	for _, x := range list {
-		if out.StartNS == 0 || x.StartNS < out.StartNS {
-			out.StartNS = x.StartNS
-		}
-		out.WindowNS += x.WindowNS
-		out.Hz = max(out.Hz, x.Hz)
-		base := int32(len(out.Frames))
-		out.Frames = append(out.Frames, x.Frames...)
-		for i := range x.Samples {
-			y := x.Samples[i]
-			if only != nil && !only(&y) {
-				continue
-			}
-			values := make([]int64, len(out.Types))
-			for j, v := range y.Values {
-				if j < len(x.Types) {
-					values[column[x.Types[j]]] = v
-				}
-			}
-			frames := make([]int32, len(y.Frames))
-			for j, f := range y.Frames {
-				if frames[j] = base + f; f < 0 || int(f) >= len(x.Frames) {
-					frames[j] = -1
-				}
-			}
-			y.Values, y.Frames = values, frames
-			out.Samples = append(out.Samples, y)
-		}
-		out.Losses = append(out.Losses, x.Losses...)
-		for _, n := range x.Notes {
-			if !slices.Contains(out.Notes, n) {
-				out.Notes = append(out.Notes, n)
-			}
-		}
-	}
-	return out
-}
-
-// forFlame is what a flame graph is drawn of.
-func (s *server) forFlame(ctx context.Context, q *query) (after, before *observe.Stacks, opt flame.Options, err error) {
-	var lost losses
-	list, because, err := s.stacksIn(ctx, q.timeRange, q.off, &lost)
-	if err != nil {
-		return nil, nil, opt, err
-	}
-	if len(list) == 0 {
-		return nil, nil, opt, &notFound{because}
-	}
-	after = join(list, q.ofEndpoints())
-	after.Losses = lost
-	if !q.against.zero() {
-		var lostBefore losses
-		list, _, err := s.stacksIn(ctx, q.against, q.off, &lostBefore)
-		if err != nil {
-			return nil, nil, opt, err
-		}
-		before = join(list, q.ofEndpoints())
-		before.Losses = lostBefore
-	}
-	opt.Roots = flame.Roots(q.roots)
-	if i := valueOf(after, q.valueNames()...); i >= 0 {
-		opt.Value = after.Types[i].Type
-	}
-	return after, before, opt, nil
-}
-
-// flamePage is a page with a flame graph, which works by itself when it is saved.
-func (s *server) flamePage(ctx context.Context, q *query) (answer, error) {
-	after, before, opt, err := s.forFlame(ctx, q)
-	if err != nil {
-		return answer{}, err
-	}
-	var b bytes.Buffer
-	if before != nil {
-		err = flame.DiffHTML(&b, flame.Diff(before, after), opt)
-	} else {
-		err = flame.HTML(&b, after, opt)
-	}
-	return answer{body: b.Bytes(), kind: "text/html; charset=utf-8", policy: flame.Policy() + "; frame-ancestors 'self'", embedded: true}, err
-}
-
-// flamePicture is the same as a picture.
-func (s *server) flamePicture(ctx context.Context, q *query) (answer, error) {
-	after, before, opt, err := s.forFlame(ctx, q)
-	if err != nil {
-		return answer{}, err
-	}
-	var b bytes.Buffer
-	if before != nil {
-		err = flame.DiffSVG(&b, flame.Diff(before, after), opt)
-	} else {
-		err = flame.SVG(&b, after, opt)
-	}
-	return answer{body: b.Bytes(), kind: "image/svg+xml", policy: "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'self'", embedded: true}, err
 }
