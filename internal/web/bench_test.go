@@ -66,6 +66,8 @@ func (p *plenty) Endpoints(store.Query) ([]store.EndpointSum, error) {
 	return list, nil
 }
 
+func (p *plenty) Totals(store.Query) (*observe.Histogram, error) { return &observe.Histogram{}, nil }
+
 func (p *plenty) Requests(q store.Query, f func(*store.Request) bool) error {
 	each := time.Hour / time.Duration(p.requests)
 	r := store.Request{Process: report.Process{Comm: "service-0"}}

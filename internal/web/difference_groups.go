@@ -16,9 +16,9 @@ import (
 
 // Bounds of what is looked at request by request.
 const (
-	maxGroups   = 5000 // values of one dimension of one endpoint
-	groupTime   = 1200 * time.Millisecond
-	pieceCount  = 16 // pieces that each side is read in
+	maxGroups   = 5000                   // values of one dimension of one endpoint
+	groupTime   = 500 * time.Millisecond // of each side
+	pieceCount  = 16                     // pieces that each side is read in
 	othersName  = "\x00others"
 	leastShare  = 0.05 // a change of the share of requests that is told
 	leastExcess = 0.10 // of the added time beyond the share of the requests

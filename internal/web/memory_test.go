@@ -32,7 +32,7 @@ func inQuery(q *store.Query, r *store.Request) bool {
 	at := time.Unix(0, r.StartNS)
 	switch {
 	case !q.From.IsZero() && at.Before(q.From), !q.To.IsZero() && !at.Before(q.To), q.Side != 0 && q.Side != k.side,
-		q.NetNS != 0 && q.NetNS != k.netns, q.Addr != "" && q.Addr != k.addr, q.Port != 0 && q.Port != k.port, q.Comm != "" && q.Comm != k.comm:
+		q.NetNS != 0 && q.NetNS != k.netns, q.Addr != "" && q.Addr != k.addr, q.Port != 0 && q.Port != k.port, q.Comm != "" && q.Comm != k.comm, r.TotalNS() < int64(q.MinTotal):
 		return false
 	}
 	return true
@@ -51,6 +51,12 @@ func (m *memory) Slowest(q store.Query, n int) ([]store.Request, error) {
 	t := &top{n: n, after: faster}
 	m.Requests(q, func(r *store.Request) bool { t.add(r); return true })
 	return t.sorted(), nil
+}
+
+func (m *memory) Totals(q store.Query) (*observe.Histogram, error) {
+	var h observe.Histogram
+	err := m.Requests(q, func(r *store.Request) bool { h.AddN(r.TotalNS(), uint64(max(r.Weight, 1))); return true })
+	return &h, err
 }
 
 // second sums requests up as a recorder does.

@@ -274,3 +274,12 @@ func (q *query) queries(r timeRange) []store.Query {
 	}
 	return list
 }
+
+// slowQueries are those for requests that took as long as was asked for.
+func (q *query) slowQueries(r timeRange) []store.Query {
+	list := q.queries(r)
+	for i := range list {
+		list[i].MinTotal = q.slow
+	}
+	return list
+}

@@ -87,15 +87,76 @@ func faster(a, b *store.Request) bool {
 
 func earlier(a, b *store.Request) bool { return a.StartNS < b.StartNS }
 
+// maxScan is how many requests are looked at one by one where something quicker
+// does as well.
+const maxScan = 200_000
+
+// picked is what a search came to.
+type picked struct {
+	list     []store.Request
+	matching *uint64 // stored requests; nil when not all were counted
+	standFor *uint64 // requests that these stand for
+}
+
 // requests lists stored requests: the slowest first, or the latest.
 func (s *server) requests(ctx context.Context, q *query) (answer, error) {
-	t := &top{n: q.limit, after: faster}
-	if q.byTime {
-		t.after = earlier
+	lost := losses{}
+	p, err := s.pick(ctx, q, &lost)
+	if err != nil {
+		return answer{}, err
 	}
+	if p.matching != nil && p.standFor != nil {
+		lost.add("requests have no record of their own: others stand for them", int64(*p.standFor)-int64(*p.matching))
+	}
+	if q.csv {
+		return answer{table: requestTable(p.list), file: "requests.csv"}, nil
+	}
+	rows := make([]json.RawMessage, 0, len(p.list))
+	for i := range p.list {
+		rows = append(rows, requestJSON(&p.list[i]))
+	}
+	return jsonAnswer(map[string]any{"total_matching": p.matching, "stand_for": p.standFor, "requests": rows, "losses": lost})
+}
+
+// pick finds the requests that were asked for: one by one, or, where there are many
+// and only their time counts, by what the store knows better.
+func (s *server) pick(ctx context.Context, q *query, lost *losses) (*picked, error) {
+	if len(q.statuses) > 0 {
+		return s.scan(ctx, q, lost)
+	}
+	var n uint64
+	for _, ask := range q.slowQueries(q.timeRange) {
+		h, err := s.source.Totals(ask)
+		if err != nil {
+			return nil, err
+		}
+		n += h.Count()
+	}
+	if n <= maxScan {
+		return s.scan(ctx, q, lost)
+	}
+	find := s.slowest
+	if q.byTime {
+		find = s.latest
+	}
+	list, err := find(q)
+	return &picked{list: list, standFor: &n}, err
+}
+
+// order is in which order the query wants requests.
+func (q *query) order() func(a, b *store.Request) bool {
+	if q.byTime {
+		return earlier
+	}
+	return faster
+}
+
+// scan looks at the requests of the range one by one, for as long as there is time.
+func (s *server) scan(ctx context.Context, q *query, lost *losses) (*picked, error) {
+	t := &top{n: q.limit, after: q.order()}
 	var matching, standFor uint64
 	deadline, n, complete := time.Now().Add(scanTime), 0, true
-	for _, ask := range q.queries(q.timeRange) {
+	for _, ask := range q.slowQueries(q.timeRange) {
 		err := s.source.Requests(ask, func(r *store.Request) bool {
 			if n++; n%4096 == 0 && (ctx.Err() != nil || time.Now().After(deadline)) {
 				complete = false
@@ -109,42 +170,38 @@ func (s *server) requests(ctx context.Context, q *query) (answer, error) {
 			return true
 		})
 		if err != nil {
-			return answer{}, err
+			return nil, err
 		}
 		if !complete {
-			break
+			lost.add("requests were looked through before time was up, not all of the range: ask for a shorter one", int64(n))
+			return &picked{list: t.sorted()}, nil
 		}
 	}
-	list := t.sorted()
-	lost := losses{}
-	total, stands := &matching, &standFor
-	if !complete {
-		total, stands = nil, nil
-		lost.add("requests were looked through before time was up, not all of the range: ask for a shorter one", int64(n))
-		if !q.byTime && len(q.statuses) == 0 {
-			var err error
-			if list, err = s.slowest(q); err != nil {
-				return answer{}, err
+	return &picked{t.sorted(), &matching, &standFor}, nil
+}
+
+// latest reads the range from its end, in pieces that double, until there are
+// enough.
+func (s *server) latest(q *query) ([]store.Request, error) {
+	t := &top{n: q.limit, after: earlier}
+	const halves = 12 // the first piece is a four thousandth
+	to, length := q.to, max(q.to.Sub(q.from)>>halves, time.Second)
+	for to.After(q.from) && len(t.list) < q.limit {
+		from := latest(to.Add(-length), q.from)
+		for _, ask := range q.slowQueries(timeRange{from, to}) {
+			if err := s.source.Requests(ask, func(r *store.Request) bool { t.add(r); return true }); err != nil {
+				return nil, err
 			}
 		}
+		to, length = from, 2*length
 	}
-	if total != nil {
-		lost.add("requests have no record of their own: others stand for them", int64(standFor)-int64(matching))
-	}
-	if q.csv {
-		return answer{table: requestTable(list), file: "requests.csv"}, nil
-	}
-	rows := make([]json.RawMessage, 0, len(list))
-	for i := range list {
-		rows = append(rows, requestJSON(&list[i]))
-	}
-	return jsonAnswer(map[string]any{"total_matching": total, "stand_for": stands, "requests": rows, "losses": lost})
+	return t.sorted(), nil
 }
 
 // slowest asks the store, which knows where slow requests are.
 func (s *server) slowest(q *query) ([]store.Request, error) {
 	t := &top{n: q.limit, after: faster}
-	for _, ask := range q.queries(q.timeRange) {
+	for _, ask := range q.slowQueries(q.timeRange) {
 		list, err := s.source.Slowest(ask, q.limit)
 		if err != nil {
 			return nil, err

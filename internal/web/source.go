@@ -21,6 +21,9 @@ type Source interface {
 	Requests(store.Query, func(*store.Request) bool) error
 	// Slowest is the n stored requests with the greatest total, greatest first.
 	Slowest(q store.Query, n int) ([]store.Request, error)
+	// Totals is the time of the stored requests, each counted by its weight. It
+	// costs far less than Requests.
+	Totals(store.Query) (*observe.Histogram, error)
 	// Observations is the windows of the range, in order of time.
 	Observations(from, to time.Time) ([]store.Window, error)
 	Findings(from, to time.Time) ([]store.Finding, error)

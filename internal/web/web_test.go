@@ -7,11 +7,13 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/slowray/slowray/internal/cause"
+	"github.com/slowray/slowray/internal/observe"
 	"github.com/slowray/slowray/internal/store"
 )
 
@@ -176,6 +178,18 @@ func TestRequests(t *testing.T) {
 	if len(latest.Requests) != 3 || latest.Requests[0].Start < latest.Requests[2].Start {
 		t.Errorf("%+v", latest)
 	}
+	// Of more than are looked at one by one the store knows the slowest and the latest.
+	many := &manyRequests{memory: m}
+	for _, sort := range []string{"slow", "time"} {
+		target := "/api/requests?limit=5&slow_us=1000&sort=" + sort
+		few, lots := ask[answer](t, h, target), ask[answer](t, serve(t, many, Options{}), target)
+		if !slices.Equal(few.Requests, lots.Requests) || len(lots.Requests) != 5 {
+			t.Errorf("%s: %+v, of many %+v", sort, few.Requests, lots.Requests)
+		}
+	}
+	if many.scanned > 200 {
+		t.Errorf("%d requests were looked at for ten", many.scanned)
+	}
 	one := ask[struct {
 		Request struct {
 			ID    string
@@ -194,6 +208,23 @@ func TestRequests(t *testing.T) {
 	if strings.Count(csv, "\r\n") != 8 {
 		t.Errorf("%s", csv)
 	}
+}
+
+// manyRequests says that it has more requests than it has, and counts those that
+// are looked at.
+type manyRequests struct {
+	*memory
+	scanned int
+}
+
+func (m *manyRequests) Totals(store.Query) (*observe.Histogram, error) {
+	h := &observe.Histogram{}
+	h.AddN(1, maxScan+1)
+	return h, nil
+}
+
+func (m *manyRequests) Requests(q store.Query, f func(*store.Request) bool) error {
+	return m.memory.Requests(q, func(r *store.Request) bool { m.scanned++; return f(r) })
 }
 
 func TestFindingsAreJoined(t *testing.T) {
