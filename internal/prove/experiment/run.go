@@ -188,7 +188,7 @@ func (r *run) with(ctx context.Context) error {
 		return err
 	}
 	defer r.beats()()
-	err := r.settle(ctx, nil)
+	err := r.settle(ctx, r.moves())
 	if err == nil {
 		err = r.phase(ctx, phaseWith)
 	}

@@ -90,13 +90,16 @@ func TestFromNothing(t *testing.T) {
 	}
 }
 
-// TestFromStandstill is a service that answers nothing at all without the change.
+// TestFromStandstill is a service that answers nothing at all without the change,
+// and whose clients take a while to notice it.
 func TestFromStandstill(t *testing.T) {
-	w := newWorld(1, "calm")
-	w.stopped = true
-	r, err := Run(t.Context(), w, w, Options{Sure: true})
-	if err != nil || r.Verdict != Proved || r.Effect(GoodRate).Before.Median != 0 {
-		t.Errorf("%s: %s, %v", r.Verdict, r.Why, err)
+	for _, backOff := range []float64{0, 3.2, 7.5} {
+		w := newWorld(1, "calm")
+		w.stopped, w.backOff = true, backOff
+		r, err := Run(t.Context(), w, w, Options{Sure: true})
+		if err != nil || r.Verdict != Proved || r.Effect(GoodRate).Before.Median != 0 {
+			t.Errorf("clients come back after %g s: %s: %s, %v", backOff, r.Verdict, r.Why, err)
+		}
 	}
 }
 

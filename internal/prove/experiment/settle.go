@@ -41,6 +41,24 @@ func (r *run) settle(ctx context.Context, done func(*Block) bool) error {
 	}
 }
 
+// moves is done, for settle, when a service that stood still has answered in two
+// readings: clients that got no answer to their SYN send it again after 1 s, 2 s, 4 s
+// and so on. It is nil where the service did not stand still.
+func (r *run) moves() func(*Block) bool {
+	last := &r.phases[len(r.phases)-1]
+	for i := range last.Blocks {
+		if last.Blocks[i].Requests > 0 {
+			return nil
+		}
+	}
+	answered := false
+	return func(b *Block) bool {
+		before := answered
+		answered = b.Requests > 0
+		return before && answered
+	}
+}
+
 // agree says whether two readings are near each other, as far as they tell.
 func agree(a, b *Block) bool {
 	for _, m := range []Metric{GoodRate, P50} {

@@ -29,6 +29,7 @@ type world struct {
 	errorsWith  float64 // share while applied, if not 0
 	comes, goes float64 // time constants of the effect, s
 	stopped     bool    // but for the change
+	backOff     float64 // s after the change before anybody asks
 	failsAfter  float64 // the change kills the service after so long
 
 	on        bool
@@ -96,7 +97,7 @@ func (w *world) tick() Block {
 	if w.on && w.failsAfter > 0 && w.now-w.since > w.failsAfter {
 		rate = 0
 	}
-	if w.stopped && !w.on {
+	if w.stopped && (!w.on || w.now-w.since < w.backOff) {
 		rate = 0
 	}
 	n := w.poisson(rate * tick)
