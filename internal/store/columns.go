@@ -76,7 +76,12 @@ func readGroup[T any](g parquet.RowGroup, want func(path string) bool, f func(ro
 	if err != nil {
 		return err
 	}
-	const lot = 1024
+	lot := int64(1024)
+	for _, c := range columns {
+		if c.list != nil {
+			lot = 128 // rows with lists are long
+		}
+	}
 	rows := make([]T, lot)
 	for left := g.NumRows(); left > 0; {
 		n := int(min(left, lot))
@@ -171,6 +176,7 @@ type column struct {
 	keptTexts []string
 	given     int
 	sizes     []int
+	room      reflect.Value // for the lists of a lot, where this is their first leaf
 }
 
 func (c *column) close() {

@@ -183,7 +183,11 @@ func mergeFiles[T any](dir string, k kind, group []segment, at func(*T) int64) (
 		return safely(func() error {
 			if !copied {
 				var failed error
-				err := writeRows(w, func(yield func(*T) bool) {
+				lot := rowLot
+				if k != kindRequests && k != kindFindings {
+					lot = 1 // the lists of a row are gone when its lot is
+				}
+				err := writeRows(w, lot, func(yield func(*T) bool) {
 					merge(runs, at, func(path string, err error) {
 						bad, failed = path, fmt.Errorf("%s: %w", path, err)
 					}, func(row *T) bool { return failed == nil && yield(row) })

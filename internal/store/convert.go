@@ -103,7 +103,7 @@ func convertRequests(dir string, number uint64, data *logData) error {
 	return publish(dir, &seg, func(w *parquet.GenericWriter[requestRow]) error {
 		var r Request
 		var text words
-		return writeRows(w, func(yield func(*requestRow) bool) {
+		return writeRows(w, rowLot, func(yield func(*requestRow) bool) {
 			var row requestRow
 			for _, ref := range refs {
 				if !decodeRequest(ref.entry, &r) {
@@ -123,9 +123,11 @@ func convertRequests(dir string, number uint64, data *logData) error {
 // secondOf is the second of a moment, µs since 1970, as far as a name can tell it.
 func secondOf(us int64) int64 { return nameable(time.UnixMicro(us).Unix()) }
 
-// writeRows writes rows in lots.
-func writeRows[T any](w *parquet.GenericWriter[T], rows func(yield func(*T) bool)) error {
-	const lot = 256
+// rowLot is how many rows are written at a time.
+const rowLot = 256
+
+// writeRows writes rows in lots of some.
+func writeRows[T any](w *parquet.GenericWriter[T], lot int, rows func(yield func(*T) bool)) error {
 	buf := make([]T, 0, lot)
 	var err error
 	flush := func() bool {
@@ -163,7 +165,7 @@ func convertSeconds(dir string, number uint64, data *logData) error {
 		seg := segment{kind: k, low: number, high: number}
 		seg.first, seg.last = secondOf(list[0].At), secondOf(list[len(list)-1].At)
 		err := publish(dir, &seg, func(w *parquet.GenericWriter[secondRow]) error {
-			return writeRows(w, func(yield func(*secondRow) bool) {
+			return writeRows(w, rowLot, func(yield func(*secondRow) bool) {
 				for _, row := range list {
 					if k != kindMinutes5 {
 						row.PartsHist = nil // they are half of all bytes, and are worth it in few rows
@@ -247,7 +249,7 @@ func convertFindings(dir string, number uint64, data *logData) error {
 	seg := segment{kind: kindFindings, low: number, high: number}
 	seg.first, seg.last = secondOf(rows[0].Start), secondOf(rows[len(rows)-1].Start)
 	return publish(dir, &seg, func(w *parquet.GenericWriter[findingRow]) error {
-		return writeRows(w, func(yield func(*findingRow) bool) {
+		return writeRows(w, rowLot, func(yield func(*findingRow) bool) {
 			for _, row := range rows {
 				if !yield(row) {
 					return

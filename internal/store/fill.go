@@ -115,17 +115,16 @@ func (c *column) fillList(rows unsafe.Pointer, size uintptr, n int) error {
 	}
 	width := c.list.elem.Size()
 	list := reflect.SliceOf(c.list.elem)
-	var fresh reflect.Value
 	used := 0
 	c.given = 0
 	for i, k := range lengths {
 		at := unsafe.Add(rows, uintptr(i)*size+c.offset)
 		h := (*header)(at)
 		if k > 0 && h.len == 0 {
-			if !fresh.IsValid() {
-				fresh = reflect.MakeSlice(list, total, total)
+			if !c.room.IsValid() || c.room.Len() < total {
+				c.room = reflect.MakeSlice(list, total+total/4, total+total/4)
 			}
-			reflect.NewAt(list, at).Elem().Set(fresh.Slice3(used, used+k, used+k))
+			reflect.NewAt(list, at).Elem().Set(c.room.Slice3(used, used+k, used+k))
 			used += k
 		}
 		if h.len != k {

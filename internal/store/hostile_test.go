@@ -347,3 +347,23 @@ func FuzzParquet(f *testing.F) {
 		}
 	})
 }
+
+// Nothing is allocated for a request, once the memory is there.
+func TestAddRequestAllocatesNothing(t *testing.T) {
+	c := &clock{t: noon}
+	s := openAt(t, t.TempDir(), Options{}, c)
+	list := samples(512)
+	add := func() {
+		for i := range list {
+			s.AddRequest(&list[i])
+		}
+	}
+	for range 2 { // each of the two batches
+		add()
+		add()
+		must(t, s.Sync())
+	}
+	if n := testing.AllocsPerRun(1, add); n > 2 { // of 512; the runtime's own now and then
+		t.Errorf("%g allocations for %d requests", n, len(list))
+	}
+}

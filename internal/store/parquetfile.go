@@ -4,6 +4,8 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"reflect"
+	"strings"
 
 	"github.com/parquet-go/parquet-go"
 	"github.com/parquet-go/parquet-go/compress/zstd"
@@ -23,8 +25,25 @@ func timeColumn(k kind) string {
 	return "at"
 }
 
+// textColumns of a kind are written without their least and greatest value: nobody
+// looks a range of names up, and finding them costs as much as compressing does.
+var textColumns = func() map[kind][]string {
+	m := map[kind][]string{}
+	for k, t := range map[kind]reflect.Type{
+		kindRequests: reflect.TypeFor[requestRow](), kindFindings: reflect.TypeFor[findingRow](),
+		kindSeconds: reflect.TypeFor[secondRow](), kindSeconds10: reflect.TypeFor[secondRow](), kindMinutes5: reflect.TypeFor[secondRow](),
+	} {
+		for _, f := range rowFields[t] {
+			if f.kind == reflect.String || f.list != nil {
+				m[k] = append(m[k], f.path)
+			}
+		}
+	}
+	return m
+}()
+
 func writerOptions(k kind) []parquet.WriterOption {
-	return []parquet.WriterOption{
+	options := []parquet.WriterOption{
 		parquet.Compression(&zstd.Codec{Level: zstd.SpeedFastest}),
 		parquet.PageBufferSize(pageBytes),
 		parquet.MaxRowsPerRowGroup(rowsPerGroup),
@@ -32,7 +51,12 @@ func writerOptions(k kind) []parquet.WriterOption {
 		parquet.SortingWriterConfig(parquet.SortingColumns(parquet.Ascending(timeColumn(k)))),
 		parquet.KeyValueMetadata("slowray.schema", "slowray."+string(k)+"/1"),
 		parquet.CreatedBy("slowray", "1", ""),
+		parquet.DataPageStatistics(false), // those of row groups are enough
 	}
+	for _, path := range textColumns[k] {
+		options = append(options, parquet.SkipPageBounds(strings.Split(path, ".")...))
+	}
+	return options
 }
 
 // publish writes a Parquet file that appears whole or not at all. seg gets its

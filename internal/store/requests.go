@@ -126,6 +126,9 @@ func (w *words) addr(a netip.Addr) string {
 }
 
 func (w *words) flagNames(f observe.RequestFlags) string {
+	if f == 0 {
+		return ""
+	}
 	s, ok := w.flags[f]
 	if !ok {
 		if w.flags == nil || len(w.flags) >= maxWords {

@@ -93,15 +93,11 @@ func (s *sum) add(row *secondRow) {
 	addBuckets(&s.total, row.TotalHist, row.TotalMaxUS)
 	addBuckets(&s.rtt, row.RTTHist, row.RTTMaxUS)
 	addBuckets(&s.server, row.ServerHist, row.ServerMaxUS)
+	var h *observe.Histogram
 	for i := range row.PartsHist {
 		b := &row.PartsHist[i]
-		h := s.parts[b.Part]
-		if h == nil {
-			if s.parts == nil {
-				s.parts = map[string]*observe.Histogram{}
-			}
-			h = new(observe.Histogram)
-			s.parts[strings.Clone(b.Part)] = h
+		if h == nil || b.Part != row.PartsHist[i-1].Part {
+			h = s.part(b.Part)
 		}
 		h.AddN(fromMicros(b.US), uint64(b.N))
 	}
@@ -186,6 +182,19 @@ func (s *sum) endpointSum() EndpointSum {
 	return EndpointSum{Endpoint: sec.Endpoint, Process: sec.Process, First: time.UnixMicro(s.first).UTC(), Last: time.UnixMicro(s.last).UTC()}
 }
 
+// part is the histogram of a part.
+func (s *sum) part(name string) *observe.Histogram {
+	h := s.parts[name]
+	if h == nil {
+		if s.parts == nil {
+			s.parts = map[string]*observe.Histogram{}
+		}
+		h = new(observe.Histogram)
+		s.parts[strings.Clone(name)] = h
+	}
+	return h
+}
+
 // merge adds what another sum of the same endpoint has.
 func (s *sum) merge(o *sum) {
 	row := o.scalars
@@ -197,13 +206,7 @@ func (s *sum) merge(o *sum) {
 	s.rtt.Merge(&o.rtt)
 	s.server.Merge(&o.server)
 	for name, h := range o.parts {
-		if s.parts == nil {
-			s.parts = map[string]*observe.Histogram{}
-		}
-		if s.parts[name] == nil {
-			s.parts[name] = new(observe.Histogram)
-		}
-		s.parts[name].Merge(h)
+		s.part(name).Merge(h)
 	}
 	for flag, n := range o.flags {
 		if s.flags == nil {

@@ -23,10 +23,10 @@ const (
 	defaultMaxAge   = 7 * 24 * time.Hour
 	defaultSegment  = 5 * time.Minute
 
-	requestBuffer = 8 << 20  // bytes between two syncs: about 100,000 requests
-	secondBuffer  = 8 << 20  // endpoints of a second, of about 500 bytes each
-	findingBuffer = 4 << 20  // findings of some windows
-	maxLogSize    = 16 << 20 // then a log becomes a Parquet file before its time
+	requestBuffer = 8 << 20 // bytes between two syncs: about 100,000 requests
+	secondBuffer  = 8 << 20 // endpoints of a second, of about 500 bytes each
+	findingBuffer = 4 << 20 // findings of some windows
+	maxLogSize    = 8 << 20 // then a log becomes a Parquet file before its time
 	keepInterval  = time.Minute
 )
 
