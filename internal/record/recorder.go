@@ -97,6 +97,7 @@ func New(st Store, opt Options) (*Recorder, error) {
 	if err != nil {
 		return nil, err
 	}
+	stream.Patient()
 	now := time.Now()
 	r := &Recorder{
 		opt: opt, store: st, stream: stream, seconds: newSeconds(opt.Names, now), sync: make(chan struct{}, 1),

@@ -44,13 +44,17 @@ func (r *Recorder) window(ctx context.Context) (o *observe.Observation, err erro
 	}()
 	o, err = watch.Run(ctx, watch.Options{
 		For: r.opt.Window, Version: r.opt.Version, Silent: r.opt.Silent, Requests: r.stream,
-		KeepStacks: true, Spare: time.Since(r.looked) < lookEvery,
+		KeepStacks: true, Rarely: int(min(max(r.opt.Window/shortWindow, 1), 4)), Spare: time.Since(r.looked) < lookEvery,
 	})
 	if o != nil && (o.Stacks != nil || slices.ContainsFunc(o.Gaps, func(g observe.Gap) bool { return g.Subject == watch.SubjectFunctions })) {
 		r.looked = time.Now() // or in vain, at the same price
 	}
 	return o, err
 }
+
+// shortWindow is a window in which things are looked at as often as slowray why
+// does.
+const shortWindow = 15 * time.Second
 
 // lookEvery is how often the stacks of services that compute may be recorded with
 // all frames: that takes some two seconds of CPU time, and up to 200 MB of memory

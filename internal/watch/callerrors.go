@@ -36,7 +36,7 @@ func (s *session) startErrors() {
 // sampleErrors begins or ends to watch for failing calls.
 func (s *session) sampleErrors(elapsed time.Duration) {
 	c := &s.errors
-	on := elapsed%callsEvery < callsMoment
+	on := elapsed%(callsEvery*s.opt.rarely()) < callsMoment
 	switch {
 	case c.watcher == nil || on == c.on:
 		return

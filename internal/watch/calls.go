@@ -36,7 +36,7 @@ func (s *session) sampleCalls(elapsed time.Duration) {
 	if s.runsShort() {
 		c.until = elapsed + signLasts
 	}
-	on := elapsed%callsEvery < callsMoment || elapsed < c.until
+	on := elapsed%(callsEvery*s.opt.rarely()) < callsMoment || elapsed < c.until
 	switch {
 	case on == c.on:
 		return

@@ -21,6 +21,9 @@ const (
 	waitsCredit = 80 * time.Millisecond
 	// slowRequest is from when on the waits during a request are of interest.
 	slowRequest = 25 * time.Millisecond
+	// slowLately is for how long after one threads are looked at as often as can
+	// be, where that is otherwise done rarely.
+	slowLately = 2 * time.Second
 
 	maxSlowRequests = 4096 // that are kept, the slowest, each kind
 	maxWaitPIDs     = 256  // processes whose threads are looked at
@@ -31,6 +34,7 @@ const (
 type waits struct {
 	sampler *wait.Sampler
 	slow    *slowRequests
+	rarely  time.Duration // Options.Rarely
 	pids    []int
 	left    int // processes that there was no room for
 	stop    chan struct{}
@@ -38,8 +42,8 @@ type waits struct {
 }
 
 // startWaits begins to look at the threads of processes.
-func startWaits(fs host.FS, serving []int, slow *slowRequests) *waits {
-	w := &waits{sampler: wait.NewSampler(wait.NewReader(fs)), slow: slow, pids: slices.Clone(serving), stop: make(chan struct{})}
+func startWaits(fs host.FS, serving []int, slow *slowRequests, rarely time.Duration) *waits {
+	w := &waits{sampler: wait.NewSampler(wait.NewReader(fs)), slow: slow, rarely: rarely, pids: slices.Clone(serving), stop: make(chan struct{})}
 	w.left = max(len(w.pids)-maxWaitPIDs, 0)
 	w.pids = w.pids[:len(w.pids)-w.left]
 	w.done.Add(1)
@@ -58,12 +62,16 @@ func (w *waits) run() {
 		w.look(false)
 		spent += host.ThreadCPU() - before
 		// What it costs decides when it may look again.
-		due := time.Duration(float64(spent-waitsCredit)/waitsShare) - time.Since(began)
+		due := w.rarely*time.Duration(float64(spent-waitsCredit)/waitsShare) - time.Since(began)
+		every := waitsEvery
+		if w.rarely > 1 && !w.slow.lately() {
+			every *= w.rarely
+		}
 		select {
 		case <-w.stop:
 			w.look(true)
 			return
-		case <-time.After(max(waitsEvery, due)):
+		case <-time.After(max(every, due)):
 		}
 	}
 }
@@ -128,6 +136,7 @@ type slowRequests struct {
 	pids     map[int]bool           // that read requests
 	fresh    []int
 	answered map[int]int64 // when a process gave its last answer, wall clock
+	latest   time.Time     // when a slow one was noted
 	lost     int64
 }
 
@@ -172,6 +181,7 @@ func (q *slowRequests) note(r *observe.Request) {
 	if total < int64(slowRequest) {
 		return
 	}
+	q.latest = time.Now()
 	k := openKey{r.Local, r.Peer, r.NetNS, r.Seq}
 	rec := slowRecord{
 		pid: r.PID, tid: r.TID, netns: r.NetNS, local: r.Local, start: r.StartNS, end: r.StartNS + total,
@@ -209,6 +219,13 @@ func (q *slowRequests) any() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return len(q.finished)+len(q.open) > 0
+}
+
+// lately says whether a slow request was noted in the last seconds.
+func (q *slowRequests) lately() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return time.Since(q.latest) < slowLately
 }
 
 // readers visits the processes that were seen to read requests since it was

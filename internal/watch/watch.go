@@ -35,11 +35,18 @@ type Options struct {
 	// KeepStacks keeps the stacks of services that computed while their requests
 	// were slow, and not only the functions that they tell of.
 	KeepStacks bool
+	// Rarely is how many times less often than in a short window things are looked
+	// at, where windows follow each other all the time: 1 to 6; 0 = 1. What a
+	// window of a minute sees is then about what one of ten seconds sees.
+	Rarely int
 	// Spare leaves the dear look at interpreters out: see closely.go.
 	Spare bool
 	// Progress, when set, is called about four times a second.
 	Progress func(elapsed time.Duration)
 }
+
+// rarely is Rarely within its bounds.
+func (o *Options) rarely() time.Duration { return time.Duration(min(max(o.Rarely, 1), 6)) }
 
 // NotFoundError says that the filter names something that does not exist.
 type NotFoundError struct{ What string }
@@ -237,7 +244,7 @@ func (s *session) begin() error {
 		s.gap(observe.KindRequests, "", err)
 		s.gap(observe.KindWaits, "", err)
 	} else {
-		s.waits = startWaits(s.fs, s.serving, s.request.slow)
+		s.waits = startWaits(s.fs, s.serving, s.request.slow, s.opt.rarely())
 	}
 	s.courses.begin(s.fs, s.serving)
 	s.cpu, _ = s.fs.CPU() // one that fails is a gap of Use already
@@ -320,20 +327,21 @@ func (s *session) loop(ctx context.Context) {
 	runtime.LockOSThread() // for pace
 	defer runtime.UnlockOSThread()
 	start := time.Now()
+	rarely := s.opt.rarely()
 	ctx, cancel := context.WithTimeout(ctx, s.opt.For)
 	defer cancel()
 	var (
-		ticker    = time.NewTicker(tick)
-		listeners = pace{every: listenersEvery}
-		threads   = pace{every: threadsEvery}
-		processes = pace{every: processesEvery}
-		frequency = pace{every: processesEvery}
-		children  = pace{every: tick}
-		databases = pace{every: databasesEvery}
-		cpu       = pace{every: max(cpuEvery, s.opt.For/cpuSpans)}
-		runs      = pace{every: max(cpuEvery, s.opt.For/cpuSpans)}
-		closer    = pace{every: closelyEvery}
-		limits    = pace{every: limitsEvery}
+		ticker    = time.NewTicker(tick * rarely)
+		listeners = pace{every: rarely * listenersEvery}
+		threads   = pace{every: rarely * threadsEvery}
+		processes = pace{every: rarely * processesEvery}
+		frequency = pace{every: rarely * processesEvery}
+		children  = pace{every: rarely * tick}
+		databases = pace{every: rarely * databasesEvery}
+		cpu       = pace{every: rarely * max(cpuEvery, s.opt.For/cpuSpans)}
+		runs      = pace{every: rarely * max(cpuEvery, s.opt.For/cpuSpans)}
+		closer    = pace{every: rarely * closelyEvery}
+		limits    = pace{every: rarely * limitsEvery}
 		progress  = pace{every: 250 * time.Millisecond}
 		snapshots schedule
 	)

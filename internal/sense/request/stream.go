@@ -12,7 +12,11 @@ import (
 
 const (
 	// The rings hold 50 ms of 150,000 requests per second and CPU.
-	streamPoll  = 20 * time.Millisecond
+	streamPoll = 20 * time.Millisecond
+	// A Patient stream polls half as often while little happens: they still hold
+	// what may come meanwhile.
+	calmPoll    = 40 * time.Millisecond
+	calmRecords = 200 // in one poll
 	streamFlush = time.Second
 	// flushShare is the share of one CPU that flushing may take: with very many
 	// connections it becomes dear, and then rarer.
@@ -29,7 +33,8 @@ type Stream struct {
 	subs     []*Subscription
 	ownNetNS uint64
 	ownPort  uint16 // 0: nothing is left out
-	polling  bool   // there may be requests in progress that were told of
+	patient  bool
+	polling  bool // there may be requests in progress that were told of
 	closed   bool
 	last     Stats // when it was closed
 
@@ -108,6 +113,14 @@ func (s *Stream) LeaveOut(netns uint64, port uint16) {
 	s.ownNetNS, s.ownPort = netns, port
 }
 
+// Patient makes the stream look less often while little happens, for one that
+// goes on for days.
+func (s *Stream) Patient() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.patient = true
+}
+
 func (s *Stream) own(r *observe.Request) bool {
 	return s.ownPort != 0 && r.Side == observe.Served && r.Local.Port() == s.ownPort && r.NetNS == s.ownNetNS
 }
@@ -127,7 +140,7 @@ func (s *Stream) poll() {
 	defer runtime.UnlockOSThread()
 	ticker := time.NewTicker(streamPoll)
 	defer ticker.Stop()
-	began := time.Now()
+	began, calm := time.Now(), false
 	var next, last time.Duration // the next flush, and what the last one cost
 	for {
 		select {
@@ -136,7 +149,11 @@ func (s *Stream) poll() {
 		case <-ticker.C:
 		}
 		s.mu.Lock()
-		s.recorder.Poll(s.hand) // closed not before this goroutine has ended
+		n := s.recorder.Poll(s.hand) // closed not before this goroutine has ended
+		if now := s.patient && n < calmRecords; now != calm {
+			calm = now
+			ticker.Reset(map[bool]time.Duration{false: streamPoll, true: calmPoll}[calm])
+		}
 		if elapsed := time.Since(began); elapsed >= next {
 			before := host.ThreadCPU()
 			_ = s.recorder.Flush() // the one at the end tells of what is wrong
