@@ -112,3 +112,62 @@ func BenchmarkAnswers(b *testing.B) {
 		})
 	}
 }
+
+// A million stored requests of an hour, read from disk.
+func BenchmarkAnswersFromDisk(b *testing.B) {
+	p := newPlenty(1, 1_000_000)
+	dir := b.TempDir()
+	s, err := store.Open(dir, store.Options{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	hour := timeRange{noon, noon.Add(time.Hour)}
+	seconds := map[int64]*store.Second{}
+	p.Requests(store.Query{From: hour.from, To: hour.to}, func(r *store.Request) bool {
+		s.AddRequest(r)
+		at := r.StartNS / 1e9
+		if seconds[at] == nil {
+			seconds[at] = &store.Second{}
+			if at%5 == 0 { // as a recorder does each second
+				if err := s.Sync(); err != nil {
+					b.Fatal(err)
+				}
+			}
+		}
+		second(at, seconds[at], r)
+		return true
+	})
+	for at := noon.Unix(); at < hour.to.Unix(); at++ {
+		if sec := seconds[at]; sec != nil {
+			s.AddSecond(sec)
+		}
+		if at%60 == 0 {
+			if err := s.Sync(); err != nil {
+				b.Fatal(err)
+			}
+		}
+	}
+	if err := s.Close(); err != nil {
+		b.Fatal(err)
+	}
+	r, err := store.OpenReader(dir)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer r.Close()
+	h := serve(b, r, Options{})
+	span := fmt.Sprintf("from=%d&to=%d", hour.from.Unix(), hour.to.Unix())
+	for _, c := range []struct{ name, target string }{
+		{"series", "/api/series?" + span}, {"endpoints", "/api/endpoints?" + span}, {"quantiles", "/api/histogram?" + span}, {"slowest", "/api/requests?" + span},
+		{"latest", "/api/requests?sort=time&" + span}, {"failed", "/api/requests?status=error&" + span},
+		{"difference", fmt.Sprintf("/api/difference?from=%d&to=%d&against_from=%d&against_to=%d", noon.Add(10*time.Minute).Unix(), noon.Add(20*time.Minute).Unix(), noon.Unix(), noon.Add(time.Hour).Unix())},
+	} {
+		b.Run(c.name, func(b *testing.B) {
+			for b.Loop() {
+				if w := get(b, h, c.target); w.Code != http.StatusOK {
+					b.Fatal(w.Body)
+				}
+			}
+		})
+	}
+}

@@ -14,13 +14,17 @@ import (
 
 // Bounds of a comparison.
 const (
-	maxRows      = 80
-	maxCompared  = 8                // endpoints, when none is chosen
-	restTimes    = 10               // as long as the range, on each side of it, is what it is compared with
-	leastRest    = 10 * time.Minute // on each side
-	fewRequests  = 30               // on either side: chance may have made the difference
-	leastChange  = 0.02             // of the time of a request: less is no change
-	noticedRatio = 1.3
+	maxRows       = 80
+	maxCompared   = 8                // endpoints, when none is chosen
+	restTimes     = 10               // as long as the range, on each side of it, is what it is compared with
+	leastRest     = 10 * time.Minute // on each side
+	leastRequests = 5                // on both sides, of an endpoint that was not chosen
+	leastExpected = 10               // of one that had none: so many would have come
+	maxOnce       = 6                // endpoints that were there on one side only
+	leastOnce     = 0.01             // score of such a one: two per cent of the requests
+	fewRequests   = 30               // on either side: chance may have made the difference
+	leastChange   = 0.02             // of the time of a request: less is no change
+	noticedRatio  = 1.3
 )
 
 // The dimensions of a difference.
@@ -268,24 +272,37 @@ func (s *server) compareSums(q *query, outside []timeRange, span timeRange) ([]*
 	}
 	var list []*comparedJSON
 	var rows []*differenceRow
+	var all [2]uint64
+	for side := range sides {
+		for _, t := range sides[side] {
+			all[side] += t.requests
+		}
+	}
+	chosen := len(q.keys) > 0
 	for k, in := range sides[0] {
 		o := sides[1][k]
 		if in.requests == 0 {
 			continue
 		}
 		if o == nil || o.requests == 0 {
-			rows = append(rows, onlyOnce(k, in, true, in.requests))
+			rows = append(rows, onlyOnce(k, in, true, all[0]))
+			continue
+		}
+		if !chosen && min(in.requests, o.requests) < leastRequests {
 			continue
 		}
 		list = append(list, &comparedJSON{Key: k.String(), Title: k.title(), Inside: in.side(), Outside: o.side(), AddedUS: figure((in.total() - o.total()) / 1e3), in: in, out: o, key: k})
 	}
 	for k, o := range sides[1] {
 		// So many would have come in the time of the range.
-		if expected := float64(o.requests) / max(o.seconds, 1) * max(seconds[0], 1); sides[0][k] == nil && expected >= 10 {
-			rows = append(rows, onlyOnce(k, o, false, o.requests))
+		if expected := float64(o.requests) / max(o.seconds, 1) * max(seconds[0], 1); sides[0][k] == nil && expected >= leastExpected {
+			rows = append(rows, onlyOnce(k, o, false, all[1]))
 		}
 	}
-	return weigh(list, len(q.keys) > 0), rows, nil
+	// A client's port is an endpoint for a moment, on a host where tests run.
+	rows = slices.DeleteFunc(rows, func(r *differenceRow) bool { return r.score < leastOnce && !chosen })
+	sortRows(rows)
+	return weigh(list, chosen), rows[:min(len(rows), maxOnce)], nil
 }
 
 // weigh orders endpoints by the time that was added at them, and tells what part
@@ -340,8 +357,10 @@ func plural(n uint64, what string) string {
 	return num.Count(n) + " " + what + "s"
 }
 
-func onlyOnce(k endpointKey, t *totals, inside bool, n uint64) *differenceRow {
-	key := k.String()
+// onlyOnce tells of an endpoint that had requests on one side only, of so many on
+// that side altogether.
+func onlyOnce(k endpointKey, t *totals, inside bool, all uint64) *differenceRow {
+	key, n := k.String(), t.requests
 	r := &differenceRow{Dimension: byEndpoint, Name: k.title(), Key: &key, Unit: unitCount, Ratio: figure(nothing), Explains: figure(nothing), Few: n < fewRequests}
 	rate := float64(n) / max(t.seconds, 1)
 	if inside {
@@ -351,9 +370,9 @@ func onlyOnce(k endpointKey, t *totals, inside bool, n uint64) *differenceRow {
 		r.Outside, r.Of.Outside = figure(rate), n
 		r.Text = fmt.Sprintf("%s had no request here, and %s a second outside.", k.title(), rateText(rate))
 	}
-	r.score = 0.5
-	if r.Few {
-		r.score = 0.1
+	r.score = 0.5 * float64(ratio(n, all))
+	if k.side == observe.Called {
+		r.score *= 0.9
 	}
 	return r
 }

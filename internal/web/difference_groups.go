@@ -7,6 +7,7 @@ import (
 	"math"
 	"math/bits"
 	"slices"
+	"strings"
 	"time"
 
 	num "github.com/slowray/slowray/internal/figure"
@@ -297,7 +298,7 @@ func (c *comparedJSON) group(dimension, name string, a, b, allIn, allOut *group)
 		r.Text = fmt.Sprintf("%s; %s of the added time, %s of the requests%s.", text, portion(mine/added), num.Percent(shareIn), caveat(a.n, max(b.n, fewRequests)))
 		r.score = c.weight * min(excess, 1)
 		r.Few = min(a.size(), allOut.size()) < fewRequests
-	case shareTells:
+	case shareTells && !(d < 0 && wellStatus(dimension, name)): // that fewer are well is told by what more are
 		r.Unit, r.Inside, r.Outside, r.Ratio = unitShare, in, out, quotient(shareIn, shareOut)
 		r.Text = fmt.Sprintf("%s: %s of the requests, %s outside%s.", shown, num.Percent(shareIn), num.Percent(shareOut), caveat(allIn.n, allOut.n))
 		r.score = shareScore(dimension, name, d) * max(c.weight, 0.2)
@@ -319,9 +320,14 @@ func leastShareOf(dimension string) float64 {
 	return leastShare
 }
 
+// wellStatus says that a status is that of a good answer.
+func wellStatus(dimension, name string) bool {
+	return dimension == byStatus && (name == "ok" || strings.HasPrefix(name, "HTTP 2") || strings.HasPrefix(name, "HTTP 3"))
+}
+
 func shareScore(dimension, name string, d float64) float64 {
 	switch {
-	case dimension == byStatus && d > 0 && name != "ok" && name != "unknown" && name != "HTTP 200":
+	case dimension == byStatus && d > 0 && !wellStatus(dimension, name):
 		return 0.2 + 0.8*d
 	case dimension == byFlag:
 		return 0.5 * math.Abs(d)

@@ -109,7 +109,7 @@ func times(in, out float64) string {
 func (c *comparedJSON) rates() []*differenceRow {
 	var rows []*differenceRow
 	in, out := c.Inside, c.Outside
-	if x := float64(in.RPS) / max(float64(out.RPS), 1e-9); (x >= noticedRatio || x <= 1/noticedRatio) && max(c.in.requests, c.out.requests) >= fewRequests {
+	if x := float64(in.RPS) / max(float64(out.RPS), 1e-9); (x >= noticedRatio || x <= 1/noticedRatio) && min(c.in.requests, c.out.requests) >= fewRequests {
 		r := c.row(byRate, "requests a second", unitCount, float64(in.RPS), float64(out.RPS))
 		r.Text = fmt.Sprintf("%s requests a second, %s outside%s.", rateText(float64(in.RPS)), rateText(float64(out.RPS)), c.caveat())
 		r.score = 0.25 * min(math.Abs(math.Log2(x))/3, 1)

@@ -72,6 +72,9 @@ func TestDifferenceNamesWhatChanged(t *testing.T) {
 	if f := a.Rows[code]; f.Unit != unitShare || *f.Inside != 0.1 || *f.Outside != 0 {
 		t.Errorf("%+v", f)
 	}
+	if a.row(byStatus, "HTTP 200") >= 0 {
+		t.Errorf("that fewer are well is told beside what more are:\n%s", a.texts())
+	}
 	for _, innocent := range []string{"10.0.1.0", "10.0.1.1", "10.0.1.2"} {
 		if a.row(byPeer, innocent) >= 0 {
 			t.Errorf("%s is told:\n%s", innocent, a.texts())
@@ -160,6 +163,35 @@ func TestDifferenceSaysWhenThereIsLittle(t *testing.T) {
 	}
 	if a := ask[differenceAnswer](t, serve(t, m, Options{}), "/api/difference?from="+unixText(noon.Add(-time.Minute))+"&to="+unixText(noon.Add(10*time.Minute))); a.Because == nil {
 		t.Errorf("all of the history against nothing: %s", a.texts())
+	}
+}
+
+// An endpoint that comes up in the range is told when it makes a good part of the
+// requests, and not each port that was open for a moment.
+func TestDifferenceTellsWhoCame(t *testing.T) {
+	m := &memory{}
+	for i := range 1200 {
+		m.add(noon.Add(time.Duration(i)*time.Second/2), func(r *store.Request) {
+			switch {
+			case i >= 600 && i < 700 && i%2 == 0:
+				r.Local = netip.MustParseAddrPort("10.0.0.5:8080")
+			case i >= 600 && i < 700 && i%11 == 3:
+				r.Local = netip.AddrPortFrom(r.Local.Addr(), uint16(40000+i))
+			}
+		})
+	}
+	a := ask[differenceAnswer](t, serve(t, m, Options{}), "/api/difference?from="+unixText(noon.Add(300*time.Second))+"&to="+unixText(noon.Add(350*time.Second)))
+	came := 0
+	for _, r := range a.Rows {
+		if r.Dimension == byEndpoint {
+			came++
+			if r.Name != "nginx 10.0.0.5:8080" || r.Text != "nginx 10.0.0.5:8080 had requests only here: 50." {
+				t.Errorf("%+v", r)
+			}
+		}
+	}
+	if came != 1 {
+		t.Errorf("%d endpoints came:\n%s", came, a.texts())
 	}
 }
 
