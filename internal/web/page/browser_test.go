@@ -133,15 +133,7 @@ func (b *browser) until(expression string) {
 // settle waits until a view has drawn what it loaded, and nothing is under way.
 func (b *browser) settle(view string) {
 	b.t.Helper()
-	b.until(`document.documentElement.dataset.ready && document.getElementById("main").dataset.view === "` + view + `"`)
-	for last := ""; ; {
-		now := eval[string](b, `document.documentElement.dataset.ready || ""`)
-		if now != "" && now == last {
-			return
-		}
-		last = now
-		time.Sleep(80 * time.Millisecond)
-	}
+	b.until(`(() => { const { ready, busy } = document.documentElement.dataset; return ready && !busy && document.getElementById("main").dataset.view === "` + view + `"; })()`)
 }
 
 func (b *browser) goTo(hash, view string) {

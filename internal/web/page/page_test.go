@@ -410,7 +410,7 @@ func TestTroubleSaysWhatToDo(t *testing.T) {
 
 func TestFiguresAndExports(t *testing.T) {
 	b := open(t, 1200, 800, &mock{})
-	for expression, want := range map[string]string{
+	wants := map[string]string{
 		`figure.micros(214000)`: "214 ms", `figure.micros(93.4)`: "93.4 µs", `figure.micros(1.3e6)`: "1.3 s", `figure.micros(999.9)`: "1 ms", `figure.micros(null)`: "–", `figure.micros(0)`: "0",
 		`figure.percent(0.00001)`: "under 0.1 %", `figure.percent(0.9999)`: "over 99.9 %", `figure.percent(1)`: "100 %", `figure.count(290566)`: "290,566", `figure.permille(31.42)`: "31 ‰",
 		`exporting.table(["a"], [["=1+1"], ["x,\"y"], [null], [-3]])`: "a\r\n'=1+1\r\n\"x,\"\"y\"\r\n\r\n-3\r\n",
@@ -418,11 +418,19 @@ func TestFiguresAndExports(t *testing.T) {
 		`String(dom.clean("x".repeat(70000)).length < 200)`:           "true",
 		`JSON.stringify(layout.cycles([{id: 1}, {id: 2}, {id: 3}], [{from: 1, to: 2}, {from: 2, to: 1}, {from: 2, to: 3}]).map((g) => g.sort()))`:                                                      "[[1,2]]",
 		`JSON.stringify(layout.layers([{id: "a"}, {id: "b"}, {id: "c"}], [{from: "a", to: "b"}, {from: "b", to: "c"}, {from: "a", to: "c"}]).rows.map((r) => r.filter((x) => typeof x === "string")))`: `[["a"],["b"],["c"]]`,
-	} {
-		got := eval[string](b, `Promise.all(["figure", "export", "dom", "layout"].map((m) => import("/assets/" + m + ".js"))).then(([figure, exporting, dom, layout]) => `+expression+`)`)
-		if got != want {
-			t.Errorf("%s is %q, want %q", expression, got, want)
+	}
+	var list []string
+	for expression := range wants {
+		list = append(list, "["+quote(expression)+", "+expression+"]")
+	}
+	got := eval[[][2]string](b, `Promise.all(["figure", "export", "dom", "layout"].map((m) => import("/assets/" + m + ".js"))).then(([figure, exporting, dom, layout]) => [`+strings.Join(list, ",\n")+`])`)
+	for _, x := range got {
+		if x[1] != wants[x[0]] {
+			t.Errorf("%s is %q, want %q", x[0], x[1], wants[x[0]])
 		}
+	}
+	if len(got) != len(wants) {
+		t.Errorf("%d answers to %d questions", len(got), len(wants))
 	}
 	svg := eval[string](b, `import("/assets/export.js").then((m) => m.picture(document.querySelector(".chart .plot svg"), "Response <time>").text)`)
 	for _, want := range []string{"<svg xmlns=", "Response &lt;time&gt;", "<path", "stroke=\"rgb(63, 111, 209)\""} {
@@ -447,14 +455,19 @@ func TestFiguresAndExports(t *testing.T) {
 func TestManyPointsStayFluid(t *testing.T) {
 	b := open(t, 1440, 900, &mock{})
 	begin := time.Now()
-	perMove := eval[float64](b, `(async () => {
-		const plot = document.querySelector(".chart .plot"), r = plot.getBoundingClientRect(), t0 = performance.now();
-		for (let i = 0; i < 200; i++) plot.dispatchEvent(new PointerEvent("pointermove", { clientX: r.left + 60 + i * 3, clientY: r.top + 40, pointerType: "mouse", bubbles: true }));
-		document.body.offsetWidth;
-		return (performance.now() - t0) / 200;
+	perMove := eval[float64](b, `(() => { // the best of some rounds: others compute on this machine too
+		const plot = document.querySelector(".chart .plot"), r = plot.getBoundingClientRect();
+		let best = Infinity;
+		for (let round = 0; round < 6; round++) {
+			const t0 = performance.now();
+			for (let i = 0; i < 10; i++) plot.dispatchEvent(new PointerEvent("pointermove", { clientX: r.left + 60 + i * 30 + round, clientY: r.top + 40, pointerType: "mouse", bubbles: true }));
+			document.body.offsetWidth;
+			best = Math.min(best, (performance.now() - t0) / 10);
+		}
+		return best;
 	})()`)
 	t.Logf("a move of the cursor takes %.2f ms over six charts (%.0f ms in all)", perMove, time.Since(begin).Seconds()*1000)
-	if perMove > 60 { // 16 ms is a frame; a busy machine has several times that
+	if perMove > 40 { // 16 ms is a frame of 60 a second; a slow machine has several times that
 		t.Errorf("a move of the cursor takes %.1f ms", perMove)
 	}
 }

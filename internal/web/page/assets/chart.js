@@ -66,6 +66,7 @@ export class Plot {
       box.classList.remove("dragging");
       if (start?.moved) link.select(this.whole(link.selection));
       else if (start && link.selection) link.select(null);
+      else if (start) link.point(start.t); // a touch leaves the cursor where it was
       start = null;
     });
     box.addEventListener("pointercancel", () => {
@@ -73,7 +74,7 @@ export class Plot {
       if (start?.moved) link.mark(start.before);
       start = null;
     });
-    box.addEventListener("pointerleave", () => { if (!start) link.point(null); });
+    box.addEventListener("pointerleave", (e) => { if (!start && e.pointerType !== "touch") link.point(null); });
     box.addEventListener("dblclick", () => link.zoom(null));
     box.addEventListener("keydown", (e) => this.key(e));
     box.addEventListener("blur", () => link.point(null));

@@ -33,7 +33,7 @@ export class Difference {
     steady(this.body, this.top(sel, ep, rows), own?.text ? h("p", { class: "summary" }, clean(own.text, 400)) : null,
       d.because ? h("p", { class: "soft" }, clean(d.because, 300)) : null,
       h("h3", {}, causes.length ? "Causes found in it" : "No cause was found in it"),
-      causes.slice(0, 5).map((f) => h("a", { class: `brief ${level(f)}`, href: app.address({ view: "findings", cause: keyOf(f).slice(0, 200), sel: null }), "data-key": keyOf(f) }, h("b", {}, clean(f.title, 160)), h("span", {}, subject(f)), h("span", { class: "soft" }, `${f.share !== undefined && f.share !== null ? `${percent(f.share)} of ${clean(f.of, 40)} · ` : ""}${lasted(f)}`), h("span", {}, sentence(f).slice(0, 220)))),
+      causes.slice(0, 5).map((f) => h("a", { class: `brief ${level(f)}`, href: app.address({ view: "findings", cause: keyOf(f).slice(0, 200), sel: null }), "data-key": keyOf(f) }, h("b", {}, clean(f.title, 160)), h("span", {}, subject(f)), h("span", { class: "soft" }, `${f.share !== undefined && f.share !== null ? `${percent(f.share)} of ${clean(f.of, 90)} · ` : ""}${lasted(f)}`), h("span", {}, sentence(f).slice(0, 220)))),
       causes.length ? null : h("p", { class: "soft" }, "What differs below is what was measured; no cause of the catalogue stands out."),
       this.rows(rows));
   }

@@ -4,6 +4,7 @@ import { h, s, name, steady, empty, tells, clean } from "./dom.js";
 import { count, micros, rate, percent } from "./figure.js";
 import { shares, part } from "./parts.js";
 import { spark } from "./chart.js";
+import { query } from "./api.js";
 
 const MOST = 200; // that are listed
 
@@ -71,7 +72,8 @@ export class Endpoints {
       steady(this.list, h("li", {}, text ? empty("No endpoint is called so.", "Shorten what is searched for.") : empty("No request was seen in this time.", "Choose a longer time above, or send a request to a service on this host.")));
       return;
     }
-    steady(this.list, list.slice(0, MOST).map((e) => h("li", {}, this.item(e))), list.length > MOST ? h("li", { class: "soft more" }, `${count(list.length - MOST)} more: filter to see them.`) : null);
+    steady(this.list, list.slice(0, MOST).map((e) => h("li", {}, this.item(e))), list.length > MOST ? h("li", { class: "soft more" }, `${count(list.length - MOST)} more: filter to see them.`) : null,
+      h("li", { class: "soft more" }, h("a", { href: query("api/endpoints", { from: this.app.range.from, to: this.app.range.to, format: "csv" }), download: "" }, "Save this list (CSV)")));
   }
 
   item(e) {

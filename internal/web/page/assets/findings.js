@@ -4,7 +4,7 @@ import { h, clean, button, fill, steady, empty, tells } from "./dom.js";
 import { count, percent, plural } from "./figure.js";
 import { clock, span, moment, other, now } from "./clock.js";
 import { menu, saveCSV, saveJSON } from "./export.js";
-import { Plot, right } from "./chart.js";
+import { Plot, spark, right } from "./chart.js";
 
 // level is how grave a finding is, by how much of the trouble it explains.
 export const level = (f) => f.role === "consequence" ? "follows" : (f.share ?? 0) >= 0.5 ? "grave" : (f.share ?? 0) >= 0.1 ? "middle" : "light";
@@ -32,7 +32,7 @@ export function subject(f) {
 export const sentence = (f) => clean(f.text || f.impact?.text || "", 600);
 
 function brief(f) {
-  return [h("b", {}, clean(f.title, 200)), h("div", {}, subject(f)), h("div", {}, lasted(f)), f.share !== undefined && f.share !== null ? h("div", {}, `${percent(f.share)} of ${clean(f.of, 60)}`) : null, h("div", { class: "soft" }, f.role === "consequence" ? levelWords.follows : levelWords[level(f)])];
+  return [h("b", {}, clean(f.title, 200)), h("div", {}, subject(f)), h("div", {}, lasted(f)), f.share !== undefined && f.share !== null ? h("div", {}, `${percent(f.share)} of ${clean(f.of, 90)}`) : null, h("div", { class: "soft" }, f.role === "consequence" ? levelWords.follows : levelWords[level(f)])];
 }
 
 // Lane draws findings on the time line of the charts below it: from onset to end.
@@ -80,9 +80,9 @@ export function card(f, app, open = false) {
   const to = ends(f, now()), pad = Math.max(10, (to - f.onset) * 0.25);
   box.append(h("summary", { "data-key": keyOf(f) }, h("span", { class: "bar", "aria-hidden": "true" }),
     h("span", { class: "what" }, h("b", {}, clean(f.title, 200)), h("span", { class: "soft" }, subject(f))),
-    h("span", { class: "much" }, f.share !== undefined && f.share !== null ? [h("b", {}, percent(f.share)), h("small", {}, `of ${clean(f.of, 60)}`)] : null),
+    h("span", { class: "much" }, f.share !== undefined && f.share !== null ? [h("b", {}, percent(f.share)), h("small", {}, `of ${clean(f.of, 90)}`)] : null),
     h("span", { class: "since", title: f.end ? `${other(f.onset)} to ${other(f.end)}` : other(f.onset) }, f.verdict === "proved" ? h("span", { class: "badge good" }, "proved") : null, lasted(f))));
-  const body = h("div", { class: "body" }, h("p", {}, sentence(f)),
+  const body = h("div", { class: "body" }, h("p", {}, sentence(f)), f.shares?.length > 2 ? h("p", { class: "soft shares" }, "how much, window by window: ", spark(f.shares.map((x) => x.share), Math.min(260, 12 + f.shares.length * 8), 22)) : null,
     f.role === "consequence" ? h("p", { class: "soft" }, f.consequence_of ? `It follows from ${clean(f.consequence_of, 80)}: mend that first.` : "It follows from another finding: mend that first.") : null,
     f.evidence?.length ? h("table", { class: "plain evidence" }, h("caption", {}, "Evidence"), f.evidence.map((e) => h("tr", {}, h("td", {}, clean(e.fact, 300)),
       h("td", { class: "n" }, figure(e.value, e.unit)), h("td", { class: "n soft" }, e.limit !== undefined && e.limit !== null ? `of ${figure(e.limit, e.unit)}` : ""), h("td", { class: "soft" }, clean(e.source, 200))))) : null,
@@ -117,11 +117,13 @@ function commands(label, list) {
 }
 
 // strip shows the gravest findings in a row, above the time line.
-export function strip(list, app) {
+export function strip(d, app) {
+  const list = d.findings;
   const some = sorted(list).filter((f) => f.role !== "consequence"), follow = (list || []).length - some.length;
+  if (!some.length && d.judged === null) return h("p", { class: "fine" }, h("i", { class: "tick none", "aria-hidden": "true" }), "Nothing was judged in this time yet: findings come at the end of each window, a minute unless told otherwise.");
   if (!some.length) return h("p", { class: "fine" }, h("i", { class: "tick", "aria-hidden": "true" }), "No cause of slowness was found in this time.", h("a", { href: app.address({ view: "findings" }) }, "What was ruled out"));
   return h("div", { class: "strip-findings" }, some.slice(0, 3).map((f) => h("a", { class: `brief ${level(f)}`, href: app.address({ view: "findings", cause: keyOf(f).slice(0, 200) }), "data-key": keyOf(f) },
-    h("b", {}, clean(f.title, 120)), h("span", {}, subject(f)), h("span", { class: "soft" }, [f.share !== undefined && f.share !== null ? `${percent(f.share)} of ${clean(f.of, 40)} · ` : "", lasted(f)]))),
+    h("b", {}, clean(f.title, 120)), h("span", {}, subject(f)), h("span", { class: "soft" }, [f.share !== undefined && f.share !== null ? `${percent(f.share)} of ${clean(f.of, 90)} · ` : "", lasted(f)]))),
     some.length > 3 || follow ? h("a", { class: "brief rest", href: app.address({ view: "findings" }) }, [some.length > 3 ? h("b", {}, `${some.length - 3} more`) : null, follow ? h("span", { class: "soft" }, plural(follow, "consequence")) : null, h("span", {}, "All findings")]) : null);
 }
 
@@ -137,7 +139,7 @@ export default function view(app) {
     fill(top, h("h1", {}, all.length ? plural(all.filter((f) => f.role !== "consequence").length, "cause") : "Nothing found"), h("span", { class: "grow" }),
       menu("findings", [["Table (CSV)", () => saveCSV(["cause", "title", "role", "verdict", "share", "of", "subject", "onset", "end", "text"], all.map((f) => [f.cause, f.title, f.role, f.verdict, f.share, f.of, subject(f), clock(f.onset), f.end ? clock(f.end) : "", f.text]), "findings")], ["All of it (JSON)", () => saveJSON(d, "findings")], ["Report (JSON)", `api/report?from=${range.from}&to=${range.to}`]]));
     steady(list, all.length ? all.map((f, i) => card(f, app, open.has(keyOf(f)) || fresh && (app.route.cause ? keyOf(f).startsWith(app.route.cause) : i === 0)))
-      : empty("No cause of slowness was found in this time.", "If something was slow, drag over that time in the time line: what differed then is told there."));
+      : d.judged === null ? empty("Nothing was judged in this time yet.", "Findings come at the end of each window, a minute unless told otherwise.") : empty("No cause of slowness was found in this time.", "If something was slow, drag over that time in the time line: what differed then is told there."));
     fill(rest, lists("Ruled out", d.ruled_out, "They were looked for, and were not it."), lists("Not checked", d.not_checked, "They could not be looked for here."));
     fresh = false;
   }

@@ -75,6 +75,7 @@ async function load(anew = false) {
   clearTimeout(timer);
   running?.abort();
   const mine = running = new AbortController(), signal = mine.signal, my = ++turn;
+  document.documentElement.dataset.busy = String(my);
   try {
     app.status = await ask("api/status", {}, signal);
     setNow(app.status.now);
@@ -101,6 +102,7 @@ async function load(anew = false) {
     if (!e.status && !("message" in e && e.name === "Error")) console.error(e);
   }
   document.documentElement.dataset.ready = String(my);
+  delete document.documentElement.dataset.busy;
   foot();
   const live = !app.paused && app.range?.live && !document.hidden && view?.live !== false && app.status?.recording !== false;
   tip.tidy();

@@ -1,7 +1,7 @@
 // Requests one by one: the slowest, or as they came.
 
 import { h, s, name, clean, steady, empty, choice, tells } from "./dom.js";
-import { micros, count, percent } from "./figure.js";
+import { micros, count, percent, plural } from "./figure.js";
 import { moment, other } from "./clock.js";
 import { shares } from "./parts.js";
 import { about } from "./endpoints.js";
@@ -70,7 +70,7 @@ export default function view(app) {
     };
     const eps = (known.endpoints || []).slice(0, 300).map((e) => [e.key, clean(`${e.side === "served" ? "in" : "out"} ${e.process?.comm || "?"} ${e.addr}:${e.port}`, 60)]);
     if (r.ep && !eps.some(([k]) => k === r.ep)) eps.push([r.ep, clean(r.ep.split("|").slice(2).join(" "), 60)]);
-    steady(bar, h("h1", {}, "Requests"), h("small", { class: "soft" }, [total === null ? "too many to count" : `${count(total)} stored`, d.stand_for > total ? `stand for ${count(d.stand_for)}` : "", more ? `the ${r.sort === "time" ? "latest" : "slowest"} ${count(shown)} are shown` : ""].filter(Boolean).join(", ")), h("span", { class: "grow" }),
+    steady(bar, h("h1", {}, "Requests"), h("small", { class: "soft" }, [total === null ? d.stand_for ? plural(d.stand_for, "request") : "more than can be counted" : d.stand_for > total ? `${count(total)} stored, which stand for ${count(d.stand_for)}` : plural(total, "request"), more ? `the ${r.sort === "time" ? "latest" : "slowest"} ${count(shown)} are shown` : ""].filter(Boolean).join(", ")), h("span", { class: "grow" }),
       pick("Endpoint", "ep", [["", "all endpoints"], ...eps]), pick("Least time", "slow", least), pick("Status", "status", [["", "any status"], ["ok", "ok"], ["error", "errors"]]),
       choice("Order", [["slow", "slowest"], ["time", "latest"]], r.sort || "slow", (v) => app.go({ sort: v === "slow" ? null : v })),
       menu("requests", [["Table (CSV)", query("api/requests", { ...q, limit: MOST, format: "csv" })], ["All of it (JSON)", query("api/requests", { ...q, limit: MOST })]]));

@@ -66,7 +66,7 @@ export default function timeline(app) {
     app.losses.set("findings", found.losses);
     endpoints.set(known, new Map((all.series || []).map((x) => [x.key, x.p99_us?.some((v) => v > 0) ? x.p99_us : x.rps || []])), chosen?.key, found.findings);
     link.selection = app.route.sel;
-    steady(verdict, strip(found.findings, app));
+    steady(verdict, strip(found, app));
     lane.set({ from, to, list: found.findings });
     center.classList.toggle("none", !chosen);
     if (!chosen) {

@@ -27,9 +27,9 @@ export default function view(app) {
   }
 
   function draw() {
-    const all = data.nodes || [], many = all.length > MANY && shown(data, "process").nodes.length > 1, whole = detail ?? (many ? "process" : "thread"), { nodes, edges, chains: list } = shown(data, whole), by = new Map(nodes.map((n) => [n.id, n]));
+    const all = data.nodes || [], many = all.length > MANY && shown(data, "process").nodes.length > 1, whole = detail ?? (many ? "process" : "thread"), { nodes, edges, chains: drawn } = shown(data, whole), by = new Map(nodes.map((n) => [n.id, n]));
     const stuck = (data.chains || []).filter((c) => c.deadlock || c.cycle && c.deadlock === undefined), names = new Map(all.map((n) => [n.id, n]));
-    const round = data.chains ? list.filter((c) => c.cycle).map((c) => c.nodes) : cycles(nodes, edges), held = new Set(round.flat()), ends = endsOf(nodes, edges, held);
+    const round = data.chains ? drawn.filter((c) => c.cycle).map((c) => c.nodes) : cycles(nodes, edges), held = new Set(round.flat()), ends = endsOf(nodes, edges, held);
     const several = all.some((n) => n.kind === "thread");
     steady(bar, h("h1", {}, "Who waits for whom"), several ? choice("What a box is", [["process", "processes"], ["thread", "threads"]], whole, (v) => { detail = v; draw(); }) : null, h("span", { class: "grow" }), menu("the wait graph", [["Picture (PNG)", () => savePNG(graph.querySelector("svg"), "wait graph")], ["Drawing (SVG)", () => saveSVG(graph.querySelector("svg"), "wait graph")],
       ["Table (CSV)", () => saveCSV(["from", "to", "seconds", "how", "text"], (data.edges || []).map((e) => [names.get(e.from)?.title, names.get(e.to)?.title, e.seconds, e.how, e.text]), "waits")], ["All of it (JSON)", () => saveJSON(data, "waits")]]));
@@ -44,7 +44,7 @@ export default function view(app) {
       culprits.length ? h("p", { class: "summary" }, "At the end of the chains: ", culprits.slice(0, 3).map((n, i) => [i ? ", " : "", name(label(n), "strong"), ends.get(n.id) > 0 ? ` (${seconds(ends.get(n.id))} of waiting)` : ""]), ".") : null);
     picture(nodes, edges, by, held, ends);
     worded(names);
-    const left = (data.chains || []).length - list.length;
+    const left = (data.chains || []).length - drawn.length;
     if (left > 0) told.append(h("p", { class: "soft" }, `${plural(left, "chain")} with less time ${left === 1 ? "is" : "are"} not drawn: the JSON has all.`));
     if (chosen && by.has(chosen)) tell(by.get(chosen), edges, by); else fill(about, h("span", { class: "soft" }, "Choose a node to see what is known of it."));
   }

@@ -27,7 +27,8 @@ function draw(app, at) {
     if (!to.reportValidity()) return;
     box.open = false;
     app.go({ from: a, to: b, last: null, sel: null });
-  } } }, h("label", {}, "From ", from), h("label", {}, "To ", to), h("button", { type: "submit" }, "Show"));
+  } } }, h("label", {}, "From ", from), h("label", {}, "To ", to), h("button", { type: "submit" }, "Show"),
+    range.live ? button("Hold this time in the address", () => { box.open = false; app.go({ from: range.from, to: range.to, last: null }); }, { title: "so that whoever gets the address sees the same" }) : null);
   const box = h("details", { class: "menu" }, h("summary", { "aria-label": "Choose from and to", title: "From … to …" }, "⋯"), form);
   const shift = (share) => {
     const by = (range.to - range.from) * share;
