@@ -72,7 +72,7 @@ test-kernels:
 
 bench: build
 	@script/setup.sh test
-	go test ./internal/observe ./internal/report ./internal/sense/request ./internal/sense/function ./internal/store -run '^$$' -bench . -benchmem
+	go test ./internal/observe ./internal/report ./internal/export ./internal/sense/request ./internal/sense/function ./internal/store -run '^$$' -bench . -benchmem
 	go test ./bench -run '^$$' -bench . -benchtime 1x -timeout 40m
 
 # Each fuzz target for a short while.

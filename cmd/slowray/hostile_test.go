@@ -2,9 +2,15 @@ package main
 
 import (
 	"bytes"
+	"encoding/json"
+	"fmt"
+	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 	"unicode"
+
+	"github.com/slowray/slowray/internal/observe"
 )
 
 // TestErrorsAreOneLine: what is wrong is said on one line that drives no
@@ -29,6 +35,104 @@ func TestErrorsAreOneLine(t *testing.T) {
 					break
 				}
 			}
+		}
+	}
+}
+
+// toldByTheHost are the fields of an Observation whose text the watched host is free
+// to choose.
+var toldByTheHost = map[string]bool{
+	"Comm": true, "ParentComm": true, "Container": true, "ContainerName": true, "Unit": true, "Image": true, "Cgroup": true, "Path": true, "File": true,
+	"Text": true, "Example": true, "Label": true, "Statement": true, "Interface": true, "Location": true, "PeerName": true, "Remote": true, "Object": true,
+	"Script": true, "Root": true, "Config": true, "Why": true, "What": true, "Because": true, "Subject": true, "Kernel": true, "Addr": true, "Notes": true,
+}
+
+// taint adds evil to all that the host chooses, so that what was equal still is.
+func taint(v reflect.Value, field, evil string) {
+	switch v.Kind() {
+	case reflect.Pointer, reflect.Interface:
+		if !v.IsNil() {
+			taint(v.Elem(), field, evil)
+		}
+	case reflect.Struct:
+		for i := range v.NumField() {
+			if f := v.Type().Field(i); f.IsExported() {
+				taint(v.Field(i), f.Name, evil)
+			}
+		}
+	case reflect.Slice, reflect.Array:
+		for i := range v.Len() {
+			taint(v.Index(i), field, evil)
+		}
+	case reflect.Map:
+		for _, key := range v.MapKeys() {
+			value := reflect.New(v.Type().Elem()).Elem()
+			value.Set(v.MapIndex(key))
+			taint(value, field, evil)
+			v.SetMapIndex(key, value)
+		}
+	case reflect.String:
+		if toldByTheHost[field] && v.CanSet() {
+			v.SetString(v.String() + evil)
+		}
+	}
+}
+
+// TestHostileWindows: saved windows of hosts that give their processes, files,
+// containers and log lines the worst of names are judged and compared, and
+// nothing that is printed drives a terminal or floods it.
+func TestHostileWindows(t *testing.T) {
+	files, err := filepath.Glob("../../internal/diagnose/testdata/*.slowray")
+	if err != nil || len(files) < 5 {
+		t.Fatalf("%d recorded windows: %v", len(files), err)
+	}
+	files = files[:4]
+	for i, evil := range []string{
+		"\x1b]0;owned\x07\x1b[2J\u009b31m\u202e\u2028\r\n\x00", "<script>alert(1)</script>\"'&", strings.Repeat("A", 64<<10), strings.Repeat("é\u202e ", 10<<10),
+	} {
+		seen := false
+		before := ""
+		for _, file := range files {
+			o, err := observe.Load(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			taint(reflect.ValueOf(o), "", evil)
+			o.Host.Name += evil
+			hurt := filepath.Join(t.TempDir(), fmt.Sprint(i, filepath.Base(file)))
+			if err := observe.Save(hurt, o); err != nil {
+				t.Fatal(err)
+			}
+			commands := [][]string{{"replay", hurt}, {"replay", "--all", hurt}, {"replay", "--json", hurt}}
+			if before != "" {
+				commands = append(commands, []string{"compare", before, hurt}, []string{"compare", "--json", before, hurt})
+			}
+			before = hurt
+			for _, args := range commands {
+				var out, wrong bytes.Buffer
+				if code := run(args, &out, &wrong); code == exitFailed || wrong.Len() > 0 {
+					t.Fatalf("%s %s: exit status %d: %s", args[0], filepath.Base(file), code, wrong.String())
+				}
+				asJSON := args[1] == "--json"
+				var v any
+				if asJSON && json.Unmarshal(out.Bytes(), &v) != nil {
+					t.Errorf("%v: not JSON", args)
+				}
+				seen = seen || strings.Contains(out.String(), "\uFFFD") || strings.Contains(out.String(), "AAAA") || strings.Contains(out.String(), "<script")
+				for line := range strings.Lines(out.String()) {
+					if !asJSON && len(line) > 20_000 {
+						t.Errorf("%v: a line of %d bytes", args[:2], len(line))
+					}
+					for at, c := range strings.TrimSuffix(line, "\n") {
+						if unicode.IsControl(c) || unicode.In(c, unicode.Cf, unicode.Zl, unicode.Zp) {
+							t.Fatalf("%v: character %U in %q", args, c, line[max(0, at-30):min(len(line), at+30)])
+						}
+					}
+				}
+			}
+		}
+		if !seen {
+			t.Errorf("text %d is nowhere to be seen: the test shows nothing", i)
 		}
 	}
 }
