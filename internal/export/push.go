@@ -232,10 +232,12 @@ func (p *pusher) deliver(ctx context.Context, s signal, m proto.Message, n int) 
 		p.count(s, 0, n, err)
 		return 0, nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, p.opt.timeout)
+	limited, cancel := context.WithTimeout(ctx, p.opt.timeout)
 	defer cancel()
-	answer := p.wire.send(ctx, s, body)
+	answer := p.wire.send(limited, s, body)
 	switch {
+	case answer.err != nil && ctx.Err() != nil: // told to end: the collector is not to blame
+		return 0, ctx.Err()
 	case answer.err == nil:
 		refused := min(max(answer.rejected, 0), int64(n))
 		p.count(s, n-int(refused), int(refused), nil)

@@ -18,7 +18,7 @@ type Section struct {
 // Page writes the manual page, in the language of man(7).
 func Page(w io.Writer, app *kong.Application, version string, sections []Section) error {
 	p := &page{}
-	p.line(`.TH %s 8 "" "%s" "System administration"`, strings.ToUpper(quoted(app.Name)), quoted(version))
+	p.line(`.TH %s 1 "" "%s" "User commands"`, strings.ToUpper(quoted(app.Name)), quoted(version))
 	p.line(".SH NAME")
 	summary, _, _ := strings.Cut(app.Help, "\n")
 	p.line("%s \\- %s", roff(app.Name), roff(strings.TrimSuffix(summary, ".")))
