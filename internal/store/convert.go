@@ -4,13 +4,12 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"slices"
 	"time"
 
 	"github.com/parquet-go/parquet-go"
-
-	"github.com/slowray/slowray/internal/report"
 )
 
 // convertLogs makes Parquet files of the logs that are ended, then removes them.
@@ -65,58 +64,20 @@ func convertLog(dir string, l openLog) error {
 	return syncDir(dir + "/" + openDir)
 }
 
-// entryRef is a request in a log: its start, its bytes, where the processes of
-// its frame begin.
-type entryRef struct {
-	start int64 // µs
-	entry []byte
-	base  int
-}
-
 // convertRequests puts the requests of a log in order of their start.
 func convertRequests(dir string, number uint64, data *logData) error {
-	var refs []entryRef
-	var procs []report.Process
-	for _, frame := range data.frames {
-		base := len(procs)
-		entries(frame, func(kind byte, entry []byte) bool {
-			switch kind {
-			case entryProcess:
-				p, _ := decodeProcess(entry)
-				procs = append(procs, p)
-			case entryRequest:
-				d := decoder{b: entry}
-				start := d.int()
-				if n := d.small(); !d.bad && base+int(n) < len(procs) {
-					refs = append(refs, entryRef{start, entry, base})
-				}
-			}
-			return true
-		})
-	}
+	refs, procs := data.inOrder(entryRequest, math.MinInt64, math.MaxInt64)
 	if len(refs) == 0 {
 		return nil
 	}
-	slices.SortStableFunc(refs, func(a, b entryRef) int { return cmp.Compare(a.start, b.start) })
 	seg := segment{kind: kindRequests, low: number, high: number}
-	seg.first, seg.last = secondOf(refs[0].start), secondOf(refs[len(refs)-1].start)
-	return publish(dir, &seg, func(w *parquet.GenericWriter[requestRow]) error {
-		var r Request
-		var text words
-		return writeRows(w, rowLot, func(yield func(*requestRow) bool) {
-			var row requestRow
-			for _, ref := range refs {
-				if !decodeRequest(ref.entry, &r) {
-					continue
-				}
-				n, _ := requestProcess(ref.entry)
-				r.Process = procs[ref.base+int(n)]
-				row.set(&r, &text)
-				if !yield(&row) {
-					return
-				}
-			}
+	seg.first, seg.last = secondOf(refs[0].at), secondOf(refs[len(refs)-1].at)
+	return publish(dir, &seg, func(w *parquet.GenericWriter[requestRow]) (err error) {
+		requestsOf(refs, procs, func(rows []requestRow) bool {
+			_, err = w.Write(rows)
+			return err == nil
 		})
+		return err
 	})
 }
 
@@ -148,31 +109,26 @@ func writeRows[T any](w *parquet.GenericWriter[T], lot int, rows func(yield func
 // convertSeconds also makes the sums of 10 s and of 5 min. They come first: as
 // long as the log is there, all three can be made again.
 func convertSeconds(dir string, number uint64, data *logData) error {
-	var rows []*secondRow
-	data.seconds(func(row *secondRow) bool {
-		rows = append(rows, row)
-		return true
-	})
-	if len(rows) == 0 {
+	refs, _ := data.inOrder(entrySecond, math.MinInt64, math.MaxInt64)
+	if len(refs) == 0 {
 		return nil
 	}
-	slices.SortStableFunc(rows, compareSeconds)
 	for _, k := range []kind{kindMinutes5, kindSeconds10, kindSeconds} {
-		list := rows
-		if width := widthOf(k); width > 1 {
-			list = rollUp(rows, width)
-		}
+		width := widthOf(k)
 		seg := segment{kind: k, low: number, high: number}
-		seg.first, seg.last = secondOf(list[0].At), secondOf(list[len(list)-1].At)
+		seg.first, seg.last = secondOf(floorTo(refs[0].at, width*1e6)), secondOf(floorTo(refs[len(refs)-1].at, width*1e6))
 		err := publish(dir, &seg, func(w *parquet.GenericWriter[secondRow]) error {
-			return writeRows(w, rowLot, func(yield func(*secondRow) bool) {
-				for _, row := range list {
+			return writeRows(w, 1, func(yield func(*secondRow) bool) {
+				keep := func(row *secondRow) bool {
 					if k != kindMinutes5 {
-						row.PartsHist = nil // they are half of all bytes, and are worth it in few rows
+						row.PartsHist = row.PartsHist[:0] // they are half of all bytes, and are worth it in few rows
 					}
-					if !yield(row) {
-						return
-					}
+					return yield(row)
+				}
+				if width == 1 {
+					secondsOf(refs, keep)
+				} else {
+					rollUp(refs, width, keep)
 				}
 			})
 		})
@@ -194,10 +150,6 @@ func widthOf(k kind) int64 {
 	return 1
 }
 
-func compareSeconds(a, b *secondRow) int {
-	return cmp.Or(cmp.Compare(a.At, b.At), a.key().compare(b.key()))
-}
-
 // floorTo is the beginning of the stretch of a width in which a moment lies.
 func floorTo(at, width int64) int64 {
 	rest := at % width
@@ -207,33 +159,37 @@ func floorTo(at, width int64) int64 {
 	return at - rest
 }
 
-// rollUp sums rows up by endpoint and stretches of this many seconds. It changes
-// nothing in rows.
-func rollUp(rows []*secondRow, width int64) []*secondRow {
-	type cell struct {
-		at  int64
-		key endpointKey
-	}
-	sums := map[cell]*sum{}
-	for _, row := range rows {
-		c := cell{floorTo(row.At, width*1e6), row.key()}
-		s := sums[c]
-		if s == nil {
-			s = &sum{}
-			sums[c] = s
+// rollUp sums rows, which are in order of time, up by endpoint and stretches of
+// this many seconds.
+func rollUp(refs []entryRef, width int64, f func(*secondRow) bool) {
+	sums := map[endpointKey]*sum{}
+	begin := int64(0) // of the stretch that sums is of
+	more := true
+	flush := func() {
+		var row secondRow
+		for _, s := range sortedSums(sums) {
+			sec := s.second(0)
+			row.set(&sec, int(width))
+			row.At = begin
+			if more = more && f(&row); !more {
+				break
+			}
 		}
-		s.add(row)
+		clear(sums)
 	}
-	out := make([]*secondRow, 0, len(sums))
-	for c, s := range sums {
-		sec := s.second(0)
-		row := new(secondRow)
-		row.set(&sec, int(width))
-		row.At = c.at
-		out = append(out, row)
+	secondsOf(refs, func(row *secondRow) bool {
+		if at := floorTo(row.At, width*1e6); at != begin {
+			flush()
+			begin = at
+		}
+		if more {
+			addTo(sums, row, newSum)
+		}
+		return more
+	})
+	if more {
+		flush()
 	}
-	slices.SortFunc(out, compareSeconds)
-	return out
 }
 
 func convertFindings(dir string, number uint64, data *logData) error {

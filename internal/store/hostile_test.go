@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"hash/crc32"
+	"math"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -278,11 +279,12 @@ func FuzzLog(f *testing.F) {
 			}
 			l.count()
 			l.span()
-			var text words
-			var row requestRow
-			l.requests(func(r *Request) bool { row.set(r, &text); return true })
+			refs, procs := l.inOrder(entryRequest, math.MinInt64, math.MaxInt64)
+			requestsOf(refs, procs, func([]requestRow) bool { return true })
 			l.findings(func(*findingRow) bool { return true })
-			l.seconds(func(row *secondRow) bool {
+			refs, _ = l.inOrder(entrySecond, math.MinInt64, math.MaxInt64)
+			rollUp(refs, 10, func(*secondRow) bool { return true })
+			secondsOf(refs, func(row *secondRow) bool {
 				var s sum
 				s.add(row)
 				s.second(0)

@@ -1,5 +1,7 @@
 package store
 
+import "github.com/slowray/slowray/internal/observe"
+
 // A row of endpoints' sums as an entry of a log: first its time, then all
 // columns in their order. One list of the columns serves for both directions.
 
@@ -60,38 +62,57 @@ func appendSecond(b []byte, row *secondRow) []byte {
 	return e.b
 }
 
-// decodeSecond is the inverse; false when the entry is malformed.
+// decodeSecond is the inverse, into a row whose lists are used again; false when
+// the entry is malformed.
 func decodeSecond(entry []byte, row *secondRow) bool {
 	d := decoder{b: entry}
+	lists := *row
 	*row = secondRow{}
 	row.fields(func(s *string) { *s = d.text() }, func(n *int64) { *n = d.int() }, func(n *int32) { *n = int32(d.int()) })
-	for _, list := range []*[]bucket{&row.TotalHist, &row.ServerHist, &row.RTTHist} {
-		n := d.count()
-		if n > 0 {
-			*list = make([]bucket, n)
-		}
-		for i := range *list {
-			(*list)[i] = bucket{toMicros(d.int()), d.int()}
-		}
-	}
-	if n := d.count(); n > 0 {
-		row.PartsHist = make([]partBucket, n)
-	}
+	row.TotalHist = d.buckets(lists.TotalHist)
+	row.ServerHist = d.buckets(lists.ServerHist)
+	row.RTTHist = d.buckets(lists.RTTHist)
+	row.PartsHist = lists.PartsHist[:0]
 	last := ""
-	for i := range row.PartsHist {
-		if name := d.text(); name != "" {
-			last = name
+	for range d.count() {
+		if name := d.bytes(); len(name) > 0 {
+			last = partName(name)
 		}
-		row.PartsHist[i] = partBucket{last, toMicros(d.int()), d.int()}
+		row.PartsHist = append(row.PartsHist, partBucket{last, toMicros(d.int()), d.int()})
 	}
-	if n := d.count(); n > 0 {
-		row.Flags = make([]flagCount, n)
-	}
-	for i := range row.Flags {
-		row.Flags[i] = flagCount{d.text(), d.int()}
+	row.Flags = lists.Flags[:0]
+	for range d.count() {
+		row.Flags = append(row.Flags, flagCount{d.text(), d.int()})
 	}
 	return d.ended()
 }
+
+func (d *decoder) buckets(list []bucket) []bucket {
+	list = list[:0]
+	for range d.count() {
+		list = append(list, bucket{toMicros(d.int()), d.int()})
+	}
+	return list
+}
+
+// partName is the text of a name that is mostly one of few.
+func partName(name []byte) string {
+	if known, ok := partNames[string(name)]; ok {
+		return known
+	}
+	return string(name)
+}
+
+var partNames = func() map[string]string {
+	m := map[string]string{}
+	for p := range observe.NumParts {
+		m[p.String()] = p.String()
+	}
+	for p := range observe.NumServerParts {
+		m[p.String()] = p.String()
+	}
+	return m
+}()
 
 // count is how many elements follow, each of two bytes at least.
 func (d *decoder) count() int {

@@ -192,19 +192,12 @@ func caught(err *error) {
 	}
 }
 
-// logRun is a log as a run: its rows in order of time.
-func logRun[T any](l *openedLog, failed func(string, error), rows func(*logData) []T, at func(*T) int64) (run[T], bool) {
+// readable is a log that is open, as far as it is whole; false when there is
+// nothing in it yet, or it cannot be read.
+func (l *openedLog) readable(failed func(string, error)) (*logData, bool) {
 	data, err := readLogFrom(l.file, l.path)
-	if err != nil {
-		if !errors.Is(err, errNotLog) || data.torn >= int64(len(logMagic)) {
-			failed(l.path, err)
-		}
-		return run[T]{}, false
+	if err != nil && (!errors.Is(err, errNotLog) || data.torn >= int64(len(logMagic))) {
+		failed(l.path, err)
 	}
-	list := rows(&data)
-	if len(list) == 0 {
-		return run[T]{}, false
-	}
-	slices.SortStableFunc(list, func(a, b T) int { return cmp.Compare(at(&a), at(&b)) })
-	return run[T]{path: l.path, first: at(&list[0]), lots: func(yield func([]T, error) bool) { yield(list, nil) }}, true
+	return &data, err == nil
 }

@@ -138,22 +138,14 @@ func (r *Reader) requestRows(q *Query, want func(string) bool, f func(*requestRo
 		runs = append(runs, more...)
 	}
 	for i := range snap.logs {
-		one, ok := logRun(&snap.logs[i], r.skip, func(data *logData) []requestRow {
-			var list []requestRow
-			var text words
-			data.requests(func(req *Request) bool {
-				if us := req.StartNS / 1000; us >= from && us < to {
-					var row requestRow
-					if row.set(req, &text); matches(&row) {
-						list = append(list, row)
-					}
-				}
-				return true
-			})
-			return list
-		}, at)
-		if ok {
-			runs = append(runs, one)
+		data, ok := snap.logs[i].readable(r.skip)
+		if !ok {
+			continue
+		}
+		if refs, procs := data.inOrder(entryRequest, from, to); len(refs) > 0 {
+			runs = append(runs, run[requestRow]{path: snap.logs[i].path, first: refs[0].at, lots: func(yield func([]requestRow, error) bool) {
+				requestsOf(refs, procs, func(rows []requestRow) bool { return yield(rows, nil) })
+			}})
 		}
 	}
 	merge(runs, at, r.skip, func(row *requestRow) bool {
@@ -218,16 +210,18 @@ func (r *Reader) Findings(from, to time.Time) ([]Finding, error) {
 		runs = append(runs, more...)
 	}
 	for i := range snap.logs {
-		one, ok := logRun(&snap.logs[i], r.skip, func(data *logData) []findingRow {
-			var list []findingRow
-			data.findings(func(row *findingRow) bool {
-				list = append(list, *row)
-				return true
-			})
-			return list
-		}, at)
-		if ok {
-			runs = append(runs, one)
+		data, ok := snap.logs[i].readable(r.skip)
+		if !ok {
+			continue
+		}
+		var list []findingRow
+		data.findings(func(row *findingRow) bool {
+			list = append(list, *row)
+			return true
+		})
+		slices.SortStableFunc(list, func(a, b findingRow) int { return cmp.Compare(at(&a), at(&b)) })
+		if len(list) > 0 {
+			runs = append(runs, run[findingRow]{path: snap.logs[i].path, first: at(&list[0]), lots: func(yield func([]findingRow, error) bool) { yield(list, nil) }})
 		}
 	}
 	var out []Finding

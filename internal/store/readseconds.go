@@ -267,18 +267,18 @@ func (r *Reader) secondRows(k kind, from, to int64, q *Query, f func(*secondRow)
 		runs = append(runs, more...)
 	}
 	for i := range snap.logs {
-		one, ok := logRun(&snap.logs[i], r.skip, func(data *logData) []secondRow {
-			var list []secondRow
-			data.seconds(func(row *secondRow) bool {
-				if row.At >= from && row.At < to {
-					list = append(list, *row)
-				}
-				return true
-			})
-			return list
-		}, at)
-		if ok {
-			runs = append(runs, one)
+		data, ok := snap.logs[i].readable(r.skip)
+		if !ok {
+			continue
+		}
+		if refs, _ := data.inOrder(entrySecond, from, to); len(refs) > 0 {
+			runs = append(runs, run[secondRow]{path: snap.logs[i].path, first: refs[0].at, lots: func(yield func([]secondRow, error) bool) {
+				lot := make([]secondRow, 1)
+				secondsOf(refs, func(row *secondRow) bool {
+					lot[0] = *row
+					return yield(lot, nil)
+				})
+			}})
 		}
 	}
 	merge(runs, at, r.skip, func(row *secondRow) bool {
