@@ -142,6 +142,9 @@ func TestTornLog(t *testing.T) {
 	must(t, err)
 	s.lock.Close() // killed
 	for size := len(whole); size > 0; size-- {
+		if int64(size) < ends[len(ends)-3] && size > 2*len(logMagic) && size%7 != 0 {
+			continue // every byte of the last two frames and of the header, some of the others
+		}
 		kept := 0
 		for i, end := range ends {
 			if int64(size) >= end {
@@ -200,7 +203,7 @@ func TestReadersBesideWriter(t *testing.T) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		for n := 0; n < 6000; n++ {
+		for n := 0; n < 3000; n++ {
 			r := numbered(n)
 			s.AddRequest(&r)
 			if n%20 == 19 {
@@ -222,7 +225,7 @@ func TestReadersBesideWriter(t *testing.T) {
 		select {
 		case <-done:
 			must(t, s.Close())
-			checkNumbers(t, readAll(t, dir, Query{}), 6000)
+			checkNumbers(t, readAll(t, dir, Query{}), 3000)
 			if reads < 5 {
 				t.Logf("only %d reads beside the writer", reads)
 			}
