@@ -176,3 +176,19 @@ type Loss struct {
 	What  string `json:"what"`
 	Count int64  `json:"count"`
 }
+
+// Imported begins an Observation of requests that come from a file instead of a host.
+// Everything but requests is a gap, because of untold; missing is what even of
+// requests the file does not tell, one sentence each.
+func Imported(c *Capture, w Window, untold string, missing []string) *Observation {
+	o := &Observation{Schema: SchemaObservation, Capture: c, Window: w}
+	for _, kind := range Kinds() {
+		if kind != KindRequests {
+			o.Gaps = append(o.Gaps, Gap{Kind: kind, Because: untold})
+		}
+	}
+	for _, what := range missing {
+		o.Gaps = append(o.Gaps, Gap{Kind: KindRequests, Because: what, Partial: true})
+	}
+	return o
+}

@@ -322,21 +322,10 @@ func Observe(path, version string, opt Options) (*observe.Observation, error) {
 	if err != nil {
 		return nil, err
 	}
-	o := &observe.Observation{
-		Schema: observe.SchemaObservation, Version: version, Capture: &observe.Capture{File: path, Lines: s.Lines, Connections: s.Closed},
-		Window: observe.Window{Start: s.Start, Seconds: s.End.Sub(s.Start).Seconds()}, Losses: s.Losses,
-	}
+	o := observe.Imported(&observe.Capture{File: path, Lines: s.Lines, Connections: s.Closed}, observe.Window{Start: s.Start, Seconds: s.End.Sub(s.Start).Seconds()}, untold, s.Missing)
+	o.Version, o.Losses, o.Endpoints = version, s.Losses, table.Endpoints(s.End, s.Counters)
 	if len(opt.Ports) == 1 {
 		o.Filter.Port = opt.Ports[0]
-	}
-	o.Endpoints = table.Endpoints(s.End, s.Counters)
-	for _, kind := range observe.Kinds() {
-		if kind != observe.KindRequests {
-			o.Gaps = append(o.Gaps, observe.Gap{Kind: kind, Because: untold})
-		}
-	}
-	for _, what := range s.Missing {
-		o.Gaps = append(o.Gaps, observe.Gap{Kind: observe.KindRequests, Because: what, Partial: true})
 	}
 	return o, nil
 }
