@@ -1,0 +1,253 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+
+	"github.com/slowray/slowray/internal/diagnose"
+	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/report"
+	"github.com/slowray/slowray/internal/store"
+)
+
+// noon is when the history of these tests begins: three windows of a minute, the
+// first two with one fault and the third with another, and after half an hour
+// one more.
+var noon = time.Date(2026, 3, 4, 12, 0, 0, 0, time.Local)
+
+func testHistory(t *testing.T) (dir string) {
+	t.Helper()
+	dir = filepath.Join(t.TempDir(), "history")
+	s, err := store.Open(dir, store.Options{MaxAge: 100 * 365 * 24 * time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, name := range []string{"nginx-throughput-S0", "nginx-throughput-S0", "cpu-saturated", "cpu-saturated"} {
+		o, err := observe.Load("../../internal/diagnose/testdata/" + name + ".slowray")
+		if err != nil {
+			t.Fatal(err)
+		}
+		o.Window.Start, o.Window.Seconds = noon.Add(time.Duration(i)*time.Minute).UTC(), 59
+		if i == 3 {
+			o.Window.Start = noon.Add(30 * time.Minute).UTC()
+			o.Stacks = &observe.Stacks{WindowNS: 4e9, Hz: 97, Types: []observe.StackValue{{Type: "samples", Unit: "count"}, {Type: "cpu", Unit: "nanoseconds"}},
+				Frames:  []observe.Frame{{Name: "inner", Kind: observe.FramePython}, {Name: "outer", Kind: observe.FramePython}},
+				Samples: []observe.StackSample{{PID: 7, Comm: "app", Frames: []int32{0, 1}, Values: []int64{40, 4e8}}}}
+		}
+		if err := s.AddObservation(o, diagnose.Diagnose(o).Findings); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := range 10 {
+		r := store.Request{Process: report.Process{Comm: "app\x1b[31m"}, Why: store.Sampled}
+		r.Side, r.StartNS, r.PID, r.Seq, r.Weight = observe.Served, noon.Add(time.Duration(i)*time.Second).UnixNano(), 7, 1, 1
+		r.Local, r.Peer = netip.MustParseAddrPort("10.0.0.1:80"), netip.MustParseAddrPort("10.0.0.2:4000")
+		r.Requests, r.Status, r.HTTP = 1, observe.StatusOK, 200
+		r.Ledger[observe.Server] = int64(i+1) * int64(10*time.Millisecond)
+		if i == 9 {
+			r.Side, r.Local, r.Peer = observe.Called, r.Peer, r.Local
+		}
+		s.AddRequest(&r)
+		sec := store.Second{At: r.StartNS / 1e9, Endpoint: observe.Endpoint{Side: "served", Addr: "10.0.0.1", Port: 80, Comm: "app", Requests: 1}}
+		s.AddSecond(&sec)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// history runs slowray and gives what it wrote.
+func slowray(t *testing.T, want int, args ...string) (stdout, stderr string) {
+	t.Helper()
+	var out, errs bytes.Buffer
+	if status := run(args, &out, &errs); status != want {
+		t.Fatalf("%q: status %d, want %d: %s", args, status, want, errs.String())
+	}
+	return out.String(), errs.String()
+}
+
+func TestWhyAt(t *testing.T) {
+	dir := testHistory(t)
+	at := func(minute, second int) string {
+		return noon.Add(time.Duration(minute)*time.Minute + time.Duration(second)*time.Second).Format("2006-01-02 15:04:05")
+	}
+	windows, err := filepath.Glob(filepath.Join(dir, "observations", "*", "*"))
+	if err != nil || len(windows) != 4 {
+		t.Fatalf("%q, %v", windows, err)
+	}
+	// One window is judged as the file is.
+	live, _ := slowray(t, exitFindings, "replay", windows[0], "--json")
+	for _, command := range []string{"why", "replay"} {
+		got, said := slowray(t, exitFindings, command, "--at", at(0, 30), "--dir", dir, "--json")
+		if got != live || !strings.Contains(said, "the window from") {
+			t.Errorf("%s --at differs from replaying the window (%s)", command, said)
+		}
+	}
+	// In the second between two windows the nearer one answers.
+	slowray(t, exitFindings, "why", "--at", at(1, 59), "--dir", dir)
+
+	text, said := slowray(t, exitFindings, "why", "--at", at(0, 0), "--for", "31m", "--dir", dir, "--json")
+	if !strings.Contains(said, "nothing was recorded from") {
+		t.Errorf("the gap of half an hour is not told: %s", said)
+	}
+	schema, err := jsonschema.NewCompiler().Compile("../../schema/report.schema.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	doc, err := jsonschema.UnmarshalJSON(strings.NewReader(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := schema.Validate(doc); err != nil {
+		t.Error(err)
+	}
+	var r diagnose.Report
+	if err := json.Unmarshal([]byte(text), &r); err != nil {
+		t.Fatal(err)
+	}
+	seen := map[string]observe.Over{}
+	for _, f := range r.Findings {
+		if f.Over != nil {
+			seen[f.Cause] = *f.Over
+		}
+	}
+	if o := seen["conntrack-full"]; o.Windows != 2 || o.Of != 4 || !o.Onset.Equal(noon) || !o.End.Equal(noon.Add(time.Minute+59*time.Second)) {
+		t.Errorf("conntrack-full: %+v", o)
+	}
+	if o := seen["cpu-saturated"]; o.Windows != 2 || !o.Onset.Equal(noon.Add(2*time.Minute)) || !o.End.Equal(noon.Add(30*time.Minute+59*time.Second)) {
+		t.Errorf("cpu-saturated: %+v", o)
+	}
+	plain, _ := slowray(t, exitFindings, "why", "--at", at(0, 0), "--for", "3m", "--dir", dir)
+	if !strings.Contains(plain, "3 windows, 177 s watched") || !strings.Contains(plain, "in 2 of 3 windows") {
+		t.Errorf("the text does not tell of the windows:\n%s", plain)
+	}
+
+	saved := filepath.Join(t.TempDir(), "saved")
+	slowray(t, exitFindings, "why", "--at", at(2, 10), "--dir", dir, "--save", saved)
+	if _, err := os.Stat(saved); err != nil {
+		t.Error(err)
+	}
+	for _, c := range []struct {
+		want string
+		args []string
+	}{
+		{"there is no window of", []string{"why", "--at", at(10, 0), "--dir", dir}},
+		{"goes from", []string{"why", "--at", at(10, 0), "--dir", dir}},
+		{"nothing listened on TCP port 9", []string{"why", "--at", at(0, 30), "--dir", dir, "--port", "9"}},
+		{"no process with pid 99999999", []string{"why", "--at", at(0, 30), "--dir", dir, "--pid", "99999999"}},
+		{"slowray record keeps one", []string{"why", "--at", at(0, 30), "--dir", dir + "x"}},
+		{"is no time", []string{"why", "--at", "soon", "--dir", dir}},
+		{"--save goes with one window", []string{"why", "--at", at(0, 0), "--for", "3m", "--dir", dir, "--save", saved}},
+		{"give a FILE, or a time", []string{"replay"}},
+		{"give two windows", []string{"compare", "--at", at(0, 30)}},
+	} {
+		if _, said := slowray(t, exitFailed, c.args...); !strings.Contains(said, c.want) || strings.Count(said, "\n") > 2 {
+			t.Errorf("%q: %q, want %q", c.args, said, c.want)
+		}
+	}
+}
+
+func TestCompareAt(t *testing.T) {
+	dir := testHistory(t)
+	stamp := func(minute int) string {
+		return noon.Add(time.Duration(minute)*time.Minute + 30*time.Second).UTC().Format(time.RFC3339)
+	}
+	windows, _ := filepath.Glob(filepath.Join(dir, "observations", "*", "*"))
+	want, _ := slowray(t, exitFindings, "compare", windows[0], windows[2])
+	for _, args := range [][]string{
+		{"compare", "--at", stamp(0), "--at", stamp(2), "--dir", dir},
+		{"compare", windows[0], "--at", stamp(2), "--dir", dir},
+	} {
+		if got, _ := slowray(t, exitFindings, args...); got != want {
+			t.Errorf("%q differs from comparing the files:\n%s", args, got)
+		}
+	}
+}
+
+func TestRequestsAt(t *testing.T) {
+	dir := testHistory(t)
+	at := noon.UTC().Format(time.RFC3339)
+	lines := func(args ...string) (n int) {
+		t.Helper()
+		out, said := slowray(t, exitNothing, append([]string{"requests", "--at", at, "--dir", dir, "--format", "json"}, args...)...)
+		for line := range strings.Lines(out) {
+			if !json.Valid([]byte(line)) {
+				t.Errorf("%q", line)
+			}
+			n++
+		}
+		if !strings.Contains(said, "which stand for") {
+			t.Errorf("%q", said)
+		}
+		return n
+	}
+	for _, c := range []struct {
+		want int
+		args []string
+	}{
+		{10, nil}, {4, []string{"--for", "4s"}}, {3, []string{"--limit", "3"}}, {5, []string{"--slow", "60ms"}},
+		{9, []string{"--side", "served"}}, {1, []string{"--side", "called"}}, {10, []string{"--port", "80"}}, {10, []string{"--port", "80,81"}},
+		{0, []string{"--port", "81"}}, {0, []string{"--pid", "8"}}, {9, []string{"--peer", "10.0.0.2"}},
+	} {
+		if got := lines(c.args...); got != c.want {
+			t.Errorf("%v: %d requests, want %d", c.args, got, c.want)
+		}
+	}
+	out, _ := slowray(t, exitNothing, "requests", "--at", at, "--dir", dir)
+	if strings.Contains(out, "\x1b[31m") {
+		t.Error("the name of a process drives the terminal")
+	}
+	if _, said := slowray(t, exitFailed, "requests", "--at", "2026-01-01 00:00", "--dir", dir); !strings.Contains(said, "the history in") {
+		t.Errorf("%q", said)
+	}
+}
+
+func TestFlameAt(t *testing.T) {
+	dir := testHistory(t)
+	file := filepath.Join(t.TempDir(), "out.folded")
+	// Whole stacks where they were recorded.
+	_, said := slowray(t, exitNothing, "flame", "--at", noon.Add(30*time.Minute+10*time.Second).Format(time.RFC3339), "--dir", dir, "-o", file)
+	text, err := os.ReadFile(file)
+	if err != nil || !strings.Contains(string(text), "outer") || !strings.Contains(string(text), ";inner") || strings.Contains(said, "only the functions") {
+		t.Errorf("%s, %v, %s", text, err, said)
+	}
+	// Else the functions, which is said.
+	_, said = slowray(t, exitNothing, "flame", "--at", noon.Add(2*time.Minute+10*time.Second).Format(time.RFC3339), "--dir", dir, "-o", file)
+	if !strings.Contains(said, "only the functions") {
+		t.Errorf("%q", said)
+	}
+	for _, c := range []struct {
+		want string
+		args []string
+	}{
+		{"--off-cpu and --slow are for what is recorded now", []string{"--off-cpu"}},
+		{"was not found computing", []string{"--pid", "12345678"}},
+	} {
+		args := append([]string{"flame", "--at", noon.Add(30*time.Minute+10*time.Second).Format(time.RFC3339), "--dir", dir}, c.args...)
+		if _, said := slowray(t, exitFailed, args...); !strings.Contains(said, c.want) {
+			t.Errorf("%v: %q", c.args, said)
+		}
+	}
+}
+
+func TestByteSize(t *testing.T) {
+	for text, want := range map[string]int64{"16M": 16 << 20, "2G": 2 << 30, "1T": 1 << 40, "33554432": 32 << 20, "65536K": 64 << 20} {
+		if got, err := byteSize(text); err != nil || got != want {
+			t.Errorf("%s: %d, %v", text, got, err)
+		}
+	}
+	for _, text := range []string{"", "G", "2g", "2GB", "-1G", "1M", "0", "9999999T", "2 G", "1.5G", "GG2", "2KM"} {
+		if got, err := byteSize(text); err == nil {
+			t.Errorf("%q: %d, want an error", text, got)
+		}
+	}
+}
