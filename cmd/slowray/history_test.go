@@ -21,7 +21,10 @@ import (
 // noon is when the history of these tests begins: three windows of a minute, the
 // first two with one fault and the third with another, and after half an hour
 // one more.
-var noon = time.Date(2026, 3, 4, 12, 0, 0, 0, time.Local)
+var noon = func() time.Time {
+	y, m, d := time.Now().AddDate(0, 0, -2).Date()
+	return time.Date(y, m, d, 12, 0, 0, 0, time.Local)
+}()
 
 func testHistory(t *testing.T) (dir string) {
 	t.Helper()
@@ -65,7 +68,7 @@ func testHistory(t *testing.T) (dir string) {
 	return dir
 }
 
-// history runs slowray and gives what it wrote.
+// slowray runs slowray and gives what it wrote.
 func slowray(t *testing.T, want int, args ...string) (stdout, stderr string) {
 	t.Helper()
 	var out, errs bytes.Buffer
@@ -206,7 +209,7 @@ func TestRequestsAt(t *testing.T) {
 	if strings.Contains(out, "\x1b[31m") {
 		t.Error("the name of a process drives the terminal")
 	}
-	if _, said := slowray(t, exitFailed, "requests", "--at", "2026-01-01 00:00", "--dir", dir); !strings.Contains(said, "the history in") {
+	if _, said := slowray(t, exitFailed, "requests", "--at", noon.AddDate(0, -1, 0).Format("2006-01-02 15:04"), "--dir", dir); !strings.Contains(said, "the history in") {
 		t.Errorf("%q", said)
 	}
 }
@@ -232,7 +235,7 @@ func TestFlameAt(t *testing.T) {
 		{"--off-cpu and --slow are for what is recorded now", []string{"--off-cpu"}},
 		{"was not found computing", []string{"--pid", "12345678"}},
 	} {
-		args := append([]string{"flame", "--at", noon.Add(30*time.Minute+10*time.Second).Format(time.RFC3339), "--dir", dir}, c.args...)
+		args := append([]string{"flame", "--at", noon.Add(30*time.Minute + 10*time.Second).Format(time.RFC3339), "--dir", dir}, c.args...)
 		if _, said := slowray(t, exitFailed, args...); !strings.Contains(said, c.want) {
 			t.Errorf("%v: %q", c.args, said)
 		}

@@ -1,0 +1,89 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/slowray/slowray/internal/cause"
+	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/record"
+	"github.com/slowray/slowray/internal/store"
+)
+
+// tellWindows tells of two windows: a finding begins in the first, and is over
+// in the second. Its title is hostile.
+func tellWindows(l *recordLog) {
+	f := record.Finding{Onset: noon, Windows: 1, New: true, Finding: cause.Finding{
+		Cause: "conntrack-full", Title: "The table\x1b[2J is full", Role: cause.RoleCause, Subject: cause.Subject{Kind: "listener", Port: 80, Comm: "nginx", PID: 7},
+	}}
+	also := record.Finding{Onset: noon, Windows: 1, New: true, Finding: cause.Finding{Cause: "nginx-upstream-errors", Title: "Upstreams fail", Role: cause.RoleConsequence}}
+	l.begin("/var/lib/x", "http://127.0.0.1:7788/")
+	for range 60 {
+		l.Second(noon.Unix(), []store.Second{{Endpoint: observe.Endpoint{Requests: 20}}, {Endpoint: observe.Endpoint{Requests: 1}}})
+	}
+	l.Request(&store.Request{Why: store.Slow})
+	l.Request(&store.Request{Why: store.Sampled})
+	l.Window(&record.Window{Observation: &observe.Observation{Window: observe.Window{Start: noon, Seconds: 60}}, Findings: []record.Finding{f, also}})
+	f.New, f.End = false, noon.Add(60e9)
+	l.Window(&record.Window{Observation: &observe.Observation{Window: observe.Window{Start: noon.Add(60e9), Seconds: 60}}, Findings: []record.Finding{f}})
+	l.trouble(errors.New("disk \x1b[2J full"))
+	l.Window(&record.Window{Err: errors.New("not told twice")})
+	l.end(record.Status{Requests: record.RequestStats{Seen: 1260, Slow: 1, Sampled: 1}, Windows: 2, Losses: []observe.Loss{{What: "something", Count: 3}}})
+}
+
+func TestRecordLogForPeople(t *testing.T) {
+	for _, c := range []struct {
+		terminal   bool
+		want, none []string
+	}{
+		{true, []string{"recording into /var/lib/x", "open http://127.0.0.1:7788/", "  21 requests/s, 1 slow, 0 failed; found: conntrack-full (nginx (pid 7), port 80)\n", "; nothing found\n", "1,260 requests counted, 2 kept, 2 windows judged", "something: 3"}, []string{"over:"}},
+		{false, []string{"found: The table", "[conntrack-full], nginx (pid 7), port 80\n", "over: The table", ": from 12:00:00 to 12:01:00\n"}, []string{"requests/s", "Upstreams fail"}},
+	} {
+		var out, errs bytes.Buffer
+		l := newRecordLog(&streams{&out, &errs}, false)
+		l.terminal = c.terminal
+		tellWindows(l)
+		for _, want := range c.want {
+			if !strings.Contains(out.String(), want) {
+				t.Errorf("terminal %t: lacks %q:\n%s", c.terminal, want, out.String())
+			}
+		}
+		for _, none := range append(c.none, "\x1b") {
+			if strings.Contains(out.String()+errs.String(), none) {
+				t.Errorf("terminal %t: has %q:\n%s%s", c.terminal, none, out.String(), errs.String())
+			}
+		}
+		if !strings.HasPrefix(errs.String(), "slowray: disk ") || strings.Count(errs.String(), "\n") != 1 {
+			t.Errorf("%q", errs.String())
+		}
+	}
+}
+
+func TestRecordLogForPrograms(t *testing.T) {
+	var out, errs bytes.Buffer
+	tellWindows(newRecordLog(&streams{&out, &errs}, true))
+	var events []string
+	for line := range strings.Lines(out.String()) {
+		var e recordEvent
+		if err := json.Unmarshal([]byte(line), &e); err != nil {
+			t.Fatalf("%q: %v", line, err)
+		}
+		text := e.Event
+		switch {
+		case e.Event == "window":
+			text += " " + strings.Join(e.Findings, ",")
+		case e.Event == "finding" && e.End != nil:
+			text += " over " + e.Finding.Cause
+		case e.Event == "finding":
+			text += " " + e.Finding.Cause
+		}
+		events = append(events, text)
+	}
+	want := "begin; window conntrack-full,nginx-upstream-errors; finding conntrack-full; finding nginx-upstream-errors; window ; finding over conntrack-full; trouble; end"
+	if got := strings.Join(events, "; "); got != want {
+		t.Errorf("%s\nwant %s", got, want)
+	}
+}
