@@ -9,7 +9,9 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
+	"os"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/slowray/slowray/internal/web/page"
@@ -136,8 +138,14 @@ func (s *server) refuse(w http.ResponseWriter, r *http.Request) {
 	writeError(w, http.StatusUnauthorized, "a token is needed: Authorization: Bearer …, or open /?token=… first")
 }
 
-// URL is the address of the page with the token that opens it.
+// URL is the address of the page with the token that opens it. One that listens
+// everywhere is told by the host's name.
 func URL(addr, token string) string {
+	if at, err := netip.ParseAddrPort(addr); err == nil && at.Addr().IsUnspecified() {
+		if name, err := os.Hostname(); err == nil && name != "" {
+			addr = net.JoinHostPort(name, strconv.Itoa(int(at.Port())))
+		}
+	}
 	u := url.URL{Scheme: "http", Host: addr, Path: "/"}
 	if token != "" {
 		u.RawQuery = url.Values{"token": {token}}.Encode()

@@ -66,6 +66,24 @@ func TestToken(t *testing.T) {
 	}
 }
 
+func TestURL(t *testing.T) {
+	if got := URL("127.0.0.1:7788", ""); got != "http://127.0.0.1:7788/" {
+		t.Error(got)
+	}
+	if got := URL("[fd00::5]:7788", "a b&c"); got != "http://[fd00::5]:7788/?token=a+b%26c" {
+		t.Error(got)
+	}
+	name, err := os.Hostname()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, any := range []string{"0.0.0.0:80", "[::]:80"} {
+		if got, want := URL(any, ""), "http://"+net.JoinHostPort(name, "80")+"/"; got != want {
+			t.Errorf("%s: %s, want %s", any, got, want)
+		}
+	}
+}
+
 // A page on the internet whose name points to 127.0.0.1 must read nothing.
 func TestNamesOnLoopback(t *testing.T) {
 	h := serve(t, incident(), Options{Loopback: true, Names: []string{"slowray.example"}})
