@@ -169,6 +169,30 @@ func TestEveryMetricIsDeclaredWell(t *testing.T) {
 	}
 }
 
+// TestBothNamesAreOne: what Prometheus makes of a name of OpenTelemetry is the name
+// that it scrapes, so that the dashboard and the alerts do for both ways
+// (opentelemetry.io/docs/specs/otel/compatibility/prometheus_and_openmetrics).
+func TestBothNamesAreOne(t *testing.T) {
+	suffix := map[string]string{"s": "_seconds", "By": "_bytes"}
+	seen := map[string]bool{}
+	for _, m := range declared() {
+		name := strings.ReplaceAll(m.otel, ".", "_") + suffix[m.unit]
+		switch {
+		case m.kind == counter:
+			name += "_total"
+		case m.kind == gauge && m.unit == "1":
+			name += "_ratio"
+		}
+		if name != m.name {
+			t.Errorf("%s in %q becomes %s, not %s", m.otel, m.unit, name, m.name)
+		}
+		if seen[m.otel] {
+			t.Errorf("%s is there twice", m.otel)
+		}
+		seen[m.otel] = true
+	}
+}
+
 // TestCardinalityIsBounded: endpoints beyond the limit are one series; no
 // request is lost on the way.
 func TestCardinalityIsBounded(t *testing.T) {

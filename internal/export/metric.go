@@ -19,7 +19,9 @@ func (k kind) String() string { return [...]string{"counter", "gauge", "histogra
 // documentation, the dashboard and the rules all go by these declarations.
 type metric struct {
 	name string // of Prometheus
-	otel string // of OpenTelemetry
+	// otel is that of OpenTelemetry. It is such that Prometheus, which takes
+	// OTLP too, makes the same name of it again.
+	otel string
 	unit string // UCUM, as OpenTelemetry has it
 	kind kind
 	help string

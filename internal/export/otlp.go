@@ -56,7 +56,8 @@ func attributes(pairs ...string) []*commonpb.KeyValue {
 
 // itself is slowray as a resource.
 func (x *Exporter) itself() *resourcepb.Resource {
-	return &resourcepb.Resource{Attributes: attributes("service.name", "slowray", "service.version", label(x.opt.Version), "host.name", label(x.opt.Host))}
+	return &resourcepb.Resource{Attributes: attributes("service.name", "slowray", "service.version", label(x.opt.Version),
+		"service.instance.id", label(x.opt.Host), "host.name", label(x.opt.Host))}
 }
 
 func (x *Exporter) scope() *commonpb.InstrumentationScope {

@@ -224,3 +224,61 @@ func TestDocumentation(t *testing.T) {
 		checkQuery(t, "docs/export.md", q)
 	}
 }
+
+// TestPromtoolLikesTheMetrics: names, units and help are as Prometheus' own linter
+// wants them.
+func TestPromtoolLikesTheMetrics(t *testing.T) {
+	promtool, err := exec.LookPath("promtool")
+	if err != nil {
+		t.Skip("SKIPPED: no promtool on this machine (script/setup.sh test installs it)")
+	}
+	x := fed(2, 2, Options{Version: "v1"})
+	if _, err := x.Push(PushOptions{URL: "http://localhost"}); err != nil {
+		t.Fatal(err)
+	}
+	_, text := scrape(t, x)
+	cmd := exec.Command(promtool, "check", "metrics")
+	cmd.Stdin = strings.NewReader(text)
+	if out, err := cmd.CombinedOutput(); err != nil || len(out) > 0 {
+		t.Errorf("promtool check metrics: %v\n%s", err, out)
+	}
+	for _, m := range declared() {
+		if !strings.Contains(text, "\n# TYPE "+m.name+" ") {
+			t.Errorf("%s was not looked at", m.name)
+		}
+	}
+}
+
+// TestPanelsDoNotOverlap: each has an ID and a place of its own.
+func TestPanelsDoNotOverlap(t *testing.T) {
+	var d struct {
+		Panels []struct {
+			ID      int
+			Title   string
+			GridPos struct{ X, Y, W, H int }
+		}
+	}
+	data, err := os.ReadFile(dashboardFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(data, &d); err != nil {
+		t.Fatal(err)
+	}
+	taken, ids := map[[2]int]string{}, map[int]bool{}
+	for _, p := range d.Panels {
+		g := p.GridPos
+		if ids[p.ID] || g.X < 0 || g.X+g.W > 24 || g.W < 1 || g.H < 1 {
+			t.Errorf("panel %q: ID %d at %+v", p.Title, p.ID, g)
+		}
+		ids[p.ID] = true
+		for x := g.X; x < g.X+g.W; x++ {
+			for y := g.Y; y < g.Y+g.H; y++ {
+				if by := taken[[2]int{x, y}]; by != "" {
+					t.Fatalf("panels %q and %q overlap", by, p.Title)
+				}
+				taken[[2]int{x, y}] = p.Title
+			}
+		}
+	}
+}

@@ -96,7 +96,7 @@ func (x *Exporter) look() *snapshot {
 
 // hostMetrics are in the order of their names.
 var hostMetrics = []hostMetric{
-	{metric{name: "slowray_build_info", otel: "slowray.build_info", unit: "1", kind: gauge, labels: []string{"version"},
+	{metric{name: "slowray_build_info", otel: "slowray.build_info", unit: "{build}", kind: gauge, labels: []string{"version"},
 		help: "1, and the version of slowray."},
 		func(x *snapshot, give func(float64, ...string)) { give(1, label(x.version)) }},
 	{metric{name: "slowray_cpu_ratio", otel: "slowray.cpu", unit: "1", kind: gauge,
@@ -117,7 +117,7 @@ var hostMetrics = []hostMetric{
 	{metric{name: "slowray_endpoints_limit", otel: "slowray.endpoints.limit", unit: "{endpoint}", kind: gauge,
 		help: "How many endpoints of each side have series of their own at most."},
 		func(x *snapshot, give func(float64, ...string)) { give(float64(x.limit)) }},
-	{metric{name: "slowray_finding", otel: "slowray.finding", unit: "1", kind: gauge, labels: findingLabels[:],
+	{metric{name: "slowray_finding", otel: "slowray.finding", unit: "{finding}", kind: gauge, labels: findingLabels[:],
 		help: "1 for each finding of the latest window."},
 		func(x *snapshot, give func(float64, ...string)) {
 			for i := range x.findings {
@@ -170,13 +170,13 @@ var hostMetrics = []hostMetric{
 	{metric{name: "slowray_otlp_sent_total", otel: "slowray.otlp.sent", unit: "{item}", labels: []string{"signal"},
 		help: "Requests, findings and points of metrics that were sent by OTLP, and taken."},
 		ofPush(func(s *PushStats, signal signal) uint64 { return s.Sent[signal] })},
-	{metric{name: "slowray_store_bytes", otel: "slowray.store.size", unit: "By", kind: gauge,
+	{metric{name: "slowray_store_bytes", otel: "slowray.store", unit: "By", kind: gauge,
 		help: "Size of the history on disk."},
 		ofStatus(func(s *record.Status) float64 { return float64(s.Store.Bytes) })},
 	{metric{name: "slowray_store_dropped_requests_total", otel: "slowray.store.dropped_requests", unit: "{request}",
 		help: "Requests not stored because the disk was too slow or full."},
 		ofStatus(func(s *record.Status) float64 { return float64(s.Store.Dropped) })},
-	{metric{name: "slowray_store_failing", otel: "slowray.store.failing", unit: "1", kind: gauge,
+	{metric{name: "slowray_store_failing", otel: "slowray.store.failing", unit: "{failure}", kind: gauge,
 		help: "1 while the history cannot be written, else 0."},
 		ofStatus(func(s *record.Status) float64 {
 			if s.Store.LastError != "" {
@@ -190,7 +190,7 @@ var hostMetrics = []hostMetric{
 	{metric{name: "slowray_store_requests_total", otel: "slowray.store.requests", unit: "{request}",
 		help: "Requests stored since slowray was started."},
 		ofStatus(func(s *record.Status) float64 { return float64(s.Store.Requests) })},
-	{metric{name: "slowray_window_end_timestamp_seconds", otel: "slowray.window.end", unit: "s", kind: gauge,
+	{metric{name: "slowray_window_end_timestamp_seconds", otel: "slowray.window.end.timestamp", unit: "s", kind: gauge,
 		help: "When the latest window ended, in seconds since 1970."},
 		func(x *snapshot, give func(float64, ...string)) {
 			if x.windows > 0 {
