@@ -432,8 +432,8 @@ func TestFiguresAndExports(t *testing.T) {
 	if len(got) != len(wants) {
 		t.Errorf("%d answers to %d questions", len(got), len(wants))
 	}
-	svg := eval[string](b, `import("/assets/export.js").then((m) => m.picture(document.querySelector(".chart .plot svg"), "Response <time>").text)`)
-	for _, want := range []string{"<svg xmlns=", "Response &lt;time&gt;", "<path", "stroke=\"rgb(63, 111, 209)\""} {
+	svg := eval[string](b, `import("/assets/export.js").then((m) => m.picture(document.querySelector(".chart .plot svg"), "Response <time>", [{ name: "p<99>", color: "var(--line-total)", dash: "" }]).text)`)
+	for _, want := range []string{"<svg xmlns=", "Response &lt;time&gt;", "p&lt;99&gt;", "<path", "stroke=\"rgb(63, 111, 209)\""} {
 		if !strings.Contains(svg, want) {
 			t.Errorf("the drawing lacks %s: %.300s", want, svg)
 		}

@@ -163,7 +163,7 @@ export class Chart extends Plot {
     this.tools = h("span", { class: "tools" });
     this.note = h("small", {}, note || "");
     this.element = h("figure", { class: "chart" }, h("figcaption", {}, h("b", {}, title), this.note, h("span", { class: "grow" }), this.tools,
-      menu(title, [["Picture (PNG)", () => savePNG(this.svg, title)], ["Drawing (SVG)", () => saveSVG(this.svg, title)], ["Table (CSV)", () => this.csv()]])), this.legend, this.box);
+      menu(title, [["Picture (PNG)", () => savePNG(this.svg, title, this.shown)], ["Drawing (SVG)", () => saveSVG(this.svg, title, this.shown)], ["Table (CSV)", () => this.csv()]])), this.legend, this.box);
   }
 
   // set shows values: {from, to, step, t, values: {key: []}, findings}.
@@ -174,6 +174,7 @@ export class Chart extends Plot {
     this.shown = this.series.filter((x) => !this.stack || (this.values[x.key] || []).some((v) => v > 0));
     fill(this.legend, this.shown.map((x) => {
       x.reading = h("b", {});
+      x.line = !this.stack && !x.area;
       const swatch = s("svg", { class: "swatch", viewBox: "0 0 14 10", "aria-hidden": "true" }, this.stack || x.area
         ? s("rect", { width: 14, height: 10, rx: 2, fill: x.hatch ? "url(#hatch)" : x.color }) : s("line", { x1: 0, x2: 14, y1: 5, y2: 5, stroke: x.color, "stroke-width": 2.4, "stroke-dasharray": x.dash || "none" }));
       return h("span", { class: "key" }, swatch, x.name, x.reading);

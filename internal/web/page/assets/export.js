@@ -11,10 +11,18 @@ function save(blob, file) {
   setTimeout(() => URL.revokeObjectURL(url), 10000);
 }
 
-const kept = ["fill", "fill-opacity", "stroke", "stroke-width", "stroke-dasharray", "stroke-opacity", "stroke-linejoin", "opacity", "font-size", "font-weight", "font-family", "text-anchor", "dominant-baseline"];
+const kept = ["fill", "fill-opacity", "stroke", "stroke-width", "stroke-dasharray", "stroke-opacity", "stroke-linejoin", "opacity", "font-size", "font-weight", "font-family", "text-anchor", "dominant-baseline", "paint-order"];
 
-// picture is a copy of a drawing that needs no style sheet, with its title, on paper.
-export function picture(svg, title) {
+function element(tag, attributes, text) {
+  const e = document.createElementNS("http://www.w3.org/2000/svg", tag);
+  for (const [k, v] of Object.entries(attributes)) e.setAttribute(k, v);
+  if (text !== undefined) e.textContent = text;
+  return e;
+}
+
+// picture is a copy of a drawing that needs no style sheet, on paper, with its
+// title and what its colours mean: legend is [{name, color, hatch, line, dash}].
+export function picture(svg, title, legend = []) {
   const copy = svg.cloneNode(true), from = svg.querySelectorAll("*"), to = copy.querySelectorAll("*");
   from.forEach((e, i) => {
     const look = getComputedStyle(e);
@@ -25,25 +33,36 @@ export function picture(svg, title) {
     to[i].removeAttribute("class");
   });
   for (const e of copy.querySelectorAll("[data-unsaved]")) e.remove();
-  const box = svg.viewBox.baseVal, w = box.width || svg.clientWidth, high = box.height || svg.clientHeight;
-  const body = getComputedStyle(document.body), root = document.createElementNS("http://www.w3.org/2000/svg", "svg");
-  for (const [k, v] of Object.entries({ xmlns: "http://www.w3.org/2000/svg", width: w, height: high + 26, viewBox: `${box.x} ${box.y - 26} ${w} ${high + 26}`, "font-family": "system-ui, 'DejaVu Sans', sans-serif", color: body.color })) root.setAttribute(k, v);
-  const paper = document.createElementNS(root.namespaceURI, "rect");
-  for (const [k, v] of Object.entries({ x: box.x, y: box.y - 26, width: w, height: high + 26, fill: body.backgroundColor })) paper.setAttribute(k, v);
-  const text = document.createElementNS(root.namespaceURI, "text");
-  for (const [k, v] of Object.entries({ x: box.x + 10, y: box.y - 8, "font-size": 13, "font-weight": 600, fill: body.color })) text.setAttribute(k, v);
-  text.textContent = clean(title, 120);
-  const defs = document.querySelector("#defs defs").cloneNode(true); // the hatching
-  root.append(defs, paper, text, ...copy.childNodes);
-  return { text: new XMLSerializer().serializeToString(root), width: w, height: high + 26 };
+  const box = svg.viewBox.baseVal, w = box.width || svg.clientWidth, high = box.height || svg.clientHeight, body = getComputedStyle(document.body);
+  const ground = svg.closest(".chart, .graph"), paper = ground ? getComputedStyle(ground).backgroundColor : body.backgroundColor, marks = [];
+  let x = 10, row = 0;
+  for (const l of legend) {
+    const wide = clean(l.name, 40).length * 7 + 30;
+    if (x + wide > w) { x = 10; row++; }
+    marks.push([l, x, row]);
+    x += wide;
+  }
+  const head = 28 + (legend.length ? (row + 1) * 18 : 0), top = box.y - head;
+  const root = element("svg", { xmlns: "http://www.w3.org/2000/svg", width: w, height: high + head, viewBox: `${box.x} ${top} ${w} ${high + head}`, "font-family": "system-ui, 'DejaVu Sans', sans-serif", color: body.color });
+  root.append(document.querySelector("#defs defs").cloneNode(true), // the hatching
+    element("rect", { x: box.x, y: top, width: w, height: high + head, fill: paper }), element("text", { x: box.x + 10, y: top + 19, "font-size": 13, "font-weight": 600, fill: body.color }, clean(title, 120)));
+  for (const [l, at, line] of marks) {
+    const color = document.createElement("i"); // what a variable stands for now
+    color.style.color = l.color;
+    document.body.append(color);
+    root.append(element("rect", { x: box.x + at, y: top + (l.line ? 32 : 29) + line * 18, width: 12, height: l.line ? 3 : 10, rx: 2, fill: l.hatch ? "url(#hatch)" : getComputedStyle(color).color, "fill-opacity": l.dash ? 0.5 : 1 }), element("text", { x: box.x + at + 17, y: top + 38 + line * 18, "font-size": 12, fill: body.color }, clean(l.name, 40)));
+    color.remove();
+  }
+  root.append(...copy.childNodes);
+  return { text: new XMLSerializer().serializeToString(root), width: w, height: high + head };
 }
 
-export function saveSVG(svg, title) {
-  save(new Blob([picture(svg, title).text], { type: "image/svg+xml" }), file(title, "svg"));
+export function saveSVG(svg, title, legend) {
+  save(new Blob([picture(svg, title, legend).text], { type: "image/svg+xml" }), file(title, "svg"));
 }
 
-export async function savePNG(svg, title) {
-  const p = picture(svg, title), url = URL.createObjectURL(new Blob([p.text], { type: "image/svg+xml" }));
+export async function savePNG(svg, title, legend) {
+  const p = picture(svg, title, legend), url = URL.createObjectURL(new Blob([p.text], { type: "image/svg+xml" }));
   try {
     const image = new Image(p.width, p.height);
     image.src = url;

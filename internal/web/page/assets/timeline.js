@@ -44,9 +44,10 @@ export default function timeline(app) {
   }
 
   function ledger(d) {
-    charts.ledger.series = parts.flatMap((p) => split && p.key === "server" ? [...serverParts, p] : [p]).map((p) => ({ ...p }));
+    const parted = split && serverParts.some((x) => d.series.ledger_us?.[x.key]?.some((v) => v > 0));
+    charts.ledger.series = parts.flatMap((p) => parted && p.key === "server" ? [...serverParts, { ...p, name: "server, other" }] : [p]).map((p) => ({ ...p }));
     const values = { ...d.series.ledger_us };
-    if (split && values.server) {
+    if (parted && values.server) {
       values.server = values.server.map((v, i) => {
         if (v === null) return v;
         let rest = v;
