@@ -155,7 +155,7 @@ func mergeFiles[T any](dir string, k kind, group []segment, at func(*T) int64) (
 			if err != nil {
 				return err
 			}
-			column, ok := file.Schema().Lookup(timeColumn(k))
+			column, ok := file.Schema().Lookup(timeColumn)
 			if !ok {
 				return errForeign
 			}

@@ -11,7 +11,7 @@ import (
 // json holds all of it, the others what is often asked for.
 type findingRow struct {
 	Start         int64   `parquet:"start,timestamp(microsecond),delta"`
-	End           int64   `parquet:"end,timestamp(microsecond),delta"`
+	End           int64   `parquet:"stop,timestamp(microsecond),delta"`
 	Cause         string  `parquet:"cause,dict"`
 	Title         string  `parquet:"title,dict"`
 	Role          string  `parquet:"role,dict"`

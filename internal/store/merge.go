@@ -112,7 +112,7 @@ func groupRuns[T any](seg *openSegment, from, to int64, want func(string) bool, 
 	if err != nil {
 		return nil, err
 	}
-	column, ok := file.Schema().Lookup(timeColumn(seg.kind))
+	column, ok := file.Schema().Lookup(timeColumn)
 	if !ok {
 		return nil, errForeign
 	}

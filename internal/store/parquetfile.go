@@ -17,13 +17,8 @@ const (
 	dictBytes    = 1 << 20  // then a column goes on without a dictionary
 )
 
-// timeColumn is what the rows of a kind are in order of.
-func timeColumn(k kind) string {
-	if k == kindRequests || k == kindFindings {
-		return "start"
-	}
-	return "at"
-}
+// timeColumn is what the rows of all kinds are in order of.
+const timeColumn = "start"
 
 // textColumns of a kind are written without their least and greatest value: nobody
 // looks a range of names up, and finding them costs as much as compressing does.
@@ -48,7 +43,7 @@ func writerOptions(k kind) []parquet.WriterOption {
 		parquet.PageBufferSize(pageBytes),
 		parquet.MaxRowsPerRowGroup(rowsPerGroup),
 		parquet.DictionaryMaxBytes(dictBytes),
-		parquet.SortingWriterConfig(parquet.SortingColumns(parquet.Ascending(timeColumn(k)))),
+		parquet.SortingWriterConfig(parquet.SortingColumns(parquet.Ascending(timeColumn))),
 		parquet.KeyValueMetadata("slowray.schema", "slowray."+string(k)+"/1"),
 		parquet.CreatedBy("slowray", "1", ""),
 		parquet.DataPageStatistics(false), // those of row groups are enough

@@ -14,8 +14,8 @@ import (
 // did in some time. Rows of the same endpoint and time add up. docs/history.md
 // tells what each column holds.
 type secondRow struct {
-	At            int64  `parquet:"at,timestamp(microsecond),delta"` // the beginning
-	Seconds       int32  `parquet:"seconds,delta"`                   // how long
+	At            int64  `parquet:"start,timestamp(microsecond),delta"` // the beginning
+	Seconds       int32  `parquet:"seconds,delta"`                      // how long
 	Side          string `parquet:"side,dict"`
 	NetNS         int64  `parquet:"netns,dict"`
 	Addr          string `parquet:"addr,dict"`

@@ -1,0 +1,34 @@
+package store
+
+import (
+	"os"
+	"reflect"
+	"strings"
+	"testing"
+)
+
+// Every column is told in docs/history.md.
+func TestColumnsAreDocumented(t *testing.T) {
+	text, err := os.ReadFile("../../docs/history.md")
+	must(t, err)
+	sections := strings.Split(string(text), "\n### ")
+	for prefix, row := range map[string]reflect.Type{
+		"requests": reflect.TypeFor[requestRow](), "seconds": reflect.TypeFor[secondRow](), "findings": reflect.TypeFor[findingRow](),
+	} {
+		section := ""
+		for _, s := range sections {
+			if strings.HasPrefix(s, prefix) {
+				section = s
+			}
+		}
+		for _, f := range rowFields[row] {
+			name, _, _ := strings.Cut(f.path, ".")
+			if prefix == "seconds" && strings.HasPrefix(name, "ledger_") {
+				continue // told once, with the requests
+			}
+			if !strings.Contains(section, "`"+name+"`") {
+				t.Errorf("docs/history.md does not tell of %s.%s", prefix, name)
+			}
+		}
+	}
+}
