@@ -49,7 +49,7 @@ func (f *atFlags) open() (*store.Reader, error) {
 	return r, err
 }
 
-// none says that there is no history of a time, and of which there is.
+// none says that there is nothing of a time, and of which there is.
 func (f *atFlags) none(r *store.Reader, what string, from, to time.Time) error {
 	when := clockText(from)
 	if !to.Equal(from) {
@@ -63,6 +63,26 @@ func (f *atFlags) none(r *store.Reader, what string, from, to time.Time) error {
 		return fmt.Errorf("there is no history in %s yet: slowray record keeps one", f.Dir)
 	}
 	return fmt.Errorf("%s of %s: the history in %s goes from %s to %s", what, when, f.Dir, clockText(first), clockText(last))
+}
+
+// noWindow says that there is no window of a time, and of which there are.
+func (f *atFlags) noWindow(r *store.Reader, from, to time.Time) error {
+	all, err := r.Observations(time.Time{}, time.Time{})
+	if err != nil {
+		return err
+	}
+	if len(all) == 0 {
+		return fmt.Errorf("there is no window in %s yet: slowray record writes one each minute", f.Dir)
+	}
+	hint := ""
+	if last := all[len(all)-1].End; from.After(last) && time.Since(last) < 3*time.Minute {
+		hint = "; what is watched now can be asked for when its minute is over"
+	}
+	when := clockText(from)
+	if !to.Equal(from) {
+		when += " to " + clockText(to)
+	}
+	return fmt.Errorf("there is no window of %s: those in %s go from %s to %s%s", when, f.Dir, clockText(all[0].Start), clockText(all[len(all)-1].End), hint)
 }
 
 // windows are the stored ones of the time that was asked for: the one of that
@@ -85,7 +105,7 @@ func (f *atFlags) windows(s *streams, length time.Duration) ([]store.Window, err
 	}
 	chosen := within(all, at, to)
 	if len(chosen) == 0 {
-		return nil, f.none(r, "there is no window", at, to)
+		return nil, f.noWindow(r, at, to)
 	}
 	first, last := chosen[0], chosen[len(chosen)-1]
 	if len(chosen) == 1 {

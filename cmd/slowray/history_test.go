@@ -144,7 +144,7 @@ func TestWhyAt(t *testing.T) {
 		args []string
 	}{
 		{"there is no window of", []string{"why", "--at", at(10, 0), "--dir", dir}},
-		{"goes from", []string{"why", "--at", at(10, 0), "--dir", dir}},
+		{"go from", []string{"why", "--at", at(10, 0), "--dir", dir}},
 		{"nothing listened on TCP port 9", []string{"why", "--at", at(0, 30), "--dir", dir, "--port", "9"}},
 		{"no process with pid 99999999", []string{"why", "--at", at(0, 30), "--dir", dir, "--pid", "99999999"}},
 		{"slowray record keeps one", []string{"why", "--at", at(0, 30), "--dir", dir + "x"}},
