@@ -261,7 +261,7 @@ func (r *Recorder) Status() Status {
 		{What: "requests counted without a record of their own, to stay within the CPU budget", Count: int64(stats.Sampled)},
 		{What: "requests counted without a record of their own, because the ring was full", Count: int64(stats.Lost)},
 		{What: "connections that could not be watched for want of kernel memory", Count: int64(stats.Connections)},
-		{What: `connections counted under "other" because there were too many addresses`, Count: int64(stats.OtherEndpoints)},
+		{What: "connections whose requests are counted by their records only, for there were too many addresses", Count: int64(stats.OtherEndpoints)},
 		{What: "events of connections that the kernel kept from slowray", Count: int64(stats.Missed)},
 		{What: "requests that were to be stored, for which the disk was too slow or full", Count: int64(s.Store.Dropped)},
 	} {

@@ -181,9 +181,12 @@ func (s *Stream) Moment(do func()) []Counters {
 	return s.withoutOwn(s.recorder.Counters())
 }
 
+// withoutOwn leaves out what LeaveOut names. What goes on for days meets more
+// addresses than there is room for: of those that found none the requests are
+// counted by their records, and so not once more under "other".
 func (s *Stream) withoutOwn(all []Counters) []Counters {
 	return slices.DeleteFunc(all, func(c Counters) bool {
-		return s.ownPort != 0 && c.Side == observe.Served && c.Port == s.ownPort && c.NetNS == s.ownNetNS
+		return s.patient && !c.Addr.IsValid() || s.ownPort != 0 && c.Side == observe.Served && c.Port == s.ownPort && c.NetNS == s.ownNetNS
 	})
 }
 

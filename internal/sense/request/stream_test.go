@@ -162,6 +162,14 @@ func TestStreamLeavesOutItsOwnPage(t *testing.T) {
 	if c := s.Moment(func() {}); len(c) != 1 || c[0].NetNS != 8 {
 		t.Errorf("counters %+v, want those of namespace 8 only", c)
 	}
+	src.happen(func() { src.counters = append(src.counters, Counters{Side: observe.Served, Requests: 9}) })
+	if c := s.Moment(func() {}); len(c) != 2 {
+		t.Errorf("counters %+v, want those without an address too", c)
+	}
+	s.Patient()
+	if c := s.Moment(func() {}); len(c) != 1 {
+		t.Errorf("counters %+v, want none without an address: their records count", c)
+	}
 	s.Close()
 	s.Close()
 	if !src.closed {
