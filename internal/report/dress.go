@@ -30,7 +30,7 @@ func (p *printer) paint(c color, text string) string {
 
 // mostClean is how much of a text from the watched host is printed, in bytes: what
 // is longer was made to be.
-const mostClean = 4096
+const mostClean = 8192
 
 // clean makes text from the watched host safe to print: control characters,
 // which could drive the terminal, invisible ones that reverse the reading

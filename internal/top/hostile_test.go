@@ -67,7 +67,7 @@ func TestWorstText(t *testing.T) {
 		}
 		harmless(t, what, text.String())
 		for line := range strings.Lines(text.String()) {
-			if n := utf8.RuneCountInString(line); n > 5000 {
+			if n := utf8.RuneCountInString(line); n > 10_000 {
 				t.Errorf("%s: a line of %d characters", what, n)
 			}
 		}
