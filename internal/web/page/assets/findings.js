@@ -130,17 +130,20 @@ export function strip(d, app) {
 // The view of all of them, with what was ruled out and not checked.
 export default function view(app) {
   const top = h("div", { class: "bar" }), list = h("div", { class: "cards" }), rest = h("div", {}), element = h("div", { class: "page" }, top, list, rest), open = new Set();
-  let fresh = true;
+  let fresh = true, cause = null; // the one that was asked for
   async function load(range, signal) {
     const d = await app.ask("api/findings", { from: range.from, to: range.to }, signal);
     app.losses.set("findings", d.losses);
     const all = sorted(d.findings);
+    if (app.route.cause !== cause) fresh = true;
+    cause = app.route.cause;
     for (const c of list.querySelectorAll("details.finding")) open[c.open ? "add" : "delete"](c.firstChild.dataset.key);
     fill(top, h("h1", {}, all.length ? plural(all.filter((f) => f.role !== "consequence").length, "cause") : "Nothing found"), h("span", { class: "grow" }),
       menu("findings", [["Table (CSV)", () => saveCSV(["cause", "title", "role", "verdict", "share", "of", "subject", "onset", "end", "text"], all.map((f) => [f.cause, f.title, f.role, f.verdict, f.share, f.of, subject(f), clock(f.onset), f.end ? clock(f.end) : "", f.text]), "findings")], ["All of it (JSON)", () => saveJSON(d, "findings")], ["Report (JSON)", `api/report?from=${range.from}&to=${range.to}`]]));
     steady(list, all.length ? all.map((f, i) => card(f, app, open.has(keyOf(f)) || fresh && (app.route.cause ? keyOf(f).startsWith(app.route.cause) : i === 0)))
       : d.judged === null ? empty("Nothing was judged in this time yet.", "Findings come at the end of each window, a minute unless told otherwise.") : empty("No cause of slowness was found in this time.", "If something was slow, drag over that time in the time line: what differed then is told there."));
     fill(rest, lists("Ruled out", d.ruled_out, "They were looked for, and were not it."), lists("Not checked", d.not_checked, "They could not be looked for here."));
+    if (fresh && cause) list.querySelector(".finding[open]")?.scrollIntoView({ block: "start" });
     fresh = false;
   }
   return { element, load };

@@ -15,7 +15,7 @@ const EVERY = 5000, BUSY = 700; // ms between two looks while live
 // app is what every view may use.
 export const app = { route: read(), status: null, range: null, paused: false, losses: new Map(), go, address, ask, reload: () => load() };
 
-let view = null, running = null, timer = 0, turn = 0;
+let view = null, running = null, timer = 0, turn = 0, picked = 0; // ms: when somebody last used a list to choose from
 
 // rangeOf is the time that is shown: chosen, or the last while up to now.
 function rangeOf(route, status) {
@@ -34,6 +34,7 @@ async function start() {
   look();
   fill($("views"), tabs.map(([id, text], i) => h("a", { data: { view: id }, href: address({ view: id }), title: `${text} (${i + 1})` }, text)));
   document.addEventListener("keydown", keys);
+  for (const what of ["pointerdown", "keydown"]) document.addEventListener(what, (e) => { if (e.target.tagName === "SELECT") picked = Date.now(); });
   listen(changed);
   document.addEventListener("visibilitychange", () => { if (!document.hidden) load(); });
   addEventListener("slowray-theme", () => load());
@@ -111,7 +112,7 @@ async function load(anew = false) {
 
 // again looks anew, but not under the hands of somebody who chooses, drags or marks text.
 function again() {
-  const chooses = document.querySelector("details.menu[open], dialog[open], .dragging") || document.activeElement?.tagName === "SELECT" || !getSelection().isCollapsed && $("main").contains(getSelection().anchorNode);
+  const chooses = document.querySelector("details.menu[open], dialog[open], .dragging") || Date.now() - picked < 8000 && document.activeElement?.tagName === "SELECT" || !getSelection().isCollapsed && $("main").contains(getSelection().anchorNode);
   if (chooses) timer = setTimeout(again, BUSY); else load();
 }
 

@@ -89,6 +89,7 @@ export default function view(app) {
     }
     const r = d.request;
     if (!r) return fill(element, empty("This request is not stored any more.", "History is kept for as long and as large as slowray record was told to."));
+    if (element.dataset.id) scrollTo(0, 0); // another one, from a table beneath
     element.dataset.id = app.route.id;
     app.losses.set("request", d.losses);
     draw(d, r);

@@ -24,6 +24,7 @@ export function address(changes = {}) {
   if (p.from) { p.from = +Number(p.from).toFixed(1); p.to = +Number(p.to).toFixed(1); }
   if (p.view === "timeline") delete p.view;
   if (p.view !== "request") delete p.id;
+  if (p.view !== "findings") delete p.cause;
   const q = new URLSearchParams();
   for (const [k, v] of Object.entries(p)) if (v !== undefined && v !== null && v !== "") q.set(k, v);
   const text = q.toString();
