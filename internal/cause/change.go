@@ -109,6 +109,9 @@ func (c *Change) Hot() bool { return c.Kind != ChangeConfig }
 type Target struct {
 	Service *Service
 	Finding *Finding // nil: the cause was not found, and is to be tried all the same
+	// Database is one that the service calls, where a cause is to be tried on that:
+	// beside it Service and Finding are nil.
+	Database *observe.Database
 }
 
 // targetNS is the network namespace that t is in.

@@ -52,6 +52,15 @@ func TestChanges(t *testing.T) {
 		for _, s := range v.Services {
 			list(&b, "not found, on "+s.Name(), c.Changes(v, Target{Service: s}))
 		}
+		for _, d := range []observe.Database{
+			{Kind: "redis", PID: 9001, Ports: []int{6379}, MaxConnections: observe.Setting{Value: "10000"}},
+			{Kind: "mariadb", PID: 9002, Ports: []int{3306}, MaxConnections: observe.Setting{Value: "151"}},
+		} {
+			changes := c.Changes(v, Target{Database: &d})
+			if slices.ContainsFunc(changes, func(c Change) bool { return c.PID == d.PID }) {
+				list(&b, "not found, on the "+d.Kind+" that is called", changes)
+			}
+		}
 	}
 	if *update {
 		if err := os.WriteFile(changesFile, []byte(b.String()), 0o644); err != nil {

@@ -27,6 +27,9 @@ func init() {
 
 // databaseFor is the database that a target is about.
 func (v *View) databaseFor(t Target) *observe.Database {
+	if t.Database != nil {
+		return t.Database
+	}
 	s := v.service(t)
 	for i := range v.Databases {
 		d := &v.Databases[i]

@@ -72,6 +72,16 @@ func Plan(o *observe.Observation, id string) ([]cause.Change, *cause.Finding, er
 		}
 		names, changes = append(names, s.Name()), made
 	}
+	served := len(names) // else on what they call
+	for i := range v.Databases {
+		d := &v.Databases[i]
+		if served > 0 {
+			break
+		}
+		if made := c.Changes(v, cause.Target{Database: d}); slices.ContainsFunc(made, func(c cause.Change) bool { return c.PID == d.PID }) {
+			names, changes = append(names, fmt.Sprintf("%s (pid %d)", d.Kind, d.PID)), made
+		}
+	}
 	switch len(names) {
 	case 0:
 		return nil, nil, fmt.Errorf("%s: was not found, and there is nothing here to try it on", id)
