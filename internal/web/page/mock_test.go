@@ -140,7 +140,7 @@ func tell(r *http.Request) any {
 	case "/api/drops":
 		return drops
 	case "/api/proofs":
-		return object{"proofs": []object{proof}, "losses": []object{}}
+		return object{"proofs": []object{proof, tuned}, "losses": []object{}}
 	}
 	return object{"error": "no such thing"}
 }
