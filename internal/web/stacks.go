@@ -123,12 +123,23 @@ func (s *server) stacksIn(ctx context.Context, r timeRange, off bool, lost *loss
 			return list, "", err
 		}
 	}
-	if off {
-		return nil, "stacks off the CPU were not recorded in this range", nil
-	}
 	facts, err := s.within(ctx, r, maxWindows, lost)
 	if err != nil {
 		return nil, "", err
+	}
+	if off {
+		for _, f := range facts {
+			if x := f.waitStacks(); x != nil {
+				list = append(list, x)
+			}
+		}
+		switch {
+		case len(facts) == 0:
+			because = "no window was saved in this range"
+		case len(list) == 0:
+			because = "stacks off the CPU were not recorded in this range, and no thread was seen waiting"
+		}
+		return list, because, nil
 	}
 	whole := 0
 	for _, f := range facts {

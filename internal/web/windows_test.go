@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/url"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -65,6 +66,15 @@ func TestWaits(t *testing.T) {
 		return e.From == "p4711" && e.To == "t4711.2" && e.How == string(observe.HowOwner) && e.Text == "holds the mutex" && e.Seconds == 20
 	}) || !slices.ContainsFunc(a.Edges, func(e waitEdge) bool { return e.From == "p8" && e.To == "p9" }) {
 		t.Errorf("%+v", a.Edges)
+	}
+
+	// Where stacks off the CPU were not recorded, the waits are told as such.
+	off := ask[stacksJSON](t, h, "/api/stacks?kind=off&"+incidentRange())
+	if off.Frames == nil || off.Frames.Value != 22e9 || off.Frames.Children[0].Name != "nginx" || off.Frames.Children[0].Value != 20e9 || off.Frames.Children[0].Children[0].Name != "lock: waits for its release" || len(off.Notes) != 1 {
+		t.Errorf("%+v", off)
+	}
+	if w := get(t, h, "/flame?kind=off&"+incidentRange()); w.Code != 200 || !strings.Contains(w.Body.String(), "lock: waits for its release") {
+		t.Errorf("%d %.300s", w.Code, w.Body)
 	}
 
 	// One request: the chains of its process at its time.
