@@ -93,7 +93,7 @@ func New(st Store, opt Options) (*Recorder, error) {
 		opt.Names = func() *host.Names { return host.Default().Names() }
 	}
 	watch.Hurry() // on a busy host the rings would run full
-	stream, err := request.StartStream(request.Options{Split: true, Labels: opt.Labels, Budget: opt.Budget})
+	stream, err := request.StartStream(request.Options{Split: true, Labels: opt.Labels, Budget: opt.Budget, Slow: opt.Slow})
 	if err != nil {
 		return nil, err
 	}
