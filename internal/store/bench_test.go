@@ -219,6 +219,56 @@ func BenchmarkDay(b *testing.B) {
 	})
 }
 
+// BenchmarkStoreSeconds is all that the sums of one endpoint and second cost, until
+// they and the sums of ten seconds and five minutes are in the files of their hour.
+// Fifty come in a second, each of 20 requests.
+func BenchmarkStoreSeconds(b *testing.B) {
+	const endpoints, length = 50, 600
+	tr := newTraffic(1)
+	var list []Second
+	for i := range 10 * endpoints {
+		sec := tr.second(i%8, 0, 20)
+		sec.Endpoint.Port = 8000 + i%endpoints
+		list = append(list, sec)
+	}
+	var cpu time.Duration
+	bytes := map[kind]int64{}
+	rows := 0
+	for b.Loop() {
+		b.StopTimer()
+		c := &clock{t: noon}
+		s := openAt(b, b.TempDir(), Options{MaxBytes: 1 << 40}, c)
+		began := cpuTime(b)
+		b.StartTimer()
+		for i := range length {
+			c.set(noon.Add(time.Duration(i) * time.Second))
+			for k := range endpoints {
+				sec := &list[(i%10)*endpoints+k]
+				sec.At = c.now().Unix()
+				s.AddSecond(sec)
+				rows++
+			}
+			must(b, s.Sync())
+		}
+		c.set(noon.Add(time.Hour))
+		must(b, s.Close())
+		b.StopTimer()
+		cpu += cpuTime(b) - began
+		stock, _, err := s.inventory()
+		must(b, err)
+		for k, files := range stock {
+			for _, f := range files {
+				bytes[k] += f.bytes
+			}
+		}
+		b.StartTimer()
+	}
+	b.ReportMetric(float64(cpu.Microseconds())/float64(rows), "cpu-µs/second-row")
+	for k, n := range bytes {
+		b.ReportMetric(float64(n)*float64(widthOf(k))/float64(rows), "B/row-of-"+string(k))
+	}
+}
+
 // BenchmarkAddSecond is what the sums of one endpoint and second cost until they
 // are in the log.
 func BenchmarkAddSecond(b *testing.B) {

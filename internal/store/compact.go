@@ -2,7 +2,6 @@ package store
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -192,7 +191,7 @@ func mergeFiles[T any](dir string, k kind, group []segment, at func(*T) int64) (
 						bad, failed = path, fmt.Errorf("%s: %w", path, err)
 					}, func(row *T) bool { return failed == nil && yield(row) })
 				})
-				return errors.Join(failed, err)
+				return cmp.Or(failed, err)
 			}
 			slices.SortStableFunc(sources, func(a, b source) int { return cmp.Compare(a.first, b.first) })
 			for _, src := range sources {

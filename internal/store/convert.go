@@ -119,16 +119,13 @@ func convertSeconds(dir string, number uint64, data *logData) error {
 		seg.first, seg.last = secondOf(floorTo(refs[0].at, width*1e6)), secondOf(floorTo(refs[len(refs)-1].at, width*1e6))
 		err := publish(dir, &seg, func(w *parquet.GenericWriter[secondRow]) error {
 			return writeRows(w, 1, func(yield func(*secondRow) bool) {
-				keep := func(row *secondRow) bool {
-					if k != kindMinutes5 {
-						row.PartsHist = row.PartsHist[:0] // they are half of all bytes, and are worth it in few rows
-					}
-					return yield(row)
-				}
+				// The histograms of all parts are half of all bytes, and are worth it in
+				// few rows.
+				parts := k == kindMinutes5
 				if width == 1 {
-					secondsOf(refs, keep)
+					secondsOf(refs, parts, yield)
 				} else {
-					rollUp(refs, width, keep)
+					rollUp(refs, width, parts, yield)
 				}
 			})
 		})
@@ -160,9 +157,10 @@ func floorTo(at, width int64) int64 {
 }
 
 // rollUp sums rows, which are in order of time, up by endpoint and stretches of
-// this many seconds.
-func rollUp(refs []entryRef, width int64, f func(*secondRow) bool) {
+// this many seconds, with the histograms of all parts or without.
+func rollUp(refs []entryRef, width int64, parts bool, f func(*secondRow) bool) {
 	sums := map[endpointKey]*sum{}
+	var spare spareSums
 	begin := int64(0) // of the stretch that sums is of
 	more := true
 	flush := func() {
@@ -174,16 +172,17 @@ func rollUp(refs []entryRef, width int64, f func(*secondRow) bool) {
 			if more = more && f(&row); !more {
 				break
 			}
+			spare.put(s)
 		}
 		clear(sums)
 	}
-	secondsOf(refs, func(row *secondRow) bool {
+	secondsOf(refs, parts, func(row *secondRow) bool {
 		if at := floorTo(row.At, width*1e6); at != begin {
 			flush()
 			begin = at
 		}
 		if more {
-			addTo(sums, row, newSum)
+			addTo(sums, row, spare.get)
 		}
 		return more
 	})

@@ -69,11 +69,11 @@ func requestsOf(refs []entryRef, procs []report.Process, f func([]requestRow) bo
 }
 
 // secondsOf decodes rows of endpoints' sums one by one, into memory that is used
-// again. Malformed ones are left out.
-func secondsOf(refs []entryRef, f func(*secondRow) bool) {
+// again, with the histograms of all parts or without. Malformed ones are left out.
+func secondsOf(refs []entryRef, parts bool, f func(*secondRow) bool) {
 	var row secondRow
 	for _, ref := range refs {
-		if decodeSecond(ref.entry, &row) && !f(&row) {
+		if decodeSecond(ref.entry, &row, parts) && !f(&row) {
 			return
 		}
 	}

@@ -42,6 +42,11 @@ func appendSecond(b []byte, row *secondRow) []byte {
 			e.int(b.N)
 		}
 	}
+	e.uint(uint64(len(row.Flags)))
+	for _, f := range row.Flags {
+		e.text(f.Flag)
+		e.int(f.N)
+	}
 	e.uint(uint64(len(row.PartsHist)))
 	last := ""
 	for _, b := range row.PartsHist {
@@ -54,17 +59,12 @@ func appendSecond(b []byte, row *secondRow) []byte {
 		e.int(fromMicros(b.US))
 		e.int(b.N)
 	}
-	e.uint(uint64(len(row.Flags)))
-	for _, f := range row.Flags {
-		e.text(f.Flag)
-		e.int(f.N)
-	}
 	return e.b
 }
 
-// decodeSecond is the inverse, into a row whose lists are used again; false when
-// the entry is malformed.
-func decodeSecond(entry []byte, row *secondRow) bool {
+// decodeSecond is the inverse, into a row whose lists are used again, with the
+// histograms of all parts or without; false when the entry is malformed.
+func decodeSecond(entry []byte, row *secondRow, parts bool) bool {
 	d := decoder{b: entry}
 	lists := *row
 	*row = secondRow{}
@@ -72,17 +72,20 @@ func decodeSecond(entry []byte, row *secondRow) bool {
 	row.TotalHist = d.buckets(lists.TotalHist)
 	row.ServerHist = d.buckets(lists.ServerHist)
 	row.RTTHist = d.buckets(lists.RTTHist)
+	row.Flags = lists.Flags[:0]
+	for range d.count() {
+		row.Flags = append(row.Flags, flagCount{d.text(), d.int()})
+	}
 	row.PartsHist = lists.PartsHist[:0]
+	if !parts {
+		return !d.bad
+	}
 	last := ""
 	for range d.count() {
 		if name := d.bytes(); len(name) > 0 {
 			last = partName(name)
 		}
 		row.PartsHist = append(row.PartsHist, partBucket{last, toMicros(d.int()), d.int()})
-	}
-	row.Flags = lists.Flags[:0]
-	for range d.count() {
-		row.Flags = append(row.Flags, flagCount{d.text(), d.int()})
 	}
 	return d.ended()
 }

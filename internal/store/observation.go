@@ -31,9 +31,6 @@ func (s *Store) saveObservation(o *observe.Observation, start, end time.Time) er
 	seg := segment{kind: kindObservations, first: nameable(start.Unix()), last: nameable(max(start.Unix(), end.Unix()))}
 	base := strings.TrimSuffix(filepath.Join(s.dir, seg.name()), ".0"+parquetSuffix)
 	dir := filepath.Dir(base)
-	if err := makeDay(dir); err != nil {
-		return err
-	}
 	path := base + observationSuffix
 	for i := 2; ; i++ {
 		if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
@@ -41,7 +38,15 @@ func (s *Store) saveObservation(o *observe.Observation, start, end time.Time) er
 		}
 		path = fmt.Sprintf("%s-%d%s", base, i, observationSuffix)
 	}
-	if err := observe.Save(path, o); err != nil {
+	err := fs.ErrNotExist
+	for range 2 { // the folder may be taken for one that is empty, and removed, just now
+		if errors.Is(err, fs.ErrNotExist) {
+			if err = makeDay(dir); err == nil {
+				err = observe.Save(path, o)
+			}
+		}
+	}
+	if err != nil {
 		return err
 	}
 	if info, err := os.Stat(path); err == nil {
@@ -58,7 +63,7 @@ func makeDay(dir string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
-	return errors.Join(syncDir(filepath.Dir(dir)), syncDir(filepath.Dir(filepath.Dir(dir))))
+	return cmp.Or(syncDir(filepath.Dir(dir)), syncDir(filepath.Dir(filepath.Dir(dir))))
 }
 
 // observationFile is a stored Observation with its size.

@@ -1,7 +1,7 @@
 package store
 
 import (
-	"errors"
+	"cmp"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -81,7 +81,7 @@ func publish[T any](dir string, seg *segment, rows func(*parquet.GenericWriter[T
 	if info, statErr := f.Stat(); statErr == nil {
 		seg.bytes = info.Size()
 	}
-	if err = errors.Join(err, f.Close()); err != nil {
+	if err = cmp.Or(err, f.Close()); err != nil {
 		return err
 	}
 	if err = os.Rename(f.Name(), seg.path); err != nil {

@@ -166,19 +166,11 @@ func (r *Reader) Series(q Query, step time.Duration) ([]Series, error) {
 // not hold all histograms: the Second and all in it is f's only until f returns.
 // False ends it.
 func (r *Reader) Points(q Query, step time.Duration, f func(*Second) bool) error {
-	var spare []*sum
-	_, err := r.points(&q, step, func() *sum {
-		if n := len(spare); n > 0 {
-			s := spare[n-1]
-			spare = spare[:n-1]
-			return s
-		}
-		return &sum{}
-	}, func(at int64, s *sum) bool {
+	var spare spareSums
+	_, err := r.points(&q, step, spare.get, func(at int64, s *sum) bool {
 		sec := s.second(at)
 		more := f(&sec)
-		s.reset()
-		spare = append(spare, s)
+		spare.put(s)
 		return more
 	})
 	return err
@@ -274,7 +266,7 @@ func (r *Reader) secondRows(k kind, from, to int64, q *Query, f func(*secondRow)
 		if refs, _ := data.inOrder(entrySecond, from, to); len(refs) > 0 {
 			runs = append(runs, run[secondRow]{path: snap.logs[i].path, first: refs[0].at, lots: func(yield func([]secondRow, error) bool) {
 				lot := make([]secondRow, 1)
-				secondsOf(refs, func(row *secondRow) bool {
+				secondsOf(refs, q.PartHists, func(row *secondRow) bool {
 					lot[0] = *row
 					return yield(lot, nil)
 				})

@@ -127,8 +127,9 @@ func takeLock(dir string) (*os.File, error) {
 // and numbers the logs on from there.
 func (s *Store) recover() error {
 	next := map[kind]uint64{}
+	removeUnfinished(filepath.Join(s.dir, string(kindObservations)), ".slowray-") // see observe.Save
 	for _, k := range parquetKinds {
-		removeUnfinished(filepath.Join(s.dir, string(k)))
+		removeUnfinished(filepath.Join(s.dir, string(k)), newPrefix)
 		list, _, err := segments(s.dir, k)
 		if err != nil {
 			return err
@@ -156,12 +157,14 @@ func (s *Store) recover() error {
 }
 
 // removeUnfinished removes files that a killed writer had begun.
-func removeUnfinished(dir string) {
+func removeUnfinished(dir, prefix string) {
 	days, _ := os.ReadDir(dir)
 	for _, day := range days {
-		files, _ := filepath.Glob(filepath.Join(dir, day.Name(), newPrefix+"*"))
+		files, _ := os.ReadDir(filepath.Join(dir, day.Name()))
 		for _, f := range files {
-			os.Remove(f)
+			if strings.HasPrefix(f.Name(), prefix) {
+				os.Remove(filepath.Join(dir, day.Name(), f.Name()))
+			}
 		}
 	}
 }
