@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/slowray/slowray/internal/web/page"
@@ -18,8 +19,16 @@ import (
 // mock answers like internal/web, of the story. What it is given in place of an
 // answer is told instead, by path.
 type mock struct {
+	mu      sync.Mutex
 	instead map[string]any
 	asked   chan string
+}
+
+// tells changes what is told in place of answers.
+func (m *mock) tells(instead map[string]any) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.instead = instead
 }
 
 func (m *mock) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -55,7 +64,10 @@ func (m *mock) answer(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	var answer any
-	if instead, ok := m.instead[r.URL.Path]; ok {
+	m.mu.Lock()
+	instead, ok := m.instead[r.URL.Path]
+	m.mu.Unlock()
+	if ok {
 		if status, is := instead.(int); is {
 			w.WriteHeader(status)
 			instead = object{"error": "the store cannot be read: no space left on device"}
