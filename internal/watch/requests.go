@@ -9,6 +9,10 @@ import (
 	"github.com/slowray/slowray/internal/sense/request"
 )
 
+// sharedEndpoints bounds the endpoints of a window that takes part in a recording:
+// that goes on for days, in little memory (40 KB each).
+const sharedEndpoints = 1024
+
 // requests records the requests of the window and sums them up meanwhile.
 type requests struct {
 	stream *request.Stream
@@ -31,6 +35,9 @@ func startRequests(fs host.FS, running *request.Stream, kept *keptRequests) (*re
 	}
 	q.table = request.NewTable(time.Now())
 	q.table.Master = fs.Names().Master
+	if !q.own {
+		q.table.Limit(sharedEndpoints)
+	}
 	q.sub = q.stream.Subscribe(q.add)
 	return q, nil
 }
