@@ -1,0 +1,203 @@
+package store
+
+import (
+	"cmp"
+	"os"
+	"slices"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/slowray/slowray/internal/observe"
+)
+
+// Each condition chooses what it says, in logs and in files.
+func TestQueries(t *testing.T) {
+	dir := t.TempDir()
+	c := &clock{t: noon}
+	s := openAt(t, dir, Options{}, c)
+	tr := newTraffic(11)
+	var all []Request
+	for i := range 3000 {
+		var r Request
+		tr.next(&r, noon.UnixNano()+int64(i)*200e6+int64(tr.rng.IntN(1000)))
+		if i%3 == 0 {
+			r.Side = observe.Called
+			r.Local, r.Peer = r.Peer, r.Local
+		}
+		s.AddRequest(&r)
+		all = append(all, stored(r))
+		if i%1500 == 1499 {
+			must(t, s.Sync())
+			c.set(c.now().Add(5 * time.Minute))
+			must(t, s.Sync())
+			must(t, s.keep())
+		}
+	}
+	for i := range 20 {
+		var r Request
+		tr.next(&r, noon.UnixNano()+int64(600+i)*1e9)
+		s.AddRequest(&r)
+		all = append(all, stored(r))
+	}
+	must(t, s.Sync())
+	r, err := OpenReader(dir)
+	must(t, err)
+
+	endpoint := func(r *Request) (addr string, port int) {
+		e := r.Local
+		if r.Side == observe.Called {
+			e = r.Peer
+		}
+		return e.Addr().String(), int(e.Port())
+	}
+	for name, one := range map[string]struct {
+		q    Query
+		want func(*Request) bool
+	}{
+		"all":          {Query{}, func(*Request) bool { return true }},
+		"from":         {Query{From: noon.Add(100 * time.Second)}, func(r *Request) bool { return r.StartNS >= noon.Add(100*time.Second).UnixNano() }},
+		"to":           {Query{To: noon.Add(100 * time.Second)}, func(r *Request) bool { return r.StartNS < noon.Add(100*time.Second).UnixNano() }},
+		"nothing":      {Query{From: noon.Add(time.Hour), To: noon}, func(*Request) bool { return false }},
+		"side":         {Query{Side: observe.Called}, func(r *Request) bool { return r.Side == observe.Called }},
+		"served":       {Query{Side: observe.Served}, func(r *Request) bool { return r.Side == observe.Served }},
+		"netns":        {Query{NetNS: 4026531841}, func(r *Request) bool { return r.NetNS == 4026531841 }},
+		"addr":         {Query{Addr: "10.0.0.3"}, func(r *Request) bool { a, _ := endpoint(r); return a == "10.0.0.3" }},
+		"port":         {Query{Port: 8002, Side: observe.Called}, func(r *Request) bool { _, p := endpoint(r); return p == 8002 && r.Side == observe.Called }},
+		"comm":         {Query{Comm: "svc-1"}, func(r *Request) bool { return r.Process.Comm == "svc-1" }},
+		"pid":          {Query{PID: 1011}, func(r *Request) bool { return r.PID == 1011 }},
+		"container":    {Query{Container: "shop-svc-2"}, func(r *Request) bool { return r.Process.Name == "shop-svc-2" }},
+		"id":           {Query{Container: all[7].Process.Container[:62]}, func(r *Request) bool { return r.Process.Container[:62] == all[7].Process.Container[:62] }},
+		"unit":         {Query{Unit: "docker-4"}, func(r *Request) bool { return r.Process.Unit == "docker-4.service" }},
+		"unit.service": {Query{Unit: "docker-4.service"}, func(r *Request) bool { return r.Process.Unit == "docker-4.service" }},
+		"slow":         {Query{MinTotal: 100 * time.Millisecond}, func(r *Request) bool { return r.TotalNS() >= 100e6 }},
+		"slow and a range": {Query{MinTotal: 2 * time.Millisecond, From: noon.Add(time.Minute), To: noon.Add(8 * time.Minute), Comm: "svc-6"}, func(r *Request) bool {
+			return r.TotalNS() >= 2e6 && r.StartNS >= noon.Add(time.Minute).UnixNano() && r.StartNS < noon.Add(8*time.Minute).UnixNano() && r.Process.Comm == "svc-6"
+		}},
+	} {
+		var want []Request
+		var total observe.Histogram
+		for i := range all {
+			if one.want(&all[i]) {
+				want = append(want, all[i])
+				total.AddN(all[i].TotalNS(), uint64(all[i].Weight))
+			}
+		}
+		if name != "nothing" && len(want) == 0 {
+			t.Fatalf("%s chooses nothing", name)
+		}
+		t.Run(name, func(t *testing.T) {
+			sameRequests(t, readAll(t, dir, one.q), want)
+			got, err := r.Totals(one.q)
+			must(t, err)
+			if got.Count() != total.Count() || got.Quantile(0.99) != total.Quantile(0.99) {
+				t.Errorf("totals: %d, p99 %d, want %d, %d", got.Count(), got.Quantile(0.99), total.Count(), total.Quantile(0.99))
+			}
+			slowest, err := r.Slowest(one.q, 7)
+			must(t, err)
+			slices.SortFunc(want, func(a, b Request) int { return cmp.Compare(b.TotalNS(), a.TotalNS()) })
+			for i := range slowest {
+				if slowest[i].TotalNS() != want[i].TotalNS() {
+					t.Errorf("slowest %d takes %d, want %d", i, slowest[i].TotalNS(), want[i].TotalNS())
+				}
+			}
+			if len(slowest) != min(7, len(want)) {
+				t.Errorf("%d slowest", len(slowest))
+			}
+		})
+	}
+	n := 0
+	must(t, r.Requests(Query{}, func(*Request) bool { n++; return n < 5 }))
+	if n != 5 {
+		t.Errorf("%d requests after the end was asked for", n)
+	}
+	must(t, s.Close())
+}
+
+// The pieces of a range follow each other and are it, and the coarser ones lie on
+// their own grid.
+func TestPieces(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		from := rapid.Int64Range(-5e9, 5e9).Draw(t, "from")
+		to := from + rapid.Int64Range(-10, 4e9).Draw(t, "length")
+		list := pieces(from, to)
+		at := from
+		for _, p := range list {
+			if p.from != at || p.to <= p.from {
+				t.Fatalf("%d to %d: %v", from, to, list)
+			}
+			if w := widthOf(p.kind) * 1e6; w > 1e6 && (floorTo(p.from, w) != p.from || floorTo(p.to, w) != p.to) {
+				t.Fatalf("%d to %d: %v is not on its grid", from, to, p)
+			}
+			at = p.to
+		}
+		if from < to && at != to || from >= to && len(list) > 0 {
+			t.Fatalf("%d to %d: %v", from, to, list)
+		}
+	})
+}
+
+// Points of any step have all that was in the range, and where single seconds are
+// no longer kept, those of ten seconds stand in.
+func TestPoints(t *testing.T) {
+	dir := t.TempDir()
+	c := &clock{t: noon}
+	s := openAt(t, dir, Options{}, c)
+	tr := newTraffic(12)
+	for i := range 1000 {
+		c.set(noon.Add(time.Duration(i) * time.Second))
+		sec := tr.second(i%3, c.now().Unix(), 2)
+		s.AddSecond(&sec)
+		must(t, s.Sync())
+		if i%300 == 0 {
+			must(t, s.keep())
+		}
+	}
+	r, err := OpenReader(dir)
+	must(t, err)
+	look := func(q Query, step, wantStep time.Duration, wantRequests uint64) {
+		t.Helper()
+		series, err := r.Series(q, step)
+		must(t, err)
+		var sum, points uint64
+		for _, one := range series {
+			last := int64(-1)
+			for i := range one.Points {
+				p := &one.Points[i]
+				if p.At <= last || p.At%int64(wantStep/time.Second) != 0 {
+					t.Errorf("step %v: point at %d after %d", step, p.At, last)
+				}
+				last = p.At
+				points += p.Endpoint.Requests
+			}
+			sum += one.Endpoint.Requests
+			if one.Step != wantStep {
+				t.Errorf("step %v instead of %v", one.Step, wantStep)
+			}
+		}
+		if points != wantRequests || sum != wantRequests {
+			t.Errorf("step %v: %d requests in points, %d in sums, want %d", step, points, sum, wantRequests)
+		}
+		points = 0
+		must(t, r.Points(q, step, func(sec *Second) bool { points += sec.Endpoint.Requests; return true }))
+		if points != wantRequests {
+			t.Errorf("step %v: %d requests in Points, want %d", step, points, wantRequests)
+		}
+	}
+	for _, step := range []time.Duration{0, time.Second, 2 * time.Second, 5 * time.Second, 10 * time.Second, time.Minute, 5 * time.Minute, time.Hour} {
+		look(Query{}, step, max(step, time.Second), 2000)
+	}
+	look(Query{}, 3*time.Second, 5*time.Second, 2000)
+	look(Query{}, 24*time.Hour+1, 48*time.Hour, 2000)
+	look(Query{Port: 8001}, 10*time.Second, 10*time.Second, 666)
+	look(Query{From: noon.Add(100 * time.Second), To: noon.Add(200 * time.Second)}, time.Second, time.Second, 200)
+
+	must(t, s.Close())
+	list, _, err := segments(dir, kindSeconds)
+	must(t, err)
+	for _, seg := range list {
+		must(t, os.Remove(seg.path))
+	}
+	look(Query{}, time.Second, 10*time.Second, 2000)
+}
