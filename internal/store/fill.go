@@ -14,27 +14,27 @@ func (c *column) fill(rows unsafe.Pointer, size uintptr, n int) error {
 	if c.list != nil {
 		return c.fillList(rows, size, n)
 	}
-	to := unsafe.Add(rows, c.offset)
-	for n > 0 {
+	for done := 0; done < n; {
 		if c.page == nil || c.at == c.n {
 			if err := c.next(); err != nil {
 				return err
 			}
 		}
-		k := min(n, c.n-c.at)
+		k := min(n-done, c.n-c.at)
 		if k == 0 {
 			return errDamaged
 		}
-		if err := c.copy(to, size, k); err != nil {
+		if err := c.copy(unsafe.Add(rows, uintptr(done)*size+c.offset), size, k); err != nil {
 			return err
 		}
-		to = unsafe.Add(to, uintptr(k)*size)
-		n -= k
+		done += k
 	}
 	return nil
 }
 
 // copy writes k values that the page has, each size bytes after the one before.
+// No pointer is ever made to what lies after the last row: the garbage collector
+// does not stand for it.
 func (c *column) copy(to unsafe.Pointer, size uintptr, k int) error {
 	from := c.at
 	c.at += k
@@ -42,29 +42,25 @@ func (c *column) copy(to unsafe.Pointer, size uintptr, k int) error {
 	case c.index != nil:
 		return c.copyIndexed(to, size, c.index[from:from+k])
 	case c.kind == reflect.Int64:
-		for _, v := range c.ints[from : from+k] {
-			*(*int64)(to) = v
-			to = unsafe.Add(to, size)
+		for i, v := range c.ints[from : from+k] {
+			*(*int64)(unsafe.Add(to, uintptr(i)*size)) = v
 		}
 	case c.kind == reflect.Int32:
-		for _, v := range c.smalls[from : from+k] {
-			*(*int32)(to) = v
-			to = unsafe.Add(to, size)
+		for i, v := range c.smalls[from : from+k] {
+			*(*int32)(unsafe.Add(to, uintptr(i)*size)) = v
 		}
 	case c.kind == reflect.Float64:
-		for _, v := range c.floats[from : from+k] {
-			*(*float64)(to) = v
-			to = unsafe.Add(to, size)
+		for i, v := range c.floats[from : from+k] {
+			*(*float64)(unsafe.Add(to, uintptr(i)*size)) = v
 		}
 	case c.kind == reflect.Bool:
-		for i := from; i < from+k; i++ {
-			*(*bool)(to) = c.bits[i/8]>>(i%8)&1 != 0
-			to = unsafe.Add(to, size)
+		for i := range k {
+			bit := from + i
+			*(*bool)(unsafe.Add(to, uintptr(i)*size)) = c.bits[bit/8]>>(bit%8)&1 != 0
 		}
 	default:
-		for i := from; i < from+k; i++ {
-			*(*string)(to) = string(c.data[c.offsets[i]:c.offsets[i+1]])
-			to = unsafe.Add(to, size)
+		for i := range k {
+			*(*string)(unsafe.Add(to, uintptr(i)*size)) = string(c.data[c.offsets[from+i]:c.offsets[from+i+1]])
 		}
 	}
 	return nil
@@ -78,19 +74,19 @@ func (c *column) copyIndexed(to unsafe.Pointer, size uintptr, index []int32) err
 	case reflect.Float64:
 		known = len(c.reals)
 	}
-	for _, i := range index {
+	for row, i := range index {
 		if uint(i) >= uint(known) {
 			return errDamaged
 		}
+		at := unsafe.Add(to, uintptr(row)*size)
 		switch c.kind {
 		case reflect.Int64:
-			*(*int64)(to) = c.longs[i]
+			*(*int64)(at) = c.longs[i]
 		case reflect.Float64:
-			*(*float64)(to) = c.reals[i]
+			*(*float64)(at) = c.reals[i]
 		default:
-			*(*string)(to) = c.texts[i]
+			*(*string)(at) = c.texts[i]
 		}
-		to = unsafe.Add(to, size)
 	}
 	return nil
 }
@@ -213,19 +209,16 @@ func (c *column) take(to unsafe.Pointer, size uintptr, k int) {
 	c.given += k
 	switch c.kind {
 	case reflect.Int64:
-		for _, v := range c.keptInts[from : from+k] {
-			*(*int64)(to) = v
-			to = unsafe.Add(to, size)
+		for i, v := range c.keptInts[from : from+k] {
+			*(*int64)(unsafe.Add(to, uintptr(i)*size)) = v
 		}
 	case reflect.Float64:
-		for _, v := range c.keptReals[from : from+k] {
-			*(*float64)(to) = v
-			to = unsafe.Add(to, size)
+		for i, v := range c.keptReals[from : from+k] {
+			*(*float64)(unsafe.Add(to, uintptr(i)*size)) = v
 		}
 	default:
-		for _, v := range c.keptTexts[from : from+k] {
-			*(*string)(to) = v
-			to = unsafe.Add(to, size)
+		for i, v := range c.keptTexts[from : from+k] {
+			*(*string)(unsafe.Add(to, uintptr(i)*size)) = v
 		}
 	}
 }

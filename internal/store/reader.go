@@ -37,12 +37,17 @@ func OpenReader(dir string) (*Reader, error) {
 // Close gives back what the Reader holds.
 func (r *Reader) Close() error { return nil }
 
-// Skipped are files that could not be read, with the reason, one line each.
+// Skipped are files that are there and could not be read, with the reason, one line
+// each.
 func (r *Reader) Skipped() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	var list []string
 	for path, why := range r.skipped {
+		if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
+			delete(r.skipped, path)
+			continue
+		}
 		list = append(list, path+": "+why)
 	}
 	slices.Sort(list)
