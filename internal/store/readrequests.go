@@ -3,6 +3,7 @@ package store
 import (
 	"cmp"
 	"fmt"
+	"path/filepath"
 	"slices"
 	"time"
 
@@ -227,7 +228,7 @@ func (r *Reader) Findings(from, to time.Time) ([]Finding, error) {
 	var out []Finding
 	merge(runs, at, r.skip, func(row *findingRow) bool {
 		if f, err := row.finding(); err != nil {
-			r.skip(row.Cause, err)
+			r.skip(filepath.Join(r.dir, string(kindFindings)), fmt.Errorf("a finding: %w", err))
 		} else if overlaps(f.Start, f.End, from, to) {
 			out = append(out, f)
 		}
