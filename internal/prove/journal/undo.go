@@ -43,15 +43,15 @@ func (j *Journal) Undo(ids ...string) ([]Outcome, error) {
 	if errors.Is(err, ErrBusy) {
 		var asked bool
 		list, outcomes, asked = j.askLive(list)
-		if asked {
-			if len(list) == 0 {
-				return outcomes, nil
-			}
-			wait(lockLimit, func() bool {
-				locks, err = j.lock("slowray undo")
-				return !errors.Is(err, ErrBusy)
-			})
+		if asked && len(list) == 0 {
+			return outcomes, nil
 		}
+		// One that was killed may hold the lock for a moment still: its threads end
+		// one by one, each when what it does in the kernel is done.
+		wait(lockLimit, func() bool {
+			locks, err = j.lock("slowray undo")
+			return !errors.Is(err, ErrBusy)
+		})
 	}
 	if err != nil {
 		return outcomes, err
