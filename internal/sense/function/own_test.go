@@ -3,6 +3,7 @@ package function
 import (
 	"os"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -43,8 +44,12 @@ func TestOwnProcess(t *testing.T) {
 			if f := of(t, o, "getppid"); f.Calls != 50 || f.Returned != 50 {
 				t.Errorf("getppid: %+v, want 50 calls", f)
 			}
-			if len(o.Losses) > 0 {
-				t.Errorf("losses %+v", o.Losses)
+			for _, l := range o.Losses {
+				// An interrupt may begin another program while one runs, above all
+				// in an emulated machine: forks, of which this test counts none.
+				if !strings.Contains(l.What, "another BPF program was running") {
+					t.Errorf("losses %+v", o.Losses)
+				}
 			}
 			if o.Price.PerHitNS == 0 {
 				t.Errorf("price %+v, notes %q", o.Price, o.Notes)
