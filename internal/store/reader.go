@@ -8,6 +8,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/parquet-go/parquet-go"
 )
 
 // Reader reads a directory from any process, also while it is written to. Its
@@ -91,6 +93,20 @@ func (s *snapshot) close() {
 
 // errMoved says that files were merged or removed while they were looked up.
 var errMoved = errors.New("files keep changing while they are read")
+
+// fileRuns are the row groups of a snapshot's files, as groupRuns gives them; a
+// file that cannot be read is skipped.
+func fileRuns[T any](r *Reader, s *snapshot, from, to int64, want func(string) bool, keep func(parquet.RowGroup) bool) (runs []run[T]) {
+	for i := range s.files {
+		more, err := groupRuns[T](&s.files[i], from, to, want, keep)
+		if err != nil {
+			r.skip(s.files[i].path, err)
+			continue
+		}
+		runs = append(runs, more...)
+	}
+	return runs
+}
 
 // snapshot opens all files of a kind that may have rows of a range (µs since
 // 1970, to exclusive). Nothing is missed and nothing is told twice, whatever the

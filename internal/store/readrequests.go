@@ -129,15 +129,7 @@ func (r *Reader) requestRows(q *Query, want func(string) bool, f func(*requestRo
 	if least <= 0 {
 		least = -1 << 62
 	}
-	var runs []run[requestRow]
-	for i := range snap.files {
-		more, err := groupRuns[requestRow](&snap.files[i], from, to, columns, keep)
-		if err != nil {
-			r.skip(snap.files[i].path, err)
-			continue
-		}
-		runs = append(runs, more...)
-	}
+	runs := fileRuns[requestRow](r, snap, from, to, columns, keep)
 	for i := range snap.logs {
 		data, ok := snap.logs[i].readable(r.skip)
 		if !ok {
@@ -201,15 +193,7 @@ func (r *Reader) Findings(from, to time.Time) ([]Finding, error) {
 	}
 	defer snap.close()
 	at := func(row *findingRow) int64 { return row.Start }
-	var runs []run[findingRow]
-	for i := range snap.files {
-		more, err := groupRuns[findingRow](&snap.files[i], low, high, nil, nil)
-		if err != nil {
-			r.skip(snap.files[i].path, err)
-			continue
-		}
-		runs = append(runs, more...)
-	}
+	runs := fileRuns[findingRow](r, snap, low, high, nil, nil)
 	for i := range snap.logs {
 		data, ok := snap.logs[i].readable(r.skip)
 		if !ok {

@@ -249,15 +249,7 @@ func (r *Reader) secondRows(k kind, from, to int64, q *Query, f func(*secondRow)
 	defer snap.close()
 	at := func(row *secondRow) int64 { return row.At }
 	want := func(path string) bool { return q.PartHists || !strings.HasPrefix(path, "parts_hist.") }
-	var runs []run[secondRow]
-	for i := range snap.files {
-		more, err := groupRuns[secondRow](&snap.files[i], from, to, want, nil)
-		if err != nil {
-			r.skip(snap.files[i].path, err)
-			continue
-		}
-		runs = append(runs, more...)
-	}
+	runs := fileRuns[secondRow](r, snap, from, to, want, nil)
 	for i := range snap.logs {
 		data, ok := snap.logs[i].readable(r.skip)
 		if !ok {
