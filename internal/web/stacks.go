@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/slowray/slowray/internal/flame"
 	"github.com/slowray/slowray/internal/observe"
 	"github.com/slowray/slowray/internal/store"
 )
@@ -20,53 +21,16 @@ const (
 // profileStacks is the functions of a CPU profile as stacks of one frame: what
 // is known where stacks were not recorded.
 func profileStacks(p *observe.Profile, start time.Time, seconds float64) *observe.Stacks {
-	if p == nil || p.Hz <= 0 {
+	s := flame.FromProfile(p, observe.Window{Start: start, Seconds: seconds})
+	if s == nil {
 		return nil
 	}
-	s := &observe.Stacks{StartNS: start.UnixNano(), WindowNS: int64(seconds * 1e9), Hz: p.Hz,
-		Types: []observe.StackValue{{Type: "cpu", Unit: "nanoseconds"}},
-		Notes: []string{"Whole stacks were not recorded: these are the functions in which processes were found computing."}}
-	at := map[observe.Frame]int32{}
-	frame := func(f observe.Frame) int32 {
-		i, ok := at[f]
-		if !ok {
-			i = int32(len(s.Frames))
-			at[f] = i
-			s.Frames = append(s.Frames, f)
-		}
-		return i
+	cpu := valueOf(s, "cpu") // the only one that is shown here
+	s.Types = s.Types[cpu : cpu+1]
+	for i := range s.Samples {
+		s.Samples[i].Values = s.Samples[i].Values[cpu : cpu+1]
 	}
-	each := int64(time.Second) / int64(p.Hz)
-	for i := range p.Processes {
-		pr := &p.Processes[i]
-		rest := int64(pr.Samples) * each
-		looked := pr.Looked
-		if looked == 0 {
-			looked = pr.Samples
-		}
-		for j := range pr.Functions {
-			f := &pr.Functions[j]
-			if f.Own == 0 || looked == 0 {
-				continue
-			}
-			ns := min(int64(float64(f.Own)/float64(looked)*float64(pr.Samples))*each, rest)
-			if ns > 0 {
-				s.Samples = append(s.Samples, observe.StackSample{PID: pr.PID, Comm: pr.Comm, Frames: []int32{frame(f.Frame)}, Values: []int64{ns}})
-				rest -= ns
-			}
-		}
-		if kernel := min(int64(pr.Kernel)*each, rest); len(pr.Functions) == 0 && kernel > 0 {
-			s.Samples = append(s.Samples, observe.StackSample{PID: pr.PID, Comm: pr.Comm, Frames: []int32{frame(observe.Frame{Name: "[kernel]", Kind: observe.FrameKernel})}, Values: []int64{kernel}})
-			rest -= kernel
-		}
-		if rest > 0 {
-			s.Samples = append(s.Samples, observe.StackSample{PID: pr.PID, Comm: pr.Comm, Values: []int64{rest}})
-		}
-	}
-	for i := range p.ShortLived {
-		x := &p.ShortLived[i]
-		s.Samples = append(s.Samples, observe.StackSample{Comm: x.Comm, Values: []int64{int64(x.Samples) * each}})
-	}
+	s.Notes = []string{"Whole stacks were not recorded: these are the functions in which processes were found computing."}
 	return s
 }
 
