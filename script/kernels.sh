@@ -71,6 +71,7 @@ initramfs() {
 	done
 	ln -s bin "$root/sbin"
 	cp bin/slowray "$keep"/tests/*.test "$root/bin/"
+	[ ! -d "$keep/planted" ] || cp -r "$keep/planted" "$root/planted"
 	for m in $modules; do
 		sed -n "s|:| |; /\/$m\.ko[.a-z]* /p" "$from/modules.dep"
 	done | tr ' ' '\n' | sort -u | while read -r file; do
@@ -83,7 +84,7 @@ initramfs() {
 	busybox depmod -b "$root" "$version"
 	cat >"$root/init" <<-'EOF'
 		#!/bin/sh
-		export PATH=/bin HOME=/tmp
+		export PATH=/bin HOME=/tmp SLOWRAY_TEST_PLANTED=/planted
 		mount -t proc proc /proc
 		mount -t sysfs sysfs /sys
 		mount -t devtmpfs devtmpfs /dev
@@ -180,6 +181,14 @@ CGO_ENABLED=0 go build -trimpath -o bin/slowray ./cmd/slowray
 for p in $packages; do
 	CGO_ENABLED=0 go test -c -trimpath -ldflags=-s -o "$keep/tests/$(basename "$p").test" "$p"
 done
+# The programs whose calls sense/function counts: there is no compiler in there,
+# and no library.
+rm -rf "$keep/planted"
+if [ -z "$short" ]; then
+	mkdir "$keep/planted"
+	gcc -O2 -pthread -static -o "$keep/planted/planted" internal/sense/function/testdata/planted.c
+	CGO_ENABLED=0 go build -trimpath -o "$keep/planted/golang" ./internal/sense/function/testdata/golang
+fi
 failed=0
 for suite in $suites; do
 	fetch "$suite"

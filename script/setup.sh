@@ -80,7 +80,7 @@ for part in "$@"; do
 		apt_install apache2-bin lua-socket haproxy uwsgi-core uwsgi-plugin-python3 gunicorn tomcat10-common openjdk-17-jdk-headless
 		apt_install dnsmasq-base
 		;;
-	kernels) apt_install qemu-system-x86 busybox-static xz-utils ;;
+	kernels) apt_install qemu-system-x86 busybox-static xz-utils gcc libc6-dev ;;
 	generate) apt_install clang-19 llvm-19 libbpf-dev ;;
 	*)
 		echo "setup: unknown part $part (go, test, lab, kernels, generate)" >&2
