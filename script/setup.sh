@@ -64,12 +64,26 @@ install_duckdb() {
 	fi
 }
 
+# The engine of a present ClickHouse, for tests of fleets: chdb is a Python package.
+# Without it some tests are skipped.
+install_chdb() {
+	venv=$(dirname "$0")/../.venv
+	if "$venv/bin/python" -c 'import chdb; assert chdb.__version__ == "4.4.0"' 2>/dev/null; then return 0; fi
+	apt_install python3-venv
+	echo "setup: installing chdb" >&2
+	if ! { python3 -m venv "$venv" && "$venv/bin/pip" install -q --disable-pip-version-check chdb==4.4.0; }; then
+		echo "setup: chdb could not be installed: the tests that need it are skipped" >&2
+	fi
+}
+
 for part in "$@"; do
 	case $part in
 	go) install_go ;;
 	test)
 		apt_install nginx-light php8.2-fpm wrk iproute2 nftables iptables conntrack procps util-linux tcpdump sysbench mariadb-server chromium prometheus zsh fish groff-base
+		apt_install clickhouse-server clickhouse-client clickhouse-common
 		install_duckdb
+		install_chdb
 		;;
 	lab)
 		apt_install postgresql memcached

@@ -53,6 +53,7 @@ type cli struct {
 	Causes   causesCmd   `cmd:"" help:"List the causes that slowray knows, or tell all about one."`
 	Prove    proveCmd    `cmd:"" help:"Prove a cause: change one thing, measure before, with and after it, and put it back."`
 	Undo     undoCmd     `cmd:"" help:"Put back what slowray has changed and left, or list it."`
+	Fleet    fleetCmd    `cmd:"" help:"Many hosts: their histories in one ClickHouse."`
 	Lab      labCmd      `cmd:"" help:"Incidents to try slowray on, in private network namespaces."`
 
 	Completion completionCmd `cmd:"" help:"Print the script by which a shell completes slowray: bash, zsh or fish."`

@@ -1,0 +1,6 @@
+package main
+
+// fleetCmd has what concerns many hosts: each command of it is in a file of its own.
+type fleetCmd struct {
+	Init fleetInitCmd `cmd:"" help:"Make or mend the tables of a fleet in ClickHouse."`
+}
