@@ -76,6 +76,30 @@ install_chdb() {
 	fi
 }
 
+# A ZooKeeper, for replicated tables in tests: jars, as Maven finds them. Without it
+# some tests are skipped.
+install_zookeeper() {
+	jars=$(dirname "$0")/../.zookeeper
+	[ ! -e "$jars/zookeeper-3.8.4.jar" ] || return 0
+	command -v mvn >/dev/null 2>&1 || apt_install maven
+	command -v java >/dev/null 2>&1 || apt_install openjdk-17-jre-headless
+	echo "setup: fetching ZooKeeper" >&2
+	tmp=$(mktemp -d)
+	cat >"$tmp/pom.xml" <<-'EOF'
+		<project><modelVersion>4.0.0</modelVersion><groupId>slowray</groupId><artifactId>zookeeper</artifactId><version>1</version><dependencies>
+		<dependency><groupId>org.apache.zookeeper</groupId><artifactId>zookeeper</artifactId><version>3.8.4</version></dependency>
+		<dependency><groupId>org.xerial.snappy</groupId><artifactId>snappy-java</artifactId><version>1.1.10.5</version></dependency>
+		<dependency><groupId>io.dropwizard.metrics</groupId><artifactId>metrics-core</artifactId><version>4.1.12.1</version></dependency>
+		</dependencies></project>
+	EOF
+	mkdir -p "$jars"
+	if ! mvn -q -B -f "$tmp/pom.xml" dependency:copy-dependencies -DincludeScope=runtime -DoutputDirectory="$(cd "$jars" && pwd)" >&2; then
+		echo "setup: ZooKeeper could not be fetched: the tests that need it are skipped" >&2
+		rm -rf "$jars"
+	fi
+	rm -rf "$tmp"
+}
+
 for part in "$@"; do
 	case $part in
 	go) install_go ;;
@@ -84,6 +108,7 @@ for part in "$@"; do
 		apt_install clickhouse-server clickhouse-client clickhouse-common
 		install_duckdb
 		install_chdb
+		install_zookeeper
 		;;
 	lab)
 		apt_install postgresql memcached
