@@ -9,6 +9,7 @@ import (
 	"unsafe"
 
 	"github.com/parquet-go/parquet-go"
+	"github.com/parquet-go/parquet-go/format"
 )
 
 // Reading Parquet files row by row costs 1.6 µs a request, most of it for values
@@ -63,10 +64,17 @@ var rowFields = map[reflect.Type][]field{
 
 var errForeign = errors.New("not a file of this store")
 
+// rowGroup is a row group of a file.
+type rowGroup struct {
+	parquet.RowGroup
+	file *parquetFile
+	at   int // in the file
+}
+
 // readGroup gives the rows of a row group in lots; the lot and what it points to
 // is used again. Columns for which want is false stay zero, and so do those that
 // the file does not have. f ends it by false.
-func readGroup[T any](g parquet.RowGroup, want func(path string) bool, f func(rows []T) bool) (err error) {
+func readGroup[T any](g rowGroup, want func(path string) bool, f func(rows []T) bool) (err error) {
 	columns, err := openColumns[T](g, want)
 	defer func() {
 		for _, c := range columns {
@@ -99,9 +107,38 @@ func readGroup[T any](g parquet.RowGroup, want func(path string) bool, f func(ro
 	return nil
 }
 
-func openColumns[T any](g parquet.RowGroup, want func(path string) bool) ([]*column, error) {
-	chunks := map[string]parquet.ColumnChunk{}
-	all := g.ColumnChunks()
+func openColumns[T any](g rowGroup, want func(path string) bool) ([]*column, error) {
+	chunks, err := g.chunks()
+	if err != nil {
+		return nil, err
+	}
+	// Without it nothing but the number of rows, which may be anything, would
+	// end the reading.
+	if _, ok := chunks[timeColumn]; !ok || g.NumRows() < 0 || g.NumRows() > maxRowsPerGroup {
+		return nil, errForeign
+	}
+	var columns []*column
+	for _, f := range rowFields[reflect.TypeFor[T]()] {
+		meta := chunks[f.path]
+		if meta == nil || want != nil && f.path != timeColumn && !want(f.path) {
+			continue
+		}
+		if !fits(parquet.Kind(meta.Type), f.kind) {
+			return columns, fmt.Errorf("column %s: %w", f.path, errForeign)
+		}
+		c, err := chunkOf(g.file.reader, g.file.Size(), meta)
+		if err != nil {
+			return columns, fmt.Errorf("column %s: %w", f.path, err)
+		}
+		columns = append(columns, &column{field: f, pages: newPageReader(c)})
+	}
+	return columns, nil
+}
+
+// chunks are the columns of a row group that can be read, by path.
+func (g *rowGroup) chunks() (map[string]*format.ColumnMetaData, error) {
+	chunks := map[string]*format.ColumnMetaData{}
+	all := g.file.Metadata().RowGroups[g.at].Columns
 	for _, path := range g.Schema().Columns() {
 		leaf, ok := g.Schema().Lookup(path...)
 		if !ok || leaf.ColumnIndex >= len(all) {
@@ -112,20 +149,9 @@ func openColumns[T any](g parquet.RowGroup, want func(path string) bool) ([]*col
 		if inList && (leaf.MaxRepetitionLevel != 1 || leaf.MaxDefinitionLevel != 1) || !inList && (leaf.MaxRepetitionLevel != 0 || leaf.MaxDefinitionLevel != 0) {
 			continue // of another program: as if it were missing
 		}
-		chunks[name] = all[leaf.ColumnIndex]
+		chunks[name] = &all[leaf.ColumnIndex].MetaData
 	}
-	var columns []*column
-	for _, f := range rowFields[reflect.TypeFor[T]()] {
-		chunk := chunks[f.path]
-		if chunk == nil || want != nil && !want(f.path) {
-			continue
-		}
-		if !fits(chunk.Type().Kind(), f.kind) {
-			return columns, fmt.Errorf("column %s: %w", f.path, errForeign)
-		}
-		columns = append(columns, &column{field: f, pages: chunk.Pages()})
-	}
-	return columns, nil
+	return chunks, nil
 }
 
 // fits says whether values as the file has them can be those of a field.
@@ -148,8 +174,7 @@ func fits(stored parquet.Kind, want reflect.Kind) bool {
 // column reads one column of a row group.
 type column struct {
 	field
-	pages parquet.Pages
-	page  parquet.Page
+	pages *pageReader
 	at    int // values of the page that were read
 	n     int // values in the page
 	rep   []byte
@@ -158,13 +183,13 @@ type column struct {
 
 	ints    []int64
 	smalls  []int32
-	floats  []float64
+	floats  []byte // as they are in the file
 	bits    []byte
 	data    []byte
-	offsets []uint32
+	offsets []uint32 // of the beginnings of texts, and one more
 
 	index []int32 // into the dictionary, nil where the page has none
-	dict  parquet.Dictionary
+	dict  bool
 	texts []string // of the dictionary
 	reals []float64
 	longs []int64
@@ -179,87 +204,21 @@ type column struct {
 	room      reflect.Value // for the lists of a lot, where this is their first leaf
 }
 
-func (c *column) close() {
-	if c.page != nil {
-		parquet.Release(c.page)
-		c.page = nil
-	}
-	c.pages.Close()
-}
+func (c *column) close() { c.pages.close() }
 
 // next goes on to a page that has values, or levels.
 func (c *column) next() error {
 	for {
-		if c.page != nil {
-			parquet.Release(c.page)
-			c.page = nil
-		}
-		page, err := c.pages.ReadPage()
+		err := c.pages.next(c)
 		if errors.Is(err, io.EOF) {
 			return io.ErrUnexpectedEOF
 		}
 		if err != nil {
 			return err
 		}
-		c.page, c.at, c.level = page, 0, 0
-		c.rep, c.def = page.RepetitionLevels(), page.DefinitionLevels()
-		if err := c.open(); err != nil {
-			return err
-		}
-		if page.NumValues() > 0 {
+		c.at, c.level = 0, 0
+		if c.n > 0 || len(c.rep) > 0 {
 			return nil
 		}
 	}
-}
-
-// open takes the values out of the page.
-func (c *column) open() error {
-	c.index, c.ints, c.smalls, c.floats, c.bits, c.data, c.offsets = nil, nil, nil, nil, nil, nil, nil
-	data := c.page.Data()
-	if dict := c.page.Dictionary(); dict != nil {
-		c.index = data.Int32()
-		c.n = len(c.index)
-		if dict != c.dict {
-			c.dict = dict
-			return c.openDict(dict)
-		}
-		return nil
-	}
-	switch c.kind {
-	case reflect.Int64:
-		c.ints = data.Int64()
-		c.n = len(c.ints)
-	case reflect.Int32:
-		c.smalls = data.Int32()
-		c.n = len(c.smalls)
-	case reflect.Float64:
-		c.floats = data.Double()
-		c.n = len(c.floats)
-	case reflect.Bool:
-		c.bits = data.Boolean()
-		c.n = min(int(c.page.NumValues()), 8*len(c.bits))
-	case reflect.String:
-		c.data, c.offsets = data.ByteArray()
-		c.n = max(len(c.offsets)-1, 0)
-	}
-	return nil
-}
-
-func (c *column) openDict(dict parquet.Dictionary) error {
-	values := dict.Page().Data()
-	switch c.kind {
-	case reflect.String:
-		data, offsets := values.ByteArray()
-		c.texts = make([]string, 0, len(offsets))
-		for i := 1; i < len(offsets); i++ {
-			c.texts = append(c.texts, string(data[offsets[i-1]:offsets[i]]))
-		}
-	case reflect.Float64:
-		c.reals = append([]float64(nil), values.Double()...)
-	case reflect.Int64:
-		c.longs = append([]int64(nil), values.Int64()...)
-	default:
-		return errForeign
-	}
-	return nil
 }

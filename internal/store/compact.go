@@ -137,7 +137,8 @@ func mergeFiles[T any](dir string, k kind, group []segment, at func(*T) int64) (
 	}()
 	type source struct {
 		first int64
-		group parquet.RowGroup
+		path  string
+		group rowGroup
 	}
 	var sources []source
 	var runs []run[T]
@@ -158,12 +159,12 @@ func mergeFiles[T any](dir string, k kind, group []segment, at func(*T) int64) (
 			if !ok {
 				return errForeign
 			}
-			for _, g := range file.RowGroups() {
+			for _, g := range file.groups() {
 				first := seg.first * 1e6
-				if low, _, ok := boundsOfColumn(g, column.ColumnIndex); ok {
+				if low, _, ok := boundsOfColumn(g.RowGroup, column.ColumnIndex); ok {
 					first = low
 				}
-				sources = append(sources, source{first, g})
+				sources = append(sources, source{first, seg.path, g})
 				rows += g.NumRows()
 			}
 			return nil
@@ -195,7 +196,11 @@ func mergeFiles[T any](dir string, k kind, group []segment, at func(*T) int64) (
 			}
 			slices.SortStableFunc(sources, func(a, b source) int { return cmp.Compare(a.first, b.first) })
 			for _, src := range sources {
-				if _, err := w.WriteRowGroup(src.group); err != nil {
+				if err := src.group.sound(); err != nil {
+					bad = src.path
+					return fmt.Errorf("%s: %w", src.path, err)
+				}
+				if _, err := w.WriteRowGroup(src.group.RowGroup); err != nil {
 					return err
 				}
 			}

@@ -142,10 +142,10 @@ func compareWithLibrary[T any](t *testing.T, dir string, k kind) {
 		defer f.Close()
 		file, err := openParquet(f)
 		must(t, err)
-		reader := parquet.NewGenericReader[T](file)
+		reader := parquet.NewGenericReader[T](file.File)
 		defer reader.Close()
 		one := make([]T, 1)
-		for _, g := range file.RowGroups() {
+		for _, g := range file.groups() {
 			err := readGroup(g, nil, func(rows []T) bool {
 				for i := range rows {
 					clear(one)

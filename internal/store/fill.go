@@ -15,7 +15,7 @@ func (c *column) fill(rows unsafe.Pointer, size uintptr, n int) error {
 		return c.fillList(rows, size, n)
 	}
 	for done := 0; done < n; {
-		if c.page == nil || c.at == c.n {
+		if c.at == c.n {
 			if err := c.next(); err != nil {
 				return err
 			}
@@ -50,8 +50,8 @@ func (c *column) copy(to unsafe.Pointer, size uintptr, k int) error {
 			*(*int32)(unsafe.Add(to, uintptr(i)*size)) = v
 		}
 	case c.kind == reflect.Float64:
-		for i, v := range c.floats[from : from+k] {
-			*(*float64)(unsafe.Add(to, uintptr(i)*size)) = v
+		for i := range k {
+			*(*float64)(unsafe.Add(to, uintptr(i)*size)) = realAt(c.floats, from+i)
 		}
 	case c.kind == reflect.Bool:
 		for i := range k {
@@ -60,7 +60,7 @@ func (c *column) copy(to unsafe.Pointer, size uintptr, k int) error {
 		}
 	default:
 		for i := range k {
-			*(*string)(unsafe.Add(to, uintptr(i)*size)) = string(c.data[c.offsets[from+i]:c.offsets[from+i+1]])
+			*(*string)(unsafe.Add(to, uintptr(i)*size)) = c.textAt(from + i)
 		}
 	}
 	return nil
@@ -136,11 +136,11 @@ func (c *column) fillList(rows unsafe.Pointer, size uintptr, n int) error {
 // lengths tells how long the lists of the next n rows are, and keeps their
 // values.
 func (c *column) lengths(n int) ([]int, error) {
-	lengths := c.sizes[:0]
+	lengths, kept := c.sizes[:0], 0
 	defer func() { c.sizes = lengths }()
 	c.keptInts, c.keptReals, c.keptTexts = c.keptInts[:0], c.keptReals[:0], c.keptTexts[:0]
 	for {
-		if c.page == nil || c.level == len(c.rep) {
+		if c.level == len(c.rep) {
 			err := c.next()
 			if errors.Is(err, io.ErrUnexpectedEOF) && len(lengths) == n {
 				return lengths, nil
@@ -161,7 +161,7 @@ func (c *column) lengths(n int) ([]int, error) {
 			return nil, errDamaged
 		}
 		if c.def[c.level] == 1 {
-			if c.at >= c.n {
+			if kept++; c.at >= c.n || kept > maxPageValues {
 				return nil, errDamaged
 			}
 			lengths[len(lengths)-1]++
@@ -194,9 +194,9 @@ func (c *column) keep(i int) error {
 	case reflect.Int64:
 		c.keptInts = append(c.keptInts, c.ints[i])
 	case reflect.Float64:
-		c.keptReals = append(c.keptReals, c.floats[i])
+		c.keptReals = append(c.keptReals, realAt(c.floats, i))
 	case reflect.String:
-		c.keptTexts = append(c.keptTexts, string(c.data[c.offsets[i]:c.offsets[i+1]]))
+		c.keptTexts = append(c.keptTexts, c.textAt(i))
 	default:
 		return errForeign
 	}

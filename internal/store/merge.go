@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 	"iter"
 	"os"
 	"slices"
@@ -117,15 +118,15 @@ func groupRuns[T any](seg *openSegment, from, to int64, want func(string) bool, 
 		return nil, errForeign
 	}
 	width := widthOf(seg.kind) * 1e6
-	for _, g := range file.RowGroups() {
+	for _, g := range file.groups() {
 		first := seg.first * 1e6
-		if low, high, ok := boundsOfColumn(g, column.ColumnIndex); ok {
+		if low, high, ok := boundsOfColumn(g.RowGroup, column.ColumnIndex); ok {
 			if low >= to || high+width <= from {
 				continue
 			}
 			first = low
 		}
-		if keep != nil && !keep(g) {
+		if keep != nil && !keep(g.RowGroup) {
 			continue
 		}
 		runs = append(runs, run[T]{path: seg.path, first: first, lots: func(yield func([]T, error) bool) {
@@ -141,24 +142,51 @@ func groupRuns[T any](seg *openSegment, from, to int64, want func(string) bool, 
 
 // maxFooter bounds the footer of a Parquet file, which is read into memory as a
 // whole: one of a hundred columns and a hundred row groups takes 2 MB.
-const maxFooter = 64 << 20
+const maxFooter = 16 << 20
+
+// parquetFile is a Parquet file whose footer is sound.
+type parquetFile struct {
+	*parquet.File
+	reader io.ReaderAt
+}
+
+// groups are the row groups of the file.
+func (f *parquetFile) groups() []rowGroup {
+	var list []rowGroup
+	for i, g := range f.RowGroups() {
+		list = append(list, rowGroup{g, f, i})
+	}
+	return list
+}
 
 // openParquet opens a Parquet file without reading more than its footer.
-func openParquet(f *os.File) (*parquet.File, error) {
+func openParquet(f *os.File) (*parquetFile, error) {
 	st, err := f.Stat()
 	if err != nil {
 		return nil, err
 	}
-	// The last eight bytes are the footer's length and a word. A length that is
-	// nonsense would be allocated before it is noticed.
-	var end [8]byte
-	if _, err := f.ReadAt(end[:], st.Size()-int64(len(end))); err != nil || string(end[4:]) != "PAR1" {
+	// The last eight bytes are the footer's length and a word.
+	const ending = 8
+	var end [ending]byte
+	if _, err := f.ReadAt(end[:], st.Size()-ending); err != nil || string(end[4:]) != "PAR1" {
 		return nil, errors.New("not a Parquet file, or cut off")
 	}
-	if size := int64(binary.LittleEndian.Uint32(end[:])); size > min(st.Size(), maxFooter) {
+	size := int64(binary.LittleEndian.Uint32(end[:]))
+	if size > min(st.Size()-ending, maxFooter) {
 		return nil, errDamaged
 	}
-	return parquet.OpenFile(f, st.Size(), parquet.SkipPageIndex(true), parquet.SkipBloomFilters(true))
+	footer := make([]byte, size)
+	if _, err := f.ReadAt(footer, st.Size()-ending-size); err != nil {
+		return nil, err
+	}
+	if !soundFooter(footer) {
+		return nil, fmt.Errorf("%w: its footer", errDamaged)
+	}
+	file, err := parquet.OpenFile(f, st.Size(), parquet.SkipPageIndex(true), parquet.SkipBloomFilters(true))
+	if err != nil {
+		return nil, err
+	}
+	return &parquetFile{file, f}, nil
 }
 
 // boundsOfColumn are the least and the greatest value of a column of integers in
