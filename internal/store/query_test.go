@@ -3,6 +3,7 @@ package store
 import (
 	"cmp"
 	"os"
+	"path/filepath"
 	"slices"
 	"testing"
 	"time"
@@ -200,4 +201,49 @@ func TestPoints(t *testing.T) {
 		must(t, os.Remove(seg.path))
 	}
 	look(Query{}, time.Second, 10*time.Second, 2000)
+}
+
+// The span of a young history is what was recorded, though sums begin on the grid
+// of their width; that of an old one reaches as far back as the coarsest sums.
+func TestSpan(t *testing.T) {
+	dir := t.TempDir()
+	began := noon.Add(3*time.Minute + 17*time.Second)
+	c := &clock{t: began}
+	s := openAt(t, dir, Options{}, c)
+	tr := newTraffic(5)
+	for i := range int64(20) {
+		sec := tr.second(1, began.Unix()+i, 2)
+		s.AddSecond(&sec)
+	}
+	must(t, s.Sync())
+	r, err := OpenReader(dir)
+	must(t, err)
+	check := func(when string, want time.Time) {
+		t.Helper()
+		from, to, err := r.Span()
+		if must(t, err); !from.Equal(want) || !to.Equal(began.Add(20*time.Second)) {
+			t.Errorf("%s: from %v to %v, want %v to %v", when, from, to, want, began.Add(20*time.Second))
+		}
+	}
+	check("in the log", began)
+	must(t, s.Close())
+	check("in files", began)
+
+	// Where single seconds are gone the sums of ten seconds tell, then those of five
+	// minutes.
+	old, _, err := segments(dir, kindSeconds)
+	must(t, err)
+	later := segment{kind: kindSeconds, first: old[0].first + 1000, last: old[0].last + 1000, low: 9, high: 9}
+	must(t, os.Rename(old[0].path, filepath.Join(dir, later.name())))
+	from, _, err := r.Span()
+	if must(t, err); !from.Equal(began.Truncate(10 * time.Second)) {
+		t.Errorf("without single seconds: from %v", from)
+	}
+	tens, _, err := segments(dir, kindSeconds10)
+	must(t, err)
+	must(t, os.Remove(tens[0].path))
+	from, _, err = r.Span()
+	if must(t, err); !from.Equal(noon) {
+		t.Errorf("without ten seconds: from %v", from)
+	}
 }

@@ -209,6 +209,7 @@ func boundsOf(fromTime, toTime time.Time) (from, to int64) {
 // Span is from the first to the last stored second; both zero when there is none.
 func (r *Reader) Span() (from, to time.Time, err error) {
 	first, last := int64(1<<62), int64(-1<<62)
+	begin := map[kind]int64{} // of sums, which begin on the grid of their width
 	for _, k := range parquetKinds {
 		if k == kindFindings {
 			continue
@@ -218,7 +219,14 @@ func (r *Reader) Span() (from, to time.Time, err error) {
 			return from, to, fmt.Errorf("store: %w", err)
 		}
 		for _, seg := range list {
-			first, last = min(first, seg.first), max(last, seg.last)
+			last = max(last, seg.last)
+			if widthOf(k) == 1 {
+				first = min(first, seg.first)
+				continue
+			}
+			if b, ok := begin[k]; !ok || seg.first < b {
+				begin[k] = seg.first
+			}
 		}
 	}
 	logs, err := openLogs(r.dir)
@@ -235,6 +243,13 @@ func (r *Reader) Span() (from, to time.Time, err error) {
 		}
 		if a, b, ok := data.span(); ok {
 			first, last = min(first, secondOf(a)), max(last, secondOf(b))
+		}
+	}
+	// Sums tell of what is before only where they reach further back than what they
+	// were made of.
+	for _, k := range []kind{kindSeconds10, kindMinutes5} {
+		if b, ok := begin[k]; ok && b+widthOf(k) <= first {
+			first = b
 		}
 	}
 	if first > last {

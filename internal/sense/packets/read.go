@@ -3,11 +3,13 @@ package packets
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"compress/gzip"
 	"errors"
 	"fmt"
 	"io"
 	"os"
+	"syscall"
 
 	"github.com/gopacket/gopacket"
 	"github.com/gopacket/gopacket/layers"
@@ -27,9 +29,24 @@ var (
 	zstdMagic = []byte{0x28, 0xb5, 0x2f, 0xfd}
 )
 
+// Open opens a file that is read twice: to see what it is, and then for what is in
+// it. The error says so where it cannot be: of a pipe what was read is gone, and
+// a FIFO would wait for a writer.
+func Open(path string) (*os.File, error) {
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	if st, err := f.Stat(); err != nil || !st.Mode().IsRegular() {
+		f.Close()
+		return nil, cmp.Or(err, fmt.Errorf("%s: not a regular file", path))
+	}
+	return f, nil
+}
+
 // Recognises says whether a file is a capture, also a compressed one.
 func Recognises(path string) bool {
-	f, err := os.Open(path)
+	f, err := Open(path)
 	if err != nil {
 		return false
 	}
@@ -91,7 +108,7 @@ type tally struct {
 // capture; one that ends in the middle of a packet is read as far as it goes.
 func segments(path string, do func(*segment)) (tally, error) {
 	t := tally{links: map[layers.LinkType]int64{}}
-	f, err := os.Open(path)
+	f, err := Open(path)
 	if err != nil {
 		return t, err
 	}

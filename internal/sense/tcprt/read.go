@@ -8,9 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net/netip"
-	"os"
 	"slices"
-	"syscall"
 	"time"
 
 	"github.com/slowray/slowray/internal/observe"
@@ -39,14 +37,11 @@ const maxLine = 4096
 // Recognises says whether a file is such a log, also a compressed one: among its
 // first lines is one, and none before it is anything but text.
 func Recognises(path string) bool {
-	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0) // a FIFO would wait for a writer
+	f, err := packets.Open(path)
 	if err != nil {
 		return false
 	}
 	defer f.Close()
-	if st, err := f.Stat(); err != nil || !st.Mode().IsRegular() {
-		return false
-	}
 	r, err := packets.Unpack(f)
 	if err != nil {
 		return false
@@ -84,7 +79,7 @@ func next(r *bufio.Reader) ([]byte, error) {
 // scan calls do for each line of a log that is one. The error is for a file that
 // cannot be read; one that ends early is read as far as it goes.
 func scan(path string, do func(*line)) (lines, skipped int64, cut error, err error) {
-	f, err := os.Open(path)
+	f, err := packets.Open(path)
 	if err != nil {
 		return 0, 0, nil, err
 	}
