@@ -167,6 +167,7 @@ func (c *requestsCmd) Run(ctx context.Context, s *streams) error {
 		return err
 	}
 	defer src.Close()
+	names.Gone = src.Caller
 
 	stream := &requestStream{
 		src: src, out: s.out,

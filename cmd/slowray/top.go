@@ -74,6 +74,7 @@ func (c *topCmd) Run(ctx context.Context, s *streams) error {
 		return err
 	}
 	defer src.Close()
+	names.Gone = src.Caller
 	_, in := terminalColumns(os.Stdin)
 	_, out := terminalColumns(s.out)
 	if !c.Once && in && out {

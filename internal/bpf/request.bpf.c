@@ -244,6 +244,8 @@ int BPF_PROG(state_changed, struct sock *sk, int old, int new)
 		if (c) {
 			c->pid = id >> 32;
 			c->tid = id;
+			if (c->side == CALLED)
+				note_caller(id >> 32);
 			if (with_work && c->side == CALLED)
 				work_calls(sk);
 		}

@@ -16,6 +16,7 @@ import (
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
+	RequestMapCallers        = "callers"
 	RequestMapConnLabels     = "conn_labels"
 	RequestMapConns          = "conns"
 	RequestMapCounts         = "counts"
@@ -129,6 +130,7 @@ type RequestProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type RequestMapSpecs struct {
+	Callers    *ebpf.MapSpec `ebpf:"callers"`
 	ConnLabels *ebpf.MapSpec `ebpf:"conn_labels"`
 	Conns      *ebpf.MapSpec `ebpf:"conns"`
 	Counts     *ebpf.MapSpec `ebpf:"counts"`
@@ -194,6 +196,7 @@ func (o *RequestObjects) Close() error {
 //
 // It can be passed to LoadRequestObjects or ebpf.CollectionSpec.LoadAndAssign.
 type RequestMaps struct {
+	Callers    *ebpf.Map `ebpf:"callers"`
 	ConnLabels *ebpf.Map `ebpf:"conn_labels"`
 	Conns      *ebpf.Map `ebpf:"conns"`
 	Counts     *ebpf.Map `ebpf:"counts"`
@@ -207,6 +210,7 @@ type RequestMaps struct {
 
 func (m *RequestMaps) Close() error {
 	return _RequestClose(
+		m.Callers,
 		m.ConnLabels,
 		m.Conns,
 		m.Counts,

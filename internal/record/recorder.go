@@ -103,6 +103,7 @@ func New(st Store, opt Options) (*Recorder, error) {
 		opt: opt, store: st, stream: stream, seconds: newSeconds(opt.Names, now), sync: make(chan struct{}, 1),
 		keeper: newKeeper(opt.Slow, now), names: opt.Names(),
 	}
+	r.names.Gone, r.seconds.names.Gone = stream.Caller, stream.Caller
 	r.seconds.stream = stream
 	r.status.Since = now
 	return r, nil

@@ -34,7 +34,9 @@ func startRequests(fs host.FS, running *request.Stream, kept *keptRequests) (*re
 		}
 	}
 	q.table = request.NewTable(time.Now())
-	q.table.Master = fs.Names().Master
+	names := fs.Names()
+	names.Gone = q.stream.Caller
+	q.table.Master = names.Master
 	if !q.own {
 		q.table.Limit(sharedEndpoints)
 	}

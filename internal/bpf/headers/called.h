@@ -6,6 +6,25 @@
 #ifndef SLOWRAY_CALLED_H
 #define SLOWRAY_CALLED_H
 
+struct task_struct___caller {
+	struct task_struct___caller *real_parent, *group_leader;
+	int tgid;
+	char comm[16];
+} __attribute__((preserve_access_index));
+
+/* The current process opens a connection. Its name is that of the process, and
+ * not of one of its threads. */
+static __always_inline void note_caller(__u32 tgid)
+{
+	struct task_struct___caller *task = (void *)bpf_get_current_task();
+	struct task_struct___caller *leader = BPF_CORE_READ(task, group_leader);
+	struct caller fresh = {};
+
+	fresh.parent = BPF_CORE_READ(leader, real_parent, tgid);
+	bpf_core_read(&fresh.comm, sizeof(fresh.comm), &leader->comm);
+	bpf_map_update_elem(&callers, &tgid, &fresh, BPF_ANY);
+}
+
 /* A request went out since the last segment came in; again is how many segments
  * of it were just sent a second time, and are counted already. */
 static __always_inline void called_sent(struct conn *c, struct sock *sk, struct tcp_sock *tp, __u64 now, __u32 again)

@@ -127,6 +127,20 @@ struct {
 	__type(value, __u8);
 } listening SEC(".maps");
 
+/* A process that opened a connection, as it was then: many are gone before user
+ * space looks for them in /proc. */
+struct caller {
+	char comm[16];
+	__u32 parent; /* tgid */
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 4096);
+	__type(key, __u32); /* tgid */
+	__type(value, struct caller);
+} callers SEC(".maps");
+
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 4096);

@@ -26,18 +26,29 @@ type Names struct {
 	// ContainerName, when set, names containers by their id as in Identity. It
 	// must be cheap, and empty when it does not know.
 	ContainerName func(id string) string
+	// Gone, when set, tells name and parent of a process that ended before it was
+	// asked for; false when it does not know.
+	Gone func(pid int) (comm string, parent int, ok bool)
 
 	fs       FS
 	now      func() time.Time
 	bootWall func(now time.Time) int64 // wall clock at boot, ns since 1970
 	recent   map[int]*name             // asked for since the last turn
 	older    map[int]*name             // asked for before
+	elders   map[siblings]*name        // short-lived ones stand for those that come after them
+}
+
+// siblings are the processes of a name that a parent starts.
+type siblings struct {
+	parent int
+	comm   string
 }
 
 // name is a process that is remembered.
 type name struct {
 	Identity
 	known   bool      // false: there was no such process
+	gone    bool      // it has ended
 	ticks   uint64    // when it began, since boot, 1/100 s
 	began   int64     // the same by the wall clock, ns
 	checked time.Time // when it was last read
@@ -50,6 +61,10 @@ const (
 	// recheck is how long a name is believed. A number can come back only
 	// after all others were given out (pid_max, at least 32,768 of them).
 	recheck = 5 * time.Second
+	// young is how old a process may be to be one of many that come and go.
+	young = 2 * time.Second
+	// maxElders bounds the kinds of such processes. Then all are forgotten.
+	maxElders = 1024
 	// tickSlack is what a start time may be wrong by: it is kept in 1/100 s.
 	tickSlack = 20 * time.Millisecond
 )
@@ -89,8 +104,10 @@ func (n *Names) Of(pid int, at int64) (Identity, bool) {
 }
 
 // Family is the topmost ancestor of a process that runs the same program: one
-// number for a master and all its workers. It is the number itself when
-// nothing is known of it.
+// number for a master and all its workers. Of processes of one name that a parent
+// starts again and again, for a moment each, it is the first that ended: one
+// number for all the calls of a shell's loop. It is the number itself when nothing
+// is known of it.
 func (n *Names) Family(pid int, at int64) int {
 	first := n.find(pid, at)
 	if first == nil {
@@ -107,8 +124,36 @@ func (n *Names) Family(pid int, at int64) int {
 		}
 		p = parent
 	}
+	if p == first {
+		p = n.elder(p)
+	}
 	first.master = p.PID
 	return p.PID
+}
+
+// elder is the sibling that stands for a process that came a moment ago, or is
+// gone already: itself when there is none that ended.
+func (n *Names) elder(p *name) *name {
+	now := n.now()
+	if p.PPID <= 1 || !p.gone && now.UnixNano()-p.began > int64(young) {
+		return p
+	}
+	key := siblings{p.PPID, p.Comm}
+	if e := n.elders[key]; e != nil && e != p {
+		if !e.gone {
+			if again := n.check(e.PID, nil, now); !again.known || again.gone || again.ticks != e.ticks {
+				e.gone = true
+			}
+		}
+		if e.gone {
+			return e
+		}
+	}
+	if n.elders == nil || len(n.elders) >= maxElders {
+		n.elders = map[siblings]*name{}
+	}
+	n.elders[key] = p
+	return p
 }
 
 // Master is the Family of a process that runs now, and its name; empty when it
@@ -178,11 +223,11 @@ func (n *Names) check(pid int, old *name, now time.Time) *name {
 		b, err = s.read(dir, nameStat)
 	}
 	if err != nil || !parsePIDStat(b, &stat) {
-		if old != nil {
+		if old != nil && (old.known || n.Gone == nil) {
 			old.checked = now
 			return old
 		}
-		return &name{checked: now}
+		return n.ended(pid, now)
 	}
 	if old != nil && old.known && old.ticks == stat.StartTicks && old.Comm == stat.Comm && old.PPID == stat.PPID {
 		old.checked, old.master = now, 0
@@ -196,6 +241,24 @@ func (n *Names) check(pid int, old *name, now time.Time) *name {
 	if b, err = s.read(dir, nameCgroup); err == nil {
 		g := nameGroups(parseProcCgroup(b))
 		p.Cgroup, p.Container, p.Unit = g.path, g.container, g.unit
+	}
+	return p
+}
+
+// ended is a process that is not there any more, as far as Gone knows it. Its
+// group is its parent's, which it was started in.
+func (n *Names) ended(pid int, now time.Time) *name {
+	p := &name{checked: now}
+	if n.Gone == nil {
+		return p
+	}
+	comm, parent, ok := n.Gone(pid)
+	if !ok {
+		return p
+	}
+	p.Identity, p.known, p.gone = Identity{PID: pid, PPID: parent, Comm: comm}, true, true
+	if of := n.find(parent, now.UnixNano()); parent != pid && of != nil {
+		p.Cgroup, p.Container, p.Unit = of.Cgroup, of.Container, of.Unit
 	}
 	return p
 }

@@ -148,3 +148,45 @@ func TestNamesOfTheSystem(t *testing.T) {
 		t.Errorf("a day ago this number was not ours: %+v", id)
 	}
 }
+
+// TestNamesOfThoseThatCameAndWent: processes that end before they are asked for
+// are known by what the kernel noted, and those that a parent starts again and
+// again are one family; what stays is a family of its own.
+func TestNamesOfThoseThatCameAndWent(t *testing.T) {
+	f := newNamesFixture(t)
+	f.Gone = func(pid int) (string, int, bool) { return "curl", 20, 100 <= pid && pid < 200 }
+	f.begin(20, 1, "sh", "/system.slice/cron.service", time.Second)
+	if id, ok := f.Of(100, f.clock.UnixNano()); !ok || id.Comm != "curl" || id.PPID != 20 || id.Unit != "cron.service" {
+		t.Errorf("%+v %v", id, ok)
+	}
+	if f.comm(200, 0) != "?" {
+		t.Error("a name for a process that nobody knows")
+	}
+	if n := testing.AllocsPerRun(100, func() { f.Of(100, f.clock.UnixNano()) }); n != 0 {
+		t.Errorf("%v allocations for what is remembered", n)
+	}
+	family := func(pid, want int) {
+		t.Helper()
+		if got, comm := f.Master(pid); got != want || comm != "curl" {
+			t.Errorf("process %d belongs to %d (%s), want %d", pid, got, comm, want)
+		}
+	}
+	family(100, 100)
+	family(101, 100)
+	f.begin(150, 20, "curl", "/", 1000*time.Second) // as young as can be, and there
+	family(150, 100)
+	f.begin(151, 20, "curl", "/", 900*time.Second) // and one that stays
+	family(151, 151)
+	f.begin(152, 1, "curl", "/", 1000*time.Second) // another's child
+	family(152, 152)
+	// Two that are there at once are two; when the elder has ended it stands for
+	// those that come.
+	f.Gone = nil
+	f.begin(300, 30, "curl", "/", 1000*time.Second)
+	f.begin(301, 30, "curl", "/", 1000*time.Second)
+	family(300, 300)
+	family(301, 301)
+	f.end(301)
+	f.begin(302, 30, "curl", "/", 1000*time.Second)
+	family(302, 301)
+}

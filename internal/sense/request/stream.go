@@ -49,6 +49,7 @@ type source interface {
 	FlushAll() error
 	Counters() []Counters
 	Stats() Stats
+	Caller(pid int) (comm string, parent int, ok bool)
 	Close()
 }
 
@@ -188,6 +189,12 @@ func (s *Stream) withoutOwn(all []Counters) []Counters {
 	return slices.DeleteFunc(all, func(c Counters) bool {
 		return s.patient && !c.Addr.IsValid() || s.ownPort != 0 && c.Side == observe.Served && c.Port == s.ownPort && c.NetNS == s.ownNetNS
 	})
+}
+
+// Caller is as that of the Recorder; it may also be asked from within what a
+// subscriber is called with.
+func (s *Stream) Caller(pid int) (comm string, parent int, ok bool) {
+	return s.recorder.Caller(pid)
 }
 
 // Stats tells what was recorded and lost since the start.

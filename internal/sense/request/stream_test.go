@@ -48,6 +48,8 @@ func (s *script) Counters() []Counters {
 	return slices.Clone(s.counters)
 }
 
+func (s *script) Caller(int) (string, int, bool) { return "", 0, false }
+
 func (s *script) Stats() Stats {
 	s.mu.Lock()
 	defer s.mu.Unlock()
