@@ -1,7 +1,6 @@
 package record
 
 import (
-	"math/rand/v2"
 	"net/netip"
 	"time"
 
@@ -52,7 +51,6 @@ type place struct {
 // is for one goroutine, and its memory is bounded.
 type keeper struct {
 	slow   time.Duration // what is slow, when the user says so; 0 = by habit
-	random func() uint64
 	habits map[place]*habit
 	other  *habit
 	rate   int       // of samples, for each endpoint
@@ -75,7 +73,7 @@ type lane struct {
 }
 
 func newKeeper(slow time.Duration, now time.Time) *keeper {
-	k := &keeper{slow: slow, random: rand.Uint64, habits: map[place]*habit{}, rate: sampledRate, turned: now}
+	k := &keeper{slow: slow, habits: map[place]*habit{}, rate: sampledRate, turned: now}
 	k.other = k.newHabit()
 	return k
 }
@@ -114,7 +112,7 @@ func (k *keeper) keep(r *observe.Request) (store.Why, uint32) {
 	}
 	l := &h.lanes[why]
 	l.seen++
-	if l.every > 1 && k.random()&uint64(l.every-1) != 0 {
+	if l.every > 1 && lot(r)&uint64(l.every-1) != 0 {
 		return why, 0
 	}
 	// As many again, and each stands for twice as many: a rush is not kept whole,

@@ -12,15 +12,15 @@ import (
 
 var start = time.Unix(1_800_000_000, 0)
 
-func testKeeper(slow time.Duration) *keeper {
-	k := newKeeper(slow, start)
-	k.random = rand.New(rand.NewPCG(1, 2)).Uint64
-	return k
-}
+func testKeeper(slow time.Duration) *keeper { return newKeeper(slow, start) }
+
+// lastSeq numbers the requests of took, which are of one connection.
+var lastSeq uint32
 
 // took is a request at an endpoint that took so long.
 func took(port uint16, total time.Duration) *observe.Request {
-	r := &observe.Request{Side: observe.Served, Local: netip.AddrPortFrom(netip.MustParseAddr("10.0.0.1"), port), Weight: 1}
+	lastSeq++
+	r := &observe.Request{Side: observe.Served, Local: netip.AddrPortFrom(netip.MustParseAddr("10.0.0.1"), port), Seq: lastSeq, Weight: 1}
 	r.Ledger[observe.Server] = int64(total)
 	return r
 }
