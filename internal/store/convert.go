@@ -159,13 +159,13 @@ func floorTo(at, width int64) int64 {
 // rollUp sums rows, which are in order of time, up by endpoint and stretches of
 // this many seconds, with the histograms of all parts or without.
 func rollUp(refs []entryRef, width int64, parts bool, f func(*secondRow) bool) {
-	sums := map[endpointKey]*sum{}
 	var spare spareSums
+	sums := newSums(spare.get, spare.put)
 	begin := int64(0) // of the stretch that sums is of
 	more := true
 	flush := func() {
 		var row secondRow
-		for _, s := range sortedSums(sums) {
+		for _, s := range sums.sorted() {
 			sec := s.second(0)
 			row.set(&sec, int(width))
 			row.At = begin
@@ -174,7 +174,7 @@ func rollUp(refs []entryRef, width int64, parts bool, f func(*secondRow) bool) {
 			}
 			spare.put(s)
 		}
-		clear(sums)
+		sums.clear()
 	}
 	secondsOf(refs, parts, func(row *secondRow) bool {
 		if at := floorTo(row.At, width*1e6); at != begin {
@@ -182,7 +182,7 @@ func rollUp(refs []entryRef, width int64, parts bool, f func(*secondRow) bool) {
 			begin = at
 		}
 		if more {
-			addTo(sums, row, spare.get)
+			sums.add(row)
 		}
 		return more
 	})

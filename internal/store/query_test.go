@@ -2,6 +2,8 @@ package store
 
 import (
 	"cmp"
+	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -246,4 +248,71 @@ func TestSpan(t *testing.T) {
 	if must(t, err); !from.Equal(noon) {
 		t.Errorf("without ten seconds: from %v", from)
 	}
+}
+
+// A host that calls ever new addresses: those called most are told one by one, the
+// others together, and none is lost.
+func TestMoreEndpointsThanCanBeTold(t *testing.T) {
+	dir := t.TempDir()
+	c := &clock{t: noon}
+	s := openAt(t, dir, Options{}, c)
+	tr := newTraffic(3)
+	one, busy := tr.second(1, noon.Unix(), 1), tr.second(2, noon.Unix(), 30)
+	want := map[string]uint64{}
+	const seconds, each = 20, 500
+	for i := range int64(seconds) {
+		for j := range each {
+			sec := one
+			sec.At, sec.Endpoint.Side, sec.Endpoint.Addr = noon.Unix()+i, "called", fmt.Sprintf("10.0.%d.%d", i*2+int64(j/250), j%250)
+			if j%10 == 0 {
+				sec.Endpoint.Side = "served"
+			}
+			s.AddSecond(&sec)
+			want[sec.Endpoint.Side] += sec.Endpoint.Requests
+		}
+		busy.At = noon.Unix() + i
+		s.AddSecond(&busy)
+		want[busy.Endpoint.Side] += busy.Endpoint.Requests
+	}
+	check := func(stage string) {
+		t.Helper()
+		r, err := OpenReader(dir)
+		must(t, err)
+		for _, q := range []Query{{}, {To: noon.Add(time.Hour)}, {From: noon.Add(-time.Hour), To: noon.Add(time.Hour)}} {
+			list, err := r.Endpoints(q)
+			must(t, err)
+			if len(list) > maxSums || len(list) < maxSums/2 {
+				t.Errorf("%s: %d endpoints", stage, len(list))
+			}
+			got := map[string]uint64{}
+			for i := range list {
+				e := &list[i].Endpoint
+				got[e.Side] += e.Requests
+				if e.Comm == busy.Endpoint.Comm && e.Requests != seconds*busy.Endpoint.Requests {
+					t.Errorf("%s: the busy endpoint has %d requests", stage, e.Requests)
+				}
+			}
+			if !maps.Equal(got, want) {
+				t.Errorf("%s: %v requests, want %v", stage, got, want)
+			}
+		}
+		for _, step := range []time.Duration{time.Second, 10 * time.Second, 5 * time.Minute} {
+			got, points := map[string]uint64{}, 0
+			must(t, r.Points(Query{}, step, func(sec *Second) bool {
+				got[sec.Endpoint.Side] += sec.Endpoint.Requests
+				points++
+				return true
+			}))
+			if !maps.Equal(got, want) {
+				t.Errorf("%s, %s: %v requests, want %v", stage, step, got, want)
+			}
+			if step > 10*time.Second && points > maxSums {
+				t.Errorf("%s: %d points in one step", stage, points)
+			}
+		}
+	}
+	must(t, s.Sync())
+	check("in the log")
+	must(t, s.Close())
+	check("in files")
 }

@@ -1,7 +1,6 @@
 package store
 
 import (
-	"slices"
 	"strings"
 	"time"
 
@@ -53,45 +52,25 @@ func kindFor(step int64) kind {
 // Endpoints sums the range up, by endpoint: served ones first, then by
 // namespace, address, port and comm. The histograms of parts other than Server
 // (PartHists) are those of the whole five minutes in the range, by the clock, and
-// of what is in no file yet.
+// of what is in no file yet. Of more than 4,096 endpoints those with fewest requests
+// are summed up as "other", for each side.
 func (r *Reader) Endpoints(q Query) ([]EndpointSum, error) {
-	sums := map[endpointKey]*sum{}
+	sums := newSums(newSum, nil)
 	from, to := q.bounds()
 	for _, p := range pieces(from, to) {
 		err := r.secondRows(p.kind, p.from, p.to, &q, func(row *secondRow) bool {
-			addTo(sums, row, newSum)
+			sums.add(row)
 			return true
 		})
 		if err != nil {
 			return nil, err
 		}
 	}
-	list := make([]EndpointSum, 0, len(sums))
-	for _, s := range sortedSums(sums) {
+	list := make([]EndpointSum, 0, len(sums.byKey))
+	for _, s := range sums.sorted() {
 		list = append(list, s.endpointSum())
 	}
 	return list, nil
-}
-
-// addTo adds a row to the sum of its endpoint; empty gives a sum for one that has
-// none yet.
-func addTo(sums map[endpointKey]*sum, row *secondRow, empty func() *sum) {
-	k := row.key()
-	s := sums[k]
-	if s == nil {
-		s = empty()
-		sums[k] = s
-	}
-	s.add(row)
-}
-
-func sortedSums(sums map[endpointKey]*sum) []*sum {
-	list := make([]*sum, 0, len(sums))
-	for _, s := range sums {
-		list = append(list, s)
-	}
-	slices.SortFunc(list, func(a, b *sum) int { return a.key.compare(b.key) })
-	return list
 }
 
 // piece is a part of a range that is read from rows of one width.
@@ -144,7 +123,7 @@ func pieces(from, to int64) []piece {
 func (r *Reader) Series(q Query, step time.Duration) ([]Series, error) {
 	points := map[endpointKey][]Second{}
 	sums := map[endpointKey]*sum{}
-	width, err := r.points(&q, step, newSum, func(at int64, s *sum) bool {
+	width, err := r.points(&q, step, newSums(newSum, nil), func(at int64, s *sum) bool {
 		if sums[s.key] == nil {
 			sums[s.key] = &sum{}
 		}
@@ -156,7 +135,7 @@ func (r *Reader) Series(q Query, step time.Duration) ([]Series, error) {
 		return nil, err
 	}
 	var list []Series
-	for _, s := range sortedSums(sums) {
+	for _, s := range sorted(sums) {
 		list = append(list, Series{EndpointSum: s.endpointSum(), Step: time.Duration(width) * time.Second, Points: points[s.key]})
 	}
 	return list, nil
@@ -164,10 +143,11 @@ func (r *Reader) Series(q Query, step time.Duration) ([]Series, error) {
 
 // Points is Series one point at a time, in order of time, for callers that need
 // not hold all histograms: the Second and all in it is f's only until f returns.
-// False ends it.
+// False ends it. Of more than 4,096 endpoints in a step those with fewest requests
+// are summed up as "other".
 func (r *Reader) Points(q Query, step time.Duration, f func(*Second) bool) error {
 	var spare spareSums
-	_, err := r.points(&q, step, spare.get, func(at int64, s *sum) bool {
+	_, err := r.points(&q, step, newSums(spare.get, spare.put), func(at int64, s *sum) bool {
 		sec := s.second(at)
 		more := f(&sec)
 		spare.put(s)
@@ -176,11 +156,9 @@ func (r *Reader) Points(q Query, step time.Duration, f func(*Second) bool) error
 	return err
 }
 
-func newSum() *sum { return &sum{} }
-
 // points gives the sum of each endpoint and step, in order of time, and tells how
-// many seconds the steps have. The sums are made by empty.
-func (r *Reader) points(q *Query, asked time.Duration, empty func() *sum, f func(at int64, s *sum) bool) (width int64, err error) {
+// many seconds the steps have.
+func (r *Reader) points(q *Query, asked time.Duration, sums *sums, f func(at int64, s *sum) bool) (width int64, err error) {
 	width = int64(Step(asked) / time.Second)
 	from, to := q.bounds()
 	if kindFor(width) == kindSeconds {
@@ -199,16 +177,15 @@ func (r *Reader) points(q *Query, asked time.Duration, empty func() *sum, f func
 	if to < 1<<61 {
 		to = floorTo(to+step-1, step)
 	}
-	sums := map[endpointKey]*sum{}
 	begin := int64(0) // of the step that sums is of
 	more := true
 	flush := func() {
-		for _, s := range sortedSums(sums) {
+		for _, s := range sums.sorted() {
 			if more = more && f(begin/1e6, s); !more {
 				break
 			}
 		}
-		clear(sums)
+		sums.clear()
 	}
 	err = r.secondRows(kindFor(width), from, to, q, func(row *secondRow) bool {
 		if at := floorTo(row.At, step); at != begin {
@@ -216,7 +193,7 @@ func (r *Reader) points(q *Query, asked time.Duration, empty func() *sum, f func
 			begin = at
 		}
 		if more {
-			addTo(sums, row, empty)
+			sums.add(row)
 		}
 		return more
 	})

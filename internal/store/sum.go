@@ -121,24 +121,6 @@ func (s *sum) reset() {
 	s.flags = nil
 }
 
-// spareSums are sums whose memory is used again.
-type spareSums []*sum
-
-func (l *spareSums) put(s *sum) {
-	s.reset()
-	*l = append(*l, s)
-}
-
-func (l *spareSums) get() *sum {
-	n := len(*l)
-	if n == 0 {
-		return &sum{}
-	}
-	s := (*l)[n-1]
-	*l = (*l)[:n-1]
-	return s
-}
-
 // second is the sum as a Second that begins at a time, s since 1970. It shares the
 // sum's histograms.
 func (s *sum) second(at int64) Second {

@@ -111,12 +111,15 @@ func (s *server) endpoints(_ context.Context, q *query) (answer, error) {
 	// A rate is over the time there is history of.
 	seconds := max(q.overlap(span).Seconds(), 1)
 	rows := make([]endpointJSON, 0, len(sums))
+	var counted, of int64
 	for i := range sums {
 		rows = append(rows, endpointRow(&sums[i], seconds))
 		e := &sums[i].Endpoint
-		lost.add(fmt.Sprintf("requests of %s were only counted: they are in the counts and the means, not in the quantiles", keyOf(e).title()),
-			int64(e.Requests)-int64(e.Recorded))
+		if n := int64(e.Requests) - int64(e.Recorded); n > 0 {
+			counted, of = counted+n, of+1
+		}
 	}
+	lost.add(fmt.Sprintf("requests of %d of %d endpoints were only counted: they are in the counts and the means, not in the quantiles", of, len(sums)), counted)
 	if q.csv {
 		return answer{table: endpointTable(rows), file: "endpoints.csv"}, nil
 	}

@@ -81,6 +81,10 @@ func unescapeName(text string) string {
 
 const maxKey = 512 // bytes
 
+// others is the address of what sums up the endpoints of a side that have no place
+// of their own.
+const others = "other"
+
 func parseKey(text string) (endpointKey, error) {
 	if len(text) > maxKey {
 		return endpointKey{}, errors.New("is too long")
@@ -102,7 +106,7 @@ func parseKey(text string) (endpointKey, error) {
 	if k.netns, err = strconv.ParseUint(fields[1], 10, 64); err != nil {
 		return endpointKey{}, errors.New("netns must be a number")
 	}
-	if k.addr != "" {
+	if k.addr != "" && k.addr != others {
 		if _, err := netip.ParseAddr(k.addr); err != nil {
 			return endpointKey{}, errors.New("addr must be an IP address")
 		}

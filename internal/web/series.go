@@ -166,15 +166,15 @@ func partNamed(name string) (observe.Part, bool) {
 	return p, ok
 }
 
-// series tells how each endpoint did over time.
-func (s *server) series(ctx context.Context, q *query) (answer, error) {
-	span, err := s.span()
-	if err != nil {
-		return answer{}, err
-	}
-	g := newGrid(q.timeRange, span, q.points)
+// maxLines is how many endpoints are drawn before it is asked which of them have
+// most requests: a line takes a quarter of a megabyte.
+const maxLines = 2 * maxSeries
+
+// lines are the endpoints that were asked for, over time, or only some of them;
+// false when they are more than maxLines.
+func (s *server) lines(ctx context.Context, q *query, g *grid, only map[endpointKey]bool) (map[endpointKey]*seriesJSON, bool, error) {
 	whole := timeRange{time.Unix(g.from, 0), q.to}
-	lines := map[endpointKey]*seriesJSON{}
+	lines, all := map[endpointKey]*seriesJSON{}, true
 	for _, ask := range q.queries(whole) {
 		err := s.source.Points(ask, g.duration(), func(sec *store.Second) bool {
 			i, ok := g.at(sec.At)
@@ -184,6 +184,12 @@ func (s *server) series(ctx context.Context, q *query) (answer, error) {
 			k := keyOf(&sec.Endpoint)
 			line := lines[k]
 			if line == nil {
+				if only != nil && !only[k] {
+					return ctx.Err() == nil
+				}
+				if all = len(lines) < maxLines; !all {
+					return false
+				}
 				line = newSeries(k, g.n)
 				lines[k] = line
 			}
@@ -193,15 +199,40 @@ func (s *server) series(ctx context.Context, q *query) (answer, error) {
 		if err == nil {
 			err = ctx.Err()
 		}
-		if err != nil {
-			return answer{}, err
+		if err != nil || !all {
+			return nil, all, err
 		}
+	}
+	return lines, true, nil
+}
+
+// series tells how each endpoint did over time.
+func (s *server) series(ctx context.Context, q *query) (answer, error) {
+	span, err := s.span()
+	if err != nil {
+		return answer{}, err
+	}
+	g := newGrid(q.timeRange, span, q.points)
+	lost := losses{}
+	lines, all, err := s.lines(ctx, q, &g, nil)
+	if err == nil && !all {
+		only := map[endpointKey]bool{}
+		var sums []store.EndpointSum
+		if sums, err = s.sums(q, timeRange{time.Unix(g.from, 0), q.to}, false); err == nil {
+			lost.add("endpoints with fewer requests are left out", int64(len(sums)-maxSeries))
+			for i := range sums[:min(maxSeries, len(sums))] {
+				only[keyOf(&sums[i].Endpoint)] = true
+			}
+			lines, _, err = s.lines(ctx, q, &g, only)
+		}
+	}
+	if err != nil {
+		return answer{}, err
 	}
 	list := slices.SortedFunc(maps.Values(lines), func(a, b *seriesJSON) int {
 		return cmp.Or(cmp.Compare(b.requests, a.requests), cmp.Compare(a.Key, b.Key))
 	})
 	quiet(list, g.n)
-	lost := losses{}
 	if n := len(list) - maxSeries; n > 0 {
 		lost.add("endpoints with fewer requests are left out", int64(n))
 		list = list[:maxSeries]
