@@ -1,0 +1,100 @@
+package anomaly
+
+import (
+	"cmp"
+	"math"
+
+	"github.com/slowray/slowray/internal/fleet"
+	"github.com/slowray/slowray/internal/observe"
+)
+
+func compareKeys(a, b fleet.Key) int {
+	return cmp.Or(cmp.Compare(a.Host, b.Host), cmp.Compare(a.Service, b.Service), cmp.Compare(a.Side, b.Side),
+		cmp.Compare(a.Addr, b.Addr), cmp.Compare(a.Port, b.Port))
+}
+
+// describe tells what is abnormal of an endpoint now.
+func (m *Model) describe(e *endpoint) Anomaly {
+	g := m.group[e.group]
+	p := e.episode
+	a := Anomaly{Key: e.Key, Since: p.since, P: math.Exp(-e.nlp), Alarm: p.alarm, Sure: e.sure()}
+	f := &e.win[fast]
+	if f.n < fewest {
+		f = &e.win[mid]
+	}
+	usual := e.usual(g)
+	n := max(float64(f.n), fewest)
+	mean := float64(f.v[Total]) / n
+	a.AddedUS = mean - usual
+	a.Part, a.Network = Total, false
+	added := func(sig Signal) float64 {
+		expected := math.Expm1(float64(e.Track[sig].Base)) * partUnit * usual
+		return float64(f.v[sig])/n - expected
+	}
+	a.OwnUS = a.AddedUS
+	if e.called() {
+		a.OwnUS -= added(PartSignal(observe.Server)) + added(PartSignal(observe.Stall))
+	} else {
+		a.OwnUS -= added(SplitSignal(observe.ServerCall))
+	}
+	way := added(PartSignal(observe.Network)) + added(PartSignal(observe.Retrans)) + added(PartSignal(observe.SendWait)) + added(PartSignal(observe.Upload))
+	a.Network = way >= a.AddedUS/2 && a.AddedUS > 0
+	most := a.AddedUS / 2
+	for sig := firstPart; sig < firstSplit; sig++ {
+		if d := added(sig); d >= most && a.AddedUS > 0 {
+			a.Part, most = sig, d
+		}
+	}
+	if a.Part == PartSignal(observe.Server) {
+		most = a.AddedUS / 2
+		for sig := firstSplit; sig < Loss; sig++ {
+			if d := added(sig); d >= most {
+				a.Part, most = sig, d
+			}
+		}
+	}
+	m.choose(e, g, &a, f, usual, mean)
+	return a
+}
+
+// choose says which signal tells most, and how large the effect is.
+func (m *Model) choose(e *endpoint, g *group, a *Anomaly, f *sums, usual, mean float64) {
+	o := &m.opt
+	n := max(float64(f.n), fewest)
+	failed := float64(f.v[Errors])/n - float64(e.Track[Errors].Base)
+	again := float64(f.v[Again])/n - float64(e.Track[Again].Base)
+	time := a.AddedUS / usual
+	p50 := math.Exp(float64(f.v[P50]) / n)
+	wasP50 := math.Exp(float64(e.Track[P50].Base) + g.mean(P50))
+	wasTail := float64(e.Track[P99].Base) + g.mean(P99)
+	tail := wasTail
+	if f.tailed > 0 {
+		tail = float64(f.v[P99] / f.tailed)
+	}
+	p99, wasP99 := p50*math.Exp(tail*spread(100)), wasP50*math.Exp(wasTail*spread(100))
+	slowest := (p99 - wasP99) / usual * o.Share
+	switch {
+	case e.episode.rate:
+		a.Signal, a.Effect = Rate, e.lacks(g)
+		a.Expected = e.rate(g)
+		if e.whole {
+			a.Expected = float64(e.win[fast].v[Rate] / max(e.win[fast].seconds, 1))
+		}
+		a.Value = float64(e.win[fast].n / max(e.win[fast].seconds, 1))
+	case failed/o.Share > max(time, slowest)/o.Time && failed >= again:
+		a.Signal, a.Effect, a.Value, a.Expected = Errors, failed, failed+float64(e.Track[Errors].Base), float64(e.Track[Errors].Base)
+	case again/o.Share > max(time, slowest)/o.Time:
+		a.Signal, a.Effect, a.Value, a.Expected = Again, again, again+float64(e.Track[Again].Base), float64(e.Track[Again].Base)
+		a.Network = true
+	case (p50-wasP50)/usual < o.Time/2 && p99 > 1.2*wasP99:
+		a.Signal, a.Value, a.Expected = P99, p99, wasP99
+		a.Effect = max(time, slowest)
+	default:
+		a.Signal, a.Effect, a.Value, a.Expected = Total, time, mean, usual
+	}
+}
+
+// sure is how well the endpoint is known.
+func (e *endpoint) sure() float64 {
+	return 0.5*min(e.Seen/300, 1) + 0.4*min(e.Known/daySeconds, 1) + 0.1*min(e.Known/(14*daySeconds), 1)
+}

@@ -1,0 +1,214 @@
+package anomaly
+
+import (
+	"cmp"
+	"math"
+	"slices"
+)
+
+// episode is an anomaly while it lasts. Nothing is learned from its endpoint
+// meanwhile.
+type episode struct {
+	since int64
+	alarm bool
+	rate  bool    // requests are missing
+	peak  float64 // the largest effect
+	quiet int64   // seconds that it has been less than half of that
+}
+
+// ranked is an endpoint with an unusual second.
+type ranked struct {
+	nlp float64
+	e   *endpoint
+}
+
+const (
+	// quietFor is how many seconds an anomaly must be gone until it is over.
+	quietFor = 10
+	// among is how many windows of time the endpoints are tested in while an alarm is
+	// on, as far as their number is corrected for: those of an hour.
+	among = 720
+	// falselyAbnormal is the share of the abnormal endpoints that are so by chance.
+	falselyAbnormal = 0.01
+)
+
+// threshold is the -ln P of an alarm: of n endpoints and all steps of a day there are
+// to be no more than FalsePerDay.
+func (m *Model) threshold(n int) float64 {
+	return math.Log(float64(max(n, 1)) * daySeconds / float64(max(m.step, 1)) / m.opt.FalsePerDay)
+}
+
+// follow begins, keeps and ends episodes.
+func (m *Model) follow(at int64, judged int) Judgement {
+	j := Judgement{At: at, Judged: judged}
+	m.judged = judged
+	m.thresh = m.threshold(judged)
+	slices.SortFunc(m.list, func(a, b ranked) int {
+		return cmp.Or(cmp.Compare(b.nlp, a.nlp), compareKeys(a.e.Key, b.e.Key))
+	})
+	before := len(m.active)
+	alarm := before > 0
+	for _, r := range m.list {
+		if r.nlp < m.thresh {
+			break
+		}
+		alarm = true
+		m.start(r.e, at, true)
+	}
+	if alarm {
+		for _, r := range m.list[:discoveries(m.list, judged)] {
+			m.start(r.e, at, false)
+		}
+		m.within(at)
+	}
+	j.Changed = len(m.active) > before
+	m.goOn(at, &j)
+	return j
+}
+
+// discoveries is how many of the first are abnormal, by the procedure of Benjamini
+// and Hochberg (1995), of n that were tested in each window of an hour.
+func discoveries(list []ranked, n int) int {
+	for k := len(list); k > 0; k-- {
+		if list[k-1].nlp >= -math.Log(falselyAbnormal*float64(k)/(float64(n)*among)) {
+			return k
+		}
+	}
+	return 0
+}
+
+// within looks for the abnormal among the endpoints of a service that is abnormal as
+// a whole.
+func (m *Model) within(at int64) {
+	for _, r := range m.list {
+		if !r.e.whole || r.e.episode == nil {
+			continue
+		}
+		g := m.group[r.e.group]
+		var own []ranked
+		for _, o := range m.list {
+			if o.e.group == r.e.group && !o.e.whole {
+				own = append(own, o)
+			}
+		}
+		for _, o := range own[:discoveries(own, g.members)] {
+			m.start(o.e, at, false)
+		}
+		if r.e.best != Rate {
+			continue
+		}
+		f := &r.e.win[fast]
+		share := g.missing * float64(f.seconds) / max(float64(f.v[Rate]), 1)
+		for _, e := range m.ends {
+			if e.group == r.e.group && !e.whole && e.win[fast].seconds > 0 && m.hosts[e.Key.Host] >= at && e.lacks(g) > share/2 {
+				m.start(e, at, false)
+				e.episode.rate = true
+			}
+		}
+	}
+}
+
+// lacks is the share of the usual requests that is missing, 0 to 1.
+func (e *endpoint) lacks(g *group) float64 {
+	f := &e.win[fast]
+	should := e.rate(g) * float64(f.seconds)
+	if e.whole {
+		should = float64(f.v[Rate])
+	}
+	if should < 1 {
+		return 0
+	}
+	return max(1-float64(f.n)/should, 0)
+}
+
+func (m *Model) start(e *endpoint, at int64, alarm bool) {
+	if e.episode == nil {
+		since := at
+		if e.unusual > 0 {
+			since = e.unusual
+		}
+		e.episode = &episode{since: since, rate: e.best == Rate && e.whole}
+		m.active = append(m.active, e)
+	}
+	e.episode.alarm = e.episode.alarm || alarm
+}
+
+// goOn tells the episodes, and ends those that are over.
+func (m *Model) goOn(at int64, j *Judgement) {
+	active := m.active[:0]
+	for _, e := range m.active {
+		p := e.episode
+		a := m.describe(e)
+		p.peak = max(p.peak, a.Effect)
+		if e.nlp < unusualFrom && a.Effect < p.peak/2 || e.last < at-quietFor {
+			p.quiet += int64(max(m.step, 1))
+		} else {
+			p.quiet = 0
+		}
+		lasted := at-p.since >= m.opt.Lasting
+		if p.quiet < quietFor && !lasted {
+			active = append(active, e)
+			if !e.whole || !m.member(e) {
+				j.Anomalies = append(j.Anomalies, a)
+			}
+			continue
+		}
+		a.Until = at
+		if lasted {
+			a.Accepted = at
+			m.accept(e)
+		}
+		e.episode, e.unusual = nil, 0
+		long := e.win[mid].seconds
+		e.win[mid] = e.win[fast]
+		e.win[mid].scale(long)
+		j.Changed = true
+		if !e.whole {
+			j.Ended = append(j.Ended, a)
+		}
+	}
+	clear(m.active[len(active):])
+	m.active = active
+}
+
+// member says whether an endpoint of the service is abnormal by itself: then the
+// service as a whole is not told.
+func (m *Model) member(whole *endpoint) bool {
+	for _, e := range m.active {
+		if e.group == whole.group && !e.whole && e.episode != nil {
+			return true
+		}
+	}
+	return false
+}
+
+// accept takes what the endpoint does now for normal.
+func (m *Model) accept(e *endpoint) {
+	g := m.group[e.group]
+	w := &e.win[mid]
+	shift := func(sig Signal, usual float64) {
+		if y, ok := w.y(sig, usual); ok {
+			t := &e.Track[sig]
+			t.Base = float32(y - g.mean(sig))
+			t.Anchor = t.Base
+			t.limit = float32(math.Exp(float64(t.Base)))
+		}
+	}
+	for _, sig := range [...]Signal{Total, P50, P99, MinRTT} {
+		shift(sig, 0)
+	}
+	if e.whole {
+		e.Track[Rate].Base += float32(-math.Log(1 - min(e.lacks(g), 0.99)))
+	} else {
+		shift(Rate, 0)
+	}
+	usual := e.usual(g)
+	for sig := firstPart; sig < Loss; sig++ {
+		shift(sig, usual)
+	}
+	for _, sig := range [...]Signal{Errors, Again, Loss} {
+		if k, n := w.count(sig); n >= 1 {
+			e.Track[sig].Base = float32(k / n)
+		}
+	}
+}

@@ -1,0 +1,339 @@
+package anomaly
+
+import (
+	"cmp"
+	"math"
+	"slices"
+
+	"github.com/slowray/slowray/internal/fleet"
+	"github.com/slowray/slowray/internal/observe"
+)
+
+// Facts are what is known beside the points.
+type Facts struct {
+	Hosts []fleet.Host
+	// Clients are requests of abnormal endpoints, for those whose way to their clients
+	// is slow; they need not be given.
+	Clients []ClientRequest
+}
+
+// surely is the P below which a component is not shared by chance.
+const surely = 0.01
+
+// Population are the endpoints that are judged now: those that Explain compares the
+// abnormal with.
+func (m *Model) Population() []fleet.Key {
+	var list []fleet.Key
+	for _, e := range m.ends {
+		if !e.whole && e.Seen >= enoughSeen && e.last >= m.at-quietFor {
+			list = append(list, e.Key)
+		}
+	}
+	return list
+}
+
+// Explain finds what the anomalies of a judgement have in common.
+func (m *Model) Explain(j *Judgement, f Facts) Explanation {
+	return Explain(j.Anomalies, m.Population(), f)
+}
+
+// Explain finds what abnormal endpoints have in common, and the others of the
+// population have not.
+//
+// First the calls between them are followed to where the time is spent: an endpoint
+// whose requests wait for calls follows from those calls, and a call follows from the
+// endpoint that answers it, when that is slow by its own account. What is left are
+// the origins. Then the component is looked for which tells the origins from the
+// endpoints that are not abnormal: the one of the largest likelihood ratio, less what
+// it costs to name one among so many components. It must not be so by chance
+// (Fisher's exact test, times the number of components tried). What it explains is
+// taken away, with all that follows, and the next one is looked for. It sets Follows
+// of the anomalies.
+func Explain(anomalies []Anomaly, population []fleet.Key, f Facts) Explanation {
+	g := newGraph(anomalies, population, f.Hosts)
+	var x Explanation
+	for {
+		s, ok := g.common()
+		if !ok {
+			break
+		}
+		x.Shared = append(x.Shared, s)
+	}
+	for {
+		s, ok := g.single()
+		if !ok {
+			break
+		}
+		x.Shared = append(x.Shared, s)
+	}
+	for i := range g.units {
+		if u := &g.units[i]; u.a != nil && !u.gone {
+			x.Alone = append(x.Alone, u.key)
+		}
+	}
+	if len(f.Clients) > 0 {
+		x.clients(f.Clients)
+	}
+	slices.SortStableFunc(x.Shared, func(a, b Shared) int { return cmp.Compare(len(b.Explains), len(a.Explains)) })
+	x.describe(g, len(anomalies))
+	return x
+}
+
+// candidate is a component, or two, with the units that have it.
+type candidate struct {
+	Component
+	and   *Component
+	units []int
+	// Of these, of the units that are compared:
+	abnormal, all int
+	score         float64
+}
+
+// kindOrder prefers, of components that cannot be told apart, the one that says most.
+var kindOrder = []Kind{Dependency, Host, Service, Label, Kernel, Version, Endpoint}
+
+// components are those that a unit has.
+func (g *graph) components(i int) []Component {
+	u := &g.units[i]
+	list := []Component{{Host, u.key.Host}}
+	if u.key.Side == observe.Called {
+		list = append(list, Component{Dependency, addrPort(&u.key)})
+		if u.callee >= 0 {
+			list = append(list, Component{Service, g.units[u.callee].key.Service})
+			if to := g.units[u.callee].key.Host; to != u.key.Host {
+				list = append(list, Component{Host, to})
+				list = g.ofHost(list, to)
+			}
+		}
+	} else {
+		list = append(list, Component{Service, u.key.Service})
+	}
+	return g.ofHost(list, u.key.Host)
+}
+
+func (g *graph) ofHost(list []Component, name string) []Component {
+	h := g.hosts[name]
+	if h == nil {
+		return list
+	}
+	add := func(c Component) {
+		if c.Value != "" && !slices.Contains(list, c) {
+			list = append(list, c)
+		}
+	}
+	for k, v := range h.Labels {
+		add(Component{Label, k + "=" + v})
+	}
+	add(Component{Kernel, h.Kernel})
+	add(Component{Version, h.Version})
+	return list
+}
+
+// origins are the abnormal units that follow from none that is still to be explained.
+func (g *graph) origins() (list []int) {
+	for i := range g.units {
+		u := &g.units[i]
+		if u.a == nil || u.gone {
+			continue
+		}
+		origin := true
+		for _, f := range u.follows {
+			origin = origin && g.units[f].gone
+		}
+		if origin {
+			list = append(list, i)
+		}
+	}
+	if len(list) == 0 { // they follow each other in a circle
+		for i := range g.units {
+			if u := &g.units[i]; u.a != nil && !u.gone {
+				list = append(list, i)
+			}
+		}
+	}
+	return list
+}
+
+// common finds the next component that several origins share.
+func (g *graph) common() (Shared, bool) {
+	origins := g.origins()
+	if len(origins) < 2 {
+		return Shared{}, false
+	}
+	var best, found *candidate
+	var bestP float64
+	var tried []*candidate
+	for _, side := range [...]observe.Side{0, observe.Served, observe.Called} {
+		list, of, all := g.candidates(origins, side)
+		for _, c := range list {
+			if c.abnormal < 2 {
+				continue
+			}
+			c.score = gain(c.abnormal, c.all, of, all) - math.Log(float64(len(list)))
+			if c.and != nil {
+				c.score -= math.Log(float64(len(list)))
+			}
+			if best == nil || c.better(best) {
+				best = c
+				bestP = min(chance(c.abnormal, of, c.all, all)*float64(len(list)), 1)
+			}
+		}
+		tried = append(tried, list...)
+	}
+	if best == nil || best.score <= 0 || bestP > surely {
+		return Shared{}, false
+	}
+	found = best
+	s := Shared{Component: found.Component, And: found.and, P: bestP}
+	for _, c := range tried {
+		if c != found && c.and == nil && c.Component != found.Component && slices.Equal(c.units, found.units) && !slices.Contains(s.Also, c.Component) {
+			s.Also = append(s.Also, c.Component)
+		}
+	}
+	var members []int
+	for _, i := range found.units {
+		if slices.Contains(origins, i) {
+			members = append(members, i)
+		}
+	}
+	g.count(&s, found, origins)
+	g.take(&s, members)
+	return s, true
+}
+
+func (c *candidate) better(o *candidate) bool {
+	if math.Abs(c.score-o.score) > 1e-9 {
+		return c.score > o.score
+	}
+	if (c.and == nil) != (o.and == nil) {
+		return c.and == nil
+	}
+	if d := slices.Index(kindOrder, c.Kind) - slices.Index(kindOrder, o.Kind); d != 0 {
+		return d < 0
+	}
+	return c.Value < o.Value
+}
+
+// candidates are the components of the origins, and how many of the units have them:
+// of the origins, and of those that are not abnormal. side limits them to served or
+// called endpoints.
+func (g *graph) candidates(origins []int, side observe.Side) (list []*candidate, of, all int) {
+	asked := map[Component]*candidate{}
+	type pair struct{ a, b Component }
+	pairs := map[pair]*candidate{}
+	isOrigin := make([]bool, len(g.units))
+	for _, i := range origins {
+		if side != 0 && g.units[i].key.Side != side {
+			continue
+		}
+		isOrigin[i] = true
+		of++
+		comps := g.components(i)
+		for _, c := range comps {
+			if asked[c] == nil {
+				asked[c] = &candidate{Component: c}
+			}
+		}
+	}
+	if of == 0 {
+		return nil, 0, 0
+	}
+	for i := range g.units {
+		u := &g.units[i]
+		if side != 0 && u.key.Side != side || u.a != nil && !isOrigin[i] {
+			continue
+		}
+		all++
+		comps := g.components(i)
+		var services, places []Component
+		for _, c := range comps {
+			cand := asked[c]
+			if cand == nil {
+				continue
+			}
+			cand.add(i, isOrigin[i])
+			switch c.Kind {
+			case Service:
+				services = append(services, c)
+			case Label, Kernel, Version:
+				places = append(places, c)
+			}
+		}
+		for _, s := range services {
+			for _, p := range places {
+				k := pair{s, p}
+				if pairs[k] == nil {
+					and := p
+					pairs[k] = &candidate{Component: s, and: &and}
+				}
+				pairs[k].add(i, isOrigin[i])
+			}
+		}
+	}
+	for _, c := range asked {
+		list = append(list, c)
+	}
+	for _, c := range pairs {
+		if c.abnormal > 0 {
+			list = append(list, c)
+		}
+	}
+	return list, of, all
+}
+
+func (c *candidate) add(i int, abnormal bool) {
+	c.units = append(c.units, i)
+	c.all++
+	if abnormal {
+		c.abnormal++
+	}
+}
+
+// count sets Inside and Outside.
+func (g *graph) count(s *Shared, c *candidate, origins []int) {
+	if c.Kind == Dependency && c.and == nil {
+		g.countCallers(s, c.Value, origins)
+		return
+	}
+	s.Inside = c.abnormal
+	s.Outside = c.all - c.abnormal
+	sides := map[observe.Side]bool{}
+	for _, i := range c.units {
+		sides[g.units[i].key.Side] = true
+	}
+	for i := range g.units {
+		u := &g.units[i]
+		switch {
+		case !sides[u.key.Side]:
+		case u.a == nil:
+			s.OutsideOf++
+		case slices.Contains(origins, i):
+			s.InsideOf++
+		}
+	}
+}
+
+// take notes what a component explains, and takes it away.
+func (g *graph) take(s *Shared, members []int) {
+	network := 0
+	signals := map[Signal]int{}
+	for _, i := range members {
+		u := &g.units[i]
+		s.Members = append(s.Members, u.key)
+		if u.a.Network {
+			network++
+		}
+		signals[u.a.Signal]++
+		if signals[u.a.Signal] > signals[s.Signal] || len(s.Members) == 1 {
+			s.Signal = u.a.Signal
+		}
+	}
+	s.Network = 2*network > len(members)
+	in := g.after(members)
+	for i := range g.units {
+		if in[i] && g.units[i].a != nil && !g.units[i].gone {
+			g.units[i].gone = true
+			s.Explains = append(s.Explains, g.units[i].key)
+		}
+	}
+}

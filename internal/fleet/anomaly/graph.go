@@ -1,0 +1,254 @@
+package anomaly
+
+import (
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/slowray/slowray/internal/fleet"
+	"github.com/slowray/slowray/internal/observe"
+)
+
+// unit is an endpoint of a host in the graph of calls.
+type unit struct {
+	key     fleet.Key
+	a       *Anomaly // nil when it is not abnormal
+	callee  int      // called: the served endpoint that answers, -1 when it is not known
+	follows []int    // abnormal units that make it slow
+	gone    bool     // explained already
+}
+
+// graph is who calls whom, as far as addresses tell.
+type graph struct {
+	units   []unit
+	hosts   map[string]*fleet.Host
+	byAddr  map[string]string // host by address
+	served  map[hostPort]int
+	calls   map[hostName][]int // called units, by host and service
+	callers map[int][]int      // called units, by the unit that answers
+	toAddr  map[string][]int   // called units, by addr:port
+}
+
+type hostPort struct {
+	host string
+	port int
+}
+
+type hostName struct{ host, service string }
+
+// program is the service of a served endpoint as it is called at the calling end:
+// without the port.
+func program(service string) string {
+	if i := strings.LastIndexByte(service, ':'); i > 0 {
+		return service[:i]
+	}
+	return service
+}
+
+func addrPort(k *fleet.Key) string {
+	if strings.Contains(k.Addr, ":") {
+		return "[" + k.Addr + "]:" + strconv.Itoa(k.Port)
+	}
+	return k.Addr + ":" + strconv.Itoa(k.Port)
+}
+
+func newGraph(anomalies []Anomaly, population []fleet.Key, hosts []fleet.Host) *graph {
+	g := &graph{
+		hosts: map[string]*fleet.Host{}, byAddr: map[string]string{}, served: map[hostPort]int{},
+		calls: map[hostName][]int{}, callers: map[int][]int{}, toAddr: map[string][]int{},
+	}
+	for i := range hosts {
+		g.hosts[hosts[i].Name] = &hosts[i]
+		for _, a := range hosts[i].Addresses {
+			g.byAddr[a] = hosts[i].Name
+		}
+	}
+	known := map[fleet.Key]bool{}
+	for i := range anomalies {
+		a := &anomalies[i]
+		if !known[a.Key] {
+			known[a.Key] = true
+			g.units = append(g.units, unit{key: a.Key, a: a, callee: -1})
+		}
+	}
+	for _, k := range population {
+		if !known[k] {
+			known[k] = true
+			g.units = append(g.units, unit{key: k, callee: -1})
+		}
+	}
+	slices.SortFunc(g.units, func(a, b unit) int { return compareKeys(a.key, b.key) })
+	for i := range g.units {
+		k := &g.units[i].key
+		if k.Side == observe.Served {
+			g.served[hostPort{k.Host, k.Port}] = i
+			if addr, err := netip.ParseAddr(k.Addr); err == nil && !addr.IsUnspecified() && !addr.IsLoopback() && g.byAddr[k.Addr] == "" {
+				g.byAddr[k.Addr] = k.Host
+			}
+		}
+	}
+	for i := range g.units {
+		k := &g.units[i].key
+		if k.Side != observe.Called {
+			continue
+		}
+		name := hostName{k.Host, k.Service}
+		g.calls[name] = append(g.calls[name], i)
+		g.toAddr[addrPort(k)] = append(g.toAddr[addrPort(k)], i)
+		host := g.byAddr[k.Addr]
+		if addr, err := netip.ParseAddr(k.Addr); err == nil && addr.IsLoopback() {
+			host = k.Host
+		}
+		if to, ok := g.served[hostPort{host, k.Port}]; ok && host != "" {
+			g.units[i].callee = to
+			g.callers[to] = append(g.callers[to], i)
+		}
+	}
+	g.fold()
+	return g
+}
+
+// callsOf are the endpoints that a served one calls.
+func (g *graph) callsOf(i int) []int {
+	k := &g.units[i].key
+	return g.calls[hostName{k.Host, program(k.Service)}]
+}
+
+// servedBy are the abnormal endpoints whose service makes these calls.
+func (g *graph) servedBy(call int) (list []int) {
+	k := &g.units[call].key
+	for i := range g.units {
+		u := &g.units[i]
+		if u.a != nil && u.key.Side == observe.Served && u.key.Host == k.Host && program(u.key.Service) == k.Service {
+			list = append(list, i)
+		}
+	}
+	return list
+}
+
+// fold finds of which abnormal endpoints others follow.
+func (g *graph) fold() {
+	for i := range g.units {
+		u := &g.units[i]
+		switch {
+		case u.a == nil:
+		case u.key.Side == observe.Called:
+			u.follows = g.calledFollows(i)
+		default:
+			u.follows = g.servedFollows(i)
+		}
+	}
+	for i := range g.units {
+		u := &g.units[i]
+		if u.a == nil {
+			continue
+		}
+		u.a.Follows = nil
+		for _, f := range u.follows {
+			u.a.Follows = append(u.a.Follows, g.units[f].key)
+		}
+	}
+}
+
+// calledFollows: a call is slow because what answers is slow, by its own account. A
+// call that is made less often follows from the requests that it is made for.
+func (g *graph) calledFollows(i int) []int {
+	u := &g.units[i]
+	if u.a.Signal == Rate {
+		return g.withRate(g.servedBy(i))
+	}
+	if u.callee < 0 {
+		return nil
+	}
+	s := &g.units[u.callee]
+	switch {
+	case s.a == nil, s.a.Signal == Rate, s.a.Network && g.fewCallers(u.callee):
+		return nil
+	case u.a.Signal == Errors:
+		if s.a.Signal == Errors {
+			return []int{u.callee}
+		}
+		return nil
+	case s.a.AddedUS < u.a.AddedUS/4:
+		return nil
+	}
+	return []int{u.callee}
+}
+
+// servedFollows: a request is slow because of the calls that it waits for; or because
+// of the way to those of its clients that are slow, when most are not.
+func (g *graph) servedFollows(i int) (list []int) {
+	u := &g.units[i]
+	if u.a.Signal == Rate {
+		return g.withRate(g.callers[i])
+	}
+	if u.a.Network {
+		if g.fewCallers(i) {
+			for _, c := range g.callers[i] {
+				if g.units[c].a != nil {
+					list = append(list, c)
+				}
+			}
+		}
+		return list
+	}
+	unsplit := u.a.Part == Total || u.a.Part == PartSignal(observe.Server) || u.a.Part == SplitSignal(observe.ServerHandoff)
+	waits := u.a.OwnUS < u.a.AddedUS/2
+	for _, c := range g.callsOf(i) {
+		call := &g.units[c]
+		switch {
+		case call.a == nil || call.a.Signal == Rate:
+		case u.a.Signal == Errors && call.a.Signal == Errors,
+			u.a.Signal != Errors && waits,
+			u.a.Signal != Errors && unsplit && call.a.AddedUS >= u.a.AddedUS/4:
+			list = append(list, c)
+		}
+	}
+	return list
+}
+
+func (g *graph) withRate(list []int) (rate []int) {
+	for _, i := range list {
+		if a := g.units[i].a; a != nil && a.Signal == Rate {
+			rate = append(rate, i)
+		}
+	}
+	return rate
+}
+
+// fewCallers says whether some of the endpoint's callers are abnormal, and most are
+// not: then the way to those is to blame and not the one to the endpoint.
+func (g *graph) fewCallers(i int) bool {
+	abnormal := 0
+	for _, c := range g.callers[i] {
+		if g.units[c].a != nil {
+			abnormal++
+		}
+	}
+	return abnormal > 0 && 2*abnormal < len(g.callers[i])
+}
+
+// after are the abnormal units that follow from any of those in set, in any number of
+// steps, with the set itself.
+func (g *graph) after(set []int) map[int]bool {
+	in := map[int]bool{}
+	for _, i := range set {
+		in[i] = true
+	}
+	for more := true; more; {
+		more = false
+		for i := range g.units {
+			if in[i] {
+				continue
+			}
+			for _, f := range g.units[i].follows {
+				if in[f] {
+					in[i], more = true, true
+					break
+				}
+			}
+		}
+	}
+	return in
+}

@@ -1,0 +1,86 @@
+package anomaly
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/slowray/slowray/internal/observe"
+)
+
+// adjective is what is wrong with endpoints of which a signal is abnormal.
+func (s Signal) adjective(network bool) string {
+	switch {
+	case s == Errors:
+		return "failing"
+	case s == Rate:
+		return "starved"
+	case network:
+		return "slow (on the way)"
+	}
+	return "slow"
+}
+
+// describe writes the sentences.
+func (x *Explanation) describe(g *graph, n int) {
+	var all []string
+	for i := range x.Shared {
+		s := &x.Shared[i]
+		s.Text = s.sentence()
+		all = append(all, s.Text)
+	}
+	switch {
+	case n == 0:
+		x.Text = "Nothing is abnormal."
+	case len(x.Shared) == 0:
+		x.Text = fmt.Sprintf("%d endpoints are abnormal; they share nothing that others have not.", n)
+	default:
+		x.Text = strings.Join(all, " ")
+		if len(x.Alone) > 0 {
+			x.Text += fmt.Sprintf(" %d more are abnormal and share nothing that others have not.", len(x.Alone))
+		}
+	}
+}
+
+func (s *Shared) sentence() string {
+	what := s.Signal.adjective(s.Network)
+	switch s.Kind {
+	case Endpoint:
+		return fmt.Sprintf("%s is %s, and nothing else.", s.Value, what)
+	case Clients:
+		return fmt.Sprintf("%d of %d %s requests come from %s; of the others %d of %d.", s.Inside, s.InsideOf, what, s.Value, s.Outside, s.OutsideOf)
+	case Dependency:
+		value := s.Value
+		if s.Name != "" {
+			value += " (" + s.Name + ")"
+		}
+		if s.InsideOf == 0 {
+			return fmt.Sprintf("What %s answers is %s.", value, what)
+		}
+		return fmt.Sprintf("%d of %d %s services call %s; of the others %d of %d.", s.Inside, s.InsideOf, what, value, s.Outside, s.OutsideOf)
+	}
+	unit := "endpoints"
+	if len(s.Members) > 0 && s.Members[0].Side == observe.Called {
+		unit = "calls"
+	}
+	have := s.Component.has()
+	if s.And != nil {
+		have += " and " + s.And.has()
+	}
+	return fmt.Sprintf("%d of %d %s %s %s; of the others %d of %d.", s.Inside, s.InsideOf, what, unit, have, s.Outside, s.OutsideOf)
+}
+
+func (c Component) has() string {
+	switch c.Kind {
+	case Host:
+		return "are on host " + c.Value
+	case Service:
+		return "are of " + c.Value
+	case Label:
+		return "have the label " + c.Value
+	case Kernel:
+		return "run kernel " + c.Value
+	case Version:
+		return "run slowray " + c.Value
+	}
+	return "have " + c.Value
+}
