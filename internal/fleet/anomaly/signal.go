@@ -86,15 +86,5 @@ func (s Signal) Unit() string {
 	return "µs"
 }
 
-// network says whether the signal tells of the way between the two ends, and not of
-// what answers.
-func (s Signal) network() bool {
-	switch s {
-	case Loss, MinRTT, Again, PartSignal(observe.Network), PartSignal(observe.Retrans), PartSignal(observe.Upload):
-		return true
-	}
-	return false
-}
-
 // isPart says whether the signal is a part of the total.
 func (s Signal) isPart() bool { return s >= firstPart && s < Loss }
