@@ -32,7 +32,7 @@ const (
 	typeCSV  = "text/csv; charset=utf-8"
 )
 
-func (a *answer) write(w http.ResponseWriter, r *http.Request) {
+func (a *answer) write(w http.ResponseWriter, r *http.Request, turn *turn) {
 	body, kind := a.body, a.kind
 	switch {
 	case a.table != nil:
@@ -46,6 +46,19 @@ func (a *answer) write(w http.ResponseWriter, r *http.Request) {
 		body, kind = append(harmless(text), '\n'), typeJSON
 	}
 	h := w.Header()
+	h.Add("Vary", "Accept-Encoding")
+	packed := len(body) >= smallest && acceptsGzip(r)
+	if packed {
+		body = zipped(body)
+	}
+	if !turn.made(w, len(body)) {
+		h.Set("Retry-After", "10")
+		writeError(w, http.StatusServiceUnavailable, "others are too slow to take their answers: ask for less")
+		return
+	}
+	if packed {
+		h.Set("Content-Encoding", "gzip")
+	}
 	if a.file != "" {
 		h.Set("Content-Disposition", `attachment; filename="`+a.file+`"`)
 	}
@@ -55,7 +68,11 @@ func (a *answer) write(w http.ResponseWriter, r *http.Request) {
 	if a.embedded {
 		h.Set("X-Frame-Options", "SAMEORIGIN")
 	}
-	send(w, r, http.StatusOK, kind, body)
+	h.Set("Content-Type", kind)
+	h.Set("Content-Length", strconv.Itoa(len(body)))
+	if r.Method != http.MethodHead {
+		w.Write(body)
+	}
 }
 
 // writeError answers with what is wrong.
@@ -74,26 +91,15 @@ var packers = sync.Pool{New: func() any {
 	return z
 }}
 
-// send writes a body, packed where that is wanted.
-func send(w http.ResponseWriter, r *http.Request, status int, kind string, body []byte) {
-	h := w.Header()
-	h.Set("Content-Type", kind)
-	h.Add("Vary", "Accept-Encoding")
-	if len(body) >= smallest && acceptsGzip(r) {
-		var packed bytes.Buffer
-		z := packers.Get().(*gzip.Writer)
-		z.Reset(&packed)
-		z.Write(body)
-		z.Close()
-		packers.Put(z)
-		h.Set("Content-Encoding", "gzip")
-		body = packed.Bytes()
-	}
-	h.Set("Content-Length", strconv.Itoa(len(body)))
-	w.WriteHeader(status)
-	if r.Method != http.MethodHead {
-		w.Write(body)
-	}
+// zipped packs a body.
+func zipped(body []byte) []byte {
+	var packed bytes.Buffer
+	z := packers.Get().(*gzip.Writer)
+	z.Reset(&packed)
+	z.Write(body)
+	z.Close()
+	packers.Put(z)
+	return packed.Bytes()
 }
 
 func acceptsGzip(r *http.Request) bool {

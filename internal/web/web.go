@@ -50,18 +50,8 @@ type server struct {
 	source  Source
 	opt     Options
 	windows *windowCache
-	heavy   chan struct{} // one for each answer that is being made
-	waiting chan struct{} // and for each that waits for its turn
+	turns   *turns
 }
-
-// Bounds of the work done at once. Answers are made of files that are read and
-// unpacked: more at a time than there are CPUs to spare only takes memory.
-const (
-	maxHeavy   = 4
-	maxWaiting = 64
-	patience   = 10 * time.Second // of a request that waits for its turn
-	maxAnswer  = 30 * time.Second // for one answer
-)
 
 // New is the handler of everything that the page needs. The error is one line.
 func New(source Source, opt Options) (http.Handler, error) {
@@ -74,8 +64,7 @@ func New(source Source, opt Options) (http.Handler, error) {
 	if opt.Now == nil {
 		opt.Now = time.Now
 	}
-	s := &server{source: source, opt: opt, windows: newWindowCache(),
-		heavy: make(chan struct{}, maxHeavy), waiting: make(chan struct{}, maxWaiting)}
+	s := &server{source: source, opt: opt, windows: newWindowCache(), turns: newTurns()}
 	files, err := newAssets()
 	if err != nil {
 		return nil, fmt.Errorf("web: %w", err)
@@ -104,7 +93,9 @@ func New(source Source, opt Options) (http.Handler, error) {
 		writeError(w, http.StatusNotFound, "there is no such answer")
 	})
 	if opt.Metrics != nil {
-		mux.Handle("/metrics", s.bounded(opt.Metrics))
+		// It has bounds of its own: who looks at the page, or keeps others from it, does
+		// not keep the monitoring from its figures.
+		mux.Handle("/metrics", prompt(opt.Metrics))
 	}
 	mux.Handle("/", files)
 	return s.recovered(s.headers(s.guarded(mux))), nil
@@ -121,7 +112,12 @@ func (e *notFound) Error() string { return e.text }
 
 // handler checks the query, waits for its turn, and writes the answer.
 func (s *server) handler(f answerFunc) http.Handler {
-	return s.bounded(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		turn := s.turns.wait(w, r)
+		if turn == nil {
+			return
+		}
+		defer turn.end()
 		q, err := parseQuery(r.URL.RawQuery)
 		if err == nil {
 			var span timeRange
@@ -136,7 +132,7 @@ func (s *server) handler(f answerFunc) http.Handler {
 			a, err = f(ctx, q)
 		}
 		if err == nil {
-			a.write(w, r)
+			a.write(w, r, turn)
 			return
 		}
 		var mine *badRequest
@@ -151,33 +147,6 @@ func (s *server) handler(f answerFunc) http.Handler {
 		default:
 			writeError(w, http.StatusInternalServerError, "the history cannot be read: "+err.Error())
 		}
-	}))
-}
-
-// bounded lets a few requests in at a time and a few more wait.
-func (s *server) bounded(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		select {
-		case s.waiting <- struct{}{}:
-			defer func() { <-s.waiting }()
-		default:
-			w.Header().Set("Retry-After", "1")
-			writeError(w, http.StatusServiceUnavailable, "too many requests at once")
-			return
-		}
-		timer := time.NewTimer(patience)
-		defer timer.Stop()
-		select {
-		case s.heavy <- struct{}{}:
-			defer func() { <-s.heavy }()
-		case <-r.Context().Done():
-			return
-		case <-timer.C:
-			w.Header().Set("Retry-After", "5")
-			writeError(w, http.StatusServiceUnavailable, "busy with other requests")
-			return
-		}
-		next.ServeHTTP(w, r)
 	})
 }
 
