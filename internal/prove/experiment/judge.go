@@ -15,6 +15,11 @@ const (
 	// apart is by what factor all blocks with the change have to be better than all
 	// without it, where those without it do not agree with each other.
 	apart = 1.5
+	// manyRounds is how often a change has to be made before its phases can be
+	// compared as a whole; rare is the chance, by noise alone, of what they show
+	// then: with four rounds that all with it are better than all without it.
+	manyRounds = 4
+	rare       = 0.009
 	// same bounds what counts as no change, bearable what may be hidden by the
 	// noise when the verdict is "no effect": factors.
 	same     = 1.25
@@ -111,6 +116,7 @@ func judge(m Metric, k kind, phases []Phase, read func(*Block) float64) finding 
 	f.level(phases)
 	f.e, f.lo, f.hi, f.Confidence = shift(f.on, f.off)
 	f.ratios()
+	f.stayed = f.staysAfter(first, later)
 	sign := 1.0
 	f.P = RankP(f.on, f.off)
 	if f.e < 0 {
@@ -132,7 +138,6 @@ func judge(m Metric, k kind, phases []Phase, read func(*Block) float64) finding 
 	default:
 		f.Outcome = Unclear
 	}
-	f.stayed = f.staysAfter(first, later)
 	return f
 }
 
@@ -158,6 +163,9 @@ func (f *finding) comesAndGoes(sign float64) bool {
 	if n := len(f.onMed); n > 1 && n < len(f.offMed) && f.gap(sign) >= math.Log(apart) {
 		return true
 	}
+	if f.standsOut(sign) {
+		return true
+	}
 	half := sign * f.e / 2
 	for i, on := range f.onMed {
 		if i+1 >= len(f.offMed) {
@@ -168,6 +176,20 @@ func (f *finding) comesAndGoes(sign float64) bool {
 		}
 	}
 	return spread(f.offLevel) <= half
+}
+
+// standsOut says whether the phases with the change are so often above those
+// without it that it cannot be chance, in a service that goes from one state to
+// another by itself and is never the same twice. Phases are compared, and not
+// blocks, for the blocks of a phase may all be in the same state.
+func (f *finding) standsOut(sign float64) bool {
+	if len(f.onMed) < manyRounds || len(f.onMed) >= len(f.offMed) || f.stayed {
+		return false
+	}
+	if sign < 0 {
+		return RankP(f.offMed, f.onMed) <= rare
+	}
+	return RankP(f.onMed, f.offMed) <= rare
 }
 
 // level takes a steady drift of the load out of the blocks: the median slope

@@ -43,7 +43,7 @@ type Options struct {
 	Length    time.Duration // of a block; 0 = 3 s. It grows up to four times where requests are few
 	Settle    time.Duration // at least, after each change; 0 = 1 s
 	MaxSettle time.Duration // at most, until two readings agree; 0 = 10 s. Twice that for a fault to come back
-	Rounds    int           // the change is made at most so often; 0 = 3
+	Rounds    int           // the change is made at most so often; 0 = 5
 	Sure      bool          // go on although nobody asks the service for anything: that may be what is to be proved
 	Harmful   []string      // counters of blocks that are judged where there are no requests: less is better
 	// TurnedAway are counters of blocks that tell of clients whom the service, or
@@ -82,7 +82,7 @@ func (o Options) withDefaults() Options {
 		}
 	}
 	if o.Rounds <= 0 {
-		o.Rounds = 3
+		o.Rounds = 5
 	}
 	o.MaxSettle = max(o.MaxSettle, o.Settle)
 	return o

@@ -39,9 +39,10 @@ func many(t *testing.T, each uint64, change func(*world)) map[string]map[Verdict
 	return got
 }
 
-// TestNoiseIsNotProof simulates 2,200 changes that do nothing, under drifts of the
+// TestNoiseIsNotProof simulates 2,400 changes that do nothing, under drifts of the
 // load, bursts and heavy tails: at most one in a hundred may be called proved, at
-// most one in a hundred worse. (Undoing early for fear of harm, in a burst, is
+// most one in a hundred worse. Where the service has two states, far apart, and goes
+// from one to the other every ten seconds, chance does it more often. (Undoing early for fear of harm, in a burst, is
 // another matter: it is meant to be careful.)
 func TestNoiseIsNotProof(t *testing.T) {
 	const each = 200
@@ -50,7 +51,11 @@ func TestNoiseIsNotProof(t *testing.T) {
 		n := 0
 		for noise, verdicts := range got {
 			n += verdicts[v]
-			if verdicts[v]*40 > each {
+			least := 40
+			if noise == "two states" {
+				least = 25
+			}
+			if verdicts[v]*least > each {
 				t.Errorf("%s: %d of %d changes that do nothing are called %q", noise, verdicts[v], each, v)
 			}
 		}
@@ -77,8 +82,9 @@ func TestEffectsAreFound(t *testing.T) {
 		power   map[string]int
 	}{
 		{1.1, Proved, map[string]int{"calm": 85, "heavy tail": 40, "few": 25}},
-		{1.3, Proved, map[string]int{"calm": 98, "heavy tail": 95, "few": 90, "drift up": 85, "drift down": 85, "errors": 60, "rough": 40, "rare bursts": 40}},
-		{2, Proved, map[string]int{"calm": 98, "heavy tail": 98, "few": 95, "drift up": 95, "drift down": 95, "errors": 95, "rough": 95, "wandering": 90, "slow tides": 90, "rare bursts": 75, "bursts": 40}},
+		{1.3, Proved, map[string]int{"calm": 98, "heavy tail": 95, "few": 90, "drift up": 85, "drift down": 85, "errors": 60, "rough": 90, "wandering": 65, "slow tides": 50, "rare bursts": 50}},
+		{2, Proved, map[string]int{"calm": 98, "heavy tail": 98, "few": 95, "drift up": 95, "drift down": 95, "errors": 95, "rough": 95, "wandering": 90, "slow tides": 90, "rare bursts": 75, "bursts": 70, "two states": 50}},
+		{3, Proved, map[string]int{"two states": 90, "bursts": 90}},
 		{20, Proved, map[string]int{"calm": 100, "heavy tail": 100, "few": 98, "drift up": 100, "drift down": 100, "errors": 100, "rough": 100, "wandering": 100, "slow tides": 100, "rare bursts": 98, "bursts": 90}},
 		{0.7, Worse, map[string]int{"calm": 95, "heavy tail": 85}},
 	} {

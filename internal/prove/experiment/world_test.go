@@ -21,6 +21,7 @@ type world struct {
 	bursts float64 // per second; the service is slower by slow for some seconds
 	slow   float64
 	tail   float64 // the heavier the 99th percentile
+	flips  float64 // per second: the service goes from one state to the other, which is worse by slow
 	errors float64 // share
 
 	effect      float64 // factor on the rate while applied
@@ -37,6 +38,7 @@ type world struct {
 	state     float64 // 0 to 1: how far the effect is there
 	x         float64 // the noise
 	burstEnds float64
+	flipped   bool
 	glance    func(Block)
 	applies   int
 	undone    float64
@@ -93,6 +95,12 @@ func (w *world) tick() Block {
 	if w.now <= w.burstEnds {
 		level -= math.Log(w.slow)
 	}
+	if w.flips > 0 && w.rnd.Float64() < w.flips*tick {
+		w.flipped = !w.flipped
+	}
+	if w.flipped {
+		level -= math.Log(w.slow)
+	}
 	rate := w.rate * math.Exp(level)
 	if w.on && w.failsAfter > 0 && w.now-w.since > w.failsAfter {
 		rate = 0
@@ -131,6 +139,7 @@ var noises = map[string]func(*world){
 	"rare bursts": func(w *world) { w.noise, w.memory, w.bursts, w.slow, w.tail = 0.05, 0.3, 0.01, 4, 0.5 },
 	"heavy tail":  func(w *world) { w.noise, w.memory, w.tail = 0.05, 0.3, 5 },
 	"few":         func(w *world) { w.rate, w.users, w.noise, w.memory, w.tail = 15, 1, 0.05, 0.3, 1 },
+	"two states":  func(w *world) { w.noise, w.memory, w.flips, w.slow, w.tail = 0.1, 0.3, 0.1, 2.5, 1 },
 	"errors":      func(w *world) { w.errors, w.noise, w.memory, w.tail = 0.02, 0.1, 0.5, 1 },
 }
 

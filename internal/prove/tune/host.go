@@ -35,7 +35,7 @@ type Host struct {
 
 const (
 	blocks    = 3
-	rounds    = 3 // a change is made at most so often before there is a verdict
+	rounds    = 5 // a change is made at most so often before there is a verdict
 	settle    = time.Second
 	maxSettle = 4 * time.Second
 	loadWarm  = 1500 * time.Millisecond // load before a look
@@ -210,7 +210,7 @@ func (l *leased) Run(ctx context.Context) (Outcome, error) {
 			}
 		},
 	})
-	o := outcome(&result, began)
+	o := outcome(&result, began, proof.TurnedAway(l.cause))
 	if err != nil && !result.Undone {
 		return o, &NotUndoneError{err}
 	}
@@ -278,8 +278,10 @@ func (h *Host) UndoAll(context.Context) error {
 	return err
 }
 
-// outcome is an experiment's result as the loop knows it.
-func outcome(r *experiment.Result, began time.Time) Outcome {
+// outcome is an experiment's result as the loop knows it. Better is what users want:
+// more good responses, fewer errors, shorter times, or that fewer of them are turned
+// away, by these counters.
+func outcome(r *experiment.Result, began time.Time, turnedAway []string) Outcome {
 	o := Outcome{Text: r.Why}
 	switch r.Verdict {
 	case experiment.Proved:
@@ -291,7 +293,11 @@ func outcome(r *experiment.Result, began time.Time) Outcome {
 	default:
 		o.Verdict = Unclear
 	}
-	for _, m := range experiment.Metrics() {
+	metrics := experiment.Metrics()
+	for _, counter := range turnedAway {
+		metrics = append(metrics, experiment.Metric(counter))
+	}
+	for _, m := range metrics {
 		if e := r.Effect(m); e != nil && e.Outcome == experiment.Better {
 			o.Better = true
 		}

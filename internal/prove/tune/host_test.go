@@ -89,11 +89,15 @@ func TestOutcomeOfAnExperiment(t *testing.T) {
 	began := time.Now()
 	blocks := []experiment.Block{{Start: began.Add(time.Second), Seconds: 2, Requests: 100, Good: 80, Errors: 20, Unanswered: 4, P50: 5e6, P99: 7e7, Timed: 80}, {Seconds: 2}}
 	r := &experiment.Result{Verdict: experiment.Proved, Why: "it came and went", Phases: []experiment.Phase{{Name: "before", Blocks: blocks}, {Name: "with", Blocks: blocks}}}
-	if o := outcome(r, began); o.Verdict != Proved || o.Better {
+	r.Effects = []experiment.Effect{{Metric: "Tcp.Counter", Outcome: experiment.Better}}
+	if o := outcome(r, began, nil); o.Verdict != Proved || o.Better {
 		t.Errorf("proved by a counter only, which no user feels: %+v", o)
 	}
+	if o := outcome(r, began, []string{"Tcp.Counter"}); !o.Better {
+		t.Errorf("clients are no longer turned away: %+v", o)
+	}
 	r.Effects = []experiment.Effect{{Metric: experiment.P99, Outcome: experiment.Better}}
-	o := outcome(r, began)
+	o := outcome(r, began, nil)
 	if !o.Better || len(o.Blocks) != 4 || o.Blocks[2].Phase != With {
 		t.Errorf("%+v", o)
 	}
@@ -104,7 +108,7 @@ func TestOutcomeOfAnExperiment(t *testing.T) {
 		t.Errorf("block without requests %+v", b)
 	}
 	for from, to := range map[experiment.Verdict]Verdict{experiment.NoEffect: NoEffect, experiment.Worse: Worse, experiment.Undecided: Unclear, experiment.TooLittle: Unclear} {
-		if got := outcome(&experiment.Result{Verdict: from}, began); got.Verdict != to {
+		if got := outcome(&experiment.Result{Verdict: from}, began, nil); got.Verdict != to {
 			t.Errorf("%s became %s", from, got.Verdict)
 		}
 	}
