@@ -43,13 +43,29 @@ func parseAt(text string, now time.Time) (time.Time, error) {
 			}
 			return t, nil
 		}
-		today := time.Date(now.Year(), now.Month(), now.Day(), t.Hour(), t.Minute(), t.Second(), 0, now.Location())
-		if today.After(now) {
-			today = time.Date(now.Year(), now.Month(), now.Day()-1, t.Hour(), t.Minute(), t.Second(), 0, now.Location())
-		}
-		return today, nil
+		return latestAt(t, now), nil
 	}
 	return time.Time{}, fmt.Errorf("%q is no time: give 12:03, 12:03:20, \"2026-11-22 12:03\", 2026-11-22T12:03:00Z or -10m", text)
+}
+
+// latestAt is the latest moment, not after now, at which clocks show what t says.
+// When they are put back they show an hour twice; one that they leave out is the
+// same hour counted on.
+func latestAt(t, now time.Time) time.Time {
+	on := func(daysAgo int) time.Time {
+		return time.Date(now.Year(), now.Month(), now.Day()-daysAgo, t.Hour(), t.Minute(), t.Second(), 0, now.Location())
+	}
+	const most, step = 2 * time.Hour, 30 * time.Minute // by which clocks are put back
+	for daysAgo := range 2 {
+		first := on(daysAgo)
+		for more := most; more >= -most; more -= step {
+			m := first.Add(more)
+			if m.Hour() == t.Hour() && m.Minute() == t.Minute() && m.Day() == first.Day() && !m.After(now) {
+				return m
+			}
+		}
+	}
+	return on(1)
 }
 
 // backwards reads a duration, also of days.

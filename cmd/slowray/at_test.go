@@ -57,3 +57,35 @@ func TestJoinNegative(t *testing.T) {
 		}
 	}
 }
+
+// Where clocks are put back an hour comes twice: the latest is meant. One that is
+// left out in spring is not nothing.
+func TestClocksThatAreChanged(t *testing.T) {
+	berlin, err := time.LoadLocation("Europe/Berlin")
+	if err != nil {
+		t.Skipf("SKIP: no time zones on this host: %v", err)
+	}
+	autumn := time.Date(2026, 10, 25, 0, 0, 0, 0, time.UTC) // at 01:00 UTC 03:00 becomes 02:00
+	spring := time.Date(2026, 3, 29, 0, 0, 0, 0, time.UTC)  // at 01:00 UTC 02:00 becomes 03:00
+	for _, c := range []struct {
+		now  time.Time
+		text string
+		want time.Time
+	}{
+		{autumn.Add(105 * time.Minute), "02:30", autumn.Add(90 * time.Minute)},
+		{autumn.Add(80 * time.Minute), "02:30", autumn.Add(30 * time.Minute)}, // the second is still to come
+		{autumn.Add(20 * time.Minute), "02:30", autumn.Add(-24*time.Hour + 30*time.Minute)},
+		{autumn.Add(5 * time.Hour), "02:30", autumn.Add(90 * time.Minute)},
+		{autumn.Add(5 * time.Hour), "01:30", autumn.Add(-30 * time.Minute)},
+		{autumn.Add(24 * time.Hour), "02:30", autumn.Add(90 * time.Minute)},
+		{spring.Add(5 * time.Hour), "03:30", spring.Add(90 * time.Minute)},
+		{spring.Add(5 * time.Hour), "01:30", spring.Add(30 * time.Minute)},
+	} {
+		if got, err := parseAt(c.text, c.now.In(berlin)); err != nil || !got.Equal(c.want) {
+			t.Errorf("%s at %s: %s, want %s (%v)", c.text, c.now.In(berlin), got, c.want.In(berlin), err)
+		}
+	}
+	if got, err := parseAt("02:30", spring.Add(5*time.Hour).In(berlin)); err != nil || got.After(spring.Add(5*time.Hour)) || got.Before(spring.Add(-48*time.Hour)) {
+		t.Errorf("an hour that is left out: %s, %v", got, err)
+	}
+}

@@ -21,7 +21,11 @@ func (c *flameCmd) fromHistory(s *streams) (*observe.Stacks, error) {
 	for _, w := range windows {
 		o, err := observe.Load(w.Path)
 		if err != nil {
-			return nil, err
+			if len(windows) == 1 {
+				return nil, err
+			}
+			tellUnreadable(s, err)
+			continue
 		}
 		if o.Stacks != nil {
 			list = append(list, o.Stacks)

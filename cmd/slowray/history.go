@@ -130,7 +130,7 @@ func within(all []store.Window, from, to time.Time) []store.Window {
 	var in []store.Window
 	best, distance := -1, between+1
 	for i, w := range all {
-		if middle := w.Start.Add(w.End.Sub(w.Start) / 2); from.Before(to) && !middle.Before(from) && middle.Before(to) {
+		if from.Before(to) && w.In(from, to) {
 			in = append(in, w)
 		}
 		if away := max(w.Start.Sub(to), from.Sub(w.End), 0); away < distance {
@@ -144,18 +144,23 @@ func within(all []store.Window, from, to time.Time) []store.Window {
 }
 
 // judgeWindows judges one window as it would have been live, or several
-// together. The Observation is the last one.
-func judgeWindows(windows []store.Window, filter observe.Filter) (*diagnose.Report, *observe.Observation, error) {
+// together; those that cannot be read are told and left out. The Observation is
+// the last one.
+func judgeWindows(s *streams, windows []store.Window, filter observe.Filter) (*diagnose.Report, *observe.Observation, error) {
 	over := diagnose.NewRange()
 	var last *observe.Observation
 	var missing error
 	for _, w := range windows {
 		o, err := observe.Load(w.Path)
 		if err != nil {
-			return nil, nil, err
+			missing = err
+			if len(windows) > 1 {
+				tellUnreadable(s, err)
+			}
+			continue
 		}
 		if filter != (observe.Filter{}) {
-			if filter, err = filtered(o, filter); err != nil {
+			if err := filtered(o, filter); err != nil {
 				missing = err
 				continue
 			}
@@ -178,7 +183,8 @@ func judgeWindows(windows []store.Window, filter observe.Filter) (*diagnose.Repo
 
 // filtered makes o what it would have been if it had been watched with a filter:
 // that is a matter of judging it. The error says that the filter names nothing.
-func filtered(o *observe.Observation, f observe.Filter) (observe.Filter, error) {
+// A container that was started anew has another id in the next window.
+func filtered(o *observe.Observation, f observe.Filter) error {
 	when := "at " + clockText(o.Window.Start)
 	if f.Container != "" {
 		for i := range o.Containers {
@@ -207,21 +213,26 @@ func filtered(o *observe.Observation, f observe.Filter) (observe.Filter, error) 
 	}
 	switch {
 	case f.Port != 0 && !listens():
-		return f, fmt.Errorf("nothing listened on TCP port %d %s", f.Port, when)
+		return fmt.Errorf("nothing listened on TCP port %d %s", f.Port, when)
 	case f.PID != 0 && !process(func(p *observe.Process) bool { return p.PID == f.PID }):
-		return f, fmt.Errorf("there was no process with pid %d %s", f.PID, when)
+		return fmt.Errorf("there was no process with pid %d %s", f.PID, when)
 	case f.Unit != "" && !process(func(p *observe.Process) bool { return f.InUnit(p.Unit) }):
-		return f, fmt.Errorf("no process ran in unit %q %s", f.Unit, when)
+		return fmt.Errorf("no process ran in unit %q %s", f.Unit, when)
 	case f.Container != "" && !process(func(p *observe.Process) bool { return f.InContainer(p.Container) }):
-		return f, fmt.Errorf("no process ran in container %q %s", f.Container, when)
+		return fmt.Errorf("no process ran in container %q %s", f.Container, when)
 	}
 	o.Filter = f
-	return f, nil
+	return nil
 }
 
 // describe names a stored request's process.
 func describe(r *store.Request) report.ProcessOf {
 	return func(int, int64) (report.Process, bool) { return r.Process, r.Process.Comm != "" }
+}
+
+// tellUnreadable says that a window is left out.
+func tellUnreadable(s *streams, err error) {
+	fmt.Fprintln(s.err, "slowray: not read: "+report.Clean(err.Error()))
 }
 
 // tellSkipped says which files of the history could not be read.

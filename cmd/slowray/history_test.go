@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"io"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -252,5 +253,51 @@ func TestByteSize(t *testing.T) {
 		if got, err := byteSize(text); err == nil {
 			t.Errorf("%q: %d, want an error", text, got)
 		}
+	}
+}
+
+// A window that cannot be read costs a range no other.
+func TestDamagedWindow(t *testing.T) {
+	dir := testHistory(t)
+	windows, err := filepath.Glob(filepath.Join(dir, "observations", "*", "*"))
+	if err != nil || len(windows) != 4 {
+		t.Fatalf("%q, %v", windows, err)
+	}
+	if err := os.WriteFile(windows[1], []byte("\x1b[31mgarbage"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	at := noon.Format("2006-01-02 15:04:05")
+	for _, args := range [][]string{{"why"}, {"flame", "-o", filepath.Join(t.TempDir(), "x.html")}} {
+		var out, errs bytes.Buffer
+		run(append(args, "--at", at, "--for", "3m", "--dir", dir), &out, &errs)
+		if n := strings.Count(errs.String(), "slowray: not read: "); n != 1 {
+			t.Errorf("%q: %d windows are told: %s", args, n, errs.String())
+		}
+	}
+	if out, _ := slowray(t, exitFindings, "why", "--at", at, "--for", "3m", "--dir", dir); !strings.Contains(out, "2 windows") {
+		t.Errorf("the others are not judged:\n%s", out)
+	}
+	_, said := slowray(t, exitFailed, "why", "--at", noon.Add(90*time.Second).Format("2006-01-02 15:04:05"), "--dir", dir)
+	if strings.Count(strings.TrimSpace(said), "\n") > 1 || strings.Contains(said, "\x1b") {
+		t.Errorf("%q", said)
+	}
+}
+
+// A container that was started anew is the same by its name.
+func TestContainerStartedAnew(t *testing.T) {
+	dir := t.TempDir()
+	var windows []store.Window
+	for i, id := range []string{strings.Repeat("a", 64), strings.Repeat("b", 64)} {
+		o := &observe.Observation{Schema: observe.SchemaObservation, Window: observe.Window{Start: noon.Add(time.Duration(i) * time.Minute), Seconds: 59},
+			Processes: []observe.Process{{PID: 10 + i, Comm: "app", Container: id}}, Containers: []observe.Container{{ID: id, Name: "web"}}}
+		path := filepath.Join(dir, id)
+		if err := observe.Save(path, o); err != nil {
+			t.Fatal(err)
+		}
+		windows = append(windows, store.Window{Path: path})
+	}
+	r, _, err := judgeWindows(&streams{io.Discard, io.Discard}, windows, observe.Filter{Container: "web"})
+	if err != nil || r.History.Windows != 2 {
+		t.Errorf("%+v, %v", r, err)
 	}
 }

@@ -112,7 +112,7 @@ func (c *whyCmd) runAt(s *streams) error {
 	if len(windows) > 1 && c.Save != "" {
 		return errors.New("--save goes with one window: leave --for out")
 	}
-	report, o, err := judgeWindows(windows, c.filter())
+	report, o, err := judgeWindows(s, windows, c.filter())
 	if err != nil {
 		return err
 	}

@@ -6,8 +6,8 @@ import (
 	"github.com/slowray/slowray/internal/observe"
 )
 
-// waitChainJSON is a chain with what follows from it.
-type waitChainJSON struct {
+// WaitChain is a chain with what follows from it, as in schema/wait.schema.json.
+type WaitChain struct {
 	Culprit  bool `json:"culprit"`
 	Deadlock bool `json:"deadlock"`
 	observe.WaitChain
@@ -15,17 +15,21 @@ type waitChainJSON struct {
 	Command string `json:"command,omitempty"`
 }
 
+// NewWaitChain says what follows from a chain.
+func NewWaitChain(c *observe.WaitChain) WaitChain {
+	advice, command := waitFix(c)
+	return WaitChain{Culprit: c.Culprit(), Deadlock: c.Deadlock(), WaitChain: *c, Advice: advice, Command: command}
+}
+
 // WaitJSON writes o in the form of schema/wait.schema.json.
 func WaitJSON(w io.Writer, o *observe.Waits) error {
-	chains := make([]waitChainJSON, len(o.Chains))
+	chains := make([]WaitChain, len(o.Chains))
 	for i := range o.Chains {
-		c := &o.Chains[i]
-		advice, command := waitFix(c)
-		chains[i] = waitChainJSON{Culprit: c.Culprit(), Deadlock: c.Deadlock(), WaitChain: *c, Advice: advice, Command: command}
+		chains[i] = NewWaitChain(&o.Chains[i])
 	}
 	return WriteJSON(w, struct {
 		Schema string `json:"schema"`
 		*observe.Waits
-		Chains []waitChainJSON `json:"chains"`
+		Chains []WaitChain `json:"chains"`
 	}{SchemaWait, o, chains})
 }

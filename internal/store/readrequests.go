@@ -156,6 +156,12 @@ type Window struct {
 	Start, End time.Time
 }
 
+// In says whether a window lies in a range by the better half.
+func (w *Window) In(from, to time.Time) bool {
+	middle := w.Start.Add(w.End.Sub(w.Start) / 2)
+	return !middle.Before(from) && middle.Before(to)
+}
+
 // Observations lists the stored windows that overlap the range, by start. Zero
 // times leave the range open.
 func (r *Reader) Observations(from, to time.Time) ([]Window, error) {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/report"
 	"github.com/slowray/slowray/internal/store"
 )
 
@@ -84,7 +85,7 @@ type chainsJSON struct {
 }
 
 type chainJSON struct {
-	observe.WaitChain
+	report.WaitChain
 	Seconds     figure  `json:"seconds"`      // of all threads that waited so, in the window
 	SlowSeconds figure  `json:"slow_seconds"` // that slow requests lost so
 	First       float64 `json:"first"`
@@ -113,7 +114,7 @@ func (f *windowFacts) chainsOf(r *store.Request, moment timeRange) (*chainsJSON,
 	})
 	out := &chainsJSON{Chains: []chainJSON{}}
 	for _, w := range mine[:min(len(mine), maxChains)] {
-		out.Chains = append(out.Chains, chainJSON{w.Chain, figure(float64(w.ThreadNS) / 1e9), figure(float64(w.SlowNS) / 1e9),
+		out.Chains = append(out.Chains, chainJSON{report.NewWaitChain(&w.Chain), figure(float64(w.ThreadNS) / 1e9), figure(float64(w.SlowNS) / 1e9),
 			unix(f.Start.Add(time.Duration(w.FirstNS))), unix(f.Start.Add(time.Duration(w.LastNS)))})
 	}
 	return out, ""

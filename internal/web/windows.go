@@ -3,6 +3,7 @@ package web
 import (
 	"container/list"
 	"context"
+	"slices"
 	"sync"
 
 	"github.com/slowray/slowray/internal/diagnose"
@@ -15,6 +16,9 @@ import (
 const (
 	maxWindows   = 24 // that one answer is made of
 	windowsInUse = 32 // that are kept
+	// maxJudged is how many are judged together for one report: a minute each, two
+	// hours, in some seconds.
+	maxJudged = 120
 )
 
 // windowFacts is what answers are made of, of one saved window. The Observation
@@ -137,14 +141,44 @@ func (s *server) best(r timeRange) (*windowFacts, error) {
 	return s.facts(most)
 }
 
-// report is the judgement of the window that covers the range best.
-func (s *server) report(_ context.Context, q *query) (answer, error) {
-	f, err := s.best(q.timeRange)
+// report is the judgement of the windows of a range together, as slowray why --at
+// --for gives it; of the one that covers it best where there are not several.
+func (s *server) report(ctx context.Context, q *query) (answer, error) {
+	all, err := s.source.Observations(q.from, q.to)
 	if err != nil {
 		return answer{}, err
 	}
-	if f == nil {
-		return answer{}, &notFound{"no window was saved in this range"}
+	in := slices.DeleteFunc(slices.Clone(all), func(w store.Window) bool { return !w.In(q.from, q.to) })
+	if len(in) < 2 {
+		f, err := s.best(q.timeRange)
+		if err != nil {
+			return answer{}, err
+		}
+		if f == nil {
+			return answer{}, &notFound{"no window was saved in this range"}
+		}
+		return jsonAnswer(&f.report)
 	}
-	return jsonAnswer(&f.report)
+	chosen := spread(in, maxJudged)
+	over, unreadable := diagnose.NewRange(), 0
+	for _, w := range chosen {
+		if err := ctx.Err(); err != nil {
+			return answer{}, err
+		}
+		o, err := observe.Load(w.Path)
+		if err != nil { // removed for its age meanwhile, or damaged
+			unreadable++
+			continue
+		}
+		over.Add(o)
+	}
+	if unreadable == len(chosen) {
+		return answer{}, &notFound{"none of the windows of this range can be read"}
+	}
+	r := over.Report()
+	lost := losses(r.Losses)
+	lost.add("saved windows of the range were not looked into: ask for a shorter one", int64(len(in)-len(chosen)))
+	lost.add("saved windows could not be read", int64(unreadable))
+	r.Losses = lost
+	return jsonAnswer(&r)
 }

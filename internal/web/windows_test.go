@@ -3,11 +3,13 @@ package web
 import (
 	"fmt"
 	"net/url"
+	"os"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/slowray/slowray/internal/diagnose"
 	"github.com/slowray/slowray/internal/observe"
 	"github.com/slowray/slowray/internal/store"
 )
@@ -133,6 +135,32 @@ func TestReportIsOfTheWindowThatCoversMost(t *testing.T) {
 	r := ask[struct{ Window struct{ Start time.Time } }](t, serve(t, m, Options{}), "/api/report?from="+unixText(noon.Add(50*time.Second))+"&to="+unixText(noon.Add(100*time.Second)))
 	if !r.Window.Start.Equal(noon.Add(time.Minute)) {
 		t.Errorf("%s", r.Window.Start)
+	}
+}
+
+// The windows of a longer range are judged together, as slowray why --at --for does;
+// one that cannot be read is told and costs no other.
+func TestReportOfSeveralWindows(t *testing.T) {
+	m := incident()
+	for i := range 6 {
+		m.window(t, noon.Add(time.Duration(i)*time.Minute), 60, func(o *observe.Observation) {
+			o.Losses = []observe.Loss{{What: "of one window", Count: 2}}
+		})
+	}
+	if err := os.WriteFile(m.windows[3].Path, []byte("garbage"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r := ask[struct {
+		Schema  string
+		Window  struct{ Start time.Time }
+		History struct{ Windows int }
+		Losses  []observe.Loss
+	}](t, serve(t, m, Options{}), "/api/report?from="+unixText(noon.Add(50*time.Second))+"&to="+unixText(noon.Add(5*time.Minute)))
+	if r.Schema != diagnose.SchemaReport || r.History.Windows != 3 || !r.Window.Start.Equal(noon.Add(time.Minute)) {
+		t.Errorf("%+v", r)
+	}
+	if len(r.Losses) != 2 || r.Losses[0].Count != 6 || r.Losses[1].Count != 1 {
+		t.Errorf("losses %+v", r.Losses)
 	}
 }
 
