@@ -211,11 +211,18 @@ func TestFullDisk(t *testing.T) {
 	if st.Dropped != 5000 || st.LastError == "" {
 		t.Errorf("stats %+v", st)
 	}
+	window := &observe.Observation{Schema: observe.SchemaObservation, Window: observe.Window{Start: noon, Seconds: 60}}
+	must(t, s.sync()) // nothing to write, and so no error
+	oneLineOf(t, s.AddObservation(window, nil))
+	if s.Stats().LastError == "" {
+		t.Error("a window that cannot be written is not told")
+	}
 	s.streams[kindRequests].rotate()
 	oneLineOf(t, s.keep())
 	checkNumbers(t, readAll(t, s.dir, Query{}), kept)
 
 	must(t, os.Remove(ballast))
+	must(t, s.AddObservation(window, nil))
 	n = kept
 	add(100)
 	must(t, s.Sync())

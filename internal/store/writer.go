@@ -58,6 +58,7 @@ type Store struct {
 	errMu     sync.Mutex
 	syncError string // of the last Sync
 	keepError string // of the last time files were made
+	saveError string // of the last window
 }
 
 // Open makes dir where it is missing, takes its lock, and makes good what a
@@ -126,34 +127,44 @@ func takeLock(dir string) (*os.File, error) {
 // recover looks at what the last writer left, removes what it had not finished,
 // and numbers the logs on from there.
 func (s *Store) recover() error {
-	next := map[kind]uint64{}
 	removeUnfinished(filepath.Join(s.dir, string(kindObservations)), ".slowray-") // see observe.Save
 	for _, k := range parquetKinds {
 		removeUnfinished(filepath.Join(s.dir, string(k)), newPrefix)
-		list, _, err := segments(s.dir, k)
-		if err != nil {
-			return err
-		}
-		for _, seg := range list {
-			next[k.source()] = max(next[k.source()], seg.high)
-		}
 	}
-	logs, err := openLogs(s.dir)
+	last, logs, err := numbers(s.dir)
 	if err != nil {
 		return err
 	}
 	for _, l := range logs {
-		next[l.kind] = max(next[l.kind], l.number)
 		data, err := readLog(l.path)
 		s.torn.Add(uint64(data.torn))
 		if err == nil {
 			s.recovered.Add(data.count())
 		}
 	}
-	s.streams[kindRequests] = newStream(s.dir, kindRequests, requestBuffer, next[kindRequests]+1)
-	s.streams[kindSeconds] = newStream(s.dir, kindSeconds, secondBuffer, next[kindSeconds]+1)
-	s.streams[kindFindings] = newStream(s.dir, kindFindings, findingBuffer, next[kindFindings]+1)
+	s.streams[kindRequests] = newStream(s.dir, kindRequests, requestBuffer, last[kindRequests]+1)
+	s.streams[kindSeconds] = newStream(s.dir, kindSeconds, secondBuffer, last[kindSeconds]+1)
+	s.streams[kindFindings] = newStream(s.dir, kindFindings, findingBuffer, last[kindFindings]+1)
 	return nil
+}
+
+// numbers are the last ones in use, by kinds that have logs, and the logs.
+func numbers(dir string) (last map[kind]uint64, logs []openLog, err error) {
+	last = map[kind]uint64{}
+	for _, k := range parquetKinds {
+		list, _, err := segments(dir, k)
+		if err != nil {
+			return nil, nil, err
+		}
+		for _, seg := range list {
+			last[k.source()] = max(last[k.source()], seg.high)
+		}
+	}
+	logs, err = openLogs(dir)
+	for _, l := range logs {
+		last[l.kind] = max(last[l.kind], l.number)
+	}
+	return last, logs, err
 }
 
 // removeUnfinished removes files that a killed writer had begun.
@@ -204,11 +215,16 @@ func (s *Store) AddObservation(o *observe.Observation, findings []cause.Finding)
 			s.findings.Add(1)
 		}
 	}
-	if err := s.saveObservation(o, start, end); err != nil {
-		return fmt.Errorf("store: %w", err)
+	err := s.saveObservation(o, start, end)
+	if err != nil {
+		err = fmt.Errorf("store: %w", err)
+	} else {
+		s.observations.Add(1)
 	}
-	s.observations.Add(1)
-	return nil
+	s.errMu.Lock()
+	s.saveError = textOf(err)
+	s.errMu.Unlock()
+	return err
 }
 
 var errClosed = errors.New("store: closed")
@@ -227,6 +243,9 @@ func (s *Store) Sync() error {
 func (s *Store) sync() error {
 	var errs []error
 	now := s.now()
+	if err := s.hold(); err != nil {
+		errs = append(errs, err)
+	}
 	for _, k := range logKinds {
 		st := s.streams[k]
 		if st.due(now, s.opt.Segment, maxLogSize) && st.rotate() {
@@ -274,7 +293,7 @@ func (s *Store) Stats() Stats {
 		st.mu.Unlock()
 	}
 	s.errMu.Lock()
-	x.LastError = cmp.Or(s.syncError, s.keepError)
+	x.LastError = cmp.Or(s.syncError, s.keepError, s.saveError)
 	s.errMu.Unlock()
 	return x
 }

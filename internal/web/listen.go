@@ -126,7 +126,7 @@ func (l *Listener) Address() string {
 
 // Bounds of connections.
 const (
-	maxConnections  = 256
+	maxConnections  = 256 // and no more than a quarter of the descriptors that this process may have
 	headerTime      = 5 * time.Second
 	readTime        = 10 * time.Second
 	writeTime       = maxAnswer + patience + 20*time.Second
@@ -152,7 +152,7 @@ func Serve(ctx context.Context, l net.Listener, h http.Handler) error {
 		h.ServeHTTP(w, r)
 	})
 	done := make(chan error, 1)
-	go func() { done <- s.Serve(&limited{Listener: l, free: make(chan struct{}, maxConnections)}) }()
+	go func() { done <- s.Serve(&limited{Listener: l, free: make(chan struct{}, connections())}) }()
 	select {
 	case err := <-done:
 		return err
@@ -165,6 +165,17 @@ func Serve(ctx context.Context, l net.Listener, h http.Handler) error {
 	}
 	<-done
 	return nil
+}
+
+// connections is how many there may be at a time: the recorder needs descriptors
+// too.
+func connections() int {
+	var limit syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
+		return maxConnections
+	}
+	const part, least = 4, 4
+	return int(max(min(limit.Cur/part, maxConnections), least))
 }
 
 // limited is a listener with so many connections at a time; the others wait in

@@ -167,8 +167,16 @@ func (s *server) recovered(next http.Handler) http.Handler {
 	})
 }
 
-// span is from when to when there is history; zero when there is none.
+// span is from when to when there is history; zero when there is none. What was
+// recorded while the clock was ahead is not the latest that there is.
 func (s *server) span() (timeRange, error) {
 	from, to, err := s.source.Span()
+	if now := s.opt.Now().Add(clockSlack); to.After(now) && from.Before(now) {
+		to = now
+	}
 	return timeRange{from, to}, err
 }
+
+// clockSlack is how much later than now the end of the history may be: its last
+// second is not over.
+const clockSlack = 2 * time.Second

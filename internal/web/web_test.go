@@ -71,6 +71,20 @@ func TestStatus(t *testing.T) {
 	}
 }
 
+// A clock that was ahead for a moment, as on a host that had not asked for the time
+// yet, does not leave the page in the future.
+func TestHistoryOfTheFuture(t *testing.T) {
+	m := incident()
+	m.to = noon.AddDate(70, 0, 0)
+	h := serve(t, m, Options{Now: func() time.Time { return noon.Add(12 * time.Minute) }})
+	if st := ask[statusJSON](t, h, "/api/status"); st.Span.To > st.Now+10 {
+		t.Errorf("%+v", st.Span)
+	}
+	if a := ask[struct{ Endpoints []struct{ Requests uint64 } }](t, h, "/api/endpoints"); len(a.Endpoints) != 1 || a.Endpoints[0].Requests == 0 {
+		t.Errorf("%+v", a)
+	}
+}
+
 func TestEndpoints(t *testing.T) {
 	h := serve(t, incident(), Options{})
 	a := ask[struct {
