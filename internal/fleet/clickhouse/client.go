@@ -1,0 +1,241 @@
+package clickhouse
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/ClickHouse/ch-go/proto"
+
+	"github.com/slowray/slowray/internal/fleet"
+	"github.com/slowray/slowray/internal/report"
+)
+
+// Limits of what is waited for and read.
+const (
+	dialTimeout   = 5 * time.Second
+	insertTimeout = time.Minute
+	queryTimeout  = 2 * time.Minute
+	maxMessage    = 4 << 10 // bytes of a server's message
+	maxAnswer     = 4 << 30 // bytes of an answer
+)
+
+// client speaks the HTTP interface.
+type client struct {
+	cfg  *Config
+	http *http.Client
+}
+
+func newClient(cfg *Config) *client {
+	dialer := &net.Dialer{Timeout: dialTimeout}
+	return &client{cfg: cfg, http: &http.Client{
+		Transport: &http.Transport{
+			Proxy: http.ProxyFromEnvironment, DialContext: dialer.DialContext, TLSHandshakeTimeout: dialTimeout,
+			MaxIdleConnsPerHost: 8, IdleConnTimeout: 20 * time.Second, DisableCompression: true,
+		},
+		// A password goes to the server that was named, and to no other.
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}}
+}
+
+// serverError is what a server answered.
+type serverError struct {
+	server string
+	code   int // of ClickHouse, 0 when there is none
+	status int // of HTTP
+	text   string
+}
+
+func (e *serverError) Error() string { return e.server + ": " + e.text }
+
+// Codes of ClickHouse (src/Common/ErrorCodes.cpp).
+const (
+	codeUnknownTable    = 60
+	codeUnknownDatabase = 81
+)
+
+// permanentCodes are errors that trying again does not mend: a table, database,
+// column, function or type that is missing or another, a syntax that is not
+// understood, a user or password that is wrong, rights that are missing.
+var permanentCodes = map[int]bool{
+	codeUnknownTable: true, codeUnknownDatabase: true, 10: true, 16: true, 43: true, 46: true, 47: true, 50: true, 53: true, 62: true, 70: true,
+	115: true, 164: true, 192: true, 193: true, 194: true, 195: true, 291: true, 497: true, 516: true,
+}
+
+// do sends a query with a body to one server, and gives what it answers to read.
+func (c *client) do(ctx context.Context, server string, params url.Values, body []byte, read func(io.Reader) error) error {
+	scheme := "http"
+	if c.cfg.Secure {
+		scheme = "https"
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, scheme+"://"+server+"/?"+params.Encode(), bytes.NewReader(body))
+	if err != nil {
+		return fleet.Permanent(fmt.Errorf("%s: malformed address", server))
+	}
+	if c.cfg.token != "" {
+		req.Header.Set("Authorization", "Bearer "+c.cfg.token)
+	}
+	if c.cfg.User != "" {
+		req.Header.Set("X-ClickHouse-User", c.cfg.User)
+	}
+	if c.cfg.password != "" {
+		req.Header.Set("X-ClickHouse-Key", c.cfg.password)
+	}
+	resp, err := c.http.Do(req)
+	if err != nil {
+		var wrapped *url.Error // it would show the whole query
+		if errors.As(err, &wrapped) {
+			err = wrapped.Err
+		}
+		return fmt.Errorf("%s: %w", server, err)
+	}
+	defer func() {
+		io.CopyN(io.Discard, resp.Body, maxMessage) // so that the connection can be used again
+		resp.Body.Close()
+	}()
+	if resp.StatusCode != http.StatusOK {
+		text, _ := io.ReadAll(io.LimitReader(resp.Body, maxMessage))
+		return failure(server, resp.StatusCode, string(text))
+	}
+	if read == nil {
+		return nil
+	}
+	if err := read(io.LimitReader(resp.Body, maxAnswer)); err != nil {
+		return fmt.Errorf("%s: %w", server, err)
+	}
+	return nil
+}
+
+// failure makes an error of a server's message, in one line and without what such
+// messages have around them.
+func failure(server string, status int, text string) error {
+	e := &serverError{server: server, status: status}
+	if rest, ok := strings.CutPrefix(strings.TrimSpace(text), "Code: "); ok {
+		digits, _, _ := strings.Cut(rest, ".")
+		digits, _, _ = strings.Cut(digits, ",")
+		e.code, _ = strconv.Atoi(digits)
+	}
+	text, _, _ = strings.Cut(text, ", Stack trace")
+	text, _, _ = strings.Cut(text, ", e.what() =")
+	text, _, _ = strings.Cut(text, "\n")
+	text = strings.TrimSpace(strings.ReplaceAll(text, "e.displayText() = ", ""))
+	text = strings.ReplaceAll(text, "DB::Exception: ", "")
+	if len(text) > 500 {
+		text = strings.ToValidUTF8(text[:500], "") + "…"
+	}
+	if text == "" {
+		text = http.StatusText(status)
+	}
+	e.text = report.Clean(text)
+	if permanentCodes[e.code] || e.code == 0 && status >= 400 && status < 500 && status != http.StatusRequestTimeout && status != http.StatusTooManyRequests {
+		return fleet.Permanent(e)
+	}
+	return e
+}
+
+// codeOf is the code of a server's error, 0 when it has none.
+func codeOf(err error) int {
+	var e *serverError
+	if errors.As(err, &e) {
+		return e.code
+	}
+	return 0
+}
+
+// notBegun says whether a query can not have reached the server.
+func notBegun(err error) bool {
+	var op *net.OpError
+	return errors.As(err, &op) && op.Op == "dial" || errors.Is(err, syscall.ECONNREFUSED)
+}
+
+func (c *client) params() url.Values { return url.Values{"database": {c.cfg.Database}} }
+
+// exec runs a statement on one server, in a database or in none.
+func (c *client) exec(ctx context.Context, server, database, statement string) error {
+	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
+	defer cancel()
+	params := url.Values{}
+	if database != "" {
+		params.Set("database", database)
+	}
+	return c.do(ctx, server, params, []byte(statement), nil)
+}
+
+// insert sends rows.
+func (c *client) insert(ctx context.Context, server, queryID string, b *block) error {
+	body, columns, err := b.encode(c.cfg.Compress)
+	if err != nil {
+		return err
+	}
+	params := c.params()
+	params.Set("query", "INSERT INTO "+b.table+" ("+names(columns...)+") FORMAT Native")
+	if queryID != "" {
+		params.Set("query_id", queryID)
+	}
+	if c.cfg.Compress {
+		params.Set("decompress", "1")
+	}
+	ctx, cancel := context.WithTimeout(ctx, insertTimeout)
+	defer cancel()
+	return c.do(ctx, server, params, body, nil)
+}
+
+// query asks one server, and calls rows for each block of the answer, whose values
+// are then in the columns of results; false ends it.
+func (c *client) query(ctx context.Context, server string, d Dialect, statement string, results proto.Results, rows func(n int) bool) error {
+	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
+	defer cancel()
+	params := c.params()
+	// The status then tells of every error, also of one in the midst of the answer.
+	params.Set("wait_end_of_query", "1")
+	return c.do(ctx, server, params, []byte(statement+" FORMAT Native"), func(r io.Reader) error {
+		in := proto.NewReader(r)
+		for {
+			for _, column := range results {
+				column.Data.Reset()
+			}
+			var b proto.Block
+			err := b.DecodeRawBlock(in, 0, results)
+			if errors.Is(err, io.EOF) && b.Columns == 0 {
+				return nil
+			}
+			if err != nil {
+				return fmt.Errorf("answer: %w", err)
+			}
+			if b.Rows > 0 && !rows(b.Rows) {
+				return nil
+			}
+		}
+	})
+}
+
+// number asks for one number.
+func (c *client) number(ctx context.Context, server string, d Dialect, statement string) (uint64, error) {
+	var v proto.ColUInt64
+	var got uint64
+	err := c.query(ctx, server, d, statement, proto.Results{{Data: &v}}, func(int) bool {
+		got = v[0]
+		return true
+	})
+	return got, err
+}
+
+// text asks for one text.
+func (c *client) text(ctx context.Context, server string, d Dialect, statement string) (string, error) {
+	var v proto.ColStr
+	got := ""
+	err := c.query(ctx, server, d, statement, proto.Results{{Data: &v}}, func(int) bool {
+		got = v.Row(0)
+		return true
+	})
+	return got, err
+}

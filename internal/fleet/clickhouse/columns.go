@@ -1,0 +1,129 @@
+package clickhouse
+
+// The tables' columns: by the names of docs/history.md, which tells what each holds.
+// They are written down once, and everything else follows the lists: the tables, the
+// columns that are sent, and those that are asked for.
+
+// columnDef declares a column.
+type columnDef struct {
+	name string
+	typ  string // in the plain dialect, as in FORMAT Native
+	kind columnKind
+}
+
+// columnKind is how a column is stored in the modern dialect, and how the values of
+// a sum of rows come about.
+type columnKind uint8
+
+const (
+	keyText columnKind = iota // a text that comes again and again; part of what rows are added up by
+	freeText
+	keyNumber // part of what rows are added up by
+	rising    // numbers that mostly rise: their differences are stored
+	value     // added up
+	greatest  // the greatest is kept
+	least     // the least that is not 0 is kept
+	plain     // as it is
+	buckets   // a histogram: bucket numbers and counts, added up by bucket
+)
+
+const (
+	sideType   = "Enum8('served' = 1, 'called' = 2)"
+	whyType    = "Enum8('sampled' = 0, 'slow' = 1, 'failed' = 2)"
+	statusType = "Enum8('unknown' = 0, 'ok' = 1, 'error' = 2)"
+)
+
+// hostColumns are those before the others in what hosts ship.
+var hostColumns = []columnDef{
+	{"host", "String", keyText},
+	{"history", "String", keyText}, // fleet.Host.ID: what positions are of
+	{"position", "UInt64", rising},
+	{"batch", "UInt64", rising}, // position of the first record of its batch
+	{"day", "Date", plain},
+	{"time", "DateTime", rising},
+	{"service", "String", keyText},
+	{"start_us", "Int64", rising},
+}
+
+var ledgerDefs = []columnDef{
+	{"ledger_accept_wait_us", "Int64", value}, {"ledger_upload_us", "Int64", value}, {"ledger_recv_wait_us", "Int64", value},
+	{"ledger_server_us", "Int64", value}, {"ledger_stall_us", "Int64", value}, {"ledger_send_wait_us", "Int64", value},
+	{"ledger_network_us", "Int64", value}, {"ledger_retrans_us", "Int64", value}, {"ledger_unaccounted_us", "Int64", value},
+	{"ledger_ack_delay_us", "Int64", value},
+}
+
+var splitDefs = []columnDef{
+	{"ledger_server_cpu_us", "Int64", value}, {"ledger_server_runq_us", "Int64", value}, {"ledger_server_throttled_us", "Int64", value},
+	{"ledger_server_blocked_lock_us", "Int64", value}, {"ledger_server_blocked_disk_us", "Int64", value},
+	{"ledger_server_blocked_pipe_us", "Int64", value}, {"ledger_server_blocked_net_us", "Int64", value},
+	{"ledger_server_blocked_sleep_us", "Int64", value}, {"ledger_server_blocked_other_us", "Int64", value},
+	{"ledger_server_call_us", "Int64", value}, {"ledger_server_handoff_us", "Int64", value},
+}
+
+var requestDefs = join(hostColumns, []columnDef{
+	{"total_us", "Int64", value}, {"side", sideType, plain}, {"netns", "UInt64", keyNumber},
+	{"addr", "String", keyText}, {"port", "UInt16", keyNumber}, {"peer_addr", "String", keyText}, {"peer_port", "UInt16", keyNumber},
+	{"pid", "Int32", keyNumber}, {"tid", "Int32", keyNumber},
+	{"comm", "String", keyText}, {"cgroup", "String", keyText}, {"container", "String", keyText}, {"container_name", "String", keyText}, {"unit", "String", keyText},
+	{"why", whyType, plain}, {"weight", "UInt32", value}, {"requests", "UInt32", value}, {"seq", "UInt32", value},
+	{"status", statusType, plain}, {"http_status", "Int32", value}, {"flags", "String", keyText}, {"label", "String", freeText},
+	{"bytes_in", "UInt64", value}, {"bytes_out", "UInt64", value}, {"unacked_bytes", "UInt32", value}, {"retrans", "UInt32", value},
+	{"rtt_us", "Int64", value}, {"min_rtt_us", "Int64", value}, {"mss_bytes", "UInt32", value}, {"first_byte_us", "Int64", value},
+}, ledgerDefs, []columnDef{{"followed", "UInt8", plain}}, splitDefs)
+
+// endpointDefs are what the rows of seconds are added up by, and the sums.
+var endpointDefs = []columnDef{
+	{"side", sideType, keyNumber}, {"netns", "UInt64", keyNumber}, {"addr", "String", keyText}, {"port", "UInt16", keyNumber},
+	{"pid", "Int32", keyNumber}, {"comm", "String", keyText}, {"cgroup", "String", keyText}, {"container", "String", keyText},
+	{"container_name", "String", keyText}, {"unit", "String", keyText},
+}
+
+var sumDefs = join([]columnDef{
+	{"requests", "UInt64", value}, {"ok", "UInt64", value}, {"errors", "UInt64", value}, {"unanswered", "UInt64", value},
+	{"unfinished", "UInt64", greatest}, {"overlapped", "UInt64", value}, {"recorded", "UInt64", value},
+	{"http_1xx", "UInt64", value}, {"http_2xx", "UInt64", value}, {"http_3xx", "UInt64", value}, {"http_4xx", "UInt64", value}, {"http_5xx", "UInt64", value},
+	{"bytes_in", "UInt64", value}, {"bytes_out", "UInt64", value}, {"segments", "UInt64", value}, {"retrans", "UInt64", value},
+	{"connections", "UInt64", value}, {"syn_retrans", "UInt64", value}, {"handshake_us", "Int64", value}, {"handshake_max_us", "Int64", greatest},
+	{"min_rtt_us", "Int64", least}, {"total_us", "Int64", value}, {"total_max_us", "Int64", greatest},
+	{"server_max_us", "Int64", greatest}, {"rtt_max_us", "Int64", greatest},
+}, ledgerDefs, []columnDef{{"split_requests", "UInt64", value}, {"split_server_us", "Int64", value}}, splitDefs)
+
+// Histograms end in Map: that is how a SummingMergeTree knows that counts are added
+// up by bucket. The key of parts_histMap is part<<11 | bucket, see partKey; that of
+// flagsMap the bit of the flag.
+var histDefs = []columnDef{{"total_histMap", "", buckets}, {"server_histMap", "", buckets}, {"rtt_histMap", "", buckets}, {"flagsMap", "", buckets}}
+
+var partsHist = columnDef{"parts_histMap", "", buckets}
+
+var secondDefs = join(hostColumns, []columnDef{{"seconds", "UInt32", keyNumber}}, endpointDefs, sumDefs, histDefs, []columnDef{partsHist})
+
+var findingDefs = join(hostColumns, []columnDef{
+	{"stop_us", "Int64", rising},
+	{"cause", "String", keyText}, {"title", "String", keyText}, {"role", "String", keyText}, {"verdict", "String", keyText}, {"consequence_of", "String", keyText},
+	{"share", "Float64", plain}, {"of", "String", keyText}, {"text", "String", freeText}, {"weight", "Float64", plain},
+	{"subject_kind", "String", keyText}, {"netns", "UInt64", keyNumber}, {"pid", "Int32", keyNumber}, {"comm", "String", keyText},
+	{"port", "Int32", keyNumber}, {"addr", "String", keyText}, {"interface", "String", keyText}, {"rule", "String", freeText},
+	{"container", "String", keyText}, {"path", "String", freeText}, {"json", "String", freeText},
+})
+
+// hostDefs are what is known of hosts: the row with the latest time counts.
+var hostDefs = []columnDef{
+	{"host", "String", keyText}, {"id", "String", freeText}, {"time", "DateTime", plain},
+	{"labels", "String", freeText},    // JSON: an object of texts
+	{"addresses", "String", freeText}, // with commas between them
+	{"kernel", "String", keyText}, {"cpus", "UInt32", plain}, {"version", "String", keyText},
+}
+
+var anomalyDefs = []columnDef{
+	{"day", "Date", plain}, {"time", "DateTime", rising}, {"host", "String", keyText}, {"service", "String", keyText}, {"side", sideType, plain},
+	{"addr", "String", keyText}, {"port", "UInt16", keyNumber}, {"signal", "String", keyText},
+	{"value", "Float64", plain}, {"expected", "Float64", plain}, {"p", "Float64", plain},
+}
+
+func join(lists ...[]columnDef) []columnDef {
+	var all []columnDef
+	for _, l := range lists {
+		all = append(all, l...)
+	}
+	return all
+}

@@ -1,0 +1,179 @@
+package clickhouse
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/slowray/slowray/internal/fleet"
+)
+
+// dialectOf is what a server understands, as it was said, or by its version.
+func (c *client) dialectOf(ctx context.Context, server string) (Dialect, string, error) {
+	// Without a database: it may not be there yet.
+	var version strings.Builder
+	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
+	defer cancel()
+	err := c.do(ctx, server, nil, []byte("SELECT version() FORMAT TabSeparated"), func(r io.Reader) error {
+		_, err := io.CopyN(&version, r, 64)
+		if err == io.EOF {
+			err = nil
+		}
+		return err
+	})
+	if err != nil {
+		return "", "", err
+	}
+	v := strings.TrimSpace(version.String())
+	if c.cfg.Dialect != Auto {
+		return c.cfg.Dialect, v, nil
+	}
+	return dialectOfVersion(v), v, nil
+}
+
+// dialectOfVersion is the dialect of a version: "23.8.1.2" and later are modern.
+func dialectOfVersion(v string) Dialect {
+	parts := strings.Split(v, ".")
+	major, _ := strconv.Atoi(parts[0])
+	minor := 0
+	if len(parts) > 1 {
+		minor, _ = strconv.Atoi(parts[1])
+	}
+	if major > 23 || major == 23 && minor >= 8 {
+		return Modern
+	}
+	return Plain
+}
+
+// Print writes the SQL that Init would run, for each server. Without a dialect it is
+// the modern one.
+func (c *Config) Print(w io.Writer, keep Retention) error {
+	d := c.Dialect
+	if d == Auto {
+		d = Modern
+	}
+	for s, replicas := range c.Shards {
+		for r, server := range replicas {
+			if _, err := fmt.Fprintf(w, "-- on %s, dialect %s\n%s;\n\n", server, d, strings.Join(c.Schema(d, s, r, keep), ";\n\n")); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// Init makes the tables on all servers, or mends them, and tells what it did, a line
+// for each server. It can be run again at any time: what is there stays. keep is nil
+// when what rows are kept for is to stay as it is.
+func Init(ctx context.Context, cfg *Config, keep *Retention, say func(line string)) error {
+	c := newClient(cfg)
+	defer c.http.CloseIdleConnections()
+	for s, replicas := range cfg.Shards {
+		for r, server := range replicas {
+			if err := c.initServer(ctx, s, r, keep, func(what string) { say(server + ": " + what) }); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (c *client) initServer(ctx context.Context, shard, replica int, keep *Retention, say func(string)) error {
+	server := c.cfg.Shards[shard][replica]
+	d, version, err := c.dialectOf(ctx, server)
+	if err != nil {
+		return err
+	}
+	if err := c.exec(ctx, server, "", "CREATE DATABASE IF NOT EXISTS "+c.cfg.Database); err != nil {
+		return err
+	}
+	before, err := c.settings(ctx, server, d)
+	if err != nil && codeOf(err) != codeUnknownTable {
+		return err
+	}
+	had, _ := strconv.Atoi(before["schema"])
+	if had > schemaVersion {
+		return fleet.Permanent(fmt.Errorf("%s: its tables are of version %d, this slowray knows %d: take a newer one", server, had, schemaVersion))
+	}
+	if was := before["dialect"]; was != "" && was != string(d) {
+		return fleet.Permanent(fmt.Errorf("%s: its tables were made in the %s dialect: say dialect=%s", server, was, was))
+	}
+	if c.cfg.sharded() {
+		if err := c.knowsCluster(ctx, server, d); err != nil {
+			return err
+		}
+	}
+	days, _ := strconv.Atoi(before["retention_days"])
+	kept := Retention{days}
+	if keep != nil {
+		kept = *keep
+	}
+	for _, statement := range c.cfg.Schema(d, shard, replica, kept) {
+		if err := c.exec(ctx, server, "", statement); err != nil {
+			return fmt.Errorf("%w (while it ran: %s)", err, firstLine(statement))
+		}
+	}
+	set := map[string]string{"schema": strconv.Itoa(schemaVersion), "dialect": string(d)}
+	if keep != nil {
+		set["retention_days"] = strconv.Itoa(keep.Days)
+		if err := c.setTTL(ctx, server, d, *keep); err != nil {
+			return err
+		}
+	}
+	if err := c.set(ctx, server, set); err != nil {
+		return err
+	}
+	switch {
+	case had == 0:
+		say(fmt.Sprintf("ClickHouse %s, %s dialect: tables made in %s", version, d, c.cfg.Database))
+	default:
+		say(fmt.Sprintf("ClickHouse %s, %s dialect: tables of %s are there (version %d)", version, d, c.cfg.Database, had))
+	}
+	dropped, err := c.drop(ctx, server, d, kept)
+	if dropped > 0 {
+		say(fmt.Sprintf("%d days of rows dropped that were older than they are kept", dropped))
+	}
+	return err
+}
+
+func firstLine(s string) string {
+	line, _, _ := strings.Cut(s, "\n")
+	return line[:min(len(line), 120)]
+}
+
+// knowsCluster fails where the server does not know the cluster, or another one by
+// its name.
+func (c *client) knowsCluster(ctx context.Context, server string, d Dialect) error {
+	n, err := c.number(ctx, server, d, "SELECT toUInt64(max(shard_num)) AS n FROM system.clusters WHERE cluster = "+quote(c.cfg.Cluster))
+	if err != nil {
+		return err
+	}
+	if int(n) != len(c.cfg.Shards) {
+		return fleet.Permanent(fmt.Errorf("%s: its remote_servers have %d shards in the cluster %s, the URL has %d", server, n, c.cfg.Cluster, len(c.cfg.Shards)))
+	}
+	return nil
+}
+
+// settings reads what Init noted on a server.
+func (c *client) settings(ctx context.Context, server string, d Dialect) (map[string]string, error) {
+	all := map[string]string{}
+	text, err := c.text(ctx, server, d, "SELECT arrayStringConcat(groupArray(concat(name, '=', last)), '\\n') AS all FROM (SELECT name, argMax(value, time) AS last FROM slowray_settings GROUP BY name)")
+	for line := range strings.Lines(text) {
+		if name, value, ok := strings.Cut(strings.TrimSuffix(line, "\n"), "="); ok {
+			all[name] = value
+		}
+	}
+	return all, err
+}
+
+// set notes settings on a server.
+func (c *client) set(ctx context.Context, server string, values map[string]string) error {
+	var rows []string
+	for n, v := range values {
+		rows = append(rows, fmt.Sprintf("(%s, %s, %d)", quote(n), quote(v), time.Now().Unix()))
+	}
+	return c.exec(ctx, server, c.cfg.Database, "INSERT INTO slowray_settings (name, value, time) VALUES "+strings.Join(rows, ", "))
+}

@@ -1,0 +1,95 @@
+package clickhouse
+
+import (
+	"net/netip"
+	"strings"
+
+	"github.com/slowray/slowray/internal/fleet"
+	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/report"
+)
+
+const maxWords = 1 << 16 // then they are forgotten
+
+// words keeps texts that are made again and again: of addresses, flags and services.
+type words struct {
+	addrs    map[netip.Addr]string
+	flags    map[observe.RequestFlags]string
+	services map[serviceKey]string
+}
+
+// serviceKey is what fleet.Service looks at.
+type serviceKey struct {
+	side             observe.Side
+	unit, name, comm string
+	port             int
+}
+
+func (w *words) addr(a netip.Addr) string {
+	if !a.IsValid() {
+		return ""
+	}
+	s, ok := w.addrs[a]
+	if !ok {
+		if w.addrs == nil || len(w.addrs) >= maxWords {
+			w.addrs = map[netip.Addr]string{}
+		}
+		s = a.String()
+		w.addrs[a] = s
+	}
+	return s
+}
+
+func (w *words) flagNames(f observe.RequestFlags) string {
+	if f == 0 {
+		return ""
+	}
+	s, ok := w.flags[f]
+	if !ok {
+		if w.flags == nil || len(w.flags) >= maxWords {
+			w.flags = map[observe.RequestFlags]string{}
+		}
+		s = strings.Join(f.Names(), ",")
+		w.flags[f] = s
+	}
+	return s
+}
+
+// service is fleet.Service, kept.
+func (w *words) service(side observe.Side, p *report.Process, port int) string {
+	if side == observe.Called {
+		port = 0 // it is not in the name
+	}
+	key := serviceKey{side: side, port: port}
+	switch {
+	case p.Unit != "":
+		key.unit = p.Unit
+	case p.Name != "":
+		key.name = p.Name
+	default:
+		key.comm = p.Comm
+	}
+	s, ok := w.services[key]
+	if !ok {
+		if w.services == nil || len(w.services) >= maxWords {
+			w.services = map[serviceKey]string{}
+		}
+		s = fleet.Service(side, p, port)
+		// The texts may be the memory of a batch: keep copies.
+		s = strings.Clone(s)
+		key.unit, key.name, key.comm = strings.Clone(key.unit), strings.Clone(key.name), strings.Clone(key.comm)
+		w.services[key] = s
+	}
+	return s
+}
+
+// flagByName are the flags by their names.
+var flagByName = func() map[string]int {
+	m := map[string]int{}
+	for bit := range 32 {
+		if names := (observe.RequestFlags(1) << bit).Names(); len(names) == 1 {
+			m[names[0]] = bit
+		}
+	}
+	return m
+}()

@@ -1,0 +1,28 @@
+package fleet
+
+import "errors"
+
+// ErrNoMark is what a Target's Mark returns when it cannot tell.
+var ErrNoMark = errors.New("the target cannot tell what it has")
+
+// permanent is an error that trying again does not mend.
+type permanent struct{ error }
+
+func (p permanent) Unwrap() error { return p.error }
+
+// Permanent marks an error of a Target that somebody has to mend: a wrong password,
+// a table that is missing, a batch that is refused for what it is. The agent tells
+// it once a minute, tries again slowly, and loses nothing.
+func Permanent(err error) error {
+	if err == nil {
+		return nil
+	}
+	return permanent{err}
+}
+
+// Temporary says whether an error of a Target may pass by itself: all that are not
+// Permanent.
+func Temporary(err error) bool {
+	var p permanent
+	return err != nil && !errors.As(err, &p)
+}
