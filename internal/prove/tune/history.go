@@ -15,8 +15,15 @@ type history struct {
 	skip  []string // causes that are not to be tried
 	// failed are the findings whose changes did not help alone, in their order;
 	// joined the sets of them that were tried together.
-	failed []cause.Finding
+	failed []failure
 	joined []string
+}
+
+// failure is a finding whose changes did not help; moved says that they moved
+// something.
+type failure struct {
+	cause.Finding
+	moved bool
 }
 
 // trials are those of one thing that can be set.
@@ -118,33 +125,58 @@ func (h *history) note(s *Step) {
 	if s.Kept {
 		t.holding = append(t.holding, values(s.Changes))
 		h.kept = append(append(h.kept, s.Cause), s.Also...)
-		h.failed = slices.DeleteFunc(h.failed, func(f cause.Finding) bool {
+		h.failed = slices.DeleteFunc(h.failed, func(f failure) bool {
 			return len(s.Also) > 0 || targets(f.Fix.Changes) == key
 		})
 		return
 	}
 	t.failed++
 	t.last, t.keptAt = s.Verdict, len(h.kept)
-	if len(s.Also) == 0 && (s.Verdict == Worse || s.Verdict == Unclear) {
-		h.failed = slices.DeleteFunc(h.failed, func(f cause.Finding) bool { return targets(f.Fix.Changes) == key })
-		h.failed = append(h.failed, cause.Finding{Cause: s.Cause, Title: s.Title, Subject: s.Subject, Impact: cause.Impact{Text: s.Seen}, Fix: cause.Fix{Changes: s.Changes}})
+	if len(s.Also) == 0 && (s.Verdict == Worse || s.Verdict == Unclear || s.Verdict == NoEffect) {
+		h.failed = slices.DeleteFunc(h.failed, func(f failure) bool { return targets(f.Fix.Changes) == key })
+		h.failed = append(h.failed, failure{moved: s.Verdict != NoEffect, Finding: cause.Finding{
+			Cause: s.Cause, Title: s.Title, Subject: s.Subject, Impact: cause.Impact{Text: s.Seen}, Fix: cause.Fix{Changes: s.Changes}}})
 	}
 }
 
-// together is the changes that did not help alone, as one, and the causes that they
-// are of beside the first; nil where there are not two of them, or they were tried
-// so. Faults may hold each other up: a longer queue lets clients in for whom there
-// are no connections, and more connections are of no use to clients that the queue
-// keeps out. What moved nothing at all is left out.
+// together is changes that did not help alone, as one, and the causes that they are
+// of beside the first; nil where there are not two of them, or all were tried so.
+// Faults may hold each other up: a longer queue lets clients in for whom there are no
+// connections, which is worse, and more connections are of no use to clients that
+// the queue keeps out, which has no effect. First come all that moved something,
+// then these with each one that did not: what is of no use is not kept along.
 func (h *history) together() (*cause.Finding, []string) {
-	if len(h.failed) < 2 {
+	var moved []cause.Finding
+	for i := range h.failed {
+		if h.failed[i].moved {
+			moved = append(moved, h.failed[i].Finding)
+		}
+	}
+	if len(moved) == 0 {
 		return nil, nil
 	}
-	f := h.failed[0]
+	if f, also := h.joint(moved); f != nil {
+		return f, also
+	}
+	for i := range h.failed {
+		if h.failed[i].moved {
+			continue
+		}
+		if f, also := h.joint(append(slices.Clone(moved), h.failed[i].Finding)); f != nil {
+			return f, also
+		}
+	}
+	return nil, nil
+}
+
+// joint is the changes of several findings as one, unless they set the same, or were
+// tried so.
+func (h *history) joint(findings []cause.Finding) (*cause.Finding, []string) {
+	f := findings[0]
 	f.Fix.Changes = nil
 	var also, set []string
-	for i := range h.failed {
-		one := &h.failed[i]
+	for i := range findings {
+		one := &findings[i]
 		if one.Cause != f.Cause && !slices.Contains(also, one.Cause) {
 			also = append(also, one.Cause)
 		}
@@ -156,7 +188,7 @@ func (h *history) together() (*cause.Finding, []string) {
 	}
 	slices.Sort(set)
 	key := strings.Join(set, "\n")
-	if slices.Contains(h.joined, key) || len(set) < 2 {
+	if slices.Contains(h.joined, key) || len(set) < 2 || len(findings) < 2 {
 		return nil, nil
 	}
 	h.joined = append(h.joined, key)

@@ -271,6 +271,21 @@ func TestFaultsThatHoldEachOtherUpAreMendedTogether(t *testing.T) {
 	}
 }
 
+// One of the two is worse alone, and the other of no use alone.
+func TestWhatIsOfNoUseAloneIsTriedWithWhatIsWorseAlone(t *testing.T) {
+	w := newFake(100,
+		fakeFault{cause: "queue", was: "10", good: "4096", gain: 500, masked: []string{"connections"}, pairHarm: "connections"},
+		fakeFault{cause: "harmless", was: "1", good: "2"},
+		fakeFault{cause: "connections", was: "1024", good: "2048", gain: 500, masked: []string{"queue"}})
+	r := mustRun(t, t.Context(), w, apply())
+	if want := []string{"queue", "harmless", "connections", "queue+harmless", "queue+connections"}; !slices.Equal(w.tries[:min(5, len(w.tries))], want) {
+		t.Fatalf("tried %v, want %v first", w.tries, want)
+	}
+	if !r.Steps[4].Kept || w.now["harmless"] != "1" || w.now["queue"] != "4096" || w.now["connections"] != "2048" {
+		t.Errorf("fifth step %+v, now %v", r.Steps[4], w.now)
+	}
+}
+
 // What does not help together either is undone, and not tried so again.
 func TestWhatDoesNotHelpTogetherIsUndone(t *testing.T) {
 	w := newFake(100,
