@@ -27,6 +27,7 @@ type End struct {
 	TotalNS       int64
 	Ledger        observe.Ledger
 	Retrans       uint32
+	Comm          string
 	PID           int
 	Label         string
 }
@@ -34,7 +35,7 @@ type End struct {
 // EndOf is what a host's request tells.
 func EndOf(host string, r *store.Request) End {
 	e := End{
-		Host: host, Side: r.Side, Seq: r.Seq, Weight: max(r.Weight, 1), TotalNS: r.TotalNS(), Ledger: r.Ledger, Retrans: r.Retrans, PID: r.PID, Label: r.Label,
+		Host: host, Side: r.Side, Seq: r.Seq, Weight: max(r.Weight, 1), TotalNS: r.TotalNS(), Ledger: r.Ledger, Retrans: r.Retrans, Comm: r.Process.Comm, PID: r.PID, Label: r.Label,
 	}
 	local, peer := unmapped(r.Local), unmapped(r.Peer)
 	if r.Side == observe.Called {

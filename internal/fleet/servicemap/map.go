@@ -41,7 +41,8 @@ type weighted struct {
 	n  uint64
 }
 
-func (v *View) add(p *fleet.Point) {
+// Add adds what an endpoint did.
+func (v *View) Add(p *fleet.Point) {
 	v.Requests += p.Requests
 	v.Errors += p.Errors
 	v.Seconds += int64(p.Seconds)
@@ -60,8 +61,8 @@ func (v *View) add(p *fleet.Point) {
 	}
 }
 
-// settle makes the quantiles. It may be called again.
-func (v *View) settle() { v.P50US, v.P99US = median(v.p50), median(v.p99) }
+// Settle makes the quantiles. It may be called again.
+func (v *View) Settle() { v.P50US, v.P99US = median(v.p50), median(v.p99) }
 
 // MeanUS is the mean time of a request.
 func (v *View) MeanUS() float64 {
@@ -135,7 +136,7 @@ func (b *Builder) Add(p *fleet.Point) {
 		v = &View{}
 		into[p.Key] = v
 	}
-	v.add(p)
+	v.Add(p)
 }
 
 // AddEnd adds what was kept of a request at one end.
@@ -146,12 +147,12 @@ func (b *Builder) Map() *Map {
 	m := &Map{Joins: Join(b.ends, b.hosts), Served: b.served, Called: b.called}
 	r := newResolver(m.Joins.owners)
 	for _, k := range sorted(b.served) {
-		b.served[k].settle()
+		b.served[k].Settle()
 		r.learn(&k)
 	}
 	joined := m.joinedBy()
 	for _, k := range sorted(b.called) {
-		b.called[k].settle()
+		b.called[k].Settle()
 		m.Edges = append(m.Edges, m.edgesOf(k, r, joined[callOf(&k)])...)
 	}
 	return m

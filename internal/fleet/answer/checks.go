@@ -1,0 +1,160 @@
+package answer
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/slowray/slowray/internal/figure"
+	"github.com/slowray/slowray/internal/fleet"
+	"github.com/slowray/slowray/internal/fleet/servicemap"
+)
+
+const (
+	// silence is how long a host may say nothing: it says Hello each minute.
+	silence = 150 * time.Second
+	// behind is how far a host's figures may be behind those of the others.
+	behind = 20 * time.Second
+	// mostListed of a kind are named; the others are counted.
+	mostListed = 5
+	// littleHistory is how much there must be before the range for "usual" to mean much.
+	littleHistory = 10 * time.Minute
+)
+
+// silent says that a host had not been heard of for a while at the end of the range.
+func (s *seen) silent(h *fleet.HostSeen) bool {
+	return h.Last.Before(s.q.To.Add(-silence)) && s.newest[h.Name] < s.q.To.Add(-silence).Unix()
+}
+
+// notChecked is what could not be known.
+func (s *seen) notChecked(r *Report) []Unchecked {
+	all := slices.Clone(s.unknown)
+	all = append(all, s.hostsUnchecked()...)
+	all = append(all, s.callsUnchecked()...)
+	if len(r.Causes) > 0 && len(s.m.Joins.All) == 0 {
+		all = append(all, Unchecked{"the network between hosts, from both ends", "no request was kept at both ends"})
+	}
+	for i := range r.Causes {
+		c := &r.Causes[i]
+		if c.Origin != nil && len(c.Findings) == 0 {
+			all = append(all, Unchecked{"why " + c.Origin.Host + " is slow", "the host itself found nothing in the range: its windows, of a minute each, may not be here yet"})
+		}
+		all = append(all, s.clockUnchecked(c)...)
+	}
+	if s.capped {
+		all = append(all, Unchecked{"all stored requests", fmt.Sprintf("there are more than %s: the first ones of each twentieth of the range were joined", figure.Count(mostRequests))})
+	}
+	if r.Fleet.Endpoints > 0 {
+		if h := time.Duration(r.Fleet.History * float64(time.Second)); h < littleHistory {
+			all = append(all, Unchecked{"what is usual", fmt.Sprintf("there are only %s of history before the range", figure.Seconds(h.Round(time.Second).Seconds()))})
+		}
+	}
+	if n := r.Fleet.Endpoints - r.Fleet.Judged; n > 0 && r.Fleet.Judged < r.Fleet.Endpoints*9/10 {
+		all = append(all, Unchecked{count(n, "endpoint"), "not known well enough: a minute of requests is needed"})
+	}
+	return all
+}
+
+// hostsUnchecked are hosts that say nothing, or are late.
+func (s *seen) hostsUnchecked() (all []Unchecked) {
+	if len(s.hosts) == 0 {
+		return []Unchecked{{"everything", "no host has ever shipped here"}}
+	}
+	var newest int64
+	for _, at := range s.newest {
+		newest = max(newest, at)
+	}
+	if newest == 0 {
+		all = append(all, Unchecked{"the whole fleet", "no host has figures of this range"})
+	}
+	var gone, late, idle []Unchecked
+	for i := range s.hosts {
+		h := &s.hosts[i]
+		at, shipped := s.newest[h.Name]
+		switch {
+		case s.silent(h):
+			gone = append(gone, Unchecked{h.Name, "silent since " + h.Last.UTC().Format(time.DateTime)})
+		case !shipped && newest > 0:
+			idle = append(idle, Unchecked{h.Name, "it is there, and has no figures of this range"})
+		case shipped && newest-at > int64(behind/time.Second):
+			late = append(late, Unchecked{h.Name, fmt.Sprintf("its figures end %s before those of others", figure.Seconds(float64(newest-at)))})
+		}
+	}
+	for _, list := range []struct {
+		of   []Unchecked
+		what string
+	}{{gone, "are silent"}, {late, "are behind with their figures"}, {idle, "have no figures of this range"}} {
+		all = append(all, list.of[:min(len(list.of), mostListed)]...)
+		if n := len(list.of) - mostListed; n > 0 {
+			all = append(all, Unchecked{count(n, "more host"), list.what})
+		}
+	}
+	return all
+}
+
+// callsUnchecked are calls that are abnormal and lead nobody knows where, and how many
+// others do.
+func (s *seen) callsUnchecked() (all []Unchecked) {
+	var edges []*servicemap.Edge
+	others := 0
+	for i := range s.m.Edges {
+		e := &s.m.Edges[i]
+		switch {
+		case e.How != servicemap.Unknown:
+		case s.byKey[e.From] != nil && (s.asked(&e.From)):
+			edges = append(edges, e)
+		default:
+			others++
+		}
+	}
+	slices.SortStableFunc(edges, func(x, y *servicemap.Edge) int { return cmp.Compare(y.Caller.TotalUS, x.Caller.TotalUS) })
+	seen := map[string]bool{}
+	more := 0
+	for _, e := range edges {
+		to := addrPort(&e.From)
+		switch {
+		case seen[to] || slices.ContainsFunc(s.unknown, func(u Unchecked) bool { return strings.HasSuffix(u.What, " "+to) }):
+		case len(seen) < mostListed:
+			seen[to] = true
+			all = append(all, Unchecked{"what answers at " + to, e.Why})
+		default:
+			more++
+		}
+	}
+	if more > 0 {
+		all = append(all, Unchecked{count(more, "more slow call"), "it is not known what answers"})
+	}
+	if others > 0 {
+		all = append(all, Unchecked{count(others, "other call"), "it is not known what answers; they are as usual"})
+	}
+	return all
+}
+
+// clockUnchecked says which hosts of a cause's chain have clocks that are not known
+// beside each other: their moments cannot be compared.
+func (s *seen) clockUnchecked(c *Cause) (all []Unchecked) {
+	told := map[string]bool{}
+	for i := 1; i < len(c.Chain); i++ {
+		a, b := c.Chain[i-1].Host, c.Chain[i].Host
+		if a == b || told[a+"\x00"+b] || s.m.Joins.Clock(a, b) != nil {
+			continue
+		}
+		told[a+"\x00"+b] = true
+		all = append(all, Unchecked{"the clocks of " + a + " and " + b, "too few requests were kept at both"})
+	}
+	return all
+}
+
+// clocksOf are the clocks between hosts that are named.
+func (s *seen) clocksOf(named map[string]bool) []Clock {
+	var all []Clock
+	for i := range s.m.Joins.Clocks {
+		c := &s.m.Joins.Clocks[i]
+		if named[c.A] && named[c.B] {
+			all = append(all, Clock{c.A, c.B, float64(c.OffsetNS) / 1e3, float64(c.UncertaintyNS) / 1e3, c.DriftPPM, c.Requests})
+		}
+	}
+	return all
+}

@@ -1,0 +1,194 @@
+package answer
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/slowray/slowray/internal/fleet"
+	"github.com/slowray/slowray/internal/fleet/anomaly"
+	"github.com/slowray/slowray/internal/fleet/servicemap"
+	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/store"
+)
+
+// seen is all that was read from the archive for a question, and what the models say
+// of it.
+type seen struct {
+	q        Question
+	plan     plan
+	hosts    []fleet.HostSeen
+	newest   map[string]int64 // s: the last second of each host in the range
+	first    int64            // s: of the first point of all
+	ends     []servicemap.End
+	builder  *servicemap.Builder
+	m        *servicemap.Map
+	findings []fleet.HostFinding // since the lead began
+
+	anomalies   []anomaly.Anomaly // that overlap the range
+	byKey       map[fleet.Key]*anomaly.Anomaly
+	explanation anomaly.Explanation
+	judged      int
+	unknown     []Unchecked
+	capped      bool // there were more requests than are read
+}
+
+// collect reads and judges.
+func collect(ctx context.Context, a fleet.Archive, q Question) (*seen, error) {
+	s := &seen{q: q, newest: map[string]int64{}, byKey: map[fleet.Key]*anomaly.Anomaly{}}
+	var err error
+	if s.hosts, err = a.Hosts(ctx); err != nil {
+		return nil, err
+	}
+	slices.SortFunc(s.hosts, func(x, y fleet.HostSeen) int { return strings.Compare(x.Name, y.Name) })
+	n, err := population(ctx, a, later(q.From, q.To.Add(-2*rollUp)), q.To)
+	if err != nil {
+		return nil, err
+	}
+	s.plan = planFor(n, q.To.Sub(q.From))
+	if err := s.judge(ctx, a); err != nil {
+		return nil, err
+	}
+	if err := s.requests(ctx, a); err != nil {
+		return nil, err
+	}
+	s.findings, err = a.Findings(ctx, fleet.Question{From: q.From.Add(-lead), To: q.To})
+	return s, err
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+// judge lets the models learn from the history, and judges the lead and the range.
+func (s *seen) judge(ctx context.Context, a fleet.Archive) error {
+	model := anomaly.New(anomaly.Options{})
+	from := s.q.From.Add(-lead)
+	began := from.Add(-s.plan.history)
+	note := func(p *fleet.Point) {
+		if s.first == 0 || p.At < s.first {
+			s.first = p.At
+		}
+	}
+	share := func(at int64, from, to time.Time) float64 { return float64(at-from.Unix()) / to.Sub(from).Seconds() }
+	if err := a.Points(ctx, fleet.Question{From: began, To: from}, rollUp, func(p *fleet.Point) bool {
+		note(p)
+		model.Warm(p)
+		s.q.tell("learning what is usual", share(p.At, began, from))
+		return true
+	}); err != nil {
+		return err
+	}
+	at, step := int64(0), int64(s.plan.step/time.Second)
+	end := func() {
+		j := model.Judge(at)
+		s.judged = j.Judged
+		if at+step <= s.q.From.Unix() {
+			return
+		}
+		s.merge(j.Anomalies)
+		s.merge(j.Ended)
+	}
+	b := servicemap.NewBuilder(s.hosts)
+	if err := a.Points(ctx, fleet.Question{From: from, To: s.q.To}, s.plan.step, func(p *fleet.Point) bool {
+		note(p)
+		for ; at != 0 && at < p.At; at += step {
+			end()
+		}
+		at = p.At
+		model.Add(p)
+		if p.At >= s.q.From.Unix() {
+			b.Add(p)
+			s.newest[p.Host] = max(s.newest[p.Host], p.At)
+		}
+		s.q.tell("judging", share(p.At, from, s.q.To))
+		return true
+	}); err != nil {
+		return err
+	}
+	if at != 0 {
+		end()
+	}
+	s.builder = b
+	for _, a := range s.byKey {
+		s.anomalies = append(s.anomalies, *a)
+	}
+	slices.SortFunc(s.anomalies, func(x, y anomaly.Anomaly) int { return servicemap.CompareKeys(x.Key, y.Key) })
+	hosts := make([]fleet.Host, len(s.hosts))
+	for i := range s.hosts {
+		hosts[i] = s.hosts[i].Host
+	}
+	s.explanation = anomaly.Explain(s.anomalies, model.Population(), anomaly.Facts{Hosts: hosts})
+	for i := range s.anomalies {
+		s.byKey[s.anomalies[i].Key] = &s.anomalies[i]
+	}
+	return nil
+}
+
+// merge keeps each abnormal endpoint once: as it was when it was worst, from its first
+// second to its last.
+func (s *seen) merge(list []anomaly.Anomaly) {
+	for i := range list {
+		a := list[i]
+		known := s.byKey[a.Key]
+		if known == nil {
+			s.byKey[a.Key] = &a
+			continue
+		}
+		since := min(known.Since, a.Since)
+		until := a.Until
+		if worse(&a, known) {
+			*known = a
+		}
+		known.Since, known.Until, known.Alarm = since, until, known.Alarm || a.Alarm
+	}
+}
+
+// worse says which of two descriptions of an endpoint tells more.
+func worse(a, b *anomaly.Anomaly) bool {
+	if a.Until != 0 {
+		return false // how it ended tells nothing of how it was
+	}
+	return a.AddedUS > b.AddedUS || a.AddedUS == b.AddedUS && a.Effect > b.Effect
+}
+
+// Requests are read in pieces of the range, so many of each at most: those of a rush
+// would leave no room for those after it.
+const (
+	requestPieces = 20
+	mostRequests  = 200_000
+)
+
+// requests reads both ends of requests, and joins them.
+func (s *seen) requests(ctx context.Context, a fleet.Archive) error {
+	length := s.q.To.Sub(s.q.From) / requestPieces
+	for i := range requestPieces {
+		from := s.q.From.Add(time.Duration(i) * length)
+		to := from.Add(length)
+		if i == requestPieces-1 {
+			to = s.q.To
+		}
+		s.q.tell("joining requests", float64(i)/requestPieces)
+		n := 0
+		if err := a.Requests(ctx, fleet.Question{From: from, To: to}, func(host string, r *store.Request) bool {
+			if n++; n > mostRequests/requestPieces {
+				s.capped = true
+				return false
+			}
+			if r.Flags&observe.FlagUnfinished == 0 {
+				e := servicemap.EndOf(host, r)
+				s.ends = append(s.ends, e)
+				s.builder.AddEnd(e)
+			}
+			return true
+		}); err != nil {
+			return err
+		}
+	}
+	s.m = s.builder.Map()
+	return nil
+}

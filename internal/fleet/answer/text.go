@@ -1,0 +1,249 @@
+package answer
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/slowray/slowray/internal/figure"
+	"github.com/slowray/slowray/internal/report"
+)
+
+// JSON writes the report for programs.
+func (r *Report) JSON(w io.Writer) error {
+	e := json.NewEncoder(w)
+	e.SetIndent("", " ")
+	return e.Encode(r)
+}
+
+// printer writes lines in which nothing that came from a host can drive a terminal.
+type printer struct {
+	w   io.Writer
+	err error
+}
+
+func (p *printer) line(format string, args ...any) {
+	if p.err != nil {
+		return
+	}
+	_, p.err = io.WriteString(p.w, report.Clean(fmt.Sprintf(format, args...))+"\n")
+}
+
+// Text writes the report for a person.
+func (r *Report) Text(w io.Writer) error {
+	p := &printer{w: w}
+	f := &r.Fleet
+	head := fmt.Sprintf("%s to %s UTC: %s, %s, %s requests", r.From.Format(time.DateTime), r.To.Format(time.TimeOnly),
+		count(f.Hosts, "host"), count(f.Endpoints, "endpoint"), figure.Count(f.Requests))
+	if f.Joined > 0 {
+		head += fmt.Sprintf(", %s of them seen at both ends", figure.Count(f.Joined))
+	}
+	p.line("%s", head)
+	if about := r.Question.text(); about != "" {
+		p.line("Only %s.", about)
+	}
+	for i := range r.Causes {
+		p.line("")
+		p.cause(i+1, &r.Causes[i])
+	}
+	p.alone(r)
+	if len(r.Findings) > 0 {
+		p.line("")
+		p.line("Findings of hosts%s", r.beside())
+		for i := range r.Findings {
+			if i == 20 {
+				p.line("  … and %s more (--json tells all)", figure.Count(len(r.Findings)-i))
+				break
+			}
+			p.finding("  ", &r.Findings[i])
+		}
+	}
+	if len(r.Clocks) > 0 {
+		p.line("")
+		p.line("Clocks")
+		for i := range r.Clocks {
+			p.line("  %s", r.Clocks[i].text())
+		}
+	}
+	if len(r.NotTested) > 0 {
+		p.line("")
+		p.line("Not checked")
+		for _, u := range r.NotTested {
+			p.line("  %s: %s", u.What, u.Because)
+		}
+	}
+	return p.err
+}
+
+func (r *Report) beside() string {
+	if len(r.Causes) > 0 {
+		return ", beside these"
+	}
+	return ""
+}
+
+func (a *Asked) text() string {
+	var of []string
+	if a.Service != "" {
+		of = append(of, "the service "+a.Service)
+	}
+	if a.Host != "" {
+		of = append(of, "the host "+a.Host)
+	}
+	return strings.Join(of, " on ")
+}
+
+func (p *printer) alone(r *Report) {
+	switch {
+	case len(r.Abnormal) == 0 && r.Fleet.Judged > 0:
+		p.line("")
+		if r.Question.text() != "" {
+			p.line("Nothing of it is abnormal.")
+			return
+		}
+		p.line("Nothing is abnormal: %s are as they usually are.", count(r.Fleet.Judged, "endpoint"))
+	case len(r.Alone) > 0:
+		p.line("")
+		p.line("Abnormal, and sharing nothing that others have not")
+		p.endpoints(r.Alone)
+	}
+}
+
+func (p *printer) cause(n int, c *Cause) {
+	p.line("%d. %s", n, c.Text)
+	when := "since " + c.Since.Format(time.TimeOnly)
+	if c.Until != nil {
+		when = "from " + c.Since.Format(time.TimeOnly) + " to " + c.Until.Format(time.TimeOnly)
+	}
+	chance := ""
+	if c.P < 1 {
+		chance = fmt.Sprintf("; by chance with a probability of %.1g", c.P)
+	}
+	p.line("   %s; %s affected%s", when, count(len(c.Affected), "endpoint"), chance)
+	for i := range c.Findings {
+		p.finding("   ", &c.Findings[i])
+	}
+	if len(c.Chain) > 1 {
+		p.line("   the way there")
+		for i := range c.Chain {
+			e := &c.Chain[i]
+			p.line("     %s%s", strings.Repeat(" ", min(i, 8)), e.text())
+		}
+	}
+	if len(c.Evidence) > 0 {
+		p.line("   evidence")
+		for i := range c.Evidence {
+			p.line("     %s", c.Evidence[i].text())
+		}
+	}
+	if len(c.RuledOut) > 0 {
+		p.line("   ruled out")
+		for _, u := range c.RuledOut {
+			p.line("     %s: %s", u.What, u.Because)
+		}
+	}
+	if len(c.Affected) > len(c.Chain) {
+		p.line("   affected")
+		p.endpoints(c.Affected)
+	}
+}
+
+// mostEndpoints are shown of a list.
+const mostEndpoints = 8
+
+func (p *printer) endpoints(list []Endpoint) {
+	for i := range list {
+		if i == mostEndpoints {
+			p.line("     … and %s more", figure.Count(len(list)-i))
+			return
+		}
+		p.line("     %s", list[i].text())
+	}
+}
+
+// text is an abnormal endpoint on a line.
+func (e *Endpoint) text() string {
+	text := e.Service + " on " + e.Host
+	if e.Side == "called" {
+		text = fmt.Sprintf("%s on %s calls %s:%d", e.Service, e.Host, e.Addr, e.Port)
+	}
+	switch {
+	case e.Signal == "":
+		return text + ", as usual"
+	case e.Unit == "us":
+		text += fmt.Sprintf(": %s %s, usually %s", e.Signal, figure.Seconds(e.Value/1e6), figure.Seconds(e.Expected/1e6))
+		if e.Part != "" {
+			text += ", most of it " + e.Part
+		}
+	case e.Unit == "1/s":
+		text += fmt.Sprintf(": %s requests a second, usually %s", short(e.Value), short(e.Expected))
+	default:
+		text += fmt.Sprintf(": %s %s, usually %s", e.Signal, figure.Percent(e.Value), figure.Percent(e.Expected))
+	}
+	if e.Network {
+		text += ", on the way"
+	}
+	return text
+}
+
+func (f *Fact) text() string {
+	write := func(v float64) string {
+		switch f.Unit {
+		case "us":
+			return figure.Seconds(v / 1e6)
+		case "share":
+			return figure.Percent(v)
+		case "1/s":
+			return short(v) + " a second"
+		}
+		return short(v)
+	}
+	text := f.Fact + ": " + write(f.Value)
+	if f.Usual != nil {
+		text += ", before " + write(*f.Usual)
+	}
+	return text + "  [" + f.Source + "]"
+}
+
+func (p *printer) finding(indent string, f *Finding) {
+	text := fmt.Sprintf("%s%s: %s", indent, f.Host, f.Finding.Cause)
+	if on := subjectText(&f.Finding.Subject, &Origin{}); on != "" {
+		text += " (" + on + ")"
+	}
+	if f.Finding.Impact.Text != "" {
+		text += ": " + f.Finding.Impact.Text
+	}
+	if f.Before {
+		text += "; it was there before"
+	}
+	p.line("%s", text)
+	for i := range f.Finding.Evidence {
+		if i == 3 {
+			break
+		}
+		e := &f.Finding.Evidence[i]
+		line := fmt.Sprintf("%s  %s: %v", indent, e.Fact, e.Value)
+		if e.Unit != "" {
+			line += " " + e.Unit
+		}
+		p.line("%s", line)
+	}
+	if f.Finding.Fix.Text != "" {
+		p.line("%s  fix: %s", indent, f.Finding.Fix.Text)
+	}
+}
+
+func (c *Clock) text() string {
+	way := "ahead of"
+	offset := c.OffsetUS
+	if offset < 0 {
+		way, offset = "behind", -offset
+	}
+	text := fmt.Sprintf("%s is %s %s %s, ± %s", c.B, figure.Seconds(offset/1e6), way, c.A, figure.Seconds(c.UncertaintyUS/1e6))
+	if c.DriftPPM != 0 {
+		text += fmt.Sprintf(", and drifts by %.1f ppm", c.DriftPPM)
+	}
+	return text + fmt.Sprintf("  [%s seen at both]", count(c.Requests, "request"))
+}

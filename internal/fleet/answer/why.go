@@ -1,0 +1,396 @@
+package answer
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/slowray/slowray/internal/fleet"
+	"github.com/slowray/slowray/internal/fleet/anomaly"
+	"github.com/slowray/slowray/internal/fleet/servicemap"
+	"github.com/slowray/slowray/internal/observe"
+)
+
+// Why says why services of the fleet are slow.
+func Why(ctx context.Context, a fleet.Archive, q Question) (*Report, error) {
+	q.From, q.To = q.From.Truncate(time.Second).UTC(), q.To.Truncate(time.Second).UTC()
+	if err := q.check(); err != nil {
+		return nil, err
+	}
+	s, err := collect(ctx, a, q)
+	if err != nil {
+		return nil, err
+	}
+	r := &Report{
+		Schema: Schema, From: q.From, To: q.To, Question: Asked{q.Service, q.Host},
+		Causes: []Cause{}, Alone: []Endpoint{}, Abnormal: []Endpoint{}, Findings: []Finding{}, Clocks: []Clock{}, NotTested: []Unchecked{},
+	}
+	r.Fleet = s.extent()
+	told := map[int]bool{} // findings that belong to a cause
+	named := map[string]bool{}
+	explained := map[fleet.Key]bool{}
+	for i := range s.explanation.Shared {
+		shared := &s.explanation.Shared[i]
+		for _, k := range shared.Explains {
+			explained[k] = true
+		}
+		if !s.concerns(shared) {
+			continue
+		}
+		c, used, err := s.cause(ctx, a, shared)
+		if err != nil {
+			return nil, err
+		}
+		for _, f := range used {
+			told[f] = true
+		}
+		named[c.host()] = true
+		for _, e := range c.Chain {
+			named[e.Host] = true
+		}
+		r.Causes = append(r.Causes, *c)
+	}
+	for i := range s.anomalies {
+		x := &s.anomalies[i]
+		if !s.asked(&x.Key) {
+			continue
+		}
+		r.Abnormal = append(r.Abnormal, endpointOf(x))
+		if !explained[x.Key] {
+			r.Alone = append(r.Alone, endpointOf(x))
+		}
+	}
+	worstFirst(r.Abnormal)
+	worstFirst(r.Alone)
+	r.Findings = append(r.Findings, s.otherFindings(told)...)
+	r.Clocks = append(r.Clocks, s.clocksOf(named)...)
+	r.NotTested = append(r.NotTested, s.notChecked(r)...)
+	return r, nil
+}
+
+func worstFirst(list []Endpoint) {
+	slices.SortStableFunc(list, func(x, y Endpoint) int { return cmp.Compare(y.AddedUS, x.AddedUS) })
+}
+
+// extent is how much was looked at.
+func (s *seen) extent() Extent {
+	x := Extent{Hosts: len(s.hosts), Judged: s.judged, Endpoints: len(s.m.Served) + len(s.m.Called), Joined: len(s.m.Joins.All)}
+	for i := range s.hosts {
+		if s.silent(&s.hosts[i]) {
+			x.Silent++
+		}
+	}
+	for _, v := range s.m.Served {
+		x.Requests += v.Requests
+		x.Errors += v.Errors
+	}
+	if s.first > 0 {
+		x.History = max(s.q.From.Sub(time.Unix(s.first, 0)).Seconds(), 0)
+	}
+	return x
+}
+
+// asked says that the question is about an endpoint, or about all.
+func (s *seen) asked(k *fleet.Key) bool {
+	return (s.q.Host == "" || s.q.Host == k.Host) &&
+		(s.q.Service == "" || s.q.Service == k.Service || s.q.Service == program(k.Service))
+}
+
+// concerns says that a cause has to do with what was asked: what is asked follows from
+// it, or is it.
+func (s *seen) concerns(shared *anomaly.Shared) bool {
+	if s.q.Host == "" && s.q.Service == "" {
+		return true
+	}
+	return slices.ContainsFunc(shared.Explains, func(k fleet.Key) bool { return s.asked(&k) }) ||
+		shared.Origin != nil && s.asked(shared.Origin)
+}
+
+// program is a service without its port.
+func program(service string) string {
+	if i := strings.LastIndexByte(service, ':'); i > 0 {
+		return service[:i]
+	}
+	return service
+}
+
+// cause makes a Cause of a component that abnormal endpoints share. It also says which
+// of the hosts' findings belong to it.
+func (s *seen) cause(ctx context.Context, a fleet.Archive, shared *anomaly.Shared) (*Cause, []int, error) {
+	c := &Cause{
+		Component: shared.Component, And: shared.And, Also: shared.Also, Inside: shared.Inside, InsideOf: shared.InsideOf,
+		Outside: shared.Outside, OutsideOf: shared.OutsideOf, P: shared.P, Network: shared.Network,
+		Evidence: []Fact{}, Findings: []Finding{}, Chain: []Endpoint{}, Affected: []Endpoint{}, RuledOut: []Unchecked{},
+	}
+	if c.Also == nil {
+		c.Also = []anomaly.Component{}
+	}
+	var last int64
+	ongoing := false
+	since := int64(0)
+	for _, k := range shared.Explains {
+		x := s.byKey[k]
+		if x == nil {
+			continue
+		}
+		c.Affected = append(c.Affected, endpointOf(x))
+		if since == 0 || x.Since < since {
+			since = x.Since
+		}
+		ongoing = ongoing || x.Until == 0
+		last = max(last, x.Until)
+	}
+	worstFirst(c.Affected)
+	c.Since = time.Unix(since, 0).UTC()
+	if !ongoing && last > 0 {
+		until := time.Unix(last, 0).UTC()
+		c.Until = &until
+	}
+	key, why := s.origin(shared)
+	if key != nil {
+		c.Origin = s.originOf(key)
+		s.process(c.Origin)
+	}
+	c.Chain = s.chain(shared, key)
+	used := s.attach(c, shared, key)
+	c.nameByFindings()
+	if err := s.evidence(ctx, a, c, key, since); err != nil {
+		return nil, nil, err
+	}
+	if why != "" {
+		s.unknown = append(s.unknown, Unchecked{"what answers at " + shared.Value, why})
+	}
+	c.Text = s.sentence(c, shared)
+	return c, used, nil
+}
+
+// origin is the endpoint that the cause comes from: nil where it is none, or it is not
+// known, with the reason.
+func (s *seen) origin(shared *anomaly.Shared) (*fleet.Key, string) {
+	if shared.Origin != nil {
+		return shared.Origin, ""
+	}
+	switch shared.Kind {
+	case anomaly.Dependency:
+		return s.answers(shared)
+	case anomaly.Host, anomaly.Endpoint:
+		host := shared.Value
+		if len(shared.Members) > 0 && shared.Kind == anomaly.Endpoint {
+			host = shared.Members[0].Host
+		}
+		var best *anomaly.Anomaly
+		for _, k := range shared.Members {
+			if x := s.byKey[k]; x != nil && k.Host == host && (best == nil || x.OwnUS > best.OwnUS) {
+				best = x
+			}
+		}
+		if best != nil {
+			return &best.Key, ""
+		}
+		return &fleet.Key{Host: host}, ""
+	}
+	return nil, ""
+}
+
+// answers is what answers at a dependency's address, by the map.
+func (s *seen) answers(shared *anomaly.Shared) (*fleet.Key, string) {
+	var best *servicemap.Edge
+	for i := range s.m.Edges {
+		e := &s.m.Edges[i]
+		if addrPort(&e.From) != shared.Value {
+			continue
+		}
+		if best == nil || e.To.Service != "" && best.To.Service == "" || e.To.Service != "" && s.byKey[e.To] != nil && s.byKey[best.To] == nil {
+			best = e
+		}
+	}
+	switch {
+	case best == nil:
+		return nil, "no call to it is in the range"
+	case best.To.Host == "":
+		return nil, best.Why
+	}
+	return &best.To, best.Why
+}
+
+// originOf names an endpoint.
+func (s *seen) originOf(k *fleet.Key) *Origin {
+	o := &Origin{Host: k.Host, Service: k.Service, Addr: k.Addr, Port: k.Port}
+	if x := s.byKey[*k]; x != nil && x.Part != anomaly.Total {
+		o.Part = x.Part.String()
+	}
+	return o
+}
+
+// process names the origin's process: the one that served most of the requests that
+// were kept.
+func (s *seen) process(o *Origin) {
+	if o.Service == "" {
+		return
+	}
+	type process struct {
+		pid  int
+		comm string
+	}
+	count := map[process]int{}
+	var best process
+	for i := range s.ends {
+		e := &s.ends[i]
+		if e.Host != o.Host || e.Service != o.Service || e.PID == 0 {
+			continue
+		}
+		p := process{e.PID, e.Comm}
+		count[p]++
+		if n := count[p]; n > count[best] || n == count[best] && p.pid < best.pid {
+			best = p
+		}
+	}
+	o.PID, o.Comm = best.pid, best.comm
+}
+
+// nameByFindings names the process by a finding about it, where no request was kept.
+func (c *Cause) nameByFindings() {
+	o := c.Origin
+	if o == nil || o.Service == "" || o.PID != 0 {
+		return
+	}
+	for i := range c.Findings {
+		if subject := &c.Findings[i].Finding.Subject; subject.PID != 0 && near(&c.Findings[i].Finding, o) {
+			o.PID, o.Comm = subject.PID, subject.Comm
+			return
+		}
+	}
+}
+
+// chain is how the users' requests come to the origin: from the endpoint that follows
+// from most others, hop by hop, by what is added most.
+func (s *seen) chain(shared *anomaly.Shared, origin *fleet.Key) []Endpoint {
+	followed := map[fleet.Key]bool{}
+	for _, k := range shared.Explains {
+		if x := s.byKey[k]; x != nil {
+			for _, f := range x.Follows {
+				followed[f] = true
+			}
+		}
+	}
+	var at *anomaly.Anomaly
+	longest := 0
+	for _, k := range shared.Explains {
+		x := s.byKey[k]
+		if x == nil || followed[k] || !s.asked(&k) && (s.q.Host != "" || s.q.Service != "") {
+			continue
+		}
+		if n := s.depth(x, 0); n > longest || n == longest && x.AddedUS > at.AddedUS {
+			at, longest = x, n
+		}
+	}
+	chain := []Endpoint{}
+	visited := map[fleet.Key]bool{}
+	for at != nil && !visited[at.Key] {
+		visited[at.Key] = true
+		chain = append(chain, endpointOf(at))
+		at = s.next(at)
+	}
+	if origin != nil && origin.Service != "" && !visited[*origin] && len(chain) > 0 {
+		e := named(origin)
+		if x := s.byKey[*origin]; x != nil {
+			e = endpointOf(x)
+		}
+		chain = append(chain, e)
+	}
+	return chain
+}
+
+// next is the endpoint that makes another one slow: of several the one that adds most.
+func (s *seen) next(x *anomaly.Anomaly) *anomaly.Anomaly {
+	var best *anomaly.Anomaly
+	for _, f := range x.Follows {
+		if y := s.byKey[f]; y != nil && (best == nil || y.AddedUS > best.AddedUS) {
+			best = y
+		}
+	}
+	return best
+}
+
+func (s *seen) depth(x *anomaly.Anomaly, n int) int {
+	if next := s.next(x); next != nil && n < 32 {
+		return s.depth(next, n+1)
+	}
+	return n
+}
+
+// host is the origin's.
+func (c *Cause) host() string {
+	if c.Origin == nil {
+		return ""
+	}
+	return c.Origin.Host
+}
+
+// sentence says what it is.
+func (s *seen) sentence(c *Cause, shared *anomaly.Shared) string {
+	text := strings.TrimSuffix(shared.Text, ".")
+	o := c.Origin
+	if o == nil {
+		if len(c.Findings) > 0 && c.Findings[0].Hosts > 0 {
+			f := &c.Findings[0]
+			text += fmt.Sprintf("; on %d of these hosts, and %d others: %s", f.Hosts, f.Elsewhere, lower(f.Finding.Title))
+		}
+		return text + "."
+	}
+	process := program(o.Service)
+	if o.Comm != "" {
+		process = o.Comm
+	}
+	if o.PID != 0 {
+		process += fmt.Sprintf(" (pid %d)", o.PID)
+	}
+	var of []string
+	for i := range c.Findings {
+		f := &c.Findings[i]
+		if f.Host != o.Host || len(of) == 2 {
+			continue
+		}
+		about := f.Finding.Cause
+		if on := subjectText(&f.Finding.Subject, o); on != "" {
+			about += ", " + on
+		}
+		of = append(of, about)
+	}
+	text += "; on " + o.Host + ": "
+	if len(of) > 0 {
+		text += strings.Join(of, "; ")
+		if o.Service != "" && !strings.Contains(text, process) {
+			text += ", " + process
+		}
+		return text + "."
+	}
+	if o.Service == "" {
+		return text + "what answers is not recorded."
+	}
+	if o.Part != "" {
+		return text + process + " spends it in " + partText(o.Part) + "."
+	}
+	return text + process + "."
+}
+
+func lower(title string) string { return strings.TrimSuffix(title, ".") }
+
+func partText(part string) string {
+	switch part {
+	case anomaly.SplitSignal(observe.ServerDisk).String():
+		return "waits for a file or a disk (" + part + ")"
+	case anomaly.SplitSignal(observe.ServerLock).String():
+		return "waits for a lock (" + part + ")"
+	case anomaly.SplitSignal(observe.ServerCall).String():
+		return "waits for what it calls (" + part + ")"
+	case anomaly.SplitSignal(observe.ServerThrottled).String():
+		return "waits for its CPU quota (" + part + ")"
+	case anomaly.SplitSignal(observe.ServerRunq).String():
+		return "waits for a CPU (" + part + ")"
+	}
+	return part
+}
