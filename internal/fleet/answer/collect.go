@@ -86,7 +86,6 @@ func (s *seen) judge(ctx context.Context, a fleet.Archive) error {
 	at, step := int64(0), int64(s.plan.step/time.Second)
 	end := func() {
 		j := model.Judge(at)
-		s.judged = j.Judged
 		if at+step <= s.q.From.Unix() {
 			return
 		}
@@ -115,18 +114,34 @@ func (s *seen) judge(ctx context.Context, a fleet.Archive) error {
 	}
 	s.builder = b
 	for _, a := range s.byKey {
+		if a.Host == "" && s.hasMember(&a.Key) {
+			continue // a service as a whole, of which single hosts are abnormal
+		}
 		s.anomalies = append(s.anomalies, *a)
 	}
+	clear(s.byKey)
 	slices.SortFunc(s.anomalies, func(x, y anomaly.Anomaly) int { return servicemap.CompareKeys(x.Key, y.Key) })
 	hosts := make([]fleet.Host, len(s.hosts))
 	for i := range s.hosts {
 		hosts[i] = s.hosts[i].Host
 	}
-	s.explanation = anomaly.Explain(s.anomalies, model.Population(), anomaly.Facts{Hosts: hosts})
+	population := model.Population()
+	s.judged = len(population)
+	s.explanation = anomaly.Explain(s.anomalies, population, anomaly.Facts{Hosts: hosts})
 	for i := range s.anomalies {
 		s.byKey[s.anomalies[i].Key] = &s.anomalies[i]
 	}
 	return nil
+}
+
+// hasMember says that of a service as a whole, on all its hosts, some host is abnormal.
+func (s *seen) hasMember(whole *fleet.Key) bool {
+	for k := range s.byKey {
+		if k.Host != "" && k.Service == whole.Service && k.Side == whole.Side && (k.Side == observe.Served || k.Port == whole.Port) {
+			return true
+		}
+	}
+	return false
 }
 
 // merge keeps each abnormal endpoint once: as it was when it was worst, from its first

@@ -14,11 +14,11 @@ import (
 	"github.com/slowray/slowray/internal/observe"
 )
 
-// figures are what an endpoint did before something began, and since.
+// figures are what an endpoint did before something began, and until it was over.
 type figures struct{ before, since servicemap.View }
 
 // figuresOf asks for an endpoint's points once more, from the beginning of the lead on.
-func (s *seen) figuresOf(ctx context.Context, a fleet.Archive, k *fleet.Key, since int64) (*figures, error) {
+func (s *seen) figuresOf(ctx context.Context, a fleet.Archive, k *fleet.Key, since, until int64) (*figures, error) {
 	q := fleet.Question{From: s.q.From.Add(-lead), To: s.q.To, Host: k.Host, Service: k.Service, Side: k.Side, Port: k.Port}
 	f := &figures{}
 	err := a.Points(ctx, q, s.plan.step, func(p *fleet.Point) bool {
@@ -26,6 +26,7 @@ func (s *seen) figuresOf(ctx context.Context, a fleet.Archive, k *fleet.Key, sin
 		case p.Key != *k:
 		case p.At < since:
 			f.before.Add(p)
+		case until > 0 && p.At >= until:
 		default:
 			f.since.Add(p)
 		}
@@ -45,16 +46,20 @@ func times(now, before float64) (float64, bool) {
 }
 
 // evidence gathers the facts of a cause, and what they rule out.
-func (s *seen) evidence(ctx context.Context, a fleet.Archive, c *Cause, origin *fleet.Key, since int64) error {
+func (s *seen) evidence(ctx context.Context, a fleet.Archive, c *Cause, shared *anomaly.Shared, origin *fleet.Key, since int64) error {
 	if origin != nil && origin.Service != "" {
-		f, err := s.figuresOf(ctx, a, origin, since)
+		until := int64(0)
+		if x := s.byKey[*origin]; x != nil {
+			until = x.Until
+		}
+		f, err := s.figuresOf(ctx, a, origin, since, until)
 		if err != nil {
 			return err
 		}
 		s.originFacts(c, f)
 		s.ownCalls(c, origin)
 	}
-	s.bothEnds(c, origin)
+	s.bothEnds(c, shared, origin)
 	s.spread(c)
 	return nil
 }
@@ -138,23 +143,30 @@ func count(n int, what string) string {
 	return figure.Count(n) + " " + what + "s"
 }
 
-// bothEnds adds what requests that were seen at both ends tell of the origin's time and
-// the wire's.
-func (s *seen) bothEnds(c *Cause, origin *fleet.Key) {
+// bothEnds adds what requests that were seen at both ends tell: of those that abnormal
+// calls made to the origin, or that it made itself, the share of the time that the host
+// which answers had, and the wire.
+func (s *seen) bothEnds(c *Cause, shared *anomaly.Shared, origin *fleet.Key) {
 	if origin == nil || origin.Service == "" {
 		return
 	}
+	abnormal := map[call]bool{}
+	for _, k := range shared.Explains {
+		if k.Side == observe.Called && s.byKey[k] != nil {
+			abnormal[call{k.Host, k.Service, addrPort(&k)}] = true
+		}
+	}
+	own := call{origin.Host, origin.Service, addrPort(origin)}
 	var sum servicemap.Shares
 	for i := range s.m.Joins.All {
 		j := &s.m.Joins.All[i]
-		if origin.Side == observe.Called {
-			if j.Called.Host != origin.Host || j.Called.Service != origin.Service || j.Called.Server.Addr().String() != origin.Addr {
-				continue
-			}
-		} else if j.Served.Host != origin.Host || j.Served.Service != origin.Service {
+		from := call{j.Called.Host, j.Called.Service, j.Called.Server.String()}
+		switch {
+		case j.Called.First < c.Since.UnixNano() || c.Until != nil && j.Called.First >= c.Until.UnixNano():
 			continue
-		}
-		if j.Called.First < c.Since.UnixNano() {
+		case origin.Side == observe.Called && from != own,
+			origin.Side == observe.Served && (j.Served.Host != origin.Host || j.Served.Service != origin.Service),
+			origin.Side == observe.Served && len(abnormal) > 0 && !abnormal[from]:
 			continue
 		}
 		if shares, ok := j.Shares(); ok {
@@ -164,16 +176,26 @@ func (s *seen) bothEnds(c *Cause, origin *fleet.Key) {
 	if sum.Requests == 0 {
 		return
 	}
-	name := origin.Service + " on " + origin.Host
 	source := count(int(sum.Requests), "request") + " seen at both ends"
 	c.Evidence = append(c.Evidence,
 		Fact{Fact: "share of the callers' time on the host that answers", Value: sum.ServerShare(), Unit: "share", Source: source},
-		Fact{Fact: "share of it on the wire", Value: sum.WireShare(), Unit: "share", Source: source})
-	if !c.Network && sum.WireShare() < 0.2 {
-		c.RuledOut = append(c.RuledOut, Unchecked{"the network to " + name,
-			fmt.Sprintf("of %s the wire had %s of the callers' time", source, figure.Percent(sum.WireShare()))})
+		Fact{Fact: "share of it on the wire", Value: sum.WireShare(), Unit: "share", Source: source},
+		Fact{Fact: "share of it on the caller's host", Value: 1 - sum.ServerShare() - sum.WireShare(), Unit: "share", Source: source})
+	wire := fmt.Sprintf("of %s the wire had %s of the callers' time", source, figure.Percent(sum.WireShare()))
+	switch way := "the network to " + origin.Service + " on " + origin.Host; {
+	case sum.WireShare() >= 0.5:
+		c.Network = true
+		c.where = wire
+	case sum.WireShare() < 0.2 && !c.Network:
+		if origin.Side == observe.Called {
+			way = "the network to " + shared.Value
+		}
+		c.RuledOut = append(c.RuledOut, Unchecked{way, wire})
 	}
 }
+
+// call is a called endpoint, without the form of its address.
+type call struct{ host, service, server string }
 
 // spread rules out what the affected hosts have in common by chance only: labels,
 // kernels and versions of which they have several, like the others.

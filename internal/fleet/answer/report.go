@@ -54,7 +54,7 @@ type Cause struct {
 	// Component is what the abnormal have in common and others have not.
 	Component anomaly.Component   `json:"component"`
 	And       *anomaly.Component  `json:"and,omitempty"`
-	Also      []anomaly.Component `json:"also,omitempty"`
+	Also      []anomaly.Component `json:"also"`
 	Inside    int                 `json:"inside"`
 	InsideOf  int                 `json:"inside_of"`
 	Outside   int                 `json:"outside"`
@@ -70,6 +70,8 @@ type Cause struct {
 	Chain    []Endpoint  `json:"chain"`    // from the users' end to the origin
 	Affected []Endpoint  `json:"affected"`
 	RuledOut []Unchecked `json:"ruled_out"`
+
+	where string // that it is on the way, or not, by requests that were seen at both ends
 }
 
 // Origin is a host, and what of it is to blame.

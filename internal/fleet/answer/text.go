@@ -4,6 +4,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"math"
+	"net"
+	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -12,10 +16,20 @@ import (
 )
 
 // JSON writes the report for programs.
-func (r *Report) JSON(w io.Writer) error {
-	e := json.NewEncoder(w)
-	e.SetIndent("", " ")
-	return e.Encode(r)
+func (r *Report) JSON(w io.Writer) error { return writeJSON(w, r) }
+
+// writeJSON writes lines that a terminal bears too: what JSON leaves as it is and a
+// terminal would obey is replaced.
+func writeJSON(w io.Writer, v any) error {
+	text, err := json.MarshalIndent(v, "", " ")
+	if err != nil {
+		return err
+	}
+	p := &printer{w: w}
+	for line := range strings.Lines(string(text)) {
+		p.line("%s", strings.TrimSuffix(line, "\n"))
+	}
+	return p.err
 }
 
 // printer writes lines in which nothing that came from a host can drive a terminal.
@@ -52,13 +66,7 @@ func (r *Report) Text(w io.Writer) error {
 	if len(r.Findings) > 0 {
 		p.line("")
 		p.line("Findings of hosts%s", r.beside())
-		for i := range r.Findings {
-			if i == 20 {
-				p.line("  … and %s more (--json tells all)", figure.Count(len(r.Findings)-i))
-				break
-			}
-			p.finding("  ", &r.Findings[i])
-		}
+		p.findings(r.Findings)
 	}
 	if len(r.Clocks) > 0 {
 		p.line("")
@@ -164,10 +172,13 @@ func (p *printer) endpoints(list []Endpoint) {
 }
 
 // text is an abnormal endpoint on a line.
-func (e *Endpoint) text() string {
+func (e Endpoint) text() string {
+	if e.Host == "" {
+		e.Host = "all its hosts together"
+	}
 	text := e.Service + " on " + e.Host
 	if e.Side == "called" {
-		text = fmt.Sprintf("%s on %s calls %s:%d", e.Service, e.Host, e.Addr, e.Port)
+		text = fmt.Sprintf("%s on %s calls %s", e.Service, e.Host, net.JoinHostPort(e.Addr, strconv.Itoa(e.Port)))
 	}
 	switch {
 	case e.Signal == "":
@@ -235,7 +246,48 @@ func (p *printer) finding(indent string, f *Finding) {
 	}
 }
 
+// findings tells each cause once, with the hosts that have it.
+func (p *printer) findings(list []Finding) {
+	var order []string
+	byCause := map[string][]*Finding{}
+	for i := range list {
+		id := list[i].Finding.Cause
+		if byCause[id] == nil {
+			order = append(order, id)
+		}
+		byCause[id] = append(byCause[id], &list[i])
+	}
+	for i, id := range order {
+		if i == mostCauses {
+			p.line("  … and %s more (--json tells all)", figure.Count(len(order)-i))
+			return
+		}
+		of := byCause[id]
+		p.finding("  ", of[0])
+		hosts := []string{}
+		for _, f := range of[1:] {
+			if f.Host != of[0].Host && !slices.Contains(hosts, f.Host) {
+				hosts = append(hosts, f.Host)
+			}
+		}
+		if n := len(hosts); n > 0 {
+			text := strings.Join(hosts[:min(n, mostEndpoints)], ", ")
+			if n > mostEndpoints {
+				text += fmt.Sprintf(" and %s more", figure.Count(n-mostEndpoints))
+			}
+			p.line("    also on %s: %s", count(n, "other host"), text)
+		}
+	}
+}
+
+// mostCauses are shown of the findings that belong to no cause.
+const mostCauses = 20
+
 func (c *Clock) text() string {
+	if math.Abs(c.OffsetUS) <= c.UncertaintyUS && c.DriftPPM == 0 {
+		return fmt.Sprintf("%s and %s differ by no more than %s  [%s seen at both]", c.A, c.B,
+			figure.Seconds((math.Abs(c.OffsetUS)+c.UncertaintyUS)/1e6), count(c.Requests, "request"))
+	}
 	way := "ahead of"
 	offset := c.OffsetUS
 	if offset < 0 {

@@ -157,13 +157,13 @@ func (s *seen) cause(ctx context.Context, a fleet.Archive, shared *anomaly.Share
 	c.Chain = s.chain(shared, key)
 	used := s.attach(c, shared, key)
 	c.nameByFindings()
-	if err := s.evidence(ctx, a, c, key, since); err != nil {
+	if err := s.evidence(ctx, a, c, shared, key, since); err != nil {
 		return nil, nil, err
 	}
 	if why != "" {
 		s.unknown = append(s.unknown, Unchecked{"what answers at " + shared.Value, why})
 	}
-	c.Text = s.sentence(c, shared)
+	c.Text = s.sentence(c, shared, key)
 	return c, used, nil
 }
 
@@ -213,7 +213,35 @@ func (s *seen) answers(shared *anomaly.Shared) (*fleet.Key, string) {
 	case best.To.Host == "":
 		return nil, best.Why
 	}
+	if best.To.Service != "" && s.byKey[best.To] == nil {
+		// What answers is as usual by its own account. Where only one host is slow to
+		// call it, while others call it too, it is that host or the way to it.
+		if call := s.onlyCaller(shared); call != nil && shared.Outside > 0 {
+			return call, best.Why
+		}
+	}
 	return &best.To, best.Why
+}
+
+// onlyCaller is the abnormal call to a dependency, where one host makes all of them.
+func (s *seen) onlyCaller(shared *anomaly.Shared) *fleet.Key {
+	var call *anomaly.Anomaly
+	for _, k := range shared.Explains {
+		x := s.byKey[k]
+		if x == nil || k.Side != observe.Called || addrPort(&k) != shared.Value {
+			continue
+		}
+		if call != nil && call.Host != k.Host {
+			return nil
+		}
+		if call == nil || x.AddedUS > call.AddedUS {
+			call = x
+		}
+	}
+	if call == nil {
+		return nil
+	}
+	return &call.Key
 }
 
 // originOf names an endpoint.
@@ -277,7 +305,7 @@ func (s *seen) chain(shared *anomaly.Shared, origin *fleet.Key) []Endpoint {
 		}
 	}
 	var at *anomaly.Anomaly
-	longest := 0
+	longest := -1
 	for _, k := range shared.Explains {
 		x := s.byKey[k]
 		if x == nil || followed[k] || !s.asked(&k) && (s.q.Host != "" || s.q.Service != "") {
@@ -331,15 +359,24 @@ func (c *Cause) host() string {
 }
 
 // sentence says what it is.
-func (s *seen) sentence(c *Cause, shared *anomaly.Shared) string {
+func (s *seen) sentence(c *Cause, shared *anomaly.Shared, origin *fleet.Key) string {
 	text := strings.TrimSuffix(shared.Text, ".")
 	o := c.Origin
 	if o == nil {
 		if len(c.Findings) > 0 && c.Findings[0].Hosts > 0 {
 			f := &c.Findings[0]
-			text += fmt.Sprintf("; on %d of these hosts, and %d others: %s", f.Hosts, f.Elsewhere, lower(f.Finding.Title))
+			text += fmt.Sprintf("; on %d of these hosts, and %d others: %s", f.Hosts, f.Elsewhere, strings.TrimSuffix(f.Finding.Title, "."))
 		}
 		return text + "."
+	}
+	if origin.Side == observe.Called {
+		text = fmt.Sprintf("%s is slow to call %s, which is as usual for others", o.Service+" on "+o.Host, shared.Value)
+		if shared.Name != "" {
+			text = fmt.Sprintf("%s is slow to call %s (%s), which itself is as usual", o.Service+" on "+o.Host, shared.Value, shared.Name)
+		}
+	}
+	if c.where != "" {
+		text += "; " + c.where
 	}
 	process := program(o.Service)
 	if o.Comm != "" {
@@ -360,24 +397,24 @@ func (s *seen) sentence(c *Cause, shared *anomaly.Shared) string {
 		}
 		of = append(of, about)
 	}
-	text += "; on " + o.Host + ": "
-	if len(of) > 0 {
-		text += strings.Join(of, "; ")
+	switch {
+	case len(of) > 0:
+		text += "; on " + o.Host + ": " + strings.Join(of, "; ")
 		if o.Service != "" && !strings.Contains(text, process) {
 			text += ", " + process
 		}
-		return text + "."
+	case o.Service == "":
+		text += "; what answers on " + o.Host + " is not recorded"
+	case origin.Side == observe.Called:
+	case s.byKey[*origin] == nil:
+		text += "; on " + o.Host + ": " + process + ", which is as usual by its own account"
+	case o.Part != "":
+		text += "; on " + o.Host + ": " + process + " spends it in " + partText(o.Part)
+	default:
+		text += "; on " + o.Host + ": " + process
 	}
-	if o.Service == "" {
-		return text + "what answers is not recorded."
-	}
-	if o.Part != "" {
-		return text + process + " spends it in " + partText(o.Part) + "."
-	}
-	return text + process + "."
+	return text + "."
 }
-
-func lower(title string) string { return strings.TrimSuffix(title, ".") }
 
 func partText(part string) string {
 	switch part {
