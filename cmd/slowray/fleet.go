@@ -3,4 +3,5 @@ package main
 // fleetCmd has what concerns many hosts: each command of it is in a file of its own.
 type fleetCmd struct {
 	Init fleetInitCmd `cmd:"" help:"Make or mend the tables of a fleet in ClickHouse."`
+	Why  fleetWhyCmd  `cmd:"" help:"Name the causes of what is slow or fails on many hosts."`
 }

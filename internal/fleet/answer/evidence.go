@@ -227,8 +227,13 @@ func (s *seen) spread(c *Cause) {
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(names)) {
-		if n, of := len(names[name]), len(all[name]); of > 1 && 3*n >= 2*of && n > 1 && !strings.HasPrefix(c.Component.Value, name+"=") {
+		if n, of := len(names[name]), len(all[name]); of > 1 && 3*n >= 2*of && n > 1 && !shares(c, name) {
 			c.RuledOut = append(c.RuledOut, Unchecked{"one " + name, fmt.Sprintf("the affected are of %d of %d", n, of)})
 		}
 	}
+}
+
+// shares says that a label is what the cause is about.
+func shares(c *Cause, name string) bool {
+	return strings.HasPrefix(c.Component.Value, name+"=") || c.And != nil && strings.HasPrefix(c.And.Value, name+"=")
 }

@@ -219,7 +219,11 @@ func (f *Fact) text() string {
 }
 
 func (p *printer) finding(indent string, f *Finding) {
-	text := fmt.Sprintf("%s%s: %s", indent, f.Host, f.Finding.Cause)
+	host := f.Host
+	if f.Hosts > 1 {
+		host += fmt.Sprintf(" and %s like it", count(f.Hosts-1, "other"))
+	}
+	text := fmt.Sprintf("%s%s: %s", indent, host, f.Finding.Cause)
 	if on := subjectText(&f.Finding.Subject, &Origin{}); on != "" {
 		text += " (" + on + ")"
 	}

@@ -1,0 +1,100 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/slowray/slowray/internal/fleet"
+	"github.com/slowray/slowray/internal/fleet/memory"
+	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/report"
+	"github.com/slowray/slowray/internal/store"
+)
+
+// fleetInMemory is an archive of the test's own, at memory://.
+func fleetInMemory(t *testing.T) *memory.Archive {
+	t.Helper()
+	a := new(memory.Archive)
+	archives["memory"] = func(string) (fleet.Archive, error) { return a, nil }
+	t.Cleanup(func() { delete(archives, "memory") })
+	t.Setenv("SLOWRAY_FLEET", "memory://test")
+	return a
+}
+
+// slowrayOut is what a command prints, and its status.
+func slowrayOut(args ...string) (out, messages string, status int) {
+	var stdout, stderr bytes.Buffer
+	status = run(args, &stdout, &stderr)
+	return stdout.String(), stderr.String(), status
+}
+
+// serve adds seconds of a service: each request of so many takes as long as took says.
+func serve(a *memory.Archive, host, comm string, port int, from time.Time, seconds, requests int, took func(second, request int) time.Duration) {
+	for s := range seconds {
+		x := &store.Second{At: from.Unix() + int64(s), Process: report.Process{Comm: comm}}
+		e := &x.Endpoint
+		e.Side, e.Addr, e.Port, e.Requests = "served", "10.0.0.1", port, uint64(requests)
+		sum := int64(0)
+		for i := range requests {
+			e.Total.Add(int64(took(s, i)))
+			sum += int64(took(s, i))
+		}
+		e.Parts = map[string]observe.PartStats{observe.Server.String(): {SumNS: sum}}
+		a.AddSecond(host, x)
+	}
+}
+
+func TestFleetWhy(t *testing.T) {
+	a := fleetInMemory(t)
+	out, _, status := slowrayOut("fleet", "why")
+	if status != exitNothing || !strings.Contains(out, "no host has ever shipped here") {
+		t.Errorf("status %d of an empty fleet:\n%s", status, out)
+	}
+	now := time.Now()
+	for _, host := range []string{"a", "b"} {
+		if err := a.Hello(context.Background(), &fleet.Host{Name: host, Addresses: []string{"10.0.0.1"}}, now); err != nil {
+			t.Fatal(err)
+		}
+		serve(a, host, "nginx", 80, now.Add(-20*time.Minute), 1195, 20, func(s, i int) time.Duration {
+			d := time.Millisecond + time.Duration((s*7+i*13)%20)*20*time.Microsecond
+			if host == "b" && s > 900 {
+				d += 50 * time.Millisecond
+			}
+			return d
+		})
+	}
+	out, messages, status := slowrayOut("fleet", "why")
+	if status != exitFindings || !strings.Contains(out, "nginx:80 on b") || messages != "" {
+		t.Errorf("status %d, %q:\n%s", status, messages, out)
+	}
+	out, _, status = slowrayOut("fleet", "why", "--json", "--host", "a")
+	if status != exitNothing || !strings.Contains(out, `"schema": "slowray.fleet/1"`) {
+		t.Errorf("status %d of the host that is well:\n%s", status, out)
+	}
+	if _, _, status := slowrayOut("fleet", "why", "--at", "-18m", "--for", "5m"); status != exitNothing {
+		t.Errorf("status %d of the time before", status)
+	}
+}
+
+func TestFleetWhyErrors(t *testing.T) {
+	t.Setenv("SLOWRAY_FLEET", "")
+	for _, c := range []struct {
+		args []string
+		want string
+	}{
+		{nil, "set SLOWRAY_FLEET"},
+		{[]string{"--from", "db-7"}, "is no URL"},
+		{[]string{"--from", "victorialogs://me:secret@host"}, "can only be shipped to"},
+		{[]string{"--for", "1s"}, "must be 1m to 24h"},
+		{[]string{"--at", "tomorrow"}, "is no time"},
+		{[]string{"--from", "a://\x1b[2J%zz"}, "cannot be read"},
+	} {
+		_, messages, status := slowrayOut(append([]string{"fleet", "why"}, c.args...)...)
+		if status != exitFailed || !strings.Contains(messages, c.want) || strings.Count(messages, "\n") != 1 || strings.ContainsAny(messages, "\x1b") || strings.Contains(messages, "secret") {
+			t.Errorf("%q: status %d, %q, want %q", c.args, status, messages, c.want)
+		}
+	}
+}
