@@ -121,8 +121,15 @@ func (f *atFlags) windows(s *streams, length time.Duration) ([]store.Window, err
 	for i := range chosen[1:] {
 		gap(chosen[i].End, chosen[i+1].Start)
 	}
-	gap(last.End, to)
+	gap(last.End, earlier(to, time.Now()))
 	return chosen, nil
+}
+
+func earlier(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return a
+	}
+	return b
 }
 
 // within picks the windows of a range, or the one of a moment.

@@ -141,7 +141,8 @@ func Serve(ctx context.Context, l net.Listener, h http.Handler) error {
 	s := &http.Server{
 		Handler: h, ReadHeaderTimeout: headerTime, ReadTimeout: readTime, WriteTimeout: writeTime, IdleTimeout: idleTime,
 		MaxHeaderBytes: maxHeaderBytes, ErrorLog: log.New(&fewLines{}, "web: ", 0),
-		BaseContext: func(net.Listener) context.Context { return ctx },
+		BaseContext:                  func(net.Listener) context.Context { return ctx },
+		DisableGeneralOptionsHandler: true, // OPTIONS * is no exception
 	}
 	// Nothing is read but the head of a request.
 	s.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

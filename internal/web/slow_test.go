@@ -105,3 +105,23 @@ func TestClientsThatDoNotRead(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// OPTIONS * is answered by net/http itself unless it is told not to: it is no
+// exception to what may be asked, and by whom.
+func TestOptionsOfTheServer(t *testing.T) {
+	p := &pipes{coming: make(chan net.Conn), closed: make(chan struct{})}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error)
+	go func() { ended <- Serve(ctx, p, serve(t, incident(), Options{Loopback: true})) }()
+	mine, its := net.Pipe()
+	p.coming <- its
+	fmt.Fprint(mine, "OPTIONS * HTTP/1.1\r\nHost: example.org\r\nConnection: close\r\n\r\n")
+	if status, err := bufio.NewReader(mine).ReadString('\n'); err != nil || !strings.Contains(status, " 405 ") {
+		t.Errorf("%q, %v", status, err)
+	}
+	mine.Close()
+	cancel()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}
