@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/slowray/slowray/internal/cause"
+	"github.com/slowray/slowray/internal/diagnose"
 	"github.com/slowray/slowray/internal/observe"
 	"github.com/slowray/slowray/internal/sense/host"
 	"github.com/slowray/slowray/internal/sense/request"
@@ -65,6 +66,8 @@ type Recorder struct {
 	seconds *seconds
 	sync    chan struct{}
 
+	diagnose func(*observe.Observation) diagnose.Report
+
 	// Of the stream's goroutine.
 	keeper *keeper
 	names  *host.Names
@@ -101,7 +104,8 @@ func New(st Store, opt Options) (*Recorder, error) {
 	now := time.Now()
 	r := &Recorder{
 		opt: opt, store: st, stream: stream, seconds: newSeconds(opt.Names, now), sync: make(chan struct{}, 1),
-		keeper: newKeeper(opt.Slow, now), names: opt.Names(),
+		diagnose: diagnose.Diagnose,
+		keeper:   newKeeper(opt.Slow, now), names: opt.Names(),
 	}
 	r.names.Gone, r.seconds.names.Gone = stream.Caller, stream.Caller
 	r.seconds.stream = stream

@@ -73,13 +73,33 @@ func (r *Recorder) failed(err error) {
 	}
 }
 
+// judged is the judgement of a window. A bug in one of the causes costs this
+// window's, not the history.
+func (r *Recorder) judged(o *observe.Observation) (report diagnose.Report, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("judging crashed, which is a bug of slowray: %v\n%s", p, debug.Stack())
+		}
+	}()
+	return r.diagnose(o), nil
+}
+
 // judge judges a window, and keeps and tells what came of it.
 func (r *Recorder) judge(o *observe.Observation, findings *course) {
 	length := time.Duration(o.Window.Seconds * float64(time.Second))
 	if length < min(leastWindow, r.opt.Window) {
 		return
 	}
-	w := &Window{Observation: o, Report: diagnose.Diagnose(o)}
+	judged, err := r.judged(o)
+	if err != nil {
+		r.failed(err)
+		// It can be looked into with slowray replay.
+		if err := r.store.AddObservation(o, nil); err != nil {
+			r.trouble(err)
+		}
+		return
+	}
+	w := &Window{Observation: o, Report: judged}
 	w.Findings = findings.add(o.Window.Start, o.Window.Start.Add(length), w.Report.Findings)
 	r.mu.Lock()
 	late := r.over
