@@ -14,6 +14,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/slowray/slowray/internal/cause"
+	"github.com/slowray/slowray/internal/figure"
 	"github.com/slowray/slowray/internal/observe"
 	"github.com/slowray/slowray/internal/report"
 	"github.com/slowray/slowray/internal/store"
@@ -210,7 +211,7 @@ func findingAttributes(f *foundAt) []*commonpb.KeyValue {
 	var evidence []string
 	const most = 30
 	for _, e := range f.Evidence[:min(most, len(f.Evidence))] {
-		text := fmt.Sprintf("%s: %v %s (%s)", e.Fact, e.Value, e.Unit, e.Source)
+		text := fmt.Sprintf("%s: %s (%s)", e.Fact, figure.Evidence(e.Value, e.Limit, e.Unit), e.Source)
 		evidence = append(evidence, bounded(text, maxText))
 	}
 	if len(evidence) > 0 {

@@ -74,23 +74,6 @@ func wrap(text string, width int) []string {
 	return append(lines, line)
 }
 
-// valueText prints an evidence value; whole numbers with thousands separators.
-func valueText(v any) string {
-	switch n := v.(type) {
-	case int:
-		return figure.Count(n)
-	case int64:
-		return figure.Count(n)
-	case uint32:
-		return figure.Count(n)
-	case uint64:
-		return figure.Count(n)
-	case float64:
-		return strconv.FormatFloat(n, 'g', 4, 64)
-	}
-	return fmt.Sprint(v)
-}
-
 func rate(f *float64) string {
 	if f == nil {
 		return "-"

@@ -214,16 +214,7 @@ func (p *printer) hops(f *cause.Finding) {
 }
 
 func evidenceText(e *cause.Evidence) string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "%s: %s", e.Fact, valueText(e.Value))
-	if e.Limit != nil && fmt.Sprint(e.Limit) != "" {
-		fmt.Fprintf(&b, " of %s", valueText(e.Limit))
-	}
-	if e.Unit != "" {
-		fmt.Fprintf(&b, " %s", e.Unit)
-	}
-	fmt.Fprintf(&b, "  (%s)", e.Source)
-	return b.String()
+	return fmt.Sprintf("%s: %s  (%s)", e.Fact, figure.Evidence(e.Value, e.Limit, e.Unit), e.Source)
 }
 
 // SubjectText names what a finding is about, on one line that is fit for a terminal.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"net/url"
+	"os"
 	"regexp"
 	"strings"
 	"testing"
@@ -339,6 +340,50 @@ func TestPhone(t *testing.T) {
 	b.look("phone-request")
 }
 
+// TestEveryWordIsWhole opens all there is in each view, on screens of some widths.
+func TestEveryWordIsWhole(t *testing.T) {
+	b := open(t, 1440, 900, &mock{})
+	for _, wide := range []int64{1440, 390} {
+		b.do(emulation.SetDeviceMetricsOverride(wide, 900, 1, wide < 600))
+		for _, view := range append(views, "request") {
+			hash := "#/?last=3600&view=" + view
+			if view == "request" {
+				hash += "&id=" + shop[0].requests(lossFrom, lossTo)[0]["id"].(string)
+			}
+			b.goTo(hash, view)
+			b.do(chromedp.Evaluate(`for (const e of document.querySelectorAll("#main details:not(.menu)")) e.open = true`, nil))
+			b.fits(fmt.Sprintf("%s at %d px", view, wide))
+			b.whole(fmt.Sprintf("%s at %d px", view, wide))
+			b.look(fmt.Sprintf("%s-%d", view, wide))
+		}
+		b.goTo("#/?last=3600&view=findings", "findings")
+		b.do(chromedp.Evaluate(`for (const e of document.querySelectorAll("details.finding")) e.open = true`, nil))
+		b.says(".finding", "15.45 of 16.72 s in which nginx was busy with requests", "55 %", "40 workers", "request records, and looks at the threads", "the slowest 1 % of 1,637 requests on :9000 take 287 ms: server 52 %, accept_wait 47 %")
+	}
+}
+
+// whole fails when a word of usual length is broken, or a letter stands alone
+// beneath another one: the place it stands in is too narrow.
+func (b *browser) whole(what string) {
+	b.t.Helper()
+	if broken := eval[string](b, `(() => {
+		const found = [], walk = document.createTreeWalker(document.getElementById("main"), NodeFilter.SHOW_TEXT);
+		for (let n; n = walk.nextNode();) {
+			if (n.parentElement.closest("pre, svg, .offstage") || !n.parentElement.checkVisibility()) continue;
+			for (const m of n.data.matchAll(/[^\s\/.,:;_()\[\]|-]{2,22}/g)) { // a path may be broken, at its slashes or elsewhere
+				if (/\S{23}/.test(n.data.slice(Math.max(0, m.index - 23), m.index + m[0].length + 23)) && n.data.match(/\S+/g).some((w) => w.includes(m[0]) && w.length > 22)) continue;
+				const r = document.createRange();
+				r.setStart(n, m.index);
+				r.setEnd(n, m.index + m[0].length);
+				if (new Set([...r.getClientRects()].map((x) => Math.round(x.top))).size > 1) found.push(m[0] + " in " + n.parentElement.tagName + "." + n.parentElement.className + " of " + Math.round(n.parentElement.getBoundingClientRect().width) + " px");
+			}
+		}
+		return [...new Set(found)].slice(0, 6).join("\n");
+	})()`); broken != "" {
+		b.t.Errorf("%s: words are broken:\n%s", what, broken)
+	}
+}
+
 // fits fails when the page is wider than the window.
 func (b *browser) fits(what string) {
 	b.t.Helper()
@@ -360,6 +405,23 @@ func TestFiguresAndExports(t *testing.T) {
 	}
 	var list []string
 	for expression := range wants {
+		list = append(list, "["+quote(expression)+", "+expression+"]")
+	}
+	var rows []struct {
+		Value, Limit any
+		Unit, Want   string
+	}
+	table, err := os.ReadFile("../../figure/testdata/evidence.json")
+	if err == nil {
+		err = json.Unmarshal(table, &rows)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range rows {
+		call, _ := json.Marshal([]any{r.Value, r.Limit, r.Unit})
+		expression := "figure.evidence(..." + string(call) + ")"
+		wants[expression] = r.Want
 		list = append(list, "["+quote(expression)+", "+expression+"]")
 	}
 	got := eval[[][2]string](b, `Promise.all(["figure", "export", "dom", "layout"].map((m) => import("/assets/" + m + ".js"))).then(([figure, exporting, dom, layout]) => [`+strings.Join(list, ",\n")+`])`)

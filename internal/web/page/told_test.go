@@ -7,25 +7,6 @@ import (
 
 // What the story's server tells besides figures over time.
 
-func findings() []object {
-	return []object{
-		{"cause": "firewall-drop", "title": "A firewall rule drops packets", "role": "cause", "verdict": "proved", "onset": lossFrom, "end": lossTo, "windows": 30, "share": 0.83, "of": "slow time", "key": shop[3].key(),
-			"text":     "31 in a thousand segments to 198.51.100.7:3306 are dropped by a rule of the chain OUTPUT; each costs a retransmission timer of 200 ms.",
-			"subject":  object{"kind": "rule", "comm": "php-fpm8.2", "pid": 2210, "addr": "198.51.100.7", "port": 3306, "rule": "iptables OUTPUT #3: -m statistic --mode random --probability 0.03 -j DROP"},
-			"evidence": []object{{"fact": "packets dropped by the rule", "value": 9482, "source": "iptables OUTPUT #3"}, {"fact": "segments sent again", "value": 31.4, "limit": 1, "unit": "‰", "source": "tcp:tcp_retransmit_skb"}, {"fact": "time in retrans of slow requests", "value": 203.4, "unit": "ms", "source": "request ledger"}},
-			"fix":      object{"text": "Delete the rule, or let it spare the database's port.", "commands": []string{"iptables -D OUTPUT 3"}, "persist": []string{"edit /etc/iptables/rules.v4"}}, "prove": object{"command": "slowray prove firewall-drop --apply", "hot": true}},
-		{"cause": "blocked-on-pipe", "title": "A service waits for the reader of its standard output", "role": "cause", "verdict": "supported", "onset": stallFrom, "end": stallTo, "windows": 18, "share": 0.61, "of": "slow time", "key": shop[2].key(),
-			"text":     "Threads of php-fpm8.2 wait for room in a pipe; its reader, containerd-shim, waits for the log collector at 203.0.113.44:24224, which does not read.",
-			"subject":  object{"kind": "process", "comm": "php-fpm8.2", "pid": 2210, "container": "shop-php"},
-			"evidence": []object{{"fact": "longest write", "value": 23.1, "unit": "s", "source": "wait chains"}, {"fact": "bytes not read at the other end", "value": 117440, "source": "/proc/net/tcp"}},
-			"fix":      object{"text": "Let the logging driver drop what it cannot send: mode non-blocking.", "commands": []string{"docker update --log-opt mode=non-blocking shop-php"}}},
-		{"cause": "worker-pool-exhausted", "title": "All workers of a pool are busy", "role": "consequence", "consequence_of": "blocked-on-pipe", "verdict": "supported", "onset": stallFrom + 20, "end": stallTo, "windows": 16, "share": 0.4, "of": "slow time", "key": shop[2].key(),
-			"text": "40 of 40 children of php-fpm are busy; they wait for a pipe.", "subject": object{"kind": "pool", "comm": "php-fpm8.2", "pid": 2210}, "evidence": []object{{"fact": "busy children", "value": 40, "limit": 40, "source": "/proc"}}, "fix": object{"text": "Mend what they wait for.", "commands": []string{}}},
-		{"cause": "cpu-quota-throttled", "title": "The CPU quota of a control group is used up", "role": "cause", "verdict": "supported", "onset": noon - 200, "end": nil, "windows": 18, "share": 0.07, "of": "slow time", "key": shop[6].key(),
-			"text": "booking was throttled in 12 of 100 periods.", "subject": object{"kind": "cgroup", "comm": "node", "pid": 3107, "container": "booking"}, "evidence": []object{{"fact": "throttled periods", "value": 0.12, "source": "cpu.stat"}}, "fix": object{"text": "Raise cpu.max.", "commands": []string{"docker update --cpus 2 booking"}}},
-	}
-}
-
 var ruledOut = []object{
 	{"cause": "conntrack-full", "because": "2,114 of 262,144 entries at most; no insert failed"}, {"cause": "accept-queue-overflow", "because": "no queue was over half of its limit; ListenOverflows stood still"},
 	{"cause": "ephemeral-ports-exhausted", "because": "1,240 of 28,232 ports in use to the busiest destination"}, {"cause": "cpu-saturated", "because": "41 % of 8 CPUs at most; threads of slow requests were ready for 0.9 ms"},

@@ -58,6 +58,20 @@ export function times(inside, outside) {
   return r <= 0.95 ? `down to ${percent(r)}` : "the same";
 }
 
+// number writes a figure of an evidence: four significant digits, no exponent.
+function number(x) {
+  const size = Math.abs(x);
+  if (Number.isInteger(x) || size >= 999.95) return `${x < 0 ? "-" : ""}${count(size)}`;
+  return size < 1e-9 ? "0" : x.toFixed(3 - Math.floor(Math.log10(size))).replace(/0+$/, "").replace(/\.$/, "");
+}
+
+// evidence writes what was found, of which limit, in its unit, as internal/figure does.
+export function evidence(value, limit, unit = "") {
+  const one = (v) => typeof v === "number" ? number(v) : typeof v === "string" ? v : JSON.stringify(v), some = limit !== undefined && limit !== null && limit !== "";
+  if (/^share( |$)/.test(unit) && value >= 0 && value <= 1) return `${percent(value)}${some && limit !== 1 ? ` of ${percent(limit)}` : ""}${unit.slice(5)}`;
+  return `${one(value)}${some ? ` of ${one(limit)}` : ""}${unit ? ` ${unit}` : ""}`;
+}
+
 // ticks are about n round values from 0 (or low) to high.
 export function ticks(low, high, n) {
   const raw = (high - low) / Math.max(1, n);

@@ -1,7 +1,7 @@
 // Findings: what is wrong, since when, how sure, and how to mend it.
 
 import { h, clean, button, fill, steady, empty, tells } from "./dom.js";
-import { count, percent, plural } from "./figure.js";
+import { count, evidence, percent, plural } from "./figure.js";
 import { clock, span, moment, other, now } from "./clock.js";
 import { menu, saveCSV, saveJSON } from "./export.js";
 import { Plot, spark, right } from "./chart.js";
@@ -84,8 +84,8 @@ export function card(f, app, open = false) {
     h("span", { class: "since", title: f.end ? `${other(f.onset)} to ${other(f.end)}` : other(f.onset) }, f.verdict === "proved" ? h("span", { class: "badge good" }, "proved") : null, lasted(f))));
   const body = h("div", { class: "body" }, h("p", {}, sentence(f)), f.shares?.length > 2 ? h("p", { class: "soft shares" }, "how much, window by window: ", spark(f.shares.map((x) => x.share), Math.min(260, 12 + f.shares.length * 8), 22)) : null,
     f.role === "consequence" ? h("p", { class: "soft" }, f.consequence_of ? `It follows from ${clean(f.consequence_of, 80)}: mend that first.` : "It follows from another finding: mend that first.") : null,
-    f.evidence?.length ? h("table", { class: "plain evidence" }, h("caption", {}, "Evidence"), f.evidence.map((e) => h("tr", {}, h("td", {}, clean(e.fact, 300)),
-      h("td", { class: "n" }, figure(e.value, e.unit)), h("td", { class: "n soft" }, e.limit !== undefined && e.limit !== null ? `of ${figure(e.limit, e.unit)}` : ""), h("td", { class: "soft" }, clean(e.source, 200))))) : null,
+    f.evidence?.length ? [h("h3", {}, "Evidence"), h("dl", { class: "grounds" }, f.evidence.map((e) => h("div", {}, h("dt", {}, clean(e.fact, 300)),
+      h("dd", {}, clean(evidence(e.value, e.limit, e.unit), 800)), h("dd", { class: "source" }, clean(e.source, 200)))))] : null,
     f.chain?.length ? h("p", { class: "soft" }, `${plural(f.chain.length, "hop")} of waiting: ${f.chain.map((x) => clean(x.comm || x.process?.comm, 30)).join(" → ")}`) : null,
     fix.text ? h("p", {}, h("b", {}, "Mend it: "), clean(fix.text, 800)) : null,
     commands("Now", fix.commands), commands("To last", fix.persist),
@@ -94,11 +94,6 @@ export function card(f, app, open = false) {
       f.key ? h("a", { class: "act", href: app.address({ view: "requests", ep: f.key, from: f.onset, to, last: null, sel: null }) }, "Slowest requests in it") : null));
   box.append(body);
   return box;
-}
-
-function figure(v, unit) {
-  const text = typeof v === "number" ? (Number.isInteger(v) ? count(v) : String(Number(v.toPrecision(4)))) : clean(typeof v === "string" ? v : JSON.stringify(v), 120);
-  return unit && !text.endsWith(unit) ? `${text} ${clean(unit, 20)}` : text;
 }
 
 function commands(label, list) {
