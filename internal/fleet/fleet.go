@@ -53,10 +53,11 @@ type Batch struct {
 	Findings iter.Seq2[Position, *store.Finding]
 }
 
-// Target is where batches go. Its methods are for one goroutine for each stream.
+// Target is where batches go. Send and Mark are called by one goroutine for each
+// stream, Hello and Close by another.
 type Target interface {
 	// Send stores a batch, whole or not at all. After an error the batch may be
-	// there or not: Mark tells. Temporary says whether it is worth trying again.
+	// there or not: Mark tells. See Temporary.
 	Send(ctx context.Context, b *Batch) error
 	// Mark is the last position of the stream that is there, 0 when there is none.
 	// It waits until what an earlier Send began has come to an end. A target that
