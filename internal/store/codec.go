@@ -20,8 +20,9 @@ func (e *encoder) text(v string) {
 // decoder takes them out again. Once an entry turns out to be too short or
 // malformed, bad is set and everything reads as zero.
 type decoder struct {
-	b   []byte
-	bad bool
+	b     []byte
+	bad   bool
+	words vocabulary // nil: texts are made each time
 }
 
 func (d *decoder) byte() byte {
@@ -76,7 +77,12 @@ func (d *decoder) bytes() []byte {
 	return v
 }
 
-func (d *decoder) text() string { return string(d.bytes()) }
+func (d *decoder) text() string {
+	if d.words != nil {
+		return d.words.text(d.bytes())
+	}
+	return string(d.bytes())
+}
 
 // ended says whether the entry was whole and holds nothing else.
 func (d *decoder) ended() bool { return !d.bad && len(d.b) == 0 }

@@ -31,6 +31,7 @@ func (s *Store) convertLogs() error {
 		if l.number >= limit[l.kind] {
 			continue
 		}
+		s.links.settle(l.path)
 		if err := convertLog(s.dir, l); err != nil {
 			errs = append(errs, fmt.Errorf("%s log: %w", l.kind, err))
 		}

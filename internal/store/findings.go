@@ -74,16 +74,24 @@ func appendFinding(b []byte, f *Finding) ([]byte, error) {
 
 // decodeFinding is the inverse, as a row; false when the entry is malformed.
 func decodeFinding(entry []byte, row *findingRow) bool {
+	f, text, ok := readFinding(entry)
+	if ok {
+		row.set(&f, text)
+	}
+	return ok
+}
+
+// readFinding is the inverse of appendFinding, with the finding's JSON.
+func readFinding(entry []byte) (f Finding, text []byte, ok bool) {
 	d := decoder{b: entry}
-	f := Finding{Start: time.UnixMicro(d.int()), End: time.UnixMicro(d.int())}
+	f.Start, f.End = time.UnixMicro(d.int()).UTC(), time.UnixMicro(d.int()).UTC()
 	weight := math.Float64frombits(d.uint())
-	text := d.bytes()
+	text = d.bytes()
 	if !d.ended() || json.Unmarshal(text, &f.Finding) != nil {
-		return false
+		return f, nil, false
 	}
 	f.Weight = weight
-	row.set(&f, text)
-	return true
+	return f, text, true
 }
 
 // findings gives the rows of findings of the log as they came.

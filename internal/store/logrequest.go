@@ -97,8 +97,11 @@ func requestProcess(entry []byte) (uint32, bool) {
 
 // decodeRequest is the inverse of appendRequest but for the process; false when
 // the entry is malformed.
-func decodeRequest(entry []byte, r *Request) bool {
-	d := decoder{b: entry}
+func decodeRequest(entry []byte, r *Request) bool { return decodeRequestWith(entry, r, nil) }
+
+// decodeRequestWith takes texts from a vocabulary.
+func decodeRequestWith(entry []byte, r *Request, words vocabulary) bool {
+	d := decoder{b: entry, words: words}
 	*r = Request{}
 	r.StartNS = d.int() * 1000
 	d.uint()

@@ -65,7 +65,12 @@ func appendSecond(b []byte, row *secondRow) []byte {
 // decodeSecond is the inverse, into a row whose lists are used again, with the
 // histograms of all parts or without; false when the entry is malformed.
 func decodeSecond(entry []byte, row *secondRow, parts bool) bool {
-	d := decoder{b: entry}
+	return decodeSecondWith(entry, row, parts, nil)
+}
+
+// decodeSecondWith takes texts from a vocabulary.
+func decodeSecondWith(entry []byte, row *secondRow, parts bool, words vocabulary) bool {
+	d := decoder{b: entry, words: words}
 	lists := *row
 	*row = secondRow{}
 	row.fields(func(s *string) { *s = d.text() }, func(n *int64) { *n = d.int() }, func(n *int32) { *n = int32(d.int()) })

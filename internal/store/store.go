@@ -49,6 +49,7 @@ type Options struct {
 	MaxBytes int64         // all files together; default 2 GiB. The oldest go first
 	MaxAge   time.Duration // default 7 days
 	Segment  time.Duration // how much time a Parquet file covers before it is compacted; default 5 min
+	Links    []Link        // where logs are linked to, for those who send them elsewhere
 }
 
 // Stats is what a writer did since Open.
@@ -60,6 +61,7 @@ type Stats struct {
 	Dropped                                   uint64 // requests not stored because the disk was too slow or full
 	DroppedSeconds                            uint64 // Seconds and findings not stored for the same reason
 	Removed                                   uint64 // files removed for age or size
+	Unlinked                                  uint64 // logs that could not be linked to one of Options.Links in time
 	LastError                                 string // of writing, "" when the last write was well
 }
 

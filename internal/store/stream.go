@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -21,14 +22,19 @@ type stream struct {
 
 	spare *batch // the other batch; the following is the syncing goroutine's
 
-	file   *os.File
-	number uint64 // of the log that is open, or the next one
-	opened time.Time
-	size   int64
+	file    *os.File
+	number  uint64 // of the log that is open, or the next one
+	opened  time.Time
+	size    int64
+	created func(path string) // told of each log before anything is in it; may be nil
+
+	shown atomic.Pointer[Durable] // what followers may read
 }
 
 func newStream(dir string, k kind, limit int, next uint64) *stream {
-	return &stream{kind: k, dir: dir, active: newBatch(limit), spare: newBatch(limit), number: next}
+	s := &stream{kind: k, dir: dir, active: newBatch(limit), spare: newBatch(limit), number: next}
+	s.durable()
+	return s
 }
 
 // put takes an entry, or counts it as dropped where there is no room.
@@ -121,6 +127,9 @@ func (s *stream) create(now time.Time) error {
 		return fmt.Errorf("create %s log: %w", s.kind, err)
 	}
 	s.file, s.opened, s.size = f, now, int64(len(logMagic))
+	if s.created != nil {
+		s.created(path)
+	}
 	return nil
 }
 

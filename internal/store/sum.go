@@ -124,8 +124,16 @@ func (s *sum) reset() {
 // second is the sum as a Second that begins at a time, s since 1970. It shares the
 // sum's histograms.
 func (s *sum) second(at int64) Second {
+	var x Second
+	s.secondInto(at, &x)
+	return x
+}
+
+// secondInto is second into memory that is used again: that of the lists of x.
+func (s *sum) secondInto(at int64, x *Second) {
 	t := &s.scalars
-	x := Second{At: at, Process: s.process}
+	statuses, parts, split := x.Endpoint.Statuses, x.Endpoint.Parts, x.Endpoint.Split
+	*x = Second{At: at, Process: s.process}
 	e := &x.Endpoint
 	*e = observe.Endpoint{
 		Side: s.key.side, NetNS: s.key.netns, Addr: s.key.addr, Port: int(s.key.port), PID: int(s.pid), Comm: s.key.comm,
@@ -136,35 +144,46 @@ func (s *sum) second(at int64) Second {
 		Handshake: t.HandshakeUS * 1000, HandshakeMax: t.HandshakeMx * 1000, MinRTT: t.MinRTTUS * 1000,
 		Total: s.total, RTT: s.rtt, Flags: s.flags,
 	}
+	clear(statuses)
 	for i, n := range [...]int64{t.HTTP1xx, t.HTTP2xx, t.HTTP3xx, t.HTTP4xx, t.HTTP5xx} {
 		if n > 0 {
-			if e.Statuses == nil {
-				e.Statuses = map[string]uint64{}
+			if statuses == nil {
+				statuses = map[string]uint64{}
 			}
-			e.Statuses[[...]string{"1xx", "2xx", "3xx", "4xx", "5xx"}[i]] = uint64(n)
+			statuses[[...]string{"1xx", "2xx", "3xx", "4xx", "5xx"}[i]] = uint64(n)
 		}
 	}
+	e.Statuses = statuses
 	ledger := t.ledger()
-	e.Parts = map[string]observe.PartStats{}
+	if parts == nil {
+		parts = map[string]observe.PartStats{}
+	}
+	clear(parts)
+	e.Parts = parts
 	for part := range observe.NumParts {
 		h := s.parts[part.String()]
 		if part == observe.Server {
 			h = &s.server
 		}
 		if p, ok := partOf(ledger[part], h); ok {
-			e.Parts[part.String()] = p
+			parts[part.String()] = p
 		}
 	}
-	if t.SplitRequests > 0 {
-		e.Split = &observe.SplitStats{Requests: uint64(t.SplitRequests), ServerNS: t.SplitServerUS * 1000, Parts: map[string]observe.PartStats{}}
-		split := t.split()
-		for part := range observe.NumServerParts {
-			if p, ok := partOf(split[part], s.parts[part.String()]); ok {
-				e.Split.Parts[part.String()] = p
-			}
+	if t.SplitRequests == 0 {
+		return
+	}
+	if split == nil {
+		split = &observe.SplitStats{Parts: map[string]observe.PartStats{}}
+	}
+	clear(split.Parts)
+	split.Requests, split.ServerNS = uint64(t.SplitRequests), t.SplitServerUS*1000
+	e.Split = split
+	times := t.split()
+	for part := range observe.NumServerParts {
+		if p, ok := partOf(times[part], s.parts[part.String()]); ok {
+			split.Parts[part.String()] = p
 		}
 	}
-	return x
 }
 
 // partOf is false where there is nothing to tell of a part.

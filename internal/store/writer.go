@@ -59,6 +59,10 @@ type Store struct {
 	syncError string // of the last Sync
 	keepError string // of the last time files were made
 	saveError string // of the last window
+
+	followMu  sync.Mutex
+	followers map[kind][]chan struct{}
+	links     linker // of the syncing goroutine
 }
 
 // Open makes dir where it is missing, takes its lock, and makes good what a
@@ -90,6 +94,7 @@ func open(dir string, opt Options, now func() time.Time) (*Store, error) {
 		dir: dir, opt: opt, now: now, lock: lock, streams: map[kind]*stream{},
 		opened: now(), elapsed: func() time.Duration { return time.Since(began) },
 		damaged: map[string]bool{}, wake: make(chan struct{}, 1), done: make(chan struct{}),
+		followers: map[kind][]chan struct{}{}, links: linker{to: opt.Links},
 	}
 	if err := s.recover(); err != nil {
 		lock.Close()
@@ -142,10 +147,11 @@ func (s *Store) recover() error {
 			s.recovered.Add(data.count())
 		}
 	}
-	s.streams[kindRequests] = newStream(s.dir, kindRequests, requestBuffer, last[kindRequests]+1)
-	s.streams[kindSeconds] = newStream(s.dir, kindSeconds, secondBuffer, last[kindSeconds]+1)
-	s.streams[kindFindings] = newStream(s.dir, kindFindings, findingBuffer, last[kindFindings]+1)
-	return nil
+	for k, limit := range map[kind]int{kindRequests: requestBuffer, kindSeconds: secondBuffer, kindFindings: findingBuffer} {
+		s.streams[k] = newStream(s.dir, k, limit, max(last[k], s.links.last(k))+1)
+		s.streams[k].created = s.links.add
+	}
+	return s.links.existing(logs)
 }
 
 // numbers are the last ones in use, by kinds that have logs, and the logs.
@@ -246,6 +252,7 @@ func (s *Store) sync() error {
 	if err := s.hold(); err != nil {
 		errs = append(errs, err)
 	}
+	s.links.again()
 	for _, k := range logKinds {
 		st := s.streams[k]
 		if st.due(now, s.opt.Segment, maxLogSize) && st.rotate() {
@@ -253,6 +260,9 @@ func (s *Store) sync() error {
 		}
 		if err := st.sync(now); err != nil {
 			errs = append(errs, err)
+		}
+		if st.durable() {
+			s.tellFollowers(k)
 		}
 	}
 	err := oneLine(errs)
@@ -282,6 +292,7 @@ func (s *Store) Stats() Stats {
 	x := Stats{
 		Requests: s.requests.Load(), Seconds: s.seconds.Load(), Findings: s.findings.Load(), Observations: s.observations.Load(),
 		Bytes: s.bytes.Load(), Recovered: s.recovered.Load(), Torn: s.torn.Load(), Removed: s.removed.Load(),
+		Unlinked: s.links.missed.Load(),
 	}
 	for k, st := range s.streams {
 		st.mu.Lock()
@@ -349,8 +360,11 @@ func (s *Store) Close() error {
 		return errClosed
 	}
 	err := s.sync()
-	for _, st := range s.streams {
+	for k, st := range s.streams {
 		st.rotate()
+		if st.durable() {
+			s.tellFollowers(k)
+		}
 	}
 	s.syncing.Unlock()
 	close(s.done)
