@@ -57,3 +57,16 @@ func Seconds(s float64) string {
 	}
 	return strconv.FormatFloat(s, 'g', 3, 64) + " s"
 }
+
+// Bytes writes a number of bytes in powers of 1,024, with three significant digits:
+// "1.21 GB".
+func Bytes(n int64) string {
+	v, unit := float64(max(n, 0)), "B"
+	for _, next := range []string{"KB", "MB", "GB", "TB"} {
+		if v < 999.5 {
+			break
+		}
+		v, unit = v/1024, next
+	}
+	return strconv.FormatFloat(v, 'g', 3, 64) + " " + unit
+}

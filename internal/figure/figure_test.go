@@ -28,3 +28,11 @@ func TestSeconds(t *testing.T) {
 		}
 	}
 }
+
+func TestBytes(t *testing.T) {
+	for n, want := range map[int64]string{0: "0 B", -1: "0 B", 999: "999 B", 1000: "0.977 KB", 1 << 30: "1 GB", 1300 << 20: "1.27 GB", 5 << 50: "5.12e+03 TB"} {
+		if got := Bytes(n); got != want {
+			t.Errorf("%d: %s, want %s", n, got, want)
+		}
+	}
+}

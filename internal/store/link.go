@@ -18,10 +18,11 @@ var Streams = []string{string(kindRequests), string(kindSeconds), string(kindFin
 type Link struct {
 	Dir string
 	// Existing says that logs which are there when the store is opened are linked
-	// too, from the number that Last has for their stream on.
+	// too, from the number that From has for their stream on.
 	Existing bool
-	// Last is the last log of each stream that was ever taken there: no number is
-	// given twice, whatever was removed from the store.
+	From     map[string]uint64
+	// Last is the last log of each stream that was ever taken from there, or is
+	// there: no number is given twice, whatever was removed from the store.
 	Last map[string]uint64
 }
 
@@ -97,7 +98,7 @@ func (l *linker) existing(logs []openLog) error {
 			continue
 		}
 		for _, log := range logs {
-			if log.number < to.Last[string(log.kind)] {
+			if log.number < to.From[string(log.kind)] {
 				continue
 			}
 			if err := linkInto(to.Dir, log.path); err != nil {

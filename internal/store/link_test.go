@@ -115,7 +115,7 @@ func TestLinks(t *testing.T) {
 	if err := os.RemoveAll(filepath.Join(dir, "requests")); err != nil {
 		t.Fatal(err)
 	}
-	s = begin(Link{Existing: true, Last: map[string]uint64{"requests": 3}})
+	s = begin(Link{Existing: true, From: map[string]uint64{"requests": 3}, Last: map[string]uint64{"requests": 3}})
 	add(s)
 	if d := s.Durable("requests"); d.Log != 4 {
 		t.Errorf("durable after all was removed: %+v", d)
@@ -125,7 +125,7 @@ func TestLinks(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.lock.Close()
-	s = begin(Link{Existing: true, Last: map[string]uint64{"requests": 3}})
+	s = begin(Link{Existing: true, From: map[string]uint64{"requests": 3}, Last: map[string]uint64{"requests": 3}})
 	if got := linked(t, to, -1); len(got[4]) != 10 {
 		t.Errorf("a log that a killed writer had not linked has %d requests", len(got[4]))
 	}

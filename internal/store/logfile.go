@@ -25,7 +25,9 @@ type LogFile struct {
 }
 
 // LogName is the name of a log, as in DIR/open.
-func LogName(stream string, number uint64) string { return filepath.Base(logPath("", kind(stream), number)) }
+func LogName(stream string, number uint64) string {
+	return filepath.Base(logPath("", kind(stream), number))
+}
 
 // ParseLogName is the inverse of LogName.
 func ParseLogName(name string) (stream string, number uint64, ok bool) {

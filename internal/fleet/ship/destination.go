@@ -1,0 +1,209 @@
+package ship
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/slowray/slowray/internal/figure"
+	"github.com/slowray/slowray/internal/fleet"
+	"github.com/slowray/slowray/internal/store"
+)
+
+// destination is one target and all that waits for it.
+type destination struct {
+	Destination
+	shipper *Shipper
+	dir     string
+	streams []*stream
+	host    atomic.Pointer[fleet.Host]
+	gate    gate
+	teller  teller
+	once    sync.Once // closing
+}
+
+// destination opens or makes the directory of a target.
+func (s *Shipper) destination(dir string, to Destination) (*destination, store.Link, error) {
+	link := store.Link{Dir: dir, Existing: true, From: map[string]uint64{}, Last: map[string]uint64{}}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, link, err
+	}
+	d := &destination{Destination: to, shipper: s, dir: dir}
+	d.gate.first, d.gate.last = s.opt.firstWait, s.opt.lastWait
+	d.teller = teller{title: to.Title, say: s.opt.Say, again: s.opt.again, failing: map[string]string{}, said: map[string]time.Time{}}
+	for _, name := range Streams {
+		c, was, known, err := openCursor(filepath.Join(dir, string(name)+".cursor"))
+		if err != nil {
+			d.close()
+			return nil, link, err
+		}
+		// What is there when a target is first given is not sent.
+		link.Existing = link.Existing && known
+		link.From[string(name)] = logOf(was.Done)
+		link.Last[string(name)] = logOf(max(was.Done, was.Last))
+		d.streams = append(d.streams, newStream(d, name, c, was))
+	}
+	for _, f := range waiting(dir) {
+		link.Last[string(f.stream)] = max(link.Last[string(f.stream)], f.number)
+	}
+	return d, link, syncPath(filepath.Dir(dir))
+}
+
+// run ships until ctx ends, and a little longer.
+func (d *destination) run(ctx context.Context) {
+	d.host.Store(d.shipper.host())
+	var all sync.WaitGroup
+	for _, s := range d.streams {
+		all.Go(func() { s.run(ctx) })
+	}
+	all.Go(func() { d.greet(ctx) })
+	all.Go(func() { d.keepBound(ctx) })
+	all.Wait()
+}
+
+func (d *destination) close() {
+	d.once.Do(func() {
+		for _, s := range d.streams {
+			s.mu.Lock()
+			s.build.close()
+			s.cursor.close()
+			s.mu.Unlock()
+		}
+		if d.Target != nil {
+			_ = d.Target.Close() // what it has taken it has
+		}
+	})
+}
+
+// greet says Hello now and each minute.
+func (d *destination) greet(ctx context.Context) {
+	opt := &d.shipper.opt
+	for {
+		h := d.shipper.host()
+		d.host.Store(h)
+		try, cancel := context.WithTimeout(ctx, opt.timeout)
+		err := d.Target.Hello(try, h, time.Now())
+		cancel()
+		wait := opt.hello
+		switch {
+		case ctx.Err() != nil:
+			return
+		case err != nil:
+			d.teller.fails("hello", err)
+			wait = min(opt.lastWait, opt.hello)
+		default:
+			d.teller.works("hello")
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(wait):
+		}
+	}
+}
+
+// logFile is a log that waits.
+type logFile struct {
+	stream fleet.Stream
+	number uint64
+	path   string
+	bytes  int64
+	at     time.Time // of the last write
+}
+
+// waiting lists the logs in a directory, oldest first.
+func waiting(dir string) []logFile {
+	files, _ := os.ReadDir(dir)
+	var list []logFile
+	for _, f := range files {
+		name, number, ok := store.ParseLogName(f.Name())
+		if !ok || !f.Type().IsRegular() || !slices.Contains(Streams, fleet.Stream(name)) {
+			continue
+		}
+		info, err := f.Info()
+		if err != nil {
+			continue
+		}
+		list = append(list, logFile{fleet.Stream(name), number, filepath.Join(dir, f.Name()), info.Size(), info.ModTime()})
+	}
+	slices.SortFunc(list, func(a, b logFile) int {
+		if a.stream == b.stream {
+			return cmp.Compare(a.number, b.number)
+		}
+		return cmp.Or(a.at.Compare(b.at), cmp.Compare(a.stream, b.stream))
+	})
+	return list
+}
+
+// keepBound gives up the oldest of what waits when it is too much.
+func (d *destination) keepBound(ctx context.Context) {
+	for {
+		d.giveUp()
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(d.shipper.opt.bound):
+		}
+	}
+}
+
+func (d *destination) giveUp() {
+	list := waiting(d.dir)
+	var total int64
+	for _, f := range list {
+		total += f.bytes
+	}
+	var records uint64
+	var since time.Time
+	for _, f := range list {
+		if total <= d.shipper.opt.Buffer {
+			break
+		}
+		i := slices.IndexFunc(d.streams, func(s *stream) bool { return s.name == f.stream })
+		n, gone := d.streams[i].giveUp(f.number, f.path)
+		if !gone {
+			continue
+		}
+		total -= f.bytes
+		if records == 0 {
+			since = f.at
+		}
+		records += n
+	}
+	if records > 0 {
+		d.teller.note(fmt.Sprintf("gave up %s records, the oldest of about %s: more than %s waited (--to-buffer)",
+			figure.Count(records), since.Local().Format(time.DateTime), figure.Bytes(d.shipper.opt.Buffer)))
+	}
+}
+
+// Status is how far a target is.
+type Status struct {
+	Title    string
+	Behind   time.Duration // age of the oldest record that was not sent
+	Records  uint64        // that wait; those in logs that were not yet read are estimated
+	Bytes    int64         // that wait
+	Sent     uint64        // records taken since the start
+	GaveUp   uint64        // records given up, ever
+	Failures uint64        // attempts that failed since the start
+	Error    string        // why nothing goes on, "" when the last attempts were well
+}
+
+// Status tells how far each target is.
+func (s *Shipper) Status() []Status {
+	var list []Status
+	for _, d := range s.to {
+		x := Status{Title: d.Title, Error: d.teller.current(), Failures: d.teller.failures()}
+		files := waiting(d.dir)
+		for _, st := range d.streams {
+			st.addTo(&x, files)
+		}
+		list = append(list, x)
+	}
+	return list
+}

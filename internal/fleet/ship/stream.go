@@ -1,0 +1,431 @@
+package ship
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/slowray/slowray/internal/fleet"
+	"github.com/slowray/slowray/internal/store"
+)
+
+// stream is one stream on its way to one target.
+type stream struct {
+	to      *destination
+	name    fleet.Stream
+	backoff backoff
+
+	mu      sync.Mutex // of what follows: it is not held while the target is asked
+	cursor  *cursorFile
+	state   state
+	build   builder
+	sending bool  // the batch is with the target
+	newest  int64 // µs since 1970: about when what was sent last was recorded
+	dropped state // the batch that was given up while it was not known whether it had arrived
+
+	// Of run's goroutine.
+	doubt bool // it is not known what the target has
+	asked bool // Mark was answered since the start
+	since time.Time
+
+	sent    atomic.Uint64
+	records atomic.Uint64 // that the bytes below are of
+	bytes   atomic.Uint64
+}
+
+func newStream(to *destination, name fleet.Stream, c *cursorFile, was state) *stream {
+	return &stream{to: to, name: name, backoff: backoff{gate: &to.gate}, cursor: c, state: was, build: builder{stream: name}, doubt: true}
+}
+
+// run ships the stream until ctx ends, and then what is left, for as long as
+// lastPatience.
+func (s *stream) run(ctx context.Context) {
+	news := (*s.to.shipper.store.Load()).Follow(string(s.name))
+	for ctx.Err() == nil {
+		begun := processCPU()
+		ready, wait := s.fill(false)
+		if s.doubt && !s.settle(ctx) {
+			continue
+		}
+		if !ready {
+			s.to.teller.works(string(s.name)) // nothing to send, and the target answers
+			s.await(ctx, news, wait)
+			continue
+		}
+		if s.send(ctx) {
+			s.rest(ctx, begun)
+		}
+	}
+	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastPatience)
+	defer cancel()
+	for last.Err() == nil && !s.doubt {
+		if ready, _ := s.fill(true); !ready || !s.send(last) {
+			return
+		}
+	}
+}
+
+// lastPatience is how long what is left at the end may take.
+const lastPatience = 400 * time.Millisecond
+
+// await waits for more to send.
+func (s *stream) await(ctx context.Context, news <-chan struct{}, wait time.Duration) {
+	if wait <= 0 {
+		wait = 10 * time.Second // files may have been given up
+	}
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-news:
+	case <-timer.C:
+	}
+}
+
+// rest takes care that this process leaves the CPU to others while there is much to
+// send: after a batch it rests as its share says, unless all is sent.
+func (s *stream) rest(ctx context.Context, begun time.Duration) {
+	if s.build.next != 0 && s.caughtUp() {
+		return
+	}
+	cost := processCPU() - begun
+	pause := time.Duration(float64(cost) * (1/s.to.shipper.opt.share - 1))
+	if pause <= 0 {
+		return
+	}
+	timer := time.NewTimer(min(pause, 2*time.Second))
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
+	}
+}
+
+// caughtUp says whether the log that is being written is all there is.
+func (s *stream) caughtUp() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	d := s.to.shipper.durable(s.name)
+	return s.build.log == d.Log && s.build.frame >= d.Bytes
+}
+
+// fill reads more of what is to be sent into the batch. ready says that the batch is
+// to be sent now; else there may be a time to wait for more.
+func (s *stream) fill(hurry bool) (ready bool, wait time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	b := &s.build
+	for !b.full {
+		if s.state.First != 0 && b.batch.Count > 0 {
+			break // the batch that was under way is read
+		}
+		if b.file == nil {
+			found, err := s.openNext()
+			if err != nil {
+				return s.unreadable(err)
+			}
+			if !found {
+				return false, 0
+			}
+		}
+		log := b.log
+		durable := s.to.shipper.durable(s.name)
+		limit := int64(-1)
+		if log >= durable.Log {
+			limit = durable.Bytes
+		}
+		var last uint32
+		if s.state.First != 0 {
+			last = numberOf(s.state.Last)
+		}
+		end, err := b.extend(limit, last)
+		if err != nil {
+			return s.unreadable(err)
+		}
+		s.to.teller.works(string(s.name) + " logs")
+		switch {
+		case !end:
+		case limit < 0 && b.batch.Count == 0:
+			s.finish(log)
+		case limit < 0:
+			b.full = true
+		case b.batch.Count == 0:
+			return false, 0
+		default:
+			return s.ripe(hurry)
+		}
+	}
+	return true, 0
+}
+
+// unreadable says that a log cannot be read: that is tried again later.
+func (s *stream) unreadable(err error) (ready bool, wait time.Duration) {
+	s.to.teller.fails(string(s.name)+" logs", fleet.Permanent(err))
+	return false, s.to.shipper.opt.lastWait
+}
+
+// ripe says whether a batch that may become larger is sent now.
+func (s *stream) ripe(hurry bool) (bool, time.Duration) {
+	linger := s.to.shipper.opt.linger[s.name]
+	if s.since.IsZero() {
+		s.since = time.Now()
+	}
+	left := linger - time.Since(s.since)
+	const many = 256 << 10
+	return hurry || left <= 0 || len(s.build.buf) >= many, left
+}
+
+// openNext opens the log that comes next; false when there is none.
+func (s *stream) openNext() (bool, error) {
+	for _, f := range waiting(s.to.dir) {
+		done := s.state.Done
+		if f.stream != s.name {
+			continue
+		}
+		if f.number < logOf(done) || done == at(f.number, allOfLog) {
+			os.Remove(f.path) // all of it was sent
+			continue
+		}
+		next := uint32(1)
+		if f.number == logOf(done) {
+			next = numberOf(done) + 1
+		}
+		err := s.build.open(s.to.dir, f.number, next)
+		if errors.Is(err, store.ErrNotLog) {
+			os.Remove(f.path)
+			continue
+		}
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if s.state.First != 0 && logOf(s.state.First) != f.number {
+			s.state.First, s.state.Last = 0, 0 // the log of what was under way is not there any more
+		}
+		return err == nil, err
+	}
+	return false, nil
+}
+
+// finish closes a log that was sent whole, and removes its name.
+func (s *stream) finish(log uint64) {
+	s.build.close()
+	s.state.Done = max(s.state.Done, at(log, allOfLog))
+	s.note(true)
+	os.Remove(filepath.Join(s.to.dir, store.LogName(string(s.name), log)))
+}
+
+// note keeps the state. A disk that is full does not stop the sending: the target
+// can tell what it has.
+func (s *stream) note(durable bool) {
+	if err := s.cursor.write(s.state, durable); err != nil {
+		s.to.teller.fails("cursor", fmt.Errorf("%s.cursor: %w", s.name, err))
+	} else {
+		s.to.teller.works("cursor")
+	}
+}
+
+// send sends the batch; false when that failed.
+func (s *stream) send(ctx context.Context) bool {
+	s.mu.Lock()
+	b := &s.build
+	if b.batch.Count == 0 { // given up meanwhile
+		s.mu.Unlock()
+		return false
+	}
+	batch := b.fixed(s.to.host.Load())
+	if s.state.First != batch.First || s.state.Last != batch.Last {
+		s.state.First, s.state.Last = batch.First, batch.Last
+		s.note(false)
+	}
+	b.full, s.sending = true, true
+	s.mu.Unlock()
+
+	try, cancel := s.attempt(ctx)
+	err := s.to.Target.Send(try, batch)
+	cancel()
+
+	s.mu.Lock()
+	s.sending = false
+	if err == nil {
+		s.taken(batch.Last)
+		s.mu.Unlock()
+		s.succeeded()
+		return true
+	}
+	s.doubt = true
+	s.mu.Unlock()
+	s.failed(ctx, err)
+	return false
+}
+
+// attempt is the time that the target is given. When ctx ends, what is under way may
+// still come to its end.
+func (s *stream) attempt(ctx context.Context) (context.Context, context.CancelFunc) {
+	try, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.to.shipper.opt.timeout)
+	stop := context.AfterFunc(ctx, func() { time.AfterFunc(lastPatience, cancel) })
+	return try, func() {
+		stop()
+		cancel()
+	}
+}
+
+// taken says that the target has all up to a position, of the batch or beyond.
+func (s *stream) taken(last fleet.Position) {
+	b := &s.build
+	if b.batch.Count > 0 {
+		s.newest = b.oldest
+	}
+	if last == b.batch.Last {
+		s.sent.Add(uint64(b.batch.Count))
+		s.records.Add(uint64(b.batch.Count))
+		s.bytes.Add(uint64(len(b.buf)))
+		b.drop()
+	} else {
+		b.close()
+	}
+	s.since = time.Time{}
+	s.state.Done, s.state.Sent = max(s.state.Done, last), max(s.state.Sent, last)
+	s.state.First, s.state.Last = 0, 0
+	s.note(false)
+}
+
+func (s *stream) succeeded() {
+	s.to.teller.works(string(s.name))
+	s.backoff.success()
+}
+
+func (s *stream) failed(ctx context.Context, err error) {
+	if ctx.Err() != nil {
+		return
+	}
+	s.to.teller.fails(string(s.name), err)
+	s.backoff.pause(ctx, !fleet.Temporary(err))
+}
+
+// settle asks the target what it has; false when it does not answer.
+func (s *stream) settle(ctx context.Context) bool {
+	try, cancel := s.attempt(ctx)
+	mark, err := s.to.Target.Mark(try, s.to.host.Load(), s.name)
+	cancel()
+	if errors.Is(err, fleet.ErrNoMark) {
+		s.doubt, s.asked = false, true
+		return true
+	}
+	if err == nil {
+		err = s.agree(mark)
+	}
+	if err != nil {
+		s.failed(ctx, err)
+		return false
+	}
+	s.doubt, s.asked = false, true
+	return true
+}
+
+// agree goes on from what the target has.
+func (s *stream) agree(mark fleet.Position) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	durable := s.to.shipper.durable(s.name)
+	if logOf(mark) > durable.Log {
+		return fleet.Permanent(fmt.Errorf("has %s of this history that are not here: was the directory put back from a copy? Remove its file %s to begin a history anew", s.name, idName))
+	}
+	if !s.asked && mark < s.state.Sent {
+		s.to.teller.note(fmt.Sprintf("some %s that it had taken before are not there any more (the last one that it has is %d of log %d)", s.name, numberOf(mark), logOf(mark)))
+	}
+	if d := &s.dropped; d.Last != 0 && mark >= d.Last {
+		s.state.GaveUp -= min(s.state.GaveUp, uint64(d.Last-d.First)+1)
+		*d = state{}
+		s.note(false)
+	}
+	if mark > s.state.Done {
+		s.taken(mark) // of a batch of which there is a part, the rest follows
+	}
+	return nil
+}
+
+// giveUp removes a log that was not sent, unless it is the one that is written, or
+// its batch is with the target. It tells how many records that were.
+func (s *stream) giveUp(log uint64, path string) (records uint64, gone bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if log >= s.to.shipper.durable(s.name).Log || s.sending && s.build.log == log {
+		return 0, false
+	}
+	after := uint32(0)
+	switch {
+	case logOf(s.state.Done) == log:
+		after = numberOf(s.state.Done)
+	case logOf(s.state.Done) > log:
+		after = 1<<32 - 1
+	}
+	records, _, err := count(path, after)
+	if err != nil {
+		s.to.teller.fails(string(s.name), err)
+	}
+	if s.state.First != 0 && logOf(s.state.First) == log {
+		s.dropped = s.state
+		s.state.First, s.state.Last = 0, 0
+	}
+	if s.build.log == log {
+		s.build.close()
+		s.since = time.Time{}
+	}
+	s.state.Done = max(s.state.Done, at(log, allOfLog))
+	s.state.GaveUp += records
+	s.note(true)
+	os.Remove(path)
+	return records, true
+}
+
+// addTo adds how far the stream is.
+func (s *stream) addTo(x *Status, files []logFile) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	x.Sent += s.sent.Load()
+	x.GaveUp += s.state.GaveUp
+	if s.to.shipper.store.Load() == nil {
+		return
+	}
+	durable := s.to.shipper.durable(s.name)
+	var beyond int64 // bytes that are not read yet
+	for _, f := range files {
+		switch {
+		case f.stream != s.name || f.number < logOf(s.state.Done) || s.state.Done == at(f.number, allOfLog):
+		case f.number == s.build.log:
+			end := f.bytes
+			if f.number == durable.Log {
+				end = durable.Bytes
+			}
+			beyond += max(end-s.build.frame, 0)
+		default:
+			beyond += f.bytes
+		}
+	}
+	each := int64(100) // bytes of a record, before any was sent
+	if n := s.records.Load(); n > 0 {
+		each = max(int64(s.bytes.Load()/n), 1)
+	}
+	x.Records += uint64(s.build.batch.Count) + uint64(beyond/each)
+	x.Bytes += beyond + int64(len(s.build.buf))
+	switch {
+	case s.build.batch.Count > 0:
+		x.Behind = max(x.Behind, time.Since(time.UnixMicro(s.build.oldest)))
+	case beyond > 0 && s.newest > 0:
+		x.Behind = max(x.Behind, time.Since(time.UnixMicro(s.newest)))
+	}
+}
+
+func processCPU() time.Duration {
+	var u unix.Rusage
+	_ = unix.Getrusage(unix.RUSAGE_SELF, &u) // cannot fail with a valid pointer
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}

@@ -1,0 +1,89 @@
+package ship
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/slowray/slowray/internal/figure"
+	"github.com/slowray/slowray/internal/fleet"
+)
+
+// teller says of one target what begins to go wrong, what still does, and what works
+// again: one line for each, however many attempts there are.
+type teller struct {
+	title string
+	say   func(string)
+	again time.Duration // after how long the same error is said again
+
+	mu      sync.Mutex
+	failing map[string]string    // errors, by what fails: a stream, or the greeting
+	since   time.Time            // when the first of them began
+	away    bool                 // it was said that an error that may pass goes on
+	said    map[string]time.Time // permanent errors
+	failed  uint64
+}
+
+// fails says that an attempt failed: once until all is well again, where the error
+// may pass; otherwise once a minute.
+func (t *teller) fails(what string, err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.failed++
+	if len(t.failing) == 0 {
+		t.since = time.Now()
+	}
+	text := oneLine(err)
+	t.failing[what] = text
+	if fleet.Temporary(err) {
+		if !t.away {
+			t.away = true
+			t.say(fmt.Sprintf("%s: %s; what is recorded waits on disk", t.title, text))
+		}
+		return
+	}
+	if last, ok := t.said[text]; ok && time.Since(last) < t.again {
+		return
+	}
+	if len(t.said) > 100 {
+		clear(t.said)
+	}
+	t.said[text] = time.Now()
+	t.say(fmt.Sprintf("%s: %s (this does not mend itself; what is recorded waits on disk)", t.title, text))
+}
+
+// works says that an attempt was well; when all are, that it works again.
+func (t *teller) works(what string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if _, was := t.failing[what]; !was {
+		return
+	}
+	delete(t.failing, what)
+	if len(t.failing) == 0 {
+		clear(t.said)
+		t.away = false
+		t.say(fmt.Sprintf("%s: takes records again, after %s", t.title, figure.Seconds(time.Since(t.since).Seconds())))
+	}
+}
+
+// note says something that is said once.
+func (t *teller) note(text string) { t.say(t.title + ": " + text) }
+
+// current is why nothing goes on, of whatever fails.
+func (t *teller) current() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, what := range slices.Sorted(maps.Keys(t.failing)) {
+		return t.failing[what]
+	}
+	return ""
+}
+
+func (t *teller) failures() uint64 {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.failed
+}
