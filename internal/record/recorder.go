@@ -2,8 +2,10 @@ package record
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -36,6 +38,10 @@ type Options struct {
 	Labels  bool          // keep what was asked for
 	Budget  float64       // as in request.Options
 	Silent  bool          // as in watch.Options
+	// OwnNamespace records only TCP connections of this process's network
+	// namespace; of findings, those on another one are left out. What concerns the
+	// whole host is found as always.
+	OwnNamespace bool
 	Version string
 	// Names gives a memory of the processes' names, one for each goroutine; nil
 	// = one without the names of containers.
@@ -101,6 +107,14 @@ func New(st Store, opt Options) (*Recorder, error) {
 		return nil, err
 	}
 	stream.Patient()
+	netns := ownNetNS()
+	if opt.OwnNamespace {
+		if netns == 0 {
+			stream.Close()
+			return nil, errors.New("the own network namespace cannot be told (/proc/self/ns/net)")
+		}
+		stream.Only(netns)
+	}
 	now := time.Now()
 	r := &Recorder{
 		opt: opt, store: st, stream: stream, seconds: newSeconds(opt.Names, now), sync: make(chan struct{}, 1),
@@ -116,13 +130,18 @@ func New(st Store, opt Options) (*Recorder, error) {
 // LeaveOut leaves out what is served at a TCP port of this process's network
 // namespace: the recorder's own page; 0 is none.
 func (r *Recorder) LeaveOut(port uint16) {
-	if port == 0 {
-		return
+	if netns := ownNetNS(); port != 0 && netns != 0 {
+		r.stream.LeaveOut(netns, port)
 	}
+}
+
+// ownNetNS is the network namespace of this process; 0 when it cannot be told.
+func ownNetNS() uint64 {
 	var st unix.Stat_t
-	if unix.Stat("/proc/self/ns/net", &st) == nil {
-		r.stream.LeaveOut(st.Ino, port)
+	if unix.Stat("/proc/self/ns/net", &st) != nil {
+		return 0
 	}
+	return st.Ino
 }
 
 // Close ends a recording that was not Run.
@@ -166,6 +185,9 @@ func (r *Recorder) Run(ctx context.Context) {
 // add is handed every request, by the stream's goroutine.
 func (r *Recorder) add(q *observe.Request) {
 	r.seconds.filling.Add(q)
+	if ownCall(q.Side, q.PID) {
+		return
+	}
 	why, weight := r.keeper.keep(q)
 	if weight == 0 {
 		return
@@ -188,6 +210,10 @@ func (r *Recorder) add(q *observe.Request) {
 	}
 }
 
+// ownCall says whether this process called: where what is recorded is sent to is not
+// recorded, or it would never end.
+func ownCall(side observe.Side, pid int) bool { return side == observe.Called && pid == os.Getpid() }
+
 // tickSeconds ends each second as the clock has it.
 func (r *Recorder) tickSeconds(ctx context.Context) {
 	for {
@@ -208,6 +234,9 @@ func (r *Recorder) tickSeconds(ctx context.Context) {
 
 func (r *Recorder) endSecond(now time.Time) {
 	at, list := r.seconds.end(now, func() { r.keeper.tick(now) })
+	list = slices.DeleteFunc(list, func(s store.Second) bool {
+		return s.Endpoint.Side == observe.Called.String() && ownCall(observe.Called, s.Endpoint.PID)
+	})
 	var seen uint64
 	for i := range list {
 		seen += list[i].Endpoint.Requests

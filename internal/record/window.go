@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/slowray/slowray/internal/cause"
 	"github.com/slowray/slowray/internal/diagnose"
 	"github.com/slowray/slowray/internal/observe"
 	"github.com/slowray/slowray/internal/watch"
@@ -100,6 +101,11 @@ func (r *Recorder) judge(o *observe.Observation, findings *course) {
 		return
 	}
 	w := &Window{Observation: o, Report: judged}
+	if netns := ownNetNS(); r.opt.OwnNamespace {
+		w.Report.Findings = slices.DeleteFunc(w.Report.Findings, func(f cause.Finding) bool {
+			return f.Subject.NetNS != 0 && f.Subject.NetNS != netns
+		})
+	}
 	w.Findings = findings.add(o.Window.Start, o.Window.Start.Add(length), w.Report.Findings)
 	r.mu.Lock()
 	late := r.over

@@ -33,6 +33,7 @@ type Stream struct {
 	subs     []*Subscription
 	ownNetNS uint64
 	ownPort  uint16 // 0: nothing is left out
+	only     uint64 // a network namespace; 0: all
 	patient  bool
 	polling  bool // there may be requests in progress that were told of
 	closed   bool
@@ -114,6 +115,13 @@ func (s *Stream) LeaveOut(netns uint64, port uint16) {
 	s.ownNetNS, s.ownPort = netns, port
 }
 
+// Only hands out only what is of one network namespace.
+func (s *Stream) Only(netns uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.only = netns
+}
+
 // Patient makes the stream look less often while little happens, for one that
 // goes on for days.
 func (s *Stream) Patient() {
@@ -122,8 +130,9 @@ func (s *Stream) Patient() {
 	s.patient = true
 }
 
+// own says whether a request is left out.
 func (s *Stream) own(r *observe.Request) bool {
-	return s.ownPort != 0 && r.Side == observe.Served && r.Local.Port() == s.ownPort && r.NetNS == s.ownNetNS
+	return s.ownPort != 0 && r.Side == observe.Served && r.Local.Port() == s.ownPort && r.NetNS == s.ownNetNS || s.only != 0 && r.NetNS != s.only
 }
 
 func (s *Stream) hand(r *observe.Request) {
@@ -182,12 +191,12 @@ func (s *Stream) Moment(do func()) []Counters {
 	return s.withoutOwn(s.recorder.Counters())
 }
 
-// withoutOwn leaves out what LeaveOut names. What goes on for days meets more
+// withoutOwn leaves out what LeaveOut names, and what Only does not. What goes on for days meets more
 // addresses than there is room for: of those that found none the requests are
 // counted by their records, and so not once more under "other".
 func (s *Stream) withoutOwn(all []Counters) []Counters {
 	return slices.DeleteFunc(all, func(c Counters) bool {
-		return s.patient && !c.Addr.IsValid() || s.ownPort != 0 && c.Side == observe.Served && c.Port == s.ownPort && c.NetNS == s.ownNetNS
+		return s.patient && !c.Addr.IsValid() || s.only != 0 && c.NetNS != s.only || s.ownPort != 0 && c.Side == observe.Served && c.Port == s.ownPort && c.NetNS == s.ownNetNS
 	})
 }
 

@@ -178,3 +178,23 @@ func TestStreamLeavesOutItsOwnPage(t *testing.T) {
 		t.Error("the recorder was not closed")
 	}
 }
+
+func TestStreamOfOneNamespace(t *testing.T) {
+	at := netip.MustParseAddrPort("127.0.0.1:80")
+	src := &script{counters: []Counters{
+		{Side: observe.Served, NetNS: 7, Addr: at.Addr(), Port: at.Port(), Requests: 4},
+		{Side: observe.Served, NetNS: 8, Addr: at.Addr(), Port: at.Port(), Requests: 5},
+	}}
+	s := newStream(src)
+	defer s.Close()
+	s.Only(7)
+	var h heard
+	s.Subscribe(h.add)
+	src.happen(func() {
+		src.waiting = []observe.Request{{Seq: 1, Side: observe.Served, NetNS: 8, Local: at}, {Seq: 2, Side: observe.Served, NetNS: 7, Local: at}}
+	})
+	h.wait(t, 2)
+	if c := s.Moment(func() {}); len(c) != 1 || c[0].NetNS != 7 {
+		t.Errorf("counters %+v, want those of namespace 7 only", c)
+	}
+}
