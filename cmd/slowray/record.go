@@ -33,7 +33,8 @@ type recordCmd struct {
 	Labels     bool           `help:"Also keep what was asked for: method and path, statement or command."`
 	Silent     bool           `help:"Ask no server for its status."`
 	Budget     float64        `default:"1" placeholder:"P" help:"Share of the host's CPU, in percent, that slowray may take before one record stands for several requests (${default}; 0: no limit)."`
-	JSON       bool           `name:"json" help:"Print what is found, and what goes wrong, as JSON: one object a line."`
+	shipFlags
+	JSON bool `name:"json" help:"Print what is found, and what goes wrong, as JSON: one object a line."`
 }
 
 // Help is printed by --help, above the flags.
@@ -56,6 +57,9 @@ const (
 func (c *recordCmd) Validate() error {
 	if _, err := byteSize(c.MaxSize); err != nil {
 		return fmt.Errorf("--max-size %s: %w", c.MaxSize, err)
+	}
+	if err := c.shipFlags.validate(); err != nil {
+		return err
 	}
 	switch {
 	case c.Listen == "":
@@ -91,11 +95,16 @@ func (c *recordCmd) Run(ctx context.Context, s *streams) error {
 	}
 	defer page.close()
 	size, _ := byteSize(c.MaxSize)
-	history, err := store.Open(c.Dir, store.Options{MaxBytes: size, MaxAge: c.MaxAge})
+	told := newRecordLog(s, c.JSON)
+	sent, err := c.ship(func(text string) { told.trouble(errors.New(text)) })
+	if err != nil {
+		return fmt.Errorf("record: %w", err)
+	}
+	history, err := store.Open(c.Dir, store.Options{MaxBytes: size, MaxAge: c.MaxAge, Links: sent.links})
 	if err != nil {
 		return fmt.Errorf("record: %w", stateHint(err))
 	}
-	err = c.record(ctx, s, page, history)
+	err = c.record(ctx, told, page, history, sent)
 	// What was added is written, whatever else went wrong.
 	if closing := history.Close(); err == nil {
 		err = closing
@@ -107,11 +116,11 @@ func (c *recordCmd) Run(ctx context.Context, s *streams) error {
 }
 
 // record records into a store, and tells others of it.
-func (c *recordCmd) record(ctx context.Context, s *streams, page *recordPage, history *store.Store) error {
-	told := newRecordLog(s, c.JSON)
+func (c *recordCmd) record(ctx context.Context, told *recordLog, page *recordPage, history *store.Store, sent *shipping) error {
+	told.targets = sent.status
 	var rec *record.Recorder
 	name, _ := os.Hostname()
-	page.exporter = export.New(export.Options{Version: version(), Host: name, Status: func() record.Status { return rec.Status() }})
+	page.exporter = export.New(export.Options{Version: version(), Host: name, Status: func() record.Status { return rec.Status() }, Targets: sent.status})
 	sinks := []record.Sink{told, page.exporter}
 	push := func(context.Context) {}
 	if c.OTLP != "" {
@@ -125,7 +134,7 @@ func (c *recordCmd) record(ctx context.Context, s *streams, page *recordPage, hi
 		}
 	}
 	rec, err := record.New(history, record.Options{
-		Window: c.Window, Slow: value(c.Slow), Labels: c.Labels, Budget: c.budget(), Silent: c.Silent, Version: version(),
+		Window: c.Window, Slow: value(c.Slow), Labels: c.Labels, Budget: c.budget(), Silent: c.Silent, Version: version(), OwnNamespace: c.OwnNamespace,
 		Names:   namesWithContainers,
 		Sinks:   sinks,
 		Alive:   func() { record.Notify("WATCHDOG=1") },
@@ -142,10 +151,12 @@ func (c *recordCmd) record(ctx context.Context, s *streams, page *recordPage, hi
 	}
 	var pushed sync.WaitGroup
 	pushed.Go(func() { push(ctx) })
+	sent.begin(history)
 	told.begin(c.Dir, page.address())
 	record.Notify("READY=1")
 	context.AfterFunc(ctx, func() { record.Notify("STOPPING=1") })
 	rec.Run(ctx)
+	sent.end()
 	told.end(rec.Status())
 	// Whoever is slow to take what is left does not hold up the end.
 	ended := make(chan struct{})

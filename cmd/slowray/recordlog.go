@@ -9,6 +9,7 @@ import (
 
 	"github.com/slowray/slowray/internal/cause"
 	"github.com/slowray/slowray/internal/figure"
+	"github.com/slowray/slowray/internal/fleet/ship"
 	"github.com/slowray/slowray/internal/record"
 	"github.com/slowray/slowray/internal/report"
 	"github.com/slowray/slowray/internal/store"
@@ -20,6 +21,7 @@ type recordLog struct {
 	out, err io.Writer
 	json     bool
 	terminal bool
+	targets  func() []ship.Status // nil: none
 
 	mu       sync.Mutex
 	seconds  int    // since the last line
@@ -66,6 +68,27 @@ type recordStatus struct {
 	WindowsLost  uint64 `json:"windows_lost"`
 	Dropped      uint64 `json:"dropped"`
 	HistoryBytes int64  `json:"history_bytes"`
+
+	Targets []recordTarget `json:"targets,omitempty"` // of --to
+}
+
+// recordTarget is how far a target is.
+type recordTarget struct {
+	URL      string  `json:"url"` // without a password
+	Sent     uint64  `json:"sent"`
+	Waiting  uint64  `json:"waiting"` // records, about
+	Bytes    int64   `json:"waiting_bytes"`
+	Behind   float64 `json:"behind_seconds"`
+	GaveUp   uint64  `json:"gave_up"`
+	Failures uint64  `json:"failures"`
+	Error    string  `json:"error,omitempty"`
+}
+
+func recordTargets(list []ship.Status) (out []recordTarget) {
+	for _, t := range list {
+		out = append(out, recordTarget{t.Title, t.Sent, t.Records, t.Bytes, t.Behind.Seconds(), t.GaveUp, t.Failures, t.Error})
+	}
+	return out
 }
 
 // Second implements record.Sink.
@@ -142,6 +165,11 @@ func (l *recordLog) windowText(w *record.Window) {
 		} else {
 			line += "; nothing found"
 		}
+		for _, t := range l.sentTo() {
+			if text := shipLine(&t); text != "" {
+				line += "; " + text
+			}
+		}
 		fmt.Fprintln(l.out, line)
 		return
 	}
@@ -155,6 +183,14 @@ func (l *recordLog) windowText(w *record.Window) {
 			fmt.Fprintf(l.out, "over: %s [%s], %s: from %s to %s\n", report.Clean(f.Title), f.Cause, report.SubjectText(&f.Subject), f.Onset.Local().Format(clock), f.End.Local().Format(clock))
 		}
 	}
+}
+
+// sentTo is how far each target of --to is.
+func (l *recordLog) sentTo() []ship.Status {
+	if l.targets == nil {
+		return nil
+	}
+	return l.targets()
 }
 
 // goingOn names the causes that go on, and since when, worst first.
@@ -210,11 +246,15 @@ func (l *recordLog) end(s record.Status) {
 		l.line(recordEvent{Event: "end", At: time.Now(), Status: &recordStatus{
 			Requests: s.Requests.Seen, Stored: s.Store.Requests, Slow: s.Requests.Slow, Failed: s.Requests.Failed,
 			Windows: s.Windows, WindowsLost: s.Failed, Dropped: s.Store.Dropped, HistoryBytes: s.Store.Bytes,
+			Targets: recordTargets(l.sentTo()),
 		}})
 		return
 	}
 	fmt.Fprintf(l.out, "slowray: %s requests counted, %s kept, %s windows judged\n",
 		figure.Count(s.Requests.Seen), figure.Count(s.Requests.Slow+s.Requests.Failed+s.Requests.Sampled), figure.Count(s.Windows))
+	for _, t := range l.sentTo() {
+		fmt.Fprintf(l.out, "slowray: %s: %s records sent, %s wait on disk\n", report.Clean(t.Title), figure.Count(t.Sent), figure.Bytes(t.Bytes))
+	}
 	for _, loss := range s.Losses {
 		fmt.Fprintf(l.out, "slowray: not counted: %s: %s\n", loss.What, figure.Count(loss.Count))
 	}

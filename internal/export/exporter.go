@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/slowray/slowray/internal/fleet/ship"
 	"github.com/slowray/slowray/internal/observe"
 	"github.com/slowray/slowray/internal/record"
 	"github.com/slowray/slowray/internal/store"
@@ -24,6 +25,9 @@ type Options struct {
 	Now     func() time.Time
 	// Status, if set, tells what the recorder did and costs. It must not wait.
 	Status func() record.Status
+	// Targets, if set, tells how far what is recorded was sent elsewhere. It must
+	// not wait.
+	Targets func() []ship.Status
 }
 
 const (

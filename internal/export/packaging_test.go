@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/slowray/slowray/internal/fleet/ship"
 )
 
 const (
@@ -232,7 +234,7 @@ func TestPromtoolLikesTheMetrics(t *testing.T) {
 	if err != nil {
 		t.Skip("SKIPPED: no promtool on this machine (script/setup.sh test installs it)")
 	}
-	x := fed(2, 2, Options{Version: "v1"})
+	x := fed(2, 2, Options{Version: "v1", Targets: func() []ship.Status { return []ship.Status{{Title: "clickhouse://a", Error: "away"}} }})
 	if _, err := x.Push(PushOptions{URL: "http://localhost"}); err != nil {
 		t.Fatal(err)
 	}

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/slowray/slowray/internal/fleet/ship"
 	"github.com/slowray/slowray/internal/observe"
 	"github.com/slowray/slowray/internal/record"
 )
@@ -66,6 +67,7 @@ type snapshot struct {
 	status         *record.Status // nil when nobody tells
 	lost           map[string]uint64
 	push           *PushStats // nil when nothing is sent
+	targets        []ship.Status
 }
 
 // look takes a snapshot.
@@ -87,6 +89,9 @@ func (x *Exporter) look() *snapshot {
 	if x.opt.Status != nil {
 		status := x.opt.Status()
 		n.status, n.lost = &status, x.self.lose(status.Losses)
+	}
+	if x.opt.Targets != nil {
+		n.targets = x.opt.Targets()
 	}
 	if stats, ok := x.PushStats(); ok {
 		n.push = &stats
@@ -170,6 +175,29 @@ var hostMetrics = []hostMetric{
 	{metric{name: "slowray_otlp_sent_total", otel: "slowray.otlp.sent", unit: "{item}", labels: []string{"signal"},
 		help: "Requests, findings and points of metrics that were sent by OTLP, and taken."},
 		ofPush(func(s *PushStats, signal signal) uint64 { return s.Sent[signal] })},
+	{metric{name: "slowray_ship_behind_seconds", otel: "slowray.ship.behind", unit: "s", kind: gauge, labels: targetLabels,
+		help: "Age of the oldest record that a target of --to has not taken."},
+		ofTargets(func(s *ship.Status) float64 { return s.Behind.Seconds() })},
+	{metric{name: "slowray_ship_failing", otel: "slowray.ship.failing", unit: "{failure}", kind: gauge, labels: targetLabels,
+		help: "1 while a target of --to takes nothing, else 0."},
+		ofTargets(func(s *ship.Status) float64 {
+			if s.Error != "" {
+				return 1
+			}
+			return 0
+		})},
+	{metric{name: "slowray_ship_failures_total", otel: "slowray.ship.failures", unit: "{attempt}", labels: targetLabels,
+		help: "Attempts to send to a target of --to that failed."},
+		ofTargets(func(s *ship.Status) float64 { return float64(s.Failures) })},
+	{metric{name: "slowray_ship_given_up_total", otel: "slowray.ship.given_up", unit: "{record}", labels: targetLabels,
+		help: "Records that a target of --to never gets, because more waited than --to-buffer allows."},
+		ofTargets(func(s *ship.Status) float64 { return float64(s.GaveUp) })},
+	{metric{name: "slowray_ship_sent_total", otel: "slowray.ship.sent", unit: "{record}", labels: targetLabels,
+		help: "Records that a target of --to has taken since slowray was started."},
+		ofTargets(func(s *ship.Status) float64 { return float64(s.Sent) })},
+	{metric{name: "slowray_ship_waiting_bytes", otel: "slowray.ship.waiting", unit: "By", kind: gauge, labels: targetLabels,
+		help: "What waits on disk for a target of --to."},
+		ofTargets(func(s *ship.Status) float64 { return float64(s.Bytes) })},
 	{metric{name: "slowray_store_bytes", otel: "slowray.store", unit: "By", kind: gauge,
 		help: "Size of the history on disk."},
 		ofStatus(func(s *record.Status) float64 { return float64(s.Store.Bytes) })},
@@ -210,6 +238,18 @@ func ofStatus(f func(*record.Status) float64) func(*snapshot, func(float64, ...s
 	return func(x *snapshot, give func(float64, ...string)) {
 		if x.status != nil {
 			give(f(x.status))
+		}
+	}
+}
+
+// targetLabels are those of metrics of a target of --to: its URL, without a password.
+var targetLabels = []string{"target"}
+
+// ofTargets is for figures of each target of --to.
+func ofTargets(f func(*ship.Status) float64) func(*snapshot, func(float64, ...string)) {
+	return func(x *snapshot, give func(float64, ...string)) {
+		for i := range x.targets {
+			give(f(&x.targets[i]), label(x.targets[i].Title))
 		}
 	}
 }

@@ -45,6 +45,7 @@ type Batch struct {
 	Last   Position // of its last one
 	Count  int      // records
 	Day    int      // of its first record, in days since 1970, UTC: where the batch is filed
+	Again  bool     // it was sent before, perhaps by an agent that was killed, and may be there
 
 	// The records, with their positions: only that of the batch's stream is set.
 	// They may be read again; what they yield is valid until the next one.

@@ -28,6 +28,7 @@ type stream struct {
 	state   state
 	build   builder
 	sending bool  // the batch is with the target
+	again   bool  // the batch was with the target before
 	newest  int64 // µs since 1970: about when what was sent last was recorded
 	dropped state // the batch that was given up while it was not known whether it had arrived
 
@@ -42,7 +43,7 @@ type stream struct {
 }
 
 func newStream(to *destination, name fleet.Stream, c *cursorFile, was state) *stream {
-	return &stream{to: to, name: name, backoff: backoff{gate: &to.gate}, cursor: c, state: was, build: builder{stream: name}, doubt: true}
+	return &stream{to: to, name: name, backoff: backoff{gate: &to.gate}, cursor: c, state: was, build: builder{stream: name}, doubt: true, again: was.First != 0}
 }
 
 // run ships the stream until ctx ends, and then what is left, for as long as
@@ -207,7 +208,7 @@ func (s *stream) openNext() (bool, error) {
 			continue
 		}
 		if s.state.First != 0 && logOf(s.state.First) != f.number {
-			s.state.First, s.state.Last = 0, 0 // the log of what was under way is not there any more
+			s.state.First, s.state.Last, s.again = 0, 0, false // the log of what was under way is not there any more
 		}
 		return err == nil, err
 	}
@@ -241,6 +242,7 @@ func (s *stream) send(ctx context.Context) bool {
 		return false
 	}
 	batch := b.fixed(s.to.host.Load())
+	batch.Again = s.again
 	if s.state.First != batch.First || s.state.Last != batch.Last {
 		s.state.First, s.state.Last = batch.First, batch.Last
 		s.note(false)
@@ -260,7 +262,7 @@ func (s *stream) send(ctx context.Context) bool {
 		s.succeeded()
 		return true
 	}
-	s.doubt = true
+	s.doubt, s.again = true, true
 	s.mu.Unlock()
 	s.failed(ctx, err)
 	return false
@@ -291,7 +293,7 @@ func (s *stream) taken(last fleet.Position) {
 	} else {
 		b.close()
 	}
-	s.since = time.Time{}
+	s.since, s.again = time.Time{}, false
 	s.state.Done, s.state.Sent = max(s.state.Done, last), max(s.state.Sent, last)
 	s.state.First, s.state.Last = 0, 0
 	s.note(false)
@@ -373,7 +375,7 @@ func (s *stream) giveUp(log uint64, path string) (records uint64, gone bool) {
 	}
 	if s.state.First != 0 && logOf(s.state.First) == log {
 		s.dropped = s.state
-		s.state.First, s.state.Last = 0, 0
+		s.state.First, s.state.Last, s.again = 0, 0, false
 	}
 	if s.build.log == log {
 		s.build.close()

@@ -1,0 +1,81 @@
+// Package target opens what --to names: it is the one place that knows which scheme
+// of a URL is which target.
+package target
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/slowray/slowray/internal/fleet"
+	"github.com/slowray/slowray/internal/fleet/ship"
+	"github.com/slowray/slowray/internal/fleet/victorialogs"
+)
+
+// schemes are the targets there are.
+var schemes = []struct {
+	prefix string
+	open   func(url string) (fleet.Target, error)
+}{
+	{victorialogs.Scheme, func(url string) (fleet.Target, error) { return victorialogs.Open(url) }},
+}
+
+// Open opens a target; nothing is asked before the first use. The error never shows
+// what may be a password.
+func Open(url string) (ship.Destination, error) {
+	var known []string
+	for _, s := range schemes {
+		known = append(known, s.prefix)
+		if !strings.HasPrefix(url, s.prefix) {
+			continue
+		}
+		d := ship.Destination{Name: nameOf(url), Title: titleOf(url)}
+		var err error
+		if d.Target, err = s.open(url); err != nil {
+			return d, fmt.Errorf("%s: %w", d.Title, err)
+		}
+		return d, nil
+	}
+	return ship.Destination{}, fmt.Errorf("a target begins with %s", strings.Join(known, ", "))
+}
+
+// parts are the scheme, the hosts and the path of a URL.
+func parts(url string) (scheme, hosts, path string) {
+	scheme, rest, _ := strings.Cut(url, "://")
+	rest, _, _ = strings.Cut(rest, "?")
+	rest, _, _ = strings.Cut(rest, "#")
+	if at := strings.LastIndexByte(rest, '@'); at >= 0 {
+		rest = rest[at+1:]
+	}
+	hosts, path, _ = strings.Cut(rest, "/")
+	return scheme, hosts, strings.Trim(path, "/")
+}
+
+// titleOf is a URL without user, password and parameters.
+func titleOf(url string) string {
+	scheme, hosts, path := parts(url)
+	if path != "" {
+		hosts += "/" + path
+	}
+	return scheme + "://" + hosts
+}
+
+// nameOf is the name of a target's directory: that of its scheme, its first host and
+// its path, so that further hosts may be added.
+func nameOf(url string) string {
+	scheme, hosts, path := parts(url)
+	if end := strings.IndexAny(hosts, ",|;"); end >= 0 {
+		hosts = hosts[:end]
+	}
+	name := []byte(scheme + "-" + hosts)
+	if path != "" {
+		name = append(name, "-"+path...)
+	}
+	for i, c := range name {
+		letter := c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9'
+		if !letter && c != '-' && c != '.' {
+			name[i] = '_'
+		}
+	}
+	const most = 200
+	return string(name[:min(len(name), most)])
+}
