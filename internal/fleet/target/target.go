@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/slowray/slowray/internal/fleet"
+	"github.com/slowray/slowray/internal/fleet/clickhouse"
 	"github.com/slowray/slowray/internal/fleet/ship"
 	"github.com/slowray/slowray/internal/fleet/victorialogs"
 )
@@ -16,6 +17,7 @@ var schemes = []struct {
 	prefix string
 	open   func(url string) (fleet.Target, error)
 }{
+	{clickhouse.Scheme, func(url string) (fleet.Target, error) { return clickhouse.Open(url) }},
 	{victorialogs.Scheme, func(url string) (fleet.Target, error) { return victorialogs.Open(url) }},
 }
 
