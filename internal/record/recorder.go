@@ -33,16 +33,16 @@ type Store interface {
 
 // Options say what to record. Zero values are the defaults.
 type Options struct {
-	Window  time.Duration // of the Observations; 60 s
-	Slow    time.Duration // what is slow, at any endpoint; 0 = what is slow for it
-	Labels  bool          // keep what was asked for
-	Budget  float64       // as in request.Options
-	Silent  bool          // as in watch.Options
+	Window time.Duration // of the Observations; 60 s
+	Slow   time.Duration // what is slow, at any endpoint; 0 = what is slow for it
+	Labels bool          // keep what was asked for
+	Budget float64       // as in request.Options
+	Silent bool          // as in watch.Options
 	// OwnNamespace records only TCP connections of this process's network
 	// namespace; of findings, those on another one are left out. What concerns the
 	// whole host is found as always.
 	OwnNamespace bool
-	Version string
+	Version      string
 	// Names gives a memory of the processes' names, one for each goroutine; nil
 	// = one without the names of containers.
 	Names func() *host.Names
