@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"math"
 	"os"
+	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/parquet-go/parquet-go"
@@ -43,7 +45,7 @@ func (s *Store) convertLogs() error {
 func convertLog(dir string, l openLog) error {
 	data, err := readLog(l.path)
 	if errors.Is(err, errNotLog) {
-		return os.Remove(l.path) // cut off before its first entry was durable
+		return setAside(l)
 	}
 	if err != nil {
 		return err
@@ -63,6 +65,23 @@ func convertLog(dir string, l openLog) error {
 		return err
 	}
 	return syncDir(dir + "/" + openDir)
+}
+
+// setAside takes a log that has not the header of one out of the way. What was cut
+// off before its first entry was durable is removed; what somebody else wrote, as
+// another version of slowray, is kept under a name that is not looked at.
+func setAside(l openLog) error {
+	data, err := os.ReadFile(l.path)
+	if err != nil {
+		return err
+	}
+	if head := strings.TrimRight(string(data), "\x00"); strings.HasPrefix(logMagic, head) {
+		return os.Remove(l.path)
+	}
+	if err := os.Rename(l.path, l.path+".unknown"); err != nil {
+		return err
+	}
+	return fmt.Errorf("%s: %w: it is left as %s.unknown", l.path, errNotLog, filepath.Base(l.path))
 }
 
 // convertRequests puts the requests of a log in order of their start.

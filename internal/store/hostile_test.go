@@ -376,3 +376,32 @@ func TestAddRequestAllocatesNothing(t *testing.T) {
 		t.Errorf("%g allocations for %d requests", n, len(list))
 	}
 }
+
+// What another version of slowray left, or somebody else, is not removed, and stands
+// in the way of nothing; what was cut off before its first entry is.
+func TestLogOfAnotherVersion(t *testing.T) {
+	dir := t.TempDir()
+	must(t, os.MkdirAll(filepath.Join(dir, openDir), 0o700))
+	other := []byte("slowray.log/2\nand five minutes of requests")
+	for number, data := range map[uint64][]byte{3: other, 4: nil, 5: []byte(logMagic[:5]), 6: make([]byte, 4096), 7: append([]byte(logMagic[:5]), make([]byte, 100)...)} {
+		must(t, os.WriteFile(logPath(dir, kindRequests, number), data, 0o600))
+	}
+	c := &clock{t: noon}
+	s := openAt(t, dir, Options{}, c)
+	r := numbered(0)
+	s.AddRequest(&r)
+	must(t, s.Sync())
+	if text := oneLineOf(t, s.keep()); !strings.Contains(text, "requests.3.log.unknown") {
+		t.Error(text)
+	}
+	must(t, s.keep())
+	must(t, s.Close())
+	if got, err := os.ReadFile(logPath(dir, kindRequests, 3) + ".unknown"); err != nil || !bytes.Equal(got, other) {
+		t.Errorf("%q, %v", got, err)
+	}
+	files, err := os.ReadDir(filepath.Join(dir, openDir))
+	if must(t, err); len(files) != 1 {
+		t.Errorf("%v are left", files)
+	}
+	sameRequests(t, readAll(t, dir, Query{}), []Request{stored(r)})
+}
