@@ -18,9 +18,9 @@ func (m *Model) describe(e *endpoint) Anomaly {
 	g := m.group[e.group]
 	p := e.episode
 	a := Anomaly{Key: e.Key, Since: p.since, P: math.Exp(-e.nlp), Alarm: p.alarm, Sure: e.sure()}
-	f := &e.win[fast]
+	f := &e.win[fast].box
 	if f.n < fewest {
-		f = &e.win[mid]
+		f = &e.win[mid].box
 	}
 	usual := e.usual(g)
 	n := max(float64(f.n), fewest)
@@ -78,12 +78,12 @@ func (m *Model) choose(e *endpoint, g *group, a *Anomaly, f *sums, usual, mean f
 		a.Signal, a.Effect = Rate, e.lacks(g)
 		a.Expected = e.rate(g)
 		if e.whole {
-			a.Expected = float64(e.win[fast].v[Rate] / max(e.win[fast].seconds, 1))
+			a.Expected = float64(e.win[fast].box.v[Rate] / max(e.win[fast].box.seconds, 1))
 		}
-		a.Value = float64(e.win[fast].n / max(e.win[fast].seconds, 1))
-	case failed/o.Share > max(time, slowest)/o.Time && failed >= again:
+		a.Value = float64(e.win[fast].box.n / max(e.win[fast].box.seconds, 1))
+	case failed/o.Share > max(time, slowest, 0)/o.Time && failed >= again:
 		a.Signal, a.Effect, a.Value, a.Expected = Errors, failed, failed+float64(e.Track[Errors].Base), float64(e.Track[Errors].Base)
-	case again/o.Share > max(time, slowest)/o.Time:
+	case again/o.Share > max(time, slowest, 0)/o.Time:
 		a.Signal, a.Effect, a.Value, a.Expected = Again, again, again+float64(e.Track[Again].Base), float64(e.Track[Again].Base)
 		a.Network = true
 	case (p50-wasP50)/usual < o.Time/2 && p99 > 1.2*wasP99:

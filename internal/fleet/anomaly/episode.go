@@ -97,10 +97,10 @@ func (m *Model) within(at int64) {
 		if r.e.best != Rate {
 			continue
 		}
-		f := &r.e.win[fast]
+		f := &r.e.win[fast].box
 		share := g.missing * float64(f.seconds) / max(float64(f.v[Rate]), 1)
 		for _, e := range m.ends {
-			if e.group == r.e.group && !e.whole && e.win[fast].seconds > 0 && m.hosts[e.Key.Host] >= at && e.lacks(g) > share/2 {
+			if e.group == r.e.group && !e.whole && e.win[fast].box.seconds > 0 && m.hosts[e.Key.Host] >= at && e.lacks(g) > share/2 {
 				m.start(e, at, false)
 				e.episode.rate = true
 			}
@@ -110,7 +110,7 @@ func (m *Model) within(at int64) {
 
 // lacks is the share of the usual requests that is missing, 0 to 1.
 func (e *endpoint) lacks(g *group) float64 {
-	f := &e.win[fast]
+	f := &e.win[fast].box
 	should := e.rate(g) * float64(f.seconds)
 	if e.whole {
 		should = float64(f.v[Rate])
@@ -140,7 +140,7 @@ func (m *Model) goOn(at int64, j *Judgement) {
 		p := e.episode
 		a := m.describe(e)
 		p.peak = max(p.peak, a.Effect)
-		if e.nlp < unusualFrom && a.Effect < p.peak/2 || e.last < at-quietFor {
+		if e.quick < unusualFrom && a.Effect < p.peak/2 || e.last < at-quietFor {
 			p.quiet += int64(max(m.step, 1))
 		} else {
 			p.quiet = 0
@@ -159,9 +159,8 @@ func (m *Model) goOn(at int64, j *Judgement) {
 			m.accept(e)
 		}
 		e.episode, e.unusual = nil, 0
-		long := e.win[mid].seconds
-		e.win[mid] = e.win[fast]
-		e.win[mid].scale(long)
+		e.win[mid], e.piece = window{}, sums{}
+		e.minute, e.rareMid = mixture{}, 0
 		j.Changed = true
 		if !e.whole {
 			j.Ended = append(j.Ended, a)
@@ -185,29 +184,30 @@ func (m *Model) member(whole *endpoint) bool {
 // accept takes what the endpoint does now for normal.
 func (m *Model) accept(e *endpoint) {
 	g := m.group[e.group]
-	w := &e.win[mid]
-	shift := func(sig Signal, usual float64) {
-		if y, ok := w.y(sig, usual); ok {
-			t := &e.Track[sig]
-			t.Base = float32(y - g.mean(sig))
-			t.Anchor = t.Base
-			t.limit = float32(math.Exp(float64(t.Base)))
-		}
+	w := &e.win[mid].box
+	set := func(sig Signal, base float64) {
+		t := &e.Track[sig]
+		t.Base = float32(base)
+		t.Anchor, t.limit = t.Base, float32(math.Exp(base))
 	}
 	for _, sig := range [...]Signal{Total, P50, P99, MinRTT} {
-		shift(sig, 0)
+		if v, n := w.value(sig); n > 0 {
+			set(sig, y(sig, v, n, 0)-g.mean(sig))
+		}
 	}
-	if e.whole {
+	switch {
+	case e.whole:
 		e.Track[Rate].Base += float32(-math.Log(1 - min(e.lacks(g), 0.99)))
-	} else {
-		shift(Rate, 0)
+	case w.seconds > 0:
+		set(Rate, rarely(float64(w.n), float64(w.seconds))-g.mean(Rate))
 	}
 	usual := e.usual(g)
-	for sig := firstPart; sig < Loss; sig++ {
-		shift(sig, usual)
+	for sig := firstPart; sig < Loss && w.n > 0; sig++ {
+		v, n := w.value(sig)
+		set(sig, y(sig, v, n, usual))
 	}
 	for _, sig := range [...]Signal{Errors, Again, Loss} {
-		if k, n := w.count(sig); n >= 1 {
+		if k, n := w.value(sig); n >= 1 {
 			e.Track[sig].Base = float32(k / n)
 		}
 	}

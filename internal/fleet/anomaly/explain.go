@@ -34,7 +34,13 @@ func (m *Model) Population() []fleet.Key {
 
 // Explain finds what the anomalies of a judgement have in common.
 func (m *Model) Explain(j *Judgement, f Facts) Explanation {
-	return Explain(j.Anomalies, m.Population(), f)
+	weak := map[fleet.Key]bool{}
+	for _, e := range m.ends {
+		if e.win[fast].box.n < many {
+			weak[e.Key] = true
+		}
+	}
+	return explain(j.Anomalies, m.Population(), weak, f)
 }
 
 // Explain finds what abnormal endpoints have in common, and the others of the
@@ -50,7 +56,13 @@ func (m *Model) Explain(j *Judgement, f Facts) Explanation {
 // taken away, with all that follows, and the next one is looked for. It sets Follows
 // of the anomalies.
 func Explain(anomalies []Anomaly, population []fleet.Key, f Facts) Explanation {
-	g := newGraph(anomalies, population, f.Hosts)
+	return explain(anomalies, population, nil, f)
+}
+
+// explain does so; weak are endpoints that are not counted among those that are not
+// abnormal, because nobody can know.
+func explain(anomalies []Anomaly, population []fleet.Key, weak map[fleet.Key]bool, f Facts) Explanation {
+	g := newGraph(anomalies, population, weak, f.Hosts)
 	var x Explanation
 	for {
 		s, ok := g.common()
@@ -64,7 +76,15 @@ func Explain(anomalies []Anomaly, population []fleet.Key, f Facts) Explanation {
 		if !ok {
 			break
 		}
+		// What is abnormal by nothing but the company of others is no cause beside one.
+		if len(s.Members) == 1 && s.Kind != Dependency && len(x.Shared) > 0 && !g.alarm(s.Members[0]) {
+			x.Alone = append(x.Alone, s.Explains...)
+			continue
+		}
 		x.Shared = append(x.Shared, s)
+	}
+	if len(x.Shared) == 0 {
+		x.wholes(anomalies)
 	}
 	for i := range g.units {
 		if u := &g.units[i]; u.a != nil && !u.gone {
@@ -77,6 +97,30 @@ func Explain(anomalies []Anomaly, population []fleet.Key, f Facts) Explanation {
 	slices.SortStableFunc(x.Shared, func(a, b Shared) int { return cmp.Compare(len(b.Explains), len(a.Explains)) })
 	x.describe(g, len(anomalies))
 	return x
+}
+
+// wholes names the services that are abnormal as a whole, when none of their
+// endpoints is by itself.
+func (x *Explanation) wholes(anomalies []Anomaly) {
+	for i := range anomalies {
+		a := &anomalies[i]
+		if a.Host == "" {
+			x.Shared = append(x.Shared, Shared{
+				Component: Component{Service, a.Service}, P: a.P, Members: []fleet.Key{a.Key}, Explains: []fleet.Key{a.Key},
+				Network: a.Network, Signal: a.Signal, Inside: 1, InsideOf: 1,
+			})
+		}
+	}
+}
+
+// alarm says whether an endpoint is abnormal by itself.
+func (g *graph) alarm(k fleet.Key) bool {
+	for i := range g.units {
+		if u := &g.units[i]; u.key == k {
+			return u.a != nil && u.a.Alarm
+		}
+	}
+	return false
 }
 
 // candidate is a component, or two, with the units that have it.
@@ -183,7 +227,7 @@ func (g *graph) common() (Shared, bool) {
 	if best == nil || best.score <= 0 || bestP > surely {
 		return Shared{}, false
 	}
-	found = best
+	found = best.wider(tried)
 	s := Shared{Component: found.Component, And: found.and, P: bestP}
 	for _, c := range tried {
 		if c != found && c.and == nil && c.Component != found.Component && slices.Equal(c.units, found.units) && !slices.Contains(s.Also, c.Component) {
@@ -199,6 +243,20 @@ func (g *graph) common() (Shared, bool) {
 	g.count(&s, found, origins)
 	g.take(&s, members)
 	return s, true
+}
+
+// wider prefers, to a service on hosts of a label, the label alone where it tells of
+// more endpoints: one component for several services.
+func (c *candidate) wider(tried []*candidate) *candidate {
+	if c.and == nil {
+		return c
+	}
+	for _, o := range tried {
+		if o.and == nil && o.Component == *c.and && o.abnormal > c.abnormal && o.score > c.score/2 {
+			return o
+		}
+	}
+	return c
 }
 
 func (c *candidate) better(o *candidate) bool {
@@ -240,7 +298,7 @@ func (g *graph) candidates(origins []int, side observe.Side) (list []*candidate,
 	}
 	for i := range g.units {
 		u := &g.units[i]
-		if side != 0 && u.key.Side != side || u.a != nil && !isOrigin[i] {
+		if side != 0 && u.key.Side != side || u.a != nil && !isOrigin[i] || u.a == nil && u.weak {
 			continue
 		}
 		all++
@@ -304,7 +362,7 @@ func (g *graph) count(s *Shared, c *candidate, origins []int) {
 	for i := range g.units {
 		u := &g.units[i]
 		switch {
-		case !sides[u.key.Side]:
+		case !sides[u.key.Side], u.a == nil && u.weak:
 		case u.a == nil:
 			s.OutsideOf++
 		case slices.Contains(origins, i):

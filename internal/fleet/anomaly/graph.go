@@ -16,6 +16,7 @@ type unit struct {
 	a       *Anomaly // nil when it is not abnormal
 	callee  int      // called: the served endpoint that answers, -1 when it is not known
 	follows []int    // abnormal units that make it slow
+	weak    bool     // of so few requests that it could be abnormal without being found so
 	gone    bool     // explained already
 }
 
@@ -53,7 +54,7 @@ func addrPort(k *fleet.Key) string {
 	return k.Addr + ":" + strconv.Itoa(k.Port)
 }
 
-func newGraph(anomalies []Anomaly, population []fleet.Key, hosts []fleet.Host) *graph {
+func newGraph(anomalies []Anomaly, population []fleet.Key, weak map[fleet.Key]bool, hosts []fleet.Host) *graph {
 	g := &graph{
 		hosts: map[string]*fleet.Host{}, byAddr: map[string]string{}, served: map[hostPort]int{},
 		calls: map[hostName][]int{}, callers: map[int][]int{}, toAddr: map[string][]int{},
@@ -67,7 +68,7 @@ func newGraph(anomalies []Anomaly, population []fleet.Key, hosts []fleet.Host) *
 	known := map[fleet.Key]bool{}
 	for i := range anomalies {
 		a := &anomalies[i]
-		if !known[a.Key] {
+		if !known[a.Key] && a.Host != "" {
 			known[a.Key] = true
 			g.units = append(g.units, unit{key: a.Key, a: a, callee: -1})
 		}
@@ -75,7 +76,7 @@ func newGraph(anomalies []Anomaly, population []fleet.Key, hosts []fleet.Host) *
 	for _, k := range population {
 		if !known[k] {
 			known[k] = true
-			g.units = append(g.units, unit{key: k, callee: -1})
+			g.units = append(g.units, unit{key: k, callee: -1, weak: weak[k]})
 		}
 	}
 	slices.SortFunc(g.units, func(a, b unit) int { return compareKeys(a.key, b.key) })
@@ -195,15 +196,45 @@ func (g *graph) servedFollows(i int) (list []int) {
 	}
 	unsplit := u.a.Part == Total || u.a.Part == PartSignal(observe.Server) || u.a.Part == SplitSignal(observe.ServerHandoff)
 	waits := u.a.OwnUS < u.a.AddedUS/2
-	for _, c := range g.callsOf(i) {
+	for _, c := range g.deeper(i) {
 		call := &g.units[c]
 		switch {
-		case call.a == nil || call.a.Signal == Rate:
+		case call.a.Signal == Rate:
 		case u.a.Signal == Errors && call.a.Signal == Errors,
 			u.a.Signal != Errors && waits,
 			u.a.Signal != Errors && unsplit && call.a.AddedUS >= u.a.AddedUS/4:
 			list = append(list, c)
 		}
+	}
+	return list
+}
+
+// deeper are the nearest abnormal units that an endpoint's requests wait for, through
+// calls and services that are not abnormal themselves: some may be too noisy to tell.
+func (g *graph) deeper(i int) (list []int) {
+	seen := map[int]bool{i: true}
+	todo := []int{i}
+	for steps := 0; len(todo) > 0 && steps < 4; steps++ {
+		var next []int
+		for _, s := range todo {
+			for _, c := range g.callsOf(s) {
+				call := &g.units[c]
+				switch {
+				case seen[c]:
+				case call.a != nil:
+					list = append(list, c)
+				case call.callee >= 0 && !seen[call.callee]:
+					seen[call.callee] = true
+					if g.units[call.callee].a != nil {
+						list = append(list, call.callee)
+					} else {
+						next = append(next, call.callee)
+					}
+				}
+				seen[c] = true
+			}
+		}
+		todo = next
 	}
 	return list
 }
@@ -248,7 +279,29 @@ func (g *graph) after(set []int) map[int]bool {
 					break
 				}
 			}
+			if u := &g.units[i]; !in[i] && u.a != nil && u.a.Network && g.nextTo(i, in) {
+				in[i], more = true, true
+			}
 		}
 	}
 	return in
+}
+
+// nextTo says whether an endpoint whose way is slow is the other end of ways that are
+// in the set.
+func (g *graph) nextTo(i int, in map[int]bool) bool {
+	u := &g.units[i]
+	if u.key.Side == observe.Called {
+		return u.callee >= 0 && in[u.callee] && g.units[u.callee].a.Network
+	}
+	abnormal, explained := 0, 0
+	for _, c := range g.callers[i] {
+		if a := g.units[c].a; a != nil && a.Network {
+			abnormal++
+			if in[c] {
+				explained++
+			}
+		}
+	}
+	return explained > 0 && 5*explained >= 4*abnormal
 }

@@ -35,20 +35,16 @@ func (m *Model) Judge(at int64) Judgement {
 	m.step = max(m.step, 1)
 	m.at = at
 	m.expect(at)
-	var decay [2]float32
-	for w := range decay {
-		decay[w] = float32(math.Pow(keep[w], float64(m.step)))
-	}
 	for _, g := range m.group {
 		g.present, g.should, g.abnormal = 0, 0, 0
 	}
 	for _, e := range m.ends {
 		if !e.whole {
-			m.pass(e, at, decay)
+			m.pass(e, at)
 		}
 	}
 	for _, g := range m.group {
-		m.passWhole(m.ends[g.whole], g, at, decay)
+		m.passWhole(m.ends[g.whole], g, at)
 	}
 	judged := 0
 	m.list = m.list[:0]
@@ -56,7 +52,7 @@ func (m *Model) Judge(at int64) Judgement {
 		learn := (at+int64(i))%learnEvery < int64(m.step)
 		e.nlp = 0
 		g := m.group[e.group]
-		if e.win[fast].seconds == 0 || e.last < at && !e.whole && m.hosts[e.Key.Host] < at {
+		if e.win[fast].box.seconds == 0 || e.last < at && !e.whole && m.hosts[e.Key.Host] < at {
 			continue
 		}
 		e.nlp = m.score(e, g, learn)
@@ -76,7 +72,7 @@ func (m *Model) Judge(at int64) Judgement {
 }
 
 // pass lets the step pass at an endpoint.
-func (m *Model) pass(e *endpoint, at int64, decay [2]float32) {
+func (m *Model) pass(e *endpoint, at int64) {
 	g := m.group[e.group]
 	if !e.has {
 		e.cur = sums{}
@@ -88,14 +84,13 @@ func (m *Model) pass(e *endpoint, at int64, decay [2]float32) {
 		e.cur.seconds = float32(m.step)
 		if gap := at - e.last; gap >= 3*int64(m.step) && float64(gap)*e.rate(g) > 20 {
 			e.start = at
-			e.win = [2]sums{}
+			e.win, e.piece = [2]window{}, sums{}
+			e.minute, e.rareMid = mixture{}, 0
 		}
 		e.last = at
 	}
 	e.has = false
-	for w := range e.win {
-		e.win[w].age(decay[w], &e.cur)
-	}
+	e.push()
 	g.present++
 	if e.Seen >= enoughSeen {
 		g.should += e.rate(g) * float64(m.step)
@@ -108,9 +103,16 @@ func (m *Model) pass(e *endpoint, at int64, decay [2]float32) {
 	}
 }
 
+// push adds the step to the windows.
+func (e *endpoint) push() {
+	e.win[fast].push(&e.cur)
+	e.piece.seconds += e.cur.seconds
+	e.piece.add(&e.cur)
+}
+
 // passWhole does so for all of a service together: its Rate is what was to be
 // expected of the hosts that are there.
-func (m *Model) passWhole(e *endpoint, g *group, at int64, decay [2]float32) {
+func (m *Model) passWhole(e *endpoint, g *group, at int64) {
 	g.missing = 0
 	if g.present == 0 {
 		return
@@ -118,10 +120,8 @@ func (m *Model) passWhole(e *endpoint, g *group, at int64, decay [2]float32) {
 	e.cur.seconds = float32(m.step)
 	e.cur.v[Rate] = float32(g.should)
 	e.last = at
-	for w := range e.win {
-		e.win[w].age(decay[w], &e.cur)
-	}
-	f := &e.win[fast]
+	e.push()
+	f := &e.win[fast].box
 	g.missing = max(float64(f.v[Rate]-f.n)/float64(f.seconds), 0)
 	if e.episode != nil {
 		g.abnormal++
@@ -139,29 +139,37 @@ func (m *Model) score(e *endpoint, g *group, learn bool) float64 {
 	if !judge && !learn {
 		return 0
 	}
-	class := 0
-	if m.at-e.start < young && e.Seen >= enoughSeen {
-		class = 1
-	}
-	s := scoring{m: m, e: e, g: g, usual: e.usual(g), judge: judge, learn: learn && !frozen, class: class}
+	s := scoring{m: m, e: e, g: g, usual: e.usual(g), judge: judge, learn: learn && !frozen, young: m.at-e.start < young}
 	s.doubt = 0.09 / (1 + e.Seen/15)
 	s.gain = max(baseGain, learnEvery/(e.Seen+learnEvery))
 	s.spread = max(spreadGain, 0.5*learnEvery/(e.Seen+learnEvery))
-	s.rate()
-	s.shares()
-	s.times()
-	s.parts()
-	e.best = s.best
-	if s.learn {
+	s.look(fast)
+	quick := s.mix
+	best, rarest := s.best, s.rarest
+	if e.piece.seconds >= midPiece {
+		e.win[mid].push(&e.piece)
+		e.piece = sums{}
+		s.learn = !frozen
+		s.mix, s.rarest = mixture{}, 0
+		s.look(mid)
+		e.minute, e.bestMid, e.rareMid = s.mix, s.best, s.rarest
+	}
+	e.quick = quick.nlp()
+	e.best = best
+	if e.rareMid > rarest {
+		e.best = e.bestMid
+	}
+	if learn && !frozen {
 		e.Seen += float64(max(m.step, learnEvery))
 		e.Known += float64(max(m.step, learnEvery))
 	}
-	return s.mix.nlp()
+	quick.sum += e.minute.sum
+	return quick.nlp()
 }
 
 // begin takes the first values of an endpoint that nothing is known of.
 func (m *Model) begin(e *endpoint, g *group) {
-	f := &e.win[fast]
+	f := &e.win[fast].box
 	if f.n < fewest {
 		return
 	}
@@ -171,17 +179,20 @@ func (m *Model) begin(e *endpoint, g *group) {
 		return
 	}
 	for _, sig := range [...]Signal{Rate, Total, P50, P99, MinRTT} {
-		if y, ok := f.y(sig, 0); ok && !(e.whole && sig == Rate) {
-			e.Track[sig].Base = float32(y - g.mean(sig))
-			e.Track[sig].Anchor = e.Track[sig].Base
+		t := &e.Track[sig]
+		if v, n := f.value(sig); n > 0 && !(e.whole && sig == Rate) {
+			t.Base = float32(y(sig, v, n, 0) - g.mean(sig))
+			if sig == Rate {
+				t.Base = float32(rarely(n, float64(f.seconds)) - g.mean(Rate))
+			}
+			t.Anchor = t.Base
 		}
 	}
 	usual := e.usual(g)
 	for sig := firstPart; sig < Loss; sig++ {
-		if y, ok := f.y(sig, usual); ok {
-			e.Track[sig].Base = float32(y)
-			e.Track[sig].limit = float32(math.Exp(y))
-		}
+		v, n := f.value(sig)
+		e.Track[sig].Base = float32(y(sig, v, n, usual))
+		e.Track[sig].limit = float32(math.Exp(float64(e.Track[sig].Base)))
 	}
 	e.Known = 1
 }

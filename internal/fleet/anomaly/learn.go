@@ -53,7 +53,7 @@ func (t *track) learnSlow(y, weight float64, first bool) {
 	t.B[slow] = float32(min(max(float64(t.B[slow])*(1+up), leastVariance), mostVariance))
 }
 
-// learnShare moves the share of events, from k of n in a minute.
+// learnShare moves the share of events, from k of n in a window.
 func (t *track) learnShare(k, n, gain float64) {
 	if n < 1 {
 		return
@@ -65,9 +65,7 @@ func (t *track) learnShare(k, n, gain float64) {
 	if z < half*math.Sqrt(float64(t.B[mid])) {
 		up = -up
 	}
-	for w := range t.B {
-		t.B[w] = float32(min(max(float64(t.B[w])*(1+up), 1), 1000))
-	}
+	t.B[mid] = float32(min(max(float64(t.B[mid])*(1+up), 1), 1000))
 }
 
 // Warm takes a point of the history, of 10 s, of five minutes or of any other step,
@@ -109,12 +107,10 @@ func (m *Model) endWarm() {
 		m.learnHistory(e, g, seconds)
 		if e.whole {
 			for i, sig := range seasonal {
-				y, ok := e.cur.y(sig, 0)
 				if sig == Rate {
-					y = -math.Log(float64(e.cur.n)/seconds/float64(g.present) + 0.1)
-				}
-				if ok {
-					g.Seasons[i].see(m.warmAt+int64(m.warm)/2, y, 0)
+					g.Seasons[i].see(m.warmAt+int64(m.warm)/2, rarely(float64(e.cur.n)/float64(g.present), seconds), 0)
+				} else if v, n := e.cur.value(sig); n > 0 {
+					g.Seasons[i].see(m.warmAt+int64(m.warm)/2, y(sig, v, n, 0), 0)
 				}
 			}
 		}
@@ -134,7 +130,7 @@ func (m *Model) learnHistory(e *endpoint, g *group, seconds float64) {
 		t := &e.Track[i]
 		switch {
 		case i == Errors || i == Again || i == Loss:
-			k, n := e.cur.count(i)
+			k, n := e.cur.value(i)
 			t.learnShare(k, n, gain)
 			continue
 		case i == Rate && e.whole:
@@ -143,15 +139,19 @@ func (m *Model) learnHistory(e *endpoint, g *group, seconds float64) {
 		if i == P50 && first {
 			usual = e.usual(g)
 		}
-		y, ok := e.cur.y(i, usual)
-		if !ok {
+		v, n := e.cur.value(i)
+		if n <= 0 {
 			continue
 		}
-		y -= g.mean(i)
-		if first {
-			t.Base = float32(y)
+		x := y(i, v, n, usual)
+		if i == Rate {
+			x = rarely(n, seconds)
 		}
-		if r := y - float64(t.Base); seconds <= 60 {
+		x -= g.mean(i)
+		if first {
+			t.Base = float32(x)
+		}
+		if r := x - float64(t.Base); seconds <= 60 {
 			w := mid
 			if seconds <= 15 {
 				w = fast
@@ -162,7 +162,7 @@ func (m *Model) learnHistory(e *endpoint, g *group, seconds float64) {
 			t.Base += float32(gain * sd * huber(r/sd))
 		}
 		if i <= P99 {
-			t.learnSlow(y, weight, first)
+			t.learnSlow(x, weight, first)
 		}
 		t.limit = float32(math.Exp(float64(t.Base)))
 	}

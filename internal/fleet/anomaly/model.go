@@ -9,15 +9,14 @@ import (
 
 // The windows.
 const (
-	fast = iota // some seconds
-	mid         // a minute
-	slow        // a minute, against the usual value of the last days
+	fast = iota // five seconds
+	mid         // 40 seconds
+	slow        // the same, against the usual value of the last days
 	windows
 )
 
-// What remains of a second in a window after the next one. Five seconds fill 87 % of
-// the fast window.
-var keep = [2]float64{2. / 3, 39. / 40}
+// midPiece is how many seconds a piece of the middle window is: it holds five.
+const midPiece = 8
 
 // Learning happens every so many seconds, which makes what is learned from nearly
 // independent.
@@ -48,10 +47,15 @@ type endpoint struct {
 	start   int64
 	last    int64
 	cur     sums
-	win     [2]sums
+	piece   sums // of the middle window, as long as it is not complete
+	win     [2]window
 	nlp     float64 // of this second: -ln P
-	best    Signal  // that says most of it
-	unusual int64   // since when that is above unusualFrom without a break, 0 when it is not
+	quick   float64 // the same of the fast window alone
+	minute  mixture // of the other windows, when a piece was last complete
+	bestMid Signal  // that says most in them
+	rareMid float64
+	best    Signal // that says most of it
+	unusual int64  // since when that is above unusualFrom without a break, 0 when it is not
 	episode *episode
 }
 
@@ -86,7 +90,7 @@ type Model struct {
 	ends   []*endpoint
 	group  []*group
 	hosts  map[string]int64 // when there last was a point of the host
-	tails  [2][NumSignals][windows]tail
+	tails  [3][NumSignals][windows]tail
 	day    int64
 	at     int64 // the last step that was judged
 	step   int   // seconds
@@ -119,10 +123,8 @@ func newTrack(sig Signal) track {
 	return t
 }
 
-func (m *Model) endpoint(key fleet.Key, at int64) *endpoint {
-	if i, ok := m.index[key]; ok {
-		return m.ends[i]
-	}
+// groupOf finds the group of an endpoint, or makes it.
+func (m *Model) groupOf(key fleet.Key, at int64) int32 {
 	gk := groupKey{Service: key.Service, Side: key.Side}
 	if key.Side == observe.Called {
 		gk.Port = key.Port
@@ -138,6 +140,14 @@ func (m *Model) endpoint(key fleet.Key, at int64) *endpoint {
 		m.group = append(m.group, &group{key: gk, whole: int32(len(m.ends))})
 		m.ends = append(m.ends, whole)
 	}
+	return gi
+}
+
+func (m *Model) endpoint(key fleet.Key, at int64) *endpoint {
+	if i, ok := m.index[key]; ok {
+		return m.ends[i]
+	}
+	gi := m.groupOf(key, at)
 	g := m.group[gi]
 	e := &endpoint{Key: key, group: gi, start: at}
 	whole := m.ends[g.whole]

@@ -2,6 +2,9 @@ package anomaly
 
 import "math"
 
+// many requests in a window are more than this.
+const many = 50
+
 // scoring judges one endpoint at one step.
 type scoring struct {
 	m      *Model
@@ -10,7 +13,7 @@ type scoring struct {
 	usual  float64 // time of a request, µs
 	judge  bool
 	learn  bool
-	class  int     // of tails: 1 when the endpoint has begun anew
+	young  bool    // it has begun anew
 	doubt  float64 // variance of what is not known well yet
 	gain   float64
 	spread float64
@@ -19,63 +22,77 @@ type scoring struct {
 	rarest float64
 }
 
+// look judges a window.
+func (s *scoring) look(w int) {
+	s.rate(w)
+	s.shares(w)
+	s.times(w)
+	s.parts(w)
+}
+
 // judged adds what one signal says in one window: r is the deviation from the usual,
 // matters the smallest deviation that matters, n the requests that it comes from.
 // burst is a deviation in spreads that recurs at this time of the day.
 func (s *scoring) judged(sig Signal, w int, r, matters, n, burst, weight float64) {
+	if !s.judge {
+		return
+	}
 	t := &s.e.Track[sig]
 	variance := float64(t.B[w])
 	if w < slow {
 		variance += float64(t.A[w]) / max(n, fewest)
 	}
-	tail := &s.m.tails[s.class][sig][w]
-	if s.learn && s.judge {
-		tail.add(r / math.Sqrt(variance))
-	}
-	if !s.judge || r <= matters {
-		return
-	}
-	z := (r-matters)/math.Sqrt(variance+s.doubt) - max(burst-4, 0)
-	if z > 1 {
-		s.rare(sig, weight, tail.rarity(z))
-	}
+	s.rare(sig, w, (r-matters)/math.Sqrt(variance+s.doubt)-max(burst-4, 0), n, weight)
 }
 
-func (s *scoring) rare(sig Signal, weight, nlp float64) {
+// rare looks up how rare a deviation is: those of windows with few requests scatter
+// otherwise than those with many, and so do those of endpoints that have begun anew.
+func (s *scoring) rare(sig Signal, w int, z, n, weight float64) {
+	class := 0
+	switch {
+	case s.young:
+		class = 2
+	case n > many:
+		class = 1
+	}
+	t := &s.m.tails[class][sig][w]
+	if s.learn {
+		t.add(z)
+	}
+	if z <= least {
+		return
+	}
+	nlp := t.rarity(z)
 	s.mix.add(weight, nlp)
 	if nlp > s.rarest {
 		s.best, s.rarest = sig, nlp
 	}
 }
 
-// rate judges whether requests are missing: at a service as a whole, and then at
-// those of its endpoints where they are.
-func (s *scoring) rate() {
+// rate judges whether requests are missing at a service as a whole; its endpoints are
+// looked at when they are.
+func (s *scoring) rate(w int) {
 	t := &s.e.Track[Rate]
-	matters := -math.Log(1 - s.m.opt.Time)
-	for w := fast; w <= mid; w++ {
-		win := &s.e.win[w]
-		x := &s.g.expected[0]
-		var r, n float64
-		if s.e.whole {
-			n = float64(win.v[Rate])
-			if n < 1 {
-				continue
-			}
-			r = math.Log(float64(win.v[Rate]+0.1*win.seconds)/float64(win.n+0.1*win.seconds)) - float64(t.Base)
-		} else {
-			y, _ := win.y(Rate, 0)
-			r = y - float64(t.Base) - x.mean
-			n = s.e.rate(s.g) * float64(win.seconds)
-		}
-		if s.e.whole {
-			s.judged(Rate, w, r, matters+x.worse, n, x.burst, mainWeight)
-		}
+	x := &s.g.expected[0]
+	box := &s.e.win[w].box
+	if !s.e.whole {
 		if s.learn {
-			t.learn(w, r, n, s.gain, s.spread, w == fast)
-			if s.e.whole && w == fast {
-				s.season(0, -math.Log(float64(s.e.win[mid].n/s.e.win[mid].seconds)/float64(max(s.g.members, 1))+0.1), r/math.Sqrt(float64(t.B[w])+float64(t.A[w])/max(n, 1)))
-			}
+			r := rarely(float64(box.n), float64(box.seconds)) - float64(t.Base) - x.mean
+			t.learn(w, r, s.e.rate(s.g)*float64(box.seconds), s.gain, s.spread, w == fast)
+		}
+		return
+	}
+	should, came, ok := s.e.win[w].trimmed(Rate)
+	if !ok || should < 1 {
+		return
+	}
+	r := math.Log((should+0.5)/(came+0.5)) - float64(t.Base)
+	s.judged(Rate, w, r, -math.Log(1-s.m.opt.Time)+x.worse, should, x.burst, mainWeight)
+	if s.learn {
+		variance := float64(t.B[w]) + float64(t.A[w])/max(should, 1)
+		t.learn(w, r, should, s.gain, s.spread, w == fast)
+		if w == fast {
+			s.season(0, rarely(float64(box.n)/float64(max(s.g.present, 1)), float64(box.seconds)), r/math.Sqrt(variance))
 		}
 	}
 }
@@ -83,79 +100,67 @@ func (s *scoring) rate() {
 // season learns what a service does at this time of the day.
 func (s *scoring) season(i int, y, z float64) { s.g.Seasons[i].see(s.m.at, y, z) }
 
-// shares judges failed requests, lost SYNs and lost segments.
-func (s *scoring) shares() {
-	for _, sig := range [...]Signal{Errors, Again, Loss} {
+// shares judges failed requests and lost SYNs.
+func (s *scoring) shares(w int) {
+	for _, sig := range [...]Signal{Errors, Again} {
 		t := &s.e.Track[sig]
-		for w := fast; w <= mid; w++ {
-			k, n := s.e.win[w].count(sig)
-			if n < fewest {
-				continue
-			}
-			base := float64(t.Base)
-			sd := math.Sqrt(float64(t.B[w]))
-			if sig != Loss {
-				tail := &s.m.tails[s.class][sig][w]
-				if s.learn && s.judge {
-					tail.add(deviance(k, n*base) / sd)
-				}
-				if over := n * (base + s.m.opt.Share); s.judge && k > over {
-					if z := deviance(k, over) / sd; z > 1 {
-						s.rare(sig, mainWeight, tail.rarity(z))
-					}
-				}
-			}
-			if s.learn && w == mid {
-				t.learnShare(k, n, s.gain)
+		win := &s.e.win[w]
+		if s.learn && w == mid {
+			k, n := win.box.value(sig)
+			t.learnShare(k, n, s.gain)
+		}
+		if !s.judge {
+			continue
+		}
+		z, n := 0.0, float64(win.box.n)
+		if float64(win.box.v[sig]) > n*(float64(t.Base)+s.m.opt.Share) {
+			k, of, ok := win.trimmed(sig)
+			if over := of * (float64(t.Base) + s.m.opt.Share); ok && k > over {
+				z = deviance(k, over) / math.Sqrt(float64(t.B[mid]))
 			}
 		}
+		s.rare(sig, w, z, n, mainWeight)
 	}
 }
 
 // times judges the mean, the median and the slowest hundredth of the requests' times.
-func (s *scoring) times() {
+func (s *scoring) times(w int) {
 	for i, sig := range seasonal[1:] {
 		t := &s.e.Track[sig]
 		x := &s.g.expected[i+1]
-		matters := s.matters(sig)
-		for w := fast; w <= mid; w++ {
-			win := &s.e.win[w]
-			y, ok := win.y(sig, s.usual)
-			if !ok {
-				continue
-			}
-			n := float64(win.n)
-			if sig == P99 {
-				n = float64(win.tailed)
-			}
-			if sig == Total {
-				// The mean of few requests, of which some take very long, is mostly
-				// less than that of many.
-				y += min(float64(t.A[w])/(2*max(n, fewest)), 0.7)
-			}
-			y -= x.mean
-			r := y - float64(t.Base)
-			s.judged(sig, w, r, matters+x.worse, n, x.burst, mainWeight)
-			if s.learn {
-				t.learn(w, r, n, s.gain, s.spread, w == fast)
-				if s.e.whole && w == fast {
-					s.season(i+1, y+x.mean, r/math.Sqrt(float64(t.B[w])+float64(t.A[w])/max(n, 1)))
-				}
-			}
-			if w == mid {
-				if s.g.Seasons[i+1].Days >= enoughDays && s.e.Known > enoughDays*daySeconds {
-					s.judged(sig, slow, y-float64(t.Anchor), matters+x.worse, n, 0, mainWeight)
-				}
-				if s.learn {
-					t.learnSlow(y, 1, s.e.Known <= 1)
-				}
-			}
+		v, n, ok := s.e.win[w].trimmed(sig)
+		if !ok {
+			continue
+		}
+		matters := s.matters(sig) + x.worse
+		value := y(sig, v, n, s.usual)
+		if sig == Total {
+			// The mean of few requests, of which some take very long, is mostly less
+			// than that of many.
+			value += min(float64(t.A[w])/(2*max(n, fewest)), 0.7)
+		}
+		value -= x.mean
+		r := value - float64(t.Base)
+		s.judged(sig, w, r, matters, n, x.burst, mainWeight)
+		if w == mid && s.g.Seasons[i+1].Days >= enoughDays && s.e.Known > enoughDays*daySeconds {
+			s.judged(sig, slow, value-float64(t.Anchor), matters, n, 0, mainWeight)
+		}
+		if !s.learn {
+			continue
+		}
+		variance := float64(t.B[w]) + float64(t.A[w])/max(n, 1)
+		t.learn(w, r, n, s.gain, s.spread, w == fast)
+		switch {
+		case w == mid:
+			t.learnSlow(value, midPiece/learnEvery, s.e.Known <= 1)
+		case s.e.whole:
+			s.season(i+1, value+x.mean, r/math.Sqrt(variance))
 		}
 	}
-	if s.learn {
+	if s.learn && w == fast {
 		t := &s.e.Track[MinRTT]
-		if y, ok := s.e.win[fast].y(MinRTT, 0); ok {
-			t.learn(fast, y-float64(t.Base), 1, s.gain, s.spread, true)
+		if v, n := s.e.win[w].box.value(MinRTT); n > 0 {
+			t.learn(fast, v/n-float64(t.Base), 1, s.gain, s.spread, true)
 		}
 	}
 }
@@ -179,29 +184,30 @@ func (s *scoring) matters(sig Signal) float64 {
 }
 
 // parts judges what the requests spend their time with.
-func (s *scoring) parts() {
+func (s *scoring) parts(w int) {
+	win := &s.e.win[w]
+	if win.box.n < fewest {
+		return
+	}
 	unit := 1 / (partUnit * s.usual)
 	lift := s.m.opt.Time / partUnit // the smallest effect, in units of partUnit of the usual time
 	for sig := firstPart; sig < Loss; sig++ {
 		t := &s.e.Track[sig]
-		for w := fast; w <= mid; w++ {
-			win := &s.e.win[w]
-			if win.n < fewest {
-				continue
-			}
-			x := max(float64(win.v[sig]/win.n)*unit, 0)
-			above := 1+x > float64(t.limit)+lift
-			if !above && !s.learn {
-				continue
-			}
-			r := math.Log1p(x) - float64(t.Base)
-			s.judged(sig, w, r, math.Log1p(lift*math.Exp(-float64(t.Base))), float64(win.n), 0, partWeight)
-			if s.learn {
-				t.learn(w, r, float64(win.n), s.gain, s.spread, w == fast)
-			}
+		// Without its worst pieces it is less.
+		if 1+float64(win.box.v[sig]/win.box.n)*unit <= float64(t.limit)+lift && !s.learn {
+			continue
 		}
+		v, n, ok := win.trimmed(sig)
+		if !ok {
+			return
+		}
+		r := math.Log1p(max(v/n, 0)*unit) - float64(t.Base)
+		s.judged(sig, w, r, math.Log1p(lift*math.Exp(-float64(t.Base))), n, 0, partWeight)
 		if s.learn {
-			t.limit = float32(math.Exp(float64(t.Base)))
+			t.learn(w, r, n, s.gain, s.spread, w == fast)
+			if w == fast {
+				t.limit = float32(math.Exp(float64(t.Base)))
+			}
 		}
 	}
 }

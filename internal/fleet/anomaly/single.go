@@ -26,7 +26,9 @@ func (g *graph) single() (Shared, bool) {
 			return g.alone(best)
 		}
 		s.Component = Component{Dependency, addrPort(&u.key)}
-		g.countCallers(&s, s.Value, g.origins())
+		if g.countCallers(&s, s.Value, g.origins()); s.Inside == 0 && len(g.after([]int{best})) == 1 {
+			return g.alone(best)
+		}
 	default:
 		if dep := g.address(best); dep != "" && g.hurts(best) {
 			s.Component, s.Also = Component{Dependency, dep}, []Component{{Host, u.key.Host}}
@@ -45,11 +47,11 @@ func (g *graph) single() (Shared, bool) {
 // otherwise by nothing that is shared.
 func (g *graph) alone(i int) (Shared, bool) {
 	u := &g.units[i]
-	s := Shared{Component: Component{Host, u.key.Host}}
+	s := Shared{Component: Component{Host, u.key.Host}, P: 1}
 	same, elsewhere := 0, 0
 	for j := range g.units {
 		o := &g.units[j]
-		if j == i || o.key.Side != u.key.Side {
+		if j == i || o.key.Side != u.key.Side || o.weak {
 			continue
 		}
 		if o.key.Host == u.key.Host {
@@ -118,7 +120,7 @@ func (g *graph) countCallers(s *Shared, addr string, origins []int) {
 	marked, all, abnormal := 0, 0, 0
 	for i := range g.units {
 		u := &g.units[i]
-		if u.key.Side != observe.Served || u.gone || s.Origin != nil && u.key == *s.Origin {
+		if u.key.Side != observe.Served || u.gone || u.a == nil && u.weak || s.Origin != nil && u.key == *s.Origin {
 			continue
 		}
 		all++

@@ -7,8 +7,7 @@ import (
 	"github.com/slowray/slowray/internal/observe"
 )
 
-// sums are what an endpoint did in a window. Older seconds count less: what is in it
-// is multiplied with a number below 1 for each second that passes.
+// sums are what an endpoint did in some time.
 type sums struct {
 	seconds float32
 	n       float32 // requests
@@ -54,18 +53,7 @@ func (s *sums) set(p *fleet.Point) {
 	}
 }
 
-// age lets time pass, and adds what was done in it.
-func (s *sums) age(keep float32, o *sums) {
-	s.seconds = s.seconds*keep + o.seconds
-	s.n = s.n*keep + o.n
-	s.segs = s.segs*keep + o.segs
-	s.tailed = s.tailed*keep + o.tailed
-	s.timed = s.timed*keep + o.timed
-	for i := range s.v {
-		s.v[i] = s.v[i]*keep + o.v[i]
-	}
-}
-
+// add adds what was done besides, in the same time.
 func (s *sums) add(o *sums) {
 	s.n += o.n
 	s.segs += o.segs
@@ -76,58 +64,116 @@ func (s *sums) add(o *sums) {
 	}
 }
 
-// scale makes the window as long as if it had lasted so many seconds.
-func (s *sums) scale(seconds float32) {
-	if s.seconds <= 0 {
-		return
+// weight is what a signal is averaged over.
+func (s *sums) weight(sig Signal) float32 {
+	switch sig {
+	case P99:
+		return s.tailed
+	case Loss:
+		return s.segs
+	case MinRTT:
+		return s.timed
+	case Rate:
+		return s.seconds
 	}
-	k := seconds / s.seconds
-	s.seconds *= k
-	s.n *= k
-	s.segs *= k
-	s.tailed *= k
-	s.timed *= k
-	for i := range s.v {
-		s.v[i] *= k
+	return s.n
+}
+
+// value is a signal's sum and what it is averaged over. Of Rate it is the requests
+// that were to be expected, and those that came.
+func (s *sums) value(sig Signal) (v, n float64) {
+	if sig == Rate {
+		return float64(s.v[Rate]), float64(s.n)
 	}
+	return float64(s.v[sig]), float64(s.weight(sig))
+}
+
+// pieces is how many pieces of time a window consists of, and worst how many of them
+// are left out where a signal is worst: whatever happens in no more than two of five
+// pieces is no anomaly, as a pause or a lost segment.
+const (
+	pieces = 5
+	worst  = 2
+)
+
+// window is what an endpoint did in the last pieces of time.
+type window struct {
+	ring [pieces]sums
+	next uint8
+	full uint8
+	box  sums // of all pieces
+}
+
+// push adds a piece, and forgets the oldest.
+func (w *window) push(s *sums) {
+	w.ring[w.next] = *s
+	w.next = (w.next + 1) % pieces
+	w.full = min(w.full+1, pieces)
+	w.box = w.ring[0]
+	for i := 1; i < pieces; i++ {
+		w.box.seconds += w.ring[i].seconds
+		w.box.add(&w.ring[i])
+	}
+}
+
+// trimmed is the value of a signal without the pieces in which it is worst. It is
+// false when fewer pieces than it takes tell of it.
+func (w *window) trimmed(sig Signal) (v, n float64, ok bool) {
+	var vs, ns, ratio [pieces]float64
+	k := 0
+	for i := range w.ring {
+		s := &w.ring[i]
+		v, n := s.value(sig)
+		if s.seconds == 0 || n <= 0 && sig != Rate || sig == P99 && n < 4 {
+			continue
+		}
+		vs[k], ns[k] = v, n
+		if sig == Rate {
+			n += 0.1
+		}
+		ratio[k] = v / n
+		k++
+	}
+	if k < pieces-worst {
+		return 0, 0, false
+	}
+	for i := range k {
+		higher := 0
+		for j := range k {
+			if ratio[j] > ratio[i] || ratio[j] == ratio[i] && j < i {
+				higher++
+			}
+		}
+		if higher >= worst-(pieces-k) {
+			v += vs[i]
+			n += ns[i]
+		}
+	}
+	return v, n, true
 }
 
 // fewest is how little of a request in a window still tells of its times.
 const fewest = 0.25
 
-// y is the value of a signal of times in the form in which it is judged: larger is
-// worse, and noise is about as large whatever the value. usual is the usual time of
-// a request, µs. It is false when the window does not tell.
-func (s *sums) y(sig Signal, usual float64) (float64, bool) {
+// y is the form in which a signal of times is judged, of its value: larger is worse,
+// and noise is about as large whatever the value. usual is the usual time of a
+// request, µs.
+func y(sig Signal, v, n, usual float64) float64 {
 	switch {
-	case sig == Rate:
-		return -math.Log(float64(s.n/s.seconds) + 0.1), true
 	case sig == Total:
-		return math.Log(max(float64(s.v[Total]/s.n), 1)), s.n >= fewest
-	case sig == P50:
-		return float64(s.v[P50] / s.n), s.n >= fewest
-	case sig == P99:
-		return float64(s.v[P99] / s.tailed), s.tailed >= 4
-	case sig == MinRTT:
-		return float64(s.v[MinRTT] / s.timed), s.timed > 0.1
+		return math.Log(max(v/n, 1))
 	case sig.isPart():
-		return math.Log1p(max(float64(s.v[sig]/s.n), 0) / (partUnit * usual)), s.n >= fewest
+		return math.Log1p(max(v/n, 0) / (partUnit * usual))
 	}
-	return 0, false
+	return v / n
 }
+
+// rarely is the form in which the number of requests is judged.
+func rarely(n, seconds float64) float64 { return -math.Log(n/seconds + 0.1) }
 
 // partUnit is the share of the usual time of a request below which a part counts
 // little: its logarithm is taken of the part plus this share.
 const partUnit = 0.1
-
-// count is a signal that counts events among trials: how many, of how many.
-func (s *sums) count(sig Signal) (k, n float64) {
-	switch sig {
-	case Loss:
-		return float64(s.v[Loss]), float64(s.segs)
-	}
-	return float64(s.v[sig]), float64(s.n)
-}
 
 // deviance is the signed root of the likelihood ratio of k events where mu were to be
 // expected, in standard deviations: near those of the normal distribution also for few.

@@ -3,33 +3,37 @@ package anomaly
 import "math"
 
 // tail tells how rare a deviation is, from all that were seen: a histogram of
-// deviations above 1, in units of their usual spread.
+// deviations, in units of their usual spread.
 type tail struct {
 	n      float64 // deviations seen, small ones and negative ones too
 	counts [tailBins]float64
-	// nlp is -ln P(deviation > 2^(i/8)), made from the counts by fit; beyond 1024 it
+	// nlp is -ln P(deviation > 2^(i/8-3)), made from the counts by fit; beyond 1024 it
 	// does not fall any more.
 	nlp   [tailBins + 1]float64
 	since float64 // n when it was fitted
 }
 
 const (
-	tailBins    = 80 // eighths of powers of two: up to 1024
+	tailBins    = 104 // eighths of powers of two: from 1/8 up to 1024
 	perOctave   = 8
-	tailPrior   = 300 // deviations that the prior counts for
+	firstBin    = -24 // of deviation 1 is bin 0
+	tailPrior   = 100 // deviations that the prior counts for
 	tailDecided = 30  // counts from which on a frequency is taken for what it is
 	steepest    = 40.0
 )
 
-// priorTail is taken for P(deviation > z), z ≥ 1, as long as nothing was seen: that
+// least is the smallest deviation that is counted.
+const least = 0.125
+
+// priorTail is taken for P(deviation > z), as long as nothing was seen: that
 // of a normal distribution at 1, and from there on an exponential one, far heavier.
-func priorTail(z float64) float64 { return 0.16 * math.Exp(0.8*(1-z)) }
+func priorTail(z float64) float64 { return 0.16 * math.Exp(1.2*(1-z)) }
 
 // add counts a deviation.
 func (t *tail) add(z float64) {
 	t.n++
-	if z >= 1 {
-		t.counts[min(int(math.Log2(z)*perOctave), tailBins-1)]++
+	if z >= least {
+		t.counts[min(int(math.Log2(z)*perOctave-firstBin), tailBins-1)]++
 	}
 	if t.n > 2*t.since+1000 || t.n > t.since+2e6 {
 		t.fit()
@@ -55,7 +59,7 @@ func (t *tail) fit() {
 			power = steepness(&above, middle, last)
 			if first >= 0 && first < middle {
 				// Shrunk, for it is known badly.
-				bend = 0.6 * math.Log(power/steepness(&above, first, middle)) / (edge(last-first) / 2)
+				bend = 0.6 * math.Log(power/steepness(&above, first, middle)) / ((edge(last) - edge(first)) / 2)
 			}
 		}
 	}
@@ -78,7 +82,7 @@ func (t *tail) fit() {
 }
 
 // edge is ln of the lower edge of a bin.
-func edge(i int) float64 { return float64(i) / perOctave * math.Ln2 }
+func edge(i int) float64 { return float64(i+firstBin) / perOctave * math.Ln2 }
 
 // reach is the last bin above whose edge there are so many, -1 when there is none.
 func reach(above *[tailBins + 1]float64, n float64) int {
@@ -92,18 +96,18 @@ func reach(above *[tailBins + 1]float64, n float64) int {
 
 // steepness is the power of z with which the counts fall between two bins.
 func steepness(above *[tailBins + 1]float64, from, to int) float64 {
-	return math.Log(above[from]/above[to]) / edge(to-from)
+	return math.Log(above[from]/above[to]) / (edge(to) - edge(from))
 }
 
 // rarity is -ln P(deviation > z).
 func (t *tail) rarity(z float64) float64 {
-	if z < 1 {
+	if z < least {
 		return 0
 	}
 	if t.nlp[tailBins] == 0 {
 		t.fit()
 	}
-	x := math.Log2(z) * perOctave
+	x := math.Log2(z)*perOctave - firstBin
 	if x >= tailBins {
 		return t.nlp[tailBins]
 	}

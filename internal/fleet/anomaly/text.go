@@ -44,6 +44,10 @@ func (x *Explanation) describe(g *graph, n int) {
 func (s *Shared) sentence() string {
 	what := s.Signal.adjective(s.Network)
 	switch s.Kind {
+	case Service:
+		if len(s.Members) == 1 && s.Members[0].Host == "" {
+			return fmt.Sprintf("%s is %s on all its hosts together.", s.Value, what)
+		}
 	case Endpoint:
 		return fmt.Sprintf("%s is %s, and nothing else.", s.Value, what)
 	case Clients:

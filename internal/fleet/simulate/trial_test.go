@@ -1,0 +1,159 @@
+package simulate_test
+
+import (
+	"bytes"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/slowray/slowray/internal/fleet"
+	"github.com/slowray/slowray/internal/fleet/anomaly"
+	"github.com/slowray/slowray/internal/fleet/simulate"
+)
+
+// trial is a scenario in a fleet, judged.
+type trial struct {
+	scenario string
+	seed     uint64
+	hosts    int
+	size     float64
+
+	alarms  int // before the onset
+	found   int // s from the onset to the first anomaly, -1 when there was none
+	named   int // s from the onset until what is shared was named right, -1 for never
+	right   bool
+	text    string
+	truth   string
+	members int
+}
+
+// learned is a fleet that was watched for some time, and what was learned of it.
+type learned struct {
+	options simulate.Options
+	seed    uint64
+	until   int64
+	state   []byte
+	alarms  []string
+}
+
+// learn draws the size of the fleet and the time of the day from the seed, and watches
+// it for so many seconds.
+func learn(t testing.TB, seed uint64, most, seconds int) *learned {
+	r := rand.New(rand.NewPCG(seed, 77))
+	l := &learned{seed: seed, options: simulate.Options{Hosts: 20 + r.IntN(most-20), Endpoints: 6 + r.IntN(8), Seed: seed}}
+	begin := int64(1_790_000_000)/86400*86400 + int64(r.IntN(86400))
+	l.until = begin + int64(seconds)
+	f := simulate.New(l.options)
+	m := anomaly.New(anomaly.Options{})
+	facts := hostsOf(f)
+	for at := begin; at < l.until; at++ {
+		f.Second(at, m.Add)
+		if j := m.Judge(at); len(j.Anomalies) > 0 {
+			l.alarms = append(l.alarms, fmt.Sprintf("second %d: %s %+v", at-begin, m.Explain(&j, facts).Text, j.Anomalies[0]))
+		}
+	}
+	var b bytes.Buffer
+	if err := m.Save(&b); err != nil {
+		t.Fatal(err)
+	}
+	l.state = b.Bytes()
+	return l
+}
+
+func hostsOf(f *simulate.Fleet) (facts anomaly.Facts) {
+	for _, h := range f.Hosts {
+		facts.Hosts = append(facts.Hosts, h.Host)
+	}
+	return facts
+}
+
+// try plants a scenario in a fleet that was learned; the time of the day goes on.
+func (l *learned) try(tb testing.TB, name string, seed uint64, size float64) trial {
+	s, ok := simulate.Find(name)
+	if !ok {
+		tb.Fatal(name)
+	}
+	t := trial{scenario: name, seed: l.seed, hosts: l.options.Hosts, size: size, found: -1, named: -1}
+	f := simulate.New(l.options)
+	begin := l.until
+	onset := begin + 60 + int64(seed%7)
+	last := onset + 25
+	if s.Slow {
+		last = onset + 1500
+	}
+	if s.Control {
+		last = onset + 90
+	}
+	planted := f.Plant(s, onset, last, seed, size)
+	facts := hostsOf(f)
+	m, err := anomaly.Load(bytes.NewReader(l.state), anomaly.Options{})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	if name == "daily-peak" {
+		m = anomaly.New(anomaly.Options{})
+		begin = onset - 600
+		f.History(begin-9*86400, begin, 300, m.Warm)
+	}
+	for at := begin; at < last; at++ {
+		f.Second(at, m.Add)
+		j := m.Judge(at)
+		if len(j.Anomalies) == 0 {
+			continue
+		}
+		if at < onset {
+			t.alarms++
+			x := m.Explain(&j, facts)
+			t.text = "before: " + x.Text
+			continue
+		}
+		if t.found < 0 {
+			t.found = int(at - onset + 1)
+		}
+		if s.Control {
+			x := m.Explain(&j, facts)
+			t.text = x.Text
+			continue
+		}
+		facts.Clients = facts.Clients[:0]
+		f.ClientRequests(func(k fleet.Key, c simulate.ClientRequest) {
+			facts.Clients = append(facts.Clients, anomaly.ClientRequest{Key: k, Client: c.Client, Bad: c.Bad, Weight: c.Weight})
+		})
+		x := m.Explain(&j, facts)
+		t.text, t.members = x.Text, len(j.Anomalies)
+		t.right = agrees(x, planted.Causes)
+		if t.right && t.named < 0 {
+			t.named = int(at - onset + 1)
+		}
+	}
+	var truth []string
+	for _, c := range planted.Causes {
+		truth = append(truth, c.Kind+":"+c.Value)
+	}
+	t.truth = strings.Join(truth, ", ")
+	t.size = planted.Size
+	return t
+}
+
+// agrees says whether the planted causes, and nothing else, are named.
+func agrees(x anomaly.Explanation, causes []simulate.Cause) bool {
+	if len(x.Shared) != len(causes) {
+		return false
+	}
+	for _, c := range causes {
+		names := append([]string{c.Kind + ":" + c.Value}, c.Same...)
+		if !slices.ContainsFunc(x.Shared, func(s anomaly.Shared) bool {
+			list := []anomaly.Component{s.Component}
+			list = append(list, s.Also...)
+			if s.And != nil {
+				list = append(list, *s.And)
+			}
+			return slices.ContainsFunc(list, func(o anomaly.Component) bool { return slices.Contains(names, string(o.Kind)+":"+o.Value) })
+		}) {
+			return false
+		}
+	}
+	return true
+}
