@@ -140,9 +140,13 @@ func (m *Model) score(e *endpoint, g *group, learn bool) float64 {
 		return 0
 	}
 	s := scoring{m: m, e: e, g: g, usual: e.usual(g), judge: judge, learn: learn && !frozen, young: m.at-e.start < young}
+	s.lasting = e.unusual > 0 && m.at-e.unusual >= 2*learnEvery
 	s.doubt = 0.09 / (1 + e.Seen/15)
 	s.gain = max(baseGain, learnEvery/(e.Seen+learnEvery))
-	s.spread = max(spreadGain, 0.5*learnEvery/(e.Seen+learnEvery))
+	s.spread = max(spreadGain, min(1.5*learnEvery/(e.Seen+learnEvery), 0.3))
+	if s.lasting {
+		s.spread = 0
+	}
 	s.look(fast)
 	quick := s.mix
 	best, rarest := s.best, s.rarest
@@ -197,5 +201,5 @@ func (m *Model) begin(e *endpoint, g *group) {
 	e.Known = 1
 }
 
-// called says whether the endpoint is called from here.
+// called says whether the endpoint is called from its host.
 func (e *endpoint) called() bool { return e.Key.Side == observe.Called }

@@ -10,8 +10,8 @@ import (
 const (
 	leastVariance = 9e-6 // a spread of 0.3 %
 	mostVariance  = 25
-	baseGain      = 0.015 // of a spread, for each step of learning
-	spreadGain    = 0.01
+	baseGain      = 0.01 // of a spread, for each step of learning
+	spreadGain    = 0.004
 	slowGain      = 0.0005 // of the usual value of days
 	half          = 0.6745 // half of all deviations of a normal distribution are smaller
 )

@@ -7,19 +7,21 @@ const many = 50
 
 // scoring judges one endpoint at one step.
 type scoring struct {
-	m      *Model
-	e      *endpoint
-	g      *group
-	usual  float64 // time of a request, µs
-	judge  bool
-	learn  bool
-	young  bool    // it has begun anew
-	doubt  float64 // variance of what is not known well yet
-	gain   float64
-	spread float64
-	mix    mixture
-	best   Signal // that is rarest
-	rarest float64
+	m     *Model
+	e     *endpoint
+	g     *group
+	usual float64 // time of a request, µs
+	judge bool
+	learn bool
+	// lasting says that it has been unusual for some time: how it scatters is not learned.
+	lasting bool
+	young   bool    // it has begun anew
+	doubt   float64 // variance of what is not known well yet
+	gain    float64
+	spread  float64
+	mix     mixture
+	best    Signal // that is rarest
+	rarest  float64
 }
 
 // look judges a window.
@@ -56,7 +58,7 @@ func (s *scoring) rare(sig Signal, w int, z, n, weight float64) {
 		class = 1
 	}
 	t := &s.m.tails[class][sig][w]
-	if s.learn {
+	if s.learn && !s.lasting {
 		t.add(z)
 	}
 	if z <= least {

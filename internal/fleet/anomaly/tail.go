@@ -20,6 +20,8 @@ const (
 	tailPrior   = 100 // deviations that the prior counts for
 	tailDecided = 30  // counts from which on a frequency is taken for what it is
 	steepest    = 40.0
+	usualBend   = 0.5 // of a tail whose bend is not known
+	bendPrior   = 100 // counts that this stands for
 )
 
 // least is the smallest deviation that is counted.
@@ -51,15 +53,15 @@ func (t *tail) fit() {
 		above[i] = above[i+1] + t.counts[i]
 	}
 	last := reach(&above, max(tailDecided, math.Sqrt(t.n)/4))
-	power, bend := 4.0, 0.0
+	power, bend := 4.0, usualBend
 	if last > 0 {
 		middle := reach(&above, 5*above[last])
 		first := reach(&above, 5*above[max(middle, 0)])
 		if middle >= 0 && middle < last {
 			power = steepness(&above, middle, last)
 			if first >= 0 && first < middle {
-				// Shrunk, for it is known badly.
-				bend = 0.6 * math.Log(power/steepness(&above, first, middle)) / ((edge(last) - edge(first)) / 2)
+				seen := math.Log(power/steepness(&above, first, middle)) / ((edge(last) - edge(first)) / 2)
+				bend = (usualBend*bendPrior + seen*above[last]) / (bendPrior + above[last])
 			}
 		}
 	}

@@ -40,8 +40,6 @@ var Scenarios = []Scenario{
 		if len(p.f.callersOf(e)) == 0 {
 			e = p.called(p.f.named("redis"))
 		}
-		// One time in two its host ships nothing: only its callers tell.
-		e.hidden = p.r.IntN(2) == 0
 		begin, end := each([]*served{e}, func(e *served) { e.fault.us[observe.ServerLock] = 80_000 * p.size })
 		return plan{causes: []Cause{e.dependency()}, begin: begin, end: end}
 	}},

@@ -168,7 +168,8 @@ func New(o Options) *Fleet {
 	if len(cache.hosts) == 0 {
 		f.serve(f.Hosts[0], cache)
 	}
-	f.serve(f.Hosts[r.IntN(data)], dir)
+	// One time in two the directory's host tells nothing of it: only its callers do.
+	f.serve(f.Hosts[r.IntN(data)], dir).hidden = r.IntN(2) == 0
 	var list []*service
 	for i := range apps {
 		s := f.service(appNames[i], 8080, 1+i%2, f.shape(3000, 30000, 60, observe.ServerCPU, observe.ServerLock, observe.ServerRunq))
