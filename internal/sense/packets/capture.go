@@ -209,6 +209,9 @@ func (r *reader) endAll(now int64) {
 		return cmp.Or(cmp.Compare(a.lastNS, b.lastNS), a.server.Compare(b.server), a.client.Compare(b.client))
 	})
 	for _, c := range open {
+		if c.closing[0] && c.closing[1] {
+			c.end(c.lastNS, 0) // the last acknowledgement was not captured
+		}
 		t := c.turn
 		if t != nil && (!t.answered() || t.acked == 0) {
 			t.flags |= observe.FlagUnfinished

@@ -103,6 +103,11 @@ func (c *connection) take(s *segment, fromClient bool) {
 	if s.flags&flagFIN != 0 {
 		c.closed(s, fromClient)
 	}
+	// What comes between the second FIN and the acknowledgement of the answer still
+	// belongs to its request.
+	if c.closing[0] && c.closing[1] && (c.turn == nil || c.turn.acked != 0) {
+		c.end(s.timeNS, 0)
+	}
 }
 
 // handshake takes in a SYN or the answer to one.
@@ -324,12 +329,11 @@ func (c *connection) closed(s *segment, fromClient bool) {
 			c.turn = nil
 		}
 	case !fromClient && t.answered():
-		t.flags |= observe.FlagClosed
+		if t.acked == 0 {
+			t.flags |= observe.FlagClosed
+		}
 	case !fromClient:
 		c.end(s.timeNS, 0)
-	}
-	if c.closing[0] && c.closing[1] {
-		c.over = true
 	}
 }
 

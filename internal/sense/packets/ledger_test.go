@@ -141,6 +141,48 @@ func TestLedgers(t *testing.T) {
 			s.fin(3020, true)
 			s.fin(3020.1, false)
 		}, []planted{{parts: parts{observe.Server: 3000, observe.Network: 0.1}, flags: observe.FlagHalfClosed | observe.FlagUnanswered}}},
+		"the client closes when it has its answer": {func(s *script) {
+			s.open(0, 0.1, 1)
+			s.ask(20, get)
+			s.answer(21.1, ok, 300)
+			s.acked(22.1)
+			s.fin(30, true)
+			s.fin(30.1, false)
+			s.acked(31.1)
+		}, []planted{{parts: parts{observe.Server: 1, observe.Network: 1.1}}}},
+		"the server closes with its last answer": {func(s *script) {
+			s.open(0, 0.1, 1)
+			s.ask(20, get)
+			s.answer(21.1, ok, 300)
+			s.ask(40, get)
+			s.answer(42.1, ok, 300)
+			s.fin(42.2, false)
+			s.down++
+			s.fin(43.1, true)
+			s.acked(43.2)
+		}, []planted{
+			{parts: parts{observe.Server: 1, observe.Network: 1.1, observe.AckDelay: 17.9}},
+			{parts: parts{observe.Server: 2, observe.Network: 1.1}, flags: observe.FlagClosed},
+		}},
+		"the client closes its half, and acknowledges the answer last": {func(s *script) {
+			s.open(0, 0.1, 1)
+			s.ask(20, get)
+			s.fin(20.1, true)
+			s.up++
+			s.answer(21.1, ok, 300)
+			s.fin(21.2, false)
+			s.down++
+			s.acked(22.1)
+			s.acked(22.3)
+		}, []planted{{parts: parts{observe.Server: 1, observe.Network: 1.1}, flags: observe.FlagHalfClosed | observe.FlagClosed}}},
+		"closed by both, and the acknowledgement was not captured": {func(s *script) {
+			s.open(0, 0.1, 1)
+			s.ask(20, get)
+			s.fin(20.1, true)
+			s.up++
+			s.answer(21.1, ok, 300)
+			s.fin(21.2, false)
+		}, []planted{{parts: parts{observe.Server: 1, observe.Network: 0.2}, flags: observe.FlagHalfClosed | observe.FlagClosed | observe.FlagTruncated}}},
 		"last words that nobody answers": {func(s *script) {
 			s.open(0, 0.1, 1)
 			s.ask(20, "\x01\x00\x00\x00\x03")
