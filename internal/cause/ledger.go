@@ -71,7 +71,8 @@ func (v *View) buildLedgers() {
 		switch {
 		case l.called():
 			called = append(called, l)
-		case v.Filter == (observe.Filter{}) || v.ServiceAt(e.NetNS, e.Port, "") != nil:
+		// What is read from a file holds only what was asked for, and no processes.
+		case v.Filter == (observe.Filter{}) || v.Capture != nil || v.ServiceAt(e.NetNS, e.Port, "") != nil:
 			answer(l)
 		default:
 			others = append(others, l)
@@ -93,6 +94,8 @@ func (v *View) buildLedgers() {
 	}
 	for _, l := range called {
 		switch {
+		case v.Capture != nil:
+			v.ledgers = append(v.ledgers, l)
 		case isServing(l):
 			l.reach = v.callShare(l)
 			v.ledgers = append(v.ledgers, l)

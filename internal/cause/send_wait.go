@@ -180,11 +180,10 @@ func checkSendBuffer(v *View) Result {
 // (TCP_DELACK_MIN, include/net/tcp.h). It happens to answers, to calls made
 // from here, and to requests whose client does it.
 var nagleDelayedAck = Cause{
-	ID:     "nagle-delayed-ack",
-	Title:  "Nagle's algorithm waits for a delayed acknowledgement: 40 ms for each small write",
-	Layer:  LayerApplication,
-	Needs:  []observe.Kind{observe.KindRequests},
-	OnWire: true,
+	ID:    "nagle-delayed-ack",
+	Title: "Nagle's algorithm waits for a delayed acknowledgement: 40 ms for each small write",
+	Layer: LayerApplication,
+	Needs: []observe.Kind{observe.KindRequests},
 	Doc: Doc{
 		About: "Who writes in pieces without TCP_NODELAY has the second piece held back until the first one is acknowledged, and the other end " +
 			"acknowledges only after 40 ms, in the hope of an answer to send it with. It happens to answers, to calls made from here, and to " +
