@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/slowray/slowray/internal/fleet"
+	"github.com/slowray/slowray/internal/fleet/clickhouse"
 	"github.com/slowray/slowray/internal/report"
 )
 
@@ -18,7 +19,9 @@ type fleetFlags struct {
 }
 
 // archives opens archives, by the scheme of their URL.
-var archives = map[string]func(url string) (fleet.Archive, error){}
+var archives = map[string]func(url string) (fleet.Archive, error){
+	strings.TrimSuffix(clickhouse.Scheme, "://"): func(url string) (fleet.Archive, error) { return clickhouse.Open(url) },
+}
 
 // open opens the archive; what it returns may be an io.Closer too.
 func (f *fleetFlags) open() (fleet.Archive, error) {
@@ -60,6 +63,7 @@ type stage struct {
 	began    time.Time
 	shown    time.Time
 	told     bool
+	quiet    bool // tell nothing any more
 }
 
 // patience is how long nothing is told.
@@ -72,7 +76,7 @@ func newStage(w io.Writer) *stage {
 
 func (p *stage) show(what string, done float64) {
 	now := time.Now()
-	if now.Sub(p.began) < patience || now.Sub(p.shown) < 200*time.Millisecond {
+	if p.quiet || now.Sub(p.began) < patience || now.Sub(p.shown) < 200*time.Millisecond {
 		return
 	}
 	p.shown = now

@@ -98,3 +98,32 @@ func TestFleetWhyErrors(t *testing.T) {
 		}
 	}
 }
+
+func TestFleetTopAndWatch(t *testing.T) {
+	a := fleetInMemory(t)
+	now := time.Now()
+	for _, host := range []string{"a", "b\x1b[2J"} {
+		if err := a.Hello(context.Background(), &fleet.Host{Name: host}, now); err != nil {
+			t.Fatal(err)
+		}
+		serve(a, host, "nginx", 80, now.Add(-10*time.Minute), 640, 20, func(s, i int) time.Duration {
+			return time.Millisecond + time.Duration((s*7+i*13)%20)*20*time.Microsecond
+		})
+	}
+	out, messages, status := slowrayOut("fleet", "top", "--once")
+	if status != exitNothing || !strings.Contains(out, "nginx:80") || !strings.Contains(out, "heard of") || strings.Contains(out, "\x1b") {
+		t.Errorf("status %d, %q:\n%s", status, messages, out)
+	}
+	out, _, status = slowrayOut("fleet", "top", "--once", "--json")
+	if status != exitNothing || !strings.Contains(out, `"schema": "slowray.fleet-top/1"`) {
+		t.Errorf("status %d:\n%s", status, out)
+	}
+	if out, messages, status := slowrayOut("fleet", "watch", "--for", "1s"); status != exitNothing || out != "" || messages != "" {
+		t.Errorf("status %d, %q, %q", status, out, messages)
+	}
+	for _, args := range [][]string{{"top", "--json"}, {"top", "--every", "1ms"}, {"watch", "--for", "1ms"}, {"watch", "--from", "nowhere"}} {
+		if _, messages, status := slowrayOut(append([]string{"fleet"}, args...)...); status != exitFailed || strings.Count(messages, "\n") != 1 {
+			t.Errorf("%q: status %d, %q", args, status, messages)
+		}
+	}
+}

@@ -1,0 +1,130 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/slowray/slowray/internal/fleet"
+	"github.com/slowray/slowray/internal/fleet/answer"
+	"github.com/slowray/slowray/internal/report"
+)
+
+type fleetWatchCmd struct {
+	For        *time.Duration `placeholder:"D" help:"End after so long; without it watch until it is stopped."`
+	JSON       bool           `name:"json" help:"Print events as JSON, one on a line."`
+	fleetFlags `embed:""`
+}
+
+// Help is printed by --help, above the flags.
+func (*fleetWatchCmd) Help() string {
+	return `Asks the archive each second, and says on a line when something abnormal begins, when more is known of it, and when it is over. What it says is written to the archive too, where that keeps events.
+
+Exit status: 0 nothing happened; 1 something did; 2 could not run.`
+}
+
+// Validate is called by the command line parser.
+func (c *fleetWatchCmd) Validate() error {
+	if c.For != nil && *c.For < time.Second {
+		return fmt.Errorf("--for %s: must be at least 1s", *c.For)
+	}
+	return nil
+}
+
+// Run watches until it is stopped.
+func (c *fleetWatchCmd) Run(ctx context.Context, s *streams) error {
+	archive, err := c.open()
+	if err != nil {
+		return err
+	}
+	defer closeArchive(archive)
+	if c.For != nil {
+		var stop context.CancelFunc
+		ctx, stop = context.WithTimeout(ctx, *c.For)
+		defer stop()
+	}
+	progress := newStage(s.err)
+	w := answer.NewWatcher(archive, progress.show)
+	err = w.Learn(ctx, time.Now())
+	progress.clear()
+	progress.quiet = true
+	if err != nil {
+		if ctx.Err() != nil {
+			return nil
+		}
+		return fmt.Errorf("fleet watch: %w", err)
+	}
+	tell := teller{c: c, s: s, archive: archive}
+	for _, i := range w.Open() {
+		tell.say(ctx, []answer.Event{{Schema: answer.SchemaEvent, At: time.Now().UTC(), Kind: answer.Onset, Incident: i}})
+	}
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	for ctx.Err() == nil {
+		events, err := w.Step(ctx, time.Now())
+		tell.say(ctx, events)
+		if ctx.Err() == nil {
+			tell.trouble(err)
+		}
+		select {
+		case <-ctx.Done():
+		case <-tick.C:
+		}
+	}
+	if tell.failed != nil {
+		return fmt.Errorf("fleet watch: %w", tell.failed)
+	}
+	if tell.any {
+		return exit(exitFindings)
+	}
+	return nil
+}
+
+// teller prints events, and has the archive keep them.
+type teller struct {
+	c       *fleetWatchCmd
+	s       *streams
+	archive fleet.Archive
+	any     bool
+	failed  error     // of printing: there is nobody who reads
+	said    string    // the trouble that was told last
+	at      time.Time // and when
+}
+
+func (t *teller) say(ctx context.Context, events []answer.Event) {
+	var stored []fleet.Event
+	for i := range events {
+		e := &events[i]
+		t.any = true
+		line := e.Line()
+		if t.c.JSON {
+			text, err := e.JSON()
+			if err != nil {
+				t.trouble(err)
+				continue
+			}
+			line = string(text)
+		}
+		if _, err := fmt.Fprintln(t.s.out, line); err != nil {
+			t.failed = err
+		}
+		if x, err := e.Stored(); err == nil {
+			stored = append(stored, x)
+		}
+	}
+	if keeps, ok := t.archive.(fleet.EventStore); ok && len(stored) > 0 {
+		t.trouble(keeps.AddEvents(ctx, stored))
+	}
+}
+
+// trouble tells of an error once, and again when it is another one or a minute later.
+func (t *teller) trouble(err error) {
+	switch {
+	case err == nil:
+		return
+	case err.Error() == t.said && time.Since(t.at) < time.Minute:
+		return
+	}
+	t.said, t.at = err.Error(), time.Now()
+	fmt.Fprintf(t.s.err, "slowray: fleet watch: %s; trying again\n", report.Clean(err.Error()))
+}

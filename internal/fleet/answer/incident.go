@@ -1,0 +1,259 @@
+package answer
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/slowray/slowray/internal/figure"
+	"github.com/slowray/slowray/internal/fleet"
+	"github.com/slowray/slowray/internal/fleet/anomaly"
+	"github.com/slowray/slowray/internal/fleet/servicemap"
+	"github.com/slowray/slowray/internal/report"
+)
+
+// SchemaEvent identifies the form of an Event in JSON (schema/fleetevent.schema.json).
+const SchemaEvent = "slowray.fleet-event/1"
+
+// Kinds of events.
+const (
+	Onset  = "onset"
+	Update = "update" // what it is, is known better
+	Over   = "end"
+)
+
+// Event is that an incident began, became clearer, or ended.
+type Event struct {
+	Schema string    `json:"schema"`
+	At     time.Time `json:"at"` // the second by which it was judged
+	Kind   string    `json:"kind"`
+	Incident
+}
+
+// Incident is a component that abnormal endpoints share, or an abnormal endpoint that
+// shares nothing, from when it began until it is over.
+type Incident struct {
+	ID        string            `json:"id"`
+	Since     time.Time         `json:"since"`
+	Until     *time.Time        `json:"until"` // null while it lasts
+	Text      string            `json:"text"`
+	Component anomaly.Component `json:"component"`
+	Network   bool              `json:"network"`
+	Endpoints []Endpoint        `json:"endpoints"` // abnormal ones, worst first
+
+	keys map[fleet.Key]bool // all that ever belonged to it
+	told int64              // s: when an event last told it
+}
+
+// updateEvery is how many seconds lie between two events of an incident at least, but
+// for its end.
+const updateEvery = 5
+
+// incidents follows what is abnormal from second to second.
+type incidents struct {
+	open   map[string]*Incident
+	behind bool // an update waits until it may be told
+	last   int64
+}
+
+// due says that something waits to be told.
+func (x *incidents) due(at int64) bool { return x.behind && at-x.last >= updateEvery }
+
+// group is what is abnormal now by one component.
+type group struct {
+	component anomaly.Component
+	text      string
+	network   bool
+	list      []*anomaly.Anomaly
+}
+
+// groups puts the abnormal endpoints under what explains them.
+func groups(anomalies []anomaly.Anomaly, e *anomaly.Explanation) []group {
+	byKey := map[fleet.Key]*anomaly.Anomaly{}
+	for i := range anomalies {
+		byKey[anomalies[i].Key] = &anomalies[i]
+	}
+	var all []group
+	for i := range e.Shared {
+		s := &e.Shared[i]
+		g := group{component: s.Component, text: s.Text, network: s.Network}
+		for _, k := range s.Explains {
+			if a := byKey[k]; a != nil {
+				g.list = append(g.list, a)
+				delete(byKey, k)
+			}
+		}
+		if len(g.list) > 0 {
+			all = append(all, g)
+		}
+	}
+	left := slices.SortedFunc(maps.Keys(byKey), servicemap.CompareKeys)
+	for _, k := range left {
+		a := byKey[k]
+		value := k.Service + " on " + k.Host
+		all = append(all, group{anomaly.Component{Kind: anomaly.Endpoint, Value: value}, endpointOf(a).text() + ".", a.Network, []*anomaly.Anomaly{a}})
+	}
+	return all
+}
+
+// follow takes what is abnormal at a second.
+func (x *incidents) follow(at int64, anomalies []anomaly.Anomaly, e *anomaly.Explanation) (events []Event) {
+	now := time.Unix(at, 0).UTC()
+	x.last, x.behind = at, false
+	met := map[*Incident]bool{}
+	for _, g := range groups(anomalies, e) {
+		i := x.same(&g, met)
+		kind := Update
+		changed := false
+		if i == nil {
+			kind, changed = Onset, true
+			i = x.begin(&g)
+		}
+		met[i] = true
+		more := false
+		for _, a := range g.list {
+			more = more || !i.keys[a.Key]
+			i.keys[a.Key] = true
+		}
+		changed = changed || i.Component != g.component || more && len(g.list) >= 2*len(i.Endpoints)
+		if changed && kind == Update && at-i.told < updateEvery {
+			x.behind = true
+			continue
+		}
+		if changed || len(g.list) >= len(i.Endpoints) {
+			i.Component, i.Text, i.Network = g.component, g.text, g.network
+			i.Endpoints = i.Endpoints[:0:0]
+			for _, a := range g.list {
+				i.Endpoints = append(i.Endpoints, endpointOf(a))
+			}
+			worstFirst(i.Endpoints)
+		}
+		if changed {
+			i.told = at
+			events = append(events, Event{SchemaEvent, now, kind, *i})
+		}
+	}
+	abnormal := map[fleet.Key]bool{}
+	for i := range anomalies {
+		abnormal[anomalies[i].Key] = true
+	}
+	for _, id := range slices.Sorted(maps.Keys(x.open)) {
+		i := x.open[id]
+		if met[i] {
+			continue
+		}
+		// It may have become part of another one; it ends when nothing of it is left.
+		if touches(i.keys, abnormal) && !covered(i.keys, abnormal, met) {
+			continue
+		}
+		i.Until = &now
+		delete(x.open, id)
+		events = append(events, Event{SchemaEvent, now, Over, *i})
+	}
+	return events
+}
+
+// touches says that something of an incident is abnormal still.
+func touches(keys, abnormal map[fleet.Key]bool) bool {
+	for k := range keys {
+		if abnormal[k] {
+			return true
+		}
+	}
+	return false
+}
+
+// covered says that what is left of an incident belongs to others.
+func covered(keys, abnormal map[fleet.Key]bool, met map[*Incident]bool) bool {
+	for k := range keys {
+		if !abnormal[k] {
+			continue
+		}
+		found := false
+		for i := range met {
+			found = found || i.keys[k]
+		}
+		if !found {
+			return false
+		}
+	}
+	return true
+}
+
+// same is the incident that a group belongs to: that of the same component, or that
+// which has most of its endpoints; nil when there is none.
+func (x *incidents) same(g *group, met map[*Incident]bool) *Incident {
+	var best *Incident
+	most := 0
+	for _, id := range slices.Sorted(maps.Keys(x.open)) {
+		i := x.open[id]
+		if met[i] {
+			continue
+		}
+		n := 0
+		for _, a := range g.list {
+			if i.keys[a.Key] {
+				n++
+			}
+		}
+		if i.Component == g.component {
+			n += len(g.list)
+		}
+		if n > most {
+			best, most = i, n
+		}
+	}
+	return best
+}
+
+// begin opens an incident.
+func (x *incidents) begin(g *group) *Incident {
+	since := g.list[0].Since
+	for _, a := range g.list {
+		since = min(since, a.Since)
+	}
+	// Two that begin in the same second with the same component are not: the first takes it.
+	id := fmt.Sprintf("%d-%s-%s", since, g.component.Kind, g.component.Value)
+	for n := 2; x.open[id] != nil; n++ {
+		id = fmt.Sprintf("%d-%s-%s-%d", since, g.component.Kind, g.component.Value, n)
+	}
+	i := &Incident{ID: id, Since: time.Unix(since, 0).UTC(), keys: map[fleet.Key]bool{}, Endpoints: []Endpoint{}}
+	x.open[id] = i
+	return i
+}
+
+func compareIncidents(a, b Incident) int {
+	return cmp.Or(a.Since.Compare(b.Since), strings.Compare(a.ID, b.ID))
+}
+
+// Line is the event on a line.
+func (e *Event) Line() string {
+	clock := e.At.Format(time.TimeOnly)
+	lasted := figure.Seconds(e.At.Sub(e.Since).Seconds())
+	text := ""
+	switch e.Kind {
+	case Onset:
+		text = fmt.Sprintf("%s BEGINS  %s (since %s)", clock, e.Text, e.Since.Format(time.TimeOnly))
+	case Update:
+		text = fmt.Sprintf("%s         %s (since %s)", clock, e.Text, e.Since.Format(time.TimeOnly))
+	default:
+		text = fmt.Sprintf("%s OVER    %s, after %s", clock, strings.TrimSuffix(e.Text, "."), lasted)
+	}
+	return report.Clean(text)
+}
+
+// JSON is the event as one line of JSON.
+func (e *Event) JSON() ([]byte, error) {
+	text, err := json.Marshal(e)
+	return []byte(report.Clean(string(text))), err
+}
+
+// Stored is the event as an archive keeps it.
+func (e *Event) Stored() (fleet.Event, error) {
+	text, err := json.Marshal(e)
+	return fleet.Event{ID: e.ID, At: e.At, Kind: e.Kind, Text: e.Text, Document: text}, err
+}

@@ -1,0 +1,155 @@
+package answer
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/slowray/slowray/internal/fleet"
+	"github.com/slowray/slowray/internal/fleet/anomaly"
+)
+
+// Settle is how long after a second it is asked for: by then hosts have shipped it.
+const Settle = 3 * time.Second
+
+const (
+	// hostsEvery is how often the hosts are asked for: they say Hello each minute.
+	hostsEvery = 30
+	// catchUp is how much at most is judged when the archive was not to be reached; what
+	// is older is left out.
+	catchUp = 5 * time.Minute
+)
+
+// Watcher judges a fleet second by second. It is for one goroutine.
+type Watcher struct {
+	archive  fleet.Archive
+	model    *anomaly.Model
+	Hosts    []fleet.HostSeen
+	Newest   map[string]int64 // s: the last second of each host
+	at       int64            // the next second to judge, s since 1970
+	asked    int64            // when the hosts were asked for
+	incident incidents
+	Now      anomaly.Judgement // of the last second that was judged
+	progress func(string, float64)
+}
+
+// NewWatcher makes a watcher that knows nothing. progress, if set, is told what is done
+// while it learns.
+func NewWatcher(a fleet.Archive, progress func(what string, done float64)) *Watcher {
+	if progress == nil {
+		progress = func(string, float64) {}
+	}
+	return &Watcher{archive: a, model: anomaly.New(anomaly.Options{}), Newest: map[string]int64{}, incident: incidents{open: map[string]*Incident{}}, progress: progress}
+}
+
+// Learn learns what is usual from the history before now: sums of five minutes, and the
+// last quarter of an hour second by second where that is not too much.
+func (w *Watcher) Learn(ctx context.Context, now time.Time) error {
+	end := now.Add(-Settle).Truncate(time.Second)
+	n, err := population(ctx, w.archive, end.Add(-2*rollUp), end)
+	if err != nil {
+		return err
+	}
+	p := planFor(n, 0)
+	from := end.Add(-lead).Truncate(10 * time.Second)
+	warm := func(from, to time.Time, step time.Duration) error {
+		return w.archive.Points(ctx, fleet.Question{From: from, To: to}, step, func(p *fleet.Point) bool {
+			w.progress("learning what is usual", float64(p.At-from.Unix())/to.Sub(from).Seconds())
+			w.model.Warm(p)
+			return true
+		})
+	}
+	if err := warm(from.Add(-p.history), from, rollUp); err != nil {
+		return err
+	}
+	w.at = from.Unix()
+	if p.step > time.Second {
+		upto := end.Add(-time.Minute).Truncate(p.step)
+		if err := warm(from, upto, p.step); err != nil {
+			return err
+		}
+		w.at = upto.Unix()
+	}
+	_, err = w.judge(ctx, end.Unix())
+	return err
+}
+
+// Step judges the seconds that have passed, and says what has begun, become clearer, or
+// ended in them.
+func (w *Watcher) Step(ctx context.Context, now time.Time) ([]Event, error) {
+	end := now.Add(-Settle).Unix()
+	if oldest := now.Add(-catchUp).Unix(); w.at < oldest {
+		w.at = oldest
+	}
+	return w.judge(ctx, end)
+}
+
+// judge judges the seconds up to end, which is exclusive.
+func (w *Watcher) judge(ctx context.Context, end int64) ([]Event, error) {
+	if end <= w.at {
+		return nil, nil
+	}
+	if w.asked == 0 || end-w.asked >= hostsEvery {
+		hosts, err := w.archive.Hosts(ctx)
+		if err != nil {
+			return nil, err
+		}
+		w.Hosts, w.asked = hosts, end
+	}
+	var events []Event
+	first := w.at
+	at, begun := first, false
+	err := w.archive.Points(ctx, fleet.Question{From: time.Unix(first, 0), To: time.Unix(end, 0)}, time.Second, func(p *fleet.Point) bool {
+		if p.At < at || p.At >= end {
+			return true // not of a second that is to be judged
+		}
+		for ; at < p.At; at++ {
+			events = append(events, w.end(at)...)
+		}
+		begun = true
+		w.model.Add(p)
+		w.Newest[p.Host] = p.At
+		w.progress("judging", float64(p.At-first)/float64(end-first))
+		return true
+	})
+	switch {
+	case err == nil:
+		for ; at < end; at++ {
+			events = append(events, w.end(at)...)
+		}
+	case begun:
+		// The answer broke off within a second: what came of it must not come twice.
+		events = append(events, w.end(at)...)
+		at++
+	}
+	w.at = at
+	return events, err
+}
+
+// end ends a second.
+func (w *Watcher) end(at int64) []Event {
+	j := w.model.Judge(at)
+	w.Now = j
+	if !j.Changed && !w.incident.due(at) {
+		return nil
+	}
+	x := anomaly.Explanation{}
+	if len(j.Anomalies) > 0 {
+		hosts := make([]fleet.Host, len(w.Hosts))
+		for i := range w.Hosts {
+			hosts[i] = w.Hosts[i].Host
+		}
+		x = w.model.Explain(&j, anomaly.Facts{Hosts: hosts})
+	}
+	return w.incident.follow(at, j.Anomalies, &x)
+}
+
+// Open are the incidents that last, the oldest first.
+func (w *Watcher) Open() []Incident {
+	var all []Incident
+	for _, i := range w.incident.open {
+		all = append(all, *i)
+	}
+	slices.SortFunc(all, compareIncidents)
+	return all
+}
