@@ -1,13 +1,17 @@
 package clickhouse
 
 import (
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/slowray/slowray/internal/fleet"
+	"github.com/slowray/slowray/internal/fleet/clickhouse/clickhousetest"
 )
 
 // sinkServer takes inserts and throws them away.
@@ -81,4 +85,62 @@ func BenchmarkSend(b *testing.B) {
 		first += benchBatch
 	}
 	b.ReportMetric(float64((cpuTime(b)-before).Nanoseconds())/float64(b.N)/benchBatch, "cpu-ns/record")
+}
+
+// BenchmarkIngest sends requests into two shards of 18.16 on this machine, from hosts
+// that share its cores with the servers, until the rows are there.
+func BenchmarkIngest(b *testing.B) {
+	for _, size := range []int{10_000, 50_000, 200_000} {
+		b.Run(fmt.Sprintf("batch=%d", size), func(b *testing.B) {
+			c := clickhousetest.ForTest(b, clickhousetest.Layout{Shards: 2})
+			url := c.URL("slowray")
+			cfg, _ := initAll(b, url, nil)
+			list := newTraffic(1).requests(size, noon)
+			var dbs []*DB
+			var hosts []*fleet.Host
+			for shard := range cfg.Shards {
+				db := New(cfg)
+				defer db.Close()
+				h := hostNumber(0)
+				for i := 0; db.shardOf(h) != shard; i++ {
+					h = hostNumber(i)
+				}
+				dbs, hosts = append(dbs, db), append(hosts, h)
+			}
+			before := cpuTime(b)
+			sent := 0
+			first := fleet.Position(1)
+			for b.Loop() {
+				var wg sync.WaitGroup
+				for i, db := range dbs {
+					wg.Go(func() {
+						for k := range 4 {
+							if err := db.Send(b.Context(), requestBatch(hosts[i], first+fleet.Position(k*size), list)); err != nil {
+								b.Error(err)
+							}
+						}
+					})
+				}
+				wg.Wait()
+				first += fleet.Position(4 * size)
+				sent += 8 * size
+			}
+			b.ReportMetric(float64(sent)/b.Elapsed().Seconds(), "records/s")
+			b.ReportMetric(float64((cpuTime(b)-before).Nanoseconds())/float64(sent), "agent-cpu-ns/record")
+			var used time.Duration
+			for _, replicas := range c.Servers {
+				used += processTime(b, replicas[0].PID())
+			}
+			b.ReportMetric(float64(used.Nanoseconds())/float64(sent), "server-cpu-ns/record")
+			n, err := dbs[0].c.number(b.Context(), cfg.Shards[0][0], Plain, "SELECT count() AS n FROM requests")
+			if err != nil || int(n) != sent {
+				b.Errorf("%d rows of %d (%v)", n, sent, err)
+			}
+			size, err := dbs[0].c.number(b.Context(), cfg.Shards[0][0], Plain, "SELECT sum(bytes) AS n FROM system.parts WHERE active AND table = 'requests_local'")
+			rows, err2 := dbs[0].c.number(b.Context(), cfg.Shards[0][0], Plain, "SELECT sum(rows) AS n FROM system.parts WHERE active AND table = 'requests_local'")
+			if err == nil && err2 == nil && rows > 0 {
+				b.ReportMetric(float64(size)/float64(rows), "disk-bytes/record")
+			}
+		})
+	}
 }
