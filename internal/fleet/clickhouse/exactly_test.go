@@ -83,18 +83,18 @@ func shipHosts(t *testing.T, url string, hosts, requests, seconds int) (lost, ha
 		list := newTraffic(uint64(i)).requests(requests, noon)
 		var secs []store.Second
 		for k := range seconds {
-			secs = append(secs, secondOf(noon.Unix()+int64(k), list[k%100:k%100+3]))
+			secs = append(secs, secondOf(noon.Unix()+int64(k), list[k:k+3]))
 		}
 		for _, s := range []fleet.Stream{fleet.Requests, fleet.Seconds} {
 			wg.Go(func() {
 				a := &agent{db: db, rng: rand.New(rand.NewPCG(uint64(i), uint64(len(s))))}
 				var err error
 				if s == fleet.Requests {
-					err = a.ship(ctx, h, s, requests, 200, func(first, n int) *fleet.Batch {
+					err = a.ship(ctx, h, s, requests, 300, func(first, n int) *fleet.Batch {
 						return requestBatch(h, fleet.Position(first), list[first-1:first-1+n])
 					})
 				} else {
-					err = a.ship(ctx, h, s, seconds, 20, func(first, n int) *fleet.Batch {
+					err = a.ship(ctx, h, s, seconds, 30, func(first, n int) *fleet.Batch {
 						return secondBatch(h, fleet.Position(first), secs[first-1:first-1+n])
 					})
 				}
@@ -141,7 +141,7 @@ func counted(t *testing.T, url string, hosts, requests, seconds int) {
 }
 
 func TestNothingIsLostOrTwiceWhenAShardIsKilled(t *testing.T) {
-	const hosts, requests, seconds = 4, 8000, 800
+	const hosts, requests, seconds = 2, 3000, 120
 	c := clickhousetest.ForTest(t, clickhousetest.Layout{Shards: 2})
 	url := c.URL("slowray")
 	initAll(t, url, nil)
@@ -156,7 +156,7 @@ func TestNothingIsLostOrTwiceWhenAShardIsKilled(t *testing.T) {
 		select {
 		case <-done:
 			running = false
-		case <-time.After(300 * time.Millisecond):
+		case <-time.After(150 * time.Millisecond):
 			if kills < 4 {
 				victim := c.Servers[kills%2][0]
 				victim.Kill()
@@ -218,7 +218,7 @@ func TestSumsThatAKilledServerDidNotMakeAreMade(t *testing.T) {
 }
 
 func TestNothingIsLostOrTwiceWhenAReplicaIsKilled(t *testing.T) {
-	const hosts, requests, seconds = 2, 4000, 300
+	const hosts, requests, seconds = 2, 1500, 60
 	c := clickhousetest.ForTest(t, clickhousetest.Layout{Replicas: 2})
 	url := c.URL("slowray")
 	cfg, _ := initAll(t, url, nil)

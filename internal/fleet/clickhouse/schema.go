@@ -129,7 +129,7 @@ func storedAs(d Dialect, typ string, kind columnKind) string {
 // define writes the columns of a rollup.
 func (r *rollup) define(d Dialect) []string {
 	list := []string{"`day` Date", "`time` DateTime", "`service` " + storedAs(d, "String", keyText), "`host` " + storedAs(d, "String", keyText),
-		"`history` " + storedAs(d, "String", keyText), "`seconds` UInt32", "`records` UInt64", "`start_us` Int64 ALIAS toInt64(toUInt32(time)) * 1000000"}
+		"`history` " + storedAs(d, "String", keyText), "`seconds` UInt32", "`records` UInt64", "`position` AggregateFunction(max, UInt64)", "`start_us` Int64 ALIAS toInt64(toUInt32(time)) * 1000000"}
 	list = append(list, define(d, endpointDefs)...)
 	for _, c := range sumDefs {
 		switch c.kind {
@@ -162,7 +162,10 @@ const never = "9223372036854775807"
 // that one. So histograms are put end to end here; the table adds their buckets up.
 func (r *rollup) sums(from, where string) string {
 	list := []string{"day", fmt.Sprintf("toDateTime(intDiv(toUInt32(time), %[1]d) * %[1]d) AS time", r.seconds), "service", "host", "history",
-		fmt.Sprintf("toUInt32(%d) AS seconds", r.seconds), "side", names(keysOf(endpointDefs)...), "count() AS records"}
+		fmt.Sprintf("toUInt32(%d) AS seconds", r.seconds), "side", names(keysOf(endpointDefs)...), "count() AS records",
+		// Without it two batches may give the same sums, which replicas would take for
+		// the same block sent twice.
+		"maxState(position) AS position"}
 	for _, c := range sumDefs {
 		f := "sum(%s)"
 		switch c.kind {
@@ -185,7 +188,7 @@ func (r *rollup) sums(from, where string) string {
 // inserted are the columns that sums gives, in its order.
 func (r *rollup) inserted() []string {
 	list := append([]string{"day", "time", "service", "host", "history", "seconds", "side"}, keysOf(endpointDefs)...)
-	list = append(list, "records")
+	list = append(list, "records", "position")
 	for _, c := range sumDefs {
 		list = append(list, c.name)
 	}
