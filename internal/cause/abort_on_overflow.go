@@ -53,6 +53,7 @@ func checkAbortOnOverflow(v *View) Result {
 			f := abortOnOverflow.supported(Subject{Kind: "listener", NetNS: s.NS.Inode, PID: v.Master(l.PID), Comm: v.Comm(v.Master(l.PID)), Port: l.Port, Addr: l.Addr})
 			reset := min(resets, o.dropped)
 			f.Weight = ratio(reset, reset+o.opened)
+			f.lostAttempts(reset)
 			f.Impact = Impact{Share: round(f.Weight), Of: "new connections",
 				Text: fmt.Sprintf("up to %s connections to %s were reset, %s came through", count(reset), listenerName(l), count(o.opened))}
 			f.Evidence = []Evidence{

@@ -180,6 +180,9 @@ func overflowFinding(v *View, s *Service, l *observe.Listener, o overflow) Findi
 		outside := float64(o.dropped) / max(v.Window.Seconds, 1)
 		f.Weight = ratio(outside, outside+float64(l.Clients))
 	}
+	if f.lostAttempts(o.dropped); o.fault(v, l) != shortQueue {
+		f.lost, f.uncounted = nil, true // who was let into the queue waits too
+	}
 	f.Impact = Impact{Share: round(dropped), Of: "new connections",
 		Text: fmt.Sprintf("%s attempts dropped on %s, %s connections came through", count(o.dropped), listenerName(l), count(o.opened))}
 	f.Evidence = []Evidence{

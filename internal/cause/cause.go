@@ -116,6 +116,12 @@ type Finding struct {
 	Via   []int `json:"-"`
 	// hurts is the endpoints that packets dropped at one place belonged to.
 	hurts []*ledger
+	// lost is the seconds that clients lost to it, where the check itself counts
+	// what they lost (see Price); uncounted says that no recorded request tells.
+	lost      *float64
+	uncounted bool
+	// layer is its cause's.
+	layer Layer
 }
 
 // Subject is what the finding is about; Kind says which fields count.
@@ -137,6 +143,10 @@ type Impact struct {
 	Share float64 `json:"share"` // 0 to 1
 	Of    string  `json:"of"`    // "failed requests", "new connections"…
 	Text  string  `json:"text"`
+	// Cost is the seconds that clients of this host lost to it in the window,
+	// estimated (View.Price): by it findings about different services compare.
+	// Nil where no request tells it.
+	Cost *float64 `json:"cost_s,omitempty"`
 }
 
 // Evidence is one measured fact with where it was read.
@@ -331,7 +341,7 @@ func Catalogue() []Cause {
 
 // supported begins a finding of c.
 func (c *Cause) supported(s Subject) Finding {
-	return Finding{Cause: c.ID, Title: c.Title, Verdict: Supported, Role: RoleCause, Subject: s,
+	return Finding{Cause: c.ID, Title: c.Title, Verdict: Supported, Role: RoleCause, Subject: s, layer: c.Layer,
 		Fix: Fix{Commands: []string{}}}
 }
 

@@ -82,7 +82,7 @@ func checkCloseWait(v *View) Result {
 				accepted += a.Accepted
 			}
 		}
-		f.Weight = ratio(failed, failed+accepted)
+		f.Weight, f.uncounted = ratio(failed, failed+accepted), true
 		f.Impact = Impact{Share: round(f.Weight), Of: "accept() calls",
 			Text: fmt.Sprintf("%s of the %s open files of %s are connections that their clients have closed, and %s accept() calls failed for want of a descriptor", count(n), count(p.FDs), p.Comm, count(failed))}
 		f.Evidence = []Evidence{

@@ -77,6 +77,7 @@ func conntrackFinding(v *View, ns *observe.NetNS, logged int) Finding {
 	}
 	lost := max(ct.Drop, uint64(logged))
 	f.Weight = ratio(lost, lost+opened)
+	f.lostAttempts(lost)
 	f.Impact = Impact{
 		Share: round(f.Weight), Of: "connection attempts",
 		Text: fmt.Sprintf("%s packets of new connections dropped, %s connections came through", count(lost), count(opened)),

@@ -100,7 +100,7 @@ func fdFinding(v *View, a observe.Accept, failed uint64) Finding {
 	// A server that cannot accept is asked again and again by the same waiting
 	// connections: failures outnumber the connections lost. What is sure is
 	// that none can come in while they last.
-	f.Weight = ratio(failed, failed+a.Accepted)
+	f.Weight, f.uncounted = ratio(failed, failed+a.Accepted), true
 	f.Impact = Impact{Share: round(f.Weight), Of: "accept() calls",
 		Text: fmt.Sprintf("%s of %s accept() calls failed", count(failed), count(failed+a.Accepted))}
 	p := v.Process(a.PID)

@@ -147,6 +147,10 @@ var nearMissesOnRequests = []miss{
 	{"a queue that is polled in the background", &slowDependency,
 		quiet(fpmServed().add(300, ms, ms, 0, waitsForDB), dbCalled().add(10, ms, ms, 0, parts{observe.Server: 5000 * ms})),
 		"not made for one"},
+	{"a test with both ends in one process", &slowDependency,
+		quiet(servedAt(45501, "127.0.0.1", hog, "record.test").add(147, ms/50, ms/50, 0, parts{observe.Server: ms / 50}).add(10, ms/50, ms/50, 0, parts{observe.Server: 36 * ms}),
+			callsTo(45501, "127.0.0.1", hog, "record.test").add(147, ms/50, ms/50, 0, parts{observe.Server: ms / 50}).add(10, ms/50, ms/50, 0, parts{observe.Server: 36 * ms})),
+		"it calls itself, and answers hardly anything else"},
 	{"slow calls that are few beside what the service does itself", &slowDependency,
 		quiet(fpmServed().add(300, ms, ms, 0, waitsForDB), dbCalled().add(20, ms, ms, 0, slowDB)), "of the time in which php-fpm8.2"},
 	{"nginx before a php-fpm on full CPUs", &slowDependency, func(o *observe.Observation) {

@@ -78,6 +78,7 @@ func workerConnectionsFinding(v *View, n *observe.Nginx, limit, peak int, lines 
 	}
 	_, answered := statuses(n)
 	refused := max(lines, int64(aborts))
+	f.lostAttempts(uint64(max(refused, 0)))
 	f.Weight = ratio(refused, refused+answered)
 	f.Impact = Impact{Share: round(f.Weight), Of: "requests",
 		Text: fmt.Sprintf("%s connections closed or refused beside %s answers", count(refused), count(answered))}

@@ -358,7 +358,7 @@ func (v *View) killFinding(c *Cause, d *death) Finding {
 	if s := d.felt.service; s != nil {
 		f.Subject.NetNS, f.Subject.Port = s.NS.Inode, s.Port()
 	}
-	f.Weight = d.felt.share
+	f.Weight, f.uncounted = d.felt.share, true
 	// The same kill may be told by what led to it.
 	f.MayFollow = func(p *Finding) bool { return p.Subject.Path == where.Path && p.Subject.PID == where.PID }
 	f.Impact = Impact{Share: round(d.felt.share), Of: "requests", Text: d.felt.text}

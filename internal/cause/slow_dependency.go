@@ -31,6 +31,7 @@ var slowDependency = Cause{
 		Not: []string{
 			"A database that answers in time, and a queue that is polled in the background.",
 			"A call that waits on the network and not on the service called: loss and round trips are told instead.",
+			"A process that calls itself and answers hardly anything else.",
 		},
 		Mend: "Look at the service that is called (run slowray there): slow queries, its own limits. The finding names it and the calls.",
 	},
@@ -97,12 +98,25 @@ func (v *View) quickCall(l *ledger) (because string, near float64) {
 	switch _, full := v.cpuFull(l); {
 	case !always && !atTimes:
 		return because, near
+	case v.callsItself(l):
+		return because + "; it calls itself, and answers hardly anything else", near
 	case median > longestCall*float64(service.Total.Max()):
 		return because + "; they last longer than any request: they are not made for one", near
 	case full && v.servedHere(l) != nil:
 		return because + "; both run on this host, whose CPUs are full", near
 	}
 	return "", near
+}
+
+// callsItself says that the caller is who answers, and that its own calls are
+// nearly all that it answers: a test, or a benchmark, with both ends in one process.
+func (v *View) callsItself(l *ledger) bool {
+	here := v.servedHere(l)
+	if here == nil || here.pid == 0 || here.pid != l.pid {
+		return false
+	}
+	_, requests := v.answered(l.pid)
+	return float64(l.Requests) >= (1-fewReach)*float64(requests)
 }
 
 // slowestService is the endpoint that the processes of a master answer with

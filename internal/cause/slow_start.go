@@ -162,7 +162,7 @@ func (v *View) startFinding(s *starting, waiting float64) Finding {
 	c := s.group
 	h := v.holderOfGroup(c)
 	f := slowStart.supported(Subject{Kind: "cgroup", PID: s.main.PID, Comm: s.main.Comm, NetNS: s.main.NetNS, Path: c.Path})
-	f.Weight = 1
+	f.Weight, f.uncounted = 1, true
 	so := fmt.Sprintf("it does not listen yet, %s after it began", seconds(v.Window.Seconds-s.main.StartedAt))
 	switch {
 	case s.since > 0:

@@ -150,6 +150,7 @@ func (v *View) synQueueFinding(c *Cause, s *Service, l *observe.Listener, q synQ
 	// As in overflowFinding: who is connected is not touched.
 	outside := float64(q.dropped) / max(v.Window.Seconds, 1)
 	f.Weight = ratio(outside, outside+float64(l.Clients))
+	f.lostAttempts(q.dropped)
 	f.Impact = Impact{Share: round(dropped), Of: "new connections",
 		Text: fmt.Sprintf("%s SYNs dropped on %s, %s connections came through", count(q.dropped), listenerName(l), count(l.Opened))}
 	f.Evidence = []Evidence{

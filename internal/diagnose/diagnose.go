@@ -3,7 +3,6 @@ package diagnose
 import (
 	"cmp"
 	"fmt"
-	"math"
 	"slices"
 	"strings"
 
@@ -55,6 +54,7 @@ func Diagnose(o *observe.Observation) Report {
 	}
 	for i := range r.Findings {
 		r.Findings[i].Subject.Container = v.SubjectContainer(&r.Findings[i].Subject)
+		v.Price(&r.Findings[i])
 	}
 	fold(v, r.Findings, catalogue)
 	r.Findings = rank(r.Findings, catalogue)
@@ -197,14 +197,6 @@ func parentFor(v *cause.View, of int, c *cause.Cause, findings []cause.Finding, 
 	return best
 }
 
-// layer is where on a request's way a finding's cause sits.
-func layer(f *cause.Finding, catalogue []cause.Cause) int {
-	if c := lookup(catalogue, f.Cause); c != nil {
-		return int(c.Layer)
-	}
-	return math.MaxInt
-}
-
 // samePlace says whether two findings concern the same network namespace, or
 // the second one the whole machine.
 func samePlace(f, p *cause.Finding, catalogue []cause.Cause) bool {
@@ -219,31 +211,6 @@ func lookup(catalogue []cause.Cause, id string) *cause.Cause {
 		}
 	}
 	return nil
-}
-
-// rank orders causes by weight, then by the layer a request meets first, and
-// puts the consequences behind all causes.
-func rank(findings []cause.Finding, catalogue []cause.Cause) []cause.Finding {
-	slices.SortStableFunc(findings, func(a, b cause.Finding) int {
-		return cmp.Or(
-			cmp.Compare(a.Role, b.Role), // "cause" < "consequence"
-			before(&a, &b, catalogue),
-		)
-	})
-	return findings
-}
-
-// before is negative when a is told before b: by weight, then the layer that a
-// request meets first.
-func before(a, b *cause.Finding, catalogue []cause.Cause) int {
-	return cmp.Or(
-		cmp.Compare(b.Weight, a.Weight),
-		cmp.Compare(layer(a, catalogue), layer(b, catalogue)),
-		cmp.Compare(a.Cause, b.Cause),
-		cmp.Compare(a.Subject.NetNS, b.Subject.NetNS),
-		cmp.Compare(a.Subject.Port, b.Subject.Port),
-		cmp.Compare(a.Subject.PID, b.Subject.PID),
-	)
 }
 
 // Summary says in one sentence what came out.

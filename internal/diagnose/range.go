@@ -1,6 +1,7 @@
 package diagnose
 
 import (
+	"math"
 	"slices"
 	"time"
 
@@ -18,7 +19,7 @@ type History struct {
 
 // Range judges several windows together. A finding is the same cause on the
 // same subject, with the figures of the window where it weighs most, ranked by
-// its share over all of them; what was not found in any window is ruled out.
+// its weight and its cost over all of them; what was not found in any window is ruled out.
 type Range struct {
 	seconds  float64
 	windows  int
@@ -39,6 +40,8 @@ type overWindows struct {
 	over          observe.Over
 	last          int     // the window that had it last
 	weight, share float64 // times seconds
+	cost          float64 // of all windows that tell it, s
+	priced        bool
 }
 
 // NewRange is a Range without a window.
@@ -95,6 +98,9 @@ func (r *Range) find(f *cause.Finding, start, end time.Time, seconds float64) {
 	g.over.Windows++
 	g.weight += f.Weight * seconds
 	g.share += f.Impact.Share * seconds
+	if f.Impact.Cost != nil {
+		g.cost, g.priced = g.cost+*f.Impact.Cost, true
+	}
 	if f.Weight > g.worst.Weight {
 		g.worst, g.over.Worst = *f, start
 	}
@@ -120,6 +126,11 @@ func (r *Range) Report() Report {
 		over.Of = r.windows
 		f.Over = &over
 		f.Weight, f.Impact.Share = g.weight/max(r.seconds, 0.001), min(g.share/max(r.seconds, 0.001), 1)
+		f.Impact.Cost = nil
+		if g.priced {
+			cost := math.Round(g.cost*1000) / 1000
+			f.Impact.Cost = &cost
+		}
 		out.Findings = append(out.Findings, f)
 		found[f.Cause] = true
 	}

@@ -31,12 +31,15 @@ type findingJSON struct {
 	Evidence      []cause.Evidence `json:"evidence"`
 	Fix           cause.Fix        `json:"fix"`
 	Prove         *cause.Prove     `json:"prove"`
-	Key           *string          `json:"key"` // of the endpoint that it is about, where that is known
+	Cost          *float64         `json:"cost_s,omitempty"` // of the windows of the range, s; absent where no request tells it
+	Key           *string          `json:"key"`              // of the endpoint that it is about, where that is known
 	Shares        []shareJSON      `json:"shares"`
 
 	from time.Time
 	to   time.Time
 	last int // the window that it was found in last
+
+	weight float64 // summed over the range, times seconds
 }
 
 // shareJSON is how much it explained in one window.
@@ -82,7 +85,8 @@ func windowSpans(windows []store.Window, findings []store.Finding) []timeRange {
 }
 
 // merge joins findings of neighbouring windows. spans are all windows, in order.
-func merge(found []store.Finding, spans []timeRange) []*findingJSON {
+// Weight and cost are those of the windows in a range.
+func merge(found []store.Finding, spans []timeRange, r timeRange) []*findingJSON {
 	slices.SortStableFunc(found, func(a, b store.Finding) int { return a.Start.Compare(b.Start) })
 	open := map[string]*findingJSON{}
 	var all []*findingJSON
@@ -98,6 +102,9 @@ func merge(found []store.Finding, spans []timeRange) []*findingJSON {
 		}
 		if at != m.last { // two findings of one window count once
 			m.Windows++
+			if f.Start.Before(r.to) && f.End.After(r.from) {
+				m.count(&f.Finding, f.End.Sub(f.Start).Seconds())
+			}
 		}
 		m.last = at
 		if f.End.After(m.to) {
@@ -120,6 +127,23 @@ func merge(found []store.Finding, spans []timeRange) []*findingJSON {
 		}
 	}
 	return all
+}
+
+// count adds what the finding weighed and cost in a window of so many seconds.
+func (m *findingJSON) count(f *cause.Finding, seconds float64) {
+	m.weight += f.Weight * seconds
+	if f.Impact.Cost != nil {
+		cost := *f.Impact.Cost
+		if m.Cost != nil {
+			cost += *m.Cost
+		}
+		m.Cost = &cost
+	}
+}
+
+// ranked is what of it decides where it stands among others.
+func (m *findingJSON) ranked() *cause.Finding {
+	return &cause.Finding{Cause: m.Cause, Role: m.Role, Subject: m.Subject, Weight: m.weight, Impact: cause.Impact{Cost: m.Cost}}
 }
 
 // tell takes what a window told.
@@ -177,7 +201,7 @@ func (s *server) found(r timeRange, sums []store.EndpointSum) ([]*findingJSON, e
 	if err != nil {
 		return nil, err
 	}
-	list := slices.DeleteFunc(merge(found, windowSpans(windows, found)), func(f *findingJSON) bool {
+	list := slices.DeleteFunc(merge(found, windowSpans(windows, found), r), func(f *findingJSON) bool {
 		return f.from.Compare(r.to) >= 0 || f.to.Compare(r.from) <= 0
 	})
 	span, err := s.span()
@@ -191,10 +215,9 @@ func (s *server) found(r timeRange, sums []store.EndpointSum) ([]*findingJSON, e
 			f.End = &end
 		}
 	}
-	// What matters most first; of the same weight, what began first.
-	slices.SortStableFunc(list, func(a, b *findingJSON) int {
-		return cmp.Or(cmp.Compare(a.Role, b.Role), cmp.Compare(b.Share, a.Share), cmp.Compare(a.Onset, b.Onset), cmp.Compare(a.Cause, b.Cause))
-	})
+	// In the order of every report; of the same rank, what began first.
+	slices.SortStableFunc(list, func(a, b *findingJSON) int { return cmp.Compare(a.Onset, b.Onset) })
+	diagnose.Rank(list, cause.Catalogue(), (*findingJSON).ranked)
 	if list == nil {
 		list = []*findingJSON{}
 	}

@@ -267,7 +267,7 @@ func TestFindingsAreJoined(t *testing.T) {
 	if len(a.Findings) != 3 || len(a.RuledOut) == 0 {
 		t.Fatalf("%d findings, %d ruled out", len(a.Findings), len(a.RuledOut))
 	}
-	loss := a.Findings[2]
+	loss := a.Findings[0] // for two minutes, which is more than nine tenths of one
 	if loss.Cause != "network-loss" || loss.Windows != 2 || loss.Onset != unix(noon.Add(5*time.Minute)) || loss.End == nil || *loss.End != unix(noon.Add(7*time.Minute)) || loss.Share < 0.59 {
 		t.Errorf("%+v", loss)
 	}
@@ -279,9 +279,31 @@ func TestFindingsAreJoined(t *testing.T) {
 		t.Errorf("of ten seconds: %+v", part.Findings)
 	}
 	for i, want := range []bool{true, false} { // of disk-full the first is over
-		if f := a.Findings[i]; f.Cause != "disk-full" || f.Windows != 1 || (f.End != nil) != want {
+		if f := a.Findings[1+i]; f.Cause != "disk-full" || f.Windows != 1 || (f.End != nil) != want {
 			t.Errorf("%d: %+v", i, f)
 		}
+	}
+}
+
+// TestFindingsAreRankedAsInEveryReport: by weight and cost, not by the share of a
+// service that hardly anybody calls.
+func TestFindingsAreRankedAsInEveryReport(t *testing.T) {
+	m := incident()
+	m.window(t, noon, 60, nil)
+	for _, f := range []struct {
+		id          string
+		share, cost float64
+	}{{"slow-dependency", 1, 0.365}, {"lock-convoy", 0.79, 87}, {"accept-queue-overflow", 0.9, 1}} {
+		m.finding(noon, f.id, f.share, cause.Subject{Kind: "process", PID: 7})
+		m.found[len(m.found)-1].Impact.Cost = &f.cost
+	}
+	a := ask[struct{ Findings []findingJSON }](t, serve(t, m, Options{}), "/api/findings?from="+unixText(noon)+"&to="+unixText(noon.Add(time.Minute)))
+	var got []string
+	for _, f := range a.Findings {
+		got = append(got, f.Cause)
+	}
+	if want := []string{"lock-convoy", "accept-queue-overflow", "slow-dependency"}; !slices.Equal(got, want) {
+		t.Errorf("%v, want %v", got, want)
 	}
 }
 

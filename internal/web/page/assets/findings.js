@@ -8,8 +8,9 @@ import { Plot, spark, right } from "./chart.js";
 
 // level is how grave a finding is, by how much of the trouble it explains.
 export const level = (f) => f.role === "consequence" ? "follows" : (f.share ?? 0) >= 0.5 ? "grave" : (f.share ?? 0) >= 0.1 ? "middle" : "light";
-const order = { grave: 0, middle: 1, light: 2, follows: 3 };
-export const sorted = (list) => (list || []).slice().sort((a, b) => order[level(a)] - order[level(b)] || (b.share || 0) - (a.share || 0) || a.onset - b.onset);
+// sorted keeps the order of the answer, which is that of every report
+// (diagnose.Rank): by weight and by what it cost the host's clients.
+export const sorted = (list) => (list || []).slice().sort((a, b) => (a.role === "consequence") - (b.role === "consequence"));
 export const levelWords = { grave: "explains half and more", middle: "explains a tenth and more", light: "explains less", follows: "follows from another finding" };
 export const keyOf = (f) => `${f.cause}|${JSON.stringify(f.subject || {})}|${f.onset}`;
 

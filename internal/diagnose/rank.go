@@ -1,0 +1,73 @@
+package diagnose
+
+import (
+	"cmp"
+	"math"
+	"slices"
+
+	"github.com/slowray/slowray/internal/cause"
+)
+
+// fullCost is the part of what the dearest cause cost from which on a finding
+// counts with all its weight. Costs are estimates: what is within a factor of a
+// few is told by its share.
+const fullCost = 0.2
+
+// rank orders findings: causes before consequences, and of each the one first
+// that is worth most on the host, by its weight and what it cost.
+func rank(findings []cause.Finding, catalogue []cause.Cause) []cause.Finding {
+	Rank(findings, catalogue, func(f cause.Finding) *cause.Finding { return &f })
+	return findings
+}
+
+// Rank puts what stands for findings into the one order in which they are told
+// everywhere. Of each, cause, subject, role, weight and cost count.
+//
+// A weight is a share of the attempts at one service, be it ever so small. So
+// that shares of different services compare, the weight of what cost less than a
+// fifth of what the dearest cause cost is reduced in proportion: a service that
+// is down but that hardly anybody calls is told, and not before one that all
+// wait for. Where the cost is not known, the weight alone counts.
+func Rank[T any](list []T, catalogue []cause.Cause, of func(T) *cause.Finding) {
+	dearest := 0.0
+	for _, x := range list {
+		if f := of(x); f.Role == cause.RoleCause && f.Impact.Cost != nil {
+			dearest = max(dearest, *f.Impact.Cost)
+		}
+	}
+	worth := func(f *cause.Finding) float64 {
+		if f.Impact.Cost == nil || dearest == 0 {
+			return f.Weight
+		}
+		return f.Weight * min(1, *f.Impact.Cost/(fullCost*dearest))
+	}
+	slices.SortStableFunc(list, func(x, y T) int {
+		a, b := of(x), of(y)
+		return cmp.Or(
+			cmp.Compare(a.Role, b.Role), // "cause" < "consequence"
+			cmp.Compare(worth(b), worth(a)),
+			before(a, b, catalogue),
+		)
+	})
+}
+
+// layer is where on a request's way a finding's cause sits.
+func layer(f *cause.Finding, catalogue []cause.Cause) int {
+	if c := lookup(catalogue, f.Cause); c != nil {
+		return int(c.Layer)
+	}
+	return math.MaxInt
+}
+
+// before is negative when a is told before b of findings whose costs compare: by
+// weight, then the layer that a request meets first.
+func before(a, b *cause.Finding, catalogue []cause.Cause) int {
+	return cmp.Or(
+		cmp.Compare(b.Weight, a.Weight),
+		cmp.Compare(layer(a, catalogue), layer(b, catalogue)),
+		cmp.Compare(a.Cause, b.Cause),
+		cmp.Compare(a.Subject.NetNS, b.Subject.NetNS),
+		cmp.Compare(a.Subject.Port, b.Subject.Port),
+		cmp.Compare(a.Subject.PID, b.Subject.PID),
+	)
+}

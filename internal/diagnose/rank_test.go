@@ -1,0 +1,63 @@
+package diagnose
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/slowray/slowray/internal/cause"
+	"github.com/slowray/slowray/internal/observe"
+)
+
+func costly(id string, weight, cost float64) cause.Finding {
+	f := finding(id, weight)
+	f.Impact.Cost = &cost
+	return f
+}
+
+// TestTriflesComeAfterOutages: shares of different services compare by what they
+// are shares of.
+func TestTriflesComeAfterOutages(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		in   []cause.Finding
+		want []string
+	}{
+		{"a stray process that waits for itself", []cause.Finding{costly("high-rtt", 1, 0.365), costly("lock-convoy", 0.63, 87)},
+			[]string{"lock-convoy", "high-rtt"}},
+		{"one dropped attempt", []cause.Finding{costly("accept-queue-overflow", 1, 1), costly("cpu-hot-function", 0.27, 30)},
+			[]string{"cpu-hot-function", "accept-queue-overflow"}},
+		{"a small service that is down is told all the same", []cause.Finding{costly("upstream-refused", 1, 5), costly("cpu-saturated", 0.9, 300)},
+			[]string{"cpu-saturated", "upstream-refused"}},
+		{"an outage before what is a little slow, at a fifth of its cost", []cause.Finding{costly("cpu-hot-function", 0.2, 40), costly("upstream-refused", 0.9, 9)},
+			[]string{"upstream-refused", "cpu-hot-function"}},
+		{"where the cost is not known the share counts", []cause.Finding{costly("high-rtt", 0.5, 100), finding("fd-limit", 0.9)},
+			[]string{"fd-limit", "high-rtt"}},
+		{"a consequence is no measure", []cause.Finding{costly("client-aborts", 0.9, 1000), costly("conntrack-full", 0.9, 10), costly("accept-queue-overflow", 1, 9)},
+			[]string{"accept-queue-overflow", "conntrack-full", "client-aborts < accept-queue-overflow"}},
+	} {
+		fold(nil, c.in, cause.Catalogue())
+		if diff := cmp.Diff(c.want, order(rank(c.in, cause.Catalogue()))); diff != "" {
+			t.Errorf("%s: %s", c.name, diff)
+		}
+	}
+}
+
+// TestRangeRanksByCost: over several windows what was lost in all of them counts.
+func TestRangeRanksByCost(t *testing.T) {
+	r := NewRange()
+	r.windows, r.seconds, r.last = 2, 120, &observe.Observation{}
+	for _, f := range []cause.Finding{costly("accept-queue-overflow", 1, 1), costly("cpu-hot-function", 0.3, 30)} {
+		r.find(&f, r.from, r.to, 60)
+	}
+	r.windows = 3
+	f := costly("cpu-hot-function", 0.2, 20)
+	r.find(&f, r.from, r.to, 60)
+	got := r.Report().Findings
+	if diff := cmp.Diff([]string{"cpu-hot-function", "accept-queue-overflow"}, order(got)); diff != "" {
+		t.Fatal(diff)
+	}
+	if cost := got[0].Impact.Cost; cost == nil || *cost != 50 {
+		t.Errorf("cost %v, want that of both windows: 50 s", cost)
+	}
+}
