@@ -52,15 +52,15 @@ install_go() {
 	ln -sfn "$dir" "$(dirname "$0")/../.toolchain"
 }
 
-# DuckDB is a Python package: it gets a folder of its own. Without it one test is
-# skipped.
+# DuckDB and pandas are Python packages: they get a folder of their own. Without
+# them two tests are skipped.
 install_duckdb() {
 	venv=$(dirname "$0")/../.venv
-	if "$venv/bin/python" -c 'import duckdb' 2>/dev/null; then return 0; fi
+	if "$venv/bin/python" -c 'import duckdb, pandas, pyarrow' 2>/dev/null; then return 0; fi
 	apt_install python3-venv
-	echo "setup: installing DuckDB" >&2
-	if ! { python3 -m venv "$venv" && "$venv/bin/pip" install -q --disable-pip-version-check duckdb==1.4.1; }; then
-		echo "setup: DuckDB could not be installed: the test that needs it is skipped" >&2
+	echo "setup: installing DuckDB and pandas" >&2
+	if ! { python3 -m venv "$venv" && "$venv/bin/pip" install -q --disable-pip-version-check duckdb==1.4.1 pandas==2.3.3 pyarrow==22.0.0; }; then
+		echo "setup: DuckDB and pandas could not be installed: the tests that need them are skipped" >&2
 	fi
 }
 

@@ -131,6 +131,57 @@ func TestColumnsAgainstLibrary(t *testing.T) {
 	compareWithLibrary[secondRow](t, dir, kindMinutes5)
 }
 
+// A reader leaves out the pages whose bounds say that they do not hold what it
+// looks for: they must be those of the page, of text too.
+func TestBoundsOfPages(t *testing.T) {
+	dir := t.TempDir()
+	outage(t, dir, noon)
+	for _, k := range []kind{kindRequests, kindSeconds, kindMinutes5} {
+		list, _, err := segments(dir, k)
+		must(t, err)
+		if len(list) == 0 {
+			t.Fatalf("no file of %s", k)
+		}
+		f, err := os.Open(list[0].path)
+		must(t, err)
+		defer f.Close()
+		info, err := f.Stat()
+		must(t, err)
+		file, err := parquet.OpenFile(f, info.Size())
+		must(t, err)
+		for _, g := range file.RowGroups() {
+			for i, want := range map[string][2]string{"side": {"called", "served"}, "comm": {"shop", "shop"}} {
+				leaf, ok := file.Schema().Lookup(i)
+				if !ok {
+					t.Fatalf("%s has no column %s", k, i)
+				}
+				index, err := g.ColumnChunks()[leaf.ColumnIndex].ColumnIndex()
+				must(t, err)
+				for page := range index.NumPages() {
+					if low, high := index.MinValue(page).String(), index.MaxValue(page).String(); low != want[0] || high != want[1] {
+						t.Errorf("%s: page %d of %s is from %q to %q, want %q", k, page, i, low, high, want)
+					}
+				}
+			}
+		}
+	}
+}
+
+// A file under way is none of those that a program finds which reads them all.
+func TestFilesUnderWayAreNoParquet(t *testing.T) {
+	dir := t.TempDir()
+	seen := false
+	err := publish(dir, &segment{kind: kindSeconds, first: noon.Unix(), last: noon.Unix()}, func(*parquet.GenericWriter[secondRow]) error {
+		names, err := filepath.Glob(filepath.Join(dir, "*", "*", "*"))
+		seen = len(names) == 1 && filepath.Ext(names[0]) != parquetSuffix
+		return err
+	})
+	must(t, err)
+	if !seen {
+		t.Error("what is being written cannot be told from what is there")
+	}
+}
+
 func compareWithLibrary[T any](t *testing.T, dir string, k kind) {
 	t.Helper()
 	list, _, err := segments(dir, k)

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"os"
 	"path/filepath"
-	"reflect"
 	"strings"
 
 	"github.com/parquet-go/parquet-go"
@@ -20,25 +19,8 @@ const (
 // timeColumn is what the rows of all kinds are in order of.
 const timeColumn = "start"
 
-// textColumns of a kind are written without their least and greatest value: nobody
-// looks a range of names up, and finding them costs as much as compressing does.
-var textColumns = func() map[kind][]string {
-	m := map[kind][]string{}
-	for k, t := range map[kind]reflect.Type{
-		kindRequests: reflect.TypeFor[requestRow](), kindFindings: reflect.TypeFor[findingRow](),
-		kindSeconds: reflect.TypeFor[secondRow](), kindSeconds10: reflect.TypeFor[secondRow](), kindMinutes5: reflect.TypeFor[secondRow](),
-	} {
-		for _, f := range rowFields[t] {
-			if f.kind == reflect.String || f.list != nil {
-				m[k] = append(m[k], f.path)
-			}
-		}
-	}
-	return m
-}()
-
 func writerOptions(k kind) []parquet.WriterOption {
-	options := []parquet.WriterOption{
+	return []parquet.WriterOption{
 		parquet.Compression(&zstd.Codec{Level: zstd.SpeedFastest}),
 		parquet.PageBufferSize(pageBytes),
 		parquet.MaxRowsPerRowGroup(rowsPerGroup),
@@ -48,10 +30,6 @@ func writerOptions(k kind) []parquet.WriterOption {
 		parquet.CreatedBy("slowray", "1", ""),
 		parquet.DataPageStatistics(false), // those of row groups are enough
 	}
-	for _, path := range textColumns[k] {
-		options = append(options, parquet.SkipPageBounds(strings.Split(path, ".")...))
-	}
-	return options
 }
 
 // publish writes a Parquet file that appears whole or not at all. seg gets its
@@ -62,7 +40,7 @@ func publish[T any](dir string, seg *segment, rows func(*parquet.GenericWriter[T
 	if err := makeDay(day); err != nil {
 		return err
 	}
-	f, err := os.OpenFile(filepath.Join(day, newPrefix+filepath.Base(seg.path)), os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600)
+	f, err := os.OpenFile(filepath.Join(day, newPrefix+strings.TrimSuffix(filepath.Base(seg.path), parquetSuffix)), os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
 		return err
 	}

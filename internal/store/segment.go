@@ -44,7 +44,7 @@ var (
 const (
 	openDir       = "open"
 	lockName      = "lock"
-	newPrefix     = ".new-" // a file that is being written
+	newPrefix     = ".new-" // a file that is being written; without parquetSuffix, for DuckDB's * takes hidden files too
 	parquetSuffix = ".parquet"
 	dateForm      = "2006-01-02"
 	clockForm     = "150405"
