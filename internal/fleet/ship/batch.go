@@ -13,8 +13,8 @@ import (
 
 // Bounds of a batch. It ends with the first frame that exceeds them.
 const (
-	batchRecords = 50_000
-	batchBytes   = 4 << 20
+	batchRecords = 20_000
+	batchBytes   = 2 << 20
 	// keptBytes is how much memory a stream keeps between batches.
 	keptBytes = 512 << 10
 )
@@ -51,6 +51,8 @@ type builder struct {
 	next    uint32 // the number of the first record that is in no batch yet
 	frame   int64  // where the frame begins that is to be read next,
 	first   uint32 // and the number of its first record
+	left    uint64 // the log that was closed last, when all of it up to leftAt was sent
+	leftAt  int64
 	decoder store.Decoder
 }
 
@@ -68,6 +70,10 @@ func (b *builder) open(dir string, log uint64, next uint32) error {
 func (b *builder) close() {
 	if b.file != nil {
 		b.file.Close()
+		b.left, b.leftAt = b.log, b.frame
+		if b.batch.Count > 0 {
+			b.left = 0
+		}
 	}
 	b.file, b.log = nil, 0
 	b.drop()

@@ -408,6 +408,8 @@ func (s *stream) addTo(x *Status, files []logFile) {
 				end = durable.Bytes
 			}
 			beyond += max(end-s.build.frame, 0)
+		case s.build.log == 0 && f.number == s.build.left:
+			beyond += max(f.bytes-s.build.leftAt, 0)
 		default:
 			beyond += f.bytes
 		}
