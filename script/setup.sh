@@ -100,6 +100,26 @@ install_zookeeper() {
 	rm -rf "$tmp"
 }
 
+# VictoriaLogs, for tests of what is sent to it: built from its Go module, of which a
+# copy is needed because it replaces modules. Without it those tests are skipped.
+install_victorialogs() {
+	bin=$(dirname "$0")/../.victorialogs
+	[ ! -x "$bin/victoria-logs" ] || return 0
+	echo "setup: building VictoriaLogs" >&2
+	mkdir -p "$bin"
+	bin=$(cd "$bin" && pwd)
+	tmp=$(mktemp -d)
+	if ! (
+		cd "$tmp" && echo "module fetch" >go.mod &&
+			cp -r "$(go mod download -json github.com/VictoriaMetrics/VictoriaLogs@v1.43.1 | sed -n 's/^\t"Dir": "\(.*\)",$/\1/p')" src &&
+			chmod -R u+w src && cd src &&
+			CGO_ENABLED=0 timeout 600 go build -mod=mod -trimpath -ldflags "-s -w" -o "$bin/victoria-logs" ./app/victoria-logs
+	) >&2; then
+		echo "setup: VictoriaLogs could not be built: the tests that need it are skipped" >&2
+	fi
+	rm -rf "$tmp"
+}
+
 for part in "$@"; do
 	case $part in
 	go) install_go ;;
@@ -118,6 +138,7 @@ for part in "$@"; do
 		apt_install gcc libc6-dev python3 redis-server hping3 bindfs e2fsprogs strace $engine
 		apt_install apache2-bin lua-socket haproxy uwsgi-core uwsgi-plugin-python3 gunicorn tomcat10-common openjdk-17-jdk-headless
 		apt_install dnsmasq-base
+		install_victorialogs
 		;;
 	kernels) apt_install qemu-system-x86 busybox-static xz-utils gcc libc6-dev ;;
 	generate) apt_install clang-19 llvm-19 libbpf-dev ;;

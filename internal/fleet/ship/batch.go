@@ -15,7 +15,7 @@ import (
 const (
 	batchRecords = 20_000
 	batchBytes   = 2 << 20
-	// keptBytes is how much memory a stream keeps between batches.
+	// keptBytes is how much memory a stream keeps when its batches are small.
 	keptBytes = 512 << 10
 )
 
@@ -81,8 +81,8 @@ func (b *builder) close() {
 
 // drop forgets the batch.
 func (b *builder) drop() {
-	if cap(b.buf) > keptBytes {
-		b.buf = nil
+	if cap(b.buf) > keptBytes && len(b.buf) < keptBytes/2 {
+		b.buf = nil // there was much to send, and now there is little
 	}
 	b.buf, b.pieces, b.batch, b.full, b.oldest = b.buf[:0], b.pieces[:0], fleet.Batch{}, false, 0
 }

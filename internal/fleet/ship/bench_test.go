@@ -53,6 +53,7 @@ func BenchmarkShip(b *testing.B) {
 	seen := 0
 	b.ReportAllocs()
 	b.ResetTimer()
+	begun := processCPU()
 	for seen < b.N {
 		if err := build.open(dir, log.number, 1); err != nil {
 			b.Fatal(err)
@@ -77,4 +78,5 @@ func BenchmarkShip(b *testing.B) {
 		}
 	}
 	build.close()
+	b.ReportMetric(float64(processCPU()-begun)/float64(b.N), "cpu-ns/op")
 }
