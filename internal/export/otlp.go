@@ -96,10 +96,12 @@ type metricsMessage struct {
 	metrics map[string]*metricspb.Metric
 	order   []string
 	native  exponential
+	sum     metricspb.AggregationTemporality
 }
 
 func newMetricsMessage(now time.Time) *metricsMessage {
-	return &metricsMessage{now: uint64(now.UnixNano()), metrics: map[string]*metricspb.Metric{}}
+	return &metricsMessage{now: uint64(now.UnixNano()), metrics: map[string]*metricspb.Metric{},
+		sum: metricspb.AggregationTemporality_AGGREGATION_TEMPORALITY_CUMULATIVE}
 }
 
 func (m *metricsMessage) list() []*metricspb.Metric {
@@ -116,14 +118,13 @@ func (m *metricsMessage) of(d *metric) *metricspb.Metric {
 		return got
 	}
 	made := &metricspb.Metric{Name: d.otel, Unit: d.unit, Description: d.help}
-	const cumulative = metricspb.AggregationTemporality_AGGREGATION_TEMPORALITY_CUMULATIVE
 	switch d.kind {
 	case counter:
-		made.Data = &metricspb.Metric_Sum{Sum: &metricspb.Sum{IsMonotonic: true, AggregationTemporality: cumulative}}
+		made.Data = &metricspb.Metric_Sum{Sum: &metricspb.Sum{IsMonotonic: true, AggregationTemporality: m.sum}}
 	case gauge:
 		made.Data = &metricspb.Metric_Gauge{Gauge: &metricspb.Gauge{}}
 	case histogram:
-		made.Data = &metricspb.Metric_ExponentialHistogram{ExponentialHistogram: &metricspb.ExponentialHistogram{AggregationTemporality: cumulative}}
+		made.Data = &metricspb.Metric_ExponentialHistogram{ExponentialHistogram: &metricspb.ExponentialHistogram{AggregationTemporality: m.sum}}
 	}
 	m.metrics[d.otel] = made
 	m.order = append(m.order, d.otel)

@@ -27,6 +27,11 @@ const maxText = 1024
 // spans gives requests as spans, those of a service together. Each is a trace
 // of its own: the recorder keeps no header, so none of a trace context.
 func (x *Exporter) spans(requests []store.Request) proto.Message {
+	return x.spansOf(requests, func(int, *tracepb.Span) {})
+}
+
+// spansOf also hands each span out, with the number of its request.
+func (x *Exporter) spansOf(requests []store.Request, each func(i int, s *tracepb.Span)) *tracepb.TracesData {
 	data := &tracepb.TracesData{}
 	of := map[report.Process]*tracepb.ScopeSpans{}
 	for i := range requests {
@@ -44,7 +49,9 @@ func (x *Exporter) spans(requests []store.Request) proto.Message {
 				ScopeSpans: []*tracepb.ScopeSpans{into},
 			})
 		}
-		into.Spans = append(into.Spans, span(r))
+		s := span(r)
+		each(i, s)
+		into.Spans = append(into.Spans, s)
 	}
 	return data
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/slowray/slowray/internal/fleet"
 	"github.com/slowray/slowray/internal/fleet/clickhouse"
+	"github.com/slowray/slowray/internal/fleet/otlp"
 	"github.com/slowray/slowray/internal/fleet/ship"
 	"github.com/slowray/slowray/internal/fleet/victorialogs"
 )
@@ -19,6 +20,7 @@ var schemes = []struct {
 }{
 	{clickhouse.Scheme, func(url string) (fleet.Target, error) { return clickhouse.Open(url) }},
 	{victorialogs.Scheme, func(url string) (fleet.Target, error) { return victorialogs.Open(url) }},
+	{otlp.Prefix, func(url string) (fleet.Target, error) { return otlp.Open(url) }},
 }
 
 // Open opens a target; nothing is asked before the first use. The error never shows

@@ -22,7 +22,7 @@ func TestNames(t *testing.T) {
 }
 
 func TestOpen(t *testing.T) {
-	for _, url := range []string{"", "x", "ftp://a", "victorialogs://", "victorialogs://a:secret@h", "victorialogs://h:x", "victorialogs://h?what=1", "victorialogs://h?password-file=/nonexistent"} {
+	for _, url := range []string{"", "x", "ftp://a", "victorialogs://", "victorialogs://a:secret@h", "victorialogs://h:x", "victorialogs://h?what=1", "victorialogs://h?password-file=/nonexistent", "otlp+", "otlp+ftp://h", "otlp+http://u:secret@h?x=1", "clickhouse://u:secret@h"} {
 		d, err := Open(url)
 		if err == nil {
 			t.Errorf("%q: opened as %+v", url, d)
@@ -32,7 +32,9 @@ func TestOpen(t *testing.T) {
 			t.Errorf("%q: the error is %q", url, err)
 		}
 	}
-	if d, err := Open("victorialogs://a:9428,b:9428/x?account=1&project=2"); err != nil || d.Target == nil {
-		t.Errorf("%+v, %v", d, err)
+	for _, url := range []string{"victorialogs://a:9428,b:9428/x?account=1&project=2", "otlp+grpc://a:4317", "otlp+https://a/x", "clickhouse://a:8123/slowray"} {
+		if d, err := Open(url); err != nil || d.Target == nil {
+			t.Errorf("%s: %+v, %v", url, d, err)
+		}
 	}
 }
