@@ -119,12 +119,13 @@ func (l *recordLog) Window(w *record.Window) {
 	if w.Err != nil {
 		return // told as trouble
 	}
+	sent := l.sentTo() // whoever is asked may be telling of trouble just now
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.json {
 		l.windowJSON(w)
 	} else {
-		l.windowText(w)
+		l.windowText(w, sent)
 	}
 	l.seconds, l.requests, l.slow, l.failed = 0, 0, 0, 0
 }
@@ -155,7 +156,7 @@ func (l *recordLog) windowJSON(w *record.Window) {
 // clock is a moment as a line begins with it.
 const clock = "15:04:05"
 
-func (l *recordLog) windowText(w *record.Window) {
+func (l *recordLog) windowText(w *record.Window, sent []ship.Status) {
 	now := time.Now().Format(clock)
 	if l.terminal {
 		rate := float64(l.requests) / float64(max(l.seconds, 1))
@@ -165,7 +166,7 @@ func (l *recordLog) windowText(w *record.Window) {
 		} else {
 			line += "; nothing found"
 		}
-		for _, t := range l.sentTo() {
+		for _, t := range sent {
 			if text := shipLine(&t); text != "" {
 				line += "; " + text
 			}
@@ -240,19 +241,20 @@ func (l *recordLog) trouble(err error) {
 
 // end tells what was done.
 func (l *recordLog) end(s record.Status) {
+	sent := l.sentTo()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.json {
 		l.line(recordEvent{Event: "end", At: time.Now(), Status: &recordStatus{
 			Requests: s.Requests.Seen, Stored: s.Store.Requests, Slow: s.Requests.Slow, Failed: s.Requests.Failed,
 			Windows: s.Windows, WindowsLost: s.Failed, Dropped: s.Store.Dropped, HistoryBytes: s.Store.Bytes,
-			Targets: recordTargets(l.sentTo()),
+			Targets: recordTargets(sent),
 		}})
 		return
 	}
 	fmt.Fprintf(l.out, "slowray: %s requests counted, %s kept, %s windows judged\n",
 		figure.Count(s.Requests.Seen), figure.Count(s.Requests.Slow+s.Requests.Failed+s.Requests.Sampled), figure.Count(s.Windows))
-	for _, t := range l.sentTo() {
+	for _, t := range sent {
 		fmt.Fprintf(l.out, "slowray: %s: %s records sent, %s wait on disk\n", report.Clean(t.Title), figure.Count(t.Sent), figure.Bytes(t.Bytes))
 	}
 	for _, loss := range s.Losses {

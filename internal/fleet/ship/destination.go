@@ -49,10 +49,24 @@ func (s *Shipper) destination(dir string, to Destination) (*destination, store.L
 		link.Last[string(name)] = logOf(max(was.Done, was.Last))
 		d.streams = append(d.streams, newStream(d, name, c, was))
 	}
+	if !link.Existing && hasHistory(filepath.Dir(filepath.Dir(dir))) {
+		d.teller.note("is new here: what was recorded before is not sent to it")
+	}
 	for _, f := range waiting(dir) {
 		link.Last[string(f.stream)] = max(link.Last[string(f.stream)], f.number)
 	}
 	return d, link, syncPath(filepath.Dir(dir))
+}
+
+// hasHistory says whether anything was recorded below a directory.
+func hasHistory(dir string) bool {
+	for _, name := range Streams {
+		if days, _ := os.ReadDir(filepath.Join(dir, string(name))); len(days) > 0 {
+			return true
+		}
+	}
+	logs, _ := os.ReadDir(filepath.Join(dir, "open"))
+	return len(logs) > 0
 }
 
 // run ships until ctx ends, and a little longer.

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -274,6 +275,9 @@ func TestFirstGiven(t *testing.T) {
 	h := &history{t: t, dir: dir, opt: quick(f)}
 	h.open(time.Hour)
 	id := h.shipper.ID()
+	if got := h.lines(); !strings.Contains(got, "what was recorded before is not sent") {
+		t.Errorf("said: %q", got)
+	}
 	for n := 10; n < 20; n++ {
 		r := numbered(n, time.Now().UnixNano())
 		h.store.AddRequest(&r)
@@ -285,6 +289,9 @@ func TestFirstGiven(t *testing.T) {
 	h.close()
 	f.check(t, fleet.Requests, 10, 20)
 	h.open(time.Hour)
+	if got := h.lines(); strings.Count(got, "what was recorded before is not sent") != 1 {
+		t.Errorf("said: %q", got)
+	}
 	if h.shipper.ID() != id {
 		t.Errorf("another ID: %s, %s", id, h.shipper.ID())
 	}
@@ -350,5 +357,70 @@ func TestSeveralTargets(t *testing.T) {
 	h.opt.Targets = h.opt.Targets[:1]
 	if _, _, err := Prepare(h.dir, Options{Targets: []Destination{{Name: "a", Title: "a"}, {Name: "a", Title: "b"}}}); err == nil || !strings.Contains(err.Error(), "given twice") {
 		t.Errorf("twice the same: %v", err)
+	}
+}
+
+// While the disk is full, what is recorded is lost here, and counted by the store;
+// what was durable arrives, once, and what comes when there is room again does too.
+func TestDiskFull(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("SKIP: a full disk needs root, to mount a small tmpfs")
+	}
+	dir := t.TempDir()
+	if err := syscall.Mount("none", dir, "tmpfs", 0, "size=2m"); err != nil {
+		t.Skipf("SKIP: mount tmpfs: %v", err)
+	}
+	defer syscall.Unmount(dir, syscall.MNT_DETACH)
+	f := newFake(1)
+	h := &history{t: t, dir: dir, opt: quick(f)}
+	h.open(time.Hour)
+	n := 0
+	add := func(records int) error {
+		for range records {
+			r := numbered(n, time.Now().UnixNano())
+			h.store.AddRequest(&r)
+			n++
+		}
+		return h.store.Sync()
+	}
+	if err := add(100); err != nil {
+		t.Fatal(err)
+	}
+	f.arrived(t, fleet.Requests, 100)
+	f.set(func() { f.down = true })
+	fill := filepath.Join(dir, "fill")
+	if err := os.WriteFile(fill, make([]byte, 4<<20), 0o600); err == nil {
+		t.Fatal("the disk is not full")
+	}
+	lost := n
+	for range 3 {
+		if err := add(2000); err == nil {
+			t.Fatal("the disk takes more than it has room for")
+		}
+	}
+	// The cursor has its place on the disk already.
+	f.set(func() { f.down = false })
+	if err := os.Remove(fill); err != nil {
+		t.Fatal(err)
+	}
+	back := n
+	if err := add(300); err != nil {
+		t.Fatal(err)
+	}
+	f.arrived(t, fleet.Requests, 400)
+	h.close()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for i, a := range f.got[fleet.Requests] {
+		want := i
+		if i >= lost {
+			want = back + i - lost
+		}
+		if a.seq != want {
+			t.Fatalf("record %d is number %d, want %d", i, a.seq, want)
+		}
+	}
+	if len(f.got[fleet.Requests]) != 400 {
+		t.Errorf("%d records", len(f.got[fleet.Requests]))
 	}
 }
