@@ -1,12 +1,15 @@
 package ship
 
 import (
+	"fmt"
 	"net/netip"
 	"path/filepath"
 	"testing"
 	"time"
 
 	"github.com/slowray/slowray/internal/fleet"
+	"github.com/slowray/slowray/internal/fleet/clickhouse"
+	"github.com/slowray/slowray/internal/fleet/clickhouse/clickhousetest"
 	"github.com/slowray/slowray/internal/observe"
 	"github.com/slowray/slowray/internal/report"
 	"github.com/slowray/slowray/internal/store"
@@ -27,17 +30,16 @@ func request(n int, start int64) store.Request {
 	return r
 }
 
-// BenchmarkShip is what a request record costs the agent without its target: its
-// frame is read and checked, its batch is made, and it is decoded once.
-func BenchmarkShip(b *testing.B) {
+// benchLog is a log of 100,000 requests.
+func benchLog(b *testing.B) (dir string, log uint64, limit int64) {
+	b.Helper()
 	const records = 100_000
-	dir := b.TempDir()
-	d := &destination{dir: dir, shipper: &Shipper{}}
+	dir = b.TempDir()
 	st, err := store.Open(filepath.Join(dir, "history"), store.Options{Segment: 24 * time.Hour, Links: []store.Link{{Dir: dir}}})
 	if err != nil {
 		b.Fatal(err)
 	}
-	defer st.Close()
+	b.Cleanup(func() { st.Close() })
 	now := time.Now().UnixNano()
 	for n := range records {
 		r := request(n, now)
@@ -48,14 +50,20 @@ func BenchmarkShip(b *testing.B) {
 			}
 		}
 	}
-	log, limit := waiting(d.dir)[0], st.Durable("requests").Bytes
+	return dir, waiting(dir)[0].number, st.Durable("requests").Bytes
+}
+
+// BenchmarkShip is what a request record costs the agent without its target: its
+// frame is read and checked, its batch is made, and it is decoded once.
+func BenchmarkShip(b *testing.B) {
+	dir, log, limit := benchLog(b)
 	build := builder{stream: fleet.Requests}
 	seen := 0
 	b.ReportAllocs()
 	b.ResetTimer()
 	begun := processCPU()
 	for seen < b.N {
-		if err := build.open(dir, log.number, 1); err != nil {
+		if err := build.open(dir, log, 1); err != nil {
 			b.Fatal(err)
 		}
 		for seen < b.N {
@@ -79,4 +87,46 @@ func BenchmarkShip(b *testing.B) {
 	}
 	build.close()
 	b.ReportMetric(float64(processCPU()-begun)/float64(b.N), "cpu-ns/op")
+}
+
+// BenchmarkShipToClickHouse is what a request record costs the agent all in all, until
+// a real server has taken it: it reports the CPU time of this process alone.
+func BenchmarkShipToClickHouse(b *testing.B) {
+	c := clickhousetest.ForTest(b, clickhousetest.Layout{})
+	cfg, err := clickhouse.Parse(c.URL("bench"))
+	if err != nil {
+		b.Fatal(err)
+	}
+	if err := clickhouse.Init(b.Context(), cfg, nil, func(string) {}); err != nil {
+		b.Fatal(err)
+	}
+	db := clickhouse.New(cfg)
+	defer db.Close()
+	dir, log, limit := benchLog(b)
+	build := builder{stream: fleet.Requests}
+	host := &fleet.Host{Name: "bench"}
+	b.ReportAllocs()
+	b.ResetTimer()
+	begun, seen := processCPU(), 0
+	for round := 0; seen < b.N; round++ {
+		host.ID = fmt.Sprintf("%08x-0000-4000-8000-%012x", b.N, round) // a history that is not there
+		if err := build.open(dir, log, 1); err != nil {
+			b.Fatal(err)
+		}
+		for end := false; !end && seen < b.N; {
+			if end, err = build.extend(limit, 0); err != nil {
+				b.Fatal(err)
+			}
+			if build.batch.Count == 0 {
+				break
+			}
+			if err := db.Send(b.Context(), build.fixed(host)); err != nil {
+				b.Fatal(err)
+			}
+			seen += build.batch.Count
+			build.drop()
+		}
+	}
+	build.close()
+	b.ReportMetric(float64(processCPU()-begun)/float64(seen), "cpu-ns/op")
 }
