@@ -1,5 +1,6 @@
 # make run    build slowray and look at this host
 # make demo   plant an incident in private network namespaces and let slowray find it
+# make fleet-demo   many hosts on one machine: what is slow, and where it comes from
 # make test   all tests; make test-fast: those that need no root, under two minutes
 # make docs   write docs/causes anew, from the declarations of the causes
 # make test-incidents   every incident of the lab, also those that are variants of others
@@ -13,7 +14,7 @@ export CGO_ENABLED := 0
 GO_FILES := $(shell git ls-files '*.go' 2>/dev/null)
 GOTESTSUM := go tool gotestsum --format pkgname --format-hide-empty-pkg
 
-.PHONY: run demo build deb generate docs test test-fast test-incidents test-kernels check check-generated bench fuzz clean
+.PHONY: run demo fleet-demo build deb generate docs test test-fast test-incidents test-kernels check check-generated bench fuzz clean
 
 build: bin/slowray
 
@@ -29,6 +30,10 @@ run: build
 demo: build
 	@script/setup.sh test
 	@bin/slowray lab demo nginx-throughput
+
+fleet-demo: build
+	@script/setup.sh test lab
+	@go run ./lab/fleetdemo -slowray bin/slowray
 
 # Without symbols, which only slowray itself would read.
 deb: go.mod
