@@ -229,7 +229,14 @@ func TestGivenUp(t *testing.T) {
 		time.Sleep(10 * time.Millisecond)
 	}
 	deadline := time.Now().Add(10 * time.Second)
-	for h.shipper.Status()[0].GaveUp == 0 && time.Now().Before(deadline) {
+	tooMuch := func() bool {
+		var total int64
+		for _, f := range waiting(filepath.Join(h.dir, shipDir, "fake")) {
+			total += f.bytes
+		}
+		return total > h.opt.Buffer || h.shipper.Status()[0].GaveUp == 0
+	}
+	for tooMuch() && time.Now().Before(deadline) {
 		time.Sleep(time.Millisecond)
 	}
 	f.set(func() { f.down = false })
