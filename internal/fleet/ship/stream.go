@@ -35,6 +35,7 @@ type stream struct {
 	// Of run's goroutine.
 	doubt bool // it is not known what the target has
 	asked bool // Mark was answered since the start
+	blind bool // the target has no Mark: what is noted here must outlive a power cut too
 	since time.Time
 
 	sent    atomic.Uint64
@@ -245,7 +246,7 @@ func (s *stream) send(ctx context.Context) bool {
 	batch.Again = s.again
 	if s.state.First != batch.First || s.state.Last != batch.Last {
 		s.state.First, s.state.Last = batch.First, batch.Last
-		s.note(false)
+		s.note(s.blind)
 	}
 	b.full, s.sending = true, true
 	s.mu.Unlock()
@@ -318,7 +319,7 @@ func (s *stream) settle(ctx context.Context) bool {
 	mark, err := s.to.Target.Mark(try, s.to.host.Load(), s.name)
 	cancel()
 	if errors.Is(err, fleet.ErrNoMark) {
-		s.doubt, s.asked = false, true
+		s.doubt, s.asked, s.blind = false, true, true
 		return true
 	}
 	if err == nil {
