@@ -90,7 +90,7 @@ func BenchmarkSend(b *testing.B) {
 // BenchmarkIngest sends requests into two shards of 18.16 on this machine, from hosts
 // that share its cores with the servers, until the rows are there.
 func BenchmarkIngest(b *testing.B) {
-	for _, size := range []int{10_000, 50_000, 200_000} {
+	for _, size := range []int{1000, 20_000, 100_000} {
 		b.Run(fmt.Sprintf("batch=%d", size), func(b *testing.B) {
 			c := clickhousetest.ForTest(b, clickhousetest.Layout{Shards: 2})
 			url := c.URL("slowray")
@@ -98,12 +98,13 @@ func BenchmarkIngest(b *testing.B) {
 			list := newTraffic(1).requests(size, noon)
 			var dbs []*DB
 			var hosts []*fleet.Host
-			for shard := range cfg.Shards {
+			// Two hosts for each shard: one makes a batch while the other's is taken.
+			for i := range 4 {
 				db := New(cfg)
 				defer db.Close()
-				h := hostNumber(0)
-				for i := 0; db.shardOf(h) != shard; i++ {
-					h = hostNumber(i)
+				h := hostNumber(i)
+				for k := i; db.shardOf(h) != i%2; k++ {
+					h = hostNumber(k)
 				}
 				dbs, hosts = append(dbs, db), append(hosts, h)
 			}
@@ -114,7 +115,7 @@ func BenchmarkIngest(b *testing.B) {
 				var wg sync.WaitGroup
 				for i, db := range dbs {
 					wg.Go(func() {
-						for k := range 4 {
+						for k := i / 2 * 4; k < i/2*4+4; k++ {
 							if err := db.Send(b.Context(), requestBatch(hosts[i], first+fleet.Position(k*size), list)); err != nil {
 								b.Error(err)
 							}
@@ -122,8 +123,8 @@ func BenchmarkIngest(b *testing.B) {
 					})
 				}
 				wg.Wait()
-				first += fleet.Position(4 * size)
-				sent += 8 * size
+				first += fleet.Position(8 * size)
+				sent += 16 * size
 			}
 			b.ReportMetric(float64(sent)/b.Elapsed().Seconds(), "records/s")
 			b.ReportMetric(float64((cpuTime(b)-before).Nanoseconds())/float64(sent), "agent-cpu-ns/record")
@@ -141,6 +142,37 @@ func BenchmarkIngest(b *testing.B) {
 			if err == nil && err2 == nil && rows > 0 {
 				b.ReportMetric(float64(size)/float64(rows), "disk-bytes/record")
 			}
+		})
+	}
+}
+
+// BenchmarkQuantiles asks for the p99 of each service over an hour, of 20 endpoints on
+// each host with 150 buckets in each five minutes, in two shards of 18.16.
+func BenchmarkQuantiles(b *testing.B) {
+	c := clickhousetest.ForTest(b, clickhousetest.Layout{Shards: 2})
+	for _, hosts := range []int{10, 100, 1000} {
+		b.Run(fmt.Sprintf("hosts=%d", hosts), func(b *testing.B) {
+			database := fmt.Sprintf("hosts%d", hosts)
+			cfg, _ := initAll(b, c.URL(database), nil)
+			db := New(cfg)
+			defer db.Close()
+			for shard, replicas := range cfg.Shards {
+				// Rows as the views make them: number = (host * 12 + slot) * 20 + endpoint.
+				fill := fmt.Sprintf(`INSERT INTO minutes5_local (day, time, service, host, history, seconds, side, addr, port, requests, total_us, total_histMap.bucket, total_histMap.n)
+SELECT toDate(%[1]d), toDateTime(%[1]d + intDiv(number, 20) %% 12 * 300), concat('service-', toString(number %% 20), ':80'), concat('host-', toString(intDiv(number, 240) * 2 + %[2]d)), '', 300, 'served', '10.0.0.1', 80,
+6000, 6000000, arrayMap(x -> toUInt16(300 + number %% 50 + x), range(150)), arrayMap(x -> toUInt64(1 + x), range(150)) FROM system.numbers LIMIT %[3]d`, noon.Unix(), shard, hosts/2*240)
+				if err := db.c.exec(b.Context(), replicas[0], database, fill); err != nil {
+					b.Fatal(err)
+				}
+			}
+			q := fleet.Question{From: noon, To: noon.Add(time.Hour)}
+			for b.Loop() {
+				all, err := db.Quantiles(b.Context(), q, []float64{0.5, 0.99})
+				if err != nil || len(all) != 20 || all[0].Hosts != hosts {
+					b.Fatalf("%d services, %+v, %v", len(all), all[0], err)
+				}
+			}
+			b.ReportMetric(b.Elapsed().Seconds()/float64(b.N), "s/question")
 		})
 	}
 }
