@@ -61,6 +61,7 @@ func (e *serverError) Error() string { return e.server + ": " + e.text }
 const (
 	codeUnknownTable    = 60
 	codeUnknownDatabase = 81
+	codeReadOnly        = 242 // a replica without its keeper: it has taken nothing
 )
 
 // permanentCodes are errors that trying again does not mend: a table, database,

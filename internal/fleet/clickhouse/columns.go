@@ -120,6 +120,11 @@ var anomalyDefs = []columnDef{
 	{"value", "Float64", plain}, {"expected", "Float64", plain}, {"p", "Float64", plain},
 }
 
+var eventDefs = []columnDef{
+	{"day", "Date", plain}, {"time", "DateTime", rising}, {"at_us", "Int64", rising}, {"id", "String", freeText}, {"kind", "String", keyText},
+	{"text", "String", freeText}, {"document", "String", freeText}, // JSON: schema/fleetevent.schema.json
+}
+
 func join(lists ...[]columnDef) []columnDef {
 	var all []columnDef
 	for _, l := range lists {

@@ -25,8 +25,9 @@ type DB struct {
 }
 
 var (
-	_ fleet.Target  = (*DB)(nil)
-	_ fleet.Archive = (*DB)(nil)
+	_ fleet.Target     = (*DB)(nil)
+	_ fleet.Archive    = (*DB)(nil)
+	_ fleet.EventStore = (*DB)(nil)
 )
 
 // Open makes a DB of a URL; nothing is asked before the first use.
@@ -89,7 +90,7 @@ func (db *DB) eachReplica(ctx context.Context, shard int, f func(server string, 
 		if d, err = db.speaks(ctx, server); err == nil {
 			err = f(server, d)
 		}
-		if err == nil || !notBegun(err) || ctx.Err() != nil {
+		if err == nil || !notBegun(err) && codeOf(err) != codeReadOnly || ctx.Err() != nil {
 			return err
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/slowray/slowray/internal/fleet"
 	"github.com/slowray/slowray/internal/store"
 )
 
@@ -53,6 +54,25 @@ func statements(t *testing.T, table string) map[string]string {
 	return all
 }
 
+// documented are the statements of docs/fleet.md.
+func documented(t *testing.T) []string {
+	text, err := os.ReadFile(filepath.Join("..", "..", "..", "docs", "fleet.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var list []string
+	for i, part := range strings.Split(string(text), "```sql\n") {
+		if i > 0 {
+			sql, _, _ := strings.Cut(part, "```")
+			list = append(list, strings.TrimSuffix(strings.TrimSpace(sql), ";"))
+		}
+	}
+	if len(list) == 0 {
+		t.Error("docs/fleet.md has no SQL")
+	}
+	return list
+}
+
 func TestDashboardsStatementsRun(t *testing.T) {
 	engines(t, func(t *testing.T, db *DB) {
 		ctx := t.Context()
@@ -81,8 +101,22 @@ func TestDashboardsStatementsRun(t *testing.T) {
 			t.Fatal(err)
 		}
 		server := db.cfg.Shards[0][0]
-		if err := db.c.exec(ctx, server, "slowray", fmt.Sprintf("INSERT INTO %s (day, time, host, service, side, signal, value) VALUES (toDate(%d), toDateTime(%d), 'h', 'docker-1:8001', 'served', 'total', 1)", db.cfg.local("anomalies"), dayOf(noon), noon.Unix())); err != nil {
-			t.Fatal(err)
+		event := fleet.Event{ID: "i1", At: noon, Kind: "onset", Text: "slow", Document: []byte(`{"endpoints":[{"host":"h'\u0000","service":"docker-1:8001","side":"served","addr":"::1","port":80,"signal":"total","value":2.5,"expected":1,"p":1e-9}]}`)}
+		for range 2 { // by two who watch
+			if err := db.AddEvents(ctx, []fleet.Event{event, {ID: "i2", At: noon, Kind: "end", Text: hostile[3], Document: []byte("no JSON")}}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if n, err := db.c.number(ctx, server, Plain, "SELECT count() AS n FROM anomalies FINAL WHERE host = 'h\\'\\0' AND value = 2.5 AND p < 1e-8 AND port = 80"); err != nil || n != 1 {
+			t.Errorf("%d anomalies, want 1 (%v)", n, err)
+		}
+		if n, err := db.c.number(ctx, server, Plain, "SELECT count() AS n FROM events FINAL WHERE text = "+quote(hostile[3])+" OR id = 'i1'"); err != nil || n != 2 {
+			t.Errorf("%d events, want 2 (%v)", n, err)
+		}
+		for i, sql := range documented(t) {
+			if _, err := db.c.number(ctx, server, Plain, "SELECT count() AS n FROM ("+sql+")"); err != nil {
+				t.Errorf("statement %d of docs/fleet.md: %v", i+1, err)
+			}
 		}
 		for _, table := range []string{"seconds10", "minutes5"} {
 			for title, sql := range statements(t, table) {

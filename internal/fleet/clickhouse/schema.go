@@ -20,7 +20,7 @@ func (r Retention) days(table string) int {
 	switch table {
 	case "seconds10":
 		return 3 * r.Days
-	case "minutes5", "findings", "anomalies":
+	case "minutes5", "findings", "anomalies", "events":
 		return 12 * r.Days
 	case "hosts":
 		return 0
@@ -48,7 +48,7 @@ type rollup struct {
 var rollups = []rollup{{"seconds10", 10, false}, {"minutes5", 300, true}}
 
 // dailyTables are those that rows are dropped from.
-var dailyTables = []string{"requests", "seconds", "seconds10", "minutes5", "findings", "anomalies"}
+var dailyTables = []string{"requests", "seconds", "seconds10", "minutes5", "findings", "anomalies", "events"}
 
 // tables are all tables, in a dialect.
 func tables(d Dialect) []table {
@@ -65,7 +65,8 @@ func tables(d Dialect) []table {
 		{name: "seconds", columns: append(define(d, secondDefs), start...), engine: "MergeTree()", order: byHour, daily: true},
 		{name: "findings", columns: append(define(d, findingDefs), start...), engine: "MergeTree()", order: byHour, daily: true},
 		{name: "hosts", columns: define(d, hostDefs), engine: "ReplacingMergeTree(time)", order: "(host, id)"},
-		{name: "anomalies", columns: define(d, anomalyDefs), engine: "MergeTree()", order: "(time, service, host)", daily: true},
+		{name: "anomalies", columns: define(d, anomalyDefs), engine: "ReplacingMergeTree()", order: "(time, service, host, side, addr, port, signal)", daily: true},
+		{name: "events", columns: define(d, eventDefs), engine: "ReplacingMergeTree()", order: "(time, id, kind)", daily: true},
 	}
 	for _, r := range rollups {
 		list = append(list, table{

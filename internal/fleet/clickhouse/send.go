@@ -41,7 +41,7 @@ func (db *DB) Send(ctx context.Context, b *fleet.Batch) error {
 	id := fmt.Sprintf("%s%d", queryPrefix(b.Host, b.Stream), b.First)
 	err = db.eachReplica(ctx, db.shardOf(b.Host), func(server string, _ Dialect) error { return db.c.insert(ctx, server, id, rows) })
 	if err != nil {
-		s.unclear = s.unclear || !notBegun(err)
+		s.unclear = s.unclear || !notBegun(err) && codeOf(err) != codeReadOnly
 		return fmt.Errorf("clickhouse: %w", err)
 	}
 	return nil
