@@ -166,6 +166,13 @@ SELECT toDate(%[1]d), toDateTime(%[1]d + intDiv(number, 20) %% 12 * 300), concat
 				}
 			}
 			q := fleet.Question{From: noon, To: noon.Add(time.Hour)}
+			servers := func() (d time.Duration) {
+				for _, replicas := range c.Servers {
+					d += processTime(b, replicas[0].PID())
+				}
+				return d
+			}
+			before := servers()
 			for b.Loop() {
 				all, err := db.Quantiles(b.Context(), q, []float64{0.5, 0.99})
 				if err != nil || len(all) != 20 || all[0].Hosts != hosts {
@@ -173,6 +180,7 @@ SELECT toDate(%[1]d), toDateTime(%[1]d + intDiv(number, 20) %% 12 * 300), concat
 				}
 			}
 			b.ReportMetric(b.Elapsed().Seconds()/float64(b.N), "s/question")
+			b.ReportMetric((servers()-before).Seconds()/float64(b.N), "server-cpu-s/question")
 		})
 	}
 }

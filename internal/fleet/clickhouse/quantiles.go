@@ -59,6 +59,13 @@ type serviceKey2 struct {
 	side    observe.Side
 }
 
+// bucketMask are the bits of a bucket's number; serviceHash has the others. Two services
+// are taken for one with a chance of n²/2⁵⁴.
+const (
+	bucketMask  = 1<<11 - 1
+	serviceHash = "bitAnd(cityHash64(service, side), 18446744073709549568)"
+)
+
 // Quantiles implements fleet.Archive, in the order of services and sides. The servers
 // add the histograms up; what comes here is a histogram for each service.
 func (db *DB) Quantiles(ctx context.Context, q fleet.Question, quantiles []float64) ([]fleet.ServiceTimes, error) {
@@ -100,15 +107,17 @@ func (db *DB) addServices(ctx context.Context, part tableSpan, conditions string
 	}
 	var service, host proto.ColStr
 	var side proto.ColInt16
-	var requests, errors proto.ColUInt64
+	var requests, errors, key proto.ColUInt64
+	byKey := map[uint64]*serviceSum{}
 	var most proto.ColInt64
 	maxUS := map[*serviceSum]int64{}
 	err := db.anyServer(ctx, func(server string, d Dialect) error {
-		return db.c.query(ctx, server, d, "SELECT CAST(service AS String) AS service_, toInt16(side) AS side_, CAST(host AS String) AS host_, sum(requests) AS r, sum(errors) + sum(unanswered) AS e, "+longest+" AS m FROM "+
-			part.table+" WHERE "+where+" GROUP BY service_, side_, host_", proto.Results{{Data: &service}, {Data: &side}, {Data: &host}, {Data: &requests}, {Data: &errors}, {Data: &most}},
+		return db.c.query(ctx, server, d, "SELECT CAST(service AS String) AS service_, toInt16(side) AS side_, CAST(host AS String) AS host_, "+serviceHash+" AS key, sum(requests) AS r, sum(errors) + sum(unanswered) AS e, "+longest+" AS m FROM "+
+			part.table+" WHERE "+where+" GROUP BY service_, side_, host_, key", proto.Results{{Data: &service}, {Data: &side}, {Data: &host}, {Data: &key}, {Data: &requests}, {Data: &errors}, {Data: &most}},
 			func(n int) bool {
 				for i := range n {
 					s := of(service.Row(i), side[i])
+					byKey[key[i]] = s
 					s.Requests += requests[i]
 					s.Errors += errors[i]
 					s.hosts[host.Row(i)] = true
@@ -120,15 +129,17 @@ func (db *DB) addServices(ctx context.Context, part tableSpan, conditions string
 	if err != nil {
 		return err
 	}
-	var bucket proto.ColUInt16
+	// Ten thousands of histograms have millions of buckets: they are grouped by one
+	// number, made of the hash of the service and the bucket.
 	var count proto.ColUInt64
-	// The texts are only found again for the sums: grouping goes by their hash.
 	err = db.anyServer(ctx, func(server string, d Dialect) error {
-		return db.c.query(ctx, server, d, `SELECT CAST(any(service) AS String) AS service_, toInt16(side) AS side_, bucket, sum(n) AS n_ FROM (SELECT service, side, total_histMap.bucket AS b, total_histMap.n AS c FROM `+
-			part.table+" WHERE "+where+") ARRAY JOIN b AS bucket, c AS n GROUP BY cityHash64(service), side, bucket", proto.Results{{Data: &service}, {Data: &side}, {Data: &bucket}, {Data: &count}},
+		return db.c.query(ctx, server, d, "SELECT key + bucket AS k, sum(n) AS n_ FROM (SELECT "+serviceHash+" AS key, total_histMap.bucket AS b, total_histMap.n AS c FROM "+
+			part.table+" WHERE "+where+") ARRAY JOIN b AS bucket, c AS n GROUP BY k", proto.Results{{Data: &key}, {Data: &count}},
 			func(n int) bool {
 				for i := range n {
-					of(service.Row(i), side[i]).total.AddNumbered(int(bucket[i]), count[i])
+					if s := byKey[key[i]&^bucketMask]; s != nil { // others came between the two questions
+						s.total.AddNumbered(int(key[i]&bucketMask), count[i])
+					}
 				}
 				return true
 			})
