@@ -141,6 +141,9 @@ func counted(t *testing.T, url string, hosts, requests, seconds int) {
 }
 
 func TestNothingIsLostOrTwiceWhenAShardIsKilled(t *testing.T) {
+	if testing.Short() {
+		t.Skip("SKIP: servers are killed: not with -short")
+	}
 	const hosts, requests, seconds = 2, 3000, 120
 	c := clickhousetest.ForTest(t, clickhousetest.Layout{Shards: 2})
 	url := c.URL("slowray")
@@ -218,6 +221,9 @@ func TestSumsThatAKilledServerDidNotMakeAreMade(t *testing.T) {
 }
 
 func TestNothingIsLostOrTwiceWhenAReplicaIsKilled(t *testing.T) {
+	if testing.Short() {
+		t.Skip("SKIP: servers are killed: not with -short")
+	}
 	const hosts, requests, seconds = 2, 1500, 60
 	c := clickhousetest.ForTest(t, clickhousetest.Layout{Replicas: 2})
 	url := c.URL("slowray")
