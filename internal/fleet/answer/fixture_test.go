@@ -35,6 +35,7 @@ type world struct {
 	address func(db string) string // by which the database is called
 	skew    map[string]time.Duration
 	unkept  bool // no request is kept
+	shipped *shipped
 	seq     uint32
 }
 
@@ -44,8 +45,34 @@ func newWorld(webs int) *world {
 
 func (w *world) host(name, addr string, labels map[string]string, s int64) {
 	h := &fleet.Host{Name: name, ID: name, Addresses: []string{addr}, Kernel: "6.12.1", CPUs: 4, Version: "1", Labels: labels}
-	if err := w.Hello(context.Background(), h, time.Unix(began+s, 0)); err != nil {
+	at := time.Unix(began+s, 0)
+	if err := w.Hello(context.Background(), h, at); err != nil {
 		panic(err)
+	}
+	if w.shipped != nil {
+		w.shipped.hosts[name], w.shipped.last[name] = h, at
+	}
+}
+
+// addSecond adds to the archive, and to what is shipped to another one.
+func (w *world) addSecond(host string, x *store.Second) {
+	w.AddSecond(host, x)
+	if w.shipped != nil {
+		w.shipped.seconds[host] = append(w.shipped.seconds[host], *x)
+	}
+}
+
+func (w *world) addRequest(host string, x *store.Request) {
+	w.AddRequest(host, x)
+	if w.shipped != nil {
+		w.shipped.requests[host] = append(w.shipped.requests[host], *x)
+	}
+}
+
+func (w *world) addFinding(host string, x *store.Finding) {
+	w.AddFinding(host, x)
+	if w.shipped != nil {
+		w.shipped.findings[host] = append(w.shipped.findings[host], *x)
 	}
 }
 
@@ -74,7 +101,7 @@ func (w *world) second(host string, side observe.Side, comm, addr string, port i
 			"server.call": {SumNS: call}, "server.blocked.disk": {SumNS: disk}, "server.cpu": {SumNS: server - call - disk}}}
 	}
 	e.Segments, e.MinRTT = uint64(2*k), int64(100*time.Microsecond)
-	w.AddSecond(host, x)
+	w.addSecond(host, x)
 }
 
 func orNone(f func(string, int64) time.Duration, host string, s int64) time.Duration {
@@ -142,7 +169,7 @@ func (w *world) pair(host, addr, called string, s int64, db, wire time.Duration,
 	total := int64(db + wire)
 	c.FirstByte = total
 	c.Ledger[observe.Network], c.Ledger[observe.Server] = 100_000, total-100_000
-	w.AddRequest(host, c)
+	w.addRequest(host, c)
 	if one {
 		return
 	}
@@ -152,12 +179,12 @@ func (w *world) pair(host, addr, called string, s int64, db, wire time.Duration,
 	v.StartNS = at + int64(wire)/2 + int64(w.skew["db-7"])
 	v.FirstByte = int64(db)
 	v.Ledger[observe.Server], v.Ledger[observe.Network] = int64(db), 100_000
-	w.AddRequest("db-7", v)
+	w.addRequest("db-7", v)
 }
 
 // find adds a finding of a host's minute that begins at s.
 func (w *world) find(host, id, title string, subject cause.Subject, share float64, s int64) {
-	w.AddFinding(host, &store.Finding{Start: time.Unix(began+s, 0), End: time.Unix(began+s+60, 0), Finding: cause.Finding{
+	w.addFinding(host, &store.Finding{Start: time.Unix(began+s, 0), End: time.Unix(began+s+60, 0), Finding: cause.Finding{
 		Cause: id, Title: title, Verdict: cause.Supported, Role: cause.RoleCause, Subject: subject,
 		Impact:   cause.Impact{Share: share, Of: "slow time", Text: fmt.Sprintf("%.0f %% of the slow time", 100*share)},
 		Evidence: []cause.Evidence{{Fact: "time in fsync", Value: 47, Unit: "ms", Source: "threads"}},
