@@ -153,7 +153,7 @@ func (s *seen) clocksOf(named map[string]bool) []Clock {
 	for i := range s.m.Joins.Clocks {
 		c := &s.m.Joins.Clocks[i]
 		if named[c.A] && named[c.B] {
-			all = append(all, Clock{c.A, c.B, float64(c.OffsetNS) / 1e3, float64(c.UncertaintyNS) / 1e3, c.DriftPPM, c.Requests})
+			all = append(all, clockOf(c))
 		}
 	}
 	return all

@@ -28,6 +28,7 @@ type seen struct {
 
 	anomalies   []anomaly.Anomaly // that overlap the range
 	byKey       map[fleet.Key]*anomaly.Anomaly
+	population  []fleet.Key
 	explanation anomaly.Explanation
 	judged      int
 	unknown     []Unchecked
@@ -53,6 +54,7 @@ func collect(ctx context.Context, a fleet.Archive, q Question) (*seen, error) {
 	if err := s.requests(ctx, a); err != nil {
 		return nil, err
 	}
+	s.explain()
 	s.findings, err = a.Findings(ctx, fleet.Question{From: q.From.Add(-lead), To: q.To})
 	return s, err
 }
@@ -121,13 +123,8 @@ func (s *seen) judge(ctx context.Context, a fleet.Archive) error {
 	}
 	clear(s.byKey)
 	slices.SortFunc(s.anomalies, func(x, y anomaly.Anomaly) int { return servicemap.CompareKeys(x.Key, y.Key) })
-	hosts := make([]fleet.Host, len(s.hosts))
-	for i := range s.hosts {
-		hosts[i] = s.hosts[i].Host
-	}
-	population := model.Population()
-	s.judged = len(population)
-	s.explanation = anomaly.Explain(s.anomalies, population, anomaly.Facts{Hosts: hosts})
+	s.population = model.Population()
+	s.judged = len(s.population)
 	for i := range s.anomalies {
 		s.byKey[s.anomalies[i].Key] = &s.anomalies[i]
 	}
@@ -206,4 +203,51 @@ func (s *seen) requests(ctx context.Context, a fleet.Archive) error {
 	}
 	s.m = s.builder.Map()
 	return nil
+}
+
+// explain finds what the abnormal endpoints have in common.
+func (s *seen) explain() {
+	facts := anomaly.Facts{Clients: s.clients()}
+	for i := range s.hosts {
+		facts.Hosts = append(facts.Hosts, s.hosts[i].Host)
+	}
+	s.explanation = anomaly.Explain(s.anomalies, s.population, facts)
+}
+
+// longWay is how many times as long as at half of an endpoint's requests one must have
+// been on the way to be slow on it.
+const longWay = 4
+
+// clients are the requests of abnormal endpoints by who asked: where the way is slow for
+// some clients only, their network is told by it.
+func (s *seen) clients() (all []anomaly.ClientRequest) {
+	ways := map[fleet.Key][]int64{}
+	keyOf := make([]fleet.Key, len(s.ends))
+	for i := range s.ends {
+		e := &s.ends[i]
+		if e.Side != observe.Served {
+			continue
+		}
+		k := e.Endpoint()
+		a := s.byKey[k]
+		if a == nil || e.First < a.Since*1e9 || a.Until != 0 && e.First >= a.Until*1e9 {
+			continue
+		}
+		keyOf[i] = k
+		ways[k] = append(ways[k], e.Ledger[observe.Network])
+	}
+	half := map[fleet.Key]int64{}
+	for k, list := range ways {
+		slices.Sort(list)
+		half[k] = list[len(list)/2]
+	}
+	for i := range s.ends {
+		k, e := keyOf[i], &s.ends[i]
+		if k.Host == "" {
+			continue
+		}
+		bad := e.Retrans > 0 || e.Ledger[observe.Retrans] > 0 || e.Ledger[observe.Network] > longWay*max(half[k], 1)
+		all = append(all, anomaly.ClientRequest{Key: k, Client: e.Client.Addr(), Bad: bad, Weight: e.Weight})
+	}
+	return all
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
 	"testing"
@@ -15,6 +16,9 @@ import (
 	"github.com/slowray/slowray/internal/cause"
 	"github.com/slowray/slowray/internal/fleet/anomaly"
 	"github.com/slowray/slowray/internal/fleet/memory"
+	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/report"
+	"github.com/slowray/slowray/internal/store"
 )
 
 // valid fails when the report's JSON is not by its schema, or its text could drive a
@@ -296,5 +300,39 @@ func TestHostileNames(t *testing.T) {
 	valid(t, r)
 	if len(r.Causes) == 0 || len(r.Causes[0].Findings) == 0 {
 		t.Errorf("the cause is not found:\n%s", textOf(t, r))
+	}
+}
+
+// TestClientNetwork: packets to one network of clients are lost.
+func TestClientNetwork(t *testing.T) {
+	w := newWorld(2)
+	w.run(1300)
+	for s := range int64(1300) {
+		if s%60 == 0 {
+			w.host("front", "203.0.113.1", nil, s)
+		}
+		lost := time.Duration(0)
+		if s >= 1000 {
+			lost = 30 * time.Millisecond // on average of all
+		}
+		w.second("front", observe.Served, "nginx", "203.0.113.1", 443, s, 40, spans{server: 2 * time.Millisecond, network: 10*time.Millisecond + lost})
+		for i := range 8 {
+			r := &store.Request{Process: report.Process{Comm: "nginx"}}
+			net := (int(s) + i) % 8
+			r.Side, r.Seq, r.Weight, r.BytesIn, r.BytesOut = observe.Served, 1, 5, 100, 1000
+			r.StartNS = (began+s)*1e9 + int64(i)*1e8
+			r.Local = netip.MustParseAddrPort("203.0.113.1:443")
+			r.Peer = netip.AddrPortFrom(netip.AddrFrom4([4]byte{198, 51, byte(100 + net), byte(1 + s%200)}), uint16(20000+s))
+			r.Ledger[observe.Server], r.Ledger[observe.Network] = 2e6, 10e6
+			if net == 3 && s >= 1000 && s%3 > 0 {
+				r.Ledger[observe.Retrans], r.Retrans, r.Weight = 300e6, 1, 1
+			}
+			w.AddRequest("front", r)
+		}
+	}
+	r := w.why(t, 700, 1300)
+	c := one(t, r)
+	if c.Component != (anomaly.Component{Kind: anomaly.Clients, Value: "198.51.103.0/24"}) || !c.Network || c.Origin != nil {
+		t.Errorf("%+v:\n%s", c.Component, textOf(t, r))
 	}
 }

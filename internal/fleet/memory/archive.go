@@ -23,12 +23,15 @@ type Archive struct {
 	seconds  []*second
 	requests []request
 	findings []fleet.HostFinding
+	events   []fleet.Event
 	sorted   bool
 }
 
 var (
 	_ fleet.Archive = (*Archive)(nil)
 	_ fleet.Target  = (*Archive)(nil)
+
+	_ fleet.EventStore = (*Archive)(nil)
 )
 
 // stream is one of a host's, of one history.
@@ -130,6 +133,21 @@ func (a *Archive) AddFinding(host string, f *store.Finding) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.addFinding(host, f)
+}
+
+// AddEvents implements fleet.EventStore.
+func (a *Archive) AddEvents(_ context.Context, events []fleet.Event) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.events = append(a.events, events...)
+	return nil
+}
+
+// Events are those that were added, in the order in which they were.
+func (a *Archive) Events() []fleet.Event {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return slices.Clone(a.events)
 }
 
 func (a *Archive) addSecond(host string, s *store.Second) {

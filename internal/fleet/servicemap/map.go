@@ -146,19 +146,20 @@ func (b *Builder) AddEnd(e End) { b.ends = append(b.ends, e) }
 func (b *Builder) Map() *Map {
 	m := &Map{Joins: Join(b.ends, b.hosts), Served: b.served, Called: b.called}
 	r := newResolver(m.Joins.owners)
-	for _, k := range sorted(b.served) {
+	for _, k := range SortedKeys(b.served) {
 		b.served[k].Settle()
 		r.learn(&k)
 	}
 	joined := m.joinedBy()
-	for _, k := range sorted(b.called) {
+	for _, k := range SortedKeys(b.called) {
 		b.called[k].Settle()
 		m.Edges = append(m.Edges, m.edgesOf(k, r, joined[callOf(&k)])...)
 	}
 	return m
 }
 
-func sorted(views map[fleet.Key]*View) []fleet.Key {
+// SortedKeys are the endpoints, in the order of CompareKeys.
+func SortedKeys(views map[fleet.Key]*View) []fleet.Key {
 	keys := make([]fleet.Key, 0, len(views))
 	for k := range views {
 		keys = append(keys, k)
@@ -203,7 +204,7 @@ func (m *Map) joinedBy() map[call][]*reached {
 	all := map[call][]*reached{}
 	for i := range m.Joins.All {
 		j := &m.Joins.All[i]
-		w := way{call{j.Called.Host, j.Called.Service, j.Called.Server}, j.Served.endpoint()}
+		w := way{call{j.Called.Host, j.Called.Service, j.Called.Server}, j.Served.Endpoint()}
 		r := ways[w]
 		if r == nil {
 			r = &reached{to: w.to}

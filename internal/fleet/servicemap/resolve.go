@@ -152,7 +152,7 @@ func single(list []*fleet.Key) (to *fleet.Key, several bool) {
 	return to, false
 }
 
-// endpoint is what a served end belongs to.
-func (e *End) endpoint() fleet.Key {
+// Endpoint is what a served end belongs to.
+func (e *End) Endpoint() fleet.Key {
 	return fleet.Key{Host: e.Host, Service: e.Service, Side: observe.Served, Addr: e.Server.Addr().String(), Port: int(e.Server.Port())}
 }
