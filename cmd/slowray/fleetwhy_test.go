@@ -121,6 +121,20 @@ func TestFleetTopAndWatch(t *testing.T) {
 	if out, messages, status := slowrayOut("fleet", "watch", "--for", "1s"); status != exitNothing || out != "" || messages != "" {
 		t.Errorf("status %d, %q, %q", status, out, messages)
 	}
+	// What is abnormal already when the watch begins is told, and kept by the archive.
+	serve(a, "c", "nginx", 80, now.Add(-10*time.Minute), 640, 20, func(s, i int) time.Duration {
+		d := time.Millisecond + time.Duration((s*7+i*13)%20)*20*time.Microsecond
+		if s > 500 {
+			d += 50 * time.Millisecond
+		}
+		return d
+	})
+	if out, messages, status := slowrayOut("fleet", "watch", "--for", "1s", "--json"); status != exitFindings || messages != "" || !strings.Contains(out, `"kind":"onset"`) || !strings.Contains(out, `"host":"c"`) {
+		t.Errorf("status %d, %q, %q", status, out, messages)
+	}
+	if events := a.Events(); len(events) == 0 || events[0].Kind != "onset" || !strings.Contains(string(events[0].Document), "slowray.fleet-event/1") {
+		t.Errorf("events %+v", events)
+	}
 	for _, args := range [][]string{{"top", "--json"}, {"top", "--every", "1ms"}, {"watch", "--for", "1ms"}, {"watch", "--from", "nowhere"}} {
 		if _, messages, status := slowrayOut(append([]string{"fleet"}, args...)...); status != exitFailed || strings.Count(messages, "\n") != 1 {
 			t.Errorf("%q: status %d, %q", args, status, messages)
