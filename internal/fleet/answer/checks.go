@@ -33,6 +33,9 @@ func (s *seen) notChecked(r *Report) []Unchecked {
 	all := slices.Clone(s.unknown)
 	all = append(all, s.hostsUnchecked()...)
 	all = append(all, s.callsUnchecked()...)
+	if s.q.Service != "" && !s.known() {
+		all = append(all, Unchecked{"the service " + s.q.Service, "nobody was seen to answer or call by this name in the range"})
+	}
 	if len(r.Causes) > 0 && len(s.m.Joins.All) == 0 {
 		all = append(all, Unchecked{"the network between hosts, from both ends", "no request was kept at both ends"})
 	}
@@ -55,6 +58,18 @@ func (s *seen) notChecked(r *Report) []Unchecked {
 		all = append(all, Unchecked{count(n, "endpoint"), "not known well enough: a minute of requests is needed"})
 	}
 	return all
+}
+
+// known says that something of what was asked about did anything in the range.
+func (s *seen) known() bool {
+	for _, views := range []map[fleet.Key]*servicemap.View{s.m.Served, s.m.Called} {
+		for k := range views {
+			if s.asked(&k) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // hostsUnchecked are hosts that say nothing, or are late.

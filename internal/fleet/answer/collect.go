@@ -2,6 +2,7 @@ package answer
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -43,6 +44,9 @@ func collect(ctx context.Context, a fleet.Archive, q Question) (*seen, error) {
 		return nil, err
 	}
 	slices.SortFunc(s.hosts, func(x, y fleet.HostSeen) int { return strings.Compare(x.Name, y.Name) })
+	if q.Host != "" && !slices.ContainsFunc(s.hosts, func(h fleet.HostSeen) bool { return h.Name == q.Host }) {
+		return nil, fmt.Errorf("fleet: no host is called %q; %s ship here", q.Host, count(len(s.hosts), "host"))
+	}
 	n, err := population(ctx, a, later(q.From, q.To.Add(-2*rollUp)), q.To)
 	if err != nil {
 		return nil, err

@@ -85,6 +85,11 @@ func (r *Report) Text(w io.Writer) error {
 	return p.err
 }
 
+// unseen says that nothing of what was asked about was there.
+func (r *Report) unseen() bool {
+	return r.Question.Service != "" && slices.ContainsFunc(r.NotTested, func(u Unchecked) bool { return u.What == "the service "+r.Question.Service })
+}
+
 func (r *Report) beside() string {
 	if len(r.Causes) > 0 {
 		return ", beside these"
@@ -108,7 +113,9 @@ func (p *printer) alone(r *Report) {
 	case len(r.Abnormal) == 0 && r.Fleet.Judged > 0:
 		p.line("")
 		if r.Question.text() != "" {
-			p.line("Nothing of it is abnormal.")
+			if !r.unseen() {
+				p.line("Nothing of it is abnormal.")
+			}
 			return
 		}
 		p.line("Nothing is abnormal: %s are as they usually are.", count(r.Fleet.Judged, "endpoint"))

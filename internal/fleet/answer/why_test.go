@@ -119,6 +119,19 @@ func TestSlowDatabaseIsNamed(t *testing.T) {
 	}
 }
 
+func TestUnknownNames(t *testing.T) {
+	w := newWorld(2)
+	w.run(300)
+	_, err := Why(context.Background(), w, Question{From: moment(0), To: moment(300), Host: "web\x1b-9"})
+	if err == nil || !strings.Contains(err.Error(), "no host is called") || strings.Contains(err.Error(), "\x1b") {
+		t.Errorf("a host that is none: %v", err)
+	}
+	r := w.why(t, 0, 300, func(q *Question) { q.Service = "postgres" })
+	if text := textOf(t, r); strings.Contains(text, "Nothing of it is abnormal") || !strings.Contains(text, "the service postgres: nobody was seen") {
+		t.Errorf("a service that is none:\n%s", text)
+	}
+}
+
 // TestItIsOver: what began before the range and ended in it.
 func TestItIsOver(t *testing.T) {
 	w := newWorld(6)
