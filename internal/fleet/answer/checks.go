@@ -50,7 +50,10 @@ func (s *seen) notChecked(r *Report) []Unchecked {
 		all = append(all, Unchecked{"all stored requests", fmt.Sprintf("there are more than %s: the first ones of each twentieth of the range were joined", figure.Count(mostRequests))})
 	}
 	if r.Fleet.Endpoints > 0 {
-		if h := time.Duration(r.Fleet.History * float64(time.Second)); h < littleHistory {
+		switch h := time.Duration(r.Fleet.History * float64(time.Second)); {
+		case s.first >= s.q.From.Unix():
+			all = append(all, Unchecked{"what is usual", "there is no history before " + time.Unix(s.first, 0).UTC().Format(time.TimeOnly) + ", within the range"})
+		case h < littleHistory:
 			all = append(all, Unchecked{"what is usual", fmt.Sprintf("there are only %s of history before the range", figure.Seconds(h.Round(time.Second).Seconds()))})
 		}
 	}
