@@ -72,8 +72,14 @@ type observationFile struct {
 	bytes int64
 }
 
-// observations lists the stored windows by their start.
-func observations(dir string) ([]observationFile, error) {
+// longestWindow is more than any window lasts.
+const longestWindow = time.Hour
+
+// observations lists the stored windows that overlap a range by their start, with
+// their sizes where those are asked for. Zero times leave the range open. There are
+// ten thousand in a week, and more of shorter windows: days outside of the range
+// are not read.
+func observations(dir string, from, to time.Time, sizes bool) ([]observationFile, error) {
 	root := filepath.Join(dir, string(kindObservations))
 	days, err := os.ReadDir(root)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -83,8 +89,13 @@ func observations(dir string) ([]observationFile, error) {
 		return nil, err
 	}
 	var list []observationFile
-	for _, day := range days {
-		files, err := os.ReadDir(filepath.Join(root, day.Name()))
+	const day = 24 * time.Hour
+	for _, folder := range days {
+		date, err := time.Parse(dateForm, folder.Name())
+		if err != nil || !overlaps(date, date.Add(day+longestWindow), from, to) {
+			continue
+		}
+		files, err := os.ReadDir(filepath.Join(root, folder.Name()))
 		if err != nil {
 			continue // removed meanwhile, or no folder
 		}
@@ -96,15 +107,20 @@ func observations(dir string) ([]observationFile, error) {
 			if parts := strings.Split(base, "-"); len(parts) == 3 {
 				base = parts[0] + "-" + parts[1]
 			}
-			seg, ok := parseSegment(kindObservations, day.Name(), base+".0"+parquetSuffix)
+			seg, ok := parseSegment(kindObservations, folder.Name(), base+".0"+parquetSuffix)
 			if !ok {
 				continue
 			}
 			o := observationFile{Window: Window{
-				Path: filepath.Join(root, day.Name(), f.Name()), Start: time.Unix(seg.first, 0).UTC(), End: time.Unix(seg.last, 0).UTC(),
+				Path: filepath.Join(root, folder.Name(), f.Name()), Start: time.Unix(seg.first, 0).UTC(), End: time.Unix(seg.last, 0).UTC(),
 			}}
-			if info, err := f.Info(); err == nil {
-				o.bytes = info.Size()
+			if !overlaps(o.Start, o.End, from, to) {
+				continue
+			}
+			if sizes {
+				if info, err := f.Info(); err == nil {
+					o.bytes = info.Size()
+				}
 			}
 			list = append(list, o)
 		}

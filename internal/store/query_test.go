@@ -316,3 +316,32 @@ func TestMoreEndpointsThanCanBeTold(t *testing.T) {
 	must(t, s.Close())
 	check("in files")
 }
+
+// Windows are found by their range also where they go on into another day, and days
+// outside of it are not read.
+func TestObservationsOfARange(t *testing.T) {
+	dir := t.TempDir()
+	c := &clock{t: noon}
+	s := openAt(t, dir, Options{}, c)
+	midnight := noon.Add(12 * time.Hour)
+	for _, start := range []time.Time{noon, midnight.Add(-30 * time.Second), midnight.Add(30 * time.Second)} {
+		must(t, s.AddObservation(&observe.Observation{Schema: observe.SchemaObservation, Window: observe.Window{Start: start, Seconds: 60}}, nil))
+	}
+	must(t, s.Close())
+	other := filepath.Join(dir, "observations", "2026-11-20")
+	must(t, os.WriteFile(other, nil, 0o600)) // reading it as a folder fails
+	r, err := OpenReader(dir)
+	must(t, err)
+	for _, x := range []struct {
+		from, to time.Time
+		want     int
+	}{
+		{time.Time{}, time.Time{}, 3}, {noon, time.Time{}, 3}, {midnight, time.Time{}, 2}, {midnight.Add(10 * time.Second), midnight.Add(20 * time.Second), 1},
+		{time.Time{}, midnight, 2}, {midnight.Add(40 * time.Second), midnight.Add(time.Minute), 1}, {midnight.Add(2 * time.Hour), time.Time{}, 0},
+		{noon.Add(time.Hour), noon.Add(2 * time.Hour), 0},
+	} {
+		if list, err := r.Observations(x.from, x.to); err != nil || len(list) != x.want {
+			t.Errorf("%v to %v: %v, %v, want %d", x.from, x.to, list, err, x.want)
+		}
+	}
+}

@@ -165,15 +165,13 @@ func (w *Window) In(from, to time.Time) bool {
 // Observations lists the stored windows that overlap the range, by start. Zero
 // times leave the range open.
 func (r *Reader) Observations(from, to time.Time) ([]Window, error) {
-	list, err := observations(r.dir)
+	list, err := observations(r.dir, from, to, false)
 	if err != nil {
 		return nil, fmt.Errorf("store: %w", err)
 	}
 	var out []Window
 	for _, o := range list {
-		if overlaps(o.Start, o.End, from, to) {
-			out = append(out, o.Window)
-		}
+		out = append(out, o.Window)
 	}
 	return out, nil
 }

@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"time"
 )
 
 // shares of MaxBytes for the kinds, in hundredths. Room that one kind does not
@@ -101,7 +102,7 @@ func (s *Store) inventory() (stock map[kind][]storedFile, logBytes int64, err er
 			stock[k] = append(stock[k], storedFile{seg.path, seg.bytes, seg.last})
 		}
 	}
-	windows, err := observations(s.dir)
+	windows, err := observations(s.dir, time.Time{}, time.Time{}, true)
 	if err != nil {
 		return nil, 0, err
 	}
