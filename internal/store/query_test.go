@@ -345,3 +345,27 @@ func TestObservationsOfARange(t *testing.T) {
 		}
 	}
 }
+
+// Where all take the same time the slowest are the first ones, and not all of them
+// are held to find that out.
+func TestSlowestOfEqualOnes(t *testing.T) {
+	c := &clock{t: noon}
+	s := openAt(t, t.TempDir(), Options{}, c)
+	for i := range 5000 {
+		r := numbered(i)
+		r.Ledger = observe.Ledger{observe.Server: 7_000_000}
+		s.AddRequest(&r)
+	}
+	must(t, s.Close())
+	r, err := OpenReader(s.dir)
+	must(t, err)
+	list, err := r.Slowest(Query{}, 3)
+	if must(t, err); len(list) != 3 || cap(list) > 3000 {
+		t.Fatalf("%d requests in memory for %d", len(list), cap(list))
+	}
+	for i := range list {
+		if list[i].StartNS != stored(numbered(i)).StartNS {
+			t.Errorf("number %d is %+v", i, list[i].StartNS)
+		}
+	}
+}

@@ -46,12 +46,19 @@ func (r *Reader) Slowest(q Query, n int) ([]Request, error) {
 	}
 	q.MinTotal = max(q.MinTotal, time.Duration(times[len(times)-1])*time.Microsecond)
 	var list []Request
+	cut := func() {
+		slices.SortStableFunc(list, func(a, b Request) int { return cmp.Compare(b.TotalNS(), a.TotalNS()) })
+		list = list[:min(n, len(list))]
+	}
 	err = r.Requests(q, func(req *Request) bool {
-		list = append(list, *req)
+		// Any number may have taken as long as the last one that counts.
+		if list = append(list, *req); len(list) >= 2*n+1000 {
+			cut()
+		}
 		return true
 	})
-	slices.SortStableFunc(list, func(a, b Request) int { return cmp.Compare(b.TotalNS(), a.TotalNS()) })
-	return list[:min(n, len(list))], err
+	cut()
+	return list, err
 }
 
 // Totals is the histogram of the total time of the stored requests of the range,

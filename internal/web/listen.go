@@ -130,8 +130,8 @@ const (
 	headerTime      = 5 * time.Second
 	readTime        = 10 * time.Second
 	writeTime       = maxAnswer + patience + 20*time.Second
-	idleTime        = 2 * time.Minute
-	maxHeaderBytes  = 48 << 10 // room for maxQuery beside them
+	idleTime        = 20 * time.Second // a page asks each five seconds, Prometheus each fifteen: connections are few
+	maxHeaderBytes  = 48 << 10         // room for maxQuery beside them
 	shutdownTime    = 2 * time.Second
 	maxLoggedErrors = 20 // of the server, an hour
 )
