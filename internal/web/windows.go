@@ -5,6 +5,7 @@ import (
 	"context"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/slowray/slowray/internal/diagnose"
 	"github.com/slowray/slowray/internal/observe"
@@ -19,6 +20,9 @@ const (
 	// maxJudged is how many are judged together for one report: a minute each, two
 	// hours, in some seconds.
 	maxJudged = 120
+	// judgeTime is how long that may take: one of thousands of endpoints takes a
+	// second.
+	judgeTime = maxAnswer / 2
 )
 
 // windowFacts is what answers are made of, of one saved window. The Observation
@@ -161,9 +165,14 @@ func (s *server) report(ctx context.Context, q *query) (answer, error) {
 	}
 	chosen := spread(in, maxJudged)
 	over, unreadable := diagnose.NewRange(), 0
-	for _, w := range chosen {
+	deadline := time.Now().Add(judgeTime)
+	for i, w := range chosen {
 		if err := ctx.Err(); err != nil {
 			return answer{}, err
+		}
+		if i > 0 && time.Now().After(deadline) {
+			chosen = chosen[:i]
+			break
 		}
 		o, err := observe.Load(w.Path)
 		if err != nil { // removed for its age meanwhile, or damaged
