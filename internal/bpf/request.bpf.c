@@ -115,6 +115,7 @@ int BPF_PROG(received, struct sock *sk)
 	struct tcp_sock *tp;
 	struct task_struct *task;
 	struct conn *c;
+	__u32 was;
 
 	if (unwanted(sk))
 		return 0;
@@ -129,6 +130,7 @@ int BPF_PROG(received, struct sock *sk)
 	c->tid = task->pid;
 	if (c->copied == tp->copied_seq)
 		return 0; /* nothing was copied (tcp_read_sock) */
+	was = c->copied;
 	c->copied = tp->copied_seq;
 	if (c->side == CALLED) {
 		if (with_work)
@@ -144,6 +146,8 @@ int BPF_PROG(received, struct sock *sk)
 		} else if (c->phase == ANSWERING && unseen) {
 			c->done = c->read = bpf_ktime_get_ns();
 			c->flags |= ESTIMATED;
+		} else if (state == TCP_ESTABLISHED && is_answer_unseen(c, tp)) {
+			answer_unseen(c, sk, tp, was);
 		} else if (c->phase == ANSWERING && tp->copied_seq == tp->rcv_nxt) {
 			c->read = bpf_ktime_get_ns();
 		}
@@ -156,8 +160,10 @@ int BPF_PROG(received, struct sock *sk)
 		c->in0 = 0;
 		c->flags |= ESTIMATED;
 	}
-	if (c->phase == ASKED && tp->write_seq == c->mark) {
+	if ((c->phase == ASKED && tp->write_seq == c->mark) ||
+	    (c->phase != IDLE && request_unseen(c, sk, tp, was))) {
 		c->read = bpf_ktime_get_ns();
+		c->all_read = tp->copied_seq == tp->rcv_nxt;
 		if (with_work)
 			work_read(c, sk);
 	} else if (c->phase != IDLE && c->phase != TAKEN && !(c->flags & AMENDED)) {

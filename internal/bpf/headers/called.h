@@ -76,6 +76,49 @@ fresh:
 	c->progress = sent;
 }
 
+/*
+ * The application has read, up to copied_seq, what was not seen to come: see
+ * acknowledged_unseen(). Everything before it was read up to was; where the
+ * request that it answers was not noticed either, it went out since.
+ */
+static __noinline int answer_unseen(struct conn *c, struct sock *sk, struct tcp_sock *tp, __u32 was)
+{
+	__u64 now = bpf_ktime_get_ns(), sent;
+	__u32 unseen, from;
+
+	if (!c || !sk || !tp)
+		return 0;
+	unseen = tp->rcv_nxt - was;
+	sent = smaller(later(tp->first_tx_mstamp * NSEC_PER_USEC, c->done), now);
+	if (c->phase != ASKED) {
+		from = c->mark;
+		c->segs0++; /* of the next one */
+		c->in0 += unseen;
+		if (__sync_val_compare_and_swap(&c->phase, ANSWERING, IDLE) == ANSWERING)
+			finish(c, sk, tp);
+		begin(c, tp, sent);
+		if (sending_seen)
+			next_label(sk);
+		c->in0 -= unseen;
+		c->out0 -= tp->write_seq - from;
+		c->segs0--;
+		c->mark = tp->snd_nxt;
+	}
+	c->bytes_out = tp->bytes_acked - c->out0;
+	c->answer = c->done = smaller(later(tp->tcp_mstamp * NSEC_PER_USEC, later(sent, c->last)), now);
+	c->read = tp->copied_seq == tp->rcv_nxt ? now : 0;
+	c->phase = ANSWERING;
+	return 1;
+}
+
+/* Whether what the application has just read was not seen to come. */
+static __always_inline int is_answer_unseen(struct conn *c, struct tcp_sock *tp)
+{
+	if (c->phase == ASKED) /* more was read than had come before the request went out */
+		return (__s64)(tp->bytes_received - (tp->rcv_nxt - tp->copied_seq) - c->in0) > 0;
+	return c->read && (c->phase == ANSWERING || c->phase == TAKEN) && tp->snd_nxt != c->mark;
+}
+
 static __always_inline void called_segment(struct conn *c, struct sock *sk, struct tcp_sock *tp, __u32 end, __u32 ack, __u32 bytes, __u64 now)
 {
 	if (tp->snd_nxt != c->mark && tp->packets_out && (c->phase != ASKED || after(tp->snd_nxt, c->mark)))

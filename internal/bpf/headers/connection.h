@@ -63,6 +63,7 @@ struct conn {
 	__u8 farewell : 1; /* the asking end closed: it waits for no answer */
 	__u8 prompt : 1; /* the request came right after the answer before it */
 	__u8 in_hand : 1; /* what is done with the request is followed, see work.h */
+	__u8 all_read : 1; /* at read, nothing was left unread */
 	__u64 first; /* first request byte */
 
 	__u64 last; /* last request byte */

@@ -234,6 +234,8 @@ struct tcp_sock {
 	__u64 bytes_received;
 	__u64 bytes_acked;
 	__u64 first_tx_mstamp; /* microseconds, CLOCK_MONOTONIC */
+	__u64 delivered_mstamp; /* the same: when bytes were acknowledged last */
+	__u64 tcp_mstamp; /* the same: when a segment came or went last */
 	struct minmax rtt_min; /* microseconds */
 	struct list_head tsorted_sent_queue;
 	__u8 chrono_type : 2;

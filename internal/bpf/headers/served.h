@@ -95,6 +95,24 @@ static __always_inline void note_pause(struct conn *c, struct sock *sk, struct t
 	c->progress = last;
 }
 
+/*
+ * All of the answer is acknowledged, and the program did not see it: a kernel
+ * runs none where it has interrupted the same one (bpf_prog.active), and there
+ * are kernels that run none on top of certain tasks. The socket keeps the time
+ * of the last acknowledgement; with_data says that it may have come with data.
+ */
+static __always_inline void acknowledged_unseen(struct conn *c, struct tcp_sock *tp, __u64 now, int with_data)
+{
+	__u64 when = smaller(later(tp->delivered_mstamp * NSEC_PER_USEC, later(c->answer, c->progress)), now);
+
+	mend(c, when);
+	note_ack_delay(c, tp, when, min_rtt_of(tp), with_data);
+	c->done = when;
+	c->mark = tp->write_seq;
+	c->bytes_out = tp->bytes_acked - c->out0;
+	c->phase = DONE;
+}
+
 /* A segment acknowledges something, seen before the socket has dealt with it. */
 static __always_inline void acknowledge(struct conn *c, struct sock *sk, struct tcp_sock *tp, __u32 ack, __u64 now, int with_data)
 {
@@ -125,7 +143,9 @@ static __always_inline void acknowledge(struct conn *c, struct sock *sk, struct 
 	if (c->phase != ANSWERING)
 		return;
 	if (!after(ack, tp->snd_una)) { /* a duplicate, or the window opens */
-		if (!tp->snd_wnd)
+		if (tp->snd_una == sent && tp->write_seq == sent)
+			acknowledged_unseen(c, tp, now, 0);
+		else if (!tp->snd_wnd)
 			c->flags |= ZERO_WINDOW;
 		return;
 	}
@@ -189,6 +209,44 @@ static __always_inline void receive_request(struct conn *c, struct sock *sk, str
 			finish_here(c, sk, tp);
 	}
 	begin(c, tp, now);
+}
+
+/*
+ * The application has read up to copied_seq, and everything that was seen to
+ * come it had read up to was: these bytes were not seen, see
+ * acknowledged_unseen(). They are a request of their own where the answer before
+ * them is out and acknowledged. Returns 0 where they are none.
+ */
+static __noinline int request_unseen(struct conn *c, struct sock *sk, struct tcp_sock *tp, __u32 was)
+{
+	__u64 now = bpf_ktime_get_ns(), came;
+	__u32 unseen;
+
+	if (!c || !sk || !tp)
+		return 0;
+	if (!c->all_read || c->read < c->last || c->requests || c->reread || c->http / 100 == 1 ||
+	    sk->__sk_common.skc_state != TCP_ESTABLISHED || tp->snd_una != tp->write_seq)
+		return 0;
+	unseen = tp->rcv_nxt - was;
+	if (c->phase == ASKED)
+		begin_answer(c, tp, now);
+	if (c->phase == ANSWERING)
+		acknowledged_unseen(c, tp, now, 1);
+	if (c->phase != TAKEN) {
+		c->in0 += unseen;
+		if (__sync_val_compare_and_swap(&c->phase, DONE, IDLE) == DONE)
+			finish(c, sk, tp);
+	}
+	came = smaller(later(tp->tcp_mstamp * NSEC_PER_USEC, c->done), now);
+	begin(c, tp, came);
+	c->in0 -= unseen;
+	if (with_labels) {
+		struct label *l = bpf_sk_storage_get(&conn_labels, sk, 0, 0);
+
+		if (l)
+			l->len = 0;
+	}
+	return 1;
 }
 
 static __always_inline void served_segment(struct conn *c, struct sock *sk, struct tcp_sock *tp, __u32 end, __u32 ack, __u32 bytes, __u64 now)
