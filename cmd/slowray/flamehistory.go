@@ -18,6 +18,7 @@ func (c *flameCmd) fromHistory(s *streams) (*observe.Stacks, error) {
 	}
 	var list []*observe.Stacks
 	whole := 0
+	ours := family{}
 	for _, w := range windows {
 		o, err := observe.Load(w.Path)
 		if err != nil {
@@ -26,6 +27,10 @@ func (c *flameCmd) fromHistory(s *streams) (*observe.Stacks, error) {
 			}
 			tellUnreadable(s, err)
 			continue
+		}
+		if c.PID != nil {
+			ours[*c.PID] = true
+			ours.add(o, *c.PID)
 		}
 		if o.Stacks != nil {
 			list = append(list, o.Stacks)
@@ -44,9 +49,9 @@ func (c *flameCmd) fromHistory(s *streams) (*observe.Stacks, error) {
 	}
 	out := flame.Merge(list)
 	if c.PID != nil {
-		out.Samples = slices.DeleteFunc(out.Samples, func(x observe.StackSample) bool { return x.PID != *c.PID })
+		out.Samples = slices.DeleteFunc(out.Samples, func(x observe.StackSample) bool { return !ours[x.PID] })
 		if len(out.Samples) == 0 {
-			return nil, fmt.Errorf("process %d was not found computing then", *c.PID)
+			return nil, fmt.Errorf("neither process %d nor its master or workers were found computing then", *c.PID)
 		}
 	}
 	return out, nil

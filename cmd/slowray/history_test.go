@@ -234,7 +234,7 @@ func TestFlameAt(t *testing.T) {
 		args []string
 	}{
 		{"--off-cpu and --slow are for what is recorded now", []string{"--off-cpu"}},
-		{"was not found computing", []string{"--pid", "12345678"}},
+		{"were found computing", []string{"--pid", "12345678"}},
 	} {
 		args := append([]string{"flame", "--at", noon.Add(30*time.Minute + 10*time.Second).Format(time.RFC3339), "--dir", dir}, c.args...)
 		if _, said := slowray(t, exitFailed, args...); !strings.Contains(said, c.want) {

@@ -40,6 +40,12 @@ func (c *requestsCmd) runAt(ctx context.Context, s *streams) error {
 	if len(c.Port) == 1 {
 		q.Port = c.Port[0]
 	}
+	var ours family
+	if c.PID != nil {
+		if ours, err = familyAt(history, *c.PID, q.From, q.To); err != nil {
+			return fmt.Errorf("requests: %w", err)
+		}
+	}
 	signal.Ignore(syscall.SIGPIPE)
 	out := bufio.NewWriterSize(s.out, writeBytes)
 	format, style := requestFormats[c.Format], terminalStyle(s.out)
@@ -47,14 +53,14 @@ func (c *requestsCmd) runAt(ctx context.Context, s *streams) error {
 	if format.header != nil {
 		line = format.header(line, style)
 	}
-	written, stand := 0, uint64(0)
+	written, stand, labelled := 0, uint64(0), false
 	err = history.Requests(q, func(r *store.Request) bool {
 		port := r.Local.Port()
 		if r.Side == observe.Called {
 			port = r.Peer.Port()
 		}
 		if len(c.Port) > 1 && !slices.Contains(c.Port, int(port)) ||
-			c.PID != nil && r.PID != *c.PID ||
+			ours != nil && !ours[r.PID] ||
 			peer.IsValid() && !peer.Contains(r.Peer.Addr().Unmap()) {
 			return ctx.Err() == nil
 		}
@@ -64,6 +70,7 @@ func (c *requestsCmd) runAt(ctx context.Context, s *streams) error {
 		}
 		line = line[:0]
 		written++
+		labelled = labelled || r.Label != ""
 		stand += uint64(max(r.Weight, 1))
 		return ctx.Err() == nil && (c.Limit == nil || written < *c.Limit)
 	})
@@ -79,6 +86,9 @@ func (c *requestsCmd) runAt(ctx context.Context, s *streams) error {
 		return fmt.Errorf("write requests: %w", err)
 	}
 	tellSkipped(s, history)
+	if c.Labels && written > 0 && !labelled {
+		fmt.Fprintln(s.err, "slowray: none of them has a label: slowray record --labels keeps what was asked for")
+	}
 	fmt.Fprintf(s.err, "slowray: %s requests from %s to %s, which stand for %s: slow and failed ones are kept, and a sample of the others\n",
 		figure.Count(written), clockText(q.From), clockText(q.To), figure.Count(stand))
 	return nil

@@ -79,8 +79,8 @@ func (c *requestsCmd) Validate() error {
 		return fmt.Errorf("--for %s: must be more than nothing", *c.For)
 	case c.At != nil && c.From != nil:
 		return errors.New("--from is for captures and --at for the history: give one of them")
-	case c.At != nil && (c.Labels || c.StatsEvery != nil):
-		return errors.New("--at: --labels and --stats-every are for requests that are recorded now (slowray record --labels keeps them)")
+	case c.At != nil && c.StatsEvery != nil:
+		return errors.New("--at: --stats-every is for requests that are recorded now")
 	case c.For != nil && c.At != nil && *c.For > longestRange:
 		return fmt.Errorf("--for %s: must be at most %s", *c.For, longestRange)
 	case c.From != nil && (c.For != nil || c.PID != nil):

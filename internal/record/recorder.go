@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
+	"net/netip"
 	"os"
 	"slices"
 	"strconv"
@@ -128,11 +130,23 @@ func New(st Store, opt Options) (*Recorder, error) {
 }
 
 // LeaveOut leaves out what is served at a TCP port of this process's network
-// namespace: the recorder's own page; 0 is none.
+// namespace, and who calls it from there: the recorder's own page; 0 is none.
 func (r *Recorder) LeaveOut(port uint16) {
 	if netns := ownNetNS(); port != 0 && netns != 0 {
-		r.stream.LeaveOut(netns, port)
+		r.stream.LeaveOut(netns, port, ownAddrs())
 	}
+}
+
+// ownAddrs is the addresses of this process's network namespace; none when they
+// cannot be told.
+func ownAddrs() (addrs []netip.Addr) {
+	list, _ := net.InterfaceAddrs()
+	for _, a := range list {
+		if p, err := netip.ParsePrefix(a.String()); err == nil {
+			addrs = append(addrs, p.Addr().Unmap())
+		}
+	}
+	return addrs
 }
 
 // ownNetNS is the network namespace of this process; 0 when it cannot be told.

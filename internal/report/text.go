@@ -272,6 +272,10 @@ func (p *printer) ruledOut(list []diagnose.Excluded) {
 	}
 }
 
+// maxAlso is how many causes are named that share the reason of another one,
+// unless all are asked for.
+const maxAlso = 20
+
 func (p *printer) excluded(title string, list []diagnose.Excluded) {
 	if len(list) == 0 {
 		return
@@ -283,12 +287,17 @@ func (p *printer) excluded(title string, list []diagnose.Excluded) {
 			continue
 		}
 		told[e.Because] = true
-		because, also := e.Because, "; so also "
+		var also []string
 		for _, same := range list[i+1:] {
 			if same.Because == e.Because {
-				because += also + same.Cause
-				also = ", "
+				also = append(also, same.Cause)
 			}
+		}
+		because := e.Because
+		if n := len(also); n > maxAlso && !p.All {
+			because += fmt.Sprintf("; so also %d other causes (--all names them)", n)
+		} else if n > 0 {
+			because += "; so also " + strings.Join(also, ", ")
 		}
 		p.wrapped(fmt.Sprintf("  %-31s", e.Cause), 33, clean(because))
 	}

@@ -211,3 +211,22 @@ func TestTextTellsOfRequestsThatHang(t *testing.T) {
 		t.Errorf("five requests without an answer are passed over:\n%s", out.String())
 	}
 }
+
+// Causes that share a reason are named with it; a hundred of them only when all
+// is asked for.
+func TestExcludedTogether(t *testing.T) {
+	r := &diagnose.Report{NotChecked: []diagnose.Excluded{{Cause: "first", Because: "nobody looked"}}}
+	for i := range maxAlso + 1 {
+		r.NotChecked = append(r.NotChecked, diagnose.Excluded{Cause: "other" + string(rune('a'+i)), Because: "nobody looked"})
+	}
+	r.NotChecked = append(r.NotChecked, diagnose.Excluded{Cause: "few", Because: "no right"}, diagnose.Excluded{Cause: "more", Because: "no right"})
+	for all, want := range map[bool]string{false: "so also 21 other causes (--all names them)", true: "so also othera, otherb"} {
+		var b bytes.Buffer
+		if err := Text(&b, r, Style{All: all, Width: 120}); err != nil {
+			t.Fatal(err)
+		}
+		if text := b.String(); !strings.Contains(text, want) || !strings.Contains(text, "so also more") || strings.Contains(text, "otherb") != all {
+			t.Errorf("all %t:\n%s", all, text)
+		}
+	}
+}

@@ -1,6 +1,7 @@
 package request
 
 import (
+	"net/netip"
 	"runtime"
 	"slices"
 	"sync"
@@ -33,6 +34,7 @@ type Stream struct {
 	subs     []*Subscription
 	ownNetNS uint64
 	ownPort  uint16 // 0: nothing is left out
+	ownAddrs []netip.Addr
 	only     uint64 // a network namespace; 0: all
 	patient  bool
 	polling  bool // there may be requests in progress that were told of
@@ -107,12 +109,13 @@ func (s *Stream) Subscribe(each func(*observe.Request)) *Subscription {
 	return sub
 }
 
-// LeaveOut leaves out what is served at a TCP port of a network namespace:
-// slowray's own page.
-func (s *Stream) LeaveOut(netns uint64, port uint16) {
+// LeaveOut leaves out what is served at a TCP port of a network namespace, and
+// what is called there from within it, at loopback or one of addrs: slowray's own
+// page, whoever reads it.
+func (s *Stream) LeaveOut(netns uint64, port uint16, addrs []netip.Addr) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.ownNetNS, s.ownPort = netns, port
+	s.ownNetNS, s.ownPort, s.ownAddrs = netns, port, addrs
 }
 
 // Only hands out only what is of one network namespace.
@@ -132,7 +135,20 @@ func (s *Stream) Patient() {
 
 // own says whether a request is left out.
 func (s *Stream) own(r *observe.Request) bool {
-	return s.ownPort != 0 && r.Side == observe.Served && r.Local.Port() == s.ownPort && r.NetNS == s.ownNetNS || s.only != 0 && r.NetNS != s.only
+	at := r.Local
+	if r.Side == observe.Called {
+		at = r.Peer
+	}
+	return s.ownEnd(r.Side, r.NetNS, at.Addr(), at.Port()) || s.only != 0 && r.NetNS != s.only
+}
+
+// ownEnd says whether an address is the one that LeaveOut names.
+func (s *Stream) ownEnd(side observe.Side, netns uint64, addr netip.Addr, port uint16) bool {
+	if s.ownPort == 0 || port != s.ownPort || netns != s.ownNetNS {
+		return false
+	}
+	addr = addr.Unmap()
+	return side == observe.Served || addr.IsLoopback() || slices.Contains(s.ownAddrs, addr)
 }
 
 func (s *Stream) hand(r *observe.Request) {
@@ -196,7 +212,7 @@ func (s *Stream) Moment(do func()) []Counters {
 // counted by their records, and so not once more under "other".
 func (s *Stream) withoutOwn(all []Counters) []Counters {
 	return slices.DeleteFunc(all, func(c Counters) bool {
-		return s.patient && !c.Addr.IsValid() || s.only != 0 && c.NetNS != s.only || s.ownPort != 0 && c.Side == observe.Served && c.Port == s.ownPort && c.NetNS == s.ownNetNS
+		return s.patient && !c.Addr.IsValid() || s.only != 0 && c.NetNS != s.only || s.ownEnd(c.Side, c.NetNS, c.Addr, c.Port)
 	})
 }
 

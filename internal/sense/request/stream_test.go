@@ -147,20 +147,24 @@ func TestStreamLeavesOutItsOwnPage(t *testing.T) {
 	src := &script{counters: []Counters{
 		{Side: observe.Served, NetNS: 7, Addr: own.Addr(), Port: own.Port(), Requests: 4},
 		{Side: observe.Served, NetNS: 8, Addr: own.Addr(), Port: own.Port(), Requests: 5},
+		{Side: observe.Called, NetNS: 7, Addr: own.Addr(), Port: own.Port(), Requests: 4},
 	}}
 	s := newStream(src)
-	s.LeaveOut(7, own.Port())
+	s.LeaveOut(7, own.Port(), []netip.Addr{netip.MustParseAddr("192.0.2.7")})
 	var h heard
 	s.Subscribe(h.add)
 	src.happen(func() {
 		src.waiting = []observe.Request{
 			{Seq: 1, Side: observe.Served, NetNS: 7, Local: own},
-			{Seq: 2, Side: observe.Served, NetNS: 8, Local: own}, // another's, elsewhere
-			{Seq: 3, Side: observe.Called, NetNS: 7, Local: other, Peer: own},
+			{Seq: 2, Side: observe.Served, NetNS: 8, Local: own},              // another's, elsewhere
+			{Seq: 3, Side: observe.Called, NetNS: 7, Local: other, Peer: own}, // a browser, or Prometheus
 			{Seq: 4, Side: observe.Served, NetNS: 7, Local: other},
+			{Seq: 5, Side: observe.Called, NetNS: 7, Local: other, Peer: netip.MustParseAddrPort("192.0.2.7:7788")},
+			{Seq: 6, Side: observe.Called, NetNS: 7, Local: other, Peer: netip.MustParseAddrPort("192.0.2.8:7788")}, // another host's
+			{Seq: 7, Side: observe.Called, NetNS: 8, Local: other, Peer: own},
 		}
 	})
-	h.wait(t, 2, 3, 4)
+	h.wait(t, 2, 4, 6, 7)
 	if c := s.Moment(func() {}); len(c) != 1 || c[0].NetNS != 8 {
 		t.Errorf("counters %+v, want those of namespace 8 only", c)
 	}
