@@ -11,6 +11,10 @@
 export PATH := $(PATH):/usr/local/go/bin:$(CURDIR)/.toolchain/bin
 export CGO_ENABLED := 0
 
+# What the program says it is; without git it is what go build knows.
+VERSION = $(shell packaging/deb version 2>/dev/null)
+BUILT = $(if $(VERSION),-X main.built=$(VERSION))
+
 GO_FILES := $(shell git ls-files '*.go' 2>/dev/null)
 GOTESTSUM := go tool gotestsum --format pkgname --format-hide-empty-pkg
 
@@ -20,7 +24,7 @@ build: bin/slowray
 
 bin/slowray: go.mod $(GO_FILES) $(wildcard internal/bpf/*.o)
 	@script/setup.sh go
-	go build -trimpath -o $@ ./cmd/slowray
+	go build -trimpath -ldflags '$(BUILT)' -o $@ ./cmd/slowray
 
 # Exit status 1 means that slowray found something: that is an answer.
 run: build
@@ -38,8 +42,8 @@ fleet-demo: build
 # Without symbols, which only slowray itself would read.
 deb: go.mod
 	@script/setup.sh go
-	go build -trimpath -ldflags '-s -w' -o bin/package/slowray ./cmd/slowray
-	@packaging/deb bin/package/slowray bin
+	go build -trimpath -ldflags '-s -w $(BUILT)' -o bin/package/slowray ./cmd/slowray
+	@VERSION='$(VERSION)' packaging/deb bin/package/slowray bin
 
 generate:
 	@script/setup.sh go generate

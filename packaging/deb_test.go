@@ -4,9 +4,12 @@ package packaging_test
 
 import (
 	"bytes"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -50,7 +53,8 @@ func TestDebianPackage(t *testing.T) {
 		return string(text)
 	}
 	for path, mode := range map[string]os.FileMode{
-		"usr/bin/slowray": 0o755, "usr/lib/systemd/system/slowray.service": 0o644, "etc/default/slowray": 0o644,
+		"usr/bin/slowray": 0o755, "usr/lib/systemd/system/slowray.service": 0o644, "etc/default/slowray": 0o600, // it may hold a token
+
 		"usr/share/man/man1/slowray.1.gz": 0o644, "usr/share/bash-completion/completions/slowray": 0o644,
 		"usr/share/doc/slowray/copyright": 0o644, "usr/share/doc/slowray/docs/record.md": 0o644,
 		"DEBIAN/postinst": 0o755, "DEBIAN/prerm": 0o755, "DEBIAN/postrm": 0o755,
@@ -73,6 +77,7 @@ func TestDebianPackage(t *testing.T) {
 			t.Errorf("control lacks %q", want)
 		}
 	}
+	linksLead(t, filepath.Join(root, "usr/share/doc/slowray"))
 	sums := exec.Command("md5sum", "--quiet", "-c", "DEBIAN/md5sums")
 	sums.Dir = root
 	if out, err := sums.CombinedOutput(); err != nil {
@@ -96,6 +101,55 @@ func TestDebianPackage(t *testing.T) {
 	}
 	if !bytes.Equal(first, second) {
 		t.Error("the same package built twice differs")
+	}
+}
+
+// linksLead fails where a page below a directory points to a file that is not there.
+// What is for who builds slowray is not in the package, and may be pointed to.
+func linksLead(t *testing.T, dir string) {
+	t.Helper()
+	link := regexp.MustCompile(`\]\(([^)#\s]+)(#[^)]*)?\)`)
+	pages, links := 0, 0
+	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || filepath.Ext(path) != ".md" {
+			return err
+		}
+		pages++
+		text, err := os.ReadFile(path)
+		for _, m := range link.FindAllStringSubmatch(string(text), -1) {
+			if strings.Contains(m[1], "://") {
+				continue
+			}
+			to := filepath.Join(filepath.Dir(path), m[1])
+			if rel, _ := filepath.Rel(dir, to); slices.ContainsFunc([]string{"LICENSE", "lab", "bench", "internal", "script"}, func(s string) bool { return rel == s || strings.HasPrefix(rel, s+"/") }) {
+				continue
+			}
+			links++
+			if _, err := os.Stat(to); err != nil {
+				t.Errorf("%s points to %s, which is not in the package", path[len(dir)+1:], m[1])
+			}
+		}
+		return err
+	})
+	if err != nil || pages < 100 || links < 50 {
+		t.Errorf("%d pages with %d links: %v", pages, links, err)
+	}
+}
+
+// TestVersion: the binary is told the version that the package has.
+func TestVersion(t *testing.T) {
+	make, err := exec.LookPath("make")
+	if err != nil {
+		t.Skip("SKIP: no make")
+	}
+	plan := exec.Command(make, "-n", "-C", "..", "deb", "VERSION=1.2.3~test")
+	text, err := plan.CombinedOutput()
+	if err != nil || !strings.Contains(string(text), "-X main.built=1.2.3~test'") || !strings.Contains(string(text), "VERSION='1.2.3~test' packaging/deb") {
+		t.Fatalf("make deb does not tell the version: %v\n%s", err, text)
+	}
+	// The linker is silent where there is no such variable.
+	if source, err := os.ReadFile("../cmd/slowray/main.go"); err != nil || !strings.Contains(string(source), "\nvar built string\n") {
+		t.Errorf("nothing to tell it to: %v", err)
 	}
 }
 

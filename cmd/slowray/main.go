@@ -129,8 +129,15 @@ func newParser(c *cli, stdout, stderr io.Writer, exit func(code int)) *kong.Kong
 // streams is where a command writes: results and messages.
 type streams struct{ out, err io.Writer }
 
-// version is the module's version, or the commit it was built from.
+// built is the version that the linker was told: make and packaging/deb tell it.
+var built string
+
+// version is what was told when this was built, else the module's version, or the
+// commit it was built from.
 func version() string {
+	if built != "" {
+		return built
+	}
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
 		return "unknown"

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"os"
 	"path/filepath"
 	"testing"
@@ -42,4 +43,17 @@ func TestScripts(t *testing.T) {
 			return false, nil
 		},
 	})
+}
+
+// What was told when it was built goes before what Go knows.
+func TestVersion(t *testing.T) {
+	if version() == "" {
+		t.Error("no version")
+	}
+	built = "1.2.3~test"
+	defer func() { built = "" }()
+	var out, errs bytes.Buffer
+	if status := run([]string{"--version"}, &out, &errs); status != exitNothing || out.String() != "slowray 1.2.3~test\n" {
+		t.Errorf("--version says %q %q, status %d", out.String(), errs.String(), status)
+	}
 }
