@@ -47,6 +47,7 @@ type cli struct {
 	Drops    dropsCmd    `cmd:"" help:"Show where packets die on their way in and out, layer by layer."`
 	Func     funcCmd     `cmd:"" help:"Count and time the calls of any function: of a program, a library, or the kernel."`
 	Record   recordCmd   `cmd:"" help:"Record all the time: history on disk, a page, metrics."`
+	Page     pageCmd     `cmd:"" help:"Serve the page of a recorded history, without recording."`
 	Flame    flameCmd    `cmd:"" help:"Record call stacks, on the CPU or waiting, and write flame graphs."`
 	Doctor   doctorCmd   `cmd:"" help:"Try what this kernel, these rights and this host allow, and what it costs."`
 	Tune     tuneCmd     `cmd:"" help:"Mend a service step by step under load: find, change one thing, measure, keep what helps."`

@@ -188,6 +188,9 @@ func (c *replayCmd) Run(s *streams) error {
 		}
 		return judge(o, c.JSON, c.All, s)
 	}
+	if st, err := os.Stat(c.File); err == nil && st.IsDir() {
+		return fmt.Errorf("replay: %s is a directory: of a history, slowray why --at T --dir %[1]s judges a window, slowray page --dir %[1]s shows all", c.File)
+	}
 	if packets.Recognises(c.File) {
 		o, err := packets.Observe(c.File, version(), packets.Options{Ports: c.Port})
 		if err != nil {
