@@ -33,6 +33,7 @@ func (c *compareCmd) Validate() error {
 // load reads the two windows: files first, and then times in their order.
 func (c *compareCmd) load(s *streams) ([]*observe.Observation, error) {
 	var both []*observe.Observation
+	asked := map[string]string{}
 	for _, file := range []string{c.A, c.B} {
 		if file == "" {
 			continue
@@ -49,6 +50,10 @@ func (c *compareCmd) load(s *streams) ([]*observe.Observation, error) {
 		if err != nil {
 			return nil, err
 		}
+		if earlier, same := asked[windows[0].Path]; same {
+			return nil, fmt.Errorf("%s and %s are in one window, from %s to %s: choose another time", earlier, c.At[i], clockText(windows[0].Start), clockText(windows[0].End))
+		}
+		asked[windows[0].Path] = c.At[i]
 		o, err := observe.Load(windows[0].Path)
 		if err != nil {
 			return nil, err

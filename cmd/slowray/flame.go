@@ -73,6 +73,9 @@ func (c *flameCmd) Validate() error {
 			return fmt.Errorf("-o %s: the name must end in one of %s", name, strings.Join(endings, ", "))
 		}
 	}
+	if err := c.atFlags.validate(); err != nil {
+		return err
+	}
 	switch {
 	case c.PID != nil && *c.PID < 1:
 		return fmt.Errorf("--pid %d: must be positive", *c.PID)

@@ -28,6 +28,14 @@ const (
 	between = 5 * time.Second
 )
 
+// validate refuses a --dir that would be left out.
+func (f *atFlags) validate() error {
+	if f.At == nil && f.Dir != historyDir {
+		return errors.New("--dir goes with --at T: without it slowray looks at what happens now")
+	}
+	return nil
+}
+
 // moment is the time of --at.
 func (f *atFlags) moment() (time.Time, error) {
 	t, err := parseAt(value(f.At), time.Now())

@@ -81,7 +81,20 @@ func run(args []string, stdout, stderr io.Writer) int {
 		return status // --help or --version
 	}
 	if err != nil {
-		fmt.Fprintf(stderr, "slowray: %s (see slowray --help)\n", report.Clean(err.Error()))
+		// The help of the command that it was, without a second bracket after one.
+		line, help := report.Clean(err.Error()), "slowray --help"
+		var wrong *kong.ParseError
+		if errors.As(err, &wrong) && wrong.Context != nil {
+			if command := wrong.Context.Selected(); command != nil {
+				help = "slowray " + command.Path() + " --help"
+			}
+		}
+		if strings.HasSuffix(line, ")") {
+			line = strings.TrimSuffix(line, ")") + "; see " + help + ")"
+		} else {
+			line += " (see " + help + ")"
+		}
+		fmt.Fprintf(stderr, "slowray: %s\n", line)
 		return exitFailed
 	}
 	if notice := journal.Notice(noticeDir); notice != "" && !strings.HasPrefix(parsed.Command(), "undo") {

@@ -94,6 +94,11 @@ func (c *recordCmd) Run(ctx context.Context, s *streams) error {
 		return fmt.Errorf("record: %w", err)
 	}
 	defer page.close()
+	if c.OTLP != "" { // before there is a directory
+		if err := export.CheckURL(c.OTLP); err != nil {
+			return fmt.Errorf("record: %w", err)
+		}
+	}
 	size, _ := byteSize(c.MaxSize)
 	told := newRecordLog(s, c.JSON)
 	sent, err := c.ship(func(text string) { told.trouble(errors.New(text)) })

@@ -10,6 +10,7 @@ import (
 	"github.com/slowray/slowray/internal/cause"
 	"github.com/slowray/slowray/internal/figure"
 	"github.com/slowray/slowray/internal/fleet/ship"
+	"github.com/slowray/slowray/internal/observe"
 	"github.com/slowray/slowray/internal/record"
 	"github.com/slowray/slowray/internal/report"
 	"github.com/slowray/slowray/internal/store"
@@ -97,7 +98,9 @@ func (l *recordLog) Second(_ int64, endpoints []store.Second) {
 	defer l.mu.Unlock()
 	l.seconds++
 	for i := range endpoints {
-		l.requests += endpoints[i].Endpoint.Requests
+		if e := &endpoints[i].Endpoint; e.Side == observe.Served.String() {
+			l.requests += e.Requests
+		}
 	}
 }
 
@@ -105,6 +108,9 @@ func (l *recordLog) Second(_ int64, endpoints []store.Second) {
 func (l *recordLog) Request(r *store.Request) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if r.Side != observe.Served {
+		return // a call of one service here to another one is a request there
+	}
 	switch r.Why {
 	case store.Slow:
 		l.slow++
@@ -160,7 +166,7 @@ func (l *recordLog) windowText(w *record.Window, sent []ship.Status) {
 	now := time.Now().Format(clock)
 	if l.terminal {
 		rate := float64(l.requests) / float64(max(l.seconds, 1))
-		line := fmt.Sprintf("%s  %s requests/s, %s slow, %s failed", now, figure.Count(int64(rate+0.5)), figure.Count(l.slow), figure.Count(l.failed))
+		line := fmt.Sprintf("%s  %s requests/s answered, kept: the slowest %s, %s failed", now, figure.Count(int64(rate+0.5)), figure.Count(l.slow), figure.Count(l.failed))
 		if causes := goingOn(w.Findings); len(causes) > 0 {
 			line += "; found: " + strings.Join(causes, ", ")
 		} else {
@@ -223,10 +229,22 @@ func (l *recordLog) begin(dir, page string) {
 		l.line(recordEvent{Event: "begin", At: time.Now(), Dir: dir, Page: page})
 		return
 	}
-	fmt.Fprintf(l.out, "slowray: recording into %s (slowray why --at -5m reads it; Ctrl-C ends)\n", report.Clean(dir))
+	where := ""
+	if dir != historyDir {
+		where = " --dir " + shellWord(dir)
+	}
+	fmt.Fprintf(l.out, "slowray: recording into %s (slowray why --at -5m%s reads it; Ctrl-C ends)\n", report.Clean(dir), report.Clean(where))
 	if page != "" {
 		fmt.Fprintf(l.out, "slowray: open %s\n", page)
 	}
+}
+
+// shellWord is a word as a shell takes it.
+func shellWord(text string) string {
+	if strings.Trim(text, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./") == "" {
+		return text
+	}
+	return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"
 }
 
 // trouble tells what went wrong.

@@ -22,10 +22,13 @@ func tellWindows(l *recordLog) {
 	also := record.Finding{Onset: noon, Windows: 1, New: true, Finding: cause.Finding{Cause: "nginx-upstream-errors", Title: "Upstreams fail", Role: cause.RoleConsequence}}
 	l.begin("/var/lib/x", "http://127.0.0.1:7788/")
 	for range 60 {
-		l.Second(noon.Unix(), []store.Second{{Endpoint: observe.Endpoint{Requests: 20}}, {Endpoint: observe.Endpoint{Requests: 1}}})
+		l.Second(noon.Unix(), []store.Second{{Endpoint: observe.Endpoint{Side: "served", Requests: 20}}, {Endpoint: observe.Endpoint{Side: "served", Requests: 1}}, {Endpoint: observe.Endpoint{Side: "called", Requests: 300}}})
 	}
-	l.Request(&store.Request{Why: store.Slow})
-	l.Request(&store.Request{Why: store.Sampled})
+	slow, sampled, called := store.Request{Why: store.Slow}, store.Request{Why: store.Sampled}, store.Request{Why: store.Slow}
+	slow.Side, sampled.Side, called.Side = observe.Served, observe.Served, observe.Called // this one is a request at its other end
+	for _, r := range []*store.Request{&slow, &sampled, &called} {
+		l.Request(r)
+	}
 	l.Window(&record.Window{Observation: &observe.Observation{Window: observe.Window{Start: noon, Seconds: 60}}, Findings: []record.Finding{f, also}})
 	f.New, f.End = false, noon.Add(60e9)
 	l.Window(&record.Window{Observation: &observe.Observation{Window: observe.Window{Start: noon.Add(60e9), Seconds: 60}}, Findings: []record.Finding{f}})
@@ -39,7 +42,7 @@ func TestRecordLogForPeople(t *testing.T) {
 		terminal   bool
 		want, none []string
 	}{
-		{true, []string{"recording into /var/lib/x", "open http://127.0.0.1:7788/", "  21 requests/s, 1 slow, 0 failed; found: conntrack-full (nginx (pid 7), port 80)\n", "; nothing found\n", "1,260 requests counted, 2 kept, 2 windows judged", "something: 3"}, []string{"over:"}},
+		{true, []string{"recording into /var/lib/x (slowray why --at -5m --dir /var/lib/x reads it", "open http://127.0.0.1:7788/", "  21 requests/s answered, kept: the slowest 1, 0 failed; found: conntrack-full (nginx (pid 7), port 80)\n", "; nothing found\n", "1,260 requests counted, 2 kept, 2 windows judged", "something: 3"}, []string{"over:"}},
 		{false, []string{"found: The table", "[conntrack-full], nginx (pid 7), port 80\n", "over: The table", ": from 12:00:00 to 12:01:00\n"}, []string{"requests/s", "Upstreams fail"}},
 	} {
 		var out, errs bytes.Buffer

@@ -42,6 +42,9 @@ const minWindow = time.Second
 
 // Validate is called by the command line parser.
 func (c *whyCmd) Validate() error {
+	if err := c.atFlags.validate(); err != nil {
+		return err
+	}
 	switch {
 	case c.For != nil && *c.For < minWindow:
 		return fmt.Errorf("--for %s: must be at least %s", *c.For, minWindow)

@@ -85,6 +85,14 @@ type foundAt struct {
 	windows int
 }
 
+// CheckURL says what is wrong with the URL of a collector, before anything begins.
+func CheckURL(url string) error {
+	if _, err := newWire(url, ""); err != nil {
+		return fmt.Errorf("otlp: %w", err)
+	}
+	return nil
+}
+
 // Push makes the exporter send, until ctx ends, all it sees from now on. It
 // returns when it has made a last attempt. What is wrong with opt is said at once;
 // a collector that cannot be reached is no error.
