@@ -112,6 +112,9 @@ func checkRedisFork(v *View) Result {
 		}
 		took := u.d.Status.End["latest_fork_usec"]
 		text := fmt.Sprintf("%s forked %.0f times in the window, the last time in %s", databaseText(u.d), forks, seconds(took/1e6))
+		if forks == 0 {
+			text = databaseText(u.d) + " did not fork in the window"
+		}
 		return forks >= 1 && took >= forkStall && u.served.SlowTotalNS() >= took*1e3/slowerThan, text, []Evidence{
 				{Fact: "forks in the window", Value: int64(forks), Unit: "forks", Source: "INFO, total_forks"},
 				{Fact: "the latest took", Value: round(took / 1e3), Unit: "ms", Source: "INFO, latest_fork_usec"},

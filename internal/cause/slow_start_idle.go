@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 
+	"github.com/slowray/slowray/internal/figure"
 	"github.com/slowray/slowray/internal/observe"
 )
 
@@ -55,8 +56,12 @@ func checkSlowStartAfterIdle(v *View) Result {
 		// 10, 20, 40… segments, one window a round trip.
 		theory := math.Log2(size/(initialWindow*usualMSS) + 1)
 		pause := v.pauseOf(l)
-		text := fmt.Sprintf("answers of %s kB on %s take %.2g round trips of %s; a connection pauses %s before a request",
-			count(int64(size/1000)), l.name(), rounds, nanoseconds(least), seconds(pause))
+		length := count(int64(size/1000)) + " kB"
+		if size < 1000 {
+			length = count(int64(size)) + " bytes"
+		}
+		text := fmt.Sprintf("answers of %s on %s take %s round trips of %s; a connection pauses %s before a request",
+			length, l.name(), figure.Value(round(rounds)), nanoseconds(least), seconds(pause))
 		switch {
 		case l.called() || l.client || v.sysctl(l.ns, "net.ipv4.tcp_slow_start_after_idle") != "1":
 			return judged{because: text, near: -1}

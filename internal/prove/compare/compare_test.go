@@ -48,6 +48,14 @@ func web(seed uint64, rate int, server time.Duration, backlog uint32) *observe.O
 	return o
 }
 
+// How many files are open stands among the sysctls, and is no setting.
+func TestCountsAreNoSettings(t *testing.T) {
+	o := &observe.Observation{Sysctl: map[string]string{"fs.file-nr": "1200\t0\t100000", "fs.file-max": "100000"}}
+	if all := set(o); len(all) != 1 || all[place{"host", "fs.file-max"}] != "100000" {
+		t.Errorf("set is %v", all)
+	}
+}
+
 func TestCompare(t *testing.T) {
 	a, b := web(2, 1000, 10*time.Millisecond, 10), web(3, 2000, 2*time.Millisecond, 511)
 	d := Compare(a, b)

@@ -58,6 +58,9 @@ func compareStrings(a, b string) int {
 	return 0
 }
 
+// countsNow stand among the sysctls, and nobody sets them: how much there is now.
+var countsNow = map[string]bool{"fs.file-nr": true, "fs.aio-nr": true, "fs.inode-nr": true, "fs.dentry-state": true, "net.netfilter.nf_conntrack_count": true}
+
 // set is all that is known to be set in o: sysctls, backlogs, limits of processes.
 // Namespaces are known by what listens in them.
 func set(o *observe.Observation) map[place]string {
@@ -69,7 +72,9 @@ func set(o *observe.Observation) map[place]string {
 		all[place{where, name}] = value
 	}
 	for name, v := range o.Sysctl {
-		put("host", name, v)
+		if !countsNow[name] {
+			put("host", name, v)
+		}
 	}
 	for i := range o.Namespaces {
 		ns := &o.Namespaces[i]
@@ -78,7 +83,9 @@ func set(o *observe.Observation) map[place]string {
 			where = inside(ns)
 		}
 		for name, v := range ns.Sysctl {
-			put(where, name, v)
+			if !countsNow[name] {
+				put(where, name, v)
+			}
 		}
 		for j := range ns.Listeners {
 			l := &ns.Listeners[j]

@@ -46,7 +46,7 @@ var waitGraph = object{
 var drops = object{"layers": []object{
 	{"layer": "firewall", "packets": 9482, "rows": []object{{"what": "iptables OUTPUT #3: -m statistic --probability 0.03 -j DROP", "where": "to 198.51.100.7:3306", "source": "skb:kfree_skb NETFILTER_DROP", "packets": 9482}}},
 	{"layer": "qdisc", "packets": 214, "rows": []object{{"what": "fq_codel 8002: on eth0, limit reached", "where": "eth0, out", "source": "tc -s qdisc", "packets": 214}}},
-	{"layer": "no-socket", "packets": 36, "rows": []object{{"what": "SYN to a port nobody listens on", "where": "192.0.2.10:8081", "source": "skb:kfree_skb NO_SOCKET", "packets": 36}}},
+	{"layer": "no-socket", "packets": 36, "rows": []object{{"what": "NO_SOCKET", "where": "no-socket at lo", "source": "skb:kfree_skb", "packets": 36, "flows": []object{{"from": object{"addr": "203.0.113.9", "port": 41022}, "to": object{"addr": "192.0.2.10", "port": 8081}, "segments": 36}}}}},
 }, "clean": []string{"nic", "softnet-backlog", "conntrack", "accept-queue", "syn-queue", "socket-buffer"}, "losses": []object{}}
 
 func sample(median float64, n int) object {

@@ -8,6 +8,17 @@ const titles = { nic: "Network card", "link-errors": "Link errors", xdp: "XDP", 
   "accept-queue": "Accept queue", "syn-queue": "SYN queue", "socket-buffer": "Socket buffer", "no-socket": "No socket", tcp: "TCP", udp: "UDP", "cgroup-bpf": "Control group's BPF", neighbour: "Neighbours", mtu: "MTU", "tc-egress": "tc, outward", qdisc: "Queueing discipline", device: "Device", other: "Elsewhere" };
 const title = (l) => clean(l.title || titles[l.layer] || l.layer, 60);
 
+// ends are where most of the packets were going, of those that were looked into.
+function ends(flows) {
+  const sums = new Map();
+  for (const f of flows || []) if (f.to?.addr || f.to?.port) {
+    const to = `${clean(f.to.addr || "", 60)}${f.to.port ? `:${f.to.port}` : ""}`;
+    sums.set(to, (sums.get(to) || 0) + (f.segments || 1));
+  }
+  const list = [...sums].sort((a, b) => b[1] - a[1]);
+  return list.length ? h("div", {}, name(`to ${list.slice(0, 3).map(([to]) => to).join(", ")}${list.length > 3 ? ` and ${list.length - 3} more` : ""}`)) : null;
+}
+
 export default function view(app) {
   const bar = h("div", { class: "bar" }), list = h("div", {}), element = h("div", { class: "page" }, bar, list);
   async function load(range, signal) {
@@ -18,7 +29,7 @@ export default function view(app) {
       menu("drops", [["Table (CSV)", () => saveCSV(["layer", "what", "where", "source", "packets"], layers.flatMap((l) => (l.rows || []).map((r) => [l.layer, r.what, r.where, r.source, r.packets])), "drops")], ["All of it (JSON)", () => saveJSON(d, "drops")]]));
     steady(list, layers.length ? h("ol", { class: "layers" }, layers.map((l) => h("li", { data: { layer: clean(l.layer, 40) } },
       h("div", { class: "head" }, h("b", {}, title(l)), h("span", { class: "n" }, count(l.packets)), h("span", { class: "n soft" }, percent(l.share ?? l.packets / all)), h("span", { class: "meter", "aria-hidden": "true" }, h("i", { css: { width: `${Math.max(0.6, l.packets / most * 100)}%` } }))),
-      h("table", { class: "plain" }, (l.rows || []).slice(0, 40).map((r) => h("tr", {}, h("td", { class: "n" }, count(r.packets)), h("td", {}, r.way ? h("span", { class: "way" }, clean(r.way, 8)) : null, " ", name(r.what || "not known")), h("td", { class: "soft" }, name(r.where)), h("td", { class: "soft source" }, r.source ? name(r.source) : "")))))))
+      h("table", { class: "plain" }, (l.rows || []).slice(0, 40).map((r) => h("tr", {}, h("td", { class: "n" }, count(r.packets)), h("td", {}, r.way ? h("span", { class: "way" }, clean(r.way, 8)) : null, " ", name(r.what || "not known")), h("td", { class: "soft" }, name(r.where), ends(r.flows)), h("td", { class: "soft source" }, r.source ? name(r.source) : "")))))))
       : empty(d.because ? clean(d.because, 300) : "No packet died on this host in this time.", d.because ? "" : "Loss on the way to another host shows as retransmissions in the time line."),
     layers.length && d.clean?.length ? h("p", { class: "soft" }, `Nothing died at: ${d.clean.map((x) => titles[x] || clean(x, 40)).join(", ")}.`) : null,
     d.not_checked?.length ? h("p", { class: "soft" }, `Not watched: ${d.not_checked.map((x) => `${clean(x.cause, 60)} (${clean(x.because, 200)})`).join("; ")}.`) : null);
