@@ -57,6 +57,7 @@ func demo(ctx context.Context) error {
 	hosts := flag.Int("hosts", 50, "simulated hosts")
 	calm := flag.Duration("calm", 100*time.Second, "how long all is well at first")
 	fault := flag.Duration("fault", 60*time.Second, "how long the rows are locked then")
+	keep := flag.Bool("keep", false, "leave what was printed and recorded where it is")
 	flag.Parse()
 	if os.Getuid() != 0 {
 		return errors.New("needs root, for network namespaces and BPF")
@@ -70,6 +71,7 @@ func demo(ctx context.Context) error {
 	if s.dir, err = os.MkdirTemp("", "slowray-fleet-demo-"); err != nil {
 		return err
 	}
+	s.keep = *keep
 	s.say("starting two shards of ClickHouse")
 	cluster, err := clickhousetest.Start(ctx, filepath.Join(s.dir, "clickhouse"), clickhousetest.Layout{Shards: 2})
 	if err != nil {
@@ -82,7 +84,7 @@ func demo(ctx context.Context) error {
 	}
 	s.say(fmt.Sprintf("%d simulated hosts send to them", *hosts))
 	length := *calm + *fault + 30*time.Second
-	if err := s.start("simulated", "", exe, "lab", "fleet", "--hosts", strconv.Itoa(*hosts), "--for", length.String(), "--to", url); err != nil {
+	if err := s.start("simulated", "", exe, "lab", "fleet", "--hosts", strconv.Itoa(*hosts), "--for", length.String(), "--every", "10s", "--to", url); err != nil {
 		return err
 	}
 	s.say("two real hosts: app-1 calls db-1 (MariaDB), slowray record on each")

@@ -21,6 +21,7 @@ import (
 type stage struct {
 	began time.Time
 	dir   string
+	keep  bool
 	ends  []func()   // the last first
 	early chan error // programs that ended before they were told to
 }
@@ -31,7 +32,10 @@ func (s *stage) close() {
 	for _, end := range slices.Backward(s.ends) {
 		end()
 	}
-	if s.dir != "" {
+	switch {
+	case s.keep:
+		fmt.Println("left in " + s.dir)
+	case s.dir != "":
 		os.RemoveAll(s.dir)
 	}
 }
