@@ -18,6 +18,7 @@ type labCmd struct {
 	Run   labRunCmd   `cmd:"" help:"Plant an incident, measure what really hurts, let slowray look, compare."`
 	Demo  labDemoCmd  `cmd:"" help:"Plant an incident and print slowray's report on it."`
 	Shell labShellCmd `cmd:"" help:"Plant an incident, keep its load running, and give a shell inside."`
+	Fleet labFleetCmd `cmd:"" help:"Simulate a fleet of hosts with a planted anomaly, and ship what it does."`
 	Clean labCleanCmd `cmd:"" help:"Put back what a killed run left behind."`
 }
 

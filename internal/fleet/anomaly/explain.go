@@ -18,7 +18,7 @@ type Facts struct {
 }
 
 // surely is the P below which a component is not shared by chance.
-const surely = 0.01
+const surely = 0.05
 
 // Population are the endpoints that are judged now: those that Explain compares the
 // abnormal with.

@@ -159,12 +159,20 @@ func (g *graph) calledFollows(i int) []int {
 	if u.a.Signal == Rate {
 		return g.withRate(g.servedBy(i))
 	}
-	if u.callee < 0 {
+	if u.callee < 0 || u.a.Network {
 		return nil
 	}
 	s := &g.units[u.callee]
 	switch {
-	case s.a == nil, s.a.Signal == Rate, s.a.Network && g.fewCallers(u.callee):
+	case s.a == nil:
+		var list []int
+		for _, d := range g.deeper(u.callee) {
+			if a := g.units[d].a; a.Signal != Rate && (a.Signal == Errors) == (u.a.Signal == Errors) {
+				list = append(list, d)
+			}
+		}
+		return list
+	case s.a.Signal == Rate, s.a.Network && g.fewCallers(u.callee):
 		return nil
 	case u.a.Signal == Errors:
 		if s.a.Signal == Errors {
@@ -187,7 +195,7 @@ func (g *graph) servedFollows(i int) (list []int) {
 	if u.a.Network {
 		if g.fewCallers(i) {
 			for _, c := range g.callers[i] {
-				if g.units[c].a != nil {
+				if g.onTheWay(c, i) {
 					list = append(list, c)
 				}
 			}
@@ -248,16 +256,23 @@ func (g *graph) withRate(list []int) (rate []int) {
 	return rate
 }
 
-// fewCallers says whether some of the endpoint's callers are abnormal, and most are
-// not: then the way to those is to blame and not the one to the endpoint.
+// fewCallers says whether the way to some of the endpoint's callers is slow, and that
+// to most is not: then the way to those is to blame and not the one to the endpoint.
 func (g *graph) fewCallers(i int) bool {
 	abnormal := 0
 	for _, c := range g.callers[i] {
-		if g.units[c].a != nil {
+		if g.onTheWay(c, i) {
 			abnormal++
 		}
 	}
 	return abnormal > 0 && 2*abnormal < len(g.callers[i])
+}
+
+// onTheWay says whether a call loses as much on the way as the endpoint that answers
+// it does on average.
+func (g *graph) onTheWay(call, to int) bool {
+	c, s := g.units[call].a, g.units[to].a
+	return c != nil && s != nil && (c.Network || c.wayUS >= s.wayUS/2 && s.wayUS > 0)
 }
 
 // after are the abnormal units that follow from any of those in set, in any number of
@@ -292,11 +307,11 @@ func (g *graph) after(set []int) map[int]bool {
 func (g *graph) nextTo(i int, in map[int]bool) bool {
 	u := &g.units[i]
 	if u.key.Side == observe.Called {
-		return u.callee >= 0 && in[u.callee] && g.units[u.callee].a.Network
+		return u.callee >= 0 && in[u.callee] && g.units[u.callee].a != nil && g.units[u.callee].a.Network
 	}
 	abnormal, explained := 0, 0
 	for _, c := range g.callers[i] {
-		if a := g.units[c].a; a != nil && a.Network {
+		if g.onTheWay(c, i) {
 			abnormal++
 			if in[c] {
 				explained++

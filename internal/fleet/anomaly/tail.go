@@ -17,10 +17,10 @@ const (
 	tailBins    = 104 // eighths of powers of two: from 1/8 up to 1024
 	perOctave   = 8
 	firstBin    = -24 // of deviation 1 is bin 0
-	tailPrior   = 100 // deviations that the prior counts for
+	tailPrior   = 50  // deviations that the prior counts for
 	tailDecided = 30  // counts from which on a frequency is taken for what it is
 	steepest    = 40.0
-	usualBend   = 0.5 // of a tail whose bend is not known
+	usualBend   = 0.7 // of a tail whose bend is not known
 	bendPrior   = 100 // counts that this stands for
 )
 
@@ -29,7 +29,7 @@ const least = 0.125
 
 // priorTail is taken for P(deviation > z), as long as nothing was seen: that
 // of a normal distribution at 1, and from there on an exponential one, far heavier.
-func priorTail(z float64) float64 { return 0.16 * math.Exp(1.2*(1-z)) }
+func priorTail(z float64) float64 { return 0.16 * math.Exp(1.5*(1-z)) }
 
 // add counts a deviation.
 func (t *tail) add(z float64) {

@@ -63,6 +63,8 @@ type Anomaly struct {
 	// Follows are the abnormal endpoints that make this one slow, as far as the calls
 	// between them tell. Explain sets it.
 	Follows []fleet.Key `json:"follows,omitempty"`
+
+	wayUS float64 // of AddedUS: between the two ends
 }
 
 // Judgement is what is abnormal at a second.

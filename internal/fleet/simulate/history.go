@@ -71,3 +71,15 @@ func addPoint(s, p *fleet.Point) {
 		s.MinRTTUS = p.MinRTTUS
 	}
 }
+
+// Resume goes on where another fleet of the same options is: with what wanders, not
+// with what is planted.
+func (f *Fleet) Resume(o *Fleet) {
+	f.demand.x = o.demand.x
+	for i, s := range f.services {
+		s.wander.x = o.services[i].wander.x
+	}
+	for i, e := range f.all {
+		e.wander.x = o.all[i].wander.x
+	}
+}

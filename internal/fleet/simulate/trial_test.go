@@ -35,6 +35,7 @@ type learned struct {
 	seed    uint64
 	until   int64
 	state   []byte
+	fleet   *simulate.Fleet
 	alarms  []string
 }
 
@@ -58,7 +59,7 @@ func learn(t testing.TB, seed uint64, most, seconds int) *learned {
 	if err := m.Save(&b); err != nil {
 		t.Fatal(err)
 	}
-	l.state = b.Bytes()
+	l.state, l.fleet = b.Bytes(), f
 	return l
 }
 
@@ -77,9 +78,10 @@ func (l *learned) try(tb testing.TB, name string, seed uint64, size float64) tri
 	}
 	t := trial{scenario: name, seed: l.seed, hosts: l.options.Hosts, size: size, found: -1, named: -1}
 	f := simulate.New(l.options)
+	f.Resume(l.fleet)
 	begin := l.until
 	onset := begin + 60 + int64(seed%7)
-	last := onset + 25
+	last := onset + 60
 	if s.Slow {
 		last = onset + 1500
 	}
