@@ -48,15 +48,15 @@ func (c *labFleetCmd) Validate() error {
 		return errors.New("--for: must be 1s to 720h")
 	case c.Every < time.Second || c.Every > 5*time.Minute:
 		return errors.New("--every: must be 1s to 5m")
-	case c.After < 0:
-		return errors.New("--after: must not be negative")
+	case c.After < 0 || c.Scenario != "" && c.After >= c.For:
+		return errors.New("--after: must be less than --for")
 	case !(c.Size > 0) || c.Size > 1000:
 		return errors.New("--size: must be above 0, at most 1000")
 	case c.From != "" && !c.Fast:
 		return errors.New("--from goes with --fast")
 	}
 	if _, ok := simulate.Find(c.Scenario); !ok && c.Scenario != "" {
-		return fmt.Errorf("--scenario: there is none of that name (slowray lab fleet --list)")
+		return errors.New("--scenario: there is none of that name (slowray lab fleet --list)")
 	}
 	if c.To != "" && !strings.HasPrefix(c.To, clickhouse.Scheme) {
 		return fmt.Errorf("--to: a target begins with %s", clickhouse.Scheme)
