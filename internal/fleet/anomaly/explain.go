@@ -230,6 +230,9 @@ func (g *graph) common() (Shared, bool) {
 	found = best.wider(tried)
 	s := Shared{Component: found.Component, And: found.and, P: bestP}
 	for _, c := range tried {
+		if found.and != nil && c.and != nil && c.Component == found.Component && *c.and != *found.and && slices.Equal(c.units, found.units) && !slices.Contains(s.Also, *c.and) {
+			s.Also = append(s.Also, *c.and)
+		}
 		if c != found && c.and == nil && c.Component != found.Component && slices.Equal(c.units, found.units) && !slices.Contains(s.Also, c.Component) {
 			s.Also = append(s.Also, c.Component)
 		}

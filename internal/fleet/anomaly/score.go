@@ -5,6 +5,10 @@ import "math"
 // many requests in a window are more than this.
 const many = 50
 
+// perRequest is the most that a single request says, as -ln P: 5 %. However long it
+// takes, it takes several of them to be abnormal.
+const perRequest = 3
+
 // scoring judges one endpoint at one step.
 type scoring struct {
 	m     *Model
@@ -64,7 +68,7 @@ func (s *scoring) rare(sig Signal, w int, z, n, weight float64) {
 	if z <= least {
 		return
 	}
-	nlp := t.rarity(z)
+	nlp := min(t.rarity(z), perRequest*n)
 	s.mix.add(weight, nlp)
 	if nlp > s.rarest {
 		s.best, s.rarest = sig, nlp
@@ -114,14 +118,14 @@ func (s *scoring) shares(w int) {
 		if !s.judge {
 			continue
 		}
-		z, n := 0.0, float64(win.box.n)
-		if float64(win.box.v[sig]) > n*(float64(t.Base)+s.m.opt.Share) {
+		z, events := 0.0, 0.0
+		if float64(win.box.v[sig]) > float64(win.box.n)*(float64(t.Base)+s.m.opt.Share) {
 			k, of, ok := win.trimmed(sig)
 			if over := of * (float64(t.Base) + s.m.opt.Share); ok && k > over {
-				z = deviance(k, over) / math.Sqrt(float64(t.B[mid]))
+				z, events = deviance(k, over)/math.Sqrt(float64(t.B[mid])), k
 			}
 		}
-		s.rare(sig, w, z, n, mainWeight)
+		s.rare(sig, w, z, events, mainWeight)
 	}
 }
 
