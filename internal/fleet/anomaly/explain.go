@@ -77,7 +77,9 @@ func explain(anomalies []Anomaly, population []fleet.Key, weak map[fleet.Key]boo
 			break
 		}
 		// What is abnormal by nothing but the company of others is no cause beside one.
-		if len(s.Members) == 1 && s.Kind != Dependency && len(x.Shared) > 0 && !g.alarm(s.Members[0]) {
+		// Nor is a way that makes nothing slow but the call itself.
+		company := len(s.Members) == 1 && s.Kind != Dependency && !g.alarm(s.Members[0])
+		if len(x.Shared) > 0 && (company || s.Kind == Dependency && s.Network && s.Inside == 0) {
 			x.Alone = append(x.Alone, s.Explains...)
 			continue
 		}

@@ -8,6 +8,41 @@ import (
 	"github.com/slowray/slowray/internal/fleet/simulate"
 )
 
+// TestScenariosAreExplained plants each scenario in a fleet that was watched for an
+// hour. What is planted, and how hard it hits, is drawn from a seed.
+func TestScenariosAreExplained(t *testing.T) {
+	l := learn(t, 3, 50, 3600)
+	for _, a := range l.alarms {
+		t.Errorf("false alarm while learning: %.300s", a)
+	}
+	planted, right, quick, controls := 0, 0, 0, 0
+	for i, s := range simulate.Scenarios {
+		if s.Slow || s.Name == "daily-peak" {
+			continue // these take long: TestBoard
+		}
+		r := l.try(t, s.Name, uint64(i+1), 1)
+		if s.Control {
+			controls++
+			if r.found >= 0 {
+				t.Errorf("%s: false alarm: %.300s", s.Name, r.text)
+			}
+			continue
+		}
+		planted++
+		if r.right {
+			right++
+		}
+		if r.found > 0 && r.found <= 5 {
+			quick++
+		}
+		t.Logf("%-20s size %.2f: found after %d s, named after %d s, right %v; planted %s; %.200s", s.Name, r.size, r.found, r.named, r.right, r.truth, r.text)
+	}
+	t.Logf("%d hosts: %d of %d right, %d within 5 s, %d controls", l.options.Hosts, right, planted, quick, controls)
+	if planted < 20 || 20*right < 19*planted {
+		t.Errorf("%d of %d are right", right, planted)
+	}
+}
+
 // TestBoard runs all scenarios; SLOWRAY_SEEDS=n runs each so often.
 func TestBoard(t *testing.T) {
 	seeds, _ := strconv.Atoi(os.Getenv("SLOWRAY_SEEDS"))
