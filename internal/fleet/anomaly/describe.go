@@ -63,6 +63,7 @@ func (m *Model) choose(e *endpoint, g *group, a *Anomaly, f *sums, usual, mean f
 	o := &m.opt
 	n := max(float64(f.n), fewest)
 	failed := float64(f.v[Errors])/n - float64(e.Track[Errors].Base)
+	a.failed = failed
 	again := float64(f.v[Again])/n - float64(e.Track[Again].Base)
 	time := a.AddedUS / usual
 	p50 := math.Exp(float64(f.v[P50]) / n)

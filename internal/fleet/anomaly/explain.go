@@ -146,10 +146,10 @@ func (g *graph) components(i int) []Component {
 		list = append(list, Component{Dependency, addrPort(&u.key)})
 		if u.callee >= 0 {
 			list = append(list, Component{Service, g.units[u.callee].key.Service})
-			if to := g.units[u.callee].key.Host; to != u.key.Host {
-				list = append(list, Component{Host, to})
-				list = g.ofHost(list, to)
-			}
+		}
+		if u.to != "" && u.to != u.key.Host {
+			list = append(list, Component{Host, u.to})
+			list = g.ofHost(list, u.to)
 		}
 	} else {
 		list = append(list, Component{Service, u.key.Service})

@@ -15,6 +15,7 @@ type unit struct {
 	key     fleet.Key
 	a       *Anomaly // nil when it is not abnormal
 	callee  int      // called: the served endpoint that answers, -1 when it is not known
+	to      string   // called: its host, "" when it is not known
 	follows []int    // abnormal units that make it slow
 	weak    bool     // of so few requests that it could be abnormal without being found so
 	gone    bool     // explained already
@@ -101,6 +102,7 @@ func newGraph(anomalies []Anomaly, population []fleet.Key, weak map[fleet.Key]bo
 		if addr, err := netip.ParseAddr(k.Addr); err == nil && addr.IsLoopback() {
 			host = k.Host
 		}
+		g.units[i].to = host
 		if to, ok := g.served[hostPort{host, k.Port}]; ok && host != "" {
 			g.units[i].callee = to
 			g.callers[to] = append(g.callers[to], i)
@@ -167,7 +169,7 @@ func (g *graph) calledFollows(i int) []int {
 	case s.a == nil:
 		var list []int
 		for _, d := range g.deeper(u.callee) {
-			if a := g.units[d].a; a.Signal != Rate && (a.Signal == Errors) == (u.a.Signal == Errors) {
+			if a := g.units[d].a; a.Signal != Rate && (u.a.Signal != Errors || a.failsToo(u.a)) {
 				list = append(list, d)
 			}
 		}
@@ -175,7 +177,7 @@ func (g *graph) calledFollows(i int) []int {
 	case s.a.Signal == Rate, s.a.Network && g.fewCallers(u.callee):
 		return nil
 	case u.a.Signal == Errors:
-		if s.a.Signal == Errors {
+		if s.a.failsToo(u.a) {
 			return []int{u.callee}
 		}
 		return nil
@@ -208,13 +210,19 @@ func (g *graph) servedFollows(i int) (list []int) {
 		call := &g.units[c]
 		switch {
 		case call.a.Signal == Rate:
-		case u.a.Signal == Errors && call.a.Signal == Errors,
+		case u.a.Signal == Errors && call.a.failsToo(u.a),
 			u.a.Signal != Errors && waits,
 			u.a.Signal != Errors && unsplit && call.a.AddedUS >= u.a.AddedUS/4:
 			list = append(list, c)
 		}
 	}
 	return list
+}
+
+// failsToo says whether requests fail here so often that those of the other endpoint
+// may fail for it.
+func (a *Anomaly) failsToo(of *Anomaly) bool {
+	return a.Signal == Errors || a.failed > of.failed/4 && of.failed > 0
 }
 
 // deeper are the nearest abnormal units that an endpoint's requests wait for, through

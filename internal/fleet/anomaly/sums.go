@@ -117,7 +117,7 @@ func (w *window) push(s *sums) {
 }
 
 // trimmed is the value of a signal without the pieces in which it is worst. It is
-// false when fewer pieces than it takes tell of it.
+// false when no piece would be left.
 func (w *window) trimmed(sig Signal) (v, n float64, ok bool) {
 	var vs, ns, ratio [pieces]float64
 	k := 0
@@ -134,7 +134,7 @@ func (w *window) trimmed(sig Signal) (v, n float64, ok bool) {
 		ratio[k] = v / n
 		k++
 	}
-	if k < pieces-worst {
+	if k <= worst {
 		return 0, 0, false
 	}
 	for i := range k {
@@ -144,7 +144,7 @@ func (w *window) trimmed(sig Signal) (v, n float64, ok bool) {
 				higher++
 			}
 		}
-		if higher >= worst-(pieces-k) {
+		if higher >= worst {
 			v += vs[i]
 			n += ns[i]
 		}
