@@ -38,7 +38,7 @@ func (m *Model) describe(e *endpoint) Anomaly {
 		a.OwnUS -= added(SplitSignal(observe.ServerCall))
 	}
 	way := added(PartSignal(observe.Network)) + added(PartSignal(observe.Retrans)) + added(PartSignal(observe.SendWait)) + added(PartSignal(observe.Upload))
-	a.wayUS = way
+	a.wayUS, a.mattersUS = way, m.opt.Time*usual
 	a.Network = way >= a.AddedUS/2 && a.AddedUS > 0
 	most := a.AddedUS / 2
 	for sig := firstPart; sig < firstSplit; sig++ {

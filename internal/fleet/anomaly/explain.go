@@ -240,8 +240,9 @@ func (g *graph) common() (Shared, bool) {
 		}
 	}
 	var members []int
-	for _, i := range found.units {
-		if slices.Contains(origins, i) {
+	for _, i := range origins {
+		// Also those of the other side, as calls to one of its hosts that ships nothing.
+		if list := g.components(i); slices.Contains(list, found.Component) && (found.and == nil || slices.Contains(list, *found.and)) {
 			members = append(members, i)
 		}
 	}

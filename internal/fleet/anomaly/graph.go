@@ -205,7 +205,8 @@ func (g *graph) servedFollows(i int) (list []int) {
 		return list
 	}
 	unsplit := u.a.Part == Total || u.a.Part == PartSignal(observe.Server) || u.a.Part == SplitSignal(observe.ServerHandoff)
-	waits := u.a.OwnUS < u.a.AddedUS/2
+	// What it takes longer by itself would not matter.
+	waits := u.a.OwnUS < max(u.a.AddedUS/2, u.a.mattersUS)
 	for _, c := range g.deeper(i) {
 		call := &g.units[c]
 		switch {
@@ -239,6 +240,10 @@ func (g *graph) deeper(i int) (list []int) {
 				case seen[c]:
 				case call.a != nil:
 					list = append(list, c)
+					if call.callee >= 0 && !seen[call.callee] && g.units[call.callee].a != nil {
+						seen[call.callee] = true
+						list = append(list, call.callee)
+					}
 				case call.callee >= 0 && !seen[call.callee]:
 					seen[call.callee] = true
 					if g.units[call.callee].a != nil {

@@ -64,8 +64,9 @@ type Anomaly struct {
 	// between them tell. Explain sets it.
 	Follows []fleet.Key `json:"follows,omitempty"`
 
-	wayUS  float64 // of AddedUS: between the two ends
-	failed float64 // share of requests that fail in addition
+	wayUS     float64 // of AddedUS: between the two ends
+	mattersUS float64 // the smallest AddedUS that matters
+	failed    float64 // share of requests that fail in addition
 }
 
 // Judgement is what is abnormal at a second.
