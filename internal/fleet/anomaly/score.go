@@ -1,6 +1,10 @@
 package anomaly
 
-import "math"
+import (
+	"math"
+
+	"github.com/slowray/slowray/internal/observe"
+)
 
 // many requests in a window are more than this.
 const many = 50
@@ -26,6 +30,7 @@ type scoring struct {
 	mix     mixture
 	best    Signal // that is rarest
 	rarest  float64
+	few     float64 // the most that so few requests can say, 0 for what the window's can
 }
 
 // look judges a window.
@@ -69,6 +74,9 @@ func (s *scoring) rare(sig Signal, w int, z, n, weight float64) {
 		return
 	}
 	nlp := min(t.rarity(z), perRequest*n)
+	if s.few > 0 {
+		nlp = min(nlp, s.few)
+	}
 	s.mix.add(weight, nlp)
 	if nlp > s.rarest {
 		s.best, s.rarest = sig, nlp
@@ -208,7 +216,13 @@ func (s *scoring) parts(w int) {
 			return
 		}
 		r := math.Log1p(max(v/n, 0)*unit) - float64(t.Base)
+		told := n
+		if sig == PartSignal(observe.Retrans) {
+			told = float64(win.box.v[Loss]) // each tells of one request
+		}
+		s.few = max(perRequest*told, 0.01)
 		s.judged(sig, w, r, math.Log1p(lift*math.Exp(-float64(t.Base))), n, 0, partWeight)
+		s.few = 0
 		if s.learn {
 			t.learn(w, r, n, s.gain, s.spread, w == fast)
 			if w == fast {

@@ -14,6 +14,9 @@ import (
 // deploys, scheduled jobs and pauses, in steps of 90 s so that it takes seconds.
 // SLOWRAY_HEALTHY=hosts watches so many hosts second by second, which takes long.
 func TestHealthyDaysRaiseNoAlarm(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds")
+	}
 	const days, begin = 10, int64(1_790_000_000) / 86400 * 86400
 	hosts, _ := strconv.Atoi(os.Getenv("SLOWRAY_HEALTHY"))
 	seed, _ := strconv.Atoi(os.Getenv("SLOWRAY_SEED"))

@@ -11,6 +11,9 @@ import (
 // TestScenariosAreExplained plants each scenario in a fleet that was watched for an
 // hour. What is planted, and how hard it hits, is drawn from a seed.
 func TestScenariosAreExplained(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds")
+	}
 	l := learn(t, 3, 50, 3600)
 	for _, a := range l.alarms {
 		t.Errorf("false alarm while learning: %.300s", a)
