@@ -258,6 +258,9 @@ func (c *candidate) wider(tried []*candidate) *candidate {
 		return c
 	}
 	for _, o := range tried {
+		if o.and == nil && o.Component == *c.and && slices.Equal(o.units, c.units) {
+			return o
+		}
 		if o.and == nil && o.Component == *c.and && o.abnormal > c.abnormal && o.score > c.score/2 {
 			return o
 		}
