@@ -30,7 +30,7 @@ const (
 
 // validate refuses a --dir that would be left out.
 func (f *atFlags) validate() error {
-	if f.At == nil && f.Dir != historyDir {
+	if f.At == nil && f.Dir != "" && f.Dir != historyDir { // empty: of a command that asks as why does, and has no history
 		return errors.New("--dir goes with --at T: without it slowray looks at what happens now")
 	}
 	return nil
