@@ -68,6 +68,12 @@ var firingOnCPU = []fires{
 		fix: "Have price_of_route do less", evidence: "CPU time in price_of_route (app), with what it calls=0.968",
 	},
 	{
+		name: "one of nine requests computes 24 of 36 ms, in an interpreter whose functions are not known", cause: &cpuHotFunction,
+		plant:   pricedAtTimes(0.66, observe.ServerCPU, interpreted...),
+		subject: Subject{Kind: "process", PID: appPID, Port: appPort, Path: "libpython3.11.so.1.0"}, minShare: 0.6,
+		fix: "Find which function of the Python code it is", evidence: "with what it calls=0.668",
+	},
+	{
 		name: "the CPUs are full of one function of the service", cause: &cpuHotFunction,
 		plant: func(o *observe.Observation) {
 			app(o, "php-fpm8.2", 19, 60)

@@ -93,6 +93,27 @@ var collapse = []observe.ProfileFunction{
 	function(observe.FrameNative, "memcpy", "libc.so.6", 100, 100, 0),
 }
 
+// interpreted is what an interpreter does for code that computes.
+var interpreted = []observe.ProfileFunction{
+	function(observe.FrameNative, "_PyEval_EvalFrameDefault", "libpython3.11.so.1.0", 65, 66, 1),
+	function(observe.FrameNative, "_PyObject_Free", "libpython3.11.so.1.0", 32, 32, 0),
+	function(observe.FrameNative, "object_dealloc", "libpython3.11.so.1.0", 15, 15, 0),
+	function(observe.FrameNative, "_PyObject_Malloc", "libpython3.11.so.1.0", 10, 10, 0),
+	function(observe.FrameNative, "l_mod", "libpython3.11.so.1.0", 9, 9, 0),
+	function(observe.FrameKernel, "do_syscall_64", "vmlinux", 0, 7, 0),
+}
+
+// pricedAtTimes is a service that answers most requests at once, and one of nine
+// after 36 ms, of which its threads spend a share in one part.
+func pricedAtTimes(share float64, part observe.ServerPart, functions ...observe.ProfileFunction) func(*observe.Observation) {
+	return func(o *observe.Observation) {
+		app(o, "python3.11", 2, 0.5)
+		with(o, appServed().add(517, ms, ms, 0, parts{observe.Server: ms}).add(64, ms, ms, 0, parts{observe.Server: 36 * ms, observe.Network: ms / 10}))
+		followed(o, map[observe.ServerPart]float64{part: share, observe.ServerRunq: 0.9 - share, observe.ServerOther: 0.1})
+		sampled(o, appPID, 196, functions...)
+	}
+}
+
 // followed splits the Server time of the first endpoint's requests.
 func followed(o *observe.Observation, shares map[observe.ServerPart]float64) {
 	e := &o.Endpoints[0]

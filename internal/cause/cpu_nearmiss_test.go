@@ -71,6 +71,24 @@ var nearMissesOnCPU = []miss{
 		with(o, appServed().add(9000, ms, ms, 0, quick))
 		sampled(o, appPID, 900, collapse...)
 	}, "no request is slow for what the service does"},
+	{"one of nine requests is slow, and waits for a lock", &cpuHotFunction, pricedAtTimes(0.66, observe.ServerLock, interpreted...), "no request is slow for what the service does"},
+	{"one of nine requests computes, in many functions of no interpreter", &cpuHotFunction, pricedAtTimes(0.66, observe.ServerCPU,
+		function(observe.FrameNative, "parse", "app", 60, 60, 0), function(observe.FrameNative, "render", "app", 60, 60, 0), function(observe.FrameNative, "sort", "app", 60, 60, 0)),
+		"but no function has 50 % of it"},
+	{"one of nine requests computes, and an interpreter has little part in it", &cpuHotFunction, pricedAtTimes(0.66, observe.ServerCPU,
+		function(observe.FrameNative, "_PyEval_EvalFrameDefault", "libpython3.11.so.1.0", 55, 55, 0), function(observe.FrameNative, "dgemm", "libblas.so.3", 70, 70, 0)),
+		"but no function has 50 % of it"},
+	{"a few requests of 12 ms among quick ones compute", &cpuHotFunction, func(o *observe.Observation) {
+		pricedAtTimes(0.66, observe.ServerCPU, interpreted...)(o)
+		with(o, appServed().add(517, ms, ms, 0, parts{observe.Server: ms}).add(64, ms, ms, 0, parts{observe.Server: 12 * ms}))
+		followed(o, map[observe.ServerPart]float64{observe.ServerCPU: 0.9})
+	}, "no request is slow for what the service does"},
+	{"of two services the one that computes more is told", &cpuHotFunction, func(o *observe.Observation) {
+		app(o, "app", 0.02, 0)
+		with(o, appServed().add(17, ms, ms, 0, parts{observe.Server: 4 * ms, observe.Stall: 30 * ms}),
+			fpmServed().add(100, ms, ms, 0, parts{observe.Server: 200 * ms}))
+		process(o, fpmChild1).UserSeconds = 3
+	}, "a request on :9123 computes for"},
 	{"a great many small requests on full CPUs, which all send", &cpuHotFunction, func(o *observe.Observation) {
 		app(o, "nginx", 12, 50)
 		full(o)

@@ -105,6 +105,29 @@ func (e *executed) hottest(least float64) *observe.ProfileFunction {
 	return best
 }
 
+// interpreter is the loop that executes code of another language, with all that
+// was seen in the same binary, where that has a share of the samples and the loop
+// a good part of them of its own; nil where there is none. What the code calls of
+// its interpreter, for numbers or objects, is many functions, and one program.
+func (e *executed) interpreter(least float64) *observe.ProfileFunction {
+	for i := range e.functions {
+		loop := e.functions[i]
+		if _, known := interpreterLoops[loop.Name]; !known || ratio(loop.Own, e.samples) < hotOwnShare {
+			continue
+		}
+		loop.Total = 0
+		for j := range e.functions {
+			if f := &e.functions[j]; f.Kind == loop.Kind && f.Module == loop.Module {
+				loop.Total += f.Own
+			}
+		}
+		if e.share(&loop) >= least {
+			return &loop
+		}
+	}
+	return nil
+}
+
 // told lists the functions with most samples of their own, at most n.
 func (e *executed) told(n int) string {
 	list := slices.Clone(e.functions)

@@ -20,6 +20,7 @@ var cpuHotFunction = Cause{
 		About: "Requests are slow because the service computes, and one function has most of it.",
 		See:   []Symptom{SeeFull, SeeOneCPU, SeeStart},
 		Known: []string{
+			"The slowest requests of a service that computes, where they were followed: " + nanoseconds(threadFloor.mean) + " and " + percent(hotOwn) + " or more of their time on a CPU, and " + itoa(callSlower) + " times as slow as the median. Of a program in Python, PHP, JavaScript, Ruby or Lua whose functions are not known, all that its interpreter executes counts as one function.",
 			"Requests compute for " + percent(hotOwn) + " or more of their time on their own behalf, and " + percent(hotShare) + " or more of the CPU samples meanwhile are in one function or what it calls, " + percent(hotOwnShare) + " in itself.",
 		},
 		Not: []string{
@@ -33,10 +34,11 @@ var cpuHotFunction = Cause{
 func init() { cpuHotFunction.Check = checkHotFunction }
 
 const (
-	hotOwn   = 0.40 // of a request's time, computing on its own behalf
-	hotFloor = 2e6  // ns a request computes in the function: less is the load's doing, not the function's
-	fewLong  = 0.10 // of the requests compute for long: more are not few
-	hotFill  = 0.25 // of the CPU time that is used, by the service, on full CPUs
+	hotOwn   = 0.40     // of a request's time, computing on its own behalf
+	hotFloor = 2e6      // ns a request computes in the function: less is the load's doing, not the function's
+	hotSlow  = callTime // ns that the slowest requests take, at the least: as a slow call does
+	fewLong  = 0.10     // of the requests compute for long: more are not few
+	hotFill  = 0.25     // of the CPU time that is used, by the service, on full CPUs
 )
 
 func checkHotFunction(v *View) Result {
@@ -46,7 +48,7 @@ func checkHotFunction(v *View) Result {
 		switch {
 		case l.called():
 			return judged{because: "no request is answered here", near: -1}
-		case !l.noticed(k, threadFloor):
+		case !l.noticed(k, threadFloor) && !l.computesAtTimes():
 			return judged{because: "no request is slow for what the service does: " + l.whereTimeGoes(), near: 0}
 		}
 		own := l.ownCPU(&w)
@@ -54,16 +56,20 @@ func checkHotFunction(v *View) Result {
 		because := fmt.Sprintf("a request on %s computes for %s, of %s that it takes", l.name(), nanoseconds(own), nanoseconds(l.TimeNS()/float64(l.Requests)))
 		scarce, why := v.computingIsScarce(l, &w, own)
 		if scarce == 0 {
-			return judged{because: because, near: 0.1}
+			// Of several services the one that computes most.
+			return judged{because: because, near: 0.1 * ratio(own*float64(l.Requests), l.TimeNS())}
 		}
 		if !e.enough() {
 			return judged{because: because + "; in which function is not known: too few samples of it have a name", near: 0.2}
 		}
 		f := e.hottest(hotShare)
+		if f == nil {
+			f = e.interpreter(hotShare)
+		}
 		switch {
 		case f == nil:
 			return judged{because: fmt.Sprintf("%s, but no function has %s of it: %s", because, percent(hotShare), e.told(3)), near: 0.3}
-		case own*e.share(f) < hotFloor && !v.hotAtTimes(l, k, &w) && !l.fewCompute(w.cpu*1e9*e.share(f)):
+		case own*e.share(f) < hotFloor && !v.hotAtTimes(l, k, &w) && !l.computesAtTimes() && !l.fewCompute(w.cpu*1e9*e.share(f)):
 			return judged{because: fmt.Sprintf("%s, %s of it in %s", because, percent(e.share(f)), f.Name), near: 0.4}
 		}
 		return judged{finding: v.hotFunctionFinding(l, &w, scaled(k, scarce*e.share(f)), &e, f, own, why)}
@@ -111,6 +117,21 @@ func (v *View) hotAtTimes(l *ledger, k cost, w *atWork) bool {
 		len(w.threads) > 0 && w.threads[0].cpu >= busyOnCPU
 }
 
+// computesAtTimes says that requests in general compute, and the slowest so much
+// more than others that it is noticed, as their own threads were followed: what
+// delays threads on a machine at work has no part in that, so that less of it
+// counts than of their waiting.
+func (l *ledger) computesAtTimes() bool {
+	s := l.Split
+	if s == nil || s.Requests < fewRequests || l.records() < tailRequests {
+		return false
+	}
+	slow := l.SlowTotalNS()
+	cpu := s.SlowShareNS(observe.ServerCPU, l.SlowNS(observe.Server))
+	return slow >= hotSlow && slow >= callSlower*float64(l.Total.Quantile(0.5)) && cpu >= hotOwn*slow && cpu >= threadFloor.mean &&
+		s.ShareNS(observe.ServerCPU, l.SumNS(observe.Server)) >= hotOwn*l.TimeNS()
+}
+
 // fewCompute says that few requests, which compute for long, take most of the
 // time that all of them are answered in: the others wait behind them. ns is the
 // CPU time in the function.
@@ -126,7 +147,7 @@ func (v *View) hotFunctionFinding(l *ledger, w *atWork, k cost, e *executed, hot
 	language, loop := interpreterLoops[hot.Name]
 	what := "in " + located(hot)
 	if loop {
-		what = "executing " + language + " code"
+		what = "in " + language + " code"
 	}
 	f := v.found(&cpuHotFunction, l, k, threadFloor, "computing "+what+", or waiting for those that do")
 	f.Subject.Kind, f.Subject.Path = "process", whereIs(hot)

@@ -18,6 +18,15 @@ var (
 	bufferbloat = parts{observe.Server: 3 * ms, observe.Network: 300 * ms}
 )
 
+// dependencyThat is nginx before a php-fpm that is slow for what it does in nine
+// tenths of its time.
+func dependencyThat(does observe.ServerPart) func(*observe.Observation) {
+	return func(o *observe.Observation) {
+		quiet(fpmServed().add(300, ms, ms, 0, slowDB), nginxServed().add(300, ms, ms, 0, waitsForDB), fpmCalled().add(300, ms, ms, 0, slowDB))(o)
+		followed(o, map[observe.ServerPart]float64{does: 0.9, observe.ServerNet: 0.1})
+	}
+}
+
 // firingOnRequests are the causes that are judged by requests, see firing.
 var firingOnRequests = []fires{
 	{
@@ -197,6 +206,16 @@ var firingOnRequests = []fires{
 		plant: quiet(nginxServed().add(300, ms, ms, 0, waitsForDB), fpmCalled().add(300, ms, ms, 0, slowDB),
 			fpmServed().add(300, ms, ms, 0, slowDB)),
 		subject: Subject{PID: nginxMaster, Port: fpmPort}, minShare: 0.9, fix: "php-fpm8.2 (pid 200) answer slowly: it runs on this host", evidence: "at the other end",
+	},
+	{
+		name: "a dependency on this host that computes", cause: &slowDependency,
+		plant:   dependencyThat(observe.ServerCPU),
+		subject: Subject{PID: nginxMaster, Port: fpmPort}, minShare: 0.9, fix: "It computes for 90 % of its slow requests' time.",
+	},
+	{
+		name: "a dependency on this host that sleeps", cause: &slowDependency,
+		plant:   dependencyThat(observe.ServerSleep),
+		subject: Subject{PID: nginxMaster, Port: fpmPort}, minShare: 0.9, fix: "slowray wait 201",
 	},
 	{
 		name: "everything stands still every second", cause: &requestWaves,

@@ -165,8 +165,56 @@ func (v *View) dependencyFinding(l *ledger) *Finding {
 		f.Evidence = append(f.Evidence, Evidence{Fact: "at the other end, on this host", Value: here.whereTimeGoes(), Source: recorded})
 		f.Evidence = append(f.Evidence, v.slowLogEvidence(l)...)
 		f.Fix.Text = fmt.Sprintf("Find what makes %s (pid %d) answer slowly: it runs on this host.", v.commOf(here), here.pid)
+		if told, command := v.atTheOtherEnd(here); command != "" {
+			f.Fix.Text += " " + told
+			f.Fix.Commands = []string{command}
+		}
 	}
 	return f
+}
+
+// atTheOtherEnd says what a dependency on this host does, or waits for, in most
+// of its slow requests' time, and the command that tells more; empty where
+// nothing has a good part of it.
+func (v *View) atTheOtherEnd(here *ledger) (told, command string) {
+	pid := here.pid
+	if w := v.atWork(here); len(w.procs) > 0 {
+		pid = v.busiestOf(&w)
+	}
+	if here.SlowShare(observe.AcceptWait)+here.SlowShare(observe.RecvWait) >= dominantShare {
+		return fmt.Sprintf("Its slow requests wait until they are read, %s of their time: its threads do something else meanwhile.",
+			percent(here.SlowShare(observe.AcceptWait)+here.SlowShare(observe.RecvWait))), lookAtWaits(pid)
+	}
+	of, ok := here.split()
+	if !ok || pid == 0 {
+		return "", ""
+	}
+	most := observe.ServerCPU
+	for p := range observe.NumServerParts {
+		if p != observe.ServerHandoff && of(p) > of(most) {
+			most = p
+		}
+	}
+	share := here.SlowShare(observe.Server) * of(most)
+	if share < dominantShare {
+		return "", ""
+	}
+	part := fmt.Sprintf("%s of its slow requests' time", percent(share))
+	switch most {
+	case observe.ServerCPU:
+		return "It computes for " + part + ".", fmt.Sprintf("slowray flame --pid %d -o flame.html   # what it computes", pid)
+	case observe.ServerRunq, observe.ServerThrottled:
+		return "Its threads are ready and wait for a CPU for " + part + ".", fmt.Sprintf("slowray why --port %d   # what takes the CPUs", here.Port)
+	case observe.ServerCall:
+		return "It waits for what it calls itself for " + part + ".", fmt.Sprintf("slowray why --port %d   # what it calls, and how long that takes", here.Port)
+	case observe.ServerLock:
+		return "Its threads wait for a lock for " + part + ".", lookAtWaits(pid)
+	case observe.ServerDisk:
+		return "It waits for a disk for " + part + ".", lookAtWaits(pid)
+	case observe.ServerSleep:
+		return "It sleeps for a time that it chose itself, for " + part + ".", lookAtWaits(pid)
+	}
+	return "It waits, for " + part + ".", lookAtWaits(pid)
 }
 
 func destinationName(l *ledger) string {
