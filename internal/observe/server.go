@@ -16,8 +16,8 @@ const (
 	// ServerThrottled: ready to compute, and a control group of the thread
 	// had used up its CPU quota.
 	ServerThrottled
-	// ServerLock: in futex(2) until another thread of the process ended that,
-	// flock(2) or semop(2).
+	// ServerLock: in futex(2) until another thread of the process ended that, or
+	// for less than 10 ms at a time; flock(2) or semop(2).
 	ServerLock
 	// ServerDisk: waiting for a file or a block device.
 	ServerDisk
@@ -26,7 +26,7 @@ const (
 	// ServerNet: in a call on sockets that are no call of ServerCall: unix
 	// sockets, name service, poll(2).
 	ServerNet
-	// ServerSleep: in nanosleep(2), pause(2), or futex(2) for a time.
+	// ServerSleep: in nanosleep(2), pause(2), or futex(2) for 10 ms or more.
 	ServerSleep
 	// ServerOther: blocked in anything else, as epoll_wait(2) for a timer.
 	ServerOther

@@ -25,6 +25,12 @@ const volatile __u8 call_classes[SYSCALLS];
 
 #define TASK_RUNNING 0
 
+/* A futex wait that a timer ends sooner is one for a lock: threads that take
+ * turns, as Python's with the global interpreter lock, look every 5 ms whether
+ * who holds it may be asked to let go, and wait again
+ * (sys.getswitchinterval). */
+#define TURN (10 * NSEC_PER_MSEC)
+
 /* How long the groups of a thread were throttled so far, by their CPU quota. */
 static __always_inline __u64 throttled_time(struct task_struct *task)
 {
@@ -171,11 +177,11 @@ int BPF_PROG(waking, struct task_struct *p)
 	now = bpf_ktime_get_ns();
 	task = bpf_get_current_task_btf();
 	on = t->blocked_on < CLOCKS ? t->blocked_on : WORK_OTHER;
+	waited = span(t->since, now);
 	/* A lock is released by a thread of the process; a timer, which sleepers
 	 * of the JVM wait for in the same call, interrupts whoever runs. */
-	if (t->doing == ON_FUTEX && task->tgid != p->tgid)
+	if (t->doing == ON_FUTEX && task->tgid != p->tgid && waited > TURN)
 		on = WORK_SLEEP;
-	waited = span(t->since, now);
 	t->clocks[on] += waited;
 	t->since = later(t->since, now);
 	t->doing = READY;

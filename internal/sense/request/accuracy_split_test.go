@@ -10,6 +10,7 @@ import (
 	"sync"
 	"testing"
 	"time"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 
@@ -23,6 +24,14 @@ func sleepThread(d time.Duration) {
 	left := unix.NsecToTimespec(int64(d))
 	for unix.Nanosleep(&left, &left) == unix.EINTR {
 	}
+}
+
+// futexUntil waits for a futex that nobody wakes, until the time is over.
+func futexUntil(d time.Duration) {
+	var word uint32
+	left := unix.NsecToTimespec(int64(d))
+	const wait, private = 0, 128
+	unix.Syscall6(unix.SYS_FUTEX, uintptr(unsafe.Pointer(&word)), wait|private, 0, uintptr(unsafe.Pointer(&left)), 0, 0)
 }
 
 // compute uses so much CPU time, however long that takes.
@@ -45,6 +54,12 @@ func TestServerSplit(t *testing.T) {
 		work func(tr *trial)
 	}{
 		{observe.ServerSleep, func(*trial) { sleepThread(planted) }},
+		{observe.ServerSleep, func(*trial) { futexUntil(planted) }},
+		{observe.ServerLock, func(*trial) { // in turns, as Python's threads wait for the global lock
+			for range 6 {
+				futexUntil(planted / 6)
+			}
+		}},
 		{observe.ServerCPU, func(*trial) { compute(planted) }},
 		{observe.ServerPipe, func(tr *trial) {
 			var ends [2]int
