@@ -55,6 +55,7 @@ func Diagnose(o *observe.Observation) Report {
 	for i := range r.Findings {
 		r.Findings[i].Subject.Container = v.SubjectContainer(&r.Findings[i].Subject)
 		v.Price(&r.Findings[i])
+		r.Findings[i].Began = v.Began(&r.Findings[i])
 	}
 	fold(v, r.Findings, catalogue)
 	r.Findings = rank(r.Findings, catalogue)

@@ -17,7 +17,7 @@ type Judged struct {
 // Episode is a cause on a subject over windows next to each other: one finding.
 type Episode struct {
 	cause.Finding           // of the window where it weighs most
-	Onset         time.Time // the beginning of the first window that has it
+	Onset         time.Time // when it began in the first window that has it, or the beginning of that
 	End           time.Time // the end of the last one
 	Windows       int       // that have it
 	Last          int       // which window was the last one, by its place in the list
@@ -60,7 +60,7 @@ func Episodes(windows []Judged) []Episode {
 			at, known := open[IdentityOf(f)]
 			if !known || all[at].Last < w-1 {
 				open[IdentityOf(f)] = len(all)
-				all = append(all, Episode{Finding: *f, Onset: windows[w].Start, End: windows[w].End, Windows: 1, Last: w})
+				all = append(all, Episode{Finding: *f, Onset: f.Onset(windows[w].Start), End: windows[w].End, Windows: 1, Last: w})
 				continue
 			}
 			e := &all[at]

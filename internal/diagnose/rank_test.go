@@ -2,6 +2,7 @@ package diagnose
 
 import (
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -59,5 +60,27 @@ func TestRangeRanksByCost(t *testing.T) {
 	}
 	if cost := got[0].Impact.Cost; cost == nil || *cost != 50 {
 		t.Errorf("cost %v, want that of both windows: 50 s", cost)
+	}
+}
+
+// TestOnsetIsWhenItBegan: not when the window began that tells of it.
+func TestOnsetIsWhenItBegan(t *testing.T) {
+	start := time.Date(2026, 11, 22, 12, 34, 54, 0, time.UTC)
+	began := start.Add(46 * time.Second)
+	f := finding("lock-convoy", 0.8)
+	f.Began = &began
+	later := finding("lock-convoy", 0.9)
+	windows := []Judged{{start, start.Add(time.Minute), []cause.Finding{f}}, {start.Add(time.Minute), start.Add(2 * time.Minute), []cause.Finding{later}}}
+	if all := Episodes(windows); len(all) != 1 || !all[0].Onset.Equal(began) {
+		t.Errorf("%+v, want one from %s on", all, began)
+	}
+	r := NewRange()
+	r.last, r.seconds = &observe.Observation{}, 120
+	for _, w := range windows {
+		r.windows++
+		r.find(&w.Findings[0], w.Start, w.End, 60)
+	}
+	if o := r.Report().Findings[0].Over; !o.Onset.Equal(began) || !o.Worst.Equal(windows[1].Start) {
+		t.Errorf("over %+v, want from %s on", o, began)
 	}
 }

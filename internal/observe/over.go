@@ -4,7 +4,7 @@ import "time"
 
 // Over tells in which of several windows something was found.
 type Over struct {
-	Onset   time.Time `json:"onset"`   // the beginning of the first window that has it
+	Onset   time.Time `json:"onset"`   // when it began in the first window that has it, or the beginning of that
 	End     time.Time `json:"end"`     // the end of the last one
 	Windows int       `json:"windows"` // that have it
 	Of      int       `json:"of"`      // windows that were judged

@@ -39,7 +39,7 @@ type Window struct {
 // the last of them.
 type Finding struct {
 	cause.Finding
-	Onset   time.Time // the beginning of the first window that has it
+	Onset   time.Time // when it began in the first window that has it, or the beginning of that
 	End     time.Time // the end of the last one; zero while it goes on
 	Windows int       // that have it
 	New     bool      // this is the first

@@ -1,0 +1,48 @@
+package cause
+
+import (
+	"time"
+)
+
+const (
+	beganAfter  = time.Second // of the window: what was slow from its beginning began before
+	beganBefore = 0.1         // of the requests came before it, and were quick
+	beganSlow   = 2           // times the median
+)
+
+// Began is when the requests that a finding is about began to suffer, as far as
+// the window tells: the first of the slowest or failed ones that are kept. It is
+// nil where it began before the window or where that is not known.
+func (v *View) Began(f *Finding) *time.Time {
+	at := v.stake(f)
+	var first int64 // ns since 1970
+	for _, l := range at {
+		for i := range l.Slowest {
+			if s := &l.Slowest[i]; s.TotalNS >= beganSlow*l.Total.Quantile(0.5) && s.StartNS > 0 && (first == 0 || s.StartNS < first) {
+				first = s.StartNS
+			}
+		}
+		for i := range l.Failed {
+			if s := &l.Failed[i]; s.StartNS > 0 && (first == 0 || s.StartNS < first) {
+				first = s.StartNS
+			}
+		}
+	}
+	into := time.Duration(first - v.Window.Start.UnixNano())
+	if first == 0 || into < beganAfter || into.Seconds() > v.Window.Seconds {
+		return nil
+	}
+	var before, all uint64
+	for _, l := range at {
+		for i, n := range l.Arrivals {
+			if all += uint64(n); float64(i)*arrivalSlot < into.Seconds() {
+				before += uint64(n)
+			}
+		}
+	}
+	if before == 0 || float64(before) < beganBefore*float64(all) {
+		return nil
+	}
+	began := time.Unix(0, first).UTC().Truncate(time.Millisecond)
+	return &began
+}

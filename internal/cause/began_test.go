@@ -1,0 +1,53 @@
+package cause
+
+import (
+	"testing"
+	"time"
+
+	"github.com/slowray/slowray/internal/observe"
+)
+
+// TestBegan: a fault that begins within the window is told from when it began.
+func TestBegan(t *testing.T) {
+	start := time.Date(2026, 11, 22, 12, 34, 54, 0, time.UTC)
+	f := Finding{Subject: Subject{Kind: "process", PID: appPID, Port: appPort, NetNS: serverNS}}
+	began := func(n int, from float64, plant func(*observe.Observation)) *time.Time {
+		o := healthy()
+		o.Window.Start = start
+		app(o, "app", 1, 0)
+		with(o, appServed().add(900, ms, ms, 0, parts{observe.Server: ms}).add(n, ms, ms, 0, parts{observe.Server: 200 * ms}))
+		e := &o.Endpoints[0]
+		for i := range e.Slowest { // spread from there to the end of the window
+			e.Slowest[i].StartNS = start.UnixNano() + int64((from+(10-from)*float64(len(e.Slowest)-1-i)/float64(len(e.Slowest)))*1e9)
+		}
+		for i := range e.Arrivals {
+			e.Arrivals[i] = 9
+		}
+		if plant != nil {
+			plant(o)
+		}
+		return NewView(o).Began(&f)
+	}
+	// The slowest of this process are at the end of the list of the fixture.
+	if at := began(100, 6, nil); at == nil || at.Sub(start) != 6*time.Second {
+		t.Errorf("began %v, want 6 s into the window", at)
+	}
+	if at := began(100, 0.3, nil); at != nil {
+		t.Errorf("began %v: what was slow from the beginning began before", at)
+	}
+	if at := began(100, 6, func(o *observe.Observation) {
+		for i := range 60 {
+			o.Endpoints[0].Arrivals[i] = 0
+		}
+	}); at != nil {
+		t.Errorf("began %v: there were no requests before", at)
+	}
+	if at := began(0, 6, nil); at != nil {
+		t.Errorf("began %v: none was slower than usual", at)
+	}
+	if at := began(0, 6, func(o *observe.Observation) {
+		o.Endpoints[0].Failed = []observe.RequestSample{{StartNS: start.UnixNano() + 4e9, TotalNS: ms}}
+	}); at == nil || at.Sub(start) != 4*time.Second {
+		t.Errorf("began %v, want the first failed one, 4 s into the window", at)
+	}
+}
