@@ -1,6 +1,7 @@
 package cause
 
 import (
+	"strings"
 	"time"
 )
 
@@ -11,8 +12,9 @@ const (
 )
 
 // Began is when the requests that a finding is about began to suffer, as far as
-// the window tells: the first of the slowest or failed ones that are kept. It is
-// nil where it began before the window or where that is not known.
+// the window tells: the first of the slowest or failed ones that are kept, or the
+// first look that found threads waiting for what holds them up. It is nil where
+// it began before the window or where that is not known.
 func (v *View) Began(f *Finding) *time.Time {
 	at := v.stake(f)
 	var first int64 // ns since 1970
@@ -23,10 +25,16 @@ func (v *View) Began(f *Finding) *time.Time {
 			}
 		}
 		for i := range l.Failed {
+			if strings.Contains(f.Impact.Of, "time") {
+				break // what fails at once, now and then, is none of it
+			}
 			if s := &l.Failed[i]; s.StartNS > 0 && (first == 0 || s.StartNS < first) {
 				first = s.StartNS
 			}
 		}
+	}
+	if f.firstNS > 0 && (first == 0 || v.Window.Start.UnixNano()+f.firstNS < first) {
+		first = v.Window.Start.UnixNano() + f.firstNS
 	}
 	into := time.Duration(first - v.Window.Start.UnixNano())
 	if first == 0 || into < beganAfter || into.Seconds() > v.Window.Seconds {

@@ -28,7 +28,6 @@ func TestBegan(t *testing.T) {
 		}
 		return NewView(o).Began(&f)
 	}
-	// The slowest of this process are at the end of the list of the fixture.
 	if at := began(100, 6, nil); at == nil || at.Sub(start) != 6*time.Second {
 		t.Errorf("began %v, want 6 s into the window", at)
 	}
@@ -45,9 +44,19 @@ func TestBegan(t *testing.T) {
 	if at := began(0, 6, nil); at != nil {
 		t.Errorf("began %v: none was slower than usual", at)
 	}
-	if at := began(0, 6, func(o *observe.Observation) {
+	failed := func(o *observe.Observation) {
 		o.Endpoints[0].Failed = []observe.RequestSample{{StartNS: start.UnixNano() + 4e9, TotalNS: ms}}
-	}); at == nil || at.Sub(start) != 4*time.Second {
+	}
+	f.Impact.Of = "failed requests"
+	if at := began(0, 6, failed); at == nil || at.Sub(start) != 4*time.Second {
 		t.Errorf("began %v, want the first failed one, 4 s into the window", at)
+	}
+	f.Impact.Of = "slow time"
+	if at := began(100, 6, failed); at == nil || at.Sub(start) != 6*time.Second {
+		t.Errorf("began %v: one that fails at once is none of the slow ones", at)
+	}
+	f.firstNS = 5.5e9
+	if at := began(100, 6, nil); at == nil || at.Sub(start) != 5500*time.Millisecond {
+		t.Errorf("began %v, want the first look that saw threads wait, 5.5 s into the window", at)
 	}
 }

@@ -120,6 +120,8 @@ type Finding struct {
 	Via   []int `json:"-"`
 	// hurts is the endpoints that packets dropped at one place belonged to.
 	hurts []*ledger
+	// firstNS is when looks at threads saw it first, ns into the window; 0: none did.
+	firstNS int64
 	// lost is the seconds that clients lost to it, where the check itself counts
 	// what they lost (see Price); uncounted says that no recorded request tells.
 	lost      *float64

@@ -151,6 +151,11 @@ func (v *View) rootFinding(c *Cause, r *root, describe func(*root, *Finding)) Fi
 	f.Weight = r.share() * v.slowWeight(r)
 	lost := r.lost / 1e9
 	f.lost = &lost
+	for _, s := range r.shares {
+		if f.firstNS == 0 || s.FirstNS < f.firstNS {
+			f.firstNS = s.FirstNS
+		}
+	}
 	f.Impact = Impact{Share: round(r.share()), Of: "slow time",
 		Text: fmt.Sprintf("%s slow requests of %s took %s in all, %s of it held up by this", count(slow), v.servicesText(r), nanoseconds(r.slowNS()), nanoseconds(r.lost))}
 	if unfinished > 0 {
