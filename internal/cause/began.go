@@ -1,21 +1,18 @@
 package cause
 
-import (
-	"strings"
-	"time"
-)
+import "strings"
 
 const (
-	beganAfter  = time.Second // of the window: what was slow from its beginning began before
-	beganBefore = 0.1         // of the requests came before it, and were quick
-	beganSlow   = 2           // times the median
+	beganAfter  = 1.0 // s into the window: what was slow from its beginning began before
+	beganBefore = 0.1 // of the requests came before it, and were quick
+	beganSlow   = 2   // times the median
 )
 
-// Began is when the requests that a finding is about began to suffer, as far as
-// the window tells: the first of the slowest or failed ones that are kept, or the
+// Began is when the requests that a finding is about began to suffer, in seconds
+// into the window, as far as that tells: the first of the slowest or failed ones that are kept, or the
 // first look that found threads waiting for what holds them up. It is nil where
 // it began before the window or where that is not known.
-func (v *View) Began(f *Finding) *time.Time {
+func (v *View) Began(f *Finding) *float64 {
 	at := v.stake(f)
 	var first int64 // ns since 1970
 	for _, l := range at {
@@ -36,14 +33,14 @@ func (v *View) Began(f *Finding) *time.Time {
 	if f.firstNS > 0 && (first == 0 || v.Window.Start.UnixNano()+f.firstNS < first) {
 		first = v.Window.Start.UnixNano() + f.firstNS
 	}
-	into := time.Duration(first - v.Window.Start.UnixNano())
-	if first == 0 || into < beganAfter || into.Seconds() > v.Window.Seconds {
+	into := round(float64(first-v.Window.Start.UnixNano()) / 1e9)
+	if first == 0 || into < beganAfter || into > v.Window.Seconds {
 		return nil
 	}
 	var before, all uint64
 	for _, l := range at {
 		for i, n := range l.Arrivals {
-			if all += uint64(n); float64(i)*arrivalSlot < into.Seconds() {
+			if all += uint64(n); float64(i)*arrivalSlot < into {
 				before += uint64(n)
 			}
 		}
@@ -51,6 +48,5 @@ func (v *View) Began(f *Finding) *time.Time {
 	if before == 0 || float64(before) < beganBefore*float64(all) {
 		return nil
 	}
-	began := time.Unix(0, first).UTC().Truncate(time.Millisecond)
-	return &began
+	return &into
 }

@@ -2,7 +2,6 @@ package cause
 
 import (
 	"slices"
-	"time"
 
 	"github.com/slowray/slowray/internal/observe"
 )
@@ -97,9 +96,9 @@ type Finding struct {
 	// evidence; ChainEnd says why it goes no further.
 	Chain    []observe.WaitHop `json:"chain,omitempty"`
 	ChainEnd string            `json:"chain_end,omitempty"`
-	// Began is when the requests that it is about began to suffer, nil where that
-	// was before the window or is not known.
-	Began *time.Time `json:"began,omitempty"`
+	// Began is when the requests that it is about began to suffer, in seconds into
+	// the window; nil where that was before it or is not known.
+	Began *float64 `json:"began_s,omitempty"`
 	// Over is set where several windows were judged: the other fields are those
 	// of the worst one, but for the share.
 	Over *observe.Over `json:"over,omitempty"`
@@ -349,14 +348,6 @@ func Catalogue() []Cause {
 func (c *Cause) supported(s Subject) Finding {
 	return Finding{Cause: c.ID, Title: c.Title, Verdict: Supported, Role: RoleCause, Subject: s, layer: c.Layer,
 		Fix: Fix{Commands: []string{}}}
-}
-
-// Onset is when it began in its window, which begins at start.
-func (f *Finding) Onset(start time.Time) time.Time {
-	if f.Began != nil && f.Began.After(start) {
-		return *f.Began
-	}
-	return start
 }
 
 func ruledOut(because string) Result { return Result{RuledOut: because} }

@@ -40,6 +40,14 @@ func IdentityOf(f *cause.Finding) Identity {
 	return id
 }
 
+// Onset is when a finding of a window that begins at start began.
+func Onset(f *cause.Finding, start time.Time) time.Time {
+	if f.Began == nil {
+		return start
+	}
+	return start.Add(time.Duration(*f.Began * float64(time.Second)))
+}
+
 // Apart is how much time may pass between two windows that are next to each
 // other: they take a moment to be put together. After more nobody knows what
 // was in between.
@@ -60,7 +68,7 @@ func Episodes(windows []Judged) []Episode {
 			at, known := open[IdentityOf(f)]
 			if !known || all[at].Last < w-1 {
 				open[IdentityOf(f)] = len(all)
-				all = append(all, Episode{Finding: *f, Onset: f.Onset(windows[w].Start), End: windows[w].End, Windows: 1, Last: w})
+				all = append(all, Episode{Finding: *f, Onset: Onset(f, windows[w].Start), End: windows[w].End, Windows: 1, Last: w})
 				continue
 			}
 			e := &all[at]

@@ -87,7 +87,7 @@ func (r *Range) find(f *cause.Finding, start, end time.Time, seconds float64) {
 	id := IdentityOf(f)
 	g := r.findings[id]
 	if g == nil {
-		g = &overWindows{worst: *f, over: observe.Over{Onset: f.Onset(start), Worst: start}}
+		g = &overWindows{worst: *f, over: observe.Over{Onset: Onset(f, start), Worst: start}}
 		r.findings[id] = g
 	}
 	if g.last == r.windows {

@@ -66,9 +66,10 @@ func TestRangeRanksByCost(t *testing.T) {
 // TestOnsetIsWhenItBegan: not when the window began that tells of it.
 func TestOnsetIsWhenItBegan(t *testing.T) {
 	start := time.Date(2026, 11, 22, 12, 34, 54, 0, time.UTC)
+	into := 46.0
 	began := start.Add(46 * time.Second)
 	f := finding("lock-convoy", 0.8)
-	f.Began = &began
+	f.Began = &into
 	later := finding("lock-convoy", 0.9)
 	windows := []Judged{{start, start.Add(time.Minute), []cause.Finding{f}}, {start.Add(time.Minute), start.Add(2 * time.Minute), []cause.Finding{later}}}
 	if all := Episodes(windows); len(all) != 1 || !all[0].Onset.Equal(began) {

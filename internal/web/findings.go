@@ -96,7 +96,7 @@ func merge(found []store.Finding, spans []timeRange, r timeRange) []*findingJSON
 		id := f.Cause + "\x00" + subjectOf(&f.Subject)
 		m := open[id]
 		if m == nil || at > m.last+1 || f.Start.Sub(m.to) > slack {
-			m = &findingJSON{Onset: unix(f.Onset(f.Start)), Share: -1, from: f.Start, last: at - 1, Shares: []shareJSON{}}
+			m = &findingJSON{Onset: unix(diagnose.Onset(&f.Finding, f.Start)), Share: -1, from: f.Start, last: at - 1, Shares: []shareJSON{}}
 			open[id] = m
 			all = append(all, m)
 		}
