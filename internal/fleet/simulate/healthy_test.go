@@ -11,7 +11,7 @@ import (
 )
 
 // TestHealthyDaysRaiseNoAlarm watches a healthy fleet for ten days, with weekends,
-// deploys, scheduled jobs and pauses, in steps of 90 s so that it takes seconds.
+// deploys, scheduled jobs and pauses, in steps of 30 s so that it takes seconds.
 // SLOWRAY_HEALTHY=hosts watches so many hosts second by second, which takes long.
 func TestHealthyDaysRaiseNoAlarm(t *testing.T) {
 	if testing.Short() {
@@ -46,7 +46,7 @@ func TestHealthyDaysRaiseNoAlarm(t *testing.T) {
 		}
 	} else {
 		last := begin
-		f.History(begin, begin+days*86400, 90, func(p *fleet.Point) {
+		f.History(begin, begin+days*86400, 30, func(p *fleet.Point) {
 			if p.At != last {
 				judge(last)
 				last = p.At
