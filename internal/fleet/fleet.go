@@ -70,6 +70,13 @@ type Target interface {
 	Close() error
 }
 
+// Lingerer is what a Target or an Archive may be besides: one that small batches are
+// dear for. It tells how long the records of a stream wait for others before they are
+// sent to it, at least; who asks for what is newest waits as much longer.
+type Lingerer interface {
+	Linger(s Stream) time.Duration
+}
+
 // Key is an endpoint of a host.
 type Key struct {
 	Host    string

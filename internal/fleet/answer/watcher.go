@@ -9,8 +9,12 @@ import (
 	"github.com/slowray/slowray/internal/fleet/anomaly"
 )
 
-// Settle is how long after a second it is asked for: by then hosts have shipped it.
+// Settle is how long after a second it is asked for, at least: by then hosts have
+// shipped it.
 const Settle = 3 * time.Second
+
+// arrives is how long a second is on its way, beside the time that it waits for others.
+const arrives = time.Second
 
 const (
 	// hostsEvery is how often the hosts are asked for: they say Hello each minute.
@@ -31,6 +35,7 @@ type Watcher struct {
 	incident incidents
 	Now      anomaly.Judgement // of the last second that was judged
 	progress func(string, float64)
+	settle   time.Duration
 }
 
 // NewWatcher makes a watcher that knows nothing. progress, if set, is told what is done
@@ -39,13 +44,17 @@ func NewWatcher(a fleet.Archive, progress func(what string, done float64)) *Watc
 	if progress == nil {
 		progress = func(string, float64) {}
 	}
-	return &Watcher{archive: a, model: anomaly.New(anomaly.Options{}), Newest: map[string]int64{}, incident: incidents{open: map[string]*Incident{}}, progress: progress}
+	settle := Settle
+	if l, ok := a.(fleet.Lingerer); ok {
+		settle = max(settle, l.Linger(fleet.Seconds)+arrives)
+	}
+	return &Watcher{archive: a, settle: settle, model: anomaly.New(anomaly.Options{}), Newest: map[string]int64{}, incident: incidents{open: map[string]*Incident{}}, progress: progress}
 }
 
 // Learn learns what is usual from the history before now: sums of five minutes, and the
 // last quarter of an hour second by second where that is not too much.
 func (w *Watcher) Learn(ctx context.Context, now time.Time) error {
-	end := now.Add(-Settle).Truncate(time.Second)
+	end := now.Add(-w.settle).Truncate(time.Second)
 	n, err := population(ctx, w.archive, end.Add(-2*rollUp), end)
 	if err != nil {
 		return err
@@ -77,7 +86,7 @@ func (w *Watcher) Learn(ctx context.Context, now time.Time) error {
 // Step judges the seconds that have passed, and says what has begun, become clearer, or
 // ended in them.
 func (w *Watcher) Step(ctx context.Context, now time.Time) ([]Event, error) {
-	end := now.Add(-Settle).Unix()
+	end := now.Add(-w.settle).Unix()
 	if oldest := now.Add(-catchUp).Unix(); w.at < oldest {
 		w.at = oldest
 	}

@@ -112,6 +112,37 @@ func TestWatch(t *testing.T) {
 	}
 }
 
+// lingering is an archive to which seconds come together with later ones.
+type lingering struct{ fleet.Archive }
+
+func (lingering) Linger(fleet.Stream) time.Duration { return 5 * time.Second }
+
+// Who watches waits for seconds as long as hosts keep them back: to judge one before
+// it is there is to miss it.
+func TestWatchWaitsForSeconds(t *testing.T) {
+	world := newWorld(2)
+	world.run(400)
+	for _, c := range []struct {
+		archive fleet.Archive
+		late    time.Duration
+	}{{world, Settle}, {lingering{world}, 6 * time.Second}} {
+		w := NewWatcher(c.archive, nil)
+		if err := w.Learn(context.Background(), moment(300)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := w.Step(context.Background(), moment(350)); err != nil {
+			t.Fatal(err)
+		}
+		last := int64(0)
+		for _, at := range w.Newest {
+			last = max(last, at)
+		}
+		if want := moment(350).Add(-c.late - time.Second).Unix(); last != want {
+			t.Errorf("judged up to %d, want %d: %s before now", last, want, c.late)
+		}
+	}
+}
+
 // away is an archive that is not there at times.
 type away struct {
 	fleet.Archive

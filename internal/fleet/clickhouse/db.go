@@ -28,6 +28,7 @@ var (
 	_ fleet.Target     = (*DB)(nil)
 	_ fleet.Archive    = (*DB)(nil)
 	_ fleet.EventStore = (*DB)(nil)
+	_ fleet.Lingerer   = (*DB)(nil)
 )
 
 // Open makes a DB of a URL; nothing is asked before the first use.
@@ -52,6 +53,14 @@ func New(cfg *Config) *DB {
 func (db *DB) Close() error {
 	db.c.http.CloseIdleConnections()
 	return nil
+}
+
+// Linger implements fleet.Lingerer.
+func (db *DB) Linger(s fleet.Stream) time.Duration {
+	if s == fleet.Findings {
+		return 0 // there is a batch of them each window
+	}
+	return db.cfg.Linger
 }
 
 // shardOf is the shard of a host: the same as long as the number of shards is.

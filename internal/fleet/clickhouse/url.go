@@ -8,6 +8,7 @@ import (
 	"os"
 	"regexp"
 	"strings"
+	"time"
 )
 
 // Dialect is what a ClickHouse understands.
@@ -39,9 +40,17 @@ type Config struct {
 	Secure   bool // HTTPS
 	Compress bool // LZ4
 	Dialect  Dialect
+	Linger   time.Duration // how long seconds wait for others; requests too, where that is more than they do anyway
 
 	password, token string // never printed
 }
+
+const (
+	// defaultLinger makes one batch of two or three seconds: a server pays for a
+	// batch, whatever is in it (docs/fleet.md).
+	defaultLinger = 2 * time.Second
+	maxLinger     = time.Minute
+)
 
 var (
 	plainName   = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,63}$`)
@@ -49,7 +58,8 @@ var (
 )
 
 // Parse reads clickhouse://[user@]h1:8123|h1b:8123,h2:8123/database?secure=1&
-// password-file=F&token-file=F&cluster=C&dialect=auto|modern|plain&compress=lz4|none.
+// password-file=F&token-file=F&cluster=C&dialect=auto|modern|plain&compress=lz4|none&
+// linger=2s.
 // A comma is between shards, a bar between the replicas of a shard; the port is 8123
 // (secure: 8443) where none is given. Errors never show what may be a password.
 func Parse(text string) (*Config, error) {
@@ -59,7 +69,7 @@ func Parse(text string) (*Config, error) {
 	}
 	rest, query, _ := strings.Cut(rest, "?")
 	hosts, database, _ := strings.Cut(rest, "/")
-	c := &Config{Database: "slowray", Compress: true, Dialect: Auto}
+	c := &Config{Database: "slowray", Compress: true, Dialect: Auto, Linger: defaultLinger}
 	if at := strings.LastIndexByte(hosts, '@'); at >= 0 {
 		user, err := url.PathUnescape(hosts[:at])
 		if err != nil || strings.Contains(hosts[:at], ":") {
@@ -126,10 +136,14 @@ func (c *Config) options(query string) error {
 			default:
 				return errors.New("compress is lz4 or none")
 			}
+		case "linger":
+			if c.Linger, err = time.ParseDuration(value); err != nil || c.Linger < 0 || c.Linger > maxLinger {
+				return fmt.Errorf("linger %q: must be 0s to 1m", value)
+			}
 		case "password", "token":
 			return fmt.Errorf("a URL takes no %s: give %s-file=FILE", name, name)
 		default:
-			return fmt.Errorf("unknown option %q: there are secure, password-file, token-file, cluster, dialect, compress", name)
+			return fmt.Errorf("unknown option %q: there are secure, password-file, token-file, cluster, dialect, compress, linger", name)
 		}
 		if err != nil {
 			return err

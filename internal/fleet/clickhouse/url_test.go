@@ -5,8 +5,11 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/slowray/slowray/internal/fleet"
 )
 
 func TestParse(t *testing.T) {
@@ -23,6 +26,20 @@ func TestParse(t *testing.T) {
 	}
 	if c = mustParse(t, "clickhouse://h"); c.Database != "slowray" || c.Shards[0][0] != "h:8123" || !c.Compress || c.Dialect != Auto {
 		t.Errorf("%+v", c)
+	}
+}
+
+func TestLinger(t *testing.T) {
+	for url, want := range map[string]time.Duration{"clickhouse://h": 2 * time.Second, "clickhouse://h/db?linger=5s": 5 * time.Second, "clickhouse://h/db?linger=0s": 0} {
+		db := New(mustParse(t, url))
+		if s, f := db.Linger(fleet.Seconds), db.Linger(fleet.Findings); s != want || f != 0 {
+			t.Errorf("%s: seconds wait %s, want %s; findings %s", url, s, want, f)
+		}
+	}
+	for _, value := range []string{"", "5", "-1s", "61s", "soon"} {
+		if _, err := Parse("clickhouse://h/db?linger=" + value); err == nil || !strings.Contains(err.Error(), "0s to 1m") {
+			t.Errorf("linger=%s: %v", value, err)
+		}
 	}
 }
 

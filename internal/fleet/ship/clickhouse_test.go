@@ -63,7 +63,7 @@ func TestClickHouseIsKilled(t *testing.T) {
 		}
 		all.Wait()
 	}
-	a := &agent{t: t, dir: t.TempDir(), to: url}
+	a := &agent{t: t, dir: t.TempDir(), to: url + "&linger=0s"} // batches as small as they can be
 	a.start()
 	wait := func(d time.Duration) { time.Sleep(d) }
 	wait(time.Second)

@@ -38,7 +38,7 @@ type Options struct {
 	// Say, if set, is told what begins and ends to go wrong.
 	Say func(message string)
 
-	linger  map[fleet.Stream]time.Duration // how long records wait for others
+	linger  map[fleet.Stream]time.Duration // how long records wait for others, or longer where the target is a fleet.Lingerer
 	timeout time.Duration                  // of Send and Mark
 	// Waits after failures, shorter in tests.
 	firstWait, lastWait time.Duration
@@ -48,7 +48,8 @@ type Options struct {
 
 const (
 	defaultBuffer = 1 << 30
-	// requestLinger is how long requests wait: the sums of a second go at once.
+	// requestLinger is how long requests wait: the sums of a second go at once, unless
+	// small batches are dear for the target.
 	requestLinger  = 2 * time.Second
 	defaultTimeout = 30 * time.Second
 	firstWait      = 250 * time.Millisecond

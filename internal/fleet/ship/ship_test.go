@@ -306,6 +306,48 @@ func TestFirstGiven(t *testing.T) {
 	f.check(t, fleet.Requests, 10, 20)
 }
 
+// lingering is a target that small batches are dear for.
+type lingering struct{ *fake }
+
+func (lingering) Linger(s fleet.Stream) time.Duration {
+	if s == fleet.Seconds {
+		return time.Hour
+	}
+	return 0
+}
+
+// Seconds wait for others as long as the target wants, other streams do not, and
+// nothing waits for what will not come any more.
+func TestTargetSaysHowLongSecondsWait(t *testing.T) {
+	f := newFake(1)
+	h := &history{t: t, dir: t.TempDir(), opt: quick(lingering{f})}
+	h.opt.timeout = 10 * time.Second
+	h.open(time.Hour)
+	for n := range 3 {
+		s := numberedSecond(n, 1_700_000_000+int64(n))
+		h.store.AddSecond(&s)
+		r := numbered(n, time.Now().UnixNano())
+		h.store.AddRequest(&r)
+		if err := h.store.Sync(); err != nil {
+			t.Fatal(err)
+		}
+		f.arrived(t, fleet.Requests, n+1)
+	}
+	if n := f.count(fleet.Seconds); n != 0 {
+		t.Errorf("%d seconds did not wait", n)
+	}
+	for end := time.Now().Add(5 * time.Second); h.shipper.Status()[0].Records != 3; time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("%+v: no three seconds wait", h.shipper.Status()[0])
+		}
+	}
+	h.close()
+	f.check(t, fleet.Seconds, 0, 3)
+	if len(f.batches[fleet.Seconds]) != 1 {
+		t.Errorf("%d batches of seconds, want 1", len(f.batches[fleet.Seconds]))
+	}
+}
+
 // A target that cannot tell what it has relies on what is noted here.
 func TestNoMark(t *testing.T) {
 	f := newFake(1)

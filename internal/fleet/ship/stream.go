@@ -22,6 +22,7 @@ type stream struct {
 	to      *destination
 	name    fleet.Stream
 	backoff backoff
+	linger  time.Duration // how long records wait for others
 
 	mu      sync.Mutex // of what follows: it is not held while the target is asked
 	cursor  *cursorFile
@@ -44,7 +45,11 @@ type stream struct {
 }
 
 func newStream(to *destination, name fleet.Stream, c *cursorFile, was state) *stream {
-	return &stream{to: to, name: name, backoff: backoff{gate: &to.gate}, cursor: c, state: was, build: builder{stream: name}, doubt: true, again: was.First != 0}
+	linger := to.shipper.opt.linger[name]
+	if l, ok := to.Target.(fleet.Lingerer); ok {
+		linger = max(linger, l.Linger(name))
+	}
+	return &stream{to: to, name: name, linger: linger, backoff: backoff{gate: &to.gate}, cursor: c, state: was, build: builder{stream: name}, doubt: true, again: was.First != 0}
 }
 
 // run ships the stream until ctx ends, and then what is left, for as long as
@@ -176,11 +181,10 @@ func (s *stream) unreadable(err error) (ready bool, wait time.Duration) {
 
 // ripe says whether a batch that may become larger is sent now.
 func (s *stream) ripe(hurry bool) (bool, time.Duration) {
-	linger := s.to.shipper.opt.linger[s.name]
 	if s.since.IsZero() {
 		s.since = time.Now()
 	}
-	left := linger - time.Since(s.since)
+	left := s.linger - time.Since(s.since)
 	const many = 256 << 10
 	return hurry || left <= 0 || len(s.build.buf) >= many, left
 }
