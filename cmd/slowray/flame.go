@@ -39,6 +39,8 @@ func (*flameCmd) Help() string {
 
 With --off-cpu a thread's time is cut where it is woken: until then it was blocked (off-cpu), from then on it wanted a CPU (runnable).
 
+With --at the stacks are those that slowray record kept: on the CPU the functions in which processes were found, and whole stacks of times in which services computed while requests were slow; with --off-cpu the waits in which threads of services were seen.
+
 With --slow the threads are those that read the requests; what others do for them is not seen.
 
 Exit status: 0 written, 2 could not.`
@@ -59,7 +61,8 @@ var flameFormats = []struct {
 
 const (
 	pprofEnding = ".pb.gz"
-	diffNormal  = "normal" // of --diff: slow requests against the others
+	diffNormal  = "normal"         // of --diff: slow requests against the others
+	leastWait   = time.Millisecond // of --min, unless told otherwise
 )
 
 // Validate is called by the command line parser.
@@ -79,8 +82,12 @@ func (c *flameCmd) Validate() error {
 	switch {
 	case c.PID != nil && *c.PID < 1:
 		return fmt.Errorf("--pid %d: must be positive", *c.PID)
-	case c.At != nil && (c.OffCPU || c.Slow != nil):
-		return errors.New("--at: the history has where CPU time went; --off-cpu and --slow are for what is recorded now")
+	case c.At != nil && c.Slow != nil:
+		return errors.New("--at: the history does not know which stacks were those of slow requests; --slow is for what is recorded now")
+	case c.At != nil && c.OffCPU && c.Min != leastWait:
+		return errors.New("--at: the history has the waits that were seen, however long; --min is for what is recorded now")
+	case c.At != nil && c.OffCPU && c.Diff != "":
+		return errors.New("--at --off-cpu: the history has no whole stacks off the CPU to compare")
 	case c.For != nil && (*c.For < 100*time.Millisecond || *c.For > time.Hour):
 		return fmt.Errorf("--for %s: must be 100ms to 1h", *c.For)
 	case c.Hz < 1 || c.Hz > 1000:
@@ -298,7 +305,10 @@ func processNumbers() ([]int, error) {
 // subtitle says what was recorded.
 func (c *flameCmd) subtitle() string {
 	what := "on the CPU"
-	if c.OffCPU {
+	switch {
+	case c.OffCPU && c.At != nil:
+		what = "waiting"
+	case c.OffCPU:
 		what = "waiting at least " + c.Min.String()
 	}
 	if c.Slow != nil {

@@ -10,7 +10,8 @@ import (
 
 // fromHistory is the stacks of windows of the history: whole ones where they were
 // recorded, which is for a moment in which services computed while their requests
-// were slow, else the functions that were found computing.
+// were slow, else the functions that were found computing; or what threads were seen
+// waiting for.
 func (c *flameCmd) fromHistory(s *streams) (*observe.Stacks, error) {
 	windows, err := c.windows(s, value(c.For))
 	if err != nil {
@@ -32,6 +33,12 @@ func (c *flameCmd) fromHistory(s *streams) (*observe.Stacks, error) {
 			ours[*c.PID] = true
 			ours.add(o, *c.PID)
 		}
+		if c.OffCPU {
+			if stacks := flame.FromWaits(o.Waits, o.Window); stacks != nil {
+				list = append(list, stacks)
+			}
+			continue
+		}
 		if o.Stacks != nil {
 			list = append(list, o.Stacks)
 			whole++
@@ -41,17 +48,20 @@ func (c *flameCmd) fromHistory(s *streams) (*observe.Stacks, error) {
 			list = append(list, stacks)
 		}
 	}
+	if len(list) == 0 && c.OffCPU {
+		return nil, fmt.Errorf("no thread of a service was seen waiting then, or waits were not watched (see slowray doctor)")
+	}
 	if len(list) == 0 {
 		return nil, fmt.Errorf("nothing is known of what computed then: CPU samples could not be taken (see slowray doctor)")
 	}
-	if whole < len(list) {
+	if whole < len(list) && !c.OffCPU {
 		fmt.Fprintf(s.err, "slowray: whole stacks are recorded only while services compute and their requests are slow: of %d of %d windows these are only the functions, without their callers\n", len(list)-whole, len(list))
 	}
 	out := flame.Merge(list)
 	if c.PID != nil {
 		out.Samples = slices.DeleteFunc(out.Samples, func(x observe.StackSample) bool { return !ours[x.PID] })
 		if len(out.Samples) == 0 {
-			return nil, fmt.Errorf("neither process %d nor its master or workers were found computing then", *c.PID)
+			return nil, fmt.Errorf("neither process %d nor its master or workers were %s then", *c.PID, map[bool]string{true: "seen waiting", false: "found computing"}[c.OffCPU])
 		}
 	}
 	return out, nil

@@ -45,6 +45,8 @@ func testHistory(t *testing.T) (dir string) {
 			o.Stacks = &observe.Stacks{WindowNS: 4e9, Hz: 97, Types: []observe.StackValue{{Type: "samples", Unit: "count"}, {Type: "cpu", Unit: "nanoseconds"}},
 				Frames:  []observe.Frame{{Name: "inner", Kind: observe.FramePython}, {Name: "outer", Kind: observe.FramePython}},
 				Samples: []observe.StackSample{{PID: 7, Comm: "app", Frames: []int32{0, 1}, Values: []int64{40, 4e8}}}}
+			o.Waits = &observe.WaitGraph{Shares: []observe.WaitShare{{PID: 7, ThreadNS: 2e9, Chain: observe.WaitChain{Hops: []observe.WaitHop{
+				{Process: observe.WaitProcess{PID: 7, Comm: "app"}, TID: 8, Stack: []string{"book"}, Syscall: "futex", Kind: observe.WaitLock, Wants: observe.WantsRelease}}}}}}
 		}
 		if err := s.AddObservation(o, diagnose.Diagnose(o).Findings); err != nil {
 			t.Fatal(err)
@@ -229,11 +231,25 @@ func TestFlameAt(t *testing.T) {
 	if !strings.Contains(said, "only the functions") {
 		t.Errorf("%q", said)
 	}
+	// Off the CPU, what threads were seen waiting for.
+	_, said = slowray(t, exitNothing, "flame", "--off-cpu", "--at", noon.Add(30*time.Minute+10*time.Second).Format(time.RFC3339), "--dir", dir, "-o", file)
+	if text, err = os.ReadFile(file); err != nil || string(text) != "app;book;futex_[k];lock: waits for its release_[k] 2000000000\n" || strings.Contains(said, "only the functions") {
+		t.Errorf("%q, %v, %s", text, err, said)
+	}
+	if out, _ := slowray(t, exitNothing, "flame", "--off-cpu", "--at", noon.Add(30*time.Minute+10*time.Second).Format(time.RFC3339), "--dir", dir, "--pid", "7"); !strings.Contains(out, "waits for its release") || strings.Contains(out, "at least 1ms") {
+		t.Errorf("%s", out)
+	}
+	if _, said := slowray(t, exitFailed, "flame", "--off-cpu", "--at", noon.Add(10*time.Second).Format(time.RFC3339), "--dir", dir); !strings.Contains(said, "no thread of a service was seen waiting") {
+		t.Errorf("%q", said)
+	}
 	for _, c := range []struct {
 		want string
 		args []string
 	}{
-		{"--off-cpu and --slow are for what is recorded now", []string{"--off-cpu"}},
+		{"--slow is for what is recorded now", []string{"--slow", "10ms"}},
+		{"--min is for what is recorded now", []string{"--off-cpu", "--min", "2ms"}},
+		{"no whole stacks off the CPU", []string{"--off-cpu", "--diff", "a.pb.gz"}},
+		{"were seen waiting", []string{"--off-cpu", "--pid", "12345678"}},
 		{"were found computing", []string{"--pid", "12345678"}},
 	} {
 		args := append([]string{"flame", "--at", noon.Add(30*time.Minute + 10*time.Second).Format(time.RFC3339), "--dir", dir}, c.args...)

@@ -120,6 +120,17 @@ func (w WaitWants) Demands() bool {
 	return w == WantsRelease || w == WantsRoom || w == WantsAccept || w == WantsAnswer
 }
 
+// Sought says in words what a thread waits for, and what would end the wait.
+func (h *WaitHop) Sought() string {
+	if h.Wants == "" {
+		return string(h.Kind)
+	}
+	return string(h.Kind) + ": waits for " + map[WaitWants]string{
+		WantsRelease: "its release", WantsRoom: "room in it", WantsAccept: "its acceptance", WantsAnswer: "the answer",
+		WantsData: "data", WantsEnd: "its end", WantsRequest: "a request",
+	}[h.Wants]
+}
+
 // WaitHow is how it is known that one thread waits for another.
 type WaitHow string
 

@@ -93,7 +93,7 @@ func (s *server) stacksIn(ctx context.Context, r timeRange, off bool, lost *loss
 	}
 	if off {
 		for _, f := range facts {
-			if x := f.waitStacks(); x != nil {
+			if x := flame.FromWaits(f.waits, observe.Window{Start: f.Start, Seconds: f.seconds}); x != nil {
 				list = append(list, x)
 			}
 		}

@@ -78,16 +78,16 @@ func (g *waitGraph) add(w *observe.WaitShare) {
 		path[i] = g.hop(c, i, seconds)
 		if i > 0 {
 			h := &c.Hops[i]
-			g.edge(path[i-1], path[i], string(c.Hops[i-1].Kind), string(h.How), cmp.Or(h.Why, wantsText(&c.Hops[i-1])), seconds, slow, w.Threads)
+			g.edge(path[i-1], path[i], string(c.Hops[i-1].Kind), string(h.How), cmp.Or(h.Why, c.Hops[i-1].Sought()), seconds, slow, w.Threads)
 		}
 	}
 	last := &c.Hops[len(c.Hops)-1]
 	switch id := g.object(c, last, seconds); {
 	case c.BackTo >= 0 && c.BackTo < len(path):
-		g.edge(path[len(path)-1], path[c.BackTo], string(last.Kind), string(last.How), wantsText(last), seconds, slow, w.Threads)
+		g.edge(path[len(path)-1], path[c.BackTo], string(last.Kind), string(last.How), last.Sought(), seconds, slow, w.Threads)
 		g.nodes[path[c.BackTo]].Culprit = true
 	case id != "":
-		g.edge(path[len(path)-1], id, string(last.Kind), "", wantsText(last), seconds, slow, w.Threads)
+		g.edge(path[len(path)-1], id, string(last.Kind), "", last.Sought(), seconds, slow, w.Threads)
 		g.nodes[id].Culprit = c.Culprit()
 		path = append(path, id)
 	default:
@@ -171,17 +171,6 @@ func (g *waitGraph) edge(from, to, kind, how, text string, seconds, slow figure,
 	e.Seconds += seconds
 	e.SlowSeconds += slow
 	e.Threads = max(e.Threads, threads)
-}
-
-// wantsText says what would end a wait.
-func wantsText(h *observe.WaitHop) string {
-	if h.Wants == "" {
-		return string(h.Kind)
-	}
-	return string(h.Kind) + ": waits for " + map[observe.WaitWants]string{
-		observe.WantsRelease: "its release", observe.WantsRoom: "room in it", observe.WantsAccept: "its acceptance", observe.WantsAnswer: "the answer",
-		observe.WantsData: "data", observe.WantsEnd: "its end", observe.WantsRequest: "a request",
-	}[h.Wants]
 }
 
 // stateText says what the last thread of a chain does.
