@@ -1,6 +1,6 @@
 // Package figure writes numbers the way people read them.
 //
-// In: numbers. Out: short text with a unit. It never rounds something to
+// In: numbers, and moments. Out: short text with a unit, or with the zone. It never rounds something to
 // nothing or to everything: a share that is not quite all never reads "100 %".
 package figure
 
@@ -9,6 +9,7 @@ import (
 	"math"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // Count writes a whole number with thousands separators, as in "290,566".
@@ -56,6 +57,20 @@ func Seconds(s float64) string {
 		return Count(int64(math.Round(s))) + " s"
 	}
 	return strconv.FormatFloat(s, 'g', 3, 64) + " s"
+}
+
+// Moment is a moment of the clock here, with its difference from UTC, for people at a
+// terminal: "2026-11-22 12:03:20 +01:00".
+func Moment(t time.Time) string { return t.Local().Format("2006-01-02 15:04:05 -07:00") }
+
+// Until is a moment that is told after another one: without its date where that is the
+// same.
+func Until(t, before time.Time) string {
+	t, before = t.Local(), before.Local()
+	if t.Year() == before.Year() && t.YearDay() == before.YearDay() {
+		return t.Format("15:04:05")
+	}
+	return Moment(t)
 }
 
 // Bytes writes a number of bytes in powers of 1,024, with three significant digits:

@@ -1,6 +1,9 @@
 package figure
 
-import "testing"
+import (
+	"testing"
+	"time"
+)
 
 func TestPercent(t *testing.T) {
 	for share, want := range map[float64]string{
@@ -33,6 +36,22 @@ func TestBytes(t *testing.T) {
 	for n, want := range map[int64]string{0: "0 B", -1: "0 B", 999: "999 B", 1000: "0.977 KB", 1 << 30: "1 GB", 1300 << 20: "1.27 GB", 5 << 50: "5.12e+03 TB"} {
 		if got := Bytes(n); got != want {
 			t.Errorf("%d: %s, want %s", n, got, want)
+		}
+	}
+}
+
+func TestMomentSaysItsZone(t *testing.T) {
+	local := time.Local
+	time.Local = time.FixedZone("", -(3*3600 + 1800))
+	t.Cleanup(func() { time.Local = local })
+	at := time.Date(2026, 11, 22, 2, 0, 0, 0, time.UTC)
+	for _, c := range [][2]string{
+		{Moment(at), "2026-11-21 22:30:00 -03:30"},
+		{Until(at.Add(time.Minute), at), "22:31:00"},
+		{Until(at.Add(2*time.Hour), at), "2026-11-22 00:30:00 -03:30"},
+	} {
+		if c[0] != c[1] {
+			t.Errorf("%q, want %q", c[0], c[1])
 		}
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 	"unicode"
 
 	"github.com/google/go-cmp/cmp"
@@ -45,6 +46,9 @@ func write(t testing.TB, f func(io.Writer, *observe.Stacks, Options) error, s *o
 }
 
 func TestGolden(t *testing.T) {
+	local := time.Local
+	time.Local = time.FixedZone("", 3600) // what is for a terminal is by the clock here; files are in UTC
+	t.Cleanup(func() { time.Local = local })
 	diff := func(f func(io.Writer, Pair, Options) error) func(io.Writer, *observe.Stacks, Options) error {
 		return func(w io.Writer, s *observe.Stacks, o Options) error { return f(w, Diff(s, &later().Stacks), o) }
 	}

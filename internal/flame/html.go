@@ -148,7 +148,7 @@ func (m *model) payload(o Options) (*payload, error) {
 		return nil, err
 	}
 	p := &payload{
-		Title: o.title(m), Subtitle: o.subtitle(m), Types: m.types, Value: value, Roots: o.roots(), Flame: o.Flame,
+		Title: o.title(m), Subtitle: o.subtitle(m, utc), Types: m.types, Value: value, Roots: o.roots(), Flame: o.Flame,
 		Compares: m.compares, Names: m.names, States: []string{}, Kinds: []observe.FrameKind{}, Losses: append([]observe.Loss{}, m.losses...), Notes: append([]string{}, m.notes...),
 	}
 	if len(p.Types) == 0 { // a page shows one value, if only of nothing
@@ -268,7 +268,11 @@ func (o Options) title(m *model) string {
 	return "Flame graph"
 }
 
-func (o Options) subtitle(m *model) string {
+// utc is a moment in a file, which is read anywhere.
+func utc(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") }
+
+// subtitle says what the stacks are of; moment writes when.
+func (o Options) subtitle(m *model, moment func(time.Time) string) string {
 	var parts []string
 	if o.Subtitle != "" {
 		parts = append(parts, clean(o.Subtitle))
@@ -280,7 +284,7 @@ func (o Options) subtitle(m *model) string {
 		parts = append(parts, figure.Seconds(time.Duration(m.windowNS).Seconds()))
 	}
 	if m.startNS > 0 {
-		parts = append(parts, "from "+time.Unix(0, m.startNS).UTC().Format("2006-01-02 15:04:05 UTC"))
+		parts = append(parts, "from "+moment(time.Unix(0, m.startNS)))
 	}
 	if m.hz > 0 {
 		parts = append(parts, fmt.Sprintf("CPU at %d Hz", m.hz))

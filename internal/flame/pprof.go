@@ -39,7 +39,7 @@ func Pprof(w io.Writer, s *observe.Stacks, o Options) error {
 		p.PeriodType = &profile.ValueType{Type: "cpu", Unit: "nanoseconds"}
 		p.Period = 1e9 / int64(m.hz)
 	}
-	for _, text := range []string{o.title(m), o.subtitle(m)} {
+	for _, text := range []string{o.title(m), o.subtitle(m, utc)} {
 		if text != "" {
 			p.Comments = append(p.Comments, text)
 		}

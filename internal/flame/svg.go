@@ -105,7 +105,7 @@ func (p *svgPicture) head(height int) {
 	fmt.Fprintf(p, "<style>%s</style>\n", svgStyle)
 	p.text(svgMargin, 24, `class="title"`, p.o.title(p.m))
 	parts := []string{p.whole()}
-	if s := p.o.subtitle(p.m); s != "" {
+	if s := p.o.subtitle(p.m, utc); s != "" {
 		parts = append(parts, s)
 	}
 	p.text(svgMargin, 45, `class="soft"`, strings.Join(parts, " · "))

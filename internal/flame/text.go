@@ -113,7 +113,7 @@ func (p *textPrinter) head() {
 			parts = append(parts, text)
 		}
 	}
-	if s := p.o.subtitle(p.m); s != "" && !p.m.compares {
+	if s := p.o.subtitle(p.m, figure.Moment); s != "" && !p.m.compares {
 		parts = append(parts, s)
 	}
 	if len(p.m.samples) == 0 {

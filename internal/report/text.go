@@ -57,14 +57,23 @@ func (p *printer) head(r *diagnose.Report) {
 	} else if c != nil {
 		p.line("%s: %s packets in %.3g s, %s TCP connections", clean(c.File), figure.Count(uint64(c.Packets)), r.Window.Seconds, figure.Count(uint64(c.Connections)))
 	} else if h := r.History; h != nil {
-		p.line("%s from %s to %s: %d windows, %.3g s watched (Linux %s, %d CPUs)", clean(r.Host.Name), dayText(h.From), momentText(h.To, h.From), h.Windows, h.Seconds, clean(r.Host.Kernel), r.Host.CPUs)
+		p.line("%s from %s to %s: %d windows, %.3g s watched (Linux %s, %d CPUs)", clean(r.Host.Name), figure.Moment(h.From), figure.Until(h.To, h.From), h.Windows, h.Seconds, clean(r.Host.Kernel), r.Host.CPUs)
 	} else {
-		p.line("%s watched for %.3g s (Linux %s, %d CPUs)", clean(r.Host.Name), r.Window.Seconds, clean(r.Host.Kernel), r.Host.CPUs)
+		p.line("%s watched for %.3g s%s (Linux %s, %d CPUs)", clean(r.Host.Name), r.Window.Seconds, whenText(&r.Window), clean(r.Host.Kernel), r.Host.CPUs)
 	}
 	if r.Window.Seconds < 1 {
 		p.line("%s", p.paint(yellow, "Ended early: what is ruled out after so short a time is not sure."))
 	}
 	p.line("")
+}
+
+// whenText says when a window was: a report is read later too, and one of the history
+// is of another time than now.
+func whenText(w *diagnose.ReportWindow) string {
+	if w.Start.IsZero() {
+		return ""
+	}
+	return fmt.Sprintf(", from %s to %s", figure.Moment(w.Start), figure.Until(w.Start.Add(time.Duration(w.Seconds*float64(time.Second))), w.Start))
 }
 
 func (p *printer) findings(r *diagnose.Report) {
@@ -148,7 +157,7 @@ func (p *printer) finding(n int, f *cause.Finding) {
 	p.line("%s %s", p.paint(red, fmt.Sprintf("%d. %s", n, clean(f.Title))), p.paint(dim, "["+f.Cause+"]"))
 	p.field("where", subjectText(&f.Subject))
 	if o := f.Over; o != nil {
-		p.field("when", fmt.Sprintf("%s to %s, in %d of %d windows; the figures are of the one at %s, the share of all", dayText(o.Onset), momentText(o.End, o.Onset), o.Windows, o.Of, momentText(o.Worst, o.Onset)))
+		p.field("when", fmt.Sprintf("%s to %s, in %d of %d windows; the figures are of the one at %s, the share of all", figure.Moment(o.Onset), figure.Until(o.End, o.Onset), o.Windows, o.Of, figure.Until(o.Worst, o.Onset)))
 	}
 	p.field("how bad", fmt.Sprintf("%s of %s: %s", figure.Percent(f.Impact.Share), f.Impact.Of, f.Impact.Text))
 	p.hops(f)
@@ -173,19 +182,6 @@ func (p *printer) finding(n int, f *cause.Finding) {
 		}
 		p.field(label, evidenceText(&e))
 	}
-}
-
-// dayText is a moment with its date, in local time.
-func dayText(t time.Time) string { return t.Local().Format("2006-01-02 15:04:05") }
-
-// momentText is a moment, with its date where that is another than the one that
-// was told before.
-func momentText(t, before time.Time) string {
-	t, before = t.Local(), before.Local()
-	if t.Year() == before.Year() && t.YearDay() == before.YearDay() {
-		return t.Format("15:04:05")
-	}
-	return dayText(t)
 }
 
 // hops prints a finding's chain of waits, one thread under the other.

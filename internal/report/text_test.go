@@ -40,7 +40,7 @@ func example() *diagnose.Report {
 	}
 }
 
-const golden = `web1 watched for 10 s (Linux 6.1.0, 8 CPUs)
+const golden = `web1 watched for 10 s, from 2026-11-21 04:00:00 +01:00 to 04:00:10 (Linux 6.1.0, 8 CPUs)
 
 1. The table is full [conntrack-full]
    where    network namespace 4026532177
@@ -67,6 +67,9 @@ Not counted: kernel log lines: 3
 `
 
 func TestText(t *testing.T) {
+	local := time.Local
+	time.Local = time.FixedZone("", 3600)
+	t.Cleanup(func() { time.Local = local })
 	var b bytes.Buffer
 	if err := Text(&b, example(), Style{}); err != nil {
 		t.Fatal(err)

@@ -57,6 +57,9 @@ func TestCountsAreNoSettings(t *testing.T) {
 }
 
 func TestCompare(t *testing.T) {
+	local := time.Local
+	time.Local = time.FixedZone("", 5*3600+45*60)
+	t.Cleanup(func() { time.Local = local })
 	a, b := web(2, 1000, 10*time.Millisecond, 10), web(3, 2000, 2*time.Millisecond, 511)
 	d := Compare(a, b)
 	if !d.Differs() {
@@ -66,8 +69,8 @@ func TestCompare(t *testing.T) {
 	if err := d.Text(&text); err != nil {
 		t.Fatal(err)
 	}
-	const want = `A  web1, Linux 6.18.0, 2026-11-22 06:00:02 UTC for 10 s
-B  web1, Linux 6.18.0, 2026-11-22 06:00:03 UTC for 10 s
+	const want = `A  web1, Linux 6.18.0, 2026-11-22 11:45:02 +05:45 for 10 s
+B  web1, Linux 6.18.0, 2026-11-22 11:45:03 +05:45 for 10 s
 
 Findings: none in both
 

@@ -30,7 +30,7 @@ func (d *Document) Text(w io.Writer) error {
 		side *Side
 	}{{"A", &d.A}, {"B", &d.B}} {
 		p.line("%s  %s, Linux %s, %s for %s", s.name, report.Clean(s.side.Host), report.Clean(s.side.Kernel),
-			s.side.Start.UTC().Format("2006-01-02 15:04:05 UTC"), figure.Seconds(math.Round(10*s.side.Seconds)/10))
+			figure.Moment(s.side.Start), figure.Seconds(math.Round(10*s.side.Seconds)/10))
 	}
 	p.findings(d.Findings)
 	for i := range d.Endpoints {
