@@ -226,7 +226,7 @@ func TestHostileNamesInPictures(t *testing.T) {
 func TestHostileQueries(t *testing.T) {
 	h := serve(t, incident(), Options{})
 	for i, name := range hostileNames {
-		for _, parameter := range []string{"from", "to", "ep", "points", "limit", "slow_us", "status", "sort", "kind", "format", "id", "value"} {
+		for _, parameter := range []string{"from", "to", "ep", "points", "limit", "slow_us", "status", "sort", "side", "kind", "format", "id", "value"} {
 			path := "/api/requests"
 			if parameter == "id" {
 				path = "/api/request"
@@ -258,7 +258,7 @@ func TestQueriesThatAreTooLarge(t *testing.T) {
 	h := serve(t, incident(), Options{})
 	many := strings.Repeat("&ep=served%7C1%7C10.0.0.1%7C80%7Ca", maxKeys+1)
 	for _, q := range []string{"points=0", "points=1001", "points=1e3", "points=-1", "limit=1001", "limit=999999999999999999999", "from=1e300", "from=-1", "from=NaN", "from=Inf", "to=253402300800",
-		"from=2&to=1", "from=1&to=1", "from=0&to=100000000", "against_from=1", "against_from=5&against_to=4", "slow_us=-1", "slow_us=NaN", "slow_us=1e30", "status=9999", "status=6x", "sort=up",
+		"from=2&to=1", "from=1&to=1", "from=0&to=100000000", "against_from=1", "against_from=5&against_to=4", "slow_us=-1", "slow_us=NaN", "slow_us=1e30", "status=9999", "status=6x", "sort=up", "side=in",
 		"format=xml", "%zz", "a;b", many[1:], "ep=served|x|10.0.0.1|80|a", "ep=served|1|10.0.0.1|65536|a", "ep=a", "ep=served|1|evil/../|80|a", "id=" + strings.Repeat("1", 301)} {
 		r := httptest.NewRequest(http.MethodGet, "/api/requests", nil)
 		r.URL.RawQuery = q

@@ -52,7 +52,8 @@ type query struct {
 	limit     int
 	slow      time.Duration
 	statuses  []statusFilter
-	byTime    bool // sort=time; otherwise the slowest first
+	byTime    bool         // sort=time; otherwise the slowest first
+	side      observe.Side // of requests; 0: both
 	id        string
 	off       bool // kind=off
 	csv       bool
@@ -167,7 +168,7 @@ func (q *query) parseChoices(v url.Values) error {
 		allowed []string
 	}{
 		{"sort", []string{"", "slow", "time"}}, {"kind", []string{"", "cpu", "off"}}, {"format", []string{"", "json", "csv"}},
-		{"value", []string{"", "cpu", "off-cpu", "runnable", "samples"}}, {"roots", []string{"", "comm", "process", "thread"}},
+		{"side", []string{"", observe.Served.String(), observe.Called.String()}}, {"value", []string{"", "cpu", "off-cpu", "runnable", "samples"}}, {"roots", []string{"", "comm", "process", "thread"}},
 	} {
 		if text := v.Get(c.name); !slices.Contains(c.allowed, text) {
 			return bad("%s=%s: must be one of %s", c.name, clip(text, 40), fmt.Sprint(c.allowed[1:]))
@@ -175,6 +176,12 @@ func (q *query) parseChoices(v url.Values) error {
 	}
 	if q.id = v.Get("id"); len(q.id) > maxID {
 		return bad("id is longer than %d bytes", maxID)
+	}
+	switch v.Get("side") {
+	case observe.Served.String():
+		q.side = observe.Served
+	case observe.Called.String():
+		q.side = observe.Called
 	}
 	q.off, q.csv, q.value, q.roots = v.Get("kind") == "off", v.Get("format") == "csv", v.Get("value"), v.Get("roots")
 	return nil
@@ -275,11 +282,20 @@ func (q *query) queries(r timeRange) []store.Query {
 	return list
 }
 
-// slowQueries are those for requests that took as long as was asked for.
+// slowQueries are those for requests of the side that was asked for, that took as long
+// as was.
 func (q *query) slowQueries(r timeRange) []store.Query {
-	list := q.queries(r)
-	for i := range list {
-		list[i].MinTotal = q.slow
+	var list []store.Query
+	for _, ask := range q.queries(r) {
+		switch {
+		case q.side == 0 || ask.Side == q.side:
+		case ask.Side == 0:
+			ask.Side = q.side
+		default:
+			continue // an endpoint of the other side
+		}
+		ask.MinTotal = q.slow
+		list = append(list, ask)
 	}
 	return list
 }

@@ -192,6 +192,19 @@ func TestRequests(t *testing.T) {
 	if len(latest.Requests) != 3 || latest.Requests[0].Start < latest.Requests[2].Start {
 		t.Errorf("%+v", latest)
 	}
+	// A request leaves a record at each end that is on this host.
+	calls := &memory{from: m.from, to: m.to, reqs: slices.Clone(m.reqs)}
+	for i := range 5 {
+		c := m.reqs[i]
+		c.Side, c.Local, c.Peer, c.Process.Comm = observe.Called, c.Peer, c.Local, "curl"
+		calls.reqs = append(calls.reqs, c)
+	}
+	sides, all := serve(t, calls, Options{}), uint64(ask[answer](t, h, "/api/requests").Total)
+	for target, want := range map[string]uint64{"": all + 5, "&side=served": all, "&side=called": 5, "&side=called&ep=served%7C4026531840%7C10.0.0.5%7C80%7Cnginx": 0, "&side=called&status=ok": 5} {
+		if a := ask[answer](t, sides, "/api/requests?limit=1000"+target); uint64(a.Total) != want || len(a.Requests) != int(min(want, 1000)) {
+			t.Errorf("%s: %d requests, want %d", target, a.Total, want)
+		}
+	}
 	// Of more than are looked at one by one the store knows the slowest and the latest.
 	many := &manyRequests{memory: m}
 	for _, sort := range []string{"slow", "time"} {

@@ -119,7 +119,7 @@ func tell(r *http.Request) any {
 		var list []object
 		for _, e := range chosen() {
 			for _, x := range e.requests(from, to) {
-				if x["total_us"].(float64) >= float64(number(r, "slow_us", 0)) && (q.Get("status") == "" || x["status"] == q.Get("status")) {
+				if x["total_us"].(float64) >= float64(number(r, "slow_us", 0)) && (q.Get("status") == "" || x["status"] == q.Get("status")) && (q.Get("side") == "" || x["side"] == q.Get("side")) {
 					list = append(list, x)
 				}
 			}

@@ -37,7 +37,7 @@ export function top(r) {
 
 // rows is the table of requests; brief leaves out what the place already tells.
 export function rows(app, list, { brief = false } = {}) {
-  if (!list?.length) return empty("No such request.", brief ? "None was stored in this time." : "Choose a longer time above, or ask for less: a smaller least time, any status, all endpoints.");
+  if (!list?.length) return empty("No such request.", brief ? "None was stored in this time." : "Choose a longer time above, or ask for less: a smaller least time, any status, both sides, all endpoints.");
   const most = Math.max(...list.map((r) => r.total_us)) || 1;
   const open = (r) => app.address({ view: "request", id: r.id });
   return h("table", { class: `requests ${brief ? "few" : ""}` },
@@ -59,7 +59,7 @@ export default function view(app) {
   const bar = h("div", { class: "bar" }), list = h("div", {}), element = h("div", { class: "page wide" }, bar, list);
   let limit = 100;
   async function load(range, signal) {
-    const r = app.route, q = { from: range.from, to: range.to, ep: r.ep, slow_us: r.slow, status: r.status, sort: r.sort || "slow" };
+    const r = app.route, q = { from: range.from, to: range.to, ep: r.ep, slow_us: r.slow, status: r.status, side: r.side, sort: r.sort || "slow" };
     const [d, known] = await Promise.all([app.ask("api/requests", { ...q, limit }, signal), app.ask("api/endpoints", { from: range.from, to: range.to }, signal)]);
     app.losses.set("requests", d.losses);
     const shown = d.requests?.length || 0, total = d.total_matching ?? null, more = total === null ? shown === limit : shown < total;
@@ -71,7 +71,7 @@ export default function view(app) {
     const eps = (known.endpoints || []).slice(0, 300).map((e) => [e.key, clean(`${e.side === "served" ? "in" : "out"} ${e.process?.comm || "?"} ${e.addr}:${e.port}`, 60)]);
     if (r.ep && !eps.some(([k]) => k === r.ep)) eps.push([r.ep, clean(r.ep.split("|").slice(2).join(" "), 60)]);
     steady(bar, h("h1", {}, "Requests"), h("small", { class: "soft" }, [total === null ? d.stand_for ? plural(d.stand_for, "request") : "more than can be counted" : d.stand_for > total ? `${count(total)} stored, which stand for ${count(d.stand_for)}` : plural(total, "request"), more ? `the ${r.sort === "time" ? "latest" : "slowest"} ${count(shown)} are shown` : ""].filter(Boolean).join(", ")), h("span", { class: "grow" }),
-      pick("Endpoint", "ep", [["", "all endpoints"], ...eps]), pick("Least time", "slow", least), pick("Status", "status", [["", "any status"], ["ok", "ok"], ["error", "errors"]]),
+      pick("Endpoint", "ep", [["", "all endpoints"], ...eps]), pick("Side", "side", [["", "in and out"], ["served", "in: answered here"], ["called", "out: called from here"]]), pick("Least time", "slow", least), pick("Status", "status", [["", "any status"], ["ok", "ok"], ["error", "errors"]]),
       choice("Order", [["slow", "slowest"], ["time", "latest"]], r.sort || "slow", (v) => app.go({ sort: v === "slow" ? null : v })),
       menu("requests", [["Table (CSV)", query("api/requests", { ...q, limit: MOST, format: "csv" })], ["All of it (JSON)", query("api/requests", { ...q, limit: MOST })]]));
     steady(list, rows(app, d.requests), more && limit < MOST ? h("p", { class: "acts" }, h("button", { type: "button", class: "act", on: { click: () => { limit = Math.min(MOST, limit * 3); app.reload(); } } }, "Show more")) : null);
