@@ -13,7 +13,7 @@ type compareCmd struct {
 	B    string   `arg:"" optional:"" complete:"files" help:"Another one, usually the later."`
 	JSON bool     `name:"json" help:"Print the comparison as JSON."`
 	At   []string `placeholder:"T" sep:"none" help:"Instead of a file: the window of that moment of the history that slowray record keeps, as in slowray why --at; may be given twice."`
-	Dir  string   `default:"${history}" placeholder:"D" help:"With --at: where the history is (${default})."`
+	Dir  string   `default:"${history}" placeholder:"D" complete:"dirs" help:"With --at: where the history is (${default})."`
 }
 
 // Validate is called by the command line parser.

@@ -16,7 +16,7 @@ import (
 // atFlags choose a time of the history instead of now.
 type atFlags struct {
 	At  *string `placeholder:"T" help:"From the history that slowray record keeps: 12:03, 12:03:20, \"2026-11-22 12:03\", 2026-11-22T12:03:00Z or -10m."`
-	Dir string  `default:"${history}" placeholder:"D" help:"With --at: where the history is (${default})."`
+	Dir string  `default:"${history}" placeholder:"D" complete:"dirs" help:"With --at: where the history is (${default})."`
 }
 
 const (

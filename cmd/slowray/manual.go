@@ -56,6 +56,8 @@ func completionValues(kind string) []manual.Candidate {
 		for _, i := range incident.All() {
 			list = append(list, manual.Candidate{Word: i.Name, Help: i.Summary})
 		}
+	case "formats":
+		list = []manual.Candidate{{Word: "text", Help: "a line for each request"}, {Word: "json", Help: "an object on each line, slowray.request/1"}, {Word: "tcprt", Help: "TCPRT's log, version 6"}}
 	case "sides":
 		list = []manual.Candidate{{Word: "served", Help: "answered on this host"}, {Word: "called", Help: "sent from this host"}}
 	}

@@ -36,7 +36,7 @@ func TestManualTellsAll(t *testing.T) {
 			}
 		}
 		for _, v := range n.Values() {
-			if kind := v.Tag.Get("complete"); kind != "" && kind != "files" && len(completionValues(kind)) == 0 {
+			if kind := v.Tag.Get("complete"); kind != "" && kind != "files" && kind != "dirs" && len(completionValues(kind)) == 0 {
 				t.Errorf("%v: there are no words of kind %q", path, kind)
 			}
 		}

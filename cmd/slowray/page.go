@@ -14,7 +14,7 @@ import (
 )
 
 type pageCmd struct {
-	Dir        string   `default:"${history}" placeholder:"D" help:"Where the history is (${default})."`
+	Dir        string   `default:"${history}" placeholder:"D" complete:"dirs" help:"Where the history is (${default})."`
 	Listen     string   `default:"127.0.0.1:7788" placeholder:"A" help:"Where the page is served (${default}): host:port or unix:/path. Elsewhere than on loopback a token is needed, which is printed, or taken from $$SLOWRAY_TOKEN."`
 	ListenName []string `placeholder:"NAME" sep:"," help:"A further host name of the page, as behind a reverse proxy; may be repeated."`
 }

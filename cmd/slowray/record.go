@@ -22,7 +22,7 @@ import (
 const historyDir = "/var/lib/slowray/history"
 
 type recordCmd struct {
-	Dir        string         `default:"${history}" placeholder:"D" help:"Where the history is kept (${default})."`
+	Dir        string         `default:"${history}" placeholder:"D" complete:"dirs" help:"Where the history is kept (${default})."`
 	Listen     string         `default:"127.0.0.1:7788" placeholder:"A" help:"Where the page and /metrics are served (${default}): host:port, unix:/path or off. Elsewhere than on loopback a token is needed, which is printed, or taken from $$SLOWRAY_TOKEN."`
 	ListenName []string       `placeholder:"NAME" sep:"," help:"A further host name of the page, as behind a reverse proxy; may be repeated."`
 	OTLP       string         `name:"otlp" placeholder:"URL" help:"Send metrics, slow requests and findings to an OpenTelemetry collector: http(s)://host:4318 or grpc(s)://host:4317. $$OTEL_EXPORTER_OTLP_HEADERS is sent along."`

@@ -24,7 +24,7 @@ type requestsCmd struct {
 	Side       *string        `placeholder:"SIDE" complete:"sides" help:"Only served: answered on this host; only called: sent from this host."`
 	Slow       *time.Duration `placeholder:"D" help:"Only requests that took at least this long."`
 	For        *time.Duration `placeholder:"D" help:"How long to record; until Ctrl-C when not given. With --at: so much of the history (1m)."`
-	Format     string         `default:"text" placeholder:"F" help:"text, json (one object per line, schema slowray.request/1) or tcprt (TCPRT's log, version 6)."`
+	Format     string         `default:"text" placeholder:"F" complete:"formats" help:"text, json (one object per line, schema slowray.request/1) or tcprt (TCPRT's log, version 6)."`
 	StatsEvery *time.Duration `placeholder:"D" help:"With --format tcprt: how often the statistics of each port are written (60s)."`
 	Labels     bool           `help:"Also keep what was asked for: method and path, statement or command."`
 	Limit      *int           `placeholder:"N" help:"End after so many requests."`

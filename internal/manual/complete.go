@@ -16,10 +16,12 @@ type Candidate struct {
 type Completion struct {
 	Candidates []Candidate
 	Files      bool // the names of files, too
+	Dirs       bool // the names of directories, too
 }
 
 // Values gives the words of a kind: the value of the tag "complete" of a flag or
-// an argument, as `complete:"causes"`.
+// an argument, as `complete:"causes"`. Names of files and directories, `complete:"files"`
+// and `complete:"dirs"`, are the shell's.
 type Values func(kind string) []Candidate
 
 // Complete tells what the last of words may become, given those before it; words
@@ -137,7 +139,7 @@ func (p *position) next(begin string, values Values) Completion {
 	if list := p.node.Positional; len(list) > 0 && (p.args < len(list) || list[len(list)-1].IsSlice()) {
 		more := valuesOf(list[min(p.args, len(list)-1)], "", values)
 		c.Candidates = append(c.Candidates, more.Candidates...)
-		c.Files = more.Files
+		c.Files, c.Dirs = more.Files, more.Dirs
 	}
 	return c.beginning("", begin)
 }
@@ -148,6 +150,8 @@ func valuesOf(v *kong.Value, placeholder string, values Values) Completion {
 	switch kind := v.Tag.Get("complete"); {
 	case kind == "files" || kind == "" && (placeholder == "FILE" || placeholder == "DIR"):
 		c.Files = true
+	case kind == "dirs":
+		c.Dirs = true
 	case kind != "":
 		c.Candidates = values(kind)
 	case v.Enum != "":
@@ -162,7 +166,7 @@ func valuesOf(v *kong.Value, placeholder string, values Values) Completion {
 
 // beginning keeps what begins so, and puts what stands before it in front.
 func (c Completion) beginning(before, begin string) Completion {
-	kept := Completion{Files: c.Files}
+	kept := Completion{Files: c.Files, Dirs: c.Dirs}
 	for _, word := range c.Candidates {
 		if strings.HasPrefix(word.Word, begin) {
 			kept.Candidates = append(kept.Candidates, Candidate{before + word.Word, word.Help})

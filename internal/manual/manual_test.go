@@ -16,6 +16,7 @@ type model struct {
 		Quick bool   `short:"q" help:"Quickly."`
 		Out   string `short:"o" placeholder:"FILE" help:"A file."`
 		Form  string `enum:"text,json" default:"text" help:".Dots and 'quotes' -- and a \\ backslash."`
+		Dir   string `placeholder:"D" complete:"dirs" help:"A directory."`
 		Old   bool   `hidden:"" help:"Not for everybody."`
 	} `cmd:"" default:"withargs" help:"Look."`
 	Tell struct {
@@ -48,11 +49,11 @@ func words(kind string) []Candidate {
 }
 
 func TestComplete(t *testing.T) {
-	const files = "FILES"
+	const files, dirs = "FILES", "DIRS"
 	for line, want := range map[string]string{
 		"":                         "look tell lab",
 		"l":                        "look lab",
-		"--":                       "--help --port --side --quick --out --form",
+		"--":                       "--help --port --side --quick --out --form --dir",
 		"look --q":                 "--quick",
 		"look --port ":             "",
 		"look --port 80 --si":      "--side",
@@ -63,6 +64,8 @@ func TestComplete(t *testing.T) {
 		"look --side =":            "served called",
 		"look --form ":             "text json",
 		"look -o ":                 files,
+		"look --dir ":              dirs,
+		"look --dir=a":             dirs,
 		"look -q ":                 "",
 		"look --quick --side s":    "served",
 		"look --nonsense --side s": "served",
@@ -84,6 +87,9 @@ func TestComplete(t *testing.T) {
 		}
 		if c.Files {
 			got = append(got, files)
+		}
+		if c.Dirs {
+			got = append(got, dirs)
 		}
 		if strings.Join(got, " ") != want {
 			t.Errorf("%q: %q, want %q", line, strings.Join(got, " "), want)

@@ -7,7 +7,8 @@ var Shells = []string{"bash", "zsh", "fish"}
 
 // Script is what a shell reads to complete the command line. It asks
 // `slowray complete -- WORD…`, whose answer is a line for each word, with its help
-// behind a tab; the line filesLine asks for the names of files.
+// behind a tab; the line filesLine asks for the names of files, dirsLine for those of
+// directories.
 func Script(shell string) (string, error) {
 	switch shell {
 	case "bash":
@@ -20,7 +21,10 @@ func Script(shell string) (string, error) {
 	return "", fmt.Errorf("%q: must be bash, zsh or fish", shell)
 }
 
-const filesLine = ":files"
+const (
+	filesLine = ":files"
+	dirsLine  = ":dirs"
+)
 
 // Lines are a completion as the scripts read it.
 func (c Completion) Lines() string {
@@ -31,21 +35,26 @@ func (c Completion) Lines() string {
 	if c.Files {
 		text += filesLine + "\n"
 	}
+	if c.Dirs {
+		text += dirsLine + "\n"
+	}
 	return text
 }
 
 const bashScript = `# bash completion of slowray: source it, or put it into
 # /usr/share/bash-completion/completions/slowray
 _slowray() {
-	local line word program=slowray
+	local line word kind program=slowray
 	COMPREPLY=()
 	type -P slowray >/dev/null || program=${COMP_WORDS[0]}
 	local current=${COMP_WORDS[COMP_CWORD]}
 	[[ $current == = ]] && current=
 	while IFS= read -r line; do
-		if [[ $line == ` + filesLine + ` ]]; then
+		if [[ $line == ` + filesLine + ` || $line == ` + dirsLine + ` ]]; then
+			kind=-f
+			[[ $line == ` + dirsLine + ` ]] && kind=-d
 			compopt -o filenames 2>/dev/null
-			while IFS= read -r word; do COMPREPLY+=("$word"); done < <(compgen -f -- "$current")
+			while IFS= read -r word; do COMPREPLY+=("$word"); done < <(compgen $kind -- "$current")
 		else
 			COMPREPLY+=("${line%%$'\t'*}")
 		fi
@@ -58,13 +67,15 @@ const zshScript = `#compdef slowray
 # zsh completion of slowray: put it as _slowray into a directory of $fpath, or
 # source it after compinit.
 _slowray() {
-	local line files= program=slowray
+	local line files= dirs= program=slowray
 	local -a list
 	(( $+commands[slowray] )) || program=${words[1]}
 	for line in "${(@f)$("$program" complete -- "${(@)words[2,CURRENT]}" 2>/dev/null)}"; do
 		[[ -z $line ]] && continue
 		if [[ $line == ` + filesLine + ` ]]; then
 			files=1
+		elif [[ $line == ` + dirsLine + ` ]]; then
+			dirs=1
 		else
 			local word=${line%%$'\t'*} help=${line#*$'\t'}
 			list+=("${word//:/\\:}${help:+:$help}")
@@ -72,6 +83,7 @@ _slowray() {
 	done
 	(( $#list )) && _describe slowray list
 	[[ -n $files ]] && _files
+	[[ -n $dirs ]] && _files -/
 	return 0
 }
 if [[ $zsh_eval_context[-1] == loadautofunc ]]; then
@@ -89,6 +101,8 @@ function __slowray_complete
     for line in ($program complete -- $words[2..-1] 2>/dev/null)
         if test "$line" = ` + filesLine + `
             __fish_complete_path (commandline -ct)
+        else if test "$line" = ` + dirsLine + `
+            __fish_complete_directories (commandline -ct)
         else
             printf '%s\n' $line
         end
