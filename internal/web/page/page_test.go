@@ -303,6 +303,18 @@ func TestKeys(t *testing.T) {
 		t.Errorf("%d findings are open", n)
 	}
 
+	// However many endpoints there are, the list of them is one stop of Tab, and so is a chart.
+	b.goTo("#/?last=3600", "timeline")
+	if got := eval[string](b, `[document.querySelectorAll("a.endpoint").length > 4, ...[".endpoints a.endpoint", ".pair .chart:first-child summary, .pair .chart:first-child button, .pair .chart:first-child [tabindex]"].map((q) => [...document.querySelectorAll(q)].filter((e) => e.tabIndex >= 0 && e.checkVisibility()).length)].join()`); got != "true,1,1" {
+		t.Errorf("many endpoints, stops of Tab among them and at a chart: %s", got)
+	}
+	b.do(chromedp.Evaluate(`document.querySelector("a.endpoint[tabindex='0']").focus()`, nil), chromedp.KeyEvent(kb.End), chromedp.KeyEvent(kb.ArrowUp))
+	b.until(`document.activeElement === [...document.querySelectorAll("a.endpoint")].at(-2) && document.activeElement.tabIndex === 0 && document.querySelectorAll("a.endpoint[tabindex='0']").length === 1`)
+	b.do(chromedp.Evaluate(`document.querySelector(".pair .chart .plot").focus()`, nil), chromedp.KeyEvent("s"))
+	b.until(`document.querySelector(".pair .chart details.menu").open && document.activeElement.textContent === "Picture (PNG)"`)
+	b.do(chromedp.KeyEvent(kb.Escape))
+	b.until(`!document.querySelector(".pair .chart details.menu").open`)
+
 	b.do(chromedp.KeyEvent("?"))
 	b.until(`document.querySelector("dialog[open]")`)
 	b.do(chromedp.KeyEvent(kb.Escape))

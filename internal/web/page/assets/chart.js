@@ -30,9 +30,9 @@ export class Link {
 // pointer and keys into cursor and selection.
 export class Plot {
   constructor(link, label, height) {
-    Object.assign(this, { link, height, from: 0, to: 1, step: 1, wide: 600 });
+    Object.assign(this, { link, label, height, from: 0, to: 1, step: 1, wide: 600 });
     this.svg = s("svg", { "aria-hidden": "true" });
-    this.box = h("div", { class: "plot", tabindex: "0", role: "slider", "aria-label": `${label}: arrow keys move, with Shift they select, Enter looks closer, Escape leaves`, "aria-valuemin": "0", "aria-valuemax": "1" }, this.svg);
+    this.box = h("div", { class: "plot", tabindex: "0", role: "slider", "aria-label": `${label}: arrow keys move, with Shift they select, Enter looks closer, Escape leaves, S saves`, "aria-valuemin": "0", "aria-valuemax": "1" }, this.svg);
     link.charts.push(this);
     this.hand();
     this.seen = new ResizeObserver(() => {
@@ -40,6 +40,13 @@ export class Plot {
       if (wide && wide !== this.wide) { this.wide = wide; this.draw(); }
     });
     this.seen.observe(this.box);
+  }
+
+  // saves is its menu, which S opens: a chart is one stop of Tab.
+  saves(list) {
+    this.menu = menu(this.label, list);
+    this.menu.firstChild.tabIndex = -1;
+    return this.menu;
   }
 
   x(t) { return left + (t - this.from) / (this.to - this.from) * (this.wide - left - right); }
@@ -90,7 +97,10 @@ export class Plot {
   key(e) {
     const { link } = this, go = { ArrowLeft: -1, ArrowRight: 1, PageUp: -10, PageDown: 10, Home: -1e9, End: 1e9 }[e.key];
     if (e.ctrlKey || e.altKey || e.metaKey) return;
-    if (go !== undefined) {
+    if (e.key.toLowerCase() === "s" && this.menu) {
+      this.menu.open = true;
+      this.menu.querySelector("button, a").focus();
+    } else if (go !== undefined) {
       const was = link.cursor ?? (this.from + this.to) / 2;
       const t = Math.min(this.to, Math.max(this.from, was + go * Math.max(this.step, (this.to - this.from) / 150)));
       if (e.shiftKey) {
@@ -163,7 +173,7 @@ export class Chart extends Plot {
     this.tools = h("span", { class: "tools" });
     this.note = h("small", {}, note || "");
     this.element = h("figure", { class: "chart" }, h("figcaption", {}, h("b", {}, title), this.note, h("span", { class: "grow" }), this.tools,
-      menu(title, [["Picture (PNG)", () => savePNG(this.svg, title, this.shown)], ["Drawing (SVG)", () => saveSVG(this.svg, title, this.shown)], ["Table (CSV)", () => this.csv()]])), this.legend, this.box);
+      this.saves([["Picture (PNG)", () => savePNG(this.svg, title, this.shown)], ["Drawing (SVG)", () => saveSVG(this.svg, title, this.shown)], ["Table (CSV)", () => this.csv()]])), this.legend, this.box);
   }
 
   // set shows values: {from, to, step, t, values: {key: []}, findings}.

@@ -55,13 +55,31 @@ export class Endpoints {
     this.find = h("input", { type: "search", placeholder: "Filter endpoints", "aria-label": "Filter endpoints", "data-search": "1", autocomplete: "off", spellcheck: "false", on: { input: () => this.draw() } });
     this.sort = h("select", { "aria-label": "Order of endpoints", on: { change: () => this.draw() } },
       [["time", "by time"], ["p99", "by p99"], ["rps", "by rate"], ["errors", "by errors"], ["name", "by name"]].map(([v, t]) => h("option", { value: v }, t)));
-    this.list = h("ul", { class: "endpoints" });
+    this.list = h("ul", { class: "endpoints", on: { keydown: (e) => this.key(e) } });
     this.element = h("aside", { class: "side", "aria-label": "Endpoints" }, h("div", { class: "filter" }, this.find, this.sort), this.list);
   }
 
   set(endpoints, sparks, chosen, findings) {
     Object.assign(this, { endpoints, sparks, chosen, findings });
     this.draw();
+  }
+
+  // stop makes one of the endpoints the only one that Tab comes to: there may be hundreds
+  // before the first chart.
+  stop(at) {
+    const all = [...this.list.querySelectorAll("a.endpoint")];
+    at ??= all.find((a) => a === document.activeElement) || all.find((a) => a.getAttribute("aria-current")) || all[0];
+    for (const a of all) a.tabIndex = a === at ? 0 : -1;
+  }
+
+  key(e) {
+    const all = [...this.list.querySelectorAll("a.endpoint")], was = all.indexOf(document.activeElement), go = { ArrowUp: -1, ArrowDown: 1, Home: -all.length, End: all.length }[e.key];
+    if (go === undefined || was < 0 || e.ctrlKey || e.altKey || e.metaKey || e.shiftKey) return;
+    const to = all[Math.min(all.length - 1, Math.max(0, was + go))];
+    this.stop(to);
+    to.focus();
+    e.preventDefault();
+    e.stopPropagation();
   }
 
   draw() {
@@ -74,6 +92,7 @@ export class Endpoints {
     }
     steady(this.list, list.slice(0, MOST).map((e) => h("li", {}, this.item(e))), list.length > MOST ? h("li", { class: "soft more" }, `${count(list.length - MOST)} more: filter to see them.`) : null,
       h("li", { class: "soft more" }, h("a", { href: query("api/endpoints", { from: this.app.range.from, to: this.app.range.to, format: "csv" }), download: "" }, "Save this list (CSV)")));
+    this.stop();
   }
 
   item(e) {

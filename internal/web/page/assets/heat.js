@@ -16,7 +16,7 @@ export class Heat extends Plot {
     this.svg.classList.add("above");
     this.reading = h("div", { class: "legend" });
     this.element = h("figure", { class: "chart" }, h("figcaption", {}, h("b", {}, "Latencies"), h("small", {}, "every request, logarithmic"), h("span", { class: "grow" }),
-      menu("Latencies", [["Picture (PNG)", () => saveCanvas(this.canvas, "latencies")], ["Table (CSV)", () => this.csv()]])), this.reading, this.box);
+      this.saves([["Picture (PNG)", () => saveCanvas(this.canvas, "latencies")], ["Table (CSV)", () => this.csv()]])), this.reading, this.box);
   }
 
   set(d) {

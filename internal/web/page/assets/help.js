@@ -3,7 +3,7 @@
 import { h, button } from "./dom.js";
 
 const keys = [["1 … 7", "views"], ["/", "search or filter"], ["[ ]", "earlier, later"], ["+ −", "closer, wider"], ["L", "pause, go on"], ["T", "light or dark"], ["C", "time of day, or before now"],
-  ["← →", "in a chart: move; with Shift: select"], ["Enter", "in a chart: look closer at what is selected; in a table: open"], ["two clicks", "in a chart: twice as much time"], ["Esc", "leave a selection, a menu, this help"]];
+  ["↑ ↓", "in the list of endpoints: move"], ["← →", "in a chart: move; with Shift: select"], ["S", "in a chart: save it"], ["Enter", "in a chart: look closer at what is selected; in a table: open"], ["two clicks", "in a chart: twice as much time"], ["Esc", "leave a selection, a menu, this help"]];
 
 let open = null, before = null;
 
