@@ -36,14 +36,16 @@ type waits struct {
 	slow    *slowRequests
 	rarely  time.Duration // Options.Rarely
 	pids    []int
+	self    int // a process that is not looked at, 0: none
 	left    int // processes that there was no room for
 	stop    chan struct{}
 	done    sync.WaitGroup
 }
 
-// startWaits begins to look at the threads of processes.
-func startWaits(fs host.FS, serving []int, slow *slowRequests, rarely time.Duration) *waits {
-	w := &waits{sampler: wait.NewSampler(wait.NewReader(fs)), slow: slow, rarely: rarely, pids: slices.Clone(serving), stop: make(chan struct{})}
+// startWaits begins to look at the threads of processes, but for self.
+func startWaits(fs host.FS, serving []int, slow *slowRequests, rarely time.Duration, self int) *waits {
+	w := &waits{sampler: wait.NewSampler(wait.NewReader(fs)), slow: slow, rarely: rarely, pids: slices.Clone(serving), self: self, stop: make(chan struct{})}
+	w.pids = slices.DeleteFunc(w.pids, func(pid int) bool { return pid == self })
 	w.left = max(len(w.pids)-maxWaitPIDs, 0)
 	w.pids = w.pids[:len(w.pids)-w.left]
 	w.done.Add(1)
@@ -80,7 +82,7 @@ func (w *waits) run() {
 func (w *waits) look(last bool) {
 	w.slow.readers(func(pid int) {
 		switch {
-		case slices.Contains(w.pids, pid):
+		case slices.Contains(w.pids, pid), pid == w.self:
 		case len(w.pids) < maxWaitPIDs:
 			w.pids = append(w.pids, pid)
 		default:

@@ -2,10 +2,13 @@ package watch
 
 import (
 	"net/netip"
+	"os"
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/sense/host"
 )
 
 func slowOne(pid, tid int, seq uint32, flags observe.RequestFlags, l observe.Ledger) *observe.Request {
@@ -87,5 +90,23 @@ func TestSlowRequestsAreBounded(t *testing.T) {
 	}
 	if want := int64(2*n - len(q.finished) - len(q.open)); q.lost != want {
 		t.Errorf("lost %d, want %d", q.lost, want)
+	}
+}
+
+// TestRecorderIsNotWatched: the recorder waits for the kernel now and then, and is in
+// nobody's way.
+func TestRecorderIsNotWatched(t *testing.T) {
+	self, parent := os.Getpid(), os.Getppid()
+	for _, c := range []struct {
+		but  int
+		want []int
+	}{{0, []int{self, parent}}, {self, []int{parent}}} {
+		q := newSlowRequests()
+		q.note(slowOne(self, self, 1, 0, atWork(time.Millisecond))) // it reads requests, too
+		w := startWaits(host.Default(), []int{self, parent}, q, 1, c.but)
+		w.end()
+		if slices.Sort(w.pids); !slices.Equal(w.pids, slices.Sorted(slices.Values(c.want))) {
+			t.Errorf("without %d: %v are looked at, want %v", c.but, w.pids, c.want)
+		}
 	}
 }

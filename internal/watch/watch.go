@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"runtime"
 	"time"
 
@@ -244,7 +245,13 @@ func (s *session) begin() error {
 		s.gap(observe.KindRequests, "", err)
 		s.gap(observe.KindWaits, "", err)
 	} else {
-		s.waits = startWaits(s.fs, s.serving, s.request.slow, s.opt.rarely())
+		self := 0
+		if s.opt.Requests != nil {
+			// A recorder serves its page, and waits in the kernel until programs of the
+			// window before are freed: that is no service's trouble.
+			self = os.Getpid()
+		}
+		s.waits = startWaits(s.fs, s.serving, s.request.slow, s.opt.rarely(), self)
 	}
 	s.courses.begin(s.fs, s.serving)
 	s.cpu, _ = s.fs.CPU() // one that fails is a gap of Use already
