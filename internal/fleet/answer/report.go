@@ -6,6 +6,7 @@ import (
 	"github.com/slowray/slowray/internal/cause"
 	"github.com/slowray/slowray/internal/fleet"
 	"github.com/slowray/slowray/internal/fleet/anomaly"
+	"github.com/slowray/slowray/internal/observe"
 )
 
 // Schema identifies the form of a Report in JSON; it is a contract
@@ -164,4 +165,13 @@ func endpointOf(a *anomaly.Anomaly) Endpoint {
 
 func named(k *fleet.Key) Endpoint {
 	return Endpoint{Host: k.Host, Service: k.Service, Side: k.Side.String(), Addr: k.Addr, Port: k.Port}
+}
+
+// key is the endpoint's, as an archive has it.
+func (e *Endpoint) key() fleet.Key {
+	side := observe.Served
+	if e.Side == observe.Called.String() {
+		side = observe.Called
+	}
+	return fleet.Key{Host: e.Host, Service: e.Service, Side: side, Addr: e.Addr, Port: e.Port}
 }

@@ -16,10 +16,10 @@ import (
 // SchemaTable identifies the form of a Table in JSON (schema/fleettop.schema.json).
 const SchemaTable = "slowray.fleet-top/1"
 
-// tableSpan is how many seconds a Table is the average of.
+// tableSpan is how many seconds a Watcher's Table is the average of.
 const tableSpan = 10
 
-// Table is what services and hosts do now.
+// Table is what services and hosts do, on average of some seconds.
 type Table struct {
 	Schema   string       `json:"schema"`
 	At       time.Time    `json:"at"` // the end of the seconds
@@ -61,8 +61,50 @@ type HostRow struct {
 func (w *Watcher) Table(ctx context.Context) (*Table, error) {
 	end := time.Unix(w.at, 0).UTC()
 	q := fleet.Question{From: end.Add(-tableSpan * time.Second), To: end, Side: observe.Served}
+	abnormal := make([]fleet.Key, len(w.Now.Anomalies))
+	for i := range w.Now.Anomalies {
+		abnormal[i] = w.Now.Anomalies[i].Key
+	}
+	t, err := tableOf(ctx, w.archive, q, time.Second, w.Hosts, w.Newest, abnormal)
+	if err != nil {
+		return nil, err
+	}
+	t.Incidents = append(t.Incidents, w.Open()...)
+	return t, nil
+}
+
+// TableOf is the table of all of a question's range, with what a Report of the same range
+// says to be abnormal. Its service and host choose nothing, and it has no incidents: the
+// Report has causes.
+func TableOf(ctx context.Context, a fleet.Archive, q Question, r *Report) (*Table, error) {
+	q.From, q.To = q.From.Truncate(time.Second).UTC(), q.To.Truncate(time.Second).UTC()
+	if err := q.check(); err != nil {
+		return nil, err
+	}
+	hosts, err := a.Hosts(ctx)
+	if err != nil {
+		return nil, err
+	}
+	abnormal := make([]fleet.Key, len(r.Abnormal))
+	for i := range r.Abnormal {
+		abnormal[i] = r.Abnormal[i].key()
+	}
+	step := 10 * time.Second
+	if q.To.Sub(q.From) > time.Hour {
+		step = rollUp
+	}
+	return tableOf(ctx, a, fleet.Question{From: q.From, To: q.To}, step, hosts, map[string]int64{}, abnormal)
+}
+
+// tableOf adds up what endpoints did. It notes in newest when a host was last heard of.
+func tableOf(ctx context.Context, a fleet.Archive, q fleet.Question, step time.Duration, seen []fleet.HostSeen, newest map[string]int64, abnormal []fleet.Key) (*Table, error) {
+	end, span := q.To, q.To.Sub(q.From).Seconds()
 	views := map[fleet.Key]*servicemap.View{}
-	if err := w.archive.Points(ctx, q, time.Second, func(p *fleet.Point) bool {
+	if err := a.Points(ctx, q, step, func(p *fleet.Point) bool {
+		newest[p.Host] = max(newest[p.Host], p.At)
+		if p.Side != observe.Served {
+			return true
+		}
 		v := views[p.Key]
 		if v == nil {
 			v = &servicemap.View{}
@@ -73,22 +115,22 @@ func (w *Watcher) Table(ctx context.Context) (*Table, error) {
 	}); err != nil {
 		return nil, err
 	}
-	quantiles, err := w.archive.Quantiles(ctx, q, []float64{0.5, 0.99})
+	q.Side = observe.Served
+	quantiles, err := a.Quantiles(ctx, q, []float64{0.5, 0.99})
 	if err != nil {
 		return nil, err
 	}
-	t := &Table{Schema: SchemaTable, At: end, Seconds: tableSpan, Services: []ServiceRow{}, Hosts: []HostRow{}, Incidents: []Incident{}}
-	t.Incidents = append(t.Incidents, w.Open()...)
+	t := &Table{Schema: SchemaTable, At: end, Seconds: int(span), Services: []ServiceRow{}, Hosts: []HostRow{}, Incidents: []Incident{}}
 	services, hosts := map[string]*ServiceRow{}, map[string]*HostRow{}
 	for _, s := range quantiles {
 		if s.Side == observe.Served && len(s.QuantilesUS) == 2 {
 			services[s.Service] = &ServiceRow{Service: s.Service, Hosts: s.Hosts, P50US: s.QuantilesUS[0], P99US: s.QuantilesUS[1]}
 		}
 	}
-	for i := range w.Hosts {
-		h := &w.Hosts[i]
+	for i := range seen {
+		h := &seen[i]
 		row := &HostRow{Host: h.Name, Last: h.Last.UTC()}
-		if at := w.Newest[h.Name]; at > h.Last.Unix() {
+		if at := newest[h.Name]; at > h.Last.Unix() {
 			row.Last = time.Unix(at, 0).UTC()
 		}
 		row.Silent = row.Last.Before(end.Add(-silence))
@@ -102,8 +144,8 @@ func (w *Watcher) Table(ctx context.Context) (*Table, error) {
 			row = &ServiceRow{Service: k.Service}
 			services[k.Service] = row
 		}
-		row.Rate += float64(v.Requests) / tableSpan
-		row.Errors += float64(v.Errors) / tableSpan
+		row.Rate += float64(v.Requests) / span
+		row.Errors += float64(v.Errors) / span
 		if v.P99US > row.WorstUS || v.P99US == row.WorstUS && k.Host < row.Worst {
 			row.Worst, row.WorstUS = k.Host, v.P99US
 		}
@@ -113,15 +155,15 @@ func (w *Watcher) Table(ctx context.Context) (*Table, error) {
 			hosts[k.Host] = h
 		}
 		h.Services++
-		h.Rate += float64(v.Requests) / tableSpan
-		h.Errors += float64(v.Errors) / tableSpan
+		h.Rate += float64(v.Requests) / span
+		h.Errors += float64(v.Errors) / span
 		if v.P99US > h.WorstUS || v.P99US == h.WorstUS && k.Service < h.Worst {
 			h.Worst, h.WorstUS = k.Service, v.P99US
 		}
 		s := segments[k.Host]
 		segments[k.Host] = [2]uint64{s[0] + v.Segments, s[1] + v.Retrans}
 	}
-	t.abnormal(w, services, hosts)
+	markAbnormal(abnormal, services, hosts)
 	for _, row := range services {
 		t.Services = append(t.Services, *row)
 	}
@@ -140,11 +182,10 @@ func (w *Watcher) Table(ctx context.Context) (*Table, error) {
 	return t, nil
 }
 
-// abnormal counts what is abnormal now. A service as a whole counts as all its hosts.
-func (t *Table) abnormal(w *Watcher, services map[string]*ServiceRow, hosts map[string]*HostRow) {
+// markAbnormal counts what is abnormal. A service as a whole counts as all its hosts.
+func markAbnormal(abnormal []fleet.Key, services map[string]*ServiceRow, hosts map[string]*HostRow) {
 	seen := map[[2]string]bool{}
-	for i := range w.Now.Anomalies {
-		a := &w.Now.Anomalies[i]
+	for _, a := range abnormal {
 		if h := hosts[a.Host]; h != nil {
 			h.Abnormal++
 		}

@@ -48,13 +48,7 @@ func (p *printer) line(format string, args ...any) {
 // Text writes the report for a person.
 func (r *Report) Text(w io.Writer) error {
 	p := &printer{w: w}
-	f := &r.Fleet
-	head := fmt.Sprintf("%s to %s UTC: %s, %s, %s requests", r.From.Format(time.DateTime), r.To.Format(time.TimeOnly),
-		count(f.Hosts, "host"), count(f.Endpoints, "endpoint"), figure.Count(f.Requests))
-	if f.Joined > 0 {
-		head += fmt.Sprintf(", %s of them seen at both ends", figure.Count(f.Joined))
-	}
-	p.line("%s", head)
+	p.line("%s", r.head())
 	if about := r.Question.text(); about != "" {
 		p.line("Only %s.", about)
 	}
@@ -85,6 +79,17 @@ func (r *Report) Text(w io.Writer) error {
 	return p.err
 }
 
+// head is what was looked at.
+func (r *Report) head() string {
+	f := &r.Fleet
+	text := fmt.Sprintf("%s to %s UTC: %s, %s, %s requests", r.From.Format(time.DateTime), r.To.Format(time.TimeOnly),
+		count(f.Hosts, "host"), count(f.Endpoints, "endpoint"), figure.Count(f.Requests))
+	if f.Joined > 0 {
+		text += fmt.Sprintf(", %s of them seen at both ends", figure.Count(f.Joined))
+	}
+	return text
+}
+
 // unseen says that nothing of what was asked about was there.
 func (r *Report) unseen() bool {
 	return r.Question.Service != "" && slices.ContainsFunc(r.NotTested, func(u Unchecked) bool { return u.What == "the service "+r.Question.Service })
@@ -108,6 +113,11 @@ func (a *Asked) text() string {
 	return strings.Join(of, " on ")
 }
 
+// healthy is what there is to say where nothing is abnormal.
+func (r *Report) healthy() string {
+	return fmt.Sprintf("Nothing is abnormal: %s are as they usually are.", count(r.Fleet.Judged, "endpoint"))
+}
+
 func (p *printer) alone(r *Report) {
 	switch {
 	case len(r.Abnormal) == 0 && r.Fleet.Judged > 0:
@@ -118,7 +128,7 @@ func (p *printer) alone(r *Report) {
 			}
 			return
 		}
-		p.line("Nothing is abnormal: %s are as they usually are.", count(r.Fleet.Judged, "endpoint"))
+		p.line("%s", r.healthy())
 	case len(r.Alone) > 0:
 		p.line("")
 		p.line("Abnormal, and sharing nothing that others have not")
@@ -128,15 +138,7 @@ func (p *printer) alone(r *Report) {
 
 func (p *printer) cause(n int, c *Cause) {
 	p.line("%d. %s", n, c.Text)
-	when := "since " + c.Since.Format(time.TimeOnly)
-	if c.Until != nil {
-		when = "from " + c.Since.Format(time.TimeOnly) + " to " + c.Until.Format(time.TimeOnly)
-	}
-	chance := ""
-	if c.P < 1 {
-		chance = fmt.Sprintf("; by chance with a probability of %.1g", c.P)
-	}
-	p.line("   %s; %s affected%s", when, count(len(c.Affected), "endpoint"), chance)
+	p.line("   %s", c.extent())
 	for i := range c.Findings {
 		p.finding("   ", &c.Findings[i])
 	}
@@ -163,6 +165,19 @@ func (p *printer) cause(n int, c *Cause) {
 		p.line("   affected")
 		p.endpoints(c.Affected)
 	}
+}
+
+// extent is when it was, how much it affects, and how likely it is by chance.
+func (c *Cause) extent() string {
+	when := "since " + c.Since.Format(time.TimeOnly)
+	if c.Until != nil {
+		when = "from " + c.Since.Format(time.TimeOnly) + " to " + c.Until.Format(time.TimeOnly)
+	}
+	chance := ""
+	if c.P < 1 {
+		chance = fmt.Sprintf("; by chance with a probability of %.1g", c.P)
+	}
+	return fmt.Sprintf("%s; %s affected%s", when, count(len(c.Affected), "endpoint"), chance)
 }
 
 // mostEndpoints are shown of a list.
