@@ -132,7 +132,7 @@ func (s *server) refuse(w http.ResponseWriter, r *http.Request) {
 	if r.URL.Path == "/" {
 		w.Header().Set("Content-Type", "text/html; charset=utf-8")
 		w.WriteHeader(http.StatusUnauthorized)
-		w.Write([]byte("<!DOCTYPE html><title>slowray</title><p>This page needs the token that slowray record printed when it began: open /?token=… with it.\n"))
+		w.Write([]byte("<!DOCTYPE html><title>slowray</title><p>This page needs the token that slowray printed when it began: open /?token=… with it.\n"))
 		return
 	}
 	writeError(w, http.StatusUnauthorized, "a token is needed: Authorization: Bearer …, or open /?token=… first")

@@ -35,11 +35,13 @@ type asset struct {
 // They are in memory: no path of a request reaches a file system.
 type assets map[string]asset
 
-func newAssets() (assets, error) {
+// newAssets reads the files of a page: that of a host ("index.html") or of the fleet
+// ("fleet.html"). The other's is not there.
+func newAssets(index string) (assets, error) {
 	all := assets{}
 	err := fs.WalkDir(page.Files, ".", func(name string, d fs.DirEntry, err error) error {
 		kind, known := assetTypes[path.Ext(name)]
-		if err != nil || d.IsDir() || !known {
+		if err != nil || d.IsDir() || !known || path.Ext(name) == ".html" && name != index {
 			return err
 		}
 		body, err := fs.ReadFile(page.Files, name)
@@ -55,7 +57,7 @@ func newAssets() (assets, error) {
 		if b.Len() < len(body)*9/10 {
 			a.packed = b.Bytes()
 		}
-		if name == "index.html" {
+		if name == index {
 			all["/"] = a
 		} else {
 			all["/"+name] = a
@@ -63,7 +65,7 @@ func newAssets() (assets, error) {
 		return nil
 	})
 	if _, ok := all["/"]; !ok && err == nil {
-		err = errors.New("the page has no index.html")
+		err = errors.New("the page has no " + index)
 	}
 	return all, err
 }

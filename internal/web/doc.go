@@ -14,4 +14,6 @@
 //	}
 //	h, err := web.New(reader, opt)
 //	err = web.Serve(ctx, l, h) // until ctx ends
+//
+// NewFleet serves the page of a fleet, from an archive over many hosts, by the same rules.
 package web

@@ -65,7 +65,7 @@ func New(source Source, opt Options) (http.Handler, error) {
 		opt.Now = time.Now
 	}
 	s := &server{source: source, opt: opt, windows: newWindowCache(), turns: newTurns()}
-	files, err := newAssets()
+	files, err := newAssets("index.html")
 	if err != nil {
 		return nil, fmt.Errorf("web: %w", err)
 	}

@@ -47,6 +47,14 @@ func chromium(t *testing.T) string {
 // open starts Chromium of a size on the page of a handler.
 func open(t *testing.T, width, height int64, handler http.Handler) *browser {
 	t.Helper()
+	b := openAt(t, width, height, handler, "/")
+	b.settle("timeline")
+	return b
+}
+
+// openAt is open with an address; it does not wait for what is there.
+func openAt(t *testing.T, width, height int64, handler http.Handler, address string) *browser {
+	t.Helper()
 	path := chromium(t)
 	server := httptest.NewServer(handler)
 	t.Cleanup(server.Close)
@@ -76,8 +84,7 @@ func open(t *testing.T, width, height int64, handler http.Handler) *browser {
 			t.Errorf("page: console %s: %s", e.Type, e.Args[0].Value)
 		}
 	})
-	b.do(network.Enable(), emulation.SetDeviceMetricsOverride(width, height, 1, width < 600), emulation.SetTimezoneOverride("UTC"), chromedp.Navigate(server.URL+"/"))
-	b.settle("timeline")
+	b.do(network.Enable(), emulation.SetDeviceMetricsOverride(width, height, 1, width < 600), emulation.SetTimezoneOverride("UTC"), chromedp.Navigate(server.URL+address))
 	return b
 }
 
@@ -143,7 +150,10 @@ func (b *browser) goTo(hash, view string) {
 }
 
 // look saves what is to be seen, when SLOWRAY_PICTURES names a directory.
-func (b *browser) look(name string) {
+func (b *browser) look(name string) { b.t.Helper(); b.picture("page-" + name + ".png") }
+
+// picture is look with the name of the file.
+func (b *browser) picture(name string) {
 	b.t.Helper()
 	dir := os.Getenv("SLOWRAY_PICTURES")
 	if dir == "" {
@@ -151,7 +161,7 @@ func (b *browser) look(name string) {
 	}
 	var picture []byte
 	b.do(chromedp.CaptureScreenshot(&picture))
-	if err := os.WriteFile(filepath.Join(dir, "page-"+name+".png"), smaller(b.t, picture), 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, name), smaller(b.t, picture), 0o644); err != nil {
 		b.t.Fatal(err)
 	}
 }

@@ -1,5 +1,6 @@
-// Package page is the page that slowray record --listen serves: plain
-// JavaScript modules, styles and one HTML file, embedded.
+// Package page is the page that slowray record --listen serves, and that of
+// slowray fleet page, which shares its style and scripts: plain JavaScript modules,
+// styles and an HTML file for each, embedded.
 //
 // In: nothing; the page reads docs/api.md's answers from where it was
 // loaded. Out: its files, and the policy that keeps it to them. It never loads
@@ -11,10 +12,11 @@ import (
 	"io/fs"
 )
 
-//go:embed index.html assets
+//go:embed index.html fleet.html assets
 var files embed.FS
 
-// Files has index.html, which is served at /, and assets/, served at /assets/.
+// Files has index.html, or for the fleet fleet.html, which is served at /, and assets/,
+// served at /assets/.
 var Files fs.FS = files
 
 // Policy is the Content-Security-Policy to serve index.html with. Pictures are

@@ -21,7 +21,7 @@ export async function ask(path, params, signal) {
     answer = await fetch(query(path, params), { signal, headers: { Accept: "application/json" }, credentials: "same-origin" });
   } catch (e) {
     if (e.name === "AbortError") throw e;
-    throw new Trouble("The server does not answer. Is \u201cslowray record\u201d still running?");
+    throw new Trouble("The server does not answer. Is slowray still running there?");
   }
   try {
     body = await answer.json();
@@ -29,7 +29,7 @@ export async function ask(path, params, signal) {
     if (signal?.aborted) throw new DOMException("", "AbortError");
     throw new Trouble(answer.ok ? "The answer is not JSON." : `The server says ${answer.status}.`, answer.status);
   }
-  if (answer.status === 401 || answer.status === 403) throw new Trouble("A token is needed: open the whole address that \u201cslowray record\u201d printed.", answer.status);
+  if (answer.status === 401 || answer.status === 403) throw new Trouble("A token is needed: open the whole address that slowray printed.", answer.status);
   if (!answer.ok) throw new Trouble(String(body?.error || `The server says ${answer.status}.`), answer.status);
   return body || {};
 }

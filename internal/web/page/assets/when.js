@@ -3,7 +3,8 @@
 import { $, h, steady, once, button } from "./dom.js";
 import { now, span, local, parse, clock, isRelative } from "./clock.js";
 
-const presets = [300, 900, 3600, 6 * 3600, 86400, 7 * 86400];
+// app.presets are other lengths to choose from; then all that is stored is no choice.
+const lengths = [300, 900, 3600, 6 * 3600, 86400, 7 * 86400];
 
 export function when(app) {
   const { range, route, status } = app, at = $("when");
@@ -11,12 +12,12 @@ export function when(app) {
 }
 
 function draw(app, at) {
-  const { range, route, status } = app;
+  const { range, route, status, presets = lengths } = app;
   const chosen = route.from ? "range" : String(route.last || 900);
   const select = h("select", { "aria-label": "Time that is shown", on: { change: () => pick(select.value) } },
     presets.map((p) => h("option", { value: String(p) }, `last ${span(p)}`)),
     presets.includes(route.last || 900) || route.from ? null : h("option", { value: String(route.last) }, `last ${span(route.last)}`),
-    h("option", { value: "all" }, "all that is stored"),
+    app.presets ? null : h("option", { value: "all" }, "all that is stored"),
     route.from ? h("option", { value: "range" }, `${clock(range.from)} – ${clock(range.to)}`) : null);
   select.value = chosen;
   const from = h("input", { type: "datetime-local", step: "1", "aria-label": "From", value: local(range.from) }), to = h("input", { type: "datetime-local", step: "1", "aria-label": "To", value: local(range.to) });
