@@ -6,4 +6,5 @@ type fleetCmd struct {
 	Why   fleetWhyCmd   `cmd:"" help:"Name the causes of what is slow or fails on many hosts."`
 	Top   fleetTopCmd   `cmd:"" help:"Show live what the services of all hosts do, and what is abnormal."`
 	Watch fleetWatchCmd `cmd:"" help:"Say when something abnormal begins on any host, and when it is over."`
+	Page  fleetPageCmd  `cmd:"" help:"Serve the page of all hosts: what is abnormal, who calls whom, services, hosts."`
 }
