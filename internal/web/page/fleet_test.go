@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"os"
 	"testing"
 	"time"
 
@@ -116,7 +117,6 @@ func TestFleetPage(t *testing.T) {
 			t.Errorf("%s is %v, want %v", expression, n, want)
 		}
 	}
-	b.picture("fleet-page.png")
 	// By keyboard: a program of the map, from the table, and none.
 	b.do(chromedp.Focus(`.wait-node[data-key="s:mariadbd"]`), chromedp.KeyEvent(kb.Enter))
 	b.until(`location.hash.includes("service=s%3Amariadbd") && document.activeElement.dataset.key === "s:mariadbd"`)
@@ -151,4 +151,16 @@ func TestFleetPage(t *testing.T) {
 	b.do(chromedp.Evaluate(`location.hash = "#/?from=1&to=2"`, nil))
 	b.until(`!document.getElementById("notice").hidden`)
 	b.says("#notice", "at least 60 seconds")
+}
+
+// TestPictureOfFleetDocs makes the picture of docs/fleet.md:
+//
+//	SLOWRAY_PICTURES=$PWD/docs go test ./internal/web/page -run TestPictureOfFleetDocs
+func TestPictureOfFleetDocs(t *testing.T) {
+	if os.Getenv("SLOWRAY_PICTURES") == "" {
+		t.Skip("makes a picture where SLOWRAY_PICTURES says")
+	}
+	b := openAt(t, 1360, 1240, aFleet(t, "mail-1"), "/#/?theme=light")
+	b.settle("fleet")
+	b.picture("fleet-page.png")
 }
