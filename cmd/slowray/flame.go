@@ -39,7 +39,7 @@ func (*flameCmd) Help() string {
 
 With --off-cpu a thread's time is cut where it is woken: until then it was blocked (off-cpu), from then on it wanted a CPU (runnable).
 
-With --at the stacks are those that slowray record kept: on the CPU the functions in which processes were found, and whole stacks of times in which services computed while requests were slow; with --off-cpu the waits in which threads of services were seen.
+With --at the stacks are those that slowray record kept: on the CPU the functions of services that used a tenth of a CPU or more, and how much the others used; whole stacks of times in which services computed while requests were slow; with --off-cpu the waits in which threads of services were seen.
 
 With --slow the threads are those that read the requests; what others do for them is not seen.
 

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/slowray/slowray/internal/figure"
 	"github.com/slowray/slowray/internal/flame"
 	"github.com/slowray/slowray/internal/observe"
 )
@@ -64,5 +65,34 @@ func (c *flameCmd) fromHistory(s *streams) (*observe.Stacks, error) {
 			return nil, fmt.Errorf("neither process %d nor its master or workers were %s then", *c.PID, map[bool]string{true: "seen waiting", false: "found computing"}[c.OffCPU])
 		}
 	}
+	if note := unnamedNote(out); note != "" && whole < len(list) && !c.OffCPU {
+		out.Notes = append(out.Notes, note)
+	}
 	return out, nil
+}
+
+// unnamedNote says of how much CPU time no function is known; nothing where that is
+// little.
+func unnamedNote(s *observe.Stacks) string {
+	column := slices.IndexFunc(s.Types, func(t observe.StackValue) bool { return t.Type == "cpu" })
+	if column < 0 {
+		return ""
+	}
+	var all, unnamed int64
+	for i := range s.Samples {
+		x := &s.Samples[i]
+		if column >= len(x.Values) {
+			continue
+		}
+		all += x.Values[column]
+		if len(x.Frames) == 0 || len(x.Frames) == 1 && s.Frames[x.Frames[0]] == flame.InKernel {
+			unnamed += x.Values[column]
+		}
+	}
+	const little = 0.05
+	if all <= 0 || float64(unnamed) < little*float64(all) {
+		return ""
+	}
+	return fmt.Sprintf("In a history functions are named only of processes that serve and that use a tenth of a CPU or more: of %s of this CPU time it is only known which process used it. slowray flame without --at names all of what computes now.",
+		figure.Percent(float64(unnamed)/float64(all)))
 }

@@ -117,7 +117,11 @@ func (f *atFlags) windows(s *streams, length time.Duration) ([]store.Window, err
 	}
 	first, last := chosen[0], chosen[len(chosen)-1]
 	if len(chosen) == 1 {
-		fmt.Fprintf(s.err, "slowray: the window from %s to %s\n", clockText(first.Start), clockText(last.End))
+		what := "the window"
+		if at.After(last.End) || to.Before(first.Start) {
+			what = "nothing was watched at " + clockText(at) + "; the nearest window is the one"
+		}
+		fmt.Fprintf(s.err, "slowray: %s from %s to %s\n", what, clockText(first.Start), clockText(last.End))
 		return chosen, nil
 	}
 	gap := func(from, to time.Time) {

@@ -100,6 +100,10 @@ func TestWhyAt(t *testing.T) {
 	}
 	// In the second between two windows the nearer one answers.
 	slowray(t, exitFindings, "why", "--at", at(1, 59), "--dir", dir)
+	// After the last one, too, which is said.
+	if _, said := slowray(t, exitFindings, "why", "--at", at(3, 2), "--dir", dir); !strings.Contains(said, "nothing was watched at") || !strings.Contains(said, "12:03:02; the nearest window is the one from") {
+		t.Errorf("%q", said)
+	}
 
 	text, said := slowray(t, exitFindings, "why", "--at", at(0, 0), "--for", "31m", "--dir", dir, "--json")
 	if !strings.Contains(said, "nothing was recorded from") {
@@ -230,6 +234,10 @@ func TestFlameAt(t *testing.T) {
 	_, said = slowray(t, exitNothing, "flame", "--at", noon.Add(2*time.Minute+10*time.Second).Format(time.RFC3339), "--dir", dir, "-o", file)
 	if !strings.Contains(said, "only the functions") {
 		t.Errorf("%q", said)
+	}
+	// Of what used little, and of what serves nobody, no function is known: that is said too.
+	if out, _ := slowray(t, exitNothing, "flame", "--at", noon.Add(2*time.Minute+10*time.Second).Format(time.RFC3339), "--dir", dir); !strings.Contains(strings.Join(strings.Fields(out), " "), "of this CPU time it is only known which process used it") {
+		t.Errorf("%s", out)
 	}
 	// Off the CPU, what threads were seen waiting for.
 	_, said = slowray(t, exitNothing, "flame", "--off-cpu", "--at", noon.Add(30*time.Minute+10*time.Second).Format(time.RFC3339), "--dir", dir, "-o", file)

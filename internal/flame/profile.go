@@ -12,6 +12,9 @@ func types() []observe.StackValue {
 	return []observe.StackValue{{Type: "samples", Unit: "count"}, {Type: "cpu", Unit: "nanoseconds"}}
 }
 
+// InKernel stands for the functions of the kernel where they were not named.
+var InKernel = observe.Frame{Name: "[kernel]", Kind: observe.FrameKernel}
+
 // FromProfile is the functions of a CPU profile as stacks of one frame: what is
 // known where whole stacks were not recorded. Processes whose functions were not
 // named have a stack without frames, or one of the kernel. It is nil when there
@@ -54,7 +57,7 @@ func FromProfile(p *observe.Profile, window observe.Window) *observe.Stacks {
 		}
 		if len(one.Functions) == 0 {
 			n := min(one.Kernel, rest)
-			add(one.PID, one.Comm, n, observe.Frame{Name: "[kernel]", Kind: observe.FrameKernel})
+			add(one.PID, one.Comm, n, InKernel)
 			rest -= n
 		}
 		add(one.PID, one.Comm, rest)
