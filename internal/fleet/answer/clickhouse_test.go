@@ -2,7 +2,12 @@ package answer
 
 import (
 	"context"
+	"fmt"
+	"io"
+	"net/http"
 	"slices"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -77,7 +82,8 @@ func TestSameFromClickHouse(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts two servers")
 	}
-	url := clickhousetest.ForTest(t, clickhousetest.Layout{Shards: 2}).URL("slowray")
+	cluster := clickhousetest.ForTest(t, clickhousetest.Layout{Shards: 2})
+	url := cluster.URL("slowray")
 	cfg, err := clickhouse.Parse(url)
 	if err != nil {
 		t.Fatal(err)
@@ -112,10 +118,53 @@ func TestSameFromClickHouse(t *testing.T) {
 	if err := watcher.Learn(t.Context(), moment(590).Add(Settle)); err != nil {
 		t.Fatal(err)
 	}
-	if events := watched(t, watcher, 600, 640); len(events) == 0 {
+	events := watched(t, watcher, 600, 640)
+	if len(events) == 0 {
 		t.Error("no onset is told")
 	}
+	keeps(t, db, cluster.Servers[1][0].HTTP, events)
 	if table, err := watcher.Table(t.Context()); err != nil || len(table.Services) != 3 || len(table.Hosts) != 5 {
 		t.Errorf("table %+v, %v", table, err)
+	}
+}
+
+// keeps checks that what is told is found in the archive's tables, once, whoever tells
+// it and how often; server is one of another shard.
+func keeps(t *testing.T, db fleet.EventStore, server string, events []Event) {
+	t.Helper()
+	var stored []fleet.Event
+	told, odd := map[string]bool{}, map[string]bool{}
+	for i := range events {
+		e := &events[i]
+		x, err := e.Stored()
+		if err != nil {
+			t.Fatal(err)
+		}
+		stored = append(stored, x)
+		told[fmt.Sprint(e.At.Unix(), e.ID, e.Kind)] = true
+		for _, p := range e.Endpoints {
+			if e.Kind != Over {
+				odd[fmt.Sprint(e.At.Unix(), p.Host, p.Service, p.Side, p.Addr, p.Port, p.Signal)] = true
+			}
+		}
+	}
+	for range 2 {
+		if err := db.AddEvents(t.Context(), stored); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for query, want := range map[string]int{
+		"SELECT count() FROM slowray.events FINAL WHERE text != '' AND document LIKE '{%'":                                     len(told),
+		"SELECT count() FROM slowray.anomalies FINAL WHERE host != '' AND service != '' AND value > expected AND expected > 0": len(odd),
+	} {
+		resp, err := http.Post("http://"+server+"/", "text/plain", strings.NewReader(query))
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := io.ReadAll(resp.Body)
+		resp.Body.Close()
+		if got := strings.TrimSpace(string(text)); err != nil || got != strconv.Itoa(want) || want == 0 {
+			t.Errorf("%s: %s (%v), want %d", query, got, err, want)
+		}
 	}
 }
