@@ -69,9 +69,6 @@ func (f *fleetServer) serve(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer turn.end()
-	// net/http watches the connection with the deadline that the head of the request had
-	// to come by: an answer that takes longer would be given up.
-	_ = http.NewResponseController(w).SetReadDeadline(time.Time{})
 	q, err := parseFleetQuery(r.URL.RawQuery, f.opt.Now())
 	if err != nil {
 		writeError(w, http.StatusBadRequest, err.Error())

@@ -34,7 +34,7 @@ export function serviceMap(choose) {
       return fill(note, "No service was seen to answer or to call in this time.");
     }
     const left = picture(nodes, links, by) + (shown.left_out || 0);
-    fill(note, left ? `${plural(left, "program")} with fewer requests ${left === 1 ? "is" : "are"} not drawn. ` : "", "A line is as wide as there are calls. Rates are of all hosts; p99 is that of a typical ten seconds on the slowest one; with ▲, the mean when it was abnormal.");
+    fill(note, left ? `${plural(left, "program")} with fewer requests ${left === 1 ? "is" : "are"} not drawn. ` : "", "A line is as wide as there are calls. Rates are of all hosts; p99 is that of a typical ten seconds on the slowest one; after ▲, how long it took when it was abnormal.");
     if (chosen) tell(by.get(chosen), links, by); else fill(about, h("span", { class: "soft" }, "Choose a program to see who calls it, and whom it calls."));
   }
 
@@ -98,7 +98,7 @@ export function serviceMap(choose) {
   return { element, show };
 }
 
-// figures are the rate, and how long it takes: as it was when it was abnormal, else p99.
+// figures are the rate, and how long it takes: what was abnormal of it, else p99.
 const figures = (x) => `${rate(x.rps)}/s · ${x.wrong?.unit === "us" ? `▲ ${micros(x.wrong.value)}` : `p99 ${micros(x.worst_p99_us)}`}${x.errors > 0 && x.wrong?.unit === "share" ? ` · ${rate(x.errors)} errors/s` : ""}`;
 
 const nodeFacts = (n) => [n.hosts ? `on ${plural(n.hosts, "host")}` : "", n.ports.length ? `port ${n.ports.slice(0, 8).join(", ")}${n.ports.length > 8 ? ` and ${n.ports.length - 8} more` : ""}` : "", kinds[n.kind]].filter(Boolean).join(", ");
