@@ -15,7 +15,8 @@ import (
 const (
 	// silence is how long a host may say nothing: it says Hello each minute.
 	silence = 150 * time.Second
-	// behind is how far a host's figures may be behind those of the others.
+	// behind is how far a host's figures may be behind those of the others, beside the
+	// time that they wait before they are sent.
 	behind = 20 * time.Second
 	// mostListed of a kind are named; the others are counted.
 	mostListed = 5
@@ -96,7 +97,7 @@ func (s *seen) hostsUnchecked() (all []Unchecked) {
 			gone = append(gone, Unchecked{h.Name, "silent since " + h.Last.UTC().Format(time.DateTime)})
 		case !shipped && newest > 0:
 			idle = append(idle, Unchecked{h.Name, "it is there, and has no figures of this range"})
-		case shipped && newest-at > int64(behind/time.Second):
+		case shipped && newest-at > int64(s.behind/time.Second):
 			late = append(late, Unchecked{h.Name, fmt.Sprintf("its figures end %s before those of others", figure.Seconds(float64(newest-at)))})
 		}
 	}

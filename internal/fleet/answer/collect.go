@@ -22,6 +22,7 @@ type seen struct {
 	hosts    []fleet.HostSeen
 	newest   map[string]int64 // s: the last second of each host in the range
 	first    int64            // s: of the first point of all
+	behind   time.Duration    // how far a host's figures may be behind those of the others
 	ends     []servicemap.End
 	builder  *servicemap.Builder
 	m        *servicemap.Map
@@ -38,7 +39,7 @@ type seen struct {
 
 // collect reads and judges.
 func collect(ctx context.Context, a fleet.Archive, q Question) (*seen, error) {
-	s := &seen{q: q, newest: map[string]int64{}, byKey: map[fleet.Key]*anomaly.Anomaly{}}
+	s := &seen{q: q, newest: map[string]int64{}, byKey: map[fleet.Key]*anomaly.Anomaly{}, behind: behind + lingers(a)}
 	var err error
 	if s.hosts, err = a.Hosts(ctx); err != nil {
 		return nil, err

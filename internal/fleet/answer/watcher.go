@@ -38,17 +38,21 @@ type Watcher struct {
 	settle   time.Duration
 }
 
+// lingers is how long hosts keep seconds back, to send several together.
+func lingers(a fleet.Archive) time.Duration {
+	if l, ok := a.(fleet.Lingerer); ok {
+		return l.Linger(fleet.Seconds)
+	}
+	return 0
+}
+
 // NewWatcher makes a watcher that knows nothing. progress, if set, is told what is done
 // while it learns.
 func NewWatcher(a fleet.Archive, progress func(what string, done float64)) *Watcher {
 	if progress == nil {
 		progress = func(string, float64) {}
 	}
-	settle := Settle
-	if l, ok := a.(fleet.Lingerer); ok {
-		settle = max(settle, l.Linger(fleet.Seconds)+arrives)
-	}
-	return &Watcher{archive: a, settle: settle, model: anomaly.New(anomaly.Options{}), Newest: map[string]int64{}, incident: incidents{open: map[string]*Incident{}}, progress: progress}
+	return &Watcher{archive: a, settle: max(Settle, lingers(a)+arrives), model: anomaly.New(anomaly.Options{}), Newest: map[string]int64{}, incident: incidents{open: map[string]*Incident{}}, progress: progress}
 }
 
 // Learn learns what is usual from the history before now: sums of five minutes, and the

@@ -143,6 +143,25 @@ func TestWatchWaitsForSeconds(t *testing.T) {
 	}
 }
 
+// A host whose next seconds still wait with it is not told to be behind.
+func TestSecondsThatWaitAreNotMissed(t *testing.T) {
+	world := newWorld(2)
+	world.run(400)
+	for _, c := range []struct {
+		archive fleet.Archive
+		late    int
+	}{{world, 1}, {lingering{world}, 0}} {
+		s, err := collect(context.Background(), c.archive, Question{From: moment(300), To: moment(400)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.newest["web-1"] -= 22
+		if late := s.hostsUnchecked(); len(late) != c.late {
+			t.Errorf("%+v, want %d", late, c.late)
+		}
+	}
+}
+
 // away is an archive that is not there at times.
 type away struct {
 	fleet.Archive
