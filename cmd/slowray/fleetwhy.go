@@ -69,9 +69,19 @@ func (c *fleetWhyCmd) question(now time.Time) (answer.Question, error) {
 	return q, nil
 }
 
+// settled leaves out the seconds that hosts have not shipped yet: they look as if there
+// were no requests in them.
+func settled(q answer.Question, now time.Time, settle time.Duration) answer.Question {
+	if newest := now.Add(-settle); q.To.After(newest) && newest.Sub(q.From) >= time.Second {
+		q.To = newest
+	}
+	return q
+}
+
 // Run asks and reports.
 func (c *fleetWhyCmd) Run(ctx context.Context, s *streams) error {
-	q, err := c.question(time.Now())
+	now := time.Now()
+	q, err := c.question(now)
 	if err != nil {
 		return err
 	}
@@ -80,6 +90,7 @@ func (c *fleetWhyCmd) Run(ctx context.Context, s *streams) error {
 		return err
 	}
 	defer closeArchive(archive)
+	q = settled(q, now, answer.SettleOf(archive))
 	progress := newStage(s.err)
 	q.Progress = progress.show
 	r, err := answer.Why(ctx, archive, q)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/slowray/slowray/internal/fleet"
+	"github.com/slowray/slowray/internal/fleet/answer"
 	"github.com/slowray/slowray/internal/fleet/memory"
 	"github.com/slowray/slowray/internal/observe"
 	"github.com/slowray/slowray/internal/report"
@@ -76,6 +77,22 @@ func TestFleetWhy(t *testing.T) {
 	}
 	if _, _, status := slowrayOut("fleet", "why", "--at", "-18m", "--for", "5m"); status != exitNothing {
 		t.Errorf("status %d of the time before", status)
+	}
+}
+
+// What hosts still keep is not judged; a range of the past is not cut.
+func TestFleetWhyWaitsForSeconds(t *testing.T) {
+	now := time.Unix(1_700_000_000, 0)
+	ago := func(from, to time.Duration) answer.Question {
+		return answer.Question{From: now.Add(-from), To: now.Add(-to)}
+	}
+	for _, c := range []struct{ from, to, want time.Duration }{
+		{10 * time.Minute, 0, 6 * time.Second}, {10 * time.Minute, 2 * time.Second, 6 * time.Second},
+		{10 * time.Minute, time.Minute, time.Minute}, {4 * time.Second, 0, 0},
+	} {
+		if got := settled(ago(c.from, c.to), now, 6*time.Second); !got.To.Equal(now.Add(-c.want)) || !got.From.Equal(now.Add(-c.from)) {
+			t.Errorf("%+v: to %s before now", c, now.Sub(got.To))
+		}
 	}
 }
 

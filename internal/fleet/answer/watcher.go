@@ -46,13 +46,17 @@ func lingers(a fleet.Archive) time.Duration {
 	return 0
 }
 
+// SettleOf is how long after its end a second is there, of all hosts that ship to an
+// archive.
+func SettleOf(a fleet.Archive) time.Duration { return max(Settle, lingers(a)+arrives) }
+
 // NewWatcher makes a watcher that knows nothing. progress, if set, is told what is done
 // while it learns.
 func NewWatcher(a fleet.Archive, progress func(what string, done float64)) *Watcher {
 	if progress == nil {
 		progress = func(string, float64) {}
 	}
-	return &Watcher{archive: a, settle: max(Settle, lingers(a)+arrives), model: anomaly.New(anomaly.Options{}), Newest: map[string]int64{}, incident: incidents{open: map[string]*Incident{}}, progress: progress}
+	return &Watcher{archive: a, settle: SettleOf(a), model: anomaly.New(anomaly.Options{}), Newest: map[string]int64{}, incident: incidents{open: map[string]*Incident{}}, progress: progress}
 }
 
 // Learn learns what is usual from the history before now: sums of five minutes, and the
