@@ -45,7 +45,7 @@ func childrenOf(t *testing.T, master int, pool string) []int {
 func waitForChildren(t *testing.T, pid, want int) {
 	t.Helper()
 	n := 0
-	for end := time.Now().Add(5 * time.Second); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
 		if n = len(childrenOf(t, pid, "www")); n == want {
 			return
 		}

@@ -24,7 +24,7 @@ func keepOpen(t *testing.T, port int, do func()) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	c.SetDeadline(time.Now().Add(8 * time.Second))
+	c.SetDeadline(time.Now().Add(30 * time.Second))
 	if _, err := io.WriteString(c, "GET / HTTP/1.1\r\nHost: x\r\n"); err != nil {
 		t.Fatal(err)
 	}
