@@ -96,7 +96,7 @@ func BenchmarkStoreRequests(b *testing.B) {
 func BenchmarkHourOfRequests(b *testing.B) {
 	dir := b.TempDir()
 	list := samples(1 << 14)
-	var text words
+	var text Words
 	const rows = 3_600_000
 	seg := segment{kind: kindRequests, first: noon.Unix(), last: noon.Unix() + 3599, low: 1, high: 12}
 	must(b, publish(dir, &seg, func(w *parquet.GenericWriter[requestRow]) error {

@@ -48,7 +48,7 @@ func (l *logData) inOrder(want byte, from, to int64) (refs []entryRef, procs []r
 // are left out.
 func requestsOf(refs []entryRef, procs []report.Process, f func([]requestRow) bool) {
 	var r Request
-	var text words
+	var text Words
 	rows := make([]requestRow, 0, min(rowLot, len(refs)))
 	for _, ref := range refs {
 		if n, _ := requestProcess(ref.entry); decodeRequest(ref.entry, &r) {

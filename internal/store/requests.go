@@ -102,44 +102,6 @@ func (c *splitColumns) split() observe.ServerSplit {
 	}
 }
 
-// words keeps the text of addresses and flags, which come again and again.
-type words struct {
-	addrs map[netip.Addr]string
-	flags map[observe.RequestFlags]string
-}
-
-const maxWords = 1 << 16 // then they are forgotten
-
-func (w *words) addr(a netip.Addr) string {
-	if !a.IsValid() {
-		return ""
-	}
-	s, ok := w.addrs[a]
-	if !ok {
-		if w.addrs == nil || len(w.addrs) >= maxWords {
-			w.addrs = map[netip.Addr]string{}
-		}
-		s = a.String()
-		w.addrs[a] = s
-	}
-	return s
-}
-
-func (w *words) flagNames(f observe.RequestFlags) string {
-	if f == 0 {
-		return ""
-	}
-	s, ok := w.flags[f]
-	if !ok {
-		if w.flags == nil || len(w.flags) >= maxWords {
-			w.flags = map[observe.RequestFlags]string{}
-		}
-		s = strings.Join(f.Names(), ",")
-		w.flags[f] = s
-	}
-	return s
-}
-
 var whyNames = [...]string{Sampled: "sampled", Slow: "slow", Failed: "failed"}
 
 // String is the reason as in the column "why".
@@ -147,15 +109,15 @@ func (w Why) String() string { return whyNames[min(int(w), len(whyNames)-1)] }
 
 // set makes the row of a request whose times are whole microseconds, as those
 // in a log are.
-func (row *requestRow) set(r *Request, w *words) {
+func (row *requestRow) set(r *Request, w *Words) {
 	p := &r.Process
 	*row = requestRow{
 		Start: r.StartNS / 1000, TotalUS: r.TotalNS() / 1000, Side: r.Side.String(), NetNS: int64(r.NetNS),
-		Addr: w.addr(r.Local.Addr()), Port: int32(r.Local.Port()), PeerAddr: w.addr(r.Peer.Addr()), PeerPort: int32(r.Peer.Port()),
+		Addr: w.Addr(r.Local.Addr()), Port: int32(r.Local.Port()), PeerAddr: w.Addr(r.Peer.Addr()), PeerPort: int32(r.Peer.Port()),
 		PID: int32(r.PID), TID: int32(r.TID),
 		Comm: p.Comm, Cgroup: p.Cgroup, Container: p.Container, ContainerName: p.Name, Unit: p.Unit,
 		Why: r.Why.String(), Weight: int64(r.Weight), Requests: int64(r.Requests), Seq: int64(r.Seq),
-		Status: r.Status.String(), HTTPStatus: int32(r.HTTP), Flags: w.flagNames(r.Flags), Label: r.Label,
+		Status: r.Status.String(), HTTPStatus: int32(r.HTTP), Flags: w.FlagNames(r.Flags), Label: r.Label,
 		BytesIn: int64(r.BytesIn), BytesOut: int64(r.BytesOut), UnackedBytes: int64(r.Unacked), Retrans: int64(r.Retrans),
 		RTTUS: r.RTTNS / 1000, MinRTTUS: r.MinRTTNS / 1000, MSS: int64(r.MSS), FirstByteUS: r.FirstByte / 1000,
 		Followed: r.Followed,

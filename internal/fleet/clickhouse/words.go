@@ -1,20 +1,19 @@
 package clickhouse
 
 import (
-	"net/netip"
 	"strings"
 
 	"github.com/slowray/slowray/internal/fleet"
 	"github.com/slowray/slowray/internal/observe"
 	"github.com/slowray/slowray/internal/report"
+	"github.com/slowray/slowray/internal/store"
 )
 
 const maxWords = 1 << 16 // then they are forgotten
 
 // words keeps texts that are made again and again: of addresses, flags and services.
 type words struct {
-	addrs    map[netip.Addr]string
-	flags    map[observe.RequestFlags]string
+	store.Words
 	services map[serviceKey]string
 }
 
@@ -23,36 +22,6 @@ type serviceKey struct {
 	side             observe.Side
 	unit, name, comm string
 	port             int
-}
-
-func (w *words) addr(a netip.Addr) string {
-	if !a.IsValid() {
-		return ""
-	}
-	s, ok := w.addrs[a]
-	if !ok {
-		if w.addrs == nil || len(w.addrs) >= maxWords {
-			w.addrs = map[netip.Addr]string{}
-		}
-		s = a.String()
-		w.addrs[a] = s
-	}
-	return s
-}
-
-func (w *words) flagNames(f observe.RequestFlags) string {
-	if f == 0 {
-		return ""
-	}
-	s, ok := w.flags[f]
-	if !ok {
-		if w.flags == nil || len(w.flags) >= maxWords {
-			w.flags = map[observe.RequestFlags]string{}
-		}
-		s = strings.Join(f.Names(), ",")
-		w.flags[f] = s
-	}
-	return s
 }
 
 // service is fleet.Service, kept.
