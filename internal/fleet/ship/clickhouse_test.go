@@ -63,7 +63,7 @@ func TestClickHouseIsKilled(t *testing.T) {
 		}
 		all.Wait()
 	}
-	a := &agent{t: t, dir: t.TempDir(), to: url + "&linger=0s"} // batches as small as they can be
+	a := &agent{t: t, dir: t.TempDir(), to: url + "&linger=0s", plan: always} // batches as small as they can be
 	a.start()
 	wait := func(d time.Duration) { time.Sleep(d) }
 	wait(time.Second)
@@ -89,44 +89,15 @@ func TestClickHouseIsKilled(t *testing.T) {
 
 	total := 0
 	for i := range histories {
-		dir := filepath.Join(a.dir, strconv.Itoa(i))
-		id, err := os.ReadFile(filepath.Join(dir, idName))
-		if err != nil {
-			t.Fatal(err)
+		here := recorded(t, a.home(i))
+		there := a.arrived(one, "killed", i)
+		if !slices.Equal(there.requests, here.requests) {
+			t.Errorf("history %d: %d requests are there, %d here, and they are not the same", i, len(there.requests), len(here.requests))
 		}
-		r, err := store.OpenReader(dir)
-		if err != nil {
-			t.Fatal(err)
+		if there.inSeconds != here.inSeconds {
+			t.Errorf("history %d: %d requests in seconds there, %d here", i, there.inSeconds, here.inSeconds)
 		}
-		var want []int
-		if err := r.Requests(store.Query{}, func(q *store.Request) bool {
-			want = append(want, int(q.Seq))
-			return true
-		}); err != nil {
-			t.Fatal(err)
-		}
-		slices.Sort(want)
-		var seconds uint64
-		if err := r.Points(store.Query{}, time.Second, func(s *store.Second) bool {
-			seconds += s.Endpoint.Requests
-			return true
-		}); err != nil {
-			t.Fatal(err)
-		}
-		where := fmt.Sprintf(" FROM killed.requests WHERE history = '%s'", strings.TrimSpace(string(id)))
-		var got []int
-		for _, text := range ask(t, one.HTTP, "SELECT seq"+where+" ORDER BY position") {
-			n, _ := strconv.Atoi(text)
-			got = append(got, n)
-		}
-		if !slices.Equal(got, want) {
-			t.Errorf("history %d: %d requests are there, %d here, and they are not the same", i, len(got), len(want))
-		}
-		total += len(got)
-		sum := ask(t, one.HTTP, strings.Replace("SELECT sum(requests)"+where, "killed.requests", "killed.seconds", 1))
-		if len(sum) != 1 || sum[0] != strconv.FormatUint(seconds, 10) {
-			t.Errorf("history %d: %v requests in seconds there, %d here", i, sum, seconds)
-		}
+		total += len(there.requests)
 	}
 	for i, s := range []*clickhousetest.Server{one, two} {
 		if n := ask(t, s.HTTP, "SELECT count() FROM killed.requests_local"); n[0] == "0" {
@@ -134,4 +105,62 @@ func TestClickHouseIsKilled(t *testing.T) {
 		}
 	}
 	t.Logf("%d requests", total)
+}
+
+// content is what there is of a history: the numbers of its requests, and the sum of
+// the requests of its seconds.
+type content struct {
+	requests  []int
+	seconds   int
+	inSeconds uint64
+}
+
+func (a *agent) home(i int) string { return filepath.Join(a.dir, strconv.Itoa(i)) }
+
+// recorded is what is in a history here, in the order of its numbers.
+func recorded(t *testing.T, dir string) (c content) {
+	t.Helper()
+	r, err := store.OpenReader(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Requests(store.Query{}, func(q *store.Request) bool {
+		c.requests = append(c.requests, int(q.Seq))
+		return true
+	}); err != nil {
+		t.Fatal(err)
+	}
+	slices.Sort(c.requests)
+	if err := r.Points(store.Query{}, time.Second, func(s *store.Second) bool {
+		c.seconds++
+		c.inSeconds += s.Endpoint.Requests
+		return true
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// arrived is what a server has of a history in a database, in the order of its positions.
+func (a *agent) arrived(server *clickhousetest.Server, database string, i int) (c content) {
+	a.t.Helper()
+	id, err := os.ReadFile(filepath.Join(a.home(i), idName))
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	where := fmt.Sprintf(" FROM %s.%%s WHERE history = '%s'", database, strings.TrimSpace(string(id)))
+	for _, text := range ask(a.t, server.HTTP, "SELECT seq"+fmt.Sprintf(where, "requests")+" ORDER BY position") {
+		n, err := strconv.Atoi(text)
+		if err != nil {
+			a.t.Fatal(err)
+		}
+		c.requests = append(c.requests, n)
+	}
+	sums := ask(a.t, server.HTTP, "SELECT count(), sum(requests)"+fmt.Sprintf(where, "seconds"))
+	if len(sums) != 2 {
+		a.t.Fatalf("sums are %q", sums)
+	}
+	c.seconds, _ = strconv.Atoi(sums[0])
+	c.inSeconds, _ = strconv.ParseUint(sums[1], 10, 64)
+	return c
 }
