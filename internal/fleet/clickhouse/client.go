@@ -17,6 +17,7 @@ import (
 	"github.com/ClickHouse/ch-go/proto"
 
 	"github.com/slowray/slowray/internal/fleet"
+	"github.com/slowray/slowray/internal/fleet/gateway"
 	"github.com/slowray/slowray/internal/report"
 )
 
@@ -37,9 +38,13 @@ type client struct {
 
 func newClient(cfg *Config) *client {
 	dialer := &net.Dialer{Timeout: dialTimeout}
+	proxy := http.ProxyFromEnvironment
+	if cfg.Gateway != "" {
+		proxy = http.ProxyURL(&url.URL{Scheme: "http", Host: cfg.Gateway})
+	}
 	return &client{cfg: cfg, http: &http.Client{
 		Transport: &http.Transport{
-			Proxy: http.ProxyFromEnvironment, DialContext: dialer.DialContext, TLSHandshakeTimeout: dialTimeout,
+			Proxy: proxy, DialContext: dialer.DialContext, TLSHandshakeTimeout: dialTimeout,
 			MaxIdleConnsPerHost: 8, IdleConnTimeout: 20 * time.Second, DisableCompression: true,
 		},
 		// A password goes to the server that was named, and to no other.
@@ -53,6 +58,7 @@ type serverError struct {
 	code   int // of ClickHouse, 0 when there is none
 	status int // of HTTP
 	text   string
+	before bool // the server has not seen the request
 }
 
 func (e *serverError) Error() string { return e.server + ": " + e.text }
@@ -74,11 +80,15 @@ var permanentCodes = map[int]bool{
 
 // do sends a query with a body to one server, and gives what it answers to read.
 func (c *client) do(ctx context.Context, server string, params url.Values, body []byte, read func(io.Reader) error) error {
+	return c.post(ctx, server, "/", params, body, read)
+}
+
+func (c *client) post(ctx context.Context, server, path string, params url.Values, body []byte, read func(io.Reader) error) error {
 	scheme := "http"
 	if c.cfg.Secure {
 		scheme = "https"
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, scheme+"://"+server+"/?"+params.Encode(), bytes.NewReader(body))
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, scheme+"://"+server+path+"?"+params.Encode(), bytes.NewReader(body))
 	if err != nil {
 		return fleet.Permanent(fmt.Errorf("%s: malformed address", server))
 	}
@@ -105,7 +115,7 @@ func (c *client) do(ctx context.Context, server string, params url.Values, body 
 	}()
 	if resp.StatusCode != http.StatusOK {
 		text, _ := io.ReadAll(io.LimitReader(resp.Body, maxMessage))
-		return failure(server, resp.StatusCode, string(text))
+		return failure(server, resp.StatusCode, string(text), resp.Header.Get(gateway.NotBegunHeader) != "")
 	}
 	if read == nil {
 		return nil
@@ -118,8 +128,8 @@ func (c *client) do(ctx context.Context, server string, params url.Values, body 
 
 // failure makes an error of a server's message, in one line and without what such
 // messages have around them.
-func failure(server string, status int, text string) error {
-	e := &serverError{server: server, status: status}
+func failure(server string, status int, text string, before bool) error {
+	e := &serverError{server: server, status: status, before: before}
 	if rest, ok := strings.CutPrefix(strings.TrimSpace(text), "Code: "); ok {
 		digits, _, _ := strings.Cut(rest, ".")
 		digits, _, _ = strings.Cut(digits, ",")
@@ -154,6 +164,10 @@ func codeOf(err error) int {
 
 // notBegun says whether a query can not have reached the server.
 func notBegun(err error) bool {
+	var e *serverError
+	if errors.As(err, &e) {
+		return e.before
+	}
 	var op *net.OpError
 	return errors.As(err, &op) && op.Op == "dial" || errors.Is(err, syscall.ECONNREFUSED)
 }
@@ -171,8 +185,15 @@ func (c *client) exec(ctx context.Context, server, database, statement string) e
 	return c.do(ctx, server, params, []byte(statement), nil)
 }
 
-// insert sends rows.
-func (c *client) insert(ctx context.Context, server, queryID string, b *block) error {
+// wholeRows is how many rows are few: they are sent with all columns to a gateway,
+// which puts them together with those of other hosts.
+const wholeRows = 4096
+
+// insert sends rows. A present server (from 26.2 on) would otherwise put inserts together
+// by itself: then a batch is no part of its own, and goes on unseen when its
+// connection is gone.
+func (c *client) insert(ctx context.Context, server string, d Dialect, queryID string, b *block) error {
+	b.whole = c.cfg.Gateway != "" && b.rows <= wholeRows
 	body, columns, err := b.encode(c.cfg.Compress)
 	if err != nil {
 		return err
@@ -184,6 +205,9 @@ func (c *client) insert(ctx context.Context, server, queryID string, b *block) e
 	}
 	if c.cfg.Compress {
 		params.Set("decompress", "1")
+	}
+	if d == Modern {
+		params.Set("async_insert", "0")
 	}
 	ctx, cancel := context.WithTimeout(ctx, insertTimeout)
 	defer cancel()

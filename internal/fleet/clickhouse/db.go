@@ -22,6 +22,8 @@ type DB struct {
 
 	streams map[fleet.Stream]*sender // one goroutine each
 	retain  atomic.Int64             // when days are dropped next, s since 1970
+
+	fixedSettings atomic.Bool // the user may not change settings of a query
 }
 
 var (
@@ -126,7 +128,7 @@ func (db *DB) Hello(ctx context.Context, h *fleet.Host, now time.Time) error {
 		return err
 	}
 	shard := db.shardOf(h)
-	if err := db.eachReplica(ctx, shard, func(server string, _ Dialect) error { return db.c.insert(ctx, server, "", b) }); err != nil {
+	if err := db.eachReplica(ctx, shard, func(server string, d Dialect) error { return db.c.insert(ctx, server, d, "", b) }); err != nil {
 		return fmt.Errorf("clickhouse: %w", err)
 	}
 	return db.retainNow(ctx, shard, now)

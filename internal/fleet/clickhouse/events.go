@@ -39,7 +39,7 @@ func (db *DB) AddEvents(ctx context.Context, events []fleet.Event) error {
 		if b.rows == 0 {
 			continue
 		}
-		if err := db.anyServer(ctx, func(server string, _ Dialect) error { return db.c.insert(ctx, server, "", b) }); err != nil {
+		if err := db.anyServer(ctx, func(server string, d Dialect) error { return db.c.insert(ctx, server, d, "", b) }); err != nil {
 			return fmt.Errorf("clickhouse: events: %w", err)
 		}
 	}

@@ -115,6 +115,7 @@ type block struct {
 	columns []*column
 	buckets []*bucketColumn
 	rows    int
+	whole   bool // all columns are sent: a gateway puts only rows of the same columns together
 
 	raw, out []byte
 	lz4      *compress.Writer
@@ -170,13 +171,13 @@ func (b *block) encode(lz4 bool) (body []byte, columns []string, err error) {
 	b.raw, b.out, b.list = b.raw[:0], b.out[:0], b.list[:0]
 	n := 0
 	for _, c := range b.columns {
-		if c.used || n == 0 {
+		if c.used || b.whole || n == 0 {
 			c.begin(b.rows) // at least one column tells how many rows there are
 			n++
 		}
 	}
 	for _, c := range b.buckets {
-		if c.used {
+		if c.used || b.whole {
 			n += 2
 		}
 	}
@@ -191,7 +192,7 @@ func (b *block) encode(lz4 bool) (body []byte, columns []string, err error) {
 		}
 	}
 	for _, c := range b.buckets {
-		if !c.used {
+		if !c.used && !b.whole {
 			continue
 		}
 		for i, part := range [][]byte{c.buckets, c.counts} {

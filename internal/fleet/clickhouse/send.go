@@ -4,11 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/url"
+	"strings"
 	"time"
 
 	"github.com/ClickHouse/ch-go/proto"
 
 	"github.com/slowray/slowray/internal/fleet"
+	"github.com/slowray/slowray/internal/fleet/gateway"
 )
 
 // sender is what a stream's goroutine needs.
@@ -39,7 +42,7 @@ func (db *DB) Send(ctx context.Context, b *fleet.Batch) error {
 		return nil
 	}
 	id := fmt.Sprintf("%s%d", queryPrefix(b.Host, b.Stream), b.First)
-	err = db.eachReplica(ctx, db.shardOf(b.Host), func(server string, _ Dialect) error { return db.c.insert(ctx, server, id, rows) })
+	err = db.eachReplica(ctx, db.shardOf(b.Host), func(server string, d Dialect) error { return db.c.insert(ctx, server, d, id, rows) })
 	if err != nil {
 		s.unclear = s.unclear || !notBegun(err) && codeOf(err) != codeReadOnly
 		return fmt.Errorf("clickhouse: %w", err)
@@ -142,7 +145,7 @@ func (db *DB) markOf(ctx context.Context, server string, h *fleet.Host, stream f
 	if err != nil {
 		return 0, false, err
 	}
-	if err := db.waitForInserts(ctx, server, d, queryPrefix(h, stream)); err != nil {
+	if err := db.waitForInserts(ctx, server, d, h, stream); err != nil {
 		return 0, false, err
 	}
 	table := db.cfg.local(string(stream))
@@ -162,13 +165,41 @@ func (db *DB) markOf(ctx context.Context, server string, h *fleet.Host, stream f
 	return last, whole, err
 }
 
-// waitForInserts waits until no insert of a host's stream runs on a server.
-func (db *DB) waitForInserts(ctx context.Context, server string, d Dialect, prefix string) error {
-	for {
-		n, err := db.c.number(ctx, server, d, "SELECT count() AS n FROM system.processes WHERE substring(query_id, 1, "+fmt.Sprint(len(prefix))+") = "+quote(prefix))
-		if err != nil || n == 0 {
+// waitForInserts waits until a batch of a host's stream that was sent before can not
+// come into the table any more on a server: none is with the gateway, no insert of the
+// host runs, and no insert of a gateway that ran when this was called, for a batch of
+// this host may be in it.
+func (db *DB) waitForInserts(ctx context.Context, server string, d Dialect, h *fleet.Host, stream fleet.Stream) error {
+	own, joint := queryPrefix(h, stream), gateway.QueryPrefix(string(stream))
+	if db.cfg.Gateway != "" {
+		if err := db.c.post(ctx, server, gateway.SettlePath, url.Values{"stream": {own}}, nil, nil); err != nil {
 			return err
 		}
+	}
+	begins := func(prefix string) string {
+		return fmt.Sprintf("substring(query_id, 1, %d) = %s", len(prefix), quote(prefix))
+	}
+	statement := "SELECT query_id FROM system.processes WHERE " + begins(own) + " OR " + begins(joint)
+	var ran map[string]bool // inserts of gateways when the first answer came
+	for {
+		var id proto.ColStr
+		runs, now := false, map[string]bool{}
+		err := db.c.query(ctx, server, d, statement, proto.Results{{Data: &id}}, func(n int) bool {
+			for i := range n {
+				name := id.Row(i)
+				switch {
+				case strings.HasPrefix(name, own):
+					runs = true
+				case ran == nil || ran[name]:
+					runs, now[name] = true, true
+				}
+			}
+			return true
+		})
+		if err != nil || !runs {
+			return err
+		}
+		ran = now
 		select {
 		case <-time.After(50 * time.Millisecond):
 		case <-ctx.Done():

@@ -9,6 +9,8 @@ import (
 	"regexp"
 	"strings"
 	"time"
+
+	"github.com/slowray/slowray/internal/fleet/gateway"
 )
 
 // Dialect is what a ClickHouse understands.
@@ -41,6 +43,7 @@ type Config struct {
 	Compress bool // LZ4
 	Dialect  Dialect
 	Linger   time.Duration // how long seconds wait for others; requests too, where that is more than they do anyway
+	Gateway  string        // host:port that puts the batches of hosts together, "" without one
 
 	password, token string // never printed
 }
@@ -59,7 +62,7 @@ var (
 
 // Parse reads clickhouse://[user@]h1:8123|h1b:8123,h2:8123/database?secure=1&
 // password-file=F&token-file=F&cluster=C&dialect=auto|modern|plain&compress=lz4|none&
-// linger=2s.
+// linger=2s&gateway=host:8124.
 // A comma is between shards, a bar between the replicas of a shard; the port is 8123
 // (secure: 8443) where none is given. Errors never show what may be a password.
 func Parse(text string) (*Config, error) {
@@ -140,16 +143,35 @@ func (c *Config) options(query string) error {
 			if c.Linger, err = time.ParseDuration(value); err != nil || c.Linger < 0 || c.Linger > maxLinger {
 				return fmt.Errorf("linger %q: must be 0s to 1m", value)
 			}
+		case "gateway":
+			if c.Gateway, err = gatewayAddress(value); err != nil {
+				return err
+			}
 		case "password", "token":
 			return fmt.Errorf("a URL takes no %s: give %s-file=FILE", name, name)
 		default:
-			return fmt.Errorf("unknown option %q: there are secure, password-file, token-file, cluster, dialect, compress, linger", name)
+			return fmt.Errorf("unknown option %q: there are secure, password-file, token-file, cluster, dialect, compress, linger, gateway", name)
 		}
 		if err != nil {
 			return err
 		}
 	}
+	if c.Gateway != "" && c.Secure {
+		return errors.New("gateway and secure=1 do not go together: what goes to a gateway is not encrypted")
+	}
 	return nil
+}
+
+// gatewayAddress is host:port, 8124 where no port is given.
+func gatewayAddress(text string) (string, error) {
+	host, port, err := net.SplitHostPort(text)
+	if err != nil {
+		host, port = strings.Trim(text, "[]"), gateway.DefaultPort
+	}
+	if host == "" || strings.ContainsAny(host, badInHost) || strings.Trim(port, "0123456789") != "" || port == "" {
+		return "", fmt.Errorf("gateway %q is no host:port", text)
+	}
+	return net.JoinHostPort(host, port), nil
 }
 
 // readSecret reads the first line of a file.
@@ -165,6 +187,9 @@ func readSecret(file string) (string, error) {
 	return line, nil
 }
 
+// badInHost are characters that no name of a server has.
+const badInHost = " '\"\\`/?#@"
+
 // servers reads the part with the hosts.
 func (c *Config) servers(text string) error {
 	seen := map[string]bool{}
@@ -178,7 +203,7 @@ func (c *Config) servers(text string) error {
 					port = "8443"
 				}
 			}
-			if host == "" || strings.ContainsAny(host, " '\"\\`/?#@") || strings.Trim(port, "0123456789") != "" || port == "" {
+			if host == "" || strings.ContainsAny(host, badInHost) || strings.Trim(port, "0123456789") != "" || port == "" {
 				return fmt.Errorf("%q is no host:port", address)
 			}
 			address = net.JoinHostPort(host, port)

@@ -24,8 +24,13 @@ func TestParse(t *testing.T) {
 	if c.User != "me@x" || c.Database != "my_db" || !c.Secure || c.Compress || c.Dialect != Plain || c.Cluster != "all" {
 		t.Errorf("%+v", c)
 	}
-	if c = mustParse(t, "clickhouse://h"); c.Database != "slowray" || c.Shards[0][0] != "h:8123" || !c.Compress || c.Dialect != Auto {
+	if c = mustParse(t, "clickhouse://h"); c.Database != "slowray" || c.Shards[0][0] != "h:8123" || !c.Compress || c.Dialect != Auto || c.Gateway != "" {
 		t.Errorf("%+v", c)
+	}
+	for text, want := range map[string]string{"g": "g:8124", "g:99": "g:99", "[::1]": "[::1]:8124"} {
+		if c = mustParse(t, "clickhouse://h/db?gateway="+text); c.Gateway != want {
+			t.Errorf("gateway %q, want %q", c.Gateway, want)
+		}
 	}
 }
 
@@ -73,7 +78,7 @@ func TestParseRefuses(t *testing.T) {
 	for _, url := range []string{
 		"", "http://h", "clickhouse://", "clickhouse:///db", "clickhouse://h,,h2/db", "clickhouse://h1,h2/db", "clickhouse://h|h/db", "clickhouse://h/a-b", "clickhouse://h/db;x",
 		"clickhouse://h/db?dialect=old", "clickhouse://h/db?compress=zip", "clickhouse://h/db?secure=maybe", "clickhouse://h/db?nonsense=1",
-		"clickhouse://h:x/db", "clickhouse://h'/db", "clickhouse://h/db?cluster='", "clickhouse://h/db?password-file=/does/not/exist",
+		"clickhouse://h:x/db", "clickhouse://h'/db", "clickhouse://h/db?cluster='", "clickhouse://h/db?gateway=", "clickhouse://h/db?gateway=a b", "clickhouse://h/db?gateway=g:x", "clickhouse://h/db?gateway=g&secure=1", "clickhouse://h/db?password-file=/does/not/exist",
 	} {
 		if c, err := Parse(url); err == nil || strings.ContainsAny(err.Error(), "\n") {
 			t.Errorf("%s: %+v, %v", url, c, err)

@@ -1,0 +1,238 @@
+package gateway
+
+import (
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httputil"
+	"net/url"
+	"strings"
+	"sync"
+	"time"
+)
+
+// What hosts and gateways say to each other.
+const (
+	// DefaultPort is where a gateway is found whose port is not given.
+	DefaultPort = "8124"
+	// SettlePath is where a host asks, with its stream as the parameter "stream", to be
+	// answered when the gateway holds no batch of that stream any more.
+	SettlePath = "/slowray/settle"
+	// NotBegunHeader is set in an answer when the server cannot have seen the request.
+	NotBegunHeader = "X-Slowray-Not-Begun"
+	// batchID is what the query IDs of batches begin with; the host's history, the
+	// stream and the first position follow, with slashes.
+	batchID = "slowray/"
+	// gatewayID is the same for inserts of gateways; the stream, the gateway and a
+	// number follow.
+	gatewayID = "slowray-gateway/"
+)
+
+// QueryPrefix is what the query IDs begin with of all gateways' inserts of a stream.
+func QueryPrefix(stream string) string { return gatewayID + stream + "/" }
+
+// Limits of what is held.
+const (
+	joinedBytes = 1 << 20   // a body that is larger goes alone
+	insertBytes = 32 << 20  // of one insert
+	heldBytes   = 256 << 20 // of all that waits or is on its way; then hosts are told to come back
+	// aloneFor is how long hosts go alone that were in an insert that failed for what
+	// was in it: the others of them are not to fail again and again with the one.
+	aloneFor = time.Minute
+)
+
+// Options say what a gateway does.
+type Options struct {
+	Servers []string      // host:port, as they stand in the hosts' URL
+	Wait    time.Duration // how long a batch waits for those of other hosts
+	Say     func(string)  // what a person should know; may be nil
+}
+
+// Gateway is an http.Handler for an HTTP proxy of hosts.
+type Gateway struct {
+	opt     Options
+	id      string
+	servers map[string]bool
+	http    *http.Transport
+	proxy   *httputil.ReverseProxy
+
+	mu      sync.Mutex
+	lanes   map[laneKey]*lane
+	pending map[string]int       // batches that wait or are on their way, by stream
+	changed chan struct{}        // closed when there are fewer
+	alone   map[string]time.Time // streams that go alone, and until when
+	held    int64                // bytes
+	numbers int                  // of inserts
+	stats   Stats
+	failing map[string]bool // servers that the last insert failed at
+}
+
+// Stats are counts since the start.
+type Stats struct {
+	Batches uint64 // taken from hosts, to be put together
+	Inserts uint64 // made of them
+	Failed  uint64 // of these inserts
+	Alone   uint64 // batches that passed by themselves
+}
+
+// New makes a gateway.
+func New(opt Options) *Gateway {
+	if opt.Say == nil {
+		opt.Say = func(string) {}
+	}
+	g := &Gateway{
+		opt: opt, id: rand.Text(), servers: map[string]bool{},
+		lanes: map[laneKey]*lane{}, pending: map[string]int{}, changed: make(chan struct{}), alone: map[string]time.Time{}, failing: map[string]bool{},
+		http: &http.Transport{
+			DialContext: (&net.Dialer{Timeout: 5 * time.Second}).DialContext, MaxIdleConnsPerHost: 64,
+			IdleConnTimeout: 20 * time.Second, DisableCompression: true,
+		},
+	}
+	for _, s := range opt.Servers {
+		g.servers[s] = true
+	}
+	g.proxy = &httputil.ReverseProxy{
+		Transport: g.http,
+		Rewrite:   func(r *httputil.ProxyRequest) { r.Out.Host = r.Out.URL.Host }, // the request names its server
+		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, err error) {
+			unreached(err).write(w)
+		},
+	}
+	return g
+}
+
+// Stats tells what was done.
+func (g *Gateway) Stats() Stats {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.stats
+}
+
+// answer is what a host is told.
+type answer struct {
+	status   int
+	body     []byte
+	notBegun bool
+}
+
+func (a answer) write(w http.ResponseWriter) {
+	if a.notBegun {
+		w.Header().Set(NotBegunHeader, "1")
+	}
+	w.WriteHeader(a.status)
+	w.Write(a.body)
+}
+
+// unreached is the answer when a server has given none.
+func unreached(err error) answer {
+	var op *net.OpError
+	return answer{http.StatusBadGateway, []byte("gateway: " + err.Error()), errors.As(err, &op) && op.Op == "dial"}
+}
+
+// ServeHTTP implements http.Handler.
+func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	server := r.URL.Host
+	switch {
+	case r.Method != http.MethodPost || r.URL.Scheme != "http" || r.URL.Path != "/" && r.URL.Path != SettlePath:
+		http.Error(w, "this is a gateway of slowray: hosts name it in their URL of ClickHouse, as gateway=HOST:PORT", http.StatusBadRequest)
+		return
+	case !g.servers[server]:
+		http.Error(w, fmt.Sprintf("%q is no server of this gateway", server), http.StatusForbidden)
+		return
+	case r.URL.Path == SettlePath:
+		g.settle(w, r)
+		return
+	}
+	q := r.URL.Query()
+	key, ok := insertOf(r, q)
+	stream := streamOf(q.Get("query_id"))
+	if !ok || r.ContentLength < 0 || r.ContentLength > joinedBytes || g.goesAlone(stream) {
+		if ok {
+			g.mu.Lock()
+			g.stats.Alone++
+			g.mu.Unlock()
+		}
+		g.proxy.ServeHTTP(w, r)
+		return
+	}
+	body := make([]byte, r.ContentLength)
+	if _, err := io.ReadFull(r.Body, body); err != nil {
+		return // the host has gone
+	}
+	p := &piece{stream: stream, body: body, gone: r.Context().Done(), done: make(chan answer, 1)}
+	if !g.add(key, p) {
+		answer{http.StatusServiceUnavailable, []byte("gateway: too much waits for " + server), true}.write(w)
+		return
+	}
+	select {
+	case a := <-p.done:
+		a.write(w)
+	case <-p.gone: // what is on its way goes on; the host asks what became of it
+	}
+}
+
+// settle answers when no batch of a stream is here any more.
+func (g *Gateway) settle(w http.ResponseWriter, r *http.Request) {
+	stream := r.URL.Query().Get("stream")
+	for {
+		g.mu.Lock()
+		n, changed := g.pending[stream], g.changed
+		g.mu.Unlock()
+		if n == 0 {
+			return
+		}
+		select {
+		case <-changed:
+		case <-r.Context().Done():
+			return
+		}
+	}
+}
+
+// goesAlone says whether a stream was in an insert that failed for what was in it.
+func (g *Gateway) goesAlone(stream string) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	until, ok := g.alone[stream]
+	if ok && time.Now().After(until) {
+		delete(g.alone, stream)
+		return false
+	}
+	return ok
+}
+
+// insertOf is the lane of an insert of rows in FORMAT Native; false for all else, and
+// for inserts with parameters that are not slowray's.
+func insertOf(r *http.Request, q url.Values) (laneKey, bool) {
+	for name := range q {
+		switch name {
+		case "database", "query", "query_id", "decompress", "async_insert":
+		default:
+			return laneKey{}, false
+		}
+	}
+	query := q.Get("query")
+	if !strings.HasPrefix(query, "INSERT INTO ") || !strings.HasSuffix(query, ") FORMAT Native") {
+		return laneKey{}, false
+	}
+	id := q["query_id"]
+	q.Del("query_id")
+	params := q.Encode()
+	q["query_id"] = id
+	return laneKey{
+		server: r.URL.Host, params: params,
+		user: r.Header.Get("X-ClickHouse-User"), password: r.Header.Get("X-ClickHouse-Key"), authorization: r.Header.Get("Authorization"),
+	}, true
+}
+
+// streamOf is what a batch's query ID begins with, without its position; "" of other
+// inserts.
+func streamOf(queryID string) string {
+	if !strings.HasPrefix(queryID, batchID) {
+		return ""
+	}
+	return queryID[:strings.LastIndexByte(queryID, '/')+1]
+}

@@ -1,0 +1,242 @@
+package gateway
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// laneKey is what inserts must have in common to be put together: the server, the
+// table with the columns, how the body is written, and who sends it. params are
+// parameters of the request as in a URL, without the query ID.
+type laneKey struct {
+	server, params                string
+	user, password, authorization string
+}
+
+// piece is a batch of a host.
+type piece struct {
+	stream string // as in its query ID; "" of none
+	body   []byte
+	gone   <-chan struct{} // closed when the host does not wait for the answer any more
+	done   chan answer
+}
+
+// lane is what waits for one insert. It has a goroutine as long as something does.
+type lane struct {
+	waiting []*piece
+	bytes   int
+	full    chan struct{} // closed when there is enough for an insert
+}
+
+// insertTimeout is how long a server may take for an insert: as long as for one of a
+// host itself.
+const insertTimeout = time.Minute
+
+// add puts a batch into its lane; false when too much waits already.
+func (g *Gateway) add(key laneKey, p *piece) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.held+int64(len(p.body)) > heldBytes {
+		return false
+	}
+	l := g.lanes[key]
+	if l == nil {
+		l = &lane{full: make(chan struct{})}
+		g.lanes[key] = l
+		go g.run(key, l)
+	}
+	l.waiting = append(l.waiting, p)
+	was := l.bytes
+	if l.bytes += len(p.body); was < insertBytes && l.bytes >= insertBytes {
+		close(l.full)
+	}
+	g.held += int64(len(p.body))
+	g.stats.Batches++
+	if p.stream != "" {
+		g.pending[p.stream]++
+	}
+	return true
+}
+
+// run makes inserts, one after the other, until nothing waits.
+func (g *Gateway) run(key laneKey, l *lane) {
+	for {
+		timer := time.NewTimer(g.opt.Wait)
+		select {
+		case <-timer.C:
+		case <-l.full:
+			timer.Stop()
+		}
+		pieces, dropped, number := g.take(l)
+		g.release(dropped)
+		if len(pieces) > 0 {
+			a := g.insert(key, pieces, number)
+			// Before the hosts hear of it: who asks then must find nothing here.
+			g.release(pieces)
+			for _, p := range pieces {
+				p.done <- a
+			}
+		}
+		g.mu.Lock()
+		if len(l.waiting) == 0 {
+			delete(g.lanes, key)
+			g.mu.Unlock()
+			return
+		}
+		g.mu.Unlock()
+	}
+}
+
+// take takes what makes an insert off a lane; dropped are batches whose hosts have
+// gone: they ask what is there, and send it again.
+func (g *Gateway) take(l *lane) (pieces, dropped []*piece, number int) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	size, n := 0, 0
+	for n < len(l.waiting) && size < insertBytes {
+		p := l.waiting[n]
+		size += len(p.body)
+		n++
+		select {
+		case <-p.gone:
+			dropped = append(dropped, p)
+		default:
+			pieces = append(pieces, p)
+		}
+	}
+	l.waiting = slices.Delete(l.waiting, 0, n)
+	if was := l.bytes; was >= insertBytes {
+		if l.full = make(chan struct{}); was-size >= insertBytes {
+			close(l.full)
+		}
+	}
+	l.bytes -= size
+	g.numbers++
+	return pieces, dropped, g.numbers
+}
+
+// release forgets batches.
+func (g *Gateway) release(pieces []*piece) {
+	if len(pieces) == 0 {
+		return
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, p := range pieces {
+		g.held -= int64(len(p.body))
+		if p.stream == "" {
+			continue
+		}
+		if g.pending[p.stream]--; g.pending[p.stream] == 0 {
+			delete(g.pending, p.stream)
+		}
+	}
+	close(g.changed)
+	g.changed = make(chan struct{})
+}
+
+// insert sends batches as one insert. A body is blocks of FORMAT Native, in LZ4 frames
+// or not: several after each other are one too. The server makes one block of them,
+// and one part for each day. The rows of a batch are of one day: they are
+// there whole or not at all, as without a gateway.
+func (g *Gateway) insert(key laneKey, pieces []*piece, number int) answer {
+	// Tables lie in the order of histories: so the server has less to sort.
+	slices.SortStableFunc(pieces, func(a, b *piece) int { return cmp.Compare(a.stream, b.stream) })
+	size := 0
+	for _, p := range pieces {
+		size += len(p.body)
+	}
+	body := make([]byte, 0, size)
+	for _, p := range pieces {
+		body = append(body, p.body...)
+	}
+	a, err := g.post(key, QueryPrefix(nameOf(pieces[0].stream))+g.id+"/"+strconv.Itoa(number), body)
+	if err != nil {
+		a = unreached(err)
+	}
+	g.note(key.server, pieces, a)
+	return a
+}
+
+// nameOf is the stream's name in what its query IDs begin with.
+func nameOf(stream string) string {
+	parts := strings.Split(strings.TrimSuffix(stream, "/"), "/")
+	return cmp.Or(parts[len(parts)-1], "none")
+}
+
+func (g *Gateway) post(key laneKey, id string, body []byte) (answer, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), insertTimeout)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+key.server+"/?"+key.params+"&query_id="+url.QueryEscape(id), bytes.NewReader(body))
+	if err != nil {
+		return answer{}, err
+	}
+	for name, value := range map[string]string{"X-ClickHouse-User": key.user, "X-ClickHouse-Key": key.password, "Authorization": key.authorization} {
+		if value != "" {
+			req.Header.Set(name, value)
+		}
+	}
+	resp, err := g.http.RoundTrip(req)
+	if err != nil {
+		return answer{}, err
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(io.LimitReader(resp.Body, 64<<10))
+	return answer{status: resp.StatusCode, body: text}, err
+}
+
+// dataErrors are codes of ClickHouse for what is wrong with the rows of an insert, not
+// with the server: one host's fault may be all others' (src/Common/ErrorCodes.cpp).
+var dataErrors = []int{6, 10, 16, 27, 33, 40, 53, 117, 246, 271}
+
+// note counts an insert, says when a server begins to fail and when it works again,
+// and lets batches go alone that failed together.
+func (g *Gateway) note(server string, pieces []*piece, a answer) {
+	g.mu.Lock()
+	g.stats.Inserts++
+	failed := a.status != http.StatusOK
+	if failed {
+		g.stats.Failed++
+		if len(pieces) > 1 && slices.Contains(dataErrors, codeOf(a.body)) {
+			now := time.Now()
+			maps.DeleteFunc(g.alone, func(_ string, until time.Time) bool { return now.After(until) })
+			for _, p := range pieces {
+				if p.stream != "" {
+					g.alone[p.stream] = now.Add(aloneFor)
+				}
+			}
+		}
+	}
+	news := failed != g.failing[server]
+	g.failing[server] = failed
+	g.mu.Unlock()
+	if news {
+		what := "takes inserts again"
+		if failed {
+			text, _, _ := bytes.Cut(a.body, []byte("\n"))
+			what = fmt.Sprintf("refuses inserts: %.300s", text)
+		}
+		g.opt.Say(server + ": " + what)
+	}
+}
+
+// codeOf is the code of an error's text, "Code: 33, …"; 0 of others.
+func codeOf(text []byte) int {
+	rest, ok := strings.CutPrefix(string(text[:min(len(text), 40)]), "Code: ")
+	if !ok {
+		return 0
+	}
+	end := strings.IndexFunc(rest, func(r rune) bool { return r < '0' || r > '9' })
+	code, _ := strconv.Atoi(rest[:max(end, 0)])
+	return code
+}
