@@ -133,7 +133,7 @@ func (db *DB) addServices(ctx context.Context, part tableSpan, conditions string
 	// number, made of the hash of the service and the bucket.
 	var count proto.ColUInt64
 	err = db.anyServer(ctx, func(server string, d Dialect) error {
-		return db.c.query(ctx, server, d, "SELECT key + bucket AS k, sum(n) AS n_ FROM (SELECT "+serviceHash+" AS key, total_histMap.bucket AS b, total_histMap.n AS c FROM "+
+		return db.queryBlocks(ctx, server, d, histogramRows, "SELECT key + bucket AS k, sum(n) AS n_ FROM (SELECT "+serviceHash+" AS key, total_histMap.bucket AS b, total_histMap.n AS c FROM "+
 			part.table+" WHERE "+where+") ARRAY JOIN b AS bucket, c AS n GROUP BY k", proto.Results{{Data: &key}, {Data: &count}},
 			func(n int) bool {
 				for i := range n {
@@ -148,4 +148,25 @@ func (db *DB) addServices(ctx context.Context, part tableSpan, conditions string
 		s.total.RaiseMax(us * 1000)
 	}
 	return err
+}
+
+// histogramRows is how many rows with a histogram a server takes at a time: with its own
+// 65,536, what it makes of them is hundreds of megabytes, and it waits for memory most
+// of the time.
+const histogramRows = 1024
+
+// codeFixedSettings is what a server answers whose user may not change settings.
+const codeFixedSettings = 164
+
+// queryBlocks is client.query where the server takes so many rows at a time, if the
+// user may say so.
+func (db *DB) queryBlocks(ctx context.Context, server string, d Dialect, block int, statement string, results proto.Results, rows func(n int) bool) error {
+	if !db.fixedSettings.Load() {
+		err := db.c.query(ctx, server, d, fmt.Sprintf("%s SETTINGS max_block_size = %d", statement, block), results, rows)
+		if codeOf(err) != codeFixedSettings {
+			return err
+		}
+		db.fixedSettings.Store(true)
+	}
+	return db.c.query(ctx, server, d, statement, results, rows)
 }
