@@ -36,9 +36,6 @@ const (
 // items is how many rows the application changes.
 const items = 100
 
-// space is the name of the network namespace of a host.
-func space(host string) string { return fmt.Sprintf("slowray-demo-%s-%d", host, os.Getpid()) }
-
 // source is how the database is reached.
 func source() string {
 	c := mysql.NewConfig()
@@ -49,23 +46,8 @@ func source() string {
 // realHosts makes two namespaces with a wire between them, starts the application and
 // its database in them, and a recorder in each.
 func (s *stage) realHosts(ctx context.Context, slowray string, cluster *clickhousetest.Cluster) error {
-	for _, host := range []string{hostApp, hostDB} {
-		if err := s.run(ctx, "ip", "netns", "add", space(host)); err != nil {
-			return err
-		}
-		s.atEnd(func() { s.run(context.Background(), "ip", "netns", "del", space(host)) })
-	}
-	wire := [][]string{
-		{"ip", "link", "add", "wire0", "netns", space(hostApp), "type", "veth", "peer", "name", "wire0", "netns", space(hostDB)},
-	}
-	for host, addr := range map[string]string{hostApp: appAddr, hostDB: dbAddr} {
-		wire = append(wire, []string{"ip", "-n", space(host), "addr", "add", addr + "/24", "dev", "wire0"},
-			[]string{"ip", "-n", space(host), "link", "set", "wire0", "up"}, []string{"ip", "-n", space(host), "link", "set", "lo", "up"})
-	}
-	for _, args := range wire {
-		if err := s.run(ctx, args...); err != nil {
-			return err
-		}
+	if err := s.wire(); err != nil {
+		return err
 	}
 	for _, host := range []string{hostApp, hostDB} {
 		for _, shard := range cluster.Servers {

@@ -8,7 +8,6 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
-	"runtime"
 	"strconv"
 	"syscall"
 	"time"
@@ -21,15 +20,14 @@ import (
 const role = "SLOWRAY_FLEETDEMO_ROLE"
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
-	// What is started is told to end when the thread that started it does (see begin).
-	runtime.LockOSThread()
 	var err error
 	switch r := os.Getenv(role); r {
 	case "":
 		err = demo(ctx)
 	case roleApp:
+		stop() // it ends as it is told to, with nothing to put away
 		err = serve(os.Args[1])
 	case roleUsers:
 		err = use(ctx, os.Args[1])
@@ -38,7 +36,11 @@ func main() {
 	default:
 		err = fmt.Errorf("no role %q", r)
 	}
-	if err != nil && ctx.Err() == nil {
+	switch {
+	case err == nil:
+	case ctx.Err() != nil:
+		os.Exit(130) // as a shell tells of Ctrl-C
+	default:
 		fmt.Fprintln(os.Stderr, "fleetdemo:", err)
 		os.Exit(1)
 	}
@@ -52,11 +54,16 @@ const (
 	dbPort  = 3726
 )
 
+// shipEvery is how much a batch of the simulated hosts holds, in seconds. Each costs the
+// shards the same, whatever is in it.
+const shipEvery = 10
+
 func demo(ctx context.Context) error {
 	slowray := flag.String("slowray", "bin/slowray", "the program to show")
 	hosts := flag.Int("hosts", 50, "simulated hosts")
-	calm := flag.Duration("calm", 100*time.Second, "how long all is well at first")
-	fault := flag.Duration("fault", 60*time.Second, "how long the rows are locked then")
+	calm := flag.Duration("calm", 0, "how long all is well at least")
+	fault := flag.Duration("fault", 30*time.Second, "how long the rows are locked at least")
+	patience := flag.Duration("patience", 5*time.Minute, "how long is waited until enough is known, and then until it is found")
 	keep := flag.Bool("keep", false, "leave what was printed and recorded where it is")
 	flag.Parse()
 	if os.Getuid() != 0 {
@@ -66,9 +73,10 @@ func demo(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s := &stage{began: time.Now(), early: make(chan error, 1)}
+	s := &stage{began: time.Now(), early: make(chan error, 1), spaces: map[string]*os.File{}}
 	defer s.close()
-	if s.dir, err = os.MkdirTemp("", "slowray-fleet-demo-"); err != nil {
+	sweep()
+	if s.dir, err = os.MkdirTemp("", fmt.Sprintf("%s%d-", dirPrefix, os.Getpid())); err != nil {
 		return err
 	}
 	s.keep = *keep
@@ -83,26 +91,35 @@ func demo(ctx context.Context) error {
 		return err
 	}
 	s.say(fmt.Sprintf("%d simulated hosts send to them", *hosts))
-	length := *calm + *fault + 30*time.Second
-	if err := s.start("simulated", "", exe, "lab", "fleet", "--hosts", strconv.Itoa(*hosts), "--for", length.String(), "--every", "10s", "--to", url); err != nil {
+	length := 2**patience + *calm + *fault
+	if err := s.start("simulated", "", exe, "lab", "fleet", "--hosts", strconv.Itoa(*hosts), "--for", length.String(), "--every", fmt.Sprintf("%ds", shipEvery), "--to", url); err != nil {
 		return err
 	}
 	s.say("two real hosts: app-1 calls db-1 (MariaDB), slowray record on each")
 	if err := s.realHosts(ctx, exe, cluster); err != nil {
 		return err
 	}
-	s.say("all is well for " + calm.String())
-	if err := s.wait(ctx, *calm); err != nil {
+	// Who asks waits for the batches of those that keep seconds back longest.
+	from := fmt.Sprintf("%s&linger=%ds", url, shipEvery)
+	w, err := newWatch(s, from)
+	if err != nil {
 		return err
 	}
-	s.say("on db-1 a report locks the rows that the application changes, for " + fault.String())
+	defer w.close()
+	s.say("all is well; what is usual is learned")
+	if err := w.until(ctx, *calm, *patience, w.known); err != nil {
+		return err
+	}
+	s.say("on db-1 a report locks the rows that the application changes")
+	planted := time.Now()
 	if err := s.play(roleReport, hostDB, source()); err != nil {
 		return err
 	}
-	if err := s.wait(ctx, *fault); err != nil {
+	if err := w.until(ctx, *fault, *patience, func(ctx context.Context) (bool, string, error) { return w.found(ctx, planted) }); err != nil {
 		return err
 	}
 	s.say("slowray fleet why")
 	fmt.Println()
-	return s.ask(ctx, exe, "fleet", "why", "--from", url, "--for", max(*fault+10*time.Second, time.Minute).String())
+	process := fmt.Sprintf("mariadbd (pid %d)", s.pid("mariadbd"))
+	return s.ask(ctx, []string{"on " + hostDB, process}, exe, "fleet", "why", "--from", from, "--for", max(time.Since(planted)+5*time.Second, time.Minute).Truncate(time.Second).String())
 }

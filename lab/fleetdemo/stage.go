@@ -6,37 +6,118 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
+	"strconv"
+	"strings"
 	"syscall"
 	"time"
 
-	"github.com/slowray/slowray/lab/netns"
+	"golang.org/x/sys/unix"
 )
 
 // stage is everything that the demonstration has made, to be taken down again.
 type stage struct {
-	began time.Time
-	dir   string
-	keep  bool
-	ends  []func()   // the last first
-	early chan error // programs that ended before they were told to
+	began    time.Time
+	dir      string
+	keep     bool
+	spaces   map[string]*os.File // network namespaces, by host
+	programs []*program
+	ends     []func()   // the last first, after the programs
+	early    chan error // programs that ended before they were told to
 }
+
+// program is a process that was started.
+type program struct {
+	name  string
+	cmd   *exec.Cmd
+	ended chan struct{}
+}
+
+// grace is how long programs have to end by themselves, all together, and killed is how
+// long what was killed may take: the kernel unloads the recorders' BPF programs meanwhile.
+const (
+	grace  = 2 * time.Second
+	killed = 20 * time.Second
+)
 
 func (s *stage) atEnd(f func()) { s.ends = append(s.ends, f) }
 
+// close ends all that was started, at once, and removes what was made.
 func (s *stage) close() {
+	s.endPrograms()
 	for _, end := range slices.Backward(s.ends) {
 		end()
 	}
 	switch {
+	case s.dir == "":
 	case s.keep:
 		fmt.Println("left in " + s.dir)
-	case s.dir != "":
-		os.RemoveAll(s.dir)
+	default:
+		if err := os.RemoveAll(s.dir); err != nil {
+			fmt.Fprintln(os.Stderr, "fleetdemo: left behind:", err)
+		}
+	}
+}
+
+// endPrograms tells all programs to end, and kills those that do not soon.
+func (s *stage) endPrograms() {
+	for _, p := range s.programs {
+		p.cmd.Process.Signal(syscall.SIGTERM)
+	}
+	soon := time.After(grace)
+	for _, p := range s.programs {
+		select {
+		case <-p.ended:
+		case <-soon:
+			soon = closed
+		}
+	}
+	// Also what they have started: each is a group of its own.
+	for _, p := range s.programs {
+		syscall.Kill(-p.cmd.Process.Pid, syscall.SIGKILL)
+	}
+	late := time.After(killed)
+	for _, p := range s.programs {
+		select {
+		case <-p.ended:
+		case <-late:
+			fmt.Fprintf(os.Stderr, "fleetdemo: %s (pid %d) was killed and has not ended yet\n", p.name, p.cmd.Process.Pid)
+		}
+	}
+}
+
+// closed is a time that has passed.
+var closed = func() <-chan time.Time {
+	c := make(chan time.Time)
+	close(c)
+	return c
+}()
+
+// dirPrefix begins the names of the demonstration's directories; the process that made
+// it follows.
+const dirPrefix = "slowray-fleet-demo-"
+
+// sweep removes the directories of demonstrations that were killed. Nothing else of
+// them outlives them.
+func sweep() {
+	list, err := filepath.Glob(filepath.Join(os.TempDir(), dirPrefix+"*"))
+	if err != nil {
+		return
+	}
+	for _, dir := range list {
+		pid, _, _ := strings.Cut(strings.TrimPrefix(filepath.Base(dir), dirPrefix), "-")
+		n, err := strconv.Atoi(pid)
+		if err != nil || syscall.Kill(n, 0) == nil {
+			continue
+		}
+		var s unix.Stat_t
+		if unix.Lstat(dir, &s) == nil && s.Uid == uint32(os.Getuid()) {
+			os.RemoveAll(dir)
+		}
 	}
 }
 
@@ -57,9 +138,13 @@ func (s *stage) wait(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// run runs a program to its end; what it prints is told when it fails.
+// run runs a program to its end; what it prints is told when it fails. What it has
+// started ends with it when the context does.
 func (s *stage) run(ctx context.Context, args ...string) error {
-	out, err := exec.CommandContext(ctx, args[0], args[1:]...).CombinedOutput()
+	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	out, err := cmd.CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("%v: %w: %s", args, err, out)
 	}
@@ -67,35 +152,33 @@ func (s *stage) run(ctx context.Context, args ...string) error {
 }
 
 // ask runs a program that answers by its exit status, as diff(1) does: 1 is that it
-// found something.
-func (s *stage) ask(ctx context.Context, args ...string) error {
+// found something. It must name all of want.
+func (s *stage) ask(ctx context.Context, want []string, args ...string) error {
+	var answer bytes.Buffer
 	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
-	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
+	cmd.Stdout, cmd.Stderr = io.MultiWriter(os.Stdout, &answer), os.Stderr
 	err := cmd.Run()
 	var exit *exec.ExitError
 	switch {
 	case err == nil:
 		return errors.New("nothing was found, though rows were locked")
-	case errors.As(err, &exit) && exit.ExitCode() == 1:
-		return nil
+	case !errors.As(err, &exit) || exit.ExitCode() != 1:
+		return fmt.Errorf("%v: %w", args, err)
 	}
-	return fmt.Errorf("%v: %w", args, err)
+	for _, w := range want {
+		if !strings.Contains(answer.String(), w) {
+			return fmt.Errorf("the answer does not name %s", w)
+		}
+	}
+	return nil
 }
 
 // start starts a program, in the network namespace of a host if one is named. It is
 // ended with the stage; what it prints is in a file of its name.
 func (s *stage) start(name, host string, args ...string) error {
-	if host != "" {
-		args = append([]string{"ip", "netns", "exec", space(host)}, args...)
-	}
-	log, err := os.Create(filepath.Join(s.dir, name+".log"))
-	if err != nil {
-		return err
-	}
-	defer log.Close()
 	cmd := exec.Command(args[0], args[1:]...)
-	cmd.Stdout, cmd.Stderr, cmd.Env = log, log, append(os.Environ(), role+"=")
-	return s.begin(name, cmd)
+	cmd.Env = append(os.Environ(), role+"=")
+	return s.begin(name, host, cmd)
 }
 
 // play starts this program in one of its roles.
@@ -109,42 +192,59 @@ func (s *stage) play(as, host, about string) error {
 	if err := os.Symlink(exe, file); err != nil && !errors.Is(err, os.ErrExist) {
 		return err
 	}
-	cmd := exec.Command("ip", "netns", "exec", space(host), file, about)
+	cmd := exec.Command(file, about)
 	cmd.Env = append(os.Environ(), role+"="+as)
-	log, err := os.Create(filepath.Join(s.dir, as+".log"))
+	return s.begin(as, host, cmd)
+}
+
+// begin starts a command that ends with this process, whatever ends it.
+func (s *stage) begin(name, host string, cmd *exec.Cmd) error {
+	log, err := os.Create(filepath.Join(s.dir, name+".log"))
 	if err != nil {
 		return err
 	}
 	defer log.Close()
 	cmd.Stdout, cmd.Stderr = log, log
-	return s.begin(as, cmd)
-}
-
-// begin starts a command that ends with this process, whatever ends it.
-func (s *stage) begin(name string, cmd *exec.Cmd) error {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
-	if err := cmd.Start(); err != nil {
-		return fmt.Errorf("%s: %w", name, err)
-	}
-	ended := make(chan struct{})
+	p := &program{name: name, cmd: cmd, ended: make(chan struct{})}
+	begun := make(chan error)
 	go func() {
-		defer close(ended)
+		// The namespace and Pdeathsig go by thread: this one is in the namespace, lives as
+		// long as the program, and ends with this goroutine.
+		runtime.LockOSThread()
+		if host != "" {
+			if err := unix.Setns(int(s.spaces[host].Fd()), unix.CLONE_NEWNET); err != nil {
+				begun <- fmt.Errorf("enter the namespace of %s: %w", host, err)
+				return
+			}
+		}
+		if err := cmd.Start(); err != nil {
+			begun <- err
+			return
+		}
+		begun <- nil
 		err := cmd.Wait()
 		select {
 		case s.early <- fmt.Errorf("%s ended (%v): %s", name, err, s.lastLine(name)):
 		default:
 		}
+		close(p.ended)
 	}()
-	s.atEnd(func() {
-		cmd.Process.Signal(syscall.SIGTERM)
-		select {
-		case <-ended:
-		case <-time.After(5 * time.Second):
-			syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
-			<-ended
-		}
-	})
+	if err := <-begun; err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	s.programs = append(s.programs, p)
 	return nil
+}
+
+// pid is a program's process.
+func (s *stage) pid(name string) int {
+	for _, p := range s.programs {
+		if p.name == name {
+			return p.cmd.Process.Pid
+		}
+	}
+	return 0
 }
 
 // lastLine is the last line that a program has printed.
@@ -155,52 +255,4 @@ func (s *stage) lastLine(name string) string {
 	}
 	lines := bytes.Split(bytes.TrimSpace(text), []byte("\n"))
 	return string(lines[len(lines)-1])
-}
-
-// forward makes a listener inside the namespace of a host that leads to the same
-// port of this machine's loopback.
-func (s *stage) forward(host, addr string) error {
-	ns, err := os.Open("/run/netns/" + space(host))
-	if err != nil {
-		return err
-	}
-	defer ns.Close()
-	var l net.Listener
-	if err := netns.Do(ns, func() (err error) {
-		l, err = net.Listen("tcp", addr)
-		return err
-	}); err != nil {
-		return err
-	}
-	s.atEnd(func() { l.Close() })
-	go func() {
-		for {
-			in, err := l.Accept()
-			if err != nil {
-				return
-			}
-			go pass(in, addr)
-		}
-	}()
-	return nil
-}
-
-// pass takes a connection to where addr is outside.
-func pass(in net.Conn, addr string) {
-	defer in.Close()
-	out, err := net.Dial("tcp", addr)
-	if err != nil {
-		return
-	}
-	defer out.Close()
-	done := make(chan struct{}, 2)
-	for _, way := range [][2]net.Conn{{out, in}, {in, out}} {
-		go func() {
-			io.Copy(way[0], way[1])
-			way[0].(*net.TCPConn).CloseWrite()
-			done <- struct{}{}
-		}()
-	}
-	<-done
-	<-done
 }

@@ -110,6 +110,21 @@ func New(o Options) *Model {
 // Endpoints is how many endpoints are known.
 func (m *Model) Endpoints() int { return len(m.index) }
 
+// Known says how many endpoints of a host there are, of all hosts where host is empty,
+// and of how many of them enough was seen to judge them.
+func (m *Model) Known(host string) (enough, all int) {
+	for _, e := range m.ends {
+		if e.whole || host != "" && e.Key.Host != host {
+			continue
+		}
+		all++
+		if e.Seen >= enoughSeen {
+			enough++
+		}
+	}
+	return enough, all
+}
+
 // newTrack knows nothing: wide.
 func newTrack(sig Signal) track {
 	t := track{A: [2]float32{1, 1}, B: [windows]float32{0.09, 0.09, 0.09}}

@@ -161,6 +161,10 @@ func (w *Watcher) end(at int64) []Event {
 	return w.incident.follow(at, j.Anomalies, &x)
 }
 
+// Known says how many endpoints of a host there are, of all hosts where host is empty,
+// and how many of them are known well enough to be judged.
+func (w *Watcher) Known(host string) (enough, all int) { return w.model.Known(host) }
+
 // Open are the incidents that last, the oldest first.
 func (w *Watcher) Open() []Incident {
 	var all []Incident
