@@ -81,7 +81,7 @@ func demo(ctx context.Context) error {
 	}
 	s.keep = *keep
 	s.say("starting two shards of ClickHouse")
-	cluster, err := clickhousetest.Start(ctx, filepath.Join(s.dir, "clickhouse"), clickhousetest.Layout{Shards: 2})
+	cluster, err := clickhousetest.Start(ctx, filepath.Join(s.dir, "clickhouse"), clickhousetest.Layout{Shards: 2, Tidy: true})
 	if err != nil {
 		return err
 	}

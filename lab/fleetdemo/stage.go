@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -57,10 +58,23 @@ func (s *stage) close() {
 	case s.keep:
 		fmt.Println("left in " + s.dir)
 	default:
-		if err := os.RemoveAll(s.dir); err != nil {
+		if err := removeAll(s.dir); err != nil {
 			fmt.Fprintln(os.Stderr, "fleetdemo: left behind:", err)
 		}
+		s.say("all is ended and removed")
 	}
+}
+
+// removeAll removes a directory; the shards have tens of thousands of files in theirs, which
+// are removed several at a time.
+func removeAll(dir string) error {
+	tables, _ := filepath.Glob(filepath.Join(dir, "clickhouse", "*", "data", "data", "*", "*")) // the pattern is right
+	var done sync.WaitGroup
+	for _, t := range tables {
+		done.Go(func() { os.RemoveAll(t) }) // what is left of it is told below
+	}
+	done.Wait()
+	return os.RemoveAll(dir)
 }
 
 // endPrograms tells all programs to end, and kills those that do not soon.

@@ -15,6 +15,9 @@ import (
 type Layout struct {
 	Shards   int // default 1
 	Replicas int // of each shard, default 1; more need a ZooKeeper, which is then started too
+	// Tidy servers remove parts that were merged after seconds and not minutes: each has some
+	// 150 files, and a host's batch makes three.
+	Tidy bool
 }
 
 // ClusterName is what the servers call the cluster of all of them.
@@ -60,7 +63,7 @@ func Start(ctx context.Context, dir string, l Layout) (*Cluster, error) {
 		c.Servers = append(c.Servers, replicas)
 	}
 	for srv := range c.all {
-		if err := srv.configure(c, zookeeper); err != nil {
+		if err := srv.configure(c, zookeeper, l.Tidy); err != nil {
 			return fail(err)
 		}
 		if err := srv.begin(); err != nil {

@@ -31,7 +31,7 @@ func newServer(dir string, shard, replica int) (*Server, error) {
 
 // configure writes the configuration: everything below the server's directory.
 // Its root is <yandex>, as old servers insist.
-func (s *Server) configure(c *Cluster, zookeeper int) error {
+func (s *Server) configure(c *Cluster, zookeeper int, tidy bool) error {
 	var remote strings.Builder
 	for _, replicas := range c.Servers {
 		fmt.Fprintf(&remote, "<shard><internal_replication>true</internal_replication>")
@@ -40,10 +40,13 @@ func (s *Server) configure(c *Cluster, zookeeper int) error {
 		}
 		remote.WriteString("</shard>")
 	}
-	keeper := ""
+	more := ""
 	if zookeeper != 0 {
 		// A short session: a server that was killed is found out soon.
-		keeper = fmt.Sprintf("<zookeeper><node><host>127.0.0.1</host><port>%d</port></node><session_timeout_ms>4000</session_timeout_ms></zookeeper>", zookeeper)
+		more = fmt.Sprintf("<zookeeper><node><host>127.0.0.1</host><port>%d</port></node><session_timeout_ms>4000</session_timeout_ms></zookeeper>", zookeeper)
+	}
+	if tidy {
+		more += "<merge_tree><old_parts_lifetime>3</old_parts_lifetime></merge_tree>"
 	}
 	_, port, _ := strings.Cut(s.HTTP, ":")
 	config := fmt.Sprintf(`<yandex>
@@ -59,7 +62,7 @@ func (s *Server) configure(c *Cluster, zookeeper int) error {
 <macros><shard>%[8]d</shard><replica>%[9]d</replica></macros>
 <distributed_ddl><path>/clickhouse/task_queue/ddl</path></distributed_ddl>
 </yandex>
-`, s.Dir, port, s.tcp, s.interserver, ClusterName, remote.String(), keeper, s.shard, s.replica)
+`, s.Dir, port, s.tcp, s.interserver, ClusterName, remote.String(), more, s.shard, s.replica)
 	users := `<yandex>
 <profiles><default><max_memory_usage>4000000000</max_memory_usage><load_balancing>in_order</load_balancing></default></profiles>
 <users><default><password></password><networks><ip>127.0.0.1</ip></networks><profile>default</profile><quota>default</quota></default></users>
