@@ -39,6 +39,14 @@ func (f *fleetFlags) open() (fleet.Archive, error) {
 	return open(f.From)
 }
 
+// advised adds to an error what to do about it, as far as that is known.
+func advised(err error) error {
+	if advice := clickhouse.Advice(err); advice != "" {
+		return fmt.Errorf("%w: %s", err, advice)
+	}
+	return err
+}
+
 // closeArchive closes an archive that holds connections.
 func closeArchive(a fleet.Archive) {
 	if c, ok := a.(io.Closer); ok {

@@ -62,7 +62,7 @@ func (c *fleetInitCmd) Run(s *streams, ctx context.Context) error {
 	}
 	err = clickhouse.Init(ctx, cfg, keep, func(line string) { fmt.Fprintln(s.out, report.Clean(line)) })
 	if err != nil {
-		return fmt.Errorf("fleet init: %w", err)
+		return fmt.Errorf("fleet init: %w", advised(err))
 	}
 	return nil
 }

@@ -44,9 +44,9 @@ func (c *fleetPageCmd) Run(ctx context.Context, s *streams) error {
 	hosts, err := archive.Hosts(first)
 	cancel()
 	if err != nil {
-		return fmt.Errorf("fleet page: %w", err)
+		return fmt.Errorf("fleet page: %w", advised(err))
 	}
-	page, err := (&recordCmd{Listen: c.Listen, ListenName: c.ListenName}).listen()
+	page, err := listenPage(c.Listen, c.ListenName)
 	if err != nil {
 		return fmt.Errorf("fleet page: %w", err)
 	}

@@ -46,7 +46,7 @@ func (c *fleetTopCmd) Run(ctx context.Context, s *streams) error {
 	err = w.Learn(ctx, time.Now())
 	progress.clear()
 	if err != nil {
-		return fmt.Errorf("fleet top: %w", err)
+		return fmt.Errorf("fleet top: %w", advised(err))
 	}
 	next := func(ctx context.Context) (*answer.Table, error) {
 		if _, err := w.Step(ctx, time.Now()); err != nil {
@@ -60,13 +60,13 @@ func (c *fleetTopCmd) Run(ctx context.Context, s *streams) error {
 		progress.quiet = true
 		noColor := os.Getenv("NO_COLOR") != "" || os.Getenv("TERM") == "dumb" // no-color.org
 		if err := top.LiveFleet(ctx, next, c.Every, noColor, os.Stdin, s.out); err != nil {
-			return fmt.Errorf("fleet top: %w", err)
+			return fmt.Errorf("fleet top: %w", advised(err))
 		}
 		return nil
 	}
 	t, err := next(ctx)
 	if err != nil {
-		return fmt.Errorf("fleet top: %w", err)
+		return fmt.Errorf("fleet top: %w", advised(err))
 	}
 	if c.JSON {
 		return t.JSON(s.out)

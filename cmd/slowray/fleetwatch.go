@@ -52,7 +52,7 @@ func (c *fleetWatchCmd) Run(ctx context.Context, s *streams) error {
 		if ctx.Err() != nil {
 			return nil
 		}
-		return fmt.Errorf("fleet watch: %w", err)
+		return fmt.Errorf("fleet watch: %w", advised(err))
 	}
 	tell := teller{c: c, s: s, archive: archive}
 	for _, i := range w.Open() {
@@ -64,7 +64,7 @@ func (c *fleetWatchCmd) Run(ctx context.Context, s *streams) error {
 		events, err := w.Step(ctx, time.Now())
 		tell.say(ctx, events)
 		if ctx.Err() == nil {
-			tell.trouble(err)
+			tell.trouble(advised(err))
 		}
 		select {
 		case <-ctx.Done():

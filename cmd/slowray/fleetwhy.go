@@ -43,7 +43,7 @@ func (c *fleetWhyCmd) Validate() error {
 
 // question is what was asked, as seen from now.
 func (c *fleetWhyCmd) question(now time.Time) (answer.Question, error) {
-	q := answer.Question{Service: c.Service, Host: c.Host}
+	q := answer.Question{Service: c.Service, Host: c.Host, Now: now}
 	length := fleetRange
 	if c.For != nil {
 		length = *c.For
@@ -96,7 +96,7 @@ func (c *fleetWhyCmd) Run(ctx context.Context, s *streams) error {
 	r, err := answer.Why(ctx, archive, q)
 	progress.clear()
 	if err != nil {
-		return fmt.Errorf("fleet why: %w", err)
+		return fmt.Errorf("fleet why: %w", advised(err))
 	}
 	write := r.Text
 	if c.JSON {

@@ -53,7 +53,7 @@ func (c *pageCmd) Run(ctx context.Context, s *streams) error {
 	if from.IsZero() {
 		return fmt.Errorf("page: there is nothing of a history in %s: slowray record keeps one", c.Dir)
 	}
-	page, err := (&recordCmd{Listen: c.Listen, ListenName: c.ListenName}).listen()
+	page, err := listenPage(c.Listen, c.ListenName)
 	if err != nil {
 		return fmt.Errorf("page: %w", err)
 	}

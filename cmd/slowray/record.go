@@ -89,7 +89,7 @@ func (c *recordCmd) Run(ctx context.Context, s *streams) error {
 	debug.SetGCPercent(recordGC)
 	debug.SetMemoryLimit(recordMemory)
 	signal.Ignore(syscall.SIGPIPE) // whoever reads the lines may leave
-	page, err := c.listen()
+	page, err := listenPage(c.Listen, c.ListenName)
 	if err != nil {
 		return fmt.Errorf("record: %w", err)
 	}
@@ -121,7 +121,7 @@ func (c *recordCmd) Run(ctx context.Context, s *streams) error {
 }
 
 // record records into a store, and tells others of it.
-func (c *recordCmd) record(ctx context.Context, told *recordLog, page *recordPage, history *store.Store, sent *shipping) error {
+func (c *recordCmd) record(ctx context.Context, told *recordLog, page *servedPage, history *store.Store, sent *shipping) error {
 	told.targets = sent.status
 	var rec *record.Recorder
 	name, _ := os.Hostname()

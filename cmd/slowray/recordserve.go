@@ -26,8 +26,8 @@ const listenOff = "off"
 // made where it is needed.
 const tokenVariable = "SLOWRAY_TOKEN"
 
-// recordPage is the page, its interface and /metrics.
-type recordPage struct {
+// servedPage is a page and its interface, and of a recorder /metrics.
+type servedPage struct {
 	listener *web.Listener // nil when nothing is served
 	token    string
 	names    []string
@@ -35,14 +35,14 @@ type recordPage struct {
 	exporter *export.Exporter
 }
 
-// listen opens the address early: one that is taken is a reason not to begin.
-func (c *recordCmd) listen() (*recordPage, error) {
-	p := &recordPage{names: c.ListenName}
-	if c.Listen == listenOff {
+// listenPage opens the address of a page early: one that is taken is a reason not to begin.
+func listenPage(address string, names []string) (*servedPage, error) {
+	p := &servedPage{names: names}
+	if address == listenOff {
 		return p, nil
 	}
 	var err error
-	if p.listener, err = web.Listen(c.Listen); err != nil {
+	if p.listener, err = web.Listen(address); err != nil {
 		return nil, err
 	}
 	p.token = os.Getenv(tokenVariable)
@@ -53,7 +53,7 @@ func (c *recordCmd) listen() (*recordPage, error) {
 }
 
 // address is how the page is opened; empty when there is none.
-func (p *recordPage) address() string {
+func (p *servedPage) address() string {
 	switch {
 	case p.listener == nil:
 		return ""
@@ -64,7 +64,7 @@ func (p *recordPage) address() string {
 }
 
 // port is the TCP port that is listened on, 0 when there is none.
-func (p *recordPage) port() uint16 {
+func (p *servedPage) port() uint16 {
 	if p.listener == nil {
 		return 0
 	}
@@ -75,7 +75,7 @@ func (p *recordPage) port() uint16 {
 }
 
 // serve answers until ctx is done. trouble is told of what ends it before.
-func (p *recordPage) serve(ctx context.Context, rec *record.Recorder, dir string, trouble func(error)) (wait func(), err error) {
+func (p *servedPage) serve(ctx context.Context, rec *record.Recorder, dir string, trouble func(error)) (wait func(), err error) {
 	if p.listener == nil {
 		return func() {}, nil
 	}
@@ -109,7 +109,7 @@ func (p *recordPage) serve(ctx context.Context, rec *record.Recorder, dir string
 }
 
 // close ends what serve began, or listen when nothing was served.
-func (p *recordPage) close() {
+func (p *servedPage) close() {
 	if p.listener != nil {
 		_ = p.listener.Close() // Serve has closed it, but for when it never began
 	}
