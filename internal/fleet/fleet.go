@@ -105,6 +105,23 @@ type Point struct {
 	MinRTTUS int64
 }
 
+// Place is where the processes of an endpoint run, as far as their host tells.
+type Place struct {
+	Cgroup    string // path of their control group; of several what they have in common
+	Container string // its name, else its ID; empty where they run in none
+}
+
+// Total is what an endpoint did over all of a question's time.
+type Total struct {
+	Key
+	Requests uint64
+	Errors   uint64            // error, no answer, or reset
+	TotalUS  int64             // sum over all requests
+	Segments uint64            // sent with data
+	Retrans  uint64            // sent again
+	Times    observe.Histogram // of the requests' total
+}
+
 // Question chooses what an archive is asked for. Zero values choose all.
 type Question struct {
 	From, To time.Time // From inclusive, To exclusive
@@ -112,6 +129,7 @@ type Question struct {
 	Service  string
 	Side     observe.Side
 	Port     int
+	Most     int // of requests: the first so many
 }
 
 // Archive answers over all hosts.
@@ -124,6 +142,12 @@ type Archive interface {
 	// Quantiles are exact to 2 %: of the total of all requests, for each service, over
 	// all of the question's time, whatever the number of hosts.
 	Quantiles(ctx context.Context, q Question, quantiles []float64) ([]ServiceTimes, error)
+	// Totals gives what each endpoint did over all of the question's time, in no order,
+	// to f, until it returns false. What is given may be kept.
+	Totals(ctx context.Context, q Question, f func(*Total) bool) error
+	// Places are where the endpoints run that did anything in the question's time, widened
+	// to whole five minutes.
+	Places(ctx context.Context, q Question) (map[Key]Place, error)
 	// Findings are what the hosts themselves found.
 	Findings(ctx context.Context, q Question) ([]HostFinding, error)
 	// Requests gives stored requests, in the order of time, to f.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/slowray/slowray/internal/fleet"
+	fleetanswer "github.com/slowray/slowray/internal/fleet/answer"
 )
 
 // NewFleet is the handler of the fleet's page: an archive over many hosts, by the same
@@ -29,7 +30,7 @@ func NewFleet(archive fleet.Archive, opt Options) (http.Handler, error) {
 	if err != nil {
 		return nil, fmt.Errorf("web: %w", err)
 	}
-	f := &fleetServer{server: s, archive: archive, judging: make(chan struct{}, 1)}
+	f := &fleetServer{server: s, looker: fleetanswer.NewLooker(archive), judging: make(chan struct{}, 1)}
 	mux := http.NewServeMux()
 	mux.Handle("/api/fleet", http.HandlerFunc(f.serve))
 	mux.HandleFunc("/api/", func(w http.ResponseWriter, r *http.Request) {
@@ -42,9 +43,9 @@ func NewFleet(archive fleet.Archive, opt Options) (http.Handler, error) {
 // fleetServer answers about a fleet.
 type fleetServer struct {
 	*server
-	archive fleet.Archive
+	looker *fleetanswer.Looker
 	// judging has room for one: a range is judged at a time, which reads much of the
-	// archive. Who is in it may use kept.
+	// archive. Who is in it may use kept and looker.
 	judging chan struct{}
 	kept    []*fleetView // the last ones, which all who look at the same range share
 }

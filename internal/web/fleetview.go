@@ -96,24 +96,12 @@ func parseFleetQuery(raw string, now time.Time) (q timeRange, err error) {
 
 // judge asks the archive.
 func (f *fleetServer) judge(ctx context.Context, q timeRange) (*fleetView, error) {
-	asked := fleetanswer.Question{From: q.from, To: q.to}
-	report, err := fleetanswer.Why(ctx, f.archive, asked)
+	seen, err := f.looker.Look(ctx, fleetanswer.Question{From: q.from, To: q.to, Now: f.opt.Now()})
 	if err != nil {
 		return nil, err
 	}
-	calls, err := fleetanswer.MapOf(ctx, f.archive, asked)
-	if err != nil {
-		return nil, err
-	}
-	table, err := fleetanswer.TableOf(ctx, f.archive, asked, report)
-	if err != nil {
-		return nil, err
-	}
-	hosts, err := f.archive.Hosts(ctx)
-	if err != nil {
-		return nil, err
-	}
-	v := &fleetView{Version: f.opt.Version, From: q.from.Unix(), To: q.to.Unix(), timeRange: q, Fleet: report.Fleet, Why: report.Told(), Map: calls.Graph(report.Abnormal)}
+	report, table, hosts := seen.Report, seen.Table, seen.Hosts
+	v := &fleetView{Version: f.opt.Version, From: q.from.Unix(), To: q.to.Unix(), timeRange: q, Fleet: report.Fleet, Why: report.Told(), Map: seen.Map.Graph(report.Abnormal)}
 	// What is abnormal is not left out before what is not.
 	slices.SortStableFunc(table.Services, func(a, b fleetanswer.ServiceRow) int { return min(b.Abnormal, 1) - min(a.Abnormal, 1) })
 	slices.SortStableFunc(table.Hosts, func(a, b fleetanswer.HostRow) int { return grave(&b) - grave(&a) })

@@ -15,6 +15,8 @@ type Facts struct {
 	// Clients are requests of abnormal endpoints, for those whose way to their clients
 	// is slow; they need not be given.
 	Clients []ClientRequest
+	// Places are where endpoints run, as far as it is known.
+	Places map[fleet.Key]fleet.Place
 }
 
 // surely is the P below which a component is not shared by chance.
@@ -63,6 +65,7 @@ func Explain(anomalies []Anomaly, population []fleet.Key, f Facts) Explanation {
 // abnormal, because nobody can know.
 func explain(anomalies []Anomaly, population []fleet.Key, weak map[fleet.Key]bool, f Facts) Explanation {
 	g := newGraph(anomalies, population, weak, f.Hosts)
+	g.places, g.groups = f.Places, map[hostName][]Component{}
 	var x Explanation
 	for {
 		s, ok := g.common()
@@ -136,16 +139,18 @@ type candidate struct {
 }
 
 // kindOrder prefers, of components that cannot be told apart, the one that says most.
-var kindOrder = []Kind{Dependency, Host, Service, Label, Kernel, Version, Endpoint}
+var kindOrder = []Kind{Dependency, Host, Service, Label, Kernel, Version, Cgroup, Endpoint}
 
 // components are those that a unit has.
 func (g *graph) components(i int) []Component {
 	u := &g.units[i]
 	list := []Component{{Host, u.key.Host}}
+	list = g.inGroups(list, &u.key)
 	if u.key.Side == observe.Called {
 		list = append(list, Component{Dependency, addrPort(&u.key)})
 		if u.callee >= 0 {
 			list = append(list, Component{Service, g.units[u.callee].key.Service})
+			list = g.inGroups(list, &g.units[u.callee].key)
 		}
 		if u.to != "" && u.to != u.key.Host {
 			list = append(list, Component{Host, u.to})
@@ -235,7 +240,7 @@ func (g *graph) common() (Shared, bool) {
 		if found.and != nil && c.and != nil && c.Component == found.Component && *c.and != *found.and && slices.Equal(c.units, found.units) && !slices.Contains(s.Also, *c.and) {
 			s.Also = append(s.Also, *c.and)
 		}
-		if c != found && c.and == nil && c.Component != found.Component && slices.Equal(c.units, found.units) && !slices.Contains(s.Also, c.Component) {
+		if c != found && c.and == nil && c.Component != found.Component && !found.implies(c) && slices.Equal(c.units, found.units) && !slices.Contains(s.Also, c.Component) {
 			s.Also = append(s.Also, c.Component)
 		}
 	}
@@ -248,7 +253,16 @@ func (g *graph) common() (Shared, bool) {
 	}
 	g.count(&s, found, origins)
 	g.take(&s, members)
+	if s.Kind == Cgroup {
+		s.Name = g.container(s.Members)
+	}
 	return s, true
+}
+
+// implies says that a control group goes without saying beside a component: each host,
+// service and control group is in some.
+func (c *candidate) implies(o *candidate) bool {
+	return o.Kind == Cgroup && (c.Kind == Host || c.Kind == Service || c.Kind == Cgroup)
 }
 
 // wider prefers, to a service on hosts of a label, the label alone where it tells of
@@ -277,6 +291,9 @@ func (c *candidate) better(o *candidate) bool {
 	}
 	if d := slices.Index(kindOrder, c.Kind) - slices.Index(kindOrder, o.Kind); d != 0 {
 		return d < 0
+	}
+	if c.Kind == Cgroup {
+		return narrower(c.Value, o.Value)
 	}
 	return c.Value < o.Value
 }

@@ -30,6 +30,8 @@ type graph struct {
 	calls   map[hostName][]int // called units, by host and service
 	callers map[int][]int      // called units, by the unit that answers
 	toAddr  map[string][]int   // called units, by addr:port
+	places  map[fleet.Key]fleet.Place
+	groups  map[hostName][]Component // control groups, by host and path
 }
 
 type hostPort struct {

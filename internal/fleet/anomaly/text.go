@@ -67,6 +67,9 @@ func (s *Shared) sentence() string {
 		unit = "calls"
 	}
 	have := s.Component.has()
+	if s.Kind == Cgroup && s.Name != "" {
+		have += " (container " + s.Name + ")"
+	}
 	if s.And != nil {
 		have += " and " + s.And.has()
 	}
@@ -85,6 +88,12 @@ func (c Component) has() string {
 		return "run kernel " + c.Value
 	case Version:
 		return "run slowray " + c.Value
+	case Cgroup:
+		host, path := GroupOf(c.Value)
+		if host == "" {
+			return "are in a control group " + path
+		}
+		return "are in the control group " + path + " on " + host
 	}
 	return "have " + c.Value
 }

@@ -89,8 +89,10 @@ const (
 	Label      Kind = "label"   // as given by the user: "rack=r7"
 	Kernel     Kind = "kernel"  // release
 	Version    Kind = "version" // of slowray
-	Clients    Kind = "clients" // a network of clients: "10.3.7.0/24"
-	Endpoint   Kind = "endpoint"
+	// Cgroup is a control group with those in it: "HOST:/PATH" of one host, "/PATH" of all.
+	Cgroup   Kind = "cgroup"
+	Clients  Kind = "clients" // a network of clients: "10.3.7.0/24"
+	Endpoint Kind = "endpoint"
 )
 
 // Component is what endpoints may have in common.
@@ -106,7 +108,7 @@ type Shared struct {
 	// "app:8080" on hosts with the label "config=7".
 	And *Component `json:"and,omitempty"`
 	// Name tells more of the component: the service and host that answer at a
-	// dependency's address.
+	// dependency's address, the container that a control group is of.
 	Name string `json:"name,omitempty"`
 	// Inside: of InsideOf abnormal endpoints, Inside have the component. Outside: of
 	// OutsideOf other endpoints, Outside have it too.

@@ -18,6 +18,9 @@ const (
 	// behind is how far a host's figures may be behind those of the others, beside the
 	// time that they wait before they are sent.
 	behind = 20 * time.Second
+	// clockAhead is by how much a host's clock must be ahead to be told of: they say Hello once
+	// a minute, and a clock may be read before what is here.
+	clockAhead = 30 * time.Second
 	// mostListed of a kind are named; the others are counted.
 	mostListed = 5
 	// littleHistory is how much there must be before the range for "usual" to mean much.
@@ -94,23 +97,35 @@ func (s *seen) hostsUnchecked() (all []Unchecked) {
 		at, shipped := s.newest[h.Name]
 		switch {
 		case s.silent(h):
-			gone = append(gone, Unchecked{h.Name, "silent since " + h.Last.UTC().Format(time.DateTime)})
+			gone = append(gone, Unchecked{h.Name, "silent since " + h.Last.UTC().Format(time.DateTime) + ", by its own clock"})
 		case !shipped && newest > 0:
 			idle = append(idle, Unchecked{h.Name, "it is there, and has no figures of this range"})
 		case shipped && newest-at > int64(s.behind/time.Second):
-			late = append(late, Unchecked{h.Name, fmt.Sprintf("its figures end %s before those of others", figure.Seconds(float64(newest-at)))})
+			late = append(late, Unchecked{h.Name, fmt.Sprintf("its figures end %s before those of others, by its own clock", figure.Seconds(float64(newest-at)))})
 		}
 	}
 	for _, list := range []struct {
 		of   []Unchecked
 		what string
 	}{{gone, "are silent"}, {late, "are behind with their figures"}, {idle, "have no figures of this range"}} {
-		all = append(all, list.of[:min(len(list.of), mostListed)]...)
-		if n := len(list.of) - mostListed; n > 0 {
-			all = append(all, Unchecked{count(n, "more host"), list.what})
+		all = append(all, few(list.of, list.what)...)
+	}
+	var ahead []Unchecked
+	for i := range s.hosts {
+		if h := &s.hosts[i]; !s.q.Now.IsZero() && h.Last.After(s.q.Now.Add(clockAhead)) {
+			ahead = append(ahead, Unchecked{h.Name, "its clock is about " + h.Last.Sub(s.q.Now).Round(time.Second).String() + " ahead of the one here: what it did is told for another time (chronyc tracking there)"})
 		}
 	}
-	return all
+	return append(all, few(ahead, "have clocks that are ahead")...)
+}
+
+// few are the first ones, and how many others there are.
+func few(list []Unchecked, what string) []Unchecked {
+	n := len(list) - mostListed
+	if n > 0 {
+		list = append(list[:mostListed:mostListed], Unchecked{count(n, "more host"), what})
+	}
+	return list
 }
 
 // callsUnchecked are calls that are abnormal and lead nobody knows where, and how many

@@ -32,36 +32,59 @@ type seen struct {
 	byKey       map[fleet.Key]*anomaly.Anomaly
 	population  []fleet.Key
 	explanation anomaly.Explanation
-	judged      int
+	judged      *judging
+	totals      map[fleet.Key]*fleet.Total // what endpoints did over all of the range; nil where only points were read
 	unknown     []Unchecked
 	capped      bool // there were more requests than are read
 }
 
-// collect reads and judges.
-func collect(ctx context.Context, a fleet.Archive, q Question) (*seen, error) {
-	s := &seen{q: q, newest: map[string]int64{}, byKey: map[fleet.Key]*anomaly.Anomaly{}, behind: behind + lingers(a)}
-	var err error
+func newSeen(a fleet.Archive, q Question) *seen {
+	return &seen{q: q, newest: map[string]int64{}, byKey: map[fleet.Key]*anomaly.Anomaly{}, behind: behind + lingers(a)}
+}
+
+// collect reads and judges. It goes on from what was judged before where it can, which may
+// be nil.
+func (s *seen) collect(ctx context.Context, a fleet.Archive, before *judging) (err error) {
+	q := &s.q
 	if s.hosts, err = a.Hosts(ctx); err != nil {
-		return nil, err
+		return err
 	}
 	slices.SortFunc(s.hosts, func(x, y fleet.HostSeen) int { return strings.Compare(x.Name, y.Name) })
 	if q.Host != "" && !slices.ContainsFunc(s.hosts, func(h fleet.HostSeen) bool { return h.Name == q.Host }) {
-		return nil, fmt.Errorf("fleet: no host is called %q; %s ship here", q.Host, count(len(s.hosts), "host"))
+		return fmt.Errorf("fleet: no host is called %q; %s ship here", q.Host, count(len(s.hosts), "host"))
 	}
 	n, err := population(ctx, a, later(q.From, q.To.Add(-2*rollUp)), q.To)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	s.plan = planFor(n, q.To.Sub(q.From))
-	if err := s.judge(ctx, a); err != nil {
-		return nil, err
+	if err := s.judge(ctx, a, before); err != nil {
+		return err
+	}
+	if err := s.addUp(ctx, a); err != nil {
+		return err
 	}
 	if err := s.requests(ctx, a); err != nil {
-		return nil, err
+		return err
 	}
-	s.explain()
+	if err := s.explain(ctx, a); err != nil {
+		return err
+	}
 	s.findings, err = a.Findings(ctx, fleet.Question{From: q.From.Add(-lead), To: q.To})
-	return s, err
+	return err
+}
+
+// addUp reads what endpoints did over all of the range, where that is asked for.
+func (s *seen) addUp(ctx context.Context, a fleet.Archive) error {
+	if s.totals == nil {
+		return nil
+	}
+	s.q.tell("adding up", 0)
+	return a.Totals(ctx, fleet.Question{From: s.q.From, To: s.q.To}, func(t *fleet.Total) bool {
+		s.totals[t.Key] = t
+		s.builder.AddTotal(t)
+		return true
+	})
 }
 
 func later(a, b time.Time) time.Time {
@@ -69,108 +92,6 @@ func later(a, b time.Time) time.Time {
 		return a
 	}
 	return b
-}
-
-// judge lets the models learn from the history, and judges the lead and the range.
-func (s *seen) judge(ctx context.Context, a fleet.Archive) error {
-	model := anomaly.New(anomaly.Options{})
-	from := s.q.From.Add(-lead)
-	began := from.Add(-s.plan.history)
-	note := func(p *fleet.Point) {
-		if s.first == 0 || p.At < s.first {
-			s.first = p.At
-		}
-	}
-	share := func(at int64, from, to time.Time) float64 { return float64(at-from.Unix()) / to.Sub(from).Seconds() }
-	if err := a.Points(ctx, fleet.Question{From: began, To: from}, rollUp, func(p *fleet.Point) bool {
-		note(p)
-		model.Warm(p)
-		s.q.tell("learning what is usual", share(p.At, began, from))
-		return true
-	}); err != nil {
-		return err
-	}
-	at, step := int64(0), int64(s.plan.step/time.Second)
-	end := func() {
-		j := model.Judge(at)
-		if at+step <= s.q.From.Unix() {
-			return
-		}
-		s.merge(j.Anomalies)
-		s.merge(j.Ended)
-	}
-	b := servicemap.NewBuilder(s.hosts)
-	if err := a.Points(ctx, fleet.Question{From: from, To: s.q.To}, s.plan.step, func(p *fleet.Point) bool {
-		note(p)
-		for ; at != 0 && at < p.At; at += step {
-			end()
-		}
-		at = p.At
-		model.Add(p)
-		if p.At >= s.q.From.Unix() {
-			b.Add(p)
-			s.newest[p.Host] = max(s.newest[p.Host], p.At)
-		}
-		s.q.tell("judging", share(p.At, from, s.q.To))
-		return true
-	}); err != nil {
-		return err
-	}
-	if at != 0 {
-		end()
-	}
-	s.builder = b
-	for _, a := range s.byKey {
-		if a.Host == "" && s.hasMember(&a.Key) {
-			continue // a service as a whole, of which single hosts are abnormal
-		}
-		s.anomalies = append(s.anomalies, *a)
-	}
-	clear(s.byKey)
-	slices.SortFunc(s.anomalies, func(x, y anomaly.Anomaly) int { return servicemap.CompareKeys(x.Key, y.Key) })
-	s.population = model.Population()
-	s.judged = len(s.population)
-	for i := range s.anomalies {
-		s.byKey[s.anomalies[i].Key] = &s.anomalies[i]
-	}
-	return nil
-}
-
-// hasMember says that of a service as a whole, on all its hosts, some host is abnormal.
-func (s *seen) hasMember(whole *fleet.Key) bool {
-	for k := range s.byKey {
-		if k.Host != "" && k.Service == whole.Service && k.Side == whole.Side && (k.Side == observe.Served || k.Port == whole.Port) {
-			return true
-		}
-	}
-	return false
-}
-
-// merge keeps each abnormal endpoint once: as it was when it was worst, from its first
-// second to its last.
-func (s *seen) merge(list []anomaly.Anomaly) {
-	for i := range list {
-		a := list[i]
-		known := s.byKey[a.Key]
-		if known == nil {
-			s.byKey[a.Key] = &a
-			continue
-		}
-		since := min(known.Since, a.Since)
-		until := a.Until
-		if worse(&a, known) {
-			*known = a
-		}
-		known.Since, known.Until, known.Alarm = since, until, known.Alarm || a.Alarm
-	}
-}
-
-// worse says which of two descriptions of an endpoint tells more.
-func worse(a, b *anomaly.Anomaly) bool {
-	if a.Until != 0 {
-		return false // how it ended tells nothing of how it was
-	}
-	return a.AddedUS > b.AddedUS || a.AddedUS == b.AddedUS && a.Effect > b.Effect
 }
 
 // Requests are read in pieces of the range, so many of each at most: those of a rush
@@ -191,7 +112,7 @@ func (s *seen) requests(ctx context.Context, a fleet.Archive) error {
 		}
 		s.q.tell("joining requests", float64(i)/requestPieces)
 		n := 0
-		if err := a.Requests(ctx, fleet.Question{From: from, To: to}, func(host string, r *store.Request) bool {
+		if err := a.Requests(ctx, fleet.Question{From: from, To: to, Most: mostRequests/requestPieces + 1}, func(host string, r *store.Request) bool {
 			if n++; n > mostRequests/requestPieces {
 				s.capped = true
 				return false
@@ -211,12 +132,18 @@ func (s *seen) requests(ctx context.Context, a fleet.Archive) error {
 }
 
 // explain finds what the abnormal endpoints have in common.
-func (s *seen) explain() {
+func (s *seen) explain(ctx context.Context, a fleet.Archive) (err error) {
 	facts := anomaly.Facts{Clients: s.clients()}
+	if len(s.anomalies) > 0 {
+		if facts.Places, err = a.Places(ctx, fleet.Question{From: s.q.From, To: s.q.To}); err != nil {
+			return err
+		}
+	}
 	for i := range s.hosts {
 		facts.Hosts = append(facts.Hosts, s.hosts[i].Host)
 	}
 	s.explanation = anomaly.Explain(s.anomalies, s.population, facts)
+	return nil
 }
 
 // longWay is how many times as long as at half of an endpoint's requests one must have

@@ -31,6 +31,8 @@ type world struct {
 	db      func(host string, s int64) (added time.Duration) // to the database's own time
 	wire    func(host string, s int64) time.Duration         // to the way between a web host and the database
 	web     func(host string, s int64) time.Duration         // to a web host's own time
+	cache   func(host string, s int64) time.Duration         // to a cache's own time
+	group   func(host, comm string) string                   // control group; with it each web host has an exporter too
 	silent  func(host string, s int64) bool
 	address func(db string) string // by which the database is called
 	skew    map[string]time.Duration
@@ -81,6 +83,9 @@ type spans struct{ server, call, disk, network time.Duration }
 // second adds a second of an endpoint whose requests take about so long.
 func (w *world) second(host string, side observe.Side, comm, addr string, port int, s int64, n int, t spans) {
 	x := &store.Second{At: began + s, Process: report.Process{Comm: comm}}
+	if w.group != nil {
+		x.Process.Cgroup = w.group(host, comm)
+	}
 	e := &x.Endpoint
 	e.Side, e.Addr, e.Port, e.Comm = side.String(), addr, port, comm
 	k := max(n+w.r.IntN(n/3+1)-n/6, 1)
@@ -147,10 +152,17 @@ func (w *world) run(seconds int64) {
 				}
 				w.host(name, addr, labels, s)
 			}
-			w.second(name, observe.Served, "app", addr, 8080, s, 10, web)
+			busy := 1
+			if w.group != nil {
+				busy = 4 // so that seconds tell of each
+			}
+			w.second(name, observe.Served, "app", addr, 8080, s, 10*busy, web)
 			w.second(name, observe.Called, "app", called, 3306, s, 20, spans{server: db + wire, network: 100 * time.Microsecond})
 			w.second(name, observe.Called, "app", "127.0.0.1", 6379, s, 5, spans{server: 200 * time.Microsecond})
-			w.second(name, observe.Served, "redis", "127.0.0.1", 6379, s, 5, spans{server: 150 * time.Microsecond})
+			w.second(name, observe.Served, "redis", "127.0.0.1", 6379, s, 5*busy, spans{server: 150*time.Microsecond + orNone(w.cache, name, s)})
+			if w.group != nil {
+				w.second(name, observe.Served, "exporter", addr, 9100, s, 40, spans{server: time.Millisecond})
+			}
 			if s%10 == int64(i)%10 && !w.unkept {
 				w.pair(name, addr, called, s, db, wire, s%20 >= 10)
 			}

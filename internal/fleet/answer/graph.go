@@ -51,15 +51,19 @@ type Seen struct {
 	Rate   float64 `json:"rps"`
 	Errors float64 `json:"errors"` // per second
 	MeanUS float64 `json:"mean_us"`
-	// P99US is that of the host where it is highest.
-	P99US int64  `json:"worst_p99_us"` // in a typical ten seconds
-	Worst string `json:"worst_host"`
+	// P50US and P99US are of all requests of all hosts; 0 where nothing is known.
+	P50US int64 `json:"p50_us"`
+	P99US int64 `json:"p99_us"`
+	// WorstUS is the 99th percentile of the host where it is highest.
+	WorstUS int64  `json:"worst_p99_us"`
+	Worst   string `json:"worst_host"`
 	// Wrong is the abnormal endpoint that has cost most; null where none is.
 	Wrong *Wrong `json:"wrong"`
 
 	names map[string]bool
 	wrong map[string]bool // hosts
 	added float64
+	times observe.Histogram
 }
 
 // Wrong is what is abnormal of an endpoint, and what it usually is.
@@ -88,8 +92,13 @@ func (s *Seen) add(host string, v *Saw, portion float64) {
 	}
 	s.Rate += rate
 	s.Errors += v.Errors * portion
-	if v.P99US > s.P99US || v.P99US == s.P99US && (s.Worst == "" || host < s.Worst) {
-		s.P99US, s.Worst = v.P99US, host
+	if v.P99US > s.WorstUS || v.P99US == s.WorstUS && (s.Worst == "" || host < s.Worst) {
+		s.WorstUS, s.Worst = v.P99US, host
+	}
+	if v.times != nil {
+		// Of calls that lead to several places it is not known which took how long: they
+		// count as all of them.
+		s.times.Merge(v.times)
 	}
 }
 
@@ -180,11 +189,13 @@ func graphOf(nodes map[string]*Node, links map[[2]string]*Link) *Graph {
 			share := l.wire / float64(l.Joined)
 			l.WireShare = &share
 		}
+		l.P50US, l.P99US = quantiles(&l.times)
 		called[l.From] += l.Rate
 		g.Links = append(g.Links, *l)
 	}
 	for _, n := range nodes {
 		n.Hosts, n.Abnormal = len(n.names), len(n.wrong)
+		n.P50US, n.P99US = quantiles(&n.times)
 		slices.Sort(n.Ports)
 		g.Nodes = append(g.Nodes, *n)
 	}

@@ -1,12 +1,12 @@
 package answer
 
 import (
-	"context"
 	"io"
 	"time"
 
 	"github.com/slowray/slowray/internal/fleet"
 	"github.com/slowray/slowray/internal/fleet/servicemap"
+	"github.com/slowray/slowray/internal/observe"
 )
 
 // SchemaMap identifies the form of a Map in JSON (schema/fleetmap.schema.json).
@@ -32,13 +32,15 @@ type Served struct {
 	Saw
 }
 
-// Saw is what an end saw. P50US and P99US are those of a typical ten seconds.
+// Saw is what an end saw. P50US and P99US are of all its requests of the range.
 type Saw struct {
 	Rate   float64 `json:"rps"`
 	Errors float64 `json:"errors"` // per second
 	MeanUS float64 `json:"mean_us"`
 	P50US  int64   `json:"p50_us"`
 	P99US  int64   `json:"p99_us"`
+
+	times *observe.Histogram // nil where it is not known
 }
 
 // Edge is the calls of a service on a host to an address.
@@ -63,53 +65,45 @@ type Edge struct {
 	WireShare   *float64 `json:"wire_share"`
 }
 
-// MapOf tells who calls whom in the question's range; its service and host choose nothing.
-func MapOf(ctx context.Context, a fleet.Archive, q Question) (*Map, error) {
-	q.From, q.To = q.From.Truncate(time.Second).UTC(), q.To.Truncate(time.Second).UTC()
-	if err := q.check(); err != nil {
-		return nil, err
-	}
-	s := &seen{q: q, newest: map[string]int64{}}
-	var err error
-	if s.hosts, err = a.Hosts(ctx); err != nil {
-		return nil, err
-	}
-	s.builder = servicemap.NewBuilder(s.hosts)
-	if err := a.Points(ctx, fleet.Question{From: q.From, To: q.To}, 10*time.Second, func(p *fleet.Point) bool {
-		s.builder.Add(p)
-		q.tell("adding up", float64(p.At-q.From.Unix())/q.To.Sub(q.From).Seconds())
-		return true
-	}); err != nil {
-		return nil, err
-	}
-	if err := s.requests(ctx, a); err != nil {
-		return nil, err
-	}
+// mapOf is who calls whom, by what was collected.
+func (s *seen) mapOf() *Map {
+	q, totals := &s.q, s.totals
 	m := &Map{Schema: SchemaMap, From: q.From, To: q.To, Served: []Served{}, Edges: []Edge{}, Clocks: []Clock{}, Joined: len(s.m.Joins.All)}
 	length := q.To.Sub(q.From).Seconds()
 	for _, k := range servicemap.SortedKeys(s.m.Served) {
-		m.Served = append(m.Served, Served{k.Host, k.Service, k.Addr, k.Port, saw(s.m.Served[k], length)})
+		m.Served = append(m.Served, Served{k.Host, k.Service, k.Addr, k.Port, saw(s.m.Served[k], totals[k], length)})
 	}
 	for i := range s.m.Edges {
-		m.Edges = append(m.Edges, edgeOf(&s.m.Edges[i], length))
+		m.Edges = append(m.Edges, edgeOf(&s.m.Edges[i], totals, length))
 	}
 	for i := range s.m.Joins.Clocks {
 		m.Clocks = append(m.Clocks, clockOf(&s.m.Joins.Clocks[i]))
 	}
-	return m, nil
+	return m
 }
 
-func saw(v *servicemap.View, seconds float64) Saw {
-	return Saw{Rate: float64(v.Requests) / seconds, Errors: float64(v.Errors) / seconds, MeanUS: v.MeanUS(), P50US: v.P50US, P99US: v.P99US}
+// saw is what an end did in so many seconds; t is nil where nothing is known of all of it.
+func saw(v *servicemap.View, t *fleet.Total, seconds float64) Saw {
+	x := Saw{Rate: float64(v.Requests) / seconds, Errors: float64(v.Errors) / seconds, MeanUS: v.MeanUS()}
+	if t != nil {
+		x.times = &t.Times
+		x.P50US, x.P99US = quantiles(x.times)
+	}
+	return x
 }
 
-func edgeOf(e *servicemap.Edge, seconds float64) Edge {
+// quantiles are the median and the 99th percentile, in µs.
+func quantiles(h *observe.Histogram) (p50, p99 int64) {
+	return h.Quantile(0.5) / 1000, h.Quantile(0.99) / 1000
+}
+
+func edgeOf(e *servicemap.Edge, totals map[fleet.Key]*fleet.Total, seconds float64) Edge {
 	x := Edge{
 		Host: e.From.Host, Service: e.From.Service, Addr: e.From.Addr, Port: e.From.Port, How: string(e.How), Why: e.Why,
-		ToHost: e.To.Host, ToService: e.To.Service, Portion: e.Portion, Caller: saw(&e.Caller, seconds), Joined: e.Joined,
+		ToHost: e.To.Host, ToService: e.To.Service, Portion: e.Portion, Caller: saw(&e.Caller, totals[e.From], seconds), Joined: e.Joined,
 	}
 	if e.Server != nil {
-		server := saw(e.Server, seconds)
+		server := saw(e.Server, totals[e.To], seconds)
 		x.Server = &server
 	}
 	if e.Shares.Requests > 0 {

@@ -11,10 +11,11 @@ import (
 func TestMap(t *testing.T) {
 	w := newWorld(3)
 	w.run(200)
-	m, err := MapOf(context.Background(), w, Question{From: moment(0), To: moment(200)})
+	v, err := NewLooker(w).Look(context.Background(), Question{From: moment(0), To: moment(200)})
 	if err != nil {
 		t.Fatal(err)
 	}
+	m := v.Map
 	var b bytes.Buffer
 	if err := m.JSON(&b); err != nil {
 		t.Fatal(err)
@@ -33,7 +34,7 @@ func TestMap(t *testing.T) {
 			t.Errorf("%+v", e)
 		}
 	}
-	if m, err = MapOf(context.Background(), new(memory.Archive), Question{From: moment(0), To: moment(200)}); err != nil || len(m.Edges) != 0 {
-		t.Errorf("of nothing: %+v, %v", m, err)
+	if v, err = NewLooker(new(memory.Archive)).Look(context.Background(), Question{From: moment(0), To: moment(200)}); err != nil || len(v.Map.Edges) != 0 {
+		t.Errorf("of nothing: %+v, %v", v, err)
 	}
 }

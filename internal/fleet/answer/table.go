@@ -73,32 +73,35 @@ func (w *Watcher) Table(ctx context.Context) (*Table, error) {
 	return t, nil
 }
 
-// TableOf is the table of all of a question's range, with what a Report of the same range
-// says to be abnormal. Its service and host choose nothing, and it has no incidents: the
-// Report has causes.
-func TableOf(ctx context.Context, a fleet.Archive, q Question, r *Report) (*Table, error) {
-	q.From, q.To = q.From.Truncate(time.Second).UTC(), q.To.Truncate(time.Second).UTC()
-	if err := q.check(); err != nil {
-		return nil, err
-	}
-	hosts, err := a.Hosts(ctx)
-	if err != nil {
-		return nil, err
-	}
+// table is the Table of all of the range, with what the Report says to be abnormal.
+func (s *seen) table(r *Report) *Table {
 	abnormal := make([]fleet.Key, len(r.Abnormal))
 	for i := range r.Abnormal {
 		abnormal[i] = r.Abnormal[i].key()
 	}
-	step := 10 * time.Second
-	if q.To.Sub(q.From) > time.Hour {
-		step = rollUp
+	x := newRows(s.q.To, s.q.To.Sub(s.q.From).Seconds(), s.hosts, s.newest)
+	times := map[string]*observe.Histogram{}
+	for k, t := range s.totals {
+		if k.Side != observe.Served {
+			continue
+		}
+		_, p99 := quantiles(&t.Times)
+		x.add(k, t.Requests, t.Errors, t.Segments, t.Retrans, p99)
+		if times[k.Service] == nil {
+			times[k.Service] = &observe.Histogram{}
+		}
+		times[k.Service].Merge(&t.Times)
 	}
-	return tableOf(ctx, a, fleet.Question{From: q.From, To: q.To}, step, hosts, map[string]int64{}, abnormal)
+	for service, row := range x.services {
+		row.Hosts = len(x.on[service])
+		row.P50US, row.P99US = quantiles(times[service])
+	}
+	return x.table(abnormal)
 }
 
-// tableOf adds up what endpoints did. It notes in newest when a host was last heard of.
+// tableOf asks for what endpoints did, and adds it up. It notes in newest when a host was
+// last heard of.
 func tableOf(ctx context.Context, a fleet.Archive, q fleet.Question, step time.Duration, seen []fleet.HostSeen, newest map[string]int64, abnormal []fleet.Key) (*Table, error) {
-	end, span := q.To, q.To.Sub(q.From).Seconds()
 	views := map[fleet.Key]*servicemap.View{}
 	if err := a.Points(ctx, q, step, func(p *fleet.Point) bool {
 		newest[p.Host] = max(newest[p.Host], p.At)
@@ -120,13 +123,32 @@ func tableOf(ctx context.Context, a fleet.Archive, q fleet.Question, step time.D
 	if err != nil {
 		return nil, err
 	}
-	t := &Table{Schema: SchemaTable, At: end, Seconds: int(span), Services: []ServiceRow{}, Hosts: []HostRow{}, Incidents: []Incident{}}
-	services, hosts := map[string]*ServiceRow{}, map[string]*HostRow{}
+	x := newRows(q.To, q.To.Sub(q.From).Seconds(), seen, newest)
 	for _, s := range quantiles {
 		if s.Side == observe.Served && len(s.QuantilesUS) == 2 {
-			services[s.Service] = &ServiceRow{Service: s.Service, Hosts: s.Hosts, P50US: s.QuantilesUS[0], P99US: s.QuantilesUS[1]}
+			x.services[s.Service] = &ServiceRow{Service: s.Service, Hosts: s.Hosts, P50US: s.QuantilesUS[0], P99US: s.QuantilesUS[1]}
 		}
 	}
+	for k, v := range views {
+		v.Settle()
+		x.add(k, v.Requests, v.Errors, v.Segments, v.Retrans, v.P99US)
+	}
+	return x.table(abnormal), nil
+}
+
+// rows are those of a Table, as they are added up.
+type rows struct {
+	end      time.Time
+	span     float64 // s
+	services map[string]*ServiceRow
+	on       map[string]map[string]bool // hosts of services
+	hosts    map[string]*HostRow
+	segments map[string][2]uint64 // of hosts: sent, sent again
+}
+
+// newRows has the hosts, with when they were last heard of.
+func newRows(end time.Time, span float64, seen []fleet.HostSeen, newest map[string]int64) *rows {
+	x := &rows{end: end, span: span, services: map[string]*ServiceRow{}, on: map[string]map[string]bool{}, hosts: map[string]*HostRow{}, segments: map[string][2]uint64{}}
 	for i := range seen {
 		h := &seen[i]
 		row := &HostRow{Host: h.Name, Last: h.Last.UTC()}
@@ -134,41 +156,51 @@ func tableOf(ctx context.Context, a fleet.Archive, q fleet.Question, step time.D
 			row.Last = time.Unix(at, 0).UTC()
 		}
 		row.Silent = row.Last.Before(end.Add(-silence))
-		hosts[h.Name] = row
+		x.hosts[h.Name] = row
 	}
-	segments := map[string][2]uint64{}
-	for k, v := range views {
-		v.Settle()
-		row := services[k.Service]
-		if row == nil {
-			row = &ServiceRow{Service: k.Service}
-			services[k.Service] = row
-		}
-		row.Rate += float64(v.Requests) / span
-		row.Errors += float64(v.Errors) / span
-		if v.P99US > row.WorstUS || v.P99US == row.WorstUS && k.Host < row.Worst {
-			row.Worst, row.WorstUS = k.Host, v.P99US
-		}
-		h := hosts[k.Host]
-		if h == nil {
-			h = &HostRow{Host: k.Host, Last: end}
-			hosts[k.Host] = h
-		}
-		h.Services++
-		h.Rate += float64(v.Requests) / span
-		h.Errors += float64(v.Errors) / span
-		if v.P99US > h.WorstUS || v.P99US == h.WorstUS && k.Service < h.Worst {
-			h.Worst, h.WorstUS = k.Service, v.P99US
-		}
-		s := segments[k.Host]
-		segments[k.Host] = [2]uint64{s[0] + v.Segments, s[1] + v.Retrans}
+	return x
+}
+
+// add adds what an endpoint served.
+func (x *rows) add(k fleet.Key, requests, errors, segments, retrans uint64, p99 int64) {
+	row := x.services[k.Service]
+	if row == nil {
+		row = &ServiceRow{Service: k.Service}
+		x.services[k.Service] = row
 	}
-	markAbnormal(abnormal, services, hosts)
-	for _, row := range services {
+	row.Rate += float64(requests) / x.span
+	row.Errors += float64(errors) / x.span
+	if p99 > row.WorstUS || p99 == row.WorstUS && (row.Worst == "" || k.Host < row.Worst) {
+		row.Worst, row.WorstUS = k.Host, p99
+	}
+	if x.on[k.Service] == nil {
+		x.on[k.Service] = map[string]bool{}
+	}
+	x.on[k.Service][k.Host] = true
+	h := x.hosts[k.Host]
+	if h == nil {
+		h = &HostRow{Host: k.Host, Last: x.end}
+		x.hosts[k.Host] = h
+	}
+	h.Services++
+	h.Rate += float64(requests) / x.span
+	h.Errors += float64(errors) / x.span
+	if p99 > h.WorstUS || p99 == h.WorstUS && (h.Worst == "" || k.Service < h.Worst) {
+		h.Worst, h.WorstUS = k.Service, p99
+	}
+	s := x.segments[k.Host]
+	x.segments[k.Host] = [2]uint64{s[0] + segments, s[1] + retrans}
+}
+
+// table puts the rows into order.
+func (x *rows) table(abnormal []fleet.Key) *Table {
+	t := &Table{Schema: SchemaTable, At: x.end, Seconds: int(x.span), Services: []ServiceRow{}, Hosts: []HostRow{}, Incidents: []Incident{}}
+	markAbnormal(abnormal, x.services, x.hosts)
+	for _, row := range x.services {
 		t.Services = append(t.Services, *row)
 	}
-	for name, row := range hosts {
-		if s := segments[name]; s[0] > 0 {
+	for name, row := range x.hosts {
+		if s := x.segments[name]; s[0] > 0 {
 			row.Retrans = 1000 * float64(s[1]) / float64(s[0])
 		}
 		t.Hosts = append(t.Hosts, *row)
@@ -179,7 +211,7 @@ func tableOf(ctx context.Context, a fleet.Archive, q fleet.Question, step time.D
 	slices.SortFunc(t.Hosts, func(a, b HostRow) int {
 		return cmp.Or(cmp.Compare(b.Rate, a.Rate), strings.Compare(a.Host, b.Host))
 	})
-	return t, nil
+	return t
 }
 
 // markAbnormal counts what is abnormal. A service as a whole counts as all its hosts.

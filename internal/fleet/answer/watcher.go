@@ -17,6 +17,8 @@ const Settle = 3 * time.Second
 const arrives = time.Second
 
 const (
+	// placesEvery is how often it is asked where endpoints run, while something is abnormal.
+	placesEvery = 300
 	// hostsEvery is how often the hosts are asked for: they say Hello each minute.
 	hostsEvery = 30
 	// catchUp is how much at most is judged when the archive was not to be reached; what
@@ -36,6 +38,9 @@ type Watcher struct {
 	Now      anomaly.Judgement // of the last second that was judged
 	progress func(string, float64)
 	settle   time.Duration
+	places   map[fleet.Key]fleet.Place // where endpoints run, as of placed; asked for when something is abnormal
+	placed   int64
+	moved    bool // it is known anew where they run, and what is abnormal was not explained by it yet
 }
 
 // lingers is how long hosts keep seconds back, to send several together.
@@ -113,6 +118,13 @@ func (w *Watcher) judge(ctx context.Context, end int64) ([]Event, error) {
 		}
 		w.Hosts, w.asked = hosts, end
 	}
+	if len(w.Now.Anomalies) > 0 && (w.places == nil || end-w.placed >= placesEvery) {
+		places, err := w.archive.Places(ctx, fleet.Question{From: time.Unix(end, 0).Add(-rollUp), To: time.Unix(end, 0)})
+		if err != nil {
+			return nil, err
+		}
+		w.places, w.placed, w.moved = places, end, true
+	}
 	var events []Event
 	first := w.at
 	at, begun := first, false
@@ -147,16 +159,17 @@ func (w *Watcher) judge(ctx context.Context, end int64) ([]Event, error) {
 func (w *Watcher) end(at int64) []Event {
 	j := w.model.Judge(at)
 	w.Now = j
-	if !j.Changed && !w.incident.due(at) {
+	if !j.Changed && !w.incident.due(at) && !w.moved {
 		return nil
 	}
+	w.moved = false
 	x := anomaly.Explanation{}
 	if len(j.Anomalies) > 0 {
 		hosts := make([]fleet.Host, len(w.Hosts))
 		for i := range w.Hosts {
 			hosts[i] = w.Hosts[i].Host
 		}
-		x = w.model.Explain(&j, anomaly.Facts{Hosts: hosts})
+		x = w.model.Explain(&j, anomaly.Facts{Hosts: hosts, Places: w.places})
 	}
 	return w.incident.follow(at, j.Anomalies, &x)
 }

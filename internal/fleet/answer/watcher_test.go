@@ -151,8 +151,8 @@ func TestSecondsThatWaitAreNotMissed(t *testing.T) {
 		archive fleet.Archive
 		late    int
 	}{{world, 1}, {lingering{world}, 0}} {
-		s, err := collect(context.Background(), c.archive, Question{From: moment(300), To: moment(400)})
-		if err != nil {
+		s := newSeen(c.archive, Question{From: moment(300), To: moment(400)})
+		if err := s.collect(context.Background(), c.archive, nil); err != nil {
 			t.Fatal(err)
 		}
 		s.newest["web-1"] -= 22

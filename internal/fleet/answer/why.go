@@ -20,10 +20,16 @@ func Why(ctx context.Context, a fleet.Archive, q Question) (*Report, error) {
 	if err := q.check(); err != nil {
 		return nil, err
 	}
-	s, err := collect(ctx, a, q)
-	if err != nil {
+	s := newSeen(a, q)
+	if err := s.collect(ctx, a, nil); err != nil {
 		return nil, err
 	}
+	return s.report(ctx, a)
+}
+
+// report makes a Report of what was collected.
+func (s *seen) report(ctx context.Context, a fleet.Archive) (*Report, error) {
+	q := &s.q
 	r := &Report{
 		Schema: Schema, From: q.From, To: q.To, Question: Asked{q.Service, q.Host},
 		Causes: []Cause{}, Alone: []Endpoint{}, Abnormal: []Endpoint{}, Findings: []Finding{}, Clocks: []Clock{}, NotTested: []Unchecked{},
@@ -77,7 +83,7 @@ func worstFirst(list []Endpoint) {
 
 // extent is how much was looked at.
 func (s *seen) extent() Extent {
-	x := Extent{Hosts: len(s.hosts), Judged: s.judged, Endpoints: len(s.m.Served) + len(s.m.Called), Joined: len(s.m.Joins.All)}
+	x := Extent{Hosts: len(s.hosts), Judged: len(s.population), Endpoints: len(s.m.Served) + len(s.m.Called), Joined: len(s.m.Joins.All)}
 	for i := range s.hosts {
 		if s.silent(&s.hosts[i]) {
 			x.Silent++
@@ -176,8 +182,13 @@ func (s *seen) origin(shared *anomaly.Shared) (*fleet.Key, string) {
 	switch shared.Kind {
 	case anomaly.Dependency:
 		return s.answers(shared)
-	case anomaly.Host, anomaly.Endpoint:
+	case anomaly.Cgroup, anomaly.Host, anomaly.Endpoint:
 		host := shared.Value
+		if shared.Kind == anomaly.Cgroup {
+			if host, _ = anomaly.GroupOf(shared.Value); host == "" {
+				return nil, ""
+			}
+		}
 		if len(shared.Members) > 0 && shared.Kind == anomaly.Endpoint {
 			host = shared.Members[0].Host
 		}

@@ -270,6 +270,26 @@ func TestSilentHost(t *testing.T) {
 	}
 }
 
+// TestClocksThatAreAhead: a host whose clock is ten minutes ahead is told of; one that is
+// behind looks as if it were silent, and it is said by which clock.
+func TestClocksThatAreAhead(t *testing.T) {
+	w := newWorld(4)
+	w.run(700)
+	w.host("web-1", "10.0.1.2", nil, 700+600)
+	w.host("web-2", "10.0.1.3", nil, 700+20)
+	w.host("web-9", "10.0.1.9", nil, 700-600)
+	text := textOf(t, w.why(t, 300, 700, func(q *Question) { q.Now = moment(703) }))
+	if !strings.Contains(text, "web-1: its clock is about 9m57s ahead") {
+		t.Errorf("a clock that is ahead:\n%s", text)
+	}
+	if strings.Contains(text, "web-2:") || !strings.Contains(text, "web-9: silent since 2027-01-15 10:01:40, by its own clock") {
+		t.Errorf("other clocks:\n%s", text)
+	}
+	if text := textOf(t, w.why(t, 300, 700)); strings.Contains(text, "its clock is") {
+		t.Errorf("nobody said what time it is:\n%s", text)
+	}
+}
+
 func TestNothingIsWrong(t *testing.T) {
 	w := newWorld(5)
 	w.run(1200)

@@ -32,10 +32,14 @@ func (db *DB) Requests(ctx context.Context, q fleet.Question, f func(host string
 	if err != nil {
 		return fmt.Errorf("clickhouse: requests: %w", err)
 	}
+	left := q.Most // of those that are asked for
 	// The server puts a minute at a time in order: what it needs for that is bounded.
 	for from := all.from; from < all.to; {
 		to := min((from/60+1)*60, all.to)
-		more, err := db.someRequests(ctx, span{from, to}, conditions, f)
+		more, err := db.someRequests(ctx, span{from, to}, conditions, left, func(host string, r *store.Request) bool {
+			left--
+			return f(host, r) && (q.Most == 0 || left > 0)
+		})
 		if err != nil {
 			return fmt.Errorf("clickhouse: requests: %w", err)
 		}
@@ -90,10 +94,13 @@ func newRequestReader() *requestReader {
 	return r
 }
 
-func (db *DB) someRequests(ctx context.Context, s span, conditions string, f func(host string, r *store.Request) bool) (more bool, err error) {
+func (db *DB) someRequests(ctx context.Context, s span, conditions string, most int, f func(host string, r *store.Request) bool) (more bool, err error) {
 	more = true
 	in := newRequestReader()
 	statement := "SELECT " + strings.Join(in.list, ", ") + " FROM requests WHERE " + s.where() + conditions + " ORDER BY start_us_, host_, position"
+	if most > 0 {
+		statement += fmt.Sprintf(" LIMIT %d", most)
+	}
 	given := false
 	err = db.anyServer(ctx, func(server string, d Dialect) error {
 		return db.c.query(ctx, server, d, statement, in.results, func(n int) bool {

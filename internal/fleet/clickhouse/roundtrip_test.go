@@ -122,6 +122,17 @@ func TestRequestsComeBackAsTheyWere(t *testing.T) {
 		}); err != nil || n != 5 {
 			t.Errorf("%d requests, %v", n, err)
 		}
+		for _, most := range []int{1, 60, 700} { // over several minutes
+			n = 0
+			var last store.Request
+			if err := db.Requests(ctx, fleet.Question{Host: name, Most: most}, func(_ string, r *store.Request) bool {
+				n++
+				last = *r
+				return true
+			}); err != nil || n != min(most, len(want[name])) || last.StartNS != want[name][n-1].StartNS {
+				t.Errorf("%d requests of at most %d, %v", n, most, err)
+			}
+		}
 		for _, text := range hostile {
 			if err := db.Requests(ctx, fleet.Question{Host: text + "?", Service: text + "!"}, func(string, *store.Request) bool {
 				t.Error("a request of a host that is none")

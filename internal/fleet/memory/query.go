@@ -188,6 +188,7 @@ func (a *Archive) Requests(ctx context.Context, q fleet.Question, f func(host st
 	a.sort()
 	list := slices.Clone(a.requests)
 	a.mu.Unlock()
+	n := 0
 	for i := range list {
 		r := &list[i]
 		at := time.Unix(0, r.StartNS)
@@ -206,7 +207,7 @@ func (a *Archive) Requests(ctx context.Context, q fleet.Question, f func(host st
 			return err
 		}
 		copied := r.Request
-		if !f(r.host, &copied) {
+		if n++; !f(r.host, &copied) || n == q.Most {
 			return nil
 		}
 	}

@@ -139,6 +139,16 @@ func (b *Builder) Add(p *fleet.Point) {
 	v.Add(p)
 }
 
+// AddTotal adds what an endpoint did over all of the time, instead of its points. How long
+// its requests took is left out.
+func (b *Builder) AddTotal(t *fleet.Total) {
+	into := b.served
+	if t.Side == observe.Called {
+		into = b.called
+	}
+	into[t.Key] = &View{Requests: t.Requests, Errors: t.Errors, TotalUS: t.TotalUS, Segments: t.Segments, Retrans: t.Retrans}
+}
+
 // AddEnd adds what was kept of a request at one end.
 func (b *Builder) AddEnd(e End) { b.ends = append(b.ends, e) }
 

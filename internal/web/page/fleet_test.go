@@ -3,8 +3,10 @@ package page_test
 import (
 	"context"
 	"fmt"
+	"iter"
 	"net/http"
 	"os"
+	"slices"
 	"testing"
 	"time"
 
@@ -29,13 +31,30 @@ const (
 	fleetSeconds = 1200
 )
 
-// aFleet is a balancer before web hosts, which call a database, caches of their own and
-// somebody of whom nothing is known.
+// aFleet is shipped to memory.
 func aFleet(t *testing.T, evil string) http.Handler {
 	t.Helper()
 	a := new(memory.Archive)
+	shipFleet(t, a, evil, fleetBegan)
+	return fleetPage(t, a, fleetBegan)
+}
+
+func fleetPage(t *testing.T, a fleet.Archive, began int64) http.Handler {
+	t.Helper()
+	h, err := web.NewFleet(a, web.Options{Version: "test", Loopback: true, Now: func() time.Time { return time.Unix(began+fleetSeconds+3, 0) }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return h
+}
+
+// shipFleet ships a balancer before web hosts, which call a database, caches of their own
+// and somebody of whom nothing is known.
+func shipFleet(t *testing.T, a fleet.Target, evil string, began int64) {
+	t.Helper()
+	hosts, seconds := map[string]*fleet.Host{}, map[string][]store.Second{}
 	second := func(host string, side observe.Side, comm, addr string, port int, s int64, n int, took time.Duration) {
-		x := &store.Second{At: fleetBegan + s, Process: report.Process{Comm: comm}}
+		x := &store.Second{At: began + s, Process: report.Process{Comm: comm, Cgroup: "/system.slice/" + comm + ".service"}}
 		e := &x.Endpoint
 		e.Side, e.Addr, e.Port, e.Comm, e.Requests = side.String(), addr, port, comm, uint64(n)
 		if comm == "app" && s%40 == 0 {
@@ -49,13 +68,14 @@ func aFleet(t *testing.T, evil string) http.Handler {
 		}
 		e.Parts = map[string]observe.PartStats{observe.Server.String(): {SumNS: sum}}
 		e.Segments = uint64(2 * n)
-		a.AddSecond(host, x)
+		seconds[host] = append(seconds[host], *x)
 	}
 	hello := func(name, addr, rack string) {
 		h := &fleet.Host{Name: name, ID: name, Addresses: []string{addr}, Labels: map[string]string{"rack": rack, "zone": "eu-1"}, Kernel: "6.12.1", CPUs: 8, Version: "1"}
-		if err := a.Hello(context.Background(), h, time.Unix(fleetBegan+fleetSeconds-20, 0)); err != nil {
+		if err := a.Hello(context.Background(), h, time.Unix(began+fleetSeconds-20, 0)); err != nil {
 			t.Fatal(err)
 		}
+		hosts[name] = h
 	}
 	const webs = 6
 	hello("lb-1", "10.0.0.2", "r1")
@@ -83,16 +103,42 @@ func aFleet(t *testing.T, evil string) http.Handler {
 			second(name, observe.Called, "app", "10.0.0.9", 25, s, 1, 2*time.Millisecond)
 		}
 	}
-	f := &store.Finding{Start: time.Unix(fleetBegan+fleetSlow+60, 0), End: time.Unix(fleetBegan+fleetSlow+120, 0)}
+	f := &store.Finding{Start: time.Unix(began+fleetSlow+60, 0), End: time.Unix(began+fleetSlow+120, 0)}
 	f.Finding = cause.Finding{Cause: "fsync-bound", Title: "Requests wait for fsync", Verdict: cause.Supported, Role: cause.RoleCause,
 		Subject: cause.Subject{Kind: "disk", Comm: "mariadbd", PID: 812, Path: "/dev/vdb"}, Impact: cause.Impact{Share: 0.95, Of: "slow time", Text: "95 % of the slow time"},
 		Evidence: []cause.Evidence{{Fact: "time in fsync", Value: 44.8, Unit: "ms", Source: "fsync"}}, Fix: cause.Fix{Text: "a faster disk"}}
-	a.AddFinding("db-7", f)
-	h, err := web.NewFleet(a, web.Options{Version: "test", Loopback: true, Now: func() time.Time { return time.Unix(fleetBegan+fleetSeconds+3, 0) }})
-	if err != nil {
+	for name, list := range seconds {
+		position := fleet.Position(1)
+		for part := range slices.Chunk(list, 5000) {
+			b := batchOf(hosts[name], fleet.Seconds, position, part, part[0].At)
+			b.Seconds = each(position, part)
+			if err := a.Send(t.Context(), b); err != nil {
+				t.Fatal(err)
+			}
+			position = b.Last + 1
+		}
+	}
+	b := batchOf(hosts["db-7"], fleet.Findings, 1, []store.Finding{*f}, began)
+	b.Findings = each(1, []store.Finding{*f})
+	if err := a.Send(t.Context(), b); err != nil {
 		t.Fatal(err)
 	}
-	return h
+}
+
+// batchOf is a batch of records, without them.
+func batchOf[T any](h *fleet.Host, s fleet.Stream, first fleet.Position, list []T, at int64) *fleet.Batch {
+	return &fleet.Batch{Host: h, Stream: s, First: first, Last: first + fleet.Position(len(list)) - 1, Count: len(list), Day: int(at / 86400)}
+}
+
+// each are records, with positions from first on.
+func each[T any](first fleet.Position, list []T) iter.Seq2[fleet.Position, *T] {
+	return func(yield func(fleet.Position, *T) bool) {
+		for i := range list {
+			if !yield(first+fleet.Position(i), &list[i]) {
+				return
+			}
+		}
+	}
 }
 
 func TestFleetPage(t *testing.T) {

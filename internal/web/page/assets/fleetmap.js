@@ -13,7 +13,7 @@ const kinds = { service: "", caller: "calls only", address: "address, not record
 export function serviceMap(choose) {
   const graph = h("div", { class: "graph", tabindex: "0", role: "region", "aria-label": "Service map, can be scrolled" }), note = h("p", { class: "soft" }), about = h("div", { class: "about", "aria-live": "polite" });
   const head = h("div", { class: "bar" }, h("h2", { tabindex: "-1" }, "Who calls whom"), h("span", { class: "grow" }), menu("the map", [["Picture (PNG)", () => savePNG(graph.querySelector("svg"), "service map")], ["Drawing (SVG)", () => saveSVG(graph.querySelector("svg"), "service map")],
-    ["Table (CSV)", () => saveCSV(["from", "to", "hosts", "abnormal", "rps", "errors_per_s", "mean_us", "worst_p99_us", "worst_host"], shown.links.map((l) => [titles.get(l.from), titles.get(l.to), l.hosts, l.abnormal, l.rps, l.errors, l.mean_us, l.worst_p99_us, l.worst_host]), "service-map")]]));
+    ["Table (CSV)", () => saveCSV(["from", "to", "hosts", "abnormal", "rps", "errors_per_s", "mean_us", "p50_us", "p99_us", "worst_p99_us", "worst_host", "wire_share", "joined"], shown.links.map((l) => [titles.get(l.from), titles.get(l.to), l.hosts, l.abnormal, l.rps, l.errors, l.mean_us, l.p50_us, l.p99_us, l.worst_p99_us, l.worst_host, l.wire_share, l.joined]), "service-map")]]));
   const element = h("section", { id: "map", "aria-label": "Service map" }, head, graph, note, about);
   let shown = { nodes: [], links: [] }, titles = new Map(), chosen = null, causes = [], wide = 0;
   new ResizeObserver(() => { if (graph.clientWidth !== wide) { wide = graph.clientWidth; draw(); } }).observe(graph);
@@ -34,7 +34,7 @@ export function serviceMap(choose) {
       return fill(note, "No service was seen to answer or to call in this time.");
     }
     const left = picture(nodes, links, by) + (shown.left_out || 0);
-    fill(note, left ? `${plural(left, "program")} with fewer requests ${left === 1 ? "is" : "are"} not drawn. ` : "", "A line is as wide as there are calls. Rates are of all hosts; p99 is that of a typical ten seconds on the slowest one; after ▲, how long it took when it was abnormal.");
+    fill(note, left ? `${plural(left, "program")} with fewer requests ${left === 1 ? "is" : "are"} not drawn. ` : "", "A line is as wide as there are calls. Rates and p99 are of all requests of all hosts; after ▲, how long it took when it was abnormal.");
     if (chosen) tell(by.get(chosen), links, by); else fill(about, h("span", { class: "soft" }, "Choose a program to see who calls it, and whom it calls."));
   }
 
@@ -87,8 +87,8 @@ export function serviceMap(choose) {
 
   // tell tells of the chosen program: in and out, with figures.
   function tell(n, links, by) {
-    const list = (title, all, end) => all.length ? [h("h3", {}, title), h("div", { class: "scroll" }, h("table", { class: "plain" }, h("tbody", {}, all.slice(0, 50).map((l) => h("tr", {}, h("td", {}, name(by.get(l[end])?.title, "strong")), h("td", { class: "n" }, `${rate(l.rps)}/s`), h("td", { class: "n" }, l.errors > 0 ? `${rate(l.errors)} errors/s` : "no errors"), h("td", { class: "n" }, `mean ${micros(l.mean_us)}`), h("td", { class: "n" }, `typically p99 ${micros(l.worst_p99_us)}`),
-      h("td", {}, l.wire_share === null ? "" : `${percent(l.wire_share)} on the wire`), h("td", {}, l.abnormal ? h("span", { class: "badge bad" }, `abnormal on ${plural(l.abnormal, "host")}`) : ""))))))] : null;
+    const list = (title, all, end) => all.length ? [h("h3", {}, title), h("div", { class: "scroll" }, h("table", { class: "plain" }, h("tbody", {}, all.slice(0, 50).map((l) => h("tr", {}, h("td", {}, name(by.get(l[end])?.title, "strong")), h("td", { class: "n" }, `${rate(l.rps)}/s`), h("td", { class: "n" }, l.errors > 0 ? `${rate(l.errors)} errors/s` : "no errors"), h("td", { class: "n" }, `mean ${micros(l.mean_us)}`), h("td", { class: "n" }, `p50 ${micros(l.p50_us)}`), h("td", { class: "n" }, `p99 ${micros(l.p99_us)}`), h("td", {}, l.hosts > 1 ? [`${micros(l.worst_p99_us)} on `, name(l.worst_host)] : ""),
+      h("td", {}, l.wire_share === null ? "" : `${percent(l.wire_share)} on the wire, of ${plural(l.joined, "request")}`), h("td", {}, l.abnormal ? h("span", { class: "badge bad" }, `abnormal on ${plural(l.abnormal, "host")}`) : ""))))))] : null;
     const part = causes.map((c, i) => [c, i]).filter(([c]) => c.programs.includes(n.title));
     steady(about, h("h2", {}, name(n.title), " ", h("small", {}, nodeFacts(n))), n.why ? h("p", { class: "soft" }, clean(n.why, 300)) : null,
       part.map(([c, i]) => h("p", {}, h("b", {}, `Cause ${i + 1}: `), clean(c.text, 600))),
@@ -99,13 +99,13 @@ export function serviceMap(choose) {
 }
 
 // figures are the rate, and how long it takes: what was abnormal of it, else p99.
-const figures = (x) => `${rate(x.rps)}/s · ${x.wrong?.unit === "us" ? `▲ ${micros(x.wrong.value)}` : `p99 ${micros(x.worst_p99_us)}`}${x.errors > 0 && x.wrong?.unit === "share" ? ` · ${rate(x.errors)} errors/s` : ""}`;
+const figures = (x) => `${rate(x.rps)}/s · ${x.wrong?.unit === "us" ? `▲ ${micros(x.wrong.value)}` : `p99 ${micros(x.p99_us)}`}${x.errors > 0 && x.wrong?.unit === "share" ? ` · ${rate(x.errors)} errors/s` : ""}`;
 
 const nodeFacts = (n) => [n.hosts ? `on ${plural(n.hosts, "host")}` : "", n.ports.length ? `port ${n.ports.slice(0, 8).join(", ")}${n.ports.length > 8 ? ` and ${n.ports.length - 8} more` : ""}` : "", kinds[n.kind]].filter(Boolean).join(", ");
 
-const nodeTold = (n) => [h("b", {}, clean(n.title, 120)), h("div", { class: "soft" }, nodeFacts(n)), n.kind === "caller" ? null : h("div", {}, `${rate(n.rps)} requests/s, ${n.errors > 0 ? `${rate(n.errors)} errors/s` : "no errors"}, mean ${micros(n.mean_us)}, typically p99 ${micros(n.worst_p99_us)} on ${clean(n.worst_host, 60)}`), n.abnormal ? h("div", { class: "bad" }, `abnormal on ${count(n.abnormal)} of its hosts; ${clean(n.wrong.text, 300)}`) : null];
+const nodeTold = (n) => [h("b", {}, clean(n.title, 120)), h("div", { class: "soft" }, nodeFacts(n)), n.kind === "caller" ? null : h("div", {}, `${rate(n.rps)} requests/s, ${n.errors > 0 ? `${rate(n.errors)} errors/s` : "no errors"}, mean ${micros(n.mean_us)}, p50 ${micros(n.p50_us)}, p99 ${micros(n.p99_us)}; p99 ${micros(n.worst_p99_us)} on ${clean(n.worst_host, 60)}`), n.abnormal ? h("div", { class: "bad" }, `abnormal on ${count(n.abnormal)} of its hosts; ${clean(n.wrong.text, 300)}`) : null];
 
-const linkTold = (e, by) => [h("b", {}, `${clean(by.get(e.from)?.title, 60)} → ${clean(by.get(e.to)?.title, 60)}`), h("div", {}, `${rate(e.rps)} calls/s from ${plural(e.hosts, "host")}, ${e.errors > 0 ? `${rate(e.errors)} errors/s` : "no errors"}`), h("div", {}, `mean ${micros(e.mean_us)}, typically p99 ${micros(e.worst_p99_us)} on ${clean(e.worst_host, 60)}`),
+const linkTold = (e, by) => [h("b", {}, `${clean(by.get(e.from)?.title, 60)} → ${clean(by.get(e.to)?.title, 60)}`), h("div", {}, `${rate(e.rps)} calls/s from ${plural(e.hosts, "host")}, ${e.errors > 0 ? `${rate(e.errors)} errors/s` : "no errors"}`), h("div", {}, `mean ${micros(e.mean_us)}, p50 ${micros(e.p50_us)}, p99 ${micros(e.p99_us)}; p99 ${micros(e.worst_p99_us)} on ${clean(e.worst_host, 60)}`),
   e.wire_share === null ? null : h("div", {}, `${percent(e.wire_share)} of it on the wire (${plural(e.joined, "request")} seen at both ends)`), e.abnormal ? h("div", { class: "bad" }, `abnormal from ${plural(e.abnormal, "host")}; ${clean(e.wrong.text, 300)}`) : null];
 
 // curve goes through places: bent between two, straight where it passes a layer.
