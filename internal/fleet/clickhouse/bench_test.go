@@ -20,7 +20,7 @@ func sinkServer(tb testing.TB) string {
 		io.Copy(io.Discard, r.Body)
 	}))
 	tb.Cleanup(srv.Close)
-	return "clickhouse://" + strings.TrimPrefix(srv.URL, "http://") + "/slowray?dialect=plain"
+	return "clickhouse://" + strings.TrimPrefix(srv.URL, "http://") + "/slowray?dialect=plain&compress=lz4"
 }
 
 const benchBatch = 50_000

@@ -21,7 +21,7 @@ import (
 func engines(t *testing.T, f func(t *testing.T, db *DB)) {
 	for name, start := range map[string]func(t *testing.T) string{
 		"plain": func(t *testing.T) string {
-			return clickhousetest.ForTest(t, clickhousetest.Layout{Shards: 2}).URL("slowray")
+			return clickhousetest.ForTest(t, clickhousetest.Layout{Shards: 2}).URL("slowray") + "&compress=lz4"
 		},
 		"modern": func(t *testing.T) string { return clickhousetest.ModernForTest(t).URL("slowray") },
 	} {

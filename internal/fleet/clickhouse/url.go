@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"net/url"
 	"os"
 	"regexp"
@@ -64,7 +65,8 @@ var (
 // password-file=F&token-file=F&cluster=C&dialect=auto|modern|plain&compress=lz4|none&
 // linger=2s&gateway=host:8124.
 // A comma is between shards, a bar between the replicas of a shard; the port is 8123
-// (secure: 8443) where none is given. Errors never show what may be a password.
+// (secure: 8443) where none is given. Without compress it is LZ4, and none where all
+// servers are on this machine. Errors never show what may be a password.
 func Parse(text string) (*Config, error) {
 	rest, ok := strings.CutPrefix(text, Scheme)
 	if !ok {
@@ -91,6 +93,9 @@ func Parse(text string) (*Config, error) {
 	}
 	if err := c.servers(hosts); err != nil {
 		return nil, err
+	}
+	if said, _ := url.ParseQuery(query); !said.Has("compress") && c.Gateway == "" && c.loopback() {
+		c.Compress = false // compressing costs more than the loopback device
 	}
 	if len(c.Shards) > 1 && c.Cluster == "" {
 		return nil, errors.New("more than one shard: say with cluster=NAME what the servers call them all in remote_servers")
@@ -216,6 +221,19 @@ func (c *Config) servers(text string) error {
 		c.Shards = append(c.Shards, replicas)
 	}
 	return nil
+}
+
+// loopback says whether all servers are on this machine, as their addresses tell.
+func (c *Config) loopback() bool {
+	for _, replicas := range c.Shards {
+		for _, server := range replicas {
+			host, _, _ := net.SplitHostPort(server)
+			if addr, err := netip.ParseAddr(host); host != "localhost" && (err != nil || !addr.IsLoopback()) {
+				return false
+			}
+		}
+	}
+	return true
 }
 
 // sharded says whether tables are parts of distributed ones.

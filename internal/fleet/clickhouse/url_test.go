@@ -27,6 +27,11 @@ func TestParse(t *testing.T) {
 	if c = mustParse(t, "clickhouse://h"); c.Database != "slowray" || c.Shards[0][0] != "h:8123" || !c.Compress || c.Dialect != Auto || c.Gateway != "" {
 		t.Errorf("%+v", c)
 	}
+	for url, want := range map[string]bool{"127.0.0.1,[::1]/db?cluster=c": false, "localhost": false, "127.0.0.1,h/db?cluster=c": true, "127.0.0.1/db?compress=lz4": true, "127.0.0.1/db?gateway=g": true, "h/db?compress=none": false} {
+		if c = mustParse(t, "clickhouse://"+url); c.Compress != want {
+			t.Errorf("%s: compresses %v, want %v", url, c.Compress, want)
+		}
+	}
 	for text, want := range map[string]string{"g": "g:8124", "g:99": "g:99", "[::1]": "[::1]:8124"} {
 		if c = mustParse(t, "clickhouse://h/db?gateway="+text); c.Gateway != want {
 			t.Errorf("gateway %q, want %q", c.Gateway, want)

@@ -155,7 +155,7 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			g.stats.Alone++
 			g.mu.Unlock()
 		}
-		g.proxy.ServeHTTP(w, r)
+		g.pass(w, r)
 		return
 	}
 	body := make([]byte, r.ContentLength)
@@ -172,6 +172,20 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		a.write(w)
 	case <-p.gone: // what is on its way goes on; the host asks what became of it
 	}
+}
+
+// pass lets a request through as it is.
+func (g *Gateway) pass(w http.ResponseWriter, r *http.Request) {
+	if r.ContentLength >= 0 {
+		// When a server answers at once, the body may be closed here before the
+		// transport has looked for its end, and that error would end the answer. A
+		// reader that knows where the end is does not look again.
+		r.Body = struct {
+			io.Reader
+			io.Closer
+		}{io.LimitReader(r.Body, r.ContentLength), r.Body}
+	}
+	g.proxy.ServeHTTP(w, r)
 }
 
 // settle answers when no batch of a stream is here any more.

@@ -269,6 +269,39 @@ func TestQuestionsPassAndOtherServersAreRefused(t *testing.T) {
 	}
 }
 
+// early is a server that answers before the transport has looked for the end of what
+// it sends: that happens now and then when a server is quick.
+type early struct{}
+
+func (early) RoundTrip(r *http.Request) (*http.Response, error) {
+	if _, err := io.ReadFull(r.Body, make([]byte, r.ContentLength)); err != nil {
+		return nil, err
+	}
+	return &http.Response{StatusCode: 200, Body: io.NopCloser(&earlyAnswer{request: r.Body}), ContentLength: -1}, nil
+}
+
+type earlyAnswer struct {
+	request io.Reader
+	begun   bool
+}
+
+func (a *earlyAnswer) Read(p []byte) (int, error) {
+	if !a.begun {
+		a.begun = true
+		return len(p), nil // enough that the header goes out
+	}
+	_, err := a.request.Read(make([]byte, 1))
+	return 0, err
+}
+
+func TestAQuickAnswerPassesWhole(t *testing.T) {
+	h := newHosts(t, "127.0.0.1:1", 0)
+	h.g.proxy.Transport = early{}
+	if status, text, _, err := h.post(t.Context(), "/", url.Values{}, "SELECT 1"); status != 200 || len(text) == 0 || err != nil {
+		t.Errorf("%d, %d bytes, %v", status, len(text), err)
+	}
+}
+
 func TestTooMuchIsRefused(t *testing.T) {
 	h := newHosts(t, "127.0.0.1:1", time.Hour)
 	h.g.held = heldBytes
