@@ -34,7 +34,8 @@ type recordCmd struct {
 	Silent     bool           `help:"Ask no server for its status."`
 	Budget     float64        `default:"1" placeholder:"P" help:"Share of the host's CPU, in percent, that slowray may take before one record stands for several requests (${default}; 0: no limit)."`
 	shipFlags
-	JSON bool `name:"json" help:"Print what is found, and what goes wrong, as JSON: one object a line."`
+	Status bool `help:"Only tell how far what is sent by --to is: of the recorder that records into --dir now, or did last."`
+	JSON   bool `name:"json" help:"Print what is found, and what goes wrong, as JSON: one object a line."`
 }
 
 // Help is printed by --help, above the flags.
@@ -42,6 +43,8 @@ func (*recordCmd) Help() string {
 	return `Records until Ctrl-C or SIGTERM, and then writes what is left: the sums of each endpoint and second, requests that were slow or failed and a sample of the others, and a window for each minute, which is judged as slowray why does.
 
 What was recorded is read back with --at: slowray why --at 12:03, slowray requests --at -10m. docs/record.md tells more.
+
+With --status it does not record: it tells how far what is sent elsewhere is, and ends with 1 when a target fails or is 10 seconds behind.
 
 Exit status: 0 ended as it was told to, 2 could not record.`
 }
@@ -86,6 +89,9 @@ const (
 
 // Run records until it is told to end.
 func (c *recordCmd) Run(ctx context.Context, s *streams) error {
+	if c.Status {
+		return c.showStatus(s)
+	}
 	debug.SetGCPercent(recordGC)
 	debug.SetMemoryLimit(recordMemory)
 	signal.Ignore(syscall.SIGPIPE) // whoever reads the lines may leave
@@ -122,7 +128,7 @@ func (c *recordCmd) Run(ctx context.Context, s *streams) error {
 
 // record records into a store, and tells others of it.
 func (c *recordCmd) record(ctx context.Context, told *recordLog, page *servedPage, history *store.Store, sent *shipping) error {
-	told.targets = sent.status
+	told.targets, page.targets = sent.status, sent.status
 	var rec *record.Recorder
 	name, _ := os.Hostname()
 	page.exporter = export.New(export.Options{Version: version(), Host: name, Status: func() record.Status { return rec.Status() }, Targets: sent.status})

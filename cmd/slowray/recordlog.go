@@ -70,26 +70,7 @@ type recordStatus struct {
 	Dropped      uint64 `json:"dropped"`
 	HistoryBytes int64  `json:"history_bytes"`
 
-	Targets []recordTarget `json:"targets,omitempty"` // of --to
-}
-
-// recordTarget is how far a target is.
-type recordTarget struct {
-	URL      string  `json:"url"` // without a password
-	Sent     uint64  `json:"sent"`
-	Waiting  uint64  `json:"waiting"` // records, about
-	Bytes    int64   `json:"waiting_bytes"`
-	Behind   float64 `json:"behind_seconds"`
-	GaveUp   uint64  `json:"gave_up"`
-	Failures uint64  `json:"failures"`
-	Error    string  `json:"error,omitempty"`
-}
-
-func recordTargets(list []ship.Status) (out []recordTarget) {
-	for _, t := range list {
-		out = append(out, recordTarget{t.Title, t.Sent, t.Records, t.Bytes, t.Behind.Seconds(), t.GaveUp, t.Failures, t.Error})
-	}
-	return out
+	Targets []ship.Status `json:"targets,omitempty"` // of --to
 }
 
 // Second implements record.Sink.
@@ -266,14 +247,18 @@ func (l *recordLog) end(s record.Status) {
 		l.line(recordEvent{Event: "end", At: time.Now(), Status: &recordStatus{
 			Requests: s.Requests.Seen, Stored: s.Store.Requests, Slow: s.Requests.Slow, Failed: s.Requests.Failed,
 			Windows: s.Windows, WindowsLost: s.Failed, Dropped: s.Store.Dropped, HistoryBytes: s.Store.Bytes,
-			Targets: recordTargets(sent),
+			Targets: sent,
 		}})
 		return
 	}
 	fmt.Fprintf(l.out, "slowray: %s requests counted, %s kept, %s windows judged\n",
 		figure.Count(s.Requests.Seen), figure.Count(s.Requests.Slow+s.Requests.Failed+s.Requests.Sampled), figure.Count(s.Windows))
 	for _, t := range sent {
-		fmt.Fprintf(l.out, "slowray: %s: %s records sent, %s wait on disk\n", report.Clean(t.Title), figure.Count(t.Sent), figure.Bytes(t.Bytes))
+		gone := ""
+		if t.GaveUp > 0 {
+			gone = ", " + figure.Count(t.GaveUp) + " were given up"
+		}
+		fmt.Fprintf(l.out, "slowray: %s: %s records sent, %s wait on disk%s\n", report.Clean(t.Title), figure.Count(t.Sent), figure.Bytes(t.Bytes), gone)
 	}
 	for _, loss := range s.Losses {
 		fmt.Fprintf(l.out, "slowray: not counted: %s: %s\n", loss.What, figure.Count(loss.Count))

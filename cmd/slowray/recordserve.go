@@ -10,6 +10,7 @@ import (
 
 	"github.com/slowray/slowray/internal/diagnose"
 	"github.com/slowray/slowray/internal/export"
+	"github.com/slowray/slowray/internal/fleet/ship"
 	"github.com/slowray/slowray/internal/observe"
 	"github.com/slowray/slowray/internal/prove/journal"
 	"github.com/slowray/slowray/internal/prove/results"
@@ -33,6 +34,7 @@ type servedPage struct {
 	names    []string
 	reader   *store.Reader
 	exporter *export.Exporter
+	targets  func() []ship.Status
 }
 
 // listenPage opens the address of a page early: one that is taken is a reason not to begin.
@@ -91,6 +93,7 @@ func (p *servedPage) serve(ctx context.Context, rec *record.Recorder, dir string
 		Losses:  func() []observe.Loss { return rec.Status().Losses },
 		Metrics: p.exporter.Handler(),
 		Proofs:  results.Dir(journal.DefaultDir),
+		Targets: p.targets,
 	}
 	if h, err := host.Default().Host(); err == nil {
 		opt.Host = diagnose.ReportHost{Name: h.Name, Kernel: h.Kernel, CPUs: h.CPUs, BootID: h.BootID}

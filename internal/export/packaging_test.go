@@ -234,7 +234,7 @@ func TestPromtoolLikesTheMetrics(t *testing.T) {
 	if err != nil {
 		t.Skip("SKIPPED: no promtool on this machine (script/setup.sh test installs it)")
 	}
-	x := fed(2, 2, Options{Version: "v1", Targets: func() []ship.Status { return []ship.Status{{Title: "clickhouse://a", Error: "away"}} }})
+	x := fed(2, 2, Options{Version: "v1", Targets: func() []ship.Status { return []ship.Status{{Title: "clickhouse://a", Error: "away", Records: 42}} }})
 	if _, err := x.Push(PushOptions{URL: "http://localhost"}); err != nil {
 		t.Fatal(err)
 	}

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/slowray/slowray/internal/diagnose"
+	"github.com/slowray/slowray/internal/fleet/ship"
 )
 
 // unix is a time as it stands in answers: seconds since 1970, to a microsecond.
@@ -22,6 +23,7 @@ type statusJSON struct {
 	Now       float64             `json:"now"`
 	Recording bool                `json:"recording"`
 	Stats     *statsJSON          `json:"stats,omitempty"`
+	Shipping  []ship.Status       `json:"shipping,omitempty"` // of each target of --to
 	Losses    losses              `json:"losses"`
 }
 
@@ -62,6 +64,9 @@ func (s *server) status(context.Context, *query) (answer, error) {
 		st.Stats = &statsJSON{x.Requests, x.Seconds, x.Findings, x.Observations, x.Bytes, x.Recovered, x.Torn, x.Dropped, x.DroppedSeconds, x.Removed, x.LastError, cost}
 		st.Losses.add("requests were not stored: the disk was too slow or full", int64(x.Dropped))
 		st.Losses.add("seconds of endpoints and findings were not stored: the disk was too slow or full", int64(x.DroppedSeconds))
+	}
+	if s.opt.Targets != nil {
+		st.Shipping = s.opt.Targets()
 	}
 	return jsonAnswer(st)
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/slowray/slowray/internal/diagnose"
+	"github.com/slowray/slowray/internal/fleet/ship"
 	"github.com/slowray/slowray/internal/observe"
 	"github.com/slowray/slowray/internal/store"
 )
@@ -23,6 +24,8 @@ type Options struct {
 	// Stats is what the recorder's store did, and the share of one CPU that
 	// slowray takes; nil where nothing is recorded.
 	Stats func() (stats store.Stats, costCPUShare float64)
+	// Targets is how far what is recorded was sent elsewhere; nil where nothing is.
+	Targets func() []ship.Status
 	// Losses is what the recorder could not see or keep, so far.
 	Losses func() []observe.Loss
 	// Metrics answers /metrics; nil leaves it out.

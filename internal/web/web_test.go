@@ -66,6 +66,9 @@ func TestStatus(t *testing.T) {
 	if len(st.Losses) != 1 || st.Losses[0].Count != 3 {
 		t.Errorf("losses %+v", st.Losses)
 	}
+	if st.Shipping != nil {
+		t.Errorf("nothing is sent, and the status tells of %+v", st.Shipping)
+	}
 	if st := ask[statusJSON](t, serve(t, &memory{}, Options{}), "/api/status"); st.Span != nil || st.Stats != nil {
 		t.Errorf("without history: %+v", st)
 	}

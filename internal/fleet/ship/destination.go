@@ -195,29 +195,3 @@ func (d *destination) giveUp() {
 			figure.Count(records), since.Local().Format(time.DateTime), figure.Bytes(d.shipper.opt.Buffer)))
 	}
 }
-
-// Status is how far a target is.
-type Status struct {
-	Title    string
-	Behind   time.Duration // age of the oldest record that was not sent
-	Records  uint64        // that wait; those in logs that were not yet read are estimated
-	Bytes    int64         // that wait
-	Sent     uint64        // records taken since the start
-	GaveUp   uint64        // records given up, ever
-	Failures uint64        // attempts that failed since the start
-	Error    string        // why nothing goes on, "" when the last attempts were well
-}
-
-// Status tells how far each target is.
-func (s *Shipper) Status() []Status {
-	var list []Status
-	for _, d := range s.to {
-		x := Status{Title: d.Title, Error: d.teller.current(), Failures: d.teller.failures()}
-		files := waiting(d.dir)
-		for _, st := range d.streams {
-			st.addTo(&x, files)
-		}
-		list = append(list, x)
-	}
-	return list
-}

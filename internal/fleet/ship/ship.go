@@ -78,6 +78,7 @@ type Store interface {
 type Shipper struct {
 	opt   Options
 	id    string
+	dir   string                // of all targets
 	store atomic.Pointer[Store] // nil before Run
 	to    []*destination
 }
@@ -103,7 +104,7 @@ func Prepare(dir string, opt Options) (*Shipper, []store.Link, error) {
 	if err != nil {
 		return nil, nil, fmt.Errorf("ship: %w", err)
 	}
-	s := &Shipper{opt: opt, id: id}
+	s := &Shipper{opt: opt, id: id, dir: filepath.Join(dir, shipDir)}
 	var links []store.Link
 	names := map[string]bool{}
 	for _, to := range opt.Targets {
@@ -192,7 +193,9 @@ func (s *Shipper) Run(ctx context.Context, st Store) {
 	for _, d := range s.to {
 		all.Go(func() { d.run(ctx) })
 	}
+	all.Go(func() { s.report(ctx) })
 	all.Wait()
+	s.leave(true)
 	s.close()
 }
 

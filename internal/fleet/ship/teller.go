@@ -24,6 +24,8 @@ type teller struct {
 	away    bool                 // it was said that an error that may pass goes on
 	said    map[string]time.Time // permanent errors
 	failed  uint64
+	last    string // error, of all attempts
+	lastAt  time.Time
 }
 
 // fails says that an attempt failed: once until all is well again, where the error
@@ -36,6 +38,7 @@ func (t *teller) fails(what string, err error) {
 		t.since = time.Now()
 	}
 	text := oneLine(err)
+	t.last, t.lastAt = text, time.Now()
 	t.failing[what] = text
 	if fleet.Temporary(err) {
 		if !t.away {
@@ -72,18 +75,13 @@ func (t *teller) works(what string) {
 // note says something that is said once.
 func (t *teller) note(text string) { t.say(t.title + ": " + text) }
 
-// current is why nothing goes on, of whatever fails.
-func (t *teller) current() string {
+// tell tells why nothing goes on, of whatever fails, and what failed last.
+func (t *teller) tell(x *Status) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	x.Failures, x.LastError, x.LastAt = t.failed, t.last, t.lastAt
 	for _, what := range slices.Sorted(maps.Keys(t.failing)) {
-		return t.failing[what]
+		x.Error = t.failing[what]
+		return
 	}
-	return ""
-}
-
-func (t *teller) failures() uint64 {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.failed
 }

@@ -4,13 +4,14 @@ import { $, h, fill, steady, once, button, setTheme, isDark, empty, clean, tip }
 import { read, go, listen, address } from "./route.js";
 import { ask } from "./api.js";
 import { now, setNow, setRelative, isRelative, between, span } from "./clock.js";
-import { count, percent, plural } from "./figure.js";
+import { bytes, count, percent, plural, seconds } from "./figure.js";
 import { when } from "./when.js";
 import { help, closeHelp } from "./help.js";
 
 const tabs = [["timeline", "Time line"], ["findings", "Findings"], ["requests", "Requests"], ["waits", "Waits"], ["flame", "Flame graph"], ["drops", "Drops"], ["proofs", "Proofs"]];
 const modules = { timeline: "timeline", findings: "findings", requests: "requests", request: "request", waits: "waits", flame: "flame", drops: "drops", proofs: "proofs" };
 const EVERY = 5000, BUSY = 700; // ms between two looks while live
+const LATE = 10; // s that a target may be behind before it is told
 
 // app is what every view may use.
 export const app = { route: read(), status: null, range: null, paused: false, losses: new Map(), go, address, ask, reload: () => load() };
@@ -174,11 +175,23 @@ function foot() {
   const rows = [...lost].map(([what, n]) => h("li", {}, clean(what, 300), n > 0 ? `: ${count(n)}` : ""));
   const open = $("lost")?.open || false;
   steady($("foot"), rows.length ? h("details", { id: "lost", open }, h("summary", {}, `Sampled or lost: ${plural(rows.length, "entry", "entries")}`), h("ul", {}, rows)) : h("span", { id: "lost" }, "Complete: nothing of this was sampled or lost."),
+    sent(status?.shipping),
     h("span", { class: "grow" }),
     app.range ? h("span", { title: `times are those of ${Intl.DateTimeFormat().resolvedOptions().timeZone}` }, between(app.range.from, app.range.to)) : null,
     cost !== undefined && cost !== null ? h("span", { title: "of the time of one CPU" }, `slowray takes ${percent(cost)} of a CPU`) : null,
     status?.span?.from ? h("span", {}, `history: ${span(status.span.to - status.span.from)}`) : null,
     status?.version ? h("span", {}, clean(status.version, 40)) : null);
+}
+
+// sent is how far each target is that what is recorded is sent to (record --to).
+function sent(list) {
+  return (list || []).map((t) => {
+    const late = t.behind_seconds >= LATE, lost = t.gave_up > 0 ? `, ${count(t.gave_up)} given up` : "";
+    const how = late ? `${seconds(t.behind_seconds)} behind, ${bytes(t.waiting_bytes)} wait` : "up to date";
+    const last = t.last_error ? `, last error: ${clean(t.last_error, 300)}` : "";
+    return h("span", { class: t.error || late || lost ? "bad" : "", data: { sent: "" }, title: `${count(t.sent)} records sent, about ${count(t.waiting)} wait${lost}${last}` },
+      `to ${clean(t.url, 60)}: ${how}${lost}${t.error ? `; fails: ${clean(t.error, 120)}` : ""}`);
+  });
 }
 
 function keys(e) {

@@ -1,0 +1,154 @@
+package ship
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+)
+
+// Status is how far a target is.
+type Status struct {
+	Title     string        // for people: its URL without a password
+	Behind    time.Duration // age of the oldest record that was not sent
+	Records   uint64        // that wait; those in logs that were not yet read are estimated
+	Bytes     int64         // that wait
+	Sent      uint64        // records taken since the start
+	GaveUp    uint64        // records given up, ever
+	Failures  uint64        // attempts that failed since the start
+	Error     string        // why nothing goes on, "" when the last attempts were well
+	LastError string        // of the last attempt that failed since the start, on one line
+	LastAt    time.Time     // when that was
+}
+
+// statusJSON is a Status as JSON has names.
+type statusJSON struct {
+	URL       string     `json:"url"`
+	Sent      uint64     `json:"sent"`
+	Waiting   uint64     `json:"waiting"` // records, about
+	Bytes     int64      `json:"waiting_bytes"`
+	Behind    float64    `json:"behind_seconds"`
+	GaveUp    uint64     `json:"gave_up"`
+	Failures  uint64     `json:"failures"`
+	Error     string     `json:"error,omitempty"`
+	LastError string     `json:"last_error,omitempty"`
+	LastAt    *time.Time `json:"last_error_at,omitempty"`
+}
+
+// MarshalJSON implements json.Marshaler.
+func (s Status) MarshalJSON() ([]byte, error) {
+	x := statusJSON{URL: s.Title, Sent: s.Sent, Waiting: s.Records, Bytes: s.Bytes, Behind: s.Behind.Seconds(), GaveUp: s.GaveUp, Failures: s.Failures, Error: s.Error, LastError: s.LastError}
+	if !s.LastAt.IsZero() {
+		at := s.LastAt.UTC().Truncate(time.Millisecond)
+		x.LastAt = &at
+	}
+	return json.Marshal(x)
+}
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (s *Status) UnmarshalJSON(text []byte) error {
+	var x statusJSON
+	if err := json.Unmarshal(text, &x); err != nil {
+		return err
+	}
+	*s = Status{Title: x.URL, Sent: x.Sent, Records: x.Waiting, Bytes: x.Bytes, Behind: time.Duration(x.Behind * float64(time.Second)), GaveUp: x.GaveUp, Failures: x.Failures, Error: x.Error, LastError: x.LastError}
+	if x.LastAt != nil {
+		s.LastAt = *x.LastAt
+	}
+	return nil
+}
+
+// Report is what a Shipper leaves for others to read, beside its targets' directories:
+// how far they are, and when that was.
+type Report struct {
+	At      time.Time `json:"at"`
+	Ended   bool      `json:"ended"` // it was told to end, and did
+	Targets []Status  `json:"targets"`
+}
+
+const (
+	reportName = "status.json"
+	// reportEvery is how often a Report is written.
+	reportEvery = 5 * time.Second
+	// mostReport bounds a Report that is read, bytes.
+	mostReport = 1 << 20
+)
+
+// ErrNothingShipped says that no target was ever given for a history.
+var ErrNothingShipped = errors.New("nothing of it is sent anywhere (--to)")
+
+// ReadReport reads what the Shipper of a history left last.
+func ReadReport(dir string) (r Report, err error) {
+	path := filepath.Join(dir, shipDir, reportName)
+	if _, err = os.Stat(dir); err != nil {
+		return r, err
+	}
+	info, err := os.Stat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return r, fmt.Errorf("%s: %w", dir, ErrNothingShipped)
+	}
+	if err != nil {
+		return r, err
+	}
+	if !info.Mode().IsRegular() || info.Size() > mostReport {
+		return r, fmt.Errorf("%s: is no report of a recorder", path)
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return r, err
+	}
+	if err := json.Unmarshal(text, &r); err != nil {
+		return r, fmt.Errorf("%s: %w", path, err)
+	}
+	return r, nil
+}
+
+// Stale says whether a Report is so old that whoever wrote it is not there any more.
+func (r *Report) Stale(now time.Time) bool {
+	return r.Ended || now.Sub(r.At) > 4*reportEvery
+}
+
+// report leaves a Report now and then, until ctx ends.
+func (s *Shipper) report(ctx context.Context) {
+	for {
+		s.leave(false)
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(reportEvery):
+		}
+	}
+}
+
+// leave leaves a Report. It appears whole or not at all; where it cannot be written,
+// who reads it sees how old it is.
+func (s *Shipper) leave(ended bool) {
+	text, err := json.Marshal(Report{At: time.Now().UTC().Truncate(time.Millisecond), Ended: ended, Targets: s.Status()})
+	if err != nil {
+		return
+	}
+	unfinished := filepath.Join(s.dir, ".new-"+reportName)
+	if err := os.WriteFile(unfinished, append(text, '\n'), 0o600); err != nil {
+		return
+	}
+	_ = os.Rename(unfinished, filepath.Join(s.dir, reportName))
+}
+
+// Status tells how far each target is.
+func (s *Shipper) Status() []Status {
+	var list []Status
+	for _, d := range s.to {
+		x := Status{Title: d.Title}
+		d.teller.tell(&x)
+		files := waiting(d.dir)
+		for _, st := range d.streams {
+			st.addTo(&x, files)
+		}
+		list = append(list, x)
+	}
+	return list
+}
