@@ -64,11 +64,15 @@ func writeStatus(out io.Writer, r *ship.Report, now time.Time) error {
 
 // targetState is how a target is, in words.
 func targetState(t *ship.Status, now time.Time) string {
+	state := "well"
 	switch {
 	case t.Error != "":
-		return "fails: " + report.Clean(t.Error)
+		state = "fails: " + report.Clean(t.Error)
 	case t.LastError != "":
-		return fmt.Sprintf("well; %s ago: %s", figure.Seconds(now.Sub(t.LastAt).Round(time.Second).Seconds()), report.Clean(t.LastError))
+		state = fmt.Sprintf("well; %s ago: %s", figure.Seconds(now.Sub(t.LastAt).Round(time.Second).Seconds()), report.Clean(t.LastError))
 	}
-	return "well"
+	if t.Refused > 0 {
+		state += fmt.Sprintf("; left out %s items of what it took", figure.Count(t.Refused))
+	}
+	return state
 }

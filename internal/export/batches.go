@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
+	"sync"
 	"time"
 
 	commonpb "go.opentelemetry.io/proto/otlp/common/v1"
@@ -24,6 +25,10 @@ import (
 type Batches struct {
 	wire    *wire
 	timeout time.Duration
+
+	mu      sync.Mutex
+	refused uint64 // items of messages that were taken
+	why     string
 }
 
 // BatchHost is whose records a batch is of.
@@ -73,10 +78,25 @@ func (b *Batches) send(ctx context.Context, s signal, m proto.Message) error {
 	}
 	limited, cancel := context.WithTimeout(ctx, b.timeout)
 	defer cancel()
-	if a := b.wire.send(limited, s, body); a.err != nil {
+	a := b.wire.send(limited, s, body)
+	if a.err != nil {
 		return &BatchError{fmt.Errorf("otlp: %s: %s: %w", b.wire, s, a.err), a.again}
 	}
+	if a.rejected > 0 {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.refused += uint64(min(a.rejected, int64(len(body)))) // none is shorter than a byte
+		b.why = bounded(a.why, 2*maxLabel)
+	}
 	return nil
+}
+
+// Refused is how many spans, points of metrics and log records the collector has refused
+// of messages that it took, and why it last did, as it says.
+func (b *Batches) Refused() (items uint64, why string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.refused, b.why
 }
 
 // of is an exporter that has nothing but the names of a host.

@@ -104,6 +104,7 @@ type answer struct {
 	again    bool          // another attempt may go better
 	after    time.Duration // no sooner than that
 	rejected int64         // items that were not taken, of a message that was
+	why      string        // they were not, as the collector says
 }
 
 // send sends a message, compressed.
@@ -156,7 +157,7 @@ func (w *wire) send(ctx context.Context, s signal, message []byte) answer {
 
 func httpAnswer(got *http.Response, body []byte) answer {
 	if got.StatusCode/100 == 2 {
-		return answer{rejected: rejected(body)}
+		return partial(body)
 	}
 	a := answer{err: fmt.Errorf("status %d", got.StatusCode)}
 	switch got.StatusCode {
@@ -183,26 +184,27 @@ func grpcAnswer(got *http.Response, body []byte) answer {
 		if len(body) < prefix || body[0] != 0 {
 			return answer{}
 		}
-		return answer{rejected: rejected(body[prefix:])}
+		return partial(body[prefix:])
 	case code == "":
 		return answer{err: fmt.Errorf("status %d without one of gRPC", got.StatusCode), again: got.StatusCode/100 == 5 || got.StatusCode == http.StatusTooManyRequests}
 	}
 	return answer{err: fmt.Errorf("gRPC status %s %s", code, text), again: grpcRetry[code]}
 }
 
-// rejected reads how many items were not taken, out of an answer: all three
-// kinds have it as field 1 of their field 1, partial_success
-// (opentelemetry/proto/collector/*/v1/*_service.proto).
-func rejected(body []byte) int64 {
+// partial reads how many items were not taken, and why, out of an answer: all three
+// kinds have them as fields 1 and 2 of their field 1, partial_success
+// (opentelemetry/proto/collector/*/v1/*_service.proto). An answer that cannot be read
+// tells of none.
+func partial(body []byte) answer {
 	inner := field(body, 1, protowire.BytesType)
 	if inner == nil {
-		return 0
+		return answer{}
 	}
 	n, size := protowire.ConsumeVarint(field(inner, 1, protowire.VarintType))
 	if size < 0 {
-		return 0
+		n = 0
 	}
-	return int64(n)
+	return answer{rejected: int64(n), why: string(field(inner, 2, protowire.BytesType))}
 }
 
 // field is the value of a field of a message: the bytes of a string or message,

@@ -77,6 +77,13 @@ type Lingerer interface {
 	Linger(s Stream) time.Duration
 }
 
+// Refuser is what a Target may be besides: one that takes a batch and says that it left
+// out some of it, which would be refused again. It tells how many items (what the target
+// counts: spans, points, lines) that were since it was opened, and why, of the last ones.
+type Refuser interface {
+	Refused() (items uint64, why string)
+}
+
 // Key is an endpoint of a host.
 type Key struct {
 	Host    string

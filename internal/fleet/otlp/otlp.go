@@ -49,7 +49,10 @@ type progress struct {
 	last  fleet.Position // that was taken
 }
 
-var _ fleet.Target = (*Target)(nil)
+var (
+	_ fleet.Target  = (*Target)(nil)
+	_ fleet.Refuser = (*Target)(nil)
+)
 
 // Open makes a Target of a URL; nothing is asked before the first use.
 func Open(url string) (*Target, error) {
@@ -83,6 +86,10 @@ func (t *Target) Hello(ctx context.Context, h *fleet.Host, now time.Time) error 
 	host.Attributes["host.ip"] = strings.Join(h.Addresses, ",")
 	return failure(t.out.Hello(ctx, host, now))
 }
+
+// Refused implements fleet.Refuser: items of messages that the collector took in part
+// ("partial success"), which OTLP forbids to send again.
+func (t *Target) Refused() (items uint64, why string) { return t.out.Refused() }
 
 func hostOf(h *fleet.Host) *export.BatchHost {
 	out := &export.BatchHost{Name: h.Name, ID: h.ID, Version: h.Version, Attributes: map[string]string{}}

@@ -3,6 +3,7 @@ package ship
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -26,6 +27,10 @@ type destination struct {
 	gate    gate
 	teller  teller
 	once    sync.Once // closing
+
+	// Of keepBound's goroutine: what was told of fleet.Refuser, and when.
+	refused   uint64
+	refusedAt time.Time
 }
 
 // destination opens or makes the directory of a target.
@@ -159,12 +164,28 @@ func waiting(dir string) []logFile {
 func (d *destination) keepBound(ctx context.Context) {
 	for {
 		d.giveUp()
+		d.tellRefused(time.Now())
 		select {
 		case <-ctx.Done():
 			return
 		case <-time.After(d.shipper.opt.bound):
 		}
 	}
+}
+
+// tellRefused tells, once a minute at most, what the target has left out of what it took:
+// that is lost, and nothing here can mend it.
+func (d *destination) tellRefused(now time.Time) {
+	r, ok := d.Target.(fleet.Refuser)
+	if !ok || !d.refusedAt.IsZero() && now.Sub(d.refusedAt) < d.shipper.opt.again {
+		return
+	}
+	n, why := r.Refused()
+	if n == d.refused {
+		return
+	}
+	d.teller.note(fmt.Sprintf("has left out %s items of what it took, which are lost: %s", figure.Count(n-d.refused), cmp.Or(oneLine(errors.New(why)), "it does not say why")))
+	d.refused, d.refusedAt = n, now
 }
 
 func (d *destination) giveUp() {

@@ -9,6 +9,8 @@ import (
 	"os"
 	"path/filepath"
 	"time"
+
+	"github.com/slowray/slowray/internal/fleet"
 )
 
 // Status is how far a target is.
@@ -19,6 +21,7 @@ type Status struct {
 	Bytes     int64         // that wait
 	Sent      uint64        // records taken since the start
 	GaveUp    uint64        // records given up, ever
+	Refused   uint64        // items that the target left out of what it took, since the start: see fleet.Refuser
 	Failures  uint64        // attempts that failed since the start
 	Error     string        // why nothing goes on, "" when the last attempts were well
 	LastError string        // of the last attempt that failed since the start, on one line
@@ -33,6 +36,7 @@ type statusJSON struct {
 	Bytes     int64      `json:"waiting_bytes"`
 	Behind    float64    `json:"behind_seconds"`
 	GaveUp    uint64     `json:"gave_up"`
+	Refused   uint64     `json:"refused"`
 	Failures  uint64     `json:"failures"`
 	Error     string     `json:"error,omitempty"`
 	LastError string     `json:"last_error,omitempty"`
@@ -41,7 +45,7 @@ type statusJSON struct {
 
 // MarshalJSON implements json.Marshaler.
 func (s Status) MarshalJSON() ([]byte, error) {
-	x := statusJSON{URL: s.Title, Sent: s.Sent, Waiting: s.Records, Bytes: s.Bytes, Behind: s.Behind.Seconds(), GaveUp: s.GaveUp, Failures: s.Failures, Error: s.Error, LastError: s.LastError}
+	x := statusJSON{URL: s.Title, Sent: s.Sent, Waiting: s.Records, Bytes: s.Bytes, Behind: s.Behind.Seconds(), GaveUp: s.GaveUp, Refused: s.Refused, Failures: s.Failures, Error: s.Error, LastError: s.LastError}
 	if !s.LastAt.IsZero() {
 		at := s.LastAt.UTC().Truncate(time.Millisecond)
 		x.LastAt = &at
@@ -55,7 +59,7 @@ func (s *Status) UnmarshalJSON(text []byte) error {
 	if err := json.Unmarshal(text, &x); err != nil {
 		return err
 	}
-	*s = Status{Title: x.URL, Sent: x.Sent, Records: x.Waiting, Bytes: x.Bytes, Behind: time.Duration(x.Behind * float64(time.Second)), GaveUp: x.GaveUp, Failures: x.Failures, Error: x.Error, LastError: x.LastError}
+	*s = Status{Title: x.URL, Sent: x.Sent, Records: x.Waiting, Bytes: x.Bytes, Behind: time.Duration(x.Behind * float64(time.Second)), GaveUp: x.GaveUp, Refused: x.Refused, Failures: x.Failures, Error: x.Error, LastError: x.LastError}
 	if x.LastAt != nil {
 		s.LastAt = *x.LastAt
 	}
@@ -144,6 +148,9 @@ func (s *Shipper) Status() []Status {
 	for _, d := range s.to {
 		x := Status{Title: d.Title}
 		d.teller.tell(&x)
+		if r, ok := d.Target.(fleet.Refuser); ok {
+			x.Refused, _ = r.Refused()
+		}
 		files := waiting(d.dir)
 		for _, st := range d.streams {
 			st.addTo(&x, files)

@@ -186,7 +186,7 @@ function foot() {
 // sent is how far each target is that what is recorded is sent to (record --to).
 function sent(list) {
   return (list || []).map((t) => {
-    const late = t.behind_seconds >= LATE, lost = t.gave_up > 0 ? `, ${count(t.gave_up)} given up` : "";
+    const late = t.behind_seconds >= LATE, lost = (t.gave_up > 0 ? `, ${count(t.gave_up)} given up` : "") + (t.refused > 0 ? `, ${count(t.refused)} refused` : "");
     const how = late ? `${seconds(t.behind_seconds)} behind, ${bytes(t.waiting_bytes)} wait` : "up to date";
     const last = t.last_error ? `, last error: ${clean(t.last_error, 300)}` : "";
     return h("span", { class: t.error || late || lost ? "bad" : "", data: { sent: "" }, title: `${count(t.sent)} records sent, about ${count(t.waiting)} wait${lost}${last}` },
