@@ -84,6 +84,8 @@ func (d *destination) run(ctx context.Context) {
 	all.Go(func() { d.greet(ctx) })
 	all.Go(func() { d.keepBound(ctx) })
 	all.Wait()
+	d.refusedAt = time.Time{}
+	d.tellRefused(time.Now())
 }
 
 func (d *destination) close() {
