@@ -68,8 +68,8 @@ func (n *node) kill() {
 	_ = n.cmd.Wait()
 }
 
-// cluster starts a front and two storage nodes.
-func cluster(t *testing.T) (front *node, storage []*node) {
+// cluster starts a front and two storage nodes, which take further arguments.
+func cluster(t *testing.T, storageArgs ...string) (front *node, storage []*node) {
 	t.Helper()
 	bin, err := filepath.Abs("../../../.victorialogs/victoria-logs")
 	if err == nil {
@@ -86,7 +86,7 @@ func cluster(t *testing.T) (front *node, storage []*node) {
 		return n
 	}
 	for range 2 {
-		storage = append(storage, begin("-storageDataPath="+t.TempDir(), "-retentionPeriod=10y"))
+		storage = append(storage, begin(append([]string{"-storageDataPath=" + t.TempDir(), "-retentionPeriod=10y"}, storageArgs...)...))
 	}
 	front = begin("-storageNode="+storage[0].addr+","+storage[1].addr, "-storageDataPath="+t.TempDir())
 	return front, storage
