@@ -26,6 +26,7 @@ import (
 // shipFlags are those of record that are about many hosts.
 type shipFlags struct {
 	To           []string          `placeholder:"URL" sep:"none" help:"Send what is recorded to where many hosts send it: clickhouse://host:8123/slowray, victorialogs://host:9428, otlp+http://host:4318; may be repeated. What the target does not take waits on disk."`
+	ToHistory    bool              `help:"Also send what was recorded before a target was first given, beside what is recorded now. Give it until all of that was sent."`
 	ToBuffer     string            `default:"1G" placeholder:"N" help:"How much may wait for each target on disk, as 500M or 2G: the oldest goes first (${default})."`
 	Host         string            `placeholder:"NAME" help:"What this host is called where it is sent to; otherwise its own name."`
 	Label        map[string]string `placeholder:"KEY=VALUE" mapsep:"none" help:"What is known of this host, as rack=r12; may be repeated. Hosts that are slow are compared by it."`
@@ -60,6 +61,9 @@ func (f *shipFlags) validate() error {
 		if err := plainText(f.Label[key], longestLabel); err != nil || f.Label[key] == "" {
 			return fmt.Errorf("--label %s: %w", key, cmpError(err, errors.New("has no value")))
 		}
+	}
+	if len(f.To) == 0 && f.ToHistory {
+		return errors.New("--to-history: is for --to, which is missing")
 	}
 	if len(f.To) == 0 && (f.Host != "" || len(f.Label) > 0) {
 		return errors.New("--host and --label: are for --to, which is missing")
@@ -106,6 +110,13 @@ func (c *recordCmd) ship(say func(string)) (*shipping, error) {
 		d, err := target.Open(url)
 		if err != nil {
 			return nil, fmt.Errorf("--to: %w", err)
+		}
+		if c.ToHistory {
+			again, err := target.Open(url)
+			if err != nil {
+				return nil, fmt.Errorf("--to: %w", err)
+			}
+			d.History = again.Target
 		}
 		opt.Targets = append(opt.Targets, d)
 	}

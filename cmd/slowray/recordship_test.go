@@ -220,6 +220,7 @@ func TestShipFlags(t *testing.T) {
 		"--to victorialogs://h --label rack=":          "rack: has no value",
 		"--to victorialogs://h --label 1=x":            "a key begins with a letter",
 		"--to victorialogs://h --host a\x1bb":          "--host: has something that cannot be printed",
+		"--to-history":                                 "for --to, which is missing",
 		"--host a":                                     "for --to, which is missing",
 		"--to victorialogs://h --to victorialogs://h/": "is given twice",
 	} {

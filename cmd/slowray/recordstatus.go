@@ -56,7 +56,11 @@ func writeStatus(out io.Writer, r *ship.Report, now time.Time) error {
 	fmt.Fprintln(w, "target\tbehind\twaiting\ton disk\tsent\tgiven up\t")
 	for i := range r.Targets {
 		t := &r.Targets[i]
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", report.Clean(t.Title), figure.Seconds(t.Behind.Round(time.Second).Seconds()),
+		behind := figure.Seconds(t.Behind.Round(time.Second).Seconds())
+		if t.History {
+			behind = "–"
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", report.Clean(t.Title), behind,
 			figure.Count(t.Records), figure.Bytes(t.Bytes), figure.Count(t.Sent), figure.Count(t.GaveUp), targetState(t, now))
 	}
 	return w.Flush()

@@ -21,6 +21,9 @@ type Link struct {
 	// too, from the number that From has for their stream on.
 	Existing bool
 	From     map[string]uint64
+	// Past, if set, is a directory in which all that there is when the store is opened has
+	// second names, unless it was given them before: see PackedName, PastBegins, Unpack.
+	Past string
 	// Last is the last log of each stream that was ever taken from there, or is
 	// there: no number is given twice, whatever was removed from the store.
 	Last map[string]uint64

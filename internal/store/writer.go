@@ -151,6 +151,9 @@ func (s *Store) recover() error {
 		s.streams[k] = newStream(s.dir, k, limit, max(last[k], s.links.last(k))+1)
 		s.streams[k].created = s.links.add
 	}
+	if err := s.links.past(s.dir, logs, s.streams); err != nil {
+		return err
+	}
 	return s.links.existing(logs)
 }
 

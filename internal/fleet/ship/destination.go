@@ -39,6 +39,9 @@ func (s *Shipper) destination(dir string, to Destination) (*destination, store.L
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, link, err
 	}
+	if err := beginPast(dir, &to); err != nil {
+		return nil, link, err
+	}
 	d := &destination{Destination: to, shipper: s, dir: dir}
 	d.gate.first, d.gate.last = s.opt.firstWait, s.opt.lastWait
 	d.teller = teller{title: to.Title, say: s.opt.Say, again: s.opt.again, failing: map[string]string{}, said: map[string]time.Time{}}
@@ -54,7 +57,7 @@ func (s *Shipper) destination(dir string, to Destination) (*destination, store.L
 		link.Last[string(name)] = logOf(max(was.Done, was.Last))
 		d.streams = append(d.streams, newStream(d, name, c, was))
 	}
-	if !link.Existing && hasHistory(filepath.Dir(filepath.Dir(dir))) {
+	if !link.Existing && !to.past && to.History == nil && hasHistory(filepath.Dir(filepath.Dir(dir))) {
 		d.teller.note("is new here: what was recorded before is not sent to it")
 	}
 	for _, f := range waiting(dir) {
@@ -99,6 +102,9 @@ func (d *destination) close() {
 		if d.Target != nil {
 			_ = d.Target.Close() // what it has taken it has
 		}
+		if d.History != nil {
+			_ = d.History.Close()
+		}
 	})
 }
 
@@ -120,6 +126,9 @@ func (d *destination) greet(ctx context.Context) {
 			wait = min(opt.lastWait, opt.hello)
 		default:
 			d.teller.works("hello")
+			if d.past && len(waiting(d.dir)) == 0 {
+				return // all was sent: the host itself says Hello
+			}
 		}
 		select {
 		case <-ctx.Done():
@@ -131,6 +140,7 @@ func (d *destination) greet(ctx context.Context) {
 
 // logFile is a log that waits.
 type logFile struct {
+	packed bool // a Parquet file, of which a log with this number is to be made
 	stream fleet.Stream
 	number uint64
 	path   string
@@ -144,6 +154,11 @@ func waiting(dir string) []logFile {
 	var list []logFile
 	for _, f := range files {
 		name, number, ok := store.ParseLogName(f.Name())
+		packed := false
+		if !ok {
+			name, number, _, packed = store.ParsePackedName(f.Name())
+			ok = packed
+		}
 		if !ok || !f.Type().IsRegular() || !slices.Contains(Streams, fleet.Stream(name)) {
 			continue
 		}
@@ -151,15 +166,26 @@ func waiting(dir string) []logFile {
 		if err != nil {
 			continue
 		}
-		list = append(list, logFile{fleet.Stream(name), number, filepath.Join(dir, f.Name()), info.Size(), info.ModTime()})
+		list = append(list, logFile{packed, fleet.Stream(name), number, filepath.Join(dir, f.Name()), info.Size(), info.ModTime()})
 	}
 	slices.SortFunc(list, func(a, b logFile) int {
 		if a.stream == b.stream {
-			return cmp.Compare(a.number, b.number)
+			return cmp.Or(cmp.Compare(a.number, b.number), compareBool(a.packed, b.packed))
 		}
 		return cmp.Or(a.at.Compare(b.at), cmp.Compare(a.stream, b.stream))
 	})
 	return list
+}
+
+// compareBool is cmp.Compare for bools: false comes first.
+func compareBool(a, b bool) int {
+	switch {
+	case a == b:
+		return 0
+	case b:
+		return -1
+	}
+	return 1
 }
 
 // keepBound gives up the oldest of what waits when it is too much.

@@ -22,8 +22,13 @@ import (
 // Destination is a target, and what it is called.
 type Destination struct {
 	Target fleet.Target
-	Name   string // of its directory below DIR/ship: letters, digits, "-", "_" and "."
-	Title  string // for people: its URL without a password
+	// History, if set, is the same target once more, opened for itself: by it is sent what was
+	// recorded before the target was first given. It has to be given until all of that was sent.
+	History fleet.Target
+	Name    string // of its directory below DIR/ship: letters, digits, "-", "_" and "."
+	Title   string // for people: its URL without a password
+
+	past bool // it gets what was recorded before
 }
 
 // Options say what is shipped. Zero values are the defaults.
@@ -44,6 +49,7 @@ type Options struct {
 	firstWait, lastWait time.Duration
 	hello, bound, again time.Duration
 	share               float64 // of one CPU, while there is much to send
+	pastShare           float64 // the same of what was recorded before
 }
 
 const (
@@ -81,6 +87,7 @@ type Shipper struct {
 	dir   string                // of all targets
 	store atomic.Pointer[Store] // nil before Run
 	to    []*destination
+	past  *Shipper // of what was recorded before; nil: none
 }
 
 // Prepare makes what is needed in the directory of a store that is not open yet.
@@ -91,6 +98,7 @@ func Prepare(dir string, opt Options) (*Shipper, []store.Link, error) {
 	opt.firstWait, opt.lastWait = cmp.Or(opt.firstWait, firstWait), cmp.Or(opt.lastWait, lastWait)
 	opt.hello, opt.bound = cmp.Or(opt.hello, helloEvery), cmp.Or(opt.bound, boundEvery)
 	opt.again, opt.share = cmp.Or(opt.again, sayAgain), cmp.Or(opt.share, catchUpShare)
+	opt.pastShare = cmp.Or(opt.pastShare, pastShare)
 	if opt.linger == nil {
 		opt.linger = map[fleet.Stream]time.Duration{fleet.Requests: requestLinger}
 	}
@@ -119,6 +127,10 @@ func Prepare(dir string, opt Options) (*Shipper, []store.Link, error) {
 			return nil, nil, fmt.Errorf("ship: %s: %w", to.Title, err)
 		}
 		s.to = append(s.to, d)
+		if err := s.planPast(d, &link); err != nil {
+			s.close()
+			return nil, nil, fmt.Errorf("ship: %s: %w", to.Title, err)
+		}
 		links = append(links, link)
 	}
 	s.sayForgotten(filepath.Join(dir, shipDir), names)
@@ -193,6 +205,13 @@ func (s *Shipper) Run(ctx context.Context, st Store) {
 	for _, d := range s.to {
 		all.Go(func() { d.run(ctx) })
 	}
+	if s.past != nil {
+		var none Store = ended{}
+		s.past.store.Store(&none)
+		for _, d := range s.past.to {
+			all.Go(func() { d.run(ctx) })
+		}
+	}
 	all.Go(func() { s.report(ctx) })
 	all.Wait()
 	s.leave(true)
@@ -200,6 +219,9 @@ func (s *Shipper) Run(ctx context.Context, st Store) {
 }
 
 func (s *Shipper) close() {
+	if s.past != nil {
+		s.past.close()
+	}
 	for _, d := range s.to {
 		d.close()
 	}

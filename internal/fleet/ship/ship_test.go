@@ -22,7 +22,7 @@ func quick(target fleet.Target) Options {
 		Targets: []Destination{{Target: target, Name: "fake", Title: "fake://"}},
 		linger:  map[fleet.Stream]time.Duration{}, timeout: 50 * time.Millisecond,
 		firstWait: time.Millisecond, lastWait: 5 * time.Millisecond, hello: 20 * time.Millisecond, bound: time.Millisecond, again: time.Minute,
-		share: 1,
+		share: 1, pastShare: 1,
 	}
 }
 

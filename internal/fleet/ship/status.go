@@ -15,6 +15,7 @@ import (
 
 // Status is how far a target is.
 type Status struct {
+	History   bool          // it is of what was recorded before the target was given: Behind is 0
 	Title     string        // for people: its URL without a password
 	Behind    time.Duration // age of the oldest record that was not sent
 	Records   uint64        // that wait; those in logs that were not yet read are estimated
@@ -30,6 +31,7 @@ type Status struct {
 
 // statusJSON is a Status as JSON has names.
 type statusJSON struct {
+	History   bool       `json:"history,omitempty"`
 	URL       string     `json:"url"`
 	Sent      uint64     `json:"sent"`
 	Waiting   uint64     `json:"waiting"` // records, about
@@ -45,7 +47,7 @@ type statusJSON struct {
 
 // MarshalJSON implements json.Marshaler.
 func (s Status) MarshalJSON() ([]byte, error) {
-	x := statusJSON{URL: s.Title, Sent: s.Sent, Waiting: s.Records, Bytes: s.Bytes, Behind: s.Behind.Seconds(), GaveUp: s.GaveUp, Refused: s.Refused, Failures: s.Failures, Error: s.Error, LastError: s.LastError}
+	x := statusJSON{History: s.History, URL: s.Title, Sent: s.Sent, Waiting: s.Records, Bytes: s.Bytes, Behind: s.Behind.Seconds(), GaveUp: s.GaveUp, Refused: s.Refused, Failures: s.Failures, Error: s.Error, LastError: s.LastError}
 	if !s.LastAt.IsZero() {
 		at := s.LastAt.UTC().Truncate(time.Millisecond)
 		x.LastAt = &at
@@ -59,7 +61,7 @@ func (s *Status) UnmarshalJSON(text []byte) error {
 	if err := json.Unmarshal(text, &x); err != nil {
 		return err
 	}
-	*s = Status{Title: x.URL, Sent: x.Sent, Records: x.Waiting, Bytes: x.Bytes, Behind: time.Duration(x.Behind * float64(time.Second)), GaveUp: x.GaveUp, Refused: x.Refused, Failures: x.Failures, Error: x.Error, LastError: x.LastError}
+	*s = Status{History: x.History, Title: x.URL, Sent: x.Sent, Records: x.Waiting, Bytes: x.Bytes, Behind: time.Duration(x.Behind * float64(time.Second)), GaveUp: x.GaveUp, Refused: x.Refused, Failures: x.Failures, Error: x.Error, LastError: x.LastError}
 	if x.LastAt != nil {
 		s.LastAt = *x.LastAt
 	}
@@ -146,7 +148,7 @@ func (s *Shipper) leave(ended bool) {
 func (s *Shipper) Status() []Status {
 	var list []Status
 	for _, d := range s.to {
-		x := Status{Title: d.Title}
+		x := Status{Title: d.Title, History: d.past}
 		d.teller.tell(&x)
 		if r, ok := d.Target.(fleet.Refuser); ok {
 			x.Refused, _ = r.Refused()
@@ -155,7 +157,13 @@ func (s *Shipper) Status() []Status {
 		for _, st := range d.streams {
 			st.addTo(&x, files)
 		}
+		if d.past {
+			x.Behind = 0
+		}
 		list = append(list, x)
+	}
+	if s.past != nil {
+		list = append(list, s.past.Status()...)
 	}
 	return list
 }

@@ -34,10 +34,11 @@ type stream struct {
 	dropped state // the batch that was given up while it was not known whether it had arrived
 
 	// Of run's goroutine.
-	doubt bool // it is not known what the target has
-	asked bool // Mark was answered since the start
-	blind bool // the target has no Mark: what is noted here must outlive a power cut too
-	since time.Time
+	doubt  bool // it is not known what the target has
+	asked  bool // Mark was answered since the start
+	blind  bool // the target has no Mark: what is noted here must outlive a power cut too
+	since  time.Time
+	packed *logFile // what has to be made a log before anything else is sent
 
 	sent    atomic.Uint64
 	records atomic.Uint64 // that the bytes below are of
@@ -60,6 +61,10 @@ func (s *stream) run(ctx context.Context) {
 		begun := processCPU()
 		ready, wait := s.fill(false)
 		if s.doubt && !s.settle(ctx) {
+			continue
+		}
+		if s.packed != nil {
+			s.unpack(ctx)
 			continue
 		}
 		if !ready {
@@ -103,7 +108,11 @@ func (s *stream) rest(ctx context.Context, begun time.Duration) {
 	if s.build.next != 0 && s.caughtUp() {
 		return
 	}
-	cost := processCPU() - begun
+	s.leaveCPU(ctx, processCPU()-begun)
+}
+
+// leaveCPU pauses after something that took some CPU time.
+func (s *stream) leaveCPU(ctx context.Context, cost time.Duration) {
 	pause := time.Duration(float64(cost) * (1/s.to.shipper.opt.share - 1))
 	if pause <= 0 {
 		return
@@ -199,6 +208,10 @@ func (s *stream) openNext() (bool, error) {
 		if f.number < logOf(done) || done == at(f.number, allOfLog) {
 			os.Remove(f.path) // all of it was sent
 			continue
+		}
+		if f.packed {
+			s.packed = &f
+			return false, nil
 		}
 		next := uint32(1)
 		if f.number == logOf(done) {

@@ -187,7 +187,7 @@ function foot() {
 function sent(list) {
   return (list || []).map((t) => {
     const late = t.behind_seconds >= LATE, lost = (t.gave_up > 0 ? `, ${count(t.gave_up)} given up` : "") + (t.refused > 0 ? `, ${count(t.refused)} refused` : "");
-    const how = late ? `${seconds(t.behind_seconds)} behind, ${bytes(t.waiting_bytes)} wait` : "up to date";
+    const how = t.history ? (t.waiting_bytes > 0 ? `about ${count(t.waiting)} records wait` : "all sent") : late ? `${seconds(t.behind_seconds)} behind, ${bytes(t.waiting_bytes)} wait` : "up to date";
     const last = t.last_error ? `, last error: ${clean(t.last_error, 300)}` : "";
     return h("span", { class: t.error || late || lost ? "bad" : "", data: { sent: "" }, title: `${count(t.sent)} records sent, about ${count(t.waiting)} wait${lost}${last}` },
       `to ${clean(t.url, 60)}: ${how}${lost}${t.error ? `; fails: ${clean(t.error, 120)}` : ""}`);

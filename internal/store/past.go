@@ -1,0 +1,267 @@
+package store
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+)
+
+// What a store holds when it is opened has second names too, for those who send it
+// elsewhere: its Parquet files, and the logs that are none yet. So it stays what it was,
+// whatever the store merges and removes. Unpack makes logs of the files again.
+
+// pastName is the file in a Link.Past that says that all names are there, and with which
+// log of each stream begins what is not among them.
+const pastName = "begins"
+
+// PackedName is the second name of a Parquet file that has the rows of the logs from low
+// to high.
+func PackedName(stream string, low, high uint64) string {
+	return fmt.Sprintf("%s.%d-%d%s", stream, low, high, parquetSuffix)
+}
+
+// ParsePackedName is the inverse of PackedName.
+func ParsePackedName(name string) (stream string, low, high uint64, ok bool) {
+	base, ok := strings.CutSuffix(name, parquetSuffix)
+	stream, logs, _ := strings.Cut(base, ".")
+	from, to, _ := strings.Cut(logs, "-")
+	low, err := strconv.ParseUint(from, 10, 64)
+	high, err2 := strconv.ParseUint(to, 10, 64)
+	return stream, low, high, ok && err == nil && err2 == nil && PackedName(stream, low, high) == name
+}
+
+// PastBegins tells with which log of each stream begins what is not in a Link.Past; whole
+// is false when not all of it is there, as when a writer was killed while it was opened.
+func PastBegins(dir string) (first map[string]uint64, whole bool, err error) {
+	text, err := os.ReadFile(filepath.Join(dir, pastName))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, false, nil
+	}
+	if err != nil {
+		return nil, false, err
+	}
+	first = map[string]uint64{}
+	for line := range strings.Lines(string(text)) {
+		var stream string
+		var number uint64
+		if _, err := fmt.Sscanf(line, "%s %d\n", &stream, &number); err != nil {
+			return nil, false, fmt.Errorf("%s: damaged", filepath.Join(dir, pastName))
+		}
+		first[stream] = number
+	}
+	return first, true, nil
+}
+
+// past gives what there is second names, in each Link.Past that does not have them.
+func (l *linker) past(dir string, logs []openLog, next map[kind]*stream) error {
+	for _, to := range l.to {
+		if to.Past == "" {
+			continue
+		}
+		if _, whole, err := PastBegins(to.Past); err != nil || whole {
+			if err != nil {
+				return err
+			}
+			continue
+		}
+		if err := linkPast(dir, to.Past, logs); err != nil {
+			return err
+		}
+		var text strings.Builder
+		for _, k := range logKinds {
+			fmt.Fprintf(&text, "%s %d\n", k, next[k].number)
+		}
+		if err := writeWhole(filepath.Join(to.Past, pastName), text.String()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func linkPast(dir, to string, logs []openLog) error {
+	// Of an earlier attempt: files may have been merged since.
+	old, err := os.ReadDir(to)
+	if err != nil {
+		return err
+	}
+	for _, f := range old {
+		_, _, isLog := ParseLogName(f.Name())
+		if _, _, _, packed := ParsePackedName(f.Name()); packed || isLog {
+			if err := os.Remove(filepath.Join(to, f.Name())); err != nil {
+				return err
+			}
+		}
+	}
+	for _, k := range logKinds {
+		list, _, err := segments(dir, k)
+		if err != nil {
+			return err
+		}
+		for _, seg := range list {
+			if err := os.Link(seg.path, filepath.Join(to, PackedName(string(k), seg.low, seg.high))); err != nil {
+				return err
+			}
+		}
+		for _, log := range logs {
+			if log.kind != k || covers(list, log.number) {
+				continue // its rows are in a file already: a writer was killed before it removed the log
+			}
+			if err := linkInto(to, log.path); err != nil {
+				return err
+			}
+		}
+	}
+	return syncDir(to)
+}
+
+// writeWhole writes a file that is there whole or not at all, also after a power cut.
+func writeWhole(path, text string) error {
+	unfinished := filepath.Join(filepath.Dir(path), newPrefix+filepath.Base(path))
+	f, err := os.OpenFile(unfinished, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteString(text)
+	if err == nil {
+		err = f.Sync()
+	}
+	if closing := f.Close(); err == nil {
+		err = closing
+	}
+	if err == nil {
+		err = os.Rename(unfinished, path)
+	}
+	if err == nil {
+		err = syncDir(filepath.Dir(path))
+	}
+	if err != nil {
+		os.Remove(unfinished)
+	}
+	return err
+}
+
+// unpackBuffer is how much of a log is in memory while it is made, bytes, and some rows more.
+const unpackBuffer = 1 << 20
+
+// Unpack makes a log of a Parquet file of a stream, with its rows in their order; it is
+// there whole or not at all. After some rows each it calls pace, whose error ends it. bad
+// is what could not be read of the file: the log has the other rows.
+func Unpack(path, stream, log string, pace func() error) (bad, err error) {
+	in, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer in.Close()
+	unfinished := filepath.Join(filepath.Dir(log), newPrefix+filepath.Base(log))
+	out, err := os.OpenFile(unfinished, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		out.Close()
+		if err != nil {
+			os.Remove(unfinished)
+		}
+	}()
+	if _, err = out.WriteString(logMagic); err != nil {
+		return nil, err
+	}
+	u := &unpacker{from: &openSegment{segment{kind: kind(stream), path: path}, in}, batch: newBatch(unpackBuffer + maxEntry + frameHead + 16), out: out, pace: pace}
+	switch kind(stream) {
+	case kindRequests:
+		var r Request
+		var text phrases
+		err = unpack(u, func(row *requestRow) bool {
+			row.request(&r, &text)
+			return u.batch.putRequest(&r)
+		})
+	case kindSeconds:
+		var entry []byte
+		err = unpack(u, func(row *secondRow) bool {
+			entry = appendSecond(entry[:0], row)
+			return u.batch.put(entrySecond, entry)
+		})
+	case kindFindings:
+		err = unpack(u, func(row *findingRow) bool {
+			f, bad := row.finding()
+			var entry []byte
+			if bad == nil {
+				entry, bad = appendFinding(nil, &f)
+			}
+			if bad != nil {
+				u.bad = bad
+				return true
+			}
+			return u.batch.put(entryFinding, entry)
+		})
+	default:
+		err = fmt.Errorf("%s: is no stream", stream)
+	}
+	if err == nil {
+		err = out.Sync()
+	}
+	if err == nil {
+		err = os.Rename(unfinished, log)
+	}
+	if err == nil {
+		err = syncDir(filepath.Dir(log))
+	}
+	return u.bad, err
+}
+
+// unpacker makes a log of a file.
+type unpacker struct {
+	from  *openSegment
+	batch *batch
+	out   *os.File
+	pace  func() error
+	bad   error
+}
+
+func unpack[T any](u *unpacker, put func(*T) bool) error {
+	const all = 1 << 62
+	runs, err := groupRuns[T](u.from, -all, all, nil, nil)
+	if err != nil {
+		u.bad = err
+		return nil
+	}
+	for _, run := range runs {
+		for rows, bad := range run.lots {
+			if bad != nil {
+				u.bad = bad
+				break
+			}
+			for i := range rows {
+				if put(&rows[i]) {
+					continue
+				}
+				if err := u.flush(); err != nil {
+					return err
+				}
+				if !put(&rows[i]) {
+					u.bad = errors.New("a row is larger than any that was written")
+				}
+			}
+			if len(u.batch.buf) >= unpackBuffer {
+				if err := u.flush(); err != nil {
+					return err
+				}
+			}
+			if err := u.pace(); err != nil {
+				return err
+			}
+		}
+	}
+	return u.flush()
+}
+
+func (u *unpacker) flush() error {
+	u.batch.seal()
+	_, err := u.out.Write(u.batch.buf)
+	u.batch.reset()
+	return err
+}
