@@ -3,6 +3,7 @@ package store
 import (
 	"errors"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -39,6 +40,7 @@ func entriesOf(t *testing.T, path, stream string) (requests []Request, p99 []int
 				p99 = append(p99, s.Endpoint.Total.Quantile(0.99), int64(s.Endpoint.Total.Count()), s.Endpoint.Parts["server"].SumNS)
 				flat := *s
 				flat.Endpoint.Total, flat.Endpoint.RTT, flat.Endpoint.Parts, flat.Endpoint.Split = observe.Histogram{}, observe.Histogram{}, nil, nil
+				flat.Endpoint.Flags, flat.Endpoint.Statuses = maps.Clone(s.Endpoint.Flags), maps.Clone(s.Endpoint.Statuses)
 				seconds = append(seconds, flat)
 				return true
 			})

@@ -11,8 +11,8 @@
 //	DIR/id                               the ID of the history
 //	DIR/ship/TARGET/requests.17.log      a log, not yet sent whole: the store's own file, linked
 //	DIR/ship/TARGET/requests.cursor      how far the stream was sent, and the batch that is under way
-//	DIR/ship/TARGET/past/            the same of what was recorded before the target was given (past.go)
-//	DIR/ship/status.json             how far all are, for record --status
+//	DIR/ship/TARGET/past/                the same of what was recorded before the target was given (past.go)
+//	DIR/ship/status.json                 how far all are, for record --status
 //
 // So nothing is written twice, what a target has not taken outlives the Parquet
 // conversion and the retention of the store, and after kill -9 the follower goes on

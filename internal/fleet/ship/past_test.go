@@ -172,10 +172,10 @@ func TestDamagedFileIsTold(t *testing.T) {
 	dir := t.TempDir()
 	requests, seconds, _ := before(t, dir)
 	files, err := filepath.Glob(filepath.Join(dir, "requests", "*", "*.parquet"))
-	if err != nil || len(files) < 2 {
+	if err != nil || len(files) == 0 {
 		t.Fatalf("files: %v %v", files, err)
 	}
-	if err := os.WriteFile(files[1], []byte("no Parquet"), 0o600); err != nil {
+	if err := os.WriteFile(files[0], []byte("no Parquet"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	now, past := newFake(1), newFake(2)
