@@ -170,7 +170,7 @@ func Unpack(path, stream, log string, pace func() error) (bad, err error) {
 	if _, err = out.WriteString(logMagic); err != nil {
 		return nil, err
 	}
-	u := &unpacker{from: &openSegment{segment{kind: kind(stream), path: path}, in}, batch: newBatch(unpackBuffer + maxEntry + frameHead + 16), out: out, pace: pace}
+	u := &relogger{from: &openSegment{segment{kind: kind(stream), path: path}, in}, batch: newBatch(unpackBuffer + maxEntry + frameHead + 16), out: out, pace: pace}
 	switch kind(stream) {
 	case kindRequests:
 		var r Request
@@ -213,8 +213,8 @@ func Unpack(path, stream, log string, pace func() error) (bad, err error) {
 	return u.bad, err
 }
 
-// unpacker makes a log of a file.
-type unpacker struct {
+// relogger makes a log of a file.
+type relogger struct {
 	from  *openSegment
 	batch *batch
 	out   *os.File
@@ -222,7 +222,7 @@ type unpacker struct {
 	bad   error
 }
 
-func unpack[T any](u *unpacker, put func(*T) bool) error {
+func unpack[T any](u *relogger, put func(*T) bool) error {
 	const all = 1 << 62
 	runs, err := groupRuns[T](u.from, -all, all, nil, nil)
 	if err != nil {
@@ -259,7 +259,7 @@ func unpack[T any](u *unpacker, put func(*T) bool) error {
 	return u.flush()
 }
 
-func (u *unpacker) flush() error {
+func (u *relogger) flush() error {
 	u.batch.seal()
 	_, err := u.out.Write(u.batch.buf)
 	u.batch.reset()
