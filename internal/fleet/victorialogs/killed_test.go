@@ -105,12 +105,17 @@ func TestStorageNodeIsKilled(t *testing.T) {
 	}
 	record(3000)
 	there(1, 3000)
-	time.Sleep(3 * time.Second) // until it is on disk
+	time.Sleep(2500 * time.Millisecond) // until it is on disk
 	before := seq
 
 	for i := range 20 {
 		record(100)
 		if i == 10 {
+			// Just after something was taken that no node has on disk yet.
+			for sent := s.Status()[0].Sent; s.Status()[0].Sent == sent; {
+				record(10)
+				time.Sleep(5 * time.Millisecond)
+			}
 			storage[1].kill()
 		}
 		time.Sleep(100 * time.Millisecond)
