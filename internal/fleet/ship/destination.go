@@ -148,7 +148,7 @@ type logFile struct {
 	at     time.Time // of the last write
 }
 
-// waiting lists the logs in a directory, oldest first.
+// waiting lists the logs in a directory, those of a stream in the order of their numbers.
 func waiting(dir string) []logFile {
 	files, _ := os.ReadDir(dir)
 	var list []logFile
@@ -169,10 +169,7 @@ func waiting(dir string) []logFile {
 		list = append(list, logFile{packed, fleet.Stream(name), number, filepath.Join(dir, f.Name()), info.Size(), info.ModTime()})
 	}
 	slices.SortFunc(list, func(a, b logFile) int {
-		if a.stream == b.stream {
-			return cmp.Or(cmp.Compare(a.number, b.number), compareBool(a.packed, b.packed))
-		}
-		return cmp.Or(a.at.Compare(b.at), cmp.Compare(a.stream, b.stream))
+		return cmp.Or(cmp.Compare(a.stream, b.stream), cmp.Compare(a.number, b.number), compareBool(a.packed, b.packed))
 	})
 	return list
 }
@@ -217,19 +214,27 @@ func (d *destination) tellRefused(now time.Time) {
 }
 
 func (d *destination) giveUp() {
-	list := waiting(d.dir)
 	var total int64
-	for _, f := range list {
+	byStream := map[fleet.Stream][]logFile{} // in the order of their numbers
+	for _, f := range waiting(d.dir) {
 		total += f.bytes
+		byStream[f.stream] = append(byStream[f.stream], f)
 	}
 	var records uint64
 	var since time.Time
-	for _, f := range list {
-		if total <= d.shipper.opt.Buffer {
-			break
+	for total > d.shipper.opt.Buffer && len(byStream) > 0 {
+		// The oldest goes, but never one of a stream before those that come before it.
+		var f *logFile
+		for _, list := range byStream {
+			if f == nil || list[0].at.Before(f.at) {
+				f = &list[0]
+			}
 		}
 		i := slices.IndexFunc(d.streams, func(s *stream) bool { return s.name == f.stream })
 		n, gone := d.streams[i].giveUp(f.number, f.path)
+		if byStream[f.stream] = byStream[f.stream][1:]; !gone || len(byStream[f.stream]) == 0 {
+			delete(byStream, f.stream)
+		}
 		if !gone {
 			continue
 		}

@@ -51,6 +51,7 @@ type fake struct {
 	hosts   []fleet.Host
 	noMark  bool
 	largest int
+	hold    chan struct{} // if set, Send waits for it before it stores anything
 }
 
 func newFake(seed uint64) *fake {
@@ -100,9 +101,13 @@ func (f *fake) take(ctx context.Context, s fleet.Stream, first, last fleet.Posit
 		fault = 4
 	}
 	down := f.down
+	hold := f.hold
 	f.sends++
 	f.wrong = append(f.wrong, wrong...)
 	f.mu.Unlock()
+	if hold != nil {
+		<-hold
+	}
 	switch {
 	case down, fault == 0:
 		return errDown

@@ -36,8 +36,8 @@ func TestStorageNodeIsKilled(t *testing.T) {
 	if testing.Short() {
 		t.Skip("SKIP: a cluster of VictoriaLogs takes 20 s: NOT tested with -short")
 	}
-	// Storage nodes write what they have to their disks each second, not each five.
-	front, storage := cluster(t, "-inmemoryDataFlushInterval=1s")
+	// Storage nodes write what they have to their disks every two seconds, not five.
+	front, storage := cluster(t, "-inmemoryDataFlushInterval=2s")
 	target, err := Open("victorialogs://" + front.addr)
 	if err != nil {
 		t.Fatal(err)
@@ -105,17 +105,18 @@ func TestStorageNodeIsKilled(t *testing.T) {
 	}
 	record(3000)
 	there(1, 3000)
-	time.Sleep(2500 * time.Millisecond) // until it is on disk
+	time.Sleep(3 * time.Second) // until it is on disk
 	before := seq
 
 	for i := range 20 {
 		record(100)
 		if i == 10 {
-			// Just after something was taken that no node has on disk yet.
+			// The front has handed on what it took, and no node has it on disk yet.
 			for sent := s.Status()[0].Sent; s.Status()[0].Sent == sent; {
 				record(10)
 				time.Sleep(5 * time.Millisecond)
 			}
+			time.Sleep(1300 * time.Millisecond)
 			storage[1].kill()
 		}
 		time.Sleep(100 * time.Millisecond)
