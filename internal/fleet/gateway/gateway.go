@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log"
 	"net"
 	"net/http"
 	"net/http/httputil"
@@ -96,6 +97,7 @@ func New(opt Options) *Gateway {
 	}
 	g.proxy = &httputil.ReverseProxy{
 		Transport: g.http,
+		ErrorLog:  log.New(io.Discard, "", 0),                                     // the host is told
 		Rewrite:   func(r *httputil.ProxyRequest) { r.Out.Host = r.Out.URL.Host }, // the request names its server
 		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, err error) {
 			unreached(err).write(w)

@@ -93,7 +93,7 @@ func BenchmarkShip(b *testing.B) {
 // a real server has taken it: it reports the CPU time of this process alone.
 func BenchmarkShipToClickHouse(b *testing.B) {
 	c := clickhousetest.ForTest(b, clickhousetest.Layout{})
-	cfg, err := clickhouse.Parse(c.URL("bench"))
+	cfg, err := clickhouse.Parse(c.URL("bench") + "&compress=lz4") // as over a network
 	if err != nil {
 		b.Fatal(err)
 	}
