@@ -37,7 +37,7 @@ func TestHourOfOutage(t *testing.T) {
 	if testing.Short() {
 		t.Skip("SKIP: an outage of real ClickHouse servers takes 15 s: NOT tested with -short")
 	}
-	p := plan{Histories: 3, Requests: 50, Endpoints: 3, Tick: time.Millisecond, Ticks: 200, Sync: 10, Segment: 200 * time.Millisecond, Buffer: 1 << 20}
+	p := plan{Histories: 3, Requests: 50, Endpoints: 3, Tick: time.Millisecond, Ticks: 200, Sync: 10, Segment: time.Second, Buffer: 1 << 20}
 	if os.Getenv(largeOutage) != "" {
 		p = plan{Histories: 9, Requests: 80, Endpoints: 10, Tick: time.Millisecond, Ticks: 1200, Sync: 20, Segment: 2 * time.Second, Buffer: 8 << 20}
 	}
