@@ -40,6 +40,7 @@ func (m *Model) describe(e *endpoint) Anomaly {
 	way := added(PartSignal(observe.Network)) + added(PartSignal(observe.Retrans)) + added(PartSignal(observe.SendWait)) + added(PartSignal(observe.Upload))
 	a.wayUS, a.mattersUS = way, m.opt.Time*usual
 	a.Network = way >= a.AddedUS/2 && a.AddedUS > 0
+	a.rest = m.without(e, g, f, way)
 	most := a.AddedUS / 2
 	for sig := firstPart; sig < firstSplit; sig++ {
 		if d := added(sig); d >= most && a.AddedUS > 0 {
@@ -56,6 +57,23 @@ func (m *Model) describe(e *endpoint) Anomaly {
 	}
 	m.choose(e, g, &a, f, usual, mean)
 	return a
+}
+
+// without is how rare the mean time would be, as -ln P, if requests took that many µs less.
+func (m *Model) without(e *endpoint, g *group, f *sums, us float64) float64 {
+	t := &e.Track[Total]
+	n := max(float64(f.n), fewest)
+	r := math.Log(max(float64(f.v[Total])/n-us, 1)) - math.Log(e.usual(g))
+	matters := math.Log1p(m.opt.Time)
+	if r <= matters {
+		return 0
+	}
+	sd := math.Sqrt(float64(t.B[fast]) + float64(t.A[fast])/n)
+	class := 0
+	if n > many {
+		class = 1
+	}
+	return m.tails[class][Total][fast].rarity((r - max(matters/2, matters-allowed*sd)) / sd)
 }
 
 // choose says which signal tells most, and how large the effect is.
@@ -76,7 +94,8 @@ func (m *Model) choose(e *endpoint, g *group, a *Anomaly, f *sums, usual, mean f
 	p99, wasP99 := p50*math.Exp(tail*spread(100)), wasP50*math.Exp(wasTail*spread(100))
 	slowest := (p99 - wasP99) / usual * o.Share
 	switch {
-	case e.episode.rate:
+	case e.episode.rate && (e.nlp < unusualFrom || -math.Log1p(-min(e.lacks(g), 0.999)) >= math.Log1p(max(time, 0))):
+		// Where requests came again, and take longer now than before, they are slow.
 		a.Signal, a.Effect = Rate, e.lacks(g)
 		a.Expected = e.rate(g)
 		if e.whole {
@@ -93,6 +112,11 @@ func (m *Model) choose(e *endpoint, g *group, a *Anomaly, f *sums, usual, mean f
 		a.Effect = max(time, slowest)
 	default:
 		a.Signal, a.Effect, a.Value, a.Expected = Total, time, mean, usual
+	}
+	if a.Signal == Rate {
+		a.faint = a.Effect < o.Time
+	} else {
+		a.faint = e.nlp < unusualFrom
 	}
 }
 

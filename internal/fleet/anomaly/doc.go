@@ -19,9 +19,9 @@
 // How rare a deviation is, is not computed from a normal distribution, which real
 // times do not have, but looked up in what all endpoints of the fleet did until now:
 // for each signal and window one histogram of deviations, beyond whose end the tail
-// goes on as steep and as bent as it was there. The deviation is taken from the
-// smallest effect that matters (see Options), so P is the probability of such seconds
-// if there were no effect that matters. The signals and windows of an endpoint are
+// goes on as steep and as bent as it was there. A deviation counts when it is larger than
+// the smallest effect that matters (see Options); P is the probability of such seconds if
+// the effect were smaller than that, by three spreads or by half. The signals and windows of an endpoint are
 // combined with the Cauchy combination test, which needs no independence of them. No
 // request alone says more than 5 %.
 //

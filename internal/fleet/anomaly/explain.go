@@ -88,6 +88,7 @@ func explain(anomalies []Anomaly, population []fleet.Key, weak map[fleet.Key]boo
 		}
 		x.Shared = append(x.Shared, s)
 	}
+	x.drop(g)
 	if len(x.Shared) == 0 {
 		x.wholes(anomalies)
 	}
@@ -116,16 +117,6 @@ func (x *Explanation) wholes(anomalies []Anomaly) {
 			})
 		}
 	}
-}
-
-// alarm says whether an endpoint is abnormal by itself.
-func (g *graph) alarm(k fleet.Key) bool {
-	for i := range g.units {
-		if u := &g.units[i]; u.key == k {
-			return u.a != nil && u.a.Alarm
-		}
-	}
-	return false
 }
 
 // candidate is a component, or two, with the units that have it.
@@ -184,12 +175,13 @@ func (g *graph) ofHost(list []Component, name string) []Component {
 func (g *graph) origins() (list []int) {
 	for i := range g.units {
 		u := &g.units[i]
-		if u.a == nil || u.gone {
+		if u.a == nil || u.gone || u.faint {
 			continue
 		}
 		origin := true
 		for _, f := range u.follows {
-			origin = origin && g.units[f].gone
+			o := &g.units[f]
+			origin = origin && (o.gone || o.faint && len(o.follows) == 0)
 		}
 		if origin {
 			list = append(list, i)
@@ -197,7 +189,7 @@ func (g *graph) origins() (list []int) {
 	}
 	if len(list) == 0 { // they follow each other in a circle
 		for i := range g.units {
-			if u := &g.units[i]; u.a != nil && !u.gone {
+			if u := &g.units[i]; u.a != nil && !u.gone && !u.faint {
 				list = append(list, i)
 			}
 		}
@@ -413,7 +405,7 @@ func (g *graph) take(s *Shared, members []int) {
 		}
 	}
 	s.Network = 2*network > len(members)
-	in := g.after(members)
+	in := g.carry(s, g.after(members))
 	for i := range g.units {
 		if in[i] && g.units[i].a != nil && !g.units[i].gone {
 			g.units[i].gone = true

@@ -19,6 +19,7 @@ type unit struct {
 	follows []int    // abnormal units that make it slow
 	weak    bool     // of so few requests that it could be abnormal without being found so
 	gone    bool     // explained already
+	faint   bool     // not unusual at this moment, where others are: it can follow, and is no cause
 }
 
 // graph is who calls whom, as far as addresses tell.
@@ -82,6 +83,7 @@ func newGraph(anomalies []Anomaly, population []fleet.Key, weak map[fleet.Key]bo
 			g.units = append(g.units, unit{key: k, callee: -1, weak: weak[k]})
 		}
 	}
+	g.dim()
 	slices.SortFunc(g.units, func(a, b unit) int { return compareKeys(a.key, b.key) })
 	for i := range g.units {
 		k := &g.units[i].key
@@ -112,6 +114,20 @@ func newGraph(anomalies []Anomaly, population []fleet.Key, weak map[fleet.Key]bo
 	}
 	g.fold()
 	return g
+}
+
+// dim tells the abnormal units that are not unusual at this moment from the others, when
+// there are others: an anomaly lasts for some seconds after its end, and what was
+// abnormal by chance, in the company of others, does too.
+func (g *graph) dim() {
+	clear := func(u unit) bool { return u.a != nil && !u.a.faint }
+	if !slices.ContainsFunc(g.units, clear) {
+		return
+	}
+	for i := range g.units {
+		u := &g.units[i]
+		u.faint = u.a != nil && u.a.faint
+	}
 }
 
 // callsOf are the endpoints that a served one calls.
@@ -176,7 +192,7 @@ func (g *graph) calledFollows(i int) []int {
 			}
 		}
 		return list
-	case s.a.Signal == Rate, s.a.Network && g.fewCallers(u.callee):
+	case s.a.Signal == Rate, s.a.Network: // the way to it is not its own account
 		return nil
 	case u.a.Signal == Errors:
 		if s.a.failsToo(u.a) {
@@ -207,8 +223,7 @@ func (g *graph) servedFollows(i int) (list []int) {
 		return list
 	}
 	unsplit := u.a.Part == Total || u.a.Part == PartSignal(observe.Server) || u.a.Part == SplitSignal(observe.ServerHandoff)
-	// What it takes longer by itself would not matter.
-	waits := u.a.OwnUS < max(u.a.AddedUS/2, u.a.mattersUS)
+	waits := u.a.waits()
 	for _, c := range g.deeper(i) {
 		call := &g.units[c]
 		switch {

@@ -17,6 +17,14 @@ const (
 	unusualFrom = 4
 )
 
+// While members of a service begin anew or are silent, and mixedFor seconds after that,
+// the service as a whole is not judged but by its rate: its requests are of other hosts
+// than usual. silentFor is after how many seconds a silent one is no member any more.
+const (
+	mixedFor  = 60
+	silentFor = 300
+)
+
 // Weights of the signals in an endpoint's P: half for what users see, half for the
 // parts that it is made of.
 const (
@@ -79,11 +87,15 @@ func (m *Model) pass(e *endpoint, at int64) {
 		if m.hosts[e.Key.Host] < at || e.Known == 0 {
 			return // the host is not there
 		}
+		if silent := at - e.last; silent < silentFor && float64(silent)*e.rate(g) > 10 {
+			g.changed = at
+		}
 		e.cur.seconds = float32(m.step)
 	} else {
 		e.cur.seconds = float32(m.step)
 		if gap := at - e.last; gap >= 3*int64(m.step) && float64(gap)*e.rate(g) > 20 {
 			e.start = at
+			g.changed = at
 			e.win, e.piece = [2]window{}, sums{}
 			e.minute, e.rareMid = mixture{}, 0
 		}

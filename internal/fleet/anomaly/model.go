@@ -80,6 +80,7 @@ type group struct {
 	should   float64 // requests of them to be expected in this step
 	missing  float64 // requests that are missing in the fast window, per second
 	abnormal int     // members with an episode
+	changed  int64   // when a member last began anew, or was silent
 }
 
 // Model is what is known of a fleet. It is for one goroutine.

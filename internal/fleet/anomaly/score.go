@@ -9,6 +9,9 @@ import (
 // many requests in a window are more than this.
 const many = 50
 
+// allowed is by how many spreads the effect is taken to be smaller than what matters.
+const allowed = 3
+
 // perRequest is the most that a single request says, as -ln P: 5 %. However long it
 // takes, it takes several of them to be abnormal.
 const perRequest = 3
@@ -36,15 +39,23 @@ type scoring struct {
 // look judges a window.
 func (s *scoring) look(w int) {
 	s.rate(w)
+	if s.e.whole && s.m.at-s.g.changed < mixedFor {
+		return
+	}
 	s.shares(w)
 	s.times(w)
 	s.parts(w)
 }
 
 // judged adds what one signal says in one window: r is the deviation from the usual,
-// matters the smallest deviation that matters, n the requests that it comes from.
-// burst is a deviation in spreads that recurs at this time of the day.
-func (s *scoring) judged(sig Signal, w int, r, matters, n, burst, weight float64) {
+// matters the smallest deviation that matters, worse how much worse than usual it may
+// be at this time of the day, n the requests that it comes from. burst is a deviation
+// in spreads that recurs at this time of the day.
+//
+// What is seen must matter in full. P is the probability of such a deviation if the
+// effect were smaller than that by a few spreads, but at least half of it: to take all
+// of it off would make little of what is seen where the spread is large.
+func (s *scoring) judged(sig Signal, w int, r, matters, worse, n, burst, weight float64) {
 	if !s.judge {
 		return
 	}
@@ -53,12 +64,15 @@ func (s *scoring) judged(sig Signal, w int, r, matters, n, burst, weight float64
 	if w < slow {
 		variance += float64(t.A[w]) / max(n, fewest)
 	}
-	s.rare(sig, w, (r-matters)/math.Sqrt(variance+s.doubt)-max(burst-4, 0), n, weight)
+	r -= worse
+	sd := math.Sqrt(variance + s.doubt)
+	s.rare(sig, w, (r-max(matters/2, matters-allowed*sd))/sd-max(burst-4, 0), r > matters, n, weight)
 }
 
-// rare looks up how rare a deviation is: those of windows with few requests scatter
-// otherwise than those with many, and so do those of endpoints that have begun anew.
-func (s *scoring) rare(sig Signal, w int, z, n, weight float64) {
+// rare looks up how rare a deviation is, if it counts: those of windows with few
+// requests scatter otherwise than those with many, and so do those of endpoints that
+// have begun anew.
+func (s *scoring) rare(sig Signal, w int, z float64, counts bool, n, weight float64) {
 	class := 0
 	switch {
 	case s.young:
@@ -70,7 +84,7 @@ func (s *scoring) rare(sig Signal, w int, z, n, weight float64) {
 	if s.learn && !s.lasting {
 		t.add(z)
 	}
-	if z <= least {
+	if z <= least || !counts {
 		return
 	}
 	nlp := min(t.rarity(z), perRequest*n)
@@ -101,7 +115,7 @@ func (s *scoring) rate(w int) {
 		return
 	}
 	r := math.Log((should+0.5)/(came+0.5)) - float64(t.Base)
-	s.judged(Rate, w, r, -math.Log(1-s.m.opt.Time)+x.worse, should, x.burst, mainWeight)
+	s.judged(Rate, w, r, -math.Log(1-s.m.opt.Time), x.worse, should, x.burst, mainWeight)
 	if s.learn {
 		variance := float64(t.B[w]) + float64(t.A[w])/max(should, 1)
 		t.learn(w, r, should, s.gain, s.spread, w == fast)
@@ -133,7 +147,7 @@ func (s *scoring) shares(w int) {
 				z, events = deviance(k, over)/math.Sqrt(float64(t.B[mid])), k
 			}
 		}
-		s.rare(sig, w, z, events, mainWeight)
+		s.rare(sig, w, z, z > 0, events, mainWeight)
 	}
 }
 
@@ -146,7 +160,7 @@ func (s *scoring) times(w int) {
 		if !ok {
 			continue
 		}
-		matters := s.matters(sig) + x.worse
+		matters := s.matters(sig)
 		value := y(sig, v, n, s.usual)
 		if sig == Total {
 			// The mean of few requests, of which some take very long, is mostly less
@@ -155,9 +169,9 @@ func (s *scoring) times(w int) {
 		}
 		value -= x.mean
 		r := value - float64(t.Base)
-		s.judged(sig, w, r, matters, n, x.burst, mainWeight)
+		s.judged(sig, w, r, matters, x.worse, n, x.burst, mainWeight)
 		if w == mid && s.g.Seasons[i+1].Days >= enoughDays && s.e.Known > enoughDays*daySeconds {
-			s.judged(sig, slow, value-float64(t.Anchor), matters, n, 0, mainWeight)
+			s.judged(sig, slow, value-float64(t.Anchor), matters, x.worse, n, 0, mainWeight)
 		}
 		if !s.learn {
 			continue
@@ -221,7 +235,7 @@ func (s *scoring) parts(w int) {
 			told = float64(win.box.v[Loss]) // each tells of one request
 		}
 		s.few = max(perRequest*told, 0.01)
-		s.judged(sig, w, r, math.Log1p(lift*math.Exp(-float64(t.Base))), n, 0, partWeight)
+		s.judged(sig, w, r, math.Log1p(lift*math.Exp(-float64(t.Base))), 0, n, 0, partWeight)
 		s.few = 0
 		if s.learn {
 			t.learn(w, r, n, s.gain, s.spread, w == fast)

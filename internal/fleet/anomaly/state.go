@@ -46,7 +46,7 @@ type stateTail struct {
 }
 
 // stateVersion changes with the meaning of what is saved.
-const stateVersion = 1
+const stateVersion = 2
 
 // Save writes what was learned.
 func (m *Model) Save(w io.Writer) error {

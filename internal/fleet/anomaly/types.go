@@ -67,6 +67,8 @@ type Anomaly struct {
 	wayUS     float64 // of AddedUS: between the two ends
 	mattersUS float64 // the smallest AddedUS that matters
 	failed    float64 // share of requests that fail in addition
+	faint     bool    // it is not unusual at this moment
+	rest      float64 // -ln P of its mean time without what the way adds
 }
 
 // Judgement is what is abnormal at a second.

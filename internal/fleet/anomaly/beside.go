@@ -1,0 +1,41 @@
+package anomaly
+
+import (
+	"slices"
+
+	"github.com/slowray/slowray/internal/fleet"
+)
+
+// drop takes away the components of which no endpoint is abnormal by itself, when there are
+// others: what is abnormal in the company of others is no cause beside theirs. Endpoints
+// that lack requests are never so by themselves.
+func (x *Explanation) drop(g *graph) {
+	alarms := map[fleet.Key]bool{}
+	for i := range g.units {
+		if u := &g.units[i]; u.a != nil && u.a.Alarm {
+			alarms[u.key] = true
+		}
+	}
+	alone := func(s Shared) bool {
+		return s.Signal != Rate && !slices.ContainsFunc(s.Explains, func(k fleet.Key) bool { return alarms[k] })
+	}
+	if !slices.ContainsFunc(x.Shared, func(s Shared) bool { return !alone(s) }) {
+		return
+	}
+	for _, s := range x.Shared {
+		if alone(s) {
+			x.Alone = append(x.Alone, s.Explains...)
+		}
+	}
+	x.Shared = slices.DeleteFunc(x.Shared, alone)
+}
+
+// alarm says whether an endpoint is abnormal by itself.
+func (g *graph) alarm(k fleet.Key) bool {
+	for i := range g.units {
+		if u := &g.units[i]; u.key == k {
+			return u.a != nil && u.a.Alarm
+		}
+	}
+	return false
+}
