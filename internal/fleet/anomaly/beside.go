@@ -6,6 +6,10 @@ import (
 	"github.com/slowray/slowray/internal/fleet"
 )
 
+// hardly is the P below which so many endpoints share a component that it is a cause,
+// though none of them is abnormal by itself.
+const hardly = 1e-4
+
 // drop takes away the components of which no endpoint is abnormal by itself, when there are
 // others: what is abnormal in the company of others is no cause beside theirs. Endpoints
 // that lack requests are never so by themselves.
@@ -17,7 +21,7 @@ func (x *Explanation) drop(g *graph) {
 		}
 	}
 	alone := func(s Shared) bool {
-		return s.Signal != Rate && !slices.ContainsFunc(s.Explains, func(k fleet.Key) bool { return alarms[k] })
+		return s.Signal != Rate && s.P > hardly && !slices.ContainsFunc(s.Explains, func(k fleet.Key) bool { return alarms[k] })
 	}
 	if !slices.ContainsFunc(x.Shared, func(s Shared) bool { return !alone(s) }) {
 		return
