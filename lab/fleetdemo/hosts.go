@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/go-sql-driver/mysql"
@@ -95,16 +96,19 @@ func (s *stage) database(ctx context.Context) error {
 		server = "/usr/sbin/mariadbd"
 	}
 	socket := filepath.Join(dir, "socket")
-	if err := s.start("mariadbd", hostDB, server, "--no-defaults", "--user=mysql", "--datadir="+dir, "--socket="+socket,
-		"--bind-address="+dbAddr, "--port="+strconv.Itoa(dbPort), "--pid-file="+filepath.Join(dir, "pid"), "--innodb-lock-wait-timeout=5"); err != nil {
+	// A program that changes its user by itself is no longer ended with the one that started it.
+	cmd := exec.Command(server, "--no-defaults", "--datadir="+dir, "--socket="+socket,
+		"--bind-address="+dbAddr, "--port="+strconv.Itoa(dbPort), "--pid-file="+filepath.Join(dir, "pid"), "--innodb-lock-wait-timeout=5")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}}
+	if err := s.begin("mariadbd", hostDB, cmd); err != nil {
 		return err
 	}
 	script := "create database shop; use shop; create table stock (id int primary key, n int); insert into stock select seq, 1000 from seq_1_to_" + strconv.Itoa(items) +
 		"; create user root@'10.213.7.%'; grant all on *.* to root@'10.213.7.%';"
 	for deadline := time.Now().Add(30 * time.Second); ; {
-		cmd := exec.CommandContext(ctx, "mariadb", "--no-defaults", "--socket="+socket, "-uroot")
-		cmd.Stdin = strings.NewReader(script)
-		out, err := cmd.CombinedOutput()
+		client := exec.CommandContext(ctx, "mariadb", "--no-defaults", "--socket="+socket, "-uroot")
+		client.Stdin = strings.NewReader(script)
+		out, err := client.CombinedOutput()
 		if err == nil {
 			return nil
 		}
