@@ -218,6 +218,14 @@ var firingOnRequests = []fires{
 		subject: Subject{PID: nginxMaster, Port: fpmPort}, minShare: 0.9, fix: "slowray wait 201",
 	},
 	{
+		name: "a dependency that sleeps while the CPUs are full", cause: &slowDependency,
+		plant: func(o *observe.Observation) {
+			dependencyThat(observe.ServerSleep)(o)
+			o.Use.CPU = observe.CPUTime{User: 17, System: 2, Idle: 0.1}
+		},
+		subject: Subject{PID: nginxMaster, Port: fpmPort}, minShare: 0.9, fix: "slowray wait 201",
+	},
+	{
 		name: "everything stands still every second", cause: &requestWaves,
 		plant: func(o *observe.Observation) {
 			t := nginxServed().add(900, ms, ms, 0, quick).add(100, ms, ms, 0, parts{observe.Server: 900 * ms})

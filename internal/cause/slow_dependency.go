@@ -102,10 +102,17 @@ func (v *View) quickCall(l *ledger) (because string, near float64) {
 		return because + "; it calls itself, and answers hardly anything else", near
 	case median > longestCall*float64(service.Total.Max()):
 		return because + "; they last longer than any request: they are not made for one", near
-	case full && v.servedHere(l) != nil:
+	case full && v.servedHere(l) != nil && !sleepsOnItsOwn(v.servedHere(l)):
 		return because + "; both run on this host, whose CPUs are full", near
 	}
 	return "", near
+}
+
+// sleepsOnItsOwn says that what is served spends its slow requests' time asleep
+// or at a disk, which more of the CPUs would not shorten.
+func sleepsOnItsOwn(here *ledger) bool {
+	of, ok := here.split()
+	return ok && here.SlowShare(observe.Server)*of(observe.ServerSleep, observe.ServerDisk) >= dominantShare
 }
 
 // callsItself says that the caller is who answers, and that its own calls are
