@@ -3,6 +3,7 @@ package lab
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -15,6 +16,7 @@ import (
 	"time"
 
 	"github.com/slowray/slowray/internal/prove/journal"
+	"github.com/slowray/slowray/lab/sandbox"
 	"github.com/slowray/slowray/lab/snapshot"
 )
 
@@ -76,11 +78,17 @@ func newKilledProof(t *testing.T, slowray, name, cause string) *killedProof {
 	p.args = []string{slowray, "prove", cause, "--apply", "--json", "--for", "1s", "--block", "1s",
 		"--port", strconv.Itoa(r.plan.FrontPort), "--state", p.state}
 	time.Sleep(max(3*time.Second, r.Lead))
-	p.scope = snapshot.Scope{Namespaces: []int{in.box.PID()}, PIDs: pidsIn(in.box.PID()), Paths: []string{in.box.Dir}}
+	p.settle(in.box)
+	return p
+}
+
+// settle takes the state to compare with, but for what does not hold by itself.
+func (p *killedProof) settle(box *sandbox.Box) {
+	p.t.Helper()
+	p.scope = snapshot.Scope{Namespaces: []int{box.PID()}, PIDs: pidsIn(box.PID()), Paths: []string{box.Dir}}
 	p.before = p.take()
 	time.Sleep(3 * time.Second)
 	p.before.Settle(p.take())
-	return p
 }
 
 // pidsIn are the processes of the sandbox with this init, by their IDs on the host.
@@ -166,20 +174,27 @@ func (p *killedProof) kill(both, all bool) {
 	if list := p.open(); len(list) > 0 && !both {
 		p.t.Errorf("left by its guardian: %+v", list)
 	}
+	if was != journal.Prepared && was != journal.Undone {
+		p.changed++
+	}
+	p.undo(fmt.Sprintf("killed after %s, %s, with its guardian: %v", moment.Round(time.Millisecond), was, both))
+}
+
+// undo takes back what is on record, and fails the test where anything is not as
+// before. when says when slowray was killed.
+func (p *killedProof) undo(when string) {
+	p.t.Helper()
 	undo := exec.Command(p.args[0], "undo", "--state", p.state)
 	said, err := undo.CombinedOutput()
 	if err != nil {
 		p.t.Errorf("slowray undo: %v: %s", err, said)
 	}
-	if was != journal.Prepared && was != journal.Undone {
-		p.changed++
-	}
 	for _, line := range snapshot.Diff(p.before, p.take()) {
 		if !notSlowrays(line) {
-			p.t.Errorf("killed after %s, %s, with its guardian: %v: %s", moment.Round(time.Millisecond), was, both, line)
+			p.t.Errorf("%s: %s", when, line)
 		}
 	}
-	p.t.Logf("killed after %s, %s, with its guardian: %v; undo: %s", moment.Round(time.Millisecond), was, both, bytes.TrimSpace(said))
+	p.t.Logf("%s; undo: %s", when, bytes.TrimSpace(said))
 }
 
 // eventuallyIn fails unless ok within a time.

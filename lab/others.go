@@ -17,7 +17,7 @@ const userHz = 100
 type cpuTimes struct{ own, children float64 }
 
 // otherProcesses is the CPU times, by pid, of all processes of the host but
-// this one and those in the process namespaces of these inits (proc_pid_stat(5)).
+// this one and those it started, as slowray, and those in the process namespaces of these inits (proc_pid_stat(5)).
 // Kernel threads are left out: the network's work for whoever has traffic,
 // which is the sandbox, is theirs.
 func otherProcesses(inits ...int) map[string]cpuTimes {
@@ -39,7 +39,7 @@ func otherProcesses(inits ...int) map[string]cpuTimes {
 		}
 		const kthreadd = "2"
 		t, parent := parseCPUTimes(data)
-		if parent == kthreadd || pid == kthreadd {
+		if parent == kthreadd || pid == kthreadd || parent == self {
 			continue
 		}
 		if ns, err := os.Readlink(filepath.Join(dir, "ns/pid")); err != nil || inside[ns] {

@@ -13,22 +13,7 @@ import (
 // other: requests that find no port fail before the connections of nginx run short.
 func TestTune(t *testing.T) {
 	needLab(t)
-	i, err := incident.Find("ephemeral-ports")
-	if err != nil {
-		t.Fatal(err)
-	}
-	whole, err := incident.Find("nginx-throughput")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, f := range whole.Faults {
-		if f.Cause == "nginx-worker-connections" {
-			i.Faults = append(i.Faults, f)
-		}
-	}
-	if i.Name, i.Gain = "two faults", 2; len(i.Faults) != 2 {
-		t.Fatalf("faults %v", i.Faults)
-	}
+	i := twoFaults(t)
 	slowray := []string{buildSlowray(t)}
 	for try := 1; try <= 3; try++ { // others may use the machine
 		var out bytes.Buffer
@@ -107,4 +92,26 @@ func TestStateTellsWhatDiffers(t *testing.T) {
 	if want := `file a: "q", was "y"; file gone is gone; sysctl b: "2", was "1"; file new is new`; got != want {
 		t.Errorf("%s\nwant %s", got, want)
 	}
+}
+
+// twoFaults are too few ports, and too few connections of nginx.
+func twoFaults(t *testing.T) incident.Incident {
+	t.Helper()
+	i, err := incident.Find("ephemeral-ports")
+	if err != nil {
+		t.Fatal(err)
+	}
+	whole, err := incident.Find("nginx-throughput")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range whole.Faults {
+		if f.Cause == "nginx-worker-connections" {
+			i.Faults = append(i.Faults, f)
+		}
+	}
+	if i.Name, i.Gain = "two faults", 2; len(i.Faults) != 2 {
+		t.Fatalf("faults %v", i.Faults)
+	}
+	return i
 }

@@ -304,7 +304,7 @@ func (v *View) outside() float64 {
 	var used float64
 	for i := range v.Processes {
 		p := &v.Processes[i]
-		if !p.Kernel && !v.familyOnPath(p.PID) && !yields(p) {
+		if v.outsider(p) && !yields(p) {
 			used += p.CPUSeconds()
 		}
 	}

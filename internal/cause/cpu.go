@@ -37,6 +37,13 @@ var cpuSaturated = Cause{
 	},
 }
 
+// outsider says that a process takes no part in the requests. Neither kernel
+// threads do, which have causes of their own, nor slowray itself, which is gone
+// when its report is read.
+func (v *View) outsider(p *observe.Process) bool {
+	return !p.Kernel && p.PID != v.Self && !v.familyOnPath(p.PID)
+}
+
 // yields says that a process gives way to others by itself.
 func yields(p *observe.Process) bool { return p.Nice >= niceMeansYield || p.Policy == "idle" }
 
@@ -58,7 +65,7 @@ func checkCPUSaturated(v *View) Result {
 	var outside float64
 	for i := range v.Processes {
 		p := &v.Processes[i]
-		if p.Kernel || v.familyOnPath(p.PID) || p.CPUSeconds() == 0 || yields(p) {
+		if !v.outsider(p) || p.CPUSeconds() == 0 || yields(p) {
 			continue
 		}
 		outside += p.CPUSeconds()

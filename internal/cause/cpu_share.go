@@ -186,7 +186,7 @@ func (v *View) competes(c *observe.Cgroup) bool {
 	var used float64
 	for i := range v.Processes {
 		p := &v.Processes[i]
-		if !p.Kernel && !yields(p) && !strings.HasPrefix(p.Cgroup+"/", c.Path+"/") && !v.familyOnPath(p.PID) {
+		if v.outsider(p) && !yields(p) && !strings.HasPrefix(p.Cgroup+"/", c.Path+"/") {
 			used += p.CPUSeconds()
 		}
 	}
@@ -287,7 +287,7 @@ func checkRealtime(v *View) Result {
 	var hog *observe.Process
 	for i := range v.Processes {
 		p := &v.Processes[i]
-		if p.Policy != "" && p.Policy != "idle" && !p.Kernel && !v.familyOnPath(p.PID) && (hog == nil || p.CPUSeconds() > hog.CPUSeconds()) {
+		if p.Policy != "" && p.Policy != "idle" && v.outsider(p) && (hog == nil || p.CPUSeconds() > hog.CPUSeconds()) {
 			hog = p
 		}
 	}

@@ -88,6 +88,9 @@ var nearMisses = []miss{
 	{"a nice hog", &cpuSaturated, func(o *observe.Observation) {
 		process(o, hog).UserSeconds, process(o, hog).Nice = 14, 19
 	}, "with the service and its clients"},
+	{"slowray itself", &cpuSaturated, func(o *observe.Observation) {
+		process(o, hog).UserSeconds, o.Self = 14, hog
+	}, "with the service and its clients"},
 	{"a hog of SCHED_IDLE", &cpuSaturated, func(o *observe.Observation) {
 		process(o, hog).UserSeconds, process(o, hog).Policy = 14, "idle"
 	}, "with the service and its clients"},

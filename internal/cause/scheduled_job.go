@@ -76,7 +76,7 @@ func (v *View) jobs() (list []*job, cpu float64, bytes uint64) {
 	byRoot := map[string]*job{}
 	for i := range v.Processes {
 		p := &v.Processes[i]
-		if p.Kernel || v.familyOnPath(p.PID) {
+		if !v.outsider(p) {
 			continue
 		}
 		cpu += p.CPUSeconds()

@@ -14,8 +14,10 @@ type Observation struct {
 	Window  Window `json:"window"`
 	Filter  Filter `json:"filter"`
 	// Capture is nil where a host was watched.
-	Capture    *Capture  `json:"capture,omitempty"`
-	Use        HostUse   `json:"use"`
+	Capture *Capture `json:"capture,omitempty"`
+	Use     HostUse  `json:"use"`
+	// Self is slowray's own pid among Processes; 0 where a file was read.
+	Self       int       `json:"self,omitempty"`
 	Namespaces []NetNS   `json:"namespaces,omitempty"`
 	Processes  []Process `json:"processes,omitempty"`
 	Cgroups    []Cgroup  `json:"cgroups,omitempty"`

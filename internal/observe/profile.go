@@ -25,7 +25,7 @@ type ProfileProcess struct {
 	// Threads are the busiest ones, at most 4, when the process has several.
 	Threads []ProfileThread `json:"threads,omitempty"`
 	// Functions are those with most samples, by themselves or with all they
-	// call; only of processes that serve and of kernel threads that use a good
+	// call, and those of the kernel with most samples; only of processes that serve and of kernel threads that use a good
 	// part of a CPU. They are of Looked samples, which were taken for a part of
 	// the window and have the frames of interpreters; of Samples when that is 0.
 	Functions []ProfileFunction `json:"functions,omitempty"`

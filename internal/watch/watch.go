@@ -255,7 +255,7 @@ func (s *session) begin() error {
 	}
 	s.courses.begin(s.fs, s.serving)
 	s.cpu, _ = s.fs.CPU() // one that fails is a gap of Use already
-	s.out.Window.Start = time.Now().UTC()
+	s.out.Window.Start, s.out.Self = time.Now().UTC(), os.Getpid()
 	return nil
 }
 

@@ -117,6 +117,25 @@ func TestTally(t *testing.T) {
 	}
 }
 
+// TestTallyKeepsTheKernel: an interpreter's many frames, which are in all stacks,
+// leave room for the system calls that most of them end in.
+func TestTallyKeepsTheKernel(t *testing.T) {
+	native := func(name string) observe.Frame { return observe.Frame{Name: name, Kind: observe.FrameNative} }
+	kernel := func(name string) observe.Frame { return observe.Frame{Name: name, Kind: observe.FrameKernel} }
+	outer := []observe.Frame{native("include"), native("compile"), native("execute"), native("main")}
+	all := tally{}
+	for _, leaf := range []string{"hash", "copy"} {
+		all.add(append([]observe.Frame{native(leaf)}, outer...), 10)
+	}
+	for _, leaf := range []string{"path_lookupat", "getname", "fillattr"} {
+		all.add(append([]observe.Frame{kernel(leaf), kernel("vfs_fstatat")}, outer...), 4)
+	}
+	got := all.most(2)
+	if !slices.ContainsFunc(got, func(f observe.ProfileFunction) bool { return f.Name == "vfs_fstatat" && f.Total == 12 }) || len(got) != 6 {
+		t.Errorf("%+v", got)
+	}
+}
+
 // TestTake: stacks with all frames take the place of what samples tell, of the
 // processes and threads that they are of.
 func TestTake(t *testing.T) {

@@ -49,8 +49,10 @@ func (t tally) add(frames []observe.Frame, samples uint64) {
 	}
 }
 
-// most lists the n functions with most samples of their own, and the n with most
-// samples in all, by the latter.
+// most lists the n functions with most samples of their own, the n with most
+// samples in all, and the n of the kernel with most samples in all, by the latter:
+// an interpreter's frames are in all stacks of its process, and many enough to
+// leave no room for the system calls that it makes.
 func (t tally) most(n int) []observe.ProfileFunction {
 	all := make([]*counted, 0, len(t))
 	for _, c := range t {
@@ -71,8 +73,14 @@ func (t tally) most(n int) []observe.ProfileFunction {
 	slices.SortFunc(all, func(a, b *counted) int {
 		return cmp.Or(cmp.Compare(b.Total, a.Total), cmp.Compare(a.Height, b.Height), byName(a, b))
 	})
-	for _, c := range all[:min(n, len(all))] {
-		keep[c] = true
+	kernel := 0
+	for i, c := range all {
+		if c.Kind == observe.FrameKernel {
+			kernel++
+		}
+		if i < n || c.Kind == observe.FrameKernel && kernel <= n {
+			keep[c] = true
+		}
 	}
 	var out []observe.ProfileFunction
 	for _, c := range all {
