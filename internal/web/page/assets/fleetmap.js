@@ -15,7 +15,7 @@ export function serviceMap(choose) {
   const head = h("div", { class: "bar" }, h("h2", { tabindex: "-1" }, "Who calls whom"), h("span", { class: "grow" }), menu("the map", [["Picture (PNG)", () => savePNG(graph.querySelector("svg"), "service map")], ["Drawing (SVG)", () => saveSVG(graph.querySelector("svg"), "service map")],
     ["Table (CSV)", () => saveCSV(["from", "to", "hosts", "abnormal", "rps", "errors_per_s", "mean_us", "p50_us", "p99_us", "worst_p99_us", "worst_host", "wire_share", "joined"], shown.links.map((l) => [titles.get(l.from), titles.get(l.to), l.hosts, l.abnormal, l.rps, l.errors, l.mean_us, l.p50_us, l.p99_us, l.worst_p99_us, l.worst_host, l.wire_share, l.joined]), "service-map")]]));
   const element = h("section", { id: "map", "aria-label": "Service map" }, head, graph, note, about);
-  let shown = { nodes: [], links: [] }, titles = new Map(), chosen = null, causes = [], wide = 0;
+  let shown = { nodes: [], links: [] }, titles = new Map(), chosen = null, causes = [], wide = 0, looked = null;
   new ResizeObserver(() => { if (graph.clientWidth !== wide) { wide = graph.clientWidth; draw(); } }).observe(graph);
 
   function show(map, told, choice) {
@@ -82,6 +82,12 @@ export function serviceMap(choose) {
     const under = l.back.size ? 40 : 0, room = graph.clientWidth - 18, fit = across > room && across < room * 1.3 ? room / across : 1;
     const head = (id) => s("marker", { id, viewBox: "0 0 8 8", refX: 6, refY: 4, markerWidth: 8, markerHeight: 8, markerUnits: "userSpaceOnUse", orient: "auto" }, s("path", { d: "M0 0 8 4 0 8z" }));
     steady(graph, s("svg", { viewBox: `0 0 ${across} ${tall + under}`, width: across * fit, height: (tall + under) * fit, role: "group", "aria-label": "Service map" }, s("defs", {}, head("call"), head("call-bad")), lines, boxes));
+    // A map that is larger than its place begins at its first program, not in an empty corner.
+    const first = at.get(chosen) || at.get(l.rows.flat().find((id) => by.has(id)));
+    if (first && looked !== (chosen || "")) {
+      looked = chosen || "";
+      graph.scrollTo((first.x + WIDE / 2) * fit - graph.clientWidth / 2, (first.y + HIGH / 2) * fit - graph.clientHeight / 2);
+    }
     return l.left;
   }
 
