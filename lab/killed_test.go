@@ -120,28 +120,34 @@ const (
 	withChanges = 5 * time.Second
 )
 
+// start starts slowray; ended is closed when it has ended, and out may be read then.
+func (p *killedProof) start() (cmd *exec.Cmd, ended <-chan struct{}, out *bytes.Buffer) {
+	p.t.Helper()
+	cmd, out = exec.Command(p.args[0], p.args[1:]...), &bytes.Buffer{}
+	cmd.Stdout, cmd.Stderr = out, out
+	if err := cmd.Start(); err != nil {
+		p.t.Fatal(err)
+	}
+	done := make(chan struct{})
+	go func() {
+		cmd.Wait()
+		close(done)
+	}()
+	return cmd, done, out
+}
+
 // kill runs a proof and kills it at a random moment: of all of it, or of the part
 // with changes; alone, or with its guardian.
 func (p *killedProof) kill(both, all bool) {
 	p.t.Helper()
-	cmd := exec.Command(p.args[0], p.args[1:]...)
-	var out bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &out
-	if err := cmd.Start(); err != nil {
-		p.t.Fatal(err)
-	}
-	ended := make(chan struct{})
-	go func() {
-		cmd.Wait()
-		close(ended)
-	}()
+	cmd, ended, out := p.start()
 	defer func() { cmd.Process.Kill(); <-ended }()
 	var e journal.Entry
 	begun := time.Now()
 	for e.ID == "" {
 		select {
 		case <-ended:
-			p.t.Fatalf("slowray prove ended before it had changed anything: %s", &out)
+			p.t.Fatalf("slowray prove ended before it had changed anything: %s", out)
 		case <-time.After(20 * time.Millisecond):
 		}
 		if time.Since(begun) > 30*time.Second {

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"syscall"
@@ -78,17 +77,7 @@ const tuneWithChanges = 45 * time.Second
 // killTune runs slowray tune, kills it, and gives 1 where it had kept a change.
 func (p *killedProof) killTune(both bool) (kept int) {
 	p.t.Helper()
-	cmd := exec.Command(p.args[0], p.args[1:]...)
-	var out bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &out
-	if err := cmd.Start(); err != nil {
-		p.t.Fatal(err)
-	}
-	ended := make(chan struct{})
-	go func() {
-		cmd.Wait()
-		close(ended)
-	}()
+	cmd, ended, _ := p.start()
 	defer func() { cmd.Process.Kill(); <-ended }()
 	eventuallyIn(p.t, time.Minute, "something is changed", func() bool {
 		list := p.open()

@@ -339,8 +339,8 @@ func putBack(d *found) error {
 	if d.server == nil {
 		return nil // nobody runs with it
 	}
-	if d.server.pending(f) == nil {
-		return nil // it has read these bytes since they were written
+	if text == nil && d.server.hasRead(f) {
+		return nil
 	}
 	if err := d.server.test(); err != nil {
 		return fmt.Errorf("%s is as it was, and the server's own test refuses it, so it was not told: %w", d.Path, err)

@@ -229,6 +229,12 @@ func (s *server) pending(f *file) error {
 		f.path, time.Unix(0, f.changed).Format(time.DateTime), s.name, s.pid)
 }
 
+// hasRead says that the server has surely read f since it was changed. One that was
+// changed within moments of the reading may not be what was read.
+func (s *server) hasRead(f *file) bool {
+	return f.changed < s.before.SinceNS-settled.Nanoseconds()
+}
+
 // test runs the server's own test of its configuration.
 func (s *server) test() error { return s.testWith("", "") }
 
