@@ -45,8 +45,9 @@ func TestStatusOfSentBytes(t *testing.T) {
 		answer.Body.Close()
 	}
 	nothing := func(*observe.Request) {}
-	// An answer tries one candidate, of 400 at most for 3 TiB of memory: where the
-	// right one could not be read at its turn, its turn comes again.
+	// Each buffer tries some candidates, counted from where its header lies. Where
+	// that is in another GiB than the header before, the right one can be passed
+	// over: its turn comes again after a thousand buffers.
 	for deadline := time.Now().Add(10 * time.Second); r.sendingLink != nil; {
 		for range 100 {
 			get("/")
