@@ -17,9 +17,9 @@ const userHz = 100
 type cpuTimes struct{ own, children float64 }
 
 // otherProcesses is the CPU times, by pid, of all processes of the host but
-// this one and those it started, as slowray, and those in the process namespaces of these inits (proc_pid_stat(5)).
-// Kernel threads are left out: the network's work for whoever has traffic,
-// which is the sandbox, is theirs.
+// this one and those it started, as slowray, and those in the process
+// namespaces of these inits (proc_pid_stat(5)). Kernel threads are left out: the
+// network's work for whoever has traffic, which is the sandbox, is theirs.
 func otherProcesses(inits ...int) map[string]cpuTimes {
 	inside := map[string]bool{}
 	for _, init := range inits {

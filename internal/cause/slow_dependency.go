@@ -95,6 +95,7 @@ func (v *View) quickCall(l *ledger) (because string, near float64) {
 		service.SlowTotalNS() >= slowerThan*float64(service.Total.Quantile(0.5)) &&
 		l.SlowTotalNS() >= callShare*service.SlowTotalNS() &&
 		service.SlowShare(observe.Server)+service.SlowShare(observe.Stall) >= callShare && l.reach >= fewReach
+	here := v.servedHere(l)
 	switch _, full := v.cpuFull(l); {
 	case !always && !atTimes:
 		return because, near
@@ -102,7 +103,7 @@ func (v *View) quickCall(l *ledger) (because string, near float64) {
 		return because + "; it calls itself, and answers hardly anything else", near
 	case median > longestCall*float64(service.Total.Max()):
 		return because + "; they last longer than any request: they are not made for one", near
-	case full && v.servedHere(l) != nil && !sleepsOnItsOwn(v.servedHere(l)):
+	case full && here != nil && !sleepsOnItsOwn(here):
 		return because + "; both run on this host, whose CPUs are full", near
 	}
 	return "", near
