@@ -34,36 +34,42 @@ func writerOptions(k kind) []parquet.WriterOption {
 
 // publish writes a Parquet file that appears whole or not at all. seg gets its
 // path and its size.
-func publish[T any](dir string, seg *segment, rows func(*parquet.GenericWriter[T]) error) (err error) {
+func publish[T any](dir string, seg *segment, rows func(*parquet.GenericWriter[T]) error) error {
 	seg.path = filepath.Join(dir, seg.name())
 	day := filepath.Dir(seg.path)
 	if err := makeDay(day); err != nil {
 		return err
 	}
-	f, err := os.OpenFile(filepath.Join(day, newPrefix+strings.TrimSuffix(filepath.Base(seg.path), parquetSuffix)), os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600)
+	unfinished := filepath.Join(day, newPrefix+strings.TrimSuffix(filepath.Base(seg.path), parquetSuffix))
+	return writeWhole(unfinished, seg.path, func(f *os.File) error {
+		w := parquet.NewGenericWriter[T](f, writerOptions(seg.kind)...)
+		err := rows(w)
+		if err == nil {
+			err = w.Close()
+		}
+		if info, statErr := f.Stat(); statErr == nil {
+			seg.bytes = info.Size()
+		}
+		return err
+	})
+}
+
+// writeWhole writes a file that is at path whole or not at all, also after a power
+// cut: until then it has another name in the same directory.
+func writeWhole(unfinished, path string, write func(*os.File) error) error {
+	f, err := os.OpenFile(unfinished, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
 		return err
 	}
-	defer func() {
-		if err != nil {
-			os.Remove(f.Name())
-		}
-	}()
-	w := parquet.NewGenericWriter[T](f, writerOptions(seg.kind)...)
-	if err = rows(w); err == nil {
-		err = w.Close()
-	}
-	if err == nil {
+	if err = write(f); err == nil {
 		err = f.Sync()
 	}
-	if info, statErr := f.Stat(); statErr == nil {
-		seg.bytes = info.Size()
+	if err = cmp.Or(err, f.Close()); err == nil {
+		err = os.Rename(unfinished, path)
 	}
-	if err = cmp.Or(err, f.Close()); err != nil {
+	if err != nil {
+		os.Remove(unfinished)
 		return err
 	}
-	if err = os.Rename(f.Name(), seg.path); err != nil {
-		return err
-	}
-	return syncDir(day)
+	return syncDir(filepath.Dir(path))
 }

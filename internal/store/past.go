@@ -75,7 +75,10 @@ func (l *linker) past(dir string, logs []openLog, next map[kind]*stream) error {
 		for _, k := range logKinds {
 			fmt.Fprintf(&text, "%s %d\n", k, next[k].number)
 		}
-		if err := writeWhole(filepath.Join(to.Past, pastName), text.String()); err != nil {
+		if err := writeWhole(filepath.Join(to.Past, newPrefix+pastName), filepath.Join(to.Past, pastName), func(f *os.File) error {
+			_, err := f.WriteString(text.String())
+			return err
+		}); err != nil {
 			return err
 		}
 	}
@@ -118,32 +121,6 @@ func linkPast(dir, to string, logs []openLog) error {
 	return syncDir(to)
 }
 
-// writeWhole writes a file that is there whole or not at all, also after a power cut.
-func writeWhole(path, text string) error {
-	unfinished := filepath.Join(filepath.Dir(path), newPrefix+filepath.Base(path))
-	f, err := os.OpenFile(unfinished, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = f.WriteString(text)
-	if err == nil {
-		err = f.Sync()
-	}
-	if closing := f.Close(); err == nil {
-		err = closing
-	}
-	if err == nil {
-		err = os.Rename(unfinished, path)
-	}
-	if err == nil {
-		err = syncDir(filepath.Dir(path))
-	}
-	if err != nil {
-		os.Remove(unfinished)
-	}
-	return err
-}
-
 // unpackBuffer is how much of a log is in memory while it is made, bytes, and some rows more.
 const unpackBuffer = 1 << 20
 
@@ -157,36 +134,44 @@ func Unpack(path, stream, log string, pace func() error) (bad, err error) {
 	}
 	defer in.Close()
 	unfinished := filepath.Join(filepath.Dir(log), newPrefix+filepath.Base(log))
-	out, err := os.OpenFile(unfinished, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
-	if err != nil {
-		return nil, err
-	}
-	defer func() {
-		out.Close()
-		if err != nil {
-			os.Remove(unfinished)
+	u := &relogger{from: &openSegment{segment{kind: kind(stream), path: path}, in}, batch: newBatch(unpackBuffer + maxEntry + frameHead + 16), pace: pace}
+	err = writeWhole(unfinished, log, func(out *os.File) error {
+		u.out = out
+		if _, err := out.WriteString(logMagic); err != nil {
+			return err
 		}
-	}()
-	if _, err = out.WriteString(logMagic); err != nil {
-		return nil, err
-	}
-	u := &relogger{from: &openSegment{segment{kind: kind(stream), path: path}, in}, batch: newBatch(unpackBuffer + maxEntry + frameHead + 16), out: out, pace: pace}
-	switch kind(stream) {
+		return u.rows(kind(stream))
+	})
+	return u.bad, err
+}
+
+// relogger makes a log of a file.
+type relogger struct {
+	from  *openSegment
+	batch *batch
+	out   *os.File
+	pace  func() error
+	bad   error
+}
+
+// rows writes the rows of a kind.
+func (u *relogger) rows(k kind) error {
+	switch k {
 	case kindRequests:
 		var r Request
 		var text phrases
-		err = unpack(u, func(row *requestRow) bool {
+		return unpack(u, func(row *requestRow) bool {
 			row.request(&r, &text)
 			return u.batch.putRequest(&r)
 		})
 	case kindSeconds:
 		var entry []byte
-		err = unpack(u, func(row *secondRow) bool {
+		return unpack(u, func(row *secondRow) bool {
 			entry = appendSecond(entry[:0], row)
 			return u.batch.put(entrySecond, entry)
 		})
 	case kindFindings:
-		err = unpack(u, func(row *findingRow) bool {
+		return unpack(u, func(row *findingRow) bool {
 			f, bad := row.finding()
 			var entry []byte
 			if bad == nil {
@@ -198,28 +183,8 @@ func Unpack(path, stream, log string, pace func() error) (bad, err error) {
 			}
 			return u.batch.put(entryFinding, entry)
 		})
-	default:
-		err = fmt.Errorf("%s: is no stream", stream)
 	}
-	if err == nil {
-		err = out.Sync()
-	}
-	if err == nil {
-		err = os.Rename(unfinished, log)
-	}
-	if err == nil {
-		err = syncDir(filepath.Dir(log))
-	}
-	return u.bad, err
-}
-
-// relogger makes a log of a file.
-type relogger struct {
-	from  *openSegment
-	batch *batch
-	out   *os.File
-	pace  func() error
-	bad   error
+	return fmt.Errorf("%s: is no stream", k)
 }
 
 func unpack[T any](u *relogger, put func(*T) bool) error {
