@@ -46,6 +46,10 @@ func (v *View) lockFindings() Result {
 	none := "no thread that answers requests was held up by a lock whose owner is known"
 	r := v.judgeRoots(&lockConvoy, none, func(r *root, f *Finding) {
 		c, waiter := r.example(), r.blamed()
+		if (waiter.Kind == observe.WaitChannel || r.at == len(c.Hops)-1) && v.poolExhausted(waiter.Process.PID) {
+			id := connectionPoolExhausted.ID // what they wait for in the process is a connection
+			f.ConsequenceOf = &id
+		}
 		if len(waiter.Stack) > 0 {
 			inferredConvoy(r, f)
 			return

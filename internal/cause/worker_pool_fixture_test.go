@@ -1,6 +1,7 @@
 package cause
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/slowray/slowray/internal/observe"
@@ -299,6 +300,28 @@ func TestSleepingWorkersWantNoCPU(t *testing.T) {
 		full := cpuSaturated.supported(Subject{Kind: "process"})
 		if got := found[0].MayFollow(&full); got != want {
 			t.Errorf("%s: may follow from full CPUs: %v", part, got)
+		}
+	}
+}
+
+// TestGoroutinesWaitForTheirPool: goroutines that wait for a channel follow from
+// the connections that are all in use, and from nothing where some are free.
+func TestGoroutinesWaitForTheirPool(t *testing.T) {
+	for connections, want := range map[int]bool{3: true, 30: false} {
+		o := healthy()
+		pooled(o, connections)
+		with(o, appServed().add(2900, ms/10, ms/20, 0, parts{observe.Server: 80 * ms}), appCallsDB().add(2900, ms/10, ms/20, 0, parts{observe.Server: 10 * ms}))
+		waits := goChannelChain
+		waits.Hops = slices.Clone(waits.Hops)
+		waits.Hops[0].Process.PID, waits.Hops[0].Process.Comm = appPID, "app"
+		o.Waits = waitGraph(observe.SlowTime{PID: appPID, Requests: 500, NS: 500 * 80 * ms, LongestNS: 90 * ms})
+		o.Waits.Shares = []observe.WaitShare{waitShare(appPID, 30_000*ms, 400, waits)}
+		convoys := lockConvoy.Check(NewView(o)).Findings
+		if len(convoys) != 1 {
+			t.Fatalf("%d connections: %d findings, want 1", connections, len(convoys))
+		}
+		if f := convoys[0]; (f.ConsequenceOf != nil) != want || want && *f.ConsequenceOf != connectionPoolExhausted.ID {
+			t.Errorf("%d connections: follows from %v, want from the pool: %v", connections, f.ConsequenceOf, want)
 		}
 	}
 }
