@@ -1,6 +1,7 @@
 package answer
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/json"
 	"fmt"
@@ -246,10 +247,12 @@ func (e *Event) Line() string {
 	return report.Clean(text)
 }
 
-// JSON is the event as one line of JSON.
+// JSON is the event as one line of JSON, without the end of the line. It is whole however
+// much is abnormal.
 func (e *Event) JSON() ([]byte, error) {
-	text, err := json.Marshal(e)
-	return []byte(report.Clean(string(text))), err
+	var b bytes.Buffer
+	err := report.WriteJSONLine(&b, e)
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), err
 }
 
 // Stored is the event as an archive keeps it.

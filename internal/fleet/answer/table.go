@@ -11,6 +11,7 @@ import (
 	"github.com/slowray/slowray/internal/fleet"
 	"github.com/slowray/slowray/internal/fleet/servicemap"
 	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/report"
 )
 
 // SchemaTable identifies the form of a Table in JSON (schema/fleettop.schema.json).
@@ -234,4 +235,4 @@ func markAbnormal(abnormal []fleet.Key, services map[string]*ServiceRow, hosts m
 }
 
 // JSON writes the table for programs.
-func (t *Table) JSON(out io.Writer) error { return writeJSON(out, t) }
+func (t *Table) JSON(out io.Writer) error { return report.WriteJSON(out, t) }

@@ -1,7 +1,6 @@
 package answer
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"math"
@@ -15,22 +14,8 @@ import (
 	"github.com/slowray/slowray/internal/report"
 )
 
-// JSON writes the report for programs.
-func (r *Report) JSON(w io.Writer) error { return writeJSON(w, r) }
-
-// writeJSON writes lines that a terminal bears too: what JSON leaves as it is and a
-// terminal would obey is replaced.
-func writeJSON(w io.Writer, v any) error {
-	text, err := json.MarshalIndent(v, "", " ")
-	if err != nil {
-		return err
-	}
-	p := &printer{w: w}
-	for line := range strings.Lines(string(text)) {
-		p.line("%s", strings.TrimSuffix(line, "\n"))
-	}
-	return p.err
-}
+// JSON writes the report for programs, in lines that a terminal bears too.
+func (r *Report) JSON(w io.Writer) error { return report.WriteJSON(w, r) }
 
 // printer writes lines in which nothing that came from a host can drive a terminal.
 type printer struct {

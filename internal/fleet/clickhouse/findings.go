@@ -20,7 +20,8 @@ const maxFindings = 100_000
 // choose: a host's finding may be about anything that a service needs.
 func (db *DB) Findings(ctx context.Context, q fleet.Question) ([]fleet.HostFinding, error) {
 	s := spanOf(&q)
-	where := fmt.Sprintf("start_us < %d AND stop_us > %d AND day <= toDate(%d)", s.to*1e6, s.from*1e6, min(s.to/86400+1, 65535))
+	// Moments that no DateTime can be are no host's of ours: as years they would not even be JSON.
+	where := fmt.Sprintf("start_us >= 0 AND stop_us < %d AND start_us < %d AND stop_us > %d AND day <= toDate(%d)", int64(maxTime)*1e6, s.to*1e6, s.from*1e6, min(s.to/86400+1, 65535))
 	if !q.To.IsZero() {
 		where += fmt.Sprintf(" AND start_us < %d", q.To.UnixMicro())
 	}
