@@ -100,8 +100,8 @@ func stepTable(step time.Duration) (table string, seconds int64, err error) {
 	return "", 0, fmt.Errorf("clickhouse: points of %s: there are those of 1s, 10s and 5m", step)
 }
 
-// edges is the time that rows of a table lie in, within a span.
-func (db *DB) edges(ctx context.Context, table string, s span, conditions string) (span, error) {
+// edges is the time that rows of a table lie in, within a span, and how many they are.
+func (db *DB) edges(ctx context.Context, table string, s span, conditions string) (span, uint64, error) {
 	var from, to proto.ColUInt32
 	var n proto.ColUInt64
 	err := db.anyServer(ctx, func(server string, d Dialect) error {
@@ -109,7 +109,7 @@ func (db *DB) edges(ctx context.Context, table string, s span, conditions string
 			proto.Results{{Data: &from}, {Data: &to}, {Data: &n}}, oneRow)
 	})
 	if err != nil || len(n) == 0 || n[0] == 0 {
-		return span{}, err
+		return span{}, 0, err
 	}
-	return span{int64(from[0]), int64(to[0]) + 1}, nil
+	return span{int64(from[0]), int64(to[0]) + 1}, n[0], nil
 }

@@ -28,7 +28,7 @@ func (db *DB) Requests(ctx context.Context, q fleet.Question, f func(host string
 	if !q.To.IsZero() {
 		conditions += fmt.Sprintf(" AND start_us < %d", q.To.UnixMicro())
 	}
-	all, err := db.edges(ctx, "requests", spanOf(&q), conditions)
+	all, _, err := db.edges(ctx, "requests", spanOf(&q), conditions)
 	if err != nil {
 		return fmt.Errorf("clickhouse: requests: %w", err)
 	}
@@ -48,7 +48,7 @@ func (db *DB) Requests(ctx context.Context, q fleet.Question, f func(host string
 		}
 		if from = to; from < all.to {
 			// Minutes without any are passed over at once.
-			next, err := db.edges(ctx, "requests", span{from, all.to}, conditions)
+			next, _, err := db.edges(ctx, "requests", span{from, all.to}, conditions)
 			if err != nil {
 				return fmt.Errorf("clickhouse: requests: %w", err)
 			}
