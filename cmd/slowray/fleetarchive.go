@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/url"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/slowray/slowray/internal/fleet"
@@ -63,42 +64,71 @@ func withoutPassword(text string) string {
 	return u.Redacted()
 }
 
-// stage tells of work that takes longer than two seconds: on a terminal what is being
-// done and how far it is, elsewhere once that it takes a while.
+// stage tells on a terminal, of work that takes longer than two seconds, what is being
+// done and how far it is; elsewhere nothing, for there it would stand in a file.
 type stage struct {
-	w        io.Writer
-	terminal bool
-	began    time.Time
-	shown    time.Time
-	told     bool
-	quiet    bool // tell nothing any more
+	w     io.Writer
+	began time.Time
+	stop  chan struct{} // nil where nothing is told
+	ended chan struct{}
+
+	mu   sync.Mutex
+	what string
+	done float64 // of what, 0 to 1
 }
 
 // patience is how long nothing is told.
 const patience = 2 * time.Second
 
 func newStage(w io.Writer) *stage {
-	_, terminal := terminalColumns(w)
-	return &stage{w: w, terminal: terminal, began: time.Now()}
+	p := &stage{w: w, began: time.Now(), what: "asking the archive"}
+	if _, terminal := terminalColumns(w); terminal {
+		p.stop, p.ended = make(chan struct{}), make(chan struct{})
+		go p.paint(patience)
+	}
+	return p
 }
 
+// show says what is being done. It may be called often.
 func (p *stage) show(what string, done float64) {
-	now := time.Now()
-	if p.quiet || now.Sub(p.began) < patience || now.Sub(p.shown) < 200*time.Millisecond {
-		return
-	}
-	p.shown = now
-	switch {
-	case p.terminal:
-		fmt.Fprintf(p.w, "\r\x1b[K%s [%-*s] %.0f s  (Ctrl-C: give up) ", report.Clean(what), barWidth, strings.Repeat("=", int(float64(barWidth)*done)), now.Sub(p.began).Seconds())
-	case !p.told:
-		fmt.Fprintf(p.w, "slowray: %s\n", report.Clean(what))
-	}
-	p.told = true
+	p.mu.Lock()
+	p.what, p.done = what, done
+	p.mu.Unlock()
 }
 
+// paint shows what is done until the stage is cleared, also while the archive is silent.
+func (p *stage) paint(patience time.Duration) {
+	defer close(p.ended)
+	wait := time.NewTimer(patience)
+	defer wait.Stop()
+	told := false
+	for {
+		select {
+		case <-p.stop:
+			if told {
+				fmt.Fprint(p.w, "\r\x1b[K")
+			}
+			return
+		case <-wait.C:
+		}
+		told = true
+		fmt.Fprint(p.w, "\r\x1b[K"+p.line(time.Since(p.began)))
+		wait.Reset(200 * time.Millisecond)
+	}
+}
+
+func (p *stage) line(since time.Duration) string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	done := strings.Repeat("=", int(float64(barWidth)*min(max(p.done, 0), 1)))
+	return fmt.Sprintf("%s [%-*s] %.0f s  (Ctrl-C: give up) ", report.Clean(p.what), barWidth, done, since.Seconds())
+}
+
+// clear takes away what is shown; nothing is shown any more.
 func (p *stage) clear() {
-	if p.terminal && p.told {
-		fmt.Fprint(p.w, "\r\x1b[K")
+	if p.stop != nil {
+		close(p.stop)
+		<-p.ended
+		p.stop = nil
 	}
 }

@@ -57,7 +57,6 @@ func (c *fleetTopCmd) Run(ctx context.Context, s *streams) error {
 	_, in := terminalColumns(os.Stdin)
 	_, out := terminalColumns(s.out)
 	if !c.Once && in && out {
-		progress.quiet = true
 		noColor := os.Getenv("NO_COLOR") != "" || os.Getenv("TERM") == "dumb" // no-color.org
 		if err := top.LiveFleet(ctx, next, c.Every, noColor, os.Stdin, s.out); err != nil {
 			return fmt.Errorf("fleet top: %w", advised(err))

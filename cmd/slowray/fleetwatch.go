@@ -47,7 +47,6 @@ func (c *fleetWatchCmd) Run(ctx context.Context, s *streams) error {
 	w := answer.NewWatcher(archive, progress.show)
 	err = w.Learn(ctx, time.Now())
 	progress.clear()
-	progress.quiet = true
 	if err != nil {
 		if ctx.Err() != nil {
 			return nil
