@@ -13,23 +13,16 @@ const hardly = 1e-4
 // drop takes away the components of which no endpoint is abnormal by itself, when there are
 // others: what is abnormal in the company of others is no cause beside theirs. Endpoints
 // that lack requests are never so by themselves.
-func (x *Explanation) drop(g *graph) {
+func (x *Explanation) drop(anomalies []Anomaly) {
 	alarms := map[fleet.Key]bool{}
-	for i := range g.units {
-		if u := &g.units[i]; u.a != nil && u.a.Alarm {
-			alarms[u.key] = true
-		}
+	for i := range anomalies {
+		alarms[anomalies[i].Key] = alarms[anomalies[i].Key] || anomalies[i].Alarm
 	}
 	alone := func(s Shared) bool {
 		return s.Signal != Rate && s.P > hardly && !slices.ContainsFunc(s.Explains, func(k fleet.Key) bool { return alarms[k] })
 	}
 	if !slices.ContainsFunc(x.Shared, func(s Shared) bool { return !alone(s) }) {
 		return
-	}
-	for _, s := range x.Shared {
-		if alone(s) {
-			x.Alone = append(x.Alone, s.Explains...)
-		}
 	}
 	x.Shared = slices.DeleteFunc(x.Shared, alone)
 }

@@ -11,9 +11,10 @@ import (
 type episode struct {
 	since int64
 	alarm bool
-	rate  bool    // requests are missing
-	peak  float64 // the largest effect
-	quiet int64   // seconds that it has been less than half of that
+	rate  bool         // requests are missing
+	in    [layers]bool // in what ways it was abnormal by that alone
+	peak  float64      // the largest effect
+	quiet int64        // seconds that it has been less than half of that
 }
 
 // ranked is an endpoint with an unusual second.
@@ -32,34 +33,37 @@ const (
 	falselyAbnormal = 0.01
 )
 
-// threshold is the -ln P of an alarm: of n endpoints and all steps of a day there are
-// to be no more than FalsePerDay.
+// threshold is the -ln P of an alarm: of n that are judged and all steps of a day there
+// are to be no more than half of FalsePerDay. The endpoints of hosts have one half, and the
+// services as a whole, which are far fewer, the other.
 func (m *Model) threshold(n int) float64 {
-	return math.Log(float64(max(n, 1)) * daySeconds / float64(max(m.step, 1)) / m.opt.FalsePerDay)
+	return math.Log(2 * float64(max(n, 1)) * daySeconds / float64(max(m.step, 1)) / m.opt.FalsePerDay)
 }
 
 // follow begins, keeps and ends episodes.
-func (m *Model) follow(at int64, judged int) Judgement {
+func (m *Model) follow(at int64, judged, wholes int) Judgement {
 	j := Judgement{At: at, Judged: judged}
 	m.judged = judged
-	m.thresh = m.threshold(judged)
+	single, whole := m.threshold(judged-wholes), m.threshold(wholes)
 	slices.SortFunc(m.list, func(a, b ranked) int {
 		return cmp.Or(cmp.Compare(b.nlp, a.nlp), compareKeys(a.e.Key, b.e.Key))
 	})
 	before := len(m.active)
 	alarm := before > 0
 	for _, r := range m.list {
-		if r.nlp < m.thresh {
-			break
+		if r.nlp >= single || r.e.whole && r.nlp >= whole {
+			alarm = true
+			m.start(r.e, at, true)
 		}
-		alarm = true
-		m.start(r.e, at, true)
 	}
 	if alarm {
-		for _, r := range m.list[:discoveries(m.list, judged)] {
+		found := m.list[:discoveries(m.list, judged)]
+		for _, r := range found {
 			m.start(r.e, at, false)
 		}
+		m.cut = discovered(max(len(found), 1), judged)
 		m.within(at)
+		m.join()
 	}
 	j.Changed = len(m.active) > before
 	m.goOn(at, &j)
@@ -70,11 +74,39 @@ func (m *Model) follow(at int64, judged int) Judgement {
 // and Hochberg (1995), of n that were tested in each window of an hour.
 func discoveries(list []ranked, n int) int {
 	for k := len(list); k > 0; k-- {
-		if list[k-1].nlp >= -math.Log(falselyAbnormal*float64(k)/(float64(n)*among)) {
+		if list[k-1].nlp >= discovered(k, n) {
 			return k
 		}
 	}
 	return 0
+}
+
+// discovered is the -ln P that the last of k of n must have.
+func discovered(k, n int) float64 {
+	return -math.Log(falselyAbnormal * float64(k) / (float64(max(n, 1)) * among))
+}
+
+// join notes in what ways the abnormal endpoints are so: each by that alone, as if there
+// were no others; but the one that says most of it goes without saying.
+func (m *Model) join() {
+	for _, e := range m.active {
+		p := e.episode
+		most, any := slower, false
+		for l := range layers {
+			if l == starved && !e.whole {
+				continue
+			}
+			mix := e.now.with(&e.minute, l)
+			p.in[l] = p.in[l] || mix.nlp() >= m.cut
+			any = any || p.in[l]
+			if mix.sum > e.now.with(&e.minute, most).sum {
+				most = l
+			}
+		}
+		if !any && !p.rate {
+			p.in[most] = true
+		}
+	}
 }
 
 // within looks for the abnormal among the endpoints of a service that is abnormal as
@@ -138,9 +170,13 @@ func (m *Model) goOn(at int64, j *Judgement) {
 	active := m.active[:0]
 	for _, e := range m.active {
 		p := e.episode
-		a := m.describe(e)
-		p.peak = max(p.peak, a.Effect)
-		if e.quick < unusualFrom && a.Effect < p.peak/2 || e.last < at-quietFor {
+		a, w := m.describe(e)
+		now := a.Effect
+		if w != fast {
+			now = m.in(e, fast).Effect
+		}
+		p.peak = max(p.peak, now)
+		if e.quick < unusualFrom && now < p.peak/2 || e.last < at-quietFor {
 			p.quiet += int64(max(m.step, 1))
 		} else {
 			p.quiet = 0
@@ -160,7 +196,7 @@ func (m *Model) goOn(at int64, j *Judgement) {
 		}
 		e.episode, e.unusual = nil, 0
 		e.win[mid], e.piece = window{}, sums{}
-		e.minute, e.rareMid = mixture{}, 0
+		e.minute, e.rareMid = mixtures{}, 0
 		j.Changed = true
 		if !e.whole {
 			j.Ended = append(j.Ended, a)

@@ -64,45 +64,84 @@ func Explain(anomalies []Anomaly, population []fleet.Key, f Facts) Explanation {
 // explain does so; weak are endpoints that are not counted among those that are not
 // abnormal, because nobody can know.
 func explain(anomalies []Anomaly, population []fleet.Key, weak map[fleet.Key]bool, f Facts) Explanation {
-	g := newGraph(anomalies, population, weak, f.Hosts)
-	g.places, g.groups = f.Places, map[hostName][]Component{}
 	var x Explanation
-	for {
-		s, ok := g.common()
-		if !ok {
-			break
-		}
-		x.Shared = append(x.Shared, s)
-	}
-	for {
-		s, ok := g.single()
-		if !ok {
-			break
-		}
-		// What is abnormal by nothing but the company of others is no cause beside one.
-		// Nor is a way that makes nothing slow but the call itself.
-		company := len(s.Members) == 1 && s.Kind != Dependency && !g.alarm(s.Members[0])
-		if len(x.Shared) > 0 && (company || s.Kind == Dependency && s.Network && s.Inside == 0) {
-			x.Alone = append(x.Alone, s.Explains...)
+	var graphs []*graph
+	for l := range layers {
+		list := inLayer(anomalies, l)
+		if len(list) == 0 {
 			continue
 		}
-		x.Shared = append(x.Shared, s)
+		g := newGraph(list, population, weak, f.Hosts)
+		g.places, g.groups = f.Places, map[hostName][]Component{}
+		graphs = append(graphs, g)
+		var shared []Shared
+		for {
+			s, ok := g.common()
+			if !ok {
+				break
+			}
+			shared = append(shared, s)
+		}
+		x.merge(shared)
 	}
-	x.drop(g)
+	for _, g := range graphs {
+		var shared []Shared
+		for {
+			s, ok := g.single()
+			if !ok {
+				break
+			}
+			// What is abnormal by nothing but the company of others is no cause beside one.
+			// Nor is a way that makes nothing slow but the call itself.
+			company := len(s.Members) == 1 && s.Kind != Dependency && !g.alarm(s.Members[0])
+			if len(x.Shared)+len(shared) > 0 && (company || s.Kind == Dependency && s.Network && s.Inside == 0) {
+				continue
+			}
+			shared = append(shared, s)
+		}
+		x.merge(shared)
+	}
+	x.drop(anomalies)
 	if len(x.Shared) == 0 {
 		x.wholes(anomalies)
 	}
-	for i := range g.units {
-		if u := &g.units[i]; u.a != nil && !u.gone {
-			x.Alone = append(x.Alone, u.key)
-		}
-	}
+	x.rest(anomalies, graphs)
 	if len(f.Clients) > 0 {
 		x.clients(f.Clients)
 	}
 	slices.SortStableFunc(x.Shared, func(a, b Shared) int { return cmp.Compare(len(b.Explains), len(a.Explains)) })
-	x.describe(g, len(anomalies))
+	x.describe(len(anomalies))
 	return x
+}
+
+// rest notes what each endpoint follows from, in any layer, and which of them nothing
+// explains.
+func (x *Explanation) rest(anomalies []Anomaly, graphs []*graph) {
+	byKey := map[fleet.Key]*Anomaly{}
+	for i := range anomalies {
+		a := &anomalies[i]
+		a.Follows = nil
+		byKey[a.Key] = a
+	}
+	for _, g := range graphs {
+		for i := range g.units {
+			if u := &g.units[i]; u.a != nil {
+				byKey[u.key].follow(u.a.Follows)
+			}
+		}
+	}
+	explained := map[fleet.Key]bool{}
+	for i := range x.Shared {
+		for _, k := range x.Shared[i].Explains {
+			explained[k] = true
+		}
+	}
+	for i := range anomalies {
+		if k := anomalies[i].Key; k.Host != "" && !explained[k] {
+			explained[k] = true
+			x.Alone = append(x.Alone, k)
+		}
+	}
 }
 
 // wholes names the services that are abnormal as a whole, when none of their

@@ -195,3 +195,54 @@ func TestADayIsLearned(t *testing.T) {
 		t.Errorf("before noon %v, may be %v worse", mean, worse)
 	}
 }
+
+// An endpoint that fails by itself and waits for a slow database has two causes, and one
+// that is slow and fails by itself has one.
+func TestSlowAndFailingAtOnce(t *testing.T) {
+	hosts, all := shop()
+	both := func(k fleet.Key, added, own float64) Anomaly {
+		a := slowly(k, added, own)
+		a.failed = 0.3
+		a.views[slower] = view{Wrong: Wrong{Signal: Total, Effect: 1}, in: true, joined: true}
+		a.views[failing] = view{Wrong: Wrong{Signal: Errors, Value: 0.3, Effect: 0.3}, in: true, joined: true}
+		return a
+	}
+	plain := func(k fleet.Key, added, own float64) Anomaly {
+		a := slowly(k, added, own)
+		a.views[slower] = view{Wrong: Wrong{Signal: Total, Effect: 1}, in: true, joined: true}
+		return a
+	}
+	var list []Anomaly
+	for _, k := range all {
+		switch {
+		case k.Host == "db-1":
+			list = append(list, plain(k, 20_000, 20_000))
+		case k.Side == observe.Called && k.Addr == "10.0.7.1":
+			list = append(list, plain(k, 20_000, 0))
+		case k.Service == "app:8080" && k.Host < "app-10":
+			list = append(list, both(k, 25_000, 100))
+		case k.Service == "app:8080" && k.Host < "app-30":
+			list = append(list, plain(k, 25_000, 100))
+		}
+	}
+	x := Explain(list, all, Facts{Hosts: hosts})
+	want := "30 of 30 slow services call 10.0.7.1:3306 (mariadb:3306 on db-1); of the others 0 of 11. 10 of 10 failing endpoints have the label rack=0; of the others 0 of 32."
+	if x.Text != want {
+		t.Errorf("two causes: %q, want %q", x.Text, want)
+	}
+	list = list[:0]
+	for _, k := range all {
+		if k.Service == "app:8080" && k.Host < "app-10" {
+			list = append(list, both(k, 25_000, 25_000))
+		}
+	}
+	x = Explain(list, all, Facts{Hosts: hosts})
+	if want := "10 of 10 slow and failing endpoints have the label rack=0; of the others 0 of 32."; x.Text != want {
+		t.Errorf("one cause: %q, want %q", x.Text, want)
+	}
+	a := &list[0]
+	a.tellBesides()
+	if len(a.Besides) != 1 || a.Besides[0].Signal != Errors {
+		t.Errorf("besides it is %+v", a.Besides)
+	}
+}

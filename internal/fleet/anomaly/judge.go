@@ -25,6 +25,9 @@ const (
 	silentFor = 300
 )
 
+// heldFor is how many seconds the usual value of an endpoint that is unusual stays as it was.
+const heldFor = 1800
+
 // Weights of the signals in an endpoint's P: half for what users see, half for the
 // parts that it is made of.
 const (
@@ -54,7 +57,7 @@ func (m *Model) Judge(at int64) Judgement {
 	for _, g := range m.group {
 		m.passWhole(m.ends[g.whole], g, at)
 	}
-	judged := 0
+	judged, wholes := 0, 0
 	m.list = m.list[:0]
 	for i, e := range m.ends {
 		learn := (at+int64(i))%learnEvery < int64(m.step)
@@ -65,6 +68,9 @@ func (m *Model) Judge(at int64) Judgement {
 		}
 		e.nlp = m.score(e, g, learn)
 		judged++
+		if e.whole {
+			wholes++
+		}
 		if e.nlp < unusualFrom {
 			e.unusual = 0
 			continue
@@ -74,7 +80,7 @@ func (m *Model) Judge(at int64) Judgement {
 		}
 		m.list = append(m.list, ranked{e.nlp, e})
 	}
-	j := m.follow(at, judged)
+	j := m.follow(at, judged, wholes)
 	m.step = 0
 	return j
 }
@@ -97,7 +103,7 @@ func (m *Model) pass(e *endpoint, at int64) {
 			e.start = at
 			g.changed = at
 			e.win, e.piece = [2]window{}, sums{}
-			e.minute, e.rareMid = mixture{}, 0
+			e.minute, e.rareMid = mixtures{}, 0
 		}
 		e.last = at
 	}
@@ -153,6 +159,7 @@ func (m *Model) score(e *endpoint, g *group, learn bool) float64 {
 	}
 	s := scoring{m: m, e: e, g: g, usual: e.usual(g), judge: judge, learn: learn && !frozen, young: m.at-e.start < young}
 	s.lasting = e.unusual > 0 && m.at-e.unusual >= 2*learnEvery
+	s.held = s.lasting && m.at-e.unusual < heldFor
 	s.doubt = 0.09 / (1 + e.Seen/15)
 	s.gain = max(baseGain, learnEvery/(e.Seen+learnEvery))
 	s.spread = max(spreadGain, min(1.5*learnEvery/(e.Seen+learnEvery), 0.3))
@@ -160,16 +167,17 @@ func (m *Model) score(e *endpoint, g *group, learn bool) float64 {
 		s.spread = 0
 	}
 	s.look(fast)
-	quick := s.mix
+	e.now = s.mix
 	best, rarest := s.best, s.rarest
 	if e.piece.seconds >= midPiece {
 		e.win[mid].push(&e.piece)
 		e.piece = sums{}
 		s.learn = !frozen
-		s.mix, s.rarest = mixture{}, 0
+		s.mix, s.rarest = mixtures{}, 0
 		s.look(mid)
 		e.minute, e.bestMid, e.rareMid = s.mix, s.best, s.rarest
 	}
+	quick, minute := e.now.all(), e.minute.all()
 	e.quick = quick.nlp()
 	e.best = best
 	if e.rareMid > rarest {
@@ -179,7 +187,7 @@ func (m *Model) score(e *endpoint, g *group, learn bool) float64 {
 		e.Seen += float64(max(m.step, learnEvery))
 		e.Known += float64(max(m.step, learnEvery))
 	}
-	quick.sum += e.minute.sum
+	quick.sum += minute.sum
 	return quick.nlp()
 }
 

@@ -49,10 +49,11 @@ type endpoint struct {
 	cur     sums
 	piece   sums // of the middle window, as long as it is not complete
 	win     [2]window
-	nlp     float64 // of this second: -ln P
-	quick   float64 // the same of the fast window alone
-	minute  mixture // of the other windows, when a piece was last complete
-	bestMid Signal  // that says most in them
+	nlp     float64  // of this second: -ln P
+	quick   float64  // the same of the fast window alone
+	now     mixtures // of the fast window
+	minute  mixtures // of the other windows, when a piece was last complete
+	bestMid Signal   // that says most in them
 	rareMid float64
 	best    Signal // that says most of it
 	unusual int64  // since when that is above unusualFrom without a break, 0 when it is not
@@ -99,7 +100,7 @@ type Model struct {
 	warm   int // seconds of the history's points that are collected, 0 when there are none
 	list   []ranked
 	active []*endpoint // with an episode
-	thresh float64     // -ln P of an alarm, of the last step
+	cut    float64     // -ln P from which on an endpoint is abnormal in the company of an alarm, of the last step
 	judged int         // endpoints at the last step
 }
 

@@ -24,16 +24,17 @@ type scoring struct {
 	usual float64 // time of a request, µs
 	judge bool
 	learn bool
-	// lasting says that it has been unusual for some time: how it scatters is not learned.
-	lasting bool
-	young   bool    // it has begun anew
-	doubt   float64 // variance of what is not known well yet
-	gain    float64
-	spread  float64
-	mix     mixture
-	best    Signal // that is rarest
-	rarest  float64
-	few     float64 // the most that so few requests can say, 0 for what the window's can
+	// lasting says that it has been unusual for some time: how it scatters is not learned,
+	// and what is usual neither for the first half hour, lest it follows what grows slowly.
+	lasting, held bool
+	young         bool    // it has begun anew
+	doubt         float64 // variance of what is not known well yet
+	gain          float64
+	spread        float64
+	mix           mixtures
+	best          Signal // that is rarest
+	rarest        float64
+	few           float64 // the most that so few requests can say, 0 for what the window's can
 }
 
 // look judges a window.
@@ -91,7 +92,7 @@ func (s *scoring) rare(sig Signal, w int, z float64, counts bool, n, weight floa
 	if s.few > 0 {
 		nlp = min(nlp, s.few)
 	}
-	s.mix.add(weight, nlp)
+	s.mix[layerOf(sig)].add(weight, nlp)
 	if nlp > s.rarest {
 		s.best, s.rarest = sig, nlp
 	}
@@ -106,7 +107,7 @@ func (s *scoring) rate(w int) {
 	if !s.e.whole {
 		if s.learn {
 			r := rarely(float64(box.n), float64(box.seconds)) - float64(t.Base) - x.mean
-			t.learn(w, r, s.e.rate(s.g)*float64(box.seconds), s.gain, s.spread, w == fast)
+			t.learn(w, r, s.e.rate(s.g)*float64(box.seconds), s.gain, s.spread, w == fast && !s.held)
 		}
 		return
 	}
@@ -118,7 +119,7 @@ func (s *scoring) rate(w int) {
 	s.judged(Rate, w, r, -math.Log(1-s.m.opt.Time), x.worse, should, x.burst, mainWeight)
 	if s.learn {
 		variance := float64(t.B[w]) + float64(t.A[w])/max(should, 1)
-		t.learn(w, r, should, s.gain, s.spread, w == fast)
+		t.learn(w, r, should, s.gain, s.spread, w == fast && !s.held)
 		if w == fast {
 			s.season(0, rarely(float64(box.n)/float64(max(s.g.present, 1)), float64(box.seconds)), r/math.Sqrt(variance))
 		}
@@ -177,7 +178,7 @@ func (s *scoring) times(w int) {
 			continue
 		}
 		variance := float64(t.B[w]) + float64(t.A[w])/max(n, 1)
-		t.learn(w, r, n, s.gain, s.spread, w == fast)
+		t.learn(w, r, n, s.gain, s.spread, w == fast && !s.held)
 		switch {
 		case w == mid:
 			t.learnSlow(value, midPiece/learnEvery, s.e.Known <= 1)
@@ -238,7 +239,7 @@ func (s *scoring) parts(w int) {
 		s.judged(sig, w, r, math.Log1p(lift*math.Exp(-float64(t.Base))), 0, n, 0, partWeight)
 		s.few = 0
 		if s.learn {
-			t.learn(w, r, n, s.gain, s.spread, w == fast)
+			t.learn(w, r, n, s.gain, s.spread, w == fast && !s.held)
 			if w == fast {
 				t.limit = float32(math.Exp(float64(t.Base)))
 			}

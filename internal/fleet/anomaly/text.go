@@ -21,7 +21,7 @@ func (s Signal) adjective(network bool) string {
 }
 
 // describe writes the sentences.
-func (x *Explanation) describe(g *graph, n int) {
+func (x *Explanation) describe(n int) {
 	var all []string
 	for i := range x.Shared {
 		s := &x.Shared[i]
@@ -43,6 +43,9 @@ func (x *Explanation) describe(g *graph, n int) {
 
 func (s *Shared) sentence() string {
 	what := s.Signal.adjective(s.Network)
+	for _, sig := range s.Besides {
+		what += " and " + sig.adjective(false)
+	}
 	switch s.Kind {
 	case Service:
 		if len(s.Members) == 1 && s.Members[0].Host == "" {

@@ -60,6 +60,8 @@ type Anomaly struct {
 	// Accepted is when it had lasted so long that it was taken for the new normal, 0
 	// when it was not.
 	Accepted int64 `json:"accepted,omitempty"`
+	// Besides is what else is wrong with it: an endpoint can be slow and fail at once.
+	Besides []Wrong `json:"besides,omitempty"`
 	// Follows are the abnormal endpoints that make this one slow, as far as the calls
 	// between them tell. Explain sets it.
 	Follows []fleet.Key `json:"follows,omitempty"`
@@ -69,6 +71,7 @@ type Anomaly struct {
 	failed    float64 // share of requests that fail in addition
 	faint     bool    // it is not unusual at this moment
 	rest      float64 // -ln P of its mean time without what the way adds
+	views     [layers]view
 }
 
 // Judgement is what is abnormal at a second.
@@ -125,11 +128,13 @@ type Shared struct {
 	// Explains are the abnormal endpoints that it explains: its members, and what
 	// follows from them.
 	Explains []fleet.Key `json:"explains"`
-	Network  bool        `json:"network"`          // the way between the ends, and not what answers
-	Signal   Signal      `json:"signal"`           // of most members
-	Also     []Component `json:"also,omitempty"`   // that cannot be told apart from it: the same endpoints have them
-	Origin   *fleet.Key  `json:"origin,omitempty"` // of a dependency: the endpoint that answers there, when it is abnormal too
-	Text     string      `json:"text"`
+	Network  bool        `json:"network"` // the way between the ends, and not what answers
+	Signal   Signal      `json:"signal"`  // of most members
+	// Besides are signals by which they are abnormal for the same cause, beside Signal.
+	Besides []Signal    `json:"besides,omitempty"`
+	Also    []Component `json:"also,omitempty"`   // that cannot be told apart from it: the same endpoints have them
+	Origin  *fleet.Key  `json:"origin,omitempty"` // of a dependency: the endpoint that answers there, when it is abnormal too
+	Text    string      `json:"text"`
 }
 
 // Explanation is what the abnormal endpoints have in common: several components when

@@ -72,28 +72,29 @@ type group struct {
 	list      []*anomaly.Anomaly
 }
 
-// groups puts the abnormal endpoints under what explains them.
+// groups puts the abnormal endpoints under what explains them: those that are slow and
+// fail, for two causes, under both.
 func groups(anomalies []anomaly.Anomaly, e *anomaly.Explanation) []group {
 	byKey := map[fleet.Key]*anomaly.Anomaly{}
 	for i := range anomalies {
 		byKey[anomalies[i].Key] = &anomalies[i]
 	}
 	var all []group
+	left := maps.Clone(byKey)
 	for i := range e.Shared {
 		s := &e.Shared[i]
 		g := group{component: s.Component, text: s.Text, network: s.Network}
 		for _, k := range s.Explains {
 			if a := byKey[k]; a != nil {
 				g.list = append(g.list, a)
-				delete(byKey, k)
+				delete(left, k)
 			}
 		}
 		if len(g.list) > 0 {
 			all = append(all, g)
 		}
 	}
-	left := slices.SortedFunc(maps.Keys(byKey), servicemap.CompareKeys)
-	for _, k := range left {
+	for _, k := range slices.SortedFunc(maps.Keys(left), servicemap.CompareKeys) {
 		a := byKey[k]
 		value := k.Service + " on " + k.Host
 		all = append(all, group{anomaly.Component{Kind: anomaly.Endpoint, Value: value}, endpointOf(a).text() + ".", a.Network, []*anomaly.Anomaly{a}})

@@ -131,12 +131,13 @@ func (j *judging) merge(list []anomaly.Anomaly) {
 			j.found[a.Key] = &a
 			continue
 		}
-		since := min(known.Since, a.Since)
-		until := a.Until
+		kept, other := *known, a
 		if worse(&a, known) {
-			*known = a
+			kept, other = a, *known
 		}
-		known.Since, known.Until, known.Alarm = since, until, known.Alarm || a.Alarm
+		kept.Join(&other)
+		kept.Since, kept.Until, kept.Alarm = min(known.Since, a.Since), a.Until, known.Alarm || a.Alarm
+		*known = kept
 	}
 }
 

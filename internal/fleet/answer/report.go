@@ -105,6 +105,17 @@ type Endpoint struct {
 	P        float64 `json:"p"`
 	Since    int64   `json:"since"`
 	Until    int64   `json:"until,omitempty"`
+	// Besides is what else is wrong with it, where it is abnormal in several ways at once.
+	Besides []Beside `json:"besides,omitempty"`
+}
+
+// Beside is a signal of an abnormal endpoint beside the first.
+type Beside struct {
+	Signal   string  `json:"signal"`
+	Value    float64 `json:"value"`
+	Expected float64 `json:"expected"`
+	Unit     string  `json:"unit"`
+	Effect   float64 `json:"effect"`
 }
 
 // Fact is something measured, beside what it usually is.
@@ -152,15 +163,23 @@ func (r *Report) Found() bool { return len(r.Abnormal)+len(r.Findings) > 0 }
 
 func endpointOf(a *anomaly.Anomaly) Endpoint {
 	e := named(&a.Key)
-	e.Signal, e.Value, e.Expected, e.Unit = a.Signal.String(), a.Value, a.Expected, a.Signal.Unit()
-	if e.Unit == "µs" {
-		e.Unit = "us"
+	e.Signal, e.Value, e.Expected, e.Unit = a.Signal.String(), a.Value, a.Expected, unitOf(a.Signal)
+	for _, w := range a.Besides {
+		e.Besides = append(e.Besides, Beside{w.Signal.String(), w.Value, w.Expected, unitOf(w.Signal), w.Effect})
 	}
 	if a.Part != anomaly.Total {
 		e.Part = a.Part.String()
 	}
 	e.Effect, e.AddedUS, e.OwnUS, e.Network, e.P, e.Since, e.Until = a.Effect, a.AddedUS, a.OwnUS, a.Network, a.P, a.Since, a.Until
 	return e
+}
+
+// unitOf is the unit of a signal, as JSON has it.
+func unitOf(s anomaly.Signal) string {
+	if u := s.Unit(); u != "µs" {
+		return u
+	}
+	return "us"
 }
 
 func named(k *fleet.Key) Endpoint {

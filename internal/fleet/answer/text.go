@@ -187,23 +187,31 @@ func (e Endpoint) text() string {
 	if e.Side == "called" {
 		text = fmt.Sprintf("%s on %s calls %s", e.Service, e.Host, net.JoinHostPort(e.Addr, strconv.Itoa(e.Port)))
 	}
-	switch {
-	case e.Signal == "":
+	if e.Signal == "" {
 		return text + ", as usual"
-	case e.Unit == "us":
-		text += fmt.Sprintf(": %s %s, usually %s", e.Signal, figure.Seconds(e.Value/1e6), figure.Seconds(e.Expected/1e6))
-		if e.Part != "" {
-			text += ", most of it " + e.Part
-		}
-	case e.Unit == "1/s":
-		text += fmt.Sprintf(": %s requests a second, usually %s", short(e.Value), short(e.Expected))
-	default:
-		text += fmt.Sprintf(": %s %s, usually %s", e.Signal, figure.Percent(e.Value), figure.Percent(e.Expected))
+	}
+	text += ": " + wrongText(e.Signal, e.Unit, e.Value, e.Expected)
+	if e.Unit == "us" && e.Part != "" {
+		text += ", most of it " + e.Part
 	}
 	if e.Network {
 		text += ", on the way"
 	}
+	for _, w := range e.Besides {
+		text += "; " + wrongText(w.Signal, w.Unit, w.Value, w.Expected)
+	}
 	return text
+}
+
+// wrongText is what a signal is, and what it usually is.
+func wrongText(signal, unit string, value, expected float64) string {
+	switch unit {
+	case "us":
+		return fmt.Sprintf("%s %s, usually %s", signal, figure.Seconds(value/1e6), figure.Seconds(expected/1e6))
+	case "1/s":
+		return fmt.Sprintf("%s requests a second, usually %s", short(value), short(expected))
+	}
+	return fmt.Sprintf("%s %s, usually %s", signal, figure.Percent(value), figure.Percent(expected))
 }
 
 func (f *Fact) text() string {
