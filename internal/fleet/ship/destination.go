@@ -44,7 +44,7 @@ func (s *Shipper) destination(dir string, to Destination) (*destination, store.L
 	}
 	d := &destination{Destination: to, shipper: s, dir: dir}
 	d.gate.first, d.gate.last = s.opt.firstWait, s.opt.lastWait
-	d.teller = teller{title: to.Title, say: s.opt.Say, again: s.opt.again, failing: map[string]string{}, said: map[string]time.Time{}}
+	d.teller = teller{title: to.Title, advice: to.Advice, say: s.opt.Say, again: s.opt.again, failing: map[string]string{}, said: map[string]time.Time{}}
 	for _, name := range Streams {
 		c, was, known, err := openCursor(filepath.Join(dir, string(name)+".cursor"))
 		if err != nil {
@@ -58,7 +58,7 @@ func (s *Shipper) destination(dir string, to Destination) (*destination, store.L
 		d.streams = append(d.streams, newStream(d, name, c, was))
 	}
 	if !link.Existing && !to.past && to.History == nil && hasHistory(filepath.Dir(filepath.Dir(dir))) {
-		d.teller.note("is new here: what was recorded before is not sent to it")
+		d.teller.note("is new here: what was recorded before is not sent to it without --to-history")
 	}
 	for _, f := range waiting(dir) {
 		link.Last[string(f.stream)] = max(link.Last[string(f.stream)], f.number)

@@ -100,7 +100,7 @@ func (s *Shipper) planPast(d *destination, link *store.Link) error {
 		opt.Buffer, opt.share = math.MaxInt64, min(opt.share, opt.pastShare)
 		s.past = &Shipper{opt: opt, id: pastID(s.id)}
 	}
-	p, _, err := s.past.destination(dir, Destination{Target: d.History, Name: d.Name, Title: d.Title + " (history)", past: true})
+	p, _, err := s.past.destination(dir, Destination{Target: d.History, Name: d.Name, Title: d.Title + " (history)", Advice: d.Advice, past: true})
 	if err != nil {
 		return err
 	}

@@ -27,6 +27,9 @@ type Destination struct {
 	History fleet.Target
 	Name    string // of its directory below DIR/ship: letters, digits, "-", "_" and "."
 	Title   string // for people: its URL without a password
+	// Advice, if set, says in one line what to do about an error of the target; empty where
+	// that is not known.
+	Advice func(error) string
 
 	past bool // it gets what was recorded before
 }

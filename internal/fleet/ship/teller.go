@@ -14,9 +14,10 @@ import (
 // teller says of one target what begins to go wrong, what still does, and what works
 // again: one line for each, however many attempts there are.
 type teller struct {
-	title string
-	say   func(string)
-	again time.Duration // after how long the same error is said again
+	title  string
+	advice func(error) string // what to do about an error; may be nil
+	say    func(string)
+	again  time.Duration // after how long the same error is said again
 
 	mu      sync.Mutex
 	failing map[string]string    // errors, by what fails: a stream, or the greeting
@@ -38,6 +39,11 @@ func (t *teller) fails(what string, err error) {
 		t.since = time.Now()
 	}
 	text := oneLine(err)
+	if t.advice != nil {
+		if what := t.advice(err); what != "" {
+			text += ": " + what
+		}
+	}
 	t.last, t.lastAt = text, time.Now()
 	t.failing[what] = text
 	if fleet.Temporary(err) {

@@ -4,6 +4,7 @@ package target
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/slowray/slowray/internal/fleet"
@@ -16,11 +17,13 @@ import (
 // schemes are the targets there are.
 var schemes = []struct {
 	prefix string
+	shape  string // of a URL, for who gave another one
 	open   func(url string) (fleet.Target, error)
+	advice func(error) string // what to do about an error; nil: nothing is known
 }{
-	{clickhouse.Scheme, func(url string) (fleet.Target, error) { return clickhouse.Open(url) }},
-	{victorialogs.Scheme, func(url string) (fleet.Target, error) { return victorialogs.Open(url) }},
-	{otlp.Prefix, func(url string) (fleet.Target, error) { return otlp.Open(url) }},
+	{clickhouse.Scheme, "clickhouse://host:8123/database", func(url string) (fleet.Target, error) { return clickhouse.Open(url) }, clickhouse.Advice},
+	{victorialogs.Scheme, "victorialogs://host:9428", func(url string) (fleet.Target, error) { return victorialogs.Open(url) }, nil},
+	{otlp.Prefix, "otlp+http://host:4318 or otlp+grpc://host:4317", func(url string) (fleet.Target, error) { return otlp.Open(url) }, nil},
 }
 
 // Open opens a target; nothing is asked before the first use. The error never shows
@@ -28,18 +31,25 @@ var schemes = []struct {
 func Open(url string) (ship.Destination, error) {
 	var known []string
 	for _, s := range schemes {
-		known = append(known, s.prefix)
+		known = append(known, s.shape)
 		if !strings.HasPrefix(url, s.prefix) {
 			continue
 		}
-		d := ship.Destination{Name: nameOf(url), Title: titleOf(url)}
+		d := ship.Destination{Name: nameOf(url), Title: titleOf(url), Advice: s.advice}
 		var err error
 		if d.Target, err = s.open(url); err != nil {
 			return d, fmt.Errorf("%s: %w", d.Title, err)
 		}
 		return d, nil
 	}
-	return ship.Destination{}, fmt.Errorf("a target begins with %s", strings.Join(known, ", "))
+	given := "nothing"
+	if url != "" {
+		given = strconv.Quote(titleOf(url))
+	}
+	if !strings.Contains(url, "://") {
+		given += ", which is no URL,"
+	}
+	return ship.Destination{}, fmt.Errorf("%s names no target: give %s", given, strings.Join(known, ", "))
 }
 
 // parts are the scheme, the hosts and the path of a URL.

@@ -1,0 +1,40 @@
+package ship
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/slowray/slowray/internal/fleet"
+)
+
+// TestTellerSaysWhatToDo: beside what goes wrong, once, and in the status too.
+func TestTellerSaysWhatToDo(t *testing.T) {
+	var said []string
+	missing := fleet.Permanent(errors.New("h: no such table"))
+	tell := teller{title: "clickhouse://h/slowray", say: func(line string) { said = append(said, line) }, again: sayAgain, failing: map[string]string{}, said: map[string]time.Time{}}
+	tell.advice = func(err error) string {
+		if errors.Is(err, missing) {
+			return "make the tables"
+		}
+		return ""
+	}
+	tell.fails("seconds", missing)
+	tell.fails("requests", missing)
+	tell.fails("findings", errors.New("h: away"))
+	want := []string{
+		"clickhouse://h/slowray: h: no such table: make the tables (this does not mend itself; what is recorded waits on disk)",
+		"clickhouse://h/slowray: h: away; what is recorded waits on disk",
+	}
+	if !slices.Equal(said, want) {
+		t.Errorf("said %q, want %q", said, want)
+	}
+	var x Status
+	tell.works("findings")
+	tell.tell(&x)
+	if !strings.HasSuffix(x.Error, ": make the tables") {
+		t.Errorf("status %+v", x)
+	}
+}
