@@ -161,10 +161,24 @@ type Archive interface {
 	Requests(ctx context.Context, q Question, f func(host string, r *store.Request) bool) error
 }
 
+// Partly is what an Archive may be besides: one of several servers, which can answer as
+// far as those know that are there while others are away.
+type Partly interface {
+	// InPart allows answers in part from now on, and forgets who was away. Without it
+	// all must answer.
+	InPart()
+	// Absent are those that were away when something was asked since: their names, each a
+	// few words, without an order that means something. It is empty while all answered.
+	Absent() []string
+}
+
 // HostSeen is a host, and when it last said Hello.
 type HostSeen struct {
 	Host
 	Last time.Time
+	// Twins is how many other hosts say Hello by the same name at the same time: their
+	// histories and addresses are others.
+	Twins int
 }
 
 // ServiceTimes are the quantiles of a service.

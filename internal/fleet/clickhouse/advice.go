@@ -6,6 +6,8 @@ import (
 	"errors"
 	"net"
 	"strings"
+
+	"github.com/slowray/slowray/internal/fleet/gateway"
 )
 
 // Advice says in one line what to do about an error of this package, as far as it tells;
@@ -18,14 +20,19 @@ func Advice(err error) string {
 	if errors.As(err, &of) {
 		switch of.code {
 		case codeUnknownTable, codeUnknownDatabase:
-			return "make the tables with slowray fleet init, on every server of the URL"
+			return "make the tables with slowray fleet init and this URL"
 		case 10, 16, 47: // no such column
 			return "the tables are of another version of slowray: slowray fleet init adds what is new"
 		case 192, 193, 194, 516:
 			return "name the user in the URL, and give the password by password-file=FILE or $SLOWRAY_CLICKHOUSE_PASSWORD"
-		case 195, 497:
+		case 164, 195, 497:
 			return "the user may not do that: fleet why, top and page need SELECT, record --to INSERT and SELECT, fleet init CREATE and ALTER"
+		case codeNoShard, codeNetwork, codeTimeout:
+			return "that server does not reach another one: do all servers of its remote_servers run, and are they named there as it reaches them?"
 		case 0:
+			if strings.Contains(of.text, gateway.NotMine) {
+				return "slowray fleet gateway must be given the servers of this URL by its own --to"
+			}
 			if of.status >= 300 && of.status < 500 {
 				return "that is not ClickHouse's HTTP interface, which is on port 8123, with TLS on 8443"
 			}
@@ -38,6 +45,8 @@ func Advice(err error) string {
 	switch {
 	case errors.As(err, &unknown), errors.As(err, &name):
 		return "the certificate must be of a name in the URL, and of an authority that this host trusts ($SSL_CERT_FILE names others)"
+	case strings.Contains(err.Error(), "proxyconnect"):
+		return "the gateway (or the proxy of $HTTP_PROXY) is not reached: does slowray fleet gateway run there?"
 	case errors.As(err, &dns):
 		return "no such host is known here: check the URL"
 	case notBegun(err):

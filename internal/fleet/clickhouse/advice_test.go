@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/slowray/slowray/internal/fleet/clickhouse/clickhousetest"
+	"github.com/slowray/slowray/internal/fleet/gateway"
 )
 
 // TestAdvice: what goes wrong most often is told with what to do, by what servers really
@@ -22,11 +23,15 @@ func TestAdvice(t *testing.T) {
 	host := func(s *httptest.Server) string {
 		return strings.TrimPrefix(strings.TrimPrefix(s.URL, "http://"), "https://")
 	}
+	stranger := httptest.NewServer(gateway.New(gateway.Options{Servers: []string{"127.0.0.1:2"}}))
+	defer stranger.Close()
 	for url, want := range map[string]string{
-		"clickhouse://127.0.0.1:1/slowray":                   "no server is reached",
-		"clickhouse://" + host(page) + "/slowray":            "not ClickHouse's HTTP interface",
-		"clickhouse://" + host(page) + "/slowray?secure=1":   "leave out secure=1",
-		"clickhouse://" + host(secure) + "/slowray?secure=1": "the certificate",
+		"clickhouse://127.0.0.1:1/slowray?gateway=127.0.0.1:1":       "does slowray fleet gateway run there",
+		"clickhouse://127.0.0.1:1/slowray?gateway=" + host(stranger): "the servers of this URL",
+		"clickhouse://127.0.0.1:1/slowray":                           "no server is reached",
+		"clickhouse://" + host(page) + "/slowray":                    "not ClickHouse's HTTP interface",
+		"clickhouse://" + host(page) + "/slowray?secure=1":           "leave out secure=1",
+		"clickhouse://" + host(secure) + "/slowray?secure=1":         "the certificate",
 	} {
 		db, err := Open(url)
 		if err != nil {

@@ -34,6 +34,7 @@ const (
 type client struct {
 	cfg  *Config
 	http *http.Client
+	part part
 }
 
 func newClient(cfg *Config) *client {
@@ -68,6 +69,9 @@ const (
 	codeUnknownTable    = 60
 	codeUnknownDatabase = 81
 	codeReadOnly        = 242 // a replica without its keeper: it has taken nothing
+	codeTimeout         = 209 // of a connection to another server
+	codeNetwork         = 210 // the same: refused, or reset
+	codeNoShard         = 279 // no replica of a shard is reached
 )
 
 // permanentCodes are errors that trying again does not mend: a table, database,
@@ -137,7 +141,10 @@ func failure(server string, status int, text string, before bool) error {
 	}
 	text, _, _ = strings.Cut(text, ", Stack trace")
 	text, _, _ = strings.Cut(text, ", e.what() =")
-	text, _, _ = strings.Cut(text, "\n")
+	text, log, _ := strings.Cut(text, "\n")
+	if e.code == codeNoShard {
+		text = strings.TrimSuffix(strings.TrimSpace(text), "Log:") + firstReason(log)
+	}
 	text = strings.TrimSpace(strings.ReplaceAll(text, "e.displayText() = ", ""))
 	text = strings.ReplaceAll(text, "DB::Exception: ", "")
 	if len(text) > 500 {
@@ -151,6 +158,23 @@ func failure(server string, status int, text string, before bool) error {
 		return fleet.Permanent(e)
 	}
 	return e
+}
+
+// firstReason is why the first of several tries failed, as a server lists them after the
+// line of the error: "Code: 210. DB::NetException: Connection refused (ch-2:9000), e.what() …".
+func firstReason(log string) string {
+	for line := range strings.Lines(log) {
+		rest, ok := strings.CutPrefix(strings.TrimSpace(line), "Code: ")
+		if !ok {
+			continue
+		}
+		if _, text, ok := strings.Cut(rest, "Exception: "); ok {
+			rest = text
+		}
+		rest, _, _ = strings.Cut(rest, ", e.what() =")
+		return strings.TrimSpace(rest)
+	}
+	return ""
 }
 
 // codeOf is the code of a server's error, 0 when it has none.
@@ -217,9 +241,27 @@ func (c *client) insert(ctx context.Context, server string, d Dialect, queryID s
 // query asks one server, and calls rows for each block of the answer, whose values
 // are then in the columns of results; false ends it.
 func (c *client) query(ctx context.Context, server string, d Dialect, statement string, results proto.Results, rows func(n int) bool) error {
+	err := c.ask(ctx, server, statement, results, rows, c.part.skipping())
+	if err == nil || !c.leaveOut(ctx, err) {
+		return err
+	}
+	again := c.ask(ctx, server, statement, results, rows, true)
+	if codeOf(again) == codeFixedSettings {
+		c.part.forget() // the user may not ask so
+		return err
+	}
+	return again
+}
+
+// ask is query once, of all shards or of those that are reached. No row was given to rows
+// when a server answers with an error.
+func (c *client) ask(ctx context.Context, server, statement string, results proto.Results, rows func(n int) bool, skip bool) error {
 	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()
 	params := c.params()
+	if skip {
+		params.Set("skip_unavailable_shards", "1")
+	}
 	// The status then tells of every error, also of one in the midst of the answer.
 	params.Set("wait_end_of_query", "1")
 	return c.do(ctx, server, params, []byte(statement+" FORMAT Native"), func(r io.Reader) error {

@@ -63,14 +63,7 @@ CAST(argMax(kernel, time) AS String) AS kernel_, argMax(cpus, time) AS cpus_, CA
 		return nil, fmt.Errorf("clickhouse: hosts: %w", err)
 	}
 	// A host whose history was begun anew is one host: the latest counts.
-	known := map[string]bool{}
-	latest := all[:0]
-	for _, s := range all {
-		if !known[s.Name] {
-			known[s.Name] = true
-			latest = append(latest, s)
-		}
-	}
+	latest := fleet.Latest(all)
 	sort.Slice(latest, func(i, j int) bool { return latest[i].Name < latest[j].Name })
 	return latest, nil
 }

@@ -87,6 +87,9 @@ func (c *client) initServer(ctx context.Context, shard, replica int, keep *Reten
 	if err != nil {
 		return err
 	}
+	if d == Modern && dialectOfVersion(version) == Plain {
+		return fleet.Permanent(fmt.Errorf("%s: ClickHouse %s does not know the modern dialect, which 23.8 and later do: leave out dialect=modern", server, version))
+	}
 	if err := c.exec(ctx, server, "", "CREATE DATABASE IF NOT EXISTS "+c.cfg.Database); err != nil {
 		return err
 	}

@@ -24,6 +24,8 @@ const (
 	SettlePath = "/slowray/settle"
 	// NotBegunHeader is set in an answer when the server cannot have seen the request.
 	NotBegunHeader = "X-Slowray-Not-Begun"
+	// NotMine is how the answer ends for a server that the gateway does not forward to.
+	NotMine = "is no server of this gateway"
 	// batchID is what the query IDs of batches begin with; the host's history, the
 	// stream and the first position follow, with slashes.
 	batchID = "slowray/"
@@ -142,7 +144,7 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "this is a gateway of slowray: hosts name it in their URL of ClickHouse, as gateway=HOST:PORT", http.StatusBadRequest)
 		return
 	case !g.servers[server]:
-		http.Error(w, fmt.Sprintf("%q is no server of this gateway", server), http.StatusForbidden)
+		http.Error(w, fmt.Sprintf("%q "+NotMine, server), http.StatusForbidden)
 		return
 	case r.URL.Path == SettlePath:
 		g.settle(w, r)

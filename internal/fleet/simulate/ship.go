@@ -63,6 +63,9 @@ func (l *list[T]) all() iter.Seq2[fleet.Position, *T] {
 	}
 }
 
+// helloEvery is how often agents say Hello, s.
+const helloEvery = 60
+
 // Ship makes the seconds of a run and sends them to a target, host by host, as their
 // agents would. It ends when the context does, with what was shipped until then.
 func (f *Fleet) Ship(ctx context.Context, t fleet.Target, run Run) (s Shipped, err error) {
@@ -93,6 +96,13 @@ func (f *Fleet) Ship(ctx context.Context, t fleet.Target, run Run) (s Shipped, e
 			case <-ctx.Done():
 				return s, ctx.Err()
 			case <-time.After(time.Until(time.Unix(at+1, 0))):
+			}
+		}
+		if at > run.From && (at-run.From)%helloEvery == 0 {
+			for _, h := range f.Hosts {
+				if err := t.Hello(ctx, &h.Host, time.Unix(at, 0)); err != nil {
+					return s, fmt.Errorf("host %s: %w", h.Name, err)
+				}
 			}
 		}
 		f.Second(at, func(p *fleet.Point) {
