@@ -43,10 +43,13 @@ func TestFleetCommandsSayWhatToDo(t *testing.T) {
 	}
 	// Tables, and nothing in them, then nothing of the period.
 	url := "clickhouse://" + at + "/slowray"
-	if _, messages, status := slowrayOut("fleet", "init", url); status != exitNothing {
-		t.Fatalf("init: status %d, %q", status, messages)
+	if _, messages, status := slowrayOut("fleet", "init", url+"?dialect=modern"); status != exitFailed || strings.Count(messages, "\n") != 1 || !strings.Contains(messages, "leave out dialect=modern") {
+		t.Errorf("a dialect that the server does not know: status %d, %q", status, messages)
 	}
-	if out, messages, status := slowrayOut("fleet", "why", "--from", url); status != exitNothing || messages != "" || !strings.Contains(out, "no host has ever shipped here") {
+	if out, messages, status := slowrayOut("fleet", "init", url); status != exitNothing || !strings.Contains(out, "slowray record --to '"+url+"'") {
+		t.Fatalf("init: status %d, %q\n%s", status, messages, out)
+	}
+	if out, messages, status := slowrayOut("fleet", "why", "--from", url); status != exitFailed || strings.Count(messages, "\n") != 1 || !strings.Contains(out, "no host has ever shipped here") {
 		t.Errorf("of nothing: status %d, %q\n%s", status, messages, out)
 	}
 	if _, messages, status := slowrayOut("fleet", "why", "--from", url, "--host", "db-7"); status != exitFailed || strings.Count(messages, "\n") != 1 || !strings.Contains(messages, `no host is called "db-7"`) {
@@ -55,10 +58,10 @@ func TestFleetCommandsSayWhatToDo(t *testing.T) {
 	if _, messages, status := slowrayOut("lab", "fleet", "--fast", "--hosts", "8", "--for", "70s", "--to", url); status != exitNothing {
 		t.Fatalf("lab fleet: status %d, %q", status, messages)
 	}
-	if out, messages, status := slowrayOut("fleet", "why", "--from", url, "--at", "2020-01-01 12:00"); status != exitNothing || messages != "" || !strings.Contains(out, "no host has figures of this range") {
+	if out, messages, status := slowrayOut("fleet", "why", "--from", url, "--at", "2020-01-01 12:00"); status != exitFailed || strings.Count(messages, "\n") != 1 || !strings.Contains(out, "no host has figures of this range") {
 		t.Errorf("a time before: status %d, %q\n%s", status, messages, out)
 	}
-	if out, messages, status := slowrayOut("fleet", "why", "--from", url, "--service", "nowhere"); status != exitNothing || messages != "" || !strings.Contains(out, "the service nowhere: nobody was seen") {
+	if out, messages, status := slowrayOut("fleet", "why", "--from", url, "--service", "nowhere"); status != exitFailed || strings.Count(messages, "\n") != 1 || !strings.Contains(out, "the service nowhere: nobody was seen") {
 		t.Errorf("a service that is none: status %d, %q\n%s", status, messages, out)
 	}
 	if out, messages, status := slowrayOut("fleet", "top", "--once", "--from", url); status != exitNothing || messages != "" || !strings.Contains(out, "heard of") {

@@ -31,13 +31,23 @@ func (f *fleetFlags) open() (fleet.Archive, error) {
 	}
 	scheme, _, ok := strings.Cut(f.From, "://")
 	if !ok {
-		return nil, fmt.Errorf("fleet: --from %s is no URL: give clickhouse://host/database", withoutPassword(f.From))
+		return nil, fmt.Errorf("fleet: --from %q is no URL: give clickhouse://host/database", shortened(f.From))
 	}
 	open := archives[scheme]
 	if open == nil {
-		return nil, fmt.Errorf("fleet: %s can only be shipped to, not asked: give clickhouse://host/database", withoutPassword(f.From))
+		return nil, fmt.Errorf("fleet: --from %s: only ClickHouse can be asked: give clickhouse://host/database", withoutPassword(f.From))
 	}
 	return open(f.From)
+}
+
+// shortened is a text as an error may show it: what comes after an @ only, for a password may be before.
+func shortened(text string) string {
+	text = text[strings.LastIndexByte(text, '@')+1:]
+	const most = 60
+	if len(text) > most {
+		text = strings.ToValidUTF8(text[:most], "") + "…"
+	}
+	return text
 }
 
 // advised adds to an error what to do about it, as far as that is known.

@@ -60,6 +60,9 @@ func (c *fleetGatewayCmd) Run(ctx context.Context, s *streams) error {
 	if err != nil {
 		return fmt.Errorf("fleet gateway: %w", err)
 	}
+	for _, err := range clickhouse.Ping(ctx, cfg) {
+		fmt.Fprintf(s.err, "slowray: fleet gateway: %s; hosts wait until it answers\n", report.Clean(advised(err).Error()))
+	}
 	fmt.Fprintf(s.out, "Hosts reach this gateway with gateway=%s until Ctrl-C.\n", l.Addr())
 	if err := g.Serve(ctx, l); err != nil && !errors.Is(err, http.ErrServerClosed) {
 		return fmt.Errorf("fleet gateway: %w", err)

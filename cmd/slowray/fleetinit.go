@@ -64,5 +64,7 @@ func (c *fleetInitCmd) Run(s *streams, ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("fleet init: %w", advised(err))
 	}
+	quoted := "'" + report.Clean(c.URL) + "'"
+	fmt.Fprintf(s.out, "Next, on each host, as root: slowray record --to %s\nThen, anywhere:              slowray fleet why --from %s\n", quoted, quoted)
 	return nil
 }

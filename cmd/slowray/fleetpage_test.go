@@ -59,7 +59,7 @@ func TestFleetPageErrors(t *testing.T) {
 	for _, c := range []struct{ flag, value, want string }{
 		{"--listen", "off", "must be host:port"},
 		{"--listen", "nowhere", "must be host:port"},
-		{"--from", "victorialogs://host", "can only be shipped to"},
+		{"--from", "victorialogs://host", "only ClickHouse can be asked"},
 	} {
 		_, messages, status := slowrayOut("fleet", "page", c.flag, c.value)
 		if status != exitFailed || !strings.Contains(messages, c.want) || strings.Count(messages, "\n") != 1 {

@@ -54,6 +54,7 @@ func (c *fleetWatchCmd) Run(ctx context.Context, s *streams) error {
 		return fmt.Errorf("fleet watch: %w", advised(err))
 	}
 	tell := teller{c: c, s: s, archive: archive}
+	tell.begin(w)
 	for _, i := range w.Open() {
 		tell.say(ctx, []answer.Event{{Schema: answer.SchemaEvent, At: time.Now().UTC(), Kind: answer.Onset, Incident: i}})
 	}
@@ -62,8 +63,12 @@ func (c *fleetWatchCmd) Run(ctx context.Context, s *streams) error {
 	for ctx.Err() == nil {
 		events, err := w.Step(ctx, time.Now())
 		tell.say(ctx, events)
-		if ctx.Err() == nil {
-			tell.trouble(advised(err))
+		switch {
+		case ctx.Err() != nil:
+		case err != nil:
+			tell.trouble(advised(err).Error() + "; trying again")
+		case w.Silent(time.Now()):
+			tell.trouble(unheard(w))
 		}
 		select {
 		case <-ctx.Done():
@@ -77,6 +82,23 @@ func (c *fleetWatchCmd) Run(ctx context.Context, s *streams) error {
 		return exit(exitFindings)
 	}
 	return nil
+}
+
+// begin says what is watched: nothing more may come for days.
+func (t *teller) begin(w *answer.Watcher) {
+	if now := time.Now(); w.Silent(now) {
+		t.trouble(unheard(w))
+		return
+	}
+	fmt.Fprintf(t.s.err, "slowray: fleet watch: %d hosts ship here; what begins is told from now on\n", len(w.Hosts))
+}
+
+// unheard says that nothing can be judged, for nobody sends.
+func unheard(w *answer.Watcher) string {
+	if len(w.Hosts) == 0 {
+		return "no host has ever shipped here: start slowray record --to with this URL on the hosts; waiting"
+	}
+	return "no host has sent anything since " + w.Heard().Format(time.DateTime) + " UTC (slowray record --status on a host says why); waiting"
 }
 
 // teller prints events, and has the archive keep them.
@@ -99,7 +121,7 @@ func (t *teller) say(ctx context.Context, events []answer.Event) {
 		if t.c.JSON {
 			text, err := e.JSON()
 			if err != nil {
-				t.trouble(err)
+				t.trouble(err.Error())
 				continue
 			}
 			line = string(text)
@@ -112,18 +134,17 @@ func (t *teller) say(ctx context.Context, events []answer.Event) {
 		}
 	}
 	if keeps, ok := t.archive.(fleet.EventStore); ok && len(stored) > 0 {
-		t.trouble(keeps.AddEvents(ctx, stored))
+		if err := keeps.AddEvents(ctx, stored); err != nil {
+			t.trouble("the archive does not keep what was told: " + advised(err).Error())
+		}
 	}
 }
 
-// trouble tells of an error once, and again when it is another one or a minute later.
-func (t *teller) trouble(err error) {
-	switch {
-	case err == nil:
-		return
-	case err.Error() == t.said && time.Since(t.at) < time.Minute:
+// trouble tells of something once, and again when it is something else or a minute later.
+func (t *teller) trouble(what string) {
+	if what == t.said && time.Since(t.at) < time.Minute {
 		return
 	}
-	t.said, t.at = err.Error(), time.Now()
-	fmt.Fprintf(t.s.err, "slowray: fleet watch: %s; trying again\n", report.Clean(err.Error()))
+	t.said, t.at = what, time.Now()
+	fmt.Fprintf(t.s.err, "slowray: fleet watch: %s\n", report.Clean(what))
 }

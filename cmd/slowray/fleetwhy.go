@@ -25,7 +25,7 @@ const fleetRange = 10 * time.Minute
 func (*fleetWhyCmd) Help() string {
 	return `Says which services of many hosts are slow or fail beyond what is usual for them, what those have in common that others have not, and where it comes from: host, process, and what that host itself found.
 
-Exit status: 0 nothing found; 1 something found; 2 could not run.`
+Exit status: 0 nothing found; 1 something found; 2 could not run, or nothing could be judged: no host has figures of that time, or nobody knows the service.`
 }
 
 // Validate is called by the command line parser.
@@ -107,6 +107,9 @@ func (c *fleetWhyCmd) Run(ctx context.Context, s *streams) error {
 	}
 	if r.Found() {
 		return exit(exitFindings)
+	}
+	if blind := r.Blind(); blind != "" {
+		return fmt.Errorf("fleet why: nothing could be judged: %s", blind)
 	}
 	return nil
 }

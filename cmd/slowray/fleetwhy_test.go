@@ -50,9 +50,15 @@ func serve(a *memory.Archive, host, comm string, port int, from time.Time, secon
 
 func TestFleetWhy(t *testing.T) {
 	a := fleetInMemory(t)
-	out, _, status := slowrayOut("fleet", "why")
-	if status != exitNothing || !strings.Contains(out, "no host has ever shipped here") {
-		t.Errorf("status %d of an empty fleet:\n%s", status, out)
+	out, messages, status := slowrayOut("fleet", "why")
+	if status != exitFailed || !strings.Contains(out, "Nothing could be judged.") || strings.Count(messages, "\n") != 1 || !strings.Contains(messages, "slowray record --to") {
+		t.Errorf("status %d of an empty fleet, %q:\n%s", status, messages, out)
+	}
+	if out, _, _ := slowrayOut("fleet", "top", "--once"); !strings.Contains(out, "slowray record --to") {
+		t.Errorf("top of an empty fleet:\n%s", out)
+	}
+	if _, messages, _ := slowrayOut("fleet", "watch", "--for", "1s"); !strings.Contains(messages, "slowray record --to") || strings.Count(messages, "\n") != 1 {
+		t.Errorf("watch of an empty fleet: %q", messages)
 	}
 	now := time.Now()
 	for _, host := range []string{"a", "b"} {
@@ -67,7 +73,7 @@ func TestFleetWhy(t *testing.T) {
 			return d
 		})
 	}
-	out, messages, status := slowrayOut("fleet", "why")
+	out, messages, status = slowrayOut("fleet", "why")
 	if status != exitFindings || !strings.Contains(out, "nginx:80 on b") || messages != "" {
 		t.Errorf("status %d, %q:\n%s", status, messages, out)
 	}
@@ -77,6 +83,23 @@ func TestFleetWhy(t *testing.T) {
 	}
 	if _, _, status := slowrayOut("fleet", "why", "--at", "-18m", "--for", "5m"); status != exitNothing {
 		t.Errorf("status %d of the time before", status)
+	}
+	// Neither a name that nobody has nor a time without figures is a fleet that is well.
+	for _, c := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"--service", "ngnix"}, "seen were nginx:80"},
+		{[]string{"--at", "-18h"}, "no host has figures of this range; the last that was heard of any is of 20"},
+	} {
+		out, messages, status := slowrayOut(append([]string{"fleet", "why"}, c.args...)...)
+		if status != exitFailed || strings.Count(messages, "\n") != 1 || !strings.Contains(messages, "nothing could be judged") || !strings.Contains(out, c.want) || strings.Contains(out, "Nothing is abnormal") {
+			t.Errorf("%q: status %d, %q:\n%s", c.args, status, messages, out)
+		}
+		out, _, status = slowrayOut(append([]string{"fleet", "why", "--json"}, c.args...)...)
+		if status != exitFailed || !strings.Contains(out, `"schema": "slowray.fleet/1"`) {
+			t.Errorf("%q: status %d:\n%s", c.args, status, out)
+		}
 	}
 }
 
@@ -103,8 +126,10 @@ func TestFleetWhyErrors(t *testing.T) {
 		want string
 	}{
 		{nil, "set SLOWRAY_FLEET"},
-		{[]string{"--from", "db-7"}, "is no URL"},
-		{[]string{"--from", "victorialogs://me:secret@host"}, "can only be shipped to"},
+		{[]string{"--from", "db-7"}, `"db-7" is no URL`},
+		{[]string{"--from", "me:secret@db-7"}, `"db-7" is no URL`},
+		{[]string{"--from", "clickhous://db-7/slowray"}, "clickhous://db-7/slowray: only ClickHouse can be asked"},
+		{[]string{"--from", "victorialogs://me:secret@host"}, "only ClickHouse can be asked"},
 		{[]string{"--for", "1s"}, "must be 1m to 24h"},
 		{[]string{"--at", "tomorrow"}, "is no time"},
 		{[]string{"--from", "a://\x1b[2J%zz"}, "cannot be read"},
@@ -135,7 +160,7 @@ func TestFleetTopAndWatch(t *testing.T) {
 	if status != exitNothing || !strings.Contains(out, `"schema": "slowray.fleet-top/1"`) {
 		t.Errorf("status %d:\n%s", status, out)
 	}
-	if out, messages, status := slowrayOut("fleet", "watch", "--for", "1s"); status != exitNothing || out != "" || messages != "" {
+	if out, messages, status := slowrayOut("fleet", "watch", "--for", "1s"); status != exitNothing || out != "" || messages != "slowray: fleet watch: 2 hosts ship here; what begins is told from now on\n" {
 		t.Errorf("status %d, %q, %q", status, out, messages)
 	}
 	// What is abnormal already when the watch begins is told, and kept by the archive.
@@ -146,7 +171,7 @@ func TestFleetTopAndWatch(t *testing.T) {
 		}
 		return d
 	})
-	if out, messages, status := slowrayOut("fleet", "watch", "--for", "1s", "--json"); status != exitFindings || messages != "" || !strings.Contains(out, `"kind":"onset"`) || !strings.Contains(out, `"host":"c"`) {
+	if out, messages, status := slowrayOut("fleet", "watch", "--for", "1s", "--json"); status != exitFindings || strings.Count(messages, "\n") != 1 || !strings.Contains(out, `"kind":"onset"`) || !strings.Contains(out, `"host":"c"`) {
 		t.Errorf("status %d, %q, %q", status, out, messages)
 	}
 	if events := a.Events(); len(events) == 0 || events[0].Kind != "onset" || !strings.Contains(string(events[0].Document), "slowray.fleet-event/1") {

@@ -213,7 +213,7 @@ func runSlowray(t *testing.T, args ...string) (out, errs string, status int) {
 
 func TestShipFlags(t *testing.T) {
 	for args, want := range map[string]string{
-		"--to ftp://x":                                 "a target begins with",
+		"--to ftp://x":                                 "\"ftp://x\" names no target",
 		"--to victorialogs://u:secret@h":               "takes no password",
 		"--to victorialogs://h --to-buffer 1":          "--to-buffer 1: must be at least 16M",
 		"--to victorialogs://h --label =x":             "a key begins with a letter",

@@ -183,8 +183,28 @@ func FleetText(w io.Writer, t *answer.Table) error {
 	return err
 }
 
-// incidentLines are what is abnormal now, a line each.
+// lateText says why no service is in a table: empty where some are.
+func lateText(t *answer.Table) string {
+	if len(t.Services) > 0 {
+		return ""
+	}
+	if len(t.Hosts) == 0 {
+		return "no host has ever shipped here: start slowray record --to with this URL on the hosts"
+	}
+	last := t.Hosts[0].Last
+	for i := range t.Hosts {
+		if t.Hosts[i].Last.After(last) {
+			last = t.Hosts[i].Last
+		}
+	}
+	return "no host has figures of these seconds; the last that was heard of any is of " + last.Format("2006-01-02 15:04:05") + " (slowray record --status on a host says how far it is)"
+}
+
+// incidentLines are what is abnormal now, a line each, after what is missing.
 func incidentLines(t *answer.Table) (lines []string) {
+	if text := lateText(t); text != "" {
+		lines = append(lines, text)
+	}
 	for i := range t.Incidents {
 		x := &t.Incidents[i]
 		lines = append(lines, report.Clean(fmt.Sprintf("since %s: %s", x.Since.Format("15:04:05"), x.Text)))

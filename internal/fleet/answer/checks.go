@@ -3,6 +3,7 @@ package answer
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -32,13 +33,34 @@ func (s *seen) silent(h *fleet.HostSeen) bool {
 	return h.Last.Before(s.q.To.Add(-silence)) && s.newest[h.Name] < s.q.To.Add(-silence).Unix()
 }
 
+// heard is when a host was last heard of: it says Hello once a minute, and its figures come
+// between.
+func (s *seen) heard(h *fleet.HostSeen) time.Time {
+	at := h.Last
+	if s.judged != nil {
+		if newest := time.Unix(s.judged.newest[h.Name], 0); newest.After(at) {
+			at = newest
+		}
+	}
+	return at.UTC()
+}
+
+// lastHeard is when any host was last heard of.
+func (s *seen) lastHeard() time.Time {
+	var last time.Time
+	for i := range s.hosts {
+		last = later(last, s.heard(&s.hosts[i]))
+	}
+	return last
+}
+
 // notChecked is what could not be known.
 func (s *seen) notChecked(r *Report) []Unchecked {
-	all := slices.Clone(s.unknown)
+	all := append(s.absentUnchecked(), s.unknown...)
 	all = append(all, s.hostsUnchecked()...)
 	all = append(all, s.callsUnchecked()...)
 	if s.q.Service != "" && !s.known() {
-		all = append(all, Unchecked{"the service " + s.q.Service, "nobody was seen to answer or call by this name in the range"})
+		all = append(all, Unchecked{"the service " + s.q.Service, s.others()})
 	}
 	if len(r.Causes) > 0 && len(s.m.Joins.All) == 0 {
 		all = append(all, Unchecked{"the network between hosts, from both ends", "no request was kept at both ends"})
@@ -79,9 +101,38 @@ func (s *seen) known() bool {
 	return false
 }
 
+// others says what names there are, where one is asked for that nobody has.
+func (s *seen) others() string {
+	requests := map[string]uint64{}
+	for k, v := range s.m.Served {
+		if s.q.Host == "" || s.q.Host == k.Host {
+			requests[k.Service] += v.Requests
+		}
+	}
+	text := "nobody was seen to answer or call by this name in the range"
+	names := slices.SortedFunc(maps.Keys(requests), func(x, y string) int {
+		return cmp.Or(cmp.Compare(requests[y], requests[x]), strings.Compare(x, y))
+	})
+	if len(names) == 0 {
+		return text
+	}
+	text += "; seen were " + strings.Join(names[:min(len(names), mostNames)], ", ")
+	if n := len(names) - mostNames; n > 0 {
+		text += fmt.Sprintf(" and %s more (slowray fleet top --once)", figure.Count(n))
+	}
+	return text
+}
+
+// mostNames of services are told where one is asked for that nobody has.
+const mostNames = 8
+
 // hostsUnchecked are hosts that say nothing, or are late.
 func (s *seen) hostsUnchecked() (all []Unchecked) {
-	if len(s.hosts) == 0 {
+	switch {
+	case len(s.hosts) > 0:
+	case len(s.absent) > 0:
+		return nil
+	default:
 		return []Unchecked{{"everything", "no host has ever shipped here"}}
 	}
 	var newest int64
@@ -89,7 +140,7 @@ func (s *seen) hostsUnchecked() (all []Unchecked) {
 		newest = max(newest, at)
 	}
 	if newest == 0 {
-		all = append(all, Unchecked{"the whole fleet", "no host has figures of this range"})
+		all = append(all, Unchecked{"the whole fleet", "no host has figures of this range; the last that was heard of any is of " + s.lastHeard().Format(time.DateTime)})
 	}
 	var gone, late, idle []Unchecked
 	for i := range s.hosts {
@@ -97,7 +148,7 @@ func (s *seen) hostsUnchecked() (all []Unchecked) {
 		at, shipped := s.newest[h.Name]
 		switch {
 		case s.silent(h):
-			gone = append(gone, Unchecked{h.Name, "silent since " + h.Last.UTC().Format(time.DateTime) + ", by its own clock"})
+			gone = append(gone, Unchecked{h.Name, "silent since " + s.heard(h).Format(time.DateTime) + ", by its own clock"})
 		case !shipped && newest > 0:
 			idle = append(idle, Unchecked{h.Name, "it is there, and has no figures of this range"})
 		case shipped && newest-at > int64(s.behind/time.Second):
@@ -110,6 +161,13 @@ func (s *seen) hostsUnchecked() (all []Unchecked) {
 	}{{gone, "are silent"}, {late, "are behind with their figures"}, {idle, "have no figures of this range"}} {
 		all = append(all, few(list.of, list.what)...)
 	}
+	var twins []Unchecked
+	for i := range s.hosts {
+		if h := &s.hosts[i]; h.Twins > 0 {
+			twins = append(twins, Unchecked{h.Name, fmt.Sprintf("%s send by this name at once, which mixes up what they do: give each its own (slowray record --host)", count(h.Twins+1, "host"))})
+		}
+	}
+	all = append(all, few(twins, "have a name that others have, too")...)
 	var ahead []Unchecked
 	for i := range s.hosts {
 		if h := &s.hosts[i]; !s.q.Now.IsZero() && h.Last.After(s.q.Now.Add(clockAhead)) {

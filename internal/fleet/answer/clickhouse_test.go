@@ -126,6 +126,44 @@ func TestSameFromClickHouse(t *testing.T) {
 	if table, err := watcher.Table(t.Context()); err != nil || len(table.Services) != 3 || len(table.Hosts) != 5 {
 		t.Errorf("table %+v, %v", table, err)
 	}
+	withoutShard(t, cluster, db, want)
+}
+
+// withoutShard checks that, while a shard is away, there is an answer of what the other knows,
+// which says what is missing; and that nobody gets part of an answer who did not ask for it.
+func withoutShard(t *testing.T, cluster *clickhousetest.Cluster, db *clickhouse.DB, whole *Report) {
+	t.Helper()
+	gone := cluster.Servers[1][0]
+	gone.Kill()
+	all, err := clickhouse.Open(cluster.URL("slowray"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer all.Close()
+	if hosts, err := all.Hosts(t.Context()); err == nil || strings.Contains(err.Error(), "Log:") || !strings.Contains(clickhouse.Advice(err), "remote_servers") {
+		t.Errorf("all of an archive that is half away: %+v, %v, advice %q", hosts, err, clickhouse.Advice(err))
+	}
+	q := Question{From: moment(300), To: moment(700)}
+	missing := func(r *Report) bool {
+		return slices.ContainsFunc(r.NotTested, func(u Unchecked) bool {
+			return strings.Contains(u.What, "shard 2 ("+gone.HTTP+")") && u.Because != ""
+		})
+	}
+	part, err := Why(t.Context(), db, q)
+	if err != nil || !missing(part) || part.Fleet.Hosts == 0 || part.Fleet.Hosts >= whole.Fleet.Hosts {
+		t.Fatalf("%v\n%s", err, textOf(t, part))
+	}
+	looker := NewLooker(db)
+	if v, err := looker.Look(t.Context(), q); err != nil || !missing(v.Report) {
+		t.Errorf("the page: %v", err)
+	}
+	if err := gone.Restart(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	v, err := looker.Look(t.Context(), q)
+	if err != nil || missing(v.Report) || v.Report.Fleet.Hosts != whole.Fleet.Hosts {
+		t.Errorf("all are back: %v\n%s", err, textOf(t, v.Report))
+	}
 }
 
 // keeps checks that what is told is found in the archive's tables, once, whoever tells

@@ -35,7 +35,8 @@ type seen struct {
 	judged      *judging
 	totals      map[fleet.Key]*fleet.Total // what endpoints did over all of the range; nil where only points were read
 	unknown     []Unchecked
-	capped      bool // there were more requests than are read
+	capped      bool     // there were more requests than are read
+	absent      []string // parts of the archive that did not answer
 }
 
 func newSeen(a fleet.Archive, q Question) *seen {

@@ -2,6 +2,7 @@ package answer
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/slowray/slowray/internal/fleet"
@@ -22,6 +23,7 @@ type View struct {
 type Looker struct {
 	archive fleet.Archive
 	before  *judging // the newest
+	absent  []string // what was away then
 }
 
 // NewLooker makes one that has seen nothing yet.
@@ -34,10 +36,17 @@ func (l *Looker) Look(ctx context.Context, q Question) (*View, error) {
 	if err := q.check(); err != nil {
 		return nil, err
 	}
-	s := newSeen(l.archive, q)
-	s.totals = map[fleet.Key]*fleet.Total{}
-	err := s.collect(ctx, l.archive, l.before)
+	var s *seen
+	err := inPart(ctx, l.archive, func(absent []string) error {
+		if !slices.Equal(absent, l.absent) {
+			l.before, l.absent = nil, absent // it knows other hosts than are seen now
+		}
+		s = newSeen(l.archive, q)
+		s.totals, s.absent = map[fleet.Key]*fleet.Total{}, absent
+		return s.collect(ctx, l.archive, l.before)
+	})
 	switch {
+	case s == nil:
 	case err != nil && s.judged == l.before:
 		l.before = nil // it may have come halfway
 	case err == nil && (l.before == nil || s.judged.next >= l.before.next):

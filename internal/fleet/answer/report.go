@@ -29,6 +29,8 @@ type Report struct {
 	Findings  []Finding   `json:"findings"` // of hosts, that belong to no cause
 	Clocks    []Clock     `json:"clocks"`   // between hosts that are named in causes
 	NotTested []Unchecked `json:"not_checked"`
+
+	inPart bool // some of the archive was away
 }
 
 // Asked is what the question was narrowed to.
@@ -160,6 +162,24 @@ type Clock struct {
 
 // Found says whether there is anything to tell.
 func (r *Report) Found() bool { return len(r.Abnormal)+len(r.Findings) > 0 }
+
+// Blind says why nothing could be judged; it is empty where something was, or where there is
+// something to tell all the same.
+func (r *Report) Blind() string {
+	switch {
+	case r.Found():
+		return ""
+	case r.Fleet.Hosts == 0 && r.inPart:
+		return "no host is known where the archive answers; the rest of it is away"
+	case r.Fleet.Hosts == 0:
+		return "no host has ever shipped here: start slowray record --to with this URL on the hosts"
+	case r.Fleet.Endpoints == 0:
+		return "no host has figures of this range"
+	case r.unseen():
+		return "nobody was seen to answer or call as " + r.Question.Service + " in the range"
+	}
+	return ""
+}
 
 func endpointOf(a *anomaly.Anomaly) Endpoint {
 	e := named(&a.Key)

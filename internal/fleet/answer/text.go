@@ -98,21 +98,24 @@ func (a *Asked) text() string {
 	return strings.Join(of, " on ")
 }
 
+// well says that something was judged, of what was asked about.
+func (r *Report) well() bool { return r.Fleet.Judged > 0 && r.Fleet.Endpoints > 0 && !r.unseen() }
+
 // healthy is what there is to say where nothing is abnormal.
 func (r *Report) healthy() string {
+	if r.Question.text() != "" {
+		return "Nothing of it is abnormal."
+	}
 	return fmt.Sprintf("Nothing is abnormal: %s are as they usually are.", count(r.Fleet.Judged, "endpoint"))
 }
 
 func (p *printer) alone(r *Report) {
 	switch {
-	case len(r.Abnormal) == 0 && r.Fleet.Judged > 0:
+	case r.Blind() != "":
 		p.line("")
-		if r.Question.text() != "" {
-			if !r.unseen() {
-				p.line("Nothing of it is abnormal.")
-			}
-			return
-		}
+		p.line("Nothing could be judged.")
+	case len(r.Abnormal) == 0 && r.well():
+		p.line("")
 		p.line("%s", r.healthy())
 	case len(r.Alone) > 0:
 		p.line("")

@@ -55,7 +55,7 @@ const mostTold = 50
 // Told tells the report.
 func (r *Report) Told() *Told {
 	t := &Told{Head: r.head(), Causes: []ToldCause{}, Findings: []ToldLines{}, Clocks: []string{}, NotChecked: append([]Unchecked{}, r.NotTested...)}
-	if len(r.Abnormal) == 0 && r.Fleet.Judged > 0 {
+	if len(r.Abnormal) == 0 && r.well() {
 		t.Healthy = r.healthy()
 	}
 	for i := range r.Causes[:min(len(r.Causes), mostTold)] {

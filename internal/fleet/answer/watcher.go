@@ -96,6 +96,21 @@ func (w *Watcher) Learn(ctx context.Context, now time.Time) error {
 	return err
 }
 
+// Heard is when any host was last heard of, by its own clock; zero where none ever was.
+func (w *Watcher) Heard() time.Time {
+	var last time.Time
+	for i := range w.Hosts {
+		last = later(last, w.Hosts[i].Last)
+	}
+	for _, at := range w.Newest {
+		last = later(last, time.Unix(at, 0))
+	}
+	return last.UTC()
+}
+
+// Silent says that no host has been heard of for so long that nothing can be judged.
+func (w *Watcher) Silent(now time.Time) bool { return w.Heard().Before(now.Add(-w.settle - silence)) }
+
 // Step judges the seconds that have passed, and says what has begun, become clearer, or
 // ended in them.
 func (w *Watcher) Step(ctx context.Context, now time.Time) ([]Event, error) {

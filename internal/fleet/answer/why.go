@@ -20,8 +20,12 @@ func Why(ctx context.Context, a fleet.Archive, q Question) (*Report, error) {
 	if err := q.check(); err != nil {
 		return nil, err
 	}
-	s := newSeen(a, q)
-	if err := s.collect(ctx, a, nil); err != nil {
+	var s *seen
+	if err := inPart(ctx, a, func(absent []string) error {
+		s = newSeen(a, q)
+		s.absent = absent
+		return s.collect(ctx, a, nil)
+	}); err != nil {
 		return nil, err
 	}
 	return s.report(ctx, a)
@@ -34,7 +38,7 @@ func (s *seen) report(ctx context.Context, a fleet.Archive) (*Report, error) {
 		Schema: Schema, From: q.From, To: q.To, Question: Asked{q.Service, q.Host},
 		Causes: []Cause{}, Alone: []Endpoint{}, Abnormal: []Endpoint{}, Findings: []Finding{}, Clocks: []Clock{}, NotTested: []Unchecked{},
 	}
-	r.Fleet = s.extent()
+	r.Fleet, r.inPart = s.extent(), len(s.absent) > 0
 	told := map[int]bool{} // findings that belong to a cause
 	named := map[string]bool{}
 	explained := map[fleet.Key]bool{}
