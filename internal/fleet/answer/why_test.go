@@ -262,7 +262,7 @@ func TestSilentHost(t *testing.T) {
 	r := w.why(t, 600, 1200)
 	valid(t, r)
 	text := textOf(t, r)
-	if r.Fleet.Silent != 1 || !strings.Contains(text, "web-2: silent since 2027-01-15 10:11:00") || !strings.Contains(text, "web-3: its figures end 30 s before") {
+	if r.Fleet.Silent != 1 || !strings.Contains(text, "web-2: silent since 2027-01-15 10:11:39") || !strings.Contains(text, "web-3: its figures end 30 s before") {
 		t.Errorf("%d silent:\n%s", r.Fleet.Silent, text)
 	}
 	if len(r.Causes) != 0 {
