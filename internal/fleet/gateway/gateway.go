@@ -41,10 +41,12 @@ func QueryPrefix(stream string) string { return gatewayID + stream + "/" }
 const (
 	joinedBytes = 1 << 20   // a body that is larger goes alone
 	insertBytes = 32 << 20  // of one insert
-	heldBytes   = 256 << 20 // of all that waits or is on its way; then hosts are told to come back
+	heldBytes   = 256 << 20 // of all that comes, waits or is on its way; then hosts are told to come back
 	// aloneFor is how long hosts go alone that were in an insert that failed for what
 	// was in it: the others of them are not to fail again and again with the one.
 	aloneFor = time.Minute
+	// bodyTime is how long a body may take to come.
+	bodyTime = 20 * time.Second
 )
 
 // Options say what a gateway does.
@@ -56,18 +58,20 @@ type Options struct {
 
 // Gateway is an http.Handler for an HTTP proxy of hosts.
 type Gateway struct {
-	opt     Options
-	id      string
-	servers map[string]bool
-	http    *http.Transport
-	proxy   *httputil.ReverseProxy
+	opt      Options
+	id       string
+	servers  map[string]bool
+	most     int64         // heldBytes, or less in tests
+	bodyTime time.Duration // as the constant, or less in tests
+	http     *http.Transport
+	proxy    *httputil.ReverseProxy
 
 	mu      sync.Mutex
 	lanes   map[laneKey]*lane
 	pending map[string]int       // batches that wait or are on their way, by stream
 	changed chan struct{}        // closed when there are fewer
 	alone   map[string]time.Time // streams that go alone, and until when
-	held    int64                // bytes
+	held    int64                // bytes, also of bodies that are not whole yet
 	numbers int                  // of inserts
 	stats   Stats
 	failing map[string]bool // servers that the last insert failed at
@@ -87,7 +91,7 @@ func New(opt Options) *Gateway {
 		opt.Say = func(string) {}
 	}
 	g := &Gateway{
-		opt: opt, id: rand.Text(), servers: map[string]bool{},
+		opt: opt, id: rand.Text(), servers: map[string]bool{}, most: heldBytes, bodyTime: bodyTime,
 		lanes: map[laneKey]*lane{}, pending: map[string]int{}, changed: make(chan struct{}), alone: map[string]time.Time{}, failing: map[string]bool{},
 		http: &http.Transport{
 			DialContext: (&net.Dialer{Timeout: 5 * time.Second}).DialContext, MaxIdleConnsPerHost: 64,
@@ -162,15 +166,21 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		g.pass(w, r)
 		return
 	}
-	body := make([]byte, r.ContentLength)
-	if _, err := io.ReadFull(r.Body, body); err != nil {
-		return // the host has gone
-	}
-	p := &piece{stream: stream, body: body, gone: r.Context().Done(), done: make(chan answer, 1)}
-	if !g.add(key, p) {
+	// Room is taken before the body is there: who says that much comes, and sends it by
+	// drops, may not have more than others.
+	if !g.hold(r.ContentLength) {
 		answer{http.StatusServiceUnavailable, []byte("gateway: too much waits for " + server), true}.write(w)
 		return
 	}
+	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(g.bodyTime)) // a recorder of answers has none
+	body := make([]byte, r.ContentLength)
+	if _, err := io.ReadFull(r.Body, body); err != nil {
+		g.hold(-r.ContentLength)
+		return // the host has gone
+	}
+	_ = http.NewResponseController(w).SetReadDeadline(time.Time{}) // it may wait as long as the insert takes
+	p := &piece{stream: stream, body: body, gone: r.Context().Done(), done: make(chan answer, 1)}
+	g.add(key, p)
 	select {
 	case a := <-p.done:
 		a.write(w)

@@ -52,9 +52,10 @@ func (u *upstream) asked() []string {
 
 // hosts is a client of a gateway.
 type hosts struct {
-	g      *Gateway
-	client *http.Client
-	server string
+	g       *Gateway
+	client  *http.Client
+	server  string
+	address string // of the gateway
 }
 
 func newHosts(t *testing.T, server string, wait time.Duration) *hosts {
@@ -64,7 +65,7 @@ func newHosts(t *testing.T, server string, wait time.Duration) *hosts {
 	proxy, _ := url.Parse(front.URL)
 	c := &http.Client{Transport: &http.Transport{Proxy: http.ProxyURL(proxy), MaxIdleConnsPerHost: 100}}
 	t.Cleanup(c.CloseIdleConnections)
-	return &hosts{g, c, server}
+	return &hosts{g, c, server, proxy.Host}
 }
 
 const insertQuery = "INSERT INTO requests (`a`, `b`) FORMAT Native"
@@ -321,7 +322,7 @@ func TestServeAnswersThoseThatWaitWhenItEnds(t *testing.T) {
 	ctx, end := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- g.Serve(ctx, l) }()
-	h := &hosts{g, &http.Client{Transport: &http.Transport{Proxy: http.ProxyURL(&url.URL{Scheme: "http", Host: l.Addr().String()}), DisableKeepAlives: true}}, u.name()}
+	h := &hosts{g, &http.Client{Transport: &http.Transport{Proxy: http.ProxyURL(&url.URL{Scheme: "http", Host: l.Addr().String()}), DisableKeepAlives: true}}, u.name(), l.Addr().String()}
 	answered := make(chan struct{})
 	go func() {
 		defer close(answered)

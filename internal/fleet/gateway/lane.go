@@ -42,13 +42,21 @@ type lane struct {
 // host itself.
 const insertTimeout = time.Minute
 
-// add puts a batch into its lane; false when too much waits already.
-func (g *Gateway) add(key laneKey, p *piece) bool {
+// hold takes room for some bytes, or gives it back; false when there is none.
+func (g *Gateway) hold(bytes int64) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.held+int64(len(p.body)) > heldBytes {
+	if bytes > 0 && g.held+bytes > g.most {
 		return false
 	}
+	g.held += bytes
+	return true
+}
+
+// add puts a batch, for which there is room, into its lane.
+func (g *Gateway) add(key laneKey, p *piece) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
 	l := g.lanes[key]
 	if l == nil {
 		l = &lane{full: make(chan struct{})}
@@ -60,12 +68,10 @@ func (g *Gateway) add(key laneKey, p *piece) bool {
 	if l.bytes += len(p.body); was < insertBytes && l.bytes >= insertBytes {
 		close(l.full)
 	}
-	g.held += int64(len(p.body))
 	g.stats.Batches++
 	if p.stream != "" {
 		g.pending[p.stream]++
 	}
-	return true
 }
 
 // run makes inserts, one after the other, until nothing waits.
