@@ -48,6 +48,10 @@ func (j *Joins) Clock(a, b string) *Clock {
 // any time service are minutes off, not days.
 const unknownSkew = int64(600e9)
 
+// mostLooks is how many pairs of ends of one connection are looked at: a host whose
+// requests all have one number would take all time for itself.
+const mostLooks = 1_000_000
+
 // clockSlack is by how much a pair may miss a clock that is known, ns.
 const clockSlack = 200_000
 
@@ -153,8 +157,12 @@ func (c *connection) join(j *Joins) []Joined {
 		return all
 	}
 	votes := map[int64]int{}
+	looks := 0
 	for _, e := range c.called {
 		for _, s := range c.served {
+			if looks++; looks > mostLooks {
+				return nil
+			}
 			if e.sizesFit(s) && j.fits(e, s) && j.knows(e, s) {
 				votes[int64(s.Seq)-int64(e.Seq)]++
 			}
@@ -183,10 +191,14 @@ func (c *connection) shifted(shift int64, j *Joins) []Joined {
 	}
 	taken := map[*End]bool{}
 	var all []Joined
+	looks := 0
 	for _, e := range c.called {
 		var best *End
 		nearest := int64(math.MaxInt64)
 		for _, s := range byNumber[int64(e.Seq)+shift] {
+			if looks++; looks > mostLooks {
+				return all
+			}
 			if taken[s] || !j.fits(e, s) {
 				continue
 			}
