@@ -200,11 +200,19 @@ func (c *client) params() url.Values { return url.Values{"database": {c.cfg.Data
 
 // exec runs a statement on one server, in a database or in none.
 func (c *client) exec(ctx context.Context, server, database, statement string) error {
+	return c.execAs(ctx, server, database, "", statement)
+}
+
+// execAs is exec under a query ID, "" of the server's choice.
+func (c *client) execAs(ctx context.Context, server, database, queryID, statement string) error {
 	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()
 	params := url.Values{}
 	if database != "" {
 		params.Set("database", database)
+	}
+	if queryID != "" {
+		params.Set("query_id", queryID)
 	}
 	return c.do(ctx, server, params, []byte(statement), nil)
 }
@@ -235,11 +243,21 @@ func (c *client) insert(ctx context.Context, server string, d Dialect, queryID s
 	}
 	ctx, cancel := context.WithTimeout(ctx, insertTimeout)
 	defer cancel()
-	return c.do(ctx, server, params, body, nil)
+	return c.do(ctx, server, params, body, func(r io.Reader) error {
+		// A server that took rows says nothing. What is in between, and answers 200 for
+		// it, has not stored them.
+		text, err := io.ReadAll(io.LimitReader(r, maxMessage))
+		if err == nil && len(text) > 0 {
+			line, _, _ := strings.Cut(strings.TrimSpace(string(text)), "\n")
+			err = fleet.Permanent(fmt.Errorf("answers an insert with %.60q: that is not ClickHouse's HTTP interface", line))
+		}
+		return err
+	})
 }
 
 // query asks one server, and calls rows for each block of the answer, whose values
 // are then in the columns of results; false ends it.
+// What is no answer of ClickHouse is an error, whatever it is.
 func (c *client) query(ctx context.Context, server string, d Dialect, statement string, results proto.Results, rows func(n int) bool) error {
 	err := c.ask(ctx, server, statement, results, rows, c.part.skipping())
 	if err == nil || !c.leaveOut(ctx, err) {
@@ -270,8 +288,7 @@ func (c *client) ask(ctx context.Context, server, statement string, results prot
 			for _, column := range results {
 				column.Data.Reset()
 			}
-			var b proto.Block
-			err := b.DecodeRawBlock(in, 0, results)
+			b, err := decode(in, results)
 			if errors.Is(err, io.EOF) && b.Columns == 0 {
 				return nil
 			}
@@ -285,24 +302,13 @@ func (c *client) ask(ctx context.Context, server, statement string, results prot
 	})
 }
 
-// number asks for one number.
-func (c *client) number(ctx context.Context, server string, d Dialect, statement string) (uint64, error) {
-	var v proto.ColUInt64
-	var got uint64
-	err := c.query(ctx, server, d, statement, proto.Results{{Data: &v}}, func(int) bool {
-		got = v[0]
-		return true
-	})
-	return got, err
-}
-
-// text asks for one text.
-func (c *client) text(ctx context.Context, server string, d Dialect, statement string) (string, error) {
-	var v proto.ColStr
-	got := ""
-	err := c.query(ctx, server, d, statement, proto.Results{{Data: &v}}, func(int) bool {
-		got = v.Row(0)
-		return true
-	})
-	return got, err
+// decode reads a block. The library believes the lengths that it reads.
+func decode(in *proto.Reader, results proto.Results) (b proto.Block, err error) {
+	defer func() {
+		if recover() != nil {
+			err = errors.New("is malformed")
+		}
+	}()
+	err = b.DecodeRawBlock(in, 0, results)
+	return b, err
 }

@@ -2,8 +2,10 @@ package clickhouse
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"hash/fnv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -24,6 +26,7 @@ type DB struct {
 	retain  atomic.Int64             // when days are dropped next, s since 1970
 
 	fixedSettings atomic.Bool // the user may not change settings of a query
+	signs         signs       // of servers that have replicas
 }
 
 var (
@@ -93,28 +96,47 @@ func (db *DB) speaks(ctx context.Context, server string) (Dialect, error) {
 }
 
 // eachReplica tries f on the servers of a shard, until it succeeds on one; others are
-// only tried after those that can not even be reached.
+// only tried after those that can not even be reached, or say nothing.
 func (db *DB) eachReplica(ctx context.Context, shard int, f func(server string, d Dialect) error) error {
 	var err error
-	for _, server := range db.cfg.Shards[shard] {
-		var d Dialect
-		if d, err = db.speaks(ctx, server); err == nil {
-			err = f(server, d)
+	servers := db.cfg.Shards[shard]
+	for _, server := range servers {
+		if db.mayPassOver(servers) && db.isSilent(ctx, server) {
+			err = errors.Join(err, fmt.Errorf("%s: %w", server, errSilent))
+			continue
 		}
-		if err == nil || !notBegun(err) && codeOf(err) != codeReadOnly || ctx.Err() != nil {
+		d, tried := db.speaks(ctx, server)
+		if tried == nil {
+			tried = f(server, d)
+		}
+		if tried == nil {
+			return nil
+		}
+		err = tried
+		if !notBegun(err) && codeOf(err) != codeReadOnly || ctx.Err() != nil {
 			return err
 		}
 	}
 	return err
 }
 
+// mayPassOver says whether a server that says nothing may be passed over. What it still
+// holds of a batch it may take when it goes on, and knows for the same as the one that a
+// replica has taken meanwhile; but not what a gateway has put together.
+func (db *DB) mayPassOver(servers []string) bool { return len(servers) > 1 && db.cfg.Gateway == "" }
+
 // anyServer asks one server that answers, whichever: of a distributed table each
 // tells all.
 func (db *DB) anyServer(ctx context.Context, f func(server string, d Dialect) error) error {
 	var err error
 	for shard := range db.cfg.Shards {
-		if err = db.eachReplica(ctx, shard, f); err == nil || !notBegun(err) || ctx.Err() != nil {
-			return err
+		if err = db.eachReplica(ctx, shard, f); err == nil || !notBegun(err) && !errors.Is(err, errSilent) || ctx.Err() != nil {
+			break
+		}
+	}
+	if errors.Is(err, context.DeadlineExceeded) {
+		if names := db.silentServers(); len(names) > 0 {
+			err = fmt.Errorf("%w (%s: %w)", err, strings.Join(names, ", "), errSilent)
 		}
 	}
 	return err

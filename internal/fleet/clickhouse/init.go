@@ -14,20 +14,14 @@ import (
 // dialectOf is what a server understands, as it was said, or by its version.
 func (c *client) dialectOf(ctx context.Context, server string) (Dialect, string, error) {
 	// Without a database: it may not be there yet.
-	var version strings.Builder
-	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
-	defer cancel()
-	err := c.do(ctx, server, nil, []byte("SELECT version() FORMAT TabSeparated"), func(r io.Reader) error {
-		_, err := io.CopyN(&version, r, 64)
-		if err == io.EOF {
-			err = nil
-		}
-		return err
-	})
+	rows, err := c.small(ctx, server, "", "SELECT version()", 1)
 	if err != nil {
 		return "", "", err
 	}
-	v := strings.TrimSpace(version.String())
+	if len(rows) != 1 || strings.Trim(rows[0][0], "0123456789.-abcdefghijklmnopqrstuvwxyz") != "" || !strings.ContainsAny(rows[0][0], "0123456789") {
+		return "", "", fleet.Permanent(fmt.Errorf("%s: tells no version of ClickHouse", server))
+	}
+	v := rows[0][0]
 	if c.cfg.Dialect != Auto {
 		return c.cfg.Dialect, v, nil
 	}
@@ -162,12 +156,10 @@ func (c *client) knowsCluster(ctx context.Context, server string, d Dialect) err
 
 // settings reads what Init noted on a server.
 func (c *client) settings(ctx context.Context, server string, d Dialect) (map[string]string, error) {
+	rows, err := c.small(ctx, server, c.cfg.Database, "SELECT name, argMax(value, time) AS last FROM slowray_settings GROUP BY name", 2)
 	all := map[string]string{}
-	text, err := c.text(ctx, server, d, "SELECT arrayStringConcat(groupArray(concat(name, '=', last)), '\\n') AS all FROM (SELECT name, argMax(value, time) AS last FROM slowray_settings GROUP BY name)")
-	for line := range strings.Lines(text) {
-		if name, value, ok := strings.Cut(strings.TrimSuffix(line, "\n"), "="); ok {
-			all[name] = value
-		}
+	for _, row := range rows {
+		all[row[0]] = row[1] // both are plain words: nothing is escaped
 	}
 	return all, err
 }

@@ -102,14 +102,13 @@ func stepTable(step time.Duration) (table string, seconds int64, err error) {
 
 // edges is the time that rows of a table lie in, within a span, and how many they are.
 func (db *DB) edges(ctx context.Context, table string, s span, conditions string) (span, uint64, error) {
-	var from, to proto.ColUInt32
-	var n proto.ColUInt64
-	err := db.anyServer(ctx, func(server string, d Dialect) error {
-		return db.c.query(ctx, server, d, "SELECT toUInt32(min(time)) AS t0, toUInt32(max(time)) AS t1, count() AS n FROM "+table+" WHERE "+s.where()+conditions,
-			proto.Results{{Data: &from}, {Data: &to}, {Data: &n}}, oneRow)
+	var of []uint64
+	err := db.anyServer(ctx, func(server string, _ Dialect) (err error) {
+		of, err = db.c.numbers(ctx, server, "SELECT toUInt32(min(time)) AS t0, toUInt32(max(time)) AS t1, count() AS n FROM "+table+" WHERE "+s.where()+conditions, 3)
+		return err
 	})
-	if err != nil || len(n) == 0 || n[0] == 0 {
+	if err != nil || of[2] == 0 {
 		return span{}, 0, err
 	}
-	return span{int64(from[0]), int64(to[0]) + 1}, n[0], nil
+	return span{int64(of[0]), int64(of[1]) + 1}, of[2], nil
 }

@@ -8,8 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/ClickHouse/ch-go/proto"
-
 	"github.com/slowray/slowray/internal/fleet"
 	"github.com/slowray/slowray/internal/fleet/gateway"
 )
@@ -19,7 +17,8 @@ type sender struct {
 	requests *requestRows
 	seconds  *secondRows
 	findings *findingRows
-	unclear  bool // the last Send ended in an error after it may have reached a server
+	unclear  bool            // the last Send ended in an error after it may have reached a server
+	viewed   map[string]bool // servers that have all views of the tables
 }
 
 // queryPrefix is what the queries begin with that insert batches of a host's stream.
@@ -44,7 +43,7 @@ func (db *DB) Send(ctx context.Context, b *fleet.Batch) error {
 	id := fmt.Sprintf("%s%d", queryPrefix(b.Host, b.Stream), b.First)
 	err = db.eachReplica(ctx, db.shardOf(b.Host), func(server string, d Dialect) error { return db.c.insert(ctx, server, d, id, rows) })
 	if err != nil {
-		s.unclear = s.unclear || !notBegun(err) && codeOf(err) != codeReadOnly
+		s.unclear = s.unclear || !notBegun(err) && !errors.Is(err, errSilent) && codeOf(err) != codeReadOnly
 		return fmt.Errorf("clickhouse: %w", err)
 	}
 	return nil
@@ -110,14 +109,27 @@ func (db *DB) Mark(ctx context.Context, h *fleet.Host, stream fleet.Stream) (fle
 }
 
 // mark asks all servers of the host's shard. One that does not answer may hold what
-// the others do not have yet: then one that has all that was ever begun must tell.
+// the others do not have yet: then one that has all that was ever begun must tell. One
+// that takes connections and says nothing may go on with what it holds as long as its
+// session with ZooKeeper lasts.
 func (db *DB) mark(ctx context.Context, h *fleet.Host, stream fleet.Stream) (fleet.Position, error) {
 	var last uint64
+	var has string // the server that has it
 	var failed error
-	answered, whole := 0, false
 	servers := db.cfg.Shards[db.shardOf(h)]
+	silent := map[string]bool{}
 	for _, server := range servers {
-		p, all, err := db.markOf(ctx, server, h, stream, len(servers) > 1)
+		if db.mayPassOver(servers) && db.isSilent(ctx, server) {
+			silent[server] = true
+			failed = errors.Join(failed, fmt.Errorf("%s: %w", server, errSilent))
+		}
+	}
+	answered, active, whole := 0, 0, false
+	for _, server := range servers {
+		if silent[server] {
+			continue
+		}
+		m, err := db.markOf(ctx, server, h, stream, len(servers) > 1)
 		if err != nil {
 			failed = errors.Join(failed, err)
 			if !fleet.Temporary(err) {
@@ -126,43 +138,71 @@ func (db *DB) mark(ctx context.Context, h *fleet.Host, stream fleet.Stream) (fle
 			continue
 		}
 		answered++
-		whole = whole || all
-		last = max(last, p)
-	}
-	if answered < len(servers) && !whole {
-		if answered > 0 {
-			return 0, fmt.Errorf("the replicas that answer do not have all rows of those that do not: %w", failed)
+		whole = whole || m.whole
+		active = max(active, m.active)
+		if m.last > last {
+			last, has = m.last, server
 		}
+	}
+	switch {
+	case answered == len(servers):
+	case answered == 0:
 		return 0, failed
+	case !whole:
+		return 0, fmt.Errorf("the replicas that answer do not have all rows of those that do not: %w", failed)
+	case len(silent) > 0 && active > answered:
+		return 0, fmt.Errorf("a replica that does not answer has a session with ZooKeeper yet: %w", failed)
+	}
+	if stream == fleet.Seconds && last > 0 {
+		// On one server only: another one may not know yet of sums that were made there.
+		if err := db.mend(ctx, has, h, last, len(servers) > 1, len(silent) > 0); err != nil {
+			return 0, err
+		}
 	}
 	return fleet.Position(last), nil
 }
 
-// markOf is the last position on one server, and whether it has all that its
-// replicas have.
-func (db *DB) markOf(ctx context.Context, server string, h *fleet.Host, stream fleet.Stream, replicated bool) (last uint64, whole bool, err error) {
+// marked is what one server tells of a stream of a host.
+type marked struct {
+	last   uint64
+	whole  bool // it has all that its replicas have
+	active int  // replicas that have a session with ZooKeeper
+}
+
+// markOf asks one server.
+func (db *DB) markOf(ctx context.Context, server string, h *fleet.Host, stream fleet.Stream, replicated bool) (m marked, err error) {
 	d, err := db.speaks(ctx, server)
 	if err != nil {
-		return 0, false, err
+		return m, err
 	}
 	if err := db.waitForInserts(ctx, server, d, h, stream); err != nil {
-		return 0, false, err
+		return m, err
 	}
 	table := db.cfg.local(string(stream))
-	whole = true
+	m.whole = true
 	if replicated {
-		behind, err := db.c.number(ctx, server, d, "SELECT toUInt64(inserts_in_queue + if(log_max_index > log_pointer, log_max_index - log_pointer, 0)) AS n FROM system.replicas WHERE database = "+
-			quote(db.cfg.Database)+" AND table = "+quote(table))
-		if err != nil {
-			return 0, false, err
+		if m.whole, m.active, err = db.replica(ctx, server, table); err != nil {
+			return m, err
 		}
-		whole = behind == 0
 	}
-	last, err = db.c.number(ctx, server, d, "SELECT max(position) AS n FROM "+table+" WHERE history = "+quote(h.ID))
-	if err == nil && stream == fleet.Seconds && last > 0 {
-		err = db.mend(ctx, server, d, h, last)
+	if stream == fleet.Seconds {
+		if err := db.views(ctx, server, d, db.streams[stream]); err != nil {
+			return m, err
+		}
 	}
-	return last, whole, err
+	m.last, err = db.c.number(ctx, server, d, "SELECT max(position) AS n FROM "+table+" WHERE history = "+quote(h.ID))
+	return m, err
+}
+
+// replica says whether a server has all that its replicas have of a table, as far as
+// ZooKeeper knows, and how many of them have a session there.
+func (db *DB) replica(ctx context.Context, server, table string) (whole bool, active int, err error) {
+	of, err := db.c.numbers(ctx, server, "SELECT toUInt64(inserts_in_queue + if(log_max_index > log_pointer, log_max_index - log_pointer, 0)) AS n, toUInt64(active_replicas) AS a FROM system.replicas WHERE database = "+
+		quote(db.cfg.Database)+" AND table = "+quote(table), 2)
+	if err != nil {
+		return false, 0, err
+	}
+	return of[0] == 0, int(of[1]), nil
 }
 
 // waitForInserts waits until a batch of a host's stream that was sent before can not
@@ -182,20 +222,16 @@ func (db *DB) waitForInserts(ctx context.Context, server string, d Dialect, h *f
 	statement := "SELECT query_id FROM system.processes WHERE " + begins(own) + " OR " + begins(joint)
 	var ran map[string]bool // inserts of gateways when the first answer came
 	for {
-		var id proto.ColStr
+		rows, err := db.c.small(ctx, server, db.cfg.Database, statement, 1)
 		runs, now := false, map[string]bool{}
-		err := db.c.query(ctx, server, d, statement, proto.Results{{Data: &id}}, func(n int) bool {
-			for i := range n {
-				name := id.Row(i)
-				switch {
-				case strings.HasPrefix(name, own):
-					runs = true
-				case ran == nil || ran[name]:
-					runs, now[name] = true, true
-				}
+		for _, row := range rows {
+			switch name := row[0]; {
+			case strings.HasPrefix(name, own):
+				runs = true
+			case ran == nil || ran[name]:
+				runs, now[name] = true, true
 			}
-			return true
-		})
+		}
 		if err != nil || !runs {
 			return err
 		}
@@ -211,40 +247,83 @@ func (db *DB) waitForInserts(ctx context.Context, server string, d Dialect, h *f
 // mend adds the last batch of seconds of a host to the sums where its server was
 // killed after it had the rows and before it had added them up. Each sum is either
 // of all of a batch or of none of it, and those before the last one are right: an
-// insert that succeeded has made them.
-func (db *DB) mend(ctx context.Context, server string, d Dialect, h *fleet.Host, last uint64) error {
+// insert that succeeded has made them. Where a replica hangs, which may be about to make
+// them, or sums of others are not here yet, it is an error instead.
+func (db *DB) mend(ctx context.Context, server string, h *fleet.Host, last uint64, replicated, hangs bool) error {
 	host := "history = " + quote(h.ID)
 	seconds := db.cfg.local("seconds")
-	var batch, rows proto.ColUInt64
-	var from, to proto.ColUInt32
-	if err := db.c.query(ctx, server, d, fmt.Sprintf(
+	of, err := db.c.numbers(ctx, server, fmt.Sprintf(
 		"SELECT max(batch) AS b, count() AS n, toUInt32(min(time)) AS t0, toUInt32(max(time)) AS t1 FROM %[1]s WHERE %[2]s AND batch IN (SELECT batch FROM %[1]s WHERE %[2]s AND position = %[3]d)",
-		seconds, host, last), proto.Results{{Data: &batch}, {Data: &rows}, {Data: &from}, {Data: &to}}, oneRow); err != nil {
+		seconds, host, last), 4)
+	if err != nil {
 		return err
+	}
+	batch, rows, from, to := of[0], of[1], of[2], of[3]
+	if rows == 0 {
+		return nil // dropped meanwhile
 	}
 	for i := range rollups {
 		r := &rollups[i]
 		// All rows of the batch's slots, and those that were added up.
-		first, end := from[0]/uint32(r.seconds)*uint32(r.seconds), (to[0]/uint32(r.seconds)+1)*uint32(r.seconds)
+		first, end := from/uint64(r.seconds)*uint64(r.seconds), (to/uint64(r.seconds)+1)*uint64(r.seconds)
 		between := fmt.Sprintf("%s AND time >= toDateTime(%d) AND time < toDateTime(%d)", host, first, end)
-		have, err := db.c.number(ctx, server, d, "SELECT count() AS n FROM "+seconds+" WHERE "+between)
+		have, err := db.c.number(ctx, server, Auto, "SELECT count() AS n FROM "+seconds+" WHERE "+between)
 		if err != nil {
 			return err
 		}
-		summed, err := db.c.number(ctx, server, d, "SELECT sum(records) AS n FROM "+db.cfg.local(r.table)+" WHERE "+between)
+		summed, err := db.c.number(ctx, server, Auto, "SELECT sum(records) AS n FROM "+db.cfg.local(r.table)+" WHERE "+between)
 		if err != nil {
 			return err
 		}
-		if have != summed+rows[0] {
+		if have != summed+rows {
 			continue
 		}
-		where := fmt.Sprintf(" WHERE %s AND batch = %d", host, batch[0])
-		if err := db.c.exec(ctx, server, db.cfg.Database, "INSERT INTO "+db.cfg.local(r.table)+" ("+names(r.inserted()...)+") "+r.sums(seconds, where)); err != nil {
+		if hangs {
+			return fmt.Errorf("%s: the last rows are in no sums yet, and a replica that does not answer may be about to make them", server)
+		}
+		if replicated {
+			whole, _, err := db.replica(ctx, server, db.cfg.local(r.table))
+			if err != nil {
+				return err
+			}
+			now, err := db.c.number(ctx, server, Auto, "SELECT sum(records) AS n FROM "+db.cfg.local(r.table)+" WHERE "+between)
+			if err != nil {
+				return err
+			}
+			if !whole || now != summed {
+				return fmt.Errorf("%s: sums of its replicas are not there yet", server)
+			}
+		}
+		where := fmt.Sprintf(" WHERE %s AND batch = %d", host, batch)
+		// By its name it is waited for, as a batch is.
+		id := queryPrefix(h, fleet.Seconds) + "sums/" + r.table
+		if err := db.c.execAs(ctx, server, db.cfg.Database, id, "INSERT INTO "+db.cfg.local(r.table)+" ("+names(r.inserted()...)+") "+r.sums(seconds, where)); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// oneRow is for answers of one row.
-func oneRow(int) bool { return false }
+// views fails where a server lacks a view that adds seconds up: fleet init was cut off, or
+// runs now. Rows that came before a view are in no sum of it.
+func (db *DB) views(ctx context.Context, server string, d Dialect, s *sender) error {
+	if s.viewed[server] {
+		return nil
+	}
+	quoted := make([]string, len(rollups))
+	for i := range rollups {
+		quoted[i] = quote(rollups[i].table + "_view")
+	}
+	n, err := db.c.number(ctx, server, d, "SELECT count() AS n FROM system.tables WHERE database = "+quote(db.cfg.Database)+" AND name IN ("+strings.Join(quoted, ", ")+")")
+	switch {
+	case err != nil:
+		return err
+	case int(n) != len(rollups):
+		return fleet.Permanent(fmt.Errorf("%s: the tables of %s are not all there: run slowray fleet init to its end", server, db.cfg.Database))
+	}
+	if s.viewed == nil {
+		s.viewed = map[string]bool{}
+	}
+	s.viewed[server] = true
+	return nil
+}
