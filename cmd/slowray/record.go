@@ -133,6 +133,9 @@ func (c *recordCmd) record(ctx context.Context, told *recordLog, page *servedPag
 	name, _ := os.Hostname()
 	page.exporter = export.New(export.Options{Version: version(), Host: name, Status: func() record.Status { return rec.Status() }, Targets: sent.status})
 	sinks := []record.Sink{told, page.exporter}
+	if sent.shipper != nil {
+		sinks = append(sinks, &sent.runs)
+	}
 	push := func(context.Context) {}
 	if c.OTLP != "" {
 		var err error

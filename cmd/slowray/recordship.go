@@ -10,6 +10,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 	"unicode"
 	"unicode/utf8"
@@ -18,6 +19,7 @@ import (
 	"github.com/slowray/slowray/internal/fleet"
 	"github.com/slowray/slowray/internal/fleet/ship"
 	"github.com/slowray/slowray/internal/fleet/target"
+	"github.com/slowray/slowray/internal/record"
 	"github.com/slowray/slowray/internal/report"
 	"github.com/slowray/slowray/internal/sense/host"
 	"github.com/slowray/slowray/internal/store"
@@ -95,6 +97,7 @@ func plainText(s string, most int) error {
 type shipping struct {
 	shipper *ship.Shipper
 	links   []store.Link
+	runs    programs
 	cancel  context.CancelFunc
 	done    chan struct{}
 }
@@ -105,7 +108,12 @@ func (c *recordCmd) ship(say func(string)) (*shipping, error) {
 		return &shipping{}, nil
 	}
 	size, _ := byteSize(c.ToBuffer)
-	opt := ship.Options{Buffer: size, Host: c.hostFacts, Say: say}
+	out := &shipping{}
+	opt := ship.Options{Buffer: size, Say: say, Host: func() fleet.Host {
+		h := c.hostFacts()
+		h.Programs = out.runs.now()
+		return h
+	}}
 	for _, url := range c.To {
 		d, err := target.Open(url)
 		if err != nil {
@@ -124,7 +132,34 @@ func (c *recordCmd) ship(say func(string)) (*shipping, error) {
 	if err != nil {
 		return nil, stateHint(err)
 	}
-	return &shipping{shipper: s, links: links}, nil
+	out.shipper, out.links = s, links
+	return out, nil
+}
+
+// programs are what this host runs, as the last window shows it: a record.Sink.
+type programs struct {
+	last atomic.Pointer[map[string]fleet.Program]
+}
+
+func (p *programs) now() map[string]fleet.Program {
+	if m := p.last.Load(); m != nil {
+		return *m
+	}
+	return nil
+}
+
+// Second implements record.Sink.
+func (p *programs) Second(int64, []store.Second) {}
+
+// Request implements record.Sink.
+func (p *programs) Request(*store.Request) {}
+
+// Window implements record.Sink.
+func (p *programs) Window(w *record.Window) {
+	if w.Observation != nil {
+		m := fleet.ProgramsOf(w.Observation)
+		p.last.Store(&m)
+	}
 }
 
 // begin begins to send what a history gets.

@@ -33,7 +33,8 @@ type Host struct {
 	Addresses []string          // of its interfaces, without loopback
 	Kernel    string            // release, as of uname(2)
 	CPUs      int
-	Version   string // of slowray
+	Version   string             // of slowray
+	Programs  map[string]Program // what it runs as a service, by ProgramOf; as of its last window
 }
 
 // Batch is consecutive records of one stream of one host. Its records lie within

@@ -4,10 +4,13 @@ package observe
 // lately: of those that run, the ones that processes of interest are in; of
 // those that do not, the ones that ended in the last quarter of an hour.
 type Container struct {
-	ID     string `json:"id"` // shortened to 12, as in Process.Container
-	Name   string `json:"name,omitempty"`
-	Image  string `json:"image,omitempty"`
-	Engine string `json:"engine,omitempty"` // "docker", "podman", "containers-storage" (Podman, CRI-O), "containerd"
+	ID    string `json:"id"` // shortened to 12, as in Process.Container
+	Name  string `json:"name,omitempty"`
+	Image string `json:"image,omitempty"`
+	// ImageID is the beginning of the image's digest, 12 hexadecimal digits; empty where
+	// nobody tells it.
+	ImageID string `json:"image_id,omitempty"`
+	Engine  string `json:"engine,omitempty"` // "docker", "podman", "containers-storage" (Podman, CRI-O), "containerd"
 	// State is the engine's word for it: "running", "exited", "restarting",
 	// "paused"…; "removed" when it is gone and the engine still remembers that;
 	// empty when nobody said.

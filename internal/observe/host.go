@@ -154,6 +154,10 @@ type Process struct {
 	Exe    string        `json:"exe,omitempty"`    // name of the file it executes: "python3.11"
 	Go     bool          `json:"go,omitempty"`     // a Go program: its threads are not what its work is divided into
 	CPUs   string        `json:"cpus,omitempty"`   // those it may run on, when they are not all: "0-3,8"
+	// ProgramVersion and ConfigVersion are the same text wherever the same build and
+	// scripts are executed, and the same files configure it; nothing else is told by them.
+	ProgramVersion string `json:"program_version,omitempty"`
+	ConfigVersion  string `json:"config_version,omitempty"`
 }
 
 // CPUSeconds is the CPU time the process used in the window.

@@ -14,10 +14,20 @@ import (
 // endChanges finds out what has been changed on the host lately.
 func (s *session) endChanges(procs []host.ProcSample) {
 	boot, _ := s.fs.BootTime() // without it nobody knows when a service was started
-	list, left := change.Read(s.fs, s.changedServices(procs, boot), time.Now())
+	services := s.changedServices(procs, boot)
+	list, left := change.Read(s.fs, services, time.Now())
 	s.out.Changes = append(s.out.Changes, list...)
 	s.lose("changes of the last days that were left out, the oldest", int64(left))
 	s.addSettings()
+	versions := map[int]change.Version{}
+	for _, v := range change.Versions(s.fs, services) {
+		versions[v.PID] = v
+	}
+	for i := range s.out.Processes {
+		p := &s.out.Processes[i]
+		v := versions[p.PID]
+		p.ProgramVersion, p.ConfigVersion = v.Program, v.Config
+	}
 }
 
 // changedServices lists the processes that answer requests, each family once,
@@ -35,12 +45,16 @@ func (s *session) changedServices(procs []host.ProcSample, boot time.Time) []cha
 		}
 	}
 	config := map[int][]string{}
-	for i := range s.out.Nginx {
-		config[s.out.Nginx[i].PID] = append(config[s.out.Nginx[i].PID], s.out.Nginx[i].Config)
+	for _, in := range s.nginx {
+		config[in.PID] = in.ConfigFiles()
 	}
-	for i := range s.out.PHPFPM {
-		config[s.out.PHPFPM[i].PID] = append(config[s.out.PHPFPM[i].PID], s.out.PHPFPM[i].Config)
+	for _, in := range s.fpm {
+		config[in.PID] = in.ConfigFiles()
 	}
+	for _, in := range s.apps {
+		config[in.PID] = in.ConfigFiles()
+	}
+	maps.Copy(config, s.databases.config)
 	pids := slices.SortedFunc(maps.Keys(weight), func(a, b int) int {
 		if weight[a] != weight[b] {
 			return weight[b] - weight[a]

@@ -43,6 +43,7 @@ type databases struct {
 	readers []databaseReader
 	ends    [][]end // of each reader, where it listens
 	kept    *keptRequests
+	config  map[int][]string // the files that each is configured by, by process; known at the end
 }
 
 // end is an address that a server listens at.
@@ -222,9 +223,11 @@ func (s *session) endDatabases(ctx context.Context) {
 	d := &s.databases
 	results := make([]database.Result, len(d.readers))
 	d.all(func(i int, r databaseReader) { results[i] = r.End(ctx, s.out.Window) })
+	d.config = map[int][]string{}
 	for i := range results {
 		r := &results[i]
 		db := &r.Database
+		d.config[db.PID] = r.Config
 		at := map[portKey]bool{}
 		for _, e := range d.ends[i] {
 			if e.port != 0 && !slices.Contains(db.Ports, e.port) {

@@ -73,6 +73,7 @@ func explain(anomalies []Anomaly, population []fleet.Key, weak map[fleet.Key]boo
 		}
 		g := newGraph(list, population, weak, f.Hosts)
 		g.places, g.groups = f.Places, map[hostName][]Component{}
+		g.programs = programs(f.Hosts)
 		graphs = append(graphs, g)
 		var shared []Shared
 		for {
@@ -169,18 +170,19 @@ type candidate struct {
 }
 
 // kindOrder prefers, of components that cannot be told apart, the one that says most.
-var kindOrder = []Kind{Dependency, Host, Service, Label, Kernel, Version, Cgroup, Endpoint}
+var kindOrder = []Kind{Dependency, Host, Service, Label, Image, Config, Build, Kernel, Version, Cgroup, Endpoint}
 
 // components are those that a unit has.
 func (g *graph) components(i int) []Component {
 	u := &g.units[i]
 	list := []Component{{Host, u.key.Host}}
-	list = g.inGroups(list, &u.key)
+	list = g.ofProgram(g.inGroups(list, &u.key), &u.key)
 	if u.key.Side == observe.Called {
 		list = append(list, Component{Dependency, addrPort(&u.key)})
 		if u.callee >= 0 {
 			list = append(list, Component{Service, g.units[u.callee].key.Service})
-			list = g.inGroups(list, &g.units[u.callee].key)
+			callee := &g.units[u.callee].key
+			list = g.ofProgram(g.inGroups(list, callee), callee)
 		}
 		if u.to != "" && u.to != u.key.Host {
 			list = append(list, Component{Host, u.to})
@@ -290,10 +292,17 @@ func (g *graph) common() (Shared, bool) {
 	return s, true
 }
 
-// implies says that a control group goes without saying beside a component: each host,
-// service and control group is in some.
+// implies says that a control group, or what a program is run from, goes without saying
+// beside a component: each host, service and control group is in some, and each host and
+// service runs something.
 func (c *candidate) implies(o *candidate) bool {
-	return o.Kind == Cgroup && (c.Kind == Host || c.Kind == Service || c.Kind == Cgroup)
+	switch o.Kind {
+	case Cgroup:
+		return c.Kind == Host || c.Kind == Service || c.Kind == Cgroup
+	case Image, Config, Build:
+		return c.Kind == Host || c.Kind == Service
+	}
+	return false
 }
 
 // wider prefers, to a service on hosts of a label, the label alone where it tells of

@@ -24,15 +24,16 @@ type unit struct {
 
 // graph is who calls whom, as far as addresses tell.
 type graph struct {
-	units   []unit
-	hosts   map[string]*fleet.Host
-	byAddr  map[string]string // host by address
-	served  map[hostPort]int
-	calls   map[hostName][]int // called units, by host and service
-	callers map[int][]int      // called units, by the unit that answers
-	toAddr  map[string][]int   // called units, by addr:port
-	places  map[fleet.Key]fleet.Place
-	groups  map[hostName][]Component // control groups, by host and path
+	units    []unit
+	hosts    map[string]*fleet.Host
+	byAddr   map[string]string // host by address
+	served   map[hostPort]int
+	calls    map[hostName][]int // called units, by host and service
+	callers  map[int][]int      // called units, by the unit that answers
+	toAddr   map[string][]int   // called units, by addr:port
+	places   map[fleet.Key]fleet.Place
+	groups   map[hostName][]Component // control groups, by host and path
+	programs map[hostName][]Component // of what hosts run: see programs
 }
 
 type hostPort struct {

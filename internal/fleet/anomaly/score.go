@@ -220,6 +220,7 @@ func (s *scoring) parts(w int) {
 	}
 	unit := 1 / (partUnit * s.usual)
 	lift := s.m.opt.Time / partUnit // the smallest effect, in units of partUnit of the usual time
+	ofNone := math.Log1p(lift)      // where there is usually nothing, as of most parts
 	for sig := firstPart; sig < Loss; sig++ {
 		t := &s.e.Track[sig]
 		// Without its worst pieces it is less.
@@ -236,11 +237,19 @@ func (s *scoring) parts(w int) {
 			told = float64(win.box.v[Loss]) // each tells of one request
 		}
 		s.few = max(perRequest*told, 0.01)
-		s.judged(sig, w, r, math.Log1p(lift*math.Exp(-float64(t.Base))), 0, n, 0, partWeight)
+		matters := ofNone
+		if t.Base != 0 {
+			matters = math.Log1p(lift * math.Exp(-float64(t.Base)))
+		}
+		s.judged(sig, w, r, matters, 0, n, 0, partWeight)
 		s.few = 0
 		if s.learn {
 			t.learn(w, r, n, s.gain, s.spread, w == fast && !s.held)
-			if w == fast {
+			switch {
+			case w != fast:
+			case t.Base == 0:
+				t.limit = 1
+			default:
 				t.limit = float32(math.Exp(float64(t.Base)))
 			}
 		}

@@ -119,6 +119,13 @@ func (w *window) push(s *sums) {
 // trimmed is the value of a signal without the pieces in which it is worst. It is
 // false when no piece would be left.
 func (w *window) trimmed(sig Signal) (v, n float64, ok bool) {
+	if w.box.v[sig] == 0 && sig.isPart() {
+		return w.trimmedNothing()
+	}
+	return w.trimmedWorst(sig)
+}
+
+func (w *window) trimmedWorst(sig Signal) (v, n float64, ok bool) {
 	var vs, ns, ratio [pieces]float64
 	k := 0
 	for i := range w.ring {
@@ -150,6 +157,21 @@ func (w *window) trimmed(sig Signal) (v, n float64, ok bool) {
 		}
 	}
 	return v, n, true
+}
+
+// trimmedNothing is trimmed of a part that is 0 in all pieces, as most parts of most endpoints
+// are: none is worse than another, and the first ones are left out.
+func (w *window) trimmedNothing() (v, n float64, ok bool) {
+	k := 0
+	for i := range w.ring {
+		if s := &w.ring[i]; s.seconds != 0 && s.n > 0 {
+			if k >= worst {
+				n += float64(s.n)
+			}
+			k++
+		}
+	}
+	return 0, n, k > worst
 }
 
 // fewest is how little of a request in a window still tells of its times.

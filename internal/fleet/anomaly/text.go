@@ -91,6 +91,17 @@ func (c Component) has() string {
 		return "run kernel " + c.Value
 	case Version:
 		return "run slowray " + c.Value
+	case Image:
+		return "run the image " + c.Value
+	case Config, Build:
+		program, version := c.Value, ""
+		if i := strings.LastIndexByte(c.Value, ' '); i > 0 {
+			program, version = c.Value[:i], c.Value[i+1:]
+		}
+		if c.Kind == Config {
+			return fmt.Sprintf("have %s with the configuration %s", program, version)
+		}
+		return fmt.Sprintf("run the build %s of %s", version, program)
 	case Cgroup:
 		host, path := GroupOf(c.Value)
 		if host == "" {

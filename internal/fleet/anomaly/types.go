@@ -94,6 +94,10 @@ const (
 	Label      Kind = "label"   // as given by the user: "rack=r7"
 	Kernel     Kind = "kernel"  // release
 	Version    Kind = "version" // of slowray
+	// What a program is run from, and by: see fleet.Program.
+	Image  Kind = "image"  // of its container: "shop/web:2@3f9ab1c2d3e4"
+	Config Kind = "config" // of a program, by a digest of its files: "nginx 9a8b7c6d5e4f"
+	Build  Kind = "build"  // of a program, by a digest of it: "mariadbd 0c1d2e3f4a5b"
 	// Cgroup is a control group with those in it: "HOST:/PATH" of one host, "/PATH" of all.
 	Cgroup   Kind = "cgroup"
 	Clients  Kind = "clients" // a network of clients: "10.3.7.0/24"

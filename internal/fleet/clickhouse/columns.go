@@ -112,6 +112,7 @@ var hostDefs = []columnDef{
 	{"labels", "String", freeText},    // JSON: an object of texts
 	{"addresses", "String", freeText}, // with commas between them
 	{"kernel", "String", keyText}, {"cpus", "UInt32", plain}, {"version", "String", keyText},
+	{"programs", "String", freeText}, // JSON: an object of fleet.Program; since version 2
 }
 
 var anomalyDefs = []columnDef{

@@ -20,6 +20,10 @@ func helloRow(table string, h *fleet.Host, now time.Time) (*block, error) {
 	if err != nil {
 		return nil, err
 	}
+	programs, err := json.Marshal(h.Programs)
+	if err != nil {
+		return nil, err
+	}
 	b, c, _ := newBlock(table, hostDefs)
 	c["host"].putText(0, h.Name)
 	c["id"].putText(0, h.ID)
@@ -29,28 +33,30 @@ func helloRow(table string, h *fleet.Host, now time.Time) (*block, error) {
 	c["kernel"].putText(0, h.Kernel)
 	c["cpus"].put32(0, uint32(h.CPUs))
 	c["version"].putText(0, h.Version)
+	c["programs"].putText(0, string(programs))
 	b.rows = 1
 	return b, nil
 }
 
 // Hosts implements fleet.Archive, in the order of names.
 func (db *DB) Hosts(ctx context.Context) ([]fleet.HostSeen, error) {
-	var host, id, labels, addresses, kernel, version proto.ColStr
+	var host, id, labels, addresses, kernel, version, programs proto.ColStr
 	var at, cpus proto.ColUInt32
 	var all []fleet.HostSeen
 	err := db.anyServer(ctx, func(server string, d Dialect) error {
 		all = nil
 		return db.c.query(ctx, server, d, `SELECT CAST(host AS String) AS host_, id, toUInt32(max(time)) AS last, argMax(labels, time) AS labels_, argMax(addresses, time) AS addresses_,
-CAST(argMax(kernel, time) AS String) AS kernel_, argMax(cpus, time) AS cpus_, CAST(argMax(version, time) AS String) AS version_ FROM hosts GROUP BY host, id ORDER BY last DESC LIMIT 1000000`,
-			proto.Results{{Data: &host}, {Data: &id}, {Data: &at}, {Data: &labels}, {Data: &addresses}, {Data: &kernel}, {Data: &cpus}, {Data: &version}},
+CAST(argMax(kernel, time) AS String) AS kernel_, argMax(cpus, time) AS cpus_, CAST(argMax(version, time) AS String) AS version_, argMax(programs, time) AS programs_ FROM hosts GROUP BY host, id ORDER BY last DESC LIMIT 1000000`,
+			proto.Results{{Data: &host}, {Data: &id}, {Data: &at}, {Data: &labels}, {Data: &addresses}, {Data: &kernel}, {Data: &cpus}, {Data: &version}, {Data: &programs}},
 			func(n int) bool {
 				for i := range n {
 					s := fleet.HostSeen{
 						Host: fleet.Host{Name: host.Row(i), ID: id.Row(i), Kernel: kernel.Row(i), CPUs: int(cpus[i]), Version: version.Row(i)},
 						Last: time.Unix(int64(at[i]), 0).UTC(),
 					}
-					// Labels that are not what they should be are none.
+					// Labels and programs that are not what they should be are none.
 					_ = json.Unmarshal([]byte(labels.Row(i)), &s.Labels)
+					_ = json.Unmarshal([]byte(programs.Row(i)), &s.Programs)
 					if a := addresses.Row(i); a != "" {
 						s.Addresses = strings.Split(a, ",")
 					}

@@ -113,6 +113,13 @@ func (c *client) initServer(ctx context.Context, shard, replica int, keep *Reten
 			return fmt.Errorf("%w (while it ran: %s)", err, firstLine(statement))
 		}
 	}
+	for v := max(had, 1) + 1; had > 0 && v <= schemaVersion; v++ {
+		for _, statement := range c.cfg.Migration(d, v) {
+			if err := c.exec(ctx, server, "", statement); err != nil && !columnIsThere(err) {
+				return fmt.Errorf("%w (while it ran: %s)", err, firstLine(statement))
+			}
+		}
+	}
 	set := map[string]string{"schema": strconv.Itoa(schemaVersion), "dialect": string(d)}
 	if keep != nil {
 		set["retention_days"] = strconv.Itoa(keep.Days)
@@ -126,6 +133,8 @@ func (c *client) initServer(ctx context.Context, shard, replica int, keep *Reten
 	switch {
 	case had == 0:
 		say(fmt.Sprintf("ClickHouse %s, %s dialect: tables made in %s", version, d, c.cfg.Database))
+	case had < schemaVersion:
+		say(fmt.Sprintf("ClickHouse %s, %s dialect: tables of %s made version %d of version %d", version, d, c.cfg.Database, schemaVersion, had))
 	default:
 		say(fmt.Sprintf("ClickHouse %s, %s dialect: tables of %s are there (version %d)", version, d, c.cfg.Database, had))
 	}
@@ -135,6 +144,10 @@ func (c *client) initServer(ctx context.Context, shard, replica int, keep *Reten
 	}
 	return err
 }
+
+// columnIsThere says that a column was to be added that the table has: servers have had
+// two codes for that (DUPLICATE_COLUMN, ILLEGAL_COLUMN).
+func columnIsThere(err error) bool { return codeOf(err) == 15 || codeOf(err) == 44 }
 
 func firstLine(s string) string {
 	line, _, _ := strings.Cut(s, "\n")

@@ -1,9 +1,14 @@
 package clickhouse
 
 import (
+	"fmt"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/slowray/slowray/internal/fleet"
 	"github.com/slowray/slowray/internal/fleet/clickhouse/clickhousetest"
 )
 
@@ -43,14 +48,50 @@ func TestInitMakesTablesInEveryLayout(t *testing.T) {
 			if !strings.Contains(strings.Join(said, "\n"), "tables made") {
 				t.Errorf("said %q", said)
 			}
-			if _, said = initAll(t, url, nil); !strings.Contains(strings.Join(said, "\n"), "are there (version 1)") {
+			if _, said = initAll(t, url, nil); !strings.Contains(strings.Join(said, "\n"), "are there (version 2)") {
 				t.Errorf("said %q the second time", said)
 			}
 			cl := newClient(c)
 			set, err := cl.settings(t.Context(), c.Shards[0][0], Plain)
-			if err != nil || set["retention_days"] != "7" || set["schema"] != "1" {
+			if err != nil || set["retention_days"] != "7" || set["schema"] != "2" {
 				t.Errorf("settings %v, %v", set, err)
 			}
+			upgrade(t, url, c)
 		})
+	}
+}
+
+// upgrade takes away what version 2 added, and has Init put it back.
+func upgrade(t *testing.T, url string, c *Config) {
+	cl := newClient(c)
+	for _, replicas := range c.Shards {
+		for i, server := range replicas {
+			names := []string{c.local("hosts")}
+			if c.sharded() {
+				names = append(names, "hosts")
+			}
+			for _, table := range names {
+				if err := cl.exec(t.Context(), server, c.Database, "ALTER TABLE "+table+" DROP COLUMN programs"); err != nil && i == 0 {
+					t.Fatal(err)
+				}
+			}
+			// Later than what was noted just now: the latest counts.
+			if err := cl.exec(t.Context(), server, c.Database, fmt.Sprintf("INSERT INTO slowray_settings (name, value, time) VALUES ('schema', '1', %d)", time.Now().Unix()+2)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if _, said := initAll(t, url, nil); !strings.Contains(strings.Join(said, "\n"), "made version 2 of version 1") {
+		t.Errorf("said %q", said)
+	}
+	db := New(c)
+	defer db.Close()
+	h := &fleet.Host{Name: "web-1", ID: "id-1", Programs: map[string]fleet.Program{"nginx": {Image: "nginx:1@2", Config: "c"}}}
+	if err := db.Hello(t.Context(), h, noon); err != nil {
+		t.Fatal(err)
+	}
+	got, err := db.Hosts(t.Context())
+	if err != nil || len(got) != 1 || !cmp.Equal(got[0].Programs, h.Programs) {
+		t.Errorf("%+v, %v", got, err)
 	}
 }

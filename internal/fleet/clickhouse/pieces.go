@@ -15,7 +15,7 @@ import (
 // that what it needs for that is bounded, and nobody waits for all of it, points are
 // asked for in pieces of the time.
 const (
-	pieceRows  = 250_000
+	pieceRows  = 500_000
 	pieceSteps = 60 // at most
 )
 

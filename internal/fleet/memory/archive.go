@@ -65,7 +65,7 @@ func (a *Archive) Hello(_ context.Context, h *fleet.Host, now time.Time) error {
 		a.hosts[h.Name] = seen
 	}
 	seen.Host = *h
-	seen.Labels, seen.Addresses = maps.Clone(h.Labels), slices.Clone(h.Addresses)
+	seen.Labels, seen.Addresses, seen.Programs = maps.Clone(h.Labels), slices.Clone(h.Addresses), maps.Clone(h.Programs)
 	if now.After(seen.Last) {
 		seen.Last = now
 	}

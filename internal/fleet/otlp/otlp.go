@@ -13,6 +13,7 @@ package otlp
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -84,6 +85,9 @@ func (t *Target) Hello(ctx context.Context, h *fleet.Host, now time.Time) error 
 	host.Attributes["os.version"] = h.Kernel
 	host.Attributes["host.cpus"] = fmt.Sprint(h.CPUs)
 	host.Attributes["host.ip"] = strings.Join(h.Addresses, ",")
+	if list, err := json.Marshal(h.Programs); err == nil && len(h.Programs) > 0 {
+		host.Attributes["slowray.programs"] = string(list)
+	}
 	return failure(t.out.Hello(ctx, host, now))
 }
 

@@ -278,6 +278,9 @@ func (l *lines) greeting(h *fleet.Host, now time.Time) {
 	if list, err := json.Marshal(h.Addresses); err == nil && len(h.Addresses) > 0 {
 		l.text("addresses", string(list))
 	}
+	if list, err := json.Marshal(h.Programs); err == nil && len(h.Programs) > 0 {
+		l.text("programs", string(list))
+	}
 	for name, value := range h.Labels {
 		l.text("label."+name, value)
 	}

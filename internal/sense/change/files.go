@@ -128,7 +128,7 @@ func (k *looker) service(s *Service) {
 	k.started = s.Started
 	defer func() { k.started = time.Time{} }()
 	config := observe.Change{Kind: observe.ChangeConfig, PID: s.PID, Comm: s.Comm}
-	names := slices.Clone(s.Config)
+	names := slices.Clone(s.Config[:min(len(s.Config), maxInDir)])
 	for _, base := range []string{s.Comm, s.Program} {
 		base = strings.TrimRight(base, "0123456789.-")
 		if base == "" || strings.ContainsAny(base, "/\x00") {

@@ -27,7 +27,9 @@ type listed struct {
 	ID    string `json:"Id"`
 	Names []string
 	Image string
-	State string
+	// ImageID is "sha256:" and the digest; Podman leaves the first away.
+	ImageID string
+	State   string
 }
 
 // list gives all containers that the engine knows, also those that ended.
@@ -42,7 +44,7 @@ func (e *engine) list(ctx context.Context) ([]observe.Container, error) {
 			if err := d.Decode(&l); err != nil {
 				return err
 			}
-			c := observe.Container{ID: shortID(l.ID), Image: clip(l.Image), Engine: e.name, State: clip(l.State)}
+			c := observe.Container{ID: shortID(l.ID), Image: clip(l.Image), ImageID: digestOf(l.ImageID), Engine: e.name, State: clip(l.State)}
 			if len(l.Names) > 0 {
 				c.Name = clip(strings.TrimPrefix(l.Names[0], "/"))
 			}
@@ -199,6 +201,14 @@ func shortID(id string) string {
 	const length = 12
 	id = clip(id)
 	return id[:min(len(id), length)]
+}
+
+// digestOf is the beginning of the digest of an image's ID, empty where that is none.
+func digestOf(id string) string {
+	if id = strings.TrimPrefix(id, "sha256:"); !hexID.MatchString(id) {
+		return ""
+	}
+	return shortID(id)
 }
 
 // clip makes a name fit to show.

@@ -44,6 +44,7 @@ func (r Reader) Names(ctx context.Context, procs []Process, ids []string) ([]obs
 		}
 	}
 	out = add(out, readStores(r.Root))
+	out = add(out, readDocker(r.Root, missing(out, ids)))
 	return add(out, readBundles(r.Root, missing(out, ids))), errs
 }
 

@@ -53,7 +53,7 @@ func fakeEngine(t *testing.T, answers map[string]string, wait time.Duration) Rea
 func TestLookAtDocker(t *testing.T) {
 	origin := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	r := fakeEngine(t, map[string]string{
-		"/containers/json": `[{"Id":"` + full + `","Names":["/shop"],"Image":"shop:1","State":"exited"},
+		"/containers/json": `[{"Id":"` + full + `","Names":["/shop"],"Image":"shop:1","ImageID":"sha256:605c77e624ddb75e6110f997c58876baa13f8754486b461117934b24a9dc3a85","State":"exited"},
 			{"Id":"ffff6e1f0c2b4d7e","Names":["/old\u0007"],"Image":"x","State":"exited"},{"Id":"aaaa6e1f0c2b4d7e","Names":["/web"],"State":"running"}]`,
 		"/containers/3c5a6e1f0c2b/json": `{"Id":"` + full + `","Name":"/shop","Path":"/opt/catalina.sh","Args":["run"],"RestartCount":2,
 			"State":{"Status":"exited","OOMKilled":true,"ExitCode":137,"FinishedAt":"2026-11-21T11:59:00Z"},
@@ -68,7 +68,7 @@ func TestLookAtDocker(t *testing.T) {
 		t.Error(errs)
 	}
 	want := []observe.Container{
-		{ID: "3c5a6e1f0c2b", Name: "shop", Image: "shop:1", Engine: "docker", State: "exited", OOMKilled: true, ExitCode: 137, Restarts: 2, EndedAt: -60,
+		{ID: "3c5a6e1f0c2b", Name: "shop", Image: "shop:1", ImageID: "605c77e624dd", Engine: "docker", State: "exited", OOMKilled: true, ExitCode: 137, Restarts: 2, EndedAt: -60,
 			MemoryLimitBytes: 512 << 20, QuotaCPUs: 0.1, Options: []string{"-Xmx2g"}, Heap: &observe.Heap{Runtime: "jvm", MaxBytes: 2 << 30, From: "-Xmx2g"}},
 		{ID: "bbbb6e1f0c2b", Name: "gone", Image: "x:2", Engine: "docker", State: "removed", OOMKilled: true, ExitCode: 137, EndedAt: time.Unix(1795262340, 0).Sub(origin).Seconds()},
 	}
@@ -105,9 +105,14 @@ func TestAnswersThatAreNone(t *testing.T) {
 
 func TestStoresAndBundles(t *testing.T) {
 	root := t.TempDir()
+	const docker = "d0c5a6e1f0c2b4d7e8f9a0b1c2d3e4f5061728394a5b6c7d8e9f0a1b2c3d4e5f"
 	for path, text := range map[string]string{
-		stores[0]: `[{"id":"` + full + `","names":["k8s_web_shop"],"metadata":"{\"image-name\":\"web:1\"}"},{"id":"","names":["x"]}]`,
+		stores[0]: `[{"id":"` + full + `","names":["k8s_web_shop"],"metadata":"{\"image-name\":\"web:1\",\"image-id\":\"77af4d6b9913e693e8d0b4b294fa62ade6054e6b2f1ffb617ac955dd63fb0182\"}"},{"id":"","names":["x"]}]`,
 		"run/containerd/io.containerd.runtime.v2.task/k8s.io/abcdef012345678/config.json": `{"annotations":{"io.kubernetes.cri.container-name":"web","io.kubernetes.cri.sandbox-name":"shop-5d9c","io.kubernetes.cri.image-name":"web:2"}}`,
+		// Docker 20.10, much shortened.
+		dockerDir + "/" + docker + "/config.v2.json": `{"StreamConfig":{},"State":{"Running":true,"Paused":false,"OOMKilled":false,"Pid":4711,"ExitCode":0,"StartedAt":"2026-11-21T11:00:00Z"},` +
+			`"ID":"` + docker + `","Created":"2026-11-21T11:00:00Z","Path":"nginx","Args":["-g","daemon off;"],"Config":{"Hostname":"d0c","Env":["PASSWORD=x"],"Cmd":["nginx"],"Image":"nginx:1.27","Labels":{}},` +
+			`"Image":"sha256:605c77e624ddb75e6110f997c58876baa13f8754486b461117934b24a9dc3a85","NetworkSettings":{},"Name":"/front","Driver":"overlay2","RestartCount":0}`,
 	} {
 		if err := os.MkdirAll(filepath.Dir(filepath.Join(root, path)), 0o755); err != nil {
 			t.Fatal(err)
@@ -116,8 +121,9 @@ func TestStoresAndBundles(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	got, errs := Reader{Proc: root, Root: root}.Names(context.Background(), nil, []string{"abcdef012345", "../../../etc", "3c5a6e1f0c2b"})
-	want := []observe.Container{{ID: "3c5a6e1f0c2b", Name: "k8s_web_shop", Image: "web:1", Engine: "containers-storage"},
+	got, errs := Reader{Proc: root, Root: root}.Names(context.Background(), nil, []string{"abcdef012345", "../../../etc", "3c5a6e1f0c2b", docker[:12]})
+	want := []observe.Container{{ID: "3c5a6e1f0c2b", Name: "k8s_web_shop", Image: "web:1", ImageID: "77af4d6b9913", Engine: "containers-storage"},
+		{ID: docker[:12], Name: "front", Image: "nginx:1.27", ImageID: "605c77e624dd", Engine: "docker", State: "running"},
 		{ID: "abcdef012345", Name: "shop-5d9c/web", Image: "web:2", Engine: "containerd", State: "running"}}
 	if d := cmp.Diff(want, got); d != "" || len(errs) > 0 {
 		t.Error(d, errs)

@@ -41,11 +41,12 @@ func readStores(root string) []observe.Container {
 		}
 		for _, l := range list[:min(len(list), maxListed)] {
 			var meta struct {
-				Image string `json:"image-name"`
-				Name  string `json:"name"`
+				Image   string `json:"image-name"`
+				ImageID string `json:"image-id"`
+				Name    string `json:"name"`
 			}
 			_ = json.Unmarshal([]byte(l.Metadata), &meta) // without it there is still the name
-			c := observe.Container{ID: shortID(l.ID), Name: clip(meta.Name), Image: clip(meta.Image), Engine: "containers-storage"}
+			c := observe.Container{ID: shortID(l.ID), Name: clip(meta.Name), Image: clip(meta.Image), ImageID: digestOf(meta.ImageID), Engine: "containers-storage"}
 			if len(l.Names) > 0 {
 				c.Name = clip(l.Names[0])
 			}
@@ -92,6 +93,42 @@ func readBundles(root string, ids []string) []observe.Container {
 		if name != "" {
 			out = append(out, observe.Container{ID: id, Name: clip(name), Image: clip(first(annotations.image)), Engine: "containerd", State: "running"})
 		}
+	}
+	return out
+}
+
+// dockerDir is where Docker keeps what it knows of its containers, unless its data-root
+// says otherwise; a directory for each, named by its ID.
+const dockerDir = "var/lib/docker/containers"
+
+// readDocker reads the containers of Docker with these ids below root: where its socket
+// answers nobody. The file is Docker's own (daemon/container, ConfigV2 since 1.8).
+func readDocker(root string, ids []string) []observe.Container {
+	var out []observe.Container
+	for _, id := range ids {
+		if !hexID.MatchString(id) {
+			continue
+		}
+		found, err := filepath.Glob(filepath.Join(root, dockerDir, id+"*", "config.v2.json"))
+		if err != nil || len(found) == 0 {
+			continue
+		}
+		var c struct {
+			Name   string
+			Image  string // "sha256:…"
+			Config struct{ Image string }
+			State  struct {
+				Running bool
+			}
+		}
+		if readJSON(found[0], &c) != nil || c.Config.Image == "" && c.Name == "" {
+			continue
+		}
+		state := "exited"
+		if c.State.Running {
+			state = "running"
+		}
+		out = append(out, observe.Container{ID: shortID(id), Name: clip(strings.TrimPrefix(c.Name, "/")), Image: clip(c.Config.Image), ImageID: digestOf(c.Image), Engine: "docker", State: state})
 	}
 	return out
 }

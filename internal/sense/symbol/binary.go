@@ -70,7 +70,7 @@ func nameOffsets(r io.ReaderAt, offsets []uint64, byAddress bool, debug func(bui
 	for _, source := range []func() (*elf.File, elf.SectionType, func()){
 		func() (*elf.File, elf.SectionType, func()) { return f, elf.SHT_SYMTAB, nil },
 		func() (*elf.File, elf.SectionType, func()) {
-			file := debug(buildID(f))
+			file := debug(BuildID(f))
 			if file == nil {
 				return nil, 0, nil
 			}
@@ -226,8 +226,8 @@ func demangled(name string) string {
 	return clean(name)
 }
 
-// buildID is the binary's identity in hexadecimal, "" when it has none.
-func buildID(f *elf.File) string {
+// BuildID is the binary's identity in hexadecimal, "" when it has none.
+func BuildID(f *elf.File) string {
 	notes := 0
 	for _, s := range f.Sections {
 		if s.Type != elf.SHT_NOTE || s.Size > 1<<16 || notes == maxNotes {

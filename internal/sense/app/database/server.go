@@ -36,6 +36,7 @@ type Result struct {
 	Entries  []slowlog.Entry
 	Gaps     []observe.Gap
 	Losses   []observe.Loss
+	Config   []string // the files that it is configured by, inside its root
 }
 
 // Server is one server process over a window.
@@ -45,6 +46,7 @@ type Server struct {
 	Args     []string // as it was started, without the program
 	Root     rootfs.Root
 	ProcRoot string
+	Config   []string // the files that it is configured by, inside its root
 
 	listeners int // sockets it listens at
 	held      int // sum over the samples
@@ -127,7 +129,7 @@ func (s *Server) Result() Result {
 		s.Out.ConnectionsMean = float64(s.held) / float64(s.Out.Samples)
 	}
 	s.Lose(fmt.Sprintf("entries beyond %d in the slow log of %s (pid %d)", MaxEntries, s.Process.Comm, s.Out.PID), s.dropped)
-	return Result{Database: s.Out, Entries: s.entries, Gaps: s.gaps, Losses: s.losses}
+	return Result{Database: s.Out, Entries: s.entries, Gaps: s.gaps, Losses: s.losses, Config: s.Config}
 }
 
 // Output is the file that a descriptor of the process leads to, as the process

@@ -52,6 +52,7 @@ func (s *Server) Begin(context.Context) {
 	for _, p := range o.problems {
 		s.Gap(p, "an option file of %s (pid %d) could not be read: %s", s.Process.Comm, s.Out.PID, p)
 	}
+	s.Config = o.files
 	if len(o.files) > 0 {
 		s.Out.Config = o.files[0]
 	}

@@ -22,7 +22,7 @@ const commandLine = "command line"
 type config struct {
 	root     rootfs.Root
 	values   map[string]observe.Setting
-	files    int
+	files    []string
 	problems []string
 }
 
@@ -32,7 +32,7 @@ func (c *config) read(name string, depth int) error {
 	if err != nil {
 		return err
 	}
-	c.files++
+	c.files = append(c.files, name)
 	n := 0
 	for line := range strings.SplitSeq(string(text), "\n") {
 		n++
@@ -52,7 +52,7 @@ func (c *config) include(how, dir, name string, depth int) {
 	if !path.IsAbs(name) {
 		name = path.Join(dir, name)
 	}
-	if depth >= maxDepth || c.files >= maxFiles {
+	if depth >= maxDepth || len(c.files) >= maxFiles {
 		c.problems = append(c.problems, name+": too many files are included")
 		return
 	}

@@ -57,6 +57,7 @@ func (s *Server) Begin(context.Context) {
 		s.Gap(main, "the configuration of PostgreSQL (pid %d) cannot be read: %s", s.Out.PID, rootfs.Plain(err))
 	}
 	_ = c.read(path.Join(data, "postgresql.auto.conf"), 0) // there is none where ALTER SYSTEM was never used
+	s.Config = c.files
 	c.arguments(s.Args)
 	for _, p := range c.problems {
 		s.Gap(p, "a part of the configuration of PostgreSQL (pid %d) cannot be read: %s", s.Out.PID, p)

@@ -87,6 +87,7 @@ func figures(s *status) map[string]float64 {
 func (s *Server) settings(now *status) {
 	s.Out.Config = now.texts["config_file"]
 	file := map[string]observe.Setting{}
+	s.Config = nil
 	if s.Out.Config != "" && s.Enter() {
 		s.readFile(file, s.Out.Config, 0)
 	}
@@ -139,6 +140,7 @@ func (s *Server) readFile(into map[string]observe.Setting, name string, depth in
 	if err != nil || depth > maxDepth {
 		return
 	}
+	s.Config = append(s.Config, name)
 	n := 0
 	for line := range strings.SplitSeq(string(text), "\n") {
 		n++

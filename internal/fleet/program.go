@@ -1,0 +1,82 @@
+package fleet
+
+import (
+	"cmp"
+	"strings"
+
+	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/report"
+)
+
+// Program is what a host runs as a service. Each text is the same on all hosts that run
+// the same, and empty where it is not known, or where processes of the service differ.
+type Program struct {
+	Image   string `json:"image,omitempty"`   // of its container: name, and the beginning of its digest behind an @, as far as the engine tells
+	Version string `json:"version,omitempty"` // of what is executed: observe.Process.ProgramVersion
+	Config  string `json:"config,omitempty"`  // of its configuration files: observe.Process.ConfigVersion
+}
+
+// mostPrograms bounds what a host says of itself.
+const mostPrograms = 128
+
+// ProgramOf is the name of an endpoint's service among the programs of its host: without
+// the port that it answers at.
+func ProgramOf(k *Key) string {
+	if k.Side == observe.Served {
+		if i := strings.LastIndexByte(k.Service, ':'); i > 0 {
+			return k.Service[:i]
+		}
+	}
+	return k.Service
+}
+
+// ProgramsOf are the services of a host as an Observation shows them, by name (Service,
+// without a port): of the processes that answer requests.
+func ProgramsOf(o *observe.Observation) map[string]Program {
+	containers := map[string]*observe.Container{}
+	for i := range o.Containers {
+		containers[o.Containers[i].ID] = &o.Containers[i]
+	}
+	programs := map[string]Program{}
+	differ := map[string]*[3]bool{}
+	for i := range o.Processes {
+		p := &o.Processes[i]
+		if p.ProgramVersion == "" && p.ConfigVersion == "" {
+			continue
+		}
+		found := Program{Version: p.ProgramVersion, Config: p.ConfigVersion}
+		name := ""
+		if c := containers[p.Container]; c != nil && p.Container != "" {
+			name, found.Image = c.Name, imageOf(c)
+		}
+		name = Service(observe.Called, &report.Process{Comm: p.Comm, Unit: p.Unit, Name: name}, 0)
+		was, known := programs[name]
+		switch {
+		case !known && len(programs) == mostPrograms:
+			continue
+		case !known:
+			differ[name] = new([3]bool)
+		default:
+			for i, is := range [...]struct{ was, found *string }{{&was.Image, &found.Image}, {&was.Version, &found.Version}, {&was.Config, &found.Config}} {
+				d := differ[name]
+				d[i] = d[i] || *is.was != "" && *is.found != "" && *is.was != *is.found
+				if *is.found = cmp.Or(*is.was, *is.found); d[i] {
+					*is.found = ""
+				}
+			}
+		}
+		programs[name] = found
+	}
+	return programs
+}
+
+// imageOf is an image as it is compared: one name may have stood for several.
+func imageOf(c *observe.Container) string {
+	switch {
+	case c.ImageID == "":
+		return c.Image
+	case c.Image == "" || strings.HasPrefix(c.Image, "sha256:"):
+		return "sha256:" + c.ImageID
+	}
+	return c.Image + "@" + c.ImageID
+}

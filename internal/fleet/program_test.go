@@ -1,0 +1,48 @@
+package fleet
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/slowray/slowray/internal/observe"
+)
+
+func TestProgramsOf(t *testing.T) {
+	got := ProgramsOf(&observe.Observation{
+		Containers: []observe.Container{
+			{ID: "aaaaaaaaaaaa", Name: "shop", Image: "shop/web:2", ImageID: "3f9ab1c2d3e4"},
+			{ID: "bbbbbbbbbbbb", Name: "shop-2", Image: "sha256:77", ImageID: "770000000000"},
+			{ID: "cccccccccccc", Name: "", Image: "quay.io/x:1"},
+		},
+		Processes: []observe.Process{
+			{PID: 1, Comm: "nginx", Unit: "nginx.service", ProgramVersion: "p1", ConfigVersion: "c1"},
+			{PID: 2, Comm: "python3", Container: "aaaaaaaaaaaa", ProgramVersion: "p2"},
+			{PID: 3, Comm: "python3", Container: "bbbbbbbbbbbb", ProgramVersion: "p3"},
+			{PID: 4, Comm: "x", Container: "cccccccccccc", ProgramVersion: "p4"},
+			{PID: 5, Comm: "bash"}, // answers nothing
+			// Two of one name: what they have in common stays.
+			{PID: 6, Comm: "redis-server", ProgramVersion: "p6", ConfigVersion: "c6"},
+			{PID: 7, Comm: "redis-server", ProgramVersion: "p6", ConfigVersion: "c7"},
+			{PID: 8, Comm: "redis-server", ProgramVersion: "p6", ConfigVersion: "c6"},
+			{PID: 9, Comm: "redis-server", ConfigVersion: "c6"},
+		},
+	})
+	want := map[string]Program{
+		"nginx":        {Version: "p1", Config: "c1"},
+		"shop":         {Image: "shop/web:2@3f9ab1c2d3e4", Version: "p2"},
+		"shop-2":       {Image: "sha256:770000000000", Version: "p3"},
+		"x":            {Image: "quay.io/x:1", Version: "p4"},
+		"redis-server": {Version: "p6"},
+	}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Error(d)
+	}
+	for k, want := range map[Key]string{
+		{Service: "nginx:80", Side: observe.Served}: "nginx", {Service: "nginx", Side: observe.Called}: "nginx", {Service: ":80", Side: observe.Served}: ":80",
+	} {
+		if got := ProgramOf(&k); got != want {
+			t.Errorf("%v: %q, want %q", k, got, want)
+		}
+	}
+}

@@ -1,0 +1,207 @@
+package change
+
+import (
+	"crypto/sha256"
+	"debug/elf"
+	"encoding/binary"
+	"encoding/hex"
+	"hash"
+	"io"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/slowray/slowray/internal/sense/host"
+	"github.com/slowray/slowray/internal/sense/symbol"
+)
+
+// Version is which version of its program and of its configuration a service runs: texts
+// that are equal where these are, on whatever host, and tell nothing of what they are of.
+type Version struct {
+	PID int
+	// Program is of the build that is executed, and of the scripts and archives that the
+	// command line names; empty where the program cannot be read.
+	Program string
+	// Config is of the files that it is known to be configured by, as they are on disk;
+	// empty where there are none, or one cannot be read.
+	Config string
+}
+
+// Bounds of what is read of one service.
+const (
+	maxConfigFiles = 512
+	maxConfigBytes = 8 << 20
+	// wholeBytes is how large a file is that is read as a whole; of a larger one its size,
+	// its beginning and its end are taken: where an archive has its directory, with the
+	// checksums of all that is in it.
+	wholeBytes = 512 << 10
+	// digits are how many of a digest are kept: two of a million versions are taken for one
+	// with a probability of 1 in 500.
+	digits = 12
+)
+
+// Versions tells the versions of services. It reads no file of a file system that may not
+// answer.
+func Versions(fs host.FS, services []Service) []Version {
+	k := &looker{fs: fs, left: maxStats, roots: map[uint64]*view{}}
+	var list []Version
+	for i := range services[:min(len(services), maxService)] {
+		s := &services[i]
+		if s.Exe == "" {
+			s.fill(fs)
+		}
+		view := k.of(s.PID)
+		if view == nil {
+			continue
+		}
+		config := slices.Clone(s.Config)
+		var code []string
+		for _, name := range s.named() {
+			switch {
+			case isConfig(name):
+				if !slices.Contains(config, name) {
+					config = append(config, name)
+				}
+			case slices.Contains(codeFiles, path.Ext(name)):
+				code = append(code, name)
+			}
+		}
+		v := Version{PID: s.PID, Program: k.programVersion(view, s, code), Config: k.configVersion(view, config)}
+		if v.Program != "" || v.Config != "" {
+			list = append(list, v)
+		}
+	}
+	return list
+}
+
+// codeFiles are the names of programs that another one executes.
+var codeFiles = []string{".py", ".pyc", ".pyz", ".js", ".cjs", ".mjs", ".ts", ".rb", ".ru", ".php", ".phar", ".pl", ".psgi", ".lua", ".jar", ".war", ".dll", ".exs", ".beam", ".sh"}
+
+// named are the files that a command line names, whether they are there or not.
+func (s *Service) named() (names []string) {
+	for i, arg := range s.Args {
+		if i == 0 || len(arg) == 0 || arg[0] == '-' || len(arg) > 512 || path.Ext(arg) == "" {
+			continue
+		}
+		if !path.IsAbs(arg) {
+			if s.Cwd == "" {
+				continue
+			}
+			arg = path.Join(s.Cwd, arg)
+		}
+		if names = append(names, arg); len(names) == maxBeside {
+			break
+		}
+	}
+	return names
+}
+
+// configVersion is of the contents of files, in their order; a file that is named and not
+// there is as good as an empty one.
+func (k *looker) configVersion(v *view, names []string) string {
+	sum, left, any := sha256.New(), int64(maxConfigBytes), false
+	for _, name := range names[:min(len(names), maxConfigFiles)] {
+		st, ok := k.stat(v, name)
+		if !ok || st.Mode&unix.S_IFMT != unix.S_IFREG {
+			continue
+		}
+		text, _, err := v.root.ReadFile(name, left)
+		if err != nil {
+			return ""
+		}
+		left -= int64(len(text))
+		length(sum, int64(len(text)))
+		sum.Write(text)
+		any = true
+	}
+	if !any {
+		return ""
+	}
+	return short(sum)
+}
+
+// programVersion is of what a service executes: also where its file was replaced since.
+func (k *looker) programVersion(v *view, s *Service, code []string) string {
+	sum := sha256.New()
+	if !v.table.Answers(strings.TrimSuffix(s.Exe, " (deleted)")) {
+		return ""
+	}
+	exe, err := os.Open(filepath.Join(k.fs.Proc, strconv.Itoa(s.PID), "exe"))
+	if err != nil {
+		return ""
+	}
+	defer exe.Close()
+	if id := buildOf(exe); id != "" {
+		io.WriteString(sum, id)
+	} else if err := someOf(sum, exe); err != nil {
+		return ""
+	}
+	for _, name := range code {
+		st, ok := k.stat(v, name)
+		if !ok || st.Mode&unix.S_IFMT != unix.S_IFREG {
+			continue
+		}
+		f, err := v.root.Open(name)
+		if err != nil {
+			return ""
+		}
+		err = someOf(sum, f)
+		f.Close()
+		if err != nil {
+			return ""
+		}
+	}
+	return short(sum)
+}
+
+// buildOf is the number that the linker gave a binary, "" where it gave none.
+func buildOf(f io.ReaderAt) string {
+	e, err := elf.NewFile(f)
+	if err != nil {
+		return ""
+	}
+	defer e.Close()
+	return symbol.BuildID(e)
+}
+
+// file is what someOf reads.
+type file interface {
+	io.Reader
+	io.Seeker
+}
+
+// someOf adds a file to a sum: all of it, or of a large one its size and both ends.
+func someOf(sum hash.Hash, f file) error {
+	size, err := f.Seek(0, io.SeekEnd)
+	if err != nil {
+		return err
+	}
+	length(sum, size)
+	part := func(from, n int64) error {
+		if _, err := f.Seek(from, io.SeekStart); err != nil {
+			return err
+		}
+		_, err := io.CopyN(sum, f, n)
+		return err
+	}
+	if size <= wholeBytes {
+		return part(0, size)
+	}
+	if err := part(0, wholeBytes/2); err != nil {
+		return err
+	}
+	return part(size-wholeBytes/2, wholeBytes/2)
+}
+
+func length(sum hash.Hash, n int64) {
+	var b [8]byte
+	binary.LittleEndian.PutUint64(b[:], uint64(n))
+	sum.Write(b[:])
+}
+
+func short(sum hash.Hash) string { return hex.EncodeToString(sum.Sum(nil))[:digits] }
