@@ -52,6 +52,7 @@ const (
 	RequestVarNextEndpoint   = "next_endpoint"
 	RequestVarOrderedStores  = "ordered_stores"
 	RequestVarPageConstant   = "page_constant"
+	RequestVarPagePasses     = "page_passes"
 	RequestVarPageTries      = "page_tries"
 	RequestVarSampleMask     = "sample_mask"
 	RequestVarSendingSeen    = "sending_seen"
@@ -159,6 +160,7 @@ type RequestVariableSpecs struct {
 	NextEndpoint  *ebpf.VariableSpec `ebpf:"next_endpoint"`
 	OrderedStores *ebpf.VariableSpec `ebpf:"ordered_stores"`
 	PageConstant  *ebpf.VariableSpec `ebpf:"page_constant"`
+	PagePasses    *ebpf.VariableSpec `ebpf:"page_passes"`
 	PageTries     *ebpf.VariableSpec `ebpf:"page_tries"`
 	SampleMask    *ebpf.VariableSpec `ebpf:"sample_mask"`
 	SendingSeen   *ebpf.VariableSpec `ebpf:"sending_seen"`
@@ -240,6 +242,7 @@ type RequestVariables struct {
 	NextEndpoint  *ebpf.Variable `ebpf:"next_endpoint"`
 	OrderedStores *ebpf.Variable `ebpf:"ordered_stores"`
 	PageConstant  *ebpf.Variable `ebpf:"page_constant"`
+	PagePasses    *ebpf.Variable `ebpf:"page_passes"`
 	PageTries     *ebpf.Variable `ebpf:"page_tries"`
 	SampleMask    *ebpf.Variable `ebpf:"sample_mask"`
 	SendingSeen   *ebpf.Variable `ebpf:"sending_seen"`

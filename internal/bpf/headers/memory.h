@@ -75,11 +75,14 @@ static __always_inline __u32 payload(struct sk_buff *skb, __u32 bytes, __u8 *int
  * buffer whose payload is known shows which one is right.
  */
 __u64 page_constant; /* 0 = not found yet */
-__u32 page_tries; /* candidates that were ruled out, once for each buffer */
+__u32 page_tries; /* candidates of this pass that were tried, each on one buffer */
+__u32 page_passes;
 
 #define GIB (1ULL << 30)
 #define PAGE_TO_ADDRESS 6
 #define TRIES 16 /* for each buffer */
+#define NEAR 64 /* candidates of the first pass; each further one has twice as many */
+#define PASSES 9 /* in the last one: 8 TiB either way */
 
 /* Where the first fragment of a buffer begins: its page, offset and size. */
 static __always_inline int first_fragment(struct sk_buff *skb, __u64 *page, __u32 *offset, __u32 *size)
@@ -96,8 +99,17 @@ static __always_inline int first_fragment(struct sk_buff *skb, __u64 *page, __u3
 	return *page && !(*page & 1); /* odd: no page of memory (netmem) */
 }
 
+/* Whether a received buffer can help to find page_constant. */
+static __always_inline int shows_pages(struct sk_buff *skb, __u32 bytes)
+{
+	return !page_constant && page_passes < PASSES && bpf_ksym_exists(bpf_rdonly_cast) && skb->data_len == bytes;
+}
+
 /* Tries some candidates of page_constant on a received buffer whose payload
- * begins with b and lies in fragments. */
+ * begins with b and lies in fragments. A candidate is how far the payload lies
+ * from the buffer's header, and that is another one for each buffer: one that was
+ * tried on a buffer may be right for the next. So what is near is tried again,
+ * before what is twice as far. */
 static __noinline int find_page_constant(struct sk_buff *skb, __u32 bytes, __u64 *b)
 {
 	__u64 page, low, anchor;
@@ -105,7 +117,7 @@ static __noinline int find_page_constant(struct sk_buff *skb, __u32 bytes, __u64
 
 	if (!skb || !b)
 		return 0;
-	if (skb->data_len != bytes || !first_fragment(skb, &page, &offset, &size) || size < 16)
+	if (!first_fragment(skb, &page, &offset, &size) || size < 16)
 		return 0;
 	low = (page << PAGE_TO_ADDRESS) + offset;
 	anchor = (__u64)skb->head / GIB * GIB + low % GIB;
@@ -120,8 +132,10 @@ static __noinline int find_page_constant(struct sk_buff *skb, __u32 bytes, __u64
 		}
 	}
 	page_tries += TRIES;
-	if (page_tries > 16384) /* 8 TiB either way */
+	if (page_tries >= NEAR << page_passes) {
 		page_tries = 0;
+		page_passes++;
+	}
 	return 0;
 }
 

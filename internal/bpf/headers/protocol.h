@@ -134,14 +134,17 @@ static __noinline int look_at_request(struct conn *c, struct sock *sk, struct sk
 	__u8 *b = (__u8 *)words;
 	struct label *l;
 	__u32 have;
+	int shows;
 
 	if (!c || !sk || !skb)
 		return 0;
-	if (c->proto <= PROTO_OTHER) {
+	/* A connection that is kept may be the only one for long. */
+	shows = shows_pages(skb, bytes);
+	if (c->proto <= PROTO_OTHER || shows) {
 		have = payload(skb, bytes, b, PEEK);
-		if (have >= 5)
+		if (have >= 5 && c->proto <= PROTO_OTHER)
 			c->proto = protocol_of(b, bytes);
-		if (have == PEEK && !page_constant && bpf_ksym_exists(bpf_rdonly_cast))
+		if (have == PEEK && shows)
 			find_page_constant(skb, bytes, words);
 	}
 	if (!with_labels || c->first != c->last)
