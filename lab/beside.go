@@ -11,16 +11,17 @@ import (
 	"github.com/slowray/slowray/lab/server"
 )
 
-// sideBySide runs two trials at the same time, each in its sandbox. Loads begin
-// when the servers of both serve. What one uses of the CPUs is no disturbance
-// to the other's measurement.
-func sideBySide(ctx context.Context, trials [2]*trial) (samples [2]Sample, err error) {
+// sideBySide runs trials at the same time, each in its sandbox. Loads begin
+// when the servers of all serve. What one uses of the CPUs is no disturbance
+// to another one's measurement.
+func sideBySide(ctx context.Context, trials ...*trial) (samples []Sample, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	var boxes [2]*sandbox.Box
+	samples = make([]Sample, len(trials))
+	boxes := make([]*sandbox.Box, len(trials))
 	var serving, done sync.WaitGroup
-	serving.Add(2)
-	errs := [2]error{}
+	serving.Add(len(trials))
+	errs := make([]error, len(trials))
 	for n, t := range trials {
 		arrived, first := false, t.ready
 		t.ready = func(ctx context.Context, box *sandbox.Box) error {
@@ -34,17 +35,22 @@ func sideBySide(ctx context.Context, trials [2]*trial) (samples [2]Sample, err e
 			serving.Wait()
 			return ctx.Err()
 		}
-		t.beside = func() []int { return []int{boxes[0].PID(), boxes[1].PID()} }
+		t.beside = func() (inits []int) {
+			for _, box := range boxes {
+				inits = append(inits, box.PID())
+			}
+			return inits
+		}
 		done.Go(func() {
 			samples[n], errs[n] = t.run(ctx)
-			if !arrived { // the other one must not wait for it
+			if !arrived { // the others must not wait for it
 				cancel()
 				serving.Done()
 			}
 		})
 	}
 	done.Wait()
-	return samples, errors.Join(errs[0], errs[1])
+	return samples, errors.Join(errs...)
 }
 
 // twinned says whether what the faults do is measured beside them, at the same
@@ -63,6 +69,6 @@ func (t *trial) withTwin(ctx context.Context) (planted, without Sample, err erro
 	for n := uint64(1); twin.plan.FrontPort == t.plan.FrontPort; n++ {
 		twin.plan = server.NewPlan(rand.New(rand.NewPCG(uint64(t.opt.Seed), n)))
 	}
-	s, err := sideBySide(ctx, [2]*trial{t, {runner: &twin, window: t.window, warm: t.warm, after: t.after}})
+	s, err := sideBySide(ctx, t, &trial{runner: &twin, window: t.window, warm: t.warm, after: t.after})
 	return s[0], s[1], err
 }

@@ -23,6 +23,8 @@ type Info struct {
 	Causes  []string `json:"causes"`  // expected; empty for a control, where no finding is right
 	Control bool     `json:"control"` // nothing is wrong, whatever it looks like
 	Phases  bool     `json:"phases"`  // a table of phases is measured and compared, no cause is looked for
+	Calm    bool     `json:"calm"`    // it may be run beside others that are calm, see RunSeveral
+	Quick   bool     `json:"quick"`   // slowray looks for half as long
 	Needs   []string `json:"needs"`   // Debian packages
 
 	Unsteady string `json:"unsteady,omitempty"` // why make test does not judge it
@@ -38,7 +40,7 @@ type Options struct {
 	Keep      time.Duration // how long Shell's load lasts; default 10 min
 	WholeHost bool          // do not tell slowray the port
 	TruthOnly bool          // measure, do not run slowray
-	Brief     bool          // do not measure what is only noted and decides nothing: the harm that controls do
+	Brief     bool          // measure for half as long, and not what is only noted and decides nothing: the harm that controls do
 	Declared  bool          // where there is one fault, take it for what hurts, as is declared, and measure nothing
 	Verbose   bool          // each trial
 	JSON      bool          // print the Result as JSON instead of tables
@@ -99,7 +101,7 @@ type StepResult struct {
 func List() []Info {
 	var list []Info
 	for _, i := range incident.All() {
-		list = append(list, Info{Name: i.Name, Summary: i.Summary, Causes: i.Causes(), Control: i.Control, Phases: len(i.Phases) > 0, Needs: i.Needs(), Unsteady: i.Unsteady})
+		list = append(list, Info{Name: i.Name, Summary: i.Summary, Causes: i.Causes(), Control: i.Control, Phases: len(i.Phases) > 0, Calm: i.Calm(), Quick: i.Quick, Needs: i.Needs(), Unsteady: i.Unsteady})
 	}
 	return list
 }

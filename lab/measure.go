@@ -36,8 +36,11 @@ func (r *runner) measure(ctx context.Context, faults []incident.Fault) (Sample, 
 	var calmest Sample
 	for n := 0; ; n++ {
 		t := trial{runner: r, faults: faults, window: measureWindow, warm: measureWarm, after: measureWarm / 3}
-		if r.Quick {
+		switch {
+		case r.Quick:
 			t.window, t.warm, t.after = quickMeasureWindow, quickMeasureWarm, quickMeasureWarm/3
+		case r.opt.Brief:
+			t.window = briefWindow
 		}
 		t.warm = max(t.warm, r.Lead)
 		s, err := t.run(ctx)

@@ -184,7 +184,7 @@ func together(ctx context.Context, runners [2]*runner, faults [2][]incident.Faul
 		}
 		trials[n] = t
 	}
-	samples, err := sideBySide(ctx, trials)
+	samples, err := sideBySide(ctx, trials[:]...)
 	for n := range samples {
 		seen.of[n].sample = &samples[n]
 	}

@@ -21,6 +21,7 @@ import (
 const (
 	measureWarm   = 1500 * time.Millisecond // load before a measurement, if the incident asks for no more
 	measureWindow = 4 * time.Second
+	briefWindow   = 2 * time.Second // the same, when it is to be brief: what is too close to call is measured again
 	watchWarm     = 2 * time.Second // load before the window slowray looks at
 	watchAfter    = time.Second     // load after that window: longer than slowray takes to begin
 	quick         = 2               // slowray's window is divided by this for a quick incident
@@ -63,6 +64,18 @@ type view struct {
 // load, and measures meanwhile.
 func (r *runner) look(ctx context.Context, faults []incident.Fault) (view, error) {
 	var reports []*Report
+	t := r.watched(faults, &reports)
+	r.print.progress(fmt.Sprintf("slowray looks for %v", t.window))
+	if r.twinned(faults) {
+		s, without, err := t.withTwin(ctx)
+		return view{&s, &without, reports}, err
+	}
+	s, err := t.run(ctx)
+	return view{&s, nil, reports}, err
+}
+
+// watched is the trial in which slowray looks; what it says is added to reports.
+func (r *runner) watched(faults []incident.Fault, reports *[]*Report) *trial {
 	looks := r.opt.Looks
 	if r.EndInside {
 		looks = 1 // the load ends only once
@@ -72,7 +85,7 @@ func (r *runner) look(ctx context.Context, faults []incident.Fault) (view, error
 		warm, after = quickWatchWarm, quickWatchAfter
 	}
 	each := r.opt.Window + lookPause
-	t := trial{runner: r, faults: faults, window: time.Duration(looks)*each - lookPause, warm: max(warm, r.Lead), after: after}
+	t := &trial{runner: r, faults: faults, window: time.Duration(looks)*each - lookPause, warm: max(warm, r.Lead), after: after}
 	if r.EndInside {
 		t.after = -r.opt.Window / insideShare
 	}
@@ -89,17 +102,11 @@ func (r *runner) look(ctx context.Context, faults []incident.Fault) (view, error
 			if err != nil {
 				return err
 			}
-			reports = append(reports, report)
+			*reports = append(*reports, report)
 		}
 		return nil
 	}
-	r.print.progress(fmt.Sprintf("slowray looks for %v", t.window))
-	if r.twinned(faults) {
-		s, without, err := t.withTwin(ctx)
-		return view{&s, &without, reports}, err
-	}
-	s, err := t.run(ctx)
-	return view{&s, nil, reports}, err
+	return t
 }
 
 func (t *trial) run(ctx context.Context) (s Sample, err error) {

@@ -62,6 +62,9 @@ func (r *runner) truth(ctx context.Context, faults []incident.Fault, looked, nex
 		t.Removals = declared
 		return t, nil
 	}
+	if r.Control && r.opt.Brief && looked != nil { // more could only be noted
+		return t, nil
+	}
 	if looked == nil || len(faults) > 0 && t.Base.disturbed() {
 		if err := r.measureInto(ctx, &t.Base, "as planted", faults); err != nil {
 			return t, err
@@ -70,9 +73,6 @@ func (r *runner) truth(ctx context.Context, faults []incident.Fault, looked, nex
 	var without [][]incident.Fault
 	for n, f := range faults {
 		if f.Decoy && r.Stepped { // alone it is a control of its own
-			continue
-		}
-		if r.Control && r.opt.Brief { // it could only be noted
 			continue
 		}
 		rest := slices.Delete(slices.Clone(faults), n, n+1)

@@ -42,3 +42,15 @@ func TestFind(t *testing.T) {
 		t.Errorf("error %v does not list the incidents", err)
 	}
 }
+
+// What is said of names that are not there says nothing.
+func TestCalmIncidents(t *testing.T) {
+	for name := range calm {
+		i, err := Find(name)
+		if err != nil {
+			t.Error(err)
+		} else if !i.Calm() || i.Light {
+			t.Errorf("%s: it is said to be calm, and cannot be planted beside others, or is Light anyway", name)
+		}
+	}
+}
