@@ -63,6 +63,21 @@ func (l *LogFile) Offset() int64 { return l.at }
 // GoTo goes to an Offset.
 func (l *LogFile) GoTo(to int64) { l.at = to }
 
+// Damaged is how many bytes there are from a frame on that is not whole, at the place where
+// Next has found the end; 0 where nothing follows, or nothing but room that was never
+// written.
+func (l *LogFile) Damaged() int64 {
+	st, err := l.f.Stat()
+	if err != nil || st.Size() <= l.at {
+		return 0
+	}
+	var head [frameHead]byte
+	if n, _ := l.f.ReadAt(head[:], l.at); string(head[:n]) == string(make([]byte, n)) {
+		return 0
+	}
+	return st.Size() - l.at
+}
+
 // Next appends the next frame's payload to buf, if the frame ends within the first
 // limit bytes of the file; negative is all of it. At the end, or where the log is
 // not whole any more, the error is io.EOF.

@@ -30,7 +30,7 @@ func NewFleet(archive fleet.Archive, opt Options) (http.Handler, error) {
 	if err != nil {
 		return nil, fmt.Errorf("web: %w", err)
 	}
-	f := &fleetServer{server: s, looker: fleetanswer.NewLooker(archive), judging: make(chan struct{}, 1)}
+	f := &fleetServer{server: s, looker: fleetanswer.NewLooker(archive), settle: fleetanswer.SettleOf(archive), judging: make(chan struct{}, 1)}
 	mux := http.NewServeMux()
 	mux.Handle("/api/fleet", http.HandlerFunc(f.serve))
 	mux.HandleFunc("/api/", func(w http.ResponseWriter, r *http.Request) {
@@ -44,6 +44,7 @@ func NewFleet(archive fleet.Archive, opt Options) (http.Handler, error) {
 type fleetServer struct {
 	*server
 	looker *fleetanswer.Looker
+	settle time.Duration // after which the hosts' seconds are there
 	// judging has room for one: a range is judged at a time, which reads much of the
 	// archive. Who is in it may use kept and looker.
 	judging chan struct{}
@@ -70,7 +71,7 @@ func (f *fleetServer) serve(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer turn.end()
-	q, err := parseFleetQuery(r.URL.RawQuery, f.opt.Now())
+	q, err := parseFleetQuery(r.URL.RawQuery, f.opt.Now().Add(-f.settle))
 	if err != nil {
 		writeError(w, http.StatusBadRequest, err.Error())
 		return
@@ -85,7 +86,7 @@ func (f *fleetServer) serve(w http.ResponseWriter, r *http.Request) {
 		a := answer{value: &now}
 		a.write(w, r, turn)
 	case ctx.Err() != nil:
-		writeError(w, http.StatusServiceUnavailable, "it took too long: ask for a shorter range")
+		writeError(w, http.StatusServiceUnavailable, "it took too long: ask for a shorter range ("+err.Error()+")")
 	default:
 		writeError(w, http.StatusBadGateway, "the archive cannot be asked: "+err.Error())
 	}

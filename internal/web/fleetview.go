@@ -53,8 +53,9 @@ const (
 )
 
 // parseFleetQuery reads from and to, or last (s), or nothing: the last quarter of an
-// hour. What is live moves in steps, so that all who look see the same.
-func parseFleetQuery(raw string, now time.Time) (q timeRange, err error) {
+// hour before newest, which the hosts have shipped. What is live moves in steps, so that all
+// who look see the same.
+func parseFleetQuery(raw string, newest time.Time) (q timeRange, err error) {
 	if len(raw) > maxQuery {
 		return q, bad("the query is longer than %d bytes", maxQuery)
 	}
@@ -70,7 +71,7 @@ func parseFleetQuery(raw string, now time.Time) (q timeRange, err error) {
 		}
 		length = time.Duration(s) * time.Second
 	}
-	q.to = now.Add(-fleetanswer.Settle).Truncate(liveStep).UTC()
+	q.to = newest.Truncate(liveStep).UTC()
 	if text := v.Get("to"); text != "" {
 		if q.to, err = parseTime(text); err != nil {
 			return q, bad("to=%s: %s", clip(text, 40), err)

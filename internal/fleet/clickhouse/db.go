@@ -27,6 +27,7 @@ type DB struct {
 
 	fixedSettings atomic.Bool // the user may not change settings of a query
 	signs         signs       // of servers that have replicas
+	namesakes     namesakes   // of the goroutine that says Hello
 }
 
 var (
@@ -150,7 +151,12 @@ func (db *DB) Hello(ctx context.Context, h *fleet.Host, now time.Time) error {
 		return err
 	}
 	shard := db.shardOf(h)
-	if err := db.eachReplica(ctx, shard, func(server string, d Dialect) error { return db.c.insert(ctx, server, d, "", b) }); err != nil {
+	if err := db.eachReplica(ctx, shard, func(server string, d Dialect) error {
+		if err := db.c.insert(ctx, server, d, "", b); err != nil {
+			return err
+		}
+		return db.look(ctx, server, h, now)
+	}); err != nil {
 		return fmt.Errorf("clickhouse: %w", err)
 	}
 	return db.retainNow(ctx, shard, now)

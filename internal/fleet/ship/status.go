@@ -61,7 +61,7 @@ func (s *Status) UnmarshalJSON(text []byte) error {
 	if err := json.Unmarshal(text, &x); err != nil {
 		return err
 	}
-	*s = Status{History: x.History, Title: x.URL, Sent: x.Sent, Records: x.Waiting, Bytes: x.Bytes, Behind: time.Duration(x.Behind * float64(time.Second)), GaveUp: x.GaveUp, Refused: x.Refused, Failures: x.Failures, Error: x.Error, LastError: x.LastError}
+	*s = Status{History: x.History, Title: x.URL, Sent: x.Sent, Records: x.Waiting, Bytes: x.Bytes, Behind: time.Duration(min(max(x.Behind, 0), mostBehind.Seconds()) * float64(time.Second)), GaveUp: x.GaveUp, Refused: x.Refused, Failures: x.Failures, Error: x.Error, LastError: x.LastError}
 	if x.LastAt != nil {
 		s.LastAt = *x.LastAt
 	}
@@ -80,6 +80,8 @@ const (
 	reportName = "status.json"
 	// reportEvery is how often a Report is written.
 	reportEvery = 5 * time.Second
+	// mostBehind bounds what a Report may tell.
+	mostBehind = 100 * 365 * 24 * time.Hour
 	// mostReport bounds a Report that is read, bytes.
 	mostReport = 1 << 20
 )
@@ -109,6 +111,9 @@ func ReadReport(dir string) (r Report, err error) {
 	}
 	if err := json.Unmarshal(text, &r); err != nil {
 		return r, fmt.Errorf("%s: %w", path, err)
+	}
+	if r.At.IsZero() || r.At.After(time.Now().Add(time.Hour)) {
+		return r, fmt.Errorf("%s: is no report of a recorder", path)
 	}
 	return r, nil
 }

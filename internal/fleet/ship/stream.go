@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/slowray/slowray/internal/figure"
 	"github.com/slowray/slowray/internal/fleet"
 	"github.com/slowray/slowray/internal/store"
 )
@@ -233,8 +234,12 @@ func (s *stream) openNext() (bool, error) {
 	return false, nil
 }
 
-// finish closes a log that was sent whole, and removes its name.
+// finish closes a log that was sent whole, and removes its name. What is damaged in it is
+// read by nobody: not here, and not by the history itself.
 func (s *stream) finish(log uint64) {
+	if n := s.build.file.Damaged(); n > 0 {
+		s.to.teller.note(fmt.Sprintf("the last %s of a log of %s are damaged, and are not sent (log %d)", figure.Bytes(n), s.name, log))
+	}
 	s.build.close()
 	s.state.Done = max(s.state.Done, at(log, allOfLog))
 	s.note(true)
