@@ -28,13 +28,10 @@ Who reaches the gateway can ask the servers as far as they let them, by users an
 Exit status: 0 ended as it was told to, 2 could not serve.`
 }
 
-// maxGatewayWait is less than what a host gives a batch to be answered.
-const maxGatewayWait = 10 * time.Second
-
 // Validate is called by the command line parser.
 func (c *fleetGatewayCmd) Validate() error {
-	if c.Wait < 0 || c.Wait > maxGatewayWait {
-		return fmt.Errorf("--wait %s: must be 0s to %s", c.Wait, maxGatewayWait)
+	if c.Wait < 0 || c.Wait > gateway.MaxWait {
+		return fmt.Errorf("--wait %s: must be 0s to %s", c.Wait, gateway.MaxWait)
 	}
 	if _, _, err := net.SplitHostPort(c.Listen); err != nil {
 		return errors.New("--listen: must be host:port, as 127.0.0.1:8124")
@@ -48,7 +45,7 @@ func (c *fleetGatewayCmd) Run(ctx context.Context, s *streams) error {
 	if err != nil {
 		return fmt.Errorf("fleet gateway: %w", err)
 	}
-	if cfg.Secure || cfg.Gateway != "" {
+	if cfg.Secure || len(cfg.Gateways) > 0 {
 		return errors.New("fleet gateway: --to takes no secure=1 and no gateway: it speaks HTTP with the servers themselves")
 	}
 	var servers []string

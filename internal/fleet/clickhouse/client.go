@@ -32,18 +32,21 @@ const (
 
 // client speaks the HTTP interface.
 type client struct {
-	cfg  *Config
-	http *http.Client
-	part part
+	cfg      *Config
+	http     *http.Client
+	part     part
+	gateways gateways
 }
 
 func newClient(cfg *Config) *client {
 	dialer := &net.Dialer{Timeout: dialTimeout}
 	proxy := http.ProxyFromEnvironment
-	if cfg.Gateway != "" {
-		proxy = http.ProxyURL(&url.URL{Scheme: "http", Host: cfg.Gateway})
+	if len(cfg.Gateways) > 0 {
+		proxy = func(r *http.Request) (*url.URL, error) {
+			return &url.URL{Scheme: "http", Host: gatewayOf(r.Context())}, nil
+		}
 	}
-	return &client{cfg: cfg, http: &http.Client{
+	return &client{cfg: cfg, gateways: gateways{list: cfg.Gateways}, http: &http.Client{
 		Transport: &http.Transport{
 			Proxy: proxy, DialContext: dialer.DialContext, TLSHandshakeTimeout: dialTimeout,
 			MaxIdleConnsPerHost: 8, IdleConnTimeout: 20 * time.Second, DisableCompression: true,
@@ -84,7 +87,7 @@ var permanentCodes = map[int]bool{
 
 // do sends a query with a body to one server, and gives what it answers to read.
 func (c *client) do(ctx context.Context, server string, params url.Values, body []byte, read func(io.Reader) error) error {
-	return c.post(ctx, server, "/", params, body, read)
+	return c.gateways.each(ctx, func(ctx context.Context) error { return c.post(ctx, server, "/", params, body, read) })
 }
 
 func (c *client) post(ctx context.Context, server, path string, params url.Values, body []byte, read func(io.Reader) error) error {
@@ -193,7 +196,7 @@ func notBegun(err error) bool {
 		return e.before
 	}
 	var op *net.OpError
-	return errors.As(err, &op) && op.Op == "dial" || errors.Is(err, syscall.ECONNREFUSED)
+	return errors.As(err, &op) && (op.Op == "dial" || op.Op == "proxyconnect") || errors.Is(err, syscall.ECONNREFUSED)
 }
 
 func (c *client) params() url.Values { return url.Values{"database": {c.cfg.Database}} }
@@ -225,7 +228,7 @@ const wholeRows = 4096
 // by itself: then a batch is no part of its own, and goes on unseen when its
 // connection is gone.
 func (c *client) insert(ctx context.Context, server string, d Dialect, queryID string, b *block) error {
-	b.whole = c.cfg.Gateway != "" && b.rows <= wholeRows
+	b.whole = len(c.cfg.Gateways) > 0 && b.rows <= wholeRows
 	body, columns, err := b.encode(c.cfg.Compress)
 	if err != nil {
 		return err

@@ -50,7 +50,10 @@ func Open(text string) (*DB, error) {
 func New(cfg *Config) *DB {
 	db := &DB{cfg: cfg, c: newClient(cfg), dialect: cfg.Dialect, streams: map[fleet.Stream]*sender{}}
 	for _, s := range []fleet.Stream{fleet.Requests, fleet.Seconds, fleet.Findings} {
-		db.streams[s] = &sender{}
+		db.streams[s] = &sender{unsettled: unsettled{}}
+		for _, gateway := range cfg.Gateways {
+			db.streams[s].unsettled[gateway] = time.Now()
+		}
 	}
 	return db
 }
@@ -124,7 +127,9 @@ func (db *DB) eachReplica(ctx context.Context, shard int, f func(server string, 
 // mayPassOver says whether a server that says nothing may be passed over. What it still
 // holds of a batch it may take when it goes on, and knows for the same as the one that a
 // replica has taken meanwhile; but not what a gateway has put together.
-func (db *DB) mayPassOver(servers []string) bool { return len(servers) > 1 && db.cfg.Gateway == "" }
+func (db *DB) mayPassOver(servers []string) bool {
+	return len(servers) > 1 && len(db.cfg.Gateways) == 0
+}
 
 // anyServer asks one server that answers, whichever: of a distributed table each
 // tells all.

@@ -1,6 +1,7 @@
 package clickhouse
 
 import (
+	"context"
 	"net"
 	"net/http"
 	"strings"
@@ -88,4 +89,94 @@ func TestNothingIsLostOrTwiceWhenAGatewayIsKilled(t *testing.T) {
 	}
 	counted(t, url, hosts, requests, seconds)
 	t.Logf("%d gateways and %d shards killed, %d sends unclear, of which %d had arrived", gateways, shards, lost, had)
+}
+
+func TestHostsGoToTheNextGatewayWhenOneIsKilled(t *testing.T) {
+	if testing.Short() {
+		t.Skip("SKIP: gateways are killed: not with -short")
+	}
+	const hosts, requests, seconds = 4, 2400, 100
+	was := goneTime
+	goneTime = 400 * time.Millisecond // no batch waits longer here
+	t.Cleanup(func() { goneTime = was })
+	c := clickhousetest.ForTest(t, clickhousetest.Layout{Shards: 2})
+	url := c.URL("slowray")
+	initAll(t, url, nil)
+	var gateways []*gateway.Gateway
+	front := func(address string) (string, func()) {
+		with, g, end := frontOf(t, url, address, 30*time.Millisecond)
+		gateways = append(gateways, g)
+		return with[strings.LastIndexByte(with, '=')+1:], end
+	}
+	first, endFirst := front("127.0.0.1:0")
+	second, endSecond := front("127.0.0.1:0")
+	done := make(chan struct{})
+	var lost, had int
+	go func() {
+		defer close(done)
+		lost, had = shipHosts(t, url+"&gateway="+first+","+second, hosts, requests, seconds)
+	}()
+	wait := func() {
+		select {
+		case <-done:
+		case <-time.After(300 * time.Millisecond):
+		}
+	}
+	// Each is away for a while, and never both.
+	for range 2 {
+		wait()
+		endFirst()
+		wait()
+		_, endFirst = front(first)
+		wait()
+		endSecond()
+		wait()
+		_, endSecond = front(second)
+	}
+	<-done
+	counted(t, url, hosts, requests, seconds)
+	used := 0
+	for _, g := range gateways {
+		if g.Stats().Batches > 0 {
+			used++
+		}
+	}
+	if used < 2 {
+		t.Errorf("%d gateways were used", used)
+	}
+	t.Logf("%d gateways used, %d sends unclear, of which %d had arrived", used, lost, had)
+}
+
+// A gateway that holds a batch and does not answer any more may still send it: the host
+// waits until it cannot.
+func TestAGatewayThatIsSilentIsWaitedFor(t *testing.T) {
+	was := goneTime
+	goneTime = 300 * time.Millisecond
+	t.Cleanup(func() { goneTime = was })
+	silent, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
+	refused, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	refused.Close()
+	for _, l := range []net.Listener{silent, refused} {
+		cfg := mustParse(t, "clickhouse://127.0.0.1:1/db?gateway="+l.Addr().String()+",127.0.0.1:2")
+		at := time.Now()
+		u := unsettled{l.Addr().String(): at}
+		if err := u.settle(t.Context(), newClient(cfg), "127.0.0.1:1", "x"); err != nil || len(u) > 0 || time.Since(at) < goneTime {
+			t.Errorf("%v, %v after %s", err, u, time.Since(at))
+		}
+		// Of a single one the answer is waited for.
+		cfg.Gateways = cfg.Gateways[:1]
+		u = unsettled{l.Addr().String(): at}
+		ctx, cancel := context.WithTimeout(t.Context(), 2*goneTime)
+		if err := u.settle(ctx, newClient(cfg), "127.0.0.1:1", "x"); err == nil || len(u) != 1 {
+			t.Errorf("%v, %v", err, u)
+		}
+		cancel()
+	}
 }

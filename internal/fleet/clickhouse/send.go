@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/url"
 	"strings"
 	"time"
 
@@ -19,6 +18,8 @@ type sender struct {
 	findings *findingRows
 	unclear  bool            // the last Send ended in an error after it may have reached a server
 	viewed   map[string]bool // servers that have all views of the tables
+	// unsettled: at the start it is not known what was sent before.
+	unsettled unsettled
 }
 
 // queryPrefix is what the queries begin with that insert batches of a host's stream.
@@ -43,6 +44,7 @@ func (db *DB) Send(ctx context.Context, b *fleet.Batch) error {
 	id := fmt.Sprintf("%s%d", queryPrefix(b.Host, b.Stream), b.First)
 	err = db.eachReplica(ctx, db.shardOf(b.Host), func(server string, d Dialect) error { return db.c.insert(ctx, server, d, id, rows) })
 	if err != nil {
+		s.unsettled.note(err)
 		s.unclear = s.unclear || !notBegun(err) && !errors.Is(err, errSilent) && codeOf(err) != codeReadOnly
 		return fmt.Errorf("clickhouse: %w", err)
 	}
@@ -99,6 +101,9 @@ func (db *DB) Mark(ctx context.Context, h *fleet.Host, stream fleet.Stream) (fle
 		case <-ctx.Done():
 			return 0, ctx.Err()
 		}
+	}
+	if err := s.unsettled.settle(ctx, db.c, db.cfg.Shards[db.shardOf(h)][0], queryPrefix(h, stream)); err != nil {
+		return 0, fmt.Errorf("clickhouse: gateway: %w", err)
 	}
 	last, err := db.mark(ctx, h, stream)
 	if err != nil {
@@ -206,16 +211,11 @@ func (db *DB) replica(ctx context.Context, server, table string) (whole bool, ac
 }
 
 // waitForInserts waits until a batch of a host's stream that was sent before can not
-// come into the table any more on a server: none is with the gateway, no insert of the
-// host runs, and no insert of a gateway that ran when this was called, for a batch of
+// come into the table any more on a server, where none is with a gateway: no insert of
+// the host runs, and no insert of a gateway that ran when this was called, for a batch of
 // this host may be in it.
 func (db *DB) waitForInserts(ctx context.Context, server string, d Dialect, h *fleet.Host, stream fleet.Stream) error {
 	own, joint := queryPrefix(h, stream), gateway.QueryPrefix(string(stream))
-	if db.cfg.Gateway != "" {
-		if err := db.c.post(ctx, server, gateway.SettlePath, url.Values{"stream": {own}}, nil, nil); err != nil {
-			return err
-		}
-	}
 	begins := func(prefix string) string {
 		return fmt.Sprintf("substring(query_id, 1, %d) = %s", len(prefix), quote(prefix))
 	}

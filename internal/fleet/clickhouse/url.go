@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"os"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -44,7 +45,7 @@ type Config struct {
 	Compress bool // LZ4
 	Dialect  Dialect
 	Linger   time.Duration // how long seconds wait for others; requests too, where that is more than they do anyway
-	Gateway  string        // host:port that puts the batches of hosts together, "" without one
+	Gateways []string      // host:port of those that put the batches of hosts together; the first that is reached is used
 
 	password, token string // never printed
 }
@@ -63,7 +64,7 @@ var (
 
 // Parse reads clickhouse://[user@]h1:8123|h1b:8123,h2:8123/database?secure=1&
 // password-file=F&token-file=F&cluster=C&dialect=auto|modern|plain&compress=lz4|none&
-// linger=2s&gateway=host:8124.
+// linger=2s&gateway=host:8124,host2:8124.
 // A comma is between shards, a bar between the replicas of a shard; the port is 8123
 // (secure: 8443) where none is given. Without compress it is LZ4, and none where all
 // servers are on this machine. Errors never show what may be a password.
@@ -94,7 +95,7 @@ func Parse(text string) (*Config, error) {
 	if err := c.servers(hosts); err != nil {
 		return nil, err
 	}
-	if said, _ := url.ParseQuery(query); !said.Has("compress") && c.Gateway == "" && c.loopback() {
+	if said, _ := url.ParseQuery(query); !said.Has("compress") && len(c.Gateways) == 0 && c.loopback() {
 		c.Compress = false // compressing costs more than the loopback device
 	}
 	if len(c.Shards) > 1 && c.Cluster == "" {
@@ -149,7 +150,7 @@ func (c *Config) options(query string) error {
 				return fmt.Errorf("linger %q: must be 0s to 1m", value)
 			}
 		case "gateway":
-			if c.Gateway, err = gatewayAddress(value); err != nil {
+			if c.Gateways, err = gatewayAddresses(value); err != nil {
 				return err
 			}
 		case "password", "token":
@@ -161,10 +162,25 @@ func (c *Config) options(query string) error {
 			return err
 		}
 	}
-	if c.Gateway != "" && c.Secure {
+	if len(c.Gateways) > 0 && c.Secure {
 		return errors.New("gateway and secure=1 do not go together: what goes to a gateway is not encrypted")
 	}
 	return nil
+}
+
+// gatewayAddresses are those of a list with commas.
+func gatewayAddresses(text string) (list []string, err error) {
+	for one := range strings.SplitSeq(text, ",") {
+		address, err := gatewayAddress(one)
+		if err != nil {
+			return nil, err
+		}
+		if slices.Contains(list, address) {
+			return nil, fmt.Errorf("the gateway %s is named twice", address)
+		}
+		list = append(list, address)
+	}
+	return list, nil
 }
 
 // gatewayAddress is host:port, 8124 where no port is given.

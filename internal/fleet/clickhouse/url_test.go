@@ -24,7 +24,7 @@ func TestParse(t *testing.T) {
 	if c.User != "me@x" || c.Database != "my_db" || !c.Secure || c.Compress || c.Dialect != Plain || c.Cluster != "all" {
 		t.Errorf("%+v", c)
 	}
-	if c = mustParse(t, "clickhouse://h"); c.Database != "slowray" || c.Shards[0][0] != "h:8123" || !c.Compress || c.Dialect != Auto || c.Gateway != "" {
+	if c = mustParse(t, "clickhouse://h"); c.Database != "slowray" || c.Shards[0][0] != "h:8123" || !c.Compress || c.Dialect != Auto || len(c.Gateways) > 0 {
 		t.Errorf("%+v", c)
 	}
 	for url, want := range map[string]bool{"127.0.0.1,[::1]/db?cluster=c": false, "localhost": false, "127.0.0.1,h/db?cluster=c": true, "127.0.0.1/db?compress=lz4": true, "127.0.0.1/db?gateway=g": true, "h/db?compress=none": false} {
@@ -33,8 +33,8 @@ func TestParse(t *testing.T) {
 		}
 	}
 	for text, want := range map[string]string{"g": "g:8124", "g:99": "g:99", "[::1]": "[::1]:8124"} {
-		if c = mustParse(t, "clickhouse://h/db?gateway="+text); c.Gateway != want {
-			t.Errorf("gateway %q, want %q", c.Gateway, want)
+		if c = mustParse(t, "clickhouse://h/db?gateway="+text); strings.Join(c.Gateways, " ") != want {
+			t.Errorf("gateway %q, want %q", c.Gateways, want)
 		}
 	}
 }
@@ -83,7 +83,7 @@ func TestParseRefuses(t *testing.T) {
 	for _, url := range []string{
 		"", "http://h", "clickhouse://", "clickhouse:///db", "clickhouse://h,,h2/db", "clickhouse://h1,h2/db", "clickhouse://h|h/db", "clickhouse://h/a-b", "clickhouse://h/db;x",
 		"clickhouse://h/db?dialect=old", "clickhouse://h/db?compress=zip", "clickhouse://h/db?secure=maybe", "clickhouse://h/db?nonsense=1",
-		"clickhouse://h:x/db", "clickhouse://h'/db", "clickhouse://h/db?cluster='", "clickhouse://h/db?gateway=", "clickhouse://h/db?gateway=a b", "clickhouse://h/db?gateway=g:x", "clickhouse://h/db?gateway=g&secure=1", "clickhouse://h/db?password-file=/does/not/exist",
+		"clickhouse://h:x/db", "clickhouse://h'/db", "clickhouse://h/db?cluster='", "clickhouse://h/db?gateway=", "clickhouse://h/db?gateway=a b", "clickhouse://h/db?gateway=g:x", "clickhouse://h/db?gateway=g&secure=1", "clickhouse://h/db?gateway=g,", "clickhouse://h/db?gateway=g,g:8124", "clickhouse://h/db?password-file=/does/not/exist",
 	} {
 		if c, err := Parse(url); err == nil || strings.ContainsAny(err.Error(), "\n") {
 			t.Errorf("%s: %+v, %v", url, c, err)

@@ -49,6 +49,18 @@ const (
 	bodyTime = 20 * time.Second
 )
 
+const (
+	// MaxWait is the longest Options.Wait.
+	MaxWait = 5 * time.Second
+	// holdTime is after how long a batch that came and was not sent to its server yet is
+	// given back to its host.
+	holdTime    = MaxWait + 3*time.Second
+	dialTimeout = 2 * time.Second
+	// GoneTime is how long after a host has sent a batch no insert with it can begin any
+	// more: so a host that does not reach a gateway knows when to go by way of another.
+	GoneTime = holdTime + dialTimeout + time.Second
+)
+
 // Options say what a gateway does.
 type Options struct {
 	Servers []string      // host:port, as they stand in the hosts' URL
@@ -94,7 +106,7 @@ func New(opt Options) *Gateway {
 		opt: opt, id: rand.Text(), servers: map[string]bool{}, most: heldBytes, bodyTime: bodyTime,
 		lanes: map[laneKey]*lane{}, pending: map[string]int{}, changed: make(chan struct{}), alone: map[string]time.Time{}, failing: map[string]bool{},
 		http: &http.Transport{
-			DialContext: (&net.Dialer{Timeout: 5 * time.Second}).DialContext, MaxIdleConnsPerHost: 64,
+			DialContext: (&net.Dialer{Timeout: dialTimeout}).DialContext, MaxIdleConnsPerHost: 64,
 			IdleConnTimeout: 20 * time.Second, DisableCompression: true,
 		},
 	}
@@ -154,6 +166,7 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		g.settle(w, r)
 		return
 	}
+	came := time.Now()
 	q := r.URL.Query()
 	key, ok := insertOf(r, q)
 	stream := streamOf(q.Get("query_id"))
@@ -179,7 +192,7 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return // the host has gone
 	}
 	_ = http.NewResponseController(w).SetReadDeadline(time.Time{}) // it may wait as long as the insert takes
-	p := &piece{stream: stream, body: body, gone: r.Context().Done(), done: make(chan answer, 1)}
+	p := &piece{came: came, stream: stream, body: body, gone: r.Context().Done(), done: make(chan answer, 1)}
 	g.add(key, p)
 	select {
 	case a := <-p.done:

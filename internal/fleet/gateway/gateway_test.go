@@ -205,6 +205,29 @@ func TestABatchWhoseHostHasGoneIsNotSent(t *testing.T) {
 	}
 }
 
+// A host that does not reach the gateway any more relies on it.
+func TestABatchThatWaitedTooLongIsGivenBack(t *testing.T) {
+	g := New(Options{})
+	l := &lane{full: make(chan struct{})}
+	now := time.Now()
+	for i, came := range []time.Duration{0, holdTime + time.Second, holdTime, holdTime - time.Second} {
+		l.waiting = append(l.waiting, &piece{came: now.Add(-came), stream: fmt.Sprint(i), body: []byte("x")})
+	}
+	pieces, dropped, _ := g.take(l, now)
+	names := func(list []*piece) (s string) {
+		for _, p := range list {
+			s += p.stream
+		}
+		return s
+	}
+	if names(pieces) != "03" || names(dropped) != "12" {
+		t.Errorf("sent %s, given back %s", names(pieces), names(dropped))
+	}
+	if holdTime <= MaxWait || GoneTime <= holdTime+dialTimeout {
+		t.Errorf("%s, %s, %s", MaxWait, holdTime, GoneTime)
+	}
+}
+
 func TestHostsGoAloneAfterABatchThatTheServerCannotRead(t *testing.T) {
 	u := newUpstream(t)
 	u.answer = func(_ url.Values, body string) (int, string) {

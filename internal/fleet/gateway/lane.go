@@ -25,6 +25,7 @@ type laneKey struct {
 
 // piece is a batch of a host.
 type piece struct {
+	came   time.Time
 	stream string // as in its query ID; "" of none
 	body   []byte
 	gone   <-chan struct{} // closed when the host does not wait for the answer any more
@@ -83,8 +84,11 @@ func (g *Gateway) run(key laneKey, l *lane) {
 		case <-l.full:
 			timer.Stop()
 		}
-		pieces, dropped, number := g.take(l)
+		pieces, dropped, number := g.take(l, time.Now())
 		g.release(dropped)
+		for _, p := range dropped {
+			p.done <- answer{http.StatusServiceUnavailable, []byte("gateway: " + key.server + " is too slow"), true}
+		}
 		if len(pieces) > 0 {
 			a := g.insert(key, pieces, number)
 			// Before the hosts hear of it: who asks then must find nothing here.
@@ -104,8 +108,8 @@ func (g *Gateway) run(key laneKey, l *lane) {
 }
 
 // take takes what makes an insert off a lane; dropped are batches whose hosts have
-// gone: they ask what is there, and send it again.
-func (g *Gateway) take(l *lane) (pieces, dropped []*piece, number int) {
+// gone, or that came too long ago: hosts ask what is there, and send it again.
+func (g *Gateway) take(l *lane, now time.Time) (pieces, dropped []*piece, number int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	size, n := 0, 0
@@ -116,8 +120,13 @@ func (g *Gateway) take(l *lane) (pieces, dropped []*piece, number int) {
 		select {
 		case <-p.gone:
 			dropped = append(dropped, p)
+			continue
 		default:
+		}
+		if now.Sub(p.came) < holdTime {
 			pieces = append(pieces, p)
+		} else {
+			dropped = append(dropped, p)
 		}
 	}
 	l.waiting = slices.Delete(l.waiting, 0, n)
