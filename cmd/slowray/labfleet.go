@@ -5,13 +5,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strings"
 	"text/tabwriter"
 	"time"
 
 	"github.com/slowray/slowray/internal/fleet"
-	"github.com/slowray/slowray/internal/fleet/clickhouse"
 	"github.com/slowray/slowray/internal/fleet/simulate"
+	"github.com/slowray/slowray/internal/fleet/target"
 	"github.com/slowray/slowray/internal/store"
 )
 
@@ -23,7 +22,7 @@ type labFleetCmd struct {
 	Scenario  string        `placeholder:"NAME" help:"What is planted; without it all is well."`
 	After     time.Duration `default:"2m" placeholder:"D" help:"When it begins (${default} after the first second)."`
 	Size      float64       `default:"1" placeholder:"X" help:"How hard it hits, times the scenario's own (${default})."`
-	To        string        `placeholder:"URL" help:"Where to ship it: clickhouse://host/database. Without it nothing is sent, and counted only."`
+	To        string        `placeholder:"URL" help:"Where to ship it: clickhouse://host/database, victorialogs://host:9428, otlp+http://host:4318. Without it nothing is sent, and counted only."`
 	Fast      bool          `help:"Ship as fast as it can be taken, up to now, and not as time passes."`
 	From      string        `placeholder:"TIME" help:"With --fast: the first second, as 2026-11-22T12:00:00Z; otherwise so that it ends now."`
 	Every     time.Duration `default:"5s" placeholder:"D" help:"How much a batch holds (${default})."`
@@ -57,9 +56,6 @@ func (c *labFleetCmd) Validate() error {
 	}
 	if _, ok := simulate.Find(c.Scenario); !ok && c.Scenario != "" {
 		return errors.New("--scenario: there is none of that name (slowray lab fleet --list)")
-	}
-	if c.To != "" && !strings.HasPrefix(c.To, clickhouse.Scheme) {
-		return fmt.Errorf("--to: a target begins with %s", clickhouse.Scheme)
 	}
 	return nil
 }
@@ -104,14 +100,14 @@ func (c *labFleetCmd) Run(ctx context.Context, s *streams) error {
 			return fmt.Errorf("%s: %w", c.Like, err)
 		}
 	}
-	var target fleet.Target = nowhere{}
+	var to fleet.Target = nowhere{}
 	if c.To != "" {
-		db, err := clickhouse.Open(c.To)
+		d, err := target.Open(c.To)
 		if err != nil {
-			return err
+			return fmt.Errorf("--to: %w", err)
 		}
-		defer db.Close()
-		target = db
+		defer d.Target.Close()
+		to = d.Target
 	}
 	f := simulate.New(opt)
 	run := simulate.Run{From: time.Now().Unix(), For: c.For, Every: int(c.Every / time.Second), Fast: c.Fast}
@@ -138,7 +134,7 @@ func (c *labFleetCmd) Run(ctx context.Context, s *streams) error {
 	}
 	var at int64
 	run.Tell = func(now int64, _ simulate.Shipped) { at = now }
-	sent, err := f.Ship(ctx, target, run)
+	sent, err := f.Ship(ctx, to, run)
 	if err != nil && !errors.Is(err, context.Canceled) {
 		return err
 	}

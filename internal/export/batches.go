@@ -63,7 +63,8 @@ func (b *Batches) Close() { b.wire.client.CloseIdleConnections() }
 // BatchError is why a message was not taken.
 type BatchError struct {
 	Err   error
-	Again bool // another attempt may go better
+	Again bool          // another attempt may go better
+	After time.Duration // not sooner than that, up to an hour; 0 where the collector did not say
 }
 
 func (e *BatchError) Error() string { return e.Err.Error() }
@@ -80,7 +81,7 @@ func (b *Batches) send(ctx context.Context, s signal, m proto.Message) error {
 	defer cancel()
 	a := b.wire.send(limited, s, body)
 	if a.err != nil {
-		return &BatchError{fmt.Errorf("otlp: %s: %s: %w", b.wire, s, a.err), a.again}
+		return &BatchError{fmt.Errorf("otlp: %s: %s: %w", b.wire, s, a.err), a.again, a.after}
 	}
 	if a.rejected > 0 {
 		b.mu.Lock()

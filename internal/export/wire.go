@@ -163,11 +163,37 @@ func httpAnswer(got *http.Response, body []byte) answer {
 	switch got.StatusCode {
 	case http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
 		a.again = true
-		if s, err := strconv.Atoi(got.Header.Get("Retry-After")); err == nil && s > 0 {
-			a.after = time.Duration(min(s, 3600)) * time.Second
-		}
+		a.after = retryAfter(got.Header, time.Now())
 	}
 	return a
+}
+
+// mostAfter is the longest that a collector may ask for.
+const mostAfter = time.Hour
+
+// retryAfter is how long a server wants to be left alone: seconds or a date (RFC 9110,
+// 10.2.3), which is taken by the server's own clock where it tells it; 0 where it does not
+// say, or nothing that can be read.
+func retryAfter(h http.Header, now time.Time) time.Duration {
+	text := strings.TrimSpace(h.Get("Retry-After"))
+	if text == "" {
+		return 0
+	}
+	if strings.Trim(text, "0123456789") == "" {
+		s, err := strconv.ParseInt(text, 10, 64)
+		if err != nil || s > int64(mostAfter/time.Second) {
+			return mostAfter // digits, and too many of them
+		}
+		return time.Duration(s) * time.Second
+	}
+	at, err := http.ParseTime(text)
+	if err != nil {
+		return 0
+	}
+	if theirs, err := http.ParseTime(h.Get("Date")); err == nil {
+		now = theirs
+	}
+	return min(max(at.Sub(now), 0), mostAfter)
 }
 
 // grpcRetry are the codes after which OTLP says to try again.

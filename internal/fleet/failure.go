@@ -1,6 +1,9 @@
 package fleet
 
-import "errors"
+import (
+	"errors"
+	"time"
+)
 
 // ErrNoMark is what a Target's Mark returns when it cannot tell.
 var ErrNoMark = errors.New("the target cannot tell what it has")
@@ -25,4 +28,29 @@ func Permanent(err error) error {
 func Temporary(err error) bool {
 	var p permanent
 	return err != nil && !errors.As(err, &p)
+}
+
+// later is an error of a target that wants to be left alone.
+type later struct {
+	error
+	after time.Duration
+}
+
+func (l later) Unwrap() error { return l.error }
+
+// Later marks an error of a Target that said how long it wants to be left alone.
+func Later(err error, after time.Duration) error {
+	if err == nil || after <= 0 {
+		return err
+	}
+	return later{err, after}
+}
+
+// After is how long a target wants to be left alone after an error; 0 where it did not say.
+func After(err error) time.Duration {
+	var l later
+	if errors.As(err, &l) {
+		return l.after
+	}
+	return 0
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+	"time"
 )
 
 func TestTemporary(t *testing.T) {
@@ -17,6 +18,14 @@ func TestTemporary(t *testing.T) {
 	} {
 		if got := Temporary(c.err); got != c.want {
 			t.Errorf("%v: temporary is %v", c.err, got)
+		}
+	}
+	for _, c := range []struct {
+		err  error
+		want time.Duration
+	}{{nil, 0}, {plain, 0}, {Later(plain, 0), 0}, {Later(nil, time.Second), 0}, {fmt.Errorf("otlp: %w", Later(plain, time.Second)), time.Second}} {
+		if got := After(c.err); got != c.want || c.want > 0 && (!Temporary(c.err) || !errors.Is(c.err, plain)) {
+			t.Errorf("%v: after %s, want %s", c.err, got, c.want)
 		}
 	}
 	if !errors.Is(Permanent(plain), plain) {

@@ -41,7 +41,13 @@ type Target struct {
 	out *export.Batches
 
 	mu    sync.Mutex
-	taken map[fleet.Stream]progress
+	taken map[series]progress
+}
+
+// series is a stream of a host: a simulated fleet ships by one Target.
+type series struct {
+	history string
+	stream  fleet.Stream
 }
 
 // progress is what was taken of a batch that is under way.
@@ -65,7 +71,7 @@ func Open(url string) (*Target, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Target{out: out, taken: map[fleet.Stream]progress{}}, nil
+	return &Target{out: out, taken: map[series]progress{}}, nil
 }
 
 // Close implements fleet.Target.
@@ -106,16 +112,20 @@ func hostOf(h *fleet.Host) *export.BatchHost {
 // failure says whether an error may pass.
 func failure(err error) error {
 	var e *export.BatchError
-	if errors.As(err, &e) && !e.Again {
+	switch {
+	case !errors.As(err, &e):
+		return err
+	case !e.Again:
 		return fleet.Permanent(err)
 	}
-	return err
+	return fleet.Later(err, e.After)
 }
 
 // Send implements fleet.Target.
 func (t *Target) Send(ctx context.Context, b *fleet.Batch) error {
+	of := series{b.Host.ID, b.Stream}
 	t.mu.Lock()
-	done := t.taken[b.Stream]
+	done := t.taken[of]
 	t.mu.Unlock()
 	if done.first != b.First {
 		done = progress{first: b.First}
@@ -123,7 +133,7 @@ func (t *Target) Send(ctx context.Context, b *fleet.Batch) error {
 	defer func() {
 		t.mu.Lock()
 		defer t.mu.Unlock()
-		t.taken[b.Stream] = done
+		t.taken[of] = done
 	}()
 	host := hostOf(b.Host)
 	var err error

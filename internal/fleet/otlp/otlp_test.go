@@ -209,3 +209,23 @@ func TestTarget(t *testing.T) {
 		t.Errorf("mark: %v", err)
 	}
 }
+
+// A collector that wants to be left alone says for how long, and that is told on.
+func TestHowLongACollectorWantsToBeLeftAlone(t *testing.T) {
+	for _, status := range []int{http.StatusTooManyRequests, http.StatusServiceUnavailable} {
+		srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Retry-After", "7")
+			w.WriteHeader(status)
+		}))
+		target, err := Open("otlp+" + srv.URL)
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = target.Hello(t.Context(), &fleet.Host{Name: "web-1", ID: "x"}, time.Now())
+		if !fleet.Temporary(err) || fleet.After(err) != 7*time.Second {
+			t.Errorf("%d: %v, after %s", status, err, fleet.After(err))
+		}
+		target.Close()
+		srv.Close()
+	}
+}

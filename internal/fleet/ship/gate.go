@@ -27,18 +27,26 @@ type backoff struct {
 
 // pause waits after a failure: longer after each, with jitter, not longer than
 // gate.last, and as long as that when the failure is one that does not pass by
-// itself. It ends early when ctx does, or when another stream has success.
-func (b *backoff) pause(ctx context.Context, permanent bool) {
+// itself; never shorter than after, which is what the target asked for, up to mostAfter.
+// It ends early when ctx does, or when another stream has success and the target asked for
+// nothing.
+func (b *backoff) pause(ctx context.Context, permanent bool, after time.Duration) {
 	b.failed = true
 	b.wait = min(max(2*b.wait, b.gate.first), b.gate.last)
 	if permanent {
 		b.wait = b.gate.last
 	}
 	var called <-chan struct{}
-	if !b.deaf && !permanent {
+	if !b.deaf && !permanent && after <= 0 {
 		called = b.gate.waitFor()
 	}
-	timer := time.NewTimer(b.wait/2 + rand.N(b.wait/2+1))
+	pause := b.wait/2 + rand.N(b.wait/2+1)
+	if after > 0 {
+		// All hosts may have been told the same: they do not come back at once.
+		after = min(after, mostAfter)
+		pause = max(pause, after+rand.N(after/8+1))
+	}
+	timer := time.NewTimer(pause)
 	defer timer.Stop()
 	select {
 	case <-ctx.Done():
@@ -47,6 +55,10 @@ func (b *backoff) pause(ctx context.Context, permanent bool) {
 		b.wait, b.deaf = 0, true
 	}
 }
+
+// mostAfter is the longest pause that a target may ask for: what waits is on disk, and a
+// mistake of a collector must not keep it there for long.
+const mostAfter = 5 * time.Minute
 
 // success ends the waiting, of this stream and of the others.
 func (b *backoff) success() {

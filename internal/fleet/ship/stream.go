@@ -332,7 +332,7 @@ func (s *stream) failed(ctx context.Context, err error) {
 		return
 	}
 	s.to.teller.fails(string(s.name), err)
-	s.backoff.pause(ctx, !fleet.Temporary(err))
+	s.backoff.pause(ctx, !fleet.Temporary(err), fleet.After(err))
 }
 
 // settle asks the target what it has; false when it does not answer.
