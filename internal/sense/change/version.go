@@ -85,7 +85,10 @@ var codeFiles = []string{".py", ".pyc", ".pyz", ".js", ".cjs", ".mjs", ".ts", ".
 // named are the files that a command line names, whether they are there or not.
 func (s *Service) named() (names []string) {
 	for i, arg := range s.Args {
-		if i == 0 || len(arg) == 0 || arg[0] == '-' || len(arg) > 512 || path.Ext(arg) == "" {
+		if i > 0 && strings.HasPrefix(arg, "-") {
+			_, arg, _ = strings.Cut(arg, "=") // --config=/etc/app.yaml
+		}
+		if i == 0 || len(arg) == 0 || len(arg) > 512 || path.Ext(arg) == "" {
 			continue
 		}
 		if !path.IsAbs(arg) {

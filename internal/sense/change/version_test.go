@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/slowray/slowray/internal/sense/host"
@@ -61,6 +62,13 @@ func TestVersions(t *testing.T) {
 	}
 	if got := Versions(host.Default(), []Service{{PID: 1 << 22}}); len(got) > 0 {
 		t.Errorf("of a process that is not there: %+v", got)
+	}
+}
+
+func TestFilesThatACommandLineNames(t *testing.T) {
+	s := Service{Cwd: "/srv", Args: []string{"/bin/app.py", "--config=/etc/app.yaml", "-c", "conf/x.cfg", "-v", "--port=8080", "--x=", "8080", "./run.sh", "-=y.json"}}
+	if got, want := s.named(), []string{"/etc/app.yaml", "/srv/conf/x.cfg", "/srv/run.sh", "/srv/y.json"}; !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
 	}
 }
 
