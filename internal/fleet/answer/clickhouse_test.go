@@ -150,8 +150,11 @@ func withoutShard(t *testing.T, cluster *clickhousetest.Cluster, db *clickhouse.
 		})
 	}
 	part, err := Why(t.Context(), db, q)
-	if err != nil || !missing(part) || part.Fleet.Hosts == 0 || part.Fleet.Hosts >= whole.Fleet.Hosts {
-		t.Fatalf("%v\n%s", err, textOf(t, part))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !missing(part) || part.Fleet.Hosts == 0 || part.Fleet.Hosts >= whole.Fleet.Hosts {
+		t.Fatal(textOf(t, part))
 	}
 	looker := NewLooker(db)
 	if v, err := looker.Look(t.Context(), q); err != nil || !missing(v.Report) {
