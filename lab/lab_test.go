@@ -95,22 +95,22 @@ func fakeSlowray(t *testing.T, status int, findings ...Finding) []string {
 
 func TestRunJudges(t *testing.T) {
 	needLab(t)
-	conntrack := Finding{Cause: "conntrack-full", Role: "cause"}
+	full := Finding{Cause: "disk-full", Role: "cause"}
 	tests := []struct {
 		incident string
 		slowray  []string
 		reason   string // in a mismatch; empty = none
 	}{
-		{"healthy-idle", fakeSlowray(t, 0), ""},
-		{"healthy-idle", fakeSlowray(t, 1, conntrack), "nothing harmful is planted"},
-		{"conntrack-full", fakeSlowray(t, 1, conntrack), ""},
-		{"conntrack-full", fakeSlowray(t, 0), "hurts"},
-		{"healthy-idle", fakeSlowray(t, 2), "exit status 2"},
+		{"late-acks", fakeSlowray(t, 0), ""},
+		{"late-acks", fakeSlowray(t, 1, full), "nothing harmful is planted"},
+		{"disk-full", fakeSlowray(t, 1, full), ""},
+		{"disk-full", fakeSlowray(t, 0), "hurts"},
+		{"late-acks", fakeSlowray(t, 2), "exit status 2"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.incident+" "+tt.reason, func(t *testing.T) {
 			var out bytes.Buffer
-			r, err := Run(t.Context(), tt.incident, Options{Slowray: tt.slowray, Out: &out, Window: time.Second})
+			r, err := Run(t.Context(), tt.incident, Options{Slowray: tt.slowray, Out: &out, Window: quick * time.Second})
 			if err != nil {
 				t.Fatal(err)
 			}
