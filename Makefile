@@ -65,8 +65,7 @@ check:
 
 test: build check check-generated
 	@script/setup.sh test lab
-	$(GOTESTSUM) -- -count=1 -timeout 60m -p 1 ./...
-	script/kernels.sh --short bookworm
+	script/test.sh
 
 test-fast:
 	@script/setup.sh go

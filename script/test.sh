@@ -1,0 +1,24 @@
+#!/bin/sh
+# Runs all tests, in the order that takes the least time on two CPUs.
+# Usage: script/test.sh
+#
+# First the tests that mostly wait, two packages at a time; what fails among them
+# is run once more by itself, and both are told. Then, one package after the other,
+# those that measure times or load, or that change settings: they have the machine for
+# themselves, as has the kernel in QEMU, which is slow enough as it is.
+# make check has vetted everything already.
+set -eu
+cd "$(dirname "$0")/.."
+alone='./bench ./internal/prove/... ./internal/sense/request/... ./lab/...'
+
+run() { go tool gotestsum --format pkgname --format-hide-empty-pkg "$@"; }
+
+failed=0
+# shellcheck disable=SC2086 # several patterns
+measure=$(go list $alone)
+wait_mostly=$(go list ./... | grep -vxF "$measure" | tr '\n' ' ')
+run --rerun-fails=1 --rerun-fails-max-failures=3 --packages="$wait_mostly" -- -count=1 -vet=off -timeout 20m -p 2 || failed=1
+# shellcheck disable=SC2086
+run -- -count=1 -vet=off -timeout 60m -p 1 $alone || failed=1
+script/kernels.sh --short bookworm || failed=1
+exit $failed
