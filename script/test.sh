@@ -9,7 +9,8 @@
 # make check has vetted everything already.
 set -eu
 cd "$(dirname "$0")/.."
-alone='./bench ./internal/prove/... ./internal/sense/request/... ./lab/...'
+alone='./bench ./internal/prove/... ./internal/sense/callstack/... ./internal/sense/function ./internal/sense/hotspot
+	./internal/sense/request/... ./internal/sense/stack ./internal/sense/wait ./lab/...'
 
 run() { go tool gotestsum --format pkgname --format-hide-empty-pkg "$@"; }
 
@@ -17,7 +18,7 @@ failed=0
 # shellcheck disable=SC2086 # several patterns
 measure=$(go list $alone)
 wait_mostly=$(go list ./... | grep -vxF "$measure" | tr '\n' ' ')
-run --rerun-fails=1 --rerun-fails-max-failures=3 --packages="$wait_mostly" -- -count=1 -vet=off -timeout 20m -p 2 || failed=1
+run --rerun-fails=1 --rerun-fails-max-failures=5 --packages="$wait_mostly" -- -count=1 -vet=off -timeout 20m -p 2 || failed=1
 # shellcheck disable=SC2086
 run -- -count=1 -vet=off -timeout 60m -p 1 $alone || failed=1
 script/kernels.sh --short bookworm || failed=1
