@@ -24,6 +24,17 @@ func Load(spec *ebpf.CollectionSpec, objects any) error {
 	return explain(spec.LoadAndAssign(objects, nil))
 }
 
+// LoadBeside is Load for programs that share maps with others, by name, and
+// have them open already.
+func LoadBeside(spec *ebpf.CollectionSpec, objects any, shared map[string]*ebpf.Map) error {
+	_ = rlimit.RemoveMemlock() // as in Load
+	for name, m := range shared {
+		// What is sized by user space has its size now.
+		spec.Maps[name].MaxEntries = m.MaxEntries()
+	}
+	return explain(spec.LoadAndAssign(objects, &ebpf.CollectionOptions{MapReplacements: shared}))
+}
+
 // LoadCollection loads what is in spec, for readers that leave out programs
 // whose hook the kernel lacks. Errors are those of Load.
 func LoadCollection(spec *ebpf.CollectionSpec) (*ebpf.Collection, error) {

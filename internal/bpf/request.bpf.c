@@ -29,9 +29,11 @@
 #include <bpf/bpf_tracing.h>
 #include "headers/request.h"
 #include "headers/connection.h"
+#include "headers/watch.h"
 #include "headers/memory.h"
 #include "headers/work.h"
 #include "headers/sched.h"
+#include "headers/record.h"
 #include "headers/ledger.h"
 #include "headers/protocol.h"
 #include "headers/boundary.h"

@@ -43,6 +43,7 @@ const (
 	RequestVarCallClasses    = "call_classes"
 	RequestVarCpus           = "cpus"
 	RequestVarHandCount      = "hand_count"
+	RequestVarHttp2Seen      = "http2_seen"
 	RequestVarHz             = "hz"
 	RequestVarIdleNs         = "idle_ns"
 	RequestVarLostConns      = "lost_conns"
@@ -151,6 +152,7 @@ type RequestVariableSpecs struct {
 	CallClasses   *ebpf.VariableSpec `ebpf:"call_classes"`
 	Cpus          *ebpf.VariableSpec `ebpf:"cpus"`
 	HandCount     *ebpf.VariableSpec `ebpf:"hand_count"`
+	Http2Seen     *ebpf.VariableSpec `ebpf:"http2_seen"`
 	Hz            *ebpf.VariableSpec `ebpf:"hz"`
 	IdleNs        *ebpf.VariableSpec `ebpf:"idle_ns"`
 	LostConns     *ebpf.VariableSpec `ebpf:"lost_conns"`
@@ -233,6 +235,7 @@ type RequestVariables struct {
 	CallClasses   *ebpf.Variable `ebpf:"call_classes"`
 	Cpus          *ebpf.Variable `ebpf:"cpus"`
 	HandCount     *ebpf.Variable `ebpf:"hand_count"`
+	Http2Seen     *ebpf.Variable `ebpf:"http2_seen"`
 	Hz            *ebpf.Variable `ebpf:"hz"`
 	IdleNs        *ebpf.Variable `ebpf:"idle_ns"`
 	LostConns     *ebpf.Variable `ebpf:"lost_conns"`

@@ -52,6 +52,7 @@ func Diagnose(o *observe.Observation) Report {
 			r.NotChecked = append(r.NotChecked, Excluded{string(g.Kind), gapText(g)})
 		}
 	}
+	r.NotChecked = append(r.NotChecked, overlapping(o)...)
 	for i := range r.Findings {
 		r.Findings[i].Subject.Container = v.SubjectContainer(&r.Findings[i].Subject)
 		v.Price(&r.Findings[i])

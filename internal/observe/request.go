@@ -100,13 +100,14 @@ const (
 	FlagUploadAcks                           // request segments arrived one delayed acknowledgement apart
 	FlagAmended                              // the answer went on after its record: this one takes its place
 	FlagContended                            // it waited in futex(2) until a thread that had another request in hand ended that
+	FlagMultiplexed                          // one of several that a connection of HTTP/2 may have under way at once
 
 	numFlags = iota
 )
 
 var flagNames = [numFlags]string{
 	"overlapped", "reset", "unanswered", "truncated", "unfinished", "half_closed", "closed", "reordered", "nagle",
-	"zero_window", "send_buffer", "receive_window", "timeout", "estimated", "preexisting", "slow", "upload_acks", "amended", "contended",
+	"zero_window", "send_buffer", "receive_window", "timeout", "estimated", "preexisting", "slow", "upload_acks", "amended", "contended", "multiplexed",
 }
 
 // Names lists the flags as in JSON.
@@ -155,7 +156,7 @@ type Request struct {
 	MinRTTNS  int64  // of the connection
 	MSS       uint32
 	Status    Status
-	HTTP      int // status code, 0 when it is not HTTP/1
+	HTTP      int // status code, 0 when it is not HTTP or not known; of HTTP/2 sometimes only its class: 200, 300 …
 	Flags     RequestFlags
 	Label     string // method and path, statement or command: only when asked for
 	FirstByte int64  // ns from the start to the first response byte, 0 when there is none

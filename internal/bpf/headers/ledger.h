@@ -93,26 +93,6 @@ static __always_inline void ledger_called(struct ledger *l, const struct conn *c
 		l->parts[RECV_WAIT] = span(c->done, c->read);
 }
 
-/*
- * Sums are kept per CPU and endpoint without atomic operations, which would
- * cost more than all the rest. A program that interrupts another one at work
- * here (a softirq over a system call) uses a lane of its own, with atomics.
- */
-#define ADD(n, field, value)                                         \
-	do {                                                         \
-		if (lane)                                            \
-			__sync_fetch_and_add(&(n)->field, (value));  \
-		else                                                 \
-			(n)->field += (value);                       \
-	} while (0)
-
-static __always_inline struct counters *counters_of(__u32 endpoint, __u32 cpu, __u32 lane)
-{
-	__u32 i = (endpoint * cpus + cpu) * 2 + lane;
-
-	return bpf_map_lookup_elem(&counts, &i);
-}
-
 static __always_inline void count(struct conn *c, struct ledger *l, struct tcp_sock *tp, struct ring *r, __u32 cpu,
 				  __u32 retrans, __u64 bytes_in, __u64 bytes_out)
 {
@@ -124,6 +104,13 @@ static __always_inline void count(struct conn *c, struct ledger *l, struct tcp_s
 		if (c->flags & AMENDED) {
 			ADD(n, parts[STALL], span(c->told_us * NSEC_PER_USEC, l->parts[STALL]));
 		} else {
+			ADD(n, bytes_in, bytes_in);
+			ADD(n, bytes_out, bytes_out);
+			ADD(n, segments, tp->data_segs_out - c->segs0);
+			if (retrans)
+				ADD(n, retrans, retrans);
+		}
+		if (!(c->flags & AMENDED) && c->proto != PROTO_HTTP2) {
 			ADD(n, requests, 1 + c->requests);
 			if (c->status == STATUS_OK)
 				ADD(n, ok, 1);
@@ -133,11 +120,6 @@ static __always_inline void count(struct conn *c, struct ledger *l, struct tcp_s
 				ADD(n, unanswered, 1);
 			if (c->flags & OVERLAPPED)
 				ADD(n, overlapped, 1 + c->requests);
-			ADD(n, bytes_in, bytes_in);
-			ADD(n, bytes_out, bytes_out);
-			ADD(n, segments, tp->data_segs_out - c->segs0);
-			if (retrans)
-				ADD(n, retrans, retrans);
 #pragma unroll
 			for (int i = 0; i < PARTS; i++) {
 				if (l->parts[i])
@@ -146,30 +128,6 @@ static __always_inline void count(struct conn *c, struct ledger *l, struct tcp_s
 		}
 	}
 	r->busy--;
-}
-
-/* A free slot of this CPU's ring, to be committed with commit(). */
-static __always_inline struct record *reserve(struct ring *r, __u32 cpu, __u64 *number)
-{
-	__u32 i;
-
-	/* The margin is for programs that interrupt this one here. */
-	if (r->head - r->tail >= slots - 8) {
-		__sync_fetch_and_add(&r->lost, 1);
-		return 0;
-	}
-	*number = __sync_fetch_and_add(&r->head, 1);
-	i = cpu * slots + (*number & (slots - 1));
-	return bpf_map_lookup_elem(&records, &i);
-}
-
-static __always_inline void commit(struct record *rec, __u64 number)
-{
-	/* Every CPU must see the record before it. x86 keeps stores in order. */
-	if (ordered_stores)
-		*(volatile __u64 *)&rec->commit = number + 1;
-	else
-		__sync_lock_test_and_set(&rec->commit, number + 1);
 }
 
 static __always_inline void fill_addresses(struct record *rec, struct conn *c, struct sock *sk)
@@ -183,14 +141,6 @@ static __always_inline void fill_addresses(struct record *rec, struct conn *c, s
 		*(__u32 *)rec->laddr = sk->__sk_common.skc_rcv_saddr;
 		*(__u32 *)rec->paddr = sk->__sk_common.skc_daddr;
 	}
-}
-
-/* The smallest round trip seen on the connection, ns; 0 when there was none. */
-static __always_inline __u64 min_rtt_of(struct tcp_sock *tp)
-{
-	__u32 us = tp->rtt_min.s[0].v;
-
-	return us == ~0U ? 0 : us * NSEC_PER_USEC;
 }
 
 /* Whether this request gets a record; slow and failed ones always do. */
@@ -253,6 +203,8 @@ static __always_inline int finish_here(struct conn *c, struct sock *sk, struct t
 		l.total += l.parts[i];
 	if (!(c->flags & UNFINISHED))
 		count(c, &l, tp, r, cpu, retrans, bytes_in, c->bytes_out);
+	if (c->proto == PROTO_HTTP2)
+		return 0;
 
 	weight = weight_of(c, &l);
 	if (!weight) {

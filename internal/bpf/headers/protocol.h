@@ -45,6 +45,17 @@ static __always_inline __u8 protocol_of(const __u8 *b, __u32 bytes)
 	return PROTO_OTHER;
 }
 
+__u8 http2_seen; /* user space then attaches http2.bpf.c */
+
+/* Whether a request's first bytes are those of HTTP/2: the preface, or the header
+ * of a HEADERS frame with an odd number (RFC 9113, 3.4 and 6.2). */
+static __always_inline void notice_http2(const __u8 *b)
+{
+	if (*(const __u32 *)b == 0x20495250 /* "PRI " */ ||
+	    (!b[0] && b[3] == 1 && !(b[4] & ~0x2d) && !(b[5] & 0x80) && b[8] & 1))
+		http2_seen = 1;
+}
+
 static __always_inline void judge_answer(struct conn *c, const __u8 *b)
 {
 	switch (c->proto) {
@@ -116,8 +127,11 @@ static __noinline int look_at_sent_request(struct conn *c, struct sock *sk, stru
 		return 0;
 	count = msg->msg_iter.count;
 	from = handed_over(msg);
-	if (c->proto <= PROTO_OTHER && peek(from, b))
+	if (c->proto <= PROTO_OTHER && peek(from, b)) {
 		c->proto = protocol_of(b, count);
+		if (c->proto == PROTO_OTHER)
+			notice_http2(b);
+	}
 	if (!with_labels || c->phase == ASKED)
 		return 0;
 	l = label_of(sk);
@@ -144,6 +158,8 @@ static __noinline int look_at_request(struct conn *c, struct sock *sk, struct sk
 		have = payload(skb, bytes, b, PEEK);
 		if (have >= 5 && c->proto <= PROTO_OTHER)
 			c->proto = protocol_of(b, bytes);
+		if (have == PEEK && c->proto == PROTO_OTHER)
+			notice_http2(b);
 		if (have == PEEK && shows)
 			find_page_constant(skb, bytes, words);
 	}

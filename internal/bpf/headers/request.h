@@ -72,6 +72,7 @@ enum flags {
 	UPLOAD_ACKS = 1 << 16,
 	AMENDED = 1 << 17,
 	CONTENDED = 1 << 18,
+	MULTIPLEXED = 1 << 19,
 };
 
 enum record_kind {

@@ -196,9 +196,12 @@ func (e *endpointSum) export(slots int) observe.Endpoint {
 	return x
 }
 
-// exportSplit is how the Server time is split; nil when no request was followed.
+// exportSplit is how the Server time is split; nil when no request was followed,
+// or when many were told apart on connections of HTTP/2, which nobody follows:
+// what is known of others, as of those before that began, does not stand for
+// them.
 func (e *endpointSum) exportSplit(all, slow *splitSum) *observe.SplitStats {
-	if all.n == 0 || e.split == nil {
+	if all.n == 0 || e.split == nil || 10*e.streams > e.recorded {
 		return nil
 	}
 	s := &observe.SplitStats{

@@ -6,6 +6,7 @@ import (
 	"io"
 	"time"
 
+	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
 )
 
@@ -29,7 +30,19 @@ func (r *Recorder) flush(after time.Duration) error {
 	if err := r.objects.Again.Set(flag(after > 0)); err != nil {
 		return fmt.Errorf("requests: flush: %w", err)
 	}
-	it, err := link.AttachIter(link.IterOptions{Program: r.objects.Flush, Map: r.objects.Conns})
+	if err := r.look(r.objects.Flush, r.objects.Conns); err != nil || !r.streams.attached {
+		return err
+	}
+	if err := r.streams.objects.Again.Set(flag(after > 0)); err != nil {
+		return fmt.Errorf("requests: flush: %w", err)
+	}
+	return r.look(r.streams.objects.Http2Flush, r.streams.objects.Streams)
+}
+
+// look runs a program that writes records over all sockets with a place in a
+// map.
+func (r *Recorder) look(prog *ebpf.Program, over *ebpf.Map) error {
+	it, err := link.AttachIter(link.IterOptions{Program: prog, Map: over})
 	if err != nil {
 		return fmt.Errorf("requests: flush: %w", err)
 	}

@@ -68,8 +68,7 @@ func (g *governor) look(now time.Time, cpu time.Duration, records uint64, cpus i
 }
 
 // govern does what is due about once a second.
-func (r *Recorder) govern() {
-	now := time.Now()
+func (r *Recorder) govern(now time.Time) {
 	wall := now.Sub(r.governed)
 	if wall < governEvery {
 		return
@@ -83,6 +82,9 @@ func (r *Recorder) govern() {
 	if r.governor.look(now, processCPU(), r.stats.Records, runtime.NumCPU()) {
 		// The variable is mapped memory: setting it cannot fail after Start.
 		_ = r.objects.SampleMask.Set(r.governor.mask)
+		if r.streams.attached {
+			_ = r.streams.objects.SampleMask.Set(r.governor.mask)
+		}
 	}
 }
 

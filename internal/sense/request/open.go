@@ -19,6 +19,7 @@ type openRequests struct {
 type connection struct {
 	local, peer netip.AddrPort
 	netns       uint64
+	stream      uint32 // HTTP/2: the request's number; otherwise a connection has one at a time
 }
 
 type openRequest struct {
@@ -32,7 +33,11 @@ func newOpenRequests() *openRequests {
 }
 
 func connectionOf(r *observe.Request) connection {
-	return connection{r.Local, r.Peer, r.NetNS}
+	c := connection{local: r.Local, peer: r.Peer, netns: r.NetNS}
+	if r.Flags&observe.FlagMultiplexed != 0 {
+		c.stream = r.Seq
+	}
+	return c
 }
 
 func (o *openRequests) any() bool { return len(o.byConn) > 0 }

@@ -54,6 +54,7 @@ type Stats struct {
 	OtherEndpoints uint64        // connections counted under "other": more than 2,047 addresses
 	Missed         uint64        // events that the kernel kept from a program because it was at work on the same CPU; requests may lack a part, or a record
 	Unfollowed     uint64        // requests, and calls, that were not followed: no kernel memory, or over 20,000 connections
+	Streams        uint64        // requests of HTTP/2 without a record: more than 128 at once on a connection, or no kernel memory
 	Weight         uint32        // how many requests a record stands for now: 1 = all are recorded
 	CPU            time.Duration // this process's, user and system, since Start
 	Missing        []string      // what this kernel cannot show, one sentence each
@@ -90,6 +91,8 @@ type Recorder struct {
 	splitMask uint32 // one of splitMask+1
 	splitSeen uint64 // requests at the last look
 	threads   threadsOf
+
+	streams streams // of HTTP/2
 
 	each func(*observe.Request) // of the last Poll: Flush makes room with it
 }
@@ -240,6 +243,7 @@ func (r *Recorder) Close() {
 		if r.sendingLink != nil {
 			r.sendingLink.Close()
 		}
+		r.streams.close()
 		for _, m := range r.mapped {
 			_ = unix.Munmap(m)
 		}
@@ -304,6 +308,7 @@ func (r *Recorder) Stats() Stats {
 	_ = r.objects.LostConns.Get(&s.Connections)
 	_ = r.objects.LostEndpoints.Get(&s.OtherEndpoints)
 	_ = r.objects.LostWork.Get(&s.Unfollowed)
+	s.Streams = r.streams.lost()
 	s.Missed = r.missed()
 	s.Weight = r.governor.mask + 1
 	s.CPU = r.governor.used()

@@ -3,6 +3,7 @@ package request
 import (
 	"net/netip"
 	"sync/atomic"
+	"time"
 	"unsafe"
 
 	"github.com/slowray/slowray/internal/observe"
@@ -83,7 +84,9 @@ func (r *Recorder) record(cpu int, number uint64) *record {
 func (r *Recorder) Poll(each func(*observe.Request)) int {
 	r.each = each
 	n := r.drainAll(each)
-	r.govern()
+	now := time.Now()
+	r.tellStreams(now)
+	r.govern(now)
 	return n
 }
 
@@ -144,6 +147,9 @@ func (r *Recorder) decode(rec *record) {
 	q.HTTP = int(rec.http)
 	q.Flags = observe.RequestFlags(rec.flags)
 	q.FirstByte = int64(rec.firstByte)
+	if q.Flags&observe.FlagOverlapped != 0 {
+		r.streams.overlap = true
+	}
 	if q.Followed = rec.hasWork != 0; q.Followed {
 		q.Split = rec.work
 		q.Split.Fit(q.Ledger[observe.Server])

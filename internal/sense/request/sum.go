@@ -21,6 +21,7 @@ type endpointSum struct {
 	pids []int32 // sorted, at most maxPIDs
 
 	recorded   uint64
+	streams    uint64 // of those, requests of HTTP/2 that were told apart
 	requests   uint64
 	ok         uint64
 	errors     uint64
@@ -56,6 +57,9 @@ func (e *endpointSum) add(r *observe.Request, start int64) {
 	weight := uint64(max(r.Weight, 1))
 	n := weight * uint64(max(r.Requests, 1))
 	e.recorded++
+	if r.Flags&observe.FlagMultiplexed != 0 {
+		e.streams++
+	}
 	e.requests += n
 	switch r.Status {
 	case observe.StatusOK:
@@ -103,7 +107,7 @@ func (e *endpointSum) add(r *observe.Request, start int64) {
 	if r.Flags&observe.FlagOverlapped != 0 {
 		e.overlapped += n
 	}
-	if r.Seq == 1 && r.Flags&observe.FlagPreexisting == 0 {
+	if r.Seq == 1 && r.Flags&(observe.FlagPreexisting|observe.FlagMultiplexed) == 0 {
 		e.connections += weight
 	}
 	if c := r.HTTP / 100; c > 0 && c < len(e.statuses) {
@@ -170,6 +174,7 @@ func (e *endpointSum) merge(o *endpointSum, later int64) {
 		e.addPID(pid)
 	}
 	e.recorded += o.recorded
+	e.streams += o.streams
 	e.requests += o.requests
 	e.ok += o.ok
 	e.errors += o.errors

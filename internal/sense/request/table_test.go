@@ -385,6 +385,27 @@ func TestTableUnfinished(t *testing.T) {
 	}
 }
 
+// TestTableUnfinishedStreams: a connection of HTTP/2 has several requests under
+// way, each of which ends by itself; how the server's time of a few others was
+// split says nothing of them.
+func TestTableUnfinishedStreams(t *testing.T) {
+	table := NewTable(start)
+	stream := func(seq uint32, flags observe.RequestFlags) {
+		table.Add(&observe.Request{Side: observe.Served, Local: netip.MustParseAddrPort("10.0.0.1:80"), Peer: netip.MustParseAddrPort("10.0.0.9:4000"),
+			StartNS: start.UnixNano(), Seq: seq, Requests: 1, Weight: 1, Flags: flags | observe.FlagMultiplexed, Ledger: observe.Ledger{observe.Server: 2e9}})
+	}
+	for seq := range uint32(3) {
+		stream(seq+1, observe.FlagUnfinished)
+	}
+	stream(2, 0)
+	table.Add(&observe.Request{Side: observe.Served, Local: netip.MustParseAddrPort("10.0.0.1:80"), Peer: netip.MustParseAddrPort("10.0.0.9:4001"),
+		StartNS: start.UnixNano(), Seq: 1, Requests: 1, Weight: 1, Followed: true, Ledger: observe.Ledger{observe.Server: 1e6}, Split: observe.ServerSplit{observe.ServerCPU: 1e6}})
+	got := table.Endpoints(start.Add(3*time.Second), nil)
+	if len(got) != 1 || got[0].Unfinished != 2 || got[0].Requests != 2 || got[0].Split != nil {
+		t.Errorf("two of three streams last and one is over: %+v", got)
+	}
+}
+
 func TestRolling(t *testing.T) {
 	rolling := NewRolling(3, start, nil)
 	at := start

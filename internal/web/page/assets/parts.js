@@ -78,4 +78,5 @@ export const flags = {
   nagle: "a small piece waited for an acknowledgement: set TCP_NODELAY", zero_window: "the receiver had no room", send_buffer: "the send buffer was full", receive_window: "the receiver's window was too small",
   timeout: "a retransmission timer ran out", estimated: "times are estimated", preexisting: "the connection is older than the recording", slow: "slow for its endpoint",
   upload_acks: "the upload waited for acknowledgements", amended: "takes the place of an earlier record", contended: "several threads had it in hand",
+  multiplexed: "one of several on its connection (HTTP/2)",
 };

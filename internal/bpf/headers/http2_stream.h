@@ -1,0 +1,180 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-3-Clause) */
+/*
+ * The requests that a connection of HTTP/2 has under way, and what becomes of one
+ * that is over: its place in the sums, and its record.
+ */
+#ifndef SLOWRAY_HTTP2_STREAM_H
+#define SLOWRAY_HTTP2_STREAM_H
+
+/* Streams of a connection that are followed at once. Each has one of TRIES
+ * places, by its number. */
+#define STREAMS 128
+#define TRIES 4
+
+/* A request under way. */
+struct stream {
+	__u64 first; /* HEADERS of the request */
+	__u64 asked; /* its last frame; 0 = not yet */
+	__u64 answer; /* HEADERS of the answer */
+	__u32 id; /* 0 = free */
+	__u32 bytes_asked, bytes_answered; /* of DATA frames */
+	__u16 http;
+	__u8 trailers; /* the answer goes on with HEADERS: gRPC's status is in them, which is not read */
+	__u8 reported; /* as unfinished */
+};
+
+/* One direction of a connection: where in the sequence the next frame begins. */
+struct way {
+	__u32 next;
+	__u8 known;
+	__u8 have; /* bytes of the next header that came with the segment before */
+	__u8 head[FRAME_HEADER];
+};
+
+struct multiplexed {
+	struct way asking, answering;
+	__u32 netns;
+	__u32 rtt_us;
+	__u16 peer; /* host byte order */
+	__u8 laddr[16], paddr[16];
+	struct stream streams[STREAMS];
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_SK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, int);
+	__type(value, struct multiplexed);
+} streams SEC(".maps");
+
+/*
+ * The sums are kept with atomics, in the lane of programs that interrupt others:
+ * these run in tasks, too, which may be preempted.
+ */
+static __always_inline void count_stream(struct conn *c, const __u64 *parts, __u8 status, __u32 flags, __u32 cpu)
+{
+	struct counters *n = counters_of(c->endpoint, cpu, 1);
+	const __u32 lane = 1;
+
+	if (!n)
+		return;
+	ADD(n, requests, 1);
+	if (status == STATUS_OK)
+		ADD(n, ok, 1);
+	else if (status == STATUS_ERROR)
+		ADD(n, errors, 1);
+	if (flags & UNANSWERED)
+		ADD(n, unanswered, 1);
+#pragma unroll
+	for (int i = 0; i < PARTS; i++) {
+		if (parts[i])
+			ADD(n, parts[i], parts[i]);
+	}
+}
+
+/*
+ * Sums a request up that is over now, or that goes on (UNFINISHED). What the
+ * server had to do ends with the first byte of the answer. What follows is not
+ * told apart: the application may pause, or the caller may not have asked for
+ * more (flow control). Returns 1 when that has a record.
+ */
+static __noinline int end_stream(struct conn *c, struct multiplexed *m, struct stream *s, __u32 flags, __u64 now)
+{
+	__u64 parts[PARTS] = {}, total, number, asked, answer, rtt;
+	__u8 status = STATUS_UNKNOWN;
+	struct record *rec;
+	struct ring *r;
+	__u32 cpu = bpf_get_smp_processor_id(), weight = 1;
+
+	if (!c || !m || !s)
+		return 0;
+	r = bpf_map_lookup_elem(&rings, &cpu);
+	if (!r)
+		return 0;
+	total = span(s->first, now);
+	answer = s->answer ? later(s->answer, s->first) : now;
+	/* An answer may begin before all was asked, as in streams of gRPC. */
+	asked = s->asked ? smaller(later(s->asked, s->first), answer) : answer;
+	rtt = m->rtt_us * NSEC_PER_USEC;
+	parts[UPLOAD] = span(s->first, asked);
+	parts[SERVER] = span(asked, answer);
+	if (c->side == CALLED) {
+		parts[NETWORK] = smaller(rtt, parts[SERVER]);
+		parts[SERVER] -= parts[NETWORK];
+	}
+	parts[UNACCOUNTED] = span(answer, now);
+	if (c->side == SERVED && !(flags & (UNFINISHED | UNANSWERED))) {
+		parts[NETWORK] = rtt; /* until it is there, at the least */
+		total += rtt;
+	}
+	if (flags & (RESET | UNANSWERED | TRUNCATED) || s->http >= 400)
+		status = STATUS_ERROR;
+	else if (s->http >= 200 && !s->trailers)
+		status = STATUS_OK;
+	if (flags & UNFINISHED)
+		status = STATUS_UNKNOWN;
+	else
+		count_stream(c, parts, status, flags, cpu);
+
+	if (sample_mask && total < slow_ns && status != STATUS_ERROR && !(flags & UNFINISHED)) {
+		if (bpf_get_prandom_u32() & sample_mask) {
+			__sync_fetch_and_add(&r->skipped, 1);
+			return 0;
+		}
+		weight = sample_mask + 1;
+	}
+	rec = reserve(r, cpu, &number);
+	if (!rec)
+		return 0;
+	rec->kind = RECORD_REQUEST;
+	rec->side = c->side;
+	rec->family = c->family;
+	rec->status = status;
+	rec->flags = flags | MULTIPLEXED | (sample_mask && weight == 1 ? SLOW : 0);
+	rec->start = s->first;
+	__builtin_memcpy(rec->parts, parts, sizeof(parts));
+	rec->bytes_in = c->side == SERVED ? s->bytes_asked : s->bytes_answered;
+	rec->bytes_out = c->side == SERVED ? s->bytes_answered : s->bytes_asked;
+	rec->endpoint = c->endpoint;
+	rec->seq = (s->id + 1) / 2;
+	rec->pid = c->pid;
+	rec->tid = c->tid;
+	rec->requests = 1;
+	rec->weight = weight;
+	rec->retrans = 0;
+	rec->unacked = 0;
+	rec->rtt_us = rec->min_rtt_us = m->rtt_us;
+	rec->mss = 0;
+	rec->http = s->http;
+	rec->netns = m->netns;
+	rec->proto = PROTO_HTTP2;
+	rec->label_len = 0;
+	rec->has_work = 0;
+	rec->first_byte = s->answer ? span(s->first, answer) : 0;
+	rec->lport = c->lport;
+	rec->pport = m->peer;
+	__builtin_memcpy(rec->laddr, m->laddr, 16);
+	__builtin_memcpy(rec->paddr, m->paddr, 16);
+	commit(rec, number);
+	return 1;
+}
+
+/* The stream of a number; a free place for it where it is new; 0 where there is
+ * none. */
+static __always_inline struct stream *stream_of(struct multiplexed *m, __u32 id, int new)
+{
+	struct stream *free = 0;
+
+#pragma unroll
+	for (int i = 0; i < TRIES; i++) {
+		struct stream *s = &m->streams[((id >> 1) + i) & (STREAMS - 1)];
+
+		if (s->id == id)
+			return s;
+		if (!s->id && !free)
+			free = s;
+	}
+	return new ? free : 0;
+}
+
+#endif

@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-3-Clause) */
+/*
+ * How a connection comes to be watched: its endpoint, and which side of it is
+ * here.
+ */
+#ifndef SLOWRAY_WATCH_H
+#define SLOWRAY_WATCH_H
+
+/* Which number an address has among the endpoints; the last one when there is
+ * no place left. */
+static __noinline __u32 find_endpoint(struct sock *sk, struct conn *c)
+{
+	struct endpoint_key key = {};
+	__u32 *found, n;
+
+	if (!sk || !c)
+		return 0;
+	key.netns = sk->__sk_common.skc_net.net->ns.inum;
+	key.side = c->side;
+	key.family = c->family;
+	if (c->side == SERVED) {
+		key.port = sk->__sk_common.skc_num;
+		if (key.family == AF_INET6)
+			BPF_CORE_READ_INTO(&key.addr, sk, __sk_common.skc_v6_rcv_saddr);
+		else
+			__builtin_memcpy(key.addr, &sk->__sk_common.skc_rcv_saddr, 4);
+	} else {
+		key.port = bpf_ntohs(sk->__sk_common.skc_dport);
+		if (key.family == AF_INET6)
+			BPF_CORE_READ_INTO(&key.addr, sk, __sk_common.skc_v6_daddr);
+		else
+			__builtin_memcpy(key.addr, &sk->__sk_common.skc_daddr, 4);
+	}
+	found = bpf_map_lookup_elem(&endpoints, &key);
+	if (found)
+		return *found;
+	if (next_endpoint >= max_endpoints - 1)
+		goto full;
+	n = __sync_fetch_and_add(&next_endpoint, 1);
+	if (n >= max_endpoints - 1)
+		goto full;
+	if (!bpf_map_update_elem(&endpoints, &key, &n, BPF_NOEXIST))
+		return n;
+	found = bpf_map_lookup_elem(&endpoints, &key); /* another CPU was quicker */
+	if (found)
+		return *found;
+full:
+	__sync_fetch_and_add(&lost_endpoints, 1);
+	return max_endpoints - 1;
+}
+
+/* Begins to watch a connection. */
+static __noinline struct conn *watch(struct sock *sk, int side, __u64 opened)
+{
+	__u16 port;
+	struct conn *c;
+
+	if (!sk)
+		return 0;
+	c = bpf_sk_storage_get(&conns, sk, 0, BPF_SK_STORAGE_GET_F_CREATE);
+	if (!c) {
+		__sync_fetch_and_add(&lost_conns, 1);
+		return 0;
+	}
+	port = side == SERVED ? sk->__sk_common.skc_num : bpf_ntohs(sk->__sk_common.skc_dport);
+	c->side = SIDE_NONE;
+	if (!(side_mask >> (side - 1) & 1) || (some_ports && !has_port(want_ports, port)))
+		return c;
+	c->side = side;
+	c->family = sk->__sk_common.skc_family;
+	c->lport = sk->__sk_common.skc_num;
+	c->opened = opened;
+	c->flags = 0;
+	c->phase = IDLE;
+	c->seq = 0;
+	c->endpoint = find_endpoint(sk, c);
+	return c;
+}
+
+/* A connection that is older than slowray. */
+static __noinline struct conn *adopt(struct sock *sk)
+{
+	struct listen_key key = {};
+	int side;
+
+	if (!sk)
+		return 0;
+	key.netns = sk->__sk_common.skc_net.net->ns.inum;
+	key.port = sk->__sk_common.skc_num;
+	side = bpf_map_lookup_elem(&listening, &key) ? SERVED : CALLED;
+	return watch(sk, side, 0);
+}
+
+#endif
