@@ -113,7 +113,7 @@ initramfs() {
 			request.test) set -- -test.run "$request" ;;
 			*) set -- -test.skip '^(TestParse|Fuzz)' ;;
 			esac
-			$t -test.v -test.timeout 120s "$@" 2>&1
+			$t -test.v -test.timeout 300s "$@" 2>&1
 			echo "status $?"
 		done
 		echo finished

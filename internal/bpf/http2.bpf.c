@@ -56,7 +56,7 @@ _Static_assert(__builtin_offsetof(struct __sk_buff, sk) == 168, "not as in bpf.h
 __u64 unfinished_ns; /* requests that take longer are told of while they last, once */
 __u8 again; /* also those that were told of */
 __u64 told_apart; /* connections whose streams are told apart */
-__u64 lost_streams; /* requests without a place: more than STREAMS at once, or no memory */
+__u64 lost_streams; /* requests without a place: more than STREAMS at once */
 __u64 lost_places; /* where it was no longer known where the next frame begins */
 
 /* A frame, and what it is read from. */
@@ -269,7 +269,7 @@ static long close_stream(__u32 i, void *context)
 	struct stream *s = &all->m->streams[i & (STREAMS - 1)];
 
 	if (s->id)
-		all->told += end_stream(all->c, all->m, s, s->answer ? TRUNCATED : UNANSWERED, all->now);
+		all->told |= end_stream(all->c, all->m, s, s->answer ? TRUNCATED : UNANSWERED, all->now);
 	s->id = 0;
 	return 0;
 }
@@ -283,24 +283,27 @@ static long tell_unfinished(__u32 i, void *context)
 	if (!copy.id || (copy.reported && !again) || span(copy.first, all->now) < unfinished_ns)
 		return 0;
 	s->reported = 1;
-	all->told += end_stream(all->c, all->m, &copy, UNFINISHED, all->now);
+	all->told |= end_stream(all->c, all->m, &copy, UNFINISHED, all->now);
 	return 0;
 }
 
 /* Begins to tell the streams of a connection apart. */
 static __noinline struct multiplexed *tell_apart(struct __sk_buff *skb, struct bpf_sock *sk, struct conn *c)
 {
-	struct multiplexed *m;
+	struct multiplexed *m = 0;
 	struct tcp_sock *tp;
+	__u32 *place;
 
-	if (!skb || !sk || !c)
-		return 0;
+	if (!skb || !sk || !c || bpf_sk_storage_get(&place_of, sk, 0, 0))
+		return 0; /* there was no place for it */
 	tp = bpf_skc_to_tcp_sock(sk);
 	if (!tp)
 		return 0;
-	m = bpf_sk_storage_get(&streams, sk, 0, BPF_SK_STORAGE_GET_F_CREATE);
+	place = bpf_sk_storage_get(&place_of, sk, 0, BPF_SK_STORAGE_GET_F_CREATE);
+	if (place)
+		m = take_place(place);
 	if (!m) {
-		__sync_fetch_and_add(&lost_streams, 1);
+		__sync_fetch_and_add(&lost_conns, 1);
 		return 0;
 	}
 	m->netns = ((struct sock *)tp)->__sk_common.skc_net.net->ns.inum;
@@ -319,8 +322,6 @@ static __noinline struct multiplexed *tell_apart(struct __sk_buff *skb, struct b
 	__sync_fetch_and_add(&told_apart, 1);
 	return m;
 }
-
-#define ETH_P_IPV6 0x86dd
 
 static __always_inline void see_packet(struct __sk_buff *skb, __u32 out)
 {
@@ -359,7 +360,7 @@ static __always_inline void see_packet(struct __sk_buff *skb, __u32 out)
 			return;
 		at.m = tell_apart(skb, sk, c);
 	} else {
-		at.m = bpf_sk_storage_get(&streams, sk, 0, 0);
+		at.m = at_place(bpf_sk_storage_get(&place_of, sk, 0, 0));
 	}
 	if (!at.m)
 		return;
@@ -390,7 +391,7 @@ int BPF_PROG(http2_closed, struct sock *sk, int old, int new)
 
 	if (new != TCP_CLOSE || sk->sk_protocol != IPPROTO_TCP)
 		return 0;
-	all.m = bpf_sk_storage_get(&streams, sk, 0, 0);
+	all.m = at_place(bpf_sk_storage_get(&place_of, sk, 0, 0));
 	if (!all.m)
 		return 0;
 	all.c = bpf_sk_storage_get(&conns, sk, 0, 0);
@@ -398,6 +399,7 @@ int BPF_PROG(http2_closed, struct sock *sk, int old, int new)
 		return 0;
 	all.now = bpf_ktime_get_ns();
 	bpf_loop(STREAMS, close_stream, &all, 0);
+	all.m->taken = 0;
 	return 0;
 }
 
@@ -410,8 +412,7 @@ int http2_flush(struct bpf_iter__bpf_sk_storage_map *ctx)
 
 	if (!sk)
 		return 0;
-	/* ctx->value may not be looked into at a place that is only known then. */
-	all.m = bpf_sk_storage_get(&streams, sk, 0, 0);
+	all.m = at_place(bpf_sk_storage_get(&place_of, sk, 0, 0));
 	if (!all.m)
 		return 0;
 	all.c = bpf_sk_storage_get(&conns, sk, 0, 0);

@@ -22,9 +22,10 @@ const (
 	HTTP2MapCounts        = "counts"
 	HTTP2MapEndpoints     = "endpoints"
 	HTTP2MapListening     = "listening"
+	HTTP2MapPlaceOf       = "place_of"
+	HTTP2MapPlaces        = "places"
 	HTTP2MapRecords       = "records"
 	HTTP2MapRings         = "rings"
-	HTTP2MapStreams       = "streams"
 	HTTP2ProgHttp2Closed  = "http2_closed"
 	HTTP2ProgHttp2Flush   = "http2_flush"
 	HTTP2ProgHttp2In      = "http2_in"
@@ -37,6 +38,7 @@ const (
 	HTTP2VarLostStreams   = "lost_streams"
 	HTTP2VarMaxEndpoints  = "max_endpoints"
 	HTTP2VarNextEndpoint  = "next_endpoint"
+	HTTP2VarNextPlace     = "next_place"
 	HTTP2VarOrderedStores = "ordered_stores"
 	HTTP2VarSampleMask    = "sample_mask"
 	HTTP2VarSendingSeen   = "sending_seen"
@@ -110,9 +112,10 @@ type HTTP2MapSpecs struct {
 	Counts     *ebpf.MapSpec `ebpf:"counts"`
 	Endpoints  *ebpf.MapSpec `ebpf:"endpoints"`
 	Listening  *ebpf.MapSpec `ebpf:"listening"`
+	PlaceOf    *ebpf.MapSpec `ebpf:"place_of"`
+	Places     *ebpf.MapSpec `ebpf:"places"`
 	Records    *ebpf.MapSpec `ebpf:"records"`
 	Rings      *ebpf.MapSpec `ebpf:"rings"`
-	Streams    *ebpf.MapSpec `ebpf:"streams"`
 }
 
 // HTTP2VariableSpecs contains global variables before they are loaded into the kernel.
@@ -127,6 +130,7 @@ type HTTP2VariableSpecs struct {
 	LostStreams   *ebpf.VariableSpec `ebpf:"lost_streams"`
 	MaxEndpoints  *ebpf.VariableSpec `ebpf:"max_endpoints"`
 	NextEndpoint  *ebpf.VariableSpec `ebpf:"next_endpoint"`
+	NextPlace     *ebpf.VariableSpec `ebpf:"next_place"`
 	OrderedStores *ebpf.VariableSpec `ebpf:"ordered_stores"`
 	SampleMask    *ebpf.VariableSpec `ebpf:"sample_mask"`
 	SendingSeen   *ebpf.VariableSpec `ebpf:"sending_seen"`
@@ -168,9 +172,10 @@ type HTTP2Maps struct {
 	Counts     *ebpf.Map `ebpf:"counts"`
 	Endpoints  *ebpf.Map `ebpf:"endpoints"`
 	Listening  *ebpf.Map `ebpf:"listening"`
+	PlaceOf    *ebpf.Map `ebpf:"place_of"`
+	Places     *ebpf.Map `ebpf:"places"`
 	Records    *ebpf.Map `ebpf:"records"`
 	Rings      *ebpf.Map `ebpf:"rings"`
-	Streams    *ebpf.Map `ebpf:"streams"`
 }
 
 func (m *HTTP2Maps) Close() error {
@@ -181,9 +186,10 @@ func (m *HTTP2Maps) Close() error {
 		m.Counts,
 		m.Endpoints,
 		m.Listening,
+		m.PlaceOf,
+		m.Places,
 		m.Records,
 		m.Rings,
-		m.Streams,
 	)
 }
 
@@ -199,6 +205,7 @@ type HTTP2Variables struct {
 	LostStreams   *ebpf.Variable `ebpf:"lost_streams"`
 	MaxEndpoints  *ebpf.Variable `ebpf:"max_endpoints"`
 	NextEndpoint  *ebpf.Variable `ebpf:"next_endpoint"`
+	NextPlace     *ebpf.Variable `ebpf:"next_place"`
 	OrderedStores *ebpf.Variable `ebpf:"ordered_stores"`
 	SampleMask    *ebpf.Variable `ebpf:"sample_mask"`
 	SendingSeen   *ebpf.Variable `ebpf:"sending_seen"`

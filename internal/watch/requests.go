@@ -65,7 +65,7 @@ func (q *requests) end(s *session) {
 	s.lose("connections counted under \"other\" because there were too many addresses", int64(stats.OtherEndpoints))
 	s.lose("events of connections that the kernel kept from slowray, which was at work on the same CPU: requests may lack a part", int64(stats.Missed))
 	s.lose("requests that were not followed from thread to thread: no kernel memory, or over 20,000 connections", int64(stats.Unfollowed))
-	s.lose("requests of HTTP/2 that were not told apart: more than 128 at once on a connection, or no kernel memory", int64(stats.Streams))
+	s.lose("requests of HTTP/2, over 128 at once on a connection, or connections, over 1,024 at once, that were not told apart", int64(stats.Streams))
 	for _, what := range stats.Missing {
 		s.partialGap(observe.KindRequests, 0, "", fmt.Errorf("%s", what))
 	}

@@ -32,6 +32,7 @@ struct way {
 };
 
 struct multiplexed {
+	__u32 taken;
 	struct way asking, answering;
 	__u32 netns;
 	__u32 rtt_us;
@@ -40,12 +41,52 @@ struct multiplexed {
 	struct stream streams[STREAMS];
 };
 
+/* Connections that are told apart at once; a power of two. */
+#define PLACES 1024
+
+/* 5 kB each, which no kernel gives reliably where it may not wait. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, PLACES);
+	__type(key, __u32);
+	__type(value, struct multiplexed);
+} places SEC(".maps");
+
+/* Which place a connection has, plus 1; 0 = there was none left. */
 struct {
 	__uint(type, BPF_MAP_TYPE_SK_STORAGE);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
 	__type(key, int);
-	__type(value, struct multiplexed);
-} streams SEC(".maps");
+	__type(value, __u32);
+} place_of SEC(".maps");
+
+static __always_inline struct multiplexed *at_place(const __u32 *place)
+{
+	__u32 i;
+
+	if (!place || !*place)
+		return 0;
+	i = *place - 1;
+	return bpf_map_lookup_elem(&places, &i);
+}
+
+__u32 next_place;
+
+/* Takes a place that nobody has, among the next few. */
+static __always_inline struct multiplexed *take_place(__u32 *place)
+{
+	for (int n = 0; n < 16; n++) {
+		__u32 i = __sync_fetch_and_add(&next_place, 1) & (PLACES - 1);
+		struct multiplexed *m = bpf_map_lookup_elem(&places, &i);
+
+		if (!m || m->taken || __sync_val_compare_and_swap(&m->taken, 0, 1))
+			continue;
+		*place = i + 1;
+		m->asking.known = m->answering.known = 0;
+		return m;
+	}
+	return 0;
+}
 
 /*
  * The sums are kept with atomics, in the lane of programs that interrupt others:

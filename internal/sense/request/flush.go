@@ -36,7 +36,7 @@ func (r *Recorder) flush(after time.Duration) error {
 	if err := r.streams.objects.Again.Set(flag(after > 0)); err != nil {
 		return fmt.Errorf("requests: flush: %w", err)
 	}
-	return r.look(r.streams.objects.Http2Flush, r.streams.objects.Streams)
+	return r.look(r.streams.objects.Http2Flush, r.streams.objects.PlaceOf)
 }
 
 // look runs a program that writes records over all sockets with a place in a

@@ -115,13 +115,14 @@ func (r *Recorder) attachStreams() error {
 	return nil
 }
 
-// lost is how many streams could not be followed.
-func (s *streams) lost() (n uint64) {
+// lost is how many requests, and connections, found no place.
+func (s *streams) lost() (requests, connections uint64) {
 	if s.attached {
 		// A variable that cannot be read counts nothing.
-		_ = s.objects.LostStreams.Get(&n)
+		_ = s.objects.LostStreams.Get(&requests)
+		_ = s.objects.LostConns.Get(&connections)
 	}
-	return n
+	return requests, connections
 }
 
 func (s *streams) close() {

@@ -54,7 +54,7 @@ type Stats struct {
 	OtherEndpoints uint64        // connections counted under "other": more than 2,047 addresses
 	Missed         uint64        // events that the kernel kept from a program because it was at work on the same CPU; requests may lack a part, or a record
 	Unfollowed     uint64        // requests, and calls, that were not followed: no kernel memory, or over 20,000 connections
-	Streams        uint64        // requests of HTTP/2 without a record: more than 128 at once on a connection, or no kernel memory
+	Streams        uint64        // requests of HTTP/2, more than 128 at once on a connection, and connections, more than 1,024 at once, that were not told apart
 	Weight         uint32        // how many requests a record stands for now: 1 = all are recorded
 	CPU            time.Duration // this process's, user and system, since Start
 	Missing        []string      // what this kernel cannot show, one sentence each
@@ -308,7 +308,8 @@ func (r *Recorder) Stats() Stats {
 	_ = r.objects.LostConns.Get(&s.Connections)
 	_ = r.objects.LostEndpoints.Get(&s.OtherEndpoints)
 	_ = r.objects.LostWork.Get(&s.Unfollowed)
-	s.Streams = r.streams.lost()
+	streams, multiplexed := r.streams.lost()
+	s.Streams = streams + multiplexed
 	s.Missed = r.missed()
 	s.Weight = r.governor.mask + 1
 	s.CPU = r.governor.used()
