@@ -44,7 +44,7 @@ func TestFleetInitTellsWhatIsWrongInOneLine(t *testing.T) {
 
 func TestFleetInitMakesTheTables(t *testing.T) {
 	url := clickhousetest.ForTest(t, clickhousetest.Layout{}).URL("slowray")
-	for _, want := range []string{"tables made in slowray", "tables of slowray are there (version 1)"} {
+	for _, want := range []string{"tables made in slowray", "tables of slowray are there (version 2)"} {
 		var out, errs strings.Builder
 		if code := run([]string{"fleet", "init", url, "--retention", "7d"}, &out, &errs); code != 0 || !strings.Contains(out.String(), want) {
 			t.Errorf("%d %q %q", code, out.String(), errs.String())
