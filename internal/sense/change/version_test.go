@@ -19,14 +19,17 @@ func TestVersions(t *testing.T) {
 		t.Skip("SKIP: needs root, to see the files as a process does")
 	}
 	dir := t.TempDir()
-	put(t, dir, "a/app.sh", "sleep 60\n")
+	put(t, dir, "a/app.sh", "read line\n")
 	put(t, dir, "a/app.yaml", "workers: 4\n")
-	put(t, dir, "b/app.sh", "sleep 60\n")
+	put(t, dir, "b/app.sh", "read line\n")
 	put(t, dir, "b/app.yaml", "workers: 4\n")
 	put(t, dir, "conf/main.conf", "include x\n")
 	begin := func(at string) Service {
 		cmd := exec.Command("/bin/sh", "app.sh", "--config", filepath.Join(dir, at, "app.yaml"), "gone.yaml", "8080")
 		cmd.Dir = filepath.Join(dir, at)
+		if _, err := cmd.StdinPipe(); err != nil { // it waits for a line
+			t.Fatal(err)
+		}
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
@@ -56,7 +59,7 @@ func TestVersions(t *testing.T) {
 	if now[0].Config == was[1].Config || now[0].Program != was[1].Program {
 		t.Errorf("another configuration: %+v, was %+v", now[0], was[1])
 	}
-	put(t, dir, "b/app.sh", "sleep 61\n")
+	put(t, dir, "b/app.sh", "read other\n")
 	if later := look(b); later[0].Program == was[1].Program || later[0].Config != now[0].Config {
 		t.Errorf("another script: %+v, was %+v", later[0], was[1])
 	}
