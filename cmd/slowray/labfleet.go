@@ -109,6 +109,9 @@ func (c *labFleetCmd) Run(ctx context.Context, s *streams) error {
 		defer d.Target.Close()
 		to = d.Target
 	}
+	if x, ok := simulate.Find(c.Scenario); ok {
+		opt.Balanced = x.Balanced
+	}
 	f := simulate.New(opt)
 	run := simulate.Run{From: time.Now().Unix(), For: c.For, Every: int(c.Every / time.Second), Fast: c.Fast}
 	if c.Fast {

@@ -44,12 +44,14 @@ func (g *graph) carried(s *Shared, i int, in map[int]bool) bool {
 	var between []int
 	switch {
 	case u.key.Side == observe.Called:
-		if u.a.Network || u.callee < 0 {
+		if u.a.Network {
 			return false
 		}
-		between = append(between, u.callee)
-		if g.units[u.callee].a == nil {
-			between = append(between, g.callsOf(u.callee)...)
+		for _, to := range g.answering(i) {
+			between = append(between, to)
+			if g.units[to].a == nil {
+				between = append(between, g.callsOf(to)...)
+			}
 		}
 	case failing || !u.a.Network && u.a.waits():
 		between = g.callsOf(i)
@@ -59,10 +61,13 @@ func (g *graph) carried(s *Shared, i int, in map[int]bool) bool {
 	found := false
 	for _, c := range between {
 		o := &g.units[c]
-		if o.a != nil && !o.gone && !in[c] && o.a.Signal != Rate {
+		if o.a != nil && !o.gone && !in[c] && !o.faint && o.a.Signal != Rate {
 			return false
 		}
-		found = found || in[c] || g.has(c, s) || o.callee >= 0 && (in[o.callee] || g.has(o.callee, s))
+		found = found || in[c] || g.has(c, s)
+		for _, to := range g.answering(c) {
+			found = found || in[to] || g.has(to, s)
+		}
 	}
 	return found
 }

@@ -34,10 +34,10 @@ const (
 )
 
 // threshold is the -ln P of an alarm: of n that are judged and all steps of a day there
-// are to be no more than half of FalsePerDay. The endpoints of hosts have one half, and the
-// services as a whole, which are far fewer, the other.
+// are to be no more than a third of FalsePerDay. The endpoints of hosts have one third, the
+// services as a whole, which are far fewer, another, and all endpoints together the last.
 func (m *Model) threshold(n int) float64 {
-	return math.Log(2 * float64(max(n, 1)) * daySeconds / float64(max(m.step, 1)) / m.opt.FalsePerDay)
+	return math.Log(3 * float64(max(n, 1)) * daySeconds / float64(max(m.step, 1)) / m.opt.FalsePerDay)
 }
 
 // follow begins, keeps and ends episodes.
@@ -49,7 +49,7 @@ func (m *Model) follow(at int64, judged, wholes int) Judgement {
 		return cmp.Or(cmp.Compare(b.nlp, a.nlp), compareKeys(a.e.Key, b.e.Key))
 	})
 	before := len(m.active)
-	alarm := before > 0
+	alarm := m.allAtOnce(at, before > 0) || before > 0
 	for _, r := range m.list {
 		if r.nlp >= single || r.e.whole && r.nlp >= whole {
 			alarm = true

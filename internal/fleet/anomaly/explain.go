@@ -17,6 +17,9 @@ type Facts struct {
 	Clients []ClientRequest
 	// Places are where endpoints run, as far as it is known.
 	Places map[fleet.Key]fleet.Place
+	// Behind are the served endpoints that were seen to answer calls to an address which
+	// no host has, such as a balancer's, by the endpoint that calls.
+	Behind map[fleet.Key][]fleet.Key
 }
 
 // surely is the P below which a component is not shared by chance.
@@ -65,16 +68,9 @@ func Explain(anomalies []Anomaly, population []fleet.Key, f Facts) Explanation {
 // abnormal, because nobody can know.
 func explain(anomalies []Anomaly, population []fleet.Key, weak map[fleet.Key]bool, f Facts) Explanation {
 	var x Explanation
-	var graphs []*graph
-	for l := range layers {
-		list := inLayer(anomalies, l)
-		if len(list) == 0 {
-			continue
-		}
-		g := newGraph(list, population, weak, f.Hosts)
-		g.places, g.groups = f.Places, map[hostName][]Component{}
-		g.programs = programs(f.Hosts)
-		graphs = append(graphs, g)
+	graphs := inLayers(anomalies, population, weak, &f)
+	for _, g := range graphs {
+		x.absorb(g)
 		var shared []Shared
 		for {
 			s, ok := g.common()
@@ -86,6 +82,7 @@ func explain(anomalies []Anomaly, population []fleet.Key, weak map[fleet.Key]boo
 		x.merge(shared)
 	}
 	for _, g := range graphs {
+		x.absorb(g)
 		var shared []Shared
 		for {
 			s, ok := g.single()

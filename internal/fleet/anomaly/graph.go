@@ -16,6 +16,7 @@ type unit struct {
 	a       *Anomaly // nil when it is not abnormal
 	callee  int      // called: the served endpoint that answers, -1 when it is not known
 	to      string   // called: its host, "" when it is not known
+	behind  []int    // called: what answers behind an address that no host has, as far as it is known
 	follows []int    // abnormal units that make it slow
 	weak    bool     // of so few requests that it could be abnormal without being found so
 	gone    bool     // explained already
@@ -59,8 +60,10 @@ func addrPort(k *fleet.Key) string {
 	return k.Addr + ":" + strconv.Itoa(k.Port)
 }
 
-func newGraph(anomalies []Anomaly, population []fleet.Key, weak map[fleet.Key]bool, hosts []fleet.Host) *graph {
+func newGraph(anomalies []Anomaly, population []fleet.Key, weak map[fleet.Key]bool, f *Facts) *graph {
+	hosts := f.Hosts
 	g := &graph{
+		places: f.Places, groups: map[hostName][]Component{}, programs: programs(f.Hosts),
 		hosts: map[string]*fleet.Host{}, byAddr: map[string]string{}, served: map[hostPort]int{},
 		calls: map[hostName][]int{}, callers: map[int][]int{}, toAddr: map[string][]int{},
 	}
@@ -86,8 +89,12 @@ func newGraph(anomalies []Anomaly, population []fleet.Key, weak map[fleet.Key]bo
 	}
 	g.dim()
 	slices.SortFunc(g.units, func(a, b unit) int { return compareKeys(a.key, b.key) })
+	index := map[fleet.Key]int{}
 	for i := range g.units {
 		k := &g.units[i].key
+		if len(f.Behind) > 0 {
+			index[*k] = i
+		}
 		if k.Side == observe.Served {
 			g.served[hostPort{k.Host, k.Port}] = i
 			if addr, err := netip.ParseAddr(k.Addr); err == nil && !addr.IsUnspecified() && !addr.IsLoopback() && g.byAddr[k.Addr] == "" {
@@ -111,6 +118,13 @@ func newGraph(anomalies []Anomaly, population []fleet.Key, weak map[fleet.Key]bo
 		if to, ok := g.served[hostPort{host, k.Port}]; ok && host != "" {
 			g.units[i].callee = to
 			g.callers[to] = append(g.callers[to], i)
+		}
+		if host == "" {
+			for _, k := range f.Behind[*k] {
+				if to, ok := index[k]; ok {
+					g.units[i].behind = append(g.units[i].behind, to)
+				}
+			}
 		}
 	}
 	g.fold()
@@ -175,35 +189,37 @@ func (g *graph) fold() {
 
 // calledFollows: a call is slow because what answers is slow, by its own account. A
 // call that is made less often follows from the requests that it is made for.
-func (g *graph) calledFollows(i int) []int {
+func (g *graph) calledFollows(i int) (list []int) {
 	u := &g.units[i]
 	if u.a.Signal == Rate {
 		return g.withRate(g.servedBy(i))
 	}
-	if u.callee < 0 || u.a.Network {
+	if u.a.Network {
 		return nil
 	}
-	s := &g.units[u.callee]
-	switch {
-	case s.a == nil:
-		var list []int
-		for _, d := range g.deeper(u.callee) {
-			if a := g.units[d].a; a.Signal != Rate && (u.a.Signal != Errors || a.failsToo(u.a)) {
-				list = append(list, d)
+	for _, to := range g.answering(i) {
+		s := &g.units[to]
+		switch {
+		case s.a == nil:
+			for _, d := range g.deeper(to) {
+				if a := g.units[d].a; a.Signal != Rate && (u.a.Signal != Errors || a.failsToo(u.a)) && !slices.Contains(list, d) {
+					list = append(list, d)
+				}
 			}
+		case s.a.Signal == Rate, s.a.Network: // the way to it is not its own account
+		case u.a.Signal == Errors && s.a.failsToo(u.a), u.a.Signal != Errors && s.a.AddedUS >= u.a.AddedUS/4:
+			list = append(list, to)
 		}
-		return list
-	case s.a.Signal == Rate, s.a.Network: // the way to it is not its own account
-		return nil
-	case u.a.Signal == Errors:
-		if s.a.failsToo(u.a) {
-			return []int{u.callee}
-		}
-		return nil
-	case s.a.AddedUS < u.a.AddedUS/4:
-		return nil
 	}
-	return []int{u.callee}
+	return list
+}
+
+// answering are the endpoints that answer a call: one, or those behind its address.
+func (g *graph) answering(i int) []int {
+	if u := &g.units[i]; u.callee < 0 {
+		return u.behind
+	}
+	return []int{g.units[i].callee}
 }
 
 // servedFollows: a request is slow because of the calls that it waits for; or because
@@ -253,24 +269,25 @@ func (g *graph) deeper(i int) (list []int) {
 		var next []int
 		for _, s := range todo {
 			for _, c := range g.callsOf(s) {
-				call := &g.units[c]
-				switch {
-				case seen[c]:
-				case call.a != nil:
-					list = append(list, c)
-					if call.callee >= 0 && !seen[call.callee] && g.units[call.callee].a != nil {
-						seen[call.callee] = true
-						list = append(list, call.callee)
-					}
-				case call.callee >= 0 && !seen[call.callee]:
-					seen[call.callee] = true
-					if g.units[call.callee].a != nil {
-						list = append(list, call.callee)
-					} else {
-						next = append(next, call.callee)
-					}
+				if seen[c] {
+					continue
 				}
 				seen[c] = true
+				abnormal := g.units[c].a != nil
+				if abnormal {
+					list = append(list, c)
+				}
+				for _, to := range g.answering(c) {
+					switch {
+					case seen[to]:
+					case g.units[to].a != nil:
+						seen[to] = true
+						list = append(list, to)
+					case !abnormal:
+						seen[to] = true
+						next = append(next, to)
+					}
+				}
 			}
 		}
 		todo = next

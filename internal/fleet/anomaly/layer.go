@@ -1,6 +1,7 @@
 package anomaly
 
 import (
+	"cmp"
 	"math"
 	"slices"
 
@@ -90,6 +91,57 @@ func inLayer(anomalies []Anomaly, l layer) []Anomaly {
 		list = slices.DeleteFunc(list, func(a Anomaly) bool { return !a.views[l].joined })
 	}
 	return list
+}
+
+// inLayers makes a graph of each layer in which something is abnormal, of the most
+// endpoints first.
+func inLayers(anomalies []Anomaly, population []fleet.Key, weak map[fleet.Key]bool, f *Facts) (graphs []*graph) {
+	joined := map[*graph]int{}
+	for l := range layers {
+		list := inLayer(anomalies, l)
+		if len(list) == 0 {
+			continue
+		}
+		g := newGraph(list, population, weak, f)
+		for i := range list {
+			if list[i].views[l].joined {
+				joined[g]++
+			}
+		}
+		graphs = append(graphs, g)
+	}
+	slices.SortStableFunc(graphs, func(a, b *graph) int { return cmp.Compare(joined[b], joined[a]) })
+	return graphs
+}
+
+// absorb takes away in a layer what the causes found in others explain of it: origins that
+// are among the endpoints of such a cause are so for the same reason, as far as anybody can
+// tell, and so is what waits for them.
+func (x *Explanation) absorb(g *graph) {
+	for n := range x.Shared {
+		s := &x.Shared[n]
+		var own []int
+		clear, sig := 0, Total
+		for _, i := range g.origins() {
+			u := &g.units[i]
+			if slices.Contains(s.Members, u.key) {
+				own = append(own, i)
+				if sig = u.a.Signal; !u.faint {
+					clear++
+				}
+			}
+		}
+		if len(own) == 0 {
+			continue
+		}
+		as := *s
+		as.Signal, as.Members, as.Explains, as.Besides = sig, nil, nil, nil
+		g.take(&as, own)
+		s.Explains = union(s.Explains, as.Explains)
+		if layerOf(as.Signal) != layerOf(s.Signal) && 2*clear >= len(s.Members) && !slices.Contains(s.Besides, as.Signal) {
+			s.Besides = append(s.Besides, as.Signal)
+		}
+	}
 }
 
 // Join adds in what other ways an endpoint was abnormal at another second.

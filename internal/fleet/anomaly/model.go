@@ -86,22 +86,24 @@ type group struct {
 
 // Model is what is known of a fleet. It is for one goroutine.
 type Model struct {
-	opt    Options
-	index  map[fleet.Key]int32
-	groups map[groupKey]int32
-	ends   []*endpoint
-	group  []*group
-	hosts  map[string]int64 // when there last was a point of the host
-	tails  [3][NumSignals][windows]tail
-	day    int64
-	at     int64 // the last step that was judged
-	step   int   // seconds
-	warmAt int64
-	warm   int // seconds of the history's points that are collected, 0 when there are none
-	list   []ranked
-	active []*endpoint // with an episode
-	cut    float64     // -ln P from which on an endpoint is abnormal in the company of an alarm, of the last step
-	judged int         // endpoints at the last step
+	opt     Options
+	index   map[fleet.Key]int32
+	groups  map[groupKey]int32
+	ends    []*endpoint
+	group   []*group
+	hosts   map[string]int64 // when there last was a point of the host
+	tails   [3][NumSignals][windows]tail
+	day     int64
+	at      int64 // the last step that was judged
+	step    int   // seconds
+	warmAt  int64
+	warm    int // seconds of the history's points that are collected, 0 when there are none
+	list    []ranked
+	fleet   tail        // of how unusual all endpoints are together
+	counted []bool      // groups, in a step
+	active  []*endpoint // with an episode
+	cut     float64     // -ln P from which on an endpoint is abnormal in the company of an alarm, of the last step
+	judged  int         // endpoints at the last step
 }
 
 // New makes a model that knows nothing.

@@ -67,13 +67,13 @@ func (s *scoring) judged(sig Signal, w int, r, matters, worse, n, burst, weight 
 	}
 	r -= worse
 	sd := math.Sqrt(variance + s.doubt)
-	s.rare(sig, w, (r-max(matters/2, matters-allowed*sd))/sd-max(burst-4, 0), r > matters, n, weight)
+	s.rare(sig, w, (r-max(matters/2, matters-allowed*sd))/sd-max(burst-4, 0), r > matters, n, n, weight)
 }
 
 // rare looks up how rare a deviation is, if it counts: those of windows with few
 // requests scatter otherwise than those with many, and so do those of endpoints that
-// have begun anew.
-func (s *scoring) rare(sig Signal, w int, z float64, counts bool, n, weight float64) {
+// have begun anew. told is how many of the n requests it comes from tell of it.
+func (s *scoring) rare(sig Signal, w int, z float64, counts bool, n, told, weight float64) {
 	class := 0
 	switch {
 	case s.young:
@@ -88,7 +88,7 @@ func (s *scoring) rare(sig Signal, w int, z float64, counts bool, n, weight floa
 	if z <= least || !counts {
 		return
 	}
-	nlp := min(t.rarity(z), perRequest*n)
+	nlp := min(t.rarity(z), perRequest*told)
 	if s.few > 0 {
 		nlp = min(nlp, s.few)
 	}
@@ -141,14 +141,14 @@ func (s *scoring) shares(w int) {
 		if !s.judge {
 			continue
 		}
-		z, events := 0.0, 0.0
+		z, requests, events := 0.0, float64(win.box.n), 0.0
 		if float64(win.box.v[sig]) > float64(win.box.n)*(float64(t.Base)+s.m.opt.Share) {
 			k, of, ok := win.trimmed(sig)
 			if over := of * (float64(t.Base) + s.m.opt.Share); ok && k > over {
 				z, events = deviance(k, over)/math.Sqrt(float64(t.B[mid])), k
 			}
 		}
-		s.rare(sig, w, z, z > 0, events, mainWeight)
+		s.rare(sig, w, z, z > 0, requests, events, mainWeight)
 	}
 }
 

@@ -18,6 +18,7 @@ type state struct {
 	Ends    []stateEnd
 	Groups  []stateGroup
 	Tails   [3][NumSignals][windows]stateTail
+	Fleet   stateTail
 }
 
 type stateEnd struct {
@@ -46,11 +47,11 @@ type stateTail struct {
 }
 
 // stateVersion changes with the meaning of what is saved.
-const stateVersion = 2
+const stateVersion = 3
 
 // Save writes what was learned.
 func (m *Model) Save(w io.Writer) error {
-	s := state{Version: stateVersion, Day: m.day}
+	s := state{Version: stateVersion, Day: m.day, Fleet: stateTail{m.fleet.n, m.fleet.counts[:]}}
 	for _, e := range m.ends {
 		s.Ends = append(s.Ends, stateEnd{e.Key, e.Known, e.Seen, e.whole, e.Track})
 	}
@@ -128,6 +129,9 @@ func Load(r io.Reader, o Options) (*Model, error) {
 			}
 		}
 	}
+	m.fleet.n = s.Fleet.N
+	copy(m.fleet.counts[:], s.Fleet.Counts)
+	m.fleet.fit()
 	return m, nil
 }
 

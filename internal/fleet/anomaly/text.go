@@ -52,6 +52,9 @@ func (s *Shared) sentence() string {
 			return fmt.Sprintf("%s is %s on all its hosts together.", s.Value, what)
 		}
 	case Endpoint:
+		if len(s.Explains) > len(s.Members) {
+			return fmt.Sprintf("%s is %s, and what waits for it.", s.Value, what)
+		}
 		return fmt.Sprintf("%s is %s, and nothing else.", s.Value, what)
 	case Clients:
 		return fmt.Sprintf("%d of %d %s requests come from %s; of the others %d of %d.", s.Inside, s.InsideOf, what, s.Value, s.Outside, s.OutsideOf)

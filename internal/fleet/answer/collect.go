@@ -143,8 +143,21 @@ func (s *seen) explain(ctx context.Context, a fleet.Archive) (err error) {
 	for i := range s.hosts {
 		facts.Hosts = append(facts.Hosts, s.hosts[i].Host)
 	}
+	facts.Behind = s.answerers()
 	s.explanation = anomaly.Explain(s.anomalies, s.population, facts)
 	return nil
+}
+
+// answerers are what answers at each called address, as far as the map tells: package anomaly
+// asks for those that no host has.
+func (s *seen) answerers() map[fleet.Key][]fleet.Key {
+	all := map[fleet.Key][]fleet.Key{}
+	for i := range s.m.Edges {
+		if e := &s.m.Edges[i]; e.To.Service != "" {
+			all[e.From] = append(all[e.From], e.To)
+		}
+	}
+	return all
 }
 
 // longWay is how many times as long as at half of an endpoint's requests one must have

@@ -34,7 +34,7 @@ func TestBoard(t *testing.T) {
 		for n := range seeds {
 			t.Run("", func(t *testing.T) {
 				t.Parallel()
-				l := learn(t, uint64(max(first, 1)+n), 80, max(seconds, 1200))
+				l := learn(t, uint64(max(first, 1)+n), 80, max(seconds, 1200), false)
 				for _, a := range l.alarms {
 					t.Logf("false alarm, seed %d, %d hosts: %.500s", l.seed, l.options.Hosts, a)
 				}

@@ -21,12 +21,12 @@ const networks = 40
 func (f *Fleet) ClientRequests(add func(fleet.Key, ClientRequest)) {
 	r := f.rng
 	for _, e := range f.all {
-		if e.svc.tier != 3 || e.n == 0 || e.host.removed {
+		if e.svc.tier != 3 || e.n == 0 || e.host.removed || e.host.dead {
 			continue
 		}
 		for range int(e.n) {
 			net := r.IntN(networks)
-			loss := e.host.way.loss
+			loss := e.host.way.loss + e.host.way.out
 			if net == 0 {
 				loss += e.fault.way.loss * networks // on average of all networks it is fault.way.loss
 			}

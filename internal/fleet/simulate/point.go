@@ -13,7 +13,7 @@ func (f *Fleet) Second(at int64, add func(*fleet.Point)) {
 	f.step(at)
 	var p fleet.Point
 	for _, e := range f.all {
-		if e.n == 0 || e.hidden || e.host.removed {
+		if e.n == 0 || e.hidden || e.host.removed || e.host.dead {
 			continue
 		}
 		f.servedPoint(e, &p)
@@ -21,7 +21,7 @@ func (f *Fleet) Second(at int64, add func(*fleet.Point)) {
 		add(&p)
 	}
 	for _, c := range f.calls {
-		if c.n == 0 || c.from.hidden || c.from.host.removed {
+		if c.n == 0 || c.from.hidden || c.from.host.removed || c.from.host.dead {
 			continue
 		}
 		f.calledPoint(c, &p)
@@ -74,6 +74,9 @@ func (f *Fleet) servedPoint(e *served, p *fleet.Point) {
 	}
 	rtt += e.host.way.us + e.fault.way.us
 	loss += e.host.way.loss + e.fault.way.loss + e.callersLoss
+	if e.svc.tier == 3 {
+		loss += e.host.way.out // its clients are in no zone
+	}
 	rtt += e.callersUS
 	split := e.split
 	split[observe.ServerCall] += e.waits
@@ -109,14 +112,21 @@ func (f *Fleet) calledPoint(c *call, p *fleet.Point) {
 	if t.n > 0 {
 		p.Errors = uint64(min(poisson(f.rng, c.n*t.errors/t.n), c.n))
 	}
-	loss, rtt := c.loss(), c.rtt()
+	// A request is one segment, its answer three. What is lost on the way back is sent
+	// again by the other end: here it is waited for, as for the server.
+	loss, rtt := c.loss()+c.lostThere()/segments, c.rtt()
 	retrans := f.traffic(p, c.n, loss)
 	recv := 15 + 0.002*c.us
-	p.PartsUS[observe.Server] = int64(c.us * c.n)
+	us := c.us
+	if back := c.lostBack(); back > 0 {
+		us += poisson(f.rng, c.n*segments*back) / c.n * timeout
+		loss += back
+	}
+	p.PartsUS[observe.Server] = int64(us * c.n)
 	p.PartsUS[observe.Network] = int64(rtt * c.n)
 	p.PartsUS[observe.RecvWait] = int64(recv * c.n)
 	p.PartsUS[observe.Retrans] = int64(retrans)
-	mean := c.us + rtt + recv + retrans/c.n
+	mean := us + rtt + recv + retrans/c.n
 	p.TotalUS = int64(mean * c.n)
 	p.MinRTTUS = int64(rtt * (0.9 + 0.02*math.Abs(f.rng.NormFloat64())))
 	f.quantiles(p, mean, t.svc.shape.Sigma, c.n, max(t.paused, min(loss*segments, 1)), max(t.pauseUS, timeoutIf(loss)))

@@ -109,11 +109,14 @@ func (f *Fleet) call(c *call, at int64, weight uint32, failed bool, add func(hos
 	called := served
 	called.Side, called.Local, called.Peer, called.StartNS = observe.Called, client, server, start
 	called.BytesIn, called.BytesOut, called.Followed, called.Split = served.BytesOut, served.BytesIn, false, observe.ServerSplit{}
+	if vip, err := netip.ParseAddr(c.key.Addr); err == nil {
+		called.Peer = netip.AddrPortFrom(vip, server.Port())
+	}
 	called.PID, called.Process = 1000+c.from.svc.port%1000, report.Process{Comm: c.from.svc.comm}
-	if !c.from.hidden && !c.from.host.removed {
+	if !c.from.hidden && !c.from.host.removed && !c.from.host.dead {
 		add(c.from.host, &called)
 	}
-	if !c.to.hidden && !c.to.host.removed {
+	if !c.to.hidden && !c.to.host.removed && !c.to.host.dead {
 		add(c.to.host, &served)
 	}
 }

@@ -12,6 +12,8 @@ type Cause struct {
 	Value string `json:"value"`
 	// Same are components of the same endpoints, which nobody can tell from it.
 	Same []string `json:"same,omitempty"`
+	// Both says that requests take longer there and fail, too: one is not all of it.
+	Both bool `json:"slow_and_failing,omitempty"`
 }
 
 // Scenario is a fault that can be planted, or a control without one.
@@ -21,6 +23,13 @@ type Scenario struct {
 	Control bool // nothing is wrong
 	// Slow says that it comes on slowly: it cannot be found within seconds.
 	Slow bool
+	// Days is how many days must have been watched before, where what is usual at the
+	// time of the day or on the day of the week is part of it.
+	Days int
+	// Lasts is how many seconds it takes until it must be told right, 60 when it is 0.
+	Lasts int64
+	// Balanced says that it needs a fleet with a balancer: see Options.
+	Balanced bool
 	// plant chooses what is hit and how hard, before the first second.
 	plant func(p *planting) plan
 }

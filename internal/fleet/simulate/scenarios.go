@@ -1,6 +1,7 @@
 package simulate
 
 import (
+	"slices"
 	"strconv"
 
 	"github.com/slowray/slowray/internal/observe"
@@ -139,7 +140,7 @@ var Scenarios = []Scenario{
 		begin, end := each(hit, func(e *served) { e.fault.us[observe.ServerDisk] = 2 * p.size * e.svc.shape.OwnUS })
 		return plan{causes: []Cause{{Kind: "label", Value: "disk=sata"}}, begin: begin, end: end}
 	}},
-	{Name: "memory-leak", Slow: true, Summary: "a service becomes slower and slower", plant: func(p *planting) plan {
+	{Name: "memory-leak", Slow: true, Lasts: 1500, Summary: "a service becomes slower and slower", plant: func(p *planting) plan {
 		s := p.app(2)
 		return plan{causes: []Cause{s.cause()}, during: func(_, since int64) {
 			for _, e := range s.hosts {
@@ -175,17 +176,8 @@ var Scenarios = []Scenario{
 		})
 		return plan{causes: []Cause{db.dependency(), s.cause()}, begin: begin, end: end}
 	}},
-	{Name: "daily-peak", Control: true, Summary: "each day at this time three times the traffic comes, and all is a little slower", plant: func(p *planting) plan {
-		length := int64(1200 + p.r.IntN(2400))
-		more := 0.5 + p.size
-		p.f.rush = func(at int64) float64 {
-			since := (at%day - p.onset%day + day) % day
-			if since > length {
-				return 1
-			}
-			ramp := float64(min(since, length-since, 120)) / 120
-			return 1 + more*ramp
-		}
+	{Name: "daily-peak", Control: true, Days: 9, Summary: "each day at this time three times the traffic comes, and all is a little slower", plant: func(p *planting) plan {
+		p.rush(func(int64) bool { return true })
 		return plan{}
 	}},
 	{Name: "traffic-doubled", Control: true, Summary: "twice the traffic comes, and nothing becomes slower", plant: func(p *planting) plan {
@@ -213,6 +205,95 @@ var Scenarios = []Scenario{
 		e := p.called(p.app(3))
 		return plan{begin: func(int64) { e.host.removed = true }, end: func(int64) { e.host.removed = false }}
 	}},
+	{Name: "flapping", Summary: "one database is slow for 20 seconds of each 40", plant: func(p *planting) plan {
+		e := p.called(p.f.named("mariadb"))
+		return plan{causes: []Cause{e.dependency()}, during: func(_, since int64) {
+			e.fault = fault{}
+			if since/20%2 == 0 {
+				e.fault.us[observe.ServerDisk] = 15_000 * p.size
+			}
+		}, end: func(int64) { e.fault = fault{} }}
+	}},
+	{Name: "zone-one-way", Summary: "a zone loses packets on the way out of it, and none on the way in", plant: func(p *planting) plan {
+		zone := p.f.Hosts[p.r.IntN(len(p.f.Hosts))].zone
+		return plan{causes: []Cause{{Kind: "label", Value: "zone=" + zone}}, during: ways(p.f, func(h *Host) bool { return h.zone == zone }, way{out: 0.03 * p.size}), end: ways0(p.f)}
+	}},
+	{Name: "kernel-tenth", Summary: "a kernel that a tenth of the hosts run loses packets", plant: func(p *planting) plan {
+		var hit []*Host
+		for _, i := range p.r.Perm(len(p.f.Hosts))[:max(len(p.f.Hosts)/10, 3)] {
+			h := p.f.Hosts[i]
+			h.Kernel = "6.18.1-amd64"
+			hit = append(hit, h)
+		}
+		return plan{causes: []Cause{{Kind: "kernel", Value: "6.18.1-amd64"}}, during: ways(p.f, func(h *Host) bool { return slices.Contains(hit, h) }, way{loss: 0.03 * p.size}), end: ways0(p.f)}
+	}},
+	{Name: "retry-storm", Summary: "a service fails, is asked again and again for that, and becomes slow", plant: func(p *planting) plan {
+		s := p.app(2)
+		begin, end := each(s.hosts, func(e *served) { e.fault.errors, e.fault.again = min(0.3*p.size, 0.9), 6 })
+		c := s.cause()
+		c.Both = true
+		return plan{causes: []Cause{c}, begin: begin, end: end}
+	}},
+	{Name: "balanced-host", Balanced: true, Summary: "one of the hosts behind a balancer, which nobody watches, fails", plant: func(p *planting) plan {
+		e := p.called(p.app(3))
+		begin, end := each([]*served{e}, func(e *served) { e.fault.errors = min(0.4*p.size, 0.9) })
+		return plan{causes: []Cause{e.dependency()}, begin: begin, end: end}
+	}},
+	{Name: "host-dies", Summary: "a host is gone without notice, and what calls it waits in vain", plant: func(p *planting) plan {
+		e := p.called(p.app(3))
+		return plan{causes: []Cause{e.dependency()}, begin: func(int64) { e.host.dead = true }, end: func(int64) { e.host.dead = false }}
+	}},
+	{Name: "two-services", Summary: "two applications become slow at once, for reasons of their own", plant: func(p *planting) plan {
+		a := p.app(2)
+		b := a
+		for _, s := range p.f.services {
+			if s != a && (s.tier == 1 || s.tier == 2) && (b == a || len(s.hosts) > len(b.hosts)) {
+				b = s
+			}
+		}
+		begin, end := each(append(slices.Clone(a.hosts), b.hosts...), func(e *served) {
+			e.fault.us[observe.ServerLock] = 2 * p.size * e.svc.shape.OwnUS
+		})
+		return plan{causes: []Cause{a.cause(), b.cause()}, begin: begin, end: end}
+	}},
+	{Name: "night-database", Days: 9, Summary: "a database is slow at a time of the day at which a tenth of the traffic comes", plant: func(p *planting) plan {
+		p.f.rush = func(at int64) float64 {
+			if since := (at%day - p.onset%day + day) % day; since < 2*hour || since > 22*hour {
+				return 0.1
+			}
+			return 1
+		}
+		e := p.called(p.f.named("mariadb"))
+		begin, end := each([]*served{e}, func(e *served) { e.fault.us[observe.ServerDisk] = 15_000 * p.size })
+		return plan{causes: []Cause{e.dependency()}, begin: begin, end: end}
+	}},
+	{Name: "slow-growth", Slow: true, Lasts: 3600, Summary: "a database becomes slower over an hour", plant: func(p *planting) plan {
+		e := p.called(p.f.named("mariadb"))
+		return plan{causes: []Cause{e.dependency()}, during: func(_, since int64) {
+			e.fault.us[observe.ServerDisk] = 10_000 * p.size * float64(since) / 3600
+		}, end: func(int64) { e.fault = fault{} }}
+	}},
+	{Name: "deploy-faster", Control: true, Summary: "a new version of a service takes half the time, on all its hosts", plant: func(p *planting) plan {
+		begin, end := each(p.app(2).hosts, func(e *served) { e.fault.factor = -0.5 })
+		return plan{begin: begin, end: end}
+	}},
+	{Name: "weekly-peak", Control: true, Days: 15, Summary: "on this day of the week, at this time, three times the traffic comes, and all is a little slower", plant: func(p *planting) plan {
+		p.rush(func(at int64) bool { return (at/day)%7 == (p.onset/day)%7 })
+		return plan{}
+	}},
+}
+
+// rush brings more traffic, from the onset on for less than an hour, on certain days.
+func (p *planting) rush(on func(at int64) bool) {
+	length := int64(1200 + p.r.IntN(2400))
+	more := 0.5 + p.size
+	p.f.rush = func(at int64) float64 {
+		since := (at%day - p.onset%day + day) % day
+		if since > length || !on(at-since) {
+			return 1
+		}
+		return 1 + more*float64(min(since, length-since, 120))/120
+	}
 }
 
 // badClients is the network of clients that loses packets in client-loss.

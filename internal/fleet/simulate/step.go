@@ -15,6 +15,7 @@ type fault struct {
 	lost   float64                         // share of the requests that do not come
 	way    way                             // to its clients
 	cold   bool                            // what it starts with takes long to become warm
+	again  float64                         // how often callers ask again for what failed, and make it slower
 }
 
 // round is how long a round trip takes within a zone and between zones, µs.
@@ -28,6 +29,7 @@ func round(a, b *Host) float64 {
 const (
 	clientRTT = 12_000  // of clients that are none of the fleet, µs
 	timeout   = 210_000 // until a lost segment is sent again, µs
+	patience  = 1e6     // of a caller of a host that does not answer, µs
 	segments  = 3.0     // of an answer
 )
 
@@ -78,6 +80,12 @@ func (f *Fleet) arrive(e *served, at int64, demand, burst float64) {
 		}
 		e.n = poisson(r, rate)
 	}
+	if e.host.dead {
+		for _, c := range e.calls {
+			c.n = 0
+		}
+		return
+	}
 	for i := 0; i < len(e.calls); {
 		j := i
 		up := 0
@@ -90,9 +98,9 @@ func (f *Fleet) arrive(e *served, at int64, demand, burst float64) {
 			c := e.calls[i]
 			c.n = 0
 			if t := c.to; up > 0 && !t.host.removed && t.down <= at {
-				c.n = poisson(r, e.n*c.dep.perReq/float64(up)*(1-t.fault.lost))
+				c.n = poisson(r, e.n*c.dep.perReq/float64(up)*(1-t.fault.lost)*(1+t.fault.again*t.fault.errors))
 				t.n += c.n
-				t.callersLoss += c.n * (c.from.host.way.loss + c.way.loss)
+				t.callersLoss += c.n * (c.from.host.way.loss + c.way.loss + c.lostBack())
 				t.callersUS += c.n * (c.from.host.way.us + c.way.us)
 			}
 		}
@@ -132,12 +140,16 @@ func (f *Fleet) answer(e *served, at int64, demand float64) {
 	if e.n == 0 {
 		return
 	}
+	if e.host.dead {
+		e.own, e.errors = patience, e.n
+		return
+	}
 	e.callersLoss /= e.n
 	e.callersUS /= e.n
 	all := e.fault.share == 0 || e.fault.share >= 1
 	own := s.shape.OwnUS * e.host.speed * slow
 	if all {
-		own *= 1 + e.fault.factor
+		own *= 1 + e.fault.factor + e.fault.again*e.fault.errors
 	}
 	own *= f.noise(s.shape.Sigma, e.n)
 	for p, share := range s.shape.Split {
@@ -188,7 +200,19 @@ func (f *Fleet) answer(e *served, at int64, demand float64) {
 	e.errors = min(e.errors, e.n)
 }
 
-// loss is the share of segments that are lost between the two ends.
+// lostThere and lostBack are the shares of segments that are lost on one way only, of a
+// call and of its answer.
+func (c *call) lostThere() float64 { return oneWay(c.from.host, c.to.host) }
+func (c *call) lostBack() float64  { return oneWay(c.to.host, c.from.host) }
+
+func oneWay(from, to *Host) float64 {
+	if from.zone == to.zone {
+		return 0
+	}
+	return from.way.out
+}
+
+// loss is the share of segments that are lost between the two ends, whoever sends them.
 func (c *call) loss() float64 { return c.from.host.way.loss + c.to.host.way.loss + c.way.loss + 2e-6 }
 
 // rtt is the round trip between the two ends, µs.
@@ -197,4 +221,6 @@ func (c *call) rtt() float64 {
 }
 
 // wayUS is what a call waits for the network, µs.
-func (c *call) wayUS() float64 { return c.rtt() + segments*c.loss()*timeout }
+func (c *call) wayUS() float64 {
+	return c.rtt() + (segments*(c.loss()+c.lostBack())+c.lostThere())*timeout
+}

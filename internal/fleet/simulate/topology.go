@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 
 	"github.com/slowray/slowray/internal/fleet"
 	"github.com/slowray/slowray/internal/observe"
@@ -15,6 +16,9 @@ type Options struct {
 	Endpoints int    // of each host, about: at least 4; default 10
 	Seed      uint64 // another fleet, and other seconds
 	Shapes    []Shape
+	// Balanced puts a balancer, which nobody watches, before each application: it is called
+	// at one address, and all its hosts answer there.
+	Balanced bool
 	// Quiet leaves out deploys, scheduled jobs and garbage collection.
 	Quiet bool
 }
@@ -35,12 +39,14 @@ type Host struct {
 	speed      float64 // factor of all own times
 	way        way     // of all its traffic
 	removed    bool
+	dead       bool // it went without notice: it ships nothing, and what calls it waits in vain
 }
 
 // way is what the network adds, of a host or of an endpoint's clients.
 type way struct {
 	loss float64 // share of segments
 	us   float64 // to each round trip
+	out  float64 // share of the segments that a host sends to other zones
 }
 
 // service is the same on all its hosts.
@@ -273,6 +279,18 @@ func (f *Fleet) serve(h *Host, s *service) *served {
 	return e
 }
 
+// Behind tells which endpoints answer at the address of each balancer, by the endpoint
+// that calls, as requests that are seen at both ends tell it.
+func (f *Fleet) Behind() map[fleet.Key][]fleet.Key {
+	all := map[fleet.Key][]fleet.Key{}
+	for _, c := range f.calls {
+		if c.key.Addr != c.to.host.Addresses[0] {
+			all[c.key] = append(all[c.key], c.to.key)
+		}
+	}
+	return all
+}
+
 // sideServices give each host small services of its own until it has as many
 // endpoints as asked for: few requests, or bursts.
 func (f *Fleet) sideServices() {
@@ -333,11 +351,18 @@ func (f *Fleet) wire(r *rand.Rand, e *served, d *dependency) {
 			}
 		}
 	}
-	for i := range min(d.fan, len(targets)) {
+	fan := d.fan
+	if f.opt.Balanced && d.to.tier > 0 {
+		fan = len(targets)
+	}
+	for i := range min(fan, len(targets)) {
 		t := targets[(start+i)%len(targets)]
 		c := &call{from: e, to: t, dep: d, key: fleet.Key{
 			Host: e.host.Name, Service: e.svc.comm, Side: observe.Called, Addr: t.host.Addresses[0], Port: t.svc.port,
 		}}
+		if f.opt.Balanced && d.to.tier > 0 {
+			c.key.Addr = fmt.Sprintf("10.255.0.%d", 1+slices.Index(f.services, d.to))
+		}
 		e.calls = append(e.calls, c)
 		f.calls = append(f.calls, c)
 	}

@@ -2,6 +2,7 @@ package simulate_test
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -41,13 +42,16 @@ type learned struct {
 	state   []byte
 	fleet   *simulate.Fleet
 	alarms  []string
+
+	most, seconds int
+	balanced      *learned // the same with a balancer
 }
 
 // learn draws the size of the fleet and the time of the day from the seed, and watches
 // it for so many seconds.
-func learn(t testing.TB, seed uint64, most, seconds int) *learned {
+func learn(t testing.TB, seed uint64, most, seconds int, balanced bool) *learned {
 	r := rand.New(rand.NewPCG(seed, 77))
-	l := &learned{seed: seed, options: simulate.Options{Hosts: 20 + r.IntN(most-20), Endpoints: 6 + r.IntN(8), Seed: seed}}
+	l := &learned{seed: seed, most: most, seconds: seconds, options: simulate.Options{Balanced: balanced, Hosts: 20 + r.IntN(most-20), Endpoints: 6 + r.IntN(8), Seed: seed}}
 	begin := int64(1_790_000_000)/86400*86400 + int64(r.IntN(86400))
 	l.until = begin + int64(seconds)
 	f := simulate.New(l.options)
@@ -71,6 +75,7 @@ func hostsOf(f *simulate.Fleet) (facts anomaly.Facts) {
 	for _, h := range f.Hosts {
 		facts.Hosts = append(facts.Hosts, h.Host)
 	}
+	facts.Behind = f.Behind()
 	return facts
 }
 
@@ -81,14 +86,17 @@ func (l *learned) try(tb testing.TB, name string, seed uint64, size float64) tri
 		tb.Fatal(name)
 	}
 	t := trial{scenario: name, seed: l.seed, planting: seed, hosts: l.options.Hosts, size: size, found: -1, named: -1}
+	if s.Balanced && !l.options.Balanced {
+		if l.balanced == nil {
+			l.balanced = learn(tb, l.seed, l.most, l.seconds, true)
+		}
+		l = l.balanced
+	}
 	f := simulate.New(l.options)
 	f.Resume(l.fleet)
 	begin := l.until
 	onset := begin + 60 + int64(seed%7)
-	last := onset + 60
-	if s.Slow {
-		last = onset + 1500
-	}
+	last := onset + cmp.Or(s.Lasts, 60)
 	if s.Control {
 		last = onset + 90
 	}
@@ -99,10 +107,10 @@ func (l *learned) try(tb testing.TB, name string, seed uint64, size float64) tri
 	if err != nil {
 		tb.Fatal(err)
 	}
-	if name == "daily-peak" {
+	if s.Days > 0 {
 		m = anomaly.New(anomaly.Options{})
 		begin = onset - 600
-		f.History(begin-9*86400, begin, 300, m.Warm)
+		f.History(begin-int64(s.Days)*86400, begin, 300, m.Warm)
 	}
 	for at := begin; at < last; at++ {
 		f.Second(at, m.Add)
@@ -128,6 +136,9 @@ func (l *learned) try(tb testing.TB, name string, seed uint64, size float64) tri
 		f.ClientRequests(func(k fleet.Key, c simulate.ClientRequest) {
 			facts.Clients = append(facts.Clients, anomaly.ClientRequest{Key: k, Client: c.Client, Bad: c.Bad, Weight: c.Weight})
 		})
+		if s.Slow && t.found >= 0 && (last-at)%30 != 1 {
+			continue
+		}
 		x := m.Explain(&j, facts)
 		t.text, t.members = x.Text, len(j.Anomalies)
 		t.right = agrees(x, planted.Causes)
@@ -156,6 +167,9 @@ func agrees(x anomaly.Explanation, causes []simulate.Cause) bool {
 			list = append(list, s.Also...)
 			if s.And != nil {
 				list = append(list, *s.And)
+			}
+			if c.Both && !slices.Contains(append(s.Besides, s.Signal), anomaly.Errors) || c.Both && len(s.Besides) == 0 {
+				return false
 			}
 			return slices.ContainsFunc(list, func(o anomaly.Component) bool { return slices.Contains(names, string(o.Kind)+":"+o.Value) })
 		}) {
