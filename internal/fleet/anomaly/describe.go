@@ -48,6 +48,9 @@ func (m *Model) in(e *endpoint, w int) Anomaly {
 	a.wayUS, a.mattersUS = way, m.opt.Time*usual
 	a.Network = way >= a.AddedUS/2 && a.AddedUS > 0
 	a.rest = m.without(e, g, w, way)
+	if work := a.OwnUS - max(way, 0) - max(added(SplitSignal(observe.ServerHandoff)), 0); !e.called() && work >= max(a.mattersUS, a.AddedUS/4) {
+		a.own = m.without(e, g, w, a.AddedUS-work) >= m.cut
+	}
 	most := a.AddedUS / 2
 	for sig := firstPart; sig < firstSplit; sig++ {
 		if d := added(sig); d >= most && a.AddedUS > 0 {

@@ -25,6 +25,10 @@ type Facts struct {
 // surely is the P below which a component is not shared by chance.
 const surely = 0.05
 
+// seldom is how few requests must be expected in the fast window for nobody to know
+// whether some are missing.
+const seldom = 10
+
 // Population are the endpoints that are judged now: those that Explain compares the
 // abnormal with.
 func (m *Model) Population() []fleet.Key {
@@ -39,12 +43,18 @@ func (m *Model) Population() []fleet.Key {
 
 // Explain finds what the anomalies of a judgement have in common.
 func (m *Model) Explain(j *Judgement, f Facts) Explanation {
-	weak := map[fleet.Key]bool{}
+	few, rare := map[fleet.Key]bool{}, map[fleet.Key]bool{}
 	for _, e := range m.ends {
-		if e.win[fast].box.n < many {
-			weak[e.Key] = true
+		f := &e.win[fast].box
+		if f.n < many {
+			few[e.Key] = true
+		}
+		// Where requests are missing everywhere, that they are few tells nothing.
+		if !e.whole && e.rate(m.group[e.group])*float64(f.seconds) < seldom {
+			rare[e.Key] = true
 		}
 	}
+	weak := [layers]map[fleet.Key]bool{slower: few, failing: few, starved: rare}
 	return explain(j.Anomalies, m.Population(), weak, f)
 }
 
@@ -61,12 +71,12 @@ func (m *Model) Explain(j *Judgement, f Facts) Explanation {
 // taken away, with all that follows, and the next one is looked for. It sets Follows
 // of the anomalies.
 func Explain(anomalies []Anomaly, population []fleet.Key, f Facts) Explanation {
-	return explain(anomalies, population, nil, f)
+	return explain(anomalies, population, [layers]map[fleet.Key]bool{}, f)
 }
 
 // explain does so; weak are endpoints that are not counted among those that are not
 // abnormal, because nobody can know.
-func explain(anomalies []Anomaly, population []fleet.Key, weak map[fleet.Key]bool, f Facts) Explanation {
+func explain(anomalies []Anomaly, population []fleet.Key, weak [layers]map[fleet.Key]bool, f Facts) Explanation {
 	var x Explanation
 	graphs := inLayers(anomalies, population, weak, &f)
 	for _, g := range graphs {
@@ -209,7 +219,8 @@ func (g *graph) ofHost(list []Component, name string) []Component {
 	return list
 }
 
-// origins are the abnormal units that follow from none that is still to be explained.
+// origins are the abnormal units that follow from none that is still to be explained, and
+// those that would be abnormal also without what they follow from.
 func (g *graph) origins() (list []int) {
 	for i := range g.units {
 		u := &g.units[i]
@@ -221,7 +232,7 @@ func (g *graph) origins() (list []int) {
 			o := &g.units[f]
 			origin = origin && (o.gone || o.faint && len(o.follows) == 0)
 		}
-		if origin {
+		if origin || u.a.own {
 			list = append(list, i)
 		}
 	}
@@ -453,7 +464,7 @@ func (g *graph) take(s *Shared, members []int) {
 	in := g.carry(s, g.after(members))
 	for i := range g.units {
 		if in[i] && g.units[i].a != nil && !g.units[i].gone {
-			g.units[i].gone = true
+			g.units[i].gone = !g.units[i].a.own || slices.Contains(members, i)
 			s.Explains = append(s.Explains, g.units[i].key)
 		}
 	}

@@ -246,3 +246,25 @@ func TestSlowAndFailingAtOnce(t *testing.T) {
 		t.Errorf("besides it is %+v", a.Besides)
 	}
 }
+
+// A service that waits for a slow database, and is slow by itself too, is a cause beside it.
+func TestSlowByItselfAndByWhatItWaitsFor(t *testing.T) {
+	hosts, all := shop()
+	var list []Anomaly
+	for _, k := range all {
+		switch {
+		case k.Host == "db-1":
+			list = append(list, slowly(k, 20_000, 20_000))
+		case k.Side == observe.Called && k.Addr == "10.0.7.1":
+			list = append(list, slowly(k, 20_000, 0))
+		case k.Service == "app:8080" && k.Host < "app-30":
+			a := slowly(k, 25_000, 5_000)
+			a.own = k.Host < "app-10"
+			list = append(list, a)
+		}
+	}
+	x := Explain(list, all, Facts{Hosts: hosts})
+	if len(x.Shared) != 2 || x.Shared[0].Component != (Component{Dependency, "10.0.7.1:3306"}) || x.Shared[1].Component != (Component{Label, "rack=0"}) {
+		t.Errorf("explained as %s", x.Text)
+	}
+}

@@ -80,6 +80,7 @@ func inLayer(anomalies []Anomaly, l layer) []Anomaly {
 		joined = joined || v.joined
 		clear = clear || v.joined && !v.faint
 		a.Signal, a.Value, a.Expected, a.Effect, a.faint = v.Signal, v.Value, v.Expected, v.Effect, v.faint
+		a.own = a.own && l == slower
 		a.views = [layers]view{}
 		a.views[l] = v
 		list = append(list, a)
@@ -95,14 +96,14 @@ func inLayer(anomalies []Anomaly, l layer) []Anomaly {
 
 // inLayers makes a graph of each layer in which something is abnormal, of the most
 // endpoints first.
-func inLayers(anomalies []Anomaly, population []fleet.Key, weak map[fleet.Key]bool, f *Facts) (graphs []*graph) {
+func inLayers(anomalies []Anomaly, population []fleet.Key, weak [layers]map[fleet.Key]bool, f *Facts) (graphs []*graph) {
 	joined := map[*graph]int{}
 	for l := range layers {
 		list := inLayer(anomalies, l)
 		if len(list) == 0 {
 			continue
 		}
-		g := newGraph(list, population, weak, f)
+		g := newGraph(list, population, weak[l], f)
 		for i := range list {
 			if list[i].views[l].joined {
 				joined[g]++

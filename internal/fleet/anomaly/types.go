@@ -72,6 +72,7 @@ type Anomaly struct {
 	faint     bool    // it is not unusual at this moment
 	rest      float64 // -ln P of its mean time without what the way adds
 	views     [layers]view
+	own       bool // it would be abnormal without what it waits for, too
 }
 
 // Judgement is what is abnormal at a second.

@@ -170,10 +170,10 @@ func (f *Fleet) answer(e *served, at int64, demand float64) {
 		c.us = (t.own + t.waits) * f.noise(t.svc.shape.Sigma, c.n)
 		e.waits += c.n * c.us / e.n
 		if t.paused > e.paused {
-			e.paused, e.pauseUS = t.paused*min(c.dep.perReq, 1), t.pauseUS
+			e.paused, e.pauseUS = t.paused*c.part, t.pauseUS
 		}
 		if t.n > 0 {
-			failed += 0.7 * min(c.dep.perReq, 1) * t.errors / t.n
+			failed += 0.7 * c.part * t.errors / t.n
 		}
 		// The way to it is waited for, too.
 		e.waits += c.n * c.wayUS() / e.n

@@ -104,6 +104,7 @@ type call struct {
 	to   *served
 	key  fleet.Key
 	dep  *dependency
+	part float64 // of the requests that wait for the dependency, those that wait for this call
 	n    float64
 	us   float64 // of the present second, as its caller sees it
 	way  way
@@ -357,7 +358,7 @@ func (f *Fleet) wire(r *rand.Rand, e *served, d *dependency) {
 	}
 	for i := range min(fan, len(targets)) {
 		t := targets[(start+i)%len(targets)]
-		c := &call{from: e, to: t, dep: d, key: fleet.Key{
+		c := &call{from: e, to: t, dep: d, part: min(d.perReq, 1) * float64(min(d.fan, fan)) / float64(fan), key: fleet.Key{
 			Host: e.host.Name, Service: e.svc.comm, Side: observe.Called, Addr: t.host.Addresses[0], Port: t.svc.port,
 		}}
 		if f.opt.Balanced && d.to.tier > 0 {
