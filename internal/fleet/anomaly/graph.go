@@ -125,6 +125,10 @@ func newGraph(anomalies []Anomaly, population []fleet.Key, weak map[fleet.Key]bo
 					g.units[i].behind = append(g.units[i].behind, to)
 				}
 			}
+			if list := g.units[i].behind; len(list) == 1 { // it is but another name of it
+				g.units[i].callee, g.units[i].to = list[0], g.units[list[0]].key.Host
+				g.callers[list[0]] = append(g.callers[list[0]], i)
+			}
 		}
 	}
 	g.fold()
