@@ -8,6 +8,10 @@ import (
 // ErrNoMark is what a Target's Mark returns when it cannot tell.
 var ErrNoMark = errors.New("the target cannot tell what it has")
 
+// ErrTooLarge is what the error of a Target's Send wraps when something refused the batch for
+// its size, and nothing of it is stored: the agent then sends smaller ones.
+var ErrTooLarge = errors.New("the batch is too large")
+
 // permanent is an error that trying again does not mend.
 type permanent struct{ error }
 

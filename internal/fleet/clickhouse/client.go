@@ -3,6 +3,7 @@ package clickhouse
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -67,6 +68,12 @@ type serverError struct {
 
 func (e *serverError) Error() string { return e.server + ": " + e.text }
 
+// Is says that a proxy has refused a body for its size: ClickHouse itself knows no such
+// bound, and answers with a code.
+func (e *serverError) Is(target error) bool {
+	return target == fleet.ErrTooLarge && e.status == http.StatusRequestEntityTooLarge && e.code == 0
+}
+
 // Codes of ClickHouse (src/Common/ErrorCodes.cpp).
 const (
 	codeUnknownTable    = 60
@@ -113,6 +120,10 @@ func (c *client) post(ctx context.Context, server, path string, params url.Value
 		var wrapped *url.Error // it would show the whole query
 		if errors.As(err, &wrapped) {
 			err = wrapped.Err
+		}
+		var certificate *tls.CertificateVerificationError
+		if errors.As(err, &certificate) {
+			err = fleet.Permanent(err)
 		}
 		return fmt.Errorf("%s: %w", server, err)
 	}

@@ -45,6 +45,7 @@ type builder struct {
 	batch  fleet.Batch
 	oldest int64 // µs since 1970: the time of the first record
 	full   bool  // nothing more can be in the batch
+	most   int   // records of a batch, exactly, where the target bears no larger ones; 0: as above
 
 	log     uint64 // 0: none is open
 	file    *store.LogFile
@@ -113,7 +114,7 @@ func (b *builder) take(from int, last uint32) {
 		switch {
 		case number < b.next:
 			p.skip++
-		case last != 0 && number > last || b.batch.Count+p.take > 0 && dayOf(us) != b.batch.Day:
+		case last != 0 && number > last || b.most != 0 && b.batch.Count+p.take >= b.most || b.batch.Count+p.take > 0 && dayOf(us) != b.batch.Day:
 			whole, b.full = false, true
 			return false
 		default:

@@ -51,6 +51,7 @@ type fake struct {
 	hosts   []fleet.Host
 	noMark  bool
 	largest int
+	bound   int           // records of a batch that something between refuses; 0: none
 	hold    chan struct{} // if set, Send waits for it before it stores anything
 }
 
@@ -102,6 +103,7 @@ func (f *fake) take(ctx context.Context, s fleet.Stream, first, last fleet.Posit
 	}
 	down := f.down
 	hold := f.hold
+	refused := f.bound != 0 && n > f.bound
 	f.sends++
 	f.wrong = append(f.wrong, wrong...)
 	f.mu.Unlock()
@@ -109,6 +111,8 @@ func (f *fake) take(ctx context.Context, s fleet.Stream, first, last fleet.Posit
 		<-hold
 	}
 	switch {
+	case refused:
+		return fleet.Permanent(fmt.Errorf("413: %w", fleet.ErrTooLarge))
 	case down, fault == 0:
 		return errDown
 	case fault == 1: // hangs, and nothing is stored

@@ -286,9 +286,23 @@ func (s *stream) send(ctx context.Context) bool {
 		return true
 	}
 	s.doubt, s.again = true, true
+	if errors.Is(err, fleet.ErrTooLarge) && batch.Count > 1 {
+		s.smaller(batch.Count)
+		err = fmt.Errorf("%v (smaller batches of %s are sent from now on)", err, s.name) // it mends itself
+	}
 	s.mu.Unlock()
 	s.failed(ctx, err)
 	return false
+}
+
+// smaller begins anew with batches of half as many records at most as one that was refused
+// for its size, for as long as this process runs.
+func (s *stream) smaller(count int) {
+	s.build.close()
+	s.build.most = max(count/2, 1)
+	s.since = time.Time{}
+	s.state.First, s.state.Last, s.again = 0, 0, false
+	s.note(s.blind)
 }
 
 // attempt is the time that the target is given. When ctx ends, what is under way may
