@@ -108,6 +108,10 @@ func (c *client) initServer(ctx context.Context, shard, replica int, keep *Reten
 	if keep != nil {
 		kept = *keep
 	}
+	added, err := c.addColumns(ctx, server, d)
+	if err != nil {
+		return err
+	}
 	for _, statement := range c.cfg.Schema(d, shard, replica, kept) {
 		if err := c.exec(ctx, server, "", statement); err != nil {
 			return fmt.Errorf("%w (while it ran: %s)", err, firstLine(statement))
@@ -138,6 +142,9 @@ func (c *client) initServer(ctx context.Context, shard, replica int, keep *Reten
 	default:
 		say(fmt.Sprintf("ClickHouse %s, %s dialect: tables of %s are there (version %d)", version, d, c.cfg.Database, had))
 	}
+	if added > 0 {
+		say(fmt.Sprintf("%d columns added that were not there", added))
+	}
 	dropped, err := c.drop(ctx, server, d, kept)
 	if dropped > 0 {
 		say(fmt.Sprintf("%d days of rows dropped that were older than they are kept", dropped))
@@ -148,6 +155,41 @@ func (c *client) initServer(ctx context.Context, shard, replica int, keep *Reten
 // columnIsThere says that a column was to be added that the table has: servers have had
 // two codes for that (DUPLICATE_COLUMN, ILLEGAL_COLUMN).
 func columnIsThere(err error) bool { return codeOf(err) == 15 || codeOf(err) == 44 }
+
+// addColumns adds the columns that tables of before lack, and says how many. A table that
+// is not there has none, and is made whole.
+func (c *client) addColumns(ctx context.Context, server string, d Dialect) (added int, err error) {
+	rows, err := c.small(ctx, server, "", "SELECT table, name FROM system.columns WHERE database = "+quote(c.cfg.Database), 2)
+	if err != nil {
+		return 0, err
+	}
+	there := map[string]map[string]bool{}
+	for _, row := range rows {
+		if there[row[0]] == nil {
+			there[row[0]] = map[string]bool{}
+		}
+		there[row[0]][row[1]] = true
+	}
+	for _, t := range tables(d) {
+		names := []string{c.cfg.local(t.name)}
+		if c.cfg.sharded() {
+			names = append(names, t.name)
+		}
+		for _, table := range names {
+			for _, column := range t.columns {
+				name, _, _ := strings.Cut(strings.TrimPrefix(column, "`"), "`")
+				if there[table] == nil || there[table][name] {
+					continue
+				}
+				if err := c.exec(ctx, server, c.cfg.Database, "ALTER TABLE "+table+" ADD COLUMN "+column); err != nil {
+					return added, fmt.Errorf("%w (while a column was added: %s of %s)", err, name, table)
+				}
+				added++
+			}
+		}
+	}
+	return added, nil
+}
 
 func firstLine(s string) string {
 	line, _, _ := strings.Cut(s, "\n")

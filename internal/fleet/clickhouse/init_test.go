@@ -31,6 +31,51 @@ func initAll(t testing.TB, url string, keep *Retention) (*Config, []string) {
 	return c, said
 }
 
+// Tables of before lack columns: they get them, and take rows again.
+func TestInitAddsColumnsThatAreMissing(t *testing.T) {
+	for name, start := range map[string]func(t *testing.T) string{
+		"sharded": func(t *testing.T) string {
+			return clickhousetest.ForTest(t, clickhousetest.Layout{Shards: 2}).URL("two")
+		},
+		"modern": func(t *testing.T) string { return clickhousetest.ModernForTest(t).URL("four") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			url := start(t)
+			c, _ := initAll(t, url, nil)
+			cl := newClient(c)
+			for _, replicas := range c.Shards {
+				tables := []string{c.local("requests")}
+				if c.sharded() {
+					tables = append(tables, "requests")
+				}
+				for _, table := range tables {
+					for _, column := range []string{"rtt_us", "label"} {
+						if err := cl.exec(t.Context(), replicas[0], c.Database, "ALTER TABLE "+table+" DROP COLUMN "+column); err != nil {
+							t.Fatal(err)
+						}
+					}
+				}
+			}
+			db := New(c)
+			defer db.Close()
+			batch := requestBatch(hostNumber(1), 1, newTraffic(1).requests(3, noon))
+			if err := db.Send(t.Context(), batch); err == nil || fleet.Temporary(err) || !strings.Contains(Advice(err), "fleet init adds what is new") {
+				t.Errorf("without them: %v", err)
+			}
+			_, said := initAll(t, url, nil)
+			if n := map[bool]string{true: "4", false: "2"}[c.sharded()]; !strings.Contains(strings.Join(said, "\n"), n+" columns added") {
+				t.Errorf("said %q", said)
+			}
+			if err := db.Send(t.Context(), batch); err != nil {
+				t.Error(err)
+			}
+			if _, said = initAll(t, url, nil); strings.Contains(strings.Join(said, "\n"), "added") {
+				t.Errorf("said %q the second time", said)
+			}
+		})
+	}
+}
+
 func TestInitMakesTablesInEveryLayout(t *testing.T) {
 	for name, start := range map[string]func(t *testing.T) string{
 		"single": func(t *testing.T) string { return clickhousetest.ForTest(t, clickhousetest.Layout{}).URL("one") },
