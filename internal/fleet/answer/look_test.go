@@ -3,6 +3,7 @@ package answer
 import (
 	"context"
 	"errors"
+	"math"
 	"testing"
 	"time"
 
@@ -78,5 +79,35 @@ func TestLookGoesOn(t *testing.T) {
 	a.from = nil
 	if look(l, 1160, 1460); len(a.from) != 1 || a.from[0] != 1450 {
 		t.Errorf("on again: read from %v on", a.from)
+	}
+}
+
+// TestYoungFleet: rates of a range in which a fleet began are those of its time, not of the
+// time before it.
+func TestYoungFleet(t *testing.T) {
+	w := newWorld(4)
+	w.run(300)
+	rate := func(from int64) float64 {
+		t.Helper()
+		v, err := NewLooker(w).Look(t.Context(), Question{From: moment(from), To: moment(300)})
+		if err != nil || len(v.Table.Services) == 0 || len(v.Map.Served) == 0 {
+			t.Fatalf("%+v, %v", v, err)
+		}
+		sum := 0.0
+		for _, s := range v.Map.Served {
+			sum += s.Rate
+		}
+		var table float64
+		for _, s := range v.Table.Services {
+			table += s.Rate
+		}
+		if math.Abs(sum-table) > table/50 {
+			t.Errorf("%.1f requests a second by the map, %.1f by the table", sum, table)
+		}
+		return table
+	}
+	whole, young := rate(0), rate(-600)
+	if math.Abs(young-whole) > whole/50 {
+		t.Errorf("%.1f requests a second of a range that begins before the fleet, %.1f of its own time", young, whole)
 	}
 }

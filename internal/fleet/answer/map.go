@@ -70,7 +70,7 @@ type Edge struct {
 func (s *seen) mapOf() *Map {
 	q, totals := &s.q, s.totals
 	m := &Map{Schema: SchemaMap, From: q.From, To: q.To, Served: []Served{}, Edges: []Edge{}, Clocks: []Clock{}, Joined: len(s.m.Joins.All)}
-	length := q.To.Sub(q.From).Seconds()
+	length := s.seconds()
 	for _, k := range servicemap.SortedKeys(s.m.Served) {
 		m.Served = append(m.Served, Served{k.Host, k.Service, k.Addr, k.Port, saw(s.m.Served[k], totals[k], length)})
 	}

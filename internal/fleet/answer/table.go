@@ -80,7 +80,7 @@ func (s *seen) table(r *Report) *Table {
 	for i := range r.Abnormal {
 		abnormal[i] = r.Abnormal[i].key()
 	}
-	x := newRows(s.q.To, s.q.To.Sub(s.q.From).Seconds(), s.hosts, s.newest)
+	x := newRows(s.q.To, s.seconds(), s.hosts, s.newest)
 	times := map[string]*observe.Histogram{}
 	for k, t := range s.totals {
 		if k.Side != observe.Served {

@@ -103,6 +103,11 @@ func (s *seen) extent() Extent {
 	return x
 }
 
+// seconds is how much of the range there can be figures of: a fleet may have begun in it.
+func (s *seen) seconds() float64 {
+	return max(float64(s.q.To.Unix()-max(s.q.From.Unix(), s.first)), 1)
+}
+
 // asked says that the question is about an endpoint, or about all.
 func (s *seen) asked(k *fleet.Key) bool {
 	return (s.q.Host == "" || s.q.Host == k.Host) &&

@@ -186,7 +186,7 @@ func (s *Shipper) sayForgotten(dir string, given map[string]bool) {
 			bytes += f.bytes
 		}
 		if bytes > 0 {
-			s.opt.Say(fmt.Sprintf("%s: %s wait for a target that --to does not name any more (remove the directory to forget them)",
+			s.opt.Say(fmt.Sprintf("%s: up to %s wait for a target that --to does not name any more (remove the directory to forget them)",
 				filepath.Join(dir, entry.Name()), figure.Bytes(bytes)))
 		}
 	}

@@ -162,8 +162,12 @@ func (s *Shipper) Status() []Status {
 		for _, st := range d.streams {
 			st.addTo(&x, files)
 		}
-		if d.past {
+		switch {
+		case d.past:
 			x.Behind = 0
+		case x.Bytes > 0:
+			// Where nothing was ever sent no record was read, and its age is not known.
+			x.Behind = max(x.Behind, d.teller.failingFor())
 		}
 		list = append(list, x)
 	}

@@ -81,6 +81,16 @@ func (t *teller) works(what string) {
 // note says something that is said once.
 func (t *teller) note(text string) { t.say(t.title + ": " + text) }
 
+// failingFor is for how long nothing has gone on; 0 where it does.
+func (t *teller) failingFor() time.Duration {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if len(t.failing) == 0 {
+		return 0
+	}
+	return time.Since(t.since)
+}
+
 // tell tells why nothing goes on, of whatever fails, and what failed last.
 func (t *teller) tell(x *Status) {
 	t.mu.Lock()

@@ -31,10 +31,18 @@ func TestTellerSaysWhatToDo(t *testing.T) {
 	if !slices.Equal(said, want) {
 		t.Errorf("said %q, want %q", said, want)
 	}
+	if tell.failingFor() <= 0 {
+		t.Error("it fails, and for no time")
+	}
 	var x Status
 	tell.works("findings")
 	tell.tell(&x)
 	if !strings.HasSuffix(x.Error, ": make the tables") {
 		t.Errorf("status %+v", x)
+	}
+	tell.works("seconds")
+	tell.works("requests")
+	if d := tell.failingFor(); d != 0 {
+		t.Errorf("it works, and fails for %s", d)
 	}
 }

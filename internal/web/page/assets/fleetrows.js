@@ -41,6 +41,9 @@ export function whyList() {
 }
 
 // tables shows services and hosts; choose is called with a service's node in the map.
+// failing marks errors where one request of a hundred fails, as the models have it: some fail anywhere.
+const failing = (r) => r.errors > 0 && r.errors >= r.rps / 100 ? "bad" : "";
+
 export function tables(choose) {
   const search = h("input", { type: "search", placeholder: "Filter: name, label, address", "aria-label": "Filter services and hosts", data: { search: "" }, on: { input: () => draw() } });
   const services = h("div", { class: "scroll" }), hosts = h("div", { class: "scroll" });
@@ -63,11 +66,11 @@ export function tables(choose) {
     const some = data.services.filter((r) => hit(r.service, r.worst_host)), machines = data.hosts.filter((r) => hit(r.host, ...r.addresses, ...Object.entries(r.labels).map(([k, v]) => `${k}=${v}`)));
     steady(services, some.length ? h("table", { class: "rows" }, head(["service"], ["abnormal", "", "hosts"], ["hosts", "n"], ["requests/s", "n"], ["errors/s", "n"], ["p50", "n", "of all requests of all hosts"], ["p99", "n", "of all requests of all hosts"], ["worst host"], ["its p99", "n"]),
       h("tbody", {}, some.slice(0, ROWS).map((r) => h("tr", { class: `${r.abnormal ? "abnormal" : ""} ${nodeOf(r.service) === chosen ? "chosen" : ""}` }, h("th", { scope: "row" }, h("button", { type: "button", class: "link", data: { key: `service ${r.service}` }, title: "Show in the map", on: { click: () => choose(nodeOf(r.service)) } }, name(r.service))),
-        mark(r.abnormal, r.hosts), h("td", { class: "n" }, count(r.hosts)), h("td", { class: "n" }, rate(r.rps)), h("td", { class: `n ${r.errors > 0 ? "bad" : ""}` }, rate(r.errors)), h("td", { class: "n" }, micros(r.p50_us)), h("td", { class: "n" }, micros(r.p99_us)), h("td", {}, name(r.worst_host)), h("td", { class: "n" }, micros(r.worst_p99_us))))))
+        mark(r.abnormal, r.hosts), h("td", { class: "n" }, count(r.hosts)), h("td", { class: "n" }, rate(r.rps)), h("td", { class: `n ${failing(r)}` }, rate(r.errors)), h("td", { class: "n" }, micros(r.p50_us)), h("td", { class: "n" }, micros(r.p99_us)), h("td", {}, name(r.worst_host)), h("td", { class: "n" }, micros(r.worst_p99_us))))))
       : h("p", { class: "soft" }, want ? "No service is called so." : "No service answered in this time."), rest(some.length, Math.min(some.length, ROWS), data.left_out.services));
     steady(hosts, machines.length ? h("table", { class: "rows" }, head(["host"], ["abnormal", "", "endpoints"], ["last heard of"], ["labels"], ["services", "n"], ["requests/s", "n"], ["errors/s", "n"], ["worst service"], ["its p99", "n"], ["sent again", "n", "TCP segments"]),
       h("tbody", {}, machines.slice(0, ROWS).map((r) => h("tr", { class: r.abnormal || r.silent ? "abnormal" : "" }, h("th", { scope: "row" }, h("details", { class: "host" }, h("summary", { data: { key: `host ${r.host}` } }, name(r.host)), ownPage(r))),
-        mark(r.abnormal), h("td", {}, heard(r)), h("td", { class: "labels" }, Object.entries(r.labels).map(([k, v]) => [h("bdi", { class: "badge" }, clean(`${k}=${v}`, 60)), " "])), h("td", { class: "n" }, count(r.services)), h("td", { class: "n" }, rate(r.rps)), h("td", { class: `n ${r.errors > 0 ? "bad" : ""}` }, rate(r.errors)), h("td", {}, name(r.worst_service)), h("td", { class: "n" }, r.worst_service ? micros(r.worst_p99_us) : "–"), h("td", { class: "n" }, permille(r.loss_permille))))))
+        mark(r.abnormal), h("td", {}, heard(r)), h("td", { class: "labels" }, Object.entries(r.labels).map(([k, v]) => [h("bdi", { class: "badge" }, clean(`${k}=${v}`, 60)), " "])), h("td", { class: "n" }, count(r.services)), h("td", { class: "n" }, rate(r.rps)), h("td", { class: `n ${failing(r)}` }, rate(r.errors)), h("td", {}, name(r.worst_service)), h("td", { class: "n" }, r.worst_service ? micros(r.worst_p99_us) : "–"), h("td", { class: "n" }, permille(r.loss_permille))))))
       : h("p", { class: "soft" }, want ? "No host is called so." : "No host ships here."), rest(machines.length, Math.min(machines.length, ROWS), data.left_out.hosts));
   }
 
