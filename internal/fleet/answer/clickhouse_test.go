@@ -156,6 +156,9 @@ func withoutShard(t *testing.T, cluster *clickhousetest.Cluster, db *clickhouse.
 	if !missing(part) || part.Fleet.Hosts == 0 || part.Fleet.Hosts >= whole.Fleet.Hosts {
 		t.Fatal(textOf(t, part))
 	}
+	if !part.Told().InPart || whole.Told().InPart {
+		t.Error("the page does not know of which report some is missing")
+	}
 	looker := NewLooker(db)
 	if v, err := looker.Look(t.Context(), q); err != nil || !missing(v.Report) {
 		t.Errorf("the page: %v", err)

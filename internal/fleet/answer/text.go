@@ -106,6 +106,9 @@ func (r *Report) healthy() string {
 	if r.Question.text() != "" {
 		return "Nothing of it is abnormal."
 	}
+	if r.inPart {
+		return fmt.Sprintf("Nothing is abnormal where the archive answers, which some of it does not: %s are as they usually are.", count(r.Fleet.Judged, "endpoint"))
+	}
 	return fmt.Sprintf("Nothing is abnormal: %s are as they usually are.", count(r.Fleet.Judged, "endpoint"))
 }
 

@@ -16,6 +16,7 @@ type Told struct {
 	Alone      []string    `json:"alone"` // abnormal, and sharing nothing
 	Findings   []ToldLines `json:"findings"`
 	Clocks     []string    `json:"clocks"`
+	InPart     bool        `json:"in_part"` // some of the archive was away: the first of NotChecked say so
 	NotChecked []Unchecked `json:"not_checked"`
 	Left       ToldLeft    `json:"left_out"`
 }
@@ -54,7 +55,7 @@ const mostTold = 50
 
 // Told tells the report.
 func (r *Report) Told() *Told {
-	t := &Told{Head: r.head(), Causes: []ToldCause{}, Findings: []ToldLines{}, Clocks: []string{}, NotChecked: append([]Unchecked{}, r.NotTested...)}
+	t := &Told{Head: r.head(), InPart: r.inPart, Causes: []ToldCause{}, Findings: []ToldLines{}, Clocks: []string{}, NotChecked: append([]Unchecked{}, r.NotTested...)}
 	if len(r.Abnormal) == 0 && r.well() {
 		t.Healthy = r.healthy()
 	}

@@ -28,7 +28,7 @@ func Advice(err error) string {
 		case 164, 195, 497:
 			return "the user may not do that: fleet why, top and page need SELECT, record --to INSERT and SELECT, fleet init CREATE and ALTER"
 		case codeNoShard, codeNetwork, codeTimeout:
-			return "that server does not reach another one: do all servers of its remote_servers run, and are they named there as it reaches them?"
+			return "that server does not reach another one: see that all of its remote_servers run, and are named there as it reaches them"
 		case 0:
 			if strings.Contains(of.text, gateway.NotMine) {
 				return "slowray fleet gateway must be given the servers of this URL by its own --to"
@@ -46,11 +46,11 @@ func Advice(err error) string {
 	case errors.As(err, &unknown), errors.As(err, &name):
 		return "the certificate must be of a name in the URL, and of an authority that this host trusts ($SSL_CERT_FILE names others)"
 	case strings.Contains(err.Error(), "proxyconnect"):
-		return "the gateway (or the proxy of $HTTP_PROXY) is not reached: does slowray fleet gateway run there?"
+		return "the gateway (or the proxy of $HTTP_PROXY) is not reached: see whether slowray fleet gateway runs there"
 	case errors.As(err, &dns):
 		return "no such host is known here: check the URL"
 	case notBegun(err):
-		return "no server is reached: does it run, and is the port that of HTTP (8123, with secure=1 8443)?"
+		return "no server is reached: see that it runs, and that the port is that of HTTP (8123, with secure=1 8443)"
 	case errors.Is(err, context.DeadlineExceeded):
 		return "it did not answer in time"
 	case strings.Contains(err.Error(), "HTTP response to HTTPS client"):

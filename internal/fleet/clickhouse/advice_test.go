@@ -26,7 +26,7 @@ func TestAdvice(t *testing.T) {
 	stranger := httptest.NewServer(gateway.New(gateway.Options{Servers: []string{"127.0.0.1:2"}}))
 	defer stranger.Close()
 	for url, want := range map[string]string{
-		"clickhouse://127.0.0.1:1/slowray?gateway=127.0.0.1:1":       "does slowray fleet gateway run there",
+		"clickhouse://127.0.0.1:1/slowray?gateway=127.0.0.1:1":       "whether slowray fleet gateway runs there",
 		"clickhouse://127.0.0.1:1/slowray?gateway=" + host(stranger): "the servers of this URL",
 		"clickhouse://127.0.0.1:1/slowray":                           "no server is reached",
 		"clickhouse://" + host(page) + "/slowray":                    "not ClickHouse's HTTP interface",

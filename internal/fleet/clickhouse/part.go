@@ -2,9 +2,11 @@ package clickhouse
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -99,6 +101,10 @@ func (c *client) ping(ctx context.Context, server string) error {
 	}
 	resp, err := c.http.Do(req)
 	if err != nil {
+		var wrapped *url.Error // it names the server, too
+		if errors.As(err, &wrapped) {
+			err = wrapped.Err
+		}
 		return fmt.Errorf("%s: %w", server, err)
 	}
 	defer resp.Body.Close()

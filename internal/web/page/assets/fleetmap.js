@@ -82,8 +82,9 @@ export function serviceMap(choose) {
     const under = l.back.size ? 40 : 0, room = graph.clientWidth - 18, fit = across > room && across < room * 1.3 ? room / across : 1;
     const head = (id) => s("marker", { id, viewBox: "0 0 8 8", refX: 6, refY: 4, markerWidth: 8, markerHeight: 8, markerUnits: "userSpaceOnUse", orient: "auto" }, s("path", { d: "M0 0 8 4 0 8z" }));
     steady(graph, s("svg", { viewBox: `0 0 ${across} ${tall + under}`, width: across * fit, height: (tall + under) * fit, role: "group", "aria-label": "Service map" }, s("defs", {}, head("call"), head("call-bad")), lines, boxes));
-    // A map that is larger than its place begins at its first program, not in an empty corner.
-    const first = at.get(chosen) || at.get(l.rows.flat().find((id) => by.has(id)));
+    // A map that is larger than its place begins at its first program that is abnormal, or else calls or is called.
+    const drawn = l.rows.flat().filter((id) => by.has(id)), linked = (id) => ins.has(id) || outs.has(id);
+    const first = at.get(chosen) || at.get(drawn.find((id) => by.get(id).abnormal > 0 && linked(id)) ?? drawn.find(linked) ?? drawn[0]);
     if (first && looked !== (chosen || "")) {
       looked = chosen || "";
       graph.scrollTo((first.x + WIDE / 2) * fit - graph.clientWidth / 2, (first.y + HIGH / 2) * fit - graph.clientHeight / 2);
