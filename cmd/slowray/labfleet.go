@@ -136,10 +136,15 @@ func (c *labFleetCmd) Run(ctx context.Context, s *streams) error {
 		told.print(s)
 	}
 	var at int64
-	run.Tell = func(now int64, _ simulate.Shipped) { at = now }
+	progress := newStage(s.err)
+	run.Tell = func(now int64, _ simulate.Shipped) {
+		at = now
+		progress.show("shipping", min(float64(now-run.From)/c.For.Seconds(), 1))
+	}
 	sent, err := f.Ship(ctx, to, run)
+	progress.clear()
 	if err != nil && !errors.Is(err, context.Canceled) {
-		return err
+		return fmt.Errorf("lab fleet: %w", advised(err))
 	}
 	told.To = time.Unix(max(at, run.From), 0).UTC()
 	told.Seconds, told.Requests, told.Skipped = sent.Seconds, sent.Requests, sent.Skipped

@@ -44,7 +44,7 @@ func (s *Shipper) destination(dir string, to Destination) (*destination, store.L
 	}
 	d := &destination{Destination: to, shipper: s, dir: dir}
 	d.gate.first, d.gate.last = s.opt.firstWait, s.opt.lastWait
-	d.teller = teller{title: to.Title, advice: to.Advice, say: s.opt.Say, again: s.opt.again, failing: map[string]string{}, said: map[string]time.Time{}}
+	d.teller = teller{title: to.Title, began: to.past, advice: to.Advice, say: s.opt.Say, again: s.opt.again, failing: map[string]string{}, said: map[string]time.Time{}}
 	for _, name := range Streams {
 		c, was, known, err := openCursor(filepath.Join(dir, string(name)+".cursor"))
 		if err != nil {
@@ -122,10 +122,10 @@ func (d *destination) greet(ctx context.Context) {
 		case ctx.Err() != nil:
 			return
 		case err != nil:
-			d.teller.fails("hello", err)
+			d.teller.fails(hello, err)
 			wait = min(opt.lastWait, opt.hello)
 		default:
-			d.teller.works("hello")
+			d.teller.works(hello)
 			if d.past && len(waiting(d.dir)) == 0 {
 				return // all was sent: the host itself says Hello
 			}

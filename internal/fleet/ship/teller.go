@@ -24,10 +24,14 @@ type teller struct {
 	since   time.Time            // when the first of them began
 	away    bool                 // it was said that an error that may pass goes on
 	said    map[string]time.Time // permanent errors
+	began   bool                 // it was said that the target takes something, or that it does again
 	failed  uint64
 	last    string // error, of all attempts
 	lastAt  time.Time
 }
+
+// hello is what greetings are called; streams have their own names.
+const hello = "hello"
 
 // fails says that an attempt failed: once until all is well again, where the error
 // may pass; otherwise once a minute.
@@ -63,17 +67,22 @@ func (t *teller) fails(what string, err error) {
 	t.say(fmt.Sprintf("%s: %s (this does not mend itself; what is recorded waits on disk)", t.title, text))
 }
 
-// works says that an attempt was well; when all are, that it works again.
+// works says that an attempt was well: the first time, so that who has just set it up knows,
+// and when all are after some were not.
 func (t *teller) works(what string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if _, was := t.failing[what]; !was {
+		if !t.began && len(t.failing) == 0 && what != hello {
+			t.began = true
+			t.say(t.title + ": takes what is recorded")
+		}
 		return
 	}
 	delete(t.failing, what)
 	if len(t.failing) == 0 {
 		clear(t.said)
-		t.away = false
+		t.away, t.began = false, true
 		t.say(fmt.Sprintf("%s: takes records again, after %s", t.title, figure.Seconds(time.Since(t.since).Seconds())))
 	}
 }

@@ -42,7 +42,27 @@ func TestTellerSaysWhatToDo(t *testing.T) {
 	}
 	tell.works("seconds")
 	tell.works("requests")
+	tell.works("seconds")
+	if n := len(said); n != 3 || !strings.HasPrefix(said[2], "clickhouse://h/slowray: takes records again, after ") {
+		t.Errorf("said %q", said)
+	}
 	if d := tell.failingFor(); d != 0 {
 		t.Errorf("it works, and fails for %s", d)
+	}
+}
+
+// TestTellerSaysOnceThatItWorks: of the first batch that is taken, not of a greeting.
+func TestTellerSaysOnceThatItWorks(t *testing.T) {
+	var said []string
+	tell := teller{title: "clickhouse://h/slowray", say: func(line string) { said = append(said, line) }, again: sayAgain, failing: map[string]string{}, said: map[string]time.Time{}}
+	tell.works(hello)
+	if len(said) > 0 {
+		t.Errorf("said %q of a greeting", said)
+	}
+	tell.works("seconds")
+	tell.works("requests")
+	tell.works("seconds")
+	if !slices.Equal(said, []string{"clickhouse://h/slowray: takes what is recorded"}) {
+		t.Errorf("said %q", said)
 	}
 }
