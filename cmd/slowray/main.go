@@ -100,14 +100,8 @@ func run(args []string, stdout, stderr io.Writer) int {
 	if notice := journal.Notice(noticeDir); notice != "" && !strings.HasPrefix(parsed.Command(), "undo") {
 		fmt.Fprintf(stderr, "slowray: %s\n", notice)
 	}
-	// Only commands that can be ended early ask for a context. The first Ctrl-C
-	// ends the window and still reports; a second one kills, because stop
-	// restores the default.
-	if err := parsed.BindToProvider(func() (context.Context, error) {
-		ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-		context.AfterFunc(ctx, stop)
-		return ctx, nil
-	}); err != nil {
+	// Only commands that can be ended early ask for a context.
+	if err := parsed.BindToProvider(func() (context.Context, error) { return untilTold(sameSignal), nil }); err != nil {
 		panic(err) // the provider's type is wrong: a bug, not an input
 	}
 	err = parsed.Run(&streams{stdout, stderr})
@@ -166,4 +160,16 @@ func version() string {
 		return "devel"
 	}
 	return v
+}
+
+// sameSignal is how soon after a signal another one is the same: timeout(1) sends its own
+// to the process and then to its group, so that it comes twice.
+const sameSignal = 300 * time.Millisecond
+
+// untilTold ends with the first Ctrl-C or SIGTERM, upon which a command still reports. One
+// that comes later than same kills: then the default is back.
+func untilTold(same time.Duration) context.Context {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, func() { time.AfterFunc(same, stop) })
+	return ctx
 }
