@@ -151,10 +151,10 @@ func withoutShard(t *testing.T, cluster *clickhousetest.Cluster, db *clickhouse.
 	}
 	part, err := Why(t.Context(), db, q)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("%v (away: %q)", err, db.Absent())
 	}
 	if !missing(part) || part.Fleet.Hosts == 0 || part.Fleet.Hosts >= whole.Fleet.Hosts {
-		t.Fatal(textOf(t, part))
+		t.Fatalf("%+v\n%s", part.Fleet, textOf(t, part))
 	}
 	if !part.Told().InPart || whole.Told().InPart {
 		t.Error("the page does not know of which report some is missing")

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"net/url"
@@ -273,27 +274,16 @@ func (c *client) insert(ctx context.Context, server string, d Dialect, queryID s
 // are then in the columns of results; false ends it.
 // What is no answer of ClickHouse is an error, whatever it is.
 func (c *client) query(ctx context.Context, server string, d Dialect, statement string, results proto.Results, rows func(n int) bool) error {
-	err := c.ask(ctx, server, statement, results, rows, c.part.skipping())
-	if err == nil || !c.leaveOut(ctx, err) {
-		return err
-	}
-	again := c.ask(ctx, server, statement, results, rows, true)
-	if codeOf(again) == codeFixedSettings {
-		c.part.forget() // the user may not ask so
-		return err
-	}
-	return again
+	return c.inPart(ctx, func(skip url.Values) error { return c.ask(ctx, server, statement, results, rows, skip) })
 }
 
-// ask is query once, of all shards or of those that are reached. No row was given to rows
-// when a server answers with an error.
-func (c *client) ask(ctx context.Context, server, statement string, results proto.Results, rows func(n int) bool, skip bool) error {
+// ask is query once, with what a part of an answer takes. No row was given to rows when a
+// server answers with an error.
+func (c *client) ask(ctx context.Context, server, statement string, results proto.Results, rows func(n int) bool, skip url.Values) error {
 	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()
 	params := c.params()
-	if skip {
-		params.Set("skip_unavailable_shards", "1")
-	}
+	maps.Copy(params, skip)
 	// The status then tells of every error, also of one in the midst of the answer.
 	params.Set("wait_end_of_query", "1")
 	return c.do(ctx, server, params, []byte(statement+" FORMAT Native"), func(r io.Reader) error {

@@ -55,6 +55,28 @@ func (p *part) forget() {
 	p.absent = nil
 }
 
+// skipAway has a server leave out shards that it does not reach.
+var skipAway = url.Values{"skip_unavailable_shards": {"1"}}
+
+// inPart asks, and where a server does not reach another and answers in part are allowed
+// asks once more without those that are away. A recorder's questions never allow it.
+func (c *client) inPart(ctx context.Context, ask func(skip url.Values) error) error {
+	if c.part.skipping() {
+		return ask(skipAway)
+	}
+	err := ask(nil)
+	// Another question may have found out meanwhile.
+	if err == nil || !c.leaveOut(ctx, err) && (!slices.Contains(awayCodes, codeOf(err)) || !c.part.skipping()) {
+		return err
+	}
+	again := ask(skipAway)
+	if codeOf(again) == codeFixedSettings {
+		c.part.forget() // the user may not ask so
+		return err
+	}
+	return again
+}
+
 // awayCodes are of errors of a server that did not reach another one, or lost it: DNS_ERROR,
 // SOCKET_TIMEOUT, NETWORK_ERROR, ALL_CONNECTION_TRIES_FAILED.
 var awayCodes = []int{198, codeTimeout, codeNetwork, codeNoShard}

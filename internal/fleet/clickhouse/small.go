@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
+	"net/url"
 	"strconv"
 	"strings"
 )
@@ -17,13 +19,23 @@ const maxSmall = 1 << 20
 
 // small asks one server, in a database or in none, and gives the rows of the answer, each
 // of as many texts as there are to be columns.
-func (c *client) small(ctx context.Context, server, database, statement string, columns int) ([][]string, error) {
+func (c *client) small(ctx context.Context, server, database, statement string, columns int) (rows [][]string, err error) {
+	err = c.inPart(ctx, func(skip url.Values) error {
+		rows, err = c.askSmall(ctx, server, database, statement, columns, skip)
+		return err
+	})
+	return rows, err
+}
+
+// askSmall is small once, with what a part of an answer takes.
+func (c *client) askSmall(ctx context.Context, server, database, statement string, columns int, skip url.Values) ([][]string, error) {
 	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()
 	params := c.params()
 	if database == "" {
 		params.Del("database")
 	}
+	maps.Copy(params, skip)
 	params.Set("wait_end_of_query", "1") // the status then tells of every error
 	var rows [][]string
 	err := c.do(ctx, server, params, []byte(statement+" FORMAT TabSeparated"), func(r io.Reader) error {
