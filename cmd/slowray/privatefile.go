@@ -9,6 +9,8 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+
+	"github.com/slowray/slowray/internal/observe"
 )
 
 // writePrivate writes a file that only whoever called sudo may read. It appears
@@ -21,33 +23,23 @@ func writePrivate(name string, write func(io.Writer) error) (err error) {
 	if target, err := filepath.EvalSymlinks(name); err == nil {
 		name = target
 	}
-	f, err := os.CreateTemp(filepath.Dir(name), ".slowray-*") // mode 0600
+	err = observe.WriteWhole(name, "", func(f *os.File) error {
+		out := bufio.NewWriterSize(f, 1<<16)
+		if err := write(out); err != nil {
+			return err
+		}
+		if err := out.Flush(); err != nil {
+			return err
+		}
+		if uid, err := strconv.Atoi(os.Getenv("SUDO_UID")); err == nil && os.Getuid() == 0 {
+			return f.Chown(uid, -1)
+		}
+		return nil
+	})
 	if err != nil {
 		return fmt.Errorf("write %s: %w", name, err)
 	}
-	defer func() {
-		if err != nil {
-			f.Close()
-			os.Remove(f.Name())
-			err = fmt.Errorf("write %s: %w", name, err)
-		}
-	}()
-	out := bufio.NewWriterSize(f, 1<<16)
-	if err := write(out); err != nil {
-		return err
-	}
-	if err := out.Flush(); err != nil {
-		return err
-	}
-	if uid, err := strconv.Atoi(os.Getenv("SUDO_UID")); err == nil && os.Getuid() == 0 {
-		if err := f.Chown(uid, -1); err != nil {
-			return err
-		}
-	}
-	if err := f.Close(); err != nil {
-		return err
-	}
-	return os.Rename(f.Name(), name)
+	return nil
 }
 
 // writable says early whether writePrivate will be able to write.

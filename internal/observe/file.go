@@ -53,35 +53,20 @@ func Save(path string, o *Observation) (err error) {
 	if target, err := filepath.EvalSymlinks(path); err == nil {
 		path = target
 	}
-	f, err := os.CreateTemp(filepath.Dir(path), ".slowray-*")
+	err = WriteWhole(path, "", func(f *os.File) error {
+		z, err := zstd.NewWriter(f)
+		if err != nil {
+			return err
+		}
+		if err := json.NewEncoder(z).Encode(o); err != nil {
+			return err
+		}
+		return z.Close()
+	})
 	if err != nil {
 		return fmt.Errorf("save observation: %w", err)
 	}
-	defer func() {
-		if err != nil {
-			f.Close()
-			os.Remove(f.Name())
-			err = fmt.Errorf("save observation: %w", err)
-		}
-	}()
-	z, err := zstd.NewWriter(f)
-	if err != nil {
-		return err
-	}
-	if err := json.NewEncoder(z).Encode(o); err != nil {
-		return err
-	}
-	if err := z.Close(); err != nil {
-		return err
-	}
-	// Otherwise a power cut could leave the new name with nothing in it.
-	if err := f.Sync(); err != nil {
-		return err
-	}
-	if err := f.Close(); err != nil {
-		return err
-	}
-	return os.Rename(f.Name(), path)
+	return nil
 }
 
 // Load reads a saved Observation. The error is one line that says what is

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/parquet-go/parquet-go"
+
+	"github.com/slowray/slowray/internal/observe"
 )
 
 // convertLogs makes Parquet files of the logs that are ended, then removes them.
@@ -64,7 +66,7 @@ func convertLog(dir string, l openLog) error {
 	if err := os.Remove(l.path); err != nil {
 		return err
 	}
-	return syncDir(dir + "/" + openDir)
+	return observe.SyncDir(dir + "/" + openDir)
 }
 
 // setAside takes a log that has not the header of one out of the way. What was cut

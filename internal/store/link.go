@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"sync"
 	"sync/atomic"
+
+	"github.com/slowray/slowray/internal/observe"
 )
 
 // Streams are those that have logs, by the names that Link, Durable and Follow take.
@@ -108,7 +110,7 @@ func (l *linker) existing(logs []openLog) error {
 				return err
 			}
 		}
-		if err := syncDir(to.Dir); err != nil {
+		if err := observe.SyncDir(to.Dir); err != nil {
 			return err
 		}
 	}
@@ -143,7 +145,7 @@ func (l *linker) link(path string) bool {
 			err = linkInto(to.Dir, path) // the history was moved away and begun anew
 		}
 		if err == nil {
-			err = syncDir(to.Dir)
+			err = observe.SyncDir(to.Dir)
 		}
 		whole = whole && err == nil
 	}

@@ -52,7 +52,7 @@ func (s *Store) saveObservation(o *observe.Observation, start, end time.Time) er
 	if info, err := os.Stat(path); err == nil {
 		s.bytes.Add(info.Size())
 	}
-	return syncDir(dir)
+	return observe.SyncDir(dir)
 }
 
 // makeDay makes the folder of a day.
@@ -63,7 +63,7 @@ func makeDay(dir string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
-	return cmp.Or(syncDir(filepath.Dir(dir)), syncDir(filepath.Dir(filepath.Dir(dir))))
+	return cmp.Or(observe.SyncDir(filepath.Dir(dir)), observe.SyncDir(filepath.Dir(filepath.Dir(dir))))
 }
 
 // observationFile is a stored Observation with its size.

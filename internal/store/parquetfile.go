@@ -1,13 +1,14 @@
 package store
 
 import (
-	"cmp"
 	"os"
 	"path/filepath"
 	"strings"
 
 	"github.com/parquet-go/parquet-go"
 	"github.com/parquet-go/parquet-go/compress/zstd"
+
+	"github.com/slowray/slowray/internal/observe"
 )
 
 const (
@@ -41,7 +42,7 @@ func publish[T any](dir string, seg *segment, rows func(*parquet.GenericWriter[T
 		return err
 	}
 	unfinished := filepath.Join(day, newPrefix+strings.TrimSuffix(filepath.Base(seg.path), parquetSuffix))
-	return writeWhole(unfinished, seg.path, func(f *os.File) error {
+	return observe.WriteWhole(seg.path, unfinished, func(f *os.File) error {
 		w := parquet.NewGenericWriter[T](f, writerOptions(seg.kind)...)
 		err := rows(w)
 		if err == nil {
@@ -52,24 +53,4 @@ func publish[T any](dir string, seg *segment, rows func(*parquet.GenericWriter[T
 		}
 		return err
 	})
-}
-
-// writeWhole writes a file that is at path whole or not at all, also after a power
-// cut: until then it has another name in the same directory.
-func writeWhole(unfinished, path string, write func(*os.File) error) error {
-	f, err := os.OpenFile(unfinished, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600)
-	if err != nil {
-		return err
-	}
-	if err = write(f); err == nil {
-		err = f.Sync()
-	}
-	if err = cmp.Or(err, f.Close()); err == nil {
-		err = os.Rename(unfinished, path)
-	}
-	if err != nil {
-		os.Remove(unfinished)
-		return err
-	}
-	return syncDir(filepath.Dir(path))
 }

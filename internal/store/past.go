@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+
+	"github.com/slowray/slowray/internal/observe"
 )
 
 // What a store holds when it is opened has second names too, for those who send it
@@ -75,7 +77,7 @@ func (l *linker) past(dir string, logs []openLog, next map[kind]*stream) error {
 		for _, k := range logKinds {
 			fmt.Fprintf(&text, "%s %d\n", k, next[k].number)
 		}
-		if err := writeWhole(filepath.Join(to.Past, newPrefix+pastName), filepath.Join(to.Past, pastName), func(f *os.File) error {
+		if err := observe.WriteWhole(filepath.Join(to.Past, pastName), filepath.Join(to.Past, newPrefix+pastName), func(f *os.File) error {
 			_, err := f.WriteString(text.String())
 			return err
 		}); err != nil {
@@ -118,7 +120,7 @@ func linkPast(dir, to string, logs []openLog) error {
 			}
 		}
 	}
-	return syncDir(to)
+	return observe.SyncDir(to)
 }
 
 // unpackBuffer is how much of a log is in memory while it is made, bytes, and some rows more.
@@ -135,7 +137,7 @@ func Unpack(path, stream, log string, pace func() error) (bad, err error) {
 	defer in.Close()
 	unfinished := filepath.Join(filepath.Dir(log), newPrefix+filepath.Base(log))
 	u := &relogger{from: &openSegment{segment{kind: kind(stream), path: path}, in}, batch: newBatch(unpackBuffer + maxEntry + frameHead + 16), pace: pace}
-	err = writeWhole(unfinished, log, func(out *os.File) error {
+	err = observe.WriteWhole(log, unfinished, func(out *os.File) error {
 		u.out = out
 		if _, err := out.WriteString(logMagic); err != nil {
 			return err

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/slowray/slowray/internal/observe"
 )
 
 // stream takes entries of one kind: into memory at once, into its log when it is
@@ -119,7 +121,7 @@ func (s *stream) create(now time.Time) error {
 	}
 	_, err = f.WriteString(logMagic)
 	if err == nil {
-		err = syncDir(s.dir + "/" + openDir)
+		err = observe.SyncDir(s.dir + "/" + openDir)
 	}
 	if err != nil {
 		f.Close()
@@ -148,13 +150,4 @@ func (s *stream) rotate() (ended bool) {
 // that is cut from the day, so that a clock that jumps ends it too; or bytes.
 func (s *stream) due(now time.Time, stretch time.Duration, maxBytes int64) bool {
 	return s.file != nil && (s.size >= maxBytes || !now.Truncate(stretch).Equal(s.opened.Truncate(stretch)))
-}
-
-func syncDir(path string) error {
-	d, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	defer d.Close()
-	return d.Sync()
 }

@@ -29,52 +29,42 @@ func (c *column) begin(row int) {
 
 var zeros [4096]byte
 
-func (c *column) put64(row int, v uint64) {
-	if !c.used {
-		if v == 0 {
-			return
-		}
+// takes says whether a row's value has to be written: it is something, or follows on
+// something.
+func (c *column) takes(row int, something bool) bool {
+	if !c.used && something {
 		c.begin(row)
 	}
-	c.b = binary.LittleEndian.AppendUint64(c.b, v)
+	return c.used
+}
+
+func (c *column) put64(row int, v uint64) {
+	if c.takes(row, v != 0) {
+		c.b = binary.LittleEndian.AppendUint64(c.b, v)
+	}
 }
 
 func (c *column) put32(row int, v uint32) {
-	if !c.used {
-		if v == 0 {
-			return
-		}
-		c.begin(row)
+	if c.takes(row, v != 0) {
+		c.b = binary.LittleEndian.AppendUint32(c.b, v)
 	}
-	c.b = binary.LittleEndian.AppendUint32(c.b, v)
 }
 
 func (c *column) put16(row int, v uint16) {
-	if !c.used {
-		if v == 0 {
-			return
-		}
-		c.begin(row)
+	if c.takes(row, v != 0) {
+		c.b = binary.LittleEndian.AppendUint16(c.b, v)
 	}
-	c.b = binary.LittleEndian.AppendUint16(c.b, v)
 }
 
 func (c *column) put8(row int, v uint8) {
-	if !c.used {
-		if v == 0 {
-			return
-		}
-		c.begin(row)
+	if c.takes(row, v != 0) {
+		c.b = append(c.b, v)
 	}
-	c.b = append(c.b, v)
 }
 
 func (c *column) putText(row int, s string) {
-	if !c.used {
-		if s == "" {
-			return
-		}
-		c.begin(row)
+	if !c.takes(row, s != "") {
+		return
 	}
 	if len(s) < 0x80 {
 		c.b = append(c.b, byte(len(s)))

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/slowray/slowray/internal/fleet"
+	"github.com/slowray/slowray/internal/observe"
 )
 
 // state is what a stream of a target must not forget.
@@ -66,7 +67,7 @@ func openCursor(path string) (c *cursorFile, s state, known bool, err error) {
 			err = c.write(s, true)
 		}
 		if err == nil {
-			err = syncPath(filepath.Dir(path))
+			err = observe.SyncDir(filepath.Dir(path))
 		}
 	}
 	if err != nil {
@@ -108,12 +109,3 @@ func (c *cursorFile) write(s state, durable bool) error {
 }
 
 func (c *cursorFile) close() { c.f.Close() }
-
-func syncPath(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	defer d.Close()
-	return d.Sync()
-}

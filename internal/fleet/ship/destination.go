@@ -14,6 +14,7 @@ import (
 
 	"github.com/slowray/slowray/internal/figure"
 	"github.com/slowray/slowray/internal/fleet"
+	"github.com/slowray/slowray/internal/observe"
 	"github.com/slowray/slowray/internal/store"
 )
 
@@ -63,7 +64,7 @@ func (s *Shipper) destination(dir string, to Destination) (*destination, store.L
 	for _, f := range waiting(dir) {
 		link.Last[string(f.stream)] = max(link.Last[string(f.stream)], f.number)
 	}
-	return d, link, syncPath(filepath.Dir(dir))
+	return d, link, observe.SyncDir(filepath.Dir(dir))
 }
 
 // hasHistory says whether anything was recorded below a directory.

@@ -13,6 +13,7 @@ import (
 
 	"github.com/slowray/slowray/internal/figure"
 	"github.com/slowray/slowray/internal/fleet"
+	"github.com/slowray/slowray/internal/observe"
 	"github.com/slowray/slowray/internal/store"
 )
 
@@ -58,7 +59,7 @@ func beginPast(dir string, to *Destination) error {
 	if err := os.MkdirAll(filepath.Join(dir, pastName), 0o700); err != nil {
 		return err
 	}
-	return syncPath(dir)
+	return observe.SyncDir(dir)
 }
 
 // planPast says what is to be linked of what was recorded before, and makes what sends it.

@@ -16,6 +16,7 @@ import (
 
 	"github.com/slowray/slowray/internal/figure"
 	"github.com/slowray/slowray/internal/fleet"
+	"github.com/slowray/slowray/internal/observe"
 	"github.com/slowray/slowray/internal/store"
 )
 
@@ -158,20 +159,10 @@ func historyID(dir string) (string, error) {
 	rand.Read(b[:])
 	b[6], b[8] = b[6]&0x0f|0x40, b[8]&0x3f|0x80 // RFC 9562, version 4
 	id := fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
-	f, err := os.CreateTemp(dir, ".id-*")
-	if err != nil {
-		return "", err
-	}
-	_, err = f.WriteString(id + "\n")
-	err = cmp.Or(err, f.Sync(), f.Close())
-	if err == nil {
-		err = os.Rename(f.Name(), path)
-	}
-	if err != nil {
-		os.Remove(f.Name())
-		return "", err
-	}
-	return id, syncPath(dir)
+	return id, observe.WriteWhole(path, "", func(f *os.File) error {
+		_, err := f.WriteString(id + "\n")
+		return err
+	})
 }
 
 // sayForgotten tells of what waits for targets that are not given any more.
