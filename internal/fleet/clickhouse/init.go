@@ -117,13 +117,6 @@ func (c *client) initServer(ctx context.Context, shard, replica int, keep *Reten
 			return fmt.Errorf("%w (while it ran: %s)", err, firstLine(statement))
 		}
 	}
-	for v := max(had, 1) + 1; had > 0 && v <= schemaVersion; v++ {
-		for _, statement := range c.cfg.Migration(d, v) {
-			if err := c.exec(ctx, server, "", statement); err != nil && !columnIsThere(err) {
-				return fmt.Errorf("%w (while it ran: %s)", err, firstLine(statement))
-			}
-		}
-	}
 	set := map[string]string{"schema": strconv.Itoa(schemaVersion), "dialect": string(d)}
 	if keep != nil {
 		set["retention_days"] = strconv.Itoa(keep.Days)
@@ -151,10 +144,6 @@ func (c *client) initServer(ctx context.Context, shard, replica int, keep *Reten
 	}
 	return err
 }
-
-// columnIsThere says that a column was to be added that the table has: servers have had
-// two codes for that (DUPLICATE_COLUMN, ILLEGAL_COLUMN).
-func columnIsThere(err error) bool { return codeOf(err) == 15 || codeOf(err) == 44 }
 
 // addColumns adds the columns that tables of before lack, and says how many. A table that
 // is not there has none, and is made whole.

@@ -9,32 +9,6 @@ import (
 // schemaVersion is that of the tables as this program makes them.
 const schemaVersion = 2
 
-// added are the columns that a version has more than the one before.
-var added = map[int][]struct{ table, column string }{
-	2: {{"hosts", "programs"}},
-}
-
-// Migration is the SQL that makes tables of one version those of the next. It may have
-// run before, in part or on another replica: that a column is there already is no error.
-func (c *Config) Migration(d Dialect, to int) (list []string) {
-	for _, a := range added[to] {
-		for _, t := range tables(d) {
-			if t.name != a.table {
-				continue
-			}
-			for _, column := range t.columns {
-				if strings.HasPrefix(column, name(a.column)+" ") {
-					list = append(list, "ALTER TABLE "+c.Database+"."+c.local(t.name)+" ADD COLUMN "+column)
-					if c.sharded() {
-						list = append(list, "ALTER TABLE "+c.Database+"."+t.name+" ADD COLUMN "+column)
-					}
-				}
-			}
-		}
-	}
-	return list
-}
-
 // Retention is how long tables keep their rows, in whole days. 0 keeps them for ever.
 type Retention struct {
 	Days int // requests and seconds; sums of ten seconds three times, of five minutes and findings twelve times as long
