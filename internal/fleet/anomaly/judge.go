@@ -212,6 +212,10 @@ func (m *Model) begin(e *endpoint, g *group) {
 			t.Anchor = t.Base
 		}
 	}
+	for _, sig := range [...]Signal{Errors, Again, Loss} {
+		k, n := f.value(sig)
+		e.Track[sig].Base = float32(k / (n + 100))
+	}
 	usual := e.usual(g)
 	for sig := firstPart; sig < Loss; sig++ {
 		v, n := f.value(sig)

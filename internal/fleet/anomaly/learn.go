@@ -53,13 +53,17 @@ func (t *track) learnSlow(y, weight float64, first bool) {
 	t.B[slow] = float32(min(max(float64(t.B[slow])*(1+up), leastVariance), mostVariance))
 }
 
+// littleShare is up to which share of events a usual share of none is believed to have
+// been too small, however many requests say so: a tenth of what matters.
+const littleShare = 0.001
+
 // learnShare moves the share of events, from k of n in a window.
 func (t *track) learnShare(k, n, gain float64) {
 	if n < 1 {
 		return
 	}
 	share, base := k/n, float64(t.Base)
-	t.Base += float32(gain * (min(share, 3*base+2/(n+100)) - base))
+	t.Base += float32(gain * (min(share, 3*base+max(2/(n+100), littleShare)) - base))
 	z := math.Abs(deviance(k, n*base))
 	up := spreadGain
 	if z < half*math.Sqrt(float64(t.B[mid])) {
