@@ -6,6 +6,7 @@ import (
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
+	"github.com/cilium/ebpf/features"
 	"golang.org/x/sys/unix"
 )
 
@@ -36,6 +37,18 @@ func HaveFetchAtomics() error {
 		return &LacksError{What: "atomic instructions with a result", Since: "5.12"}
 	}
 	return fmt.Errorf("probe atomic instructions: %w", err)
+}
+
+// HaveLoops asks the kernel for loops over a function (e6f2dd0f8067, Linux 5.17). Results
+// are those of HaveFetchAtomics.
+func HaveLoops() error {
+	switch err := features.HaveProgramHelper(ebpf.CGroupSKB, asm.FnLoop); {
+	case errors.Is(err, ebpf.ErrNotSupported):
+		return &LacksError{What: "loops over a function", Since: "5.17"}
+	case err != nil:
+		return fmt.Errorf("probe loops: %w", err)
+	}
+	return nil
 }
 
 // fetchAdd is a program that adds 1 to fetchAddFrom and returns what was there.

@@ -56,6 +56,7 @@ func (p *probe) try(ctx context.Context) Part {
 var probes = []probe{
 	{"requests", "every request on every TCP connection, with where its time goes", "request",
 		[]string{"slowray requests", "slowray top", "most causes of slowray why"}, tryRequests},
+	{"requests of HTTP/2", "requests that run side by side on a connection, each by itself", "http2", []string{"single requests of HTTP/2 and gRPC"}, tryStreams},
 	{"connections", "results of connect() and accept()", "connect", []string{"calls that fail for want of a port or a descriptor"}, tryConnect},
 	{"name servers", "queries over UDP, how long their answers take and which have none", "dns", []string{"causes about names"}, tryDNS},
 	{"sockets", "lists of sockets and their owners", "socket", []string{"nothing: they are read in dearer ways"}, trySockets},
@@ -77,6 +78,15 @@ func tryRequests(context.Context) ([]string, error) {
 	}
 	defer r.Close()
 	return r.Stats().Missing, nil
+}
+
+func tryStreams(context.Context) ([]string, error) {
+	r, err := request.Start(request.Options{})
+	if err != nil {
+		return nil, err
+	}
+	defer r.Close()
+	return nil, r.TellStreams()
 }
 
 func tryConnect(context.Context) ([]string, error) {

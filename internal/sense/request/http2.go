@@ -67,7 +67,16 @@ func (r *Recorder) tellStreams(now time.Time) {
 	s.since = now
 }
 
+// TellStreams attaches the programs at once, to see whether they can be.
+func (r *Recorder) TellStreams() error {
+	r.streams.failed = r.attachStreams()
+	return r.streams.failed
+}
+
 func (r *Recorder) attachStreams() error {
+	if err := bpf.HaveLoops(); err != nil {
+		return err
+	}
 	root, err := host.Default().CgroupV2Root()
 	if err != nil {
 		return err
