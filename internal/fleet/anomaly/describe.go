@@ -48,7 +48,15 @@ func (m *Model) in(e *endpoint, w int) Anomaly {
 	a.wayUS, a.mattersUS = way, m.opt.Time*usual
 	a.Network = way >= a.AddedUS/2 && a.AddedUS > 0
 	a.rest = m.without(e, g, w, way)
-	if work := a.OwnUS - max(way, 0) - max(added(SplitSignal(observe.ServerHandoff)), 0); !e.called() && work >= max(a.mattersUS, a.AddedUS/4) {
+	// What a service does itself is known where its threads were followed: what is left of its
+	// time without calls is not, for calls may be in it.
+	work := 0.0
+	for p := range observe.NumServerParts {
+		if p != observe.ServerCall && p != observe.ServerHandoff && p != observe.ServerNet {
+			work += added(SplitSignal(p))
+		}
+	}
+	if !e.called() && work >= max(a.mattersUS, a.AddedUS/4) {
 		a.own = m.without(e, g, w, a.AddedUS-work) >= m.cut
 	}
 	most := a.AddedUS / 2
