@@ -66,6 +66,9 @@ func (s *Shared) sentence() string {
 		if s.InsideOf == 0 {
 			return fmt.Sprintf("What %s answers is %s.", value, what)
 		}
+		if s.Inside == 1 && s.InsideOf == 1 {
+			return fmt.Sprintf("The only %s service calls %s; of the others %d of %d do.", what, value, s.Outside, s.OutsideOf)
+		}
 		return fmt.Sprintf("%d of %d %s services call %s; of the others %d of %d.", s.Inside, s.InsideOf, what, value, s.Outside, s.OutsideOf)
 	}
 	unit := "endpoints"

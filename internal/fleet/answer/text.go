@@ -164,8 +164,9 @@ func (c *Cause) extent() string {
 	if c.Until != nil {
 		when = "from " + c.Since.Format(time.TimeOnly) + " to " + c.Until.Format(time.TimeOnly)
 	}
+	// Of one or two endpoints it says nothing: they are told for how abnormal they are.
 	chance := ""
-	if c.P < 1 {
+	if c.P < 0.05 {
 		chance = fmt.Sprintf("; by chance with a probability of %.1g", c.P)
 	}
 	return fmt.Sprintf("%s; %s affected%s", when, count(len(c.Affected), "endpoint"), chance)
