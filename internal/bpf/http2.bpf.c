@@ -263,6 +263,16 @@ struct all {
 	__u64 now, told;
 };
 
+static __always_inline int find_streams(struct all *all, struct sock *sk)
+{
+	all->m = at_place(bpf_sk_storage_get(&place_of, sk, 0, 0));
+	if (!all->m)
+		return 0;
+	all->c = bpf_sk_storage_get(&conns, sk, 0, 0);
+	all->now = bpf_ktime_get_ns();
+	return all->c != 0;
+}
+
 static long close_stream(__u32 i, void *context)
 {
 	struct all *all = context;
@@ -391,13 +401,8 @@ int BPF_PROG(http2_closed, struct sock *sk, int old, int new)
 
 	if (new != TCP_CLOSE || sk->sk_protocol != IPPROTO_TCP)
 		return 0;
-	all.m = at_place(bpf_sk_storage_get(&place_of, sk, 0, 0));
-	if (!all.m)
+	if (!find_streams(&all, sk))
 		return 0;
-	all.c = bpf_sk_storage_get(&conns, sk, 0, 0);
-	if (!all.c)
-		return 0;
-	all.now = bpf_ktime_get_ns();
 	bpf_loop(STREAMS, close_stream, &all, 0);
 	all.m->taken = 0;
 	return 0;
@@ -412,13 +417,8 @@ int http2_flush(struct bpf_iter__bpf_sk_storage_map *ctx)
 
 	if (!sk)
 		return 0;
-	all.m = at_place(bpf_sk_storage_get(&place_of, sk, 0, 0));
-	if (!all.m)
+	if (!find_streams(&all, sk))
 		return 0;
-	all.c = bpf_sk_storage_get(&conns, sk, 0, 0);
-	if (!all.c)
-		return 0;
-	all.now = bpf_ktime_get_ns();
 	bpf_loop(STREAMS, tell_unfinished, &all, 0);
 	/* So that user space can stop after some, and make room. */
 	if (all.told)
