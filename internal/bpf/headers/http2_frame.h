@@ -26,7 +26,6 @@ enum frame_type {
 
 #define FRAME_HEADER 9
 #define PREFACE 24 /* "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" */
-#define LONGEST 0xffffff
 #define USUAL 16384 /* SETTINGS_MAX_FRAME_SIZE, unless the other end allows more */
 
 static __always_inline __u32 length_of(const __u8 *b) { return b[0] << 16 | b[1] << 8 | b[2]; }

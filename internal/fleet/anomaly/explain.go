@@ -134,7 +134,8 @@ func (x *Explanation) rest(anomalies []Anomaly, graphs []*graph) {
 	for _, g := range graphs {
 		for i := range g.units {
 			if u := &g.units[i]; u.a != nil {
-				byKey[u.key].follow(u.a.Follows)
+				a := byKey[u.key]
+				a.Follows = union(a.Follows, u.a.Follows) // of each layer
 			}
 		}
 	}

@@ -175,15 +175,6 @@ func (a *Anomaly) tellBesides() {
 	}
 }
 
-// follow notes what makes an endpoint abnormal in one more layer.
-func (a *Anomaly) follow(list []fleet.Key) {
-	for _, k := range list {
-		if !slices.Contains(a.Follows, k) {
-			a.Follows = append(a.Follows, k)
-		}
-	}
-}
-
 // merge takes the components of another layer: those that are there already are slow and
 // failing at once.
 func (x *Explanation) merge(list []Shared) {

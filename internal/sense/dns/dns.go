@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/cilium/ebpf"
-	"github.com/cilium/ebpf/link"
 	"golang.org/x/sys/unix"
 
 	"github.com/slowray/slowray/internal/bpf"
@@ -76,16 +75,12 @@ func Start(root string) (*Watcher, error) {
 	if err := bpf.Load(spec, &w.objects); err != nil {
 		return nil, fmt.Errorf("dns: %w", err)
 	}
-	for _, p := range []struct {
-		at   ebpf.AttachType
-		prog *ebpf.Program
-	}{{ebpf.AttachCGroupInetIngress, w.objects.DnsIn}, {ebpf.AttachCGroupInetEgress, w.objects.DnsOut}} {
-		l, err := link.AttachCgroup(link.CgroupOptions{Path: root, Attach: p.at, Program: p.prog})
-		if err != nil {
-			w.Close()
-			return nil, fmt.Errorf("dns: attach to control group %s: %w", root, err)
-		}
-		w.links = append(w.links, l)
+	w.links, err = bpf.AttachCgroup(root,
+		bpf.CgroupProgram{At: ebpf.AttachCGroupInetIngress, Program: w.objects.DnsIn},
+		bpf.CgroupProgram{At: ebpf.AttachCGroupInetEgress, Program: w.objects.DnsOut})
+	if err != nil {
+		w.Close()
+		return nil, fmt.Errorf("dns: %w", err)
 	}
 	return w, nil
 }

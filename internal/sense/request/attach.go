@@ -146,20 +146,11 @@ func (r *Recorder) attachAccepts() error {
 	if err != nil {
 		return err
 	}
-	for _, p := range []struct {
-		at   ebpf.AttachType
-		prog *ebpf.Program
-	}{
-		{ebpf.AttachCgroupInet4GetPeername, r.objects.Accepted4},
-		{ebpf.AttachCgroupInet6GetPeername, r.objects.Accepted6},
-	} {
-		l, err := link.AttachCgroup(link.CgroupOptions{Path: root, Attach: p.at, Program: p.prog})
-		if err != nil {
-			return fmt.Errorf("attach to control group %s: %w", root, err)
-		}
-		r.links = append(r.links, l)
-	}
-	return nil
+	links, err := bpf.AttachCgroup(root,
+		bpf.CgroupProgram{At: ebpf.AttachCgroupInet4GetPeername, Program: r.objects.Accepted4},
+		bpf.CgroupProgram{At: ebpf.AttachCgroupInet6GetPeername, Program: r.objects.Accepted6})
+	r.links = append(r.links, links...)
+	return err
 }
 
 // spareSending detaches from tcp_sendmsg_locked, which costs some per cent of a

@@ -111,17 +111,11 @@ func (r *Recorder) attachStreams() error {
 		return fmt.Errorf("attach sock/inet_sock_set_state: %w", err)
 	}
 	s.links = append(s.links, l)
-	for _, p := range []struct {
-		at   ebpf.AttachType
-		prog *ebpf.Program
-	}{{ebpf.AttachCGroupInetIngress, s.objects.Http2In}, {ebpf.AttachCGroupInetEgress, s.objects.Http2Out}} {
-		l, err := link.AttachCgroup(link.CgroupOptions{Path: root, Attach: p.at, Program: p.prog})
-		if err != nil {
-			return fmt.Errorf("attach to control group %s: %w", root, err)
-		}
-		s.links = append(s.links, l)
-	}
-	return nil
+	links, err := bpf.AttachCgroup(root,
+		bpf.CgroupProgram{At: ebpf.AttachCGroupInetIngress, Program: s.objects.Http2In},
+		bpf.CgroupProgram{At: ebpf.AttachCGroupInetEgress, Program: s.objects.Http2Out})
+	s.links = append(s.links, links...)
+	return err
 }
 
 // lost is how many requests, and connections, found no place.
