@@ -99,11 +99,17 @@ func (c *client) do(ctx context.Context, server string, params url.Values, body 
 }
 
 func (c *client) post(ctx context.Context, server, path string, params url.Values, body []byte, read func(io.Reader) error) error {
+	return c.request(ctx, http.MethodPost, server, path+"?"+params.Encode(), bytes.NewReader(body), read)
+}
+
+// request asks one server, and gives what it answers to read. Where there are gateways ctx
+// tells by which of them.
+func (c *client) request(ctx context.Context, method, server, path string, body io.Reader, read func(io.Reader) error) error {
 	scheme := "http"
 	if c.cfg.Secure {
 		scheme = "https"
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, scheme+"://"+server+path+"?"+params.Encode(), bytes.NewReader(body))
+	req, err := http.NewRequestWithContext(ctx, method, scheme+"://"+server+path, body)
 	if err != nil {
 		return fleet.Permanent(fmt.Errorf("%s: malformed address", server))
 	}

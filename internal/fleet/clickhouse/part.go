@@ -2,8 +2,6 @@ package clickhouse
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"io"
 	"net/http"
 	"net/url"
@@ -113,31 +111,17 @@ const pingTimeout = 3 * time.Second
 func (c *client) ping(ctx context.Context, server string) error {
 	ctx, cancel := context.WithTimeout(ctx, pingTimeout)
 	defer cancel()
-	scheme := "http"
-	if c.cfg.Secure {
-		scheme = "https"
+	var text []byte
+	err := c.gateways.each(ctx, func(ctx context.Context) error {
+		return c.request(ctx, http.MethodGet, server, "/ping", nil, func(r io.Reader) (err error) {
+			text, err = io.ReadAll(io.LimitReader(r, maxMessage))
+			return err
+		})
+	})
+	if err == nil && strings.TrimSpace(string(text)) != "Ok." {
+		err = failure(server, http.StatusOK, string(text), false)
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, scheme+"://"+server+"/ping", nil)
-	if err != nil {
-		return fmt.Errorf("%s: malformed address", server)
-	}
-	resp, err := c.http.Do(req)
-	if err != nil {
-		var wrapped *url.Error // it names the server, too
-		if errors.As(err, &wrapped) {
-			err = wrapped.Err
-		}
-		return fmt.Errorf("%s: %w", server, err)
-	}
-	defer resp.Body.Close()
-	text, err := io.ReadAll(io.LimitReader(resp.Body, maxMessage))
-	switch {
-	case err != nil:
-		return fmt.Errorf("%s: %w", server, err)
-	case resp.StatusCode != http.StatusOK || strings.TrimSpace(string(text)) != "Ok.":
-		return failure(server, resp.StatusCode, string(text), false)
-	}
-	return nil
+	return err
 }
 
 // Ping says of each server of a URL that does not answer why: an error each.

@@ -155,8 +155,9 @@ func unreached(err error) answer {
 // ServeHTTP implements http.Handler.
 func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	server := r.URL.Host
+	ping := r.Method == http.MethodGet && r.URL.Path == "/ping"
 	switch {
-	case r.Method != http.MethodPost || r.URL.Scheme != "http" || r.URL.Path != "/" && r.URL.Path != SettlePath:
+	case r.URL.Scheme != "http" || !ping && (r.Method != http.MethodPost || r.URL.Path != "/" && r.URL.Path != SettlePath):
 		http.Error(w, "this is a gateway of slowray: hosts name it in their URL of ClickHouse, as gateway=HOST:PORT", http.StatusBadRequest)
 		return
 	case !g.servers[server]:
@@ -164,6 +165,9 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	case r.URL.Path == SettlePath:
 		g.settle(w, r)
+		return
+	case ping:
+		g.pass(w, r)
 		return
 	}
 	came := time.Now()
