@@ -1,0 +1,108 @@
+package privsep
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// User is whose rights a task has. It has no capability, also where it is root.
+type User struct {
+	UID    uint32   `json:"uid"`
+	GID    uint32   `json:"gid"`
+	Groups []uint32 `json:"groups,omitempty"`
+}
+
+const (
+	// timeLimit is how long a task may take: what it opens may be on a file system
+	// that its user serves.
+	timeLimit = 15 * time.Second
+	// maxAnswer is the most that an answer may have, in bytes.
+	maxAnswer = 32 << 20
+	maxErrors = 4 << 10 // of its standard error
+)
+
+// ErrEnded says that a task did not come to its end.
+var ErrEnded = errors.New("its process ended without an answer")
+
+// Run has a registered task done with the rights of a user, in a process of its
+// own, and gives its answer. files are the task's.
+func Run(u User, task string, request []byte, files ...*os.File) (answer []byte, err error) {
+	if !registered[task] {
+		return nil, fmt.Errorf("act as user %d: there is no task %q", u.UID, task)
+	}
+	err = OnThread(func() error {
+		answer, err = start(u, task, request, files)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("act as user %d: %w", u.UID, err)
+	}
+	return answer, nil
+}
+
+// start is called on a thread that ends with it. The process begins as root while
+// it is to become another user, so that this user cannot trace it at any moment;
+// with that right alone, and none at all where it is to stay root.
+func start(u User, task string, request []byte, files []*os.File) ([]byte, error) {
+	if err := errors.Join(SealFiles(), Confine(keep(u))); err != nil {
+		return nil, err
+	}
+	who, err := json.Marshal(order{u, len(files), os.Getpid()})
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), timeLimit)
+	defer cancel()
+	out, errs := bounded{most: maxAnswer}, bounded{most: maxErrors}
+	cmd := exec.CommandContext(ctx, "/proc/self/exe")
+	cmd.Args = []string{"slowray", command, task, string(who)}
+	cmd.Env, cmd.Dir, cmd.WaitDelay = []string{}, "/", time.Second
+	cmd.Stdin, cmd.Stdout, cmd.Stderr, cmd.ExtraFiles = bytes.NewReader(request), &out, &errs, files
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if os.Geteuid() == 0 {
+		cmd.SysProcAttr.Credential = &syscall.Credential{Uid: 0, Gid: u.GID, Groups: u.Groups}
+	}
+	err = cmd.Run()
+	switch {
+	case ctx.Err() != nil:
+		return nil, fmt.Errorf("no answer within %s", timeLimit)
+	case len(errs.text) > 0:
+		line, _, _ := strings.Cut(string(errs.text), "\n")
+		return nil, errors.New(line)
+	case err != nil:
+		return nil, fmt.Errorf("%w: %w", ErrEnded, err)
+	}
+	return out.text, nil
+}
+
+// keep is the capabilities that a process of a user needs to become it.
+func keep(u User) uint64 {
+	if u.UID == 0 || os.Geteuid() != 0 {
+		return 0
+	}
+	return 1 << unix.CAP_SETUID
+}
+
+// bounded keeps so much and fails a writer of more.
+type bounded struct {
+	text []byte
+	most int
+}
+
+func (b *bounded) Write(p []byte) (int, error) {
+	if len(b.text)+len(p) > b.most {
+		return 0, errors.New("too much")
+	}
+	b.text = append(b.text, p...)
+	return len(p), nil
+}
