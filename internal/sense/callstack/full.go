@@ -34,8 +34,10 @@ const (
 	together = uint64(time.Millisecond)
 	// keepFull is how long stacks are kept that are not a thread's last.
 	keepFull = uint64(2 * time.Second)
-	// maxHeld bounds the records that wait for their stack.
-	maxHeld = 100_000
+	// maxHeld bounds the records that wait for their stack, maxThreads the threads of
+	// which stacks are kept.
+	maxHeld    = 100_000
+	maxThreads = 32_768
 )
 
 // full holds the stacks that an unwinder found.
@@ -105,7 +107,23 @@ func (w *watcher) takeFull() {
 			old++
 		}
 		w.full.byThread[tid] = slices.Delete(list, 0, old)
+		if len(w.full.byThread) > maxThreads {
+			w.full.forget(at)
+		}
 	})
+}
+
+// forget drops the stacks of threads that have had none for a while: all, should
+// they still be too many.
+func (f *full) forget(now uint64) {
+	for tid, list := range f.byThread {
+		if list[len(list)-1].at+keepFull < now {
+			delete(f.byThread, tid)
+		}
+	}
+	if len(f.byThread) > maxThreads {
+		clear(f.byThread)
+	}
 }
 
 // hold keeps a record until its stack is there, or counts it when none will be.

@@ -2,16 +2,23 @@ package callstack
 
 import (
 	"cmp"
+	"context"
 	"encoding/binary"
 	"fmt"
 	"slices"
 
+	"github.com/slowray/slowray/internal/budget"
 	"github.com/slowray/slowray/internal/observe"
 	"github.com/slowray/slowray/internal/sense/symbol"
 )
 
-// maxStacks bounds the different stacks that are kept.
-const maxStacks = 200_000
+// What is kept of stacks that differ: a program can make each of its own differ
+// from all others, in each frame.
+const (
+	maxStacks    = 200_000
+	maxFrames    = 8 << 20 // of all stacks
+	maxLocations = 300_000 // beyond these a place is not known
+)
 
 // tally adds up equal stacks.
 type tally struct {
@@ -20,6 +27,7 @@ type tally struct {
 	ids       map[symbol.Location]int32
 	locations []symbol.Location
 	stacks    map[string]*stack
+	frames    int   // of all stacks
 	lost      int64 // records of further stacks
 	malformed int64
 	truncated int64 // records whose stack is deeper than what is kept
@@ -91,6 +99,12 @@ func (r *record) thread() thread {
 
 func (t *tally) id(l symbol.Location) int32 {
 	id, ok := t.ids[l]
+	if !ok && len(t.locations) >= maxLocations {
+		if l = t.space.Unknown(); len(t.locations) > maxLocations {
+			return t.ids[l]
+		}
+		id, ok = t.ids[l]
+	}
 	if !ok {
 		id = int32(len(t.locations))
 		t.ids[l] = id
@@ -124,10 +138,11 @@ func (t *tally) count(of thread, frames []int32, v value) {
 	t.key = k
 	s := t.stacks[string(k)]
 	if s == nil {
-		if len(t.stacks) == maxStacks {
+		if len(t.stacks) == maxStacks || t.frames+len(frames) > maxFrames {
 			t.lost++
 			return
 		}
+		t.frames += len(frames)
 		s = &stack{pid: of.pid, state: v.state, slow: v.slow, frames: slices.Clone(frames), kernel: of.kernel, thread: commText(of.comm[:])}
 		if t.byThread {
 			s.tid = of.tid
@@ -143,7 +158,7 @@ func (t *tally) count(of thread, frames []int32, v value) {
 // types are left out.
 func (t *tally) export(out *observe.Stacks) {
 	used, ids := t.used()
-	frames, missing := t.space.Frames(used)
+	frames, missing := t.space.Frames(budget.New(context.Background(), symbol.Limits), used)
 	index := map[observe.Frame]int32{}
 	of := make([]int32, len(t.locations))
 	for i, f := range frames {
@@ -178,18 +193,23 @@ func (t *tally) export(out *observe.Stacks) {
 	t.tell(out, missing)
 }
 
-// used are the locations that stacks have, and their numbers.
+// used are the locations that stacks have, and their numbers: those first that
+// are on most stacks, should there not be the time to name all.
 func (t *tally) used() (locations []symbol.Location, ids []int32) {
-	seen := make([]bool, len(t.locations))
+	seen := make([]int64, len(t.locations))
 	for _, s := range t.stacks {
 		for _, f := range s.frames {
-			seen[f] = true
+			seen[f] += s.values[0]
 		}
 	}
-	for i, l := range t.locations {
-		if seen[i] {
-			locations, ids = append(locations, l), append(ids, int32(i))
+	for i, n := range seen {
+		if n > 0 {
+			ids = append(ids, int32(i))
 		}
+	}
+	slices.SortStableFunc(ids, func(a, b int32) int { return cmp.Compare(seen[b], seen[a]) })
+	for _, i := range ids {
+		locations = append(locations, t.locations[i])
 	}
 	return locations, ids
 }
@@ -251,6 +271,9 @@ func (t *tally) tell(out *observe.Stacks, missing []symbol.Missing) {
 			what += ": " + m.Why
 		}
 		lose(int64(m.Locations), what)
+	}
+	if err := symbol.Unread(missing); err != nil {
+		out.Notes = append(out.Notes, err.Error())
 	}
 	if t.walked > 0 && t.short*4 > t.walked {
 		out.Notes = append(out.Notes, fmt.Sprintf(

@@ -10,6 +10,7 @@ import (
 	"time"
 	"unicode"
 
+	"github.com/slowray/slowray/internal/budget"
 	"github.com/slowray/slowray/internal/observe"
 	"github.com/slowray/slowray/internal/sense/host"
 )
@@ -41,23 +42,26 @@ func (s *Service) fill(fs host.FS) {
 	s.Exe, _ = os.Readlink(filepath.Join(dir, "exe"))
 	s.Cwd, _ = os.Readlink(filepath.Join(dir, "cwd"))
 	s.Program = filepath.Base(strings.TrimSuffix(s.Exe, " (deleted)"))
-	if b, err := os.ReadFile(filepath.Join(dir, "cmdline")); err == nil {
-		s.Args = strings.Split(strings.TrimRight(string(b[:min(len(b), 64<<10)]), "\x00"), "\x00")
+	if b, err := budget.Head(filepath.Join(dir, "cmdline"), 64<<10); err == nil {
+		s.Args = strings.Split(strings.TrimRight(string(b), "\x00"), "\x00")
 	}
 }
 
 // Read finds what has been changed lately, newest first, and how many changes
 // there was no room for. It reads a bounded number of files, and none of a file
-// system that may not answer. What it may not look at is left out.
-func Read(fs host.FS, services []Service, now time.Time) (list []observe.Change, left int) {
+// system that may not answer. What it may not look at is left out. The error is that of
+// a budget: there may be changes that were not found.
+func Read(b *budget.Budget, fs host.FS, services []Service, now time.Time) (list []observe.Change, left int, err error) {
 	since := now.Add(-lately)
-	all := packages("/", since)
+	all := packages(b.Share(4), "/", since)
 	if boot, err := fs.BootTime(); err == nil && boot.After(since) {
 		all = append(all, observe.Change{Kind: observe.ChangeBoot, At: boot, What: "the kernel was started"})
 	}
 	k := &looker{fs: fs, since: since, left: maxStats, seen: map[fileID]bool{}, roots: map[uint64]*view{}}
-	for i := range services[:min(len(services), maxService)] {
+	services = services[:min(len(services), maxService)]
+	for i := range services {
 		s := &services[i]
+		k.b = b.Share(len(services) + 1 - i) // and one for the host
 		s.fill(fs)
 		if s.Started.After(since) {
 			what := "started"
@@ -70,7 +74,11 @@ func Read(fs host.FS, services []Service, now time.Time) (list []observe.Change,
 			all = append(all, observe.Change{Kind: observe.ChangeStart, At: s.Started, What: printable(what, 160), PID: s.PID, Comm: s.Comm})
 		}
 		k.service(s)
+		if over := k.b.Err(); over != nil {
+			err = over
+		}
 	}
+	k.b = b
 	if v := k.of(os.Getpid()); v != nil {
 		for _, name := range hostFiles {
 			k.note(v, observe.Change{Kind: observe.ChangeConfig}, name)
@@ -90,7 +98,7 @@ func Read(fs host.FS, services []Service, now time.Time) (list []observe.Change,
 		c.At = c.At.UTC()
 		list = append(list, c)
 	}
-	return list, left
+	return list, left, cmp.Or(b.Err(), err)
 }
 
 // printable replaces what a terminal would not print, and shortens.

@@ -1,12 +1,14 @@
 package change
 
 import (
+	"context"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/slowray/slowray/internal/budget"
 	"github.com/slowray/slowray/internal/observe"
 	"github.com/slowray/slowray/internal/sense/host"
 )
@@ -42,14 +44,18 @@ func TestPackagesOfAHost(t *testing.T) {
 	now := time.Now()
 	put(t, root, "var/log/dpkg.log", now.Add(-30*24*time.Hour).Format(time.DateTime)+" install old:amd64 <none> 1\n"+
 		strings.Repeat("garbage \x1b[31m\n", 8000)+now.Add(-time.Hour).Format(time.DateTime)+" install evil\x1b]0;x:amd64 <none> 1\n")
-	got := packages(root, now.Add(-lately))
+	got := packages(enough(), root, now.Add(-lately))
 	if len(got) != 1 || got[0].What != "evil?]0;x 1 installed" || got[0].Kind != observe.ChangePackage {
 		t.Errorf("%+v", got)
 	}
 	put(t, root, "var/lib/rpm/rpmdb.sqlite", "x")
-	if got := packages(root, now.Add(-lately)); len(got) != 1 {
+	if got := packages(enough(), root, now.Add(-lately)); len(got) != 1 {
 		t.Errorf("%+v", got)
 	}
+}
+
+func enough() *budget.Budget {
+	return budget.New(context.Background(), budget.Limits{Wall: time.Minute})
 }
 
 func put(t *testing.T, root, name, text string) {
@@ -78,7 +84,7 @@ func TestServiceFiles(t *testing.T) {
 	}
 	fs := host.Default()
 	since := time.Now().Add(-lately)
-	k := &looker{fs: fs, since: since, left: maxStats, seen: map[fileID]bool{}, roots: map[uint64]*view{}}
+	k := &looker{b: enough(), fs: fs, since: since, left: maxStats, seen: map[fileID]bool{}, roots: map[uint64]*view{}}
 	v := k.of(os.Getpid())
 	s := Service{PID: os.Getpid(), Comm: "python3", Cwd: filepath.Join(dir, "app"), Exe: "/usr/bin/python3.11 (deleted)",
 		Args: []string{"python3", "./booking.py", "--config", filepath.Join(dir, "app/booking.yaml"), "old.py", "booking.py", "8080", "-x", "/nowhere/\x00"}}
@@ -109,9 +115,9 @@ func TestSettings(t *testing.T) {
 // Reading this host costs little and breaks nothing.
 func TestRealHost(t *testing.T) {
 	began := time.Now()
-	list, _ := Read(host.Default(), []Service{{PID: os.Getpid(), Comm: "change.test", Started: began}, {PID: 1 << 30}}, began)
-	if took := time.Since(began); took > 500*time.Millisecond {
-		t.Errorf("took %v", took)
+	list, _, err := Read(enough(), host.Default(), []Service{{PID: os.Getpid(), Comm: "change.test", Started: began}, {PID: 1 << 30}}, began)
+	if took := time.Since(began); took > 500*time.Millisecond || err != nil {
+		t.Errorf("took %v, %v", took, err)
 	}
 	started := false
 	for i, c := range list {

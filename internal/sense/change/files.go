@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/slowray/slowray/internal/budget"
 	"github.com/slowray/slowray/internal/observe"
 	"github.com/slowray/slowray/internal/sense/app/logtail/rootfs"
 	"github.com/slowray/slowray/internal/sense/host"
@@ -32,6 +33,7 @@ var hostFiles = []string{
 // looker looks at times of files, as many as it may.
 type looker struct {
 	fs    host.FS
+	b     *budget.Budget // of the service that is looked at
 	since time.Time
 	left  int
 	out   []observe.Change
@@ -51,21 +53,22 @@ type view struct {
 
 // of gives the view of a process; nil when it may not be looked at.
 func (k *looker) of(pid int) *view {
-	table, err := k.fs.MountTableOf(pid)
+	table, err := k.fs.MountTableOf(k.b, pid)
 	if err != nil {
 		return nil
 	}
-	if v := k.roots[table.NS]; v != nil {
-		return v
+	v := k.roots[table.NS]
+	if v == nil {
+		v = &view{root: rootfs.At(fmt.Sprintf("%s/%d/root", k.fs.Proc, pid), k.b), table: table}
+		k.roots[table.NS] = v
 	}
-	v := &view{root: rootfs.At(fmt.Sprintf("%s/%d/root", k.fs.Proc, pid)), table: table}
-	k.roots[table.NS] = v
+	v.root = v.root.With(k.b)
 	return v
 }
 
 // stat is that of a file on a file system that answers.
 func (k *looker) stat(v *view, name string) (unix.Stat_t, bool) {
-	if k.left <= 0 || !path.IsAbs(name) || !v.table.Answers(name) {
+	if k.left <= 0 || k.b.Err() != nil || !path.IsAbs(name) || !v.table.Answers(name) {
 		return unix.Stat_t{}, false
 	}
 	k.left--

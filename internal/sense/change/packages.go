@@ -3,12 +3,14 @@ package change
 import (
 	"fmt"
 	"io"
-	"os"
-	"path/filepath"
 	"strings"
 	"time"
 
+	"golang.org/x/sys/unix"
+
+	"github.com/slowray/slowray/internal/budget"
 	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/sense/app/logtail/rootfs"
 )
 
 // tailBytes is how much of the end of a log is read: some hundred changes.
@@ -29,10 +31,11 @@ var logs = []struct {
 
 // packages reads what package managers of the host did since a time. Names and
 // versions are untrusted text.
-func packages(root string, since time.Time) []observe.Change {
+func packages(b *budget.Budget, root string, since time.Time) []observe.Change {
+	at := rootfs.At(root, b)
 	var out []observe.Change
 	for _, l := range logs {
-		for _, line := range lastLines(filepath.Join(root, l.path)) {
+		for _, line := range lastLines(b, at, l.path) {
 			at, what, ok := l.parse(line)
 			if ok && at.After(since) {
 				out = append(out, observe.Change{Kind: observe.ChangePackage, At: at, What: printable(what, 160)})
@@ -41,27 +44,31 @@ func packages(root string, since time.Time) []observe.Change {
 	}
 	// Databases without a log tell only that there was a change.
 	for _, name := range []string{"/lib/apk/db/installed", "/var/lib/rpm/rpmdb.sqlite", "/var/lib/rpm/Packages", "/usr/lib/sysimage/rpm/rpmdb.sqlite"} {
-		if st, err := os.Lstat(filepath.Join(root, name)); err == nil && st.Mode().IsRegular() && st.ModTime().After(since) && len(out) == 0 {
-			out = append(out, observe.Change{Kind: observe.ChangePackage, At: st.ModTime(), What: "packages were installed, upgraded or removed", Path: name})
+		st, err := at.Stat(name)
+		if when := time.Unix(st.Mtim.Unix()); err == nil && st.Mode&unix.S_IFMT == unix.S_IFREG && when.After(since) && len(out) == 0 {
+			out = append(out, observe.Change{Kind: observe.ChangePackage, At: when, What: "packages were installed, upgraded or removed", Path: name})
 		}
 	}
 	return out
 }
 
 // lastLines is the whole lines at the end of a file, nil where there is none.
-func lastLines(name string) []string {
-	f, err := os.Open(name)
+func lastLines(b *budget.Budget, at rootfs.Root, name string) []string {
+	f, err := at.Open(name)
 	if err != nil {
 		return nil
 	}
 	defer f.Close()
-	st, err := f.Stat()
-	if err != nil || !st.Mode().IsRegular() {
+	st, err := f.Fstat()
+	if err != nil {
 		return nil
 	}
-	from := max(st.Size()-tailBytes, 0)
-	b, _ := io.ReadAll(io.NewSectionReader(f, from, tailBytes))
-	lines := strings.Split(string(b), "\n")
+	from := max(st.Size-tailBytes, 0)
+	text, err := b.ReadAll(io.NewSectionReader(f, from, tailBytes))
+	if err != nil {
+		return nil
+	}
+	lines := strings.Split(string(text), "\n")
 	if from > 0 {
 		lines = lines[1:] // it may begin in the middle
 	}

@@ -2,22 +2,23 @@ package change
 
 import (
 	"crypto/sha256"
-	"debug/elf"
 	"encoding/binary"
 	"encoding/hex"
 	"hash"
 	"io"
-	"os"
 	"path"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/slowray/slowray/internal/budget"
+	"github.com/slowray/slowray/internal/sense/app/logtail/rootfs"
+	"github.com/slowray/slowray/internal/sense/elffile"
 	"github.com/slowray/slowray/internal/sense/host"
-	"github.com/slowray/slowray/internal/sense/symbol"
 )
 
 // Version is which version of its program and of its configuration a service runs: texts
@@ -46,12 +47,14 @@ const (
 )
 
 // Versions tells the versions of services. It reads no file of a file system that may not
-// answer.
-func Versions(fs host.FS, services []Service) []Version {
+// answer. A service that is over its part of the budget has none.
+func Versions(b *budget.Budget, fs host.FS, services []Service) []Version {
 	k := &looker{fs: fs, left: maxStats, roots: map[uint64]*view{}}
 	var list []Version
-	for i := range services[:min(len(services), maxService)] {
+	services = services[:min(len(services), maxService)]
+	for i := range services {
 		s := &services[i]
+		k.b = b.Share(len(services) - i)
 		if s.Exe == "" {
 			s.fill(fs)
 		}
@@ -72,7 +75,7 @@ func Versions(fs host.FS, services []Service) []Version {
 			}
 		}
 		v := Version{PID: s.PID, Program: k.programVersion(view, s, code), Config: k.configVersion(view, config)}
-		if v.Program != "" || v.Config != "" {
+		if k.b.Err() == nil && (v.Program != "" || v.Config != "") {
 			list = append(list, v)
 		}
 	}
@@ -119,7 +122,7 @@ func (k *looker) configVersion(v *view, names []string) string {
 		}
 		left -= int64(len(text))
 		length(sum, int64(len(text)))
-		sum.Write(text)
+		io.WriteString(sum, text)
 		any = true
 	}
 	if !any {
@@ -134,14 +137,14 @@ func (k *looker) programVersion(v *view, s *Service, code []string) string {
 	if !v.table.Answers(strings.TrimSuffix(s.Exe, " (deleted)")) {
 		return ""
 	}
-	exe, err := os.Open(filepath.Join(k.fs.Proc, strconv.Itoa(s.PID), "exe"))
+	exe, err := v.root.OpenLink(filepath.Join(k.fs.Proc, strconv.Itoa(s.PID), "exe"))
 	if err != nil {
 		return ""
 	}
 	defer exe.Close()
-	if id := buildOf(exe); id != "" {
+	if id := buildOf(k.b, exe); id != "" {
 		io.WriteString(sum, id)
-	} else if err := someOf(sum, exe); err != nil {
+	} else if err := someOf(k.b, sum, exe); err != nil {
 		return ""
 	}
 	for _, name := range code {
@@ -153,7 +156,7 @@ func (k *looker) programVersion(v *view, s *Service, code []string) string {
 		if err != nil {
 			return ""
 		}
-		err = someOf(sum, f)
+		err = someOf(k.b, sum, f)
 		f.Close()
 		if err != nil {
 			return ""
@@ -163,14 +166,16 @@ func (k *looker) programVersion(v *view, s *Service, code []string) string {
 }
 
 // buildOf is the number that the linker gave a binary, "" where it gave none.
-func buildOf(f io.ReaderAt) string {
-	e, err := elf.NewFile(f)
+func buildOf(b *budget.Budget, f *rootfs.File) string {
+	e, err := elffile.New(b.Sub(buildLimits), f)
 	if err != nil {
 		return ""
 	}
-	defer e.Close()
-	return symbol.BuildID(e)
+	return e.BuildID()
 }
+
+// buildLimits is what may be read for a build ID: the headers and some notes.
+var buildLimits = budget.Limits{Bytes: 16 << 20, Wall: 100 * time.Millisecond}
 
 // file is what someOf reads.
 type file interface {
@@ -179,7 +184,7 @@ type file interface {
 }
 
 // someOf adds a file to a sum: all of it, or of a large one its size and both ends.
-func someOf(sum hash.Hash, f file) error {
+func someOf(b *budget.Budget, sum hash.Hash, f file) error {
 	size, err := f.Seek(0, io.SeekEnd)
 	if err != nil {
 		return err
@@ -189,7 +194,7 @@ func someOf(sum hash.Hash, f file) error {
 		if _, err := f.Seek(from, io.SeekStart); err != nil {
 			return err
 		}
-		_, err := io.CopyN(sum, f, n)
+		_, err := io.CopyN(sum, b.Reader(f), n)
 		return err
 	}
 	if size <= wholeBytes {

@@ -41,7 +41,7 @@ func TestVersions(t *testing.T) {
 	configured.Config = []string{filepath.Join(dir, "conf/main.conf")}
 	look := func(list ...Service) []Version {
 		t.Helper()
-		got := Versions(host.Default(), list)
+		got := Versions(enough(), host.Default(), list)
 		if len(got) != len(list) {
 			t.Fatalf("%+v", got)
 		}
@@ -63,7 +63,7 @@ func TestVersions(t *testing.T) {
 	if later := look(b); later[0].Program == was[1].Program || later[0].Config != now[0].Config {
 		t.Errorf("another script: %+v, was %+v", later[0], was[1])
 	}
-	if got := Versions(host.Default(), []Service{{PID: 1 << 22}}); len(got) > 0 {
+	if got := Versions(enough(), host.Default(), []Service{{PID: 1 << 22}}); len(got) > 0 {
 		t.Errorf("of a process that is not there: %+v", got)
 	}
 }
@@ -80,7 +80,7 @@ func TestSomeOfALargeFile(t *testing.T) {
 	text := bytes.Repeat([]byte("0123456789abcdef"), wholeBytes/8)
 	sum := func(text []byte) string {
 		s := sha256.New()
-		if err := someOf(s, bytes.NewReader(text)); err != nil {
+		if err := someOf(enough(), s, bytes.NewReader(text)); err != nil {
 			t.Fatal(err)
 		}
 		return short(s)

@@ -1,7 +1,6 @@
 package container
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"io"
@@ -11,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/slowray/slowray/internal/budget"
 	"github.com/slowray/slowray/internal/observe"
 	"github.com/slowray/slowray/internal/sense/app/heap"
 )
@@ -33,15 +33,19 @@ type listed struct {
 }
 
 // list gives all containers that the engine knows, also those that ended.
-func (e *engine) list(ctx context.Context) ([]observe.Container, error) {
+func (e *engine) list(b *budget.Budget) ([]observe.Container, error) {
 	var out []observe.Container
-	err := e.get(ctx, "/containers/json", url.Values{"all": {"1"}}, func(d *json.Decoder) error {
+	err := e.get(b, "/containers/json", url.Values{"all": {"1"}}, func(d *json.Decoder) error {
 		if _, err := d.Token(); err != nil { // [
 			return err
 		}
 		for d.More() && len(out) < maxListed {
 			var l listed
-			if err := d.Decode(&l); err != nil {
+			err := d.Decode(&l)
+			if err == nil {
+				err = b.Node()
+			}
+			if err != nil {
 				return err
 			}
 			c := observe.Container{ID: shortID(l.ID), Image: clip(l.Image), ImageID: digestOf(l.ImageID), Engine: e.name, State: clip(l.State)}
@@ -83,9 +87,9 @@ type inspected struct {
 }
 
 // inspect tells more of a container.
-func (e *engine) inspect(ctx context.Context, c *observe.Container, origin time.Time, hostBytes uint64) error {
+func (e *engine) inspect(b *budget.Budget, c *observe.Container, origin time.Time, hostBytes uint64) error {
 	var in inspected
-	if err := e.get(ctx, "/containers/"+url.PathEscape(c.ID)+"/json", nil, func(d *json.Decoder) error { return d.Decode(&in) }); err != nil {
+	if err := e.get(b, "/containers/"+url.PathEscape(c.ID)+"/json", nil, func(d *json.Decoder) error { return d.Decode(&in) }); err != nil {
 		return err
 	}
 	c.Name, c.Image, c.State = clip(strings.TrimPrefix(in.Name, "/")), clip(in.Config.Image), clip(in.State.Status)
@@ -151,12 +155,12 @@ type event struct {
 
 // removed gives the containers that were removed since a time and that the
 // engine still remembers: Docker keeps its last 256 events in memory.
-func (e *engine) removed(ctx context.Context, since, now, origin time.Time) ([]observe.Container, error) {
+func (e *engine) removed(b *budget.Budget, since, now, origin time.Time) ([]observe.Container, error) {
 	filters, _ := json.Marshal(map[string][]string{"type": {"container"}, "event": {"oom", "die", "died", "destroy", "remove"}})
 	query := url.Values{"since": {strconv.FormatInt(since.Unix(), 10)}, "until": {strconv.FormatInt(now.Unix(), 10)}, "filters": {string(filters)}, "stream": {"false"}}
 	known := map[string]*observe.Container{}
 	var order []string
-	err := e.get(ctx, "/events", query, func(d *json.Decoder) error {
+	err := e.get(b, "/events", query, func(d *json.Decoder) error {
 		for range maxEvents {
 			var v event
 			if err := d.Decode(&v); errors.Is(err, io.EOF) {
@@ -196,11 +200,12 @@ func (e *engine) removed(ctx context.Context, since, now, origin time.Time) ([]o
 	return out, err
 }
 
+const shownID = 12 // bytes of an id
+
 // shortID is a container's id as it is shown.
 func shortID(id string) string {
-	const length = 12
 	id = clip(id)
-	return id[:min(len(id), length)]
+	return id[:min(len(id), shownID)]
 }
 
 // digestOf is the beginning of the digest of an image's ID, empty where that is none.
@@ -219,5 +224,5 @@ func clip(s string) string {
 		}
 		return r
 	}, s)
-	return s[:min(len(s), 128)]
+	return strings.Clone(s[:min(len(s), 128)]) // not the whole answer for a name
 }

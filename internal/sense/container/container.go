@@ -3,10 +3,13 @@ package container
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"slices"
 	"time"
 
+	"github.com/slowray/slowray/internal/budget"
 	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/sense/app/logtail/rootfs"
 )
 
 // Process is a process that may be an engine.
@@ -28,45 +31,57 @@ type Reader struct {
 	HostBytes uint64 // memory of the host
 }
 
+// Limits is what asking the engines and reading their stores may take, each time.
+var Limits = budget.Limits{Bytes: 32 << 20, Files: 4096, Nodes: 256 << 10, Wall: maxTime}
+
 // Names lists the containers that the engines know, by id and name, without
 // what only a closer look tells. Which are in use, ids says: containerd is
 // asked for these alone.
-func (r Reader) Names(ctx context.Context, procs []Process, ids []string) ([]observe.Container, []error) {
-	ctx, cancel := context.WithTimeout(ctx, maxTime)
-	defer cancel()
+func (r Reader) Names(b *budget.Budget, procs []Process, ids []string) ([]observe.Container, []error) {
 	var out []observe.Container
 	var errs []error
-	for _, e := range findEngines(r.Proc, procs) {
-		list, err := e.list(ctx)
+	engines := findEngines(b, r.Proc, procs)
+	for i, e := range engines {
+		list, err := e.list(b.Share(len(engines) + 1 - i)) // one for the stores
 		out = add(out, list)
 		if err != nil {
 			errs = append(errs, err)
 		}
 	}
-	out = add(out, readStores(r.Root))
-	out = add(out, readDocker(r.Root, missing(out, ids)))
-	return add(out, readBundles(r.Root, missing(out, ids))), errs
+	root := rootfs.At(r.Root, b)
+	out = add(out, readStores(b, root))
+	out = add(out, readDocker(b, root, missing(out, ids)))
+	out = add(out, readBundles(b, root, missing(out, ids)))
+	if err := b.Err(); err != nil {
+		errs = append(errs, fmt.Errorf("the containers of this host: %w", err))
+	}
+	return out, errs
 }
 
 // missing are the ids that no container of the list has.
 func missing(list []observe.Container, ids []string) []string {
-	return slices.DeleteFunc(slices.Clone(ids), func(id string) bool {
-		return slices.ContainsFunc(list, func(c observe.Container) bool { return same(c.ID, id) })
-	})
+	known := newIDSet()
+	for i := range list {
+		known.add(list[i].ID)
+	}
+	return slices.DeleteFunc(slices.Clone(ids), known.has)
 }
 
 // Look tells of the containers that matter: those with these ids, and those
 // that ended since a time, also removed ones that the engine remembers. Times
 // count from origin.
 func (r Reader) Look(ctx context.Context, procs []Process, ids []string, since, origin time.Time) ([]observe.Container, []error) {
-	all, errs := r.Names(ctx, procs, ids)
-	ctx, cancel := context.WithTimeout(ctx, maxTime)
-	defer cancel()
-	wanted := func(c *observe.Container) bool {
-		return slices.ContainsFunc(ids, func(id string) bool { return same(c.ID, id) })
+	all, errs := r.Names(budget.New(ctx, Limits), procs, ids)
+	b := budget.New(ctx, Limits)
+	asked := newIDSet()
+	for _, id := range ids {
+		asked.add(id)
 	}
-	for _, e := range findEngines(r.Proc, procs) {
-		gone, err := e.removed(ctx, since, time.Now(), origin)
+	wanted := func(c *observe.Container) bool { return asked.has(c.ID) }
+	engines := findEngines(b, r.Proc, procs)
+	for i, e := range engines {
+		b := b.Share(len(engines) - i)
+		gone, err := e.removed(b, since, time.Now(), origin)
 		all = add(all, gone)
 		if err != nil && e.name == "docker" {
 			errs = append(errs, err)
@@ -83,7 +98,7 @@ func (r Reader) Look(ctx context.Context, procs []Process, ids []string, since, 
 				continue
 			}
 			looked++
-			if at := slices.IndexFunc(all, func(o observe.Container) bool { return o.ID == c.ID }); e.inspect(ctx, &all[at], origin, r.HostBytes) != nil {
+			if at := slices.IndexFunc(all, func(o observe.Container) bool { return o.ID == c.ID }); e.inspect(b, &all[at], origin, r.HostBytes) != nil {
 				break
 			}
 		}

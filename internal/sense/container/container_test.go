@@ -2,6 +2,7 @@ package container
 
 import (
 	"context"
+	"fmt"
 	"net"
 	"net/http"
 	"os"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/slowray/slowray/internal/budget"
 	"github.com/slowray/slowray/internal/observe"
 )
 
@@ -26,6 +28,9 @@ func fakeEngine(t *testing.T, answers map[string]string, wait time.Duration) Rea
 		t.Fatal(err)
 	}
 	if err := os.WriteFile(filepath.Join(root, "proc/7/cmdline"), []byte("/usr/sbin/dockerd\x00-H\x00unix:///run/docker.sock\x00"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(root, "proc/7/status"), fmt.Appendf(nil, "Name:\tdockerd\nUid:\t%d\t%d\t%[1]d\t%[1]d\n", os.Getuid(), os.Geteuid()), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	// The path of a socket is short, that of a test's directory is not.
@@ -121,7 +126,7 @@ func TestStoresAndBundles(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	got, errs := Reader{Proc: root, Root: root}.Names(context.Background(), nil, []string{"abcdef012345", "../../../etc", "3c5a6e1f0c2b", docker[:12]})
+	got, errs := Reader{Proc: root, Root: root}.Names(budget.New(context.Background(), Limits), nil, []string{"abcdef012345", "../../../etc", "3c5a6e1f0c2b", docker[:12]})
 	want := []observe.Container{{ID: "3c5a6e1f0c2b", Name: "k8s_web_shop", Image: "web:1", ImageID: "77af4d6b9913", Engine: "containers-storage"},
 		{ID: docker[:12], Name: "front", Image: "nginx:1.27", ImageID: "605c77e624dd", Engine: "docker", State: "running"},
 		{ID: "abcdef012345", Name: "shop-5d9c/web", Image: "web:2", Engine: "containerd", State: "running"}}

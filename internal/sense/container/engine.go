@@ -8,20 +8,23 @@ import (
 	"net"
 	"net/http"
 	"net/url"
-	"os"
-	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/slowray/slowray/internal/budget"
+	"github.com/slowray/slowray/internal/sense/app/logtail/prefork"
+	"github.com/slowray/slowray/internal/sense/app/logtail/rootfs"
 )
 
 // engine is one that answers on a socket.
 type engine struct {
 	name   string // "docker", "podman"
+	comm   string
 	pid    int
+	uid    uint32
 	socket string // as the engine sees it
 	proc   string
 }
@@ -73,62 +76,69 @@ func hostSockets(args []string) []string {
 	return out
 }
 
-// findEngines looks for engines among processes.
-func findEngines(proc string, procs []Process) []engine {
-	var out []engine
+// Bounds of the engines: that are asked, and processes that are looked at, which may
+// call themselves what they like.
+const (
+	maxEngines    = 4
+	maxCandidates = 256
+	maxSockets    = 4 // of one process
+)
+
+// findEngines looks for engines among processes, those of root first: what they say
+// counts more than what others do, who may call a program of theirs as they like.
+func findEngines(b *budget.Budget, proc string, procs []Process) []engine {
+	var candidates []engine
 	for _, p := range procs {
-		if p.Comm != "dockerd" && p.Comm != "podman" {
+		if p.Comm != "dockerd" && p.Comm != "podman" || len(candidates) == maxCandidates {
 			continue
 		}
-		f, err := os.Open(filepath.Join(proc, strconv.Itoa(p.PID), "cmdline"))
-		if err != nil {
-			continue
+		uid, _, ok := prefork.User(proc, p.PID)
+		if ok {
+			candidates = append(candidates, engine{comm: p.Comm, pid: p.PID, proc: proc, uid: uid})
 		}
-		b, _ := io.ReadAll(io.LimitReader(f, 64<<10))
-		f.Close()
-		name, sockets := engineOf(p.Comm, strings.Split(string(b), "\x00"))
-		for _, path := range sockets {
-			e := engine{name: name, pid: p.PID, socket: path, proc: proc}
-			if e.there() && !slices.ContainsFunc(out, func(o engine) bool { return o.pid == e.pid }) {
-				out = append(out, e)
-			}
-		}
-		if len(out) >= maxEngines {
+	}
+	slices.SortStableFunc(candidates, func(a, b engine) int { return boolInt(a.uid != 0) - boolInt(b.uid != 0) })
+	var out []engine
+	for _, e := range candidates {
+		if len(out) == maxEngines || b.Err() != nil {
 			break
+		}
+		var sockets []string
+		e.name, sockets = engineOf(e.comm, prefork.Args(proc, e.pid))
+		for _, path := range sockets[:min(len(sockets), maxSockets)] {
+			e.socket = path
+			if st, err := e.root(b).Stat(path); err == nil && st.Mode&unix.S_IFMT == unix.S_IFSOCK {
+				out = append(out, e)
+				break
+			}
 		}
 	}
 	return out
 }
 
-const maxEngines = 4
-
-// path is the socket as slowray reaches it.
-func (e *engine) path() string {
-	return fmt.Sprintf("%s/%d/root%s", e.proc, e.pid, e.socket)
+// root is the root directory of the engine.
+func (e *engine) root(b *budget.Budget) rootfs.Root {
+	return rootfs.At(fmt.Sprintf("%s/%d/root", e.proc, e.pid), b)
 }
 
-func (e *engine) there() bool {
-	st, err := os.Stat(e.path())
-	return err == nil && st.Mode()&os.ModeSocket != 0
-}
-
-// dial connects to the socket through a descriptor: the path of a socket in an
-// address has at most 107 bytes (unix(7)).
-func (e *engine) dial(ctx context.Context, _, _ string) (net.Conn, error) {
-	fd, err := unix.Open(e.path(), unix.O_PATH|unix.O_CLOEXEC, 0)
+// dial connects to the socket of the engine, where its own user listens.
+func (e *engine) dial(ctx context.Context, b *budget.Budget) (net.Conn, error) {
+	conn, uid, err := e.root(b).Dial(ctx, e.socket)
 	if err != nil {
 		return nil, err
 	}
-	defer unix.Close(fd)
-	var d net.Dialer
-	return d.DialContext(ctx, "unix", fmt.Sprintf("/proc/self/fd/%d", fd))
+	if e.uid != 0 && uid != e.uid {
+		conn.Close()
+		return nil, fmt.Errorf("%s: the socket is another user's", e.socket)
+	}
+	return conn, nil
 }
 
 // get asks for one path of the API and reads the answer with read.
-func (e *engine) get(ctx context.Context, path string, query url.Values, read func(*json.Decoder) error) error {
-	ctx, cancel := context.WithTimeout(ctx, apiTimeout)
+func (e *engine) get(b *budget.Budget, path string, query url.Values, read func(*json.Decoder) error) error {
+	ctx, cancel := context.WithTimeout(context.Background(), min(apiTimeout, b.TimeLeft()))
 	defer cancel()
-	t := &http.Transport{DialContext: e.dial, DisableKeepAlives: true}
+	t := &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return e.dial(ctx, b) }}
 	defer t.CloseIdleConnections()
 	u := url.URL{Scheme: "http", Host: "engine", Path: path, RawQuery: query.Encode()}
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
@@ -143,7 +153,7 @@ func (e *engine) get(ctx context.Context, path string, query url.Values, read fu
 	if resp.StatusCode != http.StatusOK {
 		return fmt.Errorf("%s (pid %d): %s: %s", e.name, e.pid, path, resp.Status)
 	}
-	if err := read(json.NewDecoder(io.LimitReader(resp.Body, maxBody))); err != nil {
+	if err := read(json.NewDecoder(io.LimitReader(b.Reader(resp.Body), maxBody))); err != nil {
 		return fmt.Errorf("%s (pid %d): %s: %w", e.name, e.pid, path, err)
 	}
 	return nil

@@ -2,7 +2,6 @@ package container
 
 import (
 	"context"
-	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -10,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/slowray/slowray/internal/budget"
 	"github.com/slowray/slowray/internal/observe"
 )
 
@@ -27,6 +27,8 @@ type Namer struct {
 }
 
 const askAgain = 5 * time.Second
+
+const maxComm = 64 // bytes of the name of a process
 
 // NewNamer asks the engines once.
 func (r Reader) NewNamer() *Namer {
@@ -56,7 +58,7 @@ func (n *Namer) Name(id string) string {
 }
 
 func (n *Namer) ask(ids []string) {
-	list, _ := n.reader.Names(context.Background(), n.reader.Processes(), ids)
+	list, _ := n.reader.Names(budget.New(context.Background(), Limits), n.reader.Processes(), ids)
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for _, id := range n.unsure { // to be asked for again
@@ -81,7 +83,7 @@ func (r Reader) Processes() []Process {
 	}
 	var out []Process
 	for _, path := range comms {
-		b, err := os.ReadFile(path)
+		b, err := budget.Head(path, maxComm)
 		if comm := strings.TrimSpace(string(b)); err == nil && (comm == "dockerd" || comm == "podman") {
 			if pid, err := strconv.Atoi(filepath.Base(filepath.Dir(path))); err == nil {
 				out = append(out, Process{PID: pid, Comm: comm})

@@ -2,14 +2,15 @@ package container
 
 import (
 	"encoding/json"
-	"io"
-	"os"
-	"path/filepath"
+	"maps"
+	"path"
 	"regexp"
 	"slices"
 	"strings"
 
+	"github.com/slowray/slowray/internal/budget"
 	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/sense/app/logtail/rootfs"
 )
 
 // stores are the lists of containers of containers/storage, which Podman and
@@ -18,7 +19,7 @@ var stores = []string{"var/lib/containers/storage/overlay-containers/containers.
 
 // bundles are the directories of containerd's running containers, by namespace
 // and id (runtime v2); config.json is the runtime's (OCI).
-const bundles = "run/containerd/io.containerd.runtime.v2.task/*/"
+const bundles = "/run/containerd/io.containerd.runtime.v2.task"
 
 // annotations of a bundle that name its container, with what stands before it.
 var annotations = struct{ name, pod, image []string }{
@@ -28,7 +29,7 @@ var annotations = struct{ name, pod, image []string }{
 }
 
 // readStores reads the containers of containers/storage below root.
-func readStores(root string) []observe.Container {
+func readStores(b *budget.Budget, root rootfs.Root) []observe.Container {
 	var out []observe.Container
 	for _, path := range stores {
 		var list []struct {
@@ -36,10 +37,13 @@ func readStores(root string) []observe.Container {
 			Names    []string `json:"names"`
 			Metadata string   `json:"metadata"`
 		}
-		if readJSON(filepath.Join(root, path), &list) != nil {
+		if readJSON(b, root, path, &list) != nil {
 			continue
 		}
 		for _, l := range list[:min(len(list), maxListed)] {
+			if b.Node() != nil {
+				break
+			}
 			var meta struct {
 				Image   string `json:"image-name"`
 				ImageID string `json:"image-id"`
@@ -58,24 +62,39 @@ func readStores(root string) []observe.Container {
 	return out
 }
 
+// directories notes the directories in one by the id that they are named by.
+func directories(b *budget.Budget, root rootfs.Root, dir string, into map[string]string) {
+	names, _ := root.ReadDir(dir)
+	for _, n := range names {
+		if b.Node() != nil {
+			return
+		}
+		if id := shortID(n); into[id] == "" {
+			into[id] = path.Join(dir, n)
+		}
+	}
+}
+
 var hexID = regexp.MustCompile(`^[0-9a-f]{12,64}$`)
 
 // readBundles reads the names of containers of containerd below root, of those
 // with these ids.
-func readBundles(root string, ids []string) []observe.Container {
+func readBundles(b *budget.Budget, root rootfs.Root, ids []string) []observe.Container {
 	var out []observe.Container
+	dirs := map[string]string{}
+	spaces, _ := root.ReadDir(bundles) // there is none without containerd
+	for _, space := range spaces {
+		directories(b, root, path.Join(bundles, space), dirs)
+	}
 	for _, id := range ids {
-		if !hexID.MatchString(id) {
-			continue
-		}
-		found, err := filepath.Glob(filepath.Join(root, bundles, id+"*", "config.json"))
-		if err != nil || len(found) == 0 {
+		dir, ok := dirs[shortID(id)]
+		if !ok || !hexID.MatchString(id) {
 			continue
 		}
 		var spec struct {
 			Annotations map[string]string `json:"annotations"`
 		}
-		if readJSON(found[0], &spec) != nil {
+		if readJSON(b, root, path.Join(dir, "config.json"), &spec) != nil {
 			continue
 		}
 		first := func(keys []string) string {
@@ -99,18 +118,17 @@ func readBundles(root string, ids []string) []observe.Container {
 
 // dockerDir is where Docker keeps what it knows of its containers, unless its data-root
 // says otherwise; a directory for each, named by its ID.
-const dockerDir = "var/lib/docker/containers"
+const dockerDir = "/var/lib/docker/containers"
 
 // readDocker reads the containers of Docker with these ids below root: where its socket
 // answers nobody. The file is Docker's own (daemon/container, ConfigV2 since 1.8).
-func readDocker(root string, ids []string) []observe.Container {
+func readDocker(b *budget.Budget, root rootfs.Root, ids []string) []observe.Container {
 	var out []observe.Container
+	dirs := map[string]string{}
+	directories(b, root, dockerDir, dirs)
 	for _, id := range ids {
-		if !hexID.MatchString(id) {
-			continue
-		}
-		found, err := filepath.Glob(filepath.Join(root, dockerDir, id+"*", "config.v2.json"))
-		if err != nil || len(found) == 0 {
+		dir, ok := dirs[shortID(id)]
+		if !ok || !hexID.MatchString(id) {
 			continue
 		}
 		var c struct {
@@ -121,7 +139,7 @@ func readDocker(root string, ids []string) []observe.Container {
 				Running bool
 			}
 		}
-		if readJSON(found[0], &c) != nil || c.Config.Image == "" && c.Name == "" {
+		if readJSON(b, root, path.Join(dir, "config.v2.json"), &c) != nil || c.Config.Image == "" && c.Name == "" {
 			continue
 		}
 		state := "exited"
@@ -134,14 +152,19 @@ func readDocker(root string, ids []string) []observe.Container {
 }
 
 // readJSON reads a file of at most 4 MB.
-func readJSON(path string, into any) error {
-	f, err := os.Open(path)
+func readJSON(b *budget.Budget, root rootfs.Root, name string, into any) error {
+	text, _, err := root.ReadFile(name, maxBody)
+	if err == nil {
+		err = b.Nodes(int64(len(text) / bytesOfNode))
+	}
 	if err != nil {
 		return err
 	}
-	defer f.Close()
-	return json.NewDecoder(io.LimitReader(f, maxBody)).Decode(into)
+	return json.Unmarshal([]byte(text), into)
 }
+
+// bytesOfNode is how much JSON takes as long to read as an item of a budget.
+const bytesOfNode = 64
 
 // same says that an id of a control group and that of an engine are one: either
 // may be shortened.
@@ -150,10 +173,37 @@ func same(a, b string) bool {
 	return n > 0 && a[:n] == b[:n]
 }
 
+// idSet holds ids, which may be shortened.
+type idSet struct {
+	whole map[string]bool // as they are shown
+	parts []string        // shorter ones
+}
+
+func newIDSet() *idSet { return &idSet{whole: map[string]bool{}} }
+
+func (s *idSet) add(id string) {
+	if short := shortID(id); len(short) == shownID {
+		s.whole[short] = true
+	} else {
+		s.parts = append(s.parts, short)
+	}
+}
+
+func (s *idSet) has(id string) bool {
+	short := shortID(id)
+	return s.whole[short] || slices.ContainsFunc(s.parts, func(p string) bool { return same(p, short) }) ||
+		len(short) < shownID && slices.ContainsFunc(slices.Collect(maps.Keys(s.whole)), func(w string) bool { return same(w, short) })
+}
+
 // add puts containers into a list that are not in it yet.
 func add(to []observe.Container, more []observe.Container) []observe.Container {
+	known := map[string]bool{}
+	for i := range to {
+		known[to[i].ID] = true
+	}
 	for _, c := range more {
-		if !slices.ContainsFunc(to, func(o observe.Container) bool { return o.ID == c.ID }) {
+		if !known[c.ID] {
+			known[c.ID] = true
 			to = append(to, c)
 		}
 	}

@@ -2,6 +2,7 @@ package cpython
 
 import (
 	"bufio"
+	"context"
 	"fmt"
 	"os"
 	"os/exec"
@@ -9,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/slowray/slowray/internal/budget"
 	"github.com/slowray/slowray/internal/sense/procmem"
 )
 
@@ -46,7 +48,7 @@ func TestStacks(t *testing.T) {
 		if line, _ := bufio.NewReader(out).ReadString('\n'); line != "ready\n" {
 			continue
 		}
-		p, err := Open("/proc", cmd.Process.Pid, procmem.Read)
+		p, err := Open(ample(), "/proc", cmd.Process.Pid, procmem.Read)
 		if err != nil {
 			t.Logf("%s: %v", python, err)
 			continue
@@ -56,7 +58,7 @@ func TestStacks(t *testing.T) {
 		// It says that it is ready one line before it sleeps.
 		for range 50 {
 			var told []string
-			for _, stack := range p.Stacks() {
+			for _, stack := range p.Stacks(ample()) {
 				var names []string
 				for i := range stack {
 					names = append(names, stack[i].String())
@@ -77,7 +79,7 @@ func TestStacks(t *testing.T) {
 	if tried == 0 {
 		t.Skip("no Python of 3.11 to 3.13 here")
 	}
-	if _, err := Open("/proc", os.Getpid(), procmem.Read); err != ErrNotPython {
+	if _, err := Open(ample(), "/proc", os.Getpid(), procmem.Read); err != ErrNotPython {
 		t.Errorf("this program: %v", err)
 	}
 }
@@ -115,7 +117,7 @@ func TestOwner(t *testing.T) {
 	if _, err := fmt.Fscan(bufio.NewReader(out), &holder, &with, &call); err != nil {
 		t.Fatal(err)
 	}
-	p, err := Open("/proc", cmd.Process.Pid, procmem.Read)
+	p, err := Open(ample(), "/proc", cmd.Process.Pid, procmem.Read)
 	if err != nil {
 		t.Skipf("SKIP: %v", err)
 	}
@@ -129,11 +131,16 @@ func TestOwner(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%q: %v", b, err)
 		}
-		if got := p.Owner(tid, lock); got != holder {
+		if got := p.Owner(ample(), tid, lock); got != holder {
 			t.Errorf("thread %d waits for the lock of %d, not %d", tid, got, holder)
 		}
-		if got := p.Owner(tid, lock+8) + p.Owner(holder, lock) + p.Owner(1, lock); got != 0 {
+		if got := p.Owner(ample(), tid, lock+8) + p.Owner(ample(), holder, lock) + p.Owner(ample(), 1, lock); got != 0 {
 			t.Errorf("%d owns what is no lock, or nobody waits for", got)
 		}
 	}
+}
+
+// ample is a budget that no real program uses up.
+func ample() *budget.Budget {
+	return budget.New(context.Background(), budget.Limits{Bytes: 1 << 30, Wall: time.Minute})
 }

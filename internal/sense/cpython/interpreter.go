@@ -1,13 +1,17 @@
 package cpython
 
 import (
+	"cmp"
 	"debug/elf"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
 
+	"github.com/slowray/slowray/internal/budget"
+	"github.com/slowray/slowray/internal/sense/elffile"
 	"github.com/slowray/slowray/internal/sense/procmem"
 )
 
@@ -55,8 +59,8 @@ var versionIn = regexp.MustCompile(`python(3\.\d+)`)
 
 // Open finds the interpreter in a process below proc ("/proc"); ErrNotPython when
 // there is none.
-func Open(proc string, pid int, memory procmem.Reader) (*Interpreter, error) {
-	base, path, version, err := library(proc, pid)
+func Open(b *budget.Budget, proc string, pid int, memory procmem.Reader) (*Interpreter, error) {
+	m, version, err := library(b, proc, pid)
 	if err != nil {
 		return nil, err
 	}
@@ -64,17 +68,23 @@ func Open(proc string, pid int, memory procmem.Reader) (*Interpreter, error) {
 	if !known {
 		return nil, fmt.Errorf("stacks of Python %s are not read", version)
 	}
-	at, err := runtimeIn(filepath.Join(proc, fmt.Sprint(pid), "root", path), base)
+	f, err := procmem.OpenFile(proc, pid, &m)
 	if err != nil {
 		return nil, err
 	}
-	return &Interpreter{Version: version, memory: procmem.Process{PID: pid, Read: memory}, layout: l, runtime: at, codes: map[uint64]*code{}}, nil
+	defer f.Close()
+	at, err := runtimeIn(b, f, m.Start)
+	if err != nil {
+		elffile.Refuse(b, f, err)
+		return nil, err
+	}
+	return &Interpreter{Version: version, memory: procmem.Process{PID: pid, Read: memory, Budget: b}, layout: l, runtime: at, codes: map[uint64]*code{}}, nil
 }
 
 // library is where the interpreter was loaded: a library, or the program itself,
 // which may only call it.
-func library(proc string, pid int) (base uint64, path, version string, err error) {
-	base, path, err = procmem.Loaded(proc, pid, func(path string) (ok, done bool) {
+func library(b *budget.Budget, proc string, pid int) (m procmem.Mapping, version string, err error) {
+	m, err = procmem.Loaded(b, proc, pid, func(path string) (ok, done bool) {
 		name := filepath.Base(path)
 		v := versionIn.FindStringSubmatch(name)
 		inLibrary := strings.HasPrefix(name, "libpython")
@@ -87,34 +97,27 @@ func library(proc string, pid int) (base uint64, path, version string, err error
 	if errors.Is(err, procmem.ErrNoMapping) {
 		err = ErrNotPython
 	}
-	return base, path, version, err
+	return m, version, err
 }
 
 // runtimeIn is the address of _PyRuntime in a file that was loaded at base.
-func runtimeIn(path string, base uint64) (at uint64, err error) {
+func runtimeIn(b *budget.Budget, file *os.File, base uint64) (at uint64, err error) {
 	defer func() {
 		if r := recover(); r != nil {
 			err = fmt.Errorf("its file is damaged: %v", r)
 		}
 	}()
-	f, err := elf.Open(path)
+	f, err := elffile.Open(b, file)
 	if err != nil {
 		return 0, err
 	}
-	defer f.Close()
 	if f.Type == elf.ET_EXEC {
 		base = 0
 	}
-	for _, table := range []func() ([]elf.Symbol, error){f.DynamicSymbols, f.Symbols} {
-		symbols, err := table()
-		if err != nil {
-			continue
-		}
-		for _, s := range symbols {
-			if s.Name == "_PyRuntime" {
-				return base + s.Value, nil
-			}
+	for _, kind := range []elf.SectionType{elf.SHT_DYNSYM, elf.SHT_SYMTAB} {
+		if s, ok := f.Lookup(kind, "_PyRuntime"); ok {
+			return base + s.Value, nil
 		}
 	}
-	return 0, errors.New("it has no symbol _PyRuntime")
+	return 0, cmp.Or(b.Err(), errors.New("it has no symbol _PyRuntime"))
 }

@@ -3,6 +3,7 @@ package cpython
 import (
 	"bytes"
 
+	"github.com/slowray/slowray/internal/budget"
 	"github.com/slowray/slowray/internal/sense/procmem"
 )
 
@@ -31,7 +32,8 @@ const (
 // Owner is the thread that holds the RLock for whose semaphore, at address lock, the thread
 // tid waits, both by the numbers that the process itself sees; 0 when it waits
 // for something else. Of its other locks Python writes down no owner.
-func (p *Interpreter) Owner(tid int, lock uint64) int {
+func (p *Interpreter) Owner(b *budget.Budget, tid int, lock uint64) int {
+	p.memory.Budget = b
 	waiter, owner := uint64(0), uint64(0)
 	p.eachThread(func(thread uint64, n int) bool {
 		if n == tid {

@@ -5,6 +5,7 @@ import (
 	"path"
 	"strings"
 
+	"github.com/slowray/slowray/internal/budget"
 	"github.com/slowray/slowray/internal/sense/procmem"
 )
 
@@ -28,8 +29,10 @@ const (
 )
 
 // Stacks is where the threads are, innermost first, by the number that the
-// process itself sees of each.
-func (p *Interpreter) Stacks() map[int][]Frame {
+// process itself sees of each. Over the budget those are missing that were not
+// read until then.
+func (p *Interpreter) Stacks(b *budget.Budget) map[int][]Frame {
+	p.memory.Budget = b
 	out := map[int][]Frame{}
 	p.eachThread(func(thread uint64, tid int) bool {
 		if stack := p.stack(thread); tid > 0 && len(stack) > 0 {

@@ -1,6 +1,7 @@
 package dns
 
 import (
+	"context"
 	"errors"
 	"net"
 	"net/netip"
@@ -13,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/slowray/slowray/internal/bpf"
+	"github.com/slowray/slowray/internal/budget"
 	"github.com/slowray/slowray/internal/observe"
 	"github.com/slowray/slowray/internal/sense/host"
 )
@@ -29,7 +31,11 @@ func TestParseResolver(t *testing.T) {
 			observe.Resolver{File: resolvConf, NameServers: []string{"192.0.2.1", "::1", "a"}, Search: []string{"example.com"}, NDots: 1, TimeoutSeconds: 1, Attempts: 5, Rotate: true}},
 		{"escape sequences", "nameserver 192.0.2.\x1b[1m1\n", observe.Resolver{File: resolvConf, NameServers: []string{"192.0.2.[1m1"}, NDots: 1, TimeoutSeconds: 5, Attempts: 2}},
 	} {
-		if diff := cmp.Diff(c.want, *parseResolver([]byte(c.text))); diff != "" {
+		got, err := parseResolver(enough(), c.text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(c.want, *got); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", c.name, diff)
 		}
 	}
@@ -49,22 +55,29 @@ func TestReadResolverInRoot(t *testing.T) {
 	if err := os.Symlink("/run/stub", filepath.Join(root, "etc/resolv.conf")); err != nil {
 		t.Fatal(err)
 	}
-	r, err := ReadResolver(root)
+	r, err := ReadResolver(enough(), root)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if len(r.NameServers) != 1 || r.NameServers[0] != "192.0.2.9" {
 		t.Errorf("name servers %v", r.NameServers)
 	}
-	if _, err := ReadResolver(t.TempDir()); !errors.Is(err, os.ErrNotExist) {
+	if _, err := ReadResolver(enough(), t.TempDir()); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("without the file: %v", err)
 	}
+}
+
+func enough() *budget.Budget {
+	return budget.New(context.Background(), budget.Limits{Wall: time.Minute})
 }
 
 func FuzzParseResolver(f *testing.F) {
 	f.Add([]byte("nameserver 10.96.0.10\nsearch a b\noptions ndots:5 timeout:1\n"))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		r := parseResolver(b)
+		r, err := parseResolver(enough(), string(b))
+		if err != nil {
+			return
+		}
 		if len(r.NameServers) > 3 || len(r.Search) > 32 || r.NDots > 15 || r.TimeoutSeconds > 30 || r.Attempts > 5 {
 			t.Errorf("out of bounds: %+v", r)
 		}

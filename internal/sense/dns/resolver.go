@@ -1,11 +1,10 @@
 package dns
 
 import (
-	"bufio"
-	"bytes"
 	"strconv"
 	"strings"
 
+	"github.com/slowray/slowray/internal/budget"
 	"github.com/slowray/slowray/internal/observe"
 	"github.com/slowray/slowray/internal/sense/app/logtail/rootfs"
 )
@@ -14,22 +13,24 @@ import (
 const resolvConf = "/etc/resolv.conf"
 
 // ReadResolver reads resolv.conf as a process sees it whose root is at dir, a
-// directory as "/proc/PID/root". The error is that of the file.
-func ReadResolver(dir string) (*observe.Resolver, error) {
-	b, _, err := rootfs.At(dir).ReadFile(resolvConf, 64<<10)
+// directory as "/proc/PID/root". The error is that of the file, or of the budget.
+func ReadResolver(b *budget.Budget, dir string) (*observe.Resolver, error) {
+	text, _, err := rootfs.At(dir, b).ReadFile(resolvConf, 64<<10)
 	if err != nil {
 		return nil, err
 	}
-	return parseResolver(b), nil
+	return parseResolver(b, text)
 }
 
 // parseResolver reads resolv.conf(5) with the C library's defaults. Of several
 // search and domain lines the last counts; of name servers the first three do.
-func parseResolver(b []byte) *observe.Resolver {
+func parseResolver(b *budget.Budget, text string) (*observe.Resolver, error) {
 	r := &observe.Resolver{File: resolvConf, NDots: 1, TimeoutSeconds: 5, Attempts: 2}
-	lines := bufio.NewScanner(bytes.NewReader(b))
-	for lines.Scan() {
-		f := strings.Fields(lines.Text())
+	for line := range strings.Lines(text) {
+		if err := b.Node(); err != nil {
+			return nil, err
+		}
+		f := strings.Fields(line)
 		if len(f) < 2 || f[0][0] == '#' || f[0][0] == ';' {
 			continue
 		}
@@ -49,7 +50,7 @@ func parseResolver(b []byte) *observe.Resolver {
 			}
 		}
 	}
-	return r
+	return r, nil
 }
 
 func setOption(r *observe.Resolver, option string) {

@@ -2,6 +2,7 @@ package drop
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -12,6 +13,7 @@ import (
 	"github.com/cilium/ebpf/link"
 
 	"github.com/slowray/slowray/internal/bpf"
+	"github.com/slowray/slowray/internal/budget"
 	"github.com/slowray/slowray/internal/observe"
 	"github.com/slowray/slowray/internal/sense/symbol"
 )
@@ -205,7 +207,7 @@ func functions(space *symbol.Space, places []uint64) map[uint64]string {
 	for i, p := range places {
 		locations[i] = space.Kernel(p)
 	}
-	frames, _ := space.Frames(locations) // without a name the reason has to do
+	frames, _ := space.Frames(budget.New(context.Background(), symbol.Limits), locations) // without a name the reason has to do
 	for i := range frames {
 		if frames[i].Name != "[kernel]" {
 			// What the compiler made of a function keeps its name: "f.isra.0".

@@ -250,23 +250,6 @@ func TestParseCounters(t *testing.T) {
 	}
 }
 
-// FuzzLegacy: whatever getsockopt() might give, nothing is read beyond it.
-func FuzzLegacy(f *testing.F) {
-	f.Add(make([]byte, 84), make([]byte, 400))
-	f.Fuzz(func(t *testing.T, info, entries []byte) {
-		if len(info) < infoSize {
-			return
-		}
-		for i := range legacyFamilies {
-			var out observe.Firewall
-			legacyFamilies[i].parse("filter", info, entries, &out)
-		}
-		for _, name := range []string{"tcp", "udp", "multiport", "statistic", "limit", "connlimit", "comment", "state", "conntrack"} {
-			extension(&observe.FirewallRule{}, name, 3, entries)
-		}
-	})
-}
-
 // BenchmarkReadCounts reads the counters of 2,000 rules.
 func BenchmarkReadCounts(b *testing.B) {
 	needs(b, "nft")

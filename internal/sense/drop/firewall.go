@@ -108,11 +108,12 @@ type ruleSet struct {
 	backend, family, table string
 	hooks                  map[string]string   // base chain → hook
 	jumps                  map[string][]string // chain → chains that it jumps to
+	known                  map[[2]string]bool  // the same, by both
 	dropping               []observe.FirewallRule
 }
 
 func newRuleSet(backend, family, table string) *ruleSet {
-	return &ruleSet{backend: backend, family: family, table: table, hooks: map[string]string{}, jumps: map[string][]string{}}
+	return &ruleSet{backend: backend, family: family, table: table, hooks: map[string]string{}, jumps: map[string][]string{}, known: map[[2]string]bool{}}
 }
 
 func (s *ruleSet) add(r observe.FirewallRule) {
@@ -121,7 +122,8 @@ func (s *ruleSet) add(r observe.FirewallRule) {
 }
 
 func (s *ruleSet) jump(from, to string) {
-	if to != "" && !slices.Contains(s.jumps[from], to) {
+	if to != "" && !s.known[[2]string{from, to}] {
+		s.known[[2]string{from, to}] = true
 		s.jumps[from] = append(s.jumps[from], to)
 	}
 }
@@ -129,20 +131,22 @@ func (s *ruleSet) jump(from, to string) {
 // into says of each rule from which hooks packets come to it, and keeps those
 // that any come to.
 func (s *ruleSet) into(f *observe.Firewall) {
-	reached := map[string][]string{}
+	bases := map[string][]string{}
 	for base, hook := range s.hooks {
+		bases[hook] = append(bases[hook], base)
+	}
+	// Hooks are few, chains may be many thousands: each is come to once for a hook.
+	reached := map[string][]string{}
+	for hook, todo := range bases {
 		seen := map[string]bool{}
-		todo := []string{base}
 		for len(todo) > 0 {
-			chain := todo[0]
-			todo = todo[1:]
+			chain := todo[len(todo)-1]
+			todo = todo[:len(todo)-1]
 			if seen[chain] {
 				continue
 			}
 			seen[chain] = true
-			if !slices.Contains(reached[chain], hook) {
-				reached[chain] = append(reached[chain], hook)
-			}
+			reached[chain] = append(reached[chain], hook)
 			todo = append(todo, s.jumps[chain]...)
 		}
 	}

@@ -60,8 +60,7 @@ func dumpRules() ([]nftRule, error) {
 	if err := unix.Sendto(sock, msg, 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
 		return nil, err
 	}
-	var rules []nftRule
-	numbers := map[ruleID]int{}
+	dump := ruleDump{numbers: map[ruleID]int{}}
 	buf := make([]byte, 128<<10)
 	for {
 		n, err := unix.Read(sock, buf)
@@ -69,32 +68,47 @@ func dumpRules() ([]nftRule, error) {
 			continue
 		}
 		if err != nil {
-			return rules, err
+			return dump.rules, err
 		}
-		for b := buf[:n]; len(b) >= unix.NLMSG_HDRLEN; {
-			size := int(ne.Uint32(b))
-			if size < unix.NLMSG_HDRLEN || size > len(b) {
-				return rules, errors.New("malformed netlink message")
-			}
-			switch kind := ne.Uint16(b[4:]); {
-			case kind == unix.NLMSG_DONE, kind == unix.NLMSG_ERROR:
-				if size >= unix.NLMSG_HDRLEN+4 {
-					if code := int32(ne.Uint32(b[unix.NLMSG_HDRLEN:])); code < 0 {
-						return rules, unix.Errno(-code)
-					}
-				}
-				return rules, nil
-			case size >= unix.NLMSG_HDRLEN+4 && kind == unix.NFNL_SUBSYS_NFTABLES<<8|unix.NFT_MSG_NEWRULE && len(rules) < maxRules:
-				r := parseRule(b[unix.NLMSG_HDRLEN:size])
-				chain := r.id()
-				chain.handle = 0
-				numbers[chain]++
-				r.number = numbers[chain]
-				rules = append(rules, r)
-			}
-			b = b[min((size+3)&^3, len(b)):]
+		if done, err := dump.take(buf[:n]); done || err != nil {
+			return dump.rules, err
 		}
 	}
+}
+
+// ruleDump is a dump of rules while it comes.
+type ruleDump struct {
+	rules   []nftRule
+	numbers map[ruleID]int // rules so far, by chain
+}
+
+// take reads the messages of one datagram. It is done with the last one of the dump.
+func (d *ruleDump) take(b []byte) (done bool, err error) {
+	ne := binary.NativeEndian
+	for len(b) >= unix.NLMSG_HDRLEN {
+		size := int(ne.Uint32(b))
+		if size < unix.NLMSG_HDRLEN || size > len(b) {
+			return false, errors.New("malformed netlink message")
+		}
+		switch kind := ne.Uint16(b[4:]); {
+		case kind == unix.NLMSG_DONE, kind == unix.NLMSG_ERROR:
+			if size >= unix.NLMSG_HDRLEN+4 {
+				if code := int32(ne.Uint32(b[unix.NLMSG_HDRLEN:])); code < 0 {
+					return true, unix.Errno(-code)
+				}
+			}
+			return true, nil
+		case size >= unix.NLMSG_HDRLEN+4 && kind == unix.NFNL_SUBSYS_NFTABLES<<8|unix.NFT_MSG_NEWRULE && len(d.rules) < maxRules:
+			r := parseRule(b[unix.NLMSG_HDRLEN:size])
+			chain := r.id()
+			chain.handle = 0
+			d.numbers[chain]++
+			r.number = d.numbers[chain]
+			d.rules = append(d.rules, r)
+		}
+		b = b[min((size+3)&^3, len(b)):]
+	}
+	return false, nil
 }
 
 // attributes calls visit with each netlink attribute of b.

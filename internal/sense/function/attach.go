@@ -175,7 +175,7 @@ func (t *Tracer) attachAll() error {
 // attachFile attaches one program to places in a file. Places that the kernel
 // refuses are left out, and told.
 func (t *Tracer) attachFile(im *image, program string, ret bool, sites []int) error {
-	ex, err := link.OpenExecutable(im.open)
+	ex, err := link.OpenExecutable(im.path())
 	if err != nil {
 		return fmt.Errorf("%s: %w", im.name, unwrapPath(err))
 	}

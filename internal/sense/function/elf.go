@@ -3,16 +3,19 @@ package function
 import (
 	"cmp"
 	"debug/elf"
-	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/ianlancetaylor/demangle"
+
+	"github.com/slowray/slowray/internal/budget"
+	"github.com/slowray/slowray/internal/sense/elffile"
+	"github.com/slowray/slowray/internal/sense/procmem"
 )
 
 // elfFunc is a function in an ELF file.
@@ -27,12 +30,16 @@ type elfFunc struct {
 // shown is the name as people write it.
 func (s *elfFunc) shown() string { return demangled(s.name) }
 
+// maxShown bounds a demangled name, as a power of two: a name of some bytes may
+// repeat its parts, and those theirs (Itanium C++ ABI, 5.1.10).
+var maxShown = demangle.MaxLength(12)
+
 // demangled is a C++ or Rust name as people write it, with parameters.
 func demangled(name string) string {
 	if !strings.HasPrefix(name, "_Z") && !strings.HasPrefix(name, "_R") {
 		return name
 	}
-	return demangle.Filter(name)
+	return demangle.Filter(name, maxShown)
 }
 
 // called says whether a pattern means this function: by its name in the file,
@@ -48,15 +55,30 @@ func (s *elfFunc) called(pattern string) bool {
 	if match(pattern, full) {
 		return true
 	}
-	return match(pattern, demangle.Filter(s.name, demangle.NoParams, demangle.NoTemplateParams)) ||
-		match(pattern, demangle.Filter(s.name, demangle.NoParams))
+	return match(pattern, demangle.Filter(s.name, maxShown, demangle.NoParams, demangle.NoTemplateParams)) ||
+		match(pattern, demangle.Filter(s.name, maxShown, demangle.NoParams))
+}
+
+// all visits the functions that a pattern means until visit returns false. The
+// error is the budget's.
+func (im *image) all(pattern string, visit func(*elfFunc) bool) error {
+	for i := range im.symbols {
+		if err := im.budget.Node(); err != nil {
+			return fmt.Errorf("%s: %w", im.name, err)
+		}
+		if s := &im.symbols[i]; s.called(pattern) && !visit(s) {
+			break
+		}
+	}
+	return nil
 }
 
 // image is an ELF file that is open.
 type image struct {
 	file
+	budget  *budget.Budget
 	handle  *os.File
-	elf     *elf.File
+	elf     *elffile.File
 	symbols []elfFunc  // by address
 	golang  *goProgram // nil when it is none
 	noted   bool
@@ -64,34 +86,42 @@ type image struct {
 	planned map[uint64]bool // addresses of functions that are planned already
 }
 
-// maxText bounds what is read of a file at once.
-const maxText = 1 << 30
+// limits is what may be read of the files of one target: the names of a large
+// program of C++ take 100 MB.
+var limits = budget.Limits{Bytes: 2 << 30, Unpacked: 128 << 20, Nodes: 8 << 20, Wall: 20 * time.Second}
 
 // openImage opens an ELF file and reads its symbols. The caller closes it.
-func openImage(f file) (*image, error) {
-	handle, err := os.Open(f.open)
+func openImage(b *budget.Budget, f file) (*image, error) {
+	handle, err := f.handle()
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", f.name, unwrapPath(err))
 	}
-	im := &image{file: f, handle: handle, planned: map[uint64]bool{}}
-	if im.elf, err = elf.NewFile(handle); err != nil {
+	im := &image{file: f, budget: b, handle: handle, planned: map[uint64]bool{}}
+	if err := im.read(); err != nil {
 		handle.Close()
-		var format *elf.FormatError
-		if errors.As(err, &format) || errors.Is(err, io.EOF) {
-			return nil, fmt.Errorf("%s: not an ELF file", f.name)
-		}
 		return nil, fmt.Errorf("%s: %w", f.name, err)
 	}
+	return im, nil
+}
+
+func (im *image) read() (err error) {
+	if im.elf, err = elffile.New(im.budget, im.handle); err != nil {
+		return err
+	}
 	if im.elf.Class != elf.ELFCLASS64 {
-		handle.Close()
-		return nil, fmt.Errorf("%s: a 32-bit file, which is not supported", f.name)
+		return errors.New("a 32-bit file, which is not supported")
 	}
 	im.symbols = im.readSymbols(im.elf)
 	im.golang = im.findGo()
-	if im.golang != nil && !im.hasTable() {
-		im.symbols = append(im.symbols, im.golang.symbols()...)
-	} else if !im.hasTable() {
+	switch {
+	case im.hasTable():
+	case im.golang != nil:
+		im.addGoFunctions()
+	default:
 		im.addDebugFile()
+	}
+	if err := im.budget.Err(); err != nil {
+		return err // a part of the functions would be taken for all
 	}
 	slices.SortStableFunc(im.symbols, func(a, b elfFunc) int {
 		switch {
@@ -105,7 +135,7 @@ func openImage(f file) (*image, error) {
 		return 1
 	})
 	im.symbols = slices.CompactFunc(im.symbols, func(a, b elfFunc) bool { return a.addr == b.addr && a.name == b.name })
-	return im, nil
+	return nil
 }
 
 // unwrapPath takes the path out of an error: the one that is opened says less
@@ -118,6 +148,10 @@ func unwrapPath(err error) error {
 	return err
 }
 
+// path is where the kernel finds the very file that was read, whatever its name
+// leads to by now.
+func (im *image) path() string { return fmt.Sprintf("/proc/self/fd/%d", im.handle.Fd()) }
+
 func (im *image) close() { im.handle.Close() }
 
 func (im *image) hasTable() bool {
@@ -125,67 +159,66 @@ func (im *image) hasTable() bool {
 	return s != nil && s.Size > 0
 }
 
-// readSymbols reads the functions of both symbol tables.
-func (im *image) readSymbols(from *elf.File) []elfFunc {
-	static, _ := from.Symbols() // a broken table is as good as none
-	dynamic, _ := from.DynamicSymbols()
-	seen := make(map[elfFunc]bool, len(static)+len(dynamic))
-	out := make([]elfFunc, 0, len(static)+len(dynamic))
-	for _, s := range append(static, dynamic...) {
-		kind := elf.ST_TYPE(s.Info)
-		if kind != elf.STT_FUNC && kind != elf.STT_GNU_IFUNC || s.Section == elf.SHN_UNDEF || s.Value == 0 || s.Name == "" {
+// readSymbols reads the functions of both tables of symbols; a broken table is
+// as good as none.
+func (im *image) readSymbols(from *elffile.File) []elfFunc {
+	var out []elfFunc
+	for _, kind := range []elf.SectionType{elf.SHT_SYMTAB, elf.SHT_DYNSYM} {
+		t := from.Symbols(kind)
+		if t == nil {
 			continue
 		}
-		name, _, _ := strings.Cut(s.Name, "@")
-		one := elfFunc{name: name, addr: s.Value, size: s.Size, ifunc: kind == elf.STT_GNU_IFUNC, global: elf.ST_BIND(s.Info) != elf.STB_LOCAL}
-		if !seen[one] {
-			seen[one] = true
-			out = append(out, one)
-		}
+		_ = t.Each(func(s *elffile.Symbol) bool {
+			kind := elf.ST_TYPE(s.Info)
+			if kind != elf.STT_FUNC && kind != elf.STT_GNU_IFUNC || s.Section == elf.SHN_UNDEF || s.Value == 0 || !s.Named() {
+				return true
+			}
+			name, _, _ := strings.Cut(t.NameOfMany(s), "@")
+			if name != "" {
+				out = append(out, elfFunc{name: name, addr: s.Value, size: s.Size, ifunc: kind == elf.STT_GNU_IFUNC, global: elf.ST_BIND(s.Info) != elf.STB_LOCAL})
+			}
+			return true
+		})
 	}
 	return out
+}
+
+// addGoFunctions takes the functions of a stripped Go program from its own table.
+func (im *image) addGoFunctions() {
+	table, err := im.elf.GoFunctions()
+	if err != nil || table == nil {
+		return // a broken one is as good as none
+	}
+	_ = table.Each(func(f elffile.GoFunction) bool {
+		if f.Entry != 0 && f.End > f.Entry && f.Name != "" {
+			im.symbols = append(im.symbols, elfFunc{name: f.Name, addr: f.Entry, size: f.End - f.Entry})
+		}
+		return true
+	})
 }
 
 // addDebugFile takes the symbols of a stripped file from the file that a
 // distribution's package of debug symbols has installed for it.
 func (im *image) addDebugFile() {
-	id := im.buildID()
+	id := im.elf.BuildID()
 	if len(id) < 3 {
 		return
 	}
-	text := hex.EncodeToString(id)
-	roots := []string{""}
-	if i := strings.Index(im.open, "/map_files/"); i > 0 {
-		roots = append(roots, im.open[:i]+"/root")
-	} else if root, ok := strings.CutSuffix(im.open, "/exe"); ok {
-		roots = append(roots, root+"/root")
+	roots := []procmem.RootDir{procmem.RootAt("/")}
+	if im.pid != 0 {
+		roots = append(roots, procmem.Root("/proc", im.pid))
 	}
 	for _, root := range roots {
-		f, err := elf.Open(filepath.Join(root, "/usr/lib/debug/.build-id", text[:2], text[2:]+".debug"))
+		f, err := root.Open(filepath.Join("/usr/lib/debug/.build-id", id[:2], id[2:]+".debug"))
 		if err != nil {
 			continue
 		}
-		im.symbols = append(im.symbols, im.readSymbols(f)...)
-		f.Close()
-		return
+		defer f.Close()
+		if d, err := elffile.New(im.budget, f); err == nil {
+			im.symbols = append(im.symbols, im.readSymbols(d)...)
+			return
+		}
 	}
-}
-
-// buildID is the file's unique number, nil when it has none.
-func (im *image) buildID() []byte {
-	s := im.elf.Section(".note.gnu.build-id")
-	if s == nil || s.Size > 4096 {
-		return nil
-	}
-	data, err := s.Data()
-	if err != nil || len(data) < 16 {
-		return nil
-	}
-	size := im.elf.ByteOrder.Uint32(data[4:])
-	if uint64(size) > uint64(len(data)-16) {
-		return nil
-	}
-	return data[16 : 16+size]
 }
 
 // offsetOf is where in the file the code at a virtual address is.
@@ -210,21 +243,27 @@ func (im *image) dataOffsetOf(addr uint64) (uint64, bool) {
 
 // code reads the code of a function, nil when it cannot be read.
 func (im *image) code(s *elfFunc) []byte {
-	off, ok := im.offsetOf(s.addr)
-	if !ok || s.size == 0 || s.size > 16<<20 {
+	if s.size == 0 || s.size > maxCode {
 		return nil
 	}
-	code := make([]byte, s.size)
-	if _, err := im.handle.ReadAt(code, int64(off)); err != nil {
+	code := im.elf.Loaded(s.addr, s.size)
+	if uint64(len(code)) != s.size {
 		return nil
 	}
 	return code
 }
 
+// maxCode bounds the code of one function, bytes.
+const maxCode = 16 << 20
+
+// maxOverlaps is how many symbols before an address are asked whether it is theirs.
+const maxOverlaps = 256
+
 // at is the function at an address, nil when there is none.
 func (im *image) at(addr uint64) *elfFunc {
 	i, _ := slices.BinarySearchFunc(im.symbols, addr+1, func(s elfFunc, a uint64) int { return cmp.Compare(s.addr, a) })
-	for i--; i >= 0; i-- {
+	least := max(i-maxOverlaps, 0)
+	for i--; i >= least; i-- {
 		s := &im.symbols[i]
 		switch {
 		case addr-s.addr < s.size, s.size == 0 && addr-s.addr < 4096:

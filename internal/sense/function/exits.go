@@ -28,8 +28,7 @@ func (im *image) walksStacks() bool {
 	if im.golang != nil {
 		return true
 	}
-	needed, _ := im.elf.ImportedLibraries()
-	if slices.ContainsFunc(needed, isUnwinder) {
+	if slices.ContainsFunc(im.elf.Libraries(), isUnwinder) {
 		return true
 	}
 	return slices.ContainsFunc(im.symbols, func(s elfFunc) bool {
@@ -39,7 +38,7 @@ func (im *image) walksStacks() bool {
 
 // isLibrary says whether other programs may use the file.
 func (im *image) isLibrary() bool {
-	return im.elf.Type == elf.ET_DYN && !slices.ContainsFunc(im.elf.Progs, func(p *elf.Prog) bool { return p.Type == elf.PT_INTERP })
+	return im.elf.Type == elf.ET_DYN && !slices.ContainsFunc(im.elf.Progs, func(p elf.ProgHeader) bool { return p.Type == elf.PT_INTERP })
 }
 
 // keepsReturnAddress are functions that remember where they return to, and go

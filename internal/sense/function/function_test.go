@@ -1,6 +1,7 @@
 package function
 
 import (
+	"context"
 	"slices"
 	"strconv"
 	"strings"
@@ -35,7 +36,7 @@ func TestPlantedCalls(t *testing.T) {
 					Target: strconv.Itoa(p.pid()), Symbols: []string{"nap", "recurse", "jump", "tail", "tail_target", "burn", "hang", "allocate"},
 					Args: []Arg{{Number: 1, Type: "str"}, {Number: 2, Type: "i32"}}, Errors: "negative",
 				}
-				plan, err := Prepare(opt)
+				plan, err := Prepare(context.Background(), opt)
 				if err != nil {
 					t.Fatal(err)
 				}

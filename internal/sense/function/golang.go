@@ -1,30 +1,25 @@
 package function
 
 import (
-	"debug/buildinfo"
 	"debug/elf"
-	"debug/gosym"
+	"slices"
 	"strings"
 
 	"golang.org/x/arch/x86/x86asm"
+
+	"github.com/slowray/slowray/internal/sense/elffile"
 )
 
 // goProgram is what is known of a Go program.
 type goProgram struct {
 	from, to  uint64 // addresses of Go's own code
 	registers bool   // arguments and the goroutine are in registers
-	table     *gosym.Table
 }
 
 // findGo tells whether a file is a Go program.
 func (im *image) findGo() *goProgram {
-	var lines *elf.Section
-	for _, s := range im.elf.Sections {
-		if strings.HasSuffix(s.Name, ".gopclntab") {
-			lines = s
-		}
-	}
-	if lines == nil && im.elf.Section(".go.buildinfo") == nil {
+	lines := slices.ContainsFunc(im.elf.Sections, func(s elffile.Section) bool { return strings.HasSuffix(s.Name, ".gopclntab") })
+	if !lines && !im.elf.IsGo() {
 		return nil
 	}
 	g := &goProgram{}
@@ -40,28 +35,8 @@ func (im *image) findGo() *goProgram {
 	if text != nil && g.from == 0 {
 		g.from, g.to = text.Addr, text.Addr+text.Size
 	}
-	if lines != nil && text != nil && lines.Size < maxText && !im.hasTable() {
-		if data, err := lines.Data(); err == nil {
-			g.table = readLines(data, text.Addr)
-		}
-	}
 	g.registers = registersOf(im)
 	return g
-}
-
-// readLines reads Go's own table of functions, which also stripped programs
-// have. A broken one is as good as none: debug/gosym panics on some.
-func readLines(data []byte, text uint64) (t *gosym.Table) {
-	defer func() {
-		if recover() != nil {
-			t = nil
-		}
-	}()
-	t, err := gosym.NewTable(nil, gosym.NewLineTable(data, text))
-	if err != nil {
-		return nil
-	}
-	return t
 }
 
 // registersOf says whether g is in a register at every entry and return: since
@@ -70,35 +45,17 @@ func registersOf(im *image) bool {
 	if im.elf.Machine != elf.EM_X86_64 {
 		return true
 	}
-	info, err := buildinfo.Read(im.handle)
-	if err != nil {
-		return false
-	}
+	version := im.elf.GoVersion()
 	for _, old := range []string{"go1.0", "go1.1.", "go1.2.", "go1.3.", "go1.4", "go1.5", "go1.6", "go1.7", "go1.8", "go1.9", "go1.10", "go1.11", "go1.12", "go1.13", "go1.14", "go1.15", "go1.16"} {
-		if info.GoVersion == strings.TrimSuffix(old, ".") || strings.HasPrefix(info.GoVersion, strings.TrimSuffix(old, ".")+".") {
+		if version == strings.TrimSuffix(old, ".") || strings.HasPrefix(version, strings.TrimSuffix(old, ".")+".") {
 			return false
 		}
 	}
-	return strings.HasPrefix(info.GoVersion, "go") || strings.HasPrefix(info.GoVersion, "devel")
+	return strings.HasPrefix(version, "go") || strings.HasPrefix(version, "devel")
 }
 
 // has says whether an address is Go's own code, and not C's.
 func (g *goProgram) has(addr uint64) bool { return addr >= g.from && addr < g.to }
-
-// symbols are the functions by Go's own table.
-func (g *goProgram) symbols() []elfFunc {
-	if g.table == nil {
-		return nil
-	}
-	out := make([]elfFunc, 0, len(g.table.Funcs))
-	for i := range g.table.Funcs {
-		f := &g.table.Funcs[i]
-		if f.Sym != nil && f.Entry != 0 && f.End > f.Entry {
-			out = append(out, elfFunc{name: f.Name, addr: f.Entry, size: f.End - f.Entry})
-		}
-	}
-	return out
-}
 
 // afterStackCheck is the offset of a Go function's first instruction that is
 // run once for each call. Before it the function compares the stack pointer

@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -164,8 +165,13 @@ func kernelFunctions() ([]string, error) {
 		return nil, err
 	}
 	defer f.Close()
+	return parseFunctions(f)
+}
+
+// parseFunctions reads the names of functions in a file in the form of /proc/kallsyms.
+func parseFunctions(r io.Reader) ([]string, error) {
 	var out []string
-	sc := bufio.NewScanner(f)
+	sc := bufio.NewScanner(r)
 	for sc.Scan() {
 		fields := strings.Fields(sc.Text())
 		if len(fields) >= 3 && (fields[1] == "t" || fields[1] == "T") && !strings.Contains(fields[2], ".") {

@@ -1,6 +1,8 @@
 package function
 
 import (
+	"cmp"
+	"context"
 	"maps"
 	"slices"
 	"strings"
@@ -18,9 +20,9 @@ type Traceable struct {
 // List tells what can be watched in the target: functions and static probes of
 // its files; for the kernel, or when a pattern asks for them, tracepoints,
 // system calls and kernel functions. An empty pattern is everything.
-func List(opt Options, patterns []string) ([]Traceable, error) {
+func List(ctx context.Context, opt Options, patterns []string) ([]Traceable, error) {
 	opt.Symbols = patterns
-	p, err := newPlan(opt)
+	p, err := newPlan(ctx, opt)
 	if err != nil {
 		return nil, err
 	}
@@ -72,16 +74,19 @@ func (p *Plan) listFiles(pat *pattern) ([]Traceable, error) {
 		if !pat.isIn(im.base()) {
 			continue
 		}
-		for i := range im.symbols {
-			s := &im.symbols[i]
-			if _, ok := im.offsetOf(s.addr); !ok || !s.called(pat.name) {
-				continue
+		err := im.all(pat.name, func(s *elfFunc) bool {
+			if _, ok := im.offsetOf(s.addr); !ok {
+				return true
 			}
 			one := Traceable{Symbol: s.shown(), Module: im.name}
 			if s.ifunc {
 				one.Note = "chosen among variants at run time: cannot be watched by this name"
 			}
 			out = append(out, one)
+			return im.budget.Unpack(int64(len(one.Symbol))) == nil
+		})
+		if err = cmp.Or(err, im.budget.Err()); err != nil {
+			return nil, err
 		}
 	}
 	slices.SortStableFunc(out, func(a, b Traceable) int { return strings.Compare(a.Symbol, b.Symbol) })

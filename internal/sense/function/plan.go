@@ -1,12 +1,14 @@
 package function
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/slowray/slowray/internal/budget"
 	"github.com/slowray/slowray/internal/observe"
 )
 
@@ -92,9 +94,9 @@ type Plan struct {
 	notes   []string
 }
 
-// Prepare finds what is asked for. The plan has to be closed.
-func Prepare(opt Options) (*Plan, error) {
-	p, err := newPlan(opt)
+// Prepare finds what is asked for, until ctx ends. The plan has to be closed.
+func Prepare(ctx context.Context, opt Options) (*Plan, error) {
+	p, err := newPlan(ctx, opt)
 	if err != nil {
 		return nil, err
 	}
@@ -105,7 +107,7 @@ func Prepare(opt Options) (*Plan, error) {
 	return p, nil
 }
 
-func newPlan(opt Options) (*Plan, error) {
+func newPlan(ctx context.Context, opt Options) (*Plan, error) {
 	if opt.Requests && opt.CountOnly {
 		return nil, errors.New("how much of the requests' time is spent inside cannot be told by counting only")
 	}
@@ -117,7 +119,8 @@ func newPlan(opt Options) (*Plan, error) {
 		}
 		files = files || !pat.ofKernel()
 	}
-	t, err := findTarget(opt.Target, opt.PID, files)
+	b := budget.New(ctx, limits)
+	t, err := findTarget(b, opt.Target, opt.PID, files)
 	if err != nil {
 		return nil, err
 	}
@@ -127,7 +130,7 @@ func newPlan(opt Options) (*Plan, error) {
 	p := &Plan{opt: opt, target: t, unsafe: forceInstructions}
 	var failed error
 	for _, f := range t.files {
-		im, err := openImage(f)
+		im, err := openImage(b, f)
 		if err != nil {
 			failed = errors.Join(failed, err)
 			if len(t.files) > 1 {
@@ -231,25 +234,25 @@ func (p *Plan) addFunctions(pat *pattern) error {
 		if !pat.isIn(im.base()) {
 			continue
 		}
-		for i := range im.symbols {
-			s := &im.symbols[i]
-			if !s.called(pat.name) {
-				continue
-			}
+		err := im.all(pat.name, func(s *elfFunc) bool {
 			offset, ok := im.offsetOf(s.addr)
 			switch {
 			case !ok:
-				continue
+				return true
 			case s.ifunc:
 				why = fmt.Errorf("%q in %s is chosen among variants when the program starts (IFUNC): no probe on the name sees its calls; its variants may have names of their own%s",
 					s.name, im.name, near(s.name, im))
-				continue
+				return true
 			}
 			found = true
 			p.addFunction(im, s, offset)
-			if len(p.probes) > maxProbes {
-				return nil
-			}
+			return len(p.probes) <= maxProbes
+		})
+		if err != nil {
+			return err
+		}
+		if len(p.probes) > maxProbes {
+			return nil
 		}
 	}
 	switch {
@@ -282,7 +285,11 @@ func (p *Plan) functionNames(in string) []string {
 			continue
 		}
 		for i := range im.symbols {
-			names = append(names, im.symbols[i].shown())
+			name := im.symbols[i].shown()
+			if im.budget.Unpack(int64(len(name))) != nil {
+				break // names that are near are an offer, no more
+			}
+			names = append(names, name)
 		}
 	}
 	return names

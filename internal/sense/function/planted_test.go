@@ -156,7 +156,7 @@ func watch(t testing.TB, k kernel, opt Options, during func()) *observe.Function
 	if opt.Top == 0 {
 		opt.Top = 3
 	}
-	plan, err := Prepare(opt)
+	plan, err := Prepare(context.Background(), opt)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,6 +1,7 @@
 package function
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -13,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/slowray/slowray/internal/bpf"
+	"github.com/slowray/slowray/internal/budget"
 	"github.com/slowray/slowray/internal/sense/host"
 )
 
@@ -27,15 +29,15 @@ func stepped(n int) int { return n*3 + 1 }
 // also tells whether the kernel's links of many places see all threads of a
 // process: until Linux 6.11 they saw only the first (46ba0e49b642).
 func (t *Tracer) measurePrice() error {
-	maps, err := mappings(os.Getpid())
+	maps, err := mappings(budget.New(context.Background(), budget.Limits{}), os.Getpid())
 	if err != nil {
 		return err
 	}
 	entry := uint64(reflect.ValueOf(stepped).Pointer())
 	offset := uint64(0)
 	for _, m := range maps {
-		if entry >= m.start && entry < m.end {
-			offset = entry - m.start + m.offset
+		if entry >= m.Start && entry < m.End {
+			offset = entry - m.Start + m.Offset
 		}
 	}
 	if offset == 0 {

@@ -15,7 +15,7 @@ import (
 
 // watchUntilKilled is another process that watches.
 func watchUntilKilled(pid string) int {
-	plan, err := Prepare(Options{Target: pid, Symbols: []string{"hot"}, MaxRate: 1_000_000})
+	plan, err := Prepare(context.Background(), Options{Target: pid, Symbols: []string{"hot"}, MaxRate: 1_000_000})
 	if err != nil {
 		fmt.Println(err)
 		return 1
@@ -42,7 +42,7 @@ func code(t *testing.T, pid int, path, name string) byte {
 	if err != nil {
 		t.Fatal(err)
 	}
-	maps, err := mappings(pid)
+	maps, err := mappings(ample(), pid)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -51,7 +51,7 @@ func code(t *testing.T, pid int, path, name string) byte {
 		t.Fatal(err)
 	}
 	defer mem.Close()
-	im, err := openImage(file{open: path, name: path})
+	im, err := openImage(ample(), file{open: path, name: path})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -62,9 +62,9 @@ func code(t *testing.T, pid int, path, name string) byte {
 			continue
 		}
 		for _, m := range maps {
-			if strings.TrimSuffix(m.path, " (deleted)") == path && off >= m.offset && off < m.offset+m.end-m.start {
+			if strings.TrimSuffix(m.Path, " (deleted)") == path && off >= m.Offset && off < m.Offset+m.End-m.Start {
 				var b [1]byte
-				if _, err := mem.ReadAt(b[:], int64(m.start+off-m.offset)); err != nil {
+				if _, err := mem.ReadAt(b[:], int64(m.Start+off-m.Offset)); err != nil {
 					t.Fatal(err)
 				}
 				return b[0]
@@ -123,7 +123,7 @@ func TestKilled(t *testing.T) {
 func TestRateBound(t *testing.T) {
 	p := startC(t)
 	before := code(t, p.pid(), planted.c, "hot")
-	plan, err := Prepare(Options{Target: strconv.Itoa(p.pid()), Symbols: []string{"hot"}, MaxRate: 2000, Top: 2})
+	plan, err := Prepare(context.Background(), Options{Target: strconv.Itoa(p.pid()), Symbols: []string{"hot"}, MaxRate: 2000, Top: 2})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -187,7 +187,7 @@ func TestDeletedProgram(t *testing.T) {
 // was in are not said to go on.
 func TestProcessEnds(t *testing.T) {
 	p := startC(t)
-	plan, err := Prepare(Options{Target: strconv.Itoa(p.pid()), Symbols: []string{"hang", "hot"}, MaxRate: 100000, Top: 1})
+	plan, err := Prepare(context.Background(), Options{Target: strconv.Itoa(p.pid()), Symbols: []string{"hang", "hot"}, MaxRate: 100000, Top: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -240,7 +240,7 @@ func TestRefusals(t *testing.T) {
 		{self, "no_such_function_anywhere", "no function"},
 		{self, "", "the name is missing"},
 	} {
-		p, err := Prepare(Options{Target: c.target, Symbols: []string{c.symbol}})
+		p, err := Prepare(context.Background(), Options{Target: c.target, Symbols: []string{c.symbol}})
 		if err == nil {
 			p.Close()
 			t.Errorf("%s %s: no error", c.target, c.symbol)

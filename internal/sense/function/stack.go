@@ -1,6 +1,9 @@
 package function
 
 import (
+	"context"
+
+	"github.com/slowray/slowray/internal/budget"
 	"github.com/slowray/slowray/internal/observe"
 	"github.com/slowray/slowray/internal/sense/symbol"
 )
@@ -47,7 +50,7 @@ func (t *Tracer) nameStacks() func(probe, call int) (stack, kernel []observe.Fra
 			all = append(append(all, t.slowest[i][j].stack...), t.slowest[i][j].kernel...)
 		}
 	}
-	frames, _ := t.space.Frames(all)
+	frames, _ := t.space.Frames(budget.New(context.Background(), symbol.Limits), all)
 	named := make(map[symbol.Location]observe.Frame, len(all))
 	for i, at := range all {
 		named[at] = frames[i]

@@ -11,6 +11,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/slowray/slowray/internal/budget"
+	"github.com/slowray/slowray/internal/sense/elffile"
 	"github.com/slowray/slowray/internal/sense/procmem"
 )
 
@@ -19,8 +21,19 @@ var ErrNoProcess = errors.New("no such process")
 
 // file is an ELF file that may hold functions.
 type file struct {
-	open string // what the kernel and this process open: also right for deleted files, and in other mount namespaces
 	name string // as the target's own mount namespace has it
+	open string // where it is found; "" of one that is found by its mapping
+	pid  int    // that has mapped it, 0 = none in particular
+	at   procmem.Mapping
+}
+
+// handle opens the file, also one that was deleted, or is in another mount
+// namespace.
+func (f *file) handle() (*os.File, error) {
+	if f.open == "" {
+		return procmem.OpenFile("/proc", f.pid, &f.at)
+	}
+	return elffile.OpenRegular(f.open)
 }
 
 // base is the name without its directory.
@@ -37,7 +50,7 @@ const kernelTarget = "kernel"
 // findTarget reads TARGET: a process's number, a path, the name of a program in
 // PATH or of a library, or "kernel". With a pid a name or path is looked for in
 // what that process has mapped. Without withFiles a process's files are left out.
-func findTarget(name string, pid int, withFiles bool) (*target, error) {
+func findTarget(b *budget.Budget, name string, pid int, withFiles bool) (*target, error) {
 	if n, err := strconv.Atoi(name); err == nil {
 		if pid != 0 && pid != n {
 			return nil, fmt.Errorf("the target is process %d, and --pid %d is another", n, pid)
@@ -49,7 +62,7 @@ func findTarget(name string, pid int, withFiles bool) (*target, error) {
 		if !withFiles {
 			return &target{pid: pid}, exists(pid)
 		}
-		files, err := mappedFiles(pid)
+		files, err := mappedFiles(b, pid)
 		return &target{files, pid}, err
 	}
 	switch {
@@ -59,7 +72,7 @@ func findTarget(name string, pid int, withFiles bool) (*target, error) {
 		return nil, fmt.Errorf("%s is no file: no probe can be set there", name)
 	}
 	if pid != 0 {
-		files, err := mappedFiles(pid)
+		files, err := mappedFiles(b, pid)
 		if err != nil {
 			return nil, err
 		}
@@ -122,20 +135,12 @@ func findFile(name string) (string, error) {
 	return "", fmt.Errorf("%s: no such program or library (give a path, a pid, or \"kernel\")", name)
 }
 
-// mapping is an executable mapping of a process.
-type mapping struct {
-	start, end, offset uint64
-	device             string
-	inode              uint64
-	path               string
-}
-
 // mappings reads the executable mappings of a process, in order of address.
-func mappings(pid int) ([]mapping, error) {
-	var out []mapping
-	err := procmem.EachMapping("/proc", pid, func(m *procmem.Mapping) bool {
+func mappings(b *budget.Budget, pid int) ([]procmem.Mapping, error) {
+	var out []procmem.Mapping
+	err := procmem.EachMapping(b, "/proc", pid, func(m *procmem.Mapping) bool {
 		if m.Executable {
-			out = append(out, mapping{start: m.Start, end: m.End, offset: m.Offset, device: m.Device, inode: m.Inode, path: m.Path})
+			out = append(out, *m)
 		}
 		return true
 	})
@@ -151,8 +156,8 @@ func mappings(pid int) ([]mapping, error) {
 // mappedFiles are the files of which a process executes code, its program
 // first. They are opened by what is mapped, not by name: the name may be gone,
 // or be another file by now.
-func mappedFiles(pid int) ([]file, error) {
-	maps, err := mappings(pid)
+func mappedFiles(b *budget.Budget, pid int) ([]file, error) {
+	maps, err := mappings(b, pid)
 	if err != nil {
 		return nil, err
 	}
@@ -165,24 +170,16 @@ func mappedFiles(pid int) ([]file, error) {
 	exe := fmt.Sprintf("/proc/%d/exe", pid)
 	name, _ := os.Readlink(exe)
 	for _, m := range maps {
-		key := id{m.device, m.inode}
-		if m.inode == 0 || m.path == "" || strings.HasPrefix(m.path, "[") || seen[key] {
+		key := id{m.Device, m.Inode}
+		if m.Inode == 0 || m.Path == "" || strings.HasPrefix(m.Path, "[") || seen[key] {
 			continue
 		}
 		seen[key] = true
-		f := file{name: m.path, open: fmt.Sprintf("/proc/%d/map_files/%x-%x", pid, m.start, m.end)}
-		if m.path == name {
-			f.open = exe
-			out = append([]file{f}, out...)
+		if m.Path == name {
+			out = append([]file{{name: m.Path, open: exe, pid: pid}}, out...)
 			continue
 		}
-		// map_files needs CAP_CHECKPOINT_RESTORE; without, the name must do.
-		if g, err := os.Open(f.open); err == nil {
-			g.Close()
-		} else {
-			f.open = fmt.Sprintf("/proc/%d/root%s", pid, m.path)
-		}
-		out = append(out, f)
+		out = append(out, file{name: m.Path, pid: pid, at: m})
 	}
 	if len(out) == 0 {
 		return nil, fmt.Errorf("process %d executes no file (a kernel thread, or it has just ended)", pid)

@@ -1,12 +1,15 @@
 package function
 
 import (
+	"context"
 	"fmt"
 	"os/exec"
 	"path/filepath"
 	"strconv"
 	"syscall"
 	"testing"
+
+	"github.com/slowray/slowray/internal/budget"
 )
 
 // TestException: an exception through a function that is watched harms nobody.
@@ -98,3 +101,6 @@ func TestSyscallsAndTracepoints(t *testing.T) {
 		t.Errorf("sched_process_fork: %+v, want 4", f)
 	}
 }
+
+// ample is a budget that no real program uses up.
+func ample() *budget.Budget { return budget.New(context.Background(), limits) }

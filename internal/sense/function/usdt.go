@@ -26,7 +26,7 @@ func (im *image) staticProbes() []staticProbe {
 	}
 	im.noted = true
 	s := im.elf.Section(".note.stapsdt")
-	if s == nil || s.Size > maxText {
+	if s == nil {
 		return nil
 	}
 	data, err := s.Data()

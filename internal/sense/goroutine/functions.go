@@ -1,7 +1,6 @@
 package goroutine
 
 import (
-	"debug/elf"
 	"errors"
 	"slices"
 	"sort"
@@ -32,7 +31,7 @@ type Frame struct {
 }
 
 // maxFunctions bounds the functions of a program: 8 bytes of each are kept.
-const maxFunctions = 4 << 20
+const maxFunctions = 2 << 20
 
 func (p *Program) openFunctions(module []byte) error {
 	p.text, p.textEnd = procmem.Long(module, moduleText), procmem.Long(module, moduleTextEnd)
@@ -69,15 +68,7 @@ func (p *Program) static(addr, size uint64) []byte {
 
 // staticUpTo is as much of it as there is.
 func (p *Program) staticUpTo(addr, size uint64) []byte {
-	addr -= p.bias
-	for _, s := range p.elf.Progs {
-		if s.Type == elf.PT_LOAD && addr >= s.Vaddr && addr-s.Vaddr < s.Filesz {
-			b := make([]byte, min(size, s.Filesz-(addr-s.Vaddr)))
-			n, _ := p.file.ReadAt(b, int64(s.Off+addr-s.Vaddr))
-			return b[:max(n, 0)]
-		}
-	}
-	return nil
+	return p.elf.Loaded(addr-p.bias, size)
 }
 
 // staticText is text that ends with a zero.
@@ -243,12 +234,21 @@ func (p *Program) frames(pc uint64) []Frame {
 			at = f.entry + uint64(procmem.Half(call, 8))
 		}
 	}
-	if len(p.stacks) > 1<<16 {
-		clear(p.stacks)
+	for i := range out {
+		p.held += len(out[i].Function) + len(out[i].File)
 	}
-	p.stacks[pc] = out
+	if len(p.stacks) > 1<<16 || p.held > maxHeld {
+		clear(p.stacks)
+		p.held = 0
+	}
+	if p.memory.Budget.Err() == nil { // else some of it may be missing
+		p.stacks[pc] = out
+	}
 	return out
 }
+
+// maxHeld bounds the names of functions that are kept, bytes.
+const maxHeld = 8 << 20
 
 // printable is a name out of a file as it may be shown.
 func printable(s string) string {

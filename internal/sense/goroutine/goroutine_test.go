@@ -11,6 +11,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/slowray/slowray/internal/budget"
 )
 
 func readMemory(pid int, addr uint64, into []byte) (int, error) {
@@ -71,12 +73,12 @@ func TestOwnGoroutines(t *testing.T) {
 	go func() { time.Sleep(3 * time.Second) }()
 	time.Sleep(50 * time.Millisecond)
 
-	p, err := Open("/proc", os.Getpid(), readMemory)
+	p, err := Open(ample(), "/proc", os.Getpid(), readMemory)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer p.Close()
-	list, left, err := p.All()
+	list, left, err := p.All(ample())
 	if err != nil || left != 0 {
 		t.Fatalf("%d left, %v", left, err)
 	}
@@ -115,16 +117,21 @@ func TestOwnGoroutines(t *testing.T) {
 // TestDWARFAgrees compares what is known of this version of Go with what its
 // compiler says.
 func TestDWARFAgrees(t *testing.T) {
-	p, err := Open("/proc", os.Getpid(), readMemory)
+	p, err := Open(ample(), "/proc", os.Getpid(), readMemory)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer p.Close()
-	told, err := layoutInDWARF(p.elf)
+	told, err := layoutInDWARF(ample(), p.elf)
 	if err != nil {
 		t.Skip(err) // go test leaves it out of what it runs at once
 	}
 	if told != p.layout {
 		t.Errorf("known %+v, DWARF %+v", p.layout, told)
 	}
+}
+
+// ample is a budget that no real program uses up.
+func ample() *budget.Budget {
+	return budget.New(context.Background(), budget.Limits{Bytes: 1 << 30, Wall: time.Minute})
 }

@@ -1,14 +1,13 @@
 package goroutine
 
 import (
-	"debug/dwarf"
-	"debug/elf"
-	"encoding/binary"
 	"errors"
 	"fmt"
-	"io"
 	"strconv"
 	"strings"
+
+	"github.com/slowray/slowray/internal/budget"
+	"github.com/slowray/slowray/internal/sense/elffile"
 )
 
 // layout is where the fields of the runtime's structures are that are read
@@ -73,7 +72,7 @@ func minorOf(version string) (int, bool) {
 }
 
 // layoutOf is the layout of a program built by a version of Go.
-func layoutOf(version string, f *elf.File) (layout, error) {
+func layoutOf(b *budget.Budget, version string, f *elffile.File) (layout, error) {
 	minor, known := minorOf(version)
 	if known {
 		for i := range layouts {
@@ -85,103 +84,5 @@ func layoutOf(version string, f *elf.File) (layout, error) {
 			return layout{}, fmt.Errorf("it is built by %s: goroutines are read since Go 1.%d", version, layouts[0].first)
 		}
 	}
-	return layoutInDWARF(f)
-}
-
-// maxDWARF bounds the debugging information that is read for a layout, in bytes.
-const maxDWARF = 64 << 20
-
-// layoutInDWARF is the layout that the debugging information tells.
-func layoutInDWARF(f *elf.File) (l layout, err error) {
-	for _, name := range []string{".debug_info", ".zdebug_info"} {
-		if s := f.Section(name); s != nil && s.Size > maxDWARF {
-			return l, fmt.Errorf("its version of Go is not known to this slowray, and its debugging information takes over %d MB", maxDWARF>>20)
-		}
-	}
-	info := f.Section(".debug_info")
-	if info == nil {
-		return l, errVersion
-	}
-	raw, err := info.Data()
-	if err != nil {
-		return l, fmt.Errorf("debugging information: %w", err)
-	}
-	d, err := f.DWARF()
-	if err != nil {
-		return l, fmt.Errorf("debugging information: %w", err)
-	}
-	r, err := runtimeUnit(d, raw)
-	if err != nil {
-		return l, err
-	}
-	fields := map[string]map[string]*uint64{
-		"runtime.g": {
-			"syscallsp": &l.syscallSP, "syscallpc": &l.syscallPC, "atomicstatus": &l.status, "goid": &l.id, "waitsince": &l.waitSince, "waitreason": &l.reason,
-		},
-		"runtime.m":          {"procid": &l.procID},
-		"runtime.moduledata": {"gofunc": &l.goFunc},
-	}
-	l.inlined = true
-	for len(fields) > 0 {
-		e, err := r.Next()
-		if err != nil {
-			return l, fmt.Errorf("debugging information: %w", err)
-		}
-		if e == nil || e.Tag == dwarf.TagCompileUnit {
-			return l, errVersion
-		}
-		name, _ := e.Val(dwarf.AttrName).(string)
-		wanted := fields[name]
-		if e.Tag != dwarf.TagStructType || wanted == nil {
-			continue
-		}
-		t, err := d.Type(e.Offset)
-		if err != nil {
-			return l, fmt.Errorf("debugging information: %w", err)
-		}
-		st, ok := t.(*dwarf.StructType)
-		if !ok {
-			return l, errVersion
-		}
-		for _, field := range st.Field {
-			if to := wanted[field.Name]; to != nil {
-				*to = uint64(field.ByteOffset)
-				delete(wanted, field.Name)
-			}
-		}
-		if len(wanted) > 0 {
-			return l, errVersion
-		}
-		delete(fields, name)
-	}
-	return l, nil
-}
-
-// runtimeUnit reads on behind the beginning of the runtime's unit. Units are
-// found by their lengths: to read through all of them would take seconds.
-func runtimeUnit(d *dwarf.Data, info []byte) (*dwarf.Reader, error) {
-	r := d.Reader()
-	for at := 0; at+12 <= len(info); {
-		length := int(binary.LittleEndian.Uint32(info[at:]))
-		version := binary.LittleEndian.Uint16(info[at+4:])
-		if length <= 0 || length > len(info)-at-4 {
-			break // also the 64-bit form, which Go has no use for
-		}
-		header := 11
-		if version >= 5 {
-			header = 12
-		}
-		r.Seek(dwarf.Offset(at + header))
-		e, err := r.Next()
-		if err != nil && !errors.Is(err, io.EOF) {
-			return nil, fmt.Errorf("debugging information: %w", err)
-		}
-		if e != nil && e.Tag == dwarf.TagCompileUnit {
-			if name, _ := e.Val(dwarf.AttrName).(string); name == "runtime" {
-				return r, nil
-			}
-		}
-		at += 4 + length
-	}
-	return nil, errVersion
+	return layoutInDWARF(b, f)
 }

@@ -1,13 +1,14 @@
 package goroutine
 
 import (
-	"debug/buildinfo"
 	"debug/elf"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 
+	"github.com/slowray/slowray/internal/budget"
+	"github.com/slowray/slowray/internal/sense/elffile"
 	"github.com/slowray/slowray/internal/sense/procmem"
 )
 
@@ -21,7 +22,7 @@ type Program struct {
 
 	memory procmem.Process
 	file   *os.File
-	elf    *elf.File
+	elf    *elffile.File
 	bias   uint64 // of the program's addresses: where it was loaded, less where its file has it
 	quantum,
 	linkSize uint64 // of an instruction at least; of a return address on the stack that a call leaves there
@@ -32,6 +33,8 @@ type Program struct {
 	stacks map[uint64][]Frame // by program counter: what is inlined there, innermost first
 	std    string             // where the files of the standard library are
 	sizes  map[uint64]int64   // of frames, by program counter; -1 of one that is not known
+	held   int                // bytes of text in stacks
+	room   uint64             // bytes of goroutines' stacks that may still be kept
 }
 
 // maxSearched bounds the variables of a program that are searched, in bytes.
@@ -39,26 +42,29 @@ const maxSearched = 32 << 20
 
 // Open finds the goroutines of a process below proc ("/proc"). ErrNotGo is
 // returned for what is no Go program.
-func Open(proc string, pid int, memory procmem.Reader) (p *Program, err error) {
+func Open(b *budget.Budget, proc string, pid int, memory procmem.Reader) (p *Program, err error) {
 	file, err := os.Open(filepath.Join(proc, fmt.Sprint(pid), "exe"))
 	if err != nil {
 		return nil, err
 	}
-	p = &Program{PID: pid, memory: procmem.Process{PID: pid, Read: memory}, file: file, causes: map[uint8]Wait{}, stacks: map[uint64][]Frame{}}
+	p = &Program{PID: pid, memory: procmem.Process{PID: pid, Read: memory, Budget: b}, file: file, causes: map[uint8]Wait{}, stacks: map[uint64][]Frame{}}
 	defer func() {
 		// The file may be anything, and not all that reads it expects that.
 		if r := recover(); r != nil {
 			err = fmt.Errorf("its file is damaged: %v", r)
 		}
 		if err != nil {
+			elffile.Refuse(b, file, b.Err())
 			file.Close()
 			p = nil
 		}
 	}()
-	if p.elf, err = elf.NewFile(file); err != nil || p.elf.Section(".go.buildinfo") == nil {
-		return nil, ErrNotGo
-	}
+	p.elf, err = elffile.Open(b, file)
 	switch {
+	case budget.IsExceeded(err):
+		return nil, err
+	case err != nil || !p.elf.IsGo():
+		return nil, ErrNotGo
 	case p.elf.Class != elf.ELFCLASS64:
 		return nil, errors.New("it is a 32-bit program")
 	case p.elf.Machine == elf.EM_X86_64:
@@ -68,35 +74,39 @@ func Open(proc string, pid int, memory procmem.Reader) (p *Program, err error) {
 	default:
 		return nil, fmt.Errorf("it is a program for %s", p.elf.Machine)
 	}
-	info, err := buildinfo.Read(file)
-	if err != nil {
-		return nil, fmt.Errorf("build information: %w", err)
+	if p.Version = p.elf.GoVersion(); p.Version == "" {
+		return nil, errors.New("its build information does not tell its version of Go")
 	}
-	p.Version = info.GoVersion
-	if p.layout, err = layoutOf(p.Version, p.elf); err != nil {
+	if p.layout, err = layoutOf(b, p.Version, p.elf); err != nil {
 		return nil, err
 	}
-	if p.bias, err = p.loadedAt(proc); err != nil {
+	if p.bias, err = p.loadedAt(b, proc); err != nil {
 		return nil, err
 	}
 	module, err := p.findModule()
-	if err != nil {
-		return nil, err
+	if err == nil {
+		err = p.openFunctions(module)
 	}
-	if err := p.openFunctions(module); err != nil {
-		return nil, err
+	if err == nil {
+		p.allGs, err = p.findAllGs(module)
 	}
-	if p.allGs, err = p.findAllGs(module); err != nil {
-		return nil, err
+	if over := b.Err(); over != nil {
+		return nil, over // what was not found may be there
 	}
-	return p, nil
+	return p, err
+}
+
+// within makes b what may be read from now on.
+func (p *Program) within(b *budget.Budget) {
+	p.memory.Budget = b
+	p.elf.Within(b)
 }
 
 // Close gives the program's file back.
 func (p *Program) Close() error { return p.file.Close() }
 
 // loadedAt is the bias of a position-independent program.
-func (p *Program) loadedAt(proc string) (uint64, error) {
+func (p *Program) loadedAt(b *budget.Budget, proc string) (uint64, error) {
 	if p.elf.Type != elf.ET_DYN {
 		return 0, nil
 	}
@@ -110,11 +120,11 @@ func (p *Program) loadedAt(proc string) (uint64, error) {
 	if err != nil {
 		return 0, err
 	}
-	at, _, err := procmem.Loaded(proc, p.PID, func(path string) (ok, done bool) { return path == exe, true })
+	m, err := procmem.Loaded(b, proc, p.PID, func(path string) (ok, done bool) { return path == exe, true })
 	if err != nil {
 		return 0, fmt.Errorf("where the program was loaded: %w", err)
 	}
-	return at - first&^0xfff, nil
+	return m.Start - first&^0xfff, nil
 }
 
 // bytes is memory of the process; nil when not all of it can be read.
@@ -141,7 +151,7 @@ func (p *Program) findModule() ([]byte, error) {
 		size := min(s.Size, left)
 		left -= size
 		b := p.memory.Some(s.Addr+p.bias, size)
-		for o := uint64(0); o+moduleSize <= uint64(len(b)); o += 8 {
+		for o := uint64(0); o+moduleSize <= uint64(len(b)) && p.memory.Budget.Node() == nil; o += 8 {
 			m := b[o : o+moduleSize]
 			head := procmem.Long(m, moduleHeader)
 			if names := procmem.Long(m, moduleHeader+8); names <= head || names-head > 128 || procmem.Long(m, 16) != procmem.Long(m, 24) {
@@ -163,14 +173,7 @@ func (p *Program) isTable(addr uint64) bool {
 	return h != nil && (procmem.Half(h, 0) == 0xfffffff0 || procmem.Half(h, 0) == 0xfffffff1) && h[7] == 8
 }
 
-func (p *Program) executable(addr uint64) bool {
-	for _, s := range p.elf.Progs {
-		if s.Type == elf.PT_LOAD && s.Flags&elf.PF_X != 0 && addr >= s.Vaddr && addr-s.Vaddr < s.Memsz {
-			return true
-		}
-	}
-	return false
-}
+func (p *Program) executable(addr uint64) bool { return p.elf.Executable(addr) != nil }
 
 // findAllGs is the address of runtime.allgs, the slice of all goroutines. Only
 // programs that were not stripped have its name; it is found by what is in it:
@@ -185,7 +188,7 @@ func (p *Program) findAllGs(module []byte) (uint64, error) {
 		size := min(to-from, left)
 		left -= size
 		b := p.memory.Some(from, size)
-		for o := uint64(0); o+24 <= uint64(len(b)); o += 8 {
+		for o := uint64(0); o+24 <= uint64(len(b)) && p.memory.Budget.Node() == nil; o += 8 {
 			list, n, room := procmem.Long(b, o), procmem.Long(b, o+8), procmem.Long(b, o+16)
 			if n >= 1 && n <= room && room < 1<<24 && list&7 == 0 && list > 1<<16 && list>>48 == 0 && p.areGs(list, n) {
 				return from + o, nil

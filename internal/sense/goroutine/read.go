@@ -7,6 +7,7 @@ import (
 	"hash/fnv"
 	"slices"
 
+	"github.com/slowray/slowray/internal/budget"
 	"github.com/slowray/slowray/internal/sense/procmem"
 )
 
@@ -43,7 +44,8 @@ type Goroutine struct {
 	Mark uint64
 
 	addr   uint64
-	sp     uint64
+	sp, pc uint64   // where it rests
+	high   uint64   // end of its stack
 	raw    []byte   // of its stack, from sp
 	calls  []uint64 // return addresses, innermost first
 	depths []uint64 // where in raw the frame begins that each returns into
@@ -54,12 +56,17 @@ const (
 	maxStacks  = 2048 // of one reading
 	stackFirst = 2048 // bytes of a stack that are read at once,
 	stackMost  = 32 << 10
+	maxRaw     = 16 << 20 // bytes of all stacks of one reading
 	maxFrames  = 64
 )
 
 // All is the goroutines at this moment: those that wait for a lock first, and
-// how many others there are of which no stack was read for their number.
-func (p *Program) All() (list []Goroutine, left int, err error) {
+// how many others there are of which no stack was read, for their number or
+// because b is used up. b is also what may be read when goroutines are asked for
+// more ([Program.Distances]).
+func (p *Program) All(b *budget.Budget) (list []Goroutine, left int, err error) {
+	p.within(b)
+	p.room = maxRaw
 	defer func() {
 		if r := recover(); r != nil { // memory that changes while it is read
 			err = errors.New("its goroutines changed while they were read")
@@ -67,7 +74,7 @@ func (p *Program) All() (list []Goroutine, left int, err error) {
 	}()
 	head := p.bytes(p.allGs, 16)
 	if head == nil {
-		return nil, 0, errors.New("its memory could not be read")
+		return nil, 0, cmp.Or(b.Err(), errors.New("its memory could not be read"))
 	}
 	at, n := procmem.Long(head, 0), procmem.Long(head, 8)
 	if n > 1<<24 {
@@ -79,9 +86,13 @@ func (p *Program) All() (list []Goroutine, left int, err error) {
 	}
 	addresses := p.bytes(at, 8*n)
 	if addresses == nil {
-		return nil, 0, errors.New("its list of goroutines could not be read")
+		return nil, 0, cmp.Or(b.Err(), errors.New("its list of goroutines could not be read"))
 	}
 	for i := range n {
+		if b.Err() != nil {
+			left += int(n - i)
+			break
+		}
 		if g, ok := p.goroutine(procmem.Long(addresses, 8*i)); ok {
 			list = append(list, g)
 		}
@@ -89,12 +100,20 @@ func (p *Program) All() (list []Goroutine, left int, err error) {
 	// Those that are not at rest, as far as is known already, come first.
 	slices.SortStableFunc(list, func(a, b Goroutine) int { return cmp.Compare(a.rank(), b.rank()) })
 	for i := range list {
-		if i >= maxStacks {
+		if i >= maxStacks || b.Err() != nil {
 			left += len(list) - i
 			list = list[:i]
 			break
 		}
-		p.follow(&list[i])
+		// The stack and where it stood are read together.
+		if g, ok := p.goroutine(list[i].addr); ok {
+			list[i] = g
+			p.readStack(&list[i])
+			p.follow(&list[i])
+		}
+	}
+	if over := b.Err(); over != nil && len(list) == 0 {
+		return nil, 0, over
 	}
 	return list, left, nil
 }
@@ -147,13 +166,20 @@ func (p *Program) goroutine(addr uint64) (g Goroutine, ok bool) {
 		g.sp = 0 // a stack in use, which cannot be walked
 		return g, g.ID != 0
 	}
-	g.calls = []uint64{pc}
-	g.raw = p.memory.Some(g.sp, min(stackFirst, high-g.sp))
+	g.high, g.pc = high, pc
 	g.Mark = uint64(b[p.reason])
-	if high-g.sp > stackFirst {
-		g.raw = g.raw[:len(g.raw):len(g.raw)]
-	}
 	return g, g.ID != 0
+}
+
+// readStack reads the innermost part of the stack of a goroutine at rest.
+func (p *Program) readStack(g *Goroutine) {
+	if g.sp == 0 {
+		return
+	}
+	g.calls = []uint64{g.pc}
+	size := min(stackFirst, g.high-g.sp, p.room)
+	p.room -= size
+	g.raw = p.memory.Some(g.sp, size)
 }
 
 // follow walks the stack of a goroutine, and tells from it what it waits for.
@@ -207,6 +233,10 @@ func (p *Program) walk(g *Goroutine) {
 			if uint64(len(g.raw)) != stackFirst {
 				return
 			}
+			if p.room < stackMost {
+				return
+			}
+			p.room -= stackMost
 			if g.raw = p.memory.Some(g.sp, stackMost); at+8 > uint64(len(g.raw)) {
 				return
 			}
@@ -265,6 +295,9 @@ func (p *Program) semaphore(g *Goroutine) uint64 {
 // own functions name on the stack of a goroutine: 0 is the address itself. They
 // are at most within, in bytes.
 func (p *Program) Distances(g *Goroutine, addr, within uint64) (out []uint64) {
+	if p.memory.Budget.Nodes(int64(len(g.raw)/8)) != nil {
+		return nil
+	}
 	for at := p.ownDepth(g); at+8 <= uint64(len(g.raw)); at += 8 {
 		if v := procmem.Long(g.raw, at); v != 0 && v <= addr && addr-v <= within && !slices.Contains(out, addr-v) {
 			out = append(out, addr-v)

@@ -7,18 +7,19 @@ import (
 	"os"
 	"path"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/slowray/slowray/internal/budget"
 	"github.com/slowray/slowray/internal/observe"
 )
 
 // Bounds of what is looked at.
 const (
 	maxMountNamespaces = 64
-	maxMounts          = 4096 // lines of one mountinfo
 	maxFilesystems     = 256
 )
 
@@ -34,45 +35,77 @@ type MountTable struct {
 	NS     uint64 // inode of the mount namespace
 	PID    int
 	Mounts []Mount
+	Cut    bool // there are more than were read
+
+	top    map[string]int  // index of the mount on top, by its place
+	remote map[string]bool // places of mounts, also of covered ones, that may not answer
 }
+
+// Bounds of one mountinfo. A user may make 100,000 mounts in each namespace of
+// his own (fs.mount-max), with places of 4 kB.
+const (
+	maxMounts     = 16_384
+	maxMountBytes = 4 << 20
+	maxMountDepth = 128 // components of a path
+)
 
 // MountTableOf reads the mounts that a process sees. It touches no file system
 // but procfs.
-func (fs FS) MountTableOf(pid int) (MountTable, error) {
+func (fs FS) MountTableOf(b *budget.Budget, pid int) (MountTable, error) {
 	t := MountTable{PID: pid}
 	target, err := os.Readlink(fmt.Sprintf("%s/%d/ns/mnt", fs.Proc, pid))
 	if err != nil {
 		return t, err
 	}
 	t.NS, _ = parseNSLink([]byte(target))
-	b, err := os.ReadFile(fmt.Sprintf("%s/%d/mountinfo", fs.Proc, pid))
-	if err != nil {
+	text, err := readMountinfo(b, fmt.Sprintf("%s/%d/mountinfo", fs.Proc, pid))
+	t.Cut = budget.IsExceeded(err)
+	if err != nil && !t.Cut {
 		return t, err
 	}
-	for len(b) > 0 && len(t.Mounts) < maxMounts {
+	t.parse(b, text)
+	return t, nil
+}
+
+func (t *MountTable) parse(budget *budget.Budget, b []byte) {
+	t.top, t.remote = map[string]int{}, map[string]bool{}
+	for len(b) > 0 {
+		if len(t.Mounts) == maxMounts || budget.Node() != nil {
+			t.Cut = true
+			return
+		}
 		var line []byte
 		line, b = nextLine(b)
-		if m, ok := parseMount(line); ok {
-			t.Mounts = append(t.Mounts, m)
+		m, ok := parseMount(line)
+		if !ok {
+			continue
 		}
+		t.top[m.Dir] = len(t.Mounts)
+		if !answers(m.Type) {
+			t.remote[m.Dir] = true
+		}
+		t.Mounts = append(t.Mounts, m)
 	}
-	return t, nil
 }
 
 // Of is the mount that a path lies on: the innermost, and of those at one place
 // the one on top. It follows no links.
 func (t *MountTable) Of(name string) (Mount, bool) {
-	best := -1
-	for i := range t.Mounts {
-		if below(name, t.Mounts[i].Dir) && (best < 0 || len(t.Mounts[i].Dir) >= len(t.Mounts[best].Dir)) {
-			best = i
-		}
-	}
-	if best < 0 {
+	if strings.Count(name, "/") > maxMountDepth {
 		return Mount{}, false
 	}
-	return t.Mounts[best], true
+	for dir := path.Clean(name); ; dir = path.Dir(dir) {
+		if i, ok := t.top[dir]; ok {
+			return t.Mounts[i], true
+		}
+		if dir == "/" || dir == "." {
+			return Mount{}, false
+		}
+	}
 }
+
+// AllAnswer says that there is no mount but of this host's own disks and memory.
+func (t *MountTable) AllAnswer() bool { return len(t.remote) == 0 && !t.Cut }
 
 // ByID is the mount of that number.
 func (t *MountTable) ByID(id int) (Mount, bool) {
@@ -85,23 +118,26 @@ func (t *MountTable) ByID(id int) (Mount, bool) {
 
 // OnDevice is the first mount of a device, as "254:1".
 func (t *MountTable) OnDevice(device string) (Mount, bool) {
-	i := slices.IndexFunc(t.Mounts, func(m Mount) bool { return fmt.Sprintf("%d:%d", m.Major, m.Minor) == device })
-	if device == "" || i < 0 {
+	major, minor, _ := strings.Cut(device, ":")
+	ma, err := strconv.ParseUint(major, 10, 32)
+	mi, err2 := strconv.ParseUint(minor, 10, 32)
+	i := slices.IndexFunc(t.Mounts, func(m Mount) bool { return uint64(m.Major) == ma && uint64(m.Minor) == mi })
+	if err != nil || err2 != nil || i < 0 {
 		return Mount{}, false
 	}
 	return t.Mounts[i], true
 }
 
-// below says whether a path is dir or lies in it.
-func below(name, dir string) bool {
-	return dir == "/" || name == dir || strings.HasPrefix(name, dir) && name[len(dir)] == '/'
-}
-
-// remote says that the way to a mount leads over one that may not answer.
-func (t *MountTable) remote(dir string) bool {
-	for i := range t.Mounts {
-		m := &t.Mounts[i]
-		if m.Dir != dir && below(dir, m.Dir) && !slices.Contains(localTypes, m.Type) && !kernelOwn(m.Type) {
+// behindRemote says that the way to a mount leads over one that may not answer.
+func (t *MountTable) behindRemote(dir string) bool {
+	if len(t.remote) == 0 {
+		return false
+	}
+	if strings.Count(dir, "/") > maxMountDepth {
+		return true
+	}
+	for dir != "/" && dir != "." {
+		if dir = path.Dir(dir); t.remote[dir] {
 			return true
 		}
 	}
@@ -109,52 +145,71 @@ func (t *MountTable) remote(dir string) bool {
 }
 
 // Answers says that what lies at a path is on this host's own disks or memory,
-// so that looking at it cannot take for ever. It follows no links.
+// so that looking at it cannot take for ever. It follows no links. Of a table
+// that was cut nobody knows.
 func (t *MountTable) Answers(name string) bool {
 	m, ok := t.Of(name)
-	return ok && (slices.Contains(localTypes, m.Type) || kernelOwn(m.Type)) && !t.remote(m.Dir)
+	return ok && !t.Cut && answers(m.Type) && !t.behindRemote(m.Dir)
 }
+
+// answers says that a file system of this type is this host's own.
+func answers(kind string) bool { return slices.Contains(localTypes, kind) || kernelOwn(kind) }
+
+// MayHang says that a file system is over the network, or of a process in user
+// space: it may never answer.
+func (m *Mount) MayHang() bool { return !answers(m.Type) }
 
 // kernelOwn says that a file system is the kernel's own, like proc.
 func kernelOwn(kind string) bool {
 	return slices.Contains([]string{"proc", "sysfs", "devtmpfs", "cgroup", "cgroup2", "rootfs", "squashfs", "iso9660", "erofs", "securityfs", "debugfs", "tracefs", "mqueue", "devpts", "bpf"}, kind)
 }
 
+// UserSpace says that a program answers for a file system, by way of FUSE. A thread
+// that waits for such a one cannot even be killed (request_wait_answer,
+// fs/fuse/dev.c): the process it is of does not end before the program answers.
+func (m *Mount) UserSpace() bool {
+	return m.Type == "fuse" || m.Type == "fuseblk" || strings.HasPrefix(m.Type, "fuse.")
+}
+
 // Filesystems reads how full the local file systems are that these processes
 // see, each once, and how many there was no room for. Those that only hold
-// what the kernel shows of itself are left out.
-func (fs FS) Filesystems(pids []int) (list []observe.Filesystem, left int) {
+// what the kernel shows of itself are left out. Namespaces and mounts that are
+// over the budget are counted as left.
+func (fs FS) Filesystems(b *budget.Budget, pids []int) (list []observe.Filesystem, left int) {
 	type key struct {
 		device string
 		kind   string
 	}
 	seen := map[key]int{} // index in list
-	spaces := map[uint64]bool{}
-	for _, pid := range pids {
-		target, err := os.Readlink(fmt.Sprintf("%s/%d/ns/mnt", fs.Proc, pid))
+	todo := fs.mountNamespaces(pids)
+	if len(todo) > maxMountNamespaces {
+		left += len(todo) - maxMountNamespaces
+		todo = todo[:maxMountNamespaces]
+	}
+	for i, pid := range todo {
+		share, room := b.Share(len(todo)-i), (maxFilesystems-len(list))/(len(todo)-i)
+		table, err := fs.MountTableOf(share, pid)
 		if err != nil {
+			if budget.IsExceeded(err) {
+				left++
+			}
 			continue // it ended, or may not be looked at
 		}
-		ns, _ := parseNSLink([]byte(target))
-		if spaces[ns] {
-			continue
-		}
-		if len(spaces) == maxMountNamespaces {
+		if table.Cut {
 			left++
-			continue
-		}
-		spaces[ns] = true
-		table, err := fs.MountTableOf(pid)
-		if err != nil {
-			continue
 		}
 		root, err := unix.Open(fmt.Sprintf("%s/%d/root", fs.Proc, pid), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 		if err != nil {
 			continue
 		}
+		room += len(list)
 		for i := range table.Mounts {
 			m := &table.Mounts[i]
-			if !slices.Contains(localTypes, m.Type) || table.remote(m.Dir) {
+			if share.Nodes(mountPrice) != nil {
+				left++
+				break
+			}
+			if !slices.Contains(localTypes, m.Type) || table.behindRemote(m.Dir) {
 				continue
 			}
 			k := key{fmt.Sprintf("%d:%d", m.Major, m.Minor), m.Type}
@@ -163,12 +218,12 @@ func (fs FS) Filesystems(pids []int) (list []observe.Filesystem, left int) {
 				list[at].ReadOnly = list[at].ReadOnly && m.readOnly()
 				continue
 			}
-			if len(list) == maxFilesystems {
+			if len(list) >= room {
 				left++
 				continue
 			}
 			if f, ok := statFilesystem(root, m); ok {
-				f.MountNS, f.PID = ns, pid
+				f.MountNS, f.PID = table.NS, pid
 				seen[k] = len(list)
 				list = append(list, f)
 			}
@@ -179,6 +234,36 @@ func (fs FS) Filesystems(pids []int) (list []observe.Filesystem, left int) {
 		return cmp.Or(cmp.Compare(a.MountNS, b.MountNS), strings.Compare(a.Dir, b.Dir))
 	})
 	return list, left
+}
+
+// mountPrice is what a mount takes of a budget, in items: asking it costs as
+// much as parsing so many.
+const mountPrice = 16
+
+// mountNamespaces gives one process for each mount namespace that these see,
+// slowray's own first.
+func (fs FS) mountNamespaces(pids []int) []int {
+	link := func(pid string) uint64 {
+		target, err := os.Readlink(fs.Proc + "/" + pid + "/ns/mnt")
+		if err != nil {
+			return 0 // it ended, or may not be looked at
+		}
+		ns, _ := parseNSLink([]byte(target))
+		return ns
+	}
+	own := link("self")
+	seen := map[uint64]bool{0: true}
+	var out []int
+	for _, pid := range pids {
+		switch ns := link(strconv.Itoa(pid)); {
+		case seen[ns]:
+		case ns == own:
+			seen[ns], out = true, append([]int{pid}, out...)
+		default:
+			seen[ns], out = true, append(out, pid)
+		}
+	}
+	return out
 }
 
 // statFilesystem asks one file system. Another one may be mounted over it:

@@ -1,12 +1,17 @@
 package host
 
 import (
+	"context"
 	"os"
 	"path/filepath"
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/slowray/slowray/internal/budget"
 )
+
+func enough() *budget.Budget { return budget.New(context.Background(), budget.Limits{}) }
 
 func TestMountTable(t *testing.T) {
 	fs := FS{Proc: t.TempDir()}
@@ -23,7 +28,7 @@ func TestMountTable(t *testing.T) {
 	if err := os.Symlink("mnt:[4026531841]", filepath.Join(fs.Proc, "7/ns/mnt")); err != nil {
 		t.Fatal(err)
 	}
-	table, err := fs.MountTableOf(7)
+	table, err := fs.MountTableOf(enough(), 7)
 	if err != nil || table.NS != 4026531841 || len(table.Mounts) != 6 {
 		t.Fatal(err, table)
 	}
@@ -33,8 +38,8 @@ func TestMountTable(t *testing.T) {
 		}
 	}
 	for dir, want := range map[string]bool{"/": false, "/srv": false, "/srv/nfs/cache": true} {
-		if table.remote(dir) != want {
-			t.Errorf("remote(%s) is not %v", dir, want)
+		if table.behindRemote(dir) != want {
+			t.Errorf("behindRemote(%s) is not %v", dir, want)
 		}
 	}
 	if m, _ := table.ByID(24); !m.readOnly() {
@@ -43,7 +48,7 @@ func TestMountTable(t *testing.T) {
 }
 
 func TestRealFilesystems(t *testing.T) {
-	list, left := Default().Filesystems([]int{os.Getpid(), os.Getpid(), 1 << 30})
+	list, left := Default().Filesystems(enough(), []int{os.Getpid(), os.Getpid(), 1 << 30})
 	if len(list) == 0 || left != 0 {
 		t.Fatal(list, left)
 	}

@@ -5,12 +5,15 @@ import (
 	"fmt"
 	"io"
 	"os"
+
+	"github.com/slowray/slowray/internal/budget"
 )
 
 // MapCount is how many memory mappings a process has: the lines of
 // /proc/PID/maps. Reading it holds up the process when it maps or unmaps
-// memory meanwhile, so it is for processes that are known to be in trouble.
-func (fs FS) MapCount(pid int) (int, error) {
+// memory meanwhile, so it is for processes that are known to be in trouble. An
+// error of the budget means that there are more than were counted.
+func (fs FS) MapCount(b *budget.Budget, pid int) (int, error) {
 	f, err := os.Open(fmt.Sprintf("%s/%d/maps", fs.Proc, pid))
 	if err != nil {
 		return 0, err
@@ -22,6 +25,9 @@ func (fs FS) MapCount(pid int) (int, error) {
 		n += bytes.Count(buf[:k], []byte("\n"))
 		if err == io.EOF {
 			return n, nil
+		}
+		if err == nil {
+			err = b.Read(int64(k))
 		}
 		if err != nil {
 			return n, err

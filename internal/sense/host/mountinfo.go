@@ -2,8 +2,11 @@ package host
 
 import (
 	"fmt"
+	"io"
 	"os"
 	"strings"
+
+	"github.com/slowray/slowray/internal/budget"
 )
 
 // Mount is one line of /proc/PID/mountinfo (proc_pid_mountinfo(5)).
@@ -24,7 +27,7 @@ func (m *Mount) readOnly() bool { return m.Options == "ro" || strings.HasPrefix(
 // MountOf is the mount with an ID, as fdinfo names it, in the mount namespace
 // of a process; false when it is not there.
 func (fs FS) MountOf(pid, id int) (Mount, bool) {
-	b, err := os.ReadFile(fmt.Sprintf("%s/%d/mountinfo", fs.Proc, pid))
+	b, err := budget.Head(fmt.Sprintf("%s/%d/mountinfo", fs.Proc, pid), maxMountBytes)
 	if err != nil {
 		return Mount{}, false
 	}
@@ -36,6 +39,32 @@ func (fs FS) MountOf(pid, id int) (Mount, bool) {
 		}
 	}
 	return Mount{}, false
+}
+
+// readMountinfo reads the mountinfo of a process, at most maxMountBytes of it. An
+// error of a budget comes with what was read before.
+func readMountinfo(b *budget.Budget, name string) ([]byte, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	b = b.Sub(budget.Limits{Bytes: maxMountBytes})
+	var text []byte
+	part := make([]byte, 64<<10)
+	for {
+		n, err := f.Read(part)
+		if over := b.Read(int64(n)); over != nil {
+			return text, over
+		}
+		text = append(text, part[:n]...)
+		if err == io.EOF {
+			return text, nil
+		}
+		if err != nil {
+			return text, err
+		}
+	}
 }
 
 func parseMount(line []byte) (Mount, bool) {

@@ -2,6 +2,7 @@ package hotspot
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"maps"
 	"os"
@@ -13,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/slowray/slowray/internal/budget"
 	"github.com/slowray/slowray/internal/sense/procmem"
 )
 
@@ -56,12 +58,12 @@ func TestWaits(t *testing.T) {
 	if line, _ := bufio.NewReader(out).ReadString('\n'); line != "ready\n" {
 		t.Skipf("java said %q", line)
 	}
-	m, err := Open("/proc", cmd.Process.Pid, procmem.Read)
+	m, err := Open(ample(), "/proc", cmd.Process.Pid, procmem.Read)
 	if err != nil {
 		t.Fatal(err)
 	}
 	began := time.Now()
-	waits := m.Waits()
+	waits := m.Waits(ample())
 	t.Logf("read within %v", time.Since(began))
 	if len(waits) != 2 {
 		t.Fatalf("%d threads wait for a monitor, want 2: %v", len(waits), waits)
@@ -72,7 +74,7 @@ func TestWaits(t *testing.T) {
 			t.Errorf("thread %d waits for %+v", tid, w)
 		}
 	}
-	if _, err := Open("/proc", os.Getpid(), procmem.Read); !errors.Is(err, ErrNotJava) {
+	if _, err := Open(ample(), "/proc", os.Getpid(), procmem.Read); !errors.Is(err, ErrNotJava) {
 		t.Errorf("this program: %v", err)
 	}
 }
@@ -128,7 +130,7 @@ func TestLocks(t *testing.T) {
 		if line, _ := bufio.NewReader(out).ReadString('\n'); line != "ready\n" {
 			t.Skipf("java said %q", line)
 		}
-		m, err := Open("/proc", cmd.Process.Pid, procmem.Read)
+		m, err := Open(ample(), "/proc", cmd.Process.Pid, procmem.Read)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -136,7 +138,7 @@ func TestLocks(t *testing.T) {
 			t.Fatal("objects are not read")
 		}
 		began := time.Now()
-		waits := m.Waits()
+		waits := m.Waits(ample())
 		t.Logf("%v: read within %v", flags, time.Since(began))
 		name := func(tid int) string {
 			b, _ := os.ReadFile(filepath.Join("/proc", strconv.Itoa(cmd.Process.Pid), "task", strconv.Itoa(tid), "comm"))
@@ -148,7 +150,7 @@ func TestLocks(t *testing.T) {
 			if w.OwnerEnded {
 				got[name(tid)] = "ended"
 			}
-			if w.Lock == 0 || !strings.HasPrefix(w.Class, "java.util.concurrent.locks.Reentrant") || !m.Still(w) {
+			if w.Lock == 0 || !strings.HasPrefix(w.Class, "java.util.concurrent.locks.Reentrant") || !m.Still(ample(), w) {
 				t.Errorf("%v: %s waits for %+v", flags, name(tid), w)
 			}
 		}
@@ -170,4 +172,9 @@ func TestUnsigned5(t *testing.T) {
 	if n := unsigned5(&b); n != 0 {
 		t.Errorf("%d of nothing", n)
 	}
+}
+
+// ample is a budget that no real program uses up.
+func ample() *budget.Budget {
+	return budget.New(context.Background(), budget.Limits{Bytes: 1 << 30, Wall: time.Minute})
 }

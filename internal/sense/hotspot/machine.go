@@ -1,13 +1,16 @@
 package hotspot
 
 import (
+	"cmp"
 	"debug/elf"
 	"errors"
 	"fmt"
-	"path/filepath"
+	"os"
 	"slices"
 	"strings"
 
+	"github.com/slowray/slowray/internal/budget"
+	"github.com/slowray/slowray/internal/sense/elffile"
 	"github.com/slowray/slowray/internal/sense/procmem"
 )
 
@@ -47,16 +50,23 @@ const (
 
 // Open finds the machine in a process below proc ("/proc"); ErrNotJava when there
 // is none.
-func Open(proc string, pid int, memory procmem.Reader) (*Machine, error) {
-	base, path, err := library(proc, pid)
+func Open(b *budget.Budget, proc string, pid int, memory procmem.Reader) (*Machine, error) {
+	lib, err := library(b, proc, pid)
 	if err != nil {
 		return nil, err
 	}
-	table, types, err := tablesIn(filepath.Join(proc, fmt.Sprint(pid), "root", path))
+	f, err := procmem.OpenFile(proc, pid, &lib)
 	if err != nil {
 		return nil, err
 	}
-	m := &Machine{memory: procmem.Process{PID: pid, Read: memory}, fields: map[string]uint64{}, tids: map[uint64]int{}, offsets: map[field]uint64{}}
+	defer f.Close()
+	table, types, err := tablesIn(b, f)
+	if err != nil {
+		elffile.Refuse(b, f, err)
+		return nil, err
+	}
+	base := lib.Start
+	m := &Machine{memory: procmem.Process{PID: pid, Read: memory, Budget: b}, fields: map[string]uint64{}, tids: map[uint64]int{}, offsets: map[field]uint64{}}
 	m.readFields(m.memory.Word(base + table))
 	for _, name := range needed {
 		if _, ok := m.fields[name]; !ok {
@@ -65,7 +75,7 @@ func Open(proc string, pid int, memory procmem.Reader) (*Machine, error) {
 	}
 	m.readTypes(m.memory.Word(base + types))
 	m.openObjects()
-	return m, nil
+	return m, b.Err()
 }
 
 // openObjects finds out how Java objects are laid out.
@@ -85,43 +95,32 @@ func (m *Machine) openObjects() {
 }
 
 // library is where libjvm.so was loaded.
-func library(proc string, pid int) (base uint64, path string, err error) {
-	base, path, err = procmem.Loaded(proc, pid, func(path string) (ok, done bool) { return strings.HasSuffix(path, "/libjvm.so"), true })
+func library(b *budget.Budget, proc string, pid int) (m procmem.Mapping, err error) {
+	m, err = procmem.Loaded(b, proc, pid, func(path string) (ok, done bool) { return strings.HasSuffix(path, "/libjvm.so"), true })
 	if errors.Is(err, procmem.ErrNoMapping) {
 		err = ErrNotJava
 	}
-	return base, path, err
+	return m, err
 }
 
 // tablesIn is where in a library the pointers to the tables of fields and of types are. The
 // layout of the table's entries has not changed since there are 64-bit machines.
-func tablesIn(path string) (table, types uint64, err error) {
+func tablesIn(b *budget.Budget, file *os.File) (table, types uint64, err error) {
 	defer func() {
 		if r := recover(); r != nil {
 			err = fmt.Errorf("its libjvm.so is damaged: %v", r)
 		}
 	}()
-	f, err := elf.Open(path)
+	f, err := elffile.Open(b, file)
 	if err != nil {
 		return 0, 0, err
 	}
-	defer f.Close()
-	symbols, err := f.DynamicSymbols()
-	if err != nil {
-		return 0, 0, err
+	fields, ok := f.Lookup(elf.SHT_DYNSYM, "gHotSpotVMStructs")
+	if !ok || fields.Value == 0 {
+		return 0, 0, cmp.Or(b.Err(), errors.New("its libjvm.so has no table of fields"))
 	}
-	for _, s := range symbols {
-		switch s.Name {
-		case "gHotSpotVMStructs":
-			table = s.Value
-		case "gHotSpotVMTypes":
-			types = s.Value
-		}
-	}
-	if table == 0 {
-		return 0, 0, errors.New("its libjvm.so has no table of fields")
-	}
-	return table, types, nil
+	kinds, _ := f.Lookup(elf.SHT_DYNSYM, "gHotSpotVMTypes")
+	return fields.Value, kinds.Value, b.Err()
 }
 
 // readFields reads the table (vmStructs.hpp: names of type and field, the field's

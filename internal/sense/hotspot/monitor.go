@@ -3,6 +3,7 @@ package hotspot
 import (
 	"strings"
 
+	"github.com/slowray/slowray/internal/budget"
 	"github.com/slowray/slowray/internal/sense/procmem"
 )
 
@@ -28,8 +29,10 @@ type thread struct {
 }
 
 // Waits lists the threads that wait for a monitor or a lock, by their number in the
-// machine's own pid namespace.
-func (m *Machine) Waits() map[int]Wait {
+// machine's own pid namespace. Over the budget those are missing that were not
+// read until then.
+func (m *Machine) Waits(b *budget.Budget) map[int]Wait {
+	m.memory.Budget = b
 	list := m.memory.Word(m.fields["ThreadsSMRSupport::_java_thread_list"])
 	head := m.memory.Bytes(list+m.fields["ThreadsList::_length"], 4)
 	first := m.memory.Word(list + m.fields["ThreadsList::_threads"])
@@ -39,7 +42,7 @@ func (m *Machine) Waits() map[int]Wait {
 	addresses := m.memory.Bytes(first, 8*uint64(min(procmem.Half(head, 0), maxThreads)))
 	var threads []thread
 	waiting := false
-	for i := 0; i+8 <= len(addresses); i += 8 {
+	for i := 0; i+8 <= len(addresses) && b.Err() == nil; i += 8 {
 		if t, ok := m.thread(procmem.Long(addresses, uint64(i))); ok {
 			threads = append(threads, t)
 			waiting = waiting || t.monitor != 0
@@ -50,6 +53,9 @@ func (m *Machine) Waits() map[int]Wait {
 	}
 	out := map[int]Wait{}
 	for _, t := range threads {
+		if b.Err() != nil {
+			break
+		}
 		if t.monitor == 0 {
 			if w, ok := m.parked(t.addr); ok {
 				for _, o := range threads {

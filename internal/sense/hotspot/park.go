@@ -1,6 +1,10 @@
 package hotspot
 
-import "strings"
+import (
+	"strings"
+
+	"github.com/slowray/slowray/internal/budget"
+)
 
 // Locks of java.util.concurrent are Java objects. A thread that waits for one is
 // parked, and says on what (LockSupport.park(blocker)); a lock that one thread
@@ -58,7 +62,8 @@ func (m *Machine) threadObject(thread uint64) uint64 {
 
 // Still says whether a thread waits for the same lock of java.util.concurrent as
 // before, and the same thread holds it.
-func (m *Machine) Still(w Wait) bool {
+func (m *Machine) Still(b *budget.Budget, w Wait) bool {
+	m.memory.Budget = b
 	now, ok := m.parked(w.thread)
 	return ok && now.Lock == w.Lock && now.holder == w.holder
 }

@@ -8,6 +8,7 @@ import (
 	"os"
 	"strings"
 
+	"github.com/slowray/slowray/internal/budget"
 	"github.com/slowray/slowray/internal/sense/host"
 )
 
@@ -29,15 +30,19 @@ var ErrNoMapping = errors.New("it is not in the process's memory map")
 // EachMapping visits the mappings of a process below proc ("/proc"), in order of
 // address, until visit returns false. Lines that are not understood are left
 // out. Reading them holds up the process when it maps or unmaps memory meanwhile.
-func EachMapping(proc string, pid int, visit func(*Mapping) bool) error {
+// Over the budget the rest is not visited, and the error is the budget's.
+func EachMapping(b *budget.Budget, proc string, pid int, visit func(*Mapping) bool) error {
 	f, err := os.Open(fmt.Sprintf("%s/%d/maps", proc, pid))
 	if err != nil {
 		return err
 	}
 	defer f.Close()
-	lines := bufio.NewScanner(f)
+	lines := bufio.NewScanner(b.Reader(f))
 	lines.Buffer(nil, 1<<16)
 	for lines.Scan() {
+		if err := b.Node(); err != nil {
+			return err
+		}
 		if m, ok := ParseMapping(lines.Bytes()); ok && !visit(&m) {
 			return nil
 		}
@@ -45,25 +50,24 @@ func EachMapping(proc string, pid int, visit func(*Mapping) bool) error {
 	return lines.Err()
 }
 
-// Loaded is the address at which the beginning of a file is in a process's
-// memory, with its path there. is says of a path whether it is such a file: the
-// last one counts, or the first of which is says that it is done with it.
-// ErrNoMapping when there is none.
-func Loaded(proc string, pid int, is func(path string) (ok, done bool)) (base uint64, path string, err error) {
-	err = EachMapping(proc, pid, func(m *Mapping) bool {
+// Loaded is the mapping of the beginning of a file in a process's memory. is says
+// of a path whether it is such a file: the last one counts, or the first of which
+// is says that it is done with it. ErrNoMapping when there is none.
+func Loaded(b *budget.Budget, proc string, pid int, is func(path string) (ok, done bool)) (found Mapping, err error) {
+	err = EachMapping(b, proc, pid, func(m *Mapping) bool {
 		if m.Offset != 0 || m.Path == "" {
 			return true
 		}
 		ok, done := is(m.Path)
 		if ok {
-			base, path = m.Start, m.Path
+			found = *m
 		}
 		return !ok || !done
 	})
-	if err == nil && path == "" {
+	if err == nil && found.Path == "" {
 		err = ErrNoMapping
 	}
-	return base, path, err
+	return found, err
 }
 
 // ParseMapping reads a line such as

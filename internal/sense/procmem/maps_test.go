@@ -1,10 +1,13 @@
 package procmem
 
 import (
+	"context"
 	"errors"
 	"os"
 	"strings"
 	"testing"
+
+	"github.com/slowray/slowray/internal/budget"
 )
 
 func TestParseMapping(t *testing.T) {
@@ -30,11 +33,12 @@ func TestLoaded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	base, path, err := Loaded("/proc", os.Getpid(), func(path string) (ok, done bool) { return strings.HasSuffix(exe, path), true })
-	if err != nil || base == 0 || path != exe {
-		t.Errorf("%#x %s %v", base, path, err)
+	b := budget.New(context.Background(), budget.Limits{})
+	m, err := Loaded(b, "/proc", os.Getpid(), func(path string) (ok, done bool) { return strings.HasSuffix(exe, path), true })
+	if err != nil || m.Start == 0 || m.Path != exe {
+		t.Errorf("%+v %v", m, err)
 	}
-	if _, _, err := Loaded("/proc", os.Getpid(), func(string) (ok, done bool) { return false, false }); !errors.Is(err, ErrNoMapping) {
+	if _, err := Loaded(b, "/proc", os.Getpid(), func(string) (ok, done bool) { return false, false }); !errors.Is(err, ErrNoMapping) {
 		t.Error(err)
 	}
 }

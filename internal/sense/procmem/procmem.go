@@ -5,9 +5,13 @@ package procmem
 
 import (
 	"encoding/binary"
+	"math"
+	"slices"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/slowray/slowray/internal/budget"
 )
 
 // A Reader copies from the memory of a process, and returns how much it got.
@@ -24,30 +28,47 @@ func Read(pid int, addr uint64, into []byte) (int, error) {
 	return unix.ProcessVMReadv(pid, local, remote, 0)
 }
 
-// A Process is the memory of one.
+// A Process is the memory of one. What it says of itself leads from place to
+// place: every read takes its bytes and an item of the budget, and nothing is
+// read once that is used up.
 type Process struct {
-	PID  int
-	Read Reader
+	PID    int
+	Read   Reader
+	Budget *budget.Budget
 }
 
-// Bytes is memory of the process; nil when not all of it can be read.
-func (p Process) Bytes(addr, size uint64) []byte {
-	if addr < 1<<12 || addr>>56 != 0 {
+// atOnce is how much is read at once: of a size that the process made up, no
+// more memory is taken than it has.
+const atOnce = 1 << 20
+
+// upTo reads as much of a part of the memory as can be read.
+func (p Process) upTo(addr, size uint64) []byte {
+	if addr < 1<<12 || addr>>56 != 0 || size > math.MaxInt64 || p.Budget.Read(int64(size)) != nil || p.Budget.Node() != nil {
 		return nil
 	}
-	b := make([]byte, size)
-	if n, err := p.Read(p.PID, addr, b); err != nil || n != len(b) {
-		return nil
+	b := make([]byte, 0, min(size, atOnce))
+	for uint64(len(b)) < size {
+		want := min(size-uint64(len(b)), atOnce)
+		b = slices.Grow(b, int(want))
+		n, err := p.Read(p.PID, addr+uint64(len(b)), b[len(b):len(b)+int(want)])
+		b = b[:len(b)+max(n, 0)]
+		if err != nil || uint64(n) < want || p.Budget.Err() != nil {
+			break
+		}
 	}
 	return b
 }
 
-// Some is as much of a part of the memory as can be read.
-func (p Process) Some(addr, size uint64) []byte {
-	b := make([]byte, size)
-	n, _ := p.Read(p.PID, addr, b)
-	return b[:max(n, 0)]
+// Bytes is memory of the process; nil when not all of it can be read.
+func (p Process) Bytes(addr, size uint64) []byte {
+	if b := p.upTo(addr, size); b != nil && uint64(len(b)) == size {
+		return b
+	}
+	return nil
 }
+
+// Some is as much of a part of the memory as can be read.
+func (p Process) Some(addr, size uint64) []byte { return p.upTo(addr, size) }
 
 // Word is the 64-bit number at an address; 0 when it cannot be read.
 func (p Process) Word(addr uint64) uint64 {

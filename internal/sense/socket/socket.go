@@ -84,21 +84,26 @@ func (it *Iterators) TCP(ns *host.NetNS, visit func(*host.SocketSample)) error {
 	defer r.Close()
 	var s host.SocketSample
 	err := records(r, tcpRecord, func(b []byte) {
-		s.Inode = binary.NativeEndian.Uint64(b)
-		s.SrcPort = binary.NativeEndian.Uint16(b[8:])
-		s.DstPort = binary.NativeEndian.Uint16(b[10:])
-		s.Family = b[12]
-		s.State = ""
-		if int(b[13]) < len(stateNames) {
-			s.State = stateNames[b[13]]
-		}
-		s.Src, s.Dst = address(s.Family, b[16:32]), address(s.Family, b[32:48])
+		parseTCP(b, &s)
 		visit(&s)
 	})
 	if err != nil {
 		return fmt.Errorf("tcp iterator: %w", err)
 	}
 	return nil
+}
+
+// parseTCP reads one record of a TCP socket.
+func parseTCP(b []byte, s *host.SocketSample) {
+	s.Inode = binary.NativeEndian.Uint64(b)
+	s.SrcPort = binary.NativeEndian.Uint16(b[8:])
+	s.DstPort = binary.NativeEndian.Uint16(b[10:])
+	s.Family = b[12]
+	s.State = ""
+	if int(b[13]) < len(stateNames) {
+		s.State = stateNames[b[13]]
+	}
+	s.Src, s.Dst = address(s.Family, b[16:32]), address(s.Family, b[32:48])
 }
 
 // Owners maps the inode of each socket of the host that is wanted to the
@@ -109,23 +114,28 @@ func (it *Iterators) Owners(wanted func(inode uint64) bool) (map[uint64][]int, e
 		return nil, fmt.Errorf("task_file iterator: %w", err)
 	}
 	defer r.Close()
-	owners := map[uint64][]int{}
-	err = records(r, ownerRecord, func(b []byte) {
-		inode, pid := binary.NativeEndian.Uint64(b), int(binary.NativeEndian.Uint32(b[8:]))
-		if !wanted(inode) {
-			return
-		}
-		if pids := owners[inode]; !slices.Contains(pids, pid) {
-			owners[inode] = append(pids, pid)
-		}
-	})
+	owners, err := parseOwners(r, wanted)
 	if err != nil {
 		return nil, fmt.Errorf("task_file iterator: %w", err)
 	}
-	for _, pids := range owners {
-		slices.Sort(pids)
-	}
 	return owners, nil
+}
+
+// parseOwners reads the records of who holds which socket. They come process by process,
+// with one of a process for each of its descriptors.
+func parseOwners(r io.Reader, wanted func(inode uint64) bool) (map[uint64][]int, error) {
+	owners := map[uint64][]int{}
+	err := records(r, ownerRecord, func(b []byte) {
+		inode, pid := binary.NativeEndian.Uint64(b), int(binary.NativeEndian.Uint32(b[8:]))
+		if pids := owners[inode]; (len(pids) == 0 || pids[len(pids)-1] != pid) && wanted(inode) {
+			owners[inode] = append(pids, pid)
+		}
+	})
+	for inode, pids := range owners {
+		slices.Sort(pids)
+		owners[inode] = slices.Compact(pids)
+	}
+	return owners, err
 }
 
 // records reads fixed-size records to the end.

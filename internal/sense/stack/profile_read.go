@@ -2,10 +2,12 @@ package stack
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"slices"
 	"strings"
 
+	"github.com/slowray/slowray/internal/budget"
 	"github.com/slowray/slowray/internal/observe"
 	"github.com/slowray/slowray/internal/sense/symbol"
 )
@@ -20,6 +22,9 @@ type Detail struct {
 	// named where they have at least Least samples together.
 	Functions func(pid int) int
 	Least     uint64
+	// Unread, if set, is called with why some functions have no names, where more
+	// would have had to be read of binaries than there is a budget for.
+	Unread func(error)
 }
 
 // What of a process is kept.
@@ -177,7 +182,10 @@ func (p *Profiler) look(procs []*seenProcess, d Detail) error {
 			}
 		}
 	}
-	frames, missing := space.Frames(locations)
+	frames, missing := space.Frames(budget.New(context.Background(), symbol.Limits), locations)
+	if err := symbol.Unread(missing); err != nil && d.Unread != nil {
+		d.Unread(err)
+	}
 	if d.PortSearch {
 		for _, one := range procs {
 			for _, s := range one.stacks {

@@ -1,7 +1,6 @@
 package symbol
 
 import (
-	"bytes"
 	"debug/elf"
 	"errors"
 	"fmt"
@@ -12,7 +11,9 @@ import (
 
 	"github.com/ianlancetaylor/demangle"
 
+	"github.com/slowray/slowray/internal/budget"
 	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/sense/elffile"
 )
 
 // function is what is known of an address in a binary.
@@ -29,92 +30,128 @@ var errStripped = errors.New("it has no symbols")
 
 // nameOffsets names offsets in the file of a binary (sorted), or with byAddress
 // addresses as the binary counts them. debug opens its separate file of
-// symbols, if there is one, by build id.
-func nameOffsets(r io.ReaderAt, offsets []uint64, byAddress bool, debug func(buildID string) *os.File) (found map[uint64]function, err error) {
+// symbols, if there is one, by build id. Over the budget, what was found until
+// then is returned with its error.
+func nameOffsets(b *budget.Budget, r io.ReaderAt, offsets []uint64, byAddress bool, debug func(buildID string) *os.File) (found map[uint64]function, err error) {
 	// The binary may be damaged, and not all that reads it expects that.
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("damaged: %v", p)
 		}
 	}()
-	f, err := elf.NewFile(r)
+	f, err := elffile.New(b, r)
 	if err != nil {
 		return nil, fmt.Errorf("not readable: %w", err)
 	}
-	found = map[uint64]function{}
-	var addresses []uint64 // sorted like the file's segments, which are by address
-	offsetOf := map[uint64]uint64{}
+	n := &naming{file: f, budget: b, found: map[uint64]function{}, offsetOf: map[uint64]uint64{}}
 	for _, o := range offsets {
 		a, ok := addressOf(f, o)
 		if byAddress {
 			a, ok = o, true
 		}
 		if ok {
-			addresses = append(addresses, a)
-			offsetOf[a] = o
+			n.addresses = append(n.addresses, a)
+			n.offsetOf[a] = o
 		}
 	}
-	slices.Sort(addresses)
-	take := func(a uint64, fn function) {
-		if o, ok := offsetOf[a]; ok {
-			found[o] = fn
+	slices.Sort(n.addresses)
+	n.addresses = slices.Compact(n.addresses)
+	n.goFunctions()
+	n.symbolsOf(f, elf.SHT_SYMTAB)
+	if file := n.debugFile(debug); file != nil {
+		defer file.Close()
+		if d, err := elffile.New(b, file); err == nil {
+			n.symbolsOf(d, elf.SHT_SYMTAB)
 		}
 	}
-	missing := func() []uint64 {
-		return slices.DeleteFunc(slices.Clone(addresses), func(a uint64) bool { _, ok := found[offsetOf[a]]; return ok })
-	}
-	for a, fn := range goFunctions(f, addresses) {
-		take(a, fn)
-	}
-	symbols := 0
-	for _, source := range []func() (*elf.File, elf.SectionType, func()){
-		func() (*elf.File, elf.SectionType, func()) { return f, elf.SHT_SYMTAB, nil },
-		func() (*elf.File, elf.SectionType, func()) {
-			file := debug(BuildID(f))
-			if file == nil {
-				return nil, 0, nil
-			}
-			d, err := elf.NewFile(file)
-			if err != nil {
-				file.Close()
-				return nil, 0, nil
-			}
-			return d, elf.SHT_SYMTAB, func() { file.Close() }
-		},
-		func() (*elf.File, elf.SectionType, func()) { return miniDebug(f), elf.SHT_SYMTAB, nil },
-		func() (*elf.File, elf.SectionType, func()) { return f, elf.SHT_DYNSYM, nil },
-	} {
-		rest := missing()
-		if len(rest) == 0 {
-			return found, nil
-		}
-		from, table, done := source()
-		if from == nil {
-			continue
-		}
-		n, names := elfFunctions(from, table, rest)
-		symbols += n
-		for a, name := range names {
-			take(a, function{name: demangled(name), kind: observe.FrameNative})
-		}
-		if done != nil {
-			done()
+	if len(n.missing()) > 0 {
+		if mini, err := f.MiniDebug(); err == nil && mini != nil {
+			n.symbolsOf(mini, elf.SHT_SYMTAB)
 		}
 	}
-	if rest := missing(); len(rest) > 0 {
+	n.symbolsOf(f, elf.SHT_DYNSYM)
+	if rest := n.missing(); len(rest) > 0 {
 		for a, start := range functionStarts(f, rest) {
-			take(a, function{start: start})
+			n.take(a, function{start: start})
 		}
 	}
-	if symbols == 0 && len(found) == 0 {
-		return found, errStripped
+	if err := b.Err(); err != nil {
+		return n.found, err
 	}
-	return found, nil
+	if n.symbols == 0 && len(n.found) == 0 {
+		return n.found, errStripped
+	}
+	return n.found, nil
+}
+
+// naming is the names of one binary while they are looked for.
+type naming struct {
+	file      *elffile.File
+	budget    *budget.Budget
+	addresses []uint64 // sorted
+	offsetOf  map[uint64]uint64
+	found     map[uint64]function // by offset
+	symbols   int                 // functions that tables had, whether wanted or not
+}
+
+func (n *naming) take(a uint64, fn function) {
+	if o, ok := n.offsetOf[a]; ok {
+		n.found[o] = fn
+	}
+}
+
+// missing are the addresses without a name; none once the budget is used up.
+func (n *naming) missing() []uint64 {
+	if n.budget.Err() != nil {
+		return nil
+	}
+	return slices.DeleteFunc(slices.Clone(n.addresses), func(a uint64) bool { _, ok := n.found[n.offsetOf[a]]; return ok })
+}
+
+// goFunctions finds functions in the table that every Go binary has, stripped
+// or not. Nothing is found in other binaries.
+func (n *naming) goFunctions() {
+	table, err := n.file.GoFunctions()
+	if err != nil || table == nil {
+		return
+	}
+	for _, a := range n.addresses {
+		if n.budget.Err() != nil {
+			return
+		}
+		// The line where the function begins: that of the address would
+		// make one function many.
+		if fn, file, line, ok := table.At(a); ok {
+			n.take(a, function{name: clean(fn.Name), kind: observe.FrameGo, file: clean(file), line: line})
+		}
+	}
+}
+
+// debugFile is the separate file of symbols, where one is needed.
+func (n *naming) debugFile(open func(buildID string) *os.File) *os.File {
+	if len(n.missing()) == 0 || n.budget.File() != nil {
+		return nil
+	}
+	return open(n.file.BuildID())
+}
+
+// symbolsOf looks what is missing up in a table of symbols.
+func (n *naming) symbolsOf(f *elffile.File, kind elf.SectionType) {
+	rest := n.missing()
+	if len(rest) == 0 {
+		return
+	}
+	count, names := elfFunctions(n.budget, f, kind, rest)
+	n.symbols += count
+	for a, name := range names {
+		n.take(a, function{name: demangled(name), kind: observe.FrameNative})
+	}
 }
 
 // addressOf is the address at which the binary wants this offset.
-func addressOf(f *elf.File, offset uint64) (uint64, bool) {
-	for _, p := range f.Progs {
+func addressOf(f *elffile.File, offset uint64) (uint64, bool) {
+	for i := range f.Progs {
+		p := &f.Progs[i]
 		if p.Type == elf.PT_LOAD && p.Flags&elf.PF_X != 0 && offset >= p.Off && offset-p.Off < p.Filesz {
 			return offset - p.Off + p.Vaddr, true
 		}
@@ -122,136 +159,71 @@ func addressOf(f *elf.File, offset uint64) (uint64, bool) {
 	return 0, false
 }
 
-const (
-	// symbolSize is sizeof(Elf64_Sym).
-	symbolSize = 24
-	// maxSymbolTable and maxNames bound what is read of one binary, in bytes.
-	maxSymbolTable = 512 << 20
-	maxSymbolName  = 4096
-	maxNotes       = 64
-	// maxGap is how far behind a symbol without a size, as assembly has them,
-	// an address may be.
-	maxGap = 1 << 16
-)
+// maxGap is how far behind a symbol without a size, as assembly has them, an
+// address may be.
+const maxGap = 1 << 16
+
+// nearest is the best symbol for an address so far.
+type nearest struct {
+	elffile.Symbol
+	sized, local bool
+}
+
+// over says whether it tells more of an address than another.
+func (s *nearest) over(old *nearest) bool {
+	switch {
+	case s.sized != old.sized:
+		return s.sized
+	case s.Value != old.Value:
+		return s.Value > old.Value // the nearer one
+	}
+	return old.local && !s.local
+}
 
 // elfFunctions finds in a symbol table the functions that hold the addresses
 // (sorted), and tells how many functions the table has.
-func elfFunctions(f *elf.File, kind elf.SectionType, addresses []uint64) (count int, names map[uint64]string) {
-	table := f.SectionByType(kind)
-	if table == nil || f.Class != elf.ELFCLASS64 || table.Flags&elf.SHF_COMPRESSED != 0 || table.Size > maxSymbolTable ||
-		int(table.Link) >= len(f.Sections) {
+func elfFunctions(b *budget.Budget, f *elffile.File, kind elf.SectionType, addresses []uint64) (count int, names map[uint64]string) {
+	table := f.Symbols(kind)
+	if table == nil {
 		return 0, nil
 	}
-	text := f.Sections[table.Link]
-	type best struct {
-		start uint64
-		sized bool
-		local bool
-		name  uint32
-	}
-	found := map[uint64]best{}
-	in := io.NewSectionReader(table, 0, int64(table.Size))
-	buf := make([]byte, 4096*symbolSize)
-	for {
-		n, err := io.ReadFull(in, buf)
-		for s := buf[:n-n%symbolSize]; len(s) > 0; s = s[symbolSize:] {
-			info := s[4]
-			if t := elf.ST_TYPE(info); t != elf.STT_FUNC && t != elf.STT_GNU_IFUNC && t != elf.STT_NOTYPE || f.ByteOrder.Uint16(s[6:]) == 0 {
-				continue
-			}
-			start, size := f.ByteOrder.Uint64(s[8:]), f.ByteOrder.Uint64(s[16:])
-			name := f.ByteOrder.Uint32(s)
-			if start == 0 || name == 0 {
-				continue
-			}
-			count++
-			reach, sized := size, size > 0
-			if !sized {
-				reach = maxGap
-			}
-			i, _ := slices.BinarySearch(addresses, start)
-			for ; i < len(addresses) && addresses[i]-start < reach; i++ {
-				b := best{start: start, sized: sized, local: elf.ST_BIND(info) == elf.STB_LOCAL, name: name}
-				old, ok := found[addresses[i]]
-				switch {
-				case !ok, b.sized && !old.sized:
-				case !b.sized && old.sized:
-					continue
-				case b.start > old.start: // the nearer one
-				case b.start == old.start && old.local && !b.local:
-				default:
-					continue
-				}
-				found[addresses[i]] = b
+	found := map[uint64]nearest{}
+	// An error is the budget's, or that of a table that ends early.
+	_ = table.Each(func(s *elffile.Symbol) bool {
+		if !s.Function() || s.Value == 0 || !s.Named() {
+			return true
+		}
+		count++
+		one := nearest{Symbol: *s, sized: s.Size > 0, local: elf.ST_BIND(s.Info) == elf.STB_LOCAL}
+		reach := s.Size
+		if !one.sized {
+			reach = maxGap
+		}
+		i, _ := slices.BinarySearch(addresses, s.Value)
+		from := i
+		for ; i < len(addresses) && addresses[i]-s.Value < reach; i++ {
+			if old, ok := found[addresses[i]]; !ok || one.over(&old) {
+				found[addresses[i]] = one
 			}
 		}
-		if err != nil {
-			break
-		}
-	}
+		// All symbols may claim all addresses.
+		return b.Nodes(int64(i-from)) == nil
+	})
 	names = make(map[uint64]string, len(found))
-	for a, b := range found {
-		if name := stringAt(text, b.name); name != "" {
+	for a, s := range found {
+		if name := table.Name(&s.Symbol); name != "" {
 			names[a] = name
 		}
 	}
 	return count, names
 }
 
-// stringAt reads from a string table.
-func stringAt(table *elf.Section, at uint32) string {
-	if uint64(at) >= table.Size {
-		return ""
-	}
-	buf := make([]byte, 128)
-	for {
-		n, _ := table.ReadAt(buf, int64(at))
-		if end := bytes.IndexByte(buf[:n], 0); end >= 0 {
-			return string(buf[:end])
-		}
-		if n < len(buf) || len(buf) >= maxSymbolName {
-			return string(buf[:n])
-		}
-		buf = make([]byte, 2*len(buf))
-	}
-}
-
 // demangled is a name as its author wrote it, without the types of its
 // parameters. A version of the dynamic linker ("name@@GLIBC_2.2") goes.
 func demangled(name string) string {
 	name, _, _ = strings.Cut(name, "@")
-	if len(name) <= maxSymbolName {
+	if len(name) < elffile.MaxSymbolName {
 		name = demangle.Filter(name, demangle.NoParams, demangle.NoClones, demangle.MaxLength(10))
 	}
 	return clean(name)
-}
-
-// BuildID is the binary's identity in hexadecimal, "" when it has none.
-func BuildID(f *elf.File) string {
-	notes := 0
-	for _, s := range f.Sections {
-		if s.Type != elf.SHT_NOTE || s.Size > 1<<16 || notes == maxNotes {
-			continue
-		}
-		notes++
-		data, err := s.Data()
-		if err != nil {
-			continue
-		}
-		// Elf64_Nhdr: lengths of name and description, type; then both, each
-		// filled up to a multiple of four.
-		for len(data) >= 12 {
-			name, desc, kind := f.ByteOrder.Uint32(data), f.ByteOrder.Uint32(data[4:]), f.ByteOrder.Uint32(data[8:])
-			body := data[12:]
-			padded := func(n uint32) uint64 { return (uint64(n) + 3) &^ 3 }
-			if padded(name)+padded(desc) > uint64(len(body)) {
-				break
-			}
-			if kind == 3 && name == 4 && string(body[:4]) == "GNU\x00" { // NT_GNU_BUILD_ID
-				return fmt.Sprintf("%x", body[4:4+desc])
-			}
-			data = body[padded(name)+padded(desc):]
-		}
-	}
-	return ""
 }

@@ -2,14 +2,21 @@ package symbol
 
 import (
 	"bytes"
+	"cmp"
+	"context"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path"
 	"slices"
 	"strings"
+	"time"
 
+	"github.com/slowray/slowray/internal/budget"
 	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/sense/elffile"
+	"github.com/slowray/slowray/internal/sense/procmem"
 )
 
 // Missing says for how many locations of an image there is no name, and why.
@@ -17,12 +24,45 @@ type Missing struct {
 	Where     string
 	Locations int
 	Why       string
+	Over      bool // more would have to be read of it than the budget has
 }
+
+// Unread says of which binaries more would have had to be read than the budget
+// has, in one line; nil when of none.
+func Unread(missing []Missing) error {
+	first, others := Missing{}, 0
+	for _, m := range missing {
+		switch {
+		case !m.Over:
+		case first.Where == "":
+			first = m
+		default:
+			others++
+		}
+	}
+	switch {
+	case first.Where == "":
+		return nil
+	case others == 0:
+		return fmt.Errorf("%s: some functions have no names: %s", first.Where, first.Why)
+	}
+	return fmt.Errorf("%s and %d more binaries: some functions have no names: %s", first.Where, others, first.Why)
+}
+
+// Limits is what a look at the functions of all processes of a host may take:
+// less than a second of a CPU, and not much longer on a host that has none to
+// spare. A large program has 200,000 symbols, of which 20 MB are read; what is
+// unpacked is the symbols of stripped binaries of some distributions, some MB each.
+var Limits = budget.Limits{Bytes: 1 << 30, Unpacked: 48 << 20, Files: 4096, Nodes: 12 << 20, Wall: 1200 * time.Millisecond}
 
 // Frames names locations; the result is parallel to them. A location without
 // a name is told by where its function begins in the binary, or where that is
 // not known by itself: "[libc.so.6+0x1234]".
-func (s *Space) Frames(locations []Location) ([]observe.Frame, []Missing) {
+//
+// Binaries share the budget: each has its turn, in the order of the locations,
+// and those for which its share was not enough have another one with what the
+// others left.
+func (s *Space) Frames(b *budget.Budget, locations []Location) ([]observe.Frame, []Missing) {
 	byImage := map[*image][]uint64{}
 	var order []*image
 	for _, l := range locations {
@@ -31,33 +71,61 @@ func (s *Space) Frames(locations []Location) ([]observe.Frame, []Missing) {
 		}
 		byImage[l.in] = append(byImage[l.in], l.at)
 	}
-	named := map[*image]map[uint64]observe.Frame{}
+	for img, at := range byImage {
+		slices.Sort(at)
+		byImage[img] = slices.Compact(at)
+	}
+	named, over := s.nameImages(b, order, byImage)
 	var missing []Missing
 	for _, img := range order {
-		at := byImage[img]
-		slices.Sort(at)
-		at = slices.Compact(at)
-		frames, why := s.imageFrames(img, at)
-		named[img] = frames
-		less := len(at)
-		for _, f := range frames {
+		less := len(byImage[img])
+		for _, f := range named[img].frames {
 			if !strings.HasPrefix(f.Name, "[") {
 				less--
 			}
 		}
 		if img.kind != imageFunction && less > 0 {
-			missing = append(missing, Missing{Where: img.label(), Locations: less, Why: why})
+			missing = append(missing, Missing{Where: img.label(), Locations: less, Why: named[img].why, Over: over[img]})
 		}
 	}
 	out := make([]observe.Frame, len(locations))
 	for i, l := range locations {
-		f, ok := named[l.in][l.at]
+		f, ok := named[l.in].frames[l.at]
 		if !ok {
 			f = l.in.unnamed(l.at)
 		}
 		out[i] = f
 	}
 	return out, missing
+}
+
+// names is what was found of an image.
+type names struct {
+	frames map[uint64]observe.Frame
+	why    string // why some are missing
+}
+
+// nameImages names the places of images, and tells for which the budget was not
+// enough.
+func (s *Space) nameImages(b *budget.Budget, order []*image, at map[*image][]uint64) (named map[*image]names, over map[*image]bool) {
+	named, over = map[*image]names{}, map[*image]bool{}
+	for turn := range 2 {
+		var again []*image
+		for i, img := range order {
+			part := b.Share(len(order) - i)
+			frames, err := s.imageFrames(part, img, at[img], turn == 0)
+			n := names{frames: frames}
+			if err != nil {
+				n.why = err.Error()
+			}
+			named[img], over[img] = n, budget.IsExceeded(err)
+			if over[img] && part.Own() {
+				again = append(again, img)
+			}
+		}
+		order = again
+	}
+	return named, over
 }
 
 // label names the image in a report.
@@ -98,34 +166,58 @@ func (img *image) module() string {
 	return clean(path.Base(img.name))
 }
 
-// imageFrames names the places (sorted) of one image.
-func (s *Space) imageFrames(img *image, at []uint64) (frames map[uint64]observe.Frame, why string) {
+// imageFrames names the places (sorted) of one image. again says that it has
+// another turn, should the budget not be enough.
+func (s *Space) imageFrames(b *budget.Budget, img *image, at []uint64, again bool) (frames map[uint64]observe.Frame, err error) {
 	switch img.kind {
 	case imageKernel:
-		frames, err := s.kernelFrames(at)
-		if err != nil {
-			return frames, err.Error()
-		}
-		return frames, ""
+		return s.kernelFrames(at)
 	case imageVDSO:
 		data, err := vdsoImage()
 		if err != nil {
-			return nil, err.Error()
+			return nil, err
 		}
-		return img.binaryFrames(bytes.NewReader(data), at)
+		found, err := nameOffsets(b, bytes.NewReader(data), at, false, img.debugFile)
+		return img.binaryFrames(found), err
 	case imageRuntime:
-		return img.runtimeFrames(at)
+		return img.runtimeFrames(b, at, again)
 	case imageFile:
 		if img.file == nil {
 			return nil, img.why
 		}
-		return img.binaryFrames(img.file, at)
+		return img.fileFrames(b, at, again)
 	}
-	return nil, ""
+	return nil, nil
 }
 
-func (img *image) binaryFrames(r io.ReaderAt, at []uint64) (map[uint64]observe.Frame, string) {
-	found, err := nameOffsets(r, at, img.byAddress, img.debugFile)
+// fileFrames names places of a binary, those first that are known from before.
+func (img *image) fileFrames(b *budget.Budget, at []uint64, again bool) (map[uint64]observe.Frame, error) {
+	content, known := elffile.IDOf(img.file)
+	id := fileID{content, img.byAddress}
+	if !known {
+		found, err := nameOffsets(b, img.file, at, img.byAddress, img.debugFile)
+		return img.binaryFrames(found), err
+	}
+	found, rest, err := binaries.look(id, at)
+	if len(rest) == 0 {
+		return img.binaryFrames(found), err
+	}
+	began := time.Now()
+	more, err := nameOffsets(b, img.file, rest, img.byAddress, img.debugFile)
+	maps.Copy(found, more)
+	// A file that changed meanwhile has names of both. What ended because others
+	// had taken all says nothing of this one.
+	if now, ok := elffile.IDOf(img.file); ok && now == content && (b.Err() == nil || b.Own()) {
+		spent := time.Since(began)
+		if again {
+			spent = 0
+		}
+		binaries.keep(id, rest, more, err, spent)
+	}
+	return img.binaryFrames(found), err
+}
+
+func (img *image) binaryFrames(found map[uint64]function) map[uint64]observe.Frame {
 	frames := make(map[uint64]observe.Frame, len(found))
 	for o, fn := range found {
 		if fn.name == "" {
@@ -134,48 +226,50 @@ func (img *image) binaryFrames(r io.ReaderAt, at []uint64) (map[uint64]observe.F
 		}
 		frames[o] = observe.Frame{Name: fn.name, Kind: fn.kind, Module: img.module(), File: fn.file, Line: fn.line}
 	}
-	if err != nil {
-		return frames, err.Error()
-	}
-	return frames, ""
+	return frames
 }
 
-func (img *image) runtimeFrames(at []uint64) (map[uint64]observe.Frame, string) {
+func (img *image) runtimeFrames(b *budget.Budget, at []uint64, again bool) (map[uint64]observe.Frame, error) {
 	if img.perfMap == nil {
 		return nil, img.why
 	}
-	names, err := parsePerfMap(io.NewSectionReader(img.perfMap, 0, maxPerfMap), at)
+	if err := binaries.waiting(img.perfMap); err != nil {
+		return nil, err
+	}
+	began := time.Now()
+	names, err := parsePerfMap(b, io.NewSectionReader(img.perfMap, 0, 1<<62), at)
 	frames := make(map[uint64]observe.Frame, len(names))
 	for a, name := range names {
 		f := jitFrame(name)
 		f.Module = path.Base(img.perfMap.Name())
 		frames[a] = f
 	}
-	if err != nil {
-		return frames, err.Error()
+	if b.Own() && !again {
+		binaries.wait(img.perfMap, err, time.Since(began))
 	}
-	return frames, ""
+	return frames, err
 }
 
 // vdsoImage reads the binary that the kernel maps into every process: from
 // this one.
-func vdsoImage() ([]byte, error) {
-	maps, err := os.ReadFile("/proc/self/maps")
-	if err != nil {
-		return nil, err
-	}
-	for _, m := range parseMaps(maps) {
-		if !strings.HasPrefix(m.path, vdso) || m.end-m.start > 1<<20 {
-			continue
+func vdsoImage() (data []byte, err error) {
+	own := budget.New(context.Background(), budget.Limits{})
+	var failed error
+	err = procmem.EachMapping(own, "/proc", os.Getpid(), func(m *procmem.Mapping) bool {
+		if !strings.HasPrefix(m.Path, vdso) || m.End-m.Start > 1<<20 {
+			return true
 		}
-		mem, err := os.Open("/proc/self/mem")
-		if err != nil {
-			return nil, err
+		var mem *os.File
+		if mem, failed = os.Open("/proc/self/mem"); failed != nil {
+			return false
 		}
 		defer mem.Close()
-		data := make([]byte, m.end-m.start)
-		_, err = mem.ReadAt(data, int64(m.start))
-		return data, err
+		data = make([]byte, m.End-m.Start)
+		_, failed = mem.ReadAt(data, int64(m.Start))
+		return false
+	})
+	if err = cmp.Or(err, failed); err == nil && data == nil {
+		err = fmt.Errorf("%s is not there", vdso)
 	}
-	return nil, fmt.Errorf("%s is not there", vdso)
+	return data, err
 }

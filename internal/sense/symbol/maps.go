@@ -1,7 +1,6 @@
 package symbol
 
 import (
-	"bytes"
 	"slices"
 	"strings"
 
@@ -26,43 +25,11 @@ const vdso = "[vdso]"
 // maxMappings bounds what is kept of one process.
 const maxMappings = 65536
 
-// parseMaps reads the executable mappings of a file in the form of
-// /proc/PID/maps, by address. Lines that are not understood are left out.
-func parseMaps(data []byte) []mapping {
-	var out []mapping
-	for line := range bytes.Lines(data) {
-		if len(out) == maxMappings {
-			break
-		}
-		if m, ok := parseMapping(line); ok {
-			out = append(out, m)
-		}
-	}
-	if !slices.IsSortedFunc(out, byStart) {
-		slices.SortFunc(out, byStart)
-	}
-	return out
-}
-
-func byStart(a, b mapping) int {
-	switch {
-	case a.start < b.start:
-		return -1
-	case a.start > b.start:
-		return 1
-	}
-	return 0
-}
-
-// parseMapping reads the line of an executable mapping.
-func parseMapping(line []byte) (m mapping, ok bool) {
-	of, ok := procmem.ParseMapping(line)
-	if !ok || !of.Executable {
-		return m, false
-	}
-	m = mapping{start: of.Start, end: of.End, offset: of.Offset, device: of.Device, inode: of.Inode}
+// mappingOf is an executable mapping out of a process's memory map.
+func mappingOf(of *procmem.Mapping) mapping {
+	m := mapping{start: of.Start, end: of.End, offset: of.Offset, device: of.Device, inode: of.Inode}
 	m.path, m.deleted = strings.CutSuffix(of.Path, " (deleted)")
-	return m, true
+	return m
 }
 
 // find is the mapping that holds an address, nil when none does.

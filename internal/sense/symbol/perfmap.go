@@ -3,6 +3,7 @@ package symbol
 import (
 	"bufio"
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -13,32 +14,30 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/slowray/slowray/internal/budget"
 	"github.com/slowray/slowray/internal/observe"
 	"github.com/slowray/slowray/internal/sense/host"
 )
 
-// maxPerfMap bounds what is read of a map, in bytes.
-const maxPerfMap = 1 << 30
-
 // openPerfMap opens the map that a just-in-time compiler writes for profilers,
 // /tmp/perf-PID.map where the process sees it and with the number by which it
 // knows itself. A file of another user is not believed, as perf(1) has it.
-func (p *Process) openPerfMap() (f *os.File, why string) {
+func (p *Process) openPerfMap() (f *os.File, err error) {
 	uid, own, err := p.identity()
 	if err != nil {
-		return nil, "the process ended"
+		return nil, errors.New("the process ended")
 	}
 	path := fmt.Sprintf("/tmp/perf-%d.map", own)
 	f, err = p.root().Open(path)
 	if err != nil {
-		return nil, "there is no " + path
+		return nil, errors.New("there is no " + path)
 	}
 	var st unix.Stat_t
 	if err := unix.Fstat(int(f.Fd()), &st); err != nil || (st.Uid != uid && st.Uid != 0) {
 		f.Close()
-		return nil, path + " belongs to another user"
+		return nil, errors.New(path + " belongs to another user")
 	}
-	return f, ""
+	return f, nil
 }
 
 // identity is a process's user, and the number by which it knows itself.
@@ -68,21 +67,28 @@ func (p *Process) identity() (uid uint32, own int, err error) {
 
 // parsePerfMap finds the names of sorted addresses in a map of lines "start
 // size name", numbers in hexadecimal. Memory is used again: of several entries
-// that hold an address the last one counts.
-func parsePerfMap(r io.Reader, addresses []uint64) (map[uint64]string, error) {
+// that hold an address the last one counts. Over the budget, what was found until
+// then is returned with its error.
+func parsePerfMap(b *budget.Budget, r io.Reader, addresses []uint64) (map[uint64]string, error) {
 	found := map[uint64]string{}
-	in := bufio.NewReaderSize(io.LimitReader(r, maxPerfMap), 1<<18)
+	in := bufio.NewReaderSize(b.Reader(r), 1<<18)
 	for {
 		line, err := in.ReadSlice('\n')
+		if over := b.Node(); over != nil {
+			return found, over
+		}
 		if err == bufio.ErrBufferFull {
 			// A name of that length is none: skip it.
 			for err == bufio.ErrBufferFull {
 				_, err = in.ReadSlice('\n')
 			}
-			continue
+			line = nil
 		}
 		if len(line) > 0 {
-			matchPerfLine(line, addresses, found)
+			// All lines may claim all addresses.
+			if over := b.Nodes(int64(matchPerfLine(line, addresses, found))); over != nil {
+				return found, over
+			}
 		}
 		switch {
 		case err == io.EOF:
@@ -93,22 +99,29 @@ func parsePerfMap(r io.Reader, addresses []uint64) (map[uint64]string, error) {
 	}
 }
 
-func matchPerfLine(line []byte, addresses []uint64, found map[uint64]string) {
+// maxPerfName bounds a name in a map, bytes: more of it than is shown.
+const maxPerfName = 2 * maxName
+
+// matchPerfLine gives the addresses that a line holds its name, and tells how
+// many there are.
+func matchPerfLine(line []byte, addresses []uint64, found map[uint64]string) (n int) {
 	from, rest, ok := bytes.Cut(bytes.TrimRight(line, "\n"), []byte(" "))
 	size, name, ok2 := bytes.Cut(rest, []byte(" "))
 	start, ok3 := host.ParseHex(bytes.TrimPrefix(from, []byte("0x")))
 	length, ok4 := host.ParseHex(bytes.TrimPrefix(size, []byte("0x")))
 	if !ok || !ok2 || !ok3 || !ok4 {
-		return
+		return 0
 	}
 	i, _ := slices.BinarySearch(addresses, start)
 	if i == len(addresses) || addresses[i]-start >= length {
-		return
+		return 0
 	}
-	text := string(name)
+	text := string(name[:min(len(name), maxPerfName)])
 	for ; i < len(addresses) && addresses[i]-start < length; i++ {
 		found[addresses[i]] = text
+		n++
 	}
+	return n
 }
 
 // jitFrame takes apart what compilers write as a name.

@@ -1,16 +1,18 @@
 package symbol
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
 	"time"
 
-	"golang.org/x/sys/unix"
-
+	"github.com/slowray/slowray/internal/budget"
 	"github.com/slowray/slowray/internal/observe"
-	"github.com/slowray/slowray/internal/sense/app/logtail/rootfs"
+	"github.com/slowray/slowray/internal/sense/procmem"
 )
 
 // Location is a place in code. Two samples at one place have equal Locations.
@@ -45,9 +47,9 @@ type image struct {
 	kind    imageKind
 	name    string   // path as its process sees it
 	file    *os.File // nil when it could not be opened
-	root    rootfs.Root
+	root    procmem.RootDir
 	perfMap *os.File // of a process that writes code at run time
-	why     string   // why there is no file, or no map
+	why     error    // why there is no file, or no map
 
 	frame     observe.Frame // of one function
 	byAddress bool          // places in the file are told as it wants to be mapped, not by offset
@@ -65,6 +67,8 @@ type Space struct {
 	vdso      image
 	none      image
 	ended     int // processes that ended before their memory map was read
+
+	maps *budget.Budget // for the memory maps of all processes
 }
 
 type imageKey struct {
@@ -73,21 +77,38 @@ type imageKey struct {
 	path   string
 }
 
+// Why a file has no names.
+var (
+	errNotOpened = errors.New("it cannot be opened")
+	errTooMany   = errors.New("too many files")
+)
+
 const (
 	// maxOpen bounds the files that are held open for their symbols.
 	maxOpen = 800
-	// maxProcesses bounds what is remembered of processes.
+	// What is remembered at most: of processes, of files, and of functions that
+	// somebody else named.
 	maxProcesses = 16384
+	maxImages    = 16384
+	maxFunctions = 300_000
 	// How often the memory map of a process is read again for addresses that
 	// are not in it: less and less, when that does not help.
 	rereadAfter  = 200 * time.Millisecond
 	rereadAtLast = 10 * time.Second
 )
 
+// mapLimits is what reading memory maps may take as long as there is a Space,
+// mapShare that of one process: a map has 65,530 lines of some 100 bytes, unless
+// vm.max_map_count says otherwise, of which each may have a path of 4 KB.
+var (
+	mapLimits = budget.Limits{Bytes: 256 << 20, Nodes: 4 << 20, Wall: math.MaxInt64}
+	mapShare  = budget.Limits{Bytes: 32 << 20, Nodes: 512 << 10}
+)
+
 // NewSpace returns an empty Space over a proc file system, "/proc".
 func NewSpace(proc string) *Space {
 	s := &Space{proc: proc, processes: map[int]*Process{}, images: map[imageKey]*image{},
-		binaries: map[any]*image{}, functions: map[observe.Frame]*image{}}
+		binaries: map[any]*image{}, functions: map[observe.Frame]*image{}, maps: budget.New(context.Background(), mapLimits)}
 	s.kernel.kind, s.vdso.kind, s.none.kind = imageKernel, imageVDSO, imageNone
 	return s
 }
@@ -124,6 +145,7 @@ type Process struct {
 	reread   time.Duration // after how long it is worth it
 	known    bool          // its memory map could be read
 	runtime  *image
+	maps     *budget.Budget
 }
 
 // Process is the process with this number, whose memory map is read when it is
@@ -133,7 +155,7 @@ func (s *Space) Process(pid int) *Process {
 	if p != nil {
 		return p
 	}
-	p = &Process{space: s, pid: pid, reread: rereadAfter}
+	p = &Process{space: s, pid: pid, reread: rereadAfter, maps: s.maps.Sub(mapShare)}
 	if len(s.processes) < maxProcesses {
 		s.processes[pid] = p
 	}
@@ -159,14 +181,22 @@ func (s *Space) Executed(pid int) {
 
 func (p *Process) load() {
 	p.read = time.Now()
-	dir := filepath.Join(p.space.proc, fmt.Sprint(p.pid))
-	if data, err := os.ReadFile(filepath.Join(dir, "maps")); err == nil {
-		// A process that is ending has a map that is empty.
-		if m := parseMaps(data); len(m) > 0 || !p.known {
-			p.mappings = m
+	var list []mapping
+	err := procmem.EachMapping(p.maps, p.space.proc, p.pid, func(m *procmem.Mapping) bool {
+		if m.Executable {
+			list = append(list, mappingOf(m))
+		}
+		return len(list) < maxMappings
+	})
+	// A process that is ending has a map that is empty. One that is too long has
+	// what was read of it.
+	if err == nil || budget.IsExceeded(err) {
+		if len(list) > 0 || !p.known {
+			p.mappings = list
 		}
 		p.known = true
 	}
+	dir := filepath.Join(p.space.proc, fmt.Sprint(p.pid))
 	if comm, err := os.ReadFile(filepath.Join(dir, "comm")); err == nil {
 		p.Comm = clean(strings.TrimSuffix(string(comm), "\n"))
 	}
@@ -191,13 +221,20 @@ func (p *Process) Location(address uint64) Location {
 	case m.anonymous():
 		return Location{p.runtimeImage(), address}
 	}
-	return Location{p.image(m), address - m.start + m.offset}
+	img := p.image(m)
+	if img == &p.space.none {
+		return p.space.Unknown()
+	}
+	return Location{img, address - m.start + m.offset}
 }
 
 // image is the file behind a mapping.
 func (p *Process) image(m *mapping) *image {
 	key := imageKey{m.device, m.inode, m.path}
 	img := p.space.images[key]
+	if img == nil && len(p.space.images) >= maxImages {
+		return &p.space.none
+	}
 	if img == nil {
 		img = &image{kind: imageFile, name: m.path, root: p.root()}
 		img.file, img.why = p.openMapped(m)
@@ -206,53 +243,23 @@ func (p *Process) image(m *mapping) *image {
 	return img
 }
 
-func (p *Process) root() rootfs.Root {
-	return rootfs.At(filepath.Join(p.space.proc, fmt.Sprint(p.pid), "root"))
-}
+func (p *Process) root() procmem.RootDir { return procmem.Root(p.space.proc, p.pid) }
 
-// openMapped opens the file behind a mapping: where its process sees it, and
-// when it was deleted or another one put in its place, through the mapping.
-func (p *Process) openMapped(m *mapping) (f *os.File, why string) {
+// openMapped opens the file behind a mapping.
+func (p *Process) openMapped(m *mapping) (f *os.File, err error) {
 	if p.space.open >= maxOpen {
-		return nil, "too many files"
+		return nil, errTooMany
 	}
-	if strings.HasPrefix(m.path, "/") && !m.deleted {
-		if f, err := p.root().Open(m.path); err == nil {
-			if inodeOf(f) == m.inode {
-				p.space.open++
-				return f, ""
-			}
-			f.Close()
-		}
+	path := m.path
+	if m.deleted {
+		path += " (deleted)"
 	}
-	through := filepath.Join(p.space.proc, fmt.Sprint(p.pid), "map_files", fmt.Sprintf("%x-%x", m.start, m.end))
-	f, err := openRegular(through)
+	f, err = procmem.OpenFile(p.space.proc, p.pid, &procmem.Mapping{Start: m.start, End: m.end, Inode: m.inode, Path: path})
 	if err != nil {
-		return nil, "it cannot be opened"
+		return nil, errNotOpened
 	}
 	p.space.open++
-	return f, ""
-}
-
-// openRegular opens a file that is nothing but bytes, and never blocks.
-func openRegular(path string) (*os.File, error) {
-	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY, 0)
-	if err != nil {
-		return nil, err
-	}
-	if st, err := f.Stat(); err != nil || !st.Mode().IsRegular() {
-		f.Close()
-		return nil, fmt.Errorf("%s: %w", path, rootfs.ErrNotRegular)
-	}
 	return f, nil
-}
-
-func inodeOf(f *os.File) uint64 {
-	var st unix.Stat_t
-	if unix.Fstat(int(f.Fd()), &st) != nil {
-		return 0
-	}
-	return st.Ino
 }
 
 // runtimeImage is the code that the process wrote at run time, with the map
@@ -270,6 +277,9 @@ func (p *Process) runtimeImage() *image {
 func (s *Space) Function(f observe.Frame) Location {
 	f.Name, f.Module, f.File = clean(f.Name), clean(f.Module), clean(f.File)
 	img := s.functions[f]
+	if img == nil && len(s.functions) >= maxFunctions {
+		return s.Unknown()
+	}
 	if img == nil {
 		img = &image{kind: imageFunction, frame: f}
 		s.functions[f] = img
@@ -292,12 +302,12 @@ func (s *Space) KernelFunction(name, module string) Location {
 func (s *Space) Binary(key any, name string, address uint64, open func() *os.File) Location {
 	img := s.binaries[key]
 	if img == nil {
-		img = &image{kind: imageFile, name: name, byAddress: true, root: rootfs.At("/")}
+		img = &image{kind: imageFile, name: name, byAddress: true, root: procmem.RootAt("/")}
 		if s.open < maxOpen {
 			img.file = open()
 		}
 		if img.file == nil {
-			img.why = "it cannot be opened"
+			img.why = errNotOpened
 		} else {
 			s.open++
 		}
@@ -308,13 +318,3 @@ func (s *Space) Binary(key any, name string, address uint64, open func() *os.Fil
 
 // Unknown is the location of what could not be located.
 func (s *Space) Unknown() Location { return Location{&s.none, 0} }
-
-// OpenMapped opens the file behind a mapping of a process: where the process
-// sees it, and when it was deleted or another one put in its place, through the
-// mapping. It is nil when neither can be opened.
-func OpenMapped(pid int, path string, inode, start, end uint64) *os.File {
-	p := Process{space: &Space{proc: "/proc"}, pid: pid}
-	path, deleted := strings.CutSuffix(path, " (deleted)")
-	f, _ := p.openMapped(&mapping{start: start, end: end, inode: inode, path: path, deleted: deleted})
-	return f
-}

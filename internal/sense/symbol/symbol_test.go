@@ -1,6 +1,7 @@
 package symbol
 
 import (
+	"context"
 	"debug/elf"
 	"os"
 	"os/exec"
@@ -8,13 +9,15 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/slowray/slowray/internal/budget"
 	"github.com/slowray/slowray/internal/observe"
 )
 
-func TestParseMaps(t *testing.T) {
+func TestMappings(t *testing.T) {
 	const text = `55d0c0a00000-55d0c0a01000 r--p 00000000 fd:01 11 /usr/bin/app
 55d0c0a01000-55d0c0a05000 r-xp 00001000 fd:01 11                         /usr/bin/app
 7f0c2e6ac000-7f0c2e801000 r-xp 00026000 fd:01 1185 /usr/lib/my lib.so (deleted)
@@ -29,7 +32,14 @@ not a line
 		{start: 0x7f0c2e900000, end: 0x7f0c2e910000, device: "00:00"},
 		{start: 0x7ffd1b3f2000, end: 0x7ffd1b3f4000, device: "00:00", path: vdso},
 	}
-	got := parseMaps([]byte(text))
+	dir := t.TempDir()
+	if err := os.Mkdir(filepath.Join(dir, "7"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "7", "maps"), []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	got := NewSpace(dir).Process(7).mappings
 	if diff := cmp.Diff(want, got, cmp.AllowUnexported(mapping{})); diff != "" {
 		t.Error(diff)
 	}
@@ -44,17 +54,6 @@ not a line
 			t.Errorf("%#x is in %q, want %q", address, path, want)
 		}
 	}
-}
-
-func FuzzParseMaps(f *testing.F) {
-	f.Add([]byte("55d0c0a01000-55d0c0a05000 r-xp 00001000 fd:01 11 /usr/bin/app\n"))
-	f.Fuzz(func(t *testing.T, data []byte) {
-		for _, m := range parseMaps(data) {
-			if m.end <= m.start {
-				t.Errorf("%+v", m)
-			}
-		}
-	})
 }
 
 func TestParseKallsyms(t *testing.T) {
@@ -96,7 +95,7 @@ nonsense
 4000 20 Lorg/example/Main;::run
 5000 20 Builtin:ArrayForEach
 `
-	names, err := parsePerfMap(strings.NewReader(text), []uint64{0xfff, 0x1000, 0x107f, 0x10ff, 0x2008, 0x2010, 0x4000, 0x5001})
+	names, err := parsePerfMap(ample(), strings.NewReader(text), []uint64{0xfff, 0x1000, 0x107f, 0x10ff, 0x2008, 0x2010, 0x4000, 0x5001})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -120,7 +119,7 @@ nonsense
 func FuzzPerfMap(f *testing.F) {
 	f.Add([]byte("1000 80 JS:*crunch file:///srv/app.js:12:3\n"))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		names, _ := parsePerfMap(strings.NewReader(string(data)), []uint64{1, 0x1000, 1 << 40})
+		names, _ := parsePerfMap(ample(), strings.NewReader(string(data)), []uint64{1, 0x1000, 1 << 40})
 		for _, n := range names {
 			if f := jitFrame(n); f.Name != clean(f.Name) {
 				t.Errorf("%q", f.Name)
@@ -151,7 +150,7 @@ func FuzzBinary(f *testing.F) {
 		f.Add(data)
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		_, _ = nameOffsets(strings.NewReader(string(data)), []uint64{0, 0x1000, 0x2345}, false, func(string) *os.File { return nil })
+		_, _ = nameOffsets(ample(), strings.NewReader(string(data)), []uint64{0, 0x1000, 0x2345}, false, func(string) *os.File { return nil })
 	})
 }
 
@@ -163,7 +162,7 @@ func TestOwnFunctions(t *testing.T) {
 	p := s.Process(os.Getpid())
 	var at [1]uintptr
 	runtime.Callers(1, at[:])
-	frames, missing := s.Frames([]Location{p.Location(uint64(at[0]) - 1), p.Location(1)})
+	frames, missing := s.Frames(ample(), []Location{p.Location(uint64(at[0]) - 1), p.Location(1)})
 	f := frames[0]
 	if f.Name != "github.com/slowray/slowray/internal/sense/symbol.TestOwnFunctions" || f.Kind != observe.FrameGo || f.Line == 0 || !strings.HasSuffix(f.File, "symbol_test.go") {
 		t.Errorf("%+v", f)
@@ -210,7 +209,7 @@ func TestStripped(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer r.Close()
-		found, err := nameOffsets(r, []uint64{hot.Value + 2}, true, func(string) *os.File { return nil })
+		found, err := nameOffsets(ample(), r, []uint64{hot.Value + 2}, true, func(string) *os.File { return nil })
 		return found[hot.Value+2], err
 	}
 	if got, err := name(bin); got.name != "hot" || err != nil {
@@ -222,4 +221,9 @@ func TestStripped(t *testing.T) {
 	if got, err := name(bin); got.name != "" || got.start != hot.Value {
 		t.Errorf("stripped: %+v, %v, want it to begin at %#x", got, err, hot.Value)
 	}
+}
+
+// ample is a budget that no real program uses up.
+func ample() *budget.Budget {
+	return budget.New(context.Background(), budget.Limits{Bytes: 1 << 30, Wall: time.Minute})
 }

@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/slowray/slowray/internal/budget"
 )
 
 // objectKind is what a descriptor stands for.
@@ -42,7 +44,7 @@ func (o object) String() string {
 // it: asking the server of a dead network file system would hang us too.
 func (l *look) object(t *thread, fd int) object {
 	o := object{fd: fd}
-	if fd < 0 {
+	if fd < 0 || l.budget.File() != nil {
 		return o
 	}
 	path := l.path(t, fmt.Sprintf("fd/%d", fd))
@@ -81,10 +83,17 @@ func (l *look) object(t *thread, fd int) object {
 	return o
 }
 
+// maxFDInfo bounds what is read of such a file, bytes: that of an epoll instance has
+// a line for each descriptor it watches.
+const maxFDInfo = 64 << 10
+
 // fdInfo reads /proc/PID/fdinfo/N (proc_pid_fdinfo(5)); nil when it cannot be
 // read.
 func (l *look) fdInfo(pid, fd int) []byte {
-	b, err := os.ReadFile(fmt.Sprintf("%s/%d/fdinfo/%d", l.fs.Proc, pid, fd))
+	if l.budget.File() != nil {
+		return nil
+	}
+	b, err := budget.Head(fmt.Sprintf("%s/%d/fdinfo/%d", l.fs.Proc, pid, fd), maxFDInfo)
 	if err != nil {
 		l.permission(fmt.Sprintf("open files of process %d", pid), err, "CAP_SYS_PTRACE")
 		return nil

@@ -3,10 +3,10 @@ package wait
 import (
 	"bytes"
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 
+	"github.com/slowray/slowray/internal/budget"
 	"github.com/slowray/slowray/internal/observe"
 	"github.com/slowray/slowray/internal/sense/host"
 )
@@ -64,11 +64,14 @@ func parseLock(line []byte) (fileLock, bool) {
 	return l, true
 }
 
+// maxLocks bounds what is read of /proc/locks, bytes: at some 60 bytes a lock.
+const maxLocks = 8 << 20
+
 // fileLocks is all locks of files, read at the first use.
 func (l *look) fileLocks() []fileLock {
 	if !l.locked {
 		l.locked = true
-		b, err := os.ReadFile(filepath.Join(l.fs.Proc, "locks"))
+		b, err := budget.Head(filepath.Join(l.fs.Proc, "locks"), maxLocks)
 		if err != nil {
 			l.miss("file locks: " + err.Error())
 		}

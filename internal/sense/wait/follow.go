@@ -91,6 +91,10 @@ func (l *look) walk(tr trail, out *[]trail) {
 	case len(last.link.targets) == 0:
 		*out = append(*out, tr)
 		return
+	case l.budget.Err() != nil:
+		tr.finish(ends(last.link.kind, observe.EndTooLong, "to follow it further takes too long (%v)", l.budget.Err()))
+		*out = append(*out, tr)
+		return
 	case len(tr.steps) >= maxHops || l.steps > maxSteps:
 		tr.finish(ends(last.link.kind, observe.EndTooLong, "there are more hops than are followed (%d in one chain, %d in all)", maxHops, maxSteps))
 		*out = append(*out, tr)

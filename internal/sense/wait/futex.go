@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 
+	"github.com/slowray/slowray/internal/budget"
 	"github.com/slowray/slowray/internal/observe"
 	"github.com/slowray/slowray/internal/sense/host"
 	"github.com/slowray/slowray/internal/sense/procmem"
@@ -359,13 +360,13 @@ func (l *look) maps(pid int, file string) bool {
 // eachMapping visits the shared mappings of files until visit returns false.
 // Memory that is shared without a file (MAP_ANONYMOUS) has one too, deleted.
 func (l *look) eachMapping(pid int, visit func(from, to uint64, file string) bool) {
-	err := procmem.EachMapping(l.fs.Proc, pid, func(m *procmem.Mapping) bool {
+	err := procmem.EachMapping(l.budget, l.fs.Proc, pid, func(m *procmem.Mapping) bool {
 		if !m.Shared || m.Inode == 0 {
 			return true
 		}
 		return visit(m.Start, m.End, fmt.Sprintf("%s %d", m.Device, m.Inode))
 	})
-	if err != nil {
+	if err != nil && !budget.IsExceeded(err) {
 		l.permission(fmt.Sprintf("memory map of process %d", pid), err, "CAP_SYS_PTRACE")
 	}
 }

@@ -44,6 +44,9 @@ func (l *goListing) holderOf(waiter *goroutine.Goroutine) (holder *goroutine.Gor
 	places := map[string]*goroutine.Frame{} // the first line of each function
 	var distances []uint64
 	for i, w := range waiting {
+		if l.budget.Node() != nil {
+			return nil, ""
+		}
 		if place := l.program.Place(w); place != nil {
 			if first := places[place.Function]; first == nil || place.Line < first.Line {
 				places[place.Function] = place
@@ -77,6 +80,9 @@ func (l *goListing) holderOf(waiter *goroutine.Goroutine) (holder *goroutine.Gor
 		return cmp.Or(cmp.Compare(score(b), score(a)), cmp.Compare(b.line, a.line))
 	}
 	for i := range l.list {
+		if l.budget.Nodes(int64(len(l.list[i].Stack))) != nil {
+			return nil, ""
+		}
 		c := candidate{g: &l.list[i]}
 		if c.g.Object == waiter.Object || len(c.g.Stack) == 0 {
 			continue

@@ -21,11 +21,11 @@ func (l *look) startGo(p *process) *goNow {
 	if l.mapLocked(p) {
 		return nil
 	}
-	program := l.openGo(p.pid, l.miss)
+	program := l.openGo(p.pid)
 	if program == nil {
 		return nil
 	}
-	listing, err := listGo(program)
+	listing, err := l.listGo(program)
 	if err != nil {
 		l.miss(fmt.Sprintf("goroutines of process %d: %v", p.pid, err))
 		program.Close()
@@ -47,7 +47,7 @@ func (l *look) startGo(p *process) *goNow {
 // not moved apart from those that have.
 func (now *goNow) chains(l *look, p *process, window int64, threads []observe.WaitChain) []observe.WaitChain {
 	defer now.program.Close()
-	listing, err := listGo(now.program)
+	listing, err := l.listGo(now.program)
 	if err != nil {
 		l.miss(fmt.Sprintf("goroutines of process %d: %v", p.pid, err))
 		return threads

@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/slowray/slowray/internal/budget"
 	"github.com/slowray/slowray/internal/sense/goroutine"
 )
 
@@ -31,39 +32,40 @@ type goListing struct {
 	list    []goroutine.Goroutine
 	waiters map[uint64][]*goroutine.Goroutine // by the lock that they wait for
 	now     int64                             // CLOCK_MONOTONIC, ns
+	budget  *budget.Budget                    // what may be read and compared for it
 	left    int                               // goroutines whose stacks were not read, for their number
 }
 
 // openGo is the Go program that a process executes; nil when it executes none,
 // or when its goroutines cannot be read, which is noted.
-func (r *Reader) openGo(pid int, miss func(string)) *goroutine.Program {
-	p, err := goroutine.Open(r.fs.Proc, pid, r.memory)
+func (l *look) openGo(pid int) *goroutine.Program {
+	p, err := goroutine.Open(l.part(), l.fs.Proc, pid, l.memory)
 	switch {
 	case errors.Is(err, goroutine.ErrNotGo), vanished(err):
 		return nil
 	case err != nil:
-		miss(fmt.Sprintf("goroutines of process %d: %v", pid, err))
+		l.miss(fmt.Sprintf("goroutines of process %d: %v", pid, err))
 		return nil
 	}
 	return p
 }
 
-func listGo(p *goroutine.Program) (*goListing, error) {
-	l := &goListing{program: p, waiters: map[uint64][]*goroutine.Goroutine{}}
+func (l *look) listGo(p *goroutine.Program) (*goListing, error) {
+	list := &goListing{program: p, budget: l.part(), waiters: map[uint64][]*goroutine.Goroutine{}}
 	var err error
-	if l.list, l.left, err = p.All(); err != nil {
+	if list.list, list.left, err = p.All(list.budget); err != nil {
 		return nil, err
 	}
-	for i := range l.list {
-		if g := &l.list[i]; g.Object != 0 && g.State == goroutine.Waiting {
-			l.waiters[g.Object] = append(l.waiters[g.Object], g)
+	for i := range list.list {
+		if g := &list.list[i]; g.Object != 0 && g.State == goroutine.Waiting {
+			list.waiters[g.Object] = append(list.waiters[g.Object], g)
 		}
 	}
 	var now unix.Timespec
 	if unix.ClockGettime(unix.CLOCK_MONOTONIC, &now) == nil {
-		l.now = now.Nano()
+		list.now = now.Nano()
 	}
-	return l, nil
+	return list, nil
 }
 
 // goGroup is goroutines that wait alike.

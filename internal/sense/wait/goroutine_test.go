@@ -53,15 +53,15 @@ func TestGoroutinesInACircle(t *testing.T) {
 	time.Sleep(100 * time.Millisecond)
 
 	r := NewReader(host.Default())
-	l := newLook(r)
+	l := newLook(r, lookLimits)
 	defer l.close()
 	p := l.process(os.Getpid())
-	program := r.openGo(p.pid, l.miss)
+	program := l.openGo(p.pid)
 	if program == nil {
 		t.Skip(l.unseen)
 	}
 	defer program.Close()
-	listing, err := listGo(program)
+	listing, err := l.listGo(program)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -56,6 +56,7 @@ type goSampling struct {
 	next     time.Time
 	spent    time.Duration
 	moments  int
+	turn     int // whose goroutines are read first, of the processes of a look
 }
 
 // lookAtGoroutines looks at the goroutines of those processes that execute Go
@@ -69,10 +70,21 @@ func (s *Sampler) lookAtGoroutines(l *look, pids []int, now time.Time, e Effort)
 	if e == Glance {
 		s.goes.next = now.Add(goRarely)
 	}
-	for _, pid := range pids {
+	for i := range pids {
+		// Who had no turn, because others took too long, begins the next look.
+		at := (s.goes.turn + i) % len(pids)
+		if l.budget.Err() != nil {
+			s.goes.turn = at
+			break
+		}
+		pid := pids[at]
 		w, known := s.goes.programs[pid]
 		if !known && len(s.goes.programs) < maxWatched {
 			w = s.watchGo(l, pid)
+			if w == nil && l.budget.Err() != nil {
+				s.goes.turn = at
+				break
+			}
 			s.goes.programs[pid] = w
 		}
 		if w == nil {
@@ -82,7 +94,7 @@ func (s *Sampler) lookAtGoroutines(l *look, pids []int, now time.Time, e Effort)
 		if p.gone || l.mapLocked(p) {
 			continue
 		}
-		listing, err := listGo(w.program)
+		listing, err := l.listGo(w.program)
 		if err != nil {
 			continue // the next look may be luckier
 		}
@@ -105,7 +117,7 @@ func (s *Sampler) watchGo(l *look, pid int) *goWatched {
 	if n >= maxGoPrograms {
 		return nil
 	}
-	program, err := goroutine.Open(s.reader.fs.Proc, pid, s.reader.memory)
+	program, err := goroutine.Open(l.part(), s.reader.fs.Proc, pid, s.reader.memory)
 	if err != nil {
 		if !errors.Is(err, goroutine.ErrNotGo) && !vanished(err) && len(s.unseen) < 16 {
 			s.unseen = append(s.unseen, fmt.Sprintf("goroutines of process %d: %v", pid, err))

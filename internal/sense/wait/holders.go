@@ -18,6 +18,7 @@ import (
 const (
 	maxProcesses = 8192   // whose open files are looked at
 	maxOpenFiles = 400000 // of the whole host
+	maxNameBytes = 8 << 20
 )
 
 // openFiles is who on the host holds which pipe, socket or FIFO: one pass over
@@ -28,6 +29,8 @@ type openFiles struct {
 	netns     map[uint64]int       // network namespaces: inode → a process in it
 	denied    int                  // processes whose files may not be read
 	deniedPID int                  // one of them
+	seen      int                  // of all kinds
+	text      int                  // bytes of the names
 	cut       bool                 // there are more than maxOpenFiles
 }
 
@@ -68,7 +71,7 @@ func (l *look) opened() *openFiles {
 				o.netns[inode] = pid
 			}
 		}
-		err := o.scan(fmt.Sprintf("%s/%d/fd", l.fs.Proc, pid), pid, link)
+		err := l.scan(o, fmt.Sprintf("%s/%d/fd", l.fs.Proc, pid), pid, link)
 		if errors.Is(err, fs.ErrPermission) {
 			if o.denied++; o.denied == 1 {
 				o.deniedPID = pid
@@ -94,7 +97,7 @@ func (l *look) opened() *openFiles {
 }
 
 // scan notes the open files of one process.
-func (o *openFiles) scan(dir string, pid int, link []byte) error {
+func (l *look) scan(o *openFiles, dir string, pid int, link []byte) error {
 	d, err := os.Open(dir)
 	if err != nil {
 		return err
@@ -112,7 +115,11 @@ func (o *openFiles) scan(dir string, pid int, link []byte) error {
 			if err != nil || n <= 0 {
 				continue
 			}
-			if len(o.held) >= maxOpenFiles {
+			if o.seen++; o.seen > maxOpenFiles || o.text > maxNameBytes {
+				o.cut = true
+				return nil
+			}
+			if err := l.budget.File(); err != nil {
 				o.cut = true
 				return nil
 			}
@@ -134,6 +141,9 @@ func (o *openFiles) note(link string, pid, fd int) {
 		o.held = append(o.held, h)
 	} else if strings.HasPrefix(link, "/") && link != "/dev/null" {
 		base := path.Base(link)
+		if o.named[base] == nil {
+			o.text += len(base)
+		}
 		if len(o.named[base]) < maxThreads {
 			o.named[base] = append(o.named[base], h)
 		}

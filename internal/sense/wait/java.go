@@ -18,7 +18,8 @@ const maxMachines = 256
 // java is a Java virtual machine, and what its threads wait for in this look.
 type java struct {
 	machine *hotspot.Machine
-	waits   map[int]hotspot.Wait // by number in the process's own pid namespace
+	waits   map[*thread]hotspot.Wait
+	again   map[*thread]hotspot.Wait // at the second look, once it was asked for
 }
 
 // javaOf is the virtual machine in a process; nil when there is none.
@@ -28,13 +29,28 @@ func (l *look) javaOf(p *process) *java {
 	}
 	var j *java
 	if m := l.machine(p); m != nil && !l.mapLocked(p) {
-		j = &java{machine: m, waits: m.Waits()}
+		j = &java{machine: m, waits: l.javaWaits(p, m)}
 	}
 	if l.javas == nil {
 		l.javas = map[*process]*java{}
 	}
 	l.javas[p] = j
 	return j
+}
+
+// javaWaits is what the threads of a virtual machine wait for now.
+func (l *look) javaWaits(p *process, m *hotspot.Machine) map[*thread]hotspot.Wait {
+	part := l.part()
+	out := map[*thread]hotspot.Wait{}
+	for own, w := range m.Waits(part) {
+		if t := l.hostTID(p, own); t != nil {
+			out[t] = w
+		}
+	}
+	if err := part.Err(); err != nil {
+		l.miss(fmt.Sprintf("some monitors of the Java process %d: %v", p.pid, err))
+	}
+	return out
 }
 
 // machine opens the virtual machine of a process, once.
@@ -46,7 +62,7 @@ func (l *look) machine(p *process) *hotspot.Machine {
 	if filepath.Base(exe) != "java" && !slices.ContainsFunc(p.threads, func(t *thread) bool { return t.comm == "VM Thread" }) {
 		return nil
 	}
-	m, err := hotspot.Open(l.fs.Proc, p.pid, l.memory)
+	m, err := hotspot.Open(l.part(), l.fs.Proc, p.pid, l.memory)
 	if err != nil {
 		m = nil
 		if !errors.Is(err, hotspot.ErrNotJava) && !vanished(err) {
@@ -67,12 +83,7 @@ func (l *look) monitorWait(t *thread, timed bool) *link {
 	if j == nil {
 		return nil
 	}
-	var w hotspot.Wait
-	for own, wait := range j.waits {
-		if of := l.hostTID(t.p, own); of == t {
-			w = wait
-		}
-	}
+	w := j.waits[t]
 	switch {
 	case w.Lock != 0:
 		return l.javaLock(t, j, w, timed)
@@ -91,12 +102,11 @@ func (l *look) monitorWait(t *thread, timed bool) *link {
 	}
 	k.targets = []target{{pid: t.p.pid, tid: owner.tid, how: observe.HowOwner, why: "has entered the monitor"}}
 	k.same = func() bool {
-		for own, wait := range j.machine.Waits() {
-			if l.hostTID(t.p, own) == t {
-				return wait.Monitor == w.Monitor && wait.Owner == w.Owner
-			}
+		if j.again == nil {
+			j.again = l.javaWaits(t.p, j.machine)
 		}
-		return false
+		now, waits := j.again[t]
+		return waits && now.Monitor == w.Monitor && now.Owner == w.Owner
 	}
 	return k
 }
@@ -116,6 +126,6 @@ func (l *look) javaLock(t *thread, j *java, w hotspot.Wait, timed bool) *link {
 		return k
 	}
 	k.targets = []target{{pid: t.p.pid, tid: owner.tid, how: observe.HowOwner, why: "holds the lock"}}
-	k.same = func() bool { return j.machine.Still(w) }
+	k.same = func() bool { return j.machine.Still(l.budget, w) }
 	return k
 }

@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/slowray/slowray/internal/budget"
 	"github.com/slowray/slowray/internal/observe"
 	"github.com/slowray/slowray/internal/sense/cpython"
 	"github.com/slowray/slowray/internal/sense/host"
@@ -59,7 +60,7 @@ type sockets interface {
 // kernel stacks of uninterruptible threads. What they are missed for on the way
 // is in Waits.Unseen; it is an error only when pid itself may not be looked at.
 func (r *Reader) Look(ctx context.Context, pid int, window time.Duration) (*observe.Waits, error) {
-	l := newLook(r)
+	l := newLook(r, lookLimits)
 	defer l.close()
 	tgid, err := l.groupOf(pid)
 	if err != nil {
@@ -97,6 +98,7 @@ func (r *Reader) Look(ctx context.Context, pid int, window time.Duration) (*obse
 	case <-timer.C:
 	}
 	w.WindowNS = time.Since(from).Nanoseconds()
+	l.begin(lookLimits)
 	w.Chains = l.chains(groups, w.WindowNS)
 	if goroutines != nil {
 		w.Chains = goroutines.chains(l, p, w.WindowNS, w.Chains)
@@ -110,6 +112,11 @@ func (r *Reader) Look(ctx context.Context, pid int, window time.Duration) (*obse
 	w.Unseen = l.unseenText()
 	return w, nil
 }
+
+// lookLimits is what one look may take of the files and the memory of others, and
+// of what is looked up for it in /proc: a process with 2,048 threads and a Go
+// program with 65,536 goroutines take half of it.
+var lookLimits = budget.Limits{Bytes: 256 << 20, Unpacked: 64 << 20, Files: 512 << 10, Nodes: 4 << 20, Wall: 700 * time.Millisecond}
 
 // NewReader reads the system that fs names.
 func NewReader(system host.FS) *Reader {
@@ -146,13 +153,33 @@ type look struct {
 	javas   map[*process]*java
 	pythons map[*process]*python
 	unseen  []string
+
+	// budget is what may still be read of others: their memory, their files, and
+	// what the kernel says of their threads and descriptors beyond the first pass.
+	budget *budget.Budget
+	limits budget.Limits
 }
 
-func newLook(r *Reader) *look {
-	return &look{
+func newLook(r *Reader, limits budget.Limits) *look {
+	l := &look{
 		Reader: r, raw: files{proc: r.fs.Proc, buf: make([]byte, 64<<10)}, calls: callsOf(r.arch), names: r.fs.Names(),
 		procs: map[int]*process{}, links: map[*thread]*link{}, nets: map[uint64]*network{},
 	}
+	l.begin(limits)
+	return l
+}
+
+// begin gives the look a new budget. The end of a window that the user ended is
+// none of reading: what was seen is put together all the same.
+func (l *look) begin(limits budget.Limits) {
+	l.limits, l.budget = limits, budget.New(context.Background(), limits)
+}
+
+// part is what may be taken for one program with a runtime of its own (Go, Java,
+// Python): to find it in memory, or to read the state of its threads. It leaves
+// something for others.
+func (l *look) part() *budget.Budget {
+	return l.budget.Sub(budget.Limits{Bytes: l.limits.Bytes / 2, Nodes: l.limits.Nodes / 2, Wall: l.limits.Wall / 3})
 }
 
 func (l *look) close() {
@@ -196,6 +223,9 @@ func (l *look) unseenText() []string {
 		if o.cut {
 			l.miss(fmt.Sprintf("only the first %d open files of the host were looked at", len(o.held)))
 		}
+	}
+	if err := l.budget.Err(); err != nil {
+		l.miss(fmt.Sprintf("some of what the threads wait for: %v", err))
 	}
 	return l.unseen
 }

@@ -11,6 +11,9 @@ func (l *look) bytesAt(p *process, addr uint64, size int) []byte {
 	if addr == 0 || addr>>56 != 0 || l.mapLocked(p) {
 		return nil
 	}
+	if l.budget.Read(int64(size)) != nil || l.budget.Node() != nil {
+		return nil
+	}
 	b := make([]byte, size)
 	n, err := l.memory(p.pid, addr, b)
 	if err != nil {

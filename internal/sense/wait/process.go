@@ -201,7 +201,7 @@ func (l *look) closeTask() {
 // threadOf is a thread of a process, also one beyond those that were looked at;
 // nil when there is none.
 func (l *look) threadOf(p *process, tid int) *thread {
-	if t := p.byTID[tid]; t != nil || tid <= 0 || len(p.threads) >= p.total {
+	if t := p.byTID[tid]; t != nil || tid <= 0 || len(p.threads) >= p.total || l.budget.File() != nil {
 		return t
 	}
 	return l.add(p, l.taskDir(p), tid)

@@ -30,10 +30,14 @@ func (l *look) pythonOf(p *process) *python {
 	var py *python
 	if in := l.interpreter(p); in != nil && !l.mapLocked(p) {
 		py = &python{in: in, stacks: map[*thread][]cpython.Frame{}}
-		for tid, stack := range in.Stacks() {
+		part := l.part()
+		for tid, stack := range in.Stacks(part) {
 			if t := l.hostTID(p, tid); t != nil {
 				py.stacks[t] = stack
 			}
+		}
+		if err := part.Err(); err != nil {
+			l.miss(fmt.Sprintf("some stacks of the Python process %d: %v", p.pid, err))
 		}
 	}
 	if l.pythons == nil {
@@ -52,7 +56,7 @@ func (l *look) interpreter(p *process) *cpython.Interpreter {
 	if name := filepath.Base(exe); !strings.HasPrefix(name, "python") && !strings.HasPrefix(name, "uwsgi") {
 		return nil
 	}
-	in, err := cpython.Open(l.fs.Proc, p.pid, l.memory)
+	in, err := cpython.Open(l.part(), l.fs.Proc, p.pid, l.memory)
 	if err != nil {
 		in = nil
 		if !errors.Is(err, cpython.ErrNotPython) && !vanished(err) {
@@ -138,7 +142,7 @@ func (py *python) owner(l *look, t *thread, addr uint64) *thread {
 			}
 		}
 	}
-	owner := l.hostTID(t.p, py.in.Owner(own, addr))
+	owner := l.hostTID(t.p, py.in.Owner(l.budget, own, addr))
 	if owner == t {
 		return nil
 	}
@@ -153,6 +157,9 @@ func (l *look) pythonHolder(p *process, py *python, addr uint64) *thread {
 	first := map[place]int{} // the line where it is asked for
 	waiting := map[*thread]bool{}
 	for t, stack := range py.stacks {
+		if l.budget.Nodes(int64(len(stack))) != nil {
+			return nil
+		}
 		if l.waitsAt(t) != addr || !lockWaitIn(stack) {
 			continue
 		}

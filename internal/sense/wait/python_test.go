@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/slowray/slowray/internal/budget"
 	"github.com/slowray/slowray/internal/observe"
 	"github.com/slowray/slowray/internal/sense/cpython"
 	"github.com/slowray/slowray/internal/sense/procmem"
@@ -62,7 +63,7 @@ func TestLockOfLogging(t *testing.T) {
 	if line, _ := bufio.NewReader(out).ReadString('\n'); line != "ready\n" {
 		t.Skipf("SKIP: python3 said %q", line)
 	}
-	if _, err := cpython.Open("/proc", cmd.Process.Pid, procmem.Read); err != nil {
+	if _, err := cpython.Open(budget.New(t.Context(), budget.Limits{}), "/proc", cmd.Process.Pid, procmem.Read); err != nil {
 		t.Skipf("SKIP: %v", err)
 	}
 	c := lookFor(t, cmd.Process.Pid, func(c *observe.WaitChain) bool { return c.Hops[0].Kind == observe.WaitLock && len(c.Hops) > 1 })

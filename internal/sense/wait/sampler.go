@@ -1,9 +1,12 @@
 package wait
 
 import (
+	"fmt"
+	"slices"
 	"strings"
 	"time"
 
+	"github.com/slowray/slowray/internal/budget"
 	"github.com/slowray/slowray/internal/sense/host"
 )
 
@@ -32,6 +35,13 @@ const (
 	quietLooks = 4
 	restLooks  = 16 // for the threads of processes with very many
 	restAtOnce = 128
+)
+
+// What one of many looks may take of others, and the last one. What each process
+// of a service adds is some ms at most.
+var (
+	sampleLimits = budget.Limits{Bytes: 128 << 20, Unpacked: 64 << 20, Files: 512 << 10, Nodes: 4 << 20, Wall: 200 * time.Millisecond}
+	finishLimits = budget.Limits{Bytes: 256 << 20, Unpacked: 64 << 20, Files: 512 << 10, Nodes: 4 << 20, Wall: 400 * time.Millisecond}
 )
 
 // A Sampler looks again and again at the threads of some processes, follows
@@ -97,10 +107,15 @@ const (
 func (s *Sampler) Look(pids []int, e Effort) {
 	last := e == Finish
 	now := time.Now()
+	limits := sampleLimits
+	if last {
+		limits = finishLimits
+	}
 	l := &look{
 		Reader: s.reader, raw: s.raw, calls: s.calls, names: s.names,
 		procs: map[int]*process{}, links: map[*thread]*link{}, nets: map[uint64]*network{},
 	}
+	l.begin(limits)
 	defer l.close()
 	s.looks++
 	if !last {
@@ -128,6 +143,16 @@ func (s *Sampler) Look(pids []int, e Effort) {
 	s.lookAtGoroutines(l, pids, now, e)
 	for _, sh := range s.shapes {
 		sh.most = max(sh.most, sh.now)
+	}
+	if err := l.budget.Err(); err != nil {
+		s.overBudget(err)
+	}
+}
+
+// overBudget notes that a look did not see all, once.
+func (s *Sampler) overBudget(err error) {
+	if told := fmt.Sprintf("some of what threads wait for: %v", err); len(s.unseen) < 16 && !slices.Contains(s.unseen, told) {
+		s.unseen = append(s.unseen, told)
 	}
 }
 

@@ -4,16 +4,19 @@ import (
 	"bytes"
 	"fmt"
 	"net/netip"
-	"os"
 
+	"github.com/slowray/slowray/internal/budget"
 	"github.com/slowray/slowray/internal/observe"
 	"github.com/slowray/slowray/internal/sense/host"
 )
 
+// maxUDP bounds what is read of a table of UDP sockets, bytes: at 128 a socket.
+const maxUDP = 8 << 20
+
 // onUDP is the wait for a datagram, or for room to send one.
 func (l *look) onUDP(t *thread, o object, does direction) *link {
 	for _, name := range []string{"udp", "udp6"} {
-		b, err := os.ReadFile(fmt.Sprintf("%s/%d/net/%s", l.fs.Proc, t.p.pid, name))
+		b, err := budget.Head(fmt.Sprintf("%s/%d/net/%s", l.fs.Proc, t.p.pid, name), maxUDP)
 		if err != nil {
 			continue
 		}

@@ -1,14 +1,14 @@
 package apache
 
 import (
-	"bufio"
-	"os"
+	"bytes"
 	"path"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 
+	"github.com/slowray/slowray/internal/budget"
 	"github.com/slowray/slowray/internal/observe"
 	"github.com/slowray/slowray/internal/sense/app/pool"
 	"github.com/slowray/slowray/internal/sense/host"
@@ -42,7 +42,7 @@ func begin(in *pool.Instance) {
 		return
 	}
 	in.Out.Config = conf
-	c := &parser{in: in, root: root, defines: defines, values: map[string]value{}, modules: map[string]bool{}}
+	c := &parser{in: in, b: in.Budget, root: root, defines: defines, values: map[string]value{}, modules: map[string]bool{}}
 	in.Out.Model = mpmOf(in)
 	if in.Out.Model != "" {
 		c.modules["mpm_"+in.Out.Model+"_module"], c.modules["mpm_"+in.Out.Model+".c"], c.modules[in.Out.Model+".c"] = true, true, true
@@ -102,21 +102,17 @@ func arguments(in *pool.Instance) (root, conf string, defines map[string]string)
 	return root, "", defines
 }
 
-const maxMaps = 20_000 // lines of a memory map that are looked at
+const maxMaps = 2 << 20 // bytes of a memory map that are looked at
 
 // mpmOf tells the MPM by the module that is mapped; "" when it is built in.
 func mpmOf(in *pool.Instance) string {
-	f, err := os.Open(filepath.Join(in.ProcRoot, strconv.Itoa(in.PID), "maps"))
+	maps, err := budget.Head(filepath.Join(in.ProcRoot, strconv.Itoa(in.PID), "maps"), maxMaps)
 	if err != nil {
 		return ""
 	}
-	defer f.Close()
-	s := bufio.NewScanner(f)
-	for n := 0; n < maxMaps && s.Scan(); n++ {
-		for _, mpm := range []string{"prefork", "worker", "event"} {
-			if strings.Contains(s.Text(), "mod_mpm_"+mpm+".so") {
-				return mpm
-			}
+	for _, mpm := range []string{"prefork", "worker", "event"} {
+		if bytes.Contains(maps, []byte("mod_mpm_"+mpm+".so")) {
+			return mpm
 		}
 	}
 	return ""

@@ -1,11 +1,14 @@
 package apache
 
 import (
+	"context"
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/slowray/slowray/internal/budget"
 	"github.com/slowray/slowray/internal/observe"
 	"github.com/slowray/slowray/internal/sense/app/logtail/rootfs"
 	"github.com/slowray/slowray/internal/sense/app/pool"
@@ -23,7 +26,8 @@ func read(t *testing.T, mpm string, files map[string]string) *parser {
 			t.Fatal(err)
 		}
 	}
-	c := &parser{in: &pool.Instance{Root: rootfs.At(dir), ProcRoot: dir}, root: "/etc/apache2", defines: map[string]string{}, values: map[string]value{},
+	b := enough()
+	c := &parser{b: b, in: &pool.Instance{Root: rootfs.At(dir, b), Budget: b, ProcRoot: dir}, root: "/etc/apache2", defines: map[string]string{}, values: map[string]value{},
 		modules: map[string]bool{"mpm_" + mpm + "_module": true}}
 	c.file("/etc/apache2/apache2.conf", 0)
 	return c
@@ -82,4 +86,8 @@ func TestClassify(t *testing.T) {
 			t.Errorf("%q is %q, want %q", line, got, want)
 		}
 	}
+}
+
+func enough() *budget.Budget {
+	return budget.New(context.Background(), budget.Limits{Wall: time.Minute, Bytes: 1 << 30})
 }

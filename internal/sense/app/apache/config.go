@@ -1,21 +1,23 @@
 package apache
 
 import (
+	"fmt"
 	"path"
 	"slices"
 	"strconv"
 	"strings"
 
+	"github.com/slowray/slowray/internal/budget"
 	"github.com/slowray/slowray/internal/observe"
 	"github.com/slowray/slowray/internal/sense/app/logtail/rootfs"
 	"github.com/slowray/slowray/internal/sense/app/pool"
 )
 
-// Bounds of a configuration.
+// Bounds of a configuration, beside its budget. httpd takes lines of up to 16 MB
+// (VARBUF_MAX_LEN, server/util.c): nobody writes such.
 const (
-	maxFiles   = 2000
-	maxDepth   = 20
 	maxListens = 256
+	maxLine    = 64 << 10
 )
 
 type value struct {
@@ -31,6 +33,7 @@ func (v value) setting() observe.Setting {
 // last one counts, as in httpd.
 type parser struct {
 	in      *pool.Instance
+	b       *budget.Budget
 	root    string
 	defines map[string]string
 	modules map[string]bool // loaded, or the MPM
@@ -44,53 +47,111 @@ var wanted = []string{"maxrequestworkers", "maxclients", "serverlimit", "threads
 
 // file reads one file and what it includes.
 func (c *parser) file(name string, depth int) {
-	if depth > maxDepth || c.read >= maxFiles || slices.Contains(c.chain, name) {
-		c.in.Gap(name, true, "too many files, or a file that includes itself")
+	if slices.Contains(c.chain, name) {
+		c.in.Gap(name, true, "it includes itself")
+		return
+	}
+	if c.b.Depth(depth) != nil {
 		return
 	}
 	text, err := c.in.ReadFile(name)
 	if err != nil {
-		c.in.Gap(name, c.read > 0, "the configuration of httpd (pid %d) cannot be read: %s", c.in.PID, rootfs.Plain(err))
+		if c.b.Err() == nil {
+			c.in.Gap(name, c.read > 0, "the configuration of httpd (pid %d) cannot be read: %s", c.in.PID, rootfs.Plain(err))
+		}
 		return
 	}
 	c.read++
 	c.chain = append(c.chain, name)
 	defer func() { c.chain = c.chain[:len(c.chain)-1] }()
-	var sections []section
-	lines := strings.Split(text, "\n")
-	for i := 0; i < len(lines); i++ {
-		at := i + 1
-		line := strings.TrimSpace(lines[i])
-		for strings.HasSuffix(line, "\\") && i+1 < len(lines) {
-			i++
-			line = strings.TrimSuffix(line, "\\") + strings.TrimSpace(lines[i])
+	var open sections
+	lines := lines{rest: text}
+	for c.b.Node() == nil && lines.next() {
+		line := lines.text
+		switch {
+		case lines.long:
+			c.in.Gap(fmt.Sprintf("%s:%d", name, lines.n), true, "a line of more than %d bytes was left out", maxLine)
+		case line == "" || line[0] == '#':
+		case line[0] == '<':
+			c.bracket(&open, line)
+		case open.skipped == 0:
+			expanded, ok := c.expand(line)
+			if !ok && c.b.Err() == nil {
+				c.in.Gap(fmt.Sprintf("%s:%d", name, lines.n), true, "a line that its variables make longer than %d bytes was left out", maxLine)
+			}
+			c.directive(words(expanded), value{file: name, line: lines.n}, open.scopes > 0, depth)
 		}
-		if line == "" || line[0] == '#' {
-			continue
-		}
-		if line[0] == '<' {
-			sections = c.bracket(sections, line)
-			continue
-		}
-		if slices.ContainsFunc(sections, func(s section) bool { return s.skipped }) {
-			continue
-		}
-		inside := slices.ContainsFunc(sections, func(s section) bool { return s.scope })
-		c.directive(words(c.expand(line)), value{file: name, line: at}, inside, depth)
 	}
+}
+
+// lines are those of a file; one that ends in a backslash goes on.
+type lines struct {
+	rest string
+	text string
+	n    int  // of the present one, its first, from 1
+	long bool // it is longer than maxLine: its text is not given
+	end  int  // of the present one, its last
+}
+
+func (l *lines) next() bool {
+	if l.rest == "" {
+		return false
+	}
+	l.n, l.long, l.text = l.end+1, false, ""
+	var whole strings.Builder
+	for more := true; more; {
+		var part string
+		part, l.rest, _ = strings.Cut(l.rest, "\n")
+		l.end++
+		part = strings.TrimSpace(part)
+		part, more = strings.CutSuffix(part, "\\")
+		more = more && l.rest != ""
+		if l.long = l.long || whole.Len()+len(part) > maxLine; !l.long {
+			whole.WriteString(part)
+		}
+	}
+	if !l.long {
+		l.text = strings.TrimSpace(whole.String())
+	}
+	return true
 }
 
 // section is one that is open: skipped when its condition does not hold, a
 // scope when what stands in it is not for the whole server.
 type section struct{ skipped, scope bool }
 
-func (c *parser) bracket(open []section, line string) []section {
+// sections are those that are open.
+type sections struct {
+	list            []section
+	skipped, scopes int
+}
+
+func (s *sections) open(n section) { s.list = append(s.list, n); s.count(n, 1) }
+
+func (s *sections) close() {
+	if n := len(s.list) - 1; n >= 0 {
+		s.count(s.list[n], -1)
+		s.list = s.list[:n]
+	}
+}
+
+func (s *sections) count(n section, by int) {
+	if n.skipped {
+		s.skipped += by
+	}
+	if n.scope {
+		s.scopes += by
+	}
+}
+
+func (c *parser) bracket(open *sections, line string) {
 	if strings.HasPrefix(line, "</") {
-		return open[:max(0, len(open)-1)]
+		open.close()
+		return
 	}
 	w := words(strings.Trim(line, "<>"))
 	if len(w) == 0 {
-		return open
+		return
 	}
 	arg := ""
 	if len(w) > 1 {
@@ -100,14 +161,15 @@ func (c *parser) bracket(open []section, line string) []section {
 	arg = strings.TrimPrefix(arg, "!")
 	switch strings.ToLower(w[0]) {
 	case "ifmodule":
-		return append(open, section{skipped: c.loaded(arg) == not})
+		open.open(section{skipped: c.loaded(arg) == not})
 	case "ifdefine":
 		_, ok := c.defines[arg]
-		return append(open, section{skipped: ok == not})
+		open.open(section{skipped: ok == not})
 	case "ifversion", "iffile", "ifdirective", "ifsection":
-		return append(open, section{})
+		open.open(section{})
+	default:
+		open.open(section{scope: true})
 	}
-	return append(open, section{scope: true})
 }
 
 // loaded is sure only of MPMs. Others are loaded where a LoadModule was seen,
@@ -162,16 +224,22 @@ func (c *parser) include(name string, depth int) {
 	}
 	found, err := c.in.Root.Glob(name)
 	if err != nil {
-		c.in.Gap(name, true, "include: %s", rootfs.Plain(err))
+		if c.b.Err() == nil {
+			c.in.Gap(name, true, "include: %s", rootfs.Plain(err))
+		}
 		return
 	}
 	for _, f := range found {
+		if c.b.Err() != nil {
+			return
+		}
 		c.file(f, depth+1)
 	}
 }
 
-// expand replaces ${NAME} by a Define or a variable of the environment.
-func (c *parser) expand(s string) string {
+// expand replaces ${NAME} by a Define or a variable of the environment; false for a
+// line that grows too long.
+func (c *parser) expand(s string) (string, bool) {
 	var out strings.Builder
 	for range 64 {
 		before, rest, ok := strings.Cut(s, "${")
@@ -180,14 +248,17 @@ func (c *parser) expand(s string) string {
 		if !ok || !closed {
 			break
 		}
-		if v, ok := c.defines[name]; ok {
-			out.WriteString(v)
-		} else {
-			out.WriteString(c.in.Env(name))
+		v, ok := c.defines[name]
+		if !ok {
+			v = c.in.Env(name)
 		}
+		if c.b.Unpack(int64(len(v))) != nil || out.Len()+len(v) > maxLine {
+			return "", false
+		}
+		out.WriteString(v)
 		s = after
 	}
-	return out.String()
+	return out.String(), true
 }
 
 // words splits at spaces outside quotes.

@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/slowray/slowray/internal/budget"
 	"github.com/slowray/slowray/internal/observe"
 	"github.com/slowray/slowray/internal/sense/app/logtail"
 	"github.com/slowray/slowray/internal/sense/app/logtail/prefork"
@@ -21,6 +22,9 @@ import (
 
 // MaxLogBytes is how much of a log is read.
 const MaxLogBytes = 64 << 20
+
+// maxGaps bounds what is told of a server that could not be read.
+const maxGaps = 64
 
 // MaxEntries bounds how many entries of a slow log are kept.
 const MaxEntries = 10_000
@@ -43,17 +47,21 @@ type Result struct {
 type Server struct {
 	Out      observe.Database
 	Process  observe.Process
-	Args     []string // as it was started, without the program
-	Root     rootfs.Root
+	Args     []string    // as it was started, without the program
+	Root     rootfs.Root // while Begin reads the configuration
 	ProcRoot string
-	Config   []string // the files that it is configured by, inside its root
+	Budget   *budget.Budget // of the configuration, while Begin reads it
+	Config   []string       // the files that it is configured by, inside its root
 
+	all       *budget.Budget // of Begin or End
+	logRoot   rootfs.Root
 	listeners int // sockets it listens at
 	held      int // sum over the samples
 	gaps      []observe.Gap
 	losses    []observe.Loss
 	entries   []slowlog.Entry
 	dropped   int64
+	follows   []*Log
 }
 
 // NewServer begins to look at a process that listens at so many sockets.
@@ -66,11 +74,13 @@ func NewServer(kind string, p observe.Process, procRoot string, listeners int) *
 	return s
 }
 
-// Enter finds the root directory that the server's paths are relative to;
-// false where its files cannot be read at all.
-func (s *Server) Enter() bool {
-	root, text, err := prefork.Root(s.ProcRoot, s.Process)
-	s.Root, s.Out.Root = root, text
+// Enter finds the root directory that the server's paths are relative to, which is read
+// within b, the configuration within half of it; false where its files cannot be read at
+// all.
+func (s *Server) Enter(b *budget.Budget) bool {
+	s.all, s.Budget = b, b.Share(2)
+	root, text, err := prefork.Root(s.ProcRoot, s.Process, b)
+	s.Root, s.logRoot, s.Out.Root = root.With(s.Budget), root, text
 	if err == nil {
 		return true
 	}
@@ -78,8 +88,42 @@ func (s *Server) Enter() bool {
 	return s.Process.Container == ""
 }
 
+// Cut says that the configuration was not read to its end, and notes it: what stands
+// there may be what counts.
+func (s *Server) Cut() bool {
+	if s.Budget == nil {
+		return false
+	}
+	err := s.Budget.Err()
+	if err == nil {
+		return false
+	}
+	s.Gap("configuration", "the configuration of %s (pid %d) was not read to its end: %s", s.Process.Comm, s.Out.PID, err)
+	return true
+}
+
+// Done drops what was read; it ends a Begin. The result says whether the configuration
+// was larger than the budget has room for.
+func (s *Server) Done() (tooLarge bool) {
+	tooLarge = s.Cut() && s.Budget.Own()
+	s.Root, s.logRoot = rootfs.Root{}, rootfs.Root{}
+	return tooLarge
+}
+
+// Close releases a server that is not followed to its End.
+func (s *Server) Close() {
+	for _, l := range s.follows {
+		if l.tail != nil {
+			l.tail.Close()
+		}
+	}
+}
+
 // Gap notes what could not be read of this server, once for each subject.
 func (s *Server) Gap(subject, format string, args ...any) {
+	if len(s.gaps) == maxGaps {
+		return
+	}
 	if slices.ContainsFunc(s.gaps, func(g observe.Gap) bool { return g.Subject == subject }) {
 		return
 	}
@@ -154,14 +198,15 @@ type Log struct {
 // when it is read.
 func (s *Server) Follow(name, what string) *Log {
 	l := &Log{file: observe.LogFile{Path: name, What: what}}
-	tail, err := logtail.OpenIn(s.Root, name)
+	tail, err := logtail.Open(s.logRoot, name)
 	l.tail, l.file.Problem = tail, logtail.Reason(err)
+	s.follows = append(s.follows, l)
 	return l
 }
 
 // Read gives each line that was written since, and how many times a line
 // counts where only a part was read.
-func (s *Server) Read(ctx context.Context, l *Log, line func([]byte)) (scale float64) {
+func (s *Server) Read(b *budget.Budget, l *Log, line func([]byte)) (scale float64) {
 	if l == nil {
 		return 1
 	}
@@ -169,7 +214,7 @@ func (s *Server) Read(ctx context.Context, l *Log, line func([]byte)) (scale flo
 		s.Out.Logs = append(s.Out.Logs, l.file)
 		return 1
 	}
-	stats, err := l.tail.Read(ctx, MaxLogBytes, line)
+	stats, err := l.tail.Read(b, MaxLogBytes, line)
 	if err != nil {
 		stats.Notes = append(stats.Notes, logtail.Reason(err))
 	}

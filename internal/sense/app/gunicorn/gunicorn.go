@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/slowray/slowray/internal/budget"
 	"github.com/slowray/slowray/internal/observe"
 	"github.com/slowray/slowray/internal/sense/app/logtail/rootfs"
 	"github.com/slowray/slowray/internal/sense/app/pool"
@@ -62,7 +63,7 @@ func begin(in *pool.Instance) {
 	conf = in.Abs("", conf)
 	if text, err := in.ReadFile(conf); err == nil {
 		in.Out.Config = conf
-		for name, s := range parseFile(text, conf, func(line int, name string) {
+		for name, s := range parseFile(in.Budget, text, conf, func(line int, name string) {
 			in.Gap(fmt.Sprintf("%s:%d", conf, line), true, "%s is computed by the configuration of gunicorn (pid %d): its value is not known from there", name, in.PID)
 		}) {
 			values[name] = s
@@ -97,6 +98,9 @@ func begin(in *pool.Instance) {
 func parseOptions(args []string, source string) map[string][]observe.Setting {
 	out := map[string][]observe.Setting{}
 	for i := 0; i < len(args); i++ {
+		if len(args[i]) > maxLine {
+			continue
+		}
 		key, v, has := strings.Cut(args[i], "=")
 		name, ok := options[key]
 		if !ok && len(args[i]) > 2 && args[i][0] == '-' && args[i][1] != '-' { // "-w4"
@@ -112,7 +116,7 @@ func parseOptions(args []string, source string) map[string][]observe.Setting {
 			v = args[i]
 		}
 		s := observe.Setting{Value: v, File: source}
-		if name == "bind" {
+		if name == "bind" && len(out[name]) < maxBinds {
 			out[name] = append(out[name], s)
 		} else {
 			out[name] = []observe.Setting{s}
@@ -121,6 +125,11 @@ func parseOptions(args []string, source string) map[string][]observe.Setting {
 	return out
 }
 
+const (
+	maxLine  = 4096 // bytes
+	maxBinds = 256
+)
+
 var (
 	assignment = regexp.MustCompile(`^([a-z_]+)\s*=\s*(.*?)\s*(#.*)?$`)
 	plainText  = regexp.MustCompile(`^["']([^"']*)["']$`)
@@ -128,19 +137,25 @@ var (
 )
 
 // parseFile reads the plain assignments at the left margin of a configuration.
-func parseFile(text, file string, computed func(line int, name string)) map[string][]observe.Setting {
+func parseFile(b *budget.Budget, text, file string, computed func(line int, name string)) map[string][]observe.Setting {
 	out := map[string][]observe.Setting{}
 	n := 0
 	for line := range strings.SplitSeq(text, "\n") {
 		n++
+		if b.Node() != nil {
+			break
+		}
+		if len(line) > maxLine || len(line) == 0 || line[0] < 'a' || line[0] > 'z' {
+			continue
+		}
 		m := assignment.FindStringSubmatch(strings.TrimRight(line, "\r"))
 		if m == nil || !slices.Contains([]string{"workers", "threads", "worker_class", "timeout", "backlog", "bind", "errorlog", "worker_connections"}, m[1]) {
 			continue
 		}
-		at := func(v string) observe.Setting { return observe.Setting{Value: v, File: file, Line: n} }
+		at := func(v string) observe.Setting { return observe.Setting{Value: strings.Clone(v), File: file, Line: n} }
 		switch {
 		case plainText.MatchString(m[2]):
-			out[m[1]] = []observe.Setting{at(plainText.FindStringSubmatch(m[2])[1])}
+			out[strings.Clone(m[1])] = []observe.Setting{at(plainText.FindStringSubmatch(m[2])[1])}
 		case m[1] == "bind" && strings.HasPrefix(m[2], "["):
 			out["bind"] = nil
 			for _, b := range plainList.FindAllStringSubmatch(m[2], 64) {
@@ -151,7 +166,7 @@ func parseFile(text, file string, computed func(line int, name string)) map[stri
 				computed(n, m[1])
 				continue
 			}
-			out[m[1]] = []observe.Setting{at(m[2])}
+			out[strings.Clone(m[1])] = []observe.Setting{at(m[2])}
 		}
 	}
 	return out
@@ -199,7 +214,7 @@ func bound(s string, backlog observe.Setting) observe.AppListen {
 
 // end takes the number of workers from what runs where it is set by a program
 // (a configuration that computes it, SIGTTIN).
-func end(in *pool.Instance) {
+func end(_ *budget.Budget, in *pool.Instance) {
 	if len(in.Out.Pools) == 0 || in.Out.Pools[0].Limit == 0 {
 		return
 	}

@@ -1,9 +1,12 @@
 package gunicorn
 
 import (
+	"context"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/slowray/slowray/internal/budget"
 	"github.com/slowray/slowray/internal/observe"
 )
 
@@ -24,7 +27,7 @@ func TestOptions(t *testing.T) {
 func TestConfigurationFile(t *testing.T) {
 	text := "import multiprocessing\nworkers = 3  # three\nbind = [\"127.0.0.1:8000\", 'unix:/run/x']\nthreads = multiprocessing.cpu_count()\ntimeout=5\nif x:\n    workers = 9\n"
 	var computed []string
-	got := parseFile(text, "/c.py", func(_ int, name string) { computed = append(computed, name) })
+	got := parseFile(enough(), text, "/c.py", func(_ int, name string) { computed = append(computed, name) })
 	at := func(v string, line int) observe.Setting { return observe.Setting{Value: v, File: "/c.py", Line: line} }
 	want := map[string][]observe.Setting{"workers": {at("3", 2)}, "bind": {at("127.0.0.1:8000", 3), at("unix:/run/x", 3)}, "timeout": {at("5", 5)}}
 	if d := cmp.Diff(want, got); d != "" {
@@ -63,4 +66,8 @@ func TestClassify(t *testing.T) {
 			t.Errorf("%q is %q", line, got)
 		}
 	}
+}
+
+func enough() *budget.Budget {
+	return budget.New(context.Background(), budget.Limits{Wall: time.Minute, Bytes: 1 << 30})
 }

@@ -2,12 +2,12 @@ package haproxy
 
 import (
 	"bytes"
-	"os"
-	"path/filepath"
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
 
+	"github.com/slowray/slowray/internal/budget"
 	"github.com/slowray/slowray/internal/observe"
 	"github.com/slowray/slowray/internal/sense/app/logtail/rootfs"
 	"github.com/slowray/slowray/internal/sense/app/pool"
@@ -25,14 +25,15 @@ func Discover(procs []observe.Process, procRoot string) []*pool.Instance {
 
 // reader is one HAProxy while it is watched.
 type reader struct {
-	socket string // of statistics, as seen from the host
-	silent bool   // it has been found that it does not answer
-	round  int
-	sums   map[string]*sums
+	socket  string // of statistics, in the root of the server
+	trusted bool   // root says that it is there
+	silent  bool   // it has been found that it does not answer
+	round   int
+	sums    map[string]*sums
 }
 
 func (r *reader) begin(in *pool.Instance) {
-	c := &config{in: in}
+	c := &config{in: in, b: in.Budget}
 	for _, name := range configFiles(in.Args()) {
 		c.path(in.Abs("", name))
 	}
@@ -41,12 +42,10 @@ func (r *reader) begin(in *pool.Instance) {
 		return
 	}
 	c.fill()
-	if c.socket != "" {
-		r.socket = c.socket
-		if in.Out.Root != "" {
-			r.socket = in.Out.Root + c.socket
-		}
+	if in.Budget.Err() != nil {
+		c.socket = "" // it was not read to its end: what it tells is not asked for
 	}
+	r.socket, r.trusted = c.socket, c.trusted
 	in.FollowOutput("1", "log")
 }
 
@@ -69,11 +68,12 @@ func configFiles(args []string) []string {
 	return out
 }
 
-// Bounds of a configuration.
 const (
-	maxFiles    = 256
-	maxSections = 4096
 	maxServers  = 512 // that are told
+	maxPools    = 512
+	maxListens  = 1024     // of a pool
+	maxLine     = 64 << 10 // bytes; HAProxy itself takes 2,048 (LINESIZE)
+	wordsOfNode = 16       // of a line, that are one item more of the budget
 )
 
 // section is a "frontend", "backend", "listen", "defaults" or "global" with the
@@ -82,6 +82,7 @@ type section struct {
 	kind, name string
 	lines      []line
 	defaults   *section
+	trusted    bool // it stands in a file that is root's
 }
 
 type line struct {
@@ -92,24 +93,26 @@ type line struct {
 
 type config struct {
 	in       *pool.Instance
+	b        *budget.Budget
 	sections []*section
 	defaults *section
-	files    int
 	socket   string
+	trusted  bool // the file that names it is root's
 }
 
 // path reads a file, or the .cfg files of a directory in order.
 func (c *config) path(name string) {
 	names := []string{name}
 	if st, err := c.in.Root.Stat(name); err == nil && st.Mode&0o170000 == 0o040000 {
-		names, _ = c.in.Root.Glob(name + "/*.cfg")
+		if names, err = c.in.Root.Glob(name + "/*.cfg"); err != nil && c.b.Err() == nil {
+			c.in.Gap(name, true, "the configuration of HAProxy (pid %d) cannot be read: %s", c.in.PID, rootfs.Plain(err))
+		}
 	}
 	for _, n := range names {
-		if c.files++; c.files > maxFiles {
-			c.in.Gap(n, true, "more than %d configuration files", maxFiles)
+		text, uid, err := c.in.ReadOwned(n)
+		if c.b.Err() != nil {
 			return
 		}
-		text, err := c.in.ReadFile(n)
 		if err != nil {
 			c.in.Gap(n, true, "the configuration of HAProxy (pid %d) cannot be read: %s", c.in.PID, rootfs.Plain(err))
 			continue
@@ -117,31 +120,37 @@ func (c *config) path(name string) {
 		if c.in.Out.Config == "" {
 			c.in.Out.Config = n
 		}
-		c.parse(n, text)
+		c.parse(n, text, uid == 0)
 	}
 }
 
-func (c *config) parse(file, text string) {
+// parse takes up the lines of one file, which may be root's.
+func (c *config) parse(file, text string, trusted bool) {
 	var now *section
 	n := 0
 	for raw := range strings.SplitSeq(text, "\n") {
 		n++
+		if c.b.Node() != nil {
+			return
+		}
+		if len(raw) > maxLine {
+			c.in.Gap(fmt.Sprintf("%s:%d", file, n), true, "a line of more than %d bytes was left out", maxLine)
+			continue
+		}
 		w := words(raw)
-		if len(w) == 0 {
+		if len(w) == 0 || c.b.Nodes(int64(len(w)/wordsOfNode)) != nil {
 			continue
 		}
 		switch w[0] {
 		case "global", "defaults", "frontend", "backend", "listen", "userlist", "peers", "resolvers", "mailers", "cache", "program", "http-errors", "ring", "fcgi-app":
-			now = &section{kind: w[0], defaults: c.defaults}
+			now = &section{kind: w[0], defaults: c.defaults, trusted: trusted}
 			if len(w) > 1 {
 				now.name = w[1]
 			}
 			if w[0] == "defaults" {
 				c.defaults = now
 			}
-			if len(c.sections) < maxSections {
-				c.sections = append(c.sections, now)
-			}
+			c.sections = append(c.sections, now)
 			continue
 		}
 		if now != nil {
@@ -187,8 +196,11 @@ func words(s string) []string {
 }
 
 // find is the value of a keyword in a section, or in its defaults.
-func (s *section) find(keyword string) (observe.Setting, bool) {
+func (s *section) find(b *budget.Budget, keyword string) (observe.Setting, bool) {
 	for at := s; at != nil; at = at.defaults {
+		if b.Nodes(int64(len(at.lines))) != nil {
+			return observe.Setting{}, false
+		}
 		for _, l := range at.lines {
 			if l.words[0] == keyword && len(l.words) > 1 {
 				return observe.Setting{Value: l.words[1], File: l.file, Line: l.n}, true
@@ -213,7 +225,7 @@ func (c *config) global() (max observe.Setting, ok bool) {
 			case len(l.words) > 2 && l.words[0] == "stats" && l.words[1] == "socket" && c.socket == "":
 				path := strings.TrimPrefix(l.words[2], "unix@")
 				if strings.HasPrefix(path, "/") {
-					c.socket = path
+					c.socket, c.trusted = path, s.trusted
 				}
 			}
 		}
@@ -233,9 +245,13 @@ func (c *config) fill() {
 		if s.kind != "frontend" && s.kind != "listen" {
 			continue
 		}
+		if len(c.in.Out.Pools) == maxPools {
+			c.in.Loss("frontends of HAProxy beyond 512", 1)
+			continue
+		}
 		p := observe.WorkerPool{Name: s.name, Knob: "maxconn", Setting: global, PerConn: true}
 		p.Limit, _ = strconv.Atoi(global.Value)
-		if own, ok := s.find("maxconn"); ok {
+		if own, ok := s.find(c.b, "maxconn"); ok {
 			if n, err := strconv.Atoi(own.Value); err == nil && n > 0 && (p.Limit == 0 || n < p.Limit) {
 				p.Limit, p.Setting = n, own
 			}
@@ -243,7 +259,7 @@ func (c *config) fill() {
 		if p.Setting == global {
 			p.Knob = "maxconn of global"
 		}
-		backlog, ok := s.find("backlog")
+		backlog, ok := s.find(c.b, "backlog")
 		if !ok {
 			backlog = observe.Setting{Value: strconv.Itoa(p.Limit), File: p.Setting.File, Line: p.Setting.Line, Default: true}
 		}
@@ -252,6 +268,9 @@ func (c *config) fill() {
 				continue
 			}
 			for a := range strings.SplitSeq(l.words[1], ",") {
+				if len(p.Listens) == maxListens {
+					break
+				}
 				p.Listens = append(p.Listens, bound(a, backlog))
 			}
 			for i, w := range l.words[2:] {
@@ -280,20 +299,31 @@ func bound(s string, backlog observe.Setting) observe.AppListen {
 	return observe.AppListen{Addr: strings.Trim(s[:max(i, 0)], "[]"), Port: port, Backlog: backlog}
 }
 
+// maxFrontends is how many frontends of a backend are told.
+const maxFrontends = 64
+
 // backends lists the servers with the frontends that may pass to them.
 func (c *config) backends() {
 	users := map[string][]string{}
+	use := func(backend, frontend string) {
+		if n := len(users[backend]); n < maxFrontends && (n == 0 || users[backend][n-1] != frontend) {
+			users[backend] = append(users[backend], frontend)
+		}
+	}
 	for _, s := range c.sections {
 		if s.kind == "listen" {
-			users[s.name] = append(users[s.name], s.name)
+			use(s.name, s.name)
 		}
 		if s.kind != "frontend" && s.kind != "listen" {
 			continue
 		}
 		for at := s; at != nil; at = at.defaults {
+			if c.b.Nodes(int64(len(at.lines))) != nil {
+				return
+			}
 			for _, l := range at.lines {
-				if (l.words[0] == "default_backend" || l.words[0] == "use_backend") && len(l.words) > 1 && !slices.Contains(users[l.words[1]], s.name) {
-					users[l.words[1]] = append(users[l.words[1]], s.name)
+				if (l.words[0] == "default_backend" || l.words[0] == "use_backend") && len(l.words) > 1 {
+					use(l.words[1], s.name)
 				}
 			}
 			if at.kind == "defaults" {
@@ -353,10 +383,4 @@ func classify(line []byte) (string, int) {
 		return KindFDLimit, 0
 	}
 	return "", 0
-}
-
-// exists says whether the socket of statistics is there.
-func exists(path string) bool {
-	st, err := os.Stat(filepath.Clean(path))
-	return err == nil && st.Mode()&os.ModeSocket != 0
 }

@@ -1,10 +1,13 @@
 package haproxy
 
 import (
+	"context"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/slowray/slowray/internal/budget"
 	"github.com/slowray/slowray/internal/observe"
 	"github.com/slowray/slowray/internal/sense/app/pool"
 )
@@ -34,8 +37,8 @@ listen direct
 
 func TestConfiguration(t *testing.T) {
 	in := &pool.Instance{}
-	c := &config{in: in}
-	c.parse("/h.cfg", cfg)
+	c := &config{in: in, b: enough()}
+	c.parse("/h.cfg", cfg, true)
 	c.fill()
 	at := func(v string, line int) observe.Setting { return observe.Setting{Value: v, File: "/h.cfg", Line: line} }
 	backlog := at("300", 6)
@@ -62,7 +65,7 @@ func TestConfiguration(t *testing.T) {
 }
 
 func TestStatistics(t *testing.T) {
-	rows, err := parseStat(strings.NewReader("# pxname,svname,qcur,qmax,scur,smax,slim,status,\nshop,FRONTEND,,,10,10,10,OPEN,\nengines,e1,36,40,4,4,4,no check,\n\n"))
+	rows, err := parseStat(enough(), strings.NewReader("# pxname,svname,qcur,qmax,scur,smax,slim,status,\nshop,FRONTEND,,,10,10,10,OPEN,\nengines,e1,36,40,4,4,4,no check,\n\n"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -70,7 +73,7 @@ func TestStatistics(t *testing.T) {
 	if d := cmp.Diff(want, rows, cmp.AllowUnexported(row{})); d != "" {
 		t.Error(d)
 	}
-	if _, err := parseStat(strings.NewReader("Permission denied\n")); err == nil {
+	if _, err := parseStat(enough(), strings.NewReader("Permission denied\n")); err == nil {
 		t.Error("what is no table was taken for one")
 	}
 }
@@ -85,8 +88,12 @@ func TestArguments(t *testing.T) {
 func FuzzConfiguration(f *testing.F) {
 	f.Add(cfg)
 	f.Fuzz(func(_ *testing.T, text string) {
-		c := &config{in: &pool.Instance{}}
-		c.parse("/h.cfg", text)
+		c := &config{in: &pool.Instance{}, b: enough()}
+		c.parse("/h.cfg", text, true)
 		c.fill()
 	})
+}
+
+func enough() *budget.Budget {
+	return budget.New(context.Background(), budget.Limits{Wall: time.Minute, Bytes: 1 << 30})
 }

@@ -1,16 +1,19 @@
 package haproxy
 
 import (
+	"context"
 	"encoding/csv"
 	"errors"
 	"io"
-	"net"
+	"io/fs"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/slowray/slowray/internal/budget"
 	"github.com/slowray/slowray/internal/observe"
 	"github.com/slowray/slowray/internal/sense/app/logtail"
+	"github.com/slowray/slowray/internal/sense/app/logtail/prefork"
 	"github.com/slowray/slowray/internal/sense/app/pool"
 )
 
@@ -20,6 +23,8 @@ const (
 	every     = 10
 	patience  = 100 * time.Millisecond
 	maxAnswer = 4 << 20
+	maxRows   = 8192
+	maxState  = 64 // bytes
 )
 
 // sums is what the samples of one frontend or server add up to.
@@ -28,11 +33,18 @@ type sums struct {
 	queue  int
 }
 
-func (r *reader) sample(in *pool.Instance) {
-	if r.round++; r.round%every != 1 || r.socket == "" || r.silent || in.Silent || !exists(r.socket) {
+func (r *reader) sample(b *budget.Budget, in *pool.Instance) {
+	if r.round++; r.round%every != 1 || r.socket == "" || r.silent || in.Silent {
 		return
 	}
-	rows, err := showStat(r.socket)
+	if b.TimeLeft() < patience {
+		r.round-- // somebody else took the time: in the next round
+		return
+	}
+	rows, err := r.ask(b, in)
+	if errors.Is(err, fs.ErrNotExist) || budget.IsExceeded(err) {
+		return
+	}
 	if err != nil {
 		r.silent = true
 		in.Gap(r.socket, true, "the statistics socket of HAProxy (pid %d) does not answer: %s", in.PID, logtail.Printable([]byte(err.Error()), 200))
@@ -45,6 +57,9 @@ func (r *reader) sample(in *pool.Instance) {
 		key := row.proxy + "/" + row.server
 		s := r.sums[key]
 		if s == nil {
+			if len(r.sums) == maxRows {
+				continue
+			}
 			s = &sums{}
 			r.sums[key] = s
 		}
@@ -58,7 +73,7 @@ func (r *reader) sample(in *pool.Instance) {
 	}
 }
 
-func (r *reader) end(in *pool.Instance) {
+func (r *reader) end(_ *budget.Budget, in *pool.Instance) {
 	status := func(key string) *observe.PoolStatus {
 		s := r.sums[key]
 		if s == nil {
@@ -81,25 +96,37 @@ type row struct {
 	current, limit, queue int
 }
 
-// showStat asks for the statistics, as CSV with a header that begins with "# ".
-func showStat(path string) ([]row, error) {
-	conn, err := net.DialTimeout("unix", path, patience)
+// ask asks for the statistics, as CSV with a header that begins with "# ". Where it is
+// not root who says where the socket is, it must be one of the server's own user.
+func (r *reader) ask(b *budget.Budget, in *pool.Instance) ([]row, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	root, _, err := prefork.Root(in.ProcRoot, in.Proc, b)
+	if err != nil {
+		return nil, err
+	}
+	conn, uid, err := root.Dial(ctx, r.socket)
 	if err != nil {
 		return nil, err
 	}
 	defer conn.Close()
+	if own, _, ok := prefork.User(in.ProcRoot, in.PID); !r.trusted && (!ok || own != uid) {
+		return nil, errOthers
+	}
 	if err := conn.SetDeadline(time.Now().Add(patience)); err != nil {
 		return nil, err
 	}
 	if _, err := io.WriteString(conn, "show stat\n"); err != nil {
 		return nil, err
 	}
-	return parseStat(io.LimitReader(conn, maxAnswer))
+	return parseStat(b, io.LimitReader(conn, maxAnswer))
 }
+
+var errOthers = errors.New("it is another user's, and named by a file that is not root's")
 
 var errNoTable = errors.New("no table of statistics")
 
-func parseStat(r io.Reader) ([]row, error) {
+func parseStat(b *budget.Budget, r io.Reader) ([]row, error) {
 	table := csv.NewReader(r)
 	table.FieldsPerRecord, table.LazyQuotes = -1, true
 	head, err := table.Read()
@@ -119,7 +146,10 @@ func parseStat(r io.Reader) ([]row, error) {
 		if errors.Is(err, io.EOF) {
 			return out, nil
 		}
-		if err != nil {
+		if err == nil {
+			err = b.Node()
+		}
+		if err != nil || len(out) == maxRows {
 			return out, err
 		}
 		text := func(name string) string {
@@ -132,7 +162,7 @@ func parseStat(r io.Reader) ([]row, error) {
 			n, _ := strconv.Atoi(text(name))
 			return n
 		}
-		out = append(out, row{proxy: text("pxname"), server: text("svname"), state: text("status"),
+		out = append(out, row{proxy: strings.Clone(text("pxname")), server: strings.Clone(text("svname")), state: strings.Clone(text("status")[:min(len(text("status")), maxState)]),
 			current: number("scur"), limit: number("slim"), queue: number("qcur")})
 	}
 }

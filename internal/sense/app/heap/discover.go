@@ -3,13 +3,13 @@ package heap
 import (
 	"cmp"
 	"fmt"
-	"io"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 
+	"github.com/slowray/slowray/internal/budget"
 	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/sense/app/logtail/prefork"
 	"github.com/slowray/slowray/internal/sense/app/logtail/rootfs"
 )
 
@@ -56,22 +56,22 @@ const (
 )
 
 // Begin reads the heaps of those processes that have one, at most 64: those
-// with most threads.
-func Begin(proc string, hostBytes uint64, procs []Process) *Watch {
+// with most threads. Of those that the budget has no room for only the options are known.
+func Begin(b *budget.Budget, proc string, hostBytes uint64, procs []Process) *Watch {
 	w := &Watch{proc: proc, hostBytes: hostBytes}
 	procs = slices.Clone(procs)
 	slices.SortStableFunc(procs, func(a, b Process) int { return cmp.Compare(b.Threads, a.Threads) })
-	for _, p := range procs {
-		if Runtime(p.Comm) == "" || len(w.heaps) >= maxHeaps {
-			continue
-		}
+	procs = slices.DeleteFunc(procs, func(p Process) bool { return Runtime(p.Comm) == "" })
+	procs = procs[:min(len(procs), maxHeaps)]
+	for i, p := range procs {
+		share := b.Share(len(procs) - i)
 		h := &watched{Process: p}
 		h.heap = Of(Runtime(p.Comm), Options(w.words(p.PID)), hostBytes, p.LimitBytes)
 		h.heap.PID, h.heap.Comm = p.PID, p.Comm
 		w.heaps = append(w.heaps, h)
 		if h.heap.Runtime == JVM {
-			h.file = w.perfFile(p.PID)
-			w.look(h)
+			h.file = w.perfFile(share, p.PID)
+			w.look(share, h)
 			h.before = h.last
 		}
 	}
@@ -80,15 +80,15 @@ func Begin(proc string, hostBytes uint64, procs []Process) *Watch {
 
 // Look reads the counters once more: of a JVM that ends before the window does,
 // this is what is known.
-func (w *Watch) Look() {
-	for _, h := range w.heaps {
-		w.look(h)
+func (w *Watch) Look(b *budget.Budget) {
+	for i, h := range w.heaps {
+		w.look(b.Share(len(w.heaps)-i), h)
 	}
 }
 
 // End is what came of them, by pid.
-func (w *Watch) End() []observe.Heap {
-	w.Look()
+func (w *Watch) End(b *budget.Budget) []observe.Heap {
+	w.Look(b)
 	var out []observe.Heap
 	for _, h := range w.heaps {
 		o := h.heap
@@ -109,35 +109,27 @@ func (w *Watch) End() []observe.Heap {
 	return out
 }
 
-func (w *Watch) look(h *watched) {
+func (w *Watch) look(b *budget.Budget, h *watched) {
 	if h.file == "" {
 		return
 	}
-	b, _, err := rootfs.At(fmt.Sprintf("%s/%d/root", w.proc, h.PID)).ReadFile(h.file, maxPerfData)
+	text, _, err := rootfs.At(fmt.Sprintf("%s/%d/root", w.proc, h.PID), b).ReadFile(h.file, maxPerfData)
 	if err != nil {
 		return
 	}
-	if d, err := parsePerfData(b); err == nil {
+	if d, err := parsePerfData(b, []byte(text)); err == nil {
 		h.last, h.seen = d, true
 	}
 }
 
 // perfFile finds the counters of a JVM: it names them by its number in its own
 // process namespace.
-func (w *Watch) perfFile(pid int) string {
+func (w *Watch) perfFile(b *budget.Budget, pid int) string {
 	own := fmt.Sprint(pid)
-	status, err := os.ReadFile(fmt.Sprintf("%s/%d/status", w.proc, pid))
-	if err != nil {
-		return ""
+	if numbers := prefork.Numbers(w.proc, pid); len(numbers) > 0 {
+		own = fmt.Sprint(numbers[len(numbers)-1])
 	}
-	for line := range strings.Lines(string(status)) {
-		if rest, ok := strings.CutPrefix(line, "NSpid:"); ok {
-			if f := strings.Fields(rest); len(f) > 0 {
-				own = f[len(f)-1]
-			}
-		}
-	}
-	root := rootfs.At(fmt.Sprintf("%s/%d/root", w.proc, pid))
+	root := rootfs.At(fmt.Sprintf("%s/%d/root", w.proc, pid), b)
 	found, err := root.Glob("/tmp/hsperfdata_*/" + own)
 	if err != nil || len(found) == 0 {
 		return ""
@@ -167,11 +159,9 @@ func FromEnvironment(variable string) bool {
 
 // strings reads a file of strings that end in NUL, at most 64 kB of it.
 func (w *Watch) strings(pid int, name string) []string {
-	f, err := os.Open(filepath.Join(w.proc, fmt.Sprint(pid), name))
+	b, err := budget.Head(filepath.Join(w.proc, fmt.Sprint(pid), name), maxCmdline)
 	if err != nil {
 		return nil
 	}
-	defer f.Close()
-	b, _ := io.ReadAll(io.LimitReader(f, maxCmdline))
 	return strings.Split(string(b), "\x00")
 }

@@ -1,13 +1,20 @@
 package heap
 
 import (
+	"context"
 	"encoding/binary"
 	"os"
 	"os/exec"
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/slowray/slowray/internal/budget"
 )
+
+func enough() *budget.Budget {
+	return budget.New(context.Background(), budget.Limits{Wall: time.Minute})
+}
 
 func TestOf(t *testing.T) {
 	const gb = 1 << 30
@@ -69,21 +76,21 @@ func perf(entries ...[]byte) []byte {
 func TestPerfData(t *testing.T) {
 	b := perf(long("sun.os.hrt.frequency", 1e9), entry("sun.gc.collector.0.name", 'B', []byte("Copy\x00"), 5), long("sun.gc.generation.0.maxCapacity", 100),
 		long("sun.gc.generation.1.maxCapacity", 200), long("sun.gc.collector.0.time", 5e8), long("sun.gc.collector.1.invocations", 3), long("sun.gc.generation.0.space.1.used", 7))
-	d, err := parsePerfData(b)
+	d, err := parsePerfData(enough(), b)
 	if want := (perfData{maxBytes: 300, usedBytes: 7, collections: 3, gcTicks: 5e8, hz: 1e9, collector: "serial"}); err != nil || d != want {
 		t.Errorf("%+v %v, want %+v", d, err, want)
 	}
 	for n := range b { // a file that is cut off, or changes while it is read
-		_, _ = parsePerfData(b[:n])
+		_, _ = parsePerfData(enough(), b[:n])
 	}
-	if _, err := parsePerfData([]byte("x")); err == nil {
+	if _, err := parsePerfData(enough(), []byte("x")); err == nil {
 		t.Error("no error for what is no such file")
 	}
 }
 
 func FuzzPerfData(f *testing.F) {
 	f.Add(perf(long("sun.os.hrt.frequency", 1e9)))
-	f.Fuzz(func(_ *testing.T, b []byte) { _, _ = parsePerfData(b) })
+	f.Fuzz(func(_ *testing.T, b []byte) { _, _ = parsePerfData(enough(), b) })
 }
 
 // TestRealJVM reads the counters of a JVM that runs: the head of jshell's.
@@ -102,8 +109,8 @@ func TestRealJVM(t *testing.T) {
 	}
 	defer func() { _ = cmd.Process.Kill(); _ = cmd.Wait() }()
 	for range 100 {
-		w := Begin("/proc", 8<<30, []Process{{PID: cmd.Process.Pid, Comm: "java"}})
-		if h := w.End(); len(h) == 1 && h[0].Published {
+		w := Begin(enough(), "/proc", 8<<30, []Process{{PID: cmd.Process.Pid, Comm: "java"}})
+		if h := w.End(enough()); len(h) == 1 && h[0].Published {
 			if h[0].Collector != "serial" || h[0].MaxBytes < 50<<20 || h[0].MaxBytes > 64<<20 || h[0].From != "-Xmx64m" {
 				t.Errorf("%+v", h[0])
 			}

@@ -4,6 +4,8 @@ import (
 	"encoding/binary"
 	"errors"
 	"strings"
+
+	"github.com/slowray/slowray/internal/budget"
 )
 
 // perfData is what is taken from a JVM's counters.
@@ -20,7 +22,7 @@ var errNotPerfData = errors.New("not the counters of a JVM")
 // /tmp/hsperfdata_USER/PID (PerfDataPrologue and PerfDataEntry,
 // src/hotspot/share/runtime/perfMemory.hpp): a head of 32 bytes, then entries of
 // a head of 20 bytes, a name and a value.
-func parsePerfData(b []byte) (perfData, error) {
+func parsePerfData(budget *budget.Budget, b []byte) (perfData, error) {
 	var d perfData
 	if len(b) < 32 || binary.BigEndian.Uint32(b) != 0xcafec0c0 || b[5] != 2 {
 		return d, errNotPerfData
@@ -38,6 +40,9 @@ func parsePerfData(b []byte) (perfData, error) {
 		if at < 0 || len(b)-at < 20 {
 			break
 		}
+		if err := budget.Node(); err != nil {
+			return d, err
+		}
 		e := b[at:]
 		length, nameAt, vector := int(order.Uint32(e)), int(order.Uint32(e[4:])), int(order.Uint32(e[8:]))
 		valueAt := int(order.Uint32(e[16:]))
@@ -45,6 +50,10 @@ func parsePerfData(b []byte) (perfData, error) {
 			break
 		}
 		name, _, _ := strings.Cut(string(e[nameAt:length]), "\x00")
+		if !strings.HasPrefix(name, "sun.gc.") && !strings.HasPrefix(name, "sun.os.") {
+			at += length
+			continue
+		}
 		switch kind := e[12]; {
 		case kind == 'J' && vector == 0 && valueAt+8 <= length:
 			longs[name] = order.Uint64(e[valueAt:])

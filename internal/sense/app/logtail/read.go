@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/slowray/slowray/internal/budget"
 	"github.com/slowray/slowray/internal/observe"
 	"github.com/slowray/slowray/internal/sense/app/logtail/rootfs"
 )
@@ -44,10 +45,12 @@ const (
 // end. The slice is only valid during the call. Of a growth of more than
 // maxBytes only evenly spread pieces, whole lines, are given: Scale says by
 // how much to multiply. A line belongs to the window in which it begins.
-// Read closes the Tail. Errors: reading failed, or ctx was done; the
+// Read closes the Tail. Errors: reading failed, or the budget was over; the
 // statistics then cover what was read.
-func (t *Tail) Read(ctx context.Context, maxBytes int64, line func([]byte)) (Stats, error) {
+func (t *Tail) Read(b *budget.Budget, maxBytes int64, line func([]byte)) (Stats, error) {
+	t.root = t.root.With(b)
 	parts, notes, err := t.parts()
+	err = cmp.Or(b.Err(), err)
 	defer func() {
 		t.Close()
 		for _, p := range parts {
@@ -62,11 +65,12 @@ func (t *Tail) Read(ctx context.Context, maxBytes int64, line func([]byte)) (Sta
 		stats.GrownBytes += p.to - p.from
 	}
 	t.grown = stats.GrownBytes
-	s := splitter{line: line, at: &t.at}
+	s := splitter{line: line, at: &t.at, b: b}
+	maxBytes = min(maxBytes, b.Left())
 	if stats.GrownBytes <= maxBytes {
-		err = t.readAll(ctx, &s, parts)
+		err = t.readAll(&s, parts)
 	} else {
-		err = t.readChunks(ctx, &s, parts, max(maxBytes, 0))
+		err = t.readChunks(&s, parts, max(maxBytes, 0))
 		if s.given > 0 {
 			stats.Scale = max(1, float64(stats.GrownBytes)/float64(s.given))
 		} else {
@@ -77,11 +81,11 @@ func (t *Tail) Read(ctx context.Context, maxBytes int64, line func([]byte)) (Sta
 	return stats, err
 }
 
-func (t *Tail) readAll(ctx context.Context, s *splitter, parts []part) error {
+func (t *Tail) readAll(s *splitter, parts []part) error {
 	var base int64
 	for _, p := range parts {
 		s.base = base - p.from
-		if err := s.scan(ctx, p.file, p.from, p.to, p.midLine, true); err != nil {
+		if err := s.scan(p.file, p.from, p.to, p.midLine, true); err != nil {
 			return err
 		}
 		base += p.to - p.from
@@ -89,7 +93,7 @@ func (t *Tail) readAll(ctx context.Context, s *splitter, parts []part) error {
 	return nil
 }
 
-func (t *Tail) readChunks(ctx context.Context, s *splitter, parts []part, maxBytes int64) error {
+func (t *Tail) readChunks(s *splitter, parts []part, maxBytes int64) error {
 	n := max(1, min(maxChunks, maxBytes/minChunk))
 	size := maxBytes / n
 	for i := range n {
@@ -107,7 +111,7 @@ func (t *Tail) readChunks(ctx context.Context, s *splitter, parts []part, maxByt
 			from := p.from + begin - base
 			to := min(from+size, p.to)
 			s.base = base - p.from
-			if err := s.scan(ctx, p.file, from, to, p.midLine || from > p.from, to == p.to); err != nil {
+			if err := s.scan(p.file, from, to, p.midLine || from > p.from, to == p.to); err != nil {
 				return err
 			}
 			break
@@ -129,6 +133,8 @@ func Reason(err error) string {
 		return fmt.Sprintf("no permission to read %s", pe.Path)
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
 		return "reading was stopped before the end"
+	case budget.IsExceeded(err):
+		return "reading was stopped before the end: " + err.Error()
 	}
 	return err.Error()
 }

@@ -2,9 +2,10 @@ package logtail
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"io"
+
+	"github.com/slowray/slowray/internal/budget"
 )
 
 // MaxLine is the longest line given whole; of a longer one only the first
@@ -16,6 +17,7 @@ const bufferBytes = 4 * MaxLine
 
 // splitter cuts stretches of files into lines without allocating per line.
 type splitter struct {
+	b     *budget.Budget
 	line  func([]byte)
 	at    *int64 // where the line in hand begins: base + its offset in the file
 	base  int64
@@ -29,13 +31,13 @@ type splitter struct {
 // scan gives the lines of f from one offset to another. midLine: the stretch
 // begins inside a line, which is skipped. toEnd: what follows the last line
 // end is a line too.
-func (s *splitter) scan(ctx context.Context, f io.ReaderAt, from, to int64, midLine, toEnd bool) error {
+func (s *splitter) scan(f io.ReaderAt, from, to int64, midLine, toEnd bool) error {
 	if s.buf == nil {
 		s.buf = make([]byte, bufferBytes)
 	}
 	have, skipping, counted := 0, midLine, false
 	for from < to {
-		if err := ctx.Err(); err != nil {
+		if err := s.b.Err(); err != nil {
 			return err
 		}
 		n, err := f.ReadAt(s.buf[have:have+int(min(int64(len(s.buf)-have), to-from))], from)
@@ -43,6 +45,9 @@ func (s *splitter) scan(ctx context.Context, f io.ReaderAt, from, to int64, midL
 			if errors.Is(err, io.EOF) {
 				break // truncated while being read
 			}
+			return err
+		}
+		if err := s.b.Read(int64(n)); err != nil {
 			return err
 		}
 		s.read += int64(n)
@@ -64,7 +69,11 @@ func (s *splitter) scan(ctx context.Context, f io.ReaderAt, from, to int64, midL
 			}
 			used, skipping, counted = i+1, false, false
 		}
-		used += s.whole(data[used:], s.base+start+int64(used))
+		whole, err := s.whole(data[used:], s.base+start+int64(used))
+		if err != nil {
+			return err
+		}
+		used += whole
 		rest := data[used:]
 		if len(rest) > MaxLine {
 			*s.at = s.base + start + int64(used)
@@ -84,11 +93,13 @@ func (s *splitter) scan(ctx context.Context, f io.ReaderAt, from, to int64, midL
 }
 
 // whole gives all lines of data that have an end and returns their size.
-func (s *splitter) whole(data []byte, at int64) int {
-	used := 0
+func (s *splitter) whole(data []byte, at int64) (used int, err error) {
 	for {
 		i := bytes.IndexByte(data[used:], '\n')
 		if i < 0 {
+			break
+		}
+		if err = s.b.Node(); err != nil {
 			break
 		}
 		*s.at = at + int64(used)
@@ -96,7 +107,7 @@ func (s *splitter) whole(data []byte, at int64) int {
 		used += i + 1
 	}
 	s.given += int64(used)
-	return used
+	return used, err
 }
 
 func (s *splitter) give(line []byte) {

@@ -2,12 +2,14 @@ package logtail
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
+	"fmt"
 	"io/fs"
-	"os"
 	"path"
 	"strings"
 
+	"github.com/slowray/slowray/internal/budget"
 	"github.com/slowray/slowray/internal/sense/app/logtail/rootfs"
 	"golang.org/x/sys/unix"
 )
@@ -18,11 +20,12 @@ type Tail struct {
 	root rootfs.Root
 	path string
 
-	file     *os.File // nil when the log did not exist at the beginning
+	file     *rootfs.File // nil when the log did not exist at the beginning
 	id       fileID
 	offset   int64  // its size at the beginning
 	before   []byte // the bytes just before offset: they change when the file is rewritten
 	siblings map[birth]bool
+	unlisted error // why the files beside it are not known
 
 	grown int64 // set by Read, for Share
 	at    int64 // bytes of the growth before the line in hand
@@ -43,13 +46,10 @@ func idOf(st *unix.Stat_t) fileID { return fileID{uint64(st.Dev), st.Ino} }
 // beforeBytes is how much of the text before the offset is remembered.
 const beforeBytes = 64
 
-// Open remembers the end of the log at path on the host. A log that does not
-// exist yet is read from its beginning once it appears. Errors: the path leads
-// to something that is not a file (rootfs.ErrNotRegular), or permission.
-func Open(path string) (*Tail, error) { return OpenIn(rootfs.At("/"), path) }
-
-// OpenIn is Open for a path inside another root directory.
-func OpenIn(root rootfs.Root, name string) (*Tail, error) {
+// Open remembers the end of the log of that name inside a root directory. A log that
+// does not exist yet is read from its beginning once it appears. Errors: the path leads
+// to something that is not a file (rootfs.ErrNotRegular), permission, or the budget.
+func Open(root rootfs.Root, name string) (*Tail, error) {
 	t := &Tail{root: root, path: name}
 	f, err := root.Open(name)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -58,15 +58,17 @@ func OpenIn(root rootfs.Root, name string) (*Tail, error) {
 	if err != nil {
 		return nil, err
 	}
-	var st unix.Stat_t
-	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
+	st, err := f.Fstat()
+	if err != nil {
 		f.Close()
-		return nil, &fs.PathError{Op: "stat", Path: name, Err: err}
+		return nil, err
 	}
 	t.file, t.id, t.offset = f, idOf(&st), st.Size
 	t.before = textBefore(f, t.offset)
 	t.siblings = map[birth]bool{}
-	for _, s := range t.rotated() {
+	list, err := t.rotated()
+	t.unlisted = err
+	for _, s := range list {
 		t.siblings[s.birth] = true
 	}
 	return t, nil
@@ -95,7 +97,7 @@ func (t *Tail) Share() float64 {
 	return min(1, float64(t.at)/float64(t.grown))
 }
 
-func textBefore(f *os.File, offset int64) []byte {
+func textBefore(f *rootfs.File, offset int64) []byte {
 	n := min(offset, beforeBytes)
 	b := make([]byte, n)
 	got, _ := f.ReadAt(b, offset-n)
@@ -104,7 +106,7 @@ func textBefore(f *os.File, offset int64) []byte {
 
 // part is a stretch of one file that was written in the window.
 type part struct {
-	file     *os.File
+	file     *rootfs.File
 	from, to int64
 	midLine  bool // the stretch begins inside a line
 }
@@ -127,8 +129,8 @@ func (t *Tail) parts() (parts []part, notes []string, err error) {
 	if err != nil {
 		return parts, append(notes, "after rotation the new file could not be read: "+Reason(err)), nil
 	}
-	var st unix.Stat_t
-	if err := unix.Fstat(int(now.Fd()), &st); err != nil {
+	st, err := now.Fstat()
+	if err != nil {
 		now.Close()
 		return parts, notes, err
 	}
@@ -147,8 +149,8 @@ func (t *Tail) parts() (parts []part, notes []string, err error) {
 // oldPart is the growth of the file that was open from the beginning, wherever
 // it has been renamed to.
 func (t *Tail) oldPart() (part, []string, error) {
-	var st unix.Stat_t
-	if err := unix.Fstat(int(t.file.Fd()), &st); err != nil {
+	st, err := t.file.Fstat()
+	if err != nil {
 		return part{}, nil, err
 	}
 	p := part{file: t.file, from: t.offset, to: st.Size}
@@ -170,7 +172,11 @@ type sibling struct {
 // names beside the log that lead to files which were not there at Open.
 func (t *Tail) between(now fileID) (parts []part, notes []string) {
 	compressed := 0
-	for _, s := range t.rotated() {
+	list, err := t.rotated()
+	if err = cmp.Or(t.unlisted, err); err != nil {
+		return nil, []string{"the log was rotated: what was written in between is not counted, for the files beside it cannot be listed: " + Reason(err)}
+	}
+	for _, s := range list {
 		if s.fileID == now || s.fileID == t.id || t.siblings[s.birth] {
 			continue
 		}
@@ -183,8 +189,8 @@ func (t *Tail) between(now fileID) (parts []part, notes []string) {
 			notes = append(notes, "a rotated file could not be read: "+Reason(err))
 			continue
 		}
-		var st unix.Stat_t
-		if unix.Fstat(int(f.Fd()), &st) != nil || idOf(&st) != s.fileID {
+		st, err := f.Fstat()
+		if err != nil || idOf(&st) != s.fileID {
 			f.Close()
 			continue
 		}
@@ -203,12 +209,12 @@ const maxSiblings = 1000
 
 // rotated lists the files beside the log that carry its name, as log rotation
 // makes them, oldest change first: access.log.1, access.log-20261021,
-// access-20261021.log.
-func (t *Tail) rotated() []sibling {
+// access-20261021.log. An error says that there may be others.
+func (t *Tail) rotated() ([]sibling, error) {
 	dir, base := path.Split(t.path)
 	names, err := t.root.ReadDir(dir)
 	if err != nil {
-		return nil
+		return nil, err
 	}
 	ext := path.Ext(base)
 	stem := strings.TrimSuffix(base, ext)
@@ -220,18 +226,25 @@ func (t *Tail) rotated() []sibling {
 		if !ok || n == base {
 			continue
 		}
-		st, err := t.root.Stat(dir + n)
+		if len(out) == maxSiblings {
+			return out, fmt.Errorf("more than %d files beside %s carry its name", maxSiblings, t.path)
+		}
+		st, err := t.root.Statx(dir + n)
+		if budget.IsExceeded(err) {
+			return out, err
+		}
 		if err != nil || st.Mode&unix.S_IFMT != unix.S_IFREG {
 			continue
 		}
-		out = append(out, sibling{dir + n, birth{idOf(&st), t.root.Born(dir + n)}, st.Mtim.Nano()})
-		if len(out) == maxSiblings {
-			break
-		}
+		id := fileID{unix.Mkdev(st.Dev_major, st.Dev_minor), st.Ino}
+		out = append(out, sibling{dir + n, birth{id, nanoseconds(st.Btime)}, nanoseconds(st.Mtime)})
 	}
 	sortSiblings(out)
-	return out
+	return out, nil
 }
+
+// nanoseconds are since 1970; 0 for a time that is not kept.
+func nanoseconds(t unix.StatxTimestamp) int64 { return t.Sec*1e9 + int64(t.Nsec) }
 
 func isCompressed(name string) bool {
 	switch path.Ext(name) {

@@ -13,9 +13,16 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/slowray/slowray/internal/budget"
 	"github.com/slowray/slowray/internal/sense/app/logtail/rootfs"
 	"golang.org/x/sys/unix"
 )
+
+func enough() *budget.Budget {
+	return budget.New(context.Background(), budget.Limits{Bytes: 1 << 40, Wall: time.Minute})
+}
+
+func host() rootfs.Root { return rootfs.At("/", enough()) }
 
 func put(t testing.TB, name, text string) {
 	t.Helper()
@@ -102,7 +109,7 @@ func TestTail(t *testing.T) {
 			if c.before != "-" {
 				put(t, log, c.before)
 			}
-			tail, err := Open(log)
+			tail, err := Open(host(), log)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -110,7 +117,7 @@ func TestTail(t *testing.T) {
 				c.during(t, log)
 			}
 			var got []string
-			s, err := tail.Read(context.Background(), 1<<20, func(b []byte) { got = append(got, string(b)) })
+			s, err := tail.Read(enough(), 1<<20, func(b []byte) { got = append(got, string(b)) })
 			if err != nil || s.Scale != 1 || int(s.Lines) != len(c.want) || s.ReadBytes != s.GrownBytes || len(s.Notes) != c.notes {
 				t.Errorf("%+v, %v", s, err)
 			}
@@ -124,7 +131,7 @@ func TestTail(t *testing.T) {
 func TestReadEstimates(t *testing.T) {
 	log := filepath.Join(t.TempDir(), "x.log")
 	put(t, log, "old\n")
-	tail, err := Open(log)
+	tail, err := Open(host(), log)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -136,7 +143,7 @@ func TestReadEstimates(t *testing.T) {
 	put(t, log, b.String())
 	var n, broken int64
 	last, share := -1, 0.0
-	s, err := tail.Read(context.Background(), 1<<20, func(line []byte) {
+	s, err := tail.Read(enough(), 1<<20, func(line []byte) {
 		n++
 		var i int
 		if _, err := fmt.Sscanf(string(line), "%08d", &i); err != nil || i <= last || len(line) != 9+i%37 {
@@ -164,7 +171,7 @@ func TestReadEstimates(t *testing.T) {
 // bound.
 func TestHugeLog(t *testing.T) {
 	log := filepath.Join(t.TempDir(), "x.log")
-	tail, err := Open(log)
+	tail, err := Open(host(), log)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -173,7 +180,7 @@ func TestHugeLog(t *testing.T) {
 		t.Skipf("SKIPPED FOR WANT OF SPARSE FILES: %v", err)
 	}
 	put(t, log, "\nlast\n")
-	s, err := tail.Read(context.Background(), 4<<20, func(b []byte) {
+	s, err := tail.Read(enough(), 4<<20, func(b []byte) {
 		if len(b) > MaxLine {
 			t.Errorf("line of %d bytes", len(b))
 		}
@@ -186,10 +193,10 @@ func TestHugeLog(t *testing.T) {
 func TestLongLine(t *testing.T) {
 	for _, size := range []int{MaxLine - 1, MaxLine, MaxLine + 1, bufferBytes, bufferBytes + 1, 3 * bufferBytes} {
 		log := filepath.Join(t.TempDir(), "x.log")
-		tail, _ := Open(log)
+		tail, _ := Open(host(), log)
 		put(t, log, "a\n"+strings.Repeat("y", size)+"\nb\n")
 		var got []int
-		s, err := tail.Read(context.Background(), 1<<30, func(b []byte) { got = append(got, len(b)) })
+		s, err := tail.Read(enough(), 1<<30, func(b []byte) { got = append(got, len(b)) })
 		if d := cmp.Diff([]int{1, min(size, MaxLine), 1}, got); d != "" || err != nil {
 			t.Errorf("size %d: %v %s", size, err, d)
 		}
@@ -225,7 +232,7 @@ func TestOpenRefuses(t *testing.T) {
 		at("fifo") + "/x":   "open " + at("fifo") + "/x: not a directory",
 		dir + "/a\x00b.log": "open " + dir + "/a\x00b.log: invalid argument",
 	} {
-		tail, err := Open(name)
+		tail, err := Open(host(), name)
 		if err == nil {
 			tail.Close()
 			t.Errorf("%s was opened", name)
@@ -239,7 +246,7 @@ func TestOpenRefuses(t *testing.T) {
 	if os.Geteuid() != 0 {
 		put(t, at("secret"), "x")
 		os.Chmod(at("secret"), 0)
-		if _, err := Open(at("secret")); Reason(err) != "no permission to read "+at("secret") {
+		if _, err := Open(host(), at("secret")); Reason(err) != "no permission to read "+at("secret") {
 			t.Errorf("%v", err)
 		}
 	}
@@ -247,11 +254,11 @@ func TestOpenRefuses(t *testing.T) {
 
 func TestReadStops(t *testing.T) {
 	log := filepath.Join(t.TempDir(), "x.log")
-	tail, _ := Open(log)
+	tail, _ := Open(host(), log)
 	put(t, log, "a\n")
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	if _, err := tail.Read(ctx, 1<<20, func([]byte) {}); !errors.Is(err, context.Canceled) || Reason(err) == "" {
+	if _, err := tail.Read(budget.New(ctx, budget.Limits{}), 1<<20, func([]byte) {}); !errors.Is(err, context.Canceled) || Reason(err) == "" {
 		t.Errorf("%v", err)
 	}
 }
@@ -261,13 +268,13 @@ func TestOpenInRoot(t *testing.T) {
 	os.MkdirAll(filepath.Join(dir, "var/log"), 0o755)
 	os.Symlink("/var/log/real", filepath.Join(dir, "var/log/x.log"))
 	put(t, filepath.Join(dir, "var/log/real"), "old\n")
-	tail, err := OpenIn(rootfs.At(dir), "/var/log/../log/../../../../var/log/x.log")
+	tail, err := Open(rootfs.At(dir, enough()), "/var/log/../log/../../../../var/log/x.log")
 	if err != nil {
 		t.Fatal(err)
 	}
 	put(t, filepath.Join(dir, "var/log/real"), "new\n")
 	var got bytes.Buffer
-	tail.Read(context.Background(), 1<<20, func(b []byte) { got.Write(b) })
+	tail.Read(enough(), 1<<20, func(b []byte) { got.Write(b) })
 	if got.String() != "new" {
 		t.Errorf("%q", got.String())
 	}
@@ -291,7 +298,7 @@ func FuzzSplit(f *testing.F) {
 		}
 		var got int
 		var at int64
-		s := splitter{at: &at, line: func(line []byte) {
+		s := splitter{at: &at, b: enough(), line: func(line []byte) {
 			if got >= len(want) {
 				t.Fatal("too many lines")
 			}
@@ -304,7 +311,7 @@ func FuzzSplit(f *testing.F) {
 			}
 			got++
 		}}
-		if err := s.scan(context.Background(), bytes.NewReader(b), int64(from), int64(len(b)), false, true); err != nil || got != len(want) {
+		if err := s.scan(bytes.NewReader(b), int64(from), int64(len(b)), false, true); err != nil || got != len(want) {
 			t.Fatalf("%d lines, want %d: %v", got, len(want), err)
 		}
 		if s.read != int64(len(b)-from) || s.given != s.read {
@@ -320,9 +327,9 @@ func BenchmarkRead(b *testing.B) {
 	b.SetBytes(int64(len(text)))
 	b.ReportAllocs()
 	for b.Loop() {
-		tail := &Tail{root: rootfs.At("/"), path: log}
+		tail := &Tail{root: host(), path: log}
 		n := 0
-		s, err := tail.Read(context.Background(), 1<<40, func(line []byte) { n++ })
+		s, err := tail.Read(enough(), 1<<40, func(line []byte) { n++ })
 		if err != nil || n != 500_000 || s.Lines != 500_000 {
 			b.Fatal(n, err)
 		}

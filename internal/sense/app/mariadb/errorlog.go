@@ -2,9 +2,9 @@ package mariadb
 
 import (
 	"bytes"
-	"context"
 	"time"
 
+	"github.com/slowray/slowray/internal/budget"
 	"github.com/slowray/slowray/internal/observe"
 	"github.com/slowray/slowray/internal/sense/app/logtail"
 )
@@ -67,9 +67,9 @@ func stamp(line []byte) (second int64, rest []byte, ok bool) {
 	return t.Unix(), line[n:], true
 }
 
-func (s *Server) readErrorLog(ctx context.Context, window observe.Window) {
+func (s *Server) readErrorLog(b *budget.Budget, window observe.Window) {
 	clock := logtail.NewClock(window)
-	scale := s.Read(ctx, s.errorLog, func(line []byte) {
+	scale := s.Read(b, s.errorLog, func(line []byte) {
 		second, rest, ok := stamp(line)
 		if !ok {
 			return

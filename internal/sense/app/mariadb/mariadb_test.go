@@ -1,6 +1,7 @@
 package mariadb
 
 import (
+	"context"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -10,10 +11,15 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/slowray/slowray/internal/budget"
 	"github.com/slowray/slowray/internal/observe"
 	"github.com/slowray/slowray/internal/sense/app/logtail/rootfs"
 	"github.com/slowray/slowray/internal/sense/app/slowlog"
 )
+
+func enough() *budget.Budget {
+	return budget.New(context.Background(), budget.Limits{Wall: time.Minute})
+}
 
 func TestOptions(t *testing.T) {
 	dir := t.TempDir()
@@ -30,7 +36,7 @@ func TestOptions(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	o := readOptions(rootfs.At(dir), []string{"--loose-port", "3307", "--datadir=/data"})
+	o := readOptions(enough(), rootfs.At(dir, enough()), []string{"--loose-port", "3307", "--datadir=/data"})
 	for name, want := range map[string]observe.Setting{
 		"max_connections": {Value: "40", File: "/etc/mysql/my.cnf", Line: 5},
 		"long_query_time": {Value: "0.5", File: "/etc/mysql/conf.d/50.cnf", Line: 3},
@@ -45,7 +51,7 @@ func TestOptions(t *testing.T) {
 	if !on(o.get("slow_query_log", "0")) {
 		t.Error("slow-query-log without a value is off")
 	}
-	if o := readOptions(rootfs.At(dir), []string{"--no-defaults"}); len(o.values) != 1 {
+	if o := readOptions(enough(), rootfs.At(dir, enough()), []string{"--no-defaults"}); len(o.values) != 1 {
 		t.Errorf("--no-defaults: %v", o.values)
 	}
 }

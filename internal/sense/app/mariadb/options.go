@@ -2,17 +2,19 @@ package mariadb
 
 import (
 	"path"
+	"slices"
 	"strings"
 
+	"github.com/slowray/slowray/internal/budget"
 	"github.com/slowray/slowray/internal/observe"
 	"github.com/slowray/slowray/internal/sense/app/logtail/rootfs"
 )
 
-// Bounds of the option files.
+// Bounds of the option files, beside their budget.
 const (
 	maxDepth     = 10 // of includes, as the server's own (my_default.c)
-	maxFiles     = 512
 	maxFileBytes = 1 << 20
+	maxValue     = 4096 // bytes
 )
 
 // commandLine stands for the file of an option that was given as an argument.
@@ -20,6 +22,7 @@ const commandLine = "command line"
 
 // options are the server's options by name, dashes as underscores.
 type options struct {
+	b        *budget.Budget
 	root     rootfs.Root
 	values   map[string]observe.Setting
 	files    []string
@@ -29,8 +32,8 @@ type options struct {
 
 // readOptions reads what the server read at its start: option files, then its
 // own arguments, of which the last one counts.
-func readOptions(root rootfs.Root, args []string) *options {
-	o := &options{root: root, values: map[string]observe.Setting{}}
+func readOptions(b *budget.Budget, root rootfs.Root, args []string) *options {
+	o := &options{b: b, root: root.With(b), values: map[string]observe.Setting{}}
 	files := []string{"/etc/my.cnf", "/etc/mysql/my.cnf"}
 	var extra []string
 	for _, a := range args {
@@ -71,9 +74,13 @@ func readOptions(root rootfs.Root, args []string) *options {
 }
 
 // Option tells where an option is written, by its name as SET GLOBAL has it, and
-// the first of the option files that were read; both may be empty.
-func Option(root rootfs.Root, args []string, name string) (where observe.Setting, main string) {
-	o := readOptions(root, args)
+// the first of the option files that were read; both may be empty, and are where the
+// files are over the budget.
+func Option(b *budget.Budget, root rootfs.Root, args []string, name string) (where observe.Setting, main string) {
+	o := readOptions(b, root, args)
+	if b.Err() != nil {
+		return where, main
+	}
 	if len(o.files) > 0 {
 		main = o.files[0]
 	}
@@ -93,21 +100,26 @@ func (o *options) ours(group string) bool {
 }
 
 func (o *options) read(name string, depth int) {
-	if depth > maxDepth || len(o.files) >= maxFiles {
+	if depth > maxDepth {
 		o.problems = append(o.problems, name+": too many option files")
 		return
 	}
 	text, _, err := o.root.ReadFile(name, maxFileBytes)
 	if err != nil {
-		if depth > 0 {
+		if depth > 0 && o.b.Err() == nil {
 			o.problems = append(o.problems, name+": "+rootfs.Plain(err))
 		}
 		return
 	}
-	o.files = append(o.files, name)
+	if !slices.Contains(o.files, name) {
+		o.files = append(o.files, name)
+	}
 	ours, n := false, 0
-	for line := range strings.SplitSeq(string(text), "\n") {
+	for line := range strings.SplitSeq(text, "\n") {
 		n++
+		if o.b.Node() != nil {
+			return
+		}
 		line = strings.TrimSpace(line)
 		switch {
 		case line == "" || line[0] == '#' || line[0] == ';':
@@ -118,7 +130,9 @@ func (o *options) read(name string, depth int) {
 			o.include(line, depth)
 		case ours:
 			key, value, _ := strings.Cut(line, "=")
-			o.set(strings.TrimSpace(key), observe.Setting{Value: unquote(value), File: name, Line: n})
+			if value = unquote(value); len(value) <= maxValue { // no longer one is of interest
+				o.set(strings.TrimSpace(key), observe.Setting{Value: strings.Clone(value), File: name, Line: n})
+			}
 		}
 	}
 }
@@ -134,6 +148,9 @@ func (o *options) include(line string, depth int) {
 			return
 		}
 		for _, n := range names {
+			if o.b.Err() != nil {
+				return
+			}
 			if strings.HasSuffix(n, ".cnf") {
 				o.read(path.Join(dir, n), depth+1)
 			}

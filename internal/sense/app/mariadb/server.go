@@ -1,11 +1,11 @@
 package mariadb
 
 import (
-	"context"
 	"path"
 	"strconv"
 	"strings"
 
+	"github.com/slowray/slowray/internal/budget"
 	"github.com/slowray/slowray/internal/observe"
 	"github.com/slowray/slowray/internal/sense/app/database"
 	"github.com/slowray/slowray/internal/sense/app/logtail"
@@ -39,15 +39,17 @@ func New(kind string, p observe.Process, procRoot string, listeners int) *Server
 	return &Server{Server: database.NewServer(kind, p, procRoot, listeners)}
 }
 
-// Begin reads the options and opens the logs at their present ends.
-func (s *Server) Begin(context.Context) {
-	readable := s.Enter()
-	o := &options{values: map[string]observe.Setting{}}
-	if readable {
-		o = readOptions(s.Root, s.Args)
-	} else {
+// Begin reads the options and opens the logs at their present ends. The result says
+// whether the option files were too large for the budget: then nothing is known of them.
+func (s *Server) Begin(b *budget.Budget) (tooLarge bool) {
+	if !s.Enter(b) {
 		s.Out.Slow = &observe.SlowLog{Off: "its files cannot be read"}
-		return
+		return false
+	}
+	o := readOptions(s.Budget, s.Root, s.Args)
+	if s.Cut() {
+		s.Out.Slow = &observe.SlowLog{Off: "its option files were not read to their end"}
+		return s.Done()
 	}
 	for _, p := range o.problems {
 		s.Gap(p, "an option file of %s (pid %d) could not be read: %s", s.Process.Comm, s.Out.PID, p)
@@ -63,6 +65,7 @@ func (s *Server) Begin(context.Context) {
 	s.dataDir = o.get("datadir", "/var/lib/mysql").Value
 	s.openErrorLog(o)
 	s.openSlowLog(o)
+	return s.Done()
 }
 
 // openErrorLog follows the error log: log_error, or what standard error is.
@@ -100,7 +103,7 @@ func (s *Server) hostName() string {
 	if err != nil {
 		return "localhost"
 	}
-	name, _, _ := strings.Cut(strings.TrimSpace(string(text)), ".")
+	name, _, _ := strings.Cut(strings.TrimSpace(text), ".")
 	return name
 }
 
@@ -156,9 +159,9 @@ func (s *Server) Sample(sockets func(pid int) (int, error)) {
 }
 
 // End reads what the logs grew by.
-func (s *Server) End(ctx context.Context, window observe.Window) database.Result {
-	s.readErrorLog(ctx, window)
-	s.readSlowLog(ctx, window)
+func (s *Server) End(b *budget.Budget, window observe.Window) database.Result {
+	s.readErrorLog(b.Share(2), window)
+	s.readSlowLog(b, window)
 	s.Out.Log = s.log.Kinds()
 	return s.Result()
 }

@@ -2,11 +2,11 @@ package mariadb
 
 import (
 	"bytes"
-	"context"
 	"net/netip"
 	"strconv"
 	"strings"
 
+	"github.com/slowray/slowray/internal/budget"
 	"github.com/slowray/slowray/internal/observe"
 	"github.com/slowray/slowray/internal/sense/app/slowlog"
 )
@@ -113,7 +113,7 @@ func (p *slowParser) flush() {
 	p.entry, p.begun, p.text, p.open = slowlog.Entry{}, 0, p.text[:0], false
 }
 
-func (s *Server) readSlowLog(ctx context.Context, window observe.Window) {
+func (s *Server) readSlowLog(b *budget.Budget, window observe.Window) {
 	if s.slowLog == nil {
 		return
 	}
@@ -131,7 +131,7 @@ func (s *Server) readSlowLog(ctx context.Context, window observe.Window) {
 		}
 		s.Add(e)
 	}}
-	if scale := s.Read(ctx, s.slowLog, p.line); scale > 1 {
+	if scale := s.Read(b, s.slowLog, p.line); scale > 1 {
 		s.Lose("entries of the slow log of "+s.Process.Comm+" that were not read", int64(float64(clients+local)*(scale-1)))
 	}
 	p.flush()

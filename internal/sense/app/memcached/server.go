@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/slowray/slowray/internal/budget"
 	"github.com/slowray/slowray/internal/observe"
 	"github.com/slowray/slowray/internal/sense/app/database"
 	"github.com/slowray/slowray/internal/sense/app/logtail"
@@ -28,12 +29,13 @@ func New(p observe.Process, procRoot string, listeners int, dial database.Dial) 
 	return &Server{Server: database.NewServer("memcached", p, procRoot, listeners), dial: dial}
 }
 
-// Begin reads the arguments and asks the server for the first time.
-func (s *Server) Begin(ctx context.Context) {
+// Begin reads the arguments and asks the server for the first time. It has no files.
+func (s *Server) Begin(b *budget.Budget) (tooLarge bool) {
 	s.Out.MaxConnections = option(s.Args, "-c", "--conn-limit", "1024")
 	s.Set("threads", option(s.Args, "-t", "--threads", "4"))
 	s.Out.Status = &observe.DatabaseStatus{}
-	s.Out.Status.Begin = s.ask(ctx)
+	s.Out.Status.Begin = s.ask(b)
+	return false
 }
 
 // option reads "-c 1024", "-c1024", "--conn-limit=1024", "--conn-limit 1024".
@@ -57,13 +59,15 @@ func option(args []string, short, long, otherwise string) observe.Setting {
 // patience is how long a server may take to answer.
 const patience = 300 * time.Millisecond
 
+const maxLine = 256 // bytes of an answer's line that are looked at
+
 // told are the figures that are kept.
 var told = map[string]bool{"curr_connections": true, "max_connections": true, "total_connections": true, "rejected_connections": true,
 	"listen_disabled_num": true, "time_in_listen_disabled_us": true, "threads": true, "evictions": true, "uptime": true,
 	"cmd_get": true, "get_misses": true, "limit_maxbytes": true, "bytes": true}
 
-func (s *Server) ask(ctx context.Context) map[string]float64 {
-	b, err := s.stats(ctx)
+func (s *Server) ask(budget *budget.Budget) map[string]float64 {
+	b, err := s.stats(budget)
 	switch {
 	case err == nil && bytes.Contains(b, []byte("Too many open connections")):
 		s.Out.Status.Refused = "Too many open connections"
@@ -76,9 +80,17 @@ func (s *Server) ask(ctx context.Context) map[string]float64 {
 		s.Gap("status", "memcached (pid %d) could not be asked: %v", s.Out.PID, err)
 		return nil
 	}
+	return figures(budget, b)
+}
+
+// figures reads the lines "STAT name value" of an answer.
+func figures(budget *budget.Budget, b []byte) map[string]float64 {
 	out := map[string]float64{}
 	for line := range strings.Lines(string(b)) {
-		f := strings.Fields(line)
+		if budget.Node() != nil {
+			break
+		}
+		f := strings.Fields(line[:min(len(line), maxLine)])
 		if len(f) == 3 && f[0] == "STAT" && told[f[1]] {
 			if n, err := strconv.ParseFloat(f[2], 64); err == nil {
 				out[f[1]] = n
@@ -88,11 +100,11 @@ func (s *Server) ask(ctx context.Context) map[string]float64 {
 	return out
 }
 
-func (s *Server) stats(ctx context.Context) ([]byte, error) {
+func (s *Server) stats(budget *budget.Budget) ([]byte, error) {
 	if s.dial == nil {
 		return nil, errors.New("it was not asked")
 	}
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(context.Background(), min(patience, budget.TimeLeft()))
 	defer cancel()
 	conn, err := s.dial(ctx)
 	if err != nil {
@@ -112,7 +124,7 @@ func (s *Server) Sample(sockets func(pid int) (int, error)) {
 }
 
 // End asks the server again.
-func (s *Server) End(ctx context.Context, _ observe.Window) database.Result {
-	s.Out.Status.End = s.ask(ctx)
+func (s *Server) End(b *budget.Budget, _ observe.Window) database.Result {
+	s.Out.Status.End = s.ask(b)
 	return s.Result()
 }

@@ -2,13 +2,16 @@ package nginx
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"io"
-	"os"
 	"path"
 	"path/filepath"
 	"strconv"
 	"strings"
+
+	"github.com/slowray/slowray/internal/budget"
+	"github.com/slowray/slowray/internal/sense/app/logtail/rootfs"
 )
 
 // build is what was fixed when the binary was compiled.
@@ -28,22 +31,23 @@ func defaultBuild() build {
 }
 
 const (
-	maxBinary  = 512 << 20
+	maxBinary  = 64 << 20
 	scanBuffer = 1 << 20
 	maxArgs    = 64 << 10
 )
 
 // readBuild finds the configure arguments that nginx carries for "nginx -V"
 // in the text of the executable, which is never run.
-func readBuild(procRoot string, pid int) (build, error) {
-	f, err := os.Open(filepath.Join(procRoot, strconv.Itoa(pid), "exe"))
+func readBuild(b *budget.Budget, root rootfs.Root, procRoot string, pid int) (build, error) {
+	part := b.Sub(budget.Limits{Wall: b.TimeLeft() / 4})
+	f, err := root.With(part).OpenLink(filepath.Join(procRoot, strconv.Itoa(pid), "exe"))
 	if err != nil {
 		return defaultBuild(), err
 	}
 	defer f.Close()
-	args, version, err := scanBuild(io.LimitReader(f, maxBinary))
+	args, version, err := scanBuild(io.LimitReader(part.Reader(f), maxBinary))
 	if err != nil {
-		return defaultBuild(), err
+		return defaultBuild(), cmp.Or(part.Err(), err)
 	}
 	return parseBuild(args, version), nil
 }

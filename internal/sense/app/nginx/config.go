@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/slowray/slowray/internal/budget"
 	"github.com/slowray/slowray/internal/sense/app/logtail/rootfs"
 	"golang.org/x/sys/unix"
 )
@@ -46,27 +47,37 @@ func lastChange(st *unix.Stat_t) time.Time {
 	return time.Unix(0, max(st.Mtim.Nano(), st.Ctim.Nano()))
 }
 
-// Bounds of a configuration. Real ones stay far below; they keep a cycle, a
-// generated monster or binary junk from taking the memory of the host.
+// Bounds of a configuration, beside its budget, which keeps a cycle, a generated
+// monster or binary junk from taking the memory of the host.
 const (
-	maxIncludeDepth = 32
-	maxFiles        = 4096
-	maxFileBytes    = 16 << 20
-	maxTotalBytes   = 64 << 20
-	maxBlockDepth   = 100
-	maxDirectives   = 500_000
-	maxProblems     = 64
+	maxFileBytes  = 16 << 20
+	maxBlockDepth = 100  // of one file
+	maxWords      = 1024 // of a directive
+	maxProblems   = 64
+	maxFiles      = 4096 // that are listed
 )
 
+// kept is what a directive that is kept takes of the budget, beside its words: it
+// takes as much memory.
+const kept = 4
+
 type parser struct {
+	b          *budget.Budget
 	root       rootfs.Root
 	confPrefix string // relative includes start here: the directory of the main file
 	files      []configFile
 	problems   []problem
 	dropped    int // problems beyond maxProblems
 	chain      []string
-	bytes      int64
-	directives int
+	parsed     map[string]parsed // files by name: a directive knows the one it stands in
+	nodes      int64             // taken of the budget so far
+}
+
+// parsed is a file with all that it includes. The directives of a file that is
+// included again are the same ones.
+type parsed struct {
+	list  []*directive
+	nodes int64
 }
 
 func (p *parser) problem(file string, line int, format string, args ...any) {
@@ -77,17 +88,33 @@ func (p *parser) problem(file string, line int, format string, args ...any) {
 	p.problems = append(p.problems, problem{file, line, fmt.Sprintf(format, args...)})
 }
 
+// take counts words and directives; false when there is no room for them.
+func (p *parser) take(n int64) bool {
+	p.nodes += n
+	return p.b.Nodes(n) == nil
+}
+
 // readFile parses one file and all it includes.
 func (p *parser) readFile(name string) ([]*directive, error) {
-	text, st, err := p.root.ReadFile(name, min(maxFileBytes, maxTotalBytes-p.bytes))
+	if old, ok := p.parsed[name]; ok {
+		p.take(old.nodes)
+		return old.list, nil
+	}
+	text, st, err := p.root.ReadFile(name, maxFileBytes)
 	if err != nil {
 		return nil, err
 	}
-	p.bytes += int64(len(text))
-	p.files = append(p.files, configFile{name, lastChange(&st)})
+	if len(p.files) < maxFiles {
+		p.files = append(p.files, configFile{name, lastChange(&st)})
+	}
 	p.chain = append(p.chain, name)
-	ds := p.parse(name, string(text))
+	before := p.nodes
+	ds := p.parse(name, text)
 	p.chain = p.chain[:len(p.chain)-1]
+	if p.parsed == nil {
+		p.parsed = map[string]parsed{}
+	}
+	p.parsed[name] = parsed{ds, p.nodes - before + 1}
 	return ds, nil
 }
 
@@ -110,9 +137,16 @@ func (p *parser) block(l *lexer, file string, depth int) (ds []*directive, close
 	var words []token
 	for {
 		t := l.next()
+		if !p.take(1) {
+			return ds, false
+		}
 		switch t.kind {
 		case tokenWord:
-			words = append(words, t)
+			if len(words) < maxWords {
+				words = append(words, t)
+			} else if len(words) == maxWords && matters(words[0].text) {
+				p.problem(file, t.line, "directive %q has more than %d words", rootfs.Clip(words[0].text), maxWords)
+			}
 			continue
 		case tokenEOF:
 			if len(words) > 0 {
@@ -127,6 +161,9 @@ func (p *parser) block(l *lexer, file string, depth int) (ds []*directive, close
 		}
 		d := newDirective(file, t.line, words)
 		words = words[:0]
+		if matters(d.name) && !p.take(kept) {
+			return ds, false
+		}
 		if t.kind == tokenOpen {
 			p.openBlock(l, d, depth)
 		}
@@ -137,13 +174,7 @@ func (p *parser) block(l *lexer, file string, depth int) (ds []*directive, close
 			}
 		case d.name == "include" && t.kind == tokenEnd && len(d.args) == 1:
 			ds = append(ds, p.include(d)...)
-		case p.directives >= maxDirectives:
-			if p.directives == maxDirectives {
-				p.problem(file, d.line, "more than %d directives: the rest is left out", maxDirectives)
-			}
-			p.directives++
-		default:
-			p.directives++
+		case matters(d.name):
 			ds = append(ds, d)
 		}
 	}
@@ -155,10 +186,29 @@ func newDirective(file string, line int, words []token) *directive {
 		return d
 	}
 	d.name, d.line = words[0].text, words[0].line
+	if !matters(d.name) {
+		return d
+	}
+	// Copies: the text of the file need not stay for them.
+	d.name = strings.Clone(d.name)
+	d.args = make([]string, 0, len(words)-1)
 	for _, w := range words[1:] {
-		d.args = append(d.args, w.text)
+		d.args = append(d.args, strings.Clone(w.text))
 	}
 	return d
+}
+
+// matters says whether anybody asks for a directive of that name, or for what is in
+// its block. All others are passed over.
+func matters(name string) bool {
+	switch name {
+	case "include", "worker_processes", "worker_rlimit_nofile", "events", "worker_connections", "http", "stream", "mail", "server", "location",
+		"if", "limit_except", "listen", "upstream", "keepalive", "proxy_http_version", "proxy_set_header", "fastcgi_keep_conn",
+		"error_log", "access_log", "log_format",
+		"limit_req", "limit_conn", "limit_req_zone", "limit_conn_zone", "limit_req_status", "limit_conn_status":
+		return true
+	}
+	return strings.HasSuffix(name, "_pass")
 }
 
 // openBlock parses what is inside the braces of a directive.
@@ -175,14 +225,10 @@ func (p *parser) openBlock(l *lexer, d *directive, depth int) {
 		return
 	}
 	block, closed := p.block(l, d.file, depth+1)
-	if !closed && depth < maxBlockDepth {
+	if !closed && p.b.Err() == nil {
 		p.problem(d.file, d.line, "block %q is not closed", rootfs.Clip(d.name))
 	}
-	switch d.name {
-	case "map", "types", "geo", "split_clients", "charset_map", "match":
-		// Lists of values, often long; only their files matter.
-		p.directives = max(0, p.directives-len(block))
-	default:
+	if matters(d.name) {
 		d.block = block
 	}
 }
@@ -194,8 +240,7 @@ func (p *parser) include(d *directive) []*directive {
 	if !path.IsAbs(name) {
 		name = path.Join(p.confPrefix, name)
 	}
-	if len(p.chain) > maxIncludeDepth {
-		p.problem(d.file, d.line, "include %s: nested deeper than %d", rootfs.Clip(name), maxIncludeDepth)
+	if p.b.Depth(len(p.chain)) != nil {
 		return nil
 	}
 	names := []string{path.Clean(name)}
@@ -212,16 +257,14 @@ func (p *parser) include(d *directive) []*directive {
 			p.problem(d.file, d.line, "include %s: it includes itself", rootfs.Clip(n))
 			continue
 		}
-		if len(p.files) >= maxFiles {
-			p.problem(d.file, d.line, "include %s: more than %d files", rootfs.Clip(n), maxFiles)
+		more, err := p.readFile(n)
+		ds = append(ds, more...)
+		if p.b.Err() != nil {
 			break
 		}
-		more, err := p.readFile(n)
 		if err != nil {
 			p.problem(d.file, d.line, "include %s: %s", rootfs.Clip(n), rootfs.Plain(err))
-			continue
 		}
-		ds = append(ds, more...)
 	}
 	return ds
 }

@@ -1,13 +1,16 @@
 package nginx
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/slowray/slowray/internal/budget"
 	"github.com/slowray/slowray/internal/observe"
 	"github.com/slowray/slowray/internal/sense/app/logtail/rootfs"
 )
@@ -22,12 +25,13 @@ func tree(t *testing.T, files map[string]string) *parser {
 		}
 		write(t, p, text)
 	}
-	return &parser{root: rootfs.At(dir), confPrefix: "/etc/nginx"}
+	b := enough()
+	return &parser{b: b, root: rootfs.At(dir, b), confPrefix: "/etc/nginx"}
 }
 
 func parseText(t *testing.T, text string) (*config, *parser) {
 	t.Helper()
-	p := &parser{root: rootfs.At(t.TempDir()), confPrefix: "/"}
+	p := &parser{b: enough(), root: rootfs.At(t.TempDir(), enough()), confPrefix: "/"}
 	return &config{main: p.parse("f", text), prefix: "/p/", build: parseBuild("", "1.22.1"), asRoot: true}, p
 }
 
@@ -41,10 +45,10 @@ func show(ds []*directive, indent string) string {
 }
 
 func TestParse(t *testing.T) {
-	const text = "a 1; # c { } ;\r\n" + `b "x;{}# \" y" 'it''s' \"q\" re\.x;
-c ${v}x$y{z;}
-d {
-  if ($a ~* "\.php$") { e; }
+	const text = "listen 1; # c { } ;\r\n" + `log_format "x;{}# \" y" 'it''s' \"q\" re\.x;
+location ${v}x$y{my_pass;}
+http {
+  if ($a ~* "\.php$") { server; }
   content_by_lua_block {
     -- a comment with }
     --[[ long
@@ -52,30 +56,27 @@ d {
     local s = "}" .. '}\'}' .. [==[ } ]] } ]==]
     if x then y = { z = { 1 } } end
   }
-  f 'multi
+  access_log 'multi
 line';
 }
 types { text/html html htm; }
 map $a $b { default 0; ~^/x 1; }
-g
+listen
  h
  ;
 ;
 i`
 	_, p := parseText(t, "")
 	got := show(p.parse("f", text), "")
-	want := `1 a ["1"]
-2 b ["x;{}# \" y" "it" "s" "\"q\"" "re\\.x"]
-3 c ["${v}x$y"]
-  3 z []
-4 d []
+	want := `1 listen ["1"]
+2 log_format ["x;{}# \" y" "it" "s" "\"q\"" "re\\.x"]
+3 location ["${v}x$y"]
+  3 my_pass []
+4 http []
   5 if ["($a" "~*" "\\.php$" ")"]
-    5 e []
-  6 content_by_lua_block []
-  13 f ["multi\nline"]
-16 types []
-17 map ["$a" "$b"]
-18 g ["h"]
+    5 server []
+  13 access_log ["multi\nline"]
+18 listen ["h"]
 `
 	if d := cmp.Diff(want, got); d != "" {
 		t.Error(d)
@@ -87,17 +88,17 @@ i`
 
 func TestIncludes(t *testing.T) {
 	p := tree(t, map[string]string{
-		"etc/nginx/nginx.conf":   "include modules/*.conf;\nhttp {\n include /etc/nginx/sites/*;\n include none.conf;\n include nginx.conf;\n}\nlast;\n",
-		"etc/nginx/sites/b":      "b;\n}\nafter;",
-		"etc/nginx/sites/a":      "a;",
-		"etc/nginx/sites/.hid":   "hidden;",
-		"etc/nginx/sites/d/file": "x;",
+		"etc/nginx/nginx.conf":   "include modules/*.conf;\nhttp {\n include /etc/nginx/sites/*;\n include none.conf;\n include nginx.conf;\n}\nlisten last;\n",
+		"etc/nginx/sites/b":      "listen b;\n}\nlisten after;",
+		"etc/nginx/sites/a":      "listen a;",
+		"etc/nginx/sites/.hid":   "listen hidden;",
+		"etc/nginx/sites/d/file": "listen x;",
 	})
 	ds, err := p.readFile("/etc/nginx/nginx.conf")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if d := cmp.Diff("2 http []\n  1 a []\n  1 b []\n  3 after []\n7 last []\n", show(ds, "")); d != "" {
+	if d := cmp.Diff("2 http []\n  1 listen [\"a\"]\n  1 listen [\"b\"]\n  3 listen [\"after\"]\n7 listen [\"last\"]\n", show(ds, "")); d != "" {
 		t.Error(d)
 	}
 	want := []problem{
@@ -113,13 +114,13 @@ func TestIncludes(t *testing.T) {
 
 func TestIncludeDepth(t *testing.T) {
 	files := map[string]string{}
-	for i := range 40 {
-		files[fmt.Sprintf("etc/nginx/%d", i)] = fmt.Sprintf("d%d; include %d;", i, i+1)
+	for i := range 80 {
+		files[fmt.Sprintf("etc/nginx/%d", i)] = fmt.Sprintf("listen %d; include %d;", i, i+1)
 	}
 	p := tree(t, files)
 	ds, err := p.readFile("/etc/nginx/0")
-	if err != nil || len(ds) != maxIncludeDepth+1 || len(p.problems) != 1 {
-		t.Errorf("%d directives, problems %v, %v", len(ds), p.problems, err)
+	if err != nil || len(ds) != budget.Default.Depth || !budget.IsExceeded(p.b.Err()) {
+		t.Errorf("%d directives, %v, %v", len(ds), p.b.Err(), err)
 	}
 }
 
@@ -242,7 +243,7 @@ http {
  server { access_log off; error_log stderr; location / { access_log /var/$host.log; error_log memory:32m debug; } }
  server { access_log z.log combined gzip=4; access_log c.log unknown; }
 }`)
-	list := c.logs("/default")
+	list := c.logs("/default", true)
 	type spec struct {
 		path, what, problem string
 		formats             int
@@ -268,7 +269,7 @@ http {
 		t.Error(d)
 	}
 	c, _ = parseText(t, "http { server { } }")
-	list = c.logs("/default")
+	list = c.logs("/default", true)
 	if len(list) != 2 || list[0].path != "/default" || list[1].path != "/usr/local/nginx/logs/access.log" {
 		t.Errorf("%+v", list)
 	}
@@ -329,17 +330,22 @@ func FuzzConfig(f *testing.F) {
 	f.Add("a 1;b{c \"x\" 'y';}content_by_lua_block { --[[ } ]] \"}\" }include *;http{server{listen 80;}}")
 	f.Add("http { upstream u { server a; keepalive 1; } log_format x '$status'; access_log a x; server { location / { proxy_pass http://u; } } }")
 	f.Add("}{;\"'\\${")
-	root := rootfs.At(f.TempDir())
+	dir := f.TempDir()
 	f.Fuzz(func(t *testing.T, text string) {
-		p := &parser{root: root, confPrefix: "/"}
+		b := enough()
+		p := &parser{b: b, root: rootfs.At(dir, b), confPrefix: "/"}
 		c := &config{main: p.parse("f", text), prefix: "/", build: parseBuild(text, text)}
 		var n observe.Nginx
 		c.fill(&n)
-		c.logs("stderr")
+		c.logs("stderr", true)
 		parseTitleArgs(text)
 		masterArgs(text)
 		if len(p.problems) > maxProblems {
 			t.Errorf("%d problems", len(p.problems))
 		}
 	})
+}
+
+func enough() *budget.Budget {
+	return budget.New(context.Background(), budget.Limits{Wall: time.Minute, Bytes: 1 << 30})
 }

@@ -10,8 +10,8 @@ import (
 )
 
 // Discover finds the running instances among the processes: masters by their
-// title, and single processes (master_process off), which set none. The
-// configuration is read by Begin. procRoot is "/proc" but in tests.
+// title, and single processes (master_process off), which set none. It reads nothing:
+// that is for Begin. procRoot is "/proc" but in tests.
 func Discover(procs []observe.Process, procRoot string) []*Instance {
 	masters := map[int]bool{}
 	var out []*Instance
@@ -22,33 +22,22 @@ func Discover(procs []observe.Process, procRoot string) []*Instance {
 		if _, ok := masterArgs(p.Cmdline); !ok {
 			continue
 		}
-		title := prefork.Title(procRoot, p.PID) // whole, where the table holds 512 bytes
-		args, ok := masterArgs(title)
-		if !ok {
-			args, _ = masterArgs(p.Cmdline)
-		}
 		masters[p.PID] = true
-		in := newInstance(p, procRoot)
-		in.args = parseTitleArgs(args)
-		out = append(out, in)
+		out = append(out, newInstance(p, procRoot))
 	}
 	for _, p := range procs {
 		if p.Kernel || p.EndedIn || masters[p.PID] || masters[p.PPID] || !isNginxName(p.Comm) || hasTitle(p.Cmdline) {
 			continue
 		}
-		argv := prefork.Args(procRoot, p.PID)
-		if len(argv) == 0 {
-			argv = strings.Fields(p.Cmdline)
-		}
+		argv := strings.Fields(p.Cmdline) // the first 512 bytes
 		if len(argv) == 0 || !isNginxName(path.Base(argv[0])) {
 			continue
 		}
-		args, serves := parseArgv(argv[1:])
-		if !serves {
+		if _, serves := parseArgv(argv[1:]); !serves {
 			continue
 		}
 		in := newInstance(p, procRoot)
-		in.args, in.single = args, true
+		in.single = true
 		in.workers = []int{p.PID}
 		out = append(out, in)
 	}
@@ -62,6 +51,24 @@ func Discover(procs []observe.Process, procRoot string) []*Instance {
 		}
 	}
 	return out
+}
+
+// takeTitle reads what the process was started with: as a whole, where the table of
+// processes holds 512 bytes of it.
+func (in *Instance) takeTitle() {
+	if in.single {
+		argv := prefork.Args(in.procRoot, in.PID)
+		if len(argv) == 0 {
+			argv = strings.Fields(in.proc.Cmdline)
+		}
+		in.args, _ = parseArgv(argv[min(len(argv), 1):])
+		return
+	}
+	args, ok := masterArgs(prefork.Title(in.procRoot, in.PID))
+	if !ok {
+		args, _ = masterArgs(in.proc.Cmdline)
+	}
+	in.args = parseTitleArgs(args)
 }
 
 const masterMark = ": master process"

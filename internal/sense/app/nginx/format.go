@@ -51,7 +51,7 @@ type entry struct {
 func compileFormat(text string) *format {
 	f := &format{}
 	lastWanted, status := -1, false
-	for len(text) > 0 {
+	for len(text) > 0 && len(f.pieces) < maxPieces {
 		lit, name, rest := nextVariable(text)
 		text = rest
 		if len(f.pieces) == 0 {
@@ -105,9 +105,14 @@ func nextVariable(text string) (lit, name, rest string) {
 // typed fields have a form by which they are recognised.
 func (f field) typed() bool { return f != fieldOther && f != fieldUpstreamTime }
 
-// maxTries bounds the search for a field behind text that may hold the same
-// delimiter, such as a user agent.
-const maxTries = 64
+// Bounds of reading one line: how often a field is searched for behind text that may
+// hold the same delimiter, such as a user agent, in how many fields, and in how many
+// bytes all together.
+const (
+	maxTries  = 64
+	maxPieces = 128
+	maxWork   = 1 << 20
+)
 
 // extract reads a line; times parse through the cache. False: the line was
 // not written in this format.
@@ -117,6 +122,7 @@ func (f *format) extract(line []byte, times *stamps, e *entry) bool {
 		return false
 	}
 	rest := line[len(f.lead):]
+	work := maxWork
 	for i := range f.pieces {
 		p := &f.pieces[i]
 		n := 0
@@ -128,7 +134,7 @@ func (f *format) extract(line []byte, times *stamps, e *entry) bool {
 				return false
 			}
 		} else {
-			if n = p.seek(rest, f.pieces[i+1:]); n < 0 {
+			if n = p.seek(rest, f.pieces[i+1:], &work); n < 0 {
 				return false
 			}
 			if p.field == fieldUpstreamTime {
@@ -152,14 +158,14 @@ func (p *piece) match(b []byte) int {
 
 // seek returns the length of a field of unknown form: up to its literal text,
 // and where typed fields follow, up to one that is followed by such.
-func (p *piece) seek(b []byte, next []piece) int {
+func (p *piece) seek(b []byte, next []piece, work *int) int {
 	if len(p.after) == 0 {
 		return len(b)
 	}
 	from := 0
 	for range maxTries {
 		i := bytes.Index(b[from:], p.after)
-		if i < 0 {
+		if *work -= max(i, 0) + len(next) + 1; i < 0 || *work < 0 {
 			return -1
 		}
 		n := from + i

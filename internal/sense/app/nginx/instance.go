@@ -1,14 +1,13 @@
 package nginx
 
 import (
-	"context"
 	"fmt"
-	"os"
 	"path"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/slowray/slowray/internal/budget"
 	"github.com/slowray/slowray/internal/observe"
 	"github.com/slowray/slowray/internal/sense/app/logtail"
 	"github.com/slowray/slowray/internal/sense/app/logtail/prefork"
@@ -22,6 +21,13 @@ const DefaultMaxBytes = 128 << 20
 // maxLogs bounds how many logs of an instance are followed; each holds a
 // descriptor over the window.
 const maxLogs = 256
+
+// maxGaps bounds what is told of an instance that could not be read.
+const maxGaps = 128
+
+// maxChildren bounds how many children of a master are looked at: there are as many
+// workers as CPUs.
+const maxChildren = 1024
 
 // Instance is one running nginx. It is used by one goroutine at a time:
 // Discover, then Begin, any number of SampleConnections, then End.
@@ -41,6 +47,7 @@ type Instance struct {
 	rootText string
 	confFile string
 	config   *config // nil when it could not be read
+	cut      bool    // it was not read to its end
 	files    []configFile
 	followed []*followed
 	gaps     []observe.Gap
@@ -59,27 +66,43 @@ func newInstance(p observe.Process, procRoot string) *Instance {
 }
 
 func (in *Instance) gap(subject string, partial bool, format string, args ...any) {
+	if len(in.gaps) == maxGaps {
+		in.loss("things of nginx that could not be read", 1)
+		return
+	}
 	in.gaps = append(in.gaps, observe.Gap{Kind: observe.KindNginx, NetNS: in.proc.NetNS,
 		Subject: subject, Because: fmt.Sprintf(format, args...), Partial: partial})
 }
 
 func (in *Instance) loss(what string, n int64) {
-	if n > 0 {
-		in.losses = append(in.losses, observe.Loss{What: what, Count: n})
+	if n <= 0 {
+		return
 	}
+	for i := range in.losses {
+		if in.losses[i].What == what {
+			in.losses[i].Count += n
+			return
+		}
+	}
+	in.losses = append(in.losses, observe.Loss{What: what, Count: n})
 }
 
-// Begin reads the configuration and opens all logs at their present end.
-func (in *Instance) Begin() {
+// Begin reads the configuration and opens all logs at their present end. It has half of
+// the budget for the configuration: of one that is larger only the logs that it names
+// are taken, for what stands at its end may be what counts. The result says whether that
+// was so.
+func (in *Instance) Begin(b *budget.Budget) (tooLarge bool) {
+	in.takeTitle()
 	in.refreshWorkers()
-	if !in.readConfig() {
-		return
+	conf := b.Share(2)
+	if !in.readConfig(b, conf) {
+		return conf.Own()
 	}
 	defaultError := in.config.build.errorLog
 	if in.args.errorLog != "" {
 		defaultError = in.args.errorLog
 	}
-	specs := in.config.logs(defaultError)
+	specs := in.config.logs(defaultError, !in.cut)
 	for i, spec := range specs {
 		if i == maxLogs {
 			in.loss("nginx logs not followed", int64(len(specs)-maxLogs))
@@ -87,12 +110,26 @@ func (in *Instance) Begin() {
 		}
 		f := &followed{spec: spec, problem: spec.problem}
 		if f.problem == "" {
-			tail, err := logtail.OpenIn(in.root, spec.path)
+			tail, err := logtail.Open(in.root, spec.path)
 			f.tail, f.problem = tail, logtail.Reason(err)
 		}
 		in.followed = append(in.followed, f)
 	}
+	in.root = in.root.With(b) // nothing of the files is kept
 	in.checkWritten()
+	return conf.Own()
+}
+
+// Read says that the configuration could be read.
+func (in *Instance) Read() bool { return in.config != nil && !in.cut }
+
+// Close releases an instance that is not followed to its End.
+func (in *Instance) Close() {
+	for _, f := range in.followed {
+		if f.tail != nil {
+			f.tail.Close()
+		}
+	}
 }
 
 // checkWritten notes logs that the workers do not have open: renamed or
@@ -113,9 +150,10 @@ func (in *Instance) checkWritten() {
 	}
 }
 
-// readConfig finds and parses the configuration the process was started with.
-func (in *Instance) readConfig() bool {
-	root, text, err := prefork.Root(in.procRoot, in.proc)
+// readConfig finds and parses the configuration the process was started with, within
+// conf.
+func (in *Instance) readConfig(all, conf *budget.Budget) bool {
+	root, text, err := prefork.Root(in.procRoot, in.proc, all)
 	in.root, in.rootText = root, text
 	if err != nil {
 		if in.proc.Container != "" {
@@ -124,7 +162,7 @@ func (in *Instance) readConfig() bool {
 		}
 		in.gap(fmt.Sprintf("pid %d", in.PID), true, "the root directory of nginx (pid %d) cannot be entered (%s): its files are taken to be the host's", in.PID, rootfs.Plain(err))
 	}
-	b, err := readBuild(in.procRoot, in.PID)
+	b, err := readBuild(all, root, in.procRoot, in.PID)
 	if err != nil && (in.args.conf == "" || in.args.prefix == "") {
 		in.gap(fmt.Sprintf("pid %d", in.PID), true, "compiled-in paths of nginx (pid %d) are not known (%s): /etc/nginx and /var/log/nginx are assumed", in.PID, rootfs.Plain(err))
 	}
@@ -132,15 +170,15 @@ func (in *Instance) readConfig() bool {
 	if in.args.prefix != "" {
 		prefix = in.absolute(in.args.prefix)
 	}
-	conf := b.confPath
+	file := b.confPath
 	if in.args.conf != "" {
-		conf = in.args.conf
-		if !path.IsAbs(conf) {
-			conf = path.Join(prefix, conf)
+		file = in.args.conf
+		if !path.IsAbs(file) {
+			file = path.Join(prefix, file)
 		}
 	}
-	in.confFile = path.Clean(conf)
-	p := &parser{root: root, confPrefix: path.Dir(in.confFile)}
+	in.confFile = path.Clean(file)
+	p := &parser{b: conf, root: root.With(conf), confPrefix: path.Dir(in.confFile)}
 	main := p.parse("command line", in.args.global+";")
 	read, err := p.readFile(in.confFile)
 	in.files = p.files
@@ -148,11 +186,17 @@ func (in *Instance) readConfig() bool {
 		in.gap(fmt.Sprintf("%s:%d", pr.file, pr.line), true, "nginx configuration: %s", logtail.Printable([]byte(pr.text), 512))
 	}
 	in.loss("nginx configuration problems", int64(p.dropped))
-	if err != nil {
+	if over := conf.Err(); over != nil {
+		in.gap(in.confFile, true, "the configuration of nginx (pid %d) was not read to its end: %s", in.PID, over)
+		in.cut = true
+	} else if err != nil {
 		in.gap(in.confFile, false, "the configuration of nginx (pid %d) cannot be read: %s", in.PID, rootfs.Plain(err))
 		return false
 	}
 	in.config = &config{main: append(main, read...), prefix: prefix, build: b, asRoot: in.runsAsRoot()}
+	if in.cut {
+		in.files = in.files[:min(len(in.files), 1)]
+	}
 	return true
 }
 
@@ -203,18 +247,10 @@ func (in *Instance) absolute(p string) string {
 	return strings.TrimRight(path.Clean(p), "/") + "/"
 }
 
-// runsAsRoot reads the effective user id, from proc_pid_status(5).
+// runsAsRoot is so where it cannot be told, too.
 func (in *Instance) runsAsRoot() bool {
-	b, err := os.ReadFile(fmt.Sprintf("%s/%d/status", in.procRoot, in.PID))
-	if err != nil {
-		return true
-	}
-	for line := range strings.SplitSeq(string(b), "\n") {
-		if f := strings.Fields(line); len(f) > 2 && f[0] == "Uid:" {
-			return f[2] == "0"
-		}
-	}
-	return true
+	_, effective, ok := prefork.User(in.procRoot, in.PID)
+	return !ok || effective == 0
 }
 
 // refreshWorkers lists the workers now; those shutting down are left out.
@@ -227,7 +263,7 @@ func (in *Instance) refreshWorkers() {
 		children = in.listed
 	}
 	in.workers = in.workers[:0]
-	for _, pid := range children {
+	for _, pid := range children[:min(len(children), maxChildren)] {
 		if roleOf(prefork.Title(in.procRoot, pid)) == roleWorker {
 			in.workers = append(in.workers, pid)
 		}
@@ -236,10 +272,14 @@ func (in *Instance) refreshWorkers() {
 }
 
 // SampleConnections keeps the most sockets each worker held. count returns the
-// sockets of a process now; its error leaves the worker out of this sample.
-func (in *Instance) SampleConnections(count func(pid int) (int, error)) {
+// sockets of a process now; its error leaves the worker out of this sample, the end of
+// the budget those that come after.
+func (in *Instance) SampleConnections(b *budget.Budget, count func(pid int) (int, error)) {
 	in.refreshWorkers()
 	for _, pid := range in.workers {
+		if b.Err() != nil {
+			return
+		}
 		if n, err := count(pid); err == nil && (n > in.peaks[pid] || n == 0 && in.peaks[pid] == 0) {
 			in.peaks[pid] = n
 		}
@@ -249,18 +289,22 @@ func (in *Instance) SampleConnections(count func(pid int) (int, error)) {
 // checkChanged notes configuration files that are newer than the workers.
 // Workers take over a configuration when they start. A reload replaces all of
 // them and a crash only one, so the oldest is the one that tells.
-func (in *Instance) checkChanged() {
+func (in *Instance) checkChanged(b *budget.Budget) {
+	in.root = in.root.With(b)
 	var oldest time.Time
 	for _, pid := range in.workers {
 		if t, err := prefork.Started(in.procRoot, pid); err == nil && (oldest.IsZero() || t.Before(oldest)) {
 			oldest = t
 		}
 	}
-	if oldest.IsZero() {
+	if oldest.IsZero() || in.cut {
 		return
 	}
 	const precision = 2 * time.Second // of the start time
 	for _, f := range in.files {
+		if b.Err() != nil {
+			return
+		}
 		changed := f.changed
 		if st, err := in.root.Stat(f.path); err == nil {
 			changed = lastChange(&st)
@@ -275,7 +319,7 @@ func (in *Instance) checkChanged() {
 }
 
 // End reads what the logs grew by in the window and releases everything.
-func (in *Instance) End(ctx context.Context, window observe.Window) (observe.Nginx, []observe.Gap, []observe.Loss) {
+func (in *Instance) End(b *budget.Budget, window observe.Window) (observe.Nginx, []observe.Gap, []observe.Loss) {
 	in.refreshWorkers()
 	n := observe.Nginx{PID: in.PID, Workers: slices.Clone(in.workers), NetNS: in.proc.NetNS,
 		Container: in.proc.Container, Root: in.rootText, Config: in.confFile}
@@ -283,10 +327,12 @@ func (in *Instance) End(ctx context.Context, window observe.Window) (observe.Ngi
 		n.ConnectionsPeak = in.peaks
 	}
 	if in.config != nil {
-		in.config.fill(&n)
-		in.checkChanged()
+		if !in.cut {
+			in.config.fill(&n)
+		}
+		in.checkChanged(b.Share(4))
 		r := newReading(window)
-		n.Logs = in.readLogs(ctx, r)
+		n.Logs = in.readLogs(b, r)
 		n.Errors, n.Statuses = r.errors.Kinds(), r.statuses.list()
 		in.loss("nginx error log lines of more than 64 upstreams, counted without upstream", r.errors.Folded)
 		in.loss("nginx access log lines after the first hour of the window", r.statuses.beyond)

@@ -23,14 +23,24 @@ type logSpec struct {
 
 type logSet struct {
 	c     *config
+	whole bool // the configuration was read to its end
 	list  []*logSpec
 	index map[string]*logSpec
 }
 
-// logs finds all logs, error logs first.
-func (c *config) logs(defaultError string) []*logSpec {
-	s := &logSet{c: c, index: map[string]*logSpec{}}
-	if find(c.main, "error_log") == nil {
+// Bounds of the logs of an instance.
+const (
+	maxSpecs       = 4 * maxLogs
+	maxFormats     = 256
+	maxFormatsOf   = 8 // one log
+	maxFormatBytes = 16 << 10
+)
+
+// logs finds all logs, error logs first. Of a configuration that was not read to its
+// end it gives those that it names, not those that nginx takes where none is named.
+func (c *config) logs(defaultError string, whole bool) []*logSpec {
+	s := &logSet{c: c, whole: whole, index: map[string]*logSpec{}}
+	if whole && find(c.main, "error_log") == nil {
 		s.errorLog(defaultError)
 	}
 	s.errorLogs(c.main)
@@ -47,8 +57,10 @@ func (s *logSet) add(spec *logSpec) *logSpec {
 	if old := s.index[key]; old != nil {
 		return old
 	}
-	s.index[key] = spec
-	s.list = append(s.list, spec)
+	if len(s.list) < maxSpecs {
+		s.index[key] = spec
+		s.list = append(s.list, spec)
+	}
 	return spec
 }
 
@@ -86,7 +98,7 @@ func (s *logSet) errorLog(name string) {
 func (s *logSet) accessLogs(http *directive) {
 	formats := map[string]*format{"combined": combined}
 	for _, d := range http.block {
-		if d.name == "log_format" && len(d.args) > 1 {
+		if d.name == "log_format" && len(d.args) > 1 && len(formats) < maxFormats {
 			formats[d.args[0]] = compileFormat(joinFormat(d.args[1:]))
 		}
 	}
@@ -99,7 +111,7 @@ func (s *logSet) accessLogs(http *directive) {
 	}
 	// A server that names no log, in an http block that names none, has the
 	// compiled-in one (ngx_http_log_merge_loc_conf).
-	if !own && hasServerWithoutLog(http.block) {
+	if s.whole && !own && hasServerWithoutLog(http.block) {
 		spec := s.add(&logSpec{path: s.full(s.c.build.accessLog), what: whatAccess})
 		spec.counted = true
 		spec.addFormat(combined)
@@ -183,7 +195,7 @@ func (s *logSet) accessLog(d *directive, formats map[string]*format) (spec *logS
 }
 
 func (s *logSpec) addFormat(f *format) {
-	if f != nil && !slices.Contains(s.formats, f) {
+	if f != nil && len(s.formats) < maxFormatsOf && !slices.Contains(s.formats, f) {
 		s.formats = append(s.formats, f)
 	}
 }
@@ -193,5 +205,6 @@ func joinFormat(args []string) string {
 	if len(args) > 0 && strings.HasPrefix(args[0], "escape=") {
 		args = args[1:]
 	}
-	return strings.Join(args, "")
+	text := strings.Join(args, "")
+	return text[:min(len(text), maxFormatBytes)]
 }

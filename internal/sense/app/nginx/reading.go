@@ -1,9 +1,9 @@
 package nginx
 
 import (
-	"context"
 	"time"
 
+	"github.com/slowray/slowray/internal/budget"
 	"github.com/slowray/slowray/internal/observe"
 	"github.com/slowray/slowray/internal/sense/app/logtail"
 )
@@ -21,7 +21,7 @@ func newReading(w observe.Window) *reading {
 
 // readLogs reads every log within the bound on bytes, which is shared out as
 // it goes: what a quiet log leaves is there for the next.
-func (in *Instance) readLogs(ctx context.Context, r *reading) []observe.LogFile {
+func (in *Instance) readLogs(b *budget.Budget, r *reading) []observe.LogFile {
 	var out []observe.LogFile
 	left := in.MaxBytes
 	for i, f := range in.followed {
@@ -29,12 +29,12 @@ func (in *Instance) readLogs(ctx context.Context, r *reading) []observe.LogFile 
 			out = append(out, observe.LogFile{Path: f.spec.path, What: f.spec.what, Problem: f.problem})
 			continue
 		}
-		share := left / int64(len(in.followed)-i)
+		share, b := left/int64(len(in.followed)-i), b.Share(len(in.followed)-i)
 		var file observe.LogFile
 		if f.spec.what == whatError {
-			file = r.readErrors(ctx, f, share)
+			file = r.readErrors(b, f, share)
 		} else {
-			file = in.readAccess(ctx, r, f, share)
+			file = in.readAccess(b, r, f, share)
 		}
 		left = max(0, left-file.ReadBytes)
 		if skipped := file.GrownBytes - file.ReadBytes; skipped > 0 {
@@ -52,11 +52,11 @@ func logFile(f *followed, s logtail.Stats, err error) observe.LogFile {
 	return s.LogFile(f.spec.path, f.spec.what)
 }
 
-func (r *reading) readErrors(ctx context.Context, f *followed, maxBytes int64) observe.LogFile {
+func (r *reading) readErrors(b *budget.Budget, f *followed, maxBytes int64) observe.LogFile {
 	var times stamps
 	var unparsed int64
 	clock := logtail.NewClock(r.window)
-	stats, err := f.tail.Read(ctx, maxBytes, func(line []byte) {
+	stats, err := f.tail.Read(b, maxBytes, func(line []byte) {
 		l, ok := parseErrorLine(line)
 		if !ok {
 			unparsed++
@@ -85,13 +85,13 @@ func (r *reading) readErrors(ctx context.Context, f *followed, maxBytes int64) o
 // the window without a note.
 const lateBy = 2
 
-func (in *Instance) readAccess(ctx context.Context, r *reading, f *followed, maxBytes int64) observe.LogFile {
+func (in *Instance) readAccess(b *budget.Budget, r *reading, f *followed, maxBytes int64) observe.LogFile {
 	var times stamps
 	var e entry
 	var unparsed, last int64
 	from := r.window.Start.Unix()
 	to := r.window.Start.Add(time.Duration(r.window.Seconds * float64(time.Second))).Unix()
-	stats, err := f.tail.Read(ctx, maxBytes, func(line []byte) {
+	stats, err := f.tail.Read(b, maxBytes, func(line []byte) {
 		if !f.spec.extract(line, &times, &e) {
 			unparsed++
 			return

@@ -1,7 +1,6 @@
 package nginx
 
 import (
-	"context"
 	"fmt"
 	"io"
 	"net"
@@ -124,7 +123,7 @@ http { %s
   location = /back { proxy_pass http://back; }
   location = /limited { limit_req zone=z; root .; }
  } }`, temps, closing, port, refused, silent), port)
-	in.Begin()
+	in.Begin(enough())
 	start := time.Now()
 	url := "http://127.0.0.1:" + strconv.Itoa(port)
 	for range 5 {
@@ -140,9 +139,9 @@ http { %s
 	for range 4 {
 		get(url+"/limited", time.Second)
 	}
-	in.SampleConnections(func(int) (int, error) { return 7, nil })
+	in.SampleConnections(enough(), func(int) (int, error) { return 7, nil })
 	time.Sleep(100 * time.Millisecond)
-	got, gaps, losses := in.End(context.Background(), observe.Window{Start: start, Seconds: time.Since(start).Seconds()})
+	got, gaps, losses := in.End(enough(), observe.Window{Start: start, Seconds: time.Since(start).Seconds()})
 
 	if len(gaps) != 0 || len(losses) != 0 {
 		t.Errorf("gaps %+v, losses %+v", gaps, losses)
@@ -213,7 +212,7 @@ func TestRealNginxConnectionLimit(t *testing.T) {
 	port := proctest.Port(t)
 	in, _ := serve(t, fmt.Sprintf(`worker_processes 1; error_log logs/error.log warn; pid nginx.pid;
 events { worker_connections 8; } http { %s access_log off; server { listen 127.0.0.1:%d; return 200; } }`, temps, port), port)
-	in.Begin()
+	in.Begin(enough())
 	start := time.Now()
 	for range 40 {
 		c, err := net.Dial("tcp", addr(port))
@@ -224,7 +223,7 @@ events { worker_connections 8; } http { %s access_log off; server { listen 127.0
 		fmt.Fprint(c, "GET / HTTP/1.1\r\n")
 	}
 	time.Sleep(300 * time.Millisecond)
-	got, _, _ := in.End(context.Background(), observe.Window{Start: start, Seconds: time.Since(start).Seconds()})
+	got, _, _ := in.End(enough(), observe.Window{Start: start, Seconds: time.Since(start).Seconds()})
 	if len(got.Errors) == 0 || got.Errors[0].Kind != KindWorkerConnections || got.Errors[0].Number != 8 {
 		t.Errorf("errors %+v", got.Errors)
 	}
@@ -233,8 +232,8 @@ events { worker_connections 8; } http { %s access_log off; server { listen 127.0
 func TestRealNginxSingleProcess(t *testing.T) {
 	port := proctest.Port(t)
 	in, dir := serve(t, fmt.Sprintf(`master_process off; pid nginx.pid; events {} http { %s access_log off; server { listen 127.0.0.1:%d; } }`, temps, port), port)
-	in.Begin()
-	got, _, _ := in.End(context.Background(), observe.Window{Start: time.Now(), Seconds: 1})
+	in.Begin(enough())
+	got, _, _ := in.End(enough(), observe.Window{Start: time.Now(), Seconds: 1})
 	if got.Config != filepath.Join(dir, "nginx.conf") || len(got.Listens) != 1 || len(got.Workers) != 1 || got.Workers[0] != in.PID {
 		t.Errorf("%+v", got)
 	}
@@ -247,8 +246,8 @@ func TestRealNginxConfigChanged(t *testing.T) {
 	conf := filepath.Join(dir, "nginx.conf")
 	text, _ := os.ReadFile(conf)
 	write(t, conf, string(text)+"\n# changed\n")
-	in.Begin()
-	_, gaps, _ := in.End(context.Background(), observe.Window{Start: time.Now(), Seconds: 1})
+	in.Begin(enough())
+	_, gaps, _ := in.End(enough(), observe.Window{Start: time.Now(), Seconds: 1})
 	if len(gaps) != 1 || gaps[0].Subject != conf || !gaps[0].Partial || !strings.Contains(gaps[0].Because, "changed after the workers") {
 		t.Errorf("gaps %+v", gaps)
 	}
@@ -260,8 +259,8 @@ func TestRealNginxReplacedLog(t *testing.T) {
 	in, dir := serve(t, fmt.Sprintf(`error_log logs/e.log warn; pid nginx.pid; events {} http { %s access_log logs/a.log; server { listen 127.0.0.1:%d; } }`, temps, port), port)
 	os.Remove(filepath.Join(dir, "logs/a.log"))
 	before := openFDs()
-	in.Begin()
-	_, gaps, _ := in.End(context.Background(), observe.Window{Start: time.Now(), Seconds: 1})
+	in.Begin(enough())
+	_, gaps, _ := in.End(enough(), observe.Window{Start: time.Now(), Seconds: 1})
 	if len(gaps) != 1 || gaps[0].Subject != filepath.Join(dir, "logs/a.log") || !strings.Contains(gaps[0].Because, "has open") {
 		t.Errorf("gaps %+v", gaps)
 	}
@@ -296,11 +295,11 @@ error_log /etc/nginx/error.log warn; events { worker_connections 33; } http { in
 	cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS}
 	proctest.Start(t, cmd, port)
 	in := findInstance(t, cmd.Process.Pid)
-	in.Begin()
+	in.Begin(enough())
 	start := time.Now()
 	get("http://"+addr(port)+"/", time.Second)
 	time.Sleep(50 * time.Millisecond)
-	got, gaps, _ := in.End(context.Background(), observe.Window{Start: start, Seconds: 1})
+	got, gaps, _ := in.End(enough(), observe.Window{Start: start, Seconds: 1})
 	if got.Root != fmt.Sprintf("/proc/%d/root", in.PID) || got.Config != "/etc/nginx/nginx.conf" || len(gaps) != 0 {
 		t.Errorf("%+v, gaps %+v", got, gaps)
 	}

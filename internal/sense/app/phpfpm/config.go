@@ -7,18 +7,19 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/slowray/slowray/internal/budget"
 	"github.com/slowray/slowray/internal/observe"
 	"github.com/slowray/slowray/internal/sense/app/logtail/rootfs"
 )
 
-// Bounds of a configuration. php-fpm itself allows includes five deep.
+// Bounds of a configuration, beside its budget. php-fpm itself allows includes five
+// deep.
 const (
 	maxIncludeDepth = 8
-	maxFiles        = 4096
 	maxFileBytes    = 4 << 20
-	maxTotalBytes   = 64 << 20
-	maxPools        = 4096
+	maxPools        = 1024
 	maxProblems     = 64
+	maxFiles        = 4096 // that are listed
 )
 
 // defaultBacklog is FPM_BACKLOG_DEFAULT on Linux (fpm_sockets.h) since 5.6.
@@ -52,6 +53,7 @@ type problem struct {
 }
 
 type parser struct {
+	b        *budget.Budget
 	root     rootfs.Root
 	prefix   string // relative includes start here
 	global   map[string]value
@@ -61,7 +63,7 @@ type parser struct {
 	dropped  int
 	current  *poolConf // nil in [global]
 	chain    []string
-	bytes    int64
+	byName   map[string]*poolConf // in lower case
 }
 
 func (p *parser) problem(file string, line int, format string, args ...any) {
@@ -73,14 +75,15 @@ func (p *parser) problem(file string, line int, format string, args ...any) {
 }
 
 func (p *parser) readFile(name string) error {
-	text, _, err := p.root.ReadFile(name, min(maxFileBytes, maxTotalBytes-p.bytes))
+	text, _, err := p.root.ReadFile(name, maxFileBytes)
 	if err != nil {
 		return err
 	}
-	p.bytes += int64(len(text))
-	p.files = append(p.files, name)
+	if len(p.files) < maxFiles {
+		p.files = append(p.files, name)
+	}
 	p.chain = append(p.chain, name)
-	p.parse(name, string(text))
+	p.parse(name, text)
 	p.chain = p.chain[:len(p.chain)-1]
 	return nil
 }
@@ -91,7 +94,10 @@ func (p *parser) parse(file, text string) {
 	if p.global == nil {
 		p.global = map[string]value{}
 	}
-	parseINI(text, func(e entry) {
+	parseINI(text, func(e entry) bool {
+		if p.b.Node() != nil {
+			return false
+		}
 		switch {
 		case e.broken:
 			p.problem(file, e.line, "a line of unknown form")
@@ -102,6 +108,7 @@ func (p *parser) parse(file, text string) {
 		default:
 			p.set(e.key, value{e.value, file, e.line})
 		}
+		return true
 	})
 }
 
@@ -110,33 +117,44 @@ func (p *parser) open(file string, e entry) {
 	if strings.EqualFold(e.section, "global") {
 		return
 	}
-	for _, c := range p.pools {
-		if strings.EqualFold(c.name, e.section) {
-			p.current = c
-			return
-		}
+	name := strings.ToLower(e.section)
+	if c := p.byName[name]; c != nil {
+		p.current = c
+		return
 	}
 	if len(p.pools) >= maxPools {
 		p.problem(file, e.line, "more than %d pools", maxPools)
 		p.current = &poolConf{keys: map[string]value{}} // not listed
 		return
 	}
-	p.current = &poolConf{name: e.section, keys: map[string]value{}}
+	p.current = &poolConf{name: strings.Clone(e.section), keys: map[string]value{}}
 	p.pools = append(p.pools, p.current)
+	if p.byName == nil {
+		p.byName = map[string]*poolConf{}
+	}
+	p.byName[name] = p.current
 }
 
 var poolKeys = []string{"listen", "listen.backlog", "pm", "pm.max_children", "prefix", "slowlog", "request_slowlog_timeout"}
 var globalKeys = []string{"error_log", "log_level", "prefix"}
 
 func (p *parser) set(key string, v value) {
-	switch {
-	case p.current == nil && slices.Contains(globalKeys, key):
-		p.global[key] = v
-	case p.current != nil && slices.Contains(poolKeys, key):
-		v.text = strings.ReplaceAll(v.text, "$pool", p.current.name)
-		p.current.keys[key] = v
-	default:
+	keys := globalKeys
+	if p.current != nil {
+		keys = poolKeys
+	}
+	i := slices.Index(keys, key)
+	if i < 0 {
 		return
+	}
+	if p.current == nil {
+		p.global[keys[i]] = v
+	} else {
+		if n := strings.Count(v.text, "$pool"); p.b.Unpack(int64(n*len(p.current.name))) != nil {
+			return
+		}
+		v.text = strings.ReplaceAll(v.text, "$pool", p.current.name)
+		p.current.keys[keys[i]] = v
 	}
 	if strings.Contains(v.text, "${") {
 		p.problem(v.file, v.line, "%s = %s comes from an environment variable of php-fpm, which cannot be read", key, rootfs.Clip(v.text))
@@ -165,11 +183,9 @@ func (p *parser) include(file string, e entry) {
 			p.problem(file, e.line, "include %s: it includes itself", rootfs.Clip(n))
 			continue
 		}
-		if len(p.files) >= maxFiles {
-			p.problem(file, e.line, "include %s: more than %d files", rootfs.Clip(n), maxFiles)
+		if err := p.readFile(n); p.b.Err() != nil {
 			return
-		}
-		if err := p.readFile(n); err != nil {
+		} else if err != nil {
 			p.problem(file, e.line, "include %s: %s", rootfs.Clip(n), rootfs.Plain(err))
 		}
 	}

@@ -1,12 +1,15 @@
 package phpfpm
 
 import (
+	"context"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/slowray/slowray/internal/budget"
 	"github.com/slowray/slowray/internal/observe"
 	"github.com/slowray/slowray/internal/sense/app/logtail/rootfs"
 )
@@ -21,7 +24,7 @@ func tree(t *testing.T, files map[string]string) rootfs.Root {
 		}
 		write(t, p, text)
 	}
-	return rootfs.At(dir)
+	return rootfs.At(dir, enough())
 }
 
 func TestParser(t *testing.T) {
@@ -43,7 +46,7 @@ pm.max_children = ${N}
 		"etc/pool.d/.c.conf":  "[hidden]\n",
 		"etc/pool.d/d.conf.x": "[other]\n",
 	})
-	p := &parser{root: root, prefix: "/"}
+	p := &parser{b: enough(), root: root, prefix: "/"}
 	if err := p.readFile("/etc/fpm.conf"); err != nil {
 		t.Fatal(err)
 	}
@@ -112,9 +115,9 @@ func TestTitles(t *testing.T) {
 func FuzzConfig(f *testing.F) {
 	f.Add("[www]\nlisten = run/$pool.sock\npm = dynamic;comment\npm.max_children = '5'\ninclude=*\nx[y] = \"")
 	f.Add("[\n]=\n[]\n=\n;\n\x00\xff")
-	root := rootfs.At(f.TempDir())
+	root := rootfs.At(f.TempDir(), enough())
 	f.Fuzz(func(t *testing.T, text string) {
-		p := &parser{root: root, prefix: "/"}
+		p := &parser{b: enough(), root: root, prefix: "/"}
 		p.parse("f", text)
 		for _, c := range p.pools {
 			if c.name == "" {
@@ -126,4 +129,8 @@ func FuzzConfig(f *testing.F) {
 			t.Errorf("%d problems in %d lines", len(p.problems), lines)
 		}
 	})
+}
+
+func enough() *budget.Budget {
+	return budget.New(context.Background(), budget.Limits{Wall: time.Minute, Bytes: 1 << 30})
 }

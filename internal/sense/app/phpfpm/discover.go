@@ -5,6 +5,7 @@ import (
 
 	"github.com/slowray/slowray/internal/observe"
 	"github.com/slowray/slowray/internal/sense/app/logtail/prefork"
+	"github.com/slowray/slowray/internal/sense/app/logtail/rootfs"
 )
 
 const (
@@ -12,8 +13,8 @@ const (
 	poolTitle   = "php-fpm: pool "
 )
 
-// Discover finds the running masters among the processes by their title. The
-// configuration is read by Begin. procRoot is "/proc" but in tests.
+// Discover finds the running masters among the processes by their title. It reads
+// nothing: that is for Begin. procRoot is "/proc" but in tests.
 func Discover(procs []observe.Process, procRoot string) []*Instance {
 	byPID := map[int]*Instance{}
 	var out []*Instance
@@ -21,12 +22,8 @@ func Discover(procs []observe.Process, procRoot string) []*Instance {
 		if p.Kernel || p.EndedIn || !strings.HasPrefix(p.Cmdline, masterTitle) {
 			continue
 		}
-		title := prefork.Title(procRoot, p.PID) // whole, where the table holds 512 bytes
-		if !strings.HasPrefix(title, masterTitle) {
-			title = p.Cmdline
-		}
 		in := &Instance{PID: p.PID, MaxBytes: DefaultMaxBytes, proc: p, procRoot: procRoot,
-			confFile: configInTitle(title), poolOf: map[int]string{}, seen: map[int]string{}}
+			confFile: configInTitle(p.Cmdline), poolOf: map[int]string{}, seen: map[int]string{}}
 		byPID[p.PID] = in
 		out = append(out, in)
 	}
@@ -45,6 +42,13 @@ func Discover(procs []observe.Process, procRoot string) []*Instance {
 		masters = append(masters, in)
 	}
 	return masters
+}
+
+// takeTitle reads the title as a whole, where the table of processes holds 512 bytes.
+func (in *Instance) takeTitle() {
+	if title := prefork.Title(in.procRoot, in.PID); strings.HasPrefix(title, masterTitle) {
+		in.confFile = configInTitle(title)
+	}
 }
 
 // configInTitle returns the path in "php-fpm: master process (PATH)", "" when
@@ -68,5 +72,5 @@ func poolInTitle(title string) string {
 	if !ok {
 		return ""
 	}
-	return strings.TrimSpace(pool)
+	return strings.Clone(rootfs.Clip(strings.TrimSpace(pool)))
 }

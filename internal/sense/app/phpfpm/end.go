@@ -1,9 +1,9 @@
 package phpfpm
 
 import (
-	"context"
 	"slices"
 
+	"github.com/slowray/slowray/internal/budget"
 	"github.com/slowray/slowray/internal/observe"
 	"github.com/slowray/slowray/internal/sense/app/logtail"
 	"github.com/slowray/slowray/internal/sense/app/logtail/rootfs"
@@ -11,19 +11,19 @@ import (
 
 // End reads what the log grew by in the window and releases everything. The
 // processes are those of the same window: children's times are taken from them.
-func (in *Instance) End(ctx context.Context, window observe.Window, procs []observe.Process) (observe.PHPFPM, []observe.Gap, []observe.Loss) {
+func (in *Instance) End(b *budget.Budget, window observe.Window, procs []observe.Process) (observe.PHPFPM, []observe.Gap, []observe.Loss) {
 	out := observe.PHPFPM{PID: in.PID, NetNS: in.proc.NetNS, Container: in.proc.Container,
 		Root: in.rootText, Config: in.confFile}
 	in.addProcesses(procs)
 	switch {
 	case in.tail != nil:
-		out.Logs = []observe.LogFile{in.readLog(ctx, window)}
+		out.Logs = []observe.LogFile{in.readLog(b.Share(1+len(in.pools)), window)}
 	case in.problem != "":
 		out.Logs = []observe.LogFile{{Path: in.logPath, What: whatLog, Problem: in.problem}}
 	}
-	for _, s := range in.pools {
+	for i, s := range in.pools {
 		if s.slow != nil {
-			out.Logs = append(out.Logs, in.slowEntries(ctx, s))
+			out.Logs = append(out.Logs, in.slowEntries(b.Share(len(in.pools)-i), s))
 		}
 		if n := float64(s.pool.Rounds); n > 0 {
 			s.pool.BusyMean, s.pool.RunningMean = float64(s.busy)/n, float64(s.running)/n
@@ -52,7 +52,7 @@ func (in *Instance) addProcesses(procs []observe.Process) {
 		}
 		s := in.byName[name]
 		if s == nil {
-			if name != "" && in.byName != nil && !unknown[name] {
+			if name != "" && in.byName != nil && !in.cut && !unknown[name] && len(unknown) < maxGaps {
 				unknown[name] = true
 				in.gap(in.confFile, true, "pool %q runs but is not in the configuration that was read", rootfs.Clip(logtail.Printable([]byte(name), 64)))
 			}
@@ -66,11 +66,11 @@ func (in *Instance) addProcesses(procs []observe.Process) {
 	}
 }
 
-func (in *Instance) readLog(ctx context.Context, window observe.Window) observe.LogFile {
+func (in *Instance) readLog(b *budget.Budget, window observe.Window) observe.LogFile {
 	var times stamps
 	var unparsed, foreign int64
 	clock := logtail.NewClock(window)
-	stats, err := in.tail.Read(ctx, in.MaxBytes, func(line []byte) {
+	stats, err := in.tail.Read(b, in.MaxBytes, func(line []byte) {
 		l, ok := parseLogLine(line)
 		if !ok {
 			unparsed++

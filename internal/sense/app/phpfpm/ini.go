@@ -23,16 +23,17 @@ type Line struct {
 // Lines reads the text of one file, without what it includes.
 func Lines(text string) []Line {
 	var out []Line
-	parseINI(text, func(e entry) {
+	parseINI(text, func(e entry) bool {
 		out = append(out, Line{Section: e.section, Key: e.key, Value: e.value, Number: e.line, Broken: e.broken})
+		return true
 	})
 	return out
 }
 
 // parseINI reads configuration text line by line, as php-fpm does it
 // (fpm_conf_load_ini_file, sapi/fpm/fpm/fpm_conf.c, 8.2): a value cannot reach
-// over the end of its line.
-func parseINI(text string, emit func(entry)) {
+// over the end of its line. It stops where emit says so.
+func parseINI(text string, emit func(entry) bool) {
 	n := 0
 	for line := range strings.SplitSeq(strings.TrimPrefix(text, "\ufeff"), "\n") {
 		n++
@@ -42,12 +43,16 @@ func parseINI(text string, emit func(entry)) {
 			continue
 		case line[0] == '[':
 			name, _, ok := strings.Cut(line[1:], "]")
-			emit(entry{section: unquote(strings.TrimSpace(name)), line: n, broken: !ok || strings.TrimSpace(name) == ""})
+			if !emit(entry{section: unquote(strings.TrimSpace(name)), line: n, broken: !ok || strings.TrimSpace(name) == ""}) {
+				return
+			}
 			continue
 		}
 		key, value, ok := strings.Cut(line, "=")
 		key = strings.TrimSpace(key)
-		emit(entry{key: key, value: iniValue(value), line: n, broken: !ok || key == ""})
+		if !emit(entry{key: key, value: iniValue(value), line: n, broken: !ok || key == ""}) {
+			return
+		}
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/slowray/slowray/internal/budget"
 	"github.com/slowray/slowray/internal/observe"
 	"github.com/slowray/slowray/internal/sense/app/logtail"
 	"github.com/slowray/slowray/internal/sense/app/logtail/prefork"
@@ -17,6 +18,13 @@ import (
 
 // DefaultMaxBytes is how much of an instance's log is read.
 const DefaultMaxBytes = 64 << 20
+
+// Bounds of what is told of an instance, and of the children whose pool is remembered.
+const (
+	maxGaps  = 128
+	maxSlows = 64 // slow logs that are followed
+	maxSeen  = 16_384
+)
 
 // Instance is one running php-fpm master. It is used by one goroutine at a
 // time: Discover, then Begin, any number of Sample, then End.
@@ -34,6 +42,7 @@ type Instance struct {
 	rootText string
 	confFile string
 	files    []string
+	cut      bool // the configuration was not read to its end
 	pools    []*poolState
 	byName   map[string]*poolState
 	tail     *logtail.Tail
@@ -44,40 +53,82 @@ type Instance struct {
 }
 
 func (in *Instance) gap(subject string, partial bool, format string, args ...any) {
+	if len(in.gaps) == maxGaps {
+		in.loss("things of php-fpm that could not be read", 1)
+		return
+	}
 	in.gaps = append(in.gaps, observe.Gap{Kind: observe.KindPHPFPM, NetNS: in.proc.NetNS,
 		Subject: subject, Because: fmt.Sprintf(format, args...), Partial: partial})
 }
 
 func (in *Instance) loss(what string, n int64) {
-	if n > 0 {
-		in.losses = append(in.losses, observe.Loss{What: what, Count: n})
-	}
-}
-
-// Begin reads the configuration and opens the log at its present end.
-func (in *Instance) Begin() {
-	in.byName = map[string]*poolState{}
-	p, ok := in.readConfig()
-	if !ok {
+	if n <= 0 {
 		return
 	}
+	for i := range in.losses {
+		if in.losses[i].What == what {
+			in.losses[i].Count += n
+			return
+		}
+	}
+	in.losses = append(in.losses, observe.Loss{What: what, Count: n})
+}
+
+// Begin reads the configuration and opens the log at its present end. It has half of
+// the budget for the configuration: of one that is larger nothing is taken but the path
+// of its log, for what stands at its end may be what counts. The result says whether
+// that was so.
+func (in *Instance) Begin(b *budget.Budget) (tooLarge bool) {
+	in.byName = map[string]*poolState{}
+	in.takeTitle()
+	conf := b.Share(2)
+	p, ok := in.readConfig(b, conf)
+	defer func() { in.root = in.root.With(b) }() // nothing of the files is kept
+	if !ok {
+		return conf.Own()
+	}
 	for _, c := range p.pools {
+		if in.cut {
+			break
+		}
 		s := &poolState{pool: c.pool(p.prefix)}
 		s.max, _ = strconv.Atoi(s.pool.MaxChildren.Value)
-		in.openSlow(s, c, p.prefix)
+		if n := len(in.pools); n < maxSlows {
+			in.openSlow(s, c, p.prefix)
+		}
 		in.pools = append(in.pools, s)
 		in.byName[c.name] = s
 	}
-	if len(in.pools) == 0 {
+	if len(in.pools) == 0 && !in.cut {
 		in.gap(in.confFile, true, "the configuration of php-fpm (pid %d) names no pool that could be found", in.PID)
 	}
-	in.openLog(p.global["error_log"].text)
+	if name := p.global["error_log"].text; name != "" || !in.cut {
+		in.openLog(name)
+	}
+	return conf.Own()
 }
 
-// readConfig finds and parses the configuration that the title names.
-func (in *Instance) readConfig() (*parser, bool) {
+// Read says that the configuration could be read.
+func (in *Instance) Read() bool {
+	return in.confFile != "" && in.byName != nil && len(in.files) > 0 && !in.cut
+}
+
+// Close releases an instance that is not followed to its End.
+func (in *Instance) Close() {
+	if in.tail != nil {
+		in.tail.Close()
+	}
+	for _, s := range in.pools {
+		if s.slow != nil {
+			s.slow.Close()
+		}
+	}
+}
+
+// readConfig finds and parses the configuration that the title names, within conf.
+func (in *Instance) readConfig(all, conf *budget.Budget) (*parser, bool) {
 	subject := fmt.Sprintf("pid %d", in.PID)
-	root, text, err := prefork.Root(in.procRoot, in.proc)
+	root, text, err := prefork.Root(in.procRoot, in.proc, all)
 	in.root, in.rootText = root, text
 	if err != nil {
 		if in.proc.Container != "" {
@@ -94,14 +145,17 @@ func (in *Instance) readConfig() (*parser, bool) {
 		in.confFile = path.Join(prefork.Cwd(in.procRoot, in.PID), in.confFile)
 	}
 	prefix, _ := in.prefixes()
-	p := &parser{root: root, prefix: prefix}
+	p := &parser{b: conf, root: root.With(conf), prefix: prefix}
 	err = p.readFile(in.confFile)
 	in.files = p.files
 	for _, pr := range p.problems {
 		in.gap(fmt.Sprintf("%s:%d", pr.file, pr.line), true, "php-fpm configuration: %s", logtail.Printable([]byte(pr.text), 512))
 	}
 	in.loss("php-fpm configuration problems", int64(p.dropped))
-	if err != nil {
+	if over := conf.Err(); over != nil {
+		in.gap(in.confFile, true, "the configuration of php-fpm (pid %d) was not read to its end: %s", in.PID, over)
+		in.cut = true
+	} else if err != nil {
 		in.gap(in.confFile, false, "the configuration of php-fpm (pid %d) cannot be read: %s", in.PID, rootfs.Plain(err))
 		return nil, false
 	}
@@ -173,7 +227,7 @@ func (in *Instance) openLog(name string) {
 		name = in.openFile(path.Base(name), path.Join(state, name))
 	}
 	in.logPath = path.Clean(name)
-	tail, err := logtail.OpenIn(in.root, in.logPath)
+	tail, err := logtail.Open(in.root, in.logPath)
 	in.tail, in.problem = tail, logtail.Reason(err)
 	if in.tail != nil {
 		in.checkWritten()

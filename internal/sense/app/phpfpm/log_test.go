@@ -1,7 +1,6 @@
 package phpfpm
 
 import (
-	"context"
 	"strings"
 	"testing"
 	"time"
@@ -131,9 +130,9 @@ func TestSampleRounds(t *testing.T) {
 		{1: host.Running, 2: host.Gone},
 	}
 	for _, r := range rounds {
-		in.Sample(func(pid int) host.Activity { return r[pid] })
+		in.Sample(enough(), func(pid int) host.Activity { return r[pid] })
 	}
-	got, _, _ := in.End(context.Background(), observe.Window{Start: time.Now(), Seconds: 1}, nil)
+	got, _, _ := in.End(enough(), observe.Window{Start: time.Now(), Seconds: 1}, nil)
 	want := []observe.FPMPool{{Name: "www", Rounds: 4, AllBusyRounds: 2, BusyMean: 7.0 / 4, BusyPeak: 3, RunningMean: 4.0 / 4, BlockedMean: 1.0 / 4}}
 	if d := cmp.Diff(want, got.Pools); d != "" {
 		t.Error(d)

@@ -2,7 +2,6 @@ package phpfpm
 
 import (
 	"bytes"
-	"context"
 	"encoding/binary"
 	"fmt"
 	"net"
@@ -118,7 +117,7 @@ pm.max_children = 1
 	cmd := command(t, "-y", conf)
 	proctest.Start(t, cmd, other)
 	in := findInstance(t, cmd.Process.Pid)
-	in.Begin()
+	in.Begin(enough())
 	start := time.Now()
 	done := make(chan error, 5)
 	for range 5 {
@@ -128,7 +127,7 @@ pm.max_children = 1
 	fcgi(addr(other), kill)
 	for range 30 {
 		time.Sleep(50 * time.Millisecond)
-		in.Sample(host.Default().Activity)
+		in.Sample(enough(), host.Default().Activity)
 	}
 	for range 5 {
 		<-done
@@ -138,7 +137,7 @@ pm.max_children = 1
 	for i := range procs {
 		procs[i].UserSeconds = 0.5
 	}
-	got, gaps, losses := in.End(context.Background(), observe.Window{Start: start, Seconds: time.Since(start).Seconds()}, procs)
+	got, gaps, losses := in.End(enough(), observe.Window{Start: start, Seconds: time.Since(start).Seconds()}, procs)
 	if len(gaps) != 0 || len(losses) != 0 {
 		t.Errorf("gaps %+v, losses %+v", gaps, losses)
 	}
@@ -218,13 +217,13 @@ func TestRealPHPFPMOtherRoot(t *testing.T) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS}
 	proctest.Start(t, cmd, port)
 	in := findInstance(t, cmd.Process.Pid)
-	in.Begin()
+	in.Begin(enough())
 	start := time.Now()
 	if err := syscall.Kill(childOf(t, in), syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
 	time.Sleep(300 * time.Millisecond)
-	got, gaps, _ := in.End(context.Background(), observe.Window{Start: start, Seconds: 1}, nil)
+	got, gaps, _ := in.End(enough(), observe.Window{Start: start, Seconds: 1}, nil)
 	if got.Config != etc+"/php-fpm.conf" || got.Root == "" || len(gaps) != 0 || len(got.Pools) != 1 {
 		t.Fatalf("%+v, gaps %+v", got, gaps)
 	}
@@ -239,7 +238,7 @@ func TestRealPHPFPMOtherRoot(t *testing.T) {
 
 func childOf(t *testing.T, in *Instance) int {
 	for range 100 {
-		for pid, pool := range in.children() {
+		for pid, pool := range in.children(enough()) {
 			if pool == "api" {
 				return pid
 			}

@@ -1,6 +1,7 @@
 package phpfpm
 
 import (
+	"github.com/slowray/slowray/internal/budget"
 	"github.com/slowray/slowray/internal/observe"
 	"github.com/slowray/slowray/internal/sense/app/logtail"
 	"github.com/slowray/slowray/internal/sense/app/logtail/prefork"
@@ -28,12 +29,15 @@ func (in *Instance) Watch(children []int) { in.listed = append(in.listed[:0], ch
 
 // Sample looks at every child once. Children are listed anew each time:
 // pools of pm = dynamic and ondemand fork and end them as they go. A child of
-// which nothing can be told is not counted.
-func (in *Instance) Sample(activity func(pid int) host.Activity) {
+// which nothing can be told is not counted, nor is a round that is over the budget.
+func (in *Instance) Sample(b *budget.Budget, activity func(pid int) host.Activity) {
 	for _, s := range in.pools {
 		s.now.alive, s.now.idle, s.now.running, s.now.blocked = 0, 0, 0, 0
 	}
-	for pid, name := range in.children() {
+	for pid, name := range in.children(b) {
+		if b.Err() != nil {
+			return
+		}
 		s := in.byName[name]
 		if s == nil {
 			continue
@@ -70,7 +74,7 @@ func (s *poolState) round() {
 
 // children returns the pool of every child now. The title of a child is read
 // once; one that has not set its title yet is read again in the next round.
-func (in *Instance) children() map[int]string {
+func (in *Instance) children(b *budget.Budget) map[int]string {
 	pids, ok := prefork.Children(in.procRoot, in.PID)
 	if !ok {
 		pids = in.listed
@@ -79,10 +83,15 @@ func (in *Instance) children() map[int]string {
 	for _, pid := range pids {
 		name, known := in.poolOf[pid]
 		if !known {
+			if b.Err() != nil {
+				break
+			}
 			if name = poolInTitle(prefork.Title(in.procRoot, pid)); name == "" {
 				continue
 			}
-			in.seen[pid] = name
+			if len(in.seen) < maxSeen {
+				in.seen[pid] = name
+			}
 		}
 		now[pid] = name
 	}

@@ -3,10 +3,10 @@ package phpfpm
 import (
 	"bytes"
 	"cmp"
-	"context"
 	"slices"
 	"strings"
 
+	"github.com/slowray/slowray/internal/budget"
 	"github.com/slowray/slowray/internal/observe"
 	"github.com/slowray/slowray/internal/sense/app/logtail"
 )
@@ -31,7 +31,7 @@ func (in *Instance) openSlow(s *poolState, c *poolConf, prefix string) {
 		name = prefix + "/" + name
 	}
 	s.slowPath = name
-	if tail, err := logtail.OpenIn(in.root, name); err == nil {
+	if tail, err := logtail.Open(in.root, name); err == nil {
 		s.slow = tail
 	} else {
 		in.gap(name, true, "the slow log of pool %s cannot be followed: %s", s.pool.Name, logtail.Reason(err))
@@ -44,7 +44,7 @@ func (in *Instance) openSlow(s *poolState, c *poolConf, prefix string) {
 //	script_filename = /srv/index.php
 //	[0x00007f0a] usleep() /srv/lib.php:3
 //	[0x00007f0b] price_of_route() /srv/index.php:7
-func (in *Instance) slowEntries(ctx context.Context, s *poolState) observe.LogFile {
+func (in *Instance) slowEntries(b *budget.Budget, s *poolState) observe.LogFile {
 	counts := map[observe.SlowScript]int64{}
 	var now observe.SlowScript
 	depth, shed := 0, int64(0)
@@ -58,7 +58,7 @@ func (in *Instance) slowEntries(ctx context.Context, s *poolState) observe.LogFi
 		}
 		now, depth = observe.SlowScript{}, 0
 	}
-	stats, err := s.slow.Read(ctx, maxSlowBytes, func(line []byte) {
+	stats, err := s.slow.Read(b, maxSlowBytes, func(line []byte) {
 		switch {
 		case len(bytes.TrimSpace(line)) == 0, bytes.Contains(line[:min(len(line), 128)], []byte("[pool ")):
 			flush()

@@ -1,15 +1,15 @@
 package pool
 
 import (
-	"context"
+	"cmp"
 	"fmt"
 	"os"
 	"path"
 	"path/filepath"
 	"slices"
 	"strconv"
-	"strings"
 
+	"github.com/slowray/slowray/internal/budget"
 	"github.com/slowray/slowray/internal/observe"
 	"github.com/slowray/slowray/internal/sense/app/logtail"
 	"github.com/slowray/slowray/internal/sense/app/logtail/prefork"
@@ -32,9 +32,9 @@ type Server struct {
 	// hand; nil: it cannot be told.
 	Free func(host.Activity) bool
 	// Sample looks at what else tells how busy the server is.
-	Sample func(*Instance)
+	Sample func(*budget.Budget, *Instance)
 	// End completes Out.
-	End func(*Instance)
+	End func(*budget.Budget, *Instance)
 }
 
 // DefaultMaxBytes is how much of an instance's logs is read.
@@ -46,6 +46,7 @@ const (
 	maxLogs    = 16
 	maxWorkers = 512
 	maxConfig  = 4 << 20
+	maxFiles   = 512 // of the configuration, that are listed
 	maxGaps    = 32
 )
 
@@ -55,15 +56,20 @@ type Instance struct {
 	PID      int
 	MaxBytes int64
 	Silent   bool // the server is not asked for its status
+	Other    bool // Begin has found that it is no such server
 	Out      observe.AppServer
-	Root     rootfs.Root
+	Root     rootfs.Root // of the configuration, while Begin reads it
 	Proc     observe.Process
 	ProcRoot string
+	Budget   *budget.Budget // of the configuration, while Begin reads it
 
 	server    Server
+	all       *budget.Budget // of Begin or End
+	env       map[string]string
 	listed    []int // children by the process table
 	files     []string
 	unentered bool // its root cannot be entered
+	logRoot   rootfs.Root
 	logs      []*followed
 	counts    logtail.Counts
 	busySum   int
@@ -137,16 +143,12 @@ func (in *Instance) Args() []string { return prefork.Args(in.ProcRoot, in.PID) }
 
 // Env is a variable of the environment the master was started with.
 func (in *Instance) Env(name string) string {
-	b, err := os.ReadFile(in.file("environ"))
-	if err != nil {
-		return ""
-	}
-	for v := range strings.SplitSeq(string(b), "\x00") {
-		if value, ok := strings.CutPrefix(v, name+"="); ok {
-			return value
+	if in.env == nil {
+		if in.env = prefork.Environ(in.ProcRoot, in.PID); in.env == nil {
+			in.env = map[string]string{}
 		}
 	}
-	return ""
+	return in.env[name]
 }
 
 func (in *Instance) file(name string) string {
@@ -167,29 +169,56 @@ func (in *Instance) Abs(base, name string) string {
 
 // ReadFile reads a file of the configuration as the server sees it.
 func (in *Instance) ReadFile(name string) (string, error) {
+	text, _, err := in.ReadOwned(name)
+	return text, err
+}
+
+// ReadOwned is ReadFile with the user whose file it is.
+func (in *Instance) ReadOwned(name string) (text string, uid uint32, err error) {
 	if in.unentered {
-		return "", os.ErrPermission
+		return "", 0, os.ErrPermission
 	}
-	if !slices.Contains(in.files, name) {
+	if len(in.files) < maxFiles && !slices.Contains(in.files, name) {
 		in.files = append(in.files, name)
 	}
-	b, _, err := in.Root.ReadFile(name, maxConfig)
-	return string(b), err
+	text, st, err := in.Root.ReadFile(name, maxConfig)
+	return text, st.Uid, err
 }
 
 // ConfigFiles lists the files that Begin has read, inside the root.
 func (in *Instance) ConfigFiles() []string { return in.files }
 
-// Begin reads the configuration and opens the logs at their present end.
-func (in *Instance) Begin() {
-	root, text, err := prefork.Root(in.ProcRoot, in.Proc)
-	in.Root, in.Out.Root = root, text
+// Begin reads the configuration and opens the logs at their present end. It has half of
+// the budget for the configuration: of one that is larger only the logs that it names
+// are taken, for what stands at its end may be what counts. The result says whether that
+// was so.
+func (in *Instance) Begin(b *budget.Budget) (tooLarge bool) {
+	in.all, in.Budget = b, b.Share(2)
+	root, text, err := prefork.Root(in.ProcRoot, in.Proc, b)
+	in.Root, in.Out.Root = root.With(in.Budget), text
 	if err != nil {
 		in.unentered = in.Proc.Container != ""
 		in.Gap(fmt.Sprintf("pid %d", in.PID), true, "the root directory of %s (pid %d) cannot be entered: %s", in.server.Kind, in.PID, rootfs.Plain(err))
 	}
+	in.logRoot = root
 	in.refresh()
 	in.server.Begin(in)
+	if err := in.Budget.Err(); err != nil {
+		in.Out.Pools, in.Out.Backends = nil, nil
+		in.Gap(cmp.Or(in.Out.Config, fmt.Sprintf("pid %d", in.PID)), true, "the configuration of %s (pid %d) was not read to its end: %s", in.server.Kind, in.PID, err)
+		tooLarge = in.Budget.Own()
+	}
+	in.env, in.Root, in.logRoot = nil, rootfs.Root{}, rootfs.Root{} // nothing of the files is kept
+	return tooLarge
+}
+
+// Close releases an instance that is not followed to its End.
+func (in *Instance) Close() {
+	for _, f := range in.logs {
+		if f.tail != nil {
+			f.tail.Close()
+		}
+	}
 }
 
 // Children lists the children of the master now.
@@ -214,10 +243,10 @@ func (in *Instance) refresh() {
 	}
 }
 
-// Sample looks once at every worker.
-func (in *Instance) Sample(activity func(pid int) host.Activity) {
+// Sample looks once at every worker. A round that is over the budget does not count.
+func (in *Instance) Sample(b *budget.Budget, activity func(pid int) host.Activity) {
 	if in.server.Sample != nil {
-		in.server.Sample(in)
+		in.server.Sample(b, in)
 	}
 	if in.server.Free == nil || len(in.Out.Pools) == 0 {
 		return
@@ -229,6 +258,9 @@ func (in *Instance) Sample(activity func(pid int) host.Activity) {
 	in.refresh()
 	alive, busy := 0, 0
 	for _, pid := range in.Out.Workers {
+		if b.Err() != nil {
+			return
+		}
 		switch a := activity(pid); {
 		case a == host.Gone || a == host.Unknown:
 		case in.server.Free(a):
@@ -249,15 +281,16 @@ func (in *Instance) Sample(activity func(pid int) host.Activity) {
 }
 
 // End reads what the logs grew by in the window and releases everything.
-func (in *Instance) End(ctx context.Context, window observe.Window) (observe.AppServer, []observe.Gap, []observe.Loss) {
+func (in *Instance) End(b *budget.Budget, window observe.Window) (observe.AppServer, []observe.Gap, []observe.Loss) {
+	in.all = b
 	in.refresh()
 	if in.server.End != nil {
-		in.server.End(in)
+		in.server.End(b, in)
 	}
 	if len(in.Out.Pools) > 0 && in.Out.Pools[0].Rounds > 0 {
 		p := &in.Out.Pools[0]
 		p.BusyMean = float64(in.busySum) / float64(p.Rounds)
 	}
-	in.readLogs(ctx, window)
+	in.readLogs(window)
 	return in.Out, in.gaps, in.losses
 }

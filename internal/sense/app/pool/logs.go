@@ -1,7 +1,6 @@
 package pool
 
 import (
-	"context"
 	"os"
 	"path"
 	"strings"
@@ -27,7 +26,7 @@ func (in *Instance) Follow(name, what string) {
 		f.problem = "the root directory of its process cannot be entered"
 		return
 	}
-	tail, err := logtail.OpenIn(in.Root, name)
+	tail, err := logtail.Open(in.logRoot, name)
 	f.tail, f.problem = tail, logtail.Reason(err)
 }
 
@@ -53,14 +52,14 @@ func (in *Instance) FollowOutput(fd, what string) {
 	}
 }
 
-func (in *Instance) readLogs(ctx context.Context, window observe.Window) {
+func (in *Instance) readLogs(window observe.Window) {
 	left := in.MaxBytes
 	for i, f := range in.logs {
 		if f.tail == nil {
 			in.Out.Logs = append(in.Out.Logs, observe.LogFile{Path: f.path, What: f.what, Problem: f.problem})
 			continue
 		}
-		stats, err := f.tail.Read(ctx, left/int64(len(in.logs)-i), func(line []byte) {
+		stats, err := f.tail.Read(in.all.Share(len(in.logs)-i), left/int64(len(in.logs)-i), func(line []byte) {
 			if in.server.Classify == nil {
 				return
 			}

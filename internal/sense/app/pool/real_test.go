@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/slowray/slowray/internal/budget"
 	"github.com/slowray/slowray/internal/observe"
 	"github.com/slowray/slowray/internal/sense/app/apache"
 	"github.com/slowray/slowray/internal/sense/app/gunicorn"
@@ -149,10 +150,14 @@ func (s realServer) sample(t *testing.T, pid int) (observe.AppServer, []observe.
 		t.Fatalf("%s (pid %d) was not discovered", s.program, pid)
 	}
 	start := time.Now()
-	in.Begin()
+	in.Begin(enough())
 	for range 12 {
-		in.Sample(host.Default().Activity)
+		in.Sample(enough(), host.Default().Activity)
 		time.Sleep(20 * time.Millisecond)
 	}
-	return in.End(context.Background(), observe.Window{Start: start, Seconds: time.Since(start).Seconds()})
+	return in.End(enough(), observe.Window{Start: start, Seconds: time.Since(start).Seconds()})
+}
+
+func enough() *budget.Budget {
+	return budget.New(context.Background(), budget.Limits{Wall: time.Minute, Bytes: 1 << 30})
 }

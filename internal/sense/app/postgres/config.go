@@ -2,17 +2,19 @@ package postgres
 
 import (
 	"path"
+	"slices"
 	"strings"
 
+	"github.com/slowray/slowray/internal/budget"
 	"github.com/slowray/slowray/internal/observe"
 	"github.com/slowray/slowray/internal/sense/app/logtail/rootfs"
 )
 
-// Bounds of the configuration.
+// Bounds of the configuration, beside its budget.
 const (
 	maxDepth     = 10 // of includes, as the server's own (CONF_FILE_MAX_DEPTH)
-	maxFiles     = 512
 	maxFileBytes = 1 << 20
+	maxProblems  = 64
 )
 
 const commandLine = "command line"
@@ -20,6 +22,7 @@ const commandLine = "command line"
 // config is the settings as the server read them, by lower-case name. The last
 // place where one is written counts: files, postgresql.auto.conf, arguments.
 type config struct {
+	b        *budget.Budget
 	root     rootfs.Root
 	values   map[string]observe.Setting
 	files    []string
@@ -32,17 +35,22 @@ func (c *config) read(name string, depth int) error {
 	if err != nil {
 		return err
 	}
-	c.files = append(c.files, name)
+	if !slices.Contains(c.files, name) {
+		c.files = append(c.files, name)
+	}
 	n := 0
-	for line := range strings.SplitSeq(string(text), "\n") {
+	for line := range strings.SplitSeq(text, "\n") {
 		n++
+		if err := c.b.Node(); err != nil {
+			return err
+		}
 		key, value := assignment(line)
 		switch key {
 		case "":
 		case "include", "include_if_exists", "include_dir":
 			c.include(key, path.Dir(name), value, depth)
 		default:
-			c.values[key] = observe.Setting{Value: value, File: name, Line: n}
+			c.values[key] = observe.Setting{Value: strings.Clone(value), File: name, Line: n}
 		}
 	}
 	return nil
@@ -52,8 +60,8 @@ func (c *config) include(how, dir, name string, depth int) {
 	if !path.IsAbs(name) {
 		name = path.Join(dir, name)
 	}
-	if depth >= maxDepth || len(c.files) >= maxFiles {
-		c.problems = append(c.problems, name+": too many files are included")
+	if depth >= maxDepth {
+		c.problem(name + ": too many files are included")
 		return
 	}
 	names := []string{name}
@@ -61,7 +69,7 @@ func (c *config) include(how, dir, name string, depth int) {
 		names = nil
 		list, err := c.root.ReadDir(name)
 		if err != nil {
-			c.problems = append(c.problems, name+": "+rootfs.Plain(err))
+			c.problem(name + ": " + rootfs.Plain(err))
 		}
 		for _, n := range list {
 			if strings.HasSuffix(n, ".conf") && n[0] != '.' {
@@ -70,9 +78,19 @@ func (c *config) include(how, dir, name string, depth int) {
 		}
 	}
 	for _, n := range names {
-		if err := c.read(n, depth+1); err != nil && how != "include_if_exists" {
-			c.problems = append(c.problems, n+": "+rootfs.Plain(err))
+		err := c.read(n, depth+1)
+		if c.b.Err() != nil {
+			return
 		}
+		if err != nil && how != "include_if_exists" {
+			c.problem(n + ": " + rootfs.Plain(err))
+		}
+	}
+}
+
+func (c *config) problem(text string) {
+	if len(c.problems) < maxProblems {
+		c.problems = append(c.problems, text)
 	}
 }
 

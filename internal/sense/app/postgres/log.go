@@ -1,9 +1,9 @@
 package postgres
 
 import (
-	"context"
 	"strings"
 
+	"github.com/slowray/slowray/internal/budget"
 	"github.com/slowray/slowray/internal/observe"
 	"github.com/slowray/slowray/internal/sense/app/logtail"
 	"github.com/slowray/slowray/internal/sense/app/slowlog"
@@ -94,7 +94,7 @@ const maxText = 4 << 10
 
 // readLog counts lines by kind and takes the statements with a duration. Lines
 // that go on begin with a tab.
-func (s *Server) readLog(ctx context.Context, window observe.Window) {
+func (s *Server) readLog(b *budget.Budget, window observe.Window) {
 	clock := logtail.NewClock(window)
 	form := newPrefix(s.linePrefix)
 	var open slowlog.Entry
@@ -107,7 +107,7 @@ func (s *Server) readLog(ctx context.Context, window observe.Window) {
 		}
 		open, text = slowlog.Entry{}, text[:0]
 	}
-	scale := s.Read(ctx, s.log, func(line []byte) {
+	scale := s.Read(b, s.log, func(line []byte) {
 		if len(line) > 0 && line[0] == '\t' {
 			if open.TookNS > 0 && len(text) < maxText {
 				text = append(append(text, ' '), line[1:]...)

@@ -1,15 +1,21 @@
 package postgres
 
 import (
+	"context"
 	"net/netip"
 	"os"
 	"path/filepath"
 	"testing"
 	"time"
 
+	"github.com/slowray/slowray/internal/budget"
 	"github.com/slowray/slowray/internal/observe"
 	"github.com/slowray/slowray/internal/sense/app/logtail/rootfs"
 )
+
+func enough() *budget.Budget {
+	return budget.New(context.Background(), budget.Limits{Wall: time.Minute})
+}
 
 func TestConfig(t *testing.T) {
 	dir := t.TempDir()
@@ -27,7 +33,7 @@ func TestConfig(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	c := &config{root: rootfs.At(dir), values: map[string]observe.Setting{}}
+	c := &config{b: enough(), root: rootfs.At(dir, enough()), values: map[string]observe.Setting{}}
 	for _, f := range []string{"/postgresql.conf", "/postgresql.auto.conf"} {
 		if err := c.read(f, 0); err != nil {
 			t.Fatal(err)
@@ -148,7 +154,7 @@ func TestBackendOfContainer(t *testing.T) {
 	}
 	for pid, want := range map[int]map[int]int{900: {45: 901, 46: 902, 901: 0}, 77: {45: 45}} {
 		s := New(observe.Process{PID: pid}, proc, 1)
-		s.Begin(t.Context())
+		s.Begin(enough())
 		s.number([]int{901, 902, 903})
 		s.number([]int{902})
 		for logged, pid := range want {

@@ -13,6 +13,9 @@ func parseFloat(s string) (float64, error) { return strconv.ParseFloat(strings.T
 // escapes of which time, process and client are of interest.
 type prefix []piece
 
+// maxPieces bounds a prefix: PostgreSQL knows some twenty escapes.
+const maxPieces = 64
+
 type piece struct {
 	escape  byte // 0: literal
 	literal string
@@ -20,7 +23,7 @@ type piece struct {
 
 func newPrefix(format string) prefix {
 	var p prefix
-	for i := 0; i < len(format); i++ {
+	for i := 0; i < len(format) && len(p) < maxPieces; i++ {
 		if format[i] != '%' || i+1 >= len(format) {
 			if n := len(p); n > 0 && p[n-1].escape == 0 {
 				p[n-1].literal += format[i : i+1]

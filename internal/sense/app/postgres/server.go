@@ -1,11 +1,11 @@
 package postgres
 
 import (
-	"context"
 	"path"
 	"strconv"
 	"strings"
 
+	"github.com/slowray/slowray/internal/budget"
 	"github.com/slowray/slowray/internal/observe"
 	"github.com/slowray/slowray/internal/sense/app/database"
 	"github.com/slowray/slowray/internal/sense/app/logtail"
@@ -37,14 +37,15 @@ func New(p observe.Process, procRoot string, listeners int) *Server {
 	return &Server{Server: database.NewServer("postgresql", p, procRoot, listeners)}
 }
 
-// Begin reads the configuration and opens the log at its present end.
-func (s *Server) Begin(context.Context) {
+// Begin reads the configuration and opens the log at its present end. The result says
+// whether it was too large for the budget: then nothing is known of it.
+func (s *Server) Begin(b *budget.Budget) (tooLarge bool) {
 	s.Out.Slow = &observe.SlowLog{}
-	if !s.Enter() {
+	if !s.Enter(b) {
 		s.Out.Slow.Off = "its files cannot be read"
-		return
+		return false
 	}
-	c := &config{root: s.Root, values: map[string]observe.Setting{}}
+	c := &config{b: s.Budget, root: s.Root, values: map[string]observe.Setting{}}
 	given := &config{values: map[string]observe.Setting{}}
 	given.arguments(s.Args)
 	data := prefork.Cwd(s.ProcRoot, s.Out.PID) // a postmaster changes to its data directory
@@ -53,10 +54,14 @@ func (s *Server) Begin(context.Context) {
 		main = path.Join(data, main)
 	}
 	s.Out.Config = main
-	if err := c.read(main, 0); err != nil {
+	if err := c.read(main, 0); err != nil && s.Budget.Err() == nil {
 		s.Gap(main, "the configuration of PostgreSQL (pid %d) cannot be read: %s", s.Out.PID, rootfs.Plain(err))
 	}
 	_ = c.read(path.Join(data, "postgresql.auto.conf"), 0) // there is none where ALTER SYSTEM was never used
+	if s.Cut() {
+		s.Out.Slow.Off = "its configuration was not read to its end"
+		return s.Done()
+	}
 	s.Config = c.files
 	c.arguments(s.Args)
 	for _, p := range c.problems {
@@ -76,6 +81,7 @@ func (s *Server) Begin(context.Context) {
 	if own := prefork.Numbers(s.ProcRoot, s.Out.PID); len(own) > 1 {
 		s.backends = map[int]int{}
 	}
+	return s.Done()
 }
 
 // backend is the process that the server's log calls pid: in a container it has
@@ -92,6 +98,7 @@ func (s *Server) number(children []int) {
 	if s.backends == nil {
 		return
 	}
+	children = children[:min(len(children), maxTracked)]
 	known := map[int]bool{}
 	for _, pid := range s.backends {
 		known[pid] = true
@@ -112,7 +119,7 @@ func (s *Server) openLog(c *config, data string) {
 	name := ""
 	if on(c.get("logging_collector", "off")) {
 		text, _, _ := s.Root.ReadFile(path.Join(data, "current_logfiles"), 4096)
-		for line := range strings.SplitSeq(string(text), "\n") {
+		for line := range strings.SplitSeq(text, "\n") {
 			if file, ok := strings.CutPrefix(line, "stderr "); ok {
 				name = file
 			}
@@ -160,11 +167,11 @@ func (s *Server) Sample(func(pid int) (int, error)) {
 }
 
 // End reads what the log grew by.
-func (s *Server) End(ctx context.Context, window observe.Window) database.Result {
+func (s *Server) End(b *budget.Budget, window observe.Window) database.Result {
 	if children, ok := prefork.Children(s.ProcRoot, s.Out.PID); ok {
 		s.number(children)
 	}
-	s.readLog(ctx, window)
+	s.readLog(b, window)
 	s.Out.Log = s.kinds.Kinds()
 	s.Out.Sessions = s.sessions.sum()
 	if s.Out.Sessions != nil {

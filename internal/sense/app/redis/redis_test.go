@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/slowray/slowray/internal/budget"
 	"github.com/slowray/slowray/internal/observe"
 )
 
@@ -18,6 +19,10 @@ const (
 	infoText = "# Clients\r\nconnected_clients:3\r\nmaxclients:30\r\n# Stats\r\nrejected_connections:2\r\nredis_version:7.0.15\r\n"
 	slowText = "*1\r\n*6\r\n:7\r\n:1700000005\r\n:65556\r\n*3\r\n$4\r\nkeys\r\n$9\r\nbooking:*\r\n$1\r\n0\r\n$14\r\n10.1.2.3:41234\r\n$0\r\n\r\n"
 )
+
+func enough() *budget.Budget {
+	return budget.New(context.Background(), budget.Limits{Wall: time.Minute})
+}
 
 func bulk(s string) string { return "$" + strconv.Itoa(len(s)) + "\r\n" + s + "\r\n" }
 
@@ -40,7 +45,7 @@ func says(answer string) func(context.Context) (net.Conn, error) {
 }
 
 func TestAsk(t *testing.T) {
-	s, err := ask(context.Background(), says(bulk(infoText)+slowText+
+	s, err := ask(enough(), says(bulk(infoText)+slowText+
 		pair("slowlog-log-slower-than", "10000")+pair("appendfsync", "always")+pair("save", "")+"*0\r\n"))
 	if err != nil {
 		t.Fatal(err)
@@ -61,7 +66,7 @@ func TestAsk(t *testing.T) {
 		"-DENIED Redis is running in protected mode\r\n":                                    "DENIED Redis is running in protected mode",
 	} {
 		began := time.Now()
-		s, err := ask(context.Background(), says(answer))
+		s, err := ask(enough(), says(answer))
 		if err != nil || s.refused != refused {
 			t.Errorf("%q: %+v %v", answer, s, err)
 		}
@@ -69,10 +74,10 @@ func TestAsk(t *testing.T) {
 			t.Errorf("%q: the whole time was waited for", answer)
 		}
 	}
-	if _, err := ask(context.Background(), says("HTTP/1.1 400 Bad Request\r\n\r\n")); !errors.Is(err, errProtocol) {
+	if _, err := ask(enough(), says("HTTP/1.1 400 Bad Request\r\n\r\n")); !errors.Is(err, errProtocol) {
 		t.Errorf("a web server is taken for a Redis: %v", err)
 	}
-	if _, err := ask(context.Background(), says("")); err == nil {
+	if _, err := ask(enough(), says("")); err == nil {
 		t.Error("a server that says nothing is no error")
 	}
 }
@@ -119,7 +124,7 @@ func TestPlaced(t *testing.T) {
 func FuzzReplies(f *testing.F) {
 	f.Add([]byte(bulk(infoText) + slowText))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		list, _ := parseReplies(b, answers)
+		list, _ := parseReplies(enough(), b, answers)
 		s := &status{}
 		for _, r := range list {
 			s.info(r.text)

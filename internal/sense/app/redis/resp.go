@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"errors"
 	"strconv"
+
+	"github.com/slowray/slowray/internal/budget"
 )
 
 // reply is one answer in Redis's protocol, RESP2.
@@ -24,7 +26,7 @@ const (
 )
 
 // parseReply takes one reply from b and gives what follows it.
-func parseReply(b []byte, depth int) (r reply, rest []byte, err error) {
+func parseReply(budget *budget.Budget, b []byte, depth int) (r reply, rest []byte, err error) {
 	i := bytes.Index(b, []byte("\r\n"))
 	switch {
 	case i < 0 && len(b) > 64<<10, depth > maxNesting:
@@ -33,6 +35,9 @@ func parseReply(b []byte, depth int) (r reply, rest []byte, err error) {
 		return r, nil, errIncomplete
 	case i == 0:
 		return r, nil, errProtocol
+	}
+	if err := budget.Node(); err != nil {
+		return r, nil, err
 	}
 	r.kind, r.text, rest = b[0], string(b[1:i]), b[i+2:]
 	switch r.kind {
@@ -49,6 +54,9 @@ func parseReply(b []byte, depth int) (r reply, rest []byte, err error) {
 		case len(rest) < n+2:
 			return r, nil, errIncomplete
 		}
+		if err := budget.Unpack(int64(n)); err != nil {
+			return r, nil, err
+		}
 		r.text = string(rest[:n])
 		return r, rest[n+2:], nil
 	case '*':
@@ -59,7 +67,7 @@ func parseReply(b []byte, depth int) (r reply, rest []byte, err error) {
 		r.text = ""
 		for range n {
 			var item reply
-			if item, rest, err = parseReply(rest, depth+1); err != nil {
+			if item, rest, err = parseReply(budget, rest, depth+1); err != nil {
 				return r, nil, err
 			}
 			r.list = append(r.list, item)
@@ -70,9 +78,9 @@ func parseReply(b []byte, depth int) (r reply, rest []byte, err error) {
 }
 
 // parseReplies takes as many replies as there are whole ones, at most n.
-func parseReplies(b []byte, n int) (list []reply, err error) {
+func parseReplies(budget *budget.Budget, b []byte, n int) (list []reply, err error) {
 	for len(list) < n && len(b) > 0 {
-		r, rest, err := parseReply(b, 0)
+		r, rest, err := parseReply(budget, b, 0)
 		if err != nil {
 			return list, err
 		}

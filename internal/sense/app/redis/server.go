@@ -1,11 +1,12 @@
 package redis
 
 import (
-	"context"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 
+	"github.com/slowray/slowray/internal/budget"
 	"github.com/slowray/slowray/internal/observe"
 	"github.com/slowray/slowray/internal/sense/app/database"
 	"github.com/slowray/slowray/internal/sense/app/logtail"
@@ -37,22 +38,24 @@ func New(kind string, p observe.Process, procRoot string, listeners int, dial da
 	return &Server{Server: database.NewServer(kind, p, procRoot, listeners), dial: dial}
 }
 
-// Begin asks the server for the first time.
-func (s *Server) Begin(ctx context.Context) {
+// Begin asks the server for the first time. The result says whether its configuration
+// file was too large for the budget: then the places of its settings are not known.
+func (s *Server) Begin(b *budget.Budget) (tooLarge bool) {
 	s.Out.Slow = &observe.SlowLog{Source: "SLOWLOG", ThresholdNS: -1}
 	s.Out.Status = &observe.DatabaseStatus{}
-	now := s.ask(ctx)
+	now := s.ask(b)
 	s.before = now
 	if now == nil {
-		return
+		return false
 	}
 	s.Out.Status.Begin = figures(now)
-	s.settings(now)
+	s.settings(b, now)
+	return s.Done()
 }
 
 // ask asks once, and notes what the server did not tell.
-func (s *Server) ask(ctx context.Context) *status {
-	now, err := ask(ctx, s.dial)
+func (s *Server) ask(b *budget.Budget) *status {
+	now, err := ask(b, s.dial)
 	if err != nil {
 		s.Gap("status", "%s (pid %d) could not be asked: %v", s.Process.Comm, s.Out.PID, err)
 		s.Out.Slow.Off = "it could not be asked: " + logtail.Printable([]byte(err.Error()), 200)
@@ -84,12 +87,15 @@ func figures(s *status) map[string]float64 {
 
 // settings are as the server has them now. The place is where the
 // configuration file says the same.
-func (s *Server) settings(now *status) {
+func (s *Server) settings(b *budget.Budget, now *status) {
 	s.Out.Config = now.texts["config_file"]
 	file := map[string]observe.Setting{}
 	s.Config = nil
-	if s.Out.Config != "" && s.Enter() {
+	if s.Out.Config != "" && s.Enter(b) {
 		s.readFile(file, s.Out.Config, 0)
+		if s.Cut() {
+			clear(file)
+		}
 	}
 	if n, ok := now.figures["maxclients"]; ok {
 		s.Out.MaxConnections = placed(file, "maxclients", strconv.Itoa(int(n)), "10000")
@@ -124,11 +130,14 @@ func placed(file map[string]observe.Setting, name, value, otherwise string) obse
 }
 
 // Option tells where a configuration file, or one that it includes, has a setting;
-// empty where it has none.
-func Option(root rootfs.Root, file, name string) observe.Setting {
-	s := &Server{Server: &database.Server{Root: root}}
+// empty where it has none, or is over the budget.
+func Option(b *budget.Budget, root rootfs.Root, file, name string) observe.Setting {
+	s := &Server{Server: &database.Server{Root: root.With(b), Budget: b}}
 	into := map[string]observe.Setting{}
 	s.readFile(into, file, 0)
+	if b.Err() != nil {
+		return observe.Setting{}
+	}
 	return into[name]
 }
 
@@ -140,10 +149,15 @@ func (s *Server) readFile(into map[string]observe.Setting, name string, depth in
 	if err != nil || depth > maxDepth {
 		return
 	}
-	s.Config = append(s.Config, name)
+	if !slices.Contains(s.Config, name) {
+		s.Config = append(s.Config, name)
+	}
 	n := 0
-	for line := range strings.SplitSeq(string(text), "\n") {
+	for line := range strings.SplitSeq(text, "\n") {
 		n++
+		if s.Budget.Node() != nil {
+			return
+		}
 		key, value, _ := strings.Cut(strings.TrimSpace(line), " ")
 		key, value = strings.ToLower(key), strings.Trim(strings.TrimSpace(value), `"`)
 		switch {
@@ -160,7 +174,7 @@ func (s *Server) readFile(into map[string]observe.Setting, name string, depth in
 				s.readFile(into, f, depth+1)
 			}
 		default:
-			into[key] = observe.Setting{Value: value, File: name, Line: n}
+			into[key] = observe.Setting{Value: strings.Clone(value), File: name, Line: n}
 		}
 	}
 }
@@ -173,14 +187,14 @@ func (s *Server) Sample(sockets func(pid int) (int, error)) {
 }
 
 // End asks the server again, and takes the commands that were slow since.
-func (s *Server) End(ctx context.Context, window observe.Window) database.Result {
-	now := s.ask(ctx)
+func (s *Server) End(b *budget.Budget, window observe.Window) database.Result {
+	now := s.ask(b)
 	if now == nil {
 		return s.Result()
 	}
 	s.Out.Status.End = figures(now)
 	if s.before == nil {
-		s.settings(now) // it was too busy to answer before
+		s.settings(b, now) // it was too busy to answer before
 	}
 	last := int64(-1)
 	if s.before != nil {

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/slowray/slowray/internal/budget"
 	"github.com/slowray/slowray/internal/sense/app/database"
 )
 
@@ -38,11 +39,11 @@ type status struct {
 
 // ask asks the server once. An error says why nothing is known; a server that
 // refuses the connection or needs a password is told in refused.
-func ask(ctx context.Context, dial database.Dial) (*status, error) {
+func ask(budget *budget.Budget, dial database.Dial) (*status, error) {
 	if dial == nil {
 		return nil, errors.New("it was not asked")
 	}
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(context.Background(), min(patience, budget.TimeLeft()))
 	defer cancel()
 	conn, err := dial(ctx)
 	if err != nil {
@@ -50,13 +51,16 @@ func ask(ctx context.Context, dial database.Dial) (*status, error) {
 	}
 	defer conn.Close()
 	b, err := database.Ask(ctx, conn, questions, maxAnswers, func(b []byte) bool {
-		list, err := parseReplies(b, answers)
+		list, err := parseReplies(budget, b, answers)
 		return !errors.Is(err, errIncomplete) || len(list) == 1 && list[0].kind == '-' && closing(list[0].text)
 	})
 	if err != nil {
 		return nil, err
 	}
-	list, err := parseReplies(b, answers)
+	list, err := parseReplies(budget, b, answers)
+	if over := budget.Err(); over != nil {
+		return nil, over
+	}
 	if errors.Is(err, errProtocol) || len(list) == 0 {
 		return nil, errProtocol
 	}

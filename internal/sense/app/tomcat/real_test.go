@@ -1,7 +1,6 @@
 package tomcat
 
 import (
-	"context"
 	"fmt"
 	"os"
 	"os/exec"
@@ -41,11 +40,11 @@ func TestRealTomcat(t *testing.T) {
 		if in.PID != cmd.Process.Pid {
 			continue
 		}
-		if made := pools(in)[fmt.Sprint(port)]; port < 10000 && made != 2 {
+		if made := pools(enough(), in)[fmt.Sprint(port)]; port < 10000 && made != 2 {
 			t.Errorf("%d threads of the pool, want 2", made)
 		}
-		in.Begin()
-		got, gaps, _ := in.End(context.Background(), observe.Window{Seconds: 1})
+		in.Begin(enough())
+		got, gaps, _ := in.End(enough(), observe.Window{Seconds: 1})
 		if len(gaps) != 0 || len(got.Pools) != 1 {
 			t.Fatalf("gaps %+v, %+v", gaps, got)
 		}

@@ -14,20 +14,19 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/slowray/slowray/internal/budget"
 	"github.com/slowray/slowray/internal/observe"
 	"github.com/slowray/slowray/internal/sense/app/logtail/rootfs"
 	"github.com/slowray/slowray/internal/sense/app/pool"
 )
 
-// Discover finds Java processes that serve with Tomcat or Jetty.
+// Discover finds Java processes that may serve with Tomcat or Jetty: whether they do,
+// Begin finds out.
 func Discover(procs []observe.Process, procRoot string) []*pool.Instance {
 	s := pool.Server{Kind: observe.KindTomcat, Begin: begin, Classify: classify, End: end,
 		Worker: func(*pool.Instance, int) bool { return false }}
-	found := pool.Masters(procs, procRoot, s, func(p *observe.Process) bool {
+	return pool.Masters(procs, procRoot, s, func(p *observe.Process) bool {
 		return p.Comm == "java" || p.Comm == "jsvc" || strings.Contains(p.Cmdline, "org.apache.catalina.startup.Bootstrap")
-	})
-	return slices.DeleteFunc(found, func(in *pool.Instance) bool {
-		return base(in) == "" && len(pools(in)) == 0
 	})
 }
 
@@ -54,6 +53,7 @@ func base(in *pool.Instance) string {
 func begin(in *pool.Instance) {
 	dir := base(in)
 	if dir == "" {
+		in.Other = len(pools(in.Budget, in)) == 0
 		return // end sees the threads that have been made
 	}
 	dir = in.Abs("", dir)
@@ -76,7 +76,7 @@ func begin(in *pool.Instance) {
 			properties[k] = v
 		}
 	}
-	if in.Out.Pools, err = connectors(text, conf, properties); err != nil {
+	if in.Out.Pools, err = connectors(in.Budget, text, conf, properties); err != nil && in.Budget.Err() == nil {
 		in.Gap(conf, true, "the configuration of Tomcat (pid %d) is not understood: %s", in.PID, err)
 	}
 	for _, name := range []string{"catalina.out"} {
@@ -97,17 +97,26 @@ func (e element) setting(name, def, file string) observe.Setting {
 	return observe.Setting{Value: def, Default: true}
 }
 
-const maxConnectors = 64
+// Bounds of a server.xml, beside its budget.
+const (
+	maxConnectors = 64
+	maxAttributes = 64
+	maxValue      = 4096 // bytes
+)
 
 // connectors reads server.xml. The text of an element may take several lines:
 // the first one is told.
-func connectors(text, file string, properties map[string]string) ([]observe.WorkerPool, error) {
+func connectors(b *budget.Budget, text, file string, properties map[string]string) ([]observe.WorkerPool, error) {
 	d := xml.NewDecoder(strings.NewReader(text))
 	d.Strict = false
 	executors := map[string]element{}
 	var found []element
+	line, counted := 1, int64(0) // lines before a place in the text
 	for {
 		before := d.InputOffset()
+		if err := b.Node(); err != nil {
+			return nil, err
+		}
 		token, err := d.Token()
 		if errors.Is(err, io.EOF) {
 			break
@@ -119,11 +128,18 @@ func connectors(text, file string, properties map[string]string) ([]observe.Work
 		if !ok || start.Name.Local != "Connector" && start.Name.Local != "Executor" {
 			continue
 		}
-		e := element{attr: map[string]string{}, line: 1 + strings.Count(text[:before], "\n")}
+		line += strings.Count(text[counted:before], "\n")
+		counted = before
+		e := element{attr: map[string]string{}, line: line}
 		for _, a := range start.Attr {
-			e.attr[a.Name.Local] = replace(a.Value, properties)
+			if len(e.attr) < maxAttributes {
+				e.attr[a.Name.Local] = replace(b, a.Value, properties)
+			}
 		}
 		if start.Name.Local == "Executor" {
+			if len(executors) == maxConnectors {
+				continue
+			}
 			executors[e.attr["name"]] = e
 		} else if len(found) < maxConnectors {
 			found = append(found, e)
@@ -132,9 +148,13 @@ func connectors(text, file string, properties map[string]string) ([]observe.Work
 	return build(found, executors, file), nil
 }
 
-// replace puts system properties in the place of ${name} and ${name:-default}.
-func replace(s string, properties map[string]string) string {
+// replace puts system properties in the place of ${name} and ${name:-default}; nothing
+// that grows too long.
+func replace(b *budget.Budget, s string, properties map[string]string) string {
 	for range 16 {
+		if len(s) > maxValue || b.Unpack(int64(len(s))) != nil {
+			return ""
+		}
 		before, rest, ok := strings.Cut(s, "${")
 		name, after, closed := strings.Cut(rest, "}")
 		if !ok || !closed {
@@ -167,11 +187,15 @@ func build(found []element, executors map[string]element, file string) []observe
 	return out
 }
 
-const maxThreads = 4096 // of one process that are looked at
+const (
+	maxThreads  = 4096 // of one process that are looked at
+	threadPrice = 16   // items of the budget that reading the name of one costs as much as
+	maxComm     = 64   // bytes
+)
 
 // pools counts the threads of each pool by name: the kernel keeps 15 bytes of
 // it. "http-nio-8080-exec-12" is Tomcat's, "qtp1234567-12" Jetty's.
-func pools(in *pool.Instance) map[string]int {
+func pools(b *budget.Budget, in *pool.Instance) map[string]int {
 	dir := filepath.Join(in.ProcRoot, strconv.Itoa(in.PID), "task")
 	d, err := os.Open(dir)
 	if err != nil {
@@ -181,7 +205,10 @@ func pools(in *pool.Instance) map[string]int {
 	names, _ := d.Readdirnames(maxThreads)
 	out := map[string]int{}
 	for _, tid := range names {
-		comm, err := os.ReadFile(filepath.Join(dir, tid, "comm"))
+		if b.Nodes(threadPrice) != nil {
+			break
+		}
+		comm, err := budget.Head(filepath.Join(dir, tid, "comm"), maxComm)
 		if err == nil {
 			if name := poolOf(string(bytes.TrimSpace(comm))); name != "" {
 				out[name]++
@@ -213,11 +240,16 @@ func poolOf(comm string) string {
 }
 
 // end takes the threads that there are where no configuration tells.
-func end(in *pool.Instance) {
+func end(b *budget.Budget, in *pool.Instance) {
 	if len(in.Out.Pools) > 0 {
 		return
 	}
-	made := pools(in)
+	b = b.Share(2)
+	made := pools(b, in)
+	if err := b.Err(); err != nil {
+		in.Gap(fmt.Sprintf("pid %d", in.PID), true, "not all threads of %s (pid %d) were looked at: %s", in.Proc.Comm, in.PID, err)
+		return
+	}
 	for _, name := range slices.Sorted(maps.Keys(made)) {
 		p := observe.WorkerPool{Name: "threads of port " + name, Knob: "server.tomcat.threads.max", Limit: made[name],
 			Setting: observe.Setting{Value: strconv.Itoa(made[name]), File: fmt.Sprintf("threads of pid %d that there are", in.PID)}}

@@ -1,9 +1,12 @@
 package tomcat
 
 import (
+	"context"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/slowray/slowray/internal/budget"
 	"github.com/slowray/slowray/internal/observe"
 )
 
@@ -21,7 +24,7 @@ const serverXML = `<?xml version="1.0" encoding="UTF-8"?>
 `
 
 func TestConnectors(t *testing.T) {
-	got, err := connectors(serverXML, "/s.xml", map[string]string{"http.port": "8080"})
+	got, err := connectors(enough(), serverXML, "/s.xml", map[string]string{"http.port": "8080"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -49,5 +52,9 @@ func TestThreadNames(t *testing.T) {
 
 func FuzzConnectors(f *testing.F) {
 	f.Add(serverXML)
-	f.Fuzz(func(_ *testing.T, text string) { connectors(text, "/s.xml", map[string]string{"a": "${a}"}) })
+	f.Fuzz(func(_ *testing.T, text string) { connectors(enough(), text, "/s.xml", map[string]string{"a": "${a}"}) })
+}
+
+func enough() *budget.Budget {
+	return budget.New(context.Background(), budget.Limits{Wall: time.Minute, Bytes: 1 << 30})
 }

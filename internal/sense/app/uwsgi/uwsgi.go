@@ -3,9 +3,11 @@ package uwsgi
 import (
 	"bytes"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 
+	"github.com/slowray/slowray/internal/budget"
 	"github.com/slowray/slowray/internal/observe"
 	"github.com/slowray/slowray/internal/sense/app/logtail/rootfs"
 	"github.com/slowray/slowray/internal/sense/app/pool"
@@ -37,18 +39,19 @@ var wanted = map[string]bool{"processes": true, "threads": true, "listen": true,
 const defaultListen = "100"
 
 const (
-	maxFiles = 64
-	maxTimes = 64 // that one option is kept
+	maxTimes = 64   // that one option is kept
+	maxValue = 4096 // bytes
 )
 
 type settings struct {
 	in     *pool.Instance
+	b      *budget.Budget
 	values map[string][]observe.Setting
-	files  int
+	chain  []string // files that are being read
 }
 
 func begin(in *pool.Instance) {
-	c := &settings{in: in, values: map[string][]observe.Setting{}}
+	c := &settings{in: in, b: in.Budget, values: map[string][]observe.Setting{}}
 	args := in.Args()
 	for i := 1; i < len(args); i++ {
 		a := args[i]
@@ -88,26 +91,37 @@ func (c *settings) set(key, v, file string, line int) {
 	if a, ok := aliases[key]; ok {
 		key = a
 	}
+	if len(v) > maxValue {
+		return // no longer one is of interest
+	}
 	if key == "ini" || key == "include" {
 		c.ini(c.in.Abs("", v))
 		return
 	}
 	if wanted[key] && len(c.values[key]) < maxTimes {
-		c.values[key] = append(c.values[key], observe.Setting{Value: v, File: file, Line: line})
+		c.values[key] = append(c.values[key], observe.Setting{Value: strings.Clone(v), File: file, Line: line})
 	}
 }
 
 // ini reads the section [uwsgi] of a file.
 func (c *settings) ini(name string) {
-	if c.files++; c.files > maxFiles {
-		c.in.Gap(name, true, "more than %d configuration files", maxFiles)
+	if slices.Contains(c.chain, name) {
+		c.in.Gap(name, true, "it includes itself")
 		return
 	}
+	if c.b.Depth(len(c.chain)) != nil {
+		return
+	}
+	c.chain = append(c.chain, name)
+	defer func() { c.chain = c.chain[:len(c.chain)-1] }()
 	name, section, ok := strings.Cut(name, ":")
 	if !ok {
 		section = "uwsgi"
 	}
 	text, err := c.in.ReadFile(name)
+	if c.b.Err() != nil {
+		return
+	}
 	if err != nil {
 		c.in.Gap(name, true, "the configuration of uWSGI (pid %d) cannot be read: %s", c.in.PID, rootfs.Plain(err))
 		return
@@ -116,8 +130,12 @@ func (c *settings) ini(name string) {
 		c.in.Out.Config = name
 	}
 	inside, n := false, 0
+	names := strings.NewReplacer("%d", path.Dir(name)+"/", "%n", strings.TrimSuffix(path.Base(name), path.Ext(name)))
 	for line := range strings.SplitSeq(text, "\n") {
 		n++
+		if c.b.Node() != nil {
+			return
+		}
 		line = strings.TrimSpace(line)
 		switch {
 		case line == "" || line[0] == ';' || line[0] == '#':
@@ -125,7 +143,11 @@ func (c *settings) ini(name string) {
 			inside = strings.Trim(line, "[] ") == section
 		case inside:
 			key, v, _ := strings.Cut(line, "=")
-			v = strings.NewReplacer("%d", path.Dir(name)+"/", "%n", strings.TrimSuffix(path.Base(name), path.Ext(name))).Replace(strings.TrimSpace(v))
+			if v = strings.TrimSpace(v); len(v) <= maxValue {
+				if v = names.Replace(v); c.b.Unpack(int64(len(v))) != nil {
+					return
+				}
+			}
 			c.set(strings.TrimSpace(key), v, name, n)
 		}
 	}

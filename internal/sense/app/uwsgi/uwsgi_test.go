@@ -1,11 +1,14 @@
 package uwsgi
 
 import (
+	"context"
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/slowray/slowray/internal/budget"
 	"github.com/slowray/slowray/internal/observe"
 	"github.com/slowray/slowray/internal/sense/app/logtail/rootfs"
 	"github.com/slowray/slowray/internal/sense/app/pool"
@@ -17,8 +20,9 @@ func TestINI(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "app.ini"), []byte(text), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	in := &pool.Instance{Root: rootfs.At(dir), ProcRoot: dir}
-	c := &settings{in: in, values: map[string][]observe.Setting{}}
+	b := budget.New(context.Background(), budget.Limits{Wall: time.Minute})
+	in := &pool.Instance{Root: rootfs.At(dir, b), Budget: b, ProcRoot: dir}
+	c := &settings{in: in, b: b, values: map[string][]observe.Setting{}}
 	c.ini("/app.ini")
 	c.fill()
 	at := func(v string, line int) observe.Setting {

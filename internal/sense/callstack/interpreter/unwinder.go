@@ -24,6 +24,7 @@ import (
 	"go.opentelemetry.io/ebpf-profiler/times"
 	"go.opentelemetry.io/ebpf-profiler/tracer"
 
+	"github.com/slowray/slowray/internal/sense/procmem"
 	"github.com/slowray/slowray/internal/sense/symbol"
 )
 
@@ -246,7 +247,8 @@ func (r *executableReporter) ReportExecutable(m *reporter.ExecutableMetadata) {
 	if met {
 		return
 	}
-	file := symbol.OpenMapped(int(m.Process.PID()), m.Mapping.Path, m.Mapping.Inode, m.Mapping.Vaddr, m.Mapping.Vaddr+m.Mapping.Length)
+	file, _ := procmem.OpenFile("/proc", int(m.Process.PID()), &procmem.Mapping{
+		Start: m.Mapping.Vaddr, End: m.Mapping.Vaddr + m.Mapping.Length, Inode: m.Mapping.Inode, Path: m.Mapping.Path})
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.binaries[m.MappingFile] = binary{path: string([]byte(m.Mapping.Path)), file: file}

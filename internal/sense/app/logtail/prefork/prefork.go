@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/slowray/slowray/internal/budget"
 	"github.com/slowray/slowray/internal/observe"
 	"github.com/slowray/slowray/internal/sense/app/logtail/rootfs"
 	"golang.org/x/sys/unix"
@@ -21,12 +22,27 @@ import (
 const maxTitle = 64 << 10
 
 func read(procRoot string, pid int, name string, max int64) ([]byte, error) {
-	f, err := os.Open(filepath.Join(procRoot, strconv.Itoa(pid), name))
+	return budget.Head(filepath.Join(procRoot, strconv.Itoa(pid), name), max)
+}
+
+// maxEnviron is how much of an environment is read. A process can make it appear to
+// be as large as its address space (PR_SET_MM_MAP).
+const maxEnviron = 1 << 20
+
+// Environ is the environment that a process was started with, from
+// /proc/PID/environ; nil where it cannot be read.
+func Environ(procRoot string, pid int) map[string]string {
+	b, err := read(procRoot, pid, "environ", maxEnviron)
 	if err != nil {
-		return nil, err
+		return nil
 	}
-	defer f.Close()
-	return io.ReadAll(io.LimitReader(f, max))
+	out := map[string]string{}
+	for v := range strings.SplitSeq(string(b), "\x00") {
+		if name, value, ok := strings.Cut(v, "="); ok && out[name] == "" {
+			out[name] = value
+		}
+	}
+	return out
 }
 
 // Args is the command line of a process, from /proc/PID/cmdline. A process
@@ -110,9 +126,10 @@ func OpenFiles(procRoot string, pid int) ([]File, error) {
 		if err != nil || !strings.HasPrefix(path, "/") || strings.HasPrefix(path, "/dev/") {
 			continue
 		}
-		var st unix.Stat_t
-		if unix.Stat(link, &st) == nil && st.Mode&unix.S_IFMT == unix.S_IFREG {
-			out = append(out, File{uint64(st.Dev), st.Ino, path})
+		// What is known of it suffices: a file system over the network may not answer.
+		var st unix.Statx_t
+		if unix.Statx(unix.AT_FDCWD, link, unix.AT_STATX_DONT_SYNC, unix.STATX_TYPE|unix.STATX_INO, &st) == nil && st.Mode&unix.S_IFMT == unix.S_IFREG {
+			out = append(out, File{unix.Mkdev(st.Dev_major, st.Dev_minor), st.Ino, path})
 		}
 	}
 	return out, nil
@@ -145,7 +162,7 @@ func Started(procRoot string, pid int) (time.Time, error) {
 }
 
 func bootTime(procRoot string) (int64, error) {
-	b, err := os.ReadFile(filepath.Join(procRoot, "stat"))
+	b, err := budget.Head(filepath.Join(procRoot, "stat"), 4<<20)
 	if err != nil {
 		return 0, err
 	}
@@ -157,31 +174,57 @@ func bootTime(procRoot string) (int64, error) {
 	return 0, errors.New("stat: no btime")
 }
 
-// Root is the root directory of a process. The text is "" when it is the same
-// as ours, else "/proc/PID/root". An error says that it cannot be entered; the
-// root returned is then ours, which is right for a process of no container.
-func Root(procRoot string, p observe.Process) (rootfs.Root, string, error) {
+// Root is the root directory of a process, to be read within b. The text is "" when it
+// is the same as ours, else "/proc/PID/root". An error says that it cannot be entered;
+// the root returned is then ours, which is right for a process of no container.
+func Root(procRoot string, p observe.Process, b *budget.Budget) (rootfs.Root, string, error) {
 	link := filepath.Join(procRoot, strconv.Itoa(p.PID), "root")
-	var theirs, ours unix.Stat_t
-	err := unix.Stat(link+"/", &theirs)
+	// A mount namespace of its own may show other files under the same root. Nothing is
+	// asked of the file system here, which may not answer.
+	target, err := os.Readlink(link)
+	if err == nil && target == "/" && sameMounts(procRoot, p.PID) {
+		return rootfs.At("/", b), "", nil
+	}
 	if err == nil {
-		err = unix.Stat("/", &ours)
+		var fd int
+		if fd, err = unix.Open(link, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0); err == nil {
+			unix.Close(fd)
+			return rootfs.At(link, b), link, nil
+		}
 	}
-	if err != nil {
-		return rootfs.At("/"), "", &fs.PathError{Op: "open", Path: link, Err: err}
+	return rootfs.At("/", b), "", &fs.PathError{Op: "open", Path: link, Err: cause(err)}
+}
+
+// cause is the kernel's answer without the path.
+func cause(err error) error {
+	var pe *fs.PathError
+	if errors.As(err, &pe) {
+		return pe.Err
 	}
-	same := theirs.Dev == ours.Dev && theirs.Ino == ours.Ino
-	// A mount namespace of its own may show other files under the same root.
-	if same && sameMounts(procRoot, p.PID) {
-		return rootfs.At("/"), "", nil
-	}
-	return rootfs.At(link), link, nil
+	return err
 }
 
 func sameMounts(procRoot string, pid int) bool {
 	theirs, err1 := os.Readlink(filepath.Join(procRoot, strconv.Itoa(pid), "ns", "mnt"))
 	ours, err2 := os.Readlink("/proc/self/ns/mnt")
 	return err1 == nil && err2 == nil && theirs == ours
+}
+
+// User is the real and the effective user id of a process, as the namespace of /proc
+// has them (Uid in proc_pid_status(5)).
+func User(procRoot string, pid int) (uid, effective uint32, ok bool) {
+	b, err := read(procRoot, pid, "status", 16<<10)
+	if err != nil {
+		return 0, 0, false
+	}
+	for line := range bytes.Lines(b) {
+		if f := strings.Fields(string(line)); len(f) > 2 && f[0] == "Uid:" {
+			r, err := strconv.ParseUint(f[1], 10, 32)
+			e, err2 := strconv.ParseUint(f[2], 10, 32)
+			return uint32(r), uint32(e), err == nil && err2 == nil
+		}
+	}
+	return 0, 0, false
 }
 
 // Numbers is what a process is called in each pid namespace that it is in, from

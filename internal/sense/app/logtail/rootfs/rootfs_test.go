@@ -1,15 +1,23 @@
 package rootfs
 
 import (
+	"context"
 	"errors"
 	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/slowray/slowray/internal/budget"
 )
+
+func enough() *budget.Budget {
+	return budget.New(context.Background(), budget.Limits{Wall: time.Minute})
+}
 
 func both(t *testing.T, run func(t *testing.T)) {
 	t.Run("openat2", run)
@@ -31,7 +39,7 @@ func TestOpenStaysInside(t *testing.T) {
 	os.Symlink("/etc", filepath.Join(root, "etc", "up"))
 	both(t, func(t *testing.T) {
 		for _, name := range []string{"/secret", "secret", "/../secret", "/etc/abs", "/etc/rel", "/etc/d/chain", "/etc/dir/chain", "/etc/up/up/rel", "//etc//./abs"} {
-			f, err := At(root).Open(name)
+			f, err := At(root, enough()).Open(name)
 			if err != nil {
 				t.Errorf("%s: %v", name, err)
 				continue
@@ -43,7 +51,7 @@ func TestOpenStaysInside(t *testing.T) {
 			}
 		}
 		for _, name := range []string{"/none", "/etc/d/none/x", "/" + outer + "/secret"} {
-			if _, err := At(root).Open(name); !errors.Is(err, fs.ErrNotExist) {
+			if _, err := At(root, enough()).Open(name); !errors.Is(err, fs.ErrNotExist) {
 				t.Errorf("%s: %v", name, err)
 			}
 		}
@@ -69,7 +77,7 @@ func TestGlob(t *testing.T) {
 			"/a/1.conf/*":     nil,
 			"/../../a/2.conf": {"/a/2.conf"},
 		} {
-			got, err := At(dir).Glob(pattern)
+			got, err := At(dir, enough()).Glob(pattern)
 			if err != nil {
 				t.Errorf("%s: %v", pattern, err)
 			}
@@ -78,7 +86,7 @@ func TestGlob(t *testing.T) {
 			}
 		}
 	})
-	if _, err := At(dir).Glob("/[a"); err == nil {
+	if _, err := At(dir, enough()).Glob("/[a"); err == nil {
 		t.Error("a broken pattern was taken")
 	}
 }
@@ -86,10 +94,10 @@ func TestGlob(t *testing.T) {
 func TestReadFileBound(t *testing.T) {
 	p := filepath.Join(t.TempDir(), "x")
 	os.WriteFile(p, make([]byte, 100), 0o644)
-	if _, _, err := At("").ReadFile(p, 99); err == nil {
+	if _, _, err := At("", enough()).ReadFile(p, 99); err == nil {
 		t.Error("100 bytes were read within 99")
 	}
-	if b, st, err := At("").ReadFile(p, 100); err != nil || len(b) != 100 || st.Size != 100 {
+	if b, st, err := At("", enough()).ReadFile(p, 100); err != nil || len(b) != 100 || st.Size != 100 {
 		t.Error(len(b), st.Size, err)
 	}
 }

@@ -1,0 +1,287 @@
+package elffile
+
+import (
+	"bytes"
+	"debug/elf"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"sort"
+	"strings"
+)
+
+// GoFunctions is the table of functions that every Go program has, stripped or
+// not (runtime.pclntab, of Go 1.2 and later; src/debug/gosym/pclntab.go). Its
+// index is kept, all else is read when it is asked for: the table of a large
+// program takes 100 MB.
+type GoFunctions struct {
+	file  *File
+	table *Section
+	order binary.ByteOrder
+
+	form    goForm
+	quantum int // of instructions, bytes
+	pointer int // size, bytes
+	text    uint64
+	count   int
+	field   int    // size of a number in the index
+	index   []byte // pairs of numbers: where a function begins, where its description lies; and where the last one ends
+	parts   goParts
+}
+
+// goForm is a form of the table, by the version of Go that had it first.
+type goForm int
+
+const (
+	go12 goForm = iota
+	go116
+	go118
+)
+
+// goParts is where in the section the parts of the table begin.
+type goParts struct{ names, units, files, values, data uint64 }
+
+// GoFunction is a function of a Go program.
+type GoFunction struct {
+	Name       string
+	Entry, End uint64 // addresses, as the file has them
+}
+
+// Forms by the first four bytes (internal/abi/symtab.go).
+var goForms = map[uint32]goForm{0xfffffffb: go12, 0xfffffffa: go116, 0xfffffff0: go118, 0xfffffff1: go118}
+
+// maxGoFunctions bounds the functions of a program, for the size of the index; the
+// largest programs have some 500,000.
+const maxGoFunctions = 2 << 20
+
+// GoFunctions finds the table; nil when the file has none.
+func (f *File) GoFunctions() (*GoFunctions, error) {
+	t := f.goTable()
+	text := f.Section(".text")
+	if t == nil || text == nil {
+		return nil, nil
+	}
+	g := &GoFunctions{file: f, table: t}
+	damaged := fmt.Errorf("%w: its table of Go functions", ErrDamaged)
+	head := make([]byte, 8+8*8)
+	if n, err := t.ReadAt(head, 0); n < len(head) && err != io.EOF || n < 16 {
+		return nil, damaged
+	}
+	g.order = binary.LittleEndian
+	form, known := goForms[g.order.Uint32(head)]
+	if !known {
+		g.order = binary.BigEndian
+		form, known = goForms[g.order.Uint32(head)]
+	}
+	g.form, g.quantum, g.pointer = form, int(head[6]), int(head[7])
+	if !known || head[4] != 0 || head[5] != 0 || g.quantum != 1 && g.quantum != 2 && g.quantum != 4 || g.pointer != 4 && g.pointer != 8 {
+		return nil, damaged
+	}
+	word := func(i int) uint64 { return g.number(head[8+i*g.pointer:], g.pointer) }
+	count, at := word(0), uint64(0)
+	g.field = g.pointer
+	switch g.form {
+	case go12:
+		at = uint64(8 + g.pointer)
+	case go116:
+		g.parts = goParts{word(2), word(3), word(4), word(5), word(6)}
+		at = g.parts.data
+	default:
+		g.parts = goParts{word(3), word(4), word(5), word(6), word(7)}
+		at, g.field = g.parts.data, 4
+		g.text = f.goText(text)
+	}
+	if count == 0 || count > maxGoFunctions {
+		return nil, damaged
+	}
+	g.count = int(count)
+	size := (2*g.count + 1) * g.field
+	if at > t.FileSize || uint64(size) > t.FileSize-at {
+		return nil, damaged
+	}
+	var err error
+	if g.index, err = f.bytes(int64(t.Offset+at), int64(size)); err != nil {
+		return nil, fmt.Errorf("table of Go functions: %w", err)
+	}
+	if g.form == go12 { // behind the index it says where the files are
+		b := g.read(at+uint64(size), 4)
+		if b == nil {
+			return nil, damaged
+		}
+		g.parts.files = uint64(g.order.Uint32(b))
+	}
+	return g, nil
+}
+
+// goTable is the section with the table: that of a program that can be loaded
+// anywhere has another name.
+func (f *File) goTable() *Section {
+	for i := range f.Sections {
+		if s := &f.Sections[i]; strings.HasSuffix(s.Name, ".gopclntab") && !s.Compressed() && s.Type != elf.SHT_NOBITS && int64(s.Offset) >= 0 {
+			return s
+		}
+	}
+	return nil
+}
+
+// goText is where the code begins that the table tells of. With code of C in it
+// that is not where the section begins.
+func (f *File) goText(text *Section) uint64 {
+	at := text.Addr
+	if t := f.Symbols(elf.SHT_SYMTAB); t != nil {
+		t.Each(func(s *Symbol) bool {
+			if s.Size != 0 || elf.ST_TYPE(s.Info) != elf.STT_FUNC || s.Value-text.Addr >= text.Size || t.Name(s) != "runtime.text" {
+				return true
+			}
+			at = s.Value
+			return false
+		})
+	}
+	return at
+}
+
+// number is one of four bytes or of eight.
+func (g *GoFunctions) number(b []byte, size int) uint64 {
+	if size == 4 {
+		return uint64(g.order.Uint32(b))
+	}
+	return g.order.Uint64(b)
+}
+
+// read reads from the table; nil where it is not all there.
+func (g *GoFunctions) read(at, size uint64) []byte {
+	if at > g.table.FileSize || size > g.table.FileSize-at {
+		return nil
+	}
+	b := make([]byte, size)
+	if n, _ := g.table.ReadAt(b, int64(at)); uint64(n) < size {
+		return nil
+	}
+	return b
+}
+
+// readText is text of the table that ends with a zero.
+func (g *GoFunctions) readText(at uint64) string {
+	for size := uint64(128); at < g.table.FileSize; size *= 4 {
+		size = min(size, MaxSymbolName)
+		b := g.read(at, min(size, g.table.FileSize-at))
+		if end := bytes.IndexByte(b, 0); end >= 0 {
+			return string(b[:end])
+		}
+		if b == nil || size == MaxSymbolName || uint64(len(b)) < size {
+			return string(b)
+		}
+	}
+	return ""
+}
+
+// entry is where a function begins; that of the one behind the last is where it ends.
+func (g *GoFunctions) entry(i int) uint64 {
+	return g.text + g.number(g.index[2*i*g.field:], g.field)
+}
+
+// description is what the table has of a function (runtime._func); nil where it
+// is not there.
+func (g *GoFunctions) description(i int) *goDescription {
+	first := g.pointer
+	if g.form == go118 {
+		first = 4
+	}
+	const fields = 8 // of four bytes, behind the first
+	b := g.read(g.parts.data+g.number(g.index[(2*i+1)*g.field:], g.field), uint64(first+4*fields))
+	if b == nil {
+		return nil
+	}
+	return &goDescription{b[first:], g.order}
+}
+
+type goDescription struct {
+	fields []byte
+	order  binary.ByteOrder
+}
+
+// Fields of runtime._func, counted from 1.
+const (
+	goName  = 1
+	goFiles = 5
+	goLines = 6
+	goUnit  = 8
+)
+
+func (d *goDescription) field(n int) uint32 { return d.order.Uint32(d.fields[4*(n-1):]) }
+
+// At is the function that holds an address; false when there is none.
+func (g *GoFunctions) At(addr uint64) (fn GoFunction, file string, line int, ok bool) {
+	if addr < g.entry(0) || addr >= g.entry(g.count) {
+		return fn, "", 0, false
+	}
+	i := sort.Search(g.count, func(i int) bool { return g.entry(i) > addr }) - 1
+	d := g.description(max(i, 0))
+	if i < 0 || d == nil {
+		return fn, "", 0, false
+	}
+	fn = GoFunction{Name: g.readText(g.parts.names + uint64(d.field(goName))), Entry: g.entry(i), End: g.entry(i + 1)}
+	if n, ok := g.first(d.field(goLines)); ok {
+		line = n
+	}
+	return fn, g.fileOf(d), line, fn.Name != ""
+}
+
+// fileOf is the file in which a function begins.
+func (g *GoFunctions) fileOf(d *goDescription) string {
+	n, ok := g.first(d.field(goFiles))
+	if !ok || n < 0 {
+		return ""
+	}
+	if g.form == go12 {
+		if b := g.read(g.parts.files+4*uint64(n), 4); n > 0 && b != nil {
+			return g.readText(uint64(g.order.Uint32(b)))
+		}
+		return ""
+	}
+	const none = ^uint32(0)
+	if b := g.read(g.parts.units+4*(uint64(d.field(goUnit))+uint64(n)), 4); b != nil && g.order.Uint32(b) != none {
+		return g.readText(g.parts.files + uint64(g.order.Uint32(b)))
+	}
+	return ""
+}
+
+// first is the value of a table of values at the beginning of a function: the
+// tables are steps from -1 on (runtime.pcvalue).
+func (g *GoFunctions) first(table uint32) (int, bool) {
+	at := g.parts.values + uint64(table)
+	if table == 0 || at >= g.table.FileSize {
+		return 0, false
+	}
+	step, n := binary.Uvarint(g.read(at, min(5, g.table.FileSize-at)))
+	if n <= 0 {
+		return 0, false
+	}
+	value := uint32(step >> 1)
+	if step&1 != 0 {
+		value = ^value
+	}
+	return int(int32(value) - 1), true
+}
+
+// Each visits all functions in order of address until visit returns false. Each
+// takes an item of the budget.
+func (g *GoFunctions) Each(visit func(GoFunction) bool) error {
+	for i := range g.count {
+		if err := g.file.budget.Node(); err != nil {
+			return err
+		}
+		d := g.description(i)
+		if d == nil {
+			continue
+		}
+		fn := GoFunction{Name: g.readText(g.parts.names + uint64(d.field(goName))), Entry: g.entry(i), End: g.entry(i + 1)}
+		if err := g.file.budget.Unpack(int64(len(fn.Name))); err != nil {
+			return err
+		}
+		if !visit(fn) {
+			return nil
+		}
+	}
+	return g.file.budget.Err()
+}
