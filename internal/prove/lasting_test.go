@@ -22,7 +22,7 @@ func TestLasting(t *testing.T) {
 		{cause.Change{Kind: "new", Text: "as it says"}, "as it says"},
 	}
 	for _, tt := range tests {
-		if got := Lasting([]cause.Change{tt.change}); len(got) != 1 || !strings.Contains(got[0], tt.want) {
+		if got := Lasting([]cause.Change{tt.change}); len(got) != 1 || !strings.Contains(got[0].String(), tt.want) {
 			t.Errorf("%+v: %q, want %q in it", tt.change, got, tt.want)
 		}
 	}
@@ -35,7 +35,7 @@ func TestEveryKind(t *testing.T) {
 		cause.ChangeQdisc, cause.ChangeMTU, cause.ChangeAffinity, cause.ChangeNice, cause.ChangeContinue, cause.ChangeFile,
 		cause.ChangeConfig, cause.ChangeSetting,
 	} {
-		if got := Lasting([]cause.Change{{Kind: kind, Text: "just the text"}}); got[0] == "just the text" || strings.Contains(got[0], "%!") {
+		if got := Lasting([]cause.Change{{Kind: kind, Text: "just the text"}}); got[0].String() == "# just the text" || strings.Contains(got[0].String(), "%!") {
 			t.Errorf("%s: %q", kind, got[0])
 		}
 	}

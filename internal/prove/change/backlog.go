@@ -11,6 +11,7 @@ import (
 
 	"github.com/slowray/slowray/internal/cause"
 	"github.com/slowray/slowray/internal/sense/host"
+	"github.com/slowray/slowray/internal/shell"
 )
 
 func init() {
@@ -218,7 +219,7 @@ func (s *backlogState) each(c *cause.Change, value func(l *oldBacklog, now uint3
 			}
 			return refused(unix.Listen(fd, int(n)), "CAP_SYS_PTRACE")
 		})
-		if errors.Is(err, errGone) {
+		if errors.Is(err, ErrGone) {
 			continue
 		}
 		if err != nil {
@@ -227,7 +228,7 @@ func (s *backlogState) each(c *cause.Change, value func(l *oldBacklog, now uint3
 		want[l.Inode] = n
 	}
 	if len(want) == 0 {
-		return errGone
+		return ErrGone
 	}
 	if limits, err = s.limits(); err != nil {
 		return err
@@ -260,7 +261,7 @@ func presentBacklog(c *cause.Change, s *backlogState) (hold, string, error) {
 	for i := range s.Sockets {
 		l := s.Sockets[i]
 		limit, ok := limits[l.Inode]
-		if !ok || errors.Is(l.do(func(int) error { return nil }), errGone) {
+		if !ok || errors.Is(l.do(func(int) error { return nil }), ErrGone) {
 			continue
 		}
 		t.add(limit == s.Want, limit == l.Old)
@@ -271,15 +272,15 @@ func presentBacklog(c *cause.Change, s *backlogState) (hold, string, error) {
 	return h, now.words(), err
 }
 
-func backlogCommands(c *cause.Change, s *backlogState) (do, undo []string) {
+func backlogCommands(c *cause.Change, s *backlogState) (do, undo []shell.Command) {
 	for _, l := range s.Sockets {
-		call := func(n uint32) string {
-			return fmt.Sprintf("pidfd_getfd(pid %d, fd %d); listen(fd, %d)", l.Owner.PID, l.FD, n)
+		call := func(n uint32) shell.Command {
+			return shell.Line("# pidfd_getfd(pid %s, fd %s), listen(fd, %s)", l.Owner.PID, l.FD, n)
 		}
 		do, undo = append(do, call(s.Want)), append(undo, call(l.Old))
 	}
 	if want, err := strconv.ParseUint(c.Value, 10, 31); err == nil && s.Want < uint32(want) && len(do) > 0 {
-		do[0] += fmt.Sprintf("  # not %d: net.core.somaxconn is %d", want, s.SoMaxConn)
+		do[0] = do[0].Note("not %s: net.core.somaxconn is %s", want, s.SoMaxConn)
 	}
 	return do, undo
 }

@@ -64,7 +64,7 @@ func TestBacklogUpToSomaxconn(t *testing.T) {
 	d, _ := For(c.Kind)
 	was, err := d.Prepare(c)
 	must(t, err)
-	if do, _ := d.Commands(c, was); !strings.Contains(do[0], "not 511: net.core.somaxconn is 64") {
+	if do, _ := d.Commands(c, was); !strings.Contains(do[0].String(), "not 511: net.core.somaxconn is 64") {
 		t.Errorf("the limit is not told: %q", do)
 	}
 	must(t, d.Apply(c, was))

@@ -10,6 +10,8 @@ import (
 
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
+
+	"github.com/slowray/slowray/internal/safefile"
 )
 
 // pinned is a BPF program that is kept by a file while nothing else may hold
@@ -54,8 +56,34 @@ func keepable(id uint32) (*pinned, error) {
 	if err != nil {
 		return nil, fmt.Errorf("program %d: %w", id, err)
 	}
-	return &pinned{ID: id, Tag: info.Tag, Path: filepath.Join(dir, fmt.Sprintf("slowray-kept-%d", id))}, nil
+	if own, err := safefile.OpenDir(filepath.Join(dir, keptDir)); err == nil {
+		own.Close()
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	return &pinned{ID: id, Tag: info.Tag, Path: filepath.Join(dir, keptDir, fmt.Sprintf("slowray-kept-%d", id))}, nil
 }
+
+// keptDir is a directory of slowray's own in the BPF file system, in which all may
+// write if it was not mounted otherwise.
+const keptDir = "slowray"
+
+// at calls f with a path to where the program is kept, in its directory, which is
+// held open.
+func (p *pinned) at(dir *safefile.Dir, err error, f func(path string) error) error {
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	open, err := dir.Open(".")
+	if err != nil {
+		return err
+	}
+	defer open.Close()
+	return f(fmt.Sprintf("/proc/self/fd/%d/%s", open.Fd(), filepath.Base(p.Path)))
+}
+
+func (p *pinned) dir() string { return filepath.Dir(p.Path) }
 
 func unwrapped(err error) error {
 	var code unix.Errno
@@ -71,27 +99,33 @@ func (p *pinned) pin() error {
 	}
 	prog, err := ebpf.NewProgramFromID(ebpf.ProgramID(p.ID))
 	if errors.Is(err, fs.ErrNotExist) {
-		return errGone
+		return ErrGone
 	}
 	if err != nil {
 		return fmt.Errorf("program %d: %w", p.ID, err)
 	}
 	defer prog.Close()
-	if err := prog.Pin(p.Path); err != nil {
+	dir, err := safefile.MakeDir(p.dir(), 0o700)
+	if err := p.at(dir, err, prog.Pin); err != nil {
 		return fmt.Errorf("program %d: keep it as %s: %w", p.ID, p.Path, err)
 	}
 	return nil
 }
 
 func (p *pinned) pinnedProgram() (*ebpf.Program, error) {
-	prog, err := ebpf.LoadPinnedProgram(p.Path, nil)
+	var prog *ebpf.Program
+	dir, err := safefile.OpenDir(p.dir())
+	err = p.at(dir, err, func(path string) (err error) {
+		prog, err = ebpf.LoadPinnedProgram(path, nil)
+		return err
+	})
 	if err != nil {
 		return nil, err
 	}
 	info, err := prog.Info()
 	if id, ok := info.ID(); err != nil || !ok || uint32(id) != p.ID {
 		prog.Close()
-		return nil, errGone
+		return nil, ErrGone
 	}
 	return prog, nil
 }
@@ -108,4 +142,10 @@ func (p *pinned) open() (*ebpf.Program, error) {
 	return prog, nil
 }
 
-func (p *pinned) unpin() { _ = os.Remove(p.Path) }
+func (p *pinned) unpin() {
+	if dir, err := safefile.OpenDir(p.dir()); err == nil {
+		_ = dir.Remove(filepath.Base(p.Path))
+		dir.Close()
+		_ = safefile.RemoveDir(p.dir()) // after the last one
+	}
+}

@@ -14,6 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/slowray/slowray/internal/cause"
+	"github.com/slowray/slowray/internal/safefile"
+	"github.com/slowray/slowray/internal/shell"
 )
 
 func init() {
@@ -82,24 +84,32 @@ func readCgroup(c *cause.Change) (cgroupState, string, error) {
 }
 
 func cgroupError(c *cause.Change, err error) error {
-	if err == nil || errors.Is(err, errGone) {
+	if err == nil || errors.Is(err, ErrGone) {
 		return err
 	}
 	return fmt.Errorf("%s of control group %s: %w", c.Name, c.Path, err)
 }
 
 // groupMount is where a hierarchy of control groups is mounted.
-type groupMount struct{ dir, root string }
+type groupMount struct {
+	dir, root string
+	unified   bool // version 2
+}
 
 func groupMounts() []groupMount {
 	b, _ := os.ReadFile("/proc/self/mountinfo")
+	return parseGroupMounts(string(b))
+}
+
+// parseGroupMounts reads a mountinfo file of proc_pid_mountinfo(5).
+func parseGroupMounts(text string) []groupMount {
 	var out []groupMount
-	for line := range strings.Lines(string(b)) {
+	for line := range strings.Lines(text) {
 		head, tail, _ := strings.Cut(line, " - ")
 		f, kind := strings.Fields(head), strings.Fields(tail)
 		if len(f) >= 5 && len(kind) > 0 && (kind[0] == "cgroup" || kind[0] == "cgroup2") {
 			unescape := strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`)
-			out = append(out, groupMount{unescape.Replace(f[4]), unescape.Replace(f[3])})
+			out = append(out, groupMount{unescape.Replace(f[4]), unescape.Replace(f[3]), kind[0] == "cgroup2"})
 		}
 	}
 	return out
@@ -143,37 +153,30 @@ func below(path, dir string) (string, bool) {
 	return rel, true
 }
 
-// open gives the group's directory: on a control group file system, and below
-// the mount by a path without links.
+// open gives the group's directory, on a control group file system.
 func (s *cgroupState) open() (int, error) {
-	root, err := unix.Open(s.Mount, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	dir, err := openGroup(s.Mount, s.Group)
 	if err != nil {
-		return -1, errGone
-	}
-	defer unix.Close(root)
-	var st unix.Statfs_t
-	if err := unix.Fstatfs(root, &st); err != nil {
 		return -1, err
 	}
-	if st.Type != unix.CGROUP2_SUPER_MAGIC && st.Type != unix.CGROUP_SUPER_MAGIC {
-		return -1, fmt.Errorf("%s is not a hierarchy of control groups", s.Mount)
+	var st unix.Stat_t
+	if err := unix.Fstat(dir, &st); err == nil && s.Inode != 0 && st.Ino != s.Inode {
+		unix.Close(dir)
+		return -1, ErrGone
 	}
-	dir, err := unix.Openat2(root, s.Group, &unix.OpenHow{
-		Flags:   unix.O_RDONLY | unix.O_DIRECTORY | unix.O_CLOEXEC,
-		Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_XDEV,
-	})
+	return dir, nil
+}
+
+func openGroup(mount, group string) (int, error) {
+	f, err := safefile.OpenKernel(mount, group, unix.O_RDONLY|unix.O_DIRECTORY, unix.CGROUP2_SUPER_MAGIC, unix.CGROUP_SUPER_MAGIC)
 	if errors.Is(err, unix.ENOENT) {
-		return -1, errGone
+		return -1, ErrGone
 	}
 	if err != nil {
 		return -1, refused(err, "root")
 	}
-	var ino unix.Stat_t
-	if err := unix.Fstat(dir, &ino); err == nil && s.Inode != 0 && ino.Ino != s.Inode {
-		unix.Close(dir)
-		return -1, errGone
-	}
-	return dir, nil
+	defer f.Close()
+	return unix.FcntlInt(f.Fd(), unix.F_DUPFD_CLOEXEC, 0)
 }
 
 func (s *cgroupState) openFile(dir, flags int) (*os.File, error) {
@@ -211,7 +214,7 @@ func (s *cgroupState) write(dir int, value string) error {
 	case errors.Is(err, unix.EBUSY):
 		return fmt.Errorf("more is in use than %s", value)
 	case errors.Is(err, unix.ENODEV):
-		return errGone
+		return ErrGone
 	}
 	return refused(err, "root")
 }
@@ -296,11 +299,11 @@ func (s *cgroupState) spares(dir int) error {
 	return nil
 }
 
-func cgroupCommands(c *cause.Change, s *cgroupState) (do, undo []string) {
+func cgroupCommands(c *cause.Change, s *cgroupState) (do, undo []shell.Command) {
 	path := filepath.Join(s.Mount, s.Group, s.File)
-	write := func(lines []string) (out []string) {
+	write := func(lines []string) (out []shell.Command) {
 		for _, l := range lines {
-			out = append(out, fmt.Sprintf("echo %s > %s", quoted(l), quoted(path)))
+			out = append(out, shell.Write(l, shell.Path(path)))
 		}
 		return out
 	}

@@ -43,7 +43,7 @@ type child struct {
 
 func needRoot(t *testing.T) {
 	t.Helper()
-	if os.Getuid() != 0 || !capable(unix.CAP_SYS_ADMIN) {
+	if os.Getuid() != 0 || !Capable(unix.CAP_SYS_ADMIN) {
 		t.Skip("SKIPPED: needs root")
 	}
 }

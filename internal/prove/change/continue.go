@@ -7,6 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/slowray/slowray/internal/cause"
+	"github.com/slowray/slowray/internal/shell"
 )
 
 func init() {
@@ -16,13 +17,13 @@ func init() {
 }
 
 type stoppedState struct {
-	Process process `json:"process"`
+	Process Process `json:"process"`
 }
 
 func readStopped(c *cause.Change) (stoppedState, string, error) {
 	var s stoppedState
 	var err error
-	if s.Process, err = processOf(c.PID); err != nil {
+	if s.Process, err = ProcessOf(c.PID); err != nil {
 		return s, "", err
 	}
 	stopped, err := s.stopped()
@@ -32,8 +33,7 @@ func readStopped(c *cause.Change) (stoppedState, string, error) {
 	if !stopped {
 		return s, "running", fmt.Errorf("process %d runs: %w", c.PID, ErrAlready)
 	}
-	// Signal 0 only asks whether one may be sent.
-	if err := s.signal(0); err != nil {
+	if err := s.Process.Signal(0); err != nil {
 		return s, "stopped", fmt.Errorf("process %d: %w", c.PID, err)
 	}
 	return s, "stopped", nil
@@ -42,7 +42,7 @@ func readStopped(c *cause.Change) (stoppedState, string, error) {
 // stopped says whether a signal stopped the process. One that a tracer has
 // stopped is its tracer's matter.
 func (s *stoppedState) stopped() (bool, error) {
-	if err := s.Process.check(); err != nil {
+	if err := s.Process.Check(); err != nil {
 		return false, err
 	}
 	_, state, err := startOf(fmt.Sprintf("/proc/%d", s.Process.PID))
@@ -52,20 +52,7 @@ func (s *stoppedState) stopped() (bool, error) {
 	return state == 'T', err
 }
 
-func (s *stoppedState) signal(sig unix.Signal) error {
-	fd, err := s.Process.open()
-	if err != nil {
-		return err
-	}
-	defer unix.Close(fd)
-	err = unix.PidfdSendSignal(fd, sig, nil, 0)
-	if errors.Is(err, unix.ESRCH) {
-		return errGone
-	}
-	return refused(err, "CAP_KILL")
-}
-
-func applyContinue(c *cause.Change, s *stoppedState) error { return s.signal(unix.SIGCONT) }
+func applyContinue(c *cause.Change, s *stoppedState) error { return s.Process.Signal(unix.SIGCONT) }
 
 func presentContinue(c *cause.Change, s *stoppedState) (hold, string, error) {
 	stopped, err := s.stopped()
@@ -81,9 +68,9 @@ func undoContinue(c *cause.Change, s *stoppedState) error {
 	if err != nil || stopped {
 		return err
 	}
-	return s.signal(unix.SIGSTOP)
+	return s.Process.Signal(unix.SIGSTOP)
 }
 
-func continueCommands(c *cause.Change, s *stoppedState) (do, undo []string) {
-	return []string{fmt.Sprintf("kill -CONT %d", c.PID)}, []string{fmt.Sprintf("kill -STOP %d", c.PID)}
+func continueCommands(c *cause.Change, s *stoppedState) (do, undo []shell.Command) {
+	return []shell.Command{shell.Line("kill -CONT %s", c.PID)}, []shell.Command{shell.Line("kill -STOP %s", c.PID)}
 }

@@ -30,7 +30,7 @@ func parseCPUs(list string) (unix.CPUSet, error) {
 		if err1 != nil || err2 != nil || err3 != nil || a < 0 || b < a || b >= maxCPU || n < 1 {
 			return set, fmt.Errorf("%q is not a list of CPUs", list)
 		}
-		for ; a <= b; a += n {
+		for n = min(n, maxCPU); a <= b; a += n {
 			set.Set(a)
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"fmt"
 
 	"github.com/slowray/slowray/internal/cause"
+	"github.com/slowray/slowray/internal/shell"
 )
 
 // State is what a change found before it was made: all that is needed to put it
@@ -45,7 +46,7 @@ type Doer interface {
 	// does no harm.
 	Undo(c *cause.Change, was State) error
 	// Commands is what a person would type to do and to undo the same.
-	Commands(c *cause.Change, was State) (do, undo []string)
+	Commands(c *cause.Change, was State) (do, undo []shell.Command)
 }
 
 var doers = map[cause.ChangeKind]Doer{}

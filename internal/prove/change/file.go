@@ -11,6 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/slowray/slowray/internal/cause"
+	"github.com/slowray/slowray/internal/safefile"
+	"github.com/slowray/slowray/internal/shell"
 )
 
 func init() {
@@ -52,7 +54,7 @@ func readFile(c *cause.Change) (fileState, string, error) {
 	}
 	var err error
 	if s.Old, err = s.get(); err != nil {
-		if errors.Is(err, errGone) {
+		if errors.Is(err, ErrGone) {
 			err = errors.New("this kernel has no such file")
 		}
 		return s, "", fmt.Errorf("%s: %w", c.Path, err)
@@ -74,27 +76,12 @@ func readFile(c *cause.Change) (fileState, string, error) {
 
 // open opens the file within sysfs: its links lead to other places of it, and
 // other file systems mounted there are not entered.
-func (s *fileState) open(flags uint64) (*os.File, error) {
-	root, err := unix.Open("/sys", unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return nil, refused(err, "root")
-	}
-	defer unix.Close(root)
-	var st unix.Statfs_t
-	if err := unix.Fstatfs(root, &st); err != nil || st.Type != unix.SYSFS_MAGIC {
-		return nil, errors.New("/sys is not sysfs")
-	}
-	fd, err := unix.Openat2(root, strings.TrimPrefix(s.Path, "/sys/"), &unix.OpenHow{
-		Flags:   flags | unix.O_CLOEXEC,
-		Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_XDEV | unix.RESOLVE_NO_MAGICLINKS,
-	})
+func (s *fileState) open(flags int) (*os.File, error) {
+	f, err := safefile.OpenKernel("/sys", strings.TrimPrefix(s.Path, "/sys/"), flags, unix.SYSFS_MAGIC)
 	if errors.Is(err, unix.ENOENT) {
-		return nil, errGone
+		return nil, ErrGone
 	}
-	if err != nil {
-		return nil, refused(err, "root, and a setting that can be written")
-	}
-	return os.NewFile(uintptr(fd), s.Path), nil
+	return f, refused(err, "root, and a setting that can be written")
 }
 
 func (s *fileState) get() (string, error) {
@@ -142,7 +129,7 @@ func selected(text string) string {
 }
 
 func fileError(c *cause.Change, err error) error {
-	if err == nil || errors.Is(err, errGone) {
+	if err == nil || errors.Is(err, ErrGone) {
 		return err
 	}
 	return fmt.Errorf("%s: %w", c.Path, err)
@@ -171,7 +158,7 @@ func undoFile(c *cause.Change, s *fileState) error {
 	return fileError(c, s.set(selected(s.Old)))
 }
 
-func fileCommands(c *cause.Change, s *fileState) (do, undo []string) {
-	write := func(v string) []string { return []string{fmt.Sprintf("echo %s > %s", quoted(v), quoted(s.Path))} }
+func fileCommands(c *cause.Change, s *fileState) (do, undo []shell.Command) {
+	write := func(v string) []shell.Command { return []shell.Command{shell.Write(v, shell.Path(s.Path))} }
 	return write(c.Value), write(selected(s.Old))
 }

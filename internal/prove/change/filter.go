@@ -7,6 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/slowray/slowray/internal/cause"
+	"github.com/slowray/slowray/internal/shell"
 )
 
 func init() {
@@ -33,7 +34,7 @@ func readFilter(c *cause.Change) (filterState, string, error) {
 	if s.Place, err = placeOf(c); err != nil {
 		return s, "", filterError(c, err)
 	}
-	if !capable(unix.CAP_NET_ADMIN) {
+	if !Capable(unix.CAP_NET_ADMIN) {
 		return s, "", filterError(c, refused(unix.EPERM, "CAP_NET_ADMIN"))
 	}
 	was := ""
@@ -58,7 +59,7 @@ func readFilter(c *cause.Change) (filterState, string, error) {
 }
 
 func filterError(c *cause.Change, err error) error {
-	if err == nil || errors.Is(err, errGone) {
+	if err == nil || errors.Is(err, ErrGone) {
 		return err
 	}
 	what := "filter"
@@ -103,31 +104,32 @@ func undoFilter(c *cause.Change, s *filterState) error {
 		}
 		return s.TC.restore(s.Program)
 	})
-	if (err == nil || errors.Is(err, errGone)) && s.Program != nil {
+	if (err == nil || errors.Is(err, ErrGone)) && s.Program != nil {
 		s.Program.unpin()
 	}
 	return filterError(c, err)
 }
 
-func filterCommands(c *cause.Change, s *filterState) (do, undo []string) {
+func filterCommands(c *cause.Change, s *filterState) (do, undo []shell.Command) {
 	prefix := s.Place.prefix()
 	if s.Program != nil {
-		do = append(do, fmt.Sprintf("bpftool prog pin id %d %s", s.Program.ID, quoted(s.Program.Path)))
+		do = append(do, shell.Line("mkdir -p -m 700 %s", shell.Path(s.Program.dir())))
+		do = append(do, shell.Line("bpftool prog pin id %s %s", s.Program.ID, shell.Path(s.Program.Path)))
 	}
 	switch {
 	case s.XDP != nil:
-		do = append(do, fmt.Sprintf("%sip link set dev %s xdp off", prefix, quoted(c.Interface)))
-		undo = append(undo, fmt.Sprintf("%sip link set dev %s %s pinned %s", prefix, quoted(c.Interface), s.XDP.word(), quoted(s.Program.Path)))
+		do = append(do, prefix.Then(shell.Line("ip link set dev %s xdp off", shell.Word(c.Interface))))
+		undo = append(undo, prefix.Then(shell.Line("ip link set dev %s %s pinned %s", shell.Word(c.Interface), s.XDP.word(), shell.Path(s.Program.Path))))
 	case s.TC != nil:
-		at := fmt.Sprintf("dev %s %s %s", quoted(c.Interface), s.TC.way(), s.TC.words())
-		do = append(do, prefix+"tc filter del "+at)
-		undo = append(undo, prefix+"tc filter add "+at)
+		at := shell.Line("dev %s %s", shell.Word(c.Interface), s.TC.way()).Then(s.TC.words())
+		do = append(do, prefix.Then(shell.Line("tc filter del")).Then(at))
+		undo = append(undo, prefix.Then(shell.Line("tc filter add")).Then(at))
 		if s.Program != nil {
-			undo[0] += " object-pinned " + quoted(s.Program.Path) + " direct-action"
+			undo[0] = undo[0].Then(shell.Line("object-pinned %s direct-action", shell.Path(s.Program.Path)))
 		}
 	}
 	if s.Program != nil {
-		undo = append(undo, "rm "+quoted(s.Program.Path))
+		undo = append(undo, shell.Line("rm %s", shell.Path(s.Program.Path)))
 	}
 	return do, undo
 }

@@ -82,6 +82,8 @@ func TestTCFilters(t *testing.T) {
 		have = append(have, []string{map[bool]string{true: "matchall", false: words[5]}[words[3] == "matchall"], words[0], words[2]})
 	}
 	d, _ := For(cause.ChangeFilter)
+	kept, err := bpffs() // the host's, where it has one mounted
+	must(t, err)
 	for _, f := range have {
 		c := p.change(cause.ChangeFilter)
 		c.Interface, c.Rule = "v0", &cause.Rule{Tool: "tc", Table: f[0], Chain: f[1], Index: atoi(t, f[2]), Text: "x"}
@@ -91,7 +93,7 @@ func TestTCFilters(t *testing.T) {
 			}
 			return nil
 		})
-		if left, _ := filepath.Glob(dir + "/slowray*"); len(left) != 0 {
+		if left, _ := filepath.Glob(kept + fmt.Sprintf("/slowray/slowray-kept-%d", id)); len(left) != 0 {
 			t.Errorf("%v is left", left)
 		}
 		if f[0] != "bpf" {
@@ -102,7 +104,7 @@ func TestTCFilters(t *testing.T) {
 		if _, err := ebpf.NewProgramFromID(id); err != nil {
 			t.Errorf("the program was lost: %v", err)
 		}
-		p.inside("tc", "filter", "add", "dev", "v0", "ingress", "pref", "7", "handle", "3", "bpf", "object-pinned", dir+fmt.Sprintf("/slowray-kept-%d", id), "direct-action", "skip_hw")
+		p.inside("tc", "filter", "add", "dev", "v0", "ingress", "pref", "7", "handle", "3", "bpf", "object-pinned", kept+fmt.Sprintf("/slowray/slowray-kept-%d", id), "direct-action", "skip_hw")
 		check(t, d, c, was, "changed by another", false, "another filter bpf")
 		if err := d.Undo(c, was); err == nil || !strings.Contains(err.Error(), "in its place") {
 			t.Errorf("undo over another's filter: %v", err)
@@ -147,6 +149,45 @@ func TestBPFWithoutPlaceToKeepIt(t *testing.T) {
 	c := p.change(cause.ChangeFilter)
 	c.Interface, c.Rule = "v0", &cause.Rule{Tool: "xdp", Text: "x"}
 	refuses(t, c, "would be lost")
+}
+
+// A BPF file system is mounted so that all may write to it: what another has put
+// there in slowray's place is not used.
+func TestBPFIsKeptInNobodysHands(t *testing.T) {
+	p := newVeth(t)
+	dir := mountBPF(t)
+	if kept, err := bpffs(); err != nil || kept != dir {
+		t.Skipf("SKIPPED: the host has a BPF file system of its own at %s, which is left alone (%v)", kept, err)
+	}
+	prog := program(t, ebpf.XDP, 1)
+	defer prog.Close()
+	p.do(func() error {
+		l, err := netlink.LinkByName("v0")
+		if err != nil {
+			return err
+		}
+		return netlink.LinkSetXdpFdWithFlags(l, prog.FD(), xdpGeneric)
+	})
+	c := p.change(cause.ChangeFilter)
+	c.Interface, c.Rule = "v0", &cause.Rule{Tool: "xdp", Text: "x"}
+	d, _ := For(cause.ChangeFilter)
+	was, err := d.Prepare(c)
+	must(t, err)
+	his := filepath.Join(dir, "slowray")
+	must(t, os.Mkdir(his, 0o755))
+	must(t, os.Chown(his, 65534, 65534))
+	if err := d.Apply(c, was); err == nil || !strings.Contains(err.Error(), "belongs to user 65534") {
+		t.Errorf("kept in another's directory: %v", err)
+	}
+	refuses(t, c, "belongs to user 65534")
+	if left, _ := filepath.Glob(his + "/*"); len(left) != 0 {
+		t.Errorf("%v is in his directory", left)
+	}
+	must(t, d.Undo(c, was))
+	must(t, os.Remove(his))
+	must(t, os.Symlink(t.TempDir(), his))
+	must(t, os.Lchown(his, 65534, 65534))
+	refuses(t, c, "belongs to user 65534")
 }
 
 func TestXDP(t *testing.T) {

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/slowray/slowray/internal/cause"
+	"github.com/slowray/slowray/internal/shell"
 )
 
 // ErrAlready is wrapped by the error of Prepare where things are already as
@@ -21,8 +22,8 @@ var ErrAlready = errors.New("it is so already")
 // changed before: an earlier change of the same set may do that.
 var ErrFirst = errors.New("raise that first")
 
-// errGone says that the subject of a change is not there any more.
-var errGone = errors.New("gone")
+// ErrGone says that the subject of a change is not there any more.
+var ErrGone = errors.New("gone")
 
 // hold is what is found of a change that was made.
 type hold int
@@ -39,10 +40,10 @@ type kind[S any] struct {
 	read  func(c *cause.Change) (S, string, error)
 	apply func(c *cause.Change, s *S) error
 	// present compares with what apply sets; the text is for people, and used
-	// only for foreign. errGone: the subject is gone.
+	// only for foreign. ErrGone: the subject is gone.
 	present  func(c *cause.Change, s *S) (hold, string, error)
 	undo     func(c *cause.Change, s *S) error
-	commands func(c *cause.Change, s *S) (do, undo []string)
+	commands func(c *cause.Change, s *S) (do, undo []shell.Command)
 	// whole says no to a state that lacks what the others rely on; nil: none can.
 	whole func(s *S) bool
 }
@@ -54,9 +55,9 @@ type envelope struct {
 	Own  json.RawMessage `json:"own"`
 }
 
-// bootID names this run of the kernel (proc_sys_kernel(5), random/boot_id);
+// BootID names this run of the kernel (proc_sys_kernel(5), random/boot_id);
 // empty where it cannot be read.
-var bootID = sync.OnceValue(func() string {
+var BootID = sync.OnceValue(func() string {
 	b, _ := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	return strings.TrimSpace(string(b))
 })
@@ -67,8 +68,8 @@ func (k kind[S]) open(was State) (*S, error) {
 	if err := json.Unmarshal(was.Data, &e); err != nil {
 		return s, fmt.Errorf("state before the change: %w", err)
 	}
-	if e.Boot != bootID() {
-		return s, errGone
+	if e.Boot != BootID() {
+		return s, ErrGone
 	}
 	if err := json.Unmarshal(e.Own, s); err != nil {
 		return s, fmt.Errorf("state before the change: %w", err)
@@ -89,7 +90,7 @@ func (k kind[S]) Prepare(c *cause.Change) (State, error) {
 	if err != nil {
 		return State{}, fmt.Errorf("state before the change: %w", err)
 	}
-	data, err := json.Marshal(envelope{bootID(), own})
+	data, err := json.Marshal(envelope{BootID(), own})
 	return State{Was: was, Data: data}, err
 }
 
@@ -99,7 +100,7 @@ func (k kind[S]) Apply(c *cause.Change, was State) error {
 	if err == nil {
 		err = k.apply(c, s)
 	}
-	if errors.Is(err, errGone) {
+	if errors.Is(err, ErrGone) {
 		return fmt.Errorf("what was to be changed has gone: %s", cmpText(c.Text, string(c.Kind)))
 	}
 	return err
@@ -108,7 +109,7 @@ func (k kind[S]) Apply(c *cause.Change, was State) error {
 // Holds is of Doer.
 func (k kind[S]) Holds(c *cause.Change, was State) (bool, bool, string, error) {
 	s, err := k.open(was)
-	if errors.Is(err, errGone) {
+	if errors.Is(err, ErrGone) {
 		return false, true, "", nil
 	}
 	if err != nil {
@@ -116,7 +117,7 @@ func (k kind[S]) Holds(c *cause.Change, was State) (bool, bool, string, error) {
 	}
 	h, now, err := k.present(c, s)
 	switch {
-	case errors.Is(err, errGone):
+	case errors.Is(err, ErrGone):
 		return false, true, "", nil
 	case err != nil:
 		return false, false, "", err
@@ -134,14 +135,14 @@ func (k kind[S]) Undo(c *cause.Change, was State) error {
 	if err == nil {
 		err = k.undo(c, s)
 	}
-	if errors.Is(err, errGone) {
+	if errors.Is(err, ErrGone) {
 		return nil
 	}
 	return err
 }
 
 // Commands is of Doer.
-func (k kind[S]) Commands(c *cause.Change, was State) (do, undo []string) {
+func (k kind[S]) Commands(c *cause.Change, was State) (do, undo []shell.Command) {
 	s, _ := k.open(was)
 	return k.commands(c, s)
 }
@@ -173,7 +174,7 @@ func (t *tally) add(ours, old bool) {
 func (t tally) hold() (hold, error) {
 	switch {
 	case t.ours+t.old+t.other == 0:
-		return before, errGone
+		return before, ErrGone
 	case t.ours > 0:
 		return holds, nil
 	case t.other > 0:
@@ -199,15 +200,4 @@ func refused(err error, needs string) error {
 		return path.Err
 	}
 	return err
-}
-
-// quoted is s as a word of sh(1).
-func quoted(s string) string {
-	plain := s != "" && strings.IndexFunc(s, func(r rune) bool {
-		return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("-_./:=,@%+", r))
-	}) < 0
-	if plain {
-		return s
-	}
-	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
 }

@@ -29,8 +29,8 @@ func TestEveryKindHasADoer(t *testing.T) {
 // What is empty, or comes from a journal that was damaged, gives one line and
 // never a panic.
 func TestBadInput(t *testing.T) {
-	empty, _ := json.Marshal(envelope{bootID(), json.RawMessage(`{}`)})
-	list, _ := json.Marshal(envelope{bootID(), json.RawMessage(`[]`)})
+	empty, _ := json.Marshal(envelope{BootID(), json.RawMessage(`{}`)})
+	list, _ := json.Marshal(envelope{BootID(), json.RawMessage(`[]`)})
 	for _, kind := range hot {
 		c := &cause.Change{Kind: kind}
 		d, err := For(kind)

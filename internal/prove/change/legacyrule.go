@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/slowray/slowray/internal/cause"
+	"github.com/slowray/slowray/internal/shell"
 )
 
 // legacyRule is a rule of the older iptables. Its tables can only be replaced
@@ -48,8 +49,16 @@ func runTool(name string, args ...string) (string, error) {
 // list gives the chain's rules and what each has counted.
 func (l *legacyRule) list() (rules, counts []string, err error) {
 	text, err := runTool(l.Tool+"-save", "-c", "-t", l.Table)
-	if err == nil && !strings.Contains(text, "\n:"+l.Chain+" ") {
-		return nil, nil, errGone
+	if err != nil {
+		return nil, nil, err
+	}
+	return l.parseSaved(text)
+}
+
+// parseSaved reads what iptables-save -c writes of a table.
+func (l *legacyRule) parseSaved(text string) (rules, counts []string, err error) {
+	if !strings.Contains(text, "\n:"+l.Chain+" ") {
+		return nil, nil, ErrGone
 	}
 	for line := range strings.Lines(text) {
 		count, rule, ok := strings.Cut(strings.TrimRight(line, "\n"), " ")
@@ -57,7 +66,7 @@ func (l *legacyRule) list() (rules, counts []string, err error) {
 			rules, counts = append(rules, rule), append(counts, strings.Trim(count, "[]"))
 		}
 	}
-	return rules, counts, err
+	return rules, counts, nil
 }
 
 func readLegacyRule(r *cause.Rule) (*legacyRule, error) {
@@ -66,7 +75,7 @@ func readLegacyRule(r *cause.Rule) (*legacyRule, error) {
 		l.Tool = "ip6tables-legacy"
 	}
 	rules, counts, err := l.list()
-	if errors.Is(err, errGone) {
+	if errors.Is(err, ErrGone) {
 		return nil, errors.New("there is no such chain")
 	}
 	if err != nil {
@@ -180,10 +189,13 @@ func (l *legacyRule) insertion(at int) ([]string, error) {
 	return append(append(args, words[2:]...), "-c", packets, octets), nil
 }
 
-func (l *legacyRule) commands() (do, undo string) {
-	do = fmt.Sprintf("%s -t %s -D %s %d", l.Tool, l.Table, l.Chain, l.Index)
-	_, spec, _ := strings.Cut(strings.TrimPrefix(l.Line, "-A "), " ")
-	return do, fmt.Sprintf("%s -t %s -I %s %d %s", l.Tool, l.Table, l.Chain, l.Index, spec)
+func (l *legacyRule) commands() (do, undo shell.Command) {
+	do = shell.Line("%s -t %s -D %s %s", l.Tool, shell.Word(l.Table), l.Chain, l.Index)
+	words, err := shellWords(l.Line)
+	if err != nil || len(words) < 2 {
+		return do, shell.Line("# the rule was %s", l.Line)
+	}
+	return do, shell.Line("%s -t %s -I %s %s", l.Tool, shell.Word(l.Table), l.Chain, l.Index).Then(shell.Args(words[2:]...))
 }
 
 // shellWords splits a line as iptables-save quotes it: words in double quotes,

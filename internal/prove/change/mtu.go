@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/slowray/slowray/internal/cause"
+	"github.com/slowray/slowray/internal/shell"
 )
 
 func init() {
@@ -47,7 +48,7 @@ func readMTU(c *cause.Change) (mtuState, string, error) {
 		if _, err := os.Stat("/proc/sys/net/ipv6/conf/" + c.Interface); err == nil && s.New < ipv6MTU && s.Old >= ipv6MTU {
 			return fmt.Errorf("below %d the kernel takes its IPv6 addresses away, and they could not be put back", ipv6MTU)
 		}
-		if !capable(unix.CAP_NET_ADMIN) {
+		if !Capable(unix.CAP_NET_ADMIN) {
 			return refused(unix.EPERM, "CAP_NET_ADMIN")
 		}
 		return nil
@@ -62,7 +63,7 @@ func readMTU(c *cause.Change) (mtuState, string, error) {
 }
 
 func mtuError(c *cause.Change, err error) error {
-	if err == nil || errors.Is(err, errGone) {
+	if err == nil || errors.Is(err, ErrGone) {
 		return err
 	}
 	return fmt.Errorf("MTU of %s: %w", c.Interface, err)
@@ -82,13 +83,13 @@ func (s *mtuState) set(mtu int) error {
 	})
 }
 
-// linkAt is the interface with an index, errGone when it was taken away. An
+// linkAt is the interface with an index, ErrGone when it was taken away. An
 // index is not given twice until all have been used up.
 func linkAt(index int) (netlink.Link, error) {
 	l, err := netlink.LinkByIndex(index)
 	var none netlink.LinkNotFoundError
 	if errors.As(err, &none) || errors.Is(err, unix.ENODEV) {
-		return nil, errGone
+		return nil, ErrGone
 	}
 	return l, err
 }
@@ -117,9 +118,9 @@ func presentMTU(c *cause.Change, s *mtuState) (hold, string, error) {
 	return foreign, fmt.Sprint(now), nil
 }
 
-func mtuCommands(c *cause.Change, s *mtuState) (do, undo []string) {
-	set := func(mtu int) []string {
-		return []string{fmt.Sprintf("%sip link set dev %s mtu %d", s.Place.prefix(), quoted(c.Interface), mtu)}
+func mtuCommands(c *cause.Change, s *mtuState) (do, undo []shell.Command) {
+	set := func(mtu int) []shell.Command {
+		return []shell.Command{s.Place.prefix().Then(shell.Line("ip link set dev %s mtu %s", shell.Word(c.Interface), mtu))}
 	}
 	return set(s.New), set(s.Old)
 }

@@ -63,7 +63,6 @@ func (s *netlinkSocket) send(b []byte) error {
 // each calls visit with every message that has come. It stops when visit says so.
 func (s *netlinkSocket) each(flags int, visit func(seq uint32, m message) (bool, error)) error {
 	buf := make([]byte, 256<<10)
-	ne := binary.NativeEndian
 	for {
 		n, _, err := unix.Recvfrom(s.fd, buf, flags)
 		if errors.Is(err, unix.EINTR) {
@@ -72,19 +71,27 @@ func (s *netlinkSocket) each(flags int, visit func(seq uint32, m message) (bool,
 		if err != nil {
 			return err
 		}
-		for b := buf[:n]; len(b) >= unix.NLMSG_HDRLEN; {
-			size := int(ne.Uint32(b))
-			if size < unix.NLMSG_HDRLEN || size > len(b) {
-				return errors.New("malformed netlink message")
-			}
-			m := message{ne.Uint16(b[4:]), ne.Uint16(b[6:]), b[unix.NLMSG_HDRLEN:size]}
-			more, err := visit(ne.Uint32(b[8:]), m)
-			if err != nil || !more {
-				return err
-			}
-			b = b[min((size+3)&^3, len(b)):]
+		if more, err := messages(buf[:n], visit); err != nil || !more {
+			return err
 		}
 	}
+}
+
+// messages calls visit with every message of a datagram, until it says no more.
+func messages(b []byte, visit func(seq uint32, m message) (bool, error)) (more bool, err error) {
+	ne := binary.NativeEndian
+	for len(b) >= unix.NLMSG_HDRLEN {
+		size := int(ne.Uint32(b))
+		if size < unix.NLMSG_HDRLEN || size > len(b) {
+			return false, errors.New("malformed netlink message")
+		}
+		m := message{ne.Uint16(b[4:]), ne.Uint16(b[6:]), b[unix.NLMSG_HDRLEN:size]}
+		if more, err := visit(ne.Uint32(b[8:]), m); err != nil || !more {
+			return false, err
+		}
+		b = b[min((size+3)&^3, len(b)):]
+	}
+	return true, nil
 }
 
 // failure is the error in a message of kind NLMSG_ERROR or NLMSG_DONE.
@@ -202,6 +209,17 @@ func attrs(b []byte) []attr {
 	return out
 }
 
+// nfgenHeader is the size of struct nfgenmsg, which nfnetlink's messages begin with.
+const nfgenHeader = 4
+
+// nfgen is the family of a message of nfnetlink, and its attributes.
+func nfgen(b []byte) (family byte, list []attr) {
+	if len(b) < nfgenHeader {
+		return unix.AF_UNSPEC, nil
+	}
+	return b[0], attrs(b[nfgenHeader:])
+}
+
 // find gives the value of the first attribute of a kind.
 func find(list []attr, kind uint16) []byte {
 	for _, a := range list {
@@ -212,7 +230,7 @@ func find(list []attr, kind uint16) []byte {
 	return nil
 }
 
-// put appends an attribute.
+// put appends an attribute, of at most 65,531 bytes.
 func put(b []byte, kind uint16, value []byte) []byte {
 	ne := binary.NativeEndian
 	b = ne.AppendUint16(b, uint16(4+len(value)))

@@ -54,14 +54,13 @@ func (c nftChain) identity(sock *netlinkSocket) ([2]uint64, error) {
 		return out, err
 	}
 	for _, b := range tables {
-		if a := attrs(b[4:]); b[0] == c.family && goString(find(a, unix.NFTA_TABLE_NAME)) == c.table {
+		if family, a := nfgen(b); family == c.family && goString(find(a, unix.NFTA_TABLE_NAME)) == c.table {
 			out[0] = fromBE64(find(a, nftaTableHandle))
 		}
 	}
 	chains, err := nftDump(sock, unix.NFT_MSG_GETCHAIN, c.header())
 	for _, b := range chains {
-		a := attrs(b[4:])
-		if b[0] == c.family && goString(find(a, unix.NFTA_CHAIN_TABLE)) == c.table && goString(find(a, unix.NFTA_CHAIN_NAME)) == c.name {
+		if family, a := nfgen(b); family == c.family && goString(find(a, unix.NFTA_CHAIN_TABLE)) == c.table && goString(find(a, unix.NFTA_CHAIN_NAME)) == c.name {
 			out[1] = fromBE64(find(a, unix.NFTA_CHAIN_HANDLE))
 		}
 	}
@@ -72,16 +71,21 @@ func (c nftChain) rules(sock *netlinkSocket) ([]nftRule, error) {
 	payload := put(c.header(), unix.NFTA_RULE_TABLE, cstring(c.table))
 	payload = put(payload, unix.NFTA_RULE_CHAIN, cstring(c.name))
 	list, err := nftDump(sock, unix.NFT_MSG_GETRULE, payload)
+	return c.parseRules(list), err
+}
+
+// parseRules reads the messages of a dump of rules.
+func (c nftChain) parseRules(list [][]byte) []nftRule {
 	var out []nftRule
 	for _, b := range list {
-		a := attrs(b[4:])
+		family, a := nfgen(b)
 		// Kernels before 4.12 give those of all chains.
-		if b[0] != c.family || goString(find(a, unix.NFTA_RULE_TABLE)) != c.table || goString(find(a, unix.NFTA_RULE_CHAIN)) != c.name {
+		if family != c.family || goString(find(a, unix.NFTA_RULE_TABLE)) != c.table || goString(find(a, unix.NFTA_RULE_CHAIN)) != c.name {
 			continue
 		}
 		out = append(out, nftRule{fromBE64(find(a, unix.NFTA_RULE_HANDLE)), find(a, unix.NFTA_RULE_EXPRESSIONS), find(a, unix.NFTA_RULE_USERDATA)})
 	}
-	return out, err
+	return out
 }
 
 // expression is one of a rule's: its name, and its attributes.
@@ -204,9 +208,9 @@ func (c nftChain) anonymous(sock *netlinkSocket, r *nftRule) ([]setMessage, erro
 	}
 	var out []setMessage
 	for _, b := range list {
-		a := attrs(b[4:])
+		family, a := nfgen(b)
 		name := goString(find(a, unix.NFTA_SET_NAME))
-		if b[0] != c.family || goString(find(a, unix.NFTA_SET_TABLE)) != c.table || !slices.Contains(names, name) ||
+		if family != c.family || goString(find(a, unix.NFTA_SET_TABLE)) != c.table || !slices.Contains(names, name) ||
 			fromBE32(find(a, unix.NFTA_SET_FLAGS))&unix.NFT_SET_ANONYMOUS == 0 {
 			continue
 		}
@@ -220,7 +224,8 @@ func (c nftChain) anonymous(sock *netlinkSocket, r *nftRule) ([]setMessage, erro
 		}
 		for _, e := range elements {
 			payload := append(request[:len(request):len(request)], put(nil, unix.NFTA_SET_ELEM_LIST_SET_ID, be32(id))...)
-			all := find(attrs(e[4:]), unix.NFTA_SET_ELEM_LIST_ELEMENTS)
+			_, list := nfgen(e)
+			all := find(list, unix.NFTA_SET_ELEM_LIST_ELEMENTS)
 			out = append(out, setMessage{Elements: true, Payload: put(payload, unix.NFTA_SET_ELEM_LIST_ELEMENTS|unix.NLA_F_NESTED, all)})
 		}
 	}

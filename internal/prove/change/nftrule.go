@@ -134,19 +134,19 @@ func (o *nftOld) remove() error {
 	defer sock.close()
 	err = sock.batch([]message{o.chain().remove(o.Rule.Handle)}, true)
 	if errors.Is(err, unix.ENOENT) {
-		return errGone
+		return ErrGone
 	}
 	return refused(err, "CAP_NET_ADMIN")
 }
 
-// current is the rules of the chain; errGone when it is not the same chain.
+// current is the rules of the chain; ErrGone when it is not the same chain.
 func (o *nftOld) current(sock *netlinkSocket) ([]nftRule, error) {
 	made, err := o.chain().identity(sock)
 	if err != nil {
 		return nil, err
 	}
 	if made != o.Made {
-		return nil, errGone
+		return nil, ErrGone
 	}
 	return o.chain().rules(sock)
 }

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/slowray/slowray/internal/cause"
+	"github.com/slowray/slowray/internal/shell"
 )
 
 func init() {
@@ -21,7 +22,7 @@ func init() {
 }
 
 type pipeState struct {
-	Owner process `json:"owner"`
+	Owner Process `json:"owner"`
 	FD    int     `json:"fd"`
 	Link  string  `json:"link"` // "pipe:[123]", or the path of one with a name
 	Dev   uint64  `json:"dev"`
@@ -37,7 +38,7 @@ func readPipe(c *cause.Change) (pipeState, string, error) {
 		return s, "", fmt.Errorf("%q is not a size of a pipe", c.Value)
 	}
 	s.New = pipeRound(size)
-	if s.Owner, err = processOf(c.PID); err != nil {
+	if s.Owner, err = ProcessOf(c.PID); err != nil {
 		return s, "", err
 	}
 	if s.Link, err = os.Readlink(fmt.Sprintf("/proc/%d/fd/%d", c.PID, c.FD)); err != nil {
@@ -56,7 +57,7 @@ func readPipe(c *cause.Change) (pipeState, string, error) {
 	if s.Old, err = unix.FcntlInt(uintptr(fd), unix.F_GETPIPE_SZ, 0); err != nil {
 		return s, "", pipeError(c, err)
 	}
-	if most := pipeMax(); s.New > most && !capable(unix.CAP_SYS_RESOURCE) {
+	if most := pipeMax(); s.New > most && !Capable(unix.CAP_SYS_RESOURCE) {
 		return s, "", pipeError(c, fmt.Errorf("fs.pipe-max-size allows no more than %d bytes without CAP_SYS_RESOURCE", most))
 	}
 	if s.New == s.Old {
@@ -85,7 +86,7 @@ func pipeMax() int {
 }
 
 func pipeError(c *cause.Change, err error) error {
-	if err == nil || errors.Is(err, errGone) {
+	if err == nil || errors.Is(err, ErrGone) {
 		return err
 	}
 	return fmt.Errorf("pipe at descriptor %d of process %d: %w", c.FD, c.PID, err)
@@ -100,12 +101,12 @@ func (s *pipeState) open() (int, error) {
 	}
 	if err == nil {
 		unix.Close(fd)
-	} else if !errors.Is(err, errGone) {
+	} else if !errors.Is(err, ErrGone) {
 		return -1, err
 	}
 	for _, pid := range allPIDs() {
 		for n := range linksOf(pid, func(l string) bool { return l == s.Link }) {
-			owner, err := processOf(pid)
+			owner, err := ProcessOf(pid)
 			if err != nil {
 				break
 			}
@@ -117,7 +118,7 @@ func (s *pipeState) open() (int, error) {
 			}
 		}
 	}
-	return -1, errGone
+	return -1, ErrGone
 }
 
 func (s *pipeState) is(fd int) bool {
@@ -171,9 +172,9 @@ func presentPipe(c *cause.Change, s *pipeState) (hold, string, error) {
 	return foreign, fmt.Sprint(now), nil
 }
 
-func pipeCommands(c *cause.Change, s *pipeState) (do, undo []string) {
-	call := func(n int) []string {
-		return []string{fmt.Sprintf("pidfd_getfd(pid %d, fd %d); fcntl(fd, F_SETPIPE_SZ, %d)", s.Owner.PID, s.FD, n)}
+func pipeCommands(c *cause.Change, s *pipeState) (do, undo []shell.Command) {
+	call := func(n int) []shell.Command {
+		return []shell.Command{shell.Line("# pidfd_getfd(pid %s, fd %s), fcntl(fd, F_SETPIPE_SZ, %s)", s.Owner.PID, s.FD, n)}
 	}
 	return call(s.New), call(s.Old)
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/slowray/slowray/internal/cause"
 	"github.com/slowray/slowray/internal/sense/host"
+	"github.com/slowray/slowray/internal/shell"
 )
 
 // place is the network namespace that a change is made in. Its inode is given
@@ -16,7 +17,7 @@ import (
 type place struct {
 	NetNS   uint64  `json:"netns,omitempty"` // inode; 0 is the host's
 	Cookie  uint64  `json:"cookie,omitempty"`
-	Process process `json:"process,omitzero"` // that it was entered through
+	Process Process `json:"process,omitzero"` // that it was entered through
 }
 
 // hostPID is in the host's network namespace, unless slowray runs in a
@@ -28,13 +29,13 @@ func placeOf(c *cause.Change) (place, error) {
 	if c.NetNS == 0 {
 		return place{}, nil
 	}
-	p, err := processOf(c.PID)
+	p, err := ProcessOf(c.PID)
 	if err != nil {
 		return place{}, fmt.Errorf("network namespace %d: %w", c.NetNS, err)
 	}
 	out := place{NetNS: c.NetNS, Process: p}
 	ns, err := openPlace(c.PID, c.NetNS)
-	if errors.Is(err, errGone) {
+	if errors.Is(err, ErrGone) {
 		return place{}, fmt.Errorf("process %d is not in network namespace %d: observe anew", c.PID, c.NetNS)
 	}
 	if err != nil {
@@ -59,14 +60,14 @@ func enterError(inode uint64, err error) error {
 func openPlace(pid int, inode uint64) (*host.NetNS, error) {
 	ns, err := host.Default().OpenNetNS(pid)
 	if errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.ESRCH) {
-		return nil, errGone
+		return nil, ErrGone
 	}
 	if err != nil {
 		return nil, enterError(inode, err)
 	}
 	if inode != 0 && ns.Inode() != inode {
 		ns.Close()
-		return nil, errGone
+		return nil, ErrGone
 	}
 	return ns, nil
 }
@@ -81,19 +82,19 @@ func (p place) open() (*host.NetNS, error) {
 		}
 		return ns, err
 	}
-	if p.Process.check() == nil {
+	if p.Process.Check() == nil {
 		ns, err := openPlace(p.Process.PID, p.NetNS)
 		if err == nil && p.same(ns) {
 			return ns, nil
 		}
 		if err == nil {
 			ns.Close()
-		} else if !errors.Is(err, errGone) {
+		} else if !errors.Is(err, ErrGone) {
 			return nil, err
 		}
 	}
 	if p.Cookie == 0 {
-		return nil, errGone
+		return nil, ErrGone
 	}
 	for _, pid := range allPIDs() {
 		ns, err := openPlace(pid, p.NetNS)
@@ -104,9 +105,9 @@ func (p place) open() (*host.NetNS, error) {
 			return ns, nil
 		}
 		ns.Close()
-		return nil, errGone // the inode belongs to another one now
+		return nil, ErrGone // the inode belongs to another one now
 	}
-	return nil, errGone
+	return nil, ErrGone
 }
 
 // same compares the cookies, where the kernel has them.
@@ -156,9 +157,9 @@ func netnsCookie() (uint64, error) {
 }
 
 // prefix is what a person types before a command to run it in the namespace.
-func (p place) prefix() string {
+func (p place) prefix() shell.Command {
 	if p.NetNS == 0 {
-		return ""
+		return shell.Command{}
 	}
-	return fmt.Sprintf("nsenter -t %d -n ", p.Process.PID)
+	return shell.Line("nsenter -t %s -n", p.Process.PID)
 }

@@ -15,36 +15,41 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// process tells a process from one that has got its number later.
-type process struct {
+// Process tells a process from one that has got its number later.
+type Process struct {
 	PID   int    `json:"pid"`
 	Start uint64 `json:"start"` // clock ticks after the kernel's start (proc_pid_stat(5), field 22)
 }
 
-// processOf is the process that has the number now.
-func processOf(pid int) (process, error) {
+// ProcessOf is the process that has the number now.
+func ProcessOf(pid int) (Process, error) {
 	if pid <= 0 {
-		return process{}, errors.New("no process is named")
+		return Process{}, errors.New("no process is named")
 	}
 	start, _, err := startOf(fmt.Sprintf("/proc/%d", pid))
 	if err != nil {
-		if errors.Is(err, errGone) {
-			return process{}, fmt.Errorf("process %d is gone", pid)
+		if errors.Is(err, ErrGone) {
+			return Process{}, fmt.Errorf("process %d is gone", pid)
 		}
-		return process{}, fmt.Errorf("process %d: %w", pid, err)
+		return Process{}, fmt.Errorf("process %d: %w", pid, err)
 	}
-	return process{pid, start}, nil
+	return Process{pid, start}, nil
 }
 
 // startOf reads the start time and the state letter of a process or a thread.
 func startOf(dir string) (start uint64, state byte, err error) {
 	b, err := os.ReadFile(dir + "/stat")
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ESRCH) {
-		return 0, 0, errGone
+		return 0, 0, ErrGone
 	}
 	if err != nil {
 		return 0, 0, err
 	}
+	return parseStat(b)
+}
+
+// parseStat reads a stat file of proc_pid_stat(5).
+func parseStat(b []byte) (start uint64, state byte, err error) {
 	// The name is in parentheses and may hold any character.
 	fields := bytes.Fields(b[bytes.LastIndexByte(b, ')')+1:])
 	if len(fields) < 20 {
@@ -54,34 +59,49 @@ func startOf(dir string) (start uint64, state byte, err error) {
 	return start, fields[0][0], err
 }
 
-// check says errGone when the process has ended, also when another has its
+// Check says ErrGone when the process has ended, also when another has its
 // number or only its entry waits to be collected.
-func (p process) check() error {
+func (p Process) Check() error {
 	start, state, err := startOf(fmt.Sprintf("/proc/%d", p.PID))
 	if err != nil {
 		return err
 	}
 	if start != p.Start || state == 'Z' || state == 'X' {
-		return errGone
+		return ErrGone
 	}
 	return nil
 }
 
 // open gives a descriptor that stands for the process, whatever becomes of its
 // number (pidfd_open(2), Linux 5.3).
-func (p process) open() (int, error) {
+func (p Process) open() (int, error) {
 	fd, err := unix.PidfdOpen(p.PID, 0)
 	if errors.Is(err, unix.ESRCH) {
-		return -1, errGone
+		return -1, ErrGone
 	}
 	if err != nil {
 		return -1, fmt.Errorf("process %d: %w", p.PID, refused(err, "CAP_SYS_PTRACE"))
 	}
-	if err := p.check(); err != nil {
+	if err := p.Check(); err != nil {
 		unix.Close(fd)
 		return -1, err
 	}
 	return fd, nil
+}
+
+// Signal sends a signal to the process, and to no other that has its number by
+// now. Signal 0 only asks whether one may be sent.
+func (p Process) Signal(sig unix.Signal) error {
+	fd, err := p.open()
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	err = unix.PidfdSendSignal(fd, sig, nil, 0)
+	if errors.Is(err, unix.ESRCH) {
+		return ErrGone
+	}
+	return refused(err, "CAP_KILL")
 }
 
 // thread is one thread of a process.
@@ -91,13 +111,13 @@ type thread struct {
 }
 
 // threads lists those of the process as they are now.
-func (p process) threads() ([]thread, error) {
-	if err := p.check(); err != nil {
+func (p Process) threads() ([]thread, error) {
+	if err := p.Check(); err != nil {
 		return nil, err
 	}
 	entries, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", p.PID))
 	if err != nil {
-		return nil, errGone
+		return nil, ErrGone
 	}
 	var out []thread
 	for _, e := range entries {
@@ -112,9 +132,9 @@ func (p process) threads() ([]thread, error) {
 		out = append(out, thread{tid, start})
 	}
 	if len(out) == 0 {
-		return nil, errGone
+		return nil, ErrGone
 	}
-	return out, p.check()
+	return out, p.Check()
 }
 
 // allPIDs is the processes that there are.
@@ -158,16 +178,21 @@ func relatives(pid int) []int {
 }
 
 func descendants(parents map[int]int, of []int) []int {
+	children, seen := map[int][]int{}, map[int]bool{}
+	for p, parent := range parents {
+		children[parent] = append(children[parent], p)
+	}
+	for _, p := range of {
+		seen[p] = true
+	}
 	var out []int
-	for todo := of; len(todo) > 0; {
-		var next []int
-		for p, parent := range parents {
-			if slices.Contains(todo, parent) && !slices.Contains(out, p) && !slices.Contains(of, p) {
-				next = append(next, p)
+	for todo := slices.Clone(of); len(todo) > 0; todo = todo[1:] {
+		for _, p := range children[todo[0]] {
+			if !seen[p] {
+				seen[p] = true
+				out, todo = append(out, p), append(todo, p)
 			}
 		}
-		out = append(out, next...)
-		todo = next
 	}
 	return out
 }
@@ -202,7 +227,7 @@ func inodeIn(link, kind string) uint64 {
 
 // borrow makes a copy of a descriptor of another process (pidfd_getfd(2), Linux
 // 5.6): the same open file, so what is set through it is set for its owner.
-func borrow(p process, fd int) (int, error) {
+func borrow(p Process, fd int) (int, error) {
 	pidfd, err := p.open()
 	if err != nil {
 		return -1, err
@@ -211,15 +236,15 @@ func borrow(p process, fd int) (int, error) {
 	own, err := unix.PidfdGetfd(pidfd, fd, 0)
 	switch {
 	case errors.Is(err, unix.EBADF), errors.Is(err, unix.ESRCH):
-		return -1, errGone
+		return -1, ErrGone
 	case err != nil:
 		return -1, fmt.Errorf("descriptor %d of process %d: %w", fd, p.PID, refused(err, "CAP_SYS_PTRACE, and Linux 5.6"))
 	}
 	return own, nil
 }
 
-// capable says whether this process has a capability (CAP_* of x/sys/unix).
-func capable(capability int) bool {
+// Capable says whether this process has a capability (CAP_* of x/sys/unix).
+func Capable(capability int) bool {
 	b, _ := os.ReadFile("/proc/thread-self/status")
 	_, rest, _ := strings.Cut(string(b), "\nCapEff:")
 	line, _, _ := strings.Cut(rest, "\n")

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/slowray/slowray/internal/cause"
+	"github.com/slowray/slowray/internal/shell"
 )
 
 func init() {
@@ -58,7 +59,7 @@ func (s *qdiscState) was() string {
 }
 
 func qdiscError(c *cause.Change, err error) error {
-	if err == nil || errors.Is(err, errGone) {
+	if err == nil || errors.Is(err, ErrGone) {
 		return err
 	}
 	return fmt.Errorf("queueing discipline at %s of %s: %w", c.Name, c.Interface, err)
@@ -87,7 +88,7 @@ func (s *qdiscState) look(c *cause.Change) error {
 	if err != nil {
 		return errors.New("there is no such interface")
 	}
-	if !capable(unix.CAP_NET_ADMIN) {
+	if !Capable(unix.CAP_NET_ADMIN) {
 		return refused(unix.EPERM, "CAP_NET_ADMIN")
 	}
 	s.Index = uint32(link.Attrs().Index)
@@ -285,15 +286,20 @@ func undoQdisc(c *cause.Change, s *qdiscState) error {
 	}))
 }
 
-func qdiscCommands(c *cause.Change, s *qdiscState) (do, undo []string) {
+func qdiscCommands(c *cause.Change, s *qdiscState) (do, undo []shell.Command) {
 	prefix := s.Place.prefix()
-	drop := fmt.Sprintf("%stc qdisc del dev %s %s", prefix, quoted(c.Interface), c.Name)
-	do = []string{drop}
+	at := strings.Fields(c.Name)
+	tc := func(words ...string) []shell.Command {
+		return []shell.Command{prefix.Then(shell.Args(append([]string{"tc"}, words...)...))}
+	}
+	drop := tc(append([]string{"qdisc", "del", "dev", c.Interface}, at...)...)
+	do = drop
 	if len(s.Words) > 0 {
-		do = []string{prefix + "tc " + strings.Join(s.words(quoted(c.Interface), c.Name), " ")}
+		do = tc(s.words(c.Interface, at...)...)
 	}
 	if s.Old == nil {
-		return do, []string{drop}
+		return do, drop
 	}
-	return do, []string{fmt.Sprintf("%stc qdisc replace dev %s %s handle %s %s", prefix, quoted(c.Interface), c.Name, tcHandle(s.Old.Handle), cmpText(c.Was, s.Old.Kind))}
+	old := qdiscState{Handle: s.Old.Handle, Words: strings.Fields(cmpText(c.Was, s.Old.Kind))}
+	return do, tc(old.words(c.Interface, at...)...)
 }

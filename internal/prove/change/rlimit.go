@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/slowray/slowray/internal/cause"
+	"github.com/slowray/slowray/internal/shell"
 )
 
 func init() {
@@ -20,7 +21,7 @@ func init() {
 }
 
 type rlimitState struct {
-	Process  process `json:"process"`
+	Process  Process `json:"process"`
 	Resource int     `json:"resource"`
 	Old      limits  `json:"old"`
 	New      limits  `json:"new"`
@@ -51,7 +52,7 @@ func readRlimit(c *cause.Change) (rlimitState, string, error) {
 	if err != nil {
 		return s, "", err
 	}
-	if s.Process, err = processOf(c.PID); err != nil {
+	if s.Process, err = ProcessOf(c.PID); err != nil {
 		return s, "", err
 	}
 	if s.Old, err = s.get(); err != nil {
@@ -62,7 +63,7 @@ func readRlimit(c *cause.Change) (rlimitState, string, error) {
 	if s.New == s.Old {
 		return s, was, fmt.Errorf("limit %s of process %d is %s: %w", c.Name, c.PID, was, ErrAlready)
 	}
-	if s.New.Hard > s.Old.Hard && !capable(unix.CAP_SYS_RESOURCE) {
+	if s.New.Hard > s.Old.Hard && !Capable(unix.CAP_SYS_RESOURCE) {
 		return s, was, rlimitError(c, fmt.Errorf("the hard limit is %s, and raising it needs CAP_SYS_RESOURCE", limitText(s.Old.Hard)))
 	}
 	if s.Resource == unix.RLIMIT_NOFILE {
@@ -97,7 +98,7 @@ func (l limits) String() string {
 }
 
 func rlimitError(c *cause.Change, err error) error {
-	if err == nil || errors.Is(err, errGone) {
+	if err == nil || errors.Is(err, ErrGone) {
 		return err
 	}
 	return fmt.Errorf("limit %s of process %d: %w", c.Name, c.PID, err)
@@ -108,18 +109,18 @@ func (s *rlimitState) get() (limits, error) { return s.prlimit(nil) }
 // prlimit sets and gets the limits (prlimit64(2)). The process is looked at
 // before and after, so that values of another are never taken for its own.
 func (s *rlimitState) prlimit(set *unix.Rlimit) (limits, error) {
-	if err := s.Process.check(); err != nil {
+	if err := s.Process.Check(); err != nil {
 		return limits{}, err
 	}
 	var old unix.Rlimit
 	err := unix.Prlimit(s.Process.PID, s.Resource, set, &old)
 	if errors.Is(err, unix.ESRCH) {
-		return limits{}, errGone
+		return limits{}, ErrGone
 	}
 	if err != nil {
 		return limits{}, refused(err, "CAP_SYS_RESOURCE")
 	}
-	return limits{old.Cur, old.Max}, s.Process.check()
+	return limits{old.Cur, old.Max}, s.Process.Check()
 }
 
 func applyRlimit(c *cause.Change, s *rlimitState) error {
@@ -145,9 +146,9 @@ func undoRlimit(c *cause.Change, s *rlimitState) error {
 	return rlimitError(c, err)
 }
 
-func rlimitCommands(c *cause.Change, s *rlimitState) (do, undo []string) {
-	set := func(l limits) []string {
-		return []string{fmt.Sprintf("prlimit --pid %d --%s=%s:%s", s.Process.PID, c.Name, limitText(l.Soft), limitText(l.Hard))}
+func rlimitCommands(c *cause.Change, s *rlimitState) (do, undo []shell.Command) {
+	set := func(l limits) []shell.Command {
+		return []shell.Command{shell.Line("prlimit --pid %s --%s=%s:%s", s.Process.PID, c.Name, limitText(l.Soft), limitText(l.Hard))}
 	}
 	return set(s.New), set(s.Old)
 }

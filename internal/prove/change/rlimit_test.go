@@ -24,7 +24,7 @@ func TestRlimit(t *testing.T) {
 	} {
 		change := p.change(cause.ChangeRlimit)
 		change.Name, change.Value = c.name, c.value
-		if c.value == "4096" && !capable(unix.CAP_SYS_RESOURCE) {
+		if c.value == "4096" && !Capable(unix.CAP_SYS_RESOURCE) {
 			refuses(t, change, "needs CAP_SYS_RESOURCE")
 			continue
 		}
@@ -37,7 +37,7 @@ func TestRlimit(t *testing.T) {
 	}
 	c := p.change(cause.ChangeRlimit)
 	c.Name, c.Value = "nofile", "2000000000"
-	if capable(unix.CAP_SYS_RESOURCE) {
+	if Capable(unix.CAP_SYS_RESOURCE) {
 		refuses(t, c, "fs.nr_open")
 	}
 	c.Name = "files"

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/slowray/slowray/internal/cause"
+	"github.com/slowray/slowray/internal/shell"
 )
 
 func init() {
@@ -53,7 +54,7 @@ func readRule(c *cause.Change) (ruleState, string, error) {
 }
 
 func ruleError(c *cause.Change, err error) error {
-	if err == nil || errors.Is(err, errGone) || c.Rule == nil {
+	if err == nil || errors.Is(err, ErrGone) || c.Rule == nil {
 		return err
 	}
 	return fmt.Errorf("firewall rule in %s: %w", chainText(c.Rule.Family, c.Rule.Table, c.Rule.Chain), err)
@@ -96,20 +97,20 @@ func undoRule(c *cause.Change, s *ruleState) error {
 	}))
 }
 
-func ruleCommands(c *cause.Change, s *ruleState) (do, undo []string) {
+func ruleCommands(c *cause.Change, s *ruleState) (do, undo []shell.Command) {
 	prefix := s.Place.prefix()
 	switch {
 	case s.Legacy != nil:
 		d, u := s.Legacy.commands()
-		return []string{prefix + d}, []string{prefix + u}
+		return []shell.Command{prefix.Then(d)}, []shell.Command{prefix.Then(u)}
 	case s.NFT != nil && c.Rule != nil:
-		chain := chainText(c.Rule.Family, s.NFT.Table, s.NFT.Chain)
-		do = []string{fmt.Sprintf("%snft delete rule %s handle %d", prefix, chain, s.NFT.Rule.Handle)}
+		chain := shell.Line("%s %s %s", shell.NFT(cmpText(c.Rule.Family, "ip")), shell.NFT(s.NFT.Table), shell.NFT(s.NFT.Chain))
+		do = []shell.Command{prefix.Then(shell.Line("nft delete rule")).Then(chain).Then(shell.Line("handle %s", s.NFT.Rule.Handle))}
 		switch {
 		case len(s.NFT.Before) > 0:
-			undo = []string{fmt.Sprintf("%snft add rule %s position %d %s", prefix, chain, s.NFT.Before[0].Handle, c.Rule.Text)}
+			undo = []shell.Command{prefix.Then(shell.Line("nft add rule")).Then(chain).Then(shell.Line("position %s %s", s.NFT.Before[0].Handle, shell.NFTRule(c.Rule.Text)))}
 		default:
-			undo = []string{fmt.Sprintf("%snft insert rule %s %s", prefix, chain, c.Rule.Text)}
+			undo = []shell.Command{prefix.Then(shell.Line("nft insert rule")).Then(chain).Then(shell.Line("%s", shell.NFTRule(c.Rule.Text)))}
 		}
 	}
 	return do, undo

@@ -11,7 +11,7 @@ import (
 // socket is one socket of other processes: how to find it again, and how to
 // know that it is the same.
 type socket struct {
-	Owner  process `json:"owner"` // one that had it
+	Owner  Process `json:"owner"` // one that had it
 	FD     int     `json:"fd"`    // its descriptor there
 	Inode  uint64  `json:"inode"`
 	Cookie uint64  `json:"cookie,omitempty"` // never given twice (SO_COOKIE, Linux 4.6 for all sockets)
@@ -30,7 +30,7 @@ func holdersOf(inodes map[uint64]bool, first []int) map[uint64]socket {
 			continue
 		}
 		seen[pid] = true
-		var owner process
+		var owner Process
 		for fd, link := range linksOf(pid, func(l string) bool { return strings.HasPrefix(l, "socket:[") }) {
 			inode := inodeIn(link, "socket")
 			if _, found := out[inode]; found || !inodes[inode] {
@@ -38,7 +38,7 @@ func holdersOf(inodes map[uint64]bool, first []int) map[uint64]socket {
 			}
 			if owner.PID == 0 {
 				var err error
-				if owner, err = processOf(pid); err != nil {
+				if owner, err = ProcessOf(pid); err != nil {
 					break
 				}
 			}
@@ -59,7 +59,7 @@ func (s *socket) identify() error {
 	return nil
 }
 
-// borrow gives a descriptor of the very socket, errGone when nobody has it any
+// borrow gives a descriptor of the very socket, ErrGone when nobody has it any
 // more.
 func (s *socket) borrow() (int, error) {
 	fd, err := borrow(s.Owner, s.FD)
@@ -68,20 +68,20 @@ func (s *socket) borrow() (int, error) {
 	}
 	if err == nil {
 		unix.Close(fd)
-	} else if !errors.Is(err, errGone) {
+	} else if !errors.Is(err, ErrGone) {
 		return -1, err
 	}
 	// The owner closed it or ended; another worker may still have it.
 	other, ok := holdersOf(map[uint64]bool{s.Inode: true}, nil)[s.Inode]
 	if !ok {
-		return -1, errGone
+		return -1, ErrGone
 	}
 	if fd, err = borrow(other.Owner, other.FD); err != nil {
 		return -1, err
 	}
 	if !s.is(fd) {
 		unix.Close(fd)
-		return -1, errGone
+		return -1, ErrGone
 	}
 	return fd, nil
 }

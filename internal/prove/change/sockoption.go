@@ -12,6 +12,7 @@ import (
 
 	"github.com/slowray/slowray/internal/cause"
 	"github.com/slowray/slowray/internal/sense/host"
+	"github.com/slowray/slowray/internal/shell"
 )
 
 func init() {
@@ -85,7 +86,7 @@ func readOption(c *cause.Change) (optionState, string, error) {
 	if len(s.Sockets) == 0 {
 		return s, "", fmt.Errorf("%s: process %d has no such sockets", c.Name, c.PID)
 	}
-	if isBuffer && !capable(unix.CAP_NET_ADMIN) {
+	if isBuffer && !Capable(unix.CAP_NET_ADMIN) {
 		return s, "", fmt.Errorf("%s: %w", c.Name, refused(unix.EPERM, "CAP_NET_ADMIN"))
 	}
 	already := true
@@ -142,7 +143,7 @@ func (s *optionState) find() ([]oldOption, error) {
 		if err == nil {
 			o.optionValue, err = s.get(&o.socket)
 		}
-		if errors.Is(err, errGone) {
+		if errors.Is(err, ErrGone) {
 			continue
 		}
 		if err != nil {
@@ -154,7 +155,7 @@ func (s *optionState) find() ([]oldOption, error) {
 	return out, nil
 }
 
-// each calls f with each socket that is still open; errGone when none is. The
+// each calls f with each socket that is still open; ErrGone when none is. The
 // closed ones are told by the kernel's list: to look for each among all
 // processes would take too long where connections come and go.
 func (s *optionState) each(f func(*oldOption) error) error {
@@ -169,7 +170,7 @@ func (s *optionState) each(f func(*oldOption) error) error {
 			continue
 		}
 		err := f(o)
-		if errors.Is(err, errGone) {
+		if errors.Is(err, ErrGone) {
 			continue
 		}
 		if err != nil {
@@ -178,7 +179,7 @@ func (s *optionState) each(f func(*oldOption) error) error {
 		reached++
 	}
 	if reached == 0 {
-		return errGone
+		return ErrGone
 	}
 	return nil
 }
@@ -357,22 +358,22 @@ func (s *optionState) undoAccepted() error {
 		if known[o.Inode] || o.Listens || !s.ours(o.optionValue, lock) {
 			continue
 		}
-		if err := s.set(&o.socket, listener.optionValue); err != nil && !errors.Is(err, errGone) {
+		if err := s.set(&o.socket, listener.optionValue); err != nil && !errors.Is(err, ErrGone) {
 			return err
 		}
 	}
 	return nil
 }
 
-func optionCommands(c *cause.Change, s *optionState) (do, undo []string) {
+func optionCommands(c *cause.Change, s *optionState) (do, undo []shell.Command) {
 	const most = 10
 	for i, o := range s.Sockets {
 		if i == most {
-			more := fmt.Sprintf("… and so on for %s more", plural(len(s.Sockets)-most, "socket"))
+			more := shell.Line("# … and so on for %s more", shell.Text(plural(len(s.Sockets)-most, "socket")))
 			return append(do, more), append(undo, more)
 		}
-		call := func(v int) string {
-			return fmt.Sprintf("pidfd_getfd(pid %d, fd %d); setsockopt(fd, %s, %d)", o.Owner.PID, o.FD, s.Name, v)
+		call := func(v int) shell.Command {
+			return shell.Line("# pidfd_getfd(pid %s, fd %s), setsockopt(fd, %s, %s)", o.Owner.PID, o.FD, s.Name, v)
 		}
 		old := o.Value
 		if _, ok := buffers[s.Name]; ok {

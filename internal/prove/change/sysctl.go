@@ -3,6 +3,7 @@ package change
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -13,6 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/slowray/slowray/internal/cause"
+	"github.com/slowray/slowray/internal/safefile"
+	"github.com/slowray/slowray/internal/shell"
 )
 
 func init() {
@@ -110,8 +113,8 @@ func readSysctl(c *cause.Change) (sysctlState, string, error) {
 			}
 		}
 		// A writable mount and mode are asked for; nothing is written.
-		f, err := os.OpenFile(filepath.Join(sysctlRoot, file), os.O_WRONLY, 0)
-		if errors.Is(err, unix.EACCES) && c.NetNS != 0 && capable(unix.CAP_NET_ADMIN) {
+		f, err := openSysctl(file, unix.O_WRONLY)
+		if errors.Is(err, unix.EACCES) && c.NetNS != 0 && Capable(unix.CAP_NET_ADMIN) {
 			return errors.New("it can only be read in this namespace: set it on the host, not in the container")
 		}
 		if err != nil {
@@ -148,14 +151,23 @@ func missingSysctl(c *cause.Change, file string, err error) error {
 	return errors.New("this kernel has no such sysctl, or its module is not loaded")
 }
 
+func openSysctl(file string, flags int) (*os.File, error) {
+	return safefile.OpenKernel(sysctlRoot, file, flags, unix.PROC_SUPER_MAGIC)
+}
+
 func readSysctlFile(file string) (string, error) {
-	b, err := os.ReadFile(filepath.Join(sysctlRoot, file))
+	f, err := openSysctl(file, unix.O_RDONLY)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	b, err := io.ReadAll(f)
 	return string(b), err
 }
 
 // writeSysctlFile writes with one call: the kernel takes each as a whole value.
 func writeSysctlFile(file, value string) error {
-	f, err := os.OpenFile(filepath.Join(sysctlRoot, file), os.O_WRONLY, 0)
+	f, err := openSysctl(file, unix.O_WRONLY)
 	if err != nil {
 		return err
 	}
@@ -195,7 +207,7 @@ func presentSysctl(c *cause.Change, s *sysctlState) (hold, string, error) {
 	err := s.Place.do(func() (err error) {
 		now, err = readSysctlFile(s.File)
 		if errors.Is(err, fs.ErrNotExist) { // an interface that was taken away
-			err = errGone
+			err = ErrGone
 		}
 		return err
 	})
@@ -214,7 +226,7 @@ func undoSysctl(c *cause.Change, s *sysctlState) error {
 	return sysctlError(c, s.Place.do(func() error {
 		now, err := readSysctlFile(s.File)
 		if errors.Is(err, fs.ErrNotExist) {
-			return errGone
+			return ErrGone
 		}
 		if err != nil || now == s.Old {
 			return err
@@ -234,9 +246,9 @@ func undoSysctl(c *cause.Change, s *sysctlState) error {
 	}))
 }
 
-func sysctlCommands(c *cause.Change, s *sysctlState) (do, undo []string) {
-	set := func(name, value string) []string {
-		return []string{s.Place.prefix() + "sysctl -w " + quoted(name+"="+sysctlWords(value))}
+func sysctlCommands(c *cause.Change, s *sysctlState) (do, undo []shell.Command) {
+	set := func(name, value string) []shell.Command {
+		return []shell.Command{s.Place.prefix().Then(shell.Line("sysctl -w %s", shell.Sysctl(name+"="+sysctlWords(value))))}
 	}
 	if s.Twin != "" && sysctlWords(s.Old) == "0" {
 		return set(c.Name, c.Value), set(strings.ReplaceAll(s.Twin, "/", "."), s.TwinOld)

@@ -164,7 +164,7 @@ func TestAfterRestart(t *testing.T) {
 	d, _ := For(c.Kind)
 	was, err := d.Prepare(c)
 	must(t, err)
-	was.Data = []byte(strings.Replace(string(was.Data), bootID(), "another", 1))
+	was.Data = []byte(strings.Replace(string(was.Data), BootID(), "another", 1))
 	isGone(t, c, was)
 	if got := p.inside("sysctl", "-n", "net.core.somaxconn"); strings.TrimSpace(got) == "77" {
 		t.Error("it was set all the same")

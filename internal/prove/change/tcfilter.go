@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/slowray/slowray/internal/cause"
+	"github.com/slowray/slowray/internal/shell"
 )
 
 // tcFilter is a filter of traffic control.
@@ -236,7 +237,7 @@ func (f *tcFilter) remove() error {
 	}
 	defer sock.close()
 	if there, err := f.find(sock); err != nil || there == nil || !f.reads(there) {
-		return errors.Join(err, errGone)
+		return errors.Join(err, ErrGone)
 	}
 	o := f.Object
 	o.Options = nil
@@ -296,11 +297,11 @@ func (f *tcFilter) way() string {
 }
 
 // words name the filter as tc(8) does.
-func (f *tcFilter) words() string {
+func (f *tcFilter) words() shell.Command {
 	protocol := bits.ReverseBytes16(uint16(f.Object.Info))
 	handle := fmt.Sprintf("0x%x", f.Object.Handle)
 	if f.Object.Kind == "u32" {
 		handle = fmt.Sprintf("%x:%x:%x", f.Object.Handle>>20, f.Object.Handle>>12&0xff, f.Object.Handle&0xfff)
 	}
-	return fmt.Sprintf("protocol %s pref %d handle %s %s", map[bool]string{true: "all", false: fmt.Sprintf("0x%04x", protocol)}[protocol == unix.ETH_P_ALL], f.Object.Info>>16, handle, f.Object.Kind)
+	return shell.Line("protocol %s pref %s handle %s %s", map[bool]string{true: "all", false: fmt.Sprintf("0x%04x", protocol)}[protocol == unix.ETH_P_ALL], f.Object.Info>>16, handle, f.Object.Kind)
 }

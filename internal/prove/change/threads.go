@@ -7,17 +7,18 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/slowray/slowray/internal/cause"
+	"github.com/slowray/slowray/internal/shell"
 )
 
 func init() {
 	Register(cause.ChangeAffinity, perThread[string]{
 		what: "affinity", parse: cleanCPUs, get: affinityOf, set: setAffinity, text: func(s string) string { return "CPUs " + s },
-		command: func(tid int, v string) string { return fmt.Sprintf("taskset -pc %s %d", v, tid) },
+		command: func(tid int, v string) shell.Command { return shell.Line("taskset -pc %s %s", v, tid) },
 		check:   someCPUOnline,
 	}.kind())
 	Register(cause.ChangeNice, perThread[int]{
 		what: "nice value", parse: parseNice, get: niceOf, set: setNice, text: func(n int) string { return fmt.Sprint("nice ", n) },
-		command: func(tid int, v int) string { return fmt.Sprintf("renice -n %d -p %d", v, tid) },
+		command: func(tid int, v int) shell.Command { return shell.Line("renice -n %s -p %s", v, tid) },
 	}.kind())
 }
 
@@ -29,12 +30,12 @@ type perThread[V comparable] struct {
 	get     func(tid int) (V, error)
 	set     func(tid int, v V) error
 	text    func(V) string
-	command func(tid int, v V) string
+	command func(tid int, v V) shell.Command
 	check   func(V) error
 }
 
 type threadState[V comparable] struct {
-	Process process        `json:"process"`
+	Process Process        `json:"process"`
 	New     V              `json:"new"`
 	Threads []oldThread[V] `json:"threads"`
 }
@@ -49,7 +50,7 @@ func (p perThread[V]) kind() kind[threadState[V]] {
 }
 
 func (p perThread[V]) fail(c *cause.Change, err error) error {
-	if err == nil || errors.Is(err, errGone) {
+	if err == nil || errors.Is(err, ErrGone) {
 		return err
 	}
 	return fmt.Errorf("%s of process %d: %w", p.what, c.PID, err)
@@ -61,7 +62,7 @@ func (p perThread[V]) read(c *cause.Change) (threadState[V], string, error) {
 	if s.New, err = p.parse(c.Value); err != nil {
 		return s, "", err
 	}
-	if s.Process, err = processOf(c.PID); err != nil {
+	if s.Process, err = ProcessOf(c.PID); err != nil {
 		return s, "", err
 	}
 	if p.check != nil {
@@ -89,7 +90,7 @@ func (p perThread[V]) read(c *cause.Change) (threadState[V], string, error) {
 	switch {
 	case already:
 		return s, was, p.fail(c, fmt.Errorf("%s: %w", was, ErrAlready))
-	case !capable(unix.CAP_SYS_NICE):
+	case !Capable(unix.CAP_SYS_NICE):
 		return s, was, p.fail(c, refused(unix.EPERM, "CAP_SYS_NICE"))
 	}
 	return s, was, nil
@@ -118,7 +119,7 @@ func (p perThread[V]) words(threads []oldThread[V]) string {
 }
 
 func (p perThread[V]) apply(c *cause.Change, s *threadState[V]) error {
-	if err := s.Process.check(); err != nil {
+	if err := s.Process.Check(); err != nil {
 		return err
 	}
 	for _, t := range s.Threads {
@@ -130,9 +131,9 @@ func (p perThread[V]) apply(c *cause.Change, s *threadState[V]) error {
 }
 
 // put sets the value of one thread; one that has ended is no failure.
-func (p perThread[V]) put(of process, t thread, v V) error {
+func (p perThread[V]) put(of Process, t thread, v V) error {
 	start, _, err := startOf(fmt.Sprintf("/proc/%d/task/%d", of.PID, t.TID))
-	if errors.Is(err, errGone) || err == nil && start != t.Start {
+	if errors.Is(err, ErrGone) || err == nil && start != t.Start {
 		return nil
 	}
 	if err != nil {
@@ -208,7 +209,7 @@ func (p perThread[V]) undo(c *cause.Change, s *threadState[V]) error {
 	return nil
 }
 
-func (p perThread[V]) commands(c *cause.Change, s *threadState[V]) (do, undo []string) {
+func (p perThread[V]) commands(c *cause.Change, s *threadState[V]) (do, undo []shell.Command) {
 	for _, t := range s.Threads {
 		do, undo = append(do, p.command(t.TID, s.New)), append(undo, p.command(t.TID, t.Old))
 	}

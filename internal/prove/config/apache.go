@@ -1,7 +1,6 @@
 package config
 
 import (
-	"context"
 	"fmt"
 	"path"
 	"strconv"
@@ -26,8 +25,11 @@ func (s *server) begin(found []*pool.Instance) (*pool.Instance, error) {
 			continue
 		}
 		in.Silent = true
-		in.Begin()
-		in.End(context.Background(), observe.Window{}) // closes its logs
+		if in.Begin(reading()) {
+			in.Close()
+			return nil, s.tooLarge()
+		}
+		in.End(reading(), observe.Window{}) // closes its logs
 		s.reader, s.files = in, in.ConfigFiles()
 		return in, nil
 	}

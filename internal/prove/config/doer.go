@@ -5,11 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"path"
-	"strings"
 	"time"
 
 	"github.com/slowray/slowray/internal/cause"
 	"github.com/slowray/slowray/internal/prove/change"
+	"github.com/slowray/slowray/internal/safefile"
+	"github.com/slowray/slowray/internal/shell"
 )
 
 func init() {
@@ -22,21 +23,24 @@ func init() {
 type files struct{}
 
 // kept is the State's data of a changed file: all that is needed to put it, and
-// the server, back.
+// the server, back. Whose file it is only says what is put back, and never gives a
+// right: it is done as the user whose it is then, if that is the same one.
 type kept struct {
 	Server string `json:"server"`
 	PID    int    `json:"pid"`
-	Start  uint64 `json:"start"`           // of the master, in ticks since the boot
-	Shared bool   `json:"shared"`          // the file is seen from slowray's own root directory too, at the same path
-	Main   string `json:"main"`            // its main file
-	Path   string `json:"path"`            // of the changed file in the server's root, behind symbolic links
-	Line   int    `json:"line"`            // where the change begins
-	Old    packed `json:"old"`             // the file as it was
-	OldSum string `json:"old_sum"`         // SHA-256 of it
-	NewSum string `json:"new_sum"`         // and of what it is changed to
-	Attr   attr   `json:"attr"`            // mode, owner, times, extended attributes
-	Place  bool   `json:"place,omitempty"` // written in place, because it is a mount or has other names
-	Temp   string `json:"temp"`            // name of the temporary file in the same directory
+	Start  uint64 `json:"start"`  // of the master, in ticks since the boot
+	User   int    `json:"user"`   // that it runs as
+	Shared bool   `json:"shared"` // the file is seen from slowray's own root directory too, at the same path
+	Main   string `json:"main"`   // its main file
+	safefile.Spot
+	Boot   string        `json:"boot,omitempty"`  // of the kernel, in which Spot.Dir means something
+	Line   int           `json:"line"`            // where the change begins
+	Old    packed        `json:"old"`             // the file as it was
+	OldSum string        `json:"old_sum"`         // SHA-256 of it
+	NewSum string        `json:"new_sum"`         // and of what it is changed to
+	Attr   safefile.Attr `json:"attr"`            // of which only the times are put back: nothing else is changed
+	Place  bool          `json:"place,omitempty"` // written in place, because it cannot be renamed over
+	Temp   string        `json:"temp"`            // name of the temporary file in the same directory
 }
 
 // Times that are waited for.
@@ -58,27 +62,24 @@ func (files) Prepare(c *cause.Change) (change.State, error) {
 	if err := s.stale(); err != nil {
 		return change.State{}, err
 	}
-	root, err := openRoot(s.rootDir)
+	tree, err := s.openTree()
 	if err != nil {
 		return change.State{}, err
 	}
-	defer root.close()
-	f, e, err := s.find(root, c)
+	defer tree.Close()
+	f, e, err := s.find(tree, c)
 	if err != nil {
 		return change.State{}, err
 	}
-	defer func() { f.close() }()
 	// A file that only the server's mounts show, or that is a mount, is reached there.
-	shared := s.shared || !f.inPlace && seenFromHost(s.rootDir, f.path)
+	shared := s.shared || !f.InPlace && seenFromHost(s.rootDir, f.spot.Path)
 	if shared && !s.shared {
-		name := f.path
-		f.close()
-		own, err := openRoot("/")
+		own, err := safefile.OpenTree("/")
 		if err != nil {
 			return change.State{}, err
 		}
-		defer own.close()
-		if f, err = own.open(name); err != nil {
+		defer own.Close()
+		if f, err = s.openFile(own, f.spot.Path); err != nil {
 			return change.State{}, err
 		}
 	}
@@ -88,11 +89,13 @@ func (files) Prepare(c *cause.Change) (change.State, error) {
 	if err := s.kind.allowed(c, s, e); err != nil {
 		return change.State{}, err
 	}
-	if err := s.test(); err != nil {
+	if err := s.test(); errors.Is(err, errNotTested) {
+		return change.State{}, err
+	} else if err != nil {
 		return change.State{}, fmt.Errorf("%s: the configuration as it stands is refused by the server's own test: %w", c.Server, err)
 	}
-	data := kept{Server: c.Server, PID: c.PID, Start: s.start, Shared: shared, Main: s.files[0], Path: f.path, Line: e.line,
-		Old: pack(f.text), OldSum: sum(f.text), NewSum: sum(e.apply(f.text)), Attr: f.attr, Place: f.inPlace, Temp: tempName()}
+	data := kept{Server: c.Server, PID: c.PID, Start: s.start, User: s.uid, Shared: shared, Main: s.files[0], Spot: f.spot, Boot: change.BootID(),
+		Line: e.line, Old: pack(f.Text), OldSum: sum(f.Text), NewSum: sum(e.apply(f.Text)), Attr: f.Attr, Place: f.InPlace, Temp: tempName()}
 	raw, err := json.Marshal(data)
 	if err != nil {
 		return change.State{}, err
@@ -105,19 +108,16 @@ type found struct {
 	*kept
 	old, new []byte
 	edit     edit
-	root     *root
-	file     *file // nil: it is gone
+	tree     *safefile.Tree // nil: it is gone with the server
+	file     *file          // nil: it is gone
 	server   *server
 	gone     string // why there is no server any more
 	problem  error  // why the server, which runs, cannot be told
 }
 
 func (d *found) close() {
-	if d.file != nil {
-		d.file.close()
-	}
-	if d.root != nil {
-		d.root.close()
+	if d.tree != nil {
+		d.tree.Close()
 	}
 }
 
@@ -142,23 +142,22 @@ func open(c *cause.Change, was change.State) (*found, error) {
 	if d.new = d.edit.apply(d.old); sum(d.new) != d.NewSum {
 		return nil, fmt.Errorf("config: the kept state of %s is of another change", d.Path)
 	}
+	if d.Boot != change.BootID() {
+		d.Dir = safefile.Inode{}
+	}
 	d.findServer()
-	dir := "/"
 	switch {
 	case d.Shared:
+		d.tree, err = safefile.OpenTree("/")
 	case d.gone == "":
-		dir = fmt.Sprintf("/proc/%d/root", d.PID)
+		d.tree, err = (&server{pid: d.PID, start: d.Start, rootDir: rootOf(d.PID)}).openTree()
 	default:
 		return d, nil
 	}
-	if d.root, err = openRoot(dir); err != nil {
-		return nil, err
+	if err == nil {
+		d.file, err = readFile(d.tree, d.Spot)
 	}
-	d.file, err = d.root.open(d.Path)
-	if errors.Is(err, errNoFile) {
-		err = nil
-	}
-	if err != nil {
+	if err != nil && !errors.Is(err, errNoFile) {
 		d.close()
 		return nil, err
 	}
@@ -180,7 +179,7 @@ func (d *found) findServer() {
 	if !d.Shared {
 		return
 	}
-	if next := successor(d.Server, d.Main); next != nil {
+	if next := successor(d.Server, d.Main, d.User); next != nil {
 		d.server, d.gone = next, ""
 	}
 }
@@ -201,16 +200,19 @@ func (files) Apply(c *cause.Change, was change.State) error {
 		return fmt.Errorf("%s is gone", d.Path)
 	}
 	text := d.new
-	if sum(d.file.text) != d.OldSum {
+	if sum(d.file.Text) != d.OldSum {
 		if text, err = d.again(c, was); err != nil {
 			return err
 		}
 	}
 	tested, err := d.try(text)
+	if errors.Is(err, errNotTested) || errors.Is(err, safefile.ErrUnsafe) {
+		return err
+	}
 	if err != nil {
 		return fmt.Errorf("%s refuses %s %s: %w; %s is as it was", d.Server, c.Name, c.Value, err, d.Path)
 	}
-	if err := d.file.replace(text, d.Attr, d.Temp, d.Place, false); err != nil {
+	if err := d.write(d.file, text, false); err != nil {
 		return err
 	}
 	if !tested {
@@ -233,23 +235,27 @@ func (files) Apply(c *cause.Change, was change.State) error {
 // as after another change of the same file: if the server knows them, and what is
 // to be set is as it was.
 func (d *found) again(c *cause.Change, was change.State) ([]byte, error) {
-	if err := d.server.pending(d.file); err != nil {
+	if err := d.server.pending(d.Path, d.file.ChangedNS()); err != nil {
 		return nil, err
 	}
-	e, err := d.server.kind.edit(string(d.file.text), placeOf(c, c.Line))
+	e, err := d.server.kind.edit(string(d.file.Text), placeOf(c, c.Line))
 	if err != nil || e.was != was.Was {
 		return nil, fmt.Errorf("%s was changed by somebody else since it was looked at: nothing was done", d.Path)
 	}
-	return e.apply(d.file.text), nil
+	return e.apply(d.file.Text), nil
 }
 
 // try runs the server's own test with the new content, before the file is
 // touched; false where that cannot be done here.
 func (d *found) try(text []byte) (tested bool, err error) {
-	defer d.file.drop(d.Temp)
-	if err := d.file.write(d.Temp, text, d.Attr); err != nil {
+	if err := d.tree.Beside(d.Spot, d.file.File, safefile.Edit{Text: text, Temp: d.Temp}); err != nil {
 		return false, nil // the directory of a file that is a mount may be read-only
 	}
+	defer func() {
+		if left := d.tree.Drop(d.Spot, d.Temp); err == nil {
+			err = left
+		}
+	}()
 	err = d.server.testWith(d.Path, path.Join(path.Dir(d.Path), d.Temp))
 	if errors.Is(err, errNoCover) {
 		return false, nil
@@ -260,25 +266,28 @@ func (d *found) try(text []byte) (tested bool, err error) {
 // Holds implements change.Doer.
 func (files) Holds(c *cause.Change, was change.State) (holds, gone bool, now string, err error) {
 	d, err := open(c, was)
+	if errors.Is(err, safefile.ErrUnsafe) {
+		return false, false, err.Error(), nil
+	}
 	if err != nil {
 		return false, false, "", err
 	}
 	defer d.close()
 	switch {
-	case d.root == nil:
+	case d.tree == nil:
 		return false, true, d.gone + ", and its files with it", nil
 	case d.file == nil:
 		return false, false, d.Path + " is gone", nil
-	case sum(d.file.text) == d.OldSum:
+	case sum(d.file.Text) == d.OldSum:
 		return false, false, was.Was, nil
 	}
-	if _, there := d.edit.revert(d.old, d.new, d.file.text); !there {
-		if e, err := kinds[d.Server].edit(string(d.file.text), placeOf(c, c.Line)); err == nil && e.was == was.Was {
+	if _, there := d.edit.revert(d.old, d.new, d.file.Text); !there {
+		if e, err := kinds[d.Server].edit(string(d.file.Text), placeOf(c, c.Line)); err == nil && e.was == was.Was {
 			return false, false, was.Was, nil
 		}
 		return false, false, d.Path + " was changed by somebody else", nil
 	}
-	if d.server != nil && d.server.pending(d.file) != nil {
+	if d.server != nil && d.server.pending(d.Path, d.file.ChangedNS()) != nil {
 		return false, false, c.Value + ", not taken over by the server", nil
 	}
 	return true, false, c.Value, nil
@@ -292,7 +301,7 @@ func (files) Undo(c *cause.Change, was change.State) error {
 	}
 	defer d.close()
 	switch {
-	case d.root == nil:
+	case d.tree == nil:
 		return nil
 	case d.file == nil:
 		return fmt.Errorf("%s is gone: it was deleted or renamed by somebody else", d.Path)
@@ -303,35 +312,33 @@ func (files) Undo(c *cause.Change, was change.State) error {
 // putBack writes the old bytes and has the server read them, as far as either
 // is not so already.
 func putBack(d *found) error {
-	f, err := d.root.open(d.Path) // what is there now
+	if err := d.tree.Drop(d.Spot, d.Temp); err != nil {
+		return err
+	}
+	f, err := readFile(d.tree, d.Spot) // what is there now
 	if err != nil {
 		return err
 	}
-	defer func() { f.close() }()
-	f.drop(d.Temp)
-	text, a, withTimes := d.old, d.Attr, true
+	text, withTimes := d.old, true
 	switch {
-	case sum(f.text) == d.OldSum && f.attr.same(d.Attr):
+	case sum(f.Text) == d.OldSum && f.MTimeNS == d.Attr.MTimeNS:
 		text = nil
-	case sum(f.text) == d.OldSum || sum(f.text) == d.NewSum || d.Place && torn(f.text, d.old, d.new):
+	case sum(f.Text) == d.OldSum || sum(f.Text) == d.NewSum || d.Place && torn(f.Text, d.old, d.new):
 	default:
 		// Something else of it was changed too: that stays.
 		var there bool
-		if text, there = d.edit.revert(d.old, d.new, f.text); !there {
+		if text, there = d.edit.revert(d.old, d.new, f.Text); !there {
 			return fmt.Errorf("%s was changed by somebody else since: it is left so; the line was: %s", d.Path, d.edit.oldLine)
 		}
-		a, withTimes = f.attr, false
+		withTimes = false
 	}
 	if text != nil {
-		if err := f.replace(text, a, d.Temp, d.Place, withTimes); err != nil {
+		if err := d.write(f, text, withTimes); err != nil {
 			return err
 		}
-		again, err := d.root.open(d.Path)
-		if err != nil {
+		if f, err = readFile(d.tree, d.Spot); err != nil {
 			return err
 		}
-		f.close()
-		f = again
 	}
 	if d.problem != nil {
 		return fmt.Errorf("%s is as it was, and the server could not be told: %w", d.Path, d.problem)
@@ -348,8 +355,14 @@ func putBack(d *found) error {
 	return d.server.reload()
 }
 
+// write gives the file another content. withTimes puts the times back too.
+func (d *found) write(f *file, text []byte, withTimes bool) error {
+	return d.tree.Write(d.Spot, f.File, safefile.Edit{Text: text, Temp: d.Temp, InPlace: d.Place || f.InPlace,
+		Times: withTimes, ATimeNS: d.Attr.ATimeNS, MTimeNS: d.Attr.MTimeNS})
+}
+
 // Commands implements change.Doer.
-func (files) Commands(c *cause.Change, was change.State) (do, undo []string) {
+func (files) Commands(c *cause.Change, was change.State) (do, undo []shell.Command) {
 	var data kept
 	if json.Unmarshal(was.Data, &data) != nil {
 		return nil, nil
@@ -364,37 +377,25 @@ func (files) Commands(c *cause.Change, was change.State) (do, undo []string) {
 		return nil, nil
 	}
 	name := data.Path
-	var rest []string
+	var rest []shell.Command
 	if s, err := attach(data.Server, data.PID); err == nil && s.start == data.Start {
 		name = s.outer(name)
 		if s.testArgs != nil {
-			rest = append(rest, shellJoin(append(s.enter(), s.testArgs...)))
+			rest = append(rest, shell.Args(append(s.enter(), s.testArgs...)...))
 		}
-		reload := fmt.Sprintf("kill -%s %d   # %s master: reload", k.signalName, data.PID, data.Server)
+		reload := shell.Line("kill -%s %s   # %s master: reload", k.signalName, data.PID, data.Server)
 		if s.note != "" {
-			reload += "; " + s.note
+			reload = reload.Note("%s", shell.Text(s.note))
 		}
 		rest = append(rest, reload)
 	}
-	place, from, to := fmt.Sprintf("edit %s:%d: ", name, e.line), e.oldLine, e.newLine
+	place, from, to := shell.Line("# edit %s:%s:", name, e.line), shell.Text(e.oldLine), shell.Text(e.newLine)
 	if from == "" {
-		do = append(do, place+"add: "+to)
-		undo = append(undo, place+"take away: "+to)
+		do = append(do, place.Note("add %s", to))
+		undo = append(undo, place.Note("remove %s", to))
 	} else {
-		do = append(do, place+from+" → "+to)
-		undo = append(undo, place+to+" → "+from)
+		do = append(do, place.Note("%s → %s", from, to))
+		undo = append(undo, place.Note("%s → %s", to, from))
 	}
 	return append(do, rest...), append(undo, rest...)
-}
-
-// shellJoin quotes the words that a shell would split.
-func shellJoin(words []string) string {
-	var out []string
-	for _, w := range words {
-		if strings.ContainsAny(w, " \t\n\"'\\$;&|<>()*?#~`") || w == "" {
-			w = "'" + strings.ReplaceAll(w, "'", `'\''`) + "'"
-		}
-		out = append(out, w)
-	}
-	return strings.Join(out, " ")
 }

@@ -11,26 +11,27 @@ import (
 	"github.com/slowray/slowray/internal/sense/app/logtail/rootfs"
 	"github.com/slowray/slowray/internal/sense/app/mariadb"
 	"github.com/slowray/slowray/internal/sense/app/redis"
+	"github.com/slowray/slowray/internal/shell"
 )
 
 // commandLine is what a reader gives for the file of an argument.
 const commandLine = "command line"
 
 // Lasting says which line in which file makes a setting of a running server last;
-// empty where that cannot be told, or c is of another kind.
-func Lasting(c *cause.Change) string {
+// zero where that cannot be told, or c is of another kind.
+func Lasting(c *cause.Change) (note shell.Command) {
 	if c.Kind != cause.ChangeSetting {
-		return ""
+		return note
 	}
-	text := ""
 	_ = with(c, func(ctx context.Context, p *product, _ *access, talk asker) error {
-		root := rootfs.At(fmt.Sprintf("/proc/%d/root", c.PID))
+		b := reading()
+		root := rootfs.At(fmt.Sprintf("/proc/%d/root", c.PID), b)
 		line, add, now := c.Name+" = "+c.Value, "in a group [mysqld]", observe.Setting{}
 		main := ""
 		switch t := talk.(type) {
 		case *mariadbTalk:
 			args := prefork.Args("/proc", c.PID)
-			now, main = mariadb.Option(root, args[min(1, len(args)):], c.Name)
+			now, main = mariadb.Option(b, root, args[min(1, len(args)):], c.Name)
 		case *redisTalk:
 			line, add = c.Name+" "+c.Value, "added"
 			var err error
@@ -38,20 +39,20 @@ func Lasting(c *cause.Change) string {
 				return err
 			}
 			if main != "" {
-				now = redis.Option(root, main, c.Name)
+				now = redis.Option(b, root, main, c.Name)
 			}
 		}
 		switch {
 		case now.Line > 0:
-			text = fmt.Sprintf("%s in %s:%d (%s there now)", line, now.File, now.Line, now.Value)
+			note = shell.Line("# %s in %s:%s (%s there now)", shell.Text(line), now.File, now.Line, now.Value)
 		case now.File == commandLine || main == "":
-			text = fmt.Sprintf("--%s=%s on the command line of %s (pid %d)", strings.ReplaceAll(c.Name, "_", "-"), c.Value, p.name, c.PID)
+			note = shell.Line("# --%s=%s on the command line of %s (pid %s)", strings.ReplaceAll(c.Name, "_", "-"), c.Value, p.name, c.PID)
 		default:
-			text = fmt.Sprintf("%s in %s, %s", line, main, add)
+			note = shell.Line("# %s in %s, %s", shell.Text(line), main, shell.Text(add))
 		}
 		return nil
 	})
-	return text
+	return note
 }
 
 // file is the configuration file that the server was started with; empty without.

@@ -13,18 +13,20 @@ import (
 	"strings"
 	"time"
 
+	"github.com/slowray/slowray/internal/shell"
+
 	"github.com/go-sql-driver/mysql"
 )
 
 var mariadbProduct = product{name: "MariaDB", comms: []string{"mariadbd", "mysqld"}, ask: askMariaDB,
 	settings: regexp.MustCompile(`^[a-z][a-z0-9_]*$`), same: sameNumber,
 	never: []string{"read_only", "offline_mode", "init_connect", "secure_auth", "general_log_file", "slow_query_log_file", "server_id", "gtid_slave_pos"},
-	command: func(a *access, name, value string) string {
+	command: func(a *access, name, value string) shell.Command {
 		words := []string{"mariadb"}
 		if len(a.unix) > 0 {
 			words = append(words, "-S", fmt.Sprintf("/proc/%d/root%s", a.pid, a.unix[0]))
 		}
-		return shellJoin(append(words, "-e", "SET GLOBAL "+name+" = "+literal(value)))
+		return shell.Args(append(words, "-e", "SET GLOBAL "+name+" = "+literal(value))...)
 	}}
 
 // mariadbTalk is one connection, as root by its unix socket, which the server

@@ -1,20 +1,22 @@
 package config
 
 import (
-	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
-	"path/filepath"
-	"runtime"
 	"slices"
-	"strconv"
 	"strings"
 	"syscall"
 	"time"
 
+	"github.com/slowray/slowray/internal/budget"
+	"github.com/slowray/slowray/internal/privsep"
+	"github.com/slowray/slowray/internal/prove/change"
+	"github.com/slowray/slowray/internal/safefile"
 	"github.com/slowray/slowray/internal/sense/app/logtail/prefork"
 	"golang.org/x/sys/unix"
 )
@@ -22,17 +24,18 @@ import (
 // home is a process whose namespaces, root directory, user and rights a command
 // is to be run with.
 type home struct {
-	pid      int
-	spaces   []int // descriptors of the namespaces that are not ours; the mount namespace last
-	kinds    []int
-	root     int // O_PATH; -1: the same as ours
-	exe      *os.File
-	exePath  string // as the process sees it; empty: it has no name there any more
-	cwd      string
-	uid, gid int
-	groups   []uint32
-	bounding uint64 // its capability bounding set
-	caps     uint64 // its effective capabilities
+	identity
+	pid     int
+	dir     int   // its directory in /proc, O_PATH: of this process, and of no other with its number
+	spaces  []int // descriptors of the namespaces that are not ours; the mount namespace last
+	kinds   []int
+	root    int  // O_PATH
+	other   bool // that is not ours
+	exe     *os.File
+	exePath string // as the process sees it; empty: it has no name there any more
+	cwd     string
+	env     []string
+	group   int // control group that it is confined to and slowray is not; -1: none
 
 	cover [2]string // a file and, where set, another that is to be seen instead of it
 }
@@ -41,11 +44,10 @@ type home struct {
 var errNoCover = errors.New("no mount for the test")
 
 func (h *home) close() {
-	for _, fd := range h.spaces {
-		unix.Close(fd)
-	}
-	if h.root >= 0 {
-		unix.Close(h.root)
+	for _, fd := range append(h.spaces, h.dir, h.root, h.group) {
+		if fd >= 0 {
+			unix.Close(fd)
+		}
 	}
 	if h.exe != nil {
 		h.exe.Close()
@@ -57,40 +59,66 @@ var nsKinds = []struct {
 	flag int
 }{{"net", unix.CLONE_NEWNET}, {"ipc", unix.CLONE_NEWIPC}, {"uts", unix.CLONE_NEWUTS}, {"pid", unix.CLONE_NEWPID}, {"mnt", unix.CLONE_NEWNS}}
 
-func homeOf(pid int) (*home, error) {
-	h := &home{pid: pid, root: -1, cwd: prefork.Cwd("/proc", pid)}
-	dir := "/proc/" + strconv.Itoa(pid)
-	if err := h.status(dir); err != nil {
-		return nil, err
+// homeOf looks at a process, all of it at one moment: when it has executed another
+// program, or become another user, while it was looked at, that is an error.
+func homeOf(p change.Process) (h *home, err error) {
+	h = &home{pid: p.PID, dir: -1, root: -1, group: -1}
+	defer func() {
+		if err != nil {
+			h.close()
+		}
+	}()
+	if h.dir, err = unix.Open(fmt.Sprintf("/proc/%d", p.PID), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0); err != nil {
+		return h, err
 	}
-	mounts := false
+	if err := p.Check(); err != nil {
+		return h, err
+	}
+	dir := fmt.Sprintf("/proc/self/fd/%d", h.dir)
+	var before, after string
+	if h.identity, before, err = identityOf(dir); err != nil {
+		return h, err
+	}
+	if err := h.look(dir); err != nil {
+		return h, err
+	}
+	if _, after, err = identityOf(dir); err == nil && before != after {
+		err = errors.New("it executes another program in this moment")
+	}
+	return h, err
+}
+
+func (h *home) look(dir string) (err error) {
+	h.cwd = cmp.Or(prefork.Cwd("/proc", h.pid), "/")
+	h.env = environ(dir)
+	if !sameFile(dir+"/ns/user", "/proc/self/ns/user") {
+		h.caps, h.bounding = 0, 0 // they mean nothing outside its user namespace
+	}
 	for _, k := range nsKinds {
 		if sameFile(dir+"/ns/"+k.name, "/proc/self/ns/"+k.name) {
 			continue
 		}
 		fd, err := unix.Open(dir+"/ns/"+k.name, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 		if err != nil {
-			h.close()
-			return nil, fmt.Errorf("%s namespace of pid %d: %w", k.name, pid, err)
+			return fmt.Errorf("%s namespace: %w", k.name, err)
 		}
 		h.spaces, h.kinds = append(h.spaces, fd), append(h.kinds, k.flag)
-		mounts = mounts || k.name == "mnt"
 	}
-	var err error
-	if mounts || !sameFile(dir+"/root/", "/") {
-		if h.root, err = unix.Open(dir+"/root", unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0); err != nil {
-			h.close()
-			return nil, fmt.Errorf("root directory of pid %d: %w", pid, err)
-		}
+	mounts := slices.Contains(h.kinds, unix.CLONE_NEWNS)
+	h.other = mounts || !sameFile(dir+"/root/", "/")
+	if h.root, err = unix.Open(dir+"/root", unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0); err != nil {
+		return fmt.Errorf("root directory: %w", err)
 	}
 	if h.exe, err = os.Open(dir + "/exe"); err != nil {
-		h.close()
-		return nil, fmt.Errorf("executable of pid %d: %w", pid, err)
+		return fmt.Errorf("executable: %w", err)
 	}
-	if name, err := os.Readlink(dir + "/exe"); err == nil && sameFile(filepath.Join(dir, "root", name), dir+"/exe") {
+	if name, err := os.Readlink(dir + "/exe"); err == nil && sameFile(dir+"/root"+name, dir+"/exe") {
 		h.exePath = name
 	}
-	return h, nil
+	if mounts {
+		h.group, err = change.Confinement(dir)
+	}
+	return err
 }
 
 func sameFile(a, b string) bool {
@@ -98,35 +126,45 @@ func sameFile(a, b string) bool {
 	return unix.Stat(a, &x) == nil && unix.Stat(b, &y) == nil && x.Dev == y.Dev && x.Ino == y.Ino
 }
 
-// status reads the user and the rights, from proc_pid_status(5).
-func (h *home) status(dir string) error {
-	b, err := os.ReadFile(dir + "/status")
+// errNotTested begins the error about a test that is not run.
+var errNotTested = errors.New("nothing was changed, for the own test")
+
+// safe says why a command must not be run as this process: as root only a program
+// is run, with files, that root alone can have written; and none with the
+// environment of somebody who had fewer rights than the process.
+func (h *home) safe(files []string) error {
+	var st unix.Stat_t
+	if err := unix.Fstat(int(h.exe.Fd()), &st); err != nil {
+		return fmt.Errorf("executable: %w", err)
+	}
+	if h.lent && (h.uid == 0 || st.Mode&(unix.S_ISUID|unix.S_ISGID) != 0) {
+		return errors.New("would run with more rights than who started it has")
+	}
+	if h.lent {
+		h.caps = 0
+	}
+	if h.uid != 0 {
+		return nil
+	}
+	fd, err := unix.FcntlInt(uintptr(h.root), unix.F_DUPFD_CLOEXEC, 0)
 	if err != nil {
-		return fmt.Errorf("pid %d: %w", h.pid, err)
+		return err
 	}
-	for line := range strings.Lines(string(b)) {
-		f := strings.Fields(line)
-		if len(f) < 2 {
-			continue
-		}
-		switch f[0] {
-		case "Uid:":
-			h.uid, _ = strconv.Atoi(f[2])
-		case "Gid:":
-			h.gid, _ = strconv.Atoi(f[2])
-		case "Groups:":
-			for _, g := range f[1:] {
-				n, _ := strconv.ParseUint(g, 10, 32)
-				h.groups = append(h.groups, uint32(n))
-			}
-		case "CapEff:":
-			h.caps, _ = strconv.ParseUint(f[1], 16, 64)
-		case "CapBnd:":
-			h.bounding, _ = strconv.ParseUint(f[1], 16, 64)
+	tree := safefile.TreeAt(fd, "/")
+	defer tree.Close()
+	if st.Uid != 0 || st.Mode&0o022 != 0 {
+		return fmt.Errorf("would run as root what user %d can write to (mode %04o)", st.Uid, st.Mode&0o7777)
+	}
+	if h.exePath != "" && tree.Trusted(h.exePath, 0) != nil {
+		h.exePath = "" // the very program that runs, and not what has its name
+	}
+	for _, name := range files {
+		if err := tree.Trusted(name, 0); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("would run as root: %w", err)
 		}
 	}
-	if !sameFile(dir+"/ns/user", "/proc/self/ns/user") {
-		h.caps, h.bounding = 0, 0 // they mean nothing outside its user namespace
+	if tree.Trusted(h.cwd, 0) != nil {
+		h.cwd = "/"
 	}
 	return nil
 }
@@ -134,46 +172,24 @@ func (h *home) status(dir string) error {
 // run runs the executable of the process with other arguments, where and as what
 // that process runs, with no more rights than it has, and returns what it
 // printed. The error of a command that failed wraps *exec.ExitError.
-func (h *home) run(args, env []string, most time.Duration) (string, error) {
-	type result struct {
-		text string
-		err  error
-	}
-	done := make(chan result, 1)
+func (h *home) run(args []string, most time.Duration) (text string, err error) {
 	null, err := os.Open("/dev/null")
 	if err != nil {
 		return "", err
 	}
 	defer null.Close()
-	onOwnThread(func() {
-		text, err := h.runHere(null, args, env, most)
-		done <- result{text, err}
+	err = privsep.OnThread(func() error {
+		text, err = h.runHere(null, args, most)
+		return err
 	})
-	r := <-done
-	return r.text, r.err
+	return text, err
 }
 
-// onOwnThread has f run on a thread that ends with it, because of the foreign
-// namespaces that it enters. The first thread of a program never ends, and is
-// what /proc/self shows: it is passed by.
-func onOwnThread(f func()) {
-	go func() {
-		runtime.LockOSThread()
-		if unix.Gettid() != unix.Getpid() {
-			f() // never unlocked
-			return
-		}
-		passed := make(chan struct{})
-		onOwnThread(func() {
-			close(passed)
-			f()
-		})
-		<-passed
-		runtime.UnlockOSThread()
-	}()
-}
+// ambient is the capabilities that the command of another user than root keeps, if
+// the process has them: a server's test opens its ports.
+const ambient = 1 << unix.CAP_NET_BIND_SERVICE
 
-func (h *home) runHere(null *os.File, args, env []string, most time.Duration) (string, error) {
+func (h *home) runHere(null *os.File, args []string, most time.Duration) (string, error) {
 	if err := h.enter(); err != nil {
 		return "", err
 	}
@@ -184,34 +200,49 @@ func (h *home) runHere(null *os.File, args, env []string, most time.Duration) (s
 		name = "/proc/self/fd/3"
 	}
 	cmd := exec.CommandContext(ctx, name)
-	cmd.Args, cmd.Env, cmd.Dir = args, env, h.cwd
+	cmd.Args, cmd.Env, cmd.Dir = args, h.env, h.cwd
 	cmd.WaitDelay = time.Second
 	cmd.ExtraFiles = []*os.File{h.exe}
-	var out bytes.Buffer
+	var out shown
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = null, &out, &out
-	if h.uid != os.Geteuid() || h.gid != os.Getegid() {
-		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(h.uid), Gid: uint32(h.gid), Groups: h.groups}}
-		for c := range 64 {
-			if h.uid != 0 && h.caps&(1<<c) != 0 {
-				cmd.SysProcAttr.AmbientCaps = append(cmd.SysProcAttr.AmbientCaps, uintptr(c))
-			}
+	// A session of its own has no terminal that it could type into, and a process
+	// namespace of its own leaves nothing behind.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, UseCgroupFD: h.group >= 0, CgroupFD: h.group}
+	if !slices.Contains(h.kinds, unix.CLONE_NEWPID) && change.Capable(unix.CAP_SYS_ADMIN) {
+		cmd.SysProcAttr.Cloneflags = unix.CLONE_NEWPID
+	}
+	if h.uid != os.Geteuid() || h.gid != os.Getegid() || os.Geteuid() == 0 {
+		cmd.SysProcAttr.Credential = &syscall.Credential{Uid: uint32(h.uid), Gid: uint32(h.gid), Groups: h.groups}
+		if h.uid != 0 && h.caps&ambient != 0 {
+			cmd.SysProcAttr.AmbientCaps = []uintptr{unix.CAP_NET_BIND_SERVICE}
 		}
 	}
 	err := cmd.Run()
 	if ctx.Err() != nil {
 		err = fmt.Errorf("no answer within %s", most)
 	}
-	return out.String(), err
+	return string(out.text), err
+}
+
+// shown keeps the beginning of what a command prints.
+type shown struct{ text []byte }
+
+// maxShown is how much of it, in bytes.
+const maxShown = 64 << 10
+
+func (s *shown) Write(p []byte) (int, error) {
+	s.text = append(s.text, p[:min(len(p), maxShown-len(s.text))]...)
+	return len(p), nil
 }
 
 // enter moves the calling thread to where the process lives, and gives up what
 // rights that has not: what is run there may be another's code (a module that
 // its configuration loads).
 func (h *home) enter() error {
-	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
-		return fmt.Errorf("no_new_privs: %w", err)
+	if err := privsep.SealFiles(); err != nil {
+		return err
 	}
-	if h.root >= 0 || len(h.spaces) > 0 || h.cover[1] != "" {
+	if h.other || len(h.spaces) > 0 || h.cover[1] != "" {
 		if err := unix.Unshare(unix.CLONE_FS); err != nil {
 			return fmt.Errorf("unshare: %w", err)
 		}
@@ -221,7 +252,7 @@ func (h *home) enter() error {
 			return fmt.Errorf("enter the namespaces of pid %d: %w", h.pid, err)
 		}
 	}
-	if h.root >= 0 {
+	if h.other {
 		if err := errors.Join(unix.Fchdir(h.root), unix.Chroot("."), unix.Chdir("/")); err != nil {
 			return fmt.Errorf("enter the root directory of pid %d: %w", h.pid, err)
 		}
@@ -229,17 +260,7 @@ func (h *home) enter() error {
 	if err := h.mount(); err != nil {
 		return err
 	}
-	for c := range 64 {
-		if h.bounding&(1<<c) != 0 {
-			continue
-		}
-		if err := unix.Prctl(unix.PR_CAPBSET_DROP, uintptr(c), 0, 0, 0); errors.Is(err, unix.EINVAL) {
-			break // past the last one
-		} else if err != nil && !errors.Is(err, unix.EPERM) {
-			return fmt.Errorf("capability bounding set: %w", err)
-		}
-	}
-	return nil
+	return privsep.Confine(h.bounding)
 }
 
 // mount covers a file in a mount namespace of the thread's own, which nobody else
@@ -264,8 +285,9 @@ func (h *home) mount() error {
 
 // environ is the environment the process was started with, without what is said
 // there between a server and its own successors.
-func environ(pid int) []string {
-	b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/environ")
+func environ(dir string) []string {
+	const maxEnviron = 1 << 20 // a process can make it appear to be as large as its address space
+	b, err := budget.Head(dir+"/environ", maxEnviron)
 	if err != nil {
 		return nil
 	}

@@ -1,7 +1,6 @@
 package config
 
 import (
-	"context"
 	"fmt"
 	"path"
 
@@ -25,8 +24,11 @@ func readNginx(s *server) error {
 		if in.Single() {
 			return fmt.Errorf("nginx (pid %d) runs without a master (master_process off): it is not reloaded by a signal", s.pid)
 		}
-		in.Begin()
-		out, _, _ := in.End(context.Background(), observe.Window{}) // closes its logs
+		if in.Begin(reading()) {
+			in.Close()
+			return s.tooLarge()
+		}
+		out, _, _ := in.End(reading(), observe.Window{}) // closes its logs
 		s.reader, s.files = in, in.ConfigFiles()
 		if len(s.files) > 0 && out.Config != s.files[0] {
 			return fmt.Errorf("the configuration of nginx (pid %d) could not be read", s.pid)

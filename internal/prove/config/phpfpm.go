@@ -1,7 +1,6 @@
 package config
 
 import (
-	"context"
 	"fmt"
 	"strconv"
 
@@ -22,23 +21,20 @@ func readFPM(s *server) error {
 		if in.PID != s.pid {
 			continue
 		}
-		in.Begin()
-		out, _, _ := in.End(context.Background(), observe.Window{}, nil) // closes its logs
+		if in.Begin(reading()) {
+			in.Close()
+			return s.tooLarge()
+		}
+		out, _, _ := in.End(reading(), observe.Window{}, nil) // closes its logs
 		s.reader, s.files = in, in.ConfigFiles()
 		s.testArgs = []string{s.binary(), "-t", "-y", out.Config}
-		if uid, err := effectiveUser(s.pid); err == nil && uid == 0 {
+		if s.uid == 0 {
 			s.testArgs = append(s.testArgs, "-R") // it may have been started so; its title does not tell
 		}
 		s.note = "requests under way are cut off after process_control_timeout, 0 by default"
 		return nil
 	}
 	return fmt.Errorf("pid %d is no master of php-fpm", s.pid)
-}
-
-func effectiveUser(pid int) (int, error) {
-	var h home
-	err := h.status("/proc/" + strconv.Itoa(pid))
-	return h.uid, err
 }
 
 func fpmGeneration(s *server) (generation, error) {

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/slowray/slowray/internal/budget"
 	"github.com/slowray/slowray/internal/observe"
 	"golang.org/x/sys/unix"
 )
@@ -123,9 +124,9 @@ func processes(only int) []observe.Process {
 		if only != 0 && pid != only && ppid != only {
 			continue
 		}
-		line, _ := os.ReadFile("/proc/" + n + "/cmdline")
+		line, _ := budget.Head("/proc/"+n+"/cmdline", 4096)
 		text := strings.TrimSpace(strings.ReplaceAll(strings.TrimRight(string(line), "\x00"), "\x00", " "))
-		out = append(out, observe.Process{PID: pid, PPID: ppid, State: f[0], Comm: comm, Cmdline: text[:min(len(text), 4096)]})
+		out = append(out, observe.Process{PID: pid, PPID: ppid, State: f[0], Comm: comm, Cmdline: text})
 	}
 	return out
 }
@@ -139,13 +140,17 @@ func readNames(dir string) ([]string, error) {
 	return d.Readdirnames(-1)
 }
 
+// maxMaps is how much of a memory map is read: more than 65,530 mappings of a usual
+// name take (vm.max_map_count).
+const maxMaps = 16 << 20
+
 // sharedMemory is the anonymous shared memory that a process has mapped, which
 // it makes anew whenever it executes itself, and when the first was made (Unix
 // nanoseconds; 0 where that is not to be seen: map_files needs CAP_SYS_ADMIN or
 // CAP_CHECKPOINT_RESTORE).
 func sharedMemory(pid int) (mark string, since int64) {
 	dir := "/proc/" + strconv.Itoa(pid)
-	maps, err := os.ReadFile(dir + "/maps")
+	maps, err := budget.Head(dir+"/maps", maxMaps)
 	if err != nil {
 		return "", 0
 	}

@@ -11,12 +11,14 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/slowray/slowray/internal/shell"
 )
 
 var redisProduct = product{name: "Redis", comms: []string{"redis-server", "valkey-server"}, ask: askRedis,
 	settings: regexp.MustCompile(`^[a-z][a-z0-9-]*$`), same: sameMemory,
 	never: []string{"port", "tls-port", "bind", "unixsocket", "requirepass", "masterauth", "masteruser", "dir", "dbfilename", "rename-command", "replicaof", "slaveof", "protected-mode"},
-	command: func(a *access, name, value string) string {
+	command: func(a *access, name, value string) shell.Command {
 		words := []string{"redis-cli"}
 		switch {
 		case len(a.tcp) > 0:
@@ -24,7 +26,7 @@ var redisProduct = product{name: "Redis", comms: []string{"redis-server", "valke
 		case len(a.unix) > 0:
 			words = append(words, "-s", fmt.Sprintf("/proc/%d/root%s", a.pid, a.unix[0]))
 		}
-		return a.prefix() + shellJoin(append(words, "CONFIG", "SET", name, value))
+		return a.prefix().Then(shell.Args(append(words, "CONFIG", "SET", name, value)...))
 	}}
 
 // redisTalk is a connection to a Redis, in RESP2.

@@ -1,8 +1,10 @@
 package config
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path"
 	"slices"
@@ -10,8 +12,11 @@ import (
 	"strings"
 	"time"
 
+	"github.com/slowray/slowray/internal/budget"
 	"github.com/slowray/slowray/internal/cause"
 	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/prove/change"
+	"github.com/slowray/slowray/internal/safefile"
 	"github.com/slowray/slowray/internal/sense/app/logtail/rootfs"
 	"golang.org/x/sys/unix"
 )
@@ -43,6 +48,7 @@ type server struct {
 	kind    *kind
 	pid     int
 	start   uint64 // ticks since the boot
+	uid     int    // the user that it runs as
 	rootDir string // its root directory as slowray reaches it: "/" or "/proc/PID/root"
 	shared  bool   // that is slowray's own
 	reader  any    // the reader's instance
@@ -74,7 +80,10 @@ func attach(name string, pid int) (*server, error) {
 	if s.start, err = startTicks(pid); err != nil {
 		return nil, fmt.Errorf("%s (pid %d) does not run (any more)", name, pid)
 	}
-	s.rootDir = fmt.Sprintf("/proc/%d/root", pid)
+	if s.uid, err = userOf(pid); err != nil {
+		return nil, fmt.Errorf("%s (pid %d): %w", name, pid, err)
+	}
+	s.rootDir = rootOf(pid)
 	if sameFile(s.rootDir+"/", "/") && sameFile(fmt.Sprintf("/proc/%d/ns/mnt", pid), "/proc/self/ns/mnt") {
 		s.rootDir, s.shared = "/", true
 	}
@@ -95,9 +104,27 @@ func attach(name string, pid int) (*server, error) {
 	}
 }
 
-// successor finds the server that was started again with the same main file in
-// slowray's own mounts; nil where there is none, or several.
-func successor(name, main string) *server {
+func rootOf(pid int) string { return fmt.Sprintf("/proc/%d/root", pid) }
+
+// process is the master, and no other that has its number later.
+func (s *server) process() change.Process { return change.Process{PID: s.pid, Start: s.start} }
+
+// openTree opens its root directory.
+func (s *server) openTree() (*safefile.Tree, error) {
+	t, err := safefile.OpenTree(s.rootDir)
+	if err != nil || s.shared {
+		return t, err
+	}
+	if err := s.process().Check(); err != nil { // it had ended before that was opened
+		t.Close()
+		return nil, fmt.Errorf("process %d: %w", s.pid, err)
+	}
+	return t, nil
+}
+
+// successor finds the server that was started again by the same user with the same
+// main file in slowray's own mounts; nil where there is none, or several.
+func successor(name, main string, user int) *server {
 	var found *server
 	all := processes(0)
 	names := map[int]string{}
@@ -109,7 +136,7 @@ func successor(name, main string) *server {
 			continue // a worker
 		}
 		s, err := attach(name, p.PID)
-		if err != nil || !s.shared && !seenFromHost(s.rootDir, s.files[0]) || s.files[0] != main {
+		if err != nil || !s.shared && !seenFromHost(s.rootDir, s.files[0]) || s.files[0] != main || s.uid != user {
 			continue
 		}
 		if found != nil {
@@ -139,7 +166,7 @@ func (s *server) inner(name string) string {
 
 // find opens the file that a change is about, and makes the edit. A section that
 // the named file does not have is looked for in the others.
-func (s *server) find(r *root, c *cause.Change) (*file, edit, error) {
+func (s *server) find(t *safefile.Tree, c *cause.Change) (*file, edit, error) {
 	names := []string{s.inner(c.Path)}
 	if c.Path == "" {
 		names[0] = s.files[0]
@@ -156,15 +183,17 @@ func (s *server) find(r *root, c *cause.Change) (*file, edit, error) {
 	}
 	var first error
 	for _, n := range names {
-		f, err := r.open(n)
-		if err != nil {
-			return nil, edit{}, fmt.Errorf("%s: %w", n, err)
+		f, err := s.openFile(t, n)
+		if errors.Is(err, errNoFile) {
+			err = fmt.Errorf("%s: %w", n, err)
 		}
-		e, err := s.kind.edit(string(f.text), placeOf(c, c.Line))
+		if err != nil {
+			return nil, edit{}, err
+		}
+		e, err := s.kind.edit(string(f.Text), placeOf(c, c.Line))
 		if err == nil {
 			return f, e, nil
 		}
-		f.close()
 		if errors.Is(err, errSame) {
 			return nil, edit{}, fmt.Errorf("%s: %s is %s already", n, c.Name, c.Value)
 		}
@@ -186,8 +215,19 @@ func (s *server) outer(name string) string {
 	return s.rootDir + name
 }
 
+// reading is the budget of one look at a server's files.
+func reading() *budget.Budget {
+	return budget.New(context.Background(), budget.Limits{Wall: 2 * time.Second})
+}
+
+// tooLarge says that the configuration is over that budget: nothing is changed in one
+// of which only a part is known.
+func (s *server) tooLarge() error {
+	return fmt.Errorf("the configuration of %s (pid %d) is too large to be read to its end", s.name, s.pid)
+}
+
 func (s *server) reads(name string) bool {
-	r := rootfs.At(s.rootDir)
+	r := rootfs.At(s.rootDir, reading())
 	target := r.Target(name)
 	return slices.ContainsFunc(s.files, func(f string) bool { return f == name || r.Target(f) == target })
 }
@@ -199,40 +239,39 @@ const settled = 20 * time.Millisecond
 // stale says that a file was changed and the server not told: a reload would
 // take over more than one change.
 func (s *server) stale() error {
-	r, err := openRoot(s.rootDir)
+	t, err := s.openTree()
 	if err != nil {
 		return err
 	}
-	defer r.close()
+	defer t.Close()
 	for _, n := range s.files {
-		f, err := r.open(n)
-		if errors.Is(err, errNoFile) {
+		changed, err := t.ChangedNS(n)
+		if errors.Is(err, fs.ErrNotExist) {
 			continue // an include that is not there
 		}
-		if err != nil {
-			return err
+		if err == nil {
+			err = s.pending(n, changed)
 		}
-		f.close()
-		if err := s.pending(f); err != nil {
+		if err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// pending says that the server has not read f since it was changed.
-func (s *server) pending(f *file) error {
-	if f.changed <= s.before.SinceNS+settled.Nanoseconds() {
+// pending says that the server has not read a file since it was changed.
+func (s *server) pending(name string, changedNS int64) error {
+	if changedNS <= s.before.SinceNS+settled.Nanoseconds() {
 		return nil
 	}
 	return fmt.Errorf("%s was changed at %s, after %s (pid %d) had read it: reload or put it back first, a reload now would change other things too",
-		f.path, time.Unix(0, f.changed).Format(time.DateTime), s.name, s.pid)
+		name, time.Unix(0, changedNS).Format(time.DateTime), s.name, s.pid)
 }
 
 // hasRead says that the server has surely read f since it was changed. One that was
 // changed within moments of the reading may not be what was read.
 func (s *server) hasRead(f *file) bool {
-	return f.changed < s.before.SinceNS-settled.Nanoseconds()
+	return f.ChangedNS() < s.before.SinceNS-settled.Nanoseconds()
 }
 
 // test runs the server's own test of its configuration.
@@ -244,13 +283,16 @@ func (s *server) testWith(name, instead string) error {
 	if s.testArgs == nil {
 		return nil
 	}
-	h, err := homeOf(s.pid)
-	if err != nil {
-		return err
+	h, err := homeOf(s.process())
+	if err == nil {
+		defer h.close()
+		err = h.safe(s.files)
 	}
-	defer h.close()
+	if err != nil {
+		return fmt.Errorf("%w of %s (pid %d): %w", errNotTested, s.name, s.pid, err)
+	}
 	h.cover = [2]string{name, instead}
-	text, err := h.run(s.testArgs, environ(s.pid), testTime)
+	text, err := h.run(s.testArgs, testTime)
 	if err == nil || errors.Is(err, errNoCover) {
 		return err
 	}
@@ -299,7 +341,7 @@ func (s *server) reload() error {
 	if err != nil {
 		return err
 	}
-	if err := unix.Kill(s.pid, s.kind.signal); err != nil {
+	if err := s.process().Signal(s.kind.signal); err != nil {
 		return fmt.Errorf("tell %s (pid %d) to reload: %w", s.name, s.pid, err)
 	}
 	for end := time.Now().Add(reloadTime); time.Now().Before(end); time.Sleep(pollEvery) {

@@ -10,14 +10,15 @@ import (
 	"path"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/slowray/slowray/internal/cause"
 	"github.com/slowray/slowray/internal/prove/change"
+	"github.com/slowray/slowray/internal/safefile"
 	"github.com/slowray/slowray/internal/sense/app/logtail/prefork"
 	"github.com/slowray/slowray/internal/sense/host"
+	"github.com/slowray/slowray/internal/shell"
 	"golang.org/x/sys/unix"
 )
 
@@ -48,7 +49,7 @@ type product struct {
 	never    []string       // settings by which slowray, or others, would lose the server
 	same     func(a, b string) bool
 	// command is what a person would type; at is where the server listens.
-	command func(a *access, name, value string) string
+	command func(a *access, name, value string) shell.Command
 }
 
 var products = map[string]*product{"redis": &redisProduct, "mariadb": &mariadbProduct}
@@ -207,7 +208,7 @@ func (settings) Undo(c *cause.Change, was change.State) error {
 }
 
 // Commands implements change.Doer.
-func (settings) Commands(c *cause.Change, was change.State) (do, undo []string) {
+func (settings) Commands(c *cause.Change, was change.State) (do, undo []shell.Command) {
 	h, _, err := holder(was)
 	p, perr := productOf(c.Server)
 	a, aerr := accessTo(c)
@@ -215,7 +216,7 @@ func (settings) Commands(c *cause.Change, was change.State) (do, undo []string) 
 		return nil, nil
 	}
 	defer a.close()
-	return []string{p.command(a, c.Name, c.Value)}, []string{p.command(a, c.Name, h.Old)}
+	return []shell.Command{p.command(a, c.Name, c.Value)}, []shell.Command{p.command(a, c.Name, h.Old)}
 }
 
 // access is how a server is reached from where it lives.
@@ -270,28 +271,56 @@ func accessTo(c *cause.Change) (*access, error) {
 	return a, nil
 }
 
-// dialUnix connects to a unix socket in the server's root. Names longer than a
-// socket's may be, as those through /proc are, are reached by a descriptor.
-func (a *access) dialUnix(ctx context.Context, name string) (net.Conn, error) {
+// dialUnix connects to a unix socket of the process: of this one, for slowray is let
+// in as root, and what has the socket's name may by now lead to another server. Names
+// longer than a socket's may be, as those through /proc are, are reached by a
+// descriptor.
+func (a *access) dialUnix(ctx context.Context, name string) (conn net.Conn, err error) {
 	if strings.HasPrefix(name, "@") {
-		var conn net.Conn
-		err := a.space.Do(func() (err error) {
+		err = a.space.Do(func() (err error) {
 			conn, err = (&net.Dialer{}).DialContext(ctx, "unix", name)
 			return err
 		})
-		return conn, err
+	} else {
+		conn, err = a.dialPath(ctx, name)
 	}
-	root, err := openRoot(fmt.Sprintf("/proc/%d/root", a.pid))
 	if err != nil {
 		return nil, err
 	}
-	defer root.close()
-	fd, err := root.at(name, unix.O_PATH)
-	if err != nil {
-		return nil, fmt.Errorf("open %s: %w", name, err)
+	if pid, err := listener(conn.(*net.UnixConn)); err != nil || pid != a.pid {
+		return nil, errors.Join(fmt.Errorf("%s leads to process %d, not to process %d", name, pid, a.pid), err, conn.Close())
 	}
-	defer unix.Close(fd)
-	return (&net.Dialer{}).DialContext(ctx, "unix", "/proc/self/fd/"+strconv.Itoa(fd))
+	return conn, nil
+}
+
+func (a *access) dialPath(ctx context.Context, name string) (net.Conn, error) {
+	tree, err := safefile.OpenTree(rootOf(a.pid))
+	if err != nil {
+		return nil, err
+	}
+	defer tree.Close()
+	at, err := tree.Reach(name)
+	if err != nil {
+		return nil, err
+	}
+	defer at.Close()
+	return (&net.Dialer{}).DialContext(ctx, "unix", fmt.Sprintf("/proc/self/fd/%d", at.Fd()))
+}
+
+// listener is the process that listens on the other end (SO_PEERCRED, unix(7)).
+func listener(conn *net.UnixConn) (pid int, err error) {
+	raw, err := conn.SyscallConn()
+	if err != nil {
+		return 0, err
+	}
+	var cred *unix.Ucred
+	if e := raw.Control(func(fd uintptr) { cred, err = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) }); e != nil {
+		return 0, e
+	}
+	if err != nil {
+		return 0, err
+	}
+	return int(cred.Pid), nil
 }
 
 func (a *access) dialTCP(ctx context.Context, at netip.AddrPort) (conn net.Conn, err error) {
@@ -303,9 +332,9 @@ func (a *access) dialTCP(ctx context.Context, at netip.AddrPort) (conn net.Conn,
 }
 
 // prefix is how a person gets to where the server listens.
-func (a *access) prefix() string {
+func (a *access) prefix() shell.Command {
 	if !a.inside {
-		return ""
+		return shell.Command{}
 	}
-	return fmt.Sprintf("nsenter -t %d -n ", a.pid)
+	return shell.Line("nsenter -t %s -n", a.pid)
 }

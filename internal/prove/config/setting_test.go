@@ -2,15 +2,18 @@ package config
 
 import (
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/slowray/slowray/internal/cause"
 	"github.com/slowray/slowray/internal/sense/app/logtail/prefork/proctest"
+	"github.com/slowray/slowray/internal/shell"
 )
 
 // cycle sets and puts back, and asks the server by its own client in between.
@@ -71,19 +74,19 @@ func TestRedis(t *testing.T) {
 	cycle(t, c("maxmemory", "64mb"), ask("maxmemory"), "0", "67108864")
 	cycle(t, c("appendfsync", "no"), ask("appendfsync"), "everysec", "no")
 	cycle(t, c("save", ""), ask("save"), "3600 1 300 100", "")
-	for name, want := range map[string]string{"maxclients": fmt.Sprintf("maxclients 100 in %s:6 (50 there now)", conf), "appendfsync": fmt.Sprintf("appendfsync 100 in %s, added", conf)} {
-		if got := Lasting(c(name, "100")); got != want {
+	for name, want := range map[string]string{"maxclients": fmt.Sprintf("# maxclients 100 in %s:6 (50 there now)", conf), "appendfsync": fmt.Sprintf("# appendfsync 100 in %s, added", conf)} {
+		if got := Lasting(c(name, "100")).String(); got != want {
 			t.Errorf("%q, want %q", got, want)
 		}
 	}
-	do, undo := func() ([]string, []string) {
+	do, undo := func() ([]shell.Command, []shell.Command) {
 		s, err := settings{}.Prepare(c("maxclients", "100"))
 		if err != nil {
 			t.Fatal(err)
 		}
 		return settings{}.Commands(c("maxclients", "100"), s)
 	}()
-	if want := fmt.Sprintf("redis-cli -h 127.0.0.1 -p %d CONFIG SET maxclients 100", port); len(do) != 1 || do[0] != want || !strings.HasSuffix(undo[0], " 50") {
+	if want := fmt.Sprintf("redis-cli -h 127.0.0.1 -p %d CONFIG SET maxclients 100", port); len(do) != 1 || do[0].String() != want || !strings.HasSuffix(undo[0].String(), " 50") {
 		t.Errorf("%q, %q", do, undo)
 	}
 	for value, want := range map[[2]string]string{{"maxclients", "50"}: "50 already", {"nonsense", "5"}: "no setting nonsense", {"port", "5"}: "not changed while it runs",
@@ -166,7 +169,7 @@ func TestMariaDB(t *testing.T) {
 	cycle(t, c("long_query_time", "0.5"), ask("long_query_time"), "10.000000", "0.500000")
 	cycle(t, c("slow_query_log", "ON"), ask("slow_query_log"), "OFF", "ON")
 	cycle(t, c("binlog_format", "ROW"), ask("binlog_format"), "MIXED", "ROW")
-	if got, want := Lasting(c("max_connections", "300")), fmt.Sprintf("--max-connections=300 on the command line of MariaDB (pid %d)", cmd.Process.Pid); got != want {
+	if got, want := Lasting(c("max_connections", "300")).String(), fmt.Sprintf("# --max-connections=300 on the command line of MariaDB (pid %d)", cmd.Process.Pid); got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
 	for value, want := range map[[2]string]string{{"max_connections", "30"}: "30 already", {"nonsense", "5"}: "Unknown system variable", {"x; DROP", "5"}: "no name of a setting"} {
@@ -212,4 +215,57 @@ func TestSameValues(t *testing.T) {
 		t.Error("numbers")
 	}
 
+}
+
+// TestSocketOfAnother: a socket of a database leads to another process by now, which
+// would let slowray in as root as well: it is not asked.
+func TestSocketOfAnother(t *testing.T) {
+	needRoot(t)
+	dir := t.TempDir()
+	start := func(name string) (pid int, socket string) {
+		socket = filepath.Join(dir, name)
+		cmd := exec.Command("/proc/self/exe")
+		cmd.Args = []string{"listener", socket}
+		proctest.Start(t, cmd, 0)
+		for range 200 {
+			if c, err := net.Dial("unix", socket); err == nil {
+				c.Close()
+				return cmd.Process.Pid, socket
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+		t.Fatal("it does not listen")
+		return 0, ""
+	}
+	pid, own := start("own")
+	other, theirs := start("theirs")
+	abstract := "@slowray-test-" + filepath.Base(dir) + strconv.Itoa(os.Getpid())
+	l, err := net.Listen("unix", abstract)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	dial := func(pid int, name string) error {
+		a, err := accessTo(&cause.Change{PID: pid})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer a.close()
+		c, err := a.dialUnix(t.Context(), name)
+		if err == nil {
+			c.Close()
+		}
+		return err
+	}
+	if err := dial(pid, own); err != nil {
+		t.Error(err)
+	}
+	if err := os.Remove(own); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(theirs, own); err != nil {
+		t.Fatal(err)
+	}
+	refused(t, dial(pid, own), fmt.Sprintf("leads to process %d, not to process %d", other, pid))
+	refused(t, dial(pid, abstract), fmt.Sprintf("leads to process %d, not to process %d", os.Getpid(), pid))
 }

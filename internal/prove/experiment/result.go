@@ -1,5 +1,10 @@
 package experiment
 
+import (
+	"errors"
+	"fmt"
+)
+
 // Verdict is what an experiment came to.
 type Verdict string
 
@@ -80,8 +85,11 @@ type Result struct {
 	Harm bool `json:"harm,omitempty"`
 	// Stopped says that it was ended from outside before it was over.
 	Stopped bool `json:"stopped,omitempty"`
-	// Undone is false when undoing failed: the error of Run says how.
-	Undone bool `json:"undone"`
+	// Undone says that all is as it was before. Otherwise Left says what is not, and
+	// InForce whether that is slowray's change, or what somebody else has put there.
+	Undone  bool   `json:"undone"`
+	Left    string `json:"left,omitempty"`
+	InForce bool   `json:"in_force,omitempty"`
 }
 
 // Effect is the effect on a metric, nil when it could not be measured.
@@ -92,4 +100,30 @@ func (r *Result) Effect(m Metric) *Effect {
 		}
 	}
 	return nil
+}
+
+// Undid notes how things are, when Undo has said err: nil when all is as it was.
+func (r *Result) Undid(err error) {
+	r.Undone, r.Left, r.InForce = err == nil, "", false
+	if err != nil {
+		r.Left, r.InForce = err.Error(), !settled(err)
+	}
+}
+
+// settled says that an error of Undo leaves nothing to be undone.
+func settled(err error) bool {
+	var s interface{ Settled() bool }
+	return errors.As(err, &s) && s.Settled()
+}
+
+// NotUndone is the error for a Result that is not Undone: it says what is not as it
+// was.
+func (r *Result) NotUndone() error {
+	switch {
+	case r.Undone:
+		return nil
+	case r.InForce:
+		return fmt.Errorf("the change is not undone: %s", r.Left)
+	}
+	return fmt.Errorf("not all is as it was: %s", r.Left)
 }

@@ -3,12 +3,13 @@ package experiment
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync"
 	"time"
 )
 
-// Subject is a change that can be made and taken back, any number of times.
+// Subject is a change that can be made and taken back, any number of times. An error
+// of Undo that has a method Settled() bool which is true says that nothing is left to
+// be undone, and yet not all is as it was.
 type Subject interface {
 	Apply() error
 	Undo() error
@@ -104,6 +105,7 @@ type run struct {
 	guard   guard
 	phases  []Phase
 	applied bool
+	left    error // of the last undoing
 	rounds  int
 	beating sync.Mutex
 	resize  bool          // blocks can be of any length
@@ -112,7 +114,7 @@ type run struct {
 }
 
 // Run makes the experiment. The change is undone when it returns, unless the
-// Result says that it is not; the error then says why. When ctx ends, it is undone
+// Result says that it is not; the error is about what ended it early. When ctx ends, it is undone
 // too, and the Result tells what was seen until then.
 func Run(ctx context.Context, s Subject, m Meter, opt Options) (Result, error) {
 	r := &run{opt: opt.withDefaults(), subject: s, meter: m, resize: true}
@@ -127,9 +129,10 @@ func Run(ctx context.Context, s Subject, m Meter, opt Options) (Result, error) {
 	}
 	err := r.all(ctx)
 	stopped := err != nil && ctx.Err() != nil
-	undone := r.undo()
+	// What counts is how it is at the end: what could not be undone before may be now.
+	left := r.undo()
 	result := r.result()
-	result.Undone = undone == nil
+	result.Undid(left)
 	if stopped {
 		result.Stopped = true
 		result.Verdict, result.Why = Undecided, "it was stopped before it was over"
@@ -137,8 +140,14 @@ func Run(ctx context.Context, s Subject, m Meter, opt Options) (Result, error) {
 			err = nil
 		}
 	}
-	return result, errors.Join(err, undone)
+	if errors.Is(err, errLeft) {
+		err = nil // the Result says it
+	}
+	return result, err
 }
+
+// errLeft says that the change could not be undone.
+var errLeft = errors.New("the change is not undone")
 
 // all goes through the phases until there is a verdict.
 func (r *run) all(ctx context.Context) error {
@@ -157,8 +166,8 @@ func (r *run) all(ctx context.Context) error {
 		if r.guard.harmed.Load() {
 			return r.afterHarm(ctx)
 		}
-		if err := r.undo(); err != nil {
-			return err
+		if r.undo() != nil {
+			return errLeft
 		}
 		if err := r.settle(ctx, r.back); err != nil {
 			return err
@@ -200,8 +209,8 @@ func (r *run) with(ctx context.Context) error {
 
 // afterHarm undoes the change and sees whether the service comes back.
 func (r *run) afterHarm(ctx context.Context) error {
-	if err := r.undo(); err != nil {
-		return err
+	if r.undo() != nil {
+		return errLeft
 	}
 	if err := r.settle(ctx, nil); err != nil {
 		return err
@@ -209,16 +218,14 @@ func (r *run) afterHarm(ctx context.Context) error {
 	return r.phase(ctx, phaseAfter)
 }
 
-// undo takes the change back if it is in force.
+// undo takes the change back if it is in force; the error says what is not as it
+// was. It may be called again.
 func (r *run) undo() error {
-	if !r.applied {
-		return nil
+	if r.applied {
+		r.left = r.subject.Undo()
+		r.applied = r.left != nil && !settled(r.left)
 	}
-	if err := r.subject.Undo(); err != nil {
-		return fmt.Errorf("the change is not undone: %w", err)
-	}
-	r.applied = false
-	return nil
+	return r.left
 }
 
 // beats tells Beat that all is well, or not, until the returned function is called.

@@ -106,9 +106,16 @@ func TestFromStandstill(t *testing.T) {
 // broken fails where it is told to.
 type broken struct {
 	*world
-	apply, undo, block error
-	stop               context.CancelFunc
+	apply, block error
+	undo         []error // one after the other, the last one from then on
+	stop         context.CancelFunc
 }
+
+// theirs is the error for what somebody else has set.
+type theirs struct{}
+
+func (theirs) Error() string { return "somebody has set it to 7" }
+func (theirs) Settled() bool { return true }
 
 func (b *broken) Apply() error {
 	if b.apply != nil {
@@ -119,10 +126,14 @@ func (b *broken) Apply() error {
 }
 
 func (b *broken) Undo() error {
-	if b.undo != nil {
-		return b.undo
+	if len(b.undo) == 0 {
+		return b.world.Undo()
 	}
-	return b.world.Undo()
+	err := b.undo[0]
+	if len(b.undo) > 1 {
+		b.undo = b.undo[1:]
+	}
+	return err
 }
 
 func (b *broken) Block(ctx context.Context, d time.Duration) (Block, error) {
@@ -149,14 +160,30 @@ func TestFailures(t *testing.T) {
 			t.Errorf("%s: %v, on %v", name, err, b.on)
 		}
 	}
-	b := &broken{world: newWorld(1, "calm"), undo: bad}
-	r, err := Run(t.Context(), b, b, Options{})
-	if !errors.Is(err, bad) || r.Undone || !strings.Contains(err.Error(), "the change is not undone") {
-		t.Errorf("undo: %v", err)
+	for _, c := range []struct {
+		undo    []error
+		undone  bool
+		inForce bool
+		says    string
+	}{
+		{[]error{bad}, false, true, "the change is not undone: no such knob"},
+		{[]error{theirs{}}, false, false, "not all is as it was: somebody has set it to 7"},
+		{[]error{bad, nil}, true, false, ""},
+		{[]error{bad, theirs{}}, false, false, "not all is as it was: somebody has set it to 7"},
+		{[]error{theirs{}, nil}, false, false, "not all is as it was: somebody has set it to 7"}, // nothing is undone twice
+	} {
+		b := &broken{world: newWorld(1, "calm"), undo: c.undo}
+		r, err := Run(t.Context(), b, b, Options{})
+		if err != nil || r.Undone != c.undone || r.InForce != c.inForce || (r.Left == "") != c.undone || r.Verdict != Undecided {
+			t.Errorf("undo %v: %+v, %v", c.undo, r, err)
+		}
+		if err := r.NotUndone(); (err == nil) != c.undone || err != nil && err.Error() != c.says {
+			t.Errorf("undo %v: %v, want %q", c.undo, err, c.says)
+		}
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	b = &broken{world: newWorld(1, "calm"), stop: cancel}
-	r, err = Run(ctx, b, b, Options{})
+	b := &broken{world: newWorld(1, "calm"), stop: cancel}
+	r, err := Run(ctx, b, b, Options{})
 	if err != nil || !r.Stopped || r.Verdict != Undecided || b.on || len(r.Phases) == 0 {
 		t.Errorf("stopped: %+v, %v, on %v", r, err, b.on)
 	}

@@ -6,10 +6,12 @@
 // anything is touched. It measures nothing and decides nothing but when a lease
 // is over.
 //
-//   - The journal is a directory: one file for each set of changes that is not
-//     put back yet, a lock, and a history of those that are. A file is written
-//     anew for every step (a temporary file, fsync, rename, fsync of the
-//     directory) and before the step is done.
+//   - The journal is a directory: two files of each set of changes that is not put
+//     back yet, a lock, and a history of those that are. Both files are written anew
+//     for every step, and before the step is done, one after the other (a temporary
+//     file, fsync, rename, fsync of the directory). What they hold has checksums: a
+//     file that is damaged is reported as a change that may be in force, and put
+//     back from the other one.
 //   - The guardian is a process of its own, in its own session, and the only one
 //     that makes and undoes the changes of its lease. It undoes them when the
 //     owner ends (their socket ends, however the owner dies), says nothing for a

@@ -1,6 +1,7 @@
 package journal
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -90,7 +91,11 @@ func (d *Document) List(w io.Writer) error {
 	for i := range d.Entries {
 		l := &d.Entries[i]
 		if l.State == Damaged {
-			fmt.Fprintf(t, "%s\t-\t%s\t-\t%s\n", l.ID, l.State, plain(l.Problem))
+			when := "-"
+			if !l.Created.IsZero() {
+				when = l.Created.Local().Format(time.DateTime)
+			}
+			fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\n", l.ID, when, l.State, plain(cmp.Or(l.Cause, "-")), plain(l.Problem))
 			continue
 		}
 		who := fmt.Sprintf("%s: %s (pid %d)", l.User, l.Why, l.PID)
@@ -104,7 +109,11 @@ func (d *Document) List(w io.Writer) error {
 	}
 	for i := range d.Entries {
 		for _, c := range d.Entries[i].Changes {
-			if _, err := fmt.Fprintf(w, "%s  %s\n   %s\n", d.Entries[i].ID, plain(c.Text), plain(c.values())); err != nil {
+			values := c.values()
+			if d.Entries[i].State == Damaged {
+				values = "may be in force: " + values
+			}
+			if _, err := fmt.Fprintf(w, "%s  %s\n   %s\n", d.Entries[i].ID, plain(c.Text), plain(values)); err != nil {
 				return err
 			}
 		}
@@ -119,6 +128,8 @@ func (c *ListedChange) values() string {
 		return "put back: " + c.Was
 	case c.Result != "":
 		return fmt.Sprintf("%s: %s; it was %s", c.Result, c.Note, c.Was)
+	case c.Kind == "":
+		return "look for it by hand"
 	case c.Made == MadeNo:
 		return fmt.Sprintf("is %s, not changed", c.Was)
 	case c.Now == "":

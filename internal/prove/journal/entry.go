@@ -1,8 +1,6 @@
 package journal
 
 import (
-	"encoding/json"
-	"errors"
 	"fmt"
 	"strconv"
 	"time"
@@ -23,8 +21,13 @@ const (
 	Undone   State = "undone"  // all is put back, or is not ours any more
 	Failed   State = "failed"  // something could not be put back
 	Kept     State = "kept"    // left in place on purpose
-	Damaged  State = "damaged" // the file cannot be read; only in lists
+	// Damaged is only in lists: the file is not whole, and the changes may be in
+	// force. What is known of them is from its backup, or from what is left of both.
+	Damaged State = "damaged"
 )
+
+// states are those that a file may tell.
+var states = []State{Prepared, Applying, Applied, Undoing, Undone, Failed, Kept}
 
 // Result is what became of one change when it was to be put back.
 type Result string
@@ -46,6 +49,8 @@ const (
 	MadeMaybe Made = "maybe" // it was being made, or undone: also half
 	MadeYes   Made = "yes"
 )
+
+func (m Made) known() bool { return m == MadeNo || m == MadeMaybe || m == MadeYes }
 
 // Process names a process for as long as a host runs: by its ID and the moment
 // it began, for IDs are used again.
@@ -70,26 +75,32 @@ type Event struct {
 	Text string    `json:"text"`
 }
 
-// Entry is one set of changes: made together, put back together.
+// Entry is one set of changes: made together, put back together. Its JSON is that of
+// files of slowray.journal/1.
 type Entry struct {
-	Schema   string    `json:"schema"`
-	ID       string    `json:"id"` // a number, counted up
-	BootID   string    `json:"boot_id"`
-	Created  time.Time `json:"created"`
-	Until    time.Time `json:"until"` // the end of the lease
-	Cause    string    `json:"cause"`
-	Why      string    `json:"why"`
-	User     string    `json:"user"`
-	State    State     `json:"state"`
-	Owner    Process   `json:"owner"`
-	Guardian Process   `json:"guardian"`
-	Changes  []Item    `json:"changes"`
-	Events   []Event   `json:"events"`
-	Problem  string    `json:"-"` // of a damaged one: what is wrong with its file
+	Schema     string    `json:"schema"`
+	ID         string    `json:"id"` // a number, counted up
+	Generation uint64    `json:"-"`  // how often it was written
+	BootID     string    `json:"boot_id"`
+	Created    time.Time `json:"created"`
+	Until      time.Time `json:"until"` // the end of the lease
+	Cause      string    `json:"cause"`
+	Why        string    `json:"why"`
+	User       string    `json:"user"`
+	State      State     `json:"state"`
+	Owner      Process   `json:"owner"`
+	Guardian   Process   `json:"guardian"`
+	Changes    []Item    `json:"changes"`
+	Events     []Event   `json:"events"`
+	Problem    string    `json:"-"` // of a damaged one: what is wrong with its file
+
+	recorded State // what a damaged one was, as far as that is known
+	foreign  bool  // a damaged one that this version of slowray must not write to
+	torn     bool  // its file is not whole
 }
 
 // schemaID is the schema of the files; it grows a version when they change.
-const schemaID = "slowray.journal/1"
+const schemaID = "slowray.journal/2"
 
 // maxEvents bounds an entry that is applied and undone very often.
 const maxEvents = 200
@@ -103,36 +114,6 @@ func (e *Entry) note(by, format string, args ...any) {
 		e.Events = append(e.Events[:1], e.Events[2:]...)
 	}
 	e.Events = append(e.Events, Event{time.Now().UTC().Truncate(time.Millisecond), by, fmt.Sprintf(format, args...)})
-}
-
-// parseEntry reads the file of entry id. What is not exactly an entry is an
-// error: undoing half an entry would be worse than asking.
-func parseEntry(id string, data []byte) (*Entry, error) {
-	e := &Entry{}
-	if err := json.Unmarshal(data, e); err != nil {
-		return nil, fmt.Errorf("is torn or not of the journal: %w", err)
-	}
-	switch {
-	case e.Schema != schemaID:
-		return nil, fmt.Errorf("has schema %q, this version of slowray knows %q", e.Schema, schemaID)
-	case e.ID != id:
-		return nil, fmt.Errorf("says that it is entry %q", e.ID)
-	case len(e.Changes) == 0:
-		return nil, errors.New("has no changes")
-	}
-	switch e.State {
-	case Prepared, Applying, Applied, Undoing, Undone, Failed, Kept:
-	default:
-		return nil, fmt.Errorf("has the unknown state %q", e.State)
-	}
-	for _, it := range e.Changes {
-		switch it.Made {
-		case MadeNo, MadeMaybe, MadeYes:
-		default:
-			return nil, fmt.Errorf("has a change that is made %q", it.Made)
-		}
-	}
-	return e, nil
 }
 
 const maxNumber = 1 << 30

@@ -118,6 +118,9 @@ func (g *guardian) take(dir, id string) error {
 		return err
 	}
 	e, err := d.read(".", id)
+	if err == nil && e.State == Damaged {
+		err = errors.New(e.Problem)
+	}
 	if err != nil {
 		return fmt.Errorf("journal: entry %s: %w", id, err)
 	}
@@ -183,8 +186,9 @@ func (g *guardian) obey(m message) {
 		err = g.apply()
 	case opUndo:
 		if g.e.State == Applied || g.e.State == Failed {
-			answer.Outcomes = g.undo("as planned")
+			g.undo("as planned")
 		}
+		answer.Outcomes = g.e.Outcomes() // however often it is asked for
 	case opKeep:
 		if g.e.State != Applied {
 			err = fmt.Errorf("journal: entry %s is %s, not applied: nothing to keep", g.e.ID, g.e.State)
@@ -216,6 +220,7 @@ func (g *guardian) end(why string) {
 		outcomes = g.putBack(why)
 	case Kept:
 	default:
+		outcomes = g.e.Outcomes()
 		g.e.note(g.by, "%s", why)
 		g.dir.write(g.e)
 	}

@@ -132,14 +132,19 @@ func (j *Journal) tidy(boot string) error {
 	}
 	for i := range list {
 		e := &list[i]
-		if e.State != Damaged && e.Open() && e.lost(boot) {
+		if e.Open() && e.lost(boot) {
 			// With nothing left of it, undo only writes that down.
 			(&keeper{j.dir, e, "slowray"}).undo("the host was started anew")
 		}
 		switch {
 		case e.State == Damaged:
-			return fmt.Errorf("journal: %s: nothing is changed before it is looked into: slowray undo", e.Problem)
+			return fmt.Errorf("journal: entry %s (%s) may be in force: %s: %s", e.ID, e.texts(), e.Problem, e.remedy())
 		case !e.Open():
+			if e.torn { // what is put into the history is whole
+				if err := j.dir.write(e); err != nil {
+					return err
+				}
+			}
 			if err := j.dir.close(e.ID); err != nil {
 				return err
 			}
@@ -152,8 +157,19 @@ func (j *Journal) tidy(boot string) error {
 	return nil
 }
 
+// remedy is what to do about a damaged entry.
+func (e *Entry) remedy() string {
+	if e.foreign || e.unknown() && len(e.Changes) == 1 {
+		return "look for what it has changed by hand, then: slowray undo --forget " + e.ID
+	}
+	return "put it back first: slowray undo " + e.ID
+}
+
 // lost says that all changes of e ended with the boot they were made in.
 func (e *Entry) lost(boot string) bool {
+	if e.foreign || e.unknown() || e.BootID == "" {
+		return false
+	}
 	for _, it := range e.Changes {
 		if it.Made != MadeNo && (e.BootID == boot || survivesReboot(it.Change.Kind)) {
 			return false
@@ -261,7 +277,7 @@ func (j *Journal) History() ([]Entry, error) { return j.dir.entries(historyDir) 
 
 // Live says that the run it belongs to is still going on.
 func (e *Entry) Live() bool {
-	return e.State != Kept && e.State != Damaged && (e.Owner.Lives() || e.Guardian.Lives())
+	return e.State != Kept && e.recorded != Kept && (e.Owner.Lives() || e.Guardian.Lives())
 }
 
 // Now is what is there at present, as a person would say it; "" where it cannot
@@ -299,8 +315,8 @@ func Notice(dir string) string {
 	for i := range list {
 		e := &list[i]
 		switch {
-		case e.State == Damaged:
-			return fmt.Sprintf("the journal of changes has a file that cannot be read: %s: slowray undo", e.Problem)
+		case e.State == Damaged && !e.Live() && !e.lost(boot):
+			return fmt.Sprintf("a change may be in force (%s), and its entry in the journal is damaged: %s: %s", e.texts(), e.Problem, e.remedy())
 		case e.Open() && e.State != Kept && !e.Live() && !e.lost(boot):
 			return fmt.Sprintf("changes of a run that was killed are still there (%s): put them back with: slowray undo", e.texts())
 		}

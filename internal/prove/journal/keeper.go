@@ -39,18 +39,31 @@ func (o *Outcome) Error() error {
 	return nil
 }
 
-// joined is the errors of outcomes in one line.
-func joined(list []Outcome) error {
+// LeftError is about changes that were to be put back, and are not as they were.
+type LeftError struct{ Outcomes []Outcome }
+
+func (e *LeftError) Error() string {
 	var texts []string
-	for i := range list {
-		if err := list[i].Error(); err != nil {
-			texts = append(texts, err.Error())
-		}
+	for i := range e.Outcomes {
+		texts = append(texts, e.Outcomes[i].Error().Error())
 	}
-	if texts == nil {
+	return strings.Join(texts, "; ")
+}
+
+// Settled says that nothing of slowray's is in force any more: what is there now is
+// somebody else's, or nothing is. Otherwise slowray undo can try again.
+func (e *LeftError) Settled() bool {
+	return !slices.ContainsFunc(e.Outcomes, func(o Outcome) bool { return o.Result == ResultFailed })
+}
+
+// joined is a *LeftError about those outcomes that are not as they should be; nil
+// where all are.
+func joined(list []Outcome) error {
+	left := slices.DeleteFunc(slices.Clone(list), func(o Outcome) bool { return o.Error() == nil })
+	if len(left) == 0 {
 		return nil
 	}
-	return errors.New("journal: " + strings.Join(texts, "; "))
+	return &LeftError{left}
 }
 
 // keeper makes and undoes the changes of one entry, and writes each step down
@@ -61,8 +74,8 @@ type keeper struct {
 	by  string // who it is, in the entry's events
 }
 
-// apply makes the changes. When it fails, nothing is changed any more, or the
-// error says what is.
+// apply makes the changes. When it fails, those that were made are undone, and the
+// outcomes say what became of them.
 func (k *keeper) apply() error {
 	if k.e.State != Prepared && k.e.State != Undone {
 		return fmt.Errorf("journal: entry %s is %s: it cannot be applied", k.e.ID, k.e.State)
@@ -120,9 +133,6 @@ func (k *keeper) apply() error {
 // giveUp undoes what is made so far, because of err.
 func (k *keeper) giveUp(err error) error {
 	k.undo("not applied: " + err.Error())
-	if left := joined(k.e.Outcomes()); left != nil {
-		return fmt.Errorf("%w; %w", err, left)
-	}
 	return err
 }
 
@@ -163,7 +173,10 @@ func (k *keeper) undo(why string) []Outcome {
 
 // undoOne puts one change back, and says what became of it.
 func (k *keeper) undoOne(it *Item) (Result, string) {
-	if boot, err := bootID(); err == nil && boot != k.e.BootID && !survivesReboot(it.Change.Kind) {
+	if it.Change.Kind == "" {
+		return ResultFailed, "look for it by hand, then: slowray undo --forget " + k.e.ID
+	}
+	if boot, err := bootID(); err == nil && k.e.BootID != "" && boot != k.e.BootID && !survivesReboot(it.Change.Kind) {
 		return ResultGone, "with the reboot"
 	}
 	h, err := holds(it)

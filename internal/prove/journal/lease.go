@@ -1,6 +1,7 @@
 package journal
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net"
@@ -57,8 +58,8 @@ type Lease struct {
 	mu      sync.Mutex
 	n       int
 	waiting map[int]chan message
-	heard   int    // ticks since the guardian's last word
-	over    string // why the lease has ended
+	heard   int         // ticks since the guardian's last word
+	over    *EndedError // how the lease has ended; nil while it has not
 	closed  bool
 }
 
@@ -97,7 +98,11 @@ func newLease(d *directory, e *Entry, locks []*os.File) (*Lease, error) {
 	case <-ready:
 	case <-l.left:
 		l.mu.Lock()
-		err = fmt.Errorf("journal: guardian: ended before it was ready (%s): %s: nothing was changed", cmd.ProcessState, l.over)
+		why := ""
+		if l.over != nil {
+			why = ": " + l.over.Why
+		}
+		err = fmt.Errorf("journal: guardian: ended before it was ready (%s)%s: nothing was changed", cmd.ProcessState, why)
 		l.mu.Unlock()
 	case <-time.After(readyLimit):
 		err = fmt.Errorf("journal: guardian: not ready within %s: nothing was changed", readyLimit)
@@ -118,17 +123,38 @@ func newLease(d *directory, e *Entry, locks []*os.File) (*Lease, error) {
 // ID is that of the entry in the journal.
 func (l *Lease) ID() string { return l.id }
 
-// Apply makes the changes. It may be called again after Undo.
+// EndedError says that a lease has ended by itself: its guardian, or its owner in the
+// guardian's place, has put back what was applied.
+type EndedError struct {
+	Why  string
+	Left error // what was not put back, a *LeftError mostly; nil: all was
+}
+
+func (e *EndedError) Error() string {
+	if e.Left == nil {
+		return "journal: the lease has ended: " + e.Why
+	}
+	return fmt.Sprintf("journal: the lease has ended: %s; %v", e.Why, e.Left)
+}
+
+func (e *EndedError) Unwrap() error { return e.Left }
+
+// Apply makes the changes. It may be called again after Undo. When it fails, what was
+// made of them is put back already; Undo tells whether all is.
 func (l *Lease) Apply() error {
 	_, err := l.ask(opApply)
 	return err
 }
 
-// Undo puts the changes back; the lease goes on, and Apply may make them again.
-// The error tells of those that were not put back, and why.
+// Undo puts the changes back; the lease goes on, and Apply may make them again. The
+// error is a *LeftError about those that were not put back, and says the same when
+// it is asked for again; an *EndedError, which may wrap one, when the lease is over.
 func (l *Lease) Undo() error {
 	m, err := l.ask(opUndo)
-	return errors.Join(err, joined(m.Outcomes))
+	if err != nil {
+		return err
+	}
+	return joined(m.Outcomes)
 }
 
 // Keep leaves the changes in place, also after Close. They stay in the journal,
@@ -157,8 +183,8 @@ func (l *Lease) Beat(h Health) {
 	}
 }
 
-// Ended tells, once, that the lease has ended without the owner, and why. The
-// changes are put back then.
+// Ended tells, once, that the lease has ended without the owner, and why. What was
+// not put back then is told by Undo.
 func (l *Lease) Ended() <-chan string { return l.ended }
 
 // Close ends the lease: what is applied and not kept is undone. The error tells
@@ -173,11 +199,11 @@ func (l *Lease) Close() error {
 	l.closed = true
 	over := l.over
 	l.mu.Unlock()
-	if over != "" {
+	if over != nil {
 		err = nil
 		select {
-		case why := <-l.ended: // nobody has been told yet
-			err = errors.New("journal: the lease has ended: " + why)
+		case <-l.ended: // nobody has been told yet
+			err = over
 		default:
 		}
 	}
@@ -190,18 +216,15 @@ func (l *Lease) Close() error {
 	l.wire.conn.Close()
 	release(l.locks)
 	l.dir.root.Close()
-	return errors.Join(err, joined(m.Outcomes))
+	return cmp.Or(err, joined(m.Outcomes))
 }
 
 // ask has the guardian do something.
 func (l *Lease) ask(op string) (message, error) {
 	l.mu.Lock()
-	if l.closed || l.over != "" {
+	if l.closed || l.over != nil {
 		defer l.mu.Unlock()
-		if l.over != "" {
-			return message{}, fmt.Errorf("journal: the lease has ended: %s", l.over)
-		}
-		return message{}, errors.New("journal: the lease is closed")
+		return message{}, l.ending()
 	}
 	l.n++
 	n, answer := l.n, make(chan message, 1)
@@ -211,10 +234,23 @@ func (l *Lease) ask(op string) (message, error) {
 		l.cmd.Process.Kill() // listen sees its end, and undoes
 	}
 	m := <-answer
-	if m.Text != "" {
+	switch {
+	case m.Op == opEnded:
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		return m, l.ending()
+	case m.Text != "":
 		return m, errors.New(m.Text)
 	}
 	return m, nil
+}
+
+// ending is why nothing can be asked for any more. mu is held.
+func (l *Lease) ending() error {
+	if l.over != nil {
+		return l.over
+	}
+	return errors.New("journal: the lease is closed")
 }
 
 // sendBeats passes heartbeats on, so that Beat need not wait for a guardian that
@@ -243,28 +279,26 @@ func (l *Lease) listen(ready chan struct{}) {
 			l.waiting[m.N] <- m
 			delete(l.waiting, m.N)
 		case opEnded:
-			l.over = m.Text
-			if err := joined(m.Outcomes); err != nil {
-				l.over += "; " + err.Error()
-			}
-			l.ended <- l.over
+			l.end(m.Text, joined(m.Outcomes))
 		}
 	})
 	<-l.left
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.over == "" && !l.closed && !l.finished() {
-		l.over = fmt.Sprintf("the guardian (pid %d) was killed: %s", l.cmd.Process.Pid, l.takeOver())
-		l.ended <- l.over
+	if l.over == nil && !l.closed && !l.finished() {
+		text, left := l.takeOver()
+		l.end(fmt.Sprintf("the guardian (pid %d) was killed: %s", l.cmd.Process.Pid, text), left)
 	}
-	why := "journal: the lease is closed"
-	if l.over != "" {
-		why = "journal: the lease has ended: " + l.over
-	}
-	for n, answer := range l.waiting {
-		answer <- message{N: n, Text: why}
+	for _, answer := range l.waiting {
+		answer <- message{Op: opEnded}
 	}
 	clear(l.waiting)
+}
+
+// end notes that the lease is over. mu is held.
+func (l *Lease) end(why string, left error) {
+	l.over = &EndedError{why, left}
+	l.ended <- why
 }
 
 // finished says that the guardian has ended because its work was done.
@@ -272,26 +306,25 @@ func (l *Lease) finished() bool { return l.cmd.ProcessState.Success() }
 
 // takeOver undoes what a killed guardian has left. Nobody else writes to the
 // entry now.
-func (l *Lease) takeOver() string {
+func (l *Lease) takeOver() (text string, left error) {
 	e, err := l.dir.read(".", l.id)
 	if err != nil {
-		return fmt.Sprintf("entry %s cannot be read: %v", l.id, err)
+		return "its changes may be in force", fmt.Errorf("entry %s cannot be read: %w", l.id, err)
 	}
-	if e.State == Kept {
-		return "what was kept is left"
+	if e.State == Kept || e.recorded == Kept {
+		return "what was kept is left", nil
 	}
 	k := keeper{l.dir, e, "slowray"}
 	if e.Open() {
-		if err := joined(k.undo("the guardian was killed")); err != nil {
-			return err.Error()
-		}
+		left = joined(k.undo("the guardian was killed"))
 	}
 	if !e.Open() {
-		if err := l.dir.close(l.id); err != nil {
-			return err.Error()
-		}
+		left = cmp.Or(left, l.dir.close(l.id))
 	}
-	return "its changes are put back"
+	if left != nil {
+		return "not all of its changes could be put back", left
+	}
+	return "its changes are put back", nil
 }
 
 // watch ends a guardian that is there but does nothing any more. It counts its

@@ -18,6 +18,7 @@ import (
 
 	"github.com/slowray/slowray/internal/cause"
 	"github.com/slowray/slowray/internal/prove/change"
+	"github.com/slowray/slowray/internal/shell"
 )
 
 // Environment of the processes that tests start.
@@ -122,7 +123,7 @@ func (fileDoer) Undo(c *cause.Change, was change.State) error {
 	return os.WriteFile(c.Path, []byte(old), 0o600)
 }
 
-func (fileDoer) Commands(*cause.Change, change.State) (do, undo []string) { return nil, nil }
+func (fileDoer) Commands(*cause.Change, change.State) (do, undo []shell.Command) { return nil, nil }
 
 const (
 	before = "as it was before"
@@ -345,4 +346,16 @@ func (p *process) says(t *testing.T, want string) string {
 		t.Errorf("the owner says %q (%v), want %q", line, err, want)
 	}
 	return line
+}
+
+// oldFile is the file of an entry as slowray.journal/1 has it.
+func oldFile(t *testing.T, e *Entry) []byte {
+	t.Helper()
+	old := *e
+	old.Schema = oldSchema
+	data, err := json.MarshalIndent(&old, "", "\t")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
 }

@@ -67,23 +67,27 @@ func (j *Journal) Undo(ids ...string) ([]Outcome, error) {
 	return outcomes, nil
 }
 
-// undoEntry puts one entry back. The lock is held.
+// undoEntry puts one entry back. The lock is held. Of a damaged one that is put
+// back which is known; it is written anew first.
 func (j *Journal) undoEntry(id string) ([]Outcome, error) {
 	e, err := j.dir.read(".", id)
 	if isGone(err) {
 		return nil, nil // its guardian was quicker
 	}
 	if err != nil {
-		o := Outcome{ID: id, Change: "entry " + id, Result: ResultFailed}
-		path, aside := j.dir.setAside(id)
-		o.Note = fmt.Sprintf("its file %v; it is now %s: what it had changed is to be looked for by hand", err, path)
-		if aside != nil {
-			o.Note = fmt.Sprintf("its file %v, and cannot be set aside: %v", err, aside)
-		}
-		return []Outcome{o}, nil
+		return nil, fmt.Errorf("journal: entry %s: %w", id, err)
+	}
+	if e.foreign {
+		return []Outcome{{ID: id, Change: "entry " + id, Result: ResultFailed, Note: e.Problem + ": " + e.remedy()}}, nil
+	}
+	if e.unknown() {
+		j.dir.keepDamaged(id)
 	}
 	var outcomes []Outcome
 	if e.Open() {
+		if e.torn {
+			e.note("undo", "%s: it is written anew from what is known", e.Problem)
+		}
 		k := keeper{j.dir, e, "undo"}
 		outcomes = k.undo("slowray undo")
 	}
@@ -102,15 +106,20 @@ func (j *Journal) Forget(ids ...string) error {
 	}
 	defer release(locks)
 	for _, id := range ids {
-		e, err := j.dir.read(".", id)
-		if number(id) == 0 || isGone(err) {
+		if number(id) == 0 {
 			return fmt.Errorf("journal: %q: %w", id, ErrUnknown)
 		}
-		if err != nil {
-			if _, err := j.dir.setAside(id); err != nil {
-				return fmt.Errorf("journal: entry %s: %w", id, err)
+		e, err := j.dir.read(".", id)
+		if isGone(err) {
+			err = fmt.Errorf("journal: %q: %w", id, ErrUnknown)
+		} else if err != nil || e.State == Damaged {
+			if err = j.dir.setAside(id); err == nil {
+				continue
 			}
-			continue
+			err = fmt.Errorf("journal: entry %s: %w", id, err)
+		}
+		if err != nil {
+			return err
 		}
 		e.State = Undone
 		e.note("undo", "forgotten: nothing was put back")

@@ -134,6 +134,7 @@ func (c *Command) For(d time.Duration) Command {
 	made.argv = append([]string(nil), c.argv...)
 	word := made.argv[c.at]
 	switch name, _, long := strings.Cut(word, "="); {
+	case slices.Contains(f.names, made.argv[c.at-1]): // the word is the duration, whatever it begins with
 	case long && strings.HasPrefix(word, "-"):
 		value = name + "=" + value
 	case strings.HasPrefix(word, "-"):

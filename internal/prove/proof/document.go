@@ -6,6 +6,7 @@ import (
 	"github.com/slowray/slowray/internal/cause"
 	"github.com/slowray/slowray/internal/prove/experiment"
 	"github.com/slowray/slowray/internal/report"
+	"github.com/slowray/slowray/internal/shell"
 )
 
 // SchemaProve identifies the form of a Document in JSON.
@@ -27,8 +28,8 @@ type Document struct {
 	Applied bool               `json:"applied"`
 	Result  *experiment.Result `json:"result,omitempty"`
 	// Kept is the entry of the journal of changes that are left in place.
-	Kept    string   `json:"kept,omitempty"`
-	Persist []string `json:"persist,omitempty"` // how to make them last
+	Kept    string          `json:"kept,omitempty"`
+	Persist []shell.Command `json:"persist,omitempty"` // how to make them last
 	// Finding is as in a report; proved by a proof.
 	Finding *cause.Finding `json:"finding,omitempty"`
 }

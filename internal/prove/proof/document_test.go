@@ -12,6 +12,7 @@ import (
 
 	"github.com/slowray/slowray/internal/cause"
 	"github.com/slowray/slowray/internal/prove/experiment"
+	"github.com/slowray/slowray/internal/shell"
 )
 
 // steady is a service that answers ten times as fast with the change.
@@ -44,12 +45,12 @@ func documents(t *testing.T) (dry, done *Document) {
 		return &Document{
 			Schema: SchemaProve, Host: "web1", Cause: "accept-queue-overflow", Title: "The accept queue is full", Found: true,
 			Service: Service{Port: 80, NetNS: 4026531840, PID: 12, Comm: "nginx", Requests: 505.2},
-			Steps:   []Step{{Change: c, Was: "10", Do: []string{"sysctl -w net.core.somaxconn=4096"}, Undo: []string{"sysctl -w net.core.somaxconn=10"}}},
-			Persist: []string{"echo 'net.core.somaxconn=4096' > /etc/sysctl.d/90-somaxconn.conf"},
+			Steps:   []Step{{Change: c, Was: "10", Do: []shell.Command{shell.Line("sysctl -w net.core.somaxconn=4096")}, Undo: []shell.Command{shell.Line("sysctl -w net.core.somaxconn=10")}}},
+			Persist: []shell.Command{shell.Line("echo 'net.core.somaxconn=4096' > /etc/sysctl.d/90-somaxconn.conf")},
 			Finding: &cause.Finding{
 				Cause: "accept-queue-overflow", Title: "The accept queue is full", Verdict: cause.Supported, Role: cause.RoleCause,
 				Subject: cause.Subject{Kind: "listener", Port: 80}, Impact: cause.Impact{Share: 0.5, Of: "new connections", Text: "half of the new connections were dropped"},
-				Evidence: []cause.Evidence{{Fact: "ListenOverflows", Value: 1800, Source: "/proc/net/netstat"}}, Fix: cause.Fix{Text: "raise it", Commands: []string{}, Changes: []cause.Change{c}},
+				Evidence: []cause.Evidence{{Fact: "ListenOverflows", Value: 1800, Source: "/proc/net/netstat"}}, Fix: cause.Fix{Text: "raise it", Commands: []shell.Command{}, Changes: []cause.Change{c}},
 			},
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/slowray/slowray/internal/figure"
 	"github.com/slowray/slowray/internal/prove/experiment"
 	"github.com/slowray/slowray/internal/report"
+	"github.com/slowray/slowray/internal/shell"
 )
 
 // width of the text, in columns.
@@ -95,9 +96,9 @@ func (d *Document) measured() string {
 }
 
 // commands prints each on a line of its own, whole, so that it can be copied.
-func (p *printer) commands(name string, list []string) {
+func (p *printer) commands(name string, list []shell.Command) {
 	for _, c := range list {
-		p.line("  %-10s%s", name, report.Clean(c))
+		p.line("  %-10s%s", name, report.Clean(c.String()))
 		name = ""
 	}
 }
@@ -227,13 +228,15 @@ func (p *printer) ending(d *Document) {
 		p.line("Nothing was changed.")
 	case d.Result.Undone:
 		p.line("The change is undone.")
+	case d.Result.InForce:
+		p.line("THE CHANGE IS NOT UNDONE (slowray undo tries again): %s", report.Clean(d.Result.Left))
 	default:
-		p.line("THE CHANGE IS NOT UNDONE: slowray undo --list says what is left.")
+		p.line("Nothing of the change is in force, but not all is as it was: %s", report.Clean(d.Result.Left))
 	}
 	if d.Proved() && len(d.Persist) > 0 {
 		p.line("To make it last:")
 		for _, c := range d.Persist {
-			p.line("  %s", report.Clean(c))
+			p.line("  %s", report.Clean(c.String()))
 		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/slowray/slowray/internal/cause"
@@ -31,24 +32,49 @@ func (t *Trial) Try(ctx context.Context, changes []cause.Change) (result experim
 	if err != nil {
 		return result, "", err
 	}
-	l := &leased{journal: t.Journal, lease: lease}
-	defer func() { err = errors.Join(err, l.close()) }()
+	l := &Leased{Lease: lease}
+	result, kept, err = t.try(ctx, l)
+	closed := l.Close()
+	if kept == "" && result.InForce {
+		result.Undid(closed) // which has tried again
+	}
+	return result, kept, oneLine(err, result.NotUndone(), closed)
+}
+
+// oneLine is what went wrong, first of all the reason; what the ones before say
+// already is left out.
+func oneLine(list ...error) (all error) {
+	for _, err := range list {
+		switch {
+		case err == nil:
+		case all == nil:
+			all = err
+		case !strings.Contains(all.Error(), err.Error()):
+			all = fmt.Errorf("%w; %w", all, err)
+		}
+	}
+	return all
+}
+
+// try runs the experiment, and keeps the change if it is to be kept.
+func (t *Trial) try(ctx context.Context, l *Leased) (result experiment.Result, kept string, err error) {
 	opt := t.Options
-	opt.Beat = func(harm bool) { lease.Beat(journal.Health{Worse: harm, Why: harmful}) }
+	opt.Beat = func(harm bool) { l.Lease.Beat(journal.Health{Worse: harm, Why: harmful}) }
 	result, err = experiment.Run(ctx, l, t.Meter, opt)
-	if l.over != "" && !result.Harm {
-		return result, "", errors.Join(err, fmt.Errorf("the lease ended early: %s", l.over))
+	if l.Over != "" && !result.Harm {
+		return result, "", oneLine(fmt.Errorf("the lease ended early: %s", l.Over), err)
 	}
-	if err != nil || !t.Keep || result.Verdict != experiment.Proved || ctx.Err() != nil {
+	if err != nil || !result.Undone || !t.Keep || result.Verdict != experiment.Proved || ctx.Err() != nil {
 		return result, "", err
 	}
-	if err := lease.Apply(); err != nil {
-		return result, "", err
+	if err = l.Lease.Apply(); err == nil {
+		err = l.Lease.Keep()
 	}
-	if err := lease.Keep(); err != nil {
-		return result, "", errors.Join(err, l.Undo())
+	if err != nil {
+		result.Undid(l.Undo())
+		return result, "", fmt.Errorf("keep the change: %w", err)
 	}
-	return result, lease.ID(), nil
+	return result, l.Lease.ID(), nil
 }
 
 // lasting is how long the lease may take at most, if all goes slowly.
@@ -60,51 +86,32 @@ func (t *Trial) lasting() time.Duration {
 	return min(max(long, journal.DefaultFor), journal.MaxFor)
 }
 
-// leased is a lease as the Subject of an experiment.
-type leased struct {
-	journal *journal.Journal
-	lease   *journal.Lease
-	over    string // why it ended by itself
+// Leased is a lease as the Subject of an experiment.
+type Leased struct {
+	Lease *journal.Lease
+	Over  string // why it ended by itself, once Undo or Close has seen that
 }
 
 // Apply makes the changes.
-func (l *leased) Apply() error { return l.lease.Apply() }
+func (l *Leased) Apply() error { return l.Lease.Apply() }
 
-// Undo puts them back. A lease that has ended by itself has done so already.
-func (l *leased) Undo() error {
-	err := l.lease.Undo()
-	if err == nil {
-		return nil
+// Undo puts them back. A lease that has ended by itself has done so already, and its
+// error tells what it could not.
+func (l *Leased) Undo() error { return l.ended(l.Lease.Undo()) }
+
+// Close ends the lease.
+func (l *Leased) Close() error { return l.ended(l.Lease.Close()) }
+
+// ended is what was not put back, where an error only says that the lease is over.
+func (l *Leased) ended(err error) error {
+	var over *journal.EndedError
+	if !errors.As(err, &over) {
+		return err
 	}
 	select {
-	case l.over = <-l.lease.Ended():
+	case <-l.Lease.Ended(): // nobody else needs to be told
 	default:
 	}
-	if l.over != "" && !l.open() {
-		return nil
-	}
-	return err
-}
-
-// open says that something is still to be put back.
-func (l *leased) open() bool {
-	list, err := l.journal.List()
-	if err != nil {
-		return true
-	}
-	for i := range list {
-		if list[i].ID == l.lease.ID() {
-			return list[i].Open()
-		}
-	}
-	return false
-}
-
-// close ends the lease.
-func (l *leased) close() error {
-	err := l.lease.Close()
-	if err != nil && l.over != "" && !l.open() {
-		return nil // it only says why it ended
-	}
-	return err
+	l.Over = over.Why
+	return over.Left
 }

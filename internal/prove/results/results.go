@@ -10,9 +10,10 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
+
+	"github.com/slowray/slowray/internal/safefile"
 )
 
 const (
@@ -28,24 +29,24 @@ func Dir(journal string) string { return filepath.Join(journal, folder) }
 // not at all; only its owner may read it. The oldest of more than 200 are removed.
 // The error is one line.
 func Keep(journal string, at time.Time, subject string, doc []byte) (err error) {
-	dir := Dir(journal)
-	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
-		return fmt.Errorf("keep result: %w", err)
-	}
-	root, err := os.OpenRoot(dir)
+	above, err := safefile.OpenDir(journal)
 	if err != nil {
 		return fmt.Errorf("keep result: %w", err)
 	}
-	defer root.Close()
-	name := at.UTC().Format("20060102T150405.000000Z") + "-" + plain(subject) + suffix
-	tmp := name + ".new"
-	if err := root.WriteFile(tmp, doc, 0o600); err != nil {
-		return fmt.Errorf("keep result: %w", errors.Join(err, root.Remove(tmp)))
-	}
-	if err := root.Rename(tmp, name); err != nil {
+	defer above.Close()
+	dir, err := above.Sub(folder)
+	if err != nil {
 		return fmt.Errorf("keep result: %w", err)
 	}
-	return prune(root)
+	defer dir.Close()
+	name := at.UTC().Format("20060102T150405.000000Z") + "-" + plain(subject) + suffix
+	if err := dir.Replace(name, doc); err != nil {
+		return fmt.Errorf("keep result: %w", err)
+	}
+	if err := prune(dir.Root); err != nil {
+		return fmt.Errorf("keep result: %w", err)
+	}
+	return nil
 }
 
 // plain is a subject as part of a name of a file: causes are kebab-case.
@@ -61,22 +62,20 @@ func plain(subject string) string {
 
 // prune removes what is too old. Names begin with their time.
 func prune(root *os.Root) error {
-	dir, err := root.Open(".")
+	entries, err := fs.ReadDir(root.FS(), ".")
 	if err != nil {
-		return fmt.Errorf("keep result: %w", err)
+		return err
 	}
-	defer dir.Close()
-	names, err := dir.Readdirnames(-1)
-	if err != nil {
-		return fmt.Errorf("keep result: %w", err)
-	}
-	names = slices.DeleteFunc(names, func(n string) bool { return !strings.HasSuffix(n, suffix) })
-	slices.Sort(names)
-	for len(names) > most {
-		if err := root.Remove(names[0]); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("keep result: %w", err)
+	var names []string // in order
+	for _, e := range entries {
+		if strings.HasSuffix(e.Name(), suffix) {
+			names = append(names, e.Name())
 		}
-		names = names[1:]
+	}
+	for _, name := range names[:max(0, len(names)-most)] {
+		if err := root.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
 	}
 	return nil
 }

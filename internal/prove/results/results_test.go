@@ -11,8 +11,17 @@ import (
 func TestKeep(t *testing.T) {
 	dir := t.TempDir()
 	at := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
-	for i := range most + 10 {
-		if err := Keep(dir, at.Add(time.Duration(i)*time.Second), "../Evil/\x1b"+strings.Repeat("x", 300), []byte("{}")); err != nil {
+	if err := os.Mkdir(Dir(dir), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for i := range most {
+		name := at.Add(time.Duration(i)*time.Second).Format("20060102T150405.000000Z") + "----x.json"
+		if err := os.WriteFile(filepath.Join(Dir(dir), name), []byte("{}"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := range 10 {
+		if err := Keep(dir, at.Add(time.Duration(most+i)*time.Second), "../Evil/\x1b"+strings.Repeat("x", 300), []byte("{}")); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -23,7 +32,11 @@ func TestKeep(t *testing.T) {
 	if first := files[0].Name(); !strings.HasPrefix(first, "20261122T120010.000000Z----") || !strings.HasSuffix(first, suffix) || len(first) > 100 {
 		t.Errorf("the oldest is %s", first)
 	}
-	st, err := os.Stat(filepath.Join(Dir(dir), files[0].Name()))
+	last := files[most-1].Name()
+	if !strings.HasPrefix(last, "20261122T120329.000000Z----") || len(last) > 100 {
+		t.Errorf("the latest is %s", last)
+	}
+	st, err := os.Stat(filepath.Join(Dir(dir), last))
 	if err != nil || st.Mode().Perm() != 0o600 {
 		t.Errorf("%v %v", st.Mode(), err)
 	}

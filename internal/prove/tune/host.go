@@ -16,6 +16,7 @@ import (
 	"github.com/slowray/slowray/internal/prove/journal"
 	"github.com/slowray/slowray/internal/prove/loadgen"
 	"github.com/slowray/slowray/internal/prove/proof"
+	"github.com/slowray/slowray/internal/shell"
 	"github.com/slowray/slowray/internal/watch"
 )
 
@@ -112,7 +113,7 @@ func healthy(r *diagnose.Report) string {
 }
 
 // Commands asks the Doers of the changes.
-func (h *Host) Commands(changes []cause.Change) (do, undo []string, err error) {
+func (h *Host) Commands(changes []cause.Change) (do, undo []shell.Command, err error) {
 	for i := range changes {
 		c := &changes[i]
 		d, err := change.For(c.Kind)
@@ -121,7 +122,7 @@ func (h *Host) Commands(changes []cause.Change) (do, undo []string, err error) {
 		}
 		was, err := d.Prepare(c)
 		if i > 0 && errors.Is(err, change.ErrFirst) { // by an earlier one of them
-			do = append(do, "then: "+c.Text)
+			do = append(do, shell.Line("# then: %s", shell.Text(c.Text)))
 			continue
 		}
 		if err != nil {
@@ -145,49 +146,15 @@ func (h *Host) Begin(ctx context.Context, f *cause.Finding) (Trial, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &leased{host: h, lease: lease, pid: f.Subject.PID, cause: f.Cause}, nil
+	return &leased{Leased: proof.Leased{Lease: lease}, host: h, pid: f.Subject.PID, cause: f.Cause}, nil
 }
 
 // leased is a Trial under a lease.
 type leased struct {
+	proof.Leased
 	host  *Host
-	lease *journal.Lease
 	pid   int    // of the finding: its network namespace has the counters
 	cause string // of the finding
-	over  string // why the lease ended by itself
-}
-
-// Apply makes the changes.
-func (l *leased) Apply() error { return l.lease.Apply() }
-
-// Undo puts them back. A lease that has ended by itself has done so already.
-func (l *leased) Undo() error {
-	err := l.lease.Undo()
-	if err == nil {
-		return nil
-	}
-	select {
-	case l.over = <-l.lease.Ended():
-	default:
-	}
-	if l.over != "" && !l.host.open(l.lease.ID()) {
-		return nil
-	}
-	return err
-}
-
-// open says that something of a journal's entry is still to be put back.
-func (h *Host) open(id string) bool {
-	list, err := h.Journal.List()
-	if err != nil {
-		return true
-	}
-	for i := range list {
-		if list[i].ID == id {
-			return list[i].Open()
-		}
-	}
-	return false
 }
 
 // Run runs the experiment.
@@ -199,10 +166,10 @@ func (l *leased) Run(ctx context.Context) (Outcome, error) {
 		return Outcome{}, err
 	}
 	defer end()
-	result, err := experiment.Run(ctx, l, m, experiment.Options{
+	result, err := experiment.Run(ctx, &l.Leased, m, experiment.Options{
 		Blocks: blocks, Length: h.Block, Settle: settle, MaxSettle: maxSettle, Rounds: rounds, TurnedAway: proof.TurnedAway(l.cause),
 		Beat: func(harm bool) {
-			l.lease.Beat(journal.Health{Worse: harm, Why: "far fewer good responses, or far more errors, than before"})
+			l.Lease.Beat(journal.Health{Worse: harm, Why: "far fewer good responses, or far more errors, than before"})
 		},
 		Progress: func(s experiment.Step) {
 			if h.Say != nil && s.Block == s.Of && s.Last != nil {
@@ -211,11 +178,17 @@ func (l *leased) Run(ctx context.Context) (Outcome, error) {
 		},
 	})
 	o := outcome(&result, began, proof.TurnedAway(l.cause))
-	if err != nil && !result.Undone {
-		return o, &NotUndoneError{err}
+	if left := result.NotUndone(); left != nil {
+		if err != nil {
+			left = fmt.Errorf("%w; %w", err, left)
+		}
+		if result.InForce {
+			left = &NotUndoneError{left}
+		}
+		return o, left
 	}
-	if l.over != "" && !result.Harm {
-		o.Text = strings.TrimSpace(o.Text + "; the lease ended: " + l.over)
+	if l.Over != "" && !result.Harm {
+		o.Text = strings.TrimSpace(o.Text + "; the lease ended: " + l.Over)
 	}
 	if err == nil && result.Stopped {
 		err = context.Canceled
@@ -225,21 +198,26 @@ func (l *leased) Run(ctx context.Context) (Outcome, error) {
 
 // Keep makes the changes again and leaves them, in the journal.
 func (l *leased) Keep(context.Context) error {
-	if err := l.lease.Apply(); err != nil {
+	err := l.Lease.Apply()
+	if err == nil {
+		err = l.Lease.Keep()
+	}
+	if err != nil {
+		if left := l.Undo(); left != nil {
+			err = fmt.Errorf("%w; %w", err, left)
+		}
 		return err
 	}
-	if err := l.lease.Keep(); err != nil {
-		return errors.Join(err, l.Undo())
-	}
-	l.host.kept = append(l.host.kept, l.lease.ID())
+	l.host.kept = append(l.host.kept, l.Lease.ID())
 	return nil
 }
 
-// Close ends the lease.
+// Close ends the lease. What somebody else has set meanwhile is no change of ours
+// that was not taken back.
 func (l *leased) Close() error {
-	err := l.lease.Close()
-	if err != nil && !l.host.open(l.lease.ID()) {
-		return nil // it says why it ended, and all is put back
+	err := l.Leased.Close()
+	if left := (*journal.LeftError)(nil); errors.As(err, &left) && left.Settled() {
+		return nil
 	}
 	return err
 }

@@ -10,6 +10,7 @@ import (
 	"math"
 
 	"github.com/slowray/slowray/internal/figure"
+	"github.com/slowray/slowray/internal/shell"
 )
 
 //go:embed page/page.html
@@ -58,7 +59,7 @@ func HTML(w io.Writer, r *Report) error {
 		Policy: policy(), Style: template.CSS(pageCSS), Service: clean(r.Service), Load: clean(r.Load), Text: clean(r.Text),
 		Host: fmt.Sprintf("%s, Linux %s, %s; %s, for %s", clean(r.Host.Name), clean(r.Host.Kernel), plural(r.Host.CPUs, "CPU"),
 			r.Start.UTC().Format("2006-01-02 15:04:05 UTC"), figure.Seconds(math.Round(r.Seconds))),
-		Lasting: cleaned(r.Lasting), Undo: clean(r.Undo), Undone: r.Undone,
+		Lasting: cleaned(r.Lasting), Undo: clean(r.Undo.String()), Undone: r.Undone,
 	}
 	if f, l := r.First, r.Last; f != nil && l != nil {
 		v.Figures = []pair{
@@ -82,10 +83,10 @@ func HTML(w io.Writer, r *Report) error {
 	return page.Execute(w, v)
 }
 
-func cleaned(texts []string) []string {
+func cleaned(commands []shell.Command) []string {
 	var list []string
-	for _, t := range texts {
-		list = append(list, clean(t))
+	for _, c := range commands {
+		list = append(list, clean(c.String()))
 	}
 	return list
 }
@@ -111,10 +112,10 @@ func (s *Step) view(n int, applied bool) stepView {
 		add("change", c.Text)
 	}
 	for _, c := range s.Do {
-		add("by hand", c)
+		add("by hand", c.String())
 	}
 	for _, c := range s.Undo {
-		add("undo", c)
+		add("undo", c.String())
 	}
 	add("again", s.Again)
 	add("verdict", s.Text)

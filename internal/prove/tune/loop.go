@@ -9,6 +9,7 @@ import (
 
 	"github.com/slowray/slowray/internal/cause"
 	"github.com/slowray/slowray/internal/diagnose"
+	"github.com/slowray/slowray/internal/shell"
 )
 
 // Sight is what one look at the service came to.
@@ -46,7 +47,7 @@ type World interface {
 	Look(context.Context) (Sight, error)
 	// Commands is what a person would type to make changes and to undo them. The
 	// error says why they cannot be made.
-	Commands([]cause.Change) (do, undo []string, err error)
+	Commands([]cause.Change) (do, undo []shell.Command, err error)
 	// Begin puts a finding's changes on record. It changes nothing.
 	Begin(context.Context, *cause.Finding) (Trial, error)
 	// Measure measures the service as it is; the blocks are of the phase After.
@@ -54,7 +55,7 @@ type World interface {
 	// UndoAll takes back everything that was kept.
 	UndoAll(context.Context) error
 	// Lasting says how to make changes permanent.
-	Lasting([]cause.Change) []string
+	Lasting([]cause.Change) []shell.Command
 	Now() time.Time
 }
 
@@ -98,7 +99,7 @@ func Run(ctx context.Context, w World, o Options) (*Report, error) {
 	r := &run{Options: o, world: w, past: newHistory(o.Skip), began: w.Now()}
 	r.report = Report{
 		Schema: SchemaReport, Start: r.began, Service: o.Service, Load: o.Load, Applied: o.Apply,
-		Steps: []Step{}, Left: []Left{}, Lasting: []string{},
+		Steps: []Step{}, Left: []Left{}, Lasting: []shell.Command{},
 	}
 	if err := r.loop(ctx); err != nil {
 		return nil, err
@@ -211,7 +212,7 @@ func (r *run) left(s Sight) {
 // they help.
 func (r *run) step(ctx context.Context, at float64, f *cause.Finding, also []string, again string) {
 	s := Step{At: at, Cause: f.Cause, Also: also, Title: f.Title, Subject: f.Subject, Seen: seen(f), Changes: f.Fix.Changes, Again: again,
-		Verdict: Untried, Do: []string{}, Undo: []string{}, Blocks: []Block{}}
+		Verdict: Untried, Do: []shell.Command{}, Undo: []shell.Command{}, Blocks: []Block{}}
 	do, undo, err := r.world.Commands(f.Fix.Changes)
 	if err == nil {
 		s.Do, s.Undo = append(s.Do, do...), append(s.Undo, undo...)
@@ -308,14 +309,14 @@ func (r *run) finish(ctx context.Context) {
 	}
 	if len(changes) > 0 {
 		r.report.Lasting = append(r.report.Lasting, r.world.Lasting(changes)...)
-		r.report.Undo = "slowray undo"
+		r.report.Undo = shell.Line("slowray undo")
 	}
 	if len(changes) > 0 && r.UndoAtEnd {
 		// A Ctrl-C that ended the loop must not keep this from being done.
 		if err := r.world.UndoAll(context.WithoutCancel(ctx)); err != nil {
 			r.report.Text += fmt.Sprintf(" Not everything could be taken back: %v.", err)
 		} else {
-			r.report.Undone, r.report.Undo = true, ""
+			r.report.Undone, r.report.Undo = true, shell.Command{}
 		}
 	}
 	r.report.Seconds = r.since()

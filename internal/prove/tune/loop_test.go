@@ -50,7 +50,7 @@ func TestMaskedFaultsAreMendedInTheRightOrder(t *testing.T) {
 			t.Errorf("%s kept with verdict %s", s.Cause, s.Verdict)
 		}
 	}
-	if len(r.Lasting) != len(w.kept) || r.Undo != "slowray undo" {
+	if len(r.Lasting) != len(w.kept) || r.Undo.String() != "slowray undo" {
 		t.Errorf("lasting %v, undo %q", r.Lasting, r.Undo)
 	}
 	if r.First == nil || r.Last == nil || r.Last.Good < 20*r.First.Good {
@@ -93,7 +93,7 @@ func TestAFailedChangeIsNotRepeated(t *testing.T) {
 	if len(r.Left) != 1 || !strings.Contains(r.Left[0].Because, "no effect") {
 		t.Errorf("left %+v", r.Left)
 	}
-	if r.Undo != "" || len(r.Lasting) != 0 {
+	if !r.Undo.IsZero() || len(r.Lasting) != 0 {
 		t.Errorf("nothing was kept, and undo %q, lasting %v", r.Undo, r.Lasting)
 	}
 }
@@ -209,7 +209,7 @@ func TestInterruptUndoesTheExperimentAndKeepsWhatWasProved(t *testing.T) {
 		if r.Ending != Interrupted || len(r.Steps) != 2 || r.Steps[1].Kept || w.now["b"] != "1" {
 			t.Errorf("ending %s, steps %+v, now %v", r.Ending, r.Steps, w.now)
 		}
-		if w.undone != atEnd || r.Undone != atEnd || (r.Undo == "") != atEnd {
+		if w.undone != atEnd || r.Undone != atEnd || (r.Undo.IsZero()) != atEnd {
 			t.Errorf("--undo-at-end %v: undone %v, report %v, undo %q", atEnd, w.undone, r.Undone, r.Undo)
 		}
 	}
@@ -223,7 +223,7 @@ func TestDryRunChangesNothing(t *testing.T) {
 	if len(w.tries) != 0 || w.looks != 1 || r.Ending != DryRun || w.now["conntrack-full"] != "200" {
 		t.Errorf("tried %v, %d looks, ending %s", w.tries, w.looks, r.Ending)
 	}
-	if s := r.Steps[0]; s.Cause != "conntrack-full" || s.Do[0] != "sysctl -w net.conntrack-full=262144" || s.Undo[0] != "sysctl -w net.conntrack-full=200" {
+	if s := r.Steps[0]; s.Cause != "conntrack-full" || s.Do[0].String() != "sysctl -w net.conntrack-full=262144" || s.Undo[0].String() != "sysctl -w net.conntrack-full=200" {
 		t.Errorf("would do %+v", r.Steps[0])
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/slowray/slowray/internal/cause"
 	"github.com/slowray/slowray/internal/diagnose"
 	"github.com/slowray/slowray/internal/report"
+	"github.com/slowray/slowray/internal/shell"
 )
 
 // SchemaReport identifies the JSON form of a Report (schema/tune.schema.json).
@@ -59,24 +60,24 @@ type Report struct {
 	Steps []Step   `json:"steps"`
 	Left  []Left   `json:"left"` // findings of the last look
 	// Lasting says how to make permanent what was kept.
-	Lasting []string `json:"lasting"`
+	Lasting []shell.Command `json:"lasting"`
 	// Undone says that what was kept was taken back at the end.
 	Undone bool `json:"undone"`
 	// Undo is the command that takes back what is kept; empty where nothing is.
-	Undo string `json:"undo"`
+	Undo shell.Command `json:"undo"`
 }
 
 // Step is one change that was tried.
 type Step struct {
-	At      float64        `json:"at"` // when its look began, seconds
-	Seconds float64        `json:"seconds"`
-	Cause   string         `json:"cause"`
-	Title   string         `json:"title"`
-	Subject cause.Subject  `json:"subject"`
-	Seen    string         `json:"seen"` // what the look saw, for people
-	Changes []cause.Change `json:"changes"`
-	Do      []string       `json:"do"`   // what a person would type
-	Undo    []string       `json:"undo"` // and to take it back
+	At      float64         `json:"at"` // when its look began, seconds
+	Seconds float64         `json:"seconds"`
+	Cause   string          `json:"cause"`
+	Title   string          `json:"title"`
+	Subject cause.Subject   `json:"subject"`
+	Seen    string          `json:"seen"` // what the look saw, for people
+	Changes []cause.Change  `json:"changes"`
+	Do      []shell.Command `json:"do"`   // what a person would type
+	Undo    []shell.Command `json:"undo"` // and to take it back
 	// Also are the causes whose changes were made together with Cause's, because
 	// none of them helped alone.
 	Also []string `json:"also,omitempty"`

@@ -17,6 +17,7 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
 	"github.com/slowray/slowray/internal/cause"
+	"github.com/slowray/slowray/internal/shell"
 )
 
 // endings are reports of every kind of run.
@@ -93,10 +94,10 @@ func hostile(t *testing.T) *Report {
 	r := endings(t)["healed"]
 	evil := "</title></style><script>alert(1)</script>\"'><img src=x onerror=alert(2)>\x1b[2J\x00"
 	r.Service, r.Load, r.Text, r.Host.Name = evil, evil, evil, evil
-	r.Lasting = append(r.Lasting, evil)
+	r.Lasting = append(r.Lasting, shell.Line("# %s", evil))
 	s := &r.Steps[0]
 	s.Cause, s.Title, s.Seen, s.Text, s.Again = evil, evil, evil, evil, evil
-	s.Do, s.Undo = []string{evil}, []string{evil}
+	s.Do, s.Undo = []shell.Command{shell.Line("x %s", evil)}, []shell.Command{shell.Line("x %s   # %s", shell.Word(strings.ReplaceAll(evil, "\x00", "")), evil)}
 	s.Changes = []cause.Change{{Kind: cause.ChangeSysctl, Text: evil}}
 	s.Blocks[0].Phase = Phase(evil)
 	r.Left = []Left{{Cause: evil, Title: evil, Because: evil, Fix: evil}}

@@ -144,10 +144,10 @@ func (p *printer) step(n int, s *Step, applied bool) {
 	}
 	if !applied {
 		for _, c := range s.Do {
-			p.field("do", c)
+			p.field("do", c.String())
 		}
 		for _, c := range s.Undo {
-			p.field("undo", c)
+			p.field("undo", c.String())
 		}
 	}
 	if s.Again != "" {
@@ -214,10 +214,10 @@ func (p *printer) lasting(r *Report) {
 		p.line("")
 		p.line("To make it permanent:")
 		for _, l := range r.Lasting {
-			p.line("   %s", clean(l))
+			p.line("   %s", clean(l.String()))
 		}
 	}
-	if r.Undo != "" {
+	if !r.Undo.IsZero() {
 		p.line("")
 		p.line("What was kept stays until the next start of what holds it. To take all of it back: %s", r.Undo)
 	}

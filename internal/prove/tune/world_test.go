@@ -10,6 +10,7 @@ import (
 
 	"github.com/slowray/slowray/internal/cause"
 	"github.com/slowray/slowray/internal/diagnose"
+	"github.com/slowray/slowray/internal/shell"
 )
 
 // fakeFault is a setting of the fake service that is wrong.
@@ -102,7 +103,7 @@ func (w *fakeWorld) Look(ctx context.Context) (Sight, error) {
 		}
 		found := cause.Finding{Cause: f.cause, Title: f.cause + " is wrong", Role: cause.RoleCause, Verdict: cause.Supported,
 			Impact: cause.Impact{Share: 0.5, Of: "requests", Text: "half of the requests"},
-			Fix:    cause.Fix{Text: "Set it to " + f.good + ".", Commands: []string{}}}
+			Fix:    cause.Fix{Text: "Set it to " + f.good + ".", Commands: []shell.Command{}}}
 		if f.good != "" {
 			found.Fix.Changes = []cause.Change{{Kind: cause.ChangeSysctl, Name: "net." + f.cause, Was: f.was, Value: f.good,
 				Text: fmt.Sprintf("net.%s %s → %s", f.cause, f.was, f.good)}}
@@ -112,10 +113,10 @@ func (w *fakeWorld) Look(ctx context.Context) (Sight, error) {
 	return s, ctx.Err()
 }
 
-func (w *fakeWorld) Commands(c []cause.Change) (do, undo []string, err error) {
+func (w *fakeWorld) Commands(c []cause.Change) (do, undo []shell.Command, err error) {
 	for _, one := range c {
-		do = append(do, "sysctl -w "+one.Name+"="+one.Value)
-		undo = append(undo, "sysctl -w "+one.Name+"="+one.Was)
+		do = append(do, shell.Line("sysctl -w %s=%s", one.Name, one.Value))
+		undo = append(undo, shell.Line("sysctl -w %s=%s", one.Name, one.Was))
 	}
 	return do, undo, nil
 }
@@ -144,10 +145,10 @@ func (w *fakeWorld) UndoAll(ctx context.Context) error {
 	return nil
 }
 
-func (w *fakeWorld) Lasting(changes []cause.Change) []string {
-	var list []string
+func (w *fakeWorld) Lasting(changes []cause.Change) []shell.Command {
+	var list []shell.Command
 	for _, c := range changes {
-		list = append(list, c.Name+" = "+c.Value)
+		list = append(list, shell.Line("# %s = %s", c.Name, c.Value))
 	}
 	return list
 }
