@@ -6,6 +6,7 @@ import (
 	"strconv"
 
 	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/shell"
 )
 
 // acceptQueueOverflow: a connection whose handshake is complete waits in the
@@ -136,12 +137,9 @@ func overflowOf(v *View, s *Service, l *observe.Listener) overflow {
 	o := overflow{opened: l.Opened, backlog: v.configuredBacklog(s, l)}
 	o.somax, _ = strconv.Atoi(v.sysctl(s.NS, "net.core.somaxconn"))
 	if l.Proto == "unix" {
-		for i := range v.Connects {
-			c := &v.Connects[i]
-			if v.reaches(c, s) {
-				o.dropped += c.Errors["EAGAIN"]
-				o.opened += c.Started
-			}
+		for _, c := range s.connects {
+			o.dropped += c.Errors["EAGAIN"]
+			o.opened += c.Started
 		}
 	} else if s.NS.Counters["TcpExt.ListenOverflows"] > 0 && (l.FullSamples > 0 || l.Drops > 0) {
 		// sk_drops of a listener also counts SYNs lost for other reasons: it
@@ -149,10 +147,8 @@ func overflowOf(v *View, s *Service, l *observe.Listener) overflow {
 		// more than it counted.
 		o.dropped = min(max(l.Drops, 1), s.NS.Counters["TcpExt.ListenOverflows"])
 	}
-	for _, a := range v.Accepts {
-		if slices.Contains(s.PIDs, a.PID) {
-			o.accepted += a.Accepted
-		}
+	for _, a := range s.accepts {
+		o.accepted += a.Accepted
 	}
 	o.watched = v.callSeconds()
 	return o
@@ -239,7 +235,6 @@ func describeLimit(v *View, s *Service, l *observe.Listener, o overflow, f *Find
 	known := err == nil
 	bySomaxconn := o.somax > 0 && int(l.Limit) >= o.somax
 	byBacklog := known && backlog >= 0 && backlog <= int(l.Limit)
-	sysctl := fmt.Sprintf("net.core.somaxconn=%d", want)
 
 	switch {
 	case bySomaxconn && byBacklog:
@@ -257,8 +252,8 @@ func describeLimit(v *View, s *Service, l *observe.Listener, o overflow, f *Find
 		}
 	}
 	if bySomaxconn {
-		f.Fix.Commands = append(f.Fix.Commands, v.in(s.NS, "sysctl -w "+sysctl))
-		f.Fix.Persist = append(f.Fix.Persist, "echo '"+sysctl+"' > /etc/sysctl.d/90-somaxconn.conf")
+		f.Fix.Commands = append(f.Fix.Commands, v.in(s.NS, shell.Line("sysctl -w net.core.somaxconn=%s", want)))
+		f.Fix.Persist = append(f.Fix.Persist, shell.Line("echo 'net.core.somaxconn=%s' > /etc/sysctl.d/90-somaxconn.conf", want))
 	}
 	f.Fix.Commands = append(f.Fix.Commands, v.backlogCommands(s, l, o.backlog, want)...)
 }
@@ -308,10 +303,10 @@ func describeNotAccepting(v *View, s *Service, l *observe.Listener, f *Finding) 
 		seconds(v.Window.Seconds), f.Subject.Comm, f.Subject.PID)
 	if stopped {
 		f.Fix.Text = fmt.Sprintf("Process %d (%s) is stopped: let it run again.", f.Subject.PID, f.Subject.Comm)
-		f.Fix.Commands = []string{fmt.Sprintf("kill -CONT %d", f.Subject.PID)}
+		f.Fix.Commands = []shell.Command{shell.Line("kill -CONT %s", f.Subject.PID)}
 		return
 	}
-	f.Fix.Commands = []string{lookAtWaits(f.Subject.PID)}
+	f.Fix.Commands = []shell.Command{lookAtWaits(f.Subject.PID)}
 }
 
 func dropSource(l *observe.Listener) string {
@@ -337,48 +332,48 @@ func settingSource(s observe.Setting) string {
 // asks for, with its file as seen from the host; the zero Setting when the
 // application is not known.
 func (v *View) configuredBacklog(s *Service, l *observe.Listener) observe.Setting {
-	if n := v.nginxOf(s); n != nil {
+	if n := s.nginx; n != nil {
 		for _, ln := range n.Listens {
 			if l.Port != 0 && ln.Port == l.Port || l.Path != "" && ln.Path == l.Path {
 				return fromHost(n.Root, ln.Backlog)
 			}
 		}
 	}
-	if m, pool := v.poolOf(s); pool != nil {
+	if m, pool := s.fpm, s.pool; pool != nil {
 		return fromHost(m.Root, pool.ListenBacklog)
 	}
 	return observe.Setting{}
 }
 
 // backlogCommands tells how to give the application a longer backlog.
-func (v *View) backlogCommands(s *Service, l *observe.Listener, have observe.Setting, want int) []string {
-	if n := v.nginxOf(s); n != nil {
+func (v *View) backlogCommands(s *Service, l *observe.Listener, have observe.Setting, want int) []shell.Command {
+	if n := s.nginx; n != nil {
 		// nginx takes a new backlog at reload: it calls listen() again on the
 		// open socket when the value changed (ngx_configure_listening_sockets).
 		file := n.Root + n.Config
 		if have.File != "" {
 			file = have.File
 		}
-		return []string{
-			fmt.Sprintf("in %s: listen … backlog=%d;", file, want),
-			fmt.Sprintf("kill -HUP %d   # nginx master: reload", n.PID),
+		return []shell.Command{
+			shell.Line("# in %s: listen … backlog=%s;", file, want),
+			shell.Line("kill -HUP %s   # nginx master: reload", n.PID),
 		}
 	}
-	if m, pool := v.poolOf(s); pool != nil {
+	if m, pool := s.fpm, s.pool; pool != nil {
 		file := m.Root + m.Config
 		if have.File != "" {
 			file = have.File
 		}
 		// A reload (SIGUSR2) hands the open socket on and never calls listen()
 		// again (fpm_sockets.c): only a restart makes a new queue.
-		restart := fmt.Sprintf("stop and start php-fpm (master pid %d): a reload keeps the old queue", m.PID)
+		restart := shell.Line("# stop and start php-fpm (master pid %s): a reload keeps the old queue", m.PID)
 		if p := v.Process(m.PID); p != nil && p.Unit != "" && p.Container == "" {
-			restart = "systemctl restart " + p.Unit + "   # a reload keeps the old queue"
+			restart = shell.Line("systemctl restart %s   # a reload keeps the old queue", shell.Unit(p.Unit))
 		}
-		return []string{fmt.Sprintf("in %s, [%s]: listen.backlog = %d", file, pool.Name, want), restart}
+		return []shell.Command{shell.Line("# in %s, [%s]: listen.backlog = %s", file, pool.Name, want), restart}
 	}
 	if l.PID == 0 {
-		return []string{fmt.Sprintf("restart what listens on %s with a backlog of %d", listenerName(l), want)}
+		return []shell.Command{shell.Line("# restart what listens on %s with a backlog of %s", listenerName(l), want)}
 	}
-	return []string{fmt.Sprintf("restart %s (pid %d) with a backlog of %d", v.Comm(l.PID), l.PID, want)}
+	return []shell.Command{shell.Line("# restart %s (pid %s) with a backlog of %s", v.Comm(l.PID), l.PID, want)}
 }

@@ -8,36 +8,56 @@ import (
 	"github.com/slowray/slowray/internal/observe"
 )
 
-// nginxOf returns the nginx instance behind a service, or nil.
-func (v *View) nginxOf(s *Service) *observe.Nginx {
+// findApps gives each service the nginx, or the php-fpm pool, behind it: of
+// several the first.
+func (v *View) findApps() {
+	v.nginxIn, v.proxies = map[uint64][]*observe.Nginx{}, map[int]bool{}
+	nginx, fpm := map[int]int{}, map[int][]int{} // places in Nginx and PHPFPM, by process
 	for i := range v.Nginx {
-		n := &v.Nginx[i]
-		if slices.Contains(s.PIDs, n.PID) || slices.ContainsFunc(n.Workers, func(w int) bool { return slices.Contains(s.PIDs, w) }) {
-			return n
-		}
-	}
-	return nil
-}
-
-// nginxInScope says whether an nginx serves a service in view.
-func (v *View) nginxInScope(n *observe.Nginx) bool {
-	return slices.ContainsFunc(v.Services, func(s *Service) bool { return v.nginxOf(s) == n })
-}
-
-// poolOf returns the php-fpm pool behind a service, with its master, or nils.
-func (v *View) poolOf(s *Service) (*observe.PHPFPM, *observe.FPMPool) {
-	for i := range v.PHPFPM {
-		m := &v.PHPFPM[i]
-		if !slices.Contains(s.PIDs, m.PID) {
-			continue
-		}
-		for j := range m.Pools {
-			if listensAt(m.Pools[j].Listen.Value, s) {
-				return m, &m.Pools[j]
+		for _, pid := range append([]int{v.Nginx[i].PID}, v.Nginx[i].Workers...) {
+			if _, known := nginx[pid]; !known {
+				nginx[pid] = i
 			}
 		}
 	}
-	return nil, nil
+	for i := range v.PHPFPM {
+		fpm[v.PHPFPM[i].PID] = append(fpm[v.PHPFPM[i].PID], i)
+	}
+	for i := range v.Nginx {
+		n := &v.Nginx[i]
+		v.nginxIn[n.NetNS] = append(v.nginxIn[n.NetNS], n)
+	}
+	for i := range v.AppServers {
+		if a := &v.AppServers[i]; a.Kind == observe.KindHAProxy {
+			v.proxies[v.Master(a.PID)] = true
+		}
+	}
+	v.nginxServes, v.poolServes = map[*observe.Nginx][]*Service{}, map[*observe.FPMPool]*Service{}
+	for _, s := range v.Services {
+		first := len(v.Nginx)
+		var masters []int
+		for _, pid := range s.PIDs {
+			if i, known := nginx[pid]; known {
+				first = min(first, i)
+			}
+			masters = append(masters, fpm[pid]...)
+		}
+		if first < len(v.Nginx) {
+			s.nginx = &v.Nginx[first]
+			v.nginxServes[s.nginx] = append(v.nginxServes[s.nginx], s)
+		}
+		slices.Sort(masters)
+		for _, i := range masters {
+			m := &v.PHPFPM[i]
+			if j := slices.IndexFunc(m.Pools, func(p observe.FPMPool) bool { return listensAt(p.Listen.Value, s) }); j >= 0 {
+				s.fpm, s.pool = m, &m.Pools[j]
+				break
+			}
+		}
+		if s.pool != nil && v.poolServes[s.pool] == nil {
+			v.poolServes[s.pool] = s
+		}
+	}
 }
 
 // listensAt compares a listen address as written in a configuration
@@ -49,16 +69,6 @@ func listensAt(listen string, s *Service) bool {
 	port := listen[strings.LastIndexByte(listen, ':')+1:]
 	n, err := strconv.Atoi(port)
 	return err == nil && n == s.Port()
-}
-
-// serviceOfPool returns the service in view that a pool answers, or nil.
-func (v *View) serviceOfPool(m *observe.PHPFPM, pool *observe.FPMPool) *Service {
-	for _, s := range v.Services {
-		if mm, p := v.poolOf(s); mm == m && p == pool {
-			return s
-		}
-	}
-	return nil
 }
 
 // logCount adds up an application's log lines of the given kinds, and the
@@ -96,20 +106,10 @@ func (v *View) missing(kind observe.Kind) bool {
 // belongs to the instance: it is told for the service with most clients only
 // when the instance listens at several.
 func (v *View) Answers(s *Service) (observe.StatusSecond, int64) {
-	n := v.nginxOf(s)
-	if n == nil {
+	if s.nginx == nil || slices.ContainsFunc(v.nginxServes[s.nginx], func(other *Service) bool { return other.opened() > s.opened() }) {
 		return observe.StatusSecond{}, 0
 	}
-	best := s
-	for _, other := range v.Services {
-		if v.nginxOf(other) == n && other.opened() > best.opened() {
-			best = other
-		}
-	}
-	if best != s {
-		return observe.StatusSecond{}, 0
-	}
-	return statuses(n)
+	return statuses(s.nginx)
 }
 
 // opened is how much a service was used: connections opened or open.

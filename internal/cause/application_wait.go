@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/shell"
 )
 
 // machineCauses make every thread of a service late, and are told first.
@@ -152,11 +153,11 @@ func (v *View) unreadFinding(l *ledger) *Finding {
 	f.Evidence = append(f.Evidence, Evidence{Fact: "state of the process", Value: state, Source: "/proc/PID/stat"})
 	if state == "T" || state == "t" {
 		f.Fix.Text = fmt.Sprintf("Process %d (%s) is stopped: let it run again.", f.Subject.PID, f.Subject.Comm)
-		f.Fix.Commands = []string{fmt.Sprintf("kill -CONT %d", f.Subject.PID)}
+		f.Fix.Commands = []shell.Command{shell.Line("kill -CONT %s", f.Subject.PID)}
 		return &f
 	}
 	f.Fix.Text = fmt.Sprintf("%s has workers that are all held up, or an event loop that is: find what its threads wait for.", f.Subject.Comm)
-	f.Fix.Commands = []string{lookAtWaits(f.Subject.PID)}
+	f.Fix.Commands = []shell.Command{lookAtWaits(f.Subject.PID)}
 	return &f
 }
 
@@ -244,7 +245,7 @@ func (v *View) threadWait(c *Cause, l *ledger, p observe.Part, what string, desc
 	}
 	describe(f)
 	if len(f.Fix.Commands) == 0 {
-		f.Fix.Commands = []string{lookAtWaits(l.pid)}
+		f.Fix.Commands = []shell.Command{lookAtWaits(l.pid)}
 	}
 	return judged{finding: f}
 }

@@ -70,13 +70,17 @@ var threadParts = []observe.Part{observe.AcceptWait, observe.RecvWait, observe.S
 
 // workers lists the processes that answer an endpoint.
 func (v *View) workers(l *ledger) []*observe.Process {
+	var places []int
+	if l.pid != 0 {
+		places = append(places, v.families[l.pid]...)
+	}
+	for _, pid := range append([]int{l.PID}, l.PIDs...) {
+		places = append(places, v.places[pid]...)
+	}
+	slices.Sort(places)
 	var out []*observe.Process
-	for i := range v.Processes {
-		p := &v.Processes[i]
-		if p.EndedIn || p.Kernel {
-			continue
-		}
-		if p.PID == l.PID || slices.Contains(l.PIDs, p.PID) || l.pid != 0 && v.Master(p.PID) == l.pid {
+	for _, i := range slices.Compact(places) {
+		if p := &v.Processes[i]; !p.EndedIn && !p.Kernel {
 			out = append(out, p)
 		}
 	}
@@ -85,6 +89,10 @@ func (v *View) workers(l *ledger) []*observe.Process {
 
 // atWork looks at the processes that answer an endpoint.
 func (v *View) atWork(l *ledger) atWork {
+	return v.work.of(l, func() atWork { return v.lookAtWork(l) })
+}
+
+func (v *View) lookAtWork(l *ledger) atWork {
 	w := atWork{procs: v.workers(l)}
 	loaded := v.loadedSeconds(l)
 	for _, p := range w.procs {
@@ -234,8 +242,8 @@ func (v *View) computing(l *ledger) (float64, bool) {
 	if v.Waits == nil {
 		return 0, false
 	}
-	for i := range v.Waits.Slow {
-		if s := &v.Waits.Slow[i]; s.PID == l.pid && s.NS > 0 && s.Requests >= fewRequests {
+	for _, s := range v.slowOf[l.pid] {
+		if s.NS > 0 && s.Requests >= fewRequests {
 			return ratio(s.ComputeNS, s.NS), true
 		}
 	}
@@ -300,7 +308,7 @@ func (v *View) inFlight(l *ledger) float64 {
 
 // outside is the share of the CPUs that processes use which take no part in
 // the requests.
-func (v *View) outside() float64 {
+func (v *View) sumOutside() float64 {
 	var used float64
 	for i := range v.Processes {
 		p := &v.Processes[i]

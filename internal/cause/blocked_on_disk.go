@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/shell"
 )
 
 // fsyncBound: threads that should answer wait until what they wrote has reached
@@ -67,7 +68,7 @@ func checkFsyncBound(v *View) Result {
 		f.Evidence = append(f.Evidence, Evidence{Fact: "file", Value: h.Object, Source: "/proc/PID/fd"})
 		f.Evidence = append(f.Evidence, v.diskEvidence()...)
 		f.Fix.Text = "Let several requests share a sync (group commit), or sync in the background where losing the last second in a crash is allowed (Redis: appendfsync everysec; MariaDB: innodb_flush_log_at_trx_commit = 2); or put these files on storage that is quick to confirm a write."
-		f.Fix.Commands = []string{lookAtWaits(h.Process.PID)}
+		f.Fix.Commands = []shell.Command{lookAtWaits(h.Process.PID)}
 	})
 }
 
@@ -80,11 +81,11 @@ func checkBlockedOnDisk(v *View) Result {
 		case c.End == observe.EndFuse:
 			f.Title = "Requests wait for a file system in user space that does not answer"
 			f.Fix.Text = fmt.Sprintf("Look at the process that serves %s (FUSE): it does not answer. Ending it, or umount -f, lets the waiting calls fail.", nameOf(c.Path))
-			f.Fix.Commands = []string{"findmnt -t fuse,fuse.sshfs,fuseblk -o TARGET,SOURCE,FSTYPE"}
+			f.Fix.Commands = []shell.Command{shell.Line("findmnt -t fuse,fuse.sshfs,fuseblk -o TARGET,SOURCE,FSTYPE")}
 		default:
 			f.Evidence = append(f.Evidence, v.diskEvidence()...)
 			f.Fix.Text = "Find who else keeps the disk busy, and what these threads read or write: it is not in memory."
-			f.Fix.Commands = []string{"iostat -x 1 5", lookAtWaits(h.Process.PID)}
+			f.Fix.Commands = []shell.Command{shell.Line("iostat -x 1 5"), lookAtWaits(h.Process.PID)}
 		}
 	})
 }

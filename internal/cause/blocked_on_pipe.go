@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/shell"
 )
 
 // blockedOnPipe: threads that should answer are in a write to a full pipe (or
@@ -45,7 +46,7 @@ func checkBlockedOnPipe(v *View) Result {
 		f.Title = fmt.Sprintf("Requests wait for a write to a pipe that %s does not read", reader.Process.Comm)
 		f.Fix.Text = fmt.Sprintf("%s has the other end and does not read: it %s. Mend or restart it; to be independent of it, write without blocking (a queue with a bound, or a file) in %s.",
 			who(reader), ownerText(c, r.at+1), writer.Process.Comm)
-		f.Fix.Commands = []string{lookAtWaits(reader.Process.PID)}
+		f.Fix.Commands = []shell.Command{lookAtWaits(reader.Process.PID)}
 	})
 	// A pipe whose reader is stopped is told as what follows from that.
 	for _, stop := range v.roots {
@@ -55,7 +56,7 @@ func checkBlockedOnPipe(v *View) Result {
 			f := v.rootFinding(&blockedOnPipe, stop, func(_ *root, f *Finding) {
 				f.Title = fmt.Sprintf("Requests wait for a write to a pipe that %s does not read", stop.last().Process.Comm)
 				f.Fix.Text = fmt.Sprintf("Let %s go on.", who(stop.last()))
-				f.Fix.Commands = []string{fmt.Sprintf("kill -CONT %d", stop.last().Process.PID)}
+				f.Fix.Commands = []shell.Command{shell.Line("kill -CONT %s", stop.last().Process.PID)}
 				f.Fix.Changes = stoppedChanges(stop.example())
 				f.ConsequenceOf = &stopped
 				f.Weight = 0

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/shell"
 )
 
 // The causes that are judged by system calls that fail: the host lacks what the
@@ -73,14 +74,10 @@ func (v *View) judgeLack(c *Cause, match func(*observe.CallError) bool, none str
 	var best *lack
 	because := v.callErrorText(matching[0]) + ", and it answers no requests"
 	nearest := uint64(0)
-	for _, l := range v.ledgers {
-		k := v.lackOf(l, matching)
-		if k == nil {
-			continue
-		}
+	for _, k := range v.lacksOf(matching) {
 		if why := k.harmless(v); why != "" {
-			if best == nil && (nearest == 0 || l.Requests > nearest) {
-				because, nearest = v.callErrorText(k.first())+", "+why, max(l.Requests, 1)
+			if best == nil && (nearest == 0 || k.l.Requests > nearest) {
+				because, nearest = v.callErrorText(k.first())+", "+why, max(k.l.Requests, 1)
 			}
 			continue
 		}
@@ -94,49 +91,45 @@ func (v *View) judgeLack(c *Cause, match func(*observe.CallError) bool, none str
 	return Result{Findings: []Finding{v.lackFinding(c, best, describe)}}
 }
 
-// lackOf is the failing calls of the processes that answer an endpoint, and of
-// those on this host that they call; nil where none failed.
-func (v *View) lackOf(l *ledger, matching []*observe.CallError) *lack {
-	if l.called() {
-		return nil
-	}
-	masters := map[int]bool{}
-	for _, o := range v.behind(l) {
-		if !o.called() {
-			masters[o.pid] = o.pid != 0
+// lacksOf sorts failing calls by the served endpoints behind which they fail: of
+// the processes that answer there, and of those on this host that they call. In
+// the order of the ledgers.
+func (v *View) lacksOf(matching []*observe.CallError) []*lack {
+	lacks := map[*ledger]*lack{}
+	add := func(l *ledger, e *observe.CallError) {
+		k := lacks[l]
+		if k == nil {
+			k = &lack{l: l, failed: l.failedRequests()}
+			lacks[l] = k
 		}
-	}
-	v.addUnixServers(masters)
-	k := &lack{l: l, failed: l.failedRequests()}
-	for _, e := range matching {
-		if e.PID == l.PID || slices.Contains(l.PIDs, e.PID) || masters[v.Master(e.PID)] {
+		if n := len(k.errors); n == 0 || k.errors[n-1] != e {
 			k.errors = append(k.errors, e)
 			k.calls += e.Calls
 		}
 	}
-	if len(k.errors) == 0 {
-		return nil
-	}
-	k.all = float64(k.calls) * max(v.Window.Seconds, v.ErrorSeconds) / v.ErrorSeconds
-	return k
-}
-
-// addUnixServers adds the processes that those of masters call over unix
-// sockets.
-func (v *View) addUnixServers(masters map[int]bool) {
-	for i := range v.Connects {
-		c := &v.Connects[i]
-		if c.Family != "unix" || !masters[v.Master(c.PID)] {
-			continue
+	dependents := map[int][]int{}
+	for _, e := range matching {
+		for _, l := range v.members[e.PID] {
+			add(l, e)
 		}
-		for _, s := range v.Services {
-			if s.Path() != "" && v.reaches(c, s) {
-				for _, pid := range s.PIDs {
-					masters[v.Master(pid)] = true
-				}
+		master := v.Master(e.PID)
+		if _, known := dependents[master]; !known {
+			dependents[master] = v.callGraph().dependents(master)
+		}
+		for _, pid := range dependents[master] {
+			for _, l := range v.servedOf[pid] {
+				add(l, e)
 			}
 		}
 	}
+	var out []*lack
+	for _, l := range v.ledgers {
+		if k := lacks[l]; k != nil {
+			k.all = float64(k.calls) * max(v.Window.Seconds, v.ErrorSeconds) / v.ErrorSeconds
+			out = append(out, k)
+		}
+	}
+	return out
 }
 
 func (k *lack) weight() float64 {
@@ -203,9 +196,9 @@ func (v *View) lackFinding(c *Cause, k *lack, describe func(*lack, *Finding)) Fi
 }
 
 // inPlace is a command as it is run where the process sees its files.
-func (v *View) inPlace(pid int, mountNS uint64, command string) string {
+func (v *View) inPlace(pid int, mountNS uint64, command shell.Command) shell.Command {
 	if mountNS == 0 || v.Host.MountNS == 0 || mountNS == v.Host.MountNS {
 		return command
 	}
-	return fmt.Sprintf("nsenter --target %d --mount %s", pid, command)
+	return shell.Line("nsenter --target %s --mount", pid).Then(command)
 }

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/shell"
 )
 
 // Layer says where on a request's way a cause sits, from the wire up. A
@@ -118,7 +119,7 @@ type Finding struct {
 	Holds []int `json:"-"`
 	Via   []int `json:"-"`
 	// hurts is the endpoints that packets dropped at one place belonged to.
-	hurts []*ledger
+	hurts map[*ledger]bool
 	// firstNS is when looks at threads saw it first, ns into the window; 0: none did.
 	firstNS int64
 	// lost is the seconds that clients lost to it, where the check itself counts
@@ -166,17 +167,17 @@ type Evidence struct {
 // Fix says how to mend the cause: commands that work at once on the running
 // system, and what to write down so that it lasts.
 type Fix struct {
-	Text     string   `json:"text"`
-	Commands []string `json:"commands"`
-	Persist  []string `json:"persist,omitempty"`
+	Text     string          `json:"text"`
+	Commands []shell.Command `json:"commands"`
+	Persist  []shell.Command `json:"persist,omitempty"`
 	// Changes are the same as something slowray can do, prove and undo by itself.
 	Changes []Change `json:"changes,omitempty"`
 }
 
 // Prove says how a finding can be proved.
 type Prove struct {
-	Command string `json:"command"`
-	Hot     bool   `json:"hot"` // no server has to read its configuration anew
+	Command shell.Command `json:"command"`
+	Hot     bool          `json:"hot"` // no server has to read its configuration anew
 }
 
 // Catalogue lists every cause that is known, in the order of the layers.
@@ -347,7 +348,7 @@ func Catalogue() []Cause {
 // supported begins a finding of c.
 func (c *Cause) supported(s Subject) Finding {
 	return Finding{Cause: c.ID, Title: c.Title, Verdict: Supported, Role: RoleCause, Subject: s, layer: c.Layer,
-		Fix: Fix{Commands: []string{}}}
+		Fix: Fix{Commands: []shell.Command{}}}
 }
 
 func ruledOut(because string) Result { return Result{RuledOut: because} }

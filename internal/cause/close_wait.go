@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/shell"
 )
 
 // closeWaitLeak: the other end has closed a connection and the service never
@@ -41,11 +42,8 @@ const leakShare = 0.5 // of the open files
 // closeWaits is the sockets in CLOSE_WAIT that a service has accepted: those that
 // wait in the accept queue, whose clients gave up, have no descriptor.
 func (v *View) closeWaits(s *Service) (n int) {
-	for i := range s.NS.Sockets {
-		g := &s.NS.Sockets[i]
-		if g.Side == "served" && g.Port == s.Port() {
-			n += g.States["CLOSE_WAIT"]
-		}
+	for _, g := range v.servedSockets(s.NS, s.Port()) {
+		n += g.States["CLOSE_WAIT"]
 	}
 	for _, l := range s.Listeners {
 		n -= int(l.QueuePeak)
@@ -77,7 +75,7 @@ func checkCloseWait(v *View) Result {
 		}
 		f := closeWaitLeak.supported(Subject{Kind: "process", NetNS: s.NS.Inode, PID: p.PID, Comm: p.Comm, Port: s.Port()})
 		var accepted uint64
-		for _, a := range v.Accepts {
+		for _, a := range s.accepts {
 			if a.PID == p.PID {
 				accepted += a.Accepted
 			}
@@ -91,7 +89,7 @@ func checkCloseWait(v *View) Result {
 			{Fact: "accept() failed with EMFILE", Value: failed, Unit: "calls", Source: "accept() results"},
 		}
 		f.Fix.Text = fmt.Sprintf("Mend %s: it has to close() a connection when read() returns 0. Until then restart it; a higher limit of open files only puts it off.", p.Comm)
-		f.Fix.Commands = []string{v.in(s.NS, fmt.Sprintf("ss -tnp state close-wait sport = :%d", s.Port()))}
+		f.Fix.Commands = []shell.Command{v.in(s.NS, shell.Line("ss -tnp state close-wait sport = :%s", s.Port()))}
 		r.Findings = append(r.Findings, f)
 	}
 	return r
@@ -100,7 +98,7 @@ func checkCloseWait(v *View) Result {
 // outOfFiles is the process of a service for which accept() failed most often
 // for want of a descriptor; nil when it did for none.
 func (v *View) outOfFiles(s *Service) (worst *observe.Process, failed uint64) {
-	for _, a := range v.Accepts {
+	for _, a := range s.accepts {
 		p := v.Process(a.PID)
 		if n := a.Errors["EMFILE"]; n > failed && p != nil && v.ServiceOf(a.PID) == s {
 			worst, failed = p, n

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/shell"
 )
 
 // outcomes is what became of the TCP connections that a service opens to one
@@ -28,8 +29,23 @@ func (o *outcomes) name() string {
 
 func (o *outcomes) v6() bool { return address(o.addr).Is6() && !address(o.addr).Is4In6() }
 
-// outcomes sums up what the services in view opened, most failures first.
-func (v *View) outcomes() []*outcomes {
+// caller is who calls a port, whatever the address.
+type caller struct {
+	netns     uint64
+	pid, port int
+}
+
+func (o *outcomes) caller() caller { return caller{o.netns, o.pid, o.port} }
+
+// opened is what the services in view opened, most failures first, and that of
+// it which goes to addresses of IPv4, by caller.
+type opened struct {
+	all []*outcomes
+	v4  map[caller][]*outcomes
+}
+
+// sumOutcomes sums up what the services in view opened.
+func (v *View) sumOutcomes() *opened {
 	type key struct {
 		destination
 		pid int
@@ -58,13 +74,19 @@ func (v *View) outcomes() []*outcomes {
 	slices.SortStableFunc(out, func(a, b *outcomes) int {
 		return cmp.Or(cmp.Compare(b.refused+b.unanswered, a.refused+a.unanswered), cmp.Compare(b.all(), a.all()), cmp.Compare(a.port, b.port), cmp.Compare(a.addr, b.addr))
 	})
-	return out
+	sum := &opened{out, map[caller][]*outcomes{}}
+	for _, o := range out {
+		if !o.v6() {
+			sum.v4[o.caller()] = append(sum.v4[o.caller()], o)
+		}
+	}
+	return sum
 }
 
 // answers says whether requests are recorded that the processes of a master
 // answer.
 func (v *View) answers(master int) bool {
-	return master != 0 && slices.ContainsFunc(v.ledgers, func(l *ledger) bool { return !l.called() && l.pid == master })
+	return master != 0 && len(v.servedOf[master]) > 0
 }
 
 // harm is what the requests of a service suffered.
@@ -87,19 +109,8 @@ var attemptFloor = floor{mean: 50e6, slow: 200e6}
 // not, or when there were too few attempts to explain it; the text tells then
 // too.
 func (v *View) harmed(master int, attempts uint64) (h harm, ok bool) {
-	var bad, all uint64
-	var worst *ledger
-	var most cost
-	for _, l := range v.ledgers {
-		if l.called() || l.pid != master {
-			continue
-		}
-		bad += min(l.Errors+l.Unanswered, l.Requests)
-		all += l.Requests
-		if k := l.cost(1, observe.Server, observe.Stall); worst == nil || k.slowNS > most.slowNS {
-			worst, most = l, k
-		}
-	}
+	s := v.suffering.of(master, func() suffering { return v.sufferingOf(master) })
+	bad, all, worst, most := s.bad, s.all, s.worst, s.most
 	share := ratio(bad, all)
 	h = harm{share, "failed requests", fmt.Sprintf("%s of %s requests of %s failed", count(bad), count(all), v.Comm(master))}
 	if bad >= fewAffected && share >= harmShare && float64(attempts) >= harmEach*float64(bad) {
@@ -123,17 +134,38 @@ func (v *View) harmed(master int, attempts uint64) (h harm, ok bool) {
 	return h, false
 }
 
+// suffering is what becomes of the requests that the processes of a master answer.
+type suffering struct {
+	bad, all uint64  // that failed, and all
+	worst    *ledger // the endpoint that is slowest at its slowest requests
+	most     cost    // of them
+}
+
+func (v *View) sufferingOf(master int) (s suffering) {
+	for _, l := range v.servedOf[master] {
+		s.bad += min(l.Errors+l.Unanswered, l.Requests)
+		s.all += l.Requests
+		if k := l.cost(1, observe.Server, observe.Stall); s.worst == nil || k.slowNS > s.most.slowNS {
+			s.worst, s.most = l, k
+		}
+	}
+	return s
+}
+
 // listensHere is the namespace on this host that has the address, and whether
 // anything listens there at the port; nil when the address is elsewhere.
 func (v *View) listensHere(d destination) (ns *observe.NetNS, listens bool) {
 	a := address(d.addr).Unmap()
-	for i := range v.Namespaces {
-		n := &v.Namespaces[i]
-		if a.IsLoopback() && n.Inode == d.netns || !a.IsLoopback() && slices.Contains(n.Addrs, a.String()) {
-			return n, slices.ContainsFunc(n.Listeners, func(l observe.Listener) bool { return l.Port == d.port })
+	inode := d.netns
+	if !a.IsLoopback() {
+		has := v.owners.of(a)
+		if len(has) == 0 {
+			return nil, false
 		}
+		inode = has[0]
 	}
-	return nil, false
+	ns = v.namespaces[inode]
+	return ns, ns != nil && v.listening[end{netns: inode, port: d.port}]
 }
 
 // shortOfMachine are the causes of the machine that make both ends on this host
@@ -188,7 +220,7 @@ const (
 
 func checkUpstreamRefused(v *View) Result {
 	r := ruledOut("no connection that a service opened was refused")
-	for _, o := range v.outcomes() {
+	for _, o := range v.outcomes().all {
 		if o.refused == 0 {
 			continue
 		}
@@ -209,22 +241,22 @@ func checkUpstreamRefused(v *View) Result {
 		}
 		f.MayFollow = v.follows(o.destination)
 		there, listens := v.listensHere(o.destination)
-		listing := fmt.Sprintf("ss -ltnp 'sport = :%d'", o.port)
+		listing := shell.Line("ss -ltnp 'sport = :%s'", o.port)
 		switch {
 		case there == nil && address(o.addr).IsLoopback(): // in a namespace that began within the window
 			f.Fix.Text = fmt.Sprintf("Start what should listen at %s, in the network namespace of %s (pid %d), or correct the address in its configuration.", o.name(), f.Subject.Comm, o.pid)
-			f.Fix.Commands = []string{fmt.Sprintf("nsenter --net=/proc/%d/ns/net %s", o.pid, listing)}
+			f.Fix.Commands = []shell.Command{shell.Line("nsenter --net=/proc/%s/ns/net", o.pid).Then(listing)}
 		case there == nil:
 			f.Fix.Text = fmt.Sprintf("Start what should listen at %s, there, or correct the address in the configuration of %s. A firewall that rejects with a reset looks the same.", o.name(), f.Subject.Comm)
-			f.Fix.Commands = []string{listing + fmt.Sprintf("   # on the machine that has %s", o.addr)}
+			f.Fix.Commands = []shell.Command{listing.Note("on the machine that has %s", o.addr)}
 		case listens:
 			f.Evidence = append(f.Evidence, Evidence{Fact: "something listens at the port at the end", Value: true, Source: "sock_diag"})
 			f.Fix.Text = fmt.Sprintf("Something listens at port %d now: it was restarted meanwhile, listens at another address, or a firewall rejects with a reset.", o.port)
-			f.Fix.Commands = []string{v.in(there, listing), v.in(there, "nft list ruleset")}
+			f.Fix.Commands = []shell.Command{v.in(there, listing), v.in(there, shell.Line("nft list ruleset"))}
 		default:
 			f.Evidence = append(f.Evidence, Evidence{Fact: "something listens at the port at the end", Value: false, Source: "sock_diag"})
 			f.Fix.Text = fmt.Sprintf("Nothing listens at port %d%s: start what should, or correct the address in the configuration of %s.", o.port, where(there), f.Subject.Comm)
-			f.Fix.Commands = []string{v.in(there, listing)}
+			f.Fix.Commands = []shell.Command{v.in(there, listing)}
 		}
 		r.Findings = append(r.Findings, f)
 	}
@@ -265,14 +297,13 @@ const timeoutShare = 0.01 // of the connections
 func checkConnectTimeout(v *View) Result {
 	const none = "every connection that a service opened was answered"
 	r := ruledOut(none)
-	all := v.outcomes()
-	for _, o := range all {
+	for _, o := range v.outcomes().all {
 		if o.unanswered == 0 {
 			continue
 		}
 		text := fmt.Sprintf("%s of %s connections of %s to %s were never answered", count(o.unanswered), count(o.all()), v.Comm(o.pid), o.name())
 		h, ok := v.harmed(o.pid, o.unanswered)
-		if twin := fallbackOf(o, all); twin != nil {
+		if twin := v.fallbackOf(o); twin != nil {
 			text, ok = text+", and then made to "+twin.name(), false
 		}
 		if !ok || o.unanswered < fewAffected || ratio(o.unanswered, o.all()) < timeoutShare {
@@ -297,8 +328,8 @@ func checkConnectTimeout(v *View) Result {
 		f.MayFollow = v.follows(o.destination)
 		ns := v.Namespace(o.netns)
 		f.Fix.Text = fmt.Sprintf("Find out whether %s is up, and what on the way drops the SYNs: a firewall, a route to nowhere, a full queue there. In %s: a short time limit for connecting, and another address to go on with.", o.addr, f.Subject.Comm)
-		f.Fix.Commands = []string{v.in(ns, "ip route get "+o.addr), v.in(ns, "ip neigh show "+o.addr), v.in(ns, "nft list ruleset"),
-			v.in(ns, fmt.Sprintf("ss -tn state syn-sent dport = :%d", o.port))}
+		f.Fix.Commands = []shell.Command{v.in(ns, shell.Line("ip route get %s", o.addr)), v.in(ns, shell.Line("ip neigh show %s", o.addr)), v.in(ns, shell.Line("nft list ruleset")),
+			v.in(ns, shell.Line("ss -tn state syn-sent dport = :%s", o.port))}
 		r.Findings = append(r.Findings, f)
 	}
 	return r

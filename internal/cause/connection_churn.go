@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/shell"
 )
 
 // connectionChurn: a service makes a new connection for nearly each call, and
@@ -74,7 +75,7 @@ func checkConnectionChurn(v *View) Result {
 			for _, u := range n.Upstreams {
 				if u.Keepalive.Value == "0" && containsPort(u.Servers, l.Port) {
 					f.Subject.Path = fmt.Sprintf("%s:%d", n.Root+u.File, u.Line)
-					f.Fix.Persist = []string{fmt.Sprintf("in %s:%d: keepalive 64; with proxy_http_version 1.1 and an empty Connection header", n.Root+u.File, u.Line)}
+					f.Fix.Persist = []shell.Command{shell.Line("# in %s:%s: keepalive 64, with proxy_http_version 1.1 and an empty Connection header", n.Root+u.File, u.Line)}
 					break
 				}
 			}

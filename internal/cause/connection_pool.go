@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/shell"
 )
 
 // connectionPoolExhausted: a service keeps a fixed number of connections to what
@@ -89,7 +90,7 @@ func checkConnectionPool(v *View) Result {
 		}
 		f.Fix.Text = fmt.Sprintf("Raise the size of the pool of connections that %s keeps to %s from %s towards %d, as far as what is called can take them (its own limit on connections, its CPUs).",
 			f.Subject.Comm, destinationName(l), count(size), size+int(waiting)+1)
-		f.Fix.Commands = []string{fmt.Sprintf("in the configuration of %s: size of the pool to %s, %d", f.Subject.Comm, destinationName(l), size+int(waiting)+1)}
+		f.Fix.Commands = []shell.Command{shell.Line("# in the configuration of %s: size of the pool to %s, %s", f.Subject.Comm, destinationName(l), size+int(waiting)+1)}
 		f.MayFollow = func(p *Finding) bool {
 			switch {
 			case slices.Contains(machineCauses, p.Cause):
@@ -107,9 +108,7 @@ func checkConnectionPool(v *View) Result {
 
 // isProxy says whether a process is one whose own queue is judged by itself.
 func (v *View) isProxy(pid int) bool {
-	return slices.ContainsFunc(v.AppServers, func(a observe.AppServer) bool {
-		return a.Kind == observe.KindHAProxy && v.Master(a.PID) == pid
-	})
+	return v.proxies[pid]
 }
 
 // connectionsTo is how many connections the processes of a caller hold to where
@@ -119,11 +118,7 @@ func (v *View) connectionsTo(l *ledger) int {
 		return 0
 	}
 	n := 0
-	for i := range l.ns.Sockets {
-		g := &l.ns.Sockets[i]
-		if g.Side != observe.Called.String() || g.Port != l.Port || address(g.Remote) != address(l.Addr) {
-			continue
-		}
+	for _, g := range v.calledSockets(l.ns, l.Addr, l.Port) {
 		if slices.ContainsFunc(g.PIDs, func(pid int) bool { return v.Master(pid) == l.pid }) {
 			n += g.States["ESTABLISHED"]
 		}

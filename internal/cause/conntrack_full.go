@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/shell"
 )
 
 // conntrackFull: every packet of a new flow needs an entry in the connection
@@ -61,7 +62,7 @@ func checkConntrackFull(v *View) Result {
 func conntrackFinding(v *View, ns *observe.NetNS, logged int) Finding {
 	ct := ns.Conntrack
 	f := conntrackFull.supported(Subject{Kind: "namespace", NetNS: ns.Inode})
-	for _, s := range v.Services {
+	for _, s := range v.servicesIn[ns.Inode] {
 		if s.NS == ns { // the service that people know the namespace by
 			f.Subject.PID = v.Master(s.Listeners[0].PID)
 			f.Subject.Comm, f.Subject.Port = v.Comm(f.Subject.PID), s.Port()
@@ -97,9 +98,8 @@ func conntrackFinding(v *View, ns *observe.NetNS, logged int) Finding {
 	if !ns.Host {
 		f.Fix.Text += " It is set on the host, not inside the container; each network namespace is compared with it on its own."
 	}
-	setting := fmt.Sprintf("net.netfilter.nf_conntrack_max=%d", limit)
-	f.Fix.Commands = []string{"sysctl -w " + setting}
-	f.Fix.Persist = []string{"echo '" + setting + "' > /etc/sysctl.d/90-conntrack.conf"}
+	f.Fix.Commands = []shell.Command{shell.Line("sysctl -w net.netfilter.nf_conntrack_max=%s", limit)}
+	f.Fix.Persist = []shell.Command{shell.Line("echo 'net.netfilter.nf_conntrack_max=%s' > /etc/sysctl.d/90-conntrack.conf", limit)}
 	return f
 }
 
@@ -122,8 +122,8 @@ func conntrackLimit(ct *observe.Conntrack) uint64 {
 // or, from kernels that print no namespace, name none.
 func (v *View) kernelLines(kind string, ns *observe.NetNS) int {
 	n := 0
-	for _, l := range v.KernelLog {
-		if l.Kind == kind && (l.NetNS == ns.Inode || l.NetNS == 0 && ns.Host) {
+	for _, l := range v.logged[kind] {
+		if l.NetNS == ns.Inode || l.NetNS == 0 && ns.Host {
 			n += l.Count
 		}
 	}

@@ -3,8 +3,6 @@ package cause
 import (
 	"slices"
 	"strings"
-
-	"github.com/slowray/slowray/internal/observe"
 )
 
 // A finding's weight is a share of the attempts at one service. What it means on
@@ -56,55 +54,43 @@ func (f *Finding) lostAttempts(n uint64) {
 // where it is about the machine. Empty where none was recorded.
 func (v *View) stake(f *Finding) []*ledger {
 	s := &f.Subject
-	served := func(which func(*ledger) bool) []*ledger {
-		var out []*ledger
-		for _, l := range v.ledgers {
-			if !l.called() && which(l) {
-				out = append(out, l)
-			}
-		}
-		return out
-	}
-	of := func(pids ...int) []*ledger {
-		return served(func(l *ledger) bool {
-			return slices.ContainsFunc(pids, func(pid int) bool { return pid != 0 && (l.pid == v.Master(pid) || l.PID == pid) })
-		})
-	}
 	switch {
 	case s.Kind == "cgroup" && s.Path != "":
-		i := slices.IndexFunc(v.Cgroups, func(c observe.Cgroup) bool { return c.Path == s.Path })
-		if i >= 0 {
-			if at := of(v.Cgroups[i].PIDs...); len(at) > 0 {
+		if c := v.cgroup(s.Path); c != nil {
+			if at := v.answeredBy(c.PIDs...); len(at) > 0 {
 				return at
 			}
 		}
-		return v.fronts()
+		return v.fronts
 	case f.layer == LayerMachine || s.PID == 0 && s.Port == 0 && s.NetNS == 0:
-		return v.fronts()
+		return v.fronts
 	}
 	if s.PID != 0 {
-		at := of(s.PID)
+		at := v.answeredBy(s.PID)
 		if one := slices.DeleteFunc(slices.Clone(at), func(l *ledger) bool { return l.Port != s.Port || l.NetNS != s.NetNS }); s.Kind == "listener" && len(one) > 0 {
 			at = one
 		}
 		if len(at) == 0 {
-			at = of(v.callersOf(s.PID)...)
+			at = v.answeredBy(v.callersOf(s.PID)...)
 		}
 		if len(at) > 0 {
 			return at
 		}
 	}
 	if s.Port == 0 {
-		return served(func(l *ledger) bool { return l.NetNS == s.NetNS })
+		return v.servedIn[s.NetNS]
 	}
-	if at := served(func(l *ledger) bool { return l.NetNS == s.NetNS && l.Port == s.Port }); len(at) > 0 {
-		return at
-	}
-	var calls []*ledger
-	for _, l := range v.ledgers {
-		if l.called() && l.NetNS == s.NetNS && l.Port == s.Port && (s.Addr == "" || s.Addr == l.Addr) {
+	var served, calls []*ledger
+	for _, l := range v.ledgersAt(s.NetNS, s.Port) {
+		switch {
+		case !l.called():
+			served = append(served, l)
+		case s.Addr == "" || s.Addr == l.Addr:
 			calls = append(calls, l)
 		}
+	}
+	if len(served) > 0 {
+		return served
 	}
 	return calls
 }
@@ -113,29 +99,34 @@ func (v *View) stake(f *Finding) []*ledger {
 // service on a unix socket, theirs are the requests that are recorded.
 func (v *View) callersOf(pid int) []int {
 	var callers []int
-	for _, s := range v.Services {
-		if slices.Contains(s.PIDs, pid) {
-			callers = append(callers, v.callers(s)...)
-		}
+	for _, s := range v.servicesOf[pid] {
+		callers = append(callers, s.callers...)
 	}
 	return callers
 }
 
-// fronts is the served endpoints that no service of this host calls: the time of
-// the others' requests lies within theirs.
-func (v *View) fronts() []*ledger {
-	var fronts, all []*ledger
+// findFronts finds the served endpoints that no service of this host calls: the
+// time of the others' requests lies within theirs.
+func (v *View) findFronts() {
+	called := map[end]bool{}
+	for _, l := range v.ledgers {
+		if l.called() && !l.client {
+			for _, at := range l.destinations(v.owners) {
+				called[at] = true
+			}
+		}
+	}
+	var all []*ledger
 	for _, l := range v.ledgers {
 		if l.called() {
 			continue
 		}
 		all = append(all, l)
-		if !slices.ContainsFunc(v.ledgers, func(c *ledger) bool { return c.called() && !c.client && c.reaches(l) }) {
-			fronts = append(fronts, l)
+		if !slices.ContainsFunc(l.ends(), func(at end) bool { return called[at] }) {
+			v.fronts = append(v.fronts, l)
 		}
 	}
-	if len(fronts) == 0 {
-		return all // they call each other in a circle
+	if len(v.fronts) == 0 {
+		v.fronts = all // they call each other in a circle
 	}
-	return fronts
 }

@@ -3,10 +3,12 @@ package cause
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 
 	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/shell"
 )
 
 // cpuSaturated: the CPUs are full, and the processes that answer requests wait
@@ -106,10 +108,10 @@ func checkCPUSaturated(v *View) Result {
 		f.Evidence = append(f.Evidence, Evidence{Fact: "requests, waiting for threads without a CPU", Value: late, Source: recorded + ", /proc/PID/schedstat"})
 	}
 	f.Fix.Text = fmt.Sprintf("If %s may give way, let it; else move it to another machine.", top.Comm)
-	f.Fix.Commands = []string{"renice -n 19 -p" + pidsOf(outsiders, top.Comm)}
+	f.Fix.Commands = []shell.Command{renice(19, outsiders, top.Comm)}
 	f.Fix.Changes = niceChanges(named(outsiders, top.Comm), 19)
 	if top.Unit != "" {
-		f.Fix.Persist = []string{fmt.Sprintf("systemctl set-property %s CPUWeight=10", top.Unit)}
+		f.Fix.Persist = []shell.Command{shell.Line("systemctl set-property %s CPUWeight=10", shell.Unit(top.Unit))}
 	}
 	return Result{Findings: []Finding{f}}
 }
@@ -174,17 +176,17 @@ func (v *View) waiting() string {
 	return longest
 }
 
-// pidsOf lists the processes of one program, at most eight.
-func pidsOf(procs []*observe.Process, comm string) string {
-	var b strings.Builder
+// renice gives the processes of one program a nice value, at most eight.
+func renice(nice int, procs []*observe.Process, comm string) shell.Command {
+	command := shell.Line("renice -n %s -p", nice)
 	n := 0
 	for _, p := range procs {
 		if p.Comm == comm && n < 8 {
-			fmt.Fprintf(&b, " %d", p.PID)
+			command = command.Then(shell.Line("%s", p.PID))
 			n++
 		}
 	}
-	return b.String()
+	return command
 }
 
 // threadTime is what the processes that answer requests did with the CPU.
@@ -291,13 +293,17 @@ type throttledTime struct {
 // it was throttled: run delays hold that time too, and other waits for a CPU.
 func (v *View) throttledTime(c *observe.Cgroup) throttledTime {
 	var t throttledTime
-	for _, l := range v.ledgers {
-		if l.called() || l.Requests < fewRequests {
+	inside := map[int]bool{}
+	for _, pid := range c.PIDs {
+		inside[pid] = true
+	}
+	for _, l := range v.workedBy(c.PIDs...) {
+		if l.Requests < fewRequests {
 			continue
 		}
 		var cpu, delay float64
 		for _, p := range v.workers(l) {
-			if slices.Contains(c.PIDs, p.PID) {
+			if inside[p.PID] {
 				cpu += p.CPUSeconds()
 				delay += p.RunDelaySeconds
 			}
@@ -381,13 +387,15 @@ func quotaFinding(v *View, c *observe.Cgroup, share float64, t throttledTime) Fi
 	}
 	want := v.wantedCPUs(c)
 	f.Fix.Text = fmt.Sprintf("Raise the quota from %.3g to %.3g CPUs.", c.QuotaCPUs, want)
-	f.Fix.Commands = []string{fmt.Sprintf("echo '%s' > %s", quotaText(c, want), c.QuotaFile)}
+	if c.QuotaFile != "" {
+		f.Fix.Commands = []shell.Command{shell.Write(quotaText(c, want), shell.Path(c.QuotaFile))}
+	}
 	if p := v.Process(f.Subject.PID); p != nil {
 		switch {
 		case p.Container != "":
-			f.Fix.Persist = []string{fmt.Sprintf("docker update --cpus %.3g %s   # or the limit in its pod or compose file", want, p.Container)}
+			f.Fix.Persist = []shell.Command{shell.Line("docker update --cpus %s %s   # or the limit in its pod or compose file", fmt.Sprintf("%.3g", want), shell.Operand(p.Container))}
 		case p.Unit != "":
-			f.Fix.Persist = []string{fmt.Sprintf("systemctl set-property %s CPUQuota=%.0f%%", p.Unit, want*100)}
+			f.Fix.Persist = []shell.Command{shell.Line("systemctl set-property %s CPUQuota=%s%%", shell.Unit(p.Unit), math.Round(want*100))}
 		}
 	}
 	return f

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/shell"
 )
 
 // Causes about the CPUs as hardware. None of them can be made in the lab.
@@ -86,7 +87,7 @@ func checkFrequency(v *View) Result {
 		if s.Throttled > 0 || v.kernelLine("thermal-throttle") != nil {
 			f.Fix.Text = "The CPUs are too hot: see to fans, filters and the room. " + f.Fix.Text
 		}
-		f.Fix.Commands = []string{"cpupower frequency-info", "cpupower frequency-set -g performance"}
+		f.Fix.Commands = []shell.Command{shell.Line("cpupower frequency-info"), shell.Line("cpupower frequency-set -g performance")}
 		return judged{finding: f}
 	})
 	if r.NotChecked != "" {
@@ -113,7 +114,7 @@ func checkLockup(v *View) Result {
 		f := v.found(&softLockup, l, k, threadFloor, "for threads, while a CPU was stuck")
 		f.Evidence = append(f.Evidence, Evidence{Fact: "the kernel logged", Value: line.Example, Unit: fmt.Sprintf("(%s times)", count(line.Count)), Source: "kernel log"})
 		f.Fix.Text = softLockup.Doc.Mend
-		f.Fix.Commands = []string{"dmesg | grep -A 30 -e 'soft lockup' -e 'hard LOCKUP' -e 'detected stall'"}
+		f.Fix.Commands = []shell.Command{shell.Line("dmesg | grep -A 30 -e 'soft lockup' -e 'hard LOCKUP' -e 'detected stall'")}
 		return judged{finding: f}
 	})
 	if r.NotChecked != "" {

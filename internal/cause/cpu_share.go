@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/shell"
 )
 
 // lowCPUWeight: the service has less right to the CPUs than what competes with
@@ -155,13 +156,13 @@ func checkLowWeight(v *View) Result {
 			f.Evidence = append(f.Evidence, Evidence{Fact: "CPU weight of " + h.text, Value: group.CPUWeight, Limit: 100, Unit: "by default", Source: "cpu.weight, cpu.shares"})
 			f.Fix.Text = fmt.Sprintf("Give %s the usual weight, or what it competes with less.%s", h.text, h.setsWhere())
 			f.Fix.Changes = weightChange(group)
-			h.raise(&f.Fix, group.WeightFile, usualWeight(group), "--cpu-shares 1024", "CPUWeight=100")
+			h.raise(&f.Fix, group.WeightFile, usualWeight(group), shell.Line("--cpu-shares 1024"), "CPUWeight=100")
 		}
 		if nice >= lowNice {
 			f.Evidence = append(f.Evidence, Evidence{Fact: "its nice value: it gives way to others", Value: nice, Source: "/proc/PID/stat"})
 			f.Fix.Text = strings.TrimSpace(f.Fix.Text + fmt.Sprintf(" It runs with nice %d: run it with 0.", nice))
 			f.Fix.Changes = append(f.Fix.Changes, usualNice(w.procs)...)
-			f.Fix.Commands = append(f.Fix.Commands, "renice -n 0 -p"+pidsOf(w.procs, w.procs[0].Comm))
+			f.Fix.Commands = append(f.Fix.Commands, renice(0, w.procs, w.procs[0].Comm))
 		}
 		f.Evidence = append(f.Evidence, waitedEvidence(w), Evidence{Fact: "CPU used by processes that take no part in the requests", Value: round(outside), Unit: "share", Source: "/proc/PID/stat"})
 		return judged{finding: f}
@@ -183,6 +184,10 @@ func (v *View) lightGroup(l *ledger) *observe.Cgroup {
 // competes says that processes outside a group, which take no part in the
 // requests, use the CPUs.
 func (v *View) competes(c *observe.Cgroup) bool {
+	return v.competing.of(c, func() bool { return v.findCompeting(c) })
+}
+
+func (v *View) findCompeting(c *observe.Cgroup) bool {
 	var used float64
 	for i := range v.Processes {
 		p := &v.Processes[i]
@@ -235,18 +240,18 @@ func checkAffinity(v *View) Result {
 // from them says so.
 func (v *View) widenFix(p *observe.Process) Fix {
 	all := fmt.Sprintf("0-%d", max(v.Host.CPUs-1, 0))
-	fix := Fix{Text: fmt.Sprintf("Let %s run on more CPUs than %s.", p.Comm, p.CPUs), Commands: []string{}}
+	fix := Fix{Text: fmt.Sprintf("Let %s run on more CPUs than %s.", p.Comm, p.CPUs), Commands: []shell.Command{}}
 	if p.CPUSet == "" {
-		fix.Commands = []string{fmt.Sprintf("taskset --all-tasks --cpu-list --pid %s %d", all, p.PID)}
+		fix.Commands = []shell.Command{shell.Line("taskset --all-tasks --cpu-list --pid %s %s", all, p.PID)}
 		if p.Unit != "" {
-			fix.Persist = []string{fmt.Sprintf("systemctl edit %s   # [Service] CPUAffinity=", p.Unit)}
+			fix.Persist = []shell.Command{shell.Line("systemctl edit %s   # [Service] CPUAffinity=", shell.Unit(p.Unit))}
 		}
 		return fix
 	}
 	path := strings.TrimSuffix(p.CPUSet, "/cpuset.cpus")
 	h := v.holderOf(path, p.Container, p.Unit)
 	fix.Text += fmt.Sprintf(" A cpuset (%s) keeps it there: taskset does not help.%s", p.CPUSet, h.setsWhere())
-	h.raise(&fix, p.CPUSet, all, "--cpuset-cpus "+all, "AllowedCPUs="+all)
+	h.raise(&fix, p.CPUSet, all, shell.Line("--cpuset-cpus %s", all), "AllowedCPUs="+all)
 	return fix
 }
 
@@ -303,9 +308,9 @@ func checkRealtime(v *View) Result {
 		f.Subject = Subject{Kind: "process", PID: hog.PID, Comm: hog.Comm, NetNS: l.NetNS}
 		f.Evidence = append(f.Evidence, Evidence{Fact: fmt.Sprintf("CPU time of %s (pid %d), policy %s", hog.Comm, hog.PID, hog.Policy), Value: round(share), Limit: 1, Unit: "CPU", Source: "/proc/PID/stat"}, waitedEvidence(w))
 		f.Fix.Text = fmt.Sprintf("Give %s an ordinary policy, or CPUs of its own.", hog.Comm)
-		f.Fix.Commands = []string{fmt.Sprintf("chrt --all-tasks --other --pid 0 %d", hog.PID)}
+		f.Fix.Commands = []shell.Command{shell.Line("chrt --all-tasks --other --pid 0 %s", hog.PID)}
 		if hog.Unit != "" {
-			f.Fix.Persist = []string{fmt.Sprintf("systemctl edit %s   # [Service] CPUSchedulingPolicy=other", hog.Unit)}
+			f.Fix.Persist = []shell.Command{shell.Line("systemctl edit %s   # [Service] CPUSchedulingPolicy=other", shell.Unit(hog.Unit))}
 		}
 		return judged{finding: f}
 	}))

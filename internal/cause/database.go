@@ -44,7 +44,7 @@ func databaseText(d *observe.Database) string { return fmt.Sprintf("%s (pid %d)"
 
 // isDatabase says whether a process is a server of one of these kinds.
 func (v *View) isDatabase(pid int, kinds ...string) bool {
-	return slices.ContainsFunc(v.Databases, func(d observe.Database) bool { return d.PID == pid && slices.Contains(kinds, d.Kind) })
+	return slices.ContainsFunc(v.databases[pid], func(d *observe.Database) bool { return slices.Contains(kinds, d.Kind) })
 }
 
 // databasesOf lists the servers of these kinds that a service in view is
@@ -53,18 +53,18 @@ func (v *View) databasesOf(kinds ...string) []*observe.Database {
 	var out []*observe.Database
 	for i := range v.Databases {
 		d := &v.Databases[i]
-		if slices.Contains(kinds, d.Kind) && (v.ServiceOf(d.PID) != nil || len(v.servedBy(d)) > 0) {
+		if slices.Contains(kinds, d.Kind) && (v.ServiceOf(d.PID) != nil || len(v.endpointsOf(d)) > 0) {
 			out = append(out, d)
 		}
 	}
 	return out
 }
 
-// servedBy lists the endpoints that a database answers.
-func (v *View) servedBy(d *observe.Database) []*ledger {
+// endpointsOf lists the endpoints that a database answers.
+func (v *View) endpointsOf(d *observe.Database) []*ledger {
 	var out []*ledger
-	for _, l := range v.ledgers {
-		if !l.called() && l.NetNS == d.NetNS && slices.Contains(d.Ports, l.Port) && (l.pid == v.Master(d.PID) || l.PID == d.PID || l.pid == d.PID) {
+	for _, l := range v.answeredBy(d.PID) {
+		if l.NetNS == d.NetNS && slices.Contains(d.Ports, l.Port) {
 			out = append(out, l)
 		}
 	}
@@ -88,10 +88,10 @@ type databaseUse struct {
 func (v *View) databaseUses(kinds ...string) []databaseUse {
 	var out []databaseUse
 	for _, d := range v.databasesOf(kinds...) {
-		for _, l := range v.servedBy(d) {
+		for _, l := range v.endpointsOf(d) {
 			u := databaseUse{d: d, served: l, judged: l}
-			for _, c := range v.ledgers {
-				if !c.called() || c.client || v.servedHere(c) != l || v.slowestService(c.pid) == nil {
+			for _, c := range l.callers {
+				if c.client || v.slowestService(c.pid) == nil {
 					continue
 				}
 				if u.judged == l || c.reach*c.TimeNS() > u.judged.reach*u.judged.TimeNS() {
@@ -175,16 +175,24 @@ func connectionLimit(d *observe.Database) int {
 // calls reach; nil when there is none.
 func (v *View) databaseAt(l *ledger) *observe.Database {
 	if l.called() {
-		if l = v.servedHere(l); l == nil {
+		if l = l.here; l == nil {
 			return nil
 		}
 	}
+	return v.databaseEnds()[l]
+}
+
+// findDatabaseEnds finds the database behind each endpoint that one answers.
+func (v *View) findDatabaseEnds() map[*ledger]*observe.Database {
+	out := map[*ledger]*observe.Database{}
 	for i := range v.Databases {
-		if d := &v.Databases[i]; slices.Contains(v.servedBy(d), l) {
-			return d
+		for _, l := range v.endpointsOf(&v.Databases[i]) {
+			if out[l] == nil {
+				out[l] = &v.Databases[i]
+			}
 		}
 	}
-	return nil
+	return out
 }
 
 // slowLogEvidence is what a database's own slow log says of the time that its

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/shell"
 )
 
 // The limits of connections of databases. A connection that is refused is told
@@ -232,11 +233,9 @@ func (v *View) callersErrors(d *observe.Database) (failed, all uint64) {
 			continue
 		}
 		seen[master] = true
-		for _, l := range v.ledgers {
-			if !l.called() && l.pid == master {
-				failed += l.Errors
-				all += l.Requests
-			}
+		for _, l := range v.servedOf[master] {
+			failed += l.Errors
+			all += l.Requests
 		}
 	}
 	return failed, all
@@ -245,10 +244,10 @@ func (v *View) callersErrors(d *observe.Database) (failed, all uint64) {
 // clientsOf lists the processes of this host that are connected to a database,
 // or try to.
 func (v *View) clientsOf(d *observe.Database) (pids []int) {
-	for _, s := range v.Services {
+	for _, s := range v.servicesIn[d.NetNS] {
 		for _, l := range s.Listeners {
-			if s.NS.Inode == d.NetNS && (l.PID == d.PID || v.Master(l.PID) == d.PID) {
-				pids = append(pids, v.callers(s)...)
+			if l.PID == d.PID || v.Master(l.PID) == d.PID {
+				pids = append(pids, s.callers...)
 				break
 			}
 		}
@@ -297,19 +296,19 @@ func (v *View) connectionsFix(d *observe.Database, setting observe.Setting) Fix 
 		return Fix{
 			Text: fmt.Sprintf("Hold fewer connections: pools of the services that add up to less than max_connections (%d, %d of them reserved), or PgBouncer in between. "+
 				"Or raise max_connections to %d, which needs a restart.", limit, d.Reserved, want),
-			Commands: []string{v.in(ns, fmt.Sprintf(`psql -p %d -c "SELECT usename, application_name, client_addr, state, count(*) FROM pg_stat_activity GROUP BY 1,2,3,4 ORDER BY 5 DESC"`, port))},
-			Persist:  []string{fmt.Sprintf("in %s: max_connections = %d", where, want)},
+			Commands: []shell.Command{v.in(ns, shell.Line(`psql -p %s -c "SELECT usename, application_name, client_addr, state, count(*) FROM pg_stat_activity GROUP BY 1,2,3,4 ORDER BY 5 DESC"`, port))},
+			Persist:  []shell.Command{shell.Line("# in %s: max_connections = %s", shell.Text(where), want)},
 		}
 	case "redis", "valkey":
 		fix := Fix{
 			Text: fmt.Sprintf("Hold fewer connections: a pool for each process of the services. Or raise maxclients to %d, which needs as many open files.", want),
 			// It refuses redis-cli as it refuses the others.
-			Commands: []string{v.in(ns, fmt.Sprintf("ss -tn state established '( sport = :%d )'", port)),
-				fmt.Sprintf("until %s CONFIG SET maxclients %d | grep -q OK; do sleep 0.1; done   # it is refused too, until a connection is closed", v.in(ns, v.redisCLIOf(d, port)), want)},
-			Persist: []string{fmt.Sprintf("in %s: maxclients %d", where, want)},
+			Commands: []shell.Command{v.in(ns, shell.Line("ss -tn state established '( sport = :%s )'", port)),
+				shell.Line("until").Then(v.in(ns, v.redisCLIOf(d, port))).Then(shell.Line("CONFIG SET maxclients %s | grep -q OK; do sleep 0.1; done   # it is refused too, until a connection is closed", want))},
+			Persist: []shell.Command{shell.Line("# in %s: maxclients %s", shell.Text(where), want)},
 		}
 		if p := v.Process(d.PID); p != nil && p.FDLimit > 0 && want+ownFiles > p.FDLimit {
-			fix.Commands = append(fix.Commands[:1], fmt.Sprintf("prlimit --pid %d --nofile=%d", d.PID, want+2*ownFiles), fix.Commands[1])
+			fix.Commands = append(fix.Commands[:1], shell.Line("prlimit --pid %s --nofile=%s", d.PID, want+2*ownFiles), fix.Commands[1])
 		}
 		if limit == 0 { // it told nobody
 			fix.Text = "Hold fewer connections: a pool for each process of the services. Or raise maxclients, which needs as many open files."
@@ -319,15 +318,15 @@ func (v *View) connectionsFix(d *observe.Database, setting observe.Setting) Fix 
 	case "memcached":
 		return Fix{
 			Text:     fmt.Sprintf("Hold fewer connections: a pool for each process of the services. Or start memcached with -c %d, and as many open files.", want),
-			Commands: []string{v.in(ns, fmt.Sprintf("ss -tn state established '( sport = :%d )'", port))},
-			Persist:  []string{fmt.Sprintf("memcached -c %d   # its command line, on Debian in /etc/memcached.conf", want)},
+			Commands: []shell.Command{v.in(ns, shell.Line("ss -tn state established '( sport = :%s )'", port))},
+			Persist:  []shell.Command{shell.Line("memcached -c %s   # its command line, on Debian in /etc/memcached.conf", want)},
 		}
 	}
 	return Fix{
 		Text: fmt.Sprintf("Hold fewer connections: pools of the services that add up to less than max_connections (%d). Or raise it to %d, which holds at once and needs some memory for each.",
 			limit, want),
-		Commands: []string{sqlClient(d) + " -e 'SHOW FULL PROCESSLIST'", fmt.Sprintf("%s -e 'SET GLOBAL max_connections = %d'", sqlClient(d), want)},
-		Persist:  []string{fmt.Sprintf("in %s: max_connections = %d", where, want)},
+		Commands: []shell.Command{shell.Line("%s -e 'SHOW FULL PROCESSLIST'", sqlClient(d)), shell.Line("%s -e 'SET GLOBAL max_connections = %s'", sqlClient(d), want)},
+		Persist:  []shell.Command{shell.Line("# in %s: max_connections = %s", shell.Text(where), want)},
 	}
 }
 
@@ -340,8 +339,8 @@ func sqlClient(d *observe.Database) string {
 }
 
 // redisCLIOf is redisCLI for a Redis of which perhaps no request was recorded.
-func (v *View) redisCLIOf(d *observe.Database, port int) string {
-	for _, l := range v.servedBy(d) {
+func (v *View) redisCLIOf(d *observe.Database, port int) shell.Command {
+	for _, l := range v.endpointsOf(d) {
 		return redisCLI(d, l)
 	}
 	return redisCLI(d, &ledger{Endpoint: &observe.Endpoint{Port: port}})

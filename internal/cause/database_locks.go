@@ -2,9 +2,9 @@ package cause
 
 import (
 	"fmt"
-	"slices"
 
 	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/shell"
 )
 
 // Locks that transactions hold. PostgreSQL writes into a backend's title that
@@ -110,19 +110,7 @@ func checkMariaDBLocks(v *View) Result {
 
 // heldByDisk says that threads of a process are held up by a disk: those that
 // commit with them wait for the one that writes.
-func (v *View) heldByDisk(pid int) bool {
-	for _, r := range v.roots {
-		if r.cause != "fsync-bound" && r.cause != "blocked-on-disk" || r.lost == 0 || v.harmless(r) != "" {
-			continue
-		}
-		for _, s := range r.shares {
-			if s.PID == pid {
-				return true
-			}
-		}
-	}
-	return false
-}
+func (v *View) heldByDisk(pid int) bool { return v.held("fsync-bound", "blocked-on-disk")[pid] }
 
 func (v *View) mariadbLockFinding(u *databaseUse, k cost, n uint64) Finding {
 	l := u.served
@@ -140,9 +128,9 @@ func (v *View) mariadbLockFinding(u *databaseUse, k cost, n uint64) Finding {
 	}
 	f.Fix.Text = "Find the transaction that holds the locks and end it; make transactions shorter: nothing to wait for inside them, an index for their WHERE, large changes in parts."
 	client := sqlClient(u.d)
-	f.Fix.Commands = []string{
-		client + " -e 'SELECT trx_mysql_thread_id, trx_started, trx_rows_locked, trx_query FROM information_schema.innodb_trx ORDER BY trx_started'",
-		client + " -e 'SHOW FULL PROCESSLIST'   # \"Waiting for table metadata lock\": a transaction, or an ALTER, holds the table",
+	f.Fix.Commands = []shell.Command{
+		shell.Line("%s -e 'SELECT trx_mysql_thread_id, trx_started, trx_rows_locked, trx_query FROM information_schema.innodb_trx ORDER BY trx_started'", client),
+		shell.Line("%s -e 'SHOW FULL PROCESSLIST'   # Waiting for table metadata lock: a transaction, or an ALTER, holds the table", client),
 	}
 	return f
 }
@@ -198,15 +186,14 @@ func (v *View) postgresLockFinding(u *databaseUse, k cost, locked float64) Findi
 	if len(s.Waiters) > 0 {
 		f.Evidence = append(f.Evidence, Evidence{Fact: "who waited most", Value: sessionText(&s.Waiters[0]), Unit: fmt.Sprintf("in %d of %d looks", s.Waiters[0].Rounds, s.Rounds), Source: "title of the backend"})
 	}
-	client := fmt.Sprintf("psql -p %d", u.served.Port)
-	f.Fix.Commands = []string{v.in(u.served.ns, client+` -c "SELECT pid, pg_blocking_pids(pid), wait_event_type, query FROM pg_stat_activity WHERE cardinality(pg_blocking_pids(pid)) > 0"`)}
+	f.Fix.Commands = []shell.Command{v.in(u.served.ns, shell.Line(`psql -p %s -c "SELECT pid, pg_blocking_pids(pid), wait_event_type, query FROM pg_stat_activity WHERE cardinality(pg_blocking_pids(pid)) > 0"`, u.served.Port))}
 	f.Fix.Text = "Find who holds the locks and end it; make transactions shorter: nothing to wait for inside them, changes of tables with a lock_timeout."
 	// Who was idle in a transaction in most of the looks in which others waited.
 	if len(s.Holders) > 0 && 2*s.Holders[0].Rounds >= s.WaitingRounds {
 		h := &s.Holders[0]
 		f.Evidence = append(f.Evidence, Evidence{Fact: "idle in a transaction meanwhile", Value: sessionText(h), Unit: fmt.Sprintf("in %d of the %d looks in which others waited", h.Rounds, s.WaitingRounds), Source: "title of the backend"})
 		f.Fix.Text = fmt.Sprintf("Backend %d (%s) keeps a transaction open while its client does something else, and others wait meanwhile: see whether they wait for it, and end it. idle_in_transaction_session_timeout ends such by itself.", h.PID, h.Client)
-		f.Fix.Commands = append(f.Fix.Commands, v.in(u.served.ns, fmt.Sprintf(`%s -c "SELECT pg_terminate_backend(%d)"`, client, h.PID)))
+		f.Fix.Commands = append(f.Fix.Commands, v.in(u.served.ns, shell.Line(`psql -p %s -c "SELECT pg_terminate_backend(%s)"`, u.served.Port, h.PID)))
 	}
 	return f
 }
@@ -217,6 +204,13 @@ func sessionText(s *observe.Session) string {
 
 // poolExhausted says that the requests of a service wait for a connection of
 // its pool.
-func (v *View) poolExhausted(pid int) bool {
-	return slices.ContainsFunc(checkConnectionPool(v).Findings, func(f Finding) bool { return f.Subject.PID == pid })
+func (v *View) poolExhausted(pid int) bool { return v.poolless()[pid] }
+
+// findPoolless finds the processes with an exhausted pool of connections.
+func (v *View) findPoolless() map[int]bool {
+	out := map[int]bool{}
+	for _, f := range checkConnectionPool(v).Findings {
+		out[f.Subject.PID] = true
+	}
+	return out
 }

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/shell"
 )
 
 // Statements that take long in the server itself: an entry of its slow log says
@@ -215,10 +216,10 @@ func (v *View) slowQuery(c *Cause, u *databaseUse, k cost) (*Finding, string) {
 		Source: u.d.Root + u.d.Slow.Source + ", threshold: " + setting.Value + " " + settingSource(setting)})
 	if u.d.Kind == "postgresql" {
 		f.Fix = Fix{Text: "Give the statement an index, or have it ask for less: " + top.Statement,
-			Commands: []string{v.in(l.ns, fmt.Sprintf(`psql -p %d DATABASE -c "EXPLAIN (ANALYZE, BUFFERS) …"   # the statement, with values`, l.Port))}}
+			Commands: []shell.Command{v.in(l.ns, shell.Line(`psql -p %s DATABASE -c "EXPLAIN (ANALYZE, BUFFERS) …"   # the statement, with values`, l.Port))}}
 	} else {
 		f.Fix = Fix{Text: "Give the statement an index, or have it ask for less: " + top.Statement,
-			Commands: []string{sqlClient(u.d) + ` DATABASE -e "EXPLAIN …"   # the statement, with values`}}
+			Commands: []shell.Command{shell.Line(`%s DATABASE -e "EXPLAIN …"   # the statement, with values`, sqlClient(u.d))}}
 	}
 	return &f, ""
 }
@@ -301,18 +302,18 @@ func (v *View) slowCommandFinding(u *databaseUse, k cost, blocked float64) Findi
 		who = fmt.Sprintf("Have %s (pid %d), which sends %s,", v.Comm(master), master, top.Statement)
 	}
 	f.Fix.Text = who + " ask for less at a time: SCAN for KEYS, parts of large collections, shorter scripts, UNLINK for DEL."
-	f.Fix.Commands = []string{v.in(u.served.ns, redisCLI(u.d, u.served)+" SLOWLOG GET 10")}
+	f.Fix.Commands = []shell.Command{v.in(u.served.ns, redisCLI(u.d, u.served).Then(shell.Line("SLOWLOG GET 10")))}
 	return f
 }
 
 // redisCLI is the command that talks to a Redis where it listens.
-func redisCLI(d *observe.Database, l *ledger) string {
-	cli := "redis-cli"
+func redisCLI(d *observe.Database, l *ledger) shell.Command {
+	cli := shell.Line("redis-cli")
 	if d.Kind == "valkey" {
-		cli = "valkey-cli"
+		cli = shell.Line("valkey-cli")
 	}
 	if a := address(l.Addr); a.IsValid() && !a.IsLoopback() && !a.IsUnspecified() {
-		cli += " -h " + a.Unmap().String()
+		cli = cli.Then(shell.Line("-h %s", a.Unmap()))
 	}
-	return fmt.Sprintf("%s -p %d", cli, l.Port)
+	return cli.Then(shell.Line("-p %s", l.Port))
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/shell"
 )
 
 // deadlock: threads wait for each other in a circle, or for a lock whose owner
@@ -64,14 +65,14 @@ func checkDeadlock(v *View) Result {
 			return
 		}
 		f.Fix.Text = "They cannot go on by themselves. Save the stacks of the threads, which show where the locks are taken, then restart the process. It will not come back when all take these locks in the same order."
-		f.Fix.Commands = []string{
-			fmt.Sprintf("gdb -p %d -batch -ex 'thread apply all bt' > /tmp/stacks.%d", round[0].Process.PID, round[0].Process.PID),
+		f.Fix.Commands = []shell.Command{
+			shell.Line("gdb -p %s -batch -ex 'thread apply all bt' > /tmp/stacks.%s", round[0].Process.PID, round[0].Process.PID),
 		}
 		if strings.HasPrefix(round[0].Object, javaLock) {
-			f.Fix.Commands = []string{jcmd(round[0].Process.PID)}
+			f.Fix.Commands = []shell.Command{jcmd(round[0].Process.PID)}
 		}
 		if unit := round[0].Process.Unit; unit != "" {
-			f.Fix.Commands = append(f.Fix.Commands, "systemctl restart "+unit)
+			f.Fix.Commands = append(f.Fix.Commands, shell.Line("systemctl restart %s", shell.Unit(unit)))
 		}
 	})
 }
@@ -90,18 +91,25 @@ func inferredDeadlock(f *Finding, round []observe.WaitHop, sure bool) {
 	}
 	f.Fix.Text = fmt.Sprintf("They cannot go on by themselves.%s Save the stacks of all %ss, then start it anew. It will not come back when all take these locks in the same order.", inferred, lang.thread)
 	pid := round[0].Process.PID
-	f.Fix.Commands = []string{lookAtWaits(pid), fmt.Sprintf(lang.dump, pid)}
+	f.Fix.Commands = []shell.Command{lookAtWaits(pid), lang.dump(pid)}
 }
 
 // language is how what waits is called, of a program whose stacks are read from
 // memory.
-type language struct{ name, thread, source, dump string }
+type language struct {
+	name, thread, source string
+	dump                 func(pid int) shell.Command
+}
 
 func languageOf(h *observe.WaitHop) language {
 	if h.Goroutine != 0 {
-		return language{"Go", "goroutine", goMemory, "kill -QUIT %d   # prints the stacks to its standard error, and ends the program"}
+		return language{"Go", "goroutine", goMemory, func(pid int) shell.Command {
+			return shell.Line("kill -QUIT %s   # prints the stacks to its standard error, and ends the program", pid)
+		}}
 	}
-	return language{"Python", "thread", "stacks in the process's memory", "py-spy dump --locals --pid %d   # all stacks, with what the locks belong to (pip install py-spy)"}
+	return language{"Python", "thread", "stacks in the process's memory", func(pid int) shell.Command {
+		return shell.Line("py-spy dump --locals --pid %s   # all stacks, with what the locks belong to (pip install py-spy)", pid)
+	}}
 }
 
 // javaLock begins what a thread waits for that is a monitor of Java's, or a lock of
@@ -109,8 +117,8 @@ func languageOf(h *observe.WaitHop) language {
 const javaLock = "Java "
 
 // jcmd prints the stacks of a Java process with the locks that they hold.
-func jcmd(pid int) string {
-	return fmt.Sprintf("jcmd %d Thread.print -l > /tmp/threads.%d   # where the locks are taken; as the user that it runs as", pid, pid)
+func jcmd(pid int) shell.Command {
+	return shell.Line("jcmd %s Thread.print -l > /tmp/threads.%s   # where the locks are taken, as the user that it runs as", pid, pid)
 }
 
 // goMemory is where what is known of goroutines comes from.

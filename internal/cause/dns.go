@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/shell"
 )
 
 // names is the lookups of a service: of all processes of a master.
@@ -20,25 +21,27 @@ type names struct {
 	sampled  int
 	searched int
 	servers  []*observe.DNSServer // summed up, most queries first
+	byAddr   map[string]*observe.DNSServer
 	resolver *observe.Resolver
 	where    int // a process whose resolver that is
 }
 
 // lookedUp sums up the lookups of the services in view.
-func (v *View) lookedUp() []*names {
+func (v *View) sumLookups() []*names {
 	var out []*names
+	byMaster := map[int]*names{}
 	for i := range v.DNS {
 		d := &v.DNS[i]
 		master := v.Master(d.PID)
 		if !v.answers(master) {
 			continue
 		}
-		at := slices.IndexFunc(out, func(n *names) bool { return n.pid == master })
-		if at < 0 {
-			at = len(out)
-			out = append(out, &names{pid: master, netns: d.NetNS})
+		n := byMaster[master]
+		if n == nil {
+			n = &names{pid: master, netns: d.NetNS, byAddr: map[string]*observe.DNSServer{}}
+			byMaster[master] = n
+			out = append(out, n)
 		}
-		n := out[at]
 		n.lookups += d.Lookups
 		n.ns += float64(max(d.LookupNS, 0)) + float64(max(d.OpenNS, 0))
 		n.notFound += d.NotFound
@@ -59,12 +62,12 @@ func (v *View) lookedUp() []*names {
 }
 
 func (n *names) add(s *observe.DNSServer) {
-	at := slices.IndexFunc(n.servers, func(have *observe.DNSServer) bool { return have.Addr == s.Addr })
-	if at < 0 {
-		n.servers = append(n.servers, &observe.DNSServer{Addr: s.Addr})
-		at = len(n.servers) - 1
+	sum := n.byAddr[s.Addr]
+	if sum == nil {
+		sum = &observe.DNSServer{Addr: s.Addr}
+		n.byAddr[s.Addr] = sum
+		n.servers = append(n.servers, sum)
 	}
-	sum := n.servers[at]
 	sum.Queries += s.Queries
 	sum.Answered += s.Answered
 	sum.Unanswered += s.Unanswered
@@ -116,9 +119,9 @@ func (v *View) nameCost(pid int, ns float64, n uint64) (h harm, ok bool) {
 		h.text = fmt.Sprintf("%s of the requests of %s failed", percent(h.share), v.Comm(pid))
 		return h, true
 	}
-	for _, l := range v.ledgers {
+	for _, l := range v.servedOf[pid] {
 		// A lookup that lasts longer than any request is made for none.
-		if l.called() || l.pid != pid || each > longestCall*float64(l.Total.Max()) {
+		if each > longestCall*float64(l.Total.Max()) {
 			continue
 		}
 		k := l.cost(share, observe.Server, observe.Stall)
@@ -228,8 +231,8 @@ func (v *View) dnsTimeoutFinding(n *names, s *observe.DNSServer, h harm, text st
 	}
 	file, _ := n.config()
 	f.Fix.Text = fmt.Sprintf("Bring %s back, or take it out of %s. Until then 'options timeout:1 attempts:2 rotate' there makes each try shorter; a local cache (systemd-resolved, dnsmasq, unbound) remembers which server answers.", s.Addr, file)
-	f.Fix.Commands = []string{v.in(v.Namespace(n.netns), fmt.Sprintf("dig +time=1 +tries=1 @%s . NS", s.Addr)), "grep -n nameserver " + file}
-	f.Fix.Persist = []string{"in " + file + " (or what writes it): another nameserver first; options timeout:1 attempts:2"}
+	f.Fix.Commands = []shell.Command{v.in(v.Namespace(n.netns), shell.Line("dig +time=1 +tries=1 @%s . NS", s.Addr)), shell.Line("grep -n nameserver %s", shell.Path(file))}
+	f.Fix.Persist = []shell.Command{shell.Line("# in %s (or what writes it): another nameserver first, and options timeout:1 attempts:2", file)}
 	return f
 }
 
@@ -287,7 +290,7 @@ func checkDNSSlow(v *View) Result {
 				Evidence{Fact: "time of an answer of " + s.Addr + ", mean", Value: round(each / 1e6), Unit: "ms", Source: "packets of port 53"},
 				Evidence{Fact: "answers that took over 100 ms", Value: s.Slow, Limit: s.Answered, Unit: "answers", Source: "packets of port 53"})
 			f.Fix.Text = fmt.Sprintf("Let a cache on this host answer (systemd-resolved, dnsmasq, unbound, nscd), or let %s keep its connections open, so that it looks up fewer names; then find what makes %s slow.", f.Subject.Comm, s.Addr)
-			f.Fix.Commands = []string{v.in(v.Namespace(n.netns), fmt.Sprintf("dig @%s . NS", s.Addr))}
+			f.Fix.Commands = []shell.Command{v.in(v.Namespace(n.netns), shell.Line("dig @%s . NS", s.Addr))}
 			r.Findings = append(r.Findings, f)
 		}
 	}
@@ -351,8 +354,8 @@ func checkDNSSearch(v *View) Result {
 			Evidence{Fact: "of them under a search domain", Value: n.searched, Limit: n.sampled, Unit: "of those looked at", Source: "packets of port 53"})
 		file, _ := n.config()
 		f.Fix.Text = fmt.Sprintf("In %s: write names with a dot at the end ('api.example.com.'), or set 'options ndots:1' in %s (in Kubernetes dnsConfig of the pod), and leave out search domains that nobody needs.", f.Subject.Comm, file)
-		f.Fix.Commands = []string{"grep -nE 'search|ndots' " + file}
-		f.Fix.Persist = []string{"in " + file + " (or what writes it): options ndots:1"}
+		f.Fix.Commands = []shell.Command{shell.Line("grep -nE 'search|ndots' %s", shell.Path(file))}
+		f.Fix.Persist = []shell.Command{shell.Line("# in %s (or what writes it): options ndots:1", file)}
 		r.Findings = append(r.Findings, f)
 	}
 	return r

@@ -40,22 +40,23 @@ var linkLayers = map[string]DropLayer{
 
 // counterSites adds the places that only counters tell of.
 func (v *View) counterSites() {
+	named := v.namedSites()
 	for i := range v.Namespaces {
 		ns := &v.Namespaces[i]
 		for _, c := range counterLayers {
-			if n := ns.Counters[c.counter]; n > 0 && c.counter != pruned && !v.siteAt(c.layer, ns.Inode, "") && !(strings.HasPrefix(c.counter, "Arp.") && !ns.Host) {
+			if n := ns.Counters[c.counter]; n > 0 && c.counter != pruned && !named[siteKey{c.layer, ns.Inode, ""}] && !(strings.HasPrefix(c.counter, "Arp.") && !ns.Host) {
 				v.sites = append(v.sites, &DropSite{Layer: c.layer, NetNS: ns.Inode, In: c.in, Packets: n, Segments: n, Counter: c.counter, Source: counterSources})
 			}
 		}
 		for _, name := range sortedKeys(ns.Counters) {
 			n := ns.Counters[name]
 			// What IPsec counts as errors, it drops (Documentation/networking/xfrm_proc.rst).
-			if strings.HasPrefix(name, "Xfrm.") && n > 0 && !v.siteAt(DropIPsec, ns.Inode, "") && !strings.HasSuffix(name, "Acquire") {
+			if strings.HasPrefix(name, "Xfrm.") && n > 0 && !named[siteKey{DropIPsec, ns.Inode, ""}] && !strings.HasSuffix(name, "Acquire") {
 				v.sites = append(v.sites, &DropSite{Layer: DropIPsec, NetNS: ns.Inode, In: !strings.HasPrefix(name, "Xfrm.Out"), Packets: n, Segments: n, Counter: name, Source: "/proc/net/xfrm_stat"})
 			}
 		}
-		v.deviceSites(ns)
-		if ct := ns.Conntrack; ct != nil && ct.Drop > 0 && !v.siteAt(DropConntrack, ns.Inode, "") {
+		v.deviceSites(ns, named)
+		if ct := ns.Conntrack; ct != nil && ct.Drop > 0 && !named[siteKey{DropConntrack, ns.Inode, ""}] {
 			v.sites = append(v.sites, &DropSite{Layer: DropConntrack, NetNS: ns.Inode, In: true, Packets: ct.Drop, Segments: ct.Drop, Counter: "drop", Source: "conntrack statistics"})
 		}
 		for j := range ns.Listeners {
@@ -72,7 +73,7 @@ func (v *View) counterSites() {
 		}
 	}
 	for _, s := range v.Use.Softnet {
-		if s.Dropped > 0 && !v.siteAt(DropSoftnet, 0, "") {
+		if s.Dropped > 0 && !named[siteKey{DropSoftnet, 0, ""}] {
 			v.sites = append(v.sites, &DropSite{Layer: DropSoftnet, In: true, Packets: s.Dropped, Segments: s.Dropped, Counter: "dropped, CPU " + itoa(s.CPU), Source: "/proc/net/softnet_stat",
 				stray: v.Drops != nil && v.Drops.Reasons})
 		}
@@ -80,7 +81,7 @@ func (v *View) counterSites() {
 }
 
 // deviceSites adds what devices and queues count.
-func (v *View) deviceSites(ns *observe.NetNS) {
+func (v *View) deviceSites(ns *observe.NetNS, named namedSites) {
 	for j := range ns.Links {
 		l := &ns.Links[j]
 		byLayer := map[DropLayer]*DropSite{}
@@ -99,7 +100,7 @@ func (v *View) deviceSites(ns *observe.NetNS) {
 			s.Counter = strings.TrimPrefix(s.Counter+", "+name, ", ")
 		}
 		// A program of the driver's own drops before there is a packet to speak of.
-		if n := l.Errors["rx_dropped"]; l.XDP == "driver" && n > 0 && !v.siteAt(DropXDP, ns.Inode, l.Name) {
+		if n := l.Errors["rx_dropped"]; l.XDP == "driver" && n > 0 && !named[siteKey{DropXDP, ns.Inode, l.Name}] {
 			v.sites = append(v.sites, &DropSite{Layer: DropXDP, NetNS: ns.Inode, Interface: l.Name, In: true, Link: l, Packets: n, Segments: n, Counter: "rx_dropped", Source: "statistics of the device"})
 		}
 	}
@@ -120,13 +121,22 @@ func (v *View) deviceSites(ns *observe.NetNS) {
 	}
 }
 
-// siteAt says whether there is a site of a layer already that the kernel named;
-// netns 0 is any.
-func (v *View) siteAt(l DropLayer, netns uint64, device string) bool {
+// namedSites are the sites that the kernel itself named; netns 0 and an empty
+// device are any.
+type namedSites map[siteKey]bool
+
+type siteKey struct {
+	layer  DropLayer
+	netns  uint64
+	device string
+}
+
+func (v *View) namedSites() namedSites {
+	named := namedSites{}
 	for _, s := range v.sites {
-		if s.Layer == l && (netns == 0 || s.NetNS == netns) && (device == "" || s.Interface == device) && s.Counter == "" {
-			return true
+		for _, k := range [...]siteKey{{s.Layer, 0, ""}, {s.Layer, s.NetNS, ""}, {s.Layer, s.NetNS, s.Interface}} {
+			named[k] = true
 		}
 	}
-	return false
+	return named
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/shell"
 )
 
 // dropSpec is what differs between the causes of dropped packets.
@@ -103,9 +104,10 @@ func (v *View) dropFinding(d *dropSpec, s *DropSite, harms []dropHarm) Finding {
 		f.Subject.Port, f.Subject.Addr, f.Subject.PID, f.Subject.Comm = h.connect.Port, h.connect.Addr, h.connect.PID, h.connect.Comm
 	}
 	f.Evidence = append(v.dropEvidence(s, h), f.Evidence...)
+	f.hurts = map[*ledger]bool{}
 	for i := range harms {
 		if harms[i].l != nil {
-			f.hurts = append(f.hurts, harms[i].l)
+			f.hurts[harms[i].l] = true
 		}
 		if i > 0 {
 			f.Evidence = append(f.Evidence, Evidence{Fact: "dropped here of " + harms[i].name(), Value: harms[i].segments + harms[i].syns, Unit: "segments", Source: s.Source})
@@ -113,7 +115,7 @@ func (v *View) dropFinding(d *dropSpec, s *DropSite, harms []dropHarm) Finding {
 	}
 	d.words(v, s, &f)
 	if f.Fix.Commands == nil {
-		f.Fix.Commands = []string{}
+		f.Fix.Commands = []shell.Command{}
 	}
 	return f
 }

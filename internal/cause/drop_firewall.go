@@ -88,6 +88,14 @@ func (v *View) shareOut(ns *observe.NetNS, in bool, drops []*observe.Drop) []*Dr
 			weights[j] = float64(rules[j].Packets)
 		}
 	}
+	matched := make([]float64, len(rules)) // packets of all drops that a rule may have dropped
+	for i, d := range drops {
+		for j := range rules {
+			if matches[i][j] {
+				matched[j] += float64(d.Packets)
+			}
+		}
+	}
 	taken := make([]float64, len(drops)*len(rules))
 	for i := range drops {
 		var sum float64
@@ -99,7 +107,7 @@ func (v *View) shareOut(ns *observe.NetNS, in bool, drops []*observe.Drop) []*Dr
 		for j := range rules {
 			if matches[i][j] && sum > 0 {
 				// A counter that also counts other drops explains part of these.
-				n := min(weights[j]*float64(drops[i].Packets)/v.matched(drops, matches, j), left[i])
+				n := min(weights[j]*float64(drops[i].Packets)/max(matched[j], 1), left[i])
 				taken[i*len(rules)+j] = n
 				left[i] -= n
 				counted += n
@@ -123,17 +131,6 @@ func (v *View) shareOut(ns *observe.NetNS, in bool, drops []*observe.Drop) []*Dr
 		sites = append(sites, v.uncounted(ns, in, drops, matches, left)...)
 	}
 	return sites
-}
-
-// matched is how many packets of all drops a rule may have dropped.
-func (v *View) matched(drops []*observe.Drop, matches [][]bool, rule int) float64 {
-	var n float64
-	for i, d := range drops {
-		if matches[i][rule] {
-			n += float64(d.Packets)
-		}
-	}
-	return max(n, 1)
 }
 
 func nsInode(ns *observe.NetNS, drops []*observe.Drop) uint64 {

@@ -45,162 +45,14 @@ const (
 // for it to be one of the reasons.
 const explains = 0.05
 
-// lostHere is what died of an exchange's packets.
-type lostHere struct {
-	data, syns float64 // segments
-	// events is packets, each of which may be several segments: so often
-	// somebody had to notice a loss. An acknowledgement is made up for by the
-	// next one, mostly.
-	events float64
-}
-
-const ackEvents = 0.25
-
-func (l lostHere) plus(o lostHere) lostHere {
-	return lostHere{l.data + o.data, l.syns + o.syns, l.events + o.events}
-}
-
-// exchange is a served endpoint with the calls of it on this host, or a called
-// one whose other end is elsewhere.
-type exchange struct {
-	ends   []*ledger
-	spaces []uint64
-}
-
-func (v *View) exchanges() []exchange {
-	var out []exchange
-	for _, l := range v.ledgers {
-		if l.called() && v.servedHere(l) != nil {
-			continue
-		}
-		f := exchange{ends: []*ledger{l}}
-		for _, o := range v.ledgers {
-			if o != l && v.sameEnd(o, l) {
-				f.ends = append(f.ends, o)
-			}
-		}
-		for _, e := range f.ends {
-			if !slices.Contains(f.spaces, e.NetNS) {
-				f.spaces = append(f.spaces, e.NetNS)
-			}
-		}
-		out = append(out, f)
-	}
-	// Services of which no request and no new connection was seen: nothing may
-	// come through on the connections that they have.
-	for _, s := range v.Services {
-		known := s.Port() == 0 || slices.ContainsFunc(v.ledgers, func(l *ledger) bool { return !l.called() && l.NetNS == s.NS.Inode && l.Port == s.Port() })
-		if first := s.Listeners[0]; !known {
-			e := &observe.Endpoint{Side: observe.Served.String(), NetNS: s.NS.Inode, Addr: first.Addr, Port: first.Port, PID: first.PID, Comm: first.Comm}
-			out = append(out, exchange{ends: []*ledger{{Endpoint: e, ns: s.NS, pid: v.Master(first.PID), reach: 1}}, spaces: []uint64{s.NS.Inode}})
-		}
-	}
-	return out
-}
-
-// lost counts what died at a site, by what it was.
-func (f *exchange) lost(s *DropSite) lostHere {
-	l := f.ends[0]
-	if len(s.parts) == 0 {
-		if !f.passes(s, l) {
-			return lostHere{}
-		}
-		return lostHere{data: float64(s.Segments), events: float64(s.Packets)}
-	}
-	var sum lostHere
-	for _, p := range s.parts {
-		var n float64
-		for _, flow := range p.drop.Flows {
-			if f.owns(s, l, &flow) {
-				n += float64(flow.Segments) * p.share
-			}
-		}
-		packets := n * ratio(p.drop.Packets, p.drop.Segments)
-		switch p.drop.Kind {
-		case observe.DropSYN, observe.DropSYNACK:
-			sum.syns += n
-		case observe.DropACK:
-			sum = sum.plus(lostHere{data: n, events: packets * ackEvents})
-		case observe.DropData, "fragment": // only the first of them has a port
-			sum = sum.plus(lostHere{data: n, events: packets})
-		}
-	}
-	return sum
-}
-
-// lostInAll counts what died at all sites that are judged.
-func (v *View) lostInAll(f *exchange) lostHere {
-	var sum lostHere
-	for _, s := range v.sites {
-		if slices.Contains(dropJudged, s.Layer) {
-			sum = sum.plus(f.lost(s))
-		}
-	}
-	return sum
-}
-
-// owns says whether a dropped packet belongs to the connections of an exchange.
-func (f *exchange) owns(s *DropSite, l *ledger, flow *observe.DropFlow) bool {
-	if s.atSender() && len(f.spaces) > 1 && !slices.Contains(f.spaces, s.NetNS) {
-		return false
-	}
-	var end string // the address of the end that serves
-	switch l.Port {
-	case flow.DstPort:
-		end = flow.Dst
-	case flow.SrcPort:
-		end = flow.Src
-	default:
-		return flow.SrcPort == 0 && flow.DstPort == 0 && slices.Contains(f.spaces, s.NetNS) && len(f.ends) > 0 && f.peer(flow)
-	}
-	return slices.Contains(f.spaces, s.NetNS) || end == l.Addr || l.ns != nil && !l.called() && slices.Contains(l.ns.Addrs, end)
-}
-
-// atSender says whether packets died before they left their sender: no network
-// namespace but its own can be that place. Others may have the same addresses,
-// or had them: what is left of a container that is gone still tries to send.
-func (s *DropSite) atSender() bool { return s.Reason == "IP_OUTNOROUTES" }
-
-// peer says whether a packet without ports is between the ends of an exchange.
-func (f *exchange) peer(flow *observe.DropFlow) bool {
-	l := f.ends[0]
-	return slices.ContainsFunc(l.Peers, func(p observe.PeerStats) bool { return p.Addr == flow.Src || p.Addr == flow.Dst }) ||
-		l.Addr == flow.Src || l.Addr == flow.Dst
-}
-
-// passes says whether packets of an exchange may have met a site of which only a
-// counter is known.
-func (f *exchange) passes(s *DropSite, l *ledger) bool {
-	if s.stray || s.NetNS != 0 && !slices.Contains(f.spaces, s.NetNS) || address(l.Addr).IsLoopback() {
-		return false
-	}
-	if s.Rule == nil {
-		return true
-	}
-	return (s.Rule.Protocol == "" || s.Rule.Protocol == "tcp") &&
-		(len(s.Rule.SrcPorts)+len(s.Rule.DstPorts) == 0 || len(s.Rule.DstPorts) > 0 && portFits(s.Rule.DstPorts, l.Port) || len(s.Rule.SrcPorts) > 0 && portFits(s.Rule.SrcPorts, l.Port))
-}
-
-// again counts what the ends of an exchange sent again.
-func (f *exchange) again() (data, syns uint64) {
-	for _, l := range f.ends {
-		data += l.Retrans
-		if l.called() {
-			syns += l.SynRetrans
-		}
-	}
-	return data, syns
-}
-
 // harms is what a site did, the worst first.
 func (v *View) harms(s *DropSite) []dropHarm {
 	var out []dropHarm
-	for _, f := range v.exchanges() {
-		lost := f.lost(s)
-		if lost.data+lost.syns < fewAffected-0.5 {
+	for _, at := range v.exchanges().lost[s] {
+		if at.data+at.syns < fewAffected-0.5 {
 			continue
 		}
-		if h, ok := v.harmTo(&f, s, lost); ok {
+		if h, ok := v.harmTo(at.exchange, s, at.lostHere); ok {
 			out = append(out, h)
 		}
 	}
@@ -214,7 +66,7 @@ func (v *View) harms(s *DropSite) []dropHarm {
 func (v *View) harmTo(f *exchange, s *DropSite, lost lostHere) (dropHarm, bool) {
 	var best dropHarm
 	again, synsAgain := f.again()
-	all := v.lostInAll(f)
+	all := f.inAll
 	// Where more died here than was sent again, each site has its part.
 	part, synPart := ratio(lost.events, all.events), ratio(lost.syns, max(all.syns, float64(synsAgain)))
 	share := part * ratio(all.data, again)
@@ -303,37 +155,28 @@ func (f *exchange) through(s *DropSite) bool {
 	if len(s.parts) == 0 {
 		return f.ends[0].Requests >= fewRequests
 	}
-	return slices.ContainsFunc(s.Flows(), func(flow observe.DropFlow) bool {
-		return slices.ContainsFunc(f.ends[0].Peers, func(p observe.PeerStats) bool { return p.Addr == flow.Src })
-	})
+	return slices.ContainsFunc(f.ends[0].Peers, func(p observe.PeerStats) bool { return s.from[p.Addr] })
 }
 
 // unreached lists connections that did not come about because their SYN, or
 // its answer, died here.
 func (v *View) unreached(s *DropSite) []dropHarm {
 	var out []dropHarm
-	for i := range v.Connects {
-		c := &v.Connects[i]
-		if c.Family == "unix" || c.Started < c.Established || !v.Serving(c.PID) && !v.OnPath(c.PID) {
-			continue
+	syns := s.syns()
+	var places []int // in Connects
+	for to, n := range syns {
+		if n >= fewAffected {
+			places = append(places, v.inVain()[to]...)
 		}
+	}
+	slices.Sort(places)
+	for _, i := range places {
+		c := &v.Connects[i]
 		failed := c.Started - c.Established
 		if !rejects(s) { // a reset is the answer of a rule that rejects, or of nobody's
 			failed -= min(c.Refused, failed)
 		}
 		if failed < fewAffected {
-			continue
-		}
-		var syns float64
-		for _, p := range s.parts {
-			for _, f := range p.drop.Flows {
-				there := sameAddress(f.Dst, c.Addr) && f.DstPort == c.Port || sameAddress(f.Src, c.Addr) && f.SrcPort == c.Port
-				if there && (p.drop.Kind == observe.DropSYN || p.drop.Kind == observe.DropSYNACK) {
-					syns += float64(f.Segments) * p.share
-				}
-			}
-		}
-		if syns < fewAffected {
 			continue
 		}
 		share := ratio(failed, c.Started)
@@ -346,7 +189,7 @@ func (v *View) unreached(s *DropSite) []dropHarm {
 				}
 			}
 		}
-		out = append(out, dropHarm{connect: c, how: harmNoReach, syns: uint64(syns + 0.5), synsAgain: failed, weight: share})
+		out = append(out, dropHarm{connect: c, how: harmNoReach, syns: uint64(syns[addrPort(c.Addr, c.Port)] + 0.5), synsAgain: failed, weight: share})
 	}
 	return out
 }
@@ -355,11 +198,9 @@ func (v *View) unreached(s *DropSite) []dropHarm {
 // were connections in vain for half of them.
 func (v *View) hanging(pid int, failed uint64) float64 {
 	var open, all uint64
-	for _, l := range v.ledgers {
-		if !l.called() && l.pid == v.Master(pid) {
-			open += l.Unfinished
-			all += l.Unfinished + l.Requests
-		}
+	for _, l := range v.servedOf[v.Master(pid)] {
+		open += l.Unfinished
+		all += l.Unfinished + l.Requests
 	}
 	if open < fewAffected || 2*failed < open {
 		return 0
@@ -374,9 +215,9 @@ func (v *View) routeless(s *DropSite) []dropHarm {
 		return nil
 	}
 	var out []dropHarm
-	for _, l := range v.ledgers {
+	for _, l := range v.servedIn[s.NetNS] {
 		bad := l.Errors + l.Unanswered
-		if l.called() || l.NetNS != s.NetNS || bad < fewAffected || 2*s.Packets < bad {
+		if bad < fewAffected || 2*s.Packets < bad {
 			continue
 		}
 		out = append(out, dropHarm{l: l, how: harmFailed, segments: s.Packets, again: bad, weight: ratio(bad, l.Requests)})
@@ -384,22 +225,47 @@ func (v *View) routeless(s *DropSite) []dropHarm {
 	return out
 }
 
-func sameAddress(a, b string) bool {
-	x, err := netip.ParseAddr(a)
-	y, err2 := netip.ParseAddr(b)
-	return err == nil && err2 == nil && x.Unmap() == y.Unmap()
+// syns counts the SYNs that died at a site, and the answers to them, by either end.
+func (s *DropSite) syns() map[netip.AddrPort]float64 {
+	sums := map[netip.AddrPort]float64{}
+	for _, p := range s.parts {
+		if p.drop.Kind != observe.DropSYN && p.drop.Kind != observe.DropSYNACK {
+			continue
+		}
+		for _, f := range p.drop.Flows {
+			src, dst := addrPort(f.Src, f.SrcPort), addrPort(f.Dst, f.DstPort)
+			sums[dst] += float64(f.Segments) * p.share
+			if src != dst {
+				sums[src] += float64(f.Segments) * p.share
+			}
+		}
+	}
+	return sums
+}
+
+// findInVain lists the connects of those that take part in requests which did not
+// all come about, as places in Connects, by where they go.
+func (v *View) findInVain() map[netip.AddrPort][]int {
+	out := map[netip.AddrPort][]int{}
+	for i := range v.Connects {
+		c := &v.Connects[i]
+		if to := addrPort(c.Addr, c.Port); c.Family != "unix" && c.Started > c.Established && (v.Serving(c.PID) || v.OnPath(c.PID)) && to.Addr().IsValid() {
+			out[to] = append(out[to], i)
+		}
+	}
+	return out
+}
+
+func addrPort(addr string, port int) netip.AddrPort {
+	return netip.AddrPortFrom(address(addr).Unmap(), uint16(port))
 }
 
 // droppedHere is the share of what the exchange of l sent again that is known to
 // have died on this host: of segments, and of SYNs.
 func (v *View) droppedHere(l *ledger) (data, syns float64) {
-	for _, f := range v.exchanges() {
-		if !slices.Contains(f.ends, l) {
-			continue
-		}
-		lost := v.lostInAll(&f)
+	if f := v.exchanges().of[l]; f != nil {
 		again, synsAgain := f.again()
-		return ratio(lost.data, again), ratio(lost.syns, synsAgain)
+		return ratio(f.inAll.data, again), ratio(f.inAll.syns, synsAgain)
 	}
 	return 0, 0
 }
@@ -411,7 +277,7 @@ func (v *View) followsDrops(l *ledger, share float64, at func(*Finding) bool) fu
 		if !slices.Contains(dropCauses, p.Cause) {
 			return at(p)
 		}
-		return (share >= 0.5 || p.Cause == pmtuBlackholeID) && slices.ContainsFunc(p.hurts, func(o *ledger) bool { return o == l || v.sameEnd(l, o) || v.sameEnd(o, l) })
+		return (share >= 0.5 || p.Cause == pmtuBlackholeID) && (p.hurts[l] || slices.ContainsFunc(l.sameEnds(), func(o *ledger) bool { return p.hurts[o] }))
 	}
 }
 

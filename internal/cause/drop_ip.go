@@ -1,11 +1,11 @@
 package cause
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/shell"
 )
 
 // rpFilterDrop: an answer to the source of these packets would leave by
@@ -156,21 +156,21 @@ func rpFilterWords(v *View, s *DropSite, f *Finding) {
 		f.Title = "Reverse path filtering (rp_filter) drops packets that come in at " + device
 	}
 	f.Fix.Text = "Let the filter be loose at this device, or send the answers back the way the packets come. The higher of the device's own setting and that of \"all\" counts."
-	f.Fix.Commands = []string{v.in(ns, "sysctl net.ipv4.conf.all.rp_filter"), v.in(ns, "sysctl -w "+rpFilterKnob(device)+"=2")}
+	f.Fix.Commands = []shell.Command{v.in(ns, shell.Line("sysctl net.ipv4.conf.all.rp_filter")), v.in(ns, shell.Line("sysctl -w %s", shell.Sysctl(rpFilterKnob(device)+"=2")))}
 	if flows := s.Flows(); len(flows) > 0 {
 		f.Evidence = slices.Insert(f.Evidence, 0, Evidence{Fact: "for instance from " + flows[0].Src + " to " + flows[0].Dst, Value: flows[0].Segments, Unit: "segments", Source: s.Source})
-		f.Fix.Commands = append(f.Fix.Commands, v.in(ns, "ip route get "+flows[0].Src))
+		f.Fix.Commands = append(f.Fix.Commands, v.in(ns, shell.Line("ip route get %s", flows[0].Src)))
 	}
-	f.Fix.Persist = []string{"echo 'net.ipv4.conf." + device + ".rp_filter=2' > /etc/sysctl.d/90-rp-filter.conf"}
+	f.Fix.Persist = []shell.Command{shell.Line("echo %s > /etc/sysctl.d/90-rp-filter.conf", shell.Sysctl(rpFilterKnob(device)+"=2"))}
 }
 
 func noRouteWords(v *View, s *DropSite, f *Finding) {
 	ns := v.namespaces[s.NetNS]
 	f.Fix.Text = "Give the destination a route."
-	f.Fix.Commands = []string{v.in(ns, "ip route show table all")}
+	f.Fix.Commands = []shell.Command{v.in(ns, shell.Line("ip route show table all"))}
 	if flows := s.Flows(); len(flows) > 0 {
 		f.Title = "There is no route to " + flows[0].Dst
-		f.Fix.Commands = append(f.Fix.Commands, v.in(ns, "ip route get "+flows[0].Dst))
+		f.Fix.Commands = append(f.Fix.Commands, v.in(ns, shell.Line("ip route get %s", flows[0].Dst)))
 	}
 	if ns == nil {
 		return
@@ -178,7 +178,7 @@ func noRouteWords(v *View, s *DropSite, f *Finding) {
 	for _, r := range ns.Routes {
 		f.Evidence = append(f.Evidence, Evidence{Fact: "route that leads nowhere: " + r.Dst, Value: r.Kind, Source: "routing table " + itoa(r.Table)})
 		f.Fix.Text = "Take the route away that leads nowhere, if it is not meant."
-		f.Fix.Commands = append(f.Fix.Commands, v.in(ns, fmt.Sprintf("ip route del %s %s table %d", r.Kind, r.Dst, r.Table)))
+		f.Fix.Commands = append(f.Fix.Commands, v.in(ns, shell.Line("ip route del %s %s table %s", r.Kind, r.Dst, r.Table)))
 	}
 }
 
@@ -197,7 +197,10 @@ func neighbourWords(v *View, s *DropSite, f *Finding) {
 		f.Title = "Neighbour " + f.Subject.Addr + " on " + device + " does not answer: packets to it are dropped"
 	}
 	f.Subject.Interface = device
-	f.Fix.Commands = []string{v.in(ns, "ip neigh show dev "+device), v.in(ns, "ip route get "+f.Subject.Addr)}
+	f.Fix.Commands = []shell.Command{v.in(ns, shell.Line("ip neigh show dev %s", shell.Word(device)))}
+	if f.Subject.Addr != "" {
+		f.Fix.Commands = append(f.Fix.Commands, v.in(ns, shell.Line("ip route get %s", f.Subject.Addr)))
+	}
 }
 
 func neighbourTableWords(v *View, s *DropSite, f *Finding) {
@@ -207,14 +210,14 @@ func neighbourTableWords(v *View, s *DropSite, f *Finding) {
 		f.Evidence = slices.Insert(f.Evidence, 0, Evidence{Fact: "times that the table was full", Value: ns.Counters["Arp.table_fulls"] + ns.Counters["Ndisc.table_fulls"], Source: "/proc/net/stat/arp_cache, ndisc_cache"})
 	}
 	f.Fix.Text = "Raise the limits of the neighbour table, on the host: they hold for all namespaces together."
-	f.Fix.Commands = []string{fmt.Sprintf("sysctl -w net.ipv4.neigh.default.gc_thresh3=%d", 2*wantedNeighbours), fmt.Sprintf("sysctl -w net.ipv4.neigh.default.gc_thresh2=%d", wantedNeighbours)}
-	f.Fix.Persist = []string{"printf 'net.ipv4.neigh.default.gc_thresh2=4096\\nnet.ipv4.neigh.default.gc_thresh3=8192\\n' > /etc/sysctl.d/90-neighbours.conf"}
+	f.Fix.Commands = []shell.Command{shell.Line("sysctl -w net.ipv4.neigh.default.gc_thresh3=%s", 2*wantedNeighbours), shell.Line("sysctl -w net.ipv4.neigh.default.gc_thresh2=%s", wantedNeighbours)}
+	f.Fix.Persist = []shell.Command{shell.Line("printf 'net.ipv4.neigh.default.gc_thresh2=4096\\nnet.ipv4.neigh.default.gc_thresh3=8192\\n' > /etc/sysctl.d/90-neighbours.conf")}
 }
 
 func reassemblyWords(v *View, s *DropSite, f *Finding) {
 	ns := v.namespaces[s.NetNS]
 	f.Fix.Text = "Find out who sends fragments, and make its packets fit the path; raise the memory for fragments where it is full."
-	f.Fix.Commands = []string{v.in(ns, "nstat -az IpReasm*"), v.in(ns, "sysctl net.ipv4.ipfrag_high_thresh net.ipv4.ipfrag_time")}
+	f.Fix.Commands = []shell.Command{v.in(ns, shell.Line("nstat -az 'IpReasm*'")), v.in(ns, shell.Line("sysctl net.ipv4.ipfrag_high_thresh net.ipv4.ipfrag_time"))}
 }
 
 func ipsecWords(v *View, s *DropSite, f *Finding) {
@@ -223,7 +226,7 @@ func ipsecWords(v *View, s *DropSite, f *Finding) {
 		f.Evidence = slices.Insert(f.Evidence, 0, Evidence{Fact: s.Counter, Value: s.Packets, Unit: "packets", Source: s.Source})
 	}
 	f.Fix.Text = "Compare the policies of both ends, and see whether there are keys for them."
-	f.Fix.Commands = []string{v.in(ns, "ip xfrm policy"), v.in(ns, "ip -s xfrm state")}
+	f.Fix.Commands = []shell.Command{v.in(ns, shell.Line("ip xfrm policy")), v.in(ns, shell.Line("ip -s xfrm state"))}
 }
 
 func checksumWords(v *View, s *DropSite, f *Finding) {
@@ -232,8 +235,8 @@ func checksumWords(v *View, s *DropSite, f *Finding) {
 		f.Evidence = slices.Insert(f.Evidence, 0, Evidence{Fact: s.Counter, Value: s.Packets, Unit: "packets", Source: s.Source})
 	}
 	f.Fix.Text = "Switch checksum offload off at the sender, to see whether it is at fault; else look for what damages packets on the way."
-	f.Fix.Commands = []string{v.in(ns, "nstat -az '*CsumErrors'")}
+	f.Fix.Commands = []shell.Command{v.in(ns, shell.Line("nstat -az '*CsumErrors'"))}
 	if s.Interface != "" {
-		f.Fix.Commands = append(f.Fix.Commands, v.in(ns, "ethtool -k "+s.Interface))
+		f.Fix.Commands = append(f.Fix.Commands, v.in(ns, shell.Line("ethtool -k %s", s.Interface)))
 	}
 }

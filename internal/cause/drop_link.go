@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/shell"
 )
 
 const pmtuBlackholeID = "pmtu-blackhole"
@@ -127,11 +128,11 @@ func mtuWords(v *View, s *DropSite, f *Finding) {
 		Evidence{Fact: fmt.Sprintf("MTU of %s%s, and of %s%s which sends to it", small.Name, where(there), s.Link.Name, where(here)), Value: small.MTU, Limit: s.Link.MTU, Unit: "bytes", Source: "netlink"},
 		Evidence{Fact: "dropped packets, shortest and longest", Value: shortest, Limit: longest, Unit: "bytes", Source: s.Source})
 	f.Fix.Text = fmt.Sprintf("Give both ends the same MTU (%d).", max(s.Link.MTU, small.MTU))
-	f.Fix.Commands = []string{v.in(there, fmt.Sprintf("ip link set dev %s mtu %d", small.Name, max(s.Link.MTU, small.MTU)))}
+	f.Fix.Commands = []shell.Command{v.in(there, shell.Line("ip link set dev %s mtu %s", shell.Word(small.Name), max(s.Link.MTU, small.MTU)))}
 	if there != nil {
 		f.Fix.Changes = []Change{mtuChange(there, small, max(s.Link.MTU, small.MTU))}
 	}
-	f.Fix.Persist = []string{"set it where the device is made (network configuration of the host, of the container engine or network plugin)"}
+	f.Fix.Persist = []shell.Command{shell.Line("# set it where the device is made (network configuration of the host, of the container engine or network plugin)")}
 }
 
 func nicWords(v *View, s *DropSite, f *Finding) {
@@ -140,7 +141,7 @@ func nicWords(v *View, s *DropSite, f *Finding) {
 	f.Title = s.Interface + " loses packets because its receive ring is full"
 	f.Evidence = slices.Insert(f.Evidence, 0, Evidence{Fact: s.Counter, Value: s.Packets, Limit: s.Link.RxPackets, Unit: "packets", Source: s.Source})
 	f.Fix.Text = "Enlarge the ring of " + s.Interface + " as far as the device allows, and spread its interrupts."
-	f.Fix.Commands = []string{v.in(ns, "ethtool -g "+s.Interface), v.in(ns, "ethtool -G "+s.Interface+" rx 4096   # or the maximum shown")}
+	f.Fix.Commands = []shell.Command{v.in(ns, shell.Line("ethtool -g %s", s.Interface)), v.in(ns, shell.Line("ethtool -G %s rx 4096   # or the maximum shown", s.Interface))}
 }
 
 func linkWords(v *View, s *DropSite, f *Finding) {
@@ -149,7 +150,7 @@ func linkWords(v *View, s *DropSite, f *Finding) {
 	f.Title = "The link of " + s.Interface + " damages packets"
 	f.Evidence = slices.Insert(f.Evidence, 0, Evidence{Fact: s.Counter, Value: s.Packets, Limit: s.Link.RxPackets, Unit: "packets", Source: s.Source})
 	f.Fix.Text = "Change the cable or transceiver of " + s.Interface + ", and compare speed and duplex with the other end."
-	f.Fix.Commands = []string{v.in(ns, "ethtool "+s.Interface), v.in(ns, "ip -s -s link show dev "+s.Interface)}
+	f.Fix.Commands = []shell.Command{v.in(ns, shell.Line("ethtool %s", s.Interface)), v.in(ns, shell.Line("ip -s -s link show dev %s", shell.Word(s.Interface)))}
 }
 
 // checkPMTU looks for ICMP that is dropped while long segments get lost
@@ -160,9 +161,11 @@ func checkPMTU(v *View) Result {
 		if s.Layer != DropFirewall || s.Kinds()["icmp"] == 0 {
 			continue
 		}
-		for _, f := range v.exchanges() {
+		messages := s.icmp()
+		for _, i := range v.exchanges().places[end{netns: s.NetNS}] {
+			f := v.exchanges().list[i]
 			l := f.ends[0]
-			if !slices.Contains(f.spaces, s.NetNS) || !slices.ContainsFunc(s.icmp(), func(flow observe.DropFlow) bool { return len(l.Addr) > 0 && (f.concerns(&flow) || f.peer(&flow)) }) {
+			if !slices.ContainsFunc(messages, func(flow observe.DropFlow) bool { return len(l.Addr) > 0 && (f.concerns(&flow) || f.peer(&flow)) }) {
 				continue
 			}
 			data, _ := v.droppedHere(l)
@@ -173,11 +176,14 @@ func checkPMTU(v *View) Result {
 				continue
 			}
 			fd := v.found(&pmtuBlackhole, l, k, wireFloor, "lost to retransmission")
-			fd.hurts = f.ends
+			fd.hurts = map[*ledger]bool{}
+			for _, l := range f.ends {
+				fd.hurts[l] = true
+			}
 			fd.Evidence = slices.Insert(fd.Evidence, 0, Evidence{Fact: "ICMP messages dropped " + v.PlaceOf(s), Value: s.Kinds()["icmp"], Unit: "packets", Source: s.Source},
 				Evidence{Fact: "segments sent again", Value: l.Retrans, Limit: l.Segments, Unit: "segments", Source: "TCP sockets"})
 			fd.Fix.Text = "Let the messages through that say that a packet is too long; until then, let TCP find the size by itself."
-			fd.Fix.Commands = []string{v.in(l.ns, "sysctl -w net.ipv4.tcp_mtu_probing=1")}
+			fd.Fix.Commands = []shell.Command{v.in(l.ns, shell.Line("sysctl -w net.ipv4.tcp_mtu_probing=1"))}
 			if s.Rule != nil {
 				commands, _ := v.ruleCommands(v.namespaces[s.NetNS], s.Rule, l.Port)
 				fd.Fix.Commands = append(fd.Fix.Commands, commands...)

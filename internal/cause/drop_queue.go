@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/shell"
 )
 
 // qdiscDrop: the queue in front of a device is full, or shaped to a rate, or
@@ -110,7 +111,7 @@ func qdiscWords(v *View, s *DropSite, f *Finding) {
 	ns := v.namespaces[s.NetNS]
 	f.Subject.Kind = "interface"
 	f.Fix.Text = "Find out who set the queue up, lengthen it or raise its rate."
-	f.Fix.Commands = []string{v.in(ns, "tc -s qdisc show dev "+s.Interface)}
+	f.Fix.Commands = []shell.Command{v.in(ns, shell.Line("tc -s qdisc show dev %s", shell.Word(s.Interface)))}
 	q := s.Qdisc
 	if q == nil {
 		f.Title = "The queue of " + s.Interface + " drops packets on their way out"
@@ -135,9 +136,9 @@ func qdiscWords(v *View, s *DropSite, f *Finding) {
 		f.Fix.Text = fmt.Sprintf("It is shaped to %.3g Mbit/s: raise the rate, or take the shaper away if nobody needs it.", float64(q.RateBits)/1e6)
 	}
 	if q.Parent == "root" {
-		f.Fix.Commands = append(f.Fix.Commands, v.in(ns, fmt.Sprintf("tc qdisc del dev %s root   # the kernel puts its default in its place", q.Interface)))
+		f.Fix.Commands = append(f.Fix.Commands, v.in(ns, shell.Line("tc qdisc del dev %s root   # the kernel puts its default in its place", shell.Word(q.Interface))))
 	} else {
-		f.Fix.Commands = append(f.Fix.Commands, v.in(ns, "tc -s class show dev "+q.Interface))
+		f.Fix.Commands = append(f.Fix.Commands, v.in(ns, shell.Line("tc -s class show dev %s", shell.Word(q.Interface))))
 	}
 }
 
@@ -166,7 +167,7 @@ func filterWords(v *View, s *DropSite, f *Finding) {
 	f.Subject.Kind = "interface"
 	f.Title = fmt.Sprintf("A filter at the %s of %s drops packets", way, s.Interface)
 	f.Fix.Text = "Find out who attached the filter, and take it away or mend it."
-	f.Fix.Commands = []string{v.in(ns, fmt.Sprintf("tc -s filter show dev %s %s", s.Interface, way))}
+	f.Fix.Commands = []shell.Command{v.in(ns, shell.Line("tc -s filter show dev %s %s", shell.Word(s.Interface), way))}
 	if len(s.Filters) == 0 {
 		return
 	}
@@ -175,10 +176,10 @@ func filterWords(v *View, s *DropSite, f *Finding) {
 	f.Evidence = slices.Insert(f.Evidence, 0, Evidence{Fact: "filters there", Value: filterNames(s.Filters), Source: "tc, tcx"})
 	for _, x := range s.Filters {
 		if x.Program > 0 {
-			f.Fix.Commands = append(f.Fix.Commands, fmt.Sprintf("bpftool prog show id %d", x.Program))
+			f.Fix.Commands = append(f.Fix.Commands, shell.Line("bpftool prog show id %s", x.Program))
 		}
 		if x.Name != "tcx" {
-			f.Fix.Commands = append(f.Fix.Commands, v.in(ns, fmt.Sprintf("tc filter del dev %s %s pref %d", s.Interface, way, x.Preference)))
+			f.Fix.Commands = append(f.Fix.Commands, v.in(ns, shell.Line("tc filter del dev %s %s pref %s", shell.Word(s.Interface), way, x.Preference)))
 		}
 	}
 }
@@ -190,10 +191,10 @@ func xdpWords(v *View, s *DropSite, f *Finding) {
 	f.Fix.Text = "Find out who attached the program, and take it off or mend it."
 	if s.Link != nil && s.Link.XDP != "" {
 		f.Evidence = slices.Insert(f.Evidence, 0, Evidence{Fact: "XDP program at " + s.Interface + ", " + s.Link.XDP, Value: s.Link.XDPProgram, Unit: "program id", Source: "netlink"})
-		f.Fix.Commands = []string{fmt.Sprintf("bpftool prog show id %d", s.Link.XDPProgram)}
+		f.Fix.Commands = []shell.Command{shell.Line("bpftool prog show id %s", s.Link.XDPProgram)}
 		f.Fix.Changes = xdpChanges(ns, s.Link)
 		mode := map[string]string{"driver": "xdp", "generic": "xdpgeneric", "offload": "xdpoffload"}[s.Link.XDP]
-		f.Fix.Commands = append(f.Fix.Commands, v.in(ns, fmt.Sprintf("ip link set dev %s %s off", s.Interface, mode)))
+		f.Fix.Commands = append(f.Fix.Commands, v.in(ns, shell.Line("ip link set dev %s %s off", shell.Word(s.Interface), mode)))
 	}
 }
 
@@ -204,6 +205,6 @@ func softnetWords(v *View, _ *DropSite, f *Finding) {
 		f.Evidence = append(f.Evidence, Evidence{Fact: "net.core.netdev_max_backlog", Value: backlog, Unit: "packets", Source: "sysctl"})
 	}
 	f.Fix.Text = "Lengthen the queue, on the host, and spread the packets over more CPUs (RPS, more queues of the device)."
-	f.Fix.Commands = []string{fmt.Sprintf("sysctl -w net.core.netdev_max_backlog=%d", wantedDevBacklog)}
-	f.Fix.Persist = []string{"echo 'net.core.netdev_max_backlog=10000' > /etc/sysctl.d/90-backlog.conf"}
+	f.Fix.Commands = []shell.Command{shell.Line("sysctl -w net.core.netdev_max_backlog=%s", wantedDevBacklog)}
+	f.Fix.Persist = []shell.Command{shell.Line("echo 'net.core.netdev_max_backlog=10000' > /etc/sysctl.d/90-backlog.conf")}
 }

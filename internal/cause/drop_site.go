@@ -76,6 +76,8 @@ type DropSite struct {
 	stray bool
 
 	parts []sitePart
+	flows []observe.DropFlow // see Flows
+	from  map[string]bool    // their senders
 }
 
 // sitePart is a share of the packets of one Drop.
@@ -101,7 +103,10 @@ func (s *DropSite) Kinds() map[string]uint64 {
 }
 
 // Flows is between whom, most segments first.
-func (s *DropSite) Flows() []observe.DropFlow {
+func (s *DropSite) Flows() []observe.DropFlow { return s.flows }
+
+// sumFlows adds up the flows of the parts.
+func (s *DropSite) sumFlows() {
 	type ends struct {
 		src, dst     string
 		sport, dport int
@@ -121,7 +126,10 @@ func (s *DropSite) Flows() []observe.DropFlow {
 	slices.SortFunc(out, func(a, b observe.DropFlow) int {
 		return cmp.Or(cmp.Compare(b.Segments, a.Segments), cmp.Compare(a.Src, b.Src), cmp.Compare(a.Dst, b.Dst), cmp.Compare(a.SrcPort, b.SrcPort), cmp.Compare(a.DstPort, b.DstPort))
 	})
-	return out
+	s.flows, s.from = out, map[string]bool{}
+	for _, f := range out {
+		s.from[f.Src] = true
+	}
 }
 
 // longest is the bytes of the longest packet, shortest of the shortest.
@@ -231,6 +239,9 @@ func (v *View) buildSites() {
 	}
 	v.sites = append(v.sites, v.firewallSites(filtered)...)
 	v.counterSites()
+	for _, s := range v.sites {
+		s.sumFlows()
+	}
 	slices.SortStableFunc(v.sites, func(a, b *DropSite) int {
 		return cmp.Or(cmp.Compare(b.Packets, a.Packets), cmp.Compare(a.NetNS, b.NetNS), cmp.Compare(a.Layer, b.Layer), cmp.Compare(a.Interface, b.Interface))
 	})

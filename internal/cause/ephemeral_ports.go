@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/shell"
 )
 
 // ephemeralPortsExhausted: a connection to one address and port needs a local
@@ -106,15 +107,15 @@ func portsFinding(v *View, c calls, g *observe.SocketGroup, ns *observe.NetNS, s
 	f.Fix.Text = "The port range is wide already: keep connections open (upstream keepalive), or call more than one address"
 	if wide := wantedPortRange(rangeText); wide != "" {
 		f.Fix.Text = fmt.Sprintf("Widen %s (%s: %s ports) to %s", portRangeKnob, rangeText, count(size), wide)
-		f.Fix.Commands = append(f.Fix.Commands, v.in(ns, "sysctl -w '"+portRangeKnob+"="+wide+"'"))
-		f.Fix.Persist = append(f.Fix.Persist, "echo '"+portRangeKnob+" = "+wide+"' > /etc/sysctl.d/90-ports.conf")
+		f.Fix.Commands = append(f.Fix.Commands, v.in(ns, shell.Line("sysctl -w %s", shell.Sysctl(portRangeKnob+"="+wide))))
+		f.Fix.Persist = append(f.Fix.Persist, shell.Line("echo %s > /etc/sysctl.d/90-ports.conf", portRangeKnob+" = "+wide))
 	}
 	if heldInTimeWait(ns, g) {
 		if size >= ampleRange {
 			f.ConsequenceOf = &timeWaitPortSearch.ID
 		}
 		f.Fix.Text += "; most are held in TIME_WAIT: tcp_tw_reuse = 1 lets them be used again after a second"
-		f.Fix.Commands = append(f.Fix.Commands, v.in(ns, "sysctl -w net.ipv4.tcp_tw_reuse=1"))
+		f.Fix.Commands = append(f.Fix.Commands, v.in(ns, shell.Line("sysctl -w net.ipv4.tcp_tw_reuse=1")))
 	}
 	if n := v.nginxByPID(owner); n != nil {
 		for _, u := range n.Upstreams {
@@ -191,15 +192,8 @@ func (v *View) callsByDestination() []calls {
 // calledGroup returns the sockets of ns towards a destination, or nil; several
 // local addresses are added up.
 func (v *View) calledGroup(ns *observe.NetNS, addr string, port int) *observe.SocketGroup {
-	if ns == nil {
-		return nil
-	}
 	var sum *observe.SocketGroup
-	for i := range ns.Sockets {
-		g := &ns.Sockets[i]
-		if g.Side != "called" || g.Port != port || g.Remote != addr {
-			continue
-		}
+	for _, g := range v.calledSockets(ns, addr, port) {
 		if sum == nil || g.LocalPorts > sum.LocalPorts {
 			sum = g
 		}
@@ -210,11 +204,7 @@ func (v *View) calledGroup(ns *observe.NetNS, addr string, port int) *observe.So
 func (v *View) portErrorsLogged(d destination) (int64, string) {
 	var lines int64
 	example := ""
-	for i := range v.Nginx {
-		n := &v.Nginx[i]
-		if n.NetNS != d.netns {
-			continue
-		}
+	for _, n := range v.nginxIn[d.netns] {
 		for _, k := range n.Errors {
 			if k.Kind == "ephemeral-ports" && strings.HasSuffix(k.Upstream, ":"+itoa(d.port)) {
 				lines += k.Count

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/shell"
 )
 
 // eventLoopBlocked: one thread serves many connections and now and then does
@@ -137,13 +138,13 @@ func (v *View) eventLoopFinding(l *ledger, w *atWork, k cost, p *observe.Process
 	if w.computes(p) || computeLong(l) {
 		f.Evidence = append(f.Evidence, v.executedEvidence([]*observe.Process{p}, 0)...)
 		f.Fix.Text = "Something computes in the event loop for long: move it to a worker thread or process, or cut it into pieces. " + oneThreadFix(p)
-		f.Fix.Commands = []string{fmt.Sprintf("slowray flame --pid %d -o flame.html   # what it computes", p.PID)}
+		f.Fix.Commands = []shell.Command{shell.Line("slowray flame --pid %s -o flame.html   # what it computes", p.PID)}
 		return f
 	}
 	if s := p.States; s.Busy() > 0 {
 		f.Evidence = append(f.Evidence, Evidence{Fact: "its threads were seen blocked: on a disk, in another call", Value: fmt.Sprintf("%s, %s", count(s.Disk), count(s.Waiting)), Limit: s.Samples, Unit: "looks at a thread", Source: "/proc/PID/task/TID/syscall"})
 	}
 	f.Fix.Text = "The event loop makes a call that blocks (a file, a lock, a synchronous client): make that asynchronous, or move it to a thread pool."
-	f.Fix.Commands = []string{lookAtWaits(p.PID)}
+	f.Fix.Commands = []shell.Command{lookAtWaits(p.PID)}
 	return f
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/shell"
 )
 
 // fdLimit: accept() and connect() need a file descriptor; at RLIMIT_NOFILE
@@ -80,11 +81,11 @@ func (v *View) otherDescriptors(r Result) Result {
 			f.Fix.Changes = []Change{rlimitChange(p, "nofile", itoa(p.FDLimit), itoa(want))}
 			f.Evidence = append(f.Evidence, Evidence{Fact: "open files, peak", Value: p.FDs, Limit: p.FDLimit, Unit: "files", Source: "/proc/PID/fd, /proc/PID/limits"})
 			if p.Unit != "" {
-				f.Fix.Persist = []string{fmt.Sprintf("systemctl edit %s   # [Service] LimitNOFILE=%d", p.Unit, want)}
+				f.Fix.Persist = []shell.Command{shell.Line("systemctl edit %s   # [Service] LimitNOFILE=%s", shell.Unit(p.Unit), want)}
 			}
 		}
 		f.Fix.Text = fmt.Sprintf("Raise the limit of open files of %s to %d, and see whether it forgets to close some.", e.Comm, want)
-		f.Fix.Commands = []string{fmt.Sprintf("prlimit --pid %d --nofile=%d:%d", e.PID, want, want)}
+		f.Fix.Commands = []shell.Command{shell.Line("prlimit --pid %s --nofile=%s:%s", e.PID, want, want)}
 	})
 	if other.NotChecked != "" {
 		return r
@@ -107,8 +108,8 @@ func fdFinding(v *View, a observe.Accept, failed uint64) Finding {
 	if a.Errors["ENFILE"] > a.Errors["EMFILE"] {
 		f.Title = "The host has no file descriptor left: servers cannot accept connections"
 		f.Evidence = []Evidence{{Fact: "accept() failed with ENFILE", Value: a.Errors["ENFILE"], Limit: v.Sysctl["fs.file-max"], Unit: "calls", Source: "accept() results"}}
-		f.Fix = Fix{Text: "Raise fs.file-max, and find who holds so many files.", Commands: []string{fmt.Sprintf("sysctl -w fs.file-max=%d", v.wantedFiles())},
-			Persist: []string{fmt.Sprintf("echo 'fs.file-max=%d' > /etc/sysctl.d/90-file-max.conf", v.wantedFiles())}, Changes: fileMax.Try(v, Target{})}
+		f.Fix = Fix{Text: "Raise fs.file-max, and find who holds so many files.", Commands: []shell.Command{shell.Line("sysctl -w fs.file-max=%s", v.wantedFiles())},
+			Persist: []shell.Command{shell.Line("echo 'fs.file-max=%s' > /etc/sysctl.d/90-file-max.conf", v.wantedFiles())}, Changes: fileMax.Try(v, Target{})}
 		return f
 	}
 	f.Evidence = []Evidence{{Fact: "accept() failed with EMFILE", Value: a.Errors["EMFILE"], Unit: "calls", Source: "accept() results"}}
@@ -123,7 +124,7 @@ func fdFinding(v *View, a observe.Accept, failed uint64) Finding {
 			if s := fromHost(n.Root, n.WorkerRlimitNofile); s.Line > 0 {
 				f.Subject.Path = fmt.Sprintf("%s:%d", s.File, s.Line)
 			}
-			f.Fix.Persist = append(f.Fix.Persist, fmt.Sprintf("in %s: worker_rlimit_nofile %d;", n.Root+n.Config, want))
+			f.Fix.Persist = append(f.Fix.Persist, shell.Line("# in %s: worker_rlimit_nofile %s;", n.Root+n.Config, want))
 		}
 	}
 	f.Fix.Text = fmt.Sprintf("Raise the limit of open files of %s to %d.", a.Comm, want)
@@ -131,9 +132,9 @@ func fdFinding(v *View, a observe.Accept, failed uint64) Finding {
 	if hard < want {
 		limit = fmt.Sprintf("%d:%d", want, want)
 	}
-	f.Fix.Commands = []string{fmt.Sprintf("prlimit --pid %d --nofile=%s", a.PID, limit)}
+	f.Fix.Commands = []shell.Command{shell.Line("prlimit --pid %s --nofile=%s", a.PID, limit)}
 	if p != nil && p.Unit != "" {
-		f.Fix.Persist = append(f.Fix.Persist, fmt.Sprintf("systemctl edit %s   # [Service] LimitNOFILE=%d", p.Unit, want))
+		f.Fix.Persist = append(f.Fix.Persist, shell.Line("systemctl edit %s   # [Service] LimitNOFILE=%s", shell.Unit(p.Unit), want))
 	}
 	return f
 }

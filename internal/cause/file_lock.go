@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/shell"
 )
 
 // blockedOnFileLock: threads that should answer wait for a lock on a file.
@@ -34,7 +35,7 @@ func checkFileLock(v *View) Result {
 		file := objectOf(waiter)
 		f.Subject.Path = file
 		f.Evidence = append(f.Evidence, Evidence{Fact: "locked file", Value: file, Unit: "(" + waiter.Detail + ")", Source: "/proc/locks"})
-		f.Fix.Commands = []string{"lslocks -o COMMAND,PID,TYPE,MODE,PATH"}
+		f.Fix.Commands = []shell.Command{shell.Line("lslocks -o COMMAND,PID,TYPE,MODE,PATH")}
 		if r.at == len(c.Hops)-1 {
 			f.Fix.Text = "Find who holds the lock on " + file + "."
 			return
@@ -43,6 +44,6 @@ func checkFileLock(v *View) Result {
 		f.Title = fmt.Sprintf("Requests wait for a lock on a file that %s holds", holder.Process.Comm)
 		f.Evidence = append(f.Evidence, Evidence{Fact: "who holds it", Value: fmt.Sprintf("%s, which %s", who(holder), ownerText(c, r.at+1)), Source: "/proc/locks"})
 		f.Fix.Text = fmt.Sprintf("%s holds the lock on %s: let it finish or end it, and let neither hold the lock while it does anything slow. What may wait can ask with a time limit (LOCK_NB and another try).", who(holder), file)
-		f.Fix.Commands = append([]string{lookAtWaits(holder.Process.PID)}, f.Fix.Commands...)
+		f.Fix.Commands = append([]shell.Command{lookAtWaits(holder.Process.PID)}, f.Fix.Commands...)
 	})
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/shell"
 )
 
 // Causes about file systems that take nothing more, by the calls that fail on
@@ -102,16 +103,13 @@ func (v *View) lacksWhat(e *observe.CallError) string {
 // filesystemOf is the file system that a call failed on; nil when that is not
 // known, or it was not looked at.
 func (v *View) filesystemOf(e *observe.CallError) *observe.Filesystem {
-	i := slices.IndexFunc(v.Filesystems, func(f observe.Filesystem) bool {
-		if e.Device != "" {
-			return f.Device == e.Device
-		}
-		return e.Mount != "" && f.Dir == e.Mount && (f.MountNS == e.MountNS || e.MountNS == 0)
-	})
-	if i < 0 {
-		return nil
+	switch {
+	case e.Device != "":
+		return v.mounts[mount{device: e.Device}]
+	case e.Mount != "":
+		return v.mounts[mount{dir: e.Mount, ns: e.MountNS}]
 	}
-	return &v.Filesystems[i]
+	return nil
 }
 
 func checkNoSpace(c *Cause, what string) func(*View) Result {
@@ -122,7 +120,7 @@ func checkNoSpace(c *Cause, what string) func(*View) Result {
 			fs := v.filesystemOf(k.first())
 			if fs == nil {
 				f.Fix.Text = "Find out which file system it writes to, and make room there."
-				f.Fix.Commands = []string{"df -h", "df -i"}
+				f.Fix.Commands = []shell.Command{shell.Line("df -h"), shell.Line("df -i")}
 				return
 			}
 			v.aboutFilesystem(f, fs)
@@ -169,29 +167,19 @@ func (v *View) aboutFilesystem(f *Finding, fs *observe.Filesystem) {
 }
 
 // makeRoom says how a file system gets room again.
-func (v *View) makeRoom(fs *observe.Filesystem, what string) (string, []string) {
-	dir := quoted(fs.Dir)
-	in := func(command string) string { return v.inPlace(fs.PID, fs.MountNS, command) }
+func (v *View) makeRoom(fs *observe.Filesystem, what string) (string, []shell.Command) {
+	dir := shell.Path(fs.Dir)
+	in := func(command shell.Command) shell.Command { return v.inPlace(fs.PID, fs.MountNS, command) }
 	switch what {
 	case "inodes":
 		return fmt.Sprintf("Delete files on %s: it is their number that counts, so look for directories with very many (sessions, caches, mail queues). How many inodes there are is fixed when the file system is made.", fs.Dir),
-			[]string{in("du --inodes -x -d 3 " + dir + " | sort -n | tail"), in("df -i " + dir)}
+			[]shell.Command{in(shell.Line("du --inodes -x -d 3 %s | sort -n | tail", dir)), in(shell.Line("df -i %s", dir))}
 	case "memory":
 		return fmt.Sprintf("Delete files on %s, or make it larger: it lives in memory, so there must be enough of that.", fs.Dir),
-			[]string{in("du -x -d 2 " + dir + " | sort -n | tail"), in(fmt.Sprintf("mount -o remount,size=%dM %s", max(2*fs.SizeBytes>>20, 16), dir))}
+			[]shell.Command{in(shell.Line("du -x -d 2 %s | sort -n | tail", dir)), in(shell.Line("mount -o remount,size=%sM %s", max(2*fs.SizeBytes>>20, 16), dir))}
 	}
 	return fmt.Sprintf("Make room on %s: old logs and dumps first. What was deleted while a process has it open is freed when that closes it.", fs.Dir),
-		[]string{in("du -x -d 3 " + dir + " | sort -n | tail"), "lsof -nP +L1   # deleted, and still open", in("df -h " + dir)}
-}
-
-// quoted is a path as a shell takes it.
-func quoted(path string) string {
-	if strings.IndexFunc(path, func(r rune) bool {
-		return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("/._-+:@,%", r))
-	}) < 0 && path != "" {
-		return path
-	}
-	return "'" + strings.ReplaceAll(path, "'", `'\''`) + "'"
+		[]shell.Command{in(shell.Line("du -x -d 3 %s | sort -n | tail", dir)), shell.Line("lsof -nP +L1   # deleted, and still open"), in(shell.Line("df -h %s", dir))}
 }
 
 func checkReadOnly(v *View) Result {
@@ -208,7 +196,7 @@ func checkReadOnly(v *View) Result {
 		}
 		if fs == nil {
 			f.Fix.Text = "Find out why the file system is read-only: the kernel log names the error, if there was one."
-			f.Fix.Commands = []string{"dmesg | grep -i -e read-only -e 'I/O error'", "findmnt -O ro"}
+			f.Fix.Commands = []shell.Command{shell.Line("dmesg | grep -i -e read-only -e 'I/O error'"), shell.Line("findmnt -O ro")}
 			return
 		}
 		f.Subject.Path = fs.Dir
@@ -219,16 +207,16 @@ func checkReadOnly(v *View) Result {
 			f.Fix.Text = fmt.Sprintf("%s is read-only. If an error made it so (the kernel log tells), save the data and check the file system before anything is written again; if somebody mounted it so, mount it writable.", fs.Dir)
 		}
 		f.Evidence = append(f.Evidence, Evidence{Fact: fmt.Sprintf("state of %s (%s on %s)", fs.Dir, fs.Type, fs.Source), Value: state, Source: "/proc/PID/mountinfo"})
-		f.Fix.Commands = []string{"dmesg | grep -i -e read-only -e 'I/O error' -e " + quoted(strings.TrimPrefix(fs.Source, "/dev/")), v.inPlace(fs.PID, fs.MountNS, "mount -o remount,rw "+quoted(fs.Dir))}
+		f.Fix.Commands = []shell.Command{
+			shell.Line("dmesg | grep -i -e read-only -e 'I/O error' -e %s", shell.Word(strings.TrimPrefix(fs.Source, "/dev/"))),
+			v.inPlace(fs.PID, fs.MountNS, shell.Line("mount -o remount,rw %s", shell.Path(fs.Dir)))}
 	})
 }
 
 // kernelLine is what the kernel logged of a kind in the window; nil if nothing.
 func (v *View) kernelLine(kind string) *observe.KernelLine {
-	for i := range v.KernelLog {
-		if v.KernelLog[i].Kind == kind {
-			return &v.KernelLog[i]
-		}
+	if lines := v.logged[kind]; len(lines) > 0 {
+		return lines[0]
 	}
 	return nil
 }
@@ -238,7 +226,7 @@ func checkQuota(v *View) Result {
 	return v.judgeLack(&diskQuotaExceeded, match, "no write of a service was refused for a disk quota", func(k *lack, f *Finding) {
 		e := k.first()
 		f.Fix.Text = fmt.Sprintf("Raise the quota of the user, group or project that %s writes as, or delete some of its files.", e.Comm)
-		f.Fix.Commands = []string{"repquota -a", fmt.Sprintf("ps -o pid,user,group,args -p %d", e.PID)}
+		f.Fix.Commands = []shell.Command{shell.Line("repquota -a"), shell.Line("ps -o pid,user,group,args -p %s", e.PID)}
 		if fs := v.filesystemOf(e); fs != nil {
 			v.aboutFilesystem(f, fs)
 		}
@@ -267,13 +255,13 @@ func checkIOErrors(v *View) Result {
 			}
 		}
 		f.Fix.Text = "Save the data and replace the disk, or see why it cannot be reached (cable, controller, storage network)."
-		f.Fix.Commands = []string{"dmesg | grep -i -e 'I/O error' -e 'medium error'"}
+		f.Fix.Commands = []shell.Command{shell.Line("dmesg | grep -i -e 'I/O error' -e 'medium error'")}
 		if fs := v.filesystemOf(k.first()); fs != nil {
 			v.aboutFilesystem(f, fs)
 		}
 		if device != "" {
 			f.Subject.Kind, f.Subject.Path = "disk", "/dev/"+device
-			f.Fix.Commands = append(f.Fix.Commands, "smartctl -a /dev/"+quoted(device))
+			f.Fix.Commands = append(f.Fix.Commands, shell.Line("smartctl -a /dev/%s", device))
 		}
 	})
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/shell"
 )
 
 // dropCauses are those that are judged by where packets died on this host.
@@ -89,7 +90,7 @@ func firewallWords(v *View, s *DropSite, f *Finding) {
 	if r == nil {
 		f.Title = "The packet filter drops packets " + way + ", by a rule that could not be told"
 		f.Fix.Text = "Find the rule that drops them: none of those that can be read matches."
-		f.Fix.Commands = []string{v.in(ns, "nft -a list ruleset"), v.in(ns, "iptables-legacy-save -c")}
+		f.Fix.Commands = []shell.Command{v.in(ns, shell.Line("nft -a list ruleset")), v.in(ns, shell.Line("iptables-legacy-save -c"))}
 		return
 	}
 	f.Subject.Rule = RuleName(r)
@@ -113,23 +114,23 @@ func firewallWords(v *View, s *DropSite, f *Finding) {
 }
 
 // ruleCommands shows a rule and takes it away.
-func (v *View) ruleCommands(ns *observe.NetNS, r *observe.FirewallRule, port int) (commands, persist []string) {
+func (v *View) ruleCommands(ns *observe.NetNS, r *observe.FirewallRule, port int) (commands, persist []shell.Command) {
 	if r.Backend == "nft" {
-		chain := strings.Join([]string{r.Family, r.Table, r.Chain}, " ")
-		commands = []string{v.in(ns, "nft -a list chain "+chain)}
+		chain := shell.Line("%s %s %s", shell.NFT(r.Family), shell.NFT(r.Table), shell.NFT(r.Chain))
+		commands = []shell.Command{v.in(ns, shell.Line("nft -a list chain").Then(chain))}
 		if r.Verdict == "policy drop" {
-			commands = append(commands, v.in(ns, fmt.Sprintf("nft insert rule %s tcp dport %d accept   # or sport, for what goes out", chain, port)))
+			commands = append(commands, v.in(ns, shell.Line("nft insert rule").Then(chain).Then(shell.Line("tcp dport %s accept   # or sport, for what goes out", port))))
 		} else {
-			commands = append(commands, v.in(ns, fmt.Sprintf("nft delete rule %s handle %d", chain, r.Handle)))
+			commands = append(commands, v.in(ns, shell.Line("nft delete rule").Then(chain).Then(shell.Line("handle %s", r.Handle))))
 		}
-		return commands, []string{"change it where the rules are loaded from (/etc/nftables.conf, or the program that made table " + r.Table + ")"}
+		return commands, []shell.Command{shell.Line("# change it where the rules are loaded from (/etc/nftables.conf, or the program that made table %s)", r.Table)}
 	}
 	tool := strings.Replace(r.Backend, "iptables", map[bool]string{true: "ip6tables", false: "iptables"}[r.Family == "ip6"], 1)
-	commands = []string{v.in(ns, fmt.Sprintf("%s -t %s -L %s -n -v --line-numbers", tool, r.Table, r.Chain))}
+	commands = []shell.Command{v.in(ns, shell.Line("%s -t %s -L %s -n -v --line-numbers", tool, shell.Word(r.Table), r.Chain))}
 	if r.Verdict == "policy drop" {
-		commands = append(commands, v.in(ns, fmt.Sprintf("%s -t %s -I %s -p tcp --dport %d -j ACCEPT   # or --sport, for what goes out", tool, r.Table, r.Chain, port)))
+		commands = append(commands, v.in(ns, shell.Line("%s -t %s -I %s -p tcp --dport %s -j ACCEPT   # or --sport, for what goes out", tool, shell.Word(r.Table), r.Chain, port)))
 	} else {
-		commands = append(commands, v.in(ns, fmt.Sprintf("%s -t %s -D %s %d", tool, r.Table, r.Chain, r.Number)))
+		commands = append(commands, v.in(ns, shell.Line("%s -t %s -D %s %s", tool, shell.Word(r.Table), r.Chain, r.Number)))
 	}
-	return commands, []string{"change it where the rules are loaded from (/etc/iptables/rules.v4, rules.v6, or the program that made the rule)"}
+	return commands, []shell.Command{shell.Line("# change it where the rules are loaded from (/etc/iptables/rules.v4, rules.v6, or the program that made the rule)")}
 }

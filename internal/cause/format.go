@@ -1,13 +1,13 @@
 package cause
 
 import (
-	"fmt"
 	"maps"
 	"math"
 	"slices"
 	"strconv"
 
 	"github.com/slowray/slowray/internal/figure"
+	"github.com/slowray/slowray/internal/shell"
 )
 
 func itoa(n int) string    { return strconv.Itoa(n) }
@@ -34,8 +34,8 @@ func ratio[A, B int | int64 | uint64 | uint32 | float64](a A, b B) float64 {
 }
 
 // lookAtWaits is the command that tells what the threads of a process wait for.
-func lookAtWaits(pid int) string {
-	return fmt.Sprintf("slowray wait %d   # what its threads wait for, to the last hop", pid)
+func lookAtWaits(pid int) shell.Command {
+	return shell.Line("slowray wait %s   # what its threads wait for, to the last hop", pid)
 }
 
 // round keeps evidence readable: three decimals.

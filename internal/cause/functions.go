@@ -33,12 +33,15 @@ func (v *View) executedBy(procs []*observe.Process, tid int) executed {
 	index := map[string]int{}
 	var mine []*observe.ProfileProcess
 	closely := false
-	for i := range v.Profile.Processes {
+	var places []int
+	for _, o := range procs {
+		places = append(places, v.profiled[o.PID]...)
+	}
+	slices.Sort(places)
+	for _, i := range slices.Compact(places) {
 		p := &v.Profile.Processes[i]
-		if slices.ContainsFunc(procs, func(o *observe.Process) bool { return o.PID == p.PID }) {
-			mine = append(mine, p)
-			closely = closely || p.Looked > 0
-		}
+		mine = append(mine, p)
+		closely = closely || p.Looked > 0
 	}
 	for _, p := range mine {
 		// What has no frames of its interpreter would hide those that have.

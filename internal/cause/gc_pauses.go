@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/shell"
 )
 
 // gcPauses: the service's runtime collects garbage while requests wait: its
@@ -137,6 +138,6 @@ func (v *View) gcFinding(l *ledger, w *atWork, k cost, share float64, where, why
 	}
 	f.Evidence = append(f.Evidence, Evidence{Fact: "memory that the service holds", Value: rss, Unit: "bytes", Source: "/proc/PID/stat"})
 	f.Fix.Text = "Give it a larger heap, if memory is to be had (-Xmx, GOGC and GOMEMLIMIT, --max-old-space-size), or have a request make less garbage; for short pauses choose a collector that works beside the program (ZGC, Shenandoah)."
-	f.Fix.Commands = []string{fmt.Sprintf("slowray flame --pid %d -o flame.html   # who allocates", v.busiestOf(w))}
+	f.Fix.Commands = []shell.Command{shell.Line("slowray flame --pid %s -o flame.html   # who allocates", v.busiestOf(w))}
 	return f
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/shell"
 )
 
 // gilContention: the threads of one Python process take turns, because only
@@ -114,6 +115,6 @@ func (v *View) gilFinding(l *ledger, p *observe.Process, k cost, together, spare
 	}
 	f.Evidence = append(f.Evidence, v.executedEvidence([]*observe.Process{p}, 0)...)
 	f.Fix.Text = "Run more processes instead of more threads (gunicorn --workers): each has an interpreter, and a lock, of its own."
-	f.Fix.Commands = []string{lookAtWaits(p.PID)}
+	f.Fix.Commands = []shell.Command{lookAtWaits(p.PID)}
 	return f
 }

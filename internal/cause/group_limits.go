@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/shell"
 )
 
 // memoryHighThrottled: a group above memory.high is slowed down at each
@@ -148,15 +149,24 @@ func (v *View) waitsForDisk(l *ledger) (k cost, much bool) {
 	share := ratio(disk, busy)
 	// Idle threads beside it make that little; what held up the slow requests
 	// was seen hop by hop.
+	share = max(share, v.onDisk()[l.pid])
+	k = scaled(l.cost(1, threadParts...), share)
+	return k, share >= diskOfBusy && l.noticed(k, threadFloor)
+}
+
+// findOnDisk is the greatest share of the slow requests' time that a disk is
+// seen to hold up, by the processes on the way.
+func (v *View) findOnDisk() map[int]float64 {
+	out := map[int]float64{}
 	for _, r := range []Result{checkFsyncBound(v), checkBlockedOnDisk(v)} {
 		for i := range r.Findings {
-			if f := &r.Findings[i]; slices.Contains(f.Holds, l.pid) || slices.Contains(f.Via, l.pid) {
-				share = max(share, f.Impact.Share)
+			f := &r.Findings[i]
+			for _, pid := range slices.Concat(f.Holds, f.Via) {
+				out[pid] = max(out[pid], f.Impact.Share)
 			}
 		}
 	}
-	k = scaled(l.cost(1, threadParts...), share)
-	return k, share >= diskOfBusy && l.noticed(k, threadFloor)
+	return out
 }
 
 func checkMemoryHigh(v *View) Result {
@@ -179,9 +189,9 @@ func checkMemoryHigh(v *View) Result {
 			Evidence{Fact: "time in which a task of it stalled for memory", Value: round(stall), Limit: 1, Unit: "share of the window", Source: "memory.pressure"})
 		want := wantedMemoryHigh(c)
 		f.Fix.Text = fmt.Sprintf("Raise memory.high of %s from %s, or leave only memory.max.%s", h.text, byteText(c.MemoryHighBytes), h.setsWhere())
-		h.raise(&f.Fix, c.HighFile, utoa(want), "--memory-reservation", fmt.Sprintf("MemoryHigh=%dM", want>>20))
+		h.raise(&f.Fix, c.HighFile, utoa(want), shell.Line("--memory-reservation %sm", want>>20), fmt.Sprintf("MemoryHigh=%dM", want>>20))
 		if h.what == "container" {
-			f.Fix.Persist = []string{"the memory.high of the container's specification"}
+			f.Fix.Persist = []shell.Command{shell.Line("# the memory.high of the specification of the container")}
 		}
 		return judged{finding: f}
 	})
@@ -223,7 +233,8 @@ type ioUse struct {
 	done, most      float64 // a second
 	share           float64
 	v1File, v2Field string
-	docker, systemd string
+	docker          shell.Command
+	systemd         string
 }
 
 // ioUses lists what a group used of its I/O limits, most first.
@@ -232,10 +243,10 @@ func (v *View) ioUses(c *observe.Cgroup) []ioUse {
 	for i := range c.IO {
 		l := &c.IO[i]
 		for _, u := range []ioUse{
-			{l, "bytes read", float64(l.ReadBytes), l.ReadBPS, 0, "blkio.throttle.read_bps_device", "rbps", "--device-read-bps", "IOReadBandwidthMax"},
-			{l, "bytes written", float64(l.WriteBytes), l.WriteBPS, 0, "blkio.throttle.write_bps_device", "wbps", "--device-write-bps", "IOWriteBandwidthMax"},
-			{l, "reads", float64(l.Reads), l.ReadIOPS, 0, "blkio.throttle.read_iops_device", "riops", "--device-read-iops", "IOReadIOPSMax"},
-			{l, "writes", float64(l.Writes), l.WriteIOPS, 0, "blkio.throttle.write_iops_device", "wiops", "--device-write-iops", "IOWriteIOPSMax"},
+			{l, "bytes read", float64(l.ReadBytes), l.ReadBPS, 0, "blkio.throttle.read_bps_device", "rbps", shell.Line("--device-read-bps"), "IOReadBandwidthMax"},
+			{l, "bytes written", float64(l.WriteBytes), l.WriteBPS, 0, "blkio.throttle.write_bps_device", "wbps", shell.Line("--device-write-bps"), "IOWriteBandwidthMax"},
+			{l, "reads", float64(l.Reads), l.ReadIOPS, 0, "blkio.throttle.read_iops_device", "riops", shell.Line("--device-read-iops"), "IOReadIOPSMax"},
+			{l, "writes", float64(l.Writes), l.WriteIOPS, 0, "blkio.throttle.write_iops_device", "wiops", shell.Line("--device-write-iops"), "IOWriteIOPSMax"},
 		} {
 			if u.most > 0 {
 				u.done /= max(v.Window.Seconds, 1)
@@ -250,6 +261,11 @@ func (v *View) ioUses(c *observe.Cgroup) []ioUse {
 
 // reads says that the limit is one of reading.
 func (u *ioUse) reads() bool { return strings.HasPrefix(u.v2Field, "r") }
+
+// flag is how docker run sets the limit to so many times what it is.
+func (u *ioUse) flag(times float64) shell.Command {
+	return u.docker.Then(shell.Line("/dev/%s:%s", u.limit.Disk, fmt.Sprintf("%.0f", times*u.most)))
+}
 
 // text writes an amount of what is limited.
 func (u *ioUse) text(n float64) string {
@@ -298,12 +314,12 @@ func checkGroupIO(v *View) Result {
 			f.Parents = []string{}
 		}
 		f.Fix.Text = fmt.Sprintf("Raise the limit of %s: %s a second on %s, now %s.%s", h.text, u.what, u.limit.Disk, u.text(u.most), h.setsWhere())
-		h.raise(&f.Fix, "", "", fmt.Sprintf("%s /dev/%s:%.0f", u.docker, u.limit.Disk, wantedIO*u.most), fmt.Sprintf("'%s=/dev/%s %.0f'", u.systemd, u.limit.Disk, wantedIO*u.most))
+		h.raise(&f.Fix, "", "", u.flag(wantedIO), fmt.Sprintf("%s=/dev/%s %.0f", u.systemd, u.limit.Disk, wantedIO*u.most))
 		if file, value := u.command(c, wantedIO); file != "" {
-			f.Fix.Commands = []string{fmt.Sprintf("echo '%s' > %s", value, file)}
+			f.Fix.Commands = []shell.Command{shell.Write(value, shell.Path(file))}
 		}
 		if h.what == "container" { // docker update does not know these
-			f.Fix.Persist = []string{fmt.Sprintf("in its run command or compose file: %s /dev/%s:%.0f", u.docker, u.limit.Disk, wantedIO*u.most)}
+			f.Fix.Persist = []shell.Command{shell.Line("# in its run command or compose file:").Note("%s", u.flag(wantedIO))}
 		}
 		return judged{finding: f}
 	})
@@ -340,7 +356,7 @@ func checkPIDs(v *View) Result {
 			{Fact: "tasks of " + h.text, Value: c.Tasks, Limit: c.PIDsLimit, Source: "pids.current, pids.max"}}, f.Evidence...)
 		want := wantedTasks(c)
 		f.Fix.Text = fmt.Sprintf("Raise the limit of tasks of %s from %s; if their number keeps growing, find out who starts them.%s", h.text, count(c.PIDsLimit), h.setsWhere())
-		h.raise(&f.Fix, c.PIDsFile, utoa(want), "--pids-limit "+utoa(want), "TasksMax="+utoa(want))
+		h.raise(&f.Fix, c.PIDsFile, utoa(want), shell.Line("--pids-limit %s", want), "TasksMax="+utoa(want))
 		return judged{finding: f}
 	})
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/shell"
 )
 
 // haproxyServerQueue: a server with maxconn gets so many requests at a time, and
@@ -78,14 +79,16 @@ func (v *View) proxied() []*proxied {
 			continue
 		}
 		byName := map[string]*proxied{}
+		byFronts := memo[string, []*ledger]{}
 		for j := range a.Backends {
 			b := &a.Backends[j]
 			p := byName[b.Backend]
 			if p == nil {
-				p = &proxied{app: a, name: b.Backend, fronts: v.frontsOf(a, b.Frontends)}
-				if len(p.fronts) == 0 {
+				fronts := byFronts.of(strings.Join(b.Frontends, "\x00"), func() []*ledger { return v.frontsOf(a, b.Frontends) })
+				if len(fronts) == 0 {
 					continue
 				}
+				p = &proxied{app: a, name: b.Backend, fronts: fronts}
 				byName[b.Backend] = p
 				out = append(out, p)
 			}
@@ -102,14 +105,20 @@ func (v *View) frontsOf(a *observe.AppServer, names []string) []*ledger {
 		if !slices.Contains(names, a.Pools[i].Name) {
 			continue
 		}
-		for _, l := range v.ledgers {
-			s := v.ServiceAt(l.NetNS, l.Port, "")
-			if !l.called() && l.NetNS == a.NetNS && s != nil && v.appServes(a, s) && poolListens(&a.Pools[i], s, false) && !slices.Contains(out, l) {
-				out = append(out, l)
+		var fronts []*ledger
+		for _, s := range v.servicesOfApp(a) {
+			if s.NS.Inode != a.NetNS || !poolListens(&a.Pools[i], s, false) {
+				continue
+			}
+			for _, l := range v.ledgersAt(s.NS.Inode, s.Port()) {
+				if !l.called() {
+					fronts = append(fronts, l)
+				}
 			}
 		}
+		out = append(out, inOrder(fronts)...)
 	}
-	return out
+	return unique(out)
 }
 
 // addressOf splits "10.0.0.1:80" as it is written for a server; a name is no
@@ -126,13 +135,48 @@ func addressOf(text string) (addr netip.Addr, port int) {
 	return address(strings.Trim(text[:i], "[]")), port
 }
 
+// callTo is where calls go, and from whom; the zero address is any.
+type callTo struct {
+	caller
+	addr netip.Addr
+}
+
+// proxyCalls are the requests and connections of HAProxy.
+type proxyCalls struct {
+	calls    map[callTo][]*ledger
+	connects map[callTo][]*observe.Connect
+}
+
+func (v *View) findProxyCalls() *proxyCalls {
+	p := &proxyCalls{map[callTo][]*ledger{}, map[callTo][]*observe.Connect{}}
+	for _, l := range v.ledgers {
+		if l.called() && v.proxies[l.pid] {
+			for _, addr := range [...]netip.Addr{l.address, {}} {
+				to := callTo{caller{l.NetNS, l.pid, l.Port}, addr}
+				p.calls[to] = append(p.calls[to], l)
+			}
+		}
+	}
+	for i := range v.Connects {
+		c := &v.Connects[i]
+		master, at := v.Master(c.PID), address(c.Addr)
+		if c.Port == 0 || !v.proxies[master] {
+			continue
+		}
+		to := callTo{caller: caller{c.NetNS, master, c.Port}}
+		p.connects[to] = append(p.connects[to], c)
+		if to.addr = at; at.IsValid() {
+			p.connects[to] = append(p.connects[to], c)
+		}
+	}
+	return p
+}
+
 // callsTo are the calls of HAProxy to a server.
 func (v *View) callsTo(a *observe.AppServer, b *observe.ProxyBackend) *ledger {
 	addr, port := addressOf(b.Addr)
-	for _, l := range v.ledgers {
-		if l.called() && l.NetNS == a.NetNS && l.Port == port && port != 0 && l.pid == v.Master(a.PID) && (!addr.IsValid() || address(l.Addr) == addr) {
-			return l
-		}
+	if calls := v.proxyCalls().calls[callTo{caller{a.NetNS, v.Master(a.PID), port}, addr}]; len(calls) > 0 {
+		return calls[0]
 	}
 	return nil
 }
@@ -213,8 +257,8 @@ func (v *View) serverQueueFinding(p *proxied, b *observe.ProxyBackend, calls, fr
 			f.Fix.Changes = append(f.Fix.Changes, serverMaxconn(p.app, o, max(2*m, (want*m+limit-1)/limit))...)
 		}
 	}
-	f.Fix.Commands = []string{fmt.Sprintf("in %s: maxconn %d", f.Subject.Path, max(2*n, (want*n+limit-1)/limit)), v.signal(p.app, "reload", "USR2", "master of HAProxy (-W): reload")}
-	here := v.servedHere(calls)
+	f.Fix.Commands = []shell.Command{shell.Line("# in %s: maxconn %s", f.Subject.Path, max(2*n, (want*n+limit-1)/limit)), v.reloadHAProxy(p.app)}
+	here := calls.here
 	f.MayFollow = func(parent *Finding) bool {
 		s := &parent.Subject
 		switch {
@@ -276,7 +320,7 @@ func checkHAProxyNoServer(v *View) Result {
 			f.Evidence = append(f.Evidence, Evidence{Fact: "log lines that say so", Value: n, Unit: "lines", Source: "haproxy log"}, firstLine(example))
 		}
 		f.Fix.Text = fmt.Sprintf("Start what should listen at %s, or correct the address of server %s in backend %s.", b.Addr, b.Server, p.name)
-		f.Fix.Commands = []string{v.in(v.Namespace(p.app.NetNS), fmt.Sprintf("ss -ltn 'sport = :%d'   # on the server's host: does anything listen?", port))}
+		f.Fix.Commands = []shell.Command{v.in(v.Namespace(p.app.NetNS), shell.Line("ss -ltn 'sport = :%s'   # on the host of the server: does anything listen?", port))}
 		r.Findings = append(r.Findings, f)
 	}
 	return r
@@ -285,11 +329,7 @@ func checkHAProxyNoServer(v *View) Result {
 // connectsTo adds up what became of HAProxy's connections to a server.
 func (v *View) connectsTo(a *observe.AppServer, b *observe.ProxyBackend) (failed, established uint64) {
 	addr, port := addressOf(b.Addr)
-	for i := range v.Connects {
-		c := &v.Connects[i]
-		if c.NetNS != a.NetNS || c.Port != port || port == 0 || v.Master(c.PID) != v.Master(a.PID) || addr.IsValid() && address(c.Addr) != addr {
-			continue
-		}
+	for _, c := range v.proxyCalls().connects[callTo{caller{a.NetNS, v.Master(a.PID), port}, addr}] {
 		failed += c.Failed
 		established += c.Established
 	}

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/shell"
 )
 
 // jvmHeapOverLimit: a Java heap may grow beyond what its control group may
@@ -164,9 +165,9 @@ func checkHeap(v *View, c *Cause, runtime string) Result {
 			byteText(uint64(float64(h.MaxBytes)*(1+besideHeap))), holder.setsWhere())
 		if runtime == "jvm" {
 			f.Fix.Text += " A JVM since 10 and 8u191 goes by its limit itself: -XX:MaxRAMPercentage=75 without -Xmx, and without -XX:-UseContainerSupport."
-			f.Fix.Persist = []string{fmt.Sprintf("JAVA_TOOL_OPTIONS=%s   # in its environment: Environment= of the unit, or environment of the container", option)}
+			f.Fix.Persist = []shell.Command{shell.Line("# JAVA_TOOL_OPTIONS=%s in its environment: Environment= of the unit, or environment of the container", option)}
 		} else {
-			f.Fix.Persist = []string{fmt.Sprintf("NODE_OPTIONS=%s   # in its environment", option)}
+			f.Fix.Persist = []shell.Command{shell.Line("# NODE_OPTIONS=%s in its environment", option)}
 		}
 		r.Findings = append(r.Findings, f)
 	}
@@ -215,8 +216,8 @@ func (v *View) heapsText(runtime string) string {
 // there is none.
 func (v *View) memoryLimitOf(pid int) uint64 {
 	var least uint64
-	for i := range v.Cgroups {
-		if c := &v.Cgroups[i]; c.MemoryLimitBytes > 0 && slices.Contains(c.PIDs, pid) && (least == 0 || c.MemoryLimitBytes < least) {
+	for _, i := range v.groups[pid] {
+		if c := &v.Cgroups[i]; c.MemoryLimitBytes > 0 && (least == 0 || c.MemoryLimitBytes < least) {
 			least = c.MemoryLimitBytes
 		}
 	}
@@ -231,11 +232,11 @@ const manyWorkers = 3
 func (v *View) workersOver(d *death) int {
 	k := d.last()
 	limit, n := v.limitOf(k), 0
-	for i := range v.Processes {
-		p := &v.Processes[i]
-		if p.Comm == k.Comm && (k.Container != "" && p.Container == k.Container || k.Container == "" && k.Cgroup != "/" && p.Cgroup == k.Cgroup) {
-			n++
-		}
+	switch {
+	case k.Container != "":
+		n = len(v.kin()[kin{k.Comm, k.Container, true}])
+	case k.Cgroup != "/":
+		n = len(v.kin()[kin{k.Comm, k.Cgroup, false}])
 	}
 	if n < manyWorkers || limit == 0 || k.AnonBytes > limit/2 || k.AnonBytes*uint64(n) <= limit {
 		return 0

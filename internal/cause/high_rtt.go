@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/shell"
 )
 
 // highRTT: round trips make up most of the time. Either packets wait in a
@@ -120,9 +121,9 @@ func queuedSamples(l *ledger) (queued, samples int) {
 // queuedPath says that packets between the two ends of l wait in a queue, as
 // the requests of either end show.
 func (v *View) queuedPath(l *ledger) bool {
-	return slices.ContainsFunc(v.ledgers, func(o *ledger) bool {
+	return slices.ContainsFunc(append([]*ledger{l}, l.sameEnds()...), func(o *ledger) bool {
 		queued, samples := queuedSamples(o)
-		return (o == l || v.sameEnd(l, o) || v.sameEnd(o, l)) && queued >= fewAffected && 2*queued > samples
+		return queued >= fewAffected && 2*queued > samples
 	})
 }
 
@@ -140,7 +141,7 @@ func (v *View) queueFinding(l *ledger, k cost, rtt, least float64, queued, sampl
 	f.Evidence = append(f.Evidence, rttEvidence(l, rtt, least)...)
 	f.Evidence = append(f.Evidence, Evidence{Fact: "slow requests whose round trip is far above the least of the connection", Value: queued, Limit: samples, Unit: "requests", Source: recorded})
 	f.Fix.Text = "Find the link that is full or shaped on the way. Where it is this host's, shorten its queue (fq_codel) and pace the senders (BBR)."
-	f.Fix.Commands = []string{v.in(l.ns, "tc -s qdisc show"), v.in(l.ns, "ip -s link"), v.in(l.ns, "sysctl -w net.ipv4.tcp_congestion_control=bbr")}
+	f.Fix.Commands = []shell.Command{v.in(l.ns, shell.Line("tc -s qdisc show")), v.in(l.ns, shell.Line("ip -s link")), v.in(l.ns, shell.Line("sysctl -w net.ipv4.tcp_congestion_control=bbr"))}
 	return f
 }
 
@@ -152,9 +153,9 @@ func (v *View) farFinding(l *ledger, k cost, rtt, least float64) *Finding {
 	if l.called() {
 		f.Fix.Text = fmt.Sprintf("Every call takes a round trip of at least %s: bring what is called closer, or make fewer calls for a request (batches, a cache).", nanoseconds(least))
 	}
-	f.Fix.Commands = []string{v.in(l.ns, "tc qdisc show   # a delay added on this host")}
+	f.Fix.Commands = []shell.Command{v.in(l.ns, shell.Line("tc qdisc show   # a delay added on this host"))}
 	if len(l.Peers) > 0 {
-		f.Fix.Commands = append(f.Fix.Commands, v.in(l.ns, "tracepath -n "+l.Peers[0].Addr))
+		f.Fix.Commands = append(f.Fix.Commands, v.in(l.ns, shell.Line("tracepath -n %s", l.Peers[0].Addr)))
 	}
 	return f
 }

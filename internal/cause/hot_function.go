@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/shell"
 )
 
 // cpuHotFunction: requests are slow because the service computes, and one
@@ -177,7 +178,7 @@ func (v *View) hotFunctionFinding(l *ledger, w *atWork, k cost, e *executed, hot
 		}
 		f.Fix.Text = fmt.Sprintf("Have %s do less for a request: a better algorithm, a limit on its input, or keep what it worked out.", name)
 	}
-	f.Fix.Commands = []string{fmt.Sprintf("slowray flame --pid %d -o flame.html   # who calls it", v.busiestOf(w))}
+	f.Fix.Commands = []shell.Command{shell.Line("slowray flame --pid %s -o flame.html   # who calls it", v.busiestOf(w))}
 	return f
 }
 

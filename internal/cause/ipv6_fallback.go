@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/shell"
 )
 
 // ipv6Fallback: a name has IPv6 and IPv4 addresses, and IPv6 leads nowhere. A
@@ -32,12 +33,12 @@ func init() { ipv6Fallback.Check = checkIPv6Fallback }
 
 // fallbackOf is the IPv4 address that the same service connects to at the same
 // port after IPv6 attempts went without an answer; nil when there is none.
-func fallbackOf(o *outcomes, all []*outcomes) *outcomes {
+func (v *View) fallbackOf(o *outcomes) *outcomes {
 	if !o.v6() || o.established > o.unanswered {
 		return nil
 	}
-	for _, other := range all {
-		if !other.v6() && other.pid == o.pid && other.netns == o.netns && other.port == o.port && other.established >= o.unanswered/2 && other.established > 0 {
+	for _, other := range v.outcomes().v4[o.caller()] {
+		if other.established >= o.unanswered/2 && other.established > 0 {
 			return other
 		}
 	}
@@ -47,9 +48,8 @@ func fallbackOf(o *outcomes, all []*outcomes) *outcomes {
 func checkIPv6Fallback(v *View) Result {
 	const none = "no service tried IPv6 in vain and then IPv4"
 	r := ruledOut(none)
-	all := v.outcomes()
-	for _, o := range all {
-		twin := fallbackOf(o, all)
+	for _, o := range v.outcomes().all {
+		twin := v.fallbackOf(o)
 		if o.unanswered == 0 || twin == nil {
 			continue
 		}
@@ -71,7 +71,7 @@ func checkIPv6Fallback(v *View) Result {
 		}
 		ns := v.Namespace(o.netns)
 		f.Fix.Text = fmt.Sprintf("Mend the IPv6 way to %s, or take its AAAA record out of the name. Until then let this host prefer IPv4 (the last line of /etc/gai.conf that names ::ffff:0:0/96).", o.addr)
-		f.Fix.Commands = []string{v.in(ns, "ip -6 route get "+o.addr), "echo 'precedence ::ffff:0:0/96 100' >> /etc/gai.conf   # where " + f.Subject.Comm + " sees it; for new processes"}
+		f.Fix.Commands = []shell.Command{v.in(ns, shell.Line("ip -6 route get %s", o.addr)), shell.Line("echo 'precedence ::ffff:0:0/96 100' >> /etc/gai.conf   # where %s sees it, for new processes", f.Subject.Comm)}
 		r.Findings = append(r.Findings, f)
 	}
 	return r

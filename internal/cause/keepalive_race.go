@@ -72,7 +72,7 @@ func checkKeepaliveRace(v *View) Result {
 			{Fact: "connections opened", Value: l.Connections, Unit: "connections", Source: "TCP sockets"},
 		}
 		f.Fix.Text = fmt.Sprintf("In %s: close idle connections to %s sooner than that does (its keepalive timeout, less a second), or send again what may be sent twice.", f.Subject.Comm, destinationName(l))
-		if v.servedHere(l) != nil {
+		if l.here != nil {
 			f.Fix.Text += " Or give the other end, which is on this host, a longer keepalive timeout."
 		}
 		return judged{finding: f}

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/shell"
 )
 
 // Causes about limits of the kernel that system calls run into, by the calls
@@ -118,8 +119,8 @@ func checkMaxMapCount(v *View) Result {
 		e := k.first()
 		f.Evidence = append(f.Evidence, Evidence{Fact: "memory mappings of " + e.Comm, Value: v.Process(e.PID).Maps, Limit: limit, Unit: "mappings", Source: "/proc/PID/maps, vm.max_map_count"})
 		f.Fix.Text = fmt.Sprintf("Raise vm.max_map_count on the host (it is one for all containers), or have %s map fewer and larger pieces: many threads, guard pages and mapped files are what uses them.", e.Comm)
-		f.Fix.Commands = []string{fmt.Sprintf("sysctl -w vm.max_map_count=%d", v.wantedMaps())}
-		f.Fix.Persist = []string{fmt.Sprintf("echo 'vm.max_map_count=%d' > /etc/sysctl.d/90-max-map-count.conf", v.wantedMaps())}
+		f.Fix.Commands = []shell.Command{shell.Line("sysctl -w vm.max_map_count=%s", v.wantedMaps())}
+		f.Fix.Persist = []shell.Command{shell.Line("echo 'vm.max_map_count=%s' > /etc/sysctl.d/90-max-map-count.conf", v.wantedMaps())}
 	})
 }
 
@@ -138,7 +139,7 @@ func checkCommitLimit(v *View) Result {
 	return v.judgeLack(&commitLimit, match, none, func(k *lack, f *Finding) {
 		f.Evidence = append(f.Evidence, Evidence{Fact: "memory promised", Value: m.Committed, Limit: m.CommitLimit, Unit: "bytes", Source: "/proc/meminfo Committed_AS, CommitLimit"})
 		f.Fix.Text = "End what has been promised most, add memory or swap, or raise vm.overcommit_ratio on the host; with vm.overcommit_memory 0 the kernel refuses only what is absurd."
-		f.Fix.Commands = []string{"sysctl vm.overcommit_memory vm.overcommit_ratio", "ps -eo pid,vsz,rss,comm --sort=-vsz | head"}
+		f.Fix.Commands = []shell.Command{shell.Line("sysctl vm.overcommit_memory vm.overcommit_ratio"), shell.Line("ps -eo pid,vsz,rss,comm --sort=-vsz | head")}
 	})
 }
 
@@ -154,8 +155,8 @@ func checkFileMax(v *View) Result {
 		f.Evidence = append(f.Evidence, Evidence{Fact: "files open on the host", Value: open, Limit: limit, Unit: "files", Source: "/proc/sys/fs/file-nr"})
 		want := v.wantedFiles()
 		f.Fix.Text = "Find who holds so many files, and raise fs.file-max on the host."
-		f.Fix.Commands = []string{fmt.Sprintf("sysctl -w fs.file-max=%d", want), "lsof -n | awk '{print $1, $2}' | sort | uniq -c | sort -n | tail"}
-		f.Fix.Persist = []string{fmt.Sprintf("echo 'fs.file-max=%d' > /etc/sysctl.d/90-file-max.conf", want)}
+		f.Fix.Commands = []shell.Command{shell.Line("sysctl -w fs.file-max=%s", want), shell.Line("lsof -n | awk '{print $1, $2}' | sort | uniq -c | sort -n | tail")}
+		f.Fix.Persist = []shell.Command{shell.Line("echo 'fs.file-max=%s' > /etc/sysctl.d/90-file-max.conf", want)}
 	})
 }
 
@@ -169,8 +170,8 @@ func checkInotify(v *View) Result {
 		f.Fix.Changes = v.raised(nil, knob, want)
 		f.Evidence = append(f.Evidence, Evidence{Fact: knob, Value: limit, Unit: "for each user", Source: "/proc/sys/fs/inotify"})
 		f.Fix.Text = fmt.Sprintf("Raise %s on the host (in a user namespace the limit of who made it counts too), or watch less.", knob)
-		f.Fix.Commands = []string{fmt.Sprintf("sysctl -w %s=%d", knob, want)}
-		f.Fix.Persist = []string{fmt.Sprintf("echo '%s=%d' > /etc/sysctl.d/90-inotify.conf", knob, want)}
+		f.Fix.Commands = []shell.Command{shell.Line("sysctl -w %s=%s", shell.Sysctl(knob), want)}
+		f.Fix.Persist = []shell.Command{shell.Line("echo %s=%s > /etc/sysctl.d/90-inotify.conf", knob, want)}
 	})
 }
 
@@ -185,8 +186,8 @@ func checkAIO(v *View) Result {
 		f.Evidence = append(f.Evidence, Evidence{Fact: "events of asynchronous I/O", Value: used, Limit: limit, Unit: "events", Source: "/proc/sys/fs/aio-nr, aio-max-nr"})
 		want := v.wantedAIO()
 		f.Fix.Text = "Raise fs.aio-max-nr on the host."
-		f.Fix.Commands = []string{fmt.Sprintf("sysctl -w fs.aio-max-nr=%d", want)}
-		f.Fix.Persist = []string{fmt.Sprintf("echo 'fs.aio-max-nr=%d' > /etc/sysctl.d/90-aio.conf", want)}
+		f.Fix.Commands = []shell.Command{shell.Line("sysctl -w fs.aio-max-nr=%s", want)}
+		f.Fix.Persist = []shell.Command{shell.Line("echo 'fs.aio-max-nr=%s' > /etc/sysctl.d/90-aio.conf", want)}
 	})
 }
 
@@ -197,7 +198,7 @@ func checkSysV(v *View) Result {
 	return v.judgeLack(&sysvLimit, match, "no service was refused a segment, semaphore set or queue", func(k *lack, f *Finding) {
 		knob := map[string]string{"shmget": "kernel.shmmni", "semget": "kernel.sem", "msgget": "kernel.msgmni"}[k.first().Call]
 		f.Fix.Text = fmt.Sprintf("Remove what ended programs left behind, or raise %s in the service's IPC namespace.", knob)
-		f.Fix.Commands = []string{"ipcs -a", "ipcs -l", "sysctl " + knob}
+		f.Fix.Commands = []shell.Command{shell.Line("ipcs -a"), shell.Line("ipcs -l"), shell.Line("sysctl %s", shell.Sysctl(knob))}
 	})
 }
 
@@ -209,7 +210,7 @@ func checkFileSize(v *View) Result {
 		if p := v.Process(e.PID); p != nil {
 			f.Fix.Changes = []Change{rlimitChange(p, "fsize", "", "unlimited")}
 		}
-		f.Fix.Commands = []string{fmt.Sprintf("prlimit --pid %d --fsize", e.PID), fmt.Sprintf("prlimit --pid %d --fsize=unlimited", e.PID)}
+		f.Fix.Commands = []shell.Command{shell.Line("prlimit --pid %s --fsize", e.PID), shell.Line("prlimit --pid %s --fsize=unlimited", e.PID)}
 	})
 }
 
@@ -217,7 +218,7 @@ func checkStale(v *View) Result {
 	match := func(e *observe.CallError) bool { return e.Error == "ESTALE" }
 	return v.judgeLack(&staleHandle, match, "no call of a service failed for a file that is gone at its server", func(k *lack, f *Finding) {
 		f.Fix.Text = "What was opened has been removed or moved at the server, or the server exports another file system now: have the service open it again (a restart), and mount it anew if that does not help."
-		f.Fix.Commands = []string{"findmnt -t nfs,nfs4,cifs -o TARGET,SOURCE,OPTIONS"}
+		f.Fix.Commands = []shell.Command{shell.Line("findmnt -t nfs,nfs4,cifs -o TARGET,SOURCE,OPTIONS")}
 		if m := k.first().Mount; m != "" {
 			f.Subject.Path = m
 		}
@@ -244,13 +245,13 @@ func checkDenials(v *View) Result {
 			f.Title = "A security policy denies the service what its requests need"
 			f.Evidence = append(f.Evidence, Evidence{Fact: "the kernel logged", Value: denied.Example, Unit: fmt.Sprintf("(%s times)", count(denied.Count)), Source: "kernel log"})
 			f.Fix.Text = "Look at the denials, and allow in the policy (AppArmor, SELinux, seccomp) what the service needs: the program, or the policy, has been changed."
-			f.Fix.Commands = []string{"dmesg | grep -e 'apparmor=\"DENIED\"' -e 'avc:  denied' -e type=1326 | tail"}
+			f.Fix.Commands = []shell.Command{shell.Line("dmesg | grep -e 'apparmor=\"DENIED\"' -e 'avc:  denied' -e type=1326 | tail")}
 			return
 		}
 		f.Fix.Text = fmt.Sprintf("Give the user of %s the rights on the file and on the directories above it.", e.Comm)
 		if e.Path != "" && strings.HasPrefix(e.Path, "/") {
-			f.Fix.Commands = []string{v.inPlace(e.PID, e.MountNS, "namei -l "+quoted(e.Path))}
+			f.Fix.Commands = []shell.Command{v.inPlace(e.PID, e.MountNS, shell.Line("namei -l %s", shell.Path(e.Path)))}
 		}
-		f.Fix.Commands = append(f.Fix.Commands, fmt.Sprintf("ps -o pid,user,group,label,args -p %d", e.PID))
+		f.Fix.Commands = append(f.Fix.Commands, shell.Line("ps -o pid,user,group,label,args -p %s", e.PID))
 	})
 }

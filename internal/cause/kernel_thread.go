@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/shell"
 )
 
 // kernelThreadBusy: a thread of the kernel takes a good part of a CPU, and
@@ -138,7 +139,7 @@ func (v *View) kernelThreadFinding(l *ledger, k cost, least floor, top *observe.
 		f.Evidence = append(f.Evidence, v.packetEvidence()...)
 	}
 	f.Fix.Text = duty.fix
-	f.Fix.Commands = []string{fmt.Sprintf("slowray flame --pid %d -o flame.html   # its kernel stacks", top.PID)}
+	f.Fix.Commands = []shell.Command{shell.Line("slowray flame --pid %s -o flame.html   # its kernel stacks", top.PID)}
 	return f
 }
 

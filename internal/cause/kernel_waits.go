@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/shell"
 )
 
 // kernelWaits says which cause it is when requests wait for a thing inside the
@@ -185,15 +186,15 @@ func (v *View) describeKernelWait(c *Cause, r *root, f *Finding) {
 		if users := v.diskUsers(); users != "" {
 			f.Evidence = append(f.Evidence, Evidence{Fact: "most bytes", Value: users, Source: "/proc/PID/io"})
 		}
-		f.Fix.Commands = []string{look, "iostat -x 1 5"}
+		f.Fix.Commands = []shell.Command{look, shell.Line("iostat -x 1 5")}
 	case "nfs-stalled":
-		f.Fix.Commands = []string{"nfsstat -m", look}
+		f.Fix.Commands = []shell.Command{shell.Line("nfsstat -m"), look}
 	case "swap-thrash", "direct-reclaim-stall", "compaction-stall":
 		f.Evidence = append(f.Evidence, Evidence{Fact: "memory available", Value: v.Use.Memory.AvailableBytes, Limit: v.Use.Memory.TotalBytes, Unit: "bytes", Source: "/proc/meminfo"})
-		f.Fix.Commands = []string{"ps -eo pid,rss,comm --sort=-rss | head", look}
+		f.Fix.Commands = []shell.Command{shell.Line("ps -eo pid,rss,comm --sort=-rss | head"), look}
 	case "mmap-lock-contention":
-		f.Fix.Commands = []string{look, fmt.Sprintf("slowray flame --pid %d --off-cpu -o flame.html   # who maps and unmaps", pid)}
+		f.Fix.Commands = []shell.Command{look, shell.Line("slowray flame --pid %s --off-cpu -o flame.html   # who maps and unmaps", pid)}
 	default:
-		f.Fix.Commands = []string{look, fmt.Sprintf("cat /proc/%d/task/%d/stack", pid, last.TID)}
+		f.Fix.Commands = []shell.Command{look, shell.Line("cat /proc/%s/task/%s/stack", pid, last.TID)}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/shell"
 )
 
 // Causes by what the kernel does on a service's behalf: a good part of its CPU
@@ -23,7 +24,7 @@ type kernelWork struct {
 	doing     string   // in a sentence: "spends … of its CPU time …"
 	// also is what must hold besides, with the evidence for it; nil is nothing.
 	also func(v *View, w *atWork) (Evidence, bool)
-	fix  func(v *View, w *atWork) (string, []string)
+	fix  func(v *View, w *atWork) (string, []shell.Command)
 }
 
 var (
@@ -100,10 +101,10 @@ func init() {
 		also: func(v *View, _ *atWork) (Evidence, bool) {
 			return Evidence{Fact: "clocksource", Value: v.State.Clocksource, Limit: strings.Join(v.State.Clocksources, " "), Source: "/sys/devices/system/clocksource"}, slices.Contains(slowClocks, v.State.Clocksource)
 		},
-		fix: func(v *View, _ *atWork) (string, []string) {
-			commands := []string{"dmesg | grep -i clocksource"}
+		fix: func(v *View, _ *atWork) (string, []shell.Command) {
+			commands := []shell.Command{shell.Line("dmesg | grep -i clocksource")}
 			if better := v.betterClock(); better != "" {
-				commands = append(commands, "echo "+better+" > "+clocksourceFile)
+				commands = append(commands, shell.Write(better, clocksourceFile))
 			}
 			return "See in the kernel log why the CPU's counter was given up, and go back to it where it is still offered (clocksource=tsc tsc=reliable on the kernel's command line keeps it); on a virtual machine use the hypervisor's clock.", commands
 		},
@@ -111,9 +112,9 @@ func init() {
 	filesPerRequest.Check = checkKernelWork(&filesPerRequest, &kernelWork{
 		functions: []string{"do_sys_openat2", "do_sys_open", "do_filp_open", "path_openat", "do_unlinkat", "filename_create", "do_mkdirat", "do_renameat2"}, least: filesShare,
 		doing: "opening, making and deleting files",
-		fix: func(v *View, w *atWork) (string, []string) {
+		fix: func(v *View, w *atWork) (string, []shell.Command) {
 			return "Keep in memory what is read for each request: an opcode and template cache, an open-file cache (nginx: open_file_cache), sessions in a store.",
-				[]string{fmt.Sprintf("slowray func --pid %d openat   # which, and how often", v.busiestOf(w)), fmt.Sprintf("slowray flame --pid %d -o flame.html", v.busiestOf(w))}
+				[]shell.Command{shell.Line("slowray func --pid %s openat   # which, and how often", v.busiestOf(w)), shell.Line("slowray flame --pid %s -o flame.html", v.busiestOf(w))}
 		},
 	})
 	contextSwitchThrash.Check = checkKernelWork(&contextSwitchThrash, &kernelWork{
@@ -126,9 +127,9 @@ func init() {
 			rate := float64(slices) / max(v.Window.Seconds, 1e-9)
 			return Evidence{Fact: "times a second that its threads are switched to", Value: round(rate), Source: "/proc/PID/task/TID/schedstat"}, rate >= switchRate
 		},
-		fix: func(v *View, w *atWork) (string, []string) {
+		fix: func(v *View, w *atWork) (string, []shell.Command) {
 			return "Run fewer threads, about as many as there are CPUs, give them larger pieces of work, and hold locks for shorter.",
-				[]string{fmt.Sprintf("slowray flame --pid %d --off-cpu -o flame.html   # what they wait for, so often", v.busiestOf(w))}
+				[]shell.Command{shell.Line("slowray flame --pid %s --off-cpu -o flame.html   # what they wait for, so often", v.busiestOf(w))}
 		},
 	})
 	logFlooding.Check = checkKernelWork(&logFlooding, &kernelWork{
@@ -148,9 +149,9 @@ func init() {
 			}
 			return e, true
 		},
-		fix: func(v *View, w *atWork) (string, []string) {
+		fix: func(v *View, w *atWork) (string, []shell.Command) {
 			return "Lower the log level, write fewer and shorter lines, and gather them before they are written (nginx: access_log … buffer=).",
-				[]string{fmt.Sprintf("slowray func --pid %d write   # how often, and how much", v.busiestOf(w)), fmt.Sprintf("ls -l /proc/%d/fd", v.busiestOf(w))}
+				[]shell.Command{shell.Line("slowray func --pid %s write   # how often, and how much", v.busiestOf(w)), shell.Line("ls -l /proc/%s/fd", v.busiestOf(w))}
 		},
 	})
 }

@@ -13,23 +13,49 @@ import (
 // ledger is an endpoint in view as the checks see it.
 type ledger struct {
 	*observe.Endpoint
-	ns     *observe.NetNS // may be nil
-	pid    int            // master of the processes that answer, or that call
-	client bool           // called by a client of a service on this host, not by a service
+	times   times
+	words   words
+	address netip.Addr     // Addr
+	ns      *observe.NetNS // may be nil
+	pid     int            // master of the processes that answer, or that call
+	client  bool           // called by a client of a service on this host, not by a service
+	order   int            // its place among all
+	// here is the served endpoint that a called one reaches on this host, or nil;
+	// callers are the called ones of which a served one is that.
+	here    *ledger
+	callers []*ledger
 	// reach is the share of the requests that people wait for which passes
 	// here: 1 for a service, less for what a service calls.
 	reach float64
 }
 
+func (v *View) newLedger(e *observe.Endpoint) *ledger {
+	return &ledger{Endpoint: e, times: timesOf(e), address: address(e.Addr), ns: v.namespaces[e.NetNS], pid: v.Master(e.PID), reach: 1}
+}
+
 // called says that the endpoint is called from here, not served.
 func (l *ledger) called() bool { return l.Side == observe.Called.String() }
 
+// words are what an endpoint and its requests are called, once somebody asked:
+// every check that rules something out names them.
+type words struct{ name, all, slowest, where string }
+
+// once makes a text unless that was done.
+func once(text *string, make func() string) string {
+	if *text == "" {
+		*text = make()
+	}
+	return *text
+}
+
 // name is what a person calls the endpoint.
 func (l *ledger) name() string {
-	if l.called() {
-		return "calls to " + netip.AddrPortFrom(address(l.Addr), uint16(l.Port)).String()
-	}
-	return ":" + itoa(l.Port)
+	return once(&l.words.name, func() string {
+		if l.called() {
+			return "calls to " + netip.AddrPortFrom(l.address, uint16(l.Port)).String()
+		}
+		return ":" + itoa(l.Port)
+	})
 }
 
 // one and all name its requests.
@@ -41,10 +67,12 @@ func (l *ledger) one() string {
 }
 
 func (l *ledger) all() string {
-	if l.called() {
-		return count(l.Requests) + " " + l.name()
-	}
-	return count(l.Requests) + " requests on " + l.name()
+	return once(&l.words.all, func() string {
+		if l.called() {
+			return count(l.Requests) + " " + l.name()
+		}
+		return count(l.Requests) + " requests on " + l.name()
+	})
 }
 
 // address is the zero address when text is none.
@@ -53,107 +81,11 @@ func address(text string) netip.Addr {
 	return a
 }
 
-// buildLedgers picks the endpoints in view: what the services answer, what
-// they call, here or elsewhere, and what clients on this host call of them.
-func (v *View) buildLedgers() {
-	serving := map[int]bool{}
-	answer := func(l *ledger) {
-		v.ledgers = append(v.ledgers, l)
-		serving[l.pid] = l.pid != 0
-	}
-	var called, others []*ledger
-	for i := range v.Endpoints {
-		e := &v.Endpoints[i]
-		if e.Port < 1 || e.Port > 65535 || !address(e.Addr).IsValid() {
-			continue
-		}
-		l := &ledger{Endpoint: e, ns: v.namespaces[e.NetNS], pid: v.Master(e.PID), reach: 1}
-		switch {
-		case l.called():
-			called = append(called, l)
-		// What is read from a file holds only what was asked for, and no processes.
-		case v.Filter == (observe.Filter{}) || v.Capture != nil || v.ServiceAt(e.NetNS, e.Port, "") != nil:
-			answer(l)
-		default:
-			others = append(others, l)
-		}
-	}
-	isServing := func(l *ledger) bool { return serving[l.pid] || v.Serving(l.pid) || v.Serving(l.PID) }
-	// A filter leaves out what the services asked for call: one hop after the
-	// other is taken in.
-	for more := true; more; {
-		more = false
-		others = slices.DeleteFunc(others, func(l *ledger) bool {
-			hop := slices.ContainsFunc(called, func(c *ledger) bool { return isServing(c) && c.reaches(l) })
-			if hop {
-				answer(l)
-				more = true
-			}
-			return hop
-		})
-	}
-	for _, l := range called {
-		switch {
-		case v.Capture != nil:
-			v.ledgers = append(v.ledgers, l)
-		case isServing(l):
-			l.reach = v.callShare(l)
-			v.ledgers = append(v.ledgers, l)
-		case v.servedHere(l) != nil:
-			l.client = true
-			v.ledgers = append(v.ledgers, l)
-		}
-	}
-	slices.SortStableFunc(v.ledgers, func(a, b *ledger) int { return compareEndpoints(a.Endpoint, b.Endpoint) })
-}
-
-// reaches says that the calls of l go to the served endpoint s.
-func (l *ledger) reaches(s *ledger) bool {
-	if s.called() || s.Port != l.Port {
-		return false
-	}
-	if a := address(l.Addr); !a.IsLoopback() {
-		return s.Addr == l.Addr || s.ns != nil && slices.Contains(s.ns.Addrs, a.Unmap().String())
-	}
-	return s.NetNS == l.NetNS && (s.Addr == l.Addr || address(s.Addr).IsUnspecified())
-}
-
-// servedHere is the served endpoint that a called one reaches on this host, or
-// nil.
-func (v *View) servedHere(l *ledger) *ledger {
-	i := slices.IndexFunc(v.ledgers, l.reaches)
-	if i < 0 {
-		return nil
-	}
-	return v.ledgers[i]
-}
-
-// behind lists a served endpoint with all that its requests may wait for: what
-// its processes call, and on this host what those that answer there call.
-func (v *View) behind(l *ledger) []*ledger {
-	way := []*ledger{l}
-	for i := 0; i < len(way); i++ {
-		for _, o := range v.ledgers {
-			next := way[i].called() && o == v.servedHere(way[i]) ||
-				!way[i].called() && o.called() && o.pid == way[i].pid && o.pid != 0
-			if next && !slices.Contains(way, o) {
-				way = append(way, o)
-			}
-		}
-	}
-	return way
-}
-
 // answered is the time in which the processes of a master were busy with
 // requests: a call they make lies within it.
 func (v *View) answered(pid int) (ns float64, requests uint64) {
-	for _, s := range v.ledgers {
-		if !s.called() && s.pid == pid {
-			ns += s.SumNS(observe.Server) + s.SumNS(observe.Stall)
-			requests += s.Requests
-		}
-	}
-	return ns, requests
+	a := v.answering[pid]
+	return a.busyNS, a.requests
 }
 
 // callShare is the share of the callers' busy time that passes in the calls of
@@ -214,13 +146,10 @@ func (v *View) late(l *ledger, share float64) (idle float64, late bool) {
 	if !full {
 		return idle, false
 	}
-	family := map[int]bool{}
-	for _, p := range v.Processes {
-		if v.Master(p.PID) == l.pid {
-			family[p.PID] = true
-		}
+	var delay float64
+	for _, i := range v.families[l.pid] {
+		delay += v.Processes[i].RunDelaySeconds
 	}
-	delay, _ := v.delayOf(family)
 	return idle, delay == 0 || ratio(delay, v.Window.Seconds) >= lateShare*share // 0: this kernel does not tell
 }
 
@@ -260,25 +189,27 @@ func (v *View) judgeLedgers(least uint64, check func(*ledger) judged) Result {
 		f *Finding
 	}
 	var hits []hit
+	found := map[*ledger]*Finding{}
 	nearest := math.Inf(-1)
 	for _, l := range v.ledgers {
-		j := judged{because: "only " + l.all(), near: -1}
+		var j judged
 		if l.Requests >= least {
 			enough = true
 			j = check(l)
+		} else {
+			j = judged{because: "only " + l.all(), near: -1}
 		}
 		if j.finding != nil {
 			hits = append(hits, hit{l, j.finding})
+			found[l] = j.finding
 		} else if j.because != "" && j.near > nearest {
 			r.RuledOut, nearest = j.because, j.near
 		}
 	}
 	for _, h := range hits {
-		twin := slices.ContainsFunc(hits, func(o hit) bool {
-			if o.l == h.l || !(v.sameEnd(h.l, o.l) || v.sameEnd(o.l, h.l)) {
-				return false
-			}
-			return cmp.Or(cmp.Compare(o.f.Weight, h.f.Weight), strings.Compare(o.l.Side, h.l.Side)) > 0
+		twin := slices.ContainsFunc(h.l.sameEnds(), func(o *ledger) bool {
+			f := found[o]
+			return f != nil && cmp.Or(cmp.Compare(f.Weight, h.f.Weight), strings.Compare(o.Side, h.l.Side)) > 0
 		})
 		if !twin {
 			r.Findings = append(r.Findings, *h.f)
@@ -288,11 +219,6 @@ func (v *View) judgeLedgers(least uint64, check func(*ledger) judged) Result {
 		return Result{NotChecked: r.RuledOut}
 	}
 	return r
-}
-
-// sameEnd says that the calls of a reach the served endpoint b.
-func (v *View) sameEnd(a, b *ledger) bool {
-	return a.called() && !b.called() && v.servedHere(a) == b
 }
 
 // found begins a finding about an endpoint: what it costs, with the figures
@@ -327,14 +253,14 @@ func (v *View) found(c *Cause, l *ledger, k cost, f floor, what string) *Finding
 // l or its other end on this host.
 func (v *View) at(l *ledger) func(*Finding) bool {
 	spaces := []uint64{l.NetNS}
-	for _, o := range v.ledgers {
-		if v.sameEnd(l, o) || v.sameEnd(o, l) {
+	for _, o := range l.sameEnds() {
+		if !slices.Contains(spaces, o.NetNS) {
 			spaces = append(spaces, o.NetNS)
 		}
 	}
 	return func(p *Finding) bool {
 		switch {
-		case slices.Contains(machineCauses, p.Cause), slices.Contains(p.hurts, l):
+		case slices.Contains(machineCauses, p.Cause), p.hurts[l]:
 			return true
 		case slices.Contains(waitCauses, p.Cause):
 			return v.heldUpBy(l, p)

@@ -1,11 +1,13 @@
 package cause
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/shell"
 )
 
 // limitCauses are limits that a control group, a unit or a scheduler's setting
@@ -24,13 +26,15 @@ func (v *View) container(id string) *observe.Container {
 	if id == "" {
 		return nil
 	}
-	for i := range v.Containers {
-		c := &v.Containers[i]
-		if n := min(len(c.ID), len(id)); n > 0 && c.ID[:n] == id[:n] {
-			return c
+	return v.containers.of(id, func() *observe.Container {
+		for i := range v.Containers {
+			c := &v.Containers[i]
+			if n := min(len(c.ID), len(id)); n > 0 && c.ID[:n] == id[:n] {
+				return c
+			}
 		}
-	}
-	return nil
+		return nil
+	})
 }
 
 // ContainerText names a container: its name with the id, else the id.
@@ -70,8 +74,9 @@ func (v *View) ContainerName(id string) string {
 type holder struct {
 	text string // "container shop (3c5a…)", "shop.service", "control group /shop"
 	what string // "container", "unit", "group"
-	name string // as its tools take it
-	unit string
+	// engine and container are how its tools know a container that can be
+	// changed; unit that of a unit.
+	engine, container, unit string
 }
 
 // holderOf tells whom a control group is made for, given a process in it, a
@@ -79,22 +84,10 @@ type holder struct {
 func (v *View) holderOf(path, containerID, unit string) holder {
 	switch {
 	case containerID != "" && strings.Contains(path, containerID):
-		h := holder{text: "container " + v.ContainerText(containerID), what: "container", name: containerID}
-		if c := v.container(containerID); c != nil {
-			switch c.Engine {
-			case "docker", "podman":
-				h.name = c.Engine + " update %s " + containerID
-				if c.Name != "" {
-					h.name = c.Engine + " update %s " + c.Name
-				}
-			default:
-				h.name = ""
-			}
-			if c.State == "removed" {
-				h.name = "" // there is nothing left to update
-			}
-		} else {
-			h.name = ""
+		h := holder{text: "container " + v.ContainerText(containerID), what: "container"}
+		// Of one that is removed there is nothing left to update.
+		if c := v.container(containerID); c != nil && (c.Engine == "docker" || c.Engine == "podman") && c.State != "removed" {
+			h.engine, h.container = c.Engine, cmp.Or(c.Name, containerID)
 		}
 		return h
 	case unit != "" && strings.HasSuffix(path, "/"+unit):
@@ -116,20 +109,23 @@ func (v *View) holderOfGroup(c *observe.Cgroup) holder {
 // raise is how a limit of the holder is set: hot by writing to file, where one
 // is known, and for good by the holder's own tool. docker and systemd name the
 // setting: "--memory 2g --memory-swap 2g", "MemoryMax=2G".
-func (h *holder) raise(fix *Fix, file, value, docker, systemd string) {
+func (h *holder) raise(fix *Fix, file, value string, docker shell.Command, systemd string) {
 	if file != "" {
-		fix.Commands = append(fix.Commands, fmt.Sprintf("echo '%s' > %s", value, file))
+		fix.Commands = append(fix.Commands, shell.Write(value, shell.Path(file)))
 	}
-	switch h.what {
-	case "container":
-		if h.name != "" {
-			fix.Persist = append(fix.Persist, fmt.Sprintf(h.name, docker)+"   # and in its compose file or run command")
-		} else {
-			fix.Persist = append(fix.Persist, "the limit in the pod's or the container's own specification ("+docker+")")
-		}
-	case "unit":
-		fix.Persist = append(fix.Persist, fmt.Sprintf("systemctl set-property %s %s", h.unit, systemd))
+	switch {
+	case h.what == "unit":
+		fix.Persist = append(fix.Persist, shell.Line("systemctl set-property %s %s", shell.Unit(h.unit), systemd))
+	case h.engine != "":
+		fix.Persist = append(fix.Persist, h.update(docker).Note("and in its compose file or run command"))
+	case h.what == "container":
+		fix.Persist = append(fix.Persist, shell.Line("# the limit in the specification of the pod or the container:").Note("%s", docker))
 	}
+}
+
+// update changes a container that its engine can change, by flags of docker run.
+func (h *holder) update(flags shell.Command) shell.Command {
+	return shell.Line("%s update", h.engine).Then(flags).Then(shell.Line("%s", shell.Operand(h.container)))
 }
 
 // setsWhere reminds of a limit that is not to be set inside the container.
@@ -143,15 +139,27 @@ func (h *holder) setsWhere() string {
 // groupsOf lists the control groups that hold a process that answers an
 // endpoint, the nearest first.
 func (v *View) groupsOf(l *ledger) []*observe.Cgroup {
-	var out []*observe.Cgroup
-	procs := v.workers(l)
-	for i := range v.Cgroups {
-		c := &v.Cgroups[i]
-		if slices.ContainsFunc(procs, func(p *observe.Process) bool { return slices.Contains(c.PIDs, p.PID) }) {
-			out = append(out, c)
-		}
-	}
+	out := v.groupsHolding(v.workers(l))
 	slices.SortStableFunc(out, func(a, b *observe.Cgroup) int { return len(b.Path) - len(a.Path) })
+	return out
+}
+
+// groupsHolding lists the control groups that hold one of these processes, in the
+// order of the Observation.
+func (v *View) groupsHolding(procs []*observe.Process) []*observe.Cgroup {
+	var places []int
+	for _, p := range procs {
+		places = append(places, v.groups[p.PID]...)
+	}
+	return v.groupsAt(places)
+}
+
+func (v *View) groupsAt(places []int) []*observe.Cgroup {
+	slices.Sort(places)
+	var out []*observe.Cgroup
+	for _, i := range slices.Compact(places) {
+		out = append(out, &v.Cgroups[i])
+	}
 	return out
 }
 

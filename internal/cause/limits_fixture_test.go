@@ -204,7 +204,7 @@ var firingOnLimits = []fires{
 			starved(o)
 			o.Cgroups[0].CPUWeight, o.Cgroups[0].WeightFile = 2, "/sys/fs/cgroup/cpu/docker/x/cpu.shares"
 		},
-		subject: Subject{Kind: "cgroup", Path: shopPath, Port: appPort}, minShare: 0.5, fix: "echo '1024' > /sys/fs/cgroup/cpu/docker/x/cpu.shares", evidence: "CPU weight of container shop (3c5a6e1f0c2b)=2",
+		subject: Subject{Kind: "cgroup", Path: shopPath, Port: appPort}, minShare: 0.5, fix: "echo 1024 > /sys/fs/cgroup/cpu/docker/x/cpu.shares", evidence: "CPU weight of container shop (3c5a6e1f0c2b)=2",
 	},
 	{
 		name: "a nice value", cause: &lowCPUWeight, plant: func(o *observe.Observation) { starved(o).Nice = 10 },
@@ -260,7 +260,7 @@ var firingOnLimits = []fires{
 			c := onDisk(o)
 			c.MemoryLimitBytes, c.MemoryUsedBytes, c.Refaults, c.MemoryFile = 64<<20, 64<<20, 90_000, "/sys/fs/cgroup/memory/x/memory.limit_in_bytes"
 		},
-		subject: Subject{Kind: "cgroup", Path: shopPath, Port: appPort}, minShare: 0.8, fix: "echo '134217728' > /sys/fs/cgroup/memory/x/memory.limit_in_bytes", evidence: "pages of files read again soon after they were dropped=9000",
+		subject: Subject{Kind: "cgroup", Path: shopPath, Port: appPort}, minShare: 0.8, fix: "echo 134217728 > /sys/fs/cgroup/memory/x/memory.limit_in_bytes", evidence: "pages of files read again soon after they were dropped=9000",
 	},
 	{
 		name: "writes", cause: &cgroupIOThrottled,
@@ -276,7 +276,7 @@ var firingOnLimits = []fires{
 			c.PIDsLimit, c.Tasks, c.PIDsRefused, c.PIDsFile = 20, 20, 50, "/sys/fs/cgroup/pids/x/pids.max"
 			with(o, appServed().add(50, ms, ms, 0, quick).add(50, ms, ms, observe.FlagReset|observe.FlagUnanswered, quick))
 		},
-		subject: Subject{Kind: "cgroup", Path: shopPath, Port: appPort}, minShare: 0.5, fix: "echo '512' > /sys/fs/cgroup/pids/x/pids.max", evidence: "could not be started=50",
+		subject: Subject{Kind: "cgroup", Path: shopPath, Port: appPort}, minShare: 0.5, fix: "echo 512 > /sys/fs/cgroup/pids/x/pids.max", evidence: "could not be started=50",
 	},
 }
 

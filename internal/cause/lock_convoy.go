@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/shell"
 )
 
 // lockConvoy: threads that should answer wait for a lock, one after the other,
@@ -69,7 +70,7 @@ func (v *View) lockFindings() Result {
 		f.Title = fmt.Sprintf("Requests of %s queue for a lock that thread %d (%s) holds", waiter.Process.Comm, owner.TID, owner.Comm)
 		f.Evidence = append(f.Evidence, Evidence{Fact: "its owner", Value: fmt.Sprintf("thread %d (%s) of %s, which %s", owner.TID, owner.Comm, who(owner), does), Source: string(owner.How)})
 		f.Fix.Text = fmt.Sprintf("Thread %d (%s) holds the lock and %s meanwhile: do that outside of the lock, or give each thread or part of the data a lock of its own.", owner.TID, owner.Comm, does)
-		f.Fix.Commands = []string{lookAtWaits(waiter.Process.PID)}
+		f.Fix.Commands = []shell.Command{lookAtWaits(waiter.Process.PID)}
 		if strings.HasPrefix(waiter.Object, javaLock) {
 			f.Fix.Commands = append(f.Fix.Commands, jcmd(waiter.Process.PID))
 		}
@@ -108,7 +109,7 @@ func inferredConvoy(r *root, f *Finding) {
 	f.Evidence = append(f.Evidence,
 		Evidence{Fact: "what they wait for", Value: waiter.Object, Source: lang.source},
 		Evidence{Fact: "stack of " + lang.thread + " " + hopNumber(waiter), Value: strings.Join(waiter.Stack, " ← "), Source: lang.source})
-	f.Fix.Commands = []string{lookAtWaits(waiter.Process.PID)}
+	f.Fix.Commands = []shell.Command{lookAtWaits(waiter.Process.PID)}
 	at := placesOf(c.Hops[r.at : r.at+1])
 	if waiter.Kind == observe.WaitChannel {
 		f.Title = fmt.Sprintf("Requests of %s wait for other goroutines at %s", waiter.Process.Comm, at)

@@ -2,8 +2,11 @@ package cause
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/shell"
 )
 
 // lockQueues is lock-convoy for locks whose owner is written nowhere, as those
@@ -39,7 +42,7 @@ func (v *View) lockQueues() Result {
 			Evidence{Fact: "requests that waited until a thread with another request in hand woke theirs", Value: n, Limit: l.Requests, Unit: "requests", Source: recorded},
 			Evidence{Fact: "the rest of its server time", Value: l.splitText(observe.ServerLock), Source: recorded})
 		f.Fix.Text = fmt.Sprintf("Threads of %s that serve requests wait for each other: a lock, or something there is too little of, as a pool of connections. Find what is held and do less while holding it, or have more of it; the stacks of the waiting threads name it.", f.Subject.Comm)
-		f.Fix.Commands = []string{fmt.Sprintf("slowray flame --off-cpu --pid %d", f.Subject.PID)}
+		f.Fix.Commands = []shell.Command{shell.Line("slowray flame --off-cpu --pid %s", f.Subject.PID)}
 		f.Holds = []int{l.pid}
 		return judged{finding: f}
 	})
@@ -89,16 +92,21 @@ func (l *ledger) splitText(but observe.ServerPart) string {
 
 // hasWaits says whether a finding about what the threads of a process wait for
 // is made of its chains.
-func (v *View) hasWaits(pid int) bool {
-	for _, r := range v.roots {
-		if r.lost == 0 || v.harmless(r) != "" {
-			continue
-		}
-		for _, s := range r.shares {
-			if s.PID == pid {
-				return true
+func (v *View) hasWaits(pid int) bool { return v.held()[pid] }
+
+// held is the processes that wait for something which slows requests down: for
+// what one of these causes is about, or, where none is given, for anything.
+func (v *View) held(causes ...string) map[int]bool {
+	return v.waiters.of(strings.Join(causes, " "), func() map[int]bool {
+		out := map[int]bool{}
+		for _, r := range v.roots {
+			if len(causes) > 0 && !slices.Contains(causes, r.cause) || r.lost == 0 || v.harmless(r) != "" {
+				continue
+			}
+			for _, s := range r.shares {
+				out[s.PID] = true
 			}
 		}
-	}
-	return false
+		return out
+	})
 }

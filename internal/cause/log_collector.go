@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/shell"
 )
 
 // logCollectorStalled: a service writes its log into a pipe; who reads that
@@ -64,16 +65,16 @@ func checkLogCollector(v *View) Result {
 		f.Fix.Text = fmt.Sprintf("Mend %s: it does not read. So that a collector cannot stop the services, let the log be dropped when it is late (Docker: mode=non-blocking with a buffer), which takes effect when a container is made anew.", collector)
 		if stopped {
 			f.Fix.Text = fmt.Sprintf("Let %s go on: it is stopped by a signal. So that a collector cannot stop the services, let the log be dropped when it is late (Docker: mode=non-blocking with a buffer), which takes effect when a container is made anew.", collector)
-			f.Fix.Commands, f.Fix.Changes = []string{fmt.Sprintf("kill -CONT %d", r.last().Process.PID)}, stoppedChanges(c)
+			f.Fix.Commands, f.Fix.Changes = []shell.Command{shell.Line("kill -CONT %s", r.last().Process.PID)}, stoppedChanges(c)
 		} else if r.at < len(c.Hops)-1 {
-			f.Fix.Commands = []string{lookAtWaits(r.last().Process.PID)}
+			f.Fix.Commands = []shell.Command{lookAtWaits(r.last().Process.PID)}
 		} else if to != "" {
-			f.Fix.Commands = []string{v.in(v.Namespace(sender.Process.NetNS), "ss -tnpoi dst "+to)}
+			f.Fix.Commands = []shell.Command{v.in(v.Namespace(sender.Process.NetNS), shell.Line("ss -tnpoi dst %s", to))}
 		}
 		if docker(c) {
-			f.Fix.Persist = []string{
-				"docker run --log-opt mode=non-blocking --log-opt max-buffer-size=4m …   # or log_opts in its compose file",
-				`/etc/docker/daemon.json: "log-opts": {"mode": "non-blocking", "max-buffer-size": "4m"}   # for all new containers`,
+			f.Fix.Persist = []shell.Command{
+				shell.Line("# docker run --log-opt mode=non-blocking --log-opt max-buffer-size=4m …, or log_opts in its compose file"),
+				shell.Line("# for all new containers, in /etc/docker/daemon.json: %s", `"log-opts": {"mode": "non-blocking", "max-buffer-size": "4m"}`),
 			}
 		}
 	})

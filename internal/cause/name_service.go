@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/shell"
 )
 
 // nssStall: names of hosts and users are looked up through a daemon, over a
@@ -51,8 +52,8 @@ func checkNSSStall(v *View) Result {
 			daemon := &c.Hops[r.at+1]
 			f.Title = fmt.Sprintf("Requests wait for the name service daemon %s", daemon.Process.Comm)
 			f.Fix.Text = fmt.Sprintf("%s does not answer: it %s. Mend or restart it, or take it out of nsswitch.conf.", who(daemon), ownerText(c, r.at+1))
-			f.Fix.Commands = []string{lookAtWaits(daemon.Process.PID)}
+			f.Fix.Commands = []shell.Command{lookAtWaits(daemon.Process.PID)}
 		}
-		f.Fix.Commands = append(f.Fix.Commands, fmt.Sprintf("grep -E 'hosts|passwd|group' /proc/%d/root/etc/nsswitch.conf", h.Process.PID))
+		f.Fix.Commands = append(f.Fix.Commands, shell.Line("grep -E 'hosts|passwd|group' /proc/%s/root/etc/nsswitch.conf", h.Process.PID))
 	})
 }

@@ -120,9 +120,13 @@ var nearMisses = []miss{
 	}, "vda was busy"},
 }
 
+func allNearMisses() []miss {
+	return slices.Concat(nearMisses, nearMissesOnRequests, nearMissesOnWaits, nearMissesOnCPU, nearMissesOnTransport, nearMissesOnNames, nearMissesOnLocks, nearMissesOnLacks, nearMissesOnKernelWaits(), nearMissesOnTracer, nearMissesOnDatabases, nearMissesOnKernelWork(), nearMissesOnMachine())
+}
+
 func TestNearMissesDoNotFire(t *testing.T) {
 	tested := map[string]bool{}
-	for _, c := range slices.Concat(nearMisses, nearMissesOnRequests, nearMissesOnWaits, nearMissesOnCPU, nearMissesOnTransport, nearMissesOnNames, nearMissesOnLocks, nearMissesOnLacks, nearMissesOnKernelWaits(), nearMissesOnTracer, nearMissesOnDatabases, nearMissesOnKernelWork(), nearMissesOnMachine()) {
+	for _, c := range allNearMisses() {
 		tested[c.cause.ID] = true
 		t.Run(c.cause.ID+"/"+c.name, func(t *testing.T) {
 			r := check(c.cause, c.plant)

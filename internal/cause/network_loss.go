@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/shell"
 )
 
 // networkLoss: segments are lost between the two ends, and requests wait until
@@ -72,7 +73,7 @@ func checkNetworkLoss(v *View) Result {
 		here, queued := v.at(l), v.queuedPath(l)
 		known, _ := v.droppedHere(l)
 		f.MayFollow = v.followsDrops(l, known, func(p *Finding) bool { return here(p) && (p.Cause != highRTT.ID || queued) })
-		f.Fix.Commands = []string{v.in(l.ns, "ip -s -s link"), v.in(l.ns, "tc -s qdisc show"), v.in(l.ns, "nft list ruleset")}
+		f.Fix.Commands = []shell.Command{v.in(l.ns, shell.Line("ip -s -s link")), v.in(l.ns, shell.Line("tc -s qdisc show")), v.in(l.ns, shell.Line("nft list ruleset"))}
 		return judged{finding: f}
 	})
 }
@@ -164,15 +165,15 @@ func checkRTOTailLoss(v *View) Result {
 		}
 		f.Evidence = append(f.Evidence, v.slowLogEvidence(l)...)
 		f.Fix.Text = "Mend the loss. Until then, let the timer of this route expire earlier, where all its round trips are short."
-		f.Fix.Commands = []string{v.in(l.ns, "ip route show"), v.in(l.ns, "ip route change ROUTE rto_min 20ms   # ROUTE as shown")}
+		f.Fix.Commands = []shell.Command{v.in(l.ns, shell.Line("ip route show")), v.in(l.ns, shell.Line("ip route change ROUTE rto_min 20ms   # ROUTE as shown"))}
 		// Without early retransmit (RFC 8985 tail loss probe) and RACK every
 		// tail waits for the timer.
 		for _, knob := range lossKnobs {
 			if v.sysctl(l.ns, knob.name) == "0" {
 				f.Evidence = append(f.Evidence, Evidence{Fact: knob.name, Value: "0", Source: "sysctl" + where(l.ns)})
 				f.Fix.Text += fmt.Sprintf(" %s is off: switch it on.", knob.name)
-				f.Fix.Commands = append(f.Fix.Commands, v.in(l.ns, "sysctl -w "+knob.name+"="+knob.want))
-				f.Fix.Persist = append(f.Fix.Persist, fmt.Sprintf("echo '%s=%s' > /etc/sysctl.d/90-tcp-loss.conf", knob.name, knob.want))
+				f.Fix.Commands = append(f.Fix.Commands, v.in(l.ns, shell.Line("sysctl -w %s=%s", knob.name, knob.want)))
+				f.Fix.Persist = append(f.Fix.Persist, shell.Line("echo %s=%s > /etc/sysctl.d/90-tcp-loss.conf", knob.name, knob.want))
 			}
 		}
 		return judged{finding: f}

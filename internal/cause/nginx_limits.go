@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/shell"
 )
 
 // nginxLimitReq: limit_req answers requests above a rate with an error.
@@ -48,7 +49,7 @@ func checkLimits(v *View, c *Cause, kind string) Result {
 	r := ruledOut("no nginx with traffic turns requests away")
 	for i := range v.Nginx {
 		n := &v.Nginx[i]
-		if !v.nginxInScope(n) {
+		if len(v.nginxServes[n]) == 0 {
 			continue
 		}
 		for _, k := range n.Errors {
@@ -80,9 +81,12 @@ func checkLimits(v *View, c *Cause, kind string) Result {
 // the clients seen; l is the endpoint with most.
 func (v *View) answersOf(n *observe.Nginx) (requests, failed uint64, clients int, l *ledger) {
 	seen := map[string]bool{}
-	for _, e := range v.ledgers {
-		s := v.ServiceAt(e.NetNS, e.Port, "")
-		if e.called() || s == nil || v.nginxOf(s) != n || e.Requests == 0 {
+	var served []*ledger
+	for _, s := range v.nginxServes[n] {
+		served = append(served, v.ledgersAt(s.NS.Inode, s.Port())...)
+	}
+	for _, e := range inOrder(served) {
+		if e.called() || e.Requests == 0 {
 			continue
 		}
 		requests += e.Requests
@@ -124,13 +128,13 @@ func limitFinding(v *View, c *Cause, n *observe.Nginx, k observe.LogKind, l *led
 			where = fmt.Sprintf("%s:%d", d.File, d.Line)
 		}
 		f.Fix.Changes = v.limitChange(n, &d)
-		f.Fix.Commands = append(f.Fix.Commands, fmt.Sprintf("in %s%s: raise it from %s", n.Root, where, d.Rate))
+		f.Fix.Commands = append(f.Fix.Commands, shell.Line("# in %s: raise it from %s", n.Root+where, d.Rate))
 		break
 	}
 	if f.Fix.Text == "" {
 		f.Fix.Text = fmt.Sprintf("limit_%s turns requests away", kind)
 	}
 	f.Fix.Text += ": if these are real users, raise it, or count by what tells them apart (behind a load balancer, the address that its header names: set_real_ip_from, real_ip_header)."
-	f.Fix.Commands = append(f.Fix.Commands, fmt.Sprintf("kill -HUP %d   # nginx master: reload", n.PID))
+	f.Fix.Commands = append(f.Fix.Commands, shell.Line("kill -HUP %s   # nginx master: reload", n.PID))
 	return f
 }

@@ -64,7 +64,7 @@ func checkNginxUpstreamErrors(v *View) Result {
 	r := ruledOut("no nginx with traffic")
 	for i := range v.Nginx {
 		n := &v.Nginx[i]
-		if !v.nginxInScope(n) {
+		if len(v.nginxServes[n]) == 0 {
 			continue
 		}
 		var lines int64
@@ -149,7 +149,7 @@ func checkClientAborts(v *View) Result {
 	r := ruledOut("no nginx with traffic")
 	for i := range v.Nginx {
 		n := &v.Nginx[i]
-		if !v.nginxInScope(n) {
+		if len(v.nginxServes[n]) == 0 {
 			continue
 		}
 		aborts, spread := sustainedAborts(n.Statuses)

@@ -5,6 +5,7 @@ import (
 	"strconv"
 
 	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/shell"
 )
 
 // nginxWorkerConnections: a worker has a fixed number of connection slots, for
@@ -36,7 +37,7 @@ func checkNginxWorkerConnections(v *View) Result {
 	top := -1.0
 	for i := range v.Nginx {
 		n := &v.Nginx[i]
-		if !v.nginxInScope(n) {
+		if len(v.nginxServes[n]) == 0 {
 			continue
 		}
 		limit, _ := strconv.Atoi(n.WorkerConnections.Value)
@@ -70,12 +71,7 @@ func workerConnectionsFinding(v *View, n *observe.Nginx, limit, peak int, lines 
 	if setting.Line > 0 {
 		f.Subject.Path = fmt.Sprintf("%s:%d", setting.File, setting.Line)
 	}
-	for _, s := range v.Services {
-		if v.nginxOf(s) == n {
-			f.Subject.Port = s.Port()
-			break
-		}
-	}
+	f.Subject.Port = v.nginxServes[n][0].Port()
 	_, answered := statuses(n)
 	refused := max(lines, int64(aborts))
 	f.lostAttempts(uint64(max(refused, 0)))
@@ -85,11 +81,9 @@ func workerConnectionsFinding(v *View, n *observe.Nginx, limit, peak int, lines 
 	if answered == 0 {
 		// No access log: the connections are all there is to compare with.
 		var opened uint64
-		for _, s := range v.Services {
-			if v.nginxOf(s) == n {
-				for _, l := range s.Listeners {
-					opened += l.Opened
-				}
+		for _, s := range v.nginxServes[n] {
+			for _, l := range s.Listeners {
+				opened += l.Opened
 			}
 		}
 		f.Weight = ratio(refused, refused+int64(opened))
@@ -106,10 +100,10 @@ func workerConnectionsFinding(v *View, n *observe.Nginx, limit, peak int, lines 
 	}
 	want := wantedConnections(limit)
 	f.Fix.Text = fmt.Sprintf("Raise worker_connections from %d to %d and reload; each request passed on takes two slots.", limit, want)
-	f.Fix.Commands = []string{fmt.Sprintf("in %s: worker_connections %d;", n.Root+n.Config, want), fmt.Sprintf("kill -HUP %d   # nginx master: reload", n.PID)}
+	f.Fix.Commands = []shell.Command{shell.Line("# in %s: worker_connections %s;", n.Root+n.Config, want), shell.Line("kill -HUP %s   # nginx master: reload", n.PID)}
 	if files := v.filesBelow(n, want); files > 0 {
 		f.Fix.Text += fmt.Sprintf(" Its workers may open only %d files: raise worker_rlimit_nofile too.", files)
-		f.Fix.Commands = append([]string{fmt.Sprintf("in %s: worker_rlimit_nofile %d;", n.Root+n.Config, 2*want)}, f.Fix.Commands...)
+		f.Fix.Commands = append([]shell.Command{shell.Line("# in %s: worker_rlimit_nofile %s;", n.Root+n.Config, 2*want)}, f.Fix.Commands...)
 	}
 	return f
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/shell"
 )
 
 // containerOOMKilled: the kernel ended a process of the service, because its
@@ -81,6 +82,10 @@ type felt struct {
 // deaths lists what the kernel killed in one place, and what that did: by
 // control group, of the host by program.
 func (v *View) deaths(host bool) []death {
+	return v.dead.of(host, func() []death { return v.findDeaths(host) })
+}
+
+func (v *View) findDeaths(host bool) []death {
 	byPlace := map[string]int{}
 	var out []death
 	for _, k := range v.kills() {
@@ -192,21 +197,52 @@ func (v *View) victimOf(k *observe.OOMKill) *Service {
 	if q := v.Process(k.PID); q != nil && q.Comm == k.Comm {
 		p = q
 	}
-	for _, s := range v.Services {
-		for _, pid := range s.PIDs {
-			q := v.Process(pid)
-			if pid == k.PID && (q == nil || q.Comm == k.Comm) || p != nil && pid == p.PPID && q != nil && q.Comm == p.Comm {
-				return s
-			}
-			if q == nil || q.Comm != k.Comm {
-				continue
-			}
-			if k.Container != "" && q.Container == k.Container || k.Cgroup != "" && k.Cgroup != "/" && q.Cgroup == k.Cgroup {
-				return s
+	var first *Service
+	serves := func(pid int) {
+		for _, s := range v.servicesOf[pid] {
+			if first == nil || s.order < first.order {
+				first = s
 			}
 		}
 	}
-	return nil
+	if q := v.Process(k.PID); q == nil || q.Comm == k.Comm {
+		serves(k.PID)
+	}
+	if p != nil {
+		if parent := v.Process(p.PPID); parent != nil && parent.Comm == p.Comm {
+			serves(parent.PID)
+		}
+	}
+	if k.Container != "" {
+		for _, pid := range v.kin()[kin{k.Comm, k.Container, true}] {
+			serves(pid)
+		}
+	}
+	if k.Cgroup != "" && k.Cgroup != "/" {
+		for _, pid := range v.kin()[kin{k.Comm, k.Cgroup, false}] {
+			serves(pid)
+		}
+	}
+	return first
+}
+
+// kin is what processes of one program have in common: their container, or
+// their control group.
+type kin struct {
+	comm, group string
+	container   bool
+}
+
+// findKin sorts the processes.
+func (v *View) findKin() map[kin][]int {
+	out := map[kin][]int{}
+	for i := range v.Processes {
+		p := &v.Processes[i]
+		for _, k := range [...]kin{{p.Comm, p.Cgroup, false}, {p.Comm, p.Container, true}} {
+			out[k] = append(out[k], p.PID)
+		}
+	}
+	return out
 }
 
 // ended says that all processes which answered for a service are gone.
@@ -226,17 +262,15 @@ func (v *View) ended(s *Service) bool {
 // lostOf is how many requests of a service got no whole answer, and the
 // connections that nobody took up, of all.
 func (v *View) lostOf(s *Service) (lost, all uint64) {
-	for _, l := range v.ledgers {
-		if !l.called() && l.NetNS == s.NS.Inode && l.Port == s.Port() {
+	for _, l := range v.ledgersAt(s.NS.Inode, s.Port()) {
+		if !l.called() {
 			lost += l.lostRequests()
 			all += l.Requests
 		}
 	}
-	for i := range v.Connects {
-		if c := &v.Connects[i]; v.reaches(c, s) {
-			lost += c.Failed
-			all += c.Failed
-		}
+	for _, c := range s.connects {
+		lost += c.Failed
+		all += c.Failed
 	}
 	return lost, all
 }
@@ -266,30 +300,58 @@ func (v *View) refusedWhere(k *observe.OOMKill) bool {
 		return false
 	}
 	// Of several that are down, what is missed now is most likely the last one.
-	for i := range v.OOMKills {
-		o := &v.OOMKills[i]
-		if down, _ := v.downSince(o); down && o.At > k.At && (o.Container != k.Container || o.Unit != k.Unit) {
+	for _, o := range v.lastDown() {
+		if o.At > k.At && (o.Container != k.Container || o.Unit != k.Unit) {
 			return false
 		}
 	}
-	for i := range v.Connects {
-		c := &v.Connects[i]
-		if c.Refused == 0 || c.Established > 0 || c.Family == "unix" || !v.OnPath(c.PID) && !v.Serving(c.PID) || !v.hostAddress(c) {
+	return v.missed()
+}
+
+// findLastDown gives the last kills of the two services or containers that fell
+// last and are still down.
+func (v *View) findLastDown() (last []*observe.OOMKill) {
+	kills := make([]*observe.OOMKill, 0, len(v.OOMKills))
+	for i := range v.OOMKills {
+		kills = append(kills, &v.OOMKills[i])
+	}
+	slices.SortStableFunc(kills, func(a, b *observe.OOMKill) int { return cmp.Compare(b.At, a.At) })
+	for _, k := range kills {
+		if down, _ := v.downSince(k); !down || len(last) == 1 && last[0].Container == k.Container && last[0].Unit == k.Unit {
 			continue
 		}
-		if !slices.ContainsFunc(v.Namespaces, func(ns observe.NetNS) bool {
-			return slices.ContainsFunc(ns.Listeners, func(l observe.Listener) bool { return l.Port == c.Port && !v.listenerEnded(&l) })
-		}) {
-			return true
+		if last = append(last, k); len(last) == 2 {
+			break
 		}
 	}
-	return false
+	return last
+}
+
+// findMissed says that somebody on the requests' way called an address of this
+// host in vain at a port where nobody listens.
+func (v *View) findMissed() bool {
+	return slices.ContainsFunc(v.Connects, func(c observe.Connect) bool {
+		return c.Refused > 0 && c.Established == 0 && c.Family != "unix" && (v.OnPath(c.PID) || v.Serving(c.PID)) && !v.live()[c.Port] && v.hostAddress(&c)
+	})
+}
+
+// findLive finds the ports at which something listens when the window ends.
+func (v *View) findLive() map[int]bool {
+	ports := map[int]bool{}
+	for i := range v.Namespaces {
+		for j := range v.Namespaces[i].Listeners {
+			if l := &v.Namespaces[i].Listeners[j]; !ports[l.Port] && !v.listenerEnded(l) {
+				ports[l.Port] = true
+			}
+		}
+	}
+	return ports
 }
 
 // hostAddress says that a call goes to an address of this host.
 func (v *View) hostAddress(c *observe.Connect) bool {
 	a := address(c.Addr)
-	return a.IsLoopback() || slices.ContainsFunc(v.Namespaces, func(ns observe.NetNS) bool { return slices.Contains(ns.Addrs, a.Unmap().String()) })
+	return a.IsLoopback() || len(v.owners.of(a)) > 0
 }
 
 func (v *View) listenerEnded(l *observe.Listener) bool {
@@ -299,12 +361,9 @@ func (v *View) listenerEnded(l *observe.Listener) bool {
 // downSince says whether what the killed process belonged to does not run any
 // more, and in which words.
 func (v *View) downSince(k *observe.OOMKill) (down bool, what string) {
-	alive := func(match func(*observe.Process) bool) bool {
-		return slices.ContainsFunc(v.Processes, func(p observe.Process) bool { return !p.EndedIn && !p.Kernel && match(&p) })
-	}
 	c := v.container(k.Container)
 	switch {
-	case c != nil && c.Name != "" && slices.ContainsFunc(v.Containers, func(o observe.Container) bool { return o.Name == c.Name && o.ID != c.ID && o.State == "running" }):
+	case c != nil && c.Name != "" && slices.ContainsFunc(v.running[c.Name], func(o *observe.Container) bool { return o.ID != c.ID }):
 		return false, "" // another one has taken its place
 	case c != nil && c.Down():
 		if c.State == "removed" {
@@ -320,7 +379,7 @@ func (v *View) downSince(k *observe.OOMKill) (down bool, what string) {
 		// under another id, cannot be told.
 		return false, ""
 	case strings.HasSuffix(k.Unit, ".service"):
-		if alive(func(p *observe.Process) bool { return p.Unit == k.Unit }) {
+		if v.alive[k.Unit] {
 			return false, ""
 		}
 		return true, fmt.Sprintf("no process of %s is left", k.Unit)
@@ -404,10 +463,10 @@ func (v *View) hostOOMFix(f *Finding, d *death) {
 	}
 	f.Fix.Text = "Give whatever used up the memory a limit of its own, or the machine more memory; and tell the kernel to spare this service."
 	if strings.HasSuffix(k.Unit, ".service") {
-		f.Fix.Commands = []string{"systemctl restart " + k.Unit}
-		f.Fix.Persist = []string{fmt.Sprintf("systemctl edit %s   # [Service] OOMScoreAdjust=-500", k.Unit)}
+		f.Fix.Commands = []shell.Command{shell.Line("systemctl restart %s", shell.Unit(k.Unit))}
+		f.Fix.Persist = []shell.Command{shell.Line("systemctl edit %s   # [Service] OOMScoreAdjust=-500", shell.Unit(k.Unit))}
 	} else if c := v.container(k.Container); c != nil && c.State == "exited" && (c.Engine == "docker" || c.Engine == "podman") {
-		f.Fix.Commands = []string{fmt.Sprintf("%s start %s", c.Engine, cmp.Or(c.Name, c.ID))}
+		f.Fix.Commands = []shell.Command{shell.Line("%s start %s", c.Engine, shell.Operand(cmp.Or(c.Name, c.ID)))}
 	}
 }
 
@@ -438,15 +497,15 @@ func (v *View) groupOOMFix(f *Finding, d *death) {
 		h.raise(&f.Fix, "", "", memoryFlags(want), fmt.Sprintf("MemoryMax=%dM", want>>20))
 		f.Fix.Commands = append(f.Fix.Commands, f.Fix.Persist...)
 		f.Fix.Persist = nil
-	} else if c != nil && c.State == "exited" && h.name != "" {
-		f.Fix.Commands = append(f.Fix.Commands, fmt.Sprintf(h.name, memoryFlags(want)), fmt.Sprintf("%s start %s", c.Engine, cmp.Or(c.Name, c.ID)))
+	} else if c != nil && c.State == "exited" && h.engine != "" {
+		f.Fix.Commands = append(f.Fix.Commands, h.update(memoryFlags(want)), shell.Line("%s start %s", c.Engine, shell.Operand(cmp.Or(c.Name, c.ID))))
 	}
 }
 
 // memoryFlags are those of docker and podman; without the second one an
 // increase beyond the limit of memory and swap together is refused.
-func memoryFlags(bytes uint64) string {
-	return fmt.Sprintf("--memory %dm --memory-swap %dm", bytes>>20, bytes>>20)
+func memoryFlags(bytes uint64) shell.Command {
+	return shell.Line("--memory %sm --memory-swap %sm", bytes>>20, bytes>>20)
 }
 
 // limitOf is the limit that a process was killed for, bytes; 0 when not known.
@@ -454,8 +513,8 @@ func (v *View) limitOf(k *observe.OOMKill) uint64 {
 	if k.LimitBytes > 0 {
 		return k.LimitBytes
 	}
-	for i := range v.Cgroups {
-		if c := &v.Cgroups[i]; c.Path == k.LimitCgroup && c.MemoryLimitBytes > 0 {
+	for _, c := range v.cgroups[k.LimitCgroup] {
+		if c.MemoryLimitBytes > 0 {
 			return c.MemoryLimitBytes
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"strconv"
 
 	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/shell"
 )
 
 // phpFPMChildrenExhausted: a php-fpm child answers one request at a time. With
@@ -55,7 +56,7 @@ func checkPHPFPMChildren(v *View) Result {
 		m := &v.PHPFPM[i]
 		for j := range m.Pools {
 			pool := &m.Pools[j]
-			s := v.serviceOfPool(m, pool)
+			s := v.poolServes[pool]
 			if s == nil {
 				continue
 			}
@@ -122,7 +123,7 @@ func (e *exhaustion) roomOnFullCPUs() bool {
 
 // exhaustedPool returns the pool behind s when it has no child free.
 func (v *View) exhaustedPool(s *Service) *observe.FPMPool {
-	_, pool := v.poolOf(s)
+	pool := s.pool
 	if pool == nil || exhaustionOf(v, pool, s).because != "" {
 		return nil
 	}
@@ -159,9 +160,9 @@ func childrenFinding(v *View, m *observe.PHPFPM, pool *observe.FPMPool, s *Servi
 	} else {
 		f.Fix.Text += ", or make the page wait less."
 	}
-	f.Fix.Commands = []string{
-		fmt.Sprintf("in %s, [%s]: pm.max_children = %d", setting.File, pool.Name, want),
-		fmt.Sprintf("kill -USR2 %d   # php-fpm master: reload", m.PID),
+	f.Fix.Commands = []shell.Command{
+		shell.Line("# in %s, [%s]: pm.max_children = %s", setting.File, pool.Name, want),
+		shell.Line("kill -USR2 %s   # php-fpm master: reload", m.PID),
 	}
 	return f
 }

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/shell"
 )
 
 // phpFPMSlowScript: php-fpm writes the stack of a request that takes longer than
@@ -47,7 +48,7 @@ func checkSlowScript(v *View) Result {
 		m := &v.PHPFPM[i]
 		for j := range m.Pools {
 			pool := &m.Pools[j]
-			s := v.serviceOfPool(m, pool)
+			s := v.poolServes[pool]
 			if s == nil || len(pool.Slow) == 0 {
 				continue
 			}
@@ -77,8 +78,8 @@ func checkSlowScript(v *View) Result {
 // recorded.
 func (v *View) servedAt(s *Service) *ledger {
 	var most *ledger
-	for _, l := range v.ledgers {
-		if !l.called() && s.Port() != 0 && l.NetNS == s.NS.Inode && l.Port == s.Port() && l.Requests > 0 && (most == nil || l.Requests > most.Requests) {
+	for _, l := range v.ledgersAt(s.NS.Inode, s.Port()) {
+		if !l.called() && l.Requests > 0 && (most == nil || l.Requests > most.Requests) {
 			most = l
 		}
 	}
@@ -96,7 +97,7 @@ func slowScriptFinding(v *View, m *observe.PHPFPM, pool *observe.FPMPool, s *Ser
 		f.Evidence = append(f.Evidence, Evidence{Fact: "called by", Value: top.Caller, Source: "slow log of pool " + pool.Name})
 	}
 	f.Fix.Text = fmt.Sprintf("Look at %s: %s is where %s stands when it is slow. Make what it waits for quicker, or let it give up sooner.", top.Place, top.Function, top.Script)
-	f.Fix.Commands = []string{lookAtWaits(m.PID)}
+	f.Fix.Commands = []shell.Command{lookAtWaits(m.PID)}
 	pids := append([]int{m.PID}, pool.Children...)
 	held := holdsUp(pids)
 	f.MayFollow = func(p *Finding) bool {

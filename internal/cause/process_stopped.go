@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/shell"
 )
 
 // processStopped: a process that answers requests, or that those who answer
@@ -49,27 +50,27 @@ func checkProcessStopped(v *View) Result {
 			f.Fix.Text = "Let its tracer continue it, or end the tracer: that lets it go."
 			if c.Actor != 0 {
 				f.Fix.Text = fmt.Sprintf("Its tracer is %s (pid %d): let that continue it and detach, or end it, which lets it go.", v.Comm(c.Actor), c.Actor)
-				f.Fix.Commands = []string{fmt.Sprintf("ps -o pid,user,lstart,args -p %d", c.Actor)}
+				f.Fix.Commands = []shell.Command{shell.Line("ps -o pid,user,lstart,args -p %s", c.Actor)}
 			}
 		case observe.EndFrozen:
 			f.Title = fmt.Sprintf("The control group of %s is frozen: requests wait for it", last.Process.Comm)
 			f.Fix.Text = "Make sure that nothing relies on its being frozen (a snapshot, a checkpoint), and thaw it."
-			f.Fix.Commands = []string{thaw(c.Path)}
+			f.Fix.Commands = []shell.Command{thaw(c.Path)}
 			if last.Process.Container != "" {
-				f.Fix.Commands = append(f.Fix.Commands, "docker unpause "+last.Process.Container+"   # where Docker froze it")
+				f.Fix.Commands = append(f.Fix.Commands, shell.Line("docker unpause %s   # where Docker froze it", shell.Operand(last.Process.Container)))
 			}
 		default:
 			f.Title = fmt.Sprintf("%s is stopped by a signal: requests wait for it", last.Process.Comm)
 			f.Fix.Text = "Find out who stopped it (a debugger, job control, a script that sends SIGSTOP), and let it go on."
-			f.Fix.Commands = []string{fmt.Sprintf("kill -CONT %d", last.Process.PID)}
+			f.Fix.Commands = []shell.Command{shell.Line("kill -CONT %s", last.Process.PID)}
 		}
 	})
 }
 
 // thaw is the command that thaws a control group, of which path is the file.
-func thaw(path string) string {
+func thaw(path string) shell.Command {
 	if strings.HasSuffix(path, "freezer.state") {
-		return "echo THAWED > " + path
+		return shell.Write("THAWED", shell.Path(path))
 	}
-	return "echo 0 > " + path
+	return shell.Write("0", shell.Path(path))
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/shell"
 )
 
 // shortLivedProcessStorm: programs are started again and again, and end at
@@ -116,17 +117,20 @@ func (v *View) topStarter() starter {
 		return starter{}
 	}
 	var list []starter
+	type script struct{ shell, program string }
+	byPID, byScript := map[int]int{}, map[script]int{} // in list
 	for _, s := range v.Profile.ShortLived {
 		if s.Nice >= niceMeansYield {
 			continue
 		}
 		// Several shells that run one script are one storm.
-		i := slices.IndexFunc(list, func(st starter) bool {
-			return st.pid == s.Parent || s.ParentComm != "" && st.comm == s.ParentComm && slices.Contains(st.programs, s.Comm)
-		})
-		if i < 0 {
+		i, known := byPID[s.Parent]
+		if j, alike := byScript[script{s.ParentComm, s.Comm}]; alike && s.ParentComm != "" && (!known || j < i) {
+			i, known = j, true
+		}
+		if !known {
 			i = len(list)
-			list = append(list, starter{pid: s.Parent, comm: s.ParentComm})
+			list, byPID[s.Parent] = append(list, starter{pid: s.Parent, comm: s.ParentComm}), i
 		}
 		st := &list[i]
 		if s.Parent != st.pid && !slices.Contains(st.others, s.Parent) {
@@ -136,6 +140,9 @@ func (v *View) topStarter() starter {
 		st.processes += s.Processes
 		if len(st.programs) < 3 && !slices.Contains(st.programs, s.Comm) {
 			st.programs = append(st.programs, s.Comm)
+			if _, known := byScript[script{st.comm, s.Comm}]; !known {
+				byScript[script{st.comm, s.Comm}] = i
+			}
 		}
 	}
 	if len(list) == 0 {
@@ -168,6 +175,6 @@ func (v *View) stormFinding(l *ledger, k cost, top *starter, rate, share float64
 		f.Evidence = append(f.Evidence, Evidence{Fact: "who starts them", Value: p.Cmdline, Source: "/proc/PID/cmdline"})
 	}
 	f.Fix.Text = fmt.Sprintf("Have %s (pid %d) start %s less often: keep one running and hand it the work, or call a library instead.", top.comm, top.pid, strings.Join(top.programs, ", "))
-	f.Fix.Commands = []string{fmt.Sprintf("tr '\\0' ' ' < /proc/%d/cmdline   # who starts them", top.pid)}
+	f.Fix.Commands = []shell.Command{shell.Line("tr '\\0' ' ' < /proc/%s/cmdline   # who starts them", top.pid)}
 	return f
 }

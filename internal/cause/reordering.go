@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/shell"
 )
 
 // reordering: segments overtake each other on the way, are taken for lost and
@@ -52,7 +53,7 @@ func checkReordering(v *View) Result {
 			Evidence{Fact: "segments that the other end got twice", Value: twice, Limit: again, Unit: "segments, of those sent again", Source: "/proc/net/netstat TCPDSACKRecv" + where(l.ns)},
 			Evidence{Fact: "times that reordering was seen", Value: seen, Source: "/proc/net/netstat TCPSACKReorder, TCPTSReorder"})
 		f.Fix.Text = "Find what sends packets of one connection along several ways: a bond in balance-rr mode, per-packet load balancing, several queues without a hash on a virtual interface. Let a connection keep to one."
-		f.Fix.Commands = []string{v.in(l.ns, "cat /proc/net/bonding/*"), v.in(l.ns, "sysctl net.ipv4.tcp_recovery net.ipv4.tcp_reordering")}
+		f.Fix.Commands = []shell.Command{v.in(l.ns, shell.Line("grep -r . /proc/net/bonding")), v.in(l.ns, shell.Line("sysctl net.ipv4.tcp_recovery net.ipv4.tcp_reordering"))}
 		return judged{finding: f}
 	})
 }

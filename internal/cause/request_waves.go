@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/shell"
 )
 
 // requestWaves: requests begin in bursts with nothing in between. Either the
@@ -139,7 +140,7 @@ func (v *View) wavesFinding(l *ledger, w waves, idle float64) *Finding {
 	case held >= 0.5:
 		f.Title = "The service stands still now and then: requests come in waves in between"
 		f.Fix.Text = fmt.Sprintf("Find what all of %s waits for while no request gets through: a lock, a full pipe to a log collector, a disk.", f.Subject.Comm)
-		f.Fix.Commands = []string{lookAtWaits(l.pid) + ", during a pause"}
+		f.Fix.Commands = []shell.Command{lookAtWaits(l.pid).Note("during a pause")}
 	default:
 		f.Fix.Text = "The clients come all at once: spread them (jitter in their timers), or give the service enough workers for a wave."
 	}

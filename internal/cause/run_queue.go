@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/shell"
 )
 
 // runQueueWait: threads that answer requests are ready and have no CPU, though
@@ -78,10 +79,8 @@ func checkRunQueue(v *View) Result {
 // throttled is the control group whose quota holds these processes back, or
 // nil.
 func (v *View) throttled(w *atWork) *observe.Cgroup {
-	for i := range v.Cgroups {
-		c := &v.Cgroups[i]
-		if c.QuotaCPUs > 0 && ratio(c.ThrottledPeriods, c.Periods) >= throttledShare && c.ThrottledSeconds >= 0.5*w.delay &&
-			slices.ContainsFunc(w.procs, func(p *observe.Process) bool { return slices.Contains(c.PIDs, p.PID) }) {
+	for _, c := range v.groupsHolding(w.procs) {
+		if c.QuotaCPUs > 0 && ratio(c.ThrottledPeriods, c.Periods) >= throttledShare && c.ThrottledSeconds >= 0.5*w.delay {
 			return c
 		}
 	}
@@ -116,12 +115,12 @@ func (v *View) runQueueFinding(l *ledger, w *atWork, k cost, top *busyThread, na
 		f.Evidence = append(f.Evidence, Evidence{Fact: fmt.Sprintf("CPUs that pid %d may run on", narrow.PID), Value: narrow.CPUs, Limit: v.Host.CPUs, Unit: "CPUs there are", Source: "/proc/PID/status Cpus_allowed_list"})
 		f.Fix.Text = fmt.Sprintf("It may only run on CPU %s of %d: let it run on more (taskset, AllowedCPUs=, cpuset, the container's --cpuset-cpus).", narrow.CPUs, v.Host.CPUs)
 		f.Fix.Changes = v.widerAffinity(w.procs)
-		f.Fix.Commands = []string{fmt.Sprintf("taskset --all-tasks --cpu-list --pid 0-%d %d", max(v.Host.CPUs-1, 0), narrow.PID)}
+		f.Fix.Commands = []shell.Command{shell.Line("taskset --all-tasks --cpu-list --pid 0-%s %s", max(v.Host.CPUs-1, 0), narrow.PID)}
 	} else if nice := niceOf(w.procs); nice > 0 {
 		f.Evidence = append(f.Evidence, Evidence{Fact: "its nice value: it gives way to others", Value: nice, Source: "/proc/PID/stat"})
 		f.Fix.Text = fmt.Sprintf("It runs with nice %d and gives way to others: run it with 0.", nice)
 		f.Fix.Changes = usualNice(w.procs)
-		f.Fix.Commands = []string{fmt.Sprintf("renice -n 0 -p %d", w.procs[0].PID)}
+		f.Fix.Commands = []shell.Command{shell.Line("renice -n 0 -p %s", w.procs[0].PID)}
 	}
 	return f
 }

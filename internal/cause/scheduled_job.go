@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/shell"
 )
 
 // scheduledJobCollision: what takes the CPUs or a disk from a service was
@@ -138,8 +139,8 @@ func checkScheduledJob(v *View) Result {
 		}, child.Evidence...)
 		f.Fix.Changes = niceChanges(v.family(top.root), 19)
 		f.Fix.Text = "Run it at another time, or let it give way to the service."
-		f.Fix.Commands = []string{fmt.Sprintf("ps -o pid,ppid,lstart,args -g $(ps -o sid= -p %d)", top.root.PID), fmt.Sprintf("renice -n 19 -p %d; ionice -c 3 -p %[1]d", top.root.PID),
-			"systemctl list-timers; ls /etc/cron* /var/spool/cron"}
+		f.Fix.Commands = []shell.Command{shell.Line("ps -o pid,ppid,lstart,args -g $(ps -o sid= -p %s)", top.root.PID), shell.Line("renice -n 19 -p %s; ionice -c 3 -p %s", top.root.PID, top.root.PID),
+			shell.Line("systemctl list-timers; ls /etc/cron* /var/spool/cron")}
 		return Result{Findings: []Finding{f}}
 	}
 	return ruledOut(text + "; no request is slow for that")

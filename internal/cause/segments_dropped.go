@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/shell"
 )
 
 // Segments that arrive and are thrown away by the receiving socket are sent
@@ -150,14 +151,16 @@ func countersOf(ns *observe.NetNS, names []string) (sum uint64, evidence []Evide
 func (v *View) waitsForSegments(ns *observe.NetNS) (*ledger, cost) {
 	var most *ledger
 	var worst cost
-	for _, l := range v.ledgers {
+	var near []*ledger
+	for _, l := range v.ledgersIn[ns.Inode] {
+		near = append(append(near, l), l.sameEnds()...)
+	}
+	for _, l := range inOrder(near) {
 		parts := []observe.Part{observe.Retrans}
 		if l.ns == ns && !l.called() {
 			parts = []observe.Part{observe.Upload}
 		} else if l.ns == ns {
 			parts = []observe.Part{observe.Stall, observe.RecvWait}
-		} else if v.otherEndIn(l, ns) == nil {
-			continue
 		}
 		k := l.cost(1, parts...)
 		if (l.noticed(k, wireFloor) || l.wasted(k, wireFloor, parts[0])) && l.reach >= fewReach && (most == nil || k.share > worst.share) {
@@ -167,31 +170,20 @@ func (v *View) waitsForSegments(ns *observe.NetNS) (*ledger, cost) {
 	return most, worst
 }
 
-// otherEndIn is the other end on this host of an endpoint's connections, if it
-// is in the namespace.
-func (v *View) otherEndIn(l *ledger, ns *observe.NetNS) *ledger {
-	for _, o := range v.ledgers {
-		if o.ns == ns && (v.sameEnd(l, o) || v.sameEnd(o, l)) {
-			return o
-		}
-	}
-	return nil
-}
-
 func fixPruned(v *View, ns *observe.NetNS, f *Finding) {
 	rmem := v.sysctl(ns, "net.ipv4.tcp_rmem")
 	f.Evidence = append(f.Evidence, Evidence{Fact: "net.ipv4.tcp_rmem", Value: rmem, Unit: "bytes", Source: "sysctl" + where(ns)})
 	f.Fix.Text = "Raise the largest receive buffer (third figure of net.ipv4.tcp_rmem), and leave out a small SO_RCVBUF of the application: it switches the kernel's own sizing off. Find out whether the application reads late."
-	f.Fix.Commands = []string{v.in(ns, "sysctl -w net.ipv4.tcp_rmem='"+wantedRmem+"'"), v.in(ns, "ss -tnmi")}
-	f.Fix.Persist = []string{"echo 'net.ipv4.tcp_rmem=4096 131072 16777216' > /etc/sysctl.d/90-tcp-rmem.conf"}
+	f.Fix.Commands = []shell.Command{v.in(ns, shell.Line("sysctl -w net.ipv4.tcp_rmem=%s", wantedRmem)), v.in(ns, shell.Line("ss -tnmi"))}
+	f.Fix.Persist = []shell.Command{shell.Line("echo 'net.ipv4.tcp_rmem=4096 131072 16777216' > /etc/sysctl.d/90-tcp-rmem.conf")}
 }
 
 func fixBacklog(v *View, ns *observe.NetNS, f *Finding) {
 	f.Fix.Text = "The thread that reads or writes the socket has it locked for too long, with large reads or for want of a CPU: read less at a time, give the process a CPU, and raise its receive buffer, by which the backlog is bounded."
-	f.Fix.Commands = []string{v.in(ns, "ss -tnmi   # bl and d in skmem"), v.in(ns, "sysctl net.ipv4.tcp_rmem")}
+	f.Fix.Commands = []shell.Command{v.in(ns, shell.Line("ss -tnmi   # bl and d in skmem")), v.in(ns, shell.Line("sysctl net.ipv4.tcp_rmem"))}
 }
 
 func fixPAWS(v *View, ns *observe.NetNS, f *Finding) {
 	f.Fix.Text = "Several machines behind one address (NAT, a load balancer) have TCP clocks of their own, or something on the way changes timestamps: let it keep or remove them."
-	f.Fix.Commands = []string{v.in(ns, "nstat -az | grep -i paws"), v.in(ns, "sysctl net.ipv4.tcp_timestamps")}
+	f.Fix.Commands = []shell.Command{v.in(ns, shell.Line("nstat -az | grep -i paws")), v.in(ns, shell.Line("sysctl net.ipv4.tcp_timestamps"))}
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/shell"
 )
 
 // What can hold back bytes in the send queue, by the flags a request carries.
@@ -16,6 +17,9 @@ const (
 
 // heldBack is the cost of send_wait as far as one of its reasons explains it.
 func (l *ledger) heldBack(by observe.RequestFlags) cost {
+	if l.SumNS(observe.SendWait)+l.SlowNS(observe.SendWait) == 0 {
+		return l.cost(1, observe.SendWait)
+	}
 	return l.cost(l.whose(observe.SendWait, byAny, by), observe.SendWait)
 }
 
@@ -94,7 +98,7 @@ func checkSlowReceiver(v *View) Result {
 		}
 		if c := v.clientHere(l); c != nil {
 			who = fmt.Sprintf("%s (pid %d, on this host)", v.Comm(c.pid), c.pid)
-			f.Fix.Commands = []string{lookAtWaits(c.pid)}
+			f.Fix.Commands = []shell.Command{lookAtWaits(c.pid)}
 		}
 		f.Fix.Text = fmt.Sprintf("Find why %s does not read; nothing here can speed it up. A proxy that buffers the answer frees the service meanwhile.", who)
 		return judged{finding: f}
@@ -115,12 +119,10 @@ func (l *ledger) slowFew(k cost) bool {
 
 // clientHere is the client of a served endpoint on this host, or nil.
 func (v *View) clientHere(l *ledger) *ledger {
-	for _, c := range v.ledgers {
-		if v.sameEnd(c, l) {
-			return c
-		}
+	if len(l.callers) == 0 {
+		return nil
 	}
-	return nil
+	return l.callers[0]
 }
 
 // sendBufferLimited: the socket's send buffer holds less than the network
@@ -168,8 +170,8 @@ func checkSendBuffer(v *View) Result {
 			f.Evidence = append(f.Evidence, Evidence{Fact: "net.ipv4.tcp_wmem", Value: wmem, Unit: "bytes", Source: "sysctl" + where(l.ns)})
 		}
 		f.Fix.Text = "Raise the largest send buffer (third figure of net.ipv4.tcp_wmem). Where the application sets SO_SNDBUF itself, leave that out: it switches the kernel's own sizing off."
-		f.Fix.Commands = []string{v.in(l.ns, "sysctl -w net.ipv4.tcp_wmem='"+wantedWmem+"'")}
-		f.Fix.Persist = []string{"echo 'net.ipv4.tcp_wmem=4096 65536 16777216' > /etc/sysctl.d/90-tcp-wmem.conf"}
+		f.Fix.Commands = []shell.Command{v.in(l.ns, shell.Line("sysctl -w net.ipv4.tcp_wmem=%s", wantedWmem))}
+		f.Fix.Persist = []shell.Command{shell.Line("echo 'net.ipv4.tcp_wmem=4096 65536 16777216' > /etc/sysctl.d/90-tcp-wmem.conf")}
 		return judged{finding: f}
 	})
 }

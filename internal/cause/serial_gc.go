@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/shell"
 )
 
 // jvmSerialGC: a JVM that sees one CPU, or little memory, takes the collector of
@@ -66,7 +67,7 @@ func checkSerialGC(v *View) Result {
 			{Fact: "CPUs that it sees", Value: why, Source: "cpu.max, cpu.cfs_quota_us, /proc/PID/status"},
 			{Fact: "heap in use", Value: byteText(h.UsedBytes), Limit: byteText(h.MaxBytes), Source: "hsperfdata"}}, f.Evidence...)
 		f.Fix.Text = "Start it with -XX:ActiveProcessorCount=2 or -XX:+UseParallelGC, or let it have two CPUs or more; with a larger heap it collects less often."
-		f.Fix.Persist = []string{"JAVA_TOOL_OPTIONS='-XX:ActiveProcessorCount=2'   # in its environment"}
+		f.Fix.Persist = []shell.Command{shell.Line("# JAVA_TOOL_OPTIONS=-XX:ActiveProcessorCount=2 in its environment")}
 		return judged{finding: f}
 	})
 	return r
@@ -75,10 +76,13 @@ func checkSerialGC(v *View) Result {
 // heapBehind is the heap of a JVM that answers an endpoint and publishes its
 // counters, or nil.
 func (v *View) heapBehind(l *ledger) *observe.Heap {
-	procs := v.workers(l)
-	for i := range v.Heaps {
-		h := &v.Heaps[i]
-		if h.Runtime == "jvm" && h.Published && slices.ContainsFunc(procs, func(p *observe.Process) bool { return p.PID == h.PID }) {
+	var places []int
+	for _, p := range v.workers(l) {
+		places = append(places, v.heaps[p.PID]...)
+	}
+	slices.Sort(places)
+	for _, i := range places {
+		if h := &v.Heaps[i]; h.Runtime == "jvm" && h.Published {
 			return h
 		}
 	}
@@ -90,8 +94,8 @@ func (v *View) seesOneCPU(pid int) string {
 	if v.Host.CPUs < 2 {
 		return ""
 	}
-	for i := range v.Cgroups {
-		if c := &v.Cgroups[i]; c.QuotaCPUs > 0 && c.QuotaCPUs <= 1 && slices.Contains(c.PIDs, pid) {
+	for _, i := range v.groups[pid] {
+		if c := &v.Cgroups[i]; c.QuotaCPUs > 0 && c.QuotaCPUs <= 1 {
 			return fmt.Sprintf("1, for the quota of %s is %.3g", c.Path, c.QuotaCPUs)
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/shell"
 )
 
 // singleThreadSaturated: all requests pass through one thread, which computes
@@ -85,7 +86,7 @@ func (v *View) singleThreadFinding(l *ledger, w *atWork, k cost, spare float64) 
 	)
 	f.Evidence = append(f.Evidence, v.executedEvidence([]*observe.Process{top.process}, top.tid)...)
 	f.Fix.Text = oneThreadFix(top.process)
-	f.Fix.Commands = []string{fmt.Sprintf("slowray flame --pid %d -o flame.html   # what it computes", top.process.PID)}
+	f.Fix.Commands = []shell.Command{shell.Line("slowray flame --pid %s -o flame.html   # what it computes", top.process.PID)}
 	return f
 }
 

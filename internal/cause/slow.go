@@ -95,6 +95,9 @@ func (l *ledger) enough(n uint64) bool {
 
 // affected is how many requests carry one of these flags.
 func (l *ledger) affected(flags ...observe.RequestFlags) uint64 {
+	if len(l.Flags) == 0 {
+		return 0
+	}
 	var n uint64
 	for _, f := range flags {
 		for _, name := range f.Names() {
@@ -109,12 +112,16 @@ func (l *ledger) affected(flags ...observe.RequestFlags) uint64 {
 // fraction of the requests that have one of them among those with any flag of
 // all.
 func (l *ledger) whose(p observe.Part, all observe.RequestFlags, flags ...observe.RequestFlags) float64 {
+	var names []string
+	for _, f := range flags {
+		names = append(names, f.Names()...)
+	}
 	var with, sum float64
 	for i := range l.Slowest {
 		s := &l.Slowest[i]
 		ns := float64(max(s.Parts[p.String()], 0))
 		sum += ns
-		if slices.ContainsFunc(flags, func(f observe.RequestFlags) bool { return hasFlag(s, f) }) {
+		if slices.ContainsFunc(names, func(name string) bool { return slices.Contains(s.Flags, name) }) {
 			with += ns
 		}
 	}
@@ -139,7 +146,9 @@ func greatest(s *observe.RequestSample, p observe.Part) bool {
 }
 
 // whereTimeGoes tells an endpoint's slow time by part, the greatest first.
-func (l *ledger) whereTimeGoes() string {
+func (l *ledger) whereTimeGoes() string { return once(&l.words.where, l.timeByPart) }
+
+func (l *ledger) timeByPart() string {
 	parts := observe.Parts()
 	slices.SortStableFunc(parts, func(a, b observe.Part) int { return cmp.Compare(l.SlowNS(b), l.SlowNS(a)) })
 	var told []string
@@ -156,8 +165,10 @@ func (l *ledger) whereTimeGoes() string {
 
 // slowest names the slowest requests.
 func (l *ledger) slowest() string {
-	if l.SlowCount*50 > l.Requests {
-		return fmt.Sprintf("the slowest %s of %s", count(l.SlowCount), l.all())
-	}
-	return "the slowest 1 % of " + l.all()
+	return once(&l.words.slowest, func() string {
+		if l.SlowCount*50 > l.Requests {
+			return fmt.Sprintf("the slowest %s of %s", count(l.SlowCount), l.all())
+		}
+		return "the slowest 1 % of " + l.all()
+	})
 }

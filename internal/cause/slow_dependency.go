@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/shell"
 )
 
 // slowDependency: a service is slow because what it calls is. Where that is
@@ -71,7 +72,7 @@ func checkSlowDependency(v *View) Result {
 // passesOn says that a dependency is served here by processes that wait for
 // another slow one.
 func (v *View) passesOn(l *ledger, slow []*ledger) bool {
-	s := v.servedHere(l)
+	s := l.here
 	return s != nil && s.pid != 0 && s.pid != l.pid &&
 		slices.ContainsFunc(slow, func(next *ledger) bool { return next.pid == s.pid })
 }
@@ -95,7 +96,7 @@ func (v *View) quickCall(l *ledger) (because string, near float64) {
 		service.SlowTotalNS() >= slowerThan*float64(service.Total.Quantile(0.5)) &&
 		l.SlowTotalNS() >= callShare*service.SlowTotalNS() &&
 		service.SlowShare(observe.Server)+service.SlowShare(observe.Stall) >= callShare && l.reach >= fewReach
-	here := v.servedHere(l)
+	here := l.here
 	switch _, full := v.cpuFull(l); {
 	case !always && !atTimes:
 		return because, near
@@ -119,7 +120,7 @@ func sleepsOnItsOwn(here *ledger) bool {
 // callsItself says that the caller is who answers, and that its own calls are
 // nearly all that it answers: a test, or a benchmark, with both ends in one process.
 func (v *View) callsItself(l *ledger) bool {
-	here := v.servedHere(l)
+	here := l.here
 	if here == nil || here.pid == 0 || here.pid != l.pid {
 		return false
 	}
@@ -130,13 +131,7 @@ func (v *View) callsItself(l *ledger) bool {
 // slowestService is the endpoint that the processes of a master answer with
 // the most time, or nil.
 func (v *View) slowestService(pid int) *ledger {
-	var most *ledger
-	for _, s := range v.ledgers {
-		if !s.called() && s.pid == pid && (most == nil || s.TimeNS() > most.TimeNS()) {
-			most = s
-		}
-	}
-	return most
+	return v.answering[pid].slowest
 }
 
 // commOf is the name of who serves or calls an endpoint.
@@ -148,7 +143,7 @@ func (v *View) commOf(l *ledger) string {
 }
 
 func (v *View) dependencyFinding(l *ledger) *Finding {
-	service, here := v.slowestService(l.pid), v.servedHere(l)
+	service, here := v.slowestService(l.pid), l.here
 	f := v.found(&slowDependency, l, cost{share: 1, slowShare: 1, ns: l.TimeNS() / float64(l.Requests), slowNS: l.SlowTotalNS()}, threadFloor, "for the answer")
 	_, requests := v.answered(l.pid)
 	f.Weight = l.reach * (service.Share(observe.Server) + service.Share(observe.Stall))
@@ -173,9 +168,9 @@ func (v *View) dependencyFinding(l *ledger) *Finding {
 		f.Evidence = append(f.Evidence, Evidence{Fact: "at the other end, on this host", Value: here.whereTimeGoes(), Source: recorded})
 		f.Evidence = append(f.Evidence, v.slowLogEvidence(l)...)
 		f.Fix.Text = fmt.Sprintf("Find what makes %s (pid %d) answer slowly: it runs on this host.", v.commOf(here), here.pid)
-		if told, command := v.atTheOtherEnd(here); command != "" {
+		if told, command := v.atTheOtherEnd(here); !command.IsZero() {
 			f.Fix.Text += " " + told
-			f.Fix.Commands = []string{command}
+			f.Fix.Commands = []shell.Command{command}
 		}
 	}
 	return f
@@ -184,7 +179,7 @@ func (v *View) dependencyFinding(l *ledger) *Finding {
 // atTheOtherEnd says what a dependency on this host does, or waits for, in most
 // of its slow requests' time, and the command that tells more; empty where
 // nothing has a good part of it.
-func (v *View) atTheOtherEnd(here *ledger) (told, command string) {
+func (v *View) atTheOtherEnd(here *ledger) (told string, command shell.Command) {
 	pid := here.pid
 	if w := v.atWork(here); len(w.procs) > 0 {
 		pid = v.busiestOf(&w)
@@ -195,7 +190,7 @@ func (v *View) atTheOtherEnd(here *ledger) (told, command string) {
 	}
 	of, ok := here.split()
 	if !ok || pid == 0 {
-		return "", ""
+		return "", shell.Command{}
 	}
 	most := observe.ServerCPU
 	for p := range observe.NumServerParts {
@@ -205,16 +200,16 @@ func (v *View) atTheOtherEnd(here *ledger) (told, command string) {
 	}
 	share := here.SlowShare(observe.Server) * of(most)
 	if share < dominantShare {
-		return "", ""
+		return "", shell.Command{}
 	}
 	part := fmt.Sprintf("%s of its slow requests' time", percent(share))
 	switch most {
 	case observe.ServerCPU:
-		return "It computes for " + part + ".", fmt.Sprintf("slowray flame --pid %d -o flame.html   # what it computes", pid)
+		return "It computes for " + part + ".", shell.Line("slowray flame --pid %s -o flame.html   # what it computes", pid)
 	case observe.ServerRunq, observe.ServerThrottled:
-		return "Its threads are ready and wait for a CPU for " + part + ".", fmt.Sprintf("slowray why --port %d   # what takes the CPUs", here.Port)
+		return "Its threads are ready and wait for a CPU for " + part + ".", shell.Line("slowray why --port %s   # what takes the CPUs", here.Port)
 	case observe.ServerCall:
-		return "It waits for what it calls itself for " + part + ".", fmt.Sprintf("slowray why --port %d   # what it calls, and how long that takes", here.Port)
+		return "It waits for what it calls itself for " + part + ".", shell.Line("slowray why --port %s   # what it calls, and how long that takes", here.Port)
 	case observe.ServerLock:
 		return "Its threads wait for a lock for " + part + ".", lookAtWaits(pid)
 	case observe.ServerDisk:

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/shell"
 )
 
 // slowStart: a service that begins computes more than it ever does later, and a
@@ -99,18 +100,18 @@ func (v *View) starting(c *observe.Cgroup) *starting {
 	if s.main == nil {
 		return nil
 	}
-	for i := range v.Namespaces {
-		for j := range v.Namespaces[i].Listeners {
-			l := &v.Namespaces[i].Listeners[j]
-			if l.Port == 0 || !slices.ContainsFunc(l.PIDs, func(pid int) bool { return slices.Contains(c.PIDs, pid) }) {
-				continue
-			}
-			if l.Since == 0 {
-				return nil
-			}
-			if s.since == 0 || l.Since < s.since {
-				s.since, s.port = l.Since, l.Port
-			}
+	var at []int
+	for _, pid := range c.PIDs {
+		at = append(at, v.listensAt[pid]...)
+	}
+	slices.Sort(at)
+	for _, i := range at {
+		l := v.listeners[i]
+		if l.Since == 0 {
+			return nil
+		}
+		if s.since == 0 || l.Since < s.since {
+			s.since, s.port = l.Since, l.Port
 		}
 	}
 	s.refused, s.text = v.refused(s)
@@ -119,12 +120,8 @@ func (v *View) starting(c *observe.Cgroup) *starting {
 
 // refused counts the calls that nobody took up while the service began.
 func (v *View) refused(s *starting) (n uint64, text string) {
-	for i := range v.Connects {
-		c := &v.Connects[i]
-		if there, _ := v.listensHere(destination{c.NetNS, c.Addr, c.Port}); there == nil || there.Inode != s.main.NetNS {
-			continue
-		}
-		if c.Refused == 0 || c.Family == "unix" || s.port != 0 && c.Port != s.port || s.port == 0 && (c.Established > 0 || v.listensNow(c.Port)) {
+	for _, c := range v.refusedIn()[s.main.NetNS] {
+		if s.port != 0 && c.Port != s.port || s.port == 0 && (c.Established > 0 || v.live()[c.Port]) {
 			continue
 		}
 		if n += c.Refused; text == "" {
@@ -140,10 +137,20 @@ func (v *View) refused(s *starting) (n uint64, text string) {
 	return 0, ""
 }
 
-func (v *View) listensNow(port int) bool {
-	return slices.ContainsFunc(v.Namespaces, func(ns observe.NetNS) bool {
-		return slices.ContainsFunc(ns.Listeners, func(l observe.Listener) bool { return l.Port == port && !v.listenerEnded(&l) })
-	})
+// findRefused lists the connects that were refused, by the network namespace of
+// this host that they went to.
+func (v *View) findRefused() map[uint64][]*observe.Connect {
+	out := map[uint64][]*observe.Connect{}
+	for i := range v.Connects {
+		c := &v.Connects[i]
+		if c.Refused == 0 || c.Family == "unix" {
+			continue
+		}
+		if there, _ := v.listensHere(destination{c.NetNS, c.Addr, c.Port}); there != nil {
+			out[there.Inode] = append(out[there.Inode], c)
+		}
+	}
+	return out
 }
 
 // waiting is the share of the time that its threads could run in which they had
@@ -200,5 +207,5 @@ func (v *View) quotaFix(f *Finding, c *observe.Cgroup, h holder) {
 	if c.EndedIn {
 		file = ""
 	}
-	h.raise(&f.Fix, file, value, fmt.Sprintf("--cpus %.3g", want), fmt.Sprintf("CPUQuota=%.0f%%", want*100))
+	h.raise(&f.Fix, file, value, shell.Line("--cpus %s", fmt.Sprintf("%.3g", want)), fmt.Sprintf("CPUQuota=%.0f%%", want*100))
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/shell"
 )
 
 // softirqSaturated: packet processing takes so much of a CPU that ksoftirqd
@@ -127,10 +128,10 @@ func checkSoftirq(v *View) Result {
 	f.Fix.Text = "Drop the flood early (firewall rule for its source, upstream filter), and spread packet processing over the CPUs (RPS, more queues)."
 	if flow != nil && flow.Peer != "" && flow.PeerShare >= uselessShare {
 		f.Fix.Text = fmt.Sprintf("Drop what %s sends early (a firewall rule, an upstream filter): %s of these packets are its own. Spread packet processing over the CPUs (RPS, more queues).", flow.Peer, percent(flow.PeerShare))
-		f.Fix.Commands = []string{
-			v.in(v.Namespace(flow.NetNS), "nft add table netdev slowray_drop"),
-			v.in(v.Namespace(flow.NetNS), fmt.Sprintf("nft add chain netdev slowray_drop in '{ type filter hook ingress device %s priority -500; }'", flow.Interface)),
-			v.in(v.Namespace(flow.NetNS), fmt.Sprintf("nft add rule netdev slowray_drop in %s saddr %s drop   # nft delete table netdev slowray_drop takes it back", family(flow.Peer), flow.Peer)),
+		f.Fix.Commands = []shell.Command{
+			v.in(v.Namespace(flow.NetNS), shell.Line("nft add table netdev slowray_drop")),
+			v.in(v.Namespace(flow.NetNS), shell.Line("nft add chain netdev slowray_drop in %s", shell.NFTText("{ type filter hook ingress device %s priority -500; }", flow.Interface))),
+			v.in(v.Namespace(flow.NetNS), shell.Line("nft add rule netdev slowray_drop in %s saddr %s drop   # nft delete table netdev slowray_drop takes it back", family(flow.Peer), flow.Peer)),
 		}
 	}
 	return Result{Findings: []Finding{f}}

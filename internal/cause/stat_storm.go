@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/shell"
 )
 
 // autoreloadStatStorm: a service looks at its files again and again, to start
@@ -82,7 +83,7 @@ func checkStatStorm(v *View) Result {
 			Evidence{Fact: "why its requests wait for it", Value: why, Source: "/proc/PID/schedstat, request records"},
 		)
 		f.Fix.Text = "Switch off the automatic reload in production (--reload, DEBUG, opcache.validate_timestamps): that is for development."
-		f.Fix.Commands = []string{fmt.Sprintf("slowray flame --pid %d -o flame.html   # who looks", v.busiestOf(&w))}
+		f.Fix.Commands = []shell.Command{shell.Line("slowray flame --pid %s -o flame.html   # who looks", v.busiestOf(&w))}
 		return judged{finding: f}
 	})
 }

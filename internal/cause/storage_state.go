@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/shell"
 )
 
 // Causes about the state of storage and memory that make requests wait for a
@@ -65,7 +66,7 @@ func (v *View) waitsFor(ids []string, match func(*root) bool) *root {
 }
 
 // stateFinding is a finding about what is behind a wait.
-func (v *View) stateFinding(c *Cause, r *root, evidence []Evidence, fix string, commands ...string) Result {
+func (v *View) stateFinding(c *Cause, r *root, evidence []Evidence, fix string, commands ...shell.Command) Result {
 	f := v.rootFinding(c, r, func(r *root, f *Finding) {
 		f.Subject.Path = r.example().Path
 		f.Evidence = append(f.Evidence, evidence...)
@@ -76,15 +77,17 @@ func (v *View) stateFinding(c *Cause, r *root, evidence []Evidence, fix string, 
 
 // arrayOf is the array that a path is on, of those that are not whole.
 func (v *View) arrayOf(path string) *observe.RAIDArray {
-	for i := range v.Filesystems {
-		f := &v.Filesystems[i]
-		for j := range v.State.Arrays {
-			if a := &v.State.Arrays[j]; f.Dir == path && strings.HasPrefix(f.Source, "/dev/"+a.Name) {
-				return a
+	return v.arrays.of(path, func() *observe.RAIDArray {
+		for i := range v.Filesystems {
+			f := &v.Filesystems[i]
+			for j := range v.State.Arrays {
+				if a := &v.State.Arrays[j]; f.Dir == path && strings.HasPrefix(f.Source, "/dev/"+a.Name) {
+					return a
+				}
 			}
 		}
-	}
-	return nil
+		return nil
+	})
 }
 
 func checkRAID(v *View) Result {
@@ -108,7 +111,7 @@ func checkRAID(v *View) Result {
 		e = append(e, Evidence{Fact: "the kernel logged", Value: l.Example, Source: "kernel log"})
 	}
 	return v.stateFinding(&raidDegraded, r, e, "Replace the disk that failed. While people wait, the rebuild or check can be slowed down, or put off.",
-		"cat /proc/mdstat", "mdadm --detail /dev/"+a.Name, "sysctl dev.raid.speed_limit_max")
+		shell.Line("cat /proc/mdstat"), shell.Line("mdadm --detail /dev/%s", a.Name), shell.Line("sysctl dev.raid.speed_limit_max"))
 }
 
 func checkCachesDropped(v *View) Result {
@@ -129,7 +132,7 @@ func checkCachesDropped(v *View) Result {
 	}
 	e = append([]Evidence{{Fact: "drops of the caches in the window", Value: drops, Source: "/proc/vmstat drop_pagecache, drop_slab"}}, e...)
 	return v.stateFinding(&cachesDropped, r, e, strings.TrimSuffix("Find who drops the caches"+who, " ")+" (a cron job, a timer, an agent), and take it out: the kernel frees caches by itself when memory is needed.",
-		"dmesg | grep drop_caches", "grep -rs drop_caches /etc/cron* /var/spool/cron /etc/systemd /usr/local")
+		shell.Line("dmesg | grep drop_caches"), shell.Line("grep -rs drop_caches /etc/cron* /var/spool/cron /etc/systemd /usr/local"))
 }
 
 func checkSlab(v *View) Result {
@@ -148,5 +151,5 @@ func checkSlab(v *View) Result {
 	return v.stateFinding(&slabBloat, r, []Evidence{
 		{Fact: "objects of the kernel", Value: m.SlabBytes, Limit: m.TotalBytes, Unit: "bytes", Source: "/proc/meminfo Slab"},
 		{Fact: "of them, what cannot be freed", Value: m.SlabKeptBytes, Unit: "bytes", Source: "/proc/meminfo SUnreclaim"},
-	}, "Find which objects they are, and what makes them: very many files touched, very many connections or control groups, or a leak of the kernel.", "slabtop -o -s c | head -20")
+	}, "Find which objects they are, and what makes them: very many files touched, very many connections or control groups, or a leak of the kernel.", shell.Line("slabtop -o -s c | head -20"))
 }

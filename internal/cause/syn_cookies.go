@@ -49,8 +49,8 @@ func checkSynCookiesSent(v *View) Result {
 		f := synCookiesSent.supported(Subject{Kind: "namespace", NetNS: ns.Inode})
 		f.Impact = Impact{Share: 0, Of: "new connections", Text: fmt.Sprintf("%s SYN cookies sent; they lose nothing by themselves", count(sent))}
 		f.Evidence = []Evidence{{Fact: "SYN cookies sent", Value: sent, Unit: "segments", Source: "netstat SyncookiesSent"}}
-		for _, l := range v.KernelLog {
-			if l.Kind == "syn-flood" && l.NetNS == 0 && v.ServiceAt(ns.Inode, l.Port, "") != nil {
+		for _, l := range v.logged["syn-flood"] {
+			if l.NetNS == 0 && v.ServiceAt(ns.Inode, l.Port, "") != nil {
 				f.Evidence = append(f.Evidence, Evidence{Fact: "kernel log: possible SYN flooding", Value: l.Count, Unit: "lines (once per socket)", Source: "/dev/kmsg"})
 				f.Subject.Port = l.Port
 			}

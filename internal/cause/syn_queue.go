@@ -5,6 +5,7 @@ import (
 	"strconv"
 
 	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/shell"
 )
 
 // A SYN waits in its listening socket's queue for the last segment of the
@@ -80,10 +81,8 @@ type synQueue struct {
 
 func (v *View) synQueueOf(s *Service, l *observe.Listener) synQueue {
 	q := synQueue{limit: int(l.Limit), cookies: v.sysctl(s.NS, "net.ipv4.tcp_syncookies") != "0", again: s.NS.Counters["TcpExt.TCPSynRetrans"]}
-	for i := range s.NS.Sockets {
-		if g := &s.NS.Sockets[i]; g.Side == "served" && g.Port == l.Port {
-			q.halfOpen += g.States["SYN_RECV"]
-		}
+	for _, g := range v.servedSockets(s.NS, l.Port) {
+		q.halfOpen += g.States["SYN_RECV"]
 	}
 	if most, err := strconv.Atoi(v.sysctl(s.NS, "net.ipv4.tcp_max_syn_backlog")); err == nil && !q.cookies {
 		q.limit = min(q.limit, most-most/4)
@@ -167,19 +166,19 @@ func (v *View) synQueueFinding(c *Cause, s *Service, l *observe.Listener, q synQ
 	}
 	if !q.cookies {
 		f.Fix.Text = "Switch SYN cookies on: with a full queue clients are then answered all the same."
-		f.Fix.Commands = []string{v.in(s.NS, "sysctl -w net.ipv4.tcp_syncookies=1")}
-		f.Fix.Persist = []string{"echo 'net.ipv4.tcp_syncookies=1' > /etc/sysctl.d/90-syncookies.conf"}
+		f.Fix.Commands = []shell.Command{v.in(s.NS, shell.Line("sysctl -w net.ipv4.tcp_syncookies=1"))}
+		f.Fix.Persist = []shell.Command{shell.Line("echo 'net.ipv4.tcp_syncookies=1' > /etc/sysctl.d/90-syncookies.conf")}
 	} else {
 		f.Fix.Text = fmt.Sprintf("Give the socket a longer queue (backlog %d now).", l.Limit)
 	}
 	if flood {
 		f.Fix.Text += " Nobody answers the SYN-ACKs: the sources are forged or gone. Stop them before this host, or limit SYNs for each source in the firewall."
-		f.Fix.Commands = append(f.Fix.Commands, v.in(s.NS, fmt.Sprintf("ss -tn state syn-recv sport = :%d", l.Port)))
+		f.Fix.Commands = append(f.Fix.Commands, v.in(s.NS, shell.Line("ss -tn state syn-recv sport = :%s", l.Port)))
 		return f
 	}
 	f.Fix.Text += " Clients that are far away stay half open for a round trip each."
-	want := utoa(wantedSYNBacklog(q.limit))
-	f.Fix.Commands = append(f.Fix.Commands, v.in(s.NS, "sysctl -w net.ipv4.tcp_max_syn_backlog="+want))
-	f.Fix.Persist = append(f.Fix.Persist, "echo 'net.ipv4.tcp_max_syn_backlog="+want+"' > /etc/sysctl.d/90-syn-backlog.conf")
+	want := wantedSYNBacklog(q.limit)
+	f.Fix.Commands = append(f.Fix.Commands, v.in(s.NS, shell.Line("sysctl -w net.ipv4.tcp_max_syn_backlog=%s", want)))
+	f.Fix.Persist = append(f.Fix.Persist, shell.Line("echo 'net.ipv4.tcp_max_syn_backlog=%s' > /etc/sysctl.d/90-syn-backlog.conf", want))
 	return f
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/shell"
 )
 
 // synRetransmits: the first segment of a connection got no answer and was sent
@@ -67,7 +68,7 @@ func checkSynRetransmits(v *View) Result {
 			{Fact: "handshake, longest", Value: round(float64(max(l.HandshakeMax, 0)) / 1e6), Unit: "ms", Source: "TCP sockets"},
 		}
 		f.Fix.Text = "Find what drops the SYNs: a full accept queue or a firewall at the other end, loss between; and keep connections open, so that fewer are made."
-		f.Fix.Commands = []string{v.in(l.ns, fmt.Sprintf("ss -tn state syn-sent dport = :%d", l.Port)), v.in(l.ns, "nft list ruleset")}
+		f.Fix.Commands = []shell.Command{v.in(l.ns, shell.Line("ss -tn state syn-sent dport = :%s", l.Port)), v.in(l.ns, shell.Line("nft list ruleset"))}
 		return judged{finding: f}
 	})
 }
@@ -80,11 +81,9 @@ func (v *View) handshakeReach(l *ledger) float64 {
 		return 1
 	}
 	var slow, all uint64
-	for _, s := range v.ledgers {
-		if !s.called() && s.pid == l.pid {
-			slow += s.Total.Above(synWait)
-			all += s.Total.Count()
-		}
+	for _, s := range v.servedOf[l.pid] {
+		slow += s.Total.Above(synWait)
+		all += s.Total.Count()
 	}
 	if slow < fewAffected {
 		return 0

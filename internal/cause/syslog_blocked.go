@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/shell"
 )
 
 // syslogBlocked: threads that should answer are in a send to the socket of the
@@ -62,9 +63,9 @@ func checkSyslog(v *View) Result {
 			reader := &c.Hops[r.at+1]
 			f.Title = fmt.Sprintf("Requests wait to send a line to the system's log, which %s does not read", reader.Process.Comm)
 			f.Fix.Text = fmt.Sprintf("%s reads the log and is late: it %s. Mend or restart it; rsyslog can write without a sync for each line (a minus sign before the file), journald can drop (RateLimitBurst=).", who(reader), ownerText(c, r.at+1))
-			f.Fix.Commands = []string{lookAtWaits(reader.Process.PID)}
+			f.Fix.Commands = []shell.Command{lookAtWaits(reader.Process.PID)}
 		}
-		f.Fix.Commands = append(f.Fix.Commands, "systemctl status rsyslog systemd-journald", "sysctl net.unix.max_dgram_qlen   # in the service's network namespace, when the socket is made")
+		f.Fix.Commands = append(f.Fix.Commands, shell.Line("systemctl status rsyslog systemd-journald"), shell.Line("sysctl net.unix.max_dgram_qlen   # in the network namespace of the service, when the socket is made"))
 	})
 }
 
@@ -74,7 +75,7 @@ func checkConsole(v *View) Result {
 		f.Subject.Path = objectOf(writer)
 		f.Evidence = append(f.Evidence, Evidence{Fact: "terminal", Value: writer.Object, Unit: writer.Detail, Source: "/proc/PID/fd"})
 		f.Fix.Text = fmt.Sprintf("Let the terminal go on (Ctrl-Q), or find who shows it and does not read; then have %s write its log elsewhere.", writer.Process.Comm)
-		f.Fix.Commands = []string{lookAtWaits(writer.Process.PID)}
+		f.Fix.Commands = []shell.Command{lookAtWaits(writer.Process.PID)}
 		if r.at < len(c.Hops)-1 {
 			f.Fix.Commands = append(f.Fix.Commands, lookAtWaits(c.Hops[r.at+1].Process.PID))
 		}

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/shell"
 )
 
 // timeWaitBuckets: with tcp_max_tw_buckets sockets in TIME_WAIT the next one is
@@ -60,8 +61,8 @@ func checkTimeWaitBuckets(v *View) Result {
 			{Fact: "requests reset before all was acknowledged", Value: cut, Limit: worst.Requests, Unit: "requests", Source: recorded},
 		}
 		f.Fix = Fix{Text: "Raise tcp_max_tw_buckets (a socket in TIME_WAIT takes some 250 bytes), or keep connections open.",
-			Commands: []string{v.in(ns, fmt.Sprintf("sysctl -w net.ipv4.tcp_max_tw_buckets=%d", wantedBuckets))},
-			Persist:  []string{"echo 'net.ipv4.tcp_max_tw_buckets=262144' > /etc/sysctl.d/90-tw-buckets.conf"}}
+			Commands: []shell.Command{v.in(ns, shell.Line("sysctl -w net.ipv4.tcp_max_tw_buckets=%s", wantedBuckets))},
+			Persist:  []shell.Command{shell.Line("echo 'net.ipv4.tcp_max_tw_buckets=262144' > /etc/sysctl.d/90-tw-buckets.conf")}}
 		r.Findings = append(r.Findings, f)
 	}
 	return r
@@ -69,10 +70,7 @@ func checkTimeWaitBuckets(v *View) Result {
 
 // cutOff is the endpoint of a namespace with most answers that a reset cut off.
 func (v *View) cutOff(ns *observe.NetNS) (worst *ledger, cut uint64) {
-	for _, l := range v.ledgers {
-		if l.ns != ns || l.called() {
-			continue
-		}
+	for _, l := range v.servedIn[ns.Inode] {
 		if n := min(l.Flags["truncated"], l.Flags["reset"]); worst == nil || n > cut {
 			worst, cut = l, n
 		}
@@ -156,8 +154,8 @@ func checkTCPMemory(v *View) Result {
 	}
 	want := "net.ipv4.tcp_mem=" + v.wantedTCPMem()
 	f.Fix = Fix{Text: "Raise net.ipv4.tcp_mem, on the host and not in a container, and find the sockets with most bytes waiting: somebody does not read.",
-		Commands: []string{"sysctl -w '" + want + "'", "ss -tnm   # in each network namespace: r and t in skmem"},
-		Persist:  []string{"echo '" + want + "' > /etc/sysctl.d/90-tcp-mem.conf"}}
+		Commands: []shell.Command{shell.Line("sysctl -w %s", shell.Sysctl(want)), shell.Line("ss -tnm   # in each network namespace: r and t in skmem")},
+		Persist:  []shell.Command{shell.Line("echo %s > /etc/sysctl.d/90-tcp-mem.conf", want)}}
 	return Result{Findings: []Finding{*f}}
 }
 
@@ -227,6 +225,6 @@ func checkOrphans(v *View) Result {
 		{Fact: "sockets closed for want of room", Value: aborted, Unit: "sockets", Source: "/proc/net/netstat TCPAbortOnMemory"},
 	}
 	f.Fix = Fix{Text: "Raise net.ipv4.tcp_max_orphans, on the host and not in a container (an orphan takes up to 64 kB), and find the clients that do not take their answers.",
-		Commands: []string{fmt.Sprintf("sysctl -w net.ipv4.tcp_max_orphans=%d", wantedOrphans)}, Persist: []string{"echo 'net.ipv4.tcp_max_orphans=262144' > /etc/sysctl.d/90-orphans.conf"}}
+		Commands: []shell.Command{shell.Line("sysctl -w net.ipv4.tcp_max_orphans=%s", wantedOrphans)}, Persist: []shell.Command{shell.Line("echo 'net.ipv4.tcp_max_orphans=262144' > /etc/sysctl.d/90-orphans.conf")}}
 	return Result{Findings: []Finding{f}}
 }

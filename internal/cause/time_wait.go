@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/shell"
 )
 
 // timeWaitPortSearch: the side that closes first keeps the port in TIME_WAIT
@@ -122,10 +123,20 @@ func portSearchFinding(v *View, pid int, ns *observe.NetNS, d destination, g *ob
 			f.Fix.Text += " (2 does so on loopback only)"
 		}
 		f.Fix.Text += "; better still, keep connections to the upstream open (keepalive)."
-		f.Fix.Commands = []string{v.in(ns, "sysctl -w net.ipv4.tcp_tw_reuse=1")}
-		f.Fix.Persist = []string{"echo 'net.ipv4.tcp_tw_reuse=1' > /etc/sysctl.d/90-tw-reuse.conf"}
+		f.Fix.Commands = []shell.Command{v.in(ns, shell.Line("sysctl -w net.ipv4.tcp_tw_reuse=1"))}
+		f.Fix.Persist = []shell.Command{shell.Line("echo 'net.ipv4.tcp_tw_reuse=1' > /etc/sysctl.d/90-tw-reuse.conf")}
 	}
 	return f
+}
+
+// sortConnects lists the connects of each family of processes, by master.
+func (v *View) sortConnects() map[int][]*observe.Connect {
+	out := map[int][]*observe.Connect{}
+	for i := range v.Connects {
+		master := v.Master(v.Connects[i].PID)
+		out[master] = append(out[master], &v.Connects[i])
+	}
+	return out
 }
 
 // mostTimeWait finds the destination of a process family with the most
@@ -135,9 +146,8 @@ func (v *View) mostTimeWait(master int) (destination, *observe.SocketGroup) {
 		best destination
 		most *observe.SocketGroup
 	)
-	for i := range v.Connects {
-		c := &v.Connects[i]
-		if c.Family == "unix" || v.Master(c.PID) != master {
+	for _, c := range v.connectsOf()[master] {
+		if c.Family == "unix" {
 			continue
 		}
 		g := v.calledGroup(v.Namespace(c.NetNS), c.Addr, c.Port)
@@ -196,8 +206,8 @@ func checkFinTimeout(v *View) Result {
 				{Fact: "sockets in FIN_WAIT_2 towards the destination", Value: g.States["FIN_WAIT2"], Limit: size, Unit: "sockets", Source: "sock_diag"},
 				{Fact: "net.ipv4.tcp_fin_timeout", Value: value, Unit: "s", Source: "sysctl" + where(ns)},
 			}
-			f.Fix = Fix{Text: "Set tcp_fin_timeout to 60 s, and find why the peer does not close.", Commands: []string{v.in(ns, "sysctl -w net.ipv4.tcp_fin_timeout=60")},
-				Persist: []string{"echo 'net.ipv4.tcp_fin_timeout=60' > /etc/sysctl.d/90-fin-timeout.conf"}}
+			f.Fix = Fix{Text: "Set tcp_fin_timeout to 60 s, and find why the peer does not close.", Commands: []shell.Command{v.in(ns, shell.Line("sysctl -w net.ipv4.tcp_fin_timeout=60"))},
+				Persist: []shell.Command{shell.Line("echo 'net.ipv4.tcp_fin_timeout=60' > /etc/sysctl.d/90-fin-timeout.conf")}}
 			r.Findings = append(r.Findings, f)
 		}
 		if v.InScope(ns.Inode) && (r.RuledOut == "" || value != defaultFinTimeout && value != "") {

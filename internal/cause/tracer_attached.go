@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/shell"
 )
 
 // tracerAttached: a process that answers is traced with ptrace(2), as by
@@ -71,7 +72,7 @@ func checkTracer(v *View) Result {
 			f.Evidence = append(f.Evidence, Evidence{Fact: "what it is", Value: p.Cmdline, Source: "/proc/PID/cmdline"})
 		}
 		f.Fix.Text = "Find out who started the tracer and end it (the service goes on), or have it follow fewer calls."
-		f.Fix.Commands = []string{fmt.Sprintf("ps -o pid,user,lstart,args -p %d", traced.TracerPID), fmt.Sprintf("kill %d", traced.TracerPID)}
+		f.Fix.Commands = []shell.Command{shell.Line("ps -o pid,user,lstart,args -p %s", traced.TracerPID), shell.Line("kill %s", traced.TracerPID)}
 		return judged{finding: f}
 	})
 }

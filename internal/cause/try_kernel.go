@@ -101,13 +101,10 @@ func tryReceiverWindow(v *View, t Target) []Change {
 
 // ledgersOf are the served endpoints of a service.
 func (v *View) ledgersOf(s *Service) []*ledger {
-	var out []*ledger
-	for _, l := range v.ledgers {
-		if s != nil && !l.called() && l.NetNS == s.NS.Inode && l.Port == s.Port() && l.Port != 0 {
-			out = append(out, l)
-		}
+	if s == nil {
+		return nil
 	}
-	return out
+	return slices.DeleteFunc(slices.Clone(v.ledgersAt(s.NS.Inode, s.Port())), (*ledger).called)
 }
 
 // tryLooseFilter has reverse path filtering be loose: at the device that drops,

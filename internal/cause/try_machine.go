@@ -33,11 +33,12 @@ func init() {
 // group of a service that has such a limit.
 func inGroups(try func(*View, *observe.Cgroup) []Change) func(*View, Target) []Change {
 	return func(v *View, t Target) []Change {
-		for i := range v.Cgroups {
-			c := &v.Cgroups[i]
-			of := t.Finding != nil && t.Finding.Subject.Path == c.Path ||
-				t.Finding == nil && t.Service != nil && slices.ContainsFunc(c.PIDs, func(pid int) bool { return slices.Contains(t.Service.PIDs, pid) })
-			if !of || c.EndedIn {
+		groups := v.groupsWith(t.Service)
+		if t.Finding != nil {
+			groups = v.cgroups[t.Finding.Subject.Path]
+		}
+		for _, c := range groups {
+			if c.EndedIn {
 				continue
 			}
 			if changes := try(v, c); len(changes) > 0 {
@@ -126,13 +127,25 @@ func tryUsualWeight(v *View, t Target) []Change {
 		return nil
 	}
 	var changes []Change
-	for i := range v.Cgroups {
-		c := &v.Cgroups[i]
-		if c.CPUWeight > 0 && c.CPUWeight <= lowWeight && c.Path != "/" && slices.ContainsFunc(c.PIDs, func(pid int) bool { return slices.Contains(t.Service.PIDs, pid) }) {
+	for _, c := range v.groupsWith(t.Service) {
+		if c.CPUWeight > 0 && c.CPUWeight <= lowWeight && c.Path != "/" {
 			changes = append(changes, weightChange(c)...)
 		}
 	}
 	return append(changes, usualNice(v.processesOf(t.Service))...)
+}
+
+// groupsWith lists the control groups that hold a process of a service, in the
+// order of the Observation.
+func (v *View) groupsWith(s *Service) []*observe.Cgroup {
+	if s == nil {
+		return nil
+	}
+	var places []int
+	for _, pid := range s.PIDs {
+		places = append(places, v.groups[pid]...)
+	}
+	return v.groupsAt(places)
 }
 
 // usualNice has processes no longer give way to others.
@@ -212,7 +225,7 @@ func tryMoreFiles(v *View, t Target) []Change {
 		return nil
 	}
 	refused := func(pid int) bool {
-		return t.Finding == nil || pid == t.Finding.Subject.PID || slices.ContainsFunc(v.Accepts, func(a observe.Accept) bool { return a.PID == pid && a.Errors["EMFILE"] > 0 })
+		return t.Finding == nil || pid == t.Finding.Subject.PID || slices.ContainsFunc(s.accepts, func(a *observe.Accept) bool { return a.PID == pid && a.Errors["EMFILE"] > 0 })
 	}
 	var changes []Change
 	for _, p := range v.processesOf(s) {

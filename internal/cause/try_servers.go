@@ -27,7 +27,7 @@ func (v *View) nginxFor(t Target) *observe.Nginx {
 		}
 	}
 	if s := v.service(t); s != nil {
-		return v.nginxOf(s)
+		return s.nginx
 	}
 	return nil
 }
@@ -57,7 +57,7 @@ func tryMoreChildren(v *View, t Target) []Change {
 	if s == nil {
 		return nil
 	}
-	m, pool := v.poolOf(s)
+	m, pool := s.fpm, s.pool
 	if pool == nil || pool.MaxChildren.Line == 0 {
 		return nil
 	}
@@ -194,7 +194,7 @@ func tryServerMaxconn(v *View, t Target) []Change {
 	}
 	for i := range v.AppServers {
 		a := &v.AppServers[i]
-		if a.Kind != observe.KindHAProxy || t.Service == nil || !v.appServes(a, t.Service) {
+		if a.Kind != observe.KindHAProxy || t.Service == nil || !slices.Contains(v.servicesOfApp(a), t.Service) {
 			continue
 		}
 		var changes []Change

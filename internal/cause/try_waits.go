@@ -76,16 +76,10 @@ func tryUnixBacklog(v *View, t Target) []Change {
 
 // unixService is the service that listens at a path, where there is one only.
 func (v *View) unixService(path string) *Service {
-	var found *Service
-	for _, s := range v.Services {
-		if s.Path() != "" && s.Path() == path {
-			if found != nil {
-				return nil
-			}
-			found = s
-		}
+	if list := v.reachable.paths[path]; len(list) == 1 {
+		return list[0]
 	}
-	return found
+	return nil
 }
 
 // tryNoDelay sets TCP_NODELAY on the connections of a service.

@@ -2,9 +2,9 @@ package cause
 
 import (
 	"fmt"
-	"slices"
 
 	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/shell"
 )
 
 // udpReceiveBufferOverflow: a datagram that does not fit into its socket's
@@ -43,12 +43,19 @@ const (
 // asks says whether a service in view looks up names at this port of the
 // namespace.
 func (v *View) asks(ns *observe.NetNS, port int) bool {
-	return port == namePort && slices.ContainsFunc(v.lookedUp(), func(n *names) bool {
-		return slices.ContainsFunc(n.servers, func(s *observe.DNSServer) bool {
-			there, _ := v.listensHere(destination{n.netns, s.Addr, namePort})
-			return there == ns
-		})
-	})
+	return port == namePort && v.asked()[ns]
+}
+
+func (v *View) findAsked() map[*observe.NetNS]bool {
+	out := map[*observe.NetNS]bool{}
+	for _, n := range v.lookedUp() {
+		for _, s := range n.servers {
+			if there, _ := v.listensHere(destination{n.netns, s.Addr, namePort}); there != nil {
+				out[there] = true
+			}
+		}
+	}
+	return out
 }
 
 func checkUDPBuffer(v *View) Result {
@@ -88,8 +95,8 @@ func checkUDPBuffer(v *View) Result {
 				f.Evidence = append(f.Evidence, Evidence{Fact: "net.core.rmem_max, rmem_default", Value: bound + ", " + v.sysctl(ns, "net.core.rmem_default"), Unit: "bytes", Source: "sysctl" + where(ns)})
 			}
 			f.Fix.Text = fmt.Sprintf("Give the socket more room: a larger SO_RCVBUF in the configuration of %s, and net.core.rmem_max, by which it is bounded, raised on the host. Should it be full all the time, %s reads too slowly: find what it waits for, or give it more threads.", comm, comm)
-			f.Fix.Commands = []string{"sysctl -w net.core.rmem_max=8388608   # on the host", v.in(ns, fmt.Sprintf("ss -uanmp sport = :%d   # rb is its buffer, d what was thrown away", u.Port))}
-			f.Fix.Persist = []string{"echo 'net.core.rmem_max=8388608' > /etc/sysctl.d/90-udp-rmem.conf"}
+			f.Fix.Commands = []shell.Command{shell.Line("sysctl -w net.core.rmem_max=8388608   # on the host"), v.in(ns, shell.Line("ss -uanmp sport = :%s   # rb is its buffer, d what was thrown away", u.Port))}
+			f.Fix.Persist = []shell.Command{shell.Line("echo 'net.core.rmem_max=8388608' > /etc/sysctl.d/90-udp-rmem.conf")}
 			r.Findings = append(r.Findings, f)
 		}
 	}

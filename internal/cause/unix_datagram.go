@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/shell"
 )
 
 // unixDatagramBlocked: a datagram socket holds net.unix.max_dgram_qlen messages
@@ -48,10 +49,10 @@ func checkUnixDatagram(v *View) Result {
 			f.Title = fmt.Sprintf("Requests wait to send to a unix socket that %s does not read", reader.Process.Comm)
 			f.Fix.Text = fmt.Sprintf("%s has the other end and does not read: it %s. Mend or restart it; to be independent of it, send without blocking (MSG_DONTWAIT) in %s. A longer queue helps with bursts only.",
 				who(reader), ownerText(c, r.at+1), sender.Process.Comm)
-			f.Fix.Commands = []string{lookAtWaits(reader.Process.PID)}
+			f.Fix.Commands = []shell.Command{lookAtWaits(reader.Process.PID)}
 		}
 		if qlen != "" {
-			f.Fix.Commands = append(f.Fix.Commands, v.in(ns, "sysctl -w net.unix.max_dgram_qlen=512   # for sockets that are made after it"))
+			f.Fix.Commands = append(f.Fix.Commands, v.in(ns, shell.Line("sysctl -w net.unix.max_dgram_qlen=512   # for sockets that are made after it")))
 		}
 	})
 }

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/shell"
 )
 
 // unixSocketBacklog: threads that should answer wait in connect() to a unix
@@ -48,6 +49,6 @@ func checkUnixBacklog(v *View) Result {
 		server := &c.Hops[r.at+1]
 		f.Title = fmt.Sprintf("Requests wait to connect to %s: %s does not accept fast enough", name, server.Process.Comm)
 		f.Fix.Text = fmt.Sprintf("%s does not take up the connections: it %s. Give it more workers, or find what those that it has wait for; a longer queue only lets callers wait there.", who(server), ownerText(c, r.at+1))
-		f.Fix.Commands = []string{lookAtWaits(server.Process.PID)}
+		f.Fix.Commands = []shell.Command{lookAtWaits(server.Process.PID)}
 	})
 }

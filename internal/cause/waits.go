@@ -104,9 +104,9 @@ func (v *View) buildRoots() {
 	if v.Waits == nil {
 		return
 	}
-	slow := map[int]*observe.SlowTime{}
 	for i := range v.Waits.Slow {
-		slow[v.Waits.Slow[i].PID] = &v.Waits.Slow[i]
+		s := &v.Waits.Slow[i]
+		v.slowOf[s.PID] = append(v.slowOf[s.PID], s)
 	}
 	byKey := map[string]*root{}
 	for i := range v.Waits.Shares {
@@ -126,8 +126,8 @@ func (v *View) buildRoots() {
 			v.roots = append(v.roots, r)
 		}
 		r.shares = append(r.shares, s)
-		if st := slow[s.PID]; st != nil && !slices.Contains(r.slow, st) {
-			r.slow = append(r.slow, st)
+		if list := v.slowOf[s.PID]; len(list) > 0 {
+			r.slow = append(r.slow, list[len(list)-1])
 		}
 		r.lost += float64(s.SlowNS)
 		r.hit += s.SlowRequests
@@ -137,6 +137,7 @@ func (v *View) buildRoots() {
 			return cmp.Or(cmp.Compare(b.SlowNS, a.SlowNS), cmp.Compare(b.ThreadNS, a.ThreadNS))
 		})
 		_, r.at = blameOf(r.shares[0])
+		r.slow = unique(r.slow)
 		slices.SortStableFunc(r.slow, func(a, b *observe.SlowTime) int { return cmp.Compare(b.NS, a.NS) })
 	}
 	slices.SortStableFunc(v.roots, func(a, b *root) int { return cmp.Compare(b.lost, a.lost) })
@@ -145,7 +146,7 @@ func (v *View) buildRoots() {
 // inView says whether a process answers requests that are looked at.
 func (v *View) inView(pid int) bool {
 	return v.Filter == (observe.Filter{}) || v.Serving(pid) || v.OnPath(pid) ||
-		slices.ContainsFunc(v.ledgers, func(l *ledger) bool { return !l.called() && l.pid == pid })
+		len(v.servedOf[pid]) > 0
 }
 
 // blameOf is blame for what was seen over the window. Owners of a lock that is

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/shell"
 )
 
 // judgeRoots runs what a wait cause has to say of each of its roots.
@@ -87,11 +88,9 @@ func (v *View) harmless(r *root) string {
 		return fmt.Sprintf("seen %d times only", r.samples())
 	}
 	if r.cause == "lock-convoy" && r.example().End == observe.EndRunning {
-		for _, l := range v.ledgers {
-			if !l.called() && l.pid == r.shares[0].PID {
-				if idle, full := v.cpuFull(l); full {
-					return fmt.Sprintf("but who holds the lock runs, and the CPUs are full (%s idle), which makes every thread late", percent(idle))
-				}
+		for _, l := range v.servedOf[r.shares[0].PID] {
+			if idle, full := v.cpuFull(l); full {
+				return fmt.Sprintf("but who holds the lock runs, and the CPUs are full (%s idle), which makes every thread late", percent(idle))
 			}
 		}
 	}
@@ -101,10 +100,8 @@ func (v *View) harmless(r *root) string {
 // requestsOf is the requests that a process and its family answered.
 func (v *View) requestsOf(pid int) uint64 {
 	var n uint64
-	for _, l := range v.ledgers {
-		if !l.called() && l.pid == pid {
-			n += l.Requests
-		}
+	for _, l := range v.servedOf[pid] {
+		n += l.Requests
 	}
 	return n
 }
@@ -121,17 +118,11 @@ func (v *View) serviceText(pid int) string {
 // portOf is the port whose requests keep a process busy for longest, 0 when none
 // is known.
 func (v *View) portOf(pid int) int {
-	var most *ledger
-	for _, l := range v.ledgers {
-		if !l.called() && l.pid == pid && (most == nil || l.TimeNS() > most.TimeNS()) {
-			most = l
-		}
-	}
-	if most != nil {
+	if most := v.slowestService(pid); most != nil {
 		return most.Port
 	}
-	for _, s := range v.Services {
-		if slices.Contains(s.PIDs, pid) && s.Port() != 0 {
+	for _, s := range v.servicesOf[pid] {
+		if s.Port() != 0 {
 			return s.Port()
 		}
 	}
@@ -188,7 +179,7 @@ func (v *View) rootFinding(c *Cause, r *root, describe func(*root, *Finding)) Fi
 	}
 	describe(r, &f)
 	if len(f.Fix.Commands) == 0 {
-		f.Fix.Commands = []string{lookAtWaits(service)}
+		f.Fix.Commands = []shell.Command{lookAtWaits(service)}
 	}
 	return f
 }
@@ -209,10 +200,8 @@ func (v *View) slowWeight(r *root) float64 {
 	var all float64
 	for _, s := range r.slow {
 		var time float64
-		for _, l := range v.ledgers {
-			if !l.called() && l.pid == s.PID {
-				time += l.TimeNS()
-			}
+		for _, l := range v.servedOf[s.PID] {
+			time += l.TimeNS()
 		}
 		all += max(time, float64(s.NS))
 	}
@@ -242,7 +231,7 @@ func (v *View) heldUpBy(l *ledger, p *Finding) bool {
 	if !l.called() {
 		return slices.Contains(p.Holds, l.pid)
 	}
-	there := v.servedHere(l)
+	there := l.here
 	return there != nil && (slices.Contains(p.Holds, there.pid) || slices.Contains(p.Holds, l.pid) && slices.Contains(p.Via, there.pid))
 }
 

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/shell"
 )
 
 // windowLimited: the receiver reads as fast as bytes come, but its window is
@@ -67,7 +68,7 @@ func checkWindowLimited(v *View) Result {
 			if rmem := v.sysctl(c.ns, "net.ipv4.tcp_rmem"); rmem != "" {
 				f.Evidence = append(f.Evidence, Evidence{Fact: "net.ipv4.tcp_rmem of the receiver", Value: rmem, Unit: "bytes", Source: "sysctl" + where(c.ns)})
 			}
-			f.Fix.Commands = []string{v.in(c.ns, "sysctl -w net.ipv4.tcp_rmem='"+wantedRmem+"'")}
+			f.Fix.Commands = []shell.Command{v.in(c.ns, shell.Line("sysctl -w net.ipv4.tcp_rmem=%s", wantedRmem))}
 			f.Fix.Changes = v.widened(c.ns, "net.ipv4.tcp_rmem", wantedRmem)
 		}
 		f.Fix.Text = fmt.Sprintf("Give %s a larger receive buffer (net.ipv4.tcp_rmem, no small SO_RCVBUF in its application): a window has to hold what is sent in a round trip.", who)

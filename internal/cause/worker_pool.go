@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/shell"
 )
 
 // poolCauses are servers that take up no more requests, because all their
@@ -42,6 +43,10 @@ type poolUse struct {
 
 // poolsOf lists the pools of one kind of server that answer services in view.
 func (v *View) poolsOf(kind observe.Kind) []*poolUse {
+	return v.pools.of(kind, func() []*poolUse { return v.findPools(kind) })
+}
+
+func (v *View) findPools(kind observe.Kind) []*poolUse {
 	var out []*poolUse
 	for i := range v.AppServers {
 		a := &v.AppServers[i]
@@ -50,8 +55,8 @@ func (v *View) poolsOf(kind observe.Kind) []*poolUse {
 		}
 		for j := range a.Pools {
 			u := &poolUse{app: a, pool: &a.Pools[j]}
-			for _, s := range v.Services {
-				if v.appServes(a, s) && poolListens(&a.Pools[j], s, len(a.Pools) == 1) {
+			for _, s := range v.servicesOfApp(a) {
+				if poolListens(&a.Pools[j], s, len(a.Pools) == 1) {
 					u.services = append(u.services, s)
 				}
 			}
@@ -64,10 +69,15 @@ func (v *View) poolsOf(kind observe.Kind) []*poolUse {
 	return out
 }
 
-// appServes says whether the processes of an application server answer a
-// service.
-func (v *View) appServes(a *observe.AppServer, s *Service) bool {
-	return slices.Contains(s.PIDs, a.PID) || slices.ContainsFunc(a.Workers, func(w int) bool { return slices.Contains(s.PIDs, w) })
+// servicesOfApp lists the services that the processes of an application server
+// answer, in their order.
+func (v *View) servicesOfApp(a *observe.AppServer) []*Service {
+	var out []*Service
+	for _, pid := range append([]int{a.PID}, a.Workers...) {
+		out = append(out, v.servicesOf[pid]...)
+	}
+	slices.SortFunc(out, func(a, b *Service) int { return a.order - b.order })
+	return slices.Compact(out)
 }
 
 // poolListens says whether a pool answers at a service. The only pool of a
@@ -85,8 +95,8 @@ func (v *View) measure(u *poolUse) {
 			u.queue += l.QueueMean
 			u.held += max(0, float64(l.Clients)-l.QueueMean)
 		}
-		for _, l := range v.ledgers {
-			if l.called() || s.Port() == 0 || l.NetNS != s.NS.Inode || l.Port != s.Port() || l.Requests == 0 {
+		for _, l := range v.ledgersAt(s.NS.Inode, s.Port()) {
+			if l.called() || l.Requests == 0 {
 				continue
 			}
 			u.ledgers = append(u.ledgers, l)
@@ -171,15 +181,20 @@ func (v *View) judgePool(u *poolUse) {
 
 // exhaustedWorkers returns the pool of an application server behind s when it
 // has nothing free, and the cause by which that is told.
-func (v *View) exhaustedWorkers(s *Service) (id string) {
+func (v *View) exhaustedWorkers(s *Service) (id string) { return v.workerless()[s] }
+
+func (v *View) findWorkerless() map[*Service]string {
+	out := map[*Service]string{}
 	for _, c := range workerPools {
 		for _, u := range v.poolsOf(c.kind) {
-			if u.because == "" && slices.Contains(u.services, s) {
-				return c.cause.ID
+			for _, s := range u.services {
+				if u.because == "" && out[s] == "" {
+					out[s] = c.cause.ID
+				}
 			}
 		}
 	}
-	return ""
+	return out
 }
 
 // checkPools judges all pools of one kind of server.
@@ -235,7 +250,7 @@ func (v *View) poolFinding(w *workerPool, u *poolUse) Finding {
 	f.Evidence = v.poolEvidence(w, u, setting)
 	w.fix(v, u, setting, &f)
 	if len(f.Fix.Commands) == 0 {
-		f.Fix.Commands = []string{lookAtWaits(u.app.PID)}
+		f.Fix.Commands = []shell.Command{lookAtWaits(u.app.PID)}
 	}
 	return f
 }

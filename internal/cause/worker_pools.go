@@ -2,9 +2,9 @@ package cause
 
 import (
 	"fmt"
-	"strconv"
 
 	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/shell"
 )
 
 // workerPool is what differs between the servers with a limit on workers.
@@ -101,30 +101,31 @@ func init() {
 		logs: []string{"fd-limit"}})
 }
 
-// place names the file and line to edit, as "in FILE:LINE", or what stands for
+// place names the file and line to edit, as "# in FILE:LINE:", or what stands for
 // it.
-func place(u *poolUse, s observe.Setting) string {
+func place(u *poolUse, s observe.Setting) shell.Command {
 	switch {
 	case s.File != "" && s.Line > 0:
-		return fmt.Sprintf("in %s:%d", s.File, s.Line)
+		return shell.Line("# in %s:%s:", s.File, s.Line)
 	case s.File != "":
-		return "in " + s.File
+		return shell.Line("# in %s:", s.File)
 	case u.app.Config != "":
-		return "in " + u.app.Root + u.app.Config
+		return shell.Line("# in %s:", u.app.Root+u.app.Config)
 	}
-	return "in its configuration"
+	return shell.Line("# in its configuration:")
 }
 
 // signal is how to have the master of a server read its configuration again: by
-// its unit on the host, by a signal elsewhere.
-func (v *View) signal(a *observe.AppServer, verb, name, what string) string {
+// its unit on the host, by what is given elsewhere.
+func (v *View) signal(a *observe.AppServer, verb string, otherwise shell.Command) shell.Command {
 	if p := v.Process(a.PID); p != nil && p.Unit != "" && p.Container == "" {
-		return fmt.Sprintf("systemctl %s %s", verb, p.Unit)
+		return shell.Line("systemctl %s %s", verb, shell.Unit(p.Unit))
 	}
-	if name == "" {
-		return fmt.Sprintf("restart %s (pid %d)   # %s", a.Kind, a.PID, what)
-	}
-	return fmt.Sprintf("kill -%s %d   # %s", name, a.PID, what)
+	return otherwise
+}
+
+func (v *View) reloadHAProxy(a *observe.AppServer) shell.Command {
+	return v.signal(a, "reload", shell.Line("kill -USR2 %s   # master of HAProxy (-W): reload", a.PID))
 }
 
 // idleHolders says that most of what is taken are connections without a request
@@ -151,15 +152,15 @@ func fixApache(v *View, u *poolUse, s observe.Setting, f *Finding) {
 	if idleHolders(u) {
 		f.Fix.Text = fmt.Sprintf("Most workers are held by connections that ask for nothing: shorten KeepAliveTimeout, or use the event MPM, which needs no worker for them; or raise MaxRequestWorkers from %d to %d%s.", u.pool.Limit, want, memory)
 	}
-	f.Fix.Commands = []string{fmt.Sprintf("%s: MaxRequestWorkers %d", place(u, s), want)}
+	f.Fix.Commands = []shell.Command{place(u, s).Note("MaxRequestWorkers %s", want)}
 	servers := want
 	if u.app.Model != "prefork" {
 		servers = want / max(u.pool.Threads, 1)
 	}
 	// ServerLimit is fixed at the start (mpm_common.c): a graceful restart
 	// keeps the old one, and MaxRequestWorkers cannot go beyond it.
-	f.Fix.Commands = append(f.Fix.Commands, fmt.Sprintf("beside it: ServerLimit %d   # only a full restart takes a new one", servers),
-		v.signal(u.app, "restart", "", "stop and start it"))
+	f.Fix.Commands = append(f.Fix.Commands, shell.Line("# next to it: ServerLimit %s (only a full restart takes a new one)", servers),
+		v.signal(u.app, "restart", shell.Line("# stop %s (pid %s) and start it", u.app.Kind, u.app.PID)))
 }
 
 // wantedUWSGI is the number of processes that is proposed.
@@ -172,7 +173,7 @@ func (v *View) wantedUWSGI(u *poolUse) (processes int, memory string) {
 func fixUWSGI(v *View, u *poolUse, s observe.Setting, f *Finding) {
 	n, memory := v.wantedUWSGI(u)
 	f.Fix.Text = fmt.Sprintf("Raise processes of uWSGI from %s to %d%s, or find what the requests wait for; a longer listen queue would only let them wait longer.", s.Value, n, memory)
-	f.Fix.Commands = []string{fmt.Sprintf("%s: processes = %d", place(u, s), n), v.signal(u.app, "restart", "", "a reload keeps options of the command line")}
+	f.Fix.Commands = []shell.Command{place(u, s).Note("processes = %s", n), v.signal(u.app, "restart", shell.Line("# restart %s (pid %s): a reload keeps options of the command line", u.app.Kind, u.app.PID))}
 }
 
 func fixGunicorn(v *View, u *poolUse, s observe.Setting, f *Finding) {
@@ -181,8 +182,8 @@ func fixGunicorn(v *View, u *poolUse, s observe.Setting, f *Finding) {
 	f.Fix.Text = fmt.Sprintf("Raise the workers of gunicorn from %d to %d%s, or find what the requests wait for; threads (--threads) share one interpreter and take less memory.",
 		u.pool.Limit/max(u.pool.Threads, 1), n, memory)
 	// SIGTTIN adds one worker at once (gunicorn/arbiter.py).
-	f.Fix.Commands = []string{fmt.Sprintf("kill -TTIN %d   # one worker more, at once; again for each further one", u.app.PID)}
-	f.Fix.Persist = []string{fmt.Sprintf("%s: workers = %d", place(u, s), n)}
+	f.Fix.Commands = []shell.Command{shell.Line("kill -TTIN %s   # one worker more, at once, again for each further one", u.app.PID)}
+	f.Fix.Persist = []shell.Command{place(u, s).Note("workers = %s", n)}
 }
 
 // javaStack is what a thread of Java takes of memory at most by itself, bytes
@@ -192,7 +193,7 @@ const javaStack = 1 << 20
 func fixTomcat(v *View, u *poolUse, s observe.Setting, f *Finding) {
 	want, memory := v.proposedWorkers(u, javaStack)
 	f.Fix.Text = fmt.Sprintf("Raise %s from %d to %d%s, or find what the requests wait for.", u.pool.Knob, u.pool.Limit, want, memory)
-	f.Fix.Commands = []string{fmt.Sprintf("%s: %s=\"%d\"", place(u, s), u.pool.Knob, want), v.signal(u.app, "restart", "", "server.xml is read at the start")}
+	f.Fix.Commands = []shell.Command{place(u, s).Note("%s", fmt.Sprintf(`%s="%d"`, u.pool.Knob, want)), v.signal(u.app, "restart", shell.Line("# restart %s (pid %s): server.xml is read at the start", u.app.Kind, u.app.PID))}
 }
 
 // wantedHAProxy is the maxconn that is proposed: a connection takes two
@@ -205,5 +206,5 @@ func fixHAProxy(v *View, u *poolUse, s observe.Setting, f *Finding) {
 	if u.source != recorded && u.working < 0.5*u.held {
 		f.Fix.Text += " Most connections are idle: a shorter timeout http-keep-alive frees them."
 	}
-	f.Fix.Commands = []string{fmt.Sprintf("%s: maxconn %s", place(u, s), strconv.Itoa(want)), v.signal(u.app, "reload", "USR2", "master of HAProxy (-W): reload")}
+	f.Fix.Commands = []shell.Command{place(u, s).Note("maxconn %s", want), v.reloadHAProxy(u.app)}
 }

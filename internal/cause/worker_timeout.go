@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/shell"
 )
 
 // uwsgiHarakiri: uWSGI kills a worker whose request takes longer than harakiri
@@ -70,7 +71,7 @@ func checkCutOff(v *View, c *Cause, kind observe.Kind, line, knob string) Result
 			{Fact: knob, Value: limit.Value, Unit: "s", Source: settingSource(limit)},
 		}
 		f.Fix.Text = fmt.Sprintf("Find what requests that take over %s s wait for; raise %s (%s) only if they are meant to take so long.", limit.Value, knob, settingSource(limit))
-		f.Fix.Commands = []string{lookAtWaits(u.app.PID)}
+		f.Fix.Commands = []shell.Command{lookAtWaits(u.app.PID)}
 		pids := append([]int{u.app.PID, v.Master(u.app.PID)}, u.app.Workers...)
 		held := holdsUp(pids)
 		f.MayFollow = func(p *Finding) bool {

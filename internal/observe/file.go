@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"strings"
 	"syscall"
 
@@ -22,51 +21,16 @@ const (
 	maxObjects = 500_000
 )
 
-// Savable says early whether Save will be able to write to path.
-func Savable(path string) error {
-	if err := regular(path); err != nil {
+// Write writes o as zstd-compressed JSON, which Load reads.
+func Write(w io.Writer, o *Observation) error {
+	z, err := zstd.NewWriter(w)
+	if err != nil {
 		return err
 	}
-	f, err := os.CreateTemp(filepath.Dir(path), ".slowray-*")
-	if err != nil {
-		return fmt.Errorf("save observation: %w", err)
-	}
-	f.Close()
-	return os.Remove(f.Name())
-}
-
-// regular refuses to replace a device, a directory or a FIFO by a file.
-func regular(path string) error {
-	if st, err := os.Stat(path); err == nil && !st.Mode().IsRegular() {
-		return fmt.Errorf("save observation: %s: not a regular file", path)
-	}
-	return nil
-}
-
-// Save writes o to a file, as zstd-compressed JSON. The file appears whole or
-// not at all, and only its owner may read it: it holds command lines.
-func Save(path string, o *Observation) (err error) {
-	if err := regular(path); err != nil {
+	if err := json.NewEncoder(z).Encode(o); err != nil {
 		return err
 	}
-	// A link keeps pointing: what it points to is replaced.
-	if target, err := filepath.EvalSymlinks(path); err == nil {
-		path = target
-	}
-	err = WriteWhole(path, "", func(f *os.File) error {
-		z, err := zstd.NewWriter(f)
-		if err != nil {
-			return err
-		}
-		if err := json.NewEncoder(z).Encode(o); err != nil {
-			return err
-		}
-		return z.Close()
-	})
-	if err != nil {
-		return fmt.Errorf("save observation: %w", err)
-	}
-	return nil
+	return z.Close()
 }
 
 // Load reads a saved Observation. The error is one line that says what is

@@ -7,6 +7,7 @@ import (
 	"github.com/slowray/slowray/internal/cause"
 	"github.com/slowray/slowray/internal/diagnose"
 	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/shell"
 )
 
 // TestFindingChain: a chain of waits stands under its finding, one thread under
@@ -14,7 +15,7 @@ import (
 func TestFindingChain(t *testing.T) {
 	f := cause.Finding{
 		Cause: "blocked-on-pipe", Title: "Requests wait for a write", Role: cause.RoleCause, Subject: cause.Subject{Kind: "process", PID: 900, Comm: "python3"},
-		Impact: cause.Impact{Share: 1, Of: "slow time", Text: "all of it"}, Fix: cause.Fix{Text: "Mend the reader.", Commands: []string{}},
+		Impact: cause.Impact{Share: 1, Of: "slow time", Text: "all of it"}, Fix: cause.Fix{Text: "Mend the reader.", Commands: []shell.Command{}},
 		Chain: []observe.WaitHop{
 			{Process: observe.WaitProcess{PID: 900, Comm: "python3"}, TID: 901, Comm: "python3", Syscall: "write", Kind: observe.WaitPipe,
 				Wants: observe.WantsRoom, Object: "fd 5 → pipe:[1234]", ForNS: 5e9},

@@ -13,6 +13,7 @@ import (
 	"github.com/slowray/slowray/internal/cause"
 	"github.com/slowray/slowray/internal/diagnose"
 	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/shell"
 )
 
 // worst are texts that a process, a container, a name in DNS, a request or a line
@@ -61,7 +62,7 @@ func reportOf(s string) *diagnose.Report {
 		f := &r.Findings[i]
 		f.Title, f.Impact.Text, f.Impact.Of, f.Fix.Text = s, s, s, s
 		f.Subject.Comm, f.Subject.Path, f.Subject.Rule, f.Subject.Interface, f.Subject.Container, f.Subject.Addr, f.Subject.Kind = s, s, s, s, s, s, s
-		f.Fix.Commands, f.Fix.Persist = []string{s}, []string{s}
+		f.Fix.Commands, f.Fix.Persist = []shell.Command{shell.Line("x %s", shell.Word(s))}, []shell.Command{shell.Line("# %s", shell.Text(s))}
 		f.Evidence = []cause.Evidence{{Fact: s, Value: s, Limit: s, Unit: s, Source: s}}
 		f.Chain = []observe.WaitHop{{Process: observe.WaitProcess{PID: 1, Comm: s}, Comm: s, Object: s, Detail: s, Why: s, Remote: s, Wchan: s, Syscall: s}}
 		f.ChainEnd = s

@@ -163,17 +163,17 @@ func (p *printer) finding(n int, f *cause.Finding) {
 	p.hops(f)
 	p.field("do this", f.Fix.Text)
 	for _, c := range f.Fix.Commands {
-		p.raw("", p.paint(bold, clean(c)))
+		p.raw("", p.paint(bold, clean(c.String())))
 	}
 	for i, c := range f.Fix.Persist {
 		label := ""
 		if i == 0 {
 			label = "to keep"
 		}
-		p.raw(label, clean(c))
+		p.raw(label, clean(c.String()))
 	}
 	if f.Prove != nil {
-		p.raw("prove", clean(f.Prove.Command))
+		p.raw("prove", clean(f.Prove.Command.String()))
 	}
 	for i, e := range f.Evidence {
 		label := ""

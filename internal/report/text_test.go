@@ -12,6 +12,7 @@ import (
 	"github.com/slowray/slowray/internal/cause"
 	"github.com/slowray/slowray/internal/diagnose"
 	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/shell"
 )
 
 func example() *diagnose.Report {
@@ -29,8 +30,8 @@ func example() *diagnose.Report {
 				Evidence: []cause.Evidence{
 					{Fact: "packets dropped", Value: uint64(6300), Unit: "packets", Source: "conntrack statistics"},
 					{Fact: "entries", Value: uint64(200), Limit: uint64(200), Source: "sysctl"}},
-				Fix:   cause.Fix{Text: "Raise the limit.", Commands: []string{"sysctl -w net.netfilter.nf_conntrack_max=262144"}, Persist: []string{"echo x > /etc/sysctl.d/90.conf"}},
-				Prove: &cause.Prove{Command: "slowray prove conntrack-full --port 8088 --apply", Hot: true}},
+				Fix:   cause.Fix{Text: "Raise the limit.", Commands: []shell.Command{shell.Line("sysctl -w net.netfilter.nf_conntrack_max=262144")}, Persist: []shell.Command{shell.Line("echo x > /etc/sysctl.d/90.conf")}},
+				Prove: &cause.Prove{Command: shell.Line("slowray prove conntrack-full --port 8088 --apply"), Hot: true}},
 			{Cause: "client-aborts", Title: "Clients give up", Role: cause.RoleConsequence, ConsequenceOf: &parent,
 				Impact: cause.Impact{Text: "800 of 2,000 requests"}},
 		},
@@ -127,7 +128,7 @@ func TestHostileText(t *testing.T) {
 	r.Endpoints[0].Process.Comm = hostile
 	f := &r.Findings[0]
 	f.Title, f.Subject.Comm, f.Subject.Path, f.Impact.Text = hostile, hostile, hostile, hostile
-	f.Evidence[0].Value, f.Fix.Commands[0], f.Fix.Persist[0] = hostile, hostile, hostile
+	f.Evidence[0].Value, f.Fix.Commands[0], f.Fix.Persist[0] = hostile, shell.Line("x %s", strings.ReplaceAll(hostile, "\x00", "")), shell.Line("# %s", hostile)
 	r.RuledOut[0].Because, r.Losses[0].What = hostile, hostile
 	var b bytes.Buffer
 	if err := Text(&b, r, Style{}); err != nil {

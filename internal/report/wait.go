@@ -133,8 +133,8 @@ func (p *printer) chain(n int, o *observe.Waits, c *observe.WaitChain, told map[
 		if advice != "" {
 			label("do this", advice)
 		}
-		if command != "" {
-			p.line("   %*s  %s", width, "", p.paint(bold, clean(command)))
+		if !command.IsZero() {
+			p.line("   %*s  %s", width, "", p.paint(bold, clean(command.String())))
 		}
 	}
 	switch {

@@ -127,7 +127,7 @@ func TestWaitTitles(t *testing.T) {
 			if title := waitTitle(&c); len(title) < 8 || strings.HasSuffix(title, ", ") {
 				t.Errorf("%s, %d hops: %q", end, n, title)
 			}
-			if _, command := waitFix(&c); end == observe.EndFrozen && command != "echo THAWED > '/sys/fs/cgroup/a b/freezer.state'" {
+			if _, command := waitFix(&c); end == observe.EndFrozen && command.String() != "echo THAWED > '/sys/fs/cgroup/a b/freezer.state'" {
 				t.Error(command)
 			}
 		}

@@ -3,10 +3,10 @@ package report
 import (
 	"fmt"
 	"strings"
-	"unicode"
 
 	"github.com/slowray/slowray/internal/figure"
 	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/shell"
 )
 
 // waitTitle says a chain in one line.
@@ -109,43 +109,33 @@ func endText(e observe.WaitEnd) string {
 }
 
 // waitFix is what would end a chain, and the command for it where there is one.
-func waitFix(c *observe.WaitChain) (advice, command string) {
+func waitFix(c *observe.WaitChain) (advice string, command shell.Command) {
 	last := &c.Hops[len(c.Hops)-1]
 	switch c.End {
 	case observe.EndStopped:
-		return "Let it go on:", fmt.Sprintf("kill -CONT %d", last.Process.PID)
+		return "Let it go on:", shell.Line("kill -CONT %s", last.Process.PID)
 	case observe.EndTraced:
 		if c.Actor != 0 {
-			return fmt.Sprintf("Let the tracer (pid %d) continue it, or end the tracer.", c.Actor), ""
+			return fmt.Sprintf("Let the tracer (pid %d) continue it, or end the tracer.", c.Actor), shell.Command{}
 		}
-		return "Let its tracer continue it, or end the tracer.", ""
+		return "Let its tracer continue it, or end the tracer.", shell.Command{}
 	case observe.EndFrozen:
 		state := "0"
 		if strings.HasSuffix(c.Path, "freezer.state") {
 			state = "THAWED"
 		}
-		return "Thaw the control group:", fmt.Sprintf("echo %s > %s", state, shellQuote(c.Path))
+		return "Thaw the control group:", shell.Write(state, shell.Path(c.Path))
 	case observe.EndCycle:
 		if !c.Sure {
-			return "", ""
+			return "", shell.Command{}
 		}
-		return "They cannot go on by themselves: restart what can be restarted. It will not come back when all take these in the same order.", ""
+		return "They cannot go on by themselves: restart what can be restarted. It will not come back when all take these in the same order.", shell.Command{}
 	case observe.EndRemote:
 		if c.Culprit() {
-			return "Look at the service at " + last.Remote + ", and at the way there.", ""
+			return "Look at the service at " + last.Remote + ", and at the way there.", shell.Command{}
 		}
 	case observe.EndDisk:
-		return "Look at the device and at who else uses it; slowray why tells whether it is busy.", ""
+		return "Look at the device and at who else uses it; slowray why tells whether it is busy.", shell.Command{}
 	}
-	return "", ""
-}
-
-// shellQuote quotes a path for a command that is copied.
-func shellQuote(s string) string {
-	if s != "" && !strings.ContainsFunc(s, func(r rune) bool {
-		return !unicode.IsLetter(r) && !unicode.IsDigit(r) && !strings.ContainsRune("/._-:@+,=", r)
-	}) {
-		return s
-	}
-	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
+	return "", shell.Command{}
 }

@@ -4,6 +4,7 @@ import (
 	"io"
 
 	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/shell"
 )
 
 // WaitChain is a chain with what follows from it, as in schema/wait.schema.json.
@@ -11,8 +12,8 @@ type WaitChain struct {
 	Culprit  bool `json:"culprit"`
 	Deadlock bool `json:"deadlock"`
 	observe.WaitChain
-	Advice  string `json:"advice,omitempty"`
-	Command string `json:"command,omitempty"`
+	Advice  string        `json:"advice,omitempty"`
+	Command shell.Command `json:"command,omitzero"`
 }
 
 // NewWaitChain says what follows from a chain.

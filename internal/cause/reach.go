@@ -1,0 +1,121 @@
+package cause
+
+import (
+	"math"
+	"net/netip"
+
+	"github.com/slowray/slowray/internal/observe"
+)
+
+// Where an address leads to on this host is asked for every call and every
+// connect(). What listens is indexed by its ends, and what calls has the ends
+// that it may reach: so it takes as many steps as there are of either, not as
+// many as of both multiplied.
+
+// end is where something listens, or what is called.
+type end struct {
+	netns uint64 // everywhere: the address alone says where it is
+	port  int
+	addr  string // wholeNS: any address of the namespace's own; unspecified: "0.0.0.0" or "::"
+}
+
+const (
+	everywhere  = math.MaxUint64
+	wholeNS     = ""
+	unspecified = "*"
+)
+
+// owners are the network namespaces that have an address, loopback left out.
+type owners map[string][]uint64
+
+// of lists the namespaces that an address is one of.
+func (o owners) of(a netip.Addr) []uint64 { return o[a.Unmap().String()] }
+
+// ends are those at which a served endpoint is found.
+func (l *ledger) ends() []end {
+	ends := []end{{everywhere, l.Port, l.Addr}, {l.NetNS, l.Port, wholeNS}, {l.NetNS, l.Port, l.Addr}}
+	if l.address.IsUnspecified() {
+		ends = append(ends, end{l.NetNS, l.Port, unspecified})
+	}
+	return ends
+}
+
+// destinations are the ends that the calls of l reach, wherever something is
+// served there: loopback is the namespace's own, and any other address may be
+// that of several namespaces.
+func (l *ledger) destinations(o owners) []end {
+	if l.address.IsLoopback() {
+		return []end{{l.NetNS, l.Port, l.Addr}, {l.NetNS, l.Port, unspecified}}
+	}
+	ends := []end{{everywhere, l.Port, l.Addr}}
+	for _, inode := range o.of(l.address) {
+		ends = append(ends, end{inode, l.Port, wholeNS})
+	}
+	return ends
+}
+
+// servedEnds are served endpoints by their ends.
+type servedEnds map[end][]*ledger
+
+func (e servedEnds) add(l *ledger) {
+	for _, at := range l.ends() {
+		e[at] = append(e[at], l)
+	}
+}
+
+// first is the served endpoint that the calls of l reach, of several the first in
+// the order of the ledgers; nil when there is none.
+func (e servedEnds) first(l *ledger, o owners) (first *ledger) {
+	for _, at := range l.destinations(o) {
+		if list := e[at]; len(list) > 0 && (first == nil || list[0].order < first.order) {
+			first = list[0]
+		}
+	}
+	return first
+}
+
+// reachable are services by their ends: the namespace with the port, or with the
+// path of a unix socket.
+type reachable struct {
+	at        map[end][]*Service
+	paths     map[string][]*Service
+	listening map[end]bool // of the View
+}
+
+func (v *View) reachableOf(services []*Service) *reachable {
+	r := &reachable{map[end][]*Service{}, map[string][]*Service{}, v.listening}
+	for _, s := range services {
+		at := end{s.NS.Inode, s.Port(), s.Path()}
+		r.at[at] = append(r.at[at], s)
+		if s.Path() != "" {
+			r.paths[s.Path()] = append(r.paths[s.Path()], s)
+		}
+	}
+	return r
+}
+
+// by lists the services that a connect() goes to: the port is the service's,
+// and the address is loopback in the same namespace or one of the addresses of
+// the service's namespace.
+func (r *reachable) by(c *observe.Connect, o owners) []*Service {
+	if c.Family == "unix" {
+		// The same path may be another socket in another container. One that
+		// is shared through a volume may lie in another network namespace.
+		if here := (end{netns: c.NetNS, addr: c.Path}); r.listening[here] {
+			return r.at[here]
+		}
+		return r.paths[c.Path]
+	}
+	addr, err := netip.ParseAddr(c.Addr)
+	if c.Port == 0 || err != nil {
+		return nil
+	}
+	if addr.IsLoopback() {
+		return r.at[end{netns: c.NetNS, port: c.Port}]
+	}
+	var there []*Service
+	for _, inode := range o.of(addr) {
+		there = append(there, r.at[end{netns: inode, port: c.Port}]...)
+	}
+	return there
+}
