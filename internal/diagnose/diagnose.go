@@ -1,7 +1,6 @@
 package diagnose
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -60,8 +59,9 @@ func Diagnose(o *observe.Observation) Report {
 	}
 	fold(v, r.Findings, catalogue)
 	r.Findings = rank(r.Findings, catalogue)
+	known := declared(catalogue)
 	for i := range r.Findings {
-		plan(v, &r.Findings[i], catalogue)
+		plan(v, &r.Findings[i], known)
 	}
 	r.Changes = changes(v, len(r.Findings) > 0)
 	return r
@@ -98,121 +98,6 @@ func gapText(g observe.Gap) string {
 		return g.Because
 	}
 	return g.Subject + ": " + g.Because
-}
-
-// fold marks findings that follow from another finding. A cause declares what
-// it may follow from; a check may have named its parent by itself, from
-// evidence; and what was measured may rule a parent out.
-func fold(v *cause.View, findings []cause.Finding, catalogue []cause.Cause) {
-	parents := make([]int, len(findings)) // -1 where there is none
-	for i := range findings {
-		f := &findings[i]
-		parents[i] = -1
-		c := lookup(catalogue, f.Cause)
-		switch {
-		case f.ConsequenceOf != nil:
-			parents[i] = named(f, findings)
-		case c != nil && c.Folds:
-			parents[i] = parentFor(v, i, c, findings, catalogue)
-		}
-		f.ConsequenceOf = nil
-	}
-	uncircle(parents, findings, catalogue)
-	for i := range findings {
-		if parents[i] < 0 {
-			continue
-		}
-		root := parents[i]
-		// A parent that is a consequence itself: point to the root.
-		for parents[root] >= 0 && findings[parents[root]].Cause != findings[i].Cause {
-			root = parents[root]
-		}
-		id := findings[root].Cause // not its address: the findings will be sorted
-		findings[i].Role, findings[i].ConsequenceOf = cause.RoleConsequence, &id
-	}
-}
-
-// named is the finding that f itself names as its parent: the one in its place,
-// or the heaviest; -1 when that cause was not found.
-func named(f *cause.Finding, findings []cause.Finding) int {
-	best := -1
-	for i := range findings {
-		p := &findings[i]
-		if p == f || p.Cause != *f.ConsequenceOf {
-			continue
-		}
-		if best < 0 || cmp.Or(cmp.Compare(inPlace(f, p), inPlace(f, &findings[best])), cmp.Compare(p.Weight, findings[best].Weight)) > 0 {
-			best = i
-		}
-	}
-	return best
-}
-
-// inPlace is 1 for findings about the same network namespace.
-func inPlace(f, p *cause.Finding) int {
-	if f.Subject.NetNS == p.Subject.NetNS {
-		return 1
-	}
-	return 0
-}
-
-// uncircle sees to it that no finding follows from itself: of those that seem to
-// follow from each other, the one that is told first is a cause.
-func uncircle(parents []int, findings []cause.Finding, catalogue []cause.Cause) {
-	for i := range parents {
-		at, seen := i, map[int]bool{}
-		for at >= 0 && !seen[at] {
-			seen[at] = true
-			at = parents[at]
-		}
-		if at < 0 {
-			continue
-		}
-		first := at
-		for next := parents[at]; next != at; next = parents[next] {
-			if before(&findings[next], &findings[first], catalogue) < 0 {
-				first = next
-			}
-		}
-		parents[first] = -1
-	}
-}
-
-// parentFor picks the heaviest cause that a finding may follow from: one that its
-// declaration, and the finding itself, allow, that was found where it was, and
-// that what was measured does not rule out. -1 when there is none.
-func parentFor(v *cause.View, of int, c *cause.Cause, findings []cause.Finding, catalogue []cause.Cause) int {
-	f, best := &findings[of], -1
-	may := v.Reasons(f)
-	for i := range findings {
-		p := &findings[i]
-		if i == of || !slices.Contains(c.ConsequenceOf, p.Cause) || f.Parents != nil && !slices.Contains(f.Parents, p.Cause) {
-			continue
-		}
-		if f.MayFollow != nil && !f.MayFollow(p) || f.MayFollow == nil && !samePlace(f, p, catalogue) || !may(p) {
-			continue
-		}
-		if best < 0 || before(p, &findings[best], catalogue) < 0 {
-			best = i
-		}
-	}
-	return best
-}
-
-// samePlace says whether two findings concern the same network namespace, or
-// the second one the whole machine.
-func samePlace(f, p *cause.Finding, catalogue []cause.Cause) bool {
-	c := lookup(catalogue, p.Cause)
-	return c != nil && c.Layer == cause.LayerMachine || f.Subject.NetNS == p.Subject.NetNS
-}
-
-func lookup(catalogue []cause.Cause, id string) *cause.Cause {
-	for i := range catalogue {
-		if catalogue[i].ID == id {
-			return &catalogue[i]
-		}
-	}
-	return nil
 }
 
 // Summary says in one sentence what came out.

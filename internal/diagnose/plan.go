@@ -7,11 +7,12 @@ import (
 
 	"github.com/slowray/slowray/internal/cause"
 	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/shell"
 )
 
 // plan adds to a finding what it can be proved by.
-func plan(v *cause.View, f *cause.Finding, catalogue []cause.Cause) {
-	c := lookup(catalogue, f.Cause)
+func plan(v *cause.View, f *cause.Finding, known declarations) {
+	c := known[f.Cause]
 	if c == nil {
 		return
 	}
@@ -20,11 +21,11 @@ func plan(v *cause.View, f *cause.Finding, catalogue []cause.Cause) {
 	if len(f.Fix.Changes) == 0 {
 		return
 	}
-	f.Prove = &cause.Prove{Command: "slowray prove " + f.Cause, Hot: true}
+	command := shell.Line("slowray prove %s", f.Cause)
 	if port := servedPort(v, f, t.Service); port != 0 {
-		f.Prove.Command += fmt.Sprintf(" --port %d", port)
+		command = command.Then(shell.Line("--port %s", port))
 	}
-	f.Prove.Command += " --apply"
+	f.Prove = &cause.Prove{Command: command.Then(shell.Line("--apply")), Hot: true}
 	for i := range f.Fix.Changes {
 		f.Prove.Hot = f.Prove.Hot && f.Fix.Changes[i].Hot()
 	}
@@ -46,8 +47,7 @@ func servedPort(v *cause.View, f *cause.Finding, s *cause.Service) int {
 // first finding, which is given too, or, where it was not found, those for the
 // service that o is about. The error says why there are none.
 func Plan(o *observe.Observation, id string) ([]cause.Change, *cause.Finding, error) {
-	catalogue := cause.Catalogue()
-	c, err := provable(catalogue, id)
+	c, err := provable(declared(cause.Catalogue()), id)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -96,12 +96,12 @@ func sameChange(a, b cause.Change) bool { return a.Kind == b.Kind && a.Text == b
 // Provable says why a cause can be proved by no change, wherever it is; nil if it
 // can.
 func Provable(id string) error {
-	_, err := provable(cause.Catalogue(), id)
+	_, err := provable(declared(cause.Catalogue()), id)
 	return err
 }
 
-func provable(catalogue []cause.Cause, id string) (*cause.Cause, error) {
-	c := lookup(catalogue, id)
+func provable(known declarations, id string) (*cause.Cause, error) {
+	c := known[id]
 	switch {
 	case c == nil:
 		return nil, fmt.Errorf("%s: no such cause; slowray causes lists them", id)
@@ -113,7 +113,7 @@ func provable(catalogue []cause.Cause, id string) (*cause.Cause, error) {
 
 // Title is what a cause is called for people.
 func Title(id string) string {
-	if c := lookup(cause.Catalogue(), id); c != nil {
+	if c := declared(cause.Catalogue())[id]; c != nil {
 		return c.Title
 	}
 	return id

@@ -29,6 +29,7 @@ func rank(findings []cause.Finding, catalogue []cause.Cause) []cause.Finding {
 // is down but that hardly anybody calls is told, and not before one that all
 // wait for. Where the cost is not known, the weight alone counts.
 func Rank[T any](list []T, catalogue []cause.Cause, of func(T) *cause.Finding) {
+	known := declared(catalogue)
 	dearest := 0.0
 	for _, x := range list {
 		if f := of(x); f.Role == cause.RoleCause && f.Impact.Cost != nil {
@@ -46,14 +47,14 @@ func Rank[T any](list []T, catalogue []cause.Cause, of func(T) *cause.Finding) {
 		return cmp.Or(
 			cmp.Compare(a.Role, b.Role), // "cause" < "consequence"
 			cmp.Compare(worth(b), worth(a)),
-			before(a, b, catalogue),
+			before(a, b, known),
 		)
 	})
 }
 
 // layer is where on a request's way a finding's cause sits.
-func layer(f *cause.Finding, catalogue []cause.Cause) int {
-	if c := lookup(catalogue, f.Cause); c != nil {
+func layer(f *cause.Finding, known declarations) int {
+	if c := known[f.Cause]; c != nil {
 		return int(c.Layer)
 	}
 	return math.MaxInt
@@ -61,10 +62,12 @@ func layer(f *cause.Finding, catalogue []cause.Cause) int {
 
 // before is negative when a is told before b of findings whose costs compare: by
 // weight, then the layer that a request meets first.
-func before(a, b *cause.Finding, catalogue []cause.Cause) int {
+func before(a, b *cause.Finding, known declarations) int {
+	if d := cmp.Compare(b.Weight, a.Weight); d != 0 {
+		return d
+	}
 	return cmp.Or(
-		cmp.Compare(b.Weight, a.Weight),
-		cmp.Compare(layer(a, catalogue), layer(b, catalogue)),
+		cmp.Compare(layer(a, known), layer(b, known)),
 		cmp.Compare(a.Cause, b.Cause),
 		cmp.Compare(a.Subject.NetNS, b.Subject.NetNS),
 		cmp.Compare(a.Subject.Port, b.Subject.Port),
