@@ -203,23 +203,23 @@ func tryInterpreters(context.Context) ([]string, error) {
 	return nil, nil
 }
 
-func tryTracepoint(context.Context) ([]string, error) {
-	return nil, watchFunction(function.Options{Target: "kernel", Symbols: []string{"tracepoint:sched:sched_process_exec"}})
+func tryTracepoint(ctx context.Context) ([]string, error) {
+	return nil, watchFunction(ctx, function.Options{Target: "kernel", Symbols: []string{"tracepoint:sched:sched_process_exec"}})
 }
 
-func tryFunction(context.Context) ([]string, error) {
+func tryFunction(ctx context.Context) ([]string, error) {
 	path, err := self()
 	if err != nil {
 		return nil, fmt.Errorf("find this program: %w", err)
 	}
 	// Only counted, in a program that is there for sure: this one.
-	return nil, watchFunction(function.Options{Target: path, PID: os.Getpid(), Symbols: []string{"main.main"}, CountOnly: true})
+	return nil, watchFunction(ctx, function.Options{Target: path, PID: os.Getpid(), Symbols: []string{"main.main"}, CountOnly: true})
 }
 
 // watchFunction attaches and detaches.
-func watchFunction(opt function.Options) error {
+func watchFunction(ctx context.Context, opt function.Options) error {
 	opt.MaxRate = 100_000
-	plan, err := function.Prepare(opt)
+	plan, err := function.Prepare(ctx, opt)
 	if err != nil {
 		return err
 	}

@@ -51,17 +51,17 @@ func newWire(target, headers string) (*wire, error) {
 		if u.Port() == "" {
 			u.Host += ":4317"
 		}
-	default:
-		return nil, fmt.Errorf("%q: must begin with http://, https://, grpc:// or grpcs://", u.Redacted())
+	default: // what stands where may be anything, also a password
+		return nil, errors.New("the URL must begin with http://, https://, grpc:// or grpcs://")
 	}
 	if u.Hostname() == "" {
-		return nil, fmt.Errorf("%q: names no host", u.Redacted())
+		return nil, errors.New("the URL names no host")
 	}
 	if w.grpc && strings.Trim(u.Path, "/") != "" {
-		return nil, fmt.Errorf("%q: gRPC takes no path", u.Redacted())
+		return nil, fmt.Errorf("%q: gRPC takes no path", u.Host)
 	}
 	if u.RawQuery != "" || u.Fragment != "" {
-		return nil, fmt.Errorf("%q: takes no query", u.Redacted())
+		return nil, fmt.Errorf("%q: takes no query", u.Host)
 	}
 	w.base = u
 	for pair := range strings.SplitSeq(headers, ",") {
@@ -77,6 +77,7 @@ func newWire(target, headers string) (*wire, error) {
 	}
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.MaxIdleConnsPerHost = 1
+	transport.MaxResponseHeaderBytes = maxAnswer
 	if w.grpc {
 		transport.Protocols = new(http.Protocols)
 		transport.Protocols.SetHTTP2(u.Scheme == "https")
@@ -97,6 +98,9 @@ func (w *wire) String() string {
 	}
 	return bounded(u.Redacted(), 2*maxLabel)
 }
+
+// maxAnswer bounds what is read of an answer, its head and its body each, bytes.
+const maxAnswer = 64 << 10
 
 // answer is what became of a message.
 type answer struct {
@@ -144,8 +148,7 @@ func (w *wire) send(ctx context.Context, s signal, message []byte) answer {
 		return answer{err: err, again: true}
 	}
 	defer got.Body.Close()
-	const most = 64 << 10
-	text, err := io.ReadAll(io.LimitReader(got.Body, most))
+	text, err := io.ReadAll(io.LimitReader(got.Body, maxAnswer))
 	if err != nil {
 		return answer{err: err, again: true}
 	}
@@ -214,7 +217,7 @@ func grpcAnswer(got *http.Response, body []byte) answer {
 	case code == "":
 		return answer{err: fmt.Errorf("status %d without one of gRPC", got.StatusCode), again: got.StatusCode/100 == 5 || got.StatusCode == http.StatusTooManyRequests}
 	}
-	return answer{err: fmt.Errorf("gRPC status %s %s", code, text), again: grpcRetry[code]}
+	return answer{err: fmt.Errorf("gRPC status %s %s", label(code), bounded(text, 2*maxLabel)), again: grpcRetry[code]}
 }
 
 // partial reads how many items were not taken, and why, out of an answer: all three

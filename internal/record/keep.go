@@ -1,6 +1,7 @@
 package record
 
 import (
+	"math"
 	"net/netip"
 	"time"
 
@@ -117,7 +118,7 @@ func (k *keeper) keep(r *observe.Request) (store.Why, uint32) {
 	}
 	// As many again, and each stands for twice as many: a rush is not kept whole,
 	// and counts whole.
-	weight *= l.every
+	weight = uint32(min(uint64(weight)*uint64(l.every), math.MaxUint32))
 	if l.kept++; l.kept >= rate {
 		l.kept, l.every = 0, min(l.every*2, 1<<20)
 	}

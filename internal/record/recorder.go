@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"net"
 	"net/netip"
 	"os"
@@ -81,6 +82,7 @@ type Recorder struct {
 	names  *host.Names
 	kept   store.Request
 
+	memory *watch.Memory
 	looked time.Time // when whole stacks were recorded last; of the goroutine that watches
 
 	mu     sync.Mutex // of what follows
@@ -121,6 +123,7 @@ func New(st Store, opt Options) (*Recorder, error) {
 	r := &Recorder{
 		opt: opt, store: st, stream: stream, seconds: newSeconds(opt.Names, now), sync: make(chan struct{}, 1),
 		diagnose: diagnose.Diagnose,
+		memory:   watch.NewMemory(),
 		keeper:   newKeeper(opt.Slow, now), names: opt.Names(),
 	}
 	r.names.Gone, r.seconds.names.Gone = stream.Caller, stream.Caller
@@ -334,10 +337,18 @@ func residentBytes() int64 {
 	if err != nil {
 		return 0
 	}
-	fields := strings.Fields(string(text))
+	return parseStatm(string(text))
+}
+
+// parseStatm is the resident memory in a statm file, bytes.
+func parseStatm(text string) int64 {
+	fields := strings.Fields(text)
 	if len(fields) < 2 {
 		return 0
 	}
-	pages, _ := strconv.ParseInt(fields[1], 10, 64)
+	pages, err := strconv.ParseInt(fields[1], 10, 64)
+	if err != nil || pages < 0 || pages > math.MaxInt64/int64(os.Getpagesize()) {
+		return 0
+	}
 	return pages * int64(os.Getpagesize())
 }

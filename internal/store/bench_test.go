@@ -99,7 +99,7 @@ func BenchmarkHourOfRequests(b *testing.B) {
 	var text Words
 	const rows = 3_600_000
 	seg := segment{kind: kindRequests, first: noon.Unix(), last: noon.Unix() + 3599, low: 1, high: 12}
-	must(b, publish(dir, &seg, func(w *parquet.GenericWriter[requestRow]) error {
+	must(b, publish(homeAt(b, dir), &seg, func(w *parquet.GenericWriter[requestRow]) error {
 		return writeRows(w, rowLot, func(yield func(*requestRow) bool) {
 			var row requestRow
 			for i := range rows {
@@ -168,7 +168,7 @@ func BenchmarkDay(b *testing.B) {
 		seg := segment{kind: kindMinutes5, low: uint64(hour), high: uint64(hour)}
 		seg.first = noon.Unix() + int64(hour)*3600
 		seg.last = seg.first + 3300
-		must(b, publish(dir, &seg, func(w *parquet.GenericWriter[secondRow]) error {
+		must(b, publish(homeAt(b, dir), &seg, func(w *parquet.GenericWriter[secondRow]) error {
 			return writeRows(w, rowLot, func(yield func(*secondRow) bool) {
 				for five := range 12 {
 					for _, row := range rows {
@@ -254,7 +254,7 @@ func BenchmarkStoreSeconds(b *testing.B) {
 		must(b, s.Close())
 		b.StopTimer()
 		cpu += cpuTime(b) - began
-		stock, _, err := s.inventory()
+		stock, _, err := inventory(s.home.Load().Root)
 		must(b, err)
 		for k, files := range stock {
 			for _, f := range files {

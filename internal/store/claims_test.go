@@ -80,7 +80,7 @@ func TestFilesThatClaimTooMuch(t *testing.T) {
 	s := openAt(t, source, Options{}, c)
 	fill(t, s, c, newTraffic(6), noon, 5, 10)
 	must(t, s.Close())
-	list, _, err := segments(source, kindRequests)
+	list, err := segmentsIn(t, source, kindRequests)
 	must(t, err)
 	good, err := os.ReadFile(list[0].path)
 	must(t, err)
@@ -162,7 +162,7 @@ func TestFilesThatClaimTooMuch(t *testing.T) {
 			c := &clock{t: noon.Add(3 * time.Hour)}
 			s := openAt(t, dir, Options{}, c)
 			oneLineOf(t, s.keep())
-			list, _, err := segments(dir, kindRequests)
+			list, err := segmentsIn(t, dir, kindRequests)
 			if must(t, err); len(list) != 2 {
 				t.Errorf("%d files are left of two", len(list))
 			}

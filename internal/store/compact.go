@@ -8,6 +8,8 @@ import (
 	"slices"
 
 	"github.com/parquet-go/parquet-go"
+
+	"github.com/slowray/slowray/internal/safefile"
 )
 
 // Small files cost more to open than to read. When an hour is over, its files of
@@ -32,24 +34,25 @@ func stretches(k kind) []int64 {
 
 // compact merges small files into larger ones.
 func (s *Store) compact() error {
-	logs, err := openLogs(s.dir)
+	home := s.home.Load()
+	logs, err := openLogs(home.Root)
 	if err != nil {
 		return err
 	}
 	var errs []error
 	for _, k := range parquetKinds {
 		for _, stretch := range stretches(k) {
-			list, superseded, err := segments(s.dir, k)
+			list, superseded, err := segments(home.Root, k)
 			if err != nil {
 				return err
 			}
 			// Of a writer that was killed between writing a merged file and
 			// removing what it was made from.
 			for _, seg := range superseded {
-				os.Remove(seg.path)
+				home.Remove(seg.path)
 			}
 			for _, group := range mergeable(list, stretch, s.now().Unix(), waiting(logs, k), s.damaged) {
-				if err := s.mergeGroup(k, group); err != nil {
+				if err := s.mergeGroup(home, k, group); err != nil {
 					errs = append(errs, err)
 				}
 			}
@@ -101,16 +104,16 @@ func mergeable(list []segment, stretch, now int64, waiting uint64, damaged map[s
 }
 
 // mergeGroup makes one file of a group and removes the others.
-func (s *Store) mergeGroup(k kind, group []segment) error {
+func (s *Store) mergeGroup(home *safefile.Dir, k kind, group []segment) error {
 	var err error
 	var bad string
 	switch k {
 	case kindRequests:
-		bad, err = mergeFiles(s.dir, k, group, func(r *requestRow) int64 { return r.Start })
+		bad, err = mergeFiles(home, k, group, func(r *requestRow) int64 { return r.Start })
 	case kindFindings:
-		bad, err = mergeFiles(s.dir, k, group, func(r *findingRow) int64 { return r.Start })
+		bad, err = mergeFiles(home, k, group, func(r *findingRow) int64 { return r.Start })
 	default:
-		bad, err = mergeFiles(s.dir, k, group, func(r *secondRow) int64 { return r.At })
+		bad, err = mergeFiles(home, k, group, func(r *secondRow) int64 { return r.At })
 	}
 	if bad != "" {
 		s.damaged[bad] = true // it stays what it is, until it is too old
@@ -119,15 +122,15 @@ func (s *Store) mergeGroup(k kind, group []segment) error {
 		return fmt.Errorf("merge %s: %w", k, err)
 	}
 	for _, seg := range group {
-		os.Remove(seg.path)
-		os.Remove(filepath.Dir(seg.path)) // the day's folder, when it was the last one
+		home.Remove(seg.path)
+		home.Remove(filepath.Dir(seg.path)) // the day's folder, when it was the last one
 	}
 	return nil
 }
 
 // mergeFiles makes one file of a group. bad is the path of one that cannot be
 // read.
-func mergeFiles[T any](dir string, k kind, group []segment, at func(*T) int64) (bad string, err error) {
+func mergeFiles[T any](home *safefile.Dir, k kind, group []segment, at func(*T) int64) (bad string, err error) {
 	merged := segment{kind: k, first: group[0].first, last: group[0].last, low: group[0].low, high: group[len(group)-1].high}
 	files := make([]*os.File, 0, len(group))
 	defer func() {
@@ -145,7 +148,7 @@ func mergeFiles[T any](dir string, k kind, group []segment, at func(*T) int64) (
 	var rows int64
 	for _, seg := range group {
 		merged.first, merged.last = min(merged.first, seg.first), max(merged.last, seg.last)
-		f, err := os.Open(seg.path)
+		f, err := openFile(home.Root, seg.path)
 		if err != nil {
 			return "", err
 		}
@@ -170,16 +173,16 @@ func mergeFiles[T any](dir string, k kind, group []segment, at func(*T) int64) (
 			return nil
 		})
 		if err != nil {
-			return seg.path, fmt.Errorf("%s: %w", seg.path, err)
+			return seg.path, fmt.Errorf("%s: %w", pathIn(home.Root, seg.path), err)
 		}
 		more, err := groupRuns[T](&openSegment{seg, f}, -1<<62, 1<<62, nil, nil)
 		if err != nil {
-			return seg.path, fmt.Errorf("%s: %w", seg.path, err)
+			return seg.path, fmt.Errorf("%s: %w", pathIn(home.Root, seg.path), err)
 		}
 		runs = append(runs, more...)
 	}
 	copied := len(sources) > 0 && rows/int64(len(sources)) >= copyRows
-	err = publish(dir, &merged, func(w *parquet.GenericWriter[T]) error {
+	err = publish(home, &merged, func(w *parquet.GenericWriter[T]) error {
 		return safely(func() error {
 			if !copied {
 				var failed error
@@ -189,7 +192,7 @@ func mergeFiles[T any](dir string, k kind, group []segment, at func(*T) int64) (
 				}
 				err := writeRows(w, lot, func(yield func(*T) bool) {
 					merge(runs, at, func(path string, err error) {
-						bad, failed = path, fmt.Errorf("%s: %w", path, err)
+						bad, failed = path, fmt.Errorf("%s: %w", pathIn(home.Root, path), err)
 					}, func(row *T) bool { return failed == nil && yield(row) })
 				})
 				return cmp.Or(failed, err)
@@ -198,7 +201,7 @@ func mergeFiles[T any](dir string, k kind, group []segment, at func(*T) int64) (
 			for _, src := range sources {
 				if err := src.group.sound(); err != nil {
 					bad = src.path
-					return fmt.Errorf("%s: %w", src.path, err)
+					return fmt.Errorf("%s: %w", pathIn(home.Root, src.path), err)
 				}
 				if _, err := w.WriteRowGroup(src.group.RowGroup); err != nil {
 					return err

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -13,14 +12,15 @@ import (
 
 	"github.com/parquet-go/parquet-go"
 
-	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/safefile"
 )
 
 // convertLogs makes Parquet files of the logs that are ended, then removes them.
 // Whatever it is interrupted by, doing it again gives the same files: their
 // names tell which log they are made from.
 func (s *Store) convertLogs() error {
-	logs, err := openLogs(s.dir)
+	home := s.home.Load()
+	logs, err := openLogs(home.Root)
 	if err != nil {
 		return err
 	}
@@ -36,7 +36,7 @@ func (s *Store) convertLogs() error {
 			continue
 		}
 		s.links.settle(l.path)
-		if err := convertLog(s.dir, l); err != nil {
+		if err := convertLog(home, l); err != nil {
 			errs = append(errs, fmt.Errorf("%s log: %w", l.kind, err))
 		}
 	}
@@ -44,57 +44,57 @@ func (s *Store) convertLogs() error {
 }
 
 // convertLog makes the Parquet files of one log, and removes it.
-func convertLog(dir string, l openLog) error {
-	data, err := readLog(l.path)
+func convertLog(home *safefile.Dir, l openLog) error {
+	data, err := readLog(home.Root, l.path)
 	if errors.Is(err, errNotLog) {
-		return setAside(l)
+		return setAside(home, l)
 	}
 	if err != nil {
 		return err
 	}
 	switch l.kind {
 	case kindRequests:
-		err = convertRequests(dir, l.number, &data)
+		err = convertRequests(home, l.number, &data)
 	case kindSeconds:
-		err = convertSeconds(dir, l.number, &data)
+		err = convertSeconds(home, l.number, &data)
 	case kindFindings:
-		err = convertFindings(dir, l.number, &data)
+		err = convertFindings(home, l.number, &data)
 	}
 	if err != nil {
 		return err
 	}
-	if err := os.Remove(l.path); err != nil {
+	if err := home.Remove(l.path); err != nil {
 		return err
 	}
-	return observe.SyncDir(dir + "/" + openDir)
+	return home.SyncIn(openDir)
 }
 
 // setAside takes a log that has not the header of one out of the way. What was cut
 // off before its first entry was durable is removed; what somebody else wrote, as
 // another version of slowray, is kept under a name that is not looked at.
-func setAside(l openLog) error {
-	data, err := os.ReadFile(l.path)
+func setAside(home *safefile.Dir, l openLog) error {
+	data, err := home.ReadFile(l.path)
 	if err != nil {
 		return err
 	}
 	if head := strings.TrimRight(string(data), "\x00"); strings.HasPrefix(logMagic, head) {
-		return os.Remove(l.path)
+		return home.Remove(l.path)
 	}
-	if err := os.Rename(l.path, l.path+".unknown"); err != nil {
+	if err := home.Rename(l.path, l.path+".unknown"); err != nil {
 		return err
 	}
-	return fmt.Errorf("%s: %w: it is left as %s.unknown", l.path, errNotLog, filepath.Base(l.path))
+	return fmt.Errorf("%s: %w: it is left as %s.unknown", pathIn(home.Root, l.path), errNotLog, filepath.Base(l.path))
 }
 
 // convertRequests puts the requests of a log in order of their start.
-func convertRequests(dir string, number uint64, data *logData) error {
+func convertRequests(home *safefile.Dir, number uint64, data *logData) error {
 	refs, procs := data.inOrder(entryRequest, math.MinInt64, math.MaxInt64)
 	if len(refs) == 0 {
 		return nil
 	}
 	seg := segment{kind: kindRequests, low: number, high: number}
 	seg.first, seg.last = secondOf(refs[0].at), secondOf(refs[len(refs)-1].at)
-	return publish(dir, &seg, func(w *parquet.GenericWriter[requestRow]) (err error) {
+	return publish(home, &seg, func(w *parquet.GenericWriter[requestRow]) (err error) {
 		requestsOf(refs, procs, func(rows []requestRow) bool {
 			_, err = w.Write(rows)
 			return err == nil
@@ -130,7 +130,7 @@ func writeRows[T any](w *parquet.GenericWriter[T], lot int, rows func(yield func
 
 // convertSeconds also makes the sums of 10 s and of 5 min. They come first: as
 // long as the log is there, all three can be made again.
-func convertSeconds(dir string, number uint64, data *logData) error {
+func convertSeconds(home *safefile.Dir, number uint64, data *logData) error {
 	refs, _ := data.inOrder(entrySecond, math.MinInt64, math.MaxInt64)
 	if len(refs) == 0 {
 		return nil
@@ -139,7 +139,7 @@ func convertSeconds(dir string, number uint64, data *logData) error {
 		width := widthOf(k)
 		seg := segment{kind: k, low: number, high: number}
 		seg.first, seg.last = secondOf(floorTo(refs[0].at, width*1e6)), secondOf(floorTo(refs[len(refs)-1].at, width*1e6))
-		err := publish(dir, &seg, func(w *parquet.GenericWriter[secondRow]) error {
+		err := publish(home, &seg, func(w *parquet.GenericWriter[secondRow]) error {
 			return writeRows(w, 1, func(yield func(*secondRow) bool) {
 				// The histograms of all parts are half of all bytes, and are worth it in
 				// few rows.
@@ -213,7 +213,7 @@ func rollUp(refs []entryRef, width int64, parts bool, f func(*secondRow) bool) {
 	}
 }
 
-func convertFindings(dir string, number uint64, data *logData) error {
+func convertFindings(home *safefile.Dir, number uint64, data *logData) error {
 	var rows []*findingRow
 	data.findings(func(row *findingRow) bool {
 		rows = append(rows, row)
@@ -225,7 +225,7 @@ func convertFindings(dir string, number uint64, data *logData) error {
 	slices.SortStableFunc(rows, func(a, b *findingRow) int { return cmp.Compare(a.Start, b.Start) })
 	seg := segment{kind: kindFindings, low: number, high: number}
 	seg.first, seg.last = secondOf(rows[0].Start), secondOf(rows[len(rows)-1].Start)
-	return publish(dir, &seg, func(w *parquet.GenericWriter[findingRow]) error {
+	return publish(home, &seg, func(w *parquet.GenericWriter[findingRow]) error {
 		return writeRows(w, rowLot, func(yield func(*findingRow) bool) {
 			for _, row := range rows {
 				if !yield(row) {

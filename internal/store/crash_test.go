@@ -127,7 +127,7 @@ func TestTornLog(t *testing.T) {
 	c := &clock{t: noon}
 	s := openAt(t, dir, Options{}, c)
 	var ends []int64 // bytes of the log after each sync, of ten requests each
-	path := logPath(dir, kindRequests, 1)
+	path := filepath.Join(dir, logPath(kindRequests, 1))
 	for n := range 60 {
 		r := numbered(n)
 		s.AddRequest(&r)

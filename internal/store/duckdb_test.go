@@ -137,7 +137,7 @@ func TestBoundsOfPages(t *testing.T) {
 	dir := t.TempDir()
 	outage(t, dir, noon)
 	for _, k := range []kind{kindRequests, kindSeconds, kindMinutes5} {
-		list, _, err := segments(dir, k)
+		list, err := segmentsIn(t, dir, k)
 		must(t, err)
 		if len(list) == 0 {
 			t.Fatalf("no file of %s", k)
@@ -171,7 +171,7 @@ func TestBoundsOfPages(t *testing.T) {
 func TestFilesUnderWayAreNoParquet(t *testing.T) {
 	dir := t.TempDir()
 	seen := false
-	err := publish(dir, &segment{kind: kindSeconds, first: noon.Unix(), last: noon.Unix()}, func(*parquet.GenericWriter[secondRow]) error {
+	err := publish(homeAt(t, dir), &segment{kind: kindSeconds, first: noon.Unix(), last: noon.Unix()}, func(*parquet.GenericWriter[secondRow]) error {
 		names, err := filepath.Glob(filepath.Join(dir, "*", "*", "*"))
 		seen = len(names) == 1 && filepath.Ext(names[0]) != parquetSuffix
 		return err
@@ -184,7 +184,7 @@ func TestFilesUnderWayAreNoParquet(t *testing.T) {
 
 func compareWithLibrary[T any](t *testing.T, dir string, k kind) {
 	t.Helper()
-	list, _, err := segments(dir, k)
+	list, err := segmentsIn(t, dir, k)
 	must(t, err)
 	total := 0
 	for _, seg := range list {

@@ -14,7 +14,7 @@ func TestDirectoryThatVanishes(t *testing.T) {
 		"moved":         func(dir string) error { return os.Rename(dir, dir+".away") },
 		"removed":       os.RemoveAll,
 		"logs removed":  func(dir string) error { return os.RemoveAll(filepath.Join(dir, openDir)) },
-		"log removed":   func(dir string) error { return os.Remove(logPath(dir, kindRequests, 1)) },
+		"log removed":   func(dir string) error { return os.Remove(filepath.Join(dir, logPath(kindRequests, 1))) },
 		"lock replaced": func(dir string) error { return os.WriteFile(filepath.Join(dir, "x"), nil, 0o600) },
 	} {
 		t.Run(strings.ReplaceAll(name, " ", "_"), func(t *testing.T) {

@@ -90,7 +90,7 @@ func TestGarbageFiles(t *testing.T) {
 		noise[i] = byte(rng.Uint32())
 	}
 	for _, k := range parquetKinds {
-		list, _, err := segments(dir, k)
+		list, err := segmentsIn(t, dir, k)
 		must(t, err)
 		good, err := os.ReadFile(list[0].path)
 		must(t, err)
@@ -160,7 +160,7 @@ func TestGarbageFiles(t *testing.T) {
 	sameRequests(t, readAll2(t, dir, true), append(want, req))
 	c.set(noon.Add(9 * 24 * time.Hour))
 	s.keep()
-	list, _, err := segments(dir, kindRequests)
+	list, err := segmentsIn(t, dir, kindRequests)
 	if must(t, err); len(list) > 1 {
 		t.Errorf("files that cannot be read outlive their time: %v", list)
 	}
@@ -324,7 +324,7 @@ func FuzzParquet(f *testing.F) {
 	}
 	var files [][]byte
 	for _, k := range []kind{kindRequests, kindMinutes5} {
-		list, _, err := segments(dir, k)
+		list, err := segmentsIn(f, dir, k)
 		if err != nil || len(list) == 0 {
 			f.Fatal(err)
 		}
@@ -384,7 +384,7 @@ func TestLogOfAnotherVersion(t *testing.T) {
 	must(t, os.MkdirAll(filepath.Join(dir, openDir), 0o700))
 	other := []byte("slowray.log/2\nand five minutes of requests")
 	for number, data := range map[uint64][]byte{3: other, 4: nil, 5: []byte(logMagic[:5]), 6: make([]byte, 4096), 7: append([]byte(logMagic[:5]), make([]byte, 100)...)} {
-		must(t, os.WriteFile(logPath(dir, kindRequests, number), data, 0o600))
+		must(t, os.WriteFile(filepath.Join(dir, logPath(kindRequests, number)), data, 0o600))
 	}
 	c := &clock{t: noon}
 	s := openAt(t, dir, Options{}, c)
@@ -396,7 +396,7 @@ func TestLogOfAnotherVersion(t *testing.T) {
 	}
 	must(t, s.keep())
 	must(t, s.Close())
-	if got, err := os.ReadFile(logPath(dir, kindRequests, 3) + ".unknown"); err != nil || !bytes.Equal(got, other) {
+	if got, err := os.ReadFile(filepath.Join(dir, logPath(kindRequests, 3)) + ".unknown"); err != nil || !bytes.Equal(got, other) {
 		t.Errorf("%q, %v", got, err)
 	}
 	files, err := os.ReadDir(filepath.Join(dir, openDir))

@@ -45,7 +45,7 @@ func fill(t testing.TB, s *Store, c *clock, tr *traffic, from time.Time, minutes
 
 func count(t testing.TB, dir string, k kind) int {
 	t.Helper()
-	list, _, err := segments(dir, k)
+	list, err := segmentsIn(t, dir, k)
 	must(t, err)
 	return len(list)
 }
@@ -106,14 +106,14 @@ func TestLeftovers(t *testing.T) {
 
 	keepCopy := func(k kind) (copies map[string][]byte) {
 		copies = map[string][]byte{}
-		list, _, err := segments(dir, k)
+		list, err := segmentsIn(t, dir, k)
 		must(t, err)
 		for _, seg := range list {
 			data, err := os.ReadFile(seg.path)
 			must(t, err)
 			copies[seg.path] = data
 		}
-		logs, err := openLogs(dir)
+		logs, err := logsIn(t, dir)
 		must(t, err)
 		for _, l := range logs {
 			data, err := os.ReadFile(l.path)

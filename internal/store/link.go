@@ -3,12 +3,11 @@ package store
 import (
 	"errors"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"sync"
 	"sync/atomic"
 
-	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/safefile"
 )
 
 // Streams are those that have logs, by the names that Link, Durable and Follow take.
@@ -16,14 +15,14 @@ var Streams = []string{string(kindRequests), string(kindSeconds), string(kindFin
 
 // Link is a directory in which each log has a second name (link(2)), under which
 // it stays when it has become a Parquet file, until somebody removes it there. It
-// must exist, on the file system of the store.
+// must exist.
 type Link struct {
-	Dir string
+	Dir string // below the store's directory
 	// Existing says that logs which are there when the store is opened are linked
 	// too, from the number that From has for their stream on.
 	Existing bool
 	From     map[string]uint64
-	// Past, if set, is a directory in which all that there is when the store is opened has
+	// Past, if set, is another directory below it, in which all that there is when the store is opened has
 	// second names, unless it was given them before: see PackedName, PastBegins, Unpack.
 	Past string
 	// Last is the last log of each stream that was ever taken from there, or is
@@ -82,6 +81,7 @@ func (s *stream) durable() bool {
 // each second, as long as the log is there: the store itself does not suffer.
 type linker struct {
 	to     []Link
+	home   func() *safefile.Dir
 	missed atomic.Uint64
 
 	mu      sync.Mutex
@@ -106,19 +106,19 @@ func (l *linker) existing(logs []openLog) error {
 			if log.number < to.From[string(log.kind)] {
 				continue
 			}
-			if err := linkInto(to.Dir, log.path); err != nil {
+			if err := linkInto(l.home(), to.Dir, log.path); err != nil {
 				return err
 			}
 		}
-		if err := observe.SyncDir(to.Dir); err != nil {
+		if err := l.home().SyncIn(to.Dir); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func linkInto(dir, path string) error {
-	err := os.Link(path, filepath.Join(dir, filepath.Base(path)))
+func linkInto(home *safefile.Dir, dir, path string) error {
+	err := home.Link(path, filepath.Join(dir, filepath.Base(path)))
 	if errors.Is(err, fs.ErrExist) {
 		return nil
 	}
@@ -138,14 +138,14 @@ func (l *linker) add(path string) {
 }
 
 func (l *linker) link(path string) bool {
-	whole := true
+	whole, home := true, l.home()
 	for _, to := range l.to {
-		err := linkInto(to.Dir, path)
-		if errors.Is(err, fs.ErrNotExist) && os.MkdirAll(to.Dir, 0o700) == nil {
-			err = linkInto(to.Dir, path) // the history was moved away and begun anew
+		err := linkInto(home, to.Dir, path)
+		if errors.Is(err, fs.ErrNotExist) && home.MkdirAll(to.Dir, 0o700) == nil {
+			err = linkInto(home, to.Dir, path) // the history was moved away and begun anew
 		}
 		if err == nil {
-			err = observe.SyncDir(to.Dir)
+			err = home.SyncIn(to.Dir)
 		}
 		whole = whole && err == nil
 	}

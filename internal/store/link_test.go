@@ -29,7 +29,7 @@ func linked(t *testing.T, dir string, limit int64) map[uint64][]Request {
 		if !ok || stream != "requests" {
 			continue
 		}
-		l, err := OpenLog(filepath.Join(dir, f.Name()))
+		l, err := OpenLog(homeAt(t, dir).Root, f.Name())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -64,7 +64,7 @@ func TestLinks(t *testing.T) {
 	n := 0
 	begin := func(l Link) *Store {
 		t.Helper()
-		l.Dir = to
+		l.Dir = filepath.Join("ship", "one")
 		s, err := open(dir, Options{Links: []Link{l}}, clock)
 		if err != nil {
 			t.Fatal(err)
@@ -143,7 +143,7 @@ func TestLinkComesLate(t *testing.T) {
 		}
 	}
 	block()
-	s, err := open(dir, Options{Links: []Link{{Dir: to}}}, func() time.Time { return noon })
+	s, err := open(dir, Options{Links: []Link{{Dir: "late"}}}, func() time.Time { return noon })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -219,7 +219,7 @@ func TestDecoder(t *testing.T) {
 		t.Errorf("a decoder gives %d requests that are not the %d of a reader", len(got), len(want))
 	}
 
-	data, err := readLog(logPath(dir, kindSeconds, 1))
+	data, err := readLog(homeAt(t, dir).Root, logPath(kindSeconds, 1))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -249,7 +249,7 @@ func TestDecoder(t *testing.T) {
 		t.Errorf("%d seconds of 20", at)
 	}
 	// A part of a frame is the same part of all.
-	file, err := OpenLog(filepath.Join(open, LogName("requests", 1)))
+	file, err := OpenLog(homeAt(t, open).Root, LogName("requests", 1))
 	if err != nil {
 		t.Fatal(err)
 	}

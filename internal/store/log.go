@@ -161,13 +161,13 @@ type logData struct {
 var errNotLog = errors.New("not a log of slowray")
 
 // readLog reads a log, also one that is being written to.
-func readLog(path string) (logData, error) {
-	f, err := os.Open(path)
+func readLog(root *os.Root, path string) (logData, error) {
+	f, err := openFile(root, path)
 	if err != nil {
 		return logData{}, err
 	}
 	defer f.Close()
-	return readLogFrom(f, path)
+	return readLogFrom(f, pathIn(root, path))
 }
 
 func readLogFrom(f *os.File, path string) (logData, error) {

@@ -26,7 +26,7 @@ type LogFile struct {
 
 // LogName is the name of a log, as in DIR/open.
 func LogName(stream string, number uint64) string {
-	return filepath.Base(logPath("", kind(stream), number))
+	return filepath.Base(logPath(kind(stream), number))
 }
 
 // ParseLogName is the inverse of LogName.
@@ -37,15 +37,16 @@ func ParseLogName(name string) (stream string, number uint64, ok bool) {
 	return stream, number, err == nil && suffix == "log" && LogName(stream, number) == name
 }
 
-// OpenLog opens a log. Of one that is not yet a log the error is ErrNotLog.
-func OpenLog(path string) (*LogFile, error) {
-	f, err := os.Open(path)
+// OpenLog opens a log in a directory. Of one that is not yet a log the error is
+// ErrNotLog.
+func OpenLog(in *os.Root, name string) (*LogFile, error) {
+	f, err := openFile(in, name)
 	if err != nil {
 		return nil, err
 	}
 	magic := make([]byte, len(logMagic))
 	if _, err = f.ReadAt(magic, 0); errors.Is(err, io.EOF) || err == nil && string(magic) != logMagic {
-		err = fmt.Errorf("%s: %w", path, ErrNotLog)
+		err = fmt.Errorf("%s: %w", pathIn(in, name), ErrNotLog)
 	}
 	if err != nil {
 		f.Close()

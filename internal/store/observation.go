@@ -12,13 +12,17 @@ import (
 	"time"
 
 	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/safefile"
 )
 
 // Observations are files as slowray why --save writes them:
 // observations/DATE/FIRST-LAST.json.zst, times of day in UTC; -2 and so on
 // follow where two windows have the same seconds.
 
-const observationSuffix = ".json.zst"
+const (
+	observationSuffix = ".json.zst"
+	unfinishedWindow  = ".slowray-" // begins the name of one that is being written
+)
 
 // windowOf is the time an Observation covers.
 func windowOf(o *observe.Observation) (start, end time.Time) {
@@ -29,11 +33,12 @@ func windowOf(o *observe.Observation) (start, end time.Time) {
 // saveObservation writes o to a file of its own, whole or not at all.
 func (s *Store) saveObservation(o *observe.Observation, start, end time.Time) error {
 	seg := segment{kind: kindObservations, first: nameable(start.Unix()), last: nameable(max(start.Unix(), end.Unix()))}
-	base := strings.TrimSuffix(filepath.Join(s.dir, seg.name()), ".0"+parquetSuffix)
-	dir := filepath.Dir(base)
+	base := strings.TrimSuffix(seg.name(), ".0"+parquetSuffix)
+	day := filepath.Dir(base)
+	home := s.home.Load()
 	path := base + observationSuffix
 	for i := 2; ; i++ {
-		if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
+		if _, err := home.Lstat(path); errors.Is(err, fs.ErrNotExist) {
 			break
 		}
 		path = fmt.Sprintf("%s-%d%s", base, i, observationSuffix)
@@ -41,34 +46,35 @@ func (s *Store) saveObservation(o *observe.Observation, start, end time.Time) er
 	err := fs.ErrNotExist
 	for range 2 { // the folder may be taken for one that is empty, and removed, just now
 		if errors.Is(err, fs.ErrNotExist) {
-			if err = makeDay(dir); err == nil {
-				err = observe.Save(path, o)
+			if err = makeDay(home, day); err == nil {
+				err = home.ReplaceBy(path, filepath.Join(day, unfinishedWindow+filepath.Base(path)), func(f *os.File) error { return observe.Write(f, o) })
 			}
 		}
 	}
 	if err != nil {
 		return err
 	}
-	if info, err := os.Stat(path); err == nil {
+	if info, err := home.Stat(path); err == nil {
 		s.bytes.Add(info.Size())
 	}
-	return observe.SyncDir(dir)
+	return nil
 }
 
 // makeDay makes the folder of a day.
-func makeDay(dir string) error {
-	if _, err := os.Stat(dir); err == nil {
+func makeDay(home *safefile.Dir, day string) error {
+	if _, err := home.Stat(day); err == nil {
 		return nil
 	}
-	if err := os.MkdirAll(dir, 0o700); err != nil {
+	if err := home.MkdirAll(day, 0o700); err != nil {
 		return err
 	}
-	return cmp.Or(observe.SyncDir(filepath.Dir(dir)), observe.SyncDir(filepath.Dir(filepath.Dir(dir))))
+	return cmp.Or(home.SyncIn(filepath.Dir(day)), home.Sync())
 }
 
 // observationFile is a stored Observation with its size.
 type observationFile struct {
 	Window
+	name  string // below the store's directory
 	bytes int64
 }
 
@@ -79,9 +85,9 @@ const longestWindow = time.Hour
 // their sizes where those are asked for. Zero times leave the range open. There are
 // ten thousand in a week, and more of shorter windows: days outside of the range
 // are not read.
-func observations(dir string, from, to time.Time, sizes bool) ([]observationFile, error) {
-	root := filepath.Join(dir, string(kindObservations))
-	days, err := os.ReadDir(root)
+func observations(root *os.Root, from, to time.Time, sizes bool) ([]observationFile, error) {
+	const windows = string(kindObservations)
+	days, err := readDir(root, windows)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
@@ -95,7 +101,7 @@ func observations(dir string, from, to time.Time, sizes bool) ([]observationFile
 		if err != nil || !overlaps(date, date.Add(day+longestWindow), from, to) {
 			continue
 		}
-		files, err := os.ReadDir(filepath.Join(root, folder.Name()))
+		files, err := readDir(root, filepath.Join(windows, folder.Name()))
 		if err != nil {
 			continue // removed meanwhile, or no folder
 		}
@@ -111,8 +117,9 @@ func observations(dir string, from, to time.Time, sizes bool) ([]observationFile
 			if !ok {
 				continue
 			}
-			o := observationFile{Window: Window{
-				Path: filepath.Join(root, folder.Name(), f.Name()), Start: time.Unix(seg.first, 0).UTC(), End: time.Unix(seg.last, 0).UTC(),
+			name := filepath.Join(windows, folder.Name(), f.Name())
+			o := observationFile{name: name, Window: Window{
+				Path: pathIn(root, name), Start: time.Unix(seg.first, 0).UTC(), End: time.Unix(seg.last, 0).UTC(),
 			}}
 			if !overlaps(o.Start, o.End, from, to) {
 				continue
@@ -126,7 +133,7 @@ func observations(dir string, from, to time.Time, sizes bool) ([]observationFile
 		}
 	}
 	slices.SortFunc(list, func(a, b observationFile) int {
-		return cmp.Or(a.Start.Compare(b.Start), strings.Compare(a.Path, b.Path))
+		return cmp.Or(a.Start.Compare(b.Start), strings.Compare(a.name, b.name))
 	})
 	return list, nil
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/parquet-go/parquet-go"
 	"github.com/parquet-go/parquet-go/compress/zstd"
 
-	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/safefile"
 )
 
 const (
@@ -35,14 +35,14 @@ func writerOptions(k kind) []parquet.WriterOption {
 
 // publish writes a Parquet file that appears whole or not at all. seg gets its
 // path and its size.
-func publish[T any](dir string, seg *segment, rows func(*parquet.GenericWriter[T]) error) error {
-	seg.path = filepath.Join(dir, seg.name())
+func publish[T any](home *safefile.Dir, seg *segment, rows func(*parquet.GenericWriter[T]) error) error {
+	seg.path = seg.name()
 	day := filepath.Dir(seg.path)
-	if err := makeDay(day); err != nil {
+	if err := makeDay(home, day); err != nil {
 		return err
 	}
 	unfinished := filepath.Join(day, newPrefix+strings.TrimSuffix(filepath.Base(seg.path), parquetSuffix))
-	return observe.WriteWhole(seg.path, unfinished, func(f *os.File) error {
+	return home.ReplaceBy(seg.path, unfinished, func(f *os.File) error {
 		w := parquet.NewGenericWriter[T](f, writerOptions(seg.kind)...)
 		err := rows(w)
 		if err == nil {

@@ -9,7 +9,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/safefile"
 )
 
 // What a store holds when it is opened has second names too, for those who send it
@@ -38,8 +38,8 @@ func ParsePackedName(name string) (stream string, low, high uint64, ok bool) {
 
 // PastBegins tells with which log of each stream begins what is not in a Link.Past; whole
 // is false when not all of it is there, as when a writer was killed while it was opened.
-func PastBegins(dir string) (first map[string]uint64, whole bool, err error) {
-	text, err := os.ReadFile(filepath.Join(dir, pastName))
+func PastBegins(root *os.Root, dir string) (first map[string]uint64, whole bool, err error) {
+	text, err := root.ReadFile(filepath.Join(dir, pastName))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, false, nil
 	}
@@ -51,7 +51,7 @@ func PastBegins(dir string) (first map[string]uint64, whole bool, err error) {
 		var stream string
 		var number uint64
 		if _, err := fmt.Sscanf(line, "%s %d\n", &stream, &number); err != nil {
-			return nil, false, fmt.Errorf("%s: damaged", filepath.Join(dir, pastName))
+			return nil, false, fmt.Errorf("%s: damaged", pathIn(root, filepath.Join(dir, pastName)))
 		}
 		first[stream] = number
 	}
@@ -59,25 +59,26 @@ func PastBegins(dir string) (first map[string]uint64, whole bool, err error) {
 }
 
 // past gives what there is second names, in each Link.Past that does not have them.
-func (l *linker) past(dir string, logs []openLog, next map[kind]*stream) error {
+func (l *linker) past(logs []openLog, next map[kind]*stream) error {
+	home := l.home()
 	for _, to := range l.to {
 		if to.Past == "" {
 			continue
 		}
-		if _, whole, err := PastBegins(to.Past); err != nil || whole {
+		if _, whole, err := PastBegins(home.Root, to.Past); err != nil || whole {
 			if err != nil {
 				return err
 			}
 			continue
 		}
-		if err := linkPast(dir, to.Past, logs); err != nil {
+		if err := linkPast(home, to.Past, logs); err != nil {
 			return err
 		}
 		var text strings.Builder
 		for _, k := range logKinds {
 			fmt.Fprintf(&text, "%s %d\n", k, next[k].number)
 		}
-		if err := observe.WriteWhole(filepath.Join(to.Past, pastName), filepath.Join(to.Past, newPrefix+pastName), func(f *os.File) error {
+		if err := home.ReplaceBy(filepath.Join(to.Past, pastName), filepath.Join(to.Past, newPrefix+pastName), func(f *os.File) error {
 			_, err := f.WriteString(text.String())
 			return err
 		}); err != nil {
@@ -87,27 +88,27 @@ func (l *linker) past(dir string, logs []openLog, next map[kind]*stream) error {
 	return nil
 }
 
-func linkPast(dir, to string, logs []openLog) error {
+func linkPast(home *safefile.Dir, to string, logs []openLog) error {
 	// Of an earlier attempt: files may have been merged since.
-	old, err := os.ReadDir(to)
+	old, err := readDir(home.Root, to)
 	if err != nil {
 		return err
 	}
 	for _, f := range old {
 		_, _, isLog := ParseLogName(f.Name())
 		if _, _, _, packed := ParsePackedName(f.Name()); packed || isLog {
-			if err := os.Remove(filepath.Join(to, f.Name())); err != nil {
+			if err := home.Remove(filepath.Join(to, f.Name())); err != nil {
 				return err
 			}
 		}
 	}
 	for _, k := range logKinds {
-		list, _, err := segments(dir, k)
+		list, _, err := segments(home.Root, k)
 		if err != nil {
 			return err
 		}
 		for _, seg := range list {
-			if err := os.Link(seg.path, filepath.Join(to, PackedName(string(k), seg.low, seg.high))); err != nil {
+			if err := home.Link(seg.path, filepath.Join(to, PackedName(string(k), seg.low, seg.high))); err != nil {
 				return err
 			}
 		}
@@ -115,29 +116,29 @@ func linkPast(dir, to string, logs []openLog) error {
 			if log.kind != k || covers(list, log.number) {
 				continue // its rows are in a file already: a writer was killed before it removed the log
 			}
-			if err := linkInto(to, log.path); err != nil {
+			if err := linkInto(home, to, log.path); err != nil {
 				return err
 			}
 		}
 	}
-	return observe.SyncDir(to)
+	return home.SyncIn(to)
 }
 
 // unpackBuffer is how much of a log is in memory while it is made, bytes, and some rows more.
 const unpackBuffer = 1 << 20
 
-// Unpack makes a log of a Parquet file of a stream, with its rows in their order; it is
-// there whole or not at all. After some rows each it calls pace, whose error ends it. bad
+// Unpack makes a log of a Parquet file of a stream, both below a directory, with its
+// rows in their order; it is there whole or not at all. After some rows each it calls pace, whose error ends it. bad
 // is what could not be read of the file: the log has the other rows.
-func Unpack(path, stream, log string, pace func() error) (bad, err error) {
-	in, err := os.Open(path)
+func Unpack(home *safefile.Dir, path, stream, log string, pace func() error) (bad, err error) {
+	in, err := openFile(home.Root, path)
 	if err != nil {
 		return nil, err
 	}
 	defer in.Close()
 	unfinished := filepath.Join(filepath.Dir(log), newPrefix+filepath.Base(log))
 	u := &relogger{from: &openSegment{segment{kind: kind(stream), path: path}, in}, batch: newBatch(unpackBuffer + maxEntry + frameHead + 16), pace: pace}
-	err = observe.WriteWhole(log, unfinished, func(out *os.File) error {
+	err = home.ReplaceBy(log, unfinished, func(out *os.File) error {
 		u.out = out
 		if _, err := out.WriteString(logMagic); err != nil {
 			return err

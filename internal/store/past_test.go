@@ -20,7 +20,7 @@ import (
 // entriesOf are the records of a log as a Decoder gives them.
 func entriesOf(t *testing.T, path, stream string) (requests []Request, p99 []int64, seconds []Second, findings []Finding) {
 	t.Helper()
-	l, err := OpenLog(path)
+	l, err := OpenLog(homeAt(t, filepath.Dir(path)).Root, filepath.Base(path))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -96,12 +96,12 @@ func TestUnpack(t *testing.T) {
 	if err := os.Mkdir(past, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	s, err = open(dir, Options{Links: []Link{{Dir: t.TempDir(), Past: past}}}, func() time.Time { return noon })
+	s, err = open(dir, Options{Links: []Link{{Dir: "now", Past: "past"}}}, func() time.Time { return noon })
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer s.lock.Close()
-	first, whole, err := PastBegins(past)
+	first, whole, err := PastBegins(homeAt(t, dir).Root, "past")
 	if err != nil || !whole || first["requests"] != 2 || first["seconds"] != 2 || first["findings"] != 2 {
 		t.Fatalf("the past ends before %v, %v, %v", first, whole, err)
 	}
@@ -109,7 +109,7 @@ func TestUnpack(t *testing.T) {
 		packed := filepath.Join(past, PackedName(stream, 1, 1))
 		log := filepath.Join(past, LogName(stream, 1))
 		paced := 0
-		bad, err := Unpack(packed, stream, log, func() error { paced++; return nil })
+		bad, err := Unpack(homeAt(t, past), filepath.Base(packed), stream, filepath.Base(log), func() error { paced++; return nil })
 		if bad != nil || err != nil || paced == 0 {
 			t.Fatalf("%s: %v, %v, paced %d times", stream, bad, err, paced)
 		}
@@ -128,7 +128,7 @@ func TestUnpack(t *testing.T) {
 			t.Errorf("%s: nothing was compared", stream)
 		}
 		stop := errors.New("enough")
-		if _, err := Unpack(packed, stream, filepath.Join(past, LogName(stream, 9)), func() error { return stop }); !errors.Is(err, stop) {
+		if _, err := Unpack(homeAt(t, past), filepath.Base(packed), stream, LogName(stream, 9), func() error { return stop }); !errors.Is(err, stop) {
 			t.Errorf("%s: it goes on when it is told to end: %v", stream, err)
 		}
 		if _, err := os.Stat(filepath.Join(past, LogName(stream, 9))); err == nil {
@@ -139,7 +139,7 @@ func TestUnpack(t *testing.T) {
 	if err := os.WriteFile(bad, []byte("no Parquet"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if why, err := Unpack(bad, "requests", filepath.Join(past, LogName("requests", 7)), func() error { return nil }); why == nil || err != nil {
+	if why, err := Unpack(homeAt(t, past), filepath.Base(bad), "requests", LogName("requests", 7), func() error { return nil }); why == nil || err != nil {
 		t.Errorf("of what is no Parquet: %v, %v", why, err)
 	}
 }

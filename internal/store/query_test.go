@@ -197,7 +197,7 @@ func TestPoints(t *testing.T) {
 	look(Query{From: noon.Add(100 * time.Second), To: noon.Add(200 * time.Second)}, time.Second, time.Second, 200)
 
 	must(t, s.Close())
-	list, _, err := segments(dir, kindSeconds)
+	list, err := segmentsIn(t, dir, kindSeconds)
 	must(t, err)
 	for _, seg := range list {
 		must(t, os.Remove(seg.path))
@@ -233,7 +233,7 @@ func TestSpan(t *testing.T) {
 
 	// Where single seconds are gone the sums of ten seconds tell, then those of five
 	// minutes.
-	old, _, err := segments(dir, kindSeconds)
+	old, err := segmentsIn(t, dir, kindSeconds)
 	must(t, err)
 	later := segment{kind: kindSeconds, first: old[0].first + 1000, last: old[0].last + 1000, low: 9, high: 9}
 	must(t, os.Rename(old[0].path, filepath.Join(dir, later.name())))
@@ -241,7 +241,7 @@ func TestSpan(t *testing.T) {
 	if must(t, err); !from.Equal(began.Truncate(10 * time.Second)) {
 		t.Errorf("without single seconds: from %v", from)
 	}
-	tens, _, err := segments(dir, kindSeconds10)
+	tens, err := segmentsIn(t, dir, kindSeconds10)
 	must(t, err)
 	must(t, os.Remove(tens[0].path))
 	from, _, err = r.Span()

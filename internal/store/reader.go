@@ -23,12 +23,10 @@ type Reader struct {
 
 // OpenReader opens dir for reading.
 func OpenReader(dir string) (*Reader, error) {
-	st, err := os.Stat(dir)
-	if err == nil && !st.IsDir() {
-		err = fmt.Errorf("%s: not a directory", dir)
-	}
+	root, err := openFolder(dir)
 	if err == nil {
-		_, err = os.ReadDir(dir)
+		_, err = readDir(root, ".")
+		root.Close()
 	}
 	if err != nil {
 		return nil, fmt.Errorf("store: %w", err)
@@ -131,7 +129,12 @@ func (r *Reader) trySnapshot(k kind, from, to int64) (_ *snapshot, err error) {
 			s.close()
 		}
 	}()
-	logs, err := openLogs(r.dir)
+	root, err := openFolder(r.dir)
+	if err != nil {
+		return nil, fmt.Errorf("store: %w", err)
+	}
+	defer root.Close()
+	logs, err := openLogs(root)
 	if err != nil {
 		return nil, fmt.Errorf("store: %w", err)
 	}
@@ -139,17 +142,18 @@ func (r *Reader) trySnapshot(k kind, from, to int64) (_ *snapshot, err error) {
 		if l.kind != k.source() {
 			continue
 		}
-		f, err := os.Open(l.path)
+		f, err := openFile(root, l.path)
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil, errMoved
 		}
 		if err != nil {
-			r.skip(l.path, err)
+			r.skip(pathIn(root, l.path), err)
 			continue
 		}
+		l.path = pathIn(root, l.path)
 		s.logs = append(s.logs, openedLog{l, f})
 	}
-	list, _, err := segments(r.dir, k)
+	list, _, err := segments(root, k)
 	if err != nil {
 		return nil, fmt.Errorf("store: %w", err)
 	}
@@ -157,17 +161,18 @@ func (r *Reader) trySnapshot(k kind, from, to int64) (_ *snapshot, err error) {
 		if seg.first*1e6 >= to || (seg.last+widthOf(k))*1e6 <= from {
 			continue
 		}
-		f, err := os.Open(seg.path)
+		f, err := openFile(root, seg.path)
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil, errMoved
 		}
 		if err != nil {
-			r.skip(seg.path, err)
+			r.skip(pathIn(root, seg.path), err)
 			continue
 		}
+		seg.path = pathIn(root, seg.path)
 		s.files = append(s.files, openSegment{seg, f})
 	}
-	again, _, err := segments(r.dir, k)
+	again, _, err := segments(root, k)
 	if err != nil {
 		return nil, fmt.Errorf("store: %w", err)
 	}
@@ -210,11 +215,16 @@ func boundsOf(fromTime, toTime time.Time) (from, to int64) {
 func (r *Reader) Span() (from, to time.Time, err error) {
 	first, last := int64(1<<62), int64(-1<<62)
 	begin := map[kind]int64{} // of sums, which begin on the grid of their width
+	root, err := openFolder(r.dir)
+	if err != nil {
+		return from, to, fmt.Errorf("store: %w", err)
+	}
+	defer root.Close()
 	for _, k := range parquetKinds {
 		if k == kindFindings {
 			continue
 		}
-		list, _, err := segments(r.dir, k)
+		list, _, err := segments(root, k)
 		if err != nil {
 			return from, to, fmt.Errorf("store: %w", err)
 		}
@@ -229,7 +239,7 @@ func (r *Reader) Span() (from, to time.Time, err error) {
 			}
 		}
 	}
-	logs, err := openLogs(r.dir)
+	logs, err := openLogs(root)
 	if err != nil {
 		return from, to, fmt.Errorf("store: %w", err)
 	}
@@ -237,7 +247,7 @@ func (r *Reader) Span() (from, to time.Time, err error) {
 		if l.kind == kindFindings {
 			continue
 		}
-		data, err := readLog(l.path)
+		data, err := readLog(root, l.path)
 		if err != nil {
 			continue // empty as yet, or made a file meanwhile
 		}

@@ -172,7 +172,12 @@ func (w *Window) In(from, to time.Time) bool {
 // Observations lists the stored windows that overlap the range, by start. Zero
 // times leave the range open.
 func (r *Reader) Observations(from, to time.Time) ([]Window, error) {
-	list, err := observations(r.dir, from, to, false)
+	root, err := openFolder(r.dir)
+	if err != nil {
+		return nil, fmt.Errorf("store: %w", err)
+	}
+	defer root.Close()
+	list, err := observations(root, from, to, false)
 	if err != nil {
 		return nil, fmt.Errorf("store: %w", err)
 	}

@@ -206,11 +206,16 @@ func (r *Reader) points(q *Query, asked time.Duration, sums *sums, f func(at int
 // secondsGone says whether rows of single seconds were removed of the beginning of
 // a range, while rows of ten seconds are there.
 func (r *Reader) secondsGone(from int64) (bool, error) {
-	fine, _, err := segments(r.dir, kindSeconds)
+	root, err := openFolder(r.dir)
 	if err != nil {
 		return false, err
 	}
-	coarse, _, err := segments(r.dir, kindSeconds10)
+	defer root.Close()
+	fine, _, err := segments(root, kindSeconds)
+	if err != nil {
+		return false, err
+	}
+	coarse, _, err := segments(root, kindSeconds10)
 	if err != nil || len(coarse) == 0 || len(fine) == 0 {
 		return len(coarse) > 0, err
 	}

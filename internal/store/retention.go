@@ -23,7 +23,7 @@ var shares = map[kind]float64{
 
 // storedFile is a file that may be removed.
 type storedFile struct {
-	path  string
+	path  string // below the store's directory
 	bytes int64
 	last  int64 // s since 1970 of what is in it
 }
@@ -31,7 +31,8 @@ type storedFile struct {
 // retain removes what is too old, and the oldest of what is too much. Logs are
 // never removed.
 func (s *Store) retain() error {
-	stock, logBytes, err := s.inventory()
+	home := s.home.Load()
+	stock, logBytes, err := inventory(home.Root)
 	if err != nil {
 		return err
 	}
@@ -47,12 +48,12 @@ func (s *Store) retain() error {
 	remove := func(k kind, f storedFile) {
 		used[k] -= f.bytes
 		total -= f.bytes
-		if err := os.Remove(f.path); err != nil {
+		if err := home.Remove(f.path); err != nil {
 			failed = err
 			return
 		}
 		delete(s.damaged, f.path)
-		os.Remove(filepath.Dir(f.path)) // the day's folder, when it was the last one
+		home.Remove(filepath.Dir(f.path)) // the day's folder, when it was the last one
 		s.removed.Add(1)
 	}
 	now := s.now()
@@ -89,10 +90,10 @@ func (s *Store) retain() error {
 
 // inventory lists all files but the logs, whose bytes it tells, by kind: what was
 // written first comes first, whatever the clock said then.
-func (s *Store) inventory() (stock map[kind][]storedFile, logBytes int64, err error) {
+func inventory(root *os.Root) (stock map[kind][]storedFile, logBytes int64, err error) {
 	stock = map[kind][]storedFile{}
 	for _, k := range parquetKinds {
-		list, superseded, err := segments(s.dir, k)
+		list, superseded, err := segments(root, k)
 		if err != nil {
 			return nil, 0, err
 		}
@@ -102,14 +103,14 @@ func (s *Store) inventory() (stock map[kind][]storedFile, logBytes int64, err er
 			stock[k] = append(stock[k], storedFile{seg.path, seg.bytes, seg.last})
 		}
 	}
-	windows, err := observations(s.dir, time.Time{}, time.Time{}, true)
+	windows, err := observations(root, time.Time{}, time.Time{}, true)
 	if err != nil {
 		return nil, 0, err
 	}
 	for _, w := range windows {
-		stock[kindObservations] = append(stock[kindObservations], storedFile{w.Path, w.bytes, w.End.Unix()})
+		stock[kindObservations] = append(stock[kindObservations], storedFile{w.name, w.bytes, w.End.Unix()})
 	}
-	logs, err := openLogs(s.dir)
+	logs, err := openLogs(root)
 	for _, l := range logs {
 		logBytes += l.bytes
 	}

@@ -24,7 +24,7 @@ const (
 	kindSeconds10 kind = "seconds10"
 	kindMinutes5  kind = "minutes5"
 
-	kindObservations kind = "observations" // files of observe.Save, see observation.go
+	kindObservations kind = "observations" // files of observe.Write, see observation.go
 )
 
 // source is the kind whose logs a kind's files are made from.
@@ -55,8 +55,8 @@ const (
 // file whose logs are all in another one is what a killed writer left.
 type segment struct {
 	kind        kind
-	path        string
-	first, last int64 // s since 1970 of the first and last row
+	path        string // below the store's directory
+	first, last int64  // s since 1970 of the first and last row
 	low, high   uint64
 	bytes       int64
 }
@@ -121,8 +121,8 @@ func nameable(s int64) int64 { return min(max(s, minSecond), maxSecond) }
 // segments lists the Parquet files of a kind by their first second. Files whose
 // names do not belong are left alone. superseded are those whose rows are in
 // others too.
-func segments(dir string, k kind) (list, superseded []segment, err error) {
-	days, err := os.ReadDir(filepath.Join(dir, string(k)))
+func segments(root *os.Root, k kind) (list, superseded []segment, err error) {
+	days, err := readDir(root, string(k))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil, nil
 	}
@@ -134,7 +134,7 @@ func segments(dir string, k kind) (list, superseded []segment, err error) {
 		if _, err := time.Parse(dateForm, day.Name()); err != nil || !day.IsDir() {
 			continue
 		}
-		files, err := os.ReadDir(filepath.Join(dir, string(k), day.Name()))
+		files, err := readDir(root, filepath.Join(string(k), day.Name()))
 		if errors.Is(err, fs.ErrNotExist) {
 			continue // removed meanwhile
 		}
@@ -149,7 +149,7 @@ func segments(dir string, k kind) (list, superseded []segment, err error) {
 			if info, err := f.Info(); err == nil {
 				s.bytes = info.Size()
 			}
-			s.path = filepath.Join(dir, string(k), day.Name(), f.Name())
+			s.path = filepath.Join(string(k), day.Name(), f.Name())
 			all = append(all, s)
 		}
 	}
@@ -179,17 +179,18 @@ func covers(list []segment, number uint64) bool {
 type openLog struct {
 	kind   kind
 	number uint64
-	path   string
+	path   string // below the store's directory
 	bytes  int64
 }
 
-func logPath(dir string, k kind, number uint64) string {
-	return filepath.Join(dir, openDir, fmt.Sprintf("%s.%d.log", k, number))
+// logPath is where a log is, below the store's directory.
+func logPath(k kind, number uint64) string {
+	return filepath.Join(openDir, fmt.Sprintf("%s.%d.log", k, number))
 }
 
 // openLogs lists the logs, in the order in which they were written.
-func openLogs(dir string) ([]openLog, error) {
-	files, err := os.ReadDir(filepath.Join(dir, openDir))
+func openLogs(root *os.Root) ([]openLog, error) {
+	files, err := readDir(root, openDir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
@@ -204,7 +205,7 @@ func openLogs(dir string) ([]openLog, error) {
 		if err != nil || suffix != "log" || !slices.Contains(logKinds, kind(name)) || !f.Type().IsRegular() {
 			continue
 		}
-		l := openLog{kind: kind(name), number: number, path: filepath.Join(dir, openDir, f.Name())}
+		l := openLog{kind: kind(name), number: number, path: filepath.Join(openDir, f.Name())}
 		if info, err := f.Info(); err == nil {
 			l.bytes = info.Size()
 		}

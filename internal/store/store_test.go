@@ -15,6 +15,8 @@ import (
 
 	"github.com/slowray/slowray/internal/cause"
 	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/safefile"
+	"github.com/slowray/slowray/internal/shell"
 )
 
 // noon is when the tests happen.
@@ -47,6 +49,37 @@ func openAt(t testing.TB, dir string, opt Options, c *clock) *Store {
 	}
 	s.elapsed = func() time.Duration { return c.now().Sub(s.opened) }
 	return s
+}
+
+// homeAt is a directory, held open until the test ends.
+func homeAt(t testing.TB, dir string) *safefile.Dir {
+	t.Helper()
+	d, err := safefile.OpenDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { d.Close() })
+	return d
+}
+
+// segmentsIn lists the Parquet files of a kind by their whole paths.
+func segmentsIn(t testing.TB, dir string, k kind) ([]segment, error) {
+	t.Helper()
+	list, _, err := segments(homeAt(t, dir).Root, k)
+	for i := range list {
+		list[i].path = filepath.Join(dir, list[i].path)
+	}
+	return list, err
+}
+
+// logsIn lists the logs by their whole paths.
+func logsIn(t testing.TB, dir string) ([]openLog, error) {
+	t.Helper()
+	list, err := openLogs(homeAt(t, dir).Root)
+	for i := range list {
+		list[i].path = filepath.Join(dir, list[i].path)
+	}
+	return list, err
 }
 
 func must(t testing.TB, err error) {
@@ -175,7 +208,7 @@ func TestReadBack(t *testing.T) {
 	check("files and open log")
 	must(t, s.Close())
 	check("files only")
-	logs, err := openLogs(dir)
+	logs, err := logsIn(t, dir)
 	if must(t, err); len(logs) != 0 {
 		t.Errorf("logs are left after Close: %v", logs)
 	}
@@ -268,7 +301,7 @@ func TestObservationsAndFindings(t *testing.T) {
 		Subject:  cause.Subject{Kind: "listener", PID: 7, Comm: "nginx", Port: 80, Addr: "10.0.0.1", Rule: "drop"},
 		Impact:   cause.Impact{Share: 0.25, Of: "new connections", Text: "a quarter"},
 		Evidence: []cause.Evidence{{Fact: "full", Value: 12.0, Source: "/proc"}},
-		Fix:      cause.Fix{Text: "mend", Commands: []string{"sysctl"}}, Weight: 0.125,
+		Fix:      cause.Fix{Text: "mend", Commands: []shell.Command{shell.Line("sysctl")}}, Weight: 0.125,
 	}
 	minor := want
 	minor.Cause, minor.Weight = "later", 0.5

@@ -9,14 +9,14 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/safefile"
 )
 
 // stream takes entries of one kind: into memory at once, into its log when it is
 // synced.
 type stream struct {
 	kind kind
-	dir  string // of the store
+	home func() *safefile.Dir // of the store
 
 	mu      sync.Mutex // of the following
 	active  *batch     // what came since the last sync
@@ -33,8 +33,8 @@ type stream struct {
 	shown atomic.Pointer[Durable] // what followers may read
 }
 
-func newStream(dir string, k kind, limit int, next uint64) *stream {
-	s := &stream{kind: k, dir: dir, active: newBatch(limit), spare: newBatch(limit), number: next}
+func newStream(home func() *safefile.Dir, k kind, limit int, next uint64) *stream {
+	s := &stream{kind: k, home: home, active: newBatch(limit), spare: newBatch(limit), number: next}
 	s.durable()
 	return s
 }
@@ -114,18 +114,18 @@ func (s *stream) cut() {
 
 // create begins a log.
 func (s *stream) create(now time.Time) error {
-	path := logPath(s.dir, s.kind, s.number)
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	home, path := s.home(), logPath(s.kind, s.number)
+	f, err := home.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return fmt.Errorf("create %s log: %w", s.kind, err)
 	}
 	_, err = f.WriteString(logMagic)
 	if err == nil {
-		err = observe.SyncDir(s.dir + "/" + openDir)
+		err = home.SyncIn(openDir)
 	}
 	if err != nil {
 		f.Close()
-		os.Remove(path)
+		home.Remove(path)
 		return fmt.Errorf("create %s log: %w", s.kind, err)
 	}
 	s.file, s.opened, s.size = f, now, int64(len(logMagic))

@@ -15,6 +15,7 @@ import (
 
 	"github.com/slowray/slowray/internal/cause"
 	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/safefile"
 )
 
 // Defaults and bounds of a writer.
@@ -34,6 +35,7 @@ const (
 // goroutine.
 type Store struct {
 	dir  string
+	home atomic.Pointer[safefile.Dir] // dir, held open; another one when that was moved away
 	opt  Options
 	lock *os.File
 
@@ -66,7 +68,8 @@ type Store struct {
 }
 
 // Open makes dir where it is missing, takes its lock, and makes good what a
-// killed writer left. The error is one line.
+// killed writer left. A directory of another user, or one that somebody else could
+// lead elsewhere, is refused: see safefile.MakeDir. The error is one line.
 func Open(dir string, opt Options) (*Store, error) {
 	s, err := open(dir, opt, time.Now)
 	if err != nil {
@@ -82,10 +85,7 @@ func open(dir string, opt Options, now func() time.Time) (*Store, error) {
 	opt.MaxBytes = cmp.Or(opt.MaxBytes, defaultMaxBytes)
 	opt.MaxAge = cmp.Or(opt.MaxAge, defaultMaxAge)
 	opt.Segment = cmp.Or(opt.Segment, defaultSegment)
-	if err := os.MkdirAll(filepath.Join(dir, openDir), 0o700); err != nil {
-		return nil, err
-	}
-	lock, err := takeLock(dir)
+	home, lock, err := takeHome(dir)
 	if err != nil {
 		return nil, err
 	}
@@ -96,16 +96,34 @@ func open(dir string, opt Options, now func() time.Time) (*Store, error) {
 		damaged: map[string]bool{}, wake: make(chan struct{}, 1), done: make(chan struct{}),
 		followers: map[kind][]chan struct{}{}, links: linker{to: opt.Links},
 	}
+	s.home.Store(home)
+	s.links.home = s.home.Load
 	if err := s.recover(); err != nil {
 		lock.Close()
+		home.Close()
 		return nil, err
 	}
 	return s, nil
 }
 
+// takeHome opens the directory of a store, and takes its lock.
+func takeHome(dir string) (home *safefile.Dir, lock *os.File, err error) {
+	if home, err = safefile.MakeDir(dir, 0o700); err != nil {
+		return nil, nil, err
+	}
+	if err = home.MkdirAll(openDir, 0o700); err == nil {
+		lock, err = takeLock(home)
+	}
+	if err != nil {
+		home.Close()
+		return nil, nil, err
+	}
+	return home, lock, nil
+}
+
 // takeLock is held by the one writer, as long as it lives.
-func takeLock(dir string) (*os.File, error) {
-	f, err := os.OpenFile(filepath.Join(dir, lockName), os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
+func takeLock(home *safefile.Dir) (*os.File, error) {
+	f, err := home.OpenFile(lockName, os.O_RDWR|os.O_CREATE|unix.O_NONBLOCK, 0o600)
 	if err != nil {
 		return nil, err
 	}
@@ -114,13 +132,13 @@ func takeLock(dir string) (*os.File, error) {
 		n, _ := f.Read(holder)
 		f.Close()
 		if !errors.Is(err, unix.EWOULDBLOCK) {
-			return nil, fmt.Errorf("lock %s: %w", dir, err)
+			return nil, fmt.Errorf("lock %s: %w", home.Path(), err)
 		}
 		who := strings.TrimSpace(string(holder[:n]))
 		if strings.Trim(who, "0123456789") != "" || who == "" {
 			who = "unknown"
 		}
-		return nil, fmt.Errorf("%s is being written to by another slowray (pid %s): stop it, or choose another directory", dir, who)
+		return nil, fmt.Errorf("%s is being written to by another slowray (pid %s): stop it, or choose another directory", home.Path(), who)
 	}
 	// For the message above only: that it fails is no harm.
 	if f.Truncate(0) == nil {
@@ -132,36 +150,37 @@ func takeLock(dir string) (*os.File, error) {
 // recover looks at what the last writer left, removes what it had not finished,
 // and numbers the logs on from there.
 func (s *Store) recover() error {
-	removeUnfinished(filepath.Join(s.dir, string(kindObservations)), ".slowray-") // see observe.Save
+	home := s.home.Load()
+	removeUnfinished(home, string(kindObservations), unfinishedWindow)
 	for _, k := range parquetKinds {
-		removeUnfinished(filepath.Join(s.dir, string(k)), newPrefix)
+		removeUnfinished(home, string(k), newPrefix)
 	}
-	last, logs, err := numbers(s.dir)
+	last, logs, err := numbers(home.Root)
 	if err != nil {
 		return err
 	}
 	for _, l := range logs {
-		data, err := readLog(l.path)
+		data, err := readLog(home.Root, l.path)
 		s.torn.Add(uint64(data.torn))
 		if err == nil {
 			s.recovered.Add(data.count())
 		}
 	}
 	for k, limit := range map[kind]int{kindRequests: requestBuffer, kindSeconds: secondBuffer, kindFindings: findingBuffer} {
-		s.streams[k] = newStream(s.dir, k, limit, max(last[k], s.links.last(k))+1)
+		s.streams[k] = newStream(s.home.Load, k, limit, max(last[k], s.links.last(k))+1)
 		s.streams[k].created = s.links.add
 	}
-	if err := s.links.past(s.dir, logs, s.streams); err != nil {
+	if err := s.links.past(logs, s.streams); err != nil {
 		return err
 	}
 	return s.links.existing(logs)
 }
 
 // numbers are the last ones in use, by kinds that have logs, and the logs.
-func numbers(dir string) (last map[kind]uint64, logs []openLog, err error) {
+func numbers(root *os.Root) (last map[kind]uint64, logs []openLog, err error) {
 	last = map[kind]uint64{}
 	for _, k := range parquetKinds {
-		list, _, err := segments(dir, k)
+		list, _, err := segments(root, k)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -169,7 +188,7 @@ func numbers(dir string) (last map[kind]uint64, logs []openLog, err error) {
 			last[k.source()] = max(last[k.source()], seg.high)
 		}
 	}
-	logs, err = openLogs(dir)
+	logs, err = openLogs(root)
 	for _, l := range logs {
 		last[l.kind] = max(last[l.kind], l.number)
 	}
@@ -177,13 +196,13 @@ func numbers(dir string) (last map[kind]uint64, logs []openLog, err error) {
 }
 
 // removeUnfinished removes files that a killed writer had begun.
-func removeUnfinished(dir, prefix string) {
-	days, _ := os.ReadDir(dir)
+func removeUnfinished(home *safefile.Dir, dir, prefix string) {
+	days, _ := readDir(home.Root, dir)
 	for _, day := range days {
-		files, _ := os.ReadDir(filepath.Join(dir, day.Name()))
+		files, _ := readDir(home.Root, filepath.Join(dir, day.Name()))
 		for _, f := range files {
 			if strings.HasPrefix(f.Name(), prefix) {
-				os.Remove(filepath.Join(dir, day.Name(), f.Name()))
+				home.Remove(filepath.Join(dir, day.Name(), f.Name()))
 			}
 		}
 	}
@@ -252,7 +271,11 @@ func (s *Store) Sync() error {
 func (s *Store) sync() error {
 	var errs []error
 	now := s.now()
-	if err := s.hold(); err != nil {
+	err := s.hold()
+	if errors.Is(err, safefile.ErrUnsafe) {
+		return s.synced(fmt.Errorf("store: %w", err))
+	}
+	if err != nil {
 		errs = append(errs, err)
 	}
 	s.links.again()
@@ -268,7 +291,11 @@ func (s *Store) sync() error {
 			s.tellFollowers(k)
 		}
 	}
-	err := oneLine(errs)
+	return s.synced(oneLine(errs))
+}
+
+// synced notes what came of a Sync.
+func (s *Store) synced(err error) error {
 	s.errMu.Lock()
 	s.syncError = textOf(err)
 	s.errMu.Unlock()
@@ -376,5 +403,6 @@ func (s *Store) Close() error {
 		err = keepErr
 	}
 	s.lock.Close()
+	s.home.Load().Close()
 	return err
 }

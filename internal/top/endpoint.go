@@ -177,9 +177,9 @@ func clientOf(side string, s *observe.RequestSample) string {
 		addr = s.Local
 	}
 	if a, err := netip.ParseAddrPort(addr); err == nil {
-		return a.String()
+		addr = a.String()
 	}
-	return report.Clean(addr)
+	return report.Clean(addr) // a zone is any text
 }
 
 func statusText(s *observe.RequestSample) string {

@@ -1,26 +1,38 @@
 package watch
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"slices"
 	"time"
 
+	"github.com/slowray/slowray/internal/budget"
 	"github.com/slowray/slowray/internal/observe"
 	"github.com/slowray/slowray/internal/sense/change"
 	"github.com/slowray/slowray/internal/sense/host"
+)
+
+// What looking for changes, and for the versions of programs and configurations, may
+// take.
+var (
+	changeLimits  = budget.Limits{Bytes: 8 << 20, Nodes: 64 << 10, Wall: 150 * time.Millisecond}
+	versionLimits = budget.Limits{Bytes: 64 << 20, Nodes: 64 << 10, Wall: 150 * time.Millisecond}
 )
 
 // endChanges finds out what has been changed on the host lately.
 func (s *session) endChanges(procs []host.ProcSample) {
 	boot, _ := s.fs.BootTime() // without it nobody knows when a service was started
 	services := s.changedServices(procs, boot)
-	list, left := change.Read(s.fs, services, time.Now())
+	list, left, err := change.Read(budget.New(context.Background(), changeLimits), s.fs, services, time.Now())
 	s.out.Changes = append(s.out.Changes, list...)
+	if err != nil {
+		s.lose("services of which not all files were looked at for changes", 1)
+	}
 	s.lose("changes of the last days that were left out, the oldest", int64(left))
 	s.addSettings()
 	versions := map[int]change.Version{}
-	for _, v := range change.Versions(s.fs, services) {
+	for _, v := range change.Versions(budget.New(context.Background(), versionLimits), s.fs, services) {
 		versions[v.PID] = v
 	}
 	for i := range s.out.Processes {

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/slowray/slowray/internal/budget"
 	"github.com/slowray/slowray/internal/observe"
 	"github.com/slowray/slowray/internal/sense/app/heap"
 	"github.com/slowray/slowray/internal/sense/container"
@@ -20,6 +21,9 @@ type limits struct {
 }
 
 const limitsEvery = time.Second
+
+// heapLimits are those of one look at the counters of all runtimes.
+var heapLimits = budget.Limits{Bytes: 32 << 20, Nodes: 256 << 10, Wall: 60 * time.Millisecond}
 
 // interesting are processes whose control groups are read: those that serve;
 // and in groups with a limit of their own those that have begun lately, for they
@@ -69,7 +73,7 @@ func (s *session) youngSpaces(procs []host.ProcSample) map[uint64]bool {
 func (s *session) beginLimits() {
 	s.limits.first, _ = s.fs.Cgroups(s.procs, s.interesting(s.procs, s.serving))
 	s.limits.last = s.limits.first
-	s.limits.heaps = heap.Begin(s.fs.Proc, s.out.Host.MemoryBytes, s.heapProcesses())
+	s.limits.heaps = heap.Begin(budget.New(context.Background(), heapLimits), s.fs.Proc, s.out.Host.MemoryBytes, s.heapProcesses())
 }
 
 // heapProcesses are those that may have a heap of limited size, with the limit
@@ -133,7 +137,7 @@ func (s *session) sampleLimits() {
 		}
 	}
 	s.limits.last = again
-	s.limits.heaps.Look()
+	s.limits.heaps.Look(budget.New(context.Background(), heapLimits))
 }
 
 // endLimits is what came of the groups of these processes.
@@ -141,7 +145,7 @@ func (s *session) endLimits(procs []host.ProcSample, pids []int) {
 	now, gaps := s.fs.Cgroups(procs, s.interesting(procs, append(pids, s.serving...)))
 	s.out.Gaps = append(s.out.Gaps, gaps...)
 	s.out.Cgroups = host.CgroupsBetween(s.limits.first, now, limited(s.limits.last))
-	s.out.Heaps = s.limits.heaps.End()
+	s.out.Heaps = s.limits.heaps.End(budget.New(context.Background(), heapLimits))
 }
 
 func limited(groups []host.CgroupSample) []host.CgroupSample {
@@ -171,7 +175,7 @@ func (s *session) resolveContainer() (known bool) {
 		return false
 	}
 	list, _ := s.containerReader().Look(context.Background(), engineProcesses(s.procs), nil, time.Now().Add(-container.Lately), time.Now())
-	running, _ := s.containerReader().Names(context.Background(), engineProcesses(s.procs), nil)
+	running, _ := s.containerReader().Names(budget.New(context.Background(), container.Limits), engineProcesses(s.procs), nil)
 	list = append(running, list...)
 	f.Container = container.Find(list, f.Container)
 	s.out.Filter = *f

@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/slowray/slowray/internal/budget"
 	"github.com/slowray/slowray/internal/observe"
 	"github.com/slowray/slowray/internal/sense/app/database"
 	"github.com/slowray/slowray/internal/sense/app/mariadb"
@@ -24,9 +25,10 @@ import (
 
 // databaseReader is what is common to the readers of all databases.
 type databaseReader interface {
-	Begin(context.Context)
+	Begin(*budget.Budget) (tooLarge bool)
 	Sample(sockets func(pid int) (int, error))
-	End(context.Context, observe.Window) database.Result
+	End(*budget.Budget, observe.Window) database.Result
+	Close()
 }
 
 const (
@@ -41,7 +43,8 @@ const (
 // databases are the database servers of the host over a window.
 type databases struct {
 	readers []databaseReader
-	ends    [][]end // of each reader, where it listens
+	ends    [][]end            // of each reader, where it listens
+	procs   []*observe.Process // of each reader
 	kept    *keptRequests
 	config  map[int][]string // the files that each is configured by, by process; known at the end
 }
@@ -98,17 +101,25 @@ func (s *session) beginDatabases(seen []observe.Process) {
 	for i := range seen {
 		byPID[seen[i].PID] = &seen[i]
 	}
+	starts := map[int]uint64{}
+	for i := range s.procs {
+		starts[s.procs[i].PID] = s.procs[i].StartTicks
+	}
 	for i := range seen {
 		p := &seen[i]
 		r, ends := s.databaseReader(p, byPID[p.PPID])
 		if r == nil {
 			continue
 		}
+		if until, waits := s.opt.Memory.waits(p.PID, starts[p.PID]); waits {
+			s.databaseGap(p, "its configuration is larger than is read: it is read again after %s", until.Format(time.TimeOnly))
+			continue
+		}
 		if len(d.readers) == maxDatabases {
 			s.lose(fmt.Sprintf("database servers beyond %d", maxDatabases), 1)
 			continue
 		}
-		d.readers, d.ends = append(d.readers, r), append(d.ends, ends)
+		d.readers, d.ends, d.procs = append(d.readers, r), append(d.ends, ends), append(d.procs, p)
 		for _, e := range ends {
 			if e.port != 0 {
 				d.kept.ports[portKey{e.sp.inode, uint16(e.port)}] = true
@@ -116,16 +127,42 @@ func (s *session) beginDatabases(seen []observe.Process) {
 			}
 		}
 	}
-	d.all(func(_ int, r databaseReader) { r.Begin(context.Background()) })
+	failed := atOnce(d, configLimits, func(b *budget.Budget, r databaseReader) bool {
+		return tooDear(b, r.Begin)
+	}, func(i int, tooLarge bool, err error) {
+		s.opt.Memory.note(d.procs[i].PID, starts[d.procs[i].PID], tooLarge || err != nil)
+		if err != nil {
+			s.databaseGap(d.procs[i], "%s", err)
+		}
+	})
+	for i := len(d.readers) - 1; i >= 0; i-- {
+		if failed[i] {
+			d.readers, d.ends, d.procs = slices.Delete(d.readers, i, i+1), slices.Delete(d.ends, i, i+1), slices.Delete(d.procs, i, i+1)
+		}
+	}
 }
 
-// all does something with each reader, at the same time: what they do is wait.
-func (d *databases) all(do func(int, databaseReader)) {
+func (s *session) databaseGap(p *observe.Process, format string, args ...any) {
+	s.out.Gaps = append(s.out.Gaps, observe.Gap{Kind: observe.KindDatabases, NetNS: p.NetNS, Subject: fmt.Sprintf("%s (pid %d)", p.Comm, p.PID),
+		Because: fmt.Sprintf(format, args...), Partial: true})
+}
+
+// atOnce does something with each reader, at the same time: what they do is wait. Then
+// it takes the results, one after the other, and says which there are none of.
+func atOnce[T any](d *databases, limits budget.Limits, do func(*budget.Budget, databaseReader) T, take func(int, T, error)) (failed []bool) {
+	all := budget.New(context.Background(), limits)
+	results, errs, failed := make([]T, len(d.readers)), make([]error, len(d.readers)), make([]bool, len(d.readers))
 	var wg sync.WaitGroup
 	for i, r := range d.readers {
-		wg.Go(func() { do(i, r) })
+		b := all.Each(len(d.readers))
+		wg.Go(func() { results[i], errs[i] = apart(b, func() T { return do(b, r) }, r.Close) })
 	}
 	wg.Wait()
+	for i := range d.readers {
+		take(i, results[i], errs[i])
+		failed[i] = errs[i] != nil
+	}
+	return failed
 }
 
 // databaseReader is the reader of a process that is a database server, with
@@ -219,13 +256,15 @@ func (s *session) sampleDatabases() {
 
 // endDatabases reads the logs, asks again, and joins what the servers found
 // slow with the requests that were recorded at them.
-func (s *session) endDatabases(ctx context.Context) {
+func (s *session) endDatabases() {
 	d := &s.databases
-	results := make([]database.Result, len(d.readers))
-	d.all(func(i int, r databaseReader) { results[i] = r.End(ctx, s.out.Window) })
 	d.config = map[int][]string{}
-	for i := range results {
-		r := &results[i]
+	window := s.out.Window
+	atOnce(d, logLimits, func(b *budget.Budget, r databaseReader) database.Result { return r.End(b, window) }, func(i int, r database.Result, err error) {
+		if err != nil {
+			s.databaseGap(d.procs[i], "%s", err)
+			return
+		}
 		db := &r.Database
 		d.config[db.PID] = r.Config
 		at := map[portKey]bool{}
@@ -246,9 +285,8 @@ func (s *session) endDatabases(ctx context.Context) {
 			slowlog.Sum(db.Slow, r.Entries, records)
 		}
 		s.out.Databases = append(s.out.Databases, *db)
-		s.out.Gaps = append(s.out.Gaps, r.Gaps...)
-		s.out.Losses = append(s.out.Losses, r.Losses...)
-	}
+		s.keep(r.Gaps, r.Losses)
+	})
 	s.lose("requests of databases that were not kept to be joined with their slow logs", d.kept.dropped)
 }
 

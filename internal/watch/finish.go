@@ -111,7 +111,8 @@ func (s *session) end(ctx context.Context) {
 	s.endProcesses()
 	s.endCgroups(procs)
 	s.endStarts(procs)
-	s.endApps(ctx)
+	s.endDatabases()
+	s.endServers()
 	s.endContainers(engines)
 	s.endFilesystems()
 	s.endHostState()
@@ -304,23 +305,6 @@ func (s *session) endCgroups(procs []host.ProcSample) {
 		}
 	}
 	s.endLimits(procs, pids)
-}
-
-func (s *session) endApps(ctx context.Context) {
-	s.endDatabases(ctx)
-	for _, in := range s.nginx {
-		n, gaps, losses := in.End(ctx, s.out.Window)
-		s.out.Nginx = append(s.out.Nginx, n)
-		s.out.Gaps = append(s.out.Gaps, gaps...)
-		s.out.Losses = append(s.out.Losses, losses...)
-	}
-	for _, in := range s.fpm {
-		m, gaps, losses := in.End(ctx, s.out.Window, s.out.Processes)
-		s.out.PHPFPM = append(s.out.PHPFPM, m)
-		s.out.Gaps = append(s.out.Gaps, gaps...)
-		s.out.Losses = append(s.out.Losses, losses...)
-	}
-	s.endAppServers(ctx)
 }
 
 // hostSysctl reads the knobs of the whole machine. Those below net are taken

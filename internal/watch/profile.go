@@ -53,7 +53,8 @@ func (s *session) endProfile() {
 			}
 			return topmost(procs, pid)
 		},
-		Least: uint64(leastNamed * stack.Hz * s.out.Window.Seconds),
+		Least:  uint64(leastNamed * stack.Hz * s.out.Window.Seconds),
+		Unread: func(err error) { s.partialGap(observe.KindProfile, 0, "functions of binaries", err) },
 	})
 	switch {
 	case err != nil && (p == nil || search):

@@ -8,6 +8,7 @@ import (
 	"runtime"
 	"time"
 
+	"github.com/slowray/slowray/internal/budget"
 	"github.com/slowray/slowray/internal/observe"
 	"github.com/slowray/slowray/internal/sense/app/nginx"
 	"github.com/slowray/slowray/internal/sense/app/phpfpm"
@@ -42,6 +43,8 @@ type Options struct {
 	Rarely int
 	// Spare leaves the dear look at interpreters out: see closely.go.
 	Spare bool
+	// Memory, when set, is that of windows that follow each other.
+	Memory *Memory
 	// Progress, when set, is called about four times a second.
 	Progress func(elapsed time.Duration)
 }
@@ -98,9 +101,11 @@ type session struct {
 	request   *requests
 	drops     *drop.Watcher
 	waits     *waits // nil where requests are not recorded
-	nginx     []*nginx.Instance
+	watched   []*server
+	nginx     []*nginx.Instance // of watched
 	fpm       []*phpfpm.Instance
 	apps      []*pool.Instance
+	turn      int // whose workers were looked at last
 	databases databases
 	limits    limits
 	owners    map[uint64][]int              // socket inode → processes, at the beginning
@@ -225,15 +230,7 @@ func (s *session) begin() error {
 	s.startErrors()
 	s.beginHostState()
 	s.startProfile()
-	s.nginx = nginx.Discover(seen, s.fs.Proc)
-	for _, in := range s.nginx {
-		in.Begin()
-	}
-	s.fpm = phpfpm.Discover(seen, s.fs.Proc)
-	for _, in := range s.fpm {
-		in.Begin()
-	}
-	s.beginAppServers(seen)
+	s.beginServers(seen)
 	s.beginLimits()
 	s.use, gaps = s.fs.Use()
 	s.out.Gaps = append(s.out.Gaps, gaps...)
@@ -355,7 +352,7 @@ func (s *session) loop(ctx context.Context) {
 	defer ticker.Stop()
 	for {
 		elapsed := time.Since(start)
-		children.do(elapsed, s.sampleChildren)
+		children.do(elapsed, s.sampleServers)
 		listeners.do(elapsed, s.sampleListeners)
 		threads.do(elapsed, s.sampleThreads)
 		processes.do(elapsed, s.sampleProcesses)
@@ -446,13 +443,6 @@ func (s *session) sampleSockets() {
 	}
 }
 
-func (s *session) sampleChildren() {
-	for _, in := range s.fpm {
-		in.Sample(s.fs.Activity)
-	}
-	s.sampleAppServers()
-}
-
 // sampleCPU adds a span to the course of the CPUs' use. A reading that fails
 // makes the span longer.
 func (s *session) sampleCPU(elapsed time.Duration) {
@@ -497,7 +487,8 @@ func (s *session) sampleProcesses() {
 			s.fdPeak[pid] = max(s.fdPeak[pid], n)
 		}
 	}
-	for _, in := range s.nginx {
-		in.SampleConnections(s.fs.SocketFDCount)
+	b := budget.New(context.Background(), roundLimits)
+	for i, in := range s.nginx {
+		in.SampleConnections(b.Share(len(s.nginx)-i), s.fs.SocketFDCount)
 	}
 }

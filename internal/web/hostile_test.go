@@ -19,6 +19,7 @@ import (
 
 	"github.com/slowray/slowray/internal/cause"
 	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/shell"
 	"github.com/slowray/slowray/internal/store"
 )
 
@@ -56,7 +57,7 @@ func hostile(t *testing.T, name string) *memory {
 	}
 	m.found = append(m.found, store.Finding{Start: noon, End: noon.Add(30 * time.Second), Finding: cause.Finding{Cause: "log-flooding", Title: name, Role: cause.RoleCause,
 		Subject: cause.Subject{Kind: "process", Comm: name, Path: name, Rule: name}, Impact: cause.Impact{Text: name, Of: name},
-		Evidence: []cause.Evidence{{Fact: name, Value: name, Source: name}}, Fix: cause.Fix{Text: name, Commands: []string{name}}}})
+		Evidence: []cause.Evidence{{Fact: name, Value: name, Source: name}}, Fix: cause.Fix{Text: name, Commands: []shell.Command{shell.Line("x %s   # %s", shell.Word(name), name)}}}})
 	return m
 }
 

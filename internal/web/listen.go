@@ -2,6 +2,7 @@ package web
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -15,12 +16,19 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	sys "golang.org/x/sys/unix"
+
+	"github.com/slowray/slowray/internal/accept"
+	"github.com/slowray/slowray/internal/safefile"
 )
 
 // Listener is where the page is served.
 type Listener struct {
 	net.Listener
 	socket string // path, of a unix socket
+	dir    *os.Root
+	name   string // of the socket in dir
 }
 
 const unixPrefix = "unix:"
@@ -54,53 +62,87 @@ func listenUnix(path string) (*Listener, error) {
 	if !filepath.IsAbs(path) {
 		return nil, fmt.Errorf("listen unix:%s: must be an absolute path", path)
 	}
-	switch st, err := os.Lstat(path); {
+	dir, name, err := safefile.Parent(path)
+	if err != nil {
+		return nil, fmt.Errorf("listen unix: %w", err)
+	}
+	l, err := listenIn(dir, name, path)
+	if err != nil {
+		dir.Close()
+		return nil, err
+	}
+	return &Listener{Listener: l, socket: path, dir: dir, name: name}, nil
+}
+
+// listenIn makes a socket with a name in a directory, which may be anybody's.
+func listenIn(dir *os.Root, name, path string) (net.Listener, error) {
+	held, err := dir.Open(".")
+	if err != nil {
+		return nil, fmt.Errorf("listen unix: %w", err)
+	}
+	defer held.Close()
+	switch st, err := dir.Lstat(name); {
 	case errors.Is(err, fs.ErrNotExist):
 	case err != nil:
 		return nil, fmt.Errorf("listen unix: %w", err)
 	case st.Mode()&fs.ModeSocket == 0:
 		return nil, fmt.Errorf("listen unix:%s: there is something else than a socket", path)
 	default:
-		if c, err := net.DialTimeout("unix", path, time.Second); err == nil {
+		if c, err := net.DialTimeout("unix", below(held, name), time.Second); err == nil {
 			c.Close()
 			return nil, fmt.Errorf("listen unix:%s: in use: another slowray record?", path)
 		}
-		if err := os.Remove(path); err != nil {
+		if err := dir.Remove(name); err != nil {
 			return nil, fmt.Errorf("listen unix: %w", err)
 		}
 	}
 	// No moment must pass in which others can connect: the socket is made with
 	// its mode, in a directory that only we can enter, and moved into place.
-	dir, err := os.MkdirTemp(filepath.Dir(path), ".slowray-")
+	made := ".slowray-" + rand.Text()
+	if err := dir.Mkdir(made, 0o700); err != nil {
+		return nil, fmt.Errorf("listen unix: %w", err)
+	}
+	defer dir.Remove(made)
+	private, err := dir.Open(made)
 	if err != nil {
 		return nil, fmt.Errorf("listen unix: %w", err)
 	}
-	defer os.RemoveAll(dir)
-	made := filepath.Join(dir, "s")
-	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: made, Net: "unix"})
+	defer private.Close()
+	if st, err := private.Stat(); err != nil || !st.IsDir() || int(st.Sys().(*syscall.Stat_t).Uid) != os.Geteuid() || st.Mode().Perm() != 0o700 {
+		return nil, fmt.Errorf("listen unix:%s: somebody else changes what is in the directory", path)
+	}
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: below(private, "s"), Net: "unix"})
 	if err != nil {
 		return nil, fmt.Errorf("listen unix: %w", err)
 	}
 	l.SetUnlinkOnClose(false) // its name is another by then
-	if err := errors.Join(os.Chmod(made, 0o600), os.Rename(made, path)); err != nil {
-		l.Close()
-		return nil, fmt.Errorf("listen unix: %w", err)
+	from, to := int(private.Fd()), int(held.Fd())
+	err = sys.Fchmodat(from, "s", 0o600, 0)
+	if err == nil {
+		err = sys.Renameat(from, "s", to, name)
 	}
-	return &Listener{Listener: l, socket: path}, nil
+	if err != nil {
+		l.Close()
+		return nil, fmt.Errorf("listen unix:%s: %w", path, err)
+	}
+	return l, nil
+}
+
+// below is a name in a directory that is open, whatever the directory's own name is:
+// an address of a socket is a path.
+func below(dir *os.File, name string) string {
+	return fmt.Sprintf("/proc/self/fd/%d/%s", dir.Fd(), name)
 }
 
 // Close ends listening and removes a unix socket.
 func (l *Listener) Close() error {
 	err := l.Listener.Close()
 	if l.socket != "" {
-		err = errors.Join(err, ignoreMissing(os.Remove(l.socket)))
-	}
-	return err
-}
-
-func ignoreMissing(err error) error {
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
+		// Closing again does nothing.
+		if removed := l.dir.Remove(l.name); removed != nil && !errors.Is(removed, fs.ErrNotExist) && !errors.Is(removed, fs.ErrClosed) {
+			err = errors.Join(err, removed)
+		}
+		l.dir.Close()
 	}
 	return err
 }
@@ -153,7 +195,7 @@ func Serve(ctx context.Context, l net.Listener, h http.Handler) error {
 		h.ServeHTTP(w, r)
 	})
 	done := make(chan error, 1)
-	go func() { done <- s.Serve(&limited{Listener: l, free: make(chan struct{}, connections())}) }()
+	go func() { done <- s.Serve(accept.Within(l, limitsOf(l))) }()
 	select {
 	case err := <-done:
 		return err
@@ -168,43 +210,14 @@ func Serve(ctx context.Context, l net.Listener, h http.Handler) error {
 	return nil
 }
 
-// connections is how many there may be at a time: the recorder needs descriptors
-// too.
-func connections() int {
-	var limit syscall.Rlimit
-	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
-		return maxConnections
+// limitsOf are how many connections a listener may have. Where others than those on this
+// host reach it, none of them takes more than half of them.
+func limitsOf(l net.Listener) accept.Limits {
+	limits := accept.Limits{Most: accept.Share(4, maxConnections), Wait: true}
+	if own, ok := l.(*Listener); ok && own.Public() {
+		limits.PerHost = max(limits.Most/2, 1)
 	}
-	const part, least = 4, 4
-	return int(max(min(limit.Cur/part, maxConnections), least))
-}
-
-// limited is a listener with so many connections at a time; the others wait in
-// the kernel's queue.
-type limited struct {
-	net.Listener
-	free chan struct{}
-}
-
-func (l *limited) Accept() (net.Conn, error) {
-	l.free <- struct{}{}
-	c, err := l.Listener.Accept()
-	if err != nil {
-		<-l.free
-		return nil, err
-	}
-	return &counted{Conn: c, free: l.free}, nil
-}
-
-type counted struct {
-	net.Conn
-	free chan struct{}
-	once sync.Once
-}
-
-func (c *counted) Close() error {
-	c.once.Do(func() { <-c.free })
-	return c.Conn.Close()
+	return limits
 }
 
 // fewLines writes what net/http complains of to the log, but not all that a

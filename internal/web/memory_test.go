@@ -10,6 +10,7 @@ import (
 
 	"github.com/slowray/slowray/internal/cause"
 	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/observe/observetest"
 	"github.com/slowray/slowray/internal/report"
 	"github.com/slowray/slowray/internal/store"
 )
@@ -175,9 +176,7 @@ func (m *memory) window(t *testing.T, at time.Time, seconds float64, change func
 		change(o)
 	}
 	path := filepath.Join(t.TempDir(), fmt.Sprintf("%d.json.zst", len(m.windows)))
-	if err := observe.Save(path, o); err != nil {
-		t.Fatal(err)
-	}
+	observetest.Save(t, path, o)
 	m.windows = append(m.windows, store.Window{Path: path, Start: at, End: at.Add(time.Duration(seconds * float64(time.Second)))})
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/slowray/slowray/internal/fleet/memory"
 	"github.com/slowray/slowray/internal/observe"
 	"github.com/slowray/slowray/internal/report"
+	"github.com/slowray/slowray/internal/shell"
 	"github.com/slowray/slowray/internal/store"
 )
 
@@ -200,7 +201,7 @@ func (w *world) find(host, id, title string, subject cause.Subject, share float6
 		Cause: id, Title: title, Verdict: cause.Supported, Role: cause.RoleCause, Subject: subject,
 		Impact:   cause.Impact{Share: share, Of: "slow time", Text: fmt.Sprintf("%.0f %% of the slow time", 100*share)},
 		Evidence: []cause.Evidence{{Fact: "time in fsync", Value: 47, Unit: "ms", Source: "threads"}},
-		Fix:      cause.Fix{Text: "a faster disk", Commands: []string{}},
+		Fix:      cause.Fix{Text: "a faster disk", Commands: []shell.Command{}},
 	}})
 }
 

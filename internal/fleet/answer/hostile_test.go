@@ -17,6 +17,7 @@ import (
 	"github.com/slowray/slowray/internal/fleet/anomaly"
 	"github.com/slowray/slowray/internal/observe"
 	"github.com/slowray/slowray/internal/report"
+	"github.com/slowray/slowray/internal/shell"
 	"github.com/slowray/slowray/internal/store"
 )
 
@@ -37,7 +38,7 @@ func (w *world) hostile() {
 		f.Impact = cause.Impact{Share: math.MaxFloat64, Of: text, Text: text}
 		f.Subject = cause.Subject{Kind: text, Comm: text, Addr: text, Interface: text, Rule: text, Container: text, Path: text, PID: -5, Port: -1}
 		f.Evidence = []cause.Evidence{{Fact: text, Value: map[string]any{text: []any{text, nil}}, Unit: text, Source: text}}
-		f.Fix = cause.Fix{Text: text, Commands: []string{text}}
+		f.Fix = cause.Fix{Text: text, Commands: []shell.Command{shell.Line("x %s   # %s", shell.Word(text), shell.Text(text))}}
 		w.AddFinding(text, f)
 		h := &fleet.Host{Name: text, ID: text, Addresses: []string{text, "10.9.0.1"}, Kernel: text, CPUs: -3, Version: text, Labels: map[string]string{text: text, "rack": text}}
 		if err := w.Hello(context.Background(), h, moment(690)); err != nil {

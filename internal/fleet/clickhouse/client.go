@@ -28,8 +28,8 @@ const (
 	dialTimeout   = 5 * time.Second
 	insertTimeout = time.Minute
 	queryTimeout  = 2 * time.Minute
-	maxMessage    = 4 << 10 // bytes of a server's message
-	maxAnswer     = 4 << 30 // bytes of an answer
+	maxMessage    = 4 << 10  // bytes of a server's message
+	maxHeader     = 64 << 10 // bytes of the head of an answer
 )
 
 // client speaks the HTTP interface.
@@ -51,7 +51,7 @@ func newClient(cfg *Config) *client {
 	return &client{cfg: cfg, gateways: gateways{list: cfg.Gateways}, http: &http.Client{
 		Transport: &http.Transport{
 			Proxy: proxy, DialContext: dialer.DialContext, TLSHandshakeTimeout: dialTimeout,
-			MaxIdleConnsPerHost: 8, IdleConnTimeout: 20 * time.Second, DisableCompression: true,
+			MaxIdleConnsPerHost: 8, IdleConnTimeout: 20 * time.Second, DisableCompression: true, MaxResponseHeaderBytes: maxHeader,
 		},
 		// A password goes to the server that was named, and to no other.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
@@ -145,7 +145,7 @@ func (c *client) request(ctx context.Context, method, server, path string, body 
 	if read == nil {
 		return nil
 	}
-	if err := read(io.LimitReader(resp.Body, maxAnswer)); err != nil {
+	if err := read(resp.Body); err != nil {
 		return fmt.Errorf("%s: %w", server, err)
 	}
 	return nil
@@ -276,16 +276,16 @@ func (c *client) insert(ctx context.Context, server string, d Dialect, queryID s
 	})
 }
 
-// query asks one server, and calls rows for each block of the answer, whose values
-// are then in the columns of results; false ends it.
+// query asks one server for an answer of at most so many bytes, and calls rows for each
+// block of it, whose values are then in the columns of results; false ends it.
 // What is no answer of ClickHouse is an error, whatever it is.
-func (c *client) query(ctx context.Context, server string, d Dialect, statement string, results proto.Results, rows func(n int) bool) error {
-	return c.inPart(ctx, func(skip url.Values) error { return c.ask(ctx, server, statement, results, rows, skip) })
+func (c *client) query(ctx context.Context, server string, d Dialect, most int64, statement string, results proto.Results, rows func(n int) bool) error {
+	return c.inPart(ctx, func(skip url.Values) error { return c.ask(ctx, server, most, statement, results, rows, skip) })
 }
 
 // ask is query once, with what a part of an answer takes. No row was given to rows when a
 // server answers with an error.
-func (c *client) ask(ctx context.Context, server, statement string, results proto.Results, rows func(n int) bool, skip url.Values) error {
+func (c *client) ask(ctx context.Context, server string, most int64, statement string, results proto.Results, rows func(n int) bool, skip url.Values) error {
 	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()
 	params := c.params()
@@ -293,32 +293,18 @@ func (c *client) ask(ctx context.Context, server, statement string, results prot
 	// The status then tells of every error, also of one in the midst of the answer.
 	params.Set("wait_end_of_query", "1")
 	return c.do(ctx, server, params, []byte(statement+" FORMAT Native"), func(r io.Reader) error {
-		in := proto.NewReader(r)
+		in := newAnswerReader(ctx, r, most)
 		for {
-			for _, column := range results {
-				column.Data.Reset()
-			}
-			b, err := decode(in, results)
-			if errors.Is(err, io.EOF) && b.Columns == 0 {
+			n, err := in.block(results)
+			if errors.Is(err, io.EOF) {
 				return nil
 			}
 			if err != nil {
 				return fmt.Errorf("answer: %w", err)
 			}
-			if b.Rows > 0 && !rows(b.Rows) {
+			if n > 0 && !rows(n) {
 				return nil
 			}
 		}
 	})
-}
-
-// decode reads a block. The library believes the lengths that it reads.
-func decode(in *proto.Reader, results proto.Results) (b proto.Block, err error) {
-	defer func() {
-		if recover() != nil {
-			err = errors.New("is malformed")
-		}
-	}()
-	err = b.DecodeRawBlock(in, 0, results)
-	return b, err
 }

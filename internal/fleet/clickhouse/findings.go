@@ -1,6 +1,7 @@
 package clickhouse
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -12,8 +13,15 @@ import (
 	"github.com/slowray/slowray/internal/store"
 )
 
-// maxFindings is how many an answer has at most: the latest.
-const maxFindings = 100_000
+const (
+	// maxFindings is how many an answer has at most: the latest.
+	maxFindings = 100_000
+	// maxFinding bounds the JSON of one, bytes: a larger one is none of ours.
+	maxFinding = 256 << 10
+	// maxFindingsMemory bounds what the findings of an answer take in memory, about: the
+	// latest that fit. perValue is what a value of JSON takes beside its text.
+	maxFindingsMemory, perValue = 256 << 20, 64
+)
 
 // Findings implements fleet.Archive: those of windows that overlap the question's
 // time, in the order in which the windows ended. The question's service does not
@@ -34,13 +42,21 @@ func (db *DB) Findings(ctx context.Context, q fleet.Question) ([]fleet.HostFindi
 	var start, stop proto.ColInt64
 	var weight proto.ColFloat64
 	var all []fleet.HostFinding
+	memory := 0
 	err := db.anyServer(ctx, func(server string, d Dialect) error {
-		all = nil
-		return db.c.query(ctx, server, d, fmt.Sprintf("SELECT CAST(host AS String) AS host_, start_us, stop_us, weight, json FROM findings WHERE %s ORDER BY stop_us DESC, host_, position DESC LIMIT %d", where, maxFindings),
+		all, memory = nil, 0
+		return db.c.query(ctx, server, d, maxKept, fmt.Sprintf("SELECT CAST(host AS String) AS host_, start_us, stop_us, weight, json FROM findings WHERE %s ORDER BY stop_us DESC, host_, position DESC LIMIT %d", where, maxFindings),
 			proto.Results{{Data: &host}, {Data: &start}, {Data: &stop}, {Data: &weight}, {Data: &text}}, func(n int) bool {
 				for i := range n {
+					document := text.RowBytes(i)
+					if len(document) > maxFinding {
+						continue
+					}
+					if memory += len(document) + perValue*(1+bytes.Count(document, []byte{','})); memory > maxFindingsMemory || len(all) == maxFindings {
+						return false
+					}
 					f := fleet.HostFinding{Host: host.Row(i), Finding: store.Finding{Start: time.UnixMicro(start[i]).UTC(), End: time.UnixMicro(stop[i]).UTC()}}
-					if json.Unmarshal(text.RowBytes(i), &f.Finding.Finding) != nil {
+					if json.Unmarshal(document, &f.Finding.Finding) != nil {
 						continue // of another program: not what a host of ours ships
 					}
 					f.Weight = weight[i]

@@ -38,6 +38,23 @@ func helloRow(table string, h *fleet.Host, now time.Time) (*block, error) {
 	return b, nil
 }
 
+// parseKnown reads what helloRow wrote of a host. Labels and programs that are not what
+// they should be are none.
+func parseKnown(h *fleet.Host, labels, programs []byte, addresses string) {
+	if json.Unmarshal(labels, &h.Labels) != nil {
+		h.Labels = nil
+	}
+	if json.Unmarshal(programs, &h.Programs) != nil {
+		h.Programs = nil
+	}
+	if addresses != "" {
+		h.Addresses = strings.Split(addresses, ",")
+	}
+}
+
+// maxHosts is how many an answer has at most, those that said Hello last.
+const maxHosts = 200_000
+
 // Hosts implements fleet.Archive, in the order of names.
 func (db *DB) Hosts(ctx context.Context) ([]fleet.HostSeen, error) {
 	var host, id, labels, addresses, kernel, version, programs proto.ColStr
@@ -45,24 +62,19 @@ func (db *DB) Hosts(ctx context.Context) ([]fleet.HostSeen, error) {
 	var all []fleet.HostSeen
 	err := db.anyServer(ctx, func(server string, d Dialect) error {
 		all = nil
-		return db.c.query(ctx, server, d, `SELECT CAST(host AS String) AS host_, id, toUInt32(max(time)) AS last, argMax(labels, time) AS labels_, argMax(addresses, time) AS addresses_,
-CAST(argMax(kernel, time) AS String) AS kernel_, argMax(cpus, time) AS cpus_, CAST(argMax(version, time) AS String) AS version_, argMax(programs, time) AS programs_ FROM hosts GROUP BY host, id ORDER BY last DESC LIMIT 1000000`,
+		return db.c.query(ctx, server, d, maxKept, fmt.Sprintf(`SELECT CAST(host AS String) AS host_, id, toUInt32(max(time)) AS last, argMax(labels, time) AS labels_, argMax(addresses, time) AS addresses_,
+CAST(argMax(kernel, time) AS String) AS kernel_, argMax(cpus, time) AS cpus_, CAST(argMax(version, time) AS String) AS version_, argMax(programs, time) AS programs_ FROM hosts GROUP BY host, id ORDER BY last DESC LIMIT %d`, maxHosts),
 			proto.Results{{Data: &host}, {Data: &id}, {Data: &at}, {Data: &labels}, {Data: &addresses}, {Data: &kernel}, {Data: &cpus}, {Data: &version}, {Data: &programs}},
 			func(n int) bool {
-				for i := range n {
+				for i := range min(n, maxHosts-len(all)) {
 					s := fleet.HostSeen{
 						Host: fleet.Host{Name: host.Row(i), ID: id.Row(i), Kernel: kernel.Row(i), CPUs: int(cpus[i]), Version: version.Row(i)},
 						Last: time.Unix(int64(at[i]), 0).UTC(),
 					}
-					// Labels and programs that are not what they should be are none.
-					_ = json.Unmarshal([]byte(labels.Row(i)), &s.Labels)
-					_ = json.Unmarshal([]byte(programs.Row(i)), &s.Programs)
-					if a := addresses.Row(i); a != "" {
-						s.Addresses = strings.Split(a, ",")
-					}
+					parseKnown(&s.Host, labels.RowBytes(i), programs.RowBytes(i), addresses.Row(i))
 					all = append(all, s)
 				}
-				return true
+				return len(all) < maxHosts
 			})
 	})
 	if err != nil {

@@ -54,7 +54,7 @@ func (db *DB) ask(ctx context.Context, table string, seconds int64, s span, cond
 		defer close(a.done)
 		gave := false // then it is not asked for again
 		a.err = db.anyServer(ctx, func(server string, d Dialect) error {
-			return db.c.query(ctx, server, d, statement, results, func(n int) bool {
+			return db.c.query(ctx, server, d, maxPassed, statement, results, func(n int) bool {
 				gave = true
 				return a.handOver(n)
 			})

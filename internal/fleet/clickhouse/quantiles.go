@@ -112,7 +112,7 @@ func (db *DB) addServices(ctx context.Context, part tableSpan, conditions string
 	var most proto.ColInt64
 	maxUS := map[*serviceSum]int64{}
 	err := db.anyServer(ctx, func(server string, d Dialect) error {
-		return db.c.query(ctx, server, d, "SELECT CAST(service AS String) AS service_, toInt16(side) AS side_, CAST(host AS String) AS host_, "+serviceHash+" AS key, sum(requests) AS r, sum(errors) + sum(unanswered) AS e, "+longest+" AS m FROM "+
+		return db.c.query(ctx, server, d, maxKept, "SELECT CAST(service AS String) AS service_, toInt16(side) AS side_, CAST(host AS String) AS host_, "+serviceHash+" AS key, sum(requests) AS r, sum(errors) + sum(unanswered) AS e, "+longest+" AS m FROM "+
 			part.table+" WHERE "+where+" GROUP BY service_, side_, host_, key", proto.Results{{Data: &service}, {Data: &side}, {Data: &host}, {Data: &key}, {Data: &requests}, {Data: &errors}, {Data: &most}},
 			func(n int) bool {
 				for i := range n {
@@ -162,11 +162,11 @@ const codeFixedSettings = 164
 // user may say so.
 func (db *DB) queryBlocks(ctx context.Context, server string, d Dialect, block int, statement string, results proto.Results, rows func(n int) bool) error {
 	if !db.fixedSettings.Load() {
-		err := db.c.query(ctx, server, d, fmt.Sprintf("%s SETTINGS max_block_size = %d", statement, block), results, rows)
+		err := db.c.query(ctx, server, d, maxBuckets, fmt.Sprintf("%s SETTINGS max_block_size = %d", statement, block), results, rows)
 		if codeOf(err) != codeFixedSettings {
 			return err
 		}
 		db.fixedSettings.Store(true)
 	}
-	return db.c.query(ctx, server, d, statement, results, rows)
+	return db.c.query(ctx, server, d, maxBuckets, statement, results, rows)
 }

@@ -67,6 +67,10 @@ func (db *DB) conditions(q *fleet.Question, port string, histories []string) str
 	return b.String()
 }
 
+// maxHistories is how many histories of one name are looked at: a host begins one anew
+// where its directory was lost.
+const maxHistories = 1000
+
 // histories are the IDs that a host of a name ever said Hello with: rows lie in their
 // order. It is empty when all hosts are asked for.
 func (db *DB) histories(ctx context.Context, q *fleet.Question) ([]string, error) {
@@ -77,11 +81,11 @@ func (db *DB) histories(ctx context.Context, q *fleet.Question) ([]string, error
 	var all []string
 	err := db.anyServer(ctx, func(server string, d Dialect) error {
 		all = nil
-		return db.c.query(ctx, server, d, "SELECT DISTINCT id FROM hosts WHERE host = "+quote(q.Host)+" LIMIT 1000", proto.Results{{Data: &id}}, func(n int) bool {
-			for i := range n {
+		return db.c.query(ctx, server, d, maxKept, "SELECT DISTINCT id FROM hosts WHERE host = "+quote(q.Host)+fmt.Sprintf(" LIMIT %d", maxHistories), proto.Results{{Data: &id}}, func(n int) bool {
+			for i := range min(n, maxHistories-len(all)) {
 				all = append(all, id.Row(i))
 			}
-			return true
+			return len(all) < maxHistories
 		})
 	})
 	return all, err

@@ -103,7 +103,7 @@ func (db *DB) someRequests(ctx context.Context, s span, conditions string, most 
 	}
 	given := false
 	err = db.anyServer(ctx, func(server string, d Dialect) error {
-		return db.c.query(ctx, server, d, statement, in.results, func(n int) bool {
+		return db.c.query(ctx, server, d, maxPassed, statement, in.results, func(n int) bool {
 			given = true
 			var r store.Request
 			for i := range n {

@@ -37,7 +37,7 @@ func (c *client) drop(ctx context.Context, server string, d Dialect, keep Retent
 		local := c.cfg.local(t)
 		var days proto.ColStr
 		var old []string
-		err := c.query(ctx, server, d, fmt.Sprintf(
+		err := c.query(ctx, server, d, maxKept, fmt.Sprintf(
 			"SELECT DISTINCT partition FROM system.parts WHERE active AND database = %s AND table = %s AND toDate(replaceAll(partition, '\\'', '')) < today() - %d",
 			quote(c.cfg.Database), quote(local), keep.days(t)), proto.Results{{Data: &days}}, func(n int) bool {
 			for i := range n {

@@ -46,16 +46,23 @@ func (c *client) askSmall(ctx context.Context, server, database, statement strin
 		case len(text) > maxSmall:
 			return errors.New("answer: is too large to be one of ClickHouse")
 		}
-		for line := range strings.Lines(string(text)) {
-			row := strings.Split(strings.TrimSuffix(line, "\n"), "\t")
-			if len(row) != columns || !strings.HasSuffix(line, "\n") {
-				return fmt.Errorf("answer: %.60q is none of ClickHouse", line)
-			}
-			rows = append(rows, row)
-		}
-		return nil
+		rows, err = parseSmall(string(text), columns)
+		return err
 	})
 	return rows, err
+}
+
+// parseSmall gives the rows of an answer in FORMAT TabSeparated, each of so many columns.
+// What ends in the midst of a row is no answer.
+func parseSmall(text string, columns int) (rows [][]string, err error) {
+	for line := range strings.Lines(text) {
+		row := strings.SplitN(strings.TrimSuffix(line, "\n"), "\t", columns+1)
+		if len(row) != columns || !strings.HasSuffix(line, "\n") {
+			return nil, fmt.Errorf("answer: %.60q is none of ClickHouse", line)
+		}
+		rows = append(rows, row)
+	}
+	return rows, nil
 }
 
 // numbers asks for one row of numbers.

@@ -53,7 +53,7 @@ func (db *DB) addTotals(ctx context.Context, part tableSpan, conditions string, 
 	byKey := map[uint64]*total{}
 	var before fleet.Key
 	err := db.anyServer(ctx, func(server string, d Dialect) error {
-		return db.c.query(ctx, server, d, "SELECT CAST(host AS String) AS host_, CAST(service AS String) AS service_, toUInt16(side) AS side_, CAST(addr AS String) AS addr_, toUInt16(port) AS port_, "+endpointHash+" AS key, "+
+		return db.c.query(ctx, server, d, maxKept, "SELECT CAST(host AS String) AS host_, CAST(service AS String) AS service_, toUInt16(side) AS side_, CAST(addr AS String) AS addr_, toUInt16(port) AS port_, "+endpointHash+" AS key, "+
 			"sum(requests) AS r, sum(errors) + sum(unanswered) AS e, toInt64(sum(total_us)) AS us, sum(segments) AS s, sum(retrans) AS a, "+longest+" AS m FROM "+
 			part.table+" WHERE "+where+" GROUP BY host_, service_, side_, addr_, port_, key", proto.Results{{Data: &host}, {Data: &service}, {Data: &side}, {Data: &addr}, {Data: &port}, {Data: &key},
 			{Data: &requests}, {Data: &errors}, {Data: &us}, {Data: &segments}, {Data: &retrans}, {Data: &most}},
@@ -82,7 +82,7 @@ func (db *DB) addTotals(ctx context.Context, part tableSpan, conditions string, 
 	}
 	var count proto.ColUInt64
 	return db.anyServer(ctx, func(server string, d Dialect) error {
-		return db.c.query(ctx, server, d, "SELECT key + bucket AS k, sum(n) AS n_ FROM (SELECT "+endpointHash+" AS key, total_histMap.bucket AS b, total_histMap.n AS c FROM "+
+		return db.c.query(ctx, server, d, maxBuckets, "SELECT key + bucket AS k, sum(n) AS n_ FROM (SELECT "+endpointHash+" AS key, total_histMap.bucket AS b, total_histMap.n AS c FROM "+
 			part.table+" WHERE "+where+") ARRAY JOIN b AS bucket, c AS n GROUP BY k", proto.Results{{Data: &key}, {Data: &count}},
 			func(n int) bool {
 				for i := range n {
@@ -105,7 +105,7 @@ func (db *DB) Places(ctx context.Context, q fleet.Question) (map[fleet.Key]fleet
 	places := map[fleet.Key]fleet.Place{}
 	err := db.anyServer(ctx, func(server string, d Dialect) error {
 		clear(places)
-		return db.c.query(ctx, server, d, "SELECT CAST(host AS String) AS host_, CAST(service AS String) AS service_, toUInt16(side) AS side_, CAST(addr AS String) AS addr_, toUInt16(port) AS port_, "+
+		return db.c.query(ctx, server, d, maxKept, "SELECT CAST(host AS String) AS host_, CAST(service AS String) AS service_, toUInt16(side) AS side_, CAST(addr AS String) AS addr_, toUInt16(port) AS port_, "+
 			"minIf(CAST(cgroup AS String), notEmpty(cgroup)) AS c0, max(CAST(cgroup AS String)) AS c1, max(CAST(container_name AS String)) AS name_, max(CAST(container AS String)) AS id_ FROM minutes5 WHERE "+
 			s.where()+db.conditions(&q, "port", nil)+" GROUP BY host_, service_, side_, addr_, port_", proto.Results{{Data: &host}, {Data: &service}, {Data: &side}, {Data: &addr}, {Data: &port},
 			{Data: &first}, {Data: &last}, {Data: &name}, {Data: &id}},

@@ -39,14 +39,17 @@ func QueryPrefix(stream string) string { return gatewayID + stream + "/" }
 
 // Limits of what is held.
 const (
-	joinedBytes = 1 << 20   // a body that is larger goes alone
-	insertBytes = 32 << 20  // of one insert
-	heldBytes   = 256 << 20 // of all that comes, waits or is on its way; then hosts are told to come back
+	joinedBytes = 1 << 20  // a body that is larger goes alone
+	insertBytes = 32 << 20 // of one insert
 	// aloneFor is how long hosts go alone that were in an insert that failed for what
 	// was in it: the others of them are not to fail again and again with the one.
 	aloneFor = time.Minute
+	// maxAlone bounds how many go alone: more are forgotten, and fail once more.
+	maxAlone = 8192
 	// bodyTime is how long a body may take to come.
 	bodyTime = 20 * time.Second
+	// maxQueryID bounds the query ID of a batch that is put together with others, bytes.
+	maxQueryID = 256
 )
 
 const (
@@ -73,7 +76,7 @@ type Gateway struct {
 	opt      Options
 	id       string
 	servers  map[string]bool
-	most     int64         // heldBytes, or less in tests
+	room     room
 	bodyTime time.Duration // as the constant, or less in tests
 	http     *http.Transport
 	proxy    *httputil.ReverseProxy
@@ -82,8 +85,7 @@ type Gateway struct {
 	lanes   map[laneKey]*lane
 	pending map[string]int       // batches that wait or are on their way, by stream
 	changed chan struct{}        // closed when there are fewer
-	alone   map[string]time.Time // streams that go alone, and until when
-	held    int64                // bytes, also of bodies that are not whole yet
+	alone   map[string]time.Time // streams and addresses that go alone, and until when
 	numbers int                  // of inserts
 	stats   Stats
 	failing map[string]bool // servers that the last insert failed at
@@ -103,11 +105,11 @@ func New(opt Options) *Gateway {
 		opt.Say = func(string) {}
 	}
 	g := &Gateway{
-		opt: opt, id: rand.Text(), servers: map[string]bool{}, most: heldBytes, bodyTime: bodyTime,
+		opt: opt, id: rand.Text(), servers: map[string]bool{}, room: room{most: heldBytes}, bodyTime: bodyTime,
 		lanes: map[laneKey]*lane{}, pending: map[string]int{}, changed: make(chan struct{}), alone: map[string]time.Time{}, failing: map[string]bool{},
 		http: &http.Transport{
 			DialContext: (&net.Dialer{Timeout: dialTimeout}).DialContext, MaxIdleConnsPerHost: 64,
-			IdleConnTimeout: 20 * time.Second, DisableCompression: true,
+			IdleConnTimeout: 20 * time.Second, DisableCompression: true, MaxResponseHeaderBytes: 64 << 10,
 		},
 	}
 	for _, s := range opt.Servers {
@@ -163,40 +165,46 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case !g.servers[server]:
 		http.Error(w, fmt.Sprintf("%q "+NotMine, server), http.StatusForbidden)
 		return
-	case r.URL.Path == SettlePath:
-		g.settle(w, r)
-		return
-	case ping:
-		g.pass(w, r)
-		return
 	}
-	came := time.Now()
-	q := r.URL.Query()
-	key, ok := insertOf(r, q)
-	stream := streamOf(q.Get("query_id"))
-	if !ok || r.ContentLength < 0 || r.ContentLength > joinedBytes || g.goesAlone(stream) {
-		if ok {
-			g.mu.Lock()
-			g.stats.Alone++
-			g.mu.Unlock()
-		}
-		g.pass(w, r)
-		return
-	}
-	// Room is taken before the body is there: who says that much comes, and sends it by
+	// Room is taken before anything is read: who says that much comes, and sends it by
 	// drops, may not have more than others.
-	if !g.hold(r.ContentLength) {
+	came, host := time.Now(), hostOf(r.RemoteAddr)
+	cost := requestBytes + addressCopies*int64(len(r.RequestURI))
+	q := r.URL.Query()
+	key, joined := insertOf(r, q)
+	stream := streamOf(q.Get("query_id"))
+	if joined && (r.ContentLength < 0 || r.ContentLength > joinedBytes || g.goesAlone(stream, host)) {
+		joined = false
+		g.mu.Lock()
+		g.stats.Alone++
+		g.mu.Unlock()
+	}
+	if joined {
+		cost += r.ContentLength
+	} else {
+		cost += passBytes
+	}
+	if !g.room.take(host, cost) {
 		answer{http.StatusServiceUnavailable, []byte("gateway: too much waits for " + server), true}.write(w)
+		return
+	}
+	if !joined {
+		defer g.room.give(host, cost)
+		if r.URL.Path == SettlePath {
+			g.settle(w, r)
+		} else {
+			g.pass(w, r)
+		}
 		return
 	}
 	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(g.bodyTime)) // a recorder of answers has none
 	body := make([]byte, r.ContentLength)
 	if _, err := io.ReadFull(r.Body, body); err != nil {
-		g.hold(-r.ContentLength)
+		g.room.give(host, cost)
 		return // the host has gone
 	}
 	_ = http.NewResponseController(w).SetReadDeadline(time.Time{}) // it may wait as long as the insert takes
-	p := &piece{came: came, stream: stream, body: body, gone: r.Context().Done(), done: make(chan answer, 1)}
+	p := &piece{came: came, host: host, cost: cost, stream: stream, body: body, gone: r.Context().Done(), done: make(chan answer, 1)}
 	g.add(key, p)
 	select {
 	case a := <-p.done:
@@ -237,27 +245,36 @@ func (g *Gateway) settle(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// goesAlone says whether a stream was in an insert that failed for what was in it.
-func (g *Gateway) goesAlone(stream string) bool {
+// goesAlone says whether a stream, or the address that it comes from, was in an insert
+// that failed for what was in it.
+func (g *Gateway) goesAlone(names ...string) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	until, ok := g.alone[stream]
-	if ok && time.Now().After(until) {
-		delete(g.alone, stream)
-		return false
+	for _, name := range names {
+		until, ok := g.alone[name]
+		if ok && time.Now().Before(until) {
+			return true
+		}
+		delete(g.alone, name)
 	}
-	return ok
+	return false
 }
 
 // insertOf is the lane of an insert of rows in FORMAT Native; false for all else, and
-// for inserts with parameters that are not slowray's.
+// for inserts with parameters or a coding of the body that are not slowray's.
 func insertOf(r *http.Request, q url.Values) (laneKey, bool) {
-	for name := range q {
+	for name, values := range q {
 		switch name {
 		case "database", "query", "query_id", "decompress", "async_insert":
+			if len(values) > 1 {
+				return laneKey{}, false
+			}
 		default:
 			return laneKey{}, false
 		}
+	}
+	if r.URL.Path != "/" || len(q.Get("query_id")) > maxQueryID || r.Header.Get("Content-Encoding") != "" {
+		return laneKey{}, false
 	}
 	query := q.Get("query")
 	if !strings.HasPrefix(query, "INSERT INTO ") || !strings.HasSuffix(query, ") FORMAT Native") {

@@ -328,7 +328,7 @@ func TestAQuickAnswerPassesWhole(t *testing.T) {
 
 func TestTooMuchIsRefused(t *testing.T) {
 	h := newHosts(t, "127.0.0.1:1", time.Hour)
-	h.g.held = heldBytes
+	h.g.room.held = heldBytes
 	status, text, header, err := h.insert(t.Context(), insertQuery, "a", 1, "a")
 	if status != http.StatusServiceUnavailable || header.Get(NotBegunHeader) == "" || err != nil {
 		t.Errorf("%d %q %v", status, text, err)

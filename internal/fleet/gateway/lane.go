@@ -26,6 +26,8 @@ type laneKey struct {
 // piece is a batch of a host.
 type piece struct {
 	came   time.Time
+	host   string // that it came from
+	cost   int64  // what was taken of the room for it
 	stream string // as in its query ID; "" of none
 	body   []byte
 	gone   <-chan struct{} // closed when the host does not wait for the answer any more
@@ -42,17 +44,6 @@ type lane struct {
 // insertTimeout is how long a server may take for an insert: as long as for one of a
 // host itself.
 const insertTimeout = time.Minute
-
-// hold takes room for some bytes, or gives it back; false when there is none.
-func (g *Gateway) hold(bytes int64) bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if bytes > 0 && g.held+bytes > g.most {
-		return false
-	}
-	g.held += bytes
-	return true
-}
 
 // add puts a batch, for which there is room, into its lane.
 func (g *Gateway) add(key laneKey, p *piece) {
@@ -148,7 +139,7 @@ func (g *Gateway) release(pieces []*piece) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for _, p := range pieces {
-		g.held -= int64(len(p.body))
+		g.room.give(p.host, p.cost)
 		if p.stream == "" {
 			continue
 		}
@@ -167,15 +158,7 @@ func (g *Gateway) release(pieces []*piece) {
 func (g *Gateway) insert(key laneKey, pieces []*piece, number int) answer {
 	// Tables lie in the order of histories: so the server has less to sort.
 	slices.SortStableFunc(pieces, func(a, b *piece) int { return cmp.Compare(a.stream, b.stream) })
-	size := 0
-	for _, p := range pieces {
-		size += len(p.body)
-	}
-	body := make([]byte, 0, size)
-	for _, p := range pieces {
-		body = append(body, p.body...)
-	}
-	a, err := g.post(key, QueryPrefix(nameOf(pieces[0].stream))+g.id+"/"+strconv.Itoa(number), body)
+	a, err := g.post(key, QueryPrefix(nameOf(pieces[0].stream))+g.id+"/"+strconv.Itoa(number), pieces)
 	if err != nil {
 		a = unreached(err)
 	}
@@ -189,13 +172,31 @@ func nameOf(stream string) string {
 	return cmp.Or(parts[len(parts)-1], "none")
 }
 
-func (g *Gateway) post(key laneKey, id string, body []byte) (answer, error) {
+// post sends the bodies of batches as one. They are not copied: what is held is counted
+// once.
+func (g *Gateway) post(key laneKey, id string, pieces []*piece) (answer, error) {
+	size := int64(0)
+	for _, p := range pieces {
+		size += int64(len(p.body))
+	}
+	body := func() (io.ReadCloser, error) {
+		var readers []io.Reader
+		for _, p := range pieces {
+			readers = append(readers, bytes.NewReader(p.body))
+		}
+		return io.NopCloser(io.MultiReader(readers...)), nil
+	}
+	whole, _ := body()
+	if size == 0 {
+		whole = http.NoBody // its length is known
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), insertTimeout)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+key.server+"/?"+key.params+"&query_id="+url.QueryEscape(id), bytes.NewReader(body))
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+key.server+"/?"+key.params+"&query_id="+url.QueryEscape(id), whole)
 	if err != nil {
 		return answer{}, err
 	}
+	req.ContentLength, req.GetBody = size, body
 	for name, value := range map[string]string{"X-ClickHouse-User": key.user, "X-ClickHouse-Key": key.password, "Authorization": key.authorization} {
 		if value != "" {
 			req.Header.Set(name, value)
@@ -226,8 +227,11 @@ func (g *Gateway) note(server string, pieces []*piece, a answer) {
 			now := time.Now()
 			maps.DeleteFunc(g.alone, func(_ string, until time.Time) bool { return now.After(until) })
 			for _, p := range pieces {
-				if p.stream != "" {
-					g.alone[p.stream] = now.Add(aloneFor)
+				// Also the address: who calls itself something else each time stays alone.
+				for _, name := range []string{p.stream, p.host} {
+					if name != "" && len(g.alone) < maxAlone {
+						g.alone[name] = now.Add(aloneFor)
+					}
 				}
 			}
 		}

@@ -14,7 +14,7 @@ import (
 func TestBodiesThatDoNotComeTakeBoundedRoom(t *testing.T) {
 	u := newUpstream(t)
 	h := newHosts(t, u.name(), time.Millisecond)
-	h.g.most, h.g.bodyTime = 2*joinedBytes, 200*time.Millisecond
+	h.g.room.most, h.g.bodyTime = hostShare*(2*joinedBytes+64<<10), 200*time.Millisecond // it is one host
 	v := url.Values{"database": {"slowray"}, "query": {insertQuery}, "query_id": {"slowray/slow/requests/1"}}
 	for range 4 {
 		conn, err := net.Dial("tcp", h.address)
@@ -46,7 +46,7 @@ func TestBodiesThatDoNotComeTakeBoundedRoom(t *testing.T) {
 
 // held is how many bytes the gateway holds.
 func (h *hosts) held() int64 {
-	h.g.mu.Lock()
-	defer h.g.mu.Unlock()
-	return h.g.held
+	h.g.room.mu.Lock()
+	defer h.g.room.mu.Unlock()
+	return h.g.room.held
 }

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"iter"
-	"path/filepath"
 
 	"github.com/slowray/slowray/internal/fleet"
 	"github.com/slowray/slowray/internal/store"
@@ -58,9 +57,9 @@ type builder struct {
 }
 
 // open goes to a record of a log.
-func (b *builder) open(dir string, log uint64, next uint32) error {
+func (b *builder) open(dir folder, log uint64, next uint32) error {
 	b.close()
-	f, err := store.OpenLog(filepath.Join(dir, store.LogName(string(b.stream), log)))
+	f, err := dir.log(store.LogName(string(b.stream), log))
 	if err != nil {
 		return err
 	}
@@ -178,8 +177,8 @@ func records[T any](b *builder, decode func(*store.Decoder, []byte, int, int, fu
 }
 
 // count counts the records of a log after one with a number.
-func count(path string, after uint32) (n uint64, last uint32, err error) {
-	f, err := store.OpenLog(path)
+func count(dir folder, name string, after uint32) (n uint64, last uint32, err error) {
+	f, err := dir.log(name)
 	if errors.Is(err, store.ErrNotLog) {
 		return 0, 0, nil
 	}
@@ -194,7 +193,7 @@ func count(path string, after uint32) (n uint64, last uint32, err error) {
 			return n, last, nil
 		}
 		if err != nil {
-			return n, last, fmt.Errorf("%s: %w", path, err)
+			return n, last, fmt.Errorf("%s: %w", name, err)
 		}
 		store.Records(frame, func(int64) bool {
 			last++

@@ -3,6 +3,7 @@ package ship
 import (
 	"fmt"
 	"net/netip"
+	"os"
 	"path/filepath"
 	"testing"
 	"time"
@@ -31,11 +32,15 @@ func request(n int, start int64) store.Request {
 }
 
 // benchLog is a log of 100,000 requests.
-func benchLog(b *testing.B) (dir string, log uint64, limit int64) {
+func benchLog(b *testing.B) (dir folder, log uint64, limit int64) {
 	b.Helper()
 	const records = 100_000
-	dir = b.TempDir()
-	st, err := store.Open(filepath.Join(dir, "history"), store.Options{Segment: 24 * time.Hour, Links: []store.Link{{Dir: dir}}})
+	history := b.TempDir()
+	dir = folder(filepath.Join(history, "linked"))
+	if err := os.Mkdir(string(dir), 0o700); err != nil {
+		b.Fatal(err)
+	}
+	st, err := store.Open(history, store.Options{Segment: 24 * time.Hour, Links: []store.Link{{Dir: "linked"}}})
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -2,10 +2,10 @@ package ship
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"hash/crc32"
-	"io/fs"
+	"io"
+	"math"
 	"os"
 	"path/filepath"
 	"time"
@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/slowray/slowray/internal/fleet"
-	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/safefile"
 )
 
 // state is what a stream of a target must not forget.
@@ -43,22 +43,28 @@ const (
 
 // openCursor opens or makes the cursor of a stream; known is false when there was
 // none.
-func openCursor(path string) (c *cursorFile, s state, known bool, err error) {
-	data, err := os.ReadFile(path)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+func openCursor(dir *safefile.Dir, name string) (c *cursorFile, s state, known bool, err error) {
+	f, err := dir.OpenFile(name, os.O_RDWR|os.O_CREATE|unix.O_NONBLOCK, 0o600)
+	if err != nil {
 		return nil, s, false, err
 	}
-	c = &cursorFile{}
+	defer func() {
+		if err != nil {
+			f.Close()
+		}
+	}()
+	c = &cursorFile{f: f}
+	data, err := io.ReadAll(io.NewSectionReader(f, 0, 2*slotBytes))
+	if err != nil {
+		return nil, s, false, err
+	}
 	for at := 0; at+slotBytes <= len(data); at += slotBytes {
 		if turn, slot, ok := parseSlot(data[at : at+slotBytes]); ok && turn > c.turn {
 			c.turn, s, known = turn, slot, true
 		}
 	}
 	if len(data) > 0 && !known {
-		return nil, s, false, fmt.Errorf("%s: damaged (remove it, and sending begins with what is recorded from then on)", path)
-	}
-	if c.f, err = os.OpenFile(path, os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o600); err != nil {
-		return nil, s, false, err
+		return nil, s, false, fmt.Errorf("%s: damaged (remove it, and sending begins with what is recorded from then on)", filepath.Join(dir.Path(), name))
 	}
 	if len(data) < 2*slotBytes {
 		// Room for both slots is taken now: a full disk does not stop the cursor.
@@ -67,14 +73,10 @@ func openCursor(path string) (c *cursorFile, s state, known bool, err error) {
 			err = c.write(s, true)
 		}
 		if err == nil {
-			err = observe.SyncDir(filepath.Dir(path))
+			err = dir.Sync()
 		}
 	}
-	if err != nil {
-		c.f.Close()
-		return nil, s, false, err
-	}
-	return c, s, known, nil
+	return c, s, known, err
 }
 
 func parseSlot(slot []byte) (turn uint64, s state, ok bool) {
@@ -84,7 +86,7 @@ func parseSlot(slot []byte) (turn uint64, s state, ok bool) {
 		return 0, s, false
 	}
 	_, err := fmt.Sscanf(string(text), cursorForm, &turn, &s.Done, &s.Sent, &s.First, &s.Last, &s.GaveUp)
-	return turn, s, err == nil
+	return turn, s, err == nil && turn > 0 && turn < math.MaxUint64 // they begin with 1, and another one follows
 }
 
 // write notes a state: it outlives this process at once, and a power cut when it is

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -14,7 +15,7 @@ import (
 
 	"github.com/slowray/slowray/internal/figure"
 	"github.com/slowray/slowray/internal/fleet"
-	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/safefile"
 	"github.com/slowray/slowray/internal/store"
 )
 
@@ -22,7 +23,7 @@ import (
 type destination struct {
 	Destination
 	shipper *Shipper
-	dir     string
+	dir     folder
 	streams []*stream
 	host    atomic.Pointer[fleet.Host]
 	gate    gate
@@ -36,18 +37,20 @@ type destination struct {
 
 // destination opens or makes the directory of a target.
 func (s *Shipper) destination(dir string, to Destination) (*destination, store.Link, error) {
-	link := store.Link{Dir: dir, Existing: true, From: map[string]uint64{}, Last: map[string]uint64{}}
-	if err := os.MkdirAll(dir, 0o700); err != nil {
+	link := store.Link{Dir: filepath.Join(shipDir, to.Name), Existing: true, From: map[string]uint64{}, Last: map[string]uint64{}}
+	made, err := safefile.MakeDir(dir, 0o700)
+	if err != nil {
 		return nil, link, err
 	}
-	if err := beginPast(dir, &to); err != nil {
+	defer made.Close()
+	if err := beginPast(made, &to); err != nil {
 		return nil, link, err
 	}
-	d := &destination{Destination: to, shipper: s, dir: dir}
+	d := &destination{Destination: to, shipper: s, dir: folder(dir)}
 	d.gate.first, d.gate.last = s.opt.firstWait, s.opt.lastWait
 	d.teller = teller{title: to.Title, began: to.past, advice: to.Advice, say: s.opt.Say, again: s.opt.again, failing: map[string]string{}, said: map[string]time.Time{}}
 	for _, name := range Streams {
-		c, was, known, err := openCursor(filepath.Join(dir, string(name)+".cursor"))
+		c, was, known, err := openCursor(made, string(name)+".cursor")
 		if err != nil {
 			d.close()
 			return nil, link, err
@@ -61,10 +64,10 @@ func (s *Shipper) destination(dir string, to Destination) (*destination, store.L
 	if !link.Existing && !to.past && to.History == nil && hasHistory(filepath.Dir(filepath.Dir(dir))) {
 		d.teller.note("is new here: what was recorded before is not sent to it without --to-history")
 	}
-	for _, f := range waiting(dir) {
+	for _, f := range waiting(d.dir) {
 		link.Last[string(f.stream)] = max(link.Last[string(f.stream)], f.number)
 	}
-	return d, link, observe.SyncDir(filepath.Dir(dir))
+	return d, link, made.Sync()
 }
 
 // hasHistory says whether anything was recorded below a directory.
@@ -144,14 +147,18 @@ type logFile struct {
 	packed bool // a Parquet file, of which a log with this number is to be made
 	stream fleet.Stream
 	number uint64
-	path   string
+	name   string
 	bytes  int64
 	at     time.Time // of the last write
 }
 
 // waiting lists the logs in a directory, those of a stream in the order of their numbers.
-func waiting(dir string) []logFile {
-	files, _ := os.ReadDir(dir)
+func waiting(dir folder) []logFile {
+	var files []fs.DirEntry
+	_ = dir.in(func(d *safefile.Dir) (err error) {
+		files, err = fs.ReadDir(d.FS(), ".")
+		return err
+	})
 	var list []logFile
 	for _, f := range files {
 		name, number, ok := store.ParseLogName(f.Name())
@@ -167,7 +174,7 @@ func waiting(dir string) []logFile {
 		if err != nil {
 			continue
 		}
-		list = append(list, logFile{packed, fleet.Stream(name), number, filepath.Join(dir, f.Name()), info.Size(), info.ModTime()})
+		list = append(list, logFile{packed, fleet.Stream(name), number, f.Name(), info.Size(), info.ModTime()})
 	}
 	slices.SortFunc(list, func(a, b logFile) int {
 		return cmp.Or(cmp.Compare(a.stream, b.stream), cmp.Compare(a.number, b.number), compareBool(a.packed, b.packed))
@@ -232,7 +239,7 @@ func (d *destination) giveUp() {
 			}
 		}
 		i := slices.IndexFunc(d.streams, func(s *stream) bool { return s.name == f.stream })
-		n, gone := d.streams[i].giveUp(f.number, f.path)
+		n, gone := d.streams[i].giveUp(f.number, f.name)
 		if byStream[f.stream] = byStream[f.stream][1:]; !gone || len(byStream[f.stream]) == 0 {
 			delete(byStream, f.stream)
 		}

@@ -7,13 +7,12 @@ import (
 	"fmt"
 	"io/fs"
 	"math"
-	"os"
 	"path/filepath"
 	"time"
 
 	"github.com/slowray/slowray/internal/figure"
 	"github.com/slowray/slowray/internal/fleet"
-	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/safefile"
 	"github.com/slowray/slowray/internal/store"
 )
 
@@ -47,26 +46,33 @@ func (ended) Follow(string) <-chan struct{} { return nil }
 
 // beginPast makes the directory for what was recorded before a target was given, before
 // anything else is there: by it, an attempt that was interrupted is known.
-func beginPast(dir string, to *Destination) error {
+func beginPast(dir *safefile.Dir, to *Destination) error {
 	if to.History == nil {
 		return nil
 	}
 	for _, name := range Streams {
-		if _, err := os.Lstat(filepath.Join(dir, string(name)+".cursor")); !errors.Is(err, fs.ErrNotExist) {
+		if _, err := dir.Lstat(string(name) + ".cursor"); !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
 	}
-	if err := os.MkdirAll(filepath.Join(dir, pastName), 0o700); err != nil {
+	if err := dir.MkdirAll(pastName, 0o700); err != nil {
 		return err
 	}
-	return observe.SyncDir(dir)
+	return dir.Sync()
 }
 
 // planPast says what is to be linked of what was recorded before, and makes what sends it.
 // link is what is linked for the target otherwise.
 func (s *Shipper) planPast(d *destination, link *store.Link) error {
-	dir := filepath.Join(d.dir, pastName)
-	first, whole, err := store.PastBegins(dir)
+	dir := folder(filepath.Join(string(d.dir), pastName))
+	var first map[string]uint64
+	var whole, begun bool
+	err := d.dir.in(func(in *safefile.Dir) (err error) {
+		first, whole, err = store.PastBegins(in.Root, pastName)
+		_, missing := in.Lstat(pastName)
+		begun = missing == nil
+		return err
+	})
 	if err != nil {
 		return err
 	}
@@ -84,14 +90,12 @@ func (s *Shipper) planPast(d *destination, link *store.Link) error {
 		}
 		return nil
 	}
-	_, err = os.Lstat(dir)
-	begun := err == nil
 	switch {
 	case whole && len(waiting(dir)) == 0:
 		return nil // all of it was sent
 	case whole:
 	case begun && d.unused():
-		link.Past, link.Existing = dir, false
+		link.Past, link.Existing = filepath.Join(link.Dir, pastName), false
 	default:
 		d.teller.note("was sent to before --to-history was given: what was recorded before that is not sent to it")
 		return nil
@@ -101,7 +105,7 @@ func (s *Shipper) planPast(d *destination, link *store.Link) error {
 		opt.Buffer, opt.share = math.MaxInt64, min(opt.share, opt.pastShare)
 		s.past = &Shipper{opt: opt, id: pastID(s.id)}
 	}
-	p, _, err := s.past.destination(dir, Destination{Target: d.History, Name: d.Name, Title: d.Title + " (history)", Advice: d.Advice, past: true})
+	p, _, err := s.past.destination(string(dir), Destination{Target: d.History, Name: d.Name, Title: d.Title + " (history)", Advice: d.Advice, past: true})
 	if err != nil {
 		return err
 	}
@@ -125,14 +129,18 @@ func (d *destination) unused() bool {
 func (s *stream) unpack(ctx context.Context) {
 	f := s.packed
 	s.packed = nil
-	log := filepath.Join(s.to.dir, store.LogName(string(s.name), f.number))
+	log := store.LogName(string(s.name), f.number)
 	begun := processCPU()
-	bad, err := store.Unpack(f.path, string(s.name), log, func() error {
-		if cost := processCPU() - begun; cost >= unpackAtOnce {
-			s.leaveCPU(ctx, cost)
-			begun = processCPU()
-		}
-		return ctx.Err()
+	var bad error
+	err := s.to.dir.in(func(dir *safefile.Dir) (err error) {
+		bad, err = store.Unpack(dir, f.name, string(s.name), log, func() error {
+			if cost := processCPU() - begun; cost >= unpackAtOnce {
+				s.leaveCPU(ctx, cost)
+				begun = processCPU()
+			}
+			return ctx.Err()
+		})
+		return err
 	})
 	what := string(s.name) + " recorded before"
 	switch {
@@ -149,5 +157,5 @@ func (s *stream) unpack(ctx context.Context) {
 	if bad != nil {
 		s.to.teller.note(fmt.Sprintf("some %s that were recorded before cannot be read, and are not sent: %s", s.name, oneLine(bad)))
 	}
-	os.Remove(f.path)
+	s.to.dir.remove(f.name)
 }

@@ -16,7 +16,7 @@ import (
 
 	"github.com/slowray/slowray/internal/figure"
 	"github.com/slowray/slowray/internal/fleet"
-	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/safefile"
 	"github.com/slowray/slowray/internal/store"
 )
 
@@ -88,7 +88,7 @@ type Store interface {
 type Shipper struct {
 	opt   Options
 	id    string
-	dir   string                // of all targets
+	dir   folder                // of all targets
 	store atomic.Pointer[Store] // nil before Run
 	to    []*destination
 	past  *Shipper // of what was recorded before; nil: none
@@ -109,14 +109,16 @@ func Prepare(dir string, opt Options) (*Shipper, []store.Link, error) {
 	if opt.Say == nil {
 		opt.Say = func(string) {}
 	}
-	if err := os.MkdirAll(dir, 0o700); err != nil {
+	made, err := safefile.MakeDir(dir, 0o700)
+	if err != nil {
 		return nil, nil, fmt.Errorf("ship: %w", err)
 	}
+	made.Close()
 	id, err := historyID(dir)
 	if err != nil {
 		return nil, nil, fmt.Errorf("ship: %w", err)
 	}
-	s := &Shipper{opt: opt, id: id, dir: filepath.Join(dir, shipDir)}
+	s := &Shipper{opt: opt, id: id, dir: folder(filepath.Join(dir, shipDir))}
 	var links []store.Link
 	names := map[string]bool{}
 	for _, to := range opt.Targets {
@@ -143,12 +145,11 @@ func Prepare(dir string, opt Options) (*Shipper, []store.Link, error) {
 
 // historyID is the ID of a history, made when there is none.
 func historyID(dir string) (string, error) {
-	path := filepath.Join(dir, idName)
-	text, err := os.ReadFile(path)
+	text, err := folder(dir).read(idName)
 	if err == nil {
 		id := strings.TrimSpace(string(text))
 		if len(id) != 36 || strings.Trim(id, "0123456789abcdef-") != "" {
-			return "", fmt.Errorf("%s: is not the ID of a history (remove it to get another one)", path)
+			return "", fmt.Errorf("%s: is not the ID of a history (remove it to get another one)", filepath.Join(dir, idName))
 		}
 		return id, nil
 	}
@@ -159,10 +160,7 @@ func historyID(dir string) (string, error) {
 	rand.Read(b[:])
 	b[6], b[8] = b[6]&0x0f|0x40, b[8]&0x3f|0x80 // RFC 9562, version 4
 	id := fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
-	return id, observe.WriteWhole(path, "", func(f *os.File) error {
-		_, err := f.WriteString(id + "\n")
-		return err
-	})
+	return id, folder(dir).write(idName, []byte(id+"\n"))
 }
 
 // sayForgotten tells of what waits for targets that are not given any more.
@@ -173,7 +171,7 @@ func (s *Shipper) sayForgotten(dir string, given map[string]bool) {
 			continue
 		}
 		var bytes int64
-		for _, f := range waiting(filepath.Join(dir, entry.Name())) {
+		for _, f := range waiting(folder(filepath.Join(dir, entry.Name()))) {
 			bytes += f.bytes
 		}
 		if bytes > 0 {

@@ -57,7 +57,7 @@ func TestEveryRecordOnce(t *testing.T) {
 			h.close()
 			f.check(t, fleet.Requests, 0, n)
 			f.check(t, fleet.Seconds, 0, seconds)
-			if rest := waiting(filepath.Join(h.dir, shipDir, "fake")); len(rest) > 2 {
+			if rest := waiting(folder(filepath.Join(h.dir, shipDir, "fake"))); len(rest) > 2 {
 				t.Errorf("%d logs are still there: %v", len(rest), rest)
 			}
 			t.Logf("%d requests, %d seconds, %d attempts, %d batches twice", n, seconds, f.sends, f.again)
@@ -84,7 +84,7 @@ func TestOutage(t *testing.T) {
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
-	logs := waiting(filepath.Join(h.dir, shipDir, "fake"))
+	logs := waiting(folder(filepath.Join(h.dir, shipDir, "fake")))
 	if len(logs) < 10 {
 		t.Errorf("only %d logs wait", len(logs))
 	}
@@ -134,7 +134,7 @@ func TestGivenUp(t *testing.T) {
 	deadline := time.Now().Add(10 * time.Second)
 	tooMuch := func() bool {
 		var total int64
-		for _, f := range waiting(filepath.Join(h.dir, shipDir, "fake")) {
+		for _, f := range waiting(folder(filepath.Join(h.dir, shipDir, "fake"))) {
 			total += f.bytes
 		}
 		return total > h.opt.Buffer || h.shipper.Status()[0].GaveUp == 0
@@ -319,7 +319,7 @@ func TestDiskFull(t *testing.T) {
 		t.Skip("SKIP: a full disk needs root, to mount a small tmpfs")
 	}
 	dir := t.TempDir()
-	if err := syscall.Mount("none", dir, "tmpfs", 0, "size=2m"); err != nil {
+	if err := syscall.Mount("none", dir, "tmpfs", 0, "size=2m,mode=0700"); err != nil {
 		t.Skipf("SKIP: mount tmpfs: %v", err)
 	}
 	defer syscall.Unmount(dir, syscall.MNT_DETACH)

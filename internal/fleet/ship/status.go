@@ -1,16 +1,22 @@
 package ship
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/slowray/slowray/internal/fleet"
+	"github.com/slowray/slowray/internal/safefile"
 )
 
 // Status is how far a target is.
@@ -82,8 +88,8 @@ const (
 	reportEvery = 5 * time.Second
 	// mostBehind bounds what a Report may tell.
 	mostBehind = 100 * 365 * 24 * time.Hour
-	// mostReport bounds a Report that is read, bytes.
-	mostReport = 1 << 20
+	// mostReport bounds a Report that is read, bytes, mostTargets how many targets are in it.
+	mostReport, mostTargets = 1 << 20, 1000
 )
 
 // ErrNothingShipped says that no target was ever given for a history.
@@ -92,28 +98,49 @@ var ErrNothingShipped = errors.New("nothing of it is sent anywhere (--to)")
 // ReadReport reads what the Shipper of a history left last.
 func ReadReport(dir string) (r Report, err error) {
 	path := filepath.Join(dir, shipDir, reportName)
-	if _, err = os.Stat(dir); err != nil {
+	history, err := os.OpenRoot(strings.TrimSuffix(dir, "/") + "/")
+	if err != nil {
 		return r, err
 	}
-	info, err := os.Stat(path)
+	defer history.Close()
+	f, err := history.OpenFile(filepath.Join(shipDir, reportName), os.O_RDONLY|unix.O_NONBLOCK, 0) // a FIFO would be waited for
 	if errors.Is(err, fs.ErrNotExist) {
 		return r, fmt.Errorf("%s: %w", dir, ErrNothingShipped)
 	}
 	if err != nil {
 		return r, err
 	}
-	if !info.Mode().IsRegular() || info.Size() > mostReport {
-		return r, fmt.Errorf("%s: is no report of a recorder", path)
-	}
-	text, err := os.ReadFile(path)
+	defer f.Close()
+	info, err := f.Stat()
 	if err != nil {
 		return r, err
 	}
-	if err := json.Unmarshal(text, &r); err != nil {
+	if !info.Mode().IsRegular() {
+		return r, fmt.Errorf("%s: %w", path, errNoReport)
+	}
+	text, err := io.ReadAll(io.LimitReader(f, mostReport+1))
+	if err != nil {
+		return r, err
+	}
+	if r, err = parseReport(text, time.Now()); err != nil {
 		return r, fmt.Errorf("%s: %w", path, err)
 	}
-	if r.At.IsZero() || r.At.After(time.Now().Add(time.Hour)) {
-		return r, fmt.Errorf("%s: is no report of a recorder", path)
+	return r, nil
+}
+
+// errNoReport is of a file that no Shipper left.
+var errNoReport = errors.New("is no report of a recorder")
+
+// parseReport reads what leave wrote.
+func parseReport(text []byte, now time.Time) (r Report, err error) {
+	if len(text) > mostReport {
+		return r, errNoReport
+	}
+	if err := json.Unmarshal(text, &r); err != nil {
+		return r, err
+	}
+	if r.At.IsZero() || r.At.After(now.Add(time.Hour)) || len(r.Targets) > mostTargets {
+		return r, errNoReport
 	}
 	return r, nil
 }
@@ -142,11 +169,11 @@ func (s *Shipper) leave(ended bool) {
 	if err != nil {
 		return
 	}
-	unfinished := filepath.Join(s.dir, ".new-"+reportName)
-	if err := os.WriteFile(unfinished, append(text, '\n'), 0o600); err != nil {
-		return
-	}
-	_ = os.Rename(unfinished, filepath.Join(s.dir, reportName))
+	const unfinished = ".new-" + reportName
+	_ = s.dir.in(func(d *safefile.Dir) error { // without a sync, for it is written all the time
+		_ = d.Remove(unfinished)
+		return cmp.Or(d.WriteFile(unfinished, append(text, '\n'), 0o600), d.Rename(unfinished, reportName))
+	})
 }
 
 // Status tells how far each target is.

@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
-	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -207,7 +205,7 @@ func (s *stream) openNext() (bool, error) {
 			continue
 		}
 		if f.number < logOf(done) || done == at(f.number, allOfLog) {
-			os.Remove(f.path) // all of it was sent
+			s.to.dir.remove(f.name) // all of it was sent
 			continue
 		}
 		if f.packed {
@@ -220,7 +218,7 @@ func (s *stream) openNext() (bool, error) {
 		}
 		err := s.build.open(s.to.dir, f.number, next)
 		if errors.Is(err, store.ErrNotLog) {
-			os.Remove(f.path)
+			s.to.dir.remove(f.name)
 			continue
 		}
 		if errors.Is(err, fs.ErrNotExist) {
@@ -243,7 +241,7 @@ func (s *stream) finish(log uint64) {
 	s.build.close()
 	s.state.Done = max(s.state.Done, at(log, allOfLog))
 	s.note(true)
-	os.Remove(filepath.Join(s.to.dir, store.LogName(string(s.name), log)))
+	s.to.dir.remove(store.LogName(string(s.name), log))
 }
 
 // note keeps the state. A disk that is full does not stop the sending: the target

@@ -1,13 +1,10 @@
 package ship
 
-import (
-	"os"
-	"time"
-)
+import "time"
 
 // giveUp removes a log that was not sent, unless it is the one that is written, or
 // its batch is with the target. It tells how many records that were.
-func (s *stream) giveUp(log uint64, path string) (records uint64, gone bool) {
+func (s *stream) giveUp(log uint64, name string) (records uint64, gone bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if log >= s.to.shipper.durable(s.name).Log || s.sending && s.build.log == log {
@@ -20,7 +17,7 @@ func (s *stream) giveUp(log uint64, path string) (records uint64, gone bool) {
 	case logOf(s.state.Done) > log:
 		after = 1<<32 - 1
 	}
-	records, _, err := count(path, after)
+	records, _, err := count(s.to.dir, name, after)
 	if err != nil {
 		s.to.teller.fails(string(s.name), err)
 	}
@@ -35,7 +32,7 @@ func (s *stream) giveUp(log uint64, path string) (records uint64, gone bool) {
 	s.state.Done = max(s.state.Done, at(log, allOfLog))
 	s.state.GaveUp += records
 	s.note(true)
-	os.Remove(path)
+	s.to.dir.remove(name)
 	return records, true
 }
 

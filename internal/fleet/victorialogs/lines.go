@@ -25,11 +25,16 @@ type lines struct {
 func (l *lines) begin() { l.b, l.first = append(l.b, '{'), true }
 func (l *lines) end()   { l.b = append(l.b, '}', '\n') }
 
-func (l *lines) key(name string) {
+func (l *lines) comma() {
 	if !l.first {
 		l.b = append(l.b, ',')
 	}
 	l.first = false
+}
+
+// key begins a field whose name is one of ours.
+func (l *lines) key(name string) {
+	l.comma()
 	l.b = append(l.b, '"')
 	l.b = append(l.b, name...)
 	l.b = append(l.b, '"', ':')
@@ -100,7 +105,7 @@ func (l *lines) addr(name, port string, a netip.AddrPort) {
 	if a.Addr().IsValid() {
 		l.key(name)
 		l.b = append(l.b, '"')
-		l.b = a.Addr().AppendTo(l.b)
+		l.b = a.Addr().WithZone("").AppendTo(l.b) // a zone is any text
 		l.b = append(l.b, '"')
 	}
 	l.some(port, int64(a.Port()))
@@ -115,8 +120,18 @@ func (l *lines) head(h *fleet.Host, s fleet.Stream, p fleet.Position, us int64) 
 	l.text("stream", string(s))
 	l.text("history", h.ID)
 	l.number("position", int64(p))
+	l.labels(h)
+}
+
+// labels are what a person called the host: their names are any text.
+func (l *lines) labels(h *fleet.Host) {
 	for name, value := range h.Labels {
-		l.text("label."+name, value)
+		if value == "" {
+			continue
+		}
+		l.comma()
+		l.b = append(appendText(l.b, "label."+name), ':')
+		l.b = appendText(l.b, value)
 	}
 }
 
@@ -281,8 +296,6 @@ func (l *lines) greeting(h *fleet.Host, now time.Time) {
 	if list, err := json.Marshal(h.Programs); err == nil && len(h.Programs) > 0 {
 		l.text("programs", string(list))
 	}
-	for name, value := range h.Labels {
-		l.text("label."+name, value)
-	}
+	l.labels(h)
 	l.end()
 }

@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/slowray/slowray/internal/fleet"
+	"github.com/slowray/slowray/internal/report"
 )
 
 // settleTime is after how long lines that a front has taken can be found: it hands
@@ -56,7 +57,7 @@ func Open(text string) (*Target, error) {
 	return &Target{cfg: cfg, settle: settleTime, senders: map[fleet.Stream]*sender{}, http: &http.Client{
 		Transport: &http.Transport{
 			Proxy: http.ProxyFromEnvironment, DialContext: (&net.Dialer{Timeout: dial}).DialContext, TLSHandshakeTimeout: dial,
-			MaxIdleConnsPerHost: 4, IdleConnTimeout: time.Minute,
+			MaxIdleConnsPerHost: 4, IdleConnTimeout: time.Minute, MaxResponseHeaderBytes: maxHeader,
 		},
 		// A password goes to the server that was named, and to no other.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
@@ -152,25 +153,48 @@ func (t *Target) positions(ctx context.Context, b *fleet.Batch) (map[fleet.Posit
 	}
 	from, to := span(b)
 	query := fmt.Sprintf(`{host=%s,stream=%s} _time:[%d, %d] history:=%s position:range[%d, %d] | fields position | limit %d`,
-		strconv.Quote(b.Host.Name), strconv.Quote(string(b.Stream)), from*1000, to*1000+999, strconv.Quote(b.Host.ID), b.First, b.Last, 2*b.Count+1)
+		strconv.Quote(b.Host.Name), strconv.Quote(string(b.Stream)), from*1000, to*1000+999, strconv.Quote(b.Host.ID), b.First, b.Last, mostPositions(b))
 	answer, err := t.do(ctx, "/select/logsql/query", "application/x-www-form-urlencoded", "", []byte(url.Values{"query": {query}}.Encode()))
 	if err != nil {
 		return nil, err
 	}
-	there := map[fleet.Position]bool{}
-	for line := range strings.Lines(string(answer)) {
-		var row struct {
-			Position string `json:"position"`
-		}
-		err := json.Unmarshal([]byte(line), &row)
-		p, bad := strconv.ParseUint(row.Position, 10, 64)
-		if err = cmp.Or(err, bad); err != nil {
-			return nil, fmt.Errorf("victorialogs: what positions are there: %w", err)
-		}
-		there[fleet.Position(p)] = true
+	there, err := parsePositions(answer, b)
+	if err != nil {
+		return nil, fmt.Errorf("victorialogs: what positions are there: %w", err)
 	}
 	return there, nil
 }
+
+// parsePositions reads which positions of a batch are there, a line of JSON for each. An
+// answer that tells of others, or of more lines than were asked for, tells nothing of
+// what is not in it.
+func parsePositions(answer []byte, b *fleet.Batch) (map[fleet.Position]bool, error) {
+	there := map[fleet.Position]bool{}
+	lines := 0
+	for line := range bytes.Lines(answer) {
+		var row struct {
+			Position string `json:"position"`
+		}
+		if err := json.Unmarshal(line, &row); err != nil {
+			return nil, err
+		}
+		n, err := strconv.ParseUint(row.Position, 10, 64)
+		p := fleet.Position(n)
+		switch lines++; {
+		case err != nil:
+			return nil, err
+		case p < b.First || p > b.Last:
+			return nil, fmt.Errorf("%d was not asked for", p)
+		case lines > mostPositions(b):
+			return nil, fmt.Errorf("more than %d lines", mostPositions(b))
+		}
+		there[p] = true
+	}
+	return there, nil
+}
+
+// mostPositions is how many positions are asked for: some may be there twice.
+func mostPositions(b *fleet.Batch) int { return 2*b.Count + 1 }
 
 // span is the time of a batch's records, µs since 1970.
 func span(b *fleet.Batch) (from, to int64) {
@@ -193,8 +217,13 @@ func span(b *fleet.Batch) (from, to int64) {
 	return from, to
 }
 
-// maxAnswer is how much of an answer is read: the positions of a batch are less.
-const maxAnswer = 16 << 20
+const (
+	// maxAnswer bounds an answer, bytes: the positions of a batch are less. One that is cut
+	// off there is none: what is not in it would be sent again.
+	maxAnswer = 16 << 20
+	// maxHeader bounds the head of an answer, bytes.
+	maxHeader = 64 << 10
+)
 
 // do asks the front that is used, and another one the next time when it fails.
 func (t *Target) do(ctx context.Context, path, kind, coding string, body []byte) ([]byte, error) {
@@ -234,10 +263,13 @@ func (t *Target) ask(ctx context.Context, address, kind, coding string, body []b
 		return nil, err
 	}
 	defer got.Body.Close()
-	answer, err := io.ReadAll(io.LimitReader(got.Body, maxAnswer))
+	answer, err := io.ReadAll(io.LimitReader(got.Body, maxAnswer+1))
+	if err == nil && len(answer) > maxAnswer {
+		err = fmt.Errorf("an answer of more than %d bytes", maxAnswer)
+	}
 	if got.StatusCode/100 != 2 {
 		const most = 200
-		err = fmt.Errorf("status %d: %s", got.StatusCode, strings.ToValidUTF8(string(answer[:min(len(answer), most)]), "?"))
+		err = fmt.Errorf("status %d: %s", got.StatusCode, report.Clean(string(answer[:min(len(answer), most)])))
 		switch {
 		case got.StatusCode == http.StatusTooManyRequests || got.StatusCode == http.StatusRequestTimeout:
 		case got.StatusCode/100 == 4 || got.StatusCode/100 == 3:

@@ -13,6 +13,7 @@ import (
 	"github.com/slowray/slowray/internal/diagnose"
 	"github.com/slowray/slowray/internal/observe"
 	"github.com/slowray/slowray/internal/report"
+	"github.com/slowray/slowray/internal/shell"
 	"github.com/slowray/slowray/internal/store"
 	"github.com/slowray/slowray/internal/web"
 )
@@ -48,7 +49,7 @@ func stored(t *testing.T) (handler http.Handler, shift int64) {
 			found = append(found, cause.Finding{Cause: "firewall-drop", Title: "A firewall rule drops packets", Verdict: cause.Supported, Role: cause.RoleCause,
 				Subject:  cause.Subject{Kind: "rule", NetNS: 4026531840, PID: shop[3].pid, Comm: shop[3].comm, Addr: shop[3].addr, Port: shop[3].port, Rule: "OUTPUT #3"},
 				Impact:   cause.Impact{Share: 0.83, Of: "slow time", Text: "31 in a thousand segments are dropped."},
-				Evidence: []cause.Evidence{{Fact: "packets dropped by the rule", Value: 9482, Source: "iptables"}}, Fix: cause.Fix{Text: "Delete the rule.", Commands: []string{"iptables -D OUTPUT 3"}}})
+				Evidence: []cause.Evidence{{Fact: "packets dropped by the rule", Value: 9482, Source: "iptables"}}, Fix: cause.Fix{Text: "Delete the rule.", Commands: []shell.Command{shell.Line("iptables -D OUTPUT 3")}}})
 		}
 		if err := s.AddObservation(o, found); err != nil {
 			t.Fatal(err)

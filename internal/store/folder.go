@@ -1,0 +1,47 @@
+package store
+
+import (
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// The directory of a store is held open (os.Root): what is below it is reached by
+// names that nothing, no link and no rename, leads out of it. A writer's is a
+// safefile.Dir; a reader's may be anybody's.
+
+// openFolder opens a directory for reading.
+func openFolder(dir string) (*os.Root, error) {
+	// With a slash at the end nothing but a directory is opened: a FIFO would be
+	// waited for.
+	return os.OpenRoot(strings.TrimSuffix(dir, "/") + "/")
+}
+
+// readDir lists a directory by name.
+func readDir(root *os.Root, name string) ([]fs.DirEntry, error) {
+	return fs.ReadDir(root.FS(), filepath.ToSlash(name))
+}
+
+// openFile opens a regular file for reading; a FIFO would be waited for.
+func openFile(root *os.Root, name string) (*os.File, error) {
+	f, err := root.OpenFile(name, os.O_RDONLY|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	st, err := f.Stat()
+	if err == nil && !st.Mode().IsRegular() {
+		err = fmt.Errorf("%s: not a regular file", f.Name())
+	}
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
+	return f, nil
+}
+
+// pathIn is where a name is, for people.
+func pathIn(root *os.Root, name string) string { return filepath.Join(root.Name(), name) }
