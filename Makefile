@@ -1,14 +1,15 @@
 # make run    build slowray and look at this host
 # make demo   plant an incident in private network namespaces and let slowray find it
 # make fleet-demo   many hosts on one machine: what is slow, and where it comes from
-# make test   all tests; make test-fast: those that need no root, under two minutes
+# make test   all tests; make test-fast: those that take little time, a minute once compiled
 # make docs   write docs/causes anew, from the declarations of the causes
 # make test-incidents   every incident of the lab, also those that are variants of others
 # make deb    a Debian package, in bin
 # make test-kernels   the BPF programs on Debian's kernels from 5.10 on, in QEMU
 
-# Use the Go on PATH, or the one that script/setup.sh installed.
-export PATH := $(PATH):/usr/local/go/bin:$(CURDIR)/.toolchain/bin
+# .toolchain is there where the first Go on PATH is none that can build this: a link to
+# the one that script/setup.sh has found or downloaded.
+export PATH := $(CURDIR)/.toolchain/bin:$(PATH)
 export CGO_ENABLED := 0
 
 # What the program says it is; without git it is what go build knows.
@@ -24,7 +25,7 @@ build: bin/slowray
 
 bin/slowray: go.mod $(GO_FILES) $(wildcard internal/bpf/*.o)
 	@script/setup.sh go
-	go build -trimpath -ldflags '$(BUILT)' -o $@ ./cmd/slowray
+	@script/build.sh $@ -trimpath -ldflags '$(BUILT)' ./cmd/slowray
 
 # Exit status 1 means that slowray found something: that is an answer.
 run: build
@@ -32,17 +33,17 @@ run: build
 	@echo 'To record all the time, and look at it in a browser: sudo bin/slowray record, then http://127.0.0.1:7788/'
 
 demo: build
-	@script/setup.sh test
+	@script/setup.sh demo
 	@bin/slowray lab demo nginx-throughput
 
 fleet-demo: build
-	@script/setup.sh test lab
+	@script/setup.sh fleet-demo
 	@go run ./lab/fleetdemo -slowray bin/slowray
 
 # Without symbols, which only slowray itself would read.
 deb: go.mod
 	@script/setup.sh go
-	go build -trimpath -ldflags '-s -w $(BUILT)' -o bin/package/slowray ./cmd/slowray
+	@script/build.sh bin/package/slowray -trimpath -ldflags '-s -w $(BUILT)' ./cmd/slowray
 	@VERSION='$(VERSION)' packaging/deb bin/package/slowray bin
 
 generate:
@@ -72,24 +73,22 @@ test-fast:
 	$(GOTESTSUM) -- -short -timeout 2m ./...
 
 test-incidents:
-	@script/setup.sh test lab
+	@script/setup.sh go lab
 	LAB_INCIDENTS=all go test -count=1 -timeout 80m -v -run '^TestIncidents$$' ./lab
 
 test-kernels:
 	script/kernels.sh
 
 bench: build
-	@script/setup.sh test
+	@script/setup.sh bench
 	go test ./internal/observe ./internal/report ./internal/export ./internal/sense/request ./internal/sense/function ./internal/store -run '^$$' -bench . -benchmem
 	go test ./bench -run '^$$' -bench . -benchtime 1x -timeout 40m
 
-# Each fuzz target for a short while.
+# Each fuzz target for FUZZTIME.
+FUZZTIME ?= 10s
 fuzz:
-	@for p in $$(grep -rl --include='*_test.go' 'func Fuzz' internal | xargs -n1 dirname | sort -u); do \
-		for f in $$(grep -ho 'func Fuzz[A-Za-z0-9]*' $$p/*_test.go | cut -c6-); do \
-			go test ./$$p -run '^$$' -fuzz "^$$f\$$" -fuzztime 10s || exit 1; \
-		done; \
-	done
+	@script/setup.sh go
+	@FUZZTIME='$(FUZZTIME)' script/fuzz.sh
 
 clean:
 	rm -rf bin .toolchain .venv

@@ -1,7 +1,51 @@
 #!/bin/sh
 # Installs what a part of the project needs on Debian 12, and nothing that is
-# there already. Usage: script/setup.sh go|test|lab|kernels|generate ...
+# there already. Usage: script/setup.sh [--list] PART ...
+# --list: prints the packages instead.
+#
+# go: the Go toolchain of go.mod; fast: for make test-fast; demo, fleet-demo: for
+# these; lab: for all incidents; test: for the other tests; bench, fresh, kernels,
+# generate: for make bench, test-fresh, test-kernels and generate.
 set -eu
+cd "$(dirname "$0")/.."
+. script/progress.sh
+
+# packages PART: the Debian packages of a part.
+packages() {
+	case $1 in
+	go) echo golang-go ca-certificates ;;
+	fast) echo iproute2 procps ;;
+	demo) echo nginx-light php8.2-fpm wrk iproute2 nftables ;;
+	fleet-demo) echo clickhouse-server clickhouse-client clickhouse-common mariadb-server iproute2 ;;
+	test)
+		packages fast
+		packages demo
+		packages fleet-demo
+		echo iptables conntrack util-linux tcpdump sysbench chromium prometheus zsh fish groff-base
+		;;
+	lab)
+		packages demo
+		echo mariadb-server postgresql memcached gcc libc6-dev python3 redis-server hping3 bindfs e2fsprogs strace
+		echo apache2-bin lua-socket haproxy uwsgi-core uwsgi-plugin-python3 gunicorn tomcat10-common openjdk-17-jdk-headless dnsmasq-base
+		# The packages of Docker's own repository are not to be replaced.
+		command -v dockerd >/dev/null 2>&1 || echo docker.io
+		;;
+	bench)
+		packages demo
+		echo mariadb-server sysbench tcpdump python3
+		;;
+	fresh) echo debootstrap ;;
+	kernels) echo qemu-system-x86 busybox-static xz-utils gcc libc6-dev ;;
+	generate) echo clang-19 llvm-19 libbpf-dev ;;
+	*)
+		echo "setup: unknown part $1 (go, fast, demo, fleet-demo, test, lab, bench, fresh, kernels, generate)" >&2
+		exit 1
+		;;
+	esac
+}
+
+# apt_get writes all to standard error, where progress takes its lines from.
+apt_get() { DEBIAN_FRONTEND=noninteractive apt-get -y -q --no-install-recommends "$@" >&2; }
 
 apt_install() {
 	missing=
@@ -11,9 +55,8 @@ apt_install() {
 	[ -n "$missing" ] || return 0
 	if [ "$(id -u)" -ne 0 ]; then
 		echo "setup: these Debian packages are missing, and installing them needs root:$missing" >&2
-		exit 1
+		return 1
 	fi
-	echo "setup: installing$missing" >&2
 	# Servers are for the lab only: none may be started by its package.
 	policy=/usr/sbin/policy-rc.d
 	made=
@@ -23,39 +66,70 @@ apt_install() {
 		made=$policy
 	fi
 	trap '[ -z "$made" ] || rm -f "$made"' EXIT
-	apt-get update -qq
-	DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $missing >/dev/null
+	progress 'setup: reading the package lists' apt_get update
+	size=$(apt-get install -y -qq --no-install-recommends --print-uris $missing |
+		awk '{ n++; b += $3 } END { printf "%d packages, %.0f MB", n, b / 1e6 }')
+	echo "setup: installing$missing ($size to download)" >&2
+	progress 'setup: installing' apt_get install $missing
 	[ -z "$made" ] || rm -f "$made"
 	trap - EXIT
 }
 
-# Debian 12's Go is too old to fetch a newer one by itself, but it can download
-# the toolchain as the module it is published as.
-install_go() {
-	want=$(awk '$1 == "toolchain" { print substr($2, 3) }' go.mod)
-	tool=$(dirname "$0")/../.toolchain/bin/go
-	for go in go /usr/local/go/bin/go "$tool"; do
-		if command -v "$go" >/dev/null 2>&1 && "$go" version | awk '{ split(substr($3, 3), v, "."); exit !(v[1] > 1 || v[2] >= 21) }'; then
-			return 0 # new enough to fetch what go.mod asks for
-		fi
-	done
-	apt_install golang-go ca-certificates
-	arch=$(dpkg --print-architecture)
-	module=golang.org/toolchain@v0.0.1-go$want.linux-$arch
-	echo "setup: downloading Go $want" >&2
+# go_builds GO: whether this go can build the module, by itself or with the toolchain
+# that it fetches (from Go 1.21 on, where GOTOOLCHAIN lets it).
+go_builds() {
+	go_version "$1" | awk '{ split(substr($1, 3), v, ".") } END { exit !(v[1] > 1 || v[2] >= 21) }' &&
+		progress "setup: asking for the Go of go.mod" go_modules "$1"
+}
+
+go_version() { GOTOOLCHAIN=local "$1" version 2>/dev/null | awk '{ print $3 }'; }
+
+go_modules() { "$1" list -m >/dev/null; }
+
+# fetch_go VERSION: prints the directory. Debian 12's Go is too old to fetch a newer one
+# by itself, but it can download the toolchain as the module that it is published as,
+# and compares it with the checksum database. It does not keep what may be executed.
+fetch_go() (
 	tmp=$(mktemp -d)
-	(cd "$tmp" && go mod init setup >/dev/null 2>&1 && GOFLAGS=-mod=mod GONOSUMDB=golang.org/toolchain go mod download "$module")
-	rm -rf "$tmp"
+	trap 'rm -rf "$tmp"' EXIT
+	module=golang.org/toolchain@v0.0.1-go$1.linux-$(go env GOARCH)
+	cd "$tmp"
+	go mod init setup 2>/dev/null
+	GOFLAGS=-mod=mod go mod download -x "$module" || exit 1
 	dir=$(go env GOMODCACHE)/$module
 	chmod -R u+w "$dir"
-	chmod 755 "$dir"/bin/* "$dir"/pkg/tool/*/* 2>/dev/null || true
-	ln -sfn "$dir" "$(dirname "$0")/../.toolchain"
+	chmod 755 "$dir"/bin/* "$dir"/pkg/tool/*/* 2>/dev/null || :
+	echo "$dir"
+)
+
+# install_go sees to it that there is a Go which can build the module, and that the
+# Makefile finds it: the first on PATH, or the one that .toolchain is a link to, which
+# is put before all others.
+install_go() {
+	link=$PWD/.toolchain local_go=${LOCAL_GO:-/usr/local/go}
+	PATH=${PATH#"$link/bin:"}
+	if go_builds go; then
+		rm -f "$link"
+		return 0
+	fi
+	if go_builds "$local_go/bin/go"; then
+		ln -sfn "$local_go" "$link"
+		return 0
+	fi
+	! go_builds "$link/bin/go" || return 0
+	want=$(awk '$1 == "toolchain" { print substr($2, 3) }' go.mod)
+	old=$(go_version go)
+	[ -z "$old" ] || echo "setup: $(command -v go) is $old, and this needs $want" >&2
+	[ -n "$old" ] || apt_install $(packages go)
+	echo "setup: downloading Go $want (60 MB, 300 MB on disk) into the module cache" >&2
+	dir=$(progress "setup: downloading Go $want" fetch_go "$want")
+	ln -sfn "$dir" "$link"
 }
 
 # DuckDB and pandas are Python packages: they get a folder of their own. Without
 # them two tests are skipped.
 install_duckdb() {
-	venv=$(dirname "$0")/../.venv
+	venv=$PWD/.venv
 	if "$venv/bin/python" -c 'import duckdb, pandas, pyarrow' 2>/dev/null; then return 0; fi
 	apt_install python3-venv
 	echo "setup: installing DuckDB and pandas" >&2
@@ -67,7 +141,7 @@ install_duckdb() {
 # The engine of a present ClickHouse, for tests of fleets: chdb is a Python package.
 # Without it some tests are skipped.
 install_chdb() {
-	venv=$(dirname "$0")/../.venv
+	venv=$PWD/.venv
 	if "$venv/bin/python" -c 'import chdb; assert chdb.__version__ == "4.4.0"' 2>/dev/null; then return 0; fi
 	apt_install python3-venv
 	echo "setup: installing chdb" >&2
@@ -79,7 +153,7 @@ install_chdb() {
 # A ZooKeeper, for replicated tables in tests: jars, as Maven finds them. Without it
 # some tests are skipped.
 install_zookeeper() {
-	jars=$(dirname "$0")/../.zookeeper
+	jars=$PWD/.zookeeper
 	[ ! -e "$jars/zookeeper-3.8.4.jar" ] || return 0
 	command -v mvn >/dev/null 2>&1 || apt_install maven
 	command -v java >/dev/null 2>&1 || apt_install openjdk-17-jre-headless
@@ -93,7 +167,7 @@ install_zookeeper() {
 		</dependencies></project>
 	EOF
 	mkdir -p "$jars"
-	if ! mvn -q -B -f "$tmp/pom.xml" dependency:copy-dependencies -DincludeScope=runtime -DoutputDirectory="$(cd "$jars" && pwd)" >&2; then
+	if ! mvn -q -B -f "$tmp/pom.xml" dependency:copy-dependencies -DincludeScope=runtime -DoutputDirectory="$jars" >&2; then
 		echo "setup: ZooKeeper could not be fetched: the tests that need it are skipped" >&2
 		rm -rf "$jars"
 	fi
@@ -103,11 +177,10 @@ install_zookeeper() {
 # VictoriaLogs, for tests of what is sent to it: built from its Go module, of which a
 # copy is needed because it replaces modules. Without it those tests are skipped.
 install_victorialogs() {
-	bin=$(dirname "$0")/../.victorialogs
+	bin=$PWD/.victorialogs
 	[ ! -x "$bin/victoria-logs" ] || return 0
 	echo "setup: building VictoriaLogs" >&2
 	mkdir -p "$bin"
-	bin=$(cd "$bin" && pwd)
 	tmp=$(mktemp -d)
 	if ! (
 		cd "$tmp" && echo "module fetch" >go.mod &&
@@ -120,31 +193,33 @@ install_victorialogs() {
 	rm -rf "$tmp"
 }
 
+list=
+if [ "${1:-}" = --list ]; then
+	list=yes
+	shift
+fi
 for part in "$@"; do
+	needs=$(packages "$part")
+	if [ -n "$list" ]; then
+		echo "$needs" | tr ' ' '\n'
+		continue
+	fi
 	case $part in
 	go) install_go ;;
+	fast)
+		# An ordinary user can run these tests, too.
+		apt_install $needs || echo 'setup: the tests that need them are skipped' >&2
+		;;
 	test)
-		apt_install nginx-light php8.2-fpm wrk iproute2 nftables iptables conntrack procps util-linux tcpdump sysbench mariadb-server chromium prometheus zsh fish groff-base
-		apt_install clickhouse-server clickhouse-client clickhouse-common
+		apt_install $needs
 		install_duckdb
 		install_chdb
 		install_zookeeper
 		;;
 	lab)
-		apt_install postgresql memcached
-		# The packages of Docker's own repository are not to be replaced.
-		engine=docker.io
-		if command -v dockerd >/dev/null 2>&1; then engine=; fi
-		apt_install gcc libc6-dev python3 redis-server hping3 bindfs e2fsprogs strace $engine
-		apt_install apache2-bin lua-socket haproxy uwsgi-core uwsgi-plugin-python3 gunicorn tomcat10-common openjdk-17-jdk-headless
-		apt_install dnsmasq-base
+		apt_install $needs
 		install_victorialogs
 		;;
-	kernels) apt_install qemu-system-x86 busybox-static xz-utils gcc libc6-dev ;;
-	generate) apt_install clang-19 llvm-19 libbpf-dev ;;
-	*)
-		echo "setup: unknown part $part (go, test, lab, kernels, generate)" >&2
-		exit 1
-		;;
+	*) apt_install $needs ;;
 	esac
 done

@@ -1,23 +1,34 @@
 #!/bin/sh
-# Runs all tests, in the order that takes the least time on two CPUs.
-# Usage: script/test.sh
+# Runs the tests, in the order that takes the least time on two CPUs.
+# Usage: script/test.sh [--short]
 #
 # First the tests that mostly wait, two packages at a time; what fails among them
-# is run once more by itself, and both are told. Then, one package after the other,
+# is run once more by itself, and both are reported. Then, one package after the other,
 # those that measure times or load, or that change settings: they have the machine for
 # themselves, as has the kernel in QEMU, which is slow enough as it is.
 # make check has vetted everything already.
+# --short: leaves out what takes long, retries nothing, and starts no kernel.
 set -eu
 cd "$(dirname "$0")/.."
+. script/progress.sh
 alone='./bench ./internal/prove/... ./internal/sense/callstack/... ./internal/sense/function ./internal/sense/hotspot
 	./internal/sense/request/... ./internal/sense/stack ./internal/sense/wait ./lab/...'
 
 run() { go tool gotestsum --format pkgname --format-hide-empty-pkg "$@"; }
 
+script/build.sh --tests ./...
+progress 'compiling gotestsum' go tool -n gotestsum >/dev/null
 failed=0
 # shellcheck disable=SC2086 # several patterns
 measure=$(go list $alone)
 wait_mostly=$(go list ./... | grep -vxF "$measure" | tr '\n' ' ')
+if [ "${1:-}" = --short ]; then
+	# shellcheck disable=SC2086
+	run -- -short -vet=off -timeout 2m -p 2 $wait_mostly || failed=1
+	# shellcheck disable=SC2086
+	run -- -short -vet=off -timeout 2m -p 1 $alone || failed=1
+	exit $failed
+fi
 run --rerun-fails=1 --rerun-fails-max-failures=5 --packages="$wait_mostly" -- -count=1 -vet=off -timeout 20m -p 2 || failed=1
 # shellcheck disable=SC2086
 run -- -count=1 -vet=off -timeout 60m -p 1 $alone || failed=1

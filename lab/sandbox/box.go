@@ -92,7 +92,7 @@ func (b *Box) boot(ctx context.Context, lock *Lock, opt Options) error {
 		if err != nil {
 			return err
 		}
-		defer end.Close()
+		defer end.Close() // again, where it was closed before
 		*side = &Side{rpc: rpc.NewClient(conn)}
 		ends = append(ends, end)
 	}
@@ -118,7 +118,12 @@ func (b *Box) boot(ctx context.Context, lock *Lock, opt Options) error {
 		Setsid:     true,
 		Cloneflags: syscall.CLONE_NEWPID | syscall.CLONE_NEWNS | syscall.CLONE_NEWNET,
 	}
-	if err := b.init.Start(); err != nil {
+	err := b.init.Start()
+	// Only init has the other ends now: calls fail when it ends.
+	for _, end := range ends {
+		end.Close()
+	}
+	if err != nil {
 		b.init = nil
 		return fmt.Errorf("lab: init: %w", err)
 	}
@@ -141,17 +146,16 @@ func (b *Box) network(ctx context.Context, opt Options) error {
 
 // explain adds what init said on its standard error, if it ended.
 func (b *Box) explain(err error) error {
-	if err == nil {
-		return nil
+	var answer rpc.ServerError
+	if err == nil || errors.As(err, &answer) && !strings.Contains(err.Error(), "unexpected EOF") {
+		return err
 	}
-	if errors.Is(err, rpc.ErrShutdown) || strings.Contains(err.Error(), "unexpected EOF") {
-		select {
-		case <-b.gone:
-			return fmt.Errorf("lab: the sandbox ended: %s", strings.TrimSpace(b.errlog.String()))
-		case <-time.After(time.Second):
-		}
+	select {
+	case <-b.gone:
+		return fmt.Errorf("lab: the sandbox ended: %s", strings.TrimSpace(b.errlog.String()))
+	case <-time.After(time.Second):
+		return err
 	}
-	return err
 }
 
 // watch takes things back when init ends before its time.

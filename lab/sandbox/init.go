@@ -67,7 +67,7 @@ func initMain() error {
 	if err != nil {
 		return fmt.Errorf("init: %w", err)
 	}
-	if err := syscall.Mount("", "/", "", syscall.MS_REC|syscall.MS_PRIVATE, ""); err != nil {
+	if err := privateMounts(); err != nil {
 		return fmt.Errorf("init: private mounts: %w", err)
 	}
 	if err := syscall.Mount("proc", "/proc", "proc", 0, ""); err != nil {

@@ -1,6 +1,7 @@
 package sandbox
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -36,6 +37,30 @@ func parseMounts(mountinfo string) []mount {
 		}
 	}
 	return mounts
+}
+
+// privateMounts sees to it that what is mounted in this mount namespace from now on is
+// mounted nowhere else. The root of a chroot(2) into a plain directory is no mount
+// point, and takes no propagation type (mount(2): EINVAL): there this process changes
+// to a copy of all mounts, which is put over /proc, the one mount that there has to be.
+func privateMounts() error {
+	err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, "")
+	if !errors.Is(err, unix.EINVAL) {
+		return err
+	}
+	const at = "/proc"
+	for _, m := range []struct {
+		source string
+		flags  uintptr
+	}{{"", unix.MS_PRIVATE}, {"/", unix.MS_BIND | unix.MS_REC}, {"", unix.MS_REC | unix.MS_PRIVATE}} {
+		if err := unix.Mount(m.source, at, "", m.flags, ""); err != nil {
+			return fmt.Errorf("%s: %w", at, err)
+		}
+	}
+	if err := unix.Chroot(at); err != nil {
+		return err
+	}
+	return unix.Chdir("/")
 }
 
 // unmountBelow takes away what is mounted below a directory, in this mount
