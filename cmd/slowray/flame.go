@@ -120,6 +120,7 @@ const quietWindow = 2 * time.Second
 func (c *flameCmd) Run(ctx context.Context, s *streams) error {
 	// The heap is not small here: symbol tables of everything that runs.
 	debug.SetGCPercent(100)
+	debug.SetMemoryLimit(1 << 30)
 	for _, name := range c.Out {
 		if err := writable(name); err != nil {
 			return fmt.Errorf("flame: %w", err)
@@ -128,7 +129,7 @@ func (c *flameCmd) Run(ctx context.Context, s *streams) error {
 	var before *observe.Stacks
 	if c.Diff != "" && c.Diff != diffNormal {
 		var err error
-		if before, err = readStacks(c.Diff); err != nil {
+		if before, err = readStacks(ctx, c.Diff); err != nil {
 			return fmt.Errorf("flame: --diff: %w", err)
 		}
 		if want := callstack.Types(c.OffCPU); !slices.Equal(before.Types, want) {

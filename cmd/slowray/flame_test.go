@@ -33,7 +33,7 @@ func TestReadStacks(t *testing.T) {
 	if err := os.WriteFile(name, b.Bytes(), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	got, err := readStacks(name)
+	got, err := readStacks(t.Context(), name)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -48,7 +48,7 @@ func TestReadStacks(t *testing.T) {
 	if err := os.WriteFile(name, []byte("not a profile"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := readStacks(name); err == nil {
+	if _, err := readStacks(t.Context(), name); err == nil {
 		t.Error("nonsense was read")
 	}
 }

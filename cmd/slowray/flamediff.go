@@ -1,39 +1,132 @@
 package main
 
 import (
+	"bufio"
+	"compress/gzip"
+	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
 	"strconv"
 	"strings"
+	"syscall"
+	"time"
 
 	"github.com/google/pprof/profile"
+	"google.golang.org/protobuf/encoding/protowire"
 
+	"github.com/slowray/slowray/internal/budget"
 	"github.com/slowray/slowray/internal/observe"
 )
 
-// maxProfile bounds what is read of a recording, in bytes.
-const maxProfile = 256 << 20
+// profileLimits bound what is read of a recording, which may be anybody's: some bytes,
+// compressed, may be gigabytes of frames. A minute of a host of 64 CPUs is a hundredth.
+var profileLimits = budget.Limits{Bytes: 64 << 20, Unpacked: 64 << 20, Nodes: 8 << 20, Wall: 20 * time.Second}
+
+// messageNodes is what a message counts for beside the numbers in it: a sample, a
+// location, a label.
+const messageNodes = 16
 
 // readStacks reads what slowray flame wrote as pprof. What kind a frame is, a
 // profile does not tell: see takeKinds.
-func readStacks(name string) (*observe.Stacks, error) {
+func readStacks(ctx context.Context, name string) (*observe.Stacks, error) {
 	if !strings.HasSuffix(strings.ToLower(name), pprofEnding) {
 		return nil, fmt.Errorf("%s: must be a %s file that slowray flame wrote", name, pprofEnding)
 	}
-	f, err := os.Open(name)
+	f, err := os.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0) // a pipe keeps nobody
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
-	p, err := profile.Parse(io.LimitReader(f, maxProfile))
+	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
+		return nil, errors.Join(err, fmt.Errorf("%s: not a regular file", name))
+	}
+	s, err := parseStacks(f, budget.New(ctx, profileLimits))
 	if err != nil {
 		return nil, fmt.Errorf("%s: not a profile: %w", name, err)
 	}
-	return stacksOf(p), nil
+	return s, nil
 }
 
-func stacksOf(p *profile.Profile) *observe.Stacks {
+// parseStacks reads a profile, compressed or not.
+func parseStacks(r io.Reader, b *budget.Budget) (*observe.Stacks, error) {
+	in := bufio.NewReader(b.Reader(r))
+	text := io.Reader(in)
+	if magic, _ := in.Peek(2); string(magic) == "\x1f\x8b" {
+		zip, err := gzip.NewReader(in)
+		if err != nil {
+			return nil, err
+		}
+		text = b.Unpacked(zip)
+	}
+	data, err := io.ReadAll(text)
+	if err != nil {
+		return nil, err
+	}
+	if err := countProfile(data, b); err != nil {
+		return nil, err
+	}
+	p, err := profile.ParseUncompressed(data)
+	if err == nil {
+		err = p.CheckValid()
+	}
+	if err != nil {
+		return nil, err
+	}
+	return stacksOf(p, b)
+}
+
+// countProfile takes what the messages of a profile will be in memory (proto/profile.proto
+// of google/pprof): those in it, those in these, and the numbers of packed fields.
+func countProfile(data []byte, b *budget.Budget) error {
+	return eachField(data, func(message []byte) error {
+		if err := b.Nodes(messageNodes); err != nil {
+			return err
+		}
+		return eachField(message, func(field []byte) error {
+			numbers := 0
+			for _, c := range field {
+				if c < 0x80 { // the last byte of a number
+					numbers++
+				}
+			}
+			return b.Nodes(int64(messageNodes + numbers))
+		})
+	})
+}
+
+// eachField calls f with the fields of a message that have a length. What is no field
+// ends it: that is for the reader to say.
+func eachField(message []byte, f func([]byte) error) error {
+	for len(message) > 0 {
+		_, kind, size := protowire.ConsumeTag(message)
+		if size < 0 {
+			return nil
+		}
+		message = message[size:]
+		if kind == protowire.BytesType {
+			value, size := protowire.ConsumeBytes(message)
+			if size < 0 {
+				return nil
+			}
+			if err := f(value); err != nil {
+				return err
+			}
+			message = message[size:]
+			continue
+		}
+		if size = protowire.ConsumeFieldValue(1, kind, message); size < 0 {
+			return nil
+		}
+		message = message[size:]
+	}
+	return nil
+}
+
+// stacksOf makes stacks of a profile. A location may stand for many frames, and be in
+// many samples.
+func stacksOf(p *profile.Profile, b *budget.Budget) (*observe.Stacks, error) {
 	s := &observe.Stacks{StartNS: p.TimeNanos, WindowNS: p.DurationNanos}
 	for _, t := range p.SampleType {
 		s.Types = append(s.Types, observe.StackValue{Type: t.Type, Unit: t.Unit})
@@ -56,11 +149,14 @@ func stacksOf(p *profile.Profile) *observe.Stacks {
 				}
 				index[l] = frames
 			}
+			if err := b.Nodes(int64(len(frames))); err != nil {
+				return nil, err
+			}
 			x.Frames = append(x.Frames, frames...)
 		}
 		s.Samples = append(s.Samples, x)
 	}
-	return s
+	return s, nil
 }
 
 func frameOf(l *profile.Location, line profile.Line) observe.Frame {

@@ -46,7 +46,7 @@ func TestFleetCommandsSayWhatToDo(t *testing.T) {
 	if _, messages, status := slowrayOut("fleet", "init", url+"?dialect=modern"); status != exitFailed || strings.Count(messages, "\n") != 1 || !strings.Contains(messages, "leave out dialect=modern") {
 		t.Errorf("a dialect that the server does not know: status %d, %q", status, messages)
 	}
-	if out, messages, status := slowrayOut("fleet", "init", url); status != exitNothing || !strings.Contains(out, "slowray record --to '"+url+"'") {
+	if out, messages, status := slowrayOut("fleet", "init", url); status != exitNothing || !strings.Contains(out, "slowray record --to "+url+"\n") {
 		t.Fatalf("init: status %d, %q\n%s", status, messages, out)
 	}
 	if out, messages, status := slowrayOut("fleet", "why", "--from", url); status != exitFailed || strings.Count(messages, "\n") != 1 || !strings.Contains(out, "no host has ever shipped here") {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net/url"
+	"runtime/debug"
 	"strings"
 	"sync"
 	"time"
@@ -24,8 +25,12 @@ var archives = map[string]func(url string) (fleet.Archive, error){
 	strings.TrimSuffix(clickhouse.Scheme, "://"): func(url string) (fleet.Archive, error) { return clickhouse.Open(url) },
 }
 
+// fleetHeap is largeHeap of commands that keep what thousands of hosts did.
+const fleetHeap = 2 << 30
+
 // open opens the archive; what it returns may be an io.Closer too.
 func (f *fleetFlags) open() (fleet.Archive, error) {
+	debug.SetMemoryLimit(fleetHeap)
 	if f.From == "" {
 		return nil, errors.New("fleet: where do the hosts ship to? Give --from clickhouse://host/database, or set SLOWRAY_FLEET")
 	}
@@ -65,13 +70,16 @@ func closeArchive(a fleet.Archive) {
 	}
 }
 
-// withoutPassword is a URL as it may be shown.
+// withoutPassword is a URL as an error may show it: its scheme, and what comes after an @.
 func withoutPassword(text string) string {
-	u, err := url.Parse(text)
-	if err != nil {
+	if _, err := url.Parse(text); err != nil {
 		return "(a URL that cannot be read)"
 	}
-	return u.Redacted()
+	scheme, rest, _ := strings.Cut(text, "://")
+	if end := strings.IndexAny(rest, "?#"); end >= 0 {
+		rest = rest[:end]
+	}
+	return shortened(scheme) + "://" + shortened(rest)
 }
 
 // stage tells on a terminal, of work that takes longer than two seconds, what is being

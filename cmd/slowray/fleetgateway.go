@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"runtime/debug"
 	"time"
 
 	"github.com/slowray/slowray/internal/fleet/clickhouse"
@@ -39,8 +40,14 @@ func (c *fleetGatewayCmd) Validate() error {
 	return nil
 }
 
+// gatewayMemory is from how many bytes of heap on the gateway collects ever more often:
+// what it holds is bounded, and garbage is not to be several times as much.
+const gatewayMemory = 256 << 20
+
 // Run serves until it is told to end.
 func (c *fleetGatewayCmd) Run(ctx context.Context, s *streams) error {
+	debug.SetGCPercent(100)
+	debug.SetMemoryLimit(gatewayMemory)
 	cfg, err := clickhouse.Parse(c.To)
 	if err != nil {
 		return fmt.Errorf("fleet gateway: %w", err)

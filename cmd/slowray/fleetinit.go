@@ -9,6 +9,7 @@ import (
 
 	"github.com/slowray/slowray/internal/fleet/clickhouse"
 	"github.com/slowray/slowray/internal/report"
+	"github.com/slowray/slowray/internal/shell"
 )
 
 type fleetInitCmd struct {
@@ -64,7 +65,6 @@ func (c *fleetInitCmd) Run(s *streams, ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("fleet init: %w", advised(err))
 	}
-	quoted := "'" + report.Clean(c.URL) + "'"
-	fmt.Fprintf(s.out, "Next, on each host, as root: slowray record --to %s\nThen, anywhere:              slowray fleet why --from %s\n", quoted, quoted)
+	fmt.Fprintf(s.out, "Next, on each host, as root: %s\nThen, anywhere:              %s\n", shell.Line("slowray record --to %s", shell.Word(c.URL)), shell.Line("slowray fleet why --from %s", shell.Word(c.URL)))
 	return nil
 }

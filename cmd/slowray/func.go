@@ -82,12 +82,12 @@ func (c *funcCmd) Run(ctx context.Context, s *streams) error {
 		Errors: c.Errors, CountOnly: c.Count, ReturnProbes: c.ReturnProbes, NoStacks: c.NoStacks, Requests: c.Requests,
 	}
 	if c.List {
-		return c.list(s.out, opt)
+		return c.list(ctx, s.out, opt)
 	}
 	if len(c.Symbols) == 0 {
 		return errors.New("func: which function? Give a SYMBOL, or --list to see what there is")
 	}
-	plan, err := function.Prepare(opt)
+	plan, err := function.Prepare(ctx, opt)
 	if err != nil {
 		return funcError(err)
 	}
@@ -135,8 +135,8 @@ func (c *funcCmd) show(p *progress, plan *function.Plan, elapsed time.Duration) 
 }
 
 // list prints what can be watched, one a line.
-func (c *funcCmd) list(out io.Writer, opt function.Options) error {
-	found, err := function.List(opt, c.Symbols)
+func (c *funcCmd) list(ctx context.Context, out io.Writer, opt function.Options) error {
+	found, err := function.List(ctx, opt, c.Symbols)
 	if err != nil {
 		return funcError(err)
 	}

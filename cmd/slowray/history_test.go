@@ -15,6 +15,7 @@ import (
 
 	"github.com/slowray/slowray/internal/diagnose"
 	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/observe/observetest"
 	"github.com/slowray/slowray/internal/report"
 	"github.com/slowray/slowray/internal/store"
 )
@@ -315,9 +316,7 @@ func TestContainerStartedAnew(t *testing.T) {
 		o := &observe.Observation{Schema: observe.SchemaObservation, Window: observe.Window{Start: noon.Add(time.Duration(i) * time.Minute), Seconds: 59},
 			Processes: []observe.Process{{PID: 10 + i, Comm: "app", Container: id}}, Containers: []observe.Container{{ID: id, Name: "web"}}}
 		path := filepath.Join(dir, id)
-		if err := observe.Save(path, o); err != nil {
-			t.Fatal(err)
-		}
+		observetest.Save(t, path, o)
 		windows = append(windows, store.Window{Path: path})
 	}
 	r, _, err := judgeWindows(&streams{io.Discard, io.Discard}, windows, observe.Filter{Container: "web"})

@@ -11,6 +11,7 @@ import (
 	"unicode"
 
 	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/observe/observetest"
 )
 
 // TestErrorsAreOneLine: what is wrong is said on one line that drives no
@@ -100,9 +101,7 @@ func TestHostileWindows(t *testing.T) {
 			taint(reflect.ValueOf(o), "", evil)
 			o.Host.Name += evil
 			hurt := filepath.Join(t.TempDir(), fmt.Sprint(i, filepath.Base(file)))
-			if err := observe.Save(hurt, o); err != nil {
-				t.Fatal(err)
-			}
+			observetest.Save(t, hurt, o)
 			commands := [][]string{{"replay", hurt}, {"replay", "--all", hurt}, {"replay", "--json", hurt}}
 			if before != "" {
 				commands = append(commands, []string{"compare", before, hurt}, []string{"compare", "--json", before, hurt})

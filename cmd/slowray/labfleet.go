@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"runtime/debug"
 	"text/tabwriter"
 	"time"
 
@@ -78,6 +79,7 @@ type planted struct {
 
 // Run ships a fleet.
 func (c *labFleetCmd) Run(ctx context.Context, s *streams) error {
+	debug.SetMemoryLimit(fleetHeap)
 	if c.List {
 		w := tabwriter.NewWriter(s.out, 0, 0, 2, ' ', 0)
 		for _, x := range simulate.Scenarios {

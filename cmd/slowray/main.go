@@ -64,10 +64,16 @@ type cli struct {
 	Version kong.VersionFlag `help:"Print the version and exit."`
 }
 
+// largeHeap is from how many bytes on the heap is collected ever more often, however
+// seldom otherwise: what others make slowray read is bounded, and garbage must not be
+// several times as much. Commands that need more for their work say so.
+const largeHeap = 200 << 20
+
 func main() {
 	// A short-lived program with a small heap: collecting less often is worth
-	// the few megabytes.
+	// the few megabytes, but not where something makes the heap large.
 	debug.SetGCPercent(400)
+	debug.SetMemoryLimit(largeHeap)
 	journal.GuardianMain() // when this process keeps a lease, it ends in here
 	lab.InitMain()         // when this process is part of a running lab, it ends in here
 	os.Exit(run(os.Args[1:], os.Stdout, os.Stderr))

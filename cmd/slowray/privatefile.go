@@ -7,23 +7,15 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"strconv"
 
-	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/safefile"
 )
 
 // writePrivate writes a file that only whoever called sudo may read. It appears
-// whole or not at all.
-func writePrivate(name string, write func(io.Writer) error) (err error) {
-	if st, err := os.Stat(name); err == nil && !st.Mode().IsRegular() {
-		return fmt.Errorf("write %s: not a regular file", name)
-	}
-	// A link keeps pointing: what it points to is replaced.
-	if target, err := filepath.EvalSymlinks(name); err == nil {
-		name = target
-	}
-	err = observe.WriteWhole(name, "", func(f *os.File) error {
+// whole or not at all, and through no link of somebody else's.
+func writePrivate(name string, write func(io.Writer) error) error {
+	err := safefile.Write(name, func(f *os.File) error {
 		out := bufio.NewWriterSize(f, 1<<16)
 		if err := write(out); err != nil {
 			return err
@@ -32,28 +24,27 @@ func writePrivate(name string, write func(io.Writer) error) (err error) {
 			return err
 		}
 		if uid, err := strconv.Atoi(os.Getenv("SUDO_UID")); err == nil && os.Getuid() == 0 {
-			return f.Chown(uid, -1)
+			return f.Chown(uid, -1) // this file, whatever its name leads to by then
 		}
 		return nil
 	})
-	if err != nil {
-		return fmt.Errorf("write %s: %w", name, err)
+	return notWritten(name, err)
+}
+
+// notWritten says it of the file that was asked for, whatever directory on the way
+// to it was in the way.
+func notWritten(name string, err error) error {
+	var at *fs.PathError
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &at):
+		return fmt.Errorf("write %s: %w", name, at.Err)
 	}
-	return nil
+	return fmt.Errorf("write %w", err)
 }
 
 // writable says early whether writePrivate will be able to write.
 func writable(name string) error {
-	if st, err := os.Stat(name); err == nil && !st.Mode().IsRegular() {
-		return fmt.Errorf("write %s: not a regular file", name)
-	}
-	f, err := os.CreateTemp(filepath.Dir(name), ".slowray-*")
-	if path := new(fs.PathError); errors.As(err, &path) {
-		err = path.Err // its path is one that nobody knows
-	}
-	if err != nil {
-		return fmt.Errorf("write %s: %w", name, err)
-	}
-	f.Close()
-	return os.Remove(f.Name())
+	return notWritten(name, safefile.Writable(name))
 }

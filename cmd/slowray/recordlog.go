@@ -13,6 +13,7 @@ import (
 	"github.com/slowray/slowray/internal/observe"
 	"github.com/slowray/slowray/internal/record"
 	"github.com/slowray/slowray/internal/report"
+	"github.com/slowray/slowray/internal/shell"
 	"github.com/slowray/slowray/internal/store"
 )
 
@@ -210,22 +211,14 @@ func (l *recordLog) begin(dir, page string) {
 		l.line(recordEvent{Event: "begin", At: time.Now(), Dir: dir, Page: page})
 		return
 	}
-	where := ""
+	read := shell.Line("slowray why --at -5m")
 	if dir != historyDir {
-		where = " --dir " + shellWord(dir)
+		read = read.Then(shell.Line("--dir %s", shell.Path(dir)))
 	}
-	fmt.Fprintf(l.out, "slowray: recording into %s (slowray why --at -5m%s reads it; Ctrl-C ends)\n", report.Clean(dir), report.Clean(where))
+	fmt.Fprintf(l.out, "slowray: recording into %s (%s reads it; Ctrl-C ends)\n", report.Clean(dir), read)
 	if page != "" {
 		fmt.Fprintf(l.out, "slowray: open %s\n", page)
 	}
-}
-
-// shellWord is a word as a shell takes it.
-func shellWord(text string) string {
-	if strings.Trim(text, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./") == "" {
-		return text
-	}
-	return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"
 }
 
 // trouble tells what went wrong.

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/slowray/slowray/internal/budget"
 	"github.com/slowray/slowray/internal/observe"
 	"github.com/slowray/slowray/internal/report"
 	"github.com/slowray/slowray/internal/sense/container"
@@ -91,7 +92,7 @@ func nameContainers(o *observe.Waits) {
 		return
 	}
 	r := containerReader()
-	list, _ := r.Names(context.Background(), r.Processes(), ids)
+	list, _ := r.Names(budget.New(context.Background(), container.Limits), r.Processes(), ids)
 	name := func(id string) string {
 		for i := range list {
 			if list[i].ID == id {

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"strconv"
 	"strings"
 	"time"
 
@@ -17,6 +16,7 @@ import (
 	"github.com/slowray/slowray/internal/report"
 	"github.com/slowray/slowray/internal/sense/packets"
 	"github.com/slowray/slowray/internal/sense/tcprt"
+	"github.com/slowray/slowray/internal/shell"
 	"github.com/slowray/slowray/internal/watch"
 )
 
@@ -70,7 +70,7 @@ func (c *whyCmd) Validate() error {
 // Run watches and reports.
 func (c *whyCmd) Run(ctx context.Context, s *streams) error {
 	if c.Save != "" {
-		if err := observe.Savable(c.Save); err != nil {
+		if err := writable(c.Save); err != nil {
 			return err
 		}
 	}
@@ -145,13 +145,7 @@ func (c *whyCmd) save(o *observe.Observation) error {
 			return err
 		}
 	}
-	if err := observe.Save(c.Save, o); err != nil {
-		return err
-	}
-	if uid, err := strconv.Atoi(os.Getenv("SUDO_UID")); err == nil && os.Getuid() == 0 {
-		return os.Chown(c.Save, uid, -1)
-	}
-	return nil
+	return writePrivate(c.Save, func(w io.Writer) error { return observe.Write(w, o) })
 }
 
 type replayCmd struct {
@@ -192,7 +186,8 @@ func (c *replayCmd) Run(s *streams) error {
 		return judge(o, c.JSON, c.All, s)
 	}
 	if st, err := os.Stat(c.File); err == nil && st.IsDir() {
-		return fmt.Errorf("replay: %s is a directory: of a history, slowray why --at T --dir %[1]s judges a window, slowray page --dir %[1]s shows all", c.File)
+		return fmt.Errorf("replay: %s is a directory: of a history, %s judges a window, %s shows all", c.File,
+			shell.Line("slowray why --at T --dir %s", shell.Path(c.File)), shell.Line("slowray page --dir %s", shell.Path(c.File)))
 	}
 	if packets.Recognises(c.File) {
 		o, err := packets.Observe(c.File, version(), packets.Options{Ports: c.Port})
