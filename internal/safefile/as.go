@@ -150,7 +150,7 @@ func (a *answer) err(name string) error {
 		return nil
 	}
 	e := &failure{text: strings.Join(strings.Fields(a.Text), " ")}
-	e.text = e.text[:min(len(e.text), maxText)]
+	e.text = strings.ToValidUTF8(e.text[:min(len(e.text), maxText)], "")
 	if !strings.Contains(e.text, name) {
 		e.text = name + ": " + e.text
 	}

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/slowray/slowray/internal/budget"
 	"github.com/slowray/slowray/internal/observe"
@@ -219,7 +220,7 @@ func digestOf(id string) string {
 // clip makes a name fit to show.
 func clip(s string) string {
 	s = strings.Map(func(r rune) rune {
-		if r < ' ' || r == 0x7f || r == 0xfffd {
+		if !unicode.IsPrint(r) || r == 0xfffd {
 			return '?'
 		}
 		return r

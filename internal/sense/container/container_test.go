@@ -20,7 +20,7 @@ import (
 const full = "3c5a6e1f0c2b4d7e8f9a0b1c2d3e4f5061728394a5b6c7d8e9f0a1b2c3d4e5f6"
 
 // fakeEngine answers as Docker 20.10 does, below a /proc of its own.
-func fakeEngine(t *testing.T, answers map[string]string, wait time.Duration) Reader {
+func fakeEngine(t testing.TB, answers map[string]string, wait time.Duration) Reader {
 	t.Helper()
 	root := t.TempDir()
 	dir := filepath.Join(root, "proc/7/root/run")

@@ -120,7 +120,7 @@ func mpmOf(in *pool.Instance) string {
 
 func (c *parser) number(name string, def int) (int, observe.Setting) {
 	v, ok := c.values[name]
-	if n, err := strconv.Atoi(v.text); ok && err == nil && n > 0 {
+	if n := pool.Count(v.text); ok && n > 0 {
 		return n, v.setting()
 	}
 	return def, observe.Setting{Value: strconv.Itoa(def), Default: true}

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"path"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/slowray/slowray/internal/budget"
@@ -285,8 +284,8 @@ func listen(s string) observe.AppListen {
 	if i := strings.LastIndexByte(s, ':'); i >= 0 {
 		addr, port = strings.Trim(s[:i], "[]"), s[i+1:]
 	}
-	n, err := strconv.Atoi(port)
-	if err != nil || n < 1 || n > 65535 {
+	n := pool.Port(port)
+	if n == 0 {
 		return observe.AppListen{}
 	}
 	return observe.AppListen{Addr: addr, Port: n}

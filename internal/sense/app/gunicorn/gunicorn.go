@@ -179,19 +179,14 @@ func one(values map[string][]observe.Setting, name, def string) observe.Setting 
 	return observe.Setting{Value: def, Default: true}
 }
 
-func number(s observe.Setting) int {
-	n, _ := strconv.Atoi(s.Value)
-	return max(n, 0)
-}
-
 // workers is the pool by the settings. Worker classes other than sync and
 // gthread are event loops, which have no such limit.
 func workers(values map[string][]observe.Setting) observe.WorkerPool {
 	p := observe.WorkerPool{Name: "workers", Knob: "workers", Setting: one(values, "workers", "1"), Timeout: one(values, "timeout", "30")}
-	p.Threads = max(1, number(one(values, "threads", "1")))
+	p.Threads = max(1, pool.Count(one(values, "threads", "1").Value))
 	switch one(values, "worker_class", "sync").Value {
 	case "sync", "gthread":
-		p.Limit = number(p.Setting) * p.Threads
+		p.Limit = pool.Count(p.Setting.Value) * p.Threads
 	}
 	for _, b := range values["bind"] {
 		p.Listens = append(p.Listens, bound(b.Value, one(values, "backlog", "2048")))
@@ -208,8 +203,7 @@ func bound(s string, backlog observe.Setting) observe.AppListen {
 		return observe.AppListen{Path: strings.TrimPrefix(file, "//"), Backlog: backlog}
 	}
 	i := strings.LastIndexByte(s, ':')
-	port, _ := strconv.Atoi(s[i+1:])
-	return observe.AppListen{Addr: strings.Trim(s[:max(i, 0)], "[]"), Port: port, Backlog: backlog}
+	return observe.AppListen{Addr: strings.Trim(s[:max(i, 0)], "[]"), Port: pool.Port(s[i+1:]), Backlog: backlog}
 }
 
 // end takes the number of workers from what runs where it is set by a program

@@ -250,9 +250,9 @@ func (c *config) fill() {
 			continue
 		}
 		p := observe.WorkerPool{Name: s.name, Knob: "maxconn", Setting: global, PerConn: true}
-		p.Limit, _ = strconv.Atoi(global.Value)
+		p.Limit = pool.Count(global.Value)
 		if own, ok := s.find(c.b, "maxconn"); ok {
-			if n, err := strconv.Atoi(own.Value); err == nil && n > 0 && (p.Limit == 0 || n < p.Limit) {
+			if n := pool.Count(own.Value); n > 0 && (p.Limit == 0 || n < p.Limit) {
 				p.Limit, p.Setting = n, own
 			}
 		}
@@ -275,7 +275,7 @@ func (c *config) fill() {
 			}
 			for i, w := range l.words[2:] {
 				if w == "maxconn" && i+3 < len(l.words) {
-					if n, err := strconv.Atoi(l.words[i+3]); err == nil && n > 0 && n < p.Limit {
+					if n := pool.Count(l.words[i+3]); n > 0 && n < p.Limit {
 						p.Limit, p.Setting = n, observe.Setting{Value: l.words[i+3], File: l.file, Line: l.n}
 					}
 				}
@@ -295,8 +295,7 @@ func bound(s string, backlog observe.Setting) observe.AppListen {
 		return observe.AppListen{Path: s, Backlog: backlog}
 	}
 	i := strings.LastIndexByte(s, ':')
-	port, _ := strconv.Atoi(s[i+1:])
-	return observe.AppListen{Addr: strings.Trim(s[:max(i, 0)], "[]"), Port: port, Backlog: backlog}
+	return observe.AppListen{Addr: strings.Trim(s[:max(i, 0)], "[]"), Port: pool.Port(s[i+1:]), Backlog: backlog}
 }
 
 // maxFrontends is how many frontends of a backend are told.

@@ -8,7 +8,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/slowray/slowray/internal/budget"
+	"github.com/slowray/slowray/internal/budget/budgettest"
 	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/sense/app/logtail/prefork/proctest"
 	"github.com/slowray/slowray/internal/sense/app/pool"
 )
 
@@ -85,12 +87,25 @@ func TestArguments(t *testing.T) {
 	}
 }
 
-func FuzzConfiguration(f *testing.F) {
-	f.Add(cfg)
-	f.Fuzz(func(_ *testing.T, text string) {
-		c := &config{in: &pool.Instance{}, b: enough()}
-		c.parse("/h.cfg", text, true)
-		c.fill()
+// FuzzServer reads the command line and the configuration of a process that calls itself
+// HAProxy, what its socket answers, and a line of its log.
+func FuzzServer(f *testing.F) {
+	f.Add("haproxy\x00-Ws\x00-f\x00/h.cfg\x00-p\x00/pid\x00", cfg, "# pxname,svname,qcur,qmax,scur,smax,slim,status,\nshop,FRONTEND,,,10,10,10,OPEN,\n", "<134>Nov 22 00:00:00 haproxy[7]: Proxy shop reached process FD limit")
+	f.Add("haproxy\x00-f/\x00--\x00h.cfg\x00h.cfg", "defaults\n maxconn 9223372036854775807\nlisten x\n bind :99999,[::]:-1 maxconn 1\n server a :0 maxconn -1\nglobal\n stats socket \\", "# pxname,svname\n\",", "")
+	fake := proctest.NewFake(f)
+	f.Fuzz(func(t *testing.T, cmdline, conf, said, line string) {
+		procs := fake.Process(t, "haproxy", cmdline, "")
+		fake.File(t, "h.cfg", conf)
+		budgettest.Within(t, len(cmdline)+len(conf)+len(said), budgettest.Cost{PerByte: 4096, Fixed: 4 << 20, CPU: budgettest.Usual.CPU}, func() {
+			for _, in := range Discover(procs, fake.Proc) {
+				in.Begin(budget.New(context.Background(), budget.Limits{}))
+				in.Close()
+				out, gaps, _ := in.End(budget.New(context.Background(), budget.Limits{}), observe.Window{})
+				proctest.Check(t, out, gaps)
+			}
+			_, _ = parseStat(enough(), strings.NewReader(said))
+			classify([]byte(line))
+		})
 	})
 }
 

@@ -2,7 +2,6 @@ package mariadb
 
 import (
 	"path"
-	"strconv"
 	"strings"
 
 	"github.com/slowray/slowray/internal/budget"
@@ -112,7 +111,7 @@ func (s *Server) hostName() string {
 func (s *Server) openSlowLog(o *options) {
 	slow := &observe.SlowLog{Threshold: s.Out.Settings["long_query_time"]}
 	s.Out.Slow = slow
-	if seconds, err := strconv.ParseFloat(slow.Threshold.Value, 64); err == nil && seconds >= 0 && seconds < 1e6 {
+	if seconds, err := database.Figure(slow.Threshold.Value); err == nil && seconds >= 0 && seconds < 1e6 {
 		slow.ThresholdNS = int64(seconds * 1e9)
 	}
 	name := o.get("slow_query_log_file", s.hostName()+"-slow.log").Value

@@ -8,6 +8,7 @@ import (
 
 	"github.com/slowray/slowray/internal/budget"
 	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/sense/app/database"
 	"github.com/slowray/slowray/internal/sense/app/slowlog"
 )
 
@@ -90,7 +91,7 @@ func peer(text string) netip.Addr {
 }
 
 func nanoseconds(seconds string) int64 {
-	s, err := strconv.ParseFloat(seconds, 64)
+	s, err := database.Figure(seconds)
 	if err != nil || s < 0 || s > 1e9 {
 		return 0
 	}

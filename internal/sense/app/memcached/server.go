@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"strconv"
 	"strings"
 	"time"
 
@@ -92,7 +91,7 @@ func figures(budget *budget.Budget, b []byte) map[string]float64 {
 		}
 		f := strings.Fields(line[:min(len(line), maxLine)])
 		if len(f) == 3 && f[0] == "STAT" && told[f[1]] {
-			if n, err := strconv.ParseFloat(f[2], 64); err == nil {
+			if n, err := database.Figure(f[2]); err == nil {
 				out[f[1]] = n
 			}
 		}

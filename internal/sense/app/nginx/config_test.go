@@ -11,7 +11,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/slowray/slowray/internal/budget"
+	"github.com/slowray/slowray/internal/budget/budgettest"
 	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/sense/app/logtail/prefork/proctest"
 	"github.com/slowray/slowray/internal/sense/app/logtail/rootfs"
 )
 
@@ -338,11 +340,37 @@ func FuzzConfig(f *testing.F) {
 		var n observe.Nginx
 		c.fill(&n)
 		c.logs("stderr", true)
-		parseTitleArgs(text)
-		masterArgs(text)
 		if len(p.problems) > maxProblems {
 			t.Errorf("%d problems", len(p.problems))
 		}
+	})
+}
+
+// FuzzServer reads the title or the command line, and two files of the configuration, of
+// a process that calls itself nginx.
+func FuzzServer(f *testing.F) {
+	f.Add("nginx: master process nginx -c /n.conf -g 'daemon off;'\x00", "error_log /e.log; include a.conf; http { log_format x '$status'; access_log /a.log x; include *; }", "server { listen 80; }")
+	f.Add("nginx\x00-p\x00/\x00-c\x00n.conf\x00-g\x00master_process off;\x00-e\x00", "include n.conf; http { server { listen 99999; listen [::]:-1 backlog=9223372036854775808; } }", "{")
+	f.Add("nginx: master process -c \"", "", "}")
+	fake := proctest.NewFake(f)
+	f.Fuzz(func(t *testing.T, cmdline, conf, included string) {
+		procs := fake.Process(t, "nginx", cmdline, "")
+		fake.File(t, "n.conf", conf)
+		fake.File(t, "a.conf", included)
+		fake.File(t, "etc/nginx/nginx.conf", conf)
+		budgettest.Within(t, len(cmdline)+len(conf)+len(included), budgettest.Cost{PerByte: 4096, Fixed: 8 << 20, CPU: budgettest.Usual.CPU}, func() {
+			for _, in := range Discover(procs, fake.Proc) {
+				in.Begin(budget.New(context.Background(), budget.Limits{}))
+				in.Close()
+				out, gaps, _ := in.End(budget.New(context.Background(), budget.Limits{}), observe.Window{})
+				for _, l := range out.Listens {
+					if l.Port < 0 || l.Port > 65535 {
+						t.Errorf("it listens on port %d", l.Port)
+					}
+				}
+				proctest.Check(t, observe.AppServer{}, gaps)
+			}
+		})
 	})
 }
 

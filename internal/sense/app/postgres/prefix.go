@@ -5,9 +5,11 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/slowray/slowray/internal/sense/app/database"
 )
 
-func parseFloat(s string) (float64, error) { return strconv.ParseFloat(strings.TrimSpace(s), 64) }
+func parseFloat(s string) (float64, error) { return database.Figure(strings.TrimSpace(s)) }
 
 // prefix reads what log_line_prefix puts before each line: literal text, and
 // escapes of which time, process and client are of interest.

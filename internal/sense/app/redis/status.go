@@ -104,7 +104,7 @@ func (s *status) info(text string) {
 			continue
 		}
 		s.texts[name] = value
-		if n, err := strconv.ParseFloat(value, 64); err == nil {
+		if n, err := database.Figure(value); err == nil {
 			s.figures[name] = n
 		}
 	}

@@ -172,15 +172,15 @@ func replace(b *budget.Budget, s string, properties map[string]string) string {
 func build(found []element, executors map[string]element, file string) []observe.WorkerPool {
 	var out []observe.WorkerPool
 	for _, e := range found {
-		port, _ := strconv.Atoi(e.attr["port"])
-		if port <= 0 {
+		port := pool.Port(e.attr["port"])
+		if port == 0 {
 			continue
 		}
 		p := observe.WorkerPool{Name: "connector of port " + strconv.Itoa(port), Knob: "maxThreads", Setting: e.setting("maxThreads", defaultThreads, file)}
 		if x, ok := executors[e.attr["executor"]]; ok {
 			p.Setting, p.Name = x.setting("maxThreads", defaultThreads, file), "executor "+e.attr["executor"]
 		}
-		p.Limit, _ = strconv.Atoi(p.Setting.Value)
+		p.Limit = pool.Count(p.Setting.Value)
 		p.Listens = []observe.AppListen{{Addr: e.attr["address"], Port: port, Backlog: e.setting("acceptCount", defaultAccept, file)}}
 		out = append(out, p)
 	}

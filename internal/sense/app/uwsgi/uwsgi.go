@@ -163,8 +163,7 @@ func (c *settings) last(key, def string) observe.Setting {
 
 func (c *settings) number(key, def string) (int, observe.Setting) {
 	s := c.last(key, def)
-	n, _ := strconv.Atoi(s.Value)
-	return max(n, 0), s
+	return pool.Count(s.Value), s
 }
 
 func (c *settings) fill() {
@@ -203,8 +202,7 @@ func address(s string, backlog observe.Setting) observe.AppListen {
 	if i < 0 {
 		return observe.AppListen{Path: s, Backlog: backlog}
 	}
-	port, _ := strconv.Atoi(s[i+1:])
-	return observe.AppListen{Addr: strings.Trim(s[:i], "[]"), Port: port, Backlog: backlog}
+	return observe.AppListen{Addr: strings.Trim(s[:i], "[]"), Port: pool.Port(s[i+1:]), Backlog: backlog}
 }
 
 // Kinds of log lines, observe.LogKind.Kind.

@@ -9,6 +9,8 @@ import (
 	"strconv"
 
 	"go.opentelemetry.io/ebpf-profiler/interpreter/interpreterconfig"
+
+	"github.com/slowray/slowray/internal/budget"
 )
 
 // runtimes are the interpreters that the library unwinds, with the binaries by
@@ -38,25 +40,40 @@ func present(pids []int) interpreterconfig.Config {
 	}
 	met := map[string]bool{}
 	for _, pid := range pids {
-		maps, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "maps"))
+		maps, err := budget.Head(filepath.Join("/proc", strconv.Itoa(pid), "maps"), maxMaps)
 		if err != nil {
 			continue // ended, or a kernel thread
 		}
-		for line := range bytes.Lines(maps) {
-			at := bytes.IndexByte(line, '/')
-			if at < 0 || met[string(line[at:])] { // no copy
-				continue
-			}
+		enable(&c, maps, met)
+	}
+	return c
+}
+
+// Bounds of what processes can make of their maps (proc_pid_maps(5)): a program may map
+// the same few bytes of many files with long names.
+const (
+	maxMaps = 4 << 20 // bytes of one process
+	maxMet  = 1 << 16 // files of all of them
+)
+
+// enable turns on the interpreters of a process with this memory map. met are the files
+// that were seen before.
+func enable(c *interpreterconfig.Config, maps []byte, met map[string]bool) {
+	for line := range bytes.Lines(maps) {
+		at := bytes.IndexByte(line, '/')
+		if at < 0 || met[string(line[at:])] { // no copy
+			continue
+		}
+		if len(met) < maxMet {
 			met[string(line[at:])] = true
-			name := path.Base(string(bytes.TrimSpace(line[at:])))
-			for _, r := range runtimes {
-				if r.binary.MatchString(name) {
-					r.enable(&c)
-				}
+		}
+		name := path.Base(string(bytes.TrimSpace(line[at:])))
+		for _, r := range runtimes {
+			if r.binary.MatchString(name) {
+				r.enable(c)
 			}
 		}
 	}
-	return c
 }
 
 func processes() []int {
