@@ -96,8 +96,9 @@ func databases() []Incident {
 		Setup:   overDatabase(server.WebRedis, func(s *server.Setup) { s.Redis = server.Redis{Keys: 1_200_000} }),
 		Faults: []Fault{{
 			Name: "keys", Cause: "redis-slow-command", Says: "KEYS",
-			Text:  "KEYS over 1,200,000 keys, again after each 30 ms",
-			Plant: func(s *server.Setup) { s.Report = server.Report{Every: 30 * time.Millisecond, Keys: true} },
+			Beside: []string{"single-thread-saturated"}, // the thread of Redis, busy with KEYS
+			Text:   "KEYS over 1,200,000 keys, again after each 30 ms",
+			Plant:  func(s *server.Setup) { s.Report = server.Report{Every: 30 * time.Millisecond, Keys: true} },
 		}},
 		Load: load.Load{Conns: 20, Think: 5 * time.Millisecond},
 	}, {

@@ -29,7 +29,8 @@ func (p Phase) Database() link.Settings { return link.Settings{Loss: p.ToDatabas
 
 // tcprtSixPhases is incident E: where a request's time goes, with a network in
 // six states and nothing else changed. All links are emulated all the time, so
-// that no phase is spared what that costs.
+// that no phase is spared what that costs. The clients pause between requests:
+// where the servers need all of the CPUs, other programs move every figure.
 func tcprtSixPhases() Incident {
 	return Incident{
 		Name:    "tcprt-six-phases",
@@ -39,7 +40,7 @@ func tcprtSixPhases() Incident {
 			s.Web.Calls = 2
 			return s
 		},
-		Load: load.Load{Conns: 16, Own: true},
+		Load: load.Load{Conns: 16, Think: 8 * time.Millisecond, Own: true},
 		Phases: []Phase{
 			{Name: "clean"},
 			{Name: "RTT 17 ms", RTT: 17 * time.Millisecond},
