@@ -134,7 +134,7 @@ func TestServersThatDoNotBehave(t *testing.T) {
 				b := &fleet.Batch{Host: &fleet.Host{Name: "a", ID: "b"}, Stream: fleet.Requests, First: 1, Last: 1, Count: 1,
 					Requests: func(yield func(fleet.Position, *store.Request) bool) { yield(1, &r) }}
 				begun := time.Now()
-				budgettest.Within(t, 0, budgettest.Cost{Fixed: 128 << 20, CPU: 5 * time.Second}, func() {
+				budgettest.Within(t, 0, budgettest.Cost{Fixed: 16 << 20, CPU: 5 * time.Second}, func() {
 					if err = d.Target.Send(ctx, b); err == nil {
 						t.Error("it is taken for sent")
 					}

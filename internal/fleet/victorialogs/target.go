@@ -139,7 +139,7 @@ func (t *Target) insert(ctx context.Context, s *sender) error {
 	s.zip.Write(s.lines.b)
 	s.zip.Close()
 	params := url.Values{"_stream_fields": {"host,stream,service"}}
-	_, err := t.do(ctx, "/insert/jsonline?"+params.Encode(), "application/stream+json", "gzip", s.body.Bytes())
+	_, err := t.do(ctx, "/insert/jsonline?"+params.Encode(), "application/stream+json", "gzip", s.body.Bytes(), 0)
 	return err
 }
 
@@ -154,7 +154,7 @@ func (t *Target) positions(ctx context.Context, b *fleet.Batch) (map[fleet.Posit
 	from, to := span(b)
 	query := fmt.Sprintf(`{host=%s,stream=%s} _time:[%d, %d] history:=%s position:range[%d, %d] | fields position | limit %d`,
 		strconv.Quote(b.Host.Name), strconv.Quote(string(b.Stream)), from*1000, to*1000+999, strconv.Quote(b.Host.ID), b.First, b.Last, mostPositions(b))
-	answer, err := t.do(ctx, "/select/logsql/query", "application/x-www-form-urlencoded", "", []byte(url.Values{"query": {query}}.Encode()))
+	answer, err := t.do(ctx, "/select/logsql/query", "application/x-www-form-urlencoded", "", []byte(url.Values{"query": {query}}.Encode()), mostPositions(b)*maxLine)
 	if err != nil {
 		return nil, err
 	}
@@ -218,18 +218,21 @@ func span(b *fleet.Batch) (from, to int64) {
 }
 
 const (
-	// maxAnswer bounds an answer, bytes: the positions of a batch are less. One that is cut
-	// off there is none: what is not in it would be sent again.
-	maxAnswer = 16 << 20
+	// maxLine bounds a line of an answer that tells a position, bytes.
+	maxLine = 128
+	// maxError is how much of an error is read, bytes.
+	maxError = 200
 	// maxHeader bounds the head of an answer, bytes.
 	maxHeader = 64 << 10
 )
 
-// do asks the front that is used, and another one the next time when it fails.
-func (t *Target) do(ctx context.Context, path, kind, coding string, body []byte) ([]byte, error) {
+// do asks the front that is used, and another one the next time when it fails. An answer
+// of more than most bytes is an error, for what is not in it would be sent again; of one
+// that is not of interest, most is 0, nothing is read.
+func (t *Target) do(ctx context.Context, path, kind, coding string, body []byte, most int) ([]byte, error) {
 	n := t.front.Load()
 	front := t.cfg.fronts[int(n)%len(t.cfg.fronts)]
-	answer, err := t.ask(ctx, front+t.cfg.path+path, kind, coding, body)
+	answer, err := t.ask(ctx, front+t.cfg.path+path, kind, coding, body, most)
 	if err != nil {
 		t.front.CompareAndSwap(n, n+1)
 		return nil, fmt.Errorf("victorialogs: %s: %w", strings.TrimPrefix(strings.TrimPrefix(front, "http://"), "https://"), err)
@@ -237,7 +240,7 @@ func (t *Target) do(ctx context.Context, path, kind, coding string, body []byte)
 	return answer, nil
 }
 
-func (t *Target) ask(ctx context.Context, address, kind, coding string, body []byte) ([]byte, error) {
+func (t *Target) ask(ctx context.Context, address, kind, coding string, body []byte, most int) ([]byte, error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, address, bytes.NewReader(body))
 	if err != nil {
 		return nil, fleet.Permanent(errors.New("malformed address"))
@@ -263,18 +266,23 @@ func (t *Target) ask(ctx context.Context, address, kind, coding string, body []b
 		return nil, err
 	}
 	defer got.Body.Close()
-	answer, err := io.ReadAll(io.LimitReader(got.Body, maxAnswer+1))
-	if err == nil && len(answer) > maxAnswer {
-		err = fmt.Errorf("an answer of more than %d bytes", maxAnswer)
-	}
 	if got.StatusCode/100 != 2 {
-		const most = 200
-		err = fmt.Errorf("status %d: %s", got.StatusCode, report.Clean(string(answer[:min(len(answer), most)])))
+		// What cannot be read of it tells less than the status.
+		text, _ := io.ReadAll(io.LimitReader(got.Body, maxError))
+		err = fmt.Errorf("status %d: %s", got.StatusCode, report.Clean(string(text)))
 		switch {
 		case got.StatusCode == http.StatusTooManyRequests || got.StatusCode == http.StatusRequestTimeout:
 		case got.StatusCode/100 == 4 || got.StatusCode/100 == 3:
 			err = fleet.Permanent(err)
 		}
+		return nil, err
+	}
+	if most == 0 {
+		return nil, nil
+	}
+	answer, err := io.ReadAll(io.LimitReader(got.Body, int64(most)+1))
+	if err == nil && len(answer) > most {
+		err = fmt.Errorf("an answer of more than %d bytes", most)
 	}
 	return answer, err
 }
