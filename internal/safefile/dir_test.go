@@ -115,6 +115,33 @@ func TestDirInTheHandsOfOthersIsRefused(t *testing.T) {
 	}
 }
 
+// Whoever can change a directory that the path leaves again chooses where it leads.
+func TestDirReachedThroughOthersIsRefused(t *testing.T) {
+	needRoot(t)
+	base := t.TempDir()
+	at := func(name string) string { return filepath.Join(base, name) }
+	check(t, os.MkdirAll(at("safe/dir"), 0o700), os.MkdirAll(at("all/in"), 0o755), os.Mkdir(at("theirs"), 0o755),
+		os.Chmod(at("all"), 0o777), os.Chown(at("theirs"), stranger, stranger))
+	for _, link := range []string{"all/link", "all/in/link", "theirs/link"} {
+		for _, to := range []string{at("safe/dir"), strings.Repeat("../", strings.Count(link, "/")) + "safe/dir"} {
+			os.Remove(at(link))
+			check(t, os.Symlink(to, at(link)))
+			_, err := OpenDir(at(link))
+			unsafe(t, err)
+			_, err = MakeDir(at(link)+"/new", 0o700)
+			unsafe(t, err)
+		}
+	}
+	if _, err := os.Stat(at("safe/dir/new")); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("made all the same: %v", err)
+	}
+	// In a sticky directory it is root's to change.
+	check(t, os.Chmod(at("all"), 0o777|fs.ModeSticky))
+	d, err := OpenDir(at("all/link"))
+	check(t, err)
+	check(t, d.Close())
+}
+
 func TestSubOfOthersIsRefused(t *testing.T) {
 	needRoot(t)
 	base := t.TempDir()

@@ -31,11 +31,13 @@ type node struct {
 }
 
 // chain is a path as it was walked: the root directory first, the last component
-// at the end. Links that were followed are in links.
+// at the end. Links that were followed are in links, and directories that were left
+// again by a link or by ".." in passed, both with their whole path for a name.
 type chain struct {
-	nodes []node
-	links []node   // their descriptors are closed
-	rest  []string // what is left of the path, the component that is not there first
+	nodes  []node
+	links  []node   // their descriptors are closed
+	passed []node   // as well
+	rest   []string // what is left of the path, the component that is not there first
 }
 
 func (c *chain) close() {
@@ -115,12 +117,15 @@ func walk(root int, name string) (*chain, error) {
 	return c, nil
 }
 
-// cut closes all but the first components.
+// cut closes all but the first components. Whoever can write to one of the others
+// chooses what the path leads to: they stay part of it.
 func (c *chain) cut(keep int) {
-	for _, n := range c.nodes[keep:] {
+	for len(c.nodes) > keep {
+		n := c.last()
 		unix.Close(n.fd)
+		c.passed = append(c.passed, node{c.path(), -1, n.st})
+		c.nodes = c.nodes[:len(c.nodes)-1]
 	}
-	c.nodes = c.nodes[:keep]
 }
 
 func openNode(dir int, name string) (node, error) {
@@ -161,20 +166,24 @@ func linkTarget(fd int) (string, error) {
 // this: what they allow at most is in the bits of the group (acl(5), the mask).
 func (c *chain) trusted(users ...uint32) error {
 	for i, n := range c.nodes {
-		name := (&chain{nodes: c.nodes[:i+1]}).path()
-		if err := owned(name, &n.st, users); err != nil {
+		if err := n.trusted((&chain{nodes: c.nodes[:i+1]}).path(), users); err != nil {
 			return err
-		}
-		if n.isDir() && n.st.Mode&unix.S_ISVTX == 0 {
-			if err := closed(name, &n.st); err != nil {
-				return err
-			}
 		}
 	}
-	for _, n := range c.links {
-		if err := owned(n.name, &n.st, users); err != nil {
+	for _, n := range slices.Concat(c.passed, c.links) {
+		if err := n.trusted(n.name, users); err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+func (n *node) trusted(name string, users []uint32) error {
+	if err := owned(name, &n.st, users); err != nil {
+		return err
+	}
+	if n.isDir() && n.st.Mode&unix.S_ISVTX == 0 {
+		return closed(name, &n.st)
 	}
 	return nil
 }
