@@ -11,6 +11,7 @@ import (
 	"syscall"
 
 	"github.com/slowray/slowray/internal/safefile"
+	"github.com/slowray/slowray/internal/shell"
 )
 
 const (
@@ -34,7 +35,8 @@ type directory struct {
 }
 
 // openDirectory makes the directory if there is none, and refuses one that
-// somebody else could write to, or look into.
+// somebody else could write to, or look into. A link is followed where only root and
+// the calling user could have made it: what it leads to is what counts.
 func openDirectory(path string, create bool) (*directory, error) {
 	open := safefile.OpenDir
 	if create {
@@ -53,7 +55,8 @@ func openDirectory(path string, create bool) (*directory, error) {
 	case int(st.Sys().(*syscall.Stat_t).Uid) != os.Geteuid():
 		err = fmt.Errorf("%s belongs to root (needs root)", path)
 	case st.Mode().Perm()&0o077 != 0:
-		err = fmt.Errorf("others may look into %s: chmod 700 it, or name another with --state DIR", path)
+		err = fmt.Errorf("%s has mode %04o: other users can look into it: run %s, or name another directory with --state DIR",
+			path, st.Mode().Perm(), shell.Line("chmod 700 %s", shell.Path(path)))
 	}
 	if err != nil {
 		root.Close()

@@ -21,7 +21,7 @@ func TestOpenRefuses(t *testing.T) {
 		os.Mkdir(path("open"), 0o700), os.Chmod(path("open"), 0o750), os.Mkdir(path("shared"), 0o700), os.Chmod(path("shared"), 0o777)); err != nil {
 		t.Fatal(err)
 	}
-	for name, want := range map[string]string{"file": "not a directory", "open": "others may look into ",
+	for name, want := range map[string]string{"file": "not a directory", "open": "open has mode 0750: other users can look into it: run chmod 700 ",
 		"shared/journal": "others may write to ", "file/journal": "not a directory"} {
 		_, err := Open(path(name))
 		fails(t, err, want)
@@ -34,6 +34,11 @@ func TestOpenRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	j.Close()
+	if err := os.Symlink(path("open"), path("openlink")); err != nil {
+		t.Fatal(err)
+	}
+	_, err = Open(path("openlink"))
+	fails(t, err, "openlink has mode 0750: other users can look into it: run chmod 700 ")
 	if _, err := Existing(path("nothing")); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("no directory: %v", err)
 	}
