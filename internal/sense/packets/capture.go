@@ -3,12 +3,14 @@ package packets
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 	"time"
 
 	"github.com/gopacket/gopacket/layers"
 
+	"github.com/slowray/slowray/internal/budget"
 	"github.com/slowray/slowray/internal/observe"
 	"github.com/slowray/slowray/internal/sense/request"
 )
@@ -29,9 +31,21 @@ type Summary struct {
 	Losses      []observe.Loss
 }
 
-// maxConnections bounds what is remembered at once; those that were silent for
-// longest are told of and forgotten first.
-const maxConnections = 200_000
+// Bounds of what is kept at once. What has a place keeps it, and is told exactly;
+// of what has none it is said how much was left out.
+const (
+	maxConnections = 1 << 17 // less than 1 KB each
+	maxHoles       = 1 << 20 // between the bytes of all of them, 16 bytes each
+	// Servers with sums of their own: so many that nobody asked anything, as those
+	// that a scan for open ports finds, and as many others.
+	maxServers = 4096
+	// A connection without a place takes that of one that was silent for so long, ns,
+	// with and without a request in progress: no server makes a client wait for longer
+	// than ten minutes, and who says nothing after SYN and SYN-ACK was refused or scans.
+	silentAsked = 600e9
+	silentIdle  = 60e9
+	silentNew   = 10e9
+)
 
 // reader cuts the connections of one capture.
 type reader struct {
@@ -39,8 +53,14 @@ type reader struct {
 	each        func(*observe.Request)
 	sides       *sides
 	connections map[pair]*connection
+	holes       int // capacity for those of all connections
 	counters    map[netip.AddrPort]*request.Counters
+	rest        request.Counters // of servers without a place
 	opened      int64
+	full        bool  // a connection was left out, or forgotten while it may go on
+	noSweep     int   // packets of connections without a place until the next sweep
+	leftOut     int64 // packets of them
+	filled      int64
 	unknownRTT  int64
 	twice       int64
 	record      observe.Request
@@ -53,20 +73,21 @@ type pair struct{ server, client netip.AddrPort }
 // in which they end. The request that each is given is valid until it returns.
 // The error is for a file that is no capture, or shows no TCP.
 func Requests(path string, opt Options, each func(*observe.Request)) (*Summary, error) {
-	return read(path, opt, func(time.Time) {}, each)
+	return read(path, opt, func(_, _ time.Time) {}, each)
 }
 
-// read calls begin with the time of the first packet before anything else.
-func read(path string, opt Options, begin func(time.Time), each func(*observe.Request)) (*Summary, error) {
+// read calls begin with the times of the first and the last packet before anything else.
+func read(path string, opt Options, begin func(first, last time.Time), each func(*observe.Request)) (*Summary, error) {
 	r := &reader{
 		opt: opt, each: each, sides: newSides(),
 		connections: map[pair]*connection{}, counters: map[netip.AddrPort]*request.Counters{},
+		rest: request.Counters{Side: observe.Served},
 	}
 	t, err := segments(path, r.sides.note)
 	if err != nil {
 		return nil, err
 	}
-	begin(time.Unix(0, t.first))
+	begin(time.Unix(0, t.first), time.Unix(0, t.last))
 	t, err = segments(path, r.take)
 	switch {
 	case err != nil:
@@ -89,7 +110,16 @@ func read(path string, opt Options, begin func(time.Time), each func(*observe.Re
 	slices.SortFunc(s.Counters, func(a, b request.Counters) int {
 		return cmp.Or(a.Addr.Compare(b.Addr), cmp.Compare(a.Port, b.Port))
 	})
-	if t.truncated != nil {
+	if r.rest.Requests+r.rest.Connections > 0 {
+		s.Counters = append(s.Counters, r.rest)
+	}
+	if r.sides.full {
+		s.Missing = append(s.Missing, fmt.Sprintf("there are more than %d ends: which of those beyond serve is told by their ports alone", maxEnds))
+	}
+	switch {
+	case budget.IsExceeded(t.truncated):
+		s.Missing = append(s.Missing, fmt.Sprintf("what the file unpacks to is more than captures do (%v): read up to there", t.truncated))
+	case t.truncated != nil:
 		s.Missing = append(s.Missing, fmt.Sprintf("the file ends in the middle of a packet or is damaged (%v): read up to there", t.truncated))
 	}
 	lose := func(n int64, what string) {
@@ -99,15 +129,17 @@ func read(path string, opt Options, begin func(time.Time), each func(*observe.Re
 	}
 	lose(r.twice, "packets that were captured at a second place too, and left out")
 	lose(r.unknownRTT, "requests on connections whose round trip could not be told: their network time and late acknowledgements are not told from each other")
-	for link, n := range t.links {
-		lose(n, fmt.Sprintf("packets of a link of a type that is not known (%v)", link))
+	lose(r.leftOut, fmt.Sprintf("packets of connections that were left out: %d are followed at a time", maxConnections))
+	lose(r.filled, fmt.Sprintf("times that the holes of a connection were forgotten: there were more than %d of them at a time", maxHoles))
+	for _, link := range slices.Sorted(maps.Keys(t.links)) {
+		lose(t.links[link], fmt.Sprintf("packets of a link of a type that is not known (%v)", link))
 	}
 	return s, nil
 }
 
 func linkNames(links map[layers.LinkType]int64) string {
 	s := ""
-	for l := range links {
+	for _, l := range slices.Sorted(maps.Keys(links)) {
 		if s != "" {
 			s += ", "
 		}
@@ -129,6 +161,7 @@ func (r *reader) take(s *segment) {
 	if opening && (c == nil || !fromClient || c.isn != s.seq && (c.over || c.whole || c.seq > 0)) {
 		if c != nil {
 			r.drop(c)
+			r.forget(k, c)
 		}
 		k, fromClient, c = pair{s.dst, s.src}, true, nil
 	}
@@ -136,13 +169,20 @@ func (r *reader) take(s *segment) {
 		if s.flags&(flagRST|flagFIN) != 0 && s.length == 0 {
 			return // the end of one that was not seen
 		}
+		if r.full && !opening {
+			r.leftOut++ // it may be one that has no place, of which the beginning is unknown
+			return
+		}
 		if !opening && (s.flags&flagSYN != 0 || r.sides.serves(s.src, s.dst)) {
 			k, fromClient = pair{s.src, s.dst}, false
 		}
 		if len(r.opt.Ports) > 0 && !slices.Contains(r.opt.Ports, int(k.server.Port())) {
 			return
 		}
-		c = r.open(k)
+		if c = r.open(k, s.timeNS); c == nil {
+			r.leftOut++
+			return
+		}
 	}
 	if c.twice(s, fromClient) {
 		r.twice++
@@ -151,16 +191,33 @@ func (r *reader) take(s *segment) {
 	if c.over {
 		return // what comes after the end
 	}
+	before := c.holes()
 	c.take(s, fromClient)
+	if r.holes += c.holes() - before; r.holes > maxHoles {
+		r.holes -= c.holes()
+		c.up.fill()
+		c.down.fill()
+		r.filled++
+	}
 	if fromClient && s.flags&flagSYN != 0 {
-		r.of(c).Connections++
+		n := r.of(c, false)
+		n.Connections++
+		c.elsewhere = n == &r.rest
 	}
 }
 
-// open remembers a connection.
-func (r *reader) open(k pair) *connection {
-	if len(r.connections) >= maxConnections {
-		r.forget()
+// open remembers a connection. It is nil where there is no place for it.
+func (r *reader) open(k pair, now int64) *connection {
+	if !r.room() {
+		if r.noSweep > 0 {
+			r.noSweep--
+		} else {
+			r.sweep(now)
+		}
+		if !r.room() {
+			r.full = true
+			return nil
+		}
 	}
 	c := &connection{server: k.server, client: k.client, finish: r.finish}
 	r.connections[k] = c
@@ -168,24 +225,47 @@ func (r *reader) open(k pair) *connection {
 	return c
 }
 
-// forget makes room: first of what is over, then of what was silent for longest.
-func (r *reader) forget() {
-	var all []*connection
+func (r *reader) room() bool { return len(r.connections) < maxConnections }
+
+// sweep makes room: of what is over, and of what was silent for so long that it
+// probably is.
+func (r *reader) sweep(now int64) {
+	var silent []*connection
 	for k, c := range r.connections {
-		if c.over {
-			delete(r.connections, k)
-		} else {
-			all = append(all, c)
+		limit := int64(silentIdle)
+		switch t := c.turn; {
+		case t != nil && (!t.answered() || t.acked == 0):
+			limit = silentAsked
+		case c.seq == 0:
+			limit = silentNew
+		}
+		switch {
+		case c.over:
+			r.forget(k, c)
+		case now-c.lastNS > limit:
+			silent = append(silent, c)
 		}
 	}
-	if len(r.connections) < maxConnections*3/4 {
-		return
-	}
-	slices.SortFunc(all, func(a, b *connection) int { return cmp.Compare(a.lastNS, b.lastNS) })
-	for _, c := range all[:len(all)/4] {
+	slices.SortFunc(silent, compareConnections)
+	for _, c := range silent {
+		r.full = true
 		r.drop(c)
-		delete(r.connections, pair{c.server, c.client})
+		r.forget(pair{c.server, c.client}, c)
 	}
+	if len(r.connections) > maxConnections*3/4 {
+		// A look at all of them is worth it again once many have asked for a place.
+		r.noSweep = maxConnections / 4
+	}
+}
+
+func (r *reader) forget(k pair, c *connection) {
+	r.holes -= c.holes()
+	delete(r.connections, k)
+}
+
+// compareConnections puts those first that were silent for longest.
+func compareConnections(a, b *connection) int {
+	return cmp.Or(cmp.Compare(a.lastNS, b.lastNS), a.server.Compare(b.server), a.client.Compare(b.client))
 }
 
 // drop ends a connection that is not followed any further.
@@ -205,9 +285,7 @@ func (r *reader) endAll(now int64) {
 			open = append(open, c)
 		}
 	}
-	slices.SortFunc(open, func(a, b *connection) int {
-		return cmp.Or(cmp.Compare(a.lastNS, b.lastNS), a.server.Compare(b.server), a.client.Compare(b.client))
-	})
+	slices.SortFunc(open, compareConnections)
 	for _, c := range open {
 		if c.closing[0] && c.closing[1] {
 			c.end(c.lastNS, 0) // the last acknowledgement was not captured
@@ -221,12 +299,21 @@ func (r *reader) endAll(now int64) {
 	}
 }
 
-// of is the sums of the end that a connection was opened to.
-func (r *reader) of(c *connection) *request.Counters {
+// of is the sums of the end that a connection was opened to, asked once it was asked
+// something: those of all others where it has no place.
+func (r *reader) of(c *connection, asked bool) *request.Counters {
 	n := r.counters[c.server]
 	if n == nil {
+		if places := map[bool]int{false: maxServers, true: 2 * maxServers}[asked]; len(r.counters) >= places {
+			return &r.rest
+		}
 		n = &request.Counters{Side: observe.Served, Addr: c.server.Addr(), Port: c.server.Port()}
 		r.counters[c.server] = n
+	}
+	if asked && c.elsewhere {
+		n.Connections++
+		r.rest.Connections--
+		c.elsewhere = false
 	}
 	return n
 }
@@ -255,14 +342,13 @@ func (r *reader) finish(c *connection, t *turn, now int64) {
 	if t.flags&observe.FlagTruncated != 0 {
 		q.Unacked = uint32(max(0, c.down.top-c.down.acked))
 	}
-	if t.flags&observe.FlagUnfinished == 0 {
-		r.count(c, q, t)
+	if n := r.of(c, true); t.flags&observe.FlagUnfinished == 0 {
+		count(n, c, q, t)
 	}
 	r.each(q)
 }
 
-func (r *reader) count(c *connection, q *observe.Request, t *turn) {
-	n := r.of(c)
+func count(n *request.Counters, c *connection, q *observe.Request, t *turn) {
 	n.Requests += uint64(q.Requests)
 	switch q.Status {
 	case observe.StatusOK:
@@ -287,18 +373,46 @@ func (r *reader) count(c *connection, q *observe.Request, t *turn) {
 	c.synAgain = 0
 }
 
+// Bounds of a table: how many endpoints have a place of their own, and how much their
+// arrivals take, 4 bytes for each tenth of a second, and as much again in the result.
+const (
+	maxEndpoints  = 1536
+	arrivalsBytes = 64 << 20
+	arrivalsSlot  = 100 * time.Millisecond
+	maxWindow     = time.Hour // of which arrivals are kept
+)
+
+// NewTable is a table for the requests of a file, of which the first and the last are
+// so far apart.
+func NewTable(first, last time.Time) *request.Table {
+	t := request.NewTable(first)
+	each := 8 * int(min(last.Sub(first), maxWindow)/arrivalsSlot)
+	t.Limit(min(maxEndpoints, arrivalsBytes/max(each, 1)))
+	return t
+}
+
+// TellOthers says in an Observation of a file that some endpoints have no place.
+func TellOthers(o *observe.Observation) {
+	n := len(o.Endpoints)
+	if slices.ContainsFunc(o.Endpoints, func(e observe.Endpoint) bool { return e.Addr == request.Other }) {
+		o.Gaps = append(o.Gaps, observe.Gap{Kind: observe.KindRequests, Partial: true,
+			Because: fmt.Sprintf("there are more than %d servers: those beyond are summed up together", n-1)})
+	}
+}
+
 // untold is why everything but requests is a gap.
 const untold = "a capture of packets does not tell"
 
 // Observe reads a capture as an Observation: its endpoints, and gaps for all else.
 func Observe(path, version string, opt Options) (*observe.Observation, error) {
 	var table *request.Table
-	s, err := read(path, opt, func(start time.Time) { table = request.NewTable(start) }, func(q *observe.Request) { table.Add(q) })
+	s, err := read(path, opt, func(first, last time.Time) { table = NewTable(first, last) }, func(q *observe.Request) { table.Add(q) })
 	if err != nil {
 		return nil, err
 	}
 	o := observe.Imported(&observe.Capture{File: path, Packets: s.Packets, Connections: s.Connections}, observe.Window{Start: s.Start, Seconds: s.End.Sub(s.Start).Seconds()}, untold, s.Missing)
 	o.Version, o.Losses, o.Endpoints = version, s.Losses, table.Endpoints(s.End, s.Counters)
+	TellOthers(o)
 	if len(opt.Ports) == 1 {
 		o.Filter.Port = opt.Ports[0]
 	}

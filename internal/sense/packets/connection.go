@@ -26,6 +26,7 @@ type connection struct {
 	scale          [2]uint8 // of the windows of client and server
 	synAgain       uint32   // SYNs and SYN-ACKs sent again
 	whole          bool     // its SYN was captured
+	elsewhere      bool     // it is counted with those of servers that have no place
 
 	seq       uint32
 	turn      *turn // going on, or complete and waiting for the next one
@@ -67,6 +68,9 @@ func (c *connection) twice(s *segment, fromClient bool) bool {
 	c.at++
 	return false
 }
+
+// holes is how many holes it has memory for.
+func (c *connection) holes() int { return cap(c.up.above) + cap(c.down.above) }
 
 // take takes in a packet.
 func (c *connection) take(s *segment, fromClient bool) {

@@ -91,6 +91,11 @@ func (f *flow) add(r bytesRange) {
 	f.above = kept
 }
 
+// fill forgets the holes, as if their bytes had passed.
+func (f *flow) fill() {
+	f.whole, f.above, f.holeNS = max(f.whole, f.top), nil, 0
+}
+
 // acknowledge notes that the other end has all bytes below, and says whether
 // that is news.
 func (f *flow) acknowledge(below, now int64) bool {

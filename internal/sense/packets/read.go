@@ -5,9 +5,11 @@ import (
 	"bytes"
 	"cmp"
 	"compress/gzip"
+	"context"
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"syscall"
 
@@ -15,6 +17,8 @@ import (
 	"github.com/gopacket/gopacket/layers"
 	"github.com/gopacket/gopacket/pcapgo"
 	"github.com/klauspost/compress/zstd"
+
+	"github.com/slowray/slowray/internal/budget"
 )
 
 // magic is the first bytes of what can be read.
@@ -68,8 +72,23 @@ func isCapture(head []byte) bool {
 	return false
 }
 
-// Unpack reads what may be compressed.
-func Unpack(f io.Reader) (*bufio.Reader, error) {
+const (
+	// maxDistance is what zstd may refer back to, bytes: that of its level 21.
+	maxDistance = 64 << 20
+	// Captures become smaller by a factor of 3 to 30. A file may unpack to as many
+	// times its size, and to minUnpacked: what is beyond was made to keep a reader busy.
+	maxFactor   = 256
+	minUnpacked = 1 << 30
+)
+
+// Unpack reads what may be compressed, a whole file. It ends with the error of a
+// budget where that becomes more than any capture or log does.
+func Unpack(f *os.File) (*bufio.Reader, error) {
+	st, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	b := budget.New(context.Background(), budget.Limits{Unpacked: max(minUnpacked, maxFactor*st.Size()), Wall: math.MaxInt64})
 	r := bufio.NewReaderSize(f, 1<<20)
 	head, _ := r.Peek(4)
 	switch {
@@ -78,13 +97,13 @@ func Unpack(f io.Reader) (*bufio.Reader, error) {
 		if err != nil {
 			return nil, err
 		}
-		return bufio.NewReaderSize(z, 1<<20), nil
+		return bufio.NewReaderSize(b.Unpacked(z), 1<<20), nil
 	case bytes.HasPrefix(head, zstdMagic):
-		z, err := zstd.NewReader(r, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(256<<20))
+		z, err := zstd.NewReader(r, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxWindow(maxDistance))
 		if err != nil {
 			return nil, err
 		}
-		return bufio.NewReaderSize(z, 1<<20), nil
+		return bufio.NewReaderSize(b.Unpacked(z), 1<<20), nil
 	}
 	return r, nil
 }
@@ -103,6 +122,20 @@ type tally struct {
 	last      int64
 	links     map[layers.LinkType]int64 // packets of links that are not known
 }
+
+// maxLinks bounds the types of links that are told apart where they are not known.
+const maxLinks = 8
+
+// unknown counts a packet of a link that is not known.
+func (t *tally) unknown(link layers.LinkType) {
+	if _, ok := t.links[link]; !ok && len(t.links) >= maxLinks {
+		link = otherLink
+	}
+	t.links[link]++
+}
+
+// otherLink stands for those beyond maxLinks; no link has this number.
+const otherLink = layers.LinkType(math.MaxUint16)
 
 // segments calls do for every TCP segment of a capture. The error is for what is no
 // capture; one that ends in the middle of a packet is read as far as it goes.
@@ -140,10 +173,10 @@ func segments(path string, do func(*segment)) (tally, error) {
 			t.first = s.timeNS
 		}
 		t.last = max(t.last, s.timeNS)
-		link := linkOf(&info)
+		link := linkOf()
 		ip := network(link, data)
 		if ip == nil && !known(link) {
-			t.links[link]++
+			t.unknown(link)
 		}
 		if ip == nil || !s.decode(ip, info.Length-(len(data)-len(ip))) {
 			t.other++
@@ -157,20 +190,10 @@ func segments(path string, do func(*segment)) (tally, error) {
 // up to 512 KB (GSO_MAX_SIZE of BIG TCP, include/linux/netdevice.h).
 const maxSnap = 1 << 20
 
-func open(r *bufio.Reader, head []byte) (source, func(*gopacket.CaptureInfo) layers.LinkType, error) {
+func open(r *bufio.Reader, head []byte) (source, func() layers.LinkType, error) {
 	if bytes.Equal(head, magic[4]) {
-		ng, err := pcapgo.NewNgReader(r, pcapgo.NgReaderOptions{WantMixedLinkType: true, SkipUnknownVersion: true})
-		if err != nil {
-			return nil, nil, err
-		}
-		return ng, func(info *gopacket.CaptureInfo) layers.LinkType {
-			if len(info.AncillaryData) > 0 {
-				if link, ok := info.AncillaryData[0].(layers.LinkType); ok {
-					return link
-				}
-			}
-			return ng.LinkType()
-		}, nil
+		ng := &pcapng{r: r}
+		return ng, func() layers.LinkType { return ng.link }, nil
 	}
 	p, err := pcapgo.NewReader(r)
 	if err != nil {
@@ -178,5 +201,5 @@ func open(r *bufio.Reader, head []byte) (source, func(*gopacket.CaptureInfo) lay
 	}
 	// What writers put there is often not true, and bounds nothing that matters.
 	p.SetSnaplen(maxSnap)
-	return p, func(*gopacket.CaptureInfo) layers.LinkType { return p.LinkType() }, nil
+	return p, p.LinkType, nil
 }

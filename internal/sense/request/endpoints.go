@@ -11,8 +11,8 @@ import (
 	"github.com/slowray/slowray/internal/observe"
 )
 
-// other is the address of what had no place in the table. Its port is 0.
-const other = "other"
+// Other is the address of what had no place in the table. Its port is 0.
+const Other = "other"
 
 // Endpoints is what was counted from the table's start to end. Sums come from
 // counters (of the same window, see Since) where an address has them, else from
@@ -146,7 +146,7 @@ func (t *Table) withOpen() []*endpointSum {
 // export is the sum as an Endpoint of its own memory.
 func (e *endpointSum) export(slots int) observe.Endpoint {
 	x := observe.Endpoint{
-		Side: observe.Side(e.key.side).String(), NetNS: e.key.netns, Addr: other, Port: int(e.key.port), PID: int(e.key.pid), Comm: e.comm,
+		Side: observe.Side(e.key.side).String(), NetNS: e.key.netns, Addr: Other, Port: int(e.key.port), PID: int(e.key.pid), Comm: e.comm,
 		Requests: e.requests, OK: e.ok, Errors: e.errors, Unanswered: e.unanswered, Overlapped: e.overlapped, Recorded: e.recorded,
 		Unfinished: e.flags[bits.TrailingZeros32(uint32(observe.FlagUnfinished))],
 		BytesIn:    e.bytesIn, BytesOut: e.bytesOut, Segments: e.segments, Retrans: e.retrans, Connections: e.connections,
@@ -232,7 +232,7 @@ func put[V any](m map[string]V, k string, v V) map[string]V {
 
 // bare is the endpoint of an address that has counters and no record.
 func bare(c *Counters) observe.Endpoint {
-	x := observe.Endpoint{Side: c.Side.String(), NetNS: c.NetNS, Addr: other, Port: int(c.Port)}
+	x := observe.Endpoint{Side: c.Side.String(), NetNS: c.NetNS, Addr: Other, Port: int(c.Port)}
 	if c.Addr.IsValid() {
 		x.Addr = c.Addr.Unmap().String()
 	}

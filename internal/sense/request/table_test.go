@@ -243,7 +243,7 @@ func TestTableBoundsEndpoints(t *testing.T) {
 		if counters != nil {
 			want = 1500
 		}
-		if rest.Addr != other || rest.Requests != want || rest.Recorded != 1000 {
+		if rest.Addr != Other || rest.Requests != want || rest.Recorded != 1000 {
 			t.Errorf("rest: %s, %d requests, %d recorded", rest.Addr, rest.Requests, rest.Recorded)
 		}
 	}

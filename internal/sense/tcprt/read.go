@@ -245,11 +245,11 @@ func (r *reader) interval(l *line) {
 // lines. The request that each is given is valid until it returns. The error is
 // for a file that is no such log.
 func Requests(path string, opt Options, each func(*observe.Request)) (*Summary, error) {
-	return read(path, opt, func(time.Time) {}, each)
+	return read(path, opt, func(_, _ time.Time) {}, each)
 }
 
-// read calls begin with the time of the first request before anything else.
-func read(path string, opt Options, begin func(time.Time), each func(*observe.Request)) (*Summary, error) {
+// read calls begin with the times of the first and the last line before anything else.
+func read(path string, opt Options, begin func(first, last time.Time), each func(*observe.Request)) (*Summary, error) {
 	r := &reader{opt: opt, ends: map[end]*request.Counters{}, ports: map[end]bool{}}
 	lines, skipped, cut, err := scan(path, r.look)
 	switch {
@@ -265,7 +265,7 @@ func read(path string, opt Options, begin func(time.Time), each func(*observe.Re
 		scan(path, func(l *line) { r.first = min(r.first, l.startUS-60e6) })
 	}
 	start := time.UnixMicro(r.first)
-	begin(start)
+	begin(start, time.UnixMicro(max(r.last, r.first)))
 	var q observe.Request
 	if _, _, _, err := scan(path, func(l *line) {
 		switch {
@@ -313,12 +313,13 @@ const untold = "a log of TCPRT does not tell"
 // Observe reads a log as an Observation: its endpoints, and gaps for all else.
 func Observe(path, version string, opt Options) (*observe.Observation, error) {
 	var table *request.Table
-	s, err := read(path, opt, func(start time.Time) { table = request.NewTable(start) }, func(q *observe.Request) { table.Add(q) })
+	s, err := read(path, opt, func(first, last time.Time) { table = packets.NewTable(first, last) }, func(q *observe.Request) { table.Add(q) })
 	if err != nil {
 		return nil, err
 	}
 	o := observe.Imported(&observe.Capture{File: path, Lines: s.Lines, Connections: s.Closed}, observe.Window{Start: s.Start, Seconds: s.End.Sub(s.Start).Seconds()}, untold, s.Missing)
 	o.Version, o.Losses, o.Endpoints = version, s.Losses, table.Endpoints(s.End, s.Counters)
+	packets.TellOthers(o)
 	if len(opt.Ports) == 1 {
 		o.Filter.Port = opt.Ports[0]
 	}
