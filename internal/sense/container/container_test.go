@@ -2,6 +2,7 @@ package container
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -34,12 +35,15 @@ func fakeEngine(t testing.TB, answers map[string]string, wait time.Duration) Rea
 		t.Fatal(err)
 	}
 	// The path of a socket is short, that of a test's directory is not.
+	back, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
 	if err := os.Chdir(dir); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = os.Chdir("/") })
 	l, err := net.Listen("unix", "docker.sock")
-	if err != nil {
+	if err := errors.Join(err, os.Chdir(back)); err != nil {
 		t.Fatal(err)
 	}
 	srv := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
