@@ -15,6 +15,6 @@
 // part of it (Sub, Share): a hundred hostile ones take no more than one, and none
 // of them takes what the others need.
 //
-// It opens nothing by itself but what Head is given, a file of the kernel's, and
-// never panics on a negative or overflowing amount: that is an exceeded limit.
+// It opens nothing by itself but what Head and Names are given, which is the kernel's,
+// and never panics on a negative or overflowing amount: that is an exceeded limit.
 package budget

@@ -1,6 +1,7 @@
 package budget
 
 import (
+	"errors"
 	"io"
 	"os"
 
@@ -17,4 +18,19 @@ func Head(name string, max int64) ([]byte, error) {
 	}
 	defer f.Close()
 	return io.ReadAll(io.LimitReader(f, max))
+}
+
+// Names is at most max names in a directory that the kernel makes up, as those of
+// procfs, in no order: a process may have millions of descriptors or threads.
+func Names(dir string, max int) ([]string, error) {
+	d, err := os.Open(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer d.Close()
+	names, err := d.Readdirnames(max)
+	if errors.Is(err, io.EOF) {
+		err = nil
+	}
+	return names, err
 }

@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/slowray/slowray/internal/bpf"
+	"github.com/slowray/slowray/internal/budget"
 	"github.com/slowray/slowray/internal/sense/host"
 	"github.com/slowray/slowray/internal/sense/symbol"
 )
@@ -158,7 +159,7 @@ func ringBytes(cpus int) uint32 {
 // many as there are, at 1 KiB each.
 func roomForThreads() int {
 	const least, most = 2048, 65536
-	data, err := os.ReadFile("/proc/loadavg")
+	data, err := budget.Head("/proc/loadavg", 256)
 	if err != nil {
 		return most
 	}

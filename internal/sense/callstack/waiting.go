@@ -2,6 +2,7 @@ package callstack
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -9,12 +10,17 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/slowray/slowray/internal/budget"
 	"github.com/slowray/slowray/internal/sense/host"
 	"github.com/slowray/slowray/internal/sense/symbol"
 )
 
 // maxIdle bounds the threads that are looked at because they did not run once.
 const maxIdle = 20_000
+
+// maxText is how much of a file of procfs about a thread is read, bytes: of its stack
+// there are 64 lines (fs/proc/base.c, MAX_STACK_TRACE_DEPTH).
+const maxText = 32 << 10
 
 // addWaiting counts the waits that have not ended: of threads that were seen to
 // begin, and of those that did not run at all.
@@ -68,13 +74,17 @@ func (w *watcher) addStill(r *record, v value) {
 func (w *watcher) addIdle(seen map[int]bool) {
 	looked := 0
 	for _, pid := range w.processes() {
-		tasks, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", pid))
+		if looked == maxIdle {
+			break
+		}
+		tasks, err := budget.Names(fmt.Sprintf("/proc/%d/task", pid), len(seen)+maxIdle)
 		if err != nil {
 			continue // ended
 		}
+		slices.SortFunc(tasks, func(a, b string) int { return cmp.Or(len(a)-len(b), strings.Compare(a, b)) })
 		for _, task := range tasks {
-			tid, err := strconv.Atoi(task.Name())
-			if err != nil || seen[tid] || looked >= maxIdle {
+			tid, err := strconv.Atoi(task)
+			if err != nil || seen[tid] || looked == maxIdle {
 				continue
 			}
 			looked++
@@ -85,7 +95,7 @@ func (w *watcher) addIdle(seen map[int]bool) {
 
 func (w *watcher) addIdleThread(pid, tid int) {
 	dir := fmt.Sprintf("/proc/%d/task/%d", pid, tid)
-	stat, err := os.ReadFile(filepath.Join(dir, "stat"))
+	stat, err := budget.Head(filepath.Join(dir, "stat"), maxText)
 	if err != nil {
 		return
 	}
@@ -100,7 +110,7 @@ func (w *watcher) addIdleThread(pid, tid int) {
 	comm := stat[open+1 : end]
 	r := record{time: w.began, pid: pid, tid: tid, kind: offCPU, comm: comm}
 	// "nr args… sp pc", where it entered the kernel; nothing of kernel threads.
-	call, err := os.ReadFile(filepath.Join(dir, "syscall"))
+	call, err := budget.Head(filepath.Join(dir, "syscall"), maxText)
 	fields := strings.Fields(string(call))
 	switch {
 	case err == nil && len(fields) >= 3:
@@ -140,7 +150,7 @@ func (w *watcher) processes() []int {
 // kernelStack is where in the kernel a thread waits, from /proc/PID/stack:
 // lines "[<0>] do_nanosleep+0x6a/0x130" or "… [module]", leaf first.
 func kernelStack(space *symbol.Space, pid, tid int) []symbol.Location {
-	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/stack", pid, tid))
+	data, err := budget.Head(fmt.Sprintf("/proc/%d/task/%d/stack", pid, tid), maxText)
 	if err != nil {
 		return nil
 	}

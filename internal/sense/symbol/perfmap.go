@@ -40,9 +40,13 @@ func (p *Process) openPerfMap() (f *os.File, err error) {
 	return f, nil
 }
 
+// maxStatus is how much of a process's status is read, bytes: the number by which it
+// knows itself comes after its groups, of which there may be 65,536 (NGROUPS_MAX).
+const maxStatus = 1 << 20
+
 // identity is a process's user, and the number by which it knows itself.
 func (p *Process) identity() (uid uint32, own int, err error) {
-	data, err := os.ReadFile(filepath.Join(p.space.proc, strconv.Itoa(p.pid), "status"))
+	data, err := budget.Head(filepath.Join(p.space.proc, strconv.Itoa(p.pid), "status"), maxStatus)
 	if err != nil {
 		return 0, 0, err
 	}

@@ -197,10 +197,14 @@ func (p *Process) load() {
 		p.known = true
 	}
 	dir := filepath.Join(p.space.proc, fmt.Sprint(p.pid))
-	if comm, err := os.ReadFile(filepath.Join(dir, "comm")); err == nil {
+	if comm, err := budget.Head(filepath.Join(dir, "comm"), maxComm); err == nil {
 		p.Comm = clean(strings.TrimSuffix(string(comm), "\n"))
 	}
 }
+
+// maxComm is more than the kernel keeps of a name: 15 bytes, of a worker thread of its
+// own up to 64.
+const maxComm = 128
 
 // Location is that of an address in the memory of the process. An address that
 // a call returns to lies behind the call: for those, give one less.

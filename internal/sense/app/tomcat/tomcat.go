@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"os"
 	"path"
 	"path/filepath"
 	"slices"
@@ -197,12 +196,10 @@ const (
 // it. "http-nio-8080-exec-12" is Tomcat's, "qtp1234567-12" Jetty's.
 func pools(b *budget.Budget, in *pool.Instance) map[string]int {
 	dir := filepath.Join(in.ProcRoot, strconv.Itoa(in.PID), "task")
-	d, err := os.Open(dir)
+	names, err := budget.Names(dir, maxThreads)
 	if err != nil {
 		return nil
 	}
-	defer d.Close()
-	names, _ := d.Readdirnames(maxThreads)
 	out := map[string]int{}
 	for _, tid := range names {
 		if b.Nodes(threadPrice) != nil {

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -110,13 +109,8 @@ const maxFDs = 10_000
 // OpenFiles lists the regular files that a process has open.
 func OpenFiles(procRoot string, pid int) ([]File, error) {
 	dir := filepath.Join(procRoot, strconv.Itoa(pid), "fd")
-	d, err := os.Open(dir)
+	names, err := budget.Names(dir, maxFDs)
 	if err != nil {
-		return nil, err
-	}
-	defer d.Close()
-	names, err := d.Readdirnames(maxFDs)
-	if err != nil && !errors.Is(err, io.EOF) {
 		return nil, err
 	}
 	var out []File
