@@ -31,13 +31,19 @@ else
 	done
 fi
 
+# Before Go 1.27 a target fails now and then when its time is over, with these words for
+# a reason and no input (go.dev/issue/75804).
+over() { # OUTPUT
+	[ "$(sed -n '/^--- FAIL: /,/^FAIL/p' <<<"$1" | sed '1d;$d')" = '    context deadline exceeded' ]
+}
+
 # An input is made smaller for 2 s at most, not for a minute: of a target whose coverage
 # is not the same each time the fuzzer would otherwise do little else.
 failed=0
 while read -r package target; do
 	[ -n "$target" ] || continue
 	begun=$SECONDS
-	if out=$(go test "$package" -run '^$' -fuzz "^$target\$" -fuzztime "$time" -fuzzminimizetime 2s -parallel "$parallel" 2>&1); then
+	if out=$(go test "$package" -run '^$' -fuzz "^$target\$" -fuzztime "$time" -fuzzminimizetime 2s -parallel "$parallel" 2>&1) || over "$out"; then
 		inputs=$(sed -n 's/^fuzz: elapsed: .* execs: \([0-9]*\) .*/\1/p' <<<"$out" | tail -1)
 		kept=$(sed -n 's/^fuzz: elapsed: .* new interesting: \([0-9]*\) .*/\1/p' <<<"$out" | tail -1)
 		printf 'ok    %-36s %-24s %4d s %10s inputs, %s kept\n' "${package#./}" "$target" $((SECONDS - begun)) "${inputs:-0}" "${kept:-0}"
