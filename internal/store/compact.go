@@ -2,12 +2,14 @@ package store
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 
 	"github.com/parquet-go/parquet-go"
+	"golang.org/x/sys/unix"
 
 	"github.com/slowray/slowray/internal/safefile"
 )
@@ -42,23 +44,93 @@ func (s *Store) compact() error {
 	var errs []error
 	for _, k := range parquetKinds {
 		for _, stretch := range stretches(k) {
-			list, superseded, err := segments(home.Root, k)
+			list, failed, err := removeSuperseded(home, k)
 			if err != nil {
 				return err
 			}
-			// Of a writer that was killed between writing a merged file and
-			// removing what it was made from.
-			for _, seg := range superseded {
-				home.Remove(seg.path)
-			}
-			for _, group := range mergeable(list, stretch, s.now().Unix(), waiting(logs, k), s.damaged) {
-				if err := s.mergeGroup(home, k, group); err != nil {
+			errs = append(errs, failed...)
+			groups := mergeable(list, stretch, s.now().Unix(), waiting(logs, k), s.damaged)
+			for len(groups) > 0 {
+				group := groups[0]
+				groups = groups[1:]
+				bad, err := s.mergeGroup(home, k, group)
+				if err != nil {
 					errs = append(errs, err)
+				}
+				if bad != "" {
+					// What was written before and after it is merged all the same. Not
+					// together: the name of that file would say that it holds this one too.
+					s.damaged[bad] = true // it stays what it is, until it is too old
+					at := slices.IndexFunc(group, func(seg segment) bool { return seg.path == bad })
+					for _, part := range [][]segment{group[:at], group[at+1:]} {
+						if len(part) > 1 {
+							groups = append(groups, part)
+						}
+					}
 				}
 			}
 		}
 	}
+	if len(errs) > 1 {
+		return fmt.Errorf("%w (and %d more)", errs[0], len(errs)-1)
+	}
 	return cmp.Or(errs...)
+}
+
+// damagedSuffix is of a file that was set aside.
+const damagedSuffix = ".damaged"
+
+// removeSuperseded removes what a writer left that was killed between writing a merged
+// file and removing what it was made from. list is what there is. A file that says
+// that it holds others, and cannot be read, is set aside: they are all that is left of
+// what it held; failed says so.
+func removeSuperseded(home *safefile.Dir, k kind) (list []segment, failed []error, err error) {
+	for {
+		list, superseded, err := segments(home.Root, k)
+		if err != nil || len(superseded) == 0 {
+			return list, failed, err
+		}
+		before := len(failed)
+		for _, seg := range superseded {
+			at := slices.IndexFunc(list, func(s segment) bool { return s.low <= seg.low && seg.high <= s.high })
+			wrong := readableFile(home, list[at].path)
+			if wrong == nil {
+				home.Remove(seg.path)
+				continue
+			}
+			aside := list[at].path + damagedSuffix
+			if err := home.Rename(list[at].path, aside); err != nil {
+				return list, failed, err
+			}
+			failed = append(failed, fmt.Errorf("%s: %w: it is left as %s", pathIn(home.Root, list[at].path), wrong, filepath.Base(aside)))
+			break
+		}
+		if len(failed) == before {
+			return list, failed, nil
+		}
+	}
+}
+
+// readableFile says whether a Parquet file is whole, as far as the headers of its pages
+// and their checksums tell.
+func readableFile(home *safefile.Dir, path string) error {
+	f, err := openFile(home.Root, path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	return safely(func() error {
+		file, err := openParquet(f)
+		if err != nil {
+			return err
+		}
+		for _, g := range file.groups() {
+			if err := g.sound(); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
 }
 
 // waiting is the number of the first log of a kind that is no file yet: what a
@@ -103,10 +175,9 @@ func mergeable(list []segment, stretch, now int64, waiting uint64, damaged map[s
 	return groups
 }
 
-// mergeGroup makes one file of a group and removes the others.
-func (s *Store) mergeGroup(home *safefile.Dir, k kind, group []segment) error {
-	var err error
-	var bad string
+// mergeGroup makes one file of a group and removes the others. bad is the path of one
+// that cannot be read: then nothing is made, and nothing removed.
+func (s *Store) mergeGroup(home *safefile.Dir, k kind, group []segment) (bad string, err error) {
 	switch k {
 	case kindRequests:
 		bad, err = mergeFiles(home, k, group, func(r *requestRow) int64 { return r.Start })
@@ -115,17 +186,14 @@ func (s *Store) mergeGroup(home *safefile.Dir, k kind, group []segment) error {
 	default:
 		bad, err = mergeFiles(home, k, group, func(r *secondRow) int64 { return r.At })
 	}
-	if bad != "" {
-		s.damaged[bad] = true // it stays what it is, until it is too old
-	}
 	if err != nil {
-		return fmt.Errorf("merge %s: %w", k, err)
+		return bad, fmt.Errorf("merge %s: %w", k, err)
 	}
 	for _, seg := range group {
 		home.Remove(seg.path)
 		home.Remove(filepath.Dir(seg.path)) // the day's folder, when it was the last one
 	}
-	return nil
+	return "", nil
 }
 
 // mergeFiles makes one file of a group. bad is the path of one that cannot be
@@ -149,8 +217,11 @@ func mergeFiles[T any](home *safefile.Dir, k kind, group []segment, at func(*T) 
 	for _, seg := range group {
 		merged.first, merged.last = min(merged.first, seg.first), max(merged.last, seg.last)
 		f, err := openFile(home.Root, seg.path)
-		if err != nil {
-			return "", err
+		switch {
+		case errors.Is(err, unix.EMFILE), errors.Is(err, unix.ENFILE), errors.Is(err, unix.ENOMEM):
+			return "", err // not for what the file is
+		case err != nil:
+			return seg.path, err
 		}
 		files = append(files, f)
 		err = safely(func() error {

@@ -186,7 +186,31 @@ func openParquet(f *os.File) (*parquetFile, error) {
 	if err != nil {
 		return nil, err
 	}
+	if !soundRows(file) {
+		return nil, fmt.Errorf("%w: its footer", errDamaged)
+	}
 	return &parquetFile{file, f}, nil
+}
+
+// soundRows says whether a footer tells one number of rows wherever it tells it: where
+// one was lost or changed, what is merged would not be all.
+func soundRows(file *parquet.File) bool {
+	meta := file.Metadata()
+	var rows int64
+	for i := range meta.RowGroups {
+		g := &meta.RowGroups[i]
+		if g.NumRows < 0 || g.NumRows > maxRowsPerGroup {
+			return false
+		}
+		rows += g.NumRows
+		for j := range g.Columns {
+			// A list has more values than rows, or as many, one for an empty one.
+			if c := &g.Columns[j].MetaData; c.NumValues < g.NumRows || len(c.PathInSchema) == 1 && c.NumValues != g.NumRows {
+				return false
+			}
+		}
+	}
+	return rows == meta.NumRows
 }
 
 // boundsOfColumn are the least and the greatest value of a column of integers in

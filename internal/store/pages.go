@@ -218,12 +218,16 @@ func (p *pageReader) next(c *column) error {
 func (g *rowGroup) sound() error {
 	columns := g.file.Metadata().RowGroups[g.at].Columns
 	for i := range columns {
-		c, err := chunkOf(g.file.reader, g.file.Size(), &columns[i].MetaData)
-		if err == nil {
-			err = c.sound()
-		}
+		meta := &columns[i].MetaData
+		c, err := chunkOf(g.file.reader, g.file.Size(), meta)
 		if err != nil {
 			return err
+		}
+		switch values, err := c.sound(); {
+		case err != nil:
+			return err
+		case values != meta.NumValues:
+			return fmt.Errorf("%w: a column has %d values where %d are told", errDamaged, values, meta.NumValues)
 		}
 	}
 	return nil
@@ -231,21 +235,24 @@ func (g *rowGroup) sound() error {
 
 // sound looks at the headers of all pages of a chunk, and at what their compression
 // says they unpack to: what parquet-go is given whole must not take memory by what
-// it says of itself.
-func (c chunk) sound() error {
+// it says of itself. values is how many they say they have.
+func (c chunk) sound() (values int64, err error) {
 	p := newPageReader(c)
 	defer p.close()
 	for {
 		h, err := p.header()
 		if errors.Is(err, io.EOF) {
-			return nil
+			return values, nil
 		}
 		if err != nil {
-			return err
+			return 0, err
 		}
 		body, err := p.body(&h)
 		if err != nil {
-			return err
+			return 0, err
+		}
+		if h.kind != dictionaryPage {
+			values += h.values
 		}
 		if !c.compressed || !h.compressed {
 			continue
@@ -256,7 +263,7 @@ func (c chunk) sound() error {
 			continue
 		}
 		if err := frame.Decode(packed); err != nil || frame.HasFCS && frame.FrameContentSize > uint64(h.plain) || frame.WindowSize > maxPageBytes {
-			return errDamaged
+			return 0, errDamaged
 		}
 	}
 }
