@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 
@@ -71,12 +72,12 @@ Exit status: 0 no difference that matters; 1 differences; 2 could not run.`
 }
 
 // Run compares.
-func (c *compareCmd) Run(s *streams) error {
+func (c *compareCmd) Run(ctx context.Context, s *streams) error {
 	both, err := c.load(s)
 	if err != nil {
 		return fmt.Errorf("compare: %w", err)
 	}
-	doc := compare.Compare(both[0], both[1])
+	doc := compare.Compare(ctx, both[0], both[1])
 	write := doc.Text
 	if c.JSON {
 		write = doc.JSON

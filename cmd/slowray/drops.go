@@ -45,7 +45,7 @@ func (c *dropsCmd) Run(ctx context.Context, s *streams) error {
 	if err != nil {
 		return fmt.Errorf("drops: %w", err)
 	}
-	r := diagnose.Drops(o)
+	r := diagnose.Drops(ctx, o, diagnose.Live)
 	if c.JSON {
 		err = report.DropsJSON(s.out, &r)
 	} else {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -165,11 +166,15 @@ func within(all []store.Window, from, to time.Time) []store.Window {
 // judgeWindows judges one window as it would have been live, or several
 // together; those that cannot be read are told and left out. The Observation is
 // the last one.
-func judgeWindows(s *streams, windows []store.Window, filter observe.Filter) (*diagnose.Report, *observe.Observation, error) {
+func judgeWindows(ctx context.Context, s *streams, windows []store.Window, filter observe.Filter) (*diagnose.Report, *observe.Observation, error) {
 	over := diagnose.NewRange()
 	var last *observe.Observation
 	var missing error
 	for _, w := range windows {
+		if last != nil && ctx.Err() != nil {
+			fmt.Fprintf(s.err, "slowray: not judged: the windows from %s on\n", clockText(w.Start))
+			break
+		}
 		o, err := observe.Load(w.Path)
 		if err != nil {
 			missing = err
@@ -186,14 +191,14 @@ func judgeWindows(s *streams, windows []store.Window, filter observe.Filter) (*d
 		}
 		last = o
 		if len(windows) > 1 {
-			over.Add(o)
+			over.Add(ctx, o, diagnose.Saved)
 		}
 	}
 	if last == nil {
 		return nil, nil, missing
 	}
 	if len(windows) == 1 {
-		r := diagnose.Diagnose(last)
+		r := diagnose.Diagnose(ctx, last, diagnose.Saved)
 		return &r, last, nil
 	}
 	r := over.Report()

@@ -49,7 +49,7 @@ func testHistory(t *testing.T) (dir string) {
 			o.Waits = &observe.WaitGraph{Shares: []observe.WaitShare{{PID: 7, ThreadNS: 2e9, Chain: observe.WaitChain{Hops: []observe.WaitHop{
 				{Process: observe.WaitProcess{PID: 7, Comm: "app"}, TID: 8, Stack: []string{"book"}, Syscall: "futex", Kind: observe.WaitLock, Wants: observe.WantsRelease}}}}}}
 		}
-		if err := s.AddObservation(o, diagnose.Diagnose(o).Findings); err != nil {
+		if err := s.AddObservation(o, diagnose.Diagnose(t.Context(), o, diagnose.Saved).Findings); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -319,7 +319,7 @@ func TestContainerStartedAnew(t *testing.T) {
 		observetest.Save(t, path, o)
 		windows = append(windows, store.Window{Path: path})
 	}
-	r, _, err := judgeWindows(&streams{io.Discard, io.Discard}, windows, observe.Filter{Container: "web"})
+	r, _, err := judgeWindows(t.Context(), &streams{io.Discard, io.Discard}, windows, observe.Filter{Container: "web"})
 	if err != nil || r.History.Windows != 2 {
 		t.Errorf("%+v, %v", r, err)
 	}

@@ -16,8 +16,10 @@ import (
 
 	"github.com/alecthomas/kong"
 
+	"github.com/slowray/slowray/internal/budget"
 	"github.com/slowray/slowray/internal/prove/journal"
 	"github.com/slowray/slowray/internal/report"
+	"github.com/slowray/slowray/internal/watch"
 	"github.com/slowray/slowray/lab"
 )
 
@@ -107,7 +109,11 @@ func run(args []string, stdout, stderr io.Writer) int {
 		fmt.Fprintf(stderr, "slowray: %s\n", notice)
 	}
 	// Only commands that can be ended early ask for a context.
-	if err := parsed.BindToProvider(func() (context.Context, error) { return untilTold(sameSignal), nil }); err != nil {
+	if err := parsed.BindToProvider(func() (context.Context, error) {
+		ctx := untilTold(sameSignal)
+		endAfter(ctx, lastWord, stderr)
+		return ctx, nil
+	}); err != nil {
 		panic(err) // the provider's type is wrong: a bug, not an input
 	}
 	err = parsed.Run(&streams{stdout, stderr})
@@ -171,6 +177,39 @@ func version() string {
 // sameSignal is how soon after a signal another one is the same: timeout(1) sends its own
 // to the process and then to its group, so that it comes twice.
 const sameSignal = 300 * time.Millisecond
+
+// lastWord is how long a command that was told to end may take to report what it has:
+// with what the kernel takes to detach the programs of a process that ends, it is gone
+// within a second. No deadline of a reader sees to that: one call into the kernel, as for
+// a file on a disk that hangs, may take any time.
+const lastWord = 800 * time.Millisecond
+
+// endAfter ends the process some time after ctx, whatever it does then. What was changed
+// and not put back by then is put back by its guardian, who outlives it.
+func endAfter(ctx context.Context, d time.Duration, stderr io.Writer) {
+	context.AfterFunc(ctx, func() {
+		time.AfterFunc(d, func() {
+			said := make(chan struct{})
+			go func() {
+				fmt.Fprintln(stderr, "slowray: ended before it was done, as it was told to")
+				close(said)
+			}()
+			select {
+			case <-said:
+			case <-time.After(50 * time.Millisecond): // nobody reads it
+			}
+			os.Exit(exitFailed)
+		})
+	})
+}
+
+// judgeGrace is how long after it was told to end what was watched may still be judged.
+const judgeGrace = watch.Grace + 200*time.Millisecond
+
+// afterLook is the context of judging what was watched.
+func afterLook(ctx context.Context) (context.Context, context.CancelFunc) {
+	return budget.Grace(ctx, judgeGrace)
+}
 
 // untilTold ends with the first Ctrl-C or SIGTERM, upon which a command still reports. One
 // that comes later than same kills: then the default is back.

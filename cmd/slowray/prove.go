@@ -86,7 +86,9 @@ func (c *proveCmd) Run(ctx context.Context, s *streams) error {
 	if err != nil {
 		return err
 	}
-	changes, finding, err := diagnose.Plan(o, c.Cause)
+	judging, cancel := afterLook(ctx)
+	changes, finding, err := diagnose.Plan(judging, o, c.Cause, diagnose.Live)
+	cancel()
 	if err != nil {
 		return err
 	}

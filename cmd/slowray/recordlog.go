@@ -151,6 +151,8 @@ func (l *recordLog) windowText(w *record.Window, sent []ship.Status) {
 		line := fmt.Sprintf("%s  %s requests/s answered, kept: the slowest %s, %s failed", now, figure.Count(int64(rate+0.5)), figure.Count(l.slow), figure.Count(l.failed))
 		if causes := goingOn(w.Findings); len(causes) > 0 {
 			line += "; found: " + strings.Join(causes, ", ")
+		} else if w.Report.CutShort != "" {
+			line += "; not judged in full"
 		} else {
 			line += "; nothing found"
 		}

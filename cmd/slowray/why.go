@@ -75,7 +75,7 @@ func (c *whyCmd) Run(ctx context.Context, s *streams) error {
 		}
 	}
 	if c.At != nil {
-		return c.runAt(s)
+		return c.runAt(ctx, s)
 	}
 	window := defaultWindow
 	if c.For != nil {
@@ -93,7 +93,10 @@ func (c *whyCmd) Run(ctx context.Context, s *streams) error {
 	if err != nil {
 		return err
 	}
-	status := judge(o, c.JSON, c.All, s)
+	judging, cancel := afterLook(ctx)
+	defer cancel()
+	r := diagnose.Diagnose(judging, o, diagnose.Live)
+	status := printReport(&r, c.JSON, c.All, s)
 	if c.Save != "" {
 		if err := c.save(o); err != nil {
 			return err
@@ -107,7 +110,7 @@ func (c *whyCmd) filter() observe.Filter {
 }
 
 // runAt judges what the history has of a time.
-func (c *whyCmd) runAt(s *streams) error {
+func (c *whyCmd) runAt(ctx context.Context, s *streams) error {
 	windows, err := c.windows(s, value(c.For))
 	if err != nil {
 		return err
@@ -115,7 +118,7 @@ func (c *whyCmd) runAt(s *streams) error {
 	if len(windows) > 1 && c.Save != "" {
 		return errors.New("--save goes with one window: leave --for out")
 	}
-	report, o, err := judgeWindows(s, windows, c.filter())
+	report, o, err := judgeWindows(ctx, s, windows, c.filter())
 	if err != nil {
 		return err
 	}
@@ -168,7 +171,7 @@ func (c *replayCmd) Validate() error {
 }
 
 // Run judges the saved observation, or what a capture of packets tells.
-func (c *replayCmd) Run(s *streams) error {
+func (c *replayCmd) Run(ctx context.Context, s *streams) error {
 	if c.At != nil {
 		why := whyCmd{All: c.All, JSON: c.JSON, atFlags: c.atFlags}
 		if len(c.Port) > 1 {
@@ -176,14 +179,14 @@ func (c *replayCmd) Run(s *streams) error {
 		} else if len(c.Port) == 1 {
 			why.Port = &c.Port[0]
 		}
-		return why.runAt(s)
+		return why.runAt(ctx, s)
 	}
 	if tcprt.Recognises(c.File) {
 		o, err := tcprt.Observe(c.File, version(), tcprt.Options{Ports: c.Port})
 		if err != nil {
 			return fmt.Errorf("replay: %w", err)
 		}
-		return judge(o, c.JSON, c.All, s)
+		return judge(ctx, o, c.JSON, c.All, s)
 	}
 	if st, err := os.Stat(c.File); err == nil && st.IsDir() {
 		return fmt.Errorf("replay: %s is a directory: of a history, %s judges a window, %s shows all", c.File,
@@ -194,7 +197,7 @@ func (c *replayCmd) Run(s *streams) error {
 		if err != nil {
 			return fmt.Errorf("replay: %w", err)
 		}
-		return judge(o, c.JSON, c.All, s)
+		return judge(ctx, o, c.JSON, c.All, s)
 	}
 	if len(c.Port) > 0 {
 		return errors.New("replay: --port is for captures of packets and logs of TCPRT; a saved observation has the filter that it was made with")
@@ -203,12 +206,12 @@ func (c *replayCmd) Run(s *streams) error {
 	if err != nil {
 		return fmt.Errorf("replay: %w", err)
 	}
-	return judge(o, c.JSON, c.All, s)
+	return judge(ctx, o, c.JSON, c.All, s)
 }
 
-// judge prints the report of o; its error is the exit status.
-func judge(o *observe.Observation, asJSON, all bool, s *streams) error {
-	r := diagnose.Diagnose(o)
+// judge prints the report of what was saved; its error is the exit status.
+func judge(ctx context.Context, o *observe.Observation, asJSON, all bool, s *streams) error {
+	r := diagnose.Diagnose(ctx, o, diagnose.Saved)
 	return printReport(&r, asJSON, all, s)
 }
 
@@ -225,8 +228,11 @@ func printReport(r *diagnose.Report, asJSON, all bool, s *streams) error {
 	if err != nil {
 		return fmt.Errorf("write report: %w", err)
 	}
-	if len(r.Findings) > 0 {
+	switch {
+	case len(r.Findings) > 0:
 		return exit(exitFindings)
+	case r.CutShort != "":
+		return exit(exitFailed) // there may be something
 	}
 	return nil
 }

@@ -23,7 +23,7 @@ var lackOfCPU = []string{"cpu-saturated", "run-queue-wait", "short-lived-process
 // was found, as far as what was measured of the processes that f is about tells.
 func (v *View) Reasons(f *Finding) func(p *Finding) bool {
 	// Of full CPUs the subject may be who takes them, which nothing slows down.
-	if v == nil || f.Subject.PID == 0 || f.Cause == cpuSaturated.ID {
+	if f.Subject.PID == 0 || f.Cause == cpuSaturated.ID {
 		return func(*Finding) bool { return true }
 	}
 	return func(p *Finding) bool {

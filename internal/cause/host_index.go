@@ -6,6 +6,8 @@ import "github.com/slowray/slowray/internal/observe"
 // groups and containers by name, sockets by where they lead. Where there may be
 // several the lists are in the order of the Observation.
 type hostIndex struct {
+	*stopper
+
 	procs    map[int]*observe.Process
 	places   map[int][]int // in Processes, by pid: one may be used anew within a window
 	children map[int][]int
@@ -39,15 +41,17 @@ type mount struct {
 	ns          uint64
 }
 
-func newHostIndex(o *observe.Observation) hostIndex {
+func newHostIndex(o *observe.Observation, s *stopper) hostIndex {
 	x := hostIndex{
-		procs: map[int]*observe.Process{}, places: map[int][]int{}, children: map[int][]int{}, masters: map[int]int{}, families: map[int][]int{},
+		stopper: s,
+		procs:   map[int]*observe.Process{}, places: map[int][]int{}, children: map[int][]int{}, masters: map[int]int{}, families: map[int][]int{},
 		alive: map[string]bool{}, profiled: map[int][]int{}, cgroups: map[string][]*observe.Cgroup{}, groups: map[int][]int{}, running: map[string][]*observe.Container{},
 		heaps: map[int][]int{}, databases: map[int][]*observe.Database{}, mounts: map[mount]*observe.Filesystem{}, logged: map[string][]*observe.KernelLine{},
 		namespaces: map[uint64]*observe.NetNS{}, owners: owners{}, listensAt: map[int][]int{}, listening: map[end]bool{}, sockets: map[end][]*observe.SocketGroup{},
 	}
 	x.addProcesses(o)
 	for i := range o.Cgroups {
+		x.Step()
 		c := &o.Cgroups[i]
 		x.cgroups[c.Path] = append(x.cgroups[c.Path], c)
 		for _, pid := range c.PIDs {
@@ -60,6 +64,7 @@ func newHostIndex(o *observe.Observation) hostIndex {
 		}
 	}
 	for i := range o.Filesystems {
+		x.Step()
 		f := &o.Filesystems[i]
 		for _, at := range [...]mount{{device: f.Device}, {dir: f.Dir, ns: f.MountNS}, {dir: f.Dir}} {
 			if x.mounts[at] == nil {
@@ -68,6 +73,7 @@ func newHostIndex(o *observe.Observation) hostIndex {
 		}
 	}
 	for i := range o.KernelLog {
+		x.Step()
 		l := &o.KernelLog[i]
 		x.logged[l.Kind] = append(x.logged[l.Kind], l)
 	}
@@ -84,6 +90,7 @@ func newHostIndex(o *observe.Observation) hostIndex {
 
 func (x *hostIndex) addProcesses(o *observe.Observation) {
 	for i := range o.Processes {
+		x.Step()
 		p := &o.Processes[i]
 		x.procs[p.PID] = p
 		x.places[p.PID] = append(x.places[p.PID], i)
@@ -117,6 +124,7 @@ func (x *hostIndex) addNamespace(ns *observe.NetNS) {
 		x.owners[addr] = append(x.owners[addr], ns.Inode)
 	}
 	for i := range ns.Listeners {
+		x.Step()
 		l := &ns.Listeners[i]
 		x.listening[end{ns.Inode, l.Port, l.Path}] = true
 		if l.Port == 0 {
@@ -128,6 +136,7 @@ func (x *hostIndex) addNamespace(ns *observe.NetNS) {
 		x.listeners = append(x.listeners, l)
 	}
 	for i := range ns.Sockets {
+		x.Step()
 		g := &ns.Sockets[i]
 		at := end{ns.Inode, g.Port, g.Side}
 		if g.Side == observe.Called.String() {
@@ -140,6 +149,7 @@ func (x *hostIndex) addNamespace(ns *observe.NetNS) {
 // Master is the topmost ancestor of pid that runs the same program: the
 // process an administrator knows the service by.
 func (x *hostIndex) Master(pid int) int {
+	x.Step()
 	if master, seen := x.masters[pid]; seen {
 		return master
 	}
@@ -148,6 +158,7 @@ func (x *hostIndex) Master(pid int) int {
 
 func (x *hostIndex) topmost(pid int) int {
 	for range 16 {
+		x.Step()
 		p := x.procs[pid]
 		if p == nil {
 			return pid
@@ -163,6 +174,7 @@ func (x *hostIndex) topmost(pid int) int {
 
 // cgroup returns the control group with this path, or nil.
 func (x *hostIndex) cgroup(path string) *observe.Cgroup {
+	x.Step()
 	if list := x.cgroups[path]; len(list) > 0 {
 		return list[0]
 	}

@@ -192,6 +192,7 @@ func (v *View) judgeLedgers(least uint64, check func(*ledger) judged) Result {
 	found := map[*ledger]*Finding{}
 	nearest := math.Inf(-1)
 	for _, l := range v.ledgers {
+		v.Step()
 		var j judged
 		if l.Requests >= least {
 			enough = true

@@ -105,6 +105,7 @@ func (v *View) followCalls(called, others []*ledger, isServing func(*ledger) boo
 	}
 	taken := map[*ledger]bool{}
 	for ; len(queue) > 0; queue = queue[1:] {
+		v.Step()
 		for _, at := range queue[0].destinations(v.owners) {
 			for _, l := range left[at] {
 				if taken[l] {
@@ -130,6 +131,7 @@ func (v *View) indexLedgers() {
 	v.members, v.servedIn, v.ledgersIn = map[int][]*ledger{}, map[uint64][]*ledger{}, map[uint64][]*ledger{}
 	served := servedEnds{}
 	for i, l := range v.ledgers {
+		v.Step()
 		l.order = i
 		at := end{netns: l.NetNS, port: l.Port}
 		v.ends[at] = append(v.ends[at], l)
@@ -175,6 +177,7 @@ func (v *View) servedBy(pids []int, which func(member *ledger, pid int) bool) []
 	var out []*ledger
 	families := map[int]bool{0: true}
 	for _, pid := range pids {
+		v.Step()
 		if master := v.Master(pid); !families[master] {
 			families[master] = true
 			out = append(out, v.servedOf[master]...)
@@ -205,6 +208,7 @@ func (l *ledger) sameEnds() []*ledger {
 // ledgersAt lists the endpoints of a network namespace with a port, served ones
 // first.
 func (v *View) ledgersAt(netns uint64, port int) []*ledger {
+	v.Step()
 	return v.ends[end{netns: netns, port: port}]
 }
 
@@ -219,6 +223,7 @@ func (v *View) behind(l *ledger) []*ledger {
 		}
 	}
 	for i := 0; i < len(way); i++ {
+		v.Step()
 		if way[i].called() {
 			add(way[i].here)
 		} else if way[i].pid != 0 {

@@ -56,6 +56,7 @@ func (v *View) buildServices() {
 	v.Services = v.selectServices(v.allServices())
 	v.reachable = v.reachableOf(v.Services)
 	for i := range v.Connects {
+		v.Step()
 		c := &v.Connects[i]
 		for _, s := range v.reachable.by(c, v.owners) {
 			s.connects = append(s.connects, c)
@@ -64,6 +65,7 @@ func (v *View) buildServices() {
 	}
 	v.servicesOf, v.servicesIn = map[int][]*Service{}, map[uint64][]*Service{}
 	for i, s := range v.Services {
+		v.Step()
 		s.order = i
 		v.servicesIn[s.NS.Inode] = append(v.servicesIn[s.NS.Inode], s)
 		for _, l := range s.Listeners {
@@ -93,6 +95,7 @@ func (v *View) InScope(netns uint64) bool { return len(v.servicesIn[netns]) > 0 
 // ServiceAt finds the service in view that listens in ns at this port, or at
 // this path when port is 0.
 func (v *View) ServiceAt(netns uint64, port int, path string) *Service {
+	v.Step()
 	at := end{netns: netns, port: port}
 	if port == 0 {
 		at.addr = path
@@ -105,6 +108,7 @@ func (v *View) ServiceAt(netns uint64, port int, path string) *Service {
 
 // ServiceOf finds a service in view that the process serves.
 func (v *View) ServiceOf(pid int) *Service {
+	v.Step()
 	if list := v.servicesOf[pid]; len(list) > 0 {
 		return list[0]
 	}
@@ -158,6 +162,7 @@ func (v *View) selectServices(all []*Service) []*Service {
 	reaches := make(map[int][]*Service) // by who calls
 	isCalled := map[*Service]bool{}
 	for i := range v.Connects {
+		v.Step()
 		c := &v.Connects[i]
 		for _, s := range reachable.by(c, v.owners) {
 			reaches[c.PID] = append(reaches[c.PID], s)

@@ -28,10 +28,17 @@ type View struct {
 	roots   []*root                     // what chains of waits come down to, most slow time first
 }
 
-// NewView indexes o.
+// NewView indexes o, however long that takes.
 func NewView(o *observe.Observation) *View {
+	return NewViewUntil(o, func() error { return nil })
+}
+
+// NewViewUntil indexes o. Once stop, which is asked again and again, gives an error,
+// this and whatever is done with the View panics with Stopped.
+func NewViewUntil(o *observe.Observation, stop func() error) *View {
+	s := &stopper{stop: stop}
 	v := &View{
-		Observation: o, hostIndex: newHostIndex(o),
+		Observation: o, hostIndex: newHostIndex(o, s),
 		onPath: map[int]bool{}, serving: map[int]bool{}, slowOf: map[int][]*observe.SlowTime{},
 	}
 	v.onDemand = v.demand()
@@ -43,20 +50,30 @@ func NewView(o *observe.Observation) *View {
 }
 
 // Process returns the process with this pid, or nil.
-func (v *View) Process(pid int) *observe.Process { return v.procs[pid] }
+func (v *View) Process(pid int) *observe.Process {
+	v.Step()
+	return v.procs[pid]
+}
 
 // Namespace returns the network namespace with this inode, or nil.
 func (v *View) Namespace(inode uint64) *observe.NetNS { return v.namespaces[inode] }
 
 // Serving says whether the process answers requests of a service in view.
-func (v *View) Serving(pid int) bool { return v.serving[pid] }
+func (v *View) Serving(pid int) bool {
+	v.Step()
+	return v.serving[pid]
+}
 
 // OnPath says whether the process takes part in the requests in view: it
 // serves them, or it is the local client that makes them.
-func (v *View) OnPath(pid int) bool { return v.onPath[pid] }
+func (v *View) OnPath(pid int) bool {
+	v.Step()
+	return v.onPath[pid]
+}
 
 // Comm is the name of a process, or "?" when it was not seen.
 func (v *View) Comm(pid int) string {
+	v.Step()
 	if p := v.procs[pid]; p != nil {
 		return p.Comm
 	}
@@ -65,6 +82,7 @@ func (v *View) Comm(pid int) string {
 
 // sysctl reads a knob as the namespace sees it, falling back to the host's.
 func (v *View) sysctl(ns *observe.NetNS, name string) string {
+	v.Step()
 	if ns != nil {
 		if value, ok := ns.Sysctl[name]; ok {
 			return value

@@ -124,11 +124,11 @@ func TestCorpus(t *testing.T) {
 	if err != nil || len(dirs) < minCorpus {
 		t.Fatalf("%d observations in the corpus, want at least %d (%v)", len(dirs), minCorpus, err)
 	}
-	plain := Diagnose(load(t, plainHost))
+	plain := judge(load(t, plainHost))
 	for _, dir := range dirs {
 		t.Run(filepath.Base(dir), func(t *testing.T) {
 			t.Parallel()
-			r := Diagnose(load(t, dir))
+			r := judge(load(t, dir))
 			if dir != plainHost {
 				r.RuledOut = slices.DeleteFunc(r.RuledOut, func(u Excluded) bool { return slices.Contains(plain.RuledOut, u) })
 				r.NotChecked = slices.DeleteFunc(r.NotChecked, func(u Excluded) bool { return slices.Contains(plain.NotChecked, u) })

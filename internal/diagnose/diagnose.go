@@ -1,6 +1,8 @@
 package diagnose
 
 import (
+	"cmp"
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -9,20 +11,29 @@ import (
 	"github.com/slowray/slowray/internal/observe"
 )
 
-// Diagnose judges o.
-func Diagnose(o *observe.Observation) Report {
-	v := cause.NewView(o)
+// Diagnose judges o, until ctx is done or the bound is reached. What was not judged
+// by then is listed under NotChecked, and the report says so (Report.CutShort).
+func Diagnose(ctx context.Context, o *observe.Observation, b Bound) Report {
+	j := begin(ctx, b)
+	defer j.done()
+	return j.judge(o)
+}
+
+func (j *judging) judge(o *observe.Observation) Report {
 	r := Report{
 		Schema:     SchemaReport,
 		Host:       ReportHost{Name: o.Host.Name, Kernel: o.Host.Kernel, CPUs: o.Host.CPUs, BootID: o.Host.BootID},
 		Window:     ReportWindow{Start: o.Window.Start, Seconds: o.Window.Seconds},
-		Endpoints:  endpoints(v),
+		Endpoints:  []Endpoint{},
 		Findings:   []cause.Finding{},
 		RuledOut:   []Excluded{},
 		NotChecked: []Excluded{},
 		Losses:     append([]observe.Loss{}, o.Losses...),
 		Capture:    o.Capture,
 	}
+	var v *cause.View
+	j.do(func() { v = cause.NewViewUntil(o, func() error { return j.stop() }) })
+	j.do(func() { r.Endpoints = endpoints(v) })
 	catalogue := cause.Catalogue()
 	for i := range catalogue {
 		c := &catalogue[i]
@@ -34,8 +45,10 @@ func Diagnose(o *observe.Observation) Report {
 			r.NotChecked = append(r.NotChecked, Excluded{c.ID, because})
 			continue
 		}
-		result := c.Check(v)
-		switch {
+		var result cause.Result
+		switch whole := j.do(func() { result = c.Check(v) }); {
+		case !whole:
+			r.NotChecked = append(r.NotChecked, Excluded{c.ID, j.ended})
 		case len(result.Findings) > 0:
 		case result.NotChecked != "":
 			r.NotChecked = append(r.NotChecked, Excluded{c.ID, result.NotChecked})
@@ -52,19 +65,43 @@ func Diagnose(o *observe.Observation) Report {
 		}
 	}
 	r.NotChecked = append(r.NotChecked, overlapping(o)...)
-	for i := range r.Findings {
-		r.Findings[i].Subject.Container = v.SubjectContainer(&r.Findings[i].Subject)
-		v.Price(&r.Findings[i])
-		r.Findings[i].Began = v.Began(&r.Findings[i])
+	r.CutShort = j.ended
+	if v != nil {
+		*j = *j.spare()
+		j.conclude(v, &r, catalogue)
 	}
-	fold(v, r.Findings, catalogue)
-	r.Findings = rank(r.Findings, catalogue)
-	known := declared(catalogue)
-	for i := range r.Findings {
-		plan(v, &r.Findings[i], known)
-	}
-	r.Changes = changes(v, len(r.Findings) > 0)
 	return r
+}
+
+// conclude puts the findings in order. Where there is no time for it they stand as
+// they were found.
+func (j *judging) conclude(v *cause.View, r *Report, catalogue []cause.Cause) {
+	known := declared(catalogue)
+	j.do(func() {
+		for i := range r.Findings {
+			v.Step()
+			r.Findings[i].Subject.Container = v.SubjectContainer(&r.Findings[i].Subject)
+			v.Price(&r.Findings[i])
+			r.Findings[i].Began = v.Began(&r.Findings[i])
+		}
+	})
+	if !j.do(func() { fold(v, r.Findings, catalogue) }) {
+		for i := range r.Findings {
+			r.Findings[i].ConsequenceOf = nil
+		}
+	}
+	r.Findings = rank(r.Findings, catalogue)
+	j.do(func() {
+		for i := range r.Findings {
+			v.Step()
+			plan(v, &r.Findings[i], known)
+		}
+	})
+	j.do(func() { r.Changes = changes(v, len(r.Findings) > 0) })
+	if j.ended != "" {
+		r.NotChecked = append(r.NotChecked, Excluded{"consequences", "what the findings cost, which follows from which and what they are proved by may be missing: " + j.ended})
+		r.CutShort = cmp.Or(r.CutShort, j.ended)
+	}
 }
 
 // untold says why a file does not tell a cause; empty when it does, and where a
@@ -108,7 +145,10 @@ func (r *Report) Summary() string {
 			causes = append(causes, f.Cause)
 		}
 	}
-	if len(causes) == 0 {
+	switch {
+	case len(causes) == 0 && r.CutShort != "":
+		return "not judged in full"
+	case len(causes) == 0:
 		return "nothing found"
 	}
 	return fmt.Sprintf("%d found: %s", len(causes), strings.Join(causes, ", "))

@@ -2,6 +2,7 @@ package diagnose
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"math/rand/v2"
 	"path/filepath"
@@ -59,7 +60,7 @@ func TestRankAndFold(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			in := slices.Clone(c.in)
-			fold(nil, in, catalogue)
+			fold(cause.NewView(&observe.Observation{}), in, catalogue)
 			if diff := cmp.Diff(c.want, order(rank(in, catalogue))); diff != "" {
 				t.Error(diff)
 			}
@@ -86,7 +87,7 @@ func TestSymptomOfAnotherService(t *testing.T) {
 		{"connection refused", []cause.Finding{at(finding("nginx-upstream-errors", 0.99), 7, []string{}), at(finding("fd-limit", 0.9), 7, nil)},
 			[]string{"nginx-upstream-errors", "fd-limit"}},
 	} {
-		fold(nil, c.in, cause.Catalogue())
+		fold(cause.NewView(&observe.Observation{}), c.in, cause.Catalogue())
 		if diff := cmp.Diff(c.want, order(rank(c.in, cause.Catalogue()))); diff != "" {
 			t.Errorf("%s: %s", c.name, diff)
 		}
@@ -106,7 +107,7 @@ func TestOrderDoesNotMatter(t *testing.T) {
 		in := slices.Clone(all)
 		r := rand.New(rand.NewPCG(seed, 1))
 		r.Shuffle(len(in), func(i, j int) { in[i], in[j] = in[j], in[i] })
-		fold(nil, in, catalogue)
+		fold(cause.NewView(&observe.Observation{}), in, catalogue)
 		got := order(rank(in, catalogue))
 		if want == nil {
 			want = got
@@ -123,7 +124,7 @@ func TestEveryCauseIsAccountedFor(t *testing.T) {
 		{Kind: observe.KindProfile, Because: "no BPF"},
 		{Kind: observe.KindNginx, Subject: "/var/log/nginx/error.log", Because: "is a pipe", Partial: true},
 	}}
-	r := Diagnose(o)
+	r := judge(o)
 	told := map[string]string{}
 	for _, e := range r.RuledOut {
 		told[e.Cause] = e.Because
@@ -163,7 +164,7 @@ func TestReplayIsByteIdentical(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			got, err := json.Marshal(Diagnose(o))
+			got, err := json.Marshal(judge(o))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -187,9 +188,9 @@ func TestReportMatchesItsSchema(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		validate(t, schema, file, Diagnose(o))
+		validate(t, schema, file, judge(o))
 	}
-	validate(t, schema, "empty", Diagnose(&observe.Observation{}))
+	validate(t, schema, "empty", judge(&observe.Observation{}))
 }
 
 func validate(t *testing.T, schema *jsonschema.Schema, name string, r Report) {
@@ -232,7 +233,7 @@ func TestRecordedIncidents(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if diff := cmp.Diff(want[name], order(Diagnose(o).Findings)); diff != "" {
+		if diff := cmp.Diff(want[name], order(judge(o).Findings)); diff != "" {
 			t.Errorf("%s: %s", name, diff)
 		}
 	}
@@ -254,7 +255,7 @@ func TestSomebodyIsToBlame(t *testing.T) {
 		{"two of them, in no circle", []cause.Finding{finding("a", 0.3), finding("b", 0.1)}, []string{"b", "a < b"}},
 	} {
 		in := slices.Clone(c.in)
-		fold(nil, in, catalogue)
+		fold(cause.NewView(&observe.Observation{}), in, catalogue)
 		if diff := cmp.Diff(c.want, order(rank(in, catalogue))); diff != "" {
 			t.Errorf("%s: %s", c.name, diff)
 		}
@@ -289,3 +290,6 @@ func TestTwoServicesTwoCauses(t *testing.T) {
 		t.Error(diff)
 	}
 }
+
+// judge judges as slowray replay does.
+func judge(o *observe.Observation) Report { return Diagnose(context.Background(), o, Saved) }

@@ -4,5 +4,6 @@
 //
 // In: an observe.Observation. Out: a Report, whose JSON form is a contract
 // (schema/report.schema.json). It is pure: the same Observation gives the same
-// Report byte for byte, on any machine, at any time.
+// Report byte for byte, on any machine, at any time, unless it was ended early: by its
+// context, or by a Bound of its own, for others decide how much there is to judge.
 package diagnose

@@ -2,6 +2,7 @@ package diagnose
 
 import (
 	"cmp"
+	"context"
 	"net/netip"
 	"slices"
 	"strings"
@@ -111,31 +112,19 @@ type DropEnd struct {
 
 const maxDropFlows = 8 // of one place
 
-// Drops puts what was dropped in order.
-func Drops(o *observe.Observation) DropReport {
-	v := cause.NewView(o)
+// Drops puts what was dropped in order, until ctx is done or the bound is reached;
+// the report says then under NotChecked that it is not whole.
+func Drops(ctx context.Context, o *observe.Observation, b Bound) DropReport {
+	j := begin(ctx, b)
+	defer j.done()
 	r := DropReport{
 		Schema: SchemaDrops,
 		Host:   ReportHost{Name: o.Host.Name, Kernel: o.Host.Kernel, CPUs: o.Host.CPUs, BootID: o.Host.BootID},
 		Window: ReportWindow{Start: o.Window.Start, Seconds: o.Window.Seconds},
 		Port:   o.Filter.Port, Layers: []DroppedAt{}, Clean: []string{}, NotChecked: []Excluded{}, Losses: append([]observe.Loss{}, o.Losses...),
 	}
-	for _, layer := range cause.DropLayers() {
-		at := DroppedAt{Layer: string(layer), Title: layer.Title()}
-		for _, s := range v.Sites() {
-			if s.Layer != layer || !concerns(s, o.Filter.Port) {
-				continue
-			}
-			at.Packets += s.Packets
-			at.Sites = append(at.Sites, droppedFor(v, s))
-		}
-		if len(at.Sites) == 0 {
-			r.Clean = append(r.Clean, at.Layer)
-			continue
-		}
-		slices.SortStableFunc(at.Sites, func(a, b DroppedFor) int { return cmp.Compare(b.Packets, a.Packets) })
-		r.Packets += at.Packets
-		r.Layers = append(r.Layers, at)
+	if !j.do(func() { r.addLayers(cause.NewViewUntil(o, j.stop), o.Filter.Port) }) {
+		r.NotChecked = append(r.NotChecked, Excluded{string(observe.KindDrops), "not all that was dropped is listed: " + j.ended})
 	}
 	for i := range r.Layers {
 		l := &r.Layers[i]
@@ -151,6 +140,27 @@ func Drops(o *observe.Observation) DropReport {
 		r.NotChecked = append(r.NotChecked, Excluded{string(observe.KindDrops), "this kernel gives no reasons for drops (needs Linux 5.17): they are sorted by the kernel's functions"})
 	}
 	return r
+}
+
+// addLayers adds the layers at which packets died, and those at which none did.
+func (r *DropReport) addLayers(v *cause.View, port int) {
+	for _, layer := range cause.DropLayers() {
+		at := DroppedAt{Layer: string(layer), Title: layer.Title()}
+		for _, s := range v.Sites() {
+			if s.Layer != layer || !concerns(s, port) {
+				continue
+			}
+			at.Packets += s.Packets
+			at.Sites = append(at.Sites, droppedFor(v, s))
+		}
+		if len(at.Sites) == 0 {
+			r.Clean = append(r.Clean, at.Layer)
+			continue
+		}
+		slices.SortStableFunc(at.Sites, func(a, b DroppedFor) int { return cmp.Compare(b.Packets, a.Packets) })
+		r.Packets += at.Packets
+		r.Layers = append(r.Layers, at)
+	}
 }
 
 func portion(a, b uint64) float64 {
@@ -208,6 +218,7 @@ func droppedFor(v *cause.View, s *cause.DropSite) DroppedFor {
 func dropEnd(v *cause.View, addr string, port int, other string, otherPort int) DropEnd {
 	e := DropEnd{Addr: addr, Port: port}
 	for i := range v.Namespaces {
+		v.Step()
 		ns := &v.Namespaces[i]
 		if !slices.Contains(ns.Addrs, addr) && !loopback(addr) {
 			continue

@@ -17,6 +17,7 @@ func endpoints(v *cause.View) []Endpoint {
 	out := []Endpoint{}
 	told := map[*cause.Service]bool{}
 	for _, e := range v.Ledgers() {
+		v.Step()
 		row := ledgerEndpoint(v, e)
 		if s := v.ServiceAt(e.NetNS, e.Port, ""); s != nil && row.Side == observe.Served.String() {
 			// One service may be reached at several addresses: what is known

@@ -66,7 +66,7 @@ func chain() *observe.Observation {
 }
 
 func TestEndpointRows(t *testing.T) {
-	r := Diagnose(chain())
+	r := judge(chain())
 	type row struct {
 		Side       string
 		Addr       string
@@ -164,7 +164,7 @@ func TestCauseFoldsAtTheRightEnd(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			o := chain()
 			c.plant(o)
-			if diff := cmp.Diff(c.want, order(Diagnose(o).Findings)); diff != "" {
+			if diff := cmp.Diff(c.want, order(judge(o).Findings)); diff != "" {
 				t.Error(diff)
 			}
 		})
@@ -177,7 +177,7 @@ func TestOrderOfEndpointsDoesNotMatter(t *testing.T) {
 	for seed := range uint64(50) {
 		o := chain()
 		rand.New(rand.NewPCG(seed, 3)).Shuffle(len(o.Endpoints), func(i, j int) { o.Endpoints[i], o.Endpoints[j] = o.Endpoints[j], o.Endpoints[i] })
-		text, err := json.Marshal(Diagnose(o))
+		text, err := json.Marshal(judge(o))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -198,7 +198,7 @@ func TestRedactedIsJudgedAlike(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(order(Diagnose(o).Findings), order(Diagnose(redacted).Findings)); diff != "" {
+	if diff := cmp.Diff(order(judge(o).Findings), order(judge(redacted).Findings)); diff != "" {
 		t.Error(diff)
 	}
 }
@@ -208,12 +208,12 @@ func TestReportOfRequestsMatchesItsSchema(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := Diagnose(chain())
+	r := judge(chain())
 	if len(r.Findings) == 0 || r.Endpoints[0].Ledger == nil {
 		t.Fatal("nothing to validate")
 	}
 	validate(t, schema, "chain", r)
-	validate(t, schema, "hostile", Diagnose(&observe.Observation{Endpoints: []observe.Endpoint{
+	validate(t, schema, "hostile", judge(&observe.Observation{Endpoints: []observe.Endpoint{
 		{Side: "served", Port: 0, Addr: "10.0.0.1"}, {Side: "x", Port: 70000, Addr: "10.0.0.1"}, {Side: "served", Port: 80, Addr: "nothing"},
 		{Side: "called", Port: 80, Addr: "::1", Requests: 1 << 63, Retrans: 1 << 63, SlowCount: 1, SlowParts: map[string]int64{"server": -5},
 			Parts: map[string]observe.PartStats{"server": {SumNS: -9}, "stall": {SumNS: math.MaxInt64}}, PID: -1},
@@ -226,7 +226,7 @@ func TestReportOfRequestsMatchesItsSchema(t *testing.T) {
 func TestOnlyInformation(t *testing.T) {
 	o := chain()
 	o.Endpoints = []observe.Endpoint{endpoint("served", 80, 10, 300, map[string]int64{"server": 14 * ms, "network": ms, "ack_delay": 18 * ms})}
-	r := Diagnose(o)
+	r := judge(o)
 	if len(r.Findings) != 0 {
 		t.Fatalf("findings: %v", order(r.Findings))
 	}
@@ -244,7 +244,7 @@ func TestNotRecordedIsNotChecked(t *testing.T) {
 	o.Endpoints = nil
 	o.Gaps = []observe.Gap{{Kind: observe.KindRequests, Because: "needs CAP_BPF"}}
 	told := map[string]string{}
-	for _, e := range Diagnose(o).NotChecked {
+	for _, e := range judge(o).NotChecked {
 		told[e.Cause] = e.Because
 	}
 	for _, c := range cause.Catalogue() {

@@ -28,6 +28,7 @@ func fold(v *cause.View, findings []cause.Finding, catalogue []cause.Cause) {
 	all := sortFindings(findings, known)
 	parents := make([]int, len(findings)) // -1 where there is none
 	for i := range findings {
+		v.Step()
 		f := &findings[i]
 		parents[i] = -1
 		c := known[f.Cause]
@@ -115,6 +116,7 @@ func (s *sorted) parentFor(v *cause.View, of int, c *cause.Cause) int {
 			continue
 		}
 		for _, i := range s.by[id] {
+			v.Step()
 			p := &s.findings[i]
 			if best >= 0 && before(p, &s.findings[best], s.known) >= 0 {
 				break // nor are those after it

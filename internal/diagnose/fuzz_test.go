@@ -26,7 +26,7 @@ func FuzzDiagnose(f *testing.F) {
 		if json.Unmarshal(text, &o) != nil {
 			return
 		}
-		r := Diagnose(&o)
+		r := judge(&o)
 		if _, err := json.Marshal(r); err != nil {
 			t.Fatal(err)
 		}

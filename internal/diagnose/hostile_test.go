@@ -1,6 +1,7 @@
 package diagnose_test
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -22,7 +23,7 @@ func pasted(t *testing.T, o *observe.Observation) map[string]string {
 	t.Helper()
 	lines := map[string]string{}
 	nth := map[string]int{}
-	for _, f := range diagnose.Diagnose(o).Findings {
+	for _, f := range diagnose.Diagnose(context.Background(), o, diagnose.Saved).Findings {
 		name := fmt.Sprintf("%s %d", f.Cause, nth[f.Cause])
 		nth[f.Cause]++
 		for what, list := range map[string]any{"fix": f.Fix.Commands, "persist": f.Fix.Persist, "prove": proving(&f), "lasting": prove.Lasting(f.Fix.Changes)} {

@@ -15,7 +15,7 @@ func TestOverlapping(t *testing.T) {
 	}
 	o := &observe.Observation{Endpoints: []observe.Endpoint{endpoint(443, 1000, 300), endpoint(80, 1000, 20), endpoint(81, 10, 10)}}
 	var told []string
-	for _, e := range Diagnose(o).NotChecked {
+	for _, e := range judge(o).NotChecked {
 		if e.Cause == string(observe.KindRequests) {
 			told = append(told, e.Because)
 		}

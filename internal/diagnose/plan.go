@@ -1,6 +1,7 @@
 package diagnose
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -46,16 +47,19 @@ func servedPort(v *cause.View, f *cause.Finding, s *cause.Service) int {
 // Plan gives the changes to try a cause with on what was seen in o: those of its
 // first finding, which is given too, or, where it was not found, those for the
 // service that o is about. The error says why there are none.
-func Plan(o *observe.Observation, id string) ([]cause.Change, *cause.Finding, error) {
+func Plan(ctx context.Context, o *observe.Observation, id string, b Bound) ([]cause.Change, *cause.Finding, error) {
 	c, err := provable(declared(cause.Catalogue()), id)
 	if err != nil {
 		return nil, nil, err
 	}
-	r := Diagnose(o)
+	r := Diagnose(ctx, o, b)
 	for i := range r.Findings {
 		if f := &r.Findings[i]; f.Cause == id && len(f.Fix.Changes) > 0 {
 			return f.Fix.Changes, f, nil
 		}
+	}
+	if r.CutShort != "" {
+		return nil, nil, fmt.Errorf("%s: was not found, and not all was judged: %s", id, r.CutShort)
 	}
 	v := cause.NewView(o)
 	var names []string

@@ -1,6 +1,8 @@
 package diagnose
 
 import (
+	"cmp"
+	"context"
 	"math"
 	"slices"
 	"time"
@@ -32,6 +34,7 @@ type Range struct {
 	traffic  traffic
 	last     *observe.Observation
 	changes  []Change
+	cutShort string // of the first window that was not judged in full
 }
 
 // overWindows is a finding of some windows.
@@ -49,9 +52,10 @@ func NewRange() *Range {
 	return &Range{findings: map[Identity]*overWindows{}, ruledOut: map[string]string{}, checked: map[Excluded]bool{}, traffic: traffic{}}
 }
 
-// Add judges a window. Windows come in the order of time.
-func (r *Range) Add(o *observe.Observation) {
-	report := Diagnose(o)
+// Add judges a window, as Diagnose does. Windows come in the order of time.
+func (r *Range) Add(ctx context.Context, o *observe.Observation, b Bound) {
+	report := Diagnose(ctx, o, b)
+	r.cutShort = cmp.Or(r.cutShort, report.CutShort)
 	end := o.Window.Start.Add(time.Duration(o.Window.Seconds * float64(time.Second)))
 	if r.windows == 0 {
 		r.from = o.Window.Start
@@ -118,7 +122,7 @@ func (r *Range) Report() Report {
 	out.Window = ReportWindow{Start: r.from, Seconds: r.to.Sub(r.from).Seconds()}
 	out.History = &History{From: r.from, To: r.to, Windows: r.windows, Seconds: r.seconds}
 	out.Endpoints = r.traffic.endpoints(r.last, r.seconds)
-	out.Changes = r.changes
+	out.Changes, out.CutShort = r.changes, r.cutShort
 	catalogue := cause.Catalogue()
 	found := map[string]bool{}
 	for _, g := range r.findings {

@@ -1,6 +1,7 @@
 package diagnose
 
 import (
+	"context"
 	"math"
 	"slices"
 	"testing"
@@ -32,7 +33,7 @@ func minutes(t *testing.T, names ...string) []*observe.Observation {
 func judgeAll(all []*observe.Observation) Report {
 	r := NewRange()
 	for _, o := range all {
-		r.Add(o)
+		r.Add(context.Background(), o, Saved)
 	}
 	return r.Report()
 }
@@ -41,7 +42,7 @@ func TestRangeTellsFindingsOfSeveralWindows(t *testing.T) {
 	// Twice what conntrack does, then something else, then nothing is to be seen of it.
 	all := minutes(t, "nginx-throughput-S0", "nginx-throughput-S0", "cpu-saturated")
 	report := judgeAll(all)
-	first, last := Diagnose(all[0]), Diagnose(all[2])
+	first, last := judge(all[0]), judge(all[2])
 	if len(first.Findings) == 0 || len(last.Findings) == 0 {
 		t.Fatal("the saved windows have no findings")
 	}
@@ -101,7 +102,7 @@ func TestRangeTellsFindingsOfSeveralWindows(t *testing.T) {
 func TestRangeOfOneWindow(t *testing.T) {
 	for _, name := range []string{"nginx-throughput-S0", "nginx-throughput-S3", "cpu-saturated"} {
 		all := minutes(t, name)
-		alone, report := Diagnose(all[0]), judgeAll(all)
+		alone, report := judge(all[0]), judgeAll(all)
 		unique := map[Identity]bool{}
 		var want []string
 		for i := range alone.Findings {

@@ -16,8 +16,16 @@ const fullCost = 0.2
 // rank orders findings: causes before consequences, and of each the one first
 // that is worth most on the host, by its weight and what it cost.
 func rank(findings []cause.Finding, catalogue []cause.Cause) []cause.Finding {
-	Rank(findings, catalogue, func(f cause.Finding) *cause.Finding { return &f })
-	return findings
+	in := make([]*cause.Finding, len(findings)) // a finding is large, and moves at each step of a sort
+	for i := range findings {
+		in[i] = &findings[i]
+	}
+	Rank(in, catalogue, func(f *cause.Finding) *cause.Finding { return f })
+	out := make([]cause.Finding, len(in))
+	for i, f := range in {
+		out[i] = *f
+	}
+	return out
 }
 
 // Rank puts what stands for findings into the one order in which they are told

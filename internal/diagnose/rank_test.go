@@ -37,7 +37,7 @@ func TestTriflesComeAfterOutages(t *testing.T) {
 		{"a consequence is no measure", []cause.Finding{costly("client-aborts", 0.9, 1000), costly("conntrack-full", 0.9, 10), costly("accept-queue-overflow", 1, 9)},
 			[]string{"accept-queue-overflow", "conntrack-full", "client-aborts < accept-queue-overflow"}},
 	} {
-		fold(nil, c.in, cause.Catalogue())
+		fold(cause.NewView(&observe.Observation{}), c.in, cause.Catalogue())
 		if diff := cmp.Diff(c.want, order(rank(c.in, cause.Catalogue()))); diff != "" {
 			t.Errorf("%s: %s", c.name, diff)
 		}

@@ -25,6 +25,9 @@ type Report struct {
 	Changes []Change `json:"changes,omitempty"`
 	// History is set where several windows were judged.
 	History *History `json:"history,omitempty"`
+	// CutShort is why judging was ended before all was judged; empty where it was not.
+	// No finding does not mean then that there is nothing to find.
+	CutShort string `json:"cut_short,omitempty"`
 	// Capture is the file of packets that is judged, nil where a host was watched.
 	Capture *observe.Capture `json:"capture,omitempty"`
 }

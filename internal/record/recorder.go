@@ -75,7 +75,7 @@ type Recorder struct {
 	seconds *seconds
 	sync    chan struct{}
 
-	diagnose func(*observe.Observation) diagnose.Report
+	diagnose func(context.Context, *observe.Observation, diagnose.Bound) diagnose.Report
 
 	// Of the stream's goroutine.
 	keeper *keeper

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/slowray/slowray/internal/budget"
 	"github.com/slowray/slowray/internal/cause"
 	"github.com/slowray/slowray/internal/diagnose"
 	"github.com/slowray/slowray/internal/observe"
@@ -29,7 +30,7 @@ func (r *Recorder) watch(ctx context.Context) {
 			}
 			continue
 		}
-		r.judge(o, &findings)
+		r.judge(ctx, o, &findings)
 		// Symbol tables and the like were for this window only.
 		debug.FreeOSMemory()
 	}
@@ -75,24 +76,30 @@ func (r *Recorder) failed(err error) {
 	}
 }
 
+// judgeGrace is how long after the recorder was told to end the last window may still
+// be judged: watch.Grace of it passes before it can begin.
+const judgeGrace = watch.Grace + 200*time.Millisecond
+
 // judged is the judgement of a window. A bug in one of the causes costs this
 // window's, not the history.
-func (r *Recorder) judged(o *observe.Observation) (report diagnose.Report, err error) {
+func (r *Recorder) judged(ctx context.Context, o *observe.Observation) (report diagnose.Report, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("judging crashed, which is a bug of slowray: %v\n%s", p, debug.Stack())
 		}
 	}()
-	return r.diagnose(o), nil
+	ctx, cancel := budget.Grace(ctx, judgeGrace)
+	defer cancel()
+	return r.diagnose(ctx, o, diagnose.Live), nil
 }
 
 // judge judges a window, and keeps and tells what came of it.
-func (r *Recorder) judge(o *observe.Observation, findings *course) {
+func (r *Recorder) judge(ctx context.Context, o *observe.Observation, findings *course) {
 	length := time.Duration(o.Window.Seconds * float64(time.Second))
 	if length < min(leastWindow, r.opt.Window) {
 		return
 	}
-	judged, err := r.judged(o)
+	judged, err := r.judged(ctx, o)
 	if err != nil {
 		r.failed(err)
 		// It can be looked into with slowray replay.

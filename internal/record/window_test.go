@@ -1,6 +1,7 @@
 package record
 
 import (
+	"context"
 	"strings"
 	"testing"
 	"time"
@@ -15,18 +16,18 @@ func TestJudgingThatCrashes(t *testing.T) {
 	m := &memory{}
 	var told []string
 	r := &Recorder{store: m, opt: Options{Window: time.Minute, Sinks: []Sink{m}, Trouble: func(err error) { told = append(told, err.Error()) }},
-		diagnose: func(o *observe.Observation) diagnose.Report {
+		diagnose: func(_ context.Context, o *observe.Observation, _ diagnose.Bound) diagnose.Report {
 			if o.Window.Seconds == 60 {
 				panic("no such process")
 			}
 			return diagnose.Report{}
 		}}
 	var findings course
-	r.judge(&observe.Observation{Window: observe.Window{Start: time.Unix(1, 0), Seconds: 60}}, &findings)
+	r.judge(t.Context(), &observe.Observation{Window: observe.Window{Start: time.Unix(1, 0), Seconds: 60}}, &findings)
 	if r.status.Failed != 1 || r.status.Windows != 0 || len(told) != 1 || !strings.Contains(told[0], "no such process") {
 		t.Errorf("%+v, told %q", r.status, told)
 	}
-	r.judge(&observe.Observation{Window: observe.Window{Start: time.Unix(61, 0), Seconds: 59}}, &findings)
+	r.judge(t.Context(), &observe.Observation{Window: observe.Window{Start: time.Unix(61, 0), Seconds: 59}}, &findings)
 	if r.status.Windows != 1 || len(m.windows) != 2 || m.told.windows != 2 {
 		t.Errorf("%+v, %d windows stored, %d told", r.status, len(m.windows), m.told.windows)
 	}

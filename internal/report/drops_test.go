@@ -48,7 +48,7 @@ func TestDropsHostile(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, o := range []*observe.Observation{dropped("eth0"), dropped("\x1b[31m\u202e\x00evil"), {Host: observe.Host{CPUs: 1}}} {
-		r := diagnose.Drops(o)
+		r := diagnose.Drops(t.Context(), o, diagnose.Saved)
 		var text, out bytes.Buffer
 		if err := Drops(&text, &r, Style{Width: 60}); err != nil {
 			t.Fatal(err)
@@ -73,7 +73,7 @@ func TestDropsHostile(t *testing.T) {
 
 // TestDropsText: each place is there, with what tells it from others.
 func TestDropsText(t *testing.T) {
-	r := diagnose.Drops(dropped("eth0"))
+	r := diagnose.Drops(t.Context(), dropped("eth0"), diagnose.Saved)
 	var text bytes.Buffer
 	if err := Drops(&text, &r, Style{Width: 100}); err != nil {
 		t.Fatal(err)
@@ -87,7 +87,7 @@ func TestDropsText(t *testing.T) {
 			t.Errorf("%q is missing in\n%s", want, text.String())
 		}
 	}
-	if r := diagnose.Drops(&observe.Observation{}); r.Packets != 0 || len(r.Layers) != 0 {
+	if r := diagnose.Drops(t.Context(), &observe.Observation{}, diagnose.Saved); r.Packets != 0 || len(r.Layers) != 0 {
 		t.Errorf("nothing dropped, and reported: %+v", r)
 	}
 }

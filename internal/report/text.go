@@ -93,8 +93,14 @@ func (p *printer) findings(r *diagnose.Report) {
 		p.line("")
 	}
 	switch {
+	case n > 0 && r.CutShort != "":
+		p.line("%s", p.paint(yellow, fmt.Sprintf("Not judged in full: %s. There may be more than this: see below what was not.", clean(r.CutShort))))
+		p.line("")
+		return
 	case n > 0:
 		return
+	case r.CutShort != "":
+		p.line("%s", p.paint(yellow, fmt.Sprintf("Not judged in full: %s. Nothing was found in what was judged, which says little: see below what was not.", clean(r.CutShort))))
 	case r.Capture != nil && r.Capture.Lines > 0:
 		p.line("%s", p.paint(green, "Nothing found in what TCPRT's log tells; what happens inside of the hosts it does not."))
 	case r.Capture != nil:

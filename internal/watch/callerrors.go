@@ -1,7 +1,6 @@
 package watch
 
 import (
-	"context"
 	"fmt"
 	"slices"
 	"sync"
@@ -81,7 +80,7 @@ const maxMountTables = 64
 // endFilesystems reads how full the file systems are that the services see, and
 // on which of them system calls failed.
 func (s *session) endFilesystems() {
-	b := budget.New(context.Background(), mountLimits)
+	b := budget.New(s.ctx, mountLimits)
 	tablesLeft := maxMountTables
 	pids := slices.Clone(s.serving)
 	tables := map[int]host.MountTable{}

@@ -1,7 +1,6 @@
 package watch
 
 import (
-	"context"
 	"fmt"
 	"maps"
 	"slices"
@@ -24,7 +23,7 @@ var (
 func (s *session) endChanges(procs []host.ProcSample) {
 	boot, _ := s.fs.BootTime() // without it nobody knows when a service was started
 	services := s.changedServices(procs, boot)
-	list, left, err := change.Read(budget.New(context.Background(), changeLimits), s.fs, services, time.Now())
+	list, left, err := change.Read(budget.New(s.ctx, changeLimits), s.fs, services, time.Now())
 	s.out.Changes = append(s.out.Changes, list...)
 	if err != nil {
 		s.lose("services of which not all files were looked at for changes", 1)
@@ -32,7 +31,7 @@ func (s *session) endChanges(procs []host.ProcSample) {
 	s.lose("changes of the last days that were left out, the oldest", int64(left))
 	s.addSettings()
 	versions := map[int]change.Version{}
-	for _, v := range change.Versions(budget.New(context.Background(), versionLimits), s.fs, services) {
+	for _, v := range change.Versions(budget.New(s.ctx, versionLimits), s.fs, services) {
 		versions[v.PID] = v
 	}
 	for i := range s.out.Processes {

@@ -1,7 +1,6 @@
 package watch
 
 import (
-	"context"
 	"slices"
 	"strings"
 	"time"
@@ -73,7 +72,7 @@ func (s *session) youngSpaces(procs []host.ProcSample) map[uint64]bool {
 func (s *session) beginLimits() {
 	s.limits.first, _ = s.fs.Cgroups(s.procs, s.interesting(s.procs, s.serving))
 	s.limits.last = s.limits.first
-	s.limits.heaps = heap.Begin(budget.New(context.Background(), heapLimits), s.fs.Proc, s.out.Host.MemoryBytes, s.heapProcesses())
+	s.limits.heaps = heap.Begin(budget.New(s.ctx, heapLimits), s.fs.Proc, s.out.Host.MemoryBytes, s.heapProcesses())
 }
 
 // heapProcesses are those that may have a heap of limited size, with the limit
@@ -137,7 +136,7 @@ func (s *session) sampleLimits() {
 		}
 	}
 	s.limits.last = again
-	s.limits.heaps.Look(budget.New(context.Background(), heapLimits))
+	s.limits.heaps.Look(budget.New(s.ctx, heapLimits))
 }
 
 // endLimits is what came of the groups of these processes.
@@ -145,7 +144,7 @@ func (s *session) endLimits(procs []host.ProcSample, pids []int) {
 	now, gaps := s.fs.Cgroups(procs, s.interesting(procs, append(pids, s.serving...)))
 	s.out.Gaps = append(s.out.Gaps, gaps...)
 	s.out.Cgroups = host.CgroupsBetween(s.limits.first, now, limited(s.limits.last))
-	s.out.Heaps = s.limits.heaps.End(budget.New(context.Background(), heapLimits))
+	s.out.Heaps = s.limits.heaps.End(budget.New(s.ctx, heapLimits))
 }
 
 func limited(groups []host.CgroupSample) []host.CgroupSample {
@@ -174,8 +173,8 @@ func (s *session) resolveContainer() (known bool) {
 	if f.Container == "" {
 		return false
 	}
-	list, _ := s.containerReader().Look(context.Background(), engineProcesses(s.procs), nil, time.Now().Add(-container.Lately), time.Now())
-	running, _ := s.containerReader().Names(budget.New(context.Background(), container.Limits), engineProcesses(s.procs), nil)
+	list, _ := s.containerReader().Look(s.ctx, engineProcesses(s.procs), nil, time.Now().Add(-container.Lately), time.Now())
+	running, _ := s.containerReader().Names(budget.New(s.ctx, container.Limits), engineProcesses(s.procs), nil)
 	list = append(running, list...)
 	f.Container = container.Find(list, f.Container)
 	s.out.Filter = *f
@@ -215,7 +214,7 @@ func (s *session) askEngines(procs []host.ProcSample) <-chan ended {
 		for i := range e.kills {
 			note(e.kills[i].Container)
 		}
-		e.containers, e.errs = reader.Look(context.Background(), engines, ids, since, origin)
+		e.containers, e.errs = reader.Look(s.ctx, engines, ids, since, origin)
 		out <- e
 	}()
 	return out

@@ -127,7 +127,7 @@ func (s *session) beginDatabases(seen []observe.Process) {
 			}
 		}
 	}
-	failed := atOnce(d, configLimits, func(b *budget.Budget, r databaseReader) bool {
+	failed := atOnce(s.ctx, d, configLimits, func(b *budget.Budget, r databaseReader) bool {
 		return tooDear(b, r.Begin)
 	}, func(i int, tooLarge bool, err error) {
 		s.opt.Memory.note(d.procs[i].PID, starts[d.procs[i].PID], tooLarge || err != nil)
@@ -149,8 +149,8 @@ func (s *session) databaseGap(p *observe.Process, format string, args ...any) {
 
 // atOnce does something with each reader, at the same time: what they do is wait. Then
 // it takes the results, one after the other, and says which there are none of.
-func atOnce[T any](d *databases, limits budget.Limits, do func(*budget.Budget, databaseReader) T, take func(int, T, error)) (failed []bool) {
-	all := budget.New(context.Background(), limits)
+func atOnce[T any](ctx context.Context, d *databases, limits budget.Limits, do func(*budget.Budget, databaseReader) T, take func(int, T, error)) (failed []bool) {
+	all := budget.New(ctx, limits)
 	results, errs, failed := make([]T, len(d.readers)), make([]error, len(d.readers)), make([]bool, len(d.readers))
 	var wg sync.WaitGroup
 	for i, r := range d.readers {
@@ -260,7 +260,7 @@ func (s *session) endDatabases() {
 	d := &s.databases
 	d.config = map[int][]string{}
 	window := s.out.Window
-	atOnce(d, logLimits, func(b *budget.Budget, r databaseReader) database.Result { return r.End(b, window) }, func(i int, r database.Result, err error) {
+	atOnce(s.ctx, d, logLimits, func(b *budget.Budget, r databaseReader) database.Result { return r.End(b, window) }, func(i int, r database.Result, err error) {
 		if err != nil {
 			s.databaseGap(d.procs[i], "%s", err)
 			return

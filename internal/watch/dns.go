@@ -1,7 +1,6 @@
 package watch
 
 import (
-	"context"
 	"path/filepath"
 	"strconv"
 	"time"
@@ -32,7 +31,7 @@ func (s *session) endDNS() {
 		return
 	}
 	read := map[int]*observe.Resolver{}
-	b := budget.New(context.Background(), resolverLimits)
+	b := budget.New(s.ctx, resolverLimits)
 	found, losses, err := s.dns.Read(func(pid int) *observe.Resolver {
 		r, known := read[pid]
 		if !known && len(read) < maxResolvers {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/slowray/slowray/internal/budget"
 	"github.com/slowray/slowray/internal/observe"
 	"github.com/slowray/slowray/internal/sense/host"
 	"github.com/slowray/slowray/internal/sense/socket"
@@ -18,6 +19,9 @@ func Drops(ctx context.Context, opt Options) (*observe.Observation, error) {
 		out:    &observe.Observation{Schema: observe.SchemaObservation, Version: opt.Version, Filter: opt.Filter},
 		states: map[int]*observe.ThreadStates{}, fdPeak: map[int]int{}, fdLimit: map[int]int{},
 	}
+	var cancel context.CancelFunc
+	s.ctx, cancel = budget.Grace(ctx, Grace)
+	defer cancel()
 	defer s.close()
 	var err error
 	if s.out.Host, err = s.fs.Host(); err != nil {

@@ -1,7 +1,6 @@
 package watch
 
 import (
-	"context"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -73,7 +72,7 @@ func (s *session) pids(procs []host.ProcSample) []int {
 }
 
 // end takes the last readings and puts the Observation together.
-func (s *session) end(ctx context.Context) {
+func (s *session) end() {
 	s.endBPF() // first: what happens from here on is slowray's own doing
 
 	use, gaps := s.fs.Use()

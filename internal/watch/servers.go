@@ -2,7 +2,6 @@ package watch
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
 	"runtime"
@@ -129,7 +128,7 @@ func (s *session) beginServers(seen []observe.Process) {
 		starts[s.procs[i].PID] = s.procs[i].StartTicks
 	}
 	begun := map[*server]bool{}
-	inTurn(budget.New(context.Background(), configLimits), s.opt.Memory.filter(groups, starts, func(v *server, until time.Time) {
+	inTurn(budget.New(s.ctx, configLimits), s.opt.Memory.filter(groups, starts, func(v *server, until time.Time) {
 		s.serverGap(v, "its configuration is larger than is read: it is read again after %s", until.Format(time.TimeOnly))
 	}), func(b *budget.Budget, v *server) {
 		tooLarge, err := apart(b, func() bool { return tooDear(b, v.reader.Begin) }, v.reader.Close)
@@ -177,7 +176,7 @@ func (s *session) serverGap(v *server, format string, args ...any) {
 // sampleServers looks once at the workers of each server. A round that is over its time
 // goes on with the others in the next one.
 func (s *session) sampleServers() {
-	b := budget.New(context.Background(), roundLimits)
+	b := budget.New(s.ctx, roundLimits)
 	n := len(s.fpm) + len(s.apps)
 	for range n {
 		if b.Err() != nil {
@@ -195,7 +194,7 @@ func (s *session) sampleServers() {
 // endServers reads what the logs of the servers grew by, within one budget.
 func (s *session) endServers() {
 	keep := map[*server]func(){}
-	inTurn(budget.New(context.Background(), logLimits), byOwner(s.watched), func(b *budget.Budget, v *server) {
+	inTurn(budget.New(s.ctx, logLimits), byOwner(s.watched), func(b *budget.Budget, v *server) {
 		kept, err := apart(b, func() func() { return v.end(b) }, func() {})
 		if err != nil {
 			kept = func() { s.serverGap(v, "%s", err) }

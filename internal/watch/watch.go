@@ -73,6 +73,7 @@ const (
 
 // session is one window being watched.
 type session struct {
+	ctx     context.Context // of all readers; it ends Grace after that of Run
 	opt     Options
 	fs      host.FS
 	out     *observe.Observation
@@ -112,6 +113,13 @@ type session struct {
 	opened    map[connect.PassiveKey]uint64 // handshakes completed, from BPF
 }
 
+// Grace is how long after it was told to end a window may still be read: all of slowray
+// has a second then, and what was read has to be judged, too.
+const Grace = 400 * time.Millisecond
+
+// errTold says that there is nothing to report.
+var errTold = errors.New("was told to end before it began to watch")
+
 // Run watches the host for opt.For, or until ctx is done, and returns what was
 // seen. A reader that fails leaves a Gap; the error is for what makes the
 // whole observation pointless: no /proc, or a filter that names nothing.
@@ -122,19 +130,22 @@ func Run(ctx context.Context, opt Options) (*observe.Observation, error) {
 		states: map[int]*observe.ThreadStates{},
 		fdPeak: map[int]int{}, fdLimit: map[int]int{}, tracers: map[int]int{},
 	}
+	var cancel context.CancelFunc
+	s.ctx, cancel = budget.Grace(ctx, Grace)
+	defer cancel()
 	defer s.close()
 	Hurry()
 	var err error
 	if s.out.Host, err = s.fs.Host(); err != nil {
 		return nil, err
 	}
-	if err := s.begin(); err != nil {
+	if err := s.begin(ctx); err != nil {
 		return nil, err
 	}
 	s.loop(ctx)
-	// What is left takes well under two seconds and must not be cut short by
-	// the Ctrl-C that ended the window.
-	s.end(context.WithoutCancel(ctx))
+	// What is left takes well under two seconds; that much less where it was a Ctrl-C
+	// that ended the window.
+	s.end()
 	return s.out, nil
 }
 
@@ -187,7 +198,7 @@ func (s *session) lose(what string, count int64) {
 }
 
 // begin takes the first readings and attaches the BPF programs.
-func (s *session) begin() error {
+func (s *session) begin(ctx context.Context) error {
 	var gaps []observe.Gap
 	s.procs, gaps = s.fs.Processes()
 	s.addProcessGaps(gaps)
@@ -218,26 +229,47 @@ func (s *session) begin() error {
 	}
 
 	seen := s.seenProcesses()
-	s.beginDatabases(seen) // before anything is recorded: asking is no request of anybody's
+	for _, step := range []func(){
+		func() { s.beginDatabases(seen) }, // before anything is recorded: asking is no request of anybody's
+		s.startKmsg, s.startConnects, s.startDNS, s.startErrors, s.beginHostState, s.startProfile,
+		func() { s.beginServers(seen) },
+		s.beginLimits, s.beginUse, s.startDrops, s.startRequests,
+	} {
+		if ctx.Err() != nil {
+			return errTold
+		}
+		step()
+	}
+	s.courses.begin(s.fs, s.serving)
+	s.cpu, _ = s.fs.CPU() // one that fails is a gap of Use already
+	s.out.Window.Start, s.out.Self = time.Now().UTC(), os.Getpid()
+	return nil
+}
+
+func (s *session) startKmsg() {
 	var err error
 	if s.kmsg, err = host.OpenKmsg("/dev/kmsg"); err != nil {
 		s.partialGap(observe.KindKernelLog, 0, "", err)
 	}
+}
+
+func (s *session) startConnects() {
+	var err error
 	if s.connect, err = connect.Start(); err != nil {
 		s.gap(observe.KindConnects, "", err)
 	}
-	s.startDNS()
-	s.startErrors()
-	s.beginHostState()
-	s.startProfile()
-	s.beginServers(seen)
-	s.beginLimits()
-	s.use, gaps = s.fs.Use()
-	s.out.Gaps = append(s.out.Gaps, gaps...)
+}
+
+func (s *session) beginUse() {
+	use, gaps := s.fs.Use()
+	s.use, s.out.Gaps = use, append(s.out.Gaps, gaps...)
 	for _, sp := range s.spaces {
 		sp.begin(s)
 	}
-	s.startDrops()
+}
+
+func (s *session) startRequests() {
+	var err error
 	if s.request, err = startRequests(s.fs, s.opt.Requests, s.databases.kept); err != nil {
 		s.gap(observe.KindRequests, "", err)
 		s.gap(observe.KindWaits, "", err)
@@ -250,10 +282,6 @@ func (s *session) begin() error {
 		}
 		s.waits = startWaits(s.fs, s.serving, s.request.slow, s.opt.rarely(), self)
 	}
-	s.courses.begin(s.fs, s.serving)
-	s.cpu, _ = s.fs.CPU() // one that fails is a gap of Use already
-	s.out.Window.Start, s.out.Self = time.Now().UTC(), os.Getpid()
-	return nil
 }
 
 // checkFilter fails when the filter names a process, unit or container that
@@ -487,7 +515,7 @@ func (s *session) sampleProcesses() {
 			s.fdPeak[pid] = max(s.fdPeak[pid], n)
 		}
 	}
-	b := budget.New(context.Background(), roundLimits)
+	b := budget.New(s.ctx, roundLimits)
 	for i, in := range s.nginx {
 		in.SampleConnections(b.Share(len(s.nginx)-i), s.fs.SocketFDCount)
 	}

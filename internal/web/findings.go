@@ -226,7 +226,7 @@ func (s *server) found(r timeRange, sums []store.EndpointSum) ([]*findingJSON, e
 
 // findings tells what was found in a range, from when to when, and, of its last
 // window, what was not.
-func (s *server) findings(_ context.Context, q *query) (answer, error) {
+func (s *server) findings(ctx context.Context, q *query) (answer, error) {
 	sums, err := s.source.Endpoints(store.Query{From: q.from, To: q.to})
 	if err != nil {
 		return answer{}, err
@@ -243,7 +243,7 @@ func (s *server) findings(_ context.Context, q *query) (answer, error) {
 		return answer{}, err
 	}
 	if n := len(windows); n > 0 {
-		if f, err := s.facts(windows[n-1]); err != nil {
+		if f, err := s.facts(ctx, windows[n-1]); err != nil {
 			lost.add("the last window could not be read", 1)
 		} else {
 			ruledOut, notChecked, lost = f.report.RuledOut, f.report.NotChecked, append(lost, f.report.Losses...)

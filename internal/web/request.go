@@ -17,7 +17,7 @@ const maxChains = 12
 
 // request tells of one request: what it was, and what the windows of its moment
 // know of its process.
-func (s *server) request(_ context.Context, q *query) (answer, error) {
+func (s *server) request(ctx context.Context, q *query) (answer, error) {
 	if q.id == "" {
 		return answer{}, bad("id is missing: take it from /api/requests")
 	}
@@ -51,7 +51,7 @@ func (s *server) request(_ context.Context, q *query) (answer, error) {
 	if out.Findings, err = s.found(moment, sums); err != nil {
 		return answer{}, err
 	}
-	f, err := s.best(moment)
+	f, err := s.best(ctx, moment)
 	switch {
 	case err != nil:
 		out.Because["wait"] = "the window that it was in cannot be read: " + err.Error()

@@ -75,7 +75,7 @@ func (c *windowCache) put(f *windowFacts) {
 }
 
 // facts reads a window, or what was kept of it.
-func (s *server) facts(w store.Window) (*windowFacts, error) {
+func (s *server) facts(ctx context.Context, w store.Window) (*windowFacts, error) {
 	if f := s.windows.get(w.Path); f != nil {
 		return f, nil
 	}
@@ -83,10 +83,13 @@ func (s *server) facts(w store.Window) (*windowFacts, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := &windowFacts{Window: w, report: diagnose.Diagnose(o), drops: diagnose.Drops(o), waits: o.Waits, profile: o.Profile, stacks: o.Stacks,
+	f := &windowFacts{Window: w, report: diagnose.Diagnose(ctx, o, diagnose.Live), drops: diagnose.Drops(ctx, o, diagnose.Live), waits: o.Waits, profile: o.Profile, stacks: o.Stacks,
 		hasDrop: o.Drops != nil, names: map[int]string{}, seconds: o.Window.Seconds}
 	for i := range o.Processes {
 		f.names[o.Processes[i].PID] = o.Processes[i].Comm
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, err // whoever asks next gets it judged in full
 	}
 	s.windows.put(f)
 	return f, nil
@@ -107,7 +110,7 @@ func (s *server) within(ctx context.Context, r timeRange, most int, lost *losses
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		f, err := s.facts(w)
+		f, err := s.facts(ctx, w)
 		if err != nil { // removed for its age meanwhile, or damaged
 			unreadable++
 			continue
@@ -131,7 +134,7 @@ func spread[T any](all []T, most int) []T {
 }
 
 // best is the window that covers a range best; nil when there is none.
-func (s *server) best(r timeRange) (*windowFacts, error) {
+func (s *server) best(ctx context.Context, r timeRange) (*windowFacts, error) {
 	all, err := s.source.Observations(r.from, r.to)
 	if err != nil || len(all) == 0 {
 		return nil, err
@@ -142,7 +145,7 @@ func (s *server) best(r timeRange) (*windowFacts, error) {
 			most = w
 		}
 	}
-	return s.facts(most)
+	return s.facts(ctx, most)
 }
 
 // report is the judgement of the windows of a range together, as slowray why --at
@@ -154,7 +157,7 @@ func (s *server) report(ctx context.Context, q *query) (answer, error) {
 	}
 	in := slices.DeleteFunc(slices.Clone(all), func(w store.Window) bool { return !w.In(q.from, q.to) })
 	if len(in) < 2 {
-		f, err := s.best(q.timeRange)
+		f, err := s.best(ctx, q.timeRange)
 		if err != nil {
 			return answer{}, err
 		}
@@ -179,7 +182,7 @@ func (s *server) report(ctx context.Context, q *query) (answer, error) {
 			unreadable++
 			continue
 		}
-		over.Add(o)
+		over.Add(ctx, o, diagnose.Live)
 	}
 	if unreadable == len(chosen) {
 		return answer{}, &notFound{"none of the windows of this range can be read"}

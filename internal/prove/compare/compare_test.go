@@ -61,7 +61,7 @@ func TestCompare(t *testing.T) {
 	time.Local = time.FixedZone("", 5*3600+45*60)
 	t.Cleanup(func() { time.Local = local })
 	a, b := web(2, 1000, 10*time.Millisecond, 10), web(3, 2000, 2*time.Millisecond, 511)
-	d := Compare(a, b)
+	d := Compare(t.Context(), a, b)
 	if !d.Differs() {
 		t.Error("they do not differ")
 	}
@@ -121,14 +121,14 @@ func TestAlike(t *testing.T) {
 	differ := 0
 	const times = 200
 	for seed := range uint64(times) {
-		if d := Compare(web(2*seed+2, 1000, time.Millisecond, 10), web(2*seed+3, 1000, time.Millisecond, 10)); d.Differs() {
+		if d := Compare(t.Context(), web(2*seed+2, 1000, time.Millisecond, 10), web(2*seed+3, 1000, time.Millisecond, 10)); d.Differs() {
 			differ++
 		}
 	}
 	if differ > times/100 {
 		t.Errorf("%d of %d pairs of the same differ", differ, times)
 	}
-	if d := Compare(&observe.Observation{}, &observe.Observation{}); d.Differs() {
+	if d := Compare(t.Context(), &observe.Observation{}, &observe.Observation{}); d.Differs() {
 		t.Errorf("nothing differs from nothing: %+v", d)
 	}
 }

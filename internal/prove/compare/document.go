@@ -1,6 +1,8 @@
 package compare
 
 import (
+	"cmp"
+	"context"
 	"io"
 	"math"
 	"slices"
@@ -73,17 +75,21 @@ func (f *Figure) Large() bool {
 	return math.Max(r, 1/r) >= much
 }
 
-// Compare compares two Observations, the earlier or worse of which is usually a.
-func Compare(a, b *observe.Observation) *Document {
+// Compare compares two Observations, the earlier or worse of which is usually a. The
+// end of ctx ends it early, and a note says so.
+func Compare(ctx context.Context, a, b *observe.Observation) *Document {
 	d := &Document{Schema: SchemaCompare, A: side(a), B: side(b)}
 	d.Endpoints = endpoints(a, b)
-	ra, rb := diagnose.Diagnose(a), diagnose.Diagnose(b)
+	ra, rb := diagnose.Diagnose(ctx, a, diagnose.Saved), diagnose.Diagnose(ctx, b, diagnose.Saved)
 	d.Findings = findings(&ra, &rb)
 	d.Host = hosts(a, b)
 	d.Counters = counters(a, b)
 	d.Functions = functions(a, b)
 	d.Settings = settings(a, b)
 	d.notes(a, b)
+	if why := cmp.Or(ra.CutShort, rb.CutShort); why != "" {
+		d.Notes = append(d.Notes, "Findings of one may be missing in the other, for not all was judged: "+why+".")
+	}
 	return d
 }
 

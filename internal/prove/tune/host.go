@@ -75,7 +75,10 @@ func (h *Host) Look(ctx context.Context) (Sight, error) {
 	case failed != nil && ctx.Err() == nil:
 		return Sight{}, failed
 	}
-	r := diagnose.Diagnose(o)
+	r := diagnose.Diagnose(ctx, o, diagnose.Live)
+	if r.CutShort != "" && len(r.Findings) == 0 {
+		return Sight{}, errors.New(r.CutShort) // that is not healthy
+	}
 	return Sight{Host: r.Host, Findings: r.Findings, Healthy: healthy(&r)}, nil
 }
 

@@ -127,7 +127,7 @@ func TestObserve(t *testing.T) {
 	if len(o.Endpoints) != 1 || o.Endpoints[0].Requests != 40 || o.Endpoints[0].Retrans != 20 || o.Endpoints[0].Connections != 40 {
 		t.Fatalf("endpoints are %+v", o.Endpoints)
 	}
-	r := diagnose.Diagnose(o)
+	r := diagnose.Diagnose(t.Context(), o, diagnose.Saved)
 	if len(r.Findings) == 0 || r.Findings[0].Cause != "network-loss" && r.Findings[0].Cause != "rto-tail-loss" {
 		t.Errorf("findings are %+v", r.Summary())
 	}
@@ -141,7 +141,7 @@ func TestObserve(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := diagnose.Diagnose(one); len(got.Endpoints) != 1 || got.Summary() != r.Summary() {
+	if got := diagnose.Diagnose(t.Context(), one, diagnose.Saved); len(got.Endpoints) != 1 || got.Summary() != r.Summary() {
 		t.Errorf("of the only port: %+v, %s", got.Endpoints, got.Summary())
 	}
 }

@@ -192,7 +192,7 @@ func TestObserve(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
-	if one, err := Observe(write(t, b.String()), "test", Options{Ports: []int{4192}}); err != nil || len(one.Endpoints) != 1 || one.Filter.Port != 4192 || len(diagnose.Diagnose(one).Endpoints) != 1 {
+	if one, err := Observe(write(t, b.String()), "test", Options{Ports: []int{4192}}); err != nil || len(one.Endpoints) != 1 || one.Filter.Port != 4192 || len(diagnose.Diagnose(t.Context(), one, diagnose.Saved).Endpoints) != 1 {
 		t.Errorf("%v %+v", err, one)
 	}
 	if _, err := Observe(write(t, "V6 E 1593684590 1 10.0.0.9:51234 10.0.0.5:3306 100 1448000 0 4500 3 17000\n"), "test", Options{}); err == nil {
