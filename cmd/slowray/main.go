@@ -182,7 +182,7 @@ const sameSignal = 300 * time.Millisecond
 // with what the kernel takes to detach the programs of a process that ends, it is gone
 // within a second. No deadline of a reader sees to that: one call into the kernel, as for
 // a file on a disk that hangs, may take any time.
-const lastWord = 800 * time.Millisecond
+const lastWord = 650 * time.Millisecond
 
 // endAfter ends the process some time after ctx, whatever it does then. What was changed
 // and not put back by then is put back by its guardian, who outlives it.
@@ -204,7 +204,7 @@ func endAfter(ctx context.Context, d time.Duration, stderr io.Writer) {
 }
 
 // judgeGrace is how long after it was told to end what was watched may still be judged.
-const judgeGrace = watch.Grace + 200*time.Millisecond
+const judgeGrace = watch.Grace + 150*time.Millisecond
 
 // afterLook is the context of judging what was watched.
 func afterLook(ctx context.Context) (context.Context, context.CancelFunc) {

@@ -157,6 +157,9 @@ func (c *recordCmd) record(ctx context.Context, told *recordLog, page *servedPag
 	if err != nil {
 		return err
 	}
+	if ctx.Err() != nil {
+		return nil // nothing is recorded yet
+	}
 	rec.LeaveOut(page.port())
 	served, err := page.serve(ctx, rec, c.Dir, told.trouble)
 	if err != nil {
@@ -188,7 +191,7 @@ func (c *recordCmd) record(ctx context.Context, told *recordLog, page *servedPag
 
 // othersPatience is how long the page's readers and a collector may take at the
 // end.
-const othersPatience = 500 * time.Millisecond
+const othersPatience = 100 * time.Millisecond
 
 // budget is the share of the host's CPU as the recorder takes it.
 func (c *recordCmd) budget() float64 {

@@ -61,8 +61,11 @@ const (
 	// leastWindow is the shortest window that is kept: what is ruled out after
 	// less is not sure.
 	leastWindow = 2 * time.Second
-	// patience is how long the last window may take to be put together.
-	patience = 2200 * time.Millisecond
+	// patience is how long the last window may take to be put together and judged.
+	patience = judgeGrace + 50*time.Millisecond
+	// closePatience is how long the kernel may take to detach what is attached: the end
+	// of the process does that, too.
+	closePatience = 100 * time.Millisecond
 	// retry is when a window is tried again after one that failed.
 	retry = 10 * time.Second
 )
@@ -164,10 +167,10 @@ func ownNetNS() uint64 {
 // Close ends a recording that was not Run.
 func (r *Recorder) Close() { r.stream.Close() }
 
-// Run records until ctx is done, and then writes what is left; that takes under
-// three seconds.
+// Run records until ctx is done, and then writes what is left; that takes about half a
+// second at most.
 func (r *Recorder) Run(ctx context.Context) {
-	defer r.stream.Close()
+	defer r.detach()
 	sub := r.stream.Subscribe(r.add)
 	var syncing sync.WaitGroup
 	syncing.Go(r.keepSyncing)
@@ -196,6 +199,18 @@ func (r *Recorder) Run(ctx context.Context) {
 	syncing.Wait()
 	if err := r.store.Sync(); err != nil {
 		r.trouble(err)
+	}
+}
+
+func (r *Recorder) detach() {
+	detached := make(chan struct{})
+	go func() {
+		r.stream.Close()
+		close(detached)
+	}()
+	select {
+	case <-detached:
+	case <-time.After(closePatience):
 	}
 }
 

@@ -78,7 +78,7 @@ func (r *Recorder) failed(err error) {
 
 // judgeGrace is how long after the recorder was told to end the last window may still
 // be judged: watch.Grace of it passes before it can begin.
-const judgeGrace = watch.Grace + 200*time.Millisecond
+const judgeGrace = watch.Grace + 150*time.Millisecond
 
 // judged is the judgement of a window. A bug in one of the causes costs this
 // window's, not the history.

@@ -162,7 +162,7 @@ func (s *session) endClosely() {
 	if c.cancel == nil {
 		return
 	}
-	if !c.stop() {
+	if !c.stop(s.ctx) {
 		s.partialGap(observe.KindProfile, 0, SubjectFunctions, errors.New("were not named in time: the CPUs are full"))
 		return
 	}
@@ -186,8 +186,8 @@ func (s *session) endClosely() {
 const closelyPatience = 700 * time.Millisecond
 
 // stop ends the recording and waits until it has, which it says; when that
-// takes too long it ends by itself.
-func (c *closely) stop() bool {
+// takes too long, or until ctx ends, it ends by itself.
+func (c *closely) stop(ctx context.Context) bool {
 	if c.cancel == nil {
 		return false
 	}
@@ -195,6 +195,8 @@ func (c *closely) stop() bool {
 	select {
 	case <-c.done:
 		return true
+	case <-ctx.Done():
+		return false
 	case <-time.After(closelyPatience):
 		return false
 	}

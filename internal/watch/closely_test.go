@@ -13,6 +13,7 @@ func TestKeepsStacks(t *testing.T) {
 		done := make(chan struct{})
 		close(done)
 		s := &session{
+			ctx: t.Context(),
 			opt: Options{KeepStacks: keep},
 			out: &observe.Observation{Profile: &observe.Profile{Hz: 97, Processes: []observe.ProfileProcess{{PID: 7, Comm: "app", Samples: 100}}}},
 			closely: closely{cancel: func() {}, done: done, stacks: &observe.Stacks{

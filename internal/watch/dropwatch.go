@@ -22,7 +22,7 @@ func Drops(ctx context.Context, opt Options) (*observe.Observation, error) {
 	var cancel context.CancelFunc
 	s.ctx, cancel = budget.Grace(ctx, Grace)
 	defer cancel()
-	defer s.close()
+	defer s.leave(ctx)
 	var err error
 	if s.out.Host, err = s.fs.Host(); err != nil {
 		return nil, err

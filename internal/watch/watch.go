@@ -115,7 +115,7 @@ type session struct {
 
 // Grace is how long after it was told to end a window may still be read: all of slowray
 // has a second then, and what was read has to be judged, too.
-const Grace = 400 * time.Millisecond
+const Grace = 300 * time.Millisecond
 
 // errTold says that there is nothing to report.
 var errTold = errors.New("was told to end before it began to watch")
@@ -133,7 +133,7 @@ func Run(ctx context.Context, opt Options) (*observe.Observation, error) {
 	var cancel context.CancelFunc
 	s.ctx, cancel = budget.Grace(ctx, Grace)
 	defer cancel()
-	defer s.close()
+	defer s.leave(ctx)
 	Hurry()
 	var err error
 	if s.out.Host, err = s.fs.Host(); err != nil {
@@ -147,6 +147,17 @@ func Run(ctx context.Context, opt Options) (*observe.Observation, error) {
 	// that ended the window.
 	s.end()
 	return s.out, nil
+}
+
+// leave detaches what was attached. The kernel waits, program by program, until no CPU
+// runs it: that may take half a second, which whoever was told to end does not have, and
+// the end of the process does it too.
+func (s *session) leave(ctx context.Context) {
+	if ctx.Err() != nil {
+		go s.close()
+		return
+	}
+	s.close()
 }
 
 func (s *session) close() {
@@ -167,7 +178,7 @@ func (s *session) close() {
 		s.dns.Close()
 	}
 	s.errors.close()
-	s.closely.stop()
+	s.closely.stop(s.ctx)
 	s.flows.close()
 	if s.drops != nil {
 		s.drops.Close()

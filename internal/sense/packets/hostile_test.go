@@ -129,7 +129,7 @@ func TestManyFlows(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				r := diagnose.Diagnose(o)
+				r := diagnose.Diagnose(t.Context(), o, diagnose.Saved)
 				fmt.Println(len(o.Endpoints), o.Capture.Connections, r.Summary())
 				for _, g := range o.Gaps {
 					if g.Kind == observe.KindRequests {
