@@ -21,6 +21,7 @@ func FuzzScreen(f *testing.F) {
 	f.Add(worst[0], []byte{12, 20, 6, 9, 9, 10, 11, 6, 0, 6}, 20, 3, "\x1b]0;x\a")
 	f.Add(worst[9], []byte{2, 3, 4, 5, 18, 19, 6, 2}, 1, 1, "é")
 	f.Add("", []byte{6, 14, 15, 8}, 0, 0, "")
+	f.Add("nginx", []byte{12, 20, 20, 20}, 80, 24, strings.Repeat("é", 4096))
 	f.Fuzz(func(t *testing.T, text string, keys []byte, width, height int, typed string) {
 		width, height, keys = min(max(width, 0), 400), min(max(height, 0), 200), keys[:min(len(keys), 64)]
 		snap := sceneOf(t, text)
@@ -36,6 +37,9 @@ func FuzzScreen(f *testing.F) {
 				}
 				if i%8 == 7 { // it goes on meanwhile
 					m.Update(snapshotMsg(snap))
+				}
+				if len(m.filter) > maxFilter {
+					t.Fatalf("a filter of %d bytes", len(m.filter))
 				}
 				drawn := m.draw()
 				if !utf8.ValidString(drawn) {

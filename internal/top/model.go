@@ -132,6 +132,9 @@ func (m *model) slowIDs() []sampleID {
 	return ids
 }
 
+// maxFilter is how long a filter may be, bytes: a terminal may send any text as one key.
+const maxFilter = 64
+
 // typed edits the filter.
 func (m *model) typed(msg tea.KeyPressMsg) {
 	switch msg.String() {
@@ -146,7 +149,7 @@ func (m *model) typed(msg tea.KeyPressMsg) {
 	case "ctrl+u":
 		m.filter = ""
 	default:
-		if len(m.filter) < 64 && !strings.ContainsFunc(msg.Text, unicode.IsControl) {
+		if len(m.filter)+len(msg.Text) <= maxFilter && !strings.ContainsFunc(msg.Text, unicode.IsControl) {
 			m.filter += msg.Text
 		}
 	}
