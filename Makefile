@@ -5,6 +5,8 @@
 # make docs   write docs/causes anew, from the declarations of the causes
 # make test-incidents   every incident of the lab, also those that are variants of others
 # make deb    a Debian package, in bin
+# make test-fresh   make run, test-fast and demo on a fresh Debian 12, nightly (in a root
+#   directory of its own)
 # make test-kernels   the BPF programs on Debian's kernels from 5.10 on, in QEMU
 
 # .toolchain is there where the first Go on PATH is none that can build this: a link to
@@ -17,15 +19,15 @@ VERSION = $(shell packaging/deb version 2>/dev/null)
 BUILT = $(if $(VERSION),-X main.built=$(VERSION))
 
 GO_FILES := $(shell git ls-files '*.go' 2>/dev/null)
-GOTESTSUM := go tool gotestsum --format pkgname --format-hide-empty-pkg
 
-.PHONY: run demo fleet-demo build deb generate docs test test-fast test-incidents test-kernels check check-generated bench fuzz clean
+.PHONY: run demo fleet-demo build deb generate docs test test-fast test-fresh test-incidents test-kernels check check-generated bench fuzz clean
 
 build: bin/slowray
 
+# Not with -trimpath: then all would be compiled once more for the tests.
 bin/slowray: go.mod $(GO_FILES) $(wildcard internal/bpf/*.o)
 	@script/setup.sh go
-	@script/build.sh $@ -trimpath -ldflags '$(BUILT)' ./cmd/slowray
+	@script/build.sh $@ -ldflags '$(BUILT)' ./cmd/slowray
 
 # Exit status 1 means that slowray found something: that is an answer.
 run: build
@@ -69,8 +71,12 @@ test: build check check-generated
 	script/test.sh
 
 test-fast:
-	@script/setup.sh go
-	$(GOTESTSUM) -- -short -timeout 2m ./...
+	@script/setup.sh go fast
+	@script/test.sh --short
+
+# Not a part of make test: it takes more than three minutes.
+test-fresh:
+	@script/fresh.sh
 
 test-incidents:
 	@script/setup.sh go lab
