@@ -14,7 +14,7 @@ cd "$(dirname "$0")/.."
 packages() {
 	case $1 in
 	go) echo golang-go ca-certificates ;;
-	fast) echo iproute2 procps ;;
+	fast) echo iproute2 procps nftables ;;
 	demo) echo nginx-light php8.2-fpm wrk iproute2 nftables ;;
 	fleet-demo) echo clickhouse-server clickhouse-client clickhouse-common mariadb-server iproute2 ;;
 	test)
@@ -53,8 +53,13 @@ apt_install() {
 		dpkg-query -W -f '${Status}' "$p" 2>/dev/null | grep -q 'install ok installed' || missing="$missing $p"
 	done
 	[ -n "$missing" ] || return 0
+	if ! command -v apt-get >/dev/null 2>&1; then
+		echo "setup: these packages of Debian are missing, and there is no apt-get: install what they are called here:$missing" >&2
+		return 1
+	fi
 	if [ "$(id -u)" -ne 0 ]; then
-		echo "setup: these Debian packages are missing, and installing them needs root:$missing" >&2
+		echo "setup: these Debian packages are missing:$missing" >&2
+		echo "setup: installing them needs root: apt-get update && apt-get install --no-install-recommends$missing" >&2
 		return 1
 	fi
 	# Servers are for the lab only: none may be started by its package.

@@ -108,18 +108,23 @@ func (c clone) put(t *testing.T, name, at string) {
 func (c clone) build(t *testing.T) (by, printed string) {
 	t.Helper()
 	os.Remove(filepath.Join(c.dir, "bin/slowray"))
-	cmd := exec.Command(filepath.Join(c.standIn, "tools/make"), "build")
-	cmd.Dir = c.dir
-	cmd.Env = []string{"PATH=" + c.path, "HOME=" + c.standIn, "STAND_IN=" + c.standIn, "LOCAL_GO=" + filepath.Join(c.standIn, "local")}
-	out, err := cmd.CombinedOutput()
+	printed, err := c.make("build")
 	if err != nil {
-		t.Fatalf("make build: %v\n%s", err, out)
+		t.Fatalf("make build: %v\n%s", err, printed)
 	}
 	text, err := os.ReadFile(filepath.Join(c.dir, "bin/slowray"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	return strings.TrimSpace(strings.TrimPrefix(string(text), "built by ")), string(out)
+	return strings.TrimSpace(strings.TrimPrefix(string(text), "built by ")), printed
+}
+
+func (c clone) make(target string) (printed string, err error) {
+	cmd := exec.Command(filepath.Join(c.standIn, "tools/make"), target)
+	cmd.Dir = c.dir
+	cmd.Env = []string{"PATH=" + c.path, "HOME=" + c.standIn, "STAND_IN=" + c.standIn, "LOCAL_GO=" + filepath.Join(c.standIn, "local")}
+	out, err := cmd.CombinedOutput()
+	return string(out), err
 }
 
 func (c clone) downloads(t *testing.T) string {
@@ -189,6 +194,29 @@ echo install ok installed
 				if strings.ContainsAny(printed, "\r\x1b") {
 					t.Errorf("not to a terminal: %q", printed)
 				}
+			}
+		})
+	}
+}
+
+// TestNoRoot: a user who cannot install what is missing reads what it is, and the
+// command that installs it.
+func TestNoRoot(t *testing.T) {
+	t.Parallel()
+	for _, shape := range []struct{ name, apt, want string }{
+		{"Debian", "#!/bin/sh\nexit 99\n", "setup: installing them needs root: apt-get update && apt-get install --no-install-recommends golang-go ca-certificates\n"},
+		{"not Debian", "", "setup: these packages of Debian are missing, and there is no apt-get: install what they are called here: golang-go ca-certificates\n"},
+	} {
+		t.Run(shape.name, func(t *testing.T) {
+			t.Parallel()
+			c := newClone(t)
+			c.write(t, filepath.Join(c.standIn, "bin/id"), "#!/bin/sh\necho 1000\n")
+			if shape.apt != "" {
+				c.write(t, filepath.Join(c.standIn, "bin/apt-get"), shape.apt)
+			}
+			printed, err := c.make("run")
+			if err == nil || !strings.Contains(printed, shape.want) {
+				t.Errorf("make run: %v, want %q in\n%s", err, shape.want, printed)
 			}
 		})
 	}
