@@ -11,12 +11,12 @@
 # certificates, name servers. HEAD is cloned. Targets run as root; test-fast once more as
 # an ordinary user.
 #
-# A target fails when it prints nothing for 30 seconds. Lines are printed with the second
+# A target fails when it prints nothing for a minute, or takes 45 minutes. Lines are printed with the second
 # they came in, then a verdict with the time of each step. Exit status 1 when anything
 # failed. It needs root and 6 GB below TMPDIR, and leaves nothing, however it ends.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-patience=30 # seconds
+patience=60 limit=2700 # seconds
 home=/home/dev
 targets=("$@")
 [ $# -gt 0 ] || targets=(run test-fast demo)
@@ -86,9 +86,10 @@ within() {
 }
 
 # step NAME COMMAND ...: runs it, prints its lines with the second they come in, and
-# notes the time. Fails with the command, or when that prints nothing for too long.
+# notes the time, and what the command says of its parts. Fails with the command, or when
+# that prints nothing for too long.
 step() {
-	local name=$1 began=$SECONDS last=$SECONDS longest=0 line status=0
+	local name=$1 began=$SECONDS last=$SECONDS longest=0 line status=0 parts=''
 	shift
 	say "$name"
 	exec 3< <("$@" 2>&1)
@@ -97,6 +98,11 @@ step() {
 		printf '%5d s  %s\n' $((SECONDS - began)) "$line"
 		((SECONDS - last <= longest)) || longest=$((SECONDS - last))
 		last=$SECONDS
+		if ((SECONDS - began > limit)); then
+			verdict+=("$name: not done after $limit s")
+			return 1
+		fi
+		[[ ! $line =~ ^(fetching|compiling|testing).*' took '[0-9]+' s'$ ]] || parts+="; $line"
 	done
 	if [ $status -gt 128 ]; then
 		say "$name printed nothing for $patience s"
@@ -110,7 +116,19 @@ step() {
 		verdict+=("$name: exit status $status after $((SECONDS - began)) s")
 		return 1
 	fi
-	verdict+=("$name: $((SECONDS - began)) s, never silent for more than $longest s")
+	verdict+=("$name: $((SECONDS - began)) s, never silent for more than $longest s$parts")
+}
+
+# refused: who is not root and has nothing installed reads what to do about it.
+refused() {
+	local printed
+	if printed=$(within dev $home/slowray make run 2>&1); then
+		echo "$printed"
+		echo 'make run works where nothing is installed' >&2
+		return 1
+	fi
+	echo "$printed"
+	grep -q 'apt-get install .*golang-go' <<<"$printed"
 }
 
 try() {
@@ -118,6 +136,7 @@ try() {
 	step debootstrap make_root || return 1
 	mount_all
 	step 'git clone' within root $home git clone -q /mnt/slowray.bundle slowray || return 1
+	step 'make run, no root and nothing installed' refused || return 1
 	for target in "${targets[@]}"; do
 		step "make $target" within root $home/slowray make "$target" || return 1
 	done
@@ -131,7 +150,7 @@ if [ "${FRESH_WORK:-}" != '' ]; then # in the namespaces
 	work=$FRESH_WORK root=$FRESH_WORK/root verdict=() status=0
 	hostname fresh
 	try || status=1
-	say "$(git -C "$PWD" rev-parse --short HEAD) on a fresh Debian 12, $(nproc) CPUs:"
+	say "$FRESH_COMMIT on a fresh Debian 12, $(nproc) CPUs:"
 	printf 'fresh:   %s\n' "${verdict[@]}"
 	[ $status -eq 0 ] && say 'green' || say 'FAILED'
 	exit $status
@@ -151,6 +170,9 @@ exec 9> >(exec setsid sh -c '
 		for p in /proc/[0-9]*; do
 			case $(readlink "$p/root") in
 			"$1"/*) kill -9 "${p#/proc/}" && alive=yes ;;
+			*) # debootstrap
+				if grep -qzxF "FRESH_WORK=$1" "$p/environ"; then kill -9 "${p#/proc/}" && alive=yes; fi
+				;;
 			esac
 		done 2>/dev/null
 		[ -z "$alive" ] || sleep 0.1
@@ -164,8 +186,9 @@ if [ "$free" -lt 6 ]; then
 	status=1
 else
 	[ -z "$(git status --porcelain)" ] || say 'what is not committed is left out'
+	commit=$(git rev-parse --short HEAD)
 	git bundle create -q "$work/slowray.bundle" HEAD
-	FRESH_WORK=$work setpriv --pdeathsig KILL unshare --mount --uts "$0" "${targets[@]}" 9>&- || status=$?
+	FRESH_WORK=$work FRESH_COMMIT=$commit setpriv --pdeathsig KILL unshare --mount --uts "$0" "${targets[@]}" 9>&- || status=$?
 fi
 exec 9>&-
 wait $remover || :
