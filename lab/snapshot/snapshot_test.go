@@ -35,6 +35,11 @@ func TestDiff(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("SKIPPED: needs root to make a network namespace")
 	}
+	for _, name := range []string{"ip", "nft"} {
+		if _, err := exec.LookPath(name); err != nil {
+			t.Skipf("SKIPPED: %v", err)
+		}
+	}
 	ns, err := netns.New()
 	if err != nil {
 		t.Skipf("SKIPPED: no network namespace can be made: %v", err)

@@ -15,6 +15,9 @@ import (
 func kernels(t *testing.T) map[string]kernel {
 	t.Helper()
 	full := probeKernel()
+	if testing.Short() {
+		return map[string]kernel{"this one": full}
+	}
 	out := map[string]kernel{"5.10": {}}
 	if full.cookies {
 		out["5.15"] = kernel{cookies: true}
@@ -81,8 +84,12 @@ func checkPlanted(t *testing.T, k kernel, p *program, opt Options, byProbes bool
 	if len(nap.Threads) != 5 {
 		t.Errorf("nap: %d threads, want 5", len(nap.Threads))
 	}
-	slow := nap.Slowest[:2]
-	for _, c := range slow {
+	// Naps of other threads may have taken longer, on a machine that is full.
+	slow := slices.DeleteFunc(slices.Clone(nap.Slowest), func(c observe.FunctionCall) bool { return c.TID != p.pid() })
+	if len(slow) < 2 {
+		t.Fatalf("nap, slowest: %+v, want two of the main thread", nap.Slowest)
+	}
+	for _, c := range slow[:2] {
 		if c.Result == nil || int32(*c.Result) != -1 || c.Args[1] != "2 = 50" {
 			t.Errorf("nap, slowest: %+v, want the argument 50 and the result -1", c)
 		}

@@ -40,6 +40,10 @@ func programs(t *testing.T) []planted {
 	dir := t.TempDir()
 	var all []planted
 	add := func(p planted, need string, build ...string) {
+		if testing.Short() && need != "go" {
+			t.Logf("SKIPPED %s: -short", p.name)
+			return
+		}
 		if _, err := exec.LookPath(need); err != nil {
 			t.Logf("SKIPPED %s: %v", p.name, err)
 			return
@@ -141,7 +145,7 @@ func (p planted) checkHot(t *testing.T, s *observe.Stacks) {
 		outer = "main"
 	}
 	all := through(s, samples, p.prefix+outer, p.kind)
-	if all < 50 {
+	if all < 20 { // a tenth of a CPU: there may be as little of a full machine
 		t.Fatalf("%d samples in 2 s:\n%s", all, folded(s))
 	}
 	// A compiler may inline burn_some and burn_most into handle_request: then
@@ -173,7 +177,10 @@ func (p planted) checkSleep(t *testing.T, s *observe.Stacks, function string) {
 	t.Helper()
 	const waits, blocked, runnable = 0, 1, 2
 	name := p.prefix + function
-	n, ns := through(s, waits, name, p.kind), through(s, blocked, name, p.kind)
+	slept := *s
+	// A thread that lost its CPU inside the call waited, but did not sleep.
+	slept.Samples = slices.DeleteFunc(slices.Clone(s.Samples), func(x observe.StackSample) bool { return x.Values[blocked] == 0 })
+	n, ns := through(&slept, waits, name, p.kind), through(&slept, blocked, name, p.kind)
 	if n == 0 {
 		t.Fatalf("no wait in %s:\n%s", name, folded(s))
 	}
