@@ -88,6 +88,9 @@ func TestHostileWindows(t *testing.T) {
 		t.Fatalf("%d recorded windows: %v", len(files), err)
 	}
 	files = files[:3]
+	if testing.Short() {
+		files = files[:2] // to compare takes two
+	}
 	for i, evil := range []string{
 		"\x1b]0;owned\x07\x1b[2J\u009b31m\u202e\u2028\r\n\x00", "<script>alert(1)</script>\"'&", strings.Repeat("A", 64<<10), strings.Repeat("é\u202e ", 10<<10),
 	} {

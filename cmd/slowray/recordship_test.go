@@ -109,6 +109,9 @@ func TestShipperIsKilled(t *testing.T) {
 		t.Skip("SKIP: needs root, to record requests: what arrives from a killed agent is NOT tested")
 	}
 	kills := 3
+	if testing.Short() {
+		kills = 2
+	}
 	if text := os.Getenv(killsVariable); text != "" {
 		var err error
 		if kills, err = strconv.Atoi(text); err != nil {

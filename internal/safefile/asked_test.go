@@ -109,8 +109,13 @@ func TestWriteRelative(t *testing.T) {
 	is(t, "z", "z")
 }
 
-// tries is how often the races are run.
-const tries = 1500
+// raceTries is how often the races are run.
+func raceTries() int {
+	if testing.Short() {
+		return 300
+	}
+	return 1500
+}
 
 // Whatever somebody else puts in the place of his own names, at any step, nothing
 // of what is not his changes.
@@ -124,7 +129,7 @@ func TestRace(t *testing.T) {
 		os.WriteFile(names[1], []byte("his"), 0o666)
 	})
 	defer func() { step = func(string) {} }()
-	steps := map[string]int{}
+	steps, tries := map[string]int{}, raceTries()
 	for n := range tries {
 		s.Do(func() {
 			for _, name := range names {

@@ -51,7 +51,7 @@ func TestEditRace(t *testing.T) {
 	s, names, tree := editStage(t)
 	owner := safefiletest.NewAttacker(t) // a thread with his rights, as the process has that does it
 	defer func() { step = func(string) {} }()
-	steps, done := map[string]int{}, 0
+	steps, done, tries := map[string]int{}, 0, raceTries()
 	for n := range tries {
 		s.Do(func() { begin(names) })
 		moment := rand.IntN(80) + 1
