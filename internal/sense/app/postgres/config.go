@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"math"
 	"path"
 	"slices"
 	"strings"
@@ -26,6 +27,7 @@ type config struct {
 	root     rootfs.Root
 	values   map[string]observe.Setting
 	files    []string
+	chain    []string // that are being read
 	problems []string
 }
 
@@ -38,6 +40,8 @@ func (c *config) read(name string, depth int) error {
 	if !slices.Contains(c.files, name) {
 		c.files = append(c.files, name)
 	}
+	c.chain = append(c.chain, name)
+	defer func() { c.chain = c.chain[:len(c.chain)-1] }()
 	n := 0
 	for line := range strings.SplitSeq(text, "\n") {
 		n++
@@ -78,6 +82,10 @@ func (c *config) include(how, dir, name string, depth int) {
 		}
 	}
 	for _, n := range names {
+		if slices.Contains(c.chain, n) { // the server itself would read it again, up to its bound, and not start
+			c.problem(n + ": it includes itself")
+			continue
+		}
 		err := c.read(n, depth+1)
 		if c.b.Err() != nil {
 			return
@@ -171,7 +179,7 @@ func on(s observe.Setting) bool {
 }
 
 // milliseconds reads a time as PostgreSQL writes it: without a unit, ms. -1
-// means switched off.
+// means switched off. It takes no more than 24 days (INT_MAX).
 func milliseconds(text string) (ms float64, ok bool) {
 	text = strings.TrimSpace(text)
 	end := strings.LastIndexAny(text, "0123456789.") + 1
@@ -181,5 +189,6 @@ func milliseconds(text string) (ms float64, ok bool) {
 		return 0, false
 	}
 	n, err := parseFloat(text[:end])
-	return n * factor, err == nil
+	ms = n * factor
+	return ms, err == nil && math.Abs(ms) <= math.MaxInt32
 }

@@ -68,7 +68,9 @@ func (s *Server) Begin(b *budget.Budget) (tooLarge bool) {
 		s.Gap(p, "a part of the configuration of PostgreSQL (pid %d) cannot be read: %s", s.Out.PID, p)
 	}
 	s.Out.MaxConnections = c.get("max_connections", "100")
-	s.Out.Reserved, _ = strconv.Atoi(c.get("superuser_reserved_connections", "3").Value)
+	if n, err := strconv.ParseUint(c.get("superuser_reserved_connections", "3").Value, 10, 31); err == nil {
+		s.Out.Reserved = int(n)
+	}
 	for name, otherwise := range map[string]string{
 		"log_min_duration_statement": "-1", "log_lock_waits": "off", "deadlock_timeout": "1s", "max_wal_size": "1GB",
 		"checkpoint_timeout": "5min", "shared_buffers": "128MB",

@@ -1,6 +1,7 @@
 package redis
 
 import (
+	"math"
 	"path"
 	"slices"
 	"strconv"
@@ -102,7 +103,7 @@ func (s *Server) settings(b *budget.Budget, now *status) {
 	}
 	if now.slowerThan >= -1 {
 		s.Out.Slow.Threshold = placed(file, "slowlog-log-slower-than", strconv.FormatInt(now.slowerThan, 10), "10000")
-		if s.Out.Slow.ThresholdNS = now.slowerThan * 1000; now.slowerThan < 0 {
+		if s.Out.Slow.ThresholdNS = min(now.slowerThan, math.MaxInt64/1000) * 1000; now.slowerThan < 0 {
 			s.Out.Slow.ThresholdNS, s.Out.Slow.Off = -1, "slowlog-log-slower-than is -1"
 		}
 	}

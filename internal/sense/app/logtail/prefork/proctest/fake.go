@@ -1,6 +1,8 @@
 package proctest
 
 import (
+	"encoding/json"
+	"errors"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -21,7 +23,7 @@ type Fake struct {
 	root string
 }
 
-// NewFake makes one without any files but an empty mount table.
+// NewFake makes one without any files, which works in its root directory.
 func NewFake(t testing.TB) *Fake {
 	t.Helper()
 	f := &Fake{Proc: t.TempDir(), root: t.TempDir()}
@@ -29,7 +31,7 @@ func NewFake(t testing.TB) *Fake {
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Symlink(f.root, filepath.Join(dir, "root")); err != nil {
+	if err := errors.Join(os.Symlink(f.root, filepath.Join(dir, "root")), os.Symlink("/", filepath.Join(dir, "cwd"))); err != nil {
 		t.Fatal(err)
 	}
 	return f
@@ -67,9 +69,13 @@ func write(t testing.TB, name, text string) {
 }
 
 // Check fails the test where a server that was read cannot be one: a port that is
-// none, a limit below 0, a reason that a terminal would not show as it is.
+// none, a limit below 0, a reason that a terminal would not show as it is, or what JSON
+// has no word for.
 func Check(t testing.TB, s observe.AppServer, gaps []observe.Gap) {
 	t.Helper()
+	if _, err := json.Marshal(s); err != nil {
+		t.Error(err)
+	}
 	for _, p := range s.Pools {
 		if p.Limit < 0 || p.Threads < 0 || p.Ceiling < 0 {
 			t.Errorf("pool %q: limit %d, %d threads, ceiling %d", p.Name, p.Limit, p.Threads, p.Ceiling)
@@ -80,6 +86,23 @@ func Check(t testing.TB, s observe.AppServer, gaps []observe.Gap) {
 			}
 		}
 	}
+	checkGaps(t, gaps)
+}
+
+// CheckDatabase is Check of a database.
+func CheckDatabase(t testing.TB, d observe.Database, gaps []observe.Gap) {
+	t.Helper()
+	if _, err := json.Marshal(d); err != nil {
+		t.Error(err)
+	}
+	if d.Reserved < 0 || d.Slow != nil && d.Slow.ThresholdNS < -1 {
+		t.Errorf("%d connections are reserved, and what takes %d ns is slow", d.Reserved, d.Slow.ThresholdNS)
+	}
+	checkGaps(t, gaps)
+}
+
+func checkGaps(t testing.TB, gaps []observe.Gap) {
+	t.Helper()
 	for _, g := range gaps {
 		if strings.ContainsFunc(g.Because, func(r rune) bool { return !unicode.IsPrint(r) }) {
 			t.Errorf("a gap says %q", g.Because)
