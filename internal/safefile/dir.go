@@ -288,7 +288,7 @@ func (d *Dir) Sync() error { return syncDir(d.Root, ".") }
 func (d *Dir) SyncIn(name string) error { return syncDir(d.Root, name) }
 
 func syncDir(in *os.Root, name string) error {
-	f, err := in.Open(name)
+	f, err := in.OpenFile(name, os.O_RDONLY|unix.O_DIRECTORY, 0) // a FIFO would be waited for
 	if err != nil {
 		return err
 	}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"io"
 	"math"
 	"path/filepath"
 	"slices"
@@ -73,7 +74,12 @@ func convertLog(home *safefile.Dir, l openLog) error {
 // off before its first entry was durable is removed; what somebody else wrote, as
 // another version of slowray, is kept under a name that is not looked at.
 func setAside(home *safefile.Dir, l openLog) error {
-	data, err := home.ReadFile(l.path)
+	f, err := openFile(home.Root, l.path)
+	if err != nil {
+		return err
+	}
+	data, err := io.ReadAll(f)
+	f.Close()
 	if err != nil {
 		return err
 	}

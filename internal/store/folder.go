@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -21,9 +22,17 @@ func openFolder(dir string) (*os.Root, error) {
 	return os.OpenRoot(strings.TrimSuffix(dir, "/") + "/")
 }
 
-// readDir lists a directory by name.
+// readDir lists a directory in the order of names; a FIFO in its place would be
+// waited for.
 func readDir(root *os.Root, name string) ([]fs.DirEntry, error) {
-	return fs.ReadDir(root.FS(), filepath.ToSlash(name))
+	f, err := root.OpenFile(name, os.O_RDONLY|unix.O_DIRECTORY|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	list, err := f.ReadDir(-1)
+	slices.SortFunc(list, func(a, b fs.DirEntry) int { return strings.Compare(a.Name(), b.Name()) })
+	return list, err
 }
 
 // openFile opens a regular file for reading; a FIFO would be waited for.

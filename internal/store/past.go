@@ -3,6 +3,7 @@ package store
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -36,13 +37,21 @@ func ParsePackedName(name string) (stream string, low, high uint64, ok bool) {
 	return stream, low, high, ok && err == nil && err2 == nil && PackedName(stream, low, high) == name
 }
 
+// maxPast bounds the file that PastBegins reads: it has a line for each stream.
+const maxPast = 64 << 10
+
 // PastBegins tells with which log of each stream begins what is not in a Link.Past; whole
 // is false when not all of it is there, as when a writer was killed while it was opened.
 func PastBegins(root *os.Root, dir string) (first map[string]uint64, whole bool, err error) {
-	text, err := root.ReadFile(filepath.Join(dir, pastName))
+	f, err := openFile(root, filepath.Join(dir, pastName))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, false, nil
 	}
+	if err != nil {
+		return nil, false, err
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, maxPast))
 	if err != nil {
 		return nil, false, err
 	}

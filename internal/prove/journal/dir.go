@@ -84,7 +84,7 @@ func advise(path string, err error) error {
 
 // names gives those of all files in a folder ("." or history).
 func (d *directory) names(folder string) ([]string, error) {
-	f, err := d.root.Open(folder)
+	f, err := d.root.OpenFile(folder, os.O_RDONLY|syscall.O_DIRECTORY, 0) // a FIFO would be waited for
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}

@@ -200,3 +200,49 @@ func (s *Stage) Restore(path string) {
 		os.Rename(path+firstSuffix, path)
 	}
 }
+
+// NewSharedStage is NewStage with Dir as /tmp is: root's files in it are not the
+// attacker's, but names that are not there yet are anybody's. names are below Outside
+// in the same way, and so are files, which hold what root's do.
+func NewSharedStage(t testing.TB, names, files []string) *Stage {
+	t.Helper()
+	s := NewStage(t, names...)
+	s.Dir = filepath.Dir(s.Dir)
+	for _, name := range files {
+		if err := os.WriteFile(filepath.Join(s.Outside, name), []byte("root's"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.Settle(t)
+	return s
+}
+
+// Seize gives the attacker a path and all below it, as an administrator does by
+// mistake, and has him swap some of the names.
+func (s *Stage) Seize(path string, names ...string) {
+	_ = filepath.WalkDir(path, func(name string, _ fs.DirEntry, err error) error {
+		if err == nil {
+			_ = os.Lchown(name, UID, UID)
+		}
+		return nil
+	})
+	s.Do(func() {
+		for range 1 + rand.IntN(3) {
+			s.Swap(names[rand.IntN(len(names))])
+		}
+	})
+}
+
+// Clear removes what is at a path, and what was there at first.
+func (s *Stage) Clear(path string) {
+	_ = os.RemoveAll(path)
+	_ = os.RemoveAll(path + firstSuffix)
+}
+
+// Tries is how often a race is run.
+func Tries() int {
+	if testing.Short() {
+		return 50
+	}
+	return 1000
+}

@@ -1,0 +1,100 @@
+package journal
+
+import (
+	"errors"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/slowray/slowray/internal/safefile/safefiletest"
+)
+
+// Whatever another user puts in the place of a journal's files, or of its directory,
+// before any step of looking into it and of undoing: nothing of what is not his changes.
+func TestRace(t *testing.T) {
+	h := newHost(t, 1)
+	l := h.begin()
+	if err := errors.Join(l.Apply(), l.Keep(), l.Close()); err != nil {
+		t.Fatal(err)
+	}
+	h.free()
+	entries := map[string][]byte{}
+	found, _ := filepath.Glob(filepath.Join(h.dir, "*"))
+	for _, name := range found {
+		if st, err := os.Stat(name); err == nil && st.Mode().IsRegular() {
+			text, err := os.ReadFile(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			entries[filepath.Base(name)] = text
+		}
+	}
+	if len(entries) < 2 {
+		t.Fatalf("no entry and backup in %v", found)
+	}
+	var files, names []string
+	for name := range entries {
+		files = append(files, "state/"+name)
+	}
+	s := safefiletest.NewSharedStage(t, []string{"state/history"}, files)
+	dir := filepath.Join(s.Dir, "state")
+	names = append(names, dir, filepath.Join(dir, "history"))
+	for _, name := range files {
+		names = append(names, filepath.Join(s.Dir, name))
+	}
+	const steps = 5
+	refused, undone := 0, 0
+	for n := range safefiletest.Tries() {
+		s.Clear(dir)
+		err := errors.Join(os.Mkdir(dir, 0o700), os.Mkdir(filepath.Join(dir, "history"), 0o700))
+		for name, text := range entries {
+			err = errors.Join(err, os.WriteFile(filepath.Join(dir, name), text, 0o600))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		h.set(0, with)
+		moment, often := rand.IntN(steps+1), rand.IntN(3) == 0
+		step := func(i int) {
+			if i == moment || often && rand.IntN(2) == 0 {
+				s.Seize(dir, names...)
+			}
+		}
+		told := func(err error) {
+			if err == nil {
+				return
+			}
+			if refused++; strings.Contains(err.Error(), "\n") {
+				t.Errorf("more than a line: %v", err)
+			}
+		}
+		step(0)
+		j, err := Open(dir)
+		if told(err); err == nil {
+			step(1)
+			_, err := j.List()
+			told(err)
+			step(2)
+			_, err = j.History()
+			told(err)
+			step(3)
+			_, err = j.Undo()
+			told(err)
+			step(4)
+			told(j.Forget("1"))
+			j.Close()
+			if text, err := os.ReadFile(h.files[0]); err == nil && string(text) == before {
+				undone++
+			}
+		}
+		s.Unharmed(t)
+		if t.Failed() {
+			t.Fatalf("in try %d, at step %d", n, moment)
+		}
+	}
+	if tries := safefiletest.Tries(); refused < tries/4 || undone < tries/10 {
+		t.Errorf("of %d tries %d errors were told and %d changes undone", tries, refused, undone)
+	}
+}
