@@ -78,7 +78,10 @@ func main() {
 	debug.SetMemoryLimit(largeHeap)
 	journal.GuardianMain() // when this process keeps a lease, it ends in here
 	lab.InitMain()         // when this process is part of a running lab, it ends in here
-	os.Exit(run(os.Args[1:], os.Stdout, os.Stderr))
+	if !openStatus() && needsFront(os.Args[1:]) {
+		os.Exit(front(os.Args[1:], os.Stderr))
+	}
+	leave(run(os.Args[1:], os.Stdout, os.Stderr))
 }
 
 func run(args []string, stdout, stderr io.Writer) int {
@@ -198,7 +201,7 @@ func endAfter(ctx context.Context, d time.Duration, stderr io.Writer) {
 			case <-said:
 			case <-time.After(50 * time.Millisecond): // nobody reads it
 			}
-			os.Exit(exitFailed)
+			leave(exitFailed)
 		})
 	})
 }

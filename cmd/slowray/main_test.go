@@ -18,6 +18,9 @@ const beSlowray = "SLOWRAY_TEST_BE_SLOWRAY"
 func TestMain(m *testing.M) {
 	journal.GuardianMain()
 	lab.InitMain()
+	if how := os.Getenv(beChild); how != "" {
+		childMain(how)
+	}
 	if os.Getenv(beSlowray) != "" {
 		main() // and does not come back
 	}

@@ -72,8 +72,10 @@ func start(u User, task string, request []byte, files []*os.File) ([]byte, error
 	if os.Geteuid() == 0 {
 		cmd.SysProcAttr.Credential = &syscall.Credential{Uid: 0, Gid: u.GID, Groups: u.Groups}
 	}
-	err = cmd.Run()
+	err = RunWithin(ctx, cmd)
 	switch {
+	case errors.Is(err, ErrLeft):
+		return nil, err
 	case ctx.Err() != nil:
 		return nil, fmt.Errorf("no answer within %s", timeLimit)
 	case len(errs.text) > 0:
@@ -83,6 +85,35 @@ func start(u User, task string, request []byte, files []*os.File) ([]byte, error
 		return nil, fmt.Errorf("%w: %w", ErrEnded, err)
 	}
 	return out.text, nil
+}
+
+// ErrLeft says that a process could not even be killed, and goes on waiting.
+var ErrLeft = errors.New("its process waits for a file system that does not answer")
+
+// killLimit is how long the end of a process is waited for that was killed.
+const killLimit = 2 * time.Second
+
+// RunWithin runs a command that was made with ctx, and waits for its end, but not for
+// that of a process which waits for a file system in user space (FUSE): not even a kill
+// ends that (request_wait_answer, fs/fuse/dev.c). It is left behind, the error is
+// [ErrLeft], and what the command prints to must not be looked at.
+func RunWithin(ctx context.Context, cmd *exec.Cmd) error {
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	select {
+	case err := <-ended:
+		return err
+	case <-ctx.Done():
+	}
+	select {
+	case err := <-ended:
+		return err
+	case <-time.After(killLimit):
+		return ErrLeft
+	}
 }
 
 // keep is the capabilities that a process of a user needs to become it.

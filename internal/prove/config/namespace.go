@@ -18,6 +18,7 @@ import (
 	"github.com/slowray/slowray/internal/prove/change"
 	"github.com/slowray/slowray/internal/safefile"
 	"github.com/slowray/slowray/internal/sense/app/logtail/prefork"
+	"github.com/slowray/slowray/internal/sense/host"
 	"golang.org/x/sys/unix"
 )
 
@@ -89,6 +90,11 @@ func homeOf(p change.Process) (h *home, err error) {
 }
 
 func (h *home) look(dir string) (err error) {
+	for _, link := range []string{"cwd", "root", "exe"} {
+		if err := host.Default().LinkAnswers(h.pid, link); err != nil {
+			return err
+		}
+	}
 	h.cwd = cmp.Or(prefork.Cwd("/proc", h.pid), "/")
 	h.env = environ(dir)
 	if !sameFile(dir+"/ns/user", "/proc/self/ns/user") {
@@ -217,7 +223,10 @@ func (h *home) runHere(null *os.File, args []string, most time.Duration) (string
 			cmd.SysProcAttr.AmbientCaps = []uintptr{unix.CAP_NET_BIND_SERVICE}
 		}
 	}
-	err := cmd.Run()
+	err := privsep.RunWithin(ctx, cmd)
+	if errors.Is(err, privsep.ErrLeft) {
+		return "", err
+	}
 	if ctx.Err() != nil {
 		err = fmt.Errorf("no answer within %s", most)
 	}

@@ -37,6 +37,7 @@ type MountTable struct {
 	Mounts []Mount
 	Cut    bool // there are more than were read
 
+	others bool            // another user namespace owns it: what a local type lies on is not known
 	top    map[string]int  // index of the mount on top, by its place
 	remote map[string]bool // places of mounts, also of covered ones, that may not answer
 }
@@ -58,6 +59,7 @@ func (fs FS) MountTableOf(b *budget.Budget, pid int) (MountTable, error) {
 		return t, err
 	}
 	t.NS, _ = parseNSLink([]byte(target))
+	t.others = othersMounts(fmt.Sprintf("%s/%d/ns/mnt", fs.Proc, pid))
 	text, err := readMountinfo(b, fmt.Sprintf("%s/%d/mountinfo", fs.Proc, pid))
 	t.Cut = budget.IsExceeded(err)
 	if err != nil && !t.Cut {
@@ -81,7 +83,8 @@ func (t *MountTable) parse(budget *budget.Budget, b []byte) {
 			continue
 		}
 		t.top[m.Dir] = len(t.Mounts)
-		if !answers(m.Type) {
+		m.Others = t.others
+		if m.MayHang() {
 			t.remote[m.Dir] = true
 		}
 		t.Mounts = append(t.Mounts, m)
@@ -149,15 +152,38 @@ func (t *MountTable) behindRemote(dir string) bool {
 // that was cut nobody knows.
 func (t *MountTable) Answers(name string) bool {
 	m, ok := t.Of(name)
-	return ok && !t.Cut && answers(m.Type) && !t.behindRemote(m.Dir)
+	return ok && !t.Cut && !m.MayHang() && !t.behindRemote(m.Dir)
 }
 
 // answers says that a file system of this type is this host's own.
 func answers(kind string) bool { return slices.Contains(localTypes, kind) || kernelOwn(kind) }
 
 // MayHang says that a file system is over the network, or of a process in user
-// space: it may never answer.
-func (m *Mount) MayHang() bool { return !answers(m.Type) }
+// space: it may never answer. That goes for an overlay of a user namespace other than
+// slowray's, too: whoever made it may have laid it over a file system of that kind
+// (Linux 5.11), and hidden that one since.
+func (m *Mount) MayHang() bool { return !answers(m.Type) || m.Others && m.Type == "overlay" }
+
+// othersMounts says that the mount namespace behind a link of procfs belongs to a user
+// namespace other than slowray's (NS_GET_USERNS, ioctl_ns(2)), or that this cannot be
+// known.
+func othersMounts(link string) bool {
+	var own, of unix.Stat_t
+	if unix.Stat("/proc/self/ns/user", &own) != nil {
+		return true
+	}
+	ns, err := unix.Open(link, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return true
+	}
+	defer closeFD(ns)
+	user, err := unix.IoctlRetInt(ns, unix.NS_GET_USERNS)
+	if err != nil {
+		return true // an ancestor's, which only the initial one is to slowray in a container
+	}
+	defer closeFD(user)
+	return unix.Fstat(user, &of) != nil || of.Ino != own.Ino
+}
 
 // kernelOwn says that a file system is the kernel's own, like proc.
 func kernelOwn(kind string) bool {
@@ -209,7 +235,7 @@ func (fs FS) Filesystems(b *budget.Budget, pids []int) (list []observe.Filesyste
 				left++
 				break
 			}
-			if !slices.Contains(localTypes, m.Type) || table.behindRemote(m.Dir) {
+			if !slices.Contains(localTypes, m.Type) || m.MayHang() || table.behindRemote(m.Dir) {
 				continue
 			}
 			k := key{fmt.Sprintf("%d:%d", m.Major, m.Minor), m.Type}

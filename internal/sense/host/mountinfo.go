@@ -6,6 +6,8 @@ import (
 	"os"
 	"strings"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/slowray/slowray/internal/budget"
 )
 
@@ -19,6 +21,8 @@ type Mount struct {
 	Source     string // "/dev/vda1", "server:/export"…
 	Superblock string // its options
 	Options    string // those of this mount
+
+	Others bool // it is in a mount namespace of another user namespace than slowray's
 }
 
 // readOnly says that nothing can be written through this mount.
@@ -39,6 +43,36 @@ func (fs FS) MountOf(pid, id int) (Mount, bool) {
 		}
 	}
 	return Mount{}, false
+}
+
+// LinkAnswers says why who goes where a link of procfs leads to ("cwd", "root", "exe") may
+// have to wait for a user's program for ever: nil where not. No file system is asked.
+func (fs FS) LinkAnswers(pid int, link string) error {
+	name := fmt.Sprintf("%s/%d/%s", fs.Proc, pid, link)
+	fd, err := unix.Open(name, unix.O_PATH|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	defer closeFD(fd)
+	info, err := budget.Head(fmt.Sprintf("/proc/self/fdinfo/%d", fd), 1<<12)
+	if err != nil {
+		return err
+	}
+	text, _ := AfterKey(info, "mnt_id:")
+	field, _ := nextField(text)
+	id, ok := ParseUint(field)
+	m, found := fs.MountOf(pid, int(id))
+	if m.Others = found && othersMounts(fmt.Sprintf("%s/%d/ns/mnt", fs.Proc, pid)); !found {
+		// Of a process with another root directory not all mounts are shown.
+		m, found = fs.MountOf(os.Getpid(), int(id))
+	}
+	switch {
+	case !ok || !found:
+		return fmt.Errorf("%s: on which file system it is cannot be seen", name)
+	case m.MayHang() && (m.UserSpace() || answers(m.Type)):
+		return fmt.Errorf("%s: it is on a file system (%s) of a user's own, which may not answer", name, m.Type)
+	}
+	return nil
 }
 
 // readMountinfo reads the mountinfo of a process, at most maxMountBytes of it. An

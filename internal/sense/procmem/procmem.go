@@ -7,26 +7,12 @@ import (
 	"encoding/binary"
 	"math"
 	"slices"
-	"unsafe"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/slowray/slowray/internal/budget"
 )
 
 // A Reader copies from the memory of a process, and returns how much it got.
 type Reader func(pid int, addr uint64, into []byte) (int, error)
-
-// Read is the Reader of this system.
-func Read(pid int, addr uint64, into []byte) (int, error) {
-	if len(into) == 0 {
-		return 0, nil
-	}
-	local := []unix.Iovec{{Base: (*byte)(unsafe.Pointer(&into[0]))}}
-	local[0].SetLen(len(into))
-	remote := []unix.RemoteIovec{{Base: uintptr(addr), Len: len(into)}}
-	return unix.ProcessVMReadv(pid, local, remote, 0)
-}
 
 // A Process is the memory of one. What it says of itself leads from place to
 // place: every read takes its bytes and an item of the budget, and nothing is
