@@ -106,7 +106,7 @@ func TestFlameSlow(t *testing.T) {
 	if want == 0 || all < 0.75*want || all > 1.25*want {
 		t.Errorf("slow requests waited %.2f s of 3 s, the server waited %.2f s:\n%s%s", all/1e9, want/1e9, data, stderr.String())
 	}
-	if database < 0.95*all {
+	if database < 0.8*all { // on a busy machine they wait elsewhere too
 		t.Errorf("%.2f of %.2f s are in query_db:\n%s", database/1e9, all/1e9, data)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"reflect"
 	"runtime/debug"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -112,9 +113,11 @@ func run(args []string, stdout, stderr io.Writer) int {
 		fmt.Fprintf(stderr, "slowray: %s\n", notice)
 	}
 	// Only commands that can be ended early ask for a context.
+	ended := func() {}
+	defer func() { ended() }()
 	if err := parsed.BindToProvider(func() (context.Context, error) {
 		ctx := untilTold(sameSignal)
-		endAfter(ctx, lastWord, stderr)
+		ended = endAfter(ctx, lastWord, stderr)
 		return ctx, nil
 	}); err != nil {
 		panic(err) // the provider's type is wrong: a bug, not an input
@@ -187,11 +190,16 @@ const sameSignal = 300 * time.Millisecond
 // a file on a disk that hangs, may take any time.
 const lastWord = 650 * time.Millisecond
 
-// endAfter ends the process some time after ctx, whatever it does then. What was changed
-// and not put back by then is put back by its guardian, who outlives it.
-func endAfter(ctx context.Context, d time.Duration, stderr io.Writer) {
+// endAfter ends the process some time after ctx, whatever it does then, unless ended was
+// called. What was changed and not put back by then is put back by its guardian, who
+// outlives it.
+func endAfter(ctx context.Context, d time.Duration, stderr io.Writer) (ended func()) {
+	var done atomic.Bool
 	context.AfterFunc(ctx, func() {
 		time.AfterFunc(d, func() {
+			if done.Load() {
+				return
+			}
 			said := make(chan struct{})
 			go func() {
 				fmt.Fprintln(stderr, "slowray: ended before it was done, as it was told to")
@@ -204,6 +212,7 @@ func endAfter(ctx context.Context, d time.Duration, stderr io.Writer) {
 			leave(exitFailed)
 		})
 	})
+	return func() { done.Store(true) }
 }
 
 // judgeGrace is how long after it was told to end what was watched may still be judged.
