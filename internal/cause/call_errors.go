@@ -195,10 +195,17 @@ func (v *View) lackFinding(c *Cause, k *lack, describe func(*lack, *Finding)) Fi
 	return f
 }
 
-// inPlace is a command as it is run where the process sees its files.
-func (v *View) inPlace(pid int, mountNS uint64, command shell.Command) shell.Command {
-	if mountNS == 0 || v.Host.MountNS == 0 || mountNS == v.Host.MountNS {
-		return command
+// elsewhere says that a process sees other mounts than who reads the report. What is
+// pasted may run as root of the host, with all its rights: it must not enter there, where the
+// programs are those of a container or of an ordinary user.
+func (v *View) elsewhere(mountNS uint64) bool {
+	return mountNS != 0 && v.Host.MountNS != 0 && mountNS != v.Host.MountNS
+}
+
+// seenAt is where programs of the host find a path of a process.
+func (v *View) seenAt(pid int, mountNS uint64, name string) shell.Path {
+	if v.elsewhere(mountNS) {
+		return shell.Path(fmt.Sprintf("/proc/%d/root%s", pid, name))
 	}
-	return shell.Line("nsenter --target %s --mount", pid).Then(command)
+	return shell.Path(name)
 }

@@ -168,18 +168,21 @@ func (v *View) aboutFilesystem(f *Finding, fs *observe.Filesystem) {
 
 // makeRoom says how a file system gets room again.
 func (v *View) makeRoom(fs *observe.Filesystem, what string) (string, []shell.Command) {
-	dir := shell.Path(fs.Dir)
-	in := func(command shell.Command) shell.Command { return v.inPlace(fs.PID, fs.MountNS, command) }
+	dir := v.seenAt(fs.PID, fs.MountNS, fs.Dir)
 	switch what {
 	case "inodes":
 		return fmt.Sprintf("Delete files on %s: it is their number that counts, so look for directories with very many (sessions, caches, mail queues). How many inodes there are is fixed when the file system is made.", fs.Dir),
-			[]shell.Command{in(shell.Line("du --inodes -x -d 3 %s | sort -n | tail", dir)), in(shell.Line("df -i %s", dir))}
+			[]shell.Command{shell.Line("du --inodes -x -d 3 %s | sort -n | tail", dir), shell.Line("df -i %s", dir)}
 	case "memory":
+		if v.elsewhere(fs.MountNS) {
+			return fmt.Sprintf("Delete files on %s, or make it larger where it is mounted for pid %d (docker run --shm-size or --tmpfs, sizeLimit of an emptyDir, the unit): it lives in memory, so there must be enough of that.", fs.Dir, fs.PID),
+				[]shell.Command{shell.Line("du -x -d 2 %s | sort -n | tail", dir)}
+		}
 		return fmt.Sprintf("Delete files on %s, or make it larger: it lives in memory, so there must be enough of that.", fs.Dir),
-			[]shell.Command{in(shell.Line("du -x -d 2 %s | sort -n | tail", dir)), in(shell.Line("mount -o remount,size=%sM %s", max(2*fs.SizeBytes>>20, 16), dir))}
+			[]shell.Command{shell.Line("du -x -d 2 %s | sort -n | tail", dir), shell.Line("mount -o remount,size=%sM %s", max(2*fs.SizeBytes>>20, 16), dir)}
 	}
 	return fmt.Sprintf("Make room on %s: old logs and dumps first. What was deleted while a process has it open is freed when that closes it.", fs.Dir),
-		[]shell.Command{in(shell.Line("du -x -d 3 %s | sort -n | tail", dir)), shell.Line("lsof -nP +L1   # deleted, and still open"), in(shell.Line("df -h %s", dir))}
+		[]shell.Command{shell.Line("du -x -d 3 %s | sort -n | tail", dir), shell.Line("lsof -nP +L1   # deleted, and still open"), shell.Line("df -h %s", dir)}
 }
 
 func checkReadOnly(v *View) Result {
@@ -207,9 +210,12 @@ func checkReadOnly(v *View) Result {
 			f.Fix.Text = fmt.Sprintf("%s is read-only. If an error made it so (the kernel log tells), save the data and check the file system before anything is written again; if somebody mounted it so, mount it writable.", fs.Dir)
 		}
 		f.Evidence = append(f.Evidence, Evidence{Fact: fmt.Sprintf("state of %s (%s on %s)", fs.Dir, fs.Type, fs.Source), Value: state, Source: "/proc/PID/mountinfo"})
-		f.Fix.Commands = []shell.Command{
-			shell.Line("dmesg | grep -i -e read-only -e 'I/O error' -e %s", shell.Word(strings.TrimPrefix(fs.Source, "/dev/"))),
-			v.inPlace(fs.PID, fs.MountNS, shell.Line("mount -o remount,rw %s", shell.Path(fs.Dir)))}
+		f.Fix.Commands = []shell.Command{shell.Line("dmesg | grep -i -e read-only -e 'I/O error' -e %s", shell.Word(strings.TrimPrefix(fs.Source, "/dev/")))}
+		if v.elsewhere(fs.MountNS) {
+			f.Fix.Text += fmt.Sprintf(" It is mounted for pid %d and those that share its mounts (a volume of a container, ReadOnlyPaths= or ProtectSystem= of a unit): change it there.", fs.PID)
+			return
+		}
+		f.Fix.Commands = append(f.Fix.Commands, shell.Line("mount -o remount,rw %s", shell.Path(fs.Dir)))
 	})
 }
 

@@ -2,6 +2,7 @@ package cause
 
 import (
 	"fmt"
+	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -250,7 +251,11 @@ func checkDenials(v *View) Result {
 		}
 		f.Fix.Text = fmt.Sprintf("Give the user of %s the rights on the file and on the directories above it.", e.Comm)
 		if e.Path != "" && strings.HasPrefix(e.Path, "/") {
-			f.Fix.Commands = []shell.Command{v.inPlace(e.PID, e.MountNS, shell.Line("namei -l %s", shell.Path(e.Path)))}
+			if v.elsewhere(e.MountNS) { // namei(1) would follow links of procfs by their text
+				f.Fix.Commands = []shell.Command{shell.Line("ls -ldn %s", v.seenAt(e.PID, e.MountNS, path.Dir(e.Path))), shell.Line("ls -ldn %s", v.seenAt(e.PID, e.MountNS, e.Path))}
+			} else {
+				f.Fix.Commands = []shell.Command{shell.Line("namei -l %s", shell.Path(e.Path))}
+			}
 		}
 		f.Fix.Commands = append(f.Fix.Commands, shell.Line("ps -o pid,user,group,label,args -p %s", e.PID))
 	})

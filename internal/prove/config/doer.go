@@ -381,7 +381,7 @@ func (files) Commands(c *cause.Change, was change.State) (do, undo []shell.Comma
 	if s, err := attach(data.Server, data.PID); err == nil && s.start == data.Start {
 		name = s.outer(name)
 		if s.testArgs != nil {
-			rest = append(rest, shell.Args(append(s.enter(), s.testArgs...)...))
+			rest = append(rest, s.testLine())
 		}
 		reload := shell.Line("kill -%s %s   # %s master: reload", k.signalName, data.PID, data.Server)
 		if s.note != "" {

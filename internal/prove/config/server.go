@@ -8,7 +8,6 @@ import (
 	"os"
 	"path"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -18,6 +17,7 @@ import (
 	"github.com/slowray/slowray/internal/prove/change"
 	"github.com/slowray/slowray/internal/safefile"
 	"github.com/slowray/slowray/internal/sense/app/logtail/rootfs"
+	"github.com/slowray/slowray/internal/shell"
 	"golang.org/x/sys/unix"
 )
 
@@ -356,12 +356,19 @@ func (s *server) reload() error {
 	return fmt.Errorf("%s (pid %d) has not taken the new configuration over within %s", s.name, s.pid, reloadTime)
 }
 
-// enter is how a person runs a command where the server lives.
-func (s *server) enter() []string {
-	if s.shared {
-		return nil
+// testLine is how a person has the server's own test run. What is pasted may run as root
+// of the host, so it is never the program of another mount namespace, nor root with the
+// files of another user, which may name modules to be loaded.
+func (s *server) testLine() shell.Command {
+	test := shell.Args(s.testArgs...)
+	id, _, err := identityOf(fmt.Sprintf("/proc/%d", s.pid))
+	switch {
+	case !s.shared || err != nil:
+		return shell.Line("# check where pid %s lives (docker exec, kubectl exec, machinectl shell):", s.pid).Note("%s", shell.Text(test.String()))
+	case id.uid != 0:
+		return shell.Line("setpriv --reuid=%s --regid=%s --clear-groups --no-new-privs --inh-caps=-all --bounding-set=-all", id.uid, id.gid).Then(test)
 	}
-	return []string{"nsenter", "-t", strconv.Itoa(s.pid), "-m", "-n", "-r", "-w"}
+	return test
 }
 
 // binary is the name of the server's executable.
