@@ -21,6 +21,9 @@ func TestMain(m *testing.M) {
 	if how := os.Getenv(beChild); how != "" {
 		childMain(how)
 	}
+	if at := os.Getenv(beServer); at != "" {
+		serveTest(at) // and does not come back
+	}
 	if os.Getenv(beSlowray) != "" {
 		main() // and does not come back
 	}
