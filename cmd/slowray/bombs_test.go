@@ -232,8 +232,20 @@ func runPriced(t *testing.T, args ...string) (price, string) {
 	}
 }
 
-// highWater is the most memory that a process had resident so far, bytes.
+// highWater is the most memory that a run of slowray had resident so far, bytes: of its
+// front and of the process that works.
 func highWater(pid int) int64 {
+	total := peakOf(pid)
+	children, _ := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", pid, pid))
+	for _, child := range strings.Fields(string(children)) {
+		if n, err := strconv.Atoi(child); err == nil {
+			total += peakOf(n)
+		}
+	}
+	return total
+}
+
+func peakOf(pid int) int64 {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
 		return 0
