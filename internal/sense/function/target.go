@@ -167,8 +167,7 @@ func mappedFiles(b *budget.Budget, pid int) ([]file, error) {
 	}
 	seen := map[id]bool{}
 	var out []file
-	exe := fmt.Sprintf("/proc/%d/exe", pid)
-	name, _ := os.Readlink(exe)
+	name, _ := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid))
 	for _, m := range maps {
 		key := id{m.Device, m.Inode}
 		if m.Inode == 0 || m.Path == "" || strings.HasPrefix(m.Path, "[") || seen[key] {
@@ -176,7 +175,7 @@ func mappedFiles(b *budget.Budget, pid int) ([]file, error) {
 		}
 		seen[key] = true
 		if m.Path == name {
-			out = append([]file{{name: m.Path, open: exe, pid: pid}}, out...)
+			out = append([]file{{name: m.Path, pid: pid, at: m}}, out...)
 			continue
 		}
 		out = append(out, file{name: m.Path, pid: pid, at: m})

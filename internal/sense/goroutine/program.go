@@ -9,6 +9,7 @@ import (
 
 	"github.com/slowray/slowray/internal/budget"
 	"github.com/slowray/slowray/internal/sense/elffile"
+	"github.com/slowray/slowray/internal/sense/host"
 	"github.com/slowray/slowray/internal/sense/procmem"
 )
 
@@ -43,7 +44,7 @@ const maxSearched = 32 << 20
 // Open finds the goroutines of a process below proc ("/proc"). ErrNotGo is
 // returned for what is no Go program.
 func Open(b *budget.Budget, proc string, pid int, memory procmem.Reader) (p *Program, err error) {
-	file, err := os.Open(filepath.Join(proc, fmt.Sprint(pid), "exe"))
+	file, err := host.FS{Proc: proc}.OpenExe(pid)
 	if err != nil {
 		return nil, err
 	}

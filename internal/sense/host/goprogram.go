@@ -2,9 +2,6 @@ package host
 
 import (
 	"context"
-	"fmt"
-	"os"
-	"path/filepath"
 	"time"
 
 	"github.com/slowray/slowray/internal/budget"
@@ -19,7 +16,7 @@ var isGoLimits = budget.Limits{Bytes: 16 << 20, Wall: 50 * time.Millisecond}
 // with a section of its own (go version -m, Go 1.18). It is false where the
 // file may not be read.
 func (fs FS) IsGo(pid int) bool {
-	f, err := os.Open(filepath.Join(fs.Proc, fmt.Sprint(pid), "exe"))
+	f, err := fs.OpenExe(pid)
 	if err != nil {
 		return false
 	}

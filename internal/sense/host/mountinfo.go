@@ -1,6 +1,7 @@
 package host
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -54,6 +55,39 @@ func (fs FS) LinkAnswers(pid int, link string) error {
 		return fmt.Errorf("%s: %w", name, err)
 	}
 	defer closeFD(fd)
+	if err := fs.answers(pid, fd); err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	return nil
+}
+
+// OpenExe opens the program that a process executes, if that cannot take for ever.
+func (fs FS) OpenExe(pid int) (*os.File, error) {
+	name := fmt.Sprintf("%s/%d/exe", fs.Proc, pid)
+	fd, err := unix.Open(name, unix.O_PATH|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, &os.PathError{Op: "open", Path: name, Err: err}
+	}
+	defer closeFD(fd)
+	if err := fs.answers(pid, fd); err != nil {
+		return nil, &os.PathError{Op: "open", Path: name, Err: err}
+	}
+	in, err := unix.Open(fmt.Sprintf("/proc/self/fd/%d", fd), unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NONBLOCK|unix.O_NOCTTY, 0)
+	if err != nil {
+		return nil, &os.PathError{Op: "open", Path: name, Err: err}
+	}
+	return os.NewFile(uintptr(in), name), nil
+}
+
+// answers says why who uses a file of a process, open with O_PATH, may have to wait for a
+// user's program.
+func (fs FS) answers(pid, fd int) error {
+	// What is known of the file without asking for it (fuse_update_get_attr,
+	// fs/fuse/dir.c). All that lies on a device has a number of that.
+	var st unix.Statx_t
+	if unix.Statx(fd, "", unix.AT_EMPTY_PATH|unix.AT_STATX_DONT_SYNC, unix.STATX_TYPE, &st) == nil && st.Dev_major != 0 {
+		return nil
+	}
 	info, err := budget.Head(fmt.Sprintf("/proc/self/fdinfo/%d", fd), 1<<12)
 	if err != nil {
 		return err
@@ -68,9 +102,9 @@ func (fs FS) LinkAnswers(pid int, link string) error {
 	}
 	switch {
 	case !ok || !found:
-		return fmt.Errorf("%s: on which file system it is cannot be seen", name)
+		return errors.New("on which file system it is cannot be seen")
 	case m.MayHang() && (m.UserSpace() || answers(m.Type)):
-		return fmt.Errorf("%s: it is on a file system (%s) of a user's own, which may not answer", name, m.Type)
+		return fmt.Errorf("it is on a file system (%s) of a user's own, which may not answer", m.Type)
 	}
 	return nil
 }
