@@ -181,12 +181,13 @@ func version() string {
 }
 
 // sameSignal is how soon after a signal another one is the same: timeout(1) sends its own
-// to the process and then to its group, so that it comes twice.
-const sameSignal = 300 * time.Millisecond
+// to the process and then to its group, and the front passes on what the terminal has sent
+// to both, so that it comes twice.
+const sameSignal = time.Second
 
 // lastWord is how long a command that was told to end may take to report what it has:
 // with what the kernel takes to detach the programs of a process that ends, it is gone
-// within a second. No deadline of a reader sees to that: one call into the kernel, as for
+// within a second of SIGTERM. Ctrl-C gives it longer, [budget.PatienceOfPeople]. No deadline of a reader sees to that: one call into the kernel, as for
 // a file on a disk that hangs, may take any time.
 const lastWord = 650 * time.Millisecond
 
@@ -196,7 +197,7 @@ const lastWord = 650 * time.Millisecond
 func endAfter(ctx context.Context, d time.Duration, stderr io.Writer) (ended func()) {
 	var done atomic.Bool
 	context.AfterFunc(ctx, func() {
-		time.AfterFunc(d, func() {
+		time.AfterFunc(budget.GraceOf(ctx, d), func() {
 			if done.Load() {
 				return
 			}
@@ -226,7 +227,17 @@ func afterLook(ctx context.Context) (context.Context, context.CancelFunc) {
 // untilTold ends with the first Ctrl-C or SIGTERM, upon which a command still reports. One
 // that comes later than same kills: then the default is back.
 func untilTold(same time.Duration) context.Context {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, func() { time.AfterFunc(same, stop) })
+	ctx, end := context.WithCancelCause(context.Background())
+	told := make(chan os.Signal, 1)
+	signal.Notify(told, os.Interrupt, syscall.SIGTERM)
+	go func() {
+		if <-told == os.Interrupt {
+			end(budget.ErrInterrupted)
+		} else {
+			end(nil)
+		}
+		time.Sleep(same)
+		signal.Stop(told)
+	}()
 	return ctx
 }

@@ -29,3 +29,25 @@ func TestGrace(t *testing.T) {
 		}
 	})
 }
+
+// A person who asked for what there is so far waits longer for it.
+func TestGraceOfPeople(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, end := context.WithCancelCause(t.Context())
+		below, stop := context.WithTimeout(ctx, time.Hour)
+		defer stop()
+		late, cancel := Grace(below, time.Second)
+		defer cancel()
+		end(ErrInterrupted)
+		time.Sleep(PatienceOfPeople*time.Second - time.Millisecond)
+		synctest.Wait()
+		if late.Err() != nil {
+			t.Error("it ended as if nobody waited")
+		}
+		time.Sleep(2 * time.Millisecond)
+		synctest.Wait()
+		if late.Err() == nil {
+			t.Error("it does not end")
+		}
+	})
+}

@@ -16,6 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/slowray/slowray/internal/budget"
 	"github.com/slowray/slowray/internal/cause"
 	"github.com/slowray/slowray/internal/diagnose"
 	"github.com/slowray/slowray/internal/observe"
@@ -189,7 +190,7 @@ func (r *Recorder) Run(ctx context.Context) {
 	r.endSecond(time.Now())
 	select {
 	case <-windows:
-	case <-time.After(patience):
+	case <-time.After(budget.GraceOf(ctx, patience)):
 		r.trouble(fmt.Errorf("the last window was not put together within %s: it is not kept", patience))
 	}
 	r.mu.Lock()
