@@ -98,7 +98,7 @@ type Process struct {
 	PID       int    `json:"pid"`
 	PPID      int    `json:"ppid"`
 	Comm      string `json:"comm"`
-	Cmdline   string `json:"cmdline,omitempty"` // arguments joined by spaces, at most 512 bytes
+	Cmdline   string `json:"cmdline,omitempty"` // arguments joined by spaces, *** for secrets (CommandLine), at most 512 bytes
 	State     string `json:"state"`             // letter of proc_pid_stat(5) at the end
 	Kernel    bool   `json:"kernel,omitempty"`  // a kernel thread (child of PID 2, or PID 2)
 	Threads   int    `json:"threads"`

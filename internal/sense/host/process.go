@@ -17,7 +17,7 @@ import (
 type ProcSample struct {
 	PID, PPID  int
 	Comm       string
-	Cmdline    string // arguments joined by spaces, at most 512 bytes; empty for kernel threads
+	Cmdline    string // arguments joined by spaces, without secrets, at most 512 bytes; empty for kernel threads
 	State      byte   // letter of proc_pid_stat(5), of the main thread
 	Kernel     bool   // kernel thread
 	Threads    int
@@ -228,14 +228,22 @@ func (s *procScan) gaps(proc string, pids []int) []observe.Gap {
 	return gaps
 }
 
-// parseCmdline joins the NUL-separated arguments of /proc/PID/cmdline.
+// parseCmdline joins the NUL-separated arguments of /proc/PID/cmdline, without the
+// secrets in them.
 func parseCmdline(b []byte) string {
 	b = bytes.TrimRight(b, "\x00 \n")
 	if len(b) > 4*maxCmdline {
 		b = b[:4*maxCmdline]
+		// Of half a word it cannot be told whether it holds a secret.
+		if i := bytes.LastIndexAny(b, "\x00 \n\t"); i >= 0 {
+			b = b[:i]
+		} else if i := bytes.IndexAny(b, ":="); i >= 0 {
+			b = b[:i]
+		}
 	}
+	b = []byte(observe.CommandLine(string(b)))
 	for i, c := range b {
-		if c == 0 || c == '\n' || c == '\t' {
+		if c == '\n' || c == '\t' {
 			b[i] = ' '
 		}
 	}

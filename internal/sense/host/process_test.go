@@ -212,6 +212,15 @@ func TestSmallParsers(t *testing.T) {
 	if got := parseCmdline([]byte(strings.Repeat("x", 5000))); len(got) != maxCmdline {
 		t.Errorf("%d bytes", len(got))
 	}
+	// A secret is hidden before the line is cut, and half a word is left out.
+	for _, secret := range []string{"--password=" + strings.Repeat("S", 700), "--token\x00" + strings.Repeat("S", 3000), strings.Repeat("x", 2000) + " redis://u:" + strings.Repeat("S", 50) + "@h/", "redis://u:" + strings.Repeat("S", 5000) + "@h/"} {
+		if got := parseCmdline([]byte("app\x00" + secret + "\x00--port\x0080\x00")); strings.Contains(got, "S") || !strings.HasPrefix(got, "app") {
+			t.Errorf("%.40q… is %q", secret, got)
+		}
+	}
+	if got := parseCmdline([]byte("redis://u:" + strings.Repeat("S", 5000) + "@h/\x00")); strings.Contains(got, "S") {
+		t.Errorf("%q", got)
+	}
 	if s, h := parseLimits([]byte("Max open files            unlimited            unlimited            files\n")); s != 0 || h != 0 {
 		t.Error(s, h)
 	}
