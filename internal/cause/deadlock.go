@@ -66,7 +66,7 @@ func checkDeadlock(v *View) Result {
 		}
 		f.Fix.Text = "They cannot go on by themselves. Save the stacks of the threads, which show where the locks are taken, then restart the process. It will not come back when all take these locks in the same order."
 		f.Fix.Commands = []shell.Command{
-			shell.Line("gdb -p %s -batch -ex 'thread apply all bt' > /tmp/stacks.%s", round[0].Process.PID, round[0].Process.PID),
+			shell.Line("gdb -p %s -batch -ex 'thread apply all bt' > stacks.%s   # "+asItsUser, round[0].Process.PID, round[0].Process.PID),
 		}
 		if strings.HasPrefix(round[0].Object, javaLock) {
 			f.Fix.Commands = []shell.Command{jcmd(round[0].Process.PID)}
@@ -118,8 +118,12 @@ const javaLock = "Java "
 
 // jcmd prints the stacks of a Java process with the locks that they hold.
 func jcmd(pid int) shell.Command {
-	return shell.Line("jcmd %s Thread.print -l > /tmp/threads.%s   # where the locks are taken, as the user that it runs as", pid, pid)
+	return shell.Line("jcmd %s Thread.print -l > threads.%s   # where the locks are taken, "+asItsUser, pid, pid)
 }
+
+// asItsUser is how what writes a file beside a process is to be run: in a directory of
+// everybody's another user can put a link where the file will be.
+const asItsUser = "as the user that it runs as, in a directory of its own"
 
 // goMemory is where what is known of goroutines comes from.
 const goMemory = "goroutines in the process's memory"
