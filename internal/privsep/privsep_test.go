@@ -201,3 +201,34 @@ func TestTaskEndsWithWhoAsks(t *testing.T) {
 		}
 	}
 }
+
+// Root keeps what is inheritable, whatever the bounding set says (capabilities(7)).
+func TestConfineLeavesNothingInheritable(t *testing.T) {
+	needRoot(t)
+	var text []byte
+	err := OnThread(func() error {
+		header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+		var caps [2]unix.CapUserData
+		if err := unix.Capget(&header, &caps[0]); err != nil {
+			return err
+		}
+		caps[0].Inheritable = 1<<unix.CAP_CHOWN | 1<<unix.CAP_KILL
+		if err := unix.Capset(&header, &caps[0]); err != nil {
+			return err
+		}
+		if err := Confine(1 << unix.CAP_KILL); err != nil {
+			return err
+		}
+		var err error
+		text, err = exec.Command("cat", "/proc/self/status").Output()
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"CapInh:\t0000000000000000\n", "CapPrm:\t0000000000000020\n", "CapEff:\t0000000000000020\n", "CapBnd:\t0000000000000020\n"} {
+		if !strings.Contains(string(text), want) {
+			t.Errorf("no %q in %s", want, text)
+		}
+	}
+}

@@ -72,7 +72,7 @@ func start(u User, task string, request []byte, files []*os.File) ([]byte, error
 	if os.Geteuid() == 0 {
 		cmd.SysProcAttr.Credential = &syscall.Credential{Uid: 0, Gid: u.GID, Groups: u.Groups}
 	}
-	err = RunWithin(ctx, cmd)
+	err = RunWithin(ctx, cmd, nil)
 	switch {
 	case errors.Is(err, ErrLeft):
 		return nil, err
@@ -96,10 +96,18 @@ const killLimit = 2 * time.Second
 // RunWithin runs a command that was made with ctx, and waits for its end, but not for
 // that of a process which waits for a file system in user space (FUSE): not even a kill
 // ends that (request_wait_answer, fs/fuse/dev.c). It is left behind, the error is
-// [ErrLeft], and what the command prints to must not be looked at.
-func RunWithin(ctx context.Context, cmd *exec.Cmd) error {
+// [ErrLeft], and what the command prints to must not be looked at. first, where set, is
+// called as soon as it runs; it is killed where that fails.
+func RunWithin(ctx context.Context, cmd *exec.Cmd, first func(*os.Process) error) error {
 	if err := cmd.Start(); err != nil {
 		return err
+	}
+	if first != nil {
+		if err := first(cmd.Process); err != nil {
+			_ = cmd.Process.Kill()
+			_ = cmd.Wait()
+			return err
+		}
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }()

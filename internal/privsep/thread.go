@@ -32,11 +32,15 @@ func OnThread(f func() error) error {
 const maxCapability = 63
 
 // Confine has the programs that the calling thread starts gain nothing by being
-// started: no_new_privs, and of the capability bounding set only what keep has.
+// started: no_new_privs, no inheritable capability (which root keeps whatever the
+// bounding set says), and of the capability bounding set only what keep has.
 // The thread must end with its goroutine ([OnThread]).
 func Confine(keep uint64) error {
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
 		return fmt.Errorf("no_new_privs: %w", err)
+	}
+	if err := dropInheritable(); err != nil {
+		return fmt.Errorf("inheritable capabilities: %w", err)
 	}
 	for c := range uintptr(maxCapability + 1) {
 		if keep&(1<<c) != 0 {
@@ -53,6 +57,17 @@ func Confine(keep uint64) error {
 		}
 	}
 	return nil
+}
+
+// dropInheritable empties that set of the calling thread, and with it the ambient one.
+func dropInheritable() error {
+	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var caps [2]unix.CapUserData
+	if err := unix.Capget(&header, &caps[0]); err != nil {
+		return err
+	}
+	caps[0].Inheritable, caps[1].Inheritable = 0, 0
+	return unix.Capset(&header, &caps[0])
 }
 
 // SealFiles has no open file but standard input, output and error, and those that

@@ -7,16 +7,14 @@ import (
 	"os"
 	"strings"
 
-	"github.com/cilium/ebpf"
-	"github.com/cilium/ebpf/link"
 	"golang.org/x/sys/unix"
 )
 
-// Confinement opens the control group that says which devices a process may open,
-// where that is another one than slowray's: a program that is run where the process
-// lives, as in a container, belongs there too, for there it may make and open the
-// files of any device. dir is the process's directory in /proc. -1: there is none.
-// What only version 1 of control groups confines is an error.
+// Confinement opens the control group of a process, where that is another one than
+// slowray's: a program that is run as the process belongs there too, for the group
+// says how much of the host it may use and, as with a container, which devices it may
+// open. dir is the process's directory in /proc. -1: there is none. An error says that
+// devices are confined, or may be, by a group that cannot be entered.
 func Confinement(dir string) (int, error) {
 	ours, theirs := groupsOf("/proc/self"), groupsOf(dir)
 	if theirs == nil {
@@ -38,9 +36,9 @@ func Confinement(dir string) (int, error) {
 		if err != nil {
 			return -1, fmt.Errorf("control group %s: %w", path, err)
 		}
-		if r, err := link.QueryPrograms(link.QueryOptions{Target: fd, Attach: ebpf.AttachCGroupDevice, QueryFlags: unix.BPF_F_QUERY_EFFECTIVE}); err == nil && len(r.Programs) == 0 {
+		if err := unix.Faccessat(fd, "cgroup.procs", unix.W_OK, 0); err != nil {
 			unix.Close(fd)
-			return -1, nil
+			return -1, fmt.Errorf("control group %s: %w", path, err)
 		}
 		return fd, nil
 	}

@@ -14,8 +14,9 @@ import (
 type identity struct {
 	uid, gid int
 	groups   []uint32
-	bounding uint64 // capability bounding set
+	bounding uint64 // capability bounding set, as far as it has those rights itself
 	caps     uint64 // effective capabilities
+	filtered bool   // by seccomp(2)
 	// lent says that the rights of the process are more than those of who started it
 	// (a set-user-ID program, file capabilities), whose are its arguments and its
 	// environment.
@@ -61,7 +62,7 @@ func rightsIn(status string) string {
 	var out strings.Builder
 	for line := range strings.Lines(status) {
 		name, _, _ := strings.Cut(line, ":")
-		if slices.Contains([]string{"Uid", "Gid", "Groups", "CapEff", "CapBnd"}, name) {
+		if slices.Contains([]string{"Uid", "Gid", "Groups", "CapPrm", "CapEff", "CapBnd", "Seccomp"}, name) {
 			out.WriteString(line)
 		}
 	}
@@ -69,6 +70,7 @@ func rightsIn(status string) string {
 }
 
 func (id *identity) read(rights string) error {
+	var permitted uint64
 	for line := range strings.Lines(rights) {
 		f := strings.Fields(line)
 		var err error
@@ -82,15 +84,21 @@ func (id *identity) read(rights string) error {
 				n, _ := strconv.ParseUint(g, 10, 32)
 				id.groups = append(id.groups, uint32(n))
 			}
+		case "CapPrm:":
+			permitted, err = strconv.ParseUint(f[1], 16, 64)
 		case "CapEff:":
 			id.caps, err = strconv.ParseUint(f[1], 16, 64)
 		case "CapBnd:":
 			id.bounding, err = strconv.ParseUint(f[1], 16, 64)
+		case "Seccomp:":
+			id.filtered = f[1] != "0"
 		}
 		if err != nil {
 			return fmt.Errorf("%s %w", strings.ToLower(f[0]), err)
 		}
 	}
+	// What is executed as root gets the whole bounding set (capabilities(7)).
+	id.bounding &= permitted
 	return nil
 }
 

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -32,14 +33,23 @@ type home struct {
 	kinds   []int
 	root    int  // O_PATH
 	other   bool // that is not ours
+	inside  bool // its mount, process, or user namespace is not ours
+	label   bool // a security module (LSM) gives it another label than us
 	exe     *os.File
 	exePath string // as the process sees it; empty: it has no name there any more
 	cwd     string
 	env     []string
-	group   int // control group that it is confined to and slowray is not; -1: none
+	group   int // control group that is not ours; -1: none
+	nice    int
+	limits  [limits]unix.Rlimit
 
 	cover [2]string // a file and, where set, another that is to be seen instead of it
 }
+
+const (
+	limits    = 16 // resource limits there are (RLIM_NLIMITS)
+	limitName = 26 // columns of their names in /proc/PID/limits, where they are in order
+)
 
 // errNoCover says that no file can be covered for a command.
 var errNoCover = errors.New("no mount for the test")
@@ -55,10 +65,13 @@ func (h *home) close() {
 	}
 }
 
+// nsKinds are the namespaces that a command is run in. The process namespace is not
+// one: who enters it cannot make one of his own any more (copy_pid_ns,
+// kernel/pid_namespace.c), and so what the command starts would outlive it.
 var nsKinds = []struct {
 	name string
 	flag int
-}{{"net", unix.CLONE_NEWNET}, {"ipc", unix.CLONE_NEWIPC}, {"uts", unix.CLONE_NEWUTS}, {"pid", unix.CLONE_NEWPID}, {"mnt", unix.CLONE_NEWNS}}
+}{{"net", unix.CLONE_NEWNET}, {"ipc", unix.CLONE_NEWIPC}, {"uts", unix.CLONE_NEWUTS}, {"mnt", unix.CLONE_NEWNS}}
 
 // homeOf looks at a process, all of it at one moment: when it has executed another
 // program, or become another user, while it was looked at, that is an error.
@@ -99,7 +112,9 @@ func (h *home) look(dir string) (err error) {
 	h.env = environ(dir)
 	if !sameFile(dir+"/ns/user", "/proc/self/ns/user") {
 		h.caps, h.bounding = 0, 0 // they mean nothing outside its user namespace
+		h.inside = true
 	}
+	h.label = labelIn(dir) != labelIn("/proc/thread-self")
 	for _, k := range nsKinds {
 		if sameFile(dir+"/ns/"+k.name, "/proc/self/ns/"+k.name) {
 			continue
@@ -111,6 +126,7 @@ func (h *home) look(dir string) (err error) {
 		h.spaces, h.kinds = append(h.spaces, fd), append(h.kinds, k.flag)
 	}
 	mounts := slices.Contains(h.kinds, unix.CLONE_NEWNS)
+	h.inside = h.inside || mounts || !sameFile(dir+"/ns/pid", "/proc/self/ns/pid")
 	h.other = mounts || !sameFile(dir+"/root/", "/")
 	if h.root, err = unix.Open(dir+"/root", unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0); err != nil {
 		return fmt.Errorf("root directory: %w", err)
@@ -121,10 +137,52 @@ func (h *home) look(dir string) (err error) {
 	if name, err := os.Readlink(dir + "/exe"); err == nil && sameFile(dir+"/root"+name, dir+"/exe") {
 		h.exePath = name
 	}
-	if mounts {
-		h.group, err = change.Confinement(dir)
+	if h.group, err = change.Confinement(dir); err != nil && mounts {
+		return err
 	}
-	return err
+	return h.readLimits(dir)
+}
+
+// readLimits reads what the process may use, and how urgent it is.
+func (h *home) readLimits(dir string) error {
+	n, err := unix.Getpriority(unix.PRIO_PROCESS, h.pid)
+	if err != nil {
+		return fmt.Errorf("nice value: %w", err)
+	}
+	h.nice = 20 - n // as the system call tells it, getpriority(2)
+	text, err := os.ReadFile(dir + "/limits")
+	if err != nil {
+		return fmt.Errorf("resource limits: %w", err)
+	}
+	_, rest, _ := strings.Cut(string(text), "\n")
+	for i := range h.limits {
+		var line string
+		if line, rest, _ = strings.Cut(rest, "\n"); len(line) <= limitName {
+			return errors.New("its resource limits cannot be read")
+		}
+		f := append(strings.Fields(line[limitName:]), "", "")
+		var bad [2]error
+		h.limits[i].Cur, bad[0] = parseLimit(f[0])
+		h.limits[i].Max, bad[1] = parseLimit(f[1])
+		if err := errors.Join(bad[:]...); err != nil {
+			return fmt.Errorf("resource limits: %w", err)
+		}
+	}
+	return nil
+}
+
+func parseLimit(s string) (uint64, error) {
+	if s == "unlimited" {
+		return unix.RLIM_INFINITY, nil
+	}
+	return strconv.ParseUint(s, 10, 64)
+}
+
+// labelIn is what a security module (SELinux, AppArmor, Smack) calls a process; ""
+// where there is none.
+func labelIn(dir string) string {
+	b, _ := os.ReadFile(dir + "/attr/current")
+	return strings.TrimRight(string(b), "\x00\n")
 }
 
 func sameFile(a, b string) bool {
@@ -135,10 +193,27 @@ func sameFile(a, b string) bool {
 // errNotTested begins the error about a test that is not run.
 var errNotTested = errors.New("nothing was changed, for the own test")
 
+var (
+	// errHeldBack says that the kernel keeps a process from more than it would keep a
+	// command that is run as it from.
+	errHeldBack = errors.New("would run with more rights than it has")
+	// errNoName says that a program cannot be executed where it lives.
+	errNoName = errors.New("its program has no name any more, or one that others can change")
+)
+
 // safe says why a command must not be run as this process: as root only a program
-// is run, with files, that root alone can have written; and none with the
-// environment of somebody who had fewer rights than the process.
+// is run, with files, that root alone can have written; none with the environment
+// of somebody who had fewer rights than the process; and none where the process is
+// held back by what a command of slowray's would not be. In slowray's own mounts a
+// seccomp filter counts for nothing: there a program and files that root alone can
+// have written are run with no more capabilities than the process has.
 func (h *home) safe(files []string) error {
+	switch {
+	case h.label:
+		return fmt.Errorf("%w, without its security label (AppArmor, SELinux)", errHeldBack)
+	case h.filtered && h.inside:
+		return fmt.Errorf("%w, without its seccomp filter", errHeldBack)
+	}
 	var st unix.Stat_t
 	if err := unix.Fstat(int(h.exe.Fd()), &st); err != nil {
 		return fmt.Errorf("executable: %w", err)
@@ -199,11 +274,19 @@ func (h *home) runHere(null *os.File, args []string, most time.Duration) (string
 	if err := h.enter(); err != nil {
 		return "", err
 	}
+	if own, err := unix.Getpriority(unix.PRIO_PROCESS, 0); err == nil && h.nice > 20-own {
+		if err := unix.Setpriority(unix.PRIO_PROCESS, 0, h.nice); err != nil { // of this thread
+			return "", fmt.Errorf("nice value: %w", err)
+		}
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), most)
 	defer cancel()
 	name := h.exePath
 	if name == "" {
 		name = "/proc/self/fd/3"
+		if _, err := os.Stat("/proc/self/fd"); err != nil { // its procfs does not show us
+			return "", errNoName
+		}
 	}
 	cmd := exec.CommandContext(ctx, name)
 	cmd.Args, cmd.Env, cmd.Dir = args, h.env, h.cwd
@@ -214,7 +297,7 @@ func (h *home) runHere(null *os.File, args []string, most time.Duration) (string
 	// A session of its own has no terminal that it could type into, and a process
 	// namespace of its own leaves nothing behind.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, UseCgroupFD: h.group >= 0, CgroupFD: h.group}
-	if !slices.Contains(h.kinds, unix.CLONE_NEWPID) && change.Capable(unix.CAP_SYS_ADMIN) {
+	if change.Capable(unix.CAP_SYS_ADMIN) {
 		cmd.SysProcAttr.Cloneflags = unix.CLONE_NEWPID
 	}
 	if h.uid != os.Geteuid() || h.gid != os.Getegid() || os.Geteuid() == 0 {
@@ -223,7 +306,7 @@ func (h *home) runHere(null *os.File, args []string, most time.Duration) (string
 			cmd.SysProcAttr.AmbientCaps = []uintptr{unix.CAP_NET_BIND_SERVICE}
 		}
 	}
-	err := privsep.RunWithin(ctx, cmd)
+	err := privsep.RunWithin(ctx, cmd, h.limit)
 	if errors.Is(err, privsep.ErrLeft) {
 		return "", err
 	}
@@ -231,6 +314,18 @@ func (h *home) runHere(null *os.File, args []string, most time.Duration) (string
 		err = fmt.Errorf("no answer within %s", most)
 	}
 	return string(out.text), err
+}
+
+// limit gives a process that has just been started the limits of this one, which for
+// that of another user takes a right (CAP_SYS_RESOURCE), as does a higher one than
+// slowray's own: without it the process keeps those.
+func (h *home) limit(p *os.Process) error {
+	for i := range h.limits {
+		if err := unix.Prlimit(p.Pid, i, &h.limits[i], nil); err != nil && !errors.Is(err, unix.EPERM) && !errors.Is(err, unix.ESRCH) {
+			return fmt.Errorf("resource limits: %w", err)
+		}
+	}
+	return nil
 }
 
 // shown keeps the beginning of what a command prints.

@@ -36,6 +36,8 @@ func init() {
 func rogueMain() {
 	args := os.Args
 	switch {
+	case args[0] == "sandbox":
+		sandboxMain(args[1:])
 	case args[0] == "listener":
 		l, err := net.Listen("unix", args[1])
 		for err == nil {

@@ -288,11 +288,17 @@ func (s *server) testWith(name, instead string) error {
 		defer h.close()
 		err = h.safe(s.files)
 	}
+	if errors.Is(err, errHeldBack) {
+		err = fmt.Errorf("%w: edit the file by hand, and reload the server by its service manager, or inside its container (docker exec)", err)
+	}
 	if err != nil {
 		return fmt.Errorf("%w of %s (pid %d): %w", errNotTested, s.name, s.pid, err)
 	}
 	h.cover = [2]string{name, instead}
 	text, err := h.run(s.testArgs, testTime)
+	if errors.Is(err, errNoName) {
+		return fmt.Errorf("%w of %s (pid %d): %w", errNotTested, s.name, s.pid, err)
+	}
 	if err == nil || errors.Is(err, errNoCover) {
 		return err
 	}
