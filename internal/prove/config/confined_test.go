@@ -1,6 +1,7 @@
 package config
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -93,9 +94,15 @@ func sandbox(t *testing.T, namespaces uintptr, how ...string) change.Process {
 }
 
 // sandboxMain is how a sandbox begins; "filtered" puts it behind a seccomp filter
-// that lets everything through.
+// that lets everything through, "procfs" mounts one of its process namespace.
 func sandboxMain(args []string) {
 	runtime.LockOSThread()
+	if args[0] == "procfs" {
+		args = args[1:]
+		if err := errors.Join(unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""), unix.Mount("proc", "/proc", "proc", 0, "")); err != nil {
+			panic(err)
+		}
+	}
 	if args[0] == "filtered" {
 		args = args[1:]
 		rule := unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ALLOW}
@@ -213,7 +220,7 @@ func TestLabelIsKept(t *testing.T) {
 // TestTestIsNoMoreUrgent: it has the nice value and the limits of the server, and
 // where that has a process namespace of its own leaves nothing behind either.
 func TestTestIsNoMoreUrgent(t *testing.T) {
-	p := sandbox(t, unix.CLONE_NEWPID|unix.CLONE_NEWNS)
+	p := sandbox(t, unix.CLONE_NEWPID|unix.CLONE_NEWNS, "procfs")
 	if err := unix.Setpriority(unix.PRIO_PROCESS, p.PID, 7); err != nil {
 		t.Fatal(err)
 	}

@@ -271,6 +271,7 @@ func (h *home) run(args []string, most time.Duration) (text string, err error) {
 const ambient = 1 << unix.CAP_NET_BIND_SERVICE
 
 func (h *home) runHere(null *os.File, args []string, most time.Duration) (string, error) {
+	admin := change.Capable(unix.CAP_SYS_ADMIN) // the process's own procfs does not show us
 	if err := h.enter(); err != nil {
 		return "", err
 	}
@@ -297,7 +298,7 @@ func (h *home) runHere(null *os.File, args []string, most time.Duration) (string
 	// A session of its own has no terminal that it could type into, and a process
 	// namespace of its own leaves nothing behind.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, UseCgroupFD: h.group >= 0, CgroupFD: h.group}
-	if change.Capable(unix.CAP_SYS_ADMIN) {
+	if admin {
 		cmd.SysProcAttr.Cloneflags = unix.CLONE_NEWPID
 	}
 	if h.uid != os.Geteuid() || h.gid != os.Getegid() || os.Geteuid() == 0 {
