@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -36,21 +37,52 @@ func Write(w io.Writer, o *Observation) error {
 // Load reads a saved Observation. The error is one line that says what is
 // wrong with the file.
 func Load(path string) (*Observation, error) {
-	// Opening a FIFO would wait for a writer.
-	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	f, size, err := OpenSaved(path)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
-	if st, err := f.Stat(); err == nil && !st.Mode().IsRegular() {
-		return nil, fmt.Errorf("%s: not a regular file", path)
-	}
-	o, err := decode(f)
+	o, err := decode(io.LimitReader(f, size))
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	return o, nil
 }
+
+// OpenSaved opens a file that was saved: an observation, a capture, a log. More than
+// its size, in bytes, is not to be read: one that grows as fast as it is read has no
+// end. What is no regular file is refused, and what the kernel makes up: reading
+// that may wait, go on for ever, or change something. The error is one line.
+func OpenSaved(path string) (f *os.File, size int64, err error) {
+	// Nothing of the file itself is opened before it is known what it is.
+	const oPath = 0x200000 // O_PATH, include/uapi/asm-generic/fcntl.h
+	fd, err := syscall.Open(path, oPath|syscall.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, 0, &os.PathError{Op: "open", Path: path, Err: err}
+	}
+	defer syscall.Close(fd)
+	var st syscall.Stat_t
+	var in syscall.Statfs_t
+	if err := errors.Join(syscall.Fstat(fd, &st), syscall.Fstatfs(fd, &in)); err != nil {
+		return nil, 0, &os.PathError{Op: "stat", Path: path, Err: err}
+	}
+	switch {
+	case st.Mode&syscall.S_IFMT != syscall.S_IFREG:
+		return nil, 0, fmt.Errorf("%s: is not a saved observation, capture or log: not a regular file", path)
+	case slices.Contains(madeUp, uint64(in.Type)):
+		return nil, 0, fmt.Errorf("%s: is not a saved observation, capture or log: the kernel makes it up", path)
+	}
+	f, err = os.OpenFile(fmt.Sprintf("/proc/self/fd/%d", fd), os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	var failed *os.PathError
+	if errors.As(err, &failed) {
+		failed.Path = path
+	}
+	return f, st.Size, err
+}
+
+// madeUp are the file systems without files of their own (statfs(2)): procfs, sysfs,
+// debugfs, tracefs, securityfs, cgroup v1 and v2, bpf and selinuxfs.
+var madeUp = []uint64{0x9fa0, 0x62656572, 0x64626720, 0x74726163, 0x73636673, 0x27e0eb, 0x63677270, 0xcafe4a11, 0xf97cff8c}
 
 func decode(r io.Reader) (*Observation, error) {
 	z, err := zstd.NewReader(r, zstd.WithDecoderMaxMemory(maxDecoded), zstd.WithDecoderConcurrency(1))

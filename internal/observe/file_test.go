@@ -127,3 +127,22 @@ func FuzzDecode(f *testing.F) {
 		}
 	})
 }
+
+// What the kernel makes up is not read: of /proc/kmsg that has no end, and takes away.
+func TestLoadMadeUp(t *testing.T) {
+	for _, path := range []string{"/proc/kmsg", "/proc/self/status", "/sys/kernel/uevent_seqnum", "/dev/null"} {
+		done := make(chan error, 1)
+		go func() {
+			_, err := Load(path)
+			done <- err
+		}()
+		select {
+		case err := <-done:
+			if err == nil || !strings.Contains(err.Error(), "is not a saved observation") || strings.Contains(err.Error(), "\n") {
+				t.Errorf("%s: %v", path, err)
+			}
+		case <-time.After(5 * time.Second):
+			t.Fatalf("%s is still read", path)
+		}
+	}
+}

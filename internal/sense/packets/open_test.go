@@ -15,12 +15,12 @@ func TestNotAFile(t *testing.T) {
 	if err := syscall.Mkfifo(fifo, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for _, path := range []string{fifo, "/dev/zero", "/dev/null", t.TempDir()} {
+	for _, path := range []string{fifo, "/dev/zero", "/dev/null", t.TempDir(), "/proc/kmsg", "/proc/self/status", "/sys/kernel/uevent_seqnum"} {
 		if Recognises(path) {
 			t.Errorf("%s is taken for a capture", path)
 		}
 		_, err := Requests(path, Options{}, func(*observe.Request) {})
-		if err == nil || !strings.Contains(err.Error(), "not a regular file") || strings.Contains(err.Error(), "\n") {
+		if err == nil || !strings.Contains(err.Error(), "is not a saved observation, capture or log") || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%s: %v", path, err)
 		}
 	}

@@ -3,15 +3,12 @@ package packets
 import (
 	"bufio"
 	"bytes"
-	"cmp"
 	"compress/gzip"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"math"
-	"os"
-	"syscall"
 
 	"github.com/gopacket/gopacket"
 	"github.com/gopacket/gopacket/layers"
@@ -19,6 +16,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 
 	"github.com/slowray/slowray/internal/budget"
+	"github.com/slowray/slowray/internal/observe"
 )
 
 // magic is the first bytes of what can be read.
@@ -33,19 +31,21 @@ var (
 	zstdMagic = []byte{0x28, 0xb5, 0x2f, 0xfd}
 )
 
+// File is a capture or log, to the size that it had when it was opened.
+type File struct {
+	io.Reader
+	io.Closer
+	size int64
+}
+
 // Open opens a file that is read twice: to see what it is, and then for what is in
-// it. The error says so where it cannot be: of a pipe what was read is gone, and
-// a FIFO would wait for a writer.
-func Open(path string) (*os.File, error) {
-	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+// it. The error says so where it cannot be: of a pipe what was read is gone.
+func Open(path string) (*File, error) {
+	f, size, err := observe.OpenSaved(path)
 	if err != nil {
 		return nil, err
 	}
-	if st, err := f.Stat(); err != nil || !st.Mode().IsRegular() {
-		f.Close()
-		return nil, cmp.Or(err, fmt.Errorf("%s: not a regular file", path))
-	}
-	return f, nil
+	return &File{io.LimitReader(f, size), f, size}, nil
 }
 
 // Recognises says whether a file is a capture, also a compressed one.
@@ -83,12 +83,8 @@ const (
 
 // Unpack reads what may be compressed, a whole file. It ends with the error of a
 // budget where that becomes more than any capture or log does.
-func Unpack(f *os.File) (*bufio.Reader, error) {
-	st, err := f.Stat()
-	if err != nil {
-		return nil, err
-	}
-	b := budget.New(context.Background(), budget.Limits{Unpacked: max(minUnpacked, maxFactor*st.Size()), Wall: math.MaxInt64})
+func Unpack(f *File) (*bufio.Reader, error) {
+	b := budget.New(context.Background(), budget.Limits{Unpacked: max(minUnpacked, maxFactor*f.size), Wall: math.MaxInt64})
 	r := bufio.NewReaderSize(f, 1<<20)
 	head, _ := r.Peek(4)
 	switch {
