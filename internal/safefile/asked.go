@@ -81,10 +81,10 @@ func whole(name string) (string, error) {
 	return here + "/" + name, err
 }
 
-// Parent opens the directory in which a file is to be made where a person asked for
-// it, and gives its name in there. As for Write, the directory may be anybody's, and
-// a symbolic link on the way of another user than root and the calling one is
-// refused. What has the name by now is not looked at.
+// Parent opens the directory in which others are to find what is made there, and
+// gives its name in there. The path must be in the hands of root and the calling user
+// alone, or another could put something else there; a sticky directory, as /tmp, will
+// do. What has the name by now is not looked at.
 func Parent(name string) (dir *os.Root, base string, err error) {
 	at, err := whole(name)
 	if err != nil {
@@ -92,6 +92,9 @@ func Parent(name string) (dir *os.Root, base string, err error) {
 	}
 	c, base, err := parent(at)
 	defer c.close()
+	if err == nil {
+		err = c.trusted(ours()...)
+	}
 	if err != nil {
 		return nil, "", err
 	}

@@ -3,6 +3,7 @@ package web
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -351,6 +352,51 @@ func TestManyAtOnce(t *testing.T) {
 	for range maxWaiting {
 		if code := <-codes; code != http.StatusOK {
 			t.Errorf("one that waited: %d", code)
+		}
+	}
+}
+
+// TestNoSocketWhereAnotherCouldPutOne: who asks a socket must reach slowray. In a sticky
+// directory nobody else can take it away.
+func TestNoSocketWhereAnotherCouldPutOne(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("SKIP: needs root, to give a directory to another user: that no socket is made there is NOT tested")
+	}
+	top, err := os.MkdirTemp("/tmp", "slowray-socket")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(top)
+	for name, c := range map[string]struct {
+		owner int
+		mode  os.FileMode
+		ok    bool
+	}{
+		"own":     {0, 0o755, true},
+		"sticky":  {0, 0o777 | os.ModeSticky, true},
+		"theirs":  {65534, 0o755, false},
+		"stickys": {65534, 0o777 | os.ModeSticky, false},
+		"open":    {0, 0o777, false},
+	} {
+		dir := filepath.Join(top, name)
+		if err := errors.Join(os.Mkdir(dir, 0o700), os.Chown(dir, c.owner, 0), os.Chmod(dir, c.mode)); err != nil {
+			t.Fatal(err)
+		}
+		below := filepath.Join(dir, "below") // root's own, which who has the one above it can rename
+		if err := os.Mkdir(below, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		for _, path := range []string{filepath.Join(dir, "s"), filepath.Join(below, "s"), filepath.Join(below, "..", "s2")} {
+			l, err := Listen("unix:" + path)
+			switch {
+			case err == nil:
+				l.Close()
+				if !c.ok {
+					t.Errorf("%s: %s is listened at", name, path)
+				}
+			case c.ok || !strings.Contains(err.Error(), "could put another socket there") || strings.Contains(err.Error(), "\n"):
+				t.Errorf("%s: %v", name, err)
+			}
 		}
 	}
 }

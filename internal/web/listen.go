@@ -63,6 +63,9 @@ func listenUnix(path string) (*Listener, error) {
 		return nil, fmt.Errorf("listen unix:%s: must be an absolute path", path)
 	}
 	dir, name, err := safefile.Parent(path)
+	if errors.Is(err, safefile.ErrUnsafe) {
+		return nil, fmt.Errorf("listen unix:%s: %w, and could put another socket there", path, err)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("listen unix: %w", err)
 	}
@@ -74,7 +77,7 @@ func listenUnix(path string) (*Listener, error) {
 	return &Listener{Listener: l, socket: path, dir: dir, name: name}, nil
 }
 
-// listenIn makes a socket with a name in a directory, which may be anybody's.
+// listenIn makes a socket with a name in a directory, in which others may make files too.
 func listenIn(dir *os.Root, name, path string) (net.Listener, error) {
 	held, err := dir.Open(".")
 	if err != nil {
