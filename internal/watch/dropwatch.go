@@ -7,12 +7,13 @@ import (
 
 	"github.com/slowray/slowray/internal/budget"
 	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/sense/drop"
 	"github.com/slowray/slowray/internal/sense/host"
 	"github.com/slowray/slowray/internal/sense/socket"
 )
 
 // Drops watches only what throws packets away, for slowray drops: the rest of
-// an Observation stays empty.
+// an Observation stays empty. It fails where dropped packets cannot be seen.
 func Drops(ctx context.Context, opt Options) (*observe.Observation, error) {
 	s := &session{
 		opt: opt, fs: host.Default(),
@@ -46,7 +47,10 @@ func Drops(ctx context.Context, opt Options) (*observe.Observation, error) {
 	}
 	s.use, gaps = s.fs.Use()
 	s.out.Gaps = append(s.out.Gaps, gaps...)
-	s.startDrops()
+	// The counters of devices and protocols alone do not say that nothing was dropped.
+	if s.drops, err = drop.Start(); err != nil {
+		return nil, err
+	}
 	s.out.Window.Start = time.Now().UTC()
 	s.dropLoop(ctx)
 	s.endDropWatch()

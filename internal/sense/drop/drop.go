@@ -59,11 +59,11 @@ func Start() (*Watcher, error) {
 	w := &Watcher{}
 	var err error
 	if w.reasons, err = kernelReasons(); err != nil {
-		return nil, fmt.Errorf("drops: %w", err)
+		return nil, err
 	}
 	spec, err := bpf.LoadDrop()
 	if err != nil {
-		return nil, fmt.Errorf("drops: %w", err)
+		return nil, err
 	}
 	// Only one of the two programs fits the kernel's tracepoint.
 	unfit := "dropped_unexplained"
@@ -73,14 +73,14 @@ func Start() (*Watcher, error) {
 	delete(spec.Programs, unfit)
 	c, err := bpf.LoadCollection(spec)
 	if err != nil {
-		return nil, fmt.Errorf("drops: %w", err)
+		return nil, err
 	}
 	w.objects.Drops, w.objects.DroppedFlows, w.objects.LostDrops = c.Maps["drops"], c.Maps["dropped_flows"], c.Variables["lost_drops"]
 	w.objects.Dropped, w.objects.DroppedUnexplained = c.Programs["dropped"], c.Programs["dropped_unexplained"]
 	program := cmp.Or(w.objects.Dropped, w.objects.DroppedUnexplained)
 	w.link, err = link.AttachTracing(link.TracingOptions{Program: program})
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("drops: attach skb/kfree_skb: %w", err), w.Close())
+		return nil, errors.Join(fmt.Errorf("attach skb/kfree_skb: %w", err), w.Close())
 	}
 	return w, nil
 }
