@@ -61,7 +61,6 @@ var withoutBudget = map[string]string{
 	"elffile/section.go io.CopyN":                  "it takes what it unpacks from the budget before",
 	"elffile/section.go zlib.NewReader":            "it takes what it unpacks from the budget before",
 	"elffile/section.go zstd.NewReader":            "it takes what it unpacks from the budget before",
-	"packets/read.go os.OpenFile":                  "it opens a capture",
 	"packets/read.go bufio.NewReaderSize":          "a capture that is not packed takes no more than its size, of which one packet is kept at a time",
 	"packets/read.go gzip.NewReader":               "what comes out of it is taken from a budget",
 	"packets/read.go zstd.NewReader":               "what comes out of it is taken from a budget",
