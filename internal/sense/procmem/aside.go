@@ -1,17 +1,26 @@
 package procmem
 
 import (
+	"context"
 	"errors"
+	"fmt"
+	"strings"
 	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/slowray/slowray/internal/budget"
+	"github.com/slowray/slowray/internal/sense/host"
 )
 
 // A page of a process may lie in a file on a file system in user space (FUSE) or over the
 // network, and who reads the page waits until that answers, which may be never: no
-// signal ends process_vm_readv(2) there. What is mapped where changes between a look and a
-// read. So each read is made by a goroutine that is left behind when it takes too long.
+// signal ends process_vm_readv(2) there. The memory of a process that has mapped a file of
+// such a one is read by a goroutine that is left behind when it takes too long; all
+// others are read at once, for on busy CPUs it costs a wait for one to ask another thread.
+// Who maps such a file in the moment between holds up one reader: the front of the command
+// ends without it.
 
 // ErrNoAnswer says that memory of a process cannot be had in time.
 var ErrNoAnswer = errors.New("its memory lies in a file system that does not answer")
@@ -77,6 +86,9 @@ func Read(pid int, addr uint64, into []byte) (n int, err error) {
 }
 
 func readSome(pid int, addr uint64, into []byte) (int, error) {
+	if !mayHang(pid) {
+		return readMemory(pid, addr, into)
+	}
 	a, err := idleAsker(pid)
 	if err != nil {
 		return 0, err
@@ -130,4 +142,68 @@ func (a *asker) work() {
 	if askers.stuck[q.pid]--; askers.stuck[q.pid] == 0 {
 		delete(askers.stuck, q.pid)
 	}
+}
+
+// looks is what was found of the mappings of processes.
+var looks = struct {
+	sync.Mutex
+	at map[int]look
+}{at: map[int]look{}}
+
+type look struct {
+	until time.Time
+	hangs bool
+}
+
+const (
+	lookEvery = time.Second
+	maxLooks  = 4096 // processes that are remembered
+	// shmem is the device of memory that is shared without a file system of its own.
+	shmem = "00:01"
+)
+
+// lookLimits is what looking at the mappings of one process may take.
+var lookLimits = budget.Limits{Bytes: 4 << 20, Wall: 50 * time.Millisecond}
+
+// mayHang says that a page of a process may lie in a file that does not answer, as far as its
+// mappings were a second ago. Tests replace it.
+var mayHang = func(pid int) bool {
+	now := time.Now()
+	looks.Lock()
+	defer looks.Unlock()
+	if l, ok := looks.at[pid]; ok && now.Before(l.until) {
+		return l.hangs
+	}
+	if len(looks.at) >= maxLooks {
+		clear(looks.at)
+	}
+	hangs := mapsOthers(pid)
+	looks.at[pid] = look{now.Add(lookEvery), hangs}
+	return hangs
+}
+
+// mapsOthers says that a process has mapped a file on no disk of this host (its device
+// has no major number), unless that is of a mounted file system that answers.
+func mapsOthers(pid int) bool {
+	b := budget.New(context.Background(), lookLimits)
+	devices := map[string]bool{}
+	err := EachMapping(b, "/proc", pid, func(m *Mapping) bool {
+		if m.Inode != 0 && strings.HasPrefix(m.Device, "00:") && m.Device != shmem {
+			devices[m.Device] = true
+		}
+		return true
+	})
+	if err != nil || len(devices) == 0 {
+		return budget.IsExceeded(err)
+	}
+	table, err := host.Default().MountTableOf(b, pid)
+	if err != nil || table.Cut {
+		return true
+	}
+	for i := range table.Mounts {
+		if m := &table.Mounts[i]; !m.MayHang() {
+			delete(devices, fmt.Sprintf("%02x:%02x", m.Major, m.Minor))
+		}
+	}
+	return len(devices) > 0
 }
