@@ -254,3 +254,41 @@ ulimit -n; nice; setsid sleep 4712 > /dev/null 2>&1 & sleep 0.1`)
 		}
 	}
 }
+
+// TestNameBelowItsRoot: of a program in a root directory that is not the reader's, as of
+// everything in the mounts of a container whose reader has a root of its own.
+func TestNameBelowItsRoot(t *testing.T) {
+	needRoot(t)
+	shell, err := filepath.EvalSymlinks("/bin/sh")
+	if err != nil {
+		t.Fatal(err)
+	}
+	jail := t.TempDir()
+	if err := unix.Mount("/", jail, "", unix.MS_BIND, ""); err != nil {
+		t.Skipf("SKIPPED FOR WANT OF RIGHTS: %v", err)
+	}
+	t.Cleanup(func() {
+		if err := unix.Unmount(jail, 0); err != nil {
+			t.Error(err)
+		}
+	})
+	cmd := exec.Command(shell, "-c", "read wait")
+	cmd.Dir, cmd.SysProcAttr = "/", &syscall.SysProcAttr{Chroot: jail}
+	wait, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		wait.Close()
+		_ = cmd.Wait()
+	})
+	if got := exeName(fmt.Sprintf("/proc/%d", cmd.Process.Pid)); got != shell {
+		t.Errorf("%q, and not %s", got, shell)
+	}
+	if got, want := exeName("/proc/self"), "config.test"; filepath.Base(got) != want {
+		t.Errorf("%q, and not %s", got, want)
+	}
+}

@@ -134,13 +134,29 @@ func (h *home) look(dir string) (err error) {
 	if h.exe, err = os.Open(dir + "/exe"); err != nil {
 		return fmt.Errorf("executable: %w", err)
 	}
-	if name, err := os.Readlink(dir + "/exe"); err == nil && sameFile(dir+"/root"+name, dir+"/exe") {
-		h.exePath = name
-	}
+	h.exePath = exeName(dir)
 	if h.group, err = change.Confinement(dir); err != nil && mounts {
 		return err
 	}
 	return h.readLimits(dir)
+}
+
+// exeName is where below its root directory the program of a process lies; "" where
+// it has no name there. Both links are told from the reader's root directory if they lie
+// below it, and else from the root of their mount namespace (fs/d_path.c, d_path).
+func exeName(dir string) string {
+	name, err := os.Readlink(dir + "/exe")
+	if err != nil {
+		return ""
+	}
+	root, err := os.Readlink(dir + "/root")
+	if below := strings.TrimPrefix(name, root); err == nil && strings.HasPrefix(below, "/") {
+		name = below
+	}
+	if !sameFile(dir+"/root"+name, dir+"/exe") {
+		return ""
+	}
+	return name
 }
 
 // readLimits reads what the process may use, and how urgent it is.
