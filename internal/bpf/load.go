@@ -48,10 +48,14 @@ func explain(err error) error {
 	switch {
 	case err == nil:
 		return nil
-	case errors.Is(err, unix.EPERM), !capable(unix.CAP_BPF):
+	case !capable(unix.CAP_BPF):
 		// Without the right the library's feature probes fail too, and what
 		// it then reports is that the kernel is too old.
 		return ErrNotPermitted
+	case errors.Is(err, unix.EPERM):
+		// Another right than that to BPF, or a security module: which program or
+		// map it refuses is all there is to go by.
+		return fmt.Errorf("%w: %w", ErrNotPermitted, err)
 	case errors.Is(err, ebpf.ErrNotSupported):
 		return fmt.Errorf("load BPF programs: this kernel lacks BTF or a program type: %w", err)
 	}
