@@ -65,44 +65,8 @@ type Budget struct {
 	failed   atomic.Pointer[error]
 }
 
-// New starts a budget. The end of ctx ends it too, with the error of ctx.
-func New(ctx context.Context, l Limits) *Budget {
-	d := Default
-	if l.Bytes <= 0 {
-		l.Bytes = d.Bytes
-	}
-	if l.Unpacked <= 0 {
-		l.Unpacked = d.Unpacked
-	}
-	if l.Files <= 0 {
-		l.Files = d.Files
-	}
-	if l.Nodes <= 0 {
-		l.Nodes = d.Nodes
-	}
-	if l.Depth <= 0 {
-		l.Depth = d.Depth
-	}
-	if l.Wall <= 0 {
-		l.Wall = d.Wall
-	}
-	return &Budget{ctx: ctx, limits: l, end: time.Now().Add(l.Wall)}
-}
-
-// Sub is a part of b: what it takes is taken from b too, and the end of b ends
-// it, while its own end leaves b to others. So one source of many can be given
-// its share, and all of them together stay within theirs. A limit that is zero
-// or negative is that of b.
-func (b *Budget) Sub(l Limits) *Budget {
-	of := b.limits
-	end := b.end
-	if l.Wall > 0 {
-		if own := time.Now().Add(l.Wall); own.Before(end) {
-			end = own
-		}
-	} else {
-		l.Wall = of.Wall
-	}
+// or fills the limits of l that are zero or negative from those of another.
+func (l Limits) or(of Limits) Limits {
 	if l.Bytes <= 0 {
 		l.Bytes = of.Bytes
 	}
@@ -118,7 +82,30 @@ func (b *Budget) Sub(l Limits) *Budget {
 	if l.Depth <= 0 {
 		l.Depth = of.Depth
 	}
-	return &Budget{ctx: b.ctx, parent: b, limits: l, end: end}
+	if l.Wall <= 0 {
+		l.Wall = of.Wall
+	}
+	return l
+}
+
+// New starts a budget. The end of ctx ends it too, with the error of ctx.
+func New(ctx context.Context, l Limits) *Budget {
+	l = l.or(Default)
+	return &Budget{ctx: ctx, limits: l, end: time.Now().Add(l.Wall)}
+}
+
+// Sub is a part of b: what it takes is taken from b too, and the end of b ends
+// it, while its own end leaves b to others. So one source of many can be given
+// its share, and all of them together stay within theirs. A limit that is zero
+// or negative is that of b.
+func (b *Budget) Sub(l Limits) *Budget {
+	end := b.end
+	if l.Wall > 0 {
+		if own := time.Now().Add(l.Wall); own.Before(end) {
+			end = own
+		}
+	}
+	return &Budget{ctx: b.ctx, parent: b, limits: l.or(b.limits), end: end}
 }
 
 // Share is the part of b that the next of n readers may take, who take turns: an
