@@ -187,8 +187,9 @@ const sameSignal = time.Second
 
 // lastWord is how long a command that was told to end may take to report what it has:
 // with what the kernel takes to detach the programs of a process that ends, it is gone
-// within a second of SIGTERM. Ctrl-C gives it longer, [budget.PatienceOfPeople]. No deadline of a reader sees to that: one call into the kernel, as for
-// a file on a disk that hangs, may take any time.
+// within a second of SIGTERM. Ctrl-C gives it longer, [budget.PatienceOfPeople]. No
+// deadline of a reader sees to that: one call into the kernel, as for a file on a disk
+// that hangs, may take any time.
 const lastWord = 650 * time.Millisecond
 
 // endAfter ends the process some time after ctx, whatever it does then, unless ended was
@@ -216,12 +217,9 @@ func endAfter(ctx context.Context, d time.Duration, stderr io.Writer) (ended fun
 	return func() { done.Store(true) }
 }
 
-// judgeGrace is how long after it was told to end what was watched may still be judged.
-const judgeGrace = watch.Grace + 150*time.Millisecond
-
 // afterLook is the context of judging what was watched.
 func afterLook(ctx context.Context) (context.Context, context.CancelFunc) {
-	return budget.Grace(ctx, judgeGrace)
+	return budget.Grace(ctx, watch.JudgeGrace)
 }
 
 // untilTold ends with the first Ctrl-C or SIGTERM, upon which a command still reports. One

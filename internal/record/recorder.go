@@ -63,7 +63,7 @@ const (
 	// less is not sure.
 	leastWindow = 2 * time.Second
 	// patience is how long the last window may take to be put together and judged.
-	patience = judgeGrace + 50*time.Millisecond
+	patience = watch.JudgeGrace + 50*time.Millisecond
 	// closePatience is how long the kernel may take to detach what is attached: the end
 	// of the process does that, too.
 	closePatience = 100 * time.Millisecond

@@ -76,10 +76,6 @@ func (r *Recorder) failed(err error) {
 	}
 }
 
-// judgeGrace is how long after the recorder was told to end the last window may still
-// be judged: watch.Grace of it passes before it can begin.
-const judgeGrace = watch.Grace + 150*time.Millisecond
-
 // judged is the judgement of a window. A bug in one of the causes costs this
 // window's, not the history.
 func (r *Recorder) judged(ctx context.Context, o *observe.Observation) (report diagnose.Report, err error) {
@@ -88,7 +84,7 @@ func (r *Recorder) judged(ctx context.Context, o *observe.Observation) (report d
 			err = fmt.Errorf("judging crashed, which is a bug of slowray: %v\n%s", p, debug.Stack())
 		}
 	}()
-	ctx, cancel := budget.Grace(ctx, judgeGrace)
+	ctx, cancel := budget.Grace(ctx, watch.JudgeGrace)
 	defer cancel()
 	return r.diagnose(ctx, o, diagnose.Live), nil
 }

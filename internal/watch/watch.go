@@ -117,6 +117,10 @@ type session struct {
 // has a second then, and what was read has to be judged, too.
 const Grace = 300 * time.Millisecond
 
+// JudgeGrace is how long after the same moment what was watched may still be judged:
+// Grace of it passes before that can begin.
+const JudgeGrace = Grace + 150*time.Millisecond
+
 // errTold says that there is nothing to report.
 var errTold = errors.New("was told to end before it began to watch")
 
