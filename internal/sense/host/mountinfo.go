@@ -40,6 +40,7 @@ func (fs FS) MountOf(pid, id int) (Mount, bool) {
 		var line []byte
 		line, b = nextLine(b)
 		if m, ok := parseMount(line); ok && m.ID == id {
+			m.Others = othersMounts(fmt.Sprintf("%s/%d/ns/mnt", fs.Proc, pid))
 			return m, true
 		}
 	}
@@ -96,7 +97,7 @@ func (fs FS) answers(pid, fd int) error {
 	field, _ := nextField(text)
 	id, ok := ParseUint(field)
 	m, found := fs.MountOf(pid, int(id))
-	if m.Others = found && othersMounts(fmt.Sprintf("%s/%d/ns/mnt", fs.Proc, pid)); !found {
+	if !found {
 		// Of a process with another root directory not all mounts are shown.
 		m, found = fs.MountOf(os.Getpid(), int(id))
 	}
