@@ -4,13 +4,10 @@ import (
 	"bufio"
 	"compress/gzip"
 	"context"
-	"errors"
 	"fmt"
 	"io"
-	"os"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/google/pprof/profile"
@@ -34,15 +31,12 @@ func readStacks(ctx context.Context, name string) (*observe.Stacks, error) {
 	if !strings.HasSuffix(strings.ToLower(name), pprofEnding) {
 		return nil, fmt.Errorf("%s: must be a %s file that slowray flame wrote", name, pprofEnding)
 	}
-	f, err := os.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0) // a pipe keeps nobody
+	f, size, err := observe.OpenSaved(name)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
-	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
-		return nil, errors.Join(err, fmt.Errorf("%s: not a regular file", name))
-	}
-	s, err := parseStacks(f, budget.New(ctx, profileLimits))
+	s, err := parseStacks(io.LimitReader(f, size), budget.New(ctx, profileLimits))
 	if err != nil {
 		return nil, fmt.Errorf("%s: not a profile: %w", name, err)
 	}

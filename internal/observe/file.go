@@ -49,7 +49,7 @@ func Load(path string) (*Observation, error) {
 	return o, nil
 }
 
-// OpenSaved opens a file that was saved: an observation, a capture, a log. More than
+// OpenSaved opens a file that was saved: an observation, a capture, a profile. More than
 // its size, in bytes, is not to be read: one that grows as fast as it is read has no
 // end. What is no regular file is refused, and what the kernel makes up: reading
 // that may wait, go on for ever, or change something. The error is one line.
@@ -68,9 +68,9 @@ func OpenSaved(path string) (f *os.File, size int64, err error) {
 	}
 	switch {
 	case st.Mode&syscall.S_IFMT != syscall.S_IFREG:
-		return nil, 0, fmt.Errorf("%s: is not a saved observation, capture or log: not a regular file", path)
+		return nil, 0, fmt.Errorf("%s: is not a saved file: not a regular one", path)
 	case slices.Contains(madeUp, uint64(in.Type)):
-		return nil, 0, fmt.Errorf("%s: is not a saved observation, capture or log: the kernel makes it up", path)
+		return nil, 0, fmt.Errorf("%s: is not a saved file: the kernel makes it up", path)
 	}
 	f, err = os.OpenFile(fmt.Sprintf("/proc/self/fd/%d", fd), os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	var failed *os.PathError

@@ -96,14 +96,14 @@ func TestLoadOfWhatIsNotOne(t *testing.T) {
 			t.Errorf("%s: error %q, want one line with %q", c.name, err, c.want)
 		}
 	}
-	if _, err := Load(dir); err == nil || !strings.Contains(err.Error(), "not a regular file") {
+	if _, err := Load(dir); err == nil || !strings.Contains(err.Error(), "not a regular one") {
 		t.Errorf("directory: %v", err)
 	}
 	fifo := filepath.Join(dir, "fifo")
 	if err := syscall.Mkfifo(fifo, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Load(fifo); err == nil || !strings.Contains(err.Error(), "not a regular file") {
+	if _, err := Load(fifo); err == nil || !strings.Contains(err.Error(), "not a regular one") {
 		t.Errorf("fifo: %v", err)
 	}
 	if _, err := Load(filepath.Join(dir, "none")); !os.IsNotExist(err) {
@@ -138,7 +138,7 @@ func TestLoadMadeUp(t *testing.T) {
 		}()
 		select {
 		case err := <-done:
-			if err == nil || !strings.Contains(err.Error(), "is not a saved observation") || strings.Contains(err.Error(), "\n") {
+			if err == nil || !strings.Contains(err.Error(), "is not a saved file") || strings.Contains(err.Error(), "\n") {
 				t.Errorf("%s: %v", path, err)
 			}
 		case <-time.After(5 * time.Second):

@@ -20,7 +20,7 @@ func TestNotAFile(t *testing.T) {
 			t.Errorf("%s is taken for a capture", path)
 		}
 		_, err := Requests(path, Options{}, func(*observe.Request) {})
-		if err == nil || !strings.Contains(err.Error(), "is not a saved observation, capture or log") || strings.Contains(err.Error(), "\n") {
+		if err == nil || !strings.Contains(err.Error(), "is not a saved file") || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%s: %v", path, err)
 		}
 	}
