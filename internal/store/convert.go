@@ -1,6 +1,7 @@
 package store
 
 import (
+	"bufio"
 	"cmp"
 	"errors"
 	"fmt"
@@ -8,7 +9,6 @@ import (
 	"math"
 	"path/filepath"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/parquet-go/parquet-go"
@@ -78,18 +78,37 @@ func setAside(home *safefile.Dir, l openLog) error {
 	if err != nil {
 		return err
 	}
-	data, err := io.ReadAll(f)
+	cutOff, err := noEntry(f)
 	f.Close()
 	if err != nil {
 		return err
 	}
-	if head := strings.TrimRight(string(data), "\x00"); strings.HasPrefix(logMagic, head) {
+	if cutOff {
 		return home.Remove(l.path)
 	}
 	if err := home.Rename(l.path, l.path+".unknown"); err != nil {
 		return err
 	}
 	return fmt.Errorf("%s: %w: it is left as %s.unknown", pathIn(home.Root, l.path), errNotLog, filepath.Base(l.path))
+}
+
+// noEntry says that a log holds a part of its header, and zeros where entries were to be.
+func noEntry(r io.Reader) (bool, error) {
+	in := bufio.NewReader(r)
+	header := true
+	for i := 0; ; i++ {
+		c, err := in.ReadByte()
+		if err == io.EOF {
+			return true, nil
+		}
+		if err != nil {
+			return false, err
+		}
+		header = header && i < len(logMagic) && c == logMagic[i]
+		if !header && c != 0 {
+			return false, nil
+		}
+	}
 }
 
 // convertRequests puts the requests of a log in order of their start.
