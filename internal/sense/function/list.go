@@ -3,11 +3,12 @@ package function
 import (
 	"cmp"
 	"context"
-	"maps"
+	"runtime"
 	"slices"
 	"strings"
 
 	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/sense/syscalls"
 )
 
 // Traceable is something that can be watched.
@@ -101,7 +102,7 @@ func (p *Plan) listKernel(pat *pattern) ([]Traceable, error) {
 	)
 	switch pat.kind {
 	case observe.FunctionSyscall:
-		names = syscallNames()
+		names = syscalls.Names(runtime.GOARCH)
 	case observe.FunctionKernel:
 		if !haveKprobes() {
 			return nil, p.addKernelFunctions(pat)
@@ -131,5 +132,3 @@ func (p *Plan) listKernel(pat *pattern) ([]Traceable, error) {
 	}
 	return out, nil
 }
-
-func syscallNames() []string { return slices.Sorted(maps.Keys(syscallNumbers)) }

@@ -2,9 +2,11 @@ package function
 
 import (
 	"fmt"
+	"runtime"
 	"strings"
 
 	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/sense/syscalls"
 )
 
 // addStaticProbes finds static probes in the files. Those that come in pairs, a
@@ -177,11 +179,12 @@ func (p *Plan) addSyscalls(pat *pattern) error {
 	if err := p.needProcess(pat); err != nil {
 		return err
 	}
-	if len(syscallNumbers) == 0 {
+	numbers := syscalls.Numbers(runtime.GOARCH)
+	if len(numbers) == 0 {
 		return fmt.Errorf("%q: the numbers of this machine's system calls are not known", pat.text)
 	}
 	found := false
-	names := syscallNames()
+	names := syscalls.Names(runtime.GOARCH)
 	for _, name := range names {
 		if !match(pat.name, name) {
 			continue
@@ -190,7 +193,7 @@ func (p *Plan) addSyscalls(pat *pattern) error {
 		if p.hasNamed(observe.FunctionSyscall, name) {
 			continue
 		}
-		s := site{program: progEnter, flags: single, name: name, syscall: int(syscallNumbers[name]) + 1}
+		s := site{program: progEnter, flags: single, name: name, syscall: int(numbers[name]) + 1}
 		var args []Arg
 		for _, a := range p.opt.Args {
 			if a.Field == "" {

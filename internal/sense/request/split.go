@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math/bits"
+	"runtime"
 	"time"
 
 	"github.com/cilium/ebpf"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/slowray/slowray/internal/bpf"
 	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/sense/syscalls"
 )
 
 // The classes of system calls that block, enum call_class of sched.h.
@@ -29,25 +31,28 @@ const (
 
 // callClasses say what a thread waits for that sleeps in a system call.
 var callClasses = func() (classes [512]uint8) {
-	for class, calls := range map[uint8][]int{
-		callFutex: {unix.SYS_FUTEX},
-		callLock:  {unix.SYS_FLOCK, unix.SYS_FCNTL, unix.SYS_SEMOP, unix.SYS_SEMTIMEDOP},
+	numbers := syscalls.Numbers(runtime.GOARCH)
+	for class, names := range map[uint8][]string{
+		callFutex: {"futex"},
+		callLock:  {"flock", "fcntl", "semop", "semtimedop"},
 		callDisk: {
-			unix.SYS_FSYNC, unix.SYS_FDATASYNC, unix.SYS_SYNC, unix.SYS_SYNCFS, unix.SYS_SYNC_FILE_RANGE, unix.SYS_MSYNC, unix.SYS_FALLOCATE,
-			unix.SYS_OPENAT, unix.SYS_OPENAT2, unix.SYS_NEWFSTATAT, unix.SYS_STATX, unix.SYS_UNLINKAT, unix.SYS_RENAMEAT2, unix.SYS_GETDENTS64, unix.SYS_FTRUNCATE,
+			"fsync", "fdatasync", "sync", "syncfs", "sync_file_range", "msync", "fallocate", "open", "openat", "openat2",
+			"stat", "lstat", "newfstatat", "statx", "unlink", "unlinkat", "rename", "renameat2", "getdents", "getdents64", "ftruncate",
 		},
 		callNet: {
-			unix.SYS_RECVFROM, unix.SYS_RECVMSG, unix.SYS_RECVMMSG, unix.SYS_SENDTO, unix.SYS_SENDMSG, unix.SYS_SENDMMSG,
-			unix.SYS_CONNECT, unix.SYS_ACCEPT, unix.SYS_ACCEPT4, unix.SYS_PPOLL, unix.SYS_PSELECT6,
+			"recvfrom", "recvmsg", "recvmmsg", "sendto", "sendmsg", "sendmmsg", "connect", "accept", "accept4",
+			"poll", "ppoll", "select", "pselect6",
 		},
-		callSleep: {unix.SYS_NANOSLEEP, unix.SYS_CLOCK_NANOSLEEP},
+		callSleep: {"nanosleep", "clock_nanosleep", "pause"},
 		callFile: {
-			unix.SYS_READ, unix.SYS_WRITE, unix.SYS_READV, unix.SYS_WRITEV, unix.SYS_PREAD64, unix.SYS_PWRITE64, unix.SYS_PREADV, unix.SYS_PWRITEV,
-			unix.SYS_PREADV2, unix.SYS_PWRITEV2, unix.SYS_SENDFILE, unix.SYS_SPLICE, unix.SYS_VMSPLICE, unix.SYS_TEE,
+			"read", "readv", "pread64", "preadv", "preadv2", "write", "writev", "pwrite64", "pwritev", "pwritev2",
+			"sendfile", "splice", "vmsplice", "tee",
 		},
 	} {
-		for _, nr := range append(calls, oldCalls[class]...) {
-			classes[nr] = class
+		for _, name := range names {
+			if nr, ok := numbers[name]; ok && nr < uint32(len(classes)) {
+				classes[nr] = class
+			}
 		}
 	}
 	return classes
