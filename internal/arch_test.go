@@ -41,7 +41,7 @@ func TestImportsPointOneWay(t *testing.T) {
 			switch {
 			case pkg == "internal/observe" && ours:
 				t.Errorf("%s imports %s: it must import nothing of slowray", pkg, own)
-			case strings.HasPrefix(pkg, "internal/sense/") && ours && !strings.HasPrefix(own, "internal/sense/") && own != "internal/observe" && own != "internal/bpf" && own != "internal/budget":
+			case strings.HasPrefix(pkg, "internal/sense/") && ours && !strings.HasPrefix(own, "internal/sense/") && own != "internal/observe" && own != "internal/bpf" && own != "internal/budget" && own != "internal/nl":
 				t.Errorf("%s imports %s: a reader never concludes", pkg, own)
 			case (pkg == "internal/cause" || pkg == "internal/diagnose") && ours && !slices.Contains([]string{"internal/observe", "internal/figure", "internal/shell", "internal/cause"}, own):
 				t.Errorf("%s imports %s: judging is pure", pkg, own)
@@ -53,7 +53,7 @@ func TestImportsPointOneWay(t *testing.T) {
 				t.Errorf("%s imports %s: drawing is pure", pkg, own)
 			case pkg == "internal/shell" && (ours || slices.Contains(systemPackages, imp)):
 				t.Errorf("%s imports %s: it only writes lines", pkg, imp)
-			case pkg == "internal/bpf" && ours:
+			case (pkg == "internal/bpf" || pkg == "internal/nl") && ours:
 				t.Errorf("%s imports %s", pkg, own)
 			}
 		}

@@ -2,7 +2,6 @@ package change
 
 import (
 	"bytes"
-	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -16,81 +15,29 @@ import (
 
 	"github.com/slowray/slowray/internal/budget/budgettest"
 	"github.com/slowray/slowray/internal/cause"
+	"github.com/slowray/slowray/internal/nl"
 )
-
-// FuzzNetlink reads datagrams and attributes of netlink. What was packed is read as it
-// was; what is read of any bytes is written the same, and read again.
-func FuzzNetlink(f *testing.F) {
-	f.Add([]byte("hello"), uint16(5), uint16(unix.NLM_F_ACK))
-	f.Add(put(put(nil, 1, cstring("name")), 2|unix.NLA_F_NESTED, put(nil, 3, be32(7))), uint16(unix.NLMSG_ERROR), uint16(0))
-	f.Add((&netlinkSocket{}).pack(message{payload: binary.NativeEndian.AppendUint32(nil, 1<<31)}), uint16(unix.NLMSG_DONE), uint16(0))
-	f.Add([]byte{4, 0, 1, 0, 255, 255, 1, 0}, uint16(0), uint16(0))
-	f.Fuzz(func(t *testing.T, payload []byte, kind, flags uint16) {
-		budgettest.Within(t, len(payload), budgettest.Usual, func() {
-			n := 0
-			_, err := messages(payload, func(seq uint32, m message) (bool, error) {
-				n++
-				_ = m.failure()
-				return true, nil
-			})
-			if n > len(payload)/unix.NLMSG_HDRLEN || err == nil && n == 0 && len(payload) >= unix.NLMSG_HDRLEN {
-				t.Fatalf("%d messages in %d bytes: %v", n, len(payload), err)
-			}
-			// Two messages are read as they were packed.
-			var sock netlinkSocket
-			both := append(sock.pack(message{kind, flags, payload}), sock.pack(message{kind + 1, 0, nil})...)
-			var got []message
-			more, err := messages(both, func(seq uint32, m message) (bool, error) {
-				if got = append(got, m); int(seq) != len(got) {
-					t.Fatalf("message %d has the number %d", len(got), seq)
-				}
-				return true, nil
-			})
-			if err != nil || !more || len(got) != 2 || got[0].kind != kind || !bytes.Equal(got[0].payload, payload) || got[1].kind != kind+1 || len(got[1].payload) != 0 {
-				t.Fatalf("%+v, %v", got, err)
-			}
-			list := attrs(payload)
-			var again []byte
-			for _, a := range list {
-				again = put(again, a.kind, a.value)
-				if found := find(list, a.kind&attrKind); found == nil {
-					t.Fatalf("attribute %d is not found", a.kind)
-				}
-			}
-			second := attrs(again)
-			if !slices.EqualFunc(list, second, func(a, b attr) bool { return a.kind == b.kind && bytes.Equal(a.value, b.value) }) {
-				t.Fatalf("%v, and then %v", list, second)
-			}
-			if s := goString(payload); strings.ContainsRune(s, 0) || goString(cstring(s)) != s {
-				t.Errorf("%q", s)
-			}
-			if n := fromBE64(payload); len(payload) >= 8 && fromBE64(be64(n)) != n {
-				t.Error(n)
-			}
-		})
-	})
-}
 
 // ruleMessage is a rule in a dump.
 func ruleMessage(c nftChain, handle uint64, expressions []byte) []byte {
-	b := put(c.header(), unix.NFTA_RULE_TABLE, cstring(c.table))
-	b = put(b, unix.NFTA_RULE_CHAIN, cstring(c.name))
-	b = put(b, unix.NFTA_RULE_HANDLE, be64(handle))
-	return put(b, unix.NFTA_RULE_EXPRESSIONS|unix.NLA_F_NESTED, expressions)
+	b := nl.Append(c.header(), unix.NFTA_RULE_TABLE, cstring(c.table))
+	b = nl.Append(b, unix.NFTA_RULE_CHAIN, cstring(c.name))
+	b = nl.Append(b, unix.NFTA_RULE_HANDLE, be64(handle))
+	return nl.Append(b, unix.NFTA_RULE_EXPRESSIONS|unix.NLA_F_NESTED, expressions)
 }
 
 func expressionOf(name string, data []byte) []byte {
-	return put(nil, 1|unix.NLA_F_NESTED, put(put(nil, unix.NFTA_EXPR_NAME, cstring(name)), unix.NFTA_EXPR_DATA|unix.NLA_F_NESTED, data))
+	return nl.Append(nil, 1|unix.NLA_F_NESTED, nl.Append(nl.Append(nil, unix.NFTA_EXPR_NAME, cstring(name)), unix.NFTA_EXPR_DATA|unix.NLA_F_NESTED, data))
 }
 
 // FuzzRules reads rules of nftables from dumps. The message that puts one back says what
 // it says, and its place is between its neighbours.
 func FuzzRules(f *testing.F) {
 	c := nftChain{unix.NFPROTO_INET, "filter", "input"}
-	meta := expressionOf("meta", put(nil, unix.NFTA_META_KEY, be32(unix.NFT_META_L4PROTO)))
-	cmp := expressionOf("cmp", put(put(nil, unix.NFTA_CMP_OP, be32(unix.NFT_CMP_NEQ)), unix.NFTA_CMP_DATA, put(nil, unix.NFTA_DATA_VALUE, []byte{6})))
+	meta := expressionOf("meta", nl.Append(nil, unix.NFTA_META_KEY, be32(unix.NFT_META_L4PROTO)))
+	cmp := expressionOf("cmp", nl.Append(nl.Append(nil, unix.NFTA_CMP_OP, be32(unix.NFT_CMP_NEQ)), unix.NFTA_CMP_DATA, nl.Append(nil, unix.NFTA_DATA_VALUE, []byte{6})))
 	f.Add(append(append(meta, cmp...), expressionOf("match", nil)...), expressionOf("counter", be64(1)), []byte("comment"), uint8(1))
-	f.Add(expressionOf("lookup", put(nil, unix.NFTA_LOOKUP_SET, cstring("__set0"))), expressionOf("immediate", []byte("__chain1")), []byte{}, uint8(0))
+	f.Add(expressionOf("lookup", nl.Append(nil, unix.NFTA_LOOKUP_SET, cstring("__set0"))), expressionOf("immediate", []byte("__chain1")), []byte{}, uint8(0))
 	f.Add([]byte{1}, []byte{}, []byte{0}, uint8(200))
 	f.Fuzz(func(t *testing.T, one, two, user []byte, at uint8) {
 		const most = 60_000 // of an attribute
@@ -112,7 +59,7 @@ func FuzzRules(f *testing.F) {
 			}
 			// What is read of the message that puts it back is the rule.
 			messages := c.insert(&o.Rule, nil, 1, 0)
-			back := c.parseRules([][]byte{messages[len(messages)-1].payload})
+			back := c.parseRules([][]byte{messages[len(messages)-1].Payload})
 			if len(back) != 1 || back[0].print() != o.Rule.print() || !bytes.Equal(back[0].UserData, o.Rule.UserData) {
 				t.Fatalf("%+v is put back as %+v", o.Rule, back)
 			}
@@ -129,9 +76,9 @@ func FuzzRules(f *testing.F) {
 // FuzzTC reads disciplines and filters of traffic control. What is read is given back as
 // it was, and is the same as itself.
 func FuzzTC(f *testing.F) {
-	o := tcObject{Index: 1, Handle: 0x10000, Parent: tcRoot, Info: 0x3000300, Kind: "fq_codel", Options: put(nil, 1, be32(7)), Chain: be32(0)}
+	o := tcObject{Index: 1, Handle: 0x10000, Parent: tcRoot, Info: 0x3000300, Kind: "fq_codel", Options: nl.Append(nil, 1, be32(7)), Chain: be32(0)}
 	f.Add(o.payload(), uint32(7))
-	bpf := tcObject{Index: 2, Handle: 1, Parent: tcParents["ingress"], Kind: "bpf", Options: put(put(put(nil, bpfID, be32(9)), bpfTag, make([]byte, 8)), bpfFlagsGen, be32(1))}
+	bpf := tcObject{Index: 2, Handle: 1, Parent: tcParents["ingress"], Kind: "bpf", Options: nl.Append(nl.Append(nl.Append(nil, bpfID, be32(9)), bpfTag, make([]byte, 8)), bpfFlagsGen, be32(1))}
 	f.Add(bpf.payload(), uint32(0xffffffff))
 	f.Add([]byte{1, 2, 3}, uint32(0))
 	f.Fuzz(func(t *testing.T, b []byte, handle uint32) {

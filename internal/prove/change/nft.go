@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/slowray/slowray/internal/nl"
 )
 
 // nftRule is a rule of nftables as the kernel gives it, and takes it again.
@@ -32,12 +34,12 @@ var nftFamilies = map[string]byte{
 
 func (c nftChain) header() []byte { return []byte{c.family, unix.NFNETLINK_V0, 0, 0} }
 
-func nftMessage(kind, flags uint16, payload []byte) message {
-	return message{kind: kind, flags: flags, payload: payload}
+func nftMessage(kind, flags uint16, payload []byte) nl.Message {
+	return nl.Message{Kind: kind, Flags: flags, Payload: payload}
 }
 
 func nftDump(sock *netlinkSocket, kind uint16, payload []byte) ([][]byte, error) {
-	list, err := sock.dump(message{kind: unix.NFNL_SUBSYS_NFTABLES<<8 | kind, payload: payload})
+	list, err := sock.dump(unix.NFNL_SUBSYS_NFTABLES<<8|kind, payload)
 	if errors.Is(err, unix.ENOENT) {
 		return nil, nil
 	}
@@ -54,13 +56,13 @@ func (c nftChain) identity(sock *netlinkSocket) ([2]uint64, error) {
 		return out, err
 	}
 	for _, b := range tables {
-		if family, a := nfgen(b); family == c.family && goString(find(a, unix.NFTA_TABLE_NAME)) == c.table {
+		if family, a := nfgen(b); family == c.family && nl.Text(find(a, unix.NFTA_TABLE_NAME)) == c.table {
 			out[0] = fromBE64(find(a, nftaTableHandle))
 		}
 	}
 	chains, err := nftDump(sock, unix.NFT_MSG_GETCHAIN, c.header())
 	for _, b := range chains {
-		if family, a := nfgen(b); family == c.family && goString(find(a, unix.NFTA_CHAIN_TABLE)) == c.table && goString(find(a, unix.NFTA_CHAIN_NAME)) == c.name {
+		if family, a := nfgen(b); family == c.family && nl.Text(find(a, unix.NFTA_CHAIN_TABLE)) == c.table && nl.Text(find(a, unix.NFTA_CHAIN_NAME)) == c.name {
 			out[1] = fromBE64(find(a, unix.NFTA_CHAIN_HANDLE))
 		}
 	}
@@ -68,8 +70,8 @@ func (c nftChain) identity(sock *netlinkSocket) ([2]uint64, error) {
 }
 
 func (c nftChain) rules(sock *netlinkSocket) ([]nftRule, error) {
-	payload := put(c.header(), unix.NFTA_RULE_TABLE, cstring(c.table))
-	payload = put(payload, unix.NFTA_RULE_CHAIN, cstring(c.name))
+	payload := nl.Append(c.header(), unix.NFTA_RULE_TABLE, cstring(c.table))
+	payload = nl.Append(payload, unix.NFTA_RULE_CHAIN, cstring(c.name))
 	list, err := nftDump(sock, unix.NFT_MSG_GETRULE, payload)
 	return c.parseRules(list), err
 }
@@ -80,7 +82,7 @@ func (c nftChain) parseRules(list [][]byte) []nftRule {
 	for _, b := range list {
 		family, a := nfgen(b)
 		// Kernels before 4.12 give those of all chains.
-		if family != c.family || goString(find(a, unix.NFTA_RULE_TABLE)) != c.table || goString(find(a, unix.NFTA_RULE_CHAIN)) != c.name {
+		if family != c.family || nl.Text(find(a, unix.NFTA_RULE_TABLE)) != c.table || nl.Text(find(a, unix.NFTA_RULE_CHAIN)) != c.name {
 			continue
 		}
 		out = append(out, nftRule{fromBE64(find(a, unix.NFTA_RULE_HANDLE)), find(a, unix.NFTA_RULE_EXPRESSIONS), find(a, unix.NFTA_RULE_USERDATA)})
@@ -100,7 +102,7 @@ func (r *nftRule) expressions() []expression {
 	for _, element := range attrs(r.Expressions) {
 		a := attrs(element.value)
 		data := find(a, unix.NFTA_EXPR_DATA)
-		out = append(out, expression{goString(find(a, unix.NFTA_EXPR_NAME)), attrs(data), data})
+		out = append(out, expression{nl.Text(find(a, unix.NFTA_EXPR_NAME)), attrs(data), data})
 	}
 	return out
 }
@@ -118,10 +120,10 @@ func (r *nftRule) print() string {
 			continue
 		}
 		for _, a := range e.data {
-			if e.name == "quota" && a.kind&attrKind == unix.NFTA_QUOTA_CONSUMED {
+			if e.name == "quota" && a.kind&nl.KindMask == unix.NFTA_QUOTA_CONSUMED {
 				continue
 			}
-			fmt.Fprintf(h, "%d %x\x00", a.kind&attrKind, a.value)
+			fmt.Fprintf(h, "%d %x\x00", a.kind&nl.KindMask, a.value)
 		}
 	}
 	h.Write(r.UserData)
@@ -142,7 +144,7 @@ func (r *nftRule) sets() []string {
 			name = find(e.data, unix.NFTA_OBJREF_SET_NAME)
 		}
 		if name != nil {
-			out = append(out, goString(name))
+			out = append(out, nl.Text(name))
 		}
 	}
 	return out
@@ -192,7 +194,7 @@ func (r *nftRule) compat(family byte) []byte {
 	if !extension || protocol == nil {
 		return nil
 	}
-	return put(put(nil, unix.NFTA_RULE_COMPAT_PROTO, be32(uint32(protocol[0]))), unix.NFTA_RULE_COMPAT_FLAGS, be32(flags))
+	return nl.Append(nl.Append(nil, unix.NFTA_RULE_COMPAT_PROTO, be32(uint32(protocol[0]))), unix.NFTA_RULE_COMPAT_FLAGS, be32(flags))
 }
 
 // anonymous reads what makes the sets anew that live and die with the rule,
@@ -202,31 +204,31 @@ func (c nftChain) anonymous(sock *netlinkSocket, r *nftRule) ([]setMessage, erro
 	if len(names) == 0 {
 		return nil, nil
 	}
-	list, err := nftDump(sock, unix.NFT_MSG_GETSET, put(c.header(), unix.NFTA_SET_TABLE, cstring(c.table)))
+	list, err := nftDump(sock, unix.NFT_MSG_GETSET, nl.Append(c.header(), unix.NFTA_SET_TABLE, cstring(c.table)))
 	if err != nil {
 		return nil, err
 	}
 	var out []setMessage
 	for _, b := range list {
 		family, a := nfgen(b)
-		name := goString(find(a, unix.NFTA_SET_NAME))
-		if family != c.family || goString(find(a, unix.NFTA_SET_TABLE)) != c.table || !slices.Contains(names, name) ||
+		name := nl.Text(find(a, unix.NFTA_SET_NAME))
+		if family != c.family || nl.Text(find(a, unix.NFTA_SET_TABLE)) != c.table || !slices.Contains(names, name) ||
 			fromBE32(find(a, unix.NFTA_SET_FLAGS))&unix.NFT_SET_ANONYMOUS == 0 {
 			continue
 		}
 		id := uint32(len(out) + 1)
 		out = append(out, setMessage{Payload: setPayload(c, a, id)})
-		request := put(c.header(), unix.NFTA_SET_ELEM_LIST_TABLE, cstring(c.table))
-		request = put(request, unix.NFTA_SET_ELEM_LIST_SET, cstring(name))
+		request := nl.Append(c.header(), unix.NFTA_SET_ELEM_LIST_TABLE, cstring(c.table))
+		request = nl.Append(request, unix.NFTA_SET_ELEM_LIST_SET, cstring(name))
 		elements, err := nftDump(sock, unix.NFT_MSG_GETSETELEM, request)
 		if err != nil {
 			return nil, err
 		}
 		for _, e := range elements {
-			payload := append(request[:len(request):len(request)], put(nil, unix.NFTA_SET_ELEM_LIST_SET_ID, be32(id))...)
+			payload := append(request[:len(request):len(request)], nl.Append(nil, unix.NFTA_SET_ELEM_LIST_SET_ID, be32(id))...)
 			_, list := nfgen(e)
 			all := find(list, unix.NFTA_SET_ELEM_LIST_ELEMENTS)
-			out = append(out, setMessage{Elements: true, Payload: put(payload, unix.NFTA_SET_ELEM_LIST_ELEMENTS|unix.NLA_F_NESTED, all)})
+			out = append(out, setMessage{Elements: true, Payload: nl.Append(payload, unix.NFTA_SET_ELEM_LIST_ELEMENTS|unix.NLA_F_NESTED, all)})
 		}
 	}
 	return out, nil
@@ -241,28 +243,28 @@ type setMessage struct {
 // setPayload keeps of a set what the kernel takes: some attributes it only
 // gives (handle, type, count).
 func setPayload(c nftChain, a []attr, id uint32) []byte {
-	payload := put(c.header(), unix.NFTA_SET_ID, be32(id))
+	payload := nl.Append(c.header(), unix.NFTA_SET_ID, be32(id))
 	for _, x := range a {
-		switch kind := x.kind & attrKind; {
+		switch kind := x.kind & nl.KindMask; {
 		case kind <= unix.NFTA_SET_DESC, kind == unix.NFTA_SET_TIMEOUT, kind == unix.NFTA_SET_GC_INTERVAL,
 			kind == unix.NFTA_SET_USERDATA, kind == unix.NFTA_SET_OBJ_TYPE, kind == 17, kind == 18: // EXPR, EXPRESSIONS
-			payload = put(payload, x.kind, x.value)
+			payload = nl.Append(payload, x.kind, x.value)
 		}
 	}
 	return payload
 }
 
 // remove is the message that takes a rule away.
-func (c nftChain) remove(handle uint64) message {
-	p := put(c.header(), unix.NFTA_RULE_TABLE, cstring(c.table))
-	p = put(p, unix.NFTA_RULE_CHAIN, cstring(c.name))
-	return nftMessage(unix.NFT_MSG_DELRULE, 0, put(p, unix.NFTA_RULE_HANDLE, be64(handle)))
+func (c nftChain) remove(handle uint64) nl.Message {
+	p := nl.Append(c.header(), unix.NFTA_RULE_TABLE, cstring(c.table))
+	p = nl.Append(p, unix.NFTA_RULE_CHAIN, cstring(c.name))
+	return nftMessage(unix.NFT_MSG_DELRULE, 0, nl.Append(p, unix.NFTA_RULE_HANDLE, be64(handle)))
 }
 
 // insert is the messages that put a rule into the chain: behind the one with
 // the handle after, else before the one with the handle ahead, else first.
-func (c nftChain) insert(r *nftRule, sets []setMessage, after, ahead uint64) []message {
-	var out []message
+func (c nftChain) insert(r *nftRule, sets []setMessage, after, ahead uint64) []nl.Message {
+	var out []nl.Message
 	for _, s := range sets {
 		kind := uint16(unix.NFT_MSG_NEWSET)
 		if s.Elements {
@@ -270,22 +272,22 @@ func (c nftChain) insert(r *nftRule, sets []setMessage, after, ahead uint64) []m
 		}
 		out = append(out, nftMessage(kind, unix.NLM_F_CREATE, s.Payload))
 	}
-	p := put(c.header(), unix.NFTA_RULE_TABLE, cstring(c.table))
-	p = put(p, unix.NFTA_RULE_CHAIN, cstring(c.name))
-	p = put(p, unix.NFTA_RULE_EXPRESSIONS|unix.NLA_F_NESTED, r.Expressions)
+	p := nl.Append(c.header(), unix.NFTA_RULE_TABLE, cstring(c.table))
+	p = nl.Append(p, unix.NFTA_RULE_CHAIN, cstring(c.name))
+	p = nl.Append(p, unix.NFTA_RULE_EXPRESSIONS|unix.NLA_F_NESTED, r.Expressions)
 	if compat := r.compat(c.family); compat != nil {
-		p = put(p, unix.NFTA_RULE_COMPAT|unix.NLA_F_NESTED, compat)
+		p = nl.Append(p, unix.NFTA_RULE_COMPAT|unix.NLA_F_NESTED, compat)
 	}
 	if len(r.UserData) > 0 {
-		p = put(p, unix.NFTA_RULE_USERDATA, r.UserData)
+		p = nl.Append(p, unix.NFTA_RULE_USERDATA, r.UserData)
 	}
 	flags := uint16(unix.NLM_F_CREATE)
 	switch {
 	case after != 0:
 		flags |= unix.NLM_F_APPEND
-		p = put(p, unix.NFTA_RULE_POSITION, be64(after))
+		p = nl.Append(p, unix.NFTA_RULE_POSITION, be64(after))
 	case ahead != 0:
-		p = put(p, unix.NFTA_RULE_POSITION, be64(ahead))
+		p = nl.Append(p, unix.NFTA_RULE_POSITION, be64(ahead))
 	}
 	return append(out, nftMessage(unix.NFT_MSG_NEWRULE, flags, p))
 }

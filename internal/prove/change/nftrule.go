@@ -7,6 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/slowray/slowray/internal/cause"
+	"github.com/slowray/slowray/internal/nl"
 )
 
 // nftOld is a rule of nftables and where it was.
@@ -53,7 +54,7 @@ func readNFTRule(r *cause.Rule) (*nftOld, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer sock.close()
+	defer sock.Close()
 	o := &nftOld{Family: family, Table: r.Table, Chain: r.Chain}
 	if o.Made, err = o.chain().identity(sock); err != nil {
 		return nil, refused(err, "CAP_NET_ADMIN")
@@ -116,7 +117,7 @@ func (o *nftOld) rehearse(sock *netlinkSocket) error {
 	} else if len(o.After) > 0 {
 		ahead = o.After[0].Handle
 	}
-	err := sock.batch(append([]message{c.remove(o.Rule.Handle)}, c.insert(&o.Rule, o.Sets, after, ahead)...), false)
+	err := sock.batch(append([]nl.Message{c.remove(o.Rule.Handle)}, c.insert(&o.Rule, o.Sets, after, ahead)...), false)
 	switch {
 	case errors.Is(err, unix.EPERM):
 		return refused(err, "CAP_NET_ADMIN")
@@ -131,8 +132,8 @@ func (o *nftOld) remove() error {
 	if err != nil {
 		return err
 	}
-	defer sock.close()
-	err = sock.batch([]message{o.chain().remove(o.Rule.Handle)}, true)
+	defer sock.Close()
+	err = sock.batch([]nl.Message{o.chain().remove(o.Rule.Handle)}, true)
 	if errors.Is(err, unix.ENOENT) {
 		return ErrGone
 	}
@@ -156,7 +157,7 @@ func (o *nftOld) present() (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	defer sock.close()
+	defer sock.Close()
 	rules, err := o.current(sock)
 	return err == nil && o.alike(rules) >= o.Alike, err
 }
@@ -166,7 +167,7 @@ func (o *nftOld) restore() error {
 	if err != nil {
 		return err
 	}
-	defer sock.close()
+	defer sock.Close()
 	rules, err := o.current(sock)
 	if err != nil || o.alike(rules) >= o.Alike {
 		return err

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/slowray/slowray/internal/cause"
+	"github.com/slowray/slowray/internal/nl"
 	"github.com/slowray/slowray/internal/shell"
 )
 
@@ -96,7 +97,7 @@ func (s *qdiscState) look(c *cause.Change) error {
 	if err != nil {
 		return err
 	}
-	defer sock.close()
+	defer sock.Close()
 	now, all, err := s.current(sock)
 	if err != nil {
 		return err
@@ -178,14 +179,14 @@ func (s *qdiscState) rehearse(sock *netlinkSocket) error {
 	if s.Old != nil {
 		again := *s.Old
 		again.Index, again.Parent = 1, tcRoot
-		if err := sock.ask(message{unix.RTM_NEWQDISC, unix.NLM_F_CREATE | unix.NLM_F_EXCL, again.payload()}); err != nil {
+		if err := sock.Ask(nl.Message{Kind: unix.RTM_NEWQDISC, Flags: unix.NLM_F_CREATE | unix.NLM_F_EXCL, Payload: again.payload()}); err != nil {
 			return fmt.Errorf("%s could not be put back (%w): not changed", s.Old.Kind, err)
 		}
 		list, err := tcList(sock, unix.RTM_GETQDISC, 1, 0)
 		if err != nil || len(list) != 1 || !s.reads(list[0], again) {
 			return fmt.Errorf("%s would not be the same when it is put back: not changed", s.Old.Kind)
 		}
-		if err := sock.ask(message{unix.RTM_DELQDISC, 0, (&tcObject{Index: 1, Parent: tcRoot, Handle: again.Handle}).header()}); err != nil {
+		if err := sock.Ask(nl.Message{Kind: unix.RTM_DELQDISC, Payload: (&tcObject{Index: 1, Parent: tcRoot, Handle: again.Handle}).header()}); err != nil {
 			return err
 		}
 	}
@@ -225,9 +226,9 @@ func (s *qdiscState) drop(handle uint32) error {
 	if err != nil {
 		return err
 	}
-	defer sock.close()
+	defer sock.Close()
 	o := tcObject{Index: s.Index, Parent: s.At, Handle: handle}
-	return refused(sock.ask(message{unix.RTM_DELQDISC, 0, o.header()}), "CAP_NET_ADMIN")
+	return refused(sock.Ask(nl.Message{Kind: unix.RTM_DELQDISC, Payload: o.header()}), "CAP_NET_ADMIN")
 }
 
 func (s *qdiscState) compare(now *tcObject) hold {
@@ -248,7 +249,7 @@ func presentQdisc(c *cause.Change, s *qdiscState) (hold, string, error) {
 		if err != nil {
 			return err
 		}
-		defer sock.close()
+		defer sock.Close()
 		now, _, err := s.current(sock)
 		if err != nil {
 			return err
@@ -268,7 +269,7 @@ func undoQdisc(c *cause.Change, s *qdiscState) error {
 		if err != nil {
 			return err
 		}
-		defer sock.close()
+		defer sock.Close()
 		now, _, err := s.current(sock)
 		if err != nil || s.compare(now) == before {
 			return err
@@ -276,7 +277,7 @@ func undoQdisc(c *cause.Change, s *qdiscState) error {
 		if s.Old == nil {
 			return s.drop(now.Handle)
 		}
-		if err := sock.ask(message{unix.RTM_NEWQDISC, unix.NLM_F_CREATE | unix.NLM_F_REPLACE, s.Old.payload()}); err != nil {
+		if err := sock.Ask(nl.Message{Kind: unix.RTM_NEWQDISC, Flags: unix.NLM_F_CREATE | unix.NLM_F_REPLACE, Payload: s.Old.payload()}); err != nil {
 			return fmt.Errorf("put back: %w", refused(err, "CAP_NET_ADMIN"))
 		}
 		if now, _, err = s.current(sock); err == nil && s.compare(now) != before {

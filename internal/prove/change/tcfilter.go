@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/slowray/slowray/internal/cause"
+	"github.com/slowray/slowray/internal/nl"
 	"github.com/slowray/slowray/internal/shell"
 )
 
@@ -52,7 +53,7 @@ func readTCFilter(c *cause.Change) (*tcFilter, *pinned, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	defer sock.close()
+	defer sock.Close()
 	all, err := filtersAt(sock, uint32(l.Attrs().Index), parent)
 	if err != nil {
 		return nil, nil, refused(err, "CAP_NET_ADMIN")
@@ -97,7 +98,7 @@ func (f *tcFilter) tried(l netlink.Link) (*tcFilter, *pinned, error) {
 	}
 	err := scratch(l.Attrs().MTU, l.Attrs().TxQLen, func(sock *netlinkSocket) error {
 		clsact := tcObject{Index: 1, Handle: 0xffff0000, Parent: tcClsact, Kind: "clsact"}
-		if err := sock.ask(message{unix.RTM_NEWQDISC, unix.NLM_F_CREATE, clsact.payload()}); err != nil {
+		if err := sock.Ask(nl.Message{Kind: unix.RTM_NEWQDISC, Flags: unix.NLM_F_CREATE, Payload: clsact.payload()}); err != nil {
 			return fmt.Errorf("clsact: %w", err)
 		}
 		again := *f
@@ -151,7 +152,7 @@ func (f *tcFilter) options(fd int) []byte {
 	var out []byte
 	kind := f.Object.Kind
 	for _, a := range attrs(f.Object.Options) {
-		k := a.kind & attrKind
+		k := a.kind & nl.KindMask
 		told := false
 		for _, g := range given[kind] {
 			told = told || g == k
@@ -159,13 +160,13 @@ func (f *tcFilter) options(fd int) []byte {
 		switch {
 		case told:
 		case k == flags[kind] && len(a.value) == 4:
-			out = put(out, a.kind, binary.NativeEndian.AppendUint32(nil, binary.NativeEndian.Uint32(a.value)&skipFlags))
+			out = nl.Append(out, a.kind, binary.NativeEndian.AppendUint32(nil, binary.NativeEndian.Uint32(a.value)&skipFlags))
 		default:
-			out = put(out, a.kind, a.value)
+			out = nl.Append(out, a.kind, a.value)
 		}
 	}
 	if fd >= 0 {
-		out = put(out, bpfFD, binary.NativeEndian.AppendUint32(nil, uint32(fd)))
+		out = nl.Append(out, bpfFD, binary.NativeEndian.AppendUint32(nil, uint32(fd)))
 	}
 	return out
 }
@@ -181,7 +182,7 @@ func (f *tcFilter) add(sock *netlinkSocket, p *pinned) error {
 		fd = prog.FD()
 	}
 	o.Options = f.options(fd)
-	return sock.ask(message{unix.RTM_NEWTFILTER, unix.NLM_F_CREATE | unix.NLM_F_EXCL, o.payload()})
+	return sock.Ask(nl.Message{Kind: unix.RTM_NEWTFILTER, Flags: unix.NLM_F_CREATE | unix.NLM_F_EXCL, Payload: o.payload()})
 }
 
 // reads compares two filters by what they do. Counters and times of their
@@ -194,7 +195,7 @@ func (f *tcFilter) reads(o *tcObject) bool {
 	print := func(list []attr) string {
 		var out strings.Builder
 		for _, x := range list {
-			k := x.kind & attrKind
+			k := x.kind & nl.KindMask
 			switch {
 			case told(k):
 			case k == flags[f.Object.Kind] && len(x.value) > 0: // whether hardware has it is told there
@@ -219,10 +220,10 @@ func actions(b []byte) string {
 	var out strings.Builder
 	for _, a := range attrs(b) {
 		list := attrs(a.value)
-		fmt.Fprintf(&out, "%s(", goString(find(list, 1)))
+		fmt.Fprintf(&out, "%s(", nl.Text(find(list, 1)))
 		for _, o := range attrs(find(list, 2)) {
 			if len(o.value) != 32 { // struct tcf_t: when it was last used
-				fmt.Fprintf(&out, "%d=%x ", o.kind&attrKind, o.value)
+				fmt.Fprintf(&out, "%d=%x ", o.kind&nl.KindMask, o.value)
 			}
 		}
 		out.WriteString(")")
@@ -235,13 +236,13 @@ func (f *tcFilter) remove() error {
 	if err != nil {
 		return err
 	}
-	defer sock.close()
+	defer sock.Close()
 	if there, err := f.find(sock); err != nil || there == nil || !f.reads(there) {
 		return errors.Join(err, ErrGone)
 	}
 	o := f.Object
 	o.Options = nil
-	return refused(sock.ask(message{unix.RTM_DELTFILTER, 0, o.payload()}), "CAP_NET_ADMIN")
+	return refused(sock.Ask(nl.Message{Kind: unix.RTM_DELTFILTER, Payload: o.payload()}), "CAP_NET_ADMIN")
 }
 
 func (f *tcFilter) present() (hold, string, error) {
@@ -249,7 +250,7 @@ func (f *tcFilter) present() (hold, string, error) {
 	if err != nil {
 		return foreign, "", err
 	}
-	defer sock.close()
+	defer sock.Close()
 	there, err := f.find(sock)
 	switch {
 	case err != nil:
@@ -267,7 +268,7 @@ func (f *tcFilter) restore(p *pinned) error {
 	if err != nil {
 		return err
 	}
-	defer sock.close()
+	defer sock.Close()
 	there, err := f.find(sock)
 	if err != nil {
 		return err

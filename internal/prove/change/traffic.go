@@ -9,6 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/vishvananda/netlink"
+
+	"github.com/slowray/slowray/internal/nl"
 )
 
 // tcObject is a queueing discipline or a filter as the kernel gives it, and
@@ -44,12 +46,12 @@ func (o *tcObject) header() []byte {
 
 // payload is the message that makes it.
 func (o *tcObject) payload() []byte {
-	b := put(o.header(), unix.TCA_KIND, cstring(o.Kind))
+	b := nl.Append(o.header(), unix.TCA_KIND, cstring(o.Kind))
 	if o.Chain != nil {
-		b = put(b, unix.TCA_CHAIN, o.Chain)
+		b = nl.Append(b, unix.TCA_CHAIN, o.Chain)
 	}
 	if o.Options != nil {
-		b = put(b, unix.TCA_OPTIONS, o.Options)
+		b = nl.Append(b, unix.TCA_OPTIONS, o.Options)
 	}
 	return b
 }
@@ -61,7 +63,7 @@ func parseTC(b []byte) (tcObject, bool) {
 	ne := binary.NativeEndian
 	list := attrs(b[tcmsgSize:])
 	o := tcObject{Index: ne.Uint32(b[4:]), Handle: ne.Uint32(b[8:]), Parent: ne.Uint32(b[12:]), Info: ne.Uint32(b[16:]),
-		Kind: goString(find(list, unix.TCA_KIND)), Options: find(list, unix.TCA_OPTIONS), Chain: find(list, unix.TCA_CHAIN)}
+		Kind: nl.Text(find(list, unix.TCA_KIND)), Options: find(list, unix.TCA_OPTIONS), Chain: find(list, unix.TCA_CHAIN)}
 	o.Tied = find(list, unix.TCA_STAB) != nil || find(list, unix.TCA_INGRESS_BLOCK) != nil || find(list, unix.TCA_EGRESS_BLOCK) != nil
 	return o, true
 }
@@ -84,7 +86,7 @@ func rtnetlink() (*netlinkSocket, error) {
 // RTM_GETTFILTER at a parent.
 func tcList(sock *netlinkSocket, kind uint16, index, parent uint32) ([]tcObject, error) {
 	ask := tcObject{Index: index, Parent: parent}
-	list, err := sock.dump(message{kind: kind, payload: ask.header()})
+	list, err := sock.dump(kind, ask.header())
 	if err != nil {
 		return nil, err
 	}
@@ -118,7 +120,7 @@ func scratch(mtu, queue int, f func(sock *netlinkSocket) error) error {
 		if err != nil {
 			return err
 		}
-		defer sock.close()
+		defer sock.Close()
 		return f(sock)
 	})
 }

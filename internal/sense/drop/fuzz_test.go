@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/slowray/slowray/internal/budget/budgettest"
+	"github.com/slowray/slowray/internal/nl"
 	"github.com/slowray/slowray/internal/observe"
 )
 
@@ -124,7 +125,10 @@ func FuzzRules(f *testing.F) {
 		// The library decodes into objects of its own.
 		budgettest.Within(t, len(b), budgettest.Cost{PerByte: 512, Fixed: 1 << 20, CPU: time.Second}, func() {
 			d := ruleDump{numbers: map[ruleID]int{}}
-			_, _ = d.take(b)
+			_, _ = nl.Messages(b, func(_ uint32, m nl.Message) (bool, error) {
+				d.take(m)
+				return m.Kind != unix.NLMSG_DONE && m.Kind != unix.NLMSG_ERROR, m.Err()
+			})
 			if len(d.rules) > len(b)/unix.NLMSG_HDRLEN {
 				t.Fatalf("%d rules in %d bytes", len(d.rules), len(b))
 			}
@@ -157,7 +161,9 @@ func decode(t *testing.T, table *nftTable, r *nftRule) {
 		}
 	}()
 	names := map[string]bool{}
-	expressions(r.expressions, func(name string, data []byte) { names[name] = true })
+	for name := range expressions(r.expressions) {
+		names[name] = true
+	}
 	if names["lookup"] {
 		// A name of a set that is not in the table would be asked for.
 		for _, e := range r.decode() {

@@ -1,12 +1,16 @@
 package drop
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"iter"
 
 	"github.com/google/nftables/expr"
 	"golang.org/x/sys/unix"
+
+	"github.com/slowray/slowray/internal/nl"
 )
 
 // All rules of a namespace come in one dump. There may be thousands, twice in a
@@ -39,42 +43,22 @@ func (r *nftRule) id() ruleID { return ruleID{r.family, r.table, r.chain, r.hand
 
 // dumpRules lists the rules of the thread's network namespace.
 func dumpRules() ([]nftRule, error) {
-	sock, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_NETFILTER)
+	sock, err := nl.Open(unix.NETLINK_NETFILTER)
 	if errors.Is(err, unix.EPROTONOSUPPORT) {
 		return nil, nil // a kernel without nftables
 	}
 	if err != nil {
 		return nil, err
 	}
-	defer unix.Close(sock)
-	tv := unix.Timeval{Sec: 5} // a kernel that does not answer must not hang us
-	if err := unix.SetsockoptTimeval(sock, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &tv); err != nil {
-		return nil, err
-	}
-	ne := binary.NativeEndian
-	// struct nlmsghdr, and struct nfgenmsg of any family.
-	msg := make([]byte, unix.NLMSG_HDRLEN+4)
-	ne.PutUint32(msg, uint32(len(msg)))
-	ne.PutUint16(msg[4:], unix.NFNL_SUBSYS_NFTABLES<<8|unix.NFT_MSG_GETRULE)
-	ne.PutUint16(msg[6:], unix.NLM_F_REQUEST|unix.NLM_F_DUMP)
-	if err := unix.Sendto(sock, msg, 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
-		return nil, err
-	}
+	defer sock.Close()
 	dump := ruleDump{numbers: map[ruleID]int{}}
-	buf := make([]byte, 128<<10)
-	for {
-		n, err := unix.Read(sock, buf)
-		if errors.Is(err, unix.EINTR) {
-			continue
-		}
-		if err != nil {
-			return dump.rules, err
-		}
-		if done, err := dump.take(buf[:n]); done || err != nil {
-			return dump.rules, err
-		}
-	}
+	// struct nfgenmsg of any family.
+	_, err = sock.Dump(unix.NFNL_SUBSYS_NFTABLES<<8|unix.NFT_MSG_GETRULE, make([]byte, nfgenmsgSize), dump.take)
+	return dump.rules, err
 }
+
+// nfgenmsgSize is the size of struct nfgenmsg, which begins every message.
+const nfgenmsgSize = 4
 
 // ruleDump is a dump of rules while it comes.
 type ruleDump struct {
@@ -82,51 +66,22 @@ type ruleDump struct {
 	numbers map[ruleID]int // rules so far, by chain
 }
 
-// take reads the messages of one datagram. It is done with the last one of the dump.
-func (d *ruleDump) take(b []byte) (done bool, err error) {
-	ne := binary.NativeEndian
-	for len(b) >= unix.NLMSG_HDRLEN {
-		size := int(ne.Uint32(b))
-		if size < unix.NLMSG_HDRLEN || size > len(b) {
-			return false, errors.New("malformed netlink message")
-		}
-		switch kind := ne.Uint16(b[4:]); {
-		case kind == unix.NLMSG_DONE, kind == unix.NLMSG_ERROR:
-			if size >= unix.NLMSG_HDRLEN+4 {
-				if code := int32(ne.Uint32(b[unix.NLMSG_HDRLEN:])); code < 0 {
-					return true, unix.Errno(-code)
-				}
-			}
-			return true, nil
-		case size >= unix.NLMSG_HDRLEN+4 && kind == unix.NFNL_SUBSYS_NFTABLES<<8|unix.NFT_MSG_NEWRULE && len(d.rules) < maxRules:
-			r := parseRule(b[unix.NLMSG_HDRLEN:size])
-			chain := r.id()
-			chain.handle = 0
-			d.numbers[chain]++
-			r.number = d.numbers[chain]
-			d.rules = append(d.rules, r)
-		}
-		b = b[min((size+3)&^3, len(b)):]
+// take reads one answer.
+func (d *ruleDump) take(m nl.Message) {
+	if len(m.Payload) < nfgenmsgSize || m.Kind != unix.NFNL_SUBSYS_NFTABLES<<8|unix.NFT_MSG_NEWRULE || len(d.rules) >= maxRules {
+		return
 	}
-	return false, nil
-}
-
-// attributes calls visit with each netlink attribute of b.
-func attributes(b []byte, visit func(kind uint16, value []byte)) {
-	ne := binary.NativeEndian
-	for len(b) >= 4 {
-		size := int(ne.Uint16(b))
-		if size < 4 || size > len(b) {
-			return
-		}
-		visit(ne.Uint16(b[2:])&^(3<<14), b[4:size]) // two bits are flags
-		b = b[min((size+3)&^3, len(b)):]
-	}
+	r := parseRule(m.Payload)
+	chain := r.id()
+	chain.handle = 0
+	d.numbers[chain]++
+	r.number = d.numbers[chain]
+	d.rules = append(d.rules, r)
 }
 
 func parseRule(b []byte) nftRule {
 	r := nftRule{family: b[0]}
-	attributes(b[4:], func(kind uint16, value []byte) {
+	for kind, value := range nl.Attrs(b[nfgenmsgSize:]) {
 		switch kind {
 		case unix.NFTA_RULE_TABLE:
 			r.table = cstring(value)
@@ -137,17 +92,15 @@ func parseRule(b []byte) nftRule {
 				r.handle = binary.BigEndian.Uint64(value)
 			}
 		case unix.NFTA_RULE_EXPRESSIONS:
-			r.expressions = append([]byte(nil), value...)
+			r.expressions = bytes.Clone(value)
 		}
-	})
-	expressions(r.expressions, func(name string, data []byte) {
+	}
+	for name, data := range expressions(r.expressions) {
 		switch name {
 		case "counter":
-			attributes(data, func(kind uint16, value []byte) {
-				if kind == unix.NFTA_COUNTER_PACKETS && len(value) >= 8 {
-					r.counted, r.packets = true, binary.BigEndian.Uint64(value)
-				}
-			})
+			if packets := nl.Find(data, unix.NFTA_COUNTER_PACKETS); len(packets) >= 8 {
+				r.counted, r.packets = true, binary.BigEndian.Uint64(packets)
+			}
 		case "immediate":
 			r.verdict(data)
 		case "lookup":
@@ -155,62 +108,36 @@ func parseRule(b []byte) nftRule {
 		case "reject", "target":
 			r.drops = true
 		}
-	})
+	}
 	return r
 }
 
-// expressions calls visit with each expression of a rule.
-func expressions(b []byte, visit func(name string, data []byte)) {
-	attributes(b, func(_ uint16, element []byte) {
-		name := ""
-		var data []byte
-		attributes(element, func(kind uint16, value []byte) {
-			switch kind {
-			case unix.NFTA_EXPR_NAME:
-				name = cstring(value)
-			case unix.NFTA_EXPR_DATA:
-				data = value
+// expressions are those of a rule: their names and what they are told.
+func expressions(b []byte) iter.Seq2[string, []byte] {
+	return func(yield func(string, []byte) bool) {
+		for _, element := range nl.Attrs(b) {
+			if !yield(cstring(nl.Find(element, unix.NFTA_EXPR_NAME)), nl.Find(element, unix.NFTA_EXPR_DATA)) {
+				return
 			}
-		})
-		visit(name, data)
-	})
+		}
+	}
 }
 
 // verdict reads an immediate value into the register of verdicts.
 func (r *nftRule) verdict(data []byte) {
-	attributes(data, func(kind uint16, value []byte) {
-		if kind != unix.NFTA_IMMEDIATE_DATA {
-			return
-		}
-		attributes(value, func(kind uint16, value []byte) {
-			if kind != unix.NFTA_DATA_VERDICT {
-				return
-			}
-			attributes(value, func(kind uint16, value []byte) {
-				switch {
-				case kind == unix.NFTA_VERDICT_CHAIN:
-					r.jump = cstring(value)
-				case kind == unix.NFTA_VERDICT_CODE && len(value) >= 4 && binary.BigEndian.Uint32(value) == 0: // NF_DROP
-					r.drops = true
-				}
-			})
-		})
-	})
+	verdict := nl.Find(nl.Find(data, unix.NFTA_IMMEDIATE_DATA), unix.NFTA_DATA_VERDICT)
+	if chain := nl.Find(verdict, unix.NFTA_VERDICT_CHAIN); chain != nil {
+		r.jump = cstring(chain)
+	}
+	if code := nl.Find(verdict, unix.NFTA_VERDICT_CODE); len(code) >= 4 && binary.BigEndian.Uint32(code) == 0 { // NF_DROP
+		r.drops = true
+	}
 }
 
 // lookup notes a map of verdicts: it may drop, and jump.
 func (r *nftRule) lookup(data []byte) {
-	set, verdicts := "", false
-	attributes(data, func(kind uint16, value []byte) {
-		switch {
-		case kind == unix.NFTA_LOOKUP_SET:
-			set = cstring(value)
-		case kind == unix.NFTA_LOOKUP_DREG && len(value) >= 4:
-			verdicts = binary.BigEndian.Uint32(value) == unix.NFT_REG_VERDICT
-		}
-	})
-	if verdicts {
-		r.verdicts, r.drops = set, true
+	if register := nl.Find(data, unix.NFTA_LOOKUP_DREG); len(register) >= 4 && binary.BigEndian.Uint32(register) == unix.NFT_REG_VERDICT {
+		r.verdicts, r.drops = cstring(nl.Find(data, unix.NFTA_LOOKUP_SET)), true
 	}
 }
 
@@ -223,14 +150,14 @@ type unknown struct {
 // decode gives the expressions of a rule.
 func (r *nftRule) decode() []expr.Any {
 	var list []expr.Any
-	expressions(r.expressions, func(name string, data []byte) {
+	for name, data := range expressions(r.expressions) {
 		if name == "byteorder" { // the library only writes it; the register holds the same
-			return
+			continue
 		}
 		e := newExpression(name)
 		if e == nil || expr.Unmarshal(r.family, data, e) != nil {
 			list = append(list, &unknown{name: name})
-			return
+			continue
 		}
 		// A verdict is an immediate value for the register of verdicts.
 		if i, ok := e.(*expr.Immediate); ok && i.Register == unix.NFT_REG_VERDICT && len(i.Data) == 0 {
@@ -240,7 +167,7 @@ func (r *nftRule) decode() []expr.Any {
 			}
 		}
 		list = append(list, e)
-	})
+	}
 	return list
 }
 

@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/slowray/slowray/internal/nl"
 )
 
 // ErrNoConntrack says that connection tracking is not loaded, so nothing is
@@ -139,16 +141,16 @@ const (
 // conntrackNetlink asks ctnetlink for the statistics of each CPU, in the
 // namespace of the calling thread.
 func conntrackNetlink(s *ConntrackSample) error {
-	sock, err := openNetlink(unix.NETLINK_NETFILTER)
+	sock, err := nl.Open(unix.NETLINK_NETFILTER)
 	if errors.Is(err, unix.EPROTONOSUPPORT) {
 		return ErrNoConntrack
 	}
 	if err != nil {
 		return fmt.Errorf("ctnetlink socket: %w", err)
 	}
-	defer sock.close()
+	defer sock.Close()
 	// struct nfgenmsg: family unspecified, version 0, resource 0.
-	err = sock.dump(ctGetStatsCPU, make([]byte, nfgenmsgSize), func(b []byte) { parseConntrackCPU(b, s) })
+	_, err = sock.Dump(ctGetStatsCPU, make([]byte, nfgenmsgSize), func(m nl.Message) { parseConntrackCPU(m.Payload, s) })
 	if err != nil {
 		return fmt.Errorf("ctnetlink statistics: %w", err)
 	}
@@ -161,11 +163,7 @@ func parseConntrackCPU(b []byte, s *ConntrackSample) {
 	if len(b) < nfgenmsgSize {
 		return
 	}
-	for attrs := b[nfgenmsgSize:]; ; {
-		kind, value, rest, ok := nextAttr(attrs)
-		if !ok {
-			return
-		}
+	for kind, value := range nl.Attrs(b[nfgenmsgSize:]) {
 		if len(value) >= 4 {
 			v := uint64(binary.BigEndian.Uint32(value))
 			switch kind {
@@ -179,6 +177,5 @@ func parseConntrackCPU(b []byte, s *ConntrackSample) {
 				s.EarlyDrop += v
 			}
 		}
-		attrs = rest
 	}
 }

@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/slowray/slowray/internal/nl"
 	"github.com/slowray/slowray/internal/observe"
 )
 
@@ -129,13 +130,14 @@ func FuzzNetlink(f *testing.F) {
 	stream := append([]byte{unix.AF_UNIX, unix.SOCK_STREAM, tcpListen, 0}, make([]byte, 12)...)
 	stream = append(stream, 9, 0, 0, 0, '/', 'r', 'u', 'n', 0, 0, 0, 0, 12, 0, unixDiagRQLen, 0, 1, 0, 0, 0, 2, 0, 0, 0)
 	for _, payload := range [][]byte{listener, stream, {0, 0, 0, 0, 8, 0, ctStatDrop, 0, 0, 0, 0, 1}} {
-		msg := make([]byte, netlinkHeader)
-		binary.NativeEndian.PutUint32(msg, uint32(netlinkHeader+len(payload)))
+		msg := make([]byte, unix.NLMSG_HDRLEN)
+		binary.NativeEndian.PutUint32(msg, uint32(unix.NLMSG_HDRLEN+len(payload)))
 		msg[4], msg[8] = sockDiagByFamily, 1
 		f.Add(append(msg, payload...))
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
-		_, _ = parseDump(b, 1, func(payload []byte) {
+		_, _ = nl.Messages(b, func(_ uint32, m nl.Message) (bool, error) {
+			payload := m.Payload
 			var s SocketSample
 			parseSocket(payload, &s)
 			parseListener(payload)
@@ -143,6 +145,7 @@ func FuzzNetlink(f *testing.F) {
 				t.Fatalf("%q", l.Path)
 			}
 			parseConntrackCPU(payload, &ConntrackSample{})
+			return true, nil
 		})
 	})
 }

@@ -11,6 +11,8 @@ import (
 	"sync"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/slowray/slowray/internal/nl"
 )
 
 // NetNS is an open network namespace. It stays reachable after the process it
@@ -23,7 +25,7 @@ type NetNS struct {
 	fd    int // of the namespace; -1 for a fixture, where nothing is switched
 
 	mu   sync.Mutex
-	diag *diagSocket // made at the first use; a socket stays in its namespace
+	diag *nl.Socket // made at the first use; a socket stays in its namespace
 }
 
 // NetNamespaces is the network namespaces that the processes live in: inode →
@@ -110,7 +112,7 @@ func (n *NetNS) Close() error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.diag != nil {
-		n.diag.close()
+		n.diag.Close()
 		n.diag = nil
 	}
 	if n.fd < 0 {

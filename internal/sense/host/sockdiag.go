@@ -7,6 +7,8 @@ import (
 	"net/netip"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/slowray/slowray/internal/nl"
 )
 
 // SocketSample is one TCP socket.
@@ -82,7 +84,7 @@ func (n *NetNS) Sockets(visit func(*SocketSample)) error {
 	}
 	var sample SocketSample
 	for _, family := range []uint8{unix.AF_INET, unix.AF_INET6} {
-		err := s.dump(sockDiagByFamily, inetDiagRequest(family, diagAllStates, 0), func(b []byte) {
+		err := dumpSockets(s, inetDiagRequest(family, diagAllStates, 0), func(b []byte) {
 			if parseSocket(b, &sample) {
 				visit(&sample)
 			}
@@ -105,7 +107,7 @@ func (n *NetNS) Listeners() ([]ListenerSample, error) {
 	}
 	var out []ListenerSample
 	for _, family := range []uint8{unix.AF_INET, unix.AF_INET6} {
-		err := s.dump(sockDiagByFamily, inetDiagRequest(family, diagListenOnly, diagExtSKMeminfo), func(b []byte) {
+		err := dumpSockets(s, inetDiagRequest(family, diagListenOnly, diagExtSKMeminfo), func(b []byte) {
 			if l, ok := parseListener(b); ok {
 				out = append(out, l)
 			}
@@ -114,7 +116,7 @@ func (n *NetNS) Listeners() ([]ListenerSample, error) {
 			return out, n.diagFailed("tcp listeners", err)
 		}
 	}
-	err = s.dump(sockDiagByFamily, unixDiagRequest(), func(b []byte) {
+	err = dumpSockets(s, unixDiagRequest(), func(b []byte) {
 		if l, ok := parseUnixListener(b); ok {
 			out = append(out, l)
 		}
@@ -133,7 +135,7 @@ func noFamily(family uint8, err error) bool {
 // diagFailed drops the socket, whose answers may be out of step, and names the
 // usual cause of ENOENT. n.mu is held.
 func (n *NetNS) diagFailed(what string, err error) error {
-	n.diag.close()
+	n.diag.Close()
 	n.diag = nil
 	if errors.Is(err, unix.ENOENT) {
 		return fmt.Errorf("%s: kernel without this part of sock_diag: %w", what, err)
@@ -190,14 +192,10 @@ func parseListener(b []byte) (ListenerSample, bool) {
 	if s.Family == unix.AF_INET6 {
 		l.Proto = "tcp6"
 	}
-	for attrs := b[inetDiagMsgSize:]; ; {
-		kind, value, rest, ok := nextAttr(attrs)
-		if !ok {
-			return l, true
-		}
+	for kind, value := range nl.Attrs(b[inetDiagMsgSize:]) {
 		if kind == inetDiagSKMeminfo && len(value) >= 4*(skMeminfoDrops+1) {
 			l.Drops = uint64(binary.NativeEndian.Uint32(value[4*skMeminfoDrops:]))
 		}
-		attrs = rest
 	}
+	return l, true
 }

@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/slowray/slowray/internal/nl"
 )
 
 // QueueSample is one TCP socket with what lies in its queues.
@@ -46,7 +48,7 @@ func (n *NetNS) Queues(visit func(*QueueSample)) error {
 	}
 	var sample QueueSample
 	for _, family := range []uint8{unix.AF_INET, unix.AF_INET6} {
-		err := s.dump(sockDiagByFamily, inetDiagRequest(family, diagAllStates, diagExtInfo), func(b []byte) {
+		err := dumpSockets(s, inetDiagRequest(family, diagAllStates, diagExtInfo), func(b []byte) {
 			if parseQueues(b, &sample) {
 				visit(&sample)
 			}
@@ -67,11 +69,7 @@ func parseQueues(b []byte, q *QueueSample) bool {
 	}
 	q.Receive = binary.NativeEndian.Uint32(b[diagMsgRQueue:])
 	q.Send = binary.NativeEndian.Uint32(b[diagMsgWQueue:])
-	for attrs := b[inetDiagMsgSize:]; ; {
-		kind, value, rest, ok := nextAttr(attrs)
-		if !ok {
-			return true
-		}
+	for kind, value := range nl.Attrs(b[inetDiagMsgSize:]) {
 		if kind == inetDiagInfo && len(value) >= tcpInfoLeast && b[diagMsgState] != tcpListen {
 			q.InfoKnown = true
 			q.Unanswered = int(max(value[tcpInfoRetransmits], value[tcpInfoProbes]))
@@ -79,8 +77,8 @@ func parseQueues(b []byte, q *QueueSample) bool {
 			q.LastReceived = milliseconds(value[tcpInfoLastDataRecv:])
 			q.NeverSent = len(value) >= tcpInfoDataSegsOut+4 && binary.NativeEndian.Uint32(value[tcpInfoDataSegsOut:]) == 0
 		}
-		attrs = rest
 	}
+	return true
 }
 
 func milliseconds(b []byte) time.Duration {

@@ -306,40 +306,6 @@ func TestParseSocketMessages(t *testing.T) {
 	}
 }
 
-func TestParseDumpErrors(t *testing.T) {
-	msg := func(kind uint16, seq uint32, payload ...byte) []byte {
-		b := binary.NativeEndian.AppendUint32(nil, uint32(netlinkHeader+len(payload)))
-		b = binary.NativeEndian.AppendUint16(b, kind)
-		b = binary.NativeEndian.AppendUint16(b, 0)
-		b = binary.NativeEndian.AppendUint32(b, seq)
-		b = binary.NativeEndian.AppendUint32(b, 0)
-		return append(b, payload...)
-	}
-	code := func(e unix.Errno) []byte { return binary.NativeEndian.AppendUint32(nil, uint32(-int32(e))) }
-	for _, c := range []struct {
-		name string
-		in   []byte
-		done bool
-		err  error
-		seen int
-	}{
-		{"two and done", append(append(msg(20, 7, 1, 2, 3, 4), msg(20, 7)...), msg(unix.NLMSG_DONE, 7, 0, 0, 0, 0)...), true, nil, 2},
-		{"not done yet", msg(20, 7), false, nil, 1},
-		{"of another request", msg(20, 6), false, nil, 0},
-		{"refused", msg(unix.NLMSG_ERROR, 7, code(unix.EPERM)...), true, unix.EPERM, 0},
-		{"done with an error", msg(unix.NLMSG_DONE, 7, code(unix.ENOENT)...), true, unix.ENOENT, 0},
-		{"cut", msg(20, 7, 1, 2, 3, 4)[:18], false, errNetlink, 0},
-		{"odd length at the end", msg(20, 7, 1), false, nil, 1},
-		{"empty", nil, false, nil, 0},
-	} {
-		seen := 0
-		done, err := parseDump(c.in, 7, func([]byte) { seen++ })
-		if done != c.done || err != c.err || seen != c.seen {
-			t.Errorf("%s: done %v, %v, %d seen", c.name, done, err, seen)
-		}
-	}
-}
-
 func TestUnixName(t *testing.T) {
 	for in, want := range map[string]string{"/run/x.sock\x00": "/run/x.sock", "\x00abs\x00x": "@abs@x", "": "", strings.Repeat("a", 300): strings.Repeat("a", 108)} {
 		if got := unixName([]byte(in)); got != want {

@@ -5,6 +5,8 @@ import (
 	"encoding/binary"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/slowray/slowray/internal/nl"
 )
 
 // Layout of include/uapi/linux/unix_diag.h.
@@ -35,11 +37,7 @@ func parseUnixListener(b []byte) (ListenerSample, bool) {
 		return ListenerSample{}, false
 	}
 	l := ListenerSample{Proto: "unix", Inode: uint64(binary.NativeEndian.Uint32(b[4:]))}
-	for attrs := b[unixDiagMsgSize:]; ; {
-		kind, value, rest, ok := nextAttr(attrs)
-		if !ok {
-			return l, true
-		}
+	for kind, value := range nl.Attrs(b[unixDiagMsgSize:]) {
 		switch {
 		case kind == unixDiagName:
 			l.Path = unixName(value)
@@ -47,8 +45,8 @@ func parseUnixListener(b []byte) (ListenerSample, bool) {
 			l.Queue = binary.NativeEndian.Uint32(value)
 			l.Limit = binary.NativeEndian.Uint32(value[4:])
 		}
-		attrs = rest
 	}
+	return l, true
 }
 
 // unixName is sun_path as people write it: an abstract name, which begins with

@@ -4,6 +4,8 @@ import (
 	"encoding/binary"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/slowray/slowray/internal/nl"
 )
 
 // UnixSample is one unix socket.
@@ -48,7 +50,7 @@ func (n *NetNS) UnixSockets() ([]UnixSample, error) {
 	binary.NativeEndian.PutUint32(request[4:], ^uint32(0))
 	binary.NativeEndian.PutUint32(request[12:], unixDiagShowName|unixDiagShowVFS|unixDiagShowPeer|unixDiagShowIcons|unixDiagShowRQ)
 	var out []UnixSample
-	err = s.dump(sockDiagByFamily, request, func(b []byte) {
+	err = dumpSockets(s, request, func(b []byte) {
 		if u, ok := parseUnixSocket(b); ok {
 			out = append(out, u)
 		}
@@ -66,11 +68,7 @@ func parseUnixSocket(b []byte) (UnixSample, bool) {
 	}
 	ne := binary.NativeEndian
 	u := UnixSample{Type: b[1], Listening: b[2] == tcpListen, Inode: uint64(ne.Uint32(b[4:]))}
-	for attrs := b[unixDiagMsgSize:]; ; {
-		kind, value, rest, ok := nextAttr(attrs)
-		if !ok {
-			return u, true
-		}
+	for kind, value := range nl.Attrs(b[unixDiagMsgSize:]) {
 		switch {
 		case kind == unixDiagName:
 			u.Name = unixName(value)
@@ -85,6 +83,6 @@ func parseUnixSocket(b []byte) (UnixSample, bool) {
 		case kind == unixDiagRQLen && len(value) >= 8:
 			u.Receive, u.Send = ne.Uint32(value), ne.Uint32(value[4:])
 		}
-		attrs = rest
 	}
+	return u, true
 }
