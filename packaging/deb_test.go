@@ -31,6 +31,9 @@ func build(t *testing.T, dir string) string {
 }
 
 func TestDebianPackage(t *testing.T) {
+	if testing.Short() {
+		t.Skip("SKIP: takes seconds: NOT tested with -short")
+	}
 	if _, err := exec.LookPath("dpkg-deb"); err != nil {
 		t.Skip("SKIP: dpkg-deb is not installed: the package is NOT built")
 	}

@@ -30,6 +30,9 @@ func progress(t *testing.T, line string) (printed string, status int) {
 }
 
 func TestProgressOfWhatTakesLong(t *testing.T) {
+	if testing.Short() {
+		t.Skip("SKIP: takes seconds: NOT tested with -short")
+	}
 	t.Parallel()
 	for _, c := range []struct{ line, want string }{
 		{`work() { echo one >&2; printf 'two\r5 %%' >&2; sleep 6; }; progress digging work`, `^(digging: \d+ s  5 %\n)+digging took \d+ s\n$`},

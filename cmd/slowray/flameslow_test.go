@@ -56,6 +56,9 @@ for path in ('/slow', '/fast', '/fast'):
 // TestFlameSlow: of a service that is idle most of the time, and fast at most
 // requests, only what slow requests wait for is left.
 func TestFlameSlow(t *testing.T) {
+	if testing.Short() {
+		t.Skip("SKIP: takes seconds: NOT tested with -short")
+	}
 	if os.Getuid() != 0 {
 		t.Skip("needs root, to load BPF programs")
 	}

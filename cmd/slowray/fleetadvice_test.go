@@ -12,6 +12,9 @@ import (
 // TestFleetCommandsSayWhatToDo: each thing that goes wrong with an engine is one line, from
 // each command that asks one.
 func TestFleetCommandsSayWhatToDo(t *testing.T) {
+	if testing.Short() {
+		t.Skip("SKIP: takes seconds: NOT tested with -short")
+	}
 	commands := [][]string{{"why"}, {"top", "--once"}, {"watch", "--for", "2s"}, {"page", "--listen", "127.0.0.1:0"}}
 	for _, args := range commands {
 		_, messages, status := slowrayOut(append(append([]string{"fleet"}, args...), "--from", "clickhouse://127.0.0.1:1/slowray")...)

@@ -152,6 +152,9 @@ func TestTreeAddsUp(t *testing.T) {
 
 // The order of samples and frames says nothing, and must not show.
 func TestOrderDoesNotMatter(t *testing.T) {
+	if testing.Short() {
+		t.Skip("SKIP: takes seconds: NOT tested with -short")
+	}
 	rapid.Check(t, func(t *rapid.T) {
 		s := anyStacks(t)
 		mixed := *s

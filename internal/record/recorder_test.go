@@ -111,6 +111,9 @@ func service(t *testing.T) (get func(path string) time.Duration, port int) {
 // and knows how long the server slept. On a machine with so much else to do that
 // records are lost it is tried again.
 func TestRecordsWhatAClientDid(t *testing.T) {
+	if testing.Short() {
+		t.Skip("SKIP: takes seconds: NOT tested with -short")
+	}
 	if os.Getuid() != 0 {
 		t.Skip("SKIP: needs root, to record requests: the recorder is NOT tested")
 	}

@@ -48,6 +48,9 @@ func begin(names []string) {
 // reading, writing and putting back, which are done with his rights: nothing outside
 // changes, and what is done is done to the file that was found, or not at all.
 func TestEditRace(t *testing.T) {
+	if testing.Short() {
+		t.Skip("SKIP: takes seconds: NOT tested with -short")
+	}
 	s, names, tree := editStage(t)
 	owner := safefiletest.NewAttacker(t) // a thread with his rights, as the process has that does it
 	defer func() { step = func(string) {} }()
@@ -119,6 +122,9 @@ func TestEditRace(t *testing.T) {
 // TestEditRaceOfProcesses is the same as it is in earnest: another process acts, and
 // the owner swaps without a pause.
 func TestEditRaceOfProcesses(t *testing.T) {
+	if testing.Short() {
+		t.Skip("SKIP: takes seconds: NOT tested with -short")
+	}
 	s, names, tree := editStage(t)
 	stop, stopped := make(chan struct{}), make(chan struct{})
 	go func() {

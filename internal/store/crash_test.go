@@ -78,6 +78,9 @@ func checkNumbers(t *testing.T, list []Request, atLeast int) {
 // A writer that is killed loses nothing that it had synced, time after time, and
 // a reader beside it never sees a gap.
 func TestKilledWriter(t *testing.T) {
+	if testing.Short() {
+		t.Skip("SKIP: takes seconds: NOT tested with -short")
+	}
 	dir := filepath.Join(t.TempDir(), "history")
 	durable := 0
 	for round := range 4 {

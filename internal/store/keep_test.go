@@ -53,6 +53,9 @@ func count(t testing.TB, dir string, k kind) int {
 // An hour that is over becomes one file of each kind, and nothing is lost or told
 // twice, in order.
 func TestCompaction(t *testing.T) {
+	if testing.Short() {
+		t.Skip("SKIP: takes seconds: NOT tested with -short")
+	}
 	for _, rps := range []int{1, 100} { // rewritten; copied
 		t.Run(fmt.Sprint(rps), func(t *testing.T) {
 			dir := t.TempDir()
@@ -154,6 +157,9 @@ func TestLeftovers(t *testing.T) {
 }
 
 func TestRetention(t *testing.T) {
+	if testing.Short() {
+		t.Skip("SKIP: takes seconds: NOT tested with -short")
+	}
 	dir := t.TempDir()
 	c := &clock{t: noon}
 	s := openAt(t, dir, Options{MaxAge: 2 * time.Hour}, c)
@@ -213,6 +219,9 @@ func TestRetention(t *testing.T) {
 // A clock that jumps makes nothing older, and all can be read. What was stored
 // while it was years ahead does not outlive what came after it.
 func TestClockJumps(t *testing.T) {
+	if testing.Short() {
+		t.Skip("SKIP: takes seconds: NOT tested with -short")
+	}
 	dir := t.TempDir()
 	c := &clock{t: noon}
 	s := openAt(t, dir, Options{}, c)

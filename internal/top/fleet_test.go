@@ -47,6 +47,9 @@ func TestFleetText(t *testing.T) {
 
 // TestFleetScreen: whatever the names, the size and the keys, the screen keeps its size.
 func TestFleetScreen(t *testing.T) {
+	if testing.Short() {
+		t.Skip("SKIP: takes seconds: NOT tested with -short")
+	}
 	for i, name := range append(worst, "app") {
 		for _, size := range [][2]int{{80, 24}, {20, 5}, {200, 60}, {1, 1}} {
 			m := newFleetModel(true)

@@ -19,6 +19,9 @@ import (
 // recording of requests: each has its own requests, all of them, and one that
 // lasts from the first into the second is in progress in both.
 func TestWindowsOfOneRecording(t *testing.T) {
+	if testing.Short() {
+		t.Skip("SKIP: takes seconds: NOT tested with -short")
+	}
 	if os.Getuid() != 0 {
 		t.Skip("SKIP: needs root, to record requests: windows of a running recording are NOT tested")
 	}

@@ -20,6 +20,9 @@ import (
 // One host among others that reach the page, and never says what it wants, leaves room
 // for them.
 func TestOneHostDoesNotTakeAllConnections(t *testing.T) {
+	if testing.Short() {
+		t.Skip("SKIP: takes seconds: NOT tested with -short")
+	}
 	l, err := Listen("0.0.0.0:0")
 	if err != nil {
 		t.Fatal(err)

@@ -54,6 +54,9 @@ func (p *pipes) ask(t *testing.T, path string) (*bufio.Reader, net.Conn, string)
 // Clients that do not read what they asked for keep nobody else from their answers,
 // and not all memory is taken for them.
 func TestClientsThatDoNotRead(t *testing.T) {
+	if testing.Short() {
+		t.Skip("SKIP: takes seconds: NOT tested with -short")
+	}
 	h := serve(t, incident(), Options{Loopback: true, Metrics: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		io.WriteString(w, strings.Repeat("x 1\n", 100_000))
 	})})

@@ -219,6 +219,9 @@ func (p pair) flood(t *testing.T, n int, pause time.Duration) []uint32 {
 
 // What is lost is counted to the packet, and a seed loses the same ones again.
 func TestLoss(t *testing.T) {
+	if testing.Short() {
+		t.Skip("SKIP: takes seconds: NOT tested with -short")
+	}
 	const sent, share = 5000, 0.03
 	var first []uint32
 	for range 2 {
@@ -254,6 +257,9 @@ func TestRateAndQueue(t *testing.T) {
 }
 
 func TestThroughput(t *testing.T) {
+	if testing.Short() {
+		t.Skip("SKIP: takes seconds: NOT tested with -short")
+	}
 	p := openPair(t, Config{})
 	atA, atB := p.tcp(t)
 	const total = 200 << 20

@@ -8,6 +8,9 @@ import (
 )
 
 func TestGraphAndTableOfARange(t *testing.T) {
+	if testing.Short() {
+		t.Skip("SKIP: takes seconds: NOT tested with -short")
+	}
 	w := newWorld(6)
 	w.db = step(1200, 45*time.Millisecond)
 	w.run(1500)

@@ -113,6 +113,9 @@ func whole(t *testing.T, what string, doc []byte) {
 // Hosts whose names drive terminals, and whose figures cannot be, hide nothing of the
 // others, and nothing that is printed or sent breaks.
 func TestHostileHosts(t *testing.T) {
+	if testing.Short() {
+		t.Skip("SKIP: takes seconds: NOT tested with -short")
+	}
 	w := newWorld(4)
 	w.db = step(600, 45*time.Millisecond)
 	w.run(700)

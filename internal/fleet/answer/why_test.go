@@ -198,6 +198,9 @@ func TestOneSlowHost(t *testing.T) {
 
 // TestBadConfiguration: a third of the hosts have another version of it.
 func TestBadConfiguration(t *testing.T) {
+	if testing.Short() {
+		t.Skip("SKIP: takes seconds: NOT tested with -short")
+	}
 	w := newWorld(30)
 	w.label = func(i int) map[string]string {
 		return map[string]string{"rack": fmt.Sprint("r", i%5), "config": fmt.Sprint(6 + i%3/2)}

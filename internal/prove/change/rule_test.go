@@ -225,6 +225,9 @@ func iptables(t *testing.T, tool string) (*child, []string) {
 }
 
 func TestIptablesLegacyRules(t *testing.T) {
+	if testing.Short() {
+		t.Skip("SKIP: takes seconds: NOT tested with -short")
+	}
 	p, have := iptables(t, "iptables-legacy")
 	for i, text := range have {
 		c := p.change(cause.ChangeRule)
@@ -269,6 +272,9 @@ func TestIptablesLegacyRules(t *testing.T) {
 }
 
 func TestIptablesNFTRules(t *testing.T) {
+	if testing.Short() {
+		t.Skip("SKIP: takes seconds: NOT tested with -short")
+	}
 	p, have := iptables(t, "iptables-nft")
 	dump := func() string { return p.tables("iptables-nft") }
 	var chain struct {

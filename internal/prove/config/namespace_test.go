@@ -20,6 +20,9 @@ import (
 // with fewer rights, whose main file is a mount of a single file, as Docker does
 // it. Renaming over that would take the mount away.
 func TestContainer(t *testing.T) {
+	if testing.Short() {
+		t.Skip("SKIP: takes seconds: NOT tested with -short")
+	}
 	needRoot(t)
 	bin, unshare := proctest.Need(t, "nginx"), proctest.Need(t, "unshare")
 	dir := t.TempDir()

@@ -38,6 +38,9 @@ func keepOpen(t *testing.T, port int, do func()) {
 }
 
 func TestApache(t *testing.T) {
+	if testing.Short() {
+		t.Skip("SKIP: takes seconds: NOT tested with -short")
+	}
 	needRoot(t)
 	bin := proctest.Need(t, "apache2")
 	port, dir := proctest.Port(t), t.TempDir()
@@ -108,6 +111,9 @@ func busy(t *testing.T, port, n int) int {
 }
 
 func TestHAProxy(t *testing.T) {
+	if testing.Short() {
+		t.Skip("SKIP: takes seconds: NOT tested with -short")
+	}
 	needRoot(t)
 	bin := proctest.Need(t, "haproxy")
 	port, dir := proctest.Port(t), t.TempDir()

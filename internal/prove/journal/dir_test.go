@@ -237,6 +237,9 @@ func TestReadOnly(t *testing.T) {
 
 // The history is bounded, and the oldest goes first.
 func TestHistoryIsBounded(t *testing.T) {
+	if testing.Short() {
+		t.Skip("SKIP: takes seconds: NOT tested with -short")
+	}
 	t.Parallel()
 	h := newHost(t, 1)
 	j := h.open()

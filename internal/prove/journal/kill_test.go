@@ -15,6 +15,9 @@ const bound = 3 * time.Second
 // Killed with -9 at any moment, with or without its guardian, a run leaves
 // nothing behind, at the latest after `slowray undo`.
 func TestKilledAtRandomMoments(t *testing.T) {
+	if testing.Short() {
+		t.Skip("SKIP: takes seconds: NOT tested with -short")
+	}
 	for _, both := range []bool{false, true} {
 		name := map[bool]string{false: "owner", true: "owner and guardian"}[both]
 		t.Run(name, func(t *testing.T) {
@@ -104,6 +107,9 @@ func TestKilledAtEveryStep(t *testing.T) {
 
 // An owner that ends, or stops, has its changes taken back in time.
 func TestGuardianTakesOver(t *testing.T) {
+	if testing.Short() {
+		t.Skip("SKIP: takes seconds: NOT tested with -short")
+	}
 	for name, signal := range map[string]syscall.Signal{"killed": syscall.SIGKILL, "stopped": syscall.SIGSTOP} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

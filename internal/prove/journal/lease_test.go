@@ -234,6 +234,9 @@ func TestBeginRefuses(t *testing.T) {
 
 // When the time of a lease is up, the changes are undone, however healthy all is.
 func TestTimeIsUp(t *testing.T) {
+	if testing.Short() {
+		t.Skip("SKIP: takes seconds: NOT tested with -short")
+	}
 	t.Parallel()
 	h := newHost(t, 1)
 	l, err := h.open().Begin(h.changes, Options{For: 2 * time.Second})

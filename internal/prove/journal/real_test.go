@@ -55,6 +55,9 @@ func realHost(t *testing.T) (h *host, pid int) {
 // Real settings of the kernel are as before, each of them, after a run was killed
 // with -9 at random moments, alone or together with its guardian.
 func TestKilledWithRealChanges(t *testing.T) {
+	if testing.Short() {
+		t.Skip("SKIP: takes seconds: NOT tested with -short")
+	}
 	h, pid := realHost(t)
 	scope := snapshot.Scope{Namespaces: []int{pid}, PIDs: []int{pid}}
 	take := func() *snapshot.Snapshot {

@@ -133,6 +133,9 @@ func sleeps(end time.Time) {
 
 // TestOwnStacks records this process: one goroutine computes, one sleeps.
 func TestOwnStacks(t *testing.T) {
+	if testing.Short() {
+		t.Skip("SKIP: takes seconds: NOT tested with -short")
+	}
 	if os.Getuid() != 0 {
 		t.Skip("needs root, to load BPF programs")
 	}
@@ -195,6 +198,9 @@ func kernelHidden(s *observe.Stacks) bool {
 // TestEarlierWait: a wait that began before the recording counts from the beginning
 // of the recording.
 func TestEarlierWait(t *testing.T) {
+	if testing.Short() {
+		t.Skip("SKIP: takes seconds: NOT tested with -short")
+	}
 	if os.Getuid() != 0 {
 		t.Skip("needs root, to load BPF programs")
 	}

@@ -61,6 +61,9 @@ func FuzzRecords(f *testing.F) {
 // TestStacksWithoutEnd: a program whose stacks all differ, in each frame, takes no
 // more memory than there is for stacks.
 func TestStacksWithoutEnd(t *testing.T) {
+	if testing.Short() {
+		t.Skip("SKIP: takes seconds: NOT tested with -short")
+	}
 	tall := newTally(symbol.NewSpace(t.TempDir()), false)
 	one := thread{pid: 7}
 	at := uint64(1 << 40)

@@ -153,6 +153,9 @@ func TestCountOnly(t *testing.T) {
 // TestManyCalls: the numbers are exact also where most calls leave a record
 // until it is known which are slow.
 func TestManyCalls(t *testing.T) {
+	if testing.Short() {
+		t.Skip("SKIP: takes seconds: NOT tested with -short")
+	}
 	p := startC(t)
 	o := watch(t, probeKernel(), Options{Target: strconv.Itoa(p.pid()), Symbols: []string{"hot"}}, func() {
 		for range 5 {

@@ -14,6 +14,9 @@ import (
 
 // TestBombs asks for functions of each kind of hostile file.
 func TestBombs(t *testing.T) {
+	if testing.Short() {
+		t.Skip("SKIP: takes seconds: NOT tested with -short")
+	}
 	for _, bomb := range elfbomb.All() {
 		t.Run(bomb.Name, func(t *testing.T) {
 			used := budgettest.Peak(t, func() []string {

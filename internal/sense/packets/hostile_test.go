@@ -263,6 +263,9 @@ func TestPcapng(t *testing.T) {
 // Whatever lengths a file names, and however much it unpacks to: what is before is
 // told, the rest is said to be missing, and memory is bounded.
 func TestHostileFiles(t *testing.T) {
+	if testing.Short() {
+		t.Skip("SKIP: takes seconds: NOT tested with -short")
+	}
 	begin := func(after func(b *ng)) []byte {
 		b := newNG()
 		b.block(blockInterface, rawDevice())
@@ -328,6 +331,9 @@ func TestHostileFiles(t *testing.T) {
 // A file of some MB that unpacks to more than any disk holds, or that says that it
 // refers to what was gigabytes ago.
 func TestBombs(t *testing.T) {
+	if testing.Short() {
+		t.Skip("SKIP: takes seconds: NOT tested with -short")
+	}
 	used := budgettest.Peak(t, func() []string {
 		var zst bytes.Buffer
 		z, err := zstd.NewWriter(&zst, zstd.WithWindowSize(maxDistance))

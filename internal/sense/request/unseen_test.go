@@ -102,6 +102,9 @@ func settle() { time.Sleep(60 * time.Millisecond) }
 // TestUnseen: whatever segment is kept from the programs, each request is told
 // once, with its own bytes, and ends before the next one begins.
 func TestUnseen(t *testing.T) {
+	if testing.Short() {
+		t.Skip("SKIP: takes seconds: NOT tested with -short")
+	}
 	if os.Getuid() != 0 {
 		t.Skip("SKIP: needs root, to load BPF programs: what is not seen of connections is NOT tested")
 	}

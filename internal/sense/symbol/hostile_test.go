@@ -43,6 +43,9 @@ func within(t *testing.T, used budgettest.Used) {
 
 // TestBombs names addresses of each kind of hostile binary.
 func TestBombs(t *testing.T) {
+	if testing.Short() {
+		t.Skip("SKIP: takes seconds: NOT tested with -short")
+	}
 	for _, bomb := range elfbomb.All() {
 		t.Run(bomb.Name, func(t *testing.T) {
 			within(t, budgettest.Peak(t, func() []string {
@@ -66,6 +69,9 @@ func TestBombs(t *testing.T) {
 // TestManyBombs has a hundred of them in one look, and a program with names that
 // comes last.
 func TestManyBombs(t *testing.T) {
+	if testing.Short() {
+		t.Skip("SKIP: takes seconds: NOT tested with -short")
+	}
 	used := budgettest.Peak(t, func() []string {
 		dir := t.TempDir()
 		var paths []string

@@ -282,6 +282,9 @@ func TestPollOfSeveral(t *testing.T) {
 
 // TestLongChain: no chain is longer than is told, whatever the host does.
 func TestLongChain(t *testing.T) {
+	if testing.Short() {
+		t.Skip("SKIP: takes seconds: NOT tested with -short")
+	}
 	f := newTree(t)
 	for i := range 80 {
 		pid := 100 + i

@@ -38,6 +38,9 @@ public class Desk {
 // TestJavaLocks: locks of java.util.concurrent say who holds them: a circle of
 // them is a deadlock, and so is one whose owner has ended.
 func TestJavaLocks(t *testing.T) {
+	if testing.Short() {
+		t.Skip("SKIP: takes seconds: NOT tested with -short")
+	}
 	java, err := exec.LookPath("java")
 	if _, noCompiler := exec.LookPath("javac"); err != nil || noCompiler != nil {
 		t.Skip("SKIP: no JDK here")

@@ -338,6 +338,9 @@ int main(void) {
 // TestManyThreads: two thousand threads behind one mutex are one chain, at a
 // price that a host in trouble can afford.
 func TestManyThreads(t *testing.T) {
+	if testing.Short() {
+		t.Skip("SKIP: takes seconds: NOT tested with -short")
+	}
 	const threads = 2000
 	c, _ := planted(t, `
 static pthread_mutex_t a = PTHREAD_MUTEX_INITIALIZER;

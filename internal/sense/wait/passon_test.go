@@ -133,6 +133,9 @@ func TestStandsStill(t *testing.T) {
 // TestNoMoreThanThereWas: whatever happened, no request loses more time than it
 // took, and the order in which things were seen does not matter.
 func TestNoMoreThanThereWas(t *testing.T) {
+	if testing.Short() {
+		t.Skip("SKIP: takes seconds: NOT tested with -short")
+	}
 	for seed := range uint64(200) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		f := newFilm(t)

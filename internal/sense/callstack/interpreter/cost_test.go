@@ -47,6 +47,9 @@ func loaded(t *testing.T, name string) map[ebpf.ProgramID]bool {
 
 // TestKilled: nothing stays attached when a recording is killed.
 func TestKilled(t *testing.T) {
+	if testing.Short() {
+		t.Skip("SKIP: takes seconds: NOT tested with -short")
+	}
 	if os.Getuid() != 0 {
 		t.Skip("needs root, to load BPF programs")
 	}

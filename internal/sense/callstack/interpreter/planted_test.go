@@ -127,6 +127,9 @@ func folded(s *observe.Stacks) string {
 
 // TestHotFunction: the planted functions have their shares of the CPU.
 func TestHotFunction(t *testing.T) {
+	if testing.Short() {
+		t.Skip("SKIP: takes seconds: NOT tested with -short")
+	}
 	for _, p := range programs(t) {
 		t.Run(p.name, func(t *testing.T) { p.checkHot(t, p.record(t, "burn", true)) })
 		if p.ownEngine {

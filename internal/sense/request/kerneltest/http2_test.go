@@ -135,6 +135,9 @@ func (s *h2) records() (served, called []observe.Request) {
 // TestHTTP2Times: of requests that are under way at once on one connection each
 // has its own time, held against what the server did and the client waited.
 func TestHTTP2Times(t *testing.T) {
+	if testing.Short() {
+		t.Skip("SKIP: takes seconds: NOT tested with -short")
+	}
 	for _, address := range []string{"127.0.0.1:0", "[::1]:0"} {
 		s := multiplexed(t, address)
 		var paths []string
@@ -214,6 +217,9 @@ func TestHTTP2Sizes(t *testing.T) {
 // TestHTTP2Ends: a request that is given up, one whose connection is closed, and
 // one that lasts.
 func TestHTTP2Ends(t *testing.T) {
+	if testing.Short() {
+		t.Skip("SKIP: takes seconds: NOT tested with -short")
+	}
 	s := multiplexed(t, "127.0.0.1:0")
 	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
 	defer cancel()
