@@ -19,7 +19,7 @@ type causesCmd struct {
 func (c *causesCmd) Run(s *streams) error {
 	all := catalogue.New(cause.Catalogue(), incident.All())
 	if c.ID != "" {
-		e := all.Find(c.ID)
+		e := all.Find(cause.ID(c.ID))
 		if e == nil {
 			return fmt.Errorf("causes: %q: not known (slowray causes lists them)", c.ID)
 		}

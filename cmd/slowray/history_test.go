@@ -128,7 +128,7 @@ func TestWhyAt(t *testing.T) {
 	seen := map[string]observe.Over{}
 	for _, f := range r.Findings {
 		if f.Over != nil {
-			seen[f.Cause] = *f.Over
+			seen[string(f.Cause)] = *f.Over
 		}
 	}
 	if o := seen["conntrack-full"]; o.Windows != 2 || o.Of != 4 || !o.Onset.Equal(noon) || !o.End.Equal(noon.Add(time.Minute+59*time.Second)) {

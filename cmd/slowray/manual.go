@@ -50,7 +50,7 @@ func completionValues(kind string) []manual.Candidate {
 	switch kind {
 	case "causes":
 		for _, c := range cause.Catalogue() {
-			list = append(list, manual.Candidate{Word: c.ID, Help: c.Title})
+			list = append(list, manual.Candidate{Word: string(c.ID), Help: c.Title})
 		}
 	case "incidents":
 		for _, i := range incident.All() {

@@ -79,7 +79,7 @@ func (c *proveCmd) Run(ctx context.Context, s *streams) error {
 		}
 		load = &parsed
 	}
-	if err := diagnose.Provable(c.Cause); err != nil {
+	if err := diagnose.Provable(cause.ID(c.Cause)); err != nil {
 		return err // before the look: it takes a while
 	}
 	o, err := c.look(ctx, s, load)
@@ -87,7 +87,7 @@ func (c *proveCmd) Run(ctx context.Context, s *streams) error {
 		return err
 	}
 	judging, cancel := afterLook(ctx)
-	changes, finding, err := diagnose.Plan(judging, o, c.Cause, diagnose.Live)
+	changes, finding, err := diagnose.Plan(judging, o, cause.ID(c.Cause), diagnose.Live)
 	cancel()
 	if err != nil {
 		return err
@@ -173,7 +173,7 @@ func (c *proveCmd) document(o *observe.Observation, changes []cause.Change, f *c
 		Schema: proof.SchemaProve, Host: o.Host.Name, Cause: c.Cause, Found: f != nil, Finding: f,
 		Service: proof.Measured(o, f), Load: c.Load, Steps: steps,
 	}
-	doc.Title = diagnose.Title(c.Cause)
+	doc.Title = diagnose.Title(cause.ID(c.Cause))
 	if f != nil {
 		doc.Persist = f.Fix.Persist
 	}

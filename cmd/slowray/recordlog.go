@@ -124,7 +124,7 @@ func (l *recordLog) windowJSON(w *record.Window) {
 	e := recordEvent{Event: "window", At: end, Seconds: w.Observation.Window.Seconds, Requests: &requests}
 	for i := range w.Findings {
 		if f := &w.Findings[i]; f.End.IsZero() {
-			e.Findings = append(e.Findings, f.Cause)
+			e.Findings = append(e.Findings, string(f.Cause))
 		}
 	}
 	l.line(e)
@@ -192,7 +192,7 @@ func goingOn(findings []record.Finding) []string {
 		if f.Role != cause.RoleCause || !f.End.IsZero() {
 			continue
 		}
-		text := f.Cause
+		text := string(f.Cause)
 		if s := report.SubjectText(&f.Subject); f.Subject.Comm != "" || f.Subject.Port != 0 {
 			text += " (" + s + ")"
 		}

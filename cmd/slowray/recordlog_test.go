@@ -79,9 +79,9 @@ func TestRecordLogForPrograms(t *testing.T) {
 		case e.Event == "window":
 			text += " " + strings.Join(e.Findings, ",")
 		case e.Event == "finding" && e.End != nil:
-			text += " over " + e.Finding.Cause
+			text += " over " + string(e.Finding.Cause)
 		case e.Event == "finding":
-			text += " " + e.Finding.Cause
+			text += " " + string(e.Finding.Cause)
 		}
 		events = append(events, text)
 	}

@@ -119,13 +119,13 @@ func TestNothingDrivesATerminal(t *testing.T) {
 	c := all()
 	for i := range c.Causes {
 		e := &c.Causes[i]
-		for _, r := range e.Text() + e.ID + e.Title {
+		for _, r := range e.Text() + string(e.ID) + e.Title {
 			if r != '\n' && (unicode.IsControl(r) || unicode.Is(unicode.Cf, r) || r == utf8.RuneError) {
 				t.Errorf("%s: character %U", e.ID, r)
 			}
 		}
 	}
-	if e := c.Find("\x1b[2J" + strings.Repeat("A", 64<<10)); e != nil {
+	if e := c.Find(cause.ID("\x1b[2J" + strings.Repeat("A", 64<<10))); e != nil {
 		t.Errorf("found %s", e.ID)
 	}
 }

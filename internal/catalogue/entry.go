@@ -19,7 +19,7 @@ type Catalogue struct {
 
 // Entry is one cause, as its page tells it.
 type Entry struct {
-	ID            string          `json:"id"`
+	ID            cause.ID        `json:"id"`
 	Title         string          `json:"title"`
 	Layer         string          `json:"layer"`
 	Informational bool            `json:"informational"` // never a finding: what was seen of it is only told
@@ -30,12 +30,12 @@ type Entry struct {
 	Not           []string        `json:"told_apart_from"`
 	Mend          string          `json:"mend"`
 	// Provable says that slowray can make the fix, measure, and undo it.
-	Provable    bool     `json:"provable"`
-	FollowsFrom []string `json:"follows_from"` // causes that may bring it about
-	BringsAbout []string `json:"brings_about"` // causes that may follow from it
-	Incidents   []Plant  `json:"incidents"`    // of the lab, that plant it
-	Controls    []Plant  `json:"controls"`     // of the lab, that look like it and are not
-	Unplanted   string   `json:"not_planted"`  // why no incident plants it
+	Provable    bool       `json:"provable"`
+	FollowsFrom []cause.ID `json:"follows_from"` // causes that may bring it about
+	BringsAbout []cause.ID `json:"brings_about"` // causes that may follow from it
+	Incidents   []Plant    `json:"incidents"`    // of the lab, that plant it
+	Controls    []Plant    `json:"controls"`     // of the lab, that look like it and are not
+	Unplanted   string     `json:"not_planted"`  // why no incident plants it
 }
 
 // Need is a sort of reading and where it comes from.
@@ -53,7 +53,7 @@ type Plant struct {
 // New puts the declarations and the incidents together.
 func New(causes []cause.Cause, incidents []incident.Incident) Catalogue {
 	all := Catalogue{Schema: Schema, Causes: []Entry{}}
-	known := map[string]bool{}
+	known := map[cause.ID]bool{}
 	for i := range causes {
 		known[causes[i].ID] = true
 	}
@@ -61,7 +61,7 @@ func New(causes []cause.Cause, incidents []incident.Incident) Catalogue {
 		c := &causes[i]
 		e := Entry{ID: c.ID, Title: c.Title, Layer: c.Layer.String(), Informational: c.Informational,
 			About: c.Doc.About, Symptoms: append([]cause.Symptom{}, c.Doc.See...), Known: append([]string{}, c.Doc.Known...), Needs: []Need{},
-			Not: append([]string{}, c.Doc.Not...), Mend: c.Doc.Mend, Provable: c.Try != nil, FollowsFrom: []string{}, BringsAbout: []string{},
+			Not: append([]string{}, c.Doc.Not...), Mend: c.Doc.Mend, Provable: c.Try != nil, FollowsFrom: []cause.ID{}, BringsAbout: []cause.ID{},
 			Incidents: []Plant{}, Controls: []Plant{}, Unplanted: c.Doc.Unplanted}
 		for _, kind := range c.Needs {
 			e.Needs = append(e.Needs, Need{kind, sourceOf(kind)})
@@ -92,12 +92,12 @@ func New(causes []cause.Cause, incidents []incident.Incident) Catalogue {
 }
 
 // names says whether a fault may be named by that cause.
-func names(f *incident.Fault, id string) bool {
-	return !f.Decoy && (f.Cause == id || slices.Contains(f.Or, id))
+func names(f *incident.Fault, id cause.ID) bool {
+	return !f.Decoy && (f.Cause == string(id) || slices.Contains(f.Or, string(id)))
 }
 
 // Find gives the entry of a cause, or nil.
-func (c *Catalogue) Find(id string) *Entry {
+func (c *Catalogue) Find(id cause.ID) *Entry {
 	for i := range c.Causes {
 		if c.Causes[i].ID == id {
 			return &c.Causes[i]

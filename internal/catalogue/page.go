@@ -21,14 +21,14 @@ func (e *Entry) Page() string {
 // Text is the same for a terminal.
 func (e *Entry) Text() string {
 	var b strings.Builder
-	e.write(&b, func(id string) string { return id })
+	e.write(&b, func(id cause.ID) string { return string(id) })
 	return b.String()
 }
 
-func linked(id string) string { return fmt.Sprintf("[%s](%s.md)", id, id) }
+func linked(id cause.ID) string { return fmt.Sprintf("[%s](%s.md)", id, id) }
 
 // write tells the cause; name says how another cause is named.
-func (e *Entry) write(b *strings.Builder, name func(id string) string) {
+func (e *Entry) write(b *strings.Builder, name func(id cause.ID) string) {
 	fmt.Fprintf(b, "# %s\n\n**%s.**\n\n", e.ID, strings.TrimSuffix(e.Title, "."))
 	if e.About != "" {
 		fmt.Fprintf(b, "%s\n\n", e.About)
@@ -97,7 +97,7 @@ func texts(symptoms []cause.Symptom) []string {
 	return list
 }
 
-func named(ids []string, name func(string) string) []string {
+func named(ids []cause.ID, name func(cause.ID) string) []string {
 	var list []string
 	for _, id := range ids {
 		list = append(list, name(id))
@@ -156,7 +156,7 @@ how to reproduce it. `+"`slowray causes ID`"+` shows the same page in a terminal
 func (c *Catalogue) Pages() map[string]string {
 	pages := map[string]string{"README.md": c.Index()}
 	for i := range c.Causes {
-		pages[c.Causes[i].ID+".md"] = c.Causes[i].Page()
+		pages[string(c.Causes[i].ID)+".md"] = c.Causes[i].Page()
 	}
 	return pages
 }

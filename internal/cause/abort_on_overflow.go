@@ -7,16 +7,22 @@ import (
 	"github.com/slowray/slowray/internal/shell"
 )
 
-// abortOnOverflow: with tcp_abort_on_overflow a handshake that finds the accept
+// AbortOnOverflow: with tcp_abort_on_overflow a handshake that finds the accept
 // queue full is answered by a reset (tcp_check_req, net/ipv4/tcp_minisocks.c):
 // clients get an error at once instead of a connection a second later.
+const AbortOnOverflow ID = "abort-on-overflow"
+
 var abortOnOverflow = Cause{
-	ID:            "abort-on-overflow",
+	ID:            AbortOnOverflow,
 	Title:         "tcp_abort_on_overflow resets the connections of clients while an accept queue is full",
 	Layer:         LayerSocket,
 	Needs:         []observe.Kind{observe.KindListeners, observe.KindCounters, observe.KindSysctl},
-	ConsequenceOf: []string{"accept-queue-overflow"},
+	ConsequenceOf: []ID{AcceptQueueOverflow},
 	Folds:         true,
+	Check:         checkAbortOnOverflow,
+	Try: inNamespace(func(v *View, ns *observe.NetNS) []Change {
+		return v.switched(ns, "net.ipv4.tcp_abort_on_overflow", "0")
+	}),
 	Doc: Doc{
 		About: "With tcp_abort_on_overflow a client whose connection finds the accept queue full gets a reset, where otherwise it would try again by itself. A short burst becomes errors.",
 		See:   []Symptom{SeeErrors},
@@ -30,8 +36,6 @@ var abortOnOverflow = Cause{
 		Unplanted: "Its incident has not been run often enough yet to be in the list.",
 	},
 }
-
-func init() { abortOnOverflow.Check = checkAbortOnOverflow }
 
 func checkAbortOnOverflow(v *View) Result {
 	r := ruledOut("tcp_abort_on_overflow is off")
@@ -51,7 +55,7 @@ func checkAbortOnOverflow(v *View) Result {
 				}
 				continue
 			}
-			f := abortOnOverflow.supported(Subject{Kind: "listener", NetNS: s.NS.Inode, PID: v.Master(l.PID), Comm: v.Comm(v.Master(l.PID)), Port: l.Port, Addr: l.Addr})
+			f := supported(Subject{Kind: "listener", NetNS: s.NS.Inode, PID: v.Master(l.PID), Comm: v.Comm(v.Master(l.PID)), Port: l.Port, Addr: l.Addr})
 			reset := min(resets, o.dropped)
 			f.Weight = ratio(reset, reset+o.opened)
 			f.lostAttempts(reset)

@@ -9,21 +9,25 @@ import (
 	"github.com/slowray/slowray/internal/shell"
 )
 
-// acceptQueueOverflow: a connection whose handshake is complete waits in the
+// AcceptQueueOverflow: a connection whose handshake is complete waits in the
 // listening socket's queue until the application accepts it. When the queue is
 // longer than the backlog (sk_acceptq_is_full, include/net/sock.h), the kernel
 // drops SYNs and final ACKs, and the client tries again after 1, 3, 7 seconds.
 // A unix socket refuses at once instead, with EAGAIN (unix_stream_connect).
+const AcceptQueueOverflow ID = "accept-queue-overflow"
+
 var acceptQueueOverflow = Cause{
-	ID:    "accept-queue-overflow",
+	ID:    AcceptQueueOverflow,
 	Title: "An accept queue overflows: new connections are dropped and retried seconds later",
 	Layer: LayerSocket,
 	Needs: []observe.Kind{observe.KindListeners, observe.KindCounters},
-	ConsequenceOf: append([]string{
+	ConsequenceOf: append([]ID{
 		// only where the queue is of a sane size, see overflowFinding
-		"php-fpm-children-exhausted",
+		PHPFPMChildrenExhausted,
 	}, slices.Concat(poolCauses, waitCauses)...),
 	Folds: true, // under what holds up who should accept
+	Check: checkAcceptQueueOverflow,
+	Try:   tryLongerQueue,
 	Doc: Doc{
 		About: "A connection whose handshake is complete waits in the listening socket's queue until the application accepts it. The queue holds " +
 			"the least of the application's backlog and net.core.somaxconn. When it is full the kernel drops SYNs and handshakes, and clients " +
@@ -42,8 +46,6 @@ var acceptQueueOverflow = Cause{
 			"is what is slow, a longer queue only lets clients wait longer.",
 	},
 }
-
-func init() { acceptQueueOverflow.Check = checkAcceptQueueOverflow }
 
 // smallBacklog is a queue so short that a burst of ordinary traffic fills it,
 // whatever the application does: the defaults are 511 (nginx, php-fpm, Redis),
@@ -156,7 +158,7 @@ func overflowOf(v *View, s *Service, l *observe.Listener) overflow {
 
 func overflowFinding(v *View, s *Service, l *observe.Listener, o overflow) Finding {
 	owner := v.Master(l.PID)
-	f := acceptQueueOverflow.supported(Subject{
+	f := supported(Subject{
 		Kind: "listener", NetNS: s.NS.Inode, PID: owner, Comm: v.Comm(owner), Port: l.Port, Addr: l.Addr, Path: l.Path,
 	})
 	f.MayFollow = holdsUp(s.PIDs)
@@ -218,11 +220,11 @@ func overflowFinding(v *View, s *Service, l *observe.Listener, o overflow) Findi
 		describeLimit(v, s, l, o, &f)
 	}
 	if pool := v.exhaustedPool(s); pool != nil && l.Limit >= smallBacklog {
-		f.ConsequenceOf = &phpFPMChildrenExhausted.ID
+		f.follows(PHPFPMChildrenExhausted)
 	}
 	// What takes up nothing for want of workers would fill any queue.
 	if id := v.exhaustedWorkers(s); id != "" {
-		f.ConsequenceOf = &id
+		f.follows(id)
 	}
 	return f
 }

@@ -9,23 +9,26 @@ import (
 )
 
 // machineCauses make every thread of a service late, and are told first.
-var machineCauses = append([]string{"cpu-quota-throttled", "cpu-saturated", "softirq-saturated", "memory-pressure", "disk-saturated",
-	"short-lived-process-storm", "kernel-thread-busy"}, limitCauses...)
+var machineCauses = append([]ID{CPUQuotaThrottled, CPUSaturated, SoftirqSaturated, MemoryPressure, DiskSaturated,
+	ShortLivedProcessStorm, KernelThreadBusy}, limitCauses...)
 
 // laterCauses are those of the machine, and what holds up the threads of a
 // service or keeps them busy: each makes it late in whatever it does.
 var laterCauses = slices.Concat(machineCauses, waitCauses, computeCauses, poolCauses, hostCauses, databaseCauses)
 
-// acceptQueueWait: connections are complete and wait for accept(). The queue
+// AcceptQueueWait: connections are complete and wait for accept(). The queue
 // need not overflow for that: every connection pays for its length.
+const AcceptQueueWait ID = "accept-queue-wait"
+
 var acceptQueueWait = Cause{
-	ID:    "accept-queue-wait",
+	ID:    AcceptQueueWait,
 	Title: "New connections wait in the accept queue: the application takes them up late",
 	Layer: LayerApplication,
 	Needs: []observe.Kind{observe.KindRequests},
-	ConsequenceOf: append([]string{"php-fpm-children-exhausted", "fd-limit", "accept-queue-overflow", "nginx-worker-connections", "slow-dependency",
-		"application-stall-mid-response", "slow-receiver"}, laterCauses...),
+	ConsequenceOf: append([]ID{PHPFPMChildrenExhausted, FDLimit, AcceptQueueOverflow, NginxWorkerConnections, SlowDependency,
+		ApplicationStallMidResponse, SlowReceiver}, laterCauses...),
 	Folds: true,
+	Check: checkAcceptQueueWait,
 	Doc: Doc{
 		About: "Connections are complete and wait for accept(). The queue need not overflow for that: every new connection pays for the length of " +
 			"the queue before anybody reads its request.",
@@ -41,11 +44,9 @@ var acceptQueueWait = Cause{
 	},
 }
 
-func init() { acceptQueueWait.Check = checkAcceptQueueWait }
-
 func checkAcceptQueueWait(v *View) Result {
 	return v.judgeLedgers(fewRequests, func(l *ledger) judged {
-		return v.threadWait(&acceptQueueWait, l, observe.AcceptWait, "waiting for accept()", func(f *Finding) {
+		return v.threadWait(l, observe.AcceptWait, "waiting for accept()", func(f *Finding) {
 			if s := v.ServiceAt(l.NetNS, l.Port, ""); s != nil {
 				for _, ls := range s.Listeners {
 					f.Evidence = append(f.Evidence, Evidence{Fact: "connections in the accept queue, peak", Value: ls.QueuePeak, Limit: ls.Limit, Unit: "connections", Source: "sock_diag, Recv-Q and Send-Q"})
@@ -56,17 +57,20 @@ func checkAcceptQueueWait(v *View) Result {
 	})
 }
 
-// applicationSlowToRead: the request is complete in the socket, and the
+// ApplicationSlowToRead: the request is complete in the socket, and the
 // application does not read it: its event loop or its workers are held up by
 // something else.
+const ApplicationSlowToRead ID = "application-slow-to-read"
+
 var applicationSlowToRead = Cause{
-	ID:    "application-slow-to-read",
+	ID:    ApplicationSlowToRead,
 	Title: "Requests wait in the socket: the application reads them late",
 	Layer: LayerApplication,
 	Needs: []observe.Kind{observe.KindRequests},
-	ConsequenceOf: append([]string{"php-fpm-children-exhausted", "nginx-worker-connections", "fd-limit", "accept-queue-overflow", "accept-queue-wait",
-		"slow-dependency", "application-stall-mid-response", "slow-receiver", "send-buffer-limited", "time-wait-port-search"}, laterCauses...),
+	ConsequenceOf: append([]ID{PHPFPMChildrenExhausted, NginxWorkerConnections, FDLimit, AcceptQueueOverflow, AcceptQueueWait,
+		SlowDependency, ApplicationStallMidResponse, SlowReceiver, SendBufferLimited, TimeWaitPortSearch}, laterCauses...),
 	Folds: true,
+	Check: checkSlowToRead,
 	Doc: Doc{
 		About: "A request is complete in the socket, and the application does not read it: its event loop or its workers are held up by something " +
 			"else. No tool that looks at CPU, network or log sees this time.",
@@ -84,14 +88,12 @@ var applicationSlowToRead = Cause{
 	},
 }
 
-func init() { applicationSlowToRead.Check = checkSlowToRead }
-
 func checkSlowToRead(v *View) Result {
 	r := v.judgeLedgers(fewRequests, func(l *ledger) judged {
 		if f := v.unreadFinding(l); f != nil {
 			return judged{finding: f}
 		}
-		return v.threadWait(&applicationSlowToRead, l, observe.RecvWait, "waiting to be read", func(f *Finding) {
+		return v.threadWait(l, observe.RecvWait, "waiting to be read", func(f *Finding) {
 			f.Fix.Text = fmt.Sprintf("%s reads requests late: %s", f.Subject.Comm, v.whyLate(l, f))
 		})
 	})
@@ -132,7 +134,7 @@ func (v *View) unreadFinding(l *ledger) *Finding {
 	if l.called() || unread < fewAffected || share < unreadShare {
 		return nil
 	}
-	f := applicationSlowToRead.supported(Subject{Kind: "listener", NetNS: l.NetNS, PID: l.pid, Comm: v.commOf(l), Port: l.Port, Addr: l.Addr})
+	f := supported(Subject{Kind: "listener", NetNS: l.NetNS, PID: l.pid, Comm: v.commOf(l), Port: l.Port, Addr: l.Addr})
 	f.Title = "Requests wait in the socket: the application does not read them"
 	f.Weight = share
 	f.MayFollow = v.at(l)
@@ -161,17 +163,20 @@ func (v *View) unreadFinding(l *ledger) *Finding {
 	return &f
 }
 
-// applicationStall: the answer has begun, everything sent is acknowledged, and
+// ApplicationStallMidResponse: the answer has begun, everything sent is acknowledged, and
 // the application sends no more for a while. Packet captures take this for
 // network time; it is the application's.
+const ApplicationStallMidResponse ID = "application-stall-mid-response"
+
 var applicationStall = Cause{
-	ID:            "application-stall-mid-response",
+	ID:            ApplicationStallMidResponse,
 	Title:         "The application pauses in the middle of an answer",
 	Layer:         LayerApplication,
 	Needs:         []observe.Kind{observe.KindRequests},
 	OnWire:        true,
-	ConsequenceOf: append([]string{"slow-dependency", "php-fpm-children-exhausted"}, laterCauses...),
+	ConsequenceOf: append([]ID{SlowDependency, PHPFPMChildrenExhausted}, laterCauses...),
 	Folds:         true,
+	Check:         checkStall,
 	Doc: Doc{
 		About: "An answer has begun, all that was sent is acknowledged, and the application sends no more for a while. Captures of packets take " +
 			"this for network time; it is the application's.",
@@ -187,15 +192,13 @@ var applicationStall = Cause{
 	},
 }
 
-func init() { applicationStall.Check = checkStall }
-
 func checkStall(v *View) Result {
 	return v.judgeLedgers(fewRequests, func(l *ledger) judged {
 		if open, of := streams(l); 2*open > of {
 			return judged{because: fmt.Sprintf("%s of the slowest answers on %s with pauses are not finished: streams, which send when they have something", count(open), l.name()),
 				near: l.Share(observe.Stall)}
 		}
-		return v.threadWait(&applicationStall, l, observe.Stall, "between parts of the answer, with nothing on its way", func(f *Finding) {
+		return v.threadWait(l, observe.Stall, "between parts of the answer, with nothing on its way", func(f *Finding) {
 			f.Fix.Text = fmt.Sprintf("%s sends a part of the answer and then works or waits before the next: find what it does in between (%s). The network is not at fault.",
 				f.Subject.Comm, "slowray wait "+itoa(l.pid)+", its own log")
 		})
@@ -219,7 +222,7 @@ func streams(l *ledger) (open, of int) {
 // threadWait judges a part of the ledger in which a request waits for a thread
 // of the application. Threads that are late because the CPUs have nothing to
 // spare say nothing about the application.
-func (v *View) threadWait(c *Cause, l *ledger, p observe.Part, what string, describe func(*Finding)) judged {
+func (v *View) threadWait(l *ledger, p observe.Part, what string, describe func(*Finding)) judged {
 	k := l.cost(1, p)
 	stats := l.Parts[p.String()]
 	idle, full := v.cpuFull(l)
@@ -235,13 +238,13 @@ func (v *View) threadWait(c *Cause, l *ledger, p observe.Part, what string, desc
 	case late:
 		return judged{because: fmt.Sprintf("%s: but the CPUs are full (%s idle), which makes every thread late", l.whereTimeGoes(), percent(idle)), near: k.slowNS}
 	}
-	f := v.found(c, l, k, threadFloor, what)
+	f := v.found(l, k, threadFloor, what)
 	here := v.at(l)
 	f.MayFollow = func(p *Finding) bool {
-		if p.Cause == slowDependency.ID {
+		if p.Cause == SlowDependency {
 			return p.Subject.PID == l.pid // it waits for what it calls itself
 		}
-		return here(p) && !(full && p.Cause == cpuSaturated.ID) // its threads do without the CPUs
+		return here(p) && !(full && p.Cause == CPUSaturated) // its threads do without the CPUs
 	}
 	describe(f)
 	if len(f.Fix.Commands) == 0 {

@@ -10,7 +10,7 @@ import (
 
 // computeCauses are those that make the threads of a service compute, or wait
 // for a CPU, while its requests wait.
-var computeCauses = []string{"cpu-hot-function", "single-thread-saturated", "gil-contention", "gc-pauses", "event-loop-blocked", "run-queue-wait", "autoreload-stat-storm"}
+var computeCauses = []ID{CPUHotFunction, SingleThreadSaturated, GILContention, GCPauses, EventLoopBlocked, RunQueueWait, AutoreloadStatStorm}
 
 const (
 	busyThreadShare = 0.90 // of the time, running or wanting to: a thread that can do no more

@@ -9,15 +9,26 @@ import (
 	"github.com/slowray/slowray/internal/shell"
 )
 
-// fsyncBound: threads that should answer wait until what they wrote has reached
+// FsyncBound: threads that should answer wait until what they wrote has reached
 // the disk.
+const FsyncBound ID = "fsync-bound"
+
 var fsyncBound = Cause{
-	ID:            "fsync-bound",
+	ID:            FsyncBound,
 	Title:         "Requests wait for fsync(): what they write has to reach the disk first",
 	Layer:         LayerApplication,
 	Needs:         []observe.Kind{observe.KindWaits},
-	ConsequenceOf: []string{"disk-saturated", "cgroup-io-throttled", "page-cache-thrash", "memory-high-throttled", "raid-degraded"},
+	ConsequenceOf: []ID{DiskSaturated, CgroupIOThrottled, PageCacheThrash, MemoryHighThrottled, RAIDDegraded},
 	Folds:         true,
+	Check:         checkFsyncBound,
+	Try: func(v *View, t Target) []Change {
+		// A second of writes may be lost in a crash, as the finding says.
+		d := v.databaseFor(t)
+		if d == nil || d.Settings["appendfsync"].Value != "always" {
+			return nil
+		}
+		return setRedis(d, "appendfsync", "always", "everysec")
+	},
 	Doc: Doc{
 		About: "Threads that should answer wait in fsync(), fdatasync() or a write that is synchronous, until what they wrote has reached the " +
 			"disk. A disk that is quick enough for everything else may do few of these a second.",
@@ -32,15 +43,18 @@ var fsyncBound = Cause{
 	},
 }
 
-// blockedOnDisk: threads that should answer wait for storage: a disk, a network
+// BlockedOnDisk: threads that should answer wait for storage: a disk, a network
 // file system, a file system in user space.
+const BlockedOnDisk ID = "blocked-on-disk"
+
 var blockedOnDisk = Cause{
-	ID:            "blocked-on-disk",
+	ID:            BlockedOnDisk,
 	Title:         "Requests wait for storage",
 	Layer:         LayerApplication,
 	Needs:         []observe.Kind{observe.KindWaits},
-	ConsequenceOf: []string{"disk-saturated", "memory-pressure", "process-stopped", "cgroup-io-throttled", "page-cache-thrash", "memory-high-throttled", "raid-degraded", "caches-dropped", "slab-bloat"},
+	ConsequenceOf: []ID{DiskSaturated, MemoryPressure, ProcessStopped, CgroupIOThrottled, PageCacheThrash, MemoryHighThrottled, RAIDDegraded, CachesDropped, SlabBloat},
 	Folds:         true,
+	Check:         checkBlockedOnDisk,
 	Doc: Doc{
 		About: "Threads that should answer wait for storage: a disk, a network file system, or a file system in user space whose process does not " +
 			"answer.",
@@ -55,13 +69,8 @@ var blockedOnDisk = Cause{
 	},
 }
 
-func init() {
-	fsyncBound.Check = checkFsyncBound
-	blockedOnDisk.Check = checkBlockedOnDisk
-}
-
 func checkFsyncBound(v *View) Result {
-	return v.judgeRoots(&fsyncBound, "no thread that answers requests was seen to wait in fsync()", func(r *root, f *Finding) {
+	return v.judgeRoots(FsyncBound, "no thread that answers requests was seen to wait in fsync()", func(r *root, f *Finding) {
 		h := r.last()
 		f.Subject.Path = r.example().Path
 		f.Title = fmt.Sprintf("Requests of %s wait for %s(): what they write has to reach the disk first", v.Comm(r.shares[0].PID), h.Syscall)
@@ -73,7 +82,7 @@ func checkFsyncBound(v *View) Result {
 }
 
 func checkBlockedOnDisk(v *View) Result {
-	return v.judgeRoots(&blockedOnDisk, "no thread that answers requests was seen to wait for storage", func(r *root, f *Finding) {
+	return v.judgeRoots(BlockedOnDisk, "no thread that answers requests was seen to wait for storage", func(r *root, f *Finding) {
 		c, h := r.example(), r.last()
 		f.Subject.Path = c.Path
 		f.Evidence = append(f.Evidence, Evidence{Fact: "what is waited for", Value: strings.TrimSpace(h.Object + " " + c.Text), Source: "/proc/PID/task/TID/stack"})

@@ -7,14 +7,18 @@ import (
 	"github.com/slowray/slowray/internal/shell"
 )
 
-// blockedOnPipe: threads that should answer are in a write to a full pipe (or
+// BlockedOnPipe: threads that should answer are in a write to a full pipe (or
 // unix socket, or terminal), and whoever has the other end does not read.
+const BlockedOnPipe ID = "blocked-on-pipe"
+
 var blockedOnPipe = Cause{
-	ID:            "blocked-on-pipe",
+	ID:            BlockedOnPipe,
 	Title:         "Requests wait for a write to a pipe that nobody reads",
 	Layer:         LayerApplication,
 	Needs:         []observe.Kind{observe.KindWaits},
-	ConsequenceOf: []string{"log-collector-stalled", "process-stopped"},
+	ConsequenceOf: []ID{LogCollectorStalled, ProcessStopped},
+	Check:         checkBlockedOnPipe,
+	Try:           foundOnly,
 	Doc: Doc{
 		About: "Threads that should answer are in a write to a full pipe (or unix socket, or terminal), and whoever has the other end does not " +
 			"read. A program stands still in its next line of log.",
@@ -30,10 +34,8 @@ var blockedOnPipe = Cause{
 	},
 }
 
-func init() { blockedOnPipe.Check = checkBlockedOnPipe }
-
 func checkBlockedOnPipe(v *View) Result {
-	r := v.judgeRoots(&blockedOnPipe, "no thread that answers requests was held up in a write to a pipe", func(r *root, f *Finding) {
+	r := v.judgeRoots(BlockedOnPipe, "no thread that answers requests was held up in a write to a pipe", func(r *root, f *Finding) {
 		c := r.example()
 		writer := r.blamed()
 		f.Fix.Changes = fullPipe(c)
@@ -50,15 +52,14 @@ func checkBlockedOnPipe(v *View) Result {
 	})
 	// A pipe whose reader is stopped is told as what follows from that.
 	for _, stop := range v.roots {
-		if c := stop.example(); stop.cause == processStopped.ID && v.harmless(stop) == "" && len(c.Hops) > 1 &&
+		if c := stop.example(); stop.cause == ProcessStopped && v.harmless(stop) == "" && len(c.Hops) > 1 &&
 			c.Hops[len(c.Hops)-2].Kind == observe.WaitPipe && c.Hops[len(c.Hops)-2].Wants == observe.WantsRoom {
-			stopped := processStopped.ID
-			f := v.rootFinding(&blockedOnPipe, stop, func(_ *root, f *Finding) {
+			f := v.rootFinding(stop, func(_ *root, f *Finding) {
 				f.Title = fmt.Sprintf("Requests wait for a write to a pipe that %s does not read", stop.last().Process.Comm)
 				f.Fix.Text = fmt.Sprintf("Let %s go on.", who(stop.last()))
 				f.Fix.Commands = []shell.Command{shell.Line("kill -CONT %s", stop.last().Process.PID)}
 				f.Fix.Changes = stoppedChanges(stop.example())
-				f.ConsequenceOf = &stopped
+				f.follows(ProcessStopped)
 				f.Weight = 0
 			})
 			r.Findings = append(r.Findings, f)

@@ -4,22 +4,24 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
-	"strings"
 
 	"github.com/slowray/slowray/internal/observe"
 	"github.com/slowray/slowray/internal/shell"
 )
 
-// blockedOnRemote: threads that should answer wait for an address beyond this
+// BlockedOnRemote: threads that should answer wait for an address beyond this
 // host that does not answer: neither to connect() nor to what was sent. Where
 // the calls have an end, and requests of their own, slow-dependency tells it.
+const BlockedOnRemote ID = "blocked-on-remote"
+
 var blockedOnRemote = Cause{
-	ID:            "blocked-on-remote",
+	ID:            BlockedOnRemote,
 	Title:         "Requests wait for a remote service that does not answer",
 	Layer:         LayerCall,
 	Needs:         []observe.Kind{observe.KindWaits},
-	ConsequenceOf: append([]string{"slow-dependency", "network-loss", "syn-retransmits", "conntrack-full", "dns-timeout", "dns-slow", "dns-search-expansion", "connect-timeout", "ipv6-fallback"}, dropCauses...),
+	ConsequenceOf: append([]ID{SlowDependency, NetworkLoss, SYNRetransmits, ConntrackFull, DNSTimeout, DNSSlow, DNSSearchExpansion, ConnectTimeout, IPv6Fallback}, dropCauses...),
 	Folds:         true,
+	Check:         checkBlockedOnRemote,
 	Doc: Doc{
 		About: "Threads that should answer wait for an address beyond this host that does not answer: neither to connect() nor to what was sent. A " +
 			"firewall that drops what goes to a mail host is enough to hold up a service.",
@@ -35,10 +37,8 @@ var blockedOnRemote = Cause{
 	},
 }
 
-func init() { blockedOnRemote.Check = checkBlockedOnRemote }
-
 func checkBlockedOnRemote(v *View) Result {
-	return v.judgeRoots(&blockedOnRemote, "no thread that answers requests was held up by an address beyond this host", func(r *root, f *Finding) {
+	return v.judgeRoots(BlockedOnRemote, "no thread that answers requests was held up by an address beyond this host", func(r *root, f *Finding) {
 		h := r.blamed()
 		service := f.Subject
 		f.Subject.Kind, f.Subject.PID, f.Subject.Comm = "destination", h.Process.PID, h.Process.Comm
@@ -59,14 +59,14 @@ func checkBlockedOnRemote(v *View) Result {
 		f.Fix.Text = fmt.Sprintf("Find out why %s %s, or the way there swallows it (a firewall, a host that is gone). In %s: set a short time limit for connecting and for the answer, and do this outside of the request where nobody needs it at once.", h.Remote, did, service.Comm)
 		f.Fix.Commands = []shell.Command{v.in(v.Namespace(h.Process.NetNS), shell.Line("ss -tnpoi dst %s", h.Remote))}
 		f.MayFollow = func(p *Finding) bool {
-			if strings.HasPrefix(p.Cause, "dns-") {
+			if slices.Contains([]ID{DNSTimeout, DNSSlow, DNSSearchExpansion}, p.Cause) {
 				return p.Subject.NetNS == f.Subject.NetNS && f.Subject.Port == namePort
 			}
-			if p.Cause == slowDependency.ID {
+			if p.Cause == SlowDependency {
 				return p.Subject.Addr == f.Subject.Addr && p.Subject.Port == f.Subject.Port
 			}
-			return p.Subject.NetNS == f.Subject.NetNS && (p.Cause == conntrackFull.ID || p.Subject.Addr == f.Subject.Addr && p.Subject.Port == f.Subject.Port) &&
-				slices.Contains([]string{"network-loss", "syn-retransmits", "conntrack-full", "connect-timeout", "ipv6-fallback"}, p.Cause)
+			return p.Subject.NetNS == f.Subject.NetNS && (p.Cause == ConntrackFull || p.Subject.Addr == f.Subject.Addr && p.Subject.Port == f.Subject.Port) &&
+				slices.Contains([]ID{NetworkLoss, SYNRetransmits, ConntrackFull, ConnectTimeout, IPv6Fallback}, p.Cause)
 		}
 	})
 }

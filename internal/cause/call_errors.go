@@ -57,7 +57,7 @@ func (k *lack) first() *observe.CallError { return k.errors[0] }
 // judgeLack looks for failing calls that match, and for requests that fail with
 // them. none says what is known where no call failed; describe completes the
 // finding.
-func (v *View) judgeLack(c *Cause, match func(*observe.CallError) bool, none string, describe func(*lack, *Finding)) Result {
+func (v *View) judgeLack(match func(*observe.CallError) bool, none string, describe func(*lack, *Finding)) Result {
 	if v.ErrorSeconds == 0 {
 		return Result{NotChecked: "system calls that fail were not watched"}
 	}
@@ -88,7 +88,7 @@ func (v *View) judgeLack(c *Cause, match func(*observe.CallError) bool, none str
 	if best == nil {
 		return ruledOut(because)
 	}
-	return Result{Findings: []Finding{v.lackFinding(c, best, describe)}}
+	return Result{Findings: []Finding{v.lackFinding(best, describe)}}
 }
 
 // lacksOf sorts failing calls by the served endpoints behind which they fail: of
@@ -174,9 +174,9 @@ func (v *View) callErrorText(e *observe.CallError) string {
 	return s
 }
 
-func (v *View) lackFinding(c *Cause, k *lack, describe func(*lack, *Finding)) Finding {
+func (v *View) lackFinding(k *lack, describe func(*lack, *Finding)) Finding {
 	e := k.first()
-	f := c.supported(Subject{Kind: "process", PID: e.PID, Comm: e.Comm, NetNS: k.l.NetNS})
+	f := supported(Subject{Kind: "process", PID: e.PID, Comm: e.Comm, NetNS: k.l.NetNS})
 	if v.Master(e.PID) == k.l.pid {
 		f.Subject.Port = k.l.Port
 	}

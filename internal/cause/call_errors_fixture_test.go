@@ -117,7 +117,7 @@ func TestLacksAreToldApart(t *testing.T) {
 			if other.ID == c.cause.ID || !slices.Contains(other.Needs, observe.KindErrors) {
 				continue
 			}
-			if r := other.Check(NewView(o)); len(r.Findings) > 0 {
+			if r := other.Judge(NewView(o)); len(r.Findings) > 0 {
 				t.Errorf("%s: %s is found too", c.name, other.ID)
 			}
 		}

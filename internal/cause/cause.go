@@ -1,6 +1,7 @@
 package cause
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/slowray/slowray/internal/observe"
@@ -21,9 +22,12 @@ const (
 	LayerMachine
 )
 
+// ID names a cause. It is stable, and in kebab-case.
+type ID string
+
 // Cause is one declaration of the catalogue.
 type Cause struct {
-	ID    string // stable, kebab-case
+	ID    ID
 	Title string // a plain sentence about what is wrong
 	Layer Layer
 	Needs []observe.Kind // without these it is "not checked"
@@ -32,7 +36,7 @@ type Cause struct {
 	// InTCPRT says that a log of TCPRT tells it too.
 	InTCPRT bool
 	// ConsequenceOf lists the causes that may bring this one about.
-	ConsequenceOf []string
+	ConsequenceOf []ID
 	// Folds says that this one is told as a consequence whenever one of them
 	// is found too; otherwise only where the check itself has evidence of it.
 	Folds bool
@@ -40,7 +44,9 @@ type Cause struct {
 	// be blamed for: it is never a finding, and what was seen of it is told
 	// among what is ruled out.
 	Informational bool
-	Check         func(*View) Result
+	// Check looks for it in a view. What all its findings have in common is
+	// filled in by [Cause.Judge].
+	Check func(*View) Result
 	// Try gives the changes that would mend it at once, to prove it by: for a
 	// finding, or, where Target.Finding is nil, for a service on which it was not
 	// found. They are made together, in their order, and undone in the opposite
@@ -81,11 +87,11 @@ const (
 // Finding is a cause found on a subject. Its JSON is part of the report's
 // contract (schema/report.schema.json).
 type Finding struct {
-	Cause         string     `json:"cause"`
+	Cause         ID         `json:"cause"`
 	Title         string     `json:"title"`
 	Verdict       Verdict    `json:"verdict"`
 	Role          Role       `json:"role"`
-	ConsequenceOf *string    `json:"consequence_of"`
+	ConsequenceOf *ID        `json:"consequence_of"`
 	Subject       Subject    `json:"subject"`
 	Impact        Impact     `json:"impact"`
 	Evidence      []Evidence `json:"evidence"`
@@ -110,7 +116,7 @@ type Finding struct {
 	Weight float64 `json:"-"`
 	// Parents narrows, for this finding, the causes it may follow from; nil
 	// leaves all that its declaration names.
-	Parents []string `json:"-"`
+	Parents []ID `json:"-"`
 	// MayFollow narrows them to findings on the right subject; nil allows those
 	// of the same network namespace and of the machine.
 	MayFollow func(parent *Finding) bool `json:"-"`
@@ -345,10 +351,29 @@ func Catalogue() []Cause {
 	return all
 }
 
-// supported begins a finding of c.
-func (c *Cause) supported(s Subject) Finding {
-	return Finding{Cause: c.ID, Title: c.Title, Verdict: Supported, Role: RoleCause, Subject: s, layer: c.Layer,
-		Fix: Fix{Commands: []shell.Command{}}}
+// Judge checks a view for the cause.
+func (c *Cause) Judge(v *View) Result {
+	r := c.Check(v)
+	for i := range r.Findings {
+		f := &r.Findings[i]
+		f.Cause, f.layer = c.ID, c.Layer
+		f.Title = cmp.Or(f.Title, c.Title)
+	}
+	return r
 }
+
+// supported begins a finding.
+func supported(s Subject) Finding {
+	return Finding{Verdict: Supported, Role: RoleCause, Subject: s, Fix: Fix{Commands: []shell.Command{}}}
+}
+
+// tried is the cause with changes that would mend it.
+func (c Cause) tried(try func(*View, Target) []Change) Cause {
+	c.Try = try
+	return c
+}
+
+// follows says, from evidence, which cause a finding follows from.
+func (f *Finding) follows(id ID) { f.ConsequenceOf = &id }
 
 func ruledOut(because string) Result { return Result{RuledOut: because} }

@@ -280,10 +280,10 @@ var firing = []fires{
 }
 
 func TestCausesFire(t *testing.T) {
-	tested := map[string]bool{}
+	tested := map[ID]bool{}
 	for _, c := range allFiring() {
 		tested[c.cause.ID] = true
-		t.Run(c.cause.ID+"/"+c.name, func(t *testing.T) {
+		t.Run(string(c.cause.ID)+"/"+c.name, func(t *testing.T) {
 			r := check(c.cause, c.plant)
 			if len(r.Findings) != 1 {
 				t.Fatalf("findings: %d, want 1 (ruled out: %s)", len(r.Findings), r.RuledOut)
@@ -428,9 +428,9 @@ func TestFilter(t *testing.T) {
 
 func TestCatalogueIsSound(t *testing.T) {
 	id := regexp.MustCompile(`^[a-z0-9]+(-[a-z0-9]+)*$`)
-	known := map[string]bool{}
+	known := map[ID]bool{}
 	for _, c := range Catalogue() {
-		if !id.MatchString(c.ID) || known[c.ID] || len(c.Title) < 8 || len(c.Needs) == 0 || c.Check == nil {
+		if !id.MatchString(string(c.ID)) || known[c.ID] || len(c.Title) < 8 || len(c.Needs) == 0 || c.Check == nil {
 			t.Errorf("unsound declaration: %+v", c)
 		}
 		known[c.ID] = true

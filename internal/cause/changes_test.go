@@ -37,7 +37,7 @@ func TestChanges(t *testing.T) {
 			o := usual()
 			f.plant(o)
 			v := NewView(o)
-			for i, found := range f.cause.Check(v).Findings {
+			for i, found := range f.cause.Judge(v).Findings {
 				s := found.Subject
 				changes := c.Changes(v, Target{Finding: &found, Service: v.ServiceAt(s.NetNS, s.Port, s.Path)})
 				for _, change := range changes {
@@ -105,7 +105,7 @@ func usual() *observe.Observation {
 
 // starred are the causes of causes.md whose fix is made at once and taken back,
 // as far as they are in the catalogue. Those with a reason cannot be tried.
-var starred = map[string]string{
+var starred = map[ID]string{
 	"cpu-saturated": "", "cpu-quota-throttled": "", "low-cpu-weight": "", "affinity-too-narrow": "", "slow-clocksource": "", "process-stopped": "",
 	"time-wait-port-search": "", "container-oom-killed": "", "memory-high-throttled": "", "compaction-stall": "", "cgroup-io-throttled": "",
 	"dirty-throttled": "", "writeback-throttled": "", "softnet-backlog-overflow": "", "qdisc-drop": "", "tc-ingress-drop": "", "xdp-drop": "",
@@ -132,7 +132,7 @@ var starred = map[string]string{
 // TestStarred: what can be made at once, and taken back, can be tried.
 func TestStarred(t *testing.T) {
 	provable := 0
-	known := map[string]*Cause{}
+	known := map[ID]*Cause{}
 	for _, c := range Catalogue() {
 		known[c.ID] = &c
 		if c.Try != nil {
@@ -149,7 +149,7 @@ func TestStarred(t *testing.T) {
 			t.Errorf("%s can be tried, although %s", id, reason)
 		}
 	}
-	for _, id := range []string{"fin-timeout", "client-aborts", "syn-cookies-sent"} {
+	for _, id := range []ID{"fin-timeout", "client-aborts", "syn-cookies-sent"} {
 		if c := known[id]; c == nil || c.Try != nil {
 			t.Errorf("%s: a decoy, or what follows from something else, is not to be tried", id)
 		}

@@ -7,18 +7,21 @@ import (
 	"github.com/slowray/slowray/internal/shell"
 )
 
-// closeWaitLeak: the other end has closed a connection and the service never
+// CloseWaitLeak: the other end has closed a connection and the service never
 // closes its own end: the socket stays in CLOSE_WAIT, and its descriptor open,
 // for as long as the process lives. By themselves such sockets harm nobody. It
 // is a finding where they use up the descriptors that the service may have.
+const CloseWaitLeak ID = "close-wait-leak"
+
 var closeWaitLeak = Cause{
-	ID:    "close-wait-leak",
+	ID:    CloseWaitLeak,
 	Title: "The service never closes connections that clients have closed: they use up its file descriptors",
 	Layer: LayerApplication,
 	Needs: []observe.Kind{observe.KindSockets, observe.KindProcess, observe.KindConnects},
 	// A service that stands still closes nothing either.
 	ConsequenceOf: waitCauses,
 	Folds:         true,
+	Check:         checkCloseWait,
 	Doc: Doc{
 		About: "The service does not close connections that its clients have closed. They stay in CLOSE_WAIT with their descriptors, until none is left and it cannot accept any more.",
 		See:   []Symptom{SeeNoAnswer, SeeHang, SeeLogs},
@@ -34,8 +37,6 @@ var closeWaitLeak = Cause{
 		Unplanted: "Its incident has not been run often enough yet to be in the list.",
 	},
 }
-
-func init() { closeWaitLeak.Check = checkCloseWait }
 
 const leakShare = 0.5 // of the open files
 
@@ -73,7 +74,7 @@ func checkCloseWait(v *View) Result {
 			}
 			continue
 		}
-		f := closeWaitLeak.supported(Subject{Kind: "process", NetNS: s.NS.Inode, PID: p.PID, Comm: p.Comm, Port: s.Port()})
+		f := supported(Subject{Kind: "process", NetNS: s.NS.Inode, PID: p.PID, Comm: p.Comm, Port: s.Port()})
 		var accepted uint64
 		for _, a := range s.accepts {
 			if a.PID == p.PID {

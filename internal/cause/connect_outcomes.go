@@ -170,7 +170,7 @@ func (v *View) listensHere(d destination) (ns *observe.NetNS, listens bool) {
 
 // shortOfMachine are the causes of the machine that make both ends on this host
 // late in what they send and take.
-var shortOfMachine = []string{"cpu-quota-throttled", "cpu-saturated", "softirq-saturated", "memory-pressure", "disk-saturated"}
+var shortOfMachine = []ID{CPUQuotaThrottled, CPUSaturated, SoftirqSaturated, MemoryPressure, DiskSaturated}
 
 // follows says of a finding whether it is about the same destination, or about
 // the namespace that has its address, or about the machine.
@@ -188,15 +188,18 @@ func (v *View) follows(d destination) func(*Finding) bool {
 	}
 }
 
-// upstreamRefused: a SYN is answered by a reset: nothing listens there
+// UpstreamRefused: a SYN is answered by a reset: nothing listens there
 // (tcp_reset turns SYN_SENT into ECONNREFUSED), or a firewall rejects it so.
+const UpstreamRefused ID = "upstream-refused"
+
 var upstreamRefused = Cause{
-	ID:            "upstream-refused",
+	ID:            UpstreamRefused,
 	Title:         "What the service calls refuses connections: nothing listens there",
 	Layer:         LayerCall,
 	Needs:         []observe.Kind{observe.KindConnects, observe.KindRequests},
-	ConsequenceOf: slices.Concat([]string{"abort-on-overflow", "firewall-reject"}, killCauses),
+	ConsequenceOf: slices.Concat([]ID{AbortOnOverflow, FirewallReject}, killCauses),
 	Folds:         true,
+	Check:         checkUpstreamRefused,
 	Doc: Doc{
 		About: "A connection that the service opens is answered by a reset: nothing listens at that address and port, or a firewall rejects it. It takes no time, so that errors come fast and many.",
 		See:   []Symptom{SeeErrors, SeeCalls},
@@ -211,8 +214,6 @@ var upstreamRefused = Cause{
 		Mend: "Start what should listen there, or correct the address where the caller has it.",
 	},
 }
-
-func init() { upstreamRefused.Check = checkUpstreamRefused }
 
 const (
 	refusedShare = 0.01 // of the connections
@@ -232,7 +233,7 @@ func checkUpstreamRefused(v *View) Result {
 			}
 			continue
 		}
-		f := upstreamRefused.supported(Subject{Kind: "destination", NetNS: o.netns, PID: o.pid, Comm: v.Comm(o.pid), Addr: o.addr, Port: o.port})
+		f := supported(Subject{Kind: "destination", NetNS: o.netns, PID: o.pid, Comm: v.Comm(o.pid), Addr: o.addr, Port: o.port})
 		f.Weight = h.share
 		f.Impact = Impact{Share: round(h.share), Of: h.of, Text: text + "; " + h.text}
 		f.Evidence = []Evidence{
@@ -263,17 +264,20 @@ func checkUpstreamRefused(v *View) Result {
 	return r
 }
 
-// connectTimeout: nothing at all comes back. The kernel sends SYNs after 1, 3,
+// ConnectTimeout: nothing at all comes back. The kernel sends SYNs after 1, 3,
 // 7… seconds (tcp_syn_retries) and callers give up before that. Where some get
 // through it is syn-retransmits.
+const ConnectTimeout ID = "connect-timeout"
+
 var connectTimeout = Cause{
-	ID:    "connect-timeout",
+	ID:    ConnectTimeout,
 	Title: "What the service calls does not answer SYNs: connections time out",
 	Layer: LayerCall,
 	Needs: []observe.Kind{observe.KindConnects, observe.KindRequests},
-	ConsequenceOf: append([]string{"conntrack-full", "accept-queue-overflow", "softirq-saturated", "php-fpm-children-exhausted", "process-stopped",
-		"network-loss", "syn-flood", "syn-queue-overflow"}, dropCauses...),
+	ConsequenceOf: append([]ID{ConntrackFull, AcceptQueueOverflow, SoftirqSaturated, PHPFPMChildrenExhausted, ProcessStopped,
+		NetworkLoss, SYNFlood, SYNQueueOverflow}, dropCauses...),
 	Folds: true,
+	Check: checkConnectTimeout,
 	Doc: Doc{
 		About: "SYNs to an address get no answer at all, and whoever calls gives up, or goes on elsewhere, after a time limit. The host may be down, or a firewall drops the SYNs, or the way leads nowhere.",
 		See:   []Symptom{SeeCalls, SeeErrors, SeeConnecting},
@@ -289,8 +293,6 @@ var connectTimeout = Cause{
 		Mend: "Find what drops the SYNs; give the caller a short time limit for connecting and another address to go on with.",
 	},
 }
-
-func init() { connectTimeout.Check = checkConnectTimeout }
 
 const timeoutShare = 0.01 // of the connections
 
@@ -312,7 +314,7 @@ func checkConnectTimeout(v *View) Result {
 			}
 			continue
 		}
-		f := connectTimeout.supported(Subject{Kind: "destination", NetNS: o.netns, PID: o.pid, Comm: v.Comm(o.pid), Addr: o.addr, Port: o.port})
+		f := supported(Subject{Kind: "destination", NetNS: o.netns, PID: o.pid, Comm: v.Comm(o.pid), Addr: o.addr, Port: o.port})
 		f.Weight = h.share
 		f.Impact = Impact{Share: round(h.share), Of: h.of, Text: text + "; " + h.text}
 		f.Evidence = []Evidence{

@@ -7,18 +7,21 @@ import (
 	"github.com/slowray/slowray/internal/shell"
 )
 
-// connectionChurn: a service makes a new connection for nearly each call, and
+// ConnectionChurn: a service makes a new connection for nearly each call, and
 // the handshakes, a round trip each, take a good part of the time of its
 // requests. On the loopback device that is microseconds, and no finding.
+const ConnectionChurn ID = "connection-churn"
+
 var connectionChurn = Cause{
-	ID:     "connection-churn",
+	ID:     ConnectionChurn,
 	Title:  "A new connection for each call: handshakes take a good part of the time",
 	Layer:  LayerCall,
 	Needs:  []observe.Kind{observe.KindRequests},
 	OnWire: true,
 	// Slow handshakes are somebody else's doing.
-	ConsequenceOf: []string{"syn-retransmits", "accept-queue-overflow", "conntrack-full", "softirq-saturated", "network-loss"},
+	ConsequenceOf: []ID{SYNRetransmits, AcceptQueueOverflow, ConntrackFull, SoftirqSaturated, NetworkLoss},
 	Folds:         true,
+	Check:         checkConnectionChurn,
 	Doc: Doc{
 		About: "The service makes a new connection for nearly each call, and pays a round trip for it before it can ask.",
 		See:   []Symptom{SeeCalls, SeeIdle},
@@ -35,8 +38,6 @@ var connectionChurn = Cause{
 		Unplanted: "Its incident has not been run often enough yet to be in the list.",
 	},
 }
-
-func init() { connectionChurn.Check = checkConnectionChurn }
 
 const (
 	churnShare     = 0.9 // connections for each call
@@ -61,7 +62,7 @@ func checkConnectionChurn(v *View) Result {
 		if l.client || requests < fewRequests || fresh < churnShare || share < handshakeShare || perRequest < wireFloor.mean || each > handshakeLong*max(rtt, 1e6) {
 			return judged{because: text, near: share * fresh}
 		}
-		f := v.found(&connectionChurn, l, cost{share: share, slowShare: share, ns: perRequest, slowNS: perRequest}, wireFloor, "for handshakes")
+		f := v.found(l, cost{share: share, slowShare: share, ns: perRequest, slowNS: perRequest}, wireFloor, "for handshakes")
 		f.Weight = share
 		f.Impact = Impact{Share: round(share), Of: "the time in which " + f.Subject.Comm + " answers requests", Text: text}
 		f.Evidence = []Evidence{

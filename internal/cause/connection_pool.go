@@ -8,16 +8,19 @@ import (
 	"github.com/slowray/slowray/internal/shell"
 )
 
-// connectionPoolExhausted: a service keeps a fixed number of connections to what
+// ConnectionPoolExhausted: a service keeps a fixed number of connections to what
 // it calls. With a call under way on each, further requests wait inside the
 // service for one to come free: few and quick calls, and slow requests.
+const ConnectionPoolExhausted ID = "connection-pool-exhausted"
+
 var connectionPoolExhausted = Cause{
-	ID:            "connection-pool-exhausted",
+	ID:            ConnectionPoolExhausted,
 	Title:         "Requests wait for a free connection to what the service calls: its pool is too small",
 	Layer:         LayerCall,
 	Needs:         []observe.Kind{observe.KindRequests, observe.KindSockets},
-	ConsequenceOf: slices.Concat([]string{"slow-dependency"}, machineCauses, waitCauses, databaseCauses),
+	ConsequenceOf: slices.Concat([]ID{SlowDependency}, machineCauses, waitCauses, databaseCauses),
 	Folds:         true,
+	Check:         checkConnectionPool,
 	Doc: Doc{
 		About: "A service keeps a fixed number of connections to what it calls, as to its database. With a call under way on each, further requests wait " +
 			"inside the service for one to come free: the calls are few and quick, and the requests slow.",
@@ -35,8 +38,6 @@ var connectionPoolExhausted = Cause{
 		Mend: "Raise the size of the pool as far as what is called can take more connections.",
 	},
 }
-
-func init() { connectionPoolExhausted.Check = checkConnectionPool }
 
 const (
 	poolMost      = 1000 // connections: more are no pool that somebody has set
@@ -71,7 +72,7 @@ func checkConnectionPool(v *View) Result {
 		case known && computing > poolComputing, !known && full:
 			return judged{because: because + "; meanwhile it computes", near: near}
 		}
-		f := v.found(&connectionPoolExhausted, l, cost{share: 1, slowShare: 1, ns: wait, slowNS: wait}, threadFloor, "for a connection")
+		f := v.found(l, cost{share: 1, slowShare: 1, ns: wait, slowNS: wait}, threadFloor, "for a connection")
 		share := ratio(waiting, inside) * service.Share(observe.Server)
 		f.Weight = share
 		f.Impact = Impact{Share: round(share), Of: "the requests' time",

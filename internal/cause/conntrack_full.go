@@ -7,15 +7,19 @@ import (
 	"github.com/slowray/slowray/internal/shell"
 )
 
-// conntrackFull: every packet of a new flow needs an entry in the connection
+// ConntrackFull: every packet of a new flow needs an entry in the connection
 // tracking table; when there is none to be had, the packet is dropped
 // (nf_conntrack_alloc in net/netfilter/nf_conntrack_core.c). nf_conntrack_max
 // is one number for the host, compared with each namespace's own entries.
+const ConntrackFull ID = "conntrack-full"
+
 var conntrackFull = Cause{
-	ID:    "conntrack-full",
+	ID:    ConntrackFull,
 	Title: "The connection tracking table is full: packets of new connections are dropped",
 	Layer: LayerNetfilter,
 	Needs: []observe.Kind{observe.KindConntrack},
+	Check: checkConntrackFull,
+	Try:   tryConntrackLimit,
 	Doc: Doc{
 		About: "A firewall that tracks connections keeps an entry for each. When the table has no room left, the kernel drops every packet that " +
 			"would need a new entry: connections that are open go on, new ones get no answer and try again after 1, 3, 7 seconds. The CPU idles " +
@@ -32,8 +36,6 @@ var conntrackFull = Cause{
 		Mend: "Raise nf_conntrack_max on the host, or leave the traffic out of tracking (notrack).",
 	},
 }
-
-func init() { conntrackFull.Check, conntrackFull.Try = checkConntrackFull, tryConntrackLimit }
 
 func checkConntrackFull(v *View) Result {
 	var r Result
@@ -61,7 +63,7 @@ func checkConntrackFull(v *View) Result {
 
 func conntrackFinding(v *View, ns *observe.NetNS, logged int) Finding {
 	ct := ns.Conntrack
-	f := conntrackFull.supported(Subject{Kind: "namespace", NetNS: ns.Inode})
+	f := supported(Subject{Kind: "namespace", NetNS: ns.Inode})
 	for _, s := range v.servicesIn[ns.Inode] {
 		if s.NS == ns { // the service that people know the namespace by
 			f.Subject.PID = v.Master(s.Listeners[0].PID)

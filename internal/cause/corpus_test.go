@@ -44,9 +44,9 @@ func TestWriteCorpus(t *testing.T) {
 	}
 	write("healthy", "busy", "host", nil)
 	for _, f := range allFiring() {
-		write(f.cause.ID, "fires", f.name, f.plant)
+		write(string(f.cause.ID), "fires", f.name, f.plant)
 	}
 	for _, m := range allNearMisses() {
-		write(m.cause.ID, "near-miss", m.name, m.plant)
+		write(string(m.cause.ID), "near-miss", m.name, m.plant)
 	}
 }

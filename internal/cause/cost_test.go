@@ -56,7 +56,7 @@ func TestDroppedAttemptsArePriced(t *testing.T) {
 		o := healthy()
 		plant(o)
 		v := NewView(o)
-		r := acceptQueueOverflow.Check(v)
+		r := acceptQueueOverflow.Judge(v)
 		if len(r.Findings) != 1 {
 			t.Fatalf("%d findings: %s", len(r.Findings), r.RuledOut)
 		}

@@ -11,17 +11,21 @@ import (
 	"github.com/slowray/slowray/internal/shell"
 )
 
-// cpuSaturated: the CPUs are full, and the processes that answer requests wait
+// CPUSaturated: the CPUs are full, and the processes that answer requests wait
 // for one while processes that have nothing to do with the requests compute.
 // CPUs that are full of the service's own work, or of its clients', are a
 // machine that is used, not a fault.
+const CPUSaturated ID = "cpu-saturated"
+
 var cpuSaturated = Cause{
-	ID:            "cpu-saturated",
+	ID:            CPUSaturated,
 	Title:         "Other processes take the CPU: the service waits for its turn",
 	Layer:         LayerMachine,
 	Needs:         []observe.Kind{observe.KindCPU, observe.KindProcess},
-	ConsequenceOf: []string{"low-cpu-weight", "realtime-hog", "scheduled-job-collision"},
+	ConsequenceOf: []ID{LowCPUWeight, RealtimeHog, ScheduledJobCollision},
 	Folds:         true,
+	Check:         checkCPUSaturated,
+	Try:           foundOnly,
 	Doc: Doc{
 		About: "The CPUs are full, and the processes that answer requests wait for one while processes that have nothing to do with the requests " +
 			"compute. CPUs that are full of the service's own work, or of its clients', are a machine that is used, not a fault.",
@@ -48,8 +52,6 @@ func (v *View) outsider(p *observe.Process) bool {
 
 // yields says that a process gives way to others by itself.
 func yields(p *observe.Process) bool { return p.Nice >= niceMeansYield || p.Policy == "idle" }
-
-func init() { cpuSaturated.Check = checkCPUSaturated }
 
 const (
 	idleWhenFull   = 0.10 // of the CPUs: less is full
@@ -93,7 +95,7 @@ func checkCPUSaturated(v *View) Result {
 		return cmp.Or(cmp.Compare(b.CPUSeconds(), a.CPUSeconds()), cmp.Compare(a.PID, b.PID))
 	})
 	top := outsiders[0]
-	f := cpuSaturated.supported(Subject{Kind: "process", PID: top.PID, Comm: top.Comm, NetNS: top.NetNS})
+	f := supported(Subject{Kind: "process", PID: top.PID, Comm: top.Comm, NetNS: top.NetNS})
 	// Part of the waiting is for each other: the outsiders answer for theirs.
 	f.Weight = delay * ratio(outside, all)
 	f.Impact = Impact{Share: round(delay), Of: "the time the service could run",
@@ -224,14 +226,18 @@ func processesText(procs []*observe.Process, most int) string {
 	return strings.Join(parts, ", ")
 }
 
-// cpuQuotaThrottled: a cgroup that has used its quota for the period does not
+// CPUQuotaThrottled: a cgroup that has used its quota for the period does not
 // run until the next one (CFS bandwidth control, Documentation/scheduler/
 // sched-bwc.rst), however idle the machine is.
+const CPUQuotaThrottled ID = "cpu-quota-throttled"
+
 var cpuQuotaThrottled = Cause{
-	ID:    "cpu-quota-throttled",
+	ID:    CPUQuotaThrottled,
 	Title: "A CPU quota holds the service back: it is throttled",
 	Layer: LayerMachine,
 	Needs: []observe.Kind{observe.KindCgroup},
+	Check: checkCPUQuota,
+	Try:   inGroups(func(v *View, c *observe.Cgroup) []Change { return v.moreQuota(c) }),
 	Doc: Doc{
 		About: "A control group that has used its CPU quota for the period does not run until the next one, however idle the machine is. In a " +
 			"container this is the commonest reason for a slow start and for long tails of latency in multiples of 100 ms.",
@@ -247,8 +253,6 @@ var cpuQuotaThrottled = Cause{
 		Mend: "Raise the quota (CPUQuota=, --cpus, cpu.max), on the host and not inside the container.",
 	},
 }
-
-func init() { cpuQuotaThrottled.Check = checkCPUQuota }
 
 const (
 	throttledShare   = 0.05 // of the periods
@@ -355,7 +359,7 @@ func quotaText(c *observe.Cgroup, cpus float64) string {
 }
 
 func quotaFinding(v *View, c *observe.Cgroup, share float64, t throttledTime) Finding {
-	f := cpuQuotaThrottled.supported(Subject{Kind: "cgroup", Path: c.Path})
+	f := supported(Subject{Kind: "cgroup", Path: c.Path})
 	for _, pid := range c.PIDs {
 		if s := v.ServiceOf(pid); s != nil {
 			m := v.Master(pid)

@@ -7,12 +7,18 @@ import (
 	"github.com/slowray/slowray/internal/shell"
 )
 
+const (
+	CPUFrequencyCapped ID = "cpu-frequency-capped"
+	SoftLockup         ID = "soft-lockup"
+)
+
 // Causes about the CPUs as hardware. None of them can be made in the lab.
 var (
 	// cpuFrequencyCapped: the CPUs run at a part of their clock rate.
 	cpuFrequencyCapped = Cause{
-		ID: "cpu-frequency-capped", Title: "The CPUs run far below their clock rate while requests wait for them",
+		ID: CPUFrequencyCapped, Title: "The CPUs run far below their clock rate while requests wait for them",
 		Layer: LayerMachine, Needs: []observe.Kind{observe.KindRequests, observe.KindProcess, observe.KindCPU},
+		Check: checkFrequency,
 		Doc: Doc{
 			About: "The CPUs are slowed down: a power saving governor or a limit in its settings, or heat. Everything that computes takes as much longer.",
 			See:   []Symptom{SeeFull, SeePlateau},
@@ -27,8 +33,9 @@ var (
 	}
 	// softLockup: a CPU did nothing but one thing in the kernel for many seconds.
 	softLockup = Cause{
-		ID: "soft-lockup", Title: "A CPU was stuck in the kernel, and requests stood still",
+		ID: SoftLockup, Title: "A CPU was stuck in the kernel, and requests stood still",
 		Layer: LayerMachine, Needs: []observe.Kind{observe.KindRequests, observe.KindKernelLog},
+		Check: checkLockup,
 		Doc: Doc{
 			About: "The kernel saw a CPU do nothing but one thing for over twenty seconds, or miss its clock: a driver or a lock of the kernel, or a hypervisor that " +
 				"did not run the virtual CPU.",
@@ -38,7 +45,7 @@ var (
 				"Requests took " + nanoseconds(lockupSlow) + " or longer, in the threads of a service.",
 			},
 			Not:       []string{"Such a message, and no request that stood still."},
-			Mend:      "The stack in the kernel log names the code: a newer kernel or driver. On a virtual machine look at the host: too many virtual CPUs on it.",
+			Mend:      mendLockup,
 			Unplanted: notHere,
 		},
 	}
@@ -49,11 +56,6 @@ const (
 	freqBusy   = 0.5 // of the CPUs in use: with less to do they run slowly by themselves
 	lockupSlow = 1e9 // ns of the slowest requests
 )
-
-func init() {
-	cpuFrequencyCapped.Check = checkFrequency
-	softLockup.Check = checkLockup
-}
 
 func checkFrequency(v *View) Result {
 	s := &v.State
@@ -77,7 +79,7 @@ func checkFrequency(v *View) Result {
 			return judged{because: text + "; no request waits for what is computed: " + l.whereTimeGoes(), near: k.slowNS}
 		}
 		// At full speed this much of the time would not have been.
-		f := v.found(&cpuFrequencyCapped, l, scaled(k, scarce*(1-share)), threadFloor, "because the CPUs run slowly")
+		f := v.found(l, scaled(k, scarce*(1-share)), threadFloor, "because the CPUs run slowly")
 		f.Evidence = append(f.Evidence,
 			Evidence{Fact: "frequency of the CPUs, mean", Value: s.CPUFreqKHz / 1000, Limit: s.CPUFreqMaxKHz / 1000, Unit: "MHz", Source: "/sys/devices/system/cpu/cpu*/cpufreq"},
 			Evidence{Fact: "that they are limited to", Value: s.CPUFreqLimitKHz / 1000, Unit: "MHz", Source: "scaling_max_freq"},
@@ -96,6 +98,8 @@ func checkFrequency(v *View) Result {
 	return heaviest(r)
 }
 
+const mendLockup = "The stack in the kernel log names the code: a newer kernel or driver. On a virtual machine look at the host: too many virtual CPUs on it."
+
 func checkLockup(v *View) Result {
 	var line *observe.KernelLine
 	for _, kind := range []string{"soft-lockup", "hard-lockup", "rcu-stall"} {
@@ -111,9 +115,9 @@ func checkLockup(v *View) Result {
 		if l.called() || !l.noticed(k, threadFloor) || k.slowNS < lockupSlow {
 			return judged{because: fmt.Sprintf("the kernel logged %q, and no request stood still: %s", line.Example, l.whereTimeGoes()), near: k.slowNS}
 		}
-		f := v.found(&softLockup, l, k, threadFloor, "for threads, while a CPU was stuck")
+		f := v.found(l, k, threadFloor, "for threads, while a CPU was stuck")
 		f.Evidence = append(f.Evidence, Evidence{Fact: "the kernel logged", Value: line.Example, Unit: fmt.Sprintf("(%s times)", count(line.Count)), Source: "kernel log"})
-		f.Fix.Text = softLockup.Doc.Mend
+		f.Fix.Text = mendLockup
 		f.Fix.Commands = []shell.Command{shell.Line("dmesg | grep -A 30 -e 'soft lockup' -e 'hard LOCKUP' -e 'detected stall'")}
 		return judged{finding: f}
 	})

@@ -10,13 +10,17 @@ import (
 	"github.com/slowray/slowray/internal/shell"
 )
 
-// lowCPUWeight: the service has less right to the CPUs than what competes with
+// LowCPUWeight: the service has less right to the CPUs than what competes with
 // it, by the weight of its control group or its nice value.
+const LowCPUWeight ID = "low-cpu-weight"
+
 var lowCPUWeight = Cause{
-	ID:    "low-cpu-weight",
+	ID:    LowCPUWeight,
 	Title: "The service gives way to others: its CPU weight is low",
 	Layer: LayerMachine,
 	Needs: []observe.Kind{observe.KindRequests, observe.KindProcess, observe.KindCPU},
+	Check: checkLowWeight,
+	Try:   tryUsualWeight,
 	Doc: Doc{
 		About: "While the CPUs are full, the scheduler shares them out by weight: cpu.weight (cpu.shares) of control groups, nice values of processes. A service with a low one " +
 			"waits for whatever else runs, though nothing limits it while the machine is idle.",
@@ -31,13 +35,17 @@ var lowCPUWeight = Cause{
 	},
 }
 
-// affinityTooNarrow: the service may run on few of the CPUs, which are full
+// AffinityTooNarrow: the service may run on few of the CPUs, which are full
 // while others have nothing to do.
+const AffinityTooNarrow ID = "affinity-too-narrow"
+
 var affinityTooNarrow = Cause{
-	ID:    "affinity-too-narrow",
+	ID:    AffinityTooNarrow,
 	Title: "The service may run on few of the CPUs only: those are full, others idle",
 	Layer: LayerMachine,
 	Needs: []observe.Kind{observe.KindRequests, observe.KindProcess, observe.KindCPU},
+	Check: checkAffinity,
+	Try:   tryAllCPUs,
 	Doc: Doc{
 		About: "A CPU affinity (taskset, CPUAffinity=), or a cpuset of its container or unit, keeps a service on some of the CPUs. Its threads wait there for each other and for " +
 			"others, however idle the rest of the machine is.",
@@ -51,12 +59,15 @@ var affinityTooNarrow = Cause{
 	},
 }
 
-// realtimeHog: a process of a real-time policy takes a CPU for itself.
+// RealtimeHog: a process of a real-time policy takes a CPU for itself.
+const RealtimeHog ID = "realtime-hog"
+
 var realtimeHog = Cause{
-	ID:    "realtime-hog",
+	ID:    RealtimeHog,
 	Title: "A real-time process takes a CPU: everything else there waits",
 	Layer: LayerMachine,
 	Needs: []observe.Kind{observe.KindRequests, observe.KindProcess, observe.KindCPU},
+	Check: checkRealtime,
 	Doc: Doc{
 		About: "Threads of the policies SCHED_FIFO, SCHED_RR and SCHED_DEADLINE run before all others, for as long as they want. One that computes leaves 5 % of its CPU to " +
 			"everybody else at most (sched_rt_runtime_us, or the fair server since 6.8).",
@@ -71,12 +82,15 @@ var realtimeHog = Cause{
 	},
 }
 
-// cpuSteal: the hypervisor gives the machine's CPUs to others.
+// CPUSteal: the hypervisor gives the machine's CPUs to others.
+const CPUSteal ID = "cpu-steal"
+
 var cpuSteal = Cause{
-	ID:    "cpu-steal",
+	ID:    CPUSteal,
 	Title: "The hypervisor takes CPU time away: everything that computes takes longer",
 	Layer: LayerMachine,
 	Needs: []observe.Kind{observe.KindRequests, observe.KindCPU},
+	Check: checkSteal,
 	Doc: Doc{
 		About: "On a virtual machine the CPUs are not always there: the hypervisor runs other guests, or holds this one to what it was promised (burst credits used up). The " +
 			"kernel sees that as steal time; threads seem to run meanwhile.",
@@ -89,13 +103,6 @@ var cpuSteal = Cause{
 		Mend:      "Move the machine to a host that is less full, or to an instance type without burst credits.",
 		Unplanted: "it takes a hypervisor that is full.",
 	},
-}
-
-func init() {
-	lowCPUWeight.Check = checkLowWeight
-	affinityTooNarrow.Check = checkAffinity
-	realtimeHog.Check = checkRealtime
-	cpuSteal.Check = checkSteal
 }
 
 const (
@@ -148,7 +155,7 @@ func checkLowWeight(v *View) Result {
 		case outside < outsiderShare:
 			return judged{because: fmt.Sprintf("only the service and its clients compete for the CPUs (others use %s)", percent(outside)), near: k.slowNS}
 		}
-		f := v.found(&lowCPUWeight, l, k, threadFloor, withoutCPU)
+		f := v.found(l, k, threadFloor, withoutCPU)
 		f.Subject.Kind = "process"
 		if group != nil {
 			h := v.holderOfGroup(group)
@@ -225,7 +232,7 @@ func checkAffinity(v *View) Result {
 		if busy < narrowBusy || idle < narrowIdle {
 			return judged{because: fmt.Sprintf("%s; that was busy %s of the time, and the others idle %s", text, percent(busy), percent(idle)), near: k.slowNS}
 		}
-		f := v.found(&affinityTooNarrow, l, k, threadFloor, withoutCPU)
+		f := v.found(l, k, threadFloor, withoutCPU)
 		f.Subject.Kind = "process"
 		f.Evidence = append(f.Evidence, Evidence{Fact: "CPUs it may run on", Value: p.CPUs, Limit: v.Host.CPUs, Unit: "CPUs there are", Source: "/proc/PID/status Cpus_allowed_list"},
 			Evidence{Fact: "these were busy", Value: round(busy), Unit: "share of the time", Source: "/proc/stat"},
@@ -304,7 +311,7 @@ func checkRealtime(v *View) Result {
 		return ruledOut(fmt.Sprintf("%s (pid %d, %s) uses %s of a CPU", hog.Comm, hog.PID, hog.Policy, percent(share)))
 	}
 	return heaviest(v.lateForWant(func(l *ledger, w *atWork, k cost) judged {
-		f := v.found(&realtimeHog, l, k, threadFloor, withoutCPU)
+		f := v.found(l, k, threadFloor, withoutCPU)
 		f.Subject = Subject{Kind: "process", PID: hog.PID, Comm: hog.Comm, NetNS: l.NetNS}
 		f.Evidence = append(f.Evidence, Evidence{Fact: fmt.Sprintf("CPU time of %s (pid %d), policy %s", hog.Comm, hog.PID, hog.Policy), Value: round(share), Limit: 1, Unit: "CPU", Source: "/proc/PID/stat"}, waitedEvidence(w))
 		f.Fix.Text = fmt.Sprintf("Give %s an ordinary policy, or CPUs of its own.", hog.Comm)
@@ -335,7 +342,7 @@ func checkSteal(v *View) Result {
 		if share := max(k.share, k.slowShare); share < wasteShare || max(k.ns, k.slowNS) < threadFloor.mean {
 			return judged{because: fmt.Sprintf("the hypervisor took %s of the CPUs' time; of the requests on %s that is %s", percent(steal), l.name(), percent(share)), near: k.slowNS}
 		}
-		f := v.found(&cpuSteal, l, k, threadFloor, "stolen by the hypervisor")
+		f := v.found(l, k, threadFloor, "stolen by the hypervisor")
 		f.Subject = Subject{Kind: "host", NetNS: l.NetNS}
 		f.Evidence = append(f.Evidence, Evidence{Fact: "CPU time that the hypervisor took", Value: round(steal), Limit: 1, Unit: "share of all", Source: "/proc/stat steal"},
 			Evidence{Fact: "of the time that the CPUs were wanted", Value: round(lost), Limit: 1, Unit: "share", Source: "/proc/stat"})

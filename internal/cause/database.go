@@ -12,15 +12,15 @@ import (
 // databaseCauses are what makes a database or cache server on this host answer
 // late, or not at all. What its callers suffer from it is told as the
 // consequence.
-var databaseCauses = []string{
-	"mariadb-connections-exhausted", "postgres-connections-exhausted", "redis-max-clients", "memcached-connections-exhausted",
-	"mariadb-lock-wait", "postgres-lock-wait", "mariadb-slow-query", "postgres-slow-query", "redis-slow-command",
-	"redis-fork-stall", "redis-aof-fsync", "postgres-checkpoints-frequent",
+var databaseCauses = []ID{
+	MariaDBConnectionsExhausted, PostgresConnectionsExhausted, RedisMaxClients, MemcachedConnectionsExhausted,
+	MariaDBLockWait, PostgresLockWait, MariaDBSlowQuery, PostgresSlowQuery, RedisSlowCommand,
+	RedisForkStall, RedisAOFFsync, PostgresCheckpointsFrequent,
 }
 
 // scanCauses are those of a database that works on few large things: what its
 // threads compute for them is no cause of its own.
-var scanCauses = []string{"mariadb-slow-query", "postgres-slow-query", "redis-slow-command"}
+var scanCauses = []ID{MariaDBSlowQuery, PostgresSlowQuery, RedisSlowCommand}
 
 // product is a database's name as people write it.
 func product(d *observe.Database) string {
@@ -136,8 +136,8 @@ func (v *View) slowness(u *databaseUse) (k cost, slow bool, text string) {
 }
 
 // databaseFinding begins a finding about an endpoint of a database.
-func (v *View) databaseFinding(c *Cause, u *databaseUse, k cost, what string) Finding {
-	f := *v.found(c, u.judged, k, threadFloor, what)
+func (v *View) databaseFinding(u *databaseUse, k cost, what string) Finding {
+	f := *v.found(u.judged, k, threadFloor, what)
 	l := u.served
 	f.Subject = Subject{Kind: "listener", NetNS: l.NetNS, PID: u.d.PID, Comm: v.Comm(u.d.PID), Port: l.Port, Addr: l.Addr}
 	f.Weight = v.weight(u, k)

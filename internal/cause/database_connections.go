@@ -9,18 +9,27 @@ import (
 	"github.com/slowray/slowray/internal/shell"
 )
 
+const (
+	MariaDBConnectionsExhausted   ID = "mariadb-connections-exhausted"
+	PostgresConnectionsExhausted  ID = "postgres-connections-exhausted"
+	RedisMaxClients               ID = "redis-max-clients"
+	MemcachedConnectionsExhausted ID = "memcached-connections-exhausted"
+)
+
 // The limits of connections of databases. A connection that is refused is told
 // by the server itself: in its log, in its status, or in what it says to
 // whoever connects. The number held is counted from the sockets.
 var (
 	mariadbConnections = Cause{
-		ID:    "mariadb-connections-exhausted",
+		ID:    MariaDBConnectionsExhausted,
 		Title: "The database has no connection left: it refuses new ones",
 		Layer: LayerApplication,
 		Needs: []observe.Kind{observe.KindDatabases},
 		// Who waits for a lock or a slow statement keeps its connection meanwhile.
-		ConsequenceOf: []string{"mariadb-lock-wait", "mariadb-slow-query", "fsync-bound"},
+		ConsequenceOf: []ID{MariaDBLockWait, MariaDBSlowQuery, FsyncBound},
 		Folds:         true,
+		Check:         func(v *View) Result { return v.checkConnections("mariadb", "mysql") },
+		Try:           tryMoreConnections("mariadb", "mysql"),
 		Doc: Doc{
 			About: "MariaDB and MySQL take max_connections connections, and one more for an administrator. Others are refused with error 1040, " +
 				"\"Too many connections\": the service behind which they are fails its requests, or tries again.",
@@ -38,12 +47,13 @@ var (
 		},
 	}
 	postgresConnections = Cause{
-		ID:            "postgres-connections-exhausted",
+		ID:            PostgresConnectionsExhausted,
 		Title:         "The database has no connection left: it refuses new ones",
 		Layer:         LayerApplication,
 		Needs:         []observe.Kind{observe.KindDatabases},
-		ConsequenceOf: []string{"postgres-lock-wait", "postgres-slow-query", "fsync-bound"},
+		ConsequenceOf: []ID{PostgresLockWait, PostgresSlowQuery, FsyncBound},
 		Folds:         true,
+		Check:         func(v *View) Result { return v.checkConnections("postgresql") },
 		Doc: Doc{
 			About: "PostgreSQL takes max_connections connections, of which superuser_reserved_connections are kept for administrators. Others are " +
 				"refused: \"sorry, too many clients already\", \"remaining connection slots are reserved\".",
@@ -57,12 +67,14 @@ var (
 		},
 	}
 	redisMaxClients = Cause{
-		ID:            "redis-max-clients",
+		ID:            RedisMaxClients,
 		Title:         "Redis has no connection left: it refuses new ones",
 		Layer:         LayerApplication,
 		Needs:         []observe.Kind{observe.KindDatabases},
-		ConsequenceOf: []string{"redis-slow-command", "fsync-bound"},
+		ConsequenceOf: []ID{RedisSlowCommand, FsyncBound},
 		Folds:         true,
+		Check:         func(v *View) Result { return v.checkConnections("redis", "valkey") },
+		Try:           tryMoreConnections("redis", "valkey"),
 		Doc: Doc{
 			About: "Redis takes maxclients connections. Others are answered \"-ERR max number of clients reached\" and closed.",
 			See:   []Symptom{SeeErrors, SeeCalls},
@@ -75,10 +87,11 @@ var (
 		},
 	}
 	memcachedConnections = Cause{
-		ID:    "memcached-connections-exhausted",
+		ID:    MemcachedConnectionsExhausted,
 		Title: "memcached has no connection left: it refuses new ones, or lets them wait",
 		Layer: LayerApplication,
 		Needs: []observe.Kind{observe.KindDatabases},
+		Check: func(v *View) Result { return v.checkConnections("memcached") },
 		Doc: Doc{
 			About: "memcached takes as many connections as -c says (1,024). From then on it closes new ones with an error, or, with maxconns_fast off, " +
 				"accepts none until one of the others is closed.",
@@ -93,20 +106,13 @@ var (
 	}
 )
 
-func init() {
-	mariadbConnections.Check = func(v *View) Result { return v.checkConnections(&mariadbConnections, "mariadb", "mysql") }
-	postgresConnections.Check = func(v *View) Result { return v.checkConnections(&postgresConnections, "postgresql") }
-	redisMaxClients.Check = func(v *View) Result { return v.checkConnections(&redisMaxClients, "redis", "valkey") }
-	memcachedConnections.Check = func(v *View) Result { return v.checkConnections(&memcachedConnections, "memcached") }
-}
-
-func (v *View) checkConnections(c *Cause, kinds ...string) Result {
+func (v *View) checkConnections(kinds ...string) Result {
 	r := ruledOut("no such server is in use")
 	nearest, unknown := -1.0, ""
 	for _, d := range v.databasesOf(kinds...) {
 		n, evidence := v.refusals(d)
 		if n >= fewAffected {
-			r.Findings = append(r.Findings, v.connectionsFinding(c, d, n, evidence))
+			r.Findings = append(r.Findings, v.connectionsFinding(d, n, evidence))
 			continue
 		}
 		if use := ratio(d.ConnectionsPeak, max(connectionLimit(d), 1)); use > nearest {
@@ -177,9 +183,9 @@ func (v *View) openedAt(d *observe.Database) (n uint64) {
 	return n
 }
 
-func (v *View) connectionsFinding(c *Cause, d *observe.Database, refused int64, evidence []Evidence) Finding {
+func (v *View) connectionsFinding(d *observe.Database, refused int64, evidence []Evidence) Finding {
 	setting := fromHost(d.Root, d.MaxConnections)
-	f := c.supported(Subject{Kind: "process", NetNS: d.NetNS, PID: d.PID, Comm: v.Comm(d.PID)})
+	f := supported(Subject{Kind: "process", NetNS: d.NetNS, PID: d.PID, Comm: v.Comm(d.PID)})
 	if len(d.Ports) > 0 {
 		f.Subject.Port = d.Ports[0]
 	}
@@ -214,13 +220,13 @@ func (v *View) connectionsFinding(c *Cause, d *observe.Database, refused int64, 
 
 // forksToRefuse says of a PostgreSQL whose processes come and go that it has
 // no connection left: it starts a process to refuse each.
-func (v *View) forksToRefuse(pid int) *string {
+func (v *View) forksToRefuse(pid int) bool {
 	for _, d := range v.databasesOf("postgresql") {
 		if n, _ := v.refusals(d); n >= fewAffected && (d.PID == pid || v.Master(pid) == d.PID) {
-			return &postgresConnections.ID
+			return true
 		}
 	}
-	return nil
+	return false
 }
 
 // callersErrors is the requests answered with an error by the services of this

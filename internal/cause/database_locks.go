@@ -7,18 +7,24 @@ import (
 	"github.com/slowray/slowray/internal/shell"
 )
 
+const (
+	MariaDBLockWait  ID = "mariadb-lock-wait"
+	PostgresLockWait ID = "postgres-lock-wait"
+)
+
 // Locks that transactions hold. PostgreSQL writes into a backend's title that
 // it waits for one. MariaDB tells nobody without a password, and its slow log
 // leaves such waits out; but what ends a wait there is the thread of another
 // connection, which is seen.
 var (
 	mariadbLockWait = Cause{
-		ID:            "mariadb-lock-wait",
+		ID:            MariaDBLockWait,
 		Title:         "Statements wait for locks that other transactions hold",
 		Layer:         LayerApplication,
 		Needs:         []observe.Kind{observe.KindDatabases, observe.KindRequests},
-		ConsequenceOf: []string{"fsync-bound", "blocked-on-disk", "disk-saturated", "cpu-quota-throttled"},
+		ConsequenceOf: []ID{FsyncBound, BlockedOnDisk, DiskSaturated, CPUQuotaThrottled},
 		Folds:         true,
+		Check:         checkMariaDBLocks,
 		Doc: Doc{
 			About: "A transaction of MariaDB or MySQL holds the locks of rows it changed, and of tables it used, until it ends. Others that need " +
 				"them wait, for as long as innodb_lock_wait_timeout.",
@@ -37,12 +43,13 @@ var (
 		},
 	}
 	postgresLockWait = Cause{
-		ID:            "postgres-lock-wait",
+		ID:            PostgresLockWait,
 		Title:         "Statements wait for locks that other transactions hold",
 		Layer:         LayerApplication,
 		Needs:         []observe.Kind{observe.KindDatabases, observe.KindRequests},
-		ConsequenceOf: []string{"fsync-bound", "blocked-on-disk", "disk-saturated", "cpu-quota-throttled"},
+		ConsequenceOf: []ID{FsyncBound, BlockedOnDisk, DiskSaturated, CPUQuotaThrottled},
 		Folds:         true,
+		Check:         checkPostgresLocks,
 		Doc: Doc{
 			About: "A transaction of PostgreSQL holds the locks of rows it changed, and of tables it used, until it ends: also while its client " +
 				"does something else (idle in transaction). Others that need them wait.",
@@ -58,11 +65,6 @@ var (
 		},
 	}
 )
-
-func init() {
-	mariadbLockWait.Check = checkMariaDBLocks
-	postgresLockWait.Check = checkPostgresLocks
-}
 
 // lockedShare is the part of a database's server time that passed waiting for
 // locks, as far as it is known, 0 to 1.
@@ -110,11 +112,11 @@ func checkMariaDBLocks(v *View) Result {
 
 // heldByDisk says that threads of a process are held up by a disk: those that
 // commit with them wait for the one that writes.
-func (v *View) heldByDisk(pid int) bool { return v.held("fsync-bound", "blocked-on-disk")[pid] }
+func (v *View) heldByDisk(pid int) bool { return v.held(FsyncBound, BlockedOnDisk)[pid] }
 
 func (v *View) mariadbLockFinding(u *databaseUse, k cost, n uint64) Finding {
 	l := u.served
-	f := v.databaseFinding(&mariadbLockWait, u, k, "waiting for locks of other transactions")
+	f := v.databaseFinding(u, k, "waiting for locks of other transactions")
 	f.Title = fmt.Sprintf("Statements of %s wait for locks that other transactions hold", product(u.d))
 	f.Evidence = append(f.Evidence,
 		Evidence{Fact: "requests that waited until the thread of another connection woke theirs", Value: n, Limit: l.Requests, Unit: "requests", Source: recorded},
@@ -174,7 +176,7 @@ func checkPostgresLocks(v *View) Result {
 
 func (v *View) postgresLockFinding(u *databaseUse, k cost, locked float64) Finding {
 	s := u.d.Sessions
-	f := v.databaseFinding(&postgresLockWait, u, k, "for the database")
+	f := v.databaseFinding(u, k, "for the database")
 	f.Weight *= locked
 	f.Title = "Statements of PostgreSQL wait for locks that other transactions hold"
 	f.Evidence = append(f.Evidence,

@@ -8,18 +8,25 @@ import (
 	"github.com/slowray/slowray/internal/shell"
 )
 
+const (
+	MariaDBSlowQuery  ID = "mariadb-slow-query"
+	PostgresSlowQuery ID = "postgres-slow-query"
+	RedisSlowCommand  ID = "redis-slow-command"
+)
+
 // Statements that take long in the server itself: an entry of its slow log says
 // how long, and the ledger of the request that brought it says where. Both are
 // needed: what an entry calls slow may have passed on the wire, and what nobody
 // waits for is no trouble.
 var (
 	mariadbSlowQuery = Cause{
-		ID:            "mariadb-slow-query",
+		ID:            MariaDBSlowQuery,
 		Title:         "Statements take long in the database itself",
 		Layer:         LayerApplication,
 		Needs:         []observe.Kind{observe.KindDatabases, observe.KindRequests},
-		ConsequenceOf: []string{"mariadb-lock-wait", "fsync-bound", "disk-saturated", "memory-pressure", "cpu-quota-throttled", "cpu-saturated"},
+		ConsequenceOf: []ID{MariaDBLockWait, FsyncBound, DiskSaturated, MemoryPressure, CPUQuotaThrottled, CPUSaturated},
 		Folds:         true,
+		Check:         func(v *View) Result { return v.checkSlowQuery("mariadb", "mysql") },
 		Doc: Doc{
 			About: "A statement of MariaDB or MySQL that looks at many more rows than it gives, or has much to sort, takes long whoever asks. " +
 				"The service waits for it, and so do those behind it.",
@@ -30,12 +37,13 @@ var (
 		},
 	}
 	postgresSlowQuery = Cause{
-		ID:            "postgres-slow-query",
+		ID:            PostgresSlowQuery,
 		Title:         "Statements take long in the database itself",
 		Layer:         LayerApplication,
 		Needs:         []observe.Kind{observe.KindDatabases, observe.KindRequests},
-		ConsequenceOf: []string{"postgres-lock-wait", "fsync-bound", "disk-saturated", "memory-pressure", "cpu-quota-throttled", "cpu-saturated"},
+		ConsequenceOf: []ID{PostgresLockWait, FsyncBound, DiskSaturated, MemoryPressure, CPUQuotaThrottled, CPUSaturated},
 		Folds:         true,
+		Check:         func(v *View) Result { return v.checkSlowQuery("postgresql") },
 		Doc: Doc{
 			About: "A statement of PostgreSQL that reads a whole table for a few rows, or sorts more than fits its memory, takes long whoever asks. " +
 				"The service waits for it, and so do those behind it.",
@@ -46,12 +54,13 @@ var (
 		},
 	}
 	redisSlowCommand = Cause{
-		ID:            "redis-slow-command",
+		ID:            RedisSlowCommand,
 		Title:         "Redis works on one slow command while all others wait",
 		Layer:         LayerApplication,
 		Needs:         []observe.Kind{observe.KindDatabases, observe.KindRequests},
-		ConsequenceOf: []string{"cpu-quota-throttled", "cpu-saturated", "memory-pressure"},
+		ConsequenceOf: []ID{CPUQuotaThrottled, CPUSaturated, MemoryPressure},
 		Folds:         true,
+		Check:         checkRedisSlowCommand,
 		Doc: Doc{
 			About: "Redis works on one command after the other. KEYS, a whole large hash or set, a long script: while it works on such a one, " +
 				"the commands of all other clients wait in their sockets.",
@@ -78,12 +87,6 @@ var (
 		"A database without a slow log: not checked.",
 	}
 )
-
-func init() {
-	mariadbSlowQuery.Check = func(v *View) Result { return v.checkSlowQuery(&mariadbSlowQuery, "mariadb", "mysql") }
-	postgresSlowQuery.Check = func(v *View) Result { return v.checkSlowQuery(&postgresSlowQuery, "postgresql") }
-	redisSlowCommand.Check = checkRedisSlowCommand
-}
 
 const (
 	slowCommandShare = 0.05 // of the window, in slow commands of a Redis: in less few others wait
@@ -139,7 +142,7 @@ func slowLogText(d *observe.Database) string {
 	return text
 }
 
-func (v *View) checkSlowQuery(c *Cause, kinds ...string) Result {
+func (v *View) checkSlowQuery(kinds ...string) Result {
 	r := ruledOut("no such server has requests")
 	nearest, unknown := -1.0, ""
 	for _, u := range v.databaseUses(kinds...) {
@@ -156,7 +159,7 @@ func (v *View) checkSlowQuery(c *Cause, kinds ...string) Result {
 			unknown = fmt.Sprintf("%s, but which statements is not known: there is no slow log to read (%s)", text, off)
 			continue
 		default:
-			f, why := v.slowQuery(c, &u, k)
+			f, why := v.slowQuery(&u, k)
 			if f != nil {
 				r.Findings = append(r.Findings, *f)
 				continue
@@ -175,7 +178,7 @@ func (v *View) checkSlowQuery(c *Cause, kinds ...string) Result {
 
 // slowQuery is the finding about the statements of a database that is slow, or
 // why they are not to blame.
-func (v *View) slowQuery(c *Cause, u *databaseUse, k cost) (*Finding, string) {
+func (v *View) slowQuery(u *databaseUse, k cost) (*Finding, string) {
 	s := v.slowSums(u)
 	l := u.served
 	if s.joined < fewAffected {
@@ -203,7 +206,7 @@ func (v *View) slowQuery(c *Cause, u *databaseUse, k cost) (*Finding, string) {
 	if v.busyElsewhere(l) {
 		return nil, "the CPUs are full, and others have them"
 	}
-	f := v.databaseFinding(c, u, k, "for the database")
+	f := v.databaseFinding(u, k, "for the database")
 	top := s.top
 	scan := top.Sent >= 0 && top.Examined >= scanRows*max(top.Sent, top.Count)
 	f.Title = fmt.Sprintf("%s takes %s for a statement", product(u.d), nanoseconds(float64(top.NS)/float64(top.Count)))
@@ -284,7 +287,7 @@ func checkRedisSlowCommand(v *View) Result {
 }
 
 func (v *View) slowCommandFinding(u *databaseUse, k cost, blocked float64) Finding {
-	f := v.databaseFinding(&redisSlowCommand, u, k, "for Redis")
+	f := v.databaseFinding(u, k, "for Redis")
 	top := &u.d.Slow.Statements[0]
 	f.Title = fmt.Sprintf("%s works on %s while all other commands wait", product(u.d), top.Statement)
 	f.Evidence = append(f.Evidence,

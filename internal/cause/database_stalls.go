@@ -7,18 +7,25 @@ import (
 	"github.com/slowray/slowray/internal/shell"
 )
 
+const (
+	RedisForkStall              ID = "redis-fork-stall"
+	RedisAOFFsync               ID = "redis-aof-fsync"
+	PostgresCheckpointsFrequent ID = "postgres-checkpoints-frequent"
+)
+
 // What makes a database stand still for moments: a fork that copies page
 // tables, a disk that an append-only file waits for, checkpoints. None of them
 // is planted in the lab: a fork that takes long needs gigabytes of memory, the
 // others a disk slower than the one there is.
 var (
 	redisForkStall = Cause{
-		ID:            "redis-fork-stall",
+		ID:            RedisForkStall,
 		Title:         "Redis stands still while it forks to save its data",
 		Layer:         LayerApplication,
 		Needs:         []observe.Kind{observe.KindDatabases, observe.KindRequests},
-		ConsequenceOf: []string{"memory-pressure", "cpu-saturated"},
+		ConsequenceOf: []ID{MemoryPressure, CPUSaturated},
 		Folds:         true,
+		Check:         checkRedisFork,
 		Doc: Doc{
 			About: "To save its data, or to rewrite its append-only file, Redis forks. The kernel copies its page tables meanwhile, and no command is " +
 				"answered: some 10 ms for each gigabyte, much more in virtual machines without nested paging or with transparent huge pages.",
@@ -33,12 +40,16 @@ var (
 		},
 	}
 	redisAOFFsync = Cause{
-		ID:            "redis-aof-fsync",
+		ID:            RedisAOFFsync,
 		Title:         "Redis waits for the disk before it answers: its append-only file is behind",
 		Layer:         LayerApplication,
 		Needs:         []observe.Kind{observe.KindDatabases, observe.KindRequests},
-		ConsequenceOf: []string{"fsync-bound", "blocked-on-disk", "disk-saturated"},
+		ConsequenceOf: []ID{FsyncBound, BlockedOnDisk, DiskSaturated},
 		Folds:         true,
+		Check:         checkRedisAOF,
+		Try: func(v *View, t Target) []Change {
+			return setRedis(v.databaseFor(t), "no-appendfsync-on-rewrite", "", "yes")
+		},
 		Doc: Doc{
 			About: "With appendfsync everysec Redis has a thread write its append-only file to the disk. Where that takes over two seconds, Redis itself " +
 				"waits before it writes on, and all commands with it.",
@@ -53,12 +64,13 @@ var (
 		},
 	}
 	postgresCheckpoints = Cause{
-		ID:            "postgres-checkpoints-frequent",
+		ID:            PostgresCheckpointsFrequent,
 		Title:         "PostgreSQL writes checkpoints one after the other: max_wal_size is small for its writes",
 		Layer:         LayerApplication,
 		Needs:         []observe.Kind{observe.KindDatabases, observe.KindRequests},
-		ConsequenceOf: []string{"disk-saturated"},
+		ConsequenceOf: []ID{DiskSaturated},
 		Folds:         true,
+		Check:         checkPostgresCheckpoints,
 		Doc: Doc{
 			About: "PostgreSQL writes all changed pages to their places once max_wal_size of changes were logged. With many writes and a small limit it does " +
 				"nothing else, and after each checkpoint whole pages go into the log again.",
@@ -74,17 +86,11 @@ var (
 	}
 )
 
-func init() {
-	redisForkStall.Check = checkRedisFork
-	redisAOFFsync.Check = checkRedisAOF
-	postgresCheckpoints.Check = checkPostgresCheckpoints
-}
-
 const forkStall = 50_000 // µs
 
 // judgeStalls runs a check on each database of these kinds: what a sign says,
 // with its evidence, counts where requests are slow.
-func (v *View) judgeStalls(c *Cause, none string, kinds []string, sign func(*databaseUse) (yes bool, text string, evidence []Evidence, fix Fix)) Result {
+func (v *View) judgeStalls(none string, kinds []string, sign func(*databaseUse) (yes bool, text string, evidence []Evidence, fix Fix)) Result {
 	r := ruledOut(none)
 	for _, u := range v.databaseUses(kinds...) {
 		yes, text, evidence, fix := sign(&u)
@@ -97,7 +103,7 @@ func (v *View) judgeStalls(c *Cause, none string, kinds []string, sign func(*dat
 			r.RuledOut += ", but " + how
 			continue
 		}
-		f := v.databaseFinding(c, &u, k, "for the database")
+		f := v.databaseFinding(&u, k, "for the database")
 		f.Evidence = append(f.Evidence, evidence...)
 		f.Fix = fix
 		r.Findings = append(r.Findings, f)
@@ -106,7 +112,7 @@ func (v *View) judgeStalls(c *Cause, none string, kinds []string, sign func(*dat
 }
 
 func checkRedisFork(v *View) Result {
-	return v.judgeStalls(&redisForkStall, "no Redis has requests", []string{"redis", "valkey"}, func(u *databaseUse) (bool, string, []Evidence, Fix) {
+	return v.judgeStalls("no Redis has requests", []string{"redis", "valkey"}, func(u *databaseUse) (bool, string, []Evidence, Fix) {
 		forks, known := u.d.Status.Increase("total_forks")
 		if !known {
 			return false, databaseText(u.d) + " did not tell about its forks", nil, Fix{}
@@ -129,7 +135,7 @@ func checkRedisFork(v *View) Result {
 }
 
 func checkRedisAOF(v *View) Result {
-	return v.judgeStalls(&redisAOFFsync, "no Redis has requests", []string{"redis", "valkey"}, func(u *databaseUse) (bool, string, []Evidence, Fix) {
+	return v.judgeStalls("no Redis has requests", []string{"redis", "valkey"}, func(u *databaseUse) (bool, string, []Evidence, Fix) {
 		delayed, known := u.d.Status.Increase("aof_delayed_fsync")
 		if !known {
 			return false, databaseText(u.d) + " keeps no append-only file, or does not tell", nil, Fix{}
@@ -145,7 +151,7 @@ func checkRedisAOF(v *View) Result {
 }
 
 func checkPostgresCheckpoints(v *View) Result {
-	return v.judgeStalls(&postgresCheckpoints, "no PostgreSQL has requests", []string{"postgresql"}, func(u *databaseUse) (bool, string, []Evidence, Fix) {
+	return v.judgeStalls("no PostgreSQL has requests", []string{"postgresql"}, func(u *databaseUse) (bool, string, []Evidence, Fix) {
 		n, example := logCount(u.d.Log, "checkpoints-frequent")
 		disk := 0.0
 		if s := u.served.Split; s != nil && s.Requests >= fewRequests {

@@ -10,13 +10,16 @@ import (
 	"github.com/slowray/slowray/internal/shell"
 )
 
-// deadlock: threads wait for each other in a circle, or for a lock whose owner
+// Deadlock: threads wait for each other in a circle, or for a lock whose owner
 // has ended.
+const Deadlock ID = "deadlock"
+
 var deadlock = Cause{
-	ID:    "deadlock",
+	ID:    Deadlock,
 	Title: "Threads wait for each other in a circle: a deadlock",
 	Layer: LayerApplication,
 	Needs: []observe.Kind{observe.KindWaits},
+	Check: checkDeadlock,
 	Doc: Doc{
 		About: "Threads wait for each other in a circle, or for a lock whose owner has ended. What they hold up is never answered.",
 		See:   []Symptom{SeeHang, SeeNoAnswer, SeeIdle},
@@ -33,10 +36,8 @@ var deadlock = Cause{
 	},
 }
 
-func init() { deadlock.Check = checkDeadlock }
-
 func checkDeadlock(v *View) Result {
-	return v.judgeRoots(&deadlock, "no threads were seen to wait for each other in a circle", func(r *root, f *Finding) {
+	return v.judgeRoots(Deadlock, "no threads were seen to wait for each other in a circle", func(r *root, f *Finding) {
 		c := r.example()
 		round := c.Hops[r.at:]
 		f.Subject.PID, f.Subject.Comm = round[0].Process.PID, round[0].Process.Comm

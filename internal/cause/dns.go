@@ -141,16 +141,19 @@ func (v *View) nameCost(pid int, ns float64, n uint64) (h harm, ok bool) {
 	return h, false
 }
 
-// dnsTimeout: a name server does not answer. The resolver waits for its time
+// DNSTimeout: a name server does not answer. The resolver waits for its time
 // limit, 5 s unless resolv.conf says otherwise, before it asks the next server,
 // for each name anew: a dead first server costs each lookup that time.
+const DNSTimeout ID = "dns-timeout"
+
 var dnsTimeout = Cause{
-	ID:            "dns-timeout",
+	ID:            DNSTimeout,
 	Title:         "A name server does not answer: lookups wait for the time limit and then ask again",
 	Layer:         LayerCall,
 	Needs:         []observe.Kind{observe.KindDNS, observe.KindRequests},
-	ConsequenceOf: []string{"udp-receive-buffer-overflow", "conntrack-full", "process-stopped", "softirq-saturated"},
+	ConsequenceOf: []ID{UDPReceiveBufferOverflow, ConntrackFull, ProcessStopped, SoftirqSaturated},
 	Folds:         true,
+	Check:         checkDNSTimeout,
 	Doc: Doc{
 		About: "A name server does not answer. The resolver waits for its time limit, 5 s by default, and then asks the next one, for each name anew: requests take multiples of that time, or fail.",
 		See:   []Symptom{SeeCalls, SeeNoAnswer, SeeIdle},
@@ -165,8 +168,6 @@ var dnsTimeout = Cause{
 		Mend: "Bring the server back or take it out of resolv.conf; options timeout:1 attempts:2; a local cache.",
 	},
 }
-
-func init() { dnsTimeout.Check = checkDNSTimeout }
 
 func checkDNSTimeout(v *View) Result {
 	r := ruledOut(v.noLookups())
@@ -196,8 +197,8 @@ func (v *View) noLookups() string {
 }
 
 // nameFinding begins a finding about a name server.
-func (v *View) nameFinding(c *Cause, n *names, s *observe.DNSServer, h harm, text string) Finding {
-	f := c.supported(Subject{Kind: "destination", NetNS: n.netns, PID: n.pid, Comm: v.Comm(n.pid), Addr: s.Addr, Port: namePort})
+func (v *View) nameFinding(n *names, s *observe.DNSServer, h harm, text string) Finding {
+	f := supported(Subject{Kind: "destination", NetNS: n.netns, PID: n.pid, Comm: v.Comm(n.pid), Addr: s.Addr, Port: namePort})
 	f.Weight = h.share
 	f.Impact = Impact{Share: round(h.share), Of: h.of, Text: text + ": " + h.text}
 	_, requests := v.answered(n.pid)
@@ -215,7 +216,7 @@ func (v *View) nameFinding(c *Cause, n *names, s *observe.DNSServer, h harm, tex
 }
 
 func (v *View) dnsTimeoutFinding(n *names, s *observe.DNSServer, h harm, text string) Finding {
-	f := v.nameFinding(&dnsTimeout, n, s, h, text)
+	f := v.nameFinding(n, s, h, text)
 	f.Title = fmt.Sprintf("The name server %s does not answer: lookups of %s wait for the time limit and then ask again", s.Addr, v.Comm(n.pid))
 	if s.Answered > s.Unanswered {
 		f.Title = fmt.Sprintf("The name server %s leaves queries without an answer: lookups of %s wait for the time limit and then ask again", s.Addr, v.Comm(n.pid))
@@ -236,14 +237,17 @@ func (v *View) dnsTimeoutFinding(n *names, s *observe.DNSServer, h harm, text st
 	return f
 }
 
-// dnsSlow: name servers answer, but late, and requests wait for them.
+// DNSSlow: name servers answer, but late, and requests wait for them.
+const DNSSlow ID = "dns-slow"
+
 var dnsSlow = Cause{
-	ID:            "dns-slow",
+	ID:            DNSSlow,
 	Title:         "Name servers answer slowly, and requests wait for them",
 	Layer:         LayerCall,
 	Needs:         []observe.Kind{observe.KindDNS, observe.KindRequests},
-	ConsequenceOf: append([]string{"dns-timeout", "dns-search-expansion", "udp-receive-buffer-overflow"}, shortOfMachine...),
+	ConsequenceOf: append([]ID{DNSTimeout, DNSSearchExpansion, UDPReceiveBufferOverflow}, shortOfMachine...),
 	Folds:         true,
+	Check:         checkDNSSlow,
 	Doc: Doc{
 		About: "Name servers answer, but late, and requests look up names while people wait.",
 		See:   []Symptom{SeeCalls, SeeIdle},
@@ -258,8 +262,6 @@ var dnsSlow = Cause{
 		Mend: "A cache on the host, connections that are kept open; then the name server.",
 	},
 }
-
-func init() { dnsSlow.Check = checkDNSSlow }
 
 func checkDNSSlow(v *View) Result {
 	r := ruledOut(v.noLookups())
@@ -284,7 +286,7 @@ func checkDNSSlow(v *View) Result {
 				}
 				continue
 			}
-			f := v.nameFinding(&dnsSlow, n, s, h, text)
+			f := v.nameFinding(n, s, h, text)
 			f.Title = fmt.Sprintf("The name server %s answers slowly, and requests of %s wait for it", s.Addr, v.Comm(n.pid))
 			f.Evidence = append(f.Evidence,
 				Evidence{Fact: "time of an answer of " + s.Addr + ", mean", Value: round(each / 1e6), Unit: "ms", Source: "packets of port 53"},
@@ -304,14 +306,17 @@ func answerTime(n *names) (ns int64) {
 	return ns
 }
 
-// dnsSearchExpansion: a name with fewer dots than ndots is first tried under
+// DNSSearchExpansion: a name with fewer dots than ndots is first tried under
 // each search domain (resolv.conf(5)). In Kubernetes ndots is 5, so that an
 // ordinary name of the internet takes four lookups, of which three fail.
+const DNSSearchExpansion ID = "dns-search-expansion"
+
 var dnsSearchExpansion = Cause{
-	ID:    "dns-search-expansion",
+	ID:    DNSSearchExpansion,
 	Title: "Names are first looked up under every search domain, in vain",
 	Layer: LayerCall,
 	Needs: []observe.Kind{observe.KindDNS, observe.KindRequests},
+	Check: checkDNSSearch,
 	Doc: Doc{
 		About: "A name with fewer dots than ndots is tried under each search domain before it is tried as it is. In Kubernetes ndots is 5: most names take four lookups, of which three find nothing.",
 		See:   []Symptom{SeeCalls},
@@ -326,8 +331,6 @@ var dnsSearchExpansion = Cause{
 		Mend: "ndots:1, names with a dot at the end, fewer search domains.",
 	},
 }
-
-func init() { dnsSearchExpansion.Check = checkDNSSearch }
 
 func checkDNSSearch(v *View) Result {
 	r := ruledOut(v.noLookups())
@@ -347,7 +350,7 @@ func checkDNSSearch(v *View) Result {
 			}
 			continue
 		}
-		f := v.nameFinding(&dnsSearchExpansion, n, n.servers[0], h, text)
+		f := v.nameFinding(n, n.servers[0], h, text)
 		f.Subject.Kind, f.Subject.Addr, f.Subject.Port = "process", "", 0
 		f.Evidence = append(f.Evidence,
 			Evidence{Fact: "lookups of names that are not there (NXDOMAIN)", Value: n.notFound, Limit: n.lookups, Unit: "lookups", Source: "packets of port 53"},

@@ -11,13 +11,17 @@ import (
 
 // dropSpec is what differs between the causes of dropped packets.
 type dropSpec struct {
-	cause  *Cause
 	layers []DropLayer
 	// which says whether a site of these layers is this cause's; nil: all are.
 	which func(*View, *DropSite) bool
 	// words completes a finding: subject, title, evidence and what to do.
 	words func(*View, *DropSite, *Finding)
 	none  string // when nothing was dropped there
+}
+
+// drops is the check of a cause of dropped packets.
+func drops(d dropSpec) func(*View) Result {
+	return func(v *View) Result { return checkDrops(v, &d) }
 }
 
 // checkDrops judges the sites of a cause.
@@ -85,14 +89,14 @@ func (v *View) dropFinding(d *dropSpec, s *DropSite, harms []dropHarm) Finding {
 	var f Finding
 	switch h.how {
 	case harmSlow:
-		f = *v.found(d.cause, h.l, h.cost, wireFloor, "lost to retransmission")
+		f = *v.found(h.l, h.cost, wireFloor, "lost to retransmission")
 		if h.part < 0.9 {
 			f.Impact.Text += "; " + percent(h.part) + " of what died of its packets on this host died here"
 		}
 	case harmHeld:
-		f = *v.found(d.cause, h.l, h.cost, wireFloor, "until the bytes had arrived")
+		f = *v.found(h.l, h.cost, wireFloor, "until the bytes had arrived")
 	default:
-		f = d.cause.supported(Subject{})
+		f = supported(Subject{})
 		f.Impact = v.dropImpact(s, h)
 	}
 	f.Weight = h.weight

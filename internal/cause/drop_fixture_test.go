@@ -387,7 +387,7 @@ func TestKnownDropsCarryTheLoss(t *testing.T) {
 				dropped(o, "NETFILTER_DROP", "nft_do_chain", "eth0", observe.DropData, true, c.dropped)
 			})(o)
 			v := NewView(o)
-			loss, rule := networkLoss.Check(v), firewallDrop.Check(v)
+			loss, rule := networkLoss.Judge(v), firewallDrop.Judge(v)
 			if len(loss.Findings) == 0 || len(rule.Findings) == 0 {
 				t.Fatalf("loss: %d findings, rule: %d (%s)", len(loss.Findings), len(rule.Findings), rule.RuledOut)
 			}

@@ -277,7 +277,7 @@ func (v *View) followsDrops(l *ledger, share float64, at func(*Finding) bool) fu
 		if !slices.Contains(dropCauses, p.Cause) {
 			return at(p)
 		}
-		return (share >= 0.5 || p.Cause == pmtuBlackholeID) && (p.hurts[l] || slices.ContainsFunc(l.sameEnds(), func(o *ledger) bool { return p.hurts[o] }))
+		return (share >= 0.5 || p.Cause == PMTUBlackhole) && (p.hurts[l] || slices.ContainsFunc(l.sameEnds(), func(o *ledger) bool { return p.hurts[o] }))
 	}
 }
 

@@ -8,13 +8,17 @@ import (
 	"github.com/slowray/slowray/internal/shell"
 )
 
-// rpFilterDrop: an answer to the source of these packets would leave by
+// RPFilterDrop: an answer to the source of these packets would leave by
 // another device, so that the strict filter takes them for forged.
+const RPFilterDrop ID = "rp-filter-drop"
+
 var rpFilterDrop = Cause{
-	ID:    "rp-filter-drop",
+	ID:    RPFilterDrop,
 	Title: "Reverse path filtering drops packets that come in at another device than answers would leave by",
 	Layer: LayerPath,
 	Needs: []observe.Kind{observe.KindRequests},
+	Check: drops(dropSpec{layers: []DropLayer{DropRPFilter}, words: rpFilterWords, none: "reverse path filtering dropped no packet"}),
+	Try:   tryLooseFilter,
 	Doc: Doc{
 		About: "With rp_filter = 1 the kernel drops a packet when an answer to its source would leave by another device. A host with two networks, a VPN " +
 			"or policy routing has such packets by right.",
@@ -25,12 +29,15 @@ var rpFilterDrop = Cause{
 	},
 }
 
-// noRoute: there is no way to an address, or one that ends in nothing.
+// NoRoute: there is no way to an address, or one that ends in nothing.
+const NoRoute ID = "no-route"
+
 var noRoute = Cause{
-	ID:    "no-route",
+	ID:    NoRoute,
 	Title: "There is no route for packets that requests wait for",
 	Layer: LayerPath,
 	Needs: []observe.Kind{observe.KindRequests},
+	Check: drops(dropSpec{layers: []DropLayer{DropRouting}, words: noRouteWords, none: "no packet was without a route"}),
 	Doc: Doc{
 		About: "A packet has no route to its destination, or the route is a blackhole, or the address is nobody's. connect() fails at once; an open " +
 			"connection hangs until it is given up.",
@@ -45,12 +52,16 @@ var noRoute = Cause{
 	},
 }
 
-// neighbourUnresolved: nobody on the link answers for the next hop.
+// NeighbourUnresolved: nobody on the link answers for the next hop.
+const NeighbourUnresolved ID = "neighbour-unresolved"
+
 var neighbourUnresolved = Cause{
-	ID:    "neighbour-unresolved",
+	ID:    NeighbourUnresolved,
 	Title: "The next hop does not answer: its address on the link is not known",
 	Layer: LayerPath,
 	Needs: []observe.Kind{observe.KindRequests},
+	Check: drops(dropSpec{layers: []DropLayer{DropNeighbour}, words: neighbourWords, which: func(v *View, s *DropSite) bool { return !neighboursFull(v, s) },
+		none: "no packet was dropped for want of a neighbour's address"}),
 	Doc: Doc{
 		About: "Packets wait for the link-layer address of their next hop (ARP, neighbour discovery), and are dropped when nobody answers in three " +
 			"seconds: the machine is down, or in another VLAN, or somebody filters ARP.",
@@ -61,12 +72,18 @@ var neighbourUnresolved = Cause{
 	},
 }
 
-// neighbourTable: there is no room for another neighbour.
+// NeighbourTableFull: there is no room for another neighbour.
+const NeighbourTableFull ID = "neighbour-table-full"
+
 var neighbourTable = Cause{
-	ID:    "neighbour-table-full",
+	ID:    NeighbourTableFull,
 	Title: "The neighbour table is full: packets to new neighbours are dropped",
 	Layer: LayerPath,
 	Needs: []observe.Kind{observe.KindRequests},
+	Check: drops(dropSpec{layers: []DropLayer{DropNeighbour}, words: neighbourTableWords, which: neighboursFull, none: "the neighbour table was not full"}),
+	Try: onHost(func(v *View) []Change {
+		return append(v.raised(nil, "net.ipv4.neigh.default.gc_thresh3", 2*wantedNeighbours), v.raised(nil, "net.ipv4.neigh.default.gc_thresh2", wantedNeighbours)...)
+	}),
 	Doc: Doc{
 		About: "The kernel keeps the link-layer addresses of its neighbours in one table for all namespaces, at most gc_thresh3 of them. When it is full, " +
 			"packets to new neighbours are dropped.",
@@ -78,12 +95,15 @@ var neighbourTable = Cause{
 	},
 }
 
-// ipReassembly: a fragment is missing, and the packet with it.
+// IPReassemblyFailed: a fragment is missing, and the packet with it.
+const IPReassemblyFailed ID = "ip-reassembly-failed"
+
 var ipReassembly = Cause{
-	ID:    "ip-reassembly-failed",
+	ID:    IPReassemblyFailed,
 	Title: "Fragments of packets are missing or came too late: the packets are dropped",
 	Layer: LayerPath,
 	Needs: []observe.Kind{observe.KindRequests, observe.KindCounters},
+	Check: drops(dropSpec{layers: []DropLayer{DropFragments}, words: reassemblyWords, none: "no fragment was missed"}),
 	Doc: Doc{
 		About: "A packet that was cut into fragments is of use only when all of them arrive in time. Loss of one, or too little memory for fragments, " +
 			"loses the whole packet.",
@@ -95,12 +115,15 @@ var ipReassembly = Cause{
 	},
 }
 
-// ipsecPolicy: a policy asks for IPsec, or a packet does not fit its policy.
+// IPsecPolicyDrop: a policy asks for IPsec, or a packet does not fit its policy.
+const IPsecPolicyDrop ID = "ipsec-policy-drop"
+
 var ipsecPolicy = Cause{
-	ID:    "ipsec-policy-drop",
+	ID:    IPsecPolicyDrop,
 	Title: "An IPsec policy drops packets of a service",
 	Layer: LayerPath,
 	Needs: []observe.Kind{observe.KindRequests},
+	Check: drops(dropSpec{layers: []DropLayer{DropIPsec}, words: ipsecWords, none: "IPsec dropped no packet"}),
 	Doc: Doc{
 		About:     "A policy of IPsec asks for protection that a packet does not have, or no key is there (yet): the packet is dropped.",
 		See:       []Symptom{SeeConnecting, SeeNoAnswer, SeeSomeEnds},
@@ -111,12 +134,15 @@ var ipsecPolicy = Cause{
 	},
 }
 
-// checksumErrors: what arrives is not what was sent.
+// ChecksumErrors: what arrives is not what was sent.
+const ChecksumErrors ID = "checksum-errors"
+
 var checksumErrors = Cause{
-	ID:    "checksum-errors",
+	ID:    ChecksumErrors,
 	Title: "Packets arrive with a wrong checksum and are dropped",
 	Layer: LayerPath,
 	Needs: []observe.Kind{observe.KindRequests, observe.KindCounters},
+	Check: drops(dropSpec{layers: []DropLayer{DropChecksum}, words: checksumWords, none: "no packet had a wrong checksum"}),
 	Doc: Doc{
 		About:     "Packets arrive damaged, or with a checksum that a device or a virtual switch should have filled in and did not. They are dropped without a word.",
 		See:       []Symptom{SeeTimer, SeeNoAnswer, SeeSomeEnds},
@@ -125,25 +151,6 @@ var checksumErrors = Cause{
 		Mend:      "Switch checksum offload off at the sender (ethtool -K DEV tx off) to see whether it is at fault; else the path damages packets.",
 		Unplanted: "It needs a device that is broken.",
 	},
-}
-
-func init() {
-	full := func(v *View, s *DropSite) bool {
-		ns := v.namespaces[s.NetNS]
-		return strings.HasPrefix(s.Reason, "NEIGH_CREATE") || ns != nil && ns.Counters["Arp.table_fulls"]+ns.Counters["Ndisc.table_fulls"] > 0
-	}
-	for _, s := range []dropSpec{
-		{cause: &rpFilterDrop, layers: []DropLayer{DropRPFilter}, words: rpFilterWords, none: "reverse path filtering dropped no packet"},
-		{cause: &noRoute, layers: []DropLayer{DropRouting}, words: noRouteWords, none: "no packet was without a route"},
-		{cause: &neighbourUnresolved, layers: []DropLayer{DropNeighbour}, words: neighbourWords, which: func(v *View, s *DropSite) bool { return !full(v, s) },
-			none: "no packet was dropped for want of a neighbour's address"},
-		{cause: &neighbourTable, layers: []DropLayer{DropNeighbour}, words: neighbourTableWords, which: full, none: "the neighbour table was not full"},
-		{cause: &ipReassembly, layers: []DropLayer{DropFragments}, words: reassemblyWords, none: "no fragment was missed"},
-		{cause: &ipsecPolicy, layers: []DropLayer{DropIPsec}, words: ipsecWords, none: "IPsec dropped no packet"},
-		{cause: &checksumErrors, layers: []DropLayer{DropChecksum}, words: checksumWords, none: "no packet had a wrong checksum"},
-	} {
-		s.cause.Check = func(v *View) Result { return checkDrops(v, &s) }
-	}
 }
 
 func rpFilterWords(v *View, s *DropSite, f *Finding) {
@@ -239,4 +246,10 @@ func checksumWords(v *View, s *DropSite, f *Finding) {
 	if s.Interface != "" {
 		f.Fix.Commands = append(f.Fix.Commands, v.in(ns, shell.Line("ethtool -k %s", s.Interface)))
 	}
+}
+
+// neighboursFull says whether the table of neighbours had no room for one more.
+func neighboursFull(v *View, s *DropSite) bool {
+	ns := v.namespaces[s.NetNS]
+	return strings.HasPrefix(s.Reason, "NEIGH_CREATE") || ns != nil && ns.Counters["Arp.table_fulls"]+ns.Counters["Ndisc.table_fulls"] > 0
 }

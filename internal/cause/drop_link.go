@@ -8,15 +8,18 @@ import (
 	"github.com/slowray/slowray/internal/shell"
 )
 
-const pmtuBlackholeID = "pmtu-blackhole"
-
-// mtuMismatch: the other end of a link takes only smaller packets than this
+// MTUMismatch: the other end of a link takes only smaller packets than this
 // one sends. Small packets, and so handshakes, pass.
+const MTUMismatch ID = "mtu-mismatch"
+
 var mtuMismatch = Cause{
-	ID:    "mtu-mismatch",
+	ID:    MTUMismatch,
 	Title: "The two ends of a link have different MTUs: large packets are dropped",
 	Layer: LayerPath,
 	Needs: []observe.Kind{observe.KindRequests, observe.KindDrops},
+	Check: drops(dropSpec{layers: []DropLayer{DropMTU}, words: mtuWords, which: func(v *View, s *DropSite) bool { return v.smallerEnd(s) != nil },
+		none: "no packet was too long for the other end of its link"}),
+	Try: tryEqualMTU,
 	Doc: Doc{
 		About: "One end of a veth pair, bridge or tunnel sends packets that are longer than the other end takes. Handshakes and small requests pass, and " +
 			"whatever is larger never arrives: no error comes back, and it is sent again and again.",
@@ -30,13 +33,17 @@ var mtuMismatch = Cause{
 	},
 }
 
-// pmtuBlackhole: a router on the way takes only smaller packets, and its
+// PMTUBlackhole: a router on the way takes only smaller packets, and its
 // message saying so does not arrive.
+const PMTUBlackhole ID = "pmtu-blackhole"
+
 var pmtuBlackhole = Cause{
-	ID:    pmtuBlackholeID,
+	ID:    PMTUBlackhole,
 	Title: "Packets are too long for the path, and the message that says so is dropped",
 	Layer: LayerPath,
 	Needs: []observe.Kind{observe.KindRequests, observe.KindDrops},
+	Check: checkPMTU,
+	Try:   inNamespace(tryProbing),
 	Doc: Doc{
 		About: "A router on the way cannot pass on packets as long as these and says so by ICMP (fragmentation needed, packet too big). Where that " +
 			"message is dropped, the sender never learns of it, and sends the same long packets again.",
@@ -51,14 +58,17 @@ var pmtuBlackhole = Cause{
 	},
 }
 
-// nicRing: the device has packets that nobody fetches in time.
+// NICRingOverflow: the device has packets that nobody fetches in time.
+const NICRingOverflow ID = "nic-ring-overflow"
+
 var nicRing = Cause{
-	ID:            "nic-ring-overflow",
+	ID:            NICRingOverflow,
 	Title:         "A network device loses packets because its receive ring is full",
 	Layer:         LayerPath,
 	Needs:         []observe.Kind{observe.KindRequests, observe.KindPath},
-	ConsequenceOf: []string{"softirq-saturated"},
+	ConsequenceOf: []ID{SoftirqSaturated},
 	Folds:         true,
+	Check:         drops(dropSpec{layers: []DropLayer{DropNIC}, words: nicWords, none: "no device lost packets for want of room in its ring"}),
 	Doc: Doc{
 		About: "A network device puts packets into a ring in memory, and the CPU fetches them. When it comes too late the ring is full, and the device " +
 			"drops what comes in.",
@@ -70,12 +80,15 @@ var nicRing = Cause{
 	},
 }
 
-// linkErrors: bits are lost on the wire.
+// LinkErrors: bits are lost on the wire.
+const LinkErrors ID = "link-errors"
+
 var linkErrors = Cause{
-	ID:    "link-errors",
+	ID:    LinkErrors,
 	Title: "A network link loses packets: checksum, frame or carrier errors",
 	Layer: LayerPath,
 	Needs: []observe.Kind{observe.KindRequests, observe.KindPath},
+	Check: drops(dropSpec{layers: []DropLayer{DropLink}, words: linkWords, none: "no device counted damaged packets"}),
 	Doc: Doc{
 		About:     "A bad cable, plug or transceiver, or two ends that disagree about duplex, damage packets; the device throws them away.",
 		See:       []Symptom{SeeTimer, SeeSomeEnds, SeeTools},
@@ -84,18 +97,6 @@ var linkErrors = Cause{
 		Mend:      "Change the cable, the transceiver or the port; check speed and duplex at both ends.",
 		Unplanted: "It needs a hardware device.",
 	},
-}
-
-func init() {
-	for _, s := range []dropSpec{
-		{cause: &mtuMismatch, layers: []DropLayer{DropMTU}, words: mtuWords, which: func(v *View, s *DropSite) bool { return v.smallerEnd(s) != nil },
-			none: "no packet was too long for the other end of its link"},
-		{cause: &nicRing, layers: []DropLayer{DropNIC}, words: nicWords, none: "no device lost packets for want of room in its ring"},
-		{cause: &linkErrors, layers: []DropLayer{DropLink}, words: linkWords, none: "no device counted damaged packets"},
-	} {
-		s.cause.Check = func(v *View) Result { return checkDrops(v, &s) }
-	}
-	pmtuBlackhole.Check = checkPMTU
 }
 
 // smallerEnd is the device that takes less than was sent to it, or nil.
@@ -175,7 +176,7 @@ func checkPMTU(v *View) Result {
 				r.RuledOut = fmt.Sprintf("%s ICMP messages were dropped %s, but %s segments of %s were sent again", count(s.Kinds()["icmp"]), v.PlaceOf(s), count(l.Retrans), l.name())
 				continue
 			}
-			fd := v.found(&pmtuBlackhole, l, k, wireFloor, "lost to retransmission")
+			fd := v.found(l, k, wireFloor, "lost to retransmission")
 			fd.hurts = map[*ledger]bool{}
 			for _, l := range f.ends {
 				fd.hurts[l] = true

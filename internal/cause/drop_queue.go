@@ -9,13 +9,17 @@ import (
 	"github.com/slowray/slowray/internal/shell"
 )
 
-// qdiscDrop: the queue in front of a device is full, or shaped to a rate, or
+// QdiscDrop: the queue in front of a device is full, or shaped to a rate, or
 // drops on purpose.
+const QdiscDrop ID = "qdisc-drop"
+
 var qdiscDrop = Cause{
-	ID:    "qdisc-drop",
+	ID:    QdiscDrop,
 	Title: "A queueing discipline drops packets on their way out",
 	Layer: LayerPath,
 	Needs: []observe.Kind{observe.KindRequests, observe.KindPath},
+	Check: drops(dropSpec{layers: []DropLayer{DropQdisc}, words: qdiscWords, none: "no queueing discipline dropped a packet"}),
+	Try:   tryOtherQdisc,
 	Doc: Doc{
 		About: "Packets wait in a queue in front of each device that sends them. A short queue, a shaper with too low a rate (tbf, htb) or an emulator " +
 			"(netem) drops what is too much, and it is sent again after a round trip, or after 200 ms and more.",
@@ -26,12 +30,16 @@ var qdiscDrop = Cause{
 	},
 }
 
-// tcIngressDrop: a filter of traffic control drops what comes in.
+// TCIngressDrop: a filter of traffic control drops what comes in.
+const TCIngressDrop ID = "tc-ingress-drop"
+
 var tcIngressDrop = Cause{
-	ID:    "tc-ingress-drop",
+	ID:    TCIngressDrop,
 	Title: "A filter at a device's ingress drops packets",
 	Layer: LayerPath,
 	Needs: []observe.Kind{observe.KindRequests},
+	Check: drops(dropSpec{layers: []DropLayer{DropTCIngress}, words: filterWords, none: "no filter at an ingress dropped a packet"}),
+	Try:   foundOnly,
 	Doc: Doc{
 		About: "A BPF program or a policer at the ingress of a device (clsact, tcx) drops packets before the firewall sees them: a network plugin, a rate " +
 			"limit, or what somebody left there.",
@@ -42,12 +50,16 @@ var tcIngressDrop = Cause{
 	},
 }
 
-// tcEgressDrop: the same for what goes out.
+// TCEgressDrop: the same for what goes out.
+const TCEgressDrop ID = "tc-egress-drop"
+
 var tcEgressDrop = Cause{
-	ID:    "tc-egress-drop",
+	ID:    TCEgressDrop,
 	Title: "A filter at a device's egress drops packets",
 	Layer: LayerPath,
 	Needs: []observe.Kind{observe.KindRequests},
+	Check: drops(dropSpec{layers: []DropLayer{DropTCEgress}, words: filterWords, none: "no filter at an egress dropped a packet"}),
+	Try:   foundOnly,
 	Doc: Doc{
 		About: "A BPF program at the egress of a device (clsact, tcx) drops packets on their way out: a network plugin, a policy, or what somebody left " +
 			"there.",
@@ -59,12 +71,16 @@ var tcEgressDrop = Cause{
 	},
 }
 
-// xdpDrop: a program drops packets before the kernel makes anything of them.
+// XDPDrop: a program drops packets before the kernel makes anything of them.
+const XDPDrop ID = "xdp-drop"
+
 var xdpDrop = Cause{
-	ID:    "xdp-drop",
+	ID:    XDPDrop,
 	Title: "An XDP program drops packets of a service",
 	Layer: LayerPath,
 	Needs: []observe.Kind{observe.KindRequests, observe.KindPath},
+	Check: drops(dropSpec{layers: []DropLayer{DropXDP}, words: xdpWords, none: "no XDP program dropped a packet"}),
+	Try:   foundOnly,
 	Doc: Doc{
 		About: "An XDP program at a device drops packets before the kernel makes anything of them: no firewall, no capture and hardly a counter shows " +
 			"them.",
@@ -76,14 +92,18 @@ var xdpDrop = Cause{
 	},
 }
 
-// softnetBacklog: a CPU's queue of packets that came in is full.
+// SoftnetBacklogOverflow: a CPU's queue of packets that came in is full.
+const SoftnetBacklogOverflow ID = "softnet-backlog-overflow"
+
 var softnetBacklog = Cause{
-	ID:            "softnet-backlog-overflow",
+	ID:            SoftnetBacklogOverflow,
 	Title:         "The queue of packets that a CPU has to take in is full",
 	Layer:         LayerPath,
 	Needs:         []observe.Kind{observe.KindRequests},
-	ConsequenceOf: []string{"softirq-saturated"},
+	ConsequenceOf: []ID{SoftirqSaturated},
 	Folds:         true,
+	Check:         drops(dropSpec{layers: []DropLayer{DropSoftnet}, words: softnetWords, none: "no packet was dropped from a CPU's backlog"}),
+	Try:           onHost(func(v *View) []Change { return v.raised(nil, "net.core.netdev_max_backlog", wantedDevBacklog) }),
 	Doc: Doc{
 		About: "Packets that another CPU is to take in (RPS, veth, loopback) wait in a queue of each CPU, net.core.netdev_max_backlog long. A CPU that " +
 			"does not keep up drops the rest.",
@@ -93,18 +113,6 @@ var softnetBacklog = Cause{
 		Mend:      "Lengthen the queue (net.core.netdev_max_backlog, on the host), and spread the packets over more CPUs.",
 		Unplanted: "The length of the queue is a setting of the whole host.",
 	},
-}
-
-func init() {
-	for _, s := range []dropSpec{
-		{cause: &qdiscDrop, layers: []DropLayer{DropQdisc}, words: qdiscWords, none: "no queueing discipline dropped a packet"},
-		{cause: &tcIngressDrop, layers: []DropLayer{DropTCIngress}, words: filterWords, none: "no filter at an ingress dropped a packet"},
-		{cause: &tcEgressDrop, layers: []DropLayer{DropTCEgress}, words: filterWords, none: "no filter at an egress dropped a packet"},
-		{cause: &xdpDrop, layers: []DropLayer{DropXDP}, words: xdpWords, none: "no XDP program dropped a packet"},
-		{cause: &softnetBacklog, layers: []DropLayer{DropSoftnet}, words: softnetWords, none: "no packet was dropped from a CPU's backlog"},
-	} {
-		s.cause.Check = func(v *View) Result { return checkDrops(v, &s) }
-	}
 }
 
 func qdiscWords(v *View, s *DropSite, f *Finding) {

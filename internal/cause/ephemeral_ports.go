@@ -10,17 +10,21 @@ import (
 	"github.com/slowray/slowray/internal/shell"
 )
 
-// ephemeralPortsExhausted: a connection to one address and port needs a local
+// EphemeralPortsExhausted: a connection to one address and port needs a local
 // port of its own. With all of net.ipv4.ip_local_port_range in use towards
 // that destination, connect() fails with EADDRNOTAVAIL
 // (__inet_hash_connect, net/ipv4/inet_hashtables.c).
+const EphemeralPortsExhausted ID = "ephemeral-ports-exhausted"
+
 var ephemeralPortsExhausted = Cause{
-	ID:    "ephemeral-ports-exhausted",
+	ID:    EphemeralPortsExhausted,
 	Title: "No local port is left for calls to a destination: connect() fails",
 	Layer: LayerCall,
 	Needs: []observe.Kind{observe.KindSockets, observe.KindSysctl},
 	// only where TIME_WAIT fills an ample range, see portsFinding
-	ConsequenceOf: []string{"time-wait-port-search"},
+	ConsequenceOf: []ID{TimeWaitPortSearch},
+	Check:         checkEphemeralPorts,
+	Try:           tryMorePorts,
 	Doc: Doc{
 		About: "A connection to one address and port needs a local port of its own. With all of net.ipv4.ip_local_port_range in use towards that " +
 			"destination, connect() fails with EADDRNOTAVAIL, and a proxy answers with errors that are quick to give.",
@@ -36,8 +40,6 @@ var ephemeralPortsExhausted = Cause{
 		Mend: "Widen the range, keep connections open (keepalive), call more addresses, or reuse ports in TIME_WAIT (tcp_tw_reuse).",
 	},
 }
-
-func init() { ephemeralPortsExhausted.Check = checkEphemeralPorts }
 
 // ampleRange is a port range that is not to blame by itself: what fills it is.
 const ampleRange = 10_000
@@ -84,7 +86,7 @@ func checkEphemeralPorts(v *View) Result {
 
 func portsFinding(v *View, c calls, g *observe.SocketGroup, ns *observe.NetNS, size int, failed uint64, logged int64, example string) Finding {
 	owner := v.Master(c.pid)
-	f := ephemeralPortsExhausted.supported(Subject{Kind: "destination", NetNS: c.netns, PID: owner, Comm: v.Comm(owner), Addr: c.addr, Port: c.port})
+	f := supported(Subject{Kind: "destination", NetNS: c.netns, PID: owner, Comm: v.Comm(owner), Addr: c.addr, Port: c.port})
 	share := ratio(failed, max(c.all, failed))
 	// Where even the calls that found a port do not get through, more ports
 	// alone would not help: what stops those counts first.
@@ -112,7 +114,7 @@ func portsFinding(v *View, c calls, g *observe.SocketGroup, ns *observe.NetNS, s
 	}
 	if heldInTimeWait(ns, g) {
 		if size >= ampleRange {
-			f.ConsequenceOf = &timeWaitPortSearch.ID
+			f.follows(TimeWaitPortSearch)
 		}
 		f.Fix.Text += "; most are held in TIME_WAIT: tcp_tw_reuse = 1 lets them be used again after a second"
 		f.Fix.Commands = append(f.Fix.Commands, v.in(ns, shell.Line("sysctl -w net.ipv4.tcp_tw_reuse=1")))

@@ -8,15 +8,18 @@ import (
 	"github.com/slowray/slowray/internal/shell"
 )
 
-// eventLoopBlocked: one thread serves many connections and now and then does
+// EventLoopBlocked: one thread serves many connections and now and then does
 // one thing for long; whatever else has come in meanwhile waits unread.
+const EventLoopBlocked ID = "event-loop-blocked"
+
 var eventLoopBlocked = Cause{
-	ID:            "event-loop-blocked",
+	ID:            EventLoopBlocked,
 	Title:         "The event loop does one thing for long, and all other requests wait unread",
 	Layer:         LayerApplication,
 	Needs:         []observe.Kind{observe.KindRequests, observe.KindProcess},
-	ConsequenceOf: slices.Concat([]string{"cpu-hot-function", "single-thread-saturated", "gil-contention", "gc-pauses", "run-queue-wait", "slow-dependency"}, machineCauses, waitCauses, scanCauses),
+	ConsequenceOf: slices.Concat([]ID{CPUHotFunction, SingleThreadSaturated, GILContention, GCPauses, RunQueueWait, SlowDependency}, machineCauses, waitCauses, scanCauses),
 	Folds:         true,
+	Check:         checkEventLoop,
 	Doc: Doc{
 		About: "One thread serves many connections and now and then does one thing for long: computes, or makes a call that blocks. Whatever else " +
 			"has come in meanwhile waits unread.",
@@ -32,8 +35,6 @@ var eventLoopBlocked = Cause{
 		Mend: "Move what takes long to a thread or another process, or cut it into pieces; replace calls that block by asynchronous ones.",
 	},
 }
-
-func init() { eventLoopBlocked.Check = checkEventLoop }
 
 const (
 	loopTogether = 3    // of the slowest requests, under way in one process at once
@@ -126,7 +127,7 @@ func aloneAtWork(p *observe.Process) bool {
 }
 
 func (v *View) eventLoopFinding(l *ledger, w *atWork, k cost, p *observe.Process, together, late int) *Finding {
-	f := v.found(&eventLoopBlocked, l, k, threadFloor, "unread, while the event loop does something else")
+	f := v.found(l, k, threadFloor, "unread, while the event loop does something else")
 	f.Subject.Kind, f.Subject.PID, f.Subject.Comm = "process", p.PID, p.Comm
 	f.Evidence = append(f.Evidence, Evidence{Fact: "of the slowest requests, under way in one process at once", Value: together, Limit: len(l.Slowest), Unit: "requests", Source: recorded})
 	if late > 0 {

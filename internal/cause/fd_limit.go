@@ -9,13 +9,17 @@ import (
 	"github.com/slowray/slowray/internal/shell"
 )
 
-// fdLimit: accept() and connect() need a file descriptor; at RLIMIT_NOFILE
+// FDLimit: accept() and connect() need a file descriptor; at RLIMIT_NOFILE
 // they fail with EMFILE, at fs.file-max with ENFILE (getrlimit(2), accept(2)).
+const FDLimit ID = "fd-limit"
+
 var fdLimit = Cause{
-	ID:    "fd-limit",
+	ID:    FDLimit,
 	Title: "A server has no file descriptor left: it cannot accept connections",
 	Layer: LayerApplication,
 	Needs: []observe.Kind{observe.KindProcess, observe.KindConnects},
+	Check: checkFDLimit,
+	Try:   tryMoreFiles,
 	Doc: Doc{
 		About: "accept() and connect() need a file descriptor. At the process's limit (RLIMIT_NOFILE) they fail with EMFILE, at the host's " +
 			"(fs.file-max) with ENFILE. Connections then stay in the queue, and a server often burns CPU by trying again.",
@@ -32,11 +36,9 @@ var fdLimit = Cause{
 			"descriptors.",
 	},
 	// What is never closed uses up any number.
-	ConsequenceOf: []string{"close-wait-leak"},
+	ConsequenceOf: []ID{CloseWaitLeak},
 	Folds:         true,
 }
-
-func init() { fdLimit.Check = checkFDLimit }
 
 func checkFDLimit(v *View) Result {
 	var r Result
@@ -73,7 +75,7 @@ func (v *View) otherDescriptors(r Result) Result {
 	match := func(e *observe.CallError) bool {
 		return e.Error == "EMFILE" && !strings.HasPrefix(e.Call, "inotify_init") && !strings.HasPrefix(e.Call, "accept")
 	}
-	other := v.judgeLack(&fdLimit, match, r.RuledOut, func(k *lack, f *Finding) {
+	other := v.judgeLack(match, r.RuledOut, func(k *lack, f *Finding) {
 		e := k.first()
 		f.Title = "A service has no file descriptor left: it cannot open files or make connections"
 		want := v.wantedFDs(v.Process(e.PID))
@@ -94,7 +96,7 @@ func (v *View) otherDescriptors(r Result) Result {
 }
 
 func fdFinding(v *View, a observe.Accept, failed uint64) Finding {
-	f := fdLimit.supported(Subject{Kind: "process", PID: a.PID, Comm: a.Comm})
+	f := supported(Subject{Kind: "process", PID: a.PID, Comm: a.Comm})
 	if s := v.ServiceOf(a.PID); s != nil {
 		f.Subject.NetNS, f.Subject.Port, f.Subject.Path = s.NS.Inode, s.Port(), s.Path()
 	}

@@ -7,13 +7,16 @@ import (
 	"github.com/slowray/slowray/internal/shell"
 )
 
-// blockedOnFileLock: threads that should answer wait for a lock on a file.
+// BlockedOnFileLock: threads that should answer wait for a lock on a file.
+const BlockedOnFileLock ID = "blocked-on-file-lock"
+
 var blockedOnFileLock = Cause{
-	ID:            "blocked-on-file-lock",
+	ID:            BlockedOnFileLock,
 	Title:         "Requests wait for a lock on a file",
 	Layer:         LayerApplication,
 	Needs:         []observe.Kind{observe.KindWaits},
-	ConsequenceOf: []string{"process-stopped"},
+	ConsequenceOf: []ID{ProcessStopped},
+	Check:         checkFileLock,
 	Doc: Doc{
 		About: "Threads that should answer wait for a lock on a file (flock, fcntl), which another process holds.",
 		See:   []Symptom{SeeIdle, SeeWaves, SeeHang},
@@ -27,10 +30,8 @@ var blockedOnFileLock = Cause{
 	},
 }
 
-func init() { blockedOnFileLock.Check = checkFileLock }
-
 func checkFileLock(v *View) Result {
-	return v.judgeRoots(&blockedOnFileLock, "no thread that answers requests was held up by a lock on a file", func(r *root, f *Finding) {
+	return v.judgeRoots(BlockedOnFileLock, "no thread that answers requests was held up by a lock on a file", func(r *root, f *Finding) {
 		c, waiter := r.example(), r.blamed()
 		file := objectOf(waiter)
 		f.Subject.Path = file

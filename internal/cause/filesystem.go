@@ -9,14 +9,24 @@ import (
 	"github.com/slowray/slowray/internal/shell"
 )
 
+const (
+	DiskFull           ID = "disk-full"
+	InodesExhausted    ID = "inodes-exhausted"
+	ShmFull            ID = "shm-full"
+	FilesystemReadOnly ID = "filesystem-read-only"
+	DiskQuotaExceeded  ID = "disk-quota-exceeded"
+	DiskIOErrors       ID = "disk-io-errors"
+)
+
 // Causes about file systems that take nothing more, by the calls that fail on
 // them: see judgeLack. A full file system on which nothing fails that a request
 // needs is none.
 var (
 	// diskFull: ENOSPC, with no byte left. Reproduced in the lab.
 	diskFull = Cause{
-		ID: "disk-full", Title: "A file system is full: writes of the service fail",
+		ID: DiskFull, Title: "A file system is full: writes of the service fail",
 		Layer: LayerMachine, Needs: []observe.Kind{observe.KindErrors, observe.KindRequests, observe.KindFiles},
+		Check: checkNoSpace("full"),
 		Doc: lackDoc("A file system has no byte left, and what the service wants to write for a request is refused: uploads, sessions, temporary files, a database's pages.",
 			"failed with ENOSPC on a file system of which less than "+percent(fullShare)+" is free",
 			"A full file system on which nothing fails, or only the access log.",
@@ -24,8 +34,9 @@ var (
 	}
 	// inodesExhausted: ENOSPC, with bytes left and no inode.
 	inodesExhausted = Cause{
-		ID: "inodes-exhausted", Title: "A file system has no inode left: the service can create no file",
+		ID: InodesExhausted, Title: "A file system has no inode left: the service can create no file",
 		Layer: LayerMachine, Needs: []observe.Kind{observe.KindErrors, observe.KindRequests, observe.KindFiles},
+		Check: checkNoSpace("inodes"),
 		Doc: lackDoc("A file system has bytes left, but no inode: no further file can be made on it, however small.",
 			"failed with ENOSPC on a file system with bytes free and less than "+percent(fullShare)+" of its inodes",
 			"A file system with hardly any inode left on which nothing fails.",
@@ -33,8 +44,9 @@ var (
 	}
 	// shmFull: ENOSPC on a file system that lives in memory.
 	shmFull = Cause{
-		ID: "shm-full", Title: "A file system in memory (tmpfs) is full: writes of the service fail",
+		ID: ShmFull, Title: "A file system in memory (tmpfs) is full: writes of the service fail",
 		Layer: LayerMachine, Needs: []observe.Kind{observe.KindErrors, observe.KindRequests, observe.KindFiles},
+		Check: checkNoSpace("memory"),
 		Doc: lackDoc("A file system in memory, as /dev/shm or /tmp, has reached its size, and what the service wants to write there is refused.",
 			"failed with ENOSPC on a tmpfs",
 			"A full tmpfs that no request needs.",
@@ -42,9 +54,10 @@ var (
 	}
 	// filesystemReadOnly: EROFS.
 	filesystemReadOnly = Cause{
-		ID: "filesystem-read-only", Title: "A file system is read-only: writes of the service fail",
+		ID: FilesystemReadOnly, Title: "A file system is read-only: writes of the service fail",
 		Layer: LayerMachine, Needs: []observe.Kind{observe.KindErrors, observe.KindRequests, observe.KindFiles},
-		ConsequenceOf: []string{"disk-io-errors"}, Folds: true,
+		ConsequenceOf: []ID{DiskIOErrors}, Folds: true,
+		Check: checkReadOnly,
 		Doc: lackDoc("A file system is read-only: an error on it made the kernel do so, or somebody mounted it like that. What the service writes is refused.",
 			"failed with EROFS",
 			"A file system that has become read-only, and that no request writes to.",
@@ -53,8 +66,9 @@ var (
 	// diskQuotaExceeded: EDQUOT. A file system with quotas cannot be made in the
 	// lab.
 	diskQuotaExceeded = Cause{
-		ID: "disk-quota-exceeded", Title: "A disk quota is used up: writes of the service fail",
+		ID: DiskQuotaExceeded, Title: "A disk quota is used up: writes of the service fail",
 		Layer: LayerMachine, Needs: []observe.Kind{observe.KindErrors, observe.KindRequests},
+		Check: checkQuota,
 		Doc: lackDoc("The user, group or project that the service writes as has used up its disk quota.",
 			"failed with EDQUOT",
 			"A key quota, or a quota that another program runs into.",
@@ -63,23 +77,15 @@ var (
 	// diskIOErrors: EIO, or EUCLEAN for what is damaged on the disk. A disk that
 	// fails cannot be made in the lab (there is no device mapper).
 	diskIOErrors = Cause{
-		ID: "disk-io-errors", Title: "A disk fails: reads or writes of the service end with an I/O error",
+		ID: DiskIOErrors, Title: "A disk fails: reads or writes of the service end with an I/O error",
 		Layer: LayerMachine, Needs: []observe.Kind{observe.KindErrors, observe.KindRequests},
+		Check: checkIOErrors,
 		Doc: lackDoc("A disk, or the way to it, fails: what the service reads or writes ends with an error of the device.",
 			"failed with EIO or EUCLEAN on a file",
 			"I/O errors in the kernel log of a disk that no request needs; EIO of a terminal that was closed.",
 			"Save the data, and replace the disk or mend the way to it.", "A disk that fails cannot be made without the device mapper."),
 	}
 )
-
-func init() {
-	diskFull.Check = checkNoSpace(&diskFull, "full")
-	inodesExhausted.Check = checkNoSpace(&inodesExhausted, "inodes")
-	shmFull.Check = checkNoSpace(&shmFull, "memory")
-	filesystemReadOnly.Check = checkReadOnly
-	diskQuotaExceeded.Check = checkQuota
-	diskIOErrors.Check = checkIOErrors
-}
 
 const fullShare = 0.01 // of a file system left: less is full
 
@@ -112,9 +118,9 @@ func (v *View) filesystemOf(e *observe.CallError) *observe.Filesystem {
 	return nil
 }
 
-func checkNoSpace(c *Cause, what string) func(*View) Result {
+func checkNoSpace(what string) func(*View) Result {
 	return func(v *View) Result {
-		return v.judgeLack(c, func(e *observe.CallError) bool {
+		return v.judgeLack(func(e *observe.CallError) bool {
 			return e.Error == "ENOSPC" && !slices.Contains(noSpaceCalls, e.Call) && v.lacksWhat(e) == what
 		}, v.fullest(what), func(k *lack, f *Finding) {
 			fs := v.filesystemOf(k.first())
@@ -190,7 +196,7 @@ func checkReadOnly(v *View) Result {
 	if l := v.kernelLine("read-only"); l != nil {
 		none += fmt.Sprintf(", though the kernel log has %q", l.Example)
 	}
-	return v.judgeLack(&filesystemReadOnly, func(e *observe.CallError) bool { return e.Error == "EROFS" }, none, func(k *lack, f *Finding) {
+	return v.judgeLack(func(e *observe.CallError) bool { return e.Error == "EROFS" }, none, func(k *lack, f *Finding) {
 		fs := v.filesystemOf(k.first())
 		for _, kind := range []string{"read-only", "file-system-error", "io-error"} {
 			if l := v.kernelLine(kind); l != nil {
@@ -229,7 +235,7 @@ func (v *View) kernelLine(kind string) *observe.KernelLine {
 
 func checkQuota(v *View) Result {
 	match := func(e *observe.CallError) bool { return e.Error == "EDQUOT" && e.Call != "add_key" }
-	return v.judgeLack(&diskQuotaExceeded, match, "no write of a service was refused for a disk quota", func(k *lack, f *Finding) {
+	return v.judgeLack(match, "no write of a service was refused for a disk quota", func(k *lack, f *Finding) {
 		e := k.first()
 		f.Fix.Text = fmt.Sprintf("Raise the quota of the user, group or project that %s writes as, or delete some of its files.", e.Comm)
 		f.Fix.Commands = []shell.Command{shell.Line("repquota -a"), shell.Line("ps -o pid,user,group,args -p %s", e.PID)}
@@ -250,7 +256,7 @@ func checkIOErrors(v *View) Result {
 	match := func(e *observe.CallError) bool {
 		return (e.Error == "EIO" || e.Error == "EUCLEAN") && !slices.ContainsFunc(noDisk, func(p string) bool { return strings.HasPrefix(e.Path, p) })
 	}
-	return v.judgeLack(&diskIOErrors, match, none, func(k *lack, f *Finding) {
+	return v.judgeLack(match, none, func(k *lack, f *Finding) {
 		device := ""
 		for i := range v.KernelLog {
 			if l := &v.KernelLog[i]; l.Kind == "io-error" || l.Kind == "file-system-error" || l.Kind == "raid-failure" {

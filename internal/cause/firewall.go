@@ -10,10 +10,10 @@ import (
 )
 
 // dropCauses are those that are judged by where packets died on this host.
-var dropCauses = []string{
-	"firewall-drop", "firewall-reject", "qdisc-drop", "tc-ingress-drop", "tc-egress-drop", "xdp-drop", "mtu-mismatch", pmtuBlackholeID, "rp-filter-drop",
-	"no-route", "neighbour-unresolved", "neighbour-table-full", "nic-ring-overflow", "link-errors", "softnet-backlog-overflow",
-	"ip-reassembly-failed", "ipsec-policy-drop", "checksum-errors",
+var dropCauses = []ID{
+	FirewallDrop, FirewallReject, QdiscDrop, TCIngressDrop, TCEgressDrop, XDPDrop, MTUMismatch, PMTUBlackhole, RPFilterDrop,
+	NoRoute, NeighbourUnresolved, NeighbourTableFull, NICRingOverflow, LinkErrors, SoftnetBacklogOverflow,
+	IPReassemblyFailed, IPsecPolicyDrop, ChecksumErrors,
 }
 
 // dropJudged are the layers that they judge. What sockets and TCP itself drop
@@ -25,13 +25,18 @@ var dropJudged = []DropLayer{DropNIC, DropLink, DropXDP, DropSoftnet, DropTCIngr
 const howDropsCount = "Requests waited while segments that died there were sent again (a tenth of what was sent again, or more), connections took a second or " +
 	"more, or did not come about."
 
-// firewallDrop: a rule of the packet filter drops packets of a service. Rules
+// FirewallDrop: a rule of the packet filter drops packets of a service. Rules
 // without a counter are found by what the counters of the others leave over.
+const FirewallDrop ID = "firewall-drop"
+
 var firewallDrop = Cause{
-	ID:    "firewall-drop",
+	ID:    FirewallDrop,
 	Title: "A firewall rule drops packets that requests wait for",
 	Layer: LayerNetfilter,
 	Needs: []observe.Kind{observe.KindRequests, observe.KindFirewall},
+	Check: drops(dropSpec{layers: []DropLayer{DropFirewall}, which: func(_ *View, s *DropSite) bool { return !rejects(s) },
+		words: firewallWords, none: "no packet was dropped by a firewall"}),
+	Try: foundOnly,
 	Doc: Doc{
 		About: "A rule of nftables or iptables (either kind), or the policy of a chain, drops packets of a service or of its calls: by chance, above a rate " +
 			"or a number of connections, by their state, or all of them. Who sent them waits 200 ms and more and sends them again.",
@@ -49,12 +54,17 @@ var firewallDrop = Cause{
 	},
 }
 
-// firewallReject: a rule answers with an error instead.
+// FirewallReject: a rule answers with an error instead.
+const FirewallReject ID = "firewall-reject"
+
 var firewallReject = Cause{
-	ID:    "firewall-reject",
+	ID:    FirewallReject,
 	Title: "A firewall rule rejects packets of a service",
 	Layer: LayerNetfilter,
 	Needs: []observe.Kind{observe.KindRequests, observe.KindFirewall},
+	Check: drops(dropSpec{layers: []DropLayer{DropFirewall}, which: func(_ *View, s *DropSite) bool { return rejects(s) },
+		words: firewallWords, none: "no packet was rejected by a firewall"}),
+	Try: foundOnly,
 	Doc: Doc{
 		About: "A rule of nftables or iptables rejects packets of a service or of its calls: who sent them gets an ICMP error or a reset, and the " +
 			"connection fails at once, or after it was tried again.",
@@ -67,17 +77,6 @@ var firewallReject = Cause{
 		Mend:      "Let the packets through: the finding names the rule.",
 		Unplanted: "It is found as firewall-drop is, by another verdict of the rule.",
 	},
-}
-
-func init() {
-	firewallDrop.Check = func(v *View) Result {
-		return checkDrops(v, &dropSpec{cause: &firewallDrop, layers: []DropLayer{DropFirewall}, which: func(_ *View, s *DropSite) bool { return !rejects(s) },
-			words: firewallWords, none: "no packet was dropped by a firewall"})
-	}
-	firewallReject.Check = func(v *View) Result {
-		return checkDrops(v, &dropSpec{cause: &firewallReject, layers: []DropLayer{DropFirewall}, which: func(_ *View, s *DropSite) bool { return rejects(s) },
-			words: firewallWords, none: "no packet was rejected by a firewall"})
-	}
 }
 
 func rejects(s *DropSite) bool { return s.Rule != nil && s.Rule.Verdict == "reject" }

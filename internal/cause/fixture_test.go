@@ -144,7 +144,7 @@ func check(c *Cause, plant func(*observe.Observation)) Result {
 	if plant != nil {
 		plant(o)
 	}
-	return c.Check(NewView(o))
+	return c.Judge(NewView(o))
 }
 
 // evidence joins the facts and values of a finding, to look for text in.
@@ -159,7 +159,7 @@ func evidence(f *Finding) string {
 func TestHealthyHostHasNoFinding(t *testing.T) {
 	v := NewView(healthy())
 	for _, c := range Catalogue() {
-		r := c.Check(v)
+		r := c.Judge(v)
 		for _, f := range r.Findings {
 			t.Errorf("%s fires on a healthy busy host: %s", c.ID, f.Impact.Text)
 		}
@@ -172,7 +172,7 @@ func TestHealthyHostHasNoFinding(t *testing.T) {
 func TestNothingAtAllHasNoFinding(t *testing.T) {
 	v := NewView(&observe.Observation{})
 	for _, c := range Catalogue() {
-		r := c.Check(v)
+		r := c.Judge(v)
 		if len(r.Findings) != 0 || r.RuledOut+r.NotChecked == "" {
 			t.Errorf("%s: findings %d, ruled out %q, not checked %q", c.ID, len(r.Findings), r.RuledOut, r.NotChecked)
 		}

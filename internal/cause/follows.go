@@ -17,13 +17,13 @@ const noDelay = 0.01
 
 // lackOfCPU are the causes that slow a service down only as far as its threads
 // wait for a CPU.
-var lackOfCPU = []string{"cpu-saturated", "run-queue-wait", "short-lived-process-storm"}
+var lackOfCPU = []ID{CPUSaturated, RunQueueWait, ShortLivedProcessStorm}
 
 // Reasons gives a function that says of another finding whether it may be why f
 // was found, as far as what was measured of the processes that f is about tells.
 func (v *View) Reasons(f *Finding) func(p *Finding) bool {
 	// Of full CPUs the subject may be who takes them, which nothing slows down.
-	if f.Subject.PID == 0 || f.Cause == cpuSaturated.ID {
+	if f.Subject.PID == 0 || f.Cause == CPUSaturated {
 		return func(*Finding) bool { return true }
 	}
 	return func(p *Finding) bool {
@@ -42,7 +42,7 @@ func (v *View) mayBringAbout(p *Finding, way *way) bool {
 		return c == nil || len(c.PIDs) == 0 || slices.ContainsFunc(c.PIDs, way.has)
 	case slices.Contains(lackOfCPU, p.Cause):
 		return !way.known || way.delay >= noDelay*v.Window.Seconds
-	case p.Cause == diskSaturated.ID:
+	case p.Cause == DiskSaturated:
 		return way.samples == 0 || way.blocked > 0
 	case slices.Contains(machineCauses, p.Cause), p.Subject.PID == 0, v.Connects == nil:
 		return true

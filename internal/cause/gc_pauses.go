@@ -9,15 +9,18 @@ import (
 	"github.com/slowray/slowray/internal/shell"
 )
 
-// gcPauses: the service's runtime collects garbage while requests wait: its
+// GCPauses: the service's runtime collects garbage while requests wait: its
 // threads stand still meanwhile, or share the CPUs with the collector.
+const GCPauses ID = "gc-pauses"
+
 var gcPauses = Cause{
-	ID:            "gc-pauses",
+	ID:            GCPauses,
 	Title:         "The service collects garbage while its requests wait",
 	Layer:         LayerApplication,
 	Needs:         []observe.Kind{observe.KindRequests, observe.KindProcess},
-	ConsequenceOf: []string{"memory-pressure", "cpu-quota-throttled", "cpu-saturated", "jvm-serial-gc", "low-cpu-weight"},
+	ConsequenceOf: []ID{MemoryPressure, CPUQuotaThrottled, CPUSaturated, JVMSerialGC, LowCPUWeight},
 	Folds:         true,
+	Check:         checkGC,
 	Doc: Doc{
 		About: "The service's runtime collects garbage while requests wait: its threads stand still meanwhile, or share the CPUs with the " +
 			"collector.",
@@ -31,8 +34,6 @@ var gcPauses = Cause{
 		Mend: "Give it a larger heap, have a request make less garbage, or choose a collector that works beside the program.",
 	},
 }
-
-func init() { gcPauses.Check = checkGC }
 
 const gcShare = 0.30 // of a service's CPU time, or of the slow requests' time
 
@@ -124,7 +125,7 @@ func garbageFunction(e *executed) (name string, share float64) {
 }
 
 func (v *View) gcFinding(l *ledger, w *atWork, k cost, share float64, where, why string) *Finding {
-	f := v.found(&gcPauses, l, k, threadFloor, "while garbage is collected")
+	f := v.found(l, k, threadFloor, "while garbage is collected")
 	f.Subject.Kind = "process"
 	f.Evidence = append(f.Evidence,
 		Evidence{Fact: "CPU time in which garbage is collected", Value: round(share), Limit: 1, Unit: "share of the service's", Source: "/proc/PID/task/TID/schedstat, CPU samples"},

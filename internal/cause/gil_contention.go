@@ -9,16 +9,19 @@ import (
 	"github.com/slowray/slowray/internal/shell"
 )
 
-// gilContention: the threads of one Python process take turns, because only
+// GILContention: the threads of one Python process take turns, because only
 // the one that holds the interpreter's lock executes Python code. Several want
 // to compute, together they get one CPU, and others are idle.
+const GILContention ID = "gil-contention"
+
 var gilContention = Cause{
-	ID:            "gil-contention",
+	ID:            GILContention,
 	Title:         "Python threads take turns: together they get one CPU, however many are idle",
 	Layer:         LayerApplication,
 	Needs:         []observe.Kind{observe.KindRequests, observe.KindProcess},
-	ConsequenceOf: []string{"cpu-hot-function", "cpu-quota-throttled"},
+	ConsequenceOf: []ID{CPUHotFunction, CPUQuotaThrottled},
 	Folds:         true,
+	Check:         checkGIL,
 	Doc: Doc{
 		About: "The threads of one Python process take turns, because only the one that holds the interpreter's lock executes Python code. Several " +
 			"want to compute, together they get one CPU, and other CPUs are idle.",
@@ -33,8 +36,6 @@ var gilContention = Cause{
 		Mend: "Run more processes instead of threads, or move the computing into code that leaves the lock.",
 	},
 }
-
-func init() { gilContention.Check = checkGIL }
 
 const (
 	gilTogether = 0.85 // of a CPU, the threads together
@@ -99,7 +100,7 @@ func python(p *observe.Process) bool {
 }
 
 func (v *View) gilFinding(l *ledger, p *observe.Process, k cost, together, spare float64) *Finding {
-	f := v.found(&gilContention, l, k, threadFloor, "waiting for a thread, or in one that waits for the interpreter's lock")
+	f := v.found(l, k, threadFloor, "waiting for a thread, or in one that waits for the interpreter's lock")
 	f.Subject.Kind, f.Subject.PID, f.Subject.Comm = "process", p.PID, p.Comm
 	var threads []string
 	for _, t := range p.Busiest {

@@ -10,13 +10,17 @@ import (
 	"github.com/slowray/slowray/internal/shell"
 )
 
-// memoryHighThrottled: a group above memory.high is slowed down at each
+// MemoryHighThrottled: a group above memory.high is slowed down at each
 // allocation (mem_cgroup_handle_over_high, mm/memcontrol.c), and never killed.
+const MemoryHighThrottled ID = "memory-high-throttled"
+
 var memoryHighThrottled = Cause{
-	ID:    "memory-high-throttled",
+	ID:    MemoryHighThrottled,
 	Title: "The service uses more memory than memory.high: the kernel slows it down",
 	Layer: LayerMachine,
 	Needs: []observe.Kind{observe.KindCgroup, observe.KindRequests},
+	Check: checkMemoryHigh,
+	Try:   inGroups(func(v *View, c *observe.Cgroup) []Change { return v.moreMemoryHigh(c) }),
 	Doc: Doc{
 		About: "Above memory.high (MemoryHigh= of a unit, the memory request of some pods) the kernel makes each thread of the group that allocates give memory back first, and " +
 			"then sleep, up to two seconds at a time. Nothing is killed and nothing is logged: the service is slow.",
@@ -32,13 +36,17 @@ var memoryHighThrottled = Cause{
 	},
 }
 
-// pageCacheThrash: a group at its limit drops pages of files that it needs
+// PageCacheThrash: a group at its limit drops pages of files that it needs
 // again at once.
+const PageCacheThrash ID = "page-cache-thrash"
+
 var pageCacheThrash = Cause{
-	ID:    "page-cache-thrash",
+	ID:    PageCacheThrash,
 	Title: "The memory limit leaves no room for files: they are read from disk again and again",
 	Layer: LayerMachine,
 	Needs: []observe.Kind{observe.KindCgroup, observe.KindRequests},
+	Check: checkThrash,
+	Try:   inGroups(func(v *View, c *observe.Cgroup) []Change { return v.moreMemory(c) }),
 	Doc: Doc{
 		About: "Pages of files that a service reads count against its memory limit. Where its own memory fills the limit, the kernel drops those pages, also the program's own " +
 			"code, and they are read again from the disk, request after request.",
@@ -52,15 +60,19 @@ var pageCacheThrash = Cause{
 	},
 }
 
-// cgroupIOThrottled: a group has used up what it may read or write.
+// CgroupIOThrottled: a group has used up what it may read or write.
+const CgroupIOThrottled ID = "cgroup-io-throttled"
+
 var cgroupIOThrottled = Cause{
-	ID:    "cgroup-io-throttled",
+	ID:    CgroupIOThrottled,
 	Title: "A control group's I/O limit holds the service back",
 	Layer: LayerMachine,
 	// What is read again and again, for want of memory, uses up any limit.
-	ConsequenceOf: []string{"page-cache-thrash"},
+	ConsequenceOf: []ID{PageCacheThrash},
 	Folds:         true,
 	Needs:         []observe.Kind{observe.KindCgroup, observe.KindRequests},
+	Check:         checkGroupIO,
+	Try:           inGroups(func(v *View, c *observe.Cgroup) []Change { return v.moreIO(c) }),
 	Doc: Doc{
 		About: "io.max (blkio.throttle in version 1; docker run --device-write-bps, IOWriteBandwidthMax=) limits bytes and operations a second on a disk. What is beyond waits in " +
 			"the kernel, however idle the disk is.",
@@ -74,13 +86,17 @@ var cgroupIOThrottled = Cause{
 	},
 }
 
-// pidsLimit: fork() and clone() fail, because the group has as many tasks as it
+// PIDsLimit: fork() and clone() fail, because the group has as many tasks as it
 // may have.
+const PIDsLimit ID = "pids-limit"
+
 var pidsLimit = Cause{
-	ID:    "pids-limit",
+	ID:    PIDsLimit,
 	Title: "No further process or thread may be started: the group has as many as it may have",
 	Layer: LayerMachine,
 	Needs: []observe.Kind{observe.KindCgroup, observe.KindRequests},
+	Check: checkPIDs,
+	Try:   inGroups(func(v *View, c *observe.Cgroup) []Change { return v.moreTasks(c) }),
 	Doc: Doc{
 		About: "pids.max (TasksMax=, docker run --pids-limit, podPidsLimit) limits the tasks of a control group, threads included. Beyond it fork() and pthread_create() fail " +
 			"with EAGAIN: a server that needs one for a request cannot answer it.",
@@ -92,13 +108,6 @@ var pidsLimit = Cause{
 		Not:  []string{"Refused tasks of a service all of whose requests are answered in time."},
 		Mend: "Raise the limit; if the number of tasks keeps growing, find out who starts them.",
 	},
-}
-
-func init() {
-	memoryHighThrottled.Check = checkMemoryHigh
-	pageCacheThrash.Check = checkThrash
-	cgroupIOThrottled.Check = checkGroupIO
-	pidsLimit.Check = checkPIDs
 }
 
 const (
@@ -181,7 +190,7 @@ func checkMemoryHigh(v *View) Result {
 			return judged{because: text, near: stall}
 		}
 		h := v.holderOfGroup(c)
-		f := v.found(&memoryHighThrottled, l, k, threadFloor, "waiting for its threads")
+		f := v.found(l, k, threadFloor, "waiting for its threads")
 		f.Subject.Kind, f.Subject.Path = "cgroup", c.Path
 		f.Weight = min(f.Weight, max(stall, memoryStall))
 		f.Evidence = append(f.Evidence, Evidence{Fact: "memory of " + h.text, Value: byteText(c.MemoryUsedBytes), Limit: byteText(c.MemoryHighBytes), Unit: "memory.high", Source: "memory.current"},
@@ -213,7 +222,7 @@ func checkThrash(v *View) Result {
 			return judged{because: text + ", but no request is slow for it: " + l.whereTimeGoes(), near: rate}
 		}
 		h := v.holderOfGroup(c)
-		f := v.found(&pageCacheThrash, l, k, threadFloor, "reading files again")
+		f := v.found(l, k, threadFloor, "reading files again")
 		f.Subject.Kind, f.Subject.Path = "cgroup", c.Path
 		f.Evidence = append(f.Evidence, Evidence{Fact: "memory of " + h.text, Value: byteText(c.MemoryUsedBytes), Limit: byteText(c.MemoryLimitBytes), Source: "memory.current, memory.usage_in_bytes"},
 			Evidence{Fact: "pages of files read again soon after they were dropped", Value: round(rate), Unit: "pages/s", Source: "memory.stat workingset_refault_file"},
@@ -306,12 +315,12 @@ func checkGroupIO(v *View) Result {
 			return judged{because: text + ", but no request is slow for it: " + l.whereTimeGoes(), near: u.share}
 		}
 		h := v.holderOfGroup(c)
-		f := v.found(&cgroupIOThrottled, l, k, threadFloor, "waiting for the disk")
+		f := v.found(l, k, threadFloor, "waiting for the disk")
 		f.Subject.Kind, f.Subject.Path = "cgroup", c.Path
 		f.Evidence = append(f.Evidence, Evidence{Fact: u.what + " a second on " + u.limit.Disk + " by " + h.text, Value: u.text(u.done), Limit: u.text(u.most), Unit: "allowed", Source: u.limit.File})
 		f.Evidence = append(f.Evidence, v.diskEvidence()...)
 		if !u.reads() {
-			f.Parents = []string{}
+			f.Parents = []ID{}
 		}
 		f.Fix.Text = fmt.Sprintf("Raise the limit of %s: %s a second on %s, now %s.%s", h.text, u.what, u.limit.Disk, u.text(u.most), h.setsWhere())
 		h.raise(&f.Fix, "", "", u.flag(wantedIO), fmt.Sprintf("%s=/dev/%s %.0f", u.systemd, u.limit.Disk, wantedIO*u.most))
@@ -345,7 +354,7 @@ func checkPIDs(v *View) Result {
 			return judged{because: text + ", but its requests are answered in time", near: 1 + ratio(c.Tasks, c.PIDsLimit)}
 		}
 		h := v.holderOfGroup(c)
-		f := v.found(&pidsLimit, l, k, threadFloor, "waiting for a thread")
+		f := v.found(l, k, threadFloor, "waiting for a thread")
 		f.Subject.Kind, f.Subject.Path = "cgroup", c.Path
 		if share := ratio(lost, l.Requests); l.enough(lost) && (!slow || share > f.Impact.Share) {
 			f.Weight = share

@@ -11,15 +11,19 @@ import (
 	"github.com/slowray/slowray/internal/shell"
 )
 
-// haproxyServerQueue: a server with maxconn gets so many requests at a time, and
+// HAProxyServerQueue: a server with maxconn gets so many requests at a time, and
 // the others wait inside HAProxy, connected and read, for their turn.
+const HAProxyServerQueue ID = "haproxy-server-queue"
+
 var haproxyServerQueue = Cause{
-	ID:            "haproxy-server-queue",
+	ID:            HAProxyServerQueue,
 	Title:         "Requests wait in HAProxy for a server that is at its maxconn",
 	Layer:         LayerCall,
 	Needs:         []observe.Kind{observe.KindHAProxy, observe.KindRequests},
-	ConsequenceOf: slices.Concat([]string{"apache-workers-exhausted", "uwsgi-workers-busy", "gunicorn-workers-busy", "tomcat-threads-exhausted", "php-fpm-children-exhausted", "slow-dependency"}, machineCauses, waitCauses),
+	ConsequenceOf: slices.Concat([]ID{ApacheWorkersExhausted, UWSGIWorkersBusy, GunicornWorkersBusy, TomcatThreadsExhausted, PHPFPMChildrenExhausted, SlowDependency}, machineCauses, waitCauses),
 	Folds:         true,
+	Check:         checkHAProxyQueue,
+	Try:           tryServerMaxconn,
 	Doc: Doc{
 		About: "A server of HAProxy with maxconn gets so many requests at a time. The others wait inside HAProxy, connected and read, for their turn: " +
 			"the server is quick, and its clients wait.",
@@ -36,15 +40,18 @@ var haproxyServerQueue = Cause{
 	},
 }
 
-// haproxyNoServer: with no server of a backend up, HAProxy answers 503.
+// HAProxyNoServer: with no server of a backend up, HAProxy answers 503.
+const HAProxyNoServer ID = "haproxy-no-server"
+
 var haproxyNoServer = Cause{
-	ID:    "haproxy-no-server",
+	ID:    HAProxyNoServer,
 	Title: "HAProxy has no server to pass requests to: it answers with errors",
 	Layer: LayerCall,
 	Needs: []observe.Kind{observe.KindHAProxy, observe.KindRequests, observe.KindConnects},
 	// What keeps its connections from being made, as far as that is found.
-	ConsequenceOf: []string{"upstream-refused", "connect-timeout", "conntrack-full", "accept-queue-overflow", "fd-limit", "ephemeral-ports-exhausted", "network-loss", "syn-retransmits"},
+	ConsequenceOf: []ID{UpstreamRefused, ConnectTimeout, ConntrackFull, AcceptQueueOverflow, FDLimit, EphemeralPortsExhausted, NetworkLoss, SYNRetransmits},
 	Folds:         true,
+	Check:         checkHAProxyNoServer,
 	Doc: Doc{
 		About: "With no server of a backend that can be reached, HAProxy answers requests with errors (503).",
 		See:   []Symptom{SeeErrors, SeeCalls},
@@ -55,11 +62,6 @@ var haproxyNoServer = Cause{
 		Not:  []string{"One of several servers that cannot be reached, while the others answer."},
 		Mend: "Start what should listen there, or correct the address.",
 	},
-}
-
-func init() {
-	haproxyServerQueue.Check = checkHAProxyQueue
-	haproxyNoServer.Check = checkHAProxyNoServer
 }
 
 // proxied is a backend of an HAProxy in view with its servers, and the
@@ -235,7 +237,7 @@ func checkHAProxyQueue(v *View) Result {
 
 func (v *View) serverQueueFinding(p *proxied, b *observe.ProxyBackend, calls, front *ledger, limit int, passed, queue, share float64, source string) Finding {
 	setting := fromHost(p.app.Root, b.MaxConn)
-	f := haproxyServerQueue.supported(Subject{Kind: "destination", NetNS: p.app.NetNS, PID: p.app.PID, Comm: v.Comm(p.app.PID), Addr: calls.Addr, Port: calls.Port,
+	f := supported(Subject{Kind: "destination", NetNS: p.app.NetNS, PID: p.app.PID, Comm: v.Comm(p.app.PID), Addr: calls.Addr, Port: calls.Port,
 		Path: fmt.Sprintf("%s:%d", setting.File, setting.Line)})
 	f.Weight = share * front.Share(observe.Server)
 	wait := share * front.MeanNS(observe.Server)
@@ -267,7 +269,7 @@ func (v *View) serverQueueFinding(p *proxied, b *observe.ProxyBackend, calls, fr
 			return here == nil && !slices.Contains(ofCPU, parent.Cause) || here != nil && v.lateBy(parent, here)
 		case slices.Contains(waitCauses, parent.Cause):
 			return v.heldUpBy(calls, parent)
-		case parent.Cause == slowDependency.ID:
+		case parent.Cause == SlowDependency:
 			return here != nil && s.PID == here.pid || s.PID == calls.pid && s.Port == calls.Port && s.Addr == calls.Addr
 		}
 		return here != nil && s.NetNS == here.NetNS && s.Port == here.Port
@@ -303,7 +305,7 @@ func checkHAProxyNoServer(v *View) Result {
 		}
 		b := p.servers[0]
 		addr, port := addressOf(b.Addr)
-		f := haproxyNoServer.supported(Subject{Kind: "destination", NetNS: p.app.NetNS, PID: p.app.PID, Comm: v.Comm(p.app.PID), Port: port, Path: p.app.Root + p.app.Config})
+		f := supported(Subject{Kind: "destination", NetNS: p.app.NetNS, PID: p.app.PID, Comm: v.Comm(p.app.PID), Port: port, Path: p.app.Root + p.app.Config})
 		if addr.IsValid() {
 			f.Subject.Addr = addr.String()
 		}

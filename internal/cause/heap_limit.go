@@ -9,13 +9,16 @@ import (
 	"github.com/slowray/slowray/internal/shell"
 )
 
-// jvmHeapOverLimit: a Java heap may grow beyond what its control group may
+// JVMHeapOverLimit: a Java heap may grow beyond what its control group may
 // have. The JVM sees no need to collect garbage before the kernel kills it.
+const JVMHeapOverLimit ID = "jvm-heap-over-limit"
+
 var jvmHeapOverLimit = Cause{
-	ID:    "jvm-heap-over-limit",
+	ID:    JVMHeapOverLimit,
 	Title: "The Java heap may grow beyond the memory limit: the kernel killed the JVM",
 	Layer: LayerMachine,
 	Needs: []observe.Kind{observe.KindKernelLog},
+	Check: func(v *View) Result { return checkHeap(v, "jvm") },
 	Doc: Doc{
 		About: "A JVM takes memory up to the size of its heap before it collects garbage in earnest, and needs about a quarter more for threads, code and " +
 			"buffers. When that is more than the memory limit of its container or unit, the kernel kills it as soon as the heap has grown. A JVM that does " +
@@ -35,12 +38,15 @@ var jvmHeapOverLimit = Cause{
 	},
 }
 
-// nodeHeapOverLimit: the same of V8's old space.
+// NodeHeapOverLimit: the same of V8's old space.
+const NodeHeapOverLimit ID = "node-heap-over-limit"
+
 var nodeHeapOverLimit = Cause{
-	ID:    "node-heap-over-limit",
+	ID:    NodeHeapOverLimit,
 	Title: "The heap of node may grow beyond the memory limit: the kernel killed it",
 	Layer: LayerMachine,
 	Needs: []observe.Kind{observe.KindKernelLog},
+	Check: func(v *View) Result { return checkHeap(v, "node") },
 	Doc: Doc{
 		About: "--max-old-space-size tells V8 how far its heap may grow before it collects garbage in earnest. Above the memory limit of the container or unit " +
 			"the kernel kills node before that.",
@@ -55,13 +61,16 @@ var nodeHeapOverLimit = Cause{
 	},
 }
 
-// workersOverLimit: processes of one program that each have a modest size, and
+// WorkersOverMemoryLimit: processes of one program that each have a modest size, and
 // together more than they may have.
+const WorkersOverMemoryLimit ID = "workers-over-memory-limit"
+
 var workersOverLimit = Cause{
-	ID:    "workers-over-memory-limit",
+	ID:    WorkersOverMemoryLimit,
 	Title: "The workers together need more memory than their limit: the kernel killed one",
 	Layer: LayerMachine,
 	Needs: []observe.Kind{observe.KindKernelLog, observe.KindProcess},
+	Check: checkWorkersOverLimit,
 	Doc: Doc{
 		About: "Servers with a process for each request (gunicorn, uWSGI, php-fpm, Apache with prefork) need the memory of one worker as often as there are workers. " +
 			"Where that is more than the limit of the container or unit, the kernel kills one whenever all have grown.",
@@ -76,12 +85,15 @@ var workersOverLimit = Cause{
 	},
 }
 
-// leakTowardLimit: a process grows until it is killed, again and again.
+// MemoryLeakTowardLimit: a process grows until it is killed, again and again.
+const MemoryLeakTowardLimit ID = "memory-leak-toward-limit"
+
 var leakTowardLimit = Cause{
-	ID:    "memory-leak-toward-limit",
+	ID:    MemoryLeakTowardLimit,
 	Title: "The service grows until it is killed, again and again: it leaks memory",
 	Layer: LayerMachine,
 	Needs: []observe.Kind{observe.KindKernelLog},
+	Check: checkLeak,
 	Doc: Doc{
 		About: "A program that never gives back part of its memory reaches any limit. It is killed and started again, its requests of the moment are lost, and all begins anew.",
 		See:   []Symptom{SeeDies, SeeErrors, SeeWaves},
@@ -93,13 +105,6 @@ var leakTowardLimit = Cause{
 		Mend:      "Find what is kept: a heap dump, or a profile of allocations. Until then raise the limit, or restart it before it gets there.",
 		Unplanted: "two kills of a real service take longer than an incident may; fixtures test it.",
 	},
-}
-
-func init() {
-	jvmHeapOverLimit.Check = func(v *View) Result { return checkHeap(v, &jvmHeapOverLimit, "jvm") }
-	nodeHeapOverLimit.Check = func(v *View) Result { return checkHeap(v, &nodeHeapOverLimit, "node") }
-	workersOverLimit.Check = checkWorkersOverLimit
-	leakTowardLimit.Check = checkLeak
 }
 
 const (
@@ -144,7 +149,7 @@ func (v *View) heapOf(k *observe.OOMKill) *observe.Heap {
 	return nil
 }
 
-func checkHeap(v *View, c *Cause, runtime string) Result {
+func checkHeap(v *View, runtime string) Result {
 	r := ruledOut(v.heapsText(runtime))
 	for _, d := range v.deaths(false) {
 		k := d.last()
@@ -152,7 +157,7 @@ func checkHeap(v *View, c *Cause, runtime string) Result {
 		if d.felt.text == "" || h == nil || h.Runtime != runtime || !over(h, limit) {
 			continue
 		}
-		f := v.killFinding(c, &d)
+		f := v.killFinding(&d)
 		holder := v.holderOf(k.LimitCgroup, k.Container, k.Unit)
 		f.Title = fmt.Sprintf("The heap of %s may grow to %s, and %s may have %s: the kernel killed it", k.Comm, byteText(h.MaxBytes), holder.text, byteText(limit))
 		f.Evidence = append([]Evidence{{Fact: "how far the heap may grow", Value: byteText(h.MaxBytes), Limit: byteText(limit), Unit: "may be used in all", Source: heapSource(h)}}, f.Evidence...)
@@ -252,7 +257,7 @@ func checkWorkersOverLimit(v *View) Result {
 		if d.felt.text == "" || n == 0 {
 			continue
 		}
-		f := v.killFinding(&workersOverLimit, &d)
+		f := v.killFinding(&d)
 		h := v.holderOf(k.LimitCgroup, k.Container, k.Unit)
 		fits := max(int(0.75*float64(limit)/float64(k.AnonBytes)), 1)
 		want := uint64(1.33 * float64(n) * float64(k.AnonBytes))
@@ -284,7 +289,7 @@ func checkLeak(v *View) Result {
 			r.RuledOut = fmt.Sprintf("%s was killed %d times, and the limit of its heap, or its number of workers, explains that", k.Comm, len(grown))
 			continue
 		}
-		f := v.killFinding(&leakTowardLimit, &d)
+		f := v.killFinding(&d)
 		every := (grown[len(grown)-1].At - grown[0].At) / float64(len(grown)-1)
 		f.Evidence = append([]Evidence{{Fact: "from one kill to the next it took", Value: seconds(every), Source: "kernel log"}}, f.Evidence...)
 		f.Fix.Text = fmt.Sprintf("Find what %s keeps (a heap dump, a profile of allocations): it reaches %s once in %s. A higher limit only makes that take longer.", k.Comm, byteText(limit), strings.TrimSpace(seconds(every)))

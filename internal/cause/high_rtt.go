@@ -9,20 +9,23 @@ import (
 	"github.com/slowray/slowray/internal/shell"
 )
 
-// highRTT: round trips make up most of the time. Either packets wait in a
+// HighRTT: round trips make up most of the time. Either packets wait in a
 // queue on the way (the round trip is then far above the least one of the same
 // connection), or the other end is simply far away.
 //
 // Clients all over the world are far away by nature: there distance is told
 // and is no finding. It is one where a few ends make all the requests, as a
 // load balancer does, and on the way to a service that is called.
+const HighRTT ID = "high-rtt"
+
 var highRTT = Cause{
-	ID:      "high-rtt",
+	ID:      HighRTT,
 	Title:   "The network between the two ends is slow: round trips make up most of the time",
 	Layer:   LayerPath,
 	Needs:   []observe.Kind{observe.KindRequests},
 	OnWire:  true,
 	InTCPRT: true,
+	Check:   checkHighRTT,
 	Doc: Doc{
 		About: "Round trips make up most of the time. Either packets wait in a queue on the way (the round trip is then far above the least one of " +
 			"the same connection), or the other end is simply far away.",
@@ -38,8 +41,6 @@ var highRTT = Cause{
 		Mend: "Bring the two ends closer, make fewer round trips, or find the link that is full and shorten its queue.",
 	},
 }
-
-func init() { highRTT.Check = checkHighRTT }
 
 const (
 	queueTimes  = 5.0  // times the least round trip of the connection
@@ -136,7 +137,7 @@ func rttEvidence(l *ledger, rtt, least float64) []Evidence {
 }
 
 func (v *View) queueFinding(l *ledger, k cost, rtt, least float64, queued, samples int) *Finding {
-	f := v.found(&highRTT, l, k, wireFloor, "on the network")
+	f := v.found(l, k, wireFloor, "on the network")
 	f.Title = "Packets wait in a queue on the network: round trips take many times what they need"
 	f.Evidence = append(f.Evidence, rttEvidence(l, rtt, least)...)
 	f.Evidence = append(f.Evidence, Evidence{Fact: "slow requests whose round trip is far above the least of the connection", Value: queued, Limit: samples, Unit: "requests", Source: recorded})
@@ -146,7 +147,7 @@ func (v *View) queueFinding(l *ledger, k cost, rtt, least float64, queued, sampl
 }
 
 func (v *View) farFinding(l *ledger, k cost, rtt, least float64) *Finding {
-	f := v.found(&highRTT, l, k, wireFloor, "on the network")
+	f := v.found(l, k, wireFloor, "on the network")
 	f.Title = "The other end is far away: round trips make up most of the time"
 	f.Evidence = append(f.Evidence, rttEvidence(l, rtt, least)...)
 	f.Fix.Text = fmt.Sprintf("Every round trip takes at least %s: bring the two ends closer together, or make fewer and larger requests.", nanoseconds(least))

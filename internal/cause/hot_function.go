@@ -8,15 +8,18 @@ import (
 	"github.com/slowray/slowray/internal/shell"
 )
 
-// cpuHotFunction: requests are slow because the service computes, and one
+// CPUHotFunction: requests are slow because the service computes, and one
 // function has most of it.
+const CPUHotFunction ID = "cpu-hot-function"
+
 var cpuHotFunction = Cause{
-	ID:            "cpu-hot-function",
+	ID:            CPUHotFunction,
 	Title:         "Slow requests compute, most of it in one function",
 	Layer:         LayerApplication,
 	Needs:         []observe.Kind{observe.KindRequests, observe.KindProcess, observe.KindProfile},
-	ConsequenceOf: append([]string{"time-wait-port-search", "autoreload-stat-storm", "short-lived-process-storm", "memory-pressure"}, append(kernelWorkIDs[:len(kernelWorkIDs):len(kernelWorkIDs)], scanCauses...)...),
+	ConsequenceOf: append([]ID{TimeWaitPortSearch, AutoreloadStatStorm, ShortLivedProcessStorm, MemoryPressure}, append(kernelWorkIDs[:len(kernelWorkIDs):len(kernelWorkIDs)], scanCauses...)...),
 	Folds:         true,
+	Check:         checkHotFunction,
 	Doc: Doc{
 		About: "Requests are slow because the service computes, and one function has most of it.",
 		See:   []Symptom{SeeFull, SeeOneCPU, SeeStart},
@@ -31,8 +34,6 @@ var cpuHotFunction = Cause{
 		Mend: "Look at the function (slowray flame, slowray func): what it is called with, and why so often.",
 	},
 }
-
-func init() { cpuHotFunction.Check = checkHotFunction }
 
 const (
 	hotOwn   = 0.40     // of a request's time, computing on its own behalf
@@ -150,7 +151,7 @@ func (v *View) hotFunctionFinding(l *ledger, w *atWork, k cost, e *executed, hot
 	if loop {
 		what = "in " + language + " code"
 	}
-	f := v.found(&cpuHotFunction, l, k, threadFloor, "computing "+what+", or waiting for those that do")
+	f := v.found(l, k, threadFloor, "computing "+what+", or waiting for those that do")
 	f.Subject.Kind, f.Subject.Path = "process", whereIs(hot)
 	if loop {
 		f.Title = "Slow requests compute, most of it in " + language + " code"

@@ -7,14 +7,17 @@ import (
 	"github.com/slowray/slowray/internal/shell"
 )
 
-// ipv6Fallback: a name has IPv6 and IPv4 addresses, and IPv6 leads nowhere. A
+// IPv6Fallback: a name has IPv6 and IPv4 addresses, and IPv6 leads nowhere. A
 // caller tries IPv6 first (RFC 6724) and goes on to IPv4 when its time limit is
 // over, or after 250–300 ms where it tries both at once (RFC 8305).
+const IPv6Fallback ID = "ipv6-fallback"
+
 var ipv6Fallback = Cause{
-	ID:    "ipv6-fallback",
+	ID:    IPv6Fallback,
 	Title: "Connections are first tried over IPv6, which gets no answer, and then made over IPv4",
 	Layer: LayerCall,
 	Needs: []observe.Kind{observe.KindConnects, observe.KindRequests},
+	Check: checkIPv6Fallback,
 	Doc: Doc{
 		About: "A name has an IPv6 and an IPv4 address, and IPv6 leads nowhere. Callers try IPv6 first and go on to IPv4 after their time limit, for each connection anew.",
 		See:   []Symptom{SeeCalls, SeeConnecting},
@@ -28,8 +31,6 @@ var ipv6Fallback = Cause{
 		Mend: "Mend the IPv6 way, or take the AAAA record out of the name; until then prefer IPv4 in /etc/gai.conf.",
 	},
 }
-
-func init() { ipv6Fallback.Check = checkIPv6Fallback }
 
 // fallbackOf is the IPv4 address that the same service connects to at the same
 // port after IPv6 attempts went without an answer; nil when there is none.
@@ -62,7 +63,7 @@ func checkIPv6Fallback(v *View) Result {
 			}
 			continue
 		}
-		f := ipv6Fallback.supported(Subject{Kind: "destination", NetNS: o.netns, PID: o.pid, Comm: v.Comm(o.pid), Addr: o.addr, Port: o.port})
+		f := supported(Subject{Kind: "destination", NetNS: o.netns, PID: o.pid, Comm: v.Comm(o.pid), Addr: o.addr, Port: o.port})
 		f.Weight = h.share
 		f.Impact = Impact{Share: round(h.share), Of: h.of, Text: text + "; " + h.text}
 		f.Evidence = []Evidence{

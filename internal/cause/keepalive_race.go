@@ -6,17 +6,20 @@ import (
 	"github.com/slowray/slowray/internal/observe"
 )
 
-// keepaliveRace: the called side closes connections that were idle for its time
+// KeepaliveRace: the called side closes connections that were idle for its time
 // limit, and the service sends a request on one of them before it notices: it
 // gets a reset instead of an answer.
+const KeepaliveRace ID = "keepalive-race"
+
 var keepaliveRace = Cause{
-	ID:    "keepalive-race",
+	ID:    KeepaliveRace,
 	Title: "Requests are sent on kept connections that the other end has just closed, and fail",
 	Layer: LayerCall,
 	Needs: []observe.Kind{observe.KindRequests},
 	// An upstream that dies, or has no room, closes connections too.
-	ConsequenceOf: append([]string{"fd-limit", "nginx-worker-connections", "process-stopped", "memory-pressure"}, killCauses...),
+	ConsequenceOf: append([]ID{FDLimit, NginxWorkerConnections, ProcessStopped, MemoryPressure}, killCauses...),
 	Folds:         true,
+	Check:         checkKeepaliveRace,
 	Doc: Doc{
 		About: "A server closes connections that are idle for longer than its time limit. A client that keeps them for longer sends its next " +
 			"request into a closed connection, gets a reset, and has to tell an error where it may not send again.",
@@ -33,8 +36,6 @@ var keepaliveRace = Cause{
 		Unplanted: "Its time limits have to meet within a round trip: it does not happen each time.",
 	},
 }
-
-func init() { keepaliveRace.Check = checkKeepaliveRace }
 
 const (
 	raceShare   = 0.9  // of the calls without an answer that were looked at
@@ -63,7 +64,7 @@ func checkKeepaliveRace(v *View) Result {
 		if !ok || h.of != "failed requests" || l.Unanswered < fewAffected || ratio(l.Unanswered, l.Requests) > raceMost || late < fewAffected || ratio(late, looked) < raceShare {
 			return judged{because: because, near: ratio(l.Unanswered, l.Requests)}
 		}
-		f := v.found(&keepaliveRace, l, cost{}, wireFloor, "")
+		f := v.found(l, cost{}, wireFloor, "")
 		f.Weight = h.share
 		f.Impact = Impact{Share: round(h.share), Of: h.of, Text: because + "; " + h.text}
 		f.Evidence = []Evidence{

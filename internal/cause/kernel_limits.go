@@ -11,83 +11,84 @@ import (
 	"github.com/slowray/slowray/internal/shell"
 )
 
+const (
+	MaxMapCount     ID = "max-map-count"
+	CommitLimit     ID = "commit-limit"
+	FileMax         ID = "file-max"
+	InotifyLimit    ID = "inotify-limit"
+	AIOLimit        ID = "aio-limit"
+	SysVIPCLimit    ID = "sysv-ipc-limit"
+	FileSizeLimit   ID = "file-size-limit"
+	NFSStaleHandle  ID = "nfs-stale-handle"
+	SecurityDenials ID = "security-denials"
+)
+
 // Causes about limits of the kernel that system calls run into, by the calls
 // that fail for them: see judgeLack.
 var (
 	// maxMapCount: ENOMEM for a mapping, with vm.max_map_count mappings.
 	// Reproduced in the lab.
-	maxMapCount = limitCause("max-map-count", "A process has as many memory mappings as the kernel allows: it gets no more memory",
+	maxMapCount = limitCause(MaxMapCount, checkMaxMapCount, onHost(func(v *View) []Change { return v.raised(nil, "vm.max_map_count", v.wantedMaps()) }), "A process has as many memory mappings as the kernel allows: it gets no more memory",
 		lackDoc("A process may have so many memory mappings (vm.max_map_count); with as many it gets no more memory, and can start no thread.",
 			"failed with ENOMEM in a process that has "+percent(mapsNearly)+" or more of vm.max_map_count mappings",
 			"Memory that is refused for another reason.",
 			"Raise vm.max_map_count on the host, or have the process map fewer and larger pieces.", ""))
 	// commitLimit: ENOMEM with vm.overcommit_memory 2. The mode is host-wide, so
 	// that it is not made in the lab.
-	commitLimit = limitCause("commit-limit", "The kernel promises no more memory (vm.overcommit_memory 2): the service gets none",
+	commitLimit = limitCause(CommitLimit, checkCommitLimit, nil, "The kernel promises no more memory (vm.overcommit_memory 2): the service gets none",
 		lackDoc("With vm.overcommit_memory 2 the kernel promises only so much memory as it has; when all is promised, calls are refused although memory is free.",
 			"failed with ENOMEM with vm.overcommit_memory 2 and "+percent(commitNearly)+" or more of the limit promised",
 			"Much memory promised, and nothing refused.",
 			"End what has been promised most, add memory or swap, or raise vm.overcommit_ratio.", "The mode is one for the whole host."))
 	// fileMax: ENFILE. The limit is host-wide, and does not bind root: it is not
 	// made in the lab.
-	fileMax = limitCause("file-max", "The host has no file left to open: calls of the service fail",
+	fileMax = limitCause(FileMax, checkFileMax, onHost(func(v *View) []Change { return v.raised(nil, "fs.file-max", v.wantedFiles()) }), "The host has no file left to open: calls of the service fail",
 		lackDoc("The host as a whole may have so many files open (fs.file-max); with as many, nobody but root opens another one.",
 			"failed with ENFILE",
 			"Most of the files of the host open, and nothing refused.",
-			"Raise fs.file-max, and find who holds so many.", "The limit is one for the whole host, and does not bind root."))
+			"Raise fs.file-max, and find who holds so many.", "The limit is one for the whole host, and does not bind root."), FDLimit)
 	// inotifyLimit: the user has no watch, or no instance, left.
-	inotifyLimit = limitCause("inotify-limit", "A user has no inotify watch or instance left: the service cannot watch its files",
+	inotifyLimit = limitCause(InotifyLimit, checkInotify, onHost(tryInotify), "A user has no inotify watch or instance left: the service cannot watch its files",
 		lackDoc("A user may watch so many files with inotify, with so many instances; a service that needs one more to answer fails.",
 			"failed: inotify_add_watch() with ENOSPC, or inotify_init() with EMFILE",
 			"A watch that is refused, and no request is the worse for it.",
 			"Raise fs.inotify.max_user_watches or max_user_instances on the host, or watch less.", ""))
 	// aioLimit: io_setup(2) fails with EAGAIN. The limit is host-wide.
-	aioLimit = limitCause("aio-limit", "The host has no room for asynchronous I/O left (fs.aio-max-nr)",
+	aioLimit = limitCause(AIOLimit, checkAIO, onHost(func(v *View) []Change { return v.raised(nil, "fs.aio-max-nr", v.wantedAIO()) }), "The host has no room for asynchronous I/O left (fs.aio-max-nr)",
 		lackDoc("All processes together may have so many events of asynchronous I/O (fs.aio-max-nr); a database that asks for more does not start, or reads one by one.",
 			"failed: io_setup() with EAGAIN",
 			"io_uring, which has no such limit.",
 			"Raise fs.aio-max-nr on the host.", "The limit is one for the whole host."))
 	// sysvLimit: no shared memory segment, semaphore set or message queue left.
-	sysvLimit = limitCause("sysv-ipc-limit", "There is no shared memory segment, semaphore set or message queue left for the service",
+	sysvLimit = limitCause(SysVIPCLimit, checkSysV, nil, "There is no shared memory segment, semaphore set or message queue left for the service",
 		lackDoc("An IPC namespace has so many shared memory segments, semaphore sets and message queues; programs that end badly leave theirs behind.",
 			"failed: shmget(), semget() or msgget() with ENOSPC or ENOMEM",
 			"Segments used up that nobody asks for.",
 			"Remove what ended programs left behind (ipcrm), or raise the limit.", ""))
 	// fileSizeLimit: EFBIG.
-	fileSizeLimit = limitCause("file-size-limit", "A file may not grow any further: writes of the service fail",
+	fileSizeLimit = limitCause(FileSizeLimit, checkFileSize, foundOnly, "A file may not grow any further: writes of the service fail",
 		lackDoc("A file has reached the size that its process may make it (RLIMIT_FSIZE), or that the file system can hold.",
 			"failed with EFBIG",
 			"A log that grows no more while requests are answered.",
 			"Raise the limit, or rotate the file.", ""))
 	// staleHandle: ESTALE. No network file system can be made in the lab.
-	staleHandle = limitCause("nfs-stale-handle", "A file on a network file system is gone at its server: calls of the service fail",
+	staleHandle = limitCause(NFSStaleHandle, checkStale, nil, "A file on a network file system is gone at its server: calls of the service fail",
 		lackDoc("A file that a service has open on a network file system was removed or moved at the server.",
 			"failed with ESTALE",
 			"A stale file that no request needs.",
 			"Have the service open it anew; mount the file system anew if that does not help.", "No network file system can be made where the lab runs."))
 	// securityDenials: EACCES or EPERM for a file.
-	securityDenials = limitCause("security-denials", "The service may not use files that its requests need",
+	securityDenials = limitCause(SecurityDenials, checkDenials, nil, "The service may not use files that its requests need",
 		lackDoc("The service may not use a file that its requests need: its user has no right on it, or a policy (AppArmor, SELinux, seccomp) denies it.",
 			"on a file failed with EACCES or EPERM",
 			"Denials in the kernel log that no request is the worse for.",
 			"Give the user of the service the rights, or allow it in the policy.", ""))
 )
 
-func limitCause(id, title string, doc Doc) Cause {
-	return Cause{ID: id, Title: title, Layer: LayerMachine, Needs: []observe.Kind{observe.KindErrors, observe.KindRequests}, Doc: doc}
-}
-
-func init() {
-	fileMax.ConsequenceOf, fileMax.Folds = []string{"fd-limit"}, true
-	maxMapCount.Check = checkMaxMapCount
-	commitLimit.Check = checkCommitLimit
-	fileMax.Check = checkFileMax
-	inotifyLimit.Check = checkInotify
-	aioLimit.Check = checkAIO
-	sysvLimit.Check = checkSysV
-	fileSizeLimit.Check = checkFileSize
-	staleHandle.Check = checkStale
-	securityDenials.Check = checkDenials
+// limitCause declares a limit of the kernel that system calls run into.
+func limitCause(id ID, check func(*View) Result, try func(*View, Target) []Change, title string, doc Doc, follows ...ID) Cause {
+	return Cause{ID: id, Title: title, Layer: LayerMachine, Needs: []observe.Kind{observe.KindErrors, observe.KindRequests},
+		ConsequenceOf: follows, Folds: len(follows) > 0, Check: check, Try: try, Doc: doc}
 }
 
 // mapCalls are the calls that make, move or split mappings.
@@ -116,7 +117,7 @@ func checkMaxMapCount(v *View) Result {
 	match := func(e *observe.CallError) bool {
 		return e.Error == "ENOMEM" && slices.Contains(mapCalls, e.Call) && v.outOfMaps(e.PID)
 	}
-	return v.judgeLack(&maxMapCount, match, "no process that was refused a mapping has as many as it may", func(k *lack, f *Finding) {
+	return v.judgeLack(match, "no process that was refused a mapping has as many as it may", func(k *lack, f *Finding) {
 		e := k.first()
 		f.Evidence = append(f.Evidence, Evidence{Fact: "memory mappings of " + e.Comm, Value: v.Process(e.PID).Maps, Limit: limit, Unit: "mappings", Source: "/proc/PID/maps, vm.max_map_count"})
 		f.Fix.Text = fmt.Sprintf("Raise vm.max_map_count on the host (it is one for all containers), or have %s map fewer and larger pieces: many threads, guard pages and mapped files are what uses them.", e.Comm)
@@ -137,7 +138,7 @@ func checkCommitLimit(v *View) Result {
 	match := func(e *observe.CallError) bool {
 		return strict && e.Error == "ENOMEM" && slices.Contains(mapCalls, e.Call) && !v.outOfMaps(e.PID) && float64(m.Committed) >= commitNearly*float64(m.CommitLimit)
 	}
-	return v.judgeLack(&commitLimit, match, none, func(k *lack, f *Finding) {
+	return v.judgeLack(match, none, func(k *lack, f *Finding) {
 		f.Evidence = append(f.Evidence, Evidence{Fact: "memory promised", Value: m.Committed, Limit: m.CommitLimit, Unit: "bytes", Source: "/proc/meminfo Committed_AS, CommitLimit"})
 		f.Fix.Text = "End what has been promised most, add memory or swap, or raise vm.overcommit_ratio on the host; with vm.overcommit_memory 0 the kernel refuses only what is absurd."
 		f.Fix.Commands = []shell.Command{shell.Line("sysctl vm.overcommit_memory vm.overcommit_ratio"), shell.Line("ps -eo pid,vsz,rss,comm --sort=-vsz | head")}
@@ -152,7 +153,7 @@ func checkFileMax(v *View) Result {
 	}
 	// accept() without one is told by fd-limit, for all that listen.
 	match := func(e *observe.CallError) bool { return e.Error == "ENFILE" && !strings.HasPrefix(e.Call, "accept") }
-	return v.judgeLack(&fileMax, match, none, func(_ *lack, f *Finding) {
+	return v.judgeLack(match, none, func(_ *lack, f *Finding) {
 		f.Evidence = append(f.Evidence, Evidence{Fact: "files open on the host", Value: open, Limit: limit, Unit: "files", Source: "/proc/sys/fs/file-nr"})
 		want := v.wantedFiles()
 		f.Fix.Text = "Find who holds so many files, and raise fs.file-max on the host."
@@ -165,7 +166,7 @@ func checkInotify(v *View) Result {
 	match := func(e *observe.CallError) bool {
 		return e.Call == "inotify_add_watch" && e.Error == "ENOSPC" || strings.HasPrefix(e.Call, "inotify_init") && e.Error == "EMFILE"
 	}
-	return v.judgeLack(&inotifyLimit, match, "no service was refused an inotify watch or instance", func(k *lack, f *Finding) {
+	return v.judgeLack(match, "no service was refused an inotify watch or instance", func(k *lack, f *Finding) {
 		knob, want := v.inotifyWanted(k.first().Error)
 		limit := v.sysctlNumber(knob, 0)
 		f.Fix.Changes = v.raised(nil, knob, want)
@@ -183,7 +184,7 @@ func checkAIO(v *View) Result {
 		none += fmt.Sprintf("; %s of %s events are in use", count(used), count(limit))
 	}
 	match := func(e *observe.CallError) bool { return e.Call == "io_setup" && e.Error == "EAGAIN" }
-	return v.judgeLack(&aioLimit, match, none, func(_ *lack, f *Finding) {
+	return v.judgeLack(match, none, func(_ *lack, f *Finding) {
 		f.Evidence = append(f.Evidence, Evidence{Fact: "events of asynchronous I/O", Value: used, Limit: limit, Unit: "events", Source: "/proc/sys/fs/aio-nr, aio-max-nr"})
 		want := v.wantedAIO()
 		f.Fix.Text = "Raise fs.aio-max-nr on the host."
@@ -196,7 +197,7 @@ func checkSysV(v *View) Result {
 	match := func(e *observe.CallError) bool {
 		return slices.Contains([]string{"shmget", "semget", "msgget"}, e.Call) && (e.Error == "ENOSPC" || e.Error == "ENOMEM")
 	}
-	return v.judgeLack(&sysvLimit, match, "no service was refused a segment, semaphore set or queue", func(k *lack, f *Finding) {
+	return v.judgeLack(match, "no service was refused a segment, semaphore set or queue", func(k *lack, f *Finding) {
 		knob := map[string]string{"shmget": "kernel.shmmni", "semget": "kernel.sem", "msgget": "kernel.msgmni"}[k.first().Call]
 		f.Fix.Text = fmt.Sprintf("Remove what ended programs left behind, or raise %s in the service's IPC namespace.", knob)
 		f.Fix.Commands = []shell.Command{shell.Line("ipcs -a"), shell.Line("ipcs -l"), shell.Line("sysctl %s", shell.Sysctl(knob))}
@@ -205,7 +206,7 @@ func checkSysV(v *View) Result {
 
 func checkFileSize(v *View) Result {
 	match := func(e *observe.CallError) bool { return e.Error == "EFBIG" }
-	return v.judgeLack(&fileSizeLimit, match, "no write of a service was refused for the size of a file", func(k *lack, f *Finding) {
+	return v.judgeLack(match, "no write of a service was refused for the size of a file", func(k *lack, f *Finding) {
 		e := k.first()
 		f.Fix.Text = fmt.Sprintf("Raise the limit of %s for the size of a file (RLIMIT_FSIZE), or rotate the file; a file system has a limit too (vfat: 4 GB).", e.Comm)
 		if p := v.Process(e.PID); p != nil {
@@ -217,7 +218,7 @@ func checkFileSize(v *View) Result {
 
 func checkStale(v *View) Result {
 	match := func(e *observe.CallError) bool { return e.Error == "ESTALE" }
-	return v.judgeLack(&staleHandle, match, "no call of a service failed for a file that is gone at its server", func(k *lack, f *Finding) {
+	return v.judgeLack(match, "no call of a service failed for a file that is gone at its server", func(k *lack, f *Finding) {
 		f.Fix.Text = "What was opened has been removed or moved at the server, or the server exports another file system now: have the service open it again (a restart), and mount it anew if that does not help."
 		f.Fix.Commands = []shell.Command{shell.Line("findmnt -t nfs,nfs4,cifs -o TARGET,SOURCE,OPTIONS")}
 		if m := k.first().Mount; m != "" {
@@ -239,7 +240,7 @@ func checkDenials(v *View) Result {
 	if denied != nil {
 		none += fmt.Sprintf(", though the kernel logged %s denials: %q", count(denied.Count), denied.Example)
 	}
-	return v.judgeLack(&securityDenials, match, none, func(k *lack, f *Finding) {
+	return v.judgeLack(match, none, func(k *lack, f *Finding) {
 		e := k.first()
 		f.Subject.Path = e.Path
 		if denied != nil {

@@ -9,16 +9,19 @@ import (
 	"github.com/slowray/slowray/internal/shell"
 )
 
-// kernelThreadBusy: a thread of the kernel takes a good part of a CPU, and
+// KernelThreadBusy: a thread of the kernel takes a good part of a CPU, and
 // requests are slow for want of one, or of what the thread is busy with. Tools
 // that look into processes show nothing of it.
+const KernelThreadBusy ID = "kernel-thread-busy"
+
 var kernelThreadBusy = Cause{
-	ID:            "kernel-thread-busy",
+	ID:            KernelThreadBusy,
 	Title:         "A kernel thread keeps a CPU busy, and requests are slow meanwhile",
 	Layer:         LayerMachine,
 	Needs:         []observe.Kind{observe.KindRequests, observe.KindProcess},
-	ConsequenceOf: []string{"softirq-saturated", "memory-pressure", "disk-saturated", "cpu-saturated"},
+	ConsequenceOf: []ID{SoftirqSaturated, MemoryPressure, DiskSaturated, CPUSaturated},
 	Folds:         true,
+	Check:         checkKernelThread,
 	Doc: Doc{
 		About: "A thread of the kernel takes a good part of a CPU, and requests are slow for want of one, or of what the thread is busy with: " +
 			"ksoftirqd (packets), kswapd (memory), a kworker (disk, and much else), jbd2 (journal). strace, pstack and lsof show nothing of a " +
@@ -33,8 +36,6 @@ var kernelThreadBusy = Cause{
 		Mend: "Mend what the thread is busy with: the finding says what its stacks show.",
 	},
 }
-
-func init() { kernelThreadBusy.Check = checkKernelThread }
 
 const kernelThreadShare = 0.25 // of a CPU
 
@@ -122,7 +123,7 @@ func (v *View) uninterruptible(procs []*observe.Process) (blocked, samples int) 
 }
 
 func (v *View) kernelThreadFinding(l *ledger, k cost, least floor, top *observe.Process, used float64, duty *duty) *Finding {
-	f := v.found(&kernelThreadBusy, l, k, least, "held up, while "+top.Comm+" keeps a CPU busy")
+	f := v.found(l, k, least, "held up, while "+top.Comm+" keeps a CPU busy")
 	f.Subject.Kind, f.Subject.PID, f.Subject.Comm = "process", top.PID, top.Comm
 	f.Evidence = append(f.Evidence,
 		Evidence{Fact: "CPU of " + top.Comm, Value: round(used), Limit: 1, Unit: "CPUs", Source: "/proc/PID/stat"},

@@ -12,10 +12,10 @@ import (
 // Causes by what the kernel does on a service's behalf: a good part of its CPU
 // time is in functions of the kernel that belong to one thing, while its
 // requests wait for that CPU time.
-var kernelWorkIDs = []string{"slow-clocksource", "files-per-request", "context-switch-thrash", "log-flooding"}
+var kernelWorkIDs = []ID{SlowClocksource, FilesPerRequest, ContextSwitchThrash, LogFlooding}
 
 // hostCauses are those of the host that make a service late in whatever it does.
-var hostCauses = append([]string{"tracer-attached", "raid-degraded", "caches-dropped", "slab-bloat", "scheduled-job-collision", "cpu-frequency-capped", "soft-lockup"}, kernelWorkIDs...)
+var hostCauses = append([]ID{TracerAttached, RAIDDegraded, CachesDropped, SlabBloat, ScheduledJobCollision, CPUFrequencyCapped, SoftLockup}, kernelWorkIDs...)
 
 // kernelWork is one of them.
 type kernelWork struct {
@@ -27,10 +27,32 @@ type kernelWork struct {
 	fix  func(v *View, w *atWork) (string, []shell.Command)
 }
 
+const (
+	SlowClocksource     ID = "slow-clocksource"
+	FilesPerRequest     ID = "files-per-request"
+	ContextSwitchThrash ID = "context-switch-thrash"
+	LogFlooding         ID = "log-flooding"
+)
+
 var (
 	slowClocksource = Cause{
-		ID: "slow-clocksource", Title: "Reading the clock is slow: the kernel does not use the CPU's own counter",
+		ID: SlowClocksource, Title: "Reading the clock is slow: the kernel does not use the CPU's own counter",
 		Layer: LayerMachine, Needs: []observe.Kind{observe.KindRequests, observe.KindProfile, observe.KindProcess},
+		Check: checkKernelWork(&kernelWork{
+			functions: []string{"read_hpet", "acpi_pm_read", "acpi_pm_read_verified", "acpi_pm_read_slow", "acpi_pm_check_graylist"}, least: clockShare,
+			doing: "reading the clock",
+			also: func(v *View, _ *atWork) (Evidence, bool) {
+				return Evidence{Fact: "clocksource", Value: v.State.Clocksource, Limit: strings.Join(v.State.Clocksources, " "), Source: "/sys/devices/system/clocksource"}, slices.Contains(slowClocks, v.State.Clocksource)
+			},
+			fix: func(v *View, _ *atWork) (string, []shell.Command) {
+				commands := []shell.Command{shell.Line("dmesg | grep -i clocksource")}
+				if better := v.betterClock(); better != "" {
+					commands = append(commands, shell.Write(better, clocksourceFile))
+				}
+				return "See in the kernel log why the CPU's counter was given up, and go back to it where it is still offered (clocksource=tsc tsc=reliable on the kernel's command line keeps it); on a virtual machine use the hypervisor's clock.", commands
+			},
+		}),
+		Try: onHost(tryBetterClock),
 		Doc: Doc{
 			About: "The kernel found the CPU's counter (TSC) unstable and reads the time from a chip instead (hpet, acpi_pm). That takes a microsecond and a " +
 				"system call where it took twenty nanoseconds, and programs ask for the time all the time.",
@@ -45,8 +67,16 @@ var (
 		},
 	}
 	filesPerRequest = Cause{
-		ID: "files-per-request", Title: "The service spends its CPU opening, creating and deleting files",
+		ID: FilesPerRequest, Title: "The service spends its CPU opening, creating and deleting files",
 		Layer: LayerApplication, Needs: []observe.Kind{observe.KindRequests, observe.KindProfile, observe.KindProcess},
+		Check: checkKernelWork(&kernelWork{
+			functions: []string{"do_sys_openat2", "do_sys_open", "do_filp_open", "path_openat", "do_unlinkat", "filename_create", "do_mkdirat", "do_renameat2"}, least: filesShare,
+			doing: "opening, making and deleting files",
+			fix: func(v *View, w *atWork) (string, []shell.Command) {
+				return "Keep in memory what is read for each request: an opcode and template cache, an open-file cache (nginx: open_file_cache), sessions in a store.",
+					[]shell.Command{shell.Line("slowray func --pid %s openat   # which, and how often", v.busiestOf(w)), shell.Line("slowray flame --pid %s -o flame.html", v.busiestOf(w))}
+			},
+		}),
 		Doc: Doc{
 			About: "Each request opens, makes or deletes very many files: sessions, caches with a file for each entry, classes that are looked for in a hundred directories.",
 			See:   []Symptom{SeeFull, SeePlateau},
@@ -56,8 +86,23 @@ var (
 		},
 	}
 	contextSwitchThrash = Cause{
-		ID: "context-switch-thrash", Title: "The service spends its CPU switching between threads",
+		ID: ContextSwitchThrash, Title: "The service spends its CPU switching between threads",
 		Layer: LayerApplication, Needs: []observe.Kind{observe.KindRequests, observe.KindProfile, observe.KindProcess},
+		Check: checkKernelWork(&kernelWork{
+			functions: []string{"__schedule", "schedule"}, least: switchShare, doing: "switching between threads",
+			also: func(v *View, w *atWork) (Evidence, bool) {
+				var slices uint64
+				for _, p := range w.procs {
+					slices += p.Timeslices
+				}
+				rate := float64(slices) / max(v.Window.Seconds, 1e-9)
+				return Evidence{Fact: "times a second that its threads are switched to", Value: round(rate), Source: "/proc/PID/task/TID/schedstat"}, rate >= switchRate
+			},
+			fix: func(v *View, w *atWork) (string, []shell.Command) {
+				return "Run fewer threads, about as many as there are CPUs, give them larger pieces of work, and hold locks for shorter.",
+					[]shell.Command{shell.Line("slowray flame --pid %s --off-cpu -o flame.html   # what they wait for, so often", v.busiestOf(w))}
+			},
+		}),
 		Doc: Doc{
 			About: "Threads hand each other tiny pieces of work, or fight for a lock, and the CPUs do little but switch from one to the next.",
 			See:   []Symptom{SeeFull, SeePlateau},
@@ -71,8 +116,30 @@ var (
 		},
 	}
 	logFlooding = Cause{
-		ID: "log-flooding", Title: "The service spends its CPU writing files: a log, most likely",
+		ID: LogFlooding, Title: "The service spends its CPU writing files: a log, most likely",
 		Layer: LayerApplication, Needs: []observe.Kind{observe.KindRequests, observe.KindProfile, observe.KindProcess},
+		Check: checkKernelWork(&kernelWork{
+			functions: []string{"ext4_file_write_iter", "ext4_buffered_write_iter", "xfs_file_write_iter", "xfs_file_buffered_write", "btrfs_file_write_iter", "f2fs_file_write_iter",
+				"generic_file_write_iter", "shmem_file_write_iter", "ovl_write_iter", "ext2_file_write_iter"}, least: writeShare,
+			doing: "writing files",
+			also: func(_ *View, w *atWork) (Evidence, bool) {
+				e := Evidence{Fact: "the file that it has written most of", Value: "not seen: it is closed again each time", Source: "/proc/PID/fdinfo"}
+				most := uint64(0)
+				for _, p := range w.procs {
+					for _, f := range p.Writes {
+						if f.Bytes > most {
+							most = f.Bytes
+							e.Value, e.Limit, e.Unit = f.Path, nil, fmt.Sprintf("(%d MB)", f.Bytes>>20)
+						}
+					}
+				}
+				return e, true
+			},
+			fix: func(v *View, w *atWork) (string, []shell.Command) {
+				return "Lower the log level, write fewer and shorter lines, and gather them before they are written (nginx: access_log … buffer=).",
+					[]shell.Command{shell.Line("slowray func --pid %s write   # how often, and how much", v.busiestOf(w)), shell.Line("ls -l /proc/%s/fd", v.busiestOf(w))}
+			},
+		}),
 		Doc: Doc{
 			About: "Each request writes a great deal into a file: a log at debug level, a dump. The copying alone takes the CPU, long before the disk does.",
 			See:   []Symptom{SeeFull, SeePlateau, SeeStart},
@@ -94,69 +161,7 @@ const (
 // slowClocks are clocksources that are read from a device.
 var slowClocks = []string{"hpet", "acpi_pm", "jiffies", "refined-jiffies", "pit"}
 
-func init() {
-	slowClocksource.Check = checkKernelWork(&slowClocksource, &kernelWork{
-		functions: []string{"read_hpet", "acpi_pm_read", "acpi_pm_read_verified", "acpi_pm_read_slow", "acpi_pm_check_graylist"}, least: clockShare,
-		doing: "reading the clock",
-		also: func(v *View, _ *atWork) (Evidence, bool) {
-			return Evidence{Fact: "clocksource", Value: v.State.Clocksource, Limit: strings.Join(v.State.Clocksources, " "), Source: "/sys/devices/system/clocksource"}, slices.Contains(slowClocks, v.State.Clocksource)
-		},
-		fix: func(v *View, _ *atWork) (string, []shell.Command) {
-			commands := []shell.Command{shell.Line("dmesg | grep -i clocksource")}
-			if better := v.betterClock(); better != "" {
-				commands = append(commands, shell.Write(better, clocksourceFile))
-			}
-			return "See in the kernel log why the CPU's counter was given up, and go back to it where it is still offered (clocksource=tsc tsc=reliable on the kernel's command line keeps it); on a virtual machine use the hypervisor's clock.", commands
-		},
-	})
-	filesPerRequest.Check = checkKernelWork(&filesPerRequest, &kernelWork{
-		functions: []string{"do_sys_openat2", "do_sys_open", "do_filp_open", "path_openat", "do_unlinkat", "filename_create", "do_mkdirat", "do_renameat2"}, least: filesShare,
-		doing: "opening, making and deleting files",
-		fix: func(v *View, w *atWork) (string, []shell.Command) {
-			return "Keep in memory what is read for each request: an opcode and template cache, an open-file cache (nginx: open_file_cache), sessions in a store.",
-				[]shell.Command{shell.Line("slowray func --pid %s openat   # which, and how often", v.busiestOf(w)), shell.Line("slowray flame --pid %s -o flame.html", v.busiestOf(w))}
-		},
-	})
-	contextSwitchThrash.Check = checkKernelWork(&contextSwitchThrash, &kernelWork{
-		functions: []string{"__schedule", "schedule"}, least: switchShare, doing: "switching between threads",
-		also: func(v *View, w *atWork) (Evidence, bool) {
-			var slices uint64
-			for _, p := range w.procs {
-				slices += p.Timeslices
-			}
-			rate := float64(slices) / max(v.Window.Seconds, 1e-9)
-			return Evidence{Fact: "times a second that its threads are switched to", Value: round(rate), Source: "/proc/PID/task/TID/schedstat"}, rate >= switchRate
-		},
-		fix: func(v *View, w *atWork) (string, []shell.Command) {
-			return "Run fewer threads, about as many as there are CPUs, give them larger pieces of work, and hold locks for shorter.",
-				[]shell.Command{shell.Line("slowray flame --pid %s --off-cpu -o flame.html   # what they wait for, so often", v.busiestOf(w))}
-		},
-	})
-	logFlooding.Check = checkKernelWork(&logFlooding, &kernelWork{
-		functions: []string{"ext4_file_write_iter", "ext4_buffered_write_iter", "xfs_file_write_iter", "xfs_file_buffered_write", "btrfs_file_write_iter", "f2fs_file_write_iter",
-			"generic_file_write_iter", "shmem_file_write_iter", "ovl_write_iter", "ext2_file_write_iter"}, least: writeShare,
-		doing: "writing files",
-		also: func(_ *View, w *atWork) (Evidence, bool) {
-			e := Evidence{Fact: "the file that it has written most of", Value: "not seen: it is closed again each time", Source: "/proc/PID/fdinfo"}
-			most := uint64(0)
-			for _, p := range w.procs {
-				for _, f := range p.Writes {
-					if f.Bytes > most {
-						most = f.Bytes
-						e.Value, e.Limit, e.Unit = f.Path, nil, fmt.Sprintf("(%d MB)", f.Bytes>>20)
-					}
-				}
-			}
-			return e, true
-		},
-		fix: func(v *View, w *atWork) (string, []shell.Command) {
-			return "Lower the log level, write fewer and shorter lines, and gather them before they are written (nginx: access_log … buffer=).",
-				[]shell.Command{shell.Line("slowray func --pid %s write   # how often, and how much", v.busiestOf(w)), shell.Line("ls -l /proc/%s/fd", v.busiestOf(w))}
-		},
-	})
-}
-
-func checkKernelWork(c *Cause, work *kernelWork) func(*View) Result {
+func checkKernelWork(work *kernelWork) func(*View) Result {
 	return func(v *View) Result {
 		return v.judgeLedgers(fewRequests, func(l *ledger) judged {
 			if l.called() {
@@ -192,7 +197,7 @@ func checkKernelWork(c *Cause, work *kernelWork) func(*View) Result {
 			case scarce == 0:
 				return judged{because: because + ", and requests wait for something else", near: share}
 			}
-			f := v.found(c, l, scaled(k, scarce*share), threadFloor, "behind "+work.doing)
+			f := v.found(l, scaled(k, scarce*share), threadFloor, "behind "+work.doing)
 			f.Subject.Kind = "process"
 			f.Evidence = append(f.Evidence,
 				Evidence{Fact: "CPU time in " + most.Name, Value: round(share), Limit: 1, Unit: fmt.Sprintf("share of %s CPU samples", count(e.samples)), Source: "CPU samples, kernel stacks"},

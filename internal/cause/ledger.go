@@ -224,7 +224,7 @@ func (v *View) judgeLedgers(least uint64, check func(*ledger) judged) Result {
 
 // found begins a finding about an endpoint: what it costs, with the figures
 // that every such finding shows.
-func (v *View) found(c *Cause, l *ledger, k cost, f floor, what string) *Finding {
+func (v *View) found(l *ledger, k cost, f floor, what string) *Finding {
 	s := Subject{Kind: "listener", NetNS: l.NetNS, PID: l.pid, Comm: v.Comm(l.pid), Port: l.Port, Addr: l.Addr}
 	if l.called() {
 		s.Kind = "destination"
@@ -232,7 +232,7 @@ func (v *View) found(c *Cause, l *ledger, k cost, f floor, what string) *Finding
 	if v.Process(l.pid) == nil && l.Comm != "" {
 		s.Comm = l.Comm
 	}
-	fd := c.supported(s)
+	fd := supported(s)
 	fd.Weight = k.share * l.reach
 	if l.always(k, f) {
 		fd.Impact = Impact{Share: round(k.share), Of: "the requests' time",

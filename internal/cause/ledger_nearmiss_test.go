@@ -172,7 +172,7 @@ func TestQuietHostHasNoFinding(t *testing.T) {
 	quiet(shell, site, agent, fpmCalled().add(200, ms, ms/20, 0, quick), fpmServed().add(200, ms, ms/20, 0, quick))(o)
 	v := NewView(o)
 	for _, c := range Catalogue() {
-		r := c.Check(v)
+		r := c.Judge(v)
 		for _, f := range r.Findings {
 			t.Errorf("%s fires on a quiet host: %s", c.ID, f.Impact.Text)
 		}
@@ -189,10 +189,10 @@ func TestFilterLimitsRequests(t *testing.T) {
 	quiet(nginxServed().add(50, ms, ms, 0, stalled), fpmServed().add(300, ms, ms, 0, waitsForDB), dbCalled().add(300, ms, ms, 0, slowDB))(o)
 	o.Filter.Port = fpmPort
 	v := NewView(o)
-	if r := applicationStall.Check(v); len(r.Findings) != 0 {
+	if r := applicationStall.Judge(v); len(r.Findings) != 0 {
 		t.Errorf("a stall of :%d is told of :%d", webPort, fpmPort)
 	}
-	if r := slowDependency.Check(v); len(r.Findings) != 1 {
+	if r := slowDependency.Judge(v); len(r.Findings) != 1 {
 		t.Errorf("the slow dependency of :%d is not found: %s", fpmPort, r.RuledOut)
 	}
 }
@@ -208,7 +208,7 @@ func TestFilterTakesInWhatIsCalled(t *testing.T) {
 	if len(v.Services) != 1 || len(v.Ledgers()) != 4 {
 		t.Fatalf("%d services and %d endpoints in view, want 1 and 4", len(v.Services), len(v.Ledgers()))
 	}
-	r := slowDependency.Check(v)
+	r := slowDependency.Judge(v)
 	if len(r.Findings) != 1 || r.Findings[0].Subject.Port != dbPort {
 		t.Errorf("the last hop is not found: %+v", r)
 	}

@@ -13,9 +13,9 @@ import (
 // limitCauses are limits that a control group, a unit or a scheduler's setting
 // puts on a service, and what comes of them. Whatever else is seen of a service
 // that is held back, or gone, may follow from one.
-var limitCauses = []string{"jvm-heap-over-limit", "node-heap-over-limit", "workers-over-memory-limit", "memory-leak-toward-limit", "container-oom-killed", "host-oom-killed",
-	"slow-start-on-quota", "low-cpu-weight", "affinity-too-narrow", "realtime-hog", "cpu-steal", "jvm-serial-gc",
-	"memory-high-throttled", "page-cache-thrash", "cgroup-io-throttled", "pids-limit"}
+var limitCauses = []ID{JVMHeapOverLimit, NodeHeapOverLimit, WorkersOverMemoryLimit, MemoryLeakTowardLimit, ContainerOOMKilled, HostOOMKilled,
+	SlowStartOnQuota, LowCPUWeight, AffinityTooNarrow, RealtimeHog, CPUSteal, JVMSerialGC,
+	MemoryHighThrottled, PageCacheThrash, CgroupIOThrottled, PIDsLimit}
 
 // killCauses are those by which a service is ended: its clients are refused.
 var killCauses = limitCauses[:7]

@@ -286,7 +286,7 @@ func TestKillFoldsUnderItsHeap(t *testing.T) {
 	killed(o, "java", 4)
 	o.Heaps = []observe.Heap{{PID: appPID, Comm: "java", Runtime: "jvm", MaxBytes: 2 << 30, From: "-Xmx2g"}}
 	v := NewView(o)
-	heap, kill := jvmHeapOverLimit.Check(v).Findings, containerOOMKilled.Check(v).Findings
+	heap, kill := jvmHeapOverLimit.Judge(v).Findings, containerOOMKilled.Judge(v).Findings
 	if len(heap) != 1 || len(kill) != 1 || !kill[0].MayFollow(&heap[0]) {
 		t.Errorf("%d, %d findings, or the kill does not follow", len(heap), len(kill))
 	}

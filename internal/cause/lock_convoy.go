@@ -8,16 +8,19 @@ import (
 	"github.com/slowray/slowray/internal/shell"
 )
 
-// lockConvoy: threads that should answer wait for a lock, one after the other,
+// LockConvoy: threads that should answer wait for a lock, one after the other,
 // and who holds it takes its time. What the owner waits for itself comes first,
 // where that is to blame: this is for owners that compute, sleep, or wait to be
 // woken.
+const LockConvoy ID = "lock-convoy"
+
 var lockConvoy = Cause{
-	ID:            "lock-convoy",
+	ID:            LockConvoy,
 	Title:         "Requests queue for a lock",
 	Layer:         LayerApplication,
 	Needs:         []observe.Kind{observe.KindWaits},
-	ConsequenceOf: []string{"deadlock", "process-stopped"},
+	ConsequenceOf: []ID{Deadlock, ProcessStopped},
+	Check:         checkLockConvoy,
 	Doc: Doc{
 		About: "Threads that should answer wait for a lock, one after the other, and who holds it takes its time. What the owner waits for itself " +
 			"comes first, where that is to blame: this is for owners that compute, sleep, or wait to be woken.",
@@ -33,8 +36,6 @@ var lockConvoy = Cause{
 	},
 }
 
-func init() { lockConvoy.Check = checkLockConvoy }
-
 func checkLockConvoy(v *View) Result {
 	r := v.lockFindings()
 	if w := v.Waits; w != nil && w.Parked > 0 && r.RuledOut != "" {
@@ -45,19 +46,17 @@ func checkLockConvoy(v *View) Result {
 
 func (v *View) lockFindings() Result {
 	none := "no thread that answers requests was held up by a lock whose owner is known"
-	r := v.judgeRoots(&lockConvoy, none, func(r *root, f *Finding) {
+	r := v.judgeRoots(LockConvoy, none, func(r *root, f *Finding) {
 		c, waiter := r.example(), r.blamed()
 		if (waiter.Kind == observe.WaitChannel || r.at == len(c.Hops)-1) && v.poolExhausted(waiter.Process.PID) {
-			id := connectionPoolExhausted.ID // what they wait for in the process is a connection
-			f.ConsequenceOf = &id
+			f.follows(ConnectionPoolExhausted) // what they wait for in the process is a connection
 		}
 		if len(waiter.Stack) > 0 {
 			inferredConvoy(r, f)
 			return
 		}
 		if last := &c.Hops[len(c.Hops)-1]; last.Kind == observe.WaitCond && last.Process.PID == waiter.Process.PID && v.collects(last.Process.PID) {
-			id := gcPauses.ID
-			f.ConsequenceOf = &id
+			f.follows(GCPauses)
 		}
 		f.Evidence = append(f.Evidence, Evidence{Fact: "lock", Value: waiter.Object, Source: "memory of process " + itoa(waiter.Process.PID)})
 		if r.at == len(c.Hops)-1 {

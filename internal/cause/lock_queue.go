@@ -3,7 +3,6 @@ package cause
 import (
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/slowray/slowray/internal/observe"
 	"github.com/slowray/slowray/internal/shell"
@@ -36,7 +35,7 @@ func (v *View) lockQueues() Result {
 		case v.hasWaits(l.pid):
 			return judged{because: because + "; the looks at its threads tell more", near: k.share}
 		}
-		f := v.found(&lockConvoy, l, k, threadFloor, "waiting for a lock, or for a thread that serves another request")
+		f := v.found(l, k, threadFloor, "waiting for a lock, or for a thread that serves another request")
 		f.Title = fmt.Sprintf("Requests of %s queue for a lock", f.Subject.Comm)
 		f.Evidence = append(f.Evidence,
 			Evidence{Fact: "requests that waited until a thread with another request in hand woke theirs", Value: n, Limit: l.Requests, Unit: "requests", Source: recorded},
@@ -96,8 +95,8 @@ func (v *View) hasWaits(pid int) bool { return v.held()[pid] }
 
 // held is the processes that wait for something which slows requests down: for
 // what one of these causes is about, or, where none is given, for anything.
-func (v *View) held(causes ...string) map[int]bool {
-	return v.waiters.of(strings.Join(causes, " "), func() map[int]bool {
+func (v *View) held(causes ...ID) map[int]bool {
+	return v.waiters.of(fmt.Sprint(causes), func() map[int]bool {
 		out := map[int]bool{}
 		for _, r := range v.roots {
 			if len(causes) > 0 && !slices.Contains(causes, r.cause) || r.lost == 0 || v.harmless(r) != "" {

@@ -9,15 +9,19 @@ import (
 	"github.com/slowray/slowray/internal/shell"
 )
 
-// logCollectorStalled: a service writes its log into a pipe; who reads that
+// LogCollectorStalled: a service writes its log into a pipe; who reads that
 // passes it on over a connection, and the collector at the other end does not
 // read. When all buffers between are full, the service stands still in its next
 // line of log, with everything else on the host that logs to the same place.
+const LogCollectorStalled ID = "log-collector-stalled"
+
 var logCollectorStalled = Cause{
-	ID:    "log-collector-stalled",
+	ID:    LogCollectorStalled,
 	Title: "The log collector does not read: services stand still in their next line of log",
 	Layer: LayerApplication,
 	Needs: []observe.Kind{observe.KindWaits},
+	Check: checkLogCollector,
+	Try:   foundOnly,
 	Doc: Doc{
 		About: "A service writes its log into a pipe; who reads that passes it on over a connection, and the collector at the other end does not " +
 			"read. When all buffers between are full, the service stands still in its next line of log, with everything else on the host that " +
@@ -35,10 +39,8 @@ var logCollectorStalled = Cause{
 	},
 }
 
-func init() { logCollectorStalled.Check = checkLogCollector }
-
 func checkLogCollector(v *View) Result {
-	return v.judgeRoots(&logCollectorStalled, "no thread that answers requests was held up in writing its log", func(r *root, f *Finding) {
+	return v.judgeRoots(LogCollectorStalled, "no thread that answers requests was held up in writing its log", func(r *root, f *Finding) {
 		c, sender := r.example(), r.blamed()
 		_, to, _ := strings.Cut(sender.Object, " to ")
 		if a, err := netip.ParseAddrPort(to); err == nil {

@@ -9,15 +9,18 @@ import (
 	"github.com/slowray/slowray/internal/observe"
 )
 
-// memoryPressure: the serving processes stall because memory has to be freed
+// MemoryPressure: the serving processes stall because memory has to be freed
 // or read back first (Documentation/accounting/psi.rst).
+const MemoryPressure ID = "memory-pressure"
+
 var memoryPressure = Cause{
-	ID:            "memory-pressure",
+	ID:            MemoryPressure,
 	Title:         "Memory is short: the service stalls while memory is reclaimed or read back",
 	Layer:         LayerMachine,
 	Needs:         []observe.Kind{observe.KindMemory, observe.KindProcess},
-	ConsequenceOf: []string{"page-cache-thrash", "memory-high-throttled", "jvm-heap-over-limit", "container-oom-killed", "host-oom-killed"},
+	ConsequenceOf: []ID{PageCacheThrash, MemoryHighThrottled, JVMHeapOverLimit, ContainerOOMKilled, HostOOMKilled},
 	Folds:         true,
+	Check:         checkMemoryPressure,
 	Doc: Doc{
 		About: "Memory is short: the processes that answer stall while the kernel frees memory or reads back what it had freed.",
 		See:   []Symptom{SeeFull, SeeIdle, SeeWaves},
@@ -32,8 +35,6 @@ var memoryPressure = Cause{
 		Unplanted: "To make the host short of memory would hurt everything else on it.",
 	},
 }
-
-func init() { memoryPressure.Check = checkMemoryPressure }
 
 const memoryStall = 0.10 // of the window (PSI "some"), row 24 of the catalogue
 
@@ -69,7 +70,7 @@ func checkMemoryPressure(v *View) Result {
 	if worst == nil || stall < memoryStall || !hurts || reclaim == 0 && group == nil && v.Use.VM["pswpin"] == 0 {
 		return ruledOut(text)
 	}
-	f := memoryPressure.supported(Subject{Kind: "process", PID: worst.PID, Comm: worst.Comm, NetNS: worst.NetNS})
+	f := supported(Subject{Kind: "process", PID: worst.PID, Comm: worst.Comm, NetNS: worst.NetNS})
 	f.Weight = stall
 	f.Impact = Impact{Share: round(stall), Of: "slow time", Text: text}
 	f.Evidence = []Evidence{
@@ -88,15 +89,18 @@ func checkMemoryPressure(v *View) Result {
 	return Result{Findings: []Finding{f}}
 }
 
-// diskSaturated: the serving processes wait for a block device that is busy
+// DiskSaturated: the serving processes wait for a block device that is busy
 // all the time and answers late.
+const DiskSaturated ID = "disk-saturated"
+
 var diskSaturated = Cause{
-	ID:            "disk-saturated",
+	ID:            DiskSaturated,
 	Title:         "A disk is saturated: the service waits for it",
 	Layer:         LayerMachine,
 	Needs:         []observe.Kind{observe.KindDisk, observe.KindProcess},
-	ConsequenceOf: []string{"page-cache-thrash", "scheduled-job-collision"},
+	ConsequenceOf: []ID{PageCacheThrash, ScheduledJobCollision},
 	Folds:         true,
+	Check:         checkDiskSaturated,
 	Doc: Doc{
 		About: "The processes that answer wait for a block device that is busy all the time and answers late.",
 		See:   []Symptom{SeeIdle, SeeWaves},
@@ -111,8 +115,6 @@ var diskSaturated = Cause{
 		Unplanted: "To saturate the host's disk would hurt everything else on it; what a slow disk does is planted by redis-fsync.",
 	},
 }
-
-func init() { diskSaturated.Check = checkDiskSaturated }
 
 const (
 	diskBusy    = 0.95    // of the window
@@ -146,7 +148,7 @@ func checkDiskSaturated(v *View) Result {
 			}
 			continue
 		}
-		f := diskSaturated.supported(Subject{Kind: "disk", Path: "/dev/" + d.Name})
+		f := supported(Subject{Kind: "disk", Path: "/dev/" + d.Name})
 		f.Weight = wait
 		f.Impact = Impact{Share: round(wait), Of: "slow time", Text: fmt.Sprintf("the services wait for disks %s of their busy time", percent(wait))}
 		f.Evidence = []Evidence{

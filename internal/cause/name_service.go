@@ -9,15 +9,18 @@ import (
 	"github.com/slowray/slowray/internal/shell"
 )
 
-// nssStall: names of hosts and users are looked up through a daemon, over a
+// NSSStall: names of hosts and users are looked up through a daemon, over a
 // unix socket (nsswitch.conf(5)), and that does not answer.
+const NSSStall ID = "nss-stall"
+
 var nssStall = Cause{
-	ID:            "nss-stall",
+	ID:            NSSStall,
 	Title:         "Requests wait for the name service daemon of this host",
 	Layer:         LayerCall,
 	Needs:         []observe.Kind{observe.KindWaits},
-	ConsequenceOf: []string{"dns-timeout", "dns-slow"},
+	ConsequenceOf: []ID{DNSTimeout, DNSSlow},
 	Folds:         true,
+	Check:         checkNSSStall,
 	Doc: Doc{
 		About: "The C library looks up hosts, users and groups through a daemon where nsswitch.conf says so: nscd, sssd, systemd-resolved, winbind. " +
 			"When it is held up, so is every lookup of every program, for its time limit.",
@@ -34,8 +37,6 @@ var nssStall = Cause{
 	},
 }
 
-func init() { nssStall.Check = checkNSSStall }
-
 // nameSockets are where name service daemons listen.
 var nameSockets = []string{"/nscd/socket", "/lib/sss/pipes/", "/run/systemd/resolve/", "/run/systemd/userdb/", "/winbindd/pipe", "/run/nslcd/socket", "/avahi-daemon/socket"}
 
@@ -44,7 +45,7 @@ func isNameSocket(object string) bool {
 }
 
 func checkNSSStall(v *View) Result {
-	return v.judgeRoots(&nssStall, "no thread that answers requests was held up by a name service daemon", func(r *root, f *Finding) {
+	return v.judgeRoots(NSSStall, "no thread that answers requests was held up by a name service daemon", func(r *root, f *Finding) {
 		c, h := r.example(), r.blamed()
 		f.Evidence = append(f.Evidence, Evidence{Fact: "asked at", Value: objectOf(h), Source: "sock_diag, unix"})
 		f.Fix.Text = "Find the daemon that listens there, and restart it; or take it out of nsswitch.conf."

@@ -125,10 +125,10 @@ func allNearMisses() []miss {
 }
 
 func TestNearMissesDoNotFire(t *testing.T) {
-	tested := map[string]bool{}
+	tested := map[ID]bool{}
 	for _, c := range allNearMisses() {
 		tested[c.cause.ID] = true
-		t.Run(c.cause.ID+"/"+c.name, func(t *testing.T) {
+		t.Run(string(c.cause.ID)+"/"+c.name, func(t *testing.T) {
 			r := check(c.cause, c.plant)
 			for _, f := range r.Findings {
 				t.Errorf("fires: %s (%s)", f.Impact.Text, evidence(&f))

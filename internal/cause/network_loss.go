@@ -8,12 +8,14 @@ import (
 	"github.com/slowray/slowray/internal/shell"
 )
 
-// networkLoss: segments are lost between the two ends, and requests wait until
+// NetworkLoss: segments are lost between the two ends, and requests wait until
 // they were sent again. Only the loss of what is sent from here can be seen
 // here: of responses where requests are served, of requests where they are
 // called for. Loss that costs no request any time is no finding.
+const NetworkLoss ID = "network-loss"
+
 var networkLoss = Cause{
-	ID:      "network-loss",
+	ID:      NetworkLoss,
 	Title:   "The network loses packets: requests wait until they are sent again",
 	Layer:   LayerPath,
 	Needs:   []observe.Kind{observe.KindRequests},
@@ -24,8 +26,9 @@ var networkLoss = Cause{
 	// drops any of them.
 	// A queue that grows within moments makes round trips longer than the
 	// retransmission timer, and one that is full drops.
-	ConsequenceOf: slices.Concat([]string{"accept-queue-overflow", "conntrack-full", "softirq-saturated", "high-rtt", "reordering"}, segmentCauses, dropCauses),
+	ConsequenceOf: slices.Concat([]ID{AcceptQueueOverflow, ConntrackFull, SoftirqSaturated, HighRTT, Reordering}, segmentCauses, dropCauses),
 	Folds:         true,
+	Check:         checkNetworkLoss,
 	Doc: Doc{
 		About: "Segments are lost between the two ends, and requests wait until they were sent again. Only the loss of what is sent from here can " +
 			"be seen here: of answers where requests are served, of requests where they are called for.",
@@ -43,8 +46,6 @@ var networkLoss = Cause{
 	},
 }
 
-func init() { networkLoss.Check = checkNetworkLoss }
-
 const (
 	lossPermille = 2  // less is what TCP lives with
 	lossSegments = 10 // fewer are an accident
@@ -58,7 +59,7 @@ func checkNetworkLoss(v *View) Result {
 			return judged{because: fmt.Sprintf("%s of %s segments of %s were sent again (%s), which took %s of the requests' time",
 				count(l.Retrans), count(l.Segments), l.name(), permille(loss), percent(k.share)), near: k.share}
 		}
-		f := v.found(&networkLoss, l, k, wireFloor, "lost to retransmission")
+		f := v.found(l, k, wireFloor, "lost to retransmission")
 		stats := l.Parts[observe.Retrans.String()]
 		f.Evidence = append(f.Evidence,
 			Evidence{Fact: "segments sent again", Value: l.Retrans, Limit: l.Segments, Unit: "segments", Source: "TCP sockets"},
@@ -72,7 +73,7 @@ func checkNetworkLoss(v *View) Result {
 		f.Evidence = append(f.Evidence, v.slowLogEvidence(l)...)
 		here, queued := v.at(l), v.queuedPath(l)
 		known, _ := v.droppedHere(l)
-		f.MayFollow = v.followsDrops(l, known, func(p *Finding) bool { return here(p) && (p.Cause != highRTT.ID || queued) })
+		f.MayFollow = v.followsDrops(l, known, func(p *Finding) bool { return here(p) && (p.Cause != HighRTT || queued) })
 		f.Fix.Commands = []shell.Command{v.in(l.ns, shell.Line("ip -s -s link")), v.in(l.ns, shell.Line("tc -s qdisc show")), v.in(l.ns, shell.Line("nft list ruleset"))}
 		return judged{finding: f}
 	})
@@ -101,21 +102,25 @@ func lossyPeer(l *ledger) *observe.PeerStats {
 	return worst
 }
 
-// rtoTailLoss: a lost segment is sent again after about a round trip when
+// RTOTailLoss: a lost segment is sent again after about a round trip when
 // others behind it are acknowledged. The last one has none behind it, nor has
 // a response of one segment: its loss is noticed by a timer, of 200 ms at
 // least (TCP_RTO_MIN, include/net/tcp.h), whatever the round trip takes. That
 // is the retransmission timer or, with a single segment on its way, the tail
 // loss probe's (tcp_schedule_loss_probe, net/ipv4/tcp_output.c).
+const RTOTailLoss ID = "rto-tail-loss"
+
 var rtoTailLoss = Cause{
-	ID:            "rto-tail-loss",
+	ID:            RTOTailLoss,
 	Title:         "Lost last segments wait for a retransmission timeout of 200 ms or more",
 	Layer:         LayerPath,
 	Needs:         []observe.Kind{observe.KindRequests},
 	OnWire:        true,
 	InTCPRT:       true,
-	ConsequenceOf: slices.Concat([]string{"network-loss", "accept-queue-overflow", "conntrack-full", "softirq-saturated"}, segmentCauses, dropCauses),
+	ConsequenceOf: slices.Concat([]ID{NetworkLoss, AcceptQueueOverflow, ConntrackFull, SoftirqSaturated}, segmentCauses, dropCauses),
 	Folds:         true,
+	Check:         checkRTOTailLoss,
+	Try:           inNamespace(tryLossKnobs),
 	Doc: Doc{
 		About: "A lost segment is sent again after about a round trip when others behind it are acknowledged. The last one has none behind it, nor " +
 			"has an answer of one segment: its loss is noticed only by a timer, of 200 ms at least, whatever the round trip takes.",
@@ -132,8 +137,6 @@ var rtoTailLoss = Cause{
 	},
 }
 
-func init() { rtoTailLoss.Check = checkRTOTailLoss }
-
 func checkRTOTailLoss(v *View) Result {
 	return v.judgeLedgers(fewRequests, func(l *ledger) judged {
 		limit := timerWait(l)
@@ -149,7 +152,7 @@ func checkRTOTailLoss(v *View) Result {
 			}
 			return judged{because: because, near: float64(timeouts)}
 		}
-		f := v.found(&rtoTailLoss, l, k, wireFloor, "waiting for the retransmission timer")
+		f := v.found(l, k, wireFloor, "waiting for the retransmission timer")
 		known, _ := v.droppedHere(l)
 		f.MayFollow = v.followsDrops(l, known, f.MayFollow)
 		f.Evidence = append(f.Evidence,

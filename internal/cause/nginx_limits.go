@@ -8,19 +8,26 @@ import (
 	"github.com/slowray/slowray/internal/shell"
 )
 
-// nginxLimitReq: limit_req answers requests above a rate with an error.
-var nginxLimitReq = turnsAway("nginx-limit-req", "nginx turns requests away: they come faster than limit_req allows",
+// NginxLimitReq: limit_req answers requests above a rate with an error.
+const NginxLimitReq ID = "nginx-limit-req"
+
+var nginxLimitReq = turnsAway(NginxLimitReq, "req", "", "nginx turns requests away: they come faster than limit_req allows",
 	"limit_req of nginx lets a number of requests through in a second for each value of a key, most often the client's address. Others get an error (503). "+
 		"Behind a load balancer, or for many users of one address, all are counted as one client.")
 
-// nginxLimitConn: limit_conn answers requests of further connections with an
+// NginxLimitConn: limit_conn answers requests of further connections with an
 // error.
-var nginxLimitConn = turnsAway("nginx-limit-conn", "nginx turns requests away: more connections are busy than limit_conn allows",
+const NginxLimitConn ID = "nginx-limit-conn"
+
+var nginxLimitConn = turnsAway(NginxLimitConn, "conn", notPlanted, "nginx turns requests away: more connections are busy than limit_conn allows",
 	"limit_conn of nginx lets a number of connections have a request under way for each value of a key, most often the client's address. Others get an error (503).")
 
-func turnsAway(id, title, about string) Cause {
+// turnsAway declares a limit of nginx, by the name of its directive.
+func turnsAway(id ID, kind, unplanted, title, about string) Cause {
 	return Cause{ID: id, Title: title, Layer: LayerApplication,
 		Needs: []observe.Kind{observe.KindNginx, observe.KindRequests},
+		Check: func(v *View) Result { return checkLimits(v, kind) },
+		Try:   func(v *View, t Target) []Change { return tryLimit(v, t, kind) },
 		Doc: Doc{
 			About: about,
 			See:   []Symptom{SeeErrors, SeeSomeEnds, SeeLogs},
@@ -28,15 +35,10 @@ func turnsAway(id, title, about string) Cause {
 				"nginx logged that it turned requests away, and answers 4xx or 5xx, by the requests' own records, are " + percent(limitedShare) + " or more of all.",
 				"Not only one or a few of many clients are turned away.",
 			},
-			Not:  []string{"One client of many that is turned away, as a crawler: this is what the limit is for.", "A few requests turned away among many."},
-			Mend: "Raise the rate or the burst, or count by another key: behind a load balancer, take the client's address from its header (real_ip).",
+			Not:       []string{"One client of many that is turned away, as a crawler: this is what the limit is for.", "A few requests turned away among many."},
+			Mend:      "Raise the rate or the burst, or count by another key: behind a load balancer, take the client's address from its header (real_ip).",
+			Unplanted: unplanted,
 		}}
-}
-
-func init() {
-	nginxLimitConn.Doc.Unplanted = notPlanted
-	nginxLimitReq.Check = func(v *View) Result { return checkLimits(v, &nginxLimitReq, "req") }
-	nginxLimitConn.Check = func(v *View) Result { return checkLimits(v, &nginxLimitConn, "conn") }
 }
 
 const (
@@ -45,7 +47,7 @@ const (
 	fewClients   = 0.25 // of the clients: a limit is there to hold back some
 )
 
-func checkLimits(v *View, c *Cause, kind string) Result {
+func checkLimits(v *View, kind string) Result {
 	r := ruledOut("no nginx with traffic turns requests away")
 	for i := range v.Nginx {
 		n := &v.Nginx[i]
@@ -71,7 +73,7 @@ func checkLimits(v *View, c *Cause, kind string) Result {
 				r.RuledOut = told
 				continue
 			}
-			r.Findings = append(r.Findings, limitFinding(v, c, n, k, l, requests, failed, clients, share))
+			r.Findings = append(r.Findings, limitFinding(v, n, k, l, requests, failed, clients, share))
 		}
 	}
 	return r
@@ -101,8 +103,8 @@ func (v *View) answersOf(n *observe.Nginx) (requests, failed uint64, clients int
 	return requests, failed, len(seen), l
 }
 
-func limitFinding(v *View, c *Cause, n *observe.Nginx, k observe.LogKind, l *ledger, requests, failed uint64, clients int, share float64) Finding {
-	f := c.supported(Subject{Kind: "process", NetNS: n.NetNS, PID: n.PID, Comm: "nginx", Port: l.Port, Addr: l.Addr, Path: n.Root + n.Config})
+func limitFinding(v *View, n *observe.Nginx, k observe.LogKind, l *ledger, requests, failed uint64, clients int, share float64) Finding {
+	f := supported(Subject{Kind: "process", NetNS: n.NetNS, PID: n.PID, Comm: "nginx", Port: l.Port, Addr: l.Addr, Path: n.Root + n.Config})
 	f.Weight = share
 	f.Impact = Impact{Share: round(share), Of: "requests", Text: fmt.Sprintf("%s of %s requests on %s were turned away", count(min(uint64(k.Count), failed)), count(requests), l.name())}
 	f.Evidence = []Evidence{

@@ -7,18 +7,21 @@ import (
 	"github.com/slowray/slowray/internal/observe"
 )
 
-// nginxUpstreamErrors: nginx could not get an answer from the server it passes
+// NginxUpstreamErrors: nginx could not get an answer from the server it passes
 // requests to, and says so in its error log. Which of the two is at fault it
 // does not know; where the reason is found, this is told as its consequence.
+const NginxUpstreamErrors ID = "nginx-upstream-errors"
+
 var nginxUpstreamErrors = Cause{
-	ID:    "nginx-upstream-errors",
+	ID:    NginxUpstreamErrors,
 	Title: "nginx gets errors instead of answers from its upstream",
 	Layer: LayerApplication,
 	Needs: []observe.Kind{observe.KindNginx, observe.KindProcess},
 	Folds: true,
-	ConsequenceOf: append([]string{"firewall-drop", "firewall-reject", "neighbour-unresolved", "no-route", "conntrack-full", "accept-queue-overflow", "ephemeral-ports-exhausted",
-		"php-fpm-children-exhausted", "fd-limit", "nginx-worker-connections", "time-wait-port-search",
-		"cpu-quota-throttled", "cpu-saturated", "memory-pressure", "disk-saturated", "upstream-refused", "connect-timeout"}, slices.Concat(limitCauses, poolCauses, waitCauses)...),
+	ConsequenceOf: append([]ID{FirewallDrop, FirewallReject, NeighbourUnresolved, NoRoute, ConntrackFull, AcceptQueueOverflow, EphemeralPortsExhausted,
+		PHPFPMChildrenExhausted, FDLimit, NginxWorkerConnections, TimeWaitPortSearch,
+		CPUQuotaThrottled, CPUSaturated, MemoryPressure, DiskSaturated, UpstreamRefused, ConnectTimeout}, slices.Concat(limitCauses, poolCauses, waitCauses)...),
+	Check: checkNginxUpstreamErrors,
 	Doc: Doc{
 		About: "nginx could not get an answer from the server it passes requests to, and says so in its error log. Which of the two is at fault it " +
 			"does not know; where the reason is found, this is told as its consequence.",
@@ -34,26 +37,24 @@ var nginxUpstreamErrors = Cause{
 	},
 }
 
-func init() { nginxUpstreamErrors.Check = checkNginxUpstreamErrors }
-
 // upstreamKinds are the log kinds that blame the upstream, with what to say of
 // each and which causes can bring it about.
 var upstreamKinds = []struct {
 	kind, fact, fix string
-	parents         []string
+	parents         []ID
 }{
 	{"ephemeral-ports", "cannot assign requested address (99)", "Give nginx more local ports, or keep connections to the upstream open.",
-		[]string{"ephemeral-ports-exhausted", "time-wait-port-search", "conntrack-full"}},
+		[]ID{EphemeralPortsExhausted, TimeWaitPortSearch, ConntrackFull}},
 	{"upstream-refused", "connection refused (111)", "Nothing listens at the upstream's address: start it, or correct the address.",
-		append([]string{"upstream-refused"}, killCauses...)},
+		append([]ID{UpstreamRefused}, killCauses...)},
 	{"upstream-busy", "resource temporarily unavailable (11)", "The upstream's unix socket has a full accept queue.",
-		[]string{"accept-queue-overflow", "php-fpm-children-exhausted"}},
+		[]ID{AcceptQueueOverflow, PHPFPMChildrenExhausted}},
 	{"upstream-connect-timeout", "timed out while connecting (110)", "The upstream does not answer SYNs: see its accept queue and what lies between.",
-		[]string{"conntrack-full", "accept-queue-overflow", "php-fpm-children-exhausted", "fd-limit", "softirq-saturated", "connect-timeout", "pids-limit"}},
+		[]ID{ConntrackFull, AcceptQueueOverflow, PHPFPMChildrenExhausted, FDLimit, SoftirqSaturated, ConnectTimeout, PIDsLimit}},
 	{"upstream-read-timeout", "timed out while reading (110)", "The upstream takes longer than nginx waits: find what it does meanwhile.",
 		nil},
 	{"upstream-reset", "connection reset or closed by the upstream (104)", "The upstream gave up: see its own log.",
-		append([]string{"nginx-worker-connections", "fd-limit", "memory-pressure", "accept-queue-overflow", "pids-limit"}, killCauses...)},
+		append([]ID{NginxWorkerConnections, FDLimit, MemoryPressure, AcceptQueueOverflow, PIDsLimit}, killCauses...)},
 	{"no-live-upstreams", "no live upstreams", "Every server of the upstream has failed lately.",
 		nil},
 }
@@ -85,7 +86,7 @@ func checkNginxUpstreamErrors(v *View) Result {
 			}
 			continue
 		}
-		f := nginxUpstreamErrors.supported(Subject{Kind: "process", NetNS: n.NetNS, PID: n.PID, Comm: "nginx", Path: n.Root + n.Config})
+		f := supported(Subject{Kind: "process", NetNS: n.NetNS, PID: n.PID, Comm: "nginx", Path: n.Root + n.Config})
 		f.Weight = share
 		f.Impact = Impact{Share: round(share), Of: "answers", Text: fmt.Sprintf("%s errors from the upstream, %s answers in all", count(lines), count(max(answered, lines)))}
 		for _, k := range upstreamKinds {
@@ -109,20 +110,23 @@ func checkNginxUpstreamErrors(v *View) Result {
 	return r
 }
 
-// clientAborts: nginx writes status 499 when the client closed the connection
+// ClientAborts: nginx writes status 499 when the client closed the connection
 // before the answer (NGX_HTTP_CLIENT_CLOSED_REQUEST). A load generator that
 // ends closes all its connections at once, which is nobody's fault: only 499s
 // that keep coming while others are answered count.
+const ClientAborts ID = "client-aborts"
+
 var clientAborts = Cause{
-	ID:    "client-aborts",
+	ID:    ClientAborts,
 	Title: "Clients give up before they get an answer (HTTP 499)",
 	Layer: LayerApplication,
 	Needs: []observe.Kind{observe.KindNginx, observe.KindProcess},
 	Folds: true,
-	ConsequenceOf: append([]string{"firewall-drop", "firewall-reject", "neighbour-unresolved", "no-route", "conntrack-full", "accept-queue-overflow", "php-fpm-children-exhausted",
-		"ephemeral-ports-exhausted", "fd-limit", "nginx-worker-connections", "time-wait-port-search",
-		"cpu-quota-throttled", "cpu-saturated", "memory-pressure", "disk-saturated", "softirq-saturated",
-		"nginx-upstream-errors"}, slices.Concat(limitCauses, poolCauses, waitCauses)...),
+	ConsequenceOf: append([]ID{FirewallDrop, FirewallReject, NeighbourUnresolved, NoRoute, ConntrackFull, AcceptQueueOverflow, PHPFPMChildrenExhausted,
+		EphemeralPortsExhausted, FDLimit, NginxWorkerConnections, TimeWaitPortSearch,
+		CPUQuotaThrottled, CPUSaturated, MemoryPressure, DiskSaturated, SoftirqSaturated,
+		NginxUpstreamErrors}, slices.Concat(limitCauses, poolCauses, waitCauses)...),
+	Check: checkClientAborts,
 	Doc: Doc{
 		About: "nginx writes status 499 when the client closed the connection before the answer. Clients do so when they have waited too long: it " +
 			"is a symptom, and told under what makes the answers late where that is found.",
@@ -137,8 +141,6 @@ var clientAborts = Cause{
 		Unplanted: "It is told as a consequence in the incident php-fpm-children-aborts.",
 	},
 }
-
-func init() { clientAborts.Check = checkClientAborts }
 
 const (
 	abortShare   = 0.01
@@ -164,7 +166,7 @@ func checkClientAborts(v *View) Result {
 			}
 			continue
 		}
-		f := clientAborts.supported(Subject{Kind: "process", NetNS: n.NetNS, PID: n.PID, Comm: "nginx", Path: n.Root + n.Config})
+		f := supported(Subject{Kind: "process", NetNS: n.NetNS, PID: n.PID, Comm: "nginx", Path: n.Root + n.Config})
 		f.Weight = share
 		f.Impact = Impact{Share: round(share), Of: "answers", Text: fmt.Sprintf("%s of %s requests were given up by the client", count(aborts), count(all))}
 		f.Evidence = []Evidence{

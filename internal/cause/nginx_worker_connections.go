@@ -8,14 +8,18 @@ import (
 	"github.com/slowray/slowray/internal/shell"
 )
 
-// nginxWorkerConnections: a worker has a fixed number of connection slots, for
+// NginxWorkerConnections: a worker has a fixed number of connection slots, for
 // clients, upstreams and listening sockets together (ngx_get_connection). With
 // none free it closes idle keep-alive connections, then refuses new ones.
+const NginxWorkerConnections ID = "nginx-worker-connections"
+
 var nginxWorkerConnections = Cause{
-	ID:    "nginx-worker-connections",
+	ID:    NginxWorkerConnections,
 	Title: "nginx workers run out of connection slots: connections are closed or refused",
 	Layer: LayerApplication,
 	Needs: []observe.Kind{observe.KindNginx, observe.KindProcess},
+	Check: checkNginxWorkerConnections,
+	Try:   tryWorkerConnections,
 	Doc: Doc{
 		About: "A worker of nginx has a fixed number of connection slots, for clients, upstreams and listening sockets together. With none free it " +
 			"closes idle keep-alive connections, then refuses new ones.",
@@ -29,8 +33,6 @@ var nginxWorkerConnections = Cause{
 		Mend: "Raise worker_connections (each client of a proxy takes two), and worker_rlimit_nofile with it, then reload.",
 	},
 }
-
-func init() { nginxWorkerConnections.Check = checkNginxWorkerConnections }
 
 func checkNginxWorkerConnections(v *View) Result {
 	r := ruledOut("no nginx with traffic")
@@ -66,7 +68,7 @@ func checkNginxWorkerConnections(v *View) Result {
 }
 
 func workerConnectionsFinding(v *View, n *observe.Nginx, limit, peak int, lines int64, aborts uint64, example string) Finding {
-	f := nginxWorkerConnections.supported(Subject{Kind: "process", NetNS: n.NetNS, PID: n.PID, Comm: "nginx", Path: n.Root + n.Config})
+	f := supported(Subject{Kind: "process", NetNS: n.NetNS, PID: n.PID, Comm: "nginx", Path: n.Root + n.Config})
 	setting := fromHost(n.Root, n.WorkerConnections)
 	if setting.Line > 0 {
 		f.Subject.Path = fmt.Sprintf("%s:%d", setting.File, setting.Line)

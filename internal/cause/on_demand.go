@@ -27,7 +27,7 @@ type onDemand struct {
 	live         func() map[int]bool               // ports at which something listens at the end
 	connectsOf   func() map[int][]*observe.Connect // by master
 	refusedIn    func() map[uint64][]*observe.Connect
-	workerless   func() map[*Service]string
+	workerless   func() map[*Service]ID
 	proxyCalls   func() *proxyCalls
 
 	pools      memo[observe.Kind, []*poolUse]

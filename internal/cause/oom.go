@@ -10,15 +10,19 @@ import (
 	"github.com/slowray/slowray/internal/shell"
 )
 
-// containerOOMKilled: the kernel ended a process of the service, because its
+// ContainerOOMKilled: the kernel ended a process of the service, because its
 // control group had used up its memory (mm/memcontrol.c).
+const ContainerOOMKilled ID = "container-oom-killed"
+
 var containerOOMKilled = Cause{
-	ID:            "container-oom-killed",
+	ID:            ContainerOOMKilled,
 	Title:         "The kernel killed the service: its control group ran out of memory",
 	Layer:         LayerMachine,
 	Needs:         []observe.Kind{observe.KindKernelLog},
-	ConsequenceOf: []string{"jvm-heap-over-limit", "node-heap-over-limit", "workers-over-memory-limit", "memory-leak-toward-limit"},
+	ConsequenceOf: []ID{JVMHeapOverLimit, NodeHeapOverLimit, WorkersOverMemoryLimit, MemoryLeakTowardLimit},
 	Folds:         true,
+	Check:         func(v *View) Result { return checkOOM(v, false) },
+	Try:           inGroups(func(v *View, c *observe.Cgroup) []Change { return v.moreMemory(c) }),
 	Doc: Doc{
 		About: "A control group with a memory limit (a container, a systemd unit) that has nothing left to give back has one of its processes killed. Its requests " +
 			"are lost, and until it is started again all that come are refused.",
@@ -38,12 +42,15 @@ var containerOOMKilled = Cause{
 	},
 }
 
-// hostOOMKilled: the same, because the whole machine had.
+// HostOOMKilled: the same, because the whole machine had.
+const HostOOMKilled ID = "host-oom-killed"
+
 var hostOOMKilled = Cause{
-	ID:    "host-oom-killed",
+	ID:    HostOOMKilled,
 	Title: "The kernel killed the service: the machine ran out of memory",
 	Layer: LayerMachine,
 	Needs: []observe.Kind{observe.KindKernelLog},
+	Check: func(v *View) Result { return checkOOM(v, true) },
 	Doc: Doc{
 		About: "When the whole machine has no memory left to give back, the kernel kills the process that holds most, by its oom_score. That is often the service, whoever used the memory up.",
 		See:   []Symptom{SeeDies, SeeErrors, SeeNoAnswer, SeeLogs},
@@ -55,11 +62,6 @@ var hostOOMKilled = Cause{
 		Mend:      "Limit what used up the memory (MemoryMax=, docker run --memory), add memory or swap, and protect the service with OOMScoreAdjust=.",
 		Unplanted: "it would need all memory of the machine that the lab runs on.",
 	},
-}
-
-func init() {
-	containerOOMKilled.Check = func(v *View) Result { return checkOOM(v, &containerOOMKilled, false) }
-	hostOOMKilled.Check = func(v *View) Result { return checkOOM(v, &hostOOMKilled, true) }
 }
 
 // death is what the kernel did to one service for want of memory.
@@ -388,7 +390,7 @@ func (v *View) downSince(k *observe.OOMKill) (down bool, what string) {
 	return false, ""
 }
 
-func checkOOM(v *View, c *Cause, host bool) Result {
+func checkOOM(v *View, host bool) Result {
 	r := ruledOut("the kernel killed no process for want of memory, in the window or in the quarter of an hour before, as far as its log goes back")
 	if v.unread(observe.KindKernelLog) {
 		r = Result{NotChecked: "the kernel log could not be read, and no control group of a service counted a kill"}
@@ -398,7 +400,7 @@ func checkOOM(v *View, c *Cause, host bool) Result {
 			r = ruledOut(d.felt.because)
 			continue
 		}
-		f := v.killFinding(c, &d)
+		f := v.killFinding(&d)
 		if host {
 			v.hostOOMFix(&f, &d)
 		} else {
@@ -410,10 +412,10 @@ func checkOOM(v *View, c *Cause, host bool) Result {
 }
 
 // killFinding begins a finding about a service that was killed.
-func (v *View) killFinding(c *Cause, d *death) Finding {
+func (v *View) killFinding(d *death) Finding {
 	k := d.last()
 	where := Subject{Kind: "process", PID: k.PID, Comm: k.Comm, Path: cmp.Or(k.LimitCgroup, k.Cgroup), Container: k.Container}
-	f := c.supported(where)
+	f := supported(where)
 	if s := d.felt.service; s != nil {
 		f.Subject.NetNS, f.Subject.Port = s.NS.Inode, s.Port()
 	}

@@ -8,18 +8,22 @@ import (
 	"github.com/slowray/slowray/internal/shell"
 )
 
-// phpFPMChildrenExhausted: a php-fpm child answers one request at a time. With
+// PHPFPMChildrenExhausted: a php-fpm child answers one request at a time. With
 // all of them busy, requests wait in the pool's accept queue. More children
 // help only while there is something left for them to run on: on CPUs that are
 // full of their own work, and their caller's, they are as many as can be used.
+const PHPFPMChildrenExhausted ID = "php-fpm-children-exhausted"
+
 var phpFPMChildrenExhausted = Cause{
-	ID:    "php-fpm-children-exhausted",
+	ID:    PHPFPMChildrenExhausted,
 	Title: "All php-fpm children are busy: requests wait for a free one",
 	Layer: LayerApplication,
 	Needs: []observe.Kind{observe.KindPHPFPM, observe.KindProcess, observe.KindListeners},
 	// Children that all wait for the same are not too few.
 	ConsequenceOf: waitCauses,
 	Folds:         true,
+	Check:         checkPHPFPMChildren,
+	Try:           tryMoreChildren,
 	Doc: Doc{
 		About: "A php-fpm child answers one request at a time. With all of them busy, requests wait in the pool's accept queue. More children help " +
 			"only while there is something left for them to run on.",
@@ -36,8 +40,6 @@ var phpFPMChildrenExhausted = Cause{
 		Mend: "Raise pm.max_children as far as memory allows (the finding says how far), or make the pages wait less.",
 	},
 }
-
-func init() { phpFPMChildrenExhausted.Check = checkPHPFPMChildren }
 
 const (
 	allBusyShare = 0.6  // of the readings with no child free
@@ -132,7 +134,7 @@ func (v *View) exhaustedPool(s *Service) *observe.FPMPool {
 
 func childrenFinding(v *View, m *observe.PHPFPM, pool *observe.FPMPool, s *Service, e exhaustion) Finding {
 	setting := fromHost(m.Root, pool.MaxChildren)
-	f := phpFPMChildrenExhausted.supported(Subject{Kind: "pool", NetNS: s.NS.Inode, PID: m.PID, Comm: v.Comm(m.PID),
+	f := supported(Subject{Kind: "pool", NetNS: s.NS.Inode, PID: m.PID, Comm: v.Comm(m.PID),
 		Port: s.Port(), Path: fmt.Sprintf("%s:%d", setting.File, setting.Line)})
 	f.MayFollow = holdsUp(append([]int{m.PID}, pool.Children...))
 	if s.Path() != "" {

@@ -8,16 +8,19 @@ import (
 	"github.com/slowray/slowray/internal/shell"
 )
 
-// phpFPMSlowScript: php-fpm writes the stack of a request that takes longer than
+// PHPFPMSlowScript: php-fpm writes the stack of a request that takes longer than
 // request_slowlog_timeout into its slow log: the script and the line that it
 // waits in are known by name.
+const PHPFPMSlowScript ID = "php-fpm-slow-script"
+
 var phpFPMSlowScript = Cause{
-	ID:            "php-fpm-slow-script",
+	ID:            PHPFPMSlowScript,
 	Title:         "A PHP script is slow, and php-fpm's slow log names the line it is slow in",
 	Layer:         LayerApplication,
 	Needs:         []observe.Kind{observe.KindPHPFPM, observe.KindRequests},
-	ConsequenceOf: slices.Concat([]string{"slow-dependency", "cpu-hot-function", "connection-pool-exhausted"}, machineCauses, waitCauses),
+	ConsequenceOf: slices.Concat([]ID{SlowDependency, CPUHotFunction, ConnectionPoolExhausted}, machineCauses, waitCauses),
 	Folds:         true,
+	Check:         checkSlowScript,
 	Doc: Doc{
 		About: "php-fpm looks at the stack of a request that takes longer than request_slowlog_timeout and writes it into its slow log. Where most of " +
 			"the slow requests stand in the same line, that line is what to look at.",
@@ -33,8 +36,6 @@ var phpFPMSlowScript = Cause{
 		Mend: "Look at the line: what it calls, and with what. A timeout there keeps the page alive when what it waits for is slow.",
 	},
 }
-
-func init() { phpFPMSlowScript.Check = checkSlowScript }
 
 const (
 	slowEntries = 3    // in the slow log
@@ -87,7 +88,7 @@ func (v *View) servedAt(s *Service) *ledger {
 }
 
 func slowScriptFinding(v *View, m *observe.PHPFPM, pool *observe.FPMPool, s *Service, l *ledger, top observe.SlowScript, all int64, k cost) Finding {
-	f := v.found(&phpFPMSlowScript, l, k, threadFloor, "in php-fpm")
+	f := v.found(l, k, threadFloor, "in php-fpm")
 	f.Subject = Subject{Kind: "pool", NetNS: s.NS.Inode, PID: m.PID, Comm: v.Comm(m.PID), Port: s.Port(), Path: m.Root + top.Place}
 	slow := fromHost(m.Root, pool.SlowTimeout)
 	f.Evidence = append(f.Evidence,

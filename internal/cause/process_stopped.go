@@ -8,14 +8,18 @@ import (
 	"github.com/slowray/slowray/internal/shell"
 )
 
-// processStopped: a process that answers requests, or that those who answer
+// ProcessStopped: a process that answers requests, or that those who answer
 // wait for, does nothing: a signal has stopped it, a debugger holds it, or its
 // control group is frozen.
+const ProcessStopped ID = "process-stopped"
+
 var processStopped = Cause{
-	ID:    "process-stopped",
+	ID:    ProcessStopped,
 	Title: "A process that requests wait for is stopped",
 	Layer: LayerApplication,
 	Needs: []observe.Kind{observe.KindWaits},
+	Check: checkProcessStopped,
+	Try:   tryLetRun,
 	Doc: Doc{
 		About: "A process that answers requests, or that those who answer wait for, does nothing: a signal has stopped it, a debugger holds it, or " +
 			"its control group is frozen.",
@@ -30,10 +34,8 @@ var processStopped = Cause{
 	},
 }
 
-func init() { processStopped.Check = checkProcessStopped }
-
 func checkProcessStopped(v *View) Result {
-	return v.judgeRoots(&processStopped, "no process that requests wait for was stopped, traced or frozen", func(r *root, f *Finding) {
+	return v.judgeRoots(ProcessStopped, "no process that requests wait for was stopped, traced or frozen", func(r *root, f *Finding) {
 		c, last := r.example(), r.last()
 		f.Subject.Kind, f.Subject.PID, f.Subject.Comm, f.Subject.Path = "process", last.Process.PID, last.Process.Comm, c.Path
 		if last.Process.PID != r.shares[0].PID && v.Master(last.Process.PID) != r.shares[0].PID {

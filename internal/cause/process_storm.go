@@ -10,15 +10,18 @@ import (
 	"github.com/slowray/slowray/internal/shell"
 )
 
-// shortLivedProcessStorm: programs are started again and again, and end at
+// ShortLivedProcessStorm: programs are started again and again, and end at
 // once. Each is gone before top(1) shows it; together they take the CPU that
 // requests need, or the time of the requests that start them.
+const ShortLivedProcessStorm ID = "short-lived-process-storm"
+
 var shortLivedProcessStorm = Cause{
-	ID:            "short-lived-process-storm",
+	ID:            ShortLivedProcessStorm,
 	Title:         "Programs that are started again and again take the CPU",
 	Layer:         LayerMachine,
 	Needs:         []observe.Kind{observe.KindCPU, observe.KindProcess, observe.KindRequests},
-	ConsequenceOf: []string{"cpu-quota-throttled"},
+	ConsequenceOf: []ID{CPUQuotaThrottled},
+	Check:         checkProcessStorm,
 	Doc: Doc{
 		About: "Programs are started again and again, and end at once. Each is gone before top(1) shows it; together they take the CPU that " +
 			"requests need, or the time of the requests that start them.",
@@ -33,8 +36,6 @@ var shortLivedProcessStorm = Cause{
 		Mend: "Keep one running and hand it the work, or call a library instead. The finding names who starts what.",
 	},
 }
-
-func init() { shortLivedProcessStorm.Check = checkProcessStorm }
 
 const (
 	stormRate  = 5.0  // processes and threads that begin each second
@@ -103,7 +104,9 @@ func checkProcessStorm(v *View) Result {
 	}
 	r = heaviest(r)
 	for i := range r.Findings {
-		r.Findings[i].ConsequenceOf = v.forksToRefuse(top.pid)
+		if v.forksToRefuse(top.pid) {
+			r.Findings[i].follows(PostgresConnectionsExhausted)
+		}
 	}
 	return r
 }
@@ -156,7 +159,7 @@ func (v *View) topStarter() starter {
 }
 
 func (v *View) stormFinding(l *ledger, k cost, top *starter, rate, share float64, how string) *Finding {
-	f := v.found(&shortLivedProcessStorm, l, k, threadFloor, "for or behind programs that come and go")
+	f := v.found(l, k, threadFloor, "for or behind programs that come and go")
 	f.Subject.Kind, f.Subject.PID, f.Subject.Comm = "process", top.pid, top.comm
 	f.Evidence = append(f.Evidence,
 		Evidence{Fact: "processes and threads that begin", Value: round(rate), Unit: "a second", Source: "/proc/stat processes"},

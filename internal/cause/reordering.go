@@ -7,14 +7,17 @@ import (
 	"github.com/slowray/slowray/internal/shell"
 )
 
-// reordering: segments overtake each other on the way, are taken for lost and
+// Reordering: segments overtake each other on the way, are taken for lost and
 // are sent again for nothing: the receiver says so, with duplicate SACKs (RFC
 // 2883). The sender slows down as after a loss.
+const Reordering ID = "reordering"
+
 var reordering = Cause{
-	ID:    "reordering",
+	ID:    Reordering,
 	Title: "The network reorders packets: they are taken for lost and sent again for nothing",
 	Layer: LayerPath,
 	Needs: []observe.Kind{observe.KindRequests, observe.KindCounters},
+	Check: checkReordering,
 	Doc: Doc{
 		About: "Packets of a connection overtake each other. The sender takes those that are late for lost, sends them again for nothing, and slows down.",
 		See:   []Symptom{SeeLarge, SeeSomeEnds},
@@ -29,8 +32,6 @@ var reordering = Cause{
 		Unplanted: "The lab's links keep the order of packets.",
 	},
 }
-
-func init() { reordering.Check = checkReordering }
 
 const spuriousShare = 0.5 // of what was sent again had arrived
 
@@ -47,7 +48,7 @@ func checkReordering(v *View) Result {
 		if l.Retrans < lossSegments || l.LossPermille() < lossPermille || ratio(twice, again) < spuriousShare || seen < lossSegments || !l.noticed(k, wireFloor) || l.reach < fewReach {
 			return judged{because: because, near: ratio(twice, again)}
 		}
-		f := v.found(&reordering, l, k, wireFloor, "on the network")
+		f := v.found(l, k, wireFloor, "on the network")
 		f.Evidence = append(f.Evidence,
 			Evidence{Fact: "segments sent again", Value: l.Retrans, Limit: l.Segments, Unit: "segments", Source: "TCP sockets"},
 			Evidence{Fact: "segments that the other end got twice", Value: twice, Limit: again, Unit: "segments, of those sent again", Source: "/proc/net/netstat TCPDSACKRecv" + where(l.ns)},

@@ -8,24 +8,27 @@ import (
 	"github.com/slowray/slowray/internal/shell"
 )
 
-// requestWaves: requests begin in bursts with nothing in between. Either the
+// RequestWaves: requests begin in bursts with nothing in between. Either the
 // service stands still now and then, so that all its clients wait and go on at
 // once, or the clients themselves come all at once. It is the first sign of
 // something that holds up a whole service, told as the consequence of that
 // where it was found. Requests that come in waves and are answered quickly are
 // no trouble, nor are those of clients that wait for answers which all take
 // the same time.
+const RequestWaves ID = "request-waves"
+
 var requestWaves = Cause{
-	ID:      "request-waves",
+	ID:      RequestWaves,
 	Title:   "Requests come in waves, with nothing in between, and are slow in them",
 	Layer:   LayerApplication,
 	Needs:   []observe.Kind{observe.KindRequests},
 	OnWire:  true,
 	InTCPRT: true,
-	ConsequenceOf: append([]string{"firewall-drop", "firewall-reject", "neighbour-unresolved", "no-route", "slow-dependency", "application-stall-mid-response", "application-slow-to-read", "accept-queue-wait",
-		"accept-queue-overflow", "php-fpm-children-exhausted", "network-loss", "rto-tail-loss", "slow-receiver", "nagle-delayed-ack", "syn-retransmits",
-		"conntrack-full", "ephemeral-ports-exhausted", "fd-limit"}, laterCauses...),
+	ConsequenceOf: append([]ID{FirewallDrop, FirewallReject, NeighbourUnresolved, NoRoute, SlowDependency, ApplicationStallMidResponse, ApplicationSlowToRead, AcceptQueueWait,
+		AcceptQueueOverflow, PHPFPMChildrenExhausted, NetworkLoss, RTOTailLoss, SlowReceiver, NagleDelayedACK, SYNRetransmits,
+		ConntrackFull, EphemeralPortsExhausted, FDLimit}, laterCauses...),
 	Folds: true,
+	Check: checkRequestWaves,
 	Doc: Doc{
 		About: "Requests begin in bursts with nothing in between. Either the service stands still now and then, so that all its clients wait and " +
 			"go on at once, or the clients themselves come all at once. It is the first sign of something that holds up a whole service, and " +
@@ -41,8 +44,6 @@ var requestWaves = Cause{
 		Mend: "Find what holds the service up between the bursts; where it is the clients (a cron job, a poll on the full second), spread them.",
 	},
 }
-
-func init() { requestWaves.Check = checkRequestWaves }
 
 const (
 	waveRequests = 100
@@ -117,7 +118,7 @@ func (v *View) wavesFinding(l *ledger, w waves, idle float64) *Finding {
 	held := v.inProgress(l)
 	slow := l.Total.Above(waveSlow)
 	share := ratio(slow, l.Total.Count())
-	f := v.found(&requestWaves, l, l.cost(1, observe.Parts()...), threadFloor, "in all")
+	f := v.found(l, l.cost(1, observe.Parts()...), threadFloor, "in all")
 	// What holds a service up may be what it calls, and what that calls.
 	behind := v.behind(l)
 	f.MayFollow = func(p *Finding) bool {

@@ -10,17 +10,21 @@ import (
 	"github.com/slowray/slowray/internal/shell"
 )
 
-// runQueueWait: threads that answer requests are ready and have no CPU, though
+// RunQueueWait: threads that answer requests are ready and have no CPU, though
 // no quota holds them back. CPUs that are full of the service's own work, and
 // its clients', are a machine that is used; what is left is others' work, short
 // bursts, or CPUs that the service may not run on.
+const RunQueueWait ID = "run-queue-wait"
+
 var runQueueWait = Cause{
-	ID:            "run-queue-wait",
+	ID:            RunQueueWait,
 	Title:         "The service's threads are ready to run and wait for a CPU",
 	Layer:         LayerMachine,
 	Needs:         []observe.Kind{observe.KindRequests, observe.KindProcess, observe.KindCPU},
-	ConsequenceOf: append([]string{"cpu-quota-throttled", "cpu-saturated", "softirq-saturated", "kernel-thread-busy", "short-lived-process-storm", "low-cpu-weight", "affinity-too-narrow", "realtime-hog", "cpu-steal"}, scanCauses...),
+	ConsequenceOf: append([]ID{CPUQuotaThrottled, CPUSaturated, SoftirqSaturated, KernelThreadBusy, ShortLivedProcessStorm, LowCPUWeight, AffinityTooNarrow, RealtimeHog, CPUSteal}, scanCauses...),
 	Folds:         true,
+	Check:         checkRunQueue,
+	Try:           tryAllCPUs,
 	Doc: Doc{
 		About: "Threads that answer requests are ready and have no CPU, though no quota holds them back: others' work, short bursts, or CPUs that " +
 			"the service may not run on.",
@@ -38,8 +42,6 @@ var runQueueWait = Cause{
 		Unplanted: "Fixtures of a service that may run on one CPU of two, and of bursts, stand for it.",
 	},
 }
-
-func init() { runQueueWait.Check = checkRunQueue }
 
 // queuedLeast is the share of the time, while the slowest requests are under
 // way, in which the thread that waits most for a CPU does so. A thread that is
@@ -98,7 +100,7 @@ func (v *View) narrowed(w *atWork) *observe.Process {
 }
 
 func (v *View) runQueueFinding(l *ledger, w *atWork, k cost, top *busyThread, narrow *observe.Process) *Finding {
-	f := v.found(&runQueueWait, l, k, threadFloor, "ready to run, without a CPU")
+	f := v.found(l, k, threadFloor, "ready to run, without a CPU")
 	f.Subject.Kind = "process"
 	idle, _ := v.cpuFull(l)
 	f.Evidence = append(f.Evidence,

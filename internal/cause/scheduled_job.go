@@ -9,13 +9,17 @@ import (
 	"github.com/slowray/slowray/internal/shell"
 )
 
-// scheduledJobCollision: what takes the CPUs or a disk from a service was
+// ScheduledJobCollision: what takes the CPUs or a disk from a service was
 // started by cron or a timer: it comes again at the same time.
+const ScheduledJobCollision ID = "scheduled-job-collision"
+
 var scheduledJobCollision = Cause{
-	ID:    "scheduled-job-collision",
+	ID:    ScheduledJobCollision,
 	Title: "A scheduled job takes the CPUs or the disk while requests come in",
 	Layer: LayerMachine,
 	Needs: []observe.Kind{observe.KindCPU, observe.KindProcess, observe.KindDisk},
+	Check: checkScheduledJob,
+	Try:   foundOnly,
 	Doc: Doc{
 		About: "A backup, a rotation of logs or an update that cron or a timer starts takes the CPUs or a disk from the service. It is over when somebody looks, " +
 			"and comes again the next hour or night.",
@@ -28,8 +32,6 @@ var scheduledJobCollision = Cause{
 		Mend: "Run it at another time, spread over the machines, or let it give way (nice, ionice, CPUWeight=, IOWeight= of its unit).", Unplanted: notYet,
 	},
 }
-
-func init() { scheduledJobCollision.Check = checkScheduledJob }
 
 const jobShare = 0.5 // of what processes take that are not on the requests' way
 
@@ -130,7 +132,7 @@ func checkScheduledJob(v *View) Result {
 			continue
 		}
 		child := &of.result.Findings[0]
-		f := scheduledJobCollision.supported(Subject{Kind: "process", PID: top.root.PID, Comm: top.root.Comm})
+		f := supported(Subject{Kind: "process", PID: top.root.PID, Comm: top.root.Comm})
 		f.Weight, f.Impact = child.Weight, child.Impact
 		f.Title = fmt.Sprintf("A scheduled job, %s, takes %s while requests come in", top.root.Comm, of.what)
 		f.Evidence = append([]Evidence{

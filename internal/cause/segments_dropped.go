@@ -16,21 +16,27 @@ import (
 
 // thrownAway is one way to lose a segment that has arrived.
 type thrownAway struct {
-	cause    *Cause
 	counters []string // any of them
 	what     string   // of the segments, for a sentence
 	none     string   // when there were none
 	fix      func(v *View, ns *observe.NetNS, f *Finding)
 }
 
+const ReceiveBufferPruned ID = "receive-buffer-pruned"
+
 var receiveBufferPruned = Cause{
-	ID:    "receive-buffer-pruned",
+	ID:    ReceiveBufferPruned,
 	Title: "Sockets throw away segments because their receive buffer is full: they are sent again",
 	Layer: LayerSocket,
 	Needs: []observe.Kind{observe.KindCounters, observe.KindRequests},
 	// What is not read fills the buffer.
-	ConsequenceOf: append([]string{"tcp-memory-pressure", "application-slow-to-read"}, shortOfMachine...),
+	ConsequenceOf: append([]ID{TCPMemoryPressure, ApplicationSlowToRead}, shortOfMachine...),
 	Folds:         true,
+	Check: thrownAway{
+		counters: []string{"TcpExt.RcvPruned", "TcpExt.OfoPruned", "TcpExt.TCPRcvQDrop", "TcpExt.TCPOFODrop"},
+		what:     "did not fit into a receive buffer", none: "all segments that came fitted into their receive buffers", fix: fixPruned,
+	}.check,
+	Try: inNamespace(func(v *View, ns *observe.NetNS) []Change { return v.widened(ns, "net.ipv4.tcp_rmem", wantedRmem) }),
 	Doc: Doc{
 		About: "A receive buffer has no room for what arrives: the kernel throws it away and the sender sends it again, later and later.",
 		See:   []Symptom{SeeLarge, SeeTimer},
@@ -46,15 +52,21 @@ var receiveBufferPruned = Cause{
 	},
 }
 
-// socketBacklogDrop: segments that come in while a thread has the socket locked
+// SocketBacklogDrop: segments that come in while a thread has the socket locked
 // wait in the socket's backlog, which is bounded by its buffers (tcp_add_backlog).
+const SocketBacklogDrop ID = "socket-backlog-drop"
+
 var socketBacklogDrop = Cause{
-	ID:            "socket-backlog-drop",
+	ID:            SocketBacklogDrop,
 	Title:         "Segments are thrown away because the socket is locked by its process for too long",
 	Layer:         LayerSocket,
 	Needs:         []observe.Kind{observe.KindCounters, observe.KindRequests},
 	ConsequenceOf: shortOfMachine,
 	Folds:         true,
+	Check: thrownAway{
+		counters: []string{"TcpExt.TCPBacklogDrop"},
+		what:     "came while the socket's backlog was full", none: "no socket's backlog was full", fix: fixBacklog,
+	}.check,
 	Doc: Doc{
 		About: "While a thread has a socket locked, what arrives waits in the socket's backlog, which is bounded by its buffers. What does not fit is thrown away and sent again.",
 		See:   []Symptom{SeeLarge, SeeTimer},
@@ -69,13 +81,19 @@ var socketBacklogDrop = Cause{
 	},
 }
 
-// pawsDrop: a segment whose timestamp is older than the last one of its
+// PAWSDrop: a segment whose timestamp is older than the last one of its
 // connection is taken for a duplicate (RFC 7323, section 5).
+const PAWSDrop ID = "paws-drop"
+
 var pawsDrop = Cause{
-	ID:    "paws-drop",
+	ID:    PAWSDrop,
 	Title: "Segments are thrown away because their TCP timestamp went backwards",
 	Layer: LayerSocket,
 	Needs: []observe.Kind{observe.KindCounters, observe.KindRequests},
+	Check: thrownAway{
+		counters: []string{"TcpExt.PAWSActive", "TcpExt.PAWSEstab", "TcpExt.PAWSTimewait"},
+		what:     "had an old timestamp", none: "no segment had an old timestamp", fix: fixPAWS,
+	}.check,
 	Doc: Doc{
 		About: "A segment whose timestamp is older than the last one of its connection is taken for a duplicate of long ago and thrown away. Several machines behind one address, or a device that changes timestamps, bring it about.",
 		See:   []Symptom{SeeConnecting, SeeSomeEnds},
@@ -91,25 +109,13 @@ var pawsDrop = Cause{
 }
 
 // segmentCauses are those that throw away segments, which then look lost.
-var segmentCauses = []string{"receive-buffer-pruned", "socket-backlog-drop", "paws-drop", "tcp-memory-pressure"}
+var segmentCauses = []ID{ReceiveBufferPruned, SocketBacklogDrop, PAWSDrop, TCPMemoryPressure}
 
 const (
 	droppedFew = 10 // segments: fewer are an accident
 )
 
-var throwers = []thrownAway{
-	{&receiveBufferPruned, []string{"TcpExt.RcvPruned", "TcpExt.OfoPruned", "TcpExt.TCPRcvQDrop", "TcpExt.TCPOFODrop"}, "did not fit into a receive buffer", "all segments that came fitted into their receive buffers", fixPruned},
-	{&socketBacklogDrop, []string{"TcpExt.TCPBacklogDrop"}, "came while the socket's backlog was full", "no socket's backlog was full", fixBacklog},
-	{&pawsDrop, []string{"TcpExt.PAWSActive", "TcpExt.PAWSEstab", "TcpExt.PAWSTimewait"}, "had an old timestamp", "no segment had an old timestamp", fixPAWS},
-}
-
-func init() {
-	for _, t := range throwers {
-		t.cause.Check = func(v *View) Result { return v.checkThrownAway(&t) }
-	}
-}
-
-func (v *View) checkThrownAway(t *thrownAway) Result {
+func (t thrownAway) check(v *View) Result {
 	r := ruledOut(t.none)
 	for i := range v.Namespaces {
 		ns := &v.Namespaces[i]
@@ -123,7 +129,7 @@ func (v *View) checkThrownAway(t *thrownAway) Result {
 			r.RuledOut = text + ", and no request waited for that to speak of"
 			continue
 		}
-		f := v.found(t.cause, l, k, wireFloor, "for segments sent again or late")
+		f := v.found(l, k, wireFloor, "for segments sent again or late")
 		f.Subject = Subject{Kind: "namespace", NetNS: ns.Inode, Port: l.Port, PID: l.pid, Comm: v.commOf(l)}
 		f.Impact.Text = text + "; " + f.Impact.Text
 		f.Evidence = append(evidence, f.Evidence...)

@@ -43,15 +43,18 @@ func (l *ledger) sendWaitText(n uint64, what string) string {
 		count(n), l.all(), what, percent(l.Share(observe.SendWait)))
 }
 
-// slowReceiver: the other end does not take the bytes: its receive window is
+// SlowReceiver: the other end does not take the bytes: its receive window is
 // closed because its application does not read. One that is too small for the
 // round trip is told as window-limited.
+const SlowReceiver ID = "slow-receiver"
+
 var slowReceiver = Cause{
-	ID:     "slow-receiver",
+	ID:     SlowReceiver,
 	Title:  "The receiver does not read: its window is closed and the answer waits to be sent",
 	Layer:  LayerPath,
 	Needs:  []observe.Kind{observe.KindRequests},
 	OnWire: true,
+	Check:  checkSlowReceiver,
 	Doc: Doc{
 		About: "The other end does not take the bytes: its receive window is closed because its application does not read, or it is too small for " +
 			"the round trip. The answer waits to be sent, which looks like a slow server.",
@@ -66,8 +69,6 @@ var slowReceiver = Cause{
 		Mend: "Have the receiver read, or send it less. A proxy that buffers answers frees the server from slow clients.",
 	},
 }
-
-func init() { slowReceiver.Check = checkSlowReceiver }
 
 func checkSlowReceiver(v *View) Result {
 	return v.judgeLedgers(fewAffected, func(l *ledger) judged {
@@ -84,7 +85,7 @@ func checkSlowReceiver(v *View) Result {
 		if _, full := v.cpuFull(l); full && v.clientHere(l) != nil {
 			return judged{because: because + "; the receiver is on this host, whose CPUs are full", near: near}
 		}
-		f := v.found(&slowReceiver, l, k, wireFloor, "waiting for the receiver")
+		f := v.found(l, k, wireFloor, "waiting for the receiver")
 		f.Evidence = append(f.Evidence,
 			Evidence{Fact: "requests that met a closed window", Value: closed, Limit: l.Requests, Unit: "requests", Source: recorded},
 			Evidence{Fact: "requests that met a small window", Value: small, Limit: l.Requests, Unit: "requests", Source: recorded})
@@ -125,14 +126,18 @@ func (v *View) clientHere(l *ledger) *ledger {
 	return l.callers[0]
 }
 
-// sendBufferLimited: the socket's send buffer holds less than the network
+// SendBufferLimited: the socket's send buffer holds less than the network
 // could carry in a round trip, so the application waits for room in it. It
 // matters only where a round trip takes time.
+const SendBufferLimited ID = "send-buffer-limited"
+
 var sendBufferLimited = Cause{
-	ID:    "send-buffer-limited",
+	ID:    SendBufferLimited,
 	Title: "The send buffer is too small for the round trip: the answer waits for room in it",
 	Layer: LayerSocket,
 	Needs: []observe.Kind{observe.KindRequests},
+	Check: checkSendBuffer,
+	Try:   inNamespace(func(v *View, ns *observe.NetNS) []Change { return v.widened(ns, "net.ipv4.tcp_wmem", wantedWmem) }),
 	Doc: Doc{
 		About: "The socket's send buffer holds less than the network could carry in a round trip, so the application waits for room in it. It " +
 			"matters only where a round trip takes time.",
@@ -147,8 +152,6 @@ var sendBufferLimited = Cause{
 	},
 }
 
-func init() { sendBufferLimited.Check = checkSendBuffer }
-
 const bufferRTT = 1e6 // ns: with less, a buffer is filled again before it is noticed
 
 func checkSendBuffer(v *View) Result {
@@ -159,7 +162,7 @@ func checkSendBuffer(v *View) Result {
 		if !l.enough(n) || l.client || rtt < bufferRTT || !l.foremost(byBuffer) || l.reach < fewReach || !l.noticed(k, wireFloor) {
 			return judged{because: l.sendWaitText(n, "filled the send buffer"), near: k.share}
 		}
-		f := v.found(&sendBufferLimited, l, k, wireFloor, "waiting for room in the send buffer")
+		f := v.found(l, k, wireFloor, "waiting for room in the send buffer")
 		sent := ratio(l.BytesOut, float64(l.Requests)*1e12) * 1e12
 		f.Evidence = append(f.Evidence,
 			Evidence{Fact: "requests that filled the send buffer", Value: n, Limit: l.Requests, Unit: "requests", Source: recorded},
@@ -176,16 +179,20 @@ func checkSendBuffer(v *View) Result {
 	})
 }
 
-// nagleDelayedAck: who writes in pieces without TCP_NODELAY has the second
+// NagleDelayedACK: who writes in pieces without TCP_NODELAY has the second
 // piece held back until the first one is acknowledged (RFC 896), and the other
 // end acknowledges only after 40 ms, in the hope of an answer to send it with
 // (TCP_DELACK_MIN, include/net/tcp.h). It happens to answers, to calls made
 // from here, and to requests whose client does it.
+const NagleDelayedACK ID = "nagle-delayed-ack"
+
 var nagleDelayedAck = Cause{
-	ID:    "nagle-delayed-ack",
+	ID:    NagleDelayedACK,
 	Title: "Nagle's algorithm waits for a delayed acknowledgement: 40 ms for each small write",
 	Layer: LayerApplication,
 	Needs: []observe.Kind{observe.KindRequests},
+	Check: checkNagle,
+	Try:   tryNoDelay,
 	Doc: Doc{
 		About: "Who writes in pieces without TCP_NODELAY has the second piece held back until the first one is acknowledged, and the other end " +
 			"acknowledges only after 40 ms, in the hope of an answer to send it with. It happens to answers, to calls made from here, and to " +
@@ -201,8 +208,6 @@ var nagleDelayedAck = Cause{
 		Mend: "Set TCP_NODELAY, or write each message at once (one write, writev, MSG_MORE).",
 	},
 }
-
-func init() { nagleDelayedAck.Check = checkNagle }
 
 func checkNagle(v *View) Result {
 	return v.judgeLedgers(fewRequests, func(l *ledger) judged {
@@ -220,7 +225,7 @@ func checkNagle(v *View) Result {
 		if !l.enough(n) || l.reach < fewReach || !l.noticed(k, wireFloor) && !l.wasted(k, wireFloor, part) {
 			return judged{because: l.sendWaitText(n, "were held back by Nagle's algorithm"), near: k.share}
 		}
-		f := v.found(&nagleDelayedAck, l, k, wireFloor, "held back until an acknowledgement")
+		f := v.found(l, k, wireFloor, "held back until an acknowledgement")
 		f.Evidence = append(f.Evidence, Evidence{Fact: "requests held back by Nagle's algorithm", Value: n, Limit: l.Requests, Unit: "requests", Source: recorded})
 		f.Evidence = append(f.Evidence, delayedAcks(l)...)
 		f.Fix.Changes = ofNagle(v, l)
@@ -236,7 +241,7 @@ func (v *View) clientNagle(l *ledger, n uint64) judged {
 		return judged{because: fmt.Sprintf("%s of %s came in pieces, one acknowledgement apart: %s of the requests' time",
 			count(n), l.all(), percent(k.share)), near: k.share}
 	}
-	f := v.found(&nagleDelayedAck, l, k, wireFloor, "for the rest of the request to arrive")
+	f := v.found(l, k, wireFloor, "for the rest of the request to arrive")
 	f.Title = "Clients send a request in pieces, and Nagle's algorithm holds each back for a delayed acknowledgement"
 	f.Evidence = append(f.Evidence, Evidence{Fact: "requests whose pieces came one delayed acknowledgement apart", Value: n, Limit: l.Requests, Unit: "requests", Source: recorded})
 	f.Evidence = append(f.Evidence, delayedAcks(l)...)

@@ -8,13 +8,16 @@ import (
 	"github.com/slowray/slowray/internal/shell"
 )
 
-// jvmSerialGC: a JVM that sees one CPU, or little memory, takes the collector of
+// JVMSerialGC: a JVM that sees one CPU, or little memory, takes the collector of
 // one thread, and all stands still while that collects.
+const JVMSerialGC ID = "jvm-serial-gc"
+
 var jvmSerialGC = Cause{
-	ID:    "jvm-serial-gc",
+	ID:    JVMSerialGC,
 	Title: "The JVM collects garbage with one thread, for it saw one CPU: requests stand still meanwhile",
 	Layer: LayerMachine,
 	Needs: []observe.Kind{observe.KindRequests, observe.KindProcess},
+	Check: checkSerialGC,
 	Doc: Doc{
 		About: "When it starts, a JVM chooses its collector by the CPUs and memory that it sees: with a quota of one CPU or less, one CPU allowed, or less than about 1.8 GB it is the " +
 			"serial one. Each collection then stops all threads, for as long as one thread takes.",
@@ -30,8 +33,6 @@ var jvmSerialGC = Cause{
 		Unplanted: "a heap that makes a real JVM collect for a tenth of the time makes most of its time slow on a shared machine; fixtures test it.",
 	},
 }
-
-func init() { jvmSerialGC.Check = checkSerialGC }
 
 const gcOfWindow = 0.10 // of the window, with all threads standing still
 
@@ -58,7 +59,7 @@ func checkSerialGC(v *View) Result {
 		case !l.noticed(k, threadFloor):
 			return judged{because: text + ", and no request is slow for it", near: share}
 		}
-		f := v.found(&jvmSerialGC, l, scaled(k, max(share, gcOfWindow)), threadFloor, "standing still while garbage is collected")
+		f := v.found(l, scaled(k, max(share, gcOfWindow)), threadFloor, "standing still while garbage is collected")
 		f.Subject.Kind, f.Subject.PID, f.Subject.Comm = "process", h.PID, h.Comm
 		f.Weight = share
 		f.Impact = Impact{Share: round(share), Of: "the time in which requests could be answered", Text: fmt.Sprintf("%s stood still for %s of the window, in %s collections", h.Comm, percent(share), count(h.Collections))}

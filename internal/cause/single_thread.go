@@ -8,16 +8,19 @@ import (
 	"github.com/slowray/slowray/internal/shell"
 )
 
-// singleThreadSaturated: all requests pass through one thread, which computes
+// SingleThreadSaturated: all requests pass through one thread, which computes
 // without a pause, while other CPUs have nothing to do. That is how event loops
 // (Node.js, Redis, asyncio) and services with one worker come to their end.
+const SingleThreadSaturated ID = "single-thread-saturated"
+
 var singleThreadSaturated = Cause{
-	ID:            "single-thread-saturated",
+	ID:            SingleThreadSaturated,
 	Title:         "One thread is busy all the time and its requests wait for it, while CPUs are idle",
 	Layer:         LayerApplication,
 	Needs:         []observe.Kind{observe.KindRequests, observe.KindProcess},
-	ConsequenceOf: append([]string{"cpu-hot-function", "gc-pauses", "cpu-quota-throttled", "short-lived-process-storm", "autoreload-stat-storm", "time-wait-port-search", "affinity-too-narrow", "low-cpu-weight", "realtime-hog", "cpu-steal", "log-flooding", "files-per-request", "slow-clocksource"}, scanCauses...),
+	ConsequenceOf: append([]ID{CPUHotFunction, GCPauses, CPUQuotaThrottled, ShortLivedProcessStorm, AutoreloadStatStorm, TimeWaitPortSearch, AffinityTooNarrow, LowCPUWeight, RealtimeHog, CPUSteal, LogFlooding, FilesPerRequest, SlowClocksource}, scanCauses...),
 	Folds:         true,
+	Check:         checkSingleThread,
 	Doc: Doc{
 		About: "All requests pass through one thread, which computes without a pause, while other CPUs have nothing to do. That is how event loops " +
 			"(Node.js, Redis, asyncio) and services with one worker come to their end.",
@@ -32,8 +35,6 @@ var singleThreadSaturated = Cause{
 		Mend: "Run more processes or threads, or make a request compute less; the finding says how for the program it is.",
 	},
 }
-
-func init() { singleThreadSaturated.Check = checkSingleThread }
 
 const (
 	othersIdle = 0.25 // CPUs with nothing to do: with less, another thread would have none
@@ -76,7 +77,7 @@ func checkSingleThread(v *View) Result {
 
 func (v *View) singleThreadFinding(l *ledger, w *atWork, k cost, spare float64) *Finding {
 	top := &w.threads[0]
-	f := v.found(&singleThreadSaturated, l, k, threadFloor, fmt.Sprintf("waiting for or in %s", top))
+	f := v.found(l, k, threadFloor, fmt.Sprintf("waiting for or in %s", top))
 	f.Subject.Kind, f.Subject.PID, f.Subject.Comm = "process", top.process.PID, top.process.Comm
 	f.Evidence = append(f.Evidence,
 		Evidence{Fact: top.String() + " is on a CPU, while the slowest requests are under way", Value: round(top.cpu), Limit: 1, Unit: "share of the time", Source: "/proc/PID/task/TID/schedstat"},

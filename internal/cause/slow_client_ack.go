@@ -6,18 +6,21 @@ import (
 	"github.com/slowray/slowray/internal/observe"
 )
 
-// slowClientAck: a client acknowledges the end of an answer late, or only with
+// SlowClientACK: a client acknowledges the end of an answer late, or only with
 // its next request. Measured up to that acknowledgement, as tools do that see
 // packets, the request looks slow; the client had its answer all the while.
 // The ledger keeps this time out of the total, so it is never a finding: what
 // was seen of it is told, because other tools show it as network time.
+const SlowClientACK ID = "slow-client-ack"
+
 var slowClientAck = Cause{
-	ID:            "slow-client-ack",
+	ID:            SlowClientACK,
 	Title:         "Clients acknowledge late: it looks like network time and nobody waits for it",
 	Layer:         LayerPath,
 	Needs:         []observe.Kind{observe.KindRequests},
 	OnWire:        true,
 	Informational: true,
+	Check:         checkSlowClientAck,
 	Doc: Doc{
 		About: "A client acknowledges the end of an answer late, or only with its next request. Measured up to that acknowledgement, as tools do " +
 			"that see packets, the request looks slow; the client had its answer all the while. The ledger keeps this time out of the total, so " +
@@ -30,8 +33,6 @@ var slowClientAck = Cause{
 		Unplanted: "It is never a finding; web incidents whose clients acknowledge late show it in their ledgers.",
 	},
 }
-
-func init() { slowClientAck.Check = checkSlowClientAck }
 
 const lateAck = 10e6 // ns: later than any network of one place
 

@@ -8,19 +8,22 @@ import (
 	"github.com/slowray/slowray/internal/shell"
 )
 
-// slowDependency: a service is slow because what it calls is. Where that is
+// SlowDependency: a service is slow because what it calls is. Where that is
 // served on this host too, and found to be slow for a reason, this is told as
 // the consequence; where it calls something slow itself, only the last hop is
 // told.
+const SlowDependency ID = "slow-dependency"
+
 var slowDependency = Cause{
-	ID:    "slow-dependency",
+	ID:    SlowDependency,
 	Title: "The service waits for a dependency that answers slowly",
 	Layer: LayerCall,
 	Needs: []observe.Kind{observe.KindRequests},
-	ConsequenceOf: append([]string{"network-loss", "rto-tail-loss", "high-rtt", "syn-retransmits", "send-buffer-limited", "slow-receiver", "nagle-delayed-ack",
-		"accept-queue-overflow", "accept-queue-wait", "application-slow-to-read", "application-stall-mid-response",
-		"php-fpm-children-exhausted", "fd-limit", "nginx-worker-connections", "conntrack-full"}, slices.Concat(dropCauses, laterCauses)...),
+	ConsequenceOf: append([]ID{NetworkLoss, RTOTailLoss, HighRTT, SYNRetransmits, SendBufferLimited, SlowReceiver, NagleDelayedACK,
+		AcceptQueueOverflow, AcceptQueueWait, ApplicationSlowToRead, ApplicationStallMidResponse,
+		PHPFPMChildrenExhausted, FDLimit, NginxWorkerConnections, ConntrackFull}, slices.Concat(dropCauses, laterCauses)...),
 	Folds: true,
+	Check: checkSlowDependency,
 	Doc: Doc{
 		About: "A service is slow because what it calls is. Where that is served on this host too, and found to be slow for a reason, this is told " +
 			"as the consequence; where it calls something slow itself, only the last hop is told.",
@@ -37,8 +40,6 @@ var slowDependency = Cause{
 		Mend: "Look at the service that is called (run slowray there): slow queries, its own limits. The finding names it and the calls.",
 	},
 }
-
-func init() { slowDependency.Check = checkSlowDependency }
 
 const (
 	callTime    = 25e6 // ns: a service whose calls take less is not slow because of them
@@ -144,7 +145,7 @@ func (v *View) commOf(l *ledger) string {
 
 func (v *View) dependencyFinding(l *ledger) *Finding {
 	service, here := v.slowestService(l.pid), l.here
-	f := v.found(&slowDependency, l, cost{share: 1, slowShare: 1, ns: l.TimeNS() / float64(l.Requests), slowNS: l.SlowTotalNS()}, threadFloor, "for the answer")
+	f := v.found(l, cost{share: 1, slowShare: 1, ns: l.TimeNS() / float64(l.Requests), slowNS: l.SlowTotalNS()}, threadFloor, "for the answer")
 	_, requests := v.answered(l.pid)
 	f.Weight = l.reach * (service.Share(observe.Server) + service.Share(observe.Stall))
 	f.Impact = Impact{Share: round(l.reach), Of: "the time in which " + f.Subject.Comm + " answers requests",
@@ -161,7 +162,7 @@ func (v *View) dependencyFinding(l *ledger) *Finding {
 	if l.Errors > 0 {
 		f.Evidence = append(f.Evidence, Evidence{Fact: "calls answered with an error", Value: l.Errors, Limit: l.Requests, Unit: "calls", Source: recorded})
 	}
-	f.Parents = []string{"network-loss", "rto-tail-loss", "high-rtt", "syn-retransmits", "send-buffer-limited", "slow-receiver", "nagle-delayed-ack"}
+	f.Parents = []ID{NetworkLoss, RTOTailLoss, HighRTT, SYNRetransmits, SendBufferLimited, SlowReceiver, NagleDelayedACK}
 	f.Fix.Text = fmt.Sprintf("Find what makes %s answer slowly, there; here, make fewer calls for a request, or wait for them at the same time.", destinationName(l))
 	if here != nil {
 		f.Parents = nil

@@ -8,13 +8,16 @@ import (
 	"github.com/slowray/slowray/internal/shell"
 )
 
-// slowStart: a service that begins computes more than it ever does later, and a
+// SlowStartOnQuota: a service that begins computes more than it ever does later, and a
 // CPU quota that is enough for its requests makes its start take for ever.
+const SlowStartOnQuota ID = "slow-start-on-quota"
+
 var slowStart = Cause{
-	ID:    "slow-start-on-quota",
+	ID:    SlowStartOnQuota,
 	Title: "The service takes long to start: a CPU quota holds it back",
 	Layer: LayerMachine,
 	Needs: []observe.Kind{observe.KindCgroup, observe.KindProcess, observe.KindConnects},
+	Check: checkSlowStart,
 	Doc: Doc{
 		About: "A program that starts loads code, compiles and fills caches: seconds of computing (a JVM most of all). Under a small CPU quota it waits for the next period for most " +
 			"of that time, on a machine with idle CPUs, and whoever calls it meanwhile is refused.",
@@ -32,8 +35,6 @@ var slowStart = Cause{
 		Mend: "Raise the quota, at least for the start; or have the probe that decides about restarts wait long enough.",
 	},
 }
-
-func init() { slowStart.Check = checkSlowStart }
 
 const (
 	startThrottled = 0.30 // of the periods
@@ -168,7 +169,7 @@ func (s *starting) waiting() float64 {
 func (v *View) startFinding(s *starting, waiting float64) Finding {
 	c := s.group
 	h := v.holderOfGroup(c)
-	f := slowStart.supported(Subject{Kind: "cgroup", PID: s.main.PID, Comm: s.main.Comm, NetNS: s.main.NetNS, Path: c.Path})
+	f := supported(Subject{Kind: "cgroup", PID: s.main.PID, Comm: s.main.Comm, NetNS: s.main.NetNS, Path: c.Path})
 	f.Weight, f.uncounted = 1, true
 	so := fmt.Sprintf("it does not listen yet, %s after it began", seconds(v.Window.Seconds-s.main.StartedAt))
 	switch {

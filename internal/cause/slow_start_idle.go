@@ -9,15 +9,21 @@ import (
 	"github.com/slowray/slowray/internal/shell"
 )
 
-// slowStartAfterIdle: a connection that was idle for longer than its
+// SlowStartAfterIdle: a connection that was idle for longer than its
 // retransmission timer begins anew with a window of ten segments
 // (tcp_cwnd_restart, net/ipv4/tcp_output.c, RFC 2861), so that a large answer
 // takes several round trips on a connection that has carried such before.
+const SlowStartAfterIdle ID = "slow-start-after-idle"
+
 var slowStartAfterIdle = Cause{
-	ID:    "slow-start-after-idle",
+	ID:    SlowStartAfterIdle,
 	Title: "Connections begin slowly again after each pause: large answers take several round trips",
 	Layer: LayerSocket,
 	Needs: []observe.Kind{observe.KindRequests, observe.KindSysctl},
+	Check: checkSlowStartAfterIdle,
+	Try: inNamespace(func(v *View, ns *observe.NetNS) []Change {
+		return v.switched(ns, "net.ipv4.tcp_slow_start_after_idle", "0")
+	}),
 	Doc: Doc{
 		About: "After a pause a connection begins anew with a window of ten segments, though it has carried more before: a large answer takes several round trips where one would do.",
 		See:   []Symptom{SeeLarge, SeeSomeEnds},
@@ -35,8 +41,6 @@ var slowStartAfterIdle = Cause{
 		Unplanted: "Its incident has not been run often enough yet to be in the list.",
 	},
 }
-
-func init() { slowStartAfterIdle.Check = checkSlowStartAfterIdle }
 
 const (
 	initialWindow  = 10   // segments (TCP_INIT_CWND)
@@ -74,7 +78,7 @@ func checkSlowStartAfterIdle(v *View) Result {
 		saved := k
 		part := 1 - 1/rounds
 		saved.share, saved.slowShare, saved.ns, saved.slowNS = k.share*part, k.slowShare*part, k.ns*part, k.slowNS*part
-		f := v.found(&slowStartAfterIdle, l, saved, wireFloor, "in round trips beyond the first")
+		f := v.found(l, saved, wireFloor, "in round trips beyond the first")
 		f.Evidence = append(f.Evidence,
 			Evidence{Fact: "round trips for an answer, mean", Value: round(rounds), Unit: "round trips", Source: recorded},
 			Evidence{Fact: "least round trip of a connection", Value: round(least / 1e6), Unit: "ms", Source: "TCP sockets"},

@@ -9,14 +9,17 @@ import (
 	"github.com/slowray/slowray/internal/shell"
 )
 
-// softirqSaturated: packet processing takes so much of a CPU that ksoftirqd
+// SoftirqSaturated: packet processing takes so much of a CPU that ksoftirqd
 // must take over and the processes wait. Packets that carry the service's own
 // requests are its work; a fault is a flood that brings no requests.
+const SoftirqSaturated ID = "softirq-saturated"
+
 var softirqSaturated = Cause{
-	ID:    "softirq-saturated",
+	ID:    SoftirqSaturated,
 	Title: "Packet processing eats a CPU: a flood of packets that bring no requests",
 	Layer: LayerMachine,
 	Needs: []observe.Kind{observe.KindCPU, observe.KindCounters},
+	Check: checkSoftirq,
 	Doc: Doc{
 		About: "Packet processing takes so much of a CPU that ksoftirqd must take over and processes wait. Packets that carry the service's own " +
 			"requests are its work; a fault is a flood that brings no requests.",
@@ -33,8 +36,6 @@ var softirqSaturated = Cause{
 		Mend: "Drop the flood where it comes in (the finding gives the rule), or spread the packets over more CPUs (RPS).",
 	},
 }
-
-func init() { softirqSaturated.Check = checkSoftirq }
 
 const (
 	softirqShare   = 0.30 // of one CPU (incidents.md, D)
@@ -88,7 +89,7 @@ func checkSoftirq(v *View) Result {
 	if suffers == "" {
 		return ruledOut(text + ", but no request is slow, and nothing is dropped")
 	}
-	f := softirqSaturated.supported(Subject{Kind: "namespace"})
+	f := supported(Subject{Kind: "namespace"})
 	if worst != nil {
 		f.Subject.NetNS = worst.Inode
 	}

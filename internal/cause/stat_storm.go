@@ -8,16 +8,19 @@ import (
 	"github.com/slowray/slowray/internal/shell"
 )
 
-// autoreloadStatStorm: a service looks at its files again and again, to start
+// AutoreloadStatStorm: a service looks at its files again and again, to start
 // itself anew when one has changed. It is what strace(1) shows first, and hardly
 // ever what makes requests slow.
+const AutoreloadStatStorm ID = "autoreload-stat-storm"
+
 var autoreloadStatStorm = Cause{
-	ID:            "autoreload-stat-storm",
+	ID:            AutoreloadStatStorm,
 	Title:         "The service spends its CPU looking whether files have changed",
 	Layer:         LayerApplication,
 	Needs:         []observe.Kind{observe.KindRequests, observe.KindProfile, observe.KindProcess},
-	ConsequenceOf: []string{"cpu-quota-throttled"},
+	ConsequenceOf: []ID{CPUQuotaThrottled},
 	Folds:         true,
+	Check:         checkStatStorm,
 	Doc: Doc{
 		About: "A service looks at its files again and again, to start itself anew when one has changed. It is what strace(1) shows first, and " +
 			"hardly ever what makes requests slow.",
@@ -32,8 +35,6 @@ var autoreloadStatStorm = Cause{
 		Mend: "Switch automatic reload off in production.",
 	},
 }
-
-func init() { autoreloadStatStorm.Check = checkStatStorm }
 
 const statShare = 0.40 // of a service's CPU time
 
@@ -76,7 +77,7 @@ func checkStatStorm(v *View) Result {
 		case scarce == 0:
 			return judged{because: because + ", and requests wait for something else", near: share}
 		}
-		f := v.found(&autoreloadStatStorm, l, scaled(k, scarce*share), threadFloor, "behind a look at files")
+		f := v.found(l, scaled(k, scarce*share), threadFloor, "behind a look at files")
 		f.Subject.Kind = "process"
 		f.Evidence = append(f.Evidence,
 			Evidence{Fact: "CPU time in " + most.Name, Value: round(share), Limit: 1, Unit: fmt.Sprintf("share of %s CPU samples", count(e.samples)), Source: "CPU samples, kernel stacks"},

@@ -8,22 +8,28 @@ import (
 	"github.com/slowray/slowray/internal/shell"
 )
 
+const (
+	RAIDDegraded  ID = "raid-degraded"
+	CachesDropped ID = "caches-dropped"
+	SlabBloat     ID = "slab-bloat"
+)
+
 // Causes about the state of storage and memory that make requests wait for a
 // disk: they are found only together with requests that do wait for it, which
 // is then told under them.
 var (
 	// raidDegraded: a software RAID lacks a device, or is at work on itself.
-	raidDegraded = storageState("raid-degraded", "Requests wait for a software RAID that lacks a disk, or is at work on itself",
+	raidDegraded = storageState(RAIDDegraded, checkRAID, "Requests wait for a software RAID that lacks a disk, or is at work on itself",
 		"A software RAID has lost a disk, or rebuilds or checks itself: each read takes more work, and the rebuild takes its share of the disks.",
 		"/proc/mdstat shows an array that is not whole, or a recovery, resync, check or reshape.", "A degraded array that no request waits for.",
 		"Replace the disk; a rebuild can be slowed down while people wait (dev.raid.speed_limit_max).", "A software RAID cannot be made without the device mapper.")
 	// cachesDropped: somebody wrote to /proc/sys/vm/drop_caches.
-	cachesDropped = storageState("caches-dropped", "Requests wait for files to be read again: somebody dropped the caches",
+	cachesDropped = storageState(CachesDropped, checkCachesDropped, "Requests wait for files to be read again: somebody dropped the caches",
 		"Somebody wrote to /proc/sys/vm/drop_caches, as old advice has it for freeing memory: everything that was cached is read from the disk again.",
 		"The kernel counts a drop of the caches in the window (drop_pagecache, drop_slab); its log names who did it.", "Caches that are dropped while no request needs what was in them.",
 		"Take it out of the script or timer that does it: the kernel frees caches by itself when memory is needed.", "The caches are those of the whole host.")
 	// slabBloat: the kernel's own objects take the memory.
-	slabBloat = storageState("slab-bloat", "Memory is short because the kernel's own objects take it",
+	slabBloat = storageState(SlabBloat, checkSlab, "Memory is short because the kernel's own objects take it",
 		"Objects of the kernel (inodes, directory entries, connection records) have grown to a good part of the memory: a program that touches millions of files, or a leak of the kernel.",
 		"They take "+percent(slabShare)+" or more of the memory, more than half of it cannot be freed, and requests wait for memory or disks.", "A large cache of directory entries on a machine with memory to spare.",
 		"Find what makes them (slabtop), and who touches so many files; a leak needs another kernel.", notHere)
@@ -31,30 +37,24 @@ var (
 
 const slabShare = 0.20 // of the memory, by the kernel's own objects
 
-func storageState(id, title, about, known, not, mend, unplanted string) Cause {
+func storageState(id ID, check func(*View) Result, title, about, known, not, mend, unplanted string) Cause {
 	return Cause{
-		ID: id, Title: title, Layer: LayerMachine, Needs: []observe.Kind{observe.KindWaits, observe.KindMemory},
+		ID: id, Title: title, Layer: LayerMachine, Needs: []observe.Kind{observe.KindWaits, observe.KindMemory}, Check: check,
 		Doc: Doc{About: about, See: []Symptom{SeeIdle, SeeWaves},
 			Known: []string{known, "Threads that should answer wait for storage or memory for " + percent(dominantShare) + " or more of the time of the slow requests."},
 			Not:   []string{not}, Mend: mend, Unplanted: unplanted},
 	}
 }
 
-func init() {
-	raidDegraded.Check = checkRAID
-	cachesDropped.Check = checkCachesDropped
-	slabBloat.Check = checkSlab
-}
-
 var (
-	storageWaits = []string{"blocked-on-disk", "fsync-bound", "journal-commit-stall", "dirty-throttled", "writeback-throttled", "directory-lock-contention", "file-write-lock"}
-	readWaits    = []string{"blocked-on-disk", "swap-thrash"}
-	memoryWaits  = []string{"direct-reclaim-stall", "compaction-stall", "swap-thrash", "blocked-on-disk"}
+	storageWaits = []ID{BlockedOnDisk, FsyncBound, JournalCommitStall, DirtyThrottled, WritebackThrottled, DirectoryLockContention, FileWriteLock}
+	readWaits    = []ID{BlockedOnDisk, SwapThrash}
+	memoryWaits  = []ID{DirectReclaimStall, CompactionStall, SwapThrash, BlockedOnDisk}
 )
 
 // waitsFor is what costs slow requests most of some causes; nil when none of
 // them does harm.
-func (v *View) waitsFor(ids []string, match func(*root) bool) *root {
+func (v *View) waitsFor(ids []ID, match func(*root) bool) *root {
 	for _, r := range v.roots { // most slow time first
 		for _, id := range ids {
 			if r.cause == id && (match == nil || match(r)) && v.harmless(r) == "" {
@@ -66,8 +66,8 @@ func (v *View) waitsFor(ids []string, match func(*root) bool) *root {
 }
 
 // stateFinding is a finding about what is behind a wait.
-func (v *View) stateFinding(c *Cause, r *root, evidence []Evidence, fix string, commands ...shell.Command) Result {
-	f := v.rootFinding(c, r, func(r *root, f *Finding) {
+func (v *View) stateFinding(r *root, evidence []Evidence, fix string, commands ...shell.Command) Result {
+	f := v.rootFinding(r, func(r *root, f *Finding) {
 		f.Subject.Path = r.example().Path
 		f.Evidence = append(f.Evidence, evidence...)
 		f.Fix.Text, f.Fix.Commands = fix, commands
@@ -110,7 +110,7 @@ func checkRAID(v *View) Result {
 	if l := v.kernelLine("raid-failure"); l != nil {
 		e = append(e, Evidence{Fact: "the kernel logged", Value: l.Example, Source: "kernel log"})
 	}
-	return v.stateFinding(&raidDegraded, r, e, "Replace the disk that failed. While people wait, the rebuild or check can be slowed down, or put off.",
+	return v.stateFinding(r, e, "Replace the disk that failed. While people wait, the rebuild or check can be slowed down, or put off.",
 		shell.Line("cat /proc/mdstat"), shell.Line("mdadm --detail /dev/%s", a.Name), shell.Line("sysctl dev.raid.speed_limit_max"))
 }
 
@@ -131,7 +131,7 @@ func checkCachesDropped(v *View) Result {
 		return ruledOut(text + ", and no request waits for what was in them")
 	}
 	e = append([]Evidence{{Fact: "drops of the caches in the window", Value: drops, Source: "/proc/vmstat drop_pagecache, drop_slab"}}, e...)
-	return v.stateFinding(&cachesDropped, r, e, strings.TrimSuffix("Find who drops the caches"+who, " ")+" (a cron job, a timer, an agent), and take it out: the kernel frees caches by itself when memory is needed.",
+	return v.stateFinding(r, e, strings.TrimSuffix("Find who drops the caches"+who, " ")+" (a cron job, a timer, an agent), and take it out: the kernel frees caches by itself when memory is needed.",
 		shell.Line("dmesg | grep drop_caches"), shell.Line("grep -rs drop_caches /etc/cron* /var/spool/cron /etc/systemd /usr/local"))
 }
 
@@ -148,7 +148,7 @@ func checkSlab(v *View) Result {
 	if r == nil {
 		return ruledOut(text + ", and no request waits for memory")
 	}
-	return v.stateFinding(&slabBloat, r, []Evidence{
+	return v.stateFinding(r, []Evidence{
 		{Fact: "objects of the kernel", Value: m.SlabBytes, Limit: m.TotalBytes, Unit: "bytes", Source: "/proc/meminfo Slab"},
 		{Fact: "of them, what cannot be freed", Value: m.SlabKeptBytes, Unit: "bytes", Source: "/proc/meminfo SUnreclaim"},
 	}, "Find which objects they are, and what makes them: very many files touched, very many connections or control groups, or a leak of the kernel.", shell.Line("slabtop -o -s c | head -20"))

@@ -6,16 +6,19 @@ import (
 	"github.com/slowray/slowray/internal/observe"
 )
 
-// synCookiesSent: with its queues full the kernel answers SYNs by a cookie
+// SYNCookiesSent: with its queues full the kernel answers SYNs by a cookie
 // instead of keeping state (tcp_conn_request). A cookie by itself loses
 // nothing, so it is only ever told as a consequence of what filled the queue.
+const SYNCookiesSent ID = "syn-cookies-sent"
+
 var synCookiesSent = Cause{
-	ID:            "syn-cookies-sent",
+	ID:            SYNCookiesSent,
 	Title:         "The kernel answers with SYN cookies because a queue is full",
 	Layer:         LayerSocket,
 	Needs:         []observe.Kind{observe.KindCounters},
-	ConsequenceOf: []string{"accept-queue-overflow"},
+	ConsequenceOf: []ID{AcceptQueueOverflow},
 	Folds:         true,
+	Check:         checkSynCookiesSent,
 	Doc: Doc{
 		About: "With its queues full the kernel answers SYNs by a cookie instead of keeping state. A cookie by itself loses nothing, so it is only " +
 			"ever told as a consequence of what filled the queue.",
@@ -31,8 +34,6 @@ var synCookiesSent = Cause{
 	},
 }
 
-func init() { synCookiesSent.Check = checkSynCookiesSent }
-
 func checkSynCookiesSent(v *View) Result {
 	var r Result
 	r.RuledOut = "no SYN cookie was sent"
@@ -46,7 +47,7 @@ func checkSynCookiesSent(v *View) Result {
 			r.RuledOut = fmt.Sprintf("%s SYN cookies were sent%s, but no connection was dropped", count(sent), where(ns))
 			continue
 		}
-		f := synCookiesSent.supported(Subject{Kind: "namespace", NetNS: ns.Inode})
+		f := supported(Subject{Kind: "namespace", NetNS: ns.Inode})
 		f.Impact = Impact{Share: 0, Of: "new connections", Text: fmt.Sprintf("%s SYN cookies sent; they lose nothing by themselves", count(sent))}
 		f.Evidence = []Evidence{{Fact: "SYN cookies sent", Value: sent, Unit: "segments", Source: "netstat SyncookiesSent"}}
 		for _, l := range v.logged["syn-flood"] {

@@ -14,12 +14,16 @@ import (
 // or drops the SYN where cookies are off (tcp_conn_request, net/ipv4/tcp_input.c).
 // Cookies lose nothing: only dropped SYNs are a finding.
 
-// synFlood: the queue is full of SYNs whose sender never answers.
+// SYNFlood: the queue is full of SYNs whose sender never answers.
+const SYNFlood ID = "syn-flood"
+
 var synFlood = Cause{
-	ID:    "syn-flood",
+	ID:    SYNFlood,
 	Title: "A flood of SYNs fills the queue of half-open connections: SYNs of clients are dropped",
 	Layer: LayerSocket,
 	Needs: []observe.Kind{observe.KindListeners, observe.KindSockets, observe.KindCounters},
+	Check: func(v *View) Result { return v.checkSYNQueue(true) },
+	Try:   trySYNQueue,
 	Doc: Doc{
 		About: "The queue of half-open connections is full of SYNs whose senders never answer. With SYN cookies off, SYNs of clients are dropped, and sent again after 1, 3 and 7 seconds.",
 		See:   []Symptom{SeeConnecting, SeeNoAnswer, SeeLogs},
@@ -37,13 +41,17 @@ var synFlood = Cause{
 	},
 }
 
-// synQueueOverflow: the queue is full of connections that do come to be.
+// SYNQueueOverflow: the queue is full of connections that do come to be.
+const SYNQueueOverflow ID = "syn-queue-overflow"
+
 var synQueueOverflow = Cause{
-	ID:            "syn-queue-overflow",
+	ID:            SYNQueueOverflow,
 	Title:         "The queue of half-open connections is too short: SYNs are dropped and sent again a second later",
 	Layer:         LayerSocket,
 	Needs:         []observe.Kind{observe.KindListeners, observe.KindSockets, observe.KindCounters},
-	ConsequenceOf: []string{"network-loss", "conntrack-full"},
+	ConsequenceOf: []ID{NetworkLoss, ConntrackFull},
+	Check:         func(v *View) Result { return v.checkSYNQueue(false) },
+	Try:           trySYNQueue,
 	Doc: Doc{
 		About: "More clients connect at the same time than the queue of half-open connections holds. SYNs beyond it are dropped where SYN cookies are off.",
 		See:   []Symptom{SeeConnecting},
@@ -58,11 +66,6 @@ var synQueueOverflow = Cause{
 		Mend:      "Switch SYN cookies on, raise tcp_max_syn_backlog and the backlog.",
 		Unplanted: "Clients that come by themselves fill the queue only over long ways, with more of them than the lab has.",
 	},
-}
-
-func init() {
-	synFlood.Check = func(v *View) Result { return v.checkSYNQueue(&synFlood, true) }
-	synQueueOverflow.Check = func(v *View) Result { return v.checkSYNQueue(&synQueueOverflow, false) }
 }
 
 const (
@@ -96,7 +99,7 @@ func (v *View) synQueueOf(s *Service, l *observe.Listener) synQueue {
 // ignored says that most of what is half open stays so.
 func (q *synQueue) ignored() bool { return float64(q.again) >= synsIgnored*float64(q.halfOpen) }
 
-func (v *View) checkSYNQueue(c *Cause, flood bool) Result {
+func (v *View) checkSYNQueue(flood bool) Result {
 	r := ruledOut("no connection was half open")
 	most := 0
 	for _, s := range v.Services {
@@ -120,7 +123,7 @@ func (v *View) checkSYNQueue(c *Cause, flood bool) Result {
 				}
 				continue
 			}
-			r.Findings = append(r.Findings, v.synQueueFinding(c, s, l, q, flood))
+			r.Findings = append(r.Findings, v.synQueueFinding(s, l, q, flood))
 		}
 	}
 	if cookies := v.cookiesSent(); len(r.Findings) == 0 && cookies > 0 {
@@ -142,9 +145,9 @@ func (v *View) cookiesSent() (n uint64) {
 // such a limit.
 func wantedSYNBacklog(limit int) uint64 { return uint64(max(4096, 8*limit)) }
 
-func (v *View) synQueueFinding(c *Cause, s *Service, l *observe.Listener, q synQueue, flood bool) Finding {
+func (v *View) synQueueFinding(s *Service, l *observe.Listener, q synQueue, flood bool) Finding {
 	owner := v.Master(l.PID)
-	f := c.supported(Subject{Kind: "listener", NetNS: s.NS.Inode, PID: owner, Comm: v.Comm(owner), Port: l.Port, Addr: l.Addr})
+	f := supported(Subject{Kind: "listener", NetNS: s.NS.Inode, PID: owner, Comm: v.Comm(owner), Port: l.Port, Addr: l.Addr})
 	dropped := ratio(q.dropped, q.dropped+l.Opened)
 	// As in overflowFinding: who is connected is not touched.
 	outside := float64(q.dropped) / max(v.Window.Seconds, 1)

@@ -7,18 +7,21 @@ import (
 	"github.com/slowray/slowray/internal/shell"
 )
 
-// synRetransmits: the first segment of a connection got no answer and was sent
+// SYNRetransmits: the first segment of a connection got no answer and was sent
 // again after a second, then three, then seven (TCP_TIMEOUT_INIT,
 // include/net/tcp.h). Only who connects can see it: an end that is called from
 // this host. SYN-ACKs that were sent again on the served side are no finding:
 // scanners and floods leave them too.
+const SYNRetransmits ID = "syn-retransmits"
+
 var synRetransmits = Cause{
-	ID:            "syn-retransmits",
+	ID:            SYNRetransmits,
 	Title:         "New connections wait a second or more: their SYN was lost or not answered",
 	Layer:         LayerPath,
 	Needs:         []observe.Kind{observe.KindRequests},
-	ConsequenceOf: append([]string{"conntrack-full", "accept-queue-overflow", "softirq-saturated", "php-fpm-children-exhausted", "network-loss", "syn-flood", "syn-queue-overflow"}, dropCauses...),
+	ConsequenceOf: append([]ID{ConntrackFull, AcceptQueueOverflow, SoftirqSaturated, PHPFPMChildrenExhausted, NetworkLoss, SYNFlood, SYNQueueOverflow}, dropCauses...),
 	Folds:         true,
+	Check:         checkSynRetransmits,
 	Doc: Doc{
 		About: "The first segment of a connection got no answer and was sent again after a second, then three, then seven. Only who connects can " +
 			"see it. SYN-ACKs that were sent again on the served side are no finding: scanners and floods leave them too.",
@@ -34,8 +37,6 @@ var synRetransmits = Cause{
 			"are made.",
 	},
 }
-
-func init() { synRetransmits.Check = checkSynRetransmits }
 
 const (
 	synShare = 0.01 // of the connections (row 93 of the catalogue)
@@ -56,7 +57,7 @@ func checkSynRetransmits(v *View) Result {
 			return judged{because: text, near: share}
 		}
 		mean := ratio(max(l.Handshake, 0), max(l.Connections, 1)*1e9) * 1e3
-		f := v.found(&synRetransmits, l, cost{}, wireFloor, "")
+		f := v.found(l, cost{}, wireFloor, "")
 		_, known := v.droppedHere(l)
 		f.MayFollow = v.followsDrops(l, known, f.MayFollow)
 		f.Weight = share * reach

@@ -7,15 +7,18 @@ import (
 	"github.com/slowray/slowray/internal/shell"
 )
 
-// syslogBlocked: threads that should answer are in a send to the socket of the
+// SyslogBlocked: threads that should answer are in a send to the socket of the
 // system's log. Its queue is short (net.unix.max_dgram_qlen, 10 datagrams on
 // many systems), and syslog(3) waits while it is full.
+const SyslogBlocked ID = "syslog-blocked"
+
 var syslogBlocked = Cause{
-	ID:            "syslog-blocked",
+	ID:            SyslogBlocked,
 	Title:         "Requests wait to send a line to the system's log, which is not read",
 	Layer:         LayerApplication,
 	Needs:         []observe.Kind{observe.KindWaits},
-	ConsequenceOf: []string{"process-stopped", "disk-saturated"},
+	ConsequenceOf: []ID{ProcessStopped, DiskSaturated},
+	Check:         checkSyslog,
 	Doc: Doc{
 		About: "syslog(3) sends a line to the socket of the system's log and waits while its queue is full, which holds some ten lines. When the " +
 			"daemon (rsyslogd, journald) is stopped, or busy with its disk, every program that logs there stands still.",
@@ -28,14 +31,17 @@ var syslogBlocked = Cause{
 	},
 }
 
-// slowConsole: threads that should answer are in a write to a terminal that
+// SlowConsole: threads that should answer are in a write to a terminal that
 // takes no more.
+const SlowConsole ID = "slow-console"
+
 var slowConsole = Cause{
-	ID:            "slow-console",
+	ID:            SlowConsole,
 	Title:         "Requests wait for a write to a terminal that takes no more",
 	Layer:         LayerApplication,
 	Needs:         []observe.Kind{observe.KindWaits},
-	ConsequenceOf: []string{"process-stopped"},
+	ConsequenceOf: []ID{ProcessStopped},
+	Check:         checkConsole,
 	Doc: Doc{
 		About: "A service writes what it logs to a terminal, and that takes no more: somebody pressed Ctrl-S, the program that shows it does not read, " +
 			"or it is a serial console, which takes some ten thousand bytes a second.",
@@ -48,13 +54,8 @@ var slowConsole = Cause{
 	},
 }
 
-func init() {
-	syslogBlocked.Check = checkSyslog
-	slowConsole.Check = checkConsole
-}
-
 func checkSyslog(v *View) Result {
-	return v.judgeRoots(&syslogBlocked, "no thread that answers requests was held up in sending to the system's log", func(r *root, f *Finding) {
+	return v.judgeRoots(SyslogBlocked, "no thread that answers requests was held up in sending to the system's log", func(r *root, f *Finding) {
 		c, sender := r.example(), r.blamed()
 		f.Evidence = append(f.Evidence, Evidence{Fact: "full", Value: sender.Object, Unit: sender.Detail, Source: "unix_diag, /proc/PID/fd"})
 		f.Subject.Path = objectOf(sender)
@@ -70,7 +71,7 @@ func checkSyslog(v *View) Result {
 }
 
 func checkConsole(v *View) Result {
-	return v.judgeRoots(&slowConsole, "no thread that answers requests was held up in a write to a terminal", func(r *root, f *Finding) {
+	return v.judgeRoots(SlowConsole, "no thread that answers requests was held up in a write to a terminal", func(r *root, f *Finding) {
 		c, writer := r.example(), r.blamed()
 		f.Subject.Path = objectOf(writer)
 		f.Evidence = append(f.Evidence, Evidence{Fact: "terminal", Value: writer.Object, Unit: writer.Detail, Source: "/proc/PID/fd"})

@@ -9,15 +9,21 @@ import (
 	"github.com/slowray/slowray/internal/shell"
 )
 
-// timeWaitBuckets: with tcp_max_tw_buckets sockets in TIME_WAIT the next one is
+// TimeWaitBucketOverflow: with tcp_max_tw_buckets sockets in TIME_WAIT the next one is
 // closed at once (tcp_time_wait, net/ipv4/tcp_minisocks.c). That is harmless,
 // unless the other end has not read its answer yet: what it sends then is
 // answered by a reset, which throws the rest away.
+const TimeWaitBucketOverflow ID = "time-wait-bucket-overflow"
+
 var timeWaitBuckets = Cause{
-	ID:    "time-wait-bucket-overflow",
+	ID:    TimeWaitBucketOverflow,
 	Title: "Too many sockets in TIME_WAIT: connections are cut off as they close",
 	Layer: LayerSocket,
 	Needs: []observe.Kind{observe.KindCounters, observe.KindRequests},
+	Check: checkTimeWaitBuckets,
+	Try: inNamespace(func(v *View, ns *observe.NetNS) []Change {
+		return v.raised(ns, "net.ipv4.tcp_max_tw_buckets", wantedBuckets)
+	}),
 	Doc: Doc{
 		About: "With tcp_max_tw_buckets sockets in TIME_WAIT the next one is closed at once. What the other end still sends is answered by a reset, which can cut off the rest of an answer.",
 		See:   []Symptom{SeeErrors, SeeLogs, SeeTools},
@@ -32,8 +38,6 @@ var timeWaitBuckets = Cause{
 		Unplanted: "It is nearly always harmless, as the control tw-buckets-harmless shows.",
 	},
 }
-
-func init() { timeWaitBuckets.Check = checkTimeWaitBuckets }
 
 const cutShare = 0.01 // of the requests
 
@@ -52,7 +56,7 @@ func checkTimeWaitBuckets(v *View) Result {
 			r.RuledOut = text + ": no answer was cut off by that"
 			continue
 		}
-		f := timeWaitBuckets.supported(Subject{Kind: "namespace", NetNS: ns.Inode, Port: worst.Port})
+		f := supported(Subject{Kind: "namespace", NetNS: ns.Inode, Port: worst.Port})
 		f.Weight = ratio(cut, worst.Requests)
 		f.Impact = Impact{Share: round(f.Weight), Of: "failed requests", Text: fmt.Sprintf("%s; %s of %s were reset before all was acknowledged", text, count(cut), worst.all())}
 		f.Evidence = []Evidence{
@@ -78,15 +82,19 @@ func (v *View) cutOff(ns *observe.NetNS) (worst *ledger, cut uint64) {
 	return worst, cut
 }
 
-// tcpMemoryPressure: all TCP sockets of the host together may have
+// TCPMemoryPressure: all TCP sockets of the host together may have
 // net.ipv4.tcp_mem pages. From the second figure on buffers shrink, from the
 // third on segments are dropped and sockets are closed (tcp_check_oom). It is
 // one limit for the host, and cannot be set in a container.
+const TCPMemoryPressure ID = "tcp-memory-pressure"
+
 var tcpMemoryPressure = Cause{
-	ID:    "tcp-memory-pressure",
+	ID:    TCPMemoryPressure,
 	Title: "TCP sockets have all the memory that they may have: buffers shrink and segments are dropped",
 	Layer: LayerMachine,
 	Needs: []observe.Kind{observe.KindCounters, observe.KindRequests},
+	Check: checkTCPMemory,
+	Try:   onHost(func(v *View) []Change { return v.widened(nil, "net.ipv4.tcp_mem", v.wantedTCPMem()) }),
 	Doc: Doc{
 		About: "All TCP sockets of the host share net.ipv4.tcp_mem pages. Near the limit buffers shrink, at the limit segments are dropped and sockets closed.",
 		See:   []Symptom{SeeLarge, SeeErrors, SeeLogs},
@@ -101,8 +109,6 @@ var tcpMemoryPressure = Cause{
 		Unplanted: "tcp_mem is a limit of the whole host.",
 	},
 }
-
-func init() { tcpMemoryPressure.Check = checkTCPMemory }
 
 func checkTCPMemory(v *View) Result {
 	var pressed, aborted uint64
@@ -141,7 +147,7 @@ func checkTCPMemory(v *View) Result {
 	if worst == nil {
 		return ruledOut(text + ": no request waited for that to speak of")
 	}
-	f := v.found(&tcpMemoryPressure, worst, most, wireFloor, "for buffers and segments")
+	f := v.found(worst, most, wireFloor, "for buffers and segments")
 	f.Subject = Subject{Kind: "host"}
 	f.Impact.Text = text + "; " + f.Impact.Text
 	f.Evidence = append([]Evidence{
@@ -159,16 +165,20 @@ func checkTCPMemory(v *View) Result {
 	return Result{Findings: []Finding{*f}}
 }
 
-// orphansLimit: sockets that their process has closed while bytes are on their
+// OrphansLimit: sockets that their process has closed while bytes are on their
 // way are orphans. More than tcp_max_orphans (or a part of it, for sockets that
 // send again) are reset (tcp_check_oom, tcp_out_of_resources).
+const OrphansLimit ID = "orphans-limit"
+
 var orphansLimit = Cause{
-	ID:    "orphans-limit",
+	ID:    OrphansLimit,
 	Title: "Too many closed sockets still send: the kernel resets them, and answers are cut off",
 	Layer: LayerMachine,
 	Needs: []observe.Kind{observe.KindCounters, observe.KindKernelLog, observe.KindRequests},
 	// Clients that do not take their answers leave them.
-	ConsequenceOf: []string{"slow-receiver", "network-loss"},
+	ConsequenceOf: []ID{SlowReceiver, NetworkLoss},
+	Check:         checkOrphans,
+	Try:           onHost(func(v *View) []Change { return v.raised(nil, "net.ipv4.tcp_max_orphans", wantedOrphans) }),
 	Doc: Doc{
 		About: "A socket that its process has closed while bytes are on their way is an orphan. Beyond tcp_max_orphans the kernel resets them, and the end of answers is lost.",
 		See:   []Symptom{SeeErrors, SeeLogs},
@@ -183,8 +193,6 @@ var orphansLimit = Cause{
 		Unplanted: "tcp_max_orphans is a limit of the whole host.",
 	},
 }
-
-func init() { orphansLimit.Check = checkOrphans }
 
 func checkOrphans(v *View) Result {
 	var orphans int64
@@ -216,7 +224,7 @@ func checkOrphans(v *View) Result {
 	case worst == nil || cut < fewAffected || ratio(cut, worst.Requests) < cutShare:
 		return ruledOut(text + "; the kernel log complains, and no answer was cut off")
 	}
-	f := orphansLimit.supported(Subject{Kind: "host"})
+	f := supported(Subject{Kind: "host"})
 	f.Weight = ratio(cut, worst.Requests)
 	f.Impact = Impact{Share: round(f.Weight), Of: "failed requests", Text: fmt.Sprintf("%s; %s of %s were reset before all was acknowledged", text, count(cut), worst.all())}
 	f.Evidence = []Evidence{

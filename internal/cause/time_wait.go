@@ -11,15 +11,19 @@ import (
 	"github.com/slowray/slowray/internal/shell"
 )
 
-// timeWaitPortSearch: the side that closes first keeps the port in TIME_WAIT
+// TimeWaitPortSearch: the side that closes first keeps the port in TIME_WAIT
 // for 60 s (TCP_TIMEWAIT_LEN, include/net/tcp.h). Without tcp_tw_reuse each
 // connect() tries port after port (__inet_hash_connect) until one is free,
 // which burns the CPU long before the range is exhausted.
+const TimeWaitPortSearch ID = "time-wait-port-search"
+
 var timeWaitPortSearch = Cause{
-	ID:    "time-wait-port-search",
+	ID:    TimeWaitPortSearch,
 	Title: "connect() burns the CPU in search of a local port that is not in TIME_WAIT",
 	Layer: LayerCall,
 	Needs: []observe.Kind{observe.KindProfile, observe.KindSockets, observe.KindSysctl},
+	Check: checkTimeWaitPortSearch,
+	Try:   tryPortReuse,
 	Doc: Doc{
 		About: "The side that closes first keeps the port in TIME_WAIT for 60 s. Without tcp_tw_reuse each connect() tries port after port until " +
 			"one is free, which burns the CPU long before the range is exhausted.",
@@ -35,8 +39,6 @@ var timeWaitPortSearch = Cause{
 		Mend: "Keep connections to the upstream open (keepalive), or switch tcp_tw_reuse on.",
 	},
 }
-
-func init() { timeWaitPortSearch.Check = checkTimeWaitPortSearch }
 
 const (
 	searchShare   = 0.08 // of a process's CPU
@@ -103,7 +105,7 @@ func reusesPorts(ns *observe.NetNS) bool {
 }
 
 func portSearchFinding(v *View, pid int, ns *observe.NetNS, d destination, g *observe.SocketGroup, share float64, search, all uint64) Finding {
-	f := timeWaitPortSearch.supported(Subject{Kind: "process", NetNS: d.netns, PID: pid, Comm: v.Comm(pid), Addr: d.addr, Port: d.port})
+	f := supported(Subject{Kind: "process", NetNS: d.netns, PID: pid, Comm: v.Comm(pid), Addr: d.addr, Port: d.port})
 	f.Weight = share
 	f.Impact = Impact{Share: round(share), Of: "CPU time of " + v.Comm(pid),
 		Text: fmt.Sprintf("%s of the CPU time of %s goes into the search for a port", percent(share), v.Comm(pid))}
@@ -158,15 +160,18 @@ func (v *View) mostTimeWait(master int) (destination, *observe.SocketGroup) {
 	return best, most
 }
 
-// finTimeout: tcp_fin_timeout is how long an orphaned socket stays in
+// FinTimeout: tcp_fin_timeout is how long an orphaned socket stays in
 // FIN_WAIT_2 (ip-sysctl.rst). It is often taken for the length of TIME_WAIT,
 // which is fixed. A long one hurts only when FIN_WAIT_2 sockets fill the port
 // range.
+const FinTimeout ID = "fin-timeout"
+
 var finTimeout = Cause{
-	ID:    "fin-timeout",
+	ID:    FinTimeout,
 	Title: "Sockets in FIN_WAIT_2 hold the local ports because tcp_fin_timeout is long",
 	Layer: LayerCall,
 	Needs: []observe.Kind{observe.KindSockets, observe.KindSysctl},
+	Check: checkFinTimeout,
 	Doc: Doc{
 		About: "tcp_fin_timeout is how long an orphaned socket stays in FIN_WAIT_2. It is often taken for the length of TIME_WAIT, which is fixed. " +
 			"A long one hurts only when FIN_WAIT_2 sockets fill the port range.",
@@ -181,8 +186,6 @@ var finTimeout = Cause{
 		Unplanted: "As a cause it needs a peer that never closes thousands of connections; the lab plants it as the decoy that it usually is.",
 	},
 }
-
-func init() { finTimeout.Check = checkFinTimeout }
 
 const defaultFinTimeout = "60"
 
@@ -199,7 +202,7 @@ func checkFinTimeout(v *View) Result {
 			if g.Side != "called" || ratio(g.States["FIN_WAIT2"], size) < 0.5 || !v.InScope(ns.Inode) {
 				continue
 			}
-			f := finTimeout.supported(Subject{Kind: "destination", NetNS: ns.Inode, Addr: g.Remote, Port: g.Port})
+			f := supported(Subject{Kind: "destination", NetNS: ns.Inode, Addr: g.Remote, Port: g.Port})
 			f.Weight = ratio(g.States["FIN_WAIT2"], size)
 			f.Impact = Impact{Share: round(f.Weight), Of: "local ports", Text: fmt.Sprintf("%s of %s local ports are held in FIN_WAIT_2", count(g.States["FIN_WAIT2"]), count(size))}
 			f.Evidence = []Evidence{

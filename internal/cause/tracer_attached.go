@@ -7,14 +7,17 @@ import (
 	"github.com/slowray/slowray/internal/shell"
 )
 
-// tracerAttached: a process that answers is traced with ptrace(2), as by
+// TracerAttached: a process that answers is traced with ptrace(2), as by
 // strace(1): it is stopped at each system call, or signal, until the tracer has
 // looked. One that is held for good is process-stopped.
+const TracerAttached ID = "tracer-attached"
+
 var tracerAttached = Cause{
-	ID:    "tracer-attached",
+	ID:    TracerAttached,
 	Title: "A tracer (strace, a debugger) stops the service at each of its system calls",
 	Layer: LayerApplication,
 	Needs: []observe.Kind{observe.KindRequests, observe.KindProcess},
+	Check: checkTracer,
 	Doc: Doc{
 		About: "Somebody traces the service with ptrace(2): strace, ltrace, a debugger, or an agent that works like them. At each system call it is stopped " +
 			"twice until the tracer has looked, which takes a hundred times as long as most calls, and one tracer looks at one thread after the other.",
@@ -27,8 +30,6 @@ var tracerAttached = Cause{
 		Mend: "End the tracer, or have it follow fewer calls (strace -e trace=… --seccomp-bpf); perf trace and eBPF tools cost far less.",
 	},
 }
-
-func init() { tracerAttached.Check = checkTracer }
 
 const tracedLeast = 0.10 // of the looks at threads with work in hand
 
@@ -62,7 +63,7 @@ func checkTracer(v *View) Result {
 		case !l.noticed(k, threadFloor):
 			return judged{because: because + ", and the requests do not suffer: " + l.whereTimeGoes(), near: share}
 		}
-		f := v.found(&tracerAttached, l, k, threadFloor, "for threads that a tracer stops again and again")
+		f := v.found(l, k, threadFloor, "for threads that a tracer stops again and again")
 		f.Subject.Kind, f.Subject.PID, f.Subject.Comm = "process", traced.PID, traced.Comm
 		f.Title = fmt.Sprintf("%s traces %s and stops it at each of its system calls", v.Comm(traced.TracerPID), traced.Comm)
 		f.Evidence = append(f.Evidence,

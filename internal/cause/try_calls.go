@@ -6,14 +6,6 @@ import (
 	"github.com/slowray/slowray/internal/observe"
 )
 
-func init() {
-	acceptQueueOverflow.Try = tryLongerQueue
-	ephemeralPortsExhausted.Try = tryMorePorts
-	timeWaitPortSearch.Try = tryPortReuse
-	synFlood.Try = trySYNQueue
-	synQueueOverflow.Try = trySYNQueue
-}
-
 // tryLongerQueue raises somaxconn where it would cut the new limit, and has the
 // live socket listen again with a longer queue.
 func tryLongerQueue(v *View, t Target) []Change {

@@ -9,21 +9,6 @@ import (
 )
 
 // Settings of databases that they take while they run.
-func init() {
-	mariadbConnections.Try = tryMoreConnections("mariadb", "mysql")
-	redisMaxClients.Try = tryMoreConnections("redis", "valkey")
-	redisAOFFsync.Try = func(v *View, t Target) []Change {
-		return setRedis(v.databaseFor(t), "no-appendfsync-on-rewrite", "", "yes")
-	}
-	fsyncBound.Try = func(v *View, t Target) []Change {
-		// A second of writes may be lost in a crash, as the finding says.
-		d := v.databaseFor(t)
-		if d == nil || d.Settings["appendfsync"].Value != "always" {
-			return nil
-		}
-		return setRedis(d, "appendfsync", "always", "everysec")
-	}
-}
 
 // databaseFor is the database that a target is about.
 func (v *View) databaseFor(t Target) *observe.Database {

@@ -9,35 +9,6 @@ import (
 )
 
 // Limits and switches of the kernel, of one network namespace or of the host.
-func init() {
-	abortOnOverflow.Try = inNamespace(func(v *View, ns *observe.NetNS) []Change {
-		return v.switched(ns, "net.ipv4.tcp_abort_on_overflow", "0")
-	})
-	timeWaitBuckets.Try = inNamespace(func(v *View, ns *observe.NetNS) []Change {
-		return v.raised(ns, "net.ipv4.tcp_max_tw_buckets", wantedBuckets)
-	})
-	slowStartAfterIdle.Try = inNamespace(func(v *View, ns *observe.NetNS) []Change {
-		return v.switched(ns, "net.ipv4.tcp_slow_start_after_idle", "0")
-	})
-	pmtuBlackhole.Try = inNamespace(tryProbing)
-	receiveBufferPruned.Try = inNamespace(func(v *View, ns *observe.NetNS) []Change { return v.widened(ns, "net.ipv4.tcp_rmem", wantedRmem) })
-	sendBufferLimited.Try = inNamespace(func(v *View, ns *observe.NetNS) []Change { return v.widened(ns, "net.ipv4.tcp_wmem", wantedWmem) })
-	rtoTailLoss.Try = inNamespace(tryLossKnobs)
-	windowLimited.Try = tryReceiverWindow
-	rpFilterDrop.Try = tryLooseFilter
-
-	softnetBacklog.Try = onHost(func(v *View) []Change { return v.raised(nil, "net.core.netdev_max_backlog", wantedDevBacklog) })
-	orphansLimit.Try = onHost(func(v *View) []Change { return v.raised(nil, "net.ipv4.tcp_max_orphans", wantedOrphans) })
-	tcpMemoryPressure.Try = onHost(func(v *View) []Change { return v.widened(nil, "net.ipv4.tcp_mem", v.wantedTCPMem()) })
-	neighbourTable.Try = onHost(func(v *View) []Change {
-		return append(v.raised(nil, "net.ipv4.neigh.default.gc_thresh3", 2*wantedNeighbours), v.raised(nil, "net.ipv4.neigh.default.gc_thresh2", wantedNeighbours)...)
-	})
-	fileMax.Try = onHost(func(v *View) []Change { return v.raised(nil, "fs.file-max", v.wantedFiles()) })
-	maxMapCount.Try = onHost(func(v *View) []Change { return v.raised(nil, "vm.max_map_count", v.wantedMaps()) })
-	aioLimit.Try = onHost(func(v *View) []Change { return v.raised(nil, "fs.aio-max-nr", v.wantedAIO()) })
-	inotifyLimit.Try = onHost(tryInotify)
-	dirtyThrottled.Try = onHost(tryMoreDirty)
-}
 
 // What is proposed, in findings as in changes.
 const (

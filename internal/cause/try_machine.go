@@ -8,27 +8,6 @@ import (
 
 // Shares and limits of processes and control groups, and what the machine is
 // set to.
-func init() {
-	cpuQuotaThrottled.Try = inGroups(func(v *View, c *observe.Cgroup) []Change { return v.moreQuota(c) })
-	memoryHighThrottled.Try = inGroups(func(v *View, c *observe.Cgroup) []Change { return v.moreMemoryHigh(c) })
-	pageCacheThrash.Try = inGroups(func(v *View, c *observe.Cgroup) []Change { return v.moreMemory(c) })
-	containerOOMKilled.Try = inGroups(func(v *View, c *observe.Cgroup) []Change { return v.moreMemory(c) })
-	cgroupIOThrottled.Try = inGroups(func(v *View, c *observe.Cgroup) []Change { return v.moreIO(c) })
-	pidsLimit.Try = inGroups(func(v *View, c *observe.Cgroup) []Change { return v.moreTasks(c) })
-	lowCPUWeight.Try = tryUsualWeight
-	affinityTooNarrow.Try = tryAllCPUs
-	runQueueWait.Try = tryAllCPUs
-	cpuSaturated.Try = foundOnly
-	scheduledJobCollision.Try = foundOnly
-	fdLimit.Try = tryMoreFiles
-	fileSizeLimit.Try = foundOnly
-	slowClocksource.Try = onHost(tryBetterClock)
-	writebackThrottled.Try = onHost(tryNoWriteThrottle)
-	compactionStall.Try = onHost(func(*View) []Change {
-		return []Change{fileChange("/sys/kernel/mm/transparent_hugepage/defrag", "", "madvise")}
-	})
-}
-
 // inGroups tries a change on the control group of a finding, or on the first
 // group of a service that has such a limit.
 func inGroups(try func(*View, *observe.Cgroup) []Change) func(*View, Target) []Change {
@@ -287,4 +266,8 @@ func tryNoWriteThrottle(v *View) []Change {
 		return 0
 	})
 	return []Change{fileChange("/sys/block/"+busiest.Name+"/queue/wbt_lat_usec", "", "0")}
+}
+
+func tryFewerLargePages(*View) []Change {
+	return []Change{fileChange("/sys/kernel/mm/transparent_hugepage/defrag", "", "madvise")}
 }

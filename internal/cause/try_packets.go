@@ -10,15 +10,6 @@ import (
 
 // What drops packets is taken away where a finding names it. A rule or a filter
 // that nobody suffers from is there for something, and is left alone.
-func init() {
-	firewallDrop.Try = foundOnly
-	firewallReject.Try = foundOnly
-	tcIngressDrop.Try = foundOnly
-	tcEgressDrop.Try = foundOnly
-	xdpDrop.Try = foundOnly
-	qdiscDrop.Try = tryOtherQdisc
-	mtuMismatch.Try = tryEqualMTU
-}
 
 // foundOnly is for causes whose findings bring their changes themselves.
 func foundOnly(*View, Target) []Change { return nil }

@@ -8,17 +8,6 @@ import (
 	"github.com/slowray/slowray/internal/observe"
 )
 
-func init() {
-	nginxWorkerConnections.Try = tryWorkerConnections
-	phpFPMChildrenExhausted.Try = tryMoreChildren
-	nginxLimitReq.Try = func(v *View, t Target) []Change { return tryLimit(v, t, "req") }
-	nginxLimitConn.Try = func(v *View, t Target) []Change { return tryLimit(v, t, "conn") }
-	apacheWorkersExhausted.Try = inPool(observe.KindApache, moreApache)
-	uwsgiWorkersBusy.Try = inPool(observe.KindUWSGI, moreUWSGI)
-	haproxyMaxconn.Try = inPool(observe.KindHAProxy, moreHAProxy)
-	haproxyServerQueue.Try = tryServerMaxconn
-}
-
 // nginxFor is the nginx that a target is about.
 func (v *View) nginxFor(t Target) *observe.Nginx {
 	if t.Finding != nil {

@@ -10,14 +10,6 @@ import (
 // What requests wait for in other processes. Somebody else's process is let run
 // again, and never ended or stopped; what stands still for its own reasons is
 // not made to move.
-func init() {
-	processStopped.Try = tryLetRun
-	blockedOnPipe.Try = foundOnly
-	logCollectorStalled.Try = foundOnly
-	unixSocketBacklog.Try = tryUnixBacklog
-	nagleDelayedAck.Try = tryNoDelay
-	udpReceiveBufferOverflow.Try = tryDatagramRoom
-}
 
 // tryLetRun lets the processes of a service run again that are stopped.
 func tryLetRun(v *View, t Target) []Change {

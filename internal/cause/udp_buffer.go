@@ -7,17 +7,21 @@ import (
 	"github.com/slowray/slowray/internal/shell"
 )
 
-// udpReceiveBufferOverflow: a datagram that does not fit into its socket's
+// UDPReceiveBufferOverflow: a datagram that does not fit into its socket's
 // receive buffer is thrown away, and nobody is told (__udp_enqueue_schedule_skb,
 // net/ipv4/udp.c): who asked waits for its own time limit. Whoever reads such a
 // socket is to read faster, or to have more room.
+const UDPReceiveBufferOverflow ID = "udp-receive-buffer-overflow"
+
 var udpReceiveBufferOverflow = Cause{
-	ID:            "udp-receive-buffer-overflow",
+	ID:            UDPReceiveBufferOverflow,
 	Title:         "A UDP socket is full: datagrams to it are thrown away",
 	Layer:         LayerSocket,
 	Needs:         []observe.Kind{observe.KindUDP, observe.KindCounters, observe.KindProcess},
-	ConsequenceOf: append([]string{"process-stopped", "run-queue-wait", "single-thread-saturated"}, shortOfMachine...),
+	ConsequenceOf: append([]ID{ProcessStopped, RunQueueWait, SingleThreadSaturated}, shortOfMachine...),
 	Folds:         true,
+	Check:         checkUDPBuffer,
+	Try:           tryDatagramRoom,
 	Doc: Doc{
 		About: "Datagrams that do not fit into a socket's receive buffer are thrown away without a word. Who asked waits for a time limit and asks again: a name server, a collector of logs or of metrics loses what it is sent.",
 		See:   []Symptom{SeeTimer, SeeCalls, SeeTools},
@@ -32,8 +36,6 @@ var udpReceiveBufferOverflow = Cause{
 		Unplanted: "Its incident has not been run often enough yet to be in the list.",
 	},
 }
-
-func init() { udpReceiveBufferOverflow.Check = checkUDPBuffer }
 
 const (
 	udpDropsFew  = 10
@@ -80,7 +82,7 @@ func checkUDPBuffer(v *View) Result {
 				}
 				continue
 			}
-			f := udpReceiveBufferOverflow.supported(Subject{Kind: "process", NetNS: ns.Inode, PID: u.PID, Comm: comm, Addr: u.Addr, Port: u.Port})
+			f := supported(Subject{Kind: "process", NetNS: ns.Inode, PID: u.PID, Comm: comm, Addr: u.Addr, Port: u.Port})
 			f.Weight = share
 			f.Impact = Impact{Share: round(share), Of: "datagrams", Text: text}
 			f.Evidence = []Evidence{

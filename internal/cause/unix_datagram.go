@@ -7,16 +7,19 @@ import (
 	"github.com/slowray/slowray/internal/shell"
 )
 
-// unixDatagramBlocked: a datagram socket holds net.unix.max_dgram_qlen messages
+// UnixDatagramBlocked: a datagram socket holds net.unix.max_dgram_qlen messages
 // (10 by default, unix_dgram_sendmsg), and who sends the next one waits until
 // the reader takes one. The system's own log sockets are told as
 // syslog-blocked.
+const UnixDatagramBlocked ID = "unix-datagram-blocked"
+
 var unixDatagramBlocked = Cause{
-	ID:            "unix-datagram-blocked",
+	ID:            UnixDatagramBlocked,
 	Title:         "Requests wait to send a message to a unix socket that nobody reads",
 	Layer:         LayerApplication,
 	Needs:         []observe.Kind{observe.KindWaits},
-	ConsequenceOf: []string{"log-collector-stalled", "syslog-blocked", "process-stopped"},
+	ConsequenceOf: []ID{LogCollectorStalled, SyslogBlocked, ProcessStopped},
+	Check:         checkUnixDatagram,
 	Doc: Doc{
 		About: "Threads that should answer send a message to a unix datagram socket, as to a log or a collector of metrics, and its reader " +
 			"does not read. The queue holds ten messages by default; the next sender waits without a time limit.",
@@ -32,10 +35,8 @@ var unixDatagramBlocked = Cause{
 	},
 }
 
-func init() { unixDatagramBlocked.Check = checkUnixDatagram }
-
 func checkUnixDatagram(v *View) Result {
-	return v.judgeRoots(&unixDatagramBlocked, "no thread that answers requests was held up in sending to a unix datagram socket", func(r *root, f *Finding) {
+	return v.judgeRoots(UnixDatagramBlocked, "no thread that answers requests was held up in sending to a unix datagram socket", func(r *root, f *Finding) {
 		c, sender := r.example(), r.blamed()
 		ns := v.Namespace(sender.Process.NetNS)
 		f.Evidence = append(f.Evidence, Evidence{Fact: "full", Value: sender.Object, Source: "/proc/PID/fd"})

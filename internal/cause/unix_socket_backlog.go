@@ -8,15 +8,19 @@ import (
 	"github.com/slowray/slowray/internal/shell"
 )
 
-// unixSocketBacklog: threads that should answer wait in connect() to a unix
+// UnixSocketBacklog: threads that should answer wait in connect() to a unix
 // socket: its queue of connections that wait for accept() is full. Callers that
 // do not block fail with EAGAIN instead, which is told as accept-queue-overflow.
+const UnixSocketBacklog ID = "unix-socket-backlog"
+
 var unixSocketBacklog = Cause{
-	ID:            "unix-socket-backlog",
+	ID:            UnixSocketBacklog,
 	Title:         "Requests wait to connect to a unix socket whose queue is full",
 	Layer:         LayerCall,
 	Needs:         []observe.Kind{observe.KindWaits},
-	ConsequenceOf: []string{"process-stopped", "php-fpm-children-exhausted"},
+	ConsequenceOf: []ID{ProcessStopped, PHPFPMChildrenExhausted},
+	Check:         checkUnixBacklog,
+	Try:           tryUnixBacklog,
 	Doc: Doc{
 		About: "Threads that should answer wait in connect() to a unix socket: its queue of connections that wait for accept() is full. Callers " +
 			"that do not block fail with EAGAIN instead, which is told as accept-queue-overflow.",
@@ -32,10 +36,8 @@ var unixSocketBacklog = Cause{
 	},
 }
 
-func init() { unixSocketBacklog.Check = checkUnixBacklog }
-
 func checkUnixBacklog(v *View) Result {
-	return v.judgeRoots(&unixSocketBacklog, "no thread that answers requests was held up in connect() to a unix socket", func(r *root, f *Finding) {
+	return v.judgeRoots(UnixSocketBacklog, "no thread that answers requests was held up in connect() to a unix socket", func(r *root, f *Finding) {
 		c, h := r.example(), r.blamed()
 		name := objectOf(h)
 		if s := v.unixService(strings.TrimPrefix(name, "unix to ")); s != nil {

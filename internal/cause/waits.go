@@ -16,10 +16,10 @@ import (
 // They are found only where requests are slow, or stand still, and where at
 // least dominantShare of the slow requests' time passed while the threads that
 // should have answered waited so.
-var waitCauses = append([]string{
-	"process-stopped", deadlockID, "log-collector-stalled", "blocked-on-pipe", "unix-datagram-blocked", "nss-stall", "unix-socket-backlog", "blocked-on-file-lock",
-	"lock-convoy", "fsync-bound", "blocked-on-disk", "blocked-on-remote",
-	"syslog-blocked", "slow-console",
+var waitCauses = append([]ID{
+	ProcessStopped, Deadlock, LogCollectorStalled, BlockedOnPipe, UnixDatagramBlocked, NSSStall, UnixSocketBacklog, BlockedOnFileLock,
+	LockConvoy, FsyncBound, BlockedOnDisk, BlockedOnRemote,
+	SyslogBlocked, SlowConsole,
 }, kernelWaitIDs...)
 
 const (
@@ -35,15 +35,12 @@ const (
 
 // inKernel stands for the cause of a chain that ends inside the kernel, until
 // blameKernel has looked at it.
-const inKernel = "in-kernel"
-
-// deadlockID is the cause of chains that come back to themselves.
-const deadlockID = "deadlock"
+const inKernel ID = "in-kernel"
 
 // root is what chains of waits come down to: one stopped process, one lock,
 // one collector of logs.
 type root struct {
-	cause  string
+	cause  ID
 	key    string
 	shares []*observe.WaitShare
 	at     int                 // hop of the first share's chain that is to blame
@@ -118,7 +115,7 @@ func (v *View) buildRoots() {
 		if id == "" {
 			continue
 		}
-		key := id + "|" + rootKey(id, &s.Chain, at)
+		key := string(id) + "|" + rootKey(id, &s.Chain, at)
 		r := byKey[key]
 		if r == nil {
 			r = &root{cause: id, key: key, at: at}
@@ -151,7 +148,7 @@ func (v *View) inView(pid int) bool {
 
 // blameOf is blame for what was seen over the window. Owners of a lock that is
 // passed on while it is looked at can seem to go in a circle, for a moment.
-func blameOf(s *observe.WaitShare) (id string, at int) {
+func blameOf(s *observe.WaitShare) (id ID, at int) {
 	id, at = blame(&s.Chain)
 	last := len(s.Chain.Hops) - 1
 	switch {
@@ -160,10 +157,10 @@ func blameOf(s *observe.WaitShare) (id string, at int) {
 	case s.Chain.End == observe.EndTraced && s.LongestNS < waitRound:
 		return "", last // it goes on each time: tracer-attached
 	}
-	if id == deadlockID && s.LongestNS < waitRound {
+	if id == Deadlock && s.LongestNS < waitRound {
 		for i := range s.Chain.Hops {
 			if h := &s.Chain.Hops[i]; h.Wants == observe.WantsRelease && h.Kind == observe.WaitLock {
-				return "lock-convoy", i
+				return LockConvoy, i
 			}
 		}
 		return "", at
@@ -173,7 +170,7 @@ func blameOf(s *observe.WaitShare) (id string, at int) {
 
 // blame says which cause a chain comes down to, and the hop that is to blame;
 // empty when nobody on the way does anything unusual.
-func blame(c *observe.WaitChain) (id string, at int) {
+func blame(c *observe.WaitChain) (id ID, at int) {
 	last := len(c.Hops) - 1
 	if c.BackTo >= 0 && c.BackTo <= last {
 		for i := range c.Hops[c.BackTo:] {
@@ -181,17 +178,17 @@ func blame(c *observe.WaitChain) (id string, at int) {
 				return "", last
 			}
 		}
-		return deadlockID, c.BackTo
+		return Deadlock, c.BackTo
 	}
 	if i := logSocket(c); i >= 0 {
 		if isLogSocket(c.Hops[i].Object) {
-			return "syslog-blocked", i
+			return SyslogBlocked, i
 		}
-		return "log-collector-stalled", i
+		return LogCollectorStalled, i
 	}
 	switch c.End {
 	case observe.EndStopped, observe.EndTraced, observe.EndFrozen:
-		return "process-stopped", last
+		return ProcessStopped, last
 	case observe.EndDisk, observe.EndFuse, observe.EndKernel:
 		return inKernel, last
 	}
@@ -199,23 +196,23 @@ func blame(c *observe.WaitChain) (id string, at int) {
 		h := &c.Hops[i]
 		switch {
 		case h.Wants == observe.WantsRelease && h.Kind == observe.WaitFileLock:
-			return "blocked-on-file-lock", i
+			return BlockedOnFileLock, i
 		case h.Wants == observe.WantsRelease && c.End == observe.EndGone:
-			return deadlockID, i
+			return Deadlock, i
 		case h.Wants == observe.WantsRelease:
-			return "lock-convoy", i
+			return LockConvoy, i
 		case h.Wants == observe.WantsAccept && h.Kind == observe.WaitUnix:
-			return "unix-socket-backlog", i
+			return UnixSocketBacklog, i
 		case h.Wants.Demands() && h.Kind == observe.WaitUnix && isNameSocket(h.Object):
-			return "nss-stall", i
+			return NSSStall, i
 		case h.Wants == observe.WantsRoom && h.Kind == observe.WaitUnix && h.Datagram:
-			return "unix-datagram-blocked", i
+			return UnixDatagramBlocked, i
 		case h.Wants == observe.WantsRoom && h.Kind == observe.WaitTerminal:
-			return "slow-console", i
+			return SlowConsole, i
 		case h.Wants == observe.WantsRoom && (h.Kind == observe.WaitPipe || h.Kind == observe.WaitUnix):
-			return "blocked-on-pipe", i
+			return BlockedOnPipe, i
 		case h.Remote != "" && (h.Wants == observe.WantsAnswer || h.Wants == observe.WantsAccept || h.Wants == observe.WantsRoom) && toServer(h):
-			return "blocked-on-remote", i
+			return BlockedOnRemote, i
 		case h.Wants.Demands():
 			return "", i // whoever is called on this host: its requests tell
 		}
@@ -283,27 +280,27 @@ func isLogSocket(object string) bool {
 }
 
 // rootKey is what chains have in common that come down to the same.
-func rootKey(id string, c *observe.WaitChain, at int) string {
+func rootKey(id ID, c *observe.WaitChain, at int) string {
 	h := &c.Hops[at]
 	last := &c.Hops[len(c.Hops)-1]
 	switch id {
-	case "process-stopped":
+	case ProcessStopped:
 		return itoa(last.Process.PID) + c.Path
-	case deadlockID:
+	case Deadlock:
 		var tids []string
 		for i := range c.Hops[at:] {
 			tids = append(tids, hopNumber(&c.Hops[at+i]))
 		}
 		slices.Sort(tids)
 		return fmt.Sprint(tids)
-	case "log-collector-stalled", "blocked-on-remote", "syslog-blocked", "slow-console":
+	case LogCollectorStalled, BlockedOnRemote, SyslogBlocked, SlowConsole:
 		return objectOf(h)
-	case "blocked-on-pipe", "unix-datagram-blocked":
+	case BlockedOnPipe, UnixDatagramBlocked:
 		if at < len(c.Hops)-1 {
 			return itoa(c.Hops[at+1].Process.PID)
 		}
 		return objectOf(h)
-	case "fsync-bound", "blocked-on-disk":
+	case FsyncBound, BlockedOnDisk:
 		return c.Path
 	}
 	if len(h.Stack) > 0 {

@@ -10,19 +10,19 @@ import (
 )
 
 // judgeRoots runs what a wait cause has to say of each of its roots.
-func (v *View) judgeRoots(c *Cause, none string, describe func(*root, *Finding)) Result {
+func (v *View) judgeRoots(id ID, none string, describe func(*root, *Finding)) Result {
 	if v.Waits == nil {
 		return Result{NotChecked: "what the threads of the services wait for was not watched"}
 	}
 	r := Result{RuledOut: none}
 	best := -1.0
 	for _, o := range v.roots {
-		if o.cause != c.ID {
+		if o.cause != id {
 			continue
 		}
 		because := v.harmless(o)
 		if because == "" {
-			r.Findings = append(r.Findings, v.rootFinding(c, o, describe))
+			r.Findings = append(r.Findings, v.rootFinding(o, describe))
 			continue
 		}
 		if o.lost > best {
@@ -82,12 +82,12 @@ func (v *View) harmless(r *root) string {
 		return fmt.Sprintf("%s of %s requests were slow, %s of the time of all", count(slow), count(all), percent(v.slowWeight(r)))
 	case r.lost/float64(slow) < waitLost:
 		return fmt.Sprintf("that is %s of a slow request", nanoseconds(r.lost/float64(slow)))
-	case r.cause == "blocked-on-remote" && r.longest() < waitAnswer:
+	case r.cause == BlockedOnRemote && r.longest() < waitAnswer:
 		return fmt.Sprintf("but it answers, after %s at most", nanoseconds(float64(r.longest())))
 	case r.samples() < waitSamples && r.longest() < waitLongest:
 		return fmt.Sprintf("seen %d times only", r.samples())
 	}
-	if r.cause == "lock-convoy" && r.example().End == observe.EndRunning {
+	if r.cause == LockConvoy && r.example().End == observe.EndRunning {
 		for _, l := range v.servedOf[r.shares[0].PID] {
 			if idle, full := v.cpuFull(l); full {
 				return fmt.Sprintf("but who holds the lock runs, and the CPUs are full (%s idle), which makes every thread late", percent(idle))
@@ -131,9 +131,9 @@ func (v *View) portOf(pid int) int {
 
 // rootFinding makes a finding: which service is held up, how much of its slow
 // time that explains, and the chain.
-func (v *View) rootFinding(c *Cause, r *root, describe func(*root, *Finding)) Finding {
+func (v *View) rootFinding(r *root, describe func(*root, *Finding)) Finding {
 	service := r.shares[0].PID
-	f := c.supported(Subject{Kind: "process", PID: service, Comm: v.Comm(service), Port: v.portOf(service), NetNS: r.example().Hops[0].Process.NetNS})
+	f := supported(Subject{Kind: "process", PID: service, Comm: v.Comm(service), Port: v.portOf(service), NetNS: r.example().Hops[0].Process.NetNS})
 	var slow, unfinished int
 	for _, s := range r.slow {
 		slow += s.Requests

@@ -74,11 +74,11 @@ func TestWaitCausesFold(t *testing.T) {
 	o := healthy()
 	stuck(stuckWeb(20), waitShare(nginxMaster, 90_000*ms, 19, pipeToStopped))(o)
 	v := NewView(o)
-	r := blockedOnPipe.Check(v)
+	r := blockedOnPipe.Judge(v)
 	if len(r.Findings) != 1 || r.Findings[0].ConsequenceOf == nil || *r.Findings[0].ConsequenceOf != "process-stopped" {
 		t.Fatalf("the pipe: %+v, want a consequence of process-stopped", r.Findings)
 	}
-	stopped := processStopped.Check(v).Findings[0]
+	stopped := processStopped.Judge(v).Findings[0]
 	for _, l := range v.ledgers {
 		if got, want := v.at(l)(&stopped), l.pid == nginxMaster; got != want {
 			t.Errorf("%s of pid %d may follow: %v, want %v", l.name(), l.pid, got, want)
@@ -101,7 +101,7 @@ func TestWaitsOfSeveralServices(t *testing.T) {
 	other.Hops = slices.Clone(other.Hops)
 	other.Hops[0] = hop(fpmChild1, fpmChild1, observe.WaitPipe, observe.WantsRoom, "write", "fd 2 → pipe:[99]")
 	stuck(g, waitShare(nginxMaster, 90_000*ms, 19, logChain), waitShare(fpmMaster, 38_000*ms, 9, other))(o)
-	r := logCollectorStalled.Check(NewView(o))
+	r := logCollectorStalled.Judge(NewView(o))
 	if len(r.Findings) != 1 || !slices.Equal(r.Findings[0].Holds, []int{nginxMaster, fpmMaster}) {
 		t.Fatalf("findings %+v, want one that holds up both services", r.Findings)
 	}

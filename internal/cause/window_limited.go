@@ -7,16 +7,20 @@ import (
 	"github.com/slowray/slowray/internal/shell"
 )
 
-// windowLimited: the receiver reads as fast as bytes come, but its window is
+// WindowLimited: the receiver reads as fast as bytes come, but its window is
 // smaller than what fits on the way in a round trip (the bandwidth-delay
 // product), so that the sender waits for each acknowledgement. The window is
 // half to nearly all of the receive buffer (tcp_rmem, or SO_RCVBUF of the
 // application).
+const WindowLimited ID = "window-limited"
+
 var windowLimited = Cause{
-	ID:    "window-limited",
+	ID:    WindowLimited,
 	Title: "The receiver's window is too small for the round trip: the answer waits to be sent",
 	Layer: LayerPath,
 	Needs: []observe.Kind{observe.KindRequests},
+	Check: checkWindowLimited,
+	Try:   tryReceiverWindow,
 	Doc: Doc{
 		About: "The receiver's window is smaller than what fits on the way in a round trip, so that the sender waits for acknowledgements. The window follows the receive buffer.",
 		See:   []Symptom{SeeLarge, SeeSomeEnds},
@@ -39,8 +43,6 @@ func (l *ledger) smallWindow() bool {
 	return l.affected(observe.FlagRecvWindow) > l.affected(observe.FlagZeroWindow) && leastRTT(l) >= bufferRTT
 }
 
-func init() { windowLimited.Check = checkWindowLimited }
-
 func checkWindowLimited(v *View) Result {
 	return v.judgeLedgers(fewAffected, func(l *ledger) judged {
 		closed, small := l.affected(observe.FlagZeroWindow), l.affected(observe.FlagRecvWindow)
@@ -53,7 +55,7 @@ func checkWindowLimited(v *View) Result {
 			return judged{because: because + "; the receiver is on this host, whose CPUs are full", near: k.share}
 		}
 		rtt := float64(l.RTT.Quantile(0.5))
-		f := v.found(&windowLimited, l, k, wireFloor, "waiting for the window")
+		f := v.found(l, k, wireFloor, "waiting for the window")
 		f.Evidence = append(f.Evidence,
 			Evidence{Fact: "requests that met a small window", Value: small, Limit: l.Requests, Unit: "requests", Source: recorded},
 			Evidence{Fact: "requests that met a closed window", Value: closed, Limit: l.Requests, Unit: "requests", Source: recorded},

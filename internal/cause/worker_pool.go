@@ -10,12 +10,12 @@ import (
 
 // poolCauses are servers that take up no more requests, because all their
 // workers, threads or connections are taken.
-var poolCauses = []string{"apache-workers-exhausted", "uwsgi-workers-busy", "gunicorn-workers-busy", "tomcat-threads-exhausted",
-	"haproxy-maxconn", "haproxy-server-queue", "connection-pool-exhausted", "uwsgi-harakiri", "gunicorn-worker-timeout", "php-fpm-slow-script"}
+var poolCauses = []ID{ApacheWorkersExhausted, UWSGIWorkersBusy, GunicornWorkersBusy, TomcatThreadsExhausted,
+	HAProxyMaxConn, HAProxyServerQueue, ConnectionPoolExhausted, UWSGIHarakiri, GunicornWorkerTimeout, PHPFPMSlowScript}
 
 // poolParents are what workers may be taken by: what they wait for, the machine,
 // and a service that they call. More workers would then only wait with them.
-var poolParents = slices.Concat([]string{"slow-dependency", "connection-pool-exhausted", "haproxy-server-queue", "cpu-hot-function", "gc-pauses"}, waitCauses, machineCauses)
+var poolParents = slices.Concat([]ID{SlowDependency, ConnectionPoolExhausted, HAProxyServerQueue, CPUHotFunction, GCPauses}, waitCauses, machineCauses)
 
 const (
 	takenShare    = 0.85 // of the workers, on average while requests come in
@@ -181,15 +181,15 @@ func (v *View) judgePool(u *poolUse) {
 
 // exhaustedWorkers returns the pool of an application server behind s when it
 // has nothing free, and the cause by which that is told.
-func (v *View) exhaustedWorkers(s *Service) (id string) { return v.workerless()[s] }
+func (v *View) exhaustedWorkers(s *Service) ID { return v.workerless()[s] }
 
-func (v *View) findWorkerless() map[*Service]string {
-	out := map[*Service]string{}
-	for _, c := range workerPools {
-		for _, u := range v.poolsOf(c.kind) {
+func (v *View) findWorkerless() map[*Service]ID {
+	out := map[*Service]ID{}
+	for _, pool := range workerPools {
+		for _, u := range v.poolsOf(pool.kind) {
 			for _, s := range u.services {
 				if u.because == "" && out[s] == "" {
-					out[s] = c.cause.ID
+					out[s] = pool.id
 				}
 			}
 		}
@@ -221,7 +221,7 @@ func (v *View) poolFinding(w *workerPool, u *poolUse) Finding {
 		}
 	}
 	setting := fromHost(u.app.Root, p.Setting)
-	f := w.cause.supported(Subject{Kind: "pool", NetNS: s.NS.Inode, PID: u.app.PID, Comm: v.Comm(u.app.PID), Port: s.Port(), Path: s.Path()})
+	f := supported(Subject{Kind: "pool", NetNS: s.NS.Inode, PID: u.app.PID, Comm: v.Comm(u.app.PID), Port: s.Port(), Path: s.Path()})
 	if setting.File != "" && setting.Line > 0 {
 		f.Subject.Path = fmt.Sprintf("%s:%d", setting.File, setting.Line)
 	}
@@ -257,8 +257,8 @@ func (v *View) poolFinding(w *workerPool, u *poolUse) Finding {
 
 // ofCPU are the causes of the machine that only make threads late which want a
 // CPU: workers that sleep are not taken for longer because of them.
-var ofCPU = []string{"cpu-quota-throttled", "cpu-saturated", "softirq-saturated", "short-lived-process-storm", "kernel-thread-busy",
-	"low-cpu-weight", "affinity-too-narrow", "realtime-hog", "cpu-steal"}
+var ofCPU = []ID{CPUQuotaThrottled, CPUSaturated, SoftirqSaturated, ShortLivedProcessStorm, KernelThreadBusy,
+	LowCPUWeight, AffinityTooNarrow, RealtimeHog, CPUSteal}
 
 // lateBy says whether a cause of the machine may be why a service's requests
 // take as long as they do.

@@ -271,7 +271,7 @@ func TestSlowDependencyHoldsWorkers(t *testing.T) {
 	fourTaken(observe.KindGunicorn, "workers", late)(o)
 	with(o, appServed().add(800, ms/10, ms/20, 0, late), appCallsDB().add(800, ms/10, ms/20, 0, parts{observe.Server: 48 * ms}))
 	v := NewView(o)
-	slow, busy := slowDependency.Check(v).Findings, gunicornWorkersBusy.Check(v).Findings
+	slow, busy := slowDependency.Judge(v).Findings, gunicornWorkersBusy.Judge(v).Findings
 	if len(slow) != 1 || len(busy) != 1 {
 		t.Fatalf("%d slow dependencies, %d pools", len(slow), len(busy))
 	}
@@ -293,11 +293,11 @@ func TestSleepingWorkersWantNoCPU(t *testing.T) {
 		fourTaken(observe.KindApache, "MaxRequestWorkers", late)(o)
 		all := 50 * ms * 800
 		o.Endpoints[0].Split = &observe.SplitStats{Requests: 800, ServerNS: all, Parts: map[string]observe.PartStats{part: {SumNS: all}}}
-		found := apacheWorkersExhausted.Check(NewView(o)).Findings
+		found := apacheWorkersExhausted.Judge(NewView(o)).Findings
 		if len(found) != 1 {
 			t.Fatalf("%s: %d findings", part, len(found))
 		}
-		full := cpuSaturated.supported(Subject{Kind: "process"})
+		full := Finding{Cause: CPUSaturated, Subject: Subject{Kind: "process"}}
 		if got := found[0].MayFollow(&full); got != want {
 			t.Errorf("%s: may follow from full CPUs: %v", part, got)
 		}
@@ -316,7 +316,7 @@ func TestGoroutinesWaitForTheirPool(t *testing.T) {
 		waits.Hops[0].Process.PID, waits.Hops[0].Process.Comm = appPID, "app"
 		o.Waits = waitGraph(observe.SlowTime{PID: appPID, Requests: 500, NS: 500 * 80 * ms, LongestNS: 90 * ms})
 		o.Waits.Shares = []observe.WaitShare{waitShare(appPID, 30_000*ms, 400, waits)}
-		convoys := lockConvoy.Check(NewView(o)).Findings
+		convoys := lockConvoy.Judge(NewView(o)).Findings
 		if len(convoys) != 1 {
 			t.Fatalf("%d connections: %d findings, want 1", connections, len(convoys))
 		}

@@ -9,26 +9,27 @@ import (
 
 // workerPool is what differs between the servers with a limit on workers.
 type workerPool struct {
-	cause *Cause
-	kind  observe.Kind
-	name  string
-	logs  []string // kinds of log lines that speak of it
-	unit  func(*observe.WorkerPool) string
-	fix   func(*View, *poolUse, observe.Setting, *Finding)
+	kind observe.Kind
+	name string
+	logs []string // kinds of log lines that speak of it
+	unit func(*observe.WorkerPool) string
+	fix  func(*View, *poolUse, observe.Setting, *Finding)
 }
 
-// workerPools is filled in init: the checks refer to it.
-var workerPools []*workerPool
-
-func declare(c *Cause, w workerPool) {
-	w.cause = c
-	workerPools = append(workerPools, &w)
-	c.Check = func(v *View) Result { return checkPools(v, &w) }
+// workerPools are the causes that a pool has nothing free, in the order in which
+// they are looked for.
+var workerPools = []struct {
+	id   ID
+	kind observe.Kind
+}{
+	{ApacheWorkersExhausted, observe.KindApache}, {UWSGIWorkersBusy, observe.KindUWSGI}, {GunicornWorkersBusy, observe.KindGunicorn},
+	{TomcatThreadsExhausted, observe.KindTomcat}, {HAProxyMaxConn, observe.KindHAProxy},
 }
 
-func exhausted(id, title string, kind observe.Kind, about, mend string, not ...string) Cause {
-	return Cause{ID: id, Title: title, Layer: LayerApplication,
-		Needs: []observe.Kind{kind, observe.KindProcess, observe.KindListeners, observe.KindRequests}, ConsequenceOf: poolParents, Folds: true,
+// exhausted declares that all workers of a kind of server are taken.
+func exhausted(id ID, title string, w workerPool, about, mend string, not ...string) Cause {
+	return Cause{ID: id, Title: title, Layer: LayerApplication, Check: func(v *View) Result { return checkPools(v, &w) },
+		Needs: []observe.Kind{w.kind, observe.KindProcess, observe.KindListeners, observe.KindRequests}, ConsequenceOf: poolParents, Folds: true,
 		Doc: Doc{
 			About: about,
 			See:   []Symptom{SeeIdle, SeePlateau, SeeNoAnswer, SeeLogs},
@@ -50,56 +51,59 @@ func unitIs(name string) func(*observe.WorkerPool) string {
 	return func(*observe.WorkerPool) string { return name }
 }
 
-// apacheWorkersExhausted: a worker of httpd answers one request at a time; with
+// ApacheWorkersExhausted: a worker of httpd answers one request at a time; with
 // the MPMs prefork and worker it is taken until its connection ends, keep-alive
 // time included. The log line "server reached MaxRequestWorkers" is no proof: it
 // comes also where fewer workers than MinSpareServers are left.
-var apacheWorkersExhausted = exhausted("apache-workers-exhausted", "All workers of Apache are taken: requests wait for a free one", observe.KindApache,
+const ApacheWorkersExhausted ID = "apache-workers-exhausted"
+
+var apacheWorkersExhausted = exhausted(ApacheWorkersExhausted, "All workers of Apache are taken: requests wait for a free one",
+	workerPool{kind: observe.KindApache, name: "Apache", unit: unitIs("workers"), fix: fixApache, logs: []string{"max-workers", "near-limit", "scoreboard"}},
 	"A worker of Apache httpd answers one request at a time; with the MPMs prefork and worker it belongs to its connection until that ends, "+
 		"keep-alive time included. With all of MaxRequestWorkers taken, connections wait in the accept queue.",
 	"Raise MaxRequestWorkers, with ServerLimit; where idle keep-alive connections hold the workers, shorten KeepAliveTimeout or use the event MPM.",
-	"The log line that MaxRequestWorkers was reached: it also comes at a start, while workers are free.")
+	"The log line that MaxRequestWorkers was reached: it also comes at a start, while workers are free.").tried(inPool(observe.KindApache, moreApache))
 
-// uwsgiWorkersBusy: a worker of uWSGI answers one request at a time, as many as
+// UWSGIWorkersBusy: a worker of uWSGI answers one request at a time, as many as
 // it has threads. What comes beyond waits in the listen queue.
-var uwsgiWorkersBusy = exhausted("uwsgi-workers-busy", "All workers of uWSGI are busy: requests wait in its listen queue", observe.KindUWSGI,
+const UWSGIWorkersBusy ID = "uwsgi-workers-busy"
+
+var uwsgiWorkersBusy = exhausted(UWSGIWorkersBusy, "All workers of uWSGI are busy: requests wait in its listen queue",
+	workerPool{kind: observe.KindUWSGI, name: "uWSGI", unit: unitIs("workers"), fix: fixUWSGI, logs: []string{"listen-queue-full", "all-busy"}},
 	"A worker of uWSGI answers as many requests at a time as it has threads. What comes beyond waits in the listen queue, 100 connections by default, and is dropped where that is full.",
 	"Raise processes or threads, or find what the requests wait for; a longer listen queue only lets them wait longer.",
-	"Event loops (async, gevent), which have no such limit.")
+	"Event loops (async, gevent), which have no such limit.").tried(inPool(observe.KindUWSGI, moreUWSGI))
 
-// gunicornWorkersBusy: a sync worker of gunicorn answers one request at a time,
+// GunicornWorkersBusy: a sync worker of gunicorn answers one request at a time,
 // a gthread worker as many as it has threads.
-var gunicornWorkersBusy = exhausted("gunicorn-workers-busy", "All workers of gunicorn are busy: requests wait for a free one", observe.KindGunicorn,
+const GunicornWorkersBusy ID = "gunicorn-workers-busy"
+
+var gunicornWorkersBusy = exhausted(GunicornWorkersBusy, "All workers of gunicorn are busy: requests wait for a free one",
+	workerPool{kind: observe.KindGunicorn, name: "gunicorn", unit: unitIs("workers"), fix: fixGunicorn},
 	"A sync worker of gunicorn answers one request at a time, a gthread worker as many as it has threads. What comes beyond waits in the accept queue.",
 	"Raise workers or threads, or find what the requests wait for.",
 	"Event loops (gevent, eventlet, tornado, uvicorn), which have no such limit.")
 
-// tomcatThreadsExhausted: a connector of Tomcat has maxThreads threads, each for
+// TomcatThreadsExhausted: a connector of Tomcat has maxThreads threads, each for
 // one request. Connections are taken up all the same, and their requests wait
 // in the socket.
-var tomcatThreadsExhausted = exhausted("tomcat-threads-exhausted", "All threads of a Tomcat connector are busy: requests wait for a free one", observe.KindTomcat,
+const TomcatThreadsExhausted ID = "tomcat-threads-exhausted"
+
+var tomcatThreadsExhausted = exhausted(TomcatThreadsExhausted, "All threads of a Tomcat connector are busy: requests wait for a free one",
+	workerPool{kind: observe.KindTomcat, name: "Tomcat", unit: unitIs("threads"), fix: fixTomcat, logs: []string{"threads-busy"}},
 	"A connector of Tomcat has maxThreads threads, each for one request. It takes up connections all the same: requests wait, complete, in their sockets.",
 	"Raise maxThreads, or find what the threads wait for.",
 	"Requests that wait while threads are free.")
 
-// haproxyMaxconn: at maxconn of the process or of a frontend HAProxy accepts
+// HAProxyMaxConn: at maxconn of the process or of a frontend HAProxy accepts
 // nothing more; connections wait in the accept queue.
-var haproxyMaxconn = exhausted("haproxy-maxconn", "HAProxy is at its maxconn: new connections wait to be accepted", observe.KindHAProxy,
+const HAProxyMaxConn ID = "haproxy-maxconn"
+
+var haproxyMaxconn = exhausted(HAProxyMaxConn, "HAProxy is at its maxconn: new connections wait to be accepted",
+	workerPool{kind: observe.KindHAProxy, name: "HAProxy", unit: unitIs("connections"), fix: fixHAProxy, logs: []string{"fd-limit"}},
 	"At maxconn of the process or of a frontend HAProxy accepts nothing more, and connections wait in the accept queue.",
 	"Raise maxconn as far as the servers behind can take it; idle keep-alive connections are freed by a shorter timeout.",
-	"Many connections below the limit.")
-
-func init() {
-	declare(&apacheWorkersExhausted, workerPool{kind: observe.KindApache, name: "Apache", unit: unitIs("workers"), fix: fixApache,
-		logs: []string{"max-workers", "near-limit", "scoreboard"}})
-	declare(&uwsgiWorkersBusy, workerPool{kind: observe.KindUWSGI, name: "uWSGI", unit: unitIs("workers"), fix: fixUWSGI,
-		logs: []string{"listen-queue-full", "all-busy"}})
-	declare(&gunicornWorkersBusy, workerPool{kind: observe.KindGunicorn, name: "gunicorn", unit: unitIs("workers"), fix: fixGunicorn})
-	declare(&tomcatThreadsExhausted, workerPool{kind: observe.KindTomcat, name: "Tomcat", unit: unitIs("threads"), fix: fixTomcat,
-		logs: []string{"threads-busy"}})
-	declare(&haproxyMaxconn, workerPool{kind: observe.KindHAProxy, name: "HAProxy", unit: unitIs("connections"), fix: fixHAProxy,
-		logs: []string{"fd-limit"}})
-}
+	"Many connections below the limit.").tried(inPool(observe.KindHAProxy, moreHAProxy))
 
 // place names the file and line to edit, as "# in FILE:LINE:", or what stands for
 // it.

@@ -8,20 +8,27 @@ import (
 	"github.com/slowray/slowray/internal/shell"
 )
 
-// uwsgiHarakiri: uWSGI kills a worker whose request takes longer than harakiri
+// UWSGIHarakiri: uWSGI kills a worker whose request takes longer than harakiri
 // allows. The request gets no answer, and the worker has to start anew.
-var uwsgiHarakiri = cutOffCause("uwsgi-harakiri", "uWSGI kills workers whose requests take longer than harakiri: they get no answer", observe.KindUWSGI,
+const UWSGIHarakiri ID = "uwsgi-harakiri"
+
+var uwsgiHarakiri = cutOffCause(UWSGIHarakiri, "uWSGI kills workers whose requests take longer than harakiri: they get no answer", observe.KindUWSGI, "harakiri", "harakiri", "",
 	"uWSGI kills a worker whose request takes longer than harakiri allows. That request gets no answer, or an error from the server in front, and the worker starts anew.")
 
-// gunicornWorkerTimeout: a sync worker of gunicorn that is silent for longer
+// GunicornWorkerTimeout: a sync worker of gunicorn that is silent for longer
 // than timeout is killed, with the request it works on.
-var gunicornWorkerTimeout = cutOffCause("gunicorn-worker-timeout", "gunicorn kills workers that are silent for longer than its timeout: their requests get no answer", observe.KindGunicorn,
+const GunicornWorkerTimeout ID = "gunicorn-worker-timeout"
+
+var gunicornWorkerTimeout = cutOffCause(GunicornWorkerTimeout, "gunicorn kills workers that are silent for longer than its timeout: their requests get no answer", observe.KindGunicorn, "worker-timeout", "timeout", notPlanted,
 	"A worker of gunicorn tells its arbiter that it lives between two requests. One that works on a request for longer than timeout is killed, and the request gets no answer.")
 
-func cutOffCause(id, title string, kind observe.Kind, about string) Cause {
+// cutOffCause declares that a server kills workers for their time: line is the
+// kind of its log lines that say so, knob the setting.
+func cutOffCause(id ID, title string, kind observe.Kind, line, knob, unplanted, about string) Cause {
 	return Cause{ID: id, Title: title, Layer: LayerApplication,
 		Needs:         []observe.Kind{kind, observe.KindProcess, observe.KindRequests},
-		ConsequenceOf: slices.Concat([]string{"slow-dependency", "connection-pool-exhausted"}, machineCauses, waitCauses), Folds: true,
+		ConsequenceOf: slices.Concat([]ID{SlowDependency, ConnectionPoolExhausted}, machineCauses, waitCauses), Folds: true,
+		Check: func(v *View) Result { return checkCutOff(v, kind, line, knob) },
 		Doc: Doc{
 			About: about,
 			See:   []Symptom{SeeErrors, SeeNoAnswer, SeeDies, SeeLogs},
@@ -29,22 +36,15 @@ func cutOffCause(id, title string, kind observe.Kind, about string) Cause {
 				"The server's log has lines that it killed workers for their time in the window.",
 				"Requests got no answer, by their own records: " + percent(cutOffShare) + " or more of them, or " + percent(cutOffShare) + " of the time of all.",
 			},
-			Not:  []string{"A worker that was killed while no request failed."},
-			Mend: "Find what those requests wait for; raise the timeout only where it is shorter than what they are meant to take.",
+			Not:       []string{"A worker that was killed while no request failed."},
+			Mend:      "Find what those requests wait for; raise the timeout only where it is shorter than what they are meant to take.",
+			Unplanted: unplanted,
 		}}
-}
-
-func init() {
-	gunicornWorkerTimeout.Doc.Unplanted = notPlanted
-	uwsgiHarakiri.Check = func(v *View) Result { return checkCutOff(v, &uwsgiHarakiri, observe.KindUWSGI, "harakiri", "harakiri") }
-	gunicornWorkerTimeout.Check = func(v *View) Result {
-		return checkCutOff(v, &gunicornWorkerTimeout, observe.KindGunicorn, "worker-timeout", "timeout")
-	}
 }
 
 const cutOffShare = 0.01
 
-func checkCutOff(v *View, c *Cause, kind observe.Kind, line, knob string) Result {
+func checkCutOff(v *View, kind observe.Kind, line, knob string) Result {
 	r := ruledOut("no " + string(kind) + " with traffic")
 	for _, u := range v.poolsOf(kind) {
 		killed, example := logCount(u.app.Log, line)
@@ -58,7 +58,7 @@ func checkCutOff(v *View, c *Cause, kind observe.Kind, line, knob string) Result
 			r.RuledOut = fmt.Sprintf("%s (pid %d) killed %s workers for the time of their request; %s of %s requests got no answer", kind, u.app.PID, count(killed), count(lost), count(requests))
 			continue
 		}
-		f := c.supported(Subject{Kind: "pool", NetNS: u.app.NetNS, PID: u.app.PID, Comm: v.Comm(u.app.PID), Port: u.services[0].Port(), Path: u.app.Root + u.app.Config})
+		f := supported(Subject{Kind: "pool", NetNS: u.app.NetNS, PID: u.app.PID, Comm: v.Comm(u.app.PID), Port: u.services[0].Port(), Path: u.app.Root + u.app.Config})
 		limit := fromHost(u.app.Root, u.pool.Timeout)
 		if limit.Line > 0 {
 			f.Subject.Path = fmt.Sprintf("%s:%d", limit.File, limit.Line)

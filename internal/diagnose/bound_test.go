@@ -57,7 +57,7 @@ func TestLooksOften(t *testing.T) {
 		do("endpoints", func() { endpoints(v) })
 		r := Report{}
 		for _, c := range cause.Catalogue() {
-			do(c.ID, func() { r.Findings = append(r.Findings, c.Check(v).Findings...) })
+			do(string(c.ID), func() { r.Findings = append(r.Findings, c.Judge(v).Findings...) })
 		}
 		do("the order of findings", func() {
 			(&judging{ctx: t.Context(), bound: Saved, began: time.Now()}).conclude(v, &r, cause.Catalogue())
@@ -104,7 +104,7 @@ func TestEndedAtAnyMoment(t *testing.T) {
 		}
 		answered := map[string]bool{}
 		for _, f := range r.Findings {
-			answered[f.Cause] = true
+			answered[string(f.Cause)] = true
 			if !slices.ContainsFunc(whole.Findings, func(w cause.Finding) bool { return w.Cause == f.Cause && w.Subject.PID == f.Subject.PID }) {
 				t.Errorf("ended at look %d: %s is found, and is not where all is judged", n, f.Cause)
 			}
@@ -126,7 +126,7 @@ func TestEndedAtAnyMoment(t *testing.T) {
 			t.Errorf("ended at look %d: nothing is listed as not judged", n)
 		}
 		for _, c := range cause.Catalogue() {
-			if !answered[c.ID] {
+			if !answered[string(c.ID)] {
 				t.Errorf("ended at look %d: nothing is said of %s", n, c.ID)
 			}
 		}

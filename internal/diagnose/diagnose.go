@@ -42,18 +42,18 @@ func (j *judging) judge(o *observe.Observation) Report {
 			because = untold(o.Capture, c)
 		}
 		if because != "" {
-			r.NotChecked = append(r.NotChecked, Excluded{c.ID, because})
+			r.NotChecked = append(r.NotChecked, Excluded{string(c.ID), because})
 			continue
 		}
 		var result cause.Result
-		switch whole := j.do(func() { result = c.Check(v) }); {
+		switch whole := j.do(func() { result = c.Judge(v) }); {
 		case !whole:
-			r.NotChecked = append(r.NotChecked, Excluded{c.ID, j.ended})
+			r.NotChecked = append(r.NotChecked, Excluded{string(c.ID), j.ended})
 		case len(result.Findings) > 0:
 		case result.NotChecked != "":
-			r.NotChecked = append(r.NotChecked, Excluded{c.ID, result.NotChecked})
+			r.NotChecked = append(r.NotChecked, Excluded{string(c.ID), result.NotChecked})
 		default:
-			r.RuledOut = append(r.RuledOut, Excluded{c.ID, result.RuledOut})
+			r.RuledOut = append(r.RuledOut, Excluded{string(c.ID), result.RuledOut})
 		}
 		r.Findings = append(r.Findings, result.Findings...)
 	}
@@ -141,8 +141,8 @@ func gapText(g observe.Gap) string {
 func (r *Report) Summary() string {
 	var causes []string
 	for _, f := range r.Findings {
-		if f.Role == cause.RoleCause && !slices.Contains(causes, f.Cause) {
-			causes = append(causes, f.Cause)
+		if f.Role == cause.RoleCause && !slices.Contains(causes, string(f.Cause)) {
+			causes = append(causes, string(f.Cause))
 		}
 	}
 	switch {

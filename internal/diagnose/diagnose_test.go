@@ -17,7 +17,7 @@ import (
 	"github.com/slowray/slowray/internal/observe"
 )
 
-func finding(id string, weight float64) cause.Finding {
+func finding(id cause.ID, weight float64) cause.Finding {
 	return cause.Finding{Cause: id, Role: cause.RoleCause, Weight: weight}
 }
 
@@ -28,14 +28,14 @@ func order(findings []cause.Finding) []string {
 		if f.ConsequenceOf != nil {
 			id += " < " + *f.ConsequenceOf
 		}
-		ids = append(ids, id)
+		ids = append(ids, string(id))
 	}
 	return ids
 }
 
 func TestRankAndFold(t *testing.T) {
 	catalogue := cause.Catalogue()
-	children := "php-fpm-children-exhausted"
+	children := cause.ID("php-fpm-children-exhausted")
 	overflow := finding("accept-queue-overflow", 0.9)
 	overflow.ConsequenceOf = &children
 	orphan := finding("accept-queue-overflow", 0.9)
@@ -54,7 +54,7 @@ func TestRankAndFold(t *testing.T) {
 		{"under the heaviest of several causes", []cause.Finding{finding("client-aborts", 1), finding("fd-limit", 0.1), finding("conntrack-full", 0.2)},
 			[]string{"conntrack-full", "fd-limit", "client-aborts < conntrack-full"}},
 		{"up to the root", []cause.Finding{finding("syn-cookies-sent", 0), overflow, finding(children, 0.5)},
-			[]string{children, "accept-queue-overflow < " + children, "syn-cookies-sent < " + children}},
+			[]string{string(children), string("accept-queue-overflow < " + children), string("syn-cookies-sent < " + children)}},
 		{"a cause without its parent stands for itself", []cause.Finding{orphan}, []string{"accept-queue-overflow"}},
 		{"without a known cause a symptom stands for itself", []cause.Finding{finding("client-aborts", 0.3)}, []string{"client-aborts"}},
 	} {
@@ -71,7 +71,7 @@ func TestRankAndFold(t *testing.T) {
 // TestSymptomOfAnotherService: a symptom is not blamed on a cause that was
 // found elsewhere, nor on one that cannot bring it about.
 func TestSymptomOfAnotherService(t *testing.T) {
-	at := func(f cause.Finding, netns uint64, parents []string) cause.Finding {
+	at := func(f cause.Finding, netns uint64, parents []cause.ID) cause.Finding {
 		f.Subject.NetNS, f.Parents = netns, parents
 		return f
 	}
@@ -84,7 +84,7 @@ func TestSymptomOfAnotherService(t *testing.T) {
 			[]string{"nginx-upstream-errors", "fd-limit"}},
 		{"of the whole machine", []cause.Finding{at(finding("nginx-upstream-errors", 0.9), 7, nil), at(finding("cpu-saturated", 0.5), 8, nil)},
 			[]string{"cpu-saturated", "nginx-upstream-errors < cpu-saturated"}},
-		{"connection refused", []cause.Finding{at(finding("nginx-upstream-errors", 0.99), 7, []string{}), at(finding("fd-limit", 0.9), 7, nil)},
+		{"connection refused", []cause.Finding{at(finding("nginx-upstream-errors", 0.99), 7, []cause.ID{}), at(finding("fd-limit", 0.9), 7, nil)},
 			[]string{"nginx-upstream-errors", "fd-limit"}},
 	} {
 		fold(cause.NewView(&observe.Observation{}), c.in, cause.Catalogue())
@@ -133,7 +133,7 @@ func TestEveryCauseIsAccountedFor(t *testing.T) {
 		told[e.Cause] = e.Because
 	}
 	for _, c := range cause.Catalogue() {
-		if told[c.ID] == "" {
+		if told[string(c.ID)] == "" {
 			t.Errorf("%s is neither found, ruled out nor not checked", c.ID)
 		}
 	}
@@ -242,9 +242,9 @@ func TestRecordedIncidents(t *testing.T) {
 // Whatever the findings say of each other, somebody is to blame.
 func TestSomebodyIsToBlame(t *testing.T) {
 	catalogue := []cause.Cause{
-		{ID: "a", ConsequenceOf: []string{"b"}, Folds: true},
-		{ID: "b", ConsequenceOf: []string{"c"}, Folds: true},
-		{ID: "c", ConsequenceOf: []string{"a"}, Folds: true},
+		{ID: "a", ConsequenceOf: []cause.ID{"b"}, Folds: true},
+		{ID: "b", ConsequenceOf: []cause.ID{"c"}, Folds: true},
+		{ID: "c", ConsequenceOf: []cause.ID{"a"}, Folds: true},
 	}
 	for _, c := range []struct {
 		name string

@@ -248,8 +248,8 @@ func TestNotRecordedIsNotChecked(t *testing.T) {
 		told[e.Cause] = e.Because
 	}
 	for _, c := range cause.Catalogue() {
-		if len(c.Needs) == 1 && c.Needs[0] == observe.KindRequests && told[c.ID] != "needs CAP_BPF" {
-			t.Errorf("%s: %q", c.ID, told[c.ID])
+		if len(c.Needs) == 1 && c.Needs[0] == observe.KindRequests && told[string(c.ID)] != "needs CAP_BPF" {
+			t.Errorf("%s: %q", c.ID, told[string(c.ID)])
 		}
 	}
 }

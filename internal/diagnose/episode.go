@@ -26,7 +26,7 @@ type Episode struct {
 // Identity says which findings of different windows are one: those of equal
 // identity.
 type Identity struct {
-	cause   string
+	cause   cause.ID
 	subject cause.Subject
 }
 

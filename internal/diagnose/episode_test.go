@@ -39,7 +39,7 @@ func TestEpisodes(t *testing.T) {
 				id, rest, _ := strings.Cut(one, ":")
 				var weight int
 				fmt.Sscanf(rest, "%d/%d", &f.Subject.Port, &weight)
-				f.Cause, f.Weight, f.Subject.PID = id, float64(weight), i+1
+				f.Cause, f.Weight, f.Subject.PID = cause.ID(id), float64(weight), i+1
 				w.Findings = append(w.Findings, f)
 			}
 			windows, minute = append(windows, w), append(minute, i)

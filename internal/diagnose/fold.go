@@ -8,7 +8,7 @@ import (
 )
 
 // declarations are the catalogue by cause.
-type declarations map[string]*cause.Cause
+type declarations map[cause.ID]*cause.Cause
 
 func declared(catalogue []cause.Cause) declarations {
 	d := make(declarations, len(catalogue))
@@ -62,19 +62,19 @@ func fold(v *cause.View, findings []cause.Finding, catalogue []cause.Cause) {
 type sorted struct {
 	findings []cause.Finding
 	known    declarations
-	by       map[string][]int  // by cause
-	heaviest map[inPlace][]int // by cause and network namespace, or by cause alone, the heaviest first
+	by       map[cause.ID][]int // by cause
+	heaviest map[inPlace][]int  // by cause and network namespace, or by cause alone, the heaviest first
 }
 
 // inPlace is a cause in a network namespace, or anywhere.
 type inPlace struct {
-	cause    string
+	cause    cause.ID
 	netns    uint64
 	anywhere bool
 }
 
 func sortFindings(findings []cause.Finding, known declarations) *sorted {
-	s := &sorted{findings, known, map[string][]int{}, map[inPlace][]int{}}
+	s := &sorted{findings, known, map[cause.ID][]int{}, map[inPlace][]int{}}
 	for i := range findings {
 		f := &findings[i]
 		s.by[f.Cause] = append(s.by[f.Cause], i)

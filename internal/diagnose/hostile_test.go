@@ -22,7 +22,7 @@ import (
 func pasted(t *testing.T, o *observe.Observation) map[string]string {
 	t.Helper()
 	lines := map[string]string{}
-	nth := map[string]int{}
+	nth := map[cause.ID]int{}
 	for _, f := range diagnose.Diagnose(context.Background(), o, diagnose.Saved).Findings {
 		name := fmt.Sprintf("%s %d", f.Cause, nth[f.Cause])
 		nth[f.Cause]++

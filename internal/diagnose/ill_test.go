@@ -14,7 +14,7 @@ func BenchmarkIll(b *testing.B) {
 			r := judge(h.Observation())
 			by := map[string]int{}
 			for _, f := range r.Findings {
-				by[f.Cause]++
+				by[string(f.Cause)]++
 			}
 			b.Log(len(r.Findings), by)
 			benchmark(b, h)

@@ -47,7 +47,7 @@ func servedPort(v *cause.View, f *cause.Finding, s *cause.Service) int {
 // Plan gives the changes to try a cause with on what was seen in o: those of its
 // first finding, which is given too, or, where it was not found, those for the
 // service that o is about. The error says why there are none.
-func Plan(ctx context.Context, o *observe.Observation, id string, b Bound) ([]cause.Change, *cause.Finding, error) {
+func Plan(ctx context.Context, o *observe.Observation, id cause.ID, b Bound) ([]cause.Change, *cause.Finding, error) {
 	c, err := provable(declared(cause.Catalogue()), id)
 	if err != nil {
 		return nil, nil, err
@@ -99,12 +99,12 @@ func sameChange(a, b cause.Change) bool { return a.Kind == b.Kind && a.Text == b
 
 // Provable says why a cause can be proved by no change, wherever it is; nil if it
 // can.
-func Provable(id string) error {
+func Provable(id cause.ID) error {
 	_, err := provable(declared(cause.Catalogue()), id)
 	return err
 }
 
-func provable(known declarations, id string) (*cause.Cause, error) {
+func provable(known declarations, id cause.ID) (*cause.Cause, error) {
 	c := known[id]
 	switch {
 	case c == nil:
@@ -116,9 +116,9 @@ func provable(known declarations, id string) (*cause.Cause, error) {
 }
 
 // Title is what a cause is called for people.
-func Title(id string) string {
+func Title(id cause.ID) string {
 	if c := declared(cause.Catalogue())[id]; c != nil {
 		return c.Title
 	}
-	return id
+	return string(id)
 }

@@ -124,7 +124,7 @@ func (r *Range) Report() Report {
 	out.Endpoints = r.traffic.endpoints(r.last, r.seconds)
 	out.Changes, out.CutShort = r.changes, r.cutShort
 	catalogue := cause.Catalogue()
-	found := map[string]bool{}
+	found := map[cause.ID]bool{}
 	for _, g := range r.findings {
 		f, over := g.worst, g.over
 		over.Of = r.windows
@@ -140,19 +140,19 @@ func (r *Range) Report() Report {
 	}
 	rooted(out.Findings)
 	out.Findings = rank(out.Findings, catalogue)
-	told := map[string]bool{}
+	told := map[cause.ID]bool{}
 	for i := range catalogue {
 		id := catalogue[i].ID
-		because, ruled := r.ruledOut[id]
+		because, ruled := r.ruledOut[string(id)]
 		if told[id] || found[id] || !ruled {
 			continue
 		}
 		told[id] = true
-		out.RuledOut = append(out.RuledOut, Excluded{id, because})
+		out.RuledOut = append(out.RuledOut, Excluded{string(id), because})
 	}
 	for _, e := range r.missing {
 		// What could be checked in another window is answered.
-		if !told[e.Cause] && !found[e.Cause] {
+		if id := cause.ID(e.Cause); !told[id] && !found[id] {
 			out.NotChecked = append(out.NotChecked, e)
 		}
 	}
@@ -162,7 +162,7 @@ func (r *Range) Report() Report {
 // rooted makes a finding a cause again where what it follows from is told only
 // as a consequence itself: each is told as its own worst window has it.
 func rooted(findings []cause.Finding) {
-	roots := map[string]bool{}
+	roots := map[cause.ID]bool{}
 	for i := range findings {
 		if findings[i].Role == cause.RoleCause {
 			roots[findings[i].Cause] = true

@@ -82,12 +82,12 @@ func TestRangeTellsFindingsOfSeveralWindows(t *testing.T) {
 		excluded[e.Cause] = true
 	}
 	for i := range report.Findings {
-		if excluded[report.Findings[i].Cause] {
+		if excluded[string(report.Findings[i].Cause)] {
 			t.Errorf("%s is found and excluded", report.Findings[i].Cause)
 		}
 	}
 	for _, c := range cause.Catalogue() {
-		if i := slices.IndexFunc(report.Findings, func(x cause.Finding) bool { return x.Cause == c.ID }); i < 0 && !excluded[c.ID] {
+		if i := slices.IndexFunc(report.Findings, func(x cause.Finding) bool { return x.Cause == c.ID }); i < 0 && !excluded[string(c.ID)] {
 			t.Errorf("%s is neither found nor excluded", c.ID)
 		}
 	}
@@ -109,12 +109,12 @@ func TestRangeOfOneWindow(t *testing.T) {
 			f := &alone.Findings[i]
 			if id := IdentityOf(f); !unique[id] {
 				unique[id] = true
-				want = append(want, f.Cause)
+				want = append(want, string(f.Cause))
 			}
 		}
 		var got []string
 		for i := range report.Findings {
-			got = append(got, report.Findings[i].Cause)
+			got = append(got, string(report.Findings[i].Cause))
 			report.Findings[i].Over = nil
 		}
 		if !slices.Equal(got, want) {

@@ -11,7 +11,7 @@ import (
 )
 
 func costly(id string, weight, cost float64) cause.Finding {
-	f := finding(id, weight)
+	f := finding(cause.ID(id), weight)
 	f.Impact.Cost = &cost
 	return f
 }

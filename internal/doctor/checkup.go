@@ -156,7 +156,7 @@ func (c *Checkup) read(o *observe.Observation) {
 			of(k)
 		}
 		if diagnose.Unreadable(o, one.Needs) != "" {
-			c.Causes.NotChecked = append(c.Causes.NotChecked, one.ID)
+			c.Causes.NotChecked = append(c.Causes.NotChecked, string(one.ID))
 		}
 	}
 	c.Causes.Checked = c.Causes.Known - len(c.Causes.NotChecked)
@@ -170,8 +170,8 @@ func (c *Checkup) read(o *observe.Observation) {
 		case !g.Partial:
 			r.State = Missing
 			for i := range catalogue {
-				if one := &catalogue[i]; slices.Contains(one.Needs, g.Kind) && !slices.Contains(r.Lost, one.ID) {
-					r.Lost = append(r.Lost, one.ID)
+				if one := &catalogue[i]; slices.Contains(one.Needs, g.Kind) && !slices.Contains(r.Lost, string(one.ID)) {
+					r.Lost = append(r.Lost, string(one.ID))
 				}
 			}
 		case r.State == Works:

@@ -313,7 +313,8 @@ func TestHostileNames(t *testing.T) {
 			x.add(s)
 			n++
 			f := findingOf(a, b, i)
-			f.Role, f.ConsequenceOf, f.Subject.Addr, f.Subject.Container, f.Subject.Interface = cause.Role(b), &a, b, a, b
+			f.Role, f.ConsequenceOf, f.Subject.Addr, f.Subject.Container, f.Subject.Interface = cause.Role(b), new(cause.ID), b, a, b
+			*f.ConsequenceOf = cause.ID(a)
 			f.Impact.Share = math.NaN()
 			x.Window(windowOf(f))
 		}

@@ -60,7 +60,7 @@ func secondOf(side observe.Side, addr string, port int, comm string) *store.Seco
 }
 
 func findingOf(id, comm string, port int) cause.Finding {
-	return cause.Finding{Cause: id, Title: "The application waits for a disk", Verdict: cause.Supported, Role: cause.RoleCause,
+	return cause.Finding{Cause: cause.ID(id), Title: "The application waits for a disk", Verdict: cause.Supported, Role: cause.RoleCause,
 		Subject: cause.Subject{Kind: "listener", NetNS: 4026531840, PID: 100, Comm: comm, Port: port, Addr: "127.0.0.1"},
 		Impact:  cause.Impact{Share: 0.75, Of: "slow time", Text: "75 % of the requests' time"}}
 }

@@ -71,7 +71,7 @@ func (fs *findings) set(end time.Time, found []*cause.Finding) {
 	seen := map[[findingLabelCount]string]int{}
 	causes := map[causeRole]bool{}
 	for _, f := range found {
-		causes[causeRole{label(f.Cause), label(string(f.Role))}] = true
+		causes[causeRole{label(string(f.Cause)), label(string(f.Role))}] = true
 		shown := showFinding(f)
 		if at, ok := seen[shown.labels]; ok {
 			list[at].share = max(list[at].share, shown.share) // of two processes of the same name
@@ -111,7 +111,7 @@ func showFinding(f *cause.Finding) shownFinding {
 	s := &f.Subject
 	follows := ""
 	if f.ConsequenceOf != nil {
-		follows = *f.ConsequenceOf
+		follows = string(*f.ConsequenceOf)
 	}
 	share := f.Impact.Share
 	if !(share > 0) { // also NaN
@@ -119,7 +119,7 @@ func showFinding(f *cause.Finding) shownFinding {
 	}
 	return shownFinding{
 		labels: [findingLabelCount]string{
-			label(s.Addr), label(f.Cause), label(follows), label(s.Container), label(s.Interface), label(s.Kind),
+			label(s.Addr), label(string(f.Cause)), label(follows), label(s.Container), label(s.Interface), label(s.Kind),
 			text(s.NetNS), text(uint64(max(s.Port, 0))), label(s.Comm), label(string(f.Role)),
 		},
 		share: min(share, 1),

@@ -122,7 +122,8 @@ func FuzzMessage(f *testing.F) {
 		r.Ledger[observe.Server], r.FirstByte, r.Why = took, took/2, store.Why(n)
 		r.Process = report.Process{Comm: comm, Container: container, Name: text, Unit: comm}
 		r.Local, r.Peer = netip.AddrPortFrom(netip.IPv6LinkLocalAllNodes().WithZone(text), 1), netip.MustParseAddrPort("10.0.0.1:80")
-		found := foundAt{Finding: cause.Finding{Title: text, Cause: comm, ConsequenceOf: &container}, at: time.Unix(0, start), windows: int(n)}
+		parent := cause.ID(container)
+		found := foundAt{Finding: cause.Finding{Title: text, Cause: cause.ID(comm), ConsequenceOf: &parent}, at: time.Unix(0, start), windows: int(n)}
 		found.Subject.Rule, found.Subject.Path, found.Subject.Comm = text, comm, container
 		budgettest.Within(t, len(text)+len(comm)+len(container), budgettest.Usual, func() {
 			for _, m := range []proto.Message{x.spans([]store.Request{r, r}), x.logs([]foundAt{found})} {

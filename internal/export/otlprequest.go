@@ -199,10 +199,10 @@ func findingAttributes(f *foundAt) []*commonpb.KeyValue {
 	s := &f.Subject
 	follows := ""
 	if f.ConsequenceOf != nil {
-		follows = *f.ConsequenceOf
+		follows = string(*f.ConsequenceOf)
 	}
 	list := attributes(
-		"slowray.cause", label(f.Cause), "slowray.role", label(string(f.Role)), "slowray.verdict", label(string(f.Verdict)),
+		"slowray.cause", label(string(f.Cause)), "slowray.role", label(string(f.Role)), "slowray.verdict", label(string(f.Verdict)),
 		"slowray.consequence_of", label(follows), "slowray.subject.kind", label(s.Kind), "slowray.subject.process", label(s.Comm),
 		"slowray.subject.address", label(s.Addr), "slowray.subject.container", label(s.Container), "slowray.subject.interface", label(s.Interface),
 		"slowray.subject.rule", bounded(s.Rule, maxText), "slowray.subject.path", bounded(s.Path, maxText),

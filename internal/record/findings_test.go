@@ -7,7 +7,7 @@ import (
 	"github.com/slowray/slowray/internal/cause"
 )
 
-func found(id string, port, pid int) cause.Finding {
+func found(id cause.ID, port, pid int) cause.Finding {
 	return cause.Finding{Cause: id, Role: cause.RoleCause, Subject: cause.Subject{Kind: "listener", Port: port, PID: pid}}
 }
 
@@ -18,7 +18,7 @@ func TestFindingsGoOnFromWindowToWindow(t *testing.T) {
 		return c.add(minute(n), minute(n).Add(59*time.Second), findings)
 	}
 	type want struct {
-		cause   string
+		cause   cause.ID
 		onset   int // minute
 		windows int
 		isNew   bool

@@ -81,7 +81,7 @@ func FuzzFindings(f *testing.F) {
 		var list []cause.Finding
 		for i, b := range data {
 			if b != 0 && i < len(data)-1 { // a window ends with 0
-				list = append(list, found([]string{"blocked-on-disk", "cpu-saturated"}[b&1], int(b>>1&7), int(b>>4)))
+				list = append(list, found([]cause.ID{"blocked-on-disk", "cpu-saturated"}[b&1], int(b>>1&7), int(b>>4)))
 				continue
 			}
 			gap := time.Duration(0)

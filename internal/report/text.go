@@ -150,7 +150,7 @@ func (p *printer) unexplained(r *diagnose.Report) {
 }
 
 // firstOf is the index of the first finding of a cause.
-func firstOf(findings []cause.Finding, id string) int {
+func firstOf(findings []cause.Finding, id cause.ID) int {
 	for i := range findings {
 		if findings[i].Cause == id {
 			return i
@@ -160,7 +160,7 @@ func firstOf(findings []cause.Finding, id string) int {
 }
 
 func (p *printer) finding(n int, f *cause.Finding) {
-	p.line("%s %s", p.paint(red, fmt.Sprintf("%d. %s", n, clean(f.Title))), p.paint(dim, "["+f.Cause+"]"))
+	p.line("%s %s", p.paint(red, fmt.Sprintf("%d. %s", n, clean(f.Title))), p.paint(dim, "["+string(f.Cause)+"]"))
 	p.field("where", subjectText(&f.Subject))
 	if o := f.Over; o != nil {
 		p.field("when", fmt.Sprintf("%s to %s, in %d of %d windows; the figures are of the one at %s, the share of all", figure.Moment(o.Onset), figure.Until(o.End, o.Onset), o.Windows, o.Of, figure.Until(o.Worst, o.Onset)))

@@ -16,7 +16,7 @@ import (
 )
 
 func example() *diagnose.Report {
-	parent := "conntrack-full"
+	parent := cause.ID("conntrack-full")
 	requests, rate, good := int64(1200), 120.0, 118.5
 	return &diagnose.Report{
 		Host:   diagnose.ReportHost{Name: "web1", Kernel: "6.1.0", CPUs: 8},

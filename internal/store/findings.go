@@ -38,13 +38,13 @@ type findingRow struct {
 func (row *findingRow) set(f *Finding, text []byte) {
 	s := &f.Subject
 	*row = findingRow{
-		Start: f.Start.UnixMicro(), End: f.End.UnixMicro(), Cause: f.Cause, Title: f.Title, Role: string(f.Role), Verdict: string(f.Verdict),
+		Start: f.Start.UnixMicro(), End: f.End.UnixMicro(), Cause: string(f.Cause), Title: f.Title, Role: string(f.Role), Verdict: string(f.Verdict),
 		Share: f.Impact.Share, Of: f.Impact.Of, Text: f.Impact.Text, Weight: f.Weight,
 		SubjectKind: s.Kind, NetNS: int64(s.NetNS), PID: int32(s.PID), Comm: s.Comm, Port: int32(s.Port), Addr: s.Addr,
 		Interface: s.Interface, Rule: s.Rule, Container: s.Container, Path: s.Path, JSON: string(text),
 	}
 	if f.ConsequenceOf != nil {
-		row.ConsequenceOf = *f.ConsequenceOf
+		row.ConsequenceOf = string(*f.ConsequenceOf)
 	}
 }
 

@@ -295,7 +295,7 @@ func TestObservationsAndFindings(t *testing.T) {
 	dir := t.TempDir()
 	c := &clock{t: noon}
 	s := openAt(t, dir, Options{}, c)
-	parent := "conntrack-full"
+	parent := cause.ID("conntrack-full")
 	want := cause.Finding{
 		Cause: "syn-retransmits", Title: "a \"title\"\x1b[31m with <tags>", Verdict: cause.Supported, Role: cause.RoleConsequence, ConsequenceOf: &parent,
 		Subject:  cause.Subject{Kind: "listener", PID: 7, Comm: "nginx", Port: 80, Addr: "10.0.0.1", Rule: "drop"},

@@ -16,10 +16,10 @@ import (
 // next to each other. What is told of it is what the window with the greatest
 // share told.
 type findingJSON struct {
-	Cause         string           `json:"cause"`
+	Cause         cause.ID         `json:"cause"`
 	Title         string           `json:"title"`
 	Role          cause.Role       `json:"role"`
-	ConsequenceOf *string          `json:"consequence_of"`
+	ConsequenceOf *cause.ID        `json:"consequence_of"`
 	Verdict       cause.Verdict    `json:"verdict"`
 	Onset         float64          `json:"onset"`
 	End           *float64         `json:"end"` // null: still there in the last window
@@ -93,7 +93,7 @@ func merge(found []store.Finding, spans []timeRange, r timeRange) []*findingJSON
 	for i := range found {
 		f := &found[i]
 		at, _ := slices.BinarySearchFunc(spans, f.Start, func(s timeRange, t time.Time) int { return cmp.Compare(s.from.Sub(t).Truncate(time.Second), 0) })
-		id := f.Cause + "\x00" + subjectOf(&f.Subject)
+		id := string(f.Cause) + "\x00" + subjectOf(&f.Subject)
 		m := open[id]
 		if m == nil || at > m.last+1 || f.Start.Sub(m.to) > slack {
 			m = &findingJSON{Onset: unix(diagnose.Onset(&f.Finding, f.Start)), Share: -1, from: f.Start, last: at - 1, Shares: []shareJSON{}}

@@ -181,7 +181,7 @@ func (m *memory) window(t *testing.T, at time.Time, seconds float64, change func
 }
 
 func (m *memory) finding(at time.Time, id string, share float64, subject cause.Subject) {
-	m.found = append(m.found, store.Finding{Start: at, End: at.Add(time.Minute), Finding: cause.Finding{Cause: id, Title: "title of " + id, Verdict: cause.Supported,
+	m.found = append(m.found, store.Finding{Start: at, End: at.Add(time.Minute), Finding: cause.Finding{Cause: cause.ID(id), Title: "title of " + id, Verdict: cause.Supported,
 		Role: cause.RoleCause, Subject: subject, Weight: share, Impact: cause.Impact{Share: share, Of: "requests", Text: fmt.Sprintf("share %g", share)}, Evidence: []cause.Evidence{{Fact: "f", Value: 1, Source: "s"}}}})
 }
 

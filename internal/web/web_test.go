@@ -316,7 +316,7 @@ func TestFindingsAreRankedAsInEveryReport(t *testing.T) {
 	a := ask[struct{ Findings []findingJSON }](t, serve(t, m, Options{}), "/api/findings?from="+unixText(noon)+"&to="+unixText(noon.Add(time.Minute)))
 	var got []string
 	for _, f := range a.Findings {
-		got = append(got, f.Cause)
+		got = append(got, string(f.Cause))
 	}
 	if want := []string{"lock-convoy", "accept-queue-overflow", "slow-dependency"}; !slices.Equal(got, want) {
 		t.Errorf("%v, want %v", got, want)

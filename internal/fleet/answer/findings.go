@@ -126,11 +126,11 @@ func (s *seen) attachShared(c *Cause, shared *anomaly.Shared) (used []int) {
 	var order []string
 	for i := range list {
 		name := list[i].Finding.Cause
-		t := byCause[name]
+		t := byCause[string(name)]
 		if t == nil {
 			t = &tally{in: map[string]bool{}, out: map[string]bool{}, worst: -1}
-			byCause[name] = t
-			order = append(order, name)
+			byCause[string(name)] = t
+			order = append(order, string(name))
 		}
 		if !inside[list[i].Host] {
 			t.out[list[i].Host] = true

@@ -198,7 +198,7 @@ func (w *world) pair(host, addr, called string, s int64, db, wire time.Duration,
 // find adds a finding of a host's minute that begins at s.
 func (w *world) find(host, id, title string, subject cause.Subject, share float64, s int64) {
 	w.addFinding(host, &store.Finding{Start: time.Unix(began+s, 0), End: time.Unix(began+s+60, 0), Finding: cause.Finding{
-		Cause: id, Title: title, Verdict: cause.Supported, Role: cause.RoleCause, Subject: subject,
+		Cause: cause.ID(id), Title: title, Verdict: cause.Supported, Role: cause.RoleCause, Subject: subject,
 		Impact:   cause.Impact{Share: share, Of: "slow time", Text: fmt.Sprintf("%.0f %% of the slow time", 100*share)},
 		Evidence: []cause.Evidence{{Fact: "time in fsync", Value: 47, Unit: "ms", Source: "threads"}},
 		Fix:      cause.Fix{Text: "a faster disk", Commands: []shell.Command{}},

@@ -54,7 +54,7 @@ func FuzzWhy(f *testing.F) {
 			}
 			for k := range int(n % 8) {
 				found := &store.Finding{Start: moment(int64(k)), End: moment(int64(k) + int64(skew))}
-				found.Cause, found.Title, found.Role, found.Verdict = text, comm, cause.RoleCause, cause.Supported
+				found.Cause, found.Title, found.Role, found.Verdict = cause.ID(text), comm, cause.RoleCause, cause.Supported
 				found.Impact, found.Weight = cause.Impact{Share: float64(requests), Of: text, Text: text}, math.Float64frombits(requests) // the weight is a column of its own
 				found.Subject = cause.Subject{Kind: text, Comm: comm, Addr: addr, PID: k, Port: int(took)}
 				archive.AddFinding(name, found)

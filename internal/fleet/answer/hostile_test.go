@@ -34,7 +34,7 @@ func (w *world) hostile() {
 			w.AddSecond(text, hostileSecond(i, text, s))
 		}
 		f := &store.Finding{Start: moment(640), End: moment(700)}
-		f.Cause, f.Title, f.Role, f.Verdict = text, text, cause.RoleCause, cause.Supported
+		f.Cause, f.Title, f.Role, f.Verdict = cause.ID(text), text, cause.RoleCause, cause.Supported
 		f.Impact = cause.Impact{Share: math.MaxFloat64, Of: text, Text: text}
 		f.Subject = cause.Subject{Kind: text, Comm: text, Addr: text, Interface: text, Rule: text, Container: text, Path: text, PID: -5, Port: -1}
 		f.Evidence = []cause.Evidence{{Fact: text, Value: map[string]any{text: []any{text, nil}}, Unit: text, Source: text}}

@@ -278,10 +278,10 @@ func (p *printer) findings(list []Finding) {
 	byCause := map[string][]*Finding{}
 	for i := range list {
 		id := list[i].Finding.Cause
-		if byCause[id] == nil {
-			order = append(order, id)
+		if byCause[string(id)] == nil {
+			order = append(order, string(id))
 		}
-		byCause[id] = append(byCause[id], &list[i])
+		byCause[string(id)] = append(byCause[string(id)], &list[i])
 	}
 	for i, id := range order {
 		if i == mostCauses {

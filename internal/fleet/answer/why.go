@@ -411,7 +411,7 @@ func (s *seen) sentence(c *Cause, shared *anomaly.Shared, origin *fleet.Key) str
 		if f.Host != o.Host || len(of) == 2 {
 			continue
 		}
-		about := f.Finding.Cause
+		about := string(f.Finding.Cause)
 		if on := subjectText(&f.Finding.Subject, o); on != "" {
 			about += ", " + on
 		}

@@ -34,10 +34,10 @@ func (w *findingRows) add(b *fleet.Batch, p fleet.Position, f *store.Finding) er
 	c["stop_us"].put64(row, uint64(f.End.UnixMicro()))
 	consequence := ""
 	if f.ConsequenceOf != nil {
-		consequence = *f.ConsequenceOf
+		consequence = string(*f.ConsequenceOf)
 	}
 	for name, v := range map[string]string{
-		"cause": f.Cause, "title": f.Title, "role": string(f.Role), "verdict": string(f.Verdict), "consequence_of": consequence,
+		"cause": string(f.Cause), "title": f.Title, "role": string(f.Role), "verdict": string(f.Verdict), "consequence_of": consequence,
 		"of": f.Impact.Of, "text": f.Impact.Text, "subject_kind": s.Kind, "comm": s.Comm, "addr": s.Addr, "interface": s.Interface,
 		"rule": s.Rule, "container": s.Container, "path": s.Path, "json": string(bytes.TrimRight(text.Bytes(), "\n")),
 	} {

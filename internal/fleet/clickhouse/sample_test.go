@@ -163,7 +163,7 @@ func secondOf(at int64, list []store.Request) store.Second {
 }
 
 func findingAt(at time.Time, text string) store.Finding {
-	follows := "disk-slow"
+	follows := cause.ID("disk-slow")
 	return store.Finding{Start: at, End: at.Add(10 * time.Second), Finding: cause.Finding{
 		Cause: "fsync-bound", Title: text, Role: "cause", Verdict: "supported", ConsequenceOf: &follows, Weight: 0.25,
 		Impact: cause.Impact{Share: 0.5, Of: "slow time", Text: text}, Subject: cause.Subject{Kind: "process", NetNS: 7, PID: 12, Comm: text, Port: 3306, Addr: "10.0.0.7"},

@@ -149,7 +149,7 @@ func TestRequestsAndFindings(t *testing.T) {
 		r.Side, r.StartNS = observe.Called, (at0+int64(4-i))*1e9
 		r.Peer = netip.MustParseAddrPort("10.0.0.7:3306")
 		a.AddRequest("a", r)
-		f := &store.Finding{Start: time.Unix(at0+int64(i)*10, 0), End: time.Unix(at0+int64(i)*10+10, 0), Finding: cause.Finding{Cause: fmt.Sprint("cause-", i)}}
+		f := &store.Finding{Start: time.Unix(at0+int64(i)*10, 0), End: time.Unix(at0+int64(i)*10+10, 0), Finding: cause.Finding{Cause: cause.ID(fmt.Sprint("cause-", i))}}
 		a.AddFinding("a", f)
 	}
 	var seen []int64

@@ -171,7 +171,8 @@ func FuzzLines(f *testing.F) {
 			s.Endpoint = observe.Endpoint{Side: "served", Addr: text, Port: int(n), Requests: n}
 			s.Endpoint.Total.AddN(at, n%1000)
 			l.second(h, 1, &s)
-			l.finding(h, 1, &store.Finding{Start: time.Unix(0, at), Finding: cause.Finding{Title: text, Cause: comm, ConsequenceOf: &label}})
+			parent := cause.ID(label)
+			l.finding(h, 1, &store.Finding{Start: time.Unix(0, at), Finding: cause.Finding{Title: text, Cause: cause.ID(comm), ConsequenceOf: &parent}})
 			l.greeting(h, time.Unix(0, at))
 		})
 		records := slices.Collect(bytes.Lines(l.b))

@@ -263,11 +263,11 @@ func (l *lines) finding(h *fleet.Host, p fleet.Position, f *store.Finding) {
 	l.head(h, fleet.Findings, p, f.Start.UnixMicro())
 	l.text("service", f.Subject.Comm)
 	l.text("_msg", f.Title)
-	l.text("cause", f.Cause)
+	l.text("cause", string(f.Cause))
 	l.text("role", string(f.Role))
 	l.text("verdict", string(f.Verdict))
 	if f.ConsequenceOf != nil {
-		l.text("consequence_of", *f.ConsequenceOf)
+		l.text("consequence_of", string(*f.ConsequenceOf))
 	}
 	l.text("share", strconv.FormatFloat(f.Impact.Share, 'g', 4, 64))
 	l.text("of", f.Impact.Of)

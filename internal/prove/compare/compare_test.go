@@ -137,7 +137,7 @@ func TestAlike(t *testing.T) {
 func TestFindings(t *testing.T) {
 	of := func(list ...cause.Finding) *diagnose.Report { return &diagnose.Report{Findings: list} }
 	one := func(id string, port int, share float64) cause.Finding {
-		return cause.Finding{Cause: id, Title: id, Subject: cause.Subject{Port: port}, Impact: cause.Impact{Share: share, Of: "requests"}}
+		return cause.Finding{Cause: cause.ID(id), Title: id, Subject: cause.Subject{Port: port}, Impact: cause.Impact{Share: share, Of: "requests"}}
 	}
 	got := findings(
 		of(one("a", 80, 0.9), one("b", 80, 0.5), one("c", 0, 0.2), one("d", 80, 0.3)),

@@ -42,10 +42,10 @@ func findings(a, b *diagnose.Report) []Finding {
 	add := func(r *diagnose.Report, into func(*Finding) **float64) {
 		for i := range r.Findings {
 			f := &r.Findings[i]
-			k := key{f.Cause, on(&f.Subject)}
+			k := key{string(f.Cause), on(&f.Subject)}
 			x := all[k]
 			if x == nil {
-				x = &Finding{Cause: f.Cause, Title: f.Title, On: k.on, Of: f.Impact.Of}
+				x = &Finding{Cause: string(f.Cause), Title: f.Title, On: k.on, Of: f.Impact.Of}
 				all[k] = x
 				order = append(order, k)
 			}

@@ -92,7 +92,7 @@ func (h *history) may(f *cause.Finding) (again, because string) {
 	if len(f.Fix.Changes) == 0 {
 		return "", "nothing can be changed and undone to mend it"
 	}
-	if slices.Contains(h.skip, f.Cause) {
+	if slices.Contains(h.skip, string(f.Cause)) {
 		return "", "it was not to be tried (--skip)"
 	}
 	t := h.tried[targets(f.Fix.Changes)]
@@ -135,7 +135,7 @@ func (h *history) note(s *Step) {
 	if len(s.Also) == 0 && (s.Verdict == Worse || s.Verdict == Unclear || s.Verdict == NoEffect) {
 		h.failed = slices.DeleteFunc(h.failed, func(f failure) bool { return targets(f.Fix.Changes) == key })
 		h.failed = append(h.failed, failure{moved: s.Verdict != NoEffect, Finding: cause.Finding{
-			Cause: s.Cause, Title: s.Title, Subject: s.Subject, Impact: cause.Impact{Text: s.Seen}, Fix: cause.Fix{Changes: s.Changes}}})
+			Cause: cause.ID(s.Cause), Title: s.Title, Subject: s.Subject, Impact: cause.Impact{Text: s.Seen}, Fix: cause.Fix{Changes: s.Changes}}})
 	}
 }
 
@@ -177,8 +177,8 @@ func (h *history) joint(findings []cause.Finding) (*cause.Finding, []string) {
 	var also, set []string
 	for i := range findings {
 		one := &findings[i]
-		if one.Cause != f.Cause && !slices.Contains(also, one.Cause) {
-			also = append(also, one.Cause)
+		if one.Cause != f.Cause && !slices.Contains(also, string(one.Cause)) {
+			also = append(also, string(one.Cause))
 		}
 		for _, c := range one.Fix.Changes {
 			if id := target(&c); !slices.Contains(set, id) {

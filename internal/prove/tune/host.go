@@ -140,7 +140,7 @@ func (h *Host) Commands(changes []cause.Change) (do, undo []shell.Command, err e
 // Begin puts changes on record under a lease. It waits for somebody else who is
 // changing something, but not for long.
 func (h *Host) Begin(ctx context.Context, f *cause.Finding) (Trial, error) {
-	o := journal.Options{Cause: f.Cause, Why: h.Why, For: min(journal.MaxFor, leaseSlack+rounds*h.StepTime())}
+	o := journal.Options{Cause: string(f.Cause), Why: h.Why, For: min(journal.MaxFor, leaseSlack+rounds*h.StepTime())}
 	lease, err := h.Journal.Begin(f.Fix.Changes, o)
 	for end := time.Now().Add(busyLimit); errors.Is(err, journal.ErrBusy) && time.Now().Before(end) && ctx.Err() == nil; {
 		pause(ctx, time.Second)
@@ -149,7 +149,7 @@ func (h *Host) Begin(ctx context.Context, f *cause.Finding) (Trial, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &leased{Leased: proof.Leased{Lease: lease}, host: h, pid: f.Subject.PID, cause: f.Cause}, nil
+	return &leased{Leased: proof.Leased{Lease: lease}, host: h, pid: f.Subject.PID, cause: string(f.Cause)}, nil
 }
 
 // leased is a Trial under a lease.

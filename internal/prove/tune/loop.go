@@ -202,16 +202,16 @@ func (r *run) left(s Sight) {
 			because = "not tried yet"
 		}
 		if f.Role == cause.RoleConsequence && f.ConsequenceOf != nil {
-			because += "; follows from " + *f.ConsequenceOf
+			because += "; follows from " + string(*f.ConsequenceOf)
 		}
-		r.report.Left = append(r.report.Left, Left{Cause: f.Cause, Title: f.Title, Because: because, Fix: f.Fix.Text})
+		r.report.Left = append(r.report.Left, Left{Cause: string(f.Cause), Title: f.Title, Because: because, Fix: f.Fix.Text})
 	}
 }
 
 // step tries one finding's changes, or those of several together, and keeps them if
 // they help.
 func (r *run) step(ctx context.Context, at float64, f *cause.Finding, also []string, again string) {
-	s := Step{At: at, Cause: f.Cause, Also: also, Title: f.Title, Subject: f.Subject, Seen: seen(f), Changes: f.Fix.Changes, Again: again,
+	s := Step{At: at, Cause: string(f.Cause), Also: also, Title: f.Title, Subject: f.Subject, Seen: seen(f), Changes: f.Fix.Changes, Again: again,
 		Verdict: Untried, Do: []shell.Command{}, Undo: []shell.Command{}, Blocks: []Block{}}
 	do, undo, err := r.world.Commands(f.Fix.Changes)
 	if err == nil {

@@ -101,7 +101,7 @@ func (w *fakeWorld) Look(ctx context.Context) (Sight, error) {
 		if !w.present(f.cause) || slices.ContainsFunc(f.shown, w.present) {
 			continue
 		}
-		found := cause.Finding{Cause: f.cause, Title: f.cause + " is wrong", Role: cause.RoleCause, Verdict: cause.Supported,
+		found := cause.Finding{Cause: cause.ID(f.cause), Title: f.cause + " is wrong", Role: cause.RoleCause, Verdict: cause.Supported,
 			Impact: cause.Impact{Share: 0.5, Of: "requests", Text: "half of the requests"},
 			Fix:    cause.Fix{Text: "Set it to " + f.good + ".", Commands: []shell.Command{}}}
 		if f.good != "" {
