@@ -1,12 +1,14 @@
 # make run    build slowray and look at this host
 # make demo   plant an incident in private network namespaces and let slowray find it
 # make fleet-demo   many hosts on one machine: what is slow, and where it comes from
-# make test   all tests; make test-fast: those that take little time, a minute once compiled
+# make test   the tests, with a sample of incidents and those that depend on what changed
+#   since LAB_SINCE (a revision); make test-fast: those that take little time
+# make test-all   every test: all incidents, kernels, a fresh machine, and what slowray costs
 # make docs   write docs/causes anew, from the declarations of the causes
-# make test-incidents   every incident of the lab, also those that are variants of others
+# make test-incidents   every incident of the lab, each alone
 # make deb    a Debian package, in bin
-# make test-fresh   make run, test-fast and demo on a fresh Debian 12, nightly (in a root
-#   directory of its own)
+# make test-fresh   make run, test-fast and demo on a fresh Debian 12, in a root directory
+#   of its own
 # make test-kernels   the BPF programs on Debian's kernels from 5.10 on, in QEMU
 
 # .toolchain is there where the first Go on PATH is none that can build this: a link to
@@ -20,7 +22,7 @@ BUILT = $(if $(VERSION),-X main.built=$(VERSION))
 
 GO_FILES := $(shell git ls-files '*.go' 2>/dev/null)
 
-.PHONY: run demo fleet-demo build deb generate docs test test-fast test-fresh test-incidents test-kernels check check-generated bench fuzz clean
+.PHONY: run demo fleet-demo build deb generate docs test test-all test-fast test-fresh test-incidents test-kernels check check-generated bench fuzz clean
 
 build: bin/slowray
 
@@ -70,6 +72,13 @@ test: build check check-generated
 	@script/setup.sh test lab
 	script/test.sh
 
+test-all: build check check-generated
+	@script/setup.sh test lab
+	LAB_INCIDENTS=all script/test.sh
+	script/kernels.sh
+	script/fresh.sh
+	$(MAKE) bench
+
 test-fast:
 	@script/setup.sh go fast
 	@script/test.sh --short
@@ -80,7 +89,7 @@ test-fresh:
 
 test-incidents:
 	@script/setup.sh go lab
-	LAB_INCIDENTS=all go test -count=1 -timeout 80m -v -run '^TestIncidents$$' ./lab
+	LAB_INCIDENTS=all go test -count=1 -timeout 150m -v -run '^TestIncidents$$' ./lab
 
 test-kernels:
 	script/kernels.sh

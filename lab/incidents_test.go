@@ -11,6 +11,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/slowray/slowray/lab/incident"
 )
 
 // testWindow is how long slowray looks at each incident: less than the default,
@@ -29,48 +31,36 @@ func buildSlowray(t *testing.T) string {
 	return exe
 }
 
-// allIncidents, when set to anything, has TestIncidents plant those too that
-// differ from another one only in the server or in where the fault is, and each
-// of them alone.
-const allIncidents = "LAB_INCIDENTS"
-
 // incidentTries is how often an incident is planted alone before it counts as a
 // disagreement: what hurts is measured on a machine that others may be using.
 const incidentTries = 3
 
-// TestIncidents plants incidents and controls for real and lets slowray look:
-// it must find what was measured to hurt, first what hurts most, and nothing
-// else. There is one incident for each cause, and every control; the variants
-// are run by make test-incidents and slowray lab run --all. At first a single
-// fault is taken for what hurts, since measuring that takes half of the time; a
-// run that does not agree is told in full, and has more tries with everything
-// measured. Calm incidents are planted several at a time at first, and those that
-// do not agree there are planted alone like all others.
+// TestIncidents injects incidents and controls for real and lets slowray look: it must
+// find what was measured to hurt, first what hurts most, and nothing else. [incidentsEnv]
+// says which of them. At first a single fault is taken for what hurts, since measuring
+// that takes half of the time; a run that does not agree is reported in full, and has more
+// tries with everything measured. Calm incidents are injected several at a time at first,
+// and those that do not agree there are injected alone like all others.
 func TestIncidents(t *testing.T) {
 	needLab(t)
 	slowray := buildSlowray(t)
-	all := os.Getenv(allIncidents) != ""
-	options := Options{Slowray: []string{slowray}, Window: testWindow, Brief: true, Declared: !all}
-	planted := map[string]string{} // causes → the incident that plants them
-	// Calm incidents, by how quick they are. Who has the lock may plant.
+	choose := newChooser(t)
+	alone := choose.scope == "all"
+	options := Options{Slowray: []string{slowray}, Window: testWindow, Brief: true, Declared: !alone}
+	// Calm incidents, by how quick they are. Who has the lock may inject.
 	calm := map[bool]*several{true: {options: options}, false: {options: options}}
-	var alone sync.Mutex
-	for _, i := range List() {
+	var turn sync.Mutex
+	for _, i := range incident.All() {
 		t.Run(i.Name, func(t *testing.T) {
-			if i.Unsteady != "" {
-				t.Skipf("SKIP: %s: it is NOT judged", i.Unsteady)
+			if why := choose.skip(i); why != "" {
+				t.Skip("SKIP: " + why)
 			}
-			key := strings.Join(i.Causes, " ")
-			if other := planted[key]; key != "" && other != "" && !all {
-				t.Skipf("SKIP: a variant of %s: make test-incidents runs it", other)
-			}
-			planted[key] = i.Name
-			if i.Calm && !all {
+			if i.Calm() && !alone {
 				several := calm[i.Quick]
 				several.waiting = append(several.waiting, i.Name)
 				t.Parallel() // when all others are done, and all that are calm are known
-				alone.Lock()
-				defer alone.Unlock()
+				turn.Lock()
+				defer turn.Unlock()
 				if several.agrees(i.Name) {
 					return
 				}

@@ -1,0 +1,152 @@
+package lab
+
+import (
+	"os"
+	"os/exec"
+	"path"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/slowray/slowray/lab/incident"
+	"github.com/slowray/slowray/lab/server"
+)
+
+const (
+	// incidentsEnv says which incidents TestIncidents injects:
+	//
+	//	          a sample, and those that depend on what changed since LAB_SINCE
+	//	causes    one of each set of causes, and every control
+	//	all       variants too, which differ in the server or in where the fault is; each alone
+	incidentsEnv = "LAB_INCIDENTS"
+
+	// sinceEnv is a revision of git. What changed since then, and what is not
+	// committed, chooses incidents; without it, what is not committed.
+	sinceEnv = "LAB_SINCE"
+)
+
+// chooser says which incidents are injected.
+type chooser struct {
+	scope   string            // as of incidentsEnv
+	changed map[string]string // files that changed, by their path in the repository → their text
+	causes  map[string]string // causes → the incident that injects them
+	kinds   map[server.Kind]bool
+}
+
+// skip says why an incident is left out, "" if it is not. It is asked once for each, in
+// their order.
+func (c *chooser) skip(i incident.Incident) string {
+	if i.Unsteady != "" {
+		return i.Unsteady + ": it is NOT judged"
+	}
+	if c.scope == "all" {
+		return ""
+	}
+	key := strings.Join(i.Causes(), " ")
+	first := c.causes[key]
+	if key != "" && first == "" {
+		c.causes[key] = i.Name
+	}
+	for file, text := range c.changed {
+		if dependsOn(i, file, text) {
+			return ""
+		}
+	}
+	switch {
+	case first != "":
+		return "a variant of " + first + ": make test-incidents runs it"
+	case c.scope == "causes" || i.Calm():
+		return ""
+	}
+	// Of those that need the machine for themselves one with each kind of servers.
+	kind := i.Planted(i.Faults).Kind
+	if c.kinds[kind] {
+		return "it does not depend on what changed: make test-all runs it"
+	}
+	c.kinds[kind] = true
+	return ""
+}
+
+// dependsOn says whether an incident tests what a file has in it: the reader of one of
+// its servers, one of its causes, or the incident itself. What all incidents depend on
+// chooses none: the sample is for that.
+func dependsOn(i incident.Incident, file, text string) bool {
+	dir := path.Dir(file)
+	if reader, ok := strings.CutPrefix(dir, "internal/sense/app/"); ok {
+		return slices.ContainsFunc(i.Needs(), func(debian string) bool {
+			return strings.HasPrefix(strings.ReplaceAll(debian, "-", ""), reader)
+		})
+	}
+	if dir != "internal/cause" && !strings.HasPrefix(dir, "internal/cause/") && dir != "lab/incident" {
+		return false
+	}
+	return slices.ContainsFunc(append(i.Causes(), i.Name), func(name string) bool { return strings.Contains(text, `"`+name+`"`) })
+}
+
+// changedFiles is the Go files that differ from a revision of git, with their text; those
+// that are gone have none.
+func changedFiles(since string) (map[string]string, error) {
+	if since == "" {
+		since = "HEAD"
+	}
+	out, err := exec.Command("git", "-C", "..", "diff", "--name-only", since, "--", "*.go").Output()
+	if err != nil {
+		return nil, err
+	}
+	files := map[string]string{}
+	for name := range strings.Lines(string(out)) {
+		name = strings.TrimSpace(name)
+		text, _ := os.ReadFile(path.Join("..", name))
+		files[name] = string(text)
+	}
+	return files, nil
+}
+
+func newChooser(t *testing.T) *chooser {
+	t.Helper()
+	c := &chooser{scope: os.Getenv(incidentsEnv), causes: map[string]string{}, kinds: map[server.Kind]bool{}}
+	switch c.scope {
+	case "all", "causes":
+	case "":
+		var err error
+		if c.changed, err = changedFiles(os.Getenv(sinceEnv)); err != nil && os.Getenv(sinceEnv) != "" {
+			t.Fatalf("%s: %v", sinceEnv, err)
+		}
+	default:
+		t.Fatalf("%s=%s: must be all, causes or nothing", incidentsEnv, c.scope)
+	}
+	return c
+}
+
+func TestChoice(t *testing.T) {
+	chosen := func(scope string, changed map[string]string) []string {
+		c := &chooser{scope: scope, changed: changed, causes: map[string]string{}, kinds: map[server.Kind]bool{}}
+		var names []string
+		for _, i := range incident.All() {
+			if c.skip(i) == "" {
+				names = append(names, i.Name)
+			}
+		}
+		return names
+	}
+	sample, causes, all := chosen("", nil), chosen("causes", nil), chosen("all", nil)
+	if len(sample) < 60 || len(causes) <= len(sample) || len(all) <= len(causes) {
+		t.Errorf("%d, %d and %d incidents", len(sample), len(causes), len(all))
+	}
+	for file, want := range map[string][]string{
+		"internal/sense/app/postgres/log.go":   {"postgres-lock-wait", "postgres-full-scan"},
+		"internal/sense/app/tomcat/threads.go": {"tomcat-threads", "container-oom"},
+		"internal/cause/conntrack_full.go":     {"conntrack-full", "conntrack-full-2000"},
+	} {
+		text, _ := os.ReadFile(path.Join("..", file))
+		got := chosen("", map[string]string{file: string(text)})
+		for _, name := range want {
+			if !slices.Contains(got, name) {
+				t.Errorf("%s: %s is not injected", file, name)
+			}
+		}
+		if len(got) > len(sample)+10 {
+			t.Errorf("%s: %d of %d incidents", file, len(got), len(all))
+		}
+	}
+}
