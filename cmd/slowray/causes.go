@@ -6,7 +6,7 @@ import (
 
 	"github.com/slowray/slowray/internal/catalogue"
 	"github.com/slowray/slowray/internal/cause"
-	"github.com/slowray/slowray/internal/report"
+	"github.com/slowray/slowray/internal/printable"
 	"github.com/slowray/slowray/lab/incident"
 )
 
@@ -30,7 +30,7 @@ func (c *causesCmd) Run(s *streams) error {
 		all.Causes = []catalogue.Entry{*e}
 	}
 	if c.JSON {
-		return report.WriteJSON(s.out, all)
+		return printable.WriteJSON(s.out, all)
 	}
 	for l := cause.LayerPath; l <= cause.LayerMachine; l++ {
 		fmt.Fprintf(s.out, "%s\n", l)

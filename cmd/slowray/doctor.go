@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/slowray/slowray/internal/doctor"
-	"github.com/slowray/slowray/internal/report"
+	"github.com/slowray/slowray/internal/printable"
 )
 
 type doctorCmd struct {
@@ -46,7 +46,7 @@ func (c *doctorCmd) Run(ctx context.Context, s *streams) error {
 		return err
 	}
 	if c.JSON {
-		err = report.WriteJSON(s.out, checkup)
+		err = printable.WriteJSON(s.out, checkup)
 	} else {
 		err = checkup.Text(s.out)
 	}

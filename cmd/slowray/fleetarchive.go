@@ -12,7 +12,7 @@ import (
 
 	"github.com/slowray/slowray/internal/fleet"
 	"github.com/slowray/slowray/internal/fleet/clickhouse"
-	"github.com/slowray/slowray/internal/report"
+	"github.com/slowray/slowray/internal/printable"
 )
 
 // fleetFlags say where the fleet's archive is.
@@ -139,7 +139,7 @@ func (p *stage) line(since time.Duration) string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	done := strings.Repeat("=", int(float64(barWidth)*min(max(p.done, 0), 1)))
-	return fmt.Sprintf("%s [%-*s] %.0f s  (Ctrl-C: give up) ", report.Clean(p.what), barWidth, done, since.Seconds())
+	return fmt.Sprintf("%s [%-*s] %.0f s  (Ctrl-C: give up) ", printable.Text(p.what), barWidth, done, since.Seconds())
 }
 
 // clear takes away what is shown; nothing is shown any more.

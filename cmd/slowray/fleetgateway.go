@@ -11,7 +11,7 @@ import (
 
 	"github.com/slowray/slowray/internal/fleet/clickhouse"
 	"github.com/slowray/slowray/internal/fleet/gateway"
-	"github.com/slowray/slowray/internal/report"
+	"github.com/slowray/slowray/internal/printable"
 )
 
 type fleetGatewayCmd struct {
@@ -59,13 +59,13 @@ func (c *fleetGatewayCmd) Run(ctx context.Context, s *streams) error {
 	for _, replicas := range cfg.Shards {
 		servers = append(servers, replicas...)
 	}
-	g := gateway.New(gateway.Options{Servers: servers, Wait: c.Wait, Say: func(line string) { fmt.Fprintln(s.err, "fleet gateway: "+report.Clean(line)) }})
+	g := gateway.New(gateway.Options{Servers: servers, Wait: c.Wait, Say: func(line string) { fmt.Fprintln(s.err, "fleet gateway: "+printable.Text(line)) }})
 	l, err := net.Listen("tcp", c.Listen)
 	if err != nil {
 		return fmt.Errorf("fleet gateway: %w", err)
 	}
 	for _, err := range clickhouse.Ping(ctx, cfg) {
-		fmt.Fprintf(s.err, "slowray: fleet gateway: %s; hosts wait until it answers\n", report.Clean(advised(err).Error()))
+		fmt.Fprintf(s.err, "slowray: fleet gateway: %s; hosts wait until it answers\n", printable.Text(advised(err).Error()))
 	}
 	fmt.Fprintf(s.out, "Hosts reach this gateway with gateway=%s until Ctrl-C.\n", l.Addr())
 	if err := g.Serve(ctx, l); err != nil && !errors.Is(err, http.ErrServerClosed) {

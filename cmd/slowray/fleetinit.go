@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"github.com/slowray/slowray/internal/fleet/clickhouse"
-	"github.com/slowray/slowray/internal/report"
+	"github.com/slowray/slowray/internal/printable"
 	"github.com/slowray/slowray/internal/shell"
 )
 
@@ -61,7 +61,7 @@ func (c *fleetInitCmd) Run(s *streams, ctx context.Context) error {
 		}
 		return cfg.Print(s.out, *keep)
 	}
-	err = clickhouse.Init(ctx, cfg, keep, func(line string) { fmt.Fprintln(s.out, report.Clean(line)) })
+	err = clickhouse.Init(ctx, cfg, keep, func(line string) { fmt.Fprintln(s.out, printable.Text(line)) })
 	if err != nil {
 		return fmt.Errorf("fleet init: %w", advised(err))
 	}

@@ -7,7 +7,7 @@ import (
 
 	"github.com/slowray/slowray/internal/fleet"
 	"github.com/slowray/slowray/internal/fleet/answer"
-	"github.com/slowray/slowray/internal/report"
+	"github.com/slowray/slowray/internal/printable"
 )
 
 type fleetWatchCmd struct {
@@ -146,5 +146,5 @@ func (t *teller) trouble(what string) {
 		return
 	}
 	t.said, t.at = what, time.Now()
-	fmt.Fprintf(t.s.err, "slowray: fleet watch: %s\n", report.Clean(what))
+	fmt.Fprintf(t.s.err, "slowray: fleet watch: %s\n", printable.Text(what))
 }

@@ -11,7 +11,6 @@ import (
 	"github.com/slowray/slowray/internal/fleet/answer"
 	"github.com/slowray/slowray/internal/fleet/memory"
 	"github.com/slowray/slowray/internal/observe"
-	"github.com/slowray/slowray/internal/report"
 	"github.com/slowray/slowray/internal/store"
 )
 
@@ -35,7 +34,7 @@ func slowrayOut(args ...string) (out, messages string, status int) {
 // serve adds seconds of a service: each request of so many takes as long as took says.
 func serve(a *memory.Archive, host, comm string, port int, from time.Time, seconds, requests int, took func(second, request int) time.Duration) {
 	for s := range seconds {
-		x := &store.Second{At: from.Unix() + int64(s), Process: report.Process{Comm: comm}}
+		x := &store.Second{At: from.Unix() + int64(s), Process: observe.Identity{Comm: comm}}
 		e := &x.Endpoint
 		e.Side, e.Addr, e.Port, e.Requests = "served", "10.0.0.1", port, uint64(requests)
 		sum := int64(0)

@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"time"
 
+	"github.com/slowray/slowray/internal/printable"
 	"github.com/slowray/slowray/internal/report"
 	"github.com/slowray/slowray/internal/sense/function"
 )
@@ -146,11 +147,11 @@ func (c *funcCmd) list(ctx context.Context, out io.Writer, opt function.Options)
 		f := &found[i]
 		if f.Module != module && f.Module != "" {
 			module = f.Module
-			fmt.Fprintf(w, "# %s\n", report.Clean(module))
+			fmt.Fprintf(w, "# %s\n", printable.Text(module))
 		}
-		line := report.Clean(f.Symbol)
+		line := printable.Text(f.Symbol)
 		if f.Note != "" {
-			line += "  # " + report.Clean(f.Note)
+			line += "  # " + printable.Text(f.Note)
 		}
 		fmt.Fprintln(w, line)
 	}

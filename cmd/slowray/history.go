@@ -10,7 +10,7 @@ import (
 
 	"github.com/slowray/slowray/internal/diagnose"
 	"github.com/slowray/slowray/internal/observe"
-	"github.com/slowray/slowray/internal/report"
+	"github.com/slowray/slowray/internal/printable"
 	"github.com/slowray/slowray/internal/store"
 )
 
@@ -250,18 +250,18 @@ func filtered(o *observe.Observation, f observe.Filter) error {
 }
 
 // describe names a stored request's process.
-func describe(r *store.Request) report.ProcessOf {
-	return func(int, int64) (report.Process, bool) { return r.Process, r.Process.Comm != "" }
+func describe(r *store.Request) observe.IdentityOf {
+	return func(int, int64) (observe.Identity, bool) { return r.Process, r.Process.Comm != "" }
 }
 
 // tellUnreadable says that a window is left out.
 func tellUnreadable(s *streams, err error) {
-	fmt.Fprintln(s.err, "slowray: not read: "+report.Clean(err.Error()))
+	fmt.Fprintln(s.err, "slowray: not read: "+printable.Text(err.Error()))
 }
 
 // tellSkipped says which files of the history could not be read.
 func tellSkipped(s *streams, r *store.Reader) {
 	for _, line := range r.Skipped() {
-		fmt.Fprintln(s.err, "slowray: not read: "+report.Clean(strings.TrimSpace(line)))
+		fmt.Fprintln(s.err, "slowray: not read: "+printable.Text(strings.TrimSpace(line)))
 	}
 }

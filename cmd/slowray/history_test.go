@@ -16,7 +16,6 @@ import (
 	"github.com/slowray/slowray/internal/diagnose"
 	"github.com/slowray/slowray/internal/observe"
 	"github.com/slowray/slowray/internal/observe/observetest"
-	"github.com/slowray/slowray/internal/report"
 	"github.com/slowray/slowray/internal/store"
 )
 
@@ -54,7 +53,7 @@ func testHistory(t *testing.T) (dir string) {
 		}
 	}
 	for i := range 10 {
-		r := store.Request{Process: report.Process{Comm: "app\x1b[31m"}, Why: store.Sampled}
+		r := store.Request{Process: observe.Identity{Comm: "app\x1b[31m"}, Why: store.Sampled}
 		r.Side, r.StartNS, r.PID, r.Seq, r.Weight = observe.Served, noon.Add(time.Duration(i)*time.Second).UnixNano(), 7, 1, 1
 		r.Local, r.Peer = netip.MustParseAddrPort("10.0.0.1:80"), netip.MustParseAddrPort("10.0.0.2:4000")
 		r.Requests, r.Status, r.HTTP = 1, observe.StatusOK, 200

@@ -9,7 +9,7 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"github.com/slowray/slowray/internal/report"
+	"github.com/slowray/slowray/internal/printable"
 	"github.com/slowray/slowray/lab"
 )
 
@@ -162,7 +162,7 @@ func (c *labRunCmd) prove(ctx context.Context, s *streams) error {
 		all = append(all, results...)
 	}
 	if c.JSON {
-		if err := report.WriteJSON(s.out, all); err != nil {
+		if err := printable.WriteJSON(s.out, all); err != nil {
 			return err
 		}
 	}

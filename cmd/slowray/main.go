@@ -18,8 +18,8 @@ import (
 	"github.com/alecthomas/kong"
 
 	"github.com/slowray/slowray/internal/budget"
+	"github.com/slowray/slowray/internal/printable"
 	"github.com/slowray/slowray/internal/prove/journal"
-	"github.com/slowray/slowray/internal/report"
 	"github.com/slowray/slowray/internal/watch"
 	"github.com/slowray/slowray/lab"
 )
@@ -94,7 +94,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 	}
 	if err != nil {
 		// The help of the command that it was, without a second bracket after one.
-		line, help := report.Clean(err.Error()), "slowray --help"
+		line, help := printable.Text(err.Error()), "slowray --help"
 		var wrong *kong.ParseError
 		if errors.As(err, &wrong) && wrong.Context != nil {
 			if command := wrong.Context.Selected(); command != nil {
@@ -131,7 +131,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 		return int(status2)
 	}
 	// One line, whatever names of files and processes are in it.
-	fmt.Fprintf(stderr, "slowray: %s\n", report.Clean(err.Error()))
+	fmt.Fprintf(stderr, "slowray: %s\n", printable.Text(err.Error()))
 	return exitFailed
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/slowray/slowray/internal/figure"
 	"github.com/slowray/slowray/internal/fleet/ship"
 	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/printable"
 	"github.com/slowray/slowray/internal/record"
 	"github.com/slowray/slowray/internal/report"
 	"github.com/slowray/slowray/internal/shell"
@@ -169,9 +170,9 @@ func (l *recordLog) windowText(w *record.Window, sent []ship.Status) {
 		switch {
 		case f.Role != cause.RoleCause:
 		case f.New:
-			fmt.Fprintf(l.out, "found: %s [%s], %s\n", report.Clean(f.Title), f.Cause, report.SubjectText(&f.Subject))
+			fmt.Fprintf(l.out, "found: %s [%s], %s\n", printable.Text(f.Title), f.Cause, report.SubjectText(&f.Subject))
 		case !f.End.IsZero():
-			fmt.Fprintf(l.out, "over: %s [%s], %s: from %s to %s\n", report.Clean(f.Title), f.Cause, report.SubjectText(&f.Subject), f.Onset.Local().Format(clock), f.End.Local().Format(clock))
+			fmt.Fprintf(l.out, "over: %s [%s], %s: from %s to %s\n", printable.Text(f.Title), f.Cause, report.SubjectText(&f.Subject), f.Onset.Local().Format(clock), f.End.Local().Format(clock))
 		}
 	}
 }
@@ -217,7 +218,7 @@ func (l *recordLog) begin(dir, page string) {
 	if dir != historyDir {
 		read = read.Then(shell.Line("--dir %s", shell.Path(dir)))
 	}
-	fmt.Fprintf(l.out, "slowray: recording into %s (%s reads it; Ctrl-C ends)\n", report.Clean(dir), read)
+	fmt.Fprintf(l.out, "slowray: recording into %s (%s reads it; Ctrl-C ends)\n", printable.Text(dir), read)
 	if page != "" {
 		fmt.Fprintf(l.out, "slowray: open %s\n", page)
 	}
@@ -230,7 +231,7 @@ func (l *recordLog) trouble(err error) {
 	if l.json {
 		l.line(recordEvent{Event: "trouble", At: time.Now(), Text: err.Error()})
 	}
-	fmt.Fprintf(l.err, "slowray: %s\n", report.Clean(err.Error()))
+	fmt.Fprintf(l.err, "slowray: %s\n", printable.Text(err.Error()))
 }
 
 // end tells what was done.
@@ -253,7 +254,7 @@ func (l *recordLog) end(s record.Status) {
 		if t.GaveUp > 0 {
 			gone = ", " + figure.Count(t.GaveUp) + " were given up"
 		}
-		fmt.Fprintf(l.out, "slowray: %s: %s records sent, %s wait on disk%s\n", report.Clean(t.Title), figure.Count(t.Sent), figure.Bytes(t.Bytes), gone)
+		fmt.Fprintf(l.out, "slowray: %s: %s records sent, %s wait on disk%s\n", printable.Text(t.Title), figure.Count(t.Sent), figure.Bytes(t.Bytes), gone)
 	}
 	for _, loss := range s.Losses {
 		fmt.Fprintf(l.out, "slowray: not counted: %s: %s\n", loss.What, figure.Count(loss.Count))
@@ -263,5 +264,5 @@ func (l *recordLog) end(s record.Status) {
 // line writes an event. Whoever reads may have left: the history is what counts.
 func (l *recordLog) line(e recordEvent) {
 	e.At = e.At.UTC()
-	_ = report.WriteJSONLine(l.out, e)
+	_ = printable.WriteJSONLine(l.out, e)
 }

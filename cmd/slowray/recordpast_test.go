@@ -15,7 +15,6 @@ import (
 
 	"github.com/slowray/slowray/internal/fleet/ship"
 	"github.com/slowray/slowray/internal/observe"
-	"github.com/slowray/slowray/internal/report"
 	"github.com/slowray/slowray/internal/store"
 )
 
@@ -35,7 +34,7 @@ func TestRecordToHistory(t *testing.T) {
 	}
 	const before = 5000
 	for n := range before {
-		r := store.Request{Process: report.Process{Comm: "old"}}
+		r := store.Request{Process: observe.Identity{Comm: "old"}}
 		r.Side, r.StartNS, r.Seq, r.Weight = observe.Served, time.Now().Add(-time.Hour).UnixNano()+int64(n)*1e6, uint32(n+1), 1
 		st.AddRequest(&r)
 	}

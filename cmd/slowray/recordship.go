@@ -19,8 +19,8 @@ import (
 	"github.com/slowray/slowray/internal/fleet"
 	"github.com/slowray/slowray/internal/fleet/ship"
 	"github.com/slowray/slowray/internal/fleet/target"
+	"github.com/slowray/slowray/internal/printable"
 	"github.com/slowray/slowray/internal/record"
-	"github.com/slowray/slowray/internal/report"
 	"github.com/slowray/slowray/internal/sense/host"
 	"github.com/slowray/slowray/internal/store"
 )
@@ -222,9 +222,9 @@ func shipLine(s *ship.Status) string {
 	if s.Error == "" && s.Behind < behindIsWorse {
 		return ""
 	}
-	text := fmt.Sprintf("%s is %s behind (%s)", report.Clean(s.Title), figure.Seconds(s.Behind.Round(time.Second).Seconds()), figure.Bytes(s.Bytes))
+	text := fmt.Sprintf("%s is %s behind (%s)", printable.Text(s.Title), figure.Seconds(s.Behind.Round(time.Second).Seconds()), figure.Bytes(s.Bytes))
 	if s.Error != "" {
-		text += ": " + report.Clean(s.Error)
+		text += ": " + printable.Text(s.Error)
 	}
 	return text
 }

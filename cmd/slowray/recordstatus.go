@@ -10,7 +10,7 @@ import (
 
 	"github.com/slowray/slowray/internal/figure"
 	"github.com/slowray/slowray/internal/fleet/ship"
-	"github.com/slowray/slowray/internal/report"
+	"github.com/slowray/slowray/internal/printable"
 )
 
 // recordStatusSchema names the form of record --status --json.
@@ -28,7 +28,7 @@ func (c *recordCmd) showStatus(s *streams) error {
 	}
 	stale := r.Stale(time.Now())
 	if c.JSON {
-		err = report.WriteJSONLine(s.out, struct {
+		err = printable.WriteJSONLine(s.out, struct {
 			Schema  string `json:"schema"`
 			Running bool   `json:"running"`
 			ship.Report
@@ -60,7 +60,7 @@ func writeStatus(out io.Writer, r *ship.Report, now time.Time) error {
 		if t.History {
 			behind = "–"
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", report.Clean(t.Title), behind,
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", printable.Text(t.Title), behind,
 			figure.Count(t.Records), figure.Bytes(t.Bytes), figure.Count(t.Sent), figure.Count(t.GaveUp), targetState(t, now))
 	}
 	return w.Flush()
@@ -71,9 +71,9 @@ func targetState(t *ship.Status, now time.Time) string {
 	state := "well"
 	switch {
 	case t.Error != "":
-		state = "fails: " + report.Clean(t.Error)
+		state = "fails: " + printable.Text(t.Error)
 	case t.LastError != "":
-		state = fmt.Sprintf("well; %s ago: %s", figure.Seconds(now.Sub(t.LastAt).Round(time.Second).Seconds()), report.Clean(t.LastError))
+		state = fmt.Sprintf("well; %s ago: %s", figure.Seconds(now.Sub(t.LastAt).Round(time.Second).Seconds()), printable.Text(t.LastError))
 	}
 	if t.Refused > 0 {
 		state += fmt.Sprintf("; left out %s items of what it took", figure.Count(t.Refused))

@@ -9,7 +9,6 @@ import (
 
 	"github.com/slowray/slowray/internal/figure"
 	"github.com/slowray/slowray/internal/observe"
-	"github.com/slowray/slowray/internal/report"
 	"github.com/slowray/slowray/internal/sense/packets"
 	"github.com/slowray/slowray/internal/sense/tcprt"
 )
@@ -50,7 +49,7 @@ func (c *requestsCmd) runCapture(s *streams) error {
 	peer, _ := c.peer()
 	stream := &requestStream{
 		out: s.out, format: requestFormats[c.Format], style: terminalStyle(s.out),
-		processOf: func(int, int64) (report.Process, bool) { return report.Process{}, false },
+		processOf: func(int, int64) (observe.Identity, bool) { return observe.Identity{}, false },
 		peer:      peer, slow: value(c.Slow), limit: value(c.Limit),
 	}
 	signal.Ignore(syscall.SIGPIPE)

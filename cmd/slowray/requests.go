@@ -11,7 +11,6 @@ import (
 
 	"github.com/slowray/slowray/internal/figure"
 	"github.com/slowray/slowray/internal/observe"
-	"github.com/slowray/slowray/internal/report"
 	"github.com/slowray/slowray/internal/sense/container"
 	"github.com/slowray/slowray/internal/sense/host"
 	"github.com/slowray/slowray/internal/sense/request"
@@ -228,10 +227,10 @@ func containerReader() container.Reader {
 }
 
 // processOf names processes for the report.
-func processOf(names *host.Names) report.ProcessOf {
-	return func(pid int, at int64) (report.Process, bool) {
+func processOf(names *host.Names) observe.IdentityOf {
+	return func(pid int, at int64) (observe.Identity, bool) {
 		id, ok := names.Of(pid, at)
-		return report.Process{Comm: id.Comm, Cgroup: id.Cgroup, Container: id.Container, Name: id.ContainerName, Unit: id.Unit}, ok
+		return observe.Identity{Comm: id.Comm, Cgroup: id.Cgroup, Container: id.Container, ContainerName: id.ContainerName, Unit: id.Unit}, ok
 	}
 }
 

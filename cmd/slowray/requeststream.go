@@ -45,15 +45,15 @@ const formatTCPRT = "tcprt"
 // requestFormat writes requests in one form.
 type requestFormat struct {
 	header func(dst []byte, style report.Style) []byte // nil for none
-	line   func(dst []byte, r *observe.Request, processOf report.ProcessOf, style report.Style) []byte
+	line   func(dst []byte, r *observe.Request, processOf observe.IdentityOf, style report.Style) []byte
 }
 
 var requestFormats = map[string]requestFormat{
 	"text": {header: report.AppendRequestHeader, line: report.AppendRequestText},
-	"json": {line: func(dst []byte, r *observe.Request, processOf report.ProcessOf, _ report.Style) []byte {
+	"json": {line: func(dst []byte, r *observe.Request, processOf observe.IdentityOf, _ report.Style) []byte {
 		return report.AppendRequestJSON(dst, r, processOf)
 	}},
-	formatTCPRT: {line: func(dst []byte, r *observe.Request, _ report.ProcessOf, _ report.Style) []byte {
+	formatTCPRT: {line: func(dst []byte, r *observe.Request, _ observe.IdentityOf, _ report.Style) []byte {
 		return report.AppendTCPRT(dst, r)
 	}},
 }
@@ -72,7 +72,7 @@ type requestStream struct {
 	out       io.Writer
 	format    requestFormat
 	style     report.Style
-	processOf report.ProcessOf
+	processOf observe.IdentityOf
 	stats     *portStats // nil when the format has none
 
 	peer  netip.Prefix                // invalid = any

@@ -78,7 +78,7 @@ func unfinished(r *observe.Request) *observe.Request {
 
 // brief is a format that tests can read: client, number and milliseconds.
 var brief = requestFormat{
-	line: func(dst []byte, r *observe.Request, _ report.ProcessOf, _ report.Style) []byte {
+	line: func(dst []byte, r *observe.Request, _ observe.IdentityOf, _ report.Style) []byte {
 		return fmt.Appendf(dst, "%s#%d %d\n", r.Peer, r.Seq, r.TotalNS()/1e6)
 	},
 }
@@ -142,7 +142,7 @@ func TestRequestsInProgress(t *testing.T) {
 	}
 	var out bytes.Buffer
 	s := &requestStream{src: src, out: &out, format: requestFormat{
-		line: func(dst []byte, r *observe.Request, _ report.ProcessOf, _ report.Style) []byte {
+		line: func(dst []byte, r *observe.Request, _ observe.IdentityOf, _ report.Style) []byte {
 			return fmt.Appendf(dst, "%s#%d %d %d %v\n", r.Peer, r.Seq, r.TotalNS()/1e9, r.Ledger[observe.Unaccounted]/1e9, r.Flags.Names())
 		},
 	}}
@@ -303,7 +303,7 @@ func TestFailingSource(t *testing.T) {
 func TestRequestStreamAllocatesNothing(t *testing.T) {
 	for format := range requestFormats {
 		s := &requestStream{src: &script{}, out: io.Discard, format: requestFormats[format], peer: netip.MustParsePrefix("10.1.0.0/16")}
-		s.processOf = func(int, int64) (report.Process, bool) { return report.Process{Comm: "nginx"}, true }
+		s.processOf = func(int, int64) (observe.Identity, bool) { return observe.Identity{Comm: "nginx"}, true }
 		if format == formatTCPRT {
 			s.stats = newPortStats(0, s.src, true)
 		}

@@ -308,7 +308,7 @@ func TestHostileNames(t *testing.T) {
 	for i, a := range hostile {
 		for j, b := range hostile {
 			s := secondOf(observe.Served, a, i, b)
-			s.Process.Name, s.Process.Unit, s.Process.Container = hostile[(i+j)%len(hostile)], a, b
+			s.Process.ContainerName, s.Process.Unit, s.Process.Container = hostile[(i+j)%len(hostile)], a, b
 			s.Endpoint.Statuses[a] = 1
 			x.add(s)
 			n++

@@ -8,7 +8,6 @@ import (
 	"github.com/slowray/slowray/internal/cause"
 	"github.com/slowray/slowray/internal/observe"
 	"github.com/slowray/slowray/internal/record"
-	"github.com/slowray/slowray/internal/report"
 	"github.com/slowray/slowray/internal/store"
 )
 
@@ -56,7 +55,7 @@ func secondOf(side observe.Side, addr string, port int, comm string) *store.Seco
 	e.Split = &observe.SplitStats{Requests: e.Requests, ServerNS: server, Parts: map[string]observe.PartStats{
 		observe.ServerCPU.String(): {SumNS: server / 4}, observe.ServerDisk.String(): {SumNS: server - server/4},
 	}}
-	return &store.Second{At: 1_790_000_000, Endpoint: e, Process: report.Process{Comm: comm, Unit: comm + ".service"}}
+	return &store.Second{At: 1_790_000_000, Endpoint: e, Process: observe.Identity{Comm: comm, Unit: comm + ".service"}}
 }
 
 func findingOf(id, comm string, port int) cause.Finding {

@@ -16,7 +16,6 @@ import (
 	"github.com/slowray/slowray/internal/budget/budgettest"
 	"github.com/slowray/slowray/internal/cause"
 	"github.com/slowray/slowray/internal/observe"
-	"github.com/slowray/slowray/internal/report"
 	"github.com/slowray/slowray/internal/store"
 )
 
@@ -120,7 +119,7 @@ func FuzzMessage(f *testing.F) {
 		var r store.Request
 		r.StartNS, r.Label, r.Side, r.Flags, r.HTTP = start, text, observe.Side(n&3), observe.RequestFlags(n), int(n)
 		r.Ledger[observe.Server], r.FirstByte, r.Why = took, took/2, store.Why(n)
-		r.Process = report.Process{Comm: comm, Container: container, Name: text, Unit: comm}
+		r.Process = observe.Identity{Comm: comm, Container: container, ContainerName: text, Unit: comm}
 		r.Local, r.Peer = netip.AddrPortFrom(netip.IPv6LinkLocalAllNodes().WithZone(text), 1), netip.MustParseAddrPort("10.0.0.1:80")
 		parent := cause.ID(container)
 		found := foundAt{Finding: cause.Finding{Title: text, Cause: cause.ID(comm), ConsequenceOf: &parent}, at: time.Unix(0, start), windows: int(n)}

@@ -4,7 +4,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/slowray/slowray/internal/report"
+	"github.com/slowray/slowray/internal/printable"
 )
 
 // maxLabel bounds the value of a label, in bytes. Names of processes are 15
@@ -20,7 +20,7 @@ func bounded(s string, most int) string {
 	if plain(s, most) {
 		return s
 	}
-	s = report.Clean(strings.ToValidUTF8(cut(s, 2*most), "\uFFFD"))
+	s = printable.Text(strings.ToValidUTF8(cut(s, 2*most), "\uFFFD"))
 	if len(s) <= most {
 		return s
 	}

@@ -16,7 +16,6 @@ import (
 	"github.com/slowray/slowray/internal/cause"
 	"github.com/slowray/slowray/internal/figure"
 	"github.com/slowray/slowray/internal/observe"
-	"github.com/slowray/slowray/internal/report"
 	"github.com/slowray/slowray/internal/store"
 )
 
@@ -33,18 +32,18 @@ func (x *Exporter) spans(requests []store.Request) proto.Message {
 // spansOf also hands each span out, with the number of its request.
 func (x *Exporter) spansOf(requests []store.Request, each func(i int, s *tracepb.Span)) *tracepb.TracesData {
 	data := &tracepb.TracesData{}
-	of := map[report.Process]*tracepb.ScopeSpans{}
+	of := map[observe.Identity]*tracepb.ScopeSpans{}
 	for i := range requests {
 		r := &requests[i]
-		p := report.Process{Comm: r.Process.Comm, Container: r.Process.Container, Name: r.Process.Name, Unit: r.Process.Unit}
+		p := observe.Identity{Comm: r.Process.Comm, Container: r.Process.Container, ContainerName: r.Process.ContainerName, Unit: r.Process.Unit}
 		into := of[p]
 		if into == nil {
 			into = &tracepb.ScopeSpans{Scope: x.scope()}
 			of[p] = into
 			data.ResourceSpans = append(data.ResourceSpans, &tracepb.ResourceSpans{
 				Resource: &resourcepb.Resource{Attributes: attributes(
-					"service.name", serviceName(p.Unit, p.Name, p.Comm), "host.name", label(x.opt.Host),
-					"process.executable.name", label(p.Comm), "container.id", label(p.Container), "container.name", label(p.Name),
+					"service.name", serviceName(p.Unit, p.ContainerName, p.Comm), "host.name", label(x.opt.Host),
+					"process.executable.name", label(p.Comm), "container.id", label(p.Container), "container.name", label(p.ContainerName),
 					"slowray.unit", label(p.Unit))},
 				ScopeSpans: []*tracepb.ScopeSpans{into},
 			})

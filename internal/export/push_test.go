@@ -28,7 +28,6 @@ import (
 	"github.com/slowray/slowray/internal/cause"
 	"github.com/slowray/slowray/internal/observe"
 	"github.com/slowray/slowray/internal/record"
-	"github.com/slowray/slowray/internal/report"
 	"github.com/slowray/slowray/internal/store"
 )
 
@@ -186,7 +185,7 @@ func pushing(t testing.TB, x *Exporter, url string, change func(*PushOptions)) (
 
 // slowRequest is one of 212 ms to nginx.
 func slowRequest() *store.Request {
-	r := &store.Request{Why: store.Slow, Process: report.Process{Comm: "nginx", Unit: "nginx.service"}}
+	r := &store.Request{Why: store.Slow, Process: observe.Identity{Comm: "nginx", Unit: "nginx.service"}}
 	r.Request = observe.Request{
 		Side: observe.Served, StartNS: 1_790_000_000_000_000_000, NetNS: 4026531840, PID: 100, Seq: 7, Status: observe.StatusOK, HTTP: 200,
 		Local: netip.MustParseAddrPort("[::ffff:127.0.0.1]:80"), Peer: netip.MustParseAddrPort("10.1.2.3:40000"),
@@ -426,7 +425,7 @@ func TestPushHostile(t *testing.T) {
 	for i, a := range hostile {
 		b := hostile[(i+1)%len(hostile)]
 		r := slowRequest()
-		r.Label, r.Process.Comm, r.Process.Name, r.Process.Unit, r.Process.Container = a, a, b, a, b
+		r.Label, r.Process.Comm, r.Process.ContainerName, r.Process.Unit, r.Process.Container = a, a, b, a, b
 		r.Local, r.Peer = netip.AddrPort{}, netip.AddrPort{}
 		x.Request(r)
 		x.add(secondOf(observe.Served, a, i, b))

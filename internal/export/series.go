@@ -26,7 +26,7 @@ type identity struct {
 // what a label may take at most.
 func identityOf(s *store.Second) identity {
 	e, p := &s.Endpoint, &s.Process
-	container := p.Name
+	container := p.ContainerName
 	if container == "" {
 		container = cut(p.Container, 12) // as engines print an id
 	}

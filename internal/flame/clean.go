@@ -2,8 +2,9 @@ package flame
 
 import (
 	"strings"
-	"unicode"
 	"unicode/utf8"
+
+	"github.com/slowray/slowray/internal/printable"
 )
 
 // nameLimit is how many characters of a name are kept, in the middle of which
@@ -18,8 +19,7 @@ func clean(s string) string {
 		switch {
 		case r == '\t' || r == '\n':
 			return ' '
-		case unicode.IsControl(r), unicode.Is(unicode.Cf, r), unicode.Is(unicode.Zl, r), unicode.Is(unicode.Zp, r),
-			r == utf8.RuneError, r == 0xFFFE, r == 0xFFFF:
+		case printable.Unseen(r), r == 0xFFFE, r == 0xFFFF:
 			return utf8.RuneError
 		}
 		return r

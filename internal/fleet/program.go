@@ -5,7 +5,6 @@ import (
 	"strings"
 
 	"github.com/slowray/slowray/internal/observe"
-	"github.com/slowray/slowray/internal/report"
 )
 
 // Program is what a host runs as a service. Each text is the same on all hosts that run
@@ -49,7 +48,7 @@ func ProgramsOf(o *observe.Observation) map[string]Program {
 		if c := containers[p.Container]; c != nil && p.Container != "" {
 			name, found.Image = c.Name, imageOf(c)
 		}
-		name = Service(observe.Called, &report.Process{Comm: p.Comm, Unit: p.Unit, Name: name}, 0)
+		name = Service(observe.Called, &observe.Identity{Comm: p.Comm, Unit: p.Unit, ContainerName: name}, 0)
 		was, known := programs[name]
 		switch {
 		case !known && len(programs) == mostPrograms:

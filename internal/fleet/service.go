@@ -5,19 +5,18 @@ import (
 	"strings"
 
 	"github.com/slowray/slowray/internal/observe"
-	"github.com/slowray/slowray/internal/report"
 )
 
 // Service is what an endpoint belongs to, the same name on each host that runs it:
 // its systemd unit, else its container, else its process, and where it answers the
 // port: "mariadb:3306". At the calling end it is what calls, without a port.
-func Service(side observe.Side, p *report.Process, port int) string {
+func Service(side observe.Side, p *observe.Identity, port int) string {
 	name := p.Comm
 	switch {
 	case p.Unit != "":
 		name = strings.TrimSuffix(p.Unit, ".service")
-	case p.Name != "":
-		name = p.Name
+	case p.ContainerName != "":
+		name = p.ContainerName
 	}
 	if name == "" {
 		name = "?"

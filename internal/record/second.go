@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/slowray/slowray/internal/observe"
-	"github.com/slowray/slowray/internal/report"
 	"github.com/slowray/slowray/internal/sense/host"
 	"github.com/slowray/slowray/internal/sense/request"
 	"github.com/slowray/slowray/internal/store"
@@ -139,7 +138,7 @@ func (s *seconds) named(at int64, e observe.Endpoint, now time.Time) store.Secon
 }
 
 // processOf names a process; what is not known is empty.
-func processOf(names *host.Names, pid int, at int64) report.Process {
+func processOf(names *host.Names, pid int, at int64) observe.Identity {
 	id, _ := names.Of(pid, at)
-	return report.Process{Comm: id.Comm, Cgroup: id.Cgroup, Container: id.Container, Name: id.ContainerName, Unit: id.Unit}
+	return observe.Identity{Comm: id.Comm, Cgroup: id.Cgroup, Container: id.Container, ContainerName: id.ContainerName, Unit: id.Unit}
 }

@@ -4,21 +4,22 @@ import (
 	"net/netip"
 	"strconv"
 	"time"
-	"unicode"
 	"unicode/utf8"
+
+	"github.com/slowray/slowray/internal/printable"
 )
 
 // The append functions write onto a buffer that the caller keeps: a line per
 // request must not cost an allocation per request.
 
-// appendClean appends s as clean makes it.
+// appendClean appends s as printable.Text makes it.
 func appendClean(dst []byte, s string) []byte {
-	if len(s) > mostClean {
-		return append(dst, clean(s)...)
+	if len(s) > printable.MaxText {
+		return append(dst, printable.Text(s)...)
 	}
 	for i := range len(s) {
 		if c := s[i]; c < ' ' || c > '~' {
-			return append(dst, clean(s)...)
+			return append(dst, printable.Text(s)...)
 		}
 	}
 	return append(dst, s...)
@@ -48,9 +49,9 @@ func appendJSONString(dst []byte, s string) []byte {
 		}
 		r, size := utf8.DecodeRuneInString(s[i:])
 		switch {
-		case r < 0x10000 && (unicode.IsControl(r) || unicode.In(r, unicode.Cf, unicode.Zl, unicode.Zp)):
+		case r < 0x10000 && printable.Unseen(r):
 			dst = append(dst, '\\', 'u', hexDigits[r>>12&15], hexDigits[r>>8&15], hexDigits[r>>4&15], hexDigits[r&15])
-		case r == utf8.RuneError || unicode.Is(unicode.Cf, r):
+		case r == utf8.RuneError || printable.Unseen(r):
 			dst = utf8.AppendRune(dst, utf8.RuneError)
 		default:
 			dst = append(dst, s[i:i+size]...)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/slowray/slowray/internal/diagnose"
 	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/printable"
 )
 
 const (
@@ -35,7 +36,7 @@ func (p *printer) changes(r *diagnose.Report) {
 			p.line("  %-16s%s", "", p.paint(dim, fmt.Sprintf("and %d more: see --json", len(r.Changes)-i)))
 			break
 		}
-		p.wrapped(fmt.Sprintf("  %-16s", beforeText(&r.Changes[i])), 18, clean(text))
+		p.wrapped(fmt.Sprintf("  %-16s", beforeText(&r.Changes[i])), 18, printable.Text(text))
 		i = next
 	}
 	p.line("")

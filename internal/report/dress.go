@@ -1,14 +1,12 @@
 package report
 
 import (
-	"fmt"
 	"net"
 	"strconv"
 	"strings"
-	"unicode"
 	"unicode/utf8"
 
-	"github.com/slowray/slowray/internal/figure"
+	"github.com/slowray/slowray/internal/printable"
 )
 
 type color string
@@ -26,31 +24,6 @@ func (p *printer) paint(c color, text string) string {
 		return text
 	}
 	return "\x1b[" + string(c) + "m" + text + "\x1b[0m"
-}
-
-// mostClean is how much of a text from the watched host is printed, in bytes: what
-// is longer was made to be.
-const mostClean = 8192
-
-// clean makes text from the watched host safe to print: control characters,
-// which could drive the terminal, invisible ones that reverse the reading
-// direction, and invalid UTF-8 become a replacement character. Text of more than
-// mostClean bytes is cut, and says how long it was.
-func clean(s string) string {
-	more := ""
-	if len(s) > mostClean {
-		more = fmt.Sprintf("… (%s bytes)", figure.Count(len(s)))
-		s = s[:mostClean]
-	}
-	return strings.Map(func(r rune) rune {
-		switch {
-		case r == '\t' || r == '\n':
-			return ' '
-		case unicode.IsControl(r), unicode.Is(unicode.Cf, r), r == utf8.RuneError, r == '\u2028', r == '\u2029':
-			return '\uFFFD'
-		}
-		return r
-	}, s) + more
 }
 
 // wrap breaks text into lines of at most width columns, at blanks.
@@ -83,7 +56,7 @@ func rate(f *float64) string {
 
 // joinHostPort is safe to print: the address of a saved window may be anything.
 func joinHostPort(addr string, port int) string {
-	addr = clean(addr)
+	addr = printable.Text(addr)
 	if port == 0 {
 		return addr
 	}

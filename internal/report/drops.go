@@ -8,6 +8,7 @@ import (
 
 	"github.com/slowray/slowray/internal/diagnose"
 	"github.com/slowray/slowray/internal/figure"
+	"github.com/slowray/slowray/internal/printable"
 )
 
 const shownSites, shownDropFlows = 12, 3 // of a layer, of a site
@@ -22,7 +23,7 @@ func Drops(w io.Writer, r *diagnose.DropReport, style Style) error {
 	if r.Port != 0 {
 		what = fmt.Sprintf(" from or to port %d", r.Port)
 	}
-	p.line("%s watched for %s: %s %s%s thrown away", clean(r.Host.Name), figure.Seconds(r.Window.Seconds), figure.Count(r.Packets), plural(int(min(r.Packets, 2)), "packet"), what)
+	p.line("%s watched for %s: %s %s%s thrown away", printable.Text(r.Host.Name), figure.Seconds(r.Window.Seconds), figure.Count(r.Packets), plural(int(min(r.Packets, 2)), "packet"), what)
 	for i := range r.Layers {
 		p.droppedAt(&r.Layers[i])
 	}
@@ -31,10 +32,10 @@ func Drops(w io.Writer, r *diagnose.DropReport, style Style) error {
 		p.hanging(0, 2, "Nothing died at: "+strings.Join(r.Clean, ", "))
 	}
 	for _, x := range r.NotChecked {
-		p.hanging(0, 2, "Not checked: "+clean(x.Cause)+": "+clean(x.Because))
+		p.hanging(0, 2, "Not checked: "+printable.Text(x.Cause)+": "+printable.Text(x.Because))
 	}
 	for _, l := range r.Losses {
-		p.hanging(0, 2, fmt.Sprintf("Not counted: %s: %s", clean(l.What), figure.Count(l.Count)))
+		p.hanging(0, 2, fmt.Sprintf("Not counted: %s: %s", printable.Text(l.What), figure.Count(l.Count)))
 	}
 	return p.err
 }
@@ -56,7 +57,7 @@ func (p *printer) droppedFor(s *diagnose.DroppedFor) {
 	if s.Interface != "" && !strings.Contains(s.Place, s.Interface) {
 		at = " at " + s.Interface
 	}
-	p.hanging(2, 4, fmt.Sprintf("%s %s%s, %s", figure.Count(s.Packets), clean(s.Place), clean(at), way))
+	p.hanging(2, 4, fmt.Sprintf("%s %s%s, %s", figure.Count(s.Packets), printable.Text(s.Place), printable.Text(at), way))
 	if r := s.Rule; r != nil {
 		note := ""
 		if !r.Counted {
@@ -65,7 +66,7 @@ func (p *printer) droppedFor(s *diagnose.DroppedFor) {
 		if r.Among > 0 {
 			note += fmt.Sprintf("   (or one of %d alike)", r.Among)
 		}
-		p.hanging(4, 6, clean(r.Text)+note)
+		p.hanging(4, 6, printable.Text(r.Text)+note)
 	}
 	if q := s.Qdisc; q != nil && q.RateBits > 0 {
 		p.hanging(4, 6, fmt.Sprintf("shaped to %.4g Mbit/s; a packet had to wait %s times", float64(q.RateBits)/1e6, figure.Count(q.Overlimits)))
@@ -75,10 +76,10 @@ func (p *printer) droppedFor(s *diagnose.DroppedFor) {
 		if f.Program != 0 {
 			name += fmt.Sprintf(", BPF program %d", f.Program)
 		}
-		p.hanging(4, 6, clean(name))
+		p.hanging(4, 6, printable.Text(name))
 	}
 	if l := s.Link; l != nil && l.PeerMTU != 0 && l.PeerMTU != l.MTU {
-		p.hanging(4, 6, fmt.Sprintf("MTU %d here, %d at the other end (%s)", l.MTU, l.PeerMTU, clean(l.Peer)))
+		p.hanging(4, 6, fmt.Sprintf("MTU %d here, %d at the other end (%s)", l.MTU, l.PeerMTU, printable.Text(l.Peer)))
 	}
 	if e := s.Socket; e != nil {
 		p.hanging(4, 6, "socket of "+dropEnd(e))
@@ -111,13 +112,13 @@ func (p *printer) droppedFor(s *diagnose.DroppedFor) {
 		why = strings.TrimSpace(why + " in " + s.Location + "()")
 	}
 	if why != "" {
-		p.hanging(4, 6, "kernel: "+clean(why))
+		p.hanging(4, 6, "kernel: "+printable.Text(why))
 	}
 }
 
 // dropEnd is an end of a flow: "10.9.8.1:80 (nginx, pid 12)".
 func dropEnd(e *diagnose.DropEnd) string {
-	name := clean(e.Addr)
+	name := printable.Text(e.Addr)
 	if e.Port != 0 {
 		if strings.Contains(name, ":") {
 			name = "[" + name + "]"
@@ -125,7 +126,7 @@ func dropEnd(e *diagnose.DropEnd) string {
 		name += fmt.Sprintf(":%d", e.Port)
 	}
 	if e.PID != 0 {
-		name += fmt.Sprintf(" (%s, pid %d)", clean(e.Comm), e.PID)
+		name += fmt.Sprintf(" (%s, pid %d)", printable.Text(e.Comm), e.PID)
 	}
 	return name
 }
@@ -148,5 +149,5 @@ func (p *printer) hanging(first, later int, text string) {
 
 // DropsJSON writes them for a program.
 func DropsJSON(w io.Writer, r *diagnose.DropReport) error {
-	return WriteJSON(w, r)
+	return printable.WriteJSON(w, r)
 }

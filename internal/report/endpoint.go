@@ -12,6 +12,7 @@ import (
 	"github.com/slowray/slowray/internal/diagnose"
 	"github.com/slowray/slowray/internal/figure"
 	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/printable"
 )
 
 // maxEndpoints is how many endpoints of a side are shown unless all are asked
@@ -52,7 +53,7 @@ func (p *printer) connections(served []diagnose.Endpoint) {
 	for _, e := range shown {
 		comm, pid := "?", ""
 		if e.Process != nil {
-			comm, pid = clean(e.Process.Comm), fmt.Sprint(e.Process.PID)
+			comm, pid = printable.Text(e.Process.Comm), fmt.Sprint(e.Process.PID)
 		}
 		p.line("  %-22s %-16s %8s %10d %9s %9s", joinHostPort(e.Addr, e.Port), comm, pid, e.Opened, rate(e.RPS), rate(e.GoodRPS))
 	}
@@ -78,9 +79,9 @@ func (p *printer) requests(title, who string, list []diagnose.Endpoint) {
 		e := &shown[i]
 		comm := "?"
 		if e.Process != nil {
-			comm = clean(e.Process.Comm)
+			comm = printable.Text(e.Process.Comm)
 			if e.Process.Name != nil {
-				comm += "@" + clean(*e.Process.Name)
+				comm += "@" + printable.Text(*e.Process.Name)
 			}
 		}
 		p50, p99 := "-", "-"
@@ -156,7 +157,7 @@ func topParts(share map[string]float64, room int) string {
 		if share[name] < 0.01 {
 			break
 		}
-		next := fmt.Sprintf("%s %.0f %%", clean(name), 100*share[name])
+		next := fmt.Sprintf("%s %.0f %%", printable.Text(name), 100*share[name])
 		if text != "" {
 			next = text + ", " + next
 		}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/slowray/slowray/internal/figure"
 	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/printable"
 )
 
 // How much of each function is shown.
@@ -58,9 +59,9 @@ func (p *printer) functionsHead(o *observe.Functions) {
 		who = fmt.Sprintf("%s (pid %d)", o.Process.Comm, o.Process.PID)
 	}
 	n := len(o.Calls)
-	p.line("%s: %s %s watched for %s", clean(who), figure.Count(n), plural(n, "function"), figure.Seconds(float64(o.WindowNS)/1e9))
+	p.line("%s: %s %s watched for %s", printable.Text(who), figure.Count(n), plural(n, "function"), figure.Seconds(float64(o.WindowNS)/1e9))
 	if o.Stopped != "" {
-		p.wrappedIn(yellow, "Ended early: "+clean(o.Stopped))
+		p.wrappedIn(yellow, "Ended early: "+printable.Text(o.Stopped))
 	}
 	p.line("")
 }
@@ -70,7 +71,7 @@ func (p *printer) functionTable(o *observe.Functions) {
 	width := 20
 	for i := range o.Calls {
 		if o.Calls[i].Calls > 0 {
-			width = max(width, utf8.RuneCountInString(clean(o.Calls[i].Name)))
+			width = max(width, utf8.RuneCountInString(printable.Text(o.Calls[i].Name)))
 		}
 	}
 	width = min(width, max(p.Width-58, 20))
@@ -89,7 +90,7 @@ func (p *printer) functionTable(o *observe.Functions) {
 		if f.Returned > 0 {
 			p50, p99, all = nsText(f.Latency.Quantile(0.5)), nsText(f.Latency.Quantile(0.99)), nsText(f.TotalNS)
 		}
-		p.line("%s %10s %8s %9s %9s %9s", padded(clean(f.Name), width), figure.Count(f.Calls), perSecond(f.Calls, o.WindowNS), p50, p99, all)
+		p.line("%s %10s %8s %9s %9s %9s", padded(printable.Text(f.Name), width), figure.Count(f.Calls), perSecond(f.Calls, o.WindowNS), p50, p99, all)
 	}
 	if rows > shownRows {
 		p.line("%s more", figure.Count(rows-shownRows))
@@ -122,12 +123,12 @@ func padded(s string, width int) string {
 
 // function tells of one function in full.
 func (p *printer) function(o *observe.Functions, f *observe.Function) {
-	title := clean(f.Name)
+	title := printable.Text(f.Name)
 	if f.Module != "" {
-		title += " in " + clean(f.Module)
+		title += " in " + printable.Text(f.Module)
 	}
 	p.wrappedIn(bold, title)
-	label := func(name, text string) { p.wrapped(fmt.Sprintf("   %-9s", name), 12, clean(text)) }
+	label := func(name, text string) { p.wrapped(fmt.Sprintf("   %-9s", name), 12, printable.Text(text)) }
 	if f.Note != "" {
 		label("note", f.Note)
 	}
@@ -200,9 +201,9 @@ func (p *printer) functionThreads(f *observe.Function) {
 		if i > 0 {
 			name = ""
 		}
-		text := fmt.Sprintf("%s %d: %s %s", clean(t.Comm), t.TID, figure.Count(t.Calls), plural(int(min(t.Calls, 2)), "call"))
+		text := fmt.Sprintf("%s %d: %s %s", printable.Text(t.Comm), t.TID, figure.Count(t.Calls), plural(int(min(t.Calls, 2)), "call"))
 		if t.PID != t.TID {
-			text = fmt.Sprintf("%s %d/%d: %s %s", clean(t.Comm), t.PID, t.TID, figure.Count(t.Calls), plural(int(min(t.Calls, 2)), "call"))
+			text = fmt.Sprintf("%s %d/%d: %s %s", printable.Text(t.Comm), t.PID, t.TID, figure.Count(t.Calls), plural(int(min(t.Calls, 2)), "call"))
 		}
 		if t.TotalNS > 0 {
 			text += fmt.Sprintf(", %s in all, at most %s", nsText(t.TotalNS), nsText(t.MaxNS))
@@ -238,12 +239,12 @@ func (p *printer) slowest(f *observe.Function) {
 		if c.Result != nil && (f.Errors != "" || len(c.Args) > 0) {
 			text += fmt.Sprintf(" → %s", resultText(*c.Result))
 		}
-		p.wrapped(fmt.Sprintf("   %-9s", name), 12, clean(text))
+		p.wrapped(fmt.Sprintf("   %-9s", name), 12, printable.Text(text))
 		if s := stackText(c.Kernel); s != "" {
-			p.wrapped("             kernel: ", 15, clean(s))
+			p.wrapped("             kernel: ", 15, printable.Text(s))
 		}
 		if s := stackText(c.Stack); s != "" {
-			p.wrapped("             by ", 15, clean(s))
+			p.wrapped("             by ", 15, printable.Text(s))
 		}
 	}
 }
@@ -280,9 +281,9 @@ func (p *printer) functionsFoot(o *observe.Functions) {
 	}
 	p.line("%s", price)
 	for _, n := range o.Notes {
-		p.wrapped("Note: ", 6, clean(n))
+		p.wrapped("Note: ", 6, printable.Text(n))
 	}
 	for _, l := range o.Losses {
-		p.line("%s %s: %s", p.paint(yellow, "Not counted:"), clean(l.What), figure.Count(l.Count))
+		p.line("%s %s: %s", p.paint(yellow, "Not counted:"), printable.Text(l.What), figure.Count(l.Count))
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"io"
 
 	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/printable"
 )
 
 // SchemaFunctions identifies the JSON form of calls of functions.
@@ -41,5 +42,5 @@ func FunctionsJSON(w io.Writer, o *observe.Functions) error {
 		}
 		out.Calls = append(out.Calls, one)
 	}
-	return WriteJSON(w, out)
+	return printable.WriteJSON(w, out)
 }

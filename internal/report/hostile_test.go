@@ -13,6 +13,7 @@ import (
 	"github.com/slowray/slowray/internal/cause"
 	"github.com/slowray/slowray/internal/diagnose"
 	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/printable"
 	"github.com/slowray/slowray/internal/shell"
 )
 
@@ -82,7 +83,7 @@ func TestWorstTextInReports(t *testing.T) {
 		}
 		harmless(t, what, text.String())
 		for line := range strings.Lines(text.String()) {
-			if len(line) > 4*mostClean {
+			if len(line) > 4*printable.MaxText {
 				t.Errorf("%s: a line of %d bytes", what, len(line))
 			}
 		}
@@ -107,8 +108,8 @@ func TestWorstTextInReports(t *testing.T) {
 func TestWorstTextInRequests(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 4))
 	for i, s := range worst {
-		process := func(int, int64) (Process, bool) {
-			return Process{Comm: s, Cgroup: s, Container: s, Name: s, Unit: s}, true
+		process := func(int, int64) (observe.Identity, bool) {
+			return observe.Identity{Comm: s, Cgroup: s, Container: s, ContainerName: s, Unit: s}, true
 		}
 		for range 20 {
 			r := anyRequest(rng)
@@ -121,7 +122,7 @@ func TestWorstTextInRequests(t *testing.T) {
 				}
 			}
 			harmless(t, fmt.Sprintf("text %d", i), string(text))
-			if len(text) > 6*mostClean {
+			if len(text) > 6*printable.MaxText {
 				t.Errorf("text %d: a line of %d bytes", i, len(text))
 			}
 			sane(t, fmt.Sprintf("JSON of text %d", i), line)
@@ -133,8 +134,8 @@ func TestWorstTextInRequests(t *testing.T) {
 func TestWriteJSON(t *testing.T) {
 	for _, s := range []string{"\x7f", "\u009b", "\u202e", "\U000e0041", "\u2028", "é", "<b>", "\x1b\n\t\"\\", ""} {
 		for _, write := range []func(*bytes.Buffer) error{
-			func(b *bytes.Buffer) error { return WriteJSON(b, map[string]string{s: s}) },
-			func(b *bytes.Buffer) error { return WriteJSONLine(b, map[string]string{s: s}) },
+			func(b *bytes.Buffer) error { return printable.WriteJSON(b, map[string]string{s: s}) },
+			func(b *bytes.Buffer) error { return printable.WriteJSONLine(b, map[string]string{s: s}) },
 		} {
 			var b bytes.Buffer
 			if err := write(&b); err != nil {
@@ -148,7 +149,7 @@ func TestWriteJSON(t *testing.T) {
 		}
 	}
 	var b bytes.Buffer
-	if err := WriteJSONLine(&b, []string{"a", "b"}); err != nil || b.String() != "[\"a\",\"b\"]\n" {
+	if err := printable.WriteJSONLine(&b, []string{"a", "b"}); err != nil || b.String() != "[\"a\",\"b\"]\n" {
 		t.Errorf("%q, %v", b.String(), err)
 	}
 }

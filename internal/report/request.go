@@ -11,20 +11,6 @@ import (
 // SchemaRequest identifies the JSON form of a request.
 const SchemaRequest = "slowray.request/1"
 
-// Process is what is known of a process by its number.
-type Process struct {
-	Comm      string
-	Cgroup    string
-	Container string // id, empty when it runs in none
-	Name      string // of the container, empty when no engine tells it
-	Unit      string // systemd unit, empty when it belongs to none
-}
-
-// ProcessOf names the process that had this pid at a time (wall clock, ns
-// since 1970); false when that is not known. It must be cheap: it is called
-// once for each request.
-type ProcessOf func(pid int, at int64) (Process, bool)
-
 // requestFlags are the names of observe.RequestFlags by bit. Bits without a
 // name stay empty.
 var requestFlags = func() (names [32]string) {
@@ -42,7 +28,7 @@ var requestFlags = func() (names [32]string) {
 // zero are left out, but server and network stand there always, unless the
 // request overlapped others: then nothing is said about the parts but what is
 // known. What server is made of follows it, where the request was followed. processOf may be nil. Nothing is allocated when dst has room.
-func AppendRequestJSON(dst []byte, r *observe.Request, processOf ProcessOf) []byte {
+func AppendRequestJSON(dst []byte, r *observe.Request, processOf observe.IdentityOf) []byte {
 	dst = append(dst, `{"schema":"`+SchemaRequest+`","side":"`...)
 	dst = append(dst, r.Side.String()...)
 	dst = append(dst, `","start":"`...)
@@ -149,10 +135,10 @@ func appendJSONLedger(dst []byte, r *observe.Request) []byte {
 	return append(dst, '}')
 }
 
-func appendJSONProcess(dst []byte, r *observe.Request, processOf ProcessOf) []byte {
+func appendJSONProcess(dst []byte, r *observe.Request, processOf observe.IdentityOf) []byte {
 	dst = append(dst, `,"process":{"pid":`...)
 	dst = strconv.AppendInt(dst, int64(r.PID), 10)
-	var p Process
+	var p observe.Identity
 	if processOf != nil {
 		p, _ = processOf(r.PID, endOf(r))
 	}
@@ -161,9 +147,9 @@ func appendJSONProcess(dst []byte, r *observe.Request, processOf ProcessOf) []by
 	dst = append(dst, `,"cgroup":`...)
 	dst = appendJSONString(dst, p.Cgroup)
 	dst = appendJSONName(dst, `,"container":`, p.Container)
-	if p.Name != "" {
+	if p.ContainerName != "" {
 		dst = append(dst, `,"container_name":`...)
-		dst = appendJSONString(dst, p.Name)
+		dst = appendJSONString(dst, p.ContainerName)
 	}
 	dst = appendJSONName(dst, `,"unit":`, p.Unit)
 	return append(dst, '}')

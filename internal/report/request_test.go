@@ -46,8 +46,8 @@ func called() *observe.Request {
 	}
 }
 
-func names(pid int, _ int64) (Process, bool) {
-	return Process{Comm: "mariadbd", Cgroup: "/system.slice/mariadb.service", Unit: "mariadb.service"}, pid == 77
+func names(pid int, _ int64) (observe.Identity, bool) {
+	return observe.Identity{Comm: "mariadbd", Cgroup: "/system.slice/mariadb.service", Unit: "mariadb.service"}, pid == 77
 }
 
 func TestAppendRequestJSON(t *testing.T) {
@@ -84,8 +84,8 @@ func TestRequestJSONFollowsTheSchema(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	hostileNames := func(int, int64) (Process, bool) {
-		return Process{Comm: hostile, Cgroup: hostile, Container: hostile, Unit: hostile}, true
+	hostileNames := func(int, int64) (observe.Identity, bool) {
+		return observe.Identity{Comm: hostile, Cgroup: hostile, Container: hostile, Unit: hostile}, true
 	}
 	rng := rand.New(rand.NewPCG(1, 2))
 	requests := []*observe.Request{served(), called(), {Side: observe.Served, Seq: 1}}
@@ -202,7 +202,7 @@ func TestRequestTextColour(t *testing.T) {
 func TestRequestTextIsHarmless(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 4))
 	for range 200 {
-		line := AppendRequestText(nil, anyRequest(rng), func(int, int64) (Process, bool) { return Process{Comm: hostile}, true }, Style{})
+		line := AppendRequestText(nil, anyRequest(rng), func(int, int64) (observe.Identity, bool) { return observe.Identity{Comm: hostile}, true }, Style{})
 		for _, c := range string(line[:len(line)-1]) {
 			if unicode.IsControl(c) || unicode.Is(unicode.Cf, c) {
 				t.Fatalf("character %U in %q", c, line)

@@ -41,7 +41,7 @@ func AppendRequestHeader(dst []byte, style Style) []byte {
 // process and the label. On the called side the process is that of the client.
 // What the client's late acknowledgement took is in brackets: it is not part
 // of the total. processOf may be nil. Nothing is allocated when dst has room.
-func AppendRequestText(dst []byte, r *observe.Request, processOf ProcessOf, style Style) []byte {
+func AppendRequestText(dst []byte, r *observe.Request, processOf observe.IdentityOf, style Style) []byte {
 	t := time.Unix(0, r.StartNS)
 	dst = append(appendClock(dst, t), '.')
 	dst = append(appendPadded(dst, t.Nanosecond()/1e6, 3), ' ')
@@ -66,8 +66,8 @@ func AppendRequestText(dst []byte, r *observe.Request, processOf ProcessOf, styl
 		if processOf != nil {
 			p, _ := processOf(r.PID, endOf(r))
 			dst = appendClean(dst, p.Comm)
-			if p.Name != "" {
-				dst = appendClean(append(dst, '@'), p.Name)
+			if p.ContainerName != "" {
+				dst = appendClean(append(dst, '@'), p.ContainerName)
 			}
 		}
 		dst = append(dst, '[')

@@ -11,6 +11,7 @@ import (
 	"github.com/slowray/slowray/internal/diagnose"
 	"github.com/slowray/slowray/internal/figure"
 	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/printable"
 )
 
 // Style says how text is dressed.
@@ -40,7 +41,7 @@ func Text(w io.Writer, r *diagnose.Report, style Style) error {
 	p.ruledOut(r.RuledOut)
 	p.excluded("Not checked", r.NotChecked)
 	for _, l := range r.Losses {
-		p.line("%s %s: %s", p.paint(yellow, "Not counted:"), clean(l.What), figure.Count(l.Count))
+		p.line("%s %s: %s", p.paint(yellow, "Not counted:"), printable.Text(l.What), figure.Count(l.Count))
 	}
 	return p.err
 }
@@ -53,13 +54,13 @@ func (p *printer) line(format string, args ...any) {
 
 func (p *printer) head(r *diagnose.Report) {
 	if c := r.Capture; c != nil && c.Lines > 0 {
-		p.line("%s: %s lines of TCPRT's log over %.3g s", clean(c.File), figure.Count(uint64(c.Lines)), r.Window.Seconds)
+		p.line("%s: %s lines of TCPRT's log over %.3g s", printable.Text(c.File), figure.Count(uint64(c.Lines)), r.Window.Seconds)
 	} else if c != nil {
-		p.line("%s: %s packets in %.3g s, %s TCP connections", clean(c.File), figure.Count(uint64(c.Packets)), r.Window.Seconds, figure.Count(uint64(c.Connections)))
+		p.line("%s: %s packets in %.3g s, %s TCP connections", printable.Text(c.File), figure.Count(uint64(c.Packets)), r.Window.Seconds, figure.Count(uint64(c.Connections)))
 	} else if h := r.History; h != nil {
-		p.line("%s from %s to %s: %d windows, %.3g s watched (Linux %s, %d CPUs)", clean(r.Host.Name), figure.Moment(h.From), figure.Until(h.To, h.From), h.Windows, h.Seconds, clean(r.Host.Kernel), r.Host.CPUs)
+		p.line("%s from %s to %s: %d windows, %.3g s watched (Linux %s, %d CPUs)", printable.Text(r.Host.Name), figure.Moment(h.From), figure.Until(h.To, h.From), h.Windows, h.Seconds, printable.Text(r.Host.Kernel), r.Host.CPUs)
 	} else {
-		p.line("%s watched for %.3g s%s (Linux %s, %d CPUs)", clean(r.Host.Name), r.Window.Seconds, whenText(&r.Window), clean(r.Host.Kernel), r.Host.CPUs)
+		p.line("%s watched for %.3g s%s (Linux %s, %d CPUs)", printable.Text(r.Host.Name), r.Window.Seconds, whenText(&r.Window), printable.Text(r.Host.Kernel), r.Host.CPUs)
 	}
 	if r.Window.Seconds < 1 {
 		p.line("%s", p.paint(yellow, "Ended early: what is ruled out after so short a time is not sure."))
@@ -94,13 +95,13 @@ func (p *printer) findings(r *diagnose.Report) {
 	}
 	switch {
 	case n > 0 && r.CutShort != "":
-		p.line("%s", p.paint(yellow, fmt.Sprintf("Not judged in full: %s. There may be more than this: see below what was not.", clean(r.CutShort))))
+		p.line("%s", p.paint(yellow, fmt.Sprintf("Not judged in full: %s. There may be more than this: see below what was not.", printable.Text(r.CutShort))))
 		p.line("")
 		return
 	case n > 0:
 		return
 	case r.CutShort != "":
-		p.line("%s", p.paint(yellow, fmt.Sprintf("Not judged in full: %s. Nothing was found in what was judged, which says little: see below what was not.", clean(r.CutShort))))
+		p.line("%s", p.paint(yellow, fmt.Sprintf("Not judged in full: %s. Nothing was found in what was judged, which says little: see below what was not.", printable.Text(r.CutShort))))
 	case r.Capture != nil && r.Capture.Lines > 0:
 		p.line("%s", p.paint(green, "Nothing found in what TCPRT's log tells; what happens inside of the hosts it does not."))
 	case r.Capture != nil:
@@ -134,7 +135,7 @@ func (p *printer) unexplained(r *diagnose.Report) {
 			who = e.Process.Comm
 		}
 		if e.Unfinished > 0 {
-			p.wrapped("", 0, clean(fmt.Sprintf("But some requests (%s) waited for an answer of %s on %s when the window ended, for over a second: unless that is how it works (long polls, streams), they hang. \"slowray requests --port %d\" shows them.",
+			p.wrapped("", 0, printable.Text(fmt.Sprintf("But some requests (%s) waited for an answer of %s on %s when the window ended, for over a second: unless that is how it works (long polls, streams), they hang. \"slowray requests --port %d\" shows them.",
 				figure.Count(e.Unfinished), who, joinHostPort(e.Addr, e.Port), e.Port)))
 		}
 		if e.Requests == nil || e.Errors == nil {
@@ -144,7 +145,7 @@ func (p *printer) unexplained(r *diagnose.Report) {
 		if *e.Errors < failedLeast || share < failedShare {
 			continue
 		}
-		p.wrapped("", 0, clean(fmt.Sprintf("But %s of the answers of %s on %s are errors, by the application's own doing as far as slowray can see: its log knows more, and \"slowray requests --port %d --labels\" shows which requests.",
+		p.wrapped("", 0, printable.Text(fmt.Sprintf("But %s of the answers of %s on %s are errors, by the application's own doing as far as slowray can see: its log knows more, and \"slowray requests --port %d --labels\" shows which requests.",
 			figure.Percent(share), who, joinHostPort(e.Addr, e.Port), e.Port)))
 	}
 }
@@ -160,7 +161,7 @@ func firstOf(findings []cause.Finding, id cause.ID) int {
 }
 
 func (p *printer) finding(n int, f *cause.Finding) {
-	p.line("%s %s", p.paint(red, fmt.Sprintf("%d. %s", n, clean(f.Title))), p.paint(dim, "["+string(f.Cause)+"]"))
+	p.line("%s %s", p.paint(red, fmt.Sprintf("%d. %s", n, printable.Text(f.Title))), p.paint(dim, "["+string(f.Cause)+"]"))
 	p.field("where", subjectText(&f.Subject))
 	if o := f.Over; o != nil {
 		p.field("when", fmt.Sprintf("%s to %s, in %d of %d windows; the figures are of the one at %s, the share of all", figure.Moment(o.Onset), figure.Until(o.End, o.Onset), o.Windows, o.Of, figure.Until(o.Worst, o.Onset)))
@@ -169,17 +170,17 @@ func (p *printer) finding(n int, f *cause.Finding) {
 	p.hops(f)
 	p.field("do this", f.Fix.Text)
 	for _, c := range f.Fix.Commands {
-		p.raw("", p.paint(bold, clean(c.String())))
+		p.raw("", p.paint(bold, printable.Text(c.String())))
 	}
 	for i, c := range f.Fix.Persist {
 		label := ""
 		if i == 0 {
 			label = "to keep"
 		}
-		p.raw(label, clean(c.String()))
+		p.raw(label, printable.Text(c.String()))
 	}
 	if f.Prove != nil {
-		p.raw("prove", clean(f.Prove.Command.String()))
+		p.raw("prove", printable.Text(f.Prove.Command.String()))
 	}
 	for i, e := range f.Evidence {
 		label := ""
@@ -205,13 +206,13 @@ func (p *printer) hops(f *cause.Finding) {
 		}
 		head := fmt.Sprintf("   %-*s%-*s  ", labelWidth-3, label, width, whoText(h))
 		if i > 0 {
-			p.wrapped(head, indent, clean(linkText(h, &f.Chain[i-1].Process)))
+			p.wrapped(head, indent, printable.Text(linkText(h, &f.Chain[i-1].Process)))
 			head = strings.Repeat(" ", indent)
 		}
-		p.wrapped(head, indent, clean(waitsText(h)))
+		p.wrapped(head, indent, printable.Text(waitsText(h)))
 	}
 	if f.ChainEnd != "" {
-		p.wrapped(fmt.Sprintf("%*s%-*s  ", labelWidth, "", width, "end"), indent, clean(f.ChainEnd))
+		p.wrapped(fmt.Sprintf("%*s%-*s  ", labelWidth, "", width, "end"), indent, printable.Text(f.ChainEnd))
 	}
 }
 
@@ -220,7 +221,7 @@ func evidenceText(e *cause.Evidence) string {
 }
 
 // SubjectText names what a finding is about, on one line that is fit for a terminal.
-func SubjectText(s *cause.Subject) string { return clean(subjectText(s)) }
+func SubjectText(s *cause.Subject) string { return printable.Text(subjectText(s)) }
 
 func subjectText(s *cause.Subject) string {
 	var parts []string
@@ -301,7 +302,7 @@ func (p *printer) excluded(title string, list []diagnose.Excluded) {
 		} else if n > 0 {
 			because += "; so also " + strings.Join(also, ", ")
 		}
-		p.wrapped(fmt.Sprintf("  %-31s", e.Cause), 33, clean(because))
+		p.wrapped(fmt.Sprintf("  %-31s", e.Cause), 33, printable.Text(because))
 	}
 	p.line("")
 }
@@ -310,7 +311,7 @@ const labelWidth = 12
 
 // field prints a labelled sentence, wrapped.
 func (p *printer) field(label, text string) {
-	p.wrapped(fmt.Sprintf("   %-*s", labelWidth-3, label), labelWidth, clean(text))
+	p.wrapped(fmt.Sprintf("   %-*s", labelWidth-3, label), labelWidth, printable.Text(text))
 }
 
 // raw prints a labelled command on one line, never wrapped: it is copied.

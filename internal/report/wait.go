@@ -10,6 +10,7 @@ import (
 
 	"github.com/slowray/slowray/internal/figure"
 	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/printable"
 )
 
 // SchemaWait identifies the JSON form of wait chains.
@@ -54,7 +55,7 @@ func Wait(w io.Writer, o *observe.Waits, style Style) error {
 	if len(o.Unseen) > 0 {
 		p.line("%s", p.paint(bold, "Not seen"))
 		for _, s := range o.Unseen {
-			p.wrapped("  ", 2, clean(s))
+			p.wrapped("  ", 2, printable.Text(s))
 		}
 	}
 	return p.err
@@ -76,7 +77,7 @@ func (p *printer) waitHead(o *observe.Waits) {
 		where = ", " + o.Process.Unit
 	}
 	p.line("%s (pid %d%s): %s, looked at twice within %s\n",
-		clean(o.Process.Comm), o.Process.PID, clean(where), what, figure.Seconds(float64(o.WindowNS)/1e9))
+		printable.Text(o.Process.Comm), o.Process.PID, printable.Text(where), what, figure.Seconds(float64(o.WindowNS)/1e9))
 }
 
 func plural(n int, noun string) string {
@@ -93,7 +94,7 @@ func (p *printer) chain(n int, o *observe.Waits, c *observe.WaitChain, told map[
 	if !c.Culprit() {
 		color = bold
 	}
-	p.wrappedIn(color, fmt.Sprintf("%d. %s", n, clean(waitTitle(c))))
+	p.wrappedIn(color, fmt.Sprintf("%d. %s", n, printable.Text(waitTitle(c))))
 	width := 0
 	for i := range c.Hops {
 		width = max(width, utf8.RuneCountInString(whoText(&c.Hops[i])))
@@ -105,7 +106,7 @@ func (p *printer) chain(n int, o *observe.Waits, c *observe.WaitChain, told map[
 		h := &c.Hops[i]
 		head := fmt.Sprintf("   %-*s  ", width, whoText(h))
 		if i > 0 {
-			p.wrapped(head, width+5, clean(linkText(h, &before)))
+			p.wrapped(head, width+5, printable.Text(linkText(h, &before)))
 			head = strings.Repeat(" ", width+5)
 		}
 		if i > 0 && told[hopKey(h)] > 0 && !p.All {
@@ -113,9 +114,9 @@ func (p *printer) chain(n int, o *observe.Waits, c *observe.WaitChain, told map[
 			as = told[hopKey(h)]
 			break
 		}
-		p.wrapped(head, width+5, clean(waitsText(h)))
+		p.wrapped(head, width+5, printable.Text(waitsText(h)))
 		if stack := callersText(h); stack != "" {
-			p.wrapped(strings.Repeat(" ", width+5), width+5, clean(stack))
+			p.wrapped(strings.Repeat(" ", width+5), width+5, printable.Text(stack))
 		}
 		before = h.Process
 	}
@@ -125,7 +126,7 @@ func (p *printer) chain(n int, o *observe.Waits, c *observe.WaitChain, told map[
 		}
 	}
 	label := func(name, text string) {
-		p.wrapped(fmt.Sprintf("   %-*s  ", width, name), width+5, clean(text))
+		p.wrapped(fmt.Sprintf("   %-*s  ", width, name), width+5, printable.Text(text))
 	}
 	if as == 0 {
 		label("end", c.Text)
@@ -134,7 +135,7 @@ func (p *printer) chain(n int, o *observe.Waits, c *observe.WaitChain, told map[
 			label("do this", advice)
 		}
 		if !command.IsZero() {
-			p.line("   %*s  %s", width, "", p.paint(bold, clean(command.String())))
+			p.line("   %*s  %s", width, "", p.paint(bold, printable.Text(command.String())))
 		}
 	}
 	switch {
@@ -238,7 +239,7 @@ func (p *printer) otherList(title string, chains []*observe.WaitChain) {
 			last := &c.Hops[len(c.Hops)-1]
 			text += fmt.Sprintf(" → %s (pid %d)", last.Process.Comm, last.Process.PID)
 		}
-		p.wrapped(count, len(count), clean(text+": "+c.Text))
+		p.wrapped(count, len(count), printable.Text(text+": "+c.Text))
 	}
 	p.line("")
 }

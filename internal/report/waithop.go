@@ -6,12 +6,13 @@ import (
 
 	"github.com/slowray/slowray/internal/figure"
 	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/printable"
 )
 
 // whoText is a thread in a column: its process's name and number, its own too
 // when it is another.
 func whoText(h *observe.WaitHop) string {
-	name := clean(h.Process.Comm)
+	name := printable.Text(h.Process.Comm)
 	if utf8.RuneCountInString(name) > 16 {
 		name = string([]rune(name)[:16])
 	}

@@ -4,6 +4,7 @@ import (
 	"io"
 
 	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/printable"
 	"github.com/slowray/slowray/internal/shell"
 )
 
@@ -28,7 +29,7 @@ func WaitJSON(w io.Writer, o *observe.Waits) error {
 	for i := range o.Chains {
 		chains[i] = NewWaitChain(&o.Chains[i])
 	}
-	return WriteJSON(w, struct {
+	return printable.WriteJSON(w, struct {
 		Schema string `json:"schema"`
 		*observe.Waits
 		Chains []WaitChain `json:"chains"`

@@ -17,7 +17,6 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/slowray/slowray/internal/observe"
-	"github.com/slowray/slowray/internal/report"
 )
 
 // childEnv makes the test binary a writer into the directory it names.
@@ -55,7 +54,7 @@ func writeForever(dir string) {
 
 // numbered is a request that tells its number by its time and its sequence number.
 func numbered(n int) Request {
-	r := Request{Process: report.Process{Comm: "child"}}
+	r := Request{Process: observe.Identity{Comm: "child"}}
 	r.Side, r.StartNS, r.Seq, r.Weight, r.PID = observe.Served, noon.UnixNano()+int64(n)*1e6, uint32(n), 1, 1+n%3
 	r.Ledger[observe.Server] = int64(n) * 1000
 	return r
@@ -277,8 +276,8 @@ func TestAnyRequest(t *testing.T) {
 				r.Split[p] = span.Draw(t, "ns")
 			}
 		}
-		r.Process = rapid.SampledFrom([]report.Process{
-			{}, {Comm: "nginx"}, {Comm: "php\x00fpm", Cgroup: "/a/b", Container: "c0ffee", Name: "web", Unit: "php.service"},
+		r.Process = rapid.SampledFrom([]observe.Identity{
+			{}, {Comm: "nginx"}, {Comm: "php\x00fpm", Cgroup: "/a/b", Container: "c0ffee", ContainerName: "web", Unit: "php.service"},
 			{Comm: text.Draw(t, "comm"), Unit: text.Draw(t, "unit")},
 		}).Draw(t, "process")
 		return r

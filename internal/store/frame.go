@@ -3,7 +3,7 @@ package store
 import (
 	"encoding/binary"
 
-	"github.com/slowray/slowray/internal/report"
+	"github.com/slowray/slowray/internal/observe"
 )
 
 // Records gives the time of each record of a frame, µs since 1970, in their order,
@@ -32,8 +32,8 @@ func Records(frame []byte, f func(at int64) bool) {
 // costs no allocation. It is for one goroutine.
 type Decoder struct {
 	words   vocabulary
-	known   map[string]report.Process // by entry
-	procs   []report.Process          // of the frame
+	known   map[string]observe.Identity // by entry
+	procs   []observe.Identity          // of the frame
 	request Request
 	row     secondRow
 	sum     sum
@@ -68,7 +68,7 @@ func (w vocabulary) text(b []byte) string {
 // is false.
 func (d *Decoder) each(frame []byte, skip, n int, f func(record int, kind byte, entry []byte) bool) {
 	if d.words == nil {
-		d.words, d.known = vocabulary{}, map[string]report.Process{}
+		d.words, d.known = vocabulary{}, map[string]observe.Identity{}
 	}
 	d.procs = d.procs[:0]
 	for record := 0; len(frame) > 1 && record < skip+n; {
@@ -90,7 +90,7 @@ func (d *Decoder) each(frame []byte, skip, n int, f func(record int, kind byte, 
 	}
 }
 
-func (d *Decoder) process(entry []byte) report.Process {
+func (d *Decoder) process(entry []byte) observe.Identity {
 	p, ok := d.known[string(entry)]
 	if !ok {
 		if len(d.known) >= mostProcesses {

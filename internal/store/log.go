@@ -8,7 +8,7 @@ import (
 	"io"
 	"os"
 
-	"github.com/slowray/slowray/internal/report"
+	"github.com/slowray/slowray/internal/observe"
 )
 
 // A log is a header and frames. A frame is the length of its payload and the
@@ -46,16 +46,16 @@ type batch struct {
 	open    int // where the open frame begins, -1 when none is
 	entries uint64
 	frame   uint32 // the number of the open frame, which tells what in recent is of it
-	procs   map[report.Process]uint32
+	procs   map[observe.Identity]uint32
 	recent  [64]struct {
 		frame, number uint32
-		process       report.Process
+		process       observe.Identity
 	}
 	scratch []byte
 }
 
 func newBatch(limit int) *batch {
-	return &batch{limit: limit, open: -1, procs: map[report.Process]uint32{}}
+	return &batch{limit: limit, open: -1, procs: map[observe.Identity]uint32{}}
 }
 
 // put appends an entry; false when there is no room.
@@ -101,7 +101,7 @@ func (b *batch) putRequest(r *Request) bool {
 // process is the number of a process in the open frame. A process is met again
 // and again: that it is the one last seen under its pid costs five comparisons of
 // pointers, mostly.
-func (b *batch) process(p *report.Process, pid int) uint32 {
+func (b *batch) process(p *observe.Identity, pid int) uint32 {
 	slot := &b.recent[uint(pid)%uint(len(b.recent))]
 	if slot.frame == b.frame && slot.process == *p {
 		return slot.number
@@ -111,7 +111,7 @@ func (b *batch) process(p *report.Process, pid int) uint32 {
 		number = uint32(len(b.procs))
 		b.procs[*p] = number
 		e := encoder{b.scratch[:0]}
-		for _, s := range [...]string{p.Comm, p.Cgroup, p.Container, p.Name, p.Unit} {
+		for _, s := range [...]string{p.Comm, p.Cgroup, p.Container, p.ContainerName, p.Unit} {
 			e.text(s)
 		}
 		b.scratch = e.b
@@ -230,9 +230,9 @@ func entries(frame []byte, f func(kind byte, entry []byte) bool) {
 }
 
 // decodeProcess is the inverse of what batch.process writes.
-func decodeProcess(entry []byte) (report.Process, bool) {
+func decodeProcess(entry []byte) (observe.Identity, bool) {
 	d := decoder{b: entry}
-	p := report.Process{Comm: d.text(), Cgroup: d.text(), Container: d.text(), Name: d.text(), Unit: d.text()}
+	p := observe.Identity{Comm: d.text(), Cgroup: d.text(), Container: d.text(), ContainerName: d.text(), Unit: d.text()}
 	return p, d.ended()
 }
 

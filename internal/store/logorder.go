@@ -4,7 +4,7 @@ import (
 	"cmp"
 	"slices"
 
-	"github.com/slowray/slowray/internal/report"
+	"github.com/slowray/slowray/internal/observe"
 )
 
 // entryRef is an entry of a log, not decoded but for its time: a log of eight
@@ -17,7 +17,7 @@ type entryRef struct {
 
 // inOrder lists the entries of a kind that have a time in a range, in order of
 // time, and the processes that requests belong to.
-func (l *logData) inOrder(want byte, from, to int64) (refs []entryRef, procs []report.Process) {
+func (l *logData) inOrder(want byte, from, to int64) (refs []entryRef, procs []observe.Identity) {
 	for _, frame := range l.frames {
 		base := len(procs)
 		entries(frame, func(kind byte, entry []byte) bool {
@@ -46,7 +46,7 @@ func (l *logData) inOrder(want byte, from, to int64) (refs []entryRef, procs []r
 
 // requestsOf decodes requests, in lots whose memory is used again. Malformed ones
 // are left out.
-func requestsOf(refs []entryRef, procs []report.Process, f func([]requestRow) bool) {
+func requestsOf(refs []entryRef, procs []observe.Identity, f func([]requestRow) bool) {
 	var r Request
 	var text Words
 	rows := make([]requestRow, 0, min(rowLot, len(refs)))

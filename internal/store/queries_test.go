@@ -14,7 +14,6 @@ import (
 
 	"github.com/slowray/slowray/internal/cause"
 	"github.com/slowray/slowray/internal/observe"
-	"github.com/slowray/slowray/internal/report"
 )
 
 // outage fills a directory with two minutes of a shop. In the first, two requests
@@ -26,7 +25,7 @@ func outage(t *testing.T, dir string, from time.Time) {
 	c := &clock{t: from}
 	s := openAt(t, dir, Options{}, c)
 	add := func(side observe.Side, at time.Time, total time.Duration, why Why, weight uint32) {
-		r := Request{Process: report.Process{Comm: "shop"}, Why: why}
+		r := Request{Process: observe.Identity{Comm: "shop"}, Why: why}
 		r.Side, r.StartNS, r.Weight, r.Requests, r.Seq = side, at.UnixNano(), weight, 1, 1
 		r.Local, r.Peer = netip.MustParseAddrPort("192.0.2.10:443"), netip.MustParseAddrPort("203.0.113.9:41000")
 		if side == observe.Called {

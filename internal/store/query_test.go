@@ -70,7 +70,7 @@ func TestQueries(t *testing.T) {
 		"port":         {Query{Port: 8002, Side: observe.Called}, func(r *Request) bool { _, p := endpoint(r); return p == 8002 && r.Side == observe.Called }},
 		"comm":         {Query{Comm: "svc-1"}, func(r *Request) bool { return r.Process.Comm == "svc-1" }},
 		"pid":          {Query{PID: 1011}, func(r *Request) bool { return r.PID == 1011 }},
-		"container":    {Query{Container: "shop-svc-2"}, func(r *Request) bool { return r.Process.Name == "shop-svc-2" }},
+		"container":    {Query{Container: "shop-svc-2"}, func(r *Request) bool { return r.Process.ContainerName == "shop-svc-2" }},
 		"id":           {Query{Container: all[7].Process.Container[:62]}, func(r *Request) bool { return r.Process.Container[:62] == all[7].Process.Container[:62] }},
 		"unit":         {Query{Unit: "docker-4"}, func(r *Request) bool { return r.Process.Unit == "docker-4.service" }},
 		"unit.service": {Query{Unit: "docker-4.service"}, func(r *Request) bool { return r.Process.Unit == "docker-4.service" }},

@@ -5,14 +5,13 @@ import (
 	"time"
 
 	"github.com/slowray/slowray/internal/observe"
-	"github.com/slowray/slowray/internal/report"
 )
 
 // EndpointSum is an endpoint over a range of time. Endpoints are told apart by
 // side, namespace, address, port and comm: PID and Process are the latest.
 type EndpointSum struct {
 	Endpoint    observe.Endpoint
-	Process     report.Process
+	Process     observe.Identity
 	First, Last time.Time // from the first to the last moment with traffic, as fine as what was read
 }
 

@@ -5,7 +5,6 @@ import (
 	"strings"
 
 	"github.com/slowray/slowray/internal/observe"
-	"github.com/slowray/slowray/internal/report"
 )
 
 // requestRow is a row of requests/…: the columns of a stored request. Times are
@@ -115,7 +114,7 @@ func (row *requestRow) set(r *Request, w *Words) {
 		Start: r.StartNS / 1000, TotalUS: r.TotalNS() / 1000, Side: r.Side.String(), NetNS: int64(r.NetNS),
 		Addr: w.Addr(r.Local.Addr()), Port: int32(r.Local.Port()), PeerAddr: w.Addr(r.Peer.Addr()), PeerPort: int32(r.Peer.Port()),
 		PID: int32(r.PID), TID: int32(r.TID),
-		Comm: p.Comm, Cgroup: p.Cgroup, Container: p.Container, ContainerName: p.Name, Unit: p.Unit,
+		Comm: p.Comm, Cgroup: p.Cgroup, Container: p.Container, ContainerName: p.ContainerName, Unit: p.Unit,
 		Why: r.Why.String(), Weight: int64(r.Weight), Requests: int64(r.Requests), Seq: int64(r.Seq),
 		Status: r.Status.String(), HTTPStatus: int32(r.HTTP), Flags: w.FlagNames(r.Flags), Label: r.Label,
 		BytesIn: int64(r.BytesIn), BytesOut: int64(r.BytesOut), UnackedBytes: int64(r.Unacked), Retrans: int64(r.Retrans),
@@ -189,7 +188,7 @@ func (row *requestRow) request(r *Request, w *phrases) {
 			HTTP: int(row.HTTPStatus), Flags: w.flagsOf(row.Flags), Label: row.Label, FirstByte: row.FirstByteUS * 1000,
 			Followed: row.Followed, Split: row.split(),
 		},
-		Process: report.Process{Comm: row.Comm, Cgroup: row.Cgroup, Container: row.Container, Name: row.ContainerName, Unit: row.Unit},
+		Process: observe.Identity{Comm: row.Comm, Cgroup: row.Cgroup, Container: row.Container, ContainerName: row.ContainerName, Unit: row.Unit},
 	}
 	for i := range r.Ledger {
 		r.Ledger[i] *= 1000

@@ -7,7 +7,6 @@ import (
 	"net/netip"
 
 	"github.com/slowray/slowray/internal/observe"
-	"github.com/slowray/slowray/internal/report"
 )
 
 // traffic makes requests as a busy host has them: eight services with workers,
@@ -16,7 +15,7 @@ import (
 type traffic struct {
 	rng   *rand.Rand
 	peers []netip.Addr
-	procs []report.Process
+	procs []observe.Identity
 }
 
 func newTraffic(seed uint64) *traffic {
@@ -25,9 +24,9 @@ func newTraffic(seed uint64) *traffic {
 		t.peers = append(t.peers, netip.AddrFrom4([4]byte{10, 1, byte(i / 50), byte(i)}))
 	}
 	for i := range 8 {
-		t.procs = append(t.procs, report.Process{
+		t.procs = append(t.procs, observe.Identity{
 			Comm: fmt.Sprintf("svc-%d", i), Cgroup: fmt.Sprintf("/system.slice/docker-%064x.scope", i*7919),
-			Container: fmt.Sprintf("%064x", i*7919), Name: fmt.Sprintf("shop-svc-%d", i), Unit: fmt.Sprintf("docker-%d.service", i),
+			Container: fmt.Sprintf("%064x", i*7919), ContainerName: fmt.Sprintf("shop-svc-%d", i), Unit: fmt.Sprintf("docker-%d.service", i),
 		})
 	}
 	return t

@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"github.com/slowray/slowray/internal/observe"
-	"github.com/slowray/slowray/internal/report"
 )
 
 // secondRow is a row of seconds/…, seconds10/… and minutes5/…: what one endpoint
@@ -115,7 +114,7 @@ func (row *secondRow) set(sec *Second, seconds int) {
 	e, p := &sec.Endpoint, &sec.Process
 	*row = secondRow{
 		At: sec.At * 1e6, Seconds: int32(seconds), Side: e.Side, NetNS: int64(e.NetNS), Addr: e.Addr, Port: int32(e.Port), PID: int32(e.PID),
-		Comm: cmp.Or(e.Comm, p.Comm), Cgroup: p.Cgroup, Container: p.Container, ContainerName: p.Name, Unit: p.Unit,
+		Comm: cmp.Or(e.Comm, p.Comm), Cgroup: p.Cgroup, Container: p.Container, ContainerName: p.ContainerName, Unit: p.Unit,
 		Requests: int64(e.Requests), OK: int64(e.OK), Errors: int64(e.Errors), Unanswered: int64(e.Unanswered),
 		Unfinished: int64(e.Unfinished), Overlapped: int64(e.Overlapped), Recorded: int64(e.Recorded),
 		HTTP1xx: int64(e.Statuses["1xx"]), HTTP2xx: int64(e.Statuses["2xx"]), HTTP3xx: int64(e.Statuses["3xx"]),
@@ -165,6 +164,6 @@ func (row *secondRow) addPart(name string, h *observe.Histogram) {
 }
 
 // process is whose row it is.
-func (row *secondRow) process() report.Process {
-	return report.Process{Comm: row.Comm, Cgroup: row.Cgroup, Container: row.Container, Name: row.ContainerName, Unit: row.Unit}
+func (row *secondRow) process() observe.Identity {
+	return observe.Identity{Comm: row.Comm, Cgroup: row.Cgroup, Container: row.Container, ContainerName: row.ContainerName, Unit: row.Unit}
 }

@@ -5,7 +5,6 @@ import (
 
 	"github.com/slowray/slowray/internal/cause"
 	"github.com/slowray/slowray/internal/observe"
-	"github.com/slowray/slowray/internal/report"
 )
 
 // Why says why a request is stored.
@@ -23,7 +22,7 @@ const (
 // for themselves.
 type Request struct {
 	observe.Request
-	Process report.Process
+	Process observe.Identity
 	Why     Why
 }
 
@@ -35,7 +34,7 @@ type Request struct {
 type Second struct {
 	At       int64 // s since 1970: the beginning of the second
 	Endpoint observe.Endpoint
-	Process  report.Process
+	Process  observe.Identity
 }
 
 // Finding is a finding of one window.

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/slowray/slowray/internal/observe"
-	"github.com/slowray/slowray/internal/report"
 )
 
 // endpointKey tells endpoints apart: a service that was started anew is the same.
@@ -29,7 +28,7 @@ func (k endpointKey) compare(o endpointKey) int {
 // sum adds up rows of one endpoint.
 type sum struct {
 	key         endpointKey
-	process     report.Process
+	process     observe.Identity
 	pid         int32
 	any         bool  // a row was added
 	first, last int64 // µs since 1970: the begin of the first row, the end of the last
@@ -218,7 +217,7 @@ func (s *sum) part(name string) *observe.Histogram {
 func (s *sum) merge(o *sum) {
 	row := o.scalars
 	row.Side, row.Addr, row.Comm, row.NetNS, row.Port, row.PID = o.key.side, o.key.addr, o.key.comm, int64(o.key.netns), o.key.port, o.pid
-	row.Cgroup, row.Container, row.ContainerName, row.Unit = o.process.Cgroup, o.process.Container, o.process.Name, o.process.Unit
+	row.Cgroup, row.Container, row.ContainerName, row.Unit = o.process.Cgroup, o.process.Container, o.process.ContainerName, o.process.Unit
 	row.At, row.Seconds = o.first, int32((o.last-o.first)/1e6)
 	s.add(&row)
 	s.total.Merge(&o.total)

@@ -4,7 +4,7 @@ import (
 	"cmp"
 	"slices"
 
-	"github.com/slowray/slowray/internal/report"
+	"github.com/slowray/slowray/internal/observe"
 )
 
 // maxSums is how many endpoints are summed up at a time: one takes 6 KB, or some
@@ -61,7 +61,7 @@ func (l *sums) thin() {
 	for _, s := range list[min(maxSums/2, len(list)):] {
 		delete(l.byKey, s.key)
 		s.key = endpointKey{side: s.key.side, addr: others}
-		s.process, s.pid = report.Process{}, 0
+		s.process, s.pid = observe.Identity{}, 0
 		l.of(s.key).merge(s)
 		if l.spare != nil {
 			l.spare(s)

@@ -10,7 +10,7 @@ import (
 	"github.com/charmbracelet/x/ansi"
 
 	"github.com/slowray/slowray/internal/observe"
-	"github.com/slowray/slowray/internal/report"
+	"github.com/slowray/slowray/internal/printable"
 )
 
 // row is an endpoint with its figures, as they are shown and sorted.
@@ -41,7 +41,7 @@ type endpointID struct {
 func rowOf(e *observe.Endpoint, seconds float64) row {
 	r := row{
 		id: endpointID{e.Side, e.Addr, e.NetNS, e.Port, e.PID}, e: e,
-		addr: report.Clean(e.Addr), proc: processName(e.Comm, e.PID),
+		addr: printable.Text(e.Addr), proc: processName(e.Comm, e.PID),
 		p50: float64(e.Total.Quantile(0.5)), p99: float64(e.Total.Quantile(0.99)),
 		server50: quantile(e, observe.Server, 0.5), server99: quantile(e, observe.Server, 0.99),
 		network50: quantile(e, observe.Network, 0.5), rtt: float64(e.RTT.Quantile(0.5)),
@@ -67,7 +67,7 @@ func rowOf(e *observe.Endpoint, seconds float64) row {
 func processName(comm string, pid int) string {
 	switch {
 	case comm != "":
-		return report.Clean(comm)
+		return printable.Text(comm)
 	case pid != 0:
 		return "[" + strconv.Itoa(pid) + "]"
 	}

@@ -8,7 +8,7 @@ import (
 
 	"github.com/slowray/slowray/internal/figure"
 	"github.com/slowray/slowray/internal/observe"
-	"github.com/slowray/slowray/internal/report"
+	"github.com/slowray/slowray/internal/printable"
 )
 
 // drawEndpoint is the page of one endpoint: where its time goes, and its
@@ -148,7 +148,7 @@ func (m *model) slowLine(s *observe.RequestSample, selected bool) string {
 	}
 	text := fmt.Sprintf("%s%s %s %s %s %s", mark, clock(s.StartNS), right(duration(float64(s.TotalNS)), 6), left(what, 16), left(statusText(s), 9), left(clientOf(m.endpoint.e.Side, s), 21))
 	if s.Label != "" {
-		text += " " + report.Clean(s.Label)
+		text += " " + printable.Text(s.Label)
 	}
 	if len(s.Flags) > 0 {
 		text += " " + strings.Join(s.Flags, ",")
@@ -179,11 +179,11 @@ func clientOf(side string, s *observe.RequestSample) string {
 	if a, err := netip.ParseAddrPort(addr); err == nil {
 		addr = a.String()
 	}
-	return report.Clean(addr) // a zone is any text
+	return printable.Text(addr) // a zone is any text
 }
 
 func statusText(s *observe.RequestSample) string {
-	text := report.Clean(s.Status)
+	text := printable.Text(s.Status)
 	if text == observe.StatusUnknown.String() {
 		text = "-"
 	}

@@ -10,7 +10,7 @@ import (
 	"github.com/charmbracelet/x/ansi"
 
 	"github.com/slowray/slowray/internal/fleet/answer"
-	"github.com/slowray/slowray/internal/report"
+	"github.com/slowray/slowray/internal/printable"
 )
 
 // grid is a table of cells: what the fleet's services, or its hosts, are shown as.
@@ -33,7 +33,7 @@ type cell struct {
 	warn bool
 }
 
-func word(text string) cell { return cell{text: report.Clean(text)} }
+func word(text string) cell { return cell{text: printable.Text(text)} }
 
 func figureCell(text string, v float64) cell { return cell{text: text, sort: v} }
 
@@ -207,7 +207,7 @@ func incidentLines(t *answer.Table) (lines []string) {
 	}
 	for i := range t.Incidents {
 		x := &t.Incidents[i]
-		lines = append(lines, report.Clean(fmt.Sprintf("since %s: %s", x.Since.Format("15:04:05"), x.Text)))
+		lines = append(lines, printable.Text(fmt.Sprintf("since %s: %s", x.Since.Format("15:04:05"), x.Text)))
 	}
 	return lines
 }

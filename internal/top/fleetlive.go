@@ -13,7 +13,7 @@ import (
 	"github.com/charmbracelet/x/ansi"
 
 	"github.com/slowray/slowray/internal/fleet/answer"
-	"github.com/slowray/slowray/internal/report"
+	"github.com/slowray/slowray/internal/printable"
 )
 
 // fleetModel is a fleet's table on the screen.
@@ -155,7 +155,7 @@ func (m *fleetModel) draw() string {
 	}
 	foot := "tab services/hosts  s sort  r reverse  ↑↓ scroll  f freeze  q quit"
 	if m.trouble != "" {
-		foot = report.Clean(m.trouble)
+		foot = printable.Text(m.trouble)
 	}
 	lines = append(lines[:min(len(lines), max(m.height-1, 0))], m.style.faint(left(foot, m.width)))
 	for i := range lines {

@@ -13,7 +13,7 @@ import (
 	tea "charm.land/bubbletea/v2"
 	"github.com/charmbracelet/x/ansi"
 
-	"github.com/slowray/slowray/internal/report"
+	"github.com/slowray/slowray/internal/observe"
 	"github.com/slowray/slowray/internal/sense/request"
 )
 
@@ -71,8 +71,8 @@ func TestWorstText(t *testing.T) {
 				t.Errorf("%s: a line of %d characters", what, n)
 			}
 		}
-		processOf := func(int, int64) (report.Process, bool) {
-			return report.Process{Comm: s, Cgroup: s, Container: s, Name: s, Unit: s}, true
+		processOf := func(int, int64) (observe.Identity, bool) {
+			return observe.Identity{Comm: s, Cgroup: s, Container: s, ContainerName: s, Unit: s}, true
 		}
 		if err := JSON(&plain, &snap, processOf); err != nil {
 			t.Fatal(err)

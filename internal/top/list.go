@@ -9,7 +9,7 @@ import (
 	"github.com/charmbracelet/x/ansi"
 
 	"github.com/slowray/slowray/internal/figure"
-	"github.com/slowray/slowray/internal/report"
+	"github.com/slowray/slowray/internal/printable"
 )
 
 // View draws the page.
@@ -148,7 +148,7 @@ func priceText(s *Snapshot) string {
 		text += " · every request recorded"
 	}
 	for _, what := range s.Missing {
-		text += " · " + report.Clean(what)
+		text += " · " + printable.Text(what)
 	}
 	return text
 }

@@ -8,7 +8,7 @@ import (
 
 	"github.com/slowray/slowray/internal/diagnose"
 	"github.com/slowray/slowray/internal/observe"
-	"github.com/slowray/slowray/internal/report"
+	"github.com/slowray/slowray/internal/printable"
 )
 
 // SchemaTop identifies the JSON form of the table.
@@ -89,7 +89,7 @@ type endpoint struct {
 
 // JSON writes the picture for programs. What found no place in the table has no
 // address, and is among the losses.
-func JSON(w io.Writer, s *Snapshot, processOf func(pid int, at int64) (report.Process, bool)) error {
+func JSON(w io.Writer, s *Snapshot, processOf func(pid int, at int64) (observe.Identity, bool)) error {
 	d := document{
 		Schema: SchemaTop, Window: diagnose.ReportWindow{Start: s.Start, Seconds: s.Seconds}, CPU: s.CPU,
 		Endpoints: []endpoint{}, Losses: []observe.Loss{},
@@ -114,10 +114,10 @@ func JSON(w io.Writer, s *Snapshot, processOf func(pid int, at int64) (report.Pr
 		}
 		d.Endpoints = append(d.Endpoints, x)
 	}
-	return report.WriteJSON(w, d)
+	return printable.WriteJSON(w, d)
 }
 
-func process(e *observe.Endpoint, at int64, processOf func(int, int64) (report.Process, bool)) *diagnose.Process {
+func process(e *observe.Endpoint, at int64, processOf func(int, int64) (observe.Identity, bool)) *diagnose.Process {
 	p := &diagnose.Process{PID: e.PID, Comm: e.Comm}
 	if processOf == nil {
 		return p
@@ -126,8 +126,8 @@ func process(e *observe.Endpoint, at int64, processOf func(int, int64) (report.P
 		p.Comm, p.Cgroup = known.Comm, known.Cgroup
 		if known.Container != "" {
 			p.Container = &known.Container
-			if known.Name != "" {
-				p.Name = &known.Name
+			if known.ContainerName != "" {
+				p.Name = &known.ContainerName
 			}
 		}
 		if known.Unit != "" {

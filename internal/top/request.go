@@ -6,7 +6,7 @@ import (
 
 	"github.com/slowray/slowray/internal/figure"
 	"github.com/slowray/slowray/internal/observe"
-	"github.com/slowray/slowray/internal/report"
+	"github.com/slowray/slowray/internal/printable"
 )
 
 // drawRequest is the page of one request: its life as a waterfall of parts.
@@ -14,7 +14,7 @@ func (m *model) drawRequest() []string {
 	s := &m.request
 	lines := []string{m.style.bold(fmt.Sprintf("request %d of a connection, %s", s.Seq, clock(s.StartNS))) + m.frozenMark()}
 	if s.Label != "" {
-		lines = append(lines, " "+report.Clean(s.Label))
+		lines = append(lines, " "+printable.Text(s.Label))
 	}
 	lines = append(lines, " "+strings.Join(requestFacts(m.endpoint.e.Side, s), " · "))
 	lines = append(lines, " "+strings.Join(networkFacts(s), " · "))
@@ -30,7 +30,7 @@ func requestFacts(side string, s *observe.RequestSample) []string {
 	if side == observe.Called.String() {
 		from, to = to, from
 	}
-	facts := []string{report.Clean(from) + " → " + report.Clean(to)}
+	facts := []string{printable.Text(from) + " → " + printable.Text(to)}
 	if s.PID != 0 {
 		facts = append(facts, fmt.Sprintf("pid %d", s.PID))
 	}

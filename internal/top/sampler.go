@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/slowray/slowray/internal/observe"
-	"github.com/slowray/slowray/internal/report"
 	"github.com/slowray/slowray/internal/sense/request"
 )
 
@@ -21,10 +20,10 @@ type Source interface {
 
 // Options say what is shown.
 type Options struct {
-	Every     time.Duration                                  // a new picture; at least 100 ms
-	Master    func(pid int) (master int, comm string)        // folds processes into programs; nil: none
-	ProcessOf func(pid int, at int64) (report.Process, bool) // names them in JSON; nil: pid and name only
-	PID       int                                            // only endpoints of the program with this master; 0 = all
+	Every     time.Duration                                    // a new picture; at least 100 ms
+	Master    func(pid int) (master int, comm string)          // folds processes into programs; nil: none
+	ProcessOf func(pid int, at int64) (observe.Identity, bool) // names them in JSON; nil: pid and name only
+	PID       int                                              // only endpoints of the program with this master; 0 = all
 	NoColor   bool
 }
 

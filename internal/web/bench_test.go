@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/slowray/slowray/internal/observe"
-	"github.com/slowray/slowray/internal/report"
 	"github.com/slowray/slowray/internal/store"
 )
 
@@ -42,7 +41,7 @@ func newPlenty(endpoints, requests int) *plenty {
 			e.Total.AddN(int64(1e6+r.ExpFloat64()*5e6), 10)
 			e.RTT.AddN(int64(1e5+r.ExpFloat64()*1e5), 10)
 		}
-		p.points = append(p.points, store.Second{Endpoint: e, Process: report.Process{Comm: e.Comm}})
+		p.points = append(p.points, store.Second{Endpoint: e, Process: observe.Identity{Comm: e.Comm}})
 	}
 	return p
 }
@@ -70,7 +69,7 @@ func (p *plenty) Totals(store.Query) (*observe.Histogram, error) { return &obser
 
 func (p *plenty) Requests(q store.Query, f func(*store.Request) bool) error {
 	each := time.Hour / time.Duration(p.requests)
-	r := store.Request{Process: report.Process{Comm: "service-0"}}
+	r := store.Request{Process: observe.Identity{Comm: "service-0"}}
 	r.Side, r.NetNS, r.Local, r.Weight, r.Requests, r.Status = observe.Served, 1, netip.MustParseAddrPort("10.0.0.5:80"), 1, 1, observe.StatusOK
 	for at, i := q.From, uint64(0); at.Before(q.To); at, i = at.Add(each), i+1 {
 		x := i * 0x9E3779B97F4A7C15 >> 32

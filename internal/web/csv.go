@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/slowray/slowray/internal/printable"
 )
 
 // table is rows of a CSV file.
@@ -32,7 +34,7 @@ func cell(text string) string {
 		switch {
 		case r == '\n' || r == '\t':
 			return ' '
-		case unseen(r):
+		case printable.Unseen(r):
 			return utf8.RuneError
 		}
 		return r

@@ -10,7 +10,6 @@ import (
 
 	"github.com/slowray/slowray/internal/diagnose"
 	"github.com/slowray/slowray/internal/observe"
-	"github.com/slowray/slowray/internal/report"
 	"github.com/slowray/slowray/internal/store"
 )
 
@@ -26,14 +25,14 @@ type processJSON struct {
 	Unit      *string `json:"unit"`
 }
 
-func processOf(pid int, comm string, p *report.Process) *processJSON {
+func processOf(pid int, comm string, p *observe.Identity) *processJSON {
 	if p.Comm != "" {
 		comm = p.Comm
 	}
 	if pid == 0 && comm == "" {
 		return nil
 	}
-	return &processJSON{PID: pid, Comm: comm, Cgroup: p.Cgroup, Container: orNull(p.Container), Name: orNull(p.Name), Unit: orNull(p.Unit)}
+	return &processJSON{PID: pid, Comm: comm, Cgroup: p.Cgroup, Container: orNull(p.Container), Name: orNull(p.ContainerName), Unit: orNull(p.Unit)}
 }
 
 func orNull(name string) *string {

@@ -14,7 +14,6 @@ import (
 	"github.com/slowray/slowray/internal/fleet"
 	fleetmemory "github.com/slowray/slowray/internal/fleet/memory"
 	"github.com/slowray/slowray/internal/observe"
-	"github.com/slowray/slowray/internal/report"
 	"github.com/slowray/slowray/internal/store"
 )
 
@@ -33,7 +32,7 @@ func smallFleet(t *testing.T, webs int, db string) *fleetmemory.Archive {
 	}
 	hello(db, "10.0.0.7")
 	second := func(host string, side observe.Side, comm, addr string, port int, s int64, n int, took time.Duration) {
-		x := &store.Second{At: fleetBegan + s, Process: report.Process{Comm: comm}}
+		x := &store.Second{At: fleetBegan + s, Process: observe.Identity{Comm: comm}}
 		e := &x.Endpoint
 		e.Side, e.Addr, e.Port, e.Comm, e.Requests = side.String(), addr, port, comm, uint64(n)
 		sum := int64(0)

@@ -3,8 +3,9 @@ package web
 import (
 	"bytes"
 	"strconv"
-	"unicode"
 	"unicode/utf8"
+
+	"github.com/slowray/slowray/internal/printable"
 )
 
 // maxText is how many bytes of one text in an answer are kept: a name from the
@@ -83,7 +84,7 @@ func nextPiece(doc []byte, i int) ([]byte, int) {
 		return doc[i : i+1], i + 1
 	}
 	r, size := utf8.DecodeRune(doc[i:])
-	if unseen(r) {
+	if r == utf8.RuneError || printable.Unseen(r) {
 		return replacement, i + size
 	}
 	return doc[i : i+size], i + size
@@ -98,16 +99,10 @@ func escapedPiece(doc []byte, i int) ([]byte, int) {
 			return replacement, len(doc)
 		}
 		n, err := strconv.ParseUint(string(doc[i+2:i+6]), 16, 16)
-		if err != nil || unseen(rune(n)) && n != '\n' && n != '\t' {
+		if err != nil || printable.Unseen(rune(n)) && n != '\n' && n != '\t' {
 			return replacement, i + 6
 		}
 		return doc[i : i+6], i + 6
 	}
 	return doc[i : i+2], i + 2
-}
-
-// unseen says whether a character drives a terminal, hides, or turns the text
-// around it.
-func unseen(r rune) bool {
-	return r == utf8.RuneError || unicode.IsControl(r) || unicode.Is(unicode.Cf, r) || unicode.Is(unicode.Zl, r) || unicode.Is(unicode.Zp, r)
 }

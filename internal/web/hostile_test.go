@@ -37,7 +37,7 @@ func hostile(t *testing.T, name string) *memory {
 	for i := range 40 {
 		m.add(noon.Add(time.Duration(i)*time.Second), func(r *store.Request) {
 			r.Label = name
-			r.Process.Comm, r.Process.Cgroup, r.Process.Container, r.Process.Name, r.Process.Unit = name, name, name, name, name
+			r.Process.Comm, r.Process.Cgroup, r.Process.Container, r.Process.ContainerName, r.Process.Unit = name, name, name, name, name
 			if i >= 30 {
 				r.Ledger[observe.Server] *= 50
 			}

@@ -11,7 +11,6 @@ import (
 	"github.com/slowray/slowray/internal/cause"
 	"github.com/slowray/slowray/internal/observe"
 	"github.com/slowray/slowray/internal/observe/observetest"
-	"github.com/slowray/slowray/internal/report"
 	"github.com/slowray/slowray/internal/store"
 )
 
@@ -150,7 +149,7 @@ func (m *memory) Findings(from, to time.Time) ([]store.Finding, error) {
 
 // add puts a served request of 10.0.0.5:80 in.
 func (m *memory) add(at time.Time, change func(*store.Request)) {
-	r := store.Request{Process: report.Process{Comm: "nginx", Cgroup: "/system.slice/nginx.service", Unit: "nginx.service"}, Request: observe.Request{
+	r := store.Request{Process: observe.Identity{Comm: "nginx", Cgroup: "/system.slice/nginx.service", Unit: "nginx.service"}, Request: observe.Request{
 		Side: observe.Served, StartNS: at.UnixNano(), NetNS: 4026531840, Local: netip.MustParseAddrPort("10.0.0.5:80"),
 		Peer: netip.MustParseAddrPort("10.0.0.9:51234"), PID: 4711, Seq: uint32(len(m.reqs) + 1), Requests: 1, Weight: 1, BytesIn: 100, BytesOut: 2000,
 		RTTNS: 200_000, MinRTTNS: 150_000, MSS: 1448, Status: observe.StatusOK, HTTP: 200}}

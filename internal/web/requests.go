@@ -33,7 +33,7 @@ func keep(r *store.Request) store.Request {
 	c := *r
 	c.Label = strings.Clone(r.Label)
 	p := &c.Process
-	p.Comm, p.Cgroup, p.Container, p.Name, p.Unit = strings.Clone(p.Comm), strings.Clone(p.Cgroup), strings.Clone(p.Container), strings.Clone(p.Name), strings.Clone(p.Unit)
+	p.Comm, p.Cgroup, p.Container, p.ContainerName, p.Unit = strings.Clone(p.Comm), strings.Clone(p.Cgroup), strings.Clone(p.Container), strings.Clone(p.ContainerName), strings.Clone(p.Unit)
 	return c
 }
 
@@ -231,7 +231,7 @@ func requestJSON(r *store.Request) json.RawMessage {
 		b = append(b, `,"first_byte_us":`...)
 		b = strconv.AppendFloat(b, float64(r.FirstByte)/1e3, 'f', 3, 64)
 	}
-	line := report.AppendRequestJSON(nil, &r.Request, func(int, int64) (report.Process, bool) { return r.Process, true })
+	line := report.AppendRequestJSON(nil, &r.Request, func(int, int64) (observe.Identity, bool) { return r.Process, true })
 	b = append(b, ',')
 	return append(b, line[1:len(line)-1]...)
 }
@@ -319,7 +319,7 @@ func requestTable(list []store.Request) *table {
 			http = count(r.HTTP)
 		}
 		row := []string{time.Unix(0, r.StartNS).UTC().Format(time.RFC3339Nano), r.Side.String(), r.Local.String(), r.Peer.String(), count(r.PID),
-			cell(r.Process.Comm), cell(cmp.Or(r.Process.Name, r.Process.Container)), count(r.Seq), us(r.TotalNS()), r.Status.String(), http,
+			cell(r.Process.Comm), cell(cmp.Or(r.Process.ContainerName, r.Process.Container)), count(r.Seq), us(r.TotalNS()), r.Status.String(), http,
 			count(r.BytesIn), count(r.BytesOut), count(r.Retrans), us(r.RTTNS), us(r.MinRTTNS), count(max(r.Weight, 1)), strings.Join(r.Flags.Names(), " ")}
 		for _, ns := range r.Ledger {
 			row = append(row, us(ns))

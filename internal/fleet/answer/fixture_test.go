@@ -13,7 +13,6 @@ import (
 	"github.com/slowray/slowray/internal/fleet"
 	"github.com/slowray/slowray/internal/fleet/memory"
 	"github.com/slowray/slowray/internal/observe"
-	"github.com/slowray/slowray/internal/report"
 	"github.com/slowray/slowray/internal/shell"
 	"github.com/slowray/slowray/internal/store"
 )
@@ -83,7 +82,7 @@ type spans struct{ server, call, disk, network time.Duration }
 
 // second adds a second of an endpoint whose requests take about so long.
 func (w *world) second(host string, side observe.Side, comm, addr string, port int, s int64, n int, t spans) {
-	x := &store.Second{At: began + s, Process: report.Process{Comm: comm}}
+	x := &store.Second{At: began + s, Process: observe.Identity{Comm: comm}}
 	if w.group != nil {
 		x.Process.Cgroup = w.group(host, comm)
 	}
@@ -174,7 +173,7 @@ func (w *world) run(seconds int64) {
 // pair keeps a request at both ends, or at one.
 func (w *world) pair(host, addr, called string, s int64, db, wire time.Duration, one bool) {
 	w.seq++
-	c := &store.Request{Process: report.Process{Comm: "app"}, Why: store.Sampled}
+	c := &store.Request{Process: observe.Identity{Comm: "app"}, Why: store.Sampled}
 	at := (began+s)*1e9 + w.r.Int64N(9e8)
 	c.Side, c.Seq, c.Weight, c.BytesOut, c.BytesIn, c.PID = observe.Called, w.seq, 1, 100+uint64(w.seq%977), 900, 4000
 	c.Local, c.Peer = netip.AddrPortFrom(netip.MustParseAddr(addr), 40000), netip.AddrPortFrom(netip.MustParseAddr(called), 3306)
@@ -186,7 +185,7 @@ func (w *world) pair(host, addr, called string, s int64, db, wire time.Duration,
 	if one {
 		return
 	}
-	v := &store.Request{Process: report.Process{Comm: "mariadbd"}, Why: store.Sampled}
+	v := &store.Request{Process: observe.Identity{Comm: "mariadbd"}, Why: store.Sampled}
 	v.Side, v.Seq, v.Weight, v.BytesIn, v.BytesOut, v.PID = observe.Served, w.seq, 1, c.BytesOut, c.BytesIn, 812
 	v.Local, v.Peer = netip.MustParseAddrPort("10.0.0.7:3306"), c.Local
 	v.StartNS = at + int64(wire)/2 + int64(w.skew["db-7"])

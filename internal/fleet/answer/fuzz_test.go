@@ -14,7 +14,6 @@ import (
 	"github.com/slowray/slowray/internal/fleet"
 	"github.com/slowray/slowray/internal/fleet/memory"
 	"github.com/slowray/slowray/internal/observe"
-	"github.com/slowray/slowray/internal/report"
 	"github.com/slowray/slowray/internal/store"
 )
 
@@ -30,7 +29,7 @@ func FuzzWhy(f *testing.F) {
 		const seconds = 20
 		for _, name := range []string{"web-1", host} {
 			for s := range int64(seconds) {
-				x := &store.Second{At: began + s, Process: report.Process{Comm: "app", Unit: "app.service", Cgroup: text, Name: comm}}
+				x := &store.Second{At: began + s, Process: observe.Identity{Comm: "app", Unit: "app.service", Cgroup: text, ContainerName: comm}}
 				e := &x.Endpoint
 				e.Side, e.Addr, e.Port, e.Comm, e.Requests = "served", "10.0.0.1", 80, "app", 10
 				e.Total.AddN(int64(5*time.Millisecond), 10)
@@ -46,7 +45,7 @@ func FuzzWhy(f *testing.F) {
 				t.Fatal(err)
 			}
 			for k := range int(n) {
-				r := &store.Request{Process: report.Process{Comm: comm, Unit: text}, Why: store.Why(k % 4)}
+				r := &store.Request{Process: observe.Identity{Comm: comm, Unit: text}, Why: store.Why(k % 4)}
 				r.Side, r.Seq, r.Weight, r.Label, r.StartNS, r.FirstByte = observe.Side(k%4), uint32(k/2), uint32(requests), text, (began+5)*1e9+took/1e3, took/2
 				r.Local, r.Peer = netip.MustParseAddrPort("10.0.0.1:80"), netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, 0, 2}), uint16(k))
 				r.Ledger[k%int(observe.NumParts)] = took

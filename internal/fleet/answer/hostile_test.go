@@ -16,7 +16,6 @@ import (
 	"github.com/slowray/slowray/internal/fleet"
 	"github.com/slowray/slowray/internal/fleet/anomaly"
 	"github.com/slowray/slowray/internal/observe"
-	"github.com/slowray/slowray/internal/report"
 	"github.com/slowray/slowray/internal/shell"
 	"github.com/slowray/slowray/internal/store"
 )
@@ -45,7 +44,7 @@ func (w *world) hostile() {
 			panic(err)
 		}
 		for k := range 50 {
-			r := &store.Request{Process: report.Process{Comm: text, Unit: text}, Why: store.Slow}
+			r := &store.Request{Process: observe.Identity{Comm: text, Unit: text}, Why: store.Slow}
 			r.Side, r.Seq, r.Weight, r.PID, r.Label = observe.Side(1+k%2), uint32(k/2), math.MaxUint32, -1, text
 			r.Local, r.Peer = netip.MustParseAddrPort("10.9.0.1:80"), netip.MustParseAddrPort("10.9.0.2:4000")
 			r.StartNS, r.FirstByte = (began+550)*1e9+int64(k), math.MaxInt64/2
@@ -56,7 +55,7 @@ func (w *world) hostile() {
 }
 
 func hostileSecond(i int, text string, s int64) *store.Second {
-	x := &store.Second{At: began + s, Process: report.Process{Comm: text, Unit: hostileTexts[(i+1)%len(hostileTexts)], Cgroup: text, Container: text, Name: text}}
+	x := &store.Second{At: began + s, Process: observe.Identity{Comm: text, Unit: hostileTexts[(i+1)%len(hostileTexts)], Cgroup: text, Container: text, ContainerName: text}}
 	e := &x.Endpoint
 	e.Side, e.Addr, e.Port, e.Comm, e.Requests = "served", "10.9.0.1", 80+i, text, 10
 	for k := range 10 {

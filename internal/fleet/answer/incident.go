@@ -14,7 +14,7 @@ import (
 	"github.com/slowray/slowray/internal/fleet"
 	"github.com/slowray/slowray/internal/fleet/anomaly"
 	"github.com/slowray/slowray/internal/fleet/servicemap"
-	"github.com/slowray/slowray/internal/report"
+	"github.com/slowray/slowray/internal/printable"
 )
 
 // SchemaEvent identifies the form of an Event in JSON (schema/fleetevent.schema.json).
@@ -245,14 +245,14 @@ func (e *Event) Line() string {
 	default:
 		text = fmt.Sprintf("%s OVER    %s, after %s", clock, strings.TrimSuffix(e.Text, "."), lasted)
 	}
-	return report.Clean(text)
+	return printable.Text(text)
 }
 
 // JSON is the event as one line of JSON, without the end of the line. It is whole however
 // much is abnormal.
 func (e *Event) JSON() ([]byte, error) {
 	var b bytes.Buffer
-	err := report.WriteJSONLine(&b, e)
+	err := printable.WriteJSONLine(&b, e)
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), err
 }
 

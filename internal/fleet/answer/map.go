@@ -7,7 +7,7 @@ import (
 	"github.com/slowray/slowray/internal/fleet"
 	"github.com/slowray/slowray/internal/fleet/servicemap"
 	"github.com/slowray/slowray/internal/observe"
-	"github.com/slowray/slowray/internal/report"
+	"github.com/slowray/slowray/internal/printable"
 )
 
 // SchemaMap identifies the form of a Map in JSON (schema/fleetmap.schema.json).
@@ -120,4 +120,4 @@ func clockOf(c *servicemap.Clock) Clock {
 }
 
 // JSON writes the map for programs.
-func (m *Map) JSON(w io.Writer) error { return report.WriteJSON(w, m) }
+func (m *Map) JSON(w io.Writer) error { return printable.WriteJSON(w, m) }

@@ -11,7 +11,7 @@ import (
 	"github.com/slowray/slowray/internal/fleet"
 	"github.com/slowray/slowray/internal/fleet/servicemap"
 	"github.com/slowray/slowray/internal/observe"
-	"github.com/slowray/slowray/internal/report"
+	"github.com/slowray/slowray/internal/printable"
 )
 
 // SchemaTable identifies the form of a Table in JSON (schema/fleettop.schema.json).
@@ -235,4 +235,4 @@ func markAbnormal(abnormal []fleet.Key, services map[string]*ServiceRow, hosts m
 }
 
 // JSON writes the table for programs.
-func (t *Table) JSON(out io.Writer) error { return report.WriteJSON(out, t) }
+func (t *Table) JSON(out io.Writer) error { return printable.WriteJSON(out, t) }

@@ -11,11 +11,11 @@ import (
 	"time"
 
 	"github.com/slowray/slowray/internal/figure"
-	"github.com/slowray/slowray/internal/report"
+	"github.com/slowray/slowray/internal/printable"
 )
 
 // JSON writes the report for programs, in lines that a terminal bears too.
-func (r *Report) JSON(w io.Writer) error { return report.WriteJSON(w, r) }
+func (r *Report) JSON(w io.Writer) error { return printable.WriteJSON(w, r) }
 
 // printer writes lines in which nothing that came from a host can drive a terminal.
 type printer struct {
@@ -27,7 +27,7 @@ func (p *printer) line(format string, args ...any) {
 	if p.err != nil {
 		return
 	}
-	_, p.err = io.WriteString(p.w, report.Clean(fmt.Sprintf(format, args...))+"\n")
+	_, p.err = io.WriteString(p.w, printable.Text(fmt.Sprintf(format, args...))+"\n")
 }
 
 // Text writes the report for a person.

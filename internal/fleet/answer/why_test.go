@@ -17,7 +17,6 @@ import (
 	"github.com/slowray/slowray/internal/fleet/anomaly"
 	"github.com/slowray/slowray/internal/fleet/memory"
 	"github.com/slowray/slowray/internal/observe"
-	"github.com/slowray/slowray/internal/report"
 	"github.com/slowray/slowray/internal/store"
 )
 
@@ -353,7 +352,7 @@ func TestClientNetwork(t *testing.T) {
 		}
 		w.second("front", observe.Served, "nginx", "203.0.113.1", 443, s, 40, spans{server: 2 * time.Millisecond, network: 10*time.Millisecond + lost})
 		for i := range 8 {
-			r := &store.Request{Process: report.Process{Comm: "nginx"}}
+			r := &store.Request{Process: observe.Identity{Comm: "nginx"}}
 			net := (int(s) + i) % 8
 			r.Side, r.Seq, r.Weight, r.BytesIn, r.BytesOut = observe.Served, 1, 5, 100, 1000
 			r.StartNS = (began+s)*1e9 + int64(i)*1e8

@@ -20,7 +20,7 @@ import (
 
 	"github.com/slowray/slowray/internal/fleet"
 	"github.com/slowray/slowray/internal/fleet/gateway"
-	"github.com/slowray/slowray/internal/report"
+	"github.com/slowray/slowray/internal/printable"
 )
 
 // Limits of what is waited for and read.
@@ -174,7 +174,7 @@ func failure(server string, status int, text string, before bool) error {
 	if text == "" {
 		text = http.StatusText(status)
 	}
-	e.text = report.Clean(text)
+	e.text = printable.Text(text)
 	if permanentCodes[e.code] || e.code == 0 && status >= 400 && status < 500 && status != http.StatusRequestTimeout && status != http.StatusTooManyRequests {
 		return fleet.Permanent(e)
 	}

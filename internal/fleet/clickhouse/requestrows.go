@@ -79,7 +79,7 @@ func (w *requestRows) add(b *fleet.Batch, p fleet.Position, r *store.Request) {
 	w.comm.putText(row, r.Process.Comm)
 	w.cgroup.putText(row, r.Process.Cgroup)
 	w.container.putText(row, r.Process.Container)
-	w.containerName.putText(row, r.Process.Name)
+	w.containerName.putText(row, r.Process.ContainerName)
 	w.unit.putText(row, r.Process.Unit)
 	w.why.put8(row, uint8(r.Why))
 	w.weight.put32(row, r.Weight)

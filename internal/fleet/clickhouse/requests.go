@@ -10,7 +10,6 @@ import (
 
 	"github.com/slowray/slowray/internal/fleet"
 	"github.com/slowray/slowray/internal/observe"
-	"github.com/slowray/slowray/internal/report"
 	"github.com/slowray/slowray/internal/store"
 )
 
@@ -146,7 +145,7 @@ func (in *requestReader) read(i int, r *store.Request) {
 			RTTNS: n("rtt_us") * 1000, MinRTTNS: n("min_rtt_us") * 1000, MSS: uint32(n("mss_bytes")), Status: observe.Status(n("status")),
 			HTTP: int(n("http_status")), Label: in.label.Row(i), FirstByte: n("first_byte_us") * 1000, Followed: n("followed") != 0,
 		},
-		Process: report.Process{Comm: in.comm.Row(i), Cgroup: in.cgroup.Row(i), Container: in.container.Row(i), Name: in.containerName.Row(i), Unit: in.unit.Row(i)},
+		Process: observe.Identity{Comm: in.comm.Row(i), Cgroup: in.cgroup.Row(i), Container: in.container.Row(i), ContainerName: in.containerName.Row(i), Unit: in.unit.Row(i)},
 		Why:     store.Why(n("why")),
 	}
 	for name := range strings.SplitSeq(in.flags.Row(i), ",") {

@@ -59,7 +59,7 @@ func extreme(at time.Time) []store.Request {
 		r.Status, r.HTTP, r.Followed = observe.Status(i%3), 599, i%2 == 0
 		r.Flags = observe.FlagOverlapped | observe.FlagTimeout
 		r.Label = text
-		r.Process.Comm, r.Process.Cgroup, r.Process.Container, r.Process.Name, r.Process.Unit = text, text+"1", text+"2", text+"3", text+"4"
+		r.Process.Comm, r.Process.Cgroup, r.Process.Container, r.Process.ContainerName, r.Process.Unit = text, text+"1", text+"2", text+"3", text+"4"
 		for p := range r.Ledger {
 			r.Ledger[p] = int64(p+i) * 1e13
 		}

@@ -76,7 +76,7 @@ func (w *secondRows) add(b *fleet.Batch, p fleet.Position, s *store.Second) {
 	c["comm"].putText(row, process.Comm)
 	c["cgroup"].putText(row, process.Cgroup)
 	c["container"].putText(row, process.Container)
-	c["container_name"].putText(row, process.Name)
+	c["container_name"].putText(row, process.ContainerName)
 	c["unit"].putText(row, process.Unit)
 	w.values(e)
 	for i, column := range w.sums {

@@ -33,7 +33,7 @@ func TestTotalsAndPlacesAreThoseOfMemory(t *testing.T) {
 					case port == 8001 && at%2 == 0: // another process of the same endpoint
 						s.Process.Cgroup += "/worker"
 					case port == 8002:
-						s.Process.Cgroup, s.Process.Container, s.Process.Name = "", "", ""
+						s.Process.Cgroup, s.Process.Container, s.Process.ContainerName = "", "", ""
 					case port == 8003 && at%3 == 0: // one of which nothing is known
 						s.Process.Cgroup = ""
 					}

@@ -5,7 +5,6 @@ import (
 
 	"github.com/slowray/slowray/internal/fleet"
 	"github.com/slowray/slowray/internal/observe"
-	"github.com/slowray/slowray/internal/report"
 	"github.com/slowray/slowray/internal/store"
 )
 
@@ -25,7 +24,7 @@ type serviceKey struct {
 }
 
 // service is fleet.Service, kept.
-func (w *words) service(side observe.Side, p *report.Process, port int) string {
+func (w *words) service(side observe.Side, p *observe.Identity, port int) string {
 	if side == observe.Called {
 		port = 0 // it is not in the name
 	}
@@ -33,8 +32,8 @@ func (w *words) service(side observe.Side, p *report.Process, port int) string {
 	switch {
 	case p.Unit != "":
 		key.unit = p.Unit
-	case p.Name != "":
-		key.name = p.Name
+	case p.ContainerName != "":
+		key.name = p.ContainerName
 	default:
 		key.comm = p.Comm
 	}

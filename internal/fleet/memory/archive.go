@@ -179,7 +179,7 @@ func (a *Archive) addSecond(host string, s *store.Second) {
 			p.SplitUS[part] = int64(float64(e.Split.Parts[part.String()].SumNS) / 1000 * scale)
 		}
 	}
-	p.place = fleet.Place{Cgroup: s.Process.Cgroup, Container: cmp.Or(s.Process.Name, s.Process.Container)}
+	p.place = fleet.Place{Cgroup: s.Process.Cgroup, Container: cmp.Or(s.Process.ContainerName, s.Process.Container)}
 	p.total.Merge(&e.Total)
 	a.seconds, a.sorted = append(a.seconds, p), false
 }

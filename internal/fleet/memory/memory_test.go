@@ -11,7 +11,6 @@ import (
 	"github.com/slowray/slowray/internal/cause"
 	"github.com/slowray/slowray/internal/fleet"
 	"github.com/slowray/slowray/internal/observe"
-	"github.com/slowray/slowray/internal/report"
 	"github.com/slowray/slowray/internal/store"
 )
 
@@ -19,7 +18,7 @@ const at0 = 1_800_000_000
 
 // secondOf is a second in which requests took so many ms each.
 func secondOf(at int64, port int, process string, ms ...int64) *store.Second {
-	s := &store.Second{At: at, Process: report.Process{Comm: process}}
+	s := &store.Second{At: at, Process: observe.Identity{Comm: process}}
 	e := &s.Endpoint
 	e.Side, e.Addr, e.Port, e.Requests = "served", "10.0.0.1", port, uint64(len(ms))
 	var sum int64
@@ -145,7 +144,7 @@ func TestBatchesOnce(t *testing.T) {
 func TestRequestsAndFindings(t *testing.T) {
 	a := new(Archive)
 	for i := range 5 {
-		r := &store.Request{Process: report.Process{Comm: "php"}}
+		r := &store.Request{Process: observe.Identity{Comm: "php"}}
 		r.Side, r.StartNS = observe.Called, (at0+int64(4-i))*1e9
 		r.Peer = netip.MustParseAddrPort("10.0.0.7:3306")
 		a.AddRequest("a", r)

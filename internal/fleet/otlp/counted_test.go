@@ -30,7 +30,6 @@ import (
 	"github.com/slowray/slowray/internal/fleet"
 	"github.com/slowray/slowray/internal/fleet/ship"
 	"github.com/slowray/slowray/internal/observe"
-	"github.com/slowray/slowray/internal/report"
 	"github.com/slowray/slowray/internal/store"
 )
 
@@ -170,12 +169,12 @@ func shipTo(t *testing.T, url string, said func(string)) (record func(n int), st
 		t.Helper()
 		for i := range n {
 			seq++
-			r := store.Request{Process: report.Process{Comm: "nginx"}}
+			r := store.Request{Process: observe.Identity{Comm: "nginx"}}
 			r.Side, r.StartNS, r.Seq, r.Weight = observe.Served, at.UnixNano()+int64(i), uint32(seq), 1
 			r.Local, r.Peer = netip.MustParseAddrPort("10.0.0.7:80"), netip.MustParseAddrPort("10.0.0.9:4000")
 			st.AddRequest(&r)
 		}
-		sec := store.Second{At: at.Unix(), Process: report.Process{Comm: "nginx"}}
+		sec := store.Second{At: at.Unix(), Process: observe.Identity{Comm: "nginx"}}
 		sec.Endpoint = observe.Endpoint{Side: "served", Addr: "10.0.0.7", Port: 80, Comm: "nginx", Requests: uint64(n)}
 		sec.Endpoint.Total.AddN(1e6, uint64(n))
 		st.AddSecond(&sec)

@@ -17,7 +17,6 @@ import (
 	"github.com/slowray/slowray/internal/cause"
 	"github.com/slowray/slowray/internal/fleet"
 	"github.com/slowray/slowray/internal/observe"
-	"github.com/slowray/slowray/internal/report"
 	"github.com/slowray/slowray/internal/store"
 )
 
@@ -84,7 +83,7 @@ func requests(first fleet.Position, n int) *fleet.Batch {
 	var r store.Request // the memory of one is that of the next
 	b.Requests = func(yield func(fleet.Position, *store.Request) bool) {
 		for i := range n {
-			r = store.Request{Process: report.Process{Comm: "nginx"}}
+			r = store.Request{Process: observe.Identity{Comm: "nginx"}}
 			r.Side, r.StartNS, r.Seq = observe.Served, 1e18+int64(i), uint32(i+1)
 			r.Local, r.Peer = netip.MustParseAddrPort("10.0.0.7:80"), netip.MustParseAddrPort("10.0.0.9:4000")
 			if !yield(first+fleet.Position(i), &r) {

@@ -8,7 +8,6 @@ import (
 
 	"github.com/slowray/slowray/internal/fleet"
 	"github.com/slowray/slowray/internal/observe"
-	"github.com/slowray/slowray/internal/report"
 	"github.com/slowray/slowray/internal/store"
 )
 
@@ -61,7 +60,7 @@ func (s *scene) add(t turn) {
 	minRTT := min(t.there+t.back, 200_000)
 	floor := func(ns int64) int64 { return ns / 1000 * 1000 } // as stores keep it
 	if !t.onlyServed {
-		c := store.Request{Process: report.Process{Comm: "app-" + t.clientHost}}
+		c := store.Request{Process: observe.Identity{Comm: "app-" + t.clientHost}}
 		c.Side, c.Seq, c.BytesOut, c.BytesIn, c.Weight = observe.Called, seq-s.behind[t.clientHost], bytes, 2*bytes, 1
 		c.Local, c.Peer = or(t.client, ""), or(t.server, "")
 		c.StartNS = floor(t.at + s.ahead[t.clientHost](t.at))
@@ -72,7 +71,7 @@ func (s *scene) add(t turn) {
 		s.ends = append(s.ends, EndOf(t.clientHost, &c))
 	}
 	if !t.onlyCalled {
-		v := store.Request{Process: report.Process{Comm: "srv-" + t.serverHost}}
+		v := store.Request{Process: observe.Identity{Comm: "srv-" + t.serverHost}}
 		v.Side, v.Seq, v.BytesIn, v.BytesOut, v.Weight = observe.Served, seq-s.behind[t.serverHost], bytes, 2*bytes, 1
 		v.Local, v.Peer = or(t.serverThere, t.server), or(t.clientThere, t.client)
 		arrived := t.at + t.there

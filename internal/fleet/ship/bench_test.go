@@ -12,13 +12,12 @@ import (
 	"github.com/slowray/slowray/internal/fleet/clickhouse"
 	"github.com/slowray/slowray/internal/fleet/clickhouse/clickhousetest"
 	"github.com/slowray/slowray/internal/observe"
-	"github.com/slowray/slowray/internal/report"
 	"github.com/slowray/slowray/internal/store"
 )
 
 // request is one as a busy service has them.
 func request(n int, start int64) store.Request {
-	r := store.Request{Process: report.Process{Comm: "nginx", Cgroup: "/system.slice/nginx.service", Unit: "nginx.service"}}
+	r := store.Request{Process: observe.Identity{Comm: "nginx", Cgroup: "/system.slice/nginx.service", Unit: "nginx.service"}}
 	r.Side, r.StartNS, r.Seq, r.Requests, r.Weight, r.PID, r.TID = observe.Served, start, uint32(n%50), 1, 100, 1000+n%4, 1000+n%4
 	r.NetNS, r.Status, r.HTTP, r.MSS = 4026531840, observe.StatusOK, 200, 1448
 	r.Local = netip.MustParseAddrPort("10.0.0.1:8080")

@@ -10,20 +10,19 @@ import (
 
 	"github.com/slowray/slowray/internal/fleet"
 	"github.com/slowray/slowray/internal/observe"
-	"github.com/slowray/slowray/internal/report"
 	"github.com/slowray/slowray/internal/store"
 )
 
 // numbered is a request that tells its number.
 func numbered(n int, start int64) store.Request {
-	r := store.Request{Process: report.Process{Comm: fmt.Sprintf("svc-%d", n%3), Unit: "svc.service"}}
+	r := store.Request{Process: observe.Identity{Comm: fmt.Sprintf("svc-%d", n%3), Unit: "svc.service"}}
 	r.Side, r.StartNS, r.Seq, r.Weight, r.PID = observe.Served, start, uint32(n), 1, 1+n%3
 	r.Ledger[observe.Server] = int64(n) * 1000
 	return r
 }
 
 func numberedSecond(n int, at int64) store.Second {
-	s := store.Second{At: at, Process: report.Process{Comm: "svc"}}
+	s := store.Second{At: at, Process: observe.Identity{Comm: "svc"}}
 	s.Endpoint = observe.Endpoint{Side: "served", Addr: "10.0.0.1", Port: 80, PID: 1, Comm: "svc", Requests: uint64(n)}
 	s.Endpoint.Total.AddN(int64(n)*1000+1000, uint64(n))
 	return s

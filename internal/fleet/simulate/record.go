@@ -6,7 +6,6 @@ import (
 
 	"github.com/slowray/slowray/internal/fleet"
 	"github.com/slowray/slowray/internal/observe"
-	"github.com/slowray/slowray/internal/report"
 	"github.com/slowray/slowray/internal/store"
 )
 
@@ -58,7 +57,7 @@ func second(p *fleet.Point, comm string) store.Second {
 		}
 		e.Split = split
 	}
-	return store.Second{At: p.At, Endpoint: e, Process: report.Process{Comm: comm}}
+	return store.Second{At: p.At, Endpoint: e, Process: observe.Identity{Comm: comm}}
 }
 
 // requests gives requests of the second that Second made last: of each address that
@@ -92,7 +91,7 @@ func (f *Fleet) call(c *call, at int64, weight uint32, failed bool, add func(hos
 		Side: observe.Served, StartNS: start + rtt/2, NetNS: 4026531840, Local: server, Peer: client, PID: 1000 + c.to.svc.port%1000,
 		Seq: 1 + uint32(r.IntN(100)), Requests: 1, Weight: weight, BytesIn: 400, BytesOut: 3000, RTTNS: rtt, MinRTTNS: rtt,
 		MSS: 1448, Status: observe.StatusOK, Followed: true,
-	}, Process: report.Process{Comm: c.to.svc.comm}}
+	}, Process: observe.Identity{Comm: c.to.svc.comm}}
 	if failed {
 		served.Status, served.Why, served.Weight = observe.StatusError, store.Failed, 1
 	}
@@ -112,7 +111,7 @@ func (f *Fleet) call(c *call, at int64, weight uint32, failed bool, add func(hos
 	if vip, err := netip.ParseAddr(c.key.Addr); err == nil {
 		called.Peer = netip.AddrPortFrom(vip, server.Port())
 	}
-	called.PID, called.Process = 1000+c.from.svc.port%1000, report.Process{Comm: c.from.svc.comm}
+	called.PID, called.Process = 1000+c.from.svc.port%1000, observe.Identity{Comm: c.from.svc.comm}
 	if !c.from.hidden && !c.from.host.removed && !c.from.host.dead {
 		add(c.from.host, &called)
 	}

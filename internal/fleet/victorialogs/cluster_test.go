@@ -22,7 +22,6 @@ import (
 	"github.com/slowray/slowray/internal/cause"
 	"github.com/slowray/slowray/internal/fleet"
 	"github.com/slowray/slowray/internal/observe"
-	"github.com/slowray/slowray/internal/report"
 	"github.com/slowray/slowray/internal/store"
 )
 
@@ -121,7 +120,7 @@ func requests(first fleet.Position, n int, start int64) *fleet.Batch {
 	b := &fleet.Batch{Host: testHost, Stream: fleet.Requests, First: first, Last: first + fleet.Position(n) - 1, Count: n}
 	b.Requests = func(yield func(fleet.Position, *store.Request) bool) {
 		for i := range n {
-			r := store.Request{Process: report.Process{Comm: "nginx", Unit: "nginx.service"}, Why: store.Slow}
+			r := store.Request{Process: observe.Identity{Comm: "nginx", Unit: "nginx.service"}, Why: store.Slow}
 			r.Side, r.StartNS, r.Seq, r.Weight, r.Status, r.Label = observe.Served, start+int64(i)*1e6, uint32(i+1), 1, observe.StatusOK, "GET /\x1b[31m\"\\"
 			r.Local, r.Peer = netip.MustParseAddrPort("10.0.0.7:80"), netip.MustParseAddrPort("10.0.0.9:4000")
 			r.Ledger[observe.Server] = int64(i+1) * 1e6
@@ -170,7 +169,7 @@ func TestCluster(t *testing.T) {
 	send(requests(base, 100, now.UnixNano()), true)
 	send(requests(base, 100, now.UnixNano()), true)
 	send(requests(base+100, 50, now.Add(time.Second).UnixNano()), true) // nothing of it is there
-	second := store.Second{At: now.Unix(), Process: report.Process{Comm: "nginx"}}
+	second := store.Second{At: now.Unix(), Process: observe.Identity{Comm: "nginx"}}
 	second.Endpoint = observe.Endpoint{Side: "served", Addr: "10.0.0.7", Port: 80, Requests: 9, Parts: map[string]observe.PartStats{"server": {SumNS: 9e6}}}
 	second.Endpoint.Total.AddN(1e6, 9)
 	send(&fleet.Batch{Host: testHost, Stream: fleet.Seconds, First: 1, Last: 1, Count: 1, Seconds: one(1, &second)}, false)

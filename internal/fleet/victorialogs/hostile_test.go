@@ -164,7 +164,7 @@ func FuzzLines(f *testing.F) {
 		budgettest.Within(t, len(host)+len(labelName)+len(label)+len(text)+len(comm), budgettest.Cost{PerByte: 256, Fixed: 1 << 20, CPU: time.Second}, func() {
 			r := store.Request{Why: store.Slow}
 			r.Side, r.StartNS, r.Label, r.HTTP, r.BytesIn, r.Flags = observe.Called, at, text, int(n), n, observe.RequestFlags(uint32(n))
-			r.Process.Comm, r.Process.Unit, r.Process.Name = comm, host, label
+			r.Process.Comm, r.Process.Unit, r.Process.ContainerName = comm, host, label
 			r.Local, r.Peer = netip.AddrPortFrom(netip.IPv6LinkLocalAllNodes().WithZone(label), 1), netip.AddrPort{}
 			l.request(h, fleet.Position(n), &r)
 			s := store.Second{At: at / 1e9, Process: r.Process}

@@ -11,7 +11,6 @@ import (
 	"github.com/slowray/slowray/internal/fleet"
 	"github.com/slowray/slowray/internal/fleet/ship"
 	"github.com/slowray/slowray/internal/observe"
-	"github.com/slowray/slowray/internal/report"
 	"github.com/slowray/slowray/internal/store"
 )
 
@@ -77,7 +76,7 @@ func TestStorageNodeIsKilled(t *testing.T) {
 		t.Helper()
 		for range n {
 			seq++
-			r := store.Request{Process: report.Process{Comm: "svc-" + strconv.Itoa(seq%20)}}
+			r := store.Request{Process: observe.Identity{Comm: "svc-" + strconv.Itoa(seq%20)}}
 			r.Side, r.StartNS, r.Seq, r.Weight, r.Status = observe.Served, time.Now().UnixNano(), uint32(seq), 1, observe.StatusOK
 			st.AddRequest(&r)
 		}

@@ -20,7 +20,7 @@ import (
 	"time"
 
 	"github.com/slowray/slowray/internal/fleet"
-	"github.com/slowray/slowray/internal/report"
+	"github.com/slowray/slowray/internal/printable"
 )
 
 // settleTime is after how long lines that a front has taken can be found: it hands
@@ -269,7 +269,7 @@ func (t *Target) ask(ctx context.Context, address, kind, coding string, body []b
 	if got.StatusCode/100 != 2 {
 		// What cannot be read of it tells less than the status.
 		text, _ := io.ReadAll(io.LimitReader(got.Body, maxError))
-		err = fmt.Errorf("status %d: %s", got.StatusCode, report.Clean(string(text)))
+		err = fmt.Errorf("status %d: %s", got.StatusCode, printable.Text(string(text)))
 		switch {
 		case got.StatusCode == http.StatusTooManyRequests || got.StatusCode == http.StatusRequestTimeout:
 		case got.StatusCode/100 == 4 || got.StatusCode/100 == 3:

@@ -10,7 +10,7 @@ import (
 
 	"github.com/slowray/slowray/internal/diagnose"
 	"github.com/slowray/slowray/internal/observe"
-	"github.com/slowray/slowray/internal/report"
+	"github.com/slowray/slowray/internal/printable"
 )
 
 // SchemaCompare identifies the form of a Document in JSON.
@@ -134,7 +134,7 @@ func moved(f Figure) bool { return f.Judgement == Moved }
 
 // JSON writes the document.
 func (d *Document) JSON(w io.Writer) error {
-	return report.WriteJSON(w, d)
+	return printable.WriteJSON(w, d)
 }
 
 func some(v float64) *float64 { return &v }

@@ -8,7 +8,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/slowray/slowray/internal/figure"
-	"github.com/slowray/slowray/internal/report"
+	"github.com/slowray/slowray/internal/printable"
 )
 
 type printer struct {
@@ -29,7 +29,7 @@ func (d *Document) Text(w io.Writer) error {
 		name string
 		side *Side
 	}{{"A", &d.A}, {"B", &d.B}} {
-		p.line("%s  %s, Linux %s, %s for %s", s.name, report.Clean(s.side.Host), report.Clean(s.side.Kernel),
+		p.line("%s  %s, Linux %s, %s for %s", s.name, printable.Text(s.side.Host), printable.Text(s.side.Kernel),
 			figure.Moment(s.side.Start), figure.Seconds(math.Round(10*s.side.Seconds)/10))
 	}
 	p.findings(d.Findings)
@@ -42,7 +42,7 @@ func (d *Document) Text(w io.Writer) error {
 	p.settings(d.Settings)
 	p.line("")
 	for _, n := range d.Notes {
-		p.line("%s", report.Clean(n))
+		p.line("%s", printable.Text(n))
 	}
 	return p.err
 }
@@ -114,7 +114,7 @@ func (p *printer) figures(title string, list []Figure, all bool) {
 		return
 	}
 	p.line("")
-	p.line("%s", report.Clean(title))
+	p.line("%s", printable.Text(title))
 	p.table(rows, 1)
 }
 
@@ -172,7 +172,7 @@ func (p *printer) table(rows [][]string, left int) {
 	widths := make([]int, len(rows[0]))
 	for _, row := range rows {
 		for i := range row {
-			row[i] = report.Clean(row[i])
+			row[i] = printable.Text(row[i])
 			widths[i] = max(widths[i], utf8.RuneCountInString(row[i]))
 		}
 	}

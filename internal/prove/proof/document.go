@@ -4,8 +4,8 @@ import (
 	"io"
 
 	"github.com/slowray/slowray/internal/cause"
+	"github.com/slowray/slowray/internal/printable"
 	"github.com/slowray/slowray/internal/prove/experiment"
-	"github.com/slowray/slowray/internal/report"
 	"github.com/slowray/slowray/internal/shell"
 )
 
@@ -49,5 +49,5 @@ func (d *Document) Proved() bool {
 
 // JSON writes the document.
 func (d *Document) JSON(w io.Writer) error {
-	return report.WriteJSON(w, d)
+	return printable.WriteJSON(w, d)
 }

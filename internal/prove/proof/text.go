@@ -8,8 +8,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/slowray/slowray/internal/figure"
+	"github.com/slowray/slowray/internal/printable"
 	"github.com/slowray/slowray/internal/prove/experiment"
-	"github.com/slowray/slowray/internal/report"
 	"github.com/slowray/slowray/internal/shell"
 )
 
@@ -35,7 +35,7 @@ func (p *printer) field(name, text string) {
 		p.line("  %-*s%s", indent-2, name, line)
 		name, line, n = "", "", 0
 	}
-	for word := range strings.FieldsSeq(report.Clean(text)) {
+	for word := range strings.FieldsSeq(printable.Text(text)) {
 		k := utf8.RuneCountInString(word)
 		if n > 0 && n+1+k > width-indent && word != "%" {
 			flush()
@@ -98,14 +98,14 @@ func (d *Document) measured() string {
 // commands prints each on a line of its own, whole, so that it can be copied.
 func (p *printer) commands(name string, list []shell.Command) {
 	for _, c := range list {
-		p.line("  %-10s%s", name, report.Clean(c.String()))
+		p.line("  %-10s%s", name, printable.Text(c.String()))
 		name = ""
 	}
 }
 
 // result prints the verdict and the table of effects.
 func (p *printer) result(r *experiment.Result) {
-	p.line("%s: %s", strings.ToUpper(string(r.Verdict)), report.Clean(r.Why))
+	p.line("%s: %s", strings.ToUpper(string(r.Verdict)), printable.Text(r.Why))
 	if len(r.Effects) == 0 {
 		return
 	}
@@ -141,7 +141,7 @@ func (p *printer) table(rows [][]string) {
 				line += "  " + pad + cell
 			}
 		}
-		p.line("%s", strings.TrimRight(report.Clean(line), " "))
+		p.line("%s", strings.TrimRight(printable.Text(line), " "))
 	}
 }
 
@@ -229,14 +229,14 @@ func (p *printer) ending(d *Document) {
 	case d.Result.Undone:
 		p.line("The change is undone.")
 	case d.Result.InForce:
-		p.line("THE CHANGE IS NOT UNDONE (slowray undo tries again): %s", report.Clean(d.Result.Left))
+		p.line("THE CHANGE IS NOT UNDONE (slowray undo tries again): %s", printable.Text(d.Result.Left))
 	default:
-		p.line("Nothing of the change is in force, but not all is as it was: %s", report.Clean(d.Result.Left))
+		p.line("Nothing of the change is in force, but not all is as it was: %s", printable.Text(d.Result.Left))
 	}
 	if d.Proved() && len(d.Persist) > 0 {
 		p.line("To make it last:")
 		for _, c := range d.Persist {
-			p.line("  %s", report.Clean(c.String()))
+			p.line("  %s", printable.Text(c.String()))
 		}
 	}
 }

@@ -7,7 +7,7 @@ import (
 
 	"github.com/slowray/slowray/internal/cause"
 	"github.com/slowray/slowray/internal/diagnose"
-	"github.com/slowray/slowray/internal/report"
+	"github.com/slowray/slowray/internal/printable"
 	"github.com/slowray/slowray/internal/shell"
 )
 
@@ -138,7 +138,7 @@ type Left struct {
 
 // WriteJSON writes r for programs.
 func WriteJSON(w io.Writer, r *Report) error {
-	return report.WriteJSON(w, r)
+	return printable.WriteJSON(w, r)
 }
 
 // kept are the steps whose changes stay.

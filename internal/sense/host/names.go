@@ -4,18 +4,15 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/slowray/slowray/internal/observe"
 )
 
-// Identity is what a process is known by.
+// Identity is what a process is known by. Its container has a name where Names has
+// ContainerName to ask.
 type Identity struct {
 	PID, PPID int
-	Comm      string
-	Cgroup    string // most telling path, as in ProcSample
-	Container string
-	Unit      string
-	// ContainerName is what the engine calls the container, where Names has
-	// ContainerName to ask.
-	ContainerName string
+	observe.Identity
 }
 
 // Names tells processes by their number, from /proc, and remembers them: also
@@ -234,7 +231,7 @@ func (n *Names) check(pid int, old *name, now time.Time) *name {
 		return old
 	}
 	p := &name{
-		Identity: Identity{PID: pid, PPID: stat.PPID, Comm: stat.Comm},
+		Identity: Identity{PID: pid, PPID: stat.PPID, Identity: observe.Identity{Comm: stat.Comm}},
 		known:    true, ticks: stat.StartTicks, checked: now,
 		began: n.bootWall(now) + int64(stat.StartTicks)*int64(time.Second/userHZ),
 	}
@@ -256,7 +253,7 @@ func (n *Names) ended(pid int, now time.Time) *name {
 	if !ok {
 		return p
 	}
-	p.Identity, p.known, p.gone = Identity{PID: pid, PPID: parent, Comm: comm}, true, true
+	p.Identity, p.known, p.gone = Identity{pid, parent, observe.Identity{Comm: comm}}, true, true
 	if of := n.find(parent, now.UnixNano()); parent != pid && of != nil {
 		p.Cgroup, p.Container, p.Unit = of.Cgroup, of.Container, of.Unit
 	}

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/slowray/slowray/internal/observe"
 )
 
 // namesFixture is a /proc to which processes are added, and a clock that is
@@ -54,8 +56,8 @@ func TestNames(t *testing.T) {
 	container := "/system.slice/docker-0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef.scope"
 	f.begin(10, 1, "php-fpm) R 1", container, 5*time.Second)
 	got, ok := f.Of(10, f.clock.UnixNano())
-	want := Identity{PID: 10, PPID: 1, Comm: "php-fpm) R 1", Cgroup: container, Container: "0123456789ab",
-		Unit: "docker-0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef.scope"}
+	want := Identity{PID: 10, PPID: 1, Identity: observe.Identity{Comm: "php-fpm) R 1", Cgroup: container, Container: "0123456789ab",
+		Unit: "docker-0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef.scope"}}
 	if diff := cmp.Diff(want, got); diff != "" || !ok {
 		t.Error(diff)
 	}

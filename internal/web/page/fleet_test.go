@@ -18,7 +18,6 @@ import (
 	"github.com/slowray/slowray/internal/fleet"
 	"github.com/slowray/slowray/internal/fleet/memory"
 	"github.com/slowray/slowray/internal/observe"
-	"github.com/slowray/slowray/internal/report"
 	"github.com/slowray/slowray/internal/store"
 	"github.com/slowray/slowray/internal/web"
 )
@@ -54,7 +53,7 @@ func shipFleet(t *testing.T, a fleet.Target, evil string, began int64) {
 	t.Helper()
 	hosts, seconds := map[string]*fleet.Host{}, map[string][]store.Second{}
 	second := func(host string, side observe.Side, comm, addr string, port int, s int64, n int, took time.Duration) {
-		x := &store.Second{At: began + s, Process: report.Process{Comm: comm, Cgroup: "/system.slice/" + comm + ".service"}}
+		x := &store.Second{At: began + s, Process: observe.Identity{Comm: comm, Cgroup: "/system.slice/" + comm + ".service"}}
 		e := &x.Endpoint
 		e.Side, e.Addr, e.Port, e.Comm, e.Requests = side.String(), addr, port, comm, uint64(n)
 		if comm == "app" && s%40 == 0 {

@@ -12,7 +12,6 @@ import (
 	"github.com/slowray/slowray/internal/cause"
 	"github.com/slowray/slowray/internal/diagnose"
 	"github.com/slowray/slowray/internal/observe"
-	"github.com/slowray/slowray/internal/report"
 	"github.com/slowray/slowray/internal/shell"
 	"github.com/slowray/slowray/internal/store"
 	"github.com/slowray/slowray/internal/web"
@@ -73,7 +72,7 @@ func stored(t *testing.T) (handler http.Handler, shift int64) {
 // record is the nth of four requests that stand for a second of an endpoint.
 func record(e *endpoint, at int64, n int, shift int64) *store.Request {
 	m := e.at(at)
-	r := &store.Request{Process: report.Process{Comm: e.comm, Cgroup: "/system.slice/x", Name: e.container, Unit: e.unit}}
+	r := &store.Request{Process: observe.Identity{Comm: e.comm, Cgroup: "/system.slice/x", ContainerName: e.container, Unit: e.unit}}
 	r.Side, r.StartNS, r.NetNS, r.PID, r.TID = observe.Served, (at+shift)*1e9+int64(n)*2e8, 4026531840, e.pid, e.pid
 	r.Local, r.Peer = netip.MustParseAddrPort(fmt.Sprintf("%s:%d", e.addr, e.port)), netip.MustParseAddrPort(fmt.Sprintf("203.0.113.%d:41000", 3+at%7))
 	if e.side == "called" {
