@@ -53,10 +53,6 @@ type Plant struct {
 // New puts the declarations and the incidents together.
 func New(causes []cause.Cause, incidents []incident.Incident) Catalogue {
 	all := Catalogue{Schema: Schema, Causes: []Entry{}}
-	known := map[cause.ID]bool{}
-	for i := range causes {
-		known[causes[i].ID] = true
-	}
 	for i := range causes {
 		c := &causes[i]
 		e := Entry{ID: c.ID, Title: c.Title, Layer: c.Layer.String(), Informational: c.Informational,
@@ -66,14 +62,13 @@ func New(causes []cause.Cause, incidents []incident.Incident) Catalogue {
 		for _, kind := range c.Needs {
 			e.Needs = append(e.Needs, Need{kind, sourceOf(kind)})
 		}
-		for _, id := range c.ConsequenceOf {
-			if known[id] && !slices.Contains(e.FollowsFrom, id) {
-				e.FollowsFrom = append(e.FollowsFrom, id)
-			}
-		}
 		for j := range causes {
-			if slices.Contains(causes[j].ConsequenceOf, c.ID) {
-				e.BringsAbout = append(e.BringsAbout, causes[j].ID)
+			other := &causes[j]
+			if c.FollowsFrom(other) {
+				e.FollowsFrom = append(e.FollowsFrom, other.ID)
+			}
+			if other.FollowsFrom(c) {
+				e.BringsAbout = append(e.BringsAbout, other.ID)
 			}
 		}
 		for _, in := range incidents {

@@ -17,7 +17,7 @@ var abortOnOverflow = Cause{
 	Title:         "tcp_abort_on_overflow resets the connections of clients while an accept queue is full",
 	Layer:         LayerSocket,
 	Needs:         []observe.Kind{observe.KindListeners, observe.KindCounters, observe.KindSysctl},
-	ConsequenceOf: []ID{AcceptQueueOverflow},
+	ConsequenceOf: []Parent{AcceptQueueOverflow},
 	Folds:         true,
 	Check:         checkAbortOnOverflow,
 	Try: inNamespace(func(v *View, ns *observe.NetNS) []Change {

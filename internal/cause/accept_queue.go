@@ -2,7 +2,6 @@ package cause
 
 import (
 	"fmt"
-	"slices"
 	"strconv"
 
 	"github.com/slowray/slowray/internal/observe"
@@ -17,17 +16,14 @@ import (
 const AcceptQueueOverflow ID = "accept-queue-overflow"
 
 var acceptQueueOverflow = Cause{
-	ID:    AcceptQueueOverflow,
-	Title: "An accept queue overflows: new connections are dropped and retried seconds later",
-	Layer: LayerSocket,
-	Needs: []observe.Kind{observe.KindListeners, observe.KindCounters},
-	ConsequenceOf: append([]ID{
-		// only where the queue is of a sane size, see overflowFinding
-		PHPFPMChildrenExhausted,
-	}, slices.Concat(poolCauses, waitCauses)...),
-	Folds: true, // under what holds up who should accept
-	Check: checkAcceptQueueOverflow,
-	Try:   tryLongerQueue,
+	ID:            AcceptQueueOverflow,
+	Title:         "An accept queue overflows: new connections are dropped and retried seconds later",
+	Layer:         LayerSocket,
+	Needs:         []observe.Kind{observe.KindListeners, observe.KindCounters},
+	ConsequenceOf: []Parent{PHPFPMChildrenExhausted, ClassPool, ClassWait},
+	Folds:         true, // under what holds up who should accept
+	Check:         checkAcceptQueueOverflow,
+	Try:           tryLongerQueue,
 	Doc: Doc{
 		About: "A connection whose handshake is complete waits in the listening socket's queue until the application accepts it. The queue holds " +
 			"the least of the application's backlog and net.core.somaxconn. When it is full the kernel drops SYNs and handshakes, and clients " +

@@ -2,19 +2,10 @@ package cause
 
 import (
 	"fmt"
-	"slices"
 
 	"github.com/slowray/slowray/internal/observe"
 	"github.com/slowray/slowray/internal/shell"
 )
-
-// machineCauses make every thread of a service late, and are told first.
-var machineCauses = append([]ID{CPUQuotaThrottled, CPUSaturated, SoftirqSaturated, MemoryPressure, DiskSaturated,
-	ShortLivedProcessStorm, KernelThreadBusy}, limitCauses...)
-
-// laterCauses are those of the machine, and what holds up the threads of a
-// service or keeps them busy: each makes it late in whatever it does.
-var laterCauses = slices.Concat(machineCauses, waitCauses, computeCauses, poolCauses, hostCauses, databaseCauses)
 
 // AcceptQueueWait: connections are complete and wait for accept(). The queue
 // need not overflow for that: every connection pays for its length.
@@ -25,8 +16,8 @@ var acceptQueueWait = Cause{
 	Title: "New connections wait in the accept queue: the application takes them up late",
 	Layer: LayerApplication,
 	Needs: []observe.Kind{observe.KindRequests},
-	ConsequenceOf: append([]ID{PHPFPMChildrenExhausted, FDLimit, AcceptQueueOverflow, NginxWorkerConnections, SlowDependency,
-		ApplicationStallMidResponse, SlowReceiver}, laterCauses...),
+	ConsequenceOf: []Parent{PHPFPMChildrenExhausted, FDLimit, AcceptQueueOverflow, NginxWorkerConnections, SlowDependency,
+		ApplicationStallMidResponse, SlowReceiver, ClassLate},
 	Folds: true,
 	Check: checkAcceptQueueWait,
 	Doc: Doc{
@@ -67,8 +58,8 @@ var applicationSlowToRead = Cause{
 	Title: "Requests wait in the socket: the application reads them late",
 	Layer: LayerApplication,
 	Needs: []observe.Kind{observe.KindRequests},
-	ConsequenceOf: append([]ID{PHPFPMChildrenExhausted, NginxWorkerConnections, FDLimit, AcceptQueueOverflow, AcceptQueueWait,
-		SlowDependency, ApplicationStallMidResponse, SlowReceiver, SendBufferLimited, TimeWaitPortSearch}, laterCauses...),
+	ConsequenceOf: []Parent{PHPFPMChildrenExhausted, NginxWorkerConnections, FDLimit, AcceptQueueOverflow, AcceptQueueWait, SlowDependency,
+		ApplicationStallMidResponse, SlowReceiver, SendBufferLimited, TimeWaitPortSearch, ClassLate},
 	Folds: true,
 	Check: checkSlowToRead,
 	Doc: Doc{
@@ -174,7 +165,7 @@ var applicationStall = Cause{
 	Layer:         LayerApplication,
 	Needs:         []observe.Kind{observe.KindRequests},
 	OnWire:        true,
-	ConsequenceOf: append([]ID{SlowDependency, PHPFPMChildrenExhausted}, laterCauses...),
+	ConsequenceOf: []Parent{SlowDependency, PHPFPMChildrenExhausted, ClassLate},
 	Folds:         true,
 	Check:         checkStall,
 	Doc: Doc{

@@ -8,10 +8,6 @@ import (
 	"github.com/slowray/slowray/internal/observe"
 )
 
-// computeCauses are those that make the threads of a service compute, or wait
-// for a CPU, while its requests wait.
-var computeCauses = []ID{CPUHotFunction, SingleThreadSaturated, GILContention, GCPauses, EventLoopBlocked, RunQueueWait, AutoreloadStatStorm}
-
 const (
 	busyThreadShare = 0.90 // of the time, running or wanting to: a thread that can do no more
 	busyOnCPU       = 0.50 // of the time, running: less is a lack of CPUs, not of threads

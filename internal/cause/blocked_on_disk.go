@@ -17,8 +17,9 @@ var fsyncBound = Cause{
 	ID:            FsyncBound,
 	Title:         "Requests wait for fsync(): what they write has to reach the disk first",
 	Layer:         LayerApplication,
+	Class:         ClassWait,
 	Needs:         []observe.Kind{observe.KindWaits},
-	ConsequenceOf: []ID{DiskSaturated, CgroupIOThrottled, PageCacheThrash, MemoryHighThrottled, RAIDDegraded},
+	ConsequenceOf: []Parent{DiskSaturated, CgroupIOThrottled, PageCacheThrash, MemoryHighThrottled, RAIDDegraded},
 	Folds:         true,
 	Check:         checkFsyncBound,
 	Try: func(v *View, t Target) []Change {
@@ -48,13 +49,15 @@ var fsyncBound = Cause{
 const BlockedOnDisk ID = "blocked-on-disk"
 
 var blockedOnDisk = Cause{
-	ID:            BlockedOnDisk,
-	Title:         "Requests wait for storage",
-	Layer:         LayerApplication,
-	Needs:         []observe.Kind{observe.KindWaits},
-	ConsequenceOf: []ID{DiskSaturated, MemoryPressure, ProcessStopped, CgroupIOThrottled, PageCacheThrash, MemoryHighThrottled, RAIDDegraded, CachesDropped, SlabBloat},
-	Folds:         true,
-	Check:         checkBlockedOnDisk,
+	ID:    BlockedOnDisk,
+	Title: "Requests wait for storage",
+	Layer: LayerApplication,
+	Class: ClassWait,
+	Needs: []observe.Kind{observe.KindWaits},
+	ConsequenceOf: []Parent{DiskSaturated, MemoryPressure, ProcessStopped, CgroupIOThrottled, PageCacheThrash, MemoryHighThrottled,
+		RAIDDegraded, CachesDropped, SlabBloat},
+	Folds: true,
+	Check: checkBlockedOnDisk,
 	Doc: Doc{
 		About: "Threads that should answer wait for storage: a disk, a network file system, or a file system in user space whose process does not " +
 			"answer.",

@@ -15,8 +15,9 @@ var blockedOnPipe = Cause{
 	ID:            BlockedOnPipe,
 	Title:         "Requests wait for a write to a pipe that nobody reads",
 	Layer:         LayerApplication,
+	Class:         ClassWait,
 	Needs:         []observe.Kind{observe.KindWaits},
-	ConsequenceOf: []ID{LogCollectorStalled, ProcessStopped},
+	ConsequenceOf: []Parent{LogCollectorStalled, ProcessStopped},
 	Check:         checkBlockedOnPipe,
 	Try:           foundOnly,
 	Doc: Doc{

@@ -15,13 +15,15 @@ import (
 const BlockedOnRemote ID = "blocked-on-remote"
 
 var blockedOnRemote = Cause{
-	ID:            BlockedOnRemote,
-	Title:         "Requests wait for a remote service that does not answer",
-	Layer:         LayerCall,
-	Needs:         []observe.Kind{observe.KindWaits},
-	ConsequenceOf: append([]ID{SlowDependency, NetworkLoss, SYNRetransmits, ConntrackFull, DNSTimeout, DNSSlow, DNSSearchExpansion, ConnectTimeout, IPv6Fallback}, dropCauses...),
-	Folds:         true,
-	Check:         checkBlockedOnRemote,
+	ID:    BlockedOnRemote,
+	Title: "Requests wait for a remote service that does not answer",
+	Layer: LayerCall,
+	Class: ClassWait,
+	Needs: []observe.Kind{observe.KindWaits},
+	ConsequenceOf: []Parent{SlowDependency, NetworkLoss, SYNRetransmits, ConntrackFull, DNSTimeout, DNSSlow, DNSSearchExpansion,
+		ConnectTimeout, IPv6Fallback, ClassDrop},
+	Folds: true,
+	Check: checkBlockedOnRemote,
 	Doc: Doc{
 		About: "Threads that should answer wait for an address beyond this host that does not answer: neither to connect() nor to what was sent. A " +
 			"firewall that drops what goes to a mail host is enough to hold up a service.",

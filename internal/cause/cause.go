@@ -35,8 +35,9 @@ type Cause struct {
 	OnWire bool
 	// InTCPRT says that a log of TCPRT tells it too.
 	InTCPRT bool
-	// ConsequenceOf lists the causes that may bring this one about.
-	ConsequenceOf []ID
+	Class   Class
+	// ConsequenceOf lists what may bring this one about.
+	ConsequenceOf []Parent
 	// Folds says that this one is told as a consequence whenever one of them
 	// is found too; otherwise only where the check itself has evidence of it.
 	Folds bool
@@ -116,7 +117,7 @@ type Finding struct {
 	Weight float64 `json:"-"`
 	// Parents narrows, for this finding, the causes it may follow from; nil
 	// leaves all that its declaration names.
-	Parents []ID `json:"-"`
+	Parents []Parent `json:"-"`
 	// MayFollow narrows them to findings on the right subject; nil allows those
 	// of the same network namespace and of the machine.
 	MayFollow func(parent *Finding) bool `json:"-"`
@@ -132,8 +133,9 @@ type Finding struct {
 	// what they lost (see Price); uncounted says that no recorded request tells.
 	lost      *float64
 	uncounted bool
-	// layer is its cause's.
+	// layer and class are its cause's.
 	layer Layer
+	class Class
 }
 
 // Subject is what the finding is about; Kind says which fields count.
@@ -356,7 +358,7 @@ func (c *Cause) Judge(v *View) Result {
 	r := c.Check(v)
 	for i := range r.Findings {
 		f := &r.Findings[i]
-		f.Cause, f.layer = c.ID, c.Layer
+		f.Cause, f.layer, f.class = c.ID, c.Layer, c.Class
 		f.Title = cmp.Or(f.Title, c.Title)
 	}
 	return r

@@ -19,7 +19,7 @@ var closeWaitLeak = Cause{
 	Layer: LayerApplication,
 	Needs: []observe.Kind{observe.KindSockets, observe.KindProcess, observe.KindConnects},
 	// A service that stands still closes nothing either.
-	ConsequenceOf: waitCauses,
+	ConsequenceOf: []Parent{ClassWait},
 	Folds:         true,
 	Check:         checkCloseWait,
 	Doc: Doc{

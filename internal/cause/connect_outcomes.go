@@ -168,10 +168,6 @@ func (v *View) listensHere(d destination) (ns *observe.NetNS, listens bool) {
 	return ns, ns != nil && v.listening[end{netns: inode, port: d.port}]
 }
 
-// shortOfMachine are the causes of the machine that make both ends on this host
-// late in what they send and take.
-var shortOfMachine = []ID{CPUQuotaThrottled, CPUSaturated, SoftirqSaturated, MemoryPressure, DiskSaturated}
-
 // follows says of a finding whether it is about the same destination, or about
 // the namespace that has its address, or about the machine.
 func (v *View) follows(d destination) func(*Finding) bool {
@@ -179,7 +175,7 @@ func (v *View) follows(d destination) func(*Finding) bool {
 	return func(p *Finding) bool {
 		s := &p.Subject
 		switch {
-		case slices.Contains(shortOfMachine, p.Cause), slices.Contains(killCauses, p.Cause):
+		case p.is(ClassShort), p.is(ClassKill):
 			return true // of what is gone nobody knows any more where it listened
 		case s.Addr == d.addr && s.Port == d.port:
 			return true
@@ -197,7 +193,7 @@ var upstreamRefused = Cause{
 	Title:         "What the service calls refuses connections: nothing listens there",
 	Layer:         LayerCall,
 	Needs:         []observe.Kind{observe.KindConnects, observe.KindRequests},
-	ConsequenceOf: slices.Concat([]ID{AbortOnOverflow, FirewallReject}, killCauses),
+	ConsequenceOf: []Parent{AbortOnOverflow, FirewallReject, ClassKill},
 	Folds:         true,
 	Check:         checkUpstreamRefused,
 	Doc: Doc{
@@ -274,8 +270,8 @@ var connectTimeout = Cause{
 	Title: "What the service calls does not answer SYNs: connections time out",
 	Layer: LayerCall,
 	Needs: []observe.Kind{observe.KindConnects, observe.KindRequests},
-	ConsequenceOf: append([]ID{ConntrackFull, AcceptQueueOverflow, SoftirqSaturated, PHPFPMChildrenExhausted, ProcessStopped,
-		NetworkLoss, SYNFlood, SYNQueueOverflow}, dropCauses...),
+	ConsequenceOf: []Parent{ConntrackFull, AcceptQueueOverflow, SoftirqSaturated, PHPFPMChildrenExhausted, ProcessStopped, NetworkLoss,
+		SYNFlood, SYNQueueOverflow, ClassDrop},
 	Folds: true,
 	Check: checkConnectTimeout,
 	Doc: Doc{

@@ -17,8 +17,9 @@ var connectionPoolExhausted = Cause{
 	ID:            ConnectionPoolExhausted,
 	Title:         "Requests wait for a free connection to what the service calls: its pool is too small",
 	Layer:         LayerCall,
+	Class:         ClassPool,
 	Needs:         []observe.Kind{observe.KindRequests, observe.KindSockets},
-	ConsequenceOf: slices.Concat([]ID{SlowDependency}, machineCauses, waitCauses, databaseCauses),
+	ConsequenceOf: []Parent{SlowDependency, ClassMachine, ClassWait, ClassDatabase},
 	Folds:         true,
 	Check:         checkConnectionPool,
 	Doc: Doc{
@@ -92,17 +93,12 @@ func checkConnectionPool(v *View) Result {
 		f.Fix.Text = fmt.Sprintf("Raise the size of the pool of connections that %s keeps to %s from %s towards %d, as far as what is called can take them (its own limit on connections, its CPUs).",
 			f.Subject.Comm, destinationName(l), count(size), size+int(waiting)+1)
 		f.Fix.Commands = []shell.Command{shell.Line("# in the configuration of %s: size of the pool to %s, %s", f.Subject.Comm, destinationName(l), size+int(waiting)+1)}
-		f.MayFollow = func(p *Finding) bool {
-			switch {
-			case slices.Contains(machineCauses, p.Cause):
-				return v.lateBy(p, service)
-			case slices.Contains(waitCauses, p.Cause):
-				return v.heldUpBy(l, p)
-			case slices.Contains(databaseCauses, p.Cause):
+		f.MayFollow = mayFollow(v.lateBy(service), v.heldUpBy(l), func(p *Finding) bool {
+			if p.is(ClassDatabase) {
 				return v.at(l)(p)
 			}
 			return p.Subject.PID == l.pid && p.Subject.Port == l.Port && p.Subject.Addr == l.Addr
-		}
+		})
 		return judged{finding: f}
 	})
 }

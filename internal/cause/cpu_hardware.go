@@ -17,7 +17,8 @@ var (
 	// cpuFrequencyCapped: the CPUs run at a part of their clock rate.
 	cpuFrequencyCapped = Cause{
 		ID: CPUFrequencyCapped, Title: "The CPUs run far below their clock rate while requests wait for them",
-		Layer: LayerMachine, Needs: []observe.Kind{observe.KindRequests, observe.KindProcess, observe.KindCPU},
+		Layer: LayerMachine,
+		Class: ClassHost, Needs: []observe.Kind{observe.KindRequests, observe.KindProcess, observe.KindCPU},
 		Check: checkFrequency,
 		Doc: Doc{
 			About: "The CPUs are slowed down: a power saving governor or a limit in its settings, or heat. Everything that computes takes as much longer.",
@@ -34,7 +35,8 @@ var (
 	// softLockup: a CPU did nothing but one thing in the kernel for many seconds.
 	softLockup = Cause{
 		ID: SoftLockup, Title: "A CPU was stuck in the kernel, and requests stood still",
-		Layer: LayerMachine, Needs: []observe.Kind{observe.KindRequests, observe.KindKernelLog},
+		Layer: LayerMachine,
+		Class: ClassHost, Needs: []observe.Kind{observe.KindRequests, observe.KindKernelLog},
 		Check: checkLockup,
 		Doc: Doc{
 			About: "The kernel saw a CPU do nothing but one thing for over twenty seconds, or miss its clock: a driver or a lock of the kernel, or a hypervisor that " +

@@ -18,6 +18,7 @@ var lowCPUWeight = Cause{
 	ID:    LowCPUWeight,
 	Title: "The service gives way to others: its CPU weight is low",
 	Layer: LayerMachine,
+	Class: ClassMachine | ClassLimit | ClassCPU,
 	Needs: []observe.Kind{observe.KindRequests, observe.KindProcess, observe.KindCPU},
 	Check: checkLowWeight,
 	Try:   tryUsualWeight,
@@ -43,6 +44,7 @@ var affinityTooNarrow = Cause{
 	ID:    AffinityTooNarrow,
 	Title: "The service may run on few of the CPUs only: those are full, others idle",
 	Layer: LayerMachine,
+	Class: ClassMachine | ClassLimit | ClassCPU,
 	Needs: []observe.Kind{observe.KindRequests, observe.KindProcess, observe.KindCPU},
 	Check: checkAffinity,
 	Try:   tryAllCPUs,
@@ -66,6 +68,7 @@ var realtimeHog = Cause{
 	ID:    RealtimeHog,
 	Title: "A real-time process takes a CPU: everything else there waits",
 	Layer: LayerMachine,
+	Class: ClassMachine | ClassLimit | ClassCPU,
 	Needs: []observe.Kind{observe.KindRequests, observe.KindProcess, observe.KindCPU},
 	Check: checkRealtime,
 	Doc: Doc{
@@ -89,6 +92,7 @@ var cpuSteal = Cause{
 	ID:    CPUSteal,
 	Title: "The hypervisor takes CPU time away: everything that computes takes longer",
 	Layer: LayerMachine,
+	Class: ClassMachine | ClassLimit | ClassCPU,
 	Needs: []observe.Kind{observe.KindRequests, observe.KindCPU},
 	Check: checkSteal,
 	Doc: Doc{

@@ -9,19 +9,6 @@ import (
 	"github.com/slowray/slowray/internal/observe"
 )
 
-// databaseCauses are what makes a database or cache server on this host answer
-// late, or not at all. What its callers suffer from it is told as the
-// consequence.
-var databaseCauses = []ID{
-	MariaDBConnectionsExhausted, PostgresConnectionsExhausted, RedisMaxClients, MemcachedConnectionsExhausted,
-	MariaDBLockWait, PostgresLockWait, MariaDBSlowQuery, PostgresSlowQuery, RedisSlowCommand,
-	RedisForkStall, RedisAOFFsync, PostgresCheckpointsFrequent,
-}
-
-// scanCauses are those of a database that works on few large things: what its
-// threads compute for them is no cause of its own.
-var scanCauses = []ID{MariaDBSlowQuery, PostgresSlowQuery, RedisSlowCommand}
-
 // product is a database's name as people write it.
 func product(d *observe.Database) string {
 	switch d.Kind {

@@ -21,8 +21,9 @@ var (
 		ID:            MariaDBLockWait,
 		Title:         "Statements wait for locks that other transactions hold",
 		Layer:         LayerApplication,
+		Class:         ClassDatabase,
 		Needs:         []observe.Kind{observe.KindDatabases, observe.KindRequests},
-		ConsequenceOf: []ID{FsyncBound, BlockedOnDisk, DiskSaturated, CPUQuotaThrottled},
+		ConsequenceOf: []Parent{FsyncBound, BlockedOnDisk, DiskSaturated, CPUQuotaThrottled},
 		Folds:         true,
 		Check:         checkMariaDBLocks,
 		Doc: Doc{
@@ -46,8 +47,9 @@ var (
 		ID:            PostgresLockWait,
 		Title:         "Statements wait for locks that other transactions hold",
 		Layer:         LayerApplication,
+		Class:         ClassDatabase,
 		Needs:         []observe.Kind{observe.KindDatabases, observe.KindRequests},
-		ConsequenceOf: []ID{FsyncBound, BlockedOnDisk, DiskSaturated, CPUQuotaThrottled},
+		ConsequenceOf: []Parent{FsyncBound, BlockedOnDisk, DiskSaturated, CPUQuotaThrottled},
 		Folds:         true,
 		Check:         checkPostgresLocks,
 		Doc: Doc{

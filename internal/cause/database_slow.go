@@ -23,8 +23,9 @@ var (
 		ID:            MariaDBSlowQuery,
 		Title:         "Statements take long in the database itself",
 		Layer:         LayerApplication,
+		Class:         ClassDatabase | ClassScan,
 		Needs:         []observe.Kind{observe.KindDatabases, observe.KindRequests},
-		ConsequenceOf: []ID{MariaDBLockWait, FsyncBound, DiskSaturated, MemoryPressure, CPUQuotaThrottled, CPUSaturated},
+		ConsequenceOf: []Parent{MariaDBLockWait, FsyncBound, DiskSaturated, MemoryPressure, CPUQuotaThrottled, CPUSaturated},
 		Folds:         true,
 		Check:         func(v *View) Result { return v.checkSlowQuery("mariadb", "mysql") },
 		Doc: Doc{
@@ -40,8 +41,9 @@ var (
 		ID:            PostgresSlowQuery,
 		Title:         "Statements take long in the database itself",
 		Layer:         LayerApplication,
+		Class:         ClassDatabase | ClassScan,
 		Needs:         []observe.Kind{observe.KindDatabases, observe.KindRequests},
-		ConsequenceOf: []ID{PostgresLockWait, FsyncBound, DiskSaturated, MemoryPressure, CPUQuotaThrottled, CPUSaturated},
+		ConsequenceOf: []Parent{PostgresLockWait, FsyncBound, DiskSaturated, MemoryPressure, CPUQuotaThrottled, CPUSaturated},
 		Folds:         true,
 		Check:         func(v *View) Result { return v.checkSlowQuery("postgresql") },
 		Doc: Doc{
@@ -57,8 +59,9 @@ var (
 		ID:            RedisSlowCommand,
 		Title:         "Redis works on one slow command while all others wait",
 		Layer:         LayerApplication,
+		Class:         ClassDatabase | ClassScan,
 		Needs:         []observe.Kind{observe.KindDatabases, observe.KindRequests},
-		ConsequenceOf: []ID{CPUQuotaThrottled, CPUSaturated, MemoryPressure},
+		ConsequenceOf: []Parent{CPUQuotaThrottled, CPUSaturated, MemoryPressure},
 		Folds:         true,
 		Check:         checkRedisSlowCommand,
 		Doc: Doc{

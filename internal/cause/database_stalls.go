@@ -22,8 +22,9 @@ var (
 		ID:            RedisForkStall,
 		Title:         "Redis stands still while it forks to save its data",
 		Layer:         LayerApplication,
+		Class:         ClassDatabase,
 		Needs:         []observe.Kind{observe.KindDatabases, observe.KindRequests},
-		ConsequenceOf: []ID{MemoryPressure, CPUSaturated},
+		ConsequenceOf: []Parent{MemoryPressure, CPUSaturated},
 		Folds:         true,
 		Check:         checkRedisFork,
 		Doc: Doc{
@@ -43,8 +44,9 @@ var (
 		ID:            RedisAOFFsync,
 		Title:         "Redis waits for the disk before it answers: its append-only file is behind",
 		Layer:         LayerApplication,
+		Class:         ClassDatabase,
 		Needs:         []observe.Kind{observe.KindDatabases, observe.KindRequests},
-		ConsequenceOf: []ID{FsyncBound, BlockedOnDisk, DiskSaturated},
+		ConsequenceOf: []Parent{FsyncBound, BlockedOnDisk, DiskSaturated},
 		Folds:         true,
 		Check:         checkRedisAOF,
 		Try: func(v *View, t Target) []Change {
@@ -67,8 +69,9 @@ var (
 		ID:            PostgresCheckpointsFrequent,
 		Title:         "PostgreSQL writes checkpoints one after the other: max_wal_size is small for its writes",
 		Layer:         LayerApplication,
+		Class:         ClassDatabase,
 		Needs:         []observe.Kind{observe.KindDatabases, observe.KindRequests},
-		ConsequenceOf: []ID{DiskSaturated},
+		ConsequenceOf: []Parent{DiskSaturated},
 		Folds:         true,
 		Check:         checkPostgresCheckpoints,
 		Doc: Doc{

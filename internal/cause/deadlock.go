@@ -18,6 +18,7 @@ var deadlock = Cause{
 	ID:    Deadlock,
 	Title: "Threads wait for each other in a circle: a deadlock",
 	Layer: LayerApplication,
+	Class: ClassWait,
 	Needs: []observe.Kind{observe.KindWaits},
 	Check: checkDeadlock,
 	Doc: Doc{

@@ -151,7 +151,7 @@ var dnsTimeout = Cause{
 	Title:         "A name server does not answer: lookups wait for the time limit and then ask again",
 	Layer:         LayerCall,
 	Needs:         []observe.Kind{observe.KindDNS, observe.KindRequests},
-	ConsequenceOf: []ID{UDPReceiveBufferOverflow, ConntrackFull, ProcessStopped, SoftirqSaturated},
+	ConsequenceOf: []Parent{UDPReceiveBufferOverflow, ConntrackFull, ProcessStopped, SoftirqSaturated},
 	Folds:         true,
 	Check:         checkDNSTimeout,
 	Doc: Doc{
@@ -245,7 +245,7 @@ var dnsSlow = Cause{
 	Title:         "Name servers answer slowly, and requests wait for them",
 	Layer:         LayerCall,
 	Needs:         []observe.Kind{observe.KindDNS, observe.KindRequests},
-	ConsequenceOf: append([]ID{DNSTimeout, DNSSearchExpansion, UDPReceiveBufferOverflow}, shortOfMachine...),
+	ConsequenceOf: []Parent{DNSTimeout, DNSSearchExpansion, UDPReceiveBufferOverflow, ClassShort},
 	Folds:         true,
 	Check:         checkDNSSlow,
 	Doc: Doc{

@@ -274,7 +274,7 @@ func (v *View) droppedHere(l *ledger) (data, syns float64) {
 // packets died on this host only where these account for half of it.
 func (v *View) followsDrops(l *ledger, share float64, at func(*Finding) bool) func(*Finding) bool {
 	return func(p *Finding) bool {
-		if !slices.Contains(dropCauses, p.Cause) {
+		if !p.is(ClassDrop) {
 			return at(p)
 		}
 		return (share >= 0.5 || p.Cause == PMTUBlackhole) && (p.hurts[l] || slices.ContainsFunc(l.sameEnds(), func(o *ledger) bool { return p.hurts[o] }))

@@ -16,6 +16,7 @@ var rpFilterDrop = Cause{
 	ID:    RPFilterDrop,
 	Title: "Reverse path filtering drops packets that come in at another device than answers would leave by",
 	Layer: LayerPath,
+	Class: ClassDrop,
 	Needs: []observe.Kind{observe.KindRequests},
 	Check: drops(dropSpec{layers: []DropLayer{DropRPFilter}, words: rpFilterWords, none: "reverse path filtering dropped no packet"}),
 	Try:   tryLooseFilter,
@@ -36,6 +37,7 @@ var noRoute = Cause{
 	ID:    NoRoute,
 	Title: "There is no route for packets that requests wait for",
 	Layer: LayerPath,
+	Class: ClassDrop,
 	Needs: []observe.Kind{observe.KindRequests},
 	Check: drops(dropSpec{layers: []DropLayer{DropRouting}, words: noRouteWords, none: "no packet was without a route"}),
 	Doc: Doc{
@@ -59,6 +61,7 @@ var neighbourUnresolved = Cause{
 	ID:    NeighbourUnresolved,
 	Title: "The next hop does not answer: its address on the link is not known",
 	Layer: LayerPath,
+	Class: ClassDrop,
 	Needs: []observe.Kind{observe.KindRequests},
 	Check: drops(dropSpec{layers: []DropLayer{DropNeighbour}, words: neighbourWords, which: func(v *View, s *DropSite) bool { return !neighboursFull(v, s) },
 		none: "no packet was dropped for want of a neighbour's address"}),
@@ -79,6 +82,7 @@ var neighbourTable = Cause{
 	ID:    NeighbourTableFull,
 	Title: "The neighbour table is full: packets to new neighbours are dropped",
 	Layer: LayerPath,
+	Class: ClassDrop,
 	Needs: []observe.Kind{observe.KindRequests},
 	Check: drops(dropSpec{layers: []DropLayer{DropNeighbour}, words: neighbourTableWords, which: neighboursFull, none: "the neighbour table was not full"}),
 	Try: onHost(func(v *View) []Change {
@@ -102,6 +106,7 @@ var ipReassembly = Cause{
 	ID:    IPReassemblyFailed,
 	Title: "Fragments of packets are missing or came too late: the packets are dropped",
 	Layer: LayerPath,
+	Class: ClassDrop,
 	Needs: []observe.Kind{observe.KindRequests, observe.KindCounters},
 	Check: drops(dropSpec{layers: []DropLayer{DropFragments}, words: reassemblyWords, none: "no fragment was missed"}),
 	Doc: Doc{
@@ -122,6 +127,7 @@ var ipsecPolicy = Cause{
 	ID:    IPsecPolicyDrop,
 	Title: "An IPsec policy drops packets of a service",
 	Layer: LayerPath,
+	Class: ClassDrop,
 	Needs: []observe.Kind{observe.KindRequests},
 	Check: drops(dropSpec{layers: []DropLayer{DropIPsec}, words: ipsecWords, none: "IPsec dropped no packet"}),
 	Doc: Doc{
@@ -141,6 +147,7 @@ var checksumErrors = Cause{
 	ID:    ChecksumErrors,
 	Title: "Packets arrive with a wrong checksum and are dropped",
 	Layer: LayerPath,
+	Class: ClassDrop,
 	Needs: []observe.Kind{observe.KindRequests, observe.KindCounters},
 	Check: drops(dropSpec{layers: []DropLayer{DropChecksum}, words: checksumWords, none: "no packet had a wrong checksum"}),
 	Doc: Doc{

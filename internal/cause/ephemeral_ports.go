@@ -22,7 +22,7 @@ var ephemeralPortsExhausted = Cause{
 	Layer: LayerCall,
 	Needs: []observe.Kind{observe.KindSockets, observe.KindSysctl},
 	// only where TIME_WAIT fills an ample range, see portsFinding
-	ConsequenceOf: []ID{TimeWaitPortSearch},
+	ConsequenceOf: []Parent{TimeWaitPortSearch},
 	Check:         checkEphemeralPorts,
 	Try:           tryMorePorts,
 	Doc: Doc{

@@ -13,13 +13,15 @@ import (
 const EventLoopBlocked ID = "event-loop-blocked"
 
 var eventLoopBlocked = Cause{
-	ID:            EventLoopBlocked,
-	Title:         "The event loop does one thing for long, and all other requests wait unread",
-	Layer:         LayerApplication,
-	Needs:         []observe.Kind{observe.KindRequests, observe.KindProcess},
-	ConsequenceOf: slices.Concat([]ID{CPUHotFunction, SingleThreadSaturated, GILContention, GCPauses, RunQueueWait, SlowDependency}, machineCauses, waitCauses, scanCauses),
-	Folds:         true,
-	Check:         checkEventLoop,
+	ID:    EventLoopBlocked,
+	Title: "The event loop does one thing for long, and all other requests wait unread",
+	Layer: LayerApplication,
+	Class: ClassCompute,
+	Needs: []observe.Kind{observe.KindRequests, observe.KindProcess},
+	ConsequenceOf: []Parent{CPUHotFunction, SingleThreadSaturated, GILContention, GCPauses, RunQueueWait, SlowDependency, ClassMachine,
+		ClassWait, ClassScan},
+	Folds: true,
+	Check: checkEventLoop,
 	Doc: Doc{
 		About: "One thread serves many connections and now and then does one thing for long: computes, or makes a call that blocks. Whatever else " +
 			"has come in meanwhile waits unread.",

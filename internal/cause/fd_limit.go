@@ -36,7 +36,7 @@ var fdLimit = Cause{
 			"descriptors.",
 	},
 	// What is never closed uses up any number.
-	ConsequenceOf: []ID{CloseWaitLeak},
+	ConsequenceOf: []Parent{CloseWaitLeak},
 	Folds:         true,
 }
 

@@ -14,8 +14,9 @@ var blockedOnFileLock = Cause{
 	ID:            BlockedOnFileLock,
 	Title:         "Requests wait for a lock on a file",
 	Layer:         LayerApplication,
+	Class:         ClassWait,
 	Needs:         []observe.Kind{observe.KindWaits},
-	ConsequenceOf: []ID{ProcessStopped},
+	ConsequenceOf: []Parent{ProcessStopped},
 	Check:         checkFileLock,
 	Doc: Doc{
 		About: "Threads that should answer wait for a lock on a file (flock, fcntl), which another process holds.",

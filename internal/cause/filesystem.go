@@ -56,7 +56,7 @@ var (
 	filesystemReadOnly = Cause{
 		ID: FilesystemReadOnly, Title: "A file system is read-only: writes of the service fail",
 		Layer: LayerMachine, Needs: []observe.Kind{observe.KindErrors, observe.KindRequests, observe.KindFiles},
-		ConsequenceOf: []ID{DiskIOErrors}, Folds: true,
+		ConsequenceOf: []Parent{DiskIOErrors}, Folds: true,
 		Check: checkReadOnly,
 		Doc: lackDoc("A file system is read-only: an error on it made the kernel do so, or somebody mounted it like that. What the service writes is refused.",
 			"failed with EROFS",

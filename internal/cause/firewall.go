@@ -9,13 +9,6 @@ import (
 	"github.com/slowray/slowray/internal/shell"
 )
 
-// dropCauses are those that are judged by where packets died on this host.
-var dropCauses = []ID{
-	FirewallDrop, FirewallReject, QdiscDrop, TCIngressDrop, TCEgressDrop, XDPDrop, MTUMismatch, PMTUBlackhole, RPFilterDrop,
-	NoRoute, NeighbourUnresolved, NeighbourTableFull, NICRingOverflow, LinkErrors, SoftnetBacklogOverflow,
-	IPReassemblyFailed, IPsecPolicyDrop, ChecksumErrors,
-}
-
 // dropJudged are the layers that they judge. What sockets and TCP itself drop
 // is told under causes of their own.
 var dropJudged = []DropLayer{DropNIC, DropLink, DropXDP, DropSoftnet, DropTCIngress, DropTCEgress, DropFragments, DropRPFilter, DropRouting,
@@ -33,6 +26,7 @@ var firewallDrop = Cause{
 	ID:    FirewallDrop,
 	Title: "A firewall rule drops packets that requests wait for",
 	Layer: LayerNetfilter,
+	Class: ClassDrop,
 	Needs: []observe.Kind{observe.KindRequests, observe.KindFirewall},
 	Check: drops(dropSpec{layers: []DropLayer{DropFirewall}, which: func(_ *View, s *DropSite) bool { return !rejects(s) },
 		words: firewallWords, none: "no packet was dropped by a firewall"}),
@@ -61,6 +55,7 @@ var firewallReject = Cause{
 	ID:    FirewallReject,
 	Title: "A firewall rule rejects packets of a service",
 	Layer: LayerNetfilter,
+	Class: ClassDrop,
 	Needs: []observe.Kind{observe.KindRequests, observe.KindFirewall},
 	Check: drops(dropSpec{layers: []DropLayer{DropFirewall}, which: func(_ *View, s *DropSite) bool { return rejects(s) },
 		words: firewallWords, none: "no packet was rejected by a firewall"}),

@@ -15,10 +15,6 @@ import (
 // for each s of the window, below which a lack of CPUs is not why it is slow.
 const noDelay = 0.01
 
-// lackOfCPU are the causes that slow a service down only as far as its threads
-// wait for a CPU.
-var lackOfCPU = []ID{CPUSaturated, RunQueueWait, ShortLivedProcessStorm}
-
 // Reasons gives a function that says of another finding whether it may be why f
 // was found, as far as what was measured of the processes that f is about tells.
 func (v *View) Reasons(f *Finding) func(p *Finding) bool {
@@ -28,23 +24,23 @@ func (v *View) Reasons(f *Finding) func(p *Finding) bool {
 	}
 	return func(p *Finding) bool {
 		// A chain of waits says itself whom it holds up.
-		return slices.Contains(waitCauses, p.Cause) || v.mayBringAbout(p, v.wayOf(f.Subject.PID))
+		return p.is(ClassWait) || v.mayBringAbout(p, v.wayOf(f.Subject.PID))
 	}
 }
 
 // mayBringAbout says whether p may be why something on this way is slow.
 func (v *View) mayBringAbout(p *Finding, way *way) bool {
 	switch {
-	case slices.Contains(killCauses, p.Cause):
+	case p.is(ClassKill):
 		return true // what is gone, or not there yet, is on nobody's way
 	case p.Subject.Kind == "cgroup" && p.Subject.Path != "":
 		c := v.cgroup(p.Subject.Path)
 		return c == nil || len(c.PIDs) == 0 || slices.ContainsFunc(c.PIDs, way.has)
-	case slices.Contains(lackOfCPU, p.Cause):
+	case p.is(ClassRunQueue):
 		return !way.known || way.delay >= noDelay*v.Window.Seconds
 	case p.Cause == DiskSaturated:
 		return way.samples == 0 || way.blocked > 0
-	case slices.Contains(machineCauses, p.Cause), p.Subject.PID == 0, v.Connects == nil:
+	case p.is(ClassMachine), p.Subject.PID == 0, v.Connects == nil:
 		return true
 	}
 	switch p.Subject.Kind {

@@ -17,8 +17,9 @@ var gcPauses = Cause{
 	ID:            GCPauses,
 	Title:         "The service collects garbage while its requests wait",
 	Layer:         LayerApplication,
+	Class:         ClassCompute,
 	Needs:         []observe.Kind{observe.KindRequests, observe.KindProcess},
-	ConsequenceOf: []ID{MemoryPressure, CPUQuotaThrottled, CPUSaturated, JVMSerialGC, LowCPUWeight},
+	ConsequenceOf: []Parent{MemoryPressure, CPUQuotaThrottled, CPUSaturated, JVMSerialGC, LowCPUWeight},
 	Folds:         true,
 	Check:         checkGC,
 	Doc: Doc{

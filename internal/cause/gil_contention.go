@@ -18,8 +18,9 @@ var gilContention = Cause{
 	ID:            GILContention,
 	Title:         "Python threads take turns: together they get one CPU, however many are idle",
 	Layer:         LayerApplication,
+	Class:         ClassCompute,
 	Needs:         []observe.Kind{observe.KindRequests, observe.KindProcess},
-	ConsequenceOf: []ID{CPUHotFunction, CPUQuotaThrottled},
+	ConsequenceOf: []Parent{CPUHotFunction, CPUQuotaThrottled},
 	Folds:         true,
 	Check:         checkGIL,
 	Doc: Doc{

@@ -18,6 +18,7 @@ var memoryHighThrottled = Cause{
 	ID:    MemoryHighThrottled,
 	Title: "The service uses more memory than memory.high: the kernel slows it down",
 	Layer: LayerMachine,
+	Class: ClassMachine | ClassLimit,
 	Needs: []observe.Kind{observe.KindCgroup, observe.KindRequests},
 	Check: checkMemoryHigh,
 	Try:   inGroups(func(v *View, c *observe.Cgroup) []Change { return v.moreMemoryHigh(c) }),
@@ -44,6 +45,7 @@ var pageCacheThrash = Cause{
 	ID:    PageCacheThrash,
 	Title: "The memory limit leaves no room for files: they are read from disk again and again",
 	Layer: LayerMachine,
+	Class: ClassMachine | ClassLimit,
 	Needs: []observe.Kind{observe.KindCgroup, observe.KindRequests},
 	Check: checkThrash,
 	Try:   inGroups(func(v *View, c *observe.Cgroup) []Change { return v.moreMemory(c) }),
@@ -67,8 +69,9 @@ var cgroupIOThrottled = Cause{
 	ID:    CgroupIOThrottled,
 	Title: "A control group's I/O limit holds the service back",
 	Layer: LayerMachine,
+	Class: ClassMachine | ClassLimit,
 	// What is read again and again, for want of memory, uses up any limit.
-	ConsequenceOf: []ID{PageCacheThrash},
+	ConsequenceOf: []Parent{PageCacheThrash},
 	Folds:         true,
 	Needs:         []observe.Kind{observe.KindCgroup, observe.KindRequests},
 	Check:         checkGroupIO,
@@ -94,6 +97,7 @@ var pidsLimit = Cause{
 	ID:    PIDsLimit,
 	Title: "No further process or thread may be started: the group has as many as it may have",
 	Layer: LayerMachine,
+	Class: ClassMachine | ClassLimit,
 	Needs: []observe.Kind{observe.KindCgroup, observe.KindRequests},
 	Check: checkPIDs,
 	Try:   inGroups(func(v *View, c *observe.Cgroup) []Change { return v.moreTasks(c) }),
@@ -320,7 +324,7 @@ func checkGroupIO(v *View) Result {
 		f.Evidence = append(f.Evidence, Evidence{Fact: u.what + " a second on " + u.limit.Disk + " by " + h.text, Value: u.text(u.done), Limit: u.text(u.most), Unit: "allowed", Source: u.limit.File})
 		f.Evidence = append(f.Evidence, v.diskEvidence()...)
 		if !u.reads() {
-			f.Parents = []ID{}
+			f.Parents = []Parent{}
 		}
 		f.Fix.Text = fmt.Sprintf("Raise the limit of %s: %s a second on %s, now %s.%s", h.text, u.what, u.limit.Disk, u.text(u.most), h.setsWhere())
 		h.raise(&f.Fix, "", "", u.flag(wantedIO), fmt.Sprintf("%s=/dev/%s %.0f", u.systemd, u.limit.Disk, wantedIO*u.most))

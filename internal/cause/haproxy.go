@@ -16,14 +16,16 @@ import (
 const HAProxyServerQueue ID = "haproxy-server-queue"
 
 var haproxyServerQueue = Cause{
-	ID:            HAProxyServerQueue,
-	Title:         "Requests wait in HAProxy for a server that is at its maxconn",
-	Layer:         LayerCall,
-	Needs:         []observe.Kind{observe.KindHAProxy, observe.KindRequests},
-	ConsequenceOf: slices.Concat([]ID{ApacheWorkersExhausted, UWSGIWorkersBusy, GunicornWorkersBusy, TomcatThreadsExhausted, PHPFPMChildrenExhausted, SlowDependency}, machineCauses, waitCauses),
-	Folds:         true,
-	Check:         checkHAProxyQueue,
-	Try:           tryServerMaxconn,
+	ID:    HAProxyServerQueue,
+	Title: "Requests wait in HAProxy for a server that is at its maxconn",
+	Layer: LayerCall,
+	Class: ClassPool,
+	Needs: []observe.Kind{observe.KindHAProxy, observe.KindRequests},
+	ConsequenceOf: []Parent{ApacheWorkersExhausted, UWSGIWorkersBusy, GunicornWorkersBusy, TomcatThreadsExhausted, PHPFPMChildrenExhausted,
+		SlowDependency, ClassMachine, ClassWait},
+	Folds: true,
+	Check: checkHAProxyQueue,
+	Try:   tryServerMaxconn,
 	Doc: Doc{
 		About: "A server of HAProxy with maxconn gets so many requests at a time. The others wait inside HAProxy, connected and read, for their turn: " +
 			"the server is quick, and its clients wait.",
@@ -49,9 +51,10 @@ var haproxyNoServer = Cause{
 	Layer: LayerCall,
 	Needs: []observe.Kind{observe.KindHAProxy, observe.KindRequests, observe.KindConnects},
 	// What keeps its connections from being made, as far as that is found.
-	ConsequenceOf: []ID{UpstreamRefused, ConnectTimeout, ConntrackFull, AcceptQueueOverflow, FDLimit, EphemeralPortsExhausted, NetworkLoss, SYNRetransmits},
-	Folds:         true,
-	Check:         checkHAProxyNoServer,
+	ConsequenceOf: []Parent{UpstreamRefused, ConnectTimeout, ConntrackFull, AcceptQueueOverflow, FDLimit, EphemeralPortsExhausted,
+		NetworkLoss, SYNRetransmits},
+	Folds: true,
+	Check: checkHAProxyNoServer,
 	Doc: Doc{
 		About: "With no server of a backend that can be reached, HAProxy answers requests with errors (503).",
 		See:   []Symptom{SeeErrors, SeeCalls},
@@ -261,19 +264,18 @@ func (v *View) serverQueueFinding(p *proxied, b *observe.ProxyBackend, calls, fr
 	}
 	f.Fix.Commands = []shell.Command{shell.Line("# in %s: maxconn %s", f.Subject.Path, max(2*n, (want*n+limit-1)/limit)), v.reloadHAProxy(p.app)}
 	here := calls.here
-	f.MayFollow = func(parent *Finding) bool {
+	// What makes the servers late: on another host no lack of CPUs here.
+	late := func(parent *Finding) bool { return !parent.is(ClassCPU) }
+	if here != nil {
+		late = v.lateBy(here)
+	}
+	f.MayFollow = mayFollow(late, v.heldUpBy(calls), func(parent *Finding) bool {
 		s := &parent.Subject
-		switch {
-		case slices.Contains(machineCauses, parent.Cause):
-			// What makes the servers late: on another host no lack of CPUs here.
-			return here == nil && !slices.Contains(ofCPU, parent.Cause) || here != nil && v.lateBy(parent, here)
-		case slices.Contains(waitCauses, parent.Cause):
-			return v.heldUpBy(calls, parent)
-		case parent.Cause == SlowDependency:
+		if parent.Cause == SlowDependency {
 			return here != nil && s.PID == here.pid || s.PID == calls.pid && s.Port == calls.Port && s.Addr == calls.Addr
 		}
 		return here != nil && s.NetNS == here.NetNS && s.Port == here.Port
-	}
+	})
 	return f
 }
 

@@ -17,6 +17,7 @@ var jvmHeapOverLimit = Cause{
 	ID:    JVMHeapOverLimit,
 	Title: "The Java heap may grow beyond the memory limit: the kernel killed the JVM",
 	Layer: LayerMachine,
+	Class: ClassMachine | ClassLimit | ClassKill,
 	Needs: []observe.Kind{observe.KindKernelLog},
 	Check: func(v *View) Result { return checkHeap(v, "jvm") },
 	Doc: Doc{
@@ -45,6 +46,7 @@ var nodeHeapOverLimit = Cause{
 	ID:    NodeHeapOverLimit,
 	Title: "The heap of node may grow beyond the memory limit: the kernel killed it",
 	Layer: LayerMachine,
+	Class: ClassMachine | ClassLimit | ClassKill,
 	Needs: []observe.Kind{observe.KindKernelLog},
 	Check: func(v *View) Result { return checkHeap(v, "node") },
 	Doc: Doc{
@@ -69,6 +71,7 @@ var workersOverLimit = Cause{
 	ID:    WorkersOverMemoryLimit,
 	Title: "The workers together need more memory than their limit: the kernel killed one",
 	Layer: LayerMachine,
+	Class: ClassMachine | ClassLimit | ClassKill,
 	Needs: []observe.Kind{observe.KindKernelLog, observe.KindProcess},
 	Check: checkWorkersOverLimit,
 	Doc: Doc{
@@ -92,6 +95,7 @@ var leakTowardLimit = Cause{
 	ID:    MemoryLeakTowardLimit,
 	Title: "The service grows until it is killed, again and again: it leaks memory",
 	Layer: LayerMachine,
+	Class: ClassMachine | ClassLimit | ClassKill,
 	Needs: []observe.Kind{observe.KindKernelLog},
 	Check: checkLeak,
 	Doc: Doc{

@@ -16,8 +16,9 @@ var cpuHotFunction = Cause{
 	ID:            CPUHotFunction,
 	Title:         "Slow requests compute, most of it in one function",
 	Layer:         LayerApplication,
+	Class:         ClassCompute,
 	Needs:         []observe.Kind{observe.KindRequests, observe.KindProcess, observe.KindProfile},
-	ConsequenceOf: append([]ID{TimeWaitPortSearch, AutoreloadStatStorm, ShortLivedProcessStorm, MemoryPressure}, append(kernelWorkIDs[:len(kernelWorkIDs):len(kernelWorkIDs)], scanCauses...)...),
+	ConsequenceOf: []Parent{TimeWaitPortSearch, AutoreloadStatStorm, ShortLivedProcessStorm, MemoryPressure, ClassKernelWork, ClassScan},
 	Folds:         true,
 	Check:         checkHotFunction,
 	Doc: Doc{

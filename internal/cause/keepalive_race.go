@@ -17,7 +17,7 @@ var keepaliveRace = Cause{
 	Layer: LayerCall,
 	Needs: []observe.Kind{observe.KindRequests},
 	// An upstream that dies, or has no room, closes connections too.
-	ConsequenceOf: append([]ID{FDLimit, NginxWorkerConnections, ProcessStopped, MemoryPressure}, killCauses...),
+	ConsequenceOf: []Parent{FDLimit, NginxWorkerConnections, ProcessStopped, MemoryPressure, ClassKill},
 	Folds:         true,
 	Check:         checkKeepaliveRace,
 	Doc: Doc{

@@ -86,7 +86,7 @@ var (
 )
 
 // limitCause declares a limit of the kernel that system calls run into.
-func limitCause(id ID, check func(*View) Result, try func(*View, Target) []Change, title string, doc Doc, follows ...ID) Cause {
+func limitCause(id ID, check func(*View) Result, try func(*View, Target) []Change, title string, doc Doc, follows ...Parent) Cause {
 	return Cause{ID: id, Title: title, Layer: LayerMachine, Needs: []observe.Kind{observe.KindErrors, observe.KindRequests},
 		ConsequenceOf: follows, Folds: len(follows) > 0, Check: check, Try: try, Doc: doc}
 }

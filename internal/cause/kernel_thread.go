@@ -18,8 +18,9 @@ var kernelThreadBusy = Cause{
 	ID:            KernelThreadBusy,
 	Title:         "A kernel thread keeps a CPU busy, and requests are slow meanwhile",
 	Layer:         LayerMachine,
+	Class:         ClassMachine | ClassCPU,
 	Needs:         []observe.Kind{observe.KindRequests, observe.KindProcess},
-	ConsequenceOf: []ID{SoftirqSaturated, MemoryPressure, DiskSaturated, CPUSaturated},
+	ConsequenceOf: []Parent{SoftirqSaturated, MemoryPressure, DiskSaturated, CPUSaturated},
 	Folds:         true,
 	Check:         checkKernelThread,
 	Doc: Doc{

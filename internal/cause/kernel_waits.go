@@ -20,10 +20,14 @@ var kernelWaits = map[observe.WaitInside]ID{
 	observe.InsideFileLock: FileWriteLock, observe.InsideCoreDump: CoreDump, observe.InsideRandom: EntropyWait, observe.InsideAudit: AuditBacklog,
 }
 
-// kernelWaitIDs are those, and hung-task, in the order of their declarations.
-var kernelWaitIDs = []ID{
-	DirtyThrottled, WritebackThrottled, JournalCommitStall, NFSStalled, SwapThrash, DirectReclaimStall, CompactionStall,
-	MmapLockContention, DirectoryLockContention, FileWriteLock, CoreDump, EntropyWait, AuditBacklog, HungTask,
+// isKernelWait says whether a cause is one of those, or hung-task.
+func isKernelWait(id ID) bool {
+	for _, one := range kernelWaits {
+		if one == id {
+			return true
+		}
+	}
+	return id == HungTask
 }
 
 // notYet says that an incident can be made, and that none is.
@@ -111,9 +115,9 @@ var (
 const hungLeast = 1e9 // ns without a step
 
 // kernelWait declares such a cause; follows are those that it may follow from.
-func kernelWait(id ID, title, about, where, not, mend, unplanted string, follows ...ID) Cause {
+func kernelWait(id ID, title, about, where, not, mend, unplanted string, follows ...Parent) Cause {
 	return Cause{
-		ID: id, Title: title, Layer: LayerMachine, Needs: []observe.Kind{observe.KindWaits}, ConsequenceOf: follows, Folds: len(follows) > 0,
+		ID: id, Title: title, Layer: LayerMachine, Class: ClassWait, Needs: []observe.Kind{observe.KindWaits}, ConsequenceOf: follows, Folds: len(follows) > 0,
 		Check: func(v *View) Result { return v.checkKernelWait(id, mend) },
 		Doc: Doc{
 			About: about,

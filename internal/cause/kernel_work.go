@@ -9,13 +9,9 @@ import (
 	"github.com/slowray/slowray/internal/shell"
 )
 
-// Causes by what the kernel does on a service's behalf: a good part of its CPU
-// time is in functions of the kernel that belong to one thing, while its
-// requests wait for that CPU time.
-var kernelWorkIDs = []ID{SlowClocksource, FilesPerRequest, ContextSwitchThrash, LogFlooding}
-
-// hostCauses are those of the host that make a service late in whatever it does.
-var hostCauses = append([]ID{TracerAttached, RAIDDegraded, CachesDropped, SlabBloat, ScheduledJobCollision, CPUFrequencyCapped, SoftLockup}, kernelWorkIDs...)
+// Causes by what the kernel does on a service's behalf (ClassKernelWork): a good
+// part of its CPU time is in functions of the kernel that belong to one thing,
+// while its requests wait for that CPU time.
 
 // kernelWork is one of them.
 type kernelWork struct {
@@ -37,7 +33,8 @@ const (
 var (
 	slowClocksource = Cause{
 		ID: SlowClocksource, Title: "Reading the clock is slow: the kernel does not use the CPU's own counter",
-		Layer: LayerMachine, Needs: []observe.Kind{observe.KindRequests, observe.KindProfile, observe.KindProcess},
+		Layer: LayerMachine,
+		Class: ClassHost | ClassKernelWork, Needs: []observe.Kind{observe.KindRequests, observe.KindProfile, observe.KindProcess},
 		Check: checkKernelWork(&kernelWork{
 			functions: []string{"read_hpet", "acpi_pm_read", "acpi_pm_read_verified", "acpi_pm_read_slow", "acpi_pm_check_graylist"}, least: clockShare,
 			doing: "reading the clock",
@@ -68,7 +65,8 @@ var (
 	}
 	filesPerRequest = Cause{
 		ID: FilesPerRequest, Title: "The service spends its CPU opening, creating and deleting files",
-		Layer: LayerApplication, Needs: []observe.Kind{observe.KindRequests, observe.KindProfile, observe.KindProcess},
+		Layer: LayerApplication,
+		Class: ClassHost | ClassKernelWork, Needs: []observe.Kind{observe.KindRequests, observe.KindProfile, observe.KindProcess},
 		Check: checkKernelWork(&kernelWork{
 			functions: []string{"do_sys_openat2", "do_sys_open", "do_filp_open", "path_openat", "do_unlinkat", "filename_create", "do_mkdirat", "do_renameat2"}, least: filesShare,
 			doing: "opening, making and deleting files",
@@ -87,7 +85,8 @@ var (
 	}
 	contextSwitchThrash = Cause{
 		ID: ContextSwitchThrash, Title: "The service spends its CPU switching between threads",
-		Layer: LayerApplication, Needs: []observe.Kind{observe.KindRequests, observe.KindProfile, observe.KindProcess},
+		Layer: LayerApplication,
+		Class: ClassHost | ClassKernelWork, Needs: []observe.Kind{observe.KindRequests, observe.KindProfile, observe.KindProcess},
 		Check: checkKernelWork(&kernelWork{
 			functions: []string{"__schedule", "schedule"}, least: switchShare, doing: "switching between threads",
 			also: func(v *View, w *atWork) (Evidence, bool) {
@@ -117,7 +116,8 @@ var (
 	}
 	logFlooding = Cause{
 		ID: LogFlooding, Title: "The service spends its CPU writing files: a log, most likely",
-		Layer: LayerApplication, Needs: []observe.Kind{observe.KindRequests, observe.KindProfile, observe.KindProcess},
+		Layer: LayerApplication,
+		Class: ClassHost | ClassKernelWork, Needs: []observe.Kind{observe.KindRequests, observe.KindProfile, observe.KindProcess},
 		Check: checkKernelWork(&kernelWork{
 			functions: []string{"ext4_file_write_iter", "ext4_buffered_write_iter", "xfs_file_write_iter", "xfs_file_buffered_write", "btrfs_file_write_iter", "f2fs_file_write_iter",
 				"generic_file_write_iter", "shmem_file_write_iter", "ovl_write_iter", "ext2_file_write_iter"}, least: writeShare,

@@ -259,16 +259,10 @@ func (v *View) at(l *ledger) func(*Finding) bool {
 			spaces = append(spaces, o.NetNS)
 		}
 	}
-	return func(p *Finding) bool {
-		switch {
-		case slices.Contains(machineCauses, p.Cause), p.hurts[l]:
-			return true
-		case slices.Contains(waitCauses, p.Cause):
-			return v.heldUpBy(l, p)
-		}
+	return mayFollow(anyFinding, v.heldUpBy(l), func(p *Finding) bool {
 		s := &p.Subject
-		return slices.Contains(spaces, s.NetNS) && (s.Port == 0 || s.Kind == "namespace" || s.Port == l.Port)
-	}
+		return p.hurts[l] || slices.Contains(spaces, s.NetNS) && (s.Port == 0 || s.Kind == "namespace" || s.Port == l.Port)
+	})
 }
 
 // arrivalSlot is the length of an element of Endpoint.Arrivals, in seconds.

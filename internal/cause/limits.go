@@ -10,16 +10,6 @@ import (
 	"github.com/slowray/slowray/internal/shell"
 )
 
-// limitCauses are limits that a control group, a unit or a scheduler's setting
-// puts on a service, and what comes of them. Whatever else is seen of a service
-// that is held back, or gone, may follow from one.
-var limitCauses = []ID{JVMHeapOverLimit, NodeHeapOverLimit, WorkersOverMemoryLimit, MemoryLeakTowardLimit, ContainerOOMKilled, HostOOMKilled,
-	SlowStartOnQuota, LowCPUWeight, AffinityTooNarrow, RealtimeHog, CPUSteal, JVMSerialGC,
-	MemoryHighThrottled, PageCacheThrash, CgroupIOThrottled, PIDsLimit}
-
-// killCauses are those by which a service is ended: its clients are refused.
-var killCauses = limitCauses[:7]
-
 // container is what an engine says of a container, by its id as in
 // observe.Process; nil when it says nothing.
 func (v *View) container(id string) *observe.Container {

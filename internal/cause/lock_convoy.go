@@ -18,8 +18,9 @@ var lockConvoy = Cause{
 	ID:            LockConvoy,
 	Title:         "Requests queue for a lock",
 	Layer:         LayerApplication,
+	Class:         ClassWait,
 	Needs:         []observe.Kind{observe.KindWaits},
-	ConsequenceOf: []ID{Deadlock, ProcessStopped},
+	ConsequenceOf: []Parent{Deadlock, ProcessStopped},
 	Check:         checkLockConvoy,
 	Doc: Doc{
 		About: "Threads that should answer wait for a lock, one after the other, and who holds it takes its time. What the owner waits for itself " +

@@ -19,6 +19,7 @@ var logCollectorStalled = Cause{
 	ID:    LogCollectorStalled,
 	Title: "The log collector does not read: services stand still in their next line of log",
 	Layer: LayerApplication,
+	Class: ClassWait,
 	Needs: []observe.Kind{observe.KindWaits},
 	Check: checkLogCollector,
 	Try:   foundOnly,

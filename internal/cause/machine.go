@@ -17,8 +17,9 @@ var memoryPressure = Cause{
 	ID:            MemoryPressure,
 	Title:         "Memory is short: the service stalls while memory is reclaimed or read back",
 	Layer:         LayerMachine,
+	Class:         ClassMachine | ClassShort,
 	Needs:         []observe.Kind{observe.KindMemory, observe.KindProcess},
-	ConsequenceOf: []ID{PageCacheThrash, MemoryHighThrottled, JVMHeapOverLimit, ContainerOOMKilled, HostOOMKilled},
+	ConsequenceOf: []Parent{PageCacheThrash, MemoryHighThrottled, JVMHeapOverLimit, ContainerOOMKilled, HostOOMKilled},
 	Folds:         true,
 	Check:         checkMemoryPressure,
 	Doc: Doc{
@@ -97,8 +98,9 @@ var diskSaturated = Cause{
 	ID:            DiskSaturated,
 	Title:         "A disk is saturated: the service waits for it",
 	Layer:         LayerMachine,
+	Class:         ClassMachine | ClassShort,
 	Needs:         []observe.Kind{observe.KindDisk, observe.KindProcess},
-	ConsequenceOf: []ID{PageCacheThrash, ScheduledJobCollision},
+	ConsequenceOf: []Parent{PageCacheThrash, ScheduledJobCollision},
 	Folds:         true,
 	Check:         checkDiskSaturated,
 	Doc: Doc{

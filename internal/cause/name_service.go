@@ -17,8 +17,9 @@ var nssStall = Cause{
 	ID:            NSSStall,
 	Title:         "Requests wait for the name service daemon of this host",
 	Layer:         LayerCall,
+	Class:         ClassWait,
 	Needs:         []observe.Kind{observe.KindWaits},
-	ConsequenceOf: []ID{DNSTimeout, DNSSlow},
+	ConsequenceOf: []Parent{DNSTimeout, DNSSlow},
 	Folds:         true,
 	Check:         checkNSSStall,
 	Doc: Doc{

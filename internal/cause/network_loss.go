@@ -26,7 +26,7 @@ var networkLoss = Cause{
 	// drops any of them.
 	// A queue that grows within moments makes round trips longer than the
 	// retransmission timer, and one that is full drops.
-	ConsequenceOf: slices.Concat([]ID{AcceptQueueOverflow, ConntrackFull, SoftirqSaturated, HighRTT, Reordering}, segmentCauses, dropCauses),
+	ConsequenceOf: []Parent{AcceptQueueOverflow, ConntrackFull, SoftirqSaturated, HighRTT, Reordering, ClassSegment, ClassDrop},
 	Folds:         true,
 	Check:         checkNetworkLoss,
 	Doc: Doc{
@@ -117,7 +117,7 @@ var rtoTailLoss = Cause{
 	Needs:         []observe.Kind{observe.KindRequests},
 	OnWire:        true,
 	InTCPRT:       true,
-	ConsequenceOf: slices.Concat([]ID{NetworkLoss, AcceptQueueOverflow, ConntrackFull, SoftirqSaturated}, segmentCauses, dropCauses),
+	ConsequenceOf: []Parent{NetworkLoss, AcceptQueueOverflow, ConntrackFull, SoftirqSaturated, ClassSegment, ClassDrop},
 	Folds:         true,
 	Check:         checkRTOTailLoss,
 	Try:           inNamespace(tryLossKnobs),

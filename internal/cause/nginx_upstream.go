@@ -18,9 +18,9 @@ var nginxUpstreamErrors = Cause{
 	Layer: LayerApplication,
 	Needs: []observe.Kind{observe.KindNginx, observe.KindProcess},
 	Folds: true,
-	ConsequenceOf: append([]ID{FirewallDrop, FirewallReject, NeighbourUnresolved, NoRoute, ConntrackFull, AcceptQueueOverflow, EphemeralPortsExhausted,
-		PHPFPMChildrenExhausted, FDLimit, NginxWorkerConnections, TimeWaitPortSearch,
-		CPUQuotaThrottled, CPUSaturated, MemoryPressure, DiskSaturated, UpstreamRefused, ConnectTimeout}, slices.Concat(limitCauses, poolCauses, waitCauses)...),
+	ConsequenceOf: []Parent{FirewallDrop, FirewallReject, NeighbourUnresolved, NoRoute, ConntrackFull, AcceptQueueOverflow,
+		EphemeralPortsExhausted, PHPFPMChildrenExhausted, FDLimit, NginxWorkerConnections, TimeWaitPortSearch, CPUQuotaThrottled,
+		CPUSaturated, MemoryPressure, DiskSaturated, UpstreamRefused, ConnectTimeout, ClassLimit, ClassPool, ClassWait},
 	Check: checkNginxUpstreamErrors,
 	Doc: Doc{
 		About: "nginx could not get an answer from the server it passes requests to, and says so in its error log. Which of the two is at fault it " +
@@ -41,20 +41,20 @@ var nginxUpstreamErrors = Cause{
 // each and which causes can bring it about.
 var upstreamKinds = []struct {
 	kind, fact, fix string
-	parents         []ID
+	parents         []Parent
 }{
 	{"ephemeral-ports", "cannot assign requested address (99)", "Give nginx more local ports, or keep connections to the upstream open.",
-		[]ID{EphemeralPortsExhausted, TimeWaitPortSearch, ConntrackFull}},
+		[]Parent{EphemeralPortsExhausted, TimeWaitPortSearch, ConntrackFull}},
 	{"upstream-refused", "connection refused (111)", "Nothing listens at the upstream's address: start it, or correct the address.",
-		append([]ID{UpstreamRefused}, killCauses...)},
+		[]Parent{UpstreamRefused, ClassKill}},
 	{"upstream-busy", "resource temporarily unavailable (11)", "The upstream's unix socket has a full accept queue.",
-		[]ID{AcceptQueueOverflow, PHPFPMChildrenExhausted}},
+		[]Parent{AcceptQueueOverflow, PHPFPMChildrenExhausted}},
 	{"upstream-connect-timeout", "timed out while connecting (110)", "The upstream does not answer SYNs: see its accept queue and what lies between.",
-		[]ID{ConntrackFull, AcceptQueueOverflow, PHPFPMChildrenExhausted, FDLimit, SoftirqSaturated, ConnectTimeout, PIDsLimit}},
+		[]Parent{ConntrackFull, AcceptQueueOverflow, PHPFPMChildrenExhausted, FDLimit, SoftirqSaturated, ConnectTimeout, PIDsLimit}},
 	{"upstream-read-timeout", "timed out while reading (110)", "The upstream takes longer than nginx waits: find what it does meanwhile.",
 		nil},
 	{"upstream-reset", "connection reset or closed by the upstream (104)", "The upstream gave up: see its own log.",
-		append([]ID{NginxWorkerConnections, FDLimit, MemoryPressure, AcceptQueueOverflow, PIDsLimit}, killCauses...)},
+		[]Parent{NginxWorkerConnections, FDLimit, MemoryPressure, AcceptQueueOverflow, PIDsLimit, ClassKill}},
 	{"no-live-upstreams", "no live upstreams", "Every server of the upstream has failed lately.",
 		nil},
 }
@@ -122,10 +122,9 @@ var clientAborts = Cause{
 	Layer: LayerApplication,
 	Needs: []observe.Kind{observe.KindNginx, observe.KindProcess},
 	Folds: true,
-	ConsequenceOf: append([]ID{FirewallDrop, FirewallReject, NeighbourUnresolved, NoRoute, ConntrackFull, AcceptQueueOverflow, PHPFPMChildrenExhausted,
-		EphemeralPortsExhausted, FDLimit, NginxWorkerConnections, TimeWaitPortSearch,
-		CPUQuotaThrottled, CPUSaturated, MemoryPressure, DiskSaturated, SoftirqSaturated,
-		NginxUpstreamErrors}, slices.Concat(limitCauses, poolCauses, waitCauses)...),
+	ConsequenceOf: []Parent{FirewallDrop, FirewallReject, NeighbourUnresolved, NoRoute, ConntrackFull, AcceptQueueOverflow,
+		PHPFPMChildrenExhausted, EphemeralPortsExhausted, FDLimit, NginxWorkerConnections, TimeWaitPortSearch, CPUQuotaThrottled,
+		CPUSaturated, MemoryPressure, DiskSaturated, SoftirqSaturated, NginxUpstreamErrors, ClassLimit, ClassPool, ClassWait},
 	Check: checkClientAborts,
 	Doc: Doc{
 		About: "nginx writes status 499 when the client closed the connection before the answer. Clients do so when they have waited too long: it " +

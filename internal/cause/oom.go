@@ -18,8 +18,9 @@ var containerOOMKilled = Cause{
 	ID:            ContainerOOMKilled,
 	Title:         "The kernel killed the service: its control group ran out of memory",
 	Layer:         LayerMachine,
+	Class:         ClassMachine | ClassLimit | ClassKill,
 	Needs:         []observe.Kind{observe.KindKernelLog},
-	ConsequenceOf: []ID{JVMHeapOverLimit, NodeHeapOverLimit, WorkersOverMemoryLimit, MemoryLeakTowardLimit},
+	ConsequenceOf: []Parent{JVMHeapOverLimit, NodeHeapOverLimit, WorkersOverMemoryLimit, MemoryLeakTowardLimit},
 	Folds:         true,
 	Check:         func(v *View) Result { return checkOOM(v, false) },
 	Try:           inGroups(func(v *View, c *observe.Cgroup) []Change { return v.moreMemory(c) }),
@@ -49,6 +50,7 @@ var hostOOMKilled = Cause{
 	ID:    HostOOMKilled,
 	Title: "The kernel killed the service: the machine ran out of memory",
 	Layer: LayerMachine,
+	Class: ClassMachine | ClassLimit | ClassKill,
 	Needs: []observe.Kind{observe.KindKernelLog},
 	Check: func(v *View) Result { return checkOOM(v, true) },
 	Doc: Doc{

@@ -20,7 +20,7 @@ var phpFPMChildrenExhausted = Cause{
 	Layer: LayerApplication,
 	Needs: []observe.Kind{observe.KindPHPFPM, observe.KindProcess, observe.KindListeners},
 	// Children that all wait for the same are not too few.
-	ConsequenceOf: waitCauses,
+	ConsequenceOf: []Parent{ClassWait},
 	Folds:         true,
 	Check:         checkPHPFPMChildren,
 	Try:           tryMoreChildren,

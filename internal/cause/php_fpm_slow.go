@@ -2,7 +2,6 @@ package cause
 
 import (
 	"fmt"
-	"slices"
 
 	"github.com/slowray/slowray/internal/observe"
 	"github.com/slowray/slowray/internal/shell"
@@ -17,8 +16,9 @@ var phpFPMSlowScript = Cause{
 	ID:            PHPFPMSlowScript,
 	Title:         "A PHP script is slow, and php-fpm's slow log names the line it is slow in",
 	Layer:         LayerApplication,
+	Class:         ClassPool,
 	Needs:         []observe.Kind{observe.KindPHPFPM, observe.KindRequests},
-	ConsequenceOf: slices.Concat([]ID{SlowDependency, CPUHotFunction, ConnectionPoolExhausted}, machineCauses, waitCauses),
+	ConsequenceOf: []Parent{SlowDependency, CPUHotFunction, ConnectionPoolExhausted, ClassMachine, ClassWait},
 	Folds:         true,
 	Check:         checkSlowScript,
 	Doc: Doc{
@@ -100,12 +100,6 @@ func slowScriptFinding(v *View, m *observe.PHPFPM, pool *observe.FPMPool, s *Ser
 	f.Fix.Text = fmt.Sprintf("Look at %s: %s is where %s stands when it is slow. Make what it waits for quicker, or let it give up sooner.", top.Place, top.Function, top.Script)
 	f.Fix.Commands = []shell.Command{lookAtWaits(m.PID)}
 	pids := append([]int{m.PID}, pool.Children...)
-	held := holdsUp(pids)
-	f.MayFollow = func(p *Finding) bool {
-		if slices.Contains(waitCauses, p.Cause) {
-			return held(p)
-		}
-		return slices.Contains(machineCauses, p.Cause) || slices.Contains(pids, p.Subject.PID)
-	}
+	f.MayFollow = mayFollow(anyFinding, holdsUp(pids), aboutAny(pids))
 	return *f
 }

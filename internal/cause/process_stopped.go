@@ -17,6 +17,7 @@ var processStopped = Cause{
 	ID:    ProcessStopped,
 	Title: "A process that requests wait for is stopped",
 	Layer: LayerApplication,
+	Class: ClassWait,
 	Needs: []observe.Kind{observe.KindWaits},
 	Check: checkProcessStopped,
 	Try:   tryLetRun,

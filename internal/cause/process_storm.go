@@ -19,8 +19,9 @@ var shortLivedProcessStorm = Cause{
 	ID:            ShortLivedProcessStorm,
 	Title:         "Programs that are started again and again take the CPU",
 	Layer:         LayerMachine,
+	Class:         ClassMachine | ClassCPU | ClassRunQueue,
 	Needs:         []observe.Kind{observe.KindCPU, observe.KindProcess, observe.KindRequests},
-	ConsequenceOf: []ID{CPUQuotaThrottled},
+	ConsequenceOf: []Parent{CPUQuotaThrottled},
 	Check:         checkProcessStorm,
 	Doc: Doc{
 		About: "Programs are started again and again, and end at once. Each is gone before top(1) shows it; together they take the CPU that " +

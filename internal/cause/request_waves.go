@@ -24,9 +24,9 @@ var requestWaves = Cause{
 	Needs:   []observe.Kind{observe.KindRequests},
 	OnWire:  true,
 	InTCPRT: true,
-	ConsequenceOf: append([]ID{FirewallDrop, FirewallReject, NeighbourUnresolved, NoRoute, SlowDependency, ApplicationStallMidResponse, ApplicationSlowToRead, AcceptQueueWait,
-		AcceptQueueOverflow, PHPFPMChildrenExhausted, NetworkLoss, RTOTailLoss, SlowReceiver, NagleDelayedACK, SYNRetransmits,
-		ConntrackFull, EphemeralPortsExhausted, FDLimit}, laterCauses...),
+	ConsequenceOf: []Parent{FirewallDrop, FirewallReject, NeighbourUnresolved, NoRoute, SlowDependency, ApplicationStallMidResponse,
+		ApplicationSlowToRead, AcceptQueueWait, AcceptQueueOverflow, PHPFPMChildrenExhausted, NetworkLoss, RTOTailLoss,
+		SlowReceiver, NagleDelayedACK, SYNRetransmits, ConntrackFull, EphemeralPortsExhausted, FDLimit, ClassLate},
 	Folds: true,
 	Check: checkRequestWaves,
 	Doc: Doc{

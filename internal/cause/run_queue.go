@@ -17,14 +17,16 @@ import (
 const RunQueueWait ID = "run-queue-wait"
 
 var runQueueWait = Cause{
-	ID:            RunQueueWait,
-	Title:         "The service's threads are ready to run and wait for a CPU",
-	Layer:         LayerMachine,
-	Needs:         []observe.Kind{observe.KindRequests, observe.KindProcess, observe.KindCPU},
-	ConsequenceOf: append([]ID{CPUQuotaThrottled, CPUSaturated, SoftirqSaturated, KernelThreadBusy, ShortLivedProcessStorm, LowCPUWeight, AffinityTooNarrow, RealtimeHog, CPUSteal}, scanCauses...),
-	Folds:         true,
-	Check:         checkRunQueue,
-	Try:           tryAllCPUs,
+	ID:    RunQueueWait,
+	Title: "The service's threads are ready to run and wait for a CPU",
+	Layer: LayerMachine,
+	Class: ClassRunQueue | ClassCompute,
+	Needs: []observe.Kind{observe.KindRequests, observe.KindProcess, observe.KindCPU},
+	ConsequenceOf: []Parent{CPUQuotaThrottled, CPUSaturated, SoftirqSaturated, KernelThreadBusy, ShortLivedProcessStorm, LowCPUWeight,
+		AffinityTooNarrow, RealtimeHog, CPUSteal, ClassScan},
+	Folds: true,
+	Check: checkRunQueue,
+	Try:   tryAllCPUs,
 	Doc: Doc{
 		About: "Threads that answer requests are ready and have no CPU, though no quota holds them back: others' work, short bursts, or CPUs that " +
 			"the service may not run on.",

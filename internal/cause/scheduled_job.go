@@ -17,6 +17,7 @@ var scheduledJobCollision = Cause{
 	ID:    ScheduledJobCollision,
 	Title: "A scheduled job takes the CPUs or the disk while requests come in",
 	Layer: LayerMachine,
+	Class: ClassHost,
 	Needs: []observe.Kind{observe.KindCPU, observe.KindProcess, observe.KindDisk},
 	Check: checkScheduledJob,
 	Try:   foundOnly,

@@ -28,9 +28,10 @@ var receiveBufferPruned = Cause{
 	ID:    ReceiveBufferPruned,
 	Title: "Sockets throw away segments because their receive buffer is full: they are sent again",
 	Layer: LayerSocket,
+	Class: ClassSegment,
 	Needs: []observe.Kind{observe.KindCounters, observe.KindRequests},
 	// What is not read fills the buffer.
-	ConsequenceOf: append([]ID{TCPMemoryPressure, ApplicationSlowToRead}, shortOfMachine...),
+	ConsequenceOf: []Parent{TCPMemoryPressure, ApplicationSlowToRead, ClassShort},
 	Folds:         true,
 	Check: thrownAway{
 		counters: []string{"TcpExt.RcvPruned", "TcpExt.OfoPruned", "TcpExt.TCPRcvQDrop", "TcpExt.TCPOFODrop"},
@@ -60,8 +61,9 @@ var socketBacklogDrop = Cause{
 	ID:            SocketBacklogDrop,
 	Title:         "Segments are thrown away because the socket is locked by its process for too long",
 	Layer:         LayerSocket,
+	Class:         ClassSegment,
 	Needs:         []observe.Kind{observe.KindCounters, observe.KindRequests},
-	ConsequenceOf: shortOfMachine,
+	ConsequenceOf: []Parent{ClassShort},
 	Folds:         true,
 	Check: thrownAway{
 		counters: []string{"TcpExt.TCPBacklogDrop"},
@@ -89,6 +91,7 @@ var pawsDrop = Cause{
 	ID:    PAWSDrop,
 	Title: "Segments are thrown away because their TCP timestamp went backwards",
 	Layer: LayerSocket,
+	Class: ClassSegment,
 	Needs: []observe.Kind{observe.KindCounters, observe.KindRequests},
 	Check: thrownAway{
 		counters: []string{"TcpExt.PAWSActive", "TcpExt.PAWSEstab", "TcpExt.PAWSTimewait"},
@@ -107,9 +110,6 @@ var pawsDrop = Cause{
 		Unplanted: "It takes a device that breaks timestamps; the kernel gives each connection an offset of its own.",
 	},
 }
-
-// segmentCauses are those that throw away segments, which then look lost.
-var segmentCauses = []ID{ReceiveBufferPruned, SocketBacklogDrop, PAWSDrop, TCPMemoryPressure}
 
 const (
 	droppedFew = 10 // segments: fewer are an accident

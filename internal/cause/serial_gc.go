@@ -16,6 +16,7 @@ var jvmSerialGC = Cause{
 	ID:    JVMSerialGC,
 	Title: "The JVM collects garbage with one thread, for it saw one CPU: requests stand still meanwhile",
 	Layer: LayerMachine,
+	Class: ClassMachine | ClassLimit,
 	Needs: []observe.Kind{observe.KindRequests, observe.KindProcess},
 	Check: checkSerialGC,
 	Doc: Doc{

@@ -14,13 +14,15 @@ import (
 const SingleThreadSaturated ID = "single-thread-saturated"
 
 var singleThreadSaturated = Cause{
-	ID:            SingleThreadSaturated,
-	Title:         "One thread is busy all the time and its requests wait for it, while CPUs are idle",
-	Layer:         LayerApplication,
-	Needs:         []observe.Kind{observe.KindRequests, observe.KindProcess},
-	ConsequenceOf: append([]ID{CPUHotFunction, GCPauses, CPUQuotaThrottled, ShortLivedProcessStorm, AutoreloadStatStorm, TimeWaitPortSearch, AffinityTooNarrow, LowCPUWeight, RealtimeHog, CPUSteal, LogFlooding, FilesPerRequest, SlowClocksource}, scanCauses...),
-	Folds:         true,
-	Check:         checkSingleThread,
+	ID:    SingleThreadSaturated,
+	Title: "One thread is busy all the time and its requests wait for it, while CPUs are idle",
+	Layer: LayerApplication,
+	Class: ClassCompute,
+	Needs: []observe.Kind{observe.KindRequests, observe.KindProcess},
+	ConsequenceOf: []Parent{CPUHotFunction, GCPauses, CPUQuotaThrottled, ShortLivedProcessStorm, AutoreloadStatStorm, TimeWaitPortSearch,
+		AffinityTooNarrow, LowCPUWeight, RealtimeHog, CPUSteal, LogFlooding, FilesPerRequest, SlowClocksource, ClassScan},
+	Folds: true,
+	Check: checkSingleThread,
 	Doc: Doc{
 		About: "All requests pass through one thread, which computes without a pause, while other CPUs have nothing to do. That is how event loops " +
 			"(Node.js, Redis, asyncio) and services with one worker come to their end.",

@@ -19,9 +19,9 @@ var slowDependency = Cause{
 	Title: "The service waits for a dependency that answers slowly",
 	Layer: LayerCall,
 	Needs: []observe.Kind{observe.KindRequests},
-	ConsequenceOf: append([]ID{NetworkLoss, RTOTailLoss, HighRTT, SYNRetransmits, SendBufferLimited, SlowReceiver, NagleDelayedACK,
-		AcceptQueueOverflow, AcceptQueueWait, ApplicationSlowToRead, ApplicationStallMidResponse,
-		PHPFPMChildrenExhausted, FDLimit, NginxWorkerConnections, ConntrackFull}, slices.Concat(dropCauses, laterCauses)...),
+	ConsequenceOf: []Parent{NetworkLoss, RTOTailLoss, HighRTT, SYNRetransmits, SendBufferLimited, SlowReceiver, NagleDelayedACK,
+		AcceptQueueOverflow, AcceptQueueWait, ApplicationSlowToRead, ApplicationStallMidResponse, PHPFPMChildrenExhausted, FDLimit,
+		NginxWorkerConnections, ConntrackFull, ClassDrop, ClassLate},
 	Folds: true,
 	Check: checkSlowDependency,
 	Doc: Doc{
@@ -162,7 +162,7 @@ func (v *View) dependencyFinding(l *ledger) *Finding {
 	if l.Errors > 0 {
 		f.Evidence = append(f.Evidence, Evidence{Fact: "calls answered with an error", Value: l.Errors, Limit: l.Requests, Unit: "calls", Source: recorded})
 	}
-	f.Parents = []ID{NetworkLoss, RTOTailLoss, HighRTT, SYNRetransmits, SendBufferLimited, SlowReceiver, NagleDelayedACK}
+	f.Parents = []Parent{NetworkLoss, RTOTailLoss, HighRTT, SYNRetransmits, SendBufferLimited, SlowReceiver, NagleDelayedACK}
 	f.Fix.Text = fmt.Sprintf("Find what makes %s answer slowly, there; here, make fewer calls for a request, or wait for them at the same time.", destinationName(l))
 	if here != nil {
 		f.Parents = nil

@@ -16,6 +16,7 @@ var slowStart = Cause{
 	ID:    SlowStartOnQuota,
 	Title: "The service takes long to start: a CPU quota holds it back",
 	Layer: LayerMachine,
+	Class: ClassMachine | ClassLimit | ClassKill,
 	Needs: []observe.Kind{observe.KindCgroup, observe.KindProcess, observe.KindConnects},
 	Check: checkSlowStart,
 	Doc: Doc{

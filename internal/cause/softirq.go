@@ -18,6 +18,7 @@ var softirqSaturated = Cause{
 	ID:    SoftirqSaturated,
 	Title: "Packet processing eats a CPU: a flood of packets that bring no requests",
 	Layer: LayerMachine,
+	Class: ClassMachine | ClassShort | ClassCPU,
 	Needs: []observe.Kind{observe.KindCPU, observe.KindCounters},
 	Check: checkSoftirq,
 	Doc: Doc{

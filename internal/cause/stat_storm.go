@@ -17,8 +17,9 @@ var autoreloadStatStorm = Cause{
 	ID:            AutoreloadStatStorm,
 	Title:         "The service spends its CPU looking whether files have changed",
 	Layer:         LayerApplication,
+	Class:         ClassCompute,
 	Needs:         []observe.Kind{observe.KindRequests, observe.KindProfile, observe.KindProcess},
-	ConsequenceOf: []ID{CPUQuotaThrottled},
+	ConsequenceOf: []Parent{CPUQuotaThrottled},
 	Folds:         true,
 	Check:         checkStatStorm,
 	Doc: Doc{

@@ -39,7 +39,7 @@ const slabShare = 0.20 // of the memory, by the kernel's own objects
 
 func storageState(id ID, check func(*View) Result, title, about, known, not, mend, unplanted string) Cause {
 	return Cause{
-		ID: id, Title: title, Layer: LayerMachine, Needs: []observe.Kind{observe.KindWaits, observe.KindMemory}, Check: check,
+		ID: id, Title: title, Layer: LayerMachine, Class: ClassHost, Needs: []observe.Kind{observe.KindWaits, observe.KindMemory}, Check: check,
 		Doc: Doc{About: about, See: []Symptom{SeeIdle, SeeWaves},
 			Known: []string{known, "Threads that should answer wait for storage or memory for " + percent(dominantShare) + " or more of the time of the slow requests."},
 			Not:   []string{not}, Mend: mend, Unplanted: unplanted},

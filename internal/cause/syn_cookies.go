@@ -16,7 +16,7 @@ var synCookiesSent = Cause{
 	Title:         "The kernel answers with SYN cookies because a queue is full",
 	Layer:         LayerSocket,
 	Needs:         []observe.Kind{observe.KindCounters},
-	ConsequenceOf: []ID{AcceptQueueOverflow},
+	ConsequenceOf: []Parent{AcceptQueueOverflow},
 	Folds:         true,
 	Check:         checkSynCookiesSent,
 	Doc: Doc{

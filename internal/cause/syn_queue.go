@@ -49,7 +49,7 @@ var synQueueOverflow = Cause{
 	Title:         "The queue of half-open connections is too short: SYNs are dropped and sent again a second later",
 	Layer:         LayerSocket,
 	Needs:         []observe.Kind{observe.KindListeners, observe.KindSockets, observe.KindCounters},
-	ConsequenceOf: []ID{NetworkLoss, ConntrackFull},
+	ConsequenceOf: []Parent{NetworkLoss, ConntrackFull},
 	Check:         func(v *View) Result { return v.checkSYNQueue(false) },
 	Try:           trySYNQueue,
 	Doc: Doc{

@@ -15,13 +15,14 @@ import (
 const SYNRetransmits ID = "syn-retransmits"
 
 var synRetransmits = Cause{
-	ID:            SYNRetransmits,
-	Title:         "New connections wait a second or more: their SYN was lost or not answered",
-	Layer:         LayerPath,
-	Needs:         []observe.Kind{observe.KindRequests},
-	ConsequenceOf: append([]ID{ConntrackFull, AcceptQueueOverflow, SoftirqSaturated, PHPFPMChildrenExhausted, NetworkLoss, SYNFlood, SYNQueueOverflow}, dropCauses...),
-	Folds:         true,
-	Check:         checkSynRetransmits,
+	ID:    SYNRetransmits,
+	Title: "New connections wait a second or more: their SYN was lost or not answered",
+	Layer: LayerPath,
+	Needs: []observe.Kind{observe.KindRequests},
+	ConsequenceOf: []Parent{ConntrackFull, AcceptQueueOverflow, SoftirqSaturated, PHPFPMChildrenExhausted, NetworkLoss, SYNFlood,
+		SYNQueueOverflow, ClassDrop},
+	Folds: true,
+	Check: checkSynRetransmits,
 	Doc: Doc{
 		About: "The first segment of a connection got no answer and was sent again after a second, then three, then seven. Only who connects can " +
 			"see it. SYN-ACKs that were sent again on the served side are no finding: scanners and floods leave them too.",

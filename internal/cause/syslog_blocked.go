@@ -16,8 +16,9 @@ var syslogBlocked = Cause{
 	ID:            SyslogBlocked,
 	Title:         "Requests wait to send a line to the system's log, which is not read",
 	Layer:         LayerApplication,
+	Class:         ClassWait,
 	Needs:         []observe.Kind{observe.KindWaits},
-	ConsequenceOf: []ID{ProcessStopped, DiskSaturated},
+	ConsequenceOf: []Parent{ProcessStopped, DiskSaturated},
 	Check:         checkSyslog,
 	Doc: Doc{
 		About: "syslog(3) sends a line to the socket of the system's log and waits while its queue is full, which holds some ten lines. When the " +
@@ -39,8 +40,9 @@ var slowConsole = Cause{
 	ID:            SlowConsole,
 	Title:         "Requests wait for a write to a terminal that takes no more",
 	Layer:         LayerApplication,
+	Class:         ClassWait,
 	Needs:         []observe.Kind{observe.KindWaits},
-	ConsequenceOf: []ID{ProcessStopped},
+	ConsequenceOf: []Parent{ProcessStopped},
 	Check:         checkConsole,
 	Doc: Doc{
 		About: "A service writes what it logs to a terminal, and that takes no more: somebody pressed Ctrl-S, the program that shows it does not read, " +

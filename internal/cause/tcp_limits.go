@@ -92,6 +92,7 @@ var tcpMemoryPressure = Cause{
 	ID:    TCPMemoryPressure,
 	Title: "TCP sockets have all the memory that they may have: buffers shrink and segments are dropped",
 	Layer: LayerMachine,
+	Class: ClassSegment,
 	Needs: []observe.Kind{observe.KindCounters, observe.KindRequests},
 	Check: checkTCPMemory,
 	Try:   onHost(func(v *View) []Change { return v.widened(nil, "net.ipv4.tcp_mem", v.wantedTCPMem()) }),
@@ -176,7 +177,7 @@ var orphansLimit = Cause{
 	Layer: LayerMachine,
 	Needs: []observe.Kind{observe.KindCounters, observe.KindKernelLog, observe.KindRequests},
 	// Clients that do not take their answers leave them.
-	ConsequenceOf: []ID{SlowReceiver, NetworkLoss},
+	ConsequenceOf: []Parent{SlowReceiver, NetworkLoss},
 	Check:         checkOrphans,
 	Try:           onHost(func(v *View) []Change { return v.raised(nil, "net.ipv4.tcp_max_orphans", wantedOrphans) }),
 	Doc: Doc{

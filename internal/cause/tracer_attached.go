@@ -16,6 +16,7 @@ var tracerAttached = Cause{
 	ID:    TracerAttached,
 	Title: "A tracer (strace, a debugger) stops the service at each of its system calls",
 	Layer: LayerApplication,
+	Class: ClassHost,
 	Needs: []observe.Kind{observe.KindRequests, observe.KindProcess},
 	Check: checkTracer,
 	Doc: Doc{

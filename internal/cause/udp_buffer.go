@@ -18,7 +18,7 @@ var udpReceiveBufferOverflow = Cause{
 	Title:         "A UDP socket is full: datagrams to it are thrown away",
 	Layer:         LayerSocket,
 	Needs:         []observe.Kind{observe.KindUDP, observe.KindCounters, observe.KindProcess},
-	ConsequenceOf: append([]ID{ProcessStopped, RunQueueWait, SingleThreadSaturated}, shortOfMachine...),
+	ConsequenceOf: []Parent{ProcessStopped, RunQueueWait, SingleThreadSaturated, ClassShort},
 	Folds:         true,
 	Check:         checkUDPBuffer,
 	Try:           tryDatagramRoom,

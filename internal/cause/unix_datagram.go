@@ -17,8 +17,9 @@ var unixDatagramBlocked = Cause{
 	ID:            UnixDatagramBlocked,
 	Title:         "Requests wait to send a message to a unix socket that nobody reads",
 	Layer:         LayerApplication,
+	Class:         ClassWait,
 	Needs:         []observe.Kind{observe.KindWaits},
-	ConsequenceOf: []ID{LogCollectorStalled, SyslogBlocked, ProcessStopped},
+	ConsequenceOf: []Parent{LogCollectorStalled, SyslogBlocked, ProcessStopped},
 	Check:         checkUnixDatagram,
 	Doc: Doc{
 		About: "Threads that should answer send a message to a unix datagram socket, as to a log or a collector of metrics, and its reader " +

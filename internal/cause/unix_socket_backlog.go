@@ -17,8 +17,9 @@ var unixSocketBacklog = Cause{
 	ID:            UnixSocketBacklog,
 	Title:         "Requests wait to connect to a unix socket whose queue is full",
 	Layer:         LayerCall,
+	Class:         ClassWait,
 	Needs:         []observe.Kind{observe.KindWaits},
-	ConsequenceOf: []ID{ProcessStopped, PHPFPMChildrenExhausted},
+	ConsequenceOf: []Parent{ProcessStopped, PHPFPMChildrenExhausted},
 	Check:         checkUnixBacklog,
 	Try:           tryUnixBacklog,
 	Doc: Doc{

@@ -9,18 +9,13 @@ import (
 	"github.com/slowray/slowray/internal/observe"
 )
 
-// The causes that are judged by wait chains. Each takes the chains whose last
-// hop that holds anybody up is of its kind; the hops before only pass the time
-// on. See docs/chains.md.
+// The causes that are judged by wait chains (ClassWait). Each takes the chains
+// whose last hop that holds anybody up is of its kind; the hops before only pass
+// the time on. See docs/chains.md.
 //
 // They are found only where requests are slow, or stand still, and where at
 // least dominantShare of the slow requests' time passed while the threads that
 // should have answered waited so.
-var waitCauses = append([]ID{
-	ProcessStopped, Deadlock, LogCollectorStalled, BlockedOnPipe, UnixDatagramBlocked, NSSStall, UnixSocketBacklog, BlockedOnFileLock,
-	LockConvoy, FsyncBound, BlockedOnDisk, BlockedOnRemote,
-	SyslogBlocked, SlowConsole,
-}, kernelWaitIDs...)
 
 const (
 	waitLost    = 10e6 // ns of a slow request: less nobody notices
@@ -306,7 +301,7 @@ func rootKey(id ID, c *observe.WaitChain, at int) string {
 	if len(h.Stack) > 0 {
 		return itoa(h.Process.PID) + h.Stack[0] // many locks of one kind
 	}
-	if slices.Contains(kernelWaitIDs, id) {
+	if isKernelWait(id) {
 		return c.Path
 	}
 	return itoa(h.Process.PID) + objectOf(h)

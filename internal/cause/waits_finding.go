@@ -225,21 +225,23 @@ func (v *View) servicesText(r *root) string {
 	return strings.Join(names, ", ")
 }
 
-// heldUpBy says whether a finding about waits is about what holds the endpoint
-// l up: its processes, or those that answer its calls on this host.
-func (v *View) heldUpBy(l *ledger, p *Finding) bool {
-	if !l.called() {
-		return slices.Contains(p.Holds, l.pid)
+// heldUpBy says of findings about waits whether they are about what holds the
+// endpoint l up: its processes, or those that answer its calls on this host.
+func (v *View) heldUpBy(l *ledger) func(*Finding) bool {
+	return func(p *Finding) bool {
+		if !l.called() {
+			return slices.Contains(p.Holds, l.pid)
+		}
+		there := l.here
+		return there != nil && (slices.Contains(p.Holds, there.pid) || slices.Contains(p.Holds, l.pid) && slices.Contains(p.Via, there.pid))
 	}
-	there := l.here
-	return there != nil && (slices.Contains(p.Holds, there.pid) || slices.Contains(p.Holds, l.pid) && slices.Contains(p.Via, there.pid))
 }
 
 // holdsUp says of findings about waits whether they are about what holds up one
 // of these processes.
 func holdsUp(pids []int) func(*Finding) bool {
 	return func(p *Finding) bool {
-		return slices.Contains(waitCauses, p.Cause) && slices.ContainsFunc(p.Holds, func(pid int) bool { return slices.Contains(pids, pid) })
+		return p.is(ClassWait) && slices.ContainsFunc(p.Holds, func(pid int) bool { return slices.Contains(pids, pid) })
 	}
 }
 

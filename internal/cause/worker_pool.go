@@ -8,15 +8,6 @@ import (
 	"github.com/slowray/slowray/internal/shell"
 )
 
-// poolCauses are servers that take up no more requests, because all their
-// workers, threads or connections are taken.
-var poolCauses = []ID{ApacheWorkersExhausted, UWSGIWorkersBusy, GunicornWorkersBusy, TomcatThreadsExhausted,
-	HAProxyMaxConn, HAProxyServerQueue, ConnectionPoolExhausted, UWSGIHarakiri, GunicornWorkerTimeout, PHPFPMSlowScript}
-
-// poolParents are what workers may be taken by: what they wait for, the machine,
-// and a service that they call. More workers would then only wait with them.
-var poolParents = slices.Concat([]ID{SlowDependency, ConnectionPoolExhausted, HAProxyServerQueue, CPUHotFunction, GCPauses}, waitCauses, machineCauses)
-
 const (
 	takenShare    = 0.85 // of the workers, on average while requests come in
 	takenMost     = 1.3  // times as many are not what this limit holds back
@@ -226,16 +217,7 @@ func (v *View) poolFinding(w *workerPool, u *poolUse) Finding {
 		f.Subject.Path = fmt.Sprintf("%s:%d", setting.File, setting.Line)
 	}
 	pids := append([]int{u.app.PID, v.Master(u.app.PID)}, u.app.Workers...)
-	held := holdsUp(append(pids, s.PIDs...))
-	f.MayFollow = func(p *Finding) bool {
-		switch {
-		case slices.Contains(waitCauses, p.Cause):
-			return held(p)
-		case slices.Contains(machineCauses, p.Cause):
-			return v.lateBy(p, u.main)
-		}
-		return slices.Contains(pids, p.Subject.PID)
-	}
+	f.MayFollow = mayFollow(v.lateBy(u.main), holdsUp(slices.Concat(pids, s.PIDs)), aboutAny(pids))
 	// By Little's law the time a request waits is to the time it is served as
 	// what waits is to what is served.
 	f.Weight = u.queue / max(u.queue+u.taken, 1)
@@ -255,23 +237,20 @@ func (v *View) poolFinding(w *workerPool, u *poolUse) Finding {
 	return f
 }
 
-// ofCPU are the causes of the machine that only make threads late which want a
-// CPU: workers that sleep are not taken for longer because of them.
-var ofCPU = []ID{CPUQuotaThrottled, CPUSaturated, SoftirqSaturated, ShortLivedProcessStorm, KernelThreadBusy,
-	LowCPUWeight, AffinityTooNarrow, RealtimeHog, CPUSteal}
-
-// lateBy says whether a cause of the machine may be why a service's requests
-// take as long as they do.
-func (v *View) lateBy(p *Finding, l *ledger) bool {
-	if l == nil || !slices.Contains(ofCPU, p.Cause) {
-		return true
+// lateBy says of causes of the machine whether they may be why a service's
+// requests take as long as they do.
+func (v *View) lateBy(l *ledger) func(*Finding) bool {
+	return func(p *Finding) bool {
+		if l == nil || !p.is(ClassCPU) {
+			return true
+		}
+		if computing, known := v.computing(l); known {
+			return computing >= computeShare
+		}
+		// All that its threads ran, or wanted to, is the most that it can be.
+		w := v.atWork(l)
+		return (w.cpu+w.delay)*1e9 >= computeShare*l.SumNS(observe.Server)
 	}
-	if computing, known := v.computing(l); known {
-		return computing >= computeShare
-	}
-	// All that its threads ran, or wanted to, is the most that it can be.
-	w := v.atWork(l)
-	return (w.cpu+w.delay)*1e9 >= computeShare*l.SumNS(observe.Server)
 }
 
 func (v *View) poolEvidence(w *workerPool, u *poolUse, setting observe.Setting) []Evidence {

@@ -297,7 +297,7 @@ func TestSleepingWorkersWantNoCPU(t *testing.T) {
 		if len(found) != 1 {
 			t.Fatalf("%s: %d findings", part, len(found))
 		}
-		full := Finding{Cause: CPUSaturated, Subject: Subject{Kind: "process"}}
+		full := Finding{Cause: CPUSaturated, class: cpuSaturated.Class, Subject: Subject{Kind: "process"}}
 		if got := found[0].MayFollow(&full); got != want {
 			t.Errorf("%s: may follow from full CPUs: %v", part, got)
 		}

@@ -28,8 +28,10 @@ var workerPools = []struct {
 
 // exhausted declares that all workers of a kind of server are taken.
 func exhausted(id ID, title string, w workerPool, about, mend string, not ...string) Cause {
-	return Cause{ID: id, Title: title, Layer: LayerApplication, Check: func(v *View) Result { return checkPools(v, &w) },
-		Needs: []observe.Kind{w.kind, observe.KindProcess, observe.KindListeners, observe.KindRequests}, ConsequenceOf: poolParents, Folds: true,
+	return Cause{ID: id, Title: title, Layer: LayerApplication, Class: ClassPool, Check: func(v *View) Result { return checkPools(v, &w) },
+		Needs: []observe.Kind{w.kind, observe.KindProcess, observe.KindListeners, observe.KindRequests},
+		// What workers are taken by: more of them would only wait with them.
+		ConsequenceOf: []Parent{SlowDependency, ConnectionPoolExhausted, HAProxyServerQueue, CPUHotFunction, GCPauses, ClassWait, ClassMachine}, Folds: true,
 		Doc: Doc{
 			About: about,
 			See:   []Symptom{SeeIdle, SeePlateau, SeeNoAnswer, SeeLogs},

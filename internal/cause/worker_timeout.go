@@ -2,7 +2,6 @@ package cause
 
 import (
 	"fmt"
-	"slices"
 
 	"github.com/slowray/slowray/internal/observe"
 	"github.com/slowray/slowray/internal/shell"
@@ -25,9 +24,9 @@ var gunicornWorkerTimeout = cutOffCause(GunicornWorkerTimeout, "gunicorn kills w
 // cutOffCause declares that a server kills workers for their time: line is the
 // kind of its log lines that say so, knob the setting.
 func cutOffCause(id ID, title string, kind observe.Kind, line, knob, unplanted, about string) Cause {
-	return Cause{ID: id, Title: title, Layer: LayerApplication,
+	return Cause{ID: id, Title: title, Layer: LayerApplication, Class: ClassPool,
 		Needs:         []observe.Kind{kind, observe.KindProcess, observe.KindRequests},
-		ConsequenceOf: slices.Concat([]ID{SlowDependency, ConnectionPoolExhausted}, machineCauses, waitCauses), Folds: true,
+		ConsequenceOf: []Parent{SlowDependency, ConnectionPoolExhausted, ClassMachine, ClassWait}, Folds: true,
 		Check: func(v *View) Result { return checkCutOff(v, kind, line, knob) },
 		Doc: Doc{
 			About: about,
@@ -73,13 +72,7 @@ func checkCutOff(v *View, kind observe.Kind, line, knob string) Result {
 		f.Fix.Text = fmt.Sprintf("Find what requests that take over %s s wait for; raise %s (%s) only if they are meant to take so long.", limit.Value, knob, settingSource(limit))
 		f.Fix.Commands = []shell.Command{lookAtWaits(u.app.PID)}
 		pids := append([]int{u.app.PID, v.Master(u.app.PID)}, u.app.Workers...)
-		held := holdsUp(pids)
-		f.MayFollow = func(p *Finding) bool {
-			if slices.Contains(waitCauses, p.Cause) {
-				return held(p)
-			}
-			return slices.Contains(machineCauses, p.Cause) || slices.Contains(pids, p.Subject.PID)
-		}
+		f.MayFollow = mayFollow(anyFinding, holdsUp(pids), aboutAny(pids))
 		r.Findings = append(r.Findings, f)
 	}
 	return r

@@ -71,7 +71,7 @@ func TestRankAndFold(t *testing.T) {
 // TestSymptomOfAnotherService: a symptom is not blamed on a cause that was
 // found elsewhere, nor on one that cannot bring it about.
 func TestSymptomOfAnotherService(t *testing.T) {
-	at := func(f cause.Finding, netns uint64, parents []cause.ID) cause.Finding {
+	at := func(f cause.Finding, netns uint64, parents []cause.Parent) cause.Finding {
 		f.Subject.NetNS, f.Parents = netns, parents
 		return f
 	}
@@ -84,7 +84,7 @@ func TestSymptomOfAnotherService(t *testing.T) {
 			[]string{"nginx-upstream-errors", "fd-limit"}},
 		{"of the whole machine", []cause.Finding{at(finding("nginx-upstream-errors", 0.9), 7, nil), at(finding("cpu-saturated", 0.5), 8, nil)},
 			[]string{"cpu-saturated", "nginx-upstream-errors < cpu-saturated"}},
-		{"connection refused", []cause.Finding{at(finding("nginx-upstream-errors", 0.99), 7, []cause.ID{}), at(finding("fd-limit", 0.9), 7, nil)},
+		{"connection refused", []cause.Finding{at(finding("nginx-upstream-errors", 0.99), 7, []cause.Parent{}), at(finding("fd-limit", 0.9), 7, nil)},
 			[]string{"nginx-upstream-errors", "fd-limit"}},
 	} {
 		fold(cause.NewView(&observe.Observation{}), c.in, cause.Catalogue())
@@ -242,9 +242,9 @@ func TestRecordedIncidents(t *testing.T) {
 // Whatever the findings say of each other, somebody is to blame.
 func TestSomebodyIsToBlame(t *testing.T) {
 	catalogue := []cause.Cause{
-		{ID: "a", ConsequenceOf: []cause.ID{"b"}, Folds: true},
-		{ID: "b", ConsequenceOf: []cause.ID{"c"}, Folds: true},
-		{ID: "c", ConsequenceOf: []cause.ID{"a"}, Folds: true},
+		{ID: "a", ConsequenceOf: []cause.Parent{cause.ID("b")}, Folds: true},
+		{ID: "b", ConsequenceOf: []cause.Parent{cause.ID("c")}, Folds: true},
+		{ID: "c", ConsequenceOf: []cause.Parent{cause.ID("a")}, Folds: true},
 	}
 	for _, c := range []struct {
 		name string

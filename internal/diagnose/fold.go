@@ -62,6 +62,7 @@ func fold(v *cause.View, findings []cause.Finding, catalogue []cause.Cause) {
 type sorted struct {
 	findings []cause.Finding
 	known    declarations
+	causes   []cause.ID         // that were found
 	by       map[cause.ID][]int // by cause
 	heaviest map[inPlace][]int  // by cause and network namespace, or by cause alone, the heaviest first
 }
@@ -74,9 +75,12 @@ type inPlace struct {
 }
 
 func sortFindings(findings []cause.Finding, known declarations) *sorted {
-	s := &sorted{findings, known, map[cause.ID][]int{}, map[inPlace][]int{}}
+	s := &sorted{findings: findings, known: known, by: map[cause.ID][]int{}, heaviest: map[inPlace][]int{}}
 	for i := range findings {
 		f := &findings[i]
+		if s.by[f.Cause] == nil {
+			s.causes = append(s.causes, f.Cause)
+		}
 		s.by[f.Cause] = append(s.by[f.Cause], i)
 		for _, at := range [...]inPlace{{f.Cause, f.Subject.NetNS, false}, {f.Cause, 0, true}} {
 			s.heaviest[at] = append(s.heaviest[at], i)
@@ -111,8 +115,8 @@ func (s *sorted) named(of int) int {
 func (s *sorted) parentFor(v *cause.View, of int, c *cause.Cause) int {
 	f, best := &s.findings[of], -1
 	may := v.Reasons(f)
-	for _, id := range c.ConsequenceOf {
-		if f.Parents != nil && !slices.Contains(f.Parents, id) {
+	for _, id := range s.causes {
+		if p := s.known[id]; p == nil || !c.FollowsFrom(p) || !f.MayComeOf(p) {
 			continue
 		}
 		for _, i := range s.by[id] {

@@ -1,0 +1,81 @@
+package cause
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// sources are the files of this package, without its tests.
+func sources(t *testing.T) (*token.FileSet, []*ast.File) {
+	t.Helper()
+	paths, err := filepath.Glob("*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	fset := token.NewFileSet()
+	var files []*ast.File
+	for _, path := range paths {
+		if strings.HasSuffix(path, "_test.go") {
+			continue
+		}
+		f, err := parser.ParseFile(fset, path, nil, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		files = append(files, f)
+	}
+	return fset, files
+}
+
+// TestDeclarationsAreWhole: a cause is whole where it is declared. Nothing is
+// added to it in an init function, its id is a constant of type ID, and other
+// causes name it by that.
+func TestDeclarationsAreWhole(t *testing.T) {
+	ids := map[string]bool{}
+	for _, c := range Catalogue() {
+		ids[string(c.ID)] = true
+	}
+	fset, files := sources(t)
+	for _, f := range files {
+		for _, d := range f.Decls {
+			switch d := d.(type) {
+			case *ast.FuncDecl:
+				if d.Recv == nil && d.Name.Name == "init" {
+					t.Errorf("%s: an init function", fset.Position(d.Pos()))
+				}
+			case *ast.GenDecl:
+				for _, s := range d.Specs {
+					if v, ok := s.(*ast.ValueSpec); ok && d.Tok == token.CONST && isName(v.Type, "ID") {
+						if text, err := strconv.Unquote(v.Values[0].(*ast.BasicLit).Value); err != nil || !ids[text] && v.Names[0].IsExported() {
+							t.Errorf("%s: %s is not in the catalogue", fset.Position(s.Pos()), v.Names[0])
+						}
+					}
+				}
+			}
+		}
+		ast.Inspect(f, func(n ast.Node) bool {
+			lit, ok := n.(*ast.CompositeLit)
+			if !ok {
+				return true
+			}
+			if list, ok := lit.Type.(*ast.ArrayType); ok && isName(list.Elt, "ID") {
+				for _, e := range lit.Elts {
+					if text, ok := e.(*ast.BasicLit); ok {
+						t.Errorf("%s: %s: name it by its constant", fset.Position(e.Pos()), text.Value)
+					}
+				}
+			}
+			return true
+		})
+	}
+}
+
+func isName(e ast.Expr, name string) bool {
+	id, ok := e.(*ast.Ident)
+	return ok && id.Name == name
+}
