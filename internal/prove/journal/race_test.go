@@ -98,3 +98,63 @@ func TestRace(t *testing.T) {
 		t.Errorf("of %d tries %d errors were told and %d changes undone", tries, refused, undone)
 	}
 }
+
+// The same before any step of a change that is made and undone, with its guardian.
+func TestRaceOfLease(t *testing.T) {
+	h := newHost(t, 1)
+	s := safefiletest.NewSharedStage(t, []string{"state/history"}, []string{"state/1.json", "state/1.bak"})
+	dir := filepath.Join(s.Dir, "state")
+	var names []string
+	for _, name := range []string{"", "history", "1.json", "1.bak", "lock"} {
+		names = append(names, filepath.Join(dir, name))
+	}
+	const steps = 4
+	refused, undone := 0, 0
+	for n := range safefiletest.Tries() / 4 {
+		s.Clear(dir)
+		if err := os.Mkdir(dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		h.set(0, before)
+		moment, often := rand.IntN(steps+1), rand.IntN(3) == 0
+		step := func(i int) {
+			if i == moment || often && rand.IntN(2) == 0 {
+				s.Seize(dir, names...)
+			}
+		}
+		told := func(err error) bool {
+			if err == nil {
+				return true
+			}
+			if refused++; strings.Contains(err.Error(), "\n") {
+				t.Errorf("more than a line: %v", err)
+			}
+			return false
+		}
+		step(0)
+		j, err := Open(dir)
+		if told(err) {
+			step(1)
+			l, err := j.Begin(h.changes, Options{Cause: "conntrack-full", Why: "a race"})
+			if told(err) {
+				step(2)
+				told(l.Apply())
+				step(3)
+				told(l.Undo())
+				step(4)
+				told(l.Close())
+			}
+			j.Close()
+			if h.all(before) {
+				undone++
+			}
+		}
+		s.Unharmed(t)
+		if t.Failed() {
+			t.Fatalf("in try %d, at step %d", n, moment)
+		}
+	}
+	if tries := safefiletest.Tries() / 4; refused < tries/4 || undone < tries/4 {
+		t.Errorf("of %d tries %d errors were told and %d changes undone", tries, refused, undone)
+	}
+}
