@@ -19,10 +19,15 @@ var (
 	versionLimits = budget.Limits{Bytes: 64 << 20, Nodes: 64 << 10, Wall: 150 * time.Millisecond}
 )
 
-// endChanges finds out what has been changed on the host lately.
-func (s *session) endChanges(procs []host.ProcSample) {
+// changes finds out what has been changed on the host lately.
+type changes struct {
+	servers   *servers
+	databases *databases
+}
+
+func (c *changes) end(s *session) {
 	boot, _ := s.fs.BootTime() // without it nobody knows when a service was started
-	services := s.changedServices(procs, boot)
+	services := c.services(s, boot)
 	list, left, err := change.Read(budget.New(s.ctx, changeLimits), s.fs, services, time.Now())
 	s.out.Changes = append(s.out.Changes, list...)
 	if err != nil {
@@ -30,6 +35,7 @@ func (s *session) endChanges(procs []host.ProcSample) {
 	}
 	s.lose("changes of the last days that were left out, the oldest", int64(left))
 	s.addSettings()
+	s.out.Sysctl = s.hostSysctl()
 	versions := map[int]change.Version{}
 	for _, v := range change.Versions(budget.New(s.ctx, versionLimits), s.fs, services) {
 		versions[v.PID] = v
@@ -41,12 +47,12 @@ func (s *session) endChanges(procs []host.ProcSample) {
 	}
 }
 
-// changedServices lists the processes that answer requests, each family once,
+// services lists the processes that answer requests, each family once,
 // those with most open connections first.
-func (s *session) changedServices(procs []host.ProcSample, boot time.Time) []change.Service {
+func (c *changes) services(s *session, boot time.Time) []change.Service {
 	byPID := map[int]*host.ProcSample{}
-	for i := range procs {
-		byPID[procs[i].PID] = &procs[i]
+	for i := range s.last.procs {
+		byPID[s.last.procs[i].PID] = &s.last.procs[i]
 	}
 	weight := map[int]int{}
 	for i := range s.out.Namespaces {
@@ -56,16 +62,16 @@ func (s *session) changedServices(procs []host.ProcSample, boot time.Time) []cha
 		}
 	}
 	config := map[int][]string{}
-	for _, in := range s.nginx {
+	for _, in := range c.servers.nginx {
 		config[in.PID] = in.ConfigFiles()
 	}
-	for _, in := range s.fpm {
+	for _, in := range c.servers.fpm {
 		config[in.PID] = in.ConfigFiles()
 	}
-	for _, in := range s.apps {
+	for _, in := range c.servers.apps {
 		config[in.PID] = in.ConfigFiles()
 	}
-	maps.Copy(config, s.databases.config)
+	maps.Copy(config, c.databases.config)
 	pids := slices.SortedFunc(maps.Keys(weight), func(a, b int) int {
 		if weight[a] != weight[b] {
 			return weight[b] - weight[a]
@@ -118,4 +124,15 @@ func (s *session) addSettings() {
 		return c.Kind == observe.ChangeSetting && kept > settings
 	})
 	s.lose("settings of the kernel that were left out", int64(max(kept-settings, 0)))
+}
+
+// hostSysctl reads the knobs of the whole machine. Those below net are taken
+// from the initial network namespace.
+func (s *session) hostSysctl() map[string]string {
+	for _, sp := range s.spaces {
+		if sp.host {
+			return sp.ns.Sysctls(hostSysctls)
+		}
+	}
+	return nil
 }

@@ -52,6 +52,10 @@ const SubjectFunctions = "functions of interpreters"
 
 // closely is the recording of the stacks of some processes, with all frames.
 type closely struct {
+	requests *requests
+	threads  *threads
+	use      *use
+
 	cancel context.CancelFunc // nil until it has begun
 	done   chan struct{}
 	stacks *observe.Stacks
@@ -59,14 +63,14 @@ type closely struct {
 	pids   []int
 }
 
-// lookClosely begins to record when there is something to look at.
-func (s *session) lookClosely(elapsed time.Duration) {
-	c := &s.closely
+// sample begins to record when there is something to look at.
+func (c *closely) sample(s *session) {
+	elapsed := s.elapsed()
 	left := s.opt.For - elapsed - closelyEnd - closelyStart
-	if s.opt.Spare || c.cancel != nil || elapsed < closelyFirst || left < closelyLeast || s.request == nil || s.profile == nil {
+	if s.opt.Spare || c.cancel != nil || elapsed < closelyFirst || left < closelyLeast {
 		return
 	}
-	if c.pids = s.computing(); len(c.pids) == 0 {
+	if c.pids = c.computing(s); len(c.pids) == 0 {
 		return
 	}
 	if s.fs.AvailableMemory() < closelyMemory {
@@ -98,17 +102,17 @@ func (s *session) lookClosely(elapsed time.Duration) {
 
 // computing lists the serving processes that compute, when their requests are
 // slow.
-func (s *session) computing() []int {
-	slow := s.request.slow.byProcess()
+func (c *closely) computing(s *session) []int {
+	slow := c.requests.slow.byProcess()
 	var pids []int
 	var used float64
 	requests := 0
 	for _, pid := range s.serving {
-		spans := s.courses.spans[pid]
+		spans := c.threads.spans[pid]
 		spans = spans[max(0, len(spans)-closelySpans):]
 		var cpu, wanted, seconds float64
 		begin := 0.0
-		if all := s.courses.spans[pid]; len(all) > len(spans) {
+		if all := c.threads.spans[pid]; len(all) > len(spans) {
 			begin = all[len(all)-len(spans)-1].Seconds
 		}
 		for _, span := range spans {
@@ -124,7 +128,7 @@ func (s *session) computing() []int {
 		requests += slow[pid]
 		pids = append(pids, pid)
 	}
-	if used < closelyCPU || requests < closelySlow || s.crowded(used) {
+	if used < closelyCPU || requests < closelySlow || c.crowded(s, used) {
 		return nil
 	}
 	return slices.Sorted(slices.Values(pids))
@@ -133,9 +137,9 @@ func (s *session) computing() []int {
 // crowded says whether the CPUs are full, and not with the services, which use
 // so many: what a service executes is then not why it is slow, and the unwinder
 // would take long and get in its way.
-func (s *session) crowded(used float64) bool {
+func (c *closely) crowded(s *session, used float64) bool {
 	var busy, all float64
-	for _, span := range s.course[max(0, len(s.course)-closelySpans):] {
+	for _, span := range c.use.course[max(0, len(c.use.course)-closelySpans):] {
 		busy += span.Busy
 		all += span.Busy + span.Idle
 	}
@@ -156,13 +160,12 @@ func (q *slowRequests) byProcess() map[int]int {
 	return n
 }
 
-// endClosely puts what was recorded into the profile.
-func (s *session) endClosely() {
-	c := &s.closely
+// stop puts what was recorded into the profile.
+func (c *closely) stop(s *session) {
 	if c.cancel == nil {
 		return
 	}
-	if !c.stop(s.ctx) {
+	if !c.ended(s.ctx) {
 		s.partialGap(observe.KindProfile, 0, SubjectFunctions, errors.New("were not named in time: the CPUs are full"))
 		return
 	}
@@ -185,9 +188,11 @@ func (s *session) endClosely() {
 // closelyPatience is how long the verdict waits for the names of functions.
 const closelyPatience = 700 * time.Millisecond
 
-// stop ends the recording and waits until it has, which it says; when that
+func (c *closely) close(s *session) { c.ended(s.ctx) }
+
+// ended ends the recording and waits until it has, which it says; when that
 // takes too long, or until ctx ends, it ends by itself.
-func (c *closely) stop(ctx context.Context) bool {
+func (c *closely) ended(ctx context.Context) bool {
 	if c.cancel == nil {
 		return false
 	}

@@ -16,12 +16,12 @@ func TestKeepsStacks(t *testing.T) {
 			ctx: t.Context(),
 			opt: Options{KeepStacks: keep},
 			out: &observe.Observation{Profile: &observe.Profile{Hz: 97, Processes: []observe.ProfileProcess{{PID: 7, Comm: "app", Samples: 100}}}},
-			closely: closely{cancel: func() {}, done: done, stacks: &observe.Stacks{
-				Types:  []observe.StackValue{{Type: "samples", Unit: "count"}},
-				Frames: []observe.Frame{{Name: "work", Kind: observe.FramePython}}, Samples: []observe.StackSample{{PID: 7, Comm: "app", Frames: []int32{0}, Values: []int64{50}}},
-			}},
 		}
-		s.endClosely()
+		c := &closely{cancel: func() {}, done: done, stacks: &observe.Stacks{
+			Types:  []observe.StackValue{{Type: "samples", Unit: "count"}},
+			Frames: []observe.Frame{{Name: "work", Kind: observe.FramePython}}, Samples: []observe.StackSample{{PID: 7, Comm: "app", Frames: []int32{0}, Values: []int64{50}}},
+		}}
+		c.stop(s)
 		if len(s.out.Profile.Processes[0].Functions) != 1 || s.out.Profile.Processes[0].Functions[0].Name != "work" {
 			t.Errorf("keep %t: the profile has %+v", keep, s.out.Profile.Processes[0])
 		}

@@ -20,7 +20,6 @@ import (
 	"github.com/slowray/slowray/internal/sense/app/postgres"
 	"github.com/slowray/slowray/internal/sense/app/redis"
 	"github.com/slowray/slowray/internal/sense/app/slowlog"
-	"github.com/slowray/slowray/internal/sense/host"
 )
 
 // databaseReader is what is common to the readers of all databases.
@@ -92,10 +91,10 @@ func (k *keptRequests) note(r *observe.Request) {
 	k.records = append(k.records, slowlog.NewRecord(r))
 }
 
-// beginDatabases finds the servers, reads how they are configured, and asks
+// begin finds the servers, reads how they are configured, and asks
 // those for their status that tell it without a password.
-func (s *session) beginDatabases(seen []observe.Process) {
-	d := &s.databases
+func (d *databases) begin(s *session) error {
+	seen := s.seenProcesses()
 	d.kept = &keptRequests{ports: map[portKey]bool{}, called: map[uint16]bool{}, callers: map[netip.AddrPort]int{}}
 	byPID := map[int]*observe.Process{}
 	for i := range seen {
@@ -140,6 +139,7 @@ func (s *session) beginDatabases(seen []observe.Process) {
 			d.readers, d.ends, d.procs = slices.Delete(d.readers, i, i+1), slices.Delete(d.ends, i, i+1), slices.Delete(d.procs, i, i+1)
 		}
 	}
+	return nil
 }
 
 func (s *session) databaseGap(p *observe.Process, format string, args ...any) {
@@ -248,16 +248,15 @@ func (s *session) dialer(p *observe.Process, ends []end) database.Dial {
 	}
 }
 
-func (s *session) sampleDatabases() {
-	for _, r := range s.databases.readers {
+func (d *databases) sample(s *session) {
+	for _, r := range d.readers {
 		r.Sample(s.fs.SocketFDCount)
 	}
 }
 
-// endDatabases reads the logs, asks again, and joins what the servers found
+// end reads the logs, asks again, and joins what the servers found
 // slow with the requests that were recorded at them.
-func (s *session) endDatabases() {
-	d := &s.databases
+func (d *databases) end(s *session) {
 	d.config = map[int][]string{}
 	window := s.out.Window
 	atOnce(s.ctx, d, logLimits, func(b *budget.Budget, r databaseReader) database.Result { return r.End(b, window) }, func(i int, r database.Result, err error) {
@@ -289,6 +288,3 @@ func (s *session) endDatabases() {
 	})
 	s.lose("requests of databases that were not kept to be joined with their slow logs", d.kept.dropped)
 }
-
-// seenProcesses are the processes as they were found at the beginning.
-func (s *session) seenProcesses() []observe.Process { return host.ProcessesBetween(s.procs, s.procs) }

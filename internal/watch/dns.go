@@ -16,23 +16,21 @@ const maxResolvers = 256
 // resolverLimits are those of all of them.
 var resolverLimits = budget.Limits{Bytes: 16 << 20, Nodes: 128 << 10, Wall: 100 * time.Millisecond}
 
-func (s *session) startDNS() {
+// nameServers watches queries over UDP.
+type nameServers struct{ watcher *dns.Watcher }
+
+func (n *nameServers) begin(s *session) error {
 	root, err := s.fs.CgroupV2Root()
 	if err == nil {
-		s.dns, err = dns.Start(root)
+		n.watcher, err = dns.Start(root)
 	}
-	if err != nil {
-		s.gap(observe.KindDNS, "", err)
-	}
+	return err
 }
 
-func (s *session) endDNS() {
-	if s.dns == nil {
-		return
-	}
+func (n *nameServers) stop(s *session) {
 	read := map[int]*observe.Resolver{}
 	b := budget.New(s.ctx, resolverLimits)
-	found, losses, err := s.dns.Read(func(pid int) *observe.Resolver {
+	found, losses, err := n.watcher.Read(func(pid int) *observe.Resolver {
 		r, known := read[pid]
 		if !known && len(read) < maxResolvers {
 			// A process that ended, or has no such file, simply has none.
@@ -47,3 +45,5 @@ func (s *session) endDNS() {
 	s.out.DNS = found
 	s.out.Losses = append(s.out.Losses, losses...)
 }
+
+func (n *nameServers) close(*session) { n.watcher.Close() }

@@ -85,12 +85,12 @@ func (s *session) unreached(netns uint64) bool {
 	})
 }
 
-// startDrops begins to count what the kernel drops.
-func (s *session) startDrops() {
-	var err error
-	if s.drops, err = drop.Start(); err != nil {
-		s.gap(observe.KindDrops, "", err)
-	}
+// drops counts what the kernel drops.
+type drops struct{ watcher *drop.Watcher }
+
+func (d *drops) begin(*session) (err error) {
+	d.watcher, err = drop.Start()
+	return err
 }
 
 // Ports from clientPorts on are mostly clients' own (net.ipv4.ip_local_port_range),
@@ -100,11 +100,8 @@ const (
 	manySockets = 3
 )
 
-// endDrops takes what was dropped, and stops counting.
-func (s *session) endDrops() {
-	if s.drops == nil {
-		return
-	}
+// stop takes what was dropped, and stops counting.
+func (d *drops) stop(s *session) {
 	devices := map[uint64]map[int]string{}
 	ports := map[uint16]bool{}
 	for _, sp := range s.spaces {
@@ -126,17 +123,24 @@ func (s *session) endDrops() {
 	}
 	space := symbol.NewSpace(s.fs.Proc)
 	defer space.Close()
-	d, losses, err := s.drops.Read(space,
+	dropped, losses, err := d.watcher.Read(space,
 		func(netns uint64, index int) string { return devices[netns][index] },
 		func(port uint16) bool { return ports[port] })
 	if err != nil {
 		s.gap(observe.KindDrops, "", err)
 	} else {
-		s.out.Drops = &d
+		s.out.Drops = &dropped
 		s.out.Losses = append(s.out.Losses, losses...)
 	}
-	s.drops.Close()
-	s.drops = nil
+	d.close(s)
+}
+
+// close may be called again.
+func (d *drops) close(*session) {
+	if d.watcher != nil {
+		d.watcher.Close()
+		d.watcher = nil
+	}
 }
 
 // joinLinks names the other ends of veth pairs, where both namespaces are

@@ -9,25 +9,28 @@ type hostState struct {
 	limit           uint64
 }
 
-func (s *session) beginHostState() { s.state.throttles = s.fs.ThermalThrottles() }
+func (h *hostState) begin(s *session) error {
+	h.throttles = s.fs.ThermalThrottles()
+	return nil
+}
 
-// sampleHostState looks at the CPUs' frequency.
-func (s *session) sampleHostState() {
+// sample looks at the CPUs' frequency.
+func (h *hostState) sample(s *session) {
 	if now, most, limit := s.fs.Frequency(); now > 0 {
-		s.state.now += now
-		s.state.most += most
-		s.state.limit += limit
-		s.state.cpus++
+		h.now += now
+		h.most += most
+		h.limit += limit
+		h.cpus++
 	}
 }
 
-func (s *session) endHostState() {
+func (h *hostState) end(s *session) {
 	st := s.fs.HostState()
-	if n := s.state.cpus; n > 0 {
-		st.CPUFreqKHz, st.CPUFreqMaxKHz, st.CPUFreqLimitKHz = s.state.now/n, s.state.most/n, s.state.limit/n
+	if n := h.cpus; n > 0 {
+		st.CPUFreqKHz, st.CPUFreqMaxKHz, st.CPUFreqLimitKHz = h.now/n, h.most/n, h.limit/n
 	}
-	if now := s.fs.ThermalThrottles(); now > s.state.throttles {
-		st.Throttled = now - s.state.throttles
+	if now := s.fs.ThermalThrottles(); now > h.throttles {
+		st.Throttled = now - h.throttles
 	}
 	s.out.State = st
 	s.endWritten()

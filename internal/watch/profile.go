@@ -14,21 +14,24 @@ import (
 // together for their functions to be named: what takes less makes nobody wait.
 const leastNamed = 0.10
 
-// startProfile samples the CPUs, with user stacks of what serves.
-func (s *session) startProfile() {
-	var err error
-	if s.profile, err = stack.Start(); err != nil {
-		s.gap(observe.KindProfile, "", err)
-		return
+// profile samples what the CPUs execute, with user stacks of what serves.
+type profile struct{ profiler *stack.Profiler }
+
+func (p *profile) begin(s *session) (err error) {
+	if p.profiler, err = stack.Start(); err != nil {
+		return err
 	}
-	if err := s.profile.Want(s.serving...); err != nil {
+	if err := p.profiler.Want(s.serving...); err != nil {
 		s.partialGap(observe.KindProfile, 0, "user stacks", err)
 	}
+	return nil
 }
 
-// endProfile reads the samples, and names the functions of what serves, and of
+func (p *profile) close(*session) { p.profiler.Close() }
+
+// stop reads the samples, and names the functions of what serves, and of
 // kernel threads, where they use a good part of a CPU.
-func (s *session) endProfile() {
+func (p *profile) stop(s *session) {
 	procs := map[int]*host.ProcSample{}
 	for i := range s.procs {
 		procs[s.procs[i].PID] = &s.procs[i]
@@ -45,7 +48,7 @@ func (s *session) endProfile() {
 		}
 	}
 	search := s.manyTimeWait()
-	p, losses, err := s.profile.Read(stack.Detail{
+	out, losses, err := p.profiler.Read(stack.Detail{
 		PortSearch: search,
 		Functions: func(pid int) int {
 			if one := procs[pid]; !serving[pid] && (one == nil || !one.Kernel) {
@@ -57,14 +60,27 @@ func (s *session) endProfile() {
 		Unread: func(err error) { s.partialGap(observe.KindProfile, 0, "functions of binaries", err) },
 	})
 	switch {
-	case err != nil && (p == nil || search):
+	case err != nil && (out == nil || search):
 		s.gap(observe.KindProfile, "", err)
 	case err != nil:
 		s.partialGap(observe.KindProfile, 0, "functions of the kernel", err)
 	}
-	s.out.Profile = p
+	s.out.Profile = out
 	s.out.Losses = append(s.out.Losses, losses...)
-	s.endClosely()
+}
+
+// manyTimeWait says whether any namespace has so many sockets in TIME_WAIT
+// towards one destination that the search for a port could matter.
+func (s *session) manyTimeWait() bool {
+	const many = 500
+	for _, sp := range s.spaces {
+		for k, g := range sp.groups {
+			if !k.served && g.states["TIME_WAIT"] >= many {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // topmost is the ancestor of a process that runs the same program and has no
@@ -84,13 +100,13 @@ const maxShortLived = 16
 
 // sumShortLived sums up the sampled processes that began and ended within the
 // window, and so are in neither list of processes.
-func (s *session) sumShortLived(end []host.ProcSample) {
+func (s *session) sumShortLived() {
 	p := s.out.Profile
 	if p == nil {
 		return
 	}
 	comm := map[int]string{}
-	for _, list := range [][]host.ProcSample{end, s.procs} {
+	for _, list := range [][]host.ProcSample{s.last.procs, s.procs} {
 		for i := range list {
 			comm[list[i].PID] = list[i].Comm
 		}

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/slowray/slowray/internal/observe"
-	"github.com/slowray/slowray/internal/sense/host"
 	"github.com/slowray/slowray/internal/sense/request"
 )
 
@@ -15,44 +14,44 @@ const sharedEndpoints = 1024
 
 // requests records the requests of the window and sums them up meanwhile.
 type requests struct {
+	databases *databases
+
 	stream *request.Stream
 	own    bool // the stream is this window's
 	sub    *request.Subscription
 	table  *request.Table // the stream's alone until the subscription has ended
 	slow   *slowRequests
-	kept   *keptRequests
 }
 
-// startRequests begins to record, or joins a recording; the window begins with
-// it.
-func startRequests(fs host.FS, running *request.Stream, kept *keptRequests) (*requests, error) {
-	q := &requests{stream: running, own: running == nil, slow: newSlowRequests(), kept: kept}
+// begin begins to record, or joins a recording.
+func (q *requests) begin(s *session) error {
+	q.stream, q.own, q.slow = s.opt.Requests, s.opt.Requests == nil, newSlowRequests()
 	if q.own {
 		var err error
 		if q.stream, err = request.StartStream(request.Options{Split: true}); err != nil {
-			return nil, err
+			return err
 		}
 	}
 	q.table = request.NewTable(time.Now())
-	names := fs.Names()
+	names := s.fs.Names()
 	names.Gone = q.stream.Caller
 	q.table.Master = names.Master
 	if !q.own {
 		q.table.Limit(sharedEndpoints)
 	}
 	q.sub = q.stream.Subscribe(q.add)
-	return q, nil
+	return nil
 }
 
 // add counts a request, and keeps what its waits are joined by.
 func (q *requests) add(r *observe.Request) {
 	q.table.Add(r)
 	q.slow.note(r)
-	q.kept.note(r)
+	q.databases.kept.note(r)
 }
 
-// end takes what is left and gives the sums of the window.
-func (q *requests) end(s *session) {
+// stop takes what is left and gives the sums of the window.
+func (q *requests) stop(s *session) {
 	end := time.Now()
 	if err := q.sub.End(); err != nil {
 		s.partialGap(observe.KindRequests, 0, "requests on idle connections", err)
@@ -71,7 +70,7 @@ func (q *requests) end(s *session) {
 	}
 }
 
-func (q *requests) close() {
+func (q *requests) close(*session) {
 	_ = q.sub.End()
 	if q.own {
 		q.stream.Close()

@@ -66,8 +66,17 @@ type owner struct {
 	container string
 }
 
-// servers finds the application servers among the processes.
-func (s *session) servers(seen []observe.Process) []*server {
+// servers are the application servers of the host over a window.
+type servers struct {
+	watched []*server
+	nginx   []*nginx.Instance // of watched
+	fpm     []*phpfpm.Instance
+	apps    []*pool.Instance
+	turn    int // whose workers were looked at last
+}
+
+// findApplications finds the application servers among the processes.
+func (s *session) findApplications(seen []observe.Process) []*server {
 	var list []*server
 	byPID := map[int]*observe.Process{}
 	for i := range seen {
@@ -106,15 +115,10 @@ func (s *session) servers(seen []observe.Process) []*server {
 	return list
 }
 
-func (s *session) keep(gaps []observe.Gap, losses []observe.Loss) {
-	s.out.Gaps = append(s.out.Gaps, gaps...)
-	s.out.Losses = append(s.out.Losses, losses...)
-}
-
-// beginServers finds the application servers, and reads their configurations within
+// begin finds the application servers, and reads their configurations within
 // one budget.
-func (s *session) beginServers(seen []observe.Process) {
-	found := s.servers(seen)
+func (a *servers) begin(s *session) error {
+	found := s.findApplications(s.seenProcesses())
 	for _, v := range found[:min(len(found), maxOwners)] {
 		v.owner.uid, _, _ = prefork.User(s.fs.Proc, v.pid)
 	}
@@ -144,16 +148,17 @@ func (s *session) beginServers(seen []observe.Process) {
 		if !begun[v] || isPool && in.Other {
 			continue
 		}
-		s.watched = append(s.watched, v)
+		a.watched = append(a.watched, v)
 		switch in := v.reader.(type) {
 		case *nginx.Instance:
-			s.nginx = append(s.nginx, in)
+			a.nginx = append(a.nginx, in)
 		case *phpfpm.Instance:
-			s.fpm = append(s.fpm, in)
+			a.fpm = append(a.fpm, in)
 		case *pool.Instance:
-			s.apps = append(s.apps, in)
+			a.apps = append(a.apps, in)
 		}
 	}
+	return nil
 }
 
 // tooDear says that a configuration was too large, and not that others had the CPU
@@ -173,28 +178,36 @@ func (s *session) serverGap(v *server, format string, args ...any) {
 		Because: fmt.Sprintf(format, args...), Partial: true})
 }
 
-// sampleServers looks once at the workers of each server. A round that is over its time
+// sampleWorkers looks once at the workers of each server. A round that is over its time
 // goes on with the others in the next one.
-func (s *session) sampleServers() {
+func (a *servers) sampleWorkers(s *session) {
 	b := budget.New(s.ctx, roundLimits)
-	n := len(s.fpm) + len(s.apps)
+	n := len(a.fpm) + len(a.apps)
 	for range n {
 		if b.Err() != nil {
 			return
 		}
-		s.turn = (s.turn + 1) % n
-		if i := s.turn - len(s.fpm); i < 0 {
-			s.fpm[s.turn].Sample(b, s.fs.Activity)
+		a.turn = (a.turn + 1) % n
+		if i := a.turn - len(a.fpm); i < 0 {
+			a.fpm[a.turn].Sample(b, s.fs.Activity)
 		} else {
-			s.apps[i].Sample(b, s.fs.Activity)
+			a.apps[i].Sample(b, s.fs.Activity)
 		}
 	}
 }
 
-// endServers reads what the logs of the servers grew by, within one budget.
-func (s *session) endServers() {
+// sampleConnections counts the connections of nginx.
+func (a *servers) sampleConnections(s *session) {
+	b := budget.New(s.ctx, roundLimits)
+	for i, in := range a.nginx {
+		in.SampleConnections(b.Share(len(a.nginx)-i), s.fs.SocketFDCount)
+	}
+}
+
+// end reads what the logs of the servers grew by, within one budget.
+func (a *servers) end(s *session) {
 	keep := map[*server]func(){}
-	inTurn(budget.New(s.ctx, logLimits), byOwner(s.watched), func(b *budget.Budget, v *server) {
+	inTurn(budget.New(s.ctx, logLimits), byOwner(a.watched), func(b *budget.Budget, v *server) {
 		kept, err := apart(b, func() func() { return v.end(b) }, func() {})
 		if err != nil {
 			kept = func() { s.serverGap(v, "%s", err) }
@@ -202,24 +215,24 @@ func (s *session) endServers() {
 		keep[v] = kept
 	})
 	before := len(s.out.Gaps)
-	for _, v := range s.watched { // in the order in which they were found
+	for _, v := range a.watched { // in the order in which they were found
 		keep[v]()
 	}
-	s.oneIsNotAll(before)
+	a.oneIsNotAll(s.out.Gaps[before:])
 }
 
 // oneIsNotAll makes gaps of one server partial where others of its kind were read: what
 // they do can still be judged.
-func (s *session) oneIsNotAll(from int) {
+func (a *servers) oneIsNotAll(gaps []observe.Gap) {
 	read := map[observe.Kind]bool{}
-	for _, in := range s.nginx {
+	for _, in := range a.nginx {
 		read[observe.KindNginx] = read[observe.KindNginx] || in.Read()
 	}
-	for _, in := range s.fpm {
+	for _, in := range a.fpm {
 		read[observe.KindPHPFPM] = read[observe.KindPHPFPM] || in.Read()
 	}
-	for i := range s.out.Gaps[from:] {
-		if g := &s.out.Gaps[from+i]; read[g.Kind] {
+	for i := range gaps {
+		if g := &gaps[i]; read[g.Kind] {
 			g.Partial = true
 		}
 	}

@@ -1,48 +1,74 @@
 package watch
 
 import (
-	"time"
-
 	"github.com/slowray/slowray/internal/observe"
 	"github.com/slowray/slowray/internal/sense/host"
 )
 
-// courses follow what the threads of the serving processes do with the CPUs
-// over the window, so that causes can look at the moments of slow requests.
-type courses struct {
+// threads follows what the threads of the serving processes do: what state they are
+// in, and what they do with the CPUs over the window, so that causes can look at the
+// moments of slow requests.
+type threads struct {
+	states  map[int]*observe.ThreadStates
+	tracers map[int]int // of the processes that were seen stopped
+
 	last  map[int]host.RunSample
 	spans map[int][]observe.RunSpan
-	lost  int64 // readings that failed while the process was there
 }
 
-// maxCourses bounds the processes that are followed.
-const maxCourses = 128
+const (
+	maxThreadProcesses = 64  // whose states one round looks at
+	maxCourses         = 128 // processes that are followed
+)
 
-// begin takes the first readings.
-func (c *courses) begin(fs host.FS, pids []int) {
-	c.last = map[int]host.RunSample{}
-	c.spans = map[int][]observe.RunSpan{}
-	for _, pid := range pids[:min(len(pids), maxCourses)] {
-		if s, err := fs.RunTimes(pid); err == nil {
-			c.last[pid] = s
-		} else {
-			c.lost++
+func newThreads() *threads {
+	return &threads{states: map[int]*observe.ThreadStates{}, tracers: map[int]int{}, last: map[int]host.RunSample{}, spans: map[int][]observe.RunSpan{}}
+}
+
+// sampleStates looks at what the threads do at this moment.
+func (t *threads) sampleStates(s *session) {
+	for _, pid := range s.serving[:min(len(s.serving), maxThreadProcesses)] {
+		st := t.states[pid]
+		if st == nil {
+			st = &observe.ThreadStates{}
+			t.states[pid] = st
 		}
+		// A process that ended or may not be read simply has fewer samples.
+		was := st.Stopped
+		_ = s.fs.SampleThreads(pid, st)
+		if st.Stopped > was && t.tracers[pid] == 0 {
+			t.tracers[pid] = s.fs.Tracer(pid)
+		}
+	}
+	// The next round begins with those that had no turn.
+	if len(s.serving) > maxThreadProcesses {
+		s.serving = append(s.serving[maxThreadProcesses:], s.serving[:maxThreadProcesses]...)
 	}
 }
 
-// sample adds a span to each process.
-func (c *courses) sample(fs host.FS, elapsed time.Duration) {
-	for pid, before := range c.last {
-		now, err := fs.RunTimes(pid)
+// beginCourses takes the first readings.
+func (t *threads) beginCourses(s *session) error {
+	for _, pid := range s.serving[:min(len(s.serving), maxCourses)] {
+		if now, err := s.fs.RunTimes(pid); err == nil {
+			t.last[pid] = now
+		}
+	}
+	return nil
+}
+
+// sampleCourses adds a span to each process.
+func (t *threads) sampleCourses(s *session) {
+	elapsed := s.elapsed()
+	for pid, before := range t.last {
+		now, err := s.fs.RunTimes(pid)
 		if err != nil {
-			delete(c.last, pid) // it ended
+			delete(t.last, pid) // it ended
 			continue
 		}
 		span := host.RunBetween(before, now)
 		span.Seconds = elapsed.Seconds()
-		c.spans[pid] = append(c.spans[pid], span)
-		c.last[pid] = now
+		t.spans[pid] = append(t.spans[pid], span)
+		t.last[pid] = now
 	}
 }
 
@@ -50,9 +76,9 @@ func (c *courses) sample(fs host.FS, elapsed time.Duration) {
 // course of a process tells nothing.
 const leastCourse = 0.02
 
-// of is the course of a process that uses the CPUs, else nil.
-func (c *courses) of(pid int) []observe.RunSpan {
-	spans := c.spans[pid]
+// course is the course of a process that uses the CPUs, else nil.
+func (t *threads) course(pid int) []observe.RunSpan {
+	spans := t.spans[pid]
 	var used float64
 	for _, s := range spans {
 		used += s.CPU + s.Delay
@@ -63,9 +89,9 @@ func (c *courses) of(pid int) []observe.RunSpan {
 	return spans
 }
 
-// endThreads gives a serving process what is known of its threads.
-func (s *session) endThreads(p *observe.Process) {
-	p.Course = s.courses.of(p.PID)
+// of gives a serving process what is known of its threads.
+func (t *threads) of(s *session, p *observe.Process) {
+	p.Course = t.course(p.PID)
 	p.Exe, p.Go = s.fs.Exe(p.PID), s.fs.IsGo(p.PID)
 	if list, n := s.fs.AllowedCPUs(p.PID); n > 0 && n < s.out.Host.CPUs {
 		p.CPUs, p.CPUSet = list, s.cpuSetOf(p.PID)
@@ -75,4 +101,14 @@ func (s *session) endThreads(p *observe.Process) {
 			p.Busiest[i].Comm = comm
 		}
 	}
+}
+
+// cpuSetOf is the file that keeps a process from some CPUs.
+func (s *session) cpuSetOf(pid int) string {
+	for i := range s.procs {
+		if s.procs[i].PID == pid {
+			return s.fs.CPUSetOf(s.procs[i].Groups, s.out.Host.CPUs)
+		}
+	}
+	return ""
 }

@@ -3,6 +3,7 @@ package watch
 import (
 	"maps"
 	"net/netip"
+	"os"
 	"runtime"
 	"slices"
 	"sync"
@@ -32,30 +33,41 @@ const (
 
 // waits samples what threads of the services wait for.
 type waits struct {
+	requests *requests
+
 	sampler *wait.Sampler
-	slow    *slowRequests
+	slow    *slowRequests // of requests
 	rarely  time.Duration // Options.Rarely
 	pids    []int
 	self    int // a process that is not looked at, 0: none
 	left    int // processes that there was no room for
-	stop    chan struct{}
+	halt    chan struct{}
 	done    sync.WaitGroup
 }
 
-// startWaits begins to look at the threads of processes, but for self.
-func startWaits(fs host.FS, serving []int, slow *slowRequests, rarely time.Duration, self int) *waits {
-	w := &waits{sampler: wait.NewSampler(wait.NewReader(fs)), slow: slow, rarely: rarely, pids: slices.Clone(serving), self: self, stop: make(chan struct{})}
-	w.pids = slices.DeleteFunc(w.pids, func(pid int) bool { return pid == self })
+// begin begins to look at the threads of what serves.
+func (w *waits) begin(s *session) error {
+	w.slow, w.rarely = w.requests.slow, s.opt.rarely()
+	if s.opt.Requests != nil {
+		// A recorder serves its page, and waits in the kernel until programs of the
+		// window before are freed: that is no service's trouble.
+		w.self = os.Getpid()
+	}
+	w.start(s.fs, s.serving)
+	return nil
+}
+
+// start looks at the threads of processes, but for self.
+func (w *waits) start(fs host.FS, serving []int) {
+	w.sampler, w.halt = wait.NewSampler(wait.NewReader(fs)), make(chan struct{})
+	w.pids = slices.DeleteFunc(slices.Clone(serving), func(pid int) bool { return pid == w.self })
 	w.left = max(len(w.pids)-maxWaitPIDs, 0)
 	w.pids = w.pids[:len(w.pids)-w.left]
-	w.done.Add(1)
-	go w.run()
-	return w
+	w.done.Go(w.run)
 }
 
 // run is the only one to touch the sampler until it is done.
 func (w *waits) run() {
-	defer w.done.Done()
 	runtime.LockOSThread() // costs are those of this thread
 	defer runtime.UnlockOSThread()
 	began, spent := time.Now(), time.Duration(0)
@@ -70,7 +82,7 @@ func (w *waits) run() {
 			every *= w.rarely
 		}
 		select {
-		case <-w.stop:
+		case <-w.halt:
 			w.look(true)
 			return
 		case <-time.After(max(every, due)):
@@ -104,29 +116,27 @@ func (w *waits) look(last bool) {
 	}
 }
 
-func (w *waits) end() {
+// stop looks for the last time. It may be called again.
+func (w *waits) stop(*session) {
 	select {
-	case <-w.stop:
+	case <-w.halt:
 	default:
-		close(w.stop)
+		close(w.halt)
 	}
 	w.done.Wait()
 }
 
-// endWaits joins the waits with the slow requests.
-func (s *session) endWaits() {
-	if s.waits == nil {
-		return
-	}
-	requests, answered := s.waits.slow.list(s)
-	if s.waits.sampler.Waiting() {
-		requests = append(requests, s.pending()...)
+// end joins the waits with the slow requests.
+func (w *waits) end(s *session) {
+	requests, answered := w.slow.list(s)
+	if w.sampler.Waiting() {
+		requests = append(requests, w.pending(s)...)
 	}
 	requests = append(requests, s.lent(requests)...)
-	s.out.Waits = s.waits.sampler.Graph(requests, slowRequest, answered)
-	s.lose("processes that serve whose threads were not looked at, for there were too many", int64(s.waits.left))
-	s.lose("waits of threads that were not kept for want of room", s.waits.sampler.Lost())
-	s.lose("slow requests whose waits were not looked into, for there were too many", s.waits.slow.lost)
+	s.out.Waits = w.sampler.Graph(requests, slowRequest, answered)
+	s.lose("processes that serve whose threads were not looked at, for there were too many", int64(w.left))
+	s.lose("waits of threads that were not kept for want of room", w.sampler.Lost())
+	s.lose("slow requests whose waits were not looked into, for there were too many", w.slow.lost)
 }
 
 // slowRequests are the requests of the window that took long. Records come from
@@ -306,11 +316,11 @@ func (s *session) listenerOf(netns uint64, port int) int {
 // pending is the requests that were read before the window began and that had
 // no answer when it ended, and that no record tells of. Of such a connection the
 // last that happened is that its request came in.
-func (s *session) pending() []wait.SlowRequest {
+func (w *waits) pending(s *session) []wait.SlowRequest {
 	var out []wait.SlowRequest
 	var known map[openKey]bool
 	if s.opt.Requests != nil { // it has records of requests that are older than the window
-		known = s.waits.slow.connections()
+		known = w.slow.connections()
 	}
 	window := time.Duration(s.out.Window.Seconds * float64(time.Second))
 	now := time.Now()

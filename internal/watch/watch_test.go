@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net"
 	"os"
+	"sync"
 	"testing"
 	"time"
 
@@ -24,10 +25,11 @@ func TestSeesAServiceOfThisProcess(t *testing.T) {
 	defer l.Close()
 	port := l.Addr().(*net.TCPAddr).Port
 	ctx, cancel := context.WithCancel(context.Background())
-	made := make(chan int, 1)
+	made, began := make(chan int, 1), make(chan struct{})
+	var once sync.Once
 	go func() {
 		n := 0
-		time.Sleep(300 * time.Millisecond) // the programs are attached by then, or the count below is lower
+		<-began // the programs are attached
 		for ; n < 20; n++ {
 			a, err := net.Dial("tcp", l.Addr().String())
 			if err != nil {
@@ -42,7 +44,11 @@ func TestSeesAServiceOfThisProcess(t *testing.T) {
 		made <- n
 		cancel() // as Ctrl-C does
 	}()
-	o, err := Run(ctx, Options{For: 30 * time.Second, Filter: observe.Filter{Port: port}})
+	o, err := Run(ctx, Options{For: 30 * time.Second, Filter: observe.Filter{Port: port}, Progress: func(elapsed time.Duration) {
+		if elapsed > 0 {
+			once.Do(func() { close(began) })
+		}
+	}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/sense/connect"
 )
 
 // Watching accept(), and connect() to unix sockets, makes every system call of
@@ -19,21 +20,31 @@ const (
 	signLasts   = 2 * time.Second
 )
 
-// calls decides when system calls are watched.
-type calls struct {
+// connects counts connect() and accept(), and decides when system calls are
+// watched for them.
+type connects struct {
+	descriptors *descriptors
+	watcher     *connect.Watcher
+	opened      map[connect.PassiveKey]uint64 // handshakes completed; known at the end
+
 	on      bool
 	until   time.Duration // a sign of trouble keeps them watched
 	failed  bool          // they cannot be
 	resting sync.WaitGroup
 }
 
-// sampleCalls begins or ends to watch system calls.
-func (s *session) sampleCalls(elapsed time.Duration) {
-	c := &s.calls
-	if s.connect == nil || c.failed {
+func (c *connects) begin(*session) (err error) {
+	c.watcher, err = connect.Start()
+	return err
+}
+
+// sample begins or ends to watch system calls.
+func (c *connects) sample(s *session) {
+	if c.failed {
 		return
 	}
-	if s.runsShort() {
+	elapsed := s.elapsed()
+	if c.descriptors.short() || s.queuesFill() {
 		c.until = elapsed + signLasts
 	}
 	on := elapsed%(callsEvery*s.opt.rarely()) < callsMoment || elapsed < c.until
@@ -41,31 +52,40 @@ func (s *session) sampleCalls(elapsed time.Duration) {
 	case on == c.on:
 		return
 	case on:
-		if err := s.connect.WatchCalls(); err != nil {
+		if err := c.watcher.WatchCalls(); err != nil {
 			s.partialGap(observe.KindConnects, 0, "accept() and connect() to unix sockets", err)
 			c.failed = true
 			return
 		}
 	default:
 		// The kernel takes its time, and the sampling must go on.
-		c.resting.Go(s.connect.RestCalls)
+		c.resting.Go(c.watcher.RestCalls)
 	}
 	c.on = on
 }
 
-// runsShort says whether a queue is half full, or has turned connections away,
-// or a server has opened most of the files that it may.
-func (s *session) runsShort() bool {
+func (c *connects) stop(s *session) {
+	r, err := c.watcher.Read()
+	if err != nil {
+		s.gap(observe.KindConnects, "", err)
+	}
+	s.out.Connects, s.out.Accepts, s.out.CallSeconds = r.Connects, r.Accepts, r.Watched.Seconds()
+	s.out.Losses = append(s.out.Losses, r.Losses...)
+	c.opened = r.Opened
+}
+
+func (c *connects) close(*session) {
+	c.resting.Wait()
+	c.watcher.Close()
+}
+
+// queuesFill says whether a queue is half full, or has turned connections away.
+func (s *session) queuesFill() bool {
 	for _, sp := range s.spaces {
 		for _, l := range sp.listeners {
 			if l.limit > 0 && float64(l.last.Queue) >= halfFull*float64(l.limit) || l.last.Drops > l.first.Drops {
 				return true
 			}
-		}
-	}
-	for pid, most := range s.fdPeak {
-		if limit := s.fdLimit[pid]; limit > 0 && float64(most) >= nearlyFull*float64(limit) {
-			return true
 		}
 	}
 	return false

@@ -16,8 +16,8 @@ const (
 	flowsLooks  = 3 // in a window
 )
 
-// flows are the looks at packets.
-type flows struct {
+// packets are the looks at packets.
+type packets struct {
 	sampler *flow.Sampler
 	err     error
 	looks   int
@@ -25,10 +25,9 @@ type flows struct {
 	busy    chan struct{} // closed when the last look is over; until then err is its own
 }
 
-// lookAtPackets looks at what comes in when soft interrupts took that share of
+// look looks at what comes in when soft interrupts took that share of
 // a CPU lately.
-func (s *session) lookAtPackets(share float64) {
-	f := &s.flows
+func (f *packets) look(s *session, share float64) {
 	if share < flowsFrom || f.looks >= flowsLooks {
 		return
 	}
@@ -60,9 +59,8 @@ func (s *session) lookAtPackets(share float64) {
 	})
 }
 
-// endFlows puts what was seen into the Observation.
-func (s *session) endFlows() {
-	f := &s.flows
+// stop puts what was seen into the Observation.
+func (f *packets) stop(s *session) {
 	f.looking.Wait()
 	if f.sampler == nil {
 		return
@@ -79,7 +77,7 @@ func (s *session) endFlows() {
 }
 
 // close ends the looks.
-func (f *flows) close() {
+func (f *packets) close(*session) {
 	f.looking.Wait()
 	if f.sampler != nil {
 		f.sampler.Close()
