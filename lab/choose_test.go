@@ -23,6 +23,10 @@ const (
 	// sinceEnv is a revision of git. What changed since then, and what is not
 	// committed, chooses incidents; without it, what is not committed.
 	sinceEnv = "LAB_SINCE"
+
+	// saveEnv is a directory for what slowray saw, for script/corpus.sh lab; by default
+	// it is not kept.
+	saveEnv = "LAB_SAVE"
 )
 
 // chooser says which incidents are injected.

@@ -46,7 +46,7 @@ func TestIncidents(t *testing.T) {
 	slowray := buildSlowray(t)
 	choose := newChooser(t)
 	alone := choose.scope == "all"
-	options := Options{Slowray: []string{slowray}, Window: testWindow, Brief: true, Declared: !alone}
+	options := Options{Slowray: []string{slowray}, Window: testWindow, Brief: true, Declared: !alone, Save: os.Getenv(saveEnv)}
 	// Calm incidents, by how quick they are. Who has the lock may inject.
 	calm := map[bool]*several{true: {options: options}, false: {options: options}}
 	var turn sync.Mutex
