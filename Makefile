@@ -1,4 +1,5 @@
 # make run    build slowray and look at this host
+# make build  slowray and slowray-lab, which is slowray lab
 # make demo   plant an incident in private network namespaces and let slowray find it
 # make fleet-demo   many hosts on one machine: what is slow, and where it comes from
 # make test   the tests, with a sample of incidents and those that depend on what changed
@@ -24,15 +25,15 @@ GO_FILES := $(shell git ls-files '*.go' 2>/dev/null)
 
 .PHONY: run demo fleet-demo build deb generate docs test test-all test-fast test-fresh test-incidents test-kernels check check-generated bench fuzz clean
 
-build: bin/slowray
+build: bin/slowray bin/slowray-lab
 
 # Not with -trimpath: then all would be compiled once more for the tests.
-bin/slowray: go.mod $(GO_FILES) $(wildcard internal/bpf/*.o)
+bin/slowray bin/slowray-lab: go.mod $(GO_FILES) $(wildcard internal/bpf/*.o)
 	@script/setup.sh go
-	@script/build.sh $@ -ldflags '$(BUILT)' ./cmd/slowray
+	@script/build.sh $@ -ldflags '$(BUILT)' ./cmd/$(@F)
 
 # Exit status 1 means that slowray found something: that is an answer.
-run: build
+run: bin/slowray
 	@bin/slowray why || [ $$? -eq 1 ]
 	@echo 'To record all the time, and look at it in a browser: sudo bin/slowray record, then http://127.0.0.1:7788/'
 
@@ -47,7 +48,9 @@ fleet-demo: build
 # Without symbols, which only slowray itself would read.
 deb: go.mod
 	@script/setup.sh go
-	@script/build.sh bin/package/slowray -trimpath -ldflags '-s -w $(BUILT)' ./cmd/slowray
+	@for program in slowray slowray-lab; do \
+		script/build.sh bin/package/$$program -trimpath -ldflags '-s -w $(BUILT)' ./cmd/$$program || exit; \
+	done
 	@VERSION='$(VERSION)' packaging/deb bin/package/slowray bin
 
 generate:

@@ -63,3 +63,18 @@ func TestImportsPointOneWay(t *testing.T) {
 		}
 	}
 }
+
+// TestProductHasNoLab: slowray knows the lab's command line and the names of its
+// incidents, and slowray-lab holds the rest.
+func TestProductHasNoLab(t *testing.T) {
+	out, err := exec.Command("go", "list", "-deps", "../cmd/slowray").Output()
+	if err != nil {
+		t.Fatalf("go list: %v", err)
+	}
+	for pkg := range strings.Lines(string(out)) {
+		own, ours := strings.CutPrefix(strings.TrimSpace(pkg), module)
+		if ours && (strings.HasPrefix(own, "lab") || strings.HasSuffix(own, "test") || own == "internal/fleet/memory") {
+			t.Errorf("cmd/slowray imports %s, which is no part of the product", own)
+		}
+	}
+}

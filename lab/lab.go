@@ -10,6 +10,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/slowray/slowray/internal/safefile"
 	"github.com/slowray/slowray/lab/incident"
 	"github.com/slowray/slowray/lab/load"
 	"github.com/slowray/slowray/lab/sandbox"
@@ -32,7 +33,7 @@ type Info struct {
 
 // Options of [Run] and [Shell]. The zero value is good.
 type Options struct {
-	Slowray   []string      // slowray's executable and leading arguments; default this executable
+	Slowray   []string      // slowray's executable and leading arguments; default slowray in this executable's directory
 	Out       io.Writer     // default standard output
 	Seed      int64         // of addresses and ports; 0 = a new one
 	Window    time.Duration // that slowray looks; default 8 s
@@ -61,10 +62,10 @@ func (o Options) withDefaults() (Options, error) {
 	if o.Keep == 0 {
 		o.Keep = 10 * time.Minute
 	}
-	if len(o.Slowray) == 0 {
-		exe, err := os.Executable()
+	if len(o.Slowray) == 0 && !o.TruthOnly {
+		exe, err := safefile.Sibling("slowray")
 		if err != nil {
-			return o, fmt.Errorf("lab: %w", err)
+			return o, fmt.Errorf("lab: slowray next to slowray-lab: %w", err)
 		}
 		o.Slowray = []string{exe}
 	}

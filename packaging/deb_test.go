@@ -18,8 +18,10 @@ import (
 func build(t *testing.T, dir string) string {
 	t.Helper()
 	binary := filepath.Join(dir, "slowray")
-	if err := os.WriteFile(binary, []byte("#!/bin/sh\necho \"written by $*\"\n"), 0o755); err != nil {
-		t.Fatal(err)
+	for _, program := range []string{binary, binary + "-lab"} {
+		if err := os.WriteFile(program, []byte("#!/bin/sh\necho \"written by $*\"\n"), 0o755); err != nil {
+			t.Fatal(err)
+		}
 	}
 	cmd := exec.Command("./deb", binary, dir)
 	cmd.Env = append(os.Environ(), "VERSION=1.2.3~test", "SOURCE_DATE_EPOCH=1795340000")
@@ -56,7 +58,7 @@ func TestDebianPackage(t *testing.T) {
 		return string(text)
 	}
 	for path, mode := range map[string]os.FileMode{
-		"usr/bin/slowray": 0o755, "usr/lib/systemd/system/slowray.service": 0o644, "etc/default/slowray": 0o600, // it may hold a token
+		"usr/bin/slowray": 0o755, "usr/bin/slowray-lab": 0o755, "usr/lib/systemd/system/slowray.service": 0o644, "etc/default/slowray": 0o600, // it may hold a token
 
 		"usr/share/man/man1/slowray.1.gz": 0o644, "usr/share/bash-completion/completions/slowray": 0o644,
 		"usr/share/doc/slowray/copyright": 0o644, "usr/share/doc/slowray/docs/record.md": 0o644,

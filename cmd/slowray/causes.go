@@ -7,7 +7,6 @@ import (
 	"github.com/slowray/slowray/internal/catalogue"
 	"github.com/slowray/slowray/internal/cause"
 	"github.com/slowray/slowray/internal/printable"
-	"github.com/slowray/slowray/lab/incident"
 )
 
 type causesCmd struct {
@@ -17,7 +16,7 @@ type causesCmd struct {
 
 // Run lists the catalogue, or shows the page of one cause.
 func (c *causesCmd) Run(s *streams) error {
-	all := catalogue.New(cause.Catalogue(), incident.All())
+	all := catalogue.New(cause.Catalogue(), catalogue.Incidents())
 	if c.ID != "" {
 		e := all.Find(cause.ID(c.ID))
 		if e == nil {

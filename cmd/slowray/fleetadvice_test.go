@@ -1,12 +1,14 @@
 package main
 
 import (
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/slowray/slowray/internal/fleet/clickhouse/clickhousetest"
+	labcli "github.com/slowray/slowray/lab/cli"
 )
 
 // TestFleetCommandsSayWhatToDo: each thing that goes wrong with an engine is one line, from
@@ -58,8 +60,9 @@ func TestFleetCommandsSayWhatToDo(t *testing.T) {
 	if _, messages, status := slowrayOut("fleet", "why", "--from", url, "--host", "db-7"); status != exitFailed || strings.Count(messages, "\n") != 1 || !strings.Contains(messages, `no host is called "db-7"`) {
 		t.Errorf("a host that is none: status %d, %q", status, messages)
 	}
-	if _, messages, status := slowrayOut("lab", "fleet", "--fast", "--hosts", "8", "--for", "70s", "--to", url); status != exitNothing {
-		t.Fatalf("lab fleet: status %d, %q", status, messages)
+	var messages strings.Builder
+	if status := labcli.Run([]string{"fleet", "--fast", "--hosts", "8", "--for", "70s", "--to", url}, io.Discard, &messages); status != exitNothing {
+		t.Fatalf("lab fleet: status %d, %q", status, messages.String())
 	}
 	if out, messages, status := slowrayOut("fleet", "why", "--from", url, "--at", "2020-01-01 12:00"); status != exitFailed || strings.Count(messages, "\n") != 1 || !strings.Contains(out, "no host has figures of this range") {
 		t.Errorf("a time before: status %d, %q\n%s", status, messages, out)

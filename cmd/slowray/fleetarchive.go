@@ -7,12 +7,9 @@ import (
 	"net/url"
 	"runtime/debug"
 	"strings"
-	"sync"
-	"time"
 
 	"github.com/slowray/slowray/internal/fleet"
 	"github.com/slowray/slowray/internal/fleet/clickhouse"
-	"github.com/slowray/slowray/internal/printable"
 )
 
 // fleetFlags say where the fleet's archive is.
@@ -80,73 +77,4 @@ func withoutPassword(text string) string {
 		rest = rest[:end]
 	}
 	return shortened(scheme) + "://" + shortened(rest)
-}
-
-// stage tells on a terminal, of work that takes longer than two seconds, what is being
-// done and how far it is; elsewhere nothing, for there it would stand in a file.
-type stage struct {
-	w     io.Writer
-	began time.Time
-	stop  chan struct{} // nil where nothing is told
-	ended chan struct{}
-
-	mu   sync.Mutex
-	what string
-	done float64 // of what, 0 to 1
-}
-
-// patience is how long nothing is told.
-const patience = 2 * time.Second
-
-func newStage(w io.Writer) *stage {
-	p := &stage{w: w, began: time.Now(), what: "asking the archive"}
-	if _, terminal := terminalColumns(w); terminal {
-		p.stop, p.ended = make(chan struct{}), make(chan struct{})
-		go p.paint(patience)
-	}
-	return p
-}
-
-// show says what is being done. It may be called often.
-func (p *stage) show(what string, done float64) {
-	p.mu.Lock()
-	p.what, p.done = what, done
-	p.mu.Unlock()
-}
-
-// paint shows what is done until the stage is cleared, also while the archive is silent.
-func (p *stage) paint(patience time.Duration) {
-	defer close(p.ended)
-	wait := time.NewTimer(patience)
-	defer wait.Stop()
-	told := false
-	for {
-		select {
-		case <-p.stop:
-			if told {
-				fmt.Fprint(p.w, "\r\x1b[K")
-			}
-			return
-		case <-wait.C:
-		}
-		told = true
-		fmt.Fprint(p.w, "\r\x1b[K"+p.line(time.Since(p.began)))
-		wait.Reset(200 * time.Millisecond)
-	}
-}
-
-func (p *stage) line(since time.Duration) string {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	done := strings.Repeat("=", int(float64(barWidth)*min(max(p.done, 0), 1)))
-	return fmt.Sprintf("%s [%-*s] %.0f s  (Ctrl-C: give up) ", printable.Text(p.what), barWidth, done, since.Seconds())
-}
-
-// clear takes away what is shown; nothing is shown any more.
-func (p *stage) clear() {
-	if p.stop != nil {
-		close(p.stop)
-		<-p.ended
-		p.stop = nil
-	}
 }

@@ -7,6 +7,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/slowray/slowray/internal/commandline"
 	"github.com/slowray/slowray/internal/fleet/answer"
 	"github.com/slowray/slowray/internal/top"
 )
@@ -41,10 +42,10 @@ func (c *fleetTopCmd) Run(ctx context.Context, s *streams) error {
 		return err
 	}
 	defer closeArchive(archive)
-	progress := newStage(s.err)
-	w := answer.NewWatcher(archive, progress.show)
+	progress := commandline.NewStage(s.err)
+	w := answer.NewWatcher(archive, progress.Show)
 	err = w.Learn(ctx, time.Now())
-	progress.clear()
+	progress.Clear()
 	if err != nil {
 		return fmt.Errorf("fleet top: %w", advised(err))
 	}
@@ -54,8 +55,8 @@ func (c *fleetTopCmd) Run(ctx context.Context, s *streams) error {
 		}
 		return w.Table(ctx)
 	}
-	_, in := terminalColumns(os.Stdin)
-	_, out := terminalColumns(s.out)
+	_, in := commandline.TerminalColumns(os.Stdin)
+	_, out := commandline.TerminalColumns(s.out)
 	if !c.Once && in && out {
 		noColor := os.Getenv("NO_COLOR") != "" || os.Getenv("TERM") == "dumb" // no-color.org
 		if err := top.LiveFleet(ctx, next, c.Every, noColor, os.Stdin, s.out); err != nil {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/slowray/slowray/internal/commandline"
 	"github.com/slowray/slowray/internal/fleet"
 	"github.com/slowray/slowray/internal/fleet/answer"
 	"github.com/slowray/slowray/internal/printable"
@@ -43,10 +44,10 @@ func (c *fleetWatchCmd) Run(ctx context.Context, s *streams) error {
 		ctx, stop = context.WithTimeout(ctx, *c.For)
 		defer stop()
 	}
-	progress := newStage(s.err)
-	w := answer.NewWatcher(archive, progress.show)
+	progress := commandline.NewStage(s.err)
+	w := answer.NewWatcher(archive, progress.Show)
 	err = w.Learn(ctx, time.Now())
-	progress.clear()
+	progress.Clear()
 	if err != nil {
 		if ctx.Err() != nil {
 			return nil

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/slowray/slowray/internal/commandline"
 	"github.com/slowray/slowray/internal/fleet/answer"
 )
 
@@ -91,10 +92,10 @@ func (c *fleetWhyCmd) Run(ctx context.Context, s *streams) error {
 	}
 	defer closeArchive(archive)
 	q = settled(q, now, answer.SettleOf(archive))
-	progress := newStage(s.err)
-	q.Progress = progress.show
+	progress := commandline.NewStage(s.err)
+	q.Progress = progress.Show
 	r, err := answer.Why(ctx, archive, q)
-	progress.clear()
+	progress.Clear()
 	if err != nil {
 		return fmt.Errorf("fleet why: %w", advised(err))
 	}

@@ -3,41 +3,34 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
 	"reflect"
 	"runtime/debug"
 	"strings"
-	"sync/atomic"
-	"syscall"
 	"time"
 
 	"github.com/alecthomas/kong"
 
 	"github.com/slowray/slowray/internal/budget"
-	"github.com/slowray/slowray/internal/printable"
+	"github.com/slowray/slowray/internal/commandline"
 	"github.com/slowray/slowray/internal/prove/journal"
 	"github.com/slowray/slowray/internal/watch"
-	"github.com/slowray/slowray/lab"
 )
 
 // Exit statuses, as of diff(1).
 const (
-	exitNothing  = 0 // nothing found
-	exitFindings = 1 // something found
-	exitFailed   = 2 // could not run
+	exitNothing  = commandline.ExitNothing
+	exitFindings = commandline.ExitFindings
+	exitFailed   = commandline.ExitFailed
 )
 
 // noticeDir is where every run looks for changes of a killed one.
 var noticeDir = journal.DefaultDir
 
 // exit carries an exit status out of a command that did its work.
-type exit int
-
-func (e exit) Error() string { return fmt.Sprintf("exit status %d", int(e)) }
+type exit = commandline.Exit
 
 // cli is the command line.
 type cli struct {
@@ -78,7 +71,6 @@ func main() {
 	debug.SetGCPercent(400)
 	debug.SetMemoryLimit(largeHeap)
 	journal.GuardianMain() // when this process keeps a lease, it ends in here
-	lab.InitMain()         // when this process is part of a running lab, it ends in here
 	if !openStatus() && needsFront(os.Args[1:]) {
 		os.Exit(front(os.Args[1:], os.Stderr))
 	}
@@ -93,46 +85,12 @@ func run(args []string, stdout, stderr io.Writer) int {
 		return status // --help or --version
 	}
 	if err != nil {
-		// The help of the command that it was, without a second bracket after one.
-		line, help := printable.Text(err.Error()), "slowray --help"
-		var wrong *kong.ParseError
-		if errors.As(err, &wrong) && wrong.Context != nil {
-			if command := wrong.Context.Selected(); command != nil {
-				help = "slowray " + command.Path() + " --help"
-			}
-		}
-		if strings.HasSuffix(line, ")") {
-			line = strings.TrimSuffix(line, ")") + "; see " + help + ")"
-		} else {
-			line += " (see " + help + ")"
-		}
-		fmt.Fprintf(stderr, "slowray: %s\n", line)
-		return exitFailed
+		return commandline.ParseError(stderr, "slowray", err)
 	}
 	if notice := journal.Notice(noticeDir); notice != "" && !strings.HasPrefix(parsed.Command(), "undo") {
 		fmt.Fprintf(stderr, "slowray: %s\n", notice)
 	}
-	// Only commands that can be ended early ask for a context.
-	ended := func() {}
-	defer func() { ended() }()
-	if err := parsed.BindToProvider(func() (context.Context, error) {
-		ctx := untilTold(sameSignal)
-		ended = endAfter(ctx, lastWord, stderr)
-		return ctx, nil
-	}); err != nil {
-		panic(err) // the provider's type is wrong: a bug, not an input
-	}
-	err = parsed.Run(&streams{stdout, stderr})
-	var status2 exit
-	switch {
-	case err == nil:
-		return exitNothing
-	case errors.As(err, &status2):
-		return int(status2)
-	}
-	// One line, whatever names of files and processes are in it.
-	fmt.Fprintf(stderr, "slowray: %s\n", printable.Text(err.Error()))
-	return exitFailed
+	return commandline.Execute(parsed, stderr, leave, func() error { return parsed.Run(&streams{stdout, stderr}) })
 }
 
 // newParser makes the command line of c. exit is called in place of os.Exit.
@@ -142,7 +100,7 @@ func newParser(c *cli, stdout, stderr io.Writer, exit func(code int)) *kong.Kong
 		kong.Description("An X-ray for slow services: says why a service on this host is slow, with the evidence.\n\nWithout a command it watches the whole host for ten seconds: slowray [--for 30s] [--port N] [--json] [--save FILE] (all flags: slowray why --help).\n\nExit status: 0 nothing found, 1 something found, 2 could not run."),
 		kong.Writers(stdout, stderr),
 		kong.Vars{"version": "slowray " + version(), "state": journal.DefaultDir, "history": historyDir},
-		kong.TypeMapper(reflect.TypeFor[time.Duration](), durations{}),
+		kong.TypeMapper(reflect.TypeFor[time.Duration](), commandline.Durations{}),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true}),
 		kong.Exit(exit),
 	)
@@ -180,62 +138,7 @@ func version() string {
 	return v
 }
 
-// sameSignal is how soon after a signal another one is the same: timeout(1) sends its own
-// to the process and then to its group, and the front passes on what the terminal has sent
-// to both, so that it comes twice.
-const sameSignal = time.Second
-
-// lastWord is how long a command that was told to end may take to report what it has:
-// with what the kernel takes to detach the programs of a process that ends, it is gone
-// within a second of SIGTERM. Ctrl-C gives it longer, [budget.PatienceOfPeople]. No
-// deadline of a reader sees to that: one call into the kernel, as for a file on a disk
-// that hangs, may take any time.
-const lastWord = 650 * time.Millisecond
-
-// endAfter ends the process some time after ctx, whatever it does then, unless ended was
-// called. What was changed and not put back by then is put back by its guardian, who
-// outlives it.
-func endAfter(ctx context.Context, d time.Duration, stderr io.Writer) (ended func()) {
-	var done atomic.Bool
-	context.AfterFunc(ctx, func() {
-		time.AfterFunc(budget.GraceOf(ctx, d), func() {
-			if done.Load() {
-				return
-			}
-			said := make(chan struct{})
-			go func() {
-				fmt.Fprintln(stderr, "slowray: ended before it was done, as it was told to")
-				close(said)
-			}()
-			select {
-			case <-said:
-			case <-time.After(50 * time.Millisecond): // nobody reads it
-			}
-			leave(exitFailed)
-		})
-	})
-	return func() { done.Store(true) }
-}
-
 // afterLook is the context of judging what was watched.
 func afterLook(ctx context.Context) (context.Context, context.CancelFunc) {
 	return budget.Grace(ctx, watch.JudgeGrace)
-}
-
-// untilTold ends with the first Ctrl-C or SIGTERM, upon which a command still reports. One
-// that comes later than same kills: then the default is back.
-func untilTold(same time.Duration) context.Context {
-	ctx, end := context.WithCancelCause(context.Background())
-	told := make(chan os.Signal, 1)
-	signal.Notify(told, os.Interrupt, syscall.SIGTERM)
-	go func() {
-		if <-told == os.Interrupt {
-			end(budget.ErrInterrupted)
-		} else {
-			end(nil)
-		}
-		time.Sleep(same)
-		signal.Stop(told)
-	}()
-	return ctx
 }

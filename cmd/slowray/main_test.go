@@ -9,7 +9,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/slowray/slowray/internal/prove/journal"
-	"github.com/slowray/slowray/lab"
+	labcli "github.com/slowray/slowray/lab/cli"
 )
 
 // beSlowray makes the test binary slowray itself, for tests that have to kill it.
@@ -17,7 +17,6 @@ const beSlowray = "SLOWRAY_TEST_BE_SLOWRAY"
 
 func TestMain(m *testing.M) {
 	journal.GuardianMain()
-	lab.InitMain()
 	if how := os.Getenv(beChild); how != "" {
 		childMain(how)
 	}
@@ -27,7 +26,7 @@ func TestMain(m *testing.M) {
 	if os.Getenv(beSlowray) != "" {
 		main() // and does not come back
 	}
-	testscript.Main(m, map[string]func(){"slowray": main})
+	testscript.Main(m, map[string]func(){"slowray": main, labProgram: labcli.Main})
 }
 
 // TestScripts runs testdata/script: the command line as a user types it.

@@ -6,9 +6,9 @@ import (
 
 	"github.com/alecthomas/kong"
 
+	"github.com/slowray/slowray/internal/catalogue"
 	"github.com/slowray/slowray/internal/cause"
 	"github.com/slowray/slowray/internal/manual"
-	"github.com/slowray/slowray/lab/incident"
 )
 
 type completionCmd struct {
@@ -53,7 +53,7 @@ func completionValues(kind string) []manual.Candidate {
 			list = append(list, manual.Candidate{Word: string(c.ID), Help: c.Title})
 		}
 	case "incidents":
-		for _, i := range incident.All() {
+		for _, i := range catalogue.Incidents() {
 			list = append(list, manual.Candidate{Word: i.Name, Help: i.Summary})
 		}
 	case "formats":

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/slowray/slowray/internal/cause"
+	"github.com/slowray/slowray/internal/commandline"
 	"github.com/slowray/slowray/internal/diagnose"
 	"github.com/slowray/slowray/internal/observe"
 	_ "github.com/slowray/slowray/internal/prove/config" // the kinds of changes that it makes
@@ -193,7 +194,7 @@ func (c *proveCmd) try(ctx context.Context, s *streams, doc *proof.Document, cha
 	}
 	defer j.Close()
 	said := &trialProgress{w: s.err}
-	_, said.terminal = terminalColumns(s.err)
+	_, said.terminal = commandline.TerminalColumns(s.err)
 	trial := proof.Trial{
 		Journal: j, Cause: c.Cause, Why: "slowray " + strings.Join(os.Args[1:], " "), Keep: c.Keep, Meter: m,
 		Options: experiment.Options{Blocks: c.Blocks, Length: c.Block, Sure: doc.Found, Harmful: proof.Harmful(c.Cause), TurnedAway: proof.TurnedAway(c.Cause), Progress: said.show},

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/slowray/slowray/internal/cause"
+	"github.com/slowray/slowray/internal/commandline"
 	"github.com/slowray/slowray/internal/figure"
 	"github.com/slowray/slowray/internal/fleet/ship"
 	"github.com/slowray/slowray/internal/observe"
@@ -34,7 +35,7 @@ type recordLog struct {
 }
 
 func newRecordLog(s *streams, asJSON bool) *recordLog {
-	_, terminal := terminalColumns(s.out)
+	_, terminal := commandline.TerminalColumns(s.out)
 	return &recordLog{out: s.out, err: s.err, json: asJSON, terminal: terminal}
 }
 

@@ -6,6 +6,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/slowray/slowray/internal/commandline"
 	"github.com/slowray/slowray/internal/sense/request"
 	"github.com/slowray/slowray/internal/top"
 	"github.com/slowray/slowray/internal/watch"
@@ -75,8 +76,8 @@ func (c *topCmd) Run(ctx context.Context, s *streams) error {
 	}
 	defer src.Close()
 	names.Gone = src.Caller
-	_, in := terminalColumns(os.Stdin)
-	_, out := terminalColumns(s.out)
+	_, in := commandline.TerminalColumns(os.Stdin)
+	_, out := commandline.TerminalColumns(s.out)
 	if !c.Once && in && out {
 		if err := top.Live(ctx, src, opt, os.Stdin, s.out); err != nil {
 			return fmt.Errorf("top: %w", err)

@@ -9,8 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/sys/unix"
-
+	"github.com/slowray/slowray/internal/commandline"
 	"github.com/slowray/slowray/internal/diagnose"
 	"github.com/slowray/slowray/internal/observe"
 	"github.com/slowray/slowray/internal/report"
@@ -239,25 +238,12 @@ func printReport(r *diagnose.Report, asJSON, all bool, s *streams) error {
 
 // terminalStyle is colour and width for a terminal, plain text otherwise.
 func terminalStyle(w io.Writer) report.Style {
-	columns, ok := terminalColumns(w)
+	columns, ok := commandline.TerminalColumns(w)
 	if !ok {
 		return report.Style{}
 	}
 	_, plain := os.LookupEnv("NO_COLOR") // no-color.org
 	return report.Style{Color: !plain && os.Getenv("TERM") != "dumb", Width: min(columns, 140)}
-}
-
-// terminalColumns is the width of the terminal behind w, if it is one.
-func terminalColumns(w io.Writer) (int, bool) {
-	f, ok := w.(*os.File)
-	if !ok {
-		return 0, false
-	}
-	size, err := unix.IoctlGetWinsize(int(f.Fd()), unix.TIOCGWINSZ)
-	if err != nil {
-		return 0, false
-	}
-	return int(size.Col), true
 }
 
 // progress shows on a terminal how far the window is, and on a pipe says once
@@ -270,18 +256,16 @@ type progress struct {
 }
 
 func newProgress(w io.Writer, total time.Duration) *progress {
-	_, terminal := terminalColumns(w)
+	_, terminal := commandline.TerminalColumns(w)
 	return &progress{w: w, total: total, terminal: terminal}
 }
-
-const barWidth = 30
 
 func (p *progress) show(elapsed time.Duration) {
 	switch {
 	case p.terminal:
-		done := int(float64(barWidth) * min(1, elapsed.Seconds()/p.total.Seconds()))
+		done := int(float64(commandline.BarWidth) * min(1, elapsed.Seconds()/p.total.Seconds()))
 		fmt.Fprintf(p.w, "\rwatching this host [%s%s] %.0f of %.0f s  (Ctrl-C: report now) ",
-			strings.Repeat("=", done), strings.Repeat(" ", barWidth-done), elapsed.Seconds(), p.total.Seconds())
+			strings.Repeat("=", done), strings.Repeat(" ", commandline.BarWidth-done), elapsed.Seconds(), p.total.Seconds())
 	case !p.started:
 		fmt.Fprintf(p.w, "slowray: watching this host for %s\n", p.total)
 	}

@@ -14,10 +14,9 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
 	"github.com/slowray/slowray/internal/cause"
-	"github.com/slowray/slowray/lab/incident"
 )
 
-func all() Catalogue { return New(cause.Catalogue(), incident.All()) }
+func all() Catalogue { return New(cause.Catalogue(), Incidents()) }
 
 // The pages that are committed are what the declarations say.
 func TestPagesAreUpToDate(t *testing.T) {

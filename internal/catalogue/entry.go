@@ -5,7 +5,6 @@ import (
 
 	"github.com/slowray/slowray/internal/cause"
 	"github.com/slowray/slowray/internal/observe"
-	"github.com/slowray/slowray/lab/incident"
 )
 
 // Schema identifies the JSON of [Catalogue].
@@ -51,7 +50,7 @@ type Plant struct {
 }
 
 // New puts the declarations and the incidents together.
-func New(causes []cause.Cause, incidents []incident.Incident) Catalogue {
+func New(causes []cause.Cause, incidents []Incident) Catalogue {
 	all := Catalogue{Schema: Schema, Causes: []Entry{}}
 	for i := range causes {
 		c := &causes[i]
@@ -74,7 +73,7 @@ func New(causes []cause.Cause, incidents []incident.Incident) Catalogue {
 		for _, in := range incidents {
 			plant := Plant{in.Name, in.Summary}
 			switch {
-			case !slices.ContainsFunc(in.Faults, func(f incident.Fault) bool { return names(&f, c.ID) }):
+			case !slices.Contains(in.Causes, c.ID):
 			case in.Control:
 				e.Controls = append(e.Controls, plant)
 			default:
@@ -84,11 +83,6 @@ func New(causes []cause.Cause, incidents []incident.Incident) Catalogue {
 		all.Causes = append(all.Causes, e)
 	}
 	return all
-}
-
-// names says whether a fault may be named by that cause.
-func names(f *incident.Fault, id cause.ID) bool {
-	return !f.Decoy && (f.Cause == string(id) || slices.Contains(f.Or, string(id)))
 }
 
 // Find gives the entry of a cause, or nil.

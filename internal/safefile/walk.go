@@ -164,26 +164,34 @@ func linkTarget(fd int) (string, error) {
 // to a directory on it. In a sticky directory, as /tmp, others may write: they can
 // neither rename nor remove there what is not theirs. Access control lists are in
 // this: what they allow at most is in the bits of the group (acl(5), the mask).
-func (c *chain) trusted(users ...uint32) error {
+func (c *chain) trusted(users ...uint32) error { return c.heldBy(holders{users: users}) }
+
+// holders are who may have a hand in a path.
+type holders struct {
+	users  []uint32
+	groups []uint32 // whose members may write, but own nothing
+}
+
+func (c *chain) heldBy(by holders) error {
 	for i, n := range c.nodes {
-		if err := n.trusted((&chain{nodes: c.nodes[:i+1]}).path(), users); err != nil {
+		if err := n.trusted((&chain{nodes: c.nodes[:i+1]}).path(), by); err != nil {
 			return err
 		}
 	}
 	for _, n := range slices.Concat(c.passed, c.links) {
-		if err := n.trusted(n.name, users); err != nil {
+		if err := n.trusted(n.name, by); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (n *node) trusted(name string, users []uint32) error {
-	if err := owned(name, &n.st, users); err != nil {
+func (n *node) trusted(name string, by holders) error {
+	if err := owned(name, &n.st, by.users); err != nil {
 		return err
 	}
 	if n.isDir() && n.st.Mode&unix.S_ISVTX == 0 {
-		return closed(name, &n.st)
+		return closed(name, &n.st, by.groups...)
 	}
 	return nil
 }
@@ -200,10 +208,10 @@ func owned(name string, st *unix.Stat_t, users []uint32) error {
 // closed says that others than its owner may write to a directory or a file. The
 // group of a user who is not root does not count, unless this process acts for
 // another: with a umask of 002 each has one of their own, and may write by it to
-// what is theirs.
-func closed(name string, st *unix.Stat_t) error {
+// what is theirs. Members of the given groups may write as well.
+func closed(name string, st *unix.Stat_t, groups ...uint32) error {
 	open := st.Mode & 0o022
-	if !acting && os.Geteuid() != 0 && int(st.Gid) == os.Getegid() {
+	if slices.Contains(groups, st.Gid) || !acting && os.Geteuid() != 0 && int(st.Gid) == os.Getegid() {
 		open &^= 0o020
 	}
 	if open == 0 {

@@ -8,8 +8,8 @@ import (
 	"strconv"
 	"testing"
 
-	"github.com/slowray/slowray/internal/fleet/simulate"
 	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/lab/simulate"
 )
 
 // TestPIsNoSmallerThanItSays judges healthy fleets, in which each P is one of chance: at

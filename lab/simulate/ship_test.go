@@ -7,9 +7,9 @@ import (
 
 	"github.com/slowray/slowray/internal/fleet"
 	"github.com/slowray/slowray/internal/fleet/memory"
-	"github.com/slowray/slowray/internal/fleet/simulate"
 	"github.com/slowray/slowray/internal/observe"
 	"github.com/slowray/slowray/internal/store"
+	"github.com/slowray/slowray/lab/simulate"
 )
 
 func TestWhatIsShippedIsWhatTheSecondsAre(t *testing.T) {

@@ -9,7 +9,7 @@ import (
 
 	"github.com/slowray/slowray/internal/fleet"
 	"github.com/slowray/slowray/internal/fleet/anomaly"
-	"github.com/slowray/slowray/internal/fleet/simulate"
+	"github.com/slowray/slowray/lab/simulate"
 )
 
 // healthyDays are watched, from a Monday on (2026-09-21).

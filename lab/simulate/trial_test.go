@@ -11,8 +11,8 @@ import (
 
 	"github.com/slowray/slowray/internal/fleet"
 	"github.com/slowray/slowray/internal/fleet/anomaly"
-	"github.com/slowray/slowray/internal/fleet/simulate"
 	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/lab/simulate"
 )
 
 // trial is a scenario in a fleet, judged.

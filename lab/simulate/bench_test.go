@@ -6,7 +6,7 @@ import (
 
 	"github.com/slowray/slowray/internal/fleet"
 	"github.com/slowray/slowray/internal/fleet/anomaly"
-	"github.com/slowray/slowray/internal/fleet/simulate"
+	"github.com/slowray/slowray/lab/simulate"
 )
 
 // BenchmarkJudge is a second of 1,000 hosts with about 20 endpoints each: all points

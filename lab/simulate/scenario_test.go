@@ -3,7 +3,7 @@ package simulate_test
 import (
 	"testing"
 
-	"github.com/slowray/slowray/internal/fleet/simulate"
+	"github.com/slowray/slowray/lab/simulate"
 )
 
 // TestScenariosAreExplained plants each scenario in a fleet that was watched for an

@@ -1,4 +1,4 @@
-package main
+package cli
 
 import (
 	"context"
@@ -9,57 +9,17 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/slowray/slowray/internal/commandline"
 	"github.com/slowray/slowray/internal/fleet"
-	"github.com/slowray/slowray/internal/fleet/simulate"
+	"github.com/slowray/slowray/internal/fleet/clickhouse"
 	"github.com/slowray/slowray/internal/fleet/target"
 	"github.com/slowray/slowray/internal/store"
+	"github.com/slowray/slowray/lab/simulate"
 )
 
-type labFleetCmd struct {
-	List      bool          `help:"List the scenarios."`
-	Hosts     int           `default:"50" placeholder:"N" help:"How many hosts (${default})."`
-	Endpoints int           `default:"10" placeholder:"N" help:"How many endpoints each, about (${default})."`
-	For       time.Duration `default:"5m" placeholder:"D" help:"How long (${default})."`
-	Scenario  string        `placeholder:"NAME" help:"What is planted; without it all is well."`
-	After     time.Duration `default:"2m" placeholder:"D" help:"When it begins (${default} after the first second)."`
-	Size      float64       `default:"1" placeholder:"X" help:"How hard it hits, times the scenario's own (${default})."`
-	To        string        `placeholder:"URL" help:"Where to ship it: clickhouse://host/database, victorialogs://host:9428, otlp+http://host:4318. Without it nothing is sent, and counted only."`
-	Fast      bool          `help:"Ship as fast as it can be taken, up to now, and not as time passes."`
-	From      string        `placeholder:"TIME" help:"With --fast: the first second, as 2026-11-22T12:00:00Z; otherwise so that it ends now."`
-	Every     time.Duration `default:"5s" placeholder:"D" help:"How much a batch holds (${default})."`
-	Like      string        `placeholder:"DIR" type:"existingdir" help:"A history of slowray record: the services' requests take the shapes of its endpoints'."`
-	Seed      uint64        `default:"1" placeholder:"N" help:"Another fleet, and other seconds (${default})."`
-	JSON      bool          `name:"json" help:"Print what was planted and shipped as JSON."`
-}
-
-// Help is printed by --help, above the flags.
-func (*labFleetCmd) Help() string {
-	return `Simulates a fleet: web servers, applications, databases and caches that call each other, with days and weekends, bursts, deploys, restarts and scheduled jobs, and ships what its hosts would ship. What is planted is printed, to compare with slowray fleet why. docs/fleet.md tells more.`
-}
-
-// Validate is called by the command line parser.
-func (c *labFleetCmd) Validate() error {
-	switch {
-	case c.Hosts < 8 || c.Hosts > 10_000:
-		return errors.New("--hosts: must be 8 to 10000")
-	case c.Endpoints < 4 || c.Endpoints > 100:
-		return errors.New("--endpoints: must be 4 to 100")
-	case c.For < time.Second || c.For > 30*24*time.Hour:
-		return errors.New("--for: must be 1s to 720h")
-	case c.Every < time.Second || c.Every > 5*time.Minute:
-		return errors.New("--every: must be 1s to 5m")
-	case c.After < 0 || c.Scenario != "" && c.After >= c.For:
-		return errors.New("--after: must be less than --for")
-	case !(c.Size > 0) || c.Size > 1000:
-		return errors.New("--size: must be above 0, at most 1000")
-	case c.From != "" && !c.Fast:
-		return errors.New("--from goes with --fast")
-	}
-	if _, ok := simulate.Find(c.Scenario); !ok && c.Scenario != "" {
-		return errors.New("--scenario: there is none of that name (slowray lab fleet --list)")
-	}
-	return nil
-}
+// fleetHeap is from how many bytes on the heap is collected ever more often: what
+// thousands of hosts did is kept.
+const fleetHeap = 2 << 30
 
 // planted is what is told of a run.
 type planted struct {
@@ -77,9 +37,13 @@ type planted struct {
 	Skipped  uint64           `json:"skipped"`
 }
 
-// Run ships a fleet.
-func (c *labFleetCmd) Run(ctx context.Context, s *streams) error {
+// shipFleet ships a fleet.
+func shipFleet(ctx context.Context, s *streams, c *commandline.LabFleet) error {
 	debug.SetMemoryLimit(fleetHeap)
+	scenario, ok := simulate.Find(c.Scenario)
+	if !ok && c.Scenario != "" {
+		return errors.New("--scenario: there is none of that name (slowray lab fleet --list; see slowray lab fleet --help)")
+	}
 	if c.List {
 		w := tabwriter.NewWriter(s.out, 0, 0, 2, ' ', 0)
 		for _, x := range simulate.Scenarios {
@@ -111,9 +75,7 @@ func (c *labFleetCmd) Run(ctx context.Context, s *streams) error {
 		defer d.Target.Close()
 		to = d.Target
 	}
-	if x, ok := simulate.Find(c.Scenario); ok {
-		opt.Balanced = x.Balanced
-	}
+	opt.Balanced = scenario.Balanced
 	f := simulate.New(opt)
 	run := simulate.Run{From: time.Now().Unix(), For: c.For, Every: int(c.Every / time.Second), Fast: c.Fast}
 	if c.Fast {
@@ -128,25 +90,27 @@ func (c *labFleetCmd) Run(ctx context.Context, s *streams) error {
 	}
 	told := planted{Schema: "slowray.lab.fleet/1", Hosts: len(f.Hosts), Seed: c.Seed, From: time.Unix(run.From, 0).UTC(), Causes: []simulate.Cause{}}
 	if c.Scenario != "" {
-		x, _ := simulate.Find(c.Scenario)
 		onset := run.From + int64(c.After/time.Second)
-		p := f.Plant(x, onset, run.From+int64(c.For/time.Second), c.Seed, c.Size)
+		p := f.Plant(scenario, onset, run.From+int64(c.For/time.Second), c.Seed, c.Size)
 		at := time.Unix(onset, 0).UTC()
-		told.Scenario, told.Onset, told.Size, told.Causes = x.Name, &at, p.Size, append(told.Causes, p.Causes...)
+		told.Scenario, told.Onset, told.Size, told.Causes = scenario.Name, &at, p.Size, append(told.Causes, p.Causes...)
 	}
 	if !c.JSON {
 		told.print(s)
 	}
 	var at int64
-	progress := newStage(s.err)
+	progress := commandline.NewStage(s.err)
 	run.Tell = func(now int64, _ simulate.Shipped) {
 		at = now
-		progress.show("shipping", min(float64(now-run.From)/c.For.Seconds(), 1))
+		progress.Show("shipping", min(float64(now-run.From)/c.For.Seconds(), 1))
 	}
 	sent, err := f.Ship(ctx, to, run)
-	progress.clear()
+	progress.Clear()
 	if err != nil && !errors.Is(err, context.Canceled) {
-		return fmt.Errorf("lab fleet: %w", advised(err))
+		if advice := clickhouse.Advice(err); advice != "" {
+			err = fmt.Errorf("%w: %s", err, advice)
+		}
+		return fmt.Errorf("lab fleet: %w", err)
 	}
 	told.To = time.Unix(max(at, run.From), 0).UTC()
 	told.Seconds, told.Requests, told.Skipped = sent.Seconds, sent.Requests, sent.Skipped

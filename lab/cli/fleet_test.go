@@ -1,4 +1,4 @@
-package main
+package cli
 
 import (
 	"compress/gzip"
@@ -12,6 +12,8 @@ import (
 
 	tracepb "go.opentelemetry.io/proto/otlp/trace/v1"
 	"google.golang.org/protobuf/proto"
+
+	"github.com/slowray/slowray/internal/commandline"
 )
 
 // A simulated fleet ships to each kind of target; all that it says to have shipped is there,
@@ -58,10 +60,11 @@ func TestLabFleetShipsToOtherTargets(t *testing.T) {
 	}))
 	defer srv.Close()
 	for _, url := range []string{"otlp+" + srv.URL, "victorialogs://" + strings.TrimPrefix(srv.URL, "http://")} {
-		out, errs, status := slowrayOut("lab", "fleet", "--hosts", "8", "--for", "30s", "--fast", "--json", "--to", url)
+		var out, errs strings.Builder
+		status := Run([]string{"fleet", "--hosts", "8", "--for", "30s", "--fast", "--json", "--to", url}, &out, &errs)
 		var told planted
-		if err := json.Unmarshal([]byte(out), &told); status != exitNothing || err != nil || told.Requests == 0 {
-			t.Fatalf("%s: status %d, %q, %q", url, status, out, errs)
+		if err := json.Unmarshal([]byte(out.String()), &told); status != commandline.ExitNothing || err != nil || told.Requests == 0 {
+			t.Fatalf("%s: status %d, %q, %q", url, status, out.String(), errs.String())
 		}
 		if got := max(lines, spans); got != int(told.Requests) {
 			t.Errorf("%s: %d requests came, %d were shipped", url, got, told.Requests)
@@ -71,7 +74,10 @@ func TestLabFleetShipsToOtherTargets(t *testing.T) {
 		}
 		lines, spans = 0, 0
 	}
-	if _, errs, status := slowrayOut("lab", "fleet", "--to", "kafka://x"); status != exitFailed || strings.Count(errs, "\n") != 1 {
-		t.Errorf("status %d, %q", status, errs)
+	for _, wrong := range [][]string{{"--to", "kafka://x"}, {"--scenario", "no-such"}} {
+		var out, errs strings.Builder
+		if status := Run(append([]string{"fleet"}, wrong...), &out, &errs); status != commandline.ExitFailed || strings.Count(errs.String(), "\n") != 1 || out.Len() > 0 {
+			t.Errorf("%q: status %d, %q, %q", wrong, status, out.String(), errs.String())
+		}
 	}
 }

@@ -1,4 +1,4 @@
-package main
+package commandline
 
 import (
 	"bytes"
@@ -10,9 +10,9 @@ import (
 // Progress is for a terminal: a pipe or a file gets none of it.
 func TestStageTellsNothingOffATerminal(t *testing.T) {
 	var out bytes.Buffer
-	p := newStage(&out)
-	p.show("judging", 0.5)
-	p.clear()
+	p := NewStage(&out)
+	p.Show("judging", 0.5)
+	p.Clear()
 	if out.Len() > 0 {
 		t.Errorf("%q", out.String())
 	}
@@ -20,22 +20,22 @@ func TestStageTellsNothingOffATerminal(t *testing.T) {
 
 func TestStageIsShownAndTakenAway(t *testing.T) {
 	shown := make(writes, 100)
-	p := &stage{w: shown, began: time.Now(), what: "asking the archive", stop: make(chan struct{}), ended: make(chan struct{})}
+	p := &Stage{w: shown, began: time.Now(), what: "asking the archive", stop: make(chan struct{}), ended: make(chan struct{})}
 	go p.paint(time.Millisecond)
 	if first := <-shown; !strings.Contains(first, "asking the archive [") {
 		t.Errorf("%q", first) // before the archive has answered
 	}
-	p.show("judging\x1b[31m", 2)
+	p.Show("judging\x1b[31m", 2)
 	for line := range shown {
 		if strings.Contains(line, "judging") {
-			if strings.Contains(line, "\x1b[31m") || !strings.Contains(line, "["+strings.Repeat("=", barWidth)+"]") {
+			if strings.Contains(line, "\x1b[31m") || !strings.Contains(line, "["+strings.Repeat("=", BarWidth)+"]") {
 				t.Errorf("%q", line)
 			}
 			break
 		}
 	}
-	p.clear()
-	p.clear()
+	p.Clear()
+	p.Clear()
 	close(shown)
 	last := ""
 	for last = range shown {

@@ -1,4 +1,4 @@
-package main
+package commandline
 
 import (
 	"fmt"
@@ -10,12 +10,12 @@ import (
 	"github.com/alecthomas/kong"
 )
 
-// durations reads flags such as --for: 10s, 1m30s, 500ms, 7d; a number alone is
+// Durations reads flags such as --for: 10s, 1m30s, 500ms, 7d; a number alone is
 // seconds, as sleep(1) has it.
-type durations struct{}
+type Durations struct{}
 
 // Decode implements kong.Mapper.
-func (durations) Decode(ctx *kong.DecodeContext, target reflect.Value) error {
+func (Durations) Decode(ctx *kong.DecodeContext, target reflect.Value) error {
 	var text string
 	if err := ctx.Scan.PopValueInto("duration", &text); err != nil {
 		return err

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/slowray/slowray/internal/fleet/simulate"
+	"github.com/slowray/slowray/lab/simulate"
 )
 
 // TestBoard plants all scenarios in fleets of their own seeds and tells how many are

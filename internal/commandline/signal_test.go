@@ -1,4 +1,4 @@
-package main
+package commandline
 
 import (
 	"syscall"
@@ -9,7 +9,7 @@ import (
 // TestSignalThatComesTwice: as timeout(1) sends it, it ends a command, which still reports.
 // This process is killed where the second one is not taken for the first.
 func TestSignalThatComesTwice(t *testing.T) {
-	ctx := untilTold(time.Hour)
+	ctx := UntilSignal(time.Hour)
 	for range 3 {
 		if err := syscall.Kill(syscall.Getpid(), syscall.SIGTERM); err != nil {
 			t.Fatal(err)

@@ -1,0 +1,30 @@
+package catalogue
+
+import (
+	_ "embed"
+	"encoding/json"
+
+	"github.com/slowray/slowray/internal/cause"
+)
+
+// Incident is an incident of the lab, as far as a cause's page tells of it. The lab
+// declares incidents; what is not to hold the lab has them from incidents.json, which
+// `make docs` writes.
+type Incident struct {
+	Name    string     `json:"name"`
+	Summary string     `json:"summary"`
+	Control bool       `json:"control,omitempty"` // it looks like what it plants, and is not
+	Causes  []cause.ID `json:"causes"`            // any of them names what is planted
+}
+
+//go:embed incidents.json
+var incidentsJSON []byte
+
+// Incidents are those of the lab, in its order.
+func Incidents() []Incident {
+	var list []Incident
+	if err := json.Unmarshal(incidentsJSON, &list); err != nil {
+		panic(err) // it is part of the program: a bug, not an input
+	}
+	return list
+}
