@@ -1,7 +1,5 @@
 package cause
 
-import "strings"
-
 const (
 	beganAfter  = 1.0 // s into the window: what was slow from its beginning began before
 	beganBefore = 0.1 // of the requests came before it, and were quick
@@ -22,7 +20,7 @@ func (v *View) Began(f *Finding) *float64 {
 			}
 		}
 		for i := range l.Failed {
-			if strings.Contains(f.Impact.Of, "time") {
+			if f.Impact.ofTime {
 				break // what fails at once, now and then, is none of it
 			}
 			if s := &l.Failed[i]; s.StartNS > 0 && (first == 0 || s.StartNS < first) {

@@ -47,11 +47,11 @@ func TestBegan(t *testing.T) {
 	failed := func(o *observe.Observation) {
 		o.Endpoints[0].Failed = []observe.RequestSample{{StartNS: start.UnixNano() + 4e9, TotalNS: ms}}
 	}
-	f.Impact.Of = "failed requests"
+	f.Impact = Impact{Of: "failed requests"}
 	if at := began(0, 6, failed); at == nil || *at != 4 {
 		t.Errorf("began %v, want the first failed one, 4 s into the window", at)
 	}
-	f.Impact.Of = "slow time"
+	f.Impact = Impact{Of: "slow time", ofTime: true}
 	if at := began(100, 6, failed); at == nil || *at != 6 {
 		t.Errorf("began %v: one that fails at once is none of the slow ones", at)
 	}

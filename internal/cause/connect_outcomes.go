@@ -92,8 +92,17 @@ func (v *View) answers(master int) bool {
 // harm is what the requests of a service suffered.
 type harm struct {
 	share float64
-	of    string // what it is a share of
+	slow  bool // of the slow time, else of the failed requests
 	text  string
+}
+
+// impact is the harm after what brought it about.
+func (h *harm) impact(text string) Impact {
+	of := "failed requests"
+	if h.slow {
+		of = "slow time"
+	}
+	return Impact{Share: round(h.share), Of: of, ofTime: h.slow, Text: text + h.text}
 }
 
 const (
@@ -112,7 +121,7 @@ func (v *View) harmed(master int, attempts uint64) (h harm, ok bool) {
 	s := v.suffering.of(master, func() suffering { return v.sufferingOf(master) })
 	bad, all, worst, most := s.bad, s.all, s.worst, s.most
 	share := ratio(bad, all)
-	h = harm{share, "failed requests", fmt.Sprintf("%s of %s requests of %s failed", count(bad), count(all), v.Comm(master))}
+	h = harm{share, false, fmt.Sprintf("%s of %s requests of %s failed", count(bad), count(all), v.Comm(master))}
 	if bad >= fewAffected && share >= harmShare && float64(attempts) >= harmEach*float64(bad) {
 		return h, true
 	}
@@ -128,7 +137,7 @@ func (v *View) harmed(master int, attempts uint64) (h harm, ok bool) {
 		if worst.always(most, attemptFloor) {
 			share = most.share
 		}
-		return harm{share, "slow time", fmt.Sprintf("%s take %s", worst.slowest(), nanoseconds(worst.SlowTotalNS()))}, true
+		return harm{share, true, fmt.Sprintf("%s take %s", worst.slowest(), nanoseconds(worst.SlowTotalNS()))}, true
 	}
 	h.text += ", and " + worst.whereTimeGoes()
 	return h, false
@@ -231,7 +240,7 @@ func checkUpstreamRefused(v *View) Result {
 		}
 		f := supported(Subject{Kind: "destination", NetNS: o.netns, PID: o.pid, Comm: v.Comm(o.pid), Addr: o.addr, Port: o.port})
 		f.Weight = h.share
-		f.Impact = Impact{Share: round(h.share), Of: h.of, Text: text + "; " + h.text}
+		f.Impact = h.impact(text + "; ")
 		f.Evidence = []Evidence{
 			{Fact: "connections refused (ECONNREFUSED)", Value: o.refused, Limit: o.all(), Unit: "connections", Source: "TCP sockets"},
 			{Fact: "connections opened", Value: o.established, Unit: "connections", Source: "TCP sockets"},
@@ -312,7 +321,7 @@ func checkConnectTimeout(v *View) Result {
 		}
 		f := supported(Subject{Kind: "destination", NetNS: o.netns, PID: o.pid, Comm: v.Comm(o.pid), Addr: o.addr, Port: o.port})
 		f.Weight = h.share
-		f.Impact = Impact{Share: round(h.share), Of: h.of, Text: text + "; " + h.text}
+		f.Impact = h.impact(text + "; ")
 		f.Evidence = []Evidence{
 			{Fact: "connections never answered", Value: o.unanswered, Limit: o.all(), Unit: "connections", Source: "TCP sockets"},
 			{Fact: "connections opened", Value: o.established, Unit: "connections", Source: "TCP sockets"},

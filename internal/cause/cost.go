@@ -1,9 +1,6 @@
 package cause
 
-import (
-	"slices"
-	"strings"
-)
+import "slices"
 
 // A finding's weight is a share of the attempts at one service. What it means on
 // the host is told by its cost: the seconds that clients lost to it.
@@ -34,7 +31,7 @@ func (v *View) Price(f *Finding) {
 	var seconds float64
 	for _, l := range at {
 		seconds += l.TimeNS() / 1e9
-		if !strings.Contains(f.Impact.Of, "time") {
+		if !f.Impact.ofTime {
 			seconds += failedCost * float64(min(l.Errors+l.Unanswered, l.Requests))
 		}
 	}

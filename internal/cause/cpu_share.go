@@ -115,7 +115,7 @@ const (
 	narrowBusy    = 0.80 // of the time, the CPUs that the service may use
 	narrowIdle    = 0.30 // of the time, the others
 	realtimeShare = 0.5  // of a CPU
-	stealShare    = 0.05 // of the CPUs' time: causes.md, row 7
+	stealShare    = 0.05 // of the CPUs' time: less is usual where CPUs are shared
 )
 
 // lateForWant runs a check on the endpoints whose requests wait, noticeably,

@@ -115,7 +115,7 @@ func (v *View) nameCost(pid int, ns float64, n uint64) (h harm, ok bool) {
 	each := ns / float64(max(n, 1))
 	share := ratio(ns, busy)
 	h.text = fmt.Sprintf("%s of the time in which %s answers %s requests", percent(share), v.Comm(pid), count(requests))
-	if h.of == "failed requests" && ok {
+	if !h.slow && ok {
 		h.text = fmt.Sprintf("%s of the requests of %s failed", percent(h.share), v.Comm(pid))
 		return h, true
 	}
@@ -132,10 +132,10 @@ func (v *View) nameCost(pid int, ns float64, n uint64) (h harm, ok bool) {
 			k.usual = 0
 		}
 		if share >= nameTime && l.Requests >= fewRequests && k.ns >= wireFloor.mean && float64(n) >= harmEach*float64(l.Requests) {
-			return harm{share, "slow time", h.text}, true
+			return harm{share, true, h.text}, true
 		}
 		if l.atTimes(k, attemptFloor) {
-			return harm{k.slowShare, "slow time", fmt.Sprintf("%s; %s take %s", h.text, l.slowest(), nanoseconds(l.SlowTotalNS()))}, true
+			return harm{k.slowShare, true, fmt.Sprintf("%s; %s take %s", h.text, l.slowest(), nanoseconds(l.SlowTotalNS()))}, true
 		}
 	}
 	return h, false
@@ -200,7 +200,7 @@ func (v *View) noLookups() string {
 func (v *View) nameFinding(n *names, s *observe.DNSServer, h harm, text string) Finding {
 	f := supported(Subject{Kind: "destination", NetNS: n.netns, PID: n.pid, Comm: v.Comm(n.pid), Addr: s.Addr, Port: namePort})
 	f.Weight = h.share
-	f.Impact = Impact{Share: round(h.share), Of: h.of, Text: text + ": " + h.text}
+	f.Impact = h.impact(text + ": ")
 	_, requests := v.answered(n.pid)
 	f.Evidence = []Evidence{
 		{Fact: "lookups", Value: n.lookups + n.open, Unit: "lookups for " + count(requests) + " requests", Source: "packets of port 53"},

@@ -112,8 +112,8 @@ var leakTowardLimit = Cause{
 }
 
 const (
-	// besideHeap is what a runtime needs beside its heap, as a share of it: row
-	// 31 of the catalogue of causes.
+	// besideHeap is what a runtime needs next to its heap, as a share of it: metaspace,
+	// stacks of threads, buffers outside the heap.
 	besideHeap  = 0.25
 	heapOfLimit = 0.75 // of the limit: what a heap may have
 )

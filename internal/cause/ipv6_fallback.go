@@ -65,7 +65,7 @@ func checkIPv6Fallback(v *View) Result {
 		}
 		f := supported(Subject{Kind: "destination", NetNS: o.netns, PID: o.pid, Comm: v.Comm(o.pid), Addr: o.addr, Port: o.port})
 		f.Weight = h.share
-		f.Impact = Impact{Share: round(h.share), Of: h.of, Text: text + "; " + h.text}
+		f.Impact = h.impact(text + "; ")
 		f.Evidence = []Evidence{
 			{Fact: "connections over IPv6 that got no answer", Value: o.unanswered, Limit: o.all(), Unit: "connections", Source: "TCP sockets"},
 			{Fact: "connections over IPv4 at the same port", Value: twin.established, Unit: "connections", Source: "TCP sockets"},

@@ -61,12 +61,12 @@ func checkKeepaliveRace(v *View) Result {
 		}
 		because := fmt.Sprintf("%s of %s had no answer, %d of %d looked at on a kept connection", count(l.Unanswered), l.all(), late, looked)
 		h, ok := v.harmed(l.pid, l.Unanswered)
-		if !ok || h.of != "failed requests" || l.Unanswered < fewAffected || ratio(l.Unanswered, l.Requests) > raceMost || late < fewAffected || ratio(late, looked) < raceShare {
+		if !ok || h.slow || l.Unanswered < fewAffected || ratio(l.Unanswered, l.Requests) > raceMost || late < fewAffected || ratio(late, looked) < raceShare {
 			return judged{because: because, near: ratio(l.Unanswered, l.Requests)}
 		}
 		f := v.found(l, cost{}, wireFloor, "")
 		f.Weight = h.share
-		f.Impact = Impact{Share: round(h.share), Of: h.of, Text: because + "; " + h.text}
+		f.Impact = h.impact(because + "; ")
 		f.Evidence = []Evidence{
 			{Fact: "calls without an answer", Value: l.Unanswered, Limit: l.Requests, Unit: "calls", Source: recorded},
 			{Fact: "of them on a connection that had carried others, and over at once", Value: late, Limit: looked, Unit: "of those looked at", Source: recorded},

@@ -40,7 +40,7 @@ var synRetransmits = Cause{
 }
 
 const (
-	synShare = 0.01 // of the connections (row 93 of the catalogue)
+	synShare = 0.01 // of the connections
 	synWait  = 0.9e9
 )
 
