@@ -138,6 +138,18 @@ func idle(o *observe.Observation) {
 	o.Use.PerCPU = []observe.CPUTime{{User: 0.5, System: 1, Idle: 8.5}, {User: 0.5, System: 1, Idle: 8.5}}
 }
 
+// ownFiring and ownMisses are the fixtures of causes that have a file of their own.
+var (
+	ownFiring []fires
+	ownMisses []miss
+)
+
+// fixturePair adds the fixtures of a cause's own file.
+func fixturePair(f fires, m miss) bool {
+	ownFiring, ownMisses = append(ownFiring, f), append(ownMisses, m)
+	return true
+}
+
 // check runs one cause on the fixture changed by plant.
 func check(c *Cause, plant func(*observe.Observation)) Result {
 	o := healthy()
