@@ -141,6 +141,7 @@ func TestReaderThatCannotBegin(t *testing.T) {
 	}
 	told, cancel := context.WithCancel(t.Context())
 	cancel()
+	s.table.readers[0].err = nil
 	if err := s.beginReaders(told); !errors.Is(err, errTold) {
 		t.Error(err)
 	}
