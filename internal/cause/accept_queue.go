@@ -43,22 +43,6 @@ var acceptQueueOverflow = Cause{
 	},
 }
 
-// smallBacklog is a queue so short that a burst of ordinary traffic fills it,
-// whatever the application does: the defaults are 511 (nginx, php-fpm, Redis),
-// 128 (Java has 50), 4096 (the kernel's somaxconn since 5.4).
-const smallBacklog = 64
-
-// A queue that is always full of more than slowDrain seconds of work is long
-// enough: the application takes too little out of it.
-const (
-	alwaysFull = 0.8  // of the limit, on average
-	slowDrain  = 0.25 // s
-)
-
-// partlyWatched is the share of the window from which on calls count as watched
-// all the time.
-const partlyWatched = 0.9
-
 // callSeconds is for how long calls of accept(), and of connect() to unix
 // sockets, were watched. Observations of before there was a choice have them
 // for all of the window.

@@ -100,12 +100,6 @@ func checkSlowToRead(v *View) Result {
 	return r
 }
 
-const (
-	unreadTime  = 1e9  // ns: a request that nobody has read for so long is left alone
-	unreadBusy  = 5e9  // the same on full CPUs, where every thread is late
-	unreadShare = 0.01 // of the requests: less are connections that were forgotten
-)
-
 // unreadFinding is for requests that nobody had read by the end of the window;
 // nil when there are none to speak of.
 func (v *View) unreadFinding(l *ledger) *Finding {
@@ -122,7 +116,7 @@ func (v *View) unreadFinding(l *ledger) *Finding {
 	}
 	all := l.Requests + l.Unfinished
 	share := ratio(unread, all)
-	if l.called() || unread < fewAffected || share < unreadShare {
+	if l.called() || unread < fewAffected || share < noiseShare {
 		return nil
 	}
 	f := supported(Subject{Kind: "listener", NetNS: l.NetNS, PID: l.pid, Comm: v.commOf(l), Port: l.Port, Addr: l.Addr})
@@ -243,10 +237,6 @@ func (v *View) threadWait(l *ledger, p observe.Part, what string, describe func(
 	}
 	return judged{finding: f}
 }
-
-// aloneOnCPU is the use of a CPU from which on a single process is taken to be
-// out of it.
-const aloneOnCPU = 0.85
 
 // whyLate says what the process was doing instead, as far as can be told.
 func (v *View) whyLate(l *ledger, f *Finding) string {

@@ -8,13 +8,6 @@ import (
 	"github.com/slowray/slowray/internal/observe"
 )
 
-const (
-	busyThreadShare = 0.90 // of the time, running or wanting to: a thread that can do no more
-	busyOnCPU       = 0.50 // of the time, running: less is a lack of CPUs, not of threads
-	computeShare    = 0.30 // of the slow requests' time: in less the thread that answers waits for something else
-	profileLeast    = 30   // samples: fewer tell nothing about functions
-)
-
 // atWork is what the processes that answer an endpoint did with the CPUs.
 type atWork struct {
 	procs      []*observe.Process
@@ -197,10 +190,6 @@ func (v *View) threadsDuring(l *ledger) []busyThread {
 	}
 	return out
 }
-
-// splitLeast is the share of the Server time that has to be split for the
-// split to tell about all of it.
-const splitLeast = 0.5
 
 // split is how the Server time of the slowest requests is split, or of all
 // where the slowest were not followed: shares of what is known of it. It is

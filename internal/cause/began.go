@@ -1,11 +1,5 @@
 package cause
 
-const (
-	beganAfter  = 1.0 // s into the window: what was slow from its beginning began before
-	beganBefore = 0.1 // of the requests came before it, and were quick
-	beganSlow   = 2   // times the median
-)
-
 // Began is when the requests that a finding is about began to suffer, in seconds
 // into the window, as far as that tells: the first of the slowest or failed ones that are kept, or the
 // first look that found threads waiting for what holds them up. It is nil where

@@ -14,11 +14,6 @@ import (
 // service asks for. They are found only where requests fail, or get no answer,
 // and where the calls fail about as often as the requests do. What fails
 // without a request failing is a warning, and told among what is ruled out.
-const (
-	failedShare = 0.01 // of the requests; fewer are told with their figures
-	callsMore   = 3.0  // calls for each failed request: with more, most of them do no harm,
-	mostFail    = 0.5  // unless this share of the requests fails
-)
 
 // lackDoc is the words of such a cause: what it is, how its calls fail, what
 // looks like it.
@@ -28,7 +23,7 @@ func lackDoc(about, how, not, mend, unplanted string) Doc {
 		See:   []Symptom{SeeErrors, SeeLogs},
 		Known: []string{
 			"System calls of the processes that answer, or of those that they call on this host, " + how + " (results of system calls, watched for an eighth of the window).",
-			"At least " + percent(failedShare) + " of the requests of a service failed or got no answer, and the calls fail often enough to explain " + percent(dominantShare) + " of those.",
+			"At least " + percent(noiseShare) + " of the requests of a service failed or got no answer, and the calls fail often enough to explain " + percent(dominantShare) + " of those.",
 		},
 		Not:       []string{not, "Calls that fail far more often than requests do."},
 		Mend:      mend,
@@ -145,7 +140,7 @@ func (k *lack) harmless(v *View) string {
 		return fmt.Sprintf("but whether requests on %s fail is not known: the protocol is not, or it is encrypted", k.l.name())
 	case k.failed == 0:
 		return fmt.Sprintf("but none of %s failed", k.l.all())
-	case k.failed < fewRequests || share < failedShare:
+	case k.failed < fewRequests || share < noiseShare:
 		return fmt.Sprintf("but only %s of %s failed", count(k.failed), k.l.all())
 	case k.calls < fewAffected:
 		return fmt.Sprintf("and %s of %s failed, but so few calls were seen to fail that they may have nothing to do with it", count(k.failed), k.l.all())

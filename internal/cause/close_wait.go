@@ -38,8 +38,6 @@ var closeWaitLeak = Cause{
 	},
 }
 
-const leakShare = 0.5 // of the open files
-
 // closeWaits is the sockets in CLOSE_WAIT that a service has accepted: those that
 // wait in the accept queue, whose clients gave up, have no descriptor.
 func (v *View) closeWaits(s *Service) (n int) {

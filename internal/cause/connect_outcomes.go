@@ -105,11 +105,6 @@ func (h *harm) impact(text string) Impact {
 	return Impact{Share: round(h.share), Of: of, ofTime: h.slow, Text: text + h.text}
 }
 
-const (
-	harmShare = 0.01 // of the requests fail: less is noise
-	harmEach  = 0.2  // attempts for each request that suffers, at least: with fewer it is something else
-)
-
 // attemptFloor is what an attempt in vain costs a request that notices.
 var attemptFloor = floor{mean: 50e6, slow: 200e6}
 
@@ -122,7 +117,7 @@ func (v *View) harmed(master int, attempts uint64) (h harm, ok bool) {
 	bad, all, worst, most := s.bad, s.all, s.worst, s.most
 	share := ratio(bad, all)
 	h = harm{share, false, fmt.Sprintf("%s of %s requests of %s failed", count(bad), count(all), v.Comm(master))}
-	if bad >= fewAffected && share >= harmShare && float64(attempts) >= harmEach*float64(bad) {
+	if bad >= fewAffected && share >= noiseShare && float64(attempts) >= harmEach*float64(bad) {
 		return h, true
 	}
 	if worst == nil {
@@ -220,10 +215,6 @@ var upstreamRefused = Cause{
 	},
 }
 
-const (
-	refusedShare = 0.01 // of the connections
-)
-
 func checkUpstreamRefused(v *View) Result {
 	r := ruledOut("no connection that a service opened was refused")
 	for _, o := range v.outcomes().all {
@@ -232,7 +223,7 @@ func checkUpstreamRefused(v *View) Result {
 		}
 		text := fmt.Sprintf("%s of %s connections of %s to %s were refused", count(o.refused), count(o.all()), v.Comm(o.pid), o.name())
 		h, ok := v.harmed(o.pid, o.refused)
-		if !ok || o.refused < fewAffected || ratio(o.refused, o.all()) < refusedShare {
+		if !ok || o.refused < fewAffected || ratio(o.refused, o.all()) < noiseShare {
 			if r.RuledOut == "no connection that a service opened was refused" {
 				r.RuledOut = text + ": " + h.text
 			}
@@ -299,8 +290,6 @@ var connectTimeout = Cause{
 	},
 }
 
-const timeoutShare = 0.01 // of the connections
-
 func checkConnectTimeout(v *View) Result {
 	const none = "every connection that a service opened was answered"
 	r := ruledOut(none)
@@ -313,7 +302,7 @@ func checkConnectTimeout(v *View) Result {
 		if twin := v.fallbackOf(o); twin != nil {
 			text, ok = text+", and then made to "+twin.name(), false
 		}
-		if !ok || o.unanswered < fewAffected || ratio(o.unanswered, o.all()) < timeoutShare {
+		if !ok || o.unanswered < fewAffected || ratio(o.unanswered, o.all()) < noiseShare {
 			if r.RuledOut == none {
 				r.RuledOut = text + ": " + h.text
 			}

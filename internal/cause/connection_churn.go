@@ -39,12 +39,6 @@ var connectionChurn = Cause{
 	},
 }
 
-const (
-	churnShare     = 0.9 // connections for each call
-	handshakeShare = 0.3 // of the service's time that goes into handshakes
-	handshakeLong  = 3.0 // times the round trip: a handshake that takes longer met something else
-)
-
 func checkConnectionChurn(v *View) Result {
 	return v.judgeLedgers(fewRequests, func(l *ledger) judged {
 		fresh := ratio(l.Connections, l.Requests)

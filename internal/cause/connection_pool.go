@@ -40,13 +40,6 @@ var connectionPoolExhausted = Cause{
 	},
 }
 
-const (
-	poolMost      = 1000 // connections: more are no pool that somebody has set
-	poolWaiting   = 0.4  // of what the service has in hand waits for a connection
-	poolOverlap   = 0.1  // of the calls share a connection: then connections are no limit
-	poolComputing = 0.3  // of the slow requests' time
-)
-
 func checkConnectionPool(v *View) Result {
 	return v.judgeLedgers(fewRequests, func(l *ledger) judged {
 		service := v.slowestService(l.pid)
@@ -70,7 +63,7 @@ func checkConnectionPool(v *View) Result {
 			return judged{because: because + "; it opens new ones as it needs them", near: near}
 		case ratio(l.Overlapped, l.Requests) > poolOverlap:
 			return judged{because: because + "; several calls share one", near: near}
-		case known && computing > poolComputing, !known && full:
+		case known && computing > computeShare, !known && full:
 			return judged{because: because + "; meanwhile it computes", near: near}
 		}
 		f := v.found(l, cost{share: 1, slowShare: 1, ns: wait, slowNS: wait}, threadFloor, "for a connection")

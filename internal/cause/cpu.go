@@ -54,14 +54,6 @@ func (v *View) outsider(p *observe.Process) bool {
 // yields says that a process gives way to others by itself.
 func yields(p *observe.Process) bool { return p.Nice >= niceMeansYield || p.Policy == "idle" }
 
-const (
-	idleWhenFull   = 0.10 // of the CPUs: less is full
-	outsiderShare  = 0.20 // of the machine, used by processes not on the requests' way
-	delayPerCPU    = 0.5  // s of waiting for a CPU for each s of computing, of the servers
-	delayFloor     = 0.10 // s of waiting a second, of the servers together
-	niceMeansYield = 15   // processes this nice give way by themselves
-)
-
 func checkCPUSaturated(v *View) Result {
 	all := v.Use.CPU.Total()
 	idle := ratio(v.Use.CPU.Idle+v.Use.CPU.IOWait, all)
@@ -255,11 +247,6 @@ var cpuQuotaThrottled = Cause{
 		Mend: "Raise the quota (CPUQuota=, --cpus, cpu.max), on the host and not inside the container.",
 	},
 }
-
-const (
-	throttledShare   = 0.05 // of the periods
-	throttledSeconds = 0.05 // s of waiting per s, over the threads
-)
 
 func checkCPUQuota(v *View) Result {
 	r := ruledOut("no service runs under a CPU quota")

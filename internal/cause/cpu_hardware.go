@@ -53,12 +53,6 @@ var (
 	}
 )
 
-const (
-	freqCapped = 0.6 // of the hardware's frequency
-	freqBusy   = 0.5 // of the CPUs in use: with less to do they run slowly by themselves
-	lockupSlow = 1e9 // ns of the slowest requests
-)
-
 func checkFrequency(v *View) Result {
 	s := &v.State
 	if s.CPUFreqMaxKHz == 0 {

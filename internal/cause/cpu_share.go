@@ -109,15 +109,6 @@ var cpuSteal = Cause{
 	},
 }
 
-const (
-	lowWeight     = 50   // of 100: half of the usual one
-	lowNice       = 5    // from here on a process gives way noticeably: a third of the usual weight
-	narrowBusy    = 0.80 // of the time, the CPUs that the service may use
-	narrowIdle    = 0.30 // of the time, the others
-	realtimeShare = 0.5  // of a CPU
-	stealShare    = 0.05 // of the CPUs' time: less is usual where CPUs are shared
-)
-
 // lateForWant runs a check on the endpoints whose requests wait, noticeably,
 // for threads that are ready and have no CPU.
 func (v *View) lateForWant(check func(l *ledger, w *atWork, k cost) judged) Result {

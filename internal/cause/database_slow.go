@@ -91,12 +91,6 @@ var (
 	}
 )
 
-const (
-	slowCommandShare = 0.05 // of the window, in slow commands of a Redis: in less few others wait
-	scanRows         = 1000 // rows looked at for each that is given: an index would help
-	lockedShare      = 0.5  // of a statement's time, waiting for locks: it is not slow by itself
-)
-
 // slowSums is the entries of a slow log that concern the callers of a use.
 type slowSums struct {
 	joined, onWire               int64

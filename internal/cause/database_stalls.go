@@ -89,8 +89,6 @@ var (
 	}
 )
 
-const forkStall = 50_000 // µs
-
 // judgeStalls runs a check on each database of these kinds: what a sign says,
 // with its evidence, counts where requests are slow.
 func (v *View) judgeStalls(none string, kinds []string, sign func(*databaseUse) (yes bool, text string, evidence []Evidence, fix Fix)) Result {

@@ -99,13 +99,6 @@ func (n *names) config() (file, text string) {
 // namePort is where name servers listen.
 const namePort = 53
 
-const (
-	nameShare = 0.01 // of the queries go without an answer: fewer are lost packets
-	nameTime  = 0.3  // of the time in which the service answers requests
-	nameSlow  = 15e6 // ns: an answer that takes less is not slow
-	notFound  = 0.5  // of the lookups end with a name that is not there
-)
-
 // nameCost is what lookups take of the requests of a service, when they take ns
 // in all, in n of them; ok says that requests are slow, or fail, because of it.
 // Requests that fail count as far as there are lookups to explain them.
@@ -177,7 +170,7 @@ func checkDNSTimeout(v *View) Result {
 			h, ok := v.nameCost(n.pid, float64(s.LostNS), s.Unanswered)
 			text := fmt.Sprintf("%s of %s queries of %s to the name server %s went without an answer, for %s in all", count(s.Unanswered), count(s.Queries),
 				v.Comm(n.pid), s.Addr, nanoseconds(float64(s.LostNS)))
-			if !ok || s.Unanswered < fewAffected || ratio(s.Unanswered, s.Queries) < nameShare {
+			if !ok || s.Unanswered < fewAffected || ratio(s.Unanswered, s.Queries) < noiseShare {
 				if near := float64(s.LostNS); near > best {
 					r.RuledOut, best = text+": "+h.text, near
 				}

@@ -16,8 +16,6 @@ type lostHere struct {
 	events float64
 }
 
-const ackEvents = 0.25
-
 func (l lostHere) plus(o lostHere) lostHere {
 	return lostHere{l.data + o.data, l.syns + o.syns, l.events + o.events}
 }

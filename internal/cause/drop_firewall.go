@@ -18,10 +18,6 @@ var (
 	outHooks = []string{"output", "postrouting", "egress"}
 )
 
-// fewUncounted is the share of the dropped packets below which what counters
-// leave over is the time between two readings.
-const fewUncounted = 0.05
-
 // firewallSites shares the drops of the packet filter out among the rules.
 func (v *View) firewallSites(drops []*observe.Drop) []*DropSite {
 	type side struct {

@@ -41,10 +41,6 @@ const (
 	harmHeld                    // bytes waited at the sender, who was told at once that they were dropped
 )
 
-// explains is the share of what was sent again that a site must have dropped
-// for it to be one of the reasons.
-const explains = 0.05
-
 // harms is what a site did, the worst first.
 func (v *View) harms(s *DropSite) []dropHarm {
 	var out []dropHarm
@@ -81,7 +77,7 @@ func (v *View) harmTo(f *exchange, s *DropSite, lost lostHere) (dropHarm, bool) 
 	for _, l := range f.ends {
 		clients = clients || l.called()
 		k := l.cost(1, observe.Retrans)
-		slow := l.LossPermille() >= lossPermille && l.Retrans >= lossSegments && l.reach >= fewReach &&
+		slow := l.LossPermille() >= lossPermille && l.Retrans >= fewPackets && l.reach >= fewReach &&
 			(l.noticed(k, wireFloor) || l.wasted(k, wireFloor, observe.Retrans))
 		if slow && share >= explains && data >= fewAffected {
 			better(dropHarm{l: l, cost: k, how: harmSlow, weight: max(k.share, k.slowShare*0.01) * l.reach * share})
@@ -89,7 +85,7 @@ func (v *View) harmTo(f *exchange, s *DropSite, lost lostHere) (dropHarm, bool) 
 		// What a sender's own host drops, TCP takes for not sent: it is no
 		// retransmission, and waits until something else sets it going again
 		// (tcp_write_xmit).
-		if held := l.cost(1, observe.Network, observe.Retrans, observe.SendWait); !s.In && l.NetNS == s.NetNS && data >= lossSegments && l.reach >= fewReach &&
+		if held := l.cost(1, observe.Network, observe.Retrans, observe.SendWait); !s.In && l.NetNS == s.NetNS && data >= fewPackets && l.reach >= fewReach &&
 			ratio(data, data+l.Segments) >= heldShare && (l.noticed(held, wireFloor) || l.wasted(held, wireFloor, observe.Network)) {
 			better(dropHarm{l: l, cost: held, how: harmHeld, weight: held.share * l.reach * part})
 		}
@@ -100,7 +96,7 @@ func (v *View) harmTo(f *exchange, s *DropSite, lost lostHere) (dropHarm, bool) 
 		if l.called() && lost.syns >= fewAffected-0.5 {
 			reach = v.handshakeReach(l)
 		}
-		if late := ratio(l.SynRetrans, l.SynRetrans+l.Connections); l.called() && l.SynRetrans >= fewAffected && late >= synShare && reach >= fewReach && synPart >= explains {
+		if late := ratio(l.SynRetrans, l.SynRetrans+l.Connections); l.called() && l.SynRetrans >= fewAffected && late >= noiseShare && reach >= fewReach && synPart >= explains {
 			better(dropHarm{l: l, how: harmSYN, weight: late * reach * synPart})
 		}
 	}
@@ -114,16 +110,12 @@ func (v *View) harmTo(f *exchange, s *DropSite, lost lostHere) (dropHarm, bool) 
 		if s.Rule != nil && s.Rule.Some {
 			known += uint64(lost.syns + 0.5)
 		}
-		if bad := ratio(known, known+l.Requests); known >= lossSegments && bad >= unseenShare && s.ofServices() && f.through(s) {
+		if bad := ratio(known, known+l.Requests); known >= fewPackets && bad >= unseenShare && s.ofServices() && f.through(s) {
 			better(dropHarm{l: l, how: harmUnseen, weight: bad})
 		}
 	}
 	return best, best.weight > 0
 }
-
-// heldShare is the share of its segments that a sender's own host must drop for
-// it to be more than how TCP finds the rate of a link.
-const heldShare = 0.02
 
 // open is how many connections of an exchange there were, as far as is known.
 func (f *exchange) open(v *View) uint64 {
@@ -138,10 +130,6 @@ func (f *exchange) open(v *View) uint64 {
 	}
 	return n
 }
-
-// unseenShare is the share of the segments that come in which must die for
-// clients elsewhere to be sure to wait.
-const unseenShare = 0.01
 
 // ofServices says whether what died here was, for a good part, on its way to
 // a service: it is known to be, or so much of all that came in.

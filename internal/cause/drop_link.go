@@ -175,7 +175,7 @@ func checkPMTU(v *View) Result {
 			}
 			data, _ := v.droppedHere(l)
 			k := l.cost(1, observe.Retrans)
-			noticed := l.LossPermille() >= lossPermille && l.Retrans >= lossSegments && (l.noticed(k, wireFloor) || l.wasted(k, wireFloor, observe.Retrans))
+			noticed := l.LossPermille() >= lossPermille && l.Retrans >= fewPackets && (l.noticed(k, wireFloor) || l.wasted(k, wireFloor, observe.Retrans))
 			if data >= 0.5 || !noticed || l.reach < fewReach {
 				r.RuledOut = fmt.Sprintf("%s ICMP messages were dropped %s, but %s segments of %s were sent again", count(s.Kinds()["icmp"]), v.PlaceOf(s), count(l.Retrans), l.name())
 				continue

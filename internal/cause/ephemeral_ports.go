@@ -41,9 +41,6 @@ var ephemeralPortsExhausted = Cause{
 	},
 }
 
-// ampleRange is a port range that is not to blame by itself: what fills it is.
-const ampleRange = 10_000
-
 // destination is where calls of one namespace go.
 type destination struct {
 	netns uint64

@@ -38,12 +38,6 @@ var eventLoopBlocked = Cause{
 	},
 }
 
-const (
-	loopTogether = 3    // of the slowest requests, under way in one process at once
-	loopAlone    = 0.80 // of the process's CPU time, by its busiest thread
-	loopBlocked  = 0.02 // of the looks at its threads that found one blocked: an occasional long call
-)
-
 func checkEventLoop(v *View) Result {
 	return v.judgeLedgers(tailRequests, func(l *ledger) judged {
 		k := l.cost(1, observe.RecvWait)

@@ -87,8 +87,6 @@ var (
 	}
 )
 
-const fullShare = 0.01 // of a file system left: less is full
-
 // noSpaceCalls are calls for which ENOSPC is not about a file system.
 var noSpaceCalls = []string{"inotify_add_watch", "shmget", "semget", "msgget", "epoll_ctl"}
 

@@ -11,10 +11,6 @@ import (
 // of a process that is not on the way of the requests. What was not measured
 // rules nothing out.
 
-// noDelay is the time in which the threads of a service waited for a CPU, in s
-// for each s of the window, below which a lack of CPUs is not why it is slow.
-const noDelay = 0.01
-
 // Reasons gives a function that says of another finding whether it may be why f
 // was found, as far as what was measured of the processes that f is about tells.
 func (v *View) Reasons(f *Finding) func(p *Finding) bool {

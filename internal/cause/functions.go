@@ -9,13 +9,6 @@ import (
 	"github.com/slowray/slowray/internal/observe"
 )
 
-// hotShare is the share of the samples from which on a function has most of
-// the CPU time.
-const hotShare = 0.50
-
-// hotOwnShare is how much of that it has to do itself.
-const hotOwnShare = 0.25
-
 // executed is what some processes were seen executing.
 type executed struct {
 	samples   uint64

@@ -36,8 +36,6 @@ var gcPauses = Cause{
 	},
 }
 
-const gcShare = 0.30 // of a service's CPU time, or of the slow requests' time
-
 // gcThreads are the names of threads that collect garbage and do nothing else
 // (HotSpot; cut to 15 bytes by the kernel).
 var gcThreads = []string{"GC Thread#", "G1 Main Marker", "G1 Conc#", "G1 Refine#", "G1 Service", "ParGC Thread#", "Concurrent Mark", "ZWorker#", "ZDirector", "ZDriver", "Shenandoah"}

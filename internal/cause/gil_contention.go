@@ -38,13 +38,6 @@ var gilContention = Cause{
 	},
 }
 
-const (
-	gilTogether = 0.85 // of a CPU, the threads together
-	gilMost     = 1.30 // of a CPU: who gets more shares no lock
-	gilThread   = 0.05 // of a CPU, of a thread that takes part
-	gilTop      = 0.80 // of what they use, the busiest: it hardly shares
-)
-
 func checkGIL(v *View) Result {
 	return v.judgeLedgers(fewRequests, func(l *ledger) judged {
 		k := l.cost(1, threadParts...)

@@ -114,13 +114,6 @@ var pidsLimit = Cause{
 	},
 }
 
-const (
-	atMemoryLimit = 0.95 // of the limit
-	refaultRate   = 200  // pages a second: 0.8 MB of files read twice
-	ioOfLimit     = 0.80 // of what a group may do
-	diskOfBusy    = 0.20 // of the time in which a process had work in hand, in uninterruptible sleep
-)
-
 // judgeGroups runs a check on each control group that answers an endpoint.
 // check says why there is no finding, or gives one.
 func (v *View) judgeGroups(none string, check func(l *ledger, c *observe.Cgroup) judged) Result {
@@ -218,7 +211,7 @@ func checkThrash(v *View) Result {
 		used := ratio(c.MemoryUsedBytes, c.MemoryLimitBytes)
 		rate := float64(c.Refaults) / max(v.Window.Seconds, 1)
 		text := fmt.Sprintf("%s uses %s of %s, and %.0f pages of files a second were read again", c.Path, byteText(c.MemoryUsedBytes), byteText(c.MemoryLimitBytes), rate)
-		if used < atMemoryLimit || rate < refaultRate {
+		if used < nearLimit || rate < refaultRate {
 			return judged{because: text, near: rate}
 		}
 		k, much := v.waitsForDisk(l)

@@ -60,7 +60,7 @@ var haproxyNoServer = Cause{
 		See:   []Symptom{SeeErrors, SeeCalls},
 		Known: []string{
 			"Every server of the backend is down by HAProxy's statistics, or all connections to it failed in the window.",
-			"Answers 5xx are " + percent(upstreamErrorShare) + " or more of the answers of the frontends that pass to it.",
+			"Answers 5xx are " + percent(noiseShare) + " or more of the answers of the frontends that pass to it.",
 		},
 		Not:  []string{"One of several servers that cannot be reached, while the others answer."},
 		Mend: "Start what should listen there, or correct the address.",
@@ -301,7 +301,7 @@ func checkHAProxyNoServer(v *View) Result {
 			}
 		}
 		share := ratio(errors, requests)
-		if down < len(p.servers) || errors < fewAffected || share < upstreamErrorShare {
+		if down < len(p.servers) || errors < fewAffected || share < noiseShare {
 			r.RuledOut = fmt.Sprintf("backend %s of HAProxy: %d of %d servers cannot be reached, %s of %s answers are errors", p.name, down, len(p.servers), count(errors), count(requests))
 			continue
 		}

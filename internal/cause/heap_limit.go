@@ -111,13 +111,6 @@ var leakTowardLimit = Cause{
 	},
 }
 
-const (
-	// besideHeap is what a runtime needs next to its heap, as a share of it: metaspace,
-	// stacks of threads, buffers outside the heap.
-	besideHeap  = 0.25
-	heapOfLimit = 0.75 // of the limit: what a heap may have
-)
-
 // over says that a heap may outgrow a limit.
 func over(h *observe.Heap, limit uint64) bool {
 	return h != nil && limit > 0 && float64(h.MaxBytes)*(1+besideHeap) > float64(limit)
@@ -233,9 +226,6 @@ func (v *View) memoryLimitOf(pid int) uint64 {
 	return least
 }
 
-// manyWorkers is how many processes of one program make a pool.
-const manyWorkers = 3
-
 // workersOver is how many processes of the killed one's program its group
 // holds, when they are too many for the limit.
 func (v *View) workersOver(d *death) int {
@@ -275,8 +265,6 @@ func checkWorkersOverLimit(v *View) Result {
 	}
 	return r
 }
-
-const leakOfLimit = 0.6 // of the limit, held by the process itself each time
 
 func checkLeak(v *View) Result {
 	r := ruledOut("nothing was killed for want of memory twice within a quarter of an hour")

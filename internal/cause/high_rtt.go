@@ -42,14 +42,6 @@ var highRTT = Cause{
 	},
 }
 
-const (
-	queueTimes  = 5.0  // times the least round trip of the connection
-	queueExcess = 10e6 // ns above it
-	farRTT      = 5e6  // ns: a round trip inside one place takes less
-	fewEnds     = 4    // other ends that are machines of ours and not the public
-	farRate     = 20   // requests a second: fewer may be a person at a keyboard
-)
-
 func checkHighRTT(v *View) Result {
 	return v.judgeLedgers(fewRequests, func(l *ledger) judged {
 		k := l.cost(1, observe.Network)

@@ -37,11 +37,7 @@ var cpuHotFunction = Cause{
 }
 
 const (
-	hotOwn   = 0.40     // of a request's time, computing on its own behalf
-	hotFloor = 2e6      // ns a request computes in the function: less is the load's doing, not the function's
-	hotSlow  = callTime // ns that the slowest requests take, at the least: as a slow call does
-	fewLong  = 0.10     // of the requests compute for long: more are not few
-	hotFill  = 0.25     // of the CPU time that is used, by the service, on full CPUs
+	hotSlow = callTime // ns that the slowest requests take, at the least: as a slow call does
 )
 
 func checkHotFunction(v *View) Result {

@@ -37,12 +37,6 @@ var keepaliveRace = Cause{
 	},
 }
 
-const (
-	raceShare   = 0.9  // of the calls without an answer that were looked at
-	raceMost    = 0.3  // of the calls: an upstream that is gone takes more
-	raceAllowed = 20e6 // ns, beside two round trips
-)
-
 func checkKeepaliveRace(v *View) Result {
 	return v.judgeLedgers(fewRequests, func(l *ledger) judged {
 		if !l.called() || l.client {

@@ -30,14 +30,14 @@ var (
 	// Reproduced in the lab.
 	maxMapCount = limitCause(MaxMapCount, checkMaxMapCount, onHost(func(v *View) []Change { return v.raised(nil, "vm.max_map_count", v.wantedMaps()) }), "A process has as many memory mappings as the kernel allows: it gets no more memory",
 		lackDoc("A process may have so many memory mappings (vm.max_map_count); with as many it gets no more memory, and can start no thread.",
-			"failed with ENOMEM in a process that has "+percent(mapsNearly)+" or more of vm.max_map_count mappings",
+			"failed with ENOMEM in a process that has "+percent(nearLimit)+" or more of vm.max_map_count mappings",
 			"Memory that is refused for another reason.",
 			"Raise vm.max_map_count on the host, or have the process map fewer and larger pieces.", ""))
 	// commitLimit: ENOMEM with vm.overcommit_memory 2. The mode is host-wide, so
 	// that it is not made in the lab.
 	commitLimit = limitCause(CommitLimit, checkCommitLimit, nil, "The kernel promises no more memory (vm.overcommit_memory 2): the service gets none",
 		lackDoc("With vm.overcommit_memory 2 the kernel promises only so much memory as it has; when all is promised, calls are refused although memory is free.",
-			"failed with ENOMEM with vm.overcommit_memory 2 and "+percent(commitNearly)+" or more of the limit promised",
+			"failed with ENOMEM with vm.overcommit_memory 2 and "+percent(nearLimit)+" or more of the limit promised",
 			"Much memory promised, and nothing refused.",
 			"End what has been promised most, add memory or swap, or raise vm.overcommit_ratio.", "The mode is one for the whole host."))
 	// fileMax: ENFILE. The limit is host-wide, and does not bind root: it is not
@@ -94,8 +94,6 @@ func limitCause(id ID, check func(*View) Result, try func(*View, Target) []Chang
 // mapCalls are the calls that make, move or split mappings.
 var mapCalls = []string{"mmap", "mprotect", "munmap", "mremap", "madvise", "brk", "clone", "clone3", "fork", "mlock"}
 
-const mapsNearly = 0.95 // of vm.max_map_count
-
 // sysctlNumber is the n-th number of a knob of the host; 0 when it is not known.
 func (v *View) sysctlNumber(name string, n int) uint64 {
 	f := strings.Fields(v.Sysctl[name])
@@ -109,7 +107,7 @@ func (v *View) sysctlNumber(name string, n int) uint64 {
 // outOfMaps says that a process that got ENOMEM has all the mappings it may.
 func (v *View) outOfMaps(pid int) bool {
 	p, limit := v.Process(pid), v.sysctlNumber("vm.max_map_count", 0)
-	return p != nil && limit > 0 && float64(p.Maps) >= mapsNearly*float64(limit)
+	return p != nil && limit > 0 && float64(p.Maps) >= nearLimit*float64(limit)
 }
 
 func checkMaxMapCount(v *View) Result {
@@ -126,8 +124,6 @@ func checkMaxMapCount(v *View) Result {
 	})
 }
 
-const commitNearly = 0.95 // of the limit
-
 func checkCommitLimit(v *View) Result {
 	m := &v.Use.Memory
 	strict := v.sysctlNumber("vm.overcommit_memory", 0) == 2
@@ -136,7 +132,7 @@ func checkCommitLimit(v *View) Result {
 		none = fmt.Sprintf("no call of a service was refused memory; %d MB of %d MB are promised", m.Committed>>20, m.CommitLimit>>20)
 	}
 	match := func(e *observe.CallError) bool {
-		return strict && e.Error == "ENOMEM" && slices.Contains(mapCalls, e.Call) && !v.outOfMaps(e.PID) && float64(m.Committed) >= commitNearly*float64(m.CommitLimit)
+		return strict && e.Error == "ENOMEM" && slices.Contains(mapCalls, e.Call) && !v.outOfMaps(e.PID) && float64(m.Committed) >= nearLimit*float64(m.CommitLimit)
 	}
 	return v.judgeLack(match, none, func(k *lack, f *Finding) {
 		f.Evidence = append(f.Evidence, Evidence{Fact: "memory promised", Value: m.Committed, Limit: m.CommitLimit, Unit: "bytes", Source: "/proc/meminfo Committed_AS, CommitLimit"})

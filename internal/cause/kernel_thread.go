@@ -38,8 +38,6 @@ var kernelThreadBusy = Cause{
 	},
 }
 
-const kernelThreadShare = 0.25 // of a CPU
-
 func checkKernelThread(v *View) Result {
 	var top *observe.Process
 	for i := range v.Processes {
@@ -212,8 +210,6 @@ var kernelReasons = []struct{ function, why string }{
 	{"loop_process_work", "a loop device"},
 	{"process_one_work", "work that was put off"},
 }
-
-const reasonShare = 0.30 // of the samples
 
 // whyBusy says what the samples of a kernel thread pass through.
 func (v *View) whyBusy(e *executed) string {

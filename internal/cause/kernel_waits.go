@@ -112,8 +112,6 @@ var (
 		"The stack tells which part of the kernel it is; the kernel log has it too when it lasts two minutes.", notHere, DiskSaturated, MemoryPressure, ProcessStopped)
 )
 
-const hungLeast = 1e9 // ns without a step
-
 // kernelWait declares such a cause; follows are those that it may follow from.
 func kernelWait(id ID, title, about, where, not, mend, unplanted string, follows ...Parent) Cause {
 	return Cause{

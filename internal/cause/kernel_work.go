@@ -68,7 +68,7 @@ var (
 		Layer: LayerApplication,
 		Class: ClassHost | ClassKernelWork, Needs: []observe.Kind{observe.KindRequests, observe.KindProfile, observe.KindProcess},
 		Check: checkKernelWork(&kernelWork{
-			functions: []string{"do_sys_openat2", "do_sys_open", "do_filp_open", "path_openat", "do_unlinkat", "filename_create", "do_mkdirat", "do_renameat2"}, least: filesShare,
+			functions: []string{"do_sys_openat2", "do_sys_open", "do_filp_open", "path_openat", "do_unlinkat", "filename_create", "do_mkdirat", "do_renameat2"}, least: fileWorkShare,
 			doing: "opening, making and deleting files",
 			fix: func(v *View, w *atWork) (string, []shell.Command) {
 				return "Keep in memory what is read for each request: an opcode and template cache, an open-file cache (nginx: open_file_cache), sessions in a store.",
@@ -78,7 +78,7 @@ var (
 		Doc: Doc{
 			About: "Each request opens, makes or deletes very many files: sessions, caches with a file for each entry, classes that are looked for in a hundred directories.",
 			See:   []Symptom{SeeFull, SeePlateau},
-			Known: []string{"The functions that open, make and delete files take " + percent(filesShare) + " or more of the CPU time of a service whose requests wait for it."},
+			Known: []string{"The functions that open, make and delete files take " + percent(fileWorkShare) + " or more of the CPU time of a service whose requests wait for it."},
 			Not:   []string{"A service that opens files, and whose requests stay quick."},
 			Mend:  "Keep in memory what is read for each request (opcache, a template cache, an open-file cache), and sessions in a store.", Unplanted: notYet,
 		},
@@ -120,7 +120,7 @@ var (
 		Class: ClassHost | ClassKernelWork, Needs: []observe.Kind{observe.KindRequests, observe.KindProfile, observe.KindProcess},
 		Check: checkKernelWork(&kernelWork{
 			functions: []string{"ext4_file_write_iter", "ext4_buffered_write_iter", "xfs_file_write_iter", "xfs_file_buffered_write", "btrfs_file_write_iter", "f2fs_file_write_iter",
-				"generic_file_write_iter", "shmem_file_write_iter", "ovl_write_iter", "ext2_file_write_iter"}, least: writeShare,
+				"generic_file_write_iter", "shmem_file_write_iter", "ovl_write_iter", "ext2_file_write_iter"}, least: fileWorkShare,
 			doing: "writing files",
 			also: func(_ *View, w *atWork) (Evidence, bool) {
 				e := Evidence{Fact: "the file that it has written most of", Value: "not seen: it is closed again each time", Source: "/proc/PID/fdinfo"}
@@ -143,19 +143,11 @@ var (
 		Doc: Doc{
 			About: "Each request writes a great deal into a file: a log at debug level, a dump. The copying alone takes the CPU, long before the disk does.",
 			See:   []Symptom{SeeFull, SeePlateau, SeeStart},
-			Known: []string{"Writes to regular files take " + percent(writeShare) + " or more of the CPU time of a service whose requests wait for it. The file that it has written most of is named."},
+			Known: []string{"Writes to regular files take " + percent(fileWorkShare) + " or more of the CPU time of a service whose requests wait for it. The file that it has written most of is named."},
 			Not:   []string{"A service that writes much, and whose requests stay quick."},
 			Mend:  "Lower the log level, write fewer and shorter lines, and write them from one place in larger pieces.", Unplanted: notYet,
 		},
 	}
-)
-
-const (
-	clockShare  = 0.10 // of a service's CPU time
-	filesShare  = 0.40
-	switchShare = 0.30
-	switchRate  = 20_000.0 // time slices a second, of all threads of a service
-	writeShare  = 0.40
 )
 
 // slowClocks are clocksources that are read from a device.

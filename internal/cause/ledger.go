@@ -133,10 +133,6 @@ func (v *View) cpuFull(l *ledger) (idle float64, full bool) {
 	return idle, all > 0 && idle < idleCPUShare
 }
 
-// lateShare is the part of the requests' time that threads of a service which
-// wait for full CPUs may account for, before that is what the requests wait for.
-const lateShare = 0.5
-
 // late says that the CPUs were full, and that the threads of a service waited for
 // them long enough to make good part of this share of its requests' time: while
 // one of them waits, all requests in hand may wait for it. Threads that sleep are

@@ -37,8 +37,6 @@ var memoryPressure = Cause{
 	},
 }
 
-const memoryStall = 0.10 // of the window (PSI "some")
-
 func checkMemoryPressure(v *View) Result {
 	stall := ratio(v.Use.Pressure["memory"].SomeSeconds, v.Window.Seconds)
 	var faults uint64
@@ -119,9 +117,6 @@ var diskSaturated = Cause{
 }
 
 const (
-	diskBusy    = 0.95    // of the window
-	diskWait    = 10e-3   // s a request takes on average
-	diskBlocked = 0.10    // of the serving threads' time, in uninterruptible sleep
 	diskTraffic = 1 << 20 // bytes/s of a process, to be called its writer
 )
 

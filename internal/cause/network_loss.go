@@ -34,7 +34,7 @@ var networkLoss = Cause{
 			"be seen here: of answers where requests are served, of requests where they are called for.",
 		See: []Symptom{SeeTimer, SeeLarge, SeeSomeEnds},
 		Known: []string{
-			permille(lossPermille) + " or more of the segments were sent again, and " + itoa(lossSegments) + " or more of them.",
+			permille(lossPermille) + " or more of the segments were sent again, and " + itoa(fewPackets) + " or more of them.",
 			"The time that retransmission added to requests is noticed: " + percent(wasteShare) + " of the time, or of the slowest requests' time.",
 		},
 		Not: []string{
@@ -46,16 +46,11 @@ var networkLoss = Cause{
 	},
 }
 
-const (
-	lossPermille = 2  // less is what TCP lives with
-	lossSegments = 10 // fewer are an accident
-)
-
 func checkNetworkLoss(v *View) Result {
 	return v.judgeLedgers(fewRequests, func(l *ledger) judged {
 		k := l.cost(1, observe.Retrans)
 		loss := l.LossPermille()
-		if loss < lossPermille || l.Retrans < lossSegments || !l.noticed(k, wireFloor) && !l.wasted(k, wireFloor, observe.Retrans) || l.reach < fewReach {
+		if loss < lossPermille || l.Retrans < fewPackets || !l.noticed(k, wireFloor) && !l.wasted(k, wireFloor, observe.Retrans) || l.reach < fewReach {
 			return judged{because: fmt.Sprintf("%s of %s segments of %s were sent again (%s), which took %s of the requests' time",
 				count(l.Retrans), count(l.Segments), l.name(), permille(loss), percent(k.share)), near: k.share}
 		}
@@ -78,10 +73,6 @@ func checkNetworkLoss(v *View) Result {
 		return judged{finding: f}
 	})
 }
-
-// fewReach is the share of a service's time below which its calls to an
-// endpoint do not matter.
-const fewReach = 0.2
 
 // lossyPeer is the one of several other ends that nearly all loss is on the
 // way to, or nil.

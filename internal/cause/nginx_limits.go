@@ -41,12 +41,6 @@ func turnsAway(id ID, kind, unplanted, title, about string) Cause {
 		}}
 }
 
-const (
-	limitedShare = 0.05 // of the requests are turned away
-	limitedLeast = 10
-	fewClients   = 0.25 // of the clients: a limit is there to hold back some
-)
-
 func checkLimits(v *View, kind string) Result {
 	r := ruledOut("no nginx with traffic turns requests away")
 	for i := range v.Nginx {

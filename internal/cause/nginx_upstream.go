@@ -27,7 +27,7 @@ var nginxUpstreamErrors = Cause{
 			"does not know; where the reason is found, this is told as its consequence.",
 		See: []Symptom{SeeErrors, SeeLogs},
 		Known: []string{
-			"Lines about the upstream in nginx's error log, by kind, are five or more and " + percent(upstreamErrorShare) + " or more of the answers.",
+			"Lines about the upstream in nginx's error log, by kind, are five or more and " + percent(noiseShare) + " or more of the answers.",
 		},
 		Not: []string{
 			"A handful of upstream errors among many answers.",
@@ -59,8 +59,6 @@ var upstreamKinds = []struct {
 		nil},
 }
 
-const upstreamErrorShare = 0.01 // of the answers
-
 func checkNginxUpstreamErrors(v *View) Result {
 	r := ruledOut("no nginx with traffic")
 	for i := range v.Nginx {
@@ -79,7 +77,7 @@ func checkNginxUpstreamErrors(v *View) Result {
 		}
 		_, answered := statuses(n)
 		share := ratio(lines, max(answered, lines))
-		if lines < 5 || share < upstreamErrorShare {
+		if lines < 5 || share < noiseShare {
 			r.RuledOut = fmt.Sprintf("%s upstream errors in nginx's log, %s answers", count(lines), count(answered))
 			if answered == 0 {
 				r.RuledOut = fmt.Sprintf("%s upstream errors in nginx's log; its access log tells of no answer", count(lines))
@@ -131,7 +129,7 @@ var clientAborts = Cause{
 			"is a symptom, and told under what makes the answers late where that is found.",
 		See: []Symptom{SeeNoAnswer, SeeLogs},
 		Known: []string{
-			"499 in " + percent(abortShare) + " or more of the answers, in " + itoa(abortSeconds) + " or more different seconds while others are answered.",
+			"499 in " + percent(noiseShare) + " or more of the answers, in " + itoa(abortSeconds) + " or more different seconds while others are answered.",
 		},
 		Not: []string{
 			"499s only when the load ends: a load generator closes all its connections at once.",
@@ -140,11 +138,6 @@ var clientAborts = Cause{
 		Unplanted: "It is told as a consequence in the incident php-fpm-children-aborts.",
 	},
 }
-
-const (
-	abortShare   = 0.01
-	abortSeconds = 3 // distinct seconds with aborts, the last second of traffic left out
-)
 
 func checkClientAborts(v *View) Result {
 	r := ruledOut("no nginx with traffic")
@@ -156,7 +149,7 @@ func checkClientAborts(v *View) Result {
 		aborts, spread := sustainedAborts(n.Statuses)
 		sum, all := statuses(n)
 		share := ratio(aborts, all)
-		if share < abortShare || spread < abortSeconds {
+		if share < noiseShare || spread < abortSeconds {
 			r.RuledOut = fmt.Sprintf("%s answers were aborted by the client (499) of %s", count(sum.S499), count(all))
 			if all == 0 {
 				r = Result{NotChecked: "nginx's access log tells of no answer in the window"}

@@ -190,10 +190,6 @@ func removedLongAgo(c *observe.Container) bool {
 	return c != nil && c.State == "removed" && c.EndedAt < -300
 }
 
-// killLeast is the weight of a kill at the least: a process that answered is
-// gone, with all that it had in hand.
-const killLeast = 0.05
-
 // victimOf is the service in view that a killed process answered for: it held
 // the listening socket, or its parent does, or another process of its group.
 func (v *View) victimOf(k *observe.OOMKill) *Service {

@@ -41,17 +41,6 @@ var phpFPMChildrenExhausted = Cause{
 	},
 }
 
-const (
-	allBusyShare = 0.6  // of the readings with no child free
-	idleCPUShare = 0.15 // of the machine: enough for more children to run on
-	// Where there is less: what of the busy children's time is sleep, or how
-	// little of it, and of the machine, is work.
-	blockedShare  = 0.3
-	workShare     = 0.15
-	poolCPUShare  = 0.10
-	minFPMReading = 10
-)
-
 func checkPHPFPMChildren(v *View) Result {
 	r := ruledOut("no php-fpm with traffic")
 	for i := range v.PHPFPM {
@@ -64,7 +53,7 @@ func checkPHPFPMChildren(v *View) Result {
 			}
 			e := exhaustionOf(v, pool, s)
 			switch {
-			case pool.Rounds < minFPMReading:
+			case pool.Rounds < fewReadings:
 				r.NotChecked = fmt.Sprintf("the children of pool %s were looked at only %d times", pool.Name, pool.Rounds)
 				continue
 			case e.because != "":
@@ -104,7 +93,7 @@ func exhaustionOf(v *View, pool *observe.FPMPool, s *Service) exhaustion {
 	e.idle = ratio(v.Use.CPU.Idle+v.Use.CPU.IOWait, v.Use.CPU.Total())
 	name := fmt.Sprintf("pool %s", pool.Name)
 	switch {
-	case pool.Rounds < minFPMReading:
+	case pool.Rounds < fewReadings:
 		e.because = "too few readings"
 	case e.busy < allBusyShare:
 		e.because = fmt.Sprintf("%s had a free child in %s of the readings (%.1f of %d busy on average)", name, percent(1-e.busy), pool.BusyMean, e.max)

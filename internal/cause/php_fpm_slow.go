@@ -37,12 +37,6 @@ var phpFPMSlowScript = Cause{
 	},
 }
 
-const (
-	slowEntries = 3    // in the slow log
-	slowSame    = 0.5  // of them in the same line
-	slowOfAll   = 0.01 // of the requests: fewer are an accident,
-)
-
 func checkSlowScript(v *View) Result {
 	r := ruledOut("no php-fpm with traffic has entries in a slow log")
 	for i := range v.PHPFPM {
@@ -65,7 +59,7 @@ func checkSlowScript(v *View) Result {
 				continue
 			}
 			k := l.cost(1, observe.Server, observe.Stall)
-			if all < slowEntries || ratio(top.Count, all) < slowSame || ratio(uint64(all), l.Requests) < slowOfAll || !l.noticed(k, threadFloor) {
+			if all < slowEntries || ratio(top.Count, all) < slowSame || ratio(uint64(all), l.Requests) < noiseShare || !l.noticed(k, threadFloor) {
 				r.RuledOut = fmt.Sprintf("%s; %s", told, l.whereTimeGoes())
 				continue
 			}

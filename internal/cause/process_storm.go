@@ -38,13 +38,6 @@ var shortLivedProcessStorm = Cause{
 	},
 }
 
-const (
-	stormRate  = 5.0  // processes and threads that begin each second
-	stormShare = 0.20 // of the CPUs, by processes that began and ended within the window
-	stormOwn   = 0.25 // of the time of a request that starts them: it waits for them to begin and to end, too
-	stormSeen  = 5    // of them, seen on a CPU: fewer are no storm
-)
-
 // starter is a process whose children come and go.
 type starter struct {
 	pid       int

@@ -33,8 +33,6 @@ var reordering = Cause{
 	},
 }
 
-const spuriousShare = 0.5 // of what was sent again had arrived
-
 func checkReordering(v *View) Result {
 	return v.judgeLedgers(fewRequests, func(l *ledger) judged {
 		if l.ns == nil {
@@ -45,7 +43,7 @@ func checkReordering(v *View) Result {
 		again := l.ns.Counters["Tcp.RetransSegs"]
 		k := l.cost(1, observe.Retrans, observe.Network)
 		because := fmt.Sprintf("%s of %s segments that were sent again%s had arrived already, reordering was seen %s times", count(twice), count(again), where(l.ns), count(seen))
-		if l.Retrans < lossSegments || l.LossPermille() < lossPermille || ratio(twice, again) < spuriousShare || seen < lossSegments || !l.noticed(k, wireFloor) || l.reach < fewReach {
+		if l.Retrans < fewPackets || l.LossPermille() < lossPermille || ratio(twice, again) < spuriousShare || seen < fewPackets || !l.noticed(k, wireFloor) || l.reach < fewReach {
 			return judged{because: because, near: ratio(twice, again)}
 		}
 		f := v.found(l, k, wireFloor, "on the network")

@@ -45,17 +45,6 @@ var requestWaves = Cause{
 	},
 }
 
-const (
-	waveRequests = 100
-	waveBins     = 40   // tenths of a second
-	waveIdle     = 0.4  // of them without a request
-	waveIndex    = 10.0 // variance of the requests in a bin to their mean; 1 when they come by chance
-	waveCount    = 3    // bursts
-	waveSlow     = 50e6 // ns
-	waveShare    = 0.01 // of the requests are slower than that
-	waveSpread   = 4.0  // between slow requests and quick ones of the same endpoint
-)
-
 // waves is how the requests of an endpoint arrived.
 type waves struct {
 	bins, empty, bursts int
@@ -105,7 +94,7 @@ func checkRequestWaves(v *View) Result {
 		switch {
 		// A few very slow ones, as of somebody at work in a remote shell, make
 		// the slowest hundredth slow on average and are no wave.
-		case slow < waveSlow || ratio(l.Total.Above(waveSlow), l.Total.Count()) < waveShare:
+		case slow < waveSlow || ratio(l.Total.Above(waveSlow), l.Total.Count()) < noiseShare:
 			return judged{because: because + "; they are answered in time nevertheless", near: idle}
 		case slow < waveSpread*quick:
 			return judged{because: because + "; the clients wait for answers that all take the same time", near: idle}

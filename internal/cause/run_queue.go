@@ -45,11 +45,6 @@ var runQueueWait = Cause{
 	},
 }
 
-// queuedLeast is the share of the time, while the slowest requests are under
-// way, in which the thread that waits most for a CPU does so. A thread that is
-// seldom ready makes nobody wait for want of a CPU.
-const queuedLeast = 0.3
-
 func checkRunQueue(v *View) Result {
 	return v.judgeLedgers(fewRequests, func(l *ledger) judged {
 		if l.called() {

@@ -34,8 +34,6 @@ var scheduledJobCollision = Cause{
 	},
 }
 
-const jobShare = 0.5 // of what processes take that are not on the requests' way
-
 // schedulers are programs that start others at given times, as the kernel
 // shortens their names.
 var schedulers = []string{"cron", "crond", "anacron", "atd", "fcron", "systemd-cron", "supercronic", "busybox-crond", "dcron", "jobber"}

@@ -111,10 +111,6 @@ var pawsDrop = Cause{
 	},
 }
 
-const (
-	droppedFew = 10 // segments: fewer are an accident
-)
-
 func (t thrownAway) check(v *View) Result {
 	r := ruledOut(t.none)
 	for i := range v.Namespaces {
@@ -125,7 +121,7 @@ func (t thrownAway) check(v *View) Result {
 		}
 		text := fmt.Sprintf("%s segments %s%s", count(dropped), t.what, where(ns))
 		l, k := v.waitsForSegments(ns)
-		if l == nil || dropped < droppedFew {
+		if l == nil || dropped < fewPackets {
 			r.RuledOut = text + ", and no request waited for that to speak of"
 			continue
 		}

@@ -152,8 +152,6 @@ var sendBufferLimited = Cause{
 	},
 }
 
-const bufferRTT = 1e6 // ns: with less, a buffer is filled again before it is noticed
-
 func checkSendBuffer(v *View) Result {
 	return v.judgeLedgers(fewRequests, func(l *ledger) judged {
 		n := l.affected(byBuffer)

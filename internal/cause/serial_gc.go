@@ -35,8 +35,6 @@ var jvmSerialGC = Cause{
 	},
 }
 
-const gcOfWindow = 0.10 // of the window, with all threads standing still
-
 func checkSerialGC(v *View) Result {
 	r := v.judgeLedgers(fewRequests, func(l *ledger) judged {
 		if l.called() {

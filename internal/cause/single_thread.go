@@ -38,11 +38,6 @@ var singleThreadSaturated = Cause{
 	},
 }
 
-const (
-	othersIdle = 0.25 // CPUs with nothing to do: with less, another thread would have none
-	severalNow = 1.5  // requests under way at once: fewer do not wait for each other
-)
-
 func checkSingleThread(v *View) Result {
 	return v.judgeLedgers(fewRequests, func(l *ledger) judged {
 		k := l.cost(1, threadParts...)

@@ -9,24 +9,6 @@ import (
 	"github.com/slowray/slowray/internal/observe"
 )
 
-// What slow means, for every cause that judges by the ledger of requests:
-//
-// A part of the ledger is to blame only where it takes a good part of the
-// time, and so much of it that somebody notices: either of the requests in
-// general (their mean), or of the slowest hundredth, where those are slow
-// beside the median of the same endpoint and beside what they usually spend in
-// this part. Retransmission is mere waste, so that less of it counts, in however
-// few requests. Anything less is told with its figures and found to be harmless.
-const (
-	fewRequests   = 5   // fewer of them say nothing
-	tailRequests  = 50  // as many it takes to tell slow ones from usual ones
-	fewAffected   = 3   // requests hit by something: fewer are an accident
-	dominantShare = 0.4 // of the time
-	wasteShare    = 0.2 // of the time, where it is mere waste
-	slowerThan    = 2.0 // times the median: a slow request
-	unusual       = 3.0 // times the median of the part
-)
-
 // floor is the time in a part below which nobody cares, in ns a request.
 type floor struct{ mean, slow float64 }
 

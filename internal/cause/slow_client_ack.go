@@ -34,8 +34,6 @@ var slowClientAck = Cause{
 	},
 }
 
-const lateAck = 10e6 // ns: later than any network of one place
-
 func checkSlowClientAck(v *View) Result {
 	return v.judgeLedgers(fewRequests, func(l *ledger) judged {
 		if l.called() {

@@ -41,13 +41,6 @@ var slowDependency = Cause{
 	},
 }
 
-const (
-	callTime    = 25e6 // ns: a service whose calls take less is not slow because of them
-	callShare   = 0.5  // of the time in which the service is busy with requests
-	callSlower  = 5.0  // times the median: a slow call among quick ones
-	longestCall = 1.2  // times the longest request: a call that takes more is not made for one
-)
-
 func checkSlowDependency(v *View) Result {
 	var slow []*ledger
 	r := v.judgeLedgers(fewRequests, func(l *ledger) judged {

@@ -37,14 +37,6 @@ var slowStart = Cause{
 	},
 }
 
-const (
-	startThrottled = 0.30 // of the periods
-	startWaiting   = 0.50 // of the time that its threads could run
-	startYoung     = 120  // s: what began earlier is not starting any more
-	startRefused   = 3    // calls
-	startResets    = 5    // segments with RST, of its network namespace
-)
-
 // starting is a control group whose processes have just begun.
 type starting struct {
 	group      *observe.Cgroup

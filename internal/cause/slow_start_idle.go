@@ -43,12 +43,9 @@ var slowStartAfterIdle = Cause{
 }
 
 const (
-	initialWindow  = 10   // segments (TCP_INIT_CWND)
-	usualMSS       = 1448 // bytes
-	idleRTT        = 10e6 // ns: with shorter round trips there is little to win
-	idleTimer      = 2e8  // ns: the least retransmission timer (TCP_RTO_MIN), to which a round trip is added
-	roundsLeast    = 2.0  // round trips that an answer takes
-	roundsOfTheory = 0.7  // of those that slow start would take
+	initialWindow = 10   // segments (TCP_INIT_CWND)
+	usualMSS      = 1448 // bytes
+	idleTimer     = 2e8  // ns: the least retransmission timer (TCP_RTO_MIN), to which a round trip is added
 )
 
 func checkSlowStartAfterIdle(v *View) Result {

@@ -38,12 +38,6 @@ var softirqSaturated = Cause{
 	},
 }
 
-const (
-	softirqShare   = 0.30 // of one CPU: from here on packets wait for it
-	ksoftirqdShare = 0.10 // of one CPU
-	uselessShare   = 0.50 // of the TCP and UDP packets that came in
-)
-
 // softirqUse is how much of a CPU packets take.
 type softirqUse struct {
 	cpu       int     // the busiest one

@@ -27,7 +27,7 @@ var autoreloadStatStorm = Cause{
 			"hardly ever what makes requests slow.",
 		See: []Symptom{SeeTools, SeeOneCPU},
 		Known: []string{
-			"System calls that look at files take " + percent(statShare) + " or more of the service's CPU samples, and requests wait for its CPU time.",
+			"System calls that look at files take " + percent(fileWorkShare) + " or more of the service's CPU samples, and requests wait for its CPU time.",
 		},
 		Not: []string{
 			"A reload that looks at files once a second.",
@@ -36,8 +36,6 @@ var autoreloadStatStorm = Cause{
 		Mend: "Switch automatic reload off in production.",
 	},
 }
-
-const statShare = 0.40 // of a service's CPU time
 
 // statFunctions are the kernel functions behind stat(2), newfstatat(2),
 // statx(2) and access(2) (fs/stat.c, fs/open.c), of several versions.
@@ -71,7 +69,7 @@ func checkStatStorm(v *View) Result {
 		own := l.ownCPU(&w)
 		scarce, why := v.computingIsScarce(l, &w, own)
 		switch {
-		case !e.enough() || share < statShare:
+		case !e.enough() || share < fileWorkShare:
 			return judged{because: because, near: share}
 		case !l.noticed(k, threadFloor):
 			return judged{because: because + ", and no request is slow for it", near: share}

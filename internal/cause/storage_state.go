@@ -35,8 +35,6 @@ var (
 		"Find what makes them (slabtop), and who touches so many files; a leak needs another kernel.", notHere)
 )
 
-const slabShare = 0.20 // of the memory, by the kernel's own objects
-
 func storageState(id ID, check func(*View) Result, title, about, known, not, mend, unplanted string) Cause {
 	return Cause{
 		ID: id, Title: title, Layer: LayerMachine, Class: ClassHost, Needs: []observe.Kind{observe.KindWaits, observe.KindMemory}, Check: check,

@@ -68,11 +68,6 @@ var synQueueOverflow = Cause{
 	},
 }
 
-const (
-	synQueueFull = 0.5 // of its limit, at a sample: it changes faster than it is looked at
-	synsIgnored  = 0.5 // SYN-ACKs sent again for each half-open connection: nobody answers them
-)
-
 // synQueue is the queue of half-open connections of one listening socket.
 type synQueue struct {
 	halfOpen int    // peak

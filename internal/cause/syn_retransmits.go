@@ -28,7 +28,7 @@ var synRetransmits = Cause{
 			"see it. SYN-ACKs that were sent again on the served side are no finding: scanners and floods leave them too.",
 		See: []Symptom{SeeConnecting, SeeCalls},
 		Known: []string{
-			percent(synShare) + " or more of the connections to one endpoint needed a second SYN, " + itoa(fewAffected) + " or more of them, and requests wait for those connections.",
+			percent(noiseShare) + " or more of the connections to one endpoint needed a second SYN, " + itoa(fewAffected) + " or more of them, and requests wait for those connections.",
 		},
 		Not: []string{
 			"SYN-ACKs to a scanner.",
@@ -38,11 +38,6 @@ var synRetransmits = Cause{
 			"are made.",
 	},
 }
-
-const (
-	synShare = 0.01 // of the connections
-	synWait  = 0.9e9
-)
 
 func checkSynRetransmits(v *View) Result {
 	return v.judgeLedgers(0, func(l *ledger) judged {
@@ -54,7 +49,7 @@ func checkSynRetransmits(v *View) Result {
 		text := fmt.Sprintf("%s SYNs of %s were sent again, %s connections opened, the longest handshake took %s",
 			count(l.SynRetrans), l.name(), count(l.Connections), nanoseconds(float64(max(l.HandshakeMax, 0))))
 		reach := v.handshakeReach(l)
-		if l.SynRetrans < fewAffected || share < synShare || reach < fewReach {
+		if l.SynRetrans < fewAffected || share < noiseShare || reach < fewReach {
 			return judged{because: text, near: share}
 		}
 		mean := ratio(max(l.Handshake, 0), max(l.Connections, 1)*1e9) * 1e3

@@ -39,8 +39,6 @@ var timeWaitBuckets = Cause{
 	},
 }
 
-const cutShare = 0.01 // of the requests
-
 func checkTimeWaitBuckets(v *View) Result {
 	r := ruledOut("tcp_max_tw_buckets was never reached")
 	for i := range v.Namespaces {
@@ -52,7 +50,7 @@ func checkTimeWaitBuckets(v *View) Result {
 		limit := v.sysctl(ns, "net.ipv4.tcp_max_tw_buckets")
 		text := fmt.Sprintf("%s sockets found tcp_max_tw_buckets (%s) reached%s and were closed without TIME_WAIT", count(over), limit, where(ns))
 		worst, cut := v.cutOff(ns)
-		if worst == nil || cut < fewAffected || ratio(cut, worst.Requests) < cutShare {
+		if worst == nil || cut < fewAffected || ratio(cut, worst.Requests) < noiseShare {
 			r.RuledOut = text + ": no answer was cut off by that"
 			continue
 		}
@@ -222,7 +220,7 @@ func checkOrphans(v *View) Result {
 	switch {
 	case logged == 0:
 		return ruledOut(text + ", and the kernel log does not complain")
-	case worst == nil || cut < fewAffected || ratio(cut, worst.Requests) < cutShare:
+	case worst == nil || cut < fewAffected || ratio(cut, worst.Requests) < noiseShare:
 		return ruledOut(text + "; the kernel log complains, and no answer was cut off")
 	}
 	f := supported(Subject{Kind: "host"})

@@ -40,11 +40,6 @@ var timeWaitPortSearch = Cause{
 	},
 }
 
-const (
-	searchShare   = 0.08 // of a process's CPU
-	searchSamples = 20
-)
-
 func checkTimeWaitPortSearch(v *View) Result {
 	if v.Profile == nil {
 		return ruledOut("no CPU profile was taken")

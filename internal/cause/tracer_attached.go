@@ -32,8 +32,6 @@ var tracerAttached = Cause{
 	},
 }
 
-const tracedLeast = 0.10 // of the looks at threads with work in hand
-
 func checkTracer(v *View) Result {
 	return v.judgeLedgers(fewRequests, func(l *ledger) judged {
 		if l.called() {

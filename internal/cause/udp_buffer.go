@@ -37,11 +37,6 @@ var udpReceiveBufferOverflow = Cause{
 	},
 }
 
-const (
-	udpDropsFew  = 10
-	udpDropShare = 0.01 // of the datagrams that came in for the namespace
-)
-
 // asks says whether a service in view looks up names at this port of the
 // namespace.
 func (v *View) asks(ns *observe.NetNS, port int) bool {
@@ -76,7 +71,7 @@ func checkUDPBuffer(v *View) Result {
 			inView := v.Filter == (observe.Filter{}) || v.OnPath(u.PID) || v.InScope(ns.Inode) || v.asks(ns, u.Port)
 			// Without the counter, which tells only of IPv4, drops may be of wrong checksums.
 			v6 := address(u.Addr).Is6()
-			if u.Drops < udpDropsFew || share < udpDropShare || !inView || full == 0 && !v6 || u.PID == 0 {
+			if u.Drops < fewPackets || share < noiseShare || !inView || full == 0 && !v6 || u.PID == 0 {
 				if u.Drops > most {
 					r.RuledOut, most = text, u.Drops
 				}

@@ -17,17 +17,6 @@ import (
 // least dominantShare of the slow requests' time passed while the threads that
 // should have answered waited so.
 
-const (
-	waitLost    = 10e6 // ns of a slow request: less nobody notices
-	waitSamples = 5    // looks at a thread that waited so: fewer say nothing,
-	waitLongest = 5e8  // ns: unless one of them saw a wait as long as that
-	waitRound   = 1e9  // ns: a circle that lasts no longer is none
-	waitAnswer  = 1e9  // ns: a remote service that answers sooner does answer
-	slowShare   = 0.01 // of the requests are slow, or have no answer; fewer count only
-	waitMean    = 1e8  // ns: where they take so long on average,
-	waitWeight  = 0.2  // and this much of the time of all
-)
-
 // inKernel stands for the cause of a chain that ends inside the kernel, until
 // blameKernel has looked at it.
 const inKernel ID = "in-kernel"

@@ -78,7 +78,7 @@ func (v *View) harmless(r *root) string {
 		return fmt.Sprintf("%s of the time of its %s slow requests", percent(share), count(slow))
 	case r.hit < fewAffected-0.5:
 		return fmt.Sprintf("that is the time of %.3g requests", r.hit)
-	case ratio(slow, max(all+unfinished, slow)) < slowShare && (r.slowNS()/float64(slow) < waitMean || v.slowWeight(r) < waitWeight):
+	case ratio(slow, max(all+unfinished, slow)) < noiseShare && (r.slowNS()/float64(slow) < waitMean || v.slowWeight(r) < waitWeight):
 		return fmt.Sprintf("%s of %s requests were slow, %s of the time of all", count(slow), count(all), percent(v.slowWeight(r)))
 	case r.lost/float64(slow) < waitLost:
 		return fmt.Sprintf("that is %s of a slow request", nanoseconds(r.lost/float64(slow)))

@@ -8,13 +8,6 @@ import (
 	"github.com/slowray/slowray/internal/shell"
 )
 
-const (
-	takenShare    = 0.85 // of the workers, on average while requests come in
-	takenMost     = 1.3  // times as many are not what this limit holds back
-	queueLeast    = 0.5  // connections in an accept queue, on average
-	minPoolRounds = 10
-)
-
 // poolUse is how much of a pool is taken, and what waits for it.
 type poolUse struct {
 	app      *observe.AppServer
@@ -128,7 +121,7 @@ func (v *View) judgePool(u *poolUse) {
 		source string
 	}
 	witnesses := []witness{{u.working, takenShare * limit, recorded}}
-	if p.Rounds >= minPoolRounds {
+	if p.Rounds >= fewReadings {
 		// A worker that polls is taken for free: only what is busy counts.
 		taken := p.BusyMean
 		if ratio(p.AllBusyRounds, p.Rounds) < allBusyShare {

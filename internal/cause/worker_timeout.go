@@ -33,15 +33,13 @@ func cutOffCause(id ID, title string, kind observe.Kind, line, knob, unplanted, 
 			See:   []Symptom{SeeErrors, SeeNoAnswer, SeeDies, SeeLogs},
 			Known: []string{
 				"The server's log has lines that it killed workers for their time in the window.",
-				"Requests got no answer, by their own records: " + percent(cutOffShare) + " or more of them, or " + percent(cutOffShare) + " of the time of all.",
+				"Requests got no answer, by their own records: " + percent(noiseShare) + " or more of them, or " + percent(noiseShare) + " of the time of all.",
 			},
 			Not:       []string{"A worker that was killed while no request failed."},
 			Mend:      "Find what those requests wait for; raise the timeout only where it is shorter than what they are meant to take.",
 			Unplanted: unplanted,
 		}}
 }
-
-const cutOffShare = 0.01
 
 func checkCutOff(v *View, kind observe.Kind, line, knob string) Result {
 	r := ruledOut("no " + string(kind) + " with traffic")
@@ -53,7 +51,7 @@ func checkCutOff(v *View, kind observe.Kind, line, knob string) Result {
 			lost += l.Unanswered
 		}
 		share := ratio(lost, max(requests, lost))
-		if killed == 0 || lost == 0 || share < cutOffShare {
+		if killed == 0 || lost == 0 || share < noiseShare {
 			r.RuledOut = fmt.Sprintf("%s (pid %d) killed %s workers for the time of their request; %s of %s requests got no answer", kind, u.app.PID, count(killed), count(lost), count(requests))
 			continue
 		}
