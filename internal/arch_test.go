@@ -55,6 +55,8 @@ func TestImportsPointOneWay(t *testing.T) {
 				t.Errorf("%s imports %s: it only writes lines", pkg, imp)
 			case (pkg == "internal/store" || strings.HasPrefix(pkg, "internal/fleet")) && own == "internal/report":
 				t.Errorf("%s imports %s: text for people is above it", pkg, own)
+			case pkg == "internal/schema" && ours && own != "internal/observe":
+				t.Errorf("%s imports %s: all forms of a request are above it", pkg, own)
 			case pkg == "internal/printable" && ours && own != "internal/figure":
 				t.Errorf("%s imports %s", pkg, own)
 			case (pkg == "internal/bpf" || pkg == "internal/nl") && ours:

@@ -16,6 +16,7 @@ import (
 	"github.com/slowray/slowray/internal/cause"
 	"github.com/slowray/slowray/internal/figure"
 	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/schema"
 	"github.com/slowray/slowray/internal/store"
 )
 
@@ -55,6 +56,13 @@ func (x *Exporter) spansOf(requests []store.Request, each func(i int, s *tracepb
 	return data
 }
 
+// spanFields are the numbers of a request that are attributes of its span, by the names
+// of OpenTelemetry where that has some.
+var (
+	spanFields   = schema.Fields("pid", "netns", "seq", "bytes_in", "bytes_out", "retrans", "http_status", "rtt_us", "min_rtt_us")
+	semanticKeys = map[string]string{"pid": "process.pid", "http_status": "http.response.status_code"}
+)
+
 // span is one request; times of its ledger are µs, as in
 // schema/request.schema.json, and parts that took none are left out.
 func span(r *store.Request) *tracepb.Span {
@@ -69,32 +77,30 @@ func span(r *store.Request) *tracepb.Span {
 		s.Kind = tracepb.Span_SPAN_KIND_CLIENT
 		server, client = r.Peer, r.Local
 	}
-	list := attributes("network.transport", "tcp", "slowray.side", r.Side.String(), "slowray.why", whyNames[min(r.Why, store.Failed)],
+	list := attributes("network.transport", "tcp", "slowray.side", r.Side.String(), "slowray.why", r.Why.String(),
 		"slowray.label", bounded(r.Label, maxText))
 	if server.IsValid() && client.IsValid() {
 		list = append(list,
 			attribute("server.address", textValue(label(server.Addr().Unmap().String()))), attribute("server.port", intValue(int64(server.Port()))),
 			attribute("client.address", textValue(label(client.Addr().Unmap().String()))), attribute("client.port", intValue(int64(client.Port()))))
 	}
-	whole := func(key string, n int64) {
-		if n != 0 {
-			list = append(list, attribute(key, intValue(n)))
-		}
-	}
 	micros := func(key string, ns int64) {
 		if ns != 0 {
 			list = append(list, attribute(key, numberValue(float64(ns)/1e3)))
 		}
 	}
-	whole("process.pid", int64(r.PID))
-	whole("slowray.netns", int64(r.NetNS))
-	whole("slowray.seq", int64(r.Seq))
-	whole("slowray.bytes_in", int64(r.BytesIn))
-	whole("slowray.bytes_out", int64(r.BytesOut))
-	whole("slowray.retrans", int64(r.Retrans))
-	whole("http.response.status_code", int64(r.HTTP))
-	micros("slowray.rtt_us", r.RTTNS)
-	micros("slowray.min_rtt_us", r.MinRTTNS)
+	for i := range spanFields {
+		f := &spanFields[i]
+		key, semantic := semanticKeys[f.Name]
+		if !semantic {
+			key = "slowray." + f.Name
+		}
+		if n := f.Int(r); f.Kind == schema.Micros {
+			micros(key, n)
+		} else if n != 0 {
+			list = append(list, attribute(key, intValue(n)))
+		}
+	}
 	for p, ns := range r.Ledger {
 		micros("slowray.ledger_us."+observe.Part(p).String(), ns)
 	}
@@ -113,8 +119,6 @@ func span(r *store.Request) *tracepb.Span {
 	s.Events = moments(r, start)
 	return s
 }
-
-var whyNames = [...]string{store.Sampled: "sampled", store.Slow: "slow", store.Failed: "failed"}
 
 // moments are those of a request that are known beyond its beginning and end.
 func moments(r *store.Request, start uint64) []*tracepb.Span_Event {

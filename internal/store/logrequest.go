@@ -4,6 +4,7 @@ import (
 	"net/netip"
 
 	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/schema"
 )
 
 // A request as an entry of a log: first its start, so that a log can be put in
@@ -11,6 +12,34 @@ import (
 // parts of the ledger and of the split only where they are not zero.
 
 const followedBit = 1 << 6 // in the byte that has side, status and why
+
+// The numbers of an entry in its order, after the addresses.
+var logFields = schema.Fields("pid", "tid", "seq", "requests", "weight", "bytes_in", "bytes_out", "unacked_bytes", "retrans",
+	"rtt_us", "min_rtt_us", "mss_bytes", "http_status", "flags", "first_byte_us")
+
+// number appends a field: what may be less than zero as such.
+func (e *encoder) number(f *schema.Field, r *Request) {
+	switch n := f.Int(r); {
+	case f.Kind == schema.Micros:
+		e.int(micros(n))
+	case f.Signed:
+		e.int(n)
+	default:
+		e.uint(uint64(n))
+	}
+}
+
+// number is the inverse.
+func (d *decoder) number(f *schema.Field, r *Request) {
+	switch {
+	case f.Signed:
+		f.SetValue(r, d.int())
+	case f.Bits == 32:
+		f.SetInt(r, int64(d.small()))
+	default:
+		f.SetInt(r, int64(d.uint()))
+	}
+}
 
 // appendRequest appends r, whose process has this number in the frame. Times are
 // cut to microseconds, see microLedger.
@@ -27,21 +56,9 @@ func appendRequest(b []byte, r *Request, process uint32) []byte {
 	e.uint(r.NetNS)
 	appendAddr(&e, r.Local)
 	appendAddr(&e, r.Peer)
-	e.int(int64(r.PID))
-	e.int(int64(r.TID))
-	e.uint(uint64(r.Seq))
-	e.uint(uint64(r.Requests))
-	e.uint(uint64(r.Weight))
-	e.uint(r.BytesIn)
-	e.uint(r.BytesOut)
-	e.uint(uint64(r.Unacked))
-	e.uint(uint64(r.Retrans))
-	e.int(micros(r.RTTNS))
-	e.int(micros(r.MinRTTNS))
-	e.uint(uint64(r.MSS))
-	e.int(int64(r.HTTP))
-	e.uint(uint64(r.Flags))
-	e.int(micros(r.FirstByte))
+	for i := range logFields {
+		e.number(&logFields[i], r)
+	}
 	e.text(r.Label)
 
 	ledger, split := microLedger(r)
@@ -111,21 +128,9 @@ func decodeRequestWith(entry []byte, r *Request, words vocabulary) bool {
 	r.NetNS = d.uint()
 	r.Local = decodeAddr(&d)
 	r.Peer = decodeAddr(&d)
-	r.PID = int(d.int())
-	r.TID = int(d.int())
-	r.Seq = d.small()
-	r.Requests = d.small()
-	r.Weight = d.small()
-	r.BytesIn = d.uint()
-	r.BytesOut = d.uint()
-	r.Unacked = d.small()
-	r.Retrans = d.small()
-	r.RTTNS = d.int() * 1000
-	r.MinRTTNS = d.int() * 1000
-	r.MSS = d.small()
-	r.HTTP = int(d.int())
-	r.Flags = observe.RequestFlags(d.small())
-	r.FirstByte = d.int() * 1000
+	for i := range logFields {
+		d.number(&logFields[i], r)
+	}
 	r.Label = d.text()
 	used := d.uint()
 	for p := range r.Ledger {

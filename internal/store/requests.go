@@ -2,9 +2,12 @@ package store
 
 import (
 	"net/netip"
+	"reflect"
 	"strings"
+	"unsafe"
 
 	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/schema"
 )
 
 // requestRow is a row of requests/…: the columns of a stored request. Times are
@@ -101,35 +104,55 @@ func (c *splitColumns) split() observe.ServerSplit {
 	}
 }
 
-var whyNames = [...]string{Sampled: "sampled", Slow: "slow", Failed: "failed"}
+// requestField is a field of a stored request, and where its column is in a row.
+type requestField struct {
+	schema.Field
+	column field
+}
 
-// String is the reason as in the column "why".
-func (w Why) String() string { return whyNames[min(int(w), len(whyNames)-1)] }
+// requestFields are all that a row has. A column that the schema does not have, or
+// one that the row lacks, is a mistake of the program.
+var requestFields = func() (list []requestField) {
+	columns := map[string]field{}
+	for _, c := range fieldsOf(reflect.TypeFor[requestRow](), 0) {
+		columns[c.path] = c
+	}
+	for _, f := range schema.Requests {
+		c, ok := columns[f.Name]
+		if !ok {
+			panic("store: requests have no column " + f.Name)
+		}
+		list = append(list, requestField{f, c})
+	}
+	return list
+}()
 
 // set makes the row of a request whose times are whole microseconds, as those
 // in a log are.
 func (row *requestRow) set(r *Request, w *Words) {
-	p := &r.Process
-	*row = requestRow{
-		Start: r.StartNS / 1000, TotalUS: r.TotalNS() / 1000, Side: r.Side.String(), NetNS: int64(r.NetNS),
-		Addr: w.Addr(r.Local.Addr()), Port: int32(r.Local.Port()), PeerAddr: w.Addr(r.Peer.Addr()), PeerPort: int32(r.Peer.Port()),
-		PID: int32(r.PID), TID: int32(r.TID),
-		Comm: p.Comm, Cgroup: p.Cgroup, Container: p.Container, ContainerName: p.ContainerName, Unit: p.Unit,
-		Why: r.Why.String(), Weight: int64(r.Weight), Requests: int64(r.Requests), Seq: int64(r.Seq),
-		Status: r.Status.String(), HTTPStatus: int32(r.HTTP), Flags: w.FlagNames(r.Flags), Label: r.Label,
-		BytesIn: int64(r.BytesIn), BytesOut: int64(r.BytesOut), UnackedBytes: int64(r.Unacked), Retrans: int64(r.Retrans),
-		RTTUS: r.RTTNS / 1000, MinRTTUS: r.MinRTTNS / 1000, MSS: int64(r.MSS), FirstByteUS: r.FirstByte / 1000,
-		Followed: r.Followed,
+	*row = requestRow{}
+	for i := range requestFields {
+		f := &requestFields[i]
+		to := unsafe.Add(unsafe.Pointer(row), f.column.offset)
+		switch f.Kind {
+		case schema.Text:
+			*(*string)(to) = f.Text(r)
+		case schema.Addr:
+			*(*string)(to) = w.Addr(f.Addr(r))
+		case schema.Enum:
+			*(*string)(to) = f.EnumName(r)
+		case schema.Flags:
+			*(*string)(to) = w.FlagNames(r.Flags)
+		case schema.Bool:
+			*(*bool)(to) = f.Int(r) != 0
+		default:
+			if f.column.kind == reflect.Int32 {
+				*(*int32)(to) = int32(f.Value(r))
+			} else {
+				*(*int64)(to) = f.Value(r)
+			}
+		}
 	}
-	ledger, split := r.Ledger, r.Split
-	for i := range ledger {
-		ledger[i] /= 1000
-	}
-	for i := range split {
-		split[i] /= 1000
-	}
-	row.ledgerColumns.set(&ledger)
-	row.splitColumns.set(&split)
 }
 
 // phrases reads the same back.
@@ -157,57 +180,35 @@ func (w *phrases) flagsOf(s string) observe.RequestFlags {
 		if w.flags == nil || len(w.flags) >= maxWords {
 			w.flags = map[string]observe.RequestFlags{}
 		}
-		for name := range strings.SplitSeq(s, ",") {
-			f |= flagByName[name]
-		}
+		f = schema.FlagsOf(s)
 		w.flags[strings.Clone(s)] = f
 	}
 	return f
 }
 
-var flagByName = func() map[string]observe.RequestFlags {
-	m := map[string]observe.RequestFlags{}
-	for bit := range 32 {
-		f := observe.RequestFlags(1) << bit
-		if name := f.Names(); len(name) == 1 {
-			m[name[0]] = f
-		}
-	}
-	return m
-}()
-
 // request makes r the request of the row.
 func (row *requestRow) request(r *Request, w *phrases) {
-	*r = Request{
-		Request: observe.Request{
-			Side: observe.Served, StartNS: row.Start * 1000, NetNS: uint64(row.NetNS),
-			Local: netip.AddrPortFrom(w.addr(row.Addr), uint16(row.Port)), Peer: netip.AddrPortFrom(w.addr(row.PeerAddr), uint16(row.PeerPort)),
-			PID: int(row.PID), TID: int(row.TID), Seq: uint32(row.Seq), Requests: uint32(row.Requests), Weight: uint32(row.Weight),
-			Ledger: row.ledger(), BytesIn: uint64(row.BytesIn), BytesOut: uint64(row.BytesOut), Unacked: uint32(row.UnackedBytes),
-			Retrans: uint32(row.Retrans), RTTNS: row.RTTUS * 1000, MinRTTNS: row.MinRTTUS * 1000, MSS: uint32(row.MSS),
-			HTTP: int(row.HTTPStatus), Flags: w.flagsOf(row.Flags), Label: row.Label, FirstByte: row.FirstByteUS * 1000,
-			Followed: row.Followed, Split: row.split(),
-		},
-		Process: observe.Identity{Comm: row.Comm, Cgroup: row.Cgroup, Container: row.Container, ContainerName: row.ContainerName, Unit: row.Unit},
-	}
-	for i := range r.Ledger {
-		r.Ledger[i] *= 1000
-	}
-	for i := range r.Split {
-		r.Split[i] *= 1000
-	}
-	if row.Side == observe.Called.String() {
-		r.Side = observe.Called
-	}
-	switch row.Status {
-	case observe.StatusOK.String():
-		r.Status = observe.StatusOK
-	case observe.StatusError.String():
-		r.Status = observe.StatusError
-	}
-	for why, name := range whyNames {
-		if row.Why == name {
-			r.Why = Why(why)
+	*r = Request{}
+	for i := range requestFields {
+		f := &requestFields[i]
+		from := unsafe.Add(unsafe.Pointer(row), f.column.offset)
+		switch f.Kind {
+		case schema.Text:
+			f.SetText(r, *(*string)(from))
+		case schema.Addr:
+			f.SetAddr(r, w.addr(*(*string)(from)))
+		case schema.Enum:
+			f.SetEnumName(r, *(*string)(from))
+		case schema.Flags:
+			r.Flags = w.flagsOf(*(*string)(from))
+		case schema.Bool:
+			r.Followed = *(*bool)(from)
+		default:
+			if f.column.kind == reflect.Int32 {
+				f.SetValue(r, int64(*(*int32)(from)))
+			} else {
+				f.SetValue(r, *(*int64)(from))
+			}
 		}
 	}
 }

@@ -5,26 +5,21 @@ import (
 
 	"github.com/slowray/slowray/internal/cause"
 	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/schema"
 )
 
-// Why says why a request is stored.
-type Why uint8
+// A stored request, and why it is stored: see package schema.
+type (
+	Request = schema.Request
+	Why     = schema.Why
+)
 
 // Reasons to store a request.
 const (
-	Sampled Why = iota // one of many; Weight says of how many
-	Slow               // it took long for its endpoint
-	Failed             // an error, no answer, or a reset
+	Sampled = schema.Sampled
+	Slow    = schema.Slow
+	Failed  = schema.Failed
 )
-
-// Request is a stored request. Its Weight counts how many requests it stands for,
-// the recorder's sampling and the store's together; slow and failed ones stand
-// for themselves.
-type Request struct {
-	observe.Request
-	Process observe.Identity
-	Why     Why
-}
 
 // Second is what one endpoint did in one second. Of Endpoint it keeps the counts,
 // the sums of the parts and of the split, the histograms of the total, of the round

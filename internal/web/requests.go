@@ -13,6 +13,7 @@ import (
 
 	"github.com/slowray/slowray/internal/observe"
 	"github.com/slowray/slowray/internal/report"
+	"github.com/slowray/slowray/internal/schema"
 	"github.com/slowray/slowray/internal/store"
 )
 
@@ -224,7 +225,7 @@ func requestJSON(r *store.Request) json.RawMessage {
 	b = append(b, `","key":"`...)
 	b = append(b, keyOfRequest(r).String()...) // has nothing that JSON escapes
 	b = append(b, `","why":"`...)
-	b = append(b, whyNames[min(r.Why, store.Failed)]...)
+	b = append(b, r.Why.String()...)
 	b = append(b, `","start_s":`...)
 	b = strconv.AppendFloat(b, float64(r.StartNS/1e3)/1e6, 'f', 6, 64)
 	if r.FirstByte > 0 {
@@ -235,8 +236,6 @@ func requestJSON(r *store.Request) json.RawMessage {
 	b = append(b, ',')
 	return append(b, line[1:len(line)-1]...)
 }
-
-var whyNames = [...]string{store.Sampled: "sampled", store.Slow: "slow", store.Failed: "failed"}
 
 // requestID finds a request again: when it began, the connection, and which
 // request of that it was.
@@ -302,8 +301,15 @@ func (s *server) find(w *wanted) (*store.Request, error) {
 	return got, err
 }
 
+// cellFields are the columns of a request in the middle of its row.
+var cellFields = schema.Fields("seq", "total_us", "status", "http_status", "bytes_in", "bytes_out", "retrans", "rtt_us", "min_rtt_us", "weight")
+
 func requestTable(list []store.Request) *table {
-	t := &table{head: []string{"start", "side", "local", "peer", "pid", "comm", "container", "seq", "total_us", "status", "http_status", "bytes_in", "bytes_out", "retrans", "rtt_us", "min_rtt_us", "weight", "flags"}}
+	t := &table{head: []string{"start", "side", "local", "peer", "pid", "comm", "container"}}
+	for _, f := range cellFields {
+		t.head = append(t.head, f.Name)
+	}
+	t.head = append(t.head, "flags")
 	for p := range observe.NumParts {
 		t.head = append(t.head, p.String()+"_us")
 	}
@@ -314,13 +320,24 @@ func requestTable(list []store.Request) *table {
 	us := func(ns int64) string { return strconv.FormatFloat(float64(ns)/1e3, 'f', 3, 64) }
 	for i := range list {
 		r := &list[i]
-		http := ""
-		if r.HTTP != 0 {
-			http = count(r.HTTP)
-		}
 		row := []string{time.Unix(0, r.StartNS).UTC().Format(time.RFC3339Nano), r.Side.String(), r.Local.String(), r.Peer.String(), count(r.PID),
-			cell(r.Process.Comm), cell(cmp.Or(r.Process.ContainerName, r.Process.Container)), count(r.Seq), us(r.TotalNS()), r.Status.String(), http,
-			count(r.BytesIn), count(r.BytesOut), count(r.Retrans), us(r.RTTNS), us(r.MinRTTNS), count(max(r.Weight, 1)), strings.Join(r.Flags.Names(), " ")}
+			cell(r.Process.Comm), cell(cmp.Or(r.Process.ContainerName, r.Process.Container))}
+		for i := range cellFields {
+			f := &cellFields[i]
+			switch n := f.Int(r); {
+			case f.Kind == schema.Micros:
+				row = append(row, us(n))
+			case f.Kind == schema.Enum:
+				row = append(row, f.EnumName(r))
+			case f.Name == "http_status" && n == 0:
+				row = append(row, "")
+			case f.Name == "weight":
+				row = append(row, count(max(n, 1)))
+			default:
+				row = append(row, count(n))
+			}
+		}
+		row = append(row, strings.Join(r.Flags.Names(), " "))
 		for _, ns := range r.Ledger {
 			row = append(row, us(ns))
 		}

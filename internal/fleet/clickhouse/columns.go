@@ -1,5 +1,14 @@
 package clickhouse
 
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/schema"
+)
+
 // The tables' columns: by the names of docs/history.md, which tells what each holds.
 // They are written down once, and everything else follows the lists: the tables, the
 // columns that are sent, and those that are asked for.
@@ -27,11 +36,46 @@ const (
 	buckets   // a histogram: bucket numbers and counts, added up by bucket
 )
 
-const (
-	sideType   = "Enum8('served' = 1, 'called' = 2)"
-	whyType    = "Enum8('sampled' = 0, 'slow' = 1, 'failed' = 2)"
-	statusType = "Enum8('unknown' = 0, 'ok' = 1, 'error' = 2)"
-)
+// sideType is that of a side.
+var sideType = typeOf(&schema.Fields("side")[0])
+
+// typeOf is the type of a field's column.
+func typeOf(f *schema.Field) string {
+	switch f.Kind {
+	case schema.Text, schema.Addr, schema.Flags:
+		return "String"
+	case schema.Enum:
+		names := make([]string, len(f.Names))
+		for i, name := range f.Names {
+			names[i] = fmt.Sprintf("%s = %d", quote(name), f.First+int64(i))
+		}
+		return "Enum8(" + strings.Join(names, ", ") + ")"
+	}
+	sign := "U"
+	if f.Signed {
+		sign = ""
+	}
+	return fmt.Sprintf("%sInt%d", sign, f.Bits)
+}
+
+// defOf is the column of a field.
+func defOf(f *schema.Field) columnDef {
+	d := columnDef{f.Name, typeOf(f), value}
+	switch {
+	case f.Kind == schema.Enum || f.Kind == schema.Bool:
+		d.kind = plain
+	case f.Role == schema.FreeText:
+		d.kind = freeText
+	case f.Role == schema.Key && d.typ == "String":
+		d.kind = keyText
+	case f.Role == schema.Key:
+		d.kind = keyNumber
+	}
+	return d
+}
+
+// requestFields are those of a request but for its start, which is among hostColumns.
+var requestFields = schema.Requests[1:]
 
 // hostColumns are those before the others in what hosts ship.
 var hostColumns = []columnDef{
@@ -45,31 +89,27 @@ var hostColumns = []columnDef{
 	{"start_us", "Int64", rising},
 }
 
-var ledgerDefs = []columnDef{
-	{"ledger_accept_wait_us", "Int64", value}, {"ledger_upload_us", "Int64", value}, {"ledger_recv_wait_us", "Int64", value},
-	{"ledger_server_us", "Int64", value}, {"ledger_stall_us", "Int64", value}, {"ledger_send_wait_us", "Int64", value},
-	{"ledger_network_us", "Int64", value}, {"ledger_retrans_us", "Int64", value}, {"ledger_unaccounted_us", "Int64", value},
-	{"ledger_ack_delay_us", "Int64", value},
-}
+var requestDefs = func() []columnDef {
+	list := slices.Clone(hostColumns)
+	for i := range requestFields {
+		list = append(list, defOf(&requestFields[i]))
+	}
+	return list
+}()
 
-var splitDefs = []columnDef{
-	{"ledger_server_cpu_us", "Int64", value}, {"ledger_server_runq_us", "Int64", value}, {"ledger_server_throttled_us", "Int64", value},
-	{"ledger_server_blocked_lock_us", "Int64", value}, {"ledger_server_blocked_disk_us", "Int64", value},
-	{"ledger_server_blocked_pipe_us", "Int64", value}, {"ledger_server_blocked_net_us", "Int64", value},
-	{"ledger_server_blocked_sleep_us", "Int64", value}, {"ledger_server_blocked_other_us", "Int64", value},
-	{"ledger_server_call_us", "Int64", value}, {"ledger_server_handoff_us", "Int64", value},
-}
+var ledgerDefs = func() (list []columnDef) {
+	for p := range observe.NumParts {
+		list = append(list, columnDef{schema.LedgerColumn(p), "Int64", value})
+	}
+	return list
+}()
 
-var requestDefs = join(hostColumns, []columnDef{
-	{"total_us", "Int64", value}, {"side", sideType, plain}, {"netns", "UInt64", keyNumber},
-	{"addr", "String", keyText}, {"port", "UInt16", keyNumber}, {"peer_addr", "String", keyText}, {"peer_port", "UInt16", keyNumber},
-	{"pid", "Int32", keyNumber}, {"tid", "Int32", keyNumber},
-	{"comm", "String", keyText}, {"cgroup", "String", keyText}, {"container", "String", keyText}, {"container_name", "String", keyText}, {"unit", "String", keyText},
-	{"why", whyType, plain}, {"weight", "UInt32", value}, {"requests", "UInt32", value}, {"seq", "UInt32", value},
-	{"status", statusType, plain}, {"http_status", "Int32", value}, {"flags", "String", keyText}, {"label", "String", freeText},
-	{"bytes_in", "UInt64", value}, {"bytes_out", "UInt64", value}, {"unacked_bytes", "UInt32", value}, {"retrans", "UInt32", value},
-	{"rtt_us", "Int64", value}, {"min_rtt_us", "Int64", value}, {"mss_bytes", "UInt32", value}, {"first_byte_us", "Int64", value},
-}, ledgerDefs, []columnDef{{"followed", "UInt8", plain}}, splitDefs)
+var splitDefs = func() (list []columnDef) {
+	for p := range observe.NumServerParts {
+		list = append(list, columnDef{schema.SplitColumn(p), "Int64", value})
+	}
+	return list
+}()
 
 // endpointDefs are what the rows of seconds are added up by, and the sums.
 var endpointDefs = []columnDef{

@@ -2,6 +2,7 @@ package clickhouse
 
 import (
 	"encoding/binary"
+	"strings"
 
 	"github.com/ClickHouse/ch-go/compress"
 )
@@ -36,6 +37,20 @@ func (c *column) takes(row int, something bool) bool {
 		c.begin(row)
 	}
 	return c.used
+}
+
+// put writes a number as wide as the column's values are.
+func (c *column) put(row int, v uint64) {
+	switch c.width {
+	case 8:
+		c.put64(row, v)
+	case 4:
+		c.put32(row, uint32(v))
+	case 2:
+		c.put16(row, uint16(v))
+	default:
+		c.put8(row, uint8(v))
+	}
 }
 
 func (c *column) put64(row int, v uint64) {
@@ -132,12 +147,15 @@ func widthOf(typ string) int {
 	switch typ {
 	case "String":
 		return 0
-	case "UInt8", sideType, whyType, statusType:
+	case "UInt8":
 		return 1
 	case "UInt16", "Date":
 		return 2
 	case "UInt32", "Int32", "DateTime":
 		return 4
+	}
+	if strings.HasPrefix(typ, "Enum8(") {
+		return 1
 	}
 	return 8
 }

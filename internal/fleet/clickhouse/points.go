@@ -9,6 +9,7 @@ import (
 
 	"github.com/slowray/slowray/internal/fleet"
 	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/schema"
 )
 
 // Points implements fleet.Archive. Rows of the same endpoint and time, of several
@@ -79,10 +80,10 @@ var pointNumbers = func() (list []struct {
 	number("unanswered", func(p *fleet.Point, v int64) { p.Errors += uint64(v) })
 	number("total_us", func(p *fleet.Point, v int64) { p.TotalUS += v })
 	for part := range observe.NumParts {
-		number(partColumn(part), func(p *fleet.Point, v int64) { p.PartsUS[part] += v })
+		number(schema.LedgerColumn(part), func(p *fleet.Point, v int64) { p.PartsUS[part] += v })
 	}
 	for part := range observe.NumServerParts {
-		number(splitColumn(part), func(p *fleet.Point, v int64) { p.SplitUS[part] += v })
+		number(schema.SplitColumn(part), func(p *fleet.Point, v int64) { p.SplitUS[part] += v })
 	}
 	number("segments", func(p *fleet.Point, v int64) { p.Segments += uint64(v) })
 	number("retrans", func(p *fleet.Point, v int64) { p.Retrans += uint64(v) })

@@ -9,7 +9,7 @@ import (
 	"github.com/ClickHouse/ch-go/proto"
 
 	"github.com/slowray/slowray/internal/fleet"
-	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/schema"
 	"github.com/slowray/slowray/internal/store"
 )
 
@@ -62,35 +62,42 @@ func (db *DB) Requests(ctx context.Context, q fleet.Question, f func(host string
 
 // requestReader takes requests out of an answer.
 type requestReader struct {
-	host, addr, peerAddr, comm, cgroup, container, containerName, unit, flags, label proto.ColStr
-	numbers                                                                          map[string]*proto.ColInt64
-	results                                                                          proto.Results
-	list                                                                             []string
-	addrs                                                                            map[string]netip.Addr
+	host    proto.ColStr
+	texts   []*proto.ColStr   // by schema.Requests; nil where it is a number
+	numbers []*proto.ColInt64 // by schema.Requests; nil where it is a text
+	results proto.Results
+	list    []string
+	addrs   map[string]netip.Addr
 }
 
 func newRequestReader() *requestReader {
-	r := &requestReader{numbers: map[string]*proto.ColInt64{}, addrs: map[string]netip.Addr{}}
-	texts := map[string]*proto.ColStr{
-		"host": &r.host, "addr": &r.addr, "peer_addr": &r.peerAddr, "comm": &r.comm, "cgroup": &r.cgroup, "container": &r.container,
-		"container_name": &r.containerName, "unit": &r.unit, "flags": &r.flags, "label": &r.label,
-	}
-	for _, c := range requestDefs {
-		if text := texts[c.name]; text != nil {
-			r.results = append(r.results, proto.ResultColumn{Data: text})
-			r.list = append(r.list, "CAST("+name(c.name)+" AS String) AS "+name(c.name+"_"))
-			continue
+	r := &requestReader{addrs: map[string]netip.Addr{}}
+	r.ask("host", "CAST(%s AS String)", &r.host)
+	for i := range schema.Requests {
+		f := &schema.Requests[i]
+		column := f.Name
+		if f.Kind == schema.Moment {
+			column += "_us"
 		}
-		switch c.name {
-		case "history", "position", "batch", "day", "time", "service":
-			continue
+		var text *proto.ColStr
+		var n *proto.ColInt64
+		if typeOf(f) == "String" {
+			text = new(proto.ColStr)
+			r.ask(column, "CAST(%s AS String)", text)
+		} else {
+			n = new(proto.ColInt64)
+			r.ask(column, "toInt64(%s)", n)
 		}
-		v := new(proto.ColInt64)
-		r.numbers[c.name] = v
-		r.results = append(r.results, proto.ResultColumn{Data: v})
-		r.list = append(r.list, "toInt64("+name(c.name)+") AS "+name(c.name+"_"))
+		r.texts, r.numbers = append(r.texts, text), append(r.numbers, n)
 	}
 	return r
+}
+
+// ask adds a column to what is asked for. Its name in the answer is another one: an
+// old server would take the one for the other.
+func (in *requestReader) ask(column, as string, into proto.ColResult) {
+	in.results = append(in.results, proto.ResultColumn{Data: into})
+	in.list = append(in.list, fmt.Sprintf(as, name(column))+" AS "+name(column+"_"))
 }
 
 func (db *DB) someRequests(ctx context.Context, s span, conditions string, most int, f func(host string, r *store.Request) bool) (more bool, err error) {
@@ -135,28 +142,17 @@ func (in *requestReader) address(c *proto.ColStr, i int) netip.Addr {
 
 // read makes the request of a row.
 func (in *requestReader) read(i int, r *store.Request) {
-	n := func(column string) int64 { return (*in.numbers[column])[i] }
-	*r = store.Request{
-		Request: observe.Request{
-			Side: observe.Side(n("side")), StartNS: n("start_us") * 1000, NetNS: uint64(n("netns")),
-			Local: netip.AddrPortFrom(in.address(&in.addr, i), uint16(n("port"))), Peer: netip.AddrPortFrom(in.address(&in.peerAddr, i), uint16(n("peer_port"))),
-			PID: int(n("pid")), TID: int(n("tid")), Seq: uint32(n("seq")), Requests: uint32(n("requests")), Weight: uint32(n("weight")),
-			BytesIn: uint64(n("bytes_in")), BytesOut: uint64(n("bytes_out")), Unacked: uint32(n("unacked_bytes")), Retrans: uint32(n("retrans")),
-			RTTNS: n("rtt_us") * 1000, MinRTTNS: n("min_rtt_us") * 1000, MSS: uint32(n("mss_bytes")), Status: observe.Status(n("status")),
-			HTTP: int(n("http_status")), Label: in.label.Row(i), FirstByte: n("first_byte_us") * 1000, Followed: n("followed") != 0,
-		},
-		Process: observe.Identity{Comm: in.comm.Row(i), Cgroup: in.cgroup.Row(i), Container: in.container.Row(i), ContainerName: in.containerName.Row(i), Unit: in.unit.Row(i)},
-		Why:     store.Why(n("why")),
-	}
-	for name := range strings.SplitSeq(in.flags.Row(i), ",") {
-		if bit, ok := flagByName[name]; ok {
-			r.Flags |= 1 << bit
+	*r = store.Request{}
+	for column := range schema.Requests {
+		switch f := &schema.Requests[column]; f.Kind {
+		case schema.Text:
+			f.SetText(r, in.texts[column].Row(i))
+		case schema.Addr:
+			f.SetAddr(r, in.address(in.texts[column], i))
+		case schema.Flags:
+			r.Flags = schema.FlagsOf(in.texts[column].Row(i))
+		default:
+			f.SetValue(r, (*in.numbers[column])[i])
 		}
-	}
-	for p := range observe.NumParts {
-		r.Ledger[p] = n(partColumn(p)) * 1000
-	}
-	for p := range observe.NumServerParts {
-		r.Split[p] = n(splitColumn(p)) * 1000
 	}
 }

@@ -2,23 +2,13 @@ package clickhouse
 
 import (
 	"cmp"
+	"math/bits"
 
 	"github.com/slowray/slowray/internal/fleet"
 	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/schema"
 	"github.com/slowray/slowray/internal/store"
 )
-
-// splitColumn is the column of a part of the server's time. The names of the parts
-// have dots: blocked.lock.
-func splitColumn(p observe.ServerPart) string {
-	b := []byte("ledger_" + p.String() + "_us")
-	for i := range b {
-		if b[i] == '.' {
-			b[i] = '_'
-		}
-	}
-	return string(b)
-}
 
 // partKey is what a bucket of a part is known by in parts_histMap: the parts of the
 // ledger come first, those of the server's time after them.
@@ -134,8 +124,8 @@ func (w *secondRows) histograms(e *observe.Endpoint) {
 		}
 	}
 	for name, n := range e.Flags {
-		if bit, ok := flagByName[name]; ok {
-			flags.put(uint16(bit), n)
+		if flag := schema.Flag(name); flag != 0 {
+			flags.put(uint16(bits.TrailingZeros32(uint32(flag))), n)
 		}
 	}
 	for _, c := range w.buckets {

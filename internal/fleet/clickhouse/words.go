@@ -50,14 +50,3 @@ func (w *words) service(side observe.Side, p *observe.Identity, port int) string
 	}
 	return s
 }
-
-// flagByName are the flags by their names.
-var flagByName = func() map[string]int {
-	m := map[string]int{}
-	for bit := range 32 {
-		if names := (observe.RequestFlags(1) << bit).Names(); len(names) == 1 {
-			m[names[0]] = bit
-		}
-	}
-	return m
-}()

@@ -9,6 +9,7 @@ import (
 
 	"github.com/slowray/slowray/internal/fleet"
 	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/schema"
 	"github.com/slowray/slowray/internal/store"
 )
 
@@ -145,6 +146,30 @@ var partNames, splitNames = func() (parts [observe.NumParts]string, split [obser
 	return parts, split
 }()
 
+// The fields of a request in a line: before its parts, and after them.
+var (
+	headFields = schema.Fields("comm", "unit", "container_name", "pid", "netns", "why", "weight", "seq", "status", "http_status", "label", "total_us")
+	tailFields = schema.Fields("bytes_in", "bytes_out", "retrans", "rtt_us", "min_rtt_us")
+)
+
+func (l *lines) fields(list []schema.Field, r *store.Request) {
+	for i := range list {
+		f := &list[i]
+		switch {
+		case f.Name == "container_name":
+			l.text("container", f.Text(r))
+		case f.Kind == schema.Text:
+			l.text(f.Name, f.Text(r))
+		case f.Kind == schema.Enum:
+			l.text(f.Name, f.EnumName(r))
+		case f.Name == "weight" || f.Name == "total_us": // queries count on them
+			l.number(f.Name, f.Value(r))
+		default:
+			l.some(f.Name, f.Value(r))
+		}
+	}
+}
+
 // request appends the line of a request.
 func (l *lines) request(h *fleet.Host, p fleet.Position, r *store.Request) {
 	l.head(h, fleet.Requests, p, r.StartNS/1000)
@@ -164,29 +189,14 @@ func (l *lines) request(h *fleet.Host, p fleet.Position, r *store.Request) {
 	l.b = strconv.AppendInt(l.b, r.TotalNS()/1000, 10)
 	l.b = append(l.b, " µs "...)
 	l.b = append(append(l.b, r.Status.String()...), '"')
-	l.text("comm", r.Process.Comm)
-	l.text("unit", r.Process.Unit)
-	l.text("container", r.Process.ContainerName)
-	l.some("pid", int64(r.PID))
-	l.some("netns", int64(r.NetNS))
-	l.text("why", r.Why.String())
-	l.number("weight", int64(r.Weight))
-	l.some("seq", int64(r.Seq))
-	l.text("status", r.Status.String())
-	l.some("http_status", int64(r.HTTP))
-	l.text("label", r.Label)
-	l.number("total_us", r.TotalNS()/1000)
+	l.fields(headFields, r)
 	for i, ns := range r.Ledger {
 		l.some(partNames[i], ns/1000)
 	}
 	for i, ns := range r.Split {
 		l.some(splitNames[i], ns/1000)
 	}
-	l.some("bytes_in", int64(r.BytesIn))
-	l.some("bytes_out", int64(r.BytesOut))
-	l.some("retrans", int64(r.Retrans))
-	l.some("rtt_us", r.RTTNS/1000)
-	l.some("min_rtt_us", r.MinRTTNS/1000)
+	l.fields(tailFields, r)
 	if r.Flags != 0 {
 		for _, name := range r.Flags.Names() {
 			l.text("flag."+name, "1")

@@ -1,0 +1,60 @@
+package schema
+
+import (
+	"net/netip"
+	"reflect"
+	"testing"
+
+	"github.com/slowray/slowray/internal/observe/observetest"
+)
+
+// everyField copies a request field by field.
+func everyField(r *Request) (c Request) {
+	for i := range Requests {
+		f := &Requests[i]
+		switch f.Kind {
+		case Text:
+			f.SetText(&c, f.Text(r))
+		case Addr:
+			f.SetAddr(&c, f.Addr(r))
+		case Enum:
+			f.SetEnumName(&c, f.EnumName(r))
+		default:
+			f.SetInt(&c, f.Int(r))
+		}
+	}
+	return c
+}
+
+func TestEveryFieldIsInTheTable(t *testing.T) {
+	full := Request{Request: observetest.Requests()[0], Process: observetest.Identities()[0], Why: Failed}
+	var empty func(v reflect.Value) bool
+	empty = func(v reflect.Value) bool {
+		if v.Type() == reflect.TypeFor[netip.AddrPort]() || v.Kind() != reflect.Struct {
+			return v.IsZero()
+		}
+		for i := range v.NumField() {
+			if empty(v.Field(i)) {
+				t.Errorf("%s.%s of the sample is zero", v.Type(), v.Type().Field(i).Name)
+			}
+		}
+		return false
+	}
+	empty(reflect.ValueOf(full))
+	if got := everyField(&full); got != full {
+		t.Errorf("%+v, want %+v: a field is not in the table", got, full)
+	}
+	if n := testing.AllocsPerRun(10, func() { everyField(&full) }); n != 0 {
+		t.Errorf("%g allocations", n)
+	}
+}
+
+func TestNamesDiffer(t *testing.T) {
+	known := map[string]bool{}
+	for _, f := range Requests {
+		if known[f.Name] {
+			t.Errorf("%s is there twice", f.Name)
+		}
+		known[f.Name] = true
+	}
+}
