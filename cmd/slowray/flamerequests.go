@@ -14,16 +14,15 @@ import (
 	"github.com/slowray/slowray/internal/sense/request"
 )
 
-// requestTimes notes when threads are at work on requests, in a goroutine of
-// its own: from when a request is complete in the socket until the answer is
+// requestTimes notes when threads are at work on requests: from when a request is complete in the socket until the answer is
 // written. What then waits to be sent, the thread does not wait for, or not
 // only.
 type requestTimes struct {
-	recorder    *request.Recorder
+	stream      *request.Stream
+	from        *request.Subscription
 	slow        time.Duration
 	pids        []int // whose requests are told of; empty = all
 	ahead       int64 // wall clock less monotonic clock, ns
-	stop, done  chan struct{}
 	times       map[worker]*workTimes
 	spans       int
 	requests    uint64
@@ -41,22 +40,16 @@ type workTimes struct{ slow, all []span }
 
 type span struct{ from, to uint64 }
 
-const (
-	maxSpans    = 2_000_000
-	requestPoll = 20 * time.Millisecond
-)
+const maxSpans = 2_000_000
 
 // watchRequests begins.
 func watchRequests(slow time.Duration, pids []int) (*requestTimes, error) {
-	r, err := request.Start(request.Options{Side: observe.Served, Slow: slow})
+	stream, err := request.StartStream(request.Options{Side: observe.Served, Slow: slow})
 	if err != nil {
 		return nil, err
 	}
-	t := &requestTimes{
-		recorder: r, slow: slow, pids: pids, ahead: wallAhead(), times: map[worker]*workTimes{},
-		stop: make(chan struct{}), done: make(chan struct{}),
-	}
-	go t.run()
+	t := &requestTimes{stream: stream, slow: slow, pids: pids, ahead: wallAhead(), times: map[worker]*workTimes{}}
+	t.from = stream.Subscribe(t.add)
 	return t, nil
 }
 
@@ -78,26 +71,6 @@ func monotonic() int64 {
 	var t unix.Timespec
 	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &t) // cannot fail on Linux
 	return t.Nano()
-}
-
-func (t *requestTimes) run() {
-	defer close(t.done)
-	ticker := time.NewTicker(requestPoll)
-	defer ticker.Stop()
-	for ticks := 1; ; ticks++ {
-		select {
-		case <-t.stop:
-			t.failedFlush = t.recorder.FlushAll()
-			t.recorder.Poll(t.add)
-			return
-		case <-ticker.C:
-		}
-		if ticks%int(time.Second/requestPoll) == 0 {
-			// A failure is told of at the end, where it matters most.
-			_ = t.recorder.Flush()
-		}
-		t.recorder.Poll(t.add)
-	}
 }
 
 // add notes one request.
@@ -137,10 +110,9 @@ func (t *requestTimes) add(r *observe.Request) {
 
 // end ends watching; from then on Within can be asked.
 func (t *requestTimes) end() {
-	close(t.stop)
-	<-t.done
-	t.stats = t.recorder.Stats()
-	t.recorder.Close()
+	t.failedFlush = t.from.End() // told of at the end, where it matters most
+	t.stats = t.from.Stats()
+	t.stream.Close()
 	for _, of := range t.times {
 		of.slow, of.all = united(of.slow), united(of.all)
 	}

@@ -20,18 +20,18 @@ const (
 	maxIntervals = 1 << 20
 	maxRequests  = 1 << 18
 	leastSlow    = 10
-	flushEvery   = time.Second
 )
 
 // requests records the requests of a process, and the calls that may be part of
 // them.
 type requests struct {
 	pid       int
-	recorder  *request.Recorder
+	stream    *request.Stream
+	from      *request.Subscription
 	ring      *ringbuf.Reader
 	record    ringbuf.Record
-	flushed   time.Time
-	seen      []span
+	seen      []span // by the stream's goroutine until from ends, as is unseen
+	unseen    int64
 	intervals []interval
 	lost      int64
 }
@@ -51,15 +51,26 @@ type interval struct {
 func recordRequests(pid int, intervals *ebpf.Map) (*requests, error) {
 	r := &requests{pid: pid}
 	var err error
-	if r.recorder, err = request.Start(request.Options{Side: observe.Served, Slow: 100 * time.Millisecond}); err != nil {
+	if r.stream, err = request.StartStream(request.Options{Side: observe.Served, Slow: 100 * time.Millisecond}); err != nil {
 		return nil, err
 	}
 	if r.ring, err = ringbuf.NewReader(intervals); err != nil {
-		r.recorder.Close()
+		r.stream.Close()
 		return nil, fmt.Errorf("read calls: %w", err)
 	}
-	r.flushed = time.Now()
+	r.from = r.stream.Subscribe(r.see)
 	return r, nil
+}
+
+// see takes one request.
+func (r *requests) see(q *observe.Request) {
+	switch {
+	case q.PID != r.pid || q.Side != observe.Served:
+	case len(r.seen) >= maxRequests:
+		r.unseen++
+	default:
+		r.seen = append(r.seen, span{q.TID, q.StartNS, q.TotalNS()})
+	}
 }
 
 func (r *requests) close() {
@@ -67,30 +78,17 @@ func (r *requests) close() {
 		return
 	}
 	r.ring.Close()
-	r.recorder.Close()
+	r.stream.Close()
 }
 
-// poll takes what there is; last says that the window is over.
+// poll takes the calls that there are; last says that the window is over.
 func (r *requests) poll(last bool) {
 	if r == nil {
 		return
 	}
-	switch {
-	case last:
-		_ = r.recorder.FlushAll() // without, requests on idle connections are missing
-	case time.Since(r.flushed) > flushEvery:
-		r.flushed = time.Now()
-		_ = r.recorder.Flush()
+	if last {
+		_ = r.from.End() // when it fails, requests on idle connections are missing
 	}
-	r.recorder.Poll(func(q *observe.Request) {
-		switch {
-		case q.PID != r.pid || q.Side != observe.Served:
-		case len(r.seen) >= maxRequests:
-			r.lost++
-		default:
-			r.seen = append(r.seen, span{q.TID, q.StartNS, q.TotalNS()})
-		}
-	})
 	r.ring.SetDeadline(time.Now())
 	for n := 0; n < maxIntervals/4 || last; n++ {
 		if r.ring.ReadInto(&r.record) != nil {
@@ -145,9 +143,9 @@ func (r *requests) share(t *Tracer, list []observe.Function, out *observe.Functi
 	}
 	var kernel uint64
 	t.get(bpf.FunctionVarLostIntervals, &kernel)
-	stats := r.recorder.Stats()
+	stats := r.from.Stats()
 	for what, n := range map[string]int64{
-		"calls and requests that were not compared with each other, for want of room": r.lost + int64(kernel),
+		"calls and requests that were not compared with each other, for want of room": r.lost + r.unseen + int64(kernel),
 		"requests without a record of their own":                                      int64(stats.Sampled + stats.Lost),
 	} {
 		if n > 0 {
