@@ -4,7 +4,6 @@ import (
 	"fmt"
 
 	"github.com/slowray/slowray/internal/observe"
-	"github.com/slowray/slowray/internal/shell"
 )
 
 // AbortOnOverflow: with tcp_abort_on_overflow a handshake that finds the accept
@@ -67,8 +66,7 @@ func checkAbortOnOverflow(v *View) Result {
 				{Fact: "net.ipv4.tcp_abort_on_overflow", Value: "1", Source: "sysctl" + where(s.NS)},
 			}
 			f.Fix.Text = "Switch tcp_abort_on_overflow off: a client whose handshake is dropped tries again by itself. And mend what fills the queue."
-			f.Fix.Commands = []shell.Command{v.in(s.NS, shell.Line("sysctl -w net.ipv4.tcp_abort_on_overflow=0"))}
-			f.Fix.Persist = []shell.Command{shell.Line("echo 'net.ipv4.tcp_abort_on_overflow=0' > /etc/sysctl.d/90-abort-on-overflow.conf")}
+			v.setSysctl(&f.Fix, s.NS, "net.ipv4.tcp_abort_on_overflow", 0)
 			r.Findings = append(r.Findings, f)
 		}
 	}

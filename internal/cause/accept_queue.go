@@ -234,8 +234,7 @@ func describeLimit(v *View, s *Service, l *observe.Listener, o overflow, f *Find
 		}
 	}
 	if bySomaxconn {
-		f.Fix.Commands = append(f.Fix.Commands, v.in(s.NS, shell.Line("sysctl -w net.core.somaxconn=%s", want)))
-		f.Fix.Persist = append(f.Fix.Persist, shell.Line("echo 'net.core.somaxconn=%s' > /etc/sysctl.d/90-somaxconn.conf", want))
+		v.setSysctl(&f.Fix, s.NS, "net.core.somaxconn", want)
 	}
 	f.Fix.Commands = append(f.Fix.Commands, v.backlogCommands(s, l, o.backlog, want)...)
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/shell"
 )
 
 // becomes tells an old value, where it is known, and the new one.
@@ -175,3 +176,21 @@ func pipeChange(pid int, comm string, fd int) Change {
 // largePipe is the most that a pipe is made to hold, as fs.pipe-max-size has it
 // by default.
 const largePipe = 1 << 20
+
+// setSysctl adds to a fix how to set a sysctl: at once, in a network namespace or
+// (nil) on the host, and for good.
+func (v *View) setSysctl(fix *Fix, ns *observe.NetNS, name string, value any) {
+	set := shell.Line("sysctl -w %s=%s", shell.Sysctl(name), value)
+	if ns != nil {
+		set = v.in(ns, set)
+	}
+	fix.Commands = append(fix.Commands, set)
+	fix.Persist = append(fix.Persist, LastingSysctl(name, value))
+}
+
+// LastingSysctl is the line that sets a sysctl at each boot (sysctl.d(5)). All of
+// them are in one file, each by a line of its own: it is added to, never written anew.
+func LastingSysctl(name string, value any) shell.Command {
+	setting := fmt.Sprintf("%s = %v", name, value)
+	return shell.Line("echo").Then(shell.Line("%s", shell.Sysctl(setting))).Then(shell.Line(">> /etc/sysctl.d/90-slowray.conf"))
+}

@@ -4,7 +4,6 @@ import (
 	"fmt"
 
 	"github.com/slowray/slowray/internal/observe"
-	"github.com/slowray/slowray/internal/shell"
 )
 
 // ConntrackFull: every packet of a new flow needs an entry in the connection
@@ -100,8 +99,7 @@ func conntrackFinding(v *View, ns *observe.NetNS, logged int) Finding {
 	if !ns.Host {
 		f.Fix.Text += " It is set on the host, not inside the container; each network namespace is compared with it on its own."
 	}
-	f.Fix.Commands = []shell.Command{shell.Line("sysctl -w net.netfilter.nf_conntrack_max=%s", limit)}
-	f.Fix.Persist = []shell.Command{shell.Line("echo 'net.netfilter.nf_conntrack_max=%s' > /etc/sysctl.d/90-conntrack.conf", limit)}
+	v.setSysctl(&f.Fix, nil, "net.netfilter.nf_conntrack_max", limit)
 	return f
 }
 

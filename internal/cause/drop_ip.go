@@ -175,7 +175,7 @@ func rpFilterWords(v *View, s *DropSite, f *Finding) {
 		f.Evidence = slices.Insert(f.Evidence, 0, Evidence{Fact: "for instance from " + flows[0].Src + " to " + flows[0].Dst, Value: flows[0].Segments, Unit: "segments", Source: s.Source})
 		f.Fix.Commands = append(f.Fix.Commands, v.in(ns, shell.Line("ip route get %s", flows[0].Src)))
 	}
-	f.Fix.Persist = []shell.Command{shell.Line("echo %s > /etc/sysctl.d/90-rp-filter.conf", shell.Sysctl(rpFilterKnob(device)+"=2"))}
+	f.Fix.Persist = []shell.Command{LastingSysctl(rpFilterKnob(device), 2)}
 }
 
 func noRouteWords(v *View, s *DropSite, f *Finding) {
@@ -224,8 +224,8 @@ func neighbourTableWords(v *View, s *DropSite, f *Finding) {
 		f.Evidence = slices.Insert(f.Evidence, 0, Evidence{Fact: "times that the table was full", Value: ns.Counters["Arp.table_fulls"] + ns.Counters["Ndisc.table_fulls"], Source: "/proc/net/stat/arp_cache, ndisc_cache"})
 	}
 	f.Fix.Text = "Raise the limits of the neighbour table, on the host: they hold for all namespaces together."
-	f.Fix.Commands = []shell.Command{shell.Line("sysctl -w net.ipv4.neigh.default.gc_thresh3=%s", 2*wantedNeighbours), shell.Line("sysctl -w net.ipv4.neigh.default.gc_thresh2=%s", wantedNeighbours)}
-	f.Fix.Persist = []shell.Command{shell.Line("printf 'net.ipv4.neigh.default.gc_thresh2=4096\\nnet.ipv4.neigh.default.gc_thresh3=8192\\n' > /etc/sysctl.d/90-neighbours.conf")}
+	v.setSysctl(&f.Fix, nil, "net.ipv4.neigh.default.gc_thresh3", 2*wantedNeighbours)
+	v.setSysctl(&f.Fix, nil, "net.ipv4.neigh.default.gc_thresh2", wantedNeighbours)
 }
 
 func reassemblyWords(v *View, s *DropSite, f *Finding) {

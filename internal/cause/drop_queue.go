@@ -218,6 +218,5 @@ func softnetWords(v *View, _ *DropSite, f *Finding) {
 		f.Evidence = append(f.Evidence, Evidence{Fact: "net.core.netdev_max_backlog", Value: backlog, Unit: "packets", Source: "sysctl"})
 	}
 	f.Fix.Text = "Lengthen the queue, on the host, and spread the packets over more CPUs (RPS, more queues of the device)."
-	f.Fix.Commands = []shell.Command{shell.Line("sysctl -w net.core.netdev_max_backlog=%s", wantedDevBacklog)}
-	f.Fix.Persist = []shell.Command{shell.Line("echo 'net.core.netdev_max_backlog=10000' > /etc/sysctl.d/90-backlog.conf")}
+	v.setSysctl(&f.Fix, nil, "net.core.netdev_max_backlog", wantedDevBacklog)
 }

@@ -110,8 +110,8 @@ func fdFinding(v *View, a observe.Accept, failed uint64) Finding {
 	if a.Errors["ENFILE"] > a.Errors["EMFILE"] {
 		f.Title = "The host has no file descriptor left: servers cannot accept connections"
 		f.Evidence = []Evidence{{Fact: "accept() failed with ENFILE", Value: a.Errors["ENFILE"], Limit: v.Sysctl["fs.file-max"], Unit: "calls", Source: "accept() results"}}
-		f.Fix = Fix{Text: "Raise fs.file-max, and find who holds so many files.", Commands: []shell.Command{shell.Line("sysctl -w fs.file-max=%s", v.wantedFiles())},
-			Persist: []shell.Command{shell.Line("echo 'fs.file-max=%s' > /etc/sysctl.d/90-file-max.conf", v.wantedFiles())}, Changes: fileMax.Try(v, Target{})}
+		f.Fix = Fix{Text: "Raise fs.file-max, and find who holds so many files.", Changes: fileMax.Try(v, Target{})}
+		v.setSysctl(&f.Fix, nil, "fs.file-max", v.wantedFiles())
 		return f
 	}
 	f.Evidence = []Evidence{{Fact: "accept() failed with EMFILE", Value: a.Errors["EMFILE"], Unit: "calls", Source: "accept() results"}}

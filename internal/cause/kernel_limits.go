@@ -119,8 +119,7 @@ func checkMaxMapCount(v *View) Result {
 		e := k.first()
 		f.Evidence = append(f.Evidence, Evidence{Fact: "memory mappings of " + e.Comm, Value: v.Process(e.PID).Maps, Limit: limit, Unit: "mappings", Source: "/proc/PID/maps, vm.max_map_count"})
 		f.Fix.Text = fmt.Sprintf("Raise vm.max_map_count on the host (it is one for all containers), or have %s map fewer and larger pieces: many threads, guard pages and mapped files are what uses them.", e.Comm)
-		f.Fix.Commands = []shell.Command{shell.Line("sysctl -w vm.max_map_count=%s", v.wantedMaps())}
-		f.Fix.Persist = []shell.Command{shell.Line("echo 'vm.max_map_count=%s' > /etc/sysctl.d/90-max-map-count.conf", v.wantedMaps())}
+		v.setSysctl(&f.Fix, nil, "vm.max_map_count", v.wantedMaps())
 	})
 }
 
@@ -151,10 +150,9 @@ func checkFileMax(v *View) Result {
 	match := func(e *observe.CallError) bool { return e.Error == "ENFILE" && !strings.HasPrefix(e.Call, "accept") }
 	return v.judgeLack(match, none, func(_ *lack, f *Finding) {
 		f.Evidence = append(f.Evidence, Evidence{Fact: "files open on the host", Value: open, Limit: limit, Unit: "files", Source: "/proc/sys/fs/file-nr"})
-		want := v.wantedFiles()
 		f.Fix.Text = "Find who holds so many files, and raise fs.file-max on the host."
-		f.Fix.Commands = []shell.Command{shell.Line("sysctl -w fs.file-max=%s", want), shell.Line("lsof -n | awk '{print $1, $2}' | sort | uniq -c | sort -n | tail")}
-		f.Fix.Persist = []shell.Command{shell.Line("echo 'fs.file-max=%s' > /etc/sysctl.d/90-file-max.conf", want)}
+		v.setSysctl(&f.Fix, nil, "fs.file-max", v.wantedFiles())
+		f.Fix.Commands = append(f.Fix.Commands, shell.Line("lsof -n | awk '{print $1, $2}' | sort | uniq -c | sort -n | tail"))
 	})
 }
 
@@ -168,8 +166,7 @@ func checkInotify(v *View) Result {
 		f.Fix.Changes = v.raised(nil, knob, want)
 		f.Evidence = append(f.Evidence, Evidence{Fact: knob, Value: limit, Unit: "for each user", Source: "/proc/sys/fs/inotify"})
 		f.Fix.Text = fmt.Sprintf("Raise %s on the host (in a user namespace the limit of who made it counts too), or watch less.", knob)
-		f.Fix.Commands = []shell.Command{shell.Line("sysctl -w %s=%s", shell.Sysctl(knob), want)}
-		f.Fix.Persist = []shell.Command{shell.Line("echo %s=%s > /etc/sysctl.d/90-inotify.conf", knob, want)}
+		v.setSysctl(&f.Fix, nil, knob, want)
 	})
 }
 
@@ -182,10 +179,8 @@ func checkAIO(v *View) Result {
 	match := func(e *observe.CallError) bool { return e.Call == "io_setup" && e.Error == "EAGAIN" }
 	return v.judgeLack(match, none, func(_ *lack, f *Finding) {
 		f.Evidence = append(f.Evidence, Evidence{Fact: "events of asynchronous I/O", Value: used, Limit: limit, Unit: "events", Source: "/proc/sys/fs/aio-nr, aio-max-nr"})
-		want := v.wantedAIO()
 		f.Fix.Text = "Raise fs.aio-max-nr on the host."
-		f.Fix.Commands = []shell.Command{shell.Line("sysctl -w fs.aio-max-nr=%s", want)}
-		f.Fix.Persist = []shell.Command{shell.Line("echo 'fs.aio-max-nr=%s' > /etc/sysctl.d/90-aio.conf", want)}
+		v.setSysctl(&f.Fix, nil, "fs.aio-max-nr", v.wantedAIO())
 	})
 }
 

@@ -166,8 +166,7 @@ func checkRTOTailLoss(v *View) Result {
 			if v.sysctl(l.ns, knob.name) == "0" {
 				f.Evidence = append(f.Evidence, Evidence{Fact: knob.name, Value: "0", Source: "sysctl" + where(l.ns)})
 				f.Fix.Text += fmt.Sprintf(" %s is off: switch it on.", knob.name)
-				f.Fix.Commands = append(f.Fix.Commands, v.in(l.ns, shell.Line("sysctl -w %s=%s", knob.name, knob.want)))
-				f.Fix.Persist = append(f.Fix.Persist, shell.Line("echo %s=%s > /etc/sysctl.d/90-tcp-loss.conf", knob.name, knob.want))
+				v.setSysctl(&f.Fix, l.ns, knob.name, knob.want)
 			}
 		}
 		return judged{finding: f}

@@ -171,8 +171,7 @@ func checkSendBuffer(v *View) Result {
 			f.Evidence = append(f.Evidence, Evidence{Fact: "net.ipv4.tcp_wmem", Value: wmem, Unit: "bytes", Source: "sysctl" + where(l.ns)})
 		}
 		f.Fix.Text = "Raise the largest send buffer (third figure of net.ipv4.tcp_wmem). Where the application sets SO_SNDBUF itself, leave that out: it switches the kernel's own sizing off."
-		f.Fix.Commands = []shell.Command{v.in(l.ns, shell.Line("sysctl -w net.ipv4.tcp_wmem=%s", wantedWmem))}
-		f.Fix.Persist = []shell.Command{shell.Line("echo 'net.ipv4.tcp_wmem=4096 65536 16777216' > /etc/sysctl.d/90-tcp-wmem.conf")}
+		v.setSysctl(&f.Fix, l.ns, "net.ipv4.tcp_wmem", wantedWmem)
 		return judged{finding: f}
 	})
 }

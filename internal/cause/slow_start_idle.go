@@ -6,7 +6,6 @@ import (
 
 	"github.com/slowray/slowray/internal/figure"
 	"github.com/slowray/slowray/internal/observe"
-	"github.com/slowray/slowray/internal/shell"
 )
 
 // SlowStartAfterIdle: a connection that was idle for longer than its
@@ -83,8 +82,7 @@ func checkSlowStartAfterIdle(v *View) Result {
 			Evidence{Fact: "pause of a connection before a request, mean", Value: round(pause), Unit: "s", Source: "connections and requests"},
 			Evidence{Fact: "net.ipv4.tcp_slow_start_after_idle", Value: "1", Source: "sysctl" + where(l.ns)})
 		f.Fix.Text = "Switch tcp_slow_start_after_idle off: a connection then goes on with the window that it had."
-		f.Fix.Commands = []shell.Command{v.in(l.ns, shell.Line("sysctl -w net.ipv4.tcp_slow_start_after_idle=0"))}
-		f.Fix.Persist = []shell.Command{shell.Line("echo 'net.ipv4.tcp_slow_start_after_idle=0' > /etc/sysctl.d/90-slow-start.conf")}
+		v.setSysctl(&f.Fix, l.ns, "net.ipv4.tcp_slow_start_after_idle", 0)
 		return judged{finding: f}
 	})
 }

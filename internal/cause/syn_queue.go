@@ -164,8 +164,7 @@ func (v *View) synQueueFinding(s *Service, l *observe.Listener, q synQueue, floo
 	}
 	if !q.cookies {
 		f.Fix.Text = "Switch SYN cookies on: with a full queue clients are then answered all the same."
-		f.Fix.Commands = []shell.Command{v.in(s.NS, shell.Line("sysctl -w net.ipv4.tcp_syncookies=1"))}
-		f.Fix.Persist = []shell.Command{shell.Line("echo 'net.ipv4.tcp_syncookies=1' > /etc/sysctl.d/90-syncookies.conf")}
+		v.setSysctl(&f.Fix, s.NS, "net.ipv4.tcp_syncookies", 1)
 	} else {
 		f.Fix.Text = fmt.Sprintf("Give the socket a longer queue (backlog %d now).", l.Limit)
 	}
@@ -175,8 +174,6 @@ func (v *View) synQueueFinding(s *Service, l *observe.Listener, q synQueue, floo
 		return f
 	}
 	f.Fix.Text += " Clients that are far away stay half open for a round trip each."
-	want := wantedSYNBacklog(q.limit)
-	f.Fix.Commands = append(f.Fix.Commands, v.in(s.NS, shell.Line("sysctl -w net.ipv4.tcp_max_syn_backlog=%s", want)))
-	f.Fix.Persist = append(f.Fix.Persist, shell.Line("echo 'net.ipv4.tcp_max_syn_backlog=%s' > /etc/sysctl.d/90-syn-backlog.conf", want))
+	v.setSysctl(&f.Fix, s.NS, "net.ipv4.tcp_max_syn_backlog", wantedSYNBacklog(q.limit))
 	return f
 }

@@ -62,9 +62,8 @@ func checkTimeWaitBuckets(v *View) Result {
 			{Fact: "sockets in TIME_WAIT at the end", Value: ns.SockStat["TCP.tw"], Limit: limit, Unit: "sockets", Source: "/proc/net/sockstat; net.ipv4.tcp_max_tw_buckets"},
 			{Fact: "requests reset before all was acknowledged", Value: cut, Limit: worst.Requests, Unit: "requests", Source: recorded},
 		}
-		f.Fix = Fix{Text: "Raise tcp_max_tw_buckets (a socket in TIME_WAIT takes some 250 bytes), or keep connections open.",
-			Commands: []shell.Command{v.in(ns, shell.Line("sysctl -w net.ipv4.tcp_max_tw_buckets=%s", wantedBuckets))},
-			Persist:  []shell.Command{shell.Line("echo 'net.ipv4.tcp_max_tw_buckets=262144' > /etc/sysctl.d/90-tw-buckets.conf")}}
+		f.Fix = Fix{Text: "Raise tcp_max_tw_buckets (a socket in TIME_WAIT takes some 250 bytes), or keep connections open."}
+		v.setSysctl(&f.Fix, ns, "net.ipv4.tcp_max_tw_buckets", wantedBuckets)
 		r.Findings = append(r.Findings, f)
 	}
 	return r
@@ -157,10 +156,10 @@ func checkTCPMemory(v *View) Result {
 	if logged > 0 {
 		f.Evidence = append(f.Evidence, Evidence{Fact: "kernel log: TCP: out of memory", Value: logged, Unit: "lines", Source: "/dev/kmsg"})
 	}
-	want := "net.ipv4.tcp_mem=" + v.wantedTCPMem()
+	want := v.wantedTCPMem()
 	f.Fix = Fix{Text: "Raise net.ipv4.tcp_mem, on the host and not in a container, and find the sockets with most bytes waiting: somebody does not read.",
-		Commands: []shell.Command{shell.Line("sysctl -w %s", shell.Sysctl(want)), shell.Line("ss -tnm   # in each network namespace: r and t in skmem")},
-		Persist:  []shell.Command{shell.Line("echo %s > /etc/sysctl.d/90-tcp-mem.conf", want)}}
+		Commands: []shell.Command{shell.Line("sysctl -w %s", shell.Sysctl("net.ipv4.tcp_mem="+want)), shell.Line("ss -tnm   # in each network namespace: r and t in skmem")},
+		Persist:  []shell.Command{LastingSysctl("net.ipv4.tcp_mem", want)}}
 	return Result{Findings: []Finding{*f}}
 }
 
@@ -231,7 +230,7 @@ func checkOrphans(v *View) Result {
 		{Fact: "orphaned sockets at the end", Value: orphans, Limit: limit, Unit: "sockets", Source: "/proc/net/sockstat; net.ipv4.tcp_max_orphans"},
 		{Fact: "sockets closed for want of room", Value: aborted, Unit: "sockets", Source: "/proc/net/netstat TCPAbortOnMemory"},
 	}
-	f.Fix = Fix{Text: "Raise net.ipv4.tcp_max_orphans, on the host and not in a container (an orphan takes up to 64 kB), and find the clients that do not take their answers.",
-		Commands: []shell.Command{shell.Line("sysctl -w net.ipv4.tcp_max_orphans=%s", wantedOrphans)}, Persist: []shell.Command{shell.Line("echo 'net.ipv4.tcp_max_orphans=262144' > /etc/sysctl.d/90-orphans.conf")}}
+	f.Fix = Fix{Text: "Raise net.ipv4.tcp_max_orphans, on the host and not in a container (an orphan takes up to 64 kB), and find the clients that do not take their answers."}
+	v.setSysctl(&f.Fix, nil, "net.ipv4.tcp_max_orphans", wantedOrphans)
 	return Result{Findings: []Finding{f}}
 }

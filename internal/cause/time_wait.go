@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"github.com/slowray/slowray/internal/observe"
-	"github.com/slowray/slowray/internal/shell"
 )
 
 // TimeWaitPortSearch: the side that closes first keeps the port in TIME_WAIT
@@ -120,8 +119,7 @@ func portSearchFinding(v *View, pid int, ns *observe.NetNS, d destination, g *ob
 			f.Fix.Text += " (2 does so on loopback only)"
 		}
 		f.Fix.Text += "; better still, keep connections to the upstream open (keepalive)."
-		f.Fix.Commands = []shell.Command{v.in(ns, shell.Line("sysctl -w net.ipv4.tcp_tw_reuse=1"))}
-		f.Fix.Persist = []shell.Command{shell.Line("echo 'net.ipv4.tcp_tw_reuse=1' > /etc/sysctl.d/90-tw-reuse.conf")}
+		v.setSysctl(&f.Fix, ns, "net.ipv4.tcp_tw_reuse", 1)
 	}
 	return f
 }
@@ -204,8 +202,8 @@ func checkFinTimeout(v *View) Result {
 				{Fact: "sockets in FIN_WAIT_2 towards the destination", Value: g.States["FIN_WAIT2"], Limit: size, Unit: "sockets", Source: "sock_diag"},
 				{Fact: "net.ipv4.tcp_fin_timeout", Value: value, Unit: "s", Source: "sysctl" + where(ns)},
 			}
-			f.Fix = Fix{Text: "Set tcp_fin_timeout to 60 s, and find why the peer does not close.", Commands: []shell.Command{v.in(ns, shell.Line("sysctl -w net.ipv4.tcp_fin_timeout=60"))},
-				Persist: []shell.Command{shell.Line("echo 'net.ipv4.tcp_fin_timeout=60' > /etc/sysctl.d/90-fin-timeout.conf")}}
+			f.Fix = Fix{Text: "Set tcp_fin_timeout to 60 s, and find why the peer does not close."}
+			v.setSysctl(&f.Fix, ns, "net.ipv4.tcp_fin_timeout", defaultFinTimeout)
 			r.Findings = append(r.Findings, f)
 		}
 		if v.InScope(ns.Inode) && (r.RuledOut == "" || value != defaultFinTimeout && value != "") {

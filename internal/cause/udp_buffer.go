@@ -93,7 +93,7 @@ func checkUDPBuffer(v *View) Result {
 			}
 			f.Fix.Text = fmt.Sprintf("Give the socket more room: a larger SO_RCVBUF in the configuration of %s, and net.core.rmem_max, by which it is bounded, raised on the host. Should it be full all the time, %s reads too slowly: find what it waits for, or give it more threads.", comm, comm)
 			f.Fix.Commands = []shell.Command{shell.Line("sysctl -w net.core.rmem_max=8388608   # on the host"), v.in(ns, shell.Line("ss -uanmp sport = :%s   # rb is its buffer, d what was thrown away", u.Port))}
-			f.Fix.Persist = []shell.Command{shell.Line("echo 'net.core.rmem_max=8388608' > /etc/sysctl.d/90-udp-rmem.conf")}
+			f.Fix.Persist = []shell.Command{LastingSysctl("net.core.rmem_max", wantedDatagrams)}
 			r.Findings = append(r.Findings, f)
 		}
 	}

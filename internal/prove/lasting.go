@@ -30,7 +30,7 @@ func lasting(c *cause.Change) shell.Command {
 			return shell.Line("# %s = %s where network namespace %s is made: for a container --sysctl %s, for a host a line in /etc/sysctl.d/90-slowray.conf",
 				c.Name, shell.Text(value), c.NetNS, c.Name+"="+value)
 		}
-		return shell.Line("echo").Then(setting).Then(shell.Line(">> /etc/sysctl.d/90-slowray.conf"))
+		return cause.LastingSysctl(c.Name, value)
 	case cause.ChangeBacklog:
 		return shell.Line("# a backlog of %s for %s in the configuration of the server (nginx: listen … backlog=%s, php-fpm: listen.backlog = %s)", c.Value, address(c), c.Value, c.Value)
 	case cause.ChangeSocketOption:
