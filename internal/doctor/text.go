@@ -7,6 +7,7 @@ import (
 	"text/tabwriter"
 
 	"github.com/slowray/slowray/internal/figure"
+	"github.com/slowray/slowray/internal/printable"
 )
 
 // How much of a list is shown.
@@ -37,7 +38,7 @@ func (c *Checkup) Text(out io.Writer) error {
 	w.Flush()
 	for _, p := range c.Parts {
 		for _, because := range p.Because {
-			fmt.Fprintf(b, "  %s: %s\n", p.Name, strings.TrimPrefix(oneLine(because), p.Name+": "))
+			fmt.Fprintf(b, "  %s: %s\n", p.Name, strings.TrimPrefix(printable.Text(because), p.Name+": "))
 		}
 		if p.State == Missing && len(p.Lost) > 0 {
 			fmt.Fprintf(b, "    lost: %s\n", strings.Join(p.Lost, ", "))
@@ -54,7 +55,7 @@ func (c *Checkup) Text(out io.Writer) error {
 	for _, r := range c.Readings {
 		shown := r.Because[:min(len(r.Because), shownReasons)]
 		for _, because := range shown {
-			fmt.Fprintf(b, "  %s, %s: %s\n", r.State, r.Kind, oneLine(because))
+			fmt.Fprintf(b, "  %s, %s: %s\n", r.State, r.Kind, printable.Text(because))
 		}
 		if more := len(r.Because) - len(shown); more > 0 {
 			fmt.Fprintf(b, "  %s, %s: and %d more, see --json\n", r.State, r.Kind, more)
@@ -74,7 +75,7 @@ func (c *Checkup) Text(out io.Writer) error {
 func (c *Checkup) price(b *strings.Builder) {
 	fmt.Fprintf(b, "\nWhat a look of %s costs here: slowray itself %s of one CPU", figure.Seconds(c.Price.Seconds), figure.Percent(c.Price.CPUShare))
 	if c.Price.Because != "" {
-		fmt.Fprintf(b, "; its programs in the kernel are not known (%s)\n", oneLine(c.Price.Because))
+		fmt.Fprintf(b, "; its programs in the kernel are not known (%s)\n", printable.Text(c.Price.Because))
 		return
 	}
 	all := 0.0
@@ -84,17 +85,7 @@ func (c *Checkup) price(b *strings.Builder) {
 	fmt.Fprintf(b, ", its programs in the kernel %s\n", figure.Percent(all))
 	w := tabwriter.NewWriter(b, 0, 0, 2, ' ', tabwriter.AlignRight)
 	for _, p := range c.Price.Programs[:min(len(c.Price.Programs), shownPrograms)] {
-		fmt.Fprintf(w, "  %s\t%s calls\t%.0f ns each\t%s\t\n", oneLine(p.Name), figure.Count(int(p.Calls)), p.EachNS, figure.Percent(p.CPUShare))
+		fmt.Fprintf(w, "  %s\t%s calls\t%.0f ns each\t%s\t\n", printable.Text(p.Name), figure.Count(int(p.Calls)), p.EachNS, figure.Percent(p.CPUShare))
 	}
 	w.Flush()
-}
-
-// oneLine keeps what the host says from driving a terminal.
-func oneLine(s string) string {
-	return strings.Map(func(r rune) rune {
-		if r < ' ' || r == 0x7f {
-			return ' '
-		}
-		return r
-	}, s)
 }

@@ -38,6 +38,35 @@ func Text(s string) string {
 	}, s) + more
 }
 
+// Name is a name that others chose, of a process, a file or a device: what is not
+// UTF-8 or does not print becomes '?', and at most limit bytes are kept.
+func Name[T string | []byte](name T, limit int) string {
+	if plain(name) {
+		return string(name[:min(len(name), limit)])
+	}
+	var out strings.Builder
+	for _, r := range string(name[:min(len(name), utf8.UTFMax*limit)]) {
+		if r == utf8.RuneError || !unicode.IsPrint(r) {
+			r = '?'
+		}
+		if out.Len()+utf8.RuneLen(r) > limit {
+			break
+		}
+		out.WriteRune(r)
+	}
+	return out.String()
+}
+
+// plain says whether s is printable ASCII, as most names are.
+func plain[T string | []byte](s T) bool {
+	for i := range len(s) {
+		if s[i] < ' ' || s[i] > '~' {
+			return false
+		}
+	}
+	return true
+}
+
 // Unseen says whether r is a control character, or one that cannot be seen or
 // reverses the reading direction.
 func Unseen(r rune) bool {

@@ -18,6 +18,7 @@ import (
 	"github.com/slowray/slowray/internal/bpf"
 	"github.com/slowray/slowray/internal/budget"
 	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/printable"
 )
 
 // The kernel's structures, laid out as in callerror.bpf.c.
@@ -186,7 +187,7 @@ func (w *Watcher) target(key *errorKey, val *errorCount) target {
 		if err != nil {
 			return target{path: text(val.Path[:]), fd: fd} // closed meanwhile
 		}
-		return target{path: clean(name), fd: fd, mnt: mountID(filepath.Join(dir, "fdinfo", strconv.Itoa(fd)))}
+		return target{path: printable.Name(name, maxPath), fd: fd, mnt: mountID(filepath.Join(dir, "fdinfo", strconv.Itoa(fd)))}
 	case c.kind&(path0|path1) != 0:
 		name := text(val.Path[:])
 		if name != "" && !path.IsAbs(name) {
@@ -198,7 +199,7 @@ func (w *Watcher) target(key *errorKey, val *errorCount) target {
 			if err != nil {
 				return target{path: name, fd: -1}
 			}
-			name = path.Join(clean(from), name)
+			name = path.Join(printable.Name(from, maxPath), name)
 		}
 		return target{path: name, fd: -1}
 	}
@@ -250,17 +251,9 @@ func errorName(n uint32) string {
 	return "error " + strconv.Itoa(int(n))
 }
 
+const maxPath = 4096 // PATH_MAX
+
 func text(b []byte) string {
 	s, _, _ := strings.Cut(string(b), "\x00")
-	return clean(s)
-}
-
-// clean replaces what a terminal would not print.
-func clean(s string) string {
-	return strings.Map(func(r rune) rune {
-		if r < ' ' || r == 0x7f || r == 0xfffd {
-			return '?'
-		}
-		return r
-	}, strings.ToValidUTF8(s, "?"))
+	return printable.Name(s, maxPath)
 }

@@ -9,10 +9,10 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode"
 
 	"github.com/slowray/slowray/internal/budget"
 	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/printable"
 	"github.com/slowray/slowray/internal/sense/app/heap"
 )
 
@@ -219,11 +219,5 @@ func digestOf(id string) string {
 
 // clip makes a name fit to show.
 func clip(s string) string {
-	s = strings.Map(func(r rune) rune {
-		if !unicode.IsPrint(r) || r == 0xfffd {
-			return '?'
-		}
-		return r
-	}, s)
-	return strings.Clone(s[:min(len(s), 128)]) // not the whole answer for a name
+	return strings.Clone(printable.Name(s, 128)) // not the whole answer for a name
 }

@@ -3,9 +3,9 @@ package cpython
 import (
 	"fmt"
 	"path"
-	"strings"
 
 	"github.com/slowray/slowray/internal/budget"
+	"github.com/slowray/slowray/internal/printable"
 	"github.com/slowray/slowray/internal/sense/procmem"
 )
 
@@ -92,19 +92,16 @@ func (p *Interpreter) code(addr uint64) *code {
 	return c
 }
 
+// maxText bounds a string that is read, in bytes.
+const maxText = 1024
+
 // text is a string object that is ASCII, as names and paths mostly are.
 func (p *Interpreter) text(addr uint64) string {
 	size := p.memory.Word(addr + stringLength)
-	if size == 0 || size > 1024 {
+	if size == 0 || size > maxText {
 		return ""
 	}
-	b := p.memory.Bytes(addr+p.layout.text, size)
-	return strings.Map(func(r rune) rune {
-		if r < ' ' || r >= 0x7f {
-			return '?'
-		}
-		return r
-	}, string(b))
+	return printable.Name(p.memory.Bytes(addr+p.layout.text, size), maxText)
 }
 
 // line is that of an instruction, from the table of locations

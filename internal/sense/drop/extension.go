@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/printable"
 )
 
 // extension reads a match of iptables into a rule: what it says of the
@@ -52,7 +53,7 @@ func extension(r *observe.FirewallRule, name string, rev int, data []byte) strin
 			text = not + "--ctstate " + ctStates(r, uint32(ne.Uint16(data[150:])))
 		}
 	}
-	return strings.TrimSpace("-m " + printable(name) + " " + text)
+	return strings.TrimSpace("-m " + printable.Name(name, maxName) + " " + text)
 }
 
 // ctStates names bits of XT_CONNTRACK_STATE_*.
@@ -156,5 +157,5 @@ func cstring(b []byte) string {
 	if i := bytes.IndexByte(b, 0); i >= 0 {
 		b = b[:i]
 	}
-	return printable(string(b))
+	return printable.Name(string(b), maxName)
 }

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/printable"
 )
 
 var nftFamilies = map[nftables.TableFamily]string{
@@ -57,7 +58,7 @@ func readNFT(f *observe.Firewall, before map[ruleID]uint64) error {
 		k := tableKey{c.Table.Family, c.Table.Name}
 		t := tables[k]
 		if t == nil {
-			t = &nftTable{conn: conn, table: c.Table, ruleSet: newRuleSet("nft", nftFamilies[c.Table.Family], printable(c.Table.Name))}
+			t = &nftTable{conn: conn, table: c.Table, ruleSet: newRuleSet("nft", nftFamilies[c.Table.Family], printable.Name(c.Table.Name, maxName))}
 			tables[k] = t
 			order = append(order, t)
 		}
@@ -92,7 +93,7 @@ type nftTable struct {
 
 // base notes the hook of a base chain, and its policy.
 func (t *nftTable) base(c *nftables.Chain) {
-	name := printable(c.Name)
+	name := printable.Name(c.Name, maxName)
 	if c.Hooknum == nil {
 		return
 	}
@@ -122,7 +123,7 @@ func (t *nftTable) verdictMap(r *nftRule) {
 		if el.VerdictData == nil {
 			continue
 		}
-		t.jump(r.chain, printable(el.VerdictData.Chain))
+		t.jump(r.chain, printable.Name(el.VerdictData.Chain, maxName))
 		drops = drops || el.VerdictData.Kind == expr.VerdictDrop
 	}
 	r.drops = drops
@@ -131,7 +132,7 @@ func (t *nftTable) verdictMap(r *nftRule) {
 // rule decodes a rule that drops or rejects.
 func (t *nftTable) rule(r *nftRule, before uint64) {
 	w := &ruleWriter{table: t, regs: map[uint32]value{}}
-	w.rule.Chain, w.rule.Handle = printable(r.chain), r.handle
+	w.rule.Chain, w.rule.Handle = printable.Name(r.chain, maxName), r.handle
 	if t.backend == "iptables-nft" {
 		w.rule.Number = r.number
 	}

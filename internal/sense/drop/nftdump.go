@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/slowray/slowray/internal/nl"
+	"github.com/slowray/slowray/internal/printable"
 )
 
 // All rules of a namespace come in one dump. There may be thousands, twice in a
@@ -216,4 +217,4 @@ func newExpression(name string) expr.Any {
 }
 
 // String names it as the text of a rule does.
-func (u *unknown) String() string { return fmt.Sprintf("[%s]", printable(u.name)) }
+func (u *unknown) String() string { return fmt.Sprintf("[%s]", printable.Name(u.name, maxName)) }

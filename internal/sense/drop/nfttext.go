@@ -12,6 +12,7 @@ import (
 	"github.com/google/nftables/xt"
 
 	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/printable"
 )
 
 // ruleWriter turns the expressions of a rule back into words, and notes what
@@ -130,18 +131,18 @@ func (w *ruleWriter) one(e expr.Any) {
 		w.say("quota %s%d bytes", map[bool]string{true: "over ", false: ""}[e.Over], e.Bytes)
 	case *expr.Dynset:
 		w.rule.Some = true
-		w.say("update @%s", printable(e.SetName))
+		w.say("update @%s", printable.Name(e.SetName, maxName))
 	case *expr.Counter:
 		w.rule.Counted, w.rule.Packets = true, e.Packets
 		w.say("counter")
 	case *expr.Objref:
-		w.say("counter name %q", printable(e.Name))
+		w.say("counter name %q", printable.Name(e.Name, maxName))
 	case *expr.Log:
 		w.say("log")
 	case *expr.Match:
 		w.say("%s", extension(&w.rule, e.Name, int(e.Rev), raw(w.table.table.Family, e.Rev, e.Info)))
 	case *expr.Target:
-		w.say("-j %s", printable(e.Name))
+		w.say("-j %s", printable.Name(e.Name, maxName))
 		switch e.Name {
 		case "REJECT":
 			w.rule.Verdict = "reject"
@@ -175,9 +176,9 @@ func (w *ruleWriter) verdict(e *expr.Verdict) {
 		w.rule.Verdict = "drop"
 		w.say("drop")
 	case expr.VerdictJump:
-		w.say("jump %s", printable(e.Chain))
+		w.say("jump %s", printable.Name(e.Chain, maxName))
 	case expr.VerdictGoto:
-		w.say("goto %s", printable(e.Chain))
+		w.say("goto %s", printable.Name(e.Chain, maxName))
 	case expr.VerdictAccept:
 		w.say("accept")
 	case expr.VerdictReturn:
@@ -294,7 +295,7 @@ func (w *ruleWriter) ports(v value, r [2]int) {
 
 func (w *ruleWriter) lookup(e *expr.Lookup) {
 	v := w.regs[reg(e.SourceRegister)]
-	set := "@" + printable(e.SetName)
+	set := "@" + printable.Name(e.SetName, maxName)
 	elements := w.table.set(e.SetName)
 	if len(elements) > 0 {
 		var list []string

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/printable"
 	"github.com/slowray/slowray/internal/sense/host"
 )
 
@@ -31,6 +32,7 @@ const (
 	maxQdiscs     = 4096
 	maxNeighbours = 64
 	maxRoutes     = 64
+	maxName       = 128 // bytes
 )
 
 // inside runs fn with a netlink handle of the namespace. The library may panic
@@ -100,7 +102,7 @@ var xdpModes = map[uint32]string{1: "driver", 2: "generic", 3: "offload", 4: "se
 
 func linkOf(l netlink.Link) observe.Link {
 	a := l.Attrs()
-	out := observe.Link{Name: printable(a.Name), Index: a.Index, Kind: l.Type(), MTU: a.MTU, Up: a.RawFlags&unix.IFF_UP != 0}
+	out := observe.Link{Name: printable.Name(a.Name, maxName), Index: a.Index, Kind: l.Type(), MTU: a.MTU, Up: a.RawFlags&unix.IFF_UP != 0}
 	if out.Kind == "device" {
 		out.Kind = ""
 	}
@@ -123,7 +125,7 @@ func linkOf(l netlink.Link) observe.Link {
 
 func qdiscOf(l netlink.Link, q netlink.Qdisc) observe.Qdisc {
 	a := q.Attrs()
-	out := observe.Qdisc{Interface: printable(l.Attrs().Name), Kind: q.Type(), Handle: handle(a.Handle), Parent: parent(a.Parent)}
+	out := observe.Qdisc{Interface: printable.Name(l.Attrs().Name, maxName), Kind: q.Type(), Handle: handle(a.Handle), Parent: parent(a.Parent)}
 	if a.Statistics != nil {
 		countQueue(&out, (*netlink.ClassStatistics)(a.Statistics))
 	}
@@ -154,7 +156,7 @@ func classesOf(h *netlink.Handle, l netlink.Link, kind string) []observe.Qdisc {
 	var out []observe.Qdisc
 	for _, c := range classes[:min(len(classes), maxQdiscs)] {
 		a := c.Attrs()
-		q := observe.Qdisc{Interface: printable(l.Attrs().Name), Kind: kind + " class", Handle: handle(a.Handle), Parent: parent(a.Parent)}
+		q := observe.Qdisc{Interface: printable.Name(l.Attrs().Name, maxName), Kind: kind + " class", Handle: handle(a.Handle), Parent: parent(a.Parent)}
 		if a.Statistics != nil {
 			countQueue(&q, a.Statistics)
 		}
@@ -196,13 +198,13 @@ func filtersOf(h *netlink.Handle, l netlink.Link) []observe.TrafficFilter {
 		}
 		for _, f := range filters {
 			a := f.Attrs()
-			o := observe.TrafficFilter{Interface: printable(l.Attrs().Name), Way: way, Kind: f.Type(), Preference: int(a.Priority)}
+			o := observe.TrafficFilter{Interface: printable.Name(l.Attrs().Name, maxName), Way: way, Kind: f.Type(), Preference: int(a.Priority)}
 			if a.Handle != 0 {
 				o.Handle = fmt.Sprintf("0x%x", a.Handle)
 			}
 			switch f := f.(type) {
 			case *netlink.BpfFilter:
-				o.Name, o.Program = printable(f.Name), uint32(f.Id)
+				o.Name, o.Program = printable.Name(f.Name, maxName), uint32(f.Id)
 			case *netlink.MatchAll:
 				o.Action = dropping(f.Actions)
 			case *netlink.U32:
@@ -244,7 +246,7 @@ func programsOf(l netlink.Link) []observe.TrafficFilter {
 			return out
 		}
 		for _, p := range r.Programs {
-			out = append(out, observe.TrafficFilter{Interface: printable(l.Attrs().Name), Way: way, Kind: "bpf", Name: "tcx", Program: uint32(p.ID)})
+			out = append(out, observe.TrafficFilter{Interface: printable.Name(l.Attrs().Name, maxName), Way: way, Kind: "bpf", Name: "tcx", Program: uint32(p.ID)})
 		}
 	}
 	return out
@@ -328,7 +330,7 @@ func Unanswered(ns *host.NetNS) ([]observe.Neighbour, error) {
 		}
 		names := map[int]string{}
 		for _, l := range links {
-			names[l.Attrs().Index] = printable(l.Attrs().Name)
+			names[l.Attrs().Index] = printable.Name(l.Attrs().Name, maxName)
 		}
 		list, err := h.NeighList(0, unix.AF_UNSPEC)
 		if err != nil && !errors.Is(err, netlink.ErrDumpInterrupted) {
@@ -412,7 +414,7 @@ func parseCounters(text, prefix string, into map[string]uint64) {
 				n, ok := host.ParseHex([]byte(f))
 				// The first is how many entries there are, on every line.
 				if ok && i > 0 && i < len(columns) {
-					into[prefix+printable(columns[i])] += n
+					into[prefix+printable.Name(columns[i], maxName)] += n
 				}
 			}
 		}
@@ -424,18 +426,7 @@ func parseCounters(text, prefix string, into map[string]uint64) {
 			continue
 		}
 		if n, ok := host.ParseUint([]byte(f[1])); ok {
-			into[prefix+printable(strings.TrimPrefix(f[0], "Xfrm"))] = n
+			into[prefix+printable.Name(strings.TrimPrefix(f[0], "Xfrm"), maxName)] = n
 		}
 	}
-}
-
-// printable keeps what may be shown of a name that others chose.
-func printable(s string) string {
-	s = strings.Map(func(r rune) rune {
-		if r < ' ' || r == 0x7f || r == '\ufffd' {
-			return '?'
-		}
-		return r
-	}, strings.ToValidUTF8(s, "?"))
-	return s[:min(len(s), 128)]
 }

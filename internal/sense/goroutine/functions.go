@@ -6,6 +6,7 @@ import (
 	"sort"
 	"strings"
 
+	"github.com/slowray/slowray/internal/printable"
 	"github.com/slowray/slowray/internal/sense/procmem"
 )
 
@@ -193,7 +194,7 @@ func (p *Program) fileAt(f *function, pc uint64) (string, int) {
 	if b == nil || procmem.Half(b, 0) == ^uint32(0) {
 		return "", int(max(line, 0))
 	}
-	return printable(p.staticText(p.files + uint64(procmem.Half(b, 0)))), int(max(line, 0))
+	return printable.Name(p.staticText(p.files+uint64(procmem.Half(b, 0))), maxName), int(max(line, 0))
 }
 
 // maxInlined bounds the functions that are one within the other.
@@ -217,7 +218,7 @@ func (p *Program) frames(pc uint64) []Frame {
 			frame := Frame{File: file, Line: line, entry: f.entry}
 			n, inlined := p.value(&f, f.pcData(inlinedPerPC), at)
 			if calls == 0 || !inlined || n < 0 {
-				frame.Function = printable(p.staticText(p.names + uint64(procmem.Half(f.fields, funcName))))
+				frame.Function = printable.Name(p.staticText(p.names+uint64(procmem.Half(f.fields, funcName))), maxName)
 				if !p.inlined && p.std != "" && strings.HasPrefix(file, p.std) && p.own(&Frame{Function: frame.Function, File: p.std}) {
 					// What is inlined is not told: rather where the function begins.
 					frame.File, frame.Line = p.fileAt(&f, f.entry)
@@ -229,7 +230,7 @@ func (p *Program) frames(pc uint64) []Frame {
 			if call == nil {
 				break
 			}
-			frame.Function, frame.inlined = printable(p.staticText(p.names+uint64(procmem.Half(call, 4)))), true
+			frame.Function, frame.inlined = printable.Name(p.staticText(p.names+uint64(procmem.Half(call, 4))), maxName), true
 			out = append(out, frame)
 			at = f.entry + uint64(procmem.Half(call, 8))
 		}
@@ -247,21 +248,10 @@ func (p *Program) frames(pc uint64) []Frame {
 	return out
 }
 
-// maxHeld bounds the names of functions that are kept, bytes.
-const maxHeld = 8 << 20
-
-// printable is a name out of a file as it may be shown.
-func printable(s string) string {
-	if len(s) > 512 {
-		s = s[:512]
-	}
-	return strings.Map(func(r rune) rune {
-		if r < ' ' || r == 0x7f {
-			return '?'
-		}
-		return r
-	}, s)
-}
+const (
+	maxName = 512     // bytes of a name out of a file
+	maxHeld = 8 << 20 // bytes of all names of functions that are kept
+)
 
 // standard are the directories of the standard library.
 var standard = []string{

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/printable"
 )
 
 // CgroupSample is one control group at one moment. Counters are totals since
@@ -153,7 +154,7 @@ func (s *cgroupScan) group(path string, version int, p *ProcSample) *CgroupSampl
 	k := groupKey{path, version}
 	g := s.groups[k]
 	if g == nil {
-		g = &CgroupSample{Path: printable([]byte(path), 4096), Version: version, oldest: p.StartTicks}
+		g = &CgroupSample{Path: printable.Name([]byte(path), 4096), Version: version, oldest: p.StartTicks}
 		s.groups[k] = g
 	}
 	if n := len(g.PIDs); n == 0 || g.PIDs[n-1] != p.PID {

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/printable"
 )
 
 // groupLimits is what a group may have besides CPU time and memory, and what
@@ -166,7 +167,7 @@ func (s *cgroupScan) addIO(g *CgroupSample, l observe.IOLimit) {
 	l.Number = l.Disk
 	// /sys/dev/block/MAJOR:MINOR is a link to the device's directory.
 	if to, err := os.Readlink(filepath.Join(s.fs.Sys, "dev/block", l.Disk)); err == nil {
-		l.Disk = printable([]byte(filepath.Base(to)), 64)
+		l.Disk = printable.Name([]byte(filepath.Base(to)), 64)
 	}
 	g.IO = append(g.IO, l)
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/printable"
 )
 
 // sectorBytes is the unit of /proc/diskstats, whatever the device's own is.
@@ -45,7 +46,7 @@ func parseDiskstats(r io.Reader) ([]diskSample, error) {
 		_, line = nextField(line)
 		_, line = nextField(line)
 		name, line := nextField(line)
-		d := diskSample{name: printable(name, 64)}
+		d := diskSample{name: printable.Name(name, 64)}
 		n := 0
 		for n < len(d.columns) {
 			var f []byte

@@ -15,6 +15,7 @@ import (
 
 	"github.com/slowray/slowray/internal/budget"
 	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/printable"
 )
 
 // Bounds of what is looked at.
@@ -296,7 +297,7 @@ func (fs FS) mountNamespaces(pids []int) []int {
 // then it is not asked.
 func statFilesystem(root int, m *Mount) (observe.Filesystem, bool) {
 	f := observe.Filesystem{
-		Dir: printable([]byte(m.Dir), 256), Type: printable([]byte(m.Type), 32), Source: printable([]byte(m.Source), 128),
+		Dir: printable.Name([]byte(m.Dir), 256), Type: printable.Name([]byte(m.Type), 32), Source: printable.Name([]byte(m.Source), 128),
 		Device: fmt.Sprintf("%d:%d", m.Major, m.Minor), ReadOnly: m.readOnly(),
 	}
 	for o := range strings.SplitSeq(m.Superblock, ",") {

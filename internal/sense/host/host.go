@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 
 	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/printable"
 )
 
 // FS is where the kernel's file systems are mounted. Cgroup file systems are
@@ -65,7 +66,7 @@ func (fs FS) line(name string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return printable(bytes.TrimSpace(b), 256), nil
+	return printable.Name(bytes.TrimSpace(b), 256), nil
 }
 
 // AvailableMemory is what programs can have of the memory without others being

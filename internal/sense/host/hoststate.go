@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/printable"
 )
 
 const maxFreqCPUs = 8 // whose frequency is looked at
@@ -63,11 +64,11 @@ func (fs FS) HostState() observe.HostState {
 	var s observe.HostState
 	dir := filepath.Join(fs.Sys, "devices/system/clocksource/clocksource0")
 	if b, err := os.ReadFile(dir + "/current_clocksource"); err == nil {
-		s.Clocksource = printable(bytes.TrimSpace(b), 32)
+		s.Clocksource = printable.Name(bytes.TrimSpace(b), 32)
 	}
 	if b, err := os.ReadFile(dir + "/available_clocksource"); err == nil {
 		for _, f := range bytes.Fields(b[:min(len(b), 512)]) {
-			s.Clocksources = append(s.Clocksources, printable(f, 32))
+			s.Clocksources = append(s.Clocksources, printable.Name(f, 32))
 		}
 	}
 	if b, err := os.ReadFile(filepath.Join(fs.Proc, "mdstat")); err == nil {
@@ -96,10 +97,10 @@ func parseMdstat(b []byte) []observe.RAIDArray {
 		switch {
 		case len(f) >= 4 && f[1] == ":" && strings.HasPrefix(f[0], "md"):
 			end()
-			a.Name = printable([]byte(f[0]), 32)
+			a.Name = printable.Name([]byte(f[0]), 32)
 			for _, word := range f[3:] {
 				if strings.HasPrefix(word, "raid") || word == "linear" || word == "multipath" {
-					a.Level = printable([]byte(word), 16)
+					a.Level = printable.Name([]byte(word), 16)
 				}
 			}
 		case a.Name == "":
@@ -149,7 +150,7 @@ func (fs FS) LargestWritten(pid int) (f observe.WrittenFile, ok bool) {
 			continue
 		}
 		if n > f.Bytes {
-			f, ok = observe.WrittenFile{Path: printable([]byte(target), 256), Bytes: n}, true
+			f, ok = observe.WrittenFile{Path: printable.Name([]byte(target), 256), Bytes: n}, true
 		}
 	}
 	return f, ok

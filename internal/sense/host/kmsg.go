@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/printable"
 )
 
 // Kmsg follows the kernel log.
@@ -154,7 +155,7 @@ func (c *lineCounter) count(text []byte) {
 	if !known {
 		i = len(c.lines)
 		c.index[l] = i
-		l.Example = printable(text, 256)
+		l.Example = printable.Name(text, 256)
 		c.lines = append(c.lines, l)
 	}
 	c.lines[i].Count++

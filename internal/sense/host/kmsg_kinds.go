@@ -5,6 +5,7 @@ import (
 	"net/netip"
 
 	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/printable"
 )
 
 // kernelMessages is the messages that matter, in the words of Linux 4.x to 6.x.
@@ -108,7 +109,7 @@ func subjectOf(kind string, text, rest []byte) string {
 	case "raid-failure":
 		name = between(text, ":", ":")
 	}
-	return printable(name, 64)
+	return printable.Name(name, 64)
 }
 
 // program is who a message is about: "nginx:123", "bash (123)", "php[12]".

@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/printable"
 )
 
 const (
@@ -90,7 +91,7 @@ type oomReader struct {
 
 func (r *oomReader) line(text []byte, at float64) {
 	if who, _, ok := bytes.Cut(text, []byte(" invoked oom-killer:")); ok {
-		*r = oomReader{by: printable(who, 64), kills: r.kills}
+		*r = oomReader{by: printable.Name(who, 64), kills: r.kills}
 		return
 	}
 	if rest, ok := bytes.CutPrefix(text, []byte("memory: usage ")); ok {
@@ -124,9 +125,9 @@ func (r *oomReader) constraint(b []byte) {
 		key, value, _ := bytes.Cut(pair, []byte("="))
 		switch string(key) {
 		case "oom_memcg":
-			r.about.LimitCgroup = printable(value, 4096)
+			r.about.LimitCgroup = printable.Name(value, 4096)
 		case "task_memcg":
-			r.about.Cgroup = printable(value, 4096)
+			r.about.Cgroup = printable.Name(value, 4096)
 		case "pid":
 			r.about.PID, _ = ParseSmall(value)
 		}
@@ -158,7 +159,7 @@ func (r *oomReader) killed(b []byte, host bool, at float64) {
 	if begin < 0 || end <= begin {
 		return
 	}
-	k.Comm = printable(b[begin+1:end], 64)
+	k.Comm = printable.Name(b[begin+1:end], 64)
 	if _, rest, ok := bytes.Cut(b[end:], []byte("anon-rss:")); ok {
 		k.AnonBytes = kilobytes(rest)
 	}

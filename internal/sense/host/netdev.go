@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 
 	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/printable"
 )
 
 // Interfaces reads the packet counters of the namespace's network interfaces,
@@ -58,7 +59,7 @@ func parseNetDev(r io.Reader) ([]observe.Interface, error) {
 		}
 		if ok {
 			out = append(out, observe.Interface{
-				Name:    printable(name, 16),
+				Name:    printable.Name(name, 16),
 				RxBytes: v[devRxBytes], RxPackets: v[devRxPackets], RxDropped: v[devRxDropped],
 				TxBytes: v[devTxBytes], TxPackets: v[devTxPackets], TxDropped: v[devTxDropped],
 			})

@@ -8,6 +8,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"github.com/slowray/slowray/internal/printable"
 )
 
 // Counters reads the namespace's SNMP counters, /proc/net/netstat and
@@ -51,7 +53,7 @@ func parseNetstat(r io.Reader, m map[string]uint64) error {
 			continue
 		}
 		b = rest
-		prefix := printable(group[:len(group)-1], 64) + "."
+		prefix := printable.Name(group[:len(group)-1], 64) + "."
 		for {
 			var name, value []byte
 			name, names = nextField(names)
@@ -60,7 +62,7 @@ func parseNetstat(r io.Reader, m map[string]uint64) error {
 				break
 			}
 			if v, ok := ParseUint(value); ok {
-				m[prefix+printable(name, 64)] = v
+				m[prefix+printable.Name(name, 64)] = v
 			}
 		}
 	}
@@ -115,7 +117,7 @@ func parseSockstat(r io.Reader, m map[string]int64) error {
 		if len(group) < 2 || group[len(group)-1] != ':' {
 			continue
 		}
-		prefix := printable(group[:len(group)-1], 64) + "."
+		prefix := printable.Name(group[:len(group)-1], 64) + "."
 		for {
 			var name, value []byte
 			name, line = nextField(line)
@@ -124,7 +126,7 @@ func parseSockstat(r io.Reader, m map[string]int64) error {
 				break
 			}
 			if v, ok := parseInt(value); ok {
-				m[prefix+printable(name, 64)] = v
+				m[prefix+printable.Name(name, 64)] = v
 			}
 		}
 	}
@@ -157,5 +159,5 @@ func (fs FS) sysctl(name string) (string, bool) {
 	if err != nil {
 		return "", false
 	}
-	return printable(bytes.Join(bytes.Fields(b), []byte(" ")), 4096), true
+	return printable.Name(bytes.Join(bytes.Fields(b), []byte(" ")), 4096), true
 }

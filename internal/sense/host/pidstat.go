@@ -3,6 +3,8 @@ package host
 import (
 	"bytes"
 	"os"
+
+	"github.com/slowray/slowray/internal/printable"
 )
 
 // pfKthread marks a kernel thread in the flags of a task (PF_KTHREAD,
@@ -41,7 +43,7 @@ func parsePIDStat(b []byte, p *ProcSample) bool {
 	if len(state) != 1 {
 		return false
 	}
-	p.Comm, p.State = printable(comm, 64), state[0]
+	p.Comm, p.State = printable.Name(comm, 64), state[0]
 	for n := statPPID; n <= statPolicy; n++ {
 		var f []byte
 		f, rest = nextField(rest)

@@ -3,6 +3,8 @@ package host
 import (
 	"bytes"
 	"strings"
+
+	"github.com/slowray/slowray/internal/printable"
 )
 
 // ProcGroups is where a process sits in the hierarchies that matter here. A
@@ -78,8 +80,8 @@ func nameGroups(g ProcGroups) groupNames {
 			n.unit = UnitOf(path)
 		}
 	}
-	n.path = printable([]byte(n.path), 4096)
-	n.container = printable([]byte(n.container), 256)
-	n.unit = printable([]byte(n.unit), 256)
+	n.path = printable.Name([]byte(n.path), 4096)
+	n.container = printable.Name([]byte(n.container), 256)
+	n.unit = printable.Name([]byte(n.unit), 256)
 	return n
 }

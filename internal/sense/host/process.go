@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/printable"
 )
 
 // ProcSample is one process at one moment. Counters are totals since the
@@ -247,7 +248,7 @@ func parseCmdline(b []byte) string {
 			b[i] = ' '
 		}
 	}
-	return printable(b, maxCmdline)
+	return printable.Name(b, maxCmdline)
 }
 
 // parseLimits takes RLIMIT_NOFILE from /proc/PID/limits (proc_pid_limits,

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/printable"
 )
 
 // RunSample is how far the CPU clocks of a process's threads stood at one
@@ -79,7 +80,7 @@ func (fs FS) Exe(pid int) string {
 	if i := len(name) - len(" (deleted)"); i > 0 && string(name[i:]) == " (deleted)" {
 		name = name[:i]
 	}
-	return printable(name, 64)
+	return printable.Name(name, 64)
 }
 
 // ThreadComm is the name of a thread, empty when it ended.
@@ -102,7 +103,7 @@ func (fs FS) AllowedCPUs(pid int) (list string, n int) {
 	if !ok {
 		return "", 0
 	}
-	return printable(v, 256), countList(v)
+	return printable.Name(v, 256), countList(v)
 }
 
 // countList counts the numbers of a list as "0-3,8"; 0 when it is none.

@@ -3,9 +3,6 @@ package host
 import (
 	"bytes"
 	"math"
-	"strings"
-	"unicode"
-	"unicode/utf8"
 )
 
 // nextField cuts the first run of non-blank bytes off b. Blanks are spaces and
@@ -120,35 +117,4 @@ func grown32(a, b uint64) uint64 {
 		return b + (1 << 32) - a
 	}
 	return grown(a, b)
-}
-
-// printable makes text of the kernel or of a process fit to show: invalid
-// UTF-8 and control characters become '?', and at most limit bytes are kept.
-func printable(b []byte, limit int) string {
-	if plain(b) {
-		return string(b[:min(len(b), limit)])
-	}
-	var s strings.Builder
-	for len(b) > 0 {
-		r, size := utf8.DecodeRune(b)
-		if (r == utf8.RuneError && size == 1) || !unicode.IsPrint(r) {
-			r = '?'
-		}
-		if s.Len()+utf8.RuneLen(r) > limit {
-			break
-		}
-		s.WriteRune(r)
-		b = b[size:]
-	}
-	return s.String()
-}
-
-// plain says whether b is printable ASCII.
-func plain(b []byte) bool {
-	for _, c := range b {
-		if c < ' ' || c > '~' {
-			return false
-		}
-	}
-	return true
 }

@@ -54,21 +54,6 @@ func TestGrown(t *testing.T) {
 	}
 }
 
-func TestPrintable(t *testing.T) {
-	for in, want := range map[string]string{
-		"plain":          "plain",
-		"a\x00b\x1b[1m":  "a?b?[1m",
-		"caf\xc3\xa9":    "café",
-		"\xff\xfe":       "??",
-		"0123456789abc":  "0123456789",
-		"12345678\u20ac": "12345678", // a rune is not cut
-	} {
-		if got := printable([]byte(in), 10); got != want {
-			t.Errorf("printable(%q) = %q, want %q", in, got, want)
-		}
-	}
-}
-
 func TestAppendInt(t *testing.T) {
 	for n, want := range map[int]string{0: "0", 7: "7", 10: "10", 4194304: "4194304", math.MaxInt: "9223372036854775807", -5: "0"} {
 		if got := string(appendInt(nil, n)); got != want {

@@ -3,6 +3,8 @@ package host
 import (
 	"bytes"
 	"io"
+
+	"github.com/slowray/slowray/internal/printable"
 )
 
 // parseSoftIRQs reads /proc/softirqs (fs/proc/softirqs.c): a line of CPU names,
@@ -44,7 +46,7 @@ func parseSoftIRQs(r io.Reader) (map[string][]uint64, error) {
 			}
 			counts[cpu] = n
 		}
-		m[printable(name, 32)] = counts
+		m[printable.Name(name, 32)] = counts
 	}
 	return m, err
 }

@@ -7,6 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/slowray/slowray/internal/nl"
+	"github.com/slowray/slowray/internal/printable"
 )
 
 // Layout of include/uapi/linux/unix_diag.h.
@@ -53,8 +54,8 @@ func parseUnixListener(b []byte) (ListenerSample, bool) {
 // NUL, with '@' for each NUL (unix(7)).
 func unixName(b []byte) string {
 	if len(b) > 0 && b[0] == 0 {
-		return printable(bytes.ReplaceAll(b, []byte{0}, []byte("@")), 108)
+		return printable.Name(bytes.ReplaceAll(b, []byte{0}, []byte("@")), 108)
 	}
 	b, _, _ = bytes.Cut(b, []byte{0})
-	return printable(b, 108)
+	return printable.Name(b, 108)
 }

@@ -1,38 +1,14 @@
 package symbol
 
-import (
-	"strings"
-	"unicode"
-	"unicode/utf8"
-)
+import "github.com/slowray/slowray/internal/printable"
 
 // maxName bounds a name, in bytes.
 const maxName = 1024
 
-// clean makes a name that others wrote fit to be shown: no control characters,
-// no broken UTF-8, not endless.
+// clean makes a name that others wrote fit to be shown, and says when it is longer.
 func clean(name string) string {
 	if len(name) > maxName {
-		end := maxName
-		for end > 0 && !utf8.RuneStart(name[end]) {
-			end--
-		}
-		name = name[:end] + "…"
+		return printable.Name(name, maxName) + "…"
 	}
-	plain := true
-	for _, r := range name {
-		if r == utf8.RuneError || !unicode.IsPrint(r) {
-			plain = false
-			break
-		}
-	}
-	if plain {
-		return name
-	}
-	return strings.Map(func(r rune) rune {
-		if r == utf8.RuneError || !unicode.IsPrint(r) {
-			return '?'
-		}
-		return r
-	}, name)
+	return printable.Name(name, maxName)
 }

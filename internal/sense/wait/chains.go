@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/printable"
 )
 
 // maxListed is how many threads of a chain are listed by number.
@@ -130,7 +131,7 @@ func (l *look) hop(t *thread, s step, i int, now second, window int64) observe.W
 	h := observe.WaitHop{
 		Process: l.who(t.p), TID: t.tid, Comm: t.comm, State: string(rune(t.state)),
 		Syscall: k.name, Wchan: l.wchanOf(t),
-		Kind: k.kind, Wants: k.wants, Object: printable(k.object, 1024), Detail: k.detail, Datagram: k.dgram, Remote: k.remote, Inside: k.inside, QuietNS: k.quiet.Nanoseconds(),
+		Kind: k.kind, Wants: k.wants, Object: printable.Name(k.object, 1024), Detail: k.detail, Datagram: k.dgram, Remote: k.remote, Inside: k.inside, QuietNS: k.quiet.Nanoseconds(),
 	}
 	h.Stack = k.stack
 	if py := l.pythons[t.p]; len(h.Stack) == 0 && py != nil {

@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/printable"
 	"github.com/slowray/slowray/internal/sense/host"
 )
 
@@ -263,7 +264,7 @@ func (l *look) onAnon(t *thread, o object) *link {
 	if name == "pidfd" {
 		return l.onPIDFD(t, o)
 	}
-	return ends(observe.WaitEvent, observe.EndIdle, "waits for an event (%s)", printable(name, 64))
+	return ends(observe.WaitEvent, observe.EndIdle, "waits for an event (%s)", printable.Name(name, 64))
 }
 
 // onDevice is the wait for a character device.
@@ -278,7 +279,7 @@ func (l *look) onDevice(o object, does direction) *link {
 	case o.link == "/dev/fuse":
 		return ends(observe.WaitEvent, observe.EndIdle, "a file system's server without work")
 	}
-	return ends(observe.WaitEvent, observe.EndIdle, "waits for the device %s", printable(o.link, 256))
+	return ends(observe.WaitEvent, observe.EndIdle, "waits for the device %s", printable.Name(o.link, 256))
 }
 
 // splice is the wait in splice and tee, of which the kernel function tells
@@ -312,7 +313,7 @@ func (l *look) opening(t *thread, addr uint64) *link {
 		return l.byWchan(t)
 	}
 	k := ends(observe.WaitPipe, observe.EndNoHolder, "nobody has the other end of the FIFO open")
-	k.wants, k.object = observe.WantsAccept, "FIFO "+printable(name, 512)
+	k.wants, k.object = observe.WantsAccept, "FIFO "+printable.Name(name, 512)
 	return k
 }
 

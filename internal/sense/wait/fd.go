@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/slowray/slowray/internal/budget"
+	"github.com/slowray/slowray/internal/printable"
 )
 
 // objectKind is what a descriptor stands for.
@@ -37,7 +38,7 @@ func (o object) String() string {
 	if o.kind == noObject {
 		return fmt.Sprintf("fd %d", o.fd)
 	}
-	return fmt.Sprintf("fd %d → %s", o.fd, printable(o.link, 512))
+	return fmt.Sprintf("fd %d → %s", o.fd, printable.Name(o.link, 512))
 }
 
 // object resolves a descriptor of a thread. Metadata is taken as the kernel has
@@ -139,5 +140,5 @@ func (l *look) protocol(t *thread, fd int) string {
 	if err != nil || n <= 0 {
 		return ""
 	}
-	return printable(strings.TrimRight(string(b[:min(n, len(b))]), "\x00"), 32)
+	return printable.Name(strings.TrimRight(string(b[:min(n, len(b))]), "\x00"), 32)
 }

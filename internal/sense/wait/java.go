@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/printable"
 	"github.com/slowray/slowray/internal/sense/hotspot"
 )
 
@@ -93,7 +94,7 @@ func (l *look) monitorWait(t *thread, timed bool) *link {
 	k := &link{kind: observe.WaitLock, wants: observe.WantsRelease, sure: true, wakes: true, extra: fmt.Sprint(w.Monitor)}
 	k.object = fmt.Sprintf("Java monitor 0x%x", w.Monitor)
 	if w.Class != "" {
-		k.object += " of a " + printable(w.Class, 256)
+		k.object += " of a " + printable.Name(w.Class, 256)
 	}
 	owner := l.hostTID(t.p, w.Owner)
 	if owner == nil || owner == t {
@@ -115,7 +116,7 @@ func (l *look) monitorWait(t *thread, timed bool) *link {
 // told: the collector of garbage may move it.
 func (l *look) javaLock(t *thread, j *java, w hotspot.Wait, timed bool) *link {
 	class, _, _ := strings.Cut(w.Class, "$")
-	k := &link{kind: observe.WaitLock, wants: observe.WantsRelease, sure: !timed, extra: fmt.Sprint(w.Lock), object: "Java lock, a " + printable(class, 256)}
+	k := &link{kind: observe.WaitLock, wants: observe.WantsRelease, sure: !timed, extra: fmt.Sprint(w.Lock), object: "Java lock, a " + printable.Name(class, 256)}
 	owner := l.hostTID(t.p, w.Owner)
 	switch {
 	case w.OwnerEnded:

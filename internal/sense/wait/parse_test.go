@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/printable"
 	"github.com/slowray/slowray/internal/sense/host"
 )
 
@@ -180,18 +181,6 @@ func TestCallNumbers(t *testing.T) {
 	}
 }
 
-func TestPrintable(t *testing.T) {
-	for in, want := range map[string]string{"abc": "abc", "a\x1b[2J\n": "a?[2J?", "\xff\u202eé": "??é", "ééé": "éé"} {
-		limit := 8
-		if want == "éé" {
-			limit = 5
-		}
-		if got := printable(in, limit); got != want {
-			t.Errorf("%q: %q, want %q", in, got, want)
-		}
-	}
-}
-
 // FuzzParse: no contents of a file make a parser panic.
 func FuzzParse(f *testing.F) {
 	for _, s := range []string{"1 (a) S 1 0 0 0 0 0\n", "202 0x1 0x2", "1: -> POSIX  ADVISORY  WRITE 1 a:b:1 0 EOF", "[<0>] f+0x1/0x2\n",
@@ -209,7 +198,7 @@ func FuzzParse(f *testing.F) {
 		insideOf(parseStack(b))
 		accessOf(b)
 		findUDP(b, func(udpSocket) bool { return false })
-		if s := printable(b, 10); len(s) > 10 || !utf8.ValidString(s) {
+		if s := printable.Name(b, 10); len(s) > 10 || !utf8.ValidString(s) {
 			t.Errorf("%q", s)
 		}
 	})

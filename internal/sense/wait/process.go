@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/printable"
 	"github.com/slowray/slowray/internal/sense/host"
 )
 
@@ -214,7 +215,7 @@ func (l *look) wchanOf(t *thread) string {
 		t.asked = true
 		b, err := os.ReadFile(l.path(t, "wchan"))
 		if name := string(bytes.TrimSpace(b)); err == nil && name != "0" {
-			t.wchan = printable(name, 128)
+			t.wchan = printable.Name(name, 128)
 		}
 	}
 	return t.wchan

@@ -5,12 +5,10 @@ import (
 	"errors"
 	"io/fs"
 	"math"
-	"strings"
-	"unicode"
-	"unicode/utf8"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/slowray/slowray/internal/printable"
 	"github.com/slowray/slowray/internal/sense/host"
 )
 
@@ -85,7 +83,7 @@ func parseStat(b []byte) (stat, bool) {
 	if len(f) < 2 || len(f[0]) != 1 {
 		return stat{}, false
 	}
-	s := stat{comm: printable(b[open+1:last], maxComm), state: f[0][0]}
+	s := stat{comm: printable.Name(b[open+1:last], maxComm), state: f[0][0]}
 	s.ppid, _ = host.ParseSmall(f[1])
 	if len(f) > 6 {
 		flags, _ := host.ParseUint(f[6])
@@ -179,22 +177,4 @@ func keyed(b []byte, key string) []byte {
 func hexadecimal(b []byte) (n uint64, ok bool) {
 	b, _ = bytes.CutPrefix(b, []byte("0x"))
 	return host.ParseHex(b)
-}
-
-// printable makes text of a process fit to show: what is not UTF-8 or does not
-// print becomes '?', and at most limit bytes are kept.
-func printable[T string | []byte](text T, limit int) string {
-	s := strings.Map(func(r rune) rune {
-		if r == utf8.RuneError || !unicode.IsPrint(r) {
-			return '?'
-		}
-		return r
-	}, string(text))
-	if len(s) <= limit {
-		return s
-	}
-	for limit > 0 && !utf8.RuneStart(s[limit]) {
-		limit--
-	}
-	return s[:limit]
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/printable"
 	"github.com/slowray/slowray/internal/sense/host"
 )
 
@@ -92,7 +93,7 @@ func parseStack(b []byte) []string {
 		}
 		f, _, _ = strings.Cut(strings.TrimSpace(f), "+")
 		if f != "" && len(out) < 64 {
-			out = append(out, printable(f, 128))
+			out = append(out, printable.Name(f, 128))
 		}
 	}
 	return out
@@ -119,9 +120,9 @@ func (l *look) inKernel(t *thread, o object) *link {
 		k.extra = mount.Dir
 	}
 	if onMount {
-		k.object += fmt.Sprintf(" (%s on %s)", printable(mount.Type, 64), printable(mount.Source, 256))
+		k.object += fmt.Sprintf(" (%s on %s)", printable.Name(mount.Type, 64), printable.Name(mount.Source, 256))
 		if k.end == observe.EndDisk || k.end == observe.EndFuse {
-			k.path = printable(mount.Dir, 1024)
+			k.path = printable.Name(mount.Dir, 1024)
 		}
 	}
 	if kind == insideFuse {

@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/printable"
 	"github.com/slowray/slowray/internal/sense/host"
 )
 
@@ -122,7 +123,7 @@ func (l *look) connectingUnix(t *thread, o object, n *network, u *host.UnixSampl
 	k := &link{kind: observe.WaitUnix, wants: observe.WantsAccept, object: o.String(), reader: writing}
 	bound, name := l.boundAt(t, n, t.call.args[1], t.call.args[2], true)
 	if name != "" {
-		k.object = fmt.Sprintf("fd %d → unix to %s", o.fd, printable(name, 256))
+		k.object = fmt.Sprintf("fd %d → unix to %s", o.fd, printable.Name(name, 256))
 	}
 	if bound == nil {
 		k.end = observe.EndUnseen
@@ -153,7 +154,7 @@ func (l *look) sendsTo(t *thread, fd int) *link {
 	bound, name := l.boundAt(t, n, addr, size, false)
 	k := &link{kind: observe.WaitUnix, wants: observe.WantsRoom, object: o.String(), reader: writing, sure: true}
 	if name != "" {
-		k.object = fmt.Sprintf("fd %d → unix to %s", fd, printable(name, 256))
+		k.object = fmt.Sprintf("fd %d → unix to %s", fd, printable.Name(name, 256))
 	}
 	if bound == nil || bound.Inode == 0 {
 		k.end = observe.EndUnseen
