@@ -45,11 +45,12 @@ fleet-demo: build
 	@script/setup.sh fleet-demo
 	@go run ./lab/fleetdemo -slowray bin/slowray
 
-# Without symbols, which only slowray itself would read.
+# Without symbols, which only slowray itself would read, and without the trace pages of
+# gRPC: they use text/template, for which the linker keeps every method of every type.
 deb: go.mod
 	@script/setup.sh go
 	@for program in slowray slowray-lab; do \
-		script/build.sh bin/package/$$program -trimpath -ldflags '-s -w $(BUILT)' ./cmd/$$program || exit; \
+		script/build.sh bin/package/$$program -trimpath -tags grpcnotrace -ldflags '-s -w $(BUILT)' ./cmd/$$program || exit; \
 	done
 	@VERSION='$(VERSION)' packaging/deb bin/package/slowray bin
 

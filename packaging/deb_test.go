@@ -126,7 +126,7 @@ func linksLead(t *testing.T, dir string) {
 				continue
 			}
 			to := filepath.Join(filepath.Dir(path), m[1])
-			if rel, _ := filepath.Rel(dir, to); slices.ContainsFunc([]string{"LICENSE", "lab", "bench", "internal", "script"}, func(s string) bool { return rel == s || strings.HasPrefix(rel, s+"/") }) {
+			if rel, _ := filepath.Rel(dir, to); slices.ContainsFunc([]string{"LICENSE", "CONTRIBUTING.md", "lab", "bench", "internal", "script"}, func(s string) bool { return rel == s || strings.HasPrefix(rel, s+"/") }) {
 				continue
 			}
 			links++

@@ -46,7 +46,7 @@ func (c *fleetInitCmd) keep() (*clickhouse.Retention, error) {
 }
 
 // Run makes the tables, or prints how.
-func (c *fleetInitCmd) Run(s *streams, ctx context.Context) error {
+func (c *fleetInitCmd) Run(ctx context.Context, s *streams) error {
 	cfg, err := clickhouse.Parse(c.URL)
 	if err != nil {
 		return fmt.Errorf("fleet init: %w", err)

@@ -17,6 +17,7 @@ import (
 
 	"github.com/slowray/slowray/internal/budget"
 	"github.com/slowray/slowray/internal/budget/budgettest"
+	"github.com/slowray/slowray/internal/commandline"
 	"github.com/slowray/slowray/internal/flame"
 	"github.com/slowray/slowray/internal/observe"
 )
@@ -80,8 +81,8 @@ func FuzzFlags(f *testing.F) {
 			if strings.Join(joined, "") != strings.Join(args, "") && strings.Join(joined, "") != strings.Replace(strings.Join(args, ""), "--at", "--at=", 1) {
 				t.Fatalf("%q became %q", args, joined)
 			}
-			parser := newParser(new(cli), io.Discard, io.Discard, func(int) {})
-			_, _ = parser.Parse(joined)
+			parser := newParser(new(cli), io.Discard, io.Discard)
+			_, _ = commandline.Parse(parser, joined, "")
 			if n, err := byteSize(text); err == nil && n < leastHistory {
 				t.Errorf("%q is %d bytes", text, n)
 			}

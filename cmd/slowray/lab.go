@@ -21,7 +21,7 @@ const labProgram = "slowray-lab"
 type labCmd struct{ commandline.Lab }
 
 // Run makes this process slowray-lab. It comes back only where that cannot be done.
-func (*labCmd) Run(k *kong.Context) error {
+func (*labCmd) Run(k *kong.Context, _ *streams) error {
 	path, err := safefile.Sibling(labProgram)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):

@@ -57,7 +57,7 @@ type cli struct {
 	Man        manCmd        `cmd:"" help:"Print the manual page: slowray man | man -l -"`
 	Complete   completeCmd   `cmd:"" hidden:"" help:"What the scripts of slowray completion ask."`
 
-	Version kong.VersionFlag `help:"Print the version and exit."`
+	Version bool `help:"Print the version and exit."`
 }
 
 // largeHeap is from how many bytes on the heap is collected ever more often, however
@@ -78,31 +78,47 @@ func main() {
 }
 
 func run(args []string, stdout, stderr io.Writer) int {
-	status := -1
-	parser := newParser(new(cli), stdout, stderr, func(code int) { status = code })
-	parsed, err := parser.Parse(joinNegative(args))
-	if status >= 0 {
-		return status // --help or --version
-	}
-	if err != nil {
-		return commandline.ParseError(stderr, "slowray", err)
+	parsed, status := commandline.Parse(newParser(new(cli), stdout, stderr), joinNegative(args), "slowray "+version())
+	if parsed == nil {
+		return status
 	}
 	if notice := journal.Notice(noticeDir); notice != "" && !strings.HasPrefix(parsed.Command(), "undo") {
 		fmt.Fprintf(stderr, "slowray: %s\n", notice)
 	}
-	return commandline.Execute(parsed, stderr, leave, func() error { return parsed.Run(&streams{stdout, stderr}) })
+	return commandline.Execute(stderr, leave, func(begin func() context.Context) error {
+		return execute(parsed, &streams{stdout, stderr}, begin)
+	})
 }
 
-// newParser makes the command line of c. exit is called in place of os.Exit.
-func newParser(c *cli, stdout, stderr io.Writer, exit func(code int)) *kong.Kong {
+// execute runs the command that was parsed, or the one that it is a command of. Those
+// that can be ended early have a context.
+func execute(parsed *kong.Context, s *streams, begin func() context.Context) error {
+	for n := parsed.Selected(); n != nil; n = n.Parent {
+		switch command := n.Target.Addr().Interface().(type) {
+		case interface {
+			Run(context.Context, *streams) error
+		}:
+			return command.Run(begin(), s)
+		case interface{ Run(*streams) error }:
+			return command.Run(s)
+		case interface {
+			Run(*kong.Context, *streams) error
+		}:
+			return command.Run(parsed, s)
+		}
+	}
+	panic("a command that cannot be run: " + parsed.Command()) // a bug, not an input
+}
+
+// newParser makes the command line of c.
+func newParser(c *cli, stdout, stderr io.Writer) *kong.Kong {
 	parser, err := kong.New(c,
 		kong.Name("slowray"),
 		kong.Description("An X-ray for slow services: says why a service on this host is slow, with the evidence.\n\nWithout a command it watches the whole host for ten seconds: slowray [--for 30s] [--port N] [--json] [--save FILE] (all flags: slowray why --help).\n\nExit status: 0 nothing found, 1 something found, 2 could not run."),
 		kong.Writers(stdout, stderr),
-		kong.Vars{"version": "slowray " + version(), "state": journal.DefaultDir, "history": historyDir},
+		kong.Vars{"state": journal.DefaultDir, "history": historyDir},
 		kong.TypeMapper(reflect.TypeFor[time.Duration](), commandline.Durations{}),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true}),
-		kong.Exit(exit),
 	)
 	if err != nil {
 		panic(err) // the structure above is wrong: a bug, not an input

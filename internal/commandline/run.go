@@ -24,39 +24,77 @@ type Exit int
 
 func (e Exit) Error() string { return fmt.Sprintf("exit status %d", int(e)) }
 
-// ParseError prints what is wrong with a command line of the program of that name, on
-// one line with the help of the command that it was, and gives the exit status.
-func ParseError(stderr io.Writer, program string, err error) int {
-	line, help := printable.Text(err.Error()), program+" --help"
-	var wrong *kong.ParseError
-	if errors.As(err, &wrong) && wrong.Context != nil {
-		if command := wrong.Context.Selected(); command != nil {
-			help = program + " " + command.Path() + " --help"
+// Parse is what the command line says, or nil and the exit status where there is nothing
+// to run: help or the version was asked for and printed, or the line is wrong, which is
+// printed too.
+//
+// It does without kong's own Parse and Run. They look for methods by name, and then the
+// linker has to keep every exported method of every type, which is a sixth of slowray.
+func Parse(parser *kong.Kong, args []string, version string) (parsed *kong.Context, status int) {
+	parsed, err := kong.Trace(parser, args)
+	if err == nil {
+		err = parsed.Error
+	}
+	if err == nil {
+		switch asked(parsed) {
+		case "help":
+			err = parsed.PrintUsage(false)
+		case "version":
+			_, err = fmt.Fprintln(parser.Stdout, version)
+		default:
+			for _, step := range []func() error{parsed.Reset, parsed.Resolve, func() error { _, err := parsed.Apply(); return err }, parsed.Validate} {
+				if err = step(); err != nil {
+					return nil, refuse(parsed, err)
+				}
+			}
+			return parsed, ExitNothing
 		}
 	}
+	if err != nil {
+		return nil, refuse(parsed, err)
+	}
+	return nil, ExitNothing
+}
+
+// asked is the name of the flag by which something is asked for in place of a command.
+func asked(parsed *kong.Context) string {
+	for _, p := range parsed.Path {
+		if p.Flag != nil && (p.Flag.Name == "help" || p.Flag.Name == "version") {
+			return p.Flag.Name
+		}
+	}
+	return ""
+}
+
+// refuse prints what is wrong with a command line, on one line with the help of the
+// command that it was, and gives the exit status.
+func refuse(parsed *kong.Context, err error) int {
+	help := parsed.Model.Name
+	if command := parsed.Selected(); command != nil {
+		help += " " + command.Path()
+	}
+	help += " --help"
+	line := printable.Text(err.Error())
 	if strings.HasSuffix(line, ")") { // no second bracket after one
 		line = strings.TrimSuffix(line, ")") + "; see " + help + ")"
 	} else {
 		line += " (see " + help + ")"
 	}
-	fmt.Fprintf(stderr, "slowray: %s\n", line)
+	fmt.Fprintf(parsed.Stderr, "slowray: %s\n", line)
 	return ExitFailed
 }
 
-// Execute runs what was parsed and gives its exit status. Only commands that can be ended
-// early ask for a context; when they have been told to end and do not end in time, leave
-// ends the process. An error is one line, whatever names of files and processes are in it.
-func Execute(parsed *kong.Context, stderr io.Writer, leave func(status int), run func() error) int {
+// Execute runs a command and gives its exit status. Only commands that can be ended early
+// ask for a context; when they have been told to end and do not end in time, leave ends
+// the process. An error is one line, whatever names of files and processes are in it.
+func Execute(stderr io.Writer, leave func(status int), run func(begin func() context.Context) error) int {
 	ended := func() {}
 	defer func() { ended() }()
-	if err := parsed.BindToProvider(func() (context.Context, error) {
+	err := run(func() context.Context {
 		ctx := UntilSignal(sameSignal)
 		ended = endAfter(ctx, lastWord, stderr, leave)
-		return ctx, nil
-	}); err != nil {
-		panic(err) // the provider's type is wrong: a bug, not an input
-	}
-	err := run()
+		return ctx
+	})
 	var status Exit
 	switch {
 	case err == nil:

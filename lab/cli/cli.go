@@ -3,6 +3,7 @@
 package cli
 
 import (
+	"context"
 	"io"
 	"os"
 	"reflect"
@@ -27,35 +28,36 @@ func Main() {
 
 // Run runs a command line of slowray lab and gives its exit status.
 func Run(args []string, stdout, stderr io.Writer) int {
-	status := -1
 	parser, err := kong.New(&commandline.Lab{},
 		kong.Name("slowray lab"),
 		kong.Description("Incidents to try slowray on, in private network namespaces."),
 		kong.Writers(stdout, stderr),
 		kong.TypeMapper(reflect.TypeFor[time.Duration](), commandline.Durations{}),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true}),
-		kong.Exit(func(code int) { status = code }),
 	)
 	if err != nil {
 		panic(err) // a flag is declared wrong: a bug, not an input
 	}
-	parsed, err := parser.Parse(args)
-	if status >= 0 {
-		return status // --help
+	parsed, status := commandline.Parse(parser, args, "")
+	if parsed == nil {
+		return status
 	}
-	if err != nil {
-		return commandline.ParseError(stderr, "slowray lab", err)
-	}
-	return commandline.Execute(parsed, stderr, os.Exit, func() error {
-		command := parsed.Selected()
-		out, err := parsed.Call(commands[command.Name], command.Target.Addr().Interface(), &streams{stdout, stderr})
-		if err == nil {
-			err, _ = out[0].(error)
+	return commandline.Execute(stderr, os.Exit, func(begin func() context.Context) error {
+		s := &streams{stdout, stderr}
+		switch command := parsed.Selected().Target.Addr().Interface().(type) {
+		case *commandline.LabList:
+			return list(s)
+		case *commandline.LabRun:
+			return run(begin(), s, command)
+		case *commandline.LabDemo:
+			return demo(begin(), s, command)
+		case *commandline.LabShell:
+			return shell(begin(), s, command)
+		case *commandline.LabFleet:
+			return shipFleet(begin(), s, command)
+		case *commandline.LabClean:
+			return lab.Clean()
 		}
-		return err
+		panic("a command that cannot be run: " + parsed.Command()) // a bug, not an input
 	})
 }
-
-// commands are the functions that run commands, by the name of the command. Each takes
-// what it needs of the context, the streams and its flags.
-var commands = map[string]any{"list": list, "run": run, "demo": demo, "shell": shell, "fleet": shipFleet, "clean": lab.Clean}

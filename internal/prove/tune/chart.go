@@ -17,7 +17,7 @@ const (
 	phaseGap    = 14 // between the blocks of two phases
 )
 
-// chart is one drawing, as page.html writes it.
+// chart is one drawing, as the page has it.
 type chart struct {
 	Title, Label  string
 	Width, Height int
