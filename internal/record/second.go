@@ -20,7 +20,7 @@ const (
 
 // moments is a request.Stream, as far as seconds need it.
 type moments interface {
-	Moment(do func()) []request.Counters
+	Moment(do func(sums []request.Counters))
 }
 
 // seconds sums requests up by endpoint and second.
@@ -56,7 +56,9 @@ func newSeconds(names func() *host.Names, now time.Time) *seconds {
 // moment, while no request is handed out.
 func (s *seconds) end(now time.Time, also func()) (at int64, list []store.Second) {
 	s.spare.Reset(now)
-	counters := s.stream.Moment(func() {
+	var counters []request.Counters
+	s.stream.Moment(func(sums []request.Counters) {
+		counters = sums
 		s.filling, s.spare = s.spare, s.filling
 		also()
 	})

@@ -15,9 +15,8 @@ import (
 // counted is a stream whose counters a test writes.
 type counted struct{ now []request.Counters }
 
-func (c *counted) Moment(do func()) []request.Counters {
-	do()
-	return append([]request.Counters(nil), c.now...)
+func (c *counted) Moment(do func(sums []request.Counters)) {
+	do(append([]request.Counters(nil), c.now...))
 }
 
 func testSeconds(src *counted) *seconds {

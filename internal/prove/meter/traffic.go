@@ -3,20 +3,13 @@ package meter
 import (
 	"context"
 	"fmt"
-	"runtime"
+	"net/netip"
 	"time"
 
 	"github.com/slowray/slowray/internal/observe"
 	"github.com/slowray/slowray/internal/prove/experiment"
 	"github.com/slowray/slowray/internal/sense/request"
 )
-
-// Source is where requests come from. request.Recorder is one.
-type Source interface {
-	Poll(each func(*observe.Request)) int
-	FlushAll() error
-	Counters() []request.Counters
-}
 
 // Scope says whose requests are measured.
 type Scope struct {
@@ -28,7 +21,6 @@ type Scope struct {
 }
 
 const (
-	pollEvery   = 20 * time.Millisecond
 	glanceEvery = 500 * time.Millisecond
 	// quiet is what the load takes to be there, and to be gone: no glance then.
 	quiet = time.Second
@@ -38,14 +30,10 @@ const (
 // experiment.Meter and an experiment.Glancer.
 type Traffic struct {
 	scope  Scope
-	src    Source
-	do     chan func()   // done by the goroutine that has the source
-	ended  chan struct{} // closed by Close
-	gone   chan struct{} // closed by that goroutine
-	close  func()
+	stream *request.Stream
 	glance func(experiment.Block)
 
-	block, recent tally // of the goroutine
+	block, recent tally // changed by the stream, and in its moments
 }
 
 // tally is what was recorded since a moment.
@@ -53,76 +41,60 @@ type tally struct {
 	began  time.Time
 	before request.Counters
 	start  map[string]uint64
-	open   uint64            // requests that were still going on
-	good   observe.Histogram // total of requests that were answered well
+	open   map[requestKey]uint64 // requests that are still going on
+	good   observe.Histogram     // total of requests that were answered well
 	parts  [observe.NumParts]observe.Histogram
 }
+
+// requestKey is a request on its connection.
+type requestKey struct {
+	netns       uint64
+	local, peer netip.AddrPort
+	seq         uint32
+}
+
+// maxOpen bounds the requests in progress that are remembered.
+const maxOpen = 100_000
 
 // Start begins to record, which needs root.
 func Start(scope Scope) (*Traffic, error) {
 	// Sums are exact however few requests have a record: the usual budget does.
-	r, err := request.Start(request.Options{Ports: []int{scope.Port}, Side: observe.Served})
+	stream, err := request.StartStream(request.Options{Ports: []int{scope.Port}, Side: observe.Served})
 	if err != nil {
 		return nil, err
 	}
-	return newTraffic(scope, r, r.Close), nil
+	return newTraffic(scope, stream), nil
 }
 
-func newTraffic(scope Scope, src Source, closeSource func()) *Traffic {
-	t := &Traffic{scope: scope, src: src, do: make(chan func()), ended: make(chan struct{}), gone: make(chan struct{}), close: closeSource}
-	go t.poll()
+func newTraffic(scope Scope, stream *request.Stream) *Traffic {
+	t := &Traffic{scope: scope, stream: stream}
+	t.block.open = map[requestKey]uint64{}
+	stream.Subscribe(t.add)
 	return t
 }
 
 // Close ends the recording. It may not be called during Block.
 func (t *Traffic) Close() error {
-	close(t.ended)
-	<-t.gone
-	t.close()
+	t.stream.Close()
 	return nil
 }
 
 // OnGlance sets who is told how things are, twice a second during a Block.
 func (t *Traffic) OnGlance(f func(experiment.Block)) { t.glance = f }
 
-// poll is the only one to touch the source.
-func (t *Traffic) poll() {
-	defer close(t.gone)
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	ticker := time.NewTicker(pollEvery)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-t.ended:
-			return
-		case f := <-t.do:
-			f()
-		case <-ticker.C:
-			t.src.Poll(t.add)
-		}
-	}
-}
-
-// ask has f done by the goroutine that has the source.
-func (t *Traffic) ask(f func()) {
-	done := make(chan struct{})
-	t.do <- func() {
-		defer close(done)
-		f()
-	}
-	<-done
-}
-
 // add counts a request.
 func (t *Traffic) add(r *observe.Request) {
 	if r.Side != observe.Served || int(r.Local.Port()) != t.scope.Port || t.scope.NetNS != 0 && r.NetNS != t.scope.NetNS {
 		return
 	}
+	of := requestKey{r.NetNS, r.Local, r.Peer, r.Seq}
 	if r.Flags&observe.FlagUnfinished != 0 {
-		t.block.open += uint64(max(r.Requests, 1))
+		if len(t.block.open) < maxOpen {
+			t.block.open[of] = uint64(max(r.Requests, 1))
+		}
 		return
 	}
+	delete(t.block.open, of)
 	if r.Flags&(observe.FlagAmended|observe.FlagUnanswered) != 0 || r.Status == observe.StatusError {
 		return
 	}
@@ -136,9 +108,9 @@ func (t *Traffic) add(r *observe.Request) {
 }
 
 // sum is what the exact counters of the service stand at.
-func (t *Traffic) sum() request.Counters {
+func (t *Traffic) sum(sums []request.Counters) request.Counters {
 	var all request.Counters
-	for _, c := range t.src.Counters() {
+	for _, c := range sums {
 		if c.Side != observe.Served || int(c.Port) != t.scope.Port || t.scope.NetNS != 0 && c.NetNS != t.scope.NetNS {
 			continue
 		}
@@ -152,9 +124,9 @@ func (t *Traffic) sum() request.Counters {
 }
 
 // begin begins a tally anew.
-func (t *Traffic) begin(into *tally) {
-	into.began, into.before = time.Now(), t.sum()
-	into.open = 0
+func (into *tally) begin(now request.Counters) {
+	into.began, into.before = time.Now(), now
+	into.open = map[requestKey]uint64{}
 	into.good.Reset()
 	for p := range into.parts {
 		into.parts[p].Reset()
@@ -162,8 +134,7 @@ func (t *Traffic) begin(into *tally) {
 }
 
 // end tells what was counted since begin.
-func (t *Traffic) end(of *tally) experiment.Block {
-	now := t.sum()
+func (of *tally) end(now request.Counters) experiment.Block {
 	b := experiment.Block{Start: of.began, Seconds: time.Since(of.began).Seconds()}
 	// An address that was forgotten meanwhile would make a sum go back.
 	grown := func(now, before uint64) uint64 { return max(now, before) - before }
@@ -172,7 +143,10 @@ func (t *Traffic) end(of *tally) experiment.Block {
 	b.Unanswered = grown(now.Unanswered, of.before.Unanswered)
 	b.Requests = max(all, b.Unanswered) - b.Unanswered
 	b.Good = max(b.Requests, b.Errors) - b.Errors
-	b.Tried = grown(now.Connections, of.before.Connections) + grown(now.SynRetrans, of.before.SynRetrans) + of.open
+	b.Tried = grown(now.Connections, of.before.Connections) + grown(now.SynRetrans, of.before.SynRetrans)
+	for _, n := range of.open {
+		b.Tried += n
+	}
 	b.Timed = of.good.Count()
 	b.P50, b.P99 = float64(of.good.Quantile(0.5)), float64(of.good.Quantile(0.99))
 	return b
@@ -180,36 +154,30 @@ func (t *Traffic) end(of *tally) experiment.Block {
 
 // open begins a block.
 func (t *Traffic) open() (err error) {
-	t.ask(func() {
-		err = t.src.FlushAll()
-		t.src.Poll(t.add)
-		t.begin(&t.block)
-		t.begin(&t.recent)
-		if t.scope.Counters != nil && err == nil {
-			t.block.start, err = t.scope.Counters()
-		}
+	err = t.stream.Complete(func(sums []request.Counters) {
+		t.block.begin(t.sum(sums))
+		t.recent.begin(t.sum(sums))
 	})
+	if t.scope.Counters != nil && err == nil {
+		t.block.start, err = t.scope.Counters()
+	}
 	return err
 }
 
 // shut ends a block.
 func (t *Traffic) shut() (b experiment.Block, err error) {
-	t.ask(func() {
-		if err = t.src.FlushAll(); err != nil {
-			return
-		}
-		t.src.Poll(t.add)
-		b = t.end(&t.block)
+	err = t.stream.Complete(func(sums []request.Counters) {
+		b = t.block.end(t.sum(sums))
 		b.Parts = map[string]float64{}
 		for p := range observe.AckDelay {
 			if v := t.block.parts[p].Quantile(0.99); v > 0 {
 				b.Parts[p.String()] = float64(v)
 			}
 		}
-		if t.scope.Counters != nil {
-			b.Counters, err = t.counted(b.Seconds)
-		}
 	})
+	if t.scope.Counters != nil && err == nil {
+		b.Counters, err = t.counted(b.Seconds)
+	}
 	return b, err
 }
 
@@ -230,10 +198,9 @@ func (t *Traffic) counted(seconds float64) (map[string]float64, error) {
 
 // look tells what happened since the last look.
 func (t *Traffic) look() (b experiment.Block) {
-	t.ask(func() {
-		t.src.Poll(t.add)
-		b = t.end(&t.recent)
-		t.begin(&t.recent)
+	t.stream.Moment(func(sums []request.Counters) {
+		b = t.recent.end(t.sum(sums))
+		t.recent.begin(t.sum(sums))
 	})
 	return b
 }

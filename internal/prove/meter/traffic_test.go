@@ -33,7 +33,11 @@ func (s *source) Poll(each func(*observe.Request)) int {
 	return n
 }
 
-func (s *source) FlushAll() error { return s.fails }
+func (s *source) Flush() error                   { return nil }
+func (s *source) FlushAll() error                { return s.fails }
+func (s *source) Stats() request.Stats           { return request.Stats{} }
+func (s *source) Caller(int) (string, int, bool) { return "", 0, false }
+func (s *source) Close()                         {}
 
 func (s *source) Counters() []request.Counters {
 	s.mu.Lock()
@@ -73,7 +77,7 @@ func TestTraffic(t *testing.T) {
 	m := newTraffic(Scope{Port: 80, NetNS: 7, Counters: func() (map[string]uint64, error) {
 		drops += 50
 		return map[string]uint64{"drops": drops}, nil
-	}}, src, func() {})
+	}}, request.NewStream(src))
 	defer m.Close()
 	src.serve(1000, time.Second, observe.StatusOK) // before the block
 	glances := 0
@@ -143,7 +147,7 @@ func TestLoad(t *testing.T) {
 		"vegeta":    {230, 6, 14, 124259e3},
 	} {
 		src := &source{}
-		m := &Load{Command: load(t, "sleep 0.2; cat "+dir+name+".txt"), Traffic: newTraffic(Scope{Port: 80}, src, func() {})}
+		m := &Load{Command: load(t, "sleep 0.2; cat "+dir+name+".txt"), Traffic: newTraffic(Scope{Port: 80}, request.NewStream(src))}
 		time.AfterFunc(100*time.Millisecond, func() { src.serve(90, 5*time.Millisecond, observe.StatusOK) })
 		b, err := m.Block(t.Context(), time.Second)
 		if err != nil {
@@ -163,7 +167,7 @@ func TestLoad(t *testing.T) {
 // TestLoadUnknown goes by the recording where the output is not understood.
 func TestLoadUnknown(t *testing.T) {
 	src := &source{}
-	m := &Load{Command: load(t, "sleep 0.2; echo done"), Traffic: newTraffic(Scope{Port: 80, NetNS: 7}, src, func() {})}
+	m := &Load{Command: load(t, "sleep 0.2; echo done"), Traffic: newTraffic(Scope{Port: 80, NetNS: 7}, request.NewStream(src))}
 	defer m.Close()
 	time.AfterFunc(100*time.Millisecond, func() { src.serve(90, 5*time.Millisecond, observe.StatusOK) })
 	b, err := m.Block(t.Context(), time.Second)
@@ -173,5 +177,27 @@ func TestLoadUnknown(t *testing.T) {
 	alone := &Load{Command: m.Command}
 	if _, err := alone.Block(t.Context(), time.Second); !errors.Is(err, loadgen.ErrUnknown) {
 		t.Errorf("without a recording: %v", err)
+	}
+}
+
+// TestOpenIsWhatGoesOn: a request that took long and ended is not one that goes on.
+func TestOpenIsWhatGoesOn(t *testing.T) {
+	src := &source{}
+	m := newTraffic(Scope{Port: 80}, request.NewStream(src))
+	defer m.Close()
+	go func() {
+		time.Sleep(50 * time.Millisecond)
+		src.mu.Lock()
+		defer src.mu.Unlock()
+		for port := range uint16(3) {
+			r := observe.Request{Side: observe.Served, Local: netip.MustParseAddrPort("10.0.0.1:80"), Peer: netip.AddrPortFrom(netip.IPv6Loopback(), port), Flags: observe.FlagUnfinished}
+			src.records = append(src.records, r)
+			if r.Flags = 0; port > 0 {
+				src.records = append(src.records, r)
+			}
+		}
+	}()
+	if b, err := m.Block(t.Context(), 300*time.Millisecond); err != nil || b.Tried != 1 || b.Timed != 2 {
+		t.Errorf("%+v, %v", b, err)
 	}
 }

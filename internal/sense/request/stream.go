@@ -30,7 +30,7 @@ const (
 // with.
 type Stream struct {
 	mu       sync.Mutex // of all that follows
-	recorder source
+	recorder Source
 	subs     []*Subscription
 	ownNetNS uint64
 	ownPort  uint16 // 0: nothing is left out
@@ -45,8 +45,8 @@ type Stream struct {
 	done sync.WaitGroup
 }
 
-// source is the Recorder, as far as a Stream needs it.
-type source interface {
+// Source is the Recorder, as far as a Stream needs it.
+type Source interface {
 	Poll(each func(*observe.Request)) int
 	Flush() error
 	FlushAll() error
@@ -72,10 +72,11 @@ func StartStream(opt Options) (*Stream, error) {
 	if err != nil {
 		return nil, err
 	}
-	return newStream(r), nil
+	return NewStream(r), nil
 }
 
-func newStream(r source) *Stream { return &Stream{recorder: r, stop: make(chan struct{})} }
+// NewStream is the Stream of a source, which it closes.
+func NewStream(r Source) *Stream { return &Stream{recorder: r, stop: make(chan struct{})} }
 
 // Subscribe hands every request to each, from now on until End. It is called
 // from one goroutine at a time, and must not wait. First come the requests in
@@ -192,19 +193,33 @@ func (s *Stream) poll() {
 	}
 }
 
-// Moment hands out what there is, calls do, and reads the exact sums of every
-// address (Recorder.Counters): what was handed out before do and what is
-// counted agree. Requests that come while it reads may be counted too early.
-func (s *Stream) Moment(do func()) []Counters {
+// Moment hands out what there is and calls do with the exact sums of every address
+// (Recorder.Counters): what was handed out before and what is counted agree, and
+// nothing is handed out until do returns. Requests that come while the sums are read
+// may be counted too early.
+func (s *Stream) Moment(do func(sums []Counters)) { _ = s.moment(nil, do) }
+
+// Complete is Moment for what is complete by now too, however short a time nothing
+// happened on its connection, and for what is still in progress. The error is that
+// connections could not be asked for it; do is called all the same.
+func (s *Stream) Complete(do func(sums []Counters)) error {
+	return s.moment(s.recorder.FlushAll, do)
+}
+
+func (s *Stream) moment(flush func() error, do func(sums []Counters)) (err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
-		do()
+		do(nil)
 		return nil
 	}
 	s.recorder.Poll(s.hand)
-	do()
-	return s.withoutOwn(s.recorder.Counters())
+	if flush != nil {
+		err = flush()
+		s.recorder.Poll(s.hand)
+	}
+	do(s.withoutOwn(s.recorder.Counters()))
+	return err
 }
 
 // withoutOwn leaves out what LeaveOut names, and what Only does not. What goes on for days meets more
