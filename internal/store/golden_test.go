@@ -21,7 +21,7 @@ func goldenRequests() (list []Request) {
 
 func goldenSeconds() (list []Second) {
 	for i, e := range observetest.Seconds() {
-		list = append(list, Second{1_790_000_000, e, observetest.Identities()[i]})
+		list = append(list, Second{At: 1_790_000_000, Endpoint: e, Process: observetest.Identities()[i]})
 	}
 	return list
 }

@@ -3,10 +3,13 @@ package store
 import (
 	"cmp"
 	"math"
+	"reflect"
 	"slices"
 	"strings"
+	"unsafe"
 
 	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/schema"
 )
 
 // secondRow is a row of seconds/…, seconds10/… and minutes5/…: what one endpoint
@@ -109,21 +112,43 @@ func addBuckets(h *observe.Histogram, list []bucket, maxUS int64) {
 	h.RaiseMax(fromMicros(float64(maxUS)))
 }
 
+// countField is a count of an endpoint's second, and where its column is in a row.
+type countField struct {
+	schema.Count
+	offset uintptr
+}
+
+func (c *countField) in(row *secondRow) *int64 {
+	return (*int64)(unsafe.Add(unsafe.Pointer(row), c.offset))
+}
+
+// countFields are all that a row has.
+var countFields = func() (list []countField) {
+	columns := map[string]field{}
+	for _, c := range fieldsOf(reflect.TypeFor[secondRow](), 0) {
+		columns[c.path] = c
+	}
+	for _, c := range schema.Counts {
+		column, ok := columns[c.Name]
+		if !ok || column.kind != reflect.Int64 {
+			panic("store: seconds have no column " + c.Name)
+		}
+		list = append(list, countField{c, column.offset})
+	}
+	return list
+}()
+
 // set makes the row of an endpoint that was watched for this many seconds.
 func (row *secondRow) set(sec *Second, seconds int) {
 	e, p := &sec.Endpoint, &sec.Process
 	*row = secondRow{
 		At: sec.At * 1e6, Seconds: int32(seconds), Side: e.Side, NetNS: int64(e.NetNS), Addr: e.Addr, Port: int32(e.Port), PID: int32(e.PID),
 		Comm: cmp.Or(e.Comm, p.Comm), Cgroup: p.Cgroup, Container: p.Container, ContainerName: p.ContainerName, Unit: p.Unit,
-		Requests: int64(e.Requests), OK: int64(e.OK), Errors: int64(e.Errors), Unanswered: int64(e.Unanswered),
-		Unfinished: int64(e.Unfinished), Overlapped: int64(e.Overlapped), Recorded: int64(e.Recorded),
-		HTTP1xx: int64(e.Statuses["1xx"]), HTTP2xx: int64(e.Statuses["2xx"]), HTTP3xx: int64(e.Statuses["3xx"]),
-		HTTP4xx: int64(e.Statuses["4xx"]), HTTP5xx: int64(e.Statuses["5xx"]),
-		BytesIn: int64(e.BytesIn), BytesOut: int64(e.BytesOut), Segments: int64(e.Segments), RetransSegs: int64(e.Retrans),
-		Connections: int64(e.Connections), SynRetrans: int64(e.SynRetrans),
-		HandshakeUS: micros(e.Handshake), HandshakeMx: micros(e.HandshakeMax), MinRTTUS: micros(e.MinRTT),
-		TotalMaxUS: micros(e.Total.Max()), RTTMaxUS: micros(e.RTT.Max()),
 		TotalHist: buckets(&e.Total), RTTHist: buckets(&e.RTT),
+	}
+	for i := range countFields {
+		c := &countFields[i]
+		*c.in(row) = c.Value(e)
 	}
 	var ledger observe.Ledger
 	for part := range observe.NumParts {
@@ -133,13 +158,12 @@ func (row *secondRow) set(sec *Second, seconds int) {
 		}
 		ledger[part] = micros(s.SumNS)
 		if part == observe.Server {
-			row.ServerHist, row.ServerMaxUS = buckets(&s.Hist), micros(s.Hist.Max())
+			row.ServerHist = buckets(&s.Hist)
 		} else {
 			row.addPart(part.String(), &s.Hist)
 		}
 	}
 	row.ledgerColumns.set(&ledger)
-	row.TotalUS = ledger.Total()
 	if e.Split != nil {
 		row.SplitRequests, row.SplitServerUS = int64(e.Split.Requests), micros(e.Split.ServerNS)
 		var split observe.ServerSplit

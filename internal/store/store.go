@@ -8,10 +8,11 @@ import (
 	"github.com/slowray/slowray/internal/schema"
 )
 
-// A stored request, and why it is stored: see package schema.
+// A stored request, why it is stored, and a second of an endpoint: see package schema.
 type (
 	Request = schema.Request
 	Why     = schema.Why
+	Second  = schema.Second
 )
 
 // Reasons to store a request.
@@ -20,17 +21,6 @@ const (
 	Slow    = schema.Slow
 	Failed  = schema.Failed
 )
-
-// Second is what one endpoint did in one second. Of Endpoint it keeps the counts,
-// the sums of the parts and of the split, the histograms of the total, of the round
-// trips and of Server, those of the other parts in sums of five minutes, and the
-// name of the process; samples, peers, arrivals and slow parts are left to the
-// requests.
-type Second struct {
-	At       int64 // s since 1970: the beginning of the second
-	Endpoint observe.Endpoint
-	Process  observe.Identity
-}
 
 // Finding is a finding of one window.
 type Finding struct {

@@ -53,28 +53,9 @@ func (s *sum) add(row *secondRow) {
 	}
 	s.first, s.last = min(s.first, row.At), max(s.last, end)
 	t := &s.scalars
-	t.Requests += row.Requests
-	t.OK += row.OK
-	t.Errors += row.Errors
-	t.Unanswered += row.Unanswered
-	t.Unfinished = max(t.Unfinished, row.Unfinished) // in progress: the same ones, second after second
-	t.Overlapped += row.Overlapped
-	t.Recorded += row.Recorded
-	t.HTTP1xx += row.HTTP1xx
-	t.HTTP2xx += row.HTTP2xx
-	t.HTTP3xx += row.HTTP3xx
-	t.HTTP4xx += row.HTTP4xx
-	t.HTTP5xx += row.HTTP5xx
-	t.BytesIn += row.BytesIn
-	t.BytesOut += row.BytesOut
-	t.Segments += row.Segments
-	t.RetransSegs += row.RetransSegs
-	t.Connections += row.Connections
-	t.SynRetrans += row.SynRetrans
-	t.HandshakeUS += row.HandshakeUS
-	t.HandshakeMx = max(t.HandshakeMx, row.HandshakeMx)
-	if row.MinRTTUS > 0 && (t.MinRTTUS == 0 || row.MinRTTUS < t.MinRTTUS) {
-		t.MinRTTUS = row.MinRTTUS
+	for i := range countFields {
+		c := &countFields[i]
+		*c.in(t) = c.Merge.Add(*c.in(t), *c.in(row))
 	}
 	t.SplitRequests += row.SplitRequests
 	t.SplitServerUS += row.SplitServerUS
@@ -136,23 +117,14 @@ func (s *sum) secondInto(at int64, x *Second) {
 	e := &x.Endpoint
 	*e = observe.Endpoint{
 		Side: s.key.side, NetNS: s.key.netns, Addr: s.key.addr, Port: int(s.key.port), PID: int(s.pid), Comm: s.key.comm,
-		Requests: uint64(t.Requests), OK: uint64(t.OK), Errors: uint64(t.Errors), Unanswered: uint64(t.Unanswered),
-		Unfinished: uint64(t.Unfinished), Overlapped: uint64(t.Overlapped), Recorded: uint64(t.Recorded),
-		BytesIn: uint64(t.BytesIn), BytesOut: uint64(t.BytesOut), Segments: uint64(t.Segments), Retrans: uint64(t.RetransSegs),
-		Connections: uint64(t.Connections), SynRetrans: uint64(t.SynRetrans),
-		Handshake: t.HandshakeUS * 1000, HandshakeMax: t.HandshakeMx * 1000, MinRTT: t.MinRTTUS * 1000,
 		Total: s.total, RTT: s.rtt, Flags: s.flags,
 	}
 	clear(statuses)
-	for i, n := range [...]int64{t.HTTP1xx, t.HTTP2xx, t.HTTP3xx, t.HTTP4xx, t.HTTP5xx} {
-		if n > 0 {
-			if statuses == nil {
-				statuses = map[string]uint64{}
-			}
-			statuses[[...]string{"1xx", "2xx", "3xx", "4xx", "5xx"}[i]] = uint64(n)
-		}
-	}
 	e.Statuses = statuses
+	for i := range countFields {
+		c := &countFields[i]
+		c.SetValue(e, *c.in(t))
+	}
 	ledger := t.ledger()
 	if parts == nil {
 		parts = map[string]observe.PartStats{}

@@ -118,15 +118,17 @@ var endpointDefs = []columnDef{
 	{"container_name", "String", keyText}, {"unit", "String", keyText},
 }
 
-var sumDefs = join([]columnDef{
-	{"requests", "UInt64", value}, {"ok", "UInt64", value}, {"errors", "UInt64", value}, {"unanswered", "UInt64", value},
-	{"unfinished", "UInt64", greatest}, {"overlapped", "UInt64", value}, {"recorded", "UInt64", value},
-	{"http_1xx", "UInt64", value}, {"http_2xx", "UInt64", value}, {"http_3xx", "UInt64", value}, {"http_4xx", "UInt64", value}, {"http_5xx", "UInt64", value},
-	{"bytes_in", "UInt64", value}, {"bytes_out", "UInt64", value}, {"segments", "UInt64", value}, {"retrans", "UInt64", value},
-	{"connections", "UInt64", value}, {"syn_retrans", "UInt64", value}, {"handshake_us", "Int64", value}, {"handshake_max_us", "Int64", greatest},
-	{"min_rtt_us", "Int64", least}, {"total_us", "Int64", value}, {"total_max_us", "Int64", greatest},
-	{"server_max_us", "Int64", greatest}, {"rtt_max_us", "Int64", greatest},
-}, ledgerDefs, []columnDef{{"split_requests", "UInt64", value}, {"split_server_us", "Int64", value}}, splitDefs)
+// sumDefs are schema.Counts, and the parts of the requests' time.
+var sumDefs = func() (list []columnDef) {
+	for _, c := range schema.Counts {
+		d := columnDef{c.Name, "UInt64", map[schema.Merge]columnKind{schema.Sum: value, schema.Most: greatest, schema.Least: least}[c.Merge]}
+		if c.Kind == schema.Micros {
+			d.typ = "Int64"
+		}
+		list = append(list, d)
+	}
+	return join(list, ledgerDefs, []columnDef{{"split_requests", "UInt64", value}, {"split_server_us", "Int64", value}}, splitDefs)
+}()
 
 // Histograms end in Map: that is how a SummingMergeTree knows that counts are added
 // up by bucket. The key of parts_histMap is part<<11 | bucket, see partKey; that of

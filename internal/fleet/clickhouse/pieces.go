@@ -9,6 +9,7 @@ import (
 
 	"github.com/slowray/slowray/internal/fleet"
 	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/schema"
 )
 
 // A server puts the rows of an answer in order before it gives the first of them. So
@@ -127,7 +128,7 @@ type giver struct {
 // give gives the point that is complete.
 func (g *giver) give() bool {
 	g.total.RaiseMax(g.longest * 1000)
-	g.p.P50US, g.p.P99US = micros(g.total.Quantile(0.5)), micros(g.total.Quantile(0.99))
+	g.p.P50US, g.p.P99US = schema.RoundMicros(g.total.Quantile(0.5)), schema.RoundMicros(g.total.Quantile(0.99))
 	return g.f(&g.p)
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"github.com/slowray/slowray/internal/fleet"
 	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/schema"
 )
 
 // cover cuts a span into as few rows as tell it exactly: sums of five minutes in the
@@ -80,7 +81,7 @@ func (db *DB) Quantiles(ctx context.Context, q fleet.Question, quantiles []float
 	for _, s := range sums {
 		s.Hosts = len(s.hosts)
 		for _, quantile := range quantiles {
-			s.QuantilesUS = append(s.QuantilesUS, micros(s.total.Quantile(quantile)))
+			s.QuantilesUS = append(s.QuantilesUS, schema.RoundMicros(s.total.Quantile(quantile)))
 		}
 		all = append(all, s.ServiceTimes)
 	}

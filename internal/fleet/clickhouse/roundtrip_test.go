@@ -14,6 +14,7 @@ import (
 	"github.com/slowray/slowray/internal/fleet"
 	"github.com/slowray/slowray/internal/fleet/clickhouse/clickhousetest"
 	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/schema"
 	"github.com/slowray/slowray/internal/store"
 )
 
@@ -216,7 +217,7 @@ func TestSecondsComeBackAtEveryStep(t *testing.T) {
 				if w == nil {
 					t.Fatalf("%s: a point that was not sent: %+v", step, p)
 				}
-				w.P50US, w.P99US = micros(hist[step][k].Quantile(0.5)), micros(hist[step][k].Quantile(0.99))
+				w.P50US, w.P99US = schema.RoundMicros(hist[step][k].Quantile(0.5)), schema.RoundMicros(hist[step][k].Quantile(0.99))
 				if d := cmp.Diff(w, p); d != "" {
 					t.Fatalf("%s (-sent +read)\n%s", step, d)
 				}
@@ -253,7 +254,7 @@ func TestSecondsComeBackAtEveryStep(t *testing.T) {
 			}
 		}
 		for i, q := range []float64{0.5, 0.99} {
-			if want := micros(h.Quantile(q)); one[0].QuantilesUS[i] != want {
+			if want := schema.RoundMicros(h.Quantile(q)); one[0].QuantilesUS[i] != want {
 				t.Errorf("quantile %g is %d, want %d", q, one[0].QuantilesUS[i], want)
 			}
 		}

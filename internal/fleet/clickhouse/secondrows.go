@@ -38,8 +38,6 @@ func newSecondRows(table string) *secondRows {
 	return w
 }
 
-func micros(ns int64) int64 { return (ns + 500) / 1000 }
-
 func putHist(c *bucketColumn, h *observe.Histogram, part int) {
 	for bucket, n := range h.Numbered() {
 		c.put(partKey(part, bucket), n)
@@ -78,27 +76,20 @@ func (w *secondRows) add(b *fleet.Batch, p fleet.Position, s *store.Second) {
 
 // values are the sums, in the order of sumDefs.
 func (w *secondRows) values(e *observe.Endpoint) {
-	v := append(w.value[:0],
-		e.Requests, e.OK, e.Errors, e.Unanswered, e.Unfinished, e.Overlapped, e.Recorded,
-		e.Statuses["1xx"], e.Statuses["2xx"], e.Statuses["3xx"], e.Statuses["4xx"], e.Statuses["5xx"],
-		e.BytesIn, e.BytesOut, e.Segments, e.Retrans, e.Connections, e.SynRetrans,
-		uint64(micros(e.Handshake)), uint64(micros(e.HandshakeMax)), uint64(micros(e.MinRTT)))
-	server := e.Parts[observe.Server.String()]
-	totalAt := len(v)
-	v = append(v, 0, uint64(micros(e.Total.Max())), uint64(micros(server.Hist.Max())), uint64(micros(e.RTT.Max())))
-	var ledger observe.Ledger
-	for p := range observe.NumParts {
-		ledger[p] = micros(e.Parts[p.String()].SumNS)
-		v = append(v, uint64(ledger[p]))
+	v := w.value[:0]
+	for i := range schema.Counts {
+		v = append(v, uint64(schema.Counts[i].Value(e)))
 	}
-	v[totalAt] = uint64(ledger.Total())
+	for p := range observe.NumParts {
+		v = append(v, uint64(schema.RoundMicros(e.Parts[p.String()].SumNS)))
+	}
 	split := observe.SplitStats{}
 	if e.Split != nil {
 		split = *e.Split
 	}
-	v = append(v, split.Requests, uint64(micros(split.ServerNS)))
+	v = append(v, split.Requests, uint64(schema.RoundMicros(split.ServerNS)))
 	for p := range observe.NumServerParts {
-		v = append(v, uint64(micros(split.Parts[p.String()].SumNS)))
+		v = append(v, uint64(schema.RoundMicros(split.Parts[p.String()].SumNS)))
 	}
 	w.value = v
 }
