@@ -25,6 +25,14 @@ func Count[T int | int64 | uint32 | uint64](n T) string {
 	return sign + digits
 }
 
+// Counted writes how many there are of something: "1 request", "2,140 requests".
+func Counted[T int | int64 | uint32 | uint64](n T, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return Count(n) + " " + noun + "s"
+}
+
 // Percent writes a share of one.
 func Percent(share float64) string {
 	switch {

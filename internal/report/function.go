@@ -59,7 +59,7 @@ func (p *printer) functionsHead(o *observe.Functions) {
 		who = fmt.Sprintf("%s (pid %d)", o.Process.Comm, o.Process.PID)
 	}
 	n := len(o.Calls)
-	p.line("%s: %s %s watched for %s", printable.Text(who), figure.Count(n), plural(n, "function"), figure.Seconds(float64(o.WindowNS)/1e9))
+	p.line("%s: %s watched for %s", printable.Text(who), figure.Counted(n, "function"), figure.Seconds(float64(o.WindowNS)/1e9))
 	if o.Stopped != "" {
 		p.wrappedIn(yellow, "Ended early: "+printable.Text(o.Stopped))
 	}
@@ -201,9 +201,9 @@ func (p *printer) functionThreads(f *observe.Function) {
 		if i > 0 {
 			name = ""
 		}
-		text := fmt.Sprintf("%s %d: %s %s", printable.Text(t.Comm), t.TID, figure.Count(t.Calls), plural(int(min(t.Calls, 2)), "call"))
+		text := fmt.Sprintf("%s %d: %s", printable.Text(t.Comm), t.TID, figure.Counted(t.Calls, "call"))
 		if t.PID != t.TID {
-			text = fmt.Sprintf("%s %d/%d: %s %s", printable.Text(t.Comm), t.PID, t.TID, figure.Count(t.Calls), plural(int(min(t.Calls, 2)), "call"))
+			text = fmt.Sprintf("%s %d/%d: %s", printable.Text(t.Comm), t.PID, t.TID, figure.Counted(t.Calls, "call"))
 		}
 		if t.TotalNS > 0 {
 			text += fmt.Sprintf(", %s in all, at most %s", nsText(t.TotalNS), nsText(t.MaxNS))
@@ -274,7 +274,7 @@ func stackText(frames []observe.Frame) string {
 }
 
 func (p *printer) functionsFoot(o *observe.Functions) {
-	price := fmt.Sprintf("Price: %s %s", figure.Count(o.Price.Hits), plural(int(min(o.Price.Hits, 2)), "hit"))
+	price := "Price: " + figure.Counted(o.Price.Hits, "hit")
 	if ns := o.Price.PerHitNS; ns > 0 {
 		spent := float64(o.Price.Hits) * float64(ns)
 		price += fmt.Sprintf(", about %s each: %s of one CPU", nsText(ns), figure.Percent(spent/float64(o.WindowNS)))

@@ -46,7 +46,7 @@ func Wait(w io.Writer, o *observe.Waits, style Style) error {
 		}
 	}
 	if more > 0 {
-		p.line("%s more %s, to the same or other ends: --all shows them.\n", figure.Count(more), plural(more, "chain"))
+		p.line("%s, to the same or other ends: --all shows them.\n", figure.Counted(more, "more chain"))
 	}
 	if !slices.ContainsFunc(o.Chains, func(c observe.WaitChain) bool { return c.Culprit() }) {
 		p.line("%s\n", p.paint(green, "Nobody holds it up."))
@@ -62,9 +62,9 @@ func Wait(w io.Writer, o *observe.Waits, style Style) error {
 }
 
 func (p *printer) waitHead(o *observe.Waits) {
-	what := fmt.Sprintf("%s %s", figure.Count(o.Threads), plural(o.Threads, "thread"))
+	what := figure.Counted(o.Threads, "thread")
 	if o.Goroutines > 0 {
-		what = fmt.Sprintf("%s %s on %s", figure.Count(o.Goroutines), plural(o.Goroutines, "goroutine"), what)
+		what = figure.Counted(o.Goroutines, "goroutine") + " on " + what
 	}
 	if o.TID != 0 {
 		what = fmt.Sprintf("thread %d", o.TID)
@@ -78,13 +78,6 @@ func (p *printer) waitHead(o *observe.Waits) {
 	}
 	p.line("%s (pid %d%s): %s, looked at twice within %s\n",
 		printable.Text(o.Process.Comm), o.Process.PID, printable.Text(where), what, figure.Seconds(float64(o.WindowNS)/1e9))
-}
-
-func plural(n int, noun string) string {
-	if n == 1 {
-		return noun
-	}
-	return noun + "s"
 }
 
 // chain tells one chain, in full unless it comes to a thread from which another
@@ -229,7 +222,7 @@ func (p *printer) otherList(title string, chains []*observe.WaitChain) {
 			if h := &chains[i].Hops[0]; h.Goroutine != 0 {
 				noun = "goroutine"
 			}
-			p.line("  %s more %s: --all shows them", figure.Count(n), plural(n, noun))
+			p.line("  %s: --all shows them", figure.Counted(n, "more "+noun))
 			break
 		}
 		h := &c.Hops[0]

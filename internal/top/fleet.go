@@ -9,6 +9,7 @@ import (
 
 	"github.com/charmbracelet/x/ansi"
 
+	"github.com/slowray/slowray/internal/figure"
 	"github.com/slowray/slowray/internal/fleet/answer"
 	"github.com/slowray/slowray/internal/printable"
 )
@@ -167,7 +168,7 @@ func plain(s string) string { return s }
 // FleetText writes a table of a fleet once, for people: what is abnormal, the services,
 // the hosts.
 func FleetText(w io.Writer, t *answer.Table) error {
-	lines := []string{fmt.Sprintf("%s UTC, average of %d s: %s, %s", t.At.Format("2006-01-02 15:04:05"), t.Seconds, plural(len(t.Services), "service"), plural(len(t.Hosts), "host"))}
+	lines := []string{fmt.Sprintf("%s UTC, average of %d s: %s, %s", t.At.Format("2006-01-02 15:04:05"), t.Seconds, figure.Counted(len(t.Services), "service"), figure.Counted(len(t.Hosts), "host"))}
 	lines = append(lines, incidentLines(t)...)
 	for _, g := range []*grid{serviceGrid(t), hostGrid(t)} {
 		if len(g.rows) == 0 {

@@ -12,6 +12,7 @@ import (
 	"github.com/charmbracelet/colorprofile"
 	"github.com/charmbracelet/x/ansi"
 
+	"github.com/slowray/slowray/internal/figure"
 	"github.com/slowray/slowray/internal/fleet/answer"
 	"github.com/slowray/slowray/internal/printable"
 )
@@ -124,7 +125,7 @@ func (m *fleetModel) draw() string {
 	if m.shown == nil {
 		title += "  asking…"
 	} else {
-		title += fmt.Sprintf("  %s, %s, average of %d s to %s UTC, by %s", plural(len(m.shown.Services), "service"), plural(len(m.shown.Hosts), "host"),
+		title += fmt.Sprintf("  %s, %s, average of %d s to %s UTC, by %s", figure.Counted(len(m.shown.Services), "service"), figure.Counted(len(m.shown.Hosts), "host"),
 			m.shown.Seconds, m.shown.At.Format("15:04:05"), g.columns[by].name)
 	}
 	if m.frozen {

@@ -57,9 +57,9 @@ func (m *model) list() []string {
 	if m.shown == nil {
 		return []string{title + "  watching…"}
 	}
-	title += fmt.Sprintf("  %s, average of %s, by %s", plural(len(m.shown.Endpoints), "endpoint"), span(m.shown.Seconds), columns[m.sort].long)
+	title += fmt.Sprintf("  %s, average of %s, by %s", figure.Counted(len(m.shown.Endpoints), "endpoint"), span(m.shown.Seconds), columns[m.sort].long)
 	if m.filter != "" || m.typing {
-		title = m.style.bold("slowray top") + fmt.Sprintf("  %d of %s, filter: ", len(m.rows), plural(len(m.shown.Endpoints), "endpoint")) + m.filter
+		title = m.style.bold("slowray top") + fmt.Sprintf("  %d of %s, filter: ", len(m.rows), figure.Counted(len(m.shown.Endpoints), "endpoint")) + m.filter
 		if m.typing {
 			title += m.style.reverse(" ")
 		}
@@ -139,10 +139,10 @@ func priceText(s *Snapshot) string {
 	case s.Weight > 1:
 		text += fmt.Sprintf(" · 1 of %s requests recorded, all counted", figure.Count(s.Weight))
 	case s.Sampled > 0:
-		text += fmt.Sprintf(" · %s only counted", plural(int(s.Sampled), "request"))
+		text += fmt.Sprintf(" · %s only counted", figure.Counted(s.Sampled, "request"))
 	}
 	if s.Lost > 0 {
-		text += fmt.Sprintf(" · %s LOST", plural(int(s.Lost), "record"))
+		text += fmt.Sprintf(" · %s LOST", figure.Counted(s.Lost, "record"))
 	}
 	if s.Weight <= 1 && s.Sampled == 0 && s.Lost == 0 {
 		text += " · every request recorded"
@@ -158,13 +158,6 @@ func (m *model) frozenMark() string {
 		return ""
 	}
 	return "  " + m.style.reverse(" FROZEN ")
-}
-
-func plural(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return figure.Count(n) + " " + what + "s"
 }
 
 // span writes a number of seconds.

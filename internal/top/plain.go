@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/slowray/slowray/internal/diagnose"
+	"github.com/slowray/slowray/internal/figure"
 	"github.com/slowray/slowray/internal/observe"
 	"github.com/slowray/slowray/internal/printable"
 )
@@ -41,7 +42,7 @@ func Text(w io.Writer, s *Snapshot) error {
 	}
 	sortRows(rows, defaultSort, false)
 	places := place(0, rows)
-	if _, err := fmt.Fprintf(w, "%s, average of %s\n", plural(len(rows), "endpoint"), span(s.Seconds)); err != nil {
+	if _, err := fmt.Fprintf(w, "%s, average of %s\n", figure.Counted(len(rows), "endpoint"), span(s.Seconds)); err != nil {
 		return err
 	}
 	if len(rows) > 0 {

@@ -342,20 +342,13 @@ func (c *comparedJSON) sentence() string {
 		text = fmt.Sprintf("%s: as fast as outside, %s a request", c.Title, span(in))
 	}
 	if few := min(c.in.requests, c.out.requests); few < fewRequests {
-		text += fmt.Sprintf(" (only %s to go by)", plural(few, "request"))
+		text += fmt.Sprintf(" (only %s to go by)", num.Counted(few, "request"))
 	}
 	return text + "."
 }
 
 // span is a time in words.
 func span(ns float64) string { return num.Seconds(max(ns, 0) / 1e9) }
-
-func plural(n uint64, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return num.Count(n) + " " + what + "s"
-}
 
 // onlyOnce tells of an endpoint that had requests on one side only, of so many on
 // that side altogether.

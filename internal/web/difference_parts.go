@@ -82,9 +82,9 @@ func (c *comparedJSON) caveat() string { return caveat(c.in.requests, c.out.requ
 func caveat(in, out uint64) string {
 	switch {
 	case in < fewRequests && in <= out:
-		return fmt.Sprintf(" (of only %s here)", plural(in, "request"))
+		return fmt.Sprintf(" (of only %s here)", num.Counted(in, "request"))
 	case out < fewRequests:
-		return fmt.Sprintf(" (of only %s outside)", plural(out, "request"))
+		return fmt.Sprintf(" (of only %s outside)", num.Counted(out, "request"))
 	}
 	return ""
 }
