@@ -30,15 +30,20 @@ type Count struct {
 	Name  string // of the column, with the unit
 	Kind  Kind   // Number or Micros
 	Merge Merge
-	// Of is the value, of a time in ns.
+	// Of is the value, of a time in ns; nil where it comes from the parts or the
+	// histograms, which are large: whoever goes through them has it for nothing.
 	Of func(e *observe.Endpoint) int64
-	// Set is the inverse; nil where the value is that of a histogram.
+	// Set is the inverse.
 	Set func(e *observe.Endpoint, n int64)
 }
 
-// Value is the count as the forms have it: times are whole µs, rounded.
+// Value is the count as the forms have it: times are whole µs, rounded. It is 0
+// where Of is nil.
 func (c *Count) Value(e *observe.Endpoint) int64 {
-	if c.Kind == Micros {
+	switch {
+	case c.Of == nil:
+		return 0
+	case c.Kind == Micros:
 		return RoundMicros(c.Of(e))
 	}
 	return c.Of(e)
@@ -84,10 +89,6 @@ func span(name string, m Merge, at func(e *observe.Endpoint) *int64) Count {
 	return Count{name, Micros, m, func(e *observe.Endpoint) int64 { return *at(e) }, func(e *observe.Endpoint, n int64) { *at(e) = n }}
 }
 
-func longest(name string, of func(e *observe.Endpoint) int64) Count {
-	return Count{name, Micros, Most, of, nil}
-}
-
 // status counts responses of a class: "2xx".
 func status(class string) Count {
 	return Count{"http_" + class, Number, Sum, func(e *observe.Endpoint) int64 { return int64(e.Statuses[class]) }, func(e *observe.Endpoint, n int64) {
@@ -125,17 +126,9 @@ var Counts = func() []Count {
 		span("handshake_us", Sum, func(e *endpoint) *int64 { return &e.Handshake }),
 		span("handshake_max_us", Most, func(e *endpoint) *int64 { return &e.HandshakeMax }),
 		span("min_rtt_us", Least, func(e *endpoint) *int64 { return &e.MinRTT }),
-		{"total_us", Micros, Sum, totalOf, nil},
-		longest("total_max_us", func(e *endpoint) int64 { return e.Total.Max() }),
-		longest("server_max_us", func(e *endpoint) int64 { h := e.Parts[observe.Server.String()].Hist; return h.Max() }),
-		longest("rtt_max_us", func(e *endpoint) int64 { return e.RTT.Max() }),
+		{"total_us", Micros, Sum, nil, nil},
+		{"total_max_us", Micros, Most, nil, nil},
+		{"server_max_us", Micros, Most, nil, nil},
+		{"rtt_max_us", Micros, Most, nil, nil},
 	}
 }()
-
-// totalOf is the sum of the parts, each rounded to µs as its column is.
-func totalOf(e *observe.Endpoint) (ns int64) {
-	for p := range observe.AckDelay {
-		ns += RoundMicros(e.Parts[p.String()].SumNS) * 1000
-	}
-	return ns
-}

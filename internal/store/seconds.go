@@ -158,12 +158,13 @@ func (row *secondRow) set(sec *Second, seconds int) {
 		}
 		ledger[part] = micros(s.SumNS)
 		if part == observe.Server {
-			row.ServerHist = buckets(&s.Hist)
+			row.ServerHist, row.ServerMaxUS = buckets(&s.Hist), micros(s.Hist.Max())
 		} else {
 			row.addPart(part.String(), &s.Hist)
 		}
 	}
 	row.ledgerColumns.set(&ledger)
+	row.TotalUS, row.TotalMaxUS, row.RTTMaxUS = ledger.Total(), micros(e.Total.Max()), micros(e.RTT.Max())
 	if e.Split != nil {
 		row.SplitRequests, row.SplitServerUS = int64(e.Split.Requests), micros(e.Split.ServerNS)
 		var split observe.ServerSplit

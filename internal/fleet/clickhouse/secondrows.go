@@ -80,9 +80,16 @@ func (w *secondRows) values(e *observe.Endpoint) {
 	for i := range schema.Counts {
 		v = append(v, uint64(schema.Counts[i].Value(e)))
 	}
+	derived := len(v) - 4 // the last ones of schema.Counts
+	var ledger observe.Ledger
 	for p := range observe.NumParts {
-		v = append(v, uint64(schema.RoundMicros(e.Parts[p.String()].SumNS)))
+		s := e.Parts[p.String()]
+		if ledger[p] = schema.RoundMicros(s.SumNS); p == observe.Server {
+			v[derived+2] = uint64(schema.RoundMicros(s.Hist.Max()))
+		}
+		v = append(v, uint64(ledger[p]))
 	}
+	v[derived], v[derived+1], v[derived+3] = uint64(ledger.Total()), uint64(schema.RoundMicros(e.Total.Max())), uint64(schema.RoundMicros(e.RTT.Max()))
 	split := observe.SplitStats{}
 	if e.Split != nil {
 		split = *e.Split
