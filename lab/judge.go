@@ -163,7 +163,7 @@ func (s *StepResult) first() {
 			continue
 		}
 		if !slices.Contains(best, f.Cause) {
-			s.mismatch("%s is found first; removing %s helps most", f.Cause, strings.Join(best, " or "))
+			s.mismatch("%s is found first; removing %s helps most (what follows from what: Class and ConsequenceOf of the declarations)", f.Cause, strings.Join(best, " or "))
 		}
 		return
 	}

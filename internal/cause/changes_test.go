@@ -74,7 +74,7 @@ func TestChanges(t *testing.T) {
 	got, wanted := strings.Split(b.String(), "\n"), strings.Split(string(want), "\n")
 	for i := range max(len(got), len(wanted)) {
 		if i >= len(got) || i >= len(wanted) || got[i] != wanted[i] {
-			t.Fatalf("line %d of %s is not what is proposed (go test -run TestChanges -update writes it anew):\ngot  %q\nwant %q",
+			t.Fatalf("line %d of %s is not what is proposed (go test ./internal/cause -run TestChanges -update writes it anew):\ngot  %q\nwant %q",
 				i+1, changesFile, strings.Join(got[min(i, len(got)):min(i+1, len(got))], ""), strings.Join(wanted[min(i, len(wanted)):min(i+1, len(wanted))], ""))
 		}
 	}

@@ -130,6 +130,11 @@ func TestCorpus(t *testing.T) {
 		t.Fatalf("%d observations in the corpus, want at least %d (%v)", len(dirs), minCorpus, err)
 	}
 	plain := judge(load(t, plainHost))
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Log("meant? script/corpus.sh reports, and read the diff; after a new fixture: script/corpus.sh fixtures")
+		}
+	})
 	for _, dir := range dirs {
 		t.Run(filepath.Base(dir), func(t *testing.T) {
 			t.Parallel()

@@ -77,8 +77,17 @@ type Causes struct {
 type Price struct {
 	Seconds  float64   `json:"seconds"` // of the window
 	CPUShare float64   `json:"cpu_share"`
-	Programs []Program `json:"programs"` // that ran, the dearest first; empty where the kernel does not count
+	Programs []Program `json:"programs"` // that ran, the most expensive first; empty where the kernel does not count
 	Because  string    `json:"because,omitempty"`
+	Readers  []Reader  `json:"readers"` // the most expensive first
+}
+
+// Reader is a row of the table of package watch while the window was watched.
+type Reader struct {
+	Name     string  `json:"name"`
+	CPUShare float64 `json:"cpu_share"` // of one CPU, from its beginning to its end
+	Samples  int     `json:"samples"`   // looks between the first and the last
+	Gaps     int     `json:"gaps"`      // that it left
 }
 
 // Program is a BPF program while the window was watched.
@@ -129,11 +138,18 @@ func (c *Checkup) watch(ctx context.Context, window time.Duration) (*observe.Obs
 		// The programs are gone when the window is over: the last look counts.
 		c.Price.Seconds, c.Price.Programs = elapsed.Seconds(), counted.look(elapsed)
 	}}
+	var costs []watch.Cost
+	opt.Costs = func(list []watch.Cost) { costs = list }
 	o, err := watch.Run(ctx, opt)
 	if err != nil {
 		return nil, fmt.Errorf("doctor: %w", err)
 	}
-	c.Price.CPUShare = (ownCPU() - before).Seconds() / max(o.Window.Seconds, 0.001)
+	seconds := max(o.Window.Seconds, 0.001)
+	c.Price.CPUShare = (ownCPU() - before).Seconds() / seconds
+	c.Price.Readers = make([]Reader, 0, len(costs))
+	for _, r := range costs {
+		c.Price.Readers = append(c.Price.Readers, Reader{Name: r.Reader, CPUShare: r.CPU.Seconds() / seconds, Samples: r.Samples, Gaps: r.Gaps})
+	}
 	return o, nil
 }
 

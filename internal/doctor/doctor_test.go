@@ -87,6 +87,9 @@ func TestCheck(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("SKIP: needs root: what works with rights is NOT tested")
 	}
+	if len(c.Price.Readers) == 0 || c.Price.Readers[0].CPUShare <= 0 {
+		t.Errorf("the readers cost nothing: %+v", c.Price.Readers)
+	}
 	if len(c.Price.Programs) == 0 {
 		t.Errorf("no price of a program: %s", c.Price.Because)
 	}

@@ -13,6 +13,7 @@ import (
 // How much of a list is shown.
 const (
 	shownPrograms = 8
+	shownReaders  = 5
 	shownReasons  = 4
 )
 
@@ -76,16 +77,22 @@ func (c *Checkup) price(b *strings.Builder) {
 	fmt.Fprintf(b, "\nWhat a look of %s costs here: slowray itself %s of one CPU", figure.Seconds(c.Price.Seconds), figure.Percent(c.Price.CPUShare))
 	if c.Price.Because != "" {
 		fmt.Fprintf(b, "; its programs in the kernel are not known (%s)\n", printable.Text(c.Price.Because))
-		return
+	} else {
+		all := 0.0
+		for _, p := range c.Price.Programs {
+			all += p.CPUShare
+		}
+		fmt.Fprintf(b, ", its programs in the kernel %s\n", figure.Percent(all))
 	}
-	all := 0.0
-	for _, p := range c.Price.Programs {
-		all += p.CPUShare
-	}
-	fmt.Fprintf(b, ", its programs in the kernel %s\n", figure.Percent(all))
 	w := tabwriter.NewWriter(b, 0, 0, 2, ' ', tabwriter.AlignRight)
 	for _, p := range c.Price.Programs[:min(len(c.Price.Programs), shownPrograms)] {
 		fmt.Fprintf(w, "  %s\t%s calls\t%.0f ns each\t%s\t\n", printable.Text(p.Name), figure.Count(int(p.Calls)), p.EachNS, figure.Percent(p.CPUShare))
+	}
+	w.Flush()
+	b.WriteString("Its most expensive readers\n")
+	w = tabwriter.NewWriter(b, 0, 0, 2, ' ', tabwriter.AlignRight)
+	for _, r := range c.Price.Readers[:min(len(c.Price.Readers), shownReaders)] {
+		fmt.Fprintf(w, "  %s\t%s\t%s samples\t%s gaps\t\n", r.Name, figure.Percent(r.CPUShare), figure.Count(r.Samples), figure.Count(r.Gaps))
 	}
 	w.Flush()
 }

@@ -89,7 +89,7 @@ func TestTable(t *testing.T) {
 			list []string
 		}{"stop": {r.stop != nil, table.stops}, "end": {r.end != nil, table.ends}} {
 			if n := count(c.list, r.name); n > 1 || (n == 1) != c.has {
-				t.Errorf("%s: %d times in the order of %s", r.name, n, phase)
+				t.Errorf("%s: has %s: %v, and stands %d times in the order of it (table.go, below the rows)", r.name, phase, c.has, n)
 			}
 		}
 		for _, name := range r.needs {
