@@ -79,3 +79,29 @@ func isName(e ast.Expr, name string) bool {
 	id, ok := e.(*ast.Ident)
 	return ok && id.Name == name
 }
+
+// TestLogicReadsNoEnglish: what is written for people is written last. No check
+// looks into it to decide something.
+func TestLogicReadsNoEnglish(t *testing.T) {
+	written := map[string]bool{"Of": true, "Title": true, "Fact": true, "RuledOut": true, "NotChecked": true}
+	reads := map[string]bool{"Contains": true, "ContainsAny": true, "HasPrefix": true, "HasSuffix": true, "EqualFold": true, "Index": true, "Cut": true, "Fields": true, "Split": true}
+	fset, files := sources(t)
+	for _, f := range files {
+		ast.Inspect(f, func(n ast.Node) bool {
+			call, ok := n.(*ast.CallExpr)
+			if !ok {
+				return true
+			}
+			fun, ok := call.Fun.(*ast.SelectorExpr)
+			if !ok || !isName(fun.X, "strings") || !reads[fun.Sel.Name] {
+				return true
+			}
+			for _, arg := range call.Args {
+				if s, ok := arg.(*ast.SelectorExpr); ok && written[s.Sel.Name] {
+					t.Errorf("%s: strings.%s reads %s", fset.Position(call.Pos()), fun.Sel.Name, s.Sel.Name)
+				}
+			}
+			return true
+		})
+	}
+}
