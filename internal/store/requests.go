@@ -186,11 +186,49 @@ func (w *phrases) flagsOf(s string) observe.RequestFlags {
 	return f
 }
 
+// plainColumn is a number that goes from a row into a request as it is, or times
+// scale; most columns are. They are read apart from the others, by as little as tells
+// them: there are forty in each of millions of rows.
+type plainColumn struct {
+	from, to uint16
+	small    bool // 32 bits in the row
+	wide     bool // 64 bits in the request
+	scale    int64
+}
+
+// plainColumns and otherFields are all columns together.
+var plainColumns, otherFields = func() (plain []plainColumn, others []requestField) {
+	for i := range requestFields {
+		f := &requestFields[i]
+		to, wide, scale, ok := f.Plain()
+		if !ok {
+			others = append(others, *f)
+			continue
+		}
+		plain = append(plain, plainColumn{uint16(f.column.offset), uint16(to), f.column.kind == reflect.Int32, wide, scale})
+	}
+	return plain, others
+}()
+
 // request makes r the request of the row.
 func (row *requestRow) request(r *Request, w *phrases) {
 	*r = Request{}
-	for i := range requestFields {
-		f := &requestFields[i]
+	for _, c := range plainColumns {
+		from, to := unsafe.Add(unsafe.Pointer(row), c.from), unsafe.Add(unsafe.Pointer(r), c.to)
+		var n int64
+		if c.small {
+			n = int64(*(*int32)(from))
+		} else {
+			n = *(*int64)(from)
+		}
+		if c.wide {
+			*(*int64)(to) = n * c.scale
+		} else {
+			*(*uint32)(to) = uint32(n)
+		}
+	}
+	for i := range otherFields {
+		f := &otherFields[i]
 		from := unsafe.Add(unsafe.Pointer(row), f.column.offset)
 		switch f.Kind {
 		case schema.Text:
@@ -203,12 +241,8 @@ func (row *requestRow) request(r *Request, w *phrases) {
 			r.Flags = w.flagsOf(*(*string)(from))
 		case schema.Bool:
 			r.Followed = *(*bool)(from)
-		default:
-			if f.column.kind == reflect.Int32 {
-				f.SetValue(r, int64(*(*int32)(from)))
-			} else {
-				f.SetValue(r, *(*int64)(from))
-			}
+		case schema.Port:
+			f.SetInt(r, int64(*(*int32)(from)))
 		}
 	}
 }
