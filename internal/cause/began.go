@@ -14,7 +14,7 @@ func (v *View) Began(f *Finding) *float64 {
 			}
 		}
 		for i := range l.Failed {
-			if f.Impact.ofTime {
+			if f.Impact.OfTime {
 				break // what fails at once, now and then, is none of it
 			}
 			if s := &l.Failed[i]; s.StartNS > 0 && (first == 0 || s.StartNS < first) {

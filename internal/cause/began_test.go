@@ -51,7 +51,7 @@ func TestBegan(t *testing.T) {
 	if at := began(0, 6, failed); at == nil || *at != 4 {
 		t.Errorf("began %v, want the first failed one, 4 s into the window", at)
 	}
-	f.Impact = Impact{Of: "slow time", ofTime: true}
+	f.Impact = Impact{Of: "slow time", OfTime: true}
 	if at := began(100, 6, failed); at == nil || *at != 6 {
 		t.Errorf("began %v: one that fails at once is none of the slow ones", at)
 	}

@@ -157,8 +157,8 @@ type Impact struct {
 	Share float64 `json:"share"` // 0 to 1
 	Of    string  `json:"of"`    // "failed requests", "new connections"…
 	Text  string  `json:"text"`
-	// ofTime says that Of is a time, not a number of attempts.
-	ofTime bool
+	// OfTime says that Of is a time, not a number of attempts.
+	OfTime bool `json:"-"`
 	// Cost is the seconds that clients of this host lost to it in the window,
 	// estimated (View.Price): by it findings about different services compare.
 	// Nil where no request tells it.

@@ -19,7 +19,7 @@ var update = flag.Bool("update", false, "write testdata/changes.txt anew")
 const changesFile = "testdata/changes.txt"
 
 func allFiring() []fires {
-	return slices.Concat(firing, firingOnRequests, firingOnWaits, firingOnCPU, firingOnTransport, firingOnNames, firingOnLocks, firingOnLacks(), firingOnKernelWaits(), firingOnTracer, firingOnDatabases, firingOnKernelWork(), firingOnMachine(), ownFiring)
+	return slices.Concat(firing, firingOnRequests, firingOnWaits, firingOnCPU, firingOnTransport, firingOnNames, firingOnLocks, firingOnLacks(), firingOnKernelWaits(), firingOnDatabases, firingOnKernelWork(), firingOnMachine(), ownFiring)
 }
 
 // TestChanges: what is proposed to prove a cause is what is written down.

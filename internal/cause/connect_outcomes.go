@@ -102,7 +102,7 @@ func (h *harm) impact(text string) Impact {
 	if h.slow {
 		of = "slow time"
 	}
-	return Impact{Share: round(h.share), Of: of, ofTime: h.slow, Text: text + h.text}
+	return Impact{Share: round(h.share), Of: of, OfTime: h.slow, Text: text + h.text}
 }
 
 // attemptFloor is what an attempt in vain costs a request that notices.

@@ -58,7 +58,7 @@ func checkConnectionChurn(v *View) Result {
 		}
 		f := v.found(l, cost{share: share, slowShare: share, ns: perRequest, slowNS: perRequest}, wireFloor, "for handshakes")
 		f.Weight = share
-		f.Impact = Impact{Share: round(share), Of: "the time in which " + f.Subject.Comm + " answers requests", ofTime: true, Text: text}
+		f.Impact = Impact{Share: round(share), Of: "the time in which " + f.Subject.Comm + " answers requests", OfTime: true, Text: text}
 		f.Evidence = []Evidence{
 			{Fact: "connections opened", Value: l.Connections, Limit: l.Requests, Unit: "connections, for calls", Source: "TCP sockets"},
 			{Fact: "handshake, mean", Value: round(each / 1e6), Unit: "ms", Source: "TCP sockets"},

@@ -69,7 +69,7 @@ func checkConnectionPool(v *View) Result {
 		f := v.found(l, cost{share: 1, slowShare: 1, ns: wait, slowNS: wait}, threadFloor, "for a connection")
 		share := ratio(waiting, inside) * service.Share(observe.Server)
 		f.Weight = share
-		f.Impact = Impact{Share: round(share), Of: "the requests' time", ofTime: true,
+		f.Impact = Impact{Share: round(share), Of: "the requests' time", OfTime: true,
 			Text: fmt.Sprintf("%.0f requests of %s wait while calls to %s are under way on all of its %s connections; %s waits about %s", waiting, f.Subject.Comm, destinationName(l), count(size), service.one(), nanoseconds(wait))}
 		f.Evidence = []Evidence{
 			{Fact: "calls under way at once, mean", Value: round(busy), Limit: size, Unit: "connections", Source: recorded + "; limit: sock_diag, established connections"},

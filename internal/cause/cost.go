@@ -31,7 +31,7 @@ func (v *View) Price(f *Finding) {
 	var seconds float64
 	for _, l := range at {
 		seconds += l.TimeNS() / 1e9
-		if !f.Impact.ofTime {
+		if !f.Impact.OfTime {
 			seconds += failedCost * float64(min(l.Errors+l.Unanswered, l.Requests))
 		}
 	}

@@ -29,11 +29,11 @@ func TestPrice(t *testing.T) {
 		f    Finding
 		want float64 // s; -1: not known
 	}{
-		{"of a process", Finding{Weight: 0.5, Subject: Subject{Kind: "process", PID: nginxWorker1}, Impact: Impact{Of: "slow time", ofTime: true}}, 20},
-		{"of a stray process", Finding{Weight: 1, Subject: Subject{Kind: "destination", PID: hog, Port: 1}, Impact: Impact{Of: "slow time", ofTime: true}}, 0.1},
-		{"slow ones, of a service that fails too", Finding{Weight: 0.5, Subject: Subject{Kind: "listener", NetNS: serverNS, PID: fpmMaster, Port: fpmPort}, Impact: Impact{Of: "the requests' time", ofTime: true}}, 2},
+		{"of a process", Finding{Weight: 0.5, Subject: Subject{Kind: "process", PID: nginxWorker1}, Impact: Impact{Of: "slow time", OfTime: true}}, 20},
+		{"of a stray process", Finding{Weight: 1, Subject: Subject{Kind: "destination", PID: hog, Port: 1}, Impact: Impact{Of: "slow time", OfTime: true}}, 0.1},
+		{"slow ones, of a service that fails too", Finding{Weight: 0.5, Subject: Subject{Kind: "listener", NetNS: serverNS, PID: fpmMaster, Port: fpmPort}, Impact: Impact{Of: "the requests' time", OfTime: true}}, 2},
 		{"failed ones", Finding{Weight: 0.5, Subject: Subject{Kind: "listener", NetNS: serverNS, PID: fpmMaster, Port: fpmPort}, Impact: Impact{Of: "failed requests"}}, 17},
-		{"of the machine: each request once", Finding{Weight: 0.5, layer: LayerMachine, Subject: Subject{Kind: "process", PID: 77}, Impact: Impact{Of: "slow time", ofTime: true}}, 20.05},
+		{"of the machine: each request once", Finding{Weight: 0.5, layer: LayerMachine, Subject: Subject{Kind: "process", PID: 77}, Impact: Impact{Of: "slow time", OfTime: true}}, 20.05},
 		{"what the check counted", Finding{Weight: 1, lost: &lost, Subject: Subject{PID: hog}}, 87},
 		{"who stands outside", Finding{Weight: 1, uncounted: true, Subject: Subject{PID: nginxMaster}}, -1},
 		{"of nobody's requests", Finding{Weight: 1, Subject: Subject{Kind: "process", NetNS: clientNS, PID: 555, Port: 9}}, -1},

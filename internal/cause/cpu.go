@@ -91,7 +91,7 @@ func checkCPUSaturated(v *View) Result {
 	f := supported(Subject{Kind: "process", PID: top.PID, Comm: top.Comm, NetNS: top.NetNS})
 	// Part of the waiting is for each other: the outsiders answer for theirs.
 	f.Weight = delay * ratio(outside, all)
-	f.Impact = Impact{Share: round(delay), Of: "the time the service could run", ofTime: true,
+	f.Impact = Impact{Share: round(delay), Of: "the time the service could run", OfTime: true,
 		Text: fmt.Sprintf("%s waits for a CPU; others use %s of them", v.waiting(), percent(ratio(outside, all)))}
 	f.Evidence = []Evidence{
 		{Fact: "CPU idle", Value: round(idle), Unit: "share", Source: "/proc/stat"},
@@ -357,7 +357,7 @@ func quotaFinding(v *View, c *observe.Cgroup, share float64, t throttledTime) Fi
 		}
 	}
 	f.Weight = share
-	f.Impact = Impact{Share: round(share), Of: "slow time", ofTime: true, Text: fmt.Sprintf("held back in %s of its periods, for %s in all", percent(share), seconds(c.ThrottledSeconds))}
+	f.Impact = Impact{Share: round(share), Of: "slow time", OfTime: true, Text: fmt.Sprintf("held back in %s of its periods, for %s in all", percent(share), seconds(c.ThrottledSeconds))}
 	f.Evidence = []Evidence{
 		{Fact: "periods in which it was throttled", Value: c.ThrottledPeriods, Limit: c.Periods, Unit: "periods", Source: "cpu.stat nr_throttled, nr_periods"},
 		{Fact: "time throttled", Value: round(c.ThrottledSeconds), Unit: "s", Source: "cpu.stat"},
@@ -368,7 +368,7 @@ func quotaFinding(v *View, c *observe.Cgroup, share float64, t throttledTime) Fi
 		f.Subject.PID, f.Subject.Comm, f.Subject.NetNS, f.Subject.Port = l.pid, v.commOf(l), l.NetNS, l.Port
 		f.Weight = t.share
 		who, whole := l.one(), l.TimeNS()/float64(l.Requests)
-		f.Impact.Of, f.Impact.ofTime = "the requests' time", true
+		f.Impact.Of, f.Impact.OfTime = "the requests' time", true
 		if !t.always {
 			who, whole, f.Impact.Of = l.slowest(), l.SlowTotalNS(), "slow time"
 		}

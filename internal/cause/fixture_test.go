@@ -145,8 +145,8 @@ var (
 )
 
 // fixturePair adds the fixtures of a cause's own file.
-func fixturePair(f fires, m miss) bool {
-	ownFiring, ownMisses = append(ownFiring, f), append(ownMisses, m)
+func fixturePair(f fires, near ...miss) bool {
+	ownFiring, ownMisses = append(ownFiring, f), append(ownMisses, near...)
 	return true
 }
 

@@ -244,7 +244,7 @@ func (v *View) serverQueueFinding(p *proxied, b *observe.ProxyBackend, calls, fr
 		Path: fmt.Sprintf("%s:%d", setting.File, setting.Line)})
 	f.Weight = share * front.Share(observe.Server)
 	wait := share * front.MeanNS(observe.Server)
-	f.Impact = Impact{Share: round(f.Weight), Of: "the requests' time", ofTime: true,
+	f.Impact = Impact{Share: round(f.Weight), Of: "the requests' time", OfTime: true,
 		Text: fmt.Sprintf("%.0f requests wait in HAProxy while %.0f of %d are at the servers of %s; %s waits about %s for its turn", queue, passed, limit, p.name, front.one(), nanoseconds(wait))}
 	f.Evidence = []Evidence{
 		{Fact: "requests at the servers of the backend, mean", Value: round(passed), Limit: limit, Unit: "requests", Source: recorded + "; limit: maxconn in " + f.Subject.Path},

@@ -231,10 +231,10 @@ func (v *View) found(l *ledger, k cost, f floor, what string) *Finding {
 	fd := supported(s)
 	fd.Weight = k.share * l.reach
 	if l.always(k, f) {
-		fd.Impact = Impact{Share: round(k.share), Of: "the requests' time", ofTime: true,
+		fd.Impact = Impact{Share: round(k.share), Of: "the requests' time", OfTime: true,
 			Text: l.one() + " takes " + nanoseconds(l.TimeNS()/float64(l.Requests)) + " on average, " + nanoseconds(k.ns) + " of it " + what}
 	} else {
-		fd.Impact = Impact{Share: round(k.slowShare), Of: "slow time", ofTime: true,
+		fd.Impact = Impact{Share: round(k.slowShare), Of: "slow time", OfTime: true,
 			Text: l.slowest() + " take " + nanoseconds(l.SlowTotalNS()) + " on average, " + nanoseconds(k.slowNS) + " of it " + what}
 	}
 	fd.Evidence = []Evidence{

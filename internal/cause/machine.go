@@ -71,7 +71,7 @@ func checkMemoryPressure(v *View) Result {
 	}
 	f := supported(Subject{Kind: "process", PID: worst.PID, Comm: worst.Comm, NetNS: worst.NetNS})
 	f.Weight = stall
-	f.Impact = Impact{Share: round(stall), Of: "slow time", ofTime: true, Text: text}
+	f.Impact = Impact{Share: round(stall), Of: "slow time", OfTime: true, Text: text}
 	f.Evidence = []Evidence{
 		{Fact: "time with a task stalled for memory", Value: round(stall), Unit: "share of the window", Source: "/proc/pressure/memory"},
 		{Fact: "major page faults of the services", Value: faults, Unit: "faults", Source: "/proc/PID/stat"},
@@ -147,7 +147,7 @@ func checkDiskSaturated(v *View) Result {
 		}
 		f := supported(Subject{Kind: "disk", Path: "/dev/" + d.Name})
 		f.Weight = wait
-		f.Impact = Impact{Share: round(wait), Of: "slow time", ofTime: true, Text: fmt.Sprintf("the services wait for disks %s of their busy time", percent(wait))}
+		f.Impact = Impact{Share: round(wait), Of: "slow time", OfTime: true, Text: fmt.Sprintf("the services wait for disks %s of their busy time", percent(wait))}
 		f.Evidence = []Evidence{
 			{Fact: "device busy", Value: round(busy), Unit: "share of the window", Source: "/proc/diskstats"},
 			{Fact: "time of a request, mean", Value: round(await * 1e3), Unit: "ms", Source: "/proc/diskstats"},

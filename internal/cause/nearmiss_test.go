@@ -121,7 +121,7 @@ var nearMisses = []miss{
 }
 
 func allNearMisses() []miss {
-	return slices.Concat(nearMisses, nearMissesOnRequests, nearMissesOnWaits, nearMissesOnCPU, nearMissesOnTransport, nearMissesOnNames, nearMissesOnLocks, nearMissesOnLacks, nearMissesOnKernelWaits(), nearMissesOnTracer, nearMissesOnDatabases, nearMissesOnKernelWork(), nearMissesOnMachine(), ownMisses)
+	return slices.Concat(nearMisses, nearMissesOnRequests, nearMissesOnWaits, nearMissesOnCPU, nearMissesOnTransport, nearMissesOnNames, nearMissesOnLocks, nearMissesOnLacks, nearMissesOnKernelWaits(), nearMissesOnDatabases, nearMissesOnKernelWork(), nearMissesOnMachine(), ownMisses)
 }
 
 func TestNearMissesDoNotFire(t *testing.T) {

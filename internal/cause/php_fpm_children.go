@@ -132,7 +132,7 @@ func childrenFinding(v *View, m *observe.PHPFPM, pool *observe.FPMPool, s *Servi
 	// By Little's law the time a request waits is to the time it is served as
 	// the queue is to the busy children.
 	f.Weight = ratio(e.queue, e.queue+pool.BusyMean)
-	f.Impact = Impact{Share: round(f.Weight), Of: "slow time", ofTime: true,
+	f.Impact = Impact{Share: round(f.Weight), Of: "slow time", OfTime: true,
 		Text: fmt.Sprintf("%.0f requests wait for %d children; a request waits %s of its time", e.queue, e.max, percent(f.Weight))}
 	f.Evidence = []Evidence{
 		{Fact: "readings with every child busy", Value: pool.AllBusyRounds, Limit: pool.Rounds, Unit: "readings", Source: "system call of each child"},

@@ -61,7 +61,7 @@ func checkSerialGC(v *View) Result {
 		f := v.found(l, scaled(k, max(share, gcOfWindow)), threadFloor, "standing still while garbage is collected")
 		f.Subject.Kind, f.Subject.PID, f.Subject.Comm = "process", h.PID, h.Comm
 		f.Weight = share
-		f.Impact = Impact{Share: round(share), Of: "the time in which requests could be answered", ofTime: true, Text: fmt.Sprintf("%s stood still for %s of the window, in %s collections", h.Comm, percent(share), count(h.Collections))}
+		f.Impact = Impact{Share: round(share), Of: "the time in which requests could be answered", OfTime: true, Text: fmt.Sprintf("%s stood still for %s of the window, in %s collections", h.Comm, percent(share), count(h.Collections))}
 		f.Evidence = append([]Evidence{
 			{Fact: "time in collections, by one thread", Value: round(h.GCSeconds), Limit: round(v.Window.Seconds), Unit: "s", Source: "hsperfdata"},
 			{Fact: "CPUs that it sees", Value: why, Source: "cpu.max, cpu.cfs_quota_us, /proc/PID/status"},

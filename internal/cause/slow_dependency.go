@@ -141,7 +141,7 @@ func (v *View) dependencyFinding(l *ledger) *Finding {
 	f := v.found(l, cost{share: 1, slowShare: 1, ns: l.TimeNS() / float64(l.Requests), slowNS: l.SlowTotalNS()}, threadFloor, "for the answer")
 	_, requests := v.answered(l.pid)
 	f.Weight = l.reach * (service.Share(observe.Server) + service.Share(observe.Stall))
-	f.Impact = Impact{Share: round(l.reach), Of: "the time in which " + f.Subject.Comm + " answers requests", ofTime: true,
+	f.Impact = Impact{Share: round(l.reach), Of: "the time in which " + f.Subject.Comm + " answers requests", OfTime: true,
 		Text: fmt.Sprintf("%s take %s (99 of 100 under %s); %s makes %.3g of them for a request", l.name(),
 			nanoseconds(float64(l.Total.Quantile(0.5))), nanoseconds(float64(l.Total.Quantile(0.99))), f.Subject.Comm,
 			float64(l.Requests)/float64(max(requests, 1)))}

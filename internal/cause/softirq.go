@@ -99,7 +99,7 @@ func checkSoftirq(v *View) Result {
 	if t := v.serversTime(); t.delay > 0 {
 		f.Weight *= ratio(t.delay, t.delay+t.cpu)
 	}
-	f.Impact = Impact{Share: round(u.share), Of: "time of CPU " + itoa(u.cpu), ofTime: true, Text: fmt.Sprintf("%s of CPU %d goes into packet processing; %s", percent(u.share), u.cpu, suffers)}
+	f.Impact = Impact{Share: round(u.share), Of: "time of CPU " + itoa(u.cpu), OfTime: true, Text: fmt.Sprintf("%s of CPU %d goes into packet processing; %s", percent(u.share), u.cpu, suffers)}
 	f.Evidence = []Evidence{
 		{Fact: "softirq time of the busiest CPU", Value: round(u.share), Unit: "share", Source: "/proc/stat"},
 		{Fact: "CPU of ksoftirqd", Value: round(u.ksoftirqd), Unit: "share of a CPU", Source: "/proc/PID/stat"},

@@ -101,7 +101,7 @@ func reusesPorts(ns *observe.NetNS) bool {
 func portSearchFinding(v *View, pid int, ns *observe.NetNS, d destination, g *observe.SocketGroup, share float64, search, all uint64) Finding {
 	f := supported(Subject{Kind: "process", NetNS: d.netns, PID: pid, Comm: v.Comm(pid), Addr: d.addr, Port: d.port})
 	f.Weight = share
-	f.Impact = Impact{Share: round(share), Of: "CPU time of " + v.Comm(pid), ofTime: true,
+	f.Impact = Impact{Share: round(share), Of: "CPU time of " + v.Comm(pid), OfTime: true,
 		Text: fmt.Sprintf("%s of the CPU time of %s goes into the search for a port", percent(share), v.Comm(pid))}
 	reuse := v.sysctl(ns, "net.ipv4.tcp_tw_reuse")
 	size := portRange(v.sysctl(ns, "net.ipv4.ip_local_port_range"))

@@ -13,18 +13,16 @@ func traced(server int64, stopped int) func(*observe.Observation) {
 	}
 }
 
-var firingOnTracer = []fires{{
+var _ = fixturePair(fires{
 	name: "strace", cause: &tracerAttached, plant: traced(40*ms, 80),
 	subject: Subject{Kind: "process", PID: nginxWorker1, Port: webPort}, minShare: 0.9, fix: "kill 300", evidence: "its tracer=backup (pid 300)",
-}}
-
-var nearMissesOnTracer = []miss{
-	{"nobody traces", &tracerAttached, nil, "no process that answers was seen stopped"},
-	{"requests stay quick", &tracerAttached, traced(ms/2, 80), "the requests do not suffer"},
-	{"slow for something else", &tracerAttached, traced(40*ms, 2), "in 2.0 % of 100 looks"},
-	{"a tracer at another process", &tracerAttached, func(o *observe.Observation) {
+},
+	miss{"nobody traces", &tracerAttached, nil, "no process that answers was seen stopped"},
+	miss{"requests stay quick", &tracerAttached, traced(ms/2, 80), "the requests do not suffer"},
+	miss{"slow for something else", &tracerAttached, traced(40*ms, 2), "in 2.0 % of 100 looks"},
+	miss{"a tracer at another process", &tracerAttached, func(o *observe.Observation) {
 		traced(40*ms, 0)(o)
 		process(o, nginxWorker1).TracerPID = 0
 		process(o, hog).TracerPID, process(o, hog).States = 1, &observe.ThreadStates{Samples: 100, Stopped: 100}
 	}, "no process that answers was seen stopped"},
-}
+)

@@ -147,7 +147,7 @@ func (v *View) rootFinding(r *root, describe func(*root, *Finding)) Finding {
 			f.firstNS = s.FirstNS
 		}
 	}
-	f.Impact = Impact{Share: round(r.share()), Of: "slow time", ofTime: true,
+	f.Impact = Impact{Share: round(r.share()), Of: "slow time", OfTime: true,
 		Text: fmt.Sprintf("%s slow requests of %s took %s in all, %s of it held up by this", count(slow), v.servicesText(r), nanoseconds(r.slowNS()), nanoseconds(r.lost))}
 	if unfinished > 0 {
 		f.Impact.Text += fmt.Sprintf("; %s of them had no answer when the window ended", count(unfinished))

@@ -221,7 +221,7 @@ func (v *View) poolFinding(w *workerPool, u *poolUse) Finding {
 			what = fmt.Sprintf("%s waits %s of its %s for one of %d %s", u.main.one(), nanoseconds(u.wait.ns), nanoseconds(u.main.TimeNS()/float64(u.main.Requests)), p.Limit, w.unit(p))
 		}
 	}
-	f.Impact = Impact{Share: round(f.Weight), Of: "the requests' time", ofTime: true, Text: what}
+	f.Impact = Impact{Share: round(f.Weight), Of: "the requests' time", OfTime: true, Text: what}
 	f.Evidence = v.poolEvidence(w, u, setting)
 	w.fix(v, u, setting, &f)
 	if len(f.Fix.Commands) == 0 {
