@@ -13,9 +13,9 @@ import (
 //
 // As root it is an error that wraps [ErrUnsafe] when anybody can change the program, or
 // what the path leads to, who cannot change the running program as well: all of it
-// belongs to root or to the owner of that, and nobody else may write to it. The owner's
-// group may where it may write to the running program too, as after a build with a umask
-// of 002.
+// belongs to root, to the owner of that, or to the owner of a directory above it, as of a
+// checkout in which root has built, and nobody else may write to it. The owner's group may
+// where it may write to the running program too, as after a build with a umask of 002.
 func Sibling(name string) (string, error) {
 	exe, err := os.Executable()
 	if err != nil {
@@ -46,6 +46,14 @@ func sibling(name string, own *unix.Stat_t, root bool) (string, error) {
 		return c.path(), nil
 	}
 	by := holders{users: []uint32{0, own.Uid}}
+	// The running program was found at its path by the kernel: no link is on it.
+	for dir := filepath.Dir(name); dir != "/" && dir != "."; dir = filepath.Dir(dir) {
+		var st unix.Stat_t
+		if err := unix.Lstat(dir, &st); err != nil {
+			return "", &fs.PathError{Op: "lstat", Path: dir, Err: err}
+		}
+		by.users = append(by.users, st.Uid)
+	}
 	if own.Mode&0o020 != 0 {
 		by.groups = []uint32{own.Gid}
 	}

@@ -50,11 +50,15 @@ func TestSiblingOfRootIsNotChangedByOthers(t *testing.T) {
 		"of another user":           {func(name string) error { return os.Chown(name, stranger, 0) }, "belongs to user 65533"},
 		"writable by all":           {func(name string) error { return os.Chmod(name, 0o757) }, "mode 0757"},
 		"writable by a group":       {func(name string) error { return os.Chmod(name, 0o775) }, "mode 0775"},
-		"directory of another user": {func(name string) error { return os.Chown(filepath.Dir(name), stranger, 0) }, "belongs to user 65533"},
+		"directory of another user": {func(name string) error { return os.Chown(filepath.Dir(name), stranger, 0) }, ""}, // he can replace the running one too
 		"directory open to all":     {func(name string) error { return os.Chmod(filepath.Dir(name), 0o777) }, "mode 0777"},
 		"sticky directory":          {func(name string) error { return os.Chmod(filepath.Dir(name), os.ModeSticky|0o777) }, ""},
 		"link of another user": {func(name string) error {
 			return errors.Join(os.Rename(name, name+"-real"), os.Symlink(name+"-real", name), os.Lchown(name, stranger, stranger))
+		}, "belongs to user 65533"},
+		"link into a directory of another user": {func(name string) error {
+			to := filepath.Join(filepath.Dir(name), "to")
+			return errors.Join(os.Mkdir(to, 0o755), os.Rename(name, filepath.Join(to, "other")), os.Symlink("to/other", name), os.Chown(to, stranger, stranger))
 		}, "belongs to user 65533"},
 		"link of root": {func(name string) error {
 			return errors.Join(os.Rename(name, name+"-real"), os.Symlink(name+"-real", name))
