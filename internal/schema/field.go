@@ -3,6 +3,7 @@ package schema
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"unsafe"
 
 	"github.com/slowray/slowray/internal/observe"
@@ -129,14 +130,11 @@ func port(name string, value *netip.AddrPort) Field {
 func Fields(names ...string) []Field {
 	list := make([]Field, len(names))
 	for i, name := range names {
-		for _, f := range Requests {
-			if f.Name == name {
-				list[i] = f
-			}
-		}
-		if list[i].Name == "" {
+		at := slices.IndexFunc(Requests, func(f Field) bool { return f.Name == name })
+		if at < 0 {
 			panic(fmt.Sprintf("schema: there is no field %q", name))
 		}
+		list[i] = Requests[at]
 	}
 	return list
 }

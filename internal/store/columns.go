@@ -62,6 +62,15 @@ var rowFields = map[reflect.Type][]field{
 	reflect.TypeFor[findingRow](): fieldsOf(reflect.TypeFor[findingRow](), 0),
 }
 
+// columnsOf is the columns of a row type by name.
+func columnsOf[T any]() map[string]field {
+	columns := map[string]field{}
+	for _, c := range rowFields[reflect.TypeFor[T]()] {
+		columns[c.path] = c
+	}
+	return columns
+}
+
 var errForeign = errors.New("not a file of this store")
 
 // rowGroup is a row group of a file.

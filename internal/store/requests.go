@@ -113,10 +113,7 @@ type requestField struct {
 // requestFields are all that a row has. A column that the schema does not have, or
 // one that the row lacks, is a mistake of the program.
 var requestFields = func() (list []requestField) {
-	columns := map[string]field{}
-	for _, c := range fieldsOf(reflect.TypeFor[requestRow](), 0) {
-		columns[c.path] = c
-	}
+	columns := columnsOf[requestRow]()
 	for _, f := range schema.Requests {
 		c, ok := columns[f.Name]
 		if !ok {
@@ -142,7 +139,7 @@ func (row *requestRow) set(r *Request, w *Words) {
 		case schema.Enum:
 			*(*string)(to) = f.EnumName(r)
 		case schema.Flags:
-			*(*string)(to) = w.FlagNames(r.Flags)
+			*(*string)(to) = w.FlagNames(observe.RequestFlags(f.Int(r)))
 		case schema.Bool:
 			*(*bool)(to) = f.Int(r) != 0
 		default:
@@ -238,9 +235,9 @@ func (row *requestRow) request(r *Request, w *phrases) {
 		case schema.Enum:
 			f.SetEnumName(r, *(*string)(from))
 		case schema.Flags:
-			r.Flags = w.flagsOf(*(*string)(from))
+			f.SetInt(r, int64(w.flagsOf(*(*string)(from))))
 		case schema.Bool:
-			r.Followed = *(*bool)(from)
+			f.SetInt(r, int64(*(*uint8)(from))) // 1 for true
 		case schema.Port:
 			f.SetInt(r, int64(*(*int32)(from)))
 		}

@@ -124,10 +124,7 @@ func (c *countField) in(row *secondRow) *int64 {
 
 // countFields are all that a row has.
 var countFields = func() (list []countField) {
-	columns := map[string]field{}
-	for _, c := range fieldsOf(reflect.TypeFor[secondRow](), 0) {
-		columns[c.path] = c
-	}
+	columns := columnsOf[secondRow]()
 	for _, c := range schema.Counts {
 		column, ok := columns[c.Name]
 		if !ok || column.kind != reflect.Int64 {
