@@ -2,6 +2,7 @@ package syscalls
 
 import (
 	_ "embed"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -40,14 +41,7 @@ var parse = sync.OnceValue(func() map[string]map[string]uint32 {
 func Numbers(arch string) map[string]uint32 { return parse()[arch] }
 
 // Names is the names of an architecture's system calls, sorted.
-func Names(arch string) []string {
-	names := make([]string, 0, len(Numbers(arch)))
-	for name := range Numbers(arch) {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	return names
-}
+func Names(arch string) []string { return slices.Sorted(maps.Keys(Numbers(arch))) }
 
 // ByNumber turns what is known of system calls by name into what is known of an
 // architecture's by number. Names that it does not have are left out; the result
