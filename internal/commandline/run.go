@@ -35,18 +35,16 @@ func Parse(parser *kong.Kong, args []string, version string) (parsed *kong.Conte
 	if err == nil {
 		err = parsed.Error
 	}
-	if err == nil {
-		switch asked(parsed) {
-		case "help":
-			err = parsed.PrintUsage(false)
-		case "version":
-			_, err = fmt.Fprintln(parser.Stdout, version)
-		default:
-			for _, step := range []func() error{parsed.Reset, parsed.Resolve, func() error { _, err := parsed.Apply(); return err }, parsed.Validate} {
-				if err = step(); err != nil {
-					return nil, refuse(parsed, err)
-				}
-			}
+	if err != nil {
+		return nil, refuse(parsed, err)
+	}
+	switch asked(parsed) {
+	case "help":
+		err = parsed.PrintUsage(false)
+	case "version":
+		_, err = fmt.Fprintln(parser.Stdout, version)
+	default:
+		if err = apply(parsed); err == nil {
 			return parsed, ExitNothing
 		}
 	}
@@ -54,6 +52,20 @@ func Parse(parser *kong.Kong, args []string, version string) (parsed *kong.Conte
 		return nil, refuse(parsed, err)
 	}
 	return nil, ExitNothing
+}
+
+// apply sets the flags of a command to what the line says, and checks them.
+func apply(parsed *kong.Context) error {
+	if err := parsed.Reset(); err != nil {
+		return err
+	}
+	if err := parsed.Resolve(); err != nil {
+		return err
+	}
+	if _, err := parsed.Apply(); err != nil {
+		return err
+	}
+	return parsed.Validate()
 }
 
 // asked is the name of the flag by which something is asked for in place of a command.
