@@ -11,6 +11,38 @@ import (
 	"github.com/slowray/slowray/internal/safefile/safefiletest"
 )
 
+// try is one try of a race: the moment at which another user seizes what he can, or, now
+// and then, several of them.
+type try struct {
+	moment  int
+	often   bool
+	seize   func()
+	refused int // errors that were told
+}
+
+func newTry(steps int, seize func()) *try {
+	return &try{moment: rand.IntN(steps + 1), often: rand.IntN(3) == 0, seize: seize}
+}
+
+// step comes before the i-th step of what is raced.
+func (r *try) step(i int) {
+	if i == r.moment || r.often && rand.IntN(2) == 0 {
+		r.seize()
+	}
+}
+
+// told takes what a step came to, and says whether it went well.
+func (r *try) told(t *testing.T, err error) bool {
+	t.Helper()
+	if err == nil {
+		return true
+	}
+	if r.refused++; strings.Contains(err.Error(), "\n") {
+		t.Errorf("more than a line: %v", err)
+	}
+	return false
+}
+
 // Whatever another user puts in the place of a journal's files, or of its directory,
 // before any step of looking into it and of undoing: nothing of what is not his changes.
 func TestRace(t *testing.T) {
@@ -56,42 +88,30 @@ func TestRace(t *testing.T) {
 			t.Fatal(err)
 		}
 		h.set(0, with)
-		moment, often := rand.IntN(steps+1), rand.IntN(3) == 0
-		step := func(i int) {
-			if i == moment || often && rand.IntN(2) == 0 {
-				s.Seize(dir, names...)
-			}
-		}
-		told := func(err error) {
-			if err == nil {
-				return
-			}
-			if refused++; strings.Contains(err.Error(), "\n") {
-				t.Errorf("more than a line: %v", err)
-			}
-		}
-		step(0)
+		r := newTry(steps, func() { s.Seize(dir, names...) })
+		r.step(0)
 		j, err := Open(dir)
-		if told(err); err == nil {
-			step(1)
+		if r.told(t, err); err == nil {
+			r.step(1)
 			_, err := j.List()
-			told(err)
-			step(2)
+			r.told(t, err)
+			r.step(2)
 			_, err = j.History()
-			told(err)
-			step(3)
+			r.told(t, err)
+			r.step(3)
 			_, err = j.Undo()
-			told(err)
-			step(4)
-			told(j.Forget("1"))
+			r.told(t, err)
+			r.step(4)
+			r.told(t, j.Forget("1"))
 			j.Close()
 			if text, err := os.ReadFile(h.files[0]); err == nil && string(text) == before {
 				undone++
 			}
 		}
+		refused += r.refused
 		s.Unharmed(t)
 		if t.Failed() {
-			t.Fatalf("in try %d, at step %d", n, moment)
+			t.Fatalf("in try %d, at step %d", n, r.moment)
 		}
 	}
 	if tries := safefiletest.Tries(); refused < tries/4 || undone < tries/10 {
@@ -116,42 +136,29 @@ func TestRaceOfLease(t *testing.T) {
 			t.Fatal(err)
 		}
 		h.set(0, before)
-		moment, often := rand.IntN(steps+1), rand.IntN(3) == 0
-		step := func(i int) {
-			if i == moment || often && rand.IntN(2) == 0 {
-				s.Seize(dir, names...)
-			}
-		}
-		told := func(err error) bool {
-			if err == nil {
-				return true
-			}
-			if refused++; strings.Contains(err.Error(), "\n") {
-				t.Errorf("more than a line: %v", err)
-			}
-			return false
-		}
-		step(0)
+		r := newTry(steps, func() { s.Seize(dir, names...) })
+		r.step(0)
 		j, err := Open(dir)
-		if told(err) {
-			step(1)
+		if r.told(t, err) {
+			r.step(1)
 			l, err := j.Begin(h.changes, Options{Cause: "conntrack-full", Why: "a race"})
-			if told(err) {
-				step(2)
-				told(l.Apply())
-				step(3)
-				told(l.Undo())
-				step(4)
-				told(l.Close())
+			if r.told(t, err) {
+				r.step(2)
+				r.told(t, l.Apply())
+				r.step(3)
+				r.told(t, l.Undo())
+				r.step(4)
+				r.told(t, l.Close())
 			}
 			j.Close()
 			if h.all(before) {
 				undone++
 			}
 		}
+		refused += r.refused
 		s.Unharmed(t)
 		if t.Failed() {
-			t.Fatalf("in try %d, at step %d", n, moment)
+			t.Fatalf("in try %d, at step %d", n, r.moment)
 		}
 	}
 	if tries := safefiletest.Tries() / 4; refused < tries/4 || undone < tries/4 {
