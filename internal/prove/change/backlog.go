@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -160,27 +161,32 @@ func listenName(c *cause.Change) string {
 	return fmt.Sprintf("%s port %d", c.Addr, c.Port)
 }
 
-// words is the old values: "128", of several sockets "128 of 4 sockets".
+// words is the old values.
 func (s *backlogState) words() string {
-	old := map[uint32]int{}
-	for _, l := range s.Sockets {
-		old[l.Old]++
+	values := make([]int, len(s.Sockets))
+	for i := range s.Sockets {
+		values[i] = int(s.Sockets[i].Old)
 	}
-	var list []string
-	for _, l := range s.Sockets {
-		if n := old[l.Old]; n > 0 {
-			list = append(list, countOf(l.Old, n, len(s.Sockets)))
-			old[l.Old] = 0
-		}
-	}
-	return strings.Join(list, ", ")
+	return valuesOf(values)
 }
 
-func countOf(value uint32, n, all int) string {
-	if all == 1 {
-		return fmt.Sprint(value)
+// valuesOf says which values sockets have, the least one first: "128", of several
+// sockets "128 of 3 sockets, 511 of 1 socket". The kernel lists sockets in any order.
+func valuesOf(values []int) string {
+	if len(values) == 1 {
+		return strconv.Itoa(values[0])
 	}
-	return fmt.Sprintf("%d of %s", value, plural(n, "socket"))
+	slices.Sort(values)
+	var list []string
+	for len(values) > 0 {
+		n := 1
+		for n < len(values) && values[n] == values[0] {
+			n++
+		}
+		list = append(list, fmt.Sprintf("%d of %s", values[0], plural(n, "socket")))
+		values = values[n:]
+	}
+	return strings.Join(list, ", ")
 }
 
 func applyBacklog(c *cause.Change, s *backlogState) error {

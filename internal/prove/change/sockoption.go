@@ -292,23 +292,13 @@ func presentOption(_ *cause.Change, s *optionState) (hold, string, error) {
 	return h, s.words(now), err
 }
 
-// words is the values, "0", of several sockets "0 of 12 sockets".
+// words is the values in list.
 func (s *optionState) words(list []oldOption) string {
-	n := map[int]int{}
-	for _, o := range list {
-		n[o.Value]++
+	values := make([]int, len(list))
+	for i, o := range list {
+		values[i] = o.Value
 	}
-	out := ""
-	for _, o := range list {
-		if k := n[o.Value]; k > 0 {
-			if out != "" {
-				out += ", "
-			}
-			out += countOf(uint32(o.Value), k, len(list))
-			n[o.Value] = 0
-		}
-	}
-	return out
+	return valuesOf(values)
 }
 
 func undoOption(_ *cause.Change, s *optionState) error {
