@@ -473,6 +473,7 @@ func FuzzHost(f *testing.F) {
 	f.Add([]byte(`{"rack":"r1"}`), []byte(`{"nginx":{"version":"1"}}`), "10.0.0.7,::1", "rack", "r\x00\n")
 	f.Add([]byte(`{"a":1}`), []byte(`[]`), "", "", "")
 	f.Add([]byte(`{"a":"b","a":`), []byte(`null`), ",", "\xff", "\\")
+	f.Add([]byte("0"), []byte("0"), "0", "\xd6", "\x80") // not valid each, valid together
 	f.Fuzz(func(t *testing.T, labels, programs []byte, addresses, name, value string) {
 		budgettest.Within(t, len(labels)+len(programs)+len(addresses), budgettest.Cost{PerByte: 256, Fixed: 1 << 20, CPU: time.Second}, func() {
 			var h fleet.Host
@@ -496,7 +497,7 @@ func FuzzHost(f *testing.F) {
 				at[c.name] = i
 			}
 			parseKnown(&got, text(at["labels"]), text(at["programs"]), string(text(at["addresses"])))
-			if len(got.Labels) != 1 || utf8.ValidString(name+value) && got.Labels[name] != value || got.Addresses[0] != "10.0.0.1" {
+			if len(got.Labels) != 1 || utf8.ValidString(name) && utf8.ValidString(value) && got.Labels[name] != value || got.Addresses[0] != "10.0.0.1" {
 				t.Errorf("%+v was written, and %+v read", want, got)
 			}
 		})

@@ -68,9 +68,12 @@ func TestServerSplit(t *testing.T) {
 		t.Errorf("said to be missing: %v", missing)
 	}
 	if len(served) != n {
+		for _, q := range served {
+			t.Logf("%+v", q)
+		}
 		t.Fatalf("%d requests, want %d", len(served), n)
 	}
-	for _, q := range served {
+	for i, q := range served {
 		if q.Followed == missing {
 			t.Errorf("followed: %v", q.Followed)
 			continue
@@ -81,7 +84,7 @@ func TestServerSplit(t *testing.T) {
 		// An emulated machine may do nothing for a long time at any point.
 		slept, server := time.Duration(q.Split[observe.ServerSleep]), q.Ledger[observe.Server]
 		if slept < sleeping-2*time.Millisecond || q.Split.Sum() != server {
-			t.Errorf("slept %s of %s, want %s: %v", slept, time.Duration(server), sleeping, q.Split)
+			t.Errorf("request %d slept %s of %s, want %s: %v", i, slept, time.Duration(server), sleeping, q.Split)
 		}
 	}
 }
