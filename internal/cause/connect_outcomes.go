@@ -291,8 +291,7 @@ var connectTimeout = Cause{
 }
 
 func checkConnectTimeout(v *View) Result {
-	const none = "every connection that a service opened was answered"
-	r := ruledOut(none)
+	var r Result
 	for _, o := range v.outcomes().all {
 		if o.unanswered == 0 {
 			continue
@@ -303,7 +302,7 @@ func checkConnectTimeout(v *View) Result {
 			text, ok = text+", and then made to "+twin.name(), false
 		}
 		if !ok || o.unanswered < fewAffected || ratio(o.unanswered, o.all()) < noiseShare {
-			if r.RuledOut == none {
+			if r.RuledOut == "" {
 				r.RuledOut = text + ": " + h.text
 			}
 			continue
@@ -328,5 +327,6 @@ func checkConnectTimeout(v *View) Result {
 			v.in(ns, shell.Line("ss -tn state syn-sent dport = :%s", o.port))}
 		r.Findings = append(r.Findings, f)
 	}
+	r.RuledOut = cmp.Or(r.RuledOut, "every connection that a service opened was answered")
 	return r
 }

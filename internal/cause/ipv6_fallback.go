@@ -1,6 +1,7 @@
 package cause
 
 import (
+	"cmp"
 	"fmt"
 
 	"github.com/slowray/slowray/internal/observe"
@@ -47,8 +48,7 @@ func (v *View) fallbackOf(o *outcomes) *outcomes {
 }
 
 func checkIPv6Fallback(v *View) Result {
-	const none = "no service tried IPv6 in vain and then IPv4"
-	r := ruledOut(none)
+	var r Result
 	for _, o := range v.outcomes().all {
 		twin := v.fallbackOf(o)
 		if o.unanswered == 0 || twin == nil {
@@ -58,7 +58,7 @@ func checkIPv6Fallback(v *View) Result {
 			count(twin.established), twin.name())
 		h, ok := v.harmed(o.pid, o.unanswered)
 		if !ok || o.unanswered < fewAffected {
-			if r.RuledOut == none {
+			if r.RuledOut == "" {
 				r.RuledOut = text + ": " + h.text
 			}
 			continue
@@ -75,5 +75,6 @@ func checkIPv6Fallback(v *View) Result {
 		f.Fix.Commands = []shell.Command{v.in(ns, shell.Line("ip -6 route get %s", o.addr)), shell.Line("echo 'precedence ::ffff:0:0/96 100' >> /etc/gai.conf   # where %s sees it, for new processes", f.Subject.Comm)}
 		r.Findings = append(r.Findings, f)
 	}
+	r.RuledOut = cmp.Or(r.RuledOut, "no service tried IPv6 in vain and then IPv4")
 	return r
 }
