@@ -6,8 +6,10 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
+	catalogue "github.com/slowray/slowray/internal/cause"
 	"github.com/slowray/slowray/lab/incident"
 	"github.com/slowray/slowray/lab/server"
 )
@@ -15,7 +17,7 @@ import (
 const (
 	// incidentsEnv says which incidents TestIncidents injects:
 	//
-	//	          a sample, and those that depend on what changed since LAB_SINCE
+	//	          one of each sort, and those that depend on what changed since LAB_SINCE
 	//	causes    one of each set of causes, and every control
 	//	all       variants too, which differ in the server or in where the fault is; each alone
 	incidentsEnv = "LAB_INCIDENTS"
@@ -34,8 +36,36 @@ type chooser struct {
 	scope   string            // as of incidentsEnv
 	changed map[string]string // files that changed, by their path in the repository → their text
 	causes  map[string]string // causes → the incident that injects them
-	kinds   map[server.Kind]bool
+	sampled map[sort]bool
 }
+
+// sort is what incidents of the sample differ in.
+type sort struct {
+	servers server.Kind
+	layer   catalogue.Layer // of the first cause; control, if it has none
+	alone   bool            // it needs the machine for itself: layers do not count then
+}
+
+const control catalogue.Layer = -1
+
+func sortOf(i incident.Incident) sort {
+	s := sort{servers: i.Planted(i.Faults).Kind, alone: !i.Calm()}
+	if causes := i.Causes(); s.alone || len(causes) == 0 {
+		s.layer = control
+	} else {
+		s.layer = layers()[causes[0]]
+	}
+	return s
+}
+
+// layers says where each cause sits on a request's way.
+var layers = sync.OnceValue(func() map[string]catalogue.Layer {
+	layers := map[string]catalogue.Layer{}
+	for _, c := range catalogue.Catalogue() {
+		layers[string(c.ID)] = c.Layer
+	}
+	return layers
+})
 
 // skip says why an incident is left out, "" if it is not. It is asked once for each, in
 // their order.
@@ -59,15 +89,12 @@ func (c *chooser) skip(i incident.Incident) string {
 	switch {
 	case first != "":
 		return "a variant of " + first + ": make test-incidents runs it"
-	case c.scope == "causes" || i.Calm():
+	case c.scope == "causes":
 		return ""
-	}
-	// Of those that need the machine for themselves one with each kind of servers.
-	kind := i.Planted(i.Faults).Kind
-	if c.kinds[kind] {
+	case c.sampled[sortOf(i)]:
 		return "it does not depend on what changed: make test-all runs it"
 	}
-	c.kinds[kind] = true
+	c.sampled[sortOf(i)] = true
 	return ""
 }
 
@@ -108,7 +135,7 @@ func changedFiles(since string) (map[string]string, error) {
 
 func newChooser(t *testing.T) *chooser {
 	t.Helper()
-	c := &chooser{scope: os.Getenv(incidentsEnv), causes: map[string]string{}, kinds: map[server.Kind]bool{}}
+	c := &chooser{scope: os.Getenv(incidentsEnv), causes: map[string]string{}, sampled: map[sort]bool{}}
 	switch c.scope {
 	case "all", "causes":
 	case "":
@@ -124,7 +151,7 @@ func newChooser(t *testing.T) *chooser {
 
 func TestChoice(t *testing.T) {
 	chosen := func(scope string, changed map[string]string) []string {
-		c := &chooser{scope: scope, changed: changed, causes: map[string]string{}, kinds: map[server.Kind]bool{}}
+		c := &chooser{scope: scope, changed: changed, causes: map[string]string{}, sampled: map[sort]bool{}}
 		var names []string
 		for _, i := range incident.All() {
 			if c.skip(i) == "" {
@@ -134,7 +161,7 @@ func TestChoice(t *testing.T) {
 		return names
 	}
 	sample, causes, all := chosen("", nil), chosen("causes", nil), chosen("all", nil)
-	if len(sample) < 60 || len(causes) <= len(sample) || len(all) <= len(causes) {
+	if len(sample) < 45 || len(causes) <= len(sample) || len(all) <= len(causes) {
 		t.Errorf("%d, %d and %d incidents", len(sample), len(causes), len(all))
 	}
 	for file, want := range map[string][]string{
