@@ -55,7 +55,8 @@ func (s *session) endFilesystems() {
 	var left int
 	s.out.Filesystems, left = s.fs.Filesystems(b, pids)
 	s.lose("file systems that were not looked at, for there were too many", int64(left))
-	if len(s.out.Filesystems) == 0 && len(pids) > 0 {
+	// Of processes that ended while it looked no file system is known, whoever looks.
+	if len(s.out.Filesystems) == 0 && len(s.serving) > 0 {
 		s.gap(observe.KindFiles, "", errors.New("no file system that the services see could be looked at (needs root, or CAP_SYS_PTRACE)"))
 	}
 }
