@@ -54,10 +54,11 @@ func New(causes []cause.Cause, incidents []Incident) Catalogue {
 	all := Catalogue{Schema: Schema, Causes: []Entry{}}
 	for i := range causes {
 		c := &causes[i]
+		page := cause.MustPage(c.ID)
 		e := Entry{ID: c.ID, Title: c.Title, Layer: c.Layer.String(), Informational: c.Informational,
-			About: c.Doc.About, Symptoms: append([]cause.Symptom{}, c.Doc.See...), Known: append([]string{}, c.Doc.Known...), Needs: []Need{},
-			Not: append([]string{}, c.Doc.Not...), Mend: c.Doc.Mend, Provable: c.Try != nil, FollowsFrom: []cause.ID{}, BringsAbout: []cause.ID{},
-			Incidents: []Plant{}, Controls: []Plant{}, Unplanted: c.Doc.Unplanted}
+			About: page.About, Symptoms: append([]cause.Symptom{}, page.Symptoms...), Known: append([]string{}, page.Evidence...), Needs: []Need{},
+			Not: append([]string{}, page.Not...), Mend: page.Fix, Provable: c.Try != nil, FollowsFrom: []cause.ID{}, BringsAbout: []cause.ID{},
+			Incidents: []Plant{}, Controls: []Plant{}, Unplanted: page.NotInjected}
 		for _, kind := range c.Needs {
 			e.Needs = append(e.Needs, Need{kind, sourceOf(kind)})
 		}

@@ -22,18 +22,6 @@ var abortOnOverflow = Cause{
 	Try: inNamespace(func(v *View, ns *observe.NetNS) []Change {
 		return v.switched(ns, "net.ipv4.tcp_abort_on_overflow", "0")
 	}),
-	Doc: Doc{
-		About: "With tcp_abort_on_overflow a client whose connection finds the accept queue full gets a reset, where otherwise it would try again by itself. A short burst becomes errors.",
-		See:   []Symptom{SeeErrors},
-		Known: []string{
-			"The setting is on in the namespace, an accept queue was full, and handshakes were reset (EmbryonicRsts).",
-		},
-		Not: []string{
-			"The setting alone, while no queue is full.",
-		},
-		Mend:      "Switch it off, and mend what fills the queue.",
-		Unplanted: "Its incident has not been run often enough yet to be in the list.",
-	},
 }
 
 func checkAbortOnOverflow(v *View) Result {

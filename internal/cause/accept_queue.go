@@ -24,23 +24,6 @@ var acceptQueueOverflow = Cause{
 	Folds:         true, // under what holds up who should accept
 	Check:         checkAcceptQueueOverflow,
 	Try:           tryLongerQueue,
-	Doc: Doc{
-		About: "A connection whose handshake is complete waits in the listening socket's queue until the application accepts it. The queue holds " +
-			"the least of the application's backlog and net.core.somaxconn. When it is full the kernel drops SYNs and handshakes, and clients " +
-			"try again after 1, 3, 7 seconds; a unix socket refuses at once with EAGAIN.",
-		See: []Symptom{SeeConnecting, SeeNoAnswer, SeeErrors, SeePlateau, SeeLogs},
-		Known: []string{
-			"The listening socket itself dropped attempts, and its namespace counted ListenOverflows; for unix sockets, connect() returned EAGAIN.",
-			"Which limit binds: the queue's limit is compared with the application's backlog as configured and with somaxconn of its namespace.",
-			"A queue that is always full of more than " + seconds(slowDrain) + " of work at the rate of accept() is long enough: then the application is slow, and the finding says so.",
-		},
-		Not: []string{
-			"A queue that reaches its limit and drops nothing.",
-			"SYNs that a listening socket lost for another reason.",
-		},
-		Mend: "Raise the limit that binds, then let the application listen again: a queue keeps the limit it was made with. Where the application " +
-			"is what is slow, a longer queue only lets clients wait longer.",
-	},
 }
 
 // callSeconds is for how long calls of accept(), and of connect() to unix

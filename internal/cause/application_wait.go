@@ -20,19 +20,6 @@ var acceptQueueWait = Cause{
 		ApplicationStallMidResponse, SlowReceiver, ClassLate},
 	Folds: true,
 	Check: checkAcceptQueueWait,
-	Doc: Doc{
-		About: "Connections are complete and wait for accept(). The queue need not overflow for that: every new connection pays for the length of " +
-			"the queue before anybody reads its request.",
-		See: []Symptom{SeeConnecting, SeePlateau, SeeIdle},
-		Known: []string{
-			"The time from a complete handshake to accept(), for each connection, is " + percent(dominantShare) + " or more of the time of its requests, and at least " + nanoseconds(threadFloor.mean) + " of each, or " + nanoseconds(threadFloor.slow) + " of the slowest.",
-		},
-		Not: []string{
-			"A queue of milliseconds.",
-			"A queue while the CPUs are full: every thread is late then.",
-		},
-		Mend: "Find what holds up the thread that accepts (slowray wait), or have more threads accept.",
-	},
 }
 
 func checkAcceptQueueWait(v *View) Result {
@@ -62,21 +49,6 @@ var applicationSlowToRead = Cause{
 		ApplicationStallMidResponse, SlowReceiver, SendBufferLimited, TimeWaitPortSearch, ClassLate},
 	Folds: true,
 	Check: checkSlowToRead,
-	Doc: Doc{
-		About: "A request is complete in the socket, and the application does not read it: its event loop or its workers are held up by something " +
-			"else. No tool that looks at CPU, network or log sees this time.",
-		See: []Symptom{SeeIdle, SeePlateau, SeeWaves, SeeHang},
-		Known: []string{
-			"The time from the last byte of a request to the read, for each request, is " + percent(dominantShare) + " or more of the time, and at least " + nanoseconds(threadFloor.mean) + " of each, or " + nanoseconds(threadFloor.slow) + " of the slowest.",
-			"Or requests lie unread for longer than " + nanoseconds(unreadTime) + " when the window ends.",
-		},
-		Not: []string{
-			"A thread that wakes up late now and then.",
-			"An event loop while the CPUs are full.",
-			"A server that reads at once and computes for long.",
-		},
-		Mend: "Find what the threads do instead of reading (slowray wait, slowray flame), and give the service more of them or make that shorter.",
-	},
 }
 
 func checkSlowToRead(v *View) Result {
@@ -162,19 +134,6 @@ var applicationStall = Cause{
 	ConsequenceOf: []Parent{SlowDependency, PHPFPMChildrenExhausted, ClassLate},
 	Folds:         true,
 	Check:         checkStall,
-	Doc: Doc{
-		About: "An answer has begun, all that was sent is acknowledged, and the application sends no more for a while. Captures of packets take " +
-			"this for network time; it is the application's.",
-		See: []Symptom{SeeIdle, SeeLarge},
-		Known: []string{
-			"The gaps between parts of an answer in which nothing is on its way take " + percent(dominantShare) + " or more of the time, and at least " + nanoseconds(threadFloor.mean) + " of each request, or " + nanoseconds(threadFloor.slow) + " of the slowest.",
-		},
-		Not: []string{
-			"Streams of events, which send when they have something.",
-			"Short pauses, and pauses while the CPUs are full.",
-		},
-		Mend: "Find what the application does between the parts of an answer: a slow row of a database, a lock, a call (slowray wait).",
-	},
 }
 
 func checkStall(v *View) Result {

@@ -30,18 +30,6 @@ var fsyncBound = Cause{
 		}
 		return setRedis(d, "appendfsync", "always", "everysec")
 	},
-	Doc: Doc{
-		About: "Threads that should answer wait in fsync(), fdatasync() or a write that is synchronous, until what they wrote has reached the " +
-			"disk. A disk that is quick enough for everything else may do few of these a second.",
-		See: []Symptom{SeeIdle, SeeWaves, SeeCalls},
-		Known: []string{
-			"Threads of the service, or of what it waits for, were in such a call for " + percent(dominantShare) + " or more of the time of its slow requests.",
-		},
-		Not: []string{
-			"Waits for a sync while no request is slow, and of threads that answer nobody.",
-		},
-		Mend: "Sync less often or for several requests together (group commit, appendfsync everysec), or give the log a disk of its own.",
-	},
 }
 
 // BlockedOnDisk: threads that should answer wait for storage: a disk, a network
@@ -58,18 +46,6 @@ var blockedOnDisk = Cause{
 		RAIDDegraded, CachesDropped, SlabBloat},
 	Folds: true,
 	Check: checkBlockedOnDisk,
-	Doc: Doc{
-		About: "Threads that should answer wait for storage: a disk, a network file system, or a file system in user space whose process does not " +
-			"answer.",
-		See: []Symptom{SeeIdle, SeeHang, SeeWaves},
-		Known: []string{
-			"Threads were in uninterruptible sleep, or waited for the process of a file system, for " + percent(dominantShare) + " or more of the time of the slow requests of the service they hold up.",
-		},
-		Not: []string{
-			"Disk waits of a backup or a batch that no request waits for.",
-		},
-		Mend: "See which file it is (the chain tells it), and who else uses the disk; keep what is read often in memory.",
-	},
 }
 
 func checkFsyncBound(v *View) Result {

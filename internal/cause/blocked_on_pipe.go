@@ -20,19 +20,6 @@ var blockedOnPipe = Cause{
 	ConsequenceOf: []Parent{LogCollectorStalled, ProcessStopped},
 	Check:         checkBlockedOnPipe,
 	Try:           foundOnly,
-	Doc: Doc{
-		About: "Threads that should answer are in a write to a full pipe (or unix socket, or terminal), and whoever has the other end does not " +
-			"read. A program stands still in its next line of log.",
-		See: []Symptom{SeeIdle, SeeWaves, SeeHang},
-		Known: []string{
-			"Threads were in such a write for " + percent(dominantShare) + " or more of the time of the slow requests; the other end of the pipe, and what its reader waits for, is looked up.",
-		},
-		Not: []string{
-			"A pipe that is full now and then, and costs little of the slow requests' time.",
-			"A thread in the background that writes a log.",
-		},
-		Mend: "Have the reader read (the chain names it), or write without waiting.",
-	},
 }
 
 func checkBlockedOnPipe(v *View) Result {

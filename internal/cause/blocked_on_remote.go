@@ -24,19 +24,6 @@ var blockedOnRemote = Cause{
 		ConnectTimeout, IPv6Fallback, ClassDrop},
 	Folds: true,
 	Check: checkBlockedOnRemote,
-	Doc: Doc{
-		About: "Threads that should answer wait for an address beyond this host that does not answer: neither to connect() nor to what was sent. A " +
-			"firewall that drops what goes to a mail host is enough to hold up a service.",
-		See: []Symptom{SeeCalls, SeeHang, SeeIdle},
-		Known: []string{
-			"Threads waited for the same address for " + percent(dominantShare) + " or more of the time of the slow requests, and one wait was longer than " + nanoseconds(waitAnswer) + ".",
-		},
-		Not: []string{
-			"A remote service that answers, late: that is slow-dependency.",
-			"An event loop that waits for its own clients.",
-		},
-		Mend: "Find why the address does not answer (firewall, route, the host itself), and give the call a timeout.",
-	},
 }
 
 func checkBlockedOnRemote(v *View) Result {

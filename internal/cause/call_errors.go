@@ -15,22 +15,6 @@ import (
 // and where the calls fail about as often as the requests do. What fails
 // without a request failing is a warning, and told among what is ruled out.
 
-// lackDoc is the words of such a cause: what it is, how its calls fail, what
-// looks like it.
-func lackDoc(about, how, not, mend, unplanted string) Doc {
-	return Doc{
-		About: about,
-		See:   []Symptom{SeeErrors, SeeLogs},
-		Known: []string{
-			"System calls of the processes that answer, or of those that they call on this host, " + how + " (results of system calls, watched for an eighth of the window).",
-			"At least " + percent(noiseShare) + " of the requests of a service failed or got no answer, and the calls fail often enough to explain " + percent(dominantShare) + " of those.",
-		},
-		Not:       []string{not, "Calls that fail far more often than requests do."},
-		Mend:      mend,
-		Unplanted: unplanted,
-	}
-}
-
 // lack is calls of the processes behind an endpoint that failed for one thing.
 type lack struct {
 	l      *ledger

@@ -53,7 +53,6 @@ type Cause struct {
 	// found. They are made together, in their order, and undone in the opposite
 	// one. None: it cannot be tried there.
 	Try func(*View, Target) []Change
-	Doc Doc // the words of its page
 }
 
 // Result is what a check came to.

@@ -22,20 +22,6 @@ var closeWaitLeak = Cause{
 	ConsequenceOf: []Parent{ClassWait},
 	Folds:         true,
 	Check:         checkCloseWait,
-	Doc: Doc{
-		About: "The service does not close connections that its clients have closed. They stay in CLOSE_WAIT with their descriptors, until none is left and it cannot accept any more.",
-		See:   []Symptom{SeeNoAnswer, SeeHang, SeeLogs},
-		Known: []string{
-			"accept() failed with EMFILE.",
-			"Half of the open files or more are connections in CLOSE_WAIT.",
-		},
-		Not: []string{
-			"CLOSE_WAIT, however many, while descriptors are left.",
-			"Descriptors used up by connections that are in use: fd-limit.",
-		},
-		Mend:      "Close connections when read() returns 0; until then restart the service.",
-		Unplanted: "Its incident has not been run often enough yet to be in the list.",
-	},
 }
 
 // closeWaits is the sockets in CLOSE_WAIT that a service has accepted: those that

@@ -200,19 +200,6 @@ var upstreamRefused = Cause{
 	ConsequenceOf: []Parent{AbortOnOverflow, FirewallReject, ClassKill},
 	Folds:         true,
 	Check:         checkUpstreamRefused,
-	Doc: Doc{
-		About: "A connection that the service opens is answered by a reset: nothing listens at that address and port, or a firewall rejects it. It takes no time, so that errors come fast and many.",
-		See:   []Symptom{SeeErrors, SeeCalls},
-		Known: []string{
-			"At least 1 % of the connections to an address, and three, ended with ECONNREFUSED.",
-			"At least 1 % of the service's requests failed, and there were enough refused attempts to explain them; or requests are slow for it.",
-		},
-		Not: []string{
-			"Refused attempts while another address answers: requests that do not suffer are none of it.",
-			"Connections of clients and tools that serve nobody.",
-		},
-		Mend: "Start what should listen there, or correct the address where the caller has it.",
-	},
 }
 
 func checkUpstreamRefused(v *View) Result {
@@ -274,20 +261,6 @@ var connectTimeout = Cause{
 		SYNFlood, SYNQueueOverflow, ClassDrop},
 	Folds: true,
 	Check: checkConnectTimeout,
-	Doc: Doc{
-		About: "SYNs to an address get no answer at all, and whoever calls gives up, or goes on elsewhere, after a time limit. The host may be down, or a firewall drops the SYNs, or the way leads nowhere.",
-		See:   []Symptom{SeeCalls, SeeErrors, SeeConnecting},
-		Known: []string{
-			"At least 1 % of the connections to an address, and three, ended without any answer: by the caller's time limit, by the kernel's (ETIMEDOUT), or because there is no way (EHOSTUNREACH).",
-			"Requests fail (1 % or more), or those with such a call are slow.",
-		},
-		Not: []string{
-			"Attempts in the background that no request waits for.",
-			"IPv6 attempts that are followed by IPv4: ipv6-fallback.",
-			"Threads that wait in connect() without a time limit: blocked-on-remote.",
-		},
-		Mend: "Find what drops the SYNs; give the caller a short time limit for connecting and another address to go on with.",
-	},
 }
 
 func checkConnectTimeout(v *View) Result {

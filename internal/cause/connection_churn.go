@@ -22,21 +22,6 @@ var connectionChurn = Cause{
 	ConsequenceOf: []Parent{SYNRetransmits, AcceptQueueOverflow, ConntrackFull, SoftirqSaturated, NetworkLoss},
 	Folds:         true,
 	Check:         checkConnectionChurn,
-	Doc: Doc{
-		About: "The service makes a new connection for nearly each call, and pays a round trip for it before it can ask.",
-		See:   []Symptom{SeeCalls, SeeIdle},
-		Known: []string{
-			"Nine connections or more for ten calls.",
-			"Handshakes take 30 % or more of the time in which the service answers requests, and 2 ms of a request.",
-			"A handshake takes no more than three round trips: slower ones met something else.",
-		},
-		Not: []string{
-			"New connections on the loopback device or in the same rack: a handshake takes microseconds.",
-			"Handshakes that are slow because SYNs are lost.",
-		},
-		Mend:      "Keep connections open: a pool, keepalive to the upstream.",
-		Unplanted: "Its incident has not been run often enough yet to be in the list.",
-	},
 }
 
 func checkConnectionChurn(v *View) Result {

@@ -22,22 +22,6 @@ var connectionPoolExhausted = Cause{
 	ConsequenceOf: []Parent{SlowDependency, ClassMachine, ClassWait, ClassDatabase},
 	Folds:         true,
 	Check:         checkConnectionPool,
-	Doc: Doc{
-		About: "A service keeps a fixed number of connections to what it calls, as to its database. With a call under way on each, further requests wait " +
-			"inside the service for one to come free: the calls are few and quick, and the requests slow.",
-		See: []Symptom{SeeCalls, SeePlateau, SeeIdle},
-		Known: []string{
-			"The calls under way at once are " + percent(takenShare) + " or more of the connections that are open to where they go.",
-			"The service has many more requests in hand: " + percent(poolWaiting) + " or more of them wait, for " + nanoseconds(threadFloor.mean) + " or more, and do not compute.",
-			"The connections are kept, and no two calls share one.",
-		},
-		Not: []string{
-			"A new connection for each call: then there is no pool.",
-			"All connections busy, and no request waits for one.",
-			"Calls that are slow themselves: that is slow-dependency.",
-		},
-		Mend: "Raise the size of the pool as far as what is called can take more connections.",
-	},
 }
 
 func checkConnectionPool(v *View) Result {

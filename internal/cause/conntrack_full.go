@@ -19,21 +19,6 @@ var conntrackFull = Cause{
 	Needs: []observe.Kind{observe.KindConntrack},
 	Check: checkConntrackFull,
 	Try:   tryConntrackLimit,
-	Doc: Doc{
-		About: "A firewall that tracks connections keeps an entry for each. When the table has no room left, the kernel drops every packet that " +
-			"would need a new entry: connections that are open go on, new ones get no answer and try again after 1, 3, 7 seconds. The CPU idles " +
-			"meanwhile. nf_conntrack_max is one number for the host, compared with each network namespace's own entries.",
-		See: []Symptom{SeeNoAnswer, SeeConnecting, SeeIdle, SeeLogs},
-		Known: []string{
-			"The namespace's count of packets dropped for want of an entry rose (conntrack statistics), or the kernel logged that its table is full.",
-			"The share of the connection attempts that were dropped is the finding's weight.",
-		},
-		Not: []string{
-			"A table that is nearly full and drops nothing.",
-			"A full table of another namespace than the service's.",
-		},
-		Mend: "Raise nf_conntrack_max on the host, or leave the traffic out of tracking (notrack).",
-	},
 }
 
 func checkConntrackFull(v *View) Result {

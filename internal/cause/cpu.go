@@ -27,21 +27,6 @@ var cpuSaturated = Cause{
 	Folds:         true,
 	Check:         checkCPUSaturated,
 	Try:           foundOnly,
-	Doc: Doc{
-		About: "The CPUs are full, and the processes that answer requests wait for one while processes that have nothing to do with the requests " +
-			"compute. CPUs that are full of the service's own work, or of its clients', are a machine that is used, not a fault.",
-		See: []Symptom{SeeFull},
-		Known: []string{
-			"Less than " + percent(idleWhenFull) + " of the CPUs is idle, and processes that are not on a request's way use " + percent(outsiderShare) + " or more; those that are nice " + itoa(niceMeansYield) + " or more, or of the policy SCHED_IDLE, give way and do not count.",
-			"The servers wait for a CPU " + percent(delayPerCPU) + " or more as long as they compute (run queue delay of the scheduler).",
-			"Requests spend a good part of their time on that wait.",
-		},
-		Not: []string{
-			"The service, its clients and what it calls fill the CPUs.",
-			"A hog that is nice, or one beside a service that hardly waits.",
-		},
-		Mend: "Have the others give way (renice, CPUWeight=), move them, or give the machine more CPUs.",
-	},
 }
 
 // outsider says that a process takes no part in the requests. Neither kernel
@@ -232,20 +217,6 @@ var cpuQuotaThrottled = Cause{
 	Needs: []observe.Kind{observe.KindCgroup},
 	Check: checkCPUQuota,
 	Try:   inGroups(func(v *View, c *observe.Cgroup) []Change { return v.moreQuota(c) }),
-	Doc: Doc{
-		About: "A control group that has used its CPU quota for the period does not run until the next one, however idle the machine is. In a " +
-			"container this is the commonest reason for a slow start and for long tails of latency in multiples of 100 ms.",
-		See: []Symptom{SeeIdle, SeeStart, SeeWaves},
-		Known: []string{
-			"The group, or one above it, was throttled in " + percent(throttledShare) + " or more of its periods (cpu.stat, control groups of version 1 and 2), and its threads stood still for " + seconds(throttledSeconds) + " or more each second.",
-			"Requests of the service lose a good part of their time by it.",
-		},
-		Not: []string{
-			"A quota that is not reached.",
-			"A group that is throttled and serves nobody, or whose requests are not slow for it.",
-		},
-		Mend: "Raise the quota (CPUQuota=, --cpus, cpu.max), on the host and not inside the container.",
-	},
 }
 
 func checkCPUQuota(v *View) Result {

@@ -20,17 +20,6 @@ var (
 		Layer: LayerMachine,
 		Class: ClassHost, Needs: []observe.Kind{observe.KindRequests, observe.KindProcess, observe.KindCPU},
 		Check: checkFrequency,
-		Doc: Doc{
-			About: "The CPUs are slowed down: a power saving governor or a limit in its settings, or heat. Everything that computes takes as much longer.",
-			See:   []Symptom{SeeFull, SeePlateau},
-			Known: []string{
-				"Under load the frequency is below " + percent(freqCapped) + " of what the hardware can do (cpufreq).",
-				"Requests wait for what the service computes.",
-			},
-			Not:       []string{"CPUs that run slowly because they have little to do."},
-			Mend:      "Set the governor to performance, take the limit away, or see to the cooling; a firmware's power setting may override both.",
-			Unplanted: "Virtual machines do not show a frequency.",
-		},
 	}
 	// softLockup: a CPU did nothing but one thing in the kernel for many seconds.
 	softLockup = Cause{
@@ -38,18 +27,6 @@ var (
 		Layer: LayerMachine,
 		Class: ClassHost, Needs: []observe.Kind{observe.KindRequests, observe.KindKernelLog},
 		Check: checkLockup,
-		Doc: Doc{
-			About: "The kernel saw a CPU do nothing but one thing for over twenty seconds, or miss its clock: a driver or a lock of the kernel, or a hypervisor that " +
-				"did not run the virtual CPU.",
-			See: []Symptom{SeeWaves, SeeLogs, SeeHang},
-			Known: []string{
-				"The kernel logged a soft lockup, a hard lockup or an RCU stall in the window.",
-				"Requests took " + nanoseconds(lockupSlow) + " or longer, in the threads of a service.",
-			},
-			Not:       []string{"Such a message, and no request that stood still."},
-			Mend:      mendLockup,
-			Unplanted: notHere,
-		},
 	}
 )
 

@@ -22,18 +22,6 @@ var lowCPUWeight = Cause{
 	Needs: []observe.Kind{observe.KindRequests, observe.KindProcess, observe.KindCPU},
 	Check: checkLowWeight,
 	Try:   tryUsualWeight,
-	Doc: Doc{
-		About: "While the CPUs are full, the scheduler shares them out by weight: cpu.weight (cpu.shares) of control groups, nice values of processes. A service with a low one " +
-			"waits for whatever else runs, though nothing limits it while the machine is idle.",
-		See: []Symptom{SeeFull},
-		Known: []string{
-			"The requests' threads are ready and have no CPU for a noticeable part of the requests' time (40 %, 10 ms a request), as for run-queue-wait.",
-			"Others than the service and its clients use 20 % of the CPUs or more, without a nice value of their own.",
-			"A control group of the service has half of the usual weight or less (cpu.weight 50, cpu.shares 512), or its processes have nice 5 or more.",
-		},
-		Not:  []string{"A low weight while the CPUs have time to spare: it takes nothing from anybody."},
-		Mend: "Give it the usual weight (100; cpu.shares 1024; nice 0), or what competes with it less.",
-	},
 }
 
 // AffinityTooNarrow: the service may run on few of the CPUs, which are full
@@ -48,17 +36,6 @@ var affinityTooNarrow = Cause{
 	Needs: []observe.Kind{observe.KindRequests, observe.KindProcess, observe.KindCPU},
 	Check: checkAffinity,
 	Try:   tryAllCPUs,
-	Doc: Doc{
-		About: "A CPU affinity (taskset, CPUAffinity=), or a cpuset of its container or unit, keeps a service on some of the CPUs. Its threads wait there for each other and for " +
-			"others, however idle the rest of the machine is.",
-		See: []Symptom{SeeOneCPU, SeePlateau},
-		Known: []string{
-			"The requests' threads are ready and have no CPU for a noticeable part of the requests' time (40 %, 10 ms a request).",
-			"The CPUs it may run on (Cpus_allowed_list) were busy 80 % of the time or more, and the others idle 30 % or more.",
-		},
-		Not:  []string{"A service bound to CPUs that have time to spare.", "A service bound to some CPUs of a machine that is full as a whole."},
-		Mend: "Let it run on more CPUs; where a cpuset keeps it there, that is to be changed, and taskset does not help.",
-	},
 }
 
 // RealtimeHog: a process of a real-time policy takes a CPU for itself.
@@ -71,18 +48,6 @@ var realtimeHog = Cause{
 	Class: ClassMachine | ClassLimit | ClassCPU,
 	Needs: []observe.Kind{observe.KindRequests, observe.KindProcess, observe.KindCPU},
 	Check: checkRealtime,
-	Doc: Doc{
-		About: "Threads of the policies SCHED_FIFO, SCHED_RR and SCHED_DEADLINE run before all others, for as long as they want. One that computes leaves 5 % of its CPU to " +
-			"everybody else at most (sched_rt_runtime_us, or the fair server since 6.8).",
-		See: []Symptom{SeeFull, SeeOneCPU},
-		Known: []string{
-			"A process of such a policy, which takes no part in the requests, used half of a CPU or more.",
-			"The requests' threads are ready and have no CPU for a noticeable part of the requests' time (40 %, 10 ms a request).",
-		},
-		Not:       []string{"A real-time process that computes while the requests' threads have a CPU in time."},
-		Mend:      "Give the process an ordinary policy (chrt --other), or keep it on CPUs of its own.",
-		Unplanted: "on a machine with two CPUs it would starve what plants it and measures; fixtures test it.",
-	},
 }
 
 // CPUSteal: the hypervisor gives the machine's CPUs to others.
@@ -95,18 +60,6 @@ var cpuSteal = Cause{
 	Class: ClassMachine | ClassLimit | ClassCPU,
 	Needs: []observe.Kind{observe.KindRequests, observe.KindCPU},
 	Check: checkSteal,
-	Doc: Doc{
-		About: "On a virtual machine the CPUs are not always there: the hypervisor runs other guests, or holds this one to what it was promised (burst credits used up). The " +
-			"kernel sees that as steal time; threads seem to run meanwhile.",
-		See: []Symptom{SeeFull, SeePlateau},
-		Known: []string{
-			"Steal in /proc/stat is 5 % of the CPUs' time or more.",
-			"The time that was stolen is a fifth of the requests' time or more, and 10 ms of each: as much of their computing as steal is of all that the CPUs were wanted for.",
-		},
-		Not:       []string{"Steal while requests wait for something else, or hardly compute."},
-		Mend:      "Move the machine to a host that is less full, or to an instance type without burst credits.",
-		Unplanted: "it takes a hypervisor that is full.",
-	},
 }
 
 // lateForWant runs a check on the endpoints whose requests wait, noticeably,

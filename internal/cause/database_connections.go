@@ -31,21 +31,6 @@ var (
 		Folds:         true,
 		Check:         func(v *View) Result { return v.checkConnections("mariadb", "mysql") },
 		Try:           tryMoreConnections("mariadb", "mysql"),
-		Doc: Doc{
-			About: "MariaDB and MySQL take max_connections connections, and one more for an administrator. Others are refused with error 1040, " +
-				"\"Too many connections\": the service behind which they are fails its requests, or tries again.",
-			See: []Symptom{SeeErrors, SeeCalls, SeeLogs},
-			Known: []string{
-				"The error log says \"(Too many connections)\" " + fmt.Sprint(fewAffected) + " times or more in the window.",
-				"Connections held are counted four times a second, those of the unix socket among them, and compared with max_connections as the option files and the command line have it. SET GLOBAL is not seen.",
-			},
-			Not: []string{
-				"Many idle connections under the limit.",
-				"A log that goes to a journal: then refusals are not seen, and a gap says so.",
-			},
-			Mend: "Find who holds the connections: pools whose sizes add up to more than the limit are the rule. Then raise max_connections, " +
-				"which costs some memory for each, or put a proxy with a pool in between.",
-		},
 	}
 	postgresConnections = Cause{
 		ID:            PostgresConnectionsExhausted,
@@ -56,17 +41,6 @@ var (
 		ConsequenceOf: []Parent{PostgresLockWait, PostgresSlowQuery, FsyncBound},
 		Folds:         true,
 		Check:         func(v *View) Result { return v.checkConnections("postgresql") },
-		Doc: Doc{
-			About: "PostgreSQL takes max_connections connections, of which superuser_reserved_connections are kept for administrators. Others are " +
-				"refused: \"sorry, too many clients already\", \"remaining connection slots are reserved\".",
-			See: []Symptom{SeeErrors, SeeCalls, SeeLogs},
-			Known: []string{
-				"The log has one of these messages " + fmt.Sprint(fewAffected) + " times or more in the window.",
-				"Backends with a client are counted by their titles four times a second and compared with max_connections.",
-			},
-			Not:  []string{"Many idle connections under the limit."},
-			Mend: "A pooler (PgBouncer) or smaller pools in the services; max_connections needs a restart, and each backend is a process.",
-		},
 	}
 	redisMaxClients = Cause{
 		ID:            RedisMaxClients,
@@ -78,16 +52,6 @@ var (
 		Folds:         true,
 		Check:         func(v *View) Result { return v.checkConnections("redis", "valkey") },
 		Try:           tryMoreConnections("redis", "valkey"),
-		Doc: Doc{
-			About: "Redis takes maxclients connections. Others are answered \"-ERR max number of clients reached\" and closed.",
-			See:   []Symptom{SeeErrors, SeeCalls},
-			Known: []string{
-				"rejected_connections of INFO grew by " + fmt.Sprint(fewAffected) + " or more in the window, or Redis refused slowray's own connection so.",
-				"Connections held are counted four times a second.",
-			},
-			Not:  []string{"Many idle connections under the limit."},
-			Mend: "Find who holds the connections (CLIENT LIST): clients without a pool, or one for each worker. Then raise maxclients, which needs as many open files.",
-		},
 	}
 	memcachedConnections = Cause{
 		ID:    MemcachedConnectionsExhausted,
@@ -96,17 +60,6 @@ var (
 		Class: ClassDatabase,
 		Needs: []observe.Kind{observe.KindDatabases},
 		Check: func(v *View) Result { return v.checkConnections("memcached") },
-		Doc: Doc{
-			About: "memcached takes as many connections as -c says (1,024). From then on it closes new ones with an error, or, with maxconns_fast off, " +
-				"accepts none until one of the others is closed.",
-			See: []Symptom{SeeErrors, SeeConnecting, SeeCalls},
-			Known: []string{
-				"rejected_connections or listen_disabled_num of its statistics grew by " + fmt.Sprint(fewAffected) + " or more in the window, or it refused slowray's own connection.",
-				"Connections held are counted four times a second and compared with the command line.",
-			},
-			Not:  []string{"Many idle connections under the limit."},
-			Mend: "Find who holds the connections: clients without a pool, or one for each worker. Then raise -c, which needs as many open files, and start it anew.",
-		},
 	}
 )
 

@@ -26,22 +26,6 @@ var (
 		ConsequenceOf: []Parent{FsyncBound, BlockedOnDisk, DiskSaturated, CPUQuotaThrottled},
 		Folds:         true,
 		Check:         checkMariaDBLocks,
-		Doc: Doc{
-			About: "A transaction of MariaDB or MySQL holds the locks of rows it changed, and of tables it used, until it ends. Others that need " +
-				"them wait, for as long as innodb_lock_wait_timeout.",
-			See: []Symptom{SeeCalls, SeeIdle, SeePlateau},
-			Known: []string{
-				"Requests of the database spend " + percent(dominantShare) + " of their time, and 10 ms on average or 50 ms in the slowest hundredth, in waits that the thread of another connection ended.",
-				"Statements of the slow log that looked at few rows and took long are told as the ones that waited.",
-			},
-			Not: []string{
-				"Waits for a commit of others to reach the disk: fsync-bound is told.",
-				"Full CPUs.",
-				"Lock waits of a connection that no service's request waits for.",
-			},
-			Mend: "Find the transaction that holds the lock (innodb_lock_waits, innodb_trx), end it, and make it shorter: no waiting for anybody " +
-				"inside it, an index for its WHERE so that it locks fewer rows, large changes in parts.",
-		},
 	}
 	postgresLockWait = Cause{
 		ID:            PostgresLockWait,
@@ -52,19 +36,6 @@ var (
 		ConsequenceOf: []Parent{FsyncBound, BlockedOnDisk, DiskSaturated, CPUQuotaThrottled},
 		Folds:         true,
 		Check:         checkPostgresLocks,
-		Doc: Doc{
-			About: "A transaction of PostgreSQL holds the locks of rows it changed, and of tables it used, until it ends: also while its client " +
-				"does something else (idle in transaction). Others that need them wait.",
-			See: []Symptom{SeeCalls, SeeIdle, SeePlateau},
-			Known: []string{
-				"Titles of the backends, read four times a second, say \"waiting\"; that is " + percent(dominantShare) + " or more of the time that the database spends on requests.",
-				"Requests are slow for it: on average 10 ms and " + percent(dominantShare) + " of their time, or 50 ms in the slowest hundredth.",
-				"Backends that were idle in a transaction meanwhile are told; with log_lock_waits the log's lines too.",
-			},
-			Not: []string{"A backend that waits for a lock while no request of a service does.", "update_process_title switched off: then nothing is seen."},
-			Mend: "Find who holds the lock (pg_blocking_pids), end it, and make the transaction shorter; idle_in_transaction_session_timeout " +
-				"ends those that forgot theirs. Changes of tables: with a lock_timeout.",
-		},
 	}
 )
 

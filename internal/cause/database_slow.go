@@ -28,14 +28,6 @@ var (
 		ConsequenceOf: []Parent{MariaDBLockWait, FsyncBound, DiskSaturated, MemoryPressure, CPUQuotaThrottled, CPUSaturated},
 		Folds:         true,
 		Check:         func(v *View) Result { return v.checkSlowQuery("mariadb", "mysql") },
-		Doc: Doc{
-			About: "A statement of MariaDB or MySQL that looks at many more rows than it gives, or has much to sort, takes long whoever asks. " +
-				"The service waits for it, and so do those behind it.",
-			See:   []Symptom{SeeCalls, SeeFull, SeeOneCPU},
-			Known: slowQueryKnown,
-			Not:   slowQueryNot,
-			Mend:  "EXPLAIN the statement, and give its WHERE an index or ask for less. The finding has the statement without its literals.",
-		},
 	}
 	postgresSlowQuery = Cause{
 		ID:            PostgresSlowQuery,
@@ -46,14 +38,6 @@ var (
 		ConsequenceOf: []Parent{PostgresLockWait, FsyncBound, DiskSaturated, MemoryPressure, CPUQuotaThrottled, CPUSaturated},
 		Folds:         true,
 		Check:         func(v *View) Result { return v.checkSlowQuery("postgresql") },
-		Doc: Doc{
-			About: "A statement of PostgreSQL that reads a whole table for a few rows, or sorts more than fits its memory, takes long whoever asks. " +
-				"The service waits for it, and so do those behind it.",
-			See:   []Symptom{SeeCalls, SeeFull, SeeOneCPU},
-			Known: slowQueryKnown,
-			Not:   slowQueryNot,
-			Mend:  "EXPLAIN (ANALYZE, BUFFERS) the statement, and give its WHERE an index, ANALYZE its tables, or ask for less.",
-		},
 	}
 	redisSlowCommand = Cause{
 		ID:            RedisSlowCommand,
@@ -64,30 +48,6 @@ var (
 		ConsequenceOf: []Parent{CPUQuotaThrottled, CPUSaturated, MemoryPressure},
 		Folds:         true,
 		Check:         checkRedisSlowCommand,
-		Doc: Doc{
-			About: "Redis works on one command after the other. KEYS, a whole large hash or set, a long script: while it works on such a one, " +
-				"the commands of all other clients wait in their sockets.",
-			See: []Symptom{SeeCalls, SeeWaves, SeeOneCPU},
-			Known: []string{
-				"SLOWLOG has commands of the window that took " + percent(slowCommandShare) + " of it or more together; it is asked for after the window, where no password is needed.",
-				"Calls of a service to Redis, or its requests, wait for it noticeably: on average 10 ms and " + percent(dominantShare) + " of their time, or 50 ms in the slowest hundredth.",
-			},
-			Not:  []string{"Slow commands that nobody has to wait behind.", "A Redis that has no CPU because others have it."},
-			Mend: "SCAN instead of KEYS; smaller collections, or parts of them (HSCAN, LRANGE with a limit); UNLINK instead of DEL; shorter scripts.",
-		},
-	}
-)
-
-var (
-	slowQueryKnown = []string{
-		"The server's slow log has entries of the window; each is joined with its request by peer, process and time.",
-		"By the ledger of those requests, " + percent(dominantShare) + " or more of the time that a service, or all clients, wait for the database passed in the server, and is that of these statements.",
-		"Requests are slow for it: on average 10 ms and " + percent(dominantShare) + " of their time, or 50 ms in the slowest hundredth.",
-	}
-	slowQueryNot = []string{
-		"An entry whose request passed its time on the network: lost segments, a full window. The query is quick, and the reason of the network is found.",
-		"A slow log full of the statements of a report, while the service's own calls are quick.",
-		"A database without a slow log: not checked.",
 	}
 )
 

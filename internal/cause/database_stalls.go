@@ -27,18 +27,6 @@ var (
 		ConsequenceOf: []Parent{MemoryPressure, CPUSaturated},
 		Folds:         true,
 		Check:         checkRedisFork,
-		Doc: Doc{
-			About: "To save its data, or to rewrite its append-only file, Redis forks. The kernel copies its page tables meanwhile, and no command is " +
-				"answered: some 10 ms for each gigabyte, much more in virtual machines without nested paging or with transparent huge pages.",
-			See: []Symptom{SeeWaves, SeeCalls},
-			Known: []string{
-				"total_forks of INFO grew in the window, and latest_fork_usec is " + fmt.Sprint(forkStall/1000) + " ms or more.",
-				"The slowest hundredth of the requests took as long.",
-			},
-			Not:       []string{"A fork that no request was there for.", "A quick fork."},
-			Mend:      "Save less often, or on a replica; smaller instances; transparent huge pages off for Redis (it asks for that itself from version 6.2 on).",
-			Unplanted: "a fork that takes long needs gigabytes of memory",
-		},
 	}
 	redisAOFFsync = Cause{
 		ID:            RedisAOFFsync,
@@ -52,18 +40,6 @@ var (
 		Try: func(v *View, t Target) []Change {
 			return setRedis(v.databaseFor(t), "no-appendfsync-on-rewrite", "", "yes")
 		},
-		Doc: Doc{
-			About: "With appendfsync everysec Redis has a thread write its append-only file to the disk. Where that takes over two seconds, Redis itself " +
-				"waits before it writes on, and all commands with it.",
-			See: []Symptom{SeeWaves, SeeCalls},
-			Known: []string{
-				"aof_delayed_fsync of INFO grew in the window.",
-				"Requests are slow: the slowest hundredth waits 50 ms or more for Redis.",
-			},
-			Not:       []string{"A disk that is slow now and then, while the answers are quick."},
-			Mend:      "A faster disk for the append-only file, nobody else on it, no-appendfsync-on-rewrite yes; or appendfsync no, if some seconds may be lost.",
-			Unplanted: "the delay takes a disk that needs over two seconds for a write; fsync-bound is planted with appendfsync always",
-		},
 	}
 	postgresCheckpoints = Cause{
 		ID:            PostgresCheckpointsFrequent,
@@ -74,18 +50,6 @@ var (
 		ConsequenceOf: []Parent{DiskSaturated},
 		Folds:         true,
 		Check:         checkPostgresCheckpoints,
-		Doc: Doc{
-			About: "PostgreSQL writes all changed pages to their places once max_wal_size of changes were logged. With many writes and a small limit it does " +
-				"nothing else, and after each checkpoint whole pages go into the log again.",
-			See: []Symptom{SeeWaves, SeeCalls, SeeLogs},
-			Known: []string{
-				"The log says \"checkpoints are occurring too frequently\" in the window.",
-				"Requests of the database are slow, and " + percent(wasteShare) + " or more of the server's time passes waiting for the disk.",
-			},
-			Not:       []string{"Frequent checkpoints, as of a load of data, while no request waits for a disk."},
-			Mend:      "Raise max_wal_size, and checkpoint_completion_target to 0.9; the log and the data on disks of their own.",
-			Unplanted: "it takes a slow disk and gigabytes of writes",
-		},
 	}
 )
 

@@ -21,20 +21,6 @@ var deadlock = Cause{
 	Class: ClassWait,
 	Needs: []observe.Kind{observe.KindWaits},
 	Check: checkDeadlock,
-	Doc: Doc{
-		About: "Threads wait for each other in a circle, or for a lock whose owner has ended. What they hold up is never answered.",
-		See:   []Symptom{SeeHang, SeeNoAnswer, SeeIdle},
-		Known: []string{
-			"The chain of who waits for whom comes back to itself, for longer than " + nanoseconds(waitRound) + ", and requests are held up by it.",
-			"Owners are read from glibc's locks, HotSpot's monitors, java.util.concurrent and Python's RLocks. Of Go's locks and Python's others they are inferred from the stacks, and the finding says so.",
-		},
-		Not: []string{
-			"Threads of an event loop that wake each other, and a lock that is passed on while it is looked at.",
-			"A circle in the background.",
-			"Idle pools of Go, Java and Python, and threads that wait on a condition: they wait for no lock.",
-		},
-		Mend: "Restart the service; then take the locks in one order everywhere. The chain names the threads and the locks.",
-	},
 }
 
 func checkDeadlock(v *View) Result {

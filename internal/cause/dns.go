@@ -147,19 +147,6 @@ var dnsTimeout = Cause{
 	ConsequenceOf: []Parent{UDPReceiveBufferOverflow, ConntrackFull, ProcessStopped, SoftirqSaturated},
 	Folds:         true,
 	Check:         checkDNSTimeout,
-	Doc: Doc{
-		About: "A name server does not answer. The resolver waits for its time limit, 5 s by default, and then asks the next one, for each name anew: requests take multiples of that time, or fail.",
-		See:   []Symptom{SeeCalls, SeeNoAnswer, SeeIdle},
-		Known: []string{
-			"Three queries or more of a service, and 1 % or more of those to the server, went without an answer before the resolver asked again, or were without one for a second at the end.",
-			"The time lost explains a good part of the time of slow requests, or requests fail.",
-		},
-		Not: []string{
-			"Queries without an answer that no request waits for.",
-			"Lookups of programs that serve nobody.",
-		},
-		Mend: "Bring the server back or take it out of resolv.conf; options timeout:1 attempts:2; a local cache.",
-	},
 }
 
 func checkDNSTimeout(v *View) Result {
@@ -241,19 +228,6 @@ var dnsSlow = Cause{
 	ConsequenceOf: []Parent{DNSTimeout, DNSSearchExpansion, UDPReceiveBufferOverflow, ClassShort},
 	Folds:         true,
 	Check:         checkDNSSlow,
-	Doc: Doc{
-		About: "Name servers answer, but late, and requests look up names while people wait.",
-		See:   []Symptom{SeeCalls, SeeIdle},
-		Known: []string{
-			"An answer takes 15 ms or more on average, or some took over 100 ms.",
-			"Lookups take 30 % or more of the time in which the service answers requests, or make the slowest ones.",
-		},
-		Not: []string{
-			"Slow answers that no request waits for.",
-			"Time lost on servers that do not answer at all: dns-timeout.",
-		},
-		Mend: "A cache on the host, connections that are kept open; then the name server.",
-	},
 }
 
 func checkDNSSlow(v *View) Result {
@@ -310,19 +284,6 @@ var dnsSearchExpansion = Cause{
 	Layer: LayerCall,
 	Needs: []observe.Kind{observe.KindDNS, observe.KindRequests},
 	Check: checkDNSSearch,
-	Doc: Doc{
-		About: "A name with fewer dots than ndots is tried under each search domain before it is tried as it is. In Kubernetes ndots is 5: most names take four lookups, of which three find nothing.",
-		See:   []Symptom{SeeCalls},
-		Known: []string{
-			"Half or more of the names that are looked up are not there (NXDOMAIN), and most of those looked at end in a search domain of the resolver's configuration.",
-			"These lookups take 30 % or more of the time in which the service answers requests.",
-		},
-		Not: []string{
-			"Names that are not there and under no search domain, as those of block lists.",
-			"Search domains with a name server that is quick.",
-		},
-		Mend: "ndots:1, names with a dot at the end, fewer search domains.",
-	},
 }
 
 func checkDNSSearch(v *View) Result {

@@ -20,14 +20,6 @@ var rpFilterDrop = Cause{
 	Needs: []observe.Kind{observe.KindRequests},
 	Check: drops(dropSpec{layers: []DropLayer{DropRPFilter}, words: rpFilterWords, none: "reverse path filtering dropped no packet"}),
 	Try:   tryLooseFilter,
-	Doc: Doc{
-		About: "With rp_filter = 1 the kernel drops a packet when an answer to its source would leave by another device. A host with two networks, a VPN " +
-			"or policy routing has such packets by right.",
-		See:   []Symptom{SeeConnecting, SeeNoAnswer, SeeSomeEnds},
-		Known: []string{"The kernel gives IP_RPFILTER as the reason, or counts IPReversePathFilter.", howDropsCount},
-		Not:   []string{"Forged packets that nobody waits for."},
-		Mend:  "Set rp_filter to 2 (loose) for that device, or give the route back by the same device.",
-	},
 }
 
 // NoRoute: there is no way to an address, or one that ends in nothing.
@@ -40,18 +32,6 @@ var noRoute = Cause{
 	Class: ClassDrop,
 	Needs: []observe.Kind{observe.KindRequests},
 	Check: drops(dropSpec{layers: []DropLayer{DropRouting}, words: noRouteWords, none: "no packet was without a route"}),
-	Doc: Doc{
-		About: "A packet has no route to its destination, or the route is a blackhole, or the address is nobody's. connect() fails at once; an open " +
-			"connection hangs until it is given up.",
-		See: []Symptom{SeeErrors, SeeNoAnswer, SeeHang},
-		Known: []string{
-			"The kernel gives IP_OUTNOROUTES, IP_INNOROUTES or IP_INADDRERRORS as the reason, or counts OutNoRoutes.",
-			howDropsCount + " Or requests failed, and packets had no route at least half as often.",
-		},
-		Not:       []string{"A program that tries IPv6 first, and goes on with IPv4.", "Stray packets to addresses of others."},
-		Mend:      "Give the destination a route, or take the blackhole away.",
-		Unplanted: "It is found as neighbour-unresolved is, by another reason of the kernel's.",
-	},
 }
 
 // NeighbourUnresolved: nobody on the link answers for the next hop.
@@ -65,14 +45,6 @@ var neighbourUnresolved = Cause{
 	Needs: []observe.Kind{observe.KindRequests},
 	Check: drops(dropSpec{layers: []DropLayer{DropNeighbour}, words: neighbourWords, which: func(v *View, s *DropSite) bool { return !neighboursFull(v, s) },
 		none: "no packet was dropped for want of a neighbour's address"}),
-	Doc: Doc{
-		About: "Packets wait for the link-layer address of their next hop (ARP, neighbour discovery), and are dropped when nobody answers in three " +
-			"seconds: the machine is down, or in another VLAN, or somebody filters ARP.",
-		See:   []Symptom{SeeConnecting, SeeNoAnswer, SeeCalls},
-		Known: []string{"The kernel gives NEIGH_FAILED or another reason of neighbours, or counts unresolved_discards; the neighbours that failed are listed.", howDropsCount},
-		Not:   []string{"Addresses that a scanner tries.", "A failed neighbour that nothing is sent to."},
-		Mend:  "See whether the machine is up and on this link; mend the address, the mask or the VLAN.",
-	},
 }
 
 // NeighbourTableFull: there is no room for another neighbour.
@@ -88,15 +60,6 @@ var neighbourTable = Cause{
 	Try: onHost(func(v *View) []Change {
 		return append(v.raised(nil, "net.ipv4.neigh.default.gc_thresh3", 2*wantedNeighbours), v.raised(nil, "net.ipv4.neigh.default.gc_thresh2", wantedNeighbours)...)
 	}),
-	Doc: Doc{
-		About: "The kernel keeps the link-layer addresses of its neighbours in one table for all namespaces, at most gc_thresh3 of them. When it is full, " +
-			"packets to new neighbours are dropped.",
-		See:       []Symptom{SeeConnecting, SeeErrors, SeeLogs},
-		Known:     []string{"table_fulls of the neighbour table rose, and the kernel dropped packets for want of an entry.", howDropsCount},
-		Not:       []string{"A neighbour that does not answer: see neighbour-unresolved."},
-		Mend:      "Raise net.ipv4.neigh.default.gc_thresh1, 2 and 3 on the host.",
-		Unplanted: "The table is one for the whole host.",
-	},
 }
 
 // IPReassemblyFailed: a fragment is missing, and the packet with it.
@@ -109,15 +72,6 @@ var ipReassembly = Cause{
 	Class: ClassDrop,
 	Needs: []observe.Kind{observe.KindRequests, observe.KindCounters},
 	Check: drops(dropSpec{layers: []DropLayer{DropFragments}, words: reassemblyWords, none: "no fragment was missed"}),
-	Doc: Doc{
-		About: "A packet that was cut into fragments is of use only when all of them arrive in time. Loss of one, or too little memory for fragments, " +
-			"loses the whole packet.",
-		See:       []Symptom{SeeLarge, SeeTimer},
-		Known:     []string{"The kernel gives a reason of fragments, or counts ReasmFails.", howDropsCount},
-		Not:       []string{"Fragments of a scan, or of UDP that nobody waits for."},
-		Mend:      "Make packets that fit (MTU, MSS), raise net.ipv4.ipfrag_high_thresh where memory is what lacks.",
-		Unplanted: "TCP does not send fragments of its own accord.",
-	},
 }
 
 // IPsecPolicyDrop: a policy asks for IPsec, or a packet does not fit its policy.
@@ -130,14 +84,6 @@ var ipsecPolicy = Cause{
 	Class: ClassDrop,
 	Needs: []observe.Kind{observe.KindRequests},
 	Check: drops(dropSpec{layers: []DropLayer{DropIPsec}, words: ipsecWords, none: "IPsec dropped no packet"}),
-	Doc: Doc{
-		About:     "A policy of IPsec asks for protection that a packet does not have, or no key is there (yet): the packet is dropped.",
-		See:       []Symptom{SeeConnecting, SeeNoAnswer, SeeSomeEnds},
-		Known:     []string{"The kernel gives XFRM_POLICY as the reason, or a counter of /proc/net/xfrm_stat rose.", howDropsCount},
-		Not:       []string{"Packets of strangers that a policy keeps out."},
-		Mend:      "Compare the policies of both ends; see whether the keys were negotiated.",
-		Unplanted: "It is found as firewall-drop is, by another reason of the kernel's.",
-	},
 }
 
 // ChecksumErrors: what arrives is not what was sent.
@@ -150,14 +96,6 @@ var checksumErrors = Cause{
 	Class: ClassDrop,
 	Needs: []observe.Kind{observe.KindRequests, observe.KindCounters},
 	Check: drops(dropSpec{layers: []DropLayer{DropChecksum}, words: checksumWords, none: "no packet had a wrong checksum"}),
-	Doc: Doc{
-		About:     "Packets arrive damaged, or with a checksum that a device or a virtual switch should have filled in and did not. They are dropped without a word.",
-		See:       []Symptom{SeeTimer, SeeNoAnswer, SeeSomeEnds},
-		Known:     []string{"The kernel gives a reason of checksums, or counts InCsumErrors.", howDropsCount},
-		Not:       []string{"A wrong checksum in a capture of what this host sends: the device fills it in later."},
-		Mend:      "Switch checksum offload off at the sender (ethtool -K DEV tx off) to see whether it is at fault; else the path damages packets.",
-		Unplanted: "It needs a device that is broken.",
-	},
 }
 
 func rpFilterWords(v *View, s *DropSite, f *Finding) {

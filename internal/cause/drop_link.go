@@ -21,17 +21,6 @@ var mtuMismatch = Cause{
 	Check: drops(dropSpec{layers: []DropLayer{DropMTU}, words: mtuWords, which: func(v *View, s *DropSite) bool { return v.smallerEnd(s) != nil },
 		none: "no packet was too long for the other end of its link"}),
 	Try: tryEqualMTU,
-	Doc: Doc{
-		About: "One end of a veth pair, bridge or tunnel sends packets that are longer than the other end takes. Handshakes and small requests pass, and " +
-			"whatever is larger never arrives: no error comes back, and it is sent again and again.",
-		See: []Symptom{SeeLarge, SeeNoAnswer, SeeHang},
-		Known: []string{
-			"Packets died between the two ends of a link, and the longest of them is longer than the other end's MTU.",
-			howDropsCount,
-		},
-		Not:  []string{"Different MTUs where nothing was dropped: the segments are smaller than both.", "A device that is down."},
-		Mend: "Give both ends the same MTU.",
-	},
 }
 
 // PMTUBlackhole: a router on the way takes only smaller packets, and its
@@ -46,18 +35,6 @@ var pmtuBlackhole = Cause{
 	Needs: []observe.Kind{observe.KindRequests, observe.KindDrops},
 	Check: checkPMTU,
 	Try:   inNamespace(tryProbing),
-	Doc: Doc{
-		About: "A router on the way cannot pass on packets as long as these and says so by ICMP (fragmentation needed, packet too big). Where that " +
-			"message is dropped, the sender never learns of it, and sends the same long packets again.",
-		See: []Symptom{SeeLarge, SeeHang, SeeTimer},
-		Known: []string{
-			"A firewall of this host dropped ICMP messages between the two ends, while segments were sent again that nothing on this host dropped.",
-			"Requests wait for them, as with network-loss.",
-		},
-		Not:       []string{"Pings that a firewall drops, while nothing is sent again."},
-		Mend:      "Let ICMP type 3 code 4, and ICMPv6 type 2, through; or clamp the MSS; or net.ipv4.tcp_mtu_probing=1.",
-		Unplanted: "It needs a router between two networks.",
-	},
 }
 
 // NICRingOverflow: the device has packets that nobody fetches in time.
@@ -72,15 +49,6 @@ var nicRing = Cause{
 	ConsequenceOf: []Parent{SoftirqSaturated},
 	Folds:         true,
 	Check:         drops(dropSpec{layers: []DropLayer{DropNIC}, words: nicWords, none: "no device lost packets for want of room in its ring"}),
-	Doc: Doc{
-		About: "A network device puts packets into a ring in memory, and the CPU fetches them. When it comes too late the ring is full, and the device " +
-			"drops what comes in.",
-		See:       []Symptom{SeeTimer, SeeOneCPU},
-		Known:     []string{"rx_missed_errors, rx_fifo_errors or rx_over_errors of the device rose.", howDropsCount},
-		Not:       []string{"rx_dropped alone: it counts what nobody wanted, too."},
-		Mend:      "Enlarge the ring (ethtool -G), and spread its interrupts over more CPUs.",
-		Unplanted: "It needs a hardware device.",
-	},
 }
 
 // LinkErrors: bits are lost on the wire.
@@ -93,14 +61,6 @@ var linkErrors = Cause{
 	Class: ClassDrop,
 	Needs: []observe.Kind{observe.KindRequests, observe.KindPath},
 	Check: drops(dropSpec{layers: []DropLayer{DropLink}, words: linkWords, none: "no device counted damaged packets"}),
-	Doc: Doc{
-		About:     "A bad cable, plug or transceiver, or two ends that disagree about duplex, damage packets; the device throws them away.",
-		See:       []Symptom{SeeTimer, SeeSomeEnds, SeeTools},
-		Known:     []string{"rx_crc_errors, rx_frame_errors, rx_length_errors, tx_carrier_errors, tx_aborted_errors or collisions of the device rose.", howDropsCount},
-		Not:       []string{"Errors of long ago: only those of the window count."},
-		Mend:      "Change the cable, the transceiver or the port; check speed and duplex at both ends.",
-		Unplanted: "It needs a hardware device.",
-	},
 }
 
 // smallerEnd is the device that takes less than was sent to it, or nil.

@@ -21,14 +21,6 @@ var qdiscDrop = Cause{
 	Needs: []observe.Kind{observe.KindRequests, observe.KindPath},
 	Check: drops(dropSpec{layers: []DropLayer{DropQdisc}, words: qdiscWords, none: "no queueing discipline dropped a packet"}),
 	Try:   tryOtherQdisc,
-	Doc: Doc{
-		About: "Packets wait in a queue in front of each device that sends them. A short queue, a shaper with too low a rate (tbf, htb) or an emulator " +
-			"(netem) drops what is too much, and it is sent again after a round trip, or after 200 ms and more.",
-		See:   []Symptom{SeeTimer, SeeLarge, SeeIdle},
-		Known: []string{"The kernel says that the queueing discipline dropped them, and its own counter of drops rose.", howDropsCount},
-		Not:   []string{"Drops by which TCP finds the rate of a link, where requests hardly wait for them.", "A long queue that drops nothing: see high-rtt."},
-		Mend:  "Raise the shaper's rate, lengthen its queue, or put fq_codel in its place; take an emulator away.",
-	},
 }
 
 // TCIngressDrop: a filter of traffic control drops what comes in.
@@ -42,14 +34,6 @@ var tcIngressDrop = Cause{
 	Needs: []observe.Kind{observe.KindRequests},
 	Check: drops(dropSpec{layers: []DropLayer{DropTCIngress}, words: filterWords, none: "no filter at an ingress dropped a packet"}),
 	Try:   foundOnly,
-	Doc: Doc{
-		About: "A BPF program or a policer at the ingress of a device (clsact, tcx) drops packets before the firewall sees them: a network plugin, a rate " +
-			"limit, or what somebody left there.",
-		See:   []Symptom{SeeTimer, SeeConnecting, SeeSomeEnds},
-		Known: []string{"The kernel gives TC_INGRESS as the reason; the filters at the device are listed with their programs.", howDropsCount},
-		Not:   []string{"A filter that keeps out what nobody here waits for."},
-		Mend:  "Look at the program and who loaded it; delete the filter, or raise the policer's rate.",
-	},
 }
 
 // TCEgressDrop: the same for what goes out.
@@ -63,15 +47,6 @@ var tcEgressDrop = Cause{
 	Needs: []observe.Kind{observe.KindRequests},
 	Check: drops(dropSpec{layers: []DropLayer{DropTCEgress}, words: filterWords, none: "no filter at an egress dropped a packet"}),
 	Try:   foundOnly,
-	Doc: Doc{
-		About: "A BPF program at the egress of a device (clsact, tcx) drops packets on their way out: a network plugin, a policy, or what somebody left " +
-			"there.",
-		See:       []Symptom{SeeTimer, SeeConnecting, SeeSomeEnds},
-		Known:     []string{"The kernel gives TC_EGRESS as the reason; the filters at the device are listed with their programs.", howDropsCount},
-		Not:       []string{"A filter that keeps in what nobody here waits for."},
-		Mend:      "Look at the program and who loaded it; delete the filter.",
-		Unplanted: "It is found as tc-ingress-drop is.",
-	},
 }
 
 // XDPDrop: a program drops packets before the kernel makes anything of them.
@@ -85,15 +60,6 @@ var xdpDrop = Cause{
 	Needs: []observe.Kind{observe.KindRequests, observe.KindPath},
 	Check: drops(dropSpec{layers: []DropLayer{DropXDP}, words: xdpWords, none: "no XDP program dropped a packet"}),
 	Try:   foundOnly,
-	Doc: Doc{
-		About: "An XDP program at a device drops packets before the kernel makes anything of them: no firewall, no capture and hardly a counter shows " +
-			"them.",
-		See:       []Symptom{SeeTimer, SeeConnecting, SeeSomeEnds},
-		Known:     []string{"A generic program: the kernel gives XDP as the reason. One of the driver: the device counts dropped packets, and a program is attached.", howDropsCount},
-		Not:       []string{"A program that drops a flood, as it should."},
-		Mend:      "Look at the program and who loaded it; take it off the device.",
-		Unplanted: "It is found as tc-ingress-drop is.",
-	},
 }
 
 // SoftnetBacklogOverflow: a CPU's queue of packets that came in is full.
@@ -109,15 +75,6 @@ var softnetBacklog = Cause{
 	Folds:         true,
 	Check:         drops(dropSpec{layers: []DropLayer{DropSoftnet}, words: softnetWords, none: "no packet was dropped from a CPU's backlog"}),
 	Try:           onHost(func(v *View) []Change { return v.raised(nil, "net.core.netdev_max_backlog", wantedDevBacklog) }),
-	Doc: Doc{
-		About: "Packets that another CPU is to take in (RPS, veth, loopback) wait in a queue of each CPU, net.core.netdev_max_backlog long. A CPU that " +
-			"does not keep up drops the rest.",
-		See:       []Symptom{SeeTimer, SeeOneCPU},
-		Known:     []string{"The kernel gives CPU_BACKLOG as the reason, or softnet_stat counts dropped packets.", howDropsCount},
-		Not:       []string{"A CPU that is full of packets and drops none: see softirq-saturated.", "time_squeeze alone: it takes a break, and goes on."},
-		Mend:      "Lengthen the queue (net.core.netdev_max_backlog, on the host), and spread the packets over more CPUs.",
-		Unplanted: "The length of the queue is a setting of the whole host.",
-	},
 }
 
 func qdiscWords(v *View, s *DropSite, f *Finding) {

@@ -25,20 +25,6 @@ var ephemeralPortsExhausted = Cause{
 	ConsequenceOf: []Parent{TimeWaitPortSearch},
 	Check:         checkEphemeralPorts,
 	Try:           tryMorePorts,
-	Doc: Doc{
-		About: "A connection to one address and port needs a local port of its own. With all of net.ipv4.ip_local_port_range in use towards that " +
-			"destination, connect() fails with EADDRNOTAVAIL, and a proxy answers with errors that are quick to give.",
-		See: []Symptom{SeeErrors, SeeCalls, SeeLogs},
-		Known: []string{
-			"connect() failed with EADDRNOTAVAIL (or nginx's error log says so), and sockets towards that destination hold half of the ports of the range or more.",
-			"Which states hold the ports tells whether the range is too small, connections stay in TIME_WAIT, or nobody answers.",
-		},
-		Not: []string{
-			"An address of a family that the namespace does not have, which fails the same way.",
-			"Ports that are full of connections which nobody answers weigh nothing: what drops the SYNs comes first.",
-		},
-		Mend: "Widen the range, keep connections open (keepalive), call more addresses, or reuse ports in TIME_WAIT (tcp_tw_reuse).",
-	},
 }
 
 // destination is where calls of one namespace go.

@@ -22,20 +22,6 @@ var eventLoopBlocked = Cause{
 		ClassWait, ClassScan},
 	Folds: true,
 	Check: checkEventLoop,
-	Doc: Doc{
-		About: "One thread serves many connections and now and then does one thing for long: computes, or makes a call that blocks. Whatever else " +
-			"has come in meanwhile waits unread.",
-		See: []Symptom{SeeWaves, SeeOneCPU, SeeIdle},
-		Known: []string{
-			"Requests wait to be read for a good part of the time of the slowest (at least " + nanoseconds(threadFloor.slow) + "), " + itoa(loopTogether) + " or more of those at once in one process that waits for events.",
-			"One thread has " + percent(loopAlone) + " or more of that process's CPU time.",
-		},
-		Not: []string{
-			"Threads that each read late for themselves.",
-			"An event loop on full CPUs, and one that is quick.",
-		},
-		Mend: "Move what takes long to a thread or another process, or cut it into pieces; replace calls that block by asynchronous ones.",
-	},
 }
 
 func checkEventLoop(v *View) Result {

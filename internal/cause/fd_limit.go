@@ -20,21 +20,6 @@ var fdLimit = Cause{
 	Needs: []observe.Kind{observe.KindProcess, observe.KindConnects},
 	Check: checkFDLimit,
 	Try:   tryMoreFiles,
-	Doc: Doc{
-		About: "accept() and connect() need a file descriptor. At the process's limit (RLIMIT_NOFILE) they fail with EMFILE, at the host's " +
-			"(fs.file-max) with ENFILE. Connections then stay in the queue, and a server often burns CPU by trying again.",
-		See: []Symptom{SeeNoAnswer, SeeErrors, SeeLogs},
-		Known: []string{
-			"accept() of a process that serves requests failed with EMFILE or ENFILE within the window.",
-			"Its open files are counted and compared with its limit.",
-		},
-		Not: []string{
-			"Descriptors that are nearly used up, while no call fails.",
-			"A process at its limit that serves nobody.",
-		},
-		Mend: "Raise the limit of the process now (prlimit) and for good (LimitNOFILE=, worker_rlimit_nofile); find out whether it leaks " +
-			"descriptors.",
-	},
 	// What is never closed uses up any number.
 	ConsequenceOf: []Parent{CloseWaitLeak},
 	Folds:         true,

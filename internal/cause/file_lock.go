@@ -18,17 +18,6 @@ var blockedOnFileLock = Cause{
 	Needs:         []observe.Kind{observe.KindWaits},
 	ConsequenceOf: []Parent{ProcessStopped},
 	Check:         checkFileLock,
-	Doc: Doc{
-		About: "Threads that should answer wait for a lock on a file (flock, fcntl), which another process holds.",
-		See:   []Symptom{SeeIdle, SeeWaves, SeeHang},
-		Known: []string{
-			"Threads were in such a call for " + percent(dominantShare) + " or more of the time of the slow requests; who holds the lock is in /proc/locks.",
-		},
-		Not: []string{
-			"A lock that a job in the background waits for.",
-		},
-		Mend: "See what the holder does meanwhile (the chain tells it), and hold the lock for less.",
-	},
 }
 
 func checkFileLock(v *View) Result {

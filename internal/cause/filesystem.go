@@ -27,30 +27,18 @@ var (
 		ID: DiskFull, Title: "A file system is full: writes of the service fail",
 		Layer: LayerMachine, Needs: []observe.Kind{observe.KindErrors, observe.KindRequests, observe.KindFiles},
 		Check: checkNoSpace("full"),
-		Doc: lackDoc("A file system has no byte left, and what the service wants to write for a request is refused: uploads, sessions, temporary files, a database's pages.",
-			"failed with ENOSPC on a file system of which less than "+percent(fullShare)+" is free",
-			"A full file system on which nothing fails, or only the access log.",
-			"Make room: old logs and dumps first; what was deleted while it is open is freed when it is closed. Then see why it filled up.", ""),
 	}
 	// inodesExhausted: ENOSPC, with bytes left and no inode.
 	inodesExhausted = Cause{
 		ID: InodesExhausted, Title: "A file system has no inode left: the service can create no file",
 		Layer: LayerMachine, Needs: []observe.Kind{observe.KindErrors, observe.KindRequests, observe.KindFiles},
 		Check: checkNoSpace("inodes"),
-		Doc: lackDoc("A file system has bytes left, but no inode: no further file can be made on it, however small.",
-			"failed with ENOSPC on a file system with bytes free and less than "+percent(fullShare)+" of its inodes",
-			"A file system with hardly any inode left on which nothing fails.",
-			"Delete files: their number counts. How many inodes there are is fixed when the file system is made.", ""),
 	}
 	// shmFull: ENOSPC on a file system that lives in memory.
 	shmFull = Cause{
 		ID: ShmFull, Title: "A file system in memory (tmpfs) is full: writes of the service fail",
 		Layer: LayerMachine, Needs: []observe.Kind{observe.KindErrors, observe.KindRequests, observe.KindFiles},
 		Check: checkNoSpace("memory"),
-		Doc: lackDoc("A file system in memory, as /dev/shm or /tmp, has reached its size, and what the service wants to write there is refused.",
-			"failed with ENOSPC on a tmpfs",
-			"A full tmpfs that no request needs.",
-			"Delete what lies there, or mount it larger, if there is memory for it (docker run --shm-size for a container's /dev/shm).", ""),
 	}
 	// filesystemReadOnly: EROFS.
 	filesystemReadOnly = Cause{
@@ -58,10 +46,6 @@ var (
 		Layer: LayerMachine, Needs: []observe.Kind{observe.KindErrors, observe.KindRequests, observe.KindFiles},
 		ConsequenceOf: []Parent{DiskIOErrors}, Folds: true,
 		Check: checkReadOnly,
-		Doc: lackDoc("A file system is read-only: an error on it made the kernel do so, or somebody mounted it like that. What the service writes is refused.",
-			"failed with EROFS",
-			"A file system that has become read-only, and that no request writes to.",
-			"If an error made it read-only, save the data and check it before it is written again; else mount it writable.", ""),
 	}
 	// diskQuotaExceeded: EDQUOT. A file system with quotas cannot be made in the
 	// lab.
@@ -69,10 +53,6 @@ var (
 		ID: DiskQuotaExceeded, Title: "A disk quota is used up: writes of the service fail",
 		Layer: LayerMachine, Needs: []observe.Kind{observe.KindErrors, observe.KindRequests},
 		Check: checkQuota,
-		Doc: lackDoc("The user, group or project that the service writes as has used up its disk quota.",
-			"failed with EDQUOT",
-			"A key quota, or a quota that another program runs into.",
-			"Raise the quota, or delete files of that user.", "A file system with quotas cannot be made where the lab runs."),
 	}
 	// diskIOErrors: EIO, or EUCLEAN for what is damaged on the disk. A disk that
 	// fails cannot be made in the lab (there is no device mapper).
@@ -80,10 +60,6 @@ var (
 		ID: DiskIOErrors, Title: "A disk fails: reads or writes of the service end with an I/O error",
 		Layer: LayerMachine, Needs: []observe.Kind{observe.KindErrors, observe.KindRequests},
 		Check: checkIOErrors,
-		Doc: lackDoc("A disk, or the way to it, fails: what the service reads or writes ends with an error of the device.",
-			"failed with EIO or EUCLEAN on a file",
-			"I/O errors in the kernel log of a disk that no request needs; EIO of a terminal that was closed.",
-			"Save the data, and replace the disk or mend the way to it.", "A disk that fails cannot be made without the device mapper."),
 	}
 )
 

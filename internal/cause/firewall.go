@@ -14,10 +14,6 @@ import (
 var dropJudged = []DropLayer{DropNIC, DropLink, DropXDP, DropSoftnet, DropTCIngress, DropTCEgress, DropFragments, DropRPFilter, DropRouting,
 	DropFirewall, DropIPsec, DropChecksum, DropNeighbour, DropMTU, DropQdisc}
 
-// howDropsCount is how all of them know that somebody suffers.
-const howDropsCount = "Requests waited while segments that died there were sent again (a tenth of what was sent again, or more), connections took a second or " +
-	"more, or did not come about."
-
 // FirewallDrop: a rule of the packet filter drops packets of a service. Rules
 // without a counter are found by what the counters of the others leave over.
 const FirewallDrop ID = "firewall-drop"
@@ -31,21 +27,6 @@ var firewallDrop = Cause{
 	Check: drops(dropSpec{layers: []DropLayer{DropFirewall}, which: func(_ *View, s *DropSite) bool { return !rejects(s) },
 		words: firewallWords, none: "no packet was dropped by a firewall"}),
 	Try: foundOnly,
-	Doc: Doc{
-		About: "A rule of nftables or iptables (either kind), or the policy of a chain, drops packets of a service or of its calls: by chance, above a rate " +
-			"or a number of connections, by their state, or all of them. Who sent them waits 200 ms and more and sends them again.",
-		See: []Symptom{SeeConnecting, SeeTimer, SeeNoAnswer, SeeSomeEnds},
-		Known: []string{
-			"The kernel says that the packet filter dropped them, and of which addresses and ports they were.",
-			"The counter of a rule rose as much; or the counters leave packets over, and a rule without a counter matches those.",
-			howDropsCount,
-		},
-		Not: []string{
-			"A firewall that keeps out what nobody here waits for: port scans, strangers.",
-			"A full connection tracking table, which drops at the same place: see conntrack-full.",
-		},
-		Mend: "Take the rule away or narrow it: the finding names its table, chain and handle. What loads the rules at boot has to be changed too.",
-	},
 }
 
 // FirewallReject: a rule answers with an error instead.
@@ -60,18 +41,6 @@ var firewallReject = Cause{
 	Check: drops(dropSpec{layers: []DropLayer{DropFirewall}, which: func(_ *View, s *DropSite) bool { return rejects(s) },
 		words: firewallWords, none: "no packet was rejected by a firewall"}),
 	Try: foundOnly,
-	Doc: Doc{
-		About: "A rule of nftables or iptables rejects packets of a service or of its calls: who sent them gets an ICMP error or a reset, and the " +
-			"connection fails at once, or after it was tried again.",
-		See: []Symptom{SeeErrors, SeeConnecting},
-		Known: []string{
-			"The kernel says that the packet filter dropped them, and the counter of a rule that rejects rose as much, or only such a rule matches.",
-			howDropsCount,
-		},
-		Not:       []string{"Connections of others to ports that are meant to be closed.", "A port that nobody listens at."},
-		Mend:      "Let the packets through: the finding names the rule.",
-		Unplanted: "It is found as firewall-drop is, by another verdict of the rule.",
-	},
 }
 
 func rejects(s *DropSite) bool { return s.Rule != nil && s.Rule.Verdict == "reject" }

@@ -22,18 +22,6 @@ var gcPauses = Cause{
 	ConsequenceOf: []Parent{MemoryPressure, CPUQuotaThrottled, CPUSaturated, JVMSerialGC, LowCPUWeight},
 	Folds:         true,
 	Check:         checkGC,
-	Doc: Doc{
-		About: "The service's runtime collects garbage while requests wait: its threads stand still meanwhile, or share the CPUs with the " +
-			"collector.",
-		See: []Symptom{SeeWaves, SeeFull, SeeOneCPU},
-		Known: []string{
-			"Threads that do nothing but collect (HotSpot), or functions that do (Go, V8, CPython, PHP, Ruby), have " + percent(gcShare) + " or more of the service's CPU time, or of the time of its slowest requests.",
-		},
-		Not: []string{
-			"A runtime that collects a lot while nobody waits, or while requests wait for something else.",
-		},
-		Mend: "Give it a larger heap, have a request make less garbage, or choose a collector that works beside the program.",
-	},
 }
 
 // gcThreads are the names of threads that collect garbage and do nothing else

@@ -23,19 +23,6 @@ var gilContention = Cause{
 	ConsequenceOf: []Parent{CPUHotFunction, CPUQuotaThrottled},
 	Folds:         true,
 	Check:         checkGIL,
-	Doc: Doc{
-		About: "The threads of one Python process take turns, because only the one that holds the interpreter's lock executes Python code. Several " +
-			"want to compute, together they get one CPU, and other CPUs are idle.",
-		See: []Symptom{SeeOneCPU, SeePlateau},
-		Known: []string{
-			"Several threads of an interpreter compute in turn: together they get between " + percent(gilTogether) + " and " + percent(gilMost) + " of one CPU, each " + percent(gilThread) + " or more, while others are idle and requests are slow.",
-		},
-		Not: []string{
-			"One busy thread, which shares no lock (single-thread-saturated).",
-			"Threads that leave the lock while they compute, and threads of Java.",
-		},
-		Mend: "Run more processes instead of threads, or move the computing into code that leaves the lock.",
-	},
 }
 
 func checkGIL(v *View) Result {

@@ -22,19 +22,6 @@ var memoryHighThrottled = Cause{
 	Needs: []observe.Kind{observe.KindCgroup, observe.KindRequests},
 	Check: checkMemoryHigh,
 	Try:   inGroups(func(v *View, c *observe.Cgroup) []Change { return v.moreMemoryHigh(c) }),
-	Doc: Doc{
-		About: "Above memory.high (MemoryHigh= of a unit, the memory request of some pods) the kernel makes each thread of the group that allocates give memory back first, and " +
-			"then sleep, up to two seconds at a time. Nothing is killed and nothing is logged: the service is slow.",
-		See: []Symptom{SeeIdle, SeeTools},
-		Known: []string{
-			"memory.events counts high in the window, of a control group that processes of the service are in.",
-			"Tasks of the group stalled for memory in 10 % of the window or more (memory.pressure).",
-			"Its requests wait for their threads for 40 % of their time or more, and 10 ms each.",
-		},
-		Not:       []string{"memory.high passed now and then, by a group whose requests are quick."},
-		Mend:      "Raise memory.high, or set only memory.max.",
-		Unplanted: "the control groups of the machine on which the lab is built are of version 1, which has no memory.high; fixtures test it.",
-	},
 }
 
 // PageCacheThrash: a group at its limit drops pages of files that it needs
@@ -49,17 +36,6 @@ var pageCacheThrash = Cause{
 	Needs: []observe.Kind{observe.KindCgroup, observe.KindRequests},
 	Check: checkThrash,
 	Try:   inGroups(func(v *View, c *observe.Cgroup) []Change { return v.moreMemory(c) }),
-	Doc: Doc{
-		About: "Pages of files that a service reads count against its memory limit. Where its own memory fills the limit, the kernel drops those pages, also the program's own " +
-			"code, and they are read again from the disk, request after request.",
-		See: []Symptom{SeeIdle, SeePlateau},
-		Known: []string{
-			"A control group of the service is at its memory limit (95 % used), and in each second 200 pages or more are read that were dropped shortly before (workingset_refault_file).",
-			"The threads of its requests wait for the disk for a noticeable part of the requests' time (40 %, 10 ms a request), or its processes were seen in uninterruptible sleep in a fifth of their busy time.",
-		},
-		Not:  []string{"A group whose page cache fills its limit, while nothing is read twice: that is what memory is for."},
-		Mend: "Raise the limit by what the files need.",
-	},
 }
 
 // CgroupIOThrottled: a group has used up what it may read or write.
@@ -76,17 +52,6 @@ var cgroupIOThrottled = Cause{
 	Needs:         []observe.Kind{observe.KindCgroup, observe.KindRequests},
 	Check:         checkGroupIO,
 	Try:           inGroups(func(v *View, c *observe.Cgroup) []Change { return v.moreIO(c) }),
-	Doc: Doc{
-		About: "io.max (blkio.throttle in version 1; docker run --device-write-bps, IOWriteBandwidthMax=) limits bytes and operations a second on a disk. What is beyond waits in " +
-			"the kernel, however idle the disk is.",
-		See: []Symptom{SeeIdle, SeePlateau},
-		Known: []string{
-			"A control group of the service has a limit for a disk, and used 80 % of it or more over the window.",
-			"The threads of its requests wait for the disk for a noticeable part of the requests' time (40 %, 10 ms a request), or its processes were seen in uninterruptible sleep in a fifth of their busy time, or the slow requests' chains of waits end there.",
-		},
-		Not:  []string{"A group that uses its limit up for writing in the background, which no request waits for."},
-		Mend: "Raise the limit.",
-	},
 }
 
 // PIDsLimit: fork() and clone() fail, because the group has as many tasks as it
@@ -101,17 +66,6 @@ var pidsLimit = Cause{
 	Needs: []observe.Kind{observe.KindCgroup, observe.KindRequests},
 	Check: checkPIDs,
 	Try:   inGroups(func(v *View, c *observe.Cgroup) []Change { return v.moreTasks(c) }),
-	Doc: Doc{
-		About: "pids.max (TasksMax=, docker run --pids-limit, podPidsLimit) limits the tasks of a control group, threads included. Beyond it fork() and pthread_create() fail " +
-			"with EAGAIN: a server that needs one for a request cannot answer it.",
-		See: []Symptom{SeeErrors, SeeNoAnswer, SeeLogs},
-		Known: []string{
-			"pids.events counts refused tasks in the window, of a control group that processes of the service are in.",
-			"Requests of the service got no whole answer (3 or more of them), or wait for a thread for 40 % of their time or more and 10 ms each, or its callers' connections failed.",
-		},
-		Not:  []string{"Refused tasks of a service all of whose requests are answered in time."},
-		Mend: "Raise the limit; if the number of tasks keeps growing, find out who starts them.",
-	},
 }
 
 // judgeGroups runs a check on each control group that answers an endpoint.

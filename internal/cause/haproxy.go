@@ -26,20 +26,6 @@ var haproxyServerQueue = Cause{
 	Folds: true,
 	Check: checkHAProxyQueue,
 	Try:   tryServerMaxconn,
-	Doc: Doc{
-		About: "A server of HAProxy with maxconn gets so many requests at a time. The others wait inside HAProxy, connected and read, for their turn: " +
-			"the server is quick, and its clients wait.",
-		See: []Symptom{SeePlateau, SeeIdle, SeeCalls},
-		Known: []string{
-			"The calls under way to the servers of the backend are " + percent(takenShare) + " or more of what their maxconn adds up to.",
-			"Requests wait in HAProxy for " + percent(dominantShare) + " or more of the time they spend there, by its statistics or by the difference of the requests at both sides, and for " + nanoseconds(threadFloor.mean) + " or more.",
-		},
-		Not: []string{
-			"A limit that is reached while next to nothing waits.",
-			"Servers whose own workers are all busy: that is told instead.",
-		},
-		Mend: "Raise maxconn of the servers if they can take it; else add servers, or make them answer faster.",
-	},
 }
 
 // HAProxyNoServer: with no server of a backend up, HAProxy answers 503.
@@ -55,16 +41,6 @@ var haproxyNoServer = Cause{
 		NetworkLoss, SYNRetransmits},
 	Folds: true,
 	Check: checkHAProxyNoServer,
-	Doc: Doc{
-		About: "With no server of a backend that can be reached, HAProxy answers requests with errors (503).",
-		See:   []Symptom{SeeErrors, SeeCalls},
-		Known: []string{
-			"Every server of the backend is down by HAProxy's statistics, or all connections to it failed in the window.",
-			"Answers 5xx are " + percent(noiseShare) + " or more of the answers of the frontends that pass to it.",
-		},
-		Not:  []string{"One of several servers that cannot be reached, while the others answer."},
-		Mend: "Start what should listen there, or correct the address.",
-	},
 }
 
 // proxied is a backend of an HAProxy in view with its servers, and the

@@ -20,23 +20,6 @@ var jvmHeapOverLimit = Cause{
 	Class: ClassMachine | ClassLimit | ClassKill,
 	Needs: []observe.Kind{observe.KindKernelLog},
 	Check: func(v *View) Result { return checkHeap(v, "jvm") },
-	Doc: Doc{
-		About: "A JVM takes memory up to the size of its heap before it collects garbage in earnest, and needs about a quarter more for threads, code and " +
-			"buffers. When that is more than the memory limit of its container or unit, the kernel kills it as soon as the heap has grown. A JVM that does " +
-			"not know of the limit (before 8u191 and 10, on control groups of version 2 before 8u372, 11.0.16 and 15, or with -XX:-UseContainerSupport) takes a quarter of the host's memory.",
-		See: []Symptom{SeeDies, SeeErrors, SeeStart},
-		Known: []string{
-			"The kernel's log tells of a JVM that was killed for want of memory in its control group, in the window or in the quarter of an hour before.",
-			"What it killed answered requests, or its container or unit is still down.",
-			"The largest size of the heap, which the JVM publishes (hsperfdata) or its options tell, with a quarter more is above the limit. Options are also " +
-				"taken from the engine, of a container that is gone.",
-		},
-		Not: []string{
-			"A heap that could outgrow its limit, and has not: nobody suffers yet. It is told among what is ruled out.",
-			"A JVM killed with a heap well below its limit: something beside the heap takes the memory, see container-oom-killed.",
-		},
-		Mend: "Set -Xmx to at most three quarters of the limit, or -XX:MaxRAMPercentage=75 with a JVM that knows of control groups.",
-	},
 }
 
 // NodeHeapOverLimit: the same of V8's old space.
@@ -49,18 +32,6 @@ var nodeHeapOverLimit = Cause{
 	Class: ClassMachine | ClassLimit | ClassKill,
 	Needs: []observe.Kind{observe.KindKernelLog},
 	Check: func(v *View) Result { return checkHeap(v, "node") },
-	Doc: Doc{
-		About: "--max-old-space-size tells V8 how far its heap may grow before it collects garbage in earnest. Above the memory limit of the container or unit " +
-			"the kernel kills node before that.",
-		See: []Symptom{SeeDies, SeeErrors},
-		Known: []string{
-			"The kernel's log tells of a node that was killed for want of memory in its control group, and its service suffered, as for container-oom-killed.",
-			"--max-old-space-size, on its command line or in NODE_OPTIONS, with a quarter more is above the limit.",
-		},
-		Not:       []string{"node without the option, whose heap has a limit of its own choice: nothing is claimed of it."},
-		Mend:      "Set --max-old-space-size to at most three quarters of the limit.",
-		Unplanted: "node is not among the programs of the lab; the check is that of jvm-heap-over-limit.",
-	},
 }
 
 // WorkersOverMemoryLimit: processes of one program that each have a modest size, and
@@ -74,18 +45,6 @@ var workersOverLimit = Cause{
 	Class: ClassMachine | ClassLimit | ClassKill,
 	Needs: []observe.Kind{observe.KindKernelLog, observe.KindProcess},
 	Check: checkWorkersOverLimit,
-	Doc: Doc{
-		About: "Servers with a process for each request (gunicorn, uWSGI, php-fpm, Apache with prefork) need the memory of one worker as often as there are workers. " +
-			"Where that is more than the limit of the container or unit, the kernel kills one whenever all have grown.",
-		See: []Symptom{SeeDies, SeeErrors},
-		Known: []string{
-			"The kernel's log tells of a worker that was killed for want of memory in its control group, and its service suffered, as for container-oom-killed.",
-			"It had at most half of the limit, three or more processes of its program are in the group, and all of its size would need more than the limit.",
-		},
-		Not:       []string{"One process of many that grew beyond all others: see container-oom-killed and memory-leak-toward-limit."},
-		Mend:      "Run fewer workers, or raise the limit to the number of workers times the size of one, and a third more.",
-		Unplanted: "the kill is the same as in container-oom; what differs is the arithmetic, which fixtures test.",
-	},
 }
 
 // MemoryLeakTowardLimit: a process grows until it is killed, again and again.
@@ -98,17 +57,6 @@ var leakTowardLimit = Cause{
 	Class: ClassMachine | ClassLimit | ClassKill,
 	Needs: []observe.Kind{observe.KindKernelLog},
 	Check: checkLeak,
-	Doc: Doc{
-		About: "A program that never gives back part of its memory reaches any limit. It is killed and started again, its requests of the moment are lost, and all begins anew.",
-		See:   []Symptom{SeeDies, SeeErrors, SeeWaves},
-		Known: []string{
-			"The kernel's log tells of two kills of the same program in one control group within a quarter of an hour, and its service suffered, as for container-oom-killed.",
-			"Each time the program itself held 60 % of the limit or more; neither its heap's limit nor the number of workers explains that.",
-		},
-		Not:       []string{"One kill: a large request may have done it."},
-		Mend:      "Find what is kept: a heap dump, or a profile of allocations. Until then raise the limit, or restart it before it gets there.",
-		Unplanted: "two kills of a real service take longer than an incident may; fixtures test it.",
-	},
 }
 
 // over says that a heap may outgrow a limit.

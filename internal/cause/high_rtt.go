@@ -26,20 +26,6 @@ var highRTT = Cause{
 	OnWire:  true,
 	InTCPRT: true,
 	Check:   checkHighRTT,
-	Doc: Doc{
-		About: "Round trips make up most of the time. Either packets wait in a queue on the way (the round trip is then far above the least one of " +
-			"the same connection), or the other end is simply far away.",
-		See: []Symptom{SeeSomeEnds, SeeCalls, SeeIdle},
-		Known: []string{
-			"The time until the last byte is acknowledged takes " + percent(dominantShare) + " or more of the requests' time, and a round trip takes " + nanoseconds(farRTT) + " or more.",
-			"A queue: a round trip of " + itoa(queueTimes) + " times the connection's least, and " + nanoseconds(queueExcess) + " more than it.",
-		},
-		Not: []string{
-			"Clients all over the world, which are far away by nature: it is told and is no finding. It is one where at most " + itoa(fewEnds) + " other ends make all the requests, and on the way to what is called.",
-			"Some clients whose own link is full, and acknowledgements that are late because the CPUs are full.",
-		},
-		Mend: "Bring the two ends closer, make fewer round trips, or find the link that is full and shorten its queue.",
-	},
 }
 
 func checkHighRTT(v *View) Result {

@@ -21,19 +21,6 @@ var cpuHotFunction = Cause{
 	ConsequenceOf: []Parent{TimeWaitPortSearch, AutoreloadStatStorm, ShortLivedProcessStorm, MemoryPressure, ClassKernelWork, ClassScan},
 	Folds:         true,
 	Check:         checkHotFunction,
-	Doc: Doc{
-		About: "Requests are slow because the service computes, and one function has most of it.",
-		See:   []Symptom{SeeFull, SeeOneCPU, SeeStart},
-		Known: []string{
-			"The slowest requests of a service that computes, where they were followed: " + nanoseconds(threadFloor.mean) + " and " + percent(hotOwn) + " or more of their time on a CPU, and " + itoa(callSlower) + " times as slow as the median. Of a program in Python, PHP, JavaScript, Ruby or Lua whose functions are not known, all that its interpreter executes counts as one function.",
-			"Requests compute for " + percent(hotOwn) + " or more of their time on their own behalf, and " + percent(hotShare) + " or more of the CPU samples meanwhile are in one function or what it calls, " + percent(hotOwnShare) + " in itself.",
-		},
-		Not: []string{
-			"A service that computes in many functions.",
-			"A hot function in quick requests, and one that runs beside requests which wait for something else.",
-		},
-		Mend: "Look at the function (slowray flame, slowray func): what it is called with, and why so often.",
-	},
 }
 
 const (

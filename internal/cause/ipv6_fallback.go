@@ -19,18 +19,6 @@ var ipv6Fallback = Cause{
 	Layer: LayerCall,
 	Needs: []observe.Kind{observe.KindConnects, observe.KindRequests},
 	Check: checkIPv6Fallback,
-	Doc: Doc{
-		About: "A name has an IPv6 and an IPv4 address, and IPv6 leads nowhere. Callers try IPv6 first and go on to IPv4 after their time limit, for each connection anew.",
-		See:   []Symptom{SeeCalls, SeeConnecting},
-		Known: []string{
-			"Connections over IPv6 get no answer, and the same service connects to the same port over IPv4.",
-			"Requests fail or are slow, and there were enough such attempts to explain it.",
-		},
-		Not: []string{
-			"IPv6 attempts that are refused at once, or made at the same time as those over IPv4, and delay nobody.",
-		},
-		Mend: "Mend the IPv6 way, or take the AAAA record out of the name; until then prefer IPv4 in /etc/gai.conf.",
-	},
 }
 
 // fallbackOf is the IPv4 address that the same service connects to at the same

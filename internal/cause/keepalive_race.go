@@ -20,21 +20,6 @@ var keepaliveRace = Cause{
 	ConsequenceOf: []Parent{FDLimit, NginxWorkerConnections, ProcessStopped, MemoryPressure, ClassKill},
 	Folds:         true,
 	Check:         checkKeepaliveRace,
-	Doc: Doc{
-		About: "A server closes connections that are idle for longer than its time limit. A client that keeps them for longer sends its next " +
-			"request into a closed connection, gets a reset, and has to tell an error where it may not send again.",
-		See: []Symptom{SeeErrors, SeeCalls, SeeLogs},
-		Known: []string{
-			"At least three calls ended without an answer; nine of ten of those looked at were on connections that had carried others before, and ended within two round trips and 20 ms.",
-			"Fewer than three of ten calls are hit, and requests of the service fail.",
-		},
-		Not: []string{
-			"An upstream that closes connections while it works on a request, or on the first one.",
-			"Calls without an answer that the service makes again without an error.",
-		},
-		Mend:      "Let the client close idle connections sooner than the server does, or send again what is safe to send twice.",
-		Unplanted: "Its time limits have to meet within a round trip: it does not happen each time.",
-	},
 }
 
 func checkKeepaliveRace(v *View) Result {

@@ -28,67 +28,31 @@ const (
 var (
 	// maxMapCount: ENOMEM for a mapping, with vm.max_map_count mappings.
 	// Reproduced in the lab.
-	maxMapCount = limitCause(MaxMapCount, checkMaxMapCount, onHost(func(v *View) []Change { return v.raised(nil, "vm.max_map_count", v.wantedMaps()) }), "A process has as many memory mappings as the kernel allows: it gets no more memory",
-		lackDoc("A process may have so many memory mappings (vm.max_map_count); with as many it gets no more memory, and can start no thread.",
-			"failed with ENOMEM in a process that has "+percent(nearLimit)+" or more of vm.max_map_count mappings",
-			"Memory that is refused for another reason.",
-			"Raise vm.max_map_count on the host, or have the process map fewer and larger pieces.", ""))
+	maxMapCount = limitCause(MaxMapCount, checkMaxMapCount, onHost(func(v *View) []Change { return v.raised(nil, "vm.max_map_count", v.wantedMaps()) }), "A process has as many memory mappings as the kernel allows: it gets no more memory")
 	// commitLimit: ENOMEM with vm.overcommit_memory 2. The mode is host-wide, so
 	// that it is not made in the lab.
-	commitLimit = limitCause(CommitLimit, checkCommitLimit, nil, "The kernel promises no more memory (vm.overcommit_memory 2): the service gets none",
-		lackDoc("With vm.overcommit_memory 2 the kernel promises only so much memory as it has; when all is promised, calls are refused although memory is free.",
-			"failed with ENOMEM with vm.overcommit_memory 2 and "+percent(nearLimit)+" or more of the limit promised",
-			"Much memory promised, and nothing refused.",
-			"End what has been promised most, add memory or swap, or raise vm.overcommit_ratio.", "The mode is one for the whole host."))
+	commitLimit = limitCause(CommitLimit, checkCommitLimit, nil, "The kernel promises no more memory (vm.overcommit_memory 2): the service gets none")
 	// fileMax: ENFILE. The limit is host-wide, and does not bind root: it is not
 	// made in the lab.
-	fileMax = limitCause(FileMax, checkFileMax, onHost(func(v *View) []Change { return v.raised(nil, "fs.file-max", v.wantedFiles()) }), "The host has no file left to open: calls of the service fail",
-		lackDoc("The host as a whole may have so many files open (fs.file-max); with as many, nobody but root opens another one.",
-			"failed with ENFILE",
-			"Most of the files of the host open, and nothing refused.",
-			"Raise fs.file-max, and find who holds so many.", "The limit is one for the whole host, and does not bind root."), FDLimit)
+	fileMax = limitCause(FileMax, checkFileMax, onHost(func(v *View) []Change { return v.raised(nil, "fs.file-max", v.wantedFiles()) }), "The host has no file left to open: calls of the service fail", FDLimit)
 	// inotifyLimit: the user has no watch, or no instance, left.
-	inotifyLimit = limitCause(InotifyLimit, checkInotify, onHost(tryInotify), "A user has no inotify watch or instance left: the service cannot watch its files",
-		lackDoc("A user may watch so many files with inotify, with so many instances; a service that needs one more to answer fails.",
-			"failed: inotify_add_watch() with ENOSPC, or inotify_init() with EMFILE",
-			"A watch that is refused, and no request is the worse for it.",
-			"Raise fs.inotify.max_user_watches or max_user_instances on the host, or watch less.", ""))
+	inotifyLimit = limitCause(InotifyLimit, checkInotify, onHost(tryInotify), "A user has no inotify watch or instance left: the service cannot watch its files")
 	// aioLimit: io_setup(2) fails with EAGAIN. The limit is host-wide.
-	aioLimit = limitCause(AIOLimit, checkAIO, onHost(func(v *View) []Change { return v.raised(nil, "fs.aio-max-nr", v.wantedAIO()) }), "The host has no room for asynchronous I/O left (fs.aio-max-nr)",
-		lackDoc("All processes together may have so many events of asynchronous I/O (fs.aio-max-nr); a database that asks for more does not start, or reads one by one.",
-			"failed: io_setup() with EAGAIN",
-			"io_uring, which has no such limit.",
-			"Raise fs.aio-max-nr on the host.", "The limit is one for the whole host."))
+	aioLimit = limitCause(AIOLimit, checkAIO, onHost(func(v *View) []Change { return v.raised(nil, "fs.aio-max-nr", v.wantedAIO()) }), "The host has no room for asynchronous I/O left (fs.aio-max-nr)")
 	// sysvLimit: no shared memory segment, semaphore set or message queue left.
-	sysvLimit = limitCause(SysVIPCLimit, checkSysV, nil, "There is no shared memory segment, semaphore set or message queue left for the service",
-		lackDoc("An IPC namespace has so many shared memory segments, semaphore sets and message queues; programs that end badly leave theirs behind.",
-			"failed: shmget(), semget() or msgget() with ENOSPC or ENOMEM",
-			"Segments used up that nobody asks for.",
-			"Remove what ended programs left behind (ipcrm), or raise the limit.", ""))
+	sysvLimit = limitCause(SysVIPCLimit, checkSysV, nil, "There is no shared memory segment, semaphore set or message queue left for the service")
 	// fileSizeLimit: EFBIG.
-	fileSizeLimit = limitCause(FileSizeLimit, checkFileSize, foundOnly, "A file may not grow any further: writes of the service fail",
-		lackDoc("A file has reached the size that its process may make it (RLIMIT_FSIZE), or that the file system can hold.",
-			"failed with EFBIG",
-			"A log that grows no more while requests are answered.",
-			"Raise the limit, or rotate the file.", ""))
+	fileSizeLimit = limitCause(FileSizeLimit, checkFileSize, foundOnly, "A file may not grow any further: writes of the service fail")
 	// staleHandle: ESTALE. No network file system can be made in the lab.
-	staleHandle = limitCause(NFSStaleHandle, checkStale, nil, "A file on a network file system is gone at its server: calls of the service fail",
-		lackDoc("A file that a service has open on a network file system was removed or moved at the server.",
-			"failed with ESTALE",
-			"A stale file that no request needs.",
-			"Have the service open it anew; mount the file system anew if that does not help.", "No network file system can be made where the lab runs."))
+	staleHandle = limitCause(NFSStaleHandle, checkStale, nil, "A file on a network file system is gone at its server: calls of the service fail")
 	// securityDenials: EACCES or EPERM for a file.
-	securityDenials = limitCause(SecurityDenials, checkDenials, nil, "The service may not use files that its requests need",
-		lackDoc("The service may not use a file that its requests need: its user has no right on it, or a policy (AppArmor, SELinux, seccomp) denies it.",
-			"on a file failed with EACCES or EPERM",
-			"Denials in the kernel log that no request is the worse for.",
-			"Give the user of the service the rights, or allow it in the policy.", ""))
+	securityDenials = limitCause(SecurityDenials, checkDenials, nil, "The service may not use files that its requests need")
 )
 
 // limitCause declares a limit of the kernel that system calls run into.
-func limitCause(id ID, check func(*View) Result, try func(*View, Target) []Change, title string, doc Doc, follows ...Parent) Cause {
+func limitCause(id ID, check func(*View) Result, try func(*View, Target) []Change, title string, follows ...Parent) Cause {
 	return Cause{ID: id, Title: title, Layer: LayerMachine, Needs: []observe.Kind{observe.KindErrors, observe.KindRequests},
-		ConsequenceOf: follows, Folds: len(follows) > 0, Check: check, Try: try, Doc: doc}
+		ConsequenceOf: follows, Folds: len(follows) > 0, Check: check, Try: try}
 }
 
 // mapCalls are the calls that make, move or split mappings.

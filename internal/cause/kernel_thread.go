@@ -23,19 +23,6 @@ var kernelThreadBusy = Cause{
 	ConsequenceOf: []Parent{SoftirqSaturated, MemoryPressure, DiskSaturated, CPUSaturated},
 	Folds:         true,
 	Check:         checkKernelThread,
-	Doc: Doc{
-		About: "A thread of the kernel takes a good part of a CPU, and requests are slow for want of one, or of what the thread is busy with: " +
-			"ksoftirqd (packets), kswapd (memory), a kworker (disk, and much else), jbd2 (journal). strace, pstack and lsof show nothing of a " +
-			"kernel thread.",
-		See: []Symptom{SeeFull, SeeOneCPU, SeeTools},
-		Known: []string{
-			"The thread has " + percent(kernelThreadShare) + " or more of a CPU, and its kernel stacks tell what it does; requests wait for a CPU or for storage meanwhile.",
-		},
-		Not: []string{
-			"Kernel threads at work for requests that are quick, or that wait for something else.",
-		},
-		Mend: "Mend what the thread is busy with: the finding says what its stacks show.",
-	},
 }
 
 func checkKernelThread(v *View) Result {

@@ -30,12 +30,6 @@ func isKernelWait(id ID) bool {
 	return id == HungTask
 }
 
-// notYet says that an incident can be made, and that none is.
-const notYet = "No incident of the lab plants it yet."
-
-// notHere is why most of these are not planted.
-const notHere = "What it takes is one for the whole host, or hardware, and would hurt everything else on it."
-
 const (
 	DirtyThrottled          ID = "dirty-throttled"
 	WritebackThrottled      ID = "writeback-throttled"
@@ -55,159 +49,89 @@ const (
 
 var (
 	dirtyThrottled = kernelWait{
-		id:        DirtyThrottled,
-		title:     "Requests are slowed down in write(): more was written than the disk has taken",
-		about:     "The kernel lets only so much be written that is not on a disk yet. Beyond that whoever writes is made to sleep (balance_dirty_pages), also when it is another program that wrote so much.",
-		where:     "in balance_dirty_pages()",
-		not:       "Dirty memory near its limit while nobody waits.",
-		mend:      "Find who writes so much (the finding names the processes), have it write less or sync as it goes, and lower vm.dirty_bytes so that the disk begins earlier; or use a faster disk.",
-		unplanted: notYet,
-		follows:   []Parent{DiskSaturated},
-		figures:   dirtyFigures,
-		describe:  onStorage,
+		id:       DirtyThrottled,
+		title:    "Requests are slowed down in write(): more was written than the disk has taken",
+		follows:  []Parent{DiskSaturated},
+		figures:  dirtyFigures,
+		describe: onStorage,
 	}.cause().tried(onHost(tryMoreDirty))
 	writebackThrottled = kernelWait{
-		id:        WritebackThrottled,
-		title:     "Requests wait because the block layer holds writes back",
-		about:     "The block layer holds background writes back while reads take longer than their goal (blk-wbt), and threads that write wait for their turn.",
-		where:     "in wbt_wait()",
-		not:       "Throttled writes of a background program.",
-		mend:      "Write less at once, or set the goal of the disk higher (/sys/block/DISK/queue/wbt_lat_usec; 0 switches it off).",
-		unplanted: notHere,
-		follows:   []Parent{DiskSaturated},
-		describe:  onStorage,
+		id:       WritebackThrottled,
+		title:    "Requests wait because the block layer holds writes back",
+		follows:  []Parent{DiskSaturated},
+		describe: onStorage,
 	}.cause().tried(onHost(tryNoWriteThrottle))
 	journalCommitStall = kernelWait{
-		id:        JournalCommitStall,
-		title:     "Requests wait for the journal of a file system to be written",
-		about:     "To change anything on a file system, a place in its journal is needed. While the journal is written out, or is full, everybody who wants one waits: also for files that nobody syncs.",
-		where:     "in the journal of a file system (jbd2, xfs_log, btrfs), in a call that does not sync",
-		not:       "A thread in fsync(): that is fsync-bound.",
-		mend:      "Find who syncs so often there, and give the file system a larger journal or one on a faster disk.",
-		unplanted: notHere,
-		follows:   []Parent{DiskSaturated},
-		describe:  onStorage,
+		id:       JournalCommitStall,
+		title:    "Requests wait for the journal of a file system to be written",
+		follows:  []Parent{DiskSaturated},
+		describe: onStorage,
 	}.cause()
 	nfsStalled = kernelWait{
-		id:        NFSStalled,
-		title:     "Requests wait for the server of a network file system",
-		about:     "Files of the service are on a network file system, and its server does not answer, or late. With a hard mount, calls wait without end.",
-		where:     "in the client of a network file system (nfs, rpc, cifs, ceph)",
-		not:       "A mount that nobody uses whose server is gone.",
-		mend:      "Look at the server and at the way there; a mount with soft and timeo= fails instead of waiting without end.",
-		unplanted: "No network file system can be mounted where the lab runs.",
-		logged:    "nfs-not-responding",
-		describe:  onNFS,
+		id:       NFSStalled,
+		title:    "Requests wait for the server of a network file system",
+		logged:   "nfs-not-responding",
+		describe: onNFS,
 	}.cause()
 	swapThrash = kernelWait{
-		id:        SwapThrash,
-		title:     "Requests wait for memory that was swapped out",
-		about:     "Memory of the service was swapped out, and each request waits until the pages it needs have been read back.",
-		where:     "for a page that is read from swap",
-		not:       "Swapped memory that nobody asks for.",
-		mend:      "Free memory, give the service's group more, or keep it from being swapped (memory.swap.max, mlockall).",
-		unplanted: notHere,
-		follows:   []Parent{MemoryPressure},
-		figures:   swapFigures,
-		describe:  onMemory,
+		id:       SwapThrash,
+		title:    "Requests wait for memory that was swapped out",
+		follows:  []Parent{MemoryPressure},
+		figures:  swapFigures,
+		describe: onMemory,
 	}.cause()
 	directReclaimStall = kernelWait{
-		id:        DirectReclaimStall,
-		title:     "Requests wait while the kernel frees memory for them",
-		about:     "There is no free page, and whoever needs one has to free some first: threads of the service stand in the reclaim.",
-		where:     "in the reclaim of memory",
-		not:       "Memory that is freed in the background (kswapd).",
-		mend:      "Free memory, or have the kernel begin earlier (vm.watermark_scale_factor).",
-		unplanted: notHere,
-		follows:   []Parent{MemoryPressure},
-		figures:   reclaimFigures,
-		logged:    "page-allocation",
-		describe:  onMemory,
+		id:       DirectReclaimStall,
+		title:    "Requests wait while the kernel frees memory for them",
+		follows:  []Parent{MemoryPressure},
+		figures:  reclaimFigures,
+		logged:   "page-allocation",
+		describe: onMemory,
 	}.cause()
 	compactionStall = kernelWait{
-		id:        CompactionStall,
-		title:     "Requests wait while the kernel moves memory together for large pages",
-		about:     "Somebody asks for large pages, and memory is in small pieces: threads of the service stand in the compaction.",
-		where:     "in the compaction of memory",
-		not:       "Compaction in the background (kcompactd).",
-		mend:      "Ask for large pages only where they help: set /sys/kernel/mm/transparent_hugepage/defrag to madvise or defer.",
-		unplanted: notHere,
-		follows:   []Parent{MemoryPressure},
-		figures:   compactionFigures,
-		logged:    "page-allocation",
-		describe:  onMemory,
+		id:       CompactionStall,
+		title:    "Requests wait while the kernel moves memory together for large pages",
+		follows:  []Parent{MemoryPressure},
+		figures:  compactionFigures,
+		logged:   "page-allocation",
+		describe: onMemory,
 	}.cause().tried(onHost(tryFewerLargePages))
 	mmapLockContention = kernelWait{
-		id:        MmapLockContention,
-		title:     "Requests wait for the lock of their process's memory map",
-		about:     "All threads of a process share one memory map. Who maps, unmaps or faults a page in takes its lock, and one long holder (a large munmap, a fork, a reader of /proc/PID/maps or smaps) stops all.",
-		where:     "for mmap_lock, by the functions that ask for it",
-		not:       "A short wait for it now and then.",
-		mend:      "Map less often and in larger pieces (an allocator that keeps memory: MALLOC_ARENA_MAX, jemalloc), use processes instead of threads, and do not read smaps of large processes so often.",
-		unplanted: notYet,
-		describe:  onMapLock,
+		id:       MmapLockContention,
+		title:    "Requests wait for the lock of their process's memory map",
+		describe: onMapLock,
 	}.cause()
 	directoryLockContention = kernelWait{
-		id:        DirectoryLockContention,
-		title:     "Requests wait for the lock of a directory",
-		about:     "To make, delete or rename a file its directory is locked. Threads that all do so in one directory go one after the other, each as slowly as the file system is.",
-		where:     "for the lock of a directory, by the functions that ask for it",
-		not:       "A single listing of a large directory.",
-		mend:      "Spread the files over several directories, and list large ones less often.",
-		unplanted: notHere,
-		follows:   []Parent{JournalCommitStall, DiskSaturated},
-		describe:  onStorage,
+		id:       DirectoryLockContention,
+		title:    "Requests wait for the lock of a directory",
+		follows:  []Parent{JournalCommitStall, DiskSaturated},
+		describe: onStorage,
 	}.cause()
 	fileWriteLock = kernelWait{
-		id:        FileWriteLock,
-		title:     "Requests wait for each other's writes to one file",
-		about:     "Writes to one file go one after the other: the kernel locks it. One write that waits for the disk stops all others to that file, as to a common log.",
-		where:     "for the lock of a file, by the functions that ask for it",
-		not:       "A short wait for it now and then.",
-		mend:      "Let each process write a file of its own, or gather the lines in one writer.",
-		unplanted: notHere,
-		follows:   []Parent{DirtyThrottled, JournalCommitStall, DiskSaturated},
-		describe:  onStorage,
+		id:       FileWriteLock,
+		title:    "Requests wait for each other's writes to one file",
+		follows:  []Parent{DirtyThrottled, JournalCommitStall, DiskSaturated},
+		describe: onStorage,
 	}.cause()
 	coreDump = kernelWait{
-		id:        CoreDump,
-		title:     "Requests wait while a process that crashed writes its core file",
-		about:     "A process crashed, and until its memory has been written into a core file, or taken by the program in kernel.core_pattern, it neither answers nor can be started anew at its port.",
-		where:     "in a core dump",
-		not:       "A crash of another program.",
-		mend:      "Find out why it crashed; limit what is dumped (ulimit -c, coredumpctl's ProcessSizeMax, /proc/PID/coredump_filter).",
-		unplanted: notYet,
-		logged:    "segfault",
+		id:     CoreDump,
+		title:  "Requests wait while a process that crashed writes its core file",
+		logged: "segfault",
 	}.cause()
 	entropyWait = kernelWait{
-		id:        EntropyWait,
-		title:     "Requests wait until the kernel has gathered entropy",
-		about:     "Random numbers are asked for before the kernel has gathered enough to begin with: early after boot, on kernels before 5.6 also from /dev/random at any time.",
-		where:     "in getrandom() or /dev/random",
-		not:       "Calls of getrandom() that return at once.",
-		mend:      "Give the machine a source of entropy (virtio-rng, haveged, jitterentropy), or a newer kernel.",
-		unplanted: "Only old kernels and ones that boot do so.",
+		id:    EntropyWait,
+		title: "Requests wait until the kernel has gathered entropy",
 	}.cause()
 	auditBacklog = kernelWait{
-		id:        AuditBacklog,
-		title:     "Requests wait for the audit daemon",
-		about:     "Each call that an audit rule names waits until there is room in the queue to the audit daemon; when that is slow or stopped, all of them stand still.",
-		where:     "for room in the queue of audit records",
-		not:       "Audit records that are lost without anybody waiting.",
-		mend:      "Mend auditd, write fewer rules, or let records be dropped (auditctl -b, --backlog_wait_time 0).",
-		unplanted: "Audit rules are one set for the whole host.",
-		logged:    "audit-backlog",
+		id:     AuditBacklog,
+		title:  "Requests wait for the audit daemon",
+		logged: "audit-backlog",
 	}.cause()
 	hungTask = kernelWait{
-		id:        HungTask,
-		title:     "Requests wait inside the kernel for something that does not come",
-		about:     "Threads that should answer cannot be interrupted and make no step: a driver, a device or a lock of the kernel does not come back.",
-		where:     "uninterruptible for " + nanoseconds(hungLeast) + " or longer, for nothing that has a cause of its own here",
-		not:       "A background thread that is uninterruptible.",
-		mend:      "The stack tells which part of the kernel it is; the kernel log has it too when it lasts two minutes.",
-		unplanted: notHere,
-		follows:   []Parent{DiskSaturated, MemoryPressure, ProcessStopped},
-		logged:    "hung-task",
+		id:      HungTask,
+		title:   "Requests wait inside the kernel for something that does not come",
+		follows: []Parent{DiskSaturated, MemoryPressure, ProcessStopped},
+		logged:  "hung-task",
 	}.cause()
 )
 
@@ -231,14 +155,12 @@ func blameKernel(c *observe.WaitChain, longest int64) ID {
 
 // kernelWait is what differs between such causes.
 type kernelWait struct {
-	id                      ID
-	title                   string
-	about, where, not, mend string // of its page; where is what its threads were seen in
-	unplanted               string
-	follows                 []Parent
-	figures                 func(*View) string                               // what the host as a whole tells of it; nil: nothing
-	logged                  string                                           // the kernel's messages that belong to it
-	describe                func(v *View, last *observe.WaitHop, f *Finding) // nil: the stack shows it
+	id       ID
+	title    string
+	follows  []Parent
+	figures  func(*View) string                               // what the host as a whole tells of it; nil: nothing
+	logged   string                                           // the kernel's messages that belong to it
+	describe func(v *View, last *observe.WaitHop, f *Finding) // nil: the stack shows it
 }
 
 // cause declares it.
@@ -246,16 +168,6 @@ func (w kernelWait) cause() Cause {
 	return Cause{
 		ID: w.id, Title: w.title, Layer: LayerMachine, Class: ClassWait, Needs: []observe.Kind{observe.KindWaits},
 		ConsequenceOf: w.follows, Folds: len(w.follows) > 0, Check: w.check,
-		Doc: Doc{
-			About: w.about,
-			See:   []Symptom{SeeIdle, SeeWaves, SeeHang},
-			Known: []string{
-				"Threads that should answer were seen " + w.where + " (their stacks in the kernel, where those may be read, else the function they sleep in).",
-				"That took " + percent(dominantShare) + " or more of the time of the slow requests.",
-			},
-			Not:  []string{w.not, "The same of a thread in the background, while no slow request was in progress."},
-			Mend: w.mend, Unplanted: w.unplanted,
-		},
 	}
 }
 
@@ -275,7 +187,7 @@ func (w kernelWait) check(v *View) Result {
 		if l := v.kernelLine(w.logged); l != nil {
 			f.Evidence = append(f.Evidence, Evidence{Fact: "the kernel logged", Value: l.Example, Unit: fmt.Sprintf("(%s times)", count(l.Count)), Source: "kernel log"})
 		}
-		f.Fix.Text = w.mend
+		f.Fix.Text = MustPage(w.id).Fix
 		if w.describe != nil {
 			w.describe(v, last, f)
 			return

@@ -50,18 +50,6 @@ var (
 			},
 		}),
 		Try: onHost(tryBetterClock),
-		Doc: Doc{
-			About: "The kernel found the CPU's counter (TSC) unstable and reads the time from a chip instead (hpet, acpi_pm). That takes a microsecond and a " +
-				"system call where it took twenty nanoseconds, and programs ask for the time all the time.",
-			See: []Symptom{SeeFull, SeeStart},
-			Known: []string{
-				"The clocksource is hpet, acpi_pm or jiffies, and " + percent(clockShare) + " or more of the CPU time of a service is spent in reading it.",
-				"Its requests wait for what it computes.",
-			},
-			Not:       []string{"Such a clocksource under a service that does not wait for it."},
-			Mend:      "See in the kernel log why the TSC was given up; use tsc, or the hypervisor's clock (kvm-clock, hyperv_clocksource).",
-			Unplanted: notHere,
-		},
 	}
 	filesPerRequest = Cause{
 		ID: FilesPerRequest, Title: "The service spends its CPU opening, creating and deleting files",
@@ -75,13 +63,6 @@ var (
 					[]shell.Command{shell.Line("slowray func --pid %s openat   # which, and how often", v.busiestOf(w)), shell.Line("slowray flame --pid %s -o flame.html", v.busiestOf(w))}
 			},
 		}),
-		Doc: Doc{
-			About: "Each request opens, makes or deletes very many files: sessions, caches with a file for each entry, classes that are looked for in a hundred directories.",
-			See:   []Symptom{SeeFull, SeePlateau},
-			Known: []string{"The functions that open, make and delete files take " + percent(fileWorkShare) + " or more of the CPU time of a service whose requests wait for it."},
-			Not:   []string{"A service that opens files, and whose requests stay quick."},
-			Mend:  "Keep in memory what is read for each request (opcache, a template cache, an open-file cache), and sessions in a store.", Unplanted: notYet,
-		},
 	}
 	contextSwitchThrash = Cause{
 		ID: ContextSwitchThrash, Title: "The service spends its CPU switching between threads",
@@ -102,17 +83,6 @@ var (
 					[]shell.Command{shell.Line("slowray flame --pid %s --off-cpu -o flame.html   # what they wait for, so often", v.busiestOf(w))}
 			},
 		}),
-		Doc: Doc{
-			About: "Threads hand each other tiny pieces of work, or fight for a lock, and the CPUs do little but switch from one to the next.",
-			See:   []Symptom{SeeFull, SeePlateau},
-			Known: []string{
-				"The scheduler takes " + percent(switchShare) + " or more of the CPU time of a service whose requests wait for it.",
-				fmt.Sprintf("Its threads are switched to %s times a second or more.", count(uint64(switchRate))),
-			},
-			Not:       []string{"Many switches in a service whose requests stay quick."},
-			Mend:      "Fewer threads (about as many as there are CPUs), larger pieces of work, and locks that are held for shorter.",
-			Unplanted: "Two threads that only wake each other spend half of their time elsewhere in the kernel of the machine that the lab runs on.",
-		},
 	}
 	logFlooding = Cause{
 		ID: LogFlooding, Title: "The service spends its CPU writing files: a log, most likely",
@@ -140,13 +110,6 @@ var (
 					[]shell.Command{shell.Line("slowray func --pid %s write   # how often, and how much", v.busiestOf(w)), shell.Line("ls -l /proc/%s/fd", v.busiestOf(w))}
 			},
 		}),
-		Doc: Doc{
-			About: "Each request writes a great deal into a file: a log at debug level, a dump. The copying alone takes the CPU, long before the disk does.",
-			See:   []Symptom{SeeFull, SeePlateau, SeeStart},
-			Known: []string{"Writes to regular files take " + percent(fileWorkShare) + " or more of the CPU time of a service whose requests wait for it. The file that it has written most of is named."},
-			Not:   []string{"A service that writes much, and whose requests stay quick."},
-			Mend:  "Lower the log level, write fewer and shorter lines, and write them from one place in larger pieces.", Unplanted: notYet,
-		},
 	}
 )
 

@@ -22,19 +22,6 @@ var lockConvoy = Cause{
 	Needs:         []observe.Kind{observe.KindWaits},
 	ConsequenceOf: []Parent{Deadlock, ProcessStopped},
 	Check:         checkLockConvoy,
-	Doc: Doc{
-		About: "Threads that should answer wait for a lock, one after the other, and who holds it takes its time. What the owner waits for itself " +
-			"comes first, where that is to blame: this is for owners that compute, sleep, or wait to be woken.",
-		See: []Symptom{SeeIdle, SeePlateau},
-		Known: []string{
-			"Threads waited for the same lock for " + percent(dominantShare) + " or more of the time of the slow requests; who holds it is read where it is written (glibc's locks, monitors and java.util.concurrent locks of Java, RLocks of Python), and inferred from the stacks of Go and Python otherwise.",
-		},
-		Not: []string{
-			"A lock that takes little of the time.",
-			"Threads and goroutines of a pool that wait for work, and threads of Python that wait for their turn.",
-		},
-		Mend: "Hold the lock for less: nothing that waits inside it. Or have several locks.",
-	},
 }
 
 func checkLockConvoy(v *View) Result {

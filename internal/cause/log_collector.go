@@ -23,21 +23,6 @@ var logCollectorStalled = Cause{
 	Needs: []observe.Kind{observe.KindWaits},
 	Check: checkLogCollector,
 	Try:   foundOnly,
-	Doc: Doc{
-		About: "A service writes its log into a pipe; who reads that passes it on over a connection, and the collector at the other end does not " +
-			"read. When all buffers between are full, the service stands still in its next line of log, with everything else on the host that " +
-			"logs to the same place. The CPU idles, requests come in waves, and even health checks hang.",
-		See: []Symptom{SeeWaves, SeeIdle, SeeHang},
-		Known: []string{
-			"The chain of waits from the threads that should answer leads over a pipe to a program that passes logs on (or the container engine), and from there to a connection whose other end does not read.",
-			"Threads waited so for " + percent(dominantShare) + " or more of the time of the slow requests.",
-		},
-		Not: []string{
-			"A collector that falls behind now and then, and a log writer in the background.",
-			"A pipe to a program that is no log.",
-		},
-		Mend: "Have the collector read again, and have the log be written without waiting (mode=non-blocking with a buffer, or to a file).",
-	},
 }
 
 func checkLogCollector(v *View) Result {

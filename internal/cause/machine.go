@@ -22,19 +22,6 @@ var memoryPressure = Cause{
 	ConsequenceOf: []Parent{PageCacheThrash, MemoryHighThrottled, JVMHeapOverLimit, ContainerOOMKilled, HostOOMKilled},
 	Folds:         true,
 	Check:         checkMemoryPressure,
-	Doc: Doc{
-		About: "Memory is short: the processes that answer stall while the kernel frees memory or reads back what it had freed.",
-		See:   []Symptom{SeeFull, SeeIdle, SeeWaves},
-		Known: []string{
-			"Tasks were stalled for memory in " + percent(memoryStall) + " or more of the window (/proc/pressure/memory), and the services had ten or more major faults a second, or were in uninterruptible sleep.",
-			"Direct reclaim, swapping, or a control group at its limit.",
-		},
-		Not: []string{
-			"Pressure that hits another process.",
-		},
-		Mend:      "Free memory, raise the group's limit, or give the machine more.",
-		Unplanted: "To make the host short of memory would hurt everything else on it.",
-	},
 }
 
 func checkMemoryPressure(v *View) Result {
@@ -101,19 +88,6 @@ var diskSaturated = Cause{
 	ConsequenceOf: []Parent{PageCacheThrash, ScheduledJobCollision},
 	Folds:         true,
 	Check:         checkDiskSaturated,
-	Doc: Doc{
-		About: "The processes that answer wait for a block device that is busy all the time and answers late.",
-		See:   []Symptom{SeeIdle, SeeWaves},
-		Known: []string{
-			"The device was busy in " + percent(diskBusy) + " or more of the window and took " + seconds(diskWait) + " or more for a request on average.",
-			"Threads of the service were in uninterruptible sleep in " + percent(diskBlocked) + " or more of the looks at those that were at work.",
-		},
-		Not: []string{
-			"A busy disk that nobody waits for.",
-		},
-		Mend:      "Find who writes or reads so much (the finding names it), have it do so later or slower, or give the service another disk.",
-		Unplanted: "To saturate the host's disk would hurt everything else on it; what a slow disk does is planted by redis-fsync.",
-	},
 }
 
 const (

@@ -22,20 +22,6 @@ var nssStall = Cause{
 	ConsequenceOf: []Parent{DNSTimeout, DNSSlow},
 	Folds:         true,
 	Check:         checkNSSStall,
-	Doc: Doc{
-		About: "The C library looks up hosts, users and groups through a daemon where nsswitch.conf says so: nscd, sssd, systemd-resolved, winbind. " +
-			"When it is held up, so is every lookup of every program, for its time limit.",
-		See: []Symptom{SeeIdle, SeeHang, SeeCalls},
-		Known: []string{
-			"Threads waited for the answer of such a daemon, on its well-known socket, for " + percent(dominantShare) + " or more of the time of the slow requests.",
-		},
-		Not: []string{
-			"Lookups over DNS itself: dns-timeout and dns-slow.",
-			"A wait now and then that costs little of the slow requests' time.",
-		},
-		Mend:      "Mend or restart the daemon (the chain of waits says what it waits for), or take it out of nsswitch.conf.",
-		Unplanted: "It takes one of the daemons in the place of the system's own.",
-	},
 }
 
 // nameSockets are where name service daemons listen.

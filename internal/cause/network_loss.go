@@ -29,21 +29,6 @@ var networkLoss = Cause{
 	ConsequenceOf: []Parent{AcceptQueueOverflow, ConntrackFull, SoftirqSaturated, HighRTT, Reordering, ClassSegment, ClassDrop},
 	Folds:         true,
 	Check:         checkNetworkLoss,
-	Doc: Doc{
-		About: "Segments are lost between the two ends, and requests wait until they were sent again. Only the loss of what is sent from here can " +
-			"be seen here: of answers where requests are served, of requests where they are called for.",
-		See: []Symptom{SeeTimer, SeeLarge, SeeSomeEnds},
-		Known: []string{
-			permille(lossPermille) + " or more of the segments were sent again, and " + itoa(fewPackets) + " or more of them.",
-			"The time that retransmission added to requests is noticed: " + percent(wasteShare) + " of the time, or of the slowest requests' time.",
-		},
-		Not: []string{
-			"Loss that costs no request any time, and a handful of segments.",
-			"Loss at a full accept queue or a full connection tracking table, which is told under that.",
-		},
-		Mend: "Find where the packets are lost, from here to the other end: interface errors and drops, queue limits, firewall rules, then the " +
-			"path.",
-	},
 }
 
 func checkNetworkLoss(v *View) Result {
@@ -112,20 +97,6 @@ var rtoTailLoss = Cause{
 	Folds:         true,
 	Check:         checkRTOTailLoss,
 	Try:           inNamespace(tryLossKnobs),
-	Doc: Doc{
-		About: "A lost segment is sent again after about a round trip when others behind it are acknowledged. The last one has none behind it, nor " +
-			"has an answer of one segment: its loss is noticed only by a timer, of 200 ms at least, whatever the round trip takes.",
-		See: []Symptom{SeeTimer},
-		Known: []string{
-			"Requests whose retransmission took as long as the timer; each is counted, and its wait is part of its ledger.",
-			"It is noticed: " + percent(wasteShare) + " of the requests' time, or " + percent(dominantShare) + " of the slowest requests' time.",
-		},
-		Not: []string{
-			"One answer that lost its last segment.",
-			"Fast retransmits on a long way, and pauses of a download.",
-		},
-		Mend: "Mend the loss. Where that cannot be, answers of several segments and connections that stay open suffer less.",
-	},
 }
 
 func checkRTOTailLoss(v *View) Result {

@@ -11,34 +11,21 @@ import (
 // NginxLimitReq: limit_req answers requests above a rate with an error.
 const NginxLimitReq ID = "nginx-limit-req"
 
-var nginxLimitReq = turnsAway(NginxLimitReq, "req", "", "nginx turns requests away: they come faster than limit_req allows",
-	"limit_req of nginx lets a number of requests through in a second for each value of a key, most often the client's address. Others get an error (503). "+
-		"Behind a load balancer, or for many users of one address, all are counted as one client.")
+var nginxLimitReq = turnsAway(NginxLimitReq, "req", "nginx turns requests away: they come faster than limit_req allows")
 
 // NginxLimitConn: limit_conn answers requests of further connections with an
 // error.
 const NginxLimitConn ID = "nginx-limit-conn"
 
-var nginxLimitConn = turnsAway(NginxLimitConn, "conn", notPlanted, "nginx turns requests away: more connections are busy than limit_conn allows",
-	"limit_conn of nginx lets a number of connections have a request under way for each value of a key, most often the client's address. Others get an error (503).")
+var nginxLimitConn = turnsAway(NginxLimitConn, "conn", "nginx turns requests away: more connections are busy than limit_conn allows")
 
 // turnsAway declares a limit of nginx, by the name of its directive.
-func turnsAway(id ID, kind, unplanted, title, about string) Cause {
+func turnsAway(id ID, kind, title string) Cause {
 	return Cause{ID: id, Title: title, Layer: LayerApplication,
 		Needs: []observe.Kind{observe.KindNginx, observe.KindRequests},
 		Check: func(v *View) Result { return checkLimits(v, kind) },
 		Try:   func(v *View, t Target) []Change { return tryLimit(v, t, kind) },
-		Doc: Doc{
-			About: about,
-			See:   []Symptom{SeeErrors, SeeSomeEnds, SeeLogs},
-			Known: []string{
-				"nginx logged that it turned requests away, and answers 4xx or 5xx, by the requests' own records, are " + percent(limitedShare) + " or more of all.",
-				"Not only one or a few of many clients are turned away.",
-			},
-			Not:       []string{"One client of many that is turned away, as a crawler: this is what the limit is for.", "A few requests turned away among many."},
-			Mend:      "Raise the rate or the burst, or count by another key: behind a load balancer, take the client's address from its header (real_ip).",
-			Unplanted: unplanted,
-		}}
+	}
 }
 
 func checkLimits(v *View, kind string) Result {

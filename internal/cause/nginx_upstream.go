@@ -22,19 +22,6 @@ var nginxUpstreamErrors = Cause{
 		EphemeralPortsExhausted, PHPFPMChildrenExhausted, FDLimit, NginxWorkerConnections, TimeWaitPortSearch, CPUQuotaThrottled,
 		CPUSaturated, MemoryPressure, DiskSaturated, UpstreamRefused, ConnectTimeout, ClassLimit, ClassPool, ClassWait},
 	Check: checkNginxUpstreamErrors,
-	Doc: Doc{
-		About: "nginx could not get an answer from the server it passes requests to, and says so in its error log. Which of the two is at fault it " +
-			"does not know; where the reason is found, this is told as its consequence.",
-		See: []Symptom{SeeErrors, SeeLogs},
-		Known: []string{
-			"Lines about the upstream in nginx's error log, by kind, are five or more and " + percent(noiseShare) + " or more of the answers.",
-		},
-		Not: []string{
-			"A handful of upstream errors among many answers.",
-		},
-		Mend:      "What the kind of error says: refused (nothing listens), timed out (nothing answers), reset (the upstream gave up).",
-		Unplanted: "It is told as a consequence in the incidents that bring it about: conntrack-full, ephemeral-ports, accept-queue-fpm.",
-	},
 }
 
 // upstreamKinds are the log kinds that blame the upstream, with what to say of
@@ -124,19 +111,6 @@ var clientAborts = Cause{
 		PHPFPMChildrenExhausted, EphemeralPortsExhausted, FDLimit, NginxWorkerConnections, TimeWaitPortSearch, CPUQuotaThrottled,
 		CPUSaturated, MemoryPressure, DiskSaturated, SoftirqSaturated, NginxUpstreamErrors, ClassLimit, ClassPool, ClassWait},
 	Check: checkClientAborts,
-	Doc: Doc{
-		About: "nginx writes status 499 when the client closed the connection before the answer. Clients do so when they have waited too long: it " +
-			"is a symptom, and told under what makes the answers late where that is found.",
-		See: []Symptom{SeeNoAnswer, SeeLogs},
-		Known: []string{
-			"499 in " + percent(noiseShare) + " or more of the answers, in " + itoa(abortSeconds) + " or more different seconds while others are answered.",
-		},
-		Not: []string{
-			"499s only when the load ends: a load generator closes all its connections at once.",
-		},
-		Mend:      "Find what makes the answers late; raise the client's timeout only if it is shorter than what people would wait.",
-		Unplanted: "It is told as a consequence in the incident php-fpm-children-aborts.",
-	},
 }
 
 func checkClientAborts(v *View) Result {

@@ -20,18 +20,6 @@ var nginxWorkerConnections = Cause{
 	Needs: []observe.Kind{observe.KindNginx, observe.KindProcess},
 	Check: checkNginxWorkerConnections,
 	Try:   tryWorkerConnections,
-	Doc: Doc{
-		About: "A worker of nginx has a fixed number of connection slots, for clients, upstreams and listening sockets together. With none free it " +
-			"closes idle keep-alive connections, then refuses new ones.",
-		See: []Symptom{SeeErrors, SeeNoAnswer, SeeLogs},
-		Known: []string{
-			"nginx's error log says that worker_connections are not enough, or its workers have as many sockets open as slots and reset connections.",
-		},
-		Not: []string{
-			"A worker that is half full, and resets for other reasons.",
-		},
-		Mend: "Raise worker_connections (each client of a proxy takes two), and worker_rlimit_nofile with it, then reload.",
-	},
 }
 
 func checkNginxWorkerConnections(v *View) Result {

@@ -24,23 +24,6 @@ var containerOOMKilled = Cause{
 	Folds:         true,
 	Check:         func(v *View) Result { return checkOOM(v, false) },
 	Try:           inGroups(func(v *View, c *observe.Cgroup) []Change { return v.moreMemory(c) }),
-	Doc: Doc{
-		About: "A control group with a memory limit (a container, a systemd unit) that has nothing left to give back has one of its processes killed. Its requests " +
-			"are lost, and until it is started again all that come are refused.",
-		See: []Symptom{SeeDies, SeeErrors, SeeNoAnswer, SeeLogs},
-		Known: []string{
-			"The kernel's log names the process, its control group and the group's limit, in the window or in the quarter of an hour before it; the group's path names the container or unit.",
-			"In the window the process, or another one of its group, answered requests. Before it, the service is still down: the container does not run (as the engine says, " +
-				"which also remembers containers that were removed), or no process of the unit is left.",
-			"With --port, --pid, --unit or --container, only what was asked for; or what its callers are refused by.",
-		},
-		Not: []string{
-			"A kill before the window whose service runs again.",
-			"A killed process that answered no request, and whose service is not down: a batch job, a build.",
-			"A group at its limit that is not killed: see memory-pressure, page-cache-thrash.",
-		},
-		Mend: "Raise the limit, or make the program use less: jvm-heap-over-limit, workers-over-memory-limit and memory-leak-toward-limit tell where that is known.",
-	},
 }
 
 // HostOOMKilled: the same, because the whole machine had.
@@ -53,17 +36,6 @@ var hostOOMKilled = Cause{
 	Class: ClassMachine | ClassLimit | ClassKill,
 	Needs: []observe.Kind{observe.KindKernelLog},
 	Check: func(v *View) Result { return checkOOM(v, true) },
-	Doc: Doc{
-		About: "When the whole machine has no memory left to give back, the kernel kills the process that holds most, by its oom_score. That is often the service, whoever used the memory up.",
-		See:   []Symptom{SeeDies, SeeErrors, SeeNoAnswer, SeeLogs},
-		Known: []string{
-			"The kernel's log tells of the kill (Out of memory: Killed process), in the window or in the quarter of an hour before.",
-			"The process answered requests, or its unit or container is still down, as for container-oom-killed.",
-		},
-		Not:       []string{"A process that was killed and answered no request: the one that used up the memory, most likely."},
-		Mend:      "Limit what used up the memory (MemoryMax=, docker run --memory), add memory or swap, and protect the service with OOMScoreAdjust=.",
-		Unplanted: "it would need all memory of the machine that the lab runs on.",
-	},
 }
 
 // death is what the kernel did to one service for want of memory.

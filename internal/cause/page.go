@@ -1,16 +1,90 @@
 package cause
 
-// Doc is what a cause's page in docs/causes says in words; what the
-// declaration says by itself, and which incidents of the lab plant it, is added
-// by the generator. Plain sentences, with the thresholds that the check uses.
-type Doc struct {
-	About string    // what it is, and how it makes requests slow: two to four sentences
-	See   []Symptom // what people see of it first
-	Known []string  // how slowray knows: a measured fact each, with its threshold
-	Not   []string  // what looks like it and is no finding
-	Mend  string    // what to do about it
-	// Unplanted says why no incident of the lab plants it; empty where one does.
-	Unplanted string
+import (
+	"embed"
+	"fmt"
+	"slices"
+	"strings"
+	"text/template"
+)
+
+//go:generate go run generate.go
+
+// Page is what a cause's page says in words: page/ID.md. What the declaration says by
+// itself, and which incidents of the lab inject it, is added in docs/causes.
+type Page struct {
+	About    string    // what it is, and how it makes requests slow: two to four sentences
+	Symptoms []Symptom // what people see of it first
+	Evidence []string  // how slowray knows: a measured fact each, with its threshold
+	Not      []string  // what looks like it and is no finding
+	Fix      string    // what to do about it
+	// NotInjected says why no incident of the lab injects it; empty where one does.
+	NotInjected string
+}
+
+//go:embed page/*.md
+var pages embed.FS
+
+// PageOf reads the page of a cause. In the Markdown a threshold is written as
+// {{percent .noiseShare}}, by its name in policy.go; percent, nanoseconds, seconds and
+// itoa write it as findings do.
+func PageOf(id ID) (Page, error) {
+	text, err := pages.ReadFile("page/" + string(id) + ".md")
+	if err != nil {
+		return Page{}, fmt.Errorf("cause %s has no page: %w", id, err)
+	}
+	t, err := template.New(string(id)).Option("missingkey=error").Funcs(template.FuncMap{
+		"percent": percent, "nanoseconds": nanoseconds, "seconds": seconds, "itoa": func(f float64) string { return itoa(int(f)) },
+	}).Parse(string(text))
+	if err != nil {
+		return Page{}, fmt.Errorf("page of %s: %w", id, err)
+	}
+	var filled strings.Builder
+	if err := t.Execute(&filled, thresholds); err != nil {
+		return Page{}, fmt.Errorf("page of %s: %w", id, err)
+	}
+	return parsePage(id, filled.String())
+}
+
+// parsePage takes a page apart: a paragraph, then sections of a paragraph or a list.
+func parsePage(id ID, text string) (Page, error) {
+	var p Page
+	section := ""
+	for line := range strings.Lines(text) {
+		line = strings.TrimSpace(line)
+		item, isItem := strings.CutPrefix(line, "- ")
+		name, isHead := strings.CutPrefix(line, "## ")
+		switch {
+		case line == "":
+		case isHead:
+			section = name
+		case section == "Symptoms" && isItem && slices.Contains(Symptoms(), Symptom(item)):
+			p.Symptoms = append(p.Symptoms, Symptom(item))
+		case section == "Evidence" && isItem:
+			p.Evidence = append(p.Evidence, item)
+		case section == "No finding" && isItem:
+			p.Not = append(p.Not, item)
+		case section == "" && p.About == "":
+			p.About = line
+		case section == "Fix" && p.Fix == "":
+			p.Fix = line
+		case section == "Not injected" && p.NotInjected == "":
+			p.NotInjected = line
+		default:
+			return Page{}, fmt.Errorf("page of %s, section %q: what is %q?", id, section, line)
+		}
+	}
+	return p, nil
+}
+
+// MustPage is PageOf for a cause of the catalogue: the pages are part of the program,
+// and a test reads them all.
+func MustPage(id ID) Page {
+	p, err := PageOf(id)
+	if err != nil {
+		panic(err)
+	}
+	return p
 }
 
 // Symptom is what a person sees before anything was measured. The index of the

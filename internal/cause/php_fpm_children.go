@@ -24,21 +24,6 @@ var phpFPMChildrenExhausted = Cause{
 	Folds:         true,
 	Check:         checkPHPFPMChildren,
 	Try:           tryMoreChildren,
-	Doc: Doc{
-		About: "A php-fpm child answers one request at a time. With all of them busy, requests wait in the pool's accept queue. More children help " +
-			"only while there is something left for them to run on.",
-		See: []Symptom{SeeIdle, SeePlateau, SeeNoAnswer, SeeLogs},
-		Known: []string{
-			"No child was free in " + percent(allBusyShare) + " or more of the readings, and requests waited in the pool's queue.",
-			"At least " + percent(idleCPUShare) + " of the CPUs is idle, or the busy children sleep: more of them would answer more.",
-		},
-		Not: []string{
-			"The warning that max_children was reached, while pages are quick.",
-			"All children busy while the CPUs are full of their work.",
-			"Children that all wait for the same lock or disk: that is told instead.",
-		},
-		Mend: "Raise pm.max_children as far as memory allows (the finding says how far), or make the pages wait less.",
-	},
 }
 
 func checkPHPFPMChildren(v *View) Result {

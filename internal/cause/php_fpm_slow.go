@@ -21,20 +21,6 @@ var phpFPMSlowScript = Cause{
 	ConsequenceOf: []Parent{SlowDependency, CPUHotFunction, ConnectionPoolExhausted, ClassMachine, ClassWait},
 	Folds:         true,
 	Check:         checkSlowScript,
-	Doc: Doc{
-		About: "php-fpm looks at the stack of a request that takes longer than request_slowlog_timeout and writes it into its slow log. Where most of " +
-			"the slow requests stand in the same line, that line is what to look at.",
-		See: []Symptom{SeeIdle, SeePlateau, SeeLogs},
-		Known: []string{
-			"The slow log of a pool has " + itoa(slowEntries) + " or more entries of the window, " + percent(slowSame) + " or more of them with the same script and line.",
-			"The slowest requests that php-fpm answers spend " + percent(dominantShare) + " or more of their time in php-fpm, and " + nanoseconds(threadFloor.slow) + " or more; by the requests' own records.",
-		},
-		Not: []string{
-			"Entries of a slow log while the slowest requests wait for something else: for a free child, or for the network.",
-			"A handful of entries among many requests.",
-		},
-		Mend: "Look at the line: what it calls, and with what. A timeout there keeps the page alive when what it waits for is slow.",
-	},
 }
 
 func checkSlowScript(v *View) Result {

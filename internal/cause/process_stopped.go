@@ -21,18 +21,6 @@ var processStopped = Cause{
 	Needs: []observe.Kind{observe.KindWaits},
 	Check: checkProcessStopped,
 	Try:   tryLetRun,
-	Doc: Doc{
-		About: "A process that answers requests, or that those who answer wait for, does nothing: a signal has stopped it, a debugger holds it, or " +
-			"its control group is frozen.",
-		See: []Symptom{SeeHang, SeeNoAnswer, SeeIdle},
-		Known: []string{
-			"The chain of waits ends at a process in state T or t, or in a frozen group, and its wait takes " + percent(dominantShare) + " or more of the slow requests' time.",
-		},
-		Not: []string{
-			"A stopped process that no request waits for, and one that is stopped for a moment.",
-		},
-		Mend: "Let it go on: kill -CONT, detach the debugger, thaw the group.",
-	},
 }
 
 func checkProcessStopped(v *View) Result {

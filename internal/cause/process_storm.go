@@ -23,19 +23,6 @@ var shortLivedProcessStorm = Cause{
 	Needs:         []observe.Kind{observe.KindCPU, observe.KindProcess, observe.KindRequests},
 	ConsequenceOf: []Parent{CPUQuotaThrottled},
 	Check:         checkProcessStorm,
-	Doc: Doc{
-		About: "Programs are started again and again, and end at once. Each is gone before top(1) shows it; together they take the CPU that " +
-			"requests need, or the time of the requests that start them.",
-		See: []Symptom{SeeFull, SeeTools},
-		Known: []string{
-			itoa(stormRate) + " or more processes begin each second, and those that both began and ended within the window took " + percent(stormShare) + " or more of the CPUs, or " + percent(stormOwn) + " of the time of the requests that start them.",
-		},
-		Not: []string{
-			"A build beside a service on CPUs that are not full, and one with a nice value.",
-			"A server that begins a thread for each request.",
-		},
-		Mend: "Keep one running and hand it the work, or call a library instead. The finding names who starts what.",
-	},
 }
 
 // starter is a process whose children come and go.

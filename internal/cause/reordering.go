@@ -18,19 +18,6 @@ var reordering = Cause{
 	Layer: LayerPath,
 	Needs: []observe.Kind{observe.KindRequests, observe.KindCounters},
 	Check: checkReordering,
-	Doc: Doc{
-		About: "Packets of a connection overtake each other. The sender takes those that are late for lost, sends them again for nothing, and slows down.",
-		See:   []Symptom{SeeLarge, SeeSomeEnds},
-		Known: []string{
-			"Half or more of what was sent again had arrived (duplicate SACKs), reordering was seen ten times or more, and 2 ‰ of the segments or more were sent again.",
-			"The network takes a good part of the requests' time.",
-		},
-		Not: []string{
-			"Real loss: network-loss.",
-		},
-		Mend:      "Let a connection keep to one way: no balance-rr, no per-packet balancing.",
-		Unplanted: "The lab's links keep the order of packets.",
-	},
 }
 
 func checkReordering(v *View) Result {

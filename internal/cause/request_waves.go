@@ -29,20 +29,6 @@ var requestWaves = Cause{
 		SlowReceiver, NagleDelayedACK, SYNRetransmits, ConntrackFull, EphemeralPortsExhausted, FDLimit, ClassLate},
 	Folds: true,
 	Check: checkRequestWaves,
-	Doc: Doc{
-		About: "Requests begin in bursts with nothing in between. Either the service stands still now and then, so that all its clients wait and " +
-			"go on at once, or the clients themselves come all at once. It is the first sign of something that holds up a whole service, and " +
-			"told under that where it is found.",
-		See: []Symptom{SeeWaves},
-		Known: []string{
-			"In " + percent(waveIdle) + " or more of the tenths of a second no request begins, in bursts that are " + itoa(waveIndex) + " times less even than chance, and requests in them are slow (over " + nanoseconds(waveSlow) + ").",
-		},
-		Not: []string{
-			"Bursts that are answered at once.",
-			"Clients in step with a server that always takes a second.",
-		},
-		Mend: "Find what holds the service up between the bursts; where it is the clients (a cron job, a poll on the full second), spread them.",
-	},
 }
 
 // waves is how the requests of an endpoint arrived.

@@ -27,22 +27,6 @@ var runQueueWait = Cause{
 	Folds: true,
 	Check: checkRunQueue,
 	Try:   tryAllCPUs,
-	Doc: Doc{
-		About: "Threads that answer requests are ready and have no CPU, though no quota holds them back: others' work, short bursts, or CPUs that " +
-			"the service may not run on.",
-		See: []Symptom{SeeFull, SeeOneCPU},
-		Known: []string{
-			"The thread that waits most for a CPU does so for " + percent(queuedLeast) + " or more of the time while the slowest requests are under way, and requests lose a good part of their time by it.",
-		},
-		Not: []string{
-			"CPUs that are full of the service and its clients.",
-			"A quota that holds it back, which is told instead.",
-			"Threads of a batch in the same process.",
-		},
-		Mend: "Find what else runs on its CPUs; have it give way, or let the service run on more of them (taskset, AllowedCPUs=, a nice value of " +
-			"0).",
-		Unplanted: "Fixtures of a service that may run on one CPU of two, and of bursts, stand for it.",
-	},
 }
 
 func checkRunQueue(v *View) Result {

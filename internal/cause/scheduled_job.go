@@ -21,17 +21,6 @@ var scheduledJobCollision = Cause{
 	Needs: []observe.Kind{observe.KindCPU, observe.KindProcess, observe.KindDisk},
 	Check: checkScheduledJob,
 	Try:   foundOnly,
-	Doc: Doc{
-		About: "A backup, a rotation of logs or an update that cron or a timer starts takes the CPUs or a disk from the service. It is over when somebody looks, " +
-			"and comes again the next hour or night.",
-		See: []Symptom{SeeFull, SeeWaves, SeeStart},
-		Known: []string{
-			"The CPUs or a disk are saturated by others (cpu-saturated, disk-saturated), and requests are slow for it.",
-			percent(jobShare) + " or more of what they take is taken by a process that cron, at or a systemd timer started, and its children.",
-		},
-		Not:  []string{"A job that takes the CPUs while requests stay quick.", "Another program, which nobody scheduled."},
-		Mend: "Run it at another time, spread over the machines, or let it give way (nice, ionice, CPUWeight=, IOWeight= of its unit).", Unplanted: notYet,
-	},
 }
 
 // schedulers are programs that start others at given times, as the kernel

@@ -38,19 +38,6 @@ var receiveBufferPruned = Cause{
 		what:     "did not fit into a receive buffer", none: "all segments that came fitted into their receive buffers", fix: fixPruned,
 	}.check,
 	Try: inNamespace(func(v *View, ns *observe.NetNS) []Change { return v.widened(ns, "net.ipv4.tcp_rmem", wantedRmem) }),
-	Doc: Doc{
-		About: "A receive buffer has no room for what arrives: the kernel throws it away and the sender sends it again, later and later.",
-		See:   []Symptom{SeeLarge, SeeTimer},
-		Known: []string{
-			"Ten segments or more were thrown away (RcvPruned, OfoPruned, TCPRcvQDrop).",
-			"Requests wait for what is sent again: their upload, or the retransmissions of a sender on this host, takes a good part of the time.",
-		},
-		Not: []string{
-			"Buffers that are collapsed or pruned while no request waits for it.",
-		},
-		Mend:      "Larger receive buffers (tcp_rmem), no small SO_RCVBUF, an application that reads in time.",
-		Unplanted: "A sender that keeps to the window does not overfill a buffer: it takes many tiny segments and little memory.",
-	},
 }
 
 // SocketBacklogDrop: segments that come in while a thread has the socket locked
@@ -69,18 +56,6 @@ var socketBacklogDrop = Cause{
 		counters: []string{"TcpExt.TCPBacklogDrop"},
 		what:     "came while the socket's backlog was full", none: "no socket's backlog was full", fix: fixBacklog,
 	}.check,
-	Doc: Doc{
-		About: "While a thread has a socket locked, what arrives waits in the socket's backlog, which is bounded by its buffers. What does not fit is thrown away and sent again.",
-		See:   []Symptom{SeeLarge, SeeTimer},
-		Known: []string{
-			"Ten segments or more were thrown away for it (TCPBacklogDrop), and requests wait for what is sent again.",
-		},
-		Not: []string{
-			"A few of them, or many that no request waits for.",
-		},
-		Mend:      "Read less at a time, give the process a CPU, raise the receive buffer.",
-		Unplanted: "It takes a link faster than a CPU.",
-	},
 }
 
 // PAWSDrop: a segment whose timestamp is older than the last one of its
@@ -97,18 +72,6 @@ var pawsDrop = Cause{
 		counters: []string{"TcpExt.PAWSActive", "TcpExt.PAWSEstab", "TcpExt.PAWSTimewait"},
 		what:     "had an old timestamp", none: "no segment had an old timestamp", fix: fixPAWS,
 	}.check,
-	Doc: Doc{
-		About: "A segment whose timestamp is older than the last one of its connection is taken for a duplicate of long ago and thrown away. Several machines behind one address, or a device that changes timestamps, bring it about.",
-		See:   []Symptom{SeeConnecting, SeeSomeEnds},
-		Known: []string{
-			"Ten segments or more were thrown away for it (PAWSActive, PAWSEstab, PAWSTimewait), and requests wait for what is sent again.",
-		},
-		Not: []string{
-			"Late duplicates of closed connections, which are to be thrown away.",
-		},
-		Mend:      "Let what is on the way keep or remove timestamps.",
-		Unplanted: "It takes a device that breaks timestamps; the kernel gives each connection an offset of its own.",
-	},
 }
 
 func (t thrownAway) check(v *View) Result {

@@ -55,19 +55,6 @@ var slowReceiver = Cause{
 	Needs:  []observe.Kind{observe.KindRequests},
 	OnWire: true,
 	Check:  checkSlowReceiver,
-	Doc: Doc{
-		About: "The other end does not take the bytes: its receive window is closed because its application does not read, or it is too small for " +
-			"the round trip. The answer waits to be sent, which looks like a slow server.",
-		See: []Symptom{SeeLarge, SeeSomeEnds},
-		Known: []string{
-			"TCP's own account of time in which the receiver's window held the sender back takes " + percent(dominantShare) + " or more of the requests' time.",
-		},
-		Not: []string{
-			"Two players that pause, and a load generator that does not keep up on full CPUs.",
-			"A send buffer that fills first.",
-		},
-		Mend: "Have the receiver read, or send it less. A proxy that buffers answers frees the server from slow clients.",
-	},
 }
 
 func checkSlowReceiver(v *View) Result {
@@ -138,18 +125,6 @@ var sendBufferLimited = Cause{
 	Needs: []observe.Kind{observe.KindRequests},
 	Check: checkSendBuffer,
 	Try:   inNamespace(func(v *View, ns *observe.NetNS) []Change { return v.widened(ns, "net.ipv4.tcp_wmem", wantedWmem) }),
-	Doc: Doc{
-		About: "The socket's send buffer holds less than the network could carry in a round trip, so the application waits for room in it. It " +
-			"matters only where a round trip takes time.",
-		See: []Symptom{SeeLarge, SeeSomeEnds},
-		Known: []string{
-			"TCP's own account of time in which the send buffer held the sender back takes " + percent(dominantShare) + " or more of the requests' time, and a round trip takes " + nanoseconds(bufferRTT) + " or more.",
-		},
-		Not: []string{
-			"Large answers over loopback.",
-		},
-		Mend: "Leave SO_SNDBUF out, which switches the kernel's own sizing off; raise the third figure of net.ipv4.tcp_wmem.",
-	},
 }
 
 func checkSendBuffer(v *View) Result {
@@ -190,20 +165,6 @@ var nagleDelayedAck = Cause{
 	Needs: []observe.Kind{observe.KindRequests},
 	Check: checkNagle,
 	Try:   tryNoDelay,
-	Doc: Doc{
-		About: "Who writes in pieces without TCP_NODELAY has the second piece held back until the first one is acknowledged, and the other end " +
-			"acknowledges only after 40 ms, in the hope of an answer to send it with. It happens to answers, to calls made from here, and to " +
-			"requests whose client does it.",
-		See: []Symptom{SeeForty},
-		Known: []string{
-			"Requests in which data was ready and held back while one small segment was on its way, by the socket's state; their wait takes " + percent(wasteShare) + " or more of the time.",
-		},
-		Not: []string{
-			"An answer in two writes that nobody holds back, and one that is slow for something else.",
-			"Uploads in pieces.",
-		},
-		Mend: "Set TCP_NODELAY, or write each message at once (one write, writev, MSG_MORE).",
-	},
 }
 
 func checkNagle(v *View) Result {

@@ -19,20 +19,6 @@ var jvmSerialGC = Cause{
 	Class: ClassMachine | ClassLimit,
 	Needs: []observe.Kind{observe.KindRequests, observe.KindProcess},
 	Check: checkSerialGC,
-	Doc: Doc{
-		About: "When it starts, a JVM chooses its collector by the CPUs and memory that it sees: with a quota of one CPU or less, one CPU allowed, or less than about 1.8 GB it is the " +
-			"serial one. Each collection then stops all threads, for as long as one thread takes.",
-		See: []Symptom{SeeWaves, SeeTimer},
-		Known: []string{
-			"The JVM publishes its counters (hsperfdata): the collector is the serial one, and no option asked for it.",
-			"It collected for 10 % of the window or more.",
-			"The slowest requests wait for its threads for 40 % of their time or more and 50 ms, or requests in general for 10 ms each.",
-			"Its CPU quota is one CPU or less, or it may run on one CPU, on a host with more.",
-		},
-		Not:       []string{"A serial collector that hardly collects.", "A serial collector that an option asked for: that was a choice."},
-		Mend:      "Give it two CPUs, or tell it: -XX:ActiveProcessorCount=2, -XX:+UseG1GC or -XX:+UseParallelGC; and a larger heap, so that it collects less often.",
-		Unplanted: "a heap that makes a real JVM collect for a tenth of the time makes most of its time slow on a shared machine; fixtures test it.",
-	},
 }
 
 func checkSerialGC(v *View) Result {

@@ -23,19 +23,6 @@ var singleThreadSaturated = Cause{
 		AffinityTooNarrow, LowCPUWeight, RealtimeHog, CPUSteal, LogFlooding, FilesPerRequest, SlowClocksource, ClassScan},
 	Folds: true,
 	Check: checkSingleThread,
-	Doc: Doc{
-		About: "All requests pass through one thread, which computes without a pause, while other CPUs have nothing to do. That is how event loops " +
-			"(Node.js, Redis, asyncio) and services with one worker come to their end.",
-		See: []Symptom{SeeOneCPU, SeePlateau},
-		Known: []string{
-			"The thread runs or wants to for " + percent(busyThreadShare) + " or more of the time while the slowest requests are under way, " + percent(othersIdle) + " or more of a CPU is idle, and " + fmt.Sprint(severalNow) + " or more requests are under way at once.",
-		},
-		Not: []string{
-			"A busy thread whose requests are not slow, or that computes for nobody.",
-			"All workers are busy, or all CPUs.",
-		},
-		Mend: "Run more processes or threads, or make a request compute less; the finding says how for the program it is.",
-	},
 }
 
 func checkSingleThread(v *View) Result {

@@ -21,17 +21,6 @@ var slowClientAck = Cause{
 	OnWire:        true,
 	Informational: true,
 	Check:         checkSlowClientAck,
-	Doc: Doc{
-		About: "A client acknowledges the end of an answer late, or only with its next request. Measured up to that acknowledgement, as tools do " +
-			"that see packets, the request looks slow; the client had its answer all the while. The ledger keeps this time out of the total, so " +
-			"it is never a finding: what was seen of it is told, because other tools show it as network time.",
-		See: []Symptom{SeeTools, SeeForty},
-		Known: []string{
-			"The time from the last byte's delivery to its acknowledgement, above " + nanoseconds(lateAck) + ", kept apart as ack_delay in each ledger.",
-		},
-		Mend:      "Nothing is to be mended.",
-		Unplanted: "It is never a finding; web incidents whose clients acknowledge late show it in their ledgers.",
-	},
 }
 
 func checkSlowClientAck(v *View) Result {

@@ -24,21 +24,6 @@ var slowDependency = Cause{
 		NginxWorkerConnections, ConntrackFull, ClassDrop, ClassLate},
 	Folds: true,
 	Check: checkSlowDependency,
-	Doc: Doc{
-		About: "A service is slow because what it calls is. Where that is served on this host too, and found to be slow for a reason, this is told " +
-			"as the consequence; where it calls something slow itself, only the last hop is told.",
-		See: []Symptom{SeeCalls, SeeIdle},
-		Known: []string{
-			"Calls to one endpoint take " + percent(callShare) + " or more of the time in which the service is busy with requests, and " + nanoseconds(callTime) + " or more each.",
-			"Or slow calls among quick ones (" + itoa(callSlower) + " times the median) that slow requests wait for.",
-		},
-		Not: []string{
-			"A database that answers in time, and a queue that is polled in the background.",
-			"A call that waits on the network and not on the service called: loss and round trips are told instead.",
-			"A process that calls itself and answers hardly anything else.",
-		},
-		Mend: "Look at the service that is called (run slowray there): slow queries, its own limits. The finding names it and the calls.",
-	},
 }
 
 func checkSlowDependency(v *View) Result {

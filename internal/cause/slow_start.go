@@ -19,22 +19,6 @@ var slowStart = Cause{
 	Class: ClassMachine | ClassLimit | ClassKill,
 	Needs: []observe.Kind{observe.KindCgroup, observe.KindProcess, observe.KindConnects},
 	Check: checkSlowStart,
-	Doc: Doc{
-		About: "A program that starts loads code, compiles and fills caches: seconds of computing (a JVM most of all). Under a small CPU quota it waits for the next period for most " +
-			"of that time, on a machine with idle CPUs, and whoever calls it meanwhile is refused.",
-		See: []Symptom{SeeStart, SeeErrors, SeeIdle},
-		Known: []string{
-			"A control group with a CPU quota was throttled in 30 % of its periods or more, and its processes began in the last two minutes.",
-			"None of them listened when the window began. They waited for the CPU for half of the time that they could run or more: /proc/PID/schedstat, and throttled time of cpu.stat.",
-			"Meanwhile calls to an address in its network namespace at which nobody listened were refused (3 or more), or its network namespace refused connections (OutRsts, 5 or more).",
-		},
-		Not: []string{
-			"A start under a quota that nobody waits for: no call failed.",
-			"A batch job under a quota.",
-			"A service that listened before the window: see cpu-quota-throttled.",
-		},
-		Mend: "Raise the quota, at least for the start; or have the probe that decides about restarts wait long enough.",
-	},
 }
 
 // starting is a control group whose processes have just begun.

@@ -23,22 +23,6 @@ var slowStartAfterIdle = Cause{
 	Try: inNamespace(func(v *View, ns *observe.NetNS) []Change {
 		return v.switched(ns, "net.ipv4.tcp_slow_start_after_idle", "0")
 	}),
-	Doc: Doc{
-		About: "After a pause a connection begins anew with a window of ten segments, though it has carried more before: a large answer takes several round trips where one would do.",
-		See:   []Symptom{SeeLarge, SeeSomeEnds},
-		Known: []string{
-			"Answers take two round trips or more, and 70 % or more of those that slow start takes for their size.",
-			"Connections pause for longer than the retransmission timer, are not new, and lose nothing.",
-			"The least round trip is 10 ms or more.",
-			"tcp_slow_start_after_idle is 1.",
-		},
-		Not: []string{
-			"Connections without pauses, small answers, short ways.",
-			"Windows that loss or the receiver keeps small.",
-		},
-		Mend:      "Switch tcp_slow_start_after_idle off.",
-		Unplanted: "Its incident has not been run often enough yet to be in the list.",
-	},
 }
 
 const (

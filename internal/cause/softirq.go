@@ -21,21 +21,6 @@ var softirqSaturated = Cause{
 	Class: ClassMachine | ClassShort | ClassCPU,
 	Needs: []observe.Kind{observe.KindCPU, observe.KindCounters},
 	Check: checkSoftirq,
-	Doc: Doc{
-		About: "Packet processing takes so much of a CPU that ksoftirqd must take over and processes wait. Packets that carry the service's own " +
-			"requests are its work; a fault is a flood that brings no requests.",
-		See: []Symptom{SeeFull, SeeOneCPU, SeeTools},
-		Known: []string{
-			"Soft interrupts take " + percent(softirqShare) + " or more of one CPU, and ksoftirqd " + percent(ksoftirqdShare) + " of one, or packets were dropped from the CPU's backlog.",
-			percent(uselessShare) + " or more of the packets belong to no connection; packets are looked at for moments to name interface, port and source.",
-			"Requests are slow meanwhile, or packets dropped.",
-		},
-		Not: []string{
-			"Packet work for real requests.",
-			"Packets that nobody wants, and that cost nobody anything.",
-		},
-		Mend: "Drop the flood where it comes in (the finding gives the rule), or spread the packets over more CPUs (RPS).",
-	},
 }
 
 // softirqUse is how much of a CPU packets take.

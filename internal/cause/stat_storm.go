@@ -22,19 +22,6 @@ var autoreloadStatStorm = Cause{
 	ConsequenceOf: []Parent{CPUQuotaThrottled},
 	Folds:         true,
 	Check:         checkStatStorm,
-	Doc: Doc{
-		About: "A service looks at its files again and again, to start itself anew when one has changed. It is what strace(1) shows first, and " +
-			"hardly ever what makes requests slow.",
-		See: []Symptom{SeeTools, SeeOneCPU},
-		Known: []string{
-			"System calls that look at files take " + percent(fileWorkShare) + " or more of the service's CPU samples, and requests wait for its CPU time.",
-		},
-		Not: []string{
-			"A reload that looks at files once a second.",
-			"A file server whose requests are quick.",
-		},
-		Mend: "Switch automatic reload off in production.",
-	},
 }
 
 // statFunctions are the kernel functions behind stat(2), newfstatat(2),

@@ -19,28 +19,16 @@ const (
 // is then told under them.
 var (
 	// raidDegraded: a software RAID lacks a device, or is at work on itself.
-	raidDegraded = storageState(RAIDDegraded, checkRAID, "Requests wait for a software RAID that lacks a disk, or is at work on itself",
-		"A software RAID has lost a disk, or rebuilds or checks itself: each read takes more work, and the rebuild takes its share of the disks.",
-		"/proc/mdstat shows an array that is not whole, or a recovery, resync, check or reshape.", "A degraded array that no request waits for.",
-		"Replace the disk; a rebuild can be slowed down while people wait (dev.raid.speed_limit_max).", "A software RAID cannot be made without the device mapper.")
+	raidDegraded = storageState(RAIDDegraded, checkRAID, "Requests wait for a software RAID that lacks a disk, or is at work on itself")
 	// cachesDropped: somebody wrote to /proc/sys/vm/drop_caches.
-	cachesDropped = storageState(CachesDropped, checkCachesDropped, "Requests wait for files to be read again: somebody dropped the caches",
-		"Somebody wrote to /proc/sys/vm/drop_caches, as old advice has it for freeing memory: everything that was cached is read from the disk again.",
-		"The kernel counts a drop of the caches in the window (drop_pagecache, drop_slab); its log names who did it.", "Caches that are dropped while no request needs what was in them.",
-		"Take it out of the script or timer that does it: the kernel frees caches by itself when memory is needed.", "The caches are those of the whole host.")
+	cachesDropped = storageState(CachesDropped, checkCachesDropped, "Requests wait for files to be read again: somebody dropped the caches")
 	// slabBloat: the kernel's own objects take the memory.
-	slabBloat = storageState(SlabBloat, checkSlab, "Memory is short because the kernel's own objects take it",
-		"Objects of the kernel (inodes, directory entries, connection records) have grown to a good part of the memory: a program that touches millions of files, or a leak of the kernel.",
-		"They take "+percent(slabShare)+" or more of the memory, more than half of it cannot be freed, and requests wait for memory or disks.", "A large cache of directory entries on a machine with memory to spare.",
-		"Find what makes them (slabtop), and who touches so many files; a leak needs another kernel.", notHere)
+	slabBloat = storageState(SlabBloat, checkSlab, "Memory is short because the kernel's own objects take it")
 )
 
-func storageState(id ID, check func(*View) Result, title, about, known, not, mend, unplanted string) Cause {
+func storageState(id ID, check func(*View) Result, title string) Cause {
 	return Cause{
 		ID: id, Title: title, Layer: LayerMachine, Class: ClassHost, Needs: []observe.Kind{observe.KindWaits, observe.KindMemory}, Check: check,
-		Doc: Doc{About: about, See: []Symptom{SeeIdle, SeeWaves},
-			Known: []string{known, "Threads that should answer wait for storage or memory for " + percent(dominantShare) + " or more of the time of the slow requests."},
-			Not:   []string{not}, Mend: mend, Unplanted: unplanted},
 	}
 }
 

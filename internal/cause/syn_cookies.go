@@ -19,19 +19,6 @@ var synCookiesSent = Cause{
 	ConsequenceOf: []Parent{AcceptQueueOverflow},
 	Folds:         true,
 	Check:         checkSynCookiesSent,
-	Doc: Doc{
-		About: "With its queues full the kernel answers SYNs by a cookie instead of keeping state. A cookie by itself loses nothing, so it is only " +
-			"ever told as a consequence of what filled the queue.",
-		See: []Symptom{SeeLogs, SeeTools},
-		Known: []string{
-			"The namespace counted SYN cookies sent, and an accept queue overflowed.",
-		},
-		Not: []string{
-			"Cookies while nothing overflowed.",
-		},
-		Mend:      "Mend what filled the queue.",
-		Unplanted: "It is only ever told as a consequence; the incidents of accept-queue-overflow bring it about.",
-	},
 }
 
 func checkSynCookiesSent(v *View) Result {

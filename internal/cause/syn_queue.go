@@ -24,21 +24,6 @@ var synFlood = Cause{
 	Needs: []observe.Kind{observe.KindListeners, observe.KindSockets, observe.KindCounters},
 	Check: func(v *View) Result { return v.checkSYNQueue(true) },
 	Try:   trySYNQueue,
-	Doc: Doc{
-		About: "The queue of half-open connections is full of SYNs whose senders never answer. With SYN cookies off, SYNs of clients are dropped, and sent again after 1, 3 and 7 seconds.",
-		See:   []Symptom{SeeConnecting, SeeNoAnswer, SeeLogs},
-		Known: []string{
-			"SYNs were dropped at the listening socket, apart from those that a full accept queue drops.",
-			"Half-open connections fill half of the queue or more.",
-			"SYN-ACKs are sent again, one for every two half-open connections or more: nobody answers them.",
-		},
-		Not: []string{
-			"A flood that SYN cookies answer: they lose nothing.",
-			"A full accept queue: accept-queue-overflow.",
-		},
-		Mend:      "Switch SYN cookies on, and stop the flood before this host.",
-		Unplanted: "Its incident has not been run often enough yet to be in the list.",
-	},
 }
 
 // SYNQueueOverflow: the queue is full of connections that do come to be.
@@ -52,20 +37,6 @@ var synQueueOverflow = Cause{
 	ConsequenceOf: []Parent{NetworkLoss, ConntrackFull},
 	Check:         func(v *View) Result { return v.checkSYNQueue(false) },
 	Try:           trySYNQueue,
-	Doc: Doc{
-		About: "More clients connect at the same time than the queue of half-open connections holds. SYNs beyond it are dropped where SYN cookies are off.",
-		See:   []Symptom{SeeConnecting},
-		Known: []string{
-			"SYNs were dropped at the listening socket, apart from those that a full accept queue drops.",
-			"Half-open connections fill half of the queue or more, and they come to be.",
-		},
-		Not: []string{
-			"SYN cookies: they lose nothing.",
-			"A full accept queue: accept-queue-overflow.",
-		},
-		Mend:      "Switch SYN cookies on, raise tcp_max_syn_backlog and the backlog.",
-		Unplanted: "Clients that come by themselves fill the queue only over long ways, with more of them than the lab has.",
-	},
 }
 
 // synQueue is the queue of half-open connections of one listening socket.

@@ -23,20 +23,6 @@ var synRetransmits = Cause{
 		SYNQueueOverflow, ClassDrop},
 	Folds: true,
 	Check: checkSynRetransmits,
-	Doc: Doc{
-		About: "The first segment of a connection got no answer and was sent again after a second, then three, then seven. Only who connects can " +
-			"see it. SYN-ACKs that were sent again on the served side are no finding: scanners and floods leave them too.",
-		See: []Symptom{SeeConnecting, SeeCalls},
-		Known: []string{
-			percent(noiseShare) + " or more of the connections to one endpoint needed a second SYN, " + itoa(fewAffected) + " or more of them, and requests wait for those connections.",
-		},
-		Not: []string{
-			"SYN-ACKs to a scanner.",
-			"A service that looks for a dead collector in the background.",
-		},
-		Mend: "Find what drops the SYNs: a full accept queue or a firewall at the other end, loss between; keep connections open, so that fewer " +
-			"are made.",
-	},
 }
 
 func checkSynRetransmits(v *View) Result {

@@ -20,16 +20,6 @@ var syslogBlocked = Cause{
 	Needs:         []observe.Kind{observe.KindWaits},
 	ConsequenceOf: []Parent{ProcessStopped, DiskSaturated},
 	Check:         checkSyslog,
-	Doc: Doc{
-		About: "syslog(3) sends a line to the socket of the system's log and waits while its queue is full, which holds some ten lines. When the " +
-			"daemon (rsyslogd, journald) is stopped, or busy with its disk, every program that logs there stands still.",
-		See: []Symptom{SeeIdle, SeeWaves, SeeHang},
-		Known: []string{
-			"Threads were in a send to /dev/log, or to the journal's socket, for " + percent(dominantShare) + " or more of the time of the slow requests; what its reader does is looked up.",
-		},
-		Not:  []string{"A program in the background that waits to log."},
-		Mend: "Mend the daemon of the log (the chain tells what it does), have it drop lines when it is late, and log without waiting.",
-	},
 }
 
 // SlowConsole: threads that should answer are in a write to a terminal that
@@ -44,16 +34,6 @@ var slowConsole = Cause{
 	Needs:         []observe.Kind{observe.KindWaits},
 	ConsequenceOf: []Parent{ProcessStopped},
 	Check:         checkConsole,
-	Doc: Doc{
-		About: "A service writes what it logs to a terminal, and that takes no more: somebody pressed Ctrl-S, the program that shows it does not read, " +
-			"or it is a serial console, which takes some ten thousand bytes a second.",
-		See: []Symptom{SeeIdle, SeeWaves, SeeHang},
-		Known: []string{
-			"Threads were in a write to a terminal for " + percent(dominantShare) + " or more of the time of the slow requests.",
-		},
-		Not:  []string{"A terminal that is stopped, and nobody writes to."},
-		Mend: "Let the terminal go on (Ctrl-Q), and have the service write its log to a file or to the system's log instead.",
-	},
 }
 
 func checkSyslog(v *View) Result {

@@ -24,19 +24,6 @@ var timeWaitBuckets = Cause{
 	Try: inNamespace(func(v *View, ns *observe.NetNS) []Change {
 		return v.raised(ns, "net.ipv4.tcp_max_tw_buckets", wantedBuckets)
 	}),
-	Doc: Doc{
-		About: "With tcp_max_tw_buckets sockets in TIME_WAIT the next one is closed at once. What the other end still sends is answered by a reset, which can cut off the rest of an answer.",
-		See:   []Symptom{SeeErrors, SeeLogs, SeeTools},
-		Known: []string{
-			"The limit was reached (TCPTimeWaitOverflow).",
-			"At least 1 % of the requests, and three, were reset before all of their answer was acknowledged.",
-		},
-		Not: []string{
-			"The limit reached, also all the time, while no answer is cut off: that is how it is meant.",
-		},
-		Mend:      "Raise tcp_max_tw_buckets, or keep connections open.",
-		Unplanted: "It is nearly always harmless, as the control tw-buckets-harmless shows.",
-	},
 }
 
 func checkTimeWaitBuckets(v *View) Result {
@@ -93,19 +80,6 @@ var tcpMemoryPressure = Cause{
 	Needs: []observe.Kind{observe.KindCounters, observe.KindRequests},
 	Check: checkTCPMemory,
 	Try:   onHost(func(v *View) []Change { return v.widened(nil, "net.ipv4.tcp_mem", v.wantedTCPMem()) }),
-	Doc: Doc{
-		About: "All TCP sockets of the host share net.ipv4.tcp_mem pages. Near the limit buffers shrink, at the limit segments are dropped and sockets closed.",
-		See:   []Symptom{SeeLarge, SeeErrors, SeeLogs},
-		Known: []string{
-			"The sockets have as many pages as the second figure of tcp_mem, or the kernel counted that they ran short (TCPMemoryPressures, TCPAbortOnMemory), or says so in its log.",
-			"Requests wait for buffers or for segments that are sent again.",
-		},
-		Not: []string{
-			"Memory above the mark that nobody waits for.",
-		},
-		Mend:      "Raise tcp_mem on the host, and find who does not read.",
-		Unplanted: "tcp_mem is a limit of the whole host.",
-	},
 }
 
 func checkTCPMemory(v *View) Result {
@@ -177,19 +151,6 @@ var orphansLimit = Cause{
 	ConsequenceOf: []Parent{SlowReceiver, NetworkLoss},
 	Check:         checkOrphans,
 	Try:           onHost(func(v *View) []Change { return v.raised(nil, "net.ipv4.tcp_max_orphans", wantedOrphans) }),
-	Doc: Doc{
-		About: "A socket that its process has closed while bytes are on their way is an orphan. Beyond tcp_max_orphans the kernel resets them, and the end of answers is lost.",
-		See:   []Symptom{SeeErrors, SeeLogs},
-		Known: []string{
-			"The kernel log says that there are too many orphaned sockets.",
-			"At least 1 % of the requests, and three, were reset before all of their answer was acknowledged.",
-		},
-		Not: []string{
-			"Orphans by the thousand, below the limit.",
-		},
-		Mend:      "Raise tcp_max_orphans on the host, and find the clients that do not take their answers.",
-		Unplanted: "tcp_max_orphans is a limit of the whole host.",
-	},
 }
 
 func checkOrphans(v *View) Result {

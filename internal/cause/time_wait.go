@@ -23,20 +23,6 @@ var timeWaitPortSearch = Cause{
 	Needs: []observe.Kind{observe.KindProfile, observe.KindSockets, observe.KindSysctl},
 	Check: checkTimeWaitPortSearch,
 	Try:   tryPortReuse,
-	Doc: Doc{
-		About: "The side that closes first keeps the port in TIME_WAIT for 60 s. Without tcp_tw_reuse each connect() tries port after port until " +
-			"one is free, which burns the CPU long before the range is exhausted.",
-		See: []Symptom{SeeFull, SeeCalls},
-		Known: []string{
-			percent(searchShare) + " or more of a process's CPU samples are in the kernel's search for a port, and it has 500 or more sockets in TIME_WAIT towards one destination.",
-			"The kernel's own count of ports taken again tells whether reuse works.",
-		},
-		Not: []string{
-			"Tens of thousands of TIME_WAIT on the server's side, where they hold no port.",
-			"Ports that are taken again (tcp_tw_reuse = 2 on loopback).",
-		},
-		Mend: "Keep connections to the upstream open (keepalive), or switch tcp_tw_reuse on.",
-	},
 }
 
 func checkTimeWaitPortSearch(v *View) Result {
@@ -165,19 +151,6 @@ var finTimeout = Cause{
 	Layer: LayerCall,
 	Needs: []observe.Kind{observe.KindSockets, observe.KindSysctl},
 	Check: checkFinTimeout,
-	Doc: Doc{
-		About: "tcp_fin_timeout is how long an orphaned socket stays in FIN_WAIT_2. It is often taken for the length of TIME_WAIT, which is fixed. " +
-			"A long one hurts only when FIN_WAIT_2 sockets fill the port range.",
-		See: []Symptom{SeeErrors, SeeTools},
-		Known: []string{
-			"Sockets in FIN_WAIT_2 towards one destination hold half of the local port range or more.",
-		},
-		Not: []string{
-			"tcp_fin_timeout 3600 with sockets in TIME_WAIT: the decoy of many a guide.",
-		},
-		Mend:      "Put tcp_fin_timeout back to 60, and find why the other end does not close.",
-		Unplanted: "As a cause it needs a peer that never closes thousands of connections; the lab plants it as the decoy that it usually is.",
-	},
 }
 
 const defaultFinTimeout = "60"

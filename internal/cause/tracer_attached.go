@@ -19,17 +19,6 @@ var tracerAttached = Cause{
 	Class: ClassHost,
 	Needs: []observe.Kind{observe.KindRequests, observe.KindProcess},
 	Check: checkTracer,
-	Doc: Doc{
-		About: "Somebody traces the service with ptrace(2): strace, ltrace, a debugger, or an agent that works like them. At each system call it is stopped " +
-			"twice until the tracer has looked, which takes a hundred times as long as most calls, and one tracer looks at one thread after the other.",
-		See: []Symptom{SeeFull, SeePlateau, SeeStart},
-		Known: []string{
-			"A process that answers has a TracerPid, and in " + percent(tracedLeast) + " or more of the looks at its threads that had work in hand they were stopped by it.",
-			"Requests wait noticeably for the threads: " + nanoseconds(threadFloor.mean) + " on average, or the slowest hundredth " + nanoseconds(threadFloor.slow) + ".",
-		},
-		Not:  []string{"A tracer at a process that takes no part in the requests, or whose requests stay quick."},
-		Mend: "End the tracer, or have it follow fewer calls (strace -e trace=… --seccomp-bpf); perf trace and eBPF tools cost far less.",
-	},
 }
 
 func checkTracer(v *View) Result {

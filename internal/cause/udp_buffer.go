@@ -22,19 +22,6 @@ var udpReceiveBufferOverflow = Cause{
 	Folds:         true,
 	Check:         checkUDPBuffer,
 	Try:           tryDatagramRoom,
-	Doc: Doc{
-		About: "Datagrams that do not fit into a socket's receive buffer are thrown away without a word. Who asked waits for a time limit and asks again: a name server, a collector of logs or of metrics loses what it is sent.",
-		See:   []Symptom{SeeTimer, SeeCalls, SeeTools},
-		Known: []string{
-			"A socket threw away ten datagrams or more, and 1 % or more of what came in for its namespace.",
-			"The kernel counted receive buffers without room (RcvbufErrors).",
-		},
-		Not: []string{
-			"Fewer of them, or wrong checksums.",
-		},
-		Mend:      "A larger buffer (SO_RCVBUF, rmem_max), or a program that reads faster.",
-		Unplanted: "Its incident has not been run often enough yet to be in the list.",
-	},
 }
 
 // asks says whether a service in view looks up names at this port of the

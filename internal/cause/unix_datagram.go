@@ -21,19 +21,6 @@ var unixDatagramBlocked = Cause{
 	Needs:         []observe.Kind{observe.KindWaits},
 	ConsequenceOf: []Parent{LogCollectorStalled, SyslogBlocked, ProcessStopped},
 	Check:         checkUnixDatagram,
-	Doc: Doc{
-		About: "Threads that should answer send a message to a unix datagram socket, as to a log or a collector of metrics, and its reader " +
-			"does not read. The queue holds ten messages by default; the next sender waits without a time limit.",
-		See: []Symptom{SeeIdle, SeeWaves, SeeHang},
-		Known: []string{
-			"Threads were in such a send for " + percent(dominantShare) + " or more of the time of the slow requests; who has the other end is looked up.",
-		},
-		Not: []string{
-			"A socket that is full now and then, and costs little of the slow requests' time.",
-			"The system's log, /dev/log and journald: syslog-blocked.",
-		},
-		Mend: "Have the reader read or restart it, send without blocking, and raise net.unix.max_dgram_qlen for bursts.",
-	},
 }
 
 func checkUnixDatagram(v *View) Result {

@@ -22,19 +22,6 @@ var unixSocketBacklog = Cause{
 	ConsequenceOf: []Parent{ProcessStopped, PHPFPMChildrenExhausted},
 	Check:         checkUnixBacklog,
 	Try:           tryUnixBacklog,
-	Doc: Doc{
-		About: "Threads that should answer wait in connect() to a unix socket: its queue of connections that wait for accept() is full. Callers " +
-			"that do not block fail with EAGAIN instead, which is told as accept-queue-overflow.",
-		See: []Symptom{SeeIdle, SeePlateau, SeeCalls},
-		Known: []string{
-			"Threads were in connect() to the same socket for " + percent(dominantShare) + " or more of the time of the slow requests.",
-		},
-		Not: []string{
-			"A socket that is full for a moment.",
-		},
-		Mend:      "Raise the backlog of who listens, or have it accept sooner: give it more workers.",
-		Unplanted: "Its callers in the lab do not block; a fixture of a thread in connect() stands for it.",
-	},
 }
 
 func checkUnixBacklog(v *View) Result {

@@ -21,20 +21,6 @@ var windowLimited = Cause{
 	Needs: []observe.Kind{observe.KindRequests},
 	Check: checkWindowLimited,
 	Try:   tryReceiverWindow,
-	Doc: Doc{
-		About: "The receiver's window is smaller than what fits on the way in a round trip, so that the sender waits for acknowledgements. The window follows the receive buffer.",
-		See:   []Symptom{SeeLarge, SeeSomeEnds},
-		Known: []string{
-			"Requests met a small window more often than a closed one, and waiting for it takes a good part of their time.",
-			"A round trip takes 1 ms or more.",
-		},
-		Not: []string{
-			"A receiver that does not read: slow-receiver.",
-			"A send buffer that is smaller still: send-buffer-limited.",
-		},
-		Mend:      "A larger receive buffer at the receiver: tcp_rmem, no small SO_RCVBUF.",
-		Unplanted: "Its incident has not been run often enough yet to be in the list.",
-	},
 }
 
 // smallWindow says that windows were small for the way rather than closed. On a

@@ -27,27 +27,13 @@ var workerPools = []struct {
 }
 
 // exhausted declares that all workers of a kind of server are taken.
-func exhausted(id ID, title string, w workerPool, about, mend string, not ...string) Cause {
+func exhausted(id ID, title string, w workerPool) Cause {
 	return Cause{ID: id, Title: title, Layer: LayerApplication, Class: ClassPool, Check: func(v *View) Result { return checkPools(v, &w) },
 		Needs: []observe.Kind{w.kind, observe.KindProcess, observe.KindListeners, observe.KindRequests},
 		// What workers are taken by: more of them would only wait with them.
 		ConsequenceOf: []Parent{SlowDependency, ConnectionPoolExhausted, HAProxyServerQueue, CPUHotFunction, GCPauses, ClassWait, ClassMachine}, Folds: true,
-		Doc: Doc{
-			About: about,
-			See:   []Symptom{SeeIdle, SeePlateau, SeeNoAnswer, SeeLogs},
-			Known: []string{
-				"The requests worked on at once, by the requests' own records, are " + percent(takenShare) + " or more of the limit; or no worker was free in " + percent(allBusyShare) +
-					" or more of the readings; or, where a worker belongs to a connection, nearly as many connections are open as the limit allows.",
-				"Requests waited meanwhile: in the accept queue, or complete in the socket and not read.",
-				"At least " + percent(idleCPUShare) + " of the CPUs is idle, or what is taken does not compute: more of them would answer more.",
-			},
-			Not:  append(not, "All workers taken, and nobody waits.", "Workers that all wait for the same lock, disk or slow service: that is told instead."),
-			Mend: mend + " The finding names the file and the line of the limit, and proposes no more than memory allows.",
-		}}
+	}
 }
-
-// notPlanted is said of causes whose incident is still to come.
-const notPlanted = "The lab does not plant it yet."
 
 func unitIs(name string) func(*observe.WorkerPool) string {
 	return func(*observe.WorkerPool) string { return name }
@@ -59,53 +45,32 @@ func unitIs(name string) func(*observe.WorkerPool) string {
 // comes also where fewer workers than MinSpareServers are left.
 const ApacheWorkersExhausted ID = "apache-workers-exhausted"
 
-var apacheWorkersExhausted = exhausted(ApacheWorkersExhausted, "All workers of Apache are taken: requests wait for a free one",
-	workerPool{kind: observe.KindApache, name: "Apache", unit: unitIs("workers"), fix: fixApache, logs: []string{"max-workers", "near-limit", "scoreboard"}},
-	"A worker of Apache httpd answers one request at a time; with the MPMs prefork and worker it belongs to its connection until that ends, "+
-		"keep-alive time included. With all of MaxRequestWorkers taken, connections wait in the accept queue.",
-	"Raise MaxRequestWorkers, with ServerLimit; where idle keep-alive connections hold the workers, shorten KeepAliveTimeout or use the event MPM.",
-	"The log line that MaxRequestWorkers was reached: it also comes at a start, while workers are free.").tried(inPool(observe.KindApache, moreApache))
+var apacheWorkersExhausted = exhausted(ApacheWorkersExhausted, "All workers of Apache are taken: requests wait for a free one", workerPool{kind: observe.KindApache, name: "Apache", unit: unitIs("workers"), fix: fixApache, logs: []string{"max-workers", "near-limit", "scoreboard"}}).tried(inPool(observe.KindApache, moreApache))
 
 // UWSGIWorkersBusy: a worker of uWSGI answers one request at a time, as many as
 // it has threads. What comes beyond waits in the listen queue.
 const UWSGIWorkersBusy ID = "uwsgi-workers-busy"
 
-var uwsgiWorkersBusy = exhausted(UWSGIWorkersBusy, "All workers of uWSGI are busy: requests wait in its listen queue",
-	workerPool{kind: observe.KindUWSGI, name: "uWSGI", unit: unitIs("workers"), fix: fixUWSGI, logs: []string{"listen-queue-full", "all-busy"}},
-	"A worker of uWSGI answers as many requests at a time as it has threads. What comes beyond waits in the listen queue, 100 connections by default, and is dropped where that is full.",
-	"Raise processes or threads, or find what the requests wait for; a longer listen queue only lets them wait longer.",
-	"Event loops (async, gevent), which have no such limit.").tried(inPool(observe.KindUWSGI, moreUWSGI))
+var uwsgiWorkersBusy = exhausted(UWSGIWorkersBusy, "All workers of uWSGI are busy: requests wait in its listen queue", workerPool{kind: observe.KindUWSGI, name: "uWSGI", unit: unitIs("workers"), fix: fixUWSGI, logs: []string{"listen-queue-full", "all-busy"}}).tried(inPool(observe.KindUWSGI, moreUWSGI))
 
 // GunicornWorkersBusy: a sync worker of gunicorn answers one request at a time,
 // a gthread worker as many as it has threads.
 const GunicornWorkersBusy ID = "gunicorn-workers-busy"
 
-var gunicornWorkersBusy = exhausted(GunicornWorkersBusy, "All workers of gunicorn are busy: requests wait for a free one",
-	workerPool{kind: observe.KindGunicorn, name: "gunicorn", unit: unitIs("workers"), fix: fixGunicorn},
-	"A sync worker of gunicorn answers one request at a time, a gthread worker as many as it has threads. What comes beyond waits in the accept queue.",
-	"Raise workers or threads, or find what the requests wait for.",
-	"Event loops (gevent, eventlet, tornado, uvicorn), which have no such limit.")
+var gunicornWorkersBusy = exhausted(GunicornWorkersBusy, "All workers of gunicorn are busy: requests wait for a free one", workerPool{kind: observe.KindGunicorn, name: "gunicorn", unit: unitIs("workers"), fix: fixGunicorn})
 
 // TomcatThreadsExhausted: a connector of Tomcat has maxThreads threads, each for
 // one request. Connections are taken up all the same, and their requests wait
 // in the socket.
 const TomcatThreadsExhausted ID = "tomcat-threads-exhausted"
 
-var tomcatThreadsExhausted = exhausted(TomcatThreadsExhausted, "All threads of a Tomcat connector are busy: requests wait for a free one",
-	workerPool{kind: observe.KindTomcat, name: "Tomcat", unit: unitIs("threads"), fix: fixTomcat, logs: []string{"threads-busy"}},
-	"A connector of Tomcat has maxThreads threads, each for one request. It takes up connections all the same: requests wait, complete, in their sockets.",
-	"Raise maxThreads, or find what the threads wait for.",
-	"Requests that wait while threads are free.")
+var tomcatThreadsExhausted = exhausted(TomcatThreadsExhausted, "All threads of a Tomcat connector are busy: requests wait for a free one", workerPool{kind: observe.KindTomcat, name: "Tomcat", unit: unitIs("threads"), fix: fixTomcat, logs: []string{"threads-busy"}})
 
 // HAProxyMaxConn: at maxconn of the process or of a frontend HAProxy accepts
 // nothing more; connections wait in the accept queue.
 const HAProxyMaxConn ID = "haproxy-maxconn"
 
-var haproxyMaxconn = exhausted(HAProxyMaxConn, "HAProxy is at its maxconn: new connections wait to be accepted",
-	workerPool{kind: observe.KindHAProxy, name: "HAProxy", unit: unitIs("connections"), fix: fixHAProxy, logs: []string{"fd-limit"}},
-	"At maxconn of the process or of a frontend HAProxy accepts nothing more, and connections wait in the accept queue.",
-	"Raise maxconn as far as the servers behind can take it; idle keep-alive connections are freed by a shorter timeout.",
-	"Many connections below the limit.").tried(inPool(observe.KindHAProxy, moreHAProxy))
+var haproxyMaxconn = exhausted(HAProxyMaxConn, "HAProxy is at its maxconn: new connections wait to be accepted", workerPool{kind: observe.KindHAProxy, name: "HAProxy", unit: unitIs("connections"), fix: fixHAProxy, logs: []string{"fd-limit"}}).tried(inPool(observe.KindHAProxy, moreHAProxy))
 
 // place names the file and line to edit, as "# in FILE:LINE:", or what stands for
 // it.

@@ -11,34 +11,22 @@ import (
 // allows. The request gets no answer, and the worker has to start anew.
 const UWSGIHarakiri ID = "uwsgi-harakiri"
 
-var uwsgiHarakiri = cutOffCause(UWSGIHarakiri, "uWSGI kills workers whose requests take longer than harakiri: they get no answer", observe.KindUWSGI, "harakiri", "harakiri", "",
-	"uWSGI kills a worker whose request takes longer than harakiri allows. That request gets no answer, or an error from the server in front, and the worker starts anew.")
+var uwsgiHarakiri = cutOffCause(UWSGIHarakiri, "uWSGI kills workers whose requests take longer than harakiri: they get no answer", observe.KindUWSGI, "harakiri", "harakiri")
 
 // GunicornWorkerTimeout: a sync worker of gunicorn that is silent for longer
 // than timeout is killed, with the request it works on.
 const GunicornWorkerTimeout ID = "gunicorn-worker-timeout"
 
-var gunicornWorkerTimeout = cutOffCause(GunicornWorkerTimeout, "gunicorn kills workers that are silent for longer than its timeout: their requests get no answer", observe.KindGunicorn, "worker-timeout", "timeout", notPlanted,
-	"A worker of gunicorn tells its arbiter that it lives between two requests. One that works on a request for longer than timeout is killed, and the request gets no answer.")
+var gunicornWorkerTimeout = cutOffCause(GunicornWorkerTimeout, "gunicorn kills workers that are silent for longer than its timeout: their requests get no answer", observe.KindGunicorn, "worker-timeout", "timeout")
 
 // cutOffCause declares that a server kills workers for their time: line is the
 // kind of its log lines that say so, knob the setting.
-func cutOffCause(id ID, title string, kind observe.Kind, line, knob, unplanted, about string) Cause {
+func cutOffCause(id ID, title string, kind observe.Kind, line, knob string) Cause {
 	return Cause{ID: id, Title: title, Layer: LayerApplication, Class: ClassPool,
 		Needs:         []observe.Kind{kind, observe.KindProcess, observe.KindRequests},
 		ConsequenceOf: []Parent{SlowDependency, ConnectionPoolExhausted, ClassMachine, ClassWait}, Folds: true,
 		Check: func(v *View) Result { return checkCutOff(v, kind, line, knob) },
-		Doc: Doc{
-			About: about,
-			See:   []Symptom{SeeErrors, SeeNoAnswer, SeeDies, SeeLogs},
-			Known: []string{
-				"The server's log has lines that it killed workers for their time in the window.",
-				"Requests got no answer, by their own records: " + percent(noiseShare) + " or more of them, or " + percent(noiseShare) + " of the time of all.",
-			},
-			Not:       []string{"A worker that was killed while no request failed."},
-			Mend:      "Find what those requests wait for; raise the timeout only where it is shorter than what they are meant to take.",
-			Unplanted: unplanted,
-		}}
+	}
 }
 
 func checkCutOff(v *View, kind observe.Kind, line, knob string) Result {
