@@ -57,7 +57,7 @@ func (c *requestsCmd) runCapture(s *streams) error {
 		stream.buf = stream.format.header(stream.buf, stream.style)
 	}
 	if c.Format == formatTCPRT {
-		stream.stats = newPortStats(value(c.StatsEvery), nil, false)
+		stream.stats = newPortStats(value(c.StatsEvery), false)
 	}
 	summary, err := c.readCapture(func(r *observe.Request) {
 		if stream.stats != nil { // by the clock of the capture
@@ -65,7 +65,9 @@ func (c *requestsCmd) runCapture(s *streams) error {
 			if stream.stats.next.IsZero() {
 				stream.stats.begin(now)
 			}
-			stream.buf = stream.stats.appendDue(stream.buf, now)
+			if stream.stats.due(now) {
+				stream.buf = stream.stats.append(stream.buf, now, nil)
+			}
 		}
 		stream.add(r)
 	})
@@ -74,7 +76,7 @@ func (c *requestsCmd) runCapture(s *streams) error {
 	}
 	stream.writePending(summary.end.UnixNano())
 	if stream.stats != nil {
-		stream.buf = stream.stats.append(stream.buf, summary.end)
+		stream.buf = stream.stats.append(stream.buf, summary.end, nil)
 	}
 	stream.write()
 	for _, l := range summary.losses {

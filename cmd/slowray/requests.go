@@ -14,6 +14,7 @@ import (
 	"github.com/slowray/slowray/internal/sense/container"
 	"github.com/slowray/slowray/internal/sense/host"
 	"github.com/slowray/slowray/internal/sense/request"
+	"github.com/slowray/slowray/internal/watch"
 )
 
 type requestsCmd struct {
@@ -159,12 +160,14 @@ func (c *requestsCmd) Run(ctx context.Context, s *streams) error {
 	}
 	side, _ := sideNamed(c.Side)
 	peer, _ := c.peer()
-	src, err := openSource(request.Options{
+	watch.Hurry() // on a busy host the rings would run full
+	recorder, err := request.Start(request.Options{
 		Ports: c.Port, Side: side, Slow: value(c.Slow), Labels: c.Labels, Connections: c.Format == formatTCPRT, Budget: c.budget(), Split: c.Format != formatTCPRT,
 	})
 	if err != nil {
 		return err
 	}
+	src := request.NewStream(recorder)
 	defer src.Close()
 	names.Gone = src.Caller
 
@@ -182,7 +185,8 @@ func (c *requestsCmd) Run(ctx context.Context, s *streams) error {
 		}
 	}
 	if c.Format == formatTCPRT {
-		stream.stats = newPortStats(value(c.StatsEvery), src, stream.ours == nil && !peer.IsValid())
+		stream.stats = newPortStats(value(c.StatsEvery), stream.ours == nil && !peer.IsValid())
+		recorder.OnClosed(stream.closed)
 	}
 	if c.For != nil {
 		var cancel context.CancelFunc
@@ -194,7 +198,7 @@ func (c *requestsCmd) Run(ctx context.Context, s *streams) error {
 	signal.Ignore(syscall.SIGPIPE)
 	fmt.Fprintln(s.err, "slowray: recording requests"+untilText(c.For))
 	err = stream.run(ctx)
-	c.tellLosses(s, src.Losses())
+	c.tellLosses(s, src.Stats())
 	return err
 }
 
@@ -236,17 +240,17 @@ func processOf(names *host.Names) observe.IdentityOf {
 
 // tellLosses says which requests have no line although they were asked for,
 // and what the kernel could not show.
-func (c *requestsCmd) tellLosses(s *streams, l sourceLosses) {
+func (c *requestsCmd) tellLosses(s *streams, lost request.Stats) {
 	tell := func(n uint64, what string) {
 		if n > 0 {
 			fmt.Fprintf(s.err, "slowray: %s %s\n", figure.Count(n), what)
 		}
 	}
-	tell(l.lost, "records were lost: the buffer was full")
-	tell(l.sampled, fmt.Sprintf("requests were only counted, to stay within %g %% of the CPU (see --budget)", c.Budget))
-	tell(l.unwatched, "connections were not watched for want of kernel memory")
-	tell(l.missed, "events of connections were kept from slowray by the kernel: requests may lack a part")
-	for _, what := range l.missing {
+	tell(lost.Lost, "records were lost: the buffer was full")
+	tell(lost.Sampled, fmt.Sprintf("requests were only counted, to stay within %g %% of the CPU (see --budget)", c.Budget))
+	tell(lost.Connections, "connections were not watched for want of kernel memory")
+	tell(lost.Missed, "events of connections were kept from slowray by the kernel: requests may lack a part")
+	for _, what := range lost.Missing {
 		fmt.Fprintln(s.err, "slowray: not seen: "+what)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"os"
 	"slices"
+	"sync"
 	"syscall"
 	"time"
 
@@ -16,28 +17,8 @@ import (
 
 	"github.com/slowray/slowray/internal/observe"
 	"github.com/slowray/slowray/internal/report"
+	"github.com/slowray/slowray/internal/sense/request"
 )
-
-// requestSource hands out requests as they end. The methods are those of
-// request.Recorder, but for what is told of losses and connections.
-type requestSource interface {
-	Poll(each func(*observe.Request)) int
-	Flush() error    // hand out what is complete on idle connections
-	FlushAll() error // the same, for the last time
-	OnClosed(each func(*report.ClosedConnection))
-	Segments(each func(side observe.Side, port uint16, segments, retrans uint64))
-	Losses() sourceLosses
-	Close()
-}
-
-// sourceLosses is how many requests have no record, and why.
-type sourceLosses struct {
-	lost      uint64   // the buffer was full
-	sampled   uint64   // the governor let them be counted only
-	unwatched uint64   // connections, for want of memory
-	missed    uint64   // events that the kernel kept from the programs
-	missing   []string // what the kernel cannot show, one sentence each
-}
 
 // The formats of a request.
 const formatTCPRT = "tcprt"
@@ -58,17 +39,16 @@ var requestFormats = map[string]requestFormat{
 	}},
 }
 
-// How often a stream does what.
 const (
-	pollEvery  = 20 * time.Millisecond  // the source is drained
 	writeEvery = 100 * time.Millisecond // lines are written that did not fill the buffer
-	flushEvery = time.Second            // idle connections are asked for what is complete
+	lookEvery  = time.Second            // whether the reader has left, and the source failed
 	writeBytes = 64 << 10               // lines are written at once
 )
 
-// requestStream writes the requests of a source that pass its filters.
+// requestStream writes the requests of a source that pass its filters. Who reads
+// them slowly holds the source up, which is its alone, and counts what is lost then.
 type requestStream struct {
-	src       requestSource
+	src       *request.Stream
 	out       io.Writer
 	format    requestFormat
 	style     report.Style
@@ -81,10 +61,12 @@ type requestStream struct {
 	limit int                         // 0 = none
 	gone  func() bool                 // whether the reader has left; nil when that cannot be told
 
+	mu      sync.Mutex // of what follows; not held while the source is asked
 	buf     []byte
 	written int   // requests
 	err     error // the first of writing
 	pending map[requestKey]*observe.Request
+	before  map[requestKey]*observe.Request // what was pending when the end began
 }
 
 // requestKey is a request on its connection.
@@ -105,55 +87,73 @@ func (s *requestStream) run(ctx context.Context) error {
 		s.write()
 	}
 	if s.stats != nil {
-		s.src.OnClosed(s.closed)
 		s.stats.begin(time.Now())
 	}
-	poll, write, flush := time.NewTicker(pollEvery), time.NewTicker(writeEvery), time.NewTicker(flushEvery)
-	defer poll.Stop()
+	from := s.src.Subscribe(s.add)
+	write, look := time.NewTicker(writeEvery), time.NewTicker(lookEvery)
 	defer write.Stop()
-	defer flush.Stop()
-	for !s.done() {
-		var err error
+	defer look.Stop()
+	for {
 		select {
 		case <-ctx.Done():
-			return s.end()
-		case <-poll.C:
-			s.src.Poll(s.add)
-		case <-flush.C:
+			return s.end(from)
+		case <-look.C:
 			// Without a request there is no write that would fail.
 			if s.gone != nil && s.gone() {
 				return nil
 			}
-			err = s.src.Flush()
-		case now := <-write.C:
-			if s.stats != nil {
-				s.buf = s.stats.appendDue(s.buf, now)
+			if err := s.src.Err(); err != nil {
+				return errors.Join(err, s.end(from))
 			}
-			s.write()
-		}
-		if err != nil {
-			return errors.Join(err, s.end())
+		case now := <-write.C:
+			if s.stats != nil && s.stats.due(now) {
+				s.statistics(now)
+			}
+			if s.writeAll() {
+				return s.end(from)
+			}
 		}
 	}
-	return s.end()
+}
+
+// statistics writes those of each port.
+func (s *requestStream) statistics(now time.Time) {
+	var sums []request.Counters
+	if s.stats.whole {
+		s.src.Moment(func(all []request.Counters) { sums = all })
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.buf = s.stats.append(s.buf, now, sums)
+}
+
+// writeAll empties the buffer and says whether no more is to be written.
+func (s *requestStream) writeAll() (done bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.write()
+	return s.done()
 }
 
 // end takes what the source still has and writes the rest.
-func (s *requestStream) end() error {
+func (s *requestStream) end(from *request.Subscription) error {
 	// What is still in progress is told of once more now. What is not was
 	// ended without an answer that anyone waited for, or its record was lost.
-	before := s.pending
-	s.pending = nil
-	err := s.src.FlushAll()
-	if err != nil {
-		s.pending = before
+	s.mu.Lock()
+	s.pending, s.before = nil, s.pending
+	s.mu.Unlock()
+	err := from.End() // then none is added any more
+	s.mu.Lock()
+	if err != nil && len(s.before) > 0 {
+		maps.Copy(s.before, s.pending)
+		s.pending = s.before
 	}
-	s.src.Poll(s.add)
 	s.writePending(time.Now().UnixNano())
+	s.mu.Unlock()
 	if s.stats != nil {
-		s.buf = s.stats.append(s.buf, time.Now())
+		s.statistics(time.Now())
 	}
-	s.write()
+	s.writeAll()
 	if s.err != nil && !errors.Is(s.err, syscall.EPIPE) {
 		err = errors.Join(err, s.err)
 	}
@@ -168,6 +168,8 @@ func (s *requestStream) done() bool {
 // progress comes again when it is over: it waits for that, so that every
 // request has one line.
 func (s *requestStream) add(r *observe.Request) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	if s.done() ||
 		s.peer.IsValid() && !s.peer.Contains(r.Peer.Addr().Unmap()) ||
 		s.ours != nil && !s.ours(r) {
@@ -181,8 +183,9 @@ func (s *requestStream) add(r *observe.Request) {
 		s.pending[keyOf(r)] = &kept
 		return
 	}
-	if len(s.pending) > 0 {
+	if len(s.pending)+len(s.before) > 0 {
 		delete(s.pending, keyOf(r))
+		delete(s.before, keyOf(r))
 	}
 	if s.stats != nil {
 		s.stats.sums.Add(r)
@@ -225,7 +228,9 @@ func (s *requestStream) writePending(now int64) {
 
 // closed writes the end of a connection. It is not known whose it was, so
 // there is none when one process was asked for.
-func (s *requestStream) closed(c *report.ClosedConnection) {
+func (s *requestStream) closed(c *observe.Closed) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	if s.done() || s.ours != nil || s.peer.IsValid() && !s.peer.Contains(c.Peer.Addr().Unmap()) {
 		return
 	}
@@ -263,40 +268,40 @@ func readerGone(w io.Writer) func() bool {
 
 // portStats writes TCPRT's statistics at an interval.
 type portStats struct {
-	sums  report.TCPRTStats
-	every time.Duration
-	next  time.Time
-	src   requestSource // for exact losses; nil when the requests are filtered
+	sums    report.TCPRTStats
+	every   time.Duration
+	next    time.Time
+	whole   bool               // the requests are not filtered: what the kernel counted is theirs
+	counted []request.Counters // by the kernel, when it was last asked
 }
 
-func newPortStats(every time.Duration, src requestSource, whole bool) *portStats {
+func newPortStats(every time.Duration, whole bool) *portStats {
 	if every == 0 {
 		every = defaultStatsEvery
 	}
-	p := &portStats{every: every}
-	if whole {
-		p.src = src
-	}
-	return p
+	return &portStats{every: every, whole: whole}
 }
 
 func (p *portStats) begin(now time.Time) { p.next = now.Add(p.every) }
 
-// appendDue appends the statistics when their time has come.
-func (p *portStats) appendDue(dst []byte, now time.Time) []byte {
+// due says whether the time of the statistics has come, once.
+func (p *portStats) due(now time.Time) bool {
 	if now.Before(p.next) {
-		return dst
+		return false
 	}
 	// After a stop of the machine the intervals in between are not made up for.
 	if p.next = p.next.Add(p.every); p.next.Before(now) {
 		p.next = now.Add(p.every)
 	}
-	return p.append(dst, now)
+	return true
 }
 
-func (p *portStats) append(dst []byte, now time.Time) []byte {
-	if p.src != nil {
-		p.src.Segments(p.sums.AddSegments)
+// append appends the statistics; counted is what the kernel has counted by now, if
+// that is known.
+func (p *portStats) append(dst []byte, now time.Time, counted []request.Counters) []byte {
+	for _, c := range request.Since(p.counted, counted) {
+		p.sums.AddSegments(c.Side, c.Port, c.Segments, c.Retrans)
 	}
+	p.counted = counted
 	return p.sums.Append(dst, now)
 }

@@ -17,16 +17,18 @@ import (
 
 	"github.com/slowray/slowray/internal/observe"
 	"github.com/slowray/slowray/internal/report"
+	"github.com/slowray/slowray/internal/sense/request"
 )
 
-// script is a source that hands out what a test says: one step for each poll,
+// script is a recorder that hands out what a test says: one step for each poll,
 // then what FlushAll brings out.
 type script struct {
-	steps    [][]any // *observe.Request or *report.ClosedConnection
+	steps    [][]any // *observe.Request or *observe.Closed
 	final    []any
 	flushErr error
 
-	onClosed func(*report.ClosedConnection)
+	onClosed func(*observe.Closed)
+	over     func() // called when there are no more steps
 	flushed  bool
 }
 
@@ -37,6 +39,8 @@ func (s *script) Poll(each func(*observe.Request)) int {
 		step, s.final = s.final, nil
 	case len(s.steps) > 0:
 		step, s.steps = s.steps[0], s.steps[1:]
+	case s.over != nil:
+		s.over()
 	}
 	for _, what := range step {
 		switch v := what.(type) {
@@ -44,7 +48,7 @@ func (s *script) Poll(each func(*observe.Request)) int {
 			passing := *v // valid during the call only
 			each(&passing)
 			passing = observe.Request{}
-		case *report.ClosedConnection:
+		case *observe.Closed:
 			if s.onClosed != nil {
 				s.onClosed(v)
 			}
@@ -53,14 +57,22 @@ func (s *script) Poll(each func(*observe.Request)) int {
 	return len(step)
 }
 
-func (s *script) Flush() error                                 { return s.flushErr }
-func (s *script) FlushAll() error                              { s.flushed = true; return nil }
-func (s *script) OnClosed(each func(*report.ClosedConnection)) { s.onClosed = each }
-func (s *script) Segments(each func(observe.Side, uint16, uint64, uint64)) {
-	each(observe.Served, 80, 1000, 30)
+func (s *script) Flush() error    { return s.flushErr }
+func (s *script) FlushAll() error { s.flushed = true; return nil }
+func (s *script) Counters() []request.Counters {
+	return []request.Counters{{Side: observe.Served, Port: 80, Segments: 1000, Retrans: 30}}
 }
-func (s *script) Losses() sourceLosses { return sourceLosses{} }
-func (s *script) Close()               {}
+func (s *script) Stats() request.Stats           { return request.Stats{} }
+func (s *script) Caller(int) (string, int, bool) { return "", 0, false }
+func (s *script) Close()                         {}
+
+// streamOf is the stream of a recorder; it ends with the test.
+func streamOf(t *testing.T, src request.Source) *request.Stream {
+	t.Helper()
+	s := request.NewStream(src)
+	t.Cleanup(s.Close)
+	return s
+}
 
 // ask is a request of a client, answered at port 80 by process 7.
 func ask(seq uint32, client string, took time.Duration) *observe.Request {
@@ -84,15 +96,15 @@ var brief = requestFormat{
 }
 
 // drain runs a stream until its source has nothing more.
-func drain(t *testing.T, s *requestStream) error {
+func drain(t *testing.T, s *requestStream, src *script) error {
 	t.Helper()
-	src := s.src.(*script)
+	if s.src = request.NewStream(src); s.stats != nil {
+		src.onClosed = s.closed
+	}
+	defer s.src.Close()
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
-	go func() {
-		time.Sleep(time.Duration(len(src.steps)+3) * pollEvery)
-		cancel()
-	}()
+	src.over = cancel
 	return s.run(ctx)
 }
 
@@ -103,7 +115,7 @@ func TestRequestStreamFilters(t *testing.T) {
 		{},
 		{ask(1, "[fd00::1]:1002", 7*time.Millisecond)},
 	}
-	for _, c := range []struct {
+	for _, c := range []*struct {
 		name string
 		s    requestStream
 		want string
@@ -117,8 +129,8 @@ func TestRequestStreamFilters(t *testing.T) {
 		{"slow and limit", requestStream{slow: 6 * time.Millisecond, limit: 1}, "[::ffff:10.2.0.9]:1001#1 50\n"},
 	} {
 		var out bytes.Buffer
-		c.s.src, c.s.out, c.s.format = &script{steps: steps}, &out, brief
-		if err := drain(t, &c.s); err != nil {
+		c.s.out, c.s.format = &out, brief
+		if err := drain(t, &c.s, &script{steps: steps}); err != nil {
 			t.Errorf("%s: %v", c.name, err)
 		}
 		if diff := cmp.Diff(c.want, out.String()); diff != "" {
@@ -141,12 +153,12 @@ func TestRequestsInProgress(t *testing.T) {
 		final: []any{ask(5, "10.1.0.9:1000", time.Millisecond), unfinished(ask(9, "10.1.0.9:1004", 2*time.Second)), still},
 	}
 	var out bytes.Buffer
-	s := &requestStream{src: src, out: &out, format: requestFormat{
+	s := &requestStream{out: &out, format: requestFormat{
 		line: func(dst []byte, r *observe.Request, _ observe.IdentityOf, _ report.Style) []byte {
 			return fmt.Appendf(dst, "%s#%d %d %d %v\n", r.Peer, r.Seq, r.TotalNS()/1e9, r.Ledger[observe.Unaccounted]/1e9, r.Flags.Names())
 		},
 	}}
-	if err := drain(t, s); err != nil {
+	if err := drain(t, s, src); err != nil {
 		t.Fatal(err)
 	}
 	const want = "10.1.0.9:1000#4 1 0 []\n10.1.0.9:1000#5 0 0 []\n10.1.0.9:1003#1 10 0 [unfinished]\n10.1.0.9:1004#9 2 0 [unfinished]\n"
@@ -156,7 +168,7 @@ func TestRequestsInProgress(t *testing.T) {
 }
 
 func TestRequestStreamTCPRT(t *testing.T) {
-	closed := &report.ClosedConnection{Side: observe.Served, Local: netip.MustParseAddrPort("10.0.0.1:80"),
+	closed := &observe.Closed{Side: observe.Served, Local: netip.MustParseAddrPort("10.0.0.1:80"),
 		Peer: netip.MustParseAddrPort("10.1.0.9:1000"), Seq: 2, BytesOut: 40, BytesIn: 20}
 	steps := [][]any{
 		{ask(1, "10.1.0.9:1000", 5*time.Millisecond), ask(2, "10.1.0.9:1000", 7*time.Millisecond)},
@@ -164,10 +176,10 @@ func TestRequestStreamTCPRT(t *testing.T) {
 	}
 	run := func(change func(*requestStream)) []string {
 		var out bytes.Buffer
-		s := &requestStream{src: &script{steps: steps}, out: &out, format: requestFormats[formatTCPRT]}
-		s.stats = newPortStats(0, s.src, true)
+		s := &requestStream{out: &out, format: requestFormats[formatTCPRT]}
+		s.stats = newPortStats(0, true)
 		change(s)
-		if err := drain(t, s); err != nil {
+		if err := drain(t, s, &script{steps: steps}); err != nil {
 			t.Fatal(err)
 		}
 		var kinds []string
@@ -192,7 +204,7 @@ func TestRequestStreamTCPRT(t *testing.T) {
 		// What the kernel counted for the address is not that of the filter.
 		"process": {func(s *requestStream) {
 			s.ours = func(*observe.Request) bool { return true }
-			s.stats = newPortStats(0, s.src, false)
+			s.stats = newPortStats(0, false)
 		}, []string{"R", "R", fmt.Sprintf(stats, 0)}},
 		"other peer": {func(s *requestStream) { s.peer = netip.MustParsePrefix("10.9.0.0/16") }, nil},
 	} {
@@ -203,7 +215,7 @@ func TestRequestStreamTCPRT(t *testing.T) {
 }
 
 func TestPortStatsInterval(t *testing.T) {
-	p := newPortStats(time.Minute, nil, false)
+	p := newPortStats(time.Minute, false)
 	now := time.Unix(1000, 0)
 	p.begin(now)
 	p.sums.Add(ask(1, "10.1.0.9:1000", time.Millisecond))
@@ -211,7 +223,11 @@ func TestPortStatsInterval(t *testing.T) {
 		after time.Duration
 		lines int
 	}{{59 * time.Second, 0}, {60 * time.Second, 1}, {61 * time.Second, 0}, {119 * time.Second, 0}, {120 * time.Second, 1}, {600 * time.Second, 1}, {610 * time.Second, 0}} {
-		if got := bytes.Count(p.appendDue(nil, now.Add(c.after)), []byte("\n")); got != c.lines {
+		var lines []byte
+		if at := now.Add(c.after); p.due(at) {
+			lines = p.append(nil, at, nil)
+		}
+		if got := bytes.Count(lines, []byte("\n")); got != c.lines {
 			t.Errorf("after %s: %d lines, want %d", c.after, got, c.lines)
 		}
 		if c.lines > 0 {
@@ -223,7 +239,7 @@ func TestPortStatsInterval(t *testing.T) {
 // TestRequestStreamIsPrompt: a line does not wait for the next one.
 func TestRequestStreamIsPrompt(t *testing.T) {
 	r, w := io.Pipe()
-	s := &requestStream{src: &script{steps: [][]any{{ask(1, "10.1.0.9:1000", time.Millisecond)}}}, out: w, format: brief}
+	s := &requestStream{src: streamOf(t, &script{steps: [][]any{{ask(1, "10.1.0.9:1000", time.Millisecond)}}}), out: w, format: brief}
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	began := time.Now()
@@ -244,7 +260,7 @@ func TestRequestStreamIsPrompt(t *testing.T) {
 // TestReaderGone: whoever reads the lines may leave; any other failure is told.
 func TestReaderGone(t *testing.T) {
 	for want, failure := range map[bool]error{true: &os.PathError{Op: "write", Path: "|1", Err: syscall.EPIPE}, false: syscall.ENOSPC} {
-		s := &requestStream{src: &script{steps: [][]any{{ask(1, "10.1.0.9:1000", time.Millisecond)}}}, out: failing{failure}, format: brief}
+		s := &requestStream{src: streamOf(t, &script{steps: [][]any{{ask(1, "10.1.0.9:1000", time.Millisecond)}}}), out: failing{failure}, format: brief}
 		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 		err := s.run(ctx)
 		if ctx.Err() != nil {
@@ -270,7 +286,7 @@ func TestReaderGoneInSilence(t *testing.T) {
 		t.Fatal("the reader is still there")
 	}
 	r.Close()
-	s := &requestStream{src: &script{}, out: w, format: brief, gone: gone}
+	s := &requestStream{src: streamOf(t, &script{}), out: w, format: brief, gone: gone}
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
 	if err := s.run(ctx); err != nil || ctx.Err() != nil {
@@ -288,7 +304,7 @@ func (f failing) Write([]byte) (int, error) { return 0, f.err }
 func TestFailingSource(t *testing.T) {
 	broken := errors.New("iterator is gone")
 	var out bytes.Buffer
-	s := &requestStream{src: &script{flushErr: broken, final: []any{ask(1, "10.1.0.9:1000", time.Millisecond)}}, out: &out, format: brief}
+	s := &requestStream{src: streamOf(t, &script{flushErr: broken, final: []any{ask(1, "10.1.0.9:1000", time.Millisecond)}}), out: &out, format: brief}
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
 	if err := s.run(ctx); !errors.Is(err, broken) {
@@ -302,10 +318,10 @@ func TestFailingSource(t *testing.T) {
 // TestRequestStreamAllocatesNothing: of what passes and what does not.
 func TestRequestStreamAllocatesNothing(t *testing.T) {
 	for format := range requestFormats {
-		s := &requestStream{src: &script{}, out: io.Discard, format: requestFormats[format], peer: netip.MustParsePrefix("10.1.0.0/16")}
+		s := &requestStream{out: io.Discard, format: requestFormats[format], peer: netip.MustParsePrefix("10.1.0.0/16")}
 		s.processOf = func(int, int64) (observe.Identity, bool) { return observe.Identity{Comm: "nginx"}, true }
 		if format == formatTCPRT {
-			s.stats = newPortStats(0, s.src, true)
+			s.stats = newPortStats(0, true)
 		}
 		in, out := ask(1, "10.1.0.9:1000", time.Millisecond), ask(1, "10.2.0.9:1000", time.Millisecond)
 		for range 1000 {

@@ -70,21 +70,21 @@ func (c *topCmd) Run(ctx context.Context, s *streams) error {
 	}
 	side, _ := sideNamed(c.Side)
 	watch.Hurry()
-	src, err := request.Start(request.Options{Ports: c.Port, Side: side, Labels: c.Labels, Split: true})
+	stream, err := request.StartStream(request.Options{Ports: c.Port, Side: side, Labels: c.Labels, Split: true})
 	if err != nil {
 		return err
 	}
-	defer src.Close()
-	names.Gone = src.Caller
+	defer stream.Close()
+	names.Gone = stream.Caller
 	_, in := commandline.TerminalColumns(os.Stdin)
 	_, out := commandline.TerminalColumns(s.out)
 	if !c.Once && in && out {
-		if err := top.Live(ctx, src, opt, os.Stdin, s.out); err != nil {
+		if err := top.Live(ctx, stream, opt, os.Stdin, s.out); err != nil {
 			return fmt.Errorf("top: %w", err)
 		}
 		return nil
 	}
-	snap, err := top.Once(ctx, src, opt)
+	snap, err := top.Once(ctx, stream, opt)
 	if err != nil {
 		return fmt.Errorf("top: %w", err)
 	}

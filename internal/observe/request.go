@@ -258,3 +258,19 @@ type RequestSample struct {
 	Flags    []string         `json:"flags,omitempty"`
 	Label    string           `json:"label,omitempty"`
 }
+
+// Closed is a connection that was closed after at least one request.
+type Closed struct {
+	Side        Side
+	TimeNS      int64 // wall clock, ns since 1970
+	NetNS       uint64
+	Local, Peer netip.AddrPort
+	Seq         uint32 // requests on the connection
+	BytesOut    uint64 // acknowledged
+	BytesIn     uint64
+	Unacked     uint32 // bytes sent and not acknowledged
+	Retrans     uint32 // segments
+	MinRTTNS    int64
+	MSS         uint32
+	Reset       bool
+}

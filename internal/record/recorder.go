@@ -115,6 +115,7 @@ func New(st Store, opt Options) (*Recorder, error) {
 		return nil, err
 	}
 	stream.Patient()
+	stream.Lasting()
 	netns := ownNetNS()
 	if opt.OwnNamespace {
 		if netns == 0 {

@@ -60,23 +60,6 @@ func AppendTCPRT(dst []byte, r *observe.Request) []byte {
 	return append(appendTCPRTFields(dst, reorder, uint64(r.MSS)), '\n')
 }
 
-// ClosedConnection is a connection at its end.
-type ClosedConnection struct {
-	Side     observe.Side
-	TimeNS   int64 // wall clock, ns since 1970
-	NetNS    uint64
-	Local    netip.AddrPort
-	Peer     netip.AddrPort
-	Seq      uint32 // requests it carried
-	BytesOut uint64 // acknowledged
-	BytesIn  uint64
-	Unacked  uint32 // bytes sent and not acknowledged
-	Retrans  uint32 // segments
-	MinRTTNS int64
-	MSS      uint32
-	Reset    bool
-}
-
 // AppendTCPRTClosed appends TCPRT's line of a closed connection, with its
 // newline, after the same beginning as AppendTCPRT's:
 //
@@ -84,7 +67,7 @@ type ClosedConnection struct {
 //
 // As in TCPRT a connection that carried no request has no line. The time is
 // that of the end.
-func AppendTCPRTClosed(dst []byte, c *ClosedConnection) []byte {
+func AppendTCPRTClosed(dst []byte, c *observe.Closed) []byte {
 	if c.Seq == 0 {
 		return dst
 	}

@@ -48,7 +48,7 @@ func TestAppendTCPRT(t *testing.T) {
 }
 
 func TestAppendTCPRTClosed(t *testing.T) {
-	c := ClosedConnection{
+	c := observe.Closed{
 		Side: observe.Served, TimeNS: 1593684547_123456_789, Local: netip.MustParseAddrPort("10.0.0.5:3306"), Peer: netip.MustParseAddrPort("10.0.0.9:51234"),
 		Seq: 12, BytesOut: 34567, BytesIn: 890, Unacked: 3, Retrans: 2, MinRTTNS: 97_999, MSS: 1448,
 	}

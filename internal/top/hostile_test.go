@@ -43,11 +43,12 @@ func harmless(t *testing.T, what, text string) {
 func sceneOf(t *testing.T, s string) Snapshot {
 	t.Helper()
 	src := &script{stats: request.Stats{Weight: 1}}
-	from := newSampler(src, Options{Every: time.Second, Master: func(pid int) (int, string) { return pid / 100 * 100, s }}, start)
-	src.waiting = scene(start)
-	for i := range src.waiting {
-		src.waiting[i].Label = s
+	from := newSampler(streamOf(t, src), Options{Every: time.Second, Master: func(pid int) (int, string) { return pid / 100 * 100, s }}, start)
+	waiting := scene(start)
+	for i := range waiting {
+		waiting[i].Label = s
 	}
+	src.play(func() { src.waiting = waiting })
 	snap, err := from.take(start.Add(time.Second), false)
 	if err != nil {
 		t.Fatal(err)

@@ -8,6 +8,8 @@ import (
 
 	tea "charm.land/bubbletea/v2"
 	"github.com/charmbracelet/colorprofile"
+
+	"github.com/slowray/slowray/internal/sense/request"
 )
 
 // redraws per second at most: enough for keys, and each one is a wake-up even
@@ -15,7 +17,7 @@ import (
 const redraws = 15
 
 // Live shows the endpoints on the terminal until it is quit or ctx is done.
-func Live(ctx context.Context, src Source, opt Options, in io.Reader, out io.Writer) error {
+func Live(ctx context.Context, stream *request.Stream, opt Options, in io.Reader, out io.Writer) error {
 	opt.Every = max(opt.Every, minEvery)
 	m := newModel(opt)
 	options := []tea.ProgramOption{
@@ -28,12 +30,11 @@ func Live(ctx context.Context, src Source, opt Options, in io.Reader, out io.Wri
 	}
 	program := tea.NewProgram(m, options...)
 
-	// The source has one goroutine, and it ends before Live returns: the source
-	// is closed then.
+	// The sampler ends before Live returns: the stream is closed then.
 	sampling, stop := context.WithCancel(ctx)
 	sampled := make(chan error, 1)
 	go func() {
-		err := newSampler(src, opt, time.Now()).run(sampling, opt.Every, func(s Snapshot) { program.Send(snapshotMsg(s)) })
+		err := newSampler(stream, opt, time.Now()).run(sampling, opt.Every, func(s Snapshot) { program.Send(snapshotMsg(s)) })
 		if err != nil {
 			program.Quit()
 		}

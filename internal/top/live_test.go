@@ -35,9 +35,9 @@ type broken struct{ script }
 func (*broken) Flush() error { return errors.New("the kernel said no") }
 
 func TestLive(t *testing.T) {
-	live := func(ctx context.Context, src Source, in io.Reader, out io.Writer) chan error {
+	live := func(ctx context.Context, src request.Source, in io.Reader, out io.Writer) chan error {
 		done := make(chan error, 1)
-		go func() { done <- Live(ctx, src, Options{Every: minEvery, Master: master}, in, out) }()
+		go func() { done <- Live(ctx, streamOf(t, src), Options{Every: minEvery, Master: master}, in, out) }()
 		return done
 	}
 	ended := func(t *testing.T, done chan error) error {
@@ -91,13 +91,13 @@ func TestLive(t *testing.T) {
 
 func TestOnce(t *testing.T) {
 	src := &script{waiting: scene(time.Now()), stats: request.Stats{Weight: 1}}
-	snap, err := Once(t.Context(), src, Options{Every: minEvery, Master: master})
+	snap, err := Once(t.Context(), streamOf(t, src), Options{Every: minEvery, Master: master})
 	if err != nil || len(snap.Endpoints) != 3 || !src.all || snap.Seconds < 0.09 {
 		t.Errorf("%d endpoints in %g s, error %v", len(snap.Endpoints), snap.Seconds, err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel() // Ctrl-C still reports
-	if _, err := Once(ctx, src, Options{Every: time.Hour}); err != nil {
+	if _, err := Once(ctx, streamOf(t, src), Options{Every: time.Hour}); err != nil {
 		t.Error(err)
 	}
 }

@@ -10,27 +10,20 @@ import (
 	"github.com/slowray/slowray/internal/figure"
 	"github.com/slowray/slowray/internal/observe"
 	"github.com/slowray/slowray/internal/printable"
+	"github.com/slowray/slowray/internal/sense/request"
 )
 
 // SchemaTop identifies the JSON form of the table.
 const SchemaTop = "slowray.top/1"
 
 // Once watches for one interval, or until ctx is done, and takes the picture.
-func Once(ctx context.Context, src Source, opt Options) (Snapshot, error) {
+func Once(ctx context.Context, stream *request.Stream, opt Options) (Snapshot, error) {
 	opt.Every = max(opt.Every, minEvery)
-	s := newSampler(src, opt, time.Now())
+	s := newSampler(stream, opt, time.Now())
 	ctx, cancel := context.WithTimeout(ctx, opt.Every)
 	defer cancel()
-	poll := time.NewTimer(pollBusy)
-	defer poll.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return s.take(time.Now(), true)
-		case <-poll.C:
-			poll.Reset(s.poll())
-		}
-	}
+	<-ctx.Done()
+	return s.take(time.Now(), true)
 }
 
 // Text writes the picture as a table for people: all columns, however wide, the

@@ -9,15 +9,6 @@ import (
 	"github.com/slowray/slowray/internal/sense/request"
 )
 
-// Source is where requests come from. request.Recorder is one.
-type Source interface {
-	Poll(each func(*observe.Request)) int
-	Flush() error
-	FlushAll() error
-	Counters() []request.Counters
-	Stats() request.Stats
-}
-
 // Options say what is shown.
 type Options struct {
 	Every     time.Duration                                    // a new picture; at least 100 ms
@@ -30,12 +21,6 @@ type Options struct {
 const (
 	averageOver = 10 * time.Second
 	minEvery    = 100 * time.Millisecond
-
-	// The source is drained more often when there is much in it: every wake-up
-	// costs some 100 µs of CPU, however little it finds.
-	pollBusy = 20 * time.Millisecond
-	pollCalm = 50 * time.Millisecond
-	busy     = 500 // requests in one poll
 )
 
 // Snapshot is what was seen in the last seconds.
@@ -50,60 +35,57 @@ type Snapshot struct {
 	Missing   []string
 }
 
-// sampler turns a source into snapshots. It is for one goroutine.
+// sampler turns a stream into snapshots. It is for one goroutine.
 type sampler struct {
-	src     Source
+	stream  *request.Stream
 	pid     int
-	rolling *request.Rolling
-	add     func(*observe.Request) // rolling.Add, made once
-	before  []reading              // at the beginning of every interval that is kept
+	rolling *request.Rolling // of the stream, but for Moment and Complete
+	before  []reading        // at the beginning of every interval that is kept
 	keep    int
 }
 
-// reading is what the source's counters stood at.
+// reading is what the stream's counters stood at.
 type reading struct {
 	at       time.Time
 	counters []request.Counters
 	stats    request.Stats
 }
 
-func newSampler(src Source, opt Options, now time.Time) *sampler {
+func newSampler(stream *request.Stream, opt Options, now time.Time) *sampler {
+	stream.Patient()
 	keep := int(max((averageOver+opt.Every-1)/opt.Every, 1))
-	s := &sampler{src: src, pid: opt.PID, keep: keep, rolling: request.NewRolling(keep, now, opt.Master)}
-	s.add = s.rolling.Add
-	s.before = append(s.before, s.read(now))
+	s := &sampler{stream: stream, pid: opt.PID, keep: keep, rolling: request.NewRolling(keep, now, opt.Master)}
+	counters, stats := stream.Subscribe(s.rolling.Add).Before()
+	s.before = append(s.before, reading{now, counters, stats})
 	return s
-}
-
-func (s *sampler) read(now time.Time) reading {
-	return reading{now, s.src.Counters(), s.src.Stats()}
-}
-
-// poll drains the source and says when to do so again.
-func (s *sampler) poll() time.Duration {
-	if s.src.Poll(s.add) >= busy {
-		return pollBusy
-	}
-	return pollCalm
 }
 
 // take is the picture at a moment. last says that none follows: then nothing is
 // left to a later one.
 func (s *sampler) take(now time.Time, last bool) (Snapshot, error) {
-	flush := s.src.Flush
-	if last {
-		flush = s.src.FlushAll
+	look := func(do func([]request.Counters)) error {
+		s.stream.Moment(do)
+		return s.stream.Err()
 	}
-	if err := flush(); err != nil {
+	if last {
+		look = s.stream.Complete
+	}
+	var endpoints []observe.Endpoint
+	present, first := reading{at: now}, s.before[0]
+	err := look(func(counters []request.Counters) {
+		present.counters = counters
+		endpoints = s.rolling.Endpoints(now, request.Since(first.counters, counters))
+		s.rolling.Next(now)
+	})
+	if err != nil {
 		return Snapshot{}, err
 	}
-	s.poll()
-	present, first := s.read(now), s.before[0]
+	present.stats = s.stream.Stats()
 	wall := now.Sub(first.at)
 	snap := Snapshot{
 		Start:     first.at,
 		Seconds:   wall.Seconds(),
-		Endpoints: s.rolling.Endpoints(now, request.Since(first.counters, present.counters)),
+		Endpoints: endpoints,
 		Lost:      present.stats.Lost - first.stats.Lost,
 		Sampled:   present.stats.Sampled - first.stats.Sampled,
 		Weight:    present.stats.Weight,
@@ -117,7 +99,6 @@ func (s *sampler) take(now time.Time, last bool) (Snapshot, error) {
 	}
 	snap.Endpoints = active(snap.Endpoints)
 
-	s.rolling.Next(now)
 	s.before = append(s.before, present)
 	if len(s.before) > s.keep {
 		s.before = s.before[1:]
@@ -148,15 +129,12 @@ func active(all []observe.Endpoint) []observe.Endpoint {
 
 // run hands out a snapshot every so often until ctx is done.
 func (s *sampler) run(ctx context.Context, every time.Duration, show func(Snapshot)) error {
-	poll, picture := time.NewTimer(pollBusy), time.NewTicker(every)
-	defer poll.Stop()
+	picture := time.NewTicker(every)
 	defer picture.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-poll.C:
-			poll.Reset(s.poll())
 		case <-picture.C:
 			snap, err := s.take(time.Now(), false)
 			if err != nil {

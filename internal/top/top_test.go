@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -32,16 +33,25 @@ func TestMain(m *testing.M) {
 
 var start = time.Unix(1_700_000_000, 0)
 
-// script is a source that plays requests.
+// script is a recorder that plays requests.
 type script struct {
+	mu       sync.Mutex
 	waiting  []observe.Request
 	counters []request.Counters
 	stats    request.Stats
-	flushed  int
 	all      bool
 }
 
+// play changes what the recorder has.
+func (s *script) play(change func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	change()
+}
+
 func (s *script) Poll(each func(*observe.Request)) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	n := len(s.waiting)
 	for i := range s.waiting {
 		each(&s.waiting[i])
@@ -49,10 +59,30 @@ func (s *script) Poll(each func(*observe.Request)) int {
 	s.waiting = nil
 	return n
 }
-func (s *script) Flush() error                 { s.flushed++; return nil }
-func (s *script) FlushAll() error              { s.all = true; return nil }
-func (s *script) Counters() []request.Counters { return s.counters }
-func (s *script) Stats() request.Stats         { return s.stats }
+func (s *script) Flush() error                   { return nil }
+func (s *script) FlushAll() error                { s.all = true; return nil }
+func (s *script) Caller(int) (string, int, bool) { return "", 0, false }
+func (s *script) Close()                         {}
+
+func (s *script) Counters() []request.Counters {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.counters
+}
+
+func (s *script) Stats() request.Stats {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.stats
+}
+
+// streamOf is the stream of a recorder; it ends with the test.
+func streamOf(t *testing.T, src request.Source) *request.Stream {
+	t.Helper()
+	s := request.NewStream(src)
+	t.Cleanup(s.Close)
+	return s
+}
 
 func addrPort(s string) netip.AddrPort { return netip.MustParseAddrPort(s) }
 
@@ -108,11 +138,13 @@ func master(pid int) (int, string) {
 func pictures(t *testing.T, seconds int) []Snapshot {
 	t.Helper()
 	src := &script{stats: request.Stats{Weight: 1}}
-	s := newSampler(src, Options{Every: time.Second, Master: master}, start)
+	s := newSampler(streamOf(t, src), Options{Every: time.Second, Master: master}, start)
 	var list []Snapshot
 	for i := range seconds {
-		src.waiting = scene(start.Add(time.Duration(i) * time.Second))
-		src.stats.CPU += 8 * time.Millisecond
+		src.play(func() {
+			src.waiting = scene(start.Add(time.Duration(i) * time.Second))
+			src.stats.CPU += 8 * time.Millisecond
+		})
 		snap, err := s.take(start.Add(time.Duration(i+1)*time.Second), false)
 		if err != nil {
 			t.Fatal(err)
@@ -318,11 +350,13 @@ func TestSampler(t *testing.T) {
 	// Counters are exact also for what had no record.
 	src := &script{stats: request.Stats{Weight: 4, Sampled: 100, Lost: 1, CPU: time.Second}}
 	src.counters = []request.Counters{{Side: observe.Served, NetNS: 4026531840, Addr: netip.MustParseAddr("10.0.0.1"), Port: 443, Requests: 5000, Segments: 10}}
-	s := newSampler(src, Options{Every: time.Second, Master: master, PID: 100}, start)
-	src.counters = slices.Clone(src.counters)
-	src.counters[0].Requests += 1000
-	src.stats.Sampled += 600
-	src.waiting = scene(start)
+	s := newSampler(streamOf(t, src), Options{Every: time.Second, Master: master, PID: 100}, start)
+	src.play(func() {
+		src.counters = slices.Clone(src.counters)
+		src.counters[0].Requests += 1000
+		src.stats.Sampled += 600
+		src.waiting = scene(start)
+	})
 	snap, err := s.take(start.Add(2*time.Second), true)
 	if err != nil || !src.all {
 		t.Fatalf("error %v, all flushed: %t", err, src.all)

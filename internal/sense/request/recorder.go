@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"io"
 	"math/bits"
-	"net/netip"
 	"runtime"
 	"slices"
 	"sync"
@@ -78,7 +77,7 @@ type Recorder struct {
 	mapped   [][]byte
 	payload  bool // programs may read received bytes
 	missing  []string
-	onClosed func(*Closed)
+	onClosed func(*observe.Closed)
 	closed   sync.Once
 
 	clock    int64 // wall clock less monotonic clock, ns
@@ -277,24 +276,8 @@ func (r *Recorder) missed() (n uint64) {
 	return n
 }
 
-// Closed is a connection that was closed after at least one request.
-type Closed struct {
-	Side        observe.Side
-	TimeNS      int64 // wall clock
-	NetNS       uint64
-	Local, Peer netip.AddrPort
-	Seq         uint32 // requests on the connection
-	BytesOut    uint64 // acknowledged
-	BytesIn     uint64
-	Unacked     uint32 // bytes sent and not acknowledged
-	Retrans     uint32 // segments
-	MinRTTNS    int64
-	MSS         uint32
-	Reset       bool
-}
-
 // OnClosed sets who is told, by Poll, of closed connections.
-func (r *Recorder) OnClosed(f func(*Closed)) { r.onClosed = f }
+func (r *Recorder) OnClosed(f func(*observe.Closed)) { r.onClosed = f }
 
 // Stats tells what was recorded and lost so far.
 func (r *Recorder) Stats() Stats {

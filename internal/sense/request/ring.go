@@ -168,8 +168,8 @@ func (rec *record) addrPort(addr *[16]byte, port uint16) netip.AddrPort {
 	return netip.AddrPortFrom(netip.AddrFrom4([4]byte(addr[:4])), port)
 }
 
-func (r *Recorder) decodeClosed(rec *record) *Closed {
-	return &Closed{
+func (r *Recorder) decodeClosed(rec *record) *observe.Closed {
+	return &observe.Closed{
 		Side: observe.Side(rec.side), TimeNS: int64(rec.start) + r.clock, NetNS: uint64(rec.netns),
 		Local: rec.addrPort(&rec.localAddr, rec.localPort), Peer: rec.addrPort(&rec.peerAddr, rec.peerPort),
 		Seq: rec.seq, BytesOut: rec.bytesOut, BytesIn: rec.bytesIn, Unacked: rec.unacked, Retrans: rec.retrans,

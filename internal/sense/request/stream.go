@@ -37,7 +37,9 @@ type Stream struct {
 	ownAddrs []netip.Addr
 	only     uint64 // a network namespace; 0: all
 	patient  bool
-	polling  bool // there may be requests in progress that were told of
+	lasting  bool
+	polling  bool  // there may be requests in progress that were told of
+	failed   error // of the last Flush
 	closed   bool
 	last     Stats // when it was closed
 
@@ -126,12 +128,20 @@ func (s *Stream) Only(netns uint64) {
 	s.only = netns
 }
 
-// Patient makes the stream look less often while little happens, for one that
-// goes on for days.
+// Patient makes the stream look less often while little happens.
 func (s *Stream) Patient() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.patient = true
+}
+
+// Lasting is for a stream that goes on for days, and meets more addresses than
+// there is room for: of those that found none the requests are counted by their
+// records, and so not once more under "other".
+func (s *Stream) Lasting() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.lasting = true
 }
 
 // own says whether a request is left out.
@@ -183,7 +193,7 @@ func (s *Stream) poll() {
 		}
 		if elapsed := time.Since(began); elapsed >= next {
 			before := host.ThreadCPU()
-			_ = s.recorder.Flush() // the one at the end tells of what is wrong
+			s.failed = s.recorder.Flush()
 			cost := host.ThreadCPU() - before
 			// Once is an accident: garbage was collected, or interrupts came.
 			next = elapsed + max(streamFlush, time.Duration(float64(min(cost, last))/flushShare))
@@ -222,12 +232,11 @@ func (s *Stream) moment(flush func() error, do func(sums []Counters)) (err error
 	return err
 }
 
-// withoutOwn leaves out what LeaveOut names, and what Only does not. What goes on for days meets more
-// addresses than there is room for: of those that found none the requests are
-// counted by their records, and so not once more under "other".
+// withoutOwn leaves out what LeaveOut names, what Only does not, and what Lasting
+// does not count.
 func (s *Stream) withoutOwn(all []Counters) []Counters {
 	return slices.DeleteFunc(all, func(c Counters) bool {
-		return s.patient && !c.Addr.IsValid() || s.only != 0 && c.NetNS != s.only || s.ownEnd(c.Side, c.NetNS, c.Addr, c.Port)
+		return s.lasting && !c.Addr.IsValid() || s.only != 0 && c.NetNS != s.only || s.ownEnd(c.Side, c.NetNS, c.Addr, c.Port)
 	})
 }
 
@@ -235,6 +244,14 @@ func (s *Stream) withoutOwn(all []Counters) []Counters {
 // subscriber is called with.
 func (s *Stream) Caller(pid int) (comm string, parent int, ok bool) {
 	return s.recorder.Caller(pid)
+}
+
+// Err is why connections on which nothing happens cannot be asked for what is
+// complete; nil when they can. The rest is handed out all the same.
+func (s *Stream) Err() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.failed
 }
 
 // Stats tells what was recorded and lost since the start.
@@ -286,6 +303,9 @@ func (u *Subscription) End() error {
 	s.subs = slices.Delete(s.subs, i, i+1)
 	return err
 }
+
+// Before is what was counted, and lost, before Subscribe.
+func (u *Subscription) Before() ([]Counters, Stats) { return u.counters, u.stats }
 
 // Counters is what was counted from Subscribe to End. The longest handshake is
 // that of this time where it is the longest so far; else their mean stands for

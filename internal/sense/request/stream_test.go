@@ -177,7 +177,7 @@ func TestStreamLeavesOutItsOwnPage(t *testing.T) {
 	if c := sumsOf(s); len(c) != 2 {
 		t.Errorf("counters %+v, want those without an address too", c)
 	}
-	s.Patient()
+	s.Lasting()
 	if c := sumsOf(s); len(c) != 1 {
 		t.Errorf("counters %+v, want none without an address: their records count", c)
 	}
