@@ -304,12 +304,22 @@ func (v *View) sumOutside() float64 {
 	return ratio(used, v.Use.CPU.Total())
 }
 
+// ownSeconds is the CPU time in the window of slowray itself: it is there only while
+// somebody looks.
+func (v *View) ownSeconds() float64 {
+	if p := v.Process(v.Self); p != nil {
+		return p.CPUSeconds()
+	}
+	return 0
+}
+
 // spareCPUs says how many CPUs the processes that answer an endpoint could have
-// had besides their own, while its requests came in: those that were idle, and
-// those of processes with a nice value, which give way by themselves. With
-// hardly any, the CPUs are full.
+// had besides their own, while its requests came in: those that were idle, those of
+// slowray itself, and those of processes with a nice value, which give way by
+// themselves. With hardly any, the CPUs are full.
 func (v *View) spareCPUs(l *ledger, w *atWork) (cpus float64, full bool) {
 	spare, _ := v.cpuFull(l)
+	spare = min(spare+ratio(v.ownSeconds(), v.Use.CPU.Total()), 1)
 	if niceOf(w.procs) <= 0 {
 		spare = min(spare+ratio(v.Use.CPU.Nice, v.Use.CPU.Total()), 1)
 	}

@@ -176,6 +176,8 @@ func checkAffinity(v *View) Result {
 		if inside == 0 || others == 0 {
 			return judged{because: text, near: k.slowNS}
 		}
+		// So would have been a CPU that slowray used.
+		idle = min(idle+ratio(v.ownSeconds(), v.Window.Seconds), float64(others))
 		busy, idle = busy/float64(inside), idle/float64(others)
 		if busy < narrowBusy || idle < narrowIdle {
 			return judged{because: fmt.Sprintf("%s; that was busy %s of the time, and the others idle %s", text, percent(busy), percent(idle)), near: k.slowNS}
@@ -184,7 +186,7 @@ func checkAffinity(v *View) Result {
 		f.Subject.Kind = "process"
 		f.Evidence = append(f.Evidence, Evidence{Fact: "CPUs it may run on", Value: p.CPUs, Limit: v.Host.CPUs, Unit: "CPUs there are", Source: "/proc/PID/status Cpus_allowed_list"},
 			Evidence{Fact: "these were busy", Value: round(busy), Unit: "share of the time", Source: "/proc/stat"},
-			Evidence{Fact: "the other CPUs were idle", Value: round(idle), Unit: "share of the time", Source: "/proc/stat"}, waitedEvidence(w))
+			Evidence{Fact: "the other CPUs were idle, or slowray used them", Value: round(idle), Unit: "share of the time", Source: "/proc/stat"}, waitedEvidence(w))
 		f.Fix = v.widenFix(p)
 		f.Fix.Changes = v.widerAffinity(w.procs)
 		return judged{finding: f}

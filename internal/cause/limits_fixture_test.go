@@ -216,7 +216,7 @@ var firingOnLimits = []fires{
 			starved(o).CPUs = "0"
 			o.Use.PerCPU = []observe.CPUTime{{User: 9.9, Idle: 0.1}, {User: 1, Idle: 9}}
 		},
-		subject: Subject{Port: appPort}, minShare: 0.5, fix: "taskset --all-tasks --cpu-list --pid 0-1 500", evidence: "the other CPUs were idle=0.9",
+		subject: Subject{Port: appPort}, minShare: 0.5, fix: "taskset --all-tasks --cpu-list --pid 0-1 500", evidence: "the other CPUs were idle, or slowray used them=0.9",
 	},
 	{
 		name: "a cpuset", cause: &affinityTooNarrow,
