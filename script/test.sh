@@ -2,7 +2,7 @@
 # Runs the tests, in the order that takes the least time on two CPUs.
 # Usage: script/test.sh [--short]
 #
-# First the tests that mostly wait, three packages at a time. Then, one package after the
+# First the tests that mostly wait, two packages at a time. Then, one package after the
 # other, those that measure times or load, or that change settings: they have the
 # machine for themselves. make check has vetted everything already. Nothing is run
 # again: a test that fails once is mended.
@@ -32,7 +32,7 @@ if [ "${1:-}" = --short ]; then
 	exit $failed
 fi
 # shellcheck disable=SC2086 # several packages
-run -- -count=1 -vet=off -timeout 20m -p 3 $wait_mostly || failed=1
+run -- -count=1 -vet=off -timeout 20m -p 2 $wait_mostly || failed=1
 # shellcheck disable=SC2086
 run -- -count=1 -vet=off -timeout 150m -p 1 $alone || failed=1
 exit $failed

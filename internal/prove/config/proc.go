@@ -48,6 +48,26 @@ func startTicks(pid int) (uint64, error) {
 	return strconv.ParseUint(f[19], 10, 64)
 }
 
+// hears says that a process has a handler for a signal, or blocks it and reads it later
+// (SigCgt and SigBlk of proc_pid_status(5)).
+func hears(pid int, signal unix.Signal) bool {
+	b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/status")
+	if err != nil {
+		return false
+	}
+	for line := range strings.Lines(string(b)) {
+		name, mask, _ := strings.Cut(line, ":")
+		if name != "SigCgt" && name != "SigBlk" {
+			continue
+		}
+		set, err := strconv.ParseUint(strings.TrimSpace(mask), 16, 64)
+		if err == nil && set&(1<<(signal-1)) != 0 {
+			return true
+		}
+	}
+	return false
+}
+
 // unixNS turns ticks since the boot into Unix nanoseconds, by the clocks as they
 // are now. Right to 10 ms where the clock was not set since.
 func unixNS(t uint64) int64 { return bootNS() + int64(t)*int64(time.Second/ticks) }

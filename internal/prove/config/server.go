@@ -347,10 +347,19 @@ func (s *server) reload() error {
 	if err != nil {
 		return err
 	}
+	// One that has just executed itself has its workers before it hears signals again:
+	// what comes earlier is lost, or ends it.
+	end := time.Now().Add(reloadTime)
+	for !hears(s.pid, s.kind.signal) {
+		if time.Now().After(end) {
+			return fmt.Errorf("%s (pid %d) does not listen to SIG%s, by which it is told to reload", s.name, s.pid, s.kind.signalName)
+		}
+		time.Sleep(pollEvery)
+	}
 	if err := s.process().Signal(s.kind.signal); err != nil {
 		return fmt.Errorf("tell %s (pid %d) to reload: %w", s.name, s.pid, err)
 	}
-	for end := time.Now().Add(reloadTime); time.Now().Before(end); time.Sleep(pollEvery) {
+	for ; time.Now().Before(end); time.Sleep(pollEvery) {
 		if t, err := startTicks(s.pid); err != nil || t != s.start {
 			return fmt.Errorf("%s (pid %d) ended when it was told to reload", s.name, s.pid)
 		}
