@@ -32,7 +32,10 @@ func checkConnectionPool(v *View) Result {
 		}
 		size := v.connectionsTo(l)
 		busy, inside := v.inFlight(l), v.workingAt(service)
-		because := fmt.Sprintf("%s uses %.1f of its %s connections to %s at a time, with %.1f requests in hand", v.commOf(l), busy, count(size), destinationName(l), inside)
+		because := fmt.Sprintf("%s has %.1f calls to %s under way at a time, on %s connections, and %.1f requests in hand", v.commOf(l), busy, destinationName(l), count(size), inside)
+		if size == 0 {
+			because = fmt.Sprintf("%s has %.1f calls to %s under way at a time, and %.1f requests in hand; how many connections it keeps was not seen", v.commOf(l), busy, destinationName(l), inside)
+		}
 		waiting := inside - busy
 		near := ratio(busy, float64(size)) * ratio(waiting, max(inside, 1))
 		wait := ratio(waiting, max(inside, 0.001)) * service.MeanNS(observe.Server)

@@ -80,7 +80,7 @@ func checkCPUSaturated(v *View) Result {
 		Text: fmt.Sprintf("%s waits for a CPU; others use %s of them", v.waiting(), percent(ratio(outside, all)))}
 	f.Evidence = []Evidence{
 		{Fact: "CPU idle", Value: round(idle), Unit: "share", Source: "/proc/stat"},
-		{Fact: "the service's threads were runnable but not running", Value: round(servers.delay), Limit: round(v.Window.Seconds), Unit: "s in the window", Source: "/proc/PID/schedstat"},
+		{Fact: "the service's threads were runnable but not running, all together in " + seconds(v.Window.Seconds), Value: round(servers.delay), Unit: "s", Source: "/proc/PID/schedstat"},
 		{Fact: "CPU used by processes that take no part in the requests", Value: round(outside), Limit: round(all), Unit: "CPU s", Source: "/proc/PID/stat"},
 		{Fact: "the greediest", Value: processesText(outsiders, 3), Source: "/proc/PID/stat"},
 	}

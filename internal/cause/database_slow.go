@@ -1,6 +1,7 @@
 package cause
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -175,10 +176,10 @@ func (v *View) slowQuery(u *databaseUse, k cost) (*Finding, string) {
 	f.Evidence = append(f.Evidence, Evidence{Fact: "entries of the slow log", Value: u.d.Slow.Entries, Unit: fmt.Sprintf("statements, %s joined with their request", count(u.d.Slow.Joined)),
 		Source: u.d.Root + u.d.Slow.Source + ", threshold: " + setting.Value + " " + settingSource(setting)})
 	if u.d.Kind == "postgresql" {
-		f.Fix = Fix{Text: "Give the statement an index, or have it ask for less: " + top.Statement,
+		f.Fix = Fix{Text: "Give the statement an index, or have it ask for less: " + statement(top),
 			Commands: []shell.Command{v.in(l.ns, shell.Line(`psql -p %s DATABASE -c "EXPLAIN (ANALYZE, BUFFERS) …"   # the statement, with values`, l.Port))}}
 	} else {
-		f.Fix = Fix{Text: "Give the statement an index, or have it ask for less: " + top.Statement,
+		f.Fix = Fix{Text: "Give the statement an index, or have it ask for less: " + statement(top),
 			Commands: []shell.Command{shell.Line(`%s DATABASE -e "EXPLAIN …"   # the statement, with values`, sqlClient(u.d))}}
 	}
 	return &f, ""
@@ -188,7 +189,7 @@ func (v *View) slowQuery(u *databaseUse, k cost) (*Finding, string) {
 func (v *View) statementEvidence(u *databaseUse, s *slowSums) []Evidence {
 	top := s.top
 	out := []Evidence{
-		{Fact: "statement", Value: top.Statement, Source: u.d.Slow.Source},
+		{Fact: "statement", Value: statement(top), Source: u.d.Slow.Source},
 		{Fact: "it took, by the server's own clock, mean and longest", Value: nanoseconds(float64(top.NS)/float64(top.Count)) + ", " + nanoseconds(float64(top.LongestNS)) + fmt.Sprintf("; %s times", count(top.Count)),
 			Source: u.d.Slow.Source},
 	}
@@ -246,20 +247,20 @@ func checkRedisSlowCommand(v *View) Result {
 func (v *View) slowCommandFinding(u *databaseUse, k cost, blocked float64) Finding {
 	f := v.databaseFinding(u, k, "for Redis")
 	top := &u.d.Slow.Statements[0]
-	f.Title = fmt.Sprintf("%s works on %s while all other commands wait", product(u.d), top.Statement)
+	f.Title = fmt.Sprintf("%s works on %s while all other commands wait", product(u.d), statement(top))
 	f.Evidence = append(f.Evidence,
-		Evidence{Fact: "command", Value: top.Statement, Source: "SLOWLOG"},
+		Evidence{Fact: "command", Value: statement(top), Source: "SLOWLOG"},
 		Evidence{Fact: "it took, mean and longest", Value: nanoseconds(float64(top.NS)/float64(top.Count)) + ", " + nanoseconds(float64(top.LongestNS)) + fmt.Sprintf("; %s times", count(top.Count)), Source: "SLOWLOG"},
 		Evidence{Fact: "the window, in slow commands", Value: round(blocked), Unit: "share", Source: "SLOWLOG, over " + u.d.Slow.Threshold.Value + " µs"},
 		Evidence{Fact: "of a request's time, waiting to be read and in Redis, mean", Value: nanoseconds(u.served.MeanNS(observe.RecvWait)) + ", " + nanoseconds(u.served.MeanNS(observe.Server)), Source: recorded})
 	if u.d.Slow.Lost > 0 {
 		f.Evidence = append(f.Evidence, Evidence{Fact: "slow commands that were overwritten in SLOWLOG", Value: u.d.Slow.Lost, Unit: "commands", Source: "SLOWLOG"})
 	}
-	who := "Find who sends " + top.Statement + ", and have it"
+	who := "Find who sends " + statement(top) + ", and have it"
 	for _, c := range top.Callers[:min(len(top.Callers), 1)] {
 		master := v.Master(c.PID)
 		f.Evidence = append(f.Evidence, Evidence{Fact: "asked by", Value: fmt.Sprintf("%s (pid %d)", v.Comm(master), master), Source: recorded})
-		who = fmt.Sprintf("Have %s (pid %d), which sends %s,", v.Comm(master), master, top.Statement)
+		who = fmt.Sprintf("Have %s (pid %d), which sends %s,", v.Comm(master), master, statement(top))
 	}
 	f.Fix.Text = who + " ask for less at a time: SCAN for KEYS, parts of large collections, shorter scripts, UNLINK for DEL."
 	f.Fix.Commands = []shell.Command{v.in(u.served.ns, redisCLI(u.d, u.served).Then(shell.Line("SLOWLOG GET 10")))}
@@ -276,4 +277,9 @@ func redisCLI(d *observe.Database, l *ledger) shell.Command {
 		cli = cli.Then(shell.Line("-h %s", a.Unmap()))
 	}
 	return cli.Then(shell.Line("-p %s", l.Port))
+}
+
+// statement is the text of a statement or command; a redacted observation has none.
+func statement(s *observe.SlowStatement) string {
+	return cmp.Or(s.Statement, "(its text was not kept)")
 }

@@ -166,13 +166,15 @@ func (v *View) dropEvidence(s *DropSite, h *dropHarm) []Evidence {
 		list = append(list, Evidence{Fact: "of them, in segments", Value: strings.Join(told, ", "), Source: s.Source})
 	}
 	if h.segments > 0 && h.l != nil && h.how != harmFailed && h.how != harmMute && h.how != harmHeld {
-		list = append(list, Evidence{Fact: "segments of " + h.name() + " dropped here, of those sent again", Value: h.segments, Limit: h.again, Unit: "segments", Source: s.Source + "; TCP sockets"})
+		list = append(list, Evidence{Fact: "segments of " + h.name() + " dropped here", Value: h.segments, Unit: "segments", Source: s.Source},
+			Evidence{Fact: "segments of them sent again", Value: h.again, Unit: "segments", Source: "TCP sockets"})
 	}
 	if h.how == harmHeld {
 		list = append(list, Evidence{Fact: "segments of " + h.name() + " dropped here before they had left, beside those sent", Value: h.segments, Limit: h.l.Segments, Unit: "segments", Source: s.Source + "; TCP sockets"})
 	}
 	if h.syns > 0 {
-		list = append(list, Evidence{Fact: "SYNs of " + h.name() + " and answers to them dropped here, of those sent again", Value: h.syns, Limit: h.synsAgain, Unit: "segments", Source: s.Source + "; TCP sockets"})
+		list = append(list, Evidence{Fact: "SYNs of " + h.name() + " and answers to them dropped here", Value: h.syns, Unit: "segments", Source: s.Source},
+			Evidence{Fact: "SYNs of them, and answers, sent again", Value: h.synsAgain, Unit: "segments", Source: "TCP sockets"})
 	}
 	if ns := v.namespaces[s.NetNS]; ns != nil && ns.Conntrack != nil && s.Layer != DropConntrack {
 		list = append(list, Evidence{Fact: "connection tracking, entries at most, and packets dropped for want of one: " + count(ns.Conntrack.Drop), Value: ns.Conntrack.PeakEntries, Limit: ns.Conntrack.Max, Unit: "entries", Source: "conntrack statistics"})

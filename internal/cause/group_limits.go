@@ -144,7 +144,7 @@ func checkMemoryHigh(v *View) Result {
 		f := v.found(l, k, threadFloor, "waiting for its threads")
 		f.Subject.Kind, f.Subject.Path = "cgroup", c.Path
 		f.Weight = min(f.Weight, max(stall, memoryStall))
-		f.Evidence = append(f.Evidence, Evidence{Fact: "memory of " + h.text, Value: byteText(c.MemoryUsedBytes), Limit: byteText(c.MemoryHighBytes), Unit: "memory.high", Source: "memory.current"},
+		f.Evidence = append(f.Evidence, Evidence{Fact: "memory of " + h.text + ", where memory.high is " + byteText(c.MemoryHighBytes), Value: byteText(c.MemoryUsedBytes), Source: "memory.current"},
 			Evidence{Fact: "times it was slowed down", Value: c.MemoryAtHigh, Source: "memory.events high"},
 			Evidence{Fact: "time in which a task of it stalled for memory", Value: round(stall), Limit: 1, Unit: "share of the window", Source: "memory.pressure"})
 		want := wantedMemoryHigh(c)

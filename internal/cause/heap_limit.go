@@ -105,7 +105,8 @@ func checkHeap(v *View, runtime string) Result {
 		f := v.killFinding(&d)
 		holder := v.holderOf(k.LimitCgroup, k.Container, k.Unit)
 		f.Title = fmt.Sprintf("The heap of %s may grow to %s, and %s may have %s: the kernel killed it", k.Comm, byteText(h.MaxBytes), holder.text, byteText(limit))
-		f.Evidence = append([]Evidence{{Fact: "how far the heap may grow", Value: byteText(h.MaxBytes), Limit: byteText(limit), Unit: "may be used in all", Source: heapSource(h)}}, f.Evidence...)
+		f.Evidence = append([]Evidence{{Fact: "how far the heap may grow", Value: byteText(h.MaxBytes), Source: heapSource(h)},
+			{Fact: "what may be used in all", Value: byteText(limit), Source: "memory.max of its group"}}, f.Evidence...)
 		want := uint64(heapOfLimit * float64(limit))
 		option := fmt.Sprintf("-Xmx%dm", want>>20)
 		if runtime == "node" {
@@ -203,8 +204,8 @@ func checkWorkersOverLimit(v *View) Result {
 		h := v.holderOf(k.LimitCgroup, k.Container, k.Unit)
 		fits := max(int(0.75*float64(limit)/float64(k.AnonBytes)), 1)
 		want := uint64(1.33 * float64(n) * float64(k.AnonBytes))
-		f.Evidence = append([]Evidence{{Fact: fmt.Sprintf("%d processes of %s, of %s each", n, k.Comm, byteText(k.AnonBytes)), Value: byteText(uint64(n) * k.AnonBytes),
-			Limit: byteText(limit), Unit: "may be used in all", Source: "kernel log, /proc"}}, f.Evidence...)
+		f.Evidence = append([]Evidence{{Fact: fmt.Sprintf("%d processes of %s, of %s each", n, k.Comm, byteText(k.AnonBytes)), Value: byteText(uint64(n) * k.AnonBytes), Source: "kernel log, /proc"},
+			{Fact: "what may be used in all", Value: byteText(limit), Source: "memory.max of its group"}}, f.Evidence...)
 		f.Fix.Text = fmt.Sprintf("Run at most %d workers, or give %s %s.%s", fits, h.text, byteText(want), h.setsWhere())
 		if c := v.container(k.Container); c == nil || !c.Down() {
 			h.raise(&f.Fix, "", "", memoryFlags(want), fmt.Sprintf("MemoryMax=%dM", want>>20))

@@ -29,7 +29,7 @@ func checkSlowClientAck(v *View) Result {
 			return judged{because: "no request is answered here", near: -1}
 		}
 		stats := l.Parts[observe.AckDelay.String()]
-		late := stats.Hist.Above(lateAck)
+		late := min(stats.Hist.Above(lateAck), l.Requests)
 		if late == 0 {
 			return judged{because: fmt.Sprintf("the clients of %s acknowledge at once", l.name()), near: 0}
 		}

@@ -132,7 +132,8 @@ func (v *View) dependencyFinding(l *ledger) *Finding {
 			float64(l.Requests)/float64(max(requests, 1)))}
 	f.Evidence = []Evidence{
 		{Fact: "time of a call, median and 99th of 100", Value: nanoseconds(float64(l.Total.Quantile(0.5))) + ", " + nanoseconds(float64(l.Total.Quantile(0.99))), Source: recorded},
-		{Fact: "time of all calls", Value: round(l.TimeNS() / 1e9), Limit: round(busyTime(v, l) / 1e9), Unit: "s in which " + f.Subject.Comm + " was busy with requests", Source: recorded},
+		{Fact: "time of all calls, several at once counted each", Value: round(l.TimeNS() / 1e9), Unit: "s", Source: recorded},
+		{Fact: "time in which " + f.Subject.Comm + " was busy with requests, likewise", Value: round(busyTime(v, l) / 1e9), Unit: "s", Source: recorded},
 		{Fact: "calls", Value: l.Requests, Unit: "calls for " + count(requests) + " requests", Source: recorded},
 		{Fact: "of the slowest calls", Value: l.whereTimeGoes(), Source: recorded},
 		{Fact: "slowest requests of the service", Value: service.whereTimeGoes(), Source: recorded},

@@ -35,7 +35,11 @@ func checkTimeWaitBuckets(v *View) Result {
 			continue
 		}
 		limit := v.sysctl(ns, "net.ipv4.tcp_max_tw_buckets")
-		text := fmt.Sprintf("%s sockets found tcp_max_tw_buckets (%s) reached%s and were closed without TIME_WAIT", count(over), limit, where(ns))
+		reached := "tcp_max_tw_buckets"
+		if limit != "" {
+			reached += " (" + limit + ")"
+		}
+		text := fmt.Sprintf("%s sockets found %s reached%s and were closed without TIME_WAIT", count(over), reached, where(ns))
 		worst, cut := v.cutOff(ns)
 		if worst == nil || cut < fewAffected || ratio(cut, worst.Requests) < noiseShare {
 			r.RuledOut = text + ": no answer was cut off by that"
@@ -123,7 +127,8 @@ func checkTCPMemory(v *View) Result {
 	f.Subject = Subject{Kind: "host"}
 	f.Impact.Text = text + "; " + f.Impact.Text
 	f.Evidence = append([]Evidence{
-		{Fact: "memory of all TCP sockets", Value: pages, Limit: v.Sysctl["net.ipv4.tcp_mem"], Unit: "pages", Source: "/proc/net/sockstat; net.ipv4.tcp_mem"},
+		{Fact: "memory of all TCP sockets", Value: pages, Unit: "pages", Source: "/proc/net/sockstat"},
+		{Fact: "from which figures on buffers shrink, and sockets are closed (second and third)", Value: v.Sysctl["net.ipv4.tcp_mem"], Unit: "pages", Source: "net.ipv4.tcp_mem"},
 		{Fact: "times that memory ran short", Value: pressed, Source: "/proc/net/netstat TCPMemoryPressures"},
 		{Fact: "sockets closed for want of memory", Value: aborted, Unit: "sockets", Source: "/proc/net/netstat TCPAbortOnMemory"},
 	}, f.Evidence...)

@@ -162,7 +162,7 @@ func (v *View) rootFinding(r *root, describe func(*root, *Finding)) Finding {
 		{Fact: "slow requests, each by the part of its time that it lost to this", Value: round(r.hit), Limit: slow, Unit: "requests of over " + nanoseconds(float64(v.Waits.SlowerNS)), Source: "request records, and looks at the threads"},
 		{Fact: one + " that waited like this, at once at most", Value: atOnce, Limit: threads, Unit: one, Source: source},
 		{Fact: "the longest", Value: round(float64(r.longest()) / 1e9), Unit: "s without running, at least", Source: source},
-		{Fact: "of all " + one + " together", Value: round(float64(r.threadNS()) / 1e9), Limit: round(v.Window.Seconds), Unit: "s of the window", Source: fmt.Sprintf("%s, every %s", source, nanoseconds(float64(v.Waits.EveryNS)))},
+		{Fact: "of all " + one + " together, in " + seconds(v.Window.Seconds), Value: round(float64(r.threadNS()) / 1e9), Unit: "s", Source: fmt.Sprintf("%s, every %s", source, nanoseconds(float64(v.Waits.EveryNS)))},
 	}
 	if all := v.Use.CPU.Total(); all > 0 {
 		f.Evidence = append(f.Evidence, Evidence{Fact: "CPU idle meanwhile", Value: round(ratio(v.Use.CPU.Idle+v.Use.CPU.IOWait, all)), Unit: "share", Source: "/proc/stat"})

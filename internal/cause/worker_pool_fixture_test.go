@@ -244,11 +244,11 @@ var nearMissesOnServers = []miss{
 	{"connections to spare", &connectionPoolExhausted, func(o *observe.Observation) {
 		pooled(o, 30)
 		with(o, appServed().add(2900, ms/10, ms/20, 0, parts{observe.Server: 12 * ms}), appCallsDB().add(2900, ms/10, ms/20, 0, parts{observe.Server: 10 * ms}))
-	}, "of its 30 connections"},
+	}, "on 30 connections"},
 	{"all connections busy, and nobody waits for one", &connectionPoolExhausted, func(o *observe.Observation) {
 		pooled(o, 3)
 		with(o, appServed().add(2900, ms/10, ms/20, 0, parts{observe.Server: 11 * ms}), appCallsDB().add(2900, ms/10, ms/20, 0, parts{observe.Server: 10 * ms}))
-	}, "of its 3 connections"},
+	}, "on 3 connections"},
 	{"two slow requests among many", &phpFPMSlowScript, slowScript(2, 1500*ms), "2 entries in the slow log"},
 	{"entries of a log, and no request of the window is slow", &phpFPMSlowScript, slowScript(100, 3*ms), "server"},
 	{"only a crawler is turned away", &nginxLimitReq, limited("req", 2000, 1, 8), "what a limit is for"},

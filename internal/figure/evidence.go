@@ -51,7 +51,8 @@ func number(f float64) string {
 
 // Evidence writes the figure of an evidence with what it is measured against and
 // its unit, as in "15.45 of 16.72 s in which nginx was busy". A share of something
-// is a percentage of it. limit may be nil, unit empty.
+// is a percentage of it. What exceeds its limit is no part of it: "11 connections,
+// limit 10". limit may be nil, unit empty.
 func Evidence(value, limit any, unit string) string {
 	if of, is := strings.CutPrefix(unit, "share"); is && (of == "" || of[0] == ' ') {
 		if f, ok := value.(float64); ok && f >= 0 && f <= 1 {
@@ -62,12 +63,45 @@ func Evidence(value, limit any, unit string) string {
 			return text + of
 		}
 	}
-	text := Value(value)
-	if limit != nil && fmt.Sprint(limit) != "" {
+	text, against := Value(value), ""
+	switch {
+	case limit == nil || fmt.Sprint(limit) == "":
+	case above(value, limit):
+		against = ", limit " + Value(limit)
+	default:
 		text += " of " + Value(limit)
 	}
 	if unit != "" {
 		text += " " + unit
 	}
-	return text
+	return text + against
+}
+
+// above says that a figure exceeds its limit: it is no part of it then.
+func above(value, limit any) bool {
+	v, known := asFloat(value)
+	l, limited := asFloat(limit)
+	return known && limited && v > l
+}
+
+func asFloat(v any) (f float64, ok bool) {
+	switch n := v.(type) {
+	case int:
+		return float64(n), true
+	case int64:
+		return float64(n), true
+	case uint32:
+		return float64(n), true
+	case uint64:
+		return float64(n), true
+	case float64:
+		return n, true
+	case json.Number:
+		f, err := n.Float64()
+		return f, err == nil
+	case string: // as the kernel shows it
+		f, err := strconv.ParseFloat(n, 64)
+		return f, err == nil
+	}
+	return 0, false
 }

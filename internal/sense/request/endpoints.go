@@ -61,6 +61,10 @@ func (t *Table) Endpoints(end time.Time, counters []Counters) []observe.Endpoint
 			share(endpoints, group, c)
 		}
 	}
+	for i := range endpoints {
+		// The counters are read first: the last records may be of requests that they lack.
+		endpoints[i].Requests = max(endpoints[i].Requests, endpoints[i].Recorded)
+	}
 	slices.SortFunc(endpoints, func(a, b observe.Endpoint) int {
 		return cmp.Or(
 			-cmp.Compare(a.Side, b.Side), // served before called

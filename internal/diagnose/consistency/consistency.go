@@ -1,0 +1,132 @@
+package consistency
+
+import (
+	"fmt"
+	"math"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/slowray/slowray/internal/cause"
+	"github.com/slowray/slowray/internal/diagnose"
+	"github.com/slowray/slowray/internal/figure"
+)
+
+// Check lists what is contradictory in r, in the order of the report.
+func Check(r *diagnose.Report) []string {
+	c := &checker{}
+	for i := range r.Findings {
+		c.finding(&r.Findings[i])
+	}
+	for _, u := range r.RuledOut {
+		c.at = u.Cause + ", ruled out"
+		c.text(u.Because)
+	}
+	for _, u := range r.NotChecked {
+		c.at = u.Cause + ", not checked"
+		c.text(u.Because)
+	}
+	for i := range r.Endpoints {
+		c.endpoint(&r.Endpoints[i])
+	}
+	return c.found
+}
+
+type checker struct {
+	at    string // what is being looked at
+	found []string
+}
+
+func (c *checker) add(format string, args ...any) {
+	c.found = append(c.found, c.at+": "+fmt.Sprintf(format, args...))
+}
+
+func (c *checker) finding(f *cause.Finding) {
+	c.at = string(f.Cause)
+	c.share("its impact", f.Impact.Share)
+	if f.Impact.Cost != nil && !(*f.Impact.Cost >= 0 && !math.IsInf(*f.Impact.Cost, 0)) {
+		c.add("it costs %v s", *f.Impact.Cost)
+	}
+	if f.Subject.Kind == "process" && f.Subject.PID <= 0 {
+		c.add("it is about process %d", f.Subject.PID)
+	}
+	for i := range f.Chain {
+		if f.Chain[i].Process.PID <= 0 {
+			c.add("hop %d of its chain is process %d", i, f.Chain[i].Process.PID)
+		}
+	}
+	for _, text := range []string{f.Title, f.Impact.Text, f.Fix.Text, f.ChainEnd} {
+		c.text(text)
+	}
+	for i := range f.Evidence {
+		e := &f.Evidence[i]
+		c.text(e.Fact + ": " + figure.Evidence(e.Value, e.Limit, e.Unit))
+	}
+	for _, command := range slices.Concat(f.Fix.Commands, f.Fix.Persist) {
+		if text := command.String(); noProcess.MatchString(text) {
+			c.add("a command names no process: %s", text)
+		}
+	}
+}
+
+func (c *checker) endpoint(e *diagnose.Endpoint) {
+	c.at = fmt.Sprintf("%s %s port %d", e.Side, e.Addr, e.Port)
+	for _, part := range []struct {
+		what string
+		of   *int64
+	}{{"errors", e.Errors}, {"unanswered requests", &e.Unanswered}, {"recorded requests", e.Recorded}} {
+		if part.of != nil && e.Requests != nil && (*part.of < 0 || *part.of > *e.Requests) {
+			c.add("%d %s of %d", *part.of, part.what, *e.Requests)
+		}
+	}
+	if e.Loss != nil && !(*e.Loss >= 0 && *e.Loss <= 1000) {
+		c.add("a loss of %v per thousand", *e.Loss)
+	}
+}
+
+func (c *checker) share(what string, s float64) {
+	if !(s >= 0 && s <= 1) {
+		c.add("%s is a share of %v", what, s)
+	}
+}
+
+var (
+	// partOf finds "3 of 2", "1,200 of its 1,000", "1.2 s of 1 s". What a limit is
+	// exceeded by says so in other words.
+	partOf = regexp.MustCompile(`(\d[\d,]*(?:\.\d+)?)(?: (ns|µs|ms|s|min|h|kB|MB|GB))? of (?:its |their |the |all )?(\d[\d,]*(?:\.\d+)?)(?: (ns|µs|ms|s|min|h|kB|MB|GB)\b)?`)
+	// noProcess finds a process without a number, or with that of none.
+	noProcess = regexp.MustCompile(`\(pid 0\b| \(pid\s*\)|/proc/0?/|\bkill (-\w+ )?0?$`)
+	// noFigure finds what fmt and the arithmetic write where there is none.
+	noFigure = regexp.MustCompile(`\bNaN\b|[+-]Inf\b|<nil>|%!`)
+	// noName finds where a name should stand.
+	noName = regexp.MustCompile(`[^.:]  \S|\W\(\s*\)| ,|""|''|\bon :0\b`)
+	// percentage finds "120 %".
+	percentage = regexp.MustCompile(`(\d[\d,]*(?:\.\d+)?) %`)
+)
+
+func (c *checker) text(text string) {
+	for _, m := range partOf.FindAllStringSubmatch(text, -1) {
+		if m[2] != m[4] && m[2] != "" {
+			continue // of another unit
+		}
+		if number(m[1]) > number(m[3]) {
+			c.add("%q in: %s", m[0], text)
+		}
+	}
+	for _, m := range percentage.FindAllStringSubmatch(text, -1) {
+		if number(m[1]) > 100 {
+			c.add("%q in: %s", m[0], text)
+		}
+	}
+	for what, pattern := range map[string]*regexp.Regexp{"no process": noProcess, "no figure": noFigure, "no name": noName} {
+		if pattern.MatchString(text) {
+			c.add("%s in: %s", what, text)
+		}
+	}
+}
+
+func number(text string) float64 {
+	n, _ := strconv.ParseFloat(strings.ReplaceAll(text, ",", ""), 64)
+	return n
+}
