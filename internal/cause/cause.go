@@ -349,6 +349,7 @@ func Catalogue() []Cause {
 		fileSizeLimit,
 		staleHandle,
 		securityDenials,
+		unexplained,
 	}
 	slices.SortStableFunc(all, func(a, b Cause) int { return int(a.Layer - b.Layer) })
 	return all

@@ -306,7 +306,7 @@ func TestCausesFire(t *testing.T) {
 		})
 	}
 	for _, c := range Catalogue() {
-		if !tested[c.ID] && !c.Informational {
+		if !tested[c.ID] && !c.Informational && c.ID != Unexplained { // what the others leave: account_test.go, and the corpus
 			t.Errorf("%s has no fixture in which it fires", c.ID)
 		}
 	}

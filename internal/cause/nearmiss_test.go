@@ -139,7 +139,7 @@ func TestNearMissesDoNotFire(t *testing.T) {
 		})
 	}
 	for _, c := range Catalogue() {
-		if !tested[c.ID] {
+		if !tested[c.ID] && c.ID != Unexplained { // account_test.go
 			t.Errorf("%s has no near miss", c.ID)
 		}
 	}

@@ -32,6 +32,15 @@ const (
 	unusual       = 3.0 // times the median of the part
 )
 
+// Requests: account.go.
+const (
+	harmShare        = 0.1  // of an endpoint's time: fewer seconds lost are what any busy service loses
+	harmedLeast      = 10   // requests that failed, or were never answered
+	patience         = 0.95 // of the answers come sooner than a client gives up that has waited too long
+	seenLeast        = 0.25 // of the slow time told by looks at threads: less does not stand for the rest
+	unexplainedShare = 0.5  // of what an endpoint lost: less may be the error of the estimate
+)
+
 // Requests: ledger.go.
 const (
 	// lateShare is the part of the requests' time that threads of a service which

@@ -43,6 +43,7 @@ func checkSynRetransmits(v *View) Result {
 		_, known := v.droppedHere(l)
 		f.MayFollow = v.followsDrops(l, known, f.MayFollow)
 		f.Weight = share * reach
+		f.lostAttempts(l.SynRetrans)
 		f.Impact = Impact{Share: round(share), Of: "new connections", Text: text}
 		f.Evidence = []Evidence{
 			{Fact: "SYNs sent again", Value: l.SynRetrans, Unit: "segments", Source: "TCP sockets"},

@@ -26,6 +26,7 @@ func (j *judging) judge(o *observe.Observation) Report {
 		Window:     ReportWindow{Start: o.Window.Start, Seconds: o.Window.Seconds},
 		Endpoints:  []Endpoint{},
 		Findings:   []cause.Finding{},
+		Account:    cause.Account{Victims: []cause.Victim{}},
 		RuledOut:   []Excluded{},
 		NotChecked: []Excluded{},
 		Losses:     append([]observe.Loss{}, o.Losses...),
@@ -91,6 +92,8 @@ func (j *judging) conclude(v *cause.View, r *Report, catalogue []cause.Cause) {
 		}
 	}
 	r.Findings = rank(r.Findings, catalogue)
+	j.do(func() { account(v, r) })
+	r.Findings = rank(r.Findings, catalogue)
 	j.do(func() {
 		for i := range r.Findings {
 			v.Step()
@@ -102,6 +105,27 @@ func (j *judging) conclude(v *cause.View, r *Report, catalogue []cause.Cause) {
 		r.NotChecked = append(r.NotChecked, Excluded{"consequences", "what the findings cost, which follows from which and what they are proved by may be missing: " + j.ended})
 		r.CutShort = cmp.Or(r.CutShort, j.ended)
 	}
+}
+
+// account says what was lost, and makes a finding of what no cause accounts for, where
+// all of them were asked.
+func account(v *cause.View, r *Report) {
+	a := v.Account()
+	v.Explain(&a, r.Findings)
+	var left []cause.Finding
+	for i := range a.Victims {
+		if f, ok := v.Unexplained(&a.Victims[i]); ok {
+			v.Price(&f)
+			f.Began = v.Began(&f)
+			left = append(left, f)
+		}
+	}
+	r.Account = a
+	if len(left) == 0 || r.CutShort != "" {
+		return
+	}
+	r.Findings = append(r.Findings, left...)
+	r.RuledOut = slices.DeleteFunc(r.RuledOut, func(u Excluded) bool { return u.Cause == string(cause.Unexplained) })
 }
 
 // untold says why a file does not tell a cause; empty when it does, and where a

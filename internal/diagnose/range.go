@@ -27,6 +27,7 @@ type Range struct {
 	windows  int
 	from, to time.Time
 	findings map[Identity]*overWindows
+	account  cause.Account
 	ruledOut map[string]string // by cause: why, as the last window has it
 	checked  map[Excluded]bool // what could not be checked, of any window
 	missing  []Excluded        // the same, in their order
@@ -49,7 +50,7 @@ type overWindows struct {
 
 // NewRange is a Range without a window.
 func NewRange() *Range {
-	return &Range{findings: map[Identity]*overWindows{}, ruledOut: map[string]string{}, checked: map[Excluded]bool{}, traffic: traffic{}}
+	return &Range{findings: map[Identity]*overWindows{}, account: cause.Account{Victims: []cause.Victim{}}, ruledOut: map[string]string{}, checked: map[Excluded]bool{}, traffic: traffic{}}
 }
 
 // Add judges a window, as Diagnose does. Windows come in the order of time.
@@ -66,6 +67,7 @@ func (r *Range) Add(ctx context.Context, o *observe.Observation, b Bound) {
 	for i := range report.Findings {
 		r.find(&report.Findings[i], o.Window.Start, end, o.Window.Seconds)
 	}
+	r.account.Add(&report.Account)
 	for _, e := range report.RuledOut {
 		r.ruledOut[e.Cause] = e.Because
 	}
@@ -112,7 +114,7 @@ func (r *Range) find(f *cause.Finding, start, end time.Time, seconds float64) {
 
 // Report is the judgement of all windows that were added; of none it is empty.
 func (r *Range) Report() Report {
-	out := Report{Schema: SchemaReport, Findings: []cause.Finding{}, Endpoints: []Endpoint{}, RuledOut: []Excluded{}, NotChecked: []Excluded{},
+	out := Report{Schema: SchemaReport, Findings: []cause.Finding{}, Account: r.account, Endpoints: []Endpoint{}, RuledOut: []Excluded{}, NotChecked: []Excluded{},
 		Losses: append([]observe.Loss{}, r.losses...)}
 	if r.windows == 0 {
 		return out

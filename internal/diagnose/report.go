@@ -13,14 +13,16 @@ const SchemaReport = "slowray.report/1"
 
 // Report is the judgement of one Observation.
 type Report struct {
-	Schema     string          `json:"schema"`
-	Host       ReportHost      `json:"host"`
-	Window     ReportWindow    `json:"window"`
-	Endpoints  []Endpoint      `json:"endpoints"`
-	Findings   []cause.Finding `json:"findings"`
-	RuledOut   []Excluded      `json:"ruled_out"`
-	NotChecked []Excluded      `json:"not_checked"`
-	Losses     []observe.Loss  `json:"losses"`
+	Schema    string          `json:"schema"`
+	Host      ReportHost      `json:"host"`
+	Window    ReportWindow    `json:"window"`
+	Endpoints []Endpoint      `json:"endpoints"`
+	Findings  []cause.Finding `json:"findings"`
+	// Account is who was harmed, by how much, and how much of it the findings explain.
+	Account    cause.Account  `json:"account"`
+	RuledOut   []Excluded     `json:"ruled_out"`
+	NotChecked []Excluded     `json:"not_checked"`
+	Losses     []observe.Loss `json:"losses"`
 	// Changes are what was changed on the host lately, newest first: no verdict.
 	Changes []Change `json:"changes,omitempty"`
 	// History is set where several windows were judged.

@@ -3,6 +3,7 @@ package report
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -36,6 +37,7 @@ func Text(w io.Writer, r *diagnose.Report, style Style) error {
 	p := &printer{Style: style, w: w}
 	p.head(r)
 	p.findings(r)
+	p.account(r)
 	p.changes(r)
 	p.endpoints(r)
 	p.ruledOut(r.RuledOut)
@@ -113,40 +115,29 @@ func (p *printer) findings(r *diagnose.Report) {
 	default:
 		p.line("%s", p.paint(green, "Nothing found: no request was seen to fail or wait for a cause that slowray knows."))
 	}
-	p.unexplained(r)
 	p.line("")
 }
 
-// Below these nobody speaks of a service that fails.
-const (
-	failedShare = 0.01
-	failedLeast = 10
-)
-
-// unexplained tells of services that answer with errors, or not at all, although
-// no cause of it was found: silence would sound like health.
-func (p *printer) unexplained(r *diagnose.Report) {
+// account says how much was lost, how much of it the findings explain, and what may be
+// harm, or not.
+func (p *printer) account(r *diagnose.Report) {
+	a := &r.Account
+	if a.Lost > 0 {
+		p.line("Requests lost %s in this window; the findings explain %s of it.", figure.Seconds(a.Lost), figure.Percent(a.Explained/a.Lost))
+		p.line("")
+	}
 	for _, e := range r.Endpoints {
-		if e.Side != observe.Served.String() {
+		known := slices.ContainsFunc(a.Victims, func(x cause.Victim) bool { return x.NetNS == e.NetNS && x.Port == e.Port })
+		if e.Side != observe.Served.String() || e.Unfinished == 0 || known || len(r.Findings) > 0 {
 			continue
 		}
 		who := "a process"
 		if e.Process != nil {
 			who = e.Process.Comm
 		}
-		if e.Unfinished > 0 {
-			p.wrapped("", 0, printable.Text(fmt.Sprintf("But some requests (%s) waited for an answer of %s on %s when the window ended, for over a second: unless that is how it works (long polls, streams), they hang. \"slowray requests --port %d\" shows them.",
-				figure.Count(e.Unfinished), who, joinHostPort(e.Addr, e.Port), e.Port)))
-		}
-		if e.Requests == nil || e.Errors == nil {
-			continue
-		}
-		share := float64(*e.Errors) / float64(max(*e.Requests, 1))
-		if *e.Errors < failedLeast || share < failedShare {
-			continue
-		}
-		p.wrapped("", 0, printable.Text(fmt.Sprintf("But %s of the answers of %s on %s are errors, by the application's own doing as far as slowray can see: its log knows more, and \"slowray requests --port %d --labels\" shows which requests.",
-			figure.Percent(share), who, joinHostPort(e.Addr, e.Port), e.Port)))
+		p.wrapped("", 0, printable.Text(fmt.Sprintf("But some requests (%s) waited for an answer of %s on %s when the window ended, for over a second: unless that is how it works (long polls, streams), they hang. \"slowray requests --port %d\" shows them.",
+			figure.Count(e.Unfinished), who, joinHostPort(e.Addr, e.Port), e.Port)))
+		p.line("")
 	}
 }
 

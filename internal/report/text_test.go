@@ -181,27 +181,22 @@ func TestWriteErrorIsReported(t *testing.T) {
 	}
 }
 
-func TestTextTellsOfErrorsWithoutACause(t *testing.T) {
-	n := func(v int64) *int64 { return &v }
+func TestTextTellsWhatWasLost(t *testing.T) {
 	for _, c := range []struct {
-		name             string
-		requests, errors int64
-		told             bool
+		lost, explained float64
+		want            string
 	}{
-		{"most answers are errors", 500, 450, true},
-		{"few errors", 5000, 20, false},
-		{"hardly any request", 5, 5, false},
+		{41.2, 40, "Requests lost 41.2 s in this window; the findings explain 97 % of it."},
+		{3, 0, "the findings explain 0 % of it."},
+		{0, 0, ""},
 	} {
-		t.Run(c.name, func(t *testing.T) {
-			r := diagnose.Report{Endpoints: []diagnose.Endpoint{{Side: "served", Addr: "10.1.2.3", Port: 8088, Requests: n(c.requests), Errors: n(c.errors)}}}
-			var out strings.Builder
-			if err := Text(&out, &r, Style{}); err != nil {
-				t.Fatal(err)
-			}
-			if told := strings.Contains(out.String(), "are errors"); told != c.told {
-				t.Errorf("told of errors: %v, want %v:\n%s", told, c.told, out.String())
-			}
-		})
+		var out strings.Builder
+		if err := Text(&out, &diagnose.Report{Account: cause.Account{Lost: c.lost, Explained: c.explained}}, Style{}); err != nil {
+			t.Fatal(err)
+		}
+		if told := strings.Contains(out.String(), "Requests lost"); told != (c.want != "") || !strings.Contains(out.String(), c.want) {
+			t.Errorf("%g of %g s:\n%s", c.explained, c.lost, out.String())
+		}
 	}
 }
 

@@ -30,8 +30,43 @@ func Check(r *diagnose.Report) []string {
 	for i := range r.Endpoints {
 		c.endpoint(&r.Endpoints[i])
 	}
+	c.account(r)
 	return c.found
 }
+
+// account asks whether what was lost adds up, and whether a finding says so where most
+// of it has no cause.
+func (c *checker) account(r *diagnose.Report) {
+	c.at = "the account"
+	var lost, explained float64
+	for i := range r.Account.Victims {
+		x := &r.Account.Victims[i]
+		lost += x.Lost
+		explained += x.Explained
+		var harms float64
+		for _, h := range x.Harms {
+			harms += h.Seconds
+			if h.Requests == 0 || !(h.Seconds > 0) {
+				c.add("%d requests of port %d %s, which lost %v s", h.Requests, x.Port, h.Kind, h.Seconds)
+			}
+		}
+		if unlike(harms, x.Lost) || !(x.Explained >= 0 && x.Explained <= x.Lost) {
+			c.add("port %d lost %v s, of which %v s, and %v s are explained", x.Port, x.Lost, harms, x.Explained)
+		}
+		told := slices.ContainsFunc(r.Findings, func(f cause.Finding) bool {
+			return f.Cause == cause.Unexplained && f.Subject.NetNS == x.NetNS && f.Subject.Port == x.Port
+		})
+		if !told && len(r.Findings) == 0 {
+			c.add("port %d lost %v s, and nothing was found", x.Port, x.Lost)
+		}
+	}
+	if unlike(lost, r.Account.Lost) || unlike(explained, r.Account.Explained) {
+		c.add("%v s lost, %v s explained; its victims come to %v s and %v s", r.Account.Lost, r.Account.Explained, lost, explained)
+	}
+}
+
+// unlike says that two sums of rounded figures differ by more than the rounding.
+func unlike(a, b float64) bool { return !(math.Abs(a-b) <= 0.01*max(math.Abs(a), math.Abs(b), 0.1)) }
 
 type checker struct {
 	at    string // what is being looked at

@@ -1,0 +1,354 @@
+package cause
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/shell"
+)
+
+// HarmKind is how requests suffered.
+type HarmKind string
+
+// The kinds of harm.
+const (
+	HarmSlow       HarmKind = "slow"       // longer than most at the same endpoint, or held up by what is no work
+	HarmFailed     HarmKind = "failed"     // answered with an error of the server
+	HarmUnanswered HarmKind = "unanswered" // the connection ended before the first byte of an answer
+	HarmUnfinished HarmKind = "unfinished" // no answer when the window ended, and something holds up who should give it
+)
+
+// Harm is what the requests of one endpoint lost in one way.
+type Harm struct {
+	Kind     HarmKind `json:"kind"`
+	Requests uint64   `json:"requests"`
+	Seconds  float64  `json:"lost_s"`
+}
+
+// Victim is an endpoint whose requests were harmed.
+type Victim struct {
+	Side      string  `json:"side"`
+	NetNS     uint64  `json:"netns"`
+	Addr      string  `json:"addr"`
+	Port      int     `json:"port"`
+	PID       int     `json:"pid,omitempty"`
+	Comm      string  `json:"comm,omitempty"`
+	Harms     []Harm  `json:"harms"`
+	Lost      float64 `json:"lost_s"`
+	Explained float64 `json:"explained_s"` // as much as findings account for
+
+	l *ledger
+}
+
+// Account is who was harmed in the window, and by how much.
+type Account struct {
+	Lost      float64  `json:"lost_s"`
+	Explained float64  `json:"explained_s"`
+	Victims   []Victim `json:"victims"` // most harmed first
+}
+
+// Account adds up, for each endpoint that no other service of this host calls (the
+// time of the others lies within theirs), the seconds that its requests lost. It asks
+// no cause.
+func (v *View) Account() Account {
+	a := Account{Victims: []Victim{}}
+	for _, l := range v.fronts {
+		v.Step()
+		harms := v.harmsOf(l)
+		if len(harms) == 0 {
+			continue
+		}
+		x := Victim{Side: l.Side, NetNS: l.NetNS, Addr: l.Addr, Port: l.Port, PID: l.pid, Comm: v.commOf(l), Harms: harms, l: l}
+		for _, h := range harms {
+			x.Lost += h.Seconds
+		}
+		a.Victims = append(a.Victims, x)
+	}
+	a.sort()
+	return a
+}
+
+// Add takes in the account of another window.
+func (a *Account) Add(b *Account) {
+	for _, x := range b.Victims {
+		at := slices.IndexFunc(a.Victims, func(y Victim) bool {
+			return y.Side == x.Side && y.NetNS == x.NetNS && y.Addr == x.Addr && y.Port == x.Port
+		})
+		if at < 0 {
+			x.Harms = slices.Clone(x.Harms)
+			a.Victims = append(a.Victims, x)
+			continue
+		}
+		y := &a.Victims[at]
+		y.Lost, y.Explained = round(y.Lost+x.Lost), round(y.Explained+x.Explained)
+		for _, h := range x.Harms {
+			if same := slices.IndexFunc(y.Harms, func(g Harm) bool { return g.Kind == h.Kind }); same < 0 {
+				y.Harms = append(y.Harms, h)
+			} else {
+				y.Harms[same].Requests += h.Requests
+				y.Harms[same].Seconds = round(y.Harms[same].Seconds + h.Seconds)
+			}
+		}
+	}
+	a.Lost, a.Explained = round(a.Lost+b.Lost), round(a.Explained+b.Explained)
+	a.sort()
+}
+
+func (a *Account) sort() {
+	slices.SortStableFunc(a.Victims, func(x, y Victim) int { return cmp.Compare(y.Lost, x.Lost) })
+}
+
+// harmsOf lists what the requests of an endpoint lost, by kind; none where it is no
+// more than what any busy service loses.
+func (v *View) harmsOf(l *ledger) []Harm {
+	var out []Harm
+	all := l.Requests + l.Unfinished
+	add := func(kind HarmKind, requests uint64, seconds float64) {
+		if requests >= fewAffected && ratio(requests, all) >= noiseShare && seconds > 0 {
+			out = append(out, Harm{Kind: kind, Requests: min(requests, all), Seconds: round(seconds)})
+		}
+	}
+	if requests, seconds := v.slowerThanUsual(l); seconds >= harmShare*l.TimeNS()/1e9 {
+		add(HarmSlow, requests, seconds)
+	}
+	failed := l.Statuses["5xx"]
+	if len(l.Statuses) == 0 {
+		failed = l.Errors - min(l.Errors, l.Unanswered)
+	}
+	if failed >= harmedLeast {
+		add(HarmFailed, failed, failedCost*float64(failed))
+	}
+	if gaveUp := uint64(float64(l.Unanswered) * l.harmed()); gaveUp >= harmedLeast {
+		add(HarmUnanswered, gaveUp, failedCost*float64(gaveUp))
+	}
+	if ns, held := v.heldUp(l); held {
+		add(HarmUnfinished, l.Unfinished, ns/1e9)
+	}
+	return out
+}
+
+// harmed is the share of the unanswered requests that were harmed, 0 to 1, as far as the
+// last of them tell: clients that stop their work while others still get their answers
+// (a load test ends, a visitor goes on to another page) have lost nothing.
+func (l *ledger) harmed() float64 {
+	usual := l.Total.Quantile(max(patience-ratio(l.Unanswered, l.Requests), 0.5))
+	var seen, harmed float64
+	for i := range l.Failed {
+		s := &l.Failed[i]
+		if !hasFlag(s, observe.FlagUnanswered) {
+			continue
+		}
+		seen++
+		if !hasFlag(s, observe.FlagHalfClosed) || s.TotalNS > usual {
+			harmed++
+		}
+	}
+	if seen == 0 {
+		return 1
+	}
+	return harmed / seen
+}
+
+// slowerThanUsual is the requests that took longer than they should, and the seconds
+// that they lost: what is above the median of the endpoint, of those that took far
+// longer; or, where most requests are held up, the time in parts in which nobody
+// works for them. What clients take to read is theirs, and a server may have its reason
+// to pause within an answer. On CPUs without a moment to spare waiting is the price of the load.
+func (v *View) slowerThanUsual(l *ledger) (requests uint64, seconds float64) {
+	usual := l.Total.Quantile(0.5)
+	least := max(int64(slowerThan*float64(usual)), usual+int64(threadFloor.slow))
+	var ns float64
+	for t, n := range l.Total.Buckets() {
+		if t > least {
+			requests += n
+			ns += float64(t-usual) * float64(n)
+		}
+	}
+	// Of sampled records each stands for several.
+	scale := 1.0
+	if n := l.Total.Count(); n > 0 {
+		scale = max(1, float64(l.Requests)/float64(n))
+	}
+	requests, ns = uint64(float64(requests)*scale), ns*scale
+	if !l.enough(requests) {
+		requests, ns = 0, 0
+	}
+	if l.SlowShare(observe.SendWait) >= dominantShare {
+		requests, ns = 0, 0 // some clients read slowly
+	}
+	if _, late := v.late(l, ratio(ns, l.TimeNS())); late {
+		requests, ns = 0, 0
+	}
+	var held, most float64
+	for _, p := range []observe.Part{observe.AcceptWait, observe.RecvWait, observe.Retrans} {
+		held += l.SumNS(p)
+		hist := l.Parts[p.String()].Hist
+		most += float64(hist.Quantile(0.5))
+	}
+	if _, full := v.cpuFull(l); !full && held > ns && held >= dominantShare*l.TimeNS() && most >= threadFloor.mean {
+		return l.Requests, held / 1e9
+	}
+	return requests, ns / 1e9
+}
+
+// heldUp says whether requests without an answer at the end of the window are held up,
+// as opposed to those of a server that is ready for work and has nothing to say yet
+// (long polls, streams), and for how long all of them together had waited, in ns.
+func (v *View) heldUp(l *ledger) (ns float64, held bool) {
+	if l.Unfinished == 0 {
+		return 0, false
+	}
+	var unread, seen float64
+	for i := range l.Slowest {
+		s := &l.Slowest[i]
+		if !hasFlag(s, observe.FlagUnfinished) {
+			continue
+		}
+		seen++
+		ns += float64(s.TotalNS)
+		if greatest(s, observe.RecvWait) {
+			unread++
+		}
+	}
+	if seen == 0 {
+		return 0, false
+	}
+	ns *= float64(l.Unfinished) / seen
+	if unread > seen/2 {
+		return ns, true
+	}
+	for _, pid := range append([]int{l.pid}, l.PIDs...) {
+		if p := v.Process(pid); p != nil && (p.State == "T" || p.State == "t" || p.State == "D") {
+			return ns, true
+		}
+	}
+	for _, r := range v.roots {
+		for _, s := range r.shares {
+			if s.PID == l.pid && s.SlowNS > 0 {
+				return ns, true
+			}
+		}
+	}
+	return 0, false
+}
+
+// Explain lets the findings, in the order in which they are reported, account for
+// what was lost, each for its share of it, and no second twice.
+func (v *View) Explain(a *Account, findings []Finding) {
+	a.Lost, a.Explained = 0, 0
+	for i := range a.Victims {
+		x := &a.Victims[i]
+		behind := v.behind(x.l)
+		share := 0.0
+		for j := range findings {
+			v.Step()
+			share += v.claim(&findings[j], x, behind)
+		}
+		x.Explained = round(x.Lost * min(share, 1))
+		a.Lost += x.Lost
+		a.Explained += x.Explained
+	}
+	a.Lost, a.Explained = round(a.Lost), round(a.Explained)
+}
+
+// claim is the share of what a victim lost that a finding accounts for, 0 to 1: the
+// finding is about the endpoint, or about one that its requests may wait for, and costs
+// so much of the time that its slow requests lost, or of its attempts that failed.
+// Clients that give up are part of the same event: what explains the slow requests of
+// an endpoint explains those that were never answered in proportion, and the other way
+// round.
+func (v *View) claim(f *Finding, x *Victim, behind []*ledger) float64 {
+	stake := v.stake(f)
+	at := slices.DeleteFunc(slices.Clone(behind), func(l *ledger) bool {
+		return !slices.Contains(stake, l) && !slices.Contains(f.Holds, l.pid) &&
+			!slices.ContainsFunc(l.sameEnds(), func(o *ledger) bool { return slices.Contains(stake, o) })
+	})
+	if len(at) == 0 && !f.hurts[x.l] {
+		return 0
+	}
+	var slow, failed float64
+	for _, h := range x.Harms {
+		if h.Kind == HarmSlow || h.Kind == HarmUnfinished {
+			slow += h.Seconds
+		} else {
+			failed += float64(h.Requests)
+		}
+	}
+	share := f.Weight
+	if f.Impact.Cost != nil && slow > 0 {
+		share = max(share, ratio(*f.Impact.Cost, slow))
+	}
+	if f.is(ClassWait) {
+		// Threads are looked at now and then: what the looks tell stands for the rest.
+		for _, l := range at {
+			if seen := v.seenWaiting(l.pid); seen >= seenLeast {
+				share = max(share, ratio(share, seen))
+			}
+		}
+	}
+	if failed > 0 && !f.Impact.OfTime {
+		share = max(share, ratio(f.Weight*float64(x.l.Requests+x.l.Unfinished), failed))
+	}
+	return share
+}
+
+// seenWaiting is the share of the slow requests' time of a master in which looks at
+// its threads tell what they waited for, 0 to 1.
+func (v *View) seenWaiting(pid int) float64 {
+	if v.Waits == nil {
+		return 0
+	}
+	var slow, seen float64
+	for _, s := range v.slowOf[pid] {
+		slow += float64(s.NS)
+	}
+	for i := range v.Waits.Shares {
+		if s := &v.Waits.Shares[i]; s.PID == pid {
+			seen += float64(s.SlowNS)
+		}
+	}
+	return ratio(seen, slow)
+}
+
+// Unexplained makes a finding of what no other accounts for at a victim; false where
+// that is the smaller part.
+func (v *View) Unexplained(x *Victim) (Finding, bool) {
+	left := x.Lost - x.Explained
+	if left <= unexplainedShare*x.Lost {
+		return Finding{}, false
+	}
+	l := x.l
+	f := supported(Subject{Kind: "listener", NetNS: x.NetNS, PID: x.PID, Comm: x.Comm, Port: x.Port, Addr: x.Addr})
+	f.Cause, f.layer = Unexplained, LayerApplication
+	f.Title = unexplained.Title
+	f.Weight = ratio(left, l.TimeNS()/1e9+failedCost*float64(l.Errors+l.Unanswered))
+	f.lost = &left
+	f.Impact = Impact{Share: round(ratio(left, x.Lost)), Of: "the harm", Text: l.harmText(x.Harms)}
+	for _, h := range x.Harms {
+		f.Evidence = append(f.Evidence, Evidence{Fact: "requests " + string(h.Kind), Value: h.Requests, Limit: l.Requests + l.Unfinished, Unit: "requests, which lost " + seconds(h.Seconds), Source: recorded})
+	}
+	f.Evidence = append(f.Evidence, Evidence{Fact: "where their time goes", Value: l.whereTimeGoes(), Source: recorded})
+	f.Fix.Text = fmt.Sprintf("No cause that slowray knows accounts for this. Look at where %s stands in these requests, and at its own log.", x.Comm)
+	if x.PID > 0 {
+		f.Fix.Commands = append(f.Fix.Commands, shell.Line("slowray wait %s", x.PID), shell.Line("slowray flame --pid %s --off-cpu -o flame.html", x.PID))
+	}
+	f.Fix.Commands = append(f.Fix.Commands, shell.Line("slowray requests --port %s --labels", x.Port))
+	return f, true
+}
+
+func (l *ledger) harmText(harms []Harm) string {
+	text := ""
+	for i, h := range harms {
+		if i > 0 {
+			text += "; "
+		}
+		text += fmt.Sprintf("%s of %s requests on %s %s, %s lost", count(h.Requests), count(l.Requests+l.Unfinished), l.name(), harmWords[h.Kind], seconds(h.Seconds))
+	}
+	return text
+}
+
+var harmWords = map[HarmKind]string{
+	HarmSlow: "slow", HarmFailed: "failed", HarmUnanswered: "never answered", HarmUnfinished: "without an answer at the end",
+}

@@ -1,0 +1,128 @@
+package cause
+
+import (
+	"testing"
+
+	"github.com/slowray/slowray/internal/observe"
+)
+
+// harmed is an endpoint of 1,000 requests of 2 ms on CPUs that have time to spare.
+func harmed(change func(*observe.Endpoint)) *View {
+	e := observe.Endpoint{Side: observe.Served.String(), NetNS: 1, Addr: "10.0.0.1", Port: 4711, PID: 70, Comm: "shop", Requests: 1000, Recorded: 1000}
+	e.Total.AddN(2e6, 1000)
+	e.Parts = map[string]observe.PartStats{observe.Server.String(): {SumNS: 1000 * 2e6, Hist: e.Total}}
+	change(&e)
+	o := &observe.Observation{Endpoints: []observe.Endpoint{e}}
+	o.Window.Seconds = 10
+	o.Use.CPU.Idle, o.Use.CPU.User = 15, 5
+	return NewView(o)
+}
+
+// slowOnes makes n requests of the server's own time.
+func slowOnes(e *observe.Endpoint, n int, ns int64) {
+	e.Total.AddN(ns, uint64(n))
+	e.Requests, e.Recorded = e.Requests+uint64(n), e.Recorded+uint64(n)
+	s := e.Parts[observe.Server.String()]
+	s.SumNS += int64(n) * ns
+	e.Parts[observe.Server.String()] = s
+}
+
+func TestAccount(t *testing.T) {
+	for _, c := range []struct {
+		name     string
+		change   func(*observe.Endpoint)
+		kind     HarmKind // "" for none
+		requests uint64
+		seconds  float64
+	}{
+		{"healthy", func(*observe.Endpoint) {}, "", 0, 0},
+		{"one in a hundred takes a second", func(e *observe.Endpoint) { slowOnes(e, 12, 1e9) }, HarmSlow, 12, 12 * 0.998},
+		{"two that take a second are an accident", func(e *observe.Endpoint) { slowOnes(e, 2, 1e9) }, "", 0, 0},
+		{"few milliseconds more are no harm", func(e *observe.Endpoint) { slowOnes(e, 50, 20e6) }, "", 0, 0},
+		{"one in twenty fails", func(e *observe.Endpoint) { e.Statuses = map[string]uint64{"2xx": 950, "5xx": 50} }, HarmFailed, 50, 50 * failedCost},
+		{"errors of the clients", func(e *observe.Endpoint) { e.Errors, e.Statuses = 300, map[string]uint64{"2xx": 700, "4xx": 300} }, "", 0, 0},
+		{"a few fail", func(e *observe.Endpoint) { e.Statuses = map[string]uint64{"2xx": 995, "5xx": 5} }, "", 0, 0},
+		{"no answer", func(e *observe.Endpoint) { e.Unanswered, e.Errors = 40, 40 }, HarmUnanswered, 40, 40 * failedCost},
+		{"clients leave", func(e *observe.Endpoint) {
+			e.Unanswered = 40
+			e.Failed = []observe.RequestSample{{TotalNS: 1e6, Flags: []string{"unanswered", "half_closed"}}}
+		}, "", 0, 0},
+		{"clients give up", func(e *observe.Endpoint) {
+			e.Unanswered = 40
+			e.Failed = []observe.RequestSample{{TotalNS: 5e9, Flags: []string{"unanswered", "half_closed"}}}
+		}, HarmUnanswered, 40, 40 * failedCost},
+		{"the server hangs up", func(e *observe.Endpoint) {
+			e.Unanswered = 40
+			e.Failed = []observe.RequestSample{{TotalNS: 1e6, Flags: []string{"unanswered", "reset"}}}
+		}, HarmUnanswered, 40, 40 * failedCost},
+		{"all wait to be read", func(e *observe.Endpoint) {
+			var h observe.Histogram
+			h.AddN(30e6, 1000)
+			e.Total = observe.Histogram{}
+			e.Total.AddN(32e6, 1000)
+			e.Parts[observe.RecvWait.String()] = observe.PartStats{SumNS: 1000 * 30e6, Hist: h}
+		}, HarmSlow, 1000, 30},
+		{"all clients read slowly", func(e *observe.Endpoint) {
+			var h observe.Histogram
+			h.AddN(30e6, 1000)
+			e.Parts[observe.SendWait.String()] = observe.PartStats{SumNS: 1000 * 30e6, Hist: h}
+		}, "", 0, 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			v := harmed(c.change)
+			a := v.Account()
+			v.Explain(&a, nil)
+			if c.kind == "" {
+				if len(a.Victims) != 0 || a.Lost != 0 {
+					t.Fatalf("harm where there is none: %+v", a)
+				}
+				return
+			}
+			if len(a.Victims) != 1 || len(a.Victims[0].Harms) != 1 {
+				t.Fatalf("%+v, want one harm", a)
+			}
+			h := a.Victims[0].Harms[0]
+			if h.Kind != c.kind || h.Requests != c.requests || h.Seconds < 0.95*c.seconds || h.Seconds > 1.05*c.seconds {
+				t.Errorf("%+v, want %d requests %s, %g s", h, c.requests, c.kind, c.seconds)
+			}
+			f, left := v.Unexplained(&a.Victims[0])
+			if !left || f.Subject.PID != 70 || f.Subject.Port != 4711 || len(f.Fix.Commands) == 0 {
+				t.Errorf("nothing explains it, and nobody says so: %v, %+v", left, f)
+			}
+		})
+	}
+}
+
+// TestExplain gives each second to one finding.
+func TestExplain(t *testing.T) {
+	v := harmed(func(e *observe.Endpoint) { slowOnes(e, 20, 1e9) })
+	half := func() Finding {
+		f := supported(Subject{Kind: "listener", NetNS: 1, PID: 70, Port: 4711})
+		cost := 12.0
+		f.Impact.Cost = &cost
+		return f
+	}
+	elsewhere := supported(Subject{Kind: "listener", NetNS: 1, PID: 71, Port: 4712})
+	elsewhere.Weight = 1
+	for _, c := range []struct {
+		name      string
+		findings  []Finding
+		explained float64
+		left      bool
+	}{
+		{"one of most of it", []Finding{half()}, 12, false},
+		{"two of most of it", []Finding{half(), half()}, 20 * 0.998, false},
+		{"one about another service", []Finding{elsewhere}, 0, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			a := v.Account()
+			v.Explain(&a, c.findings)
+			if d := a.Explained - c.explained; d < -0.5 || d > 0.5 || a.Explained > a.Lost {
+				t.Errorf("%g of %g s explained, want %g", a.Explained, a.Lost, c.explained)
+			}
+			if _, left := v.Unexplained(&a.Victims[0]); left != c.left {
+				t.Errorf("unexplained: %v, want %v", left, c.left)
+			}
+		})
+	}
+}
