@@ -62,8 +62,9 @@ func (t *Table) Endpoints(end time.Time, counters []Counters) []observe.Endpoint
 		}
 	}
 	for i := range endpoints {
-		// The counters are read first: the last records may be of requests that they lack.
-		endpoints[i].Requests = max(endpoints[i].Requests, endpoints[i].Recorded)
+		// The counters are read first: the last records may be of requests that only the
+		// next window's counters have, where they are counted.
+		endpoints[i].Recorded = min(endpoints[i].Recorded, endpoints[i].Requests)
 	}
 	slices.SortFunc(endpoints, func(a, b observe.Endpoint) int {
 		return cmp.Or(
