@@ -104,7 +104,7 @@ func (a *Account) sort() {
 // more than what any busy service loses.
 func (v *View) harmsOf(l *ledger) []Harm {
 	var out []Harm
-	all := l.Requests + l.Unfinished
+	all := l.Requests + l.waiting()
 	add := func(kind HarmKind, requests uint64, seconds float64) {
 		if requests >= fewAffected && ratio(requests, all) >= noiseShare && seconds > 0 {
 			out = append(out, Harm{Kind: kind, Requests: min(requests, all), Seconds: round(seconds)})
@@ -124,7 +124,7 @@ func (v *View) harmsOf(l *ledger) []Harm {
 		add(HarmUnanswered, gaveUp, failedCost*float64(gaveUp))
 	}
 	if ns, held := v.heldUp(l); held {
-		add(HarmUnfinished, l.Unfinished, ns/1e9)
+		add(HarmUnfinished, l.waiting(), ns/1e9)
 	}
 	return out
 }
@@ -193,13 +193,20 @@ func (v *View) slowerThanUsual(l *ledger) (requests uint64, seconds float64) {
 	return requests, ns / 1e9
 }
 
+// waiting is how many requests had no answer when the window ended, and had waited for
+// over a second.
+func (l *ledger) waiting() uint64 {
+	if l.Earlier == nil {
+		return l.Unfinished
+	}
+	return l.Unfinished + l.Earlier.Requests
+}
+
 // heldUp says whether requests without an answer at the end of the window are held up,
 // as opposed to those of a server that is ready for work and has nothing to say yet
-// (long polls, streams), and for how long all of them together had waited, in ns.
+// (long polls, streams), and for how long all of them together had waited in the window,
+// in ns.
 func (v *View) heldUp(l *ledger) (ns float64, held bool) {
-	if l.Unfinished == 0 {
-		return 0, false
-	}
 	var unread, seen float64
 	for i := range l.Slowest {
 		s := &l.Slowest[i]
@@ -212,26 +219,55 @@ func (v *View) heldUp(l *ledger) (ns float64, held bool) {
 			unread++
 		}
 	}
-	if seen == 0 {
+	ns, unread = ratio(ns, seen)*float64(l.Unfinished), ratio(unread, seen)*float64(l.Unfinished)
+	if e := l.Earlier; e != nil {
+		ns += v.Window.Seconds * 1e9 * float64(e.Requests)
+		unread += float64(e.Unread)
+	}
+	if ns == 0 {
 		return 0, false
 	}
-	ns *= float64(l.Unfinished) / seen
-	if unread > seen/2 {
-		return ns, true
+	return ns, unread > float64(l.waiting())/2 || v.stopped(l) || v.threadsWait(l) || len(v.waitsForCalls(l)) > 0
+}
+
+// stopped says that a process that serves an endpoint is stopped, or sleeps in the kernel
+// where no signal reaches it.
+func (v *View) stopped(l *ledger) bool {
+	return slices.ContainsFunc(append([]int{l.pid}, l.PIDs...), func(pid int) bool {
+		p := v.Process(pid)
+		return p != nil && (p.State == "T" || p.State == "t" || p.State == "D")
+	})
+}
+
+// threadsWait says that threads of who serves an endpoint waited for what holds them up
+// while its slow requests were in progress; where it answered nobody, for anything but work.
+func (v *View) threadsWait(l *ledger) bool {
+	if v.Waits == nil {
+		return false
 	}
-	for _, pid := range append([]int{l.pid}, l.PIDs...) {
-		if p := v.Process(pid); p != nil && (p.State == "T" || p.State == "t" || p.State == "D") {
-			return ns, true
-		}
-	}
-	for _, r := range v.roots {
-		for _, s := range r.shares {
-			if s.PID == l.pid && s.SlowNS > 0 {
-				return ns, true
+	for i := range v.Waits.Shares {
+		if s := &v.Waits.Shares[i]; s.PID == l.pid && s.SlowNS > 0 && len(s.Chain.Hops) > 0 {
+			if id, _ := blameOf(s); id != "" || l.Requests == 0 {
+				return true
 			}
 		}
 	}
-	return 0, false
+	return false
+}
+
+// waitsForCalls is the calls without an answer of a service that answers nobody, while
+// clients ask: what it should answer with may be in them.
+func (v *View) waitsForCalls(l *ledger) []*ledger {
+	if l.called() || l.Requests > 0 || l.Earlier == nil || l.Unfinished+l.Unanswered+l.Connections+l.Earlier.Unread == 0 {
+		return nil
+	}
+	var calls []*ledger
+	for _, o := range v.calledOf[l.pid] {
+		if o.Requests == 0 && o.waiting() > 0 && o.here != l {
+			calls = append(calls, o)
+		}
+	}
+	return calls
 }
 
 // Explain lets the findings, in the order in which they are reported, account for
@@ -289,7 +325,7 @@ func (v *View) claim(f *Finding, x *Victim, behind []*ledger) float64 {
 		}
 	}
 	if failed > 0 && !f.Impact.OfTime {
-		share = max(share, ratio(f.Weight*float64(x.l.Requests+x.l.Unfinished), failed))
+		share = max(share, ratio(f.Weight*float64(x.l.Requests+x.l.waiting()), failed))
 	}
 	return share
 }
@@ -327,7 +363,7 @@ func (v *View) Unexplained(x *Victim) (Finding, bool) {
 	f.lost = &left
 	f.Impact = Impact{Share: round(ratio(left, x.Lost)), Of: "the harm", Text: l.harmText(x.Harms)}
 	for _, h := range x.Harms {
-		f.Evidence = append(f.Evidence, Evidence{Fact: "requests " + string(h.Kind), Value: h.Requests, Limit: l.Requests + l.Unfinished, Unit: "requests, which lost " + seconds(h.Seconds), Source: recorded})
+		f.Evidence = append(f.Evidence, Evidence{Fact: "requests " + string(h.Kind), Value: h.Requests, Limit: l.Requests + l.waiting(), Unit: "requests, which lost " + seconds(h.Seconds), Source: recorded})
 	}
 	f.Evidence = append(f.Evidence, Evidence{Fact: "where their time goes", Value: l.whereTimeGoes(), Source: recorded})
 	f.Fix.Text = fmt.Sprintf("No cause that slowray knows accounts for this. Look at where %s stands in these requests, and at its own log.", x.Comm)
@@ -344,7 +380,7 @@ func (l *ledger) harmText(harms []Harm) string {
 		if i > 0 {
 			text += "; "
 		}
-		text += fmt.Sprintf("%s of %s requests on %s %s, %s lost", count(h.Requests), count(l.Requests+l.Unfinished), l.name(), harmWords[h.Kind], seconds(h.Seconds))
+		text += fmt.Sprintf("%s of %s requests on %s %s, %s lost", count(h.Requests), count(l.Requests+l.waiting()), l.name(), harmWords[h.Kind], seconds(h.Seconds))
 	}
 	return text
 }

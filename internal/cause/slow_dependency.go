@@ -45,7 +45,53 @@ func checkSlowDependency(v *View) Result {
 	if len(r.Findings) == 0 && len(slow) > 0 {
 		r.RuledOut = "the services call each other in a circle"
 	}
+	for _, l := range v.fronts {
+		r.Findings = append(r.Findings, v.silentDependencies(l)...)
+	}
 	return r
+}
+
+// silentDependencies finds the last hops that a service waits for which answers nobody:
+// its calls have no answer, nor have theirs.
+func (v *View) silentDependencies(front *ledger) (found []Finding) {
+	way, seen := v.waitsForCalls(front), map[*ledger]bool{}
+	for i := 0; i < len(way); i++ {
+		l := way[i]
+		if seen[l] {
+			continue
+		}
+		seen[l] = true
+		if l.here != nil {
+			if next := v.waitsForCalls(l.here); len(next) > 0 {
+				way = append(way, next...)
+				continue
+			}
+		}
+		found = append(found, v.silentFinding(front, l))
+	}
+	return found
+}
+
+func (v *View) silentFinding(front, l *ledger) Finding {
+	f := supported(Subject{Kind: "destination", NetNS: l.NetNS, PID: l.pid, Comm: v.commOf(l), Port: l.Port, Addr: l.Addr})
+	f.Weight = ratio(front.waiting(), front.Requests+front.waiting())
+	lost := v.Window.Seconds * float64(front.waiting())
+	f.lost = &lost
+	f.MayFollow = v.at(l)
+	f.Impact = Impact{Share: round(f.Weight), Of: "requests", OfTime: true,
+		Text: fmt.Sprintf("%s have had no answer, nor have %s requests on %s that wait for them", count(l.waiting())+" "+l.name(), count(front.waiting()), front.name())}
+	f.Evidence = []Evidence{{Fact: "requests without an answer on " + front.name(), Value: front.waiting(), Unit: "requests; answered in this window: none", Source: recorded}}
+	if e := l.Earlier; e != nil {
+		f.Evidence = append(f.Evidence, Evidence{Fact: "calls that went out before it", Value: e.Requests, Unit: "calls, the oldest " + nanoseconds(float64(e.OldestNS)) + " ago", Source: "tcp_info"})
+	}
+	f.Fix.Text = fmt.Sprintf("Find why %s does not answer, there; here, give the calls a time limit.", destinationName(l))
+	if here := l.here; here != nil {
+		f.Fix.Text = fmt.Sprintf("Find why %s (pid %d) does not answer: it runs on this host.", v.commOf(here), here.pid)
+		f.Fix.Commands = []shell.Command{lookAtWaits(here.pid)}
+	} else {
+		f.Fix.Commands = []shell.Command{v.in(l.ns, shell.Line("ss -tnpio dst %s", l.Addr))}
+	}
+	return f
 }
 
 // passesOn says that a dependency is served here by processes that wait for

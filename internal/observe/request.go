@@ -183,8 +183,11 @@ type Endpoint struct {
 	Errors     uint64 `json:"errors"`
 	Unanswered uint64 `json:"unanswered,omitempty"`
 	Unfinished uint64 `json:"unfinished,omitempty"` // in progress at the end of the window, longer than a second
-	Overlapped uint64 `json:"overlapped,omitempty"`
-	Recorded   uint64 `json:"recorded"` // requests with a record of their own; the others are only counted
+	// Earlier are those that came in before the window and had no answer at its end:
+	// no record tells of them. nil: none was seen.
+	Earlier    *Earlier `json:"earlier,omitempty"`
+	Overlapped uint64   `json:"overlapped,omitempty"`
+	Recorded   uint64   `json:"recorded"` // requests with a record of their own; the others are only counted
 
 	BytesIn  uint64 `json:"bytes_in"`
 	BytesOut uint64 `json:"bytes_out"`
@@ -219,6 +222,14 @@ type Endpoint struct {
 	// least ten.
 	SlowParts map[string]int64 `json:"slow_parts_ns,omitempty"`
 	SlowCount uint64           `json:"slow_count,omitempty"`
+}
+
+// Earlier is requests that sockets tell of: data came in (called side: went out), and
+// none went out (came in) since (tcp_info, include/uapi/linux/tcp.h).
+type Earlier struct {
+	Requests uint64 `json:"requests"`
+	Unread   uint64 `json:"unread,omitempty"` // of them, those that nobody has read
+	OldestNS int64  `json:"oldest_ns"`        // when the window ended
 }
 
 // PartStats is one part of all requests of an endpoint. The sum is exact, also

@@ -32,6 +32,7 @@ func (s *session) readers() table {
 		drops       = &drops{}
 		requests    = &requests{databases: databases}
 		waits       = &waits{requests: requests}
+		earlier     = &earlier{requests: requests, waits: waits}
 		threads     = newThreads()
 		closely     = &closely{requests: requests, threads: threads, use: use}
 		processes   = &processes{threads: threads, descriptors: descriptors}
@@ -40,6 +41,7 @@ func (s *session) readers() table {
 
 		span = max(cpuEvery, s.opt.For/cpuSpans)
 	)
+	waits.earlier = earlier
 	return table{
 		readers: []*reader{
 			// Before anything is recorded: asking is no request of anybody's.
@@ -59,6 +61,7 @@ func (s *session) readers() table {
 			{name: "dropped packets", kind: observe.KindDrops, begin: drops.begin, stop: drops.stop, close: drops.close},
 			{name: "requests", kind: observe.KindRequests, begin: requests.begin, stop: requests.stop, close: requests.close},
 			{name: "waits", needs: []string{"requests"}, kind: observe.KindWaits, begin: waits.begin, stop: waits.stop, end: waits.end, close: waits.stop},
+			{name: "requests that came before", needs: []string{"waits"}, end: earlier.end},
 			{name: "thread states", every: threadsEvery, sample: threads.sampleStates},
 			{name: "descriptors", begin: descriptors.begin, every: processesEvery, sample: descriptors.sample},
 			{name: "CPU course", begin: use.beginCourse, every: span, sample: use.sample, stop: use.sample},
@@ -76,7 +79,7 @@ func (s *session) readers() table {
 			"CPU samples", "interpreters", "dropped packets", "use", "packets", "processes", "container engines", "listeners",
 		},
 		ends: []string{
-			"kernel log", "listeners", "waits", "processes", "control groups", "databases", "application servers",
+			"kernel log", "listeners", "requests that came before", "waits", "processes", "control groups", "databases", "application servers",
 			"container engines", "file systems", "host state", "changes",
 		},
 		first: "requests",

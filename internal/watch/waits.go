@@ -34,6 +34,7 @@ const (
 // waits samples what threads of the services wait for.
 type waits struct {
 	requests *requests
+	earlier  *earlier
 
 	sampler *wait.Sampler
 	slow    *slowRequests // of requests
@@ -130,7 +131,7 @@ func (w *waits) stop(*session) {
 func (w *waits) end(s *session) {
 	requests, answered := w.slow.list(s)
 	if w.sampler.Waiting() {
-		requests = append(requests, w.pending(s)...)
+		requests = append(requests, w.earlier.slow...)
 	}
 	requests = append(requests, s.lent(requests)...)
 	s.out.Waits = w.sampler.Graph(requests, slowRequest, answered)
@@ -311,50 +312,6 @@ func (s *session) listenerOf(netns uint64, port int) int {
 		}
 	}
 	return 0
-}
-
-// pending is the requests that were read before the window began and that had
-// no answer when it ended, and that no record tells of. Of such a connection the
-// last that happened is that its request came in.
-func (w *waits) pending(s *session) []wait.SlowRequest {
-	var out []wait.SlowRequest
-	var known map[openKey]bool
-	if s.opt.Requests != nil { // it has records of requests that are older than the window
-		known = w.slow.connections()
-	}
-	window := time.Duration(s.out.Window.Seconds * float64(time.Second))
-	now := time.Now()
-	for i := range s.out.Namespaces {
-		ns := &s.out.Namespaces[i]
-		sp := s.spaceOf(ns.Inode)
-		if sp == nil {
-			continue
-		}
-		pids := map[uint16]int{}
-		for j := range ns.Listeners {
-			if l := &ns.Listeners[j]; l.Port != 0 && l.Clients > 0 && pids[uint16(l.Port)] == 0 {
-				pids[uint16(l.Port)] = l.PID
-			}
-		}
-		if len(pids) == 0 {
-			continue
-		}
-		// What cannot be read is known from records, or not at all.
-		_ = sp.ns.Queues(func(q *host.QueueSample) {
-			pid := pids[q.SrcPort]
-			if pid == 0 || q.State != "ESTABLISHED" && q.State != "CLOSE_WAIT" || !q.InfoKnown || len(out) >= maxSlowRequests {
-				return
-			}
-			if q.Receive > 0 || q.Send > 0 || q.LastReceived < window+time.Since(now) || q.LastSent <= q.LastReceived && !q.NeverSent {
-				return
-			}
-			if known[openKey{local: netip.AddrPortFrom(q.Src.Unmap(), q.SrcPort), peer: netip.AddrPortFrom(q.Dst.Unmap(), q.DstPort), netns: ns.Inode}] {
-				return
-			}
-			out = append(out, wait.SlowRequest{PID: pid, From: now.Add(-window), To: now, Busy: window, Unfinished: true})
-		})
-	}
-	return out
 }
 
 // spaceOf is the network namespace with this inode; nil when it is not watched.

@@ -20,7 +20,9 @@ type QueueSample struct {
 	Unanswered   int           // retransmissions or window probes in a row without an answer
 	LastSent     time.Duration // since data was sent last, also again; since boot when never
 	LastReceived time.Duration // since data was received last; since boot when never
-	NeverSent    bool          // no data was sent yet (since Linux 4.6; false before)
+	// NeverSent and NeverReceived: no data was sent, received yet (since Linux 4.6;
+	// false before).
+	NeverSent, NeverReceived bool
 }
 
 // Layout of struct tcp_info (include/uapi/linux/tcp.h), of which old kernels
@@ -33,6 +35,7 @@ const (
 	tcpInfoLastDataSent = 44 // u32, ms
 	tcpInfoLastDataRecv = 52 // u32, ms
 	tcpInfoLeast        = 60
+	tcpInfoDataSegsIn   = 152 // u32
 	tcpInfoDataSegsOut  = 156 // u32
 )
 
@@ -75,7 +78,10 @@ func parseQueues(b []byte, q *QueueSample) bool {
 			q.Unanswered = int(max(value[tcpInfoRetransmits], value[tcpInfoProbes]))
 			q.LastSent = milliseconds(value[tcpInfoLastDataSent:])
 			q.LastReceived = milliseconds(value[tcpInfoLastDataRecv:])
-			q.NeverSent = len(value) >= tcpInfoDataSegsOut+4 && binary.NativeEndian.Uint32(value[tcpInfoDataSegsOut:]) == 0
+			if len(value) >= tcpInfoDataSegsOut+4 {
+				q.NeverSent = binary.NativeEndian.Uint32(value[tcpInfoDataSegsOut:]) == 0
+				q.NeverReceived = binary.NativeEndian.Uint32(value[tcpInfoDataSegsIn:]) == 0
+			}
 		}
 	}
 	return true
