@@ -104,6 +104,46 @@ func runtimes() []Incident {
 	return list
 }
 
+// outages began before anybody looks: whoever had the lock never gives it back, all
+// requests wait for it, and none begins or ends any more.
+func outages() []Incident {
+	const never = 30 * time.Minute
+	all := load.Load{Conns: 20, Think: 5 * time.Millisecond, Timeout: time.Second}
+	list := []Incident{{
+		Name:    "outage-python",
+		Summary: "a thread of a service in Python keeps a lock for ever; no request begins or ends while one looks",
+		Setup:   python(server.Python{Threaded: true}),
+		Faults: []Fault{{
+			Name: "kept", Cause: "lock-convoy", Says: "book booking.py",
+			Text:  "a request waits for half an hour inside the lock",
+			Plant: func(s *server.Setup) { s.Python.Lock = never },
+		}},
+	}, {
+		Name:    "outage-go",
+		Summary: "a goroutine keeps a lock for ever; no request begins or ends while one looks",
+		Setup:   golang(server.Go{}),
+		Faults: []Fault{{
+			Name: "kept", Cause: "lock-convoy", Says: "server.(*bookings).book",
+			Text:  "a request waits for half an hour inside the lock",
+			Plant: func(s *server.Setup) { s.Go.Lock = never },
+		}},
+	}, {
+		Name:    "outage-java",
+		Summary: "a thread of Java never leaves its monitor; no request begins or ends while one looks",
+		Setup:   java(server.Java{}),
+		Faults: []Fault{{
+			Name: "kept", Cause: "lock-convoy", Says: "Java monitor",
+			Text:  "a request waits for half an hour inside the monitor",
+			Plant: func(s *server.Setup) { s.Java.Lock = never },
+		}},
+	}}
+	for n := range list {
+		list[n].Load, list[n].Lead = all, 4*time.Second
+		list[n].Quick, list[n].Light = true, true
+	}
+	return list
+}
+
 // runtimeControls have locks, pools and collectors too, and nobody is the slower
 // for them.
 func runtimeControls() []Incident {
