@@ -249,6 +249,7 @@ func Catalogue() []Cause {
 		unixSocketBacklog,
 		blockedOnFileLock,
 		lockConvoy,
+		applicationSleep,
 		fsyncBound,
 		blockedOnDisk,
 		blockedOnRemote,

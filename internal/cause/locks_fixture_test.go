@@ -27,6 +27,9 @@ var (
 	goLockChain = ends(observe.EndSleep, "goroutine 15 sleeps",
 		goHop(19, observe.WaitLock, observe.WantsRelease, "sync.Mutex 0xc0001234 at orders.book orders.go:41", "orders.book orders.go:41", "orders.handle orders.go:12"),
 		peer(goHop(15, observe.WaitSleep, "", "a time that it chose itself at orders.book orders.go:43", "orders.book orders.go:43"), observe.HowInferred, seemsToHold))
+	goSleepChain = ends(observe.EndSleep, "goroutine 19 sleeps for a time that it chose itself",
+		goHop(19, observe.WaitSleep, "", "a time that it chose itself at orders.retry orders.go:90", "orders.retry orders.go:90", "orders.handle orders.go:12"))
+	sleepChain     = ends(observe.EndSleep, "sleeps for a time that it chose itself", hop(nginxWorker1, nginxWorker1, observe.WaitSleep, "", "clock_nanosleep", "0.5s"))
 	goUnownedChain = ends(observe.EndNoOwner, "who holds it is not known", goLockChain.Hops[0])
 	goChannelChain = ends(observe.EndNoOwner, "goroutine 22 has a request in hand",
 		goHop(22, observe.WaitChannel, observe.WantsRelease, "a value from a channel at orders.ask orders.go:77", "orders.ask orders.go:77"))
@@ -101,6 +104,16 @@ var firingOnLocks = []fires{
 		subject: Subject{PID: nginxMaster}, minShare: 0.7, fix: "bound the wait with a time limit", evidence: "what they wait for=a value from a channel",
 	},
 	{
+		name: "handlers of Go that sleep", cause: &applicationSleep,
+		plant:   stuck(stuckWeb(10), waitShare(nginxMaster, 40_000*ms, 9, goSleepChain)),
+		subject: Subject{PID: nginxMaster, Port: webPort}, minShare: 0.7, fix: "sleeps at orders.retry orders.go:90", evidence: "where it sleeps=orders.retry orders.go:90",
+	},
+	{
+		name: "workers that sleep at a place that is not known", cause: &applicationSleep,
+		plant:   stuck(stuckWeb(10), waitShare(nginxMaster, 40_000*ms, 9, sleepChain)),
+		subject: Subject{PID: nginxMaster}, minShare: 0.7, fix: "Who answers sleeps, about 4.44 s", evidence: "the longest=5",
+	},
+	{
 		name: "goroutines in a circle", cause: &deadlock,
 		plant:   stuck(stuckWeb(10), waitShare(nginxMaster, 40_000*ms, 9, goRoundChain)),
 		subject: Subject{PID: nginxWorker1}, minShare: 0.7, fix: "inferred", evidence: "goroutines of the circle=51, 83",
@@ -118,6 +131,8 @@ var nearMissesOnLocks = []miss{
 		}
 	}, "took 13 % of the CPUs at most (those of sh)"},
 	{"goroutines that wait for a lock in the background", &lockConvoy, background(goLockChain), "not while one of its 20 slow requests"},
+	{"threads that sleep in the background", &applicationSleep, background(sleepChain), "not while one of its 20 slow requests"},
+	{"a short pause in each request", &applicationSleep, stuck(stuckWeb(1000), waitShare(nginxMaster, 4_000_000*ms, 80_000, sleepChain)), "that is 50 ms of a request"},
 	{"a lock that takes little of the requests' time", &lockConvoy, stuck(stuckWeb(20), waitShare(nginxMaster, 9000*ms, 2, goLockChain)), "9.0 % of the time"},
 	{"owners that seem to go in a circle for a moment", &deadlock, func(o *observe.Observation) {
 		s := waitShare(nginxMaster, 90_000*ms, 19, goRoundChain)

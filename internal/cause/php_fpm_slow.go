@@ -80,6 +80,8 @@ func slowScriptFinding(v *View, m *observe.PHPFPM, pool *observe.FPMPool, s *Ser
 	f.Fix.Text = fmt.Sprintf("Look at %s: %s is where %s stands when it is slow. Make what it waits for quicker, or let it give up sooner.", top.Place, top.Function, top.Script)
 	f.Fix.Commands = []shell.Command{lookAtWaits(m.PID)}
 	pids := append([]int{m.PID}, pool.Children...)
-	f.MayFollow = mayFollow(anyFinding, holdsUp(pids), aboutAny(pids))
+	f.MayFollow = mayFollow(anyFinding, func(p *Finding) bool {
+		return p.Cause != ApplicationSleep && holdsUp(pids)(p) // the log names the line that sleeps
+	}, aboutAny(pids))
 	return *f
 }

@@ -36,6 +36,7 @@ const (
 const (
 	harmShare        = 0.1  // of an endpoint's time: fewer seconds lost are what any busy service loses
 	harmedLeast      = 10   // requests that failed, or were never answered
+	leftWithin       = 1e8  // ns: clients that give up within it, after waits of all lengths, are one that ends
 	patience         = 0.95 // of the answers come sooner than a client gives up that has waited too long
 	seenLeast        = 0.25 // of the slow time told by looks at threads: less does not stand for the rest
 	unexplainedShare = 0.5  // of what an endpoint lost: less may be the error of the estimate
@@ -478,6 +479,7 @@ const (
 	waitAnswer  = 1e9  // ns: a remote service that answers sooner does answer
 	waitMean    = 1e8  // ns: slow requests that are noise by their number count where they take so long on average,
 	waitWeight  = 0.2  // and this much of the time of all
+	sleepFloor  = 1e8  // ns of a request that it sleeps by its own choice: less may be how it works
 )
 
 // Waits: kernel_waits.go.

@@ -176,6 +176,9 @@ func blame(c *observe.WaitChain) (id ID, at int) {
 	case observe.EndDisk, observe.EndFuse, observe.EndKernel:
 		return inKernel, last
 	}
+	if last == 0 && c.End == observe.EndSleep {
+		return ApplicationSleep, 0
+	}
 	for i := last; i >= 0; i-- {
 		h := &c.Hops[i]
 		switch {

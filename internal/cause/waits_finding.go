@@ -82,6 +82,8 @@ func (v *View) harmless(r *root) string {
 		return fmt.Sprintf("%s of %s requests were slow, %s of the time of all", count(slow), count(all), percent(v.slowWeight(r)))
 	case r.lost/float64(slow) < waitLost:
 		return fmt.Sprintf("that is %s of a slow request", nanoseconds(r.lost/float64(slow)))
+	case r.cause == ApplicationSleep && r.lost/r.hit < sleepFloor:
+		return fmt.Sprintf("that is %s of a request", nanoseconds(r.lost/r.hit))
 	case r.cause == BlockedOnRemote && r.longest() < waitAnswer:
 		return fmt.Sprintf("but it answers, after %s at most", nanoseconds(float64(r.longest())))
 	case r.samples() < waitSamples && r.longest() < waitLongest:

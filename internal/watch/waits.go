@@ -158,6 +158,7 @@ type slowRecord struct {
 	netns      uint64
 	local      netip.AddrPort
 	start, end int64
+	queued     int64 // until it was read
 	busy       int64
 	unread     bool
 }
@@ -198,6 +199,7 @@ func (q *slowRequests) note(r *observe.Request) {
 	k := openKey{r.Local, r.Peer, r.NetNS, r.Seq}
 	rec := slowRecord{
 		pid: r.PID, tid: r.TID, netns: r.NetNS, local: r.Local, start: r.StartNS, end: r.StartNS + total,
+		queued: r.Ledger[observe.AcceptWait] + r.Ledger[observe.RecvWait],
 		busy:   r.Ledger[observe.AcceptWait] + r.Ledger[observe.RecvWait] + r.Ledger[observe.Server] + r.Ledger[observe.Stall],
 		unread: unfinished && (r.PID == 0 || r.Ledger[observe.Server]+r.Ledger[observe.Stall] == 0),
 	}
@@ -263,6 +265,7 @@ func (q *slowRequests) list(s *session) ([]wait.SlowRequest, func(pid int) time.
 		if r.pid == 0 {
 			r.pid = s.listenerOf(r.netns, int(r.local.Port()))
 		}
+		read := r.start + r.queued
 		// Threads were not looked at before the window.
 		if began := s.out.Window.Start.UnixNano(); r.start < began {
 			r.start, r.busy = began, min(r.busy, r.end-began)
@@ -271,7 +274,7 @@ func (q *slowRequests) list(s *session) ([]wait.SlowRequest, func(pid int) time.
 			return
 		}
 		out = append(out, wait.SlowRequest{
-			PID: r.pid, TID: r.tid, From: time.Unix(0, r.start), To: time.Unix(0, r.end), Busy: time.Duration(r.busy),
+			PID: r.pid, TID: r.tid, From: time.Unix(0, r.start), Read: time.Unix(0, read), To: time.Unix(0, r.end), Busy: time.Duration(r.busy),
 			Unfinished: unfinished, Unread: r.unread,
 		})
 	}

@@ -144,6 +144,57 @@ func outages() []Incident {
 	return list
 }
 
+// sleepers is services that are slow by their own choice.
+func sleepers() []Incident {
+	const pause = 250 * time.Millisecond
+	list := []Incident{{
+		Name:    "sleep-python",
+		Summary: "each request of a service in Python sleeps for a quarter of a second",
+		Setup:   python(server.Python{Threaded: true}),
+		Faults: []Fault{{
+			Name: "pause", Cause: "application-sleep", Says: "work booking.py",
+			Text:  "a request sleeps for 250 ms",
+			Plant: func(s *server.Setup) { s.Python.Work = pause },
+		}},
+	}, {
+		Name:    "sleep-python-pool",
+		Summary: "an event loop hands requests to a pool, whose threads sleep for a quarter of a second each",
+		Setup:   python(server.Python{Loop: true}),
+		Faults: []Fault{{
+			Name: "pause", Cause: "application-sleep", Says: "work booking.py",
+			Text:  "a request sleeps for 250 ms",
+			Plant: func(s *server.Setup) { s.Python.Work = pause },
+		}},
+	}, {
+		Name:    "sleep-go",
+		Summary: "each request of a service in Go sleeps for a quarter of a second",
+		Setup:   golang(server.Go{}),
+		Faults: []Fault{{
+			Name: "pause", Cause: "application-sleep", Says: "server.",
+			Text:  "a request sleeps for 250 ms",
+			Plant: func(s *server.Setup) { s.Go.Work = pause },
+		}},
+	}, {
+		Name:    "sleep-behind-nginx",
+		Summary: "nginx waits for a service in Python, which sleeps",
+		Setup: func() server.Setup {
+			s := server.Healthy(server.NginxPython)
+			s.Python = server.Python{Threaded: true}
+			return s
+		},
+		Faults: []Fault{{
+			Name: "pause", Cause: "application-sleep", Says: "work booking.py",
+			Text:  "a request sleeps for 250 ms",
+			Plant: func(s *server.Setup) { s.Python.Work = pause },
+		}},
+	}}
+	for n := range list {
+		list[n].Load = load.Load{Conns: 8, Think: 20 * time.Millisecond}
+		list[n].Quick, list[n].Light = true, true
+	}
+	return list
+}
+
 // runtimeControls have locks, pools and collectors too, and nobody is the slower
 // for them.
 func runtimeControls() []Incident {

@@ -96,7 +96,7 @@ func webServers() []Incident {
 		Summary: "one of eight requests takes 4 s, and uWSGI kills its worker after 1 s",
 		Setup:   withWorkers(server.UWSGI, func(w *server.Workers) { w.Harakiri = 1 }),
 		Faults: []Fault{{
-			Name: "slow", Cause: "uwsgi-harakiri", Text: "one of eight requests takes 4 s",
+			Name: "slow", Cause: "uwsgi-harakiri", Or: []string{"application-sleep"}, Text: "one of eight requests takes 4 s",
 			Plant: func(s *server.Setup) { s.Workers.Slow, s.Workers.Each = 4*time.Second, 8 },
 		}},
 		Load: clients,
@@ -109,7 +109,7 @@ func webServers() []Incident {
 			return s
 		},
 		Faults: []Fault{{
-			Name: "slow-script", Cause: "php-fpm-slow-script", Says: "price_of_route", Text: "one of twenty pages waits 1.3 s",
+			Name: "slow-script", Cause: "php-fpm-slow-script", Beside: []string{"application-sleep"}, Says: "price_of_route", Text: "one of twenty pages waits 1.3 s",
 			Plant: func(s *server.Setup) { s.Workers.Slow, s.Workers.Each = 1300*time.Millisecond, 20 },
 		}},
 		Load: load.Load{Conns: 12},

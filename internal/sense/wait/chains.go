@@ -134,6 +134,9 @@ func (l *look) hop(t *thread, s step, i int, now second, window int64) observe.W
 		Kind: k.kind, Wants: k.wants, Object: printable.Name(k.object, 1024), Detail: k.detail, Datagram: k.dgram, Remote: k.remote, Inside: k.inside, QuietNS: k.quiet.Nanoseconds(),
 	}
 	h.Stack = k.stack
+	if k.end == observe.EndSleep {
+		l.pythonOf(t.p)
+	}
 	if py := l.pythons[t.p]; len(h.Stack) == 0 && py != nil {
 		for j := range py.stacks[t][:min(len(py.stacks[t]), maxGoStack)] {
 			h.Stack = append(h.Stack, py.stacks[t][j].String())

@@ -120,7 +120,7 @@ func heldUpGo(g *goroutine.Goroutine) bool {
 		return true
 	}
 	switch g.Wait {
-	case goroutine.Receive, goroutine.Send, goroutine.Select, goroutine.Cond, goroutine.Group, goroutine.Forever, goroutine.Semaphore:
+	case goroutine.Sleep, goroutine.Receive, goroutine.Send, goroutine.Select, goroutine.Cond, goroutine.Group, goroutine.Forever, goroutine.Semaphore:
 		return g.Serves()
 	}
 	return false

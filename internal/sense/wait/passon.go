@@ -13,6 +13,7 @@ import (
 type SlowRequest struct {
 	PID, TID   int // that read it; PID alone, of who listens, when nobody did
 	From, To   time.Time
+	Read       time.Time     // before it who read it worked for others; zero: not known
 	Busy       time.Duration // of it that it waited for the process: not for the network or the client
 	Unfinished bool          // no answer when the window ended
 	Unread     bool          // and nobody has read it
@@ -78,18 +79,19 @@ func (s *Sampler) Graph(requests []SlowRequest, slower time.Duration, answered f
 		return cmp.Or(cmp.Compare(b.NS, a.NS), cmp.Compare(a.PID, b.PID))
 	})
 	g.Slow = g.Slow[:min(len(g.Slow), maxFamilies)]
-	for _, sh := range s.shapes {
-		g.Shares = append(g.Shares, s.share(sh, lost[sh]))
-	}
+	atEnd := s.goWaiting()
 	for _, i := range s.intervals {
 		if i.open && i.shape != nil {
-			if at := slices.IndexFunc(s.shapes, func(sh *shape) bool { return sh == i.shape }); at >= 0 {
-				g.Shares[at].AtEnd++
-			}
+			atEnd[i.shape]++
 		}
 	}
-	for sh, n := range s.goWaiting() {
-		g.Shares[slices.Index(s.shapes, sh)].AtEnd += n
+	for _, sh := range s.shapes {
+		if sh.asleep() && lost[sh] == nil {
+			continue // who has no request in hand may sleep
+		}
+		share := s.share(sh, lost[sh])
+		share.AtEnd = atEnd[sh]
+		g.Shares = append(g.Shares, share)
 	}
 	s.closeGo()
 	slices.SortStableFunc(g.Shares, func(a, b observe.WaitShare) int {
@@ -103,7 +105,7 @@ func (s *Sampler) Lost() int64 { return s.lost }
 
 // Waiting says whether a thread was held up when it was looked at last.
 func (s *Sampler) Waiting() bool {
-	return len(s.goWaiting()) > 0 || slices.ContainsFunc(s.intervals, func(i *interval) bool { return i.open && i.shape != nil })
+	return len(s.goWaiting()) > 0 || slices.ContainsFunc(s.intervals, func(i *interval) bool { return i.open && i.shape != nil && !i.shape.asleep() })
 }
 
 // share is a shape as it is told.
@@ -185,7 +187,7 @@ func (f *family) own() {
 func (f *family) allWait(r *SlowRequest) bool {
 	held := map[int]bool{}
 	for _, i := range f.intervals {
-		if !i.running && overlap(i, r) > 0 {
+		if !i.running && !i.shape.asleep() && overlap(i, r) > 0 {
 			held[i.tid] = true
 		}
 	}
@@ -232,6 +234,10 @@ func (f *family) passOn(lost map[*shape]*loss, slack time.Duration, answered fun
 			left -= d
 		}
 		t.ComputeNS += min(compute, r.Busy).Nanoseconds()
+		if sh := f.sleptFor(r, left, slack); sh != nil {
+			f.lose(lost, sh, left, r, false)
+			continue
+		}
 		if left <= slack/2 {
 			continue
 		}
@@ -244,6 +250,24 @@ func (f *family) passOn(lost map[*shape]*loss, slack time.Duration, answered fun
 		}
 	}
 	return t
+}
+
+// sleptFor is the sleep of a thread that a request was handed to: it began and ended
+// within the request and took what is left of its time. nil: none did.
+func (f *family) sleptFor(r *SlowRequest, left, slack time.Duration) *shape {
+	if left < lasting {
+		return nil
+	}
+	for _, i := range f.intervals {
+		if i.from.After(r.To) {
+			break // so do all that come after it
+		}
+		within := !i.from.Before(r.From.Add(-slack)) && !i.to.After(r.To.Add(slack))
+		if !i.running && i.tid != r.TID && i.shape.asleep() && within && overlap(i, r) >= left*8/10 {
+			return i.shape
+		}
+	}
+	return nil
 }
 
 func (f *family) lose(lost map[*shape]*loss, sh *shape, d time.Duration, r *SlowRequest, reader bool) {
@@ -267,9 +291,15 @@ func (f *family) direct(r *SlowRequest) (map[*shape]time.Duration, time.Duration
 	for _, i := range f.byTID[r.TID] {
 		d := overlap(i, r)
 		all += d
-		if i.running {
+		switch {
+		case i.running:
 			compute += d
-		} else if d > 0 {
+		case i.shape.asleep():
+			// A queue is what others' sleep comes to where there are too few workers.
+			if own := earlier(i.to, r.To).Sub(later(i.from, r.Read)); own > 0 {
+				out[i.shape] += min(d, own)
+			}
+		case d > 0:
 			out[i.shape] += d
 		}
 	}
@@ -304,6 +334,8 @@ func (f *family) handed(r *SlowRequest, left, slack time.Duration, still bool) m
 			all.add(i, r)
 		case i.running:
 			running += d
+		case i.shape.asleep():
+			// By its own will, for no request of others.
 		case !still && f.readers[i.tid]:
 			// It works for the requests that it read itself.
 		case !still && !r.Unfinished && i.to.After(r.To.Add(slack)):

@@ -32,9 +32,11 @@ const (
 	// looked at less often after some looks: a process every so many looks, and
 	// so many of such threads in one.
 	quietAfter = 2
-	quietLooks = 4
-	restLooks  = 16 // for the threads of processes with very many
-	restAtOnce = 128
+	// asleepAfter is the same of threads that sleep of their own will.
+	asleepAfter = 40
+	quietLooks  = 4
+	restLooks   = 16 // for the threads of processes with very many
+	restAtOnce  = 128
 )
 
 // What one of many looks may take of others, and the last one. What each process
@@ -191,10 +193,10 @@ func (s *Sampler) lookAt(l *look, pid int, now time.Time, last bool) (cheap, dea
 		if w == nil {
 			continue
 		}
-		busy = busy || w.class != classIdle && !w.idle
+		busy = busy || !w.ready()
 		switch {
 		case !s.due(w, now):
-		case w.class == classCheap:
+		case w.class == classCheap || w.class == classAsleep:
 			cheap = append(cheap, t)
 		default:
 			dear = append(dear, t)
@@ -210,7 +212,7 @@ func (s *Sampler) lookAt(l *look, pid int, now time.Time, last bool) (cheap, dea
 // looked at this time.
 func (s *Sampler) rests(tid int, now time.Time) bool {
 	w := s.threads[tid]
-	if w == nil || w.still < quietAfter || w.class != classIdle && !w.idle {
+	if w == nil || w.still < quietAfter || !w.ready() {
 		return false
 	}
 	every := quietLooks

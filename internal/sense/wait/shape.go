@@ -86,6 +86,11 @@ func (s *Sampler) charge(w *watched, sh *shape, now time.Time) {
 	}
 }
 
+// asleep says that its threads sleep of their own will.
+func (sh *shape) asleep() bool {
+	return len(sh.chain.Hops) == 1 && sh.chain.End == observe.EndSleep
+}
+
 // count adds a wait to a shape.
 func (sh *shape) count(i *interval) {
 	i.shape = sh
@@ -145,7 +150,8 @@ func (s *Sampler) ageHop(h *observe.WaitHop, threads []*thread, i int, now time.
 }
 
 // holdsUp says whether a trail leads to somebody, or something, that a thread
-// is held up by: not one that is ready for work, or asleep of its own will.
+// is held up by: not one that is ready for work. Who is asleep of its own will holds
+// up the request that it has in hand, if it has one.
 func holdsUp(tr *trail) bool {
 	first := tr.steps[0].link
 	if tr.backTo >= 0 {
@@ -158,8 +164,10 @@ func holdsUp(tr *trail) bool {
 			len(tr.steps) > 1 && culprit(tr.steps[len(tr.steps)-1].link.end)
 	}
 	switch first.end {
-	case observe.EndIdle, observe.EndSleep, observe.EndEnded:
+	case observe.EndIdle, observe.EndEnded:
 		return false
+	case observe.EndSleep:
+		return first.kind == observe.WaitSleep
 	case observe.EndNoOwner, observe.EndUnseen, observe.EndRunning:
 		return first.wants.Demands()
 	}
@@ -211,6 +219,9 @@ func shapeKey(master int, c *observe.WaitChain) string {
 			object = ""
 		case observe.WaitRunnable:
 			object = "" // on a CPU
+		}
+		if h.Kind == observe.WaitSleep && len(c.Hops) == 1 && len(h.Stack) > 0 {
+			object = h.Stack[0]
 		}
 		b.WriteString(strings.Join([]string{strconv.Itoa(who), string(h.Kind), string(h.Wants), object, h.Syscall, string(h.Inside)}, "|"))
 		b.WriteByte('\n')

@@ -48,7 +48,14 @@ const (
 	classRunning              // on a CPU, or ready for one
 	classCheap                // held up, perhaps; to follow it costs little
 	classDear                 // held up, perhaps; sockets or open files must be read
+	classAsleep               // for a time that it chose itself: with a request in hand that holds it up
 )
+
+// ready says that a thread is ready for work, or asleep of its own will for so long that
+// no request is likely to wait for it.
+func (w *watched) ready() bool {
+	return w.idle || w.class == classIdle || w.class == classAsleep && w.still >= asleepAfter
+}
 
 // note compares a thread with the look before; nil when there are too many.
 func (s *Sampler) note(t *thread, now time.Time, gap time.Duration, frozen bool) *watched {
@@ -69,7 +76,7 @@ func (s *Sampler) note(t *thread, now time.Time, gap time.Duration, frozen bool)
 	if w.still++; !same {
 		w.still = 0
 	}
-	if same && !(frozen && w.class == classIdle) {
+	if same && !(frozen && w.ready()) {
 		if w.wait != nil {
 			s.extend(w, now, gap)
 		}
@@ -95,7 +102,7 @@ func (s *Sampler) due(w *watched, now time.Time) bool {
 		return false
 	case w.wait != nil && w.wait.shape != nil:
 		return now.Sub(w.followed) >= refollow
-	case w.class == classDear:
+	case w.class == classDear || w.class == classAsleep:
 		return now.Sub(w.since) >= lasting
 	}
 	return true
@@ -167,8 +174,10 @@ func (s *Sampler) classify(t *thread) class {
 		return classIdle
 	}
 	switch c.does {
-	case waitsEpoll, waitsRing, waitsAIO, accepts, sleeps, waitsSignal, leaves, restarts:
+	case waitsEpoll, waitsRing, waitsAIO, accepts, waitsSignal, leaves, restarts:
 		return classIdle
+	case sleeps:
+		return classAsleep
 	case waitsFutex, waitsFutex2, waitsVector, locksFile, controls, syncs:
 		return classCheap
 	}

@@ -1,0 +1,38 @@
+package cause
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/slowray/slowray/internal/observe"
+)
+
+// ApplicationSleep: who has a request in hand sleeps for a time that it chose itself: a
+// retry with back-off, a limit of its own, a loop that looks again and again.
+const ApplicationSleep ID = "application-sleep"
+
+var applicationSleep = Cause{
+	ID:            ApplicationSleep,
+	Title:         "Requests sleep: the application pauses by its own choice",
+	Layer:         LayerApplication,
+	Class:         ClassWait,
+	Needs:         []observe.Kind{observe.KindWaits},
+	ConsequenceOf: []Parent{ProcessStopped, PHPFPMSlowScript},
+	Folds:         true,
+	Check:         checkApplicationSleep,
+}
+
+func checkApplicationSleep(v *View) Result {
+	return v.judgeRoots(ApplicationSleep, "no thread slept by its own choice with a slow request in hand", func(r *root, f *Finding) {
+		sleeper := r.blamed()
+		at := ""
+		if len(sleeper.Stack) > 0 {
+			at = " at " + sleeper.Stack[0]
+			f.Subject.Path = sleeper.Stack[0]
+			f.Evidence = append(f.Evidence, Evidence{Fact: "where it sleeps", Value: strings.Join(sleeper.Stack, " ← "), Source: languageOf(sleeper).source})
+		}
+		f.Title = fmt.Sprintf("Requests of %s sleep by its own choice%s", sleeper.Process.Comm, at)
+		f.Fix.Text = fmt.Sprintf("Who answers sleeps%s, about %s in each such request. See what the pause is for (a retry, a limit on its own rate, a look again and again for a result), and wait for the event itself, or give up sooner.",
+			at, nanoseconds(r.lost/max(r.hit, 1)))
+	})
+}
