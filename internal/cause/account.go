@@ -134,6 +134,9 @@ func (v *View) harmsOf(l *ledger) []Harm {
 // (a load test ends, a visitor goes on to another page) have lost nothing.
 func (l *ledger) harmed() float64 {
 	usual := l.Total.Quantile(max(patience-ratio(l.Unanswered, l.Requests), 0.5))
+	if l.leftAtOnce() {
+		usual = l.Total.Quantile(0.99)
+	}
 	var seen, harmed float64
 	for i := range l.Failed {
 		s := &l.Failed[i]
@@ -149,6 +152,25 @@ func (l *ledger) harmed() float64 {
 		return 1
 	}
 	return harmed / seen
+}
+
+// leftAtOnce says that the last of the unanswered requests were given up at one moment,
+// however long they had waited, as a client ends that has many.
+func (l *ledger) leftAtOnce() bool {
+	var first, last, shortest, longest int64
+	for i := range l.Failed {
+		s := &l.Failed[i]
+		if !hasFlag(s, observe.FlagUnanswered) || !hasFlag(s, observe.FlagHalfClosed) {
+			continue
+		}
+		end := s.StartNS + s.TotalNS
+		if first == 0 {
+			first, shortest = end, s.TotalNS
+		}
+		first, last = min(first, end), max(last, end)
+		shortest, longest = min(shortest, s.TotalNS), max(longest, s.TotalNS)
+	}
+	return last > 0 && last-first <= leftWithin && 2*longest >= 3*shortest
 }
 
 // slowerThanUsual is the requests that took longer than they should, and the seconds
