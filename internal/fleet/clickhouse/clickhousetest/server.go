@@ -42,12 +42,15 @@ func (s *Server) configure(c *Cluster, zookeeper int, tidy bool) error {
 	}
 	more := ""
 	if zookeeper != 0 {
-		// A short session: a server that was killed is found out soon.
+		// A short session: a server that was killed is found out soon. One that was stopped
+		// looks for its expired session each minute by default, longer than a test waits.
 		more = fmt.Sprintf("<zookeeper><node><host>127.0.0.1</host><port>%d</port></node><session_timeout_ms>4000</session_timeout_ms></zookeeper>", zookeeper)
 	}
+	merge := "<zookeeper_session_expiration_check_period>1</zookeeper_session_expiration_check_period>"
 	if tidy {
-		more += "<merge_tree><old_parts_lifetime>3</old_parts_lifetime></merge_tree>"
+		merge += "<old_parts_lifetime>3</old_parts_lifetime>"
 	}
+	more += "<merge_tree>" + merge + "</merge_tree>"
 	_, port, _ := strings.Cut(s.HTTP, ":")
 	config := fmt.Sprintf(`<yandex>
 <logger><level>warning</level><log>%[1]s/server.log</log><errorlog>%[1]s/errors.log</errorlog><size>20M</size><count>1</count></logger>
