@@ -409,11 +409,9 @@ int BPF_PROG(http2_closed, struct sock *sk, int old, int new)
 }
 
 /* Requests that take long are told of while they last. */
-SEC("iter/bpf_sk_storage_map")
-int http2_flush(struct bpf_iter__bpf_sk_storage_map *ctx)
+static __always_inline int flush_streams(struct seq_file *seq, struct sock *sk)
 {
 	struct all all = {};
-	struct sock *sk = ctx->sk;
 
 	if (!sk)
 		return 0;
@@ -422,6 +420,23 @@ int http2_flush(struct bpf_iter__bpf_sk_storage_map *ctx)
 	bpf_loop(STREAMS, tell_unfinished, &all, 0);
 	/* So that user space can stop after some, and make room. */
 	if (all.told)
-		bpf_seq_write(ctx->meta->seq, &all.told, sizeof(all.told));
+		bpf_seq_write(seq, &all.told, sizeof(all.told));
 	return 0;
+}
+
+SEC("iter/bpf_sk_storage_map")
+int http2_flush(struct bpf_iter__bpf_sk_storage_map *ctx)
+{
+	return flush_streams(ctx->meta->seq, ctx->sk);
+}
+
+/* The same, of one network namespace, for kernels that refuse iterators over maps. */
+SEC("iter/tcp")
+int http2_flush_tcp(struct bpf_iter__tcp *ctx)
+{
+	struct sock_common *skc = ctx->sk_common;
+
+	if (!skc)
+		return 0;
+	return flush_streams(ctx->meta->seq, (struct sock *)bpf_skc_to_tcp_sock(skc));
 }

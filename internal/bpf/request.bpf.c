@@ -456,11 +456,9 @@ __u64 idle_ns; /* how long nothing has to happen for that */
 __u64 unfinished_ns; /* requests that take longer are told of while they last, once */
 __u8 again; /* also those that were told of */
 
-SEC("iter/bpf_sk_storage_map")
-int flush(struct bpf_iter__bpf_sk_storage_map *ctx)
+static __always_inline int flush_conn(struct seq_file *seq, struct sock *sk, struct conn *c)
 {
-	struct sock *sk = ctx->sk;
-	struct conn *c = ctx->value, copy;
+	struct conn copy;
 	struct tcp_sock *tp;
 	__u32 was, over;
 	__u64 now, told = 0;
@@ -483,7 +481,7 @@ int flush(struct bpf_iter__bpf_sk_storage_map *ctx)
 			c->told_us = copy.stall / NSEC_PER_USEC;
 			finish(&copy, sk, tp);
 			/* So that user space can stop after some, and make room. */
-			bpf_seq_write(ctx->meta->seq, &told, sizeof(told));
+			bpf_seq_write(seq, &told, sizeof(told));
 		}
 		return 0;
 	}
@@ -497,8 +495,36 @@ int flush(struct bpf_iter__bpf_sk_storage_map *ctx)
 		if (was == ANSWERING && copy.side == SERVED)
 			note_limits(&copy, sk, tp, now, min_rtt_of(tp));
 		finish(&copy, sk, tp);
-		bpf_seq_write(ctx->meta->seq, &told, sizeof(told));
+		bpf_seq_write(seq, &told, sizeof(told));
 	}
+	return 0;
+}
+
+SEC("iter/bpf_sk_storage_map")
+int flush(struct bpf_iter__bpf_sk_storage_map *ctx)
+{
+	return flush_conn(ctx->meta->seq, ctx->sk, ctx->value);
+}
+
+/* The same, of one network namespace, for kernels that refuse iterators over maps. */
+SEC("iter/tcp")
+int flush_tcp(struct bpf_iter__tcp *ctx)
+{
+	struct sock_common *skc = ctx->sk_common;
+	struct tcp_sock *tp;
+
+	if (!skc)
+		return 0;
+	tp = bpf_skc_to_tcp_sock(skc);
+	if (!tp)
+		return 0;
+	return flush_conn(ctx->meta->seq, (struct sock *)tp, bpf_sk_storage_get(&conns, tp, 0, 0));
+}
+
+/* Never attached: that it loads says that flush() will. */
+SEC("iter/bpf_sk_storage_map")
+int over_maps(struct bpf_iter__bpf_sk_storage_map *ctx)
+{
 	return 0;
 }
 

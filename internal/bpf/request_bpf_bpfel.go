@@ -29,6 +29,8 @@ const (
 	RequestProgAccepted4     = "accepted4"
 	RequestProgAccepted6     = "accepted6"
 	RequestProgFlush         = "flush"
+	RequestProgFlushTcp      = "flush_tcp"
+	RequestProgOverMaps      = "over_maps"
 	RequestProgPayloadProbe  = "payload_probe"
 	RequestProgReceived      = "received"
 	RequestProgRetransmitted = "retransmitted"
@@ -116,6 +118,8 @@ type RequestProgramSpecs struct {
 	Accepted4     *ebpf.ProgramSpec `ebpf:"accepted4"`
 	Accepted6     *ebpf.ProgramSpec `ebpf:"accepted6"`
 	Flush         *ebpf.ProgramSpec `ebpf:"flush"`
+	FlushTcp      *ebpf.ProgramSpec `ebpf:"flush_tcp"`
+	OverMaps      *ebpf.ProgramSpec `ebpf:"over_maps"`
 	PayloadProbe  *ebpf.ProgramSpec `ebpf:"payload_probe"`
 	Received      *ebpf.ProgramSpec `ebpf:"received"`
 	Retransmitted *ebpf.ProgramSpec `ebpf:"retransmitted"`
@@ -270,6 +274,8 @@ type RequestPrograms struct {
 	Accepted4     *ebpf.Program `ebpf:"accepted4"`
 	Accepted6     *ebpf.Program `ebpf:"accepted6"`
 	Flush         *ebpf.Program `ebpf:"flush"`
+	FlushTcp      *ebpf.Program `ebpf:"flush_tcp"`
+	OverMaps      *ebpf.Program `ebpf:"over_maps"`
 	PayloadProbe  *ebpf.Program `ebpf:"payload_probe"`
 	Received      *ebpf.Program `ebpf:"received"`
 	Retransmitted *ebpf.Program `ebpf:"retransmitted"`
@@ -287,6 +293,8 @@ func (p *RequestPrograms) Close() error {
 		p.Accepted4,
 		p.Accepted6,
 		p.Flush,
+		p.FlushTcp,
+		p.OverMaps,
 		p.PayloadProbe,
 		p.Received,
 		p.Retransmitted,

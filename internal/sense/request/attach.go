@@ -21,11 +21,18 @@ func (r *Recorder) loadSpec(spec *ebpf.CollectionSpec) error {
 	if err := r.prepareSplit(spec); err != nil {
 		return err
 	}
-	r.payload = mayReadPayload(spec.Programs[bpf.RequestProgPayloadProbe])
+	// Whether programs may read received buffers.
+	r.payload = loads(spec.Programs[bpf.RequestProgPayloadProbe])
 	delete(spec.Programs, bpf.RequestProgPayloadProbe)
 	if err := spec.Variables[bpf.RequestVarWithPayload].Set(flag(r.payload)); err != nil {
 		return fmt.Errorf("set %s: %w", bpf.RequestVarWithPayload, err)
 	}
+	// Some hosts refuse iterators over maps (EPERM, with all capabilities).
+	if r.overMaps = loads(spec.Programs[bpf.RequestProgOverMaps]); !r.overMaps {
+		spec.Programs[bpf.RequestProgFlush] = spec.Programs[bpf.RequestProgFlushTcp]
+	}
+	delete(spec.Programs, bpf.RequestProgOverMaps)
+	delete(spec.Programs, bpf.RequestProgFlushTcp)
 	all, err := bpf.LoadCollection(spec)
 	if err != nil {
 		// The verifier's words on what it does not know say nothing to a user.
@@ -48,9 +55,9 @@ func (r *Recorder) loadSpec(spec *ebpf.CollectionSpec) error {
 	return nil
 }
 
-// mayReadPayload asks the kernel whether its tracing programs may read received
-// buffers, by loading one that does nothing else.
-func mayReadPayload(probe *ebpf.ProgramSpec) bool {
+// loads asks the kernel whether it loads a program that does nothing but what is
+// asked for.
+func loads(probe *ebpf.ProgramSpec) bool {
 	p, err := ebpf.NewProgramWithOptions(probe, ebpf.ProgramOptions{LogDisabled: true})
 	if err != nil {
 		return false // whatever else is wrong fails the load that follows, too

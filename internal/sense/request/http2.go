@@ -97,6 +97,9 @@ func (r *Recorder) attachStreams() error {
 			return fmt.Errorf("set %s: %w", name, err)
 		}
 	}
+	if !r.overMaps {
+		spec.Programs[bpf.HTTP2ProgHttp2Flush] = spec.Programs[bpf.HTTP2ProgHttp2FlushTcp]
+	}
 	s := &r.streams
 	err = bpf.LoadBeside(spec, &s.objects, map[string]*ebpf.Map{
 		bpf.HTTP2MapConns: r.objects.Conns, bpf.HTTP2MapCounts: r.objects.Counts, bpf.HTTP2MapRecords: r.objects.Records, bpf.HTTP2MapRings: r.objects.Rings,

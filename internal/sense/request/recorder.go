@@ -14,6 +14,7 @@ import (
 
 	"github.com/slowray/slowray/internal/bpf"
 	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/sense/host"
 )
 
 // Options say what to record.
@@ -68,6 +69,10 @@ type Recorder struct {
 	extra   map[string]*ebpf.Program // by name: those that only Split needs
 
 	sendingLink io.Closer // nil when not attached
+
+	overMaps bool          // this kernel has iterators over maps
+	spaces   []*host.NetNS // where it has none: those that are iterated over
+	spacesAt time.Time
 
 	records  []byte // [CPU][slot]record
 	rings    []byte // [CPU]ring
@@ -243,6 +248,7 @@ func (r *Recorder) Close() {
 			r.sendingLink.Close()
 		}
 		r.streams.close()
+		r.closeSpaces()
 		for _, m := range r.mapped {
 			_ = unix.Munmap(m)
 		}
