@@ -2,6 +2,7 @@ package cause
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/slowray/slowray/internal/observe"
@@ -17,7 +18,7 @@ var applicationSleep = Cause{
 	Layer:         LayerApplication,
 	Class:         ClassWait,
 	Needs:         []observe.Kind{observe.KindWaits},
-	ConsequenceOf: []Parent{ProcessStopped, PHPFPMSlowScript},
+	ConsequenceOf: []Parent{ProcessStopped, PHPFPMSlowScript, ErrorAnswers, UpstreamRefused, ConnectTimeout},
 	Folds:         true,
 	Check:         checkApplicationSleep,
 }
@@ -30,6 +31,10 @@ func checkApplicationSleep(v *View) Result {
 			at = " at " + sleeper.Stack[0]
 			f.Subject.Path = sleeper.Stack[0]
 			f.Evidence = append(f.Evidence, Evidence{Fact: "where it sleeps", Value: strings.Join(sleeper.Stack, " ← "), Source: languageOf(sleeper).source})
+		}
+		here := f.Subject.NetNS
+		f.MayFollow = func(p *Finding) bool { // an error that its own calls get
+			return p.Subject.NetNS == here && p.Cause != ErrorAnswers || slices.ContainsFunc(v.servedOf[r.shares[0].PID], func(l *ledger) bool { return p.hurts[l] })
 		}
 		f.Title = fmt.Sprintf("Requests of %s sleep by its own choice%s", sleeper.Process.Comm, at)
 		f.Fix.Text = fmt.Sprintf("Who answers sleeps%s, about %s in each such request. See what the pause is for (a retry, a limit on its own rate, a look again and again for a result), and wait for the event itself, or give up sooner.",

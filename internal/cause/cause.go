@@ -254,6 +254,7 @@ func Catalogue() []Cause {
 		blockedOnDisk,
 		blockedOnRemote,
 		nginxUpstreamErrors,
+		errorAnswers,
 		clientAborts,
 		acceptQueueWait,
 		applicationSlowToRead,

@@ -212,6 +212,12 @@ var nearMissesOnCPU = []miss{
 		o.Use.Forks = 2000
 		o.Profile.ShortLived = []observe.ProfileShort{{Comm: "sh", Parent: appPID, Processes: 90, Samples: 800}}
 	}, "no request is slow for want of a thread"},
+	{"a server that starts workers of its own for a statement", &shortLivedProcessStorm, func(o *observe.Observation) {
+		app(o, "postgres", 1, 0)
+		with(o, appServed().add(90, ms, ms, 0, forked))
+		o.Use.Forks = 180
+		o.Profile.ShortLived = []observe.ProfileShort{{Comm: "postgres", Parent: appPID, ParentComm: "postgres", Processes: 80, Samples: 850}}
+	}, "processes that ended at once took 0 %"},
 	{"a build beside a service, on CPUs that are not full", &shortLivedProcessStorm, func(o *observe.Observation) {
 		app(o, "app", 1, 0)
 		with(o, appServed().add(200, ms, ms, 0, waitsForDB))

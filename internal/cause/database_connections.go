@@ -259,7 +259,7 @@ func (v *View) connectionsFix(d *observe.Database, setting observe.Setting) Fix 
 		return Fix{
 			Text: fmt.Sprintf("Hold fewer connections: pools of the services that add up to less than max_connections (%d, %d of them reserved), or PgBouncer in between. "+
 				"Or raise max_connections to %d, which needs a restart.", limit, d.Reserved, want),
-			Commands: []shell.Command{v.in(ns, shell.Line(`psql -p %s -c "SELECT usename, application_name, client_addr, state, count(*) FROM pg_stat_activity GROUP BY 1,2,3,4 ORDER BY 5 DESC"`, port))},
+			Commands: []shell.Command{v.psql(d, shell.Line(`-c "SELECT usename, application_name, client_addr, state, count(*) FROM pg_stat_activity GROUP BY 1,2,3,4 ORDER BY 5 DESC"`))},
 			Persist:  []shell.Command{shell.Line("# in %s: max_connections = %s", shell.Text(where), want)},
 		}
 	case "redis", "valkey":
@@ -267,7 +267,7 @@ func (v *View) connectionsFix(d *observe.Database, setting observe.Setting) Fix 
 			Text: fmt.Sprintf("Hold fewer connections: a pool for each process of the services. Or raise maxclients to %d, which needs as many open files.", want),
 			// It refuses redis-cli as it refuses the others.
 			Commands: []shell.Command{v.in(ns, shell.Line("ss -tn state established '( sport = :%s )'", port)),
-				shell.Line("until").Then(v.in(ns, v.redisCLIOf(d, port))).Then(shell.Line("CONFIG SET maxclients %s | grep -q OK; do sleep 0.1; done   # it is refused too, until a connection is closed", want))},
+				shell.Line("until").Then(v.redisCLI(d, shell.Line("CONFIG SET maxclients %s | grep -q OK; do sleep 0.1; done   # it is refused too, until a connection is closed", want)))},
 			Persist: []shell.Command{shell.Line("# in %s: maxclients %s", shell.Text(where), want)},
 		}
 		if p := v.Process(d.PID); p != nil && p.FDLimit > 0 && want+ownFiles > p.FDLimit {
@@ -288,23 +288,7 @@ func (v *View) connectionsFix(d *observe.Database, setting observe.Setting) Fix 
 	return Fix{
 		Text: fmt.Sprintf("Hold fewer connections: pools of the services that add up to less than max_connections (%d). Or raise it to %d, which holds at once and needs some memory for each.",
 			limit, want),
-		Commands: []shell.Command{shell.Line("%s -e 'SHOW FULL PROCESSLIST'", sqlClient(d)), shell.Line("%s -e 'SET GLOBAL max_connections = %s'", sqlClient(d), want)},
+		Commands: []shell.Command{v.sql(d, shell.Line("-e 'SHOW FULL PROCESSLIST'")), v.sql(d, shell.Line("-e 'SET GLOBAL max_connections = %s'", want))},
 		Persist:  []shell.Command{shell.Line("# in %s: max_connections = %s", shell.Text(where), want)},
 	}
-}
-
-// sqlClient is the program that talks to a MariaDB or MySQL.
-func sqlClient(d *observe.Database) string {
-	if d.Kind == "mysql" {
-		return "mysql"
-	}
-	return "mariadb"
-}
-
-// redisCLIOf is redisCLI for a Redis of which perhaps no request was recorded.
-func (v *View) redisCLIOf(d *observe.Database, port int) shell.Command {
-	for _, l := range v.endpointsOf(d) {
-		return redisCLI(d, l)
-	}
-	return redisCLI(d, &ledger{Endpoint: &observe.Endpoint{Port: port}})
 }

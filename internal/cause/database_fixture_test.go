@@ -21,6 +21,8 @@ type shop struct {
 	report      parts // of another program's calls, which no request waits for
 	fullCPUs    bool
 	nobodyCalls bool // no service of this host calls it
+	cpuSeconds  float64
+	functions   []string // that it was seen in, each in all samples
 }
 
 const shopPID = nginxMaster
@@ -35,13 +37,20 @@ func (s shop) plant(o *observe.Observation) {
 	s.d.PID, s.d.NetNS, s.d.Ports = dbPID, serverNS, []int{dbPort}
 	o.Databases = []observe.Database{s.d}
 	comm := map[string]string{"mariadb": "mariadbd", "postgresql": "postgres", "redis": "redis-server", "memcached": "memcached"}[s.d.Kind]
-	o.Processes = append(o.Processes, observe.Process{PID: dbPID, PPID: 1, Comm: comm, State: "S", Threads: 40, FDs: 60, FDLimit: 1024, FDHard: 20000, NetNS: serverNS, UserSeconds: 0.5})
+	o.Processes = append(o.Processes, observe.Process{PID: dbPID, PPID: 1, Comm: comm, State: "S", Threads: 40, FDs: 60, FDLimit: 1024, FDHard: 20000, NetNS: serverNS, UserSeconds: max(s.cpuSeconds, 0.5)})
 	l := observe.Listener{Proto: "tcp", Addr: "10.9.8.1", Port: dbPort, Inode: 9, PID: dbPID, PIDs: []int{dbPID}, Comm: comm, Limit: 128, Samples: 40, Clients: max(s.conns, 1), Opened: s.opened}
 	if !s.nobodyCalls {
 		l.ClientPIDs = []int{shopPID}
 	}
 	ns(o).Listeners = append(ns(o).Listeners, l)
 	ns(o).Sockets = append(ns(o).Sockets, observe.SocketGroup{Side: "called", Addr: "10.9.8.1", Remote: "10.9.8.1", Port: dbPort, States: map[string]int{"ESTABLISHED": max(s.conns, 1)}})
+	if s.functions != nil {
+		p := observe.ProfileProcess{PID: dbPID, Comm: comm, Samples: 900}
+		for _, name := range s.functions {
+			p.Functions = append(p.Functions, function(observe.FrameNative, name, comm, 400, 800, 1))
+		}
+		o.Profile.Processes = append(o.Profile.Processes, p)
+	}
 	if s.n == 0 {
 		return
 	}
@@ -211,6 +220,21 @@ var firingOnDatabases = []fires{
 		subject: Subject{PID: dbPID}, minShare: 0.9, fix: "EXPLAIN (ANALYZE", evidence: "statement=SELECT count(*) FROM booking",
 	},
 	{
+		name: "a scan of a table, without a log that names the statement", cause: &postgresSlowQuery,
+		plant: shop{d: postgres(func(d *observe.Database) {
+			d.Slow = &observe.SlowLog{Off: "log_min_duration_statement is -1"}
+			d.Sockets, d.User, d.UID = []string{"/run/pg/.s.PGSQL.5433"}, "postgres", 110
+		}), n: 500, call: slowCall, served: slowServed, cpuSeconds: 24, functions: []string{"ExecScan", "heap_getnextslot", "ExecInterpExpr"}}.plant,
+		subject: Subject{PID: dbPID, Port: dbPort}, minShare: 0.9, fix: `runuser -u postgres -- psql -h /run/pg -p 5433 -c "SELECT now() - query_start`, evidence: "CPU time in functions that read tables from end to end=",
+	},
+	{
+		name: "a MariaDB that computes, without a slow log", cause: &mariadbSlowQuery,
+		plant: shop{d: but(mariadb("200"), func(d *observe.Database) {
+			d.Slow, d.Sockets = &observe.SlowLog{Off: "slow_query_log is off"}, []string{"/srv/db/mysqld.sock"}
+		}), n: 500, call: slowCall, served: slowServed, cpuSeconds: 24, functions: []string{"Item_func_sha2::val_str"}}.plant,
+		subject: Subject{PID: dbPID, Port: dbPort}, minShare: 0.9, fix: "mariadb -S /srv/db/mysqld.sock -e", evidence: "CPU time for a statement, mean=",
+	},
+	{
 		name: "KEYS on a large Redis", cause: &redisSlowCommand,
 		plant: shop{d: but(redisServer(nil, nil), func(d *observe.Database) { d.Slow = slowLog("KEYS booking:*", 100, 50*ms, 50*ms, 0, shopPID) }),
 			n: 5000, call: parts{observe.Server: 30 * ms}, served: parts{observe.RecvWait: 29 * ms, observe.Server: ms}}.plant,
@@ -272,6 +296,9 @@ var nearMissesOnDatabases = []miss{
 	{"the log has the statements that waited for locks", &mariadbSlowQuery, shop{d: but(mariadb("200"), func(d *observe.Database) {
 		d.Slow = slowLog("UPDATE seats SET taken=?", 500, 60*ms, 60*ms, 0, shopPID)
 	}), n: 500, call: slowCall, served: slowServed, split: map[observe.ServerPart]float64{observe.ServerLock: 0.9}}.plant, "waited for locks 90 %"},
+	{"slow for what it waits for, without a log", &postgresSlowQuery, shop{d: postgres(func(d *observe.Database) {
+		d.Slow = &observe.SlowLog{Off: "log_min_duration_statement is -1"}
+	}), n: 500, call: slowCall, served: slowServed, cpuSeconds: 1, functions: []string{"heap_getnextslot"}}.plant, "it computes 2 ms for a request"},
 	{"others have the CPUs", &postgresSlowQuery, shop{d: postgres(func(d *observe.Database) {
 		d.Slow = slowLog("SELECT ?", 500, 60*ms, 60*ms, ms, shopPID)
 	}), n: 500, call: slowCall, served: slowServed, fullCPUs: true}.plant, "the CPUs are full, and others have them"},

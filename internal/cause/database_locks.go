@@ -102,10 +102,9 @@ func (v *View) mariadbLockFinding(u *databaseUse, k cost, n uint64) Finding {
 		f.Evidence = append(f.Evidence, Evidence{Fact: "innodb_lock_wait_timeout", Value: s.Value, Unit: "s", Source: settingSource(fromHost(u.d.Root, s))})
 	}
 	f.Fix.Text = "Find the transaction that holds the locks and end it; make transactions shorter: nothing to wait for inside them, an index for their WHERE, large changes in parts."
-	client := sqlClient(u.d)
 	f.Fix.Commands = []shell.Command{
-		shell.Line("%s -e 'SELECT trx_mysql_thread_id, trx_started, trx_rows_locked, trx_query FROM information_schema.innodb_trx ORDER BY trx_started'", client),
-		shell.Line("%s -e 'SHOW FULL PROCESSLIST'   # Waiting for table metadata lock: a transaction, or an ALTER, holds the table", client),
+		v.sql(u.d, shell.Line("-e 'SELECT trx_mysql_thread_id, trx_started, trx_rows_locked, trx_query FROM information_schema.innodb_trx ORDER BY trx_started'")),
+		v.sql(u.d, shell.Line("-e 'SHOW FULL PROCESSLIST'   # Waiting for table metadata lock: a transaction, or an ALTER, holds the table")),
 	}
 	return f
 }
@@ -161,14 +160,14 @@ func (v *View) postgresLockFinding(u *databaseUse, k cost, locked float64) Findi
 	if len(s.Waiters) > 0 {
 		f.Evidence = append(f.Evidence, Evidence{Fact: "who waited most", Value: sessionText(&s.Waiters[0]), Unit: fmt.Sprintf("in %d of %d looks", s.Waiters[0].Rounds, s.Rounds), Source: "title of the backend"})
 	}
-	f.Fix.Commands = []shell.Command{v.in(u.served.ns, shell.Line(`psql -p %s -c "SELECT pid, pg_blocking_pids(pid), wait_event_type, query FROM pg_stat_activity WHERE cardinality(pg_blocking_pids(pid)) > 0"`, u.served.Port))}
+	f.Fix.Commands = []shell.Command{v.psql(u.d, shell.Line(`-c "SELECT pid, pg_blocking_pids(pid), wait_event_type, query FROM pg_stat_activity WHERE cardinality(pg_blocking_pids(pid)) > 0"`))}
 	f.Fix.Text = "Find who holds the locks and end it; make transactions shorter: nothing to wait for inside them, changes of tables with a lock_timeout."
 	// Who was idle in a transaction in most of the looks in which others waited.
 	if len(s.Holders) > 0 && 2*s.Holders[0].Rounds >= s.WaitingRounds {
 		h := &s.Holders[0]
 		f.Evidence = append(f.Evidence, Evidence{Fact: "idle in a transaction meanwhile", Value: sessionText(h), Unit: fmt.Sprintf("in %d of the %d looks in which others waited", h.Rounds, s.WaitingRounds), Source: "title of the backend"})
 		f.Fix.Text = fmt.Sprintf("Backend %d (%s) keeps a transaction open while its client does something else, and others wait meanwhile: see whether they wait for it, and end it. idle_in_transaction_session_timeout ends such by itself.", h.PID, h.Client)
-		f.Fix.Commands = append(f.Fix.Commands, v.in(u.served.ns, shell.Line(`psql -p %s -c "SELECT pg_terminate_backend(%s)"`, u.served.Port, h.PID)))
+		f.Fix.Commands = append(f.Fix.Commands, v.psql(u.d, shell.Line(`-c "SELECT pg_terminate_backend(%s)"`, h.PID)))
 	}
 	return f
 }

@@ -114,7 +114,12 @@ func (v *View) checkSlowQuery(kinds ...string) Result {
 			if u.d.Slow != nil {
 				off = u.d.Slow.Off
 			}
-			unknown = fmt.Sprintf("%s, but which statements is not known: there is no slow log to read (%s)", text, off)
+			f, why := v.slowByCPU(&u, k, off)
+			if f != nil {
+				r.Findings = append(r.Findings, *f)
+				continue
+			}
+			unknown = fmt.Sprintf("%s, but which statements is not known: there is no slow log to read (%s)%s", text, off, why)
 			continue
 		default:
 			f, why := v.slowQuery(&u, k)
@@ -177,10 +182,10 @@ func (v *View) slowQuery(u *databaseUse, k cost) (*Finding, string) {
 		Source: u.d.Root + u.d.Slow.Source + ", threshold: " + setting.Value + " " + settingSource(setting)})
 	if u.d.Kind == "postgresql" {
 		f.Fix = Fix{Text: "Give the statement an index, or have it ask for less: " + statement(top),
-			Commands: []shell.Command{v.in(l.ns, shell.Line(`psql -p %s DATABASE -c "EXPLAIN (ANALYZE, BUFFERS) …"   # the statement, with values`, l.Port))}}
+			Commands: []shell.Command{v.psql(u.d, shell.Line(`-d DATABASE -c "EXPLAIN (ANALYZE, BUFFERS) …"   # the statement, with values`))}}
 	} else {
 		f.Fix = Fix{Text: "Give the statement an index, or have it ask for less: " + statement(top),
-			Commands: []shell.Command{shell.Line(`%s DATABASE -e "EXPLAIN …"   # the statement, with values`, sqlClient(u.d))}}
+			Commands: []shell.Command{v.sql(u.d, shell.Line(`DATABASE -e "EXPLAIN …"   # the statement, with values`))}}
 	}
 	return &f, ""
 }
@@ -263,20 +268,8 @@ func (v *View) slowCommandFinding(u *databaseUse, k cost, blocked float64) Findi
 		who = fmt.Sprintf("Have %s (pid %d), which sends %s,", v.Comm(master), master, statement(top))
 	}
 	f.Fix.Text = who + " ask for less at a time: SCAN for KEYS, parts of large collections, shorter scripts, UNLINK for DEL."
-	f.Fix.Commands = []shell.Command{v.in(u.served.ns, redisCLI(u.d, u.served).Then(shell.Line("SLOWLOG GET 10")))}
+	f.Fix.Commands = []shell.Command{v.redisCLI(u.d, shell.Line("SLOWLOG GET 10"))}
 	return f
-}
-
-// redisCLI is the command that talks to a Redis where it listens.
-func redisCLI(d *observe.Database, l *ledger) shell.Command {
-	cli := shell.Line("redis-cli")
-	if d.Kind == "valkey" {
-		cli = shell.Line("valkey-cli")
-	}
-	if a := address(l.Addr); a.IsValid() && !a.IsLoopback() && !a.IsUnspecified() {
-		cli = cli.Then(shell.Line("-h %s", a.Unmap()))
-	}
-	return cli.Then(shell.Line("-p %s", l.Port))
 }
 
 // statement is the text of a statement or command; a redacted observation has none.

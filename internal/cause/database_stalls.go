@@ -93,7 +93,7 @@ func checkRedisFork(v *View) Result {
 				{Fact: "memory of Redis", Value: uint64(u.d.Status.End["used_memory_rss"]), Unit: "bytes", Source: "INFO, used_memory_rss"},
 			}, Fix{
 				Text: "Have it save less often, or on a replica; or divide the data among smaller instances.",
-				Commands: []shell.Command{v.in(u.served.ns, redisCLI(u.d, u.served).Then(shell.Line("CONFIG GET save"))),
+				Commands: []shell.Command{v.redisCLI(u.d, shell.Line("CONFIG GET save")),
 					shell.Line("cat /sys/kernel/mm/transparent_hugepage/enabled   # never or madvise: huge pages make a fork, and writes after it, slow")},
 			}
 	})
@@ -110,7 +110,7 @@ func checkRedisAOF(v *View) Result {
 				{Fact: "writes of the append-only file that waited for the disk", Value: int64(delayed), Unit: "times", Source: "INFO, aof_delayed_fsync"},
 			}, Fix{
 				Text:     "Give the append-only file a faster disk, or one that nobody else uses.",
-				Commands: []shell.Command{v.in(u.served.ns, redisCLI(u.d, u.served).Then(shell.Line("CONFIG SET no-appendfsync-on-rewrite yes")))},
+				Commands: []shell.Command{v.redisCLI(u.d, shell.Line("CONFIG SET no-appendfsync-on-rewrite yes"))},
 			}
 	})
 }
@@ -131,8 +131,8 @@ func checkPostgresCheckpoints(v *View) Result {
 				{Fact: "max_wal_size", Value: setting.Value, Source: settingSource(setting)},
 			}, Fix{
 				Text: "Raise max_wal_size: checkpoints then come by time, and write less.",
-				Commands: []shell.Command{v.in(u.served.ns, shell.Line(`psql -p %s -c "ALTER SYSTEM SET max_wal_size = '8GB'"`, u.served.Port)),
-					v.in(u.served.ns, shell.Line(`psql -p %s -c "SELECT pg_reload_conf()"`, u.served.Port))},
+				Commands: []shell.Command{v.psql(u.d, shell.Line(`-c "ALTER SYSTEM SET max_wal_size = '8GB'"`)),
+					v.psql(u.d, shell.Line(`-c "SELECT pg_reload_conf()"`))},
 			}
 	})
 }

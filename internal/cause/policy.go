@@ -39,6 +39,7 @@ const (
 	leftWithin       = 1e8  // ns: clients that give up within it, after waits of all lengths, are one that ends
 	patience         = 0.95 // of the answers come sooner than a client gives up that has waited too long
 	seenLeast        = 0.25 // of the slow time told by looks at threads: less does not stand for the rest
+	errorsPassed     = 0.5  // of a service's errors: so many calls must fail for them to be where these come from
 	unexplainedShare = 0.5  // of what an endpoint lost: less may be the error of the estimate
 )
 
@@ -472,14 +473,15 @@ const (
 
 // Waits: waits.go.
 const (
-	waitLost    = 10e6 // ns of a slow request: less nobody notices
-	waitSamples = 5    // looks at a thread that waited so: fewer say nothing,
-	waitLongest = 5e8  // ns: unless one of them saw a wait as long as that
-	waitRound   = 1e9  // ns: a circle that lasts no longer is none
-	waitAnswer  = 1e9  // ns: a remote service that answers sooner does answer
-	waitMean    = 1e8  // ns: slow requests that are noise by their number count where they take so long on average,
-	waitWeight  = 0.2  // and this much of the time of all
-	sleepFloor  = 1e8  // ns of a request that it sleeps by its own choice: less may be how it works
+	waitLost     = 10e6 // ns of a slow request: less nobody notices
+	waitSamples  = 5    // looks at a thread that waited so: fewer say nothing,
+	waitLongest  = 5e8  // ns: unless one of them saw a wait as long as that
+	waitRound    = 1e9  // ns: a circle that lasts no longer is none
+	waitAnswer   = 1e9  // ns: a remote service that answers sooner does answer
+	waitMean     = 1e8  // ns: slow requests that are noise by their number count where they take so long on average,
+	waitWeight   = 0.2  // and this much of the time of all
+	statementCPU = 1e7  // ns that a database computes for a statement: less is what statements cost
+	sleepFloor   = 1e8  // ns of a request that it sleeps by its own choice: less may be how it works
 )
 
 // Waits: kernel_waits.go.

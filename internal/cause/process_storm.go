@@ -104,7 +104,7 @@ func (v *View) topStarter() starter {
 	type script struct{ shell, program string }
 	byPID, byScript := map[int]int{}, map[script]int{} // in list
 	for _, s := range v.Profile.ShortLived {
-		if s.Nice >= niceMeansYield {
+		if s.Nice >= niceMeansYield || v.ownWorker(s.Parent, s.ParentComm, s.Comm) {
 			continue
 		}
 		// Several shells that run one script are one storm.
@@ -137,6 +137,18 @@ func (v *View) topStarter() starter {
 		top.comm = p.Comm
 	}
 	return top
+}
+
+// ownWorker says that a process that came and went is a worker of the server that
+// started it: it executes the same, and computes what that would otherwise compute
+// itself. PostgreSQL starts some for a statement, a server with many processes another
+// one for each that has answered enough.
+func (v *View) ownWorker(parent int, parentComm, comm string) bool {
+	if comm == "" || comm != parentComm {
+		return false
+	}
+	master := v.Master(parent)
+	return v.Serving(parent) || v.Serving(master) || len(v.servedOf[master]) > 0 || len(v.databases[master]) > 0
 }
 
 func (v *View) stormFinding(l *ledger, k cost, top *starter, rate, share float64, how string) *Finding {

@@ -94,6 +94,16 @@ func (v *View) runQueueFinding(l *ledger, w *atWork, k cost, top *busyThread, na
 		f.Evidence = append(f.Evidence, Evidence{Fact: "each CPU is busy", Value: each, Source: "/proc/stat"})
 	}
 	f.Fix.Text = "Find what else runs on its CPUs, all the time or in bursts, and let that give way (a nice value, CPUWeight=), or give the service more CPUs."
+	cpus := max(v.Host.CPUs, 1)
+	if most := len(w.threads); narrow == nil && v.outside() < outsiderShare && most > cpus {
+		// Nothing else runs there: it is in its own way.
+		f.Title = fmt.Sprintf("%s runs more threads at a time than there are CPUs", f.Subject.Comm)
+		f.Evidence = append(f.Evidence, Evidence{Fact: "threads and processes of it that ran", Value: most, Limit: cpus, Unit: "CPUs there are", Source: "/proc/PID/task/TID/schedstat"})
+		f.Fix.Text = fmt.Sprintf("Its own threads wait for each other's CPU, nothing else does so to speak of: let no more than %d of them compute at a time, or give it more CPUs.", cpus)
+		if v.isDatabase(f.Subject.PID, "postgresql") {
+			f.Fix.Text += " Parallel workers of a statement are among them (max_parallel_workers_per_gather)."
+		}
+	}
 	if narrow != nil {
 		f.Evidence = append(f.Evidence, Evidence{Fact: fmt.Sprintf("CPUs that pid %d may run on", narrow.PID), Value: narrow.CPUs, Limit: v.Host.CPUs, Unit: "CPUs there are", Source: "/proc/PID/status Cpus_allowed_list"})
 		f.Fix.Text = fmt.Sprintf("It may only run on CPU %s of %d: let it run on more (taskset, AllowedCPUs=, cpuset, the container's --cpuset-cpus).", narrow.CPUs, v.Host.CPUs)

@@ -21,6 +21,7 @@ var thresholds = map[string]any{
 	"leftWithin":        float64(leftWithin),
 	"patience":          float64(patience),
 	"seenLeast":         float64(seenLeast),
+	"errorsPassed":      float64(errorsPassed),
 	"unexplainedShare":  float64(unexplainedShare),
 	"lateShare":         float64(lateShare),
 	"beganAfter":        float64(beganAfter),

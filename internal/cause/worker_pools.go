@@ -96,6 +96,9 @@ func (v *View) signal(a *observe.AppServer, verb string, otherwise shell.Command
 }
 
 func (v *View) reloadHAProxy(a *observe.AppServer) shell.Command {
+	if len(a.Workers) == 0 { // without a master (-W) SIGUSR2 is nothing to it
+		return v.signal(a, "reload", shell.Line("# HAProxy (pid %s) runs without a master: start it once more with -sf %s, which ends this one", a.PID, a.PID))
+	}
 	return v.signal(a, "reload", shell.Line("kill -USR2 %s   # master of HAProxy (-W): reload", a.PID))
 }
 

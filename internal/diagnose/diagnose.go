@@ -98,6 +98,7 @@ func (j *judging) conclude(v *cause.View, r *Report, catalogue []cause.Cause) {
 		for i := range r.Findings {
 			v.Step()
 			plan(v, &r.Findings[i], known)
+			v.LeaveOutDead(&r.Findings[i])
 		}
 	})
 	j.do(func() { r.Changes = changes(v, len(r.Findings) > 0) })

@@ -9,6 +9,10 @@ type Database struct {
 	Root      string `json:"root,omitempty"`   // how to reach its files from the host, "/proc/PID/root"; empty = same root
 	Config    string `json:"config,omitempty"` // main file, inside its root; empty where it has none or it is not known
 	Ports     []int  `json:"ports,omitempty"`  // TCP ports it listens at
+	// Sockets are the unix sockets that it listens at, inside its root.
+	Sockets []string `json:"sockets,omitempty"`
+	UID     int      `json:"uid,omitempty"`  // that it runs as
+	User    string   `json:"user,omitempty"` // the same, by its own list of users
 
 	// MaxConnections is the limit of connections, with Reserved of them kept
 	// for administrators; no value where it is not known.

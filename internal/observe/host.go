@@ -1,5 +1,7 @@
 package observe
 
+import "cmp"
+
 // HostUse is how the machine's resources were used over the window.
 type HostUse struct {
 	CPU      CPUTime             `json:"cpu"` // all CPUs together
@@ -92,12 +94,16 @@ type Pressure struct {
 	FullSeconds float64 `json:"full_seconds"`
 }
 
+// Name is what a process is: the server that it executes, or what it is called.
+func (p *Process) Name() string { return cmp.Or(p.Program, p.Comm) }
+
 // Process is one process over the window. Processes that came or went inside
 // the window are kept with what was seen of them.
 type Process struct {
 	PID       int    `json:"pid"`
 	PPID      int    `json:"ppid"`
 	Comm      string `json:"comm"`
+	Program   string `json:"program,omitempty"` // the server that it executes, "redis-server", where Comm does not say so
 	Cmdline   string `json:"cmdline,omitempty"` // arguments joined by spaces, *** for secrets (CommandLine), at most 512 bytes
 	State     string `json:"state"`             // letter of proc_pid_stat(5) at the end
 	Kernel    bool   `json:"kernel,omitempty"`  // a kernel thread (child of PID 2, or PID 2)

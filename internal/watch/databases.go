@@ -37,6 +37,8 @@ const (
 	// of a slow log: less than any server logs by default.
 	keptLeast = time.Millisecond
 	maxKept   = 10_000
+	// maxSockets bounds the unix sockets of one server that are listed.
+	maxSockets = 8
 )
 
 // databases are the database servers of the host over a window.
@@ -270,6 +272,9 @@ func (d *databases) end(s *session) {
 		for _, e := range d.ends[i] {
 			if e.port != 0 && !slices.Contains(db.Ports, e.port) {
 				db.Ports = append(db.Ports, e.port)
+			}
+			if e.path != "" && len(db.Sockets) < maxSockets && !slices.Contains(db.Sockets, e.path) {
+				db.Sockets = append(db.Sockets, e.path)
 			}
 			at[portKey{e.sp.inode, uint16(e.port)}] = true
 		}

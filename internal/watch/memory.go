@@ -3,6 +3,8 @@ package watch
 import (
 	"sync"
 	"time"
+
+	"github.com/slowray/slowray/internal/sense/host"
 )
 
 // Memory is what one window leaves to the next: servers whose configurations were too
@@ -11,6 +13,15 @@ type Memory struct {
 	mu   sync.Mutex
 	over map[process]attempt
 	now  func() time.Time
+	runs host.Programs
+}
+
+// programs are the files of servers that are known.
+func (m *Memory) programs() *host.Programs {
+	if m == nil {
+		return &host.Programs{}
+	}
+	return &m.runs
 }
 
 // process is one, however often its number is given out.

@@ -3,7 +3,9 @@ package watch
 import (
 	"fmt"
 	"slices"
+	"time"
 
+	"github.com/slowray/slowray/internal/budget"
 	"github.com/slowray/slowray/internal/observe"
 	"github.com/slowray/slowray/internal/sense/host"
 )
@@ -106,6 +108,37 @@ func (s *session) findServers() {
 		}
 	}
 	slices.Sort(s.serving)
+	s.namePrograms()
+}
+
+// programLimits are what may be read of the files of servers whose names say nothing.
+var programLimits = budget.Limits{Bytes: 128 << 20, Unpacked: 128 << 20, Nodes: 1 << 20, Files: 256, Wall: 200 * time.Millisecond}
+
+// namePrograms finds out what the processes that listen execute, where their names do
+// not say so. Their children that are called the same execute the same.
+func (s *session) namePrograms() {
+	b, programs := budget.New(s.ctx, programLimits), s.opt.Memory.programs()
+	serving := map[int]bool{}
+	for _, pid := range s.serving {
+		serving[pid] = true
+	}
+	for i := range s.procs {
+		if p := &s.procs[i]; serving[p.PID] && !p.Kernel && !host.IsProgram(p.Comm) {
+			p.Program = programs.Of(b, s.fs, p.PID)
+		}
+	}
+	named := map[int]*host.ProcSample{}
+	for i := range s.procs {
+		if p := &s.procs[i]; p.Program != "" {
+			named[p.PID] = p
+		}
+	}
+	for i := range s.procs {
+		p := &s.procs[i]
+		if parent := named[p.PPID]; parent != nil && p.Program == "" && p.Comm == parent.Comm {
+			p.Program = parent.Program
+		}
+	}
 }
 
 // socketOwners maps the sockets of interest to processes, by the cheapest way

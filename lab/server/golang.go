@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/http"
 	"runtime/debug"
+	"strconv"
 	"sync"
 	"time"
 
@@ -27,6 +28,9 @@ type Go struct {
 	Heap      int           // pointers that live for good, in millions
 	Garbage   int           // bytes that a request leaves behind
 	GCPercent int           // GOGC; 0 = as Go has it
+	Hot       int           // turns of one function that a request costs
+	Asks      bool          // it asks a service in Python, which is as Setup.Asked says
+	Retries   int           // … again and again, with longer and longer pauses
 }
 
 // bookings is the service.
@@ -34,6 +38,7 @@ type bookings struct {
 	Go
 	Addr string
 	Port int
+	Ask  string // the address of what it asks
 
 	mu    sync.Mutex
 	seats int
@@ -113,7 +118,46 @@ func (b *bookings) handle(w http.ResponseWriter, _ *http.Request) {
 	if b.Work > 0 {
 		time.Sleep(b.Work)
 	}
+	if b.Hot > 0 {
+		w.Header().Set("X-Price", strconv.Itoa(priceOfRoute(b.Hot)))
+	}
+	if b.Ask != "" {
+		w.WriteHeader(b.quota())
+	}
 	fmt.Fprint(w, "Hello World\n")
+}
+
+// priceOfRoute is the hot function: each leg with each other one.
+//
+//go:noinline
+func priceOfRoute(turns int) (total int) {
+	for leg := range turns {
+		total += leg * 7919 % 97
+	}
+	return total
+}
+
+// quota asks another service, again and again with longer and longer pauses, and
+// passes on what it says.
+func (b *bookings) quota() int {
+	pause := 50 * time.Millisecond
+	for tries := 0; ; tries++ {
+		answer, err := http.Get(b.Ask)
+		if err != nil {
+			return http.StatusBadGateway
+		}
+		answer.Body.Close()
+		switch {
+		case answer.StatusCode < 400:
+			return answer.StatusCode
+		case tries == b.Retries && answer.StatusCode == http.StatusTooManyRequests:
+			return http.StatusServiceUnavailable
+		case tries == b.Retries:
+			return http.StatusBadGateway
+		}
+		time.Sleep(pause)
+		pause *= 2
+	}
 }
 
 // book takes a seat, and asks somebody else for it while nobody may take another.
@@ -144,7 +188,17 @@ func (b *bookings) quote() {
 
 // golang starts the service in Go.
 func (s *starter) golang() error {
-	data, err := json.Marshal(bookings{Go: s.v.Go, Addr: s.v.ServerAddr, Port: s.v.FrontPort})
+	b := &bookings{Go: s.v.Go, Addr: s.v.ServerAddr, Port: s.v.FrontPort}
+	if s.v.Go.Asks {
+		path, err := s.program("booking.py")
+		if err != nil {
+			return err
+		}
+		if b.Ask, err = s.asked(path); err != nil {
+			return err
+		}
+	}
+	data, err := json.Marshal(b)
 	if err != nil {
 		return err
 	}

@@ -17,6 +17,7 @@ type Java struct {
 	Pool      int           // threads that wait for work which never comes
 	Garbage   int           // bytes that a request leaves behind
 	Live      int           // MB that are never given back
+	Hot       int           // turns of one function that a request costs
 	HeapMB    int           // most that it may use; 0 = 256
 }
 
@@ -46,7 +47,7 @@ func (s *starter) java() error {
 		value int
 	}{
 		{"--work-us", int(j.Work.Microseconds())}, {"--lock-us", int(j.Lock.Microseconds())}, {"--transfers", j.Transfers}, {"--opposite", opposite},
-		{"--pool", j.Pool}, {"--garbage", j.Garbage}, {"--live", j.Live},
+		{"--pool", j.Pool}, {"--garbage", j.Garbage}, {"--live", j.Live}, {"--hot", j.Hot},
 	} {
 		if o.value != 0 {
 			args = append(args, o.name, strconv.Itoa(o.value))

@@ -23,6 +23,10 @@ type Python struct {
 	Lock      time.Duration // before the answer, inside a lock that all requests take
 	Transfers int           // of so many requests two lock two accounts, for 1 ms; 0 = none does
 	Opposite  bool          // the second of the two locks them in the other order
+	Asks      bool          // it asks another one, which is as Setup.Asked says, and passes on what that answers
+	Retries   int           // … again and again, with longer and longer pauses
+	Refuse    int           // the status that it answers with; 0 = 200
+	Regex     int           // letters that it matches with a pattern which takes twice as long for each further one
 	Long      int           // turns of one function
 	LongEvery int           // … that one of so many requests costs
 }
@@ -34,7 +38,7 @@ func (p Python) options() []string {
 		value int
 	}{{"--workers", p.Workers}, {"--hot", p.Hot}, {"--mixed", p.Mixed}, {"--log", p.Log}, {"--idle", p.Idle},
 		{"--work-us", int(p.Work.Microseconds())}, {"--lock-us", int(p.Lock.Microseconds())}, {"--transfers", p.Transfers},
-		{"--long", p.Long}, {"--long-every", p.LongEvery}} {
+		{"--long", p.Long}, {"--long-every", p.LongEvery}, {"--retries", p.Retries}, {"--refuse", p.Refuse}, {"--regex", p.Regex}} {
 		if o.value != 0 {
 			options = append(options, o.name, strconv.Itoa(o.value))
 		}
@@ -57,10 +61,27 @@ func (s *starter) python(addr string, port int) error {
 		return err
 	}
 	args := append([]string{python, path, addr, strconv.Itoa(port)}, s.v.Python.options()...)
+	if s.v.Python.Asks {
+		asked, err := s.asked(path)
+		if err != nil {
+			return err
+		}
+		args = append(args, "--ask", asked)
+	}
 	if err := s.run(port, "booking", args...); err != nil {
 		return fmt.Errorf("python: %w", err)
 	}
 	return nil
+}
+
+// asked starts the service that another one asks, and gives its address.
+func (s *starter) asked(path string) (url string, err error) {
+	port := s.v.BackPort + 1
+	args := append([]string{python, path, "127.0.0.1", strconv.Itoa(port), "--threaded"}, s.v.Asked.options()...)
+	if err := s.run(port, "asked", args...); err != nil {
+		return "", fmt.Errorf("asked: %w", err)
+	}
+	return fmt.Sprintf("http://127.0.0.1:%d/quota", port), nil
 }
 
 // nginxPython is nginx with the service in Python behind it.

@@ -105,6 +105,7 @@ type Setup struct {
 
 	// NginxPython, Docker
 	Python    Python
+	Asked     Python    // what a Python or Go asks that Asks
 	Collector Collector // Docker
 	Container Container // DockerTomcat
 
@@ -126,6 +127,8 @@ type Setup struct {
 	FinTimeout   int    // seconds; 0 = as the kernel has it
 	Track        bool   // a firewall rule that needs connection tracking
 	ConntrackMax int    // with Track: nf_conntrack_max, which is host-wide
+
+	Renamed bool // servers run from copies of their programs under another name
 
 	// limits of the server processes
 	NoFile    uint64  // soft RLIMIT_NOFILE; 0 = the hard limit

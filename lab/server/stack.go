@@ -4,8 +4,11 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/slowray/slowray/lab/sandbox"
 )
@@ -290,6 +293,12 @@ func (s *starter) runAt(side *sandbox.Side, port int, name string, args ...strin
 		return err
 	}
 	out := filepath.Join(s.box.Dir, name+".out")
+	if s.v.Renamed {
+		var err error
+		if args, err = s.renamed(args); err != nil {
+			return err
+		}
+	}
 	if s.v.CPUs != "" {
 		args = append([]string{"taskset", "--cpu-list", s.v.CPUs}, args...)
 	}
@@ -304,4 +313,23 @@ func (s *starter) runAt(side *sandbox.Side, port int, name string, args ...strin
 		return fmt.Errorf("%s: %w: %.300s", name, err, said)
 	}
 	return nil
+}
+
+// renamed has a program run from a copy under another name.
+func (s *starter) renamed(args []string) ([]string, error) {
+	at := 0
+	if args[0] == "setpriv" {
+		at = slices.IndexFunc(args[1:], func(a string) bool { return !strings.HasPrefix(a, "-") }) + 1
+	}
+	path, err := exec.LookPath(args[at])
+	if err != nil {
+		return nil, err
+	}
+	program, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	args = slices.Clone(args)
+	args[at] = filepath.Join(s.box.Dir, "ledger-core")
+	return args, os.WriteFile(args[at], program, 0o755)
 }

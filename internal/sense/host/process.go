@@ -18,6 +18,7 @@ import (
 type ProcSample struct {
 	PID, PPID  int
 	Comm       string
+	Program    string // Programs.Of, of those that serve and are called something else
 	Cmdline    string // arguments joined by spaces, without secrets, at most 512 bytes; empty for kernel threads
 	State      byte   // letter of proc_pid_stat(5), of the main thread
 	Kernel     bool   // kernel thread

@@ -48,13 +48,14 @@ func processBetween(old, p *ProcSample) observe.Process {
 		PID: p.PID, PPID: p.PPID, Comm: p.Comm, Cmdline: p.Cmdline, State: string(rune(p.State)),
 		Kernel: p.Kernel, Threads: p.Threads, NetNS: p.NetNS, Cgroup: p.Cgroup, Container: p.Container, Unit: p.Unit,
 		Nice: p.Nice, RSSBytes: p.RSSBytes, FDs: max(p.FDs, 0), FDLimit: p.FDLimit, FDHard: p.FDHard,
-		Policy: p.Policy,
+		Policy: p.Policy, Program: p.Program,
 	}
 	if old == nil {
 		o.StartedIn = true
 		old = &ProcSample{IOKnown: true}
 	}
 	o.FDs = max(o.FDs, old.FDs)
+	o.Program = cmp.Or(o.Program, old.Program)
 	o.UserSeconds = float64(grown(old.UserTicks, p.UserTicks)) / userHZ
 	o.SystemSeconds = float64(grown(old.SystemTicks, p.SystemTicks)) / userHZ
 	o.MajorFaults = grown(old.MajorFaults, p.MajorFaults)

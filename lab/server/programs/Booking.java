@@ -15,7 +15,7 @@ public class Booking {
         int balance;
     }
 
-    static int workUS, lockUS, transfers, opposite, pool, garbage, live;
+    static int workUS, lockUS, transfers, opposite, pool, garbage, live, hot;
     static final Object seats = new Object();
     static int booked;
     static final Account from = new Account(), to = new Account();
@@ -34,6 +34,7 @@ public class Booking {
                 case "--pool" -> pool = value;
                 case "--garbage" -> garbage = value;
                 case "--live" -> live = value;
+                case "--hot" -> hot = value;
                 default -> throw new IllegalArgumentException(args[n]);
             }
         }
@@ -74,6 +75,7 @@ public class Booking {
         }
         if (lockUS > 0) book();
         if (garbage > 0) quote();
+        if (hot > 0) booked = priceOfRoute(hot);
         if (workUS > 0) sleep(workUS);
         byte[] body = "Hello World\n".getBytes();
         exchange.sendResponseHeaders(200, body.length);
@@ -105,6 +107,13 @@ public class Booking {
         Object[] bookings = new Object[28_000];
         for (int n = 0; n < bookings.length; n++) bookings[n] = new long[2];
         return bookings;
+    }
+
+    /** The hot function: each leg with each other one. */
+    static int priceOfRoute(int turns) {
+        long total = 0;
+        for (int leg = 0; leg < turns; leg++) total += leg * 7919L % 97;
+        return (int) total;
     }
 
     /** Makes what is of no use after it. */

@@ -21,8 +21,11 @@ import socket
 import sys
 import threading
 import time
+import urllib.error
+import urllib.request
 
-ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: 12\r\nConnection: %s\r\n\r\nHello World\n"
+ANSWER = b"HTTP/1.1 %d %s\r\nContent-Length: 12\r\nConnection: %s\r\n\r\nHello World\n"
+REASONS = {200: b"OK", 429: b"Too Many Requests\r\nRetry-After: 1", 500: b"Internal Server Error", 502: b"Bad Gateway", 503: b"Service Unavailable\r\nRetry-After: 1"}
 log = logging.getLogger("booking")
 
 
@@ -87,8 +90,39 @@ def transfer(first, second):
             second.balance += 1
 
 
+def ask(options):
+    """Calls the other service, and gives the status that it answered with."""
+    try:
+        with urllib.request.urlopen(options.ask, timeout=5) as answer:
+            return answer.status
+    except urllib.error.HTTPError as refused:
+        refused.close()
+        return refused.code
+
+
+def quota(options):
+    """Asks the other service, again and again with longer and longer pauses, and passes on what it says."""
+    status, pause = ask(options), 0.05
+    for _ in range(options.retries):
+        if status < 400:
+            break
+        time.sleep(pause)
+        status, pause = ask(options), 2 * pause
+    return {404: 200, 429: 503, 500: 502, 503: 502}.get(status, status)
+
+
+def check_name(length):
+    """A pattern that takes twice as long for each further letter of what does not match."""
+    return NAME.match("a" * length + "!")
+
+
+NAME = re.compile(r"(\w+\s?)*$")
+
+
 def work(options):
     turn = next(count)
+    if options.regex:
+        check_name(options.regex)
     if options.transfers and turn % options.transfers == 0:
         transfer(HERE, THERE)
     if options.transfers and turn % options.transfers == 1:
@@ -104,6 +138,13 @@ def work(options):
     if options.mixed:
         for part in MIX:
             part(options.mixed)
+    if options.ask:
+        return quota(options)
+    return options.refuse or 200
+
+
+def answer(status, keep):
+    return ANSWER % (status, REASONS.get(status, b"-"), b"keep-alive" if keep else b"close")
 
 
 def note(options):
@@ -126,17 +167,16 @@ def serve_one_by_one(options, listening):
         with conn:
             if conn.recv(8192):
                 note(options)
-                work(options)
-                conn.sendall(ANSWER % b"close")
+                conn.sendall(answer(work(options), False))
 
 
 def serve_connection(options, conn):
     with conn:
         while data := conn.recv(8192):
             note(options)
-            work(options)
+            status = work(options)
             keep = b"Connection: close" not in data
-            conn.sendall(ANSWER % (b"keep-alive" if keep else b"close"))
+            conn.sendall(answer(status, keep))
             if not keep:
                 return
 
@@ -159,14 +199,13 @@ class Connection(asyncio.Protocol):
         keep = b"Connection: close" not in data
         note(self.options)
         if self.pool is None:
-            work(self.options)
-            self.answer(keep)
+            self.answer(work(self.options), keep)
             return
         done = asyncio.get_running_loop().run_in_executor(self.pool, work, self.options)
-        done.add_done_callback(lambda _: self.answer(keep))
+        done.add_done_callback(lambda status: self.answer(status.result(), keep))
 
-    def answer(self, keep):
-        self.transport.write(ANSWER % (b"keep-alive" if keep else b"close"))
+    def answer(self, status, keep):
+        self.transport.write(answer(status, keep))
         if not keep:
             self.transport.close()
 
@@ -210,6 +249,9 @@ def main():
     p.add_argument("--threaded", action="store_true")
     p.add_argument("--opposite", action="store_true")
     for name in ("--work-us", "--lock-us", "--transfers", "--long", "--long-every"):
+        p.add_argument(name, type=int, default=0)
+    p.add_argument("--ask", default="")
+    for name in ("--retries", "--refuse", "--regex"):
         p.add_argument(name, type=int, default=0)
     p.add_argument("--threads", type=int, default=8)
     p.add_argument("--idle", type=int, default=0)

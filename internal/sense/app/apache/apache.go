@@ -19,7 +19,7 @@ var names = []string{"apache2", "httpd", "httpd.worker", "httpd.event"}
 // Discover finds the running masters among the processes.
 func Discover(procs []observe.Process, procRoot string) []*pool.Instance {
 	return pool.Masters(procs, procRoot, pool.Server{Kind: observe.KindApache, Begin: begin, Classify: classify, Free: free},
-		func(p *observe.Process) bool { return slices.Contains(names, p.Comm) })
+		func(p *observe.Process) bool { return slices.Contains(names, p.Name()) })
 }
 
 // free: a prefork child without a connection is in accept(), or waits for the

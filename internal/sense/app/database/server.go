@@ -23,6 +23,9 @@ import (
 // MaxLogBytes is how much of a log is read.
 const MaxLogBytes = 64 << 20
 
+// maxUsers is how much of a list of users is read, bytes.
+const maxUsers = 64 << 10
+
 // maxGaps bounds what is told of a server that could not be read.
 const maxGaps = 64
 
@@ -82,10 +85,30 @@ func (s *Server) Enter(b *budget.Budget) bool {
 	root, text, err := prefork.Root(s.ProcRoot, s.Process, b)
 	s.Root, s.logRoot, s.Out.Root = root.With(s.Budget), root, text
 	if err == nil {
+		s.findUser()
 		return true
 	}
 	s.Gap(fmt.Sprintf("pid %d", s.Out.PID), "the root directory of %s (pid %d) cannot be entered: %s", s.Process.Comm, s.Out.PID, rootfs.Plain(err))
 	return s.Process.Container == ""
+}
+
+// findUser says who the server runs as, by its own list of users.
+func (s *Server) findUser() {
+	_, uid, ok := prefork.User(s.ProcRoot, s.Out.PID)
+	if !ok {
+		return
+	}
+	s.Out.UID = int(uid)
+	users, _, err := s.Root.ReadFile("/etc/passwd", maxUsers)
+	if err != nil {
+		return
+	}
+	for line := range strings.Lines(users) {
+		if f := strings.Split(line, ":"); len(f) > 2 && f[2] == strconv.Itoa(int(uid)) {
+			s.Out.User = strings.Clone(logtail.Printable([]byte(f[0]), 64))
+			return
+		}
+	}
 }
 
 // Cut says that the configuration was not read to its end, and notes it: what stands

@@ -15,7 +15,7 @@ import (
 
 // Discover finds the running masters among the processes.
 func Discover(procs []observe.Process, procRoot string) []*pool.Instance {
-	found := pool.Masters(procs, procRoot, pool.Server{Kind: observe.KindHAProxy}, func(p *observe.Process) bool { return p.Comm == "haproxy" })
+	found := pool.Masters(procs, procRoot, pool.Server{Kind: observe.KindHAProxy}, func(p *observe.Process) bool { return p.Name() == "haproxy" })
 	for _, in := range found {
 		r := &reader{}
 		in.Serve(pool.Server{Kind: observe.KindHAProxy, Begin: r.begin, Classify: classify, Sample: r.sample, End: r.end})

@@ -25,9 +25,9 @@ type Server struct {
 func Is(p *observe.Process) (kind string, ok bool) {
 	switch {
 	case p.Kernel || p.EndedIn:
-	case p.Comm == "mariadbd":
+	case p.Name() == "mariadbd":
 		return "mariadb", true
-	case p.Comm == "mysqld":
+	case p.Name() == "mysqld":
 		return "mysql", true
 	}
 	return "", false

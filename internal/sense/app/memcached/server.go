@@ -21,7 +21,7 @@ type Server struct {
 }
 
 // Is says whether a process is a memcached.
-func Is(p *observe.Process) bool { return !p.Kernel && !p.EndedIn && p.Comm == "memcached" }
+func Is(p *observe.Process) bool { return !p.Kernel && !p.EndedIn && p.Name() == "memcached" }
 
 // New looks at a process that listens at so many sockets.
 func New(p observe.Process, procRoot string, listeners int, dial database.Dial) *Server {

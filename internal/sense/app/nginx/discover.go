@@ -26,11 +26,11 @@ func Discover(procs []observe.Process, procRoot string) []*Instance {
 		out = append(out, newInstance(p, procRoot))
 	}
 	for _, p := range procs {
-		if p.Kernel || p.EndedIn || masters[p.PID] || masters[p.PPID] || !isNginxName(p.Comm) || hasTitle(p.Cmdline) {
+		if p.Kernel || p.EndedIn || masters[p.PID] || masters[p.PPID] || !isNginxName(p.Name()) || hasTitle(p.Cmdline) {
 			continue
 		}
 		argv := strings.Fields(p.Cmdline) // the first 512 bytes
-		if len(argv) == 0 || !isNginxName(path.Base(argv[0])) {
+		if len(argv) == 0 || p.Program == "" && !isNginxName(path.Base(argv[0])) {
 			continue
 		}
 		if _, serves := parseArgv(argv[1:]); !serves {

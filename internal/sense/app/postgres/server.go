@@ -30,7 +30,7 @@ func Is(p, parent *observe.Process) bool {
 	return !p.Kernel && !p.EndedIn && isServer(p) && (parent == nil || !isServer(parent))
 }
 
-func isServer(p *observe.Process) bool { return p.Comm == "postgres" || p.Comm == "postmaster" }
+func isServer(p *observe.Process) bool { return p.Name() == "postgres" || p.Comm == "postmaster" }
 
 // New looks at a process that listens at so many sockets.
 func New(p observe.Process, procRoot string, listeners int) *Server {

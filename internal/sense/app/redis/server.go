@@ -26,9 +26,9 @@ type Server struct {
 func Is(p *observe.Process) (kind string, ok bool) {
 	switch {
 	case p.Kernel || p.EndedIn:
-	case p.Comm == "redis-server":
+	case p.Name() == "redis-server":
 		return "redis", true
-	case p.Comm == "valkey-server":
+	case p.Name() == "valkey-server":
 		return "valkey", true
 	}
 	return "", false

@@ -17,7 +17,7 @@ import (
 // Discover finds the running masters among the processes.
 func Discover(procs []observe.Process, procRoot string) []*pool.Instance {
 	return pool.Masters(procs, procRoot, pool.Server{Kind: observe.KindUWSGI, Begin: begin, Classify: classify, Free: free},
-		func(p *observe.Process) bool { return strings.HasPrefix(p.Comm, "uwsgi") && p.Comm != "uwsgitop" })
+		func(p *observe.Process) bool { return strings.HasPrefix(p.Name(), "uwsgi") && p.Comm != "uwsgitop" })
 }
 
 // free: a worker without a request waits in epoll_wait() or accept(). One that
