@@ -212,7 +212,25 @@ func (v *View) slowerThanUsual(l *ledger) (requests uint64, seconds float64) {
 	if _, full := v.cpuFull(l); !full && held > ns && held >= dominantShare*l.TimeNS() && most >= threadFloor.mean {
 		return l.Requests, held / 1e9
 	}
+	if own, long := v.ownDoing(l); long && own > ns {
+		return l.Requests, own / 1e9
+	}
 	return requests, ns / 1e9
+}
+
+// ownDoing is the time, in ns, that the requests of an endpoint spend computing, or
+// asleep by the service's own choice, with CPUs to spare; and whether that is nearly all
+// of their time, and long.
+func (v *View) ownDoing(l *ledger) (ns float64, long bool) {
+	s := l.Split
+	if s == nil || s.Requests < fewRequests || l.Requests < fewRequests {
+		return 0, false
+	}
+	if _, full := v.cpuFull(l); full {
+		return 0, false
+	}
+	ns = float64(l.Requests) * (s.ShareNS(observe.ServerCPU, l.MeanNS(observe.Server)) + s.ShareNS(observe.ServerSleep, l.MeanNS(observe.Server)))
+	return ns, ns >= ownFloor*float64(l.Requests) && ns >= ownShare*l.TimeNS()
 }
 
 // waiting is how many requests had no answer when the window ended, and had waited for

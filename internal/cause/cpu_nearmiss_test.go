@@ -62,7 +62,7 @@ var nearMissesOnCPU = []miss{
 
 	{"a service that computes in many functions", &cpuHotFunction, func(o *observe.Observation) {
 		app(o, "app", 9, 0)
-		with(o, appServed().add(30, ms, ms, 0, computed))
+		with(o, appServed().add(200, ms, ms, 0, parts{observe.RecvWait: ms, observe.Server: 45 * ms, observe.Network: ms / 10}))
 		sampled(o, appPID, 900, function(observe.FrameNative, "main", "app", 0, 900, 4), function(observe.FrameNative, "parse", "app", 300, 300, 0),
 			function(observe.FrameNative, "render", "app", 290, 310, 0), function(observe.FrameNative, "sort", "app", 280, 280, 0))
 	}, "but no function has 50 % of it: parse 33 %, render 32 %, sort 31 %"},

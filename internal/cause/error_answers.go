@@ -139,7 +139,7 @@ func checkErrorAnswers(v *View) Result {
 		}
 	}
 	// Those that people wait for first: what they call is on their way.
-	slices.SortStableFunc(fronts, func(a, b front) int { return cmp.Compare(min(len(a.l.callers), 1), min(len(b.l.callers), 1)) })
+	slices.SortStableFunc(fronts, func(a, b front) int { return cmp.Compare(order(v, a.l), order(v, b.l)) })
 	for _, f := range fronts {
 		least := errorsPassed * float64(f.failed)
 		if f.sleep != nil {
@@ -156,6 +156,14 @@ func checkErrorAnswers(v *View) Result {
 		r.Findings = append(r.Findings, *v.errorFinding(way, f.failed, f.sleep))
 	}
 	return r
+}
+
+// order is 0 for an endpoint that no service of this host calls, and 1 for others.
+func order(v *View, l *ledger) int {
+	if slices.Contains(v.fronts, l) {
+		return 0
+	}
+	return 1
 }
 
 func (v *View) errorFinding(way []*ledger, failed uint64, sleep *root) *Finding {

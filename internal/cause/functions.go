@@ -124,6 +124,27 @@ func (e *executed) interpreter(least float64) *observe.ProfileFunction {
 	return nil
 }
 
+// program is the file whose code has at least a share of the samples, where no function
+// of it is known by name or has that by itself: a ProfileFunction without a name. nil
+// where there is none.
+func (e *executed) program(least float64) *observe.ProfileFunction {
+	for i := range e.functions {
+		f := observe.ProfileFunction{Frame: observe.Frame{Kind: e.functions[i].Kind, Module: e.functions[i].Module}}
+		if f.Kind == observe.FrameKernel || f.Module == "" {
+			continue
+		}
+		for j := range e.functions {
+			if o := &e.functions[j]; o.Kind == f.Kind && o.Module == f.Module {
+				f.Own += o.Own
+			}
+		}
+		if f.Total = f.Own; e.share(&f) >= least {
+			return &f
+		}
+	}
+	return nil
+}
+
 // told lists the functions with most samples of their own, at most n.
 func (e *executed) told(n int) string {
 	list := slices.Clone(e.functions)

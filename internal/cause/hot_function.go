@@ -52,6 +52,9 @@ func checkHotFunction(v *View) Result {
 		if f == nil {
 			f = e.interpreter(hotShare)
 		}
+		if f == nil && own >= ownFloor && own >= ownShare*l.TimeNS()/float64(l.Requests) {
+			f = e.program(hotShare)
+		}
 		switch {
 		case f == nil:
 			return judged{because: fmt.Sprintf("%s, but no function has %s of it: %s", because, percent(hotShare), e.told(3)), near: 0.3}
@@ -132,6 +135,10 @@ func (v *View) hotFunctionFinding(l *ledger, w *atWork, k cost, e *executed, hot
 	share := e.share(hot)
 	language, loop := interpreterLoops[hot.Name]
 	what := "in " + located(hot)
+	nameless := hot.Name == ""
+	if nameless {
+		what = "in " + hot.Module
+	}
 	if loop {
 		what = "in " + language + " code"
 	}
@@ -140,8 +147,11 @@ func (v *View) hotFunctionFinding(l *ledger, w *atWork, k cost, e *executed, hot
 	if loop {
 		f.Title = "Slow requests compute, most of it in " + language + " code"
 	}
+	if nameless {
+		f.Title = "Slow requests compute, most of it in " + hot.Module
+	}
 	f.Evidence = append(f.Evidence,
-		Evidence{Fact: "CPU time in " + located(hot) + ", with what it calls", Value: round(share), Limit: 1, Unit: fmt.Sprintf("share of %s CPU samples of %s", count(e.samples), f.Subject.Comm), Source: "CPU samples"},
+		Evidence{Fact: "CPU time " + what + ", with what it calls", Value: round(share), Limit: 1, Unit: fmt.Sprintf("share of %s CPU samples of %s", count(e.samples), f.Subject.Comm), Source: "CPU samples"},
 		Evidence{Fact: "a request computes, mean", Value: round(own / 1e6), Limit: round(l.TimeNS() / float64(l.Requests) / 1e6), Unit: "ms", Source: "/proc/PID/stat, request records"},
 		Evidence{Fact: "why its requests wait for it", Value: why, Source: "/proc/PID/schedstat, request records"},
 	)
@@ -152,6 +162,8 @@ func (v *View) hotFunctionFinding(l *ledger, w *atWork, k cost, e *executed, hot
 		f.Evidence = append(f.Evidence, Evidence{Fact: "functions that do most of it themselves", Value: told, Source: "CPU samples"})
 	}
 	switch {
+	case nameless:
+		f.Fix.Text = fmt.Sprintf("Find which function of %s it is, and have it do less for a request.", f.Subject.Comm)
 	case loop:
 		f.Fix.Text = fmt.Sprintf("Find which function of the %s code it is, and have it do less for a request.", language)
 	case hot.Kind == observe.FrameKernel:

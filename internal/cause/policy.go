@@ -35,6 +35,8 @@ const (
 // Requests: account.go.
 const (
 	harmShare        = 0.1  // of an endpoint's time: fewer seconds lost are what any busy service loses
+	ownFloor         = 5e7  // ns that a request computes, or sleeps by choice: less may be how a healthy service works
+	ownShare         = 0.8  // of its time
 	harmedLeast      = 10   // requests that failed, or were never answered
 	leftWithin       = 1e8  // ns: clients that give up within it, after waits of all lengths, are one that ends
 	patience         = 0.95 // of the answers come sooner than a client gives up that has waited too long

@@ -17,6 +17,7 @@ func doings() []Incident {
 	refuse := func(status int) func(*server.Setup) {
 		return func(s *server.Setup) { s.Asked.Refuse = status }
 	}
+	slept := []string{"application-sleep"} // between the tries
 	list := []Incident{{
 		Name:    "limit-passed-on",
 		Summary: "what a service asks refuses by a limit of its own (429), and the service answers 503",
@@ -31,7 +32,7 @@ func doings() []Incident {
 		Name:    "retry-python",
 		Summary: "a service in Python tries again, with longer and longer pauses, what answers 503",
 		Setup:   asks(server.Healthy(server.PythonApp), 3),
-		Faults:  []Fault{{Name: "fails", Cause: "error-answers", Says: "quota booking.py", Text: "what is asked answers 503", Plant: refuse(503)}},
+		Faults:  []Fault{{Name: "fails", Cause: "error-answers", Beside: slept, Says: "quota booking.py", Text: "what is asked answers 503", Plant: refuse(503)}},
 	}, {
 		Name:    "retry-go",
 		Summary: "a service in Go tries again, with longer and longer pauses, what refuses it by a limit (429)",
@@ -40,7 +41,7 @@ func doings() []Incident {
 			s.Go.Asks, s.Go.Retries = true, 3
 			return s
 		},
-		Faults: []Fault{{Name: "limit", Cause: "error-answers", Says: "429 Too Many Requests", Text: "what is asked answers 429", Plant: refuse(429)}},
+		Faults: []Fault{{Name: "limit", Cause: "error-answers", Beside: slept, Says: "429 Too Many Requests", Text: "what is asked answers 429", Plant: refuse(429)}},
 	}, {
 		Name:    "hot-python",
 		Summary: "each request of a service in Python computes for a tenth of a second, and the CPUs are mostly idle",
@@ -74,31 +75,34 @@ func doings() []Incident {
 	}}
 	for n := range list {
 		list[n].Load = load.Load{Conns: 4, Think: 20 * time.Millisecond}
-		if list[n].Faults[0].Cause == "cpu-hot-function" {
+		hot := list[n].Faults[0].Cause == "cpu-hot-function"
+		if hot {
 			list[n].Load = load.Load{Conns: 1, Think: 60 * time.Millisecond}
 		}
-		list[n].Quick, list[n].Light = true, list[n].Faults[0].Cause == "error-answers"
+		list[n].Quick, list[n].Light = !hot, !hot // the names of functions take a while
 	}
 	return append(list, slowDatabases()...)
 }
 
 // slowDatabases look at all rows for each statement, and keep no log of slow ones.
 func slowDatabases() []Incident {
-	scan := func(kind server.Kind, rows int, renamed bool) func() server.Setup {
+	scan := func(kind server.Kind, rows, parallel int, renamed bool) func() server.Setup {
 		return overDatabase(kind, func(s *server.Setup) {
-			s.Query, s.Renamed = server.Query{ByName: true, Index: true, Rows: rows, Pool: 4}, renamed
+			s.Query, s.Renamed = server.Query{ByName: true, Index: true, Rows: rows, Pool: 4, Parallel: parallel}, renamed
 		})
 	}
 	noIndex := func(cause, says string) []Fault {
 		return []Fault{{Name: "no-index", Cause: cause, Says: says, Text: "the column that is asked for has no index", Plant: func(s *server.Setup) { s.Query.Index = false }}}
 	}
 	list := []Incident{
-		{Name: "postgres-scan-without-log", Summary: "a PostgreSQL looks at all rows to find a guest by name, with workers of its own that come and go, and logs nothing",
-			Setup: scan(server.WebPostgres, 300_000, false), Faults: noIndex("postgres-slow-query", "from row to row"), Load: fewer},
+		{Name: "postgres-scan-without-log", Summary: "a PostgreSQL looks at all rows to find a guest by name, and logs nothing",
+			Setup: scan(server.WebPostgres, 300_000, 0, false), Faults: noIndex("postgres-slow-query", "from row to row"), Load: fewer},
+		{Name: "postgres-parallel-scan", Summary: "a PostgreSQL looks at all rows with two more processes for each statement, which come and go, and logs nothing",
+			Setup: scan(server.WebPostgres, 600_000, 2, false), Faults: noIndex("postgres-slow-query", ""), Load: load.Load{Conns: 1, Think: 40 * time.Millisecond}},
 		{Name: "mariadb-scan-without-log", Summary: "a MariaDB looks at all rows to find a guest by name, and has no slow log",
-			Setup: scan(server.WebDatabase, 400_000, false), Faults: noIndex("mariadb-slow-query", "from row to row"), Load: fewer},
+			Setup: scan(server.WebDatabase, 400_000, 0, false), Faults: noIndex("mariadb-slow-query", "from row to row"), Load: fewer},
 		{Name: "renamed-postgres", Summary: "a PostgreSQL whose program is called something else looks at all rows",
-			Setup: scan(server.WebPostgres, 300_000, true), Faults: noIndex("postgres-slow-query", "from row to row"), Load: fewer},
+			Setup: scan(server.WebPostgres, 300_000, 0, true), Faults: noIndex("postgres-slow-query", "from row to row"), Load: fewer},
 		{Name: "renamed-mariadb", Summary: "a MariaDB whose program is called something else takes 15 connections",
 			Setup: overDatabase(server.WebDatabase, func(s *server.Setup) { s.Query.Lazy, s.Query.Sleep, s.Renamed = true, 5*time.Millisecond, true }),
 			Faults: []Fault{{Name: "max-connections", Cause: "mariadb-connections-exhausted", Text: "max_connections 15",

@@ -119,7 +119,7 @@ func (s *starter) postgres() error {
 	}
 	args := append(as, filepath.Join(bin, "postgres"), "-D", dir, "-p", strconv.Itoa(s.v.BackPort), "-h", s.v.BackendAddr, "-k", dir,
 		"-c", "max_connections="+strconv.Itoa(most), "-c", "shared_buffers=64MB", "-c", "synchronous_commit=off", "-c", "hba_file="+hba,
-		"-c", "max_parallel_workers_per_gather=0", "-c", "autovacuum=off")
+		"-c", "max_parallel_workers_per_gather="+strconv.Itoa(s.v.Query.Parallel), "-c", "autovacuum=off")
 	if slow := s.v.Query.Slow; slow > 0 {
 		args = append(args, "-c", fmt.Sprintf("log_min_duration_statement=%d", slow.Milliseconds()), "-c", "log_lock_waits=on")
 	}
