@@ -30,6 +30,7 @@ var sources = map[observe.Kind]string{
 	observe.KindHAProxy:   "HAProxy: configuration, log, statistics socket",
 	observe.KindUWSGI:     "uWSGI: options as running, its workers, log",
 	observe.KindGunicorn:  "gunicorn: options as running, its workers, error log",
+	observe.KindPgBouncer: "PgBouncer: the sizes of its pools",
 	observe.KindTomcat:    "Tomcat: server.xml and logs, or those of the Tomcat inside a Java program",
 	observe.KindDrops:     "BPF: packets that the kernel throws away, by reason and place",
 	observe.KindPath:      "netlink: devices, queueing disciplines, neighbours and routes of each network namespace",

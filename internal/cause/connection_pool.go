@@ -73,6 +73,7 @@ func checkConnectionPool(v *View) Result {
 		f.Fix.Text = fmt.Sprintf("Raise the size of the pool of connections that %s keeps to %s from %s towards %d, as far as what is called can take them (its own limit on connections, its CPUs).",
 			f.Subject.Comm, destinationName(l), count(size), size+int(waiting)+1)
 		f.Fix.Commands = []shell.Command{shell.Line("# in the configuration of %s: size of the pool to %s, %s", f.Subject.Comm, destinationName(l), size+int(waiting)+1)}
+		v.bouncerFix(f, l, size, int(waiting))
 		f.MayFollow = mayFollow(v.lateBy(service), v.heldUpBy(l), func(p *Finding) bool {
 			if p.is(ClassDatabase) {
 				return v.at(l)(p)
@@ -81,6 +82,44 @@ func checkConnectionPool(v *View) Result {
 		})
 		return judged{finding: f}
 	})
+}
+
+// bouncerFix names, where the service that keeps the connections is a PgBouncer, the
+// setting that says how many.
+func (v *View) bouncerFix(f *Finding, l *ledger, size, waiting int) {
+	i := slices.IndexFunc(v.AppServers, func(a observe.AppServer) bool { return a.Kind == observe.KindPgBouncer && v.Master(a.PID) == l.pid })
+	if i < 0 || len(v.AppServers[i].Pools) == 0 {
+		return
+	}
+	a := &v.AppServers[i]
+	// Each pair of a database and a user has a pool of its own.
+	pool := &a.Pools[0]
+	for j := range a.Pools {
+		if a.Pools[j].Limit == size {
+			pool = &a.Pools[j]
+			break
+		}
+	}
+	setting := fromHost(a.Root, pool.Setting)
+	where := a.Root + a.Config
+	if setting.File != "" {
+		where = fmt.Sprintf("%s:%d", setting.File, setting.Line)
+	}
+	want := pool.Limit + waiting + 1
+	knob := pool.Knob
+	if pool.Name != "" {
+		knob += " of " + pool.Name
+	}
+	f.Subject.Path = where
+	f.Title = fmt.Sprintf("Requests wait for a connection of PgBouncer: %s is %d", knob, pool.Limit)
+	f.Evidence = append(f.Evidence, Evidence{Fact: knob + " of PgBouncer", Value: pool.Limit, Unit: "connections for each database and user", Source: settingSource(setting)},
+		Evidence{Fact: "pool_mode", Value: a.Model, Source: where})
+	f.Fix.Text = fmt.Sprintf("Raise %s from %d towards %d, as far as max_connections of the database leaves room and its CPUs do.", knob, pool.Limit, want)
+	if a.Model == "session" {
+		f.Fix.Text += " With pool_mode session each client keeps its connection for as long as it is connected: transaction needs far fewer, where clients use nothing that lives in a session."
+	}
+	f.Fix.Commands = []shell.Command{shell.Line("# in %s: %s = %s", where, shell.Text(pool.Knob), want),
+		v.signal(a, "reload", shell.Line("kill -HUP %s   # PgBouncer reads its configuration again", a.PID))}
 }
 
 // isProxy says whether a process is one whose own queue is judged by itself.

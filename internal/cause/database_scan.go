@@ -12,10 +12,11 @@ import (
 // Where a server keeps no slow log, what it does for a statement is told by what it
 // computes: functions that go from row to row of a table are its execution without an
 // index (PostgreSQL: src/backend/executor/nodeSeqscan.c, access/heap/heapam.c; MariaDB:
-// sql/records.cc, sql/handler.cc).
+// sql/records.cc, sql/handler.cc). Of MariaDB's often only the loop over all rows has a
+// name (sub_select in sql/sql_select.cc), which for few rows takes no time.
 var (
 	scansOfPostgres = []string{"ExecSeqScan", "SeqNext", "heap_getnextslot", "heapgettup_pagemode", "heapgettup", "heap_getnext", "heap_prepare_pagescan"}
-	scansOfMariaDB  = []string{"rr_sequential", "handler::ha_rnd_next", "ha_innobase::rnd_next", "ha_maria::rnd_next", "ha_innobase::general_fetch"}
+	scansOfMariaDB  = []string{"sub_select", "rr_sequential", "handler::ha_rnd_next", "ha_innobase::rnd_next", "ha_maria::rnd_next", "ha_innobase::general_fetch"}
 )
 
 // scanning is the share of what a database computes in which it goes from row to row.
@@ -74,10 +75,11 @@ func (v *View) slowByCPU(u *databaseUse, k cost, off string) (*Finding, string) 
 	scan := e.scanning(u.d.Kind)
 	f.Title = fmt.Sprintf("%s computes %s for a statement", product(u.d), nanoseconds(own))
 	f.Fix.Text = "Find the statement, and have it do less: an index for its WHERE, JOIN and ORDER BY, fewer rows, fewer functions of the server."
-	if e.enough() && scan >= dominantShare {
+	if answer := ratio(l.BytesOut, l.Requests); e.enough() && scan >= scanCPU && answer <= fewRows {
 		f.Title = fmt.Sprintf("%s goes from row to row, %s for a statement: no index helps", product(u.d), nanoseconds(own))
 		f.Fix.Text = "Find the statement, and give the columns of its WHERE or JOIN an index: it reads whole tables."
-		f.Evidence = append(f.Evidence, Evidence{Fact: "CPU time in functions that read tables from end to end", Value: round(scan), Limit: 1, Unit: fmt.Sprintf("share of %s CPU samples", count(e.samples)), Source: "CPU samples"})
+		f.Evidence = append(f.Evidence, Evidence{Fact: "CPU time in functions that read tables from end to end", Value: round(scan), Limit: 1, Unit: fmt.Sprintf("share of %s CPU samples", count(e.samples)), Source: "CPU samples"},
+			Evidence{Fact: "what it gives for that, mean", Value: round(answer), Unit: "bytes", Source: recorded})
 	}
 	f.Evidence = append(f.Evidence, Evidence{Fact: "CPU time for a statement, mean", Value: round(own / 1e6), Limit: round(each / 1e6), Unit: "ms that it takes there", Source: "/proc/PID/stat, " + recorded})
 	if told := e.told(3); told != "" {

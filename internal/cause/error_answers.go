@@ -3,7 +3,6 @@ package cause
 import (
 	"cmp"
 	"fmt"
-	"net/http"
 	"slices"
 	"strings"
 
@@ -37,7 +36,7 @@ func (l *ledger) errorsAt(caller bool) (n uint64, code int) {
 	for _, list := range [][]observe.RequestSample{l.Failed, l.Slowest} {
 		for i := range list {
 			switch h := list[i].HTTP; {
-			case h >= 500 || h == http.StatusTooManyRequests && caller:
+			case h >= 500 || h == tooManyRequests && caller:
 				known[h]++
 				if h < 500 {
 					refused++
@@ -62,12 +61,23 @@ func (l *ledger) errorsAt(caller bool) (n uint64, code int) {
 	return n, code
 }
 
+// Statuses of HTTP (RFC 9110, 15; RFC 6585).
+const (
+	tooManyRequests = 429
+	unavailable     = 503
+)
+
+var statusTexts = map[int]string{
+	tooManyRequests: "Too Many Requests", 500: "Internal Server Error", 501: "Not Implemented", 502: "Bad Gateway", unavailable: "Service Unavailable",
+	504: "Gateway Timeout", 505: "HTTP Version Not Supported", 507: "Insufficient Storage", 508: "Loop Detected",
+}
+
 // codeText is a status as people know it.
 func codeText(code int) string {
 	if code == 0 {
 		return "errors"
 	}
-	return strings.TrimSpace(fmt.Sprintf("%d %s", code, http.StatusText(code)))
+	return strings.TrimSpace(fmt.Sprintf("%d %s", code, statusTexts[code]))
 }
 
 // errorWay follows the errors of an endpoint to where they begin, through the calls
@@ -237,9 +247,9 @@ func (v *View) errorAdvice(f *Finding, way []*ledger, n uint64, code, shown int,
 	}
 	f.Fix.Text = fmt.Sprintf("None of the calls of %s failed so: the error is its own. Its log says why.", who)
 	switch {
-	case code == http.StatusTooManyRequests || code == http.StatusServiceUnavailable:
+	case code == tooManyRequests || code == unavailable:
 		f.Fix.Text = fmt.Sprintf("%s refuses by a limit of its own (%s): raise that limit, or ask it less often.", who, codeText(code))
-		if code == http.StatusServiceUnavailable {
+		if code == unavailable {
 			f.Fix.Text = fmt.Sprintf("%s refuses (%s): it is over a limit of its own, or not ready. Its log says which: raise that limit, or ask it less often.", who, codeText(code))
 		}
 	case end.called():

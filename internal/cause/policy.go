@@ -475,15 +475,17 @@ const (
 
 // Waits: waits.go.
 const (
-	waitLost     = 10e6 // ns of a slow request: less nobody notices
-	waitSamples  = 5    // looks at a thread that waited so: fewer say nothing,
-	waitLongest  = 5e8  // ns: unless one of them saw a wait as long as that
-	waitRound    = 1e9  // ns: a circle that lasts no longer is none
-	waitAnswer   = 1e9  // ns: a remote service that answers sooner does answer
-	waitMean     = 1e8  // ns: slow requests that are noise by their number count where they take so long on average,
-	waitWeight   = 0.2  // and this much of the time of all
-	statementCPU = 1e7  // ns that a database computes for a statement: less is what statements cost
-	sleepFloor   = 1e8  // ns of a request that it sleeps by its own choice: less may be how it works
+	waitLost     = 10e6     // ns of a slow request: less nobody notices
+	waitSamples  = 5        // looks at a thread that waited so: fewer say nothing,
+	waitLongest  = 5e8      // ns: unless one of them saw a wait as long as that
+	waitRound    = 1e9      // ns: a circle that lasts no longer is none
+	waitAnswer   = 1e9      // ns: a remote service that answers sooner does answer
+	waitMean     = 1e8      // ns: slow requests that are noise by their number count where they take so long on average,
+	waitWeight   = 0.2      // and this much of the time of all
+	statementCPU = 1e7      // ns that a database computes for a statement: less is what statements cost
+	scanCPU      = 0.15     // of what a database computes, to go from row to row: what it does with each is the rest
+	fewRows      = 64 << 10 // bytes of an answer: a long one may need all the rows
+	sleepFloor   = 1e8      // ns of a request that it sleeps by its own choice: less may be how it works
 )
 
 // Waits: kernel_waits.go.

@@ -190,6 +190,8 @@ func (v *View) dependencyFinding(l *ledger) *Finding {
 	f.Parents = []Parent{NetworkLoss, RTOTailLoss, HighRTT, SYNRetransmits, SendBufferLimited, SlowReceiver, NagleDelayedACK}
 	f.Fix.Text = fmt.Sprintf("Find what makes %s answer slowly, there; here, make fewer calls for a request, or wait for them at the same time.", destinationName(l))
 	if here != nil {
+		at := f.MayFollow // or about who answers there, whatever it waits for itself
+		f.MayFollow = func(p *Finding) bool { return at(p) || here.pid != 0 && v.Master(p.Subject.PID) == here.pid }
 		f.Parents = nil
 		f.Evidence = append(f.Evidence, Evidence{Fact: "at the other end, on this host", Value: here.whereTimeGoes(), Source: recorded})
 		f.Evidence = append(f.Evidence, v.slowLogEvidence(l)...)

@@ -186,6 +186,8 @@ var thresholds = map[string]any{
 	"waitMean":          float64(waitMean),
 	"waitWeight":        float64(waitWeight),
 	"statementCPU":      float64(statementCPU),
+	"scanCPU":           float64(scanCPU),
+	"fewRows":           float64(fewRows),
 	"sleepFloor":        float64(sleepFloor),
 	"hungLeast":         float64(hungLeast),
 	"wireFloor":         map[string]float64{"mean": wireFloor.mean, "slow": wireFloor.slow},

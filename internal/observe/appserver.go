@@ -2,10 +2,10 @@ package observe
 
 // AppServer is one running application server or proxy that takes up a limited
 // number of requests, or connections, at a time: Apache httpd, HAProxy, uWSGI,
-// gunicorn, Tomcat. What comes beyond the limit waits.
+// gunicorn, Tomcat, PgBouncer. What comes beyond the limit waits.
 type AppServer struct {
-	Kind      Kind   `json:"kind"`            // KindApache, KindHAProxy, KindUWSGI, KindGunicorn, KindTomcat
-	Model     string `json:"model,omitempty"` // how it works: Apache's MPM "prefork", "worker", "event"; gunicorn's worker class
+	Kind      Kind   `json:"kind"`            // KindApache, KindHAProxy, KindUWSGI, KindGunicorn, KindTomcat, KindPgBouncer
+	Model     string `json:"model,omitempty"` // how it works: Apache's MPM "prefork", "worker", "event"; gunicorn's worker class; PgBouncer's pool_mode
 	PID       int    `json:"pid"`             // the master, or the only process
 	Workers   []int  `json:"workers,omitempty"`
 	NetNS     uint64 `json:"netns"`

@@ -141,6 +141,7 @@ const (
 	KindHAProxy   Kind = "haproxy"    // HAProxy's configuration, log and statistics socket
 	KindUWSGI     Kind = "uwsgi"      // uWSGI's options and log
 	KindGunicorn  Kind = "gunicorn"   // gunicorn's options and error log
+	KindPgBouncer Kind = "pgbouncer"  // PgBouncer's configuration
 	KindTomcat    Kind = "tomcat"     // Tomcat's server.xml and logs, and those of the Tomcat inside a Java program
 	KindWaits     Kind = "waits"      // /proc/PID/task: what threads wait for
 	KindDrops     Kind = "drops"      // BPF: packets that the kernel throws away
@@ -156,7 +157,7 @@ func Kinds() []Kind {
 		KindCounters, KindSysctl, KindConntrack, KindListeners, KindSockets, KindConnects,
 		KindDNS, KindUDP, KindErrors, KindFiles, KindProfile, KindKernelLog,
 		KindNginx, KindPHPFPM, KindDatabases, KindEngines, KindApache, KindHAProxy,
-		KindUWSGI, KindGunicorn, KindTomcat, KindWaits, KindDrops, KindPath,
+		KindUWSGI, KindGunicorn, KindPgBouncer, KindTomcat, KindWaits, KindDrops, KindPath,
 		KindFirewall, KindRequests,
 	}
 }

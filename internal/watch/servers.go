@@ -16,6 +16,7 @@ import (
 	"github.com/slowray/slowray/internal/sense/app/haproxy"
 	"github.com/slowray/slowray/internal/sense/app/logtail/prefork"
 	"github.com/slowray/slowray/internal/sense/app/nginx"
+	"github.com/slowray/slowray/internal/sense/app/pgbouncer"
 	"github.com/slowray/slowray/internal/sense/app/phpfpm"
 	"github.com/slowray/slowray/internal/sense/app/pool"
 	"github.com/slowray/slowray/internal/sense/app/tomcat"
@@ -102,7 +103,7 @@ func (s *session) findApplications(seen []observe.Process) []*server {
 		}})
 	}
 	for _, discover := range []func([]observe.Process, string) []*pool.Instance{
-		apache.Discover, haproxy.Discover, uwsgi.Discover, gunicorn.Discover, tomcat.Discover,
+		apache.Discover, haproxy.Discover, uwsgi.Discover, gunicorn.Discover, tomcat.Discover, pgbouncer.Discover,
 	} {
 		for _, in := range discover(seen, s.fs.Proc) {
 			in.Silent = s.opt.Silent

@@ -103,6 +103,16 @@ func slowDatabases() []Incident {
 			Setup: scan(server.WebDatabase, 400_000, 0, false), Faults: noIndex("mariadb-slow-query", "from row to row"), Load: fewer},
 		{Name: "renamed-postgres", Summary: "a PostgreSQL whose program is called something else looks at all rows",
 			Setup: scan(server.WebPostgres, 300_000, 0, true), Faults: noIndex("postgres-slow-query", "from row to row"), Load: fewer},
+		{Name: "pgbouncer-pool", Summary: "a PgBouncer keeps two connections to its PostgreSQL, which answers in 5 ms",
+			Setup:  overDatabase(server.WebPostgres, func(s *server.Setup) { s.Query.Sleep, s.Query.Bouncer = 5*time.Millisecond, 60 }),
+			Faults: []Fault{{Name: "pool", Cause: "connection-pool-exhausted", Says: "default_pool_size", Text: "default_pool_size 2", Plant: func(s *server.Setup) { s.Query.Bouncer = 2 }}},
+			Load:   load.Load{Conns: 30}},
+		{Name: "renamed-pgbouncer-pool", Summary: "a PgBouncer whose program is called something else keeps three connections for one database",
+			Setup: overDatabase(server.WebPostgres, func(s *server.Setup) {
+				s.Query.Sleep, s.Query.Bouncer, s.Query.BouncerOwn, s.Renamed = 5*time.Millisecond, 60, true, true
+			}),
+			Faults: []Fault{{Name: "pool", Cause: "connection-pool-exhausted", Says: "pool_size of lab", Text: "pool_size 3", Plant: func(s *server.Setup) { s.Query.Bouncer = 3 }}},
+			Load:   load.Load{Conns: 30}},
 		{Name: "renamed-mariadb", Summary: "a MariaDB whose program is called something else takes 15 connections",
 			Setup: overDatabase(server.WebDatabase, func(s *server.Setup) { s.Query.Lazy, s.Query.Sleep, s.Renamed = true, 5*time.Millisecond, true }),
 			Faults: []Fault{{Name: "max-connections", Cause: "mariadb-connections-exhausted", Text: "max_connections 15",

@@ -75,9 +75,41 @@ func (s *starter) webPostgres() error {
 	if err := s.postgres(); err != nil {
 		return err
 	}
-	at := url.URL{Scheme: "postgres", User: url.User("booking"), Host: net.JoinHostPort(s.v.BackendAddr, strconv.Itoa(s.v.BackPort)), Path: "lab",
+	port := s.v.BackPort
+	if s.v.Query.Bouncer > 0 {
+		port++
+		if err := s.bouncer(port); err != nil {
+			return err
+		}
+	}
+	at := url.URL{Scheme: "postgres", User: url.User("booking"), Host: net.JoinHostPort(s.v.BackendAddr, strconv.Itoa(port)), Path: "lab",
 		RawQuery: "sslmode=disable&binary_parameters=yes"} // a query is one round trip
 	return s.webSQL("postgres", at.String())
+}
+
+// bouncer starts a PgBouncer before the PostgreSQL, on the same machine.
+func (s *starter) bouncer(port int) error {
+	own, size := "", s.v.Query.Bouncer
+	if s.v.Query.BouncerOwn {
+		own, size = fmt.Sprintf(" pool_size=%d", size), 80
+	}
+	conf, err := s.v.write("pgbouncer.ini", fmt.Sprintf(`[databases]
+lab = host=%s port=%d dbname=lab user=booking%s
+
+[pgbouncer]
+listen_addr = %s
+listen_port = %d
+unix_socket_dir =
+auth_type = any
+pool_mode = transaction
+max_client_conn = 1000
+default_pool_size = %d
+ignore_startup_parameters = extra_float_digits
+`, s.v.BackendAddr, s.v.BackPort, own, s.v.BackendAddr, port, size))
+	if err != nil {
+		return err
+	}
+	return s.runAt(s.box.Backend, port, "pgbouncer", "setpriv", "--reuid="+postgresUser, "--regid="+postgresUser, "--clear-groups", "pgbouncer", conf)
 }
 
 // postgresInit makes the table and its user.

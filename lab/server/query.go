@@ -21,16 +21,18 @@ const (
 // Query is what the web server of a WebDatabase or WebPostgres asks its
 // database in each call, and how that is set up.
 type Query struct {
-	Sleep    time.Duration // that the database takes, besides finding a row
-	Pool     int           // connections it keeps; 0 = 64
-	Lazy     bool          // it opens a connection when it first needs one; else all before anybody can ask
-	ByName   bool          // it asks for a row by the guest's name, not by its number
-	Index    bool          // names are in an index
-	Update   bool          // it changes the row
-	Rows     int           // of the table; 0 = 10,000
-	Max      int           // connections the database takes; 0 = enough
-	Parallel int           // processes that PostgreSQL starts for one statement, besides its own
-	Slow     time.Duration // the database logs what takes longer; 0 = it has no slow log
+	Sleep      time.Duration // that the database takes, besides finding a row
+	Pool       int           // connections it keeps; 0 = 64
+	Lazy       bool          // it opens a connection when it first needs one; else all before anybody can ask
+	ByName     bool          // it asks for a row by the guest's name, not by its number
+	Index      bool          // names are in an index
+	Update     bool          // it changes the row
+	Rows       int           // of the table; 0 = 10,000
+	Max        int           // connections the database takes; 0 = enough
+	Parallel   int           // processes that PostgreSQL starts for one statement, besides its own
+	Bouncer    int           // connections to PostgreSQL that a PgBouncer before it keeps; 0 = there is none
+	BouncerOwn bool          // it says so for this database by itself
+	Slow       time.Duration // the database logs what takes longer; 0 = it has no slow log
 }
 
 const (
