@@ -1,6 +1,7 @@
 package cause
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -88,7 +89,14 @@ func (v *View) slowByCPU(u *databaseUse, k cost, off string) (*Finding, string) 
 	for _, pid := range u.callers[:min(len(u.callers), 1)] {
 		f.Evidence = append(f.Evidence, Evidence{Fact: "asked by", Value: fmt.Sprintf("%s (pid %d)", v.Comm(pid), pid), Source: recorded})
 	}
-	f.Evidence = append(f.Evidence, Evidence{Fact: "which statement it is", Value: "not known: there is no slow log (" + off + ")", Source: u.d.Root + u.d.Config})
+	if s := u.d.Sessions; s != nil && len(s.Statements) > 0 {
+		top := &s.Statements[0]
+		said := cmp.Or(top.Statement, "(its text was not kept)")
+		f.Evidence = append(f.Evidence, Evidence{Fact: "statement that its backends were seen executing most", Value: said, Unit: fmt.Sprintf("%d times in %d looks", top.Rounds, s.Rounds), Source: "memory of the backends, debug_query_string"})
+		f.Fix.Text += " It is most of all: " + said
+	} else {
+		f.Evidence = append(f.Evidence, Evidence{Fact: "which statement it is", Value: "not known: there is no slow log (" + off + ")", Source: u.d.Root + u.d.Config})
+	}
 	if u.d.Kind == "postgresql" {
 		f.Fix.Commands = []shell.Command{
 			v.psql(u.d, shell.Line(`-c "SELECT now() - query_start AS takes, datname, query FROM pg_stat_activity WHERE state = 'active' AND backend_type = 'client backend' ORDER BY 1 DESC LIMIT 5"   # which statement`)),

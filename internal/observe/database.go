@@ -47,6 +47,15 @@ type Sessions struct {
 	Waiters []Session `json:"waiters,omitempty"`
 	Holders []Session `json:"holders,omitempty"`
 	Skipped int64     `json:"skipped,omitempty"` // backends that a look left out
+	// Statements are those that backends were seen executing most, where no log tells
+	// them; at most 3.
+	Statements []RunningStatement `json:"statements,omitempty"`
+}
+
+// RunningStatement is a statement with the looks at backends that found it executed.
+type RunningStatement struct {
+	Statement string `json:"statement"` // without its values
+	Rounds    int    `json:"rounds"`
 }
 
 // Session is one backend of PostgreSQL.

@@ -158,6 +158,11 @@ func (s *starter) postgres() error {
 	if err := s.runAt(s.box.Backend, s.v.BackPort, "postgres", args...); err != nil {
 		return err
 	}
+	// It listens before it is ready.
+	ready := fmt.Sprintf("for n in $(seq 100); do %s -q -h %s -p %d && exit; sleep 0.1; done; exit 1", filepath.Join(bin, "pg_isready"), dir, s.v.BackPort)
+	if _, err := s.box.Backend.Output(s.ctx, "sh", "-c", ready); err != nil {
+		return fmt.Errorf("postgres: not ready within 10 s: %w", err)
+	}
 	_, err = s.box.Backend.Output(s.ctx, append(as, "psql", "-q", "-v", "ON_ERROR_STOP=1", "-h", dir, "-p", strconv.Itoa(s.v.BackPort), "-d", "postgres", "-f", init)...)
 	return err
 }

@@ -80,6 +80,9 @@ func (s *Server) Begin(b *budget.Budget) (tooLarge bool) {
 	s.linePrefix = c.get("log_line_prefix", "%m [%p] ").Value
 	s.openLog(c, data)
 	s.beginSlowLog()
+	if s.Out.Slow.Off != "" {
+		s.sessions.running.find(s.Budget, s.ProcRoot, s.Out.PID)
+	}
 	if own := prefork.Numbers(s.ProcRoot, s.Out.PID); len(own) > 1 {
 		s.backends = map[int]int{}
 	}

@@ -50,6 +50,7 @@ type sessions struct {
 	out              observe.Sessions
 	backends, waited int
 	waiters, holders map[int]*observe.Session
+	running          running
 	turn             int
 }
 
@@ -80,6 +81,8 @@ func (s *sessions) look(procRoot string, children []int) {
 			note(s.waiters, session)
 		case strings.HasPrefix(session.Doing, "idle in transaction"):
 			idle = append(idle, session)
+		case session.Doing != "idle" && session.Doing != "":
+			s.running.look(pid)
 		}
 	}
 	s.out.Rounds++
@@ -112,6 +115,7 @@ func (s *sessions) sum() *observe.Sessions {
 	s.out.BackendsMean = float64(s.backends) / float64(s.out.Rounds)
 	s.out.WaitingMean = float64(s.waited) / float64(s.out.Rounds)
 	s.out.Waiters, s.out.Holders = most(s.waiters), most(s.holders)
+	s.out.Statements = s.running.told()
 	return &s.out
 }
 
