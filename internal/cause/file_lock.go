@@ -27,6 +27,13 @@ func checkFileLock(v *View) Result {
 		f.Subject.Path = file
 		f.Evidence = append(f.Evidence, Evidence{Fact: "locked file", Value: file, Unit: "(" + waiter.Detail + ")", Source: "/proc/locks"})
 		f.Fix.Commands = []shell.Command{shell.Line("lslocks -o COMMAND,PID,TYPE,MODE,PATH")}
+		f.Title = fmt.Sprintf("Requests wait for a lock on %s", file)
+		if r.passedOn() {
+			f.Evidence = append(f.Evidence, Evidence{Fact: "who holds it", Value: fmt.Sprintf("threads of %s in turn, none for long", who(&c.Hops[0])), Source: "/proc/locks"})
+			f.Fix.Text = fmt.Sprintf("Requests of %s take the lock on %s one after the other, and each does something while it has it: its time, times the requests, is what all of them wait for. Do less while it is held, or lock less (a file for each of what it protects).", who(&c.Hops[0]), file)
+			f.Fix.Commands = append([]shell.Command{lookAtWaits(c.Hops[0].Process.PID)}, f.Fix.Commands...)
+			return
+		}
 		if r.at == len(c.Hops)-1 {
 			f.Fix.Text = "Find who holds the lock on " + file + "."
 			return
@@ -37,4 +44,19 @@ func checkFileLock(v *View) Result {
 		f.Fix.Text = fmt.Sprintf("%s holds the lock on %s: let it finish or end it, and let neither hold the lock while it does anything slow. What may wait can ask with a time limit (LOCK_NB and another try).", who(holder), file)
 		f.Fix.Commands = append([]shell.Command{lookAtWaits(holder.Process.PID)}, f.Fix.Commands...)
 	})
+}
+
+// passedOn says that those who wait for a lock are also those who hold it: threads or
+// workers of one service, or others that wait for it in their turn.
+func (r *root) passedOn() bool {
+	var others, all int64
+	for _, s := range r.shares {
+		c := &s.Chain
+		_, at := blameOf(s)
+		all += s.ThreadNS
+		if at+1 < len(c.Hops) && c.Hops[at+1].Process.PID != c.Hops[0].Process.PID && c.Hops[at+1].Kind != observe.WaitFileLock {
+			others += s.ThreadNS
+		}
+	}
+	return 2*others < all && r.shares[0].Chain.End != observe.EndUnseen
 }

@@ -156,13 +156,13 @@ func (v *View) makeRoom(fs *observe.Filesystem, what string) (string, []shell.Co
 	case "memory":
 		if v.elsewhere(fs.MountNS) {
 			return fmt.Sprintf("Delete files on %s, or make it larger where it is mounted for pid %d (docker run --shm-size or --tmpfs, sizeLimit of an emptyDir, the unit): it lives in memory, so there must be enough of that.", fs.Dir, fs.PID),
-				[]shell.Command{shell.Line("du -x -d 2 %s | sort -n | tail", dir)}
+				[]shell.Command{shell.Line("du -xa %s | sort -n | tail -20", dir)}
 		}
 		return fmt.Sprintf("Delete files on %s, or make it larger: it lives in memory, so there must be enough of that.", fs.Dir),
-			[]shell.Command{shell.Line("du -x -d 2 %s | sort -n | tail", dir), shell.Line("mount -o remount,size=%sM %s", max(2*fs.SizeBytes>>20, 16), dir)}
+			[]shell.Command{shell.Line("du -xa %s | sort -n | tail -20", dir), shell.Line("mount -o remount,size=%sM %s", max(2*fs.SizeBytes>>20, 16), dir)}
 	}
 	return fmt.Sprintf("Make room on %s: old logs and dumps first. What was deleted while a process has it open is freed when that closes it.", fs.Dir),
-		[]shell.Command{shell.Line("du -x -d 3 %s | sort -n | tail", dir), shell.Line("lsof -nP +L1   # deleted, and still open"), shell.Line("df -h %s", dir)}
+		[]shell.Command{shell.Line("du -xa %s | sort -n | tail -20", dir), shell.Line("lsof -nP +L1   # deleted, and still open"), shell.Line("df -h %s", dir)}
 }
 
 func checkReadOnly(v *View) Result {

@@ -479,6 +479,7 @@ const (
 	waitSamples  = 5        // looks at a thread that waited so: fewer say nothing,
 	waitLongest  = 5e8      // ns: unless one of them saw a wait as long as that
 	waitRound    = 1e9      // ns: a circle that lasts no longer is none
+	stoppedLeast = 1e9      // ns that requests lost to a process which is stopped: less is the stop of a debugger or of a snapshot, unless it hits several
 	waitAnswer   = 1e9      // ns: a remote service that answers sooner does answer
 	waitMean     = 1e8      // ns: slow requests that are noise by their number count where they take so long on average,
 	waitWeight   = 0.2      // and this much of the time of all

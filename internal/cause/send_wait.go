@@ -188,6 +188,7 @@ func checkNagle(v *View) Result {
 		f.Evidence = append(f.Evidence, delayedAcks(l)...)
 		f.Fix.Changes = ofNagle(v, l)
 		f.Fix.Text = fmt.Sprintf("Set TCP_NODELAY on the sockets of %s, or write each message at once (one write, writev, or MSG_MORE for all but the last piece).", f.Subject.Comm)
+		f.Fix.Commands = piecesOf(f.Subject.PID)
 		return judged{finding: f}
 	})
 }
@@ -207,8 +208,17 @@ func (v *View) clientNagle(l *ledger, n uint64) judged {
 	if c := v.clientHere(l); c != nil {
 		f.Fix.Changes = withoutDelay(c.ns, c.pid, v.Comm(c.pid), "called", l.Addr, l.Port)
 		f.Fix.Text = fmt.Sprintf("Set TCP_NODELAY in %s (pid %d), or let it write a request at once.", v.Comm(c.pid), c.pid)
+		f.Fix.Commands = piecesOf(c.pid)
 	}
 	return judged{finding: f}
+}
+
+// piecesOf shows which calls of a process write a message in pieces.
+func piecesOf(pid int) []shell.Command {
+	if pid == 0 {
+		return nil
+	}
+	return []shell.Command{shell.Line("timeout 5 strace -f -tt -e trace=write,writev,sendto,sendmsg -p %s   # the calls that write one message in pieces", pid)}
 }
 
 // delayedAcks is what the namespace counted of them.

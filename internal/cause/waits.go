@@ -31,6 +31,8 @@ type root struct {
 	slow   []*observe.SlowTime // of the services that it holds up
 	lost   float64             // ns of their slow time
 	hit    float64             // slow requests, each by the part of its time that it lost to it
+	of     float64             // ns of the slow requests that lost notable time to it
+	ofN    int                 // those requests
 }
 
 // example is the chain that is told: of those that cost most time.
@@ -69,12 +71,32 @@ func (r *root) samples() (n int) {
 	return n
 }
 
-// slowNS is the time of all slow requests of the services that it holds up.
+// slowNS is the time of all slow requests of the services that it holds up; of who is
+// stopped that of his own: what others of a pool are slow for is another matter.
 func (r *root) slowNS() (ns float64) {
+	if r.own() {
+		return r.of
+	}
 	for _, s := range r.slow {
 		ns += float64(s.NS)
 	}
 	return ns
+}
+
+// own says that what counts is the requests that it held up alone.
+func (r *root) own() bool { return r.cause == ProcessStopped && r.of > 0 }
+
+// slowCount is how many slow requests the services that it holds up have, and of how
+// many of them the window ended before the answer.
+func (r *root) slowCount() (slow, unfinished int) {
+	for _, s := range r.slow {
+		slow += s.Requests
+		unfinished += s.Unfinished
+	}
+	if r.own() {
+		return r.ofN, min(unfinished, r.ofN)
+	}
+	return slow, unfinished
 }
 
 // share is the part of the slow requests' time that it explains.
@@ -112,6 +134,8 @@ func (v *View) buildRoots() {
 		}
 		r.lost += float64(s.SlowNS)
 		r.hit += s.SlowRequests
+		r.of += float64(s.OfNS)
+		r.ofN += s.OfRequests
 	}
 	for _, r := range v.roots {
 		slices.SortStableFunc(r.shares, func(a, b *observe.WaitShare) int {
@@ -141,15 +165,34 @@ func blameOf(s *observe.WaitShare) (id ID, at int) {
 	case s.Chain.End == observe.EndTraced && s.LongestNS < waitRound:
 		return "", last // it goes on each time: tracer-attached
 	}
-	if id == Deadlock && s.LongestNS < waitRound {
+	if id == Deadlock && !stands(s) {
 		for i := range s.Chain.Hops {
-			if h := &s.Chain.Hops[i]; h.Wants == observe.WantsRelease && h.Kind == observe.WaitLock {
+			switch h := &s.Chain.Hops[i]; {
+			case h.Wants == observe.WantsRelease && h.Kind == observe.WaitLock:
 				return LockConvoy, i
+			case h.Wants == observe.WantsRelease && h.Kind == observe.WaitFileLock:
+				return BlockedOnFileLock, i
 			}
 		}
 		return "", at
 	}
 	return id, at
+}
+
+// stands says that a circle was seen to stand still: no thread of it ran from one look to
+// another, long enough apart. Of what runs inside another program's runtime only the
+// first is known.
+func stands(s *observe.WaitShare) bool {
+	if s.LongestNS < waitRound {
+		return false
+	}
+	for i := range s.Chain.Hops[max(s.Chain.BackTo, 0):] {
+		h := &s.Chain.Hops[max(s.Chain.BackTo, 0)+i]
+		if h.Kind == observe.WaitFileLock && h.ForNS < waitRound {
+			return false
+		}
+	}
+	return true
 }
 
 // blame says which cause a chain comes down to, and the hop that is to blame;

@@ -62,12 +62,12 @@ func doingWhat(h *observe.WaitHop) string {
 // harmless says why what threads wait for is not to blame for slow requests;
 // empty when it is.
 func (v *View) harmless(r *root) string {
-	var slow, all, unfinished uint64
+	var all uint64
 	for _, s := range r.slow {
-		slow += uint64(s.Requests)
-		unfinished += uint64(s.Unfinished)
 		all += v.requestsOf(s.PID)
 	}
+	n, open := r.slowCount()
+	slow, unfinished := uint64(n), uint64(open)
 	share := r.share()
 	switch {
 	case slow == 0:
@@ -76,6 +76,8 @@ func (v *View) harmless(r *root) string {
 		return fmt.Sprintf("but not while one of its %s slow requests was in progress", count(slow))
 	case share < dominantShare:
 		return fmt.Sprintf("%s of the time of its %s slow requests", percent(share), count(slow))
+	case r.own() && r.lost >= stoppedLeast:
+		return "" // however many others of the pool had none of it
 	case r.hit < fewAffected-0.5:
 		return fmt.Sprintf("that is the time of %.3g requests", r.hit)
 	case ratio(slow, max(all+unfinished, slow)) < noiseShare && (r.slowNS()/float64(slow) < waitMean || v.slowWeight(r) < waitWeight):
@@ -136,11 +138,7 @@ func (v *View) portOf(pid int) int {
 func (v *View) rootFinding(r *root, describe func(*root, *Finding)) Finding {
 	service := r.shares[0].PID
 	f := supported(Subject{Kind: "process", PID: service, Comm: v.Comm(service), Port: v.portOf(service), NetNS: r.example().Hops[0].Process.NetNS})
-	var slow, unfinished int
-	for _, s := range r.slow {
-		slow += s.Requests
-		unfinished += s.Unfinished
-	}
+	slow, unfinished := r.slowCount()
 	f.Weight = r.share() * v.slowWeight(r)
 	lost := r.lost / 1e9
 	f.lost = &lost
@@ -163,8 +161,10 @@ func (v *View) rootFinding(r *root, describe func(*root, *Finding)) Finding {
 	f.Evidence = []Evidence{
 		{Fact: "slow requests, each by the part of its time that it lost to this", Value: round(r.hit), Limit: slow, Unit: "requests of over " + nanoseconds(float64(v.Waits.SlowerNS)), Source: "request records, and looks at the threads"},
 		{Fact: one + " that waited like this, at once at most", Value: atOnce, Limit: threads, Unit: one, Source: source},
-		{Fact: "the longest", Value: round(float64(r.longest()) / 1e9), Unit: "s without running, at least", Source: source},
 		{Fact: "of all " + one + " together, in " + seconds(v.Window.Seconds), Value: round(float64(r.threadNS()) / 1e9), Unit: "s", Source: fmt.Sprintf("%s, every %s", source, nanoseconds(float64(v.Waits.EveryNS)))},
+	}
+	if longest := r.longest(); longest > 0 {
+		f.Evidence = slices.Insert(f.Evidence, 2, Evidence{Fact: "the longest", Value: round(float64(longest) / 1e9), Unit: "s without running, at least", Source: source})
 	}
 	if all := v.Use.CPU.Total(); all > 0 {
 		f.Evidence = append(f.Evidence, Evidence{Fact: "CPU idle meanwhile", Value: round(ratio(v.Use.CPU.Idle+v.Use.CPU.IOWait, all)), Unit: "share", Source: "/proc/stat"})

@@ -20,10 +20,20 @@ var nearMissesOnWaits = []miss{
 		o.Waits = g
 	}, "no request there took longer than 25 ms"},
 	{"a process that is stopped for a moment", &processStopped, stuck(stuckWeb(20), waitShare(nginxMaster, 3000*ms, 1, stoppedSelf)), "3.0 % of the time of its 20 slow requests"},
+	{"a stop that one of many requests of a pool met for a moment", &processStopped, func(o *observe.Observation) {
+		s := waitShare(nginxMaster, 300*ms, 1, stoppedSelf)
+		s.OfNS, s.OfRequests = 300*ms, 1
+		stuck(stuckWeb(20), s)(o)
+	}, "that is the time of 1 requests"},
 	{"a circle in the background", &deadlock, background(roundChain), "not while one of its 20 slow requests"},
 	{"a lock that is passed on while it is looked at", &deadlock, func(o *observe.Observation) {
 		s := waitShare(nginxMaster, 90_000*ms, 19, roundChain)
 		s.LongestNS = 180 * ms
+		stuck(stuckWeb(20), s)(o)
+	}, "no threads were seen to wait for each other"},
+	{"a lock of a file that waiters seem to have from each other", &deadlock, func(o *observe.Observation) {
+		s := waitShare(nginxMaster, 90_000*ms, 19, fileRound(200*ms))
+		s.LongestNS = 3000 * ms
 		stuck(stuckWeb(20), s)(o)
 	}, "no threads were seen to wait for each other"},
 	{"threads of an event loop that wake each other", &deadlock, func(o *observe.Observation) {
@@ -66,6 +76,43 @@ var nearMissesOnWaits = []miss{
 		s.Samples, s.LongestNS = 2, 200*ms
 		stuck(stuckWeb(20), s)(o)
 	}, "seen 2 times only"},
+}
+
+// fileRound is two threads of which each seems to have the lock of a file that the other
+// waits for, the second since a time.
+func fileRound(since int64) observe.WaitChain {
+	c := roundChain
+	c.Hops, c.Sure = slices.Clone(c.Hops), false
+	for i := range c.Hops {
+		h := &c.Hops[i]
+		h.Kind, h.Wants, h.Syscall, h.Object, h.ForNS = observe.WaitFileLock, observe.WantsRelease, "flock", "fd 7 → /var/lib/seats.lock", since
+	}
+	return c
+}
+
+// TestFileLockRound: it is a deadlock when all stand still, and the lock of the file
+// when they do not.
+func TestFileLockRound(t *testing.T) {
+	for since, want := range map[int64]ID{200 * ms: BlockedOnFileLock, 3000 * ms: Deadlock} {
+		s := waitShare(nginxMaster, 90_000*ms, 19, fileRound(since))
+		s.LongestNS = 3000 * ms
+		if got, _ := blameOf(&s); got != want {
+			t.Errorf("for %d ms: %s, want %s", since/ms, got, want)
+		}
+	}
+}
+
+// TestStoppedInPool: a stopped worker is found by the requests that it has, however many
+// others of the pool are slow for another reason.
+func TestStoppedInPool(t *testing.T) {
+	o := healthy()
+	s := waitShare(nginxMaster, 5000*ms, 1, stoppedSelf)
+	s.OfNS, s.OfRequests = 5000*ms, 1
+	stuck(stuckWeb(40), s)(o)
+	r := processStopped.Judge(NewView(o))
+	if len(r.Findings) != 1 || r.Findings[0].Impact.Share != 1 {
+		t.Fatalf("findings %+v, want one that has all of the time of its one request", r.Findings)
+	}
 }
 
 // TestWaitCausesFold: what follows from a stopped process, and one that is slow

@@ -9,9 +9,12 @@ type Waits struct {
 	Threads  int         `json:"threads"`       // that the process has
 	Looked   int         `json:"looked"`        // threads that were looked at
 	// Goroutines is how many were looked at, of a Go program.
-	Goroutines int         `json:"goroutines,omitempty"`
-	Chains     []WaitChain `json:"chains"`           // most telling first
-	Unseen     []string    `json:"unseen,omitempty"` // what could not be read and why, one sentence each
+	Goroutines int `json:"goroutines,omitempty"`
+	// Brief is waits that two looks see little of: each lasts for moments, and there
+	// are many.
+	Brief  []WaitShare `json:"brief,omitempty"`
+	Chains []WaitChain `json:"chains"`           // most telling first
+	Unseen []string    `json:"unseen,omitempty"` // what could not be read and why, one sentence each
 }
 
 // WaitProcess is what a process in a chain is known by.

@@ -41,6 +41,10 @@ type WaitShare struct {
 	// each of those requests by the part of its time that it lost so.
 	SlowNS       int64   `json:"slow_ns,omitempty"`
 	SlowRequests float64 `json:"slow_requests,omitempty"`
+	// OfNS is the time, and OfRequests the number, of the slow requests of which a
+	// twentieth or more was lost so.
+	OfNS       int64 `json:"of_ns,omitempty"`
+	OfRequests int   `json:"of_requests,omitempty"`
 	// Reader says that threads which read requests waited so, as opposed to
 	// threads that requests are handed to.
 	Reader bool `json:"reader,omitempty"`

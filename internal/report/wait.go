@@ -49,7 +49,11 @@ func Wait(w io.Writer, o *observe.Waits, style Style) error {
 		p.line("%s, to the same or other ends: --all shows them.\n", figure.Counted(more, "more chain"))
 	}
 	if !slices.ContainsFunc(o.Chains, func(c observe.WaitChain) bool { return c.Culprit() }) {
-		p.line("%s\n", p.paint(green, "Nobody holds it up."))
+		if len(o.Brief) == 0 {
+			p.line("%s\n", p.paint(green, "Nobody holds it up."))
+		} else {
+			p.brief(o)
+		}
 	}
 	p.others(rest)
 	if len(o.Unseen) > 0 {
@@ -59,6 +63,25 @@ func Wait(w io.Writer, o *observe.Waits, style Style) error {
 		}
 	}
 	return p.err
+}
+
+// brief tells what threads wait for over and over, each time for moments.
+func (p *printer) brief(o *observe.Waits) {
+	p.line("%s", p.paint(bold, "Nobody holds it up for long. Brief waits, over and over:"))
+	for i := range o.Brief {
+		s := &o.Brief[i]
+		h, last := &s.Chain.Hops[0], &s.Chain.Hops[len(s.Chain.Hops)-1]
+		text := strings.TrimSpace(h.Syscall + " " + h.Object)
+		if _, object, ok := strings.Cut(h.Object, " → "); ok {
+			text = h.Syscall + " " + object
+		}
+		if len(s.Chain.Hops) > 1 {
+			text += fmt.Sprintf(" → %s (pid %d)", last.Process.Comm, last.Process.PID)
+		}
+		p.wrapped("  ", 2, printable.Text(fmt.Sprintf("%s: %s at once at most, %.3g of them at a time on average: %s",
+			text, figure.Counted(s.AtOnce, "thread"), float64(s.ThreadNS)/float64(o.WindowNS), s.Chain.Text)))
+	}
+	p.line("")
 }
 
 func (p *printer) waitHead(o *observe.Waits) {

@@ -47,20 +47,31 @@ func (r *earlier) end(s *session) {
 			continue
 		}
 		// What cannot be read is known from records, or not at all.
+		var waiting []host.QueueSample
 		_ = sp.ns.Queues(func(q *host.QueueSample) {
-			if q.State != "ESTABLISHED" && q.State != "CLOSE_WAIT" || !q.InfoKnown || q.Send > 0 {
-				return
+			if (q.State == "ESTABLISHED" || q.State == "CLOSE_WAIT") && q.InfoKnown && q.Send == 0 && max(q.LastReceived, q.LastSent) >= window && len(waiting) < maxSlowRequests {
+				waiting = append(waiting, *q)
 			}
+		})
+		for i := range waiting {
+			q := &waiting[i]
 			since := window + time.Since(now)
 			l := ports.listening[q.SrcPort]
 			switch {
 			case l != nil && q.LastReceived >= since && (q.NeverSent || q.LastSent > q.LastReceived):
-				if known[openKey{local: netip.AddrPortFrom(q.Src.Unmap(), q.SrcPort), peer: netip.AddrPortFrom(q.Dst.Unmap(), q.DstPort), netns: ns.Inode}] {
-					return
+				at := openKey{local: netip.AddrPortFrom(q.Src.Unmap(), q.SrcPort), peer: netip.AddrPortFrom(q.Dst.Unmap(), q.DstPort), netns: ns.Inode}
+				if known[at] {
+					continue
+				}
+				pid, owner := l.PID, 0
+				if q.Receive > 0 {
+					if owner = s.unreadOwner(at); owner != 0 {
+						pid = owner
+					}
 				}
 				r.wait(s, endpointKey{observe.Served.String(), ns.Inode, q.Src.Unmap().String(), l.Port}, l.PID, q.LastReceived, q.Receive > 0)
 				if len(r.slow) < maxSlowRequests {
-					r.slow = append(r.slow, wait.SlowRequest{PID: l.PID, From: now.Add(-window), To: now, Busy: window, Unfinished: true, Unread: q.Receive > 0})
+					r.slow = append(r.slow, wait.SlowRequest{PID: pid, Owner: owner, From: now.Add(-window), To: now, Busy: window, Unfinished: true, Unread: q.Receive > 0})
 				}
 			case l == nil && !q.NeverSent && q.Receive == 0 && q.LastSent >= since && (q.NeverReceived || q.LastSent < q.LastReceived):
 				at := netip.AddrPortFrom(q.Dst.Unmap(), q.DstPort)
@@ -68,7 +79,7 @@ func (r *earlier) end(s *session) {
 					r.wait(s, endpointKey{observe.Called.String(), ns.Inode, at.Addr().String(), int(at.Port())}, pid, q.LastSent, false)
 				}
 			}
-		})
+		}
 	}
 }
 

@@ -1,6 +1,7 @@
 package watch
 
 import (
+	"cmp"
 	"maps"
 	"net/netip"
 	"os"
@@ -261,9 +262,16 @@ func (q *slowRequests) list(s *session) ([]wait.SlowRequest, func(pid int) time.
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	out := make([]wait.SlowRequest, 0, len(q.finished)+len(q.open))
-	add := func(r *slowRecord, unfinished bool) {
+	add := func(k openKey, r *slowRecord, unfinished bool) {
+		owner := 0
 		if r.pid == 0 {
 			r.pid = s.listenerOf(r.netns, int(r.local.Port()))
+		}
+		if r.unread {
+			owner = s.unreadOwner(k)
+			if owner != 0 {
+				r.pid = owner
+			}
 		}
 		read := r.start + r.queued
 		// Threads were not looked at before the window.
@@ -274,22 +282,20 @@ func (q *slowRequests) list(s *session) ([]wait.SlowRequest, func(pid int) time.
 			return
 		}
 		out = append(out, wait.SlowRequest{
-			PID: r.pid, TID: r.tid, From: time.Unix(0, r.start), Read: time.Unix(0, read), To: time.Unix(0, r.end), Busy: time.Duration(r.busy),
+			PID: r.pid, TID: r.tid, Owner: owner, From: time.Unix(0, r.start), Read: time.Unix(0, read), To: time.Unix(0, r.end), Busy: time.Duration(r.busy),
 			Unfinished: unfinished, Unread: r.unread,
 		})
 	}
 	for i := range q.finished {
-		add(&q.finished[i], false)
+		add(openKey{}, &q.finished[i], false)
 	}
-	open := slices.Collect(maps.Values(q.open))
-	slices.SortFunc(open, func(a, b slowRecord) int {
-		if a.start != b.start {
-			return int(min(max(a.start-b.start, -1), 1))
-		}
-		return a.local.Compare(b.local)
+	open := slices.Collect(maps.Keys(q.open))
+	slices.SortFunc(open, func(a, b openKey) int {
+		return cmp.Or(cmp.Compare(q.open[a].start, q.open[b].start), a.local.Compare(b.local), a.peer.Compare(b.peer))
 	})
-	for i := range open {
-		add(&open[i], true)
+	for _, k := range open {
+		rec := q.open[k]
+		add(k, &rec, true)
 	}
 	return out, func(pid int) time.Time { return time.Unix(0, q.answered[pid]) }
 }
@@ -304,6 +310,42 @@ func (q *slowRequests) connections() map[openKey]bool {
 		all[k] = true
 	}
 	return all
+}
+
+// unreadOwner is the process that has accepted a connection on which bytes lie unread;
+// 0 when none has, or none is known. Of several that listen at a port the first need
+// not be the one that does not read.
+func (s *session) unreadOwner(k openKey) int {
+	if s.unread == nil {
+		s.unread = map[openKey]int{}
+		inodes := map[uint64]openKey{}
+		for _, sp := range s.spaces {
+			// What cannot be read has no owner that is known.
+			_ = sp.ns.Queues(func(q *host.QueueSample) {
+				if q.Receive > 0 && q.Inode != 0 && q.State != "LISTEN" && len(inodes) < maxSlowRequests {
+					inodes[q.Inode] = openKey{local: netip.AddrPortFrom(q.Src.Unmap(), q.SrcPort), peer: netip.AddrPortFrom(q.Dst.Unmap(), q.DstPort), netns: sp.inode}
+				}
+			})
+		}
+		for inode, pids := range s.ownersOf(func(inode uint64) bool { _, ok := inodes[inode]; return ok }) {
+			if at, ok := inodes[inode]; ok && len(pids) > 0 {
+				s.unread[at] = pids[0]
+			}
+		}
+	}
+	k.seq = 0
+	return s.unread[k]
+}
+
+// ownersOf maps sockets to processes, by the cheapest way there is.
+func (s *session) ownersOf(wanted func(inode uint64) bool) map[uint64][]int {
+	if s.sockets != nil {
+		if owners, err := s.sockets.Owners(wanted); err == nil {
+			return owners
+		}
+	}
+	owners, _ := s.fs.SocketOwners(s.pids(s.procs))
+	return owners
 }
 
 // listenerOf is the process that listens at a port, 0 when none is known.

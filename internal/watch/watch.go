@@ -77,6 +77,7 @@ type session struct {
 	serving []int             // processes with a listening socket
 	owners  map[uint64][]int  // socket inode → processes
 	sockets *socket.Iterators // nil where BPF is not to be had
+	unread  map[openKey]int   // who has the connections on which bytes lie unread; nil: not asked
 
 	table table
 	start time.Time // of the loop

@@ -52,6 +52,26 @@ func serverWaits() []Incident {
 		Quick: true,
 		Light: true,
 	}, {
+		Name:    "process-stopped-worker",
+		Summary: "one of four processes that share a port is stopped; those whose connection it has wait",
+		Setup:   native(server.Native{Work: time.Millisecond, Workers: 4}),
+		Faults: []Fault{{
+			Name: "stopped", Cause: "process-stopped",
+			Text:  "the first worker gets a SIGSTOP when it serves",
+			Plant: func(s *server.Setup) { s.Stopped = true },
+		}},
+		Load: load.Load{Conns: 20, Think: 5 * time.Millisecond},
+	}, {
+		Name:    "process-stopped-bursts",
+		Summary: "a service is stopped for 300 ms every two seconds",
+		Setup:   native(server.Native{Work: time.Millisecond}),
+		Faults: []Fault{{
+			Name: "stopped", Cause: "process-stopped",
+			Text:  "a script sends SIGSTOP, and 300 ms later SIGCONT",
+			Plant: func(s *server.Setup) { s.StoppedFor = 300 * time.Millisecond },
+		}},
+		Load: booking,
+	}, {
 		Name:    "fuse-stopped",
 		Summary: "the process that serves a file system is stopped, and a service reads a file there",
 		Setup:   native(server.Native{Prices: true}),
@@ -86,6 +106,26 @@ func serverWaits() []Incident {
 		Load:  booking,
 		Quick: true,
 		Light: true,
+	}, {
+		Name:    "flock-passed-on",
+		Summary: "all requests take the lock of a file, and each waits for something while it has it",
+		Setup:   native(server.Native{Seats: true, Work: 5 * time.Millisecond}),
+		Faults: []Fault{{
+			Name: "inside", Cause: "blocked-on-file-lock", Says: "seats.lock",
+			Text:  "a request waits its 5 ms with the lock, not without it",
+			Plant: func(s *server.Setup) { s.Native.Work, s.Native.SeatsWork = 0, s.Native.Work },
+		}},
+		Load: booking,
+	}, {
+		Name:    "open-lock-passed-on",
+		Summary: "all requests take a lock of fcntl(2), and each waits for something while it has it",
+		Setup:   native(server.Native{Seats: true, OpenLock: true, Work: 5 * time.Millisecond}),
+		Faults: []Fault{{
+			Name: "inside", Cause: "blocked-on-file-lock", Says: "seats.lock",
+			Text:  "a request waits its 5 ms with the lock, not without it",
+			Plant: func(s *server.Setup) { s.Native.Work, s.Native.SeatsWork = 0, s.Native.Work },
+		}},
+		Load: booking,
 	}, {
 		Name:    "lock-convoy",
 		Summary: "all requests take a lock, and each waits for something while it has it",

@@ -23,6 +23,9 @@ type Native struct {
 	Opposite  bool          // the second of the two locks them in the other order
 	Log       int           // bytes of the line that is logged for a request
 	Seats     bool          // a request takes a lock of a file for a moment
+	SeatsWork time.Duration // … and waits for something while it has it
+	OpenLock  bool          // … the lock of fcntl(2), not of flock(2)
+	Workers   int           // processes that share the port; 0 = one
 	Prices    bool          // a request opens and reads a file, from a file system that a process serves
 	MailEvery int           // each so manieth request is greeted by the mail host, which is a machine of its own
 	Scan      int           // pieces of 64 kB that a request reads, here and there in a file of faresMB
@@ -67,14 +70,26 @@ func (s *starter) native(addr string, port int) error {
 	if s.v.Stopped {
 		s.soon(func() error { return proc.Signal(s.ctx, syscall.SIGSTOP) })
 	}
+	if s.v.StoppedFor > 0 {
+		stop := fmt.Sprintf("while kill -STOP %[1]d; do sleep %.3[2]f; kill -CONT %[1]d; sleep %.3[3]f; done", proc.PID, s.v.StoppedFor.Seconds(), (stopEvery - s.v.StoppedFor).Seconds())
+		if _, err := s.box.Server.Start(s.ctx, sandbox.Spec{Args: []string{"sh", "-c", stop}}); err != nil {
+			return err
+		}
+	}
 	return nil
 }
 
+// stopEvery is how often a program is stopped that is stopped for a while.
+const stopEvery = 2 * time.Second
+
 func (s *starter) nativeOptions() []string {
 	n := s.v.Native
-	opposite := 0
+	opposite, openLock := 0, 0
 	if n.Opposite {
 		opposite = 1
+	}
+	if n.OpenLock {
+		openLock = 1
 	}
 	var options []string
 	for _, o := range []struct {
@@ -83,6 +98,7 @@ func (s *starter) nativeOptions() []string {
 	}{
 		{"--work-us", int(n.Work.Microseconds())}, {"--lock-us", int(n.Lock.Microseconds())},
 		{"--transfers", n.Transfers}, {"--opposite", opposite}, {"--log", n.Log}, {"--pool", n.Pool}, {"--mail-every", n.MailEvery}, {"--pieces", n.Scan},
+		{"--flock-us", int(n.SeatsWork.Microseconds())}, {"--open-lock", openLock}, {"--workers", n.Workers},
 	} {
 		if o.value != 0 {
 			options = append(options, o.name, strconv.Itoa(o.value))

@@ -91,6 +91,7 @@ type Setup struct {
 	// NativeApp, NativeMail, NginxNative, and what is around them
 	Native        Native
 	Stopped       bool          // it gets a SIGSTOP once it serves
+	StoppedFor    time.Duration // it is stopped so long, every two seconds
 	LogPause      time.Duration // what reads its log takes it all at once, after so long
 	SeatsHeld     time.Duration // another program holds the lock of its file so long, again and again
 	PricesStopped bool          // the process that serves its file system gets a SIGSTOP

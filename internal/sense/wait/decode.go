@@ -300,7 +300,13 @@ func (l *look) sleeping(t *thread, addr uint64) *link {
 		return k // TIMER_ABSTIME: until a time of the clock
 	}
 	if b := l.bytesAt(t.p, addr, 16); b != nil && long(b, 0) < 1<<32 && long(b, 8) < 1e9 {
-		k.object = time.Duration(long(b, 0)*1e9 + long(b, 8)).String()
+		sleep := time.Duration(long(b, 0)*1e9 + long(b, 8))
+		if lock := l.sqlite(t, sleep); lock != nil {
+			return lock
+		}
+		if sleep >= time.Microsecond { // less was read when it was over
+			k.object = sleep.String()
+		}
 	}
 	return k
 }

@@ -126,6 +126,10 @@ func (l *look) toward(tr trail, last *step, to target, out *[]trail) {
 	if len(next) == 0 {
 		p := l.process(to.pid)
 		end := ends(last.link.kind, observe.EndGone, "process %d, which %s, has ended meanwhile", p.pid, to.why)
+		if !p.gone && to.tid == 0 {
+			end = ends(last.link.kind, observe.EndNoOwner, "%s %s, and passes it on within moments", label(p), to.why)
+			end.actor = p.pid
+		}
 		tr.finish(end)
 		*out = append(*out, tr)
 		return
@@ -256,6 +260,11 @@ func (l *look) threadsOf(last *step, to target) (next []step, cut string) {
 	l.complete(p)
 	if len(p.threads) < p.total {
 		cut = fmt.Sprintf("%d threads of %s were not looked at", p.total-len(p.threads), label(p))
+	}
+	if last.link.kind == observe.WaitFileLock && p.total > 1 {
+		if next, none := l.lockThreads(last, p, to); len(next) > 0 || none {
+			return next, cut
+		}
 	}
 	single := p.total == 1
 	main := p.threads[0]

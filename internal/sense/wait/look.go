@@ -25,6 +25,13 @@ import (
 // person who waits.
 const DefaultWindow = 500 * time.Millisecond
 
+// briefly is the time between looks at what a process waits for so briefly that two
+// looks see nothing of it; maxBrief bounds the kinds that are told.
+const (
+	briefly  = 25 * time.Millisecond
+	maxBrief = 8
+)
+
 // ErrNoProcess is returned when there is no process or thread of that number.
 var ErrNoProcess = errors.New("there is no process with this pid")
 
@@ -91,13 +98,25 @@ func (r *Reader) Look(ctx context.Context, pid int, window time.Duration) (*obse
 	}
 
 	from := time.Now()
-	timer := time.NewTimer(window)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-	case <-timer.C:
+	brief := NewSampler(r)
+	for left := window; left > 0 && ctx.Err() == nil; left = window - time.Since(from) {
+		if pid == tgid && left > 2*briefly {
+			brief.Look([]int{tgid}, Finish)
+		}
+		timer := time.NewTimer(min(briefly, left))
+		select {
+		case <-ctx.Done():
+		case <-timer.C:
+		}
+		timer.Stop()
 	}
 	w.WindowNS = time.Since(from).Nanoseconds()
+	for _, s := range brief.Graph(nil, 0, func(int) time.Time { return time.Time{} }).Shares {
+		// What lasts is told by the chains.
+		if s.LongestNS < w.WindowNS/2 && s.ThreadNS >= w.WindowNS/10 && s.Chain.Hops[0].Wants.Demands() && len(w.Brief) < maxBrief {
+			w.Brief = append(w.Brief, s)
+		}
+	}
 	l.begin(lookLimits)
 	w.Chains = l.chains(groups, w.WindowNS)
 	if goroutines != nil {
@@ -148,11 +167,14 @@ type look struct {
 	scanned *openFiles // nil before the scan
 	locks   []fileLock
 	locked  bool // whether locks was read
-	parents map[int][]int
-	nets    map[uint64]*network
-	javas   map[*process]*java
-	pythons map[*process]*python
-	unseen  []string
+	// lockPIDs are those who hold a lock, lockFiles the locked files that a process has open.
+	lockPIDs  map[lockKey][]int
+	lockFiles map[lockFile]object
+	parents   map[int][]int
+	nets      map[uint64]*network
+	javas     map[*process]*java
+	pythons   map[*process]*python
+	unseen    []string
 
 	// budget is what may still be read of others: their memory, their files, and
 	// what the kernel says of their threads and descriptors beyond the first pass.

@@ -13,6 +13,7 @@ import (
 type SlowRequest struct {
 	PID, TID   int // that read it; PID alone, of who listens, when nobody did
 	From, To   time.Time
+	Owner      int           // the process that has the connection, where the request is unread; 0: not known
 	Read       time.Time     // before it who read it worked for others; zero: not known
 	Busy       time.Duration // of it that it waited for the process: not for the network or the client
 	Unfinished bool          // no answer when the window ended
@@ -118,6 +119,7 @@ func (s *Sampler) share(sh *shape, l *loss) observe.WaitShare {
 	out.Chain.Hops[0].ForNS = max(out.Chain.Hops[0].ForNS, out.LongestNS)
 	if l != nil {
 		out.SlowNS, out.SlowRequests, out.Reader = l.time.Nanoseconds(), l.requests, l.reader
+		out.OfNS, out.OfRequests = l.of.Nanoseconds(), l.hit
 	}
 	return out
 }
@@ -127,6 +129,8 @@ type loss struct {
 	time     time.Duration
 	requests float64
 	reader   bool
+	of       time.Duration // of the requests that lost notable time so
+	hit      int           // such requests
 }
 
 // families sorts requests and waits by the process that an administrator knows.
@@ -279,6 +283,10 @@ func (f *family) lose(lost map[*shape]*loss, sh *shape, d time.Duration, r *Slow
 	l.time += d
 	l.reader = l.reader || reader
 	l.requests += float64(d) / float64(r.Busy)
+	if d >= r.Busy/20 {
+		l.of += r.Busy
+		l.hit++
+	}
 }
 
 // direct is the waits of the thread that read a request, and its time on a CPU.
@@ -322,6 +330,9 @@ func (f *family) handed(r *SlowRequest, left, slack time.Duration, still bool) m
 	out := map[*shape]time.Duration{}
 	var waits, running time.Duration
 	var own, all span // when the reader itself did something, and when anybody waited
+	held := r.Owner != 0 && slices.ContainsFunc(f.intervals, func(i *interval) bool {
+		return i.pid == r.Owner && !i.running && !i.shape.asleep() && overlap(i, r) > 0
+	})
 	for _, i := range f.intervals {
 		if i.from.After(r.To) {
 			break // so do all that come after it
@@ -329,6 +340,8 @@ func (f *family) handed(r *SlowRequest, left, slack time.Duration, still bool) m
 		d := overlap(i, r)
 		switch {
 		case d <= 0:
+		case held && i.pid != r.Owner:
+			// Another process cannot read it.
 		case i.tid == r.TID:
 			own.add(i, r)
 			all.add(i, r)

@@ -130,6 +130,23 @@ func TestStandsStill(t *testing.T) {
 	}
 }
 
+// TestUnreadOfAnother: an unread request waits for the process that has its connection,
+// not for others of the family.
+func TestUnreadOfAnother(t *testing.T) {
+	f := newFilm(t)
+	stopped, other := f.shape("stopped"), f.shape("other")
+	f.waits(11, 0, 1000, stopped)
+	f.waits(12, 0, 1000, other)
+	f.intervals[1].pid = 12
+	one := family{master: 10, intervals: f.intervals, readers: map[int]bool{}, threads: 2}
+	r := f.request(0, 0, 1000)
+	r.Owner, r.Unread, r.Unfinished = 10, true, true
+	got := one.handed(&r, time.Second, 0, true)
+	if got[stopped] != time.Second || got[other] != 0 {
+		t.Errorf("%v and %v, want all of it for its owner", got[stopped], got[other])
+	}
+}
+
 // TestNoMoreThanThereWas: whatever happened, no request loses more time than it
 // took, and the order in which things were seen does not matter.
 func TestNoMoreThanThereWas(t *testing.T) {

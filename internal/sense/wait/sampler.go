@@ -1,10 +1,14 @@
 package wait
 
 import (
+	"bytes"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/slowray/slowray/internal/budget"
 	"github.com/slowray/slowray/internal/sense/host"
@@ -137,7 +141,8 @@ func (s *Sampler) Look(pids []int, e Effort) {
 	case last || e == Follow && s.spent < budget:
 		cheap = append(cheap, dear...)
 	case e == Glance || s.spent > 2*budget:
-		cheap = nil
+		// Who is stopped is followed at once: it costs nothing, and may be over soon.
+		cheap = slices.DeleteFunc(cheap, func(t *thread) bool { return t.state != 'T' && t.state != 't' })
 	}
 	if len(cheap) > 0 {
 		s.follow(l, cheap, now)
@@ -166,7 +171,7 @@ func (s *Sampler) lookAt(l *look, pid int, now time.Time, last bool) (cheap, dea
 		turn = &visit{}
 		s.processes[pid] = turn
 	}
-	if turn.skipped++; turn.quiet >= quietAfter && turn.skipped < quietLooks && !last {
+	if turn.skipped++; turn.quiet >= quietAfter && turn.skipped < quietLooks && !last && !l.held(pid) {
 		return nil, nil
 	}
 	turn.skipped = 0
@@ -189,7 +194,7 @@ func (s *Sampler) lookAt(l *look, pid int, now time.Time, last bool) (cheap, dea
 	}
 	busy := false
 	for _, t := range p.threads {
-		w := s.note(t, now, gap, frozen)
+		w := s.note(t, now, gap, frozen, l.asksForLock)
 		if w == nil {
 			continue
 		}
@@ -225,6 +230,16 @@ func (s *Sampler) rests(tid int, now time.Time) bool {
 	w.listed = now
 	return true
 }
+
+// held says whether the main thread of a process sleeps where stopped, traced and
+// frozen ones do. One short file tells.
+func (l *look) held(pid int) bool {
+	b, err := l.raw.read(unix.AT_FDCWD, l.fs.Proc+"/"+strconv.Itoa(pid)+"/wchan")
+	return err == nil && slices.ContainsFunc(heldIn, func(f string) bool { return bytes.HasPrefix(b, []byte(f)) })
+}
+
+// heldIn are functions that stopped, traced and frozen processes sleep in.
+var heldIn = []string{"do_signal_stop", "ptrace_stop", "do_freezer_trap", "__refrigerator", "__freezer_trap"}
 
 // looksFrozen says whether a process sleeps where frozen ones do, of control
 // groups of version 2 and 1.

@@ -81,7 +81,7 @@ func (s *Sampler) charge(w *watched, sh *shape, now time.Time) {
 	sh.count(i)
 	sh.now++
 	// Of other calls the short ones are something else: a read that is answered.
-	if i.call != (callKey{}) && sh.chain.Hops[0].Wants == observe.WantsRoom {
+	if first := &sh.chain.Hops[0]; i.call != (callKey{}) && (first.Wants == observe.WantsRoom || first.Kind == observe.WaitFileLock) {
 		s.byCall[i.call] = sh
 	}
 }
@@ -107,12 +107,12 @@ func (sh *shape) count(i *interval) {
 	}
 }
 
-// oldest is since when the longest of some threads waits.
+// oldest is since when the longest of some threads was seen to wait.
 func (s *Sampler) oldest(threads []*thread) time.Time {
 	var oldest time.Time
 	for _, t := range threads {
-		if w := s.threads[t.tid]; w != nil && (oldest.IsZero() || w.since.Before(oldest)) {
-			oldest = w.since
+		if w := s.threads[t.tid]; w != nil && (oldest.IsZero() || w.first.Before(oldest)) {
+			oldest = w.first
 		}
 	}
 	return oldest
@@ -127,7 +127,7 @@ func (s *Sampler) age(t *thread, now time.Time) second {
 	if !ok || h.switches != t.use.switches {
 		h = seenHop{switches: t.use.switches, since: now}
 		if w := s.threads[t.tid]; w != nil && w.switches == t.use.switches {
-			h.since = w.since
+			h.since = w.first
 		}
 	}
 	if len(s.hops) >= maxWatched {

@@ -12,7 +12,8 @@ type watched struct {
 	call     inCall
 	state    byte
 	class    class
-	since    time.Time // first seen like this
+	since    time.Time // like this, as is likely: half of the time before first
+	first    time.Time // first seen like this
 	seen     time.Time // last look
 	listed   time.Time // last look at which it was there
 	still    int       // looks in a row that it did not run
@@ -57,8 +58,9 @@ func (w *watched) ready() bool {
 	return w.idle || w.class == classIdle || w.class == classAsleep && w.still >= asleepAfter
 }
 
-// note compares a thread with the look before; nil when there are too many.
-func (s *Sampler) note(t *thread, now time.Time, gap time.Duration, frozen bool) *watched {
+// note compares a thread with the look before; nil when there are too many. Whether
+// one that sleeps asks for a lock again and again is asked with asks.
+func (s *Sampler) note(t *thread, now time.Time, gap time.Duration, frozen bool, asks func(*thread) bool) *watched {
 	w := s.threads[t.tid]
 	if w == nil {
 		if len(s.threads) >= maxWatched {
@@ -83,8 +85,11 @@ func (s *Sampler) note(t *thread, now time.Time, gap time.Duration, frozen bool)
 	} else {
 		s.end(w, gap)
 		w.pid, w.state, w.call, w.switches = t.p.pid, t.state, t.call, t.use.switches
-		w.since, w.idle, w.followed = now.Add(-gap/2), false, time.Time{}
+		w.since, w.first, w.idle, w.followed = now.Add(-gap/2), now, false, time.Time{}
 		w.class = s.classify(t)
+		if w.class == classAsleep && asks(t) {
+			w.class = classCheap
+		}
 		if frozen {
 			w.class = classCheap
 		}
@@ -122,6 +127,11 @@ func (s *Sampler) begin(w *watched, now time.Time) {
 	w.wait = &interval{pid: w.pid, tid: w.tid, from: w.since, to: now, open: true, running: w.class == classRunning, samples: 1}
 	if w.class == classDear || w.class == classCheap && w.call.known {
 		w.wait.call = callKey{w.pid, w.call.nr, w.call.args[0]}
+		if c := s.calls[w.call.nr]; c.does == locksFile {
+			w.wait.call.arg = 0 // each opens the file for itself
+		} else if c.does == controls {
+			w.wait.call.arg = w.call.args[1]
+		}
 	}
 	s.intervals = append(s.intervals, w.wait)
 }
@@ -136,7 +146,7 @@ func (s *Sampler) extend(w *watched, now time.Time, gap time.Duration) {
 		sh.now++
 		sh.time += gap
 		sh.last = now
-		sh.longest = max(sh.longest, now.Sub(w.since))
+		sh.longest = max(sh.longest, now.Sub(w.first))
 	}
 }
 
@@ -206,7 +216,6 @@ func (s *Sampler) settle() {
 		case i.shape != nil || i.running || i.to.Equal(i.from):
 		case sh != nil && i.call != (callKey{}):
 			sh.count(i)
-			sh.longest = max(sh.longest, i.to.Sub(i.from))
 		default:
 			s.unknown += i.to.Sub(i.from)
 		}

@@ -7,11 +7,13 @@
 //   --transfers N       the first two of N requests lock two accounts
 //   --opposite 1        … the second of them in the other order
 //   --log BYTES         writes a line to standard output
-//   --flock PATH        takes a lock of the file
+//   --flock PATH        takes a lock of the file, for --flock-us
+//   --open-lock 1       … one of fcntl(2), for the open file
 //   --read PATH         opens and reads the file
 //   --scan PATH         reads --pieces pieces of 64 kB of the file, here and there
 //   --mail IP:PORT      each --mail-every Nth request has a mail host greet it
 //   --pool N            has N threads that wait for work that never comes
+//   --workers N         is N processes, each with a socket of its own at the port
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <fcntl.h>
@@ -33,7 +35,7 @@
 #define STACK_BYTES (256 << 10) // a connection may hang for ever, and many do
 
 static struct {
-	long work_us, lock_us, transfers, opposite, log, mail_every, pool, pieces;
+	long work_us, lock_us, transfers, opposite, log, mail_every, pool, pieces, flock_us, open_lock, workers;
 	const char *flock, *read, *scan;
 	struct sockaddr_in mail;
 } options;
@@ -101,9 +103,13 @@ static void reserve_seat(void)
 
 	if (fd < 0)
 		fail(options.flock);
-	flock(fd, LOCK_EX);
-	flock(fd, LOCK_UN);
-	close(fd);
+	if (options.open_lock)
+		fcntl(fd, F_OFD_SETLKW, &(struct flock){.l_type = F_WRLCK});
+	else
+		flock(fd, LOCK_EX);
+	if (options.flock_us)
+		usleep(options.flock_us);
+	close(fd); // that unlocks it
 }
 
 static void read_prices(void)
@@ -230,7 +236,8 @@ static void parse(int argc, char **argv)
 	} numbers[] = {
 		{"--work-us", &options.work_us},	   {"--lock-us", &options.lock_us}, {"--transfers", &options.transfers},
 		{"--opposite", &options.opposite},	   {"--log", &options.log},	    {"--pool", &options.pool},
-		{"--mail-every", &options.mail_every},	   {"--pieces", &options.pieces},
+		{"--mail-every", &options.mail_every},	   {"--pieces", &options.pieces},  {"--flock-us", &options.flock_us},
+		{"--open-lock", &options.open_lock},	   {"--workers", &options.workers},
 	};
 
 	for (int i = 4; i + 1 < argc; i += 2) {
@@ -255,6 +262,8 @@ static int listener(const char *addr, int port, int backlog)
 
 	inet_pton(AF_INET, addr, &at.sin_addr);
 	setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+	if (options.workers)
+		setsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &on, sizeof(on));
 	if (bind(fd, (struct sockaddr *)&at, sizeof(at)) || listen(fd, backlog))
 		fail("listen");
 	return fd;
@@ -269,6 +278,9 @@ int main(int argc, char **argv)
 		return 2;
 	signal(SIGPIPE, SIG_IGN);
 	parse(argc, argv);
+	for (long n = 1; n < options.workers; n++)
+		if (fork() == 0)
+			break;
 	for (long n = 0; n < options.pool; n++)
 		if (start_thread(wait_for_work, NULL))
 			fail("thread");
