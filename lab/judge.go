@@ -33,8 +33,8 @@ const lateLimit = 2 * time.Second
 //     by its own name or by another one it may have.
 //     If no single removal helps beyond noise, it may be any planted one.
 //  5. A decoy is among what is ruled out.
-//  6. A finding's subject is in the namespace of the servers or of their
-//     backend, or in that of the clients if only their end can see it.
+//  6. A finding's subject is in the namespace of the servers, of their backend
+//     or of a router between them, or in that of the clients if only their end can see it.
 //
 // That the CPUs are taken by others is no wrong answer where the lab saw it too.
 func judge(s *StepResult, i incident.Incident, faults []incident.Fault) {
@@ -174,7 +174,7 @@ func (s *StepResult) first() {
 func (s *StepResult) places(planted []incident.Fault) {
 	for _, f := range s.Found.Findings {
 		ns := f.Subject.NetNS
-		if ns == 0 || ns == s.Found.netns || s.Found.netns == 0 || ns == s.Found.backend || f.Subject.Kind == "host" {
+		if ns == 0 || ns == s.Found.netns || s.Found.netns == 0 || ns == s.Found.backend || slices.Contains(s.Found.routers, ns) || f.Subject.Kind == "host" {
 			continue
 		}
 		where := fmt.Sprintf("network namespace %d", ns)

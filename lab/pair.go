@@ -205,7 +205,7 @@ func (v *views) look(ctx context.Context, r *runner, box *sandbox.Box, places [2
 	}
 	for n, place := range places {
 		own := *whole
-		own.netns, own.clients, own.backend = place.netns, place.clients, place.backend
+		own.netns, own.clients, own.backend, own.routers = place.netns, place.clients, place.backend, nil
 		own.Findings = nil
 		for _, f := range whole.Findings {
 			switch ns := f.Subject.NetNS; {

@@ -30,6 +30,7 @@ type Report struct {
 	netns   uint64        // of the servers
 	clients uint64        // network namespace of the load
 	backend uint64        // network namespace of the backend; 0 if there is none
+	routers []uint64      // those of the routers between them
 
 	Endpoints []Endpoint `json:"endpoints,omitempty"`
 }
@@ -109,6 +110,13 @@ func (r *runner) slowray(ctx context.Context, box *sandbox.Box) (*Report, error)
 	}
 	report.Late = max(0, time.Since(started)-r.opt.Window)
 	report.netns, report.clients, report.backend = netns, clients, backend
+	for _, j := range []*sandbox.Join{box.Front, box.Back} {
+		if j != nil {
+			for _, router := range j.Routers {
+				report.routers = append(report.routers, router.Inode)
+			}
+		}
+	}
 	return report, nil
 }
 

@@ -1,7 +1,6 @@
 package cause
 
 import (
-	"fmt"
 	"strings"
 
 	"github.com/slowray/slowray/internal/observe"
@@ -72,6 +71,8 @@ type Change struct {
 	Text  string     `json:"text"` // for people: "nf_conntrack_max 200 → 262144, on the host"
 	NetNS uint64     `json:"netns,omitempty"`
 	PID   int        `json:"pid,omitempty"`
+	// NetNSPath is a file that leads to NetNS, where no process may live in it.
+	NetNSPath string `json:"netns_path,omitempty"`
 
 	Name  string `json:"name,omitempty"`
 	Value string `json:"value"`
@@ -132,8 +133,8 @@ func sysctlChange(ns *observe.NetNS, name, was, value string) Change {
 		c.Text += ", on the host"
 		return c
 	}
-	c.NetNS, c.PID = ns.Inode, ns.PID
-	c.Text += fmt.Sprintf(", in network namespace %d", ns.Inode)
+	c.NetNS, c.PID, c.NetNSPath = ns.Inode, ns.PID, ns.Path
+	c.Text += "," + where(ns)
 	return c
 }
 

@@ -140,7 +140,7 @@ func ruleChange(ns *observe.NetNS, r *observe.FirewallRule) []Change {
 	if r.Backend == "iptables-legacy" && r.Family == "ip6" {
 		tool = "ip6tables-legacy"
 	}
-	return []Change{{Kind: ChangeRule, NetNS: ns.Inode, PID: ns.PID,
+	return []Change{{Kind: ChangeRule, NetNS: ns.Inode, PID: ns.PID, NetNSPath: ns.Path,
 		Rule: &Rule{Tool: tool, Family: r.Family, Table: r.Table, Chain: r.Chain, Handle: r.Handle, Index: r.Number, Text: r.Text},
 		Text: "take away rule " + RuleName(r) + where(ns)}}
 }
@@ -152,7 +152,7 @@ func qdiscChange(ns *observe.NetNS, q *observe.Qdisc, value string) Change {
 	if name != "root" {
 		name = "parent " + q.Parent
 	}
-	c := Change{Kind: ChangeQdisc, NetNS: ns.Inode, PID: ns.PID, Interface: q.Interface, Name: name, Was: strings.TrimSpace(q.Kind + " " + q.Text), Value: value}
+	c := Change{Kind: ChangeQdisc, NetNS: ns.Inode, PID: ns.PID, NetNSPath: ns.Path, Interface: q.Interface, Name: name, Was: strings.TrimSpace(q.Kind + " " + q.Text), Value: value}
 	c.Text = fmt.Sprintf("take away queueing discipline %s %s on %s%s", q.Kind, q.Handle, q.Interface, where(ns))
 	if value != "" {
 		c.Text = fmt.Sprintf("%s in the place of queueing discipline %s %s on %s%s", value, q.Kind, q.Handle, q.Interface, where(ns))
@@ -162,7 +162,7 @@ func qdiscChange(ns *observe.NetNS, q *observe.Qdisc, value string) Change {
 
 // mtuChange sets the MTU of a device.
 func mtuChange(ns *observe.NetNS, l *observe.Link, mtu int) Change {
-	return Change{Kind: ChangeMTU, NetNS: ns.Inode, PID: ns.PID, Interface: l.Name, Was: itoa(l.MTU), Value: itoa(mtu),
+	return Change{Kind: ChangeMTU, NetNS: ns.Inode, PID: ns.PID, NetNSPath: ns.Path, Interface: l.Name, Was: itoa(l.MTU), Value: itoa(mtu),
 		Text: fmt.Sprintf("MTU of %s%s%s", l.Name, becomes(itoa(l.MTU), itoa(mtu)), where(ns))}
 }
 
@@ -185,7 +185,23 @@ func (v *View) setSysctl(fix *Fix, ns *observe.NetNS, name string, value any) {
 		set = v.in(ns, set)
 	}
 	fix.Commands = append(fix.Commands, set)
-	fix.Persist = append(fix.Persist, LastingSysctl(name, value))
+	fix.Persist = append(fix.Persist, v.lastingSysctl(ns, name, value))
+}
+
+// lastingSysctl says where a sysctl of a network namespace is set for good. What
+// the host's own files set at boot holds for the host's own namespace only.
+func (v *View) lastingSysctl(ns *observe.NetNS, name string, value any) shell.Command {
+	if ns == nil || ns.Host {
+		return LastingSysctl(name, value)
+	}
+	setting := fmt.Sprintf("%s=%v", name, value)
+	switch p := v.procs[ns.PID]; {
+	case p != nil && p.Container != "":
+		return shell.Line("# for the next container in its place: docker run --sysctl, sysctls in its compose file, securityContext.sysctls of its pod:").Note("%s", setting)
+	case ns.Name != "":
+		return shell.Line("# in what makes network namespace %s, after ip netns add: sysctl -w", ns.Name).Note("%s", setting)
+	}
+	return shell.Line("# in what makes the network namespace: sysctl -w").Note("%s", setting)
 }
 
 // LastingSysctl is the line that sets a sysctl at each boot (sysctl.d(5)). All of

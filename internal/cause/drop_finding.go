@@ -127,7 +127,7 @@ func (v *View) dropFinding(d *dropSpec, s *DropSite, harms []dropHarm) Finding {
 func (v *View) dropImpact(s *DropSite, h *dropHarm) Impact {
 	switch h.how {
 	case harmStuck:
-		stuck := h.l.Unfinished + h.l.Unanswered
+		stuck := h.l.waiting() + h.l.Unanswered
 		return Impact{Share: round(ratio(stuck, stuck+h.l.Requests)), Of: "requests",
 			Text: fmt.Sprintf("%s requests on %s came to no end, %s did; %s of their segments were dropped here", count(stuck), h.l.name(), count(h.l.Requests), count(h.segments))}
 	case harmMute:

@@ -89,7 +89,7 @@ func (v *View) harmTo(f *exchange, s *DropSite, lost lostHere) (dropHarm, bool) 
 			ratio(data, data+l.Segments) >= heldShare && (l.noticed(held, wireFloor) || l.wasted(held, wireFloor, observe.Network)) {
 			better(dropHarm{l: l, cost: held, how: harmHeld, weight: held.share * l.reach * part})
 		}
-		if stuck := l.Unfinished + l.Unanswered; stuck >= fewAffected && data >= stuck && l.reach >= fewReach && share >= explains {
+		if stuck := l.waiting() + l.Unanswered; stuck >= fewAffected && data >= stuck && l.reach >= fewReach && share >= explains {
 			better(dropHarm{l: l, how: harmStuck, weight: ratio(stuck, stuck+l.Requests) * l.reach * share})
 		}
 		reach := 0.0
@@ -151,15 +151,16 @@ func (f *exchange) through(s *DropSite) bool {
 func (v *View) unreached(s *DropSite) []dropHarm {
 	var out []dropHarm
 	syns := s.syns()
-	var places []int // in Connects
+	vain := v.inVain()
+	var places []int // there
 	for to, n := range syns {
 		if n >= fewAffected {
-			places = append(places, v.inVain()[to]...)
+			places = append(places, vain.to[to]...)
 		}
 	}
 	slices.Sort(places)
 	for _, i := range places {
-		c := &v.Connects[i]
+		c := vain.list[i]
 		failed := c.Started - c.Established
 		if !rejects(s) { // a reset is the answer of a rule that rejects, or of nobody's
 			failed -= min(c.Refused, failed)
@@ -187,8 +188,8 @@ func (v *View) unreached(s *DropSite) []dropHarm {
 func (v *View) hanging(pid int, failed uint64) float64 {
 	var open, all uint64
 	for _, l := range v.servedOf[v.Master(pid)] {
-		open += l.Unfinished
-		all += l.Unfinished + l.Requests
+		open += l.waiting()
+		all += l.waiting() + l.Requests
 	}
 	if open < fewAffected || 2*failed < open {
 		return 0
@@ -231,14 +232,53 @@ func (s *DropSite) syns() map[netip.AddrPort]float64 {
 	return sums
 }
 
-// findInVain lists the connects of those that take part in requests which did not
-// all come about, as places in Connects, by where they go.
-func (v *View) findInVain() map[netip.AddrPort][]int {
-	out := map[netip.AddrPort][]int{}
+// inVain is connects that did not all come about, by where they go.
+type inVain struct {
+	list []*observe.Connect
+	to   map[netip.AddrPort][]int // places in list
+}
+
+func (x *inVain) add(c *observe.Connect, to netip.AddrPort) {
+	x.to[to] = append(x.to[to], len(x.list))
+	x.list = append(x.list, c)
+}
+
+// findInVain finds the connects in vain of those that take part in requests, or that
+// call a service in view: also those that began before the window, and of which only
+// sockets without an answer tell.
+func (v *View) findInVain() *inVain {
+	out := &inVain{to: map[netip.AddrPort][]int{}}
+	type key struct {
+		pid   int
+		netns uint64
+		to    netip.AddrPort
+	}
+	seen := map[key]bool{}
+	matters := func(c *observe.Connect) bool {
+		return v.Serving(c.PID) || v.OnPath(c.PID) || len(v.reachable.by(c, v.owners)) > 0
+	}
 	for i := range v.Connects {
 		c := &v.Connects[i]
-		if to := addrPort(c.Addr, c.Port); c.Family != "unix" && c.Started > c.Established && (v.Serving(c.PID) || v.OnPath(c.PID)) && to.Addr().IsValid() {
-			out[to] = append(out[to], i)
+		if to := addrPort(c.Addr, c.Port); c.Family != "unix" && c.Started > c.Established && to.Addr().IsValid() && matters(c) {
+			out.add(c, to)
+			seen[key{v.Master(c.PID), c.NetNS, to}] = true
+		}
+	}
+	for i := range v.Namespaces {
+		ns := &v.Namespaces[i]
+		for j := range ns.Sockets {
+			g := &ns.Sockets[j]
+			if g.Side != observe.Called.String() || g.States["SYN_SENT"] < fewAffected || len(g.PIDs) == 0 {
+				continue
+			}
+			to := addrPort(g.Remote, g.Port)
+			k := key{v.Master(g.PIDs[0]), ns.Inode, to}
+			sent, open := uint64(g.States["SYN_SENT"]), uint64(g.States["ESTABLISHED"])
+			c := &observe.Connect{PID: g.PIDs[0], Comm: v.Comm(g.PIDs[0]), NetNS: ns.Inode, Family: "inet", Addr: g.Remote, Port: g.Port, Started: sent + open, Established: open}
+			if to.Addr().IsValid() && !seen[k] && matters(c) {
+				seen[k] = true
+				out.add(c, to)
+			}
 		}
 	}
 	return out

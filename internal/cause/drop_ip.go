@@ -1,6 +1,7 @@
 package cause
 
 import (
+	"net/netip"
 	"slices"
 	"strings"
 
@@ -113,25 +114,35 @@ func rpFilterWords(v *View, s *DropSite, f *Finding) {
 		f.Evidence = slices.Insert(f.Evidence, 0, Evidence{Fact: "for instance from " + flows[0].Src + " to " + flows[0].Dst, Value: flows[0].Segments, Unit: "segments", Source: s.Source})
 		f.Fix.Commands = append(f.Fix.Commands, v.in(ns, shell.Line("ip route get %s", flows[0].Src)))
 	}
-	f.Fix.Persist = []shell.Command{LastingSysctl(rpFilterKnob(device), 2)}
+	f.Fix.Persist = []shell.Command{v.lastingSysctl(ns, rpFilterKnob(device), 2)}
 }
 
 func noRouteWords(v *View, s *DropSite, f *Finding) {
 	ns := v.namespaces[s.NetNS]
 	f.Fix.Text = "Give the destination a route."
 	f.Fix.Commands = []shell.Command{v.in(ns, shell.Line("ip route show table all"))}
-	if flows := s.Flows(); len(flows) > 0 {
-		f.Title = "There is no route to " + flows[0].Dst
+	flows := s.Flows()
+	if len(flows) > 0 {
+		f.Title = "There is no route to " + flows[0].Dst + where(ns)
 		f.Fix.Commands = append(f.Fix.Commands, v.in(ns, shell.Line("ip route get %s", flows[0].Dst)))
 	}
 	if ns == nil {
 		return
 	}
 	for _, r := range ns.Routes {
+		if len(flows) > 0 && !slices.ContainsFunc(flows, func(f observe.DropFlow) bool { return leads(r.Dst, f.Dst) }) {
+			continue
+		}
 		f.Evidence = append(f.Evidence, Evidence{Fact: "route that leads nowhere: " + r.Dst, Value: r.Kind, Source: "routing table " + itoa(r.Table)})
 		f.Fix.Text = "Take the route away that leads nowhere, if it is not meant."
 		f.Fix.Commands = append(f.Fix.Commands, v.in(ns, shell.Line("ip route del %s %s table %s", r.Kind, r.Dst, r.Table)))
 	}
+}
+
+// leads says whether a route is for an address.
+func leads(route, addr string) bool {
+	prefix, err := netip.ParsePrefix(route)
+	return err != nil || prefix.Contains(address(addr).Unmap())
 }
 
 func neighbourWords(v *View, s *DropSite, f *Finding) {

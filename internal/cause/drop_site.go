@@ -174,7 +174,7 @@ var (
 		{"__neigh_", DropNeighbour}, {"arp_error", DropNeighbour}, {"ndisc_error", DropNeighbour}, {"ip_defrag", DropFragments}, {"ip_frag", DropFragments},
 		{"inet_frag", DropFragments}, {"ip6_frag", DropFragments}, {"ipv6_frag", DropFragments}, {"xfrm_", DropIPsec}, {"__xfrm", DropIPsec},
 		{"do_xdp", DropXDP}, {"netif_receive_generic_xdp", DropXDP}, {"fib_validate", DropRPFilter}, {"tcp_", DropTCP}, {"udp_", DropUDP},
-		{"__udp", DropUDP}, {"tun_net", DropDevice}, {"icmp_", DropElsewhere}}
+		{"__udp", DropUDP}, {"tun_net", DropDevice}, {"ip_error", DropRouting}, {"ip6_pkt_d", DropRouting}, {"dst_discard", DropRouting}, {"icmp_", DropElsewhere}}
 )
 
 // layerOf says at which layer packets were dropped.

@@ -93,7 +93,7 @@ func portsFinding(v *View, c calls, g *observe.SocketGroup, ns *observe.NetNS, s
 	if wide := wantedPortRange(rangeText); wide != "" {
 		f.Fix.Text = fmt.Sprintf("Widen %s (%s: %s ports) to %s", portRangeKnob, rangeText, count(size), wide)
 		f.Fix.Commands = append(f.Fix.Commands, v.in(ns, shell.Line("sysctl -w %s", shell.Sysctl(portRangeKnob+"="+wide))))
-		f.Fix.Persist = append(f.Fix.Persist, LastingSysctl(portRangeKnob, wide))
+		f.Fix.Persist = append(f.Fix.Persist, v.lastingSysctl(ns, portRangeKnob, wide))
 	}
 	if heldInTimeWait(ns, g) {
 		if size >= ampleRange {

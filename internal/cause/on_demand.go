@@ -1,7 +1,6 @@
 package cause
 
 import (
-	"net/netip"
 	"sync"
 
 	"github.com/slowray/slowray/internal/observe"
@@ -14,7 +13,7 @@ type onDemand struct {
 	callGraph    func() *callGraph
 	outcomes     func() *opened    // of connections
 	exchanges    func() *exchanges // with what died of them
-	inVain       func() map[netip.AddrPort][]int
+	inVain       func() *inVain
 	kin          func() map[kin][]int
 	lastDown     func() []*observe.OOMKill
 	missed       func() bool

@@ -140,7 +140,7 @@ func fixPruned(v *View, ns *observe.NetNS, f *Finding) {
 	f.Evidence = append(f.Evidence, Evidence{Fact: "net.ipv4.tcp_rmem", Value: rmem, Unit: "bytes", Source: "sysctl" + where(ns)})
 	f.Fix.Text = "Raise the largest receive buffer (third figure of net.ipv4.tcp_rmem), and leave out a small SO_RCVBUF of the application: it switches the kernel's own sizing off. Find out whether the application reads late."
 	f.Fix.Commands = []shell.Command{v.in(ns, shell.Line("sysctl -w net.ipv4.tcp_rmem=%s", wantedRmem)), v.in(ns, shell.Line("ss -tnmi"))}
-	f.Fix.Persist = []shell.Command{LastingSysctl("net.ipv4.tcp_rmem", wantedRmem)}
+	f.Fix.Persist = []shell.Command{v.lastingSysctl(ns, "net.ipv4.tcp_rmem", wantedRmem)}
 }
 
 func fixBacklog(v *View, ns *observe.NetNS, f *Finding) {

@@ -78,7 +78,7 @@ func filterChanges(ns *observe.NetNS, filters []*observe.TrafficFilter) []Change
 	if err != nil {
 		handle = 0 // one of u32: the filters of the preference are gone with it
 	}
-	return []Change{{Kind: ChangeFilter, NetNS: ns.Inode, PID: ns.PID, Interface: x.Interface,
+	return []Change{{Kind: ChangeFilter, NetNS: ns.Inode, PID: ns.PID, NetNSPath: ns.Path, Interface: x.Interface,
 		Rule: &Rule{Tool: "tc", Family: x.Protocol, Table: x.Kind, Chain: x.Way, Handle: handle, Index: x.Preference, Text: filterNames(filters)},
 		Text: "take away filter " + filterNames(filters) + " at the " + x.Way + " of " + x.Interface + where(ns)}}
 }
@@ -88,7 +88,7 @@ func xdpChanges(ns *observe.NetNS, l *observe.Link) []Change {
 	if ns == nil || l == nil || l.XDP == "" {
 		return nil
 	}
-	return []Change{{Kind: ChangeFilter, NetNS: ns.Inode, PID: ns.PID, Interface: l.Name,
+	return []Change{{Kind: ChangeFilter, NetNS: ns.Inode, PID: ns.PID, NetNSPath: ns.Path, Interface: l.Name,
 		Rule: &Rule{Tool: "xdp", Chain: l.XDP, Handle: uint64(l.XDPProgram), Text: "program " + itoa(int(l.XDPProgram))},
 		Text: "take XDP program " + itoa(int(l.XDPProgram)) + " off " + l.Name + where(ns)}}
 }

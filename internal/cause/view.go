@@ -96,6 +96,14 @@ func (v *View) in(ns *observe.NetNS, command shell.Command) shell.Command {
 	if ns == nil || ns.Host {
 		return command
 	}
+	switch {
+	case ns.Name != "":
+		return shell.Line("ip netns exec %s", shell.Word(ns.Name)).Then(command)
+	case ns.Path != "":
+		return shell.Line("nsenter --net=%s", ns.Path).Then(command)
+	case ns.PID == 0:
+		return command.Note("in network namespace %s", ns.Inode)
+	}
 	return shell.Line("nsenter --net=/proc/%s/ns/net", ns.PID).Then(command)
 }
 
@@ -103,6 +111,9 @@ func (v *View) in(ns *observe.NetNS, command shell.Command) shell.Command {
 func where(ns *observe.NetNS) string {
 	if ns == nil || ns.Host {
 		return ""
+	}
+	if ns.Name != "" {
+		return " in network namespace " + ns.Name
 	}
 	return " in network namespace " + utoa(ns.Inode)
 }

@@ -1,10 +1,13 @@
 package observe
 
-// NetNS is one network namespace in which something serves or calls.
+// NetNS is one network namespace in which something serves or calls, or that
+// packets pass.
 type NetNS struct {
 	Inode     uint64            `json:"inode"`
 	Host      bool              `json:"host,omitempty"`     // the initial namespace
-	PID       int               `json:"pid"`                // a process that lives in it
+	PID       int               `json:"pid"`                // a process that lives in it; 0 = none does
+	Name      string            `json:"name,omitempty"`     // by which ip-netns(8) knows it
+	Path      string            `json:"path,omitempty"`     // a file that leads to it, and stays when processes end
 	Addrs     []string          `json:"addrs,omitempty"`    // its own addresses, without loopback
 	Counters  map[string]uint64 `json:"counters,omitempty"` // increases: "TcpExt.ListenOverflows", "Tcp.RetransSegs"…
 	SockStat  map[string]int64  `json:"sockstat,omitempty"` // at the end: "TCP.inuse", "TCP.tw"…

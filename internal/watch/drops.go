@@ -37,12 +37,14 @@ func (sp *space) beginWay(s *session) {
 
 // finishWay adds to the namespace what its path and firewall did.
 func (sp *space) finishWay(s *session, out *observe.NetNS) {
-	more := host.CountersBetween(sp.way.counters, drop.Counters(sp.ns))
-	if out.Counters == nil {
-		out.Counters = more
-	}
-	for name, n := range more {
-		out.Counters[name] = n
+	if !sp.late {
+		more := host.CountersBetween(sp.way.counters, drop.Counters(sp.ns))
+		if out.Counters == nil {
+			out.Counters = more
+		}
+		for name, n := range more {
+			out.Counters[name] = n
+		}
 	}
 	if sp.way.read {
 		if now, err := drop.ReadPath(sp.ns); err == nil {
@@ -52,12 +54,15 @@ func (sp *space) finishWay(s *session, out *observe.NetNS) {
 		}
 	}
 	// What rules say is read only where the packet filter dropped something.
-	if sp.way.rules {
+	if sp.way.rules || sp.late {
 		fw := observe.Firewall{All: sp.way.firewall.Rules}
 		if s.filtered(sp.inode) {
 			var err error
 			if fw, err = drop.ReadFirewall(sp.ns, sp.way.firewall); err != nil {
 				s.partialGap(observe.KindFirewall, sp.inode, "firewall", err)
+			}
+			if sp.late {
+				forgetCounts(&fw)
 			}
 		}
 		out.Firewall = &fw
@@ -66,6 +71,31 @@ func (sp *space) finishWay(s *session, out *observe.NetNS) {
 	out.Neighbours, _ = drop.Unanswered(sp.ns)
 	if out.Counters["Ip.OutNoRoutes"]+out.Counters["Ip6.Ip6OutNoRoutes"]+out.Counters["Ip.InAddrErrors"] > 0 || s.unreached(sp.inode) {
 		out.Routes, _ = drop.DeadEnds(sp.ns)
+	}
+}
+
+// devicesByIndex names the devices of the namespace.
+func (sp *space) devicesByIndex() map[int]string {
+	names := map[int]string{}
+	if sp == nil {
+		return names
+	}
+	if sp.late && !sp.way.read {
+		if path, err := drop.ReadPath(sp.ns); err == nil {
+			sp.way.path, sp.way.read = path, true
+		}
+	}
+	for _, l := range sp.way.path.Links {
+		names[l.Index] = l.Name
+	}
+	return names
+}
+
+// forgetCounts leaves out what rules have counted since they were made: of which
+// nothing is known for the window.
+func forgetCounts(f *observe.Firewall) {
+	for i := range f.Rules {
+		f.Rules[i].Counted, f.Rules[i].Packets = false, 0
 	}
 }
 
@@ -81,7 +111,8 @@ func (s *session) filtered(netns uint64) bool {
 // of a route.
 func (s *session) unreached(netns uint64) bool {
 	return s.out.Drops != nil && slices.ContainsFunc(s.out.Drops.List, func(d observe.Drop) bool {
-		return d.NetNS == netns && (d.Reason == "IP_OUTNOROUTES" || d.Reason == "IP_INNOROUTES" || d.Reason == "IP_INADDRERRORS")
+		return d.NetNS == netns && (d.Reason == "IP_OUTNOROUTES" || d.Reason == "IP_INNOROUTES" || d.Reason == "IP_INADDRERRORS" ||
+			d.Reason == "" && (d.Location == "ip_error" || d.Location == "dst_discard" || strings.HasPrefix(d.Location, "ip6_pkt_d")))
 	})
 }
 
@@ -105,11 +136,6 @@ func (d *drops) stop(s *session) {
 	devices := map[uint64]map[int]string{}
 	ports := map[uint16]bool{}
 	for _, sp := range s.spaces {
-		names := map[int]string{}
-		for _, l := range sp.way.path.Links {
-			names[l.Index] = l.Name
-		}
-		devices[sp.inode] = names
 		for p := range sp.ports {
 			ports[p] = true
 		}
@@ -124,7 +150,14 @@ func (d *drops) stop(s *session) {
 	space := symbol.NewSpace(s.fs.Proc)
 	defer space.Close()
 	dropped, losses, err := d.watcher.Read(space,
-		func(netns uint64, index int) string { return devices[netns][index] },
+		func(netns uint64, index int) string {
+			names, known := devices[netns]
+			if !known {
+				names = s.spaceOf(netns).devicesByIndex()
+				devices[netns] = names
+			}
+			return names[index]
+		},
 		func(port uint16) bool { return ports[port] })
 	if err != nil {
 		s.gap(observe.KindDrops, "", err)
@@ -147,7 +180,7 @@ func (d *drops) close(*session) {
 // watched.
 func (s *session) joinLinks() {
 	at := map[uint64]*space{}
-	for _, sp := range s.spaces {
+	for _, sp := range s.allSpaces() {
 		at[sp.inode] = sp
 	}
 	type end struct {
@@ -174,7 +207,7 @@ func (s *session) joinLinks() {
 					continue
 				}
 				// Pairs made alike have the same two indices.
-				if !same && len(others) > 1 && drop.NSID(at[e.ns.Inode].ns, o.ns.PID) != e.nsid {
+				if !same && len(others) > 1 && drop.NSID(at[e.ns.Inode].ns, at[o.ns.Inode].ns) != e.nsid {
 					continue
 				}
 				e.link.PeerNetNS, e.link.PeerName, e.link.PeerMTU = o.ns.Inode, o.link.Name, o.link.MTU

@@ -6,6 +6,7 @@ import (
 
 	"github.com/slowray/slowray/internal/observe"
 	"github.com/slowray/slowray/internal/sense/connect"
+	"github.com/slowray/slowray/internal/sense/host"
 )
 
 // namespaces follows the network namespaces in which something listens.
@@ -19,6 +20,7 @@ func (n *namespaces) begin(s *session) error {
 	for _, sp := range s.spaces {
 		sp.begin(s)
 	}
+	s.beginRouters()
 	return nil
 }
 
@@ -28,6 +30,7 @@ func (n *namespaces) sampleListeners(s *session) {
 		sp.sampleListeners(s)
 		sp.sampleConntrack()
 	}
+	s.sampleRouters()
 }
 
 // sampleSockets looks at all sockets, a few times in a window.
@@ -70,14 +73,25 @@ func (n *namespaces) end(s *session) {
 	if !s.onlyDrops {
 		young = s.youngSpaces(s.last.procs)
 	}
+	lives, dropped := host.NetNamespaces(s.last.procs), s.droppedIn()
 	for _, sp := range s.spaces {
-		if sp.used() || young[sp.inode] {
+		if sp.used() || young[sp.inode] || dropped[sp.inode] > 0 || !sp.host && sp.passed() {
+			sp.stays(s.last.procs, lives[sp.inode])
 			s.out.Namespaces = append(s.out.Namespaces, sp.finish(s, s.last.owners))
 		}
 	}
+	s.endRouters()
 	n.joinListeners(s)
 	s.joinLinks()
 	s.nameUnread()
+}
+
+// stays sees to it that the process by which the namespace is entered is one that
+// is there when somebody does: the oldest one at the end, where it has ended.
+func (sp *space) stays(procs []host.ProcSample, oldest int) {
+	if oldest != 0 && !slices.ContainsFunc(procs, func(p host.ProcSample) bool { return p.PID == sp.pid && p.NetNS == sp.inode }) {
+		sp.pid = oldest
+	}
 }
 
 // used says whether anything listens in the namespace, calls from it, or drops

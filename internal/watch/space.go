@@ -16,7 +16,10 @@ import (
 type space struct {
 	ns        *host.NetNS
 	inode     uint64
-	pid       int
+	pid       int    // 0 = no process lives in it
+	name      string // by which ip-netns(8) knows it
+	path      string // a file that leads to it, and stays when processes end
+	late      bool   // there was no time to read it when the window began
 	host      bool
 	listeners map[uint64]*listener // by socket inode
 	ports     map[uint16]bool      // TCP ports somebody listens at
@@ -124,6 +127,7 @@ func (s *session) openSpaces() {
 		}
 		s.spaces = append(s.spaces, sp)
 	}
+	s.findRouters()
 	if len(s.spaces) == 0 {
 		s.gap(observe.KindListeners, "", errors.New("no network namespace could be read (needs CAP_SYS_PTRACE and CAP_SYS_ADMIN)"))
 	}
@@ -139,7 +143,9 @@ func (sp *space) begin(s *session) {
 		s.partialGap(observe.KindCounters, sp.inode, "interfaces", err)
 	}
 	sp.addrs = sp.addresses()
-	sp.udpBegin(s)
+	if sp.pid != 0 {
+		sp.udpBegin(s)
+	}
 	sp.beginWay(s)
 	switch sp.conntrack, err = sp.ns.Conntrack(); {
 	case err == nil:
@@ -302,17 +308,17 @@ func (sp *space) quiet() bool {
 
 // finish turns the namespace into its part of the Observation.
 func (sp *space) finish(s *session, owners map[uint64][]int) observe.NetNS {
-	out := observe.NetNS{Inode: sp.inode, Host: sp.host, PID: sp.pid, Sysctl: sp.ns.Sysctls(sysctls)}
+	out := observe.NetNS{Inode: sp.inode, Host: sp.host, PID: sp.pid, Name: sp.name, Path: sp.path, Sysctl: sp.ns.Sysctls(sysctls)}
 	if len(out.Sysctl) == 0 {
 		s.partialGap(observe.KindSysctl, sp.inode, "sysctl", errors.New("no value could be read"))
 	}
 	for _, a := range sp.addrs {
 		out.Addrs = append(out.Addrs, a.String())
 	}
-	if now, err := sp.ns.Counters(); err == nil {
+	if now, err := sp.ns.Counters(); err == nil && !sp.late {
 		out.Counters = host.CountersBetween(sp.counters, now)
 	}
-	if now, err := sp.ns.Interfaces(); err == nil {
+	if now, err := sp.ns.Interfaces(); err == nil && !sp.late {
 		out.Interfaces = host.InterfacesBetween(sp.devices, now)
 	}
 	if st, err := sp.ns.SockStat(); err == nil {

@@ -361,7 +361,7 @@ func (s *session) listenerOf(netns uint64, port int) int {
 
 // spaceOf is the network namespace with this inode; nil when it is not watched.
 func (s *session) spaceOf(inode uint64) *space {
-	for _, sp := range s.spaces {
+	for _, sp := range s.allSpaces() {
 		if sp.inode == inode {
 			return sp
 		}

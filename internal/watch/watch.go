@@ -74,6 +74,7 @@ type session struct {
 	// What there was when the window began, which most readers go by.
 	procs   []host.ProcSample
 	spaces  []*space
+	routers []*space          // network namespaces that no process lives in
 	serving []int             // processes with a listening socket
 	owners  map[uint64][]int  // socket inode → processes
 	sockets *socket.Iterators // nil where BPF is not to be had
@@ -157,7 +158,7 @@ func (s *session) leave(ctx context.Context) {
 
 func (s *session) close() {
 	s.closeReaders()
-	for _, sp := range s.spaces {
+	for _, sp := range s.allSpaces() {
 		sp.ns.Close()
 	}
 	if s.sockets != nil {

@@ -138,6 +138,7 @@ func (i Incident) LoadWith(faults []Fault) load.Load {
 func All() []Incident {
 	return slices.Concat([]Incident{nginxThroughput(), tcprtSixPhases()}, databases(), databaseControls(), conntrack(), phpFPM(), acceptQueue(), ports(), limits(), cpu(),
 		network(), application(), dependencies(), serverWaits(), serverCPU(), hotFunctions(), runtimes(), outages(), sleepers(), doings(), doingControls(), transport(), names(), transportControls(), controls(), networkControls(), serverControls(), runtimeControls(),
+		routers(), routerControls(),
 		hostLacks(), hostWaits(), hostControls(),
 		webServers(), webServerControls(),
 		computing(), computingControls())

@@ -23,6 +23,7 @@ type Wire struct {
 	Seed            uint64
 	DropAtServer    drop.Rule // of a veth pair: packets that a BPF program loses as they come in
 	DropAtFar       drop.Rule
+	Routers         [MaxRouters]Router // on the way, the first next to the server side; of veth pairs
 }
 
 // Join is a wire that is up.
@@ -30,6 +31,7 @@ type Join struct {
 	Link        *link.Link    // nil for a veth pair; its end A is the far one
 	AtServer    *drop.Dropper // nil where nothing is dropped
 	AtFar       *drop.Dropper
+	Routers     []*RouterUp
 	server, far end
 }
 
@@ -50,6 +52,9 @@ func (b *Box) join(ctx context.Context, w Wire, server, far end) (*Join, error) 
 	}
 	if w.Emulated {
 		return j, j.emulate(ctx, b, w)
+	}
+	if w.Routers[0].Name != "" {
+		return j, j.route(ctx, b, w.Routers)
 	}
 	pid, err := far.side.pid(ctx)
 	if err != nil {

@@ -13,6 +13,9 @@ import (
 // with fields of Plan in double braces. What they make goes with the namespace.
 type Packets struct {
 	AtServer, AtClients, AtBackend string
+	// AtRouters is the same in the first router of a wire, and in those behind it:
+	// of the one between clients and servers, else of that to the backend.
+	AtRouters [sandbox.MaxRouters]string
 	// Stray is commands of the clients' side that go on until the sandbox ends:
 	// traffic that is nobody's.
 	Stray string
@@ -26,7 +29,7 @@ var tools = map[string]string{
 // Needs is the Debian packages that the commands come from.
 func (p Packets) Needs() []string {
 	var list []string
-	for line := range strings.Lines(p.AtServer + p.AtClients + p.AtBackend + p.Stray) {
+	for line := range strings.Lines(p.AtServer + p.AtClients + p.AtBackend + p.Stray + strings.Join(p.AtRouters[:], "")) {
 		for word := range strings.FieldsSeq(line) {
 			if pkg := tools[word]; pkg != "" {
 				list = append(list, pkg)
@@ -49,6 +52,21 @@ func (s *starter) packets() error {
 				return err
 			}
 			if _, err := at.side.Output(s.ctx, "sh", "-c", text); err != nil {
+				return fmt.Errorf("%s: %w", text, err)
+			}
+		}
+	}
+	routers := s.box.Front.Routers
+	if len(routers) == 0 && s.box.Back != nil {
+		routers = s.box.Back.Routers
+	}
+	for n, lines := range p.AtRouters {
+		for line := range strings.Lines(lines) {
+			text, err := s.filled(line)
+			if err != nil {
+				return err
+			}
+			if err := routers[n].Run(s.ctx, s.box.Server, text); err != nil {
 				return fmt.Errorf("%s: %w", text, err)
 			}
 		}

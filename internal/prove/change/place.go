@@ -18,6 +18,7 @@ type place struct {
 	NetNS   uint64  `json:"netns,omitempty"` // inode; 0 is the host's
 	Cookie  uint64  `json:"cookie,omitempty"`
 	Process Process `json:"process,omitzero"` // that it was entered through
+	Path    string  `json:"path,omitempty"`   // … or what it is mounted on, where no process lives in it
 }
 
 // hostPID is in the host's network namespace, unless slowray runs in a
@@ -29,12 +30,21 @@ func placeOf(c *cause.Change) (place, error) {
 	if c.NetNS == 0 {
 		return place{}, nil
 	}
-	p, err := ProcessOf(c.PID)
-	if err != nil {
-		return place{}, fmt.Errorf("network namespace %d: %w", c.NetNS, err)
+	out := place{NetNS: c.NetNS}
+	var ns *host.NetNS
+	var err error
+	if c.PID == 0 && c.NetNSPath != "" {
+		out.Path = c.NetNSPath
+		ns, err = openPath(c.NetNSPath, c.NetNS)
+	} else {
+		if out.Process, err = ProcessOf(c.PID); err != nil {
+			return place{}, fmt.Errorf("network namespace %d: %w", c.NetNS, err)
+		}
+		ns, err = openPlace(c.PID, c.NetNS)
 	}
-	out := place{NetNS: c.NetNS, Process: p}
-	ns, err := openPlace(c.PID, c.NetNS)
+	if errors.Is(err, ErrGone) && out.Path != "" {
+		return place{}, fmt.Errorf("network namespace %d is not at %s: observe anew", c.NetNS, c.NetNSPath)
+	}
 	if errors.Is(err, ErrGone) {
 		return place{}, fmt.Errorf("process %d is not in network namespace %d: observe anew", c.PID, c.NetNS)
 	}
@@ -54,6 +64,20 @@ func enterError(inode uint64, err error) error {
 		return fmt.Errorf("network namespace %d: %w", inode, refused(err, "CAP_SYS_ADMIN to enter it"))
 	}
 	return nil
+}
+
+// openPath opens the namespace that is mounted on a file, if that is the one with
+// the inode.
+func openPath(path string, inode uint64) (*host.NetNS, error) {
+	m, err := host.NetNSMountAt(path, inode)
+	if err != nil {
+		return nil, err
+	}
+	ns, err := host.Default().OpenNetNSMount(m)
+	if errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.ESRCH) || errors.Is(err, unix.ESTALE) {
+		return nil, ErrGone
+	}
+	return ns, enterError(inode, err)
 }
 
 // openPlace opens the namespace of a process, if that is the one with the inode.
@@ -79,6 +103,14 @@ func (p place) open() (*host.NetNS, error) {
 		ns, err := openPlace(hostPID, 0)
 		if err != nil { // it may not be looked at; then slowray's own is meant
 			ns, err = openPlace(os.Getpid(), 0)
+		}
+		return ns, err
+	}
+	if p.Path != "" {
+		ns, err := openPath(p.Path, p.NetNS)
+		if err == nil && !p.same(ns) {
+			ns.Close()
+			return nil, ErrGone
 		}
 		return ns, err
 	}
@@ -160,6 +192,9 @@ func netnsCookie() (uint64, error) {
 func (p place) prefix() shell.Command {
 	if p.NetNS == 0 {
 		return shell.Command{}
+	}
+	if p.Path != "" {
+		return shell.Line("nsenter --net=%s", p.Path)
 	}
 	return shell.Line("nsenter -t %s -n", p.Process.PID)
 }

@@ -306,12 +306,12 @@ func (p *Path) PeerOf(index int) (Peer, bool) {
 	return peer, ok
 }
 
-// NSID is the number by which ns knows the namespace of a process, -1 when it
-// has none for it.
-func NSID(ns *host.NetNS, pid int) int {
+// NSID is the number by which ns knows another namespace, -1 when it has none
+// for it.
+func NSID(ns, other *host.NetNS) int {
 	id := -1
 	err := inside(ns, func(h *netlink.Handle) (err error) {
-		id, err = h.GetNetNsIdByPid(pid)
+		id, err = h.GetNetNsIdByFd(other.FD())
 		return err
 	})
 	if err != nil {

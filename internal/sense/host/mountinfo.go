@@ -22,6 +22,7 @@ type Mount struct {
 	Source     string // "/dev/vda1", "server:/export"…
 	Superblock string // its options
 	Options    string // those of this mount
+	NetNS      string // of a namespace's own file: which network namespace, as "net:[4026532177]"
 
 	Others bool // it is in a mount namespace of another user namespace than slowray's
 }
@@ -151,6 +152,9 @@ func parseMount(line []byte) (Mount, bool) {
 	ma, _ := ParseSmall([]byte(major))
 	mi, _ := ParseSmall([]byte(minor))
 	m.Major, m.Minor = uint32(ma), uint32(mi)
+	if m.Type == "nsfs" && strings.HasPrefix(fields[3], "net:[") {
+		m.NetNS = fields[3]
+	}
 	if len(types) > 1 {
 		m.Source = unescapeMount(types[1])
 	}

@@ -104,8 +104,11 @@ func inodeOf(fd int) (uint64, error) {
 // Inode is the namespace's number, as in "net:[4026531840]".
 func (n *NetNS) Inode() uint64 { return n.inode }
 
-// PID is the process the namespace was opened through.
+// PID is the process the namespace was opened through, 0 where it was a mount.
 func (n *NetNS) PID() int { return n.pid }
+
+// FD is the namespace's open file, which is closed with it.
+func (n *NetNS) FD() int { return n.fd }
 
 // Close releases the namespace. The NetNS must not be used afterwards.
 func (n *NetNS) Close() error {
