@@ -18,6 +18,9 @@ const (
 	HarmFailed     HarmKind = "failed"     // answered with an error of the server
 	HarmUnanswered HarmKind = "unanswered" // the connection ended before the first byte of an answer
 	HarmUnfinished HarmKind = "unfinished" // no answer when the window ended, and something holds up who should give it
+	// HarmNotConnected counts connections of clients, for which nobody answers requests:
+	// those of a service are among its own.
+	HarmNotConnected HarmKind = "not_connected"
 )
 
 // Harm is what the requests of one endpoint lost in one way.
@@ -27,7 +30,8 @@ type Harm struct {
 	Seconds  float64  `json:"lost_s"`
 }
 
-// Victim is an endpoint whose requests were harmed.
+// Victim is an endpoint whose requests were harmed, or one that clients cannot connect
+// to.
 type Victim struct {
 	Side      string  `json:"side"`
 	NetNS     uint64  `json:"netns"`
@@ -39,7 +43,8 @@ type Victim struct {
 	Lost      float64 `json:"lost_s"`
 	Explained float64 `json:"explained_s"` // as much as findings account for
 
-	l *ledger
+	l *ledger   // nil where no connection came about
+	o *outcomes // of connections, for HarmNotConnected
 }
 
 // Account is who was harmed in the window, and by how much.
@@ -65,6 +70,15 @@ func (v *View) Account() Account {
 			x.Lost += h.Seconds
 		}
 		a.Victims = append(a.Victims, x)
+	}
+	for _, o := range v.outcomes().all {
+		bad := o.vain()
+		if h, ok := v.harmedBy(o, bad); !o.client || !ok || h.share < noiseShare {
+			continue
+		}
+		lost := round(failedCost * float64(bad))
+		a.Victims = append(a.Victims, Victim{Side: observe.Called.String(), NetNS: o.netns, Addr: o.addr, Port: o.port, PID: o.pid, Comm: o.comm,
+			Harms: []Harm{{HarmNotConnected, bad, lost}}, Lost: lost, o: o})
 	}
 	a.sort()
 	return a
@@ -316,11 +330,18 @@ func (v *View) Explain(a *Account, findings []Finding) {
 	a.Lost, a.Explained = 0, 0
 	for i := range a.Victims {
 		x := &a.Victims[i]
-		behind := v.behind(x.l)
+		var behind []*ledger
+		if x.l != nil {
+			behind = v.behind(x.l)
+		}
 		share := 0.0
 		for j := range findings {
 			v.Step()
-			share += v.claim(&findings[j], x, behind)
+			if x.l == nil {
+				share += v.keptOff(&findings[j], x.o)
+			} else {
+				share += v.claim(&findings[j], x, behind)
+			}
 		}
 		x.Explained = round(x.Lost * min(share, 1))
 		a.Lost += x.Lost
@@ -370,6 +391,19 @@ func (v *View) claim(f *Finding, x *Victim, behind []*ledger) float64 {
 	return share
 }
 
+// keptOff is the share of the connections in vain to one destination that a finding
+// accounts for, 0 to 1.
+func (v *View) keptOff(f *Finding, o *outcomes) float64 {
+	if f.keepsOff != nil && !f.keepsOff[o.destination] || f.keepsOff == nil && !v.follows(o.destination)(f) {
+		return 0
+	}
+	share := f.Weight
+	if f.Impact.Of == "new connections" {
+		share = max(share, f.Impact.Share)
+	}
+	return ratio(share*float64(o.all()), float64(o.vain()))
+}
+
 // seenWaiting is the share of the slow requests' time of a master in which looks at
 // its threads tell what they waited for, 0 to 1.
 func (v *View) seenWaiting(pid int) float64 {
@@ -396,6 +430,9 @@ func (v *View) Unexplained(x *Victim) (Finding, bool) {
 		return Finding{}, false
 	}
 	l := x.l
+	if l == nil {
+		return v.unexplainedConnections(x, left), true
+	}
 	f := supported(Subject{Kind: "listener", NetNS: x.NetNS, PID: x.PID, Comm: x.Comm, Port: x.Port, Addr: x.Addr})
 	f.Cause, f.layer = Unexplained, LayerApplication
 	f.Title = unexplained.Title
@@ -412,6 +449,25 @@ func (v *View) Unexplained(x *Victim) (Finding, bool) {
 	}
 	f.Fix.Commands = append(f.Fix.Commands, shell.Line("slowray requests --port %s --labels", x.Port))
 	return f, true
+}
+
+// unexplainedConnections is Unexplained for connections that did not come about.
+func (v *View) unexplainedConnections(x *Victim, left float64) Finding {
+	o := x.o
+	f := supported(Subject{Kind: "destination", NetNS: o.netns, PID: o.pid, Comm: o.comm, Port: o.port, Addr: o.addr})
+	f.Cause, f.layer, f.Title = Unexplained, LayerCall, unexplained.Title
+	f.Weight = ratio(o.vain(), o.all())
+	f.lost = &left
+	f.Impact = Impact{Share: round(ratio(left, x.Lost)), Of: "the harm",
+		Text: fmt.Sprintf("%s of %s connections of %s to %s did not come about", count(o.vain()), count(o.all()), o.comm, o.name())}
+	f.Evidence = []Evidence{
+		{Fact: "connections refused", Value: o.refused, Limit: o.all(), Unit: "connections", Source: "TCP sockets"},
+		{Fact: "connections never answered", Value: o.unanswered, Limit: o.all(), Unit: "connections", Source: "TCP sockets"},
+	}
+	f.Fix.Text = fmt.Sprintf("No cause that slowray knows accounts for this. Look at what listens at %s, and at the way there.", o.name())
+	ns := v.Namespace(o.netns)
+	f.Fix.Commands = []shell.Command{v.in(ns, shell.Line("ip route get %s", o.addr)), v.in(ns, shell.Line("ss -tn state syn-sent dport = :%s", o.port)), shell.Line("slowray drops --for 10s")}
+	return f
 }
 
 func (l *ledger) harmText(harms []Harm) string {

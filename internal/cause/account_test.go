@@ -1,6 +1,7 @@
 package cause
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/slowray/slowray/internal/observe"
@@ -125,4 +126,53 @@ func TestExplain(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestNotConnected asks for the harm of clients that no service is.
+func TestNotConnected(t *testing.T) {
+	for _, c := range []struct {
+		name     string
+		connects []observe.Connect
+		lost     uint64
+	}{
+		{"refused", []observe.Connect{{PID: 9, Comm: "cron", NetNS: 1, Family: "inet", Addr: "10.0.0.9", Port: 99, Established: 5, Failed: 40, Refused: 40}}, 40},
+		{"a process for each attempt", slices.Repeat([]observe.Connect{{PID: 9, Comm: "curl", NetNS: 1, Family: "inet", Addr: "10.0.0.9", Port: 99, Failed: 2}}, 10), 20},
+		{"a few while it begins", []observe.Connect{{PID: 9, Comm: "cron", NetNS: 1, Family: "inet", Addr: "10.0.0.9", Port: 99, Failed: 9, Refused: 9}}, 0},
+		{"one in a thousand", []observe.Connect{{PID: 9, Comm: "cron", NetNS: 1, Family: "inet", Addr: "10.0.0.9", Port: 99, Established: 20000, Failed: 20}}, 0},
+		{"many ports, once each", scan(200), 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			v := harmed(func(*observe.Endpoint) {})
+			v.Connects = c.connects
+			a := v.Account()
+			v.Explain(&a, nil)
+			if c.lost == 0 {
+				if len(a.Victims) != 0 {
+					t.Fatalf("harm where there is none: %+v", a)
+				}
+				return
+			}
+			if len(a.Victims) != 1 || a.Victims[0].Harms[0] != (Harm{HarmNotConnected, c.lost, failedCost * float64(c.lost)}) {
+				t.Fatalf("%+v, want %d connections", a, c.lost)
+			}
+			if f, left := v.Unexplained(&a.Victims[0]); !left || f.Subject.Port != 99 || f.Subject.Addr != "10.0.0.9" {
+				t.Errorf("%+v, want what no cause accounts for", f)
+			}
+			var all []Finding
+			for _, check := range []func(*View) Result{checkUpstreamRefused, checkConnectTimeout} {
+				all = append(all, check(v).Findings...)
+			}
+			v.Explain(&a, all)
+			if f, left := v.Unexplained(&a.Victims[0]); left {
+				t.Errorf("%+v is left of %+v", f, a)
+			}
+		})
+	}
+}
+
+func scan(ports int) (out []observe.Connect) {
+	for p := range ports {
+		out = append(out, observe.Connect{PID: 9, Comm: "scan", NetNS: 1, Family: "inet", Addr: "10.0.0.9", Port: 1 + p, Failed: 1, Refused: 1})
+	}
+	return out
 }

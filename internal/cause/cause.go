@@ -126,6 +126,8 @@ type Finding struct {
 	Via   []int `json:"-"`
 	// hurts is the endpoints that packets dropped at one place belonged to.
 	hurts map[*ledger]bool
+	// keepsOff is where connections did not come about because of them.
+	keepsOff map[destination]bool
 	// firstNS is when looks at threads saw it first, ns into the window; 0: none did.
 	firstNS int64
 	// lost is the seconds that clients lost to it, where the check itself counts

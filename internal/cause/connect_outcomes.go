@@ -11,10 +11,13 @@ import (
 )
 
 // outcomes is what became of the TCP connections that a service opens to one
-// address.
+// address, or clients that answer nobody themselves.
 type outcomes struct {
 	destination
-	pid         int // master of the processes that call
+	pid         int    // master of the processes that call; of clients the one with most attempts in vain
+	comm        string // its name
+	client      bool   // clients, all of them together: theirs may be one process for each attempt
+	most        uint64 // attempts in vain of pid, where these are clients
 	established uint64
 	refused     uint64
 	unanswered  uint64 // nothing came back before the kernel or the caller gave up, or ICMP said that there is no way
@@ -22,6 +25,9 @@ type outcomes struct {
 }
 
 func (o *outcomes) all() uint64 { return o.established + o.refused + o.unanswered }
+
+// vain is the connections that did not come about.
+func (o *outcomes) vain() uint64 { return o.refused + o.unanswered }
 
 func (o *outcomes) name() string {
 	return netip.AddrPortFrom(address(o.addr), uint16(o.port)).String()
@@ -35,16 +41,22 @@ type caller struct {
 	pid, port int
 }
 
-func (o *outcomes) caller() caller { return caller{o.netns, o.pid, o.port} }
+func (o *outcomes) caller() caller {
+	if o.client {
+		return caller{o.netns, 0, o.port}
+	}
+	return caller{o.netns, o.pid, o.port}
+}
 
-// opened is what the services in view opened, most failures first, and that of
-// it which goes to addresses of IPv4, by caller.
+// opened is what the services and clients in view opened, most failures first, and
+// that of it which goes to addresses of IPv4, by caller.
 type opened struct {
 	all []*outcomes
 	v4  map[caller][]*outcomes
 }
 
-// sumOutcomes sums up what the services in view opened.
+// sumOutcomes sums up what the services and clients in view opened. What a service
+// opens that answers nobody while one looks harms nobody.
 func (v *View) sumOutcomes() *opened {
 	type key struct {
 		destination
@@ -55,15 +67,22 @@ func (v *View) sumOutcomes() *opened {
 	for i := range v.Connects {
 		c := &v.Connects[i]
 		master := v.Master(c.PID)
-		if c.Family == "unix" || !v.answers(master) {
+		client := !v.answers(master)
+		if c.Family == "unix" || client && !v.clientInView(c) {
 			continue
 		}
 		k := key{destination{c.NetNS, c.Addr, c.Port}, master}
+		if client {
+			k.pid = 0
+		}
 		o := index[k]
 		if o == nil {
-			o = &outcomes{destination: k.destination, pid: master}
+			o = &outcomes{destination: k.destination, pid: master, comm: v.Comm(master), client: client}
 			index[k] = o
 			out = append(out, o)
+		}
+		if client && c.Failed > o.most || o.comm == "?" {
+			o.pid, o.comm, o.most = c.PID, cmp.Or(c.Comm, o.comm), c.Failed
 		}
 		refused := min(c.Refused, c.Failed)
 		o.established += c.Established
@@ -81,6 +100,16 @@ func (v *View) sumOutcomes() *opened {
 		}
 	}
 	return sum
+}
+
+// clientInView says that a process that connects is no service, and that it, or where it
+// connects to, was asked for.
+func (v *View) clientInView(c *observe.Connect) bool {
+	if v.Serving(c.PID) || v.Serving(v.Master(c.PID)) || c.PID == v.Self {
+		return false
+	}
+	f := v.Filter
+	return f == (observe.Filter{}) || f.Port != 0 && f.Port == c.Port || f.PID != 0 && f.PID == c.PID
 }
 
 // answers says whether requests are recorded that the processes of a master
@@ -136,6 +165,24 @@ func (v *View) harmed(master int, attempts uint64) (h harm, ok bool) {
 	}
 	h.text += ", and " + worst.whereTimeGoes()
 	return h, false
+}
+
+// harmedBy tells what attempts in vain do to who makes them: to the requests of a
+// service; to a client itself.
+func (v *View) harmedBy(o *outcomes, attempts uint64) (h harm, ok bool) {
+	if !o.client {
+		return v.harmed(o.pid, attempts)
+	}
+	h = harm{ratio(attempts, o.all()), false, fmt.Sprintf("%s of %s connections came about", count(o.established), count(o.all()))}
+	return h, attempts >= harmedLeast && v.fallbackOf(o) == nil
+}
+
+// impactOf is the harm of attempts in vain, after what brought it about.
+func (o *outcomes) impactOf(h harm, text string) Impact {
+	if o.client {
+		return Impact{Share: round(h.share), Of: "new connections", Text: text}
+	}
+	return h.impact(text + "; ")
 }
 
 // suffering is what becomes of the requests that the processes of a master answer.
@@ -203,22 +250,22 @@ var upstreamRefused = Cause{
 }
 
 func checkUpstreamRefused(v *View) Result {
-	r := ruledOut("no connection that a service opened was refused")
+	r := ruledOut("no connection that a service or a client opened was refused")
 	for _, o := range v.outcomes().all {
 		if o.refused == 0 {
 			continue
 		}
-		text := fmt.Sprintf("%s of %s connections of %s to %s were refused", count(o.refused), count(o.all()), v.Comm(o.pid), o.name())
-		h, ok := v.harmed(o.pid, o.refused)
+		text := fmt.Sprintf("%s of %s connections of %s to %s were refused", count(o.refused), count(o.all()), o.comm, o.name())
+		h, ok := v.harmedBy(o, o.refused)
 		if !ok || o.refused < fewAffected || ratio(o.refused, o.all()) < noiseShare {
-			if r.RuledOut == "no connection that a service opened was refused" {
+			if r.RuledOut == "no connection that a service or a client opened was refused" {
 				r.RuledOut = text + ": " + h.text
 			}
 			continue
 		}
-		f := supported(Subject{Kind: "destination", NetNS: o.netns, PID: o.pid, Comm: v.Comm(o.pid), Addr: o.addr, Port: o.port})
+		f := supported(Subject{Kind: "destination", NetNS: o.netns, PID: o.pid, Comm: o.comm, Addr: o.addr, Port: o.port})
 		f.Weight = h.share
-		f.Impact = h.impact(text + "; ")
+		f.Impact = o.impactOf(h, text)
 		f.Evidence = []Evidence{
 			{Fact: "connections refused (ECONNREFUSED)", Value: o.refused, Limit: o.all(), Unit: "connections", Source: "TCP sockets"},
 			{Fact: "connections opened", Value: o.established, Unit: "connections", Source: "TCP sockets"},
@@ -269,8 +316,8 @@ func checkConnectTimeout(v *View) Result {
 		if o.unanswered == 0 {
 			continue
 		}
-		text := fmt.Sprintf("%s of %s connections of %s to %s were never answered", count(o.unanswered), count(o.all()), v.Comm(o.pid), o.name())
-		h, ok := v.harmed(o.pid, o.unanswered)
+		text := fmt.Sprintf("%s of %s connections of %s to %s were never answered", count(o.unanswered), count(o.all()), o.comm, o.name())
+		h, ok := v.harmedBy(o, o.unanswered)
 		if twin := v.fallbackOf(o); twin != nil {
 			text, ok = text+", and then made to "+twin.name(), false
 		}
@@ -280,9 +327,9 @@ func checkConnectTimeout(v *View) Result {
 			}
 			continue
 		}
-		f := supported(Subject{Kind: "destination", NetNS: o.netns, PID: o.pid, Comm: v.Comm(o.pid), Addr: o.addr, Port: o.port})
+		f := supported(Subject{Kind: "destination", NetNS: o.netns, PID: o.pid, Comm: o.comm, Addr: o.addr, Port: o.port})
 		f.Weight = h.share
-		f.Impact = h.impact(text + "; ")
+		f.Impact = o.impactOf(h, text)
 		f.Evidence = []Evidence{
 			{Fact: "connections never answered", Value: o.unanswered, Limit: o.all(), Unit: "connections", Source: "TCP sockets"},
 			{Fact: "connections opened", Value: o.established, Unit: "connections", Source: "TCP sockets"},
@@ -300,6 +347,6 @@ func checkConnectTimeout(v *View) Result {
 			v.in(ns, shell.Line("ss -tn state syn-sent dport = :%s", o.port))}
 		r.Findings = append(r.Findings, f)
 	}
-	r.RuledOut = cmp.Or(r.RuledOut, "every connection that a service opened was answered")
+	r.RuledOut = cmp.Or(r.RuledOut, "every connection that a service or a client opened was answered")
 	return r
 }

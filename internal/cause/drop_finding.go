@@ -108,10 +108,13 @@ func (v *View) dropFinding(d *dropSpec, s *DropSite, harms []dropHarm) Finding {
 		f.Subject.Port, f.Subject.Addr, f.Subject.PID, f.Subject.Comm = h.connect.Port, h.connect.Addr, h.connect.PID, h.connect.Comm
 	}
 	f.Evidence = append(v.dropEvidence(s, h), f.Evidence...)
-	f.hurts = map[*ledger]bool{}
+	f.hurts, f.keepsOff = map[*ledger]bool{}, map[destination]bool{}
 	for i := range harms {
 		if harms[i].l != nil {
 			f.hurts[harms[i].l] = true
+		} else {
+			c := harms[i].connect
+			f.keepsOff[destination{c.NetNS, c.Addr, c.Port}] = true
 		}
 		if i > 0 {
 			f.Evidence = append(f.Evidence, Evidence{Fact: "dropped here of " + harms[i].name(), Value: harms[i].segments + harms[i].syns, Unit: "segments", Source: s.Source})

@@ -42,7 +42,7 @@ func checkIPv6Fallback(v *View) Result {
 		if o.unanswered == 0 || twin == nil {
 			continue
 		}
-		text := fmt.Sprintf("%s of %s connections of %s to %s got no answer, and %s to %s did", count(o.unanswered), count(o.all()), v.Comm(o.pid), o.name(),
+		text := fmt.Sprintf("%s of %s connections of %s to %s got no answer, and %s to %s did", count(o.unanswered), count(o.all()), o.comm, o.name(),
 			count(twin.established), twin.name())
 		h, ok := v.harmed(o.pid, o.unanswered)
 		if !ok || o.unanswered < fewAffected {

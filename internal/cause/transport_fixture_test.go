@@ -84,6 +84,22 @@ var firingOnTransport = []fires{
 		subject: Subject{PID: fpmMaster, Addr: "10.7.7.7"}, minShare: 0.03, fix: "on the machine that has 10.7.7.7",
 	},
 	{
+		name: "clients find nothing that listens", cause: &upstreamRefused,
+		plant: func(o *observe.Observation) {
+			quiet(failing(nginxServed(), 1000, 0))(o)
+			connects(o, clientPID, "inet", "10.7.7.7", 9123, observe.Connect{Calls: 500, Failed: 500, Refused: 500})
+		},
+		subject: Subject{Kind: "destination", PID: clientPID, Port: 9123}, minShare: 0.9, fix: "Start what should listen at 10.7.7.7:9123", evidence: "refused (ECONNREFUSED)=500",
+	},
+	{
+		name: "clients get no answer to their SYNs", cause: &connectTimeout,
+		plant: func(o *observe.Observation) {
+			quiet(failing(nginxServed(), 1000, 0))(o)
+			connects(o, clientPID, "inet", "10.7.7.7", 9123, observe.Connect{Calls: 40, Failed: 40})
+		},
+		subject: Subject{Kind: "destination", PID: clientPID, Port: 9123}, minShare: 0.9, fix: "whether 10.7.7.7 is up", evidence: "never answered=40",
+	},
+	{
 		name: "in a namespace that began within the window", cause: &upstreamRefused,
 		plant: func(o *observe.Observation) {
 			quiet(failing(fpmServed(), 1000, 900))(o)
@@ -266,10 +282,14 @@ var nearMissesOnTransport = []miss{
 		quiet(failing(nginxServed(), 1000, 0))(o)
 		connects(o, nginxWorker1, "inet", "10.7.7.7", fpmPort, observe.Connect{Calls: 500, Failed: 500, Refused: 500})
 	}, "0 of 1,000 requests of nginx failed"},
-	{"a client of the service is refused elsewhere", &upstreamRefused, func(o *observe.Observation) {
-		quiet(failing(nginxServed(), 1000, 500))(o)
-		connects(o, clientPID, "inet", "10.7.7.7", fpmPort, observe.Connect{Calls: 500, Failed: 500, Refused: 500})
-	}, "no connection that a service opened was refused"},
+	{"a client waits for a server that begins", &upstreamRefused, func(o *observe.Observation) {
+		quiet(failing(nginxServed(), 1000, 0))(o)
+		connects(o, clientPID, "inet", "10.7.7.7", fpmPort, observe.Connect{Calls: 500, Established: 491, Failed: 9, Refused: 9})
+	}, "9 of 500 connections"},
+	{"a proxy that answers nobody looks whether another is back", &upstreamRefused, func(o *observe.Observation) {
+		quiet(failing(nginxServed(), 1000, 0))(o)
+		connects(o, fpmChild1, "inet", "10.7.7.7", dbPort, observe.Connect{Calls: 20, Failed: 20, Refused: 20})
+	}, "no connection that a service or a client opened was refused"},
 	{"requests fail, and three attempts were refused", &upstreamRefused, func(o *observe.Observation) {
 		quiet(failing(nginxServed(), 1000, 500))(o)
 		connects(o, nginxWorker1, "inet", "10.7.7.7", fpmPort, observe.Connect{Calls: 3, Failed: 3, Refused: 3})
