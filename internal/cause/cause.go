@@ -128,6 +128,7 @@ type Finding struct {
 	hurts map[*ledger]bool
 	// keepsOff is where connections did not come about because of them.
 	keepsOff map[destination]bool
+	site     *DropSite // where, of a finding that was made from one place
 	// firstNS is when looks at threads saw it first, ns into the window; 0: none did.
 	firstNS int64
 	// lost is the seconds that clients lost to it, where the check itself counts

@@ -108,6 +108,7 @@ func (v *View) dropFinding(d *dropSpec, s *DropSite, harms []dropHarm) Finding {
 		f.Subject.Port, f.Subject.Addr, f.Subject.PID, f.Subject.Comm = h.connect.Port, h.connect.Addr, h.connect.PID, h.connect.Comm
 	}
 	f.Evidence = append(v.dropEvidence(s, h), f.Evidence...)
+	f.site = s
 	f.hurts, f.keepsOff = map[*ledger]bool{}, map[destination]bool{}
 	for i := range harms {
 		if harms[i].l != nil {

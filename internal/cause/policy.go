@@ -17,6 +17,7 @@ const (
 	noiseShare    = 0.01 // of requests, connections, answers, lookups or datagrams: fewer that fail, are lost or are slow are noise
 	nearLimit     = 0.95 // of a limit: as much is at the limit
 	fewPackets    = 10   // packets: fewer that are lost are an accident
+	sightsAtMost  = 20   // signs of trouble that no finding is about: more would hide those that matter
 	fewReadings   = 10   // readings of a pool: fewer tell nothing of it
 	fileWorkShare = 0.40 // of a service's CPU time, in one kind of work on files
 )

@@ -7,6 +7,7 @@ var thresholds = map[string]any{
 	"noiseShare":        float64(noiseShare),
 	"nearLimit":         float64(nearLimit),
 	"fewPackets":        float64(fewPackets),
+	"sightsAtMost":      float64(sightsAtMost),
 	"fewReadings":       float64(fewReadings),
 	"fileWorkShare":     float64(fileWorkShare),
 	"fewRequests":       float64(fewRequests),

@@ -94,6 +94,7 @@ func (j *judging) conclude(v *cause.View, r *Report, catalogue []cause.Cause) {
 	r.Findings = rank(r.Findings, catalogue)
 	j.do(func() { account(v, r) })
 	r.Findings = rank(r.Findings, catalogue)
+	j.do(func() { r.Unlinked = v.Unlinked(&r.Account, r.Findings) })
 	j.do(func() {
 		for i := range r.Findings {
 			v.Step()

@@ -19,7 +19,10 @@ type Report struct {
 	Endpoints []Endpoint      `json:"endpoints"`
 	Findings  []cause.Finding `json:"findings"`
 	// Account is who was harmed, by how much, and how much of it the findings explain.
-	Account    cause.Account  `json:"account"`
+	Account cause.Account `json:"account"`
+	// Unlinked is trouble that was seen while somebody was harmed, and that no finding
+	// is about.
+	Unlinked   []cause.Sight  `json:"unlinked,omitempty"`
 	RuledOut   []Excluded     `json:"ruled_out"`
 	NotChecked []Excluded     `json:"not_checked"`
 	Losses     []observe.Loss `json:"losses"`

@@ -118,12 +118,30 @@ func (p *printer) findings(r *diagnose.Report) {
 	p.line("")
 }
 
+// sightsShown is how many signs of trouble are listed that no finding is about.
+const sightsShown = 5
+
 // account says how much was lost, how much of it the findings explain, and what may be
 // harm, or not.
 func (p *printer) account(r *diagnose.Report) {
 	a := &r.Account
 	if a.Lost > 0 {
 		p.line("Requests lost %s in this window; the findings explain %s of it.", figure.Seconds(a.Lost), figure.Percent(a.Explained/a.Lost))
+		p.line("")
+	}
+	if len(r.Unlinked) > 0 {
+		p.line("Seen, and not linked to any slow request:")
+		most := sightsShown
+		if p.All {
+			most = len(r.Unlinked)
+		}
+		for i, s := range r.Unlinked {
+			if i == most {
+				p.line("  and %s more: --all lists them", figure.Count(len(r.Unlinked)-most))
+				break
+			}
+			p.wrapped("    ", 4, printable.Text(s.Text))
+		}
 		p.line("")
 	}
 	for _, e := range r.Endpoints {

@@ -2,6 +2,7 @@ package consistency
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"regexp"
 	"slices"
@@ -31,8 +32,47 @@ func Check(r *diagnose.Report) []string {
 		c.endpoint(&r.Endpoints[i])
 	}
 	c.account(r)
+	c.unlinked(r)
 	return c.found
 }
+
+// denies is which cause, ruled out without a sign of it, a sign of trouble contradicts.
+var denies = map[cause.SightKind]cause.ID{
+	cause.SightStopped: cause.ProcessStopped, cause.SightQueue: cause.AcceptQueueOverflow, cause.SightThrottled: cause.CPUQuotaThrottled,
+}
+
+// unlinked asks whether what was seen, and is no finding, is denied elsewhere, and
+// whether nothing is found where much was seen.
+func (c *checker) unlinked(r *diagnose.Report) {
+	for _, s := range r.Unlinked {
+		c.at = "seen, and not linked"
+		c.text(s.Text)
+		for _, u := range r.RuledOut {
+			// Some are judged by services, and by what requests wait for: they say so.
+			if u.Cause == string(denies[s.Kind]) && u.Nothing() && !ofServices.MatchString(u.Because) {
+				c.add("%q, and %s is ruled out: %s", s.Text, u.Cause, u.Because)
+			}
+		}
+	}
+	if c.at = "the account"; len(r.Account.Victims) == 0 && len(r.Unlinked) > 0 {
+		c.add("nobody was harmed, and %q is said to be linked to no harm", r.Unlinked[0].Text)
+	}
+	idle := map[string]string{}
+	for _, u := range slices.Concat(r.RuledOut, r.NotChecked) {
+		if m := idleCPU.FindStringSubmatch(u.Because); m != nil {
+			idle[m[1]] = u.Cause
+		}
+	}
+	if c.at = "ruled out"; len(idle) > 1 {
+		c.add("the CPUs were idle %v at once", slices.Sorted(maps.Keys(idle)))
+	}
+}
+
+// ofServices finds what is said of services, and of what their requests wait for, only.
+var ofServices = regexp.MustCompile(`that requests wait for|no service`)
+
+// idleCPU finds how idle the CPUs were over the window.
+var idleCPU = regexp.MustCompile(`the CPUs were idle ([\d.]+ %) of the time`)
 
 // account asks whether what was lost adds up, and whether a finding says so where most
 // of it has no cause.

@@ -1,0 +1,39 @@
+package cause
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/slowray/slowray/internal/observe"
+)
+
+// TestUnlinked asks for trouble that no finding is about, beside harm and without.
+func TestUnlinked(t *testing.T) {
+	v := harmed(func(e *observe.Endpoint) { e.Statuses = map[string]uint64{"2xx": 900, "5xx": 100} })
+	v.Processes = []observe.Process{{PID: 70, Comm: "shop", State: "S"}, {PID: 80, Comm: "helper", State: "T"}}
+	v.CallErrors = []observe.CallError{{PID: 70, Comm: "shop", Call: "write", Error: "ENOSPC", Calls: 9, Path: "/var/log/shop"}}
+	v.onPath = map[int]bool{70: true}
+	a := v.Account()
+	texts := func(findings ...Finding) (out []string) {
+		for _, s := range v.Unlinked(&a, findings) {
+			out = append(out, s.Text)
+		}
+		return out
+	}
+	stopped, failed := "helper (pid 80) is stopped by a signal", "9 calls of write by shop (pid 70) failed with ENOSPC on /var/log/shop"
+	if got := texts(); !slices.Equal(got, []string{stopped, failed}) {
+		t.Errorf("%q", got)
+	}
+	// What a finding is about is no sight, also as the last hop of its chain.
+	chained := Finding{Cause: ProcessStopped, Chain: []observe.WaitHop{{Process: observe.WaitProcess{PID: 80}}}}
+	if got := texts(chained); !slices.Equal(got, []string{failed}) {
+		t.Errorf("%q", got)
+	}
+	if got := texts(chained, Finding{Subject: Subject{PID: 70}}); len(got) != 0 {
+		t.Errorf("%q", got)
+	}
+	healthy := Account{}
+	if got := v.Unlinked(&healthy, nil); len(got) != 0 {
+		t.Errorf("where nobody was harmed: %v", got)
+	}
+}
