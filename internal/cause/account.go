@@ -243,7 +243,11 @@ func (v *View) ownDoing(l *ledger) (ns float64, long bool) {
 	if _, full := v.cpuFull(l); full {
 		return 0, false
 	}
-	ns = float64(l.Requests) * (s.ShareNS(observe.ServerCPU, l.MeanNS(observe.Server)) + s.ShareNS(observe.ServerSleep, l.MeanNS(observe.Server)))
+	ns = s.ShareNS(observe.ServerCPU, l.MeanNS(observe.Server))
+	if asleep := s.ShareNS(observe.ServerSleep, l.MeanNS(observe.Server)); asleep >= sleepFloor {
+		ns += asleep
+	}
+	ns *= float64(l.Requests)
 	return ns, ns >= ownFloor*float64(l.Requests) && ns >= ownShare*l.TimeNS()
 }
 

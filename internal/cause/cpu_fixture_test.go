@@ -350,3 +350,28 @@ func behindALock(exe string, share float64) func(*observe.Observation) {
 		followed(o, map[observe.ServerPart]float64{observe.ServerLock: share, observe.ServerSleep: 1 - share})
 	}
 }
+
+var _ = fixturePair(fires{
+	name: "requests that compute for long, in many functions", cause: &cpuHotFunction,
+	plant: func(o *observe.Observation) {
+		app(o, "app", 9, 0)
+		with(o, appServed().add(30, ms, ms, 0, computed))
+		sampled(o, appPID, 900, function(observe.FrameNative, "main", "app", 0, 900, 4), function(observe.FrameNative, "parse", "app", 300, 300, 0),
+			function(observe.FrameNative, "render", "app", 290, 310, 0), function(observe.FrameNative, "sort", "app", 280, 280, 0))
+	},
+	subject: Subject{Kind: "process", PID: appPID, Port: appPort}, minShare: 0.9, fix: "Find which function of app it is", evidence: "functions that do most of it themselves=parse 33 %, render 32 %",
+})
+
+var _ = fixturePair(fires{
+	name: "more threads of its own than there are CPUs, at times", cause: &runQueueWait,
+	plant: func(o *observe.Observation) {
+		p := app(o, "app", 5, 4)
+		p.Course, p.Threads = course(appPID, 0.2, 0.7), 8
+		for tid := range 4 {
+			p.Busiest = append(p.Busiest, observe.Thread{TID: appPID + tid, CPUSeconds: 1.2, RunDelaySeconds: 1})
+		}
+		process(o, hog).UserSeconds = 0.1
+		with(o, appServed().add(1000, ms, ms, 0, quick).add(40, ms, ms, 0, readLate))
+	},
+	subject: Subject{PID: appPID}, minShare: 0.55, fix: "Its own threads take the CPUs from each other", evidence: "threads and processes of it that ran=4",
+})

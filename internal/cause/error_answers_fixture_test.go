@@ -55,14 +55,3 @@ var _ = fixturePair(
 		}
 	}, "4 of 500 requests on :9123 were answered with 500"},
 )
-
-var _ = fixturePair(fires{
-	name: "requests that compute for long, in many functions", cause: &cpuHotFunction,
-	plant: func(o *observe.Observation) {
-		app(o, "app", 9, 0)
-		with(o, appServed().add(30, ms, ms, 0, computed))
-		sampled(o, appPID, 900, function(observe.FrameNative, "main", "app", 0, 900, 4), function(observe.FrameNative, "parse", "app", 300, 300, 0),
-			function(observe.FrameNative, "render", "app", 290, 310, 0), function(observe.FrameNative, "sort", "app", 280, 280, 0))
-	},
-	subject: Subject{Kind: "process", PID: appPID, Port: appPort}, minShare: 0.9, fix: "Find which function of app it is", evidence: "functions that do most of it themselves=parse 33 %, render 32 %",
-})

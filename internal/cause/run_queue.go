@@ -95,11 +95,15 @@ func (v *View) runQueueFinding(l *ledger, w *atWork, k cost, top *busyThread, na
 	}
 	f.Fix.Text = "Find what else runs on its CPUs, all the time or in bursts, and let that give way (a nice value, CPUWeight=), or give the service more CPUs."
 	cpus := max(v.Host.CPUs, 1)
-	if most := len(w.threads); narrow == nil && v.outside() < outsiderShare && most > cpus {
+	ran := 0
+	for _, p := range w.procs {
+		ran += len(threadsOver(p, v.loadedSeconds(l)))
+	}
+	if narrow == nil && v.outside() < outsiderShare && ran > cpus {
 		// Nothing else runs there: it is in its own way.
 		f.Title = fmt.Sprintf("%s runs more threads at a time than there are CPUs", f.Subject.Comm)
-		f.Evidence = append(f.Evidence, Evidence{Fact: "threads and processes of it that ran", Value: most, Limit: cpus, Unit: "CPUs there are", Source: "/proc/PID/task/TID/schedstat"})
-		f.Fix.Text = fmt.Sprintf("Its own threads wait for each other's CPU, nothing else does so to speak of: let no more than %d of them compute at a time, or give it more CPUs.", cpus)
+		f.Evidence = append(f.Evidence, Evidence{Fact: "threads and processes of it that ran", Value: ran, Limit: cpus, Unit: "CPUs there are", Source: "/proc/PID/task/TID/schedstat"})
+		f.Fix.Text = fmt.Sprintf("Its own threads take the CPUs from each other, others hardly use them: let no more than %d compute at a time, or give it more CPUs.", cpus)
 		if v.isDatabase(f.Subject.PID, "postgresql") {
 			f.Fix.Text += " Parallel workers of a statement are among them (max_parallel_workers_per_gather)."
 		}

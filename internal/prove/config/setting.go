@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/slowray/slowray/internal/budget"
 	"github.com/slowray/slowray/internal/cause"
 	"github.com/slowray/slowray/internal/prove/change"
 	"github.com/slowray/slowray/internal/safefile"
@@ -73,6 +74,12 @@ func productOf(server string) (*product, error) {
 // askTime is how long a server may take to answer.
 const askTime = 5 * time.Second
 
+// executes is the server that a process runs, whatever it is called.
+func executes(pid int) string {
+	var programs host.Programs
+	return programs.Of(budget.New(context.Background(), budget.Limits{Bytes: 64 << 20, Unpacked: 64 << 20, Nodes: 1 << 20, Files: 4, Wall: time.Second}), host.FS{Proc: "/proc"}, pid)
+}
+
 // with connects to the server of a change and has f talk to it.
 func with(c *cause.Change, f func(context.Context, *product, *access, asker) error) error {
 	p, err := productOf(c.Server)
@@ -83,7 +90,7 @@ func with(c *cause.Change, f func(context.Context, *product, *access, asker) err
 	if err != nil {
 		return fmt.Errorf("%s (pid %d) does not run (any more)", c.Server, c.PID)
 	}
-	if !slices.Contains(p.comms, comm) {
+	if !slices.Contains(p.comms, comm) && !slices.Contains(p.comms, executes(c.PID)) {
 		return fmt.Errorf("pid %d is %s, not %s", c.PID, comm, p.name)
 	}
 	if !p.settings.MatchString(c.Name) {
