@@ -205,8 +205,8 @@ func TestFilterTakesInWhatIsCalled(t *testing.T) {
 		fpmServed().add(300, ms, ms, 0, waitsForDB), dbCalled().add(300, ms, ms, 0, slowDB))(o)
 	o.Connects, o.Filter.Port = nil, webPort
 	v := NewView(o)
-	if len(v.Services) != 1 || len(v.Ledgers()) != 4 {
-		t.Fatalf("%d services and %d endpoints in view, want 1 and 4", len(v.Services), len(v.Ledgers()))
+	if len(v.Services) != 2 || len(v.Ledgers()) != 4 {
+		t.Fatalf("%d services and %d endpoints in view, want 2 and 4", len(v.Services), len(v.Ledgers()))
 	}
 	r := slowDependency.Judge(v)
 	if len(r.Findings) != 1 || r.Findings[0].Subject.Port != dbPort {

@@ -169,6 +169,19 @@ func (v *View) selectServices(all []*Service) []*Service {
 			isCalled[s] = isCalled[s] || c.Calls > 0
 		}
 	}
+	// Calls over connections that are kept: no connect() tells of them.
+	for i := range v.Endpoints {
+		v.Step()
+		e := &v.Endpoints[i]
+		if e.Side != observe.Called.String() || e.Requests == 0 {
+			continue
+		}
+		for _, s := range reachable.by(&observe.Connect{NetNS: e.NetNS, Addr: e.Addr, Port: e.Port}, v.owners) {
+			for _, pid := range append([]int{e.PID}, e.PIDs...) {
+				reaches[pid] = append(reaches[pid], s)
+			}
+		}
+	}
 	whole := v.Filter == (observe.Filter{})
 	chosen := map[*Service]bool{}
 	var queue []*Service
