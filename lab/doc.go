@@ -20,6 +20,10 @@
 // leaves by the load generator's word, and what slowray undo leaves by a look at
 // all that could have been changed (tune*.go).
 //
-// The lab never imports slowray's own packages: a mistake there must not be
-// able to hide itself here.
+// [Bench] does the same with incidents that nobody designed: they are drawn
+// (lab/grammar), and their fixes are tried, too.
+//
+// The lab takes slowray for a program, and not its packages for granted: a mistake there
+// must not be able to hide itself here. Only whether a report contradicts itself is
+// asked of a package next to it.
 package lab

@@ -57,6 +57,9 @@ func judge(s *StepResult, i incident.Incident, faults []incident.Fault) {
 			s.mismatch("%s is not among what is ruled out", f.RuledOut)
 		}
 	}
+	for _, against := range s.Found.Against { // internal/diagnose/consistency
+		s.mismatch("the report contradicts itself: %s", against)
+	}
 	s.allowed(planted)
 	s.complete()
 	s.first()

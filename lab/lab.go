@@ -199,7 +199,7 @@ func InitMain() {
 		return
 	case load.ClientRole:
 		err = load.ClientMain()
-	case server.AppRole, server.BurnRole, server.WebRole, server.GoRole, server.BesideRole:
+	case server.AppRole, server.BurnRole, server.WebRole, server.GoRole, server.HopRole, server.BesideRole:
 		err = server.Main(role)
 	default:
 		err = fmt.Errorf("lab: no role %q", role)

@@ -13,6 +13,8 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/slowray/slowray/internal/diagnose"
+	"github.com/slowray/slowray/internal/diagnose/consistency"
 	"github.com/slowray/slowray/lab/sandbox"
 )
 
@@ -33,6 +35,15 @@ type Report struct {
 	routers []uint64      // those of the routers between them
 
 	Endpoints []Endpoint `json:"endpoints,omitempty"`
+	Account   struct {
+		Lost      float64 `json:"lost_s"`
+		Explained float64 `json:"explained_s"`
+	} `json:"account"`
+
+	// Against is what in the report cannot be true.
+	Against []string `json:"against,omitempty"`
+	whole   diagnose.Report
+	cpu     time.Duration // that slowray took
 }
 
 // Finding is one cause that slowray names.
@@ -109,6 +120,9 @@ func (r *runner) slowray(ctx context.Context, box *sandbox.Box) (*Report, error)
 		}
 	}
 	report.Late = max(0, time.Since(started)-r.opt.Window)
+	if cmd.ProcessState != nil {
+		report.cpu = cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
+	}
 	report.netns, report.clients, report.backend = netns, clients, backend
 	for _, j := range []*sandbox.Join{box.Front, box.Back} {
 		if j != nil {
@@ -149,5 +163,9 @@ func (r *Report) parse(data []byte) error {
 	for n := range r.Findings {
 		r.Findings[n].text = string(raw.Findings[n])
 	}
+	if err := json.Unmarshal(data, &r.whole); err != nil {
+		return fmt.Errorf("slowray's report: %w", err)
+	}
+	r.Against = consistency.Check(&r.whole)
 	return nil
 }

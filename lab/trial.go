@@ -223,7 +223,10 @@ func (r *runner) startLoad(ctx context.Context, box *sandbox.Box, l load.Load, d
 	}
 	args, env := l.Command(r.exe, sandbox.RoleEnv, r.plan.ServerAddr, r.plan.FrontPort, d)
 	t := &traffic{Load: l, out: filepath.Join(box.Dir, "load.out"), until: time.Now().Add(d)}
-	var err error
+	err := os.Remove(t.out) // of an earlier load there
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, fmt.Errorf("load: %w", err)
+	}
 	t.proc, err = box.Client.Start(ctx, sandbox.Spec{Args: args, Env: env, Stdout: t.out, Stderr: t.out})
 	if err != nil {
 		return nil, fmt.Errorf("load: %w", err)

@@ -87,9 +87,12 @@ const (
 // Finding is a cause found on a subject. Its JSON is part of the report's
 // contract (schema/report.schema.json).
 type Finding struct {
-	Cause         ID         `json:"cause"`
-	Title         string     `json:"title"`
-	Verdict       Verdict    `json:"verdict"`
+	Cause   ID      `json:"cause"`
+	Title   string  `json:"title"`
+	Verdict Verdict `json:"verdict"`
+	// Confidence is how likely it is to be true, 0 to 1: of findings like this one on
+	// incidents that were drawn (docs/scoreboard.md) so many were.
+	Confidence    float64    `json:"confidence"`
 	Role          Role       `json:"role"`
 	ConsequenceOf *ID        `json:"consequence_of"`
 	Subject       Subject    `json:"subject"`

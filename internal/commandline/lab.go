@@ -10,6 +10,7 @@ import (
 type Lab struct {
 	List  LabList  `cmd:"" help:"List the incidents."`
 	Run   LabRun   `cmd:"" help:"Plant an incident, measure what really hurts, let slowray look, compare."`
+	Bench LabBench `cmd:"" help:"Draw incidents that nobody designed, and score what slowray says of them."`
 	Demo  LabDemo  `cmd:"" help:"Plant an incident and print slowray's report on it."`
 	Shell LabShell `cmd:"" help:"Plant an incident, keep its load running, and give a shell inside."`
 	Fleet LabFleet `cmd:"" help:"Simulate a fleet of hosts with a planted anomaly, and ship what it does."`
@@ -57,6 +58,39 @@ func (c *LabRun) Validate() error {
 		return errors.New("--tune goes with one incident, and without --score, --pairs, --healthy, --truth-only, --looks and --save")
 	case c.HTML != "" && !c.Tune:
 		return errors.New("--html goes with --tune")
+	}
+	return nil
+}
+
+// LabBench draws incidents; the exit status is 1 where slowray was wrong.
+type LabBench struct {
+	Seed    int64  `placeholder:"N" help:"Of all draws; otherwise the clock's, which is printed."`
+	Count   int    `default:"6" placeholder:"M" help:"So many draws with a fault that does harm (${default})."`
+	Healthy int    `placeholder:"M" help:"So many draws without a fault."`
+	From    int    `default:"1" placeholder:"K" help:"Number of the first draw (${default})."`
+	Only    int    `placeholder:"K" help:"Only draw number K; with --healthy, the one without its fault."`
+	Kind    string `placeholder:"NAME" help:"Draw only this kind of fault."`
+	Out     string `placeholder:"FILE" type:"path" help:"Add each result to this file."`
+	Save    string `placeholder:"DIR" type:"existingdir" help:"Keep there what slowray saw in draws on which it was wrong, for slowray replay."`
+	JSON    bool   `name:"json" help:"Print the results as JSON."`
+	Verbose bool   `short:"v" help:"Say what is going on."`
+
+	Results []string `placeholder:"FILE" type:"existingfile" help:"Draw nothing: take the results of these files."`
+	Board   string   `placeholder:"FILE" type:"path" help:"With --results: write the scoreboard there."`
+	Fit     string   `placeholder:"FILE" type:"path" help:"With --results: fit confidence to them, and write the table there."`
+}
+
+// Validate is called by the command line parser.
+func (c *LabBench) Validate() error {
+	switch {
+	case c.Count < 0 || c.Healthy < 0 || c.Count+c.Healthy > 10_000:
+		return errors.New("--count, --healthy: must be 0 to 10000")
+	case c.From < 1 || c.Only < 0:
+		return errors.New("--from, --only: draws are numbered from 1")
+	case len(c.Results) == 0 && c.Board+c.Fit != "":
+		return errors.New("--board, --fit: of which --results?")
+	case c.Only > 0 && c.Seed == 0:
+		return errors.New("--only goes with --seed")
 	}
 	return nil
 }

@@ -71,6 +71,7 @@ func (j *judging) judge(o *observe.Observation) Report {
 		*j = *j.spare()
 		j.conclude(v, &r, catalogue)
 	}
+	confide(&r)
 	return r
 }
 

@@ -170,7 +170,11 @@ func firstOf(findings []cause.Finding, id cause.ID) int {
 }
 
 func (p *printer) finding(n int, f *cause.Finding) {
-	p.line("%s %s", p.paint(red, fmt.Sprintf("%d. %s", n, printable.Text(f.Title))), p.paint(dim, "["+string(f.Cause)+"]"))
+	sure := ""
+	if f.Confidence > 0 { // what an older slowray said has none
+		sure = fmt.Sprintf("  confidence %.2f", f.Confidence)
+	}
+	p.line("%s %s", p.paint(red, fmt.Sprintf("%d. %s", n, printable.Text(f.Title))), p.paint(dim, "["+string(f.Cause)+"]"+sure))
 	p.field("where", subjectText(&f.Subject))
 	if o := f.Over; o != nil {
 		p.field("when", fmt.Sprintf("%s to %s, in %d of %d windows; the figures are of the one at %s, the share of all", figure.Moment(o.Onset), figure.Until(o.End, o.Onset), o.Windows, o.Of, figure.Until(o.Worst, o.Onset)))

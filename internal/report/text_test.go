@@ -24,7 +24,7 @@ func example() *diagnose.Report {
 		Endpoints: []diagnose.Endpoint{{Side: "served", Addr: "0.0.0.0", Port: 8088, Opened: 51,
 			Process: &diagnose.Process{PID: 77, Comm: "nginx"}, Requests: &requests, RPS: &rate, GoodRPS: &good}},
 		Findings: []cause.Finding{
-			{Cause: parent, Title: "The table is full", Role: cause.RoleCause,
+			{Cause: parent, Title: "The table is full", Role: cause.RoleCause, Confidence: 0.934,
 				Subject: cause.Subject{Kind: "namespace", NetNS: 4026532177},
 				Impact:  cause.Impact{Share: 0.992, Of: "connection attempts", Text: "6,300 packets dropped"},
 				Evidence: []cause.Evidence{
@@ -43,7 +43,7 @@ func example() *diagnose.Report {
 
 const golden = `web1 watched for 10 s, from 2026-11-21 04:00:00 +01:00 to 04:00:10 (Linux 6.1.0, 8 CPUs)
 
-1. The table is full [conntrack-full]
+1. The table is full [conntrack-full]  confidence 0.93
    where    network namespace 4026532177
    how bad  99.2 % of connection attempts: 6,300 packets dropped
    do this  Raise the limit.

@@ -49,6 +49,8 @@ func Run(args []string, stdout, stderr io.Writer) int {
 			return list(s)
 		case *commandline.LabRun:
 			return run(begin(), s, command)
+		case *commandline.LabBench:
+			return bench(begin(), s, command)
 		case *commandline.LabDemo:
 			return demo(begin(), s, command)
 		case *commandline.LabShell:

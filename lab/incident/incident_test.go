@@ -1,6 +1,7 @@
 package incident
 
 import (
+	"reflect"
 	"strings"
 	"testing"
 )
@@ -11,7 +12,7 @@ func TestFaultsChangeTheSetup(t *testing.T) {
 	for _, i := range All() {
 		for _, f := range i.Faults {
 			one := []Fault{f}
-			if i.Setup() == i.Planted(one) && i.Load == i.LoadWith(one) {
+			if reflect.DeepEqual(i.Setup(), i.Planted(one)) && i.Load == i.LoadWith(one) {
 				t.Errorf("%s: %s plants nothing", i.Name, f.Name)
 			}
 			if !f.Decoy && f.Cause == "" || f.Decoy && f.RuledOut == "" {

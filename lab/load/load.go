@@ -57,6 +57,7 @@ const (
 func (l Load) Command(exe, roleEnv, addr string, port int, d time.Duration) (args, env []string) {
 	target := net.JoinHostPort(addr, strconv.Itoa(port))
 	if !l.UsesWrk() {
+		l.Idle = 0                                                                // HoldCommand's
 		data, _ := json.Marshal(clientSpec{Load: l, Target: target, Duration: d}) // numbers and strings only
 		return []string{exe}, []string{roleEnv + "=" + ClientRole, clientEnv + "=" + string(data)}
 	}

@@ -31,6 +31,8 @@ func Main(role string) error {
 	switch role {
 	case GoRole:
 		spec = &bookings{}
+	case HopRole:
+		spec = &hopSpec{}
 	case WebRole:
 		spec = &webSpec{}
 	case BesideRole:

@@ -113,6 +113,11 @@ type Setup struct {
 	Quotes    Quotes // Quoting
 	Transport Transport
 
+	// Hops are small services before the servers, the outermost first: clients talk
+	// to that one.
+	Hops     []Hop
+	IdlePool int // threads of another program that wait for work which never comes
+
 	// the network
 	Wire        sandbox.Wire // between clients and servers
 	BackWire    sandbox.Wire // between servers and backend

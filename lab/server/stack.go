@@ -67,6 +67,7 @@ type starter struct {
 	cgroup    string
 	limits    []string // directories of further control groups
 	accessLog string
+	inner     bool // the servers behind the hops are being started
 }
 
 // kernel sets what belongs to the server's network namespace.
@@ -187,6 +188,9 @@ func (s *starter) group() (err error) {
 }
 
 func (s *starter) servers() error {
+	if len(s.v.Hops) > 0 && !s.inner {
+		return s.hops()
+	}
 	switch s.v.Kind {
 	case NginxFPM:
 		return s.nginxFPM()

@@ -1,0 +1,158 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+)
+
+// hopSpec is a hop in Go.
+type hopSpec struct {
+	Hop
+	Addr, Next string
+	Options    []string // as those of the other languages have them
+
+	stock  sync.Mutex
+	count  atomic.Int64
+	client http.Client
+	desks  chan struct{} // of Workers, one for each
+}
+
+func (h *hopSpec) option(name string) string {
+	for n := 0; n+1 < len(h.Options); n += 2 {
+		if h.Options[n] == name {
+			return h.Options[n+1]
+		}
+	}
+	return ""
+}
+
+func (h *hopSpec) serve() error {
+	backlog := h.Backlog
+	if backlog == 0 {
+		backlog = 1024
+	}
+	fd, err := listen(h.Addr, h.Port, backlog)
+	if err != nil {
+		return fmt.Errorf("hop: %w", err)
+	}
+	listener, err := net.FileListener(os.NewFile(uintptr(fd), "listener"))
+	if err != nil {
+		return fmt.Errorf("hop: %w", err)
+	}
+	timeout := h.Timeout
+	if timeout == 0 {
+		timeout = 10 * time.Second
+	}
+	h.client = http.Client{Timeout: timeout, Transport: &http.Transport{MaxIdleConnsPerHost: 512, DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
+		return (&net.Dialer{Timeout: timeout}).DialContext(ctx, network, addr)
+	}}}
+	server := &http.Server{Handler: http.HandlerFunc(h.handle)}
+	if h.Workers > 0 {
+		h.desks = make(chan struct{}, h.Workers)
+	}
+	return server.Serve(listener)
+}
+
+func (h *hopSpec) handle(w http.ResponseWriter, r *http.Request) {
+	if h.desks != nil {
+		h.desks <- struct{}{}
+		defer func() { <-h.desks }()
+	}
+	status, body := h.answer(r.Context()), "ok\n"
+	if status >= 400 {
+		body = "no\n"
+	}
+	w.WriteHeader(status)
+	io.WriteString(w, body)
+}
+
+func (h *hopSpec) answer(ctx context.Context) int {
+	if h.count.Add(1)%int64(max(h.Every, 1)) == 0 {
+		if h.Sleep > 0 {
+			h.awaitSupplier()
+		}
+		if h.Spin > 0 {
+			tariff(h.Spin)
+		}
+		if h.Lock > 0 {
+			h.reserve()
+		}
+	}
+	if h.Ticket && h.takeTicket() != nil {
+		return 500
+	}
+	if h.Read {
+		if _, err := os.ReadFile(h.option("--read")); err != nil {
+			return 500
+		}
+	}
+	if h.Log > 0 {
+		fmt.Println(strings.Repeat("x", h.Log))
+	}
+	if h.Next == "" {
+		return 200
+	}
+	return h.askNext(ctx)
+}
+
+func (h *hopSpec) awaitSupplier() { time.Sleep(h.Sleep) }
+
+func (h *hopSpec) reserve() {
+	h.stock.Lock()
+	time.Sleep(h.Lock)
+	h.stock.Unlock()
+}
+
+// tariff computes for so long, on the clock of its thread.
+func tariff(d time.Duration) (total int) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	for end := threadTime() + d; threadTime() < end; {
+		for n := range 20_000 {
+			total = (total*31 + n) % 1_000_003
+		}
+	}
+	return total
+}
+
+func threadTime() time.Duration {
+	const rusageThread = 1 // RUSAGE_THREAD, include/uapi/linux/resource.h
+	var used syscall.Rusage
+	if err := syscall.Getrusage(rusageThread, &used); err != nil {
+		return 0
+	}
+	return time.Duration(used.Utime.Nano() + used.Stime.Nano())
+}
+
+func (h *hopSpec) takeTicket() error {
+	f, err := os.OpenFile(h.option("--flock"), os.O_RDWR|os.O_CREATE, 0o644)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	return syscall.Flock(int(f.Fd()), syscall.LOCK_EX)
+}
+
+func (h *hopSpec) askNext(ctx context.Context) int {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+h.Next+"/", nil)
+	if err != nil {
+		return 500
+	}
+	resp, err := h.client.Do(req)
+	if err != nil {
+		return 502
+	}
+	defer resp.Body.Close()
+	io.Copy(io.Discard, resp.Body)
+	return resp.StatusCode
+}
