@@ -6,6 +6,8 @@
 #   since LAB_SINCE (a revision); make test-fast: those that take little time
 # make test-all   every test: all incidents, kernels, a fresh machine, and what slowray costs
 # make docs   write docs/causes anew, from the declarations of the causes
+# make scoreboard   docs/scoreboard.md and the table of confidence, from RESULTS, which
+#   slowray lab bench --out wrote
 # make test-incidents   every incident of the lab, each alone
 # make deb    a Debian package, in bin
 # make test-fresh   make run, test-fast and demo on a fresh Debian 12, in a root directory
@@ -23,7 +25,7 @@ BUILT = $(if $(VERSION),-X main.built=$(VERSION))
 
 GO_FILES := $(shell git ls-files '*.go' 2>/dev/null)
 
-.PHONY: run demo fleet-demo build deb generate docs test test-all test-fast test-fresh test-incidents test-kernels check check-generated bench fuzz clean
+.PHONY: run demo fleet-demo scoreboard build deb generate docs test test-all test-fast test-fresh test-incidents test-kernels check check-generated bench fuzz clean
 
 build: bin/slowray bin/slowray-lab
 
@@ -44,6 +46,12 @@ demo: build
 fleet-demo: build
 	@script/setup.sh fleet-demo
 	@go run ./lab/fleetdemo -slowray bin/slowray
+
+RESULTS ?= docs/scoreboard.jsonl
+
+scoreboard:
+	@script/setup.sh go
+	@go run ./cmd/slowray-lab bench --results $(RESULTS) --board docs/scoreboard.md --fit internal/diagnose/confidence_table.go
 
 # Without symbols, which only slowray itself would read, and without the trace pages of
 # gRPC: they use text/template, for which the linker keeps every method of every type.
