@@ -76,6 +76,7 @@ type LabBench struct {
 	Verbose bool   `short:"v" help:"Say what is going on."`
 
 	Results []string `placeholder:"FILE" type:"existingfile" help:"Draw nothing: take the results of these files."`
+	Proofs  []string `placeholder:"FILE" type:"existingfile" help:"With --results: what slowray prove --json wrote, to compare with how sure the findings were."`
 	Board   string   `placeholder:"FILE" type:"path" help:"With --results: write the scoreboard there."`
 	Fit     string   `placeholder:"FILE" type:"path" help:"With --results: fit confidence to them, and write the table there."`
 }

@@ -103,7 +103,11 @@ func made(results []Result) []string {
 	all := map[string]bool{}
 	for _, r := range results {
 		if r.Machine != "" {
-			all[fmt.Sprintf("Machine: %s; slowray %s.", r.Machine, r.Main)] = true
+			text := "Machine: " + r.Machine
+			if r.Main != "" {
+				text += "; slowray " + r.Main
+			}
+			all[text+"."] = true
 		}
 	}
 	return slices.Sorted(maps.Keys(all))

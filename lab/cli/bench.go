@@ -67,6 +67,13 @@ func results(s *streams, c *commandline.LabBench) error {
 			return err
 		}
 	}
+	proofs, err := blind.Proofs(c.Proofs...)
+	if err != nil {
+		return err
+	}
+	if len(proofs) > 0 {
+		fmt.Fprintf(s.out, "%d findings that slowray prove tried; expected calibration error %.3f\n", len(proofs), blind.CalibrationError(proofs))
+	}
 	fmt.Fprintln(s.out, blind.NewScore(all).Summary())
 	return nil
 }
