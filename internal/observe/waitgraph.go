@@ -17,8 +17,11 @@ type WaitGraph struct {
 	ParkedNS int64 `json:"parked_ns,omitempty"` // the longest, from when it was first seen
 
 	Shares []WaitShare `json:"shares,omitempty"` // most slow time first
-	Slow   []SlowTime  `json:"slow,omitempty"`   // by process
-	Unseen []string    `json:"unseen,omitempty"` // what could not be read and why, one sentence each
+	// Pools are groups of threads, of processes with slow requests, of which some
+	// had something in hand whenever they were looked at.
+	Pools  []ThreadPool `json:"pools,omitempty"`
+	Slow   []SlowTime   `json:"slow,omitempty"`   // by process
+	Unseen []string     `json:"unseen,omitempty"` // what could not be read and why, one sentence each
 }
 
 // WaitShare is one shape of wait chain: the same processes wait for the same
@@ -63,4 +66,32 @@ type SlowTime struct {
 	// Lent says that they are the requests of those that call the process over
 	// a unix socket, where none are recorded.
 	Lent bool `json:"lent,omitempty"`
+}
+
+// ThreadPool is threads, or worker processes, of one family of processes that
+// have the same name but for a number, and began alike. Event loops are not among
+// them.
+type ThreadPool struct {
+	PID  int    `json:"pid"`            // the master of the family
+	Name string `json:"name"`           // of its threads, without their number: "pool-1-thread"
+	Root string `json:"root,omitempty"` // of Python: the function that they run, "_worker thread.py"
+
+	Busy   int   `json:"busy"`             // threads that had something in hand in nearly all looks
+	Partly int   `json:"partly,omitempty"` // … in some
+	Idle   int   `json:"idle,omitempty"`   // … in hardly any
+	Looks  int   `json:"looks"`
+	TIDs   []int `json:"tids,omitempty"` // of those that are busy, at most 64
+
+	// Of those that are busy: how often they ended a wait, what they were seen
+	// doing, and where, in a program in Python.
+	Switches uint64     `json:"switches,omitempty"`
+	Does     []PoolCall `json:"does,omitempty"` // most often first, at most 4
+	At       string     `json:"at,omitempty"`   // the innermost function that is the program's own: "work booking.py:90"
+	Stack    []string   `json:"stack,omitempty"`
+}
+
+// PoolCall is a system call that threads were seen in, or "running".
+type PoolCall struct {
+	Name  string  `json:"name"`
+	Share float64 `json:"share"` // of the looks at them, 0 to 1
 }

@@ -148,6 +148,9 @@ func (s *Sampler) Look(pids []int, e Effort) {
 		s.follow(l, cheap, now)
 	}
 	s.lookAtGoroutines(l, pids, now, e)
+	if last {
+		s.placeThreads(l, pids)
+	}
 	for _, sh := range s.shapes {
 		sh.most = max(sh.most, sh.now)
 	}
@@ -228,6 +231,7 @@ func (s *Sampler) rests(tid int, now time.Time) bool {
 		return false
 	}
 	w.listed = now
+	w.count()
 	return true
 }
 

@@ -20,6 +20,7 @@ type watched struct {
 	idle     bool      // it was followed: nobody holds it up
 	wait     *interval // nil when it does not wait for anybody
 	followed time.Time
+	use      use
 }
 
 // interval is one wait of one thread.
@@ -69,6 +70,11 @@ func (s *Sampler) note(t *thread, now time.Time, gap time.Duration, frozen bool,
 		w = &watched{pid: t.p.pid, tid: t.tid}
 		s.threads[t.tid] = w
 	}
+	if !w.seen.IsZero() && w.pid == t.p.pid {
+		w.count()
+	} else {
+		w.use = use{first: t.use.switches, comm: t.comm}
+	}
 	same := w.pid == t.p.pid && w.state == t.state && w.call == t.call && t.known && w.switches == t.use.switches &&
 		!w.seen.IsZero() && t.state != 'R'
 	if !w.seen.IsZero() {
@@ -90,6 +96,7 @@ func (s *Sampler) note(t *thread, now time.Time, gap time.Duration, frozen bool,
 		if w.class == classAsleep && asks(t) {
 			w.class = classCheap
 		}
+		w.use.loops = t.state == 'S' && t.call.known && s.calls[t.call.nr].does == waitsEpoll
 		if frozen {
 			w.class = classCheap
 		}

@@ -1,0 +1,201 @@
+package wait
+
+import (
+	"cmp"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/sense/cpython"
+)
+
+// use is what the looks at one thread came to.
+type use struct {
+	looks, free int    // and those in which it was ready for work
+	events      int    // in which it waited for any of many descriptors: an event loop
+	loops       bool   // … in the look before
+	first       uint64 // its switches at the first look
+	calls       map[uint64]int
+	running     int
+	comm        string
+	root, at    string   // of Python: the function that the thread was made for, and where it is
+	stack       []string // innermost first
+}
+
+const (
+	// alwaysAtWork is the share of the looks from which on a thread had always
+	// something in hand; what is below neverAtWork had never.
+	alwaysAtWork = 0.9
+	neverAtWork  = 0.1
+	// eventLoop is the share of the looks in epoll_wait(2) that an event loop has.
+	eventLoop = 0.1
+
+	maxPools     = 64 // that are told
+	maxPoolCalls = 4  // of a pool that are told
+	maxUseCalls  = 32 // of a thread that are counted
+)
+
+// count adds the look before to what is known of a thread, once it was followed.
+func (w *watched) count() {
+	u := &w.use
+	if u.loops {
+		u.events++
+	}
+	switch {
+	case w.ready():
+		u.free++
+	case w.class == classCheap && w.state == 'S' && (w.wait == nil || w.wait.shape == nil):
+		return // a futex that was not followed: nothing is known of it
+	case w.class == classRunning:
+		u.running++
+	default:
+		if u.calls == nil {
+			u.calls = map[uint64]int{}
+		}
+		if len(u.calls) < maxUseCalls || u.calls[w.call.nr] > 0 {
+			u.calls[w.call.nr]++
+		}
+	}
+	u.looks++
+}
+
+// placeThreads notes where the threads of programs in Python are that had always
+// something in hand, in the last look.
+func (s *Sampler) placeThreads(l *look, pids []int) {
+	for _, pid := range pids {
+		p := l.procs[pid]
+		if p == nil || p.gone || !slices.ContainsFunc(p.threads, func(t *thread) bool { return s.threads[t.tid].always() }) {
+			continue
+		}
+		py := l.pythonOf(p)
+		if py == nil {
+			continue
+		}
+		for _, t := range p.threads {
+			if w := s.threads[t.tid]; w != nil {
+				w.use.place(py.stacks[t])
+			}
+		}
+	}
+}
+
+// place notes a stack of Python's.
+func (u *use) place(stack []cpython.Frame) {
+	for i := len(stack) - 1; i >= 0; i-- {
+		if path.Base(stack[i].File) != "threading.py" {
+			u.root = stack[i].Function + " " + path.Base(stack[i].File)
+			break
+		}
+	}
+	u.stack = nil
+	for i := range stack[:min(len(stack), maxGoStack)] {
+		u.stack = append(u.stack, stack[i].String())
+	}
+	if i := slices.IndexFunc(stack, func(f cpython.Frame) bool { return !library(f.File) }); i >= 0 {
+		u.at = stack[i].String()
+	}
+}
+
+// library says that a file of Python's is one that came with it, or a package.
+func library(file string) bool {
+	return strings.HasPrefix(file, "<") || strings.Contains(file, "/site-packages/") || strings.Contains(file, "/dist-packages/") ||
+		strings.Contains(file, "/lib/python3")
+}
+
+// always says that a thread had something in hand whenever it was looked at.
+func (w *watched) always() bool {
+	return w != nil && w.use.looks > 0 && float64(w.use.looks-w.use.free) >= alwaysAtWork*float64(w.use.looks) && float64(w.use.events) < eventLoop*float64(w.use.looks)
+}
+
+// poolKey is what the threads of a pool have in common.
+type poolKey struct {
+	master     int
+	name, root string
+}
+
+// pools tells of the groups of threads, in the families of these processes, of
+// which some had something in hand whenever they were looked at.
+func (s *Sampler) pools(masters map[int]bool) []observe.ThreadPool {
+	groups := map[poolKey][]*watched{}
+	for _, w := range s.threads {
+		master, _ := s.names.Master(w.pid)
+		if masters[master] && w.use.looks > 0 && float64(w.use.events) < eventLoop*float64(w.use.looks) {
+			k := poolKey{master, poolName(w.use.comm), w.use.root}
+			groups[k] = append(groups[k], w)
+		}
+	}
+	var out []observe.ThreadPool
+	for k, threads := range groups {
+		if p := s.pool(k, threads); p.Busy > 0 {
+			out = append(out, p)
+		}
+	}
+	slices.SortFunc(out, func(a, b observe.ThreadPool) int {
+		return cmp.Or(cmp.Compare(b.Busy, a.Busy), cmp.Compare(a.PID, b.PID), strings.Compare(a.Name, b.Name), strings.Compare(a.Root, b.Root))
+	})
+	return out[:min(len(out), maxPools)]
+}
+
+func (s *Sampler) pool(k poolKey, threads []*watched) observe.ThreadPool {
+	p := observe.ThreadPool{PID: k.master, Name: k.name, Root: k.root}
+	slices.SortFunc(threads, func(a, b *watched) int { return a.tid - b.tid })
+	calls := map[string]int{}
+	at := map[string]int{}
+	all := 0
+	for _, w := range threads {
+		u := &w.use
+		busy := float64(u.looks - u.free)
+		p.Looks = max(p.Looks, u.looks)
+		switch {
+		case w.always():
+			p.Busy++
+		case busy <= neverAtWork*float64(u.looks):
+			p.Idle++
+			continue
+		default:
+			p.Partly++
+			continue
+		}
+		if w.switches > u.first {
+			p.Switches += w.switches - u.first
+		}
+		if len(p.TIDs) < 64 {
+			p.TIDs = append(p.TIDs, w.tid)
+		}
+		for nr, n := range u.calls {
+			calls[s.calls[nr].name] += n
+			all += n
+		}
+		calls["running"] += u.running
+		all += u.running
+		if u.at != "" {
+			at[u.at]++
+		}
+		if len(p.Stack) == 0 {
+			p.Stack = u.stack
+		}
+	}
+	for name, n := range calls {
+		if name != "" && n > 0 {
+			p.Does = append(p.Does, observe.PoolCall{Name: name, Share: float64(n) / float64(all)})
+		}
+	}
+	slices.SortFunc(p.Does, func(a, b observe.PoolCall) int {
+		return cmp.Or(cmp.Compare(b.Share, a.Share), strings.Compare(a.Name, b.Name))
+	})
+	p.Does = p.Does[:min(len(p.Does), maxPoolCalls)]
+	most := 0
+	for place, n := range at {
+		if n > most || n == most && place < p.At {
+			p.At, most = place, n
+		}
+	}
+	return p
+}
+
+// poolName is the name of a thread without its number: executors count them.
+func poolName(comm string) string {
+	name := strings.TrimRight(comm, "0123456789")
+	return strings.TrimRight(name, "-_#: ")
+}
