@@ -267,6 +267,7 @@ func Catalogue() []Cause {
 		cpuHotFunction,
 		singleThreadSaturated,
 		gilContention,
+		threadPoolExhausted,
 		gcPauses,
 		eventLoopBlocked,
 		autoreloadStatStorm,

@@ -156,17 +156,21 @@ func (v *View) waiting() string {
 	return longest
 }
 
-// renice gives the processes of one program a nice value, at most eight.
+// renice gives all threads of the processes of one program, at most eight, a nice
+// value: setpriority(2) takes the number of a process for that of its first thread.
 func renice(nice int, procs []*observe.Process, comm string) shell.Command {
-	command := shell.Line("renice -n %s -p", nice)
-	n := 0
+	return shell.Line("renice -n %s -p $(ps -L -o lwp= -p %s)", nice, pidList(procs, comm))
+}
+
+// pidList lists the processes of one program as ps(1) takes them, at most eight.
+func pidList(procs []*observe.Process, comm string) string {
+	var pids []string
 	for _, p := range procs {
-		if p.Comm == comm && n < 8 {
-			command = command.Then(shell.Line("%s", p.PID))
-			n++
+		if p.Comm == comm && len(pids) < 8 {
+			pids = append(pids, itoa(p.PID))
 		}
 	}
-	return command
+	return strings.Join(pids, ",")
 }
 
 // threadTime is what the processes that answer requests did with the CPU.
@@ -301,9 +305,21 @@ func (v *View) throttledTime(c *observe.Cgroup) throttledTime {
 	return t
 }
 
-// wantedCPUs is the quota that is proposed for a group.
+// wantedCPUs is the quota that is proposed for a group: as much as its threads ran, or
+// wanted to, and no less than twice what it has.
 func (v *View) wantedCPUs(c *observe.Cgroup) float64 {
-	return min(float64(v.Host.CPUs), max(1, 2*c.QuotaCPUs))
+	return min(float64(v.Host.CPUs), max(1, 2*c.QuotaCPUs, math.Ceil(10*v.wantsCPUs(c))/10))
+}
+
+// wantsCPUs is on how many CPUs the threads of a group ran in the window, or wanted to.
+func (v *View) wantsCPUs(c *observe.Cgroup) float64 {
+	var s float64
+	for _, pid := range c.PIDs {
+		if p := v.Process(pid); p != nil {
+			s += p.CPUSeconds() + p.RunDelaySeconds
+		}
+	}
+	return s / max(v.Window.Seconds, 1)
 }
 
 // quotaText is a quota as the group's file takes it, in µs.

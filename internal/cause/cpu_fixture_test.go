@@ -157,6 +157,11 @@ var firingOnCPU = []fires{
 		subject: Subject{Kind: "process", PID: appPID, Port: appPort}, minShare: 0.9, fix: "more processes instead of more threads", evidence: "its busiest threads=501 2.7 s",
 	},
 	{
+		name: "a thread that serves nothing keeps the interpreter's lock", cause: &gilContention, plant: indexing(0.97, waitsForTurn),
+		subject: Subject{Kind: "process", PID: appPID, Port: appPort, Path: "rebuild_index gil.py:5"}, minShare: 0.8,
+		fix: "Move rebuild_index (rebuild_index gil.py:5) out", evidence: "threads that serve no request and compute=thread 522, in rebuild_index gil.py:5",
+	},
+	{
 		name: "a JVM stands still while it collects", cause: &gcPauses,
 		plant: func(o *observe.Observation) {
 			p := app(o, "java", 8, 0)
@@ -375,3 +380,21 @@ var _ = fixturePair(fires{
 	},
 	subject: Subject{PID: appPID}, minShare: 0.55, fix: "Its own threads take the CPUs from each other", evidence: "threads and processes of it that ran=4",
 })
+
+// waitsForTurn is how the time of requests is split that wait for the interpreter.
+var waitsForTurn = map[observe.ServerPart]float64{observe.ServerLock: 0.95, observe.ServerCPU: 0.05}
+
+// indexing is a service in Python with a thread of its own that computes in so many of
+// the looks at it.
+func indexing(running float64, split map[observe.ServerPart]float64) func(*observe.Observation) {
+	return func(o *observe.Observation) {
+		p := app(o, "python3.11", 9.8, 1)
+		p.Threads = 8
+		p.Busiest = []observe.Thread{{TID: 522, CPUSeconds: 9}, {TID: 523, CPUSeconds: 0.3}}
+		with(o, appServed().add(900, ms/10, ms/20, 0, parts{observe.Server: 28 * ms}))
+		followed(o, split)
+		o.Waits = &observe.WaitGraph{Looks: 100, Processes: 1, SlowerNS: 25 * ms, Pools: []observe.ThreadPool{{PID: appPID, Name: "python3", Root: "rebuild_index gil.py", Busy: 1, Looks: 100, Running: running,
+			TIDs: []int{522}, Switches: 4000, Does: []observe.PoolCall{{Name: "running", Share: running}, {Name: "clock_nanosleep", Share: 1 - running}},
+			At: "rebuild_index gil.py:5", Stack: []string{"rebuild_index gil.py:5", "Thread.run threading.py:975"}}}}
+	}
+}

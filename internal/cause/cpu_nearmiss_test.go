@@ -113,6 +113,9 @@ var nearMissesOnCPU = []miss{
 		p.Busiest = []observe.Thread{{TID: 501, CPUSeconds: 9}, {TID: 502, CPUSeconds: 9}}
 		with(o, appServed().add(200, ms, ms, 0, computed))
 	}, "2 threads of app (pid 500) compute, with 1.80 CPUs together"},
+	{"a thread that serves nothing, and sleeps at times", &gilContention, indexing(0.5, waitsForTurn), "1 threads of app (pid 500) compute"},
+	{"a thread that serves nothing, while requests wait for something else", &gilContention,
+		indexing(0.97, map[observe.ServerPart]float64{observe.ServerCall: 0.95, observe.ServerCPU: 0.05}), "1 threads of app (pid 500) compute"},
 	{"one busy thread of Python", &gilContention, func(o *observe.Observation) {
 		p := app(o, "python3.11", 9.9, 0)
 		p.Threads = 3

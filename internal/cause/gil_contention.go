@@ -27,6 +27,9 @@ var gilContention = Cause{
 
 func checkGIL(v *View) Result {
 	return v.judgeLedgers(fewRequests, func(l *ledger) judged {
+		if f := v.backgroundFinding(l); f != nil {
+			return judged{finding: f}
+		}
 		k := l.cost(1, threadParts...)
 		w := v.atWork(l)
 		i := slices.IndexFunc(w.procs, python)
@@ -73,6 +76,74 @@ func turns(p *observe.Process, seconds float64) (sharing int, top, together floa
 // takeTurns says that threads share a lock without which none computes.
 func takeTurns(sharing int, top, together float64) bool {
 	return sharing >= 2 && together >= gilTogether && together <= gilMost && top <= gilTop*together
+}
+
+// background is a thread of the service's own that computes Python all the time and
+// serves no request, while those that do wait for the interpreter's lock; nil where
+// there is none.
+func (v *View) background(l *ledger) *observe.ThreadPool {
+	if v.Waits == nil || l.called() {
+		return nil
+	}
+	for i := range l.Slowest {
+		if float64(l.Slowest[i].TotalNS) >= gilAlone*v.Window.Seconds*1e9 {
+			return nil // it may be at work on that one
+		}
+	}
+	for i := range v.Waits.Pools {
+		p := &v.Waits.Pools[i]
+		if p.PID != l.pid || p.Root == "" || p.Readers > 0 || p.Running < gilAlone || strings.HasPrefix(p.Root, "_worker thread.py") || strings.HasPrefix(p.Root, "<module>") {
+			continue
+		}
+		for _, proc := range v.workers(l) {
+			if together := proc.CPUSeconds() / max(v.Window.Seconds, 1); python(proc) && together >= gilHeld && together <= gilMost {
+				return p
+			}
+		}
+	}
+	return nil
+}
+
+// forInterpreter is what requests wait until their own thread may execute Python: after
+// their bytes have come, and while they are answered.
+func (l *ledger) forInterpreter() cost {
+	k := l.cost(1, observe.AcceptWait, observe.RecvWait)
+	if l.Split == nil || l.Split.Requests < fewRequests {
+		return k
+	}
+	lock := l.serverCost(observe.ServerLock)
+	k.ns, k.slowNS, k.share, k.slowShare = k.ns+lock.ns, k.slowNS+lock.slowNS, k.share+lock.share, k.slowShare+lock.slowShare
+	return k
+}
+
+func (v *View) backgroundFinding(l *ledger) *Finding {
+	p, k := v.background(l), l.forInterpreter()
+	if p == nil || !l.noticed(k, wireFloor) {
+		return nil
+	}
+	f := v.found(l, k, wireFloor, "waiting for the interpreter's lock")
+	name, _, _ := strings.Cut(p.Root, " ")
+	f.Title = fmt.Sprintf("A background thread (%s) keeps the lock of the Python interpreter", name)
+	if n := p.Busy + p.Partly; n > 1 {
+		f.Title = fmt.Sprintf("%d background threads (%s) keep the lock of the Python interpreter", n, name)
+	}
+	f.Subject.Kind, f.Subject.PID, f.Subject.Comm, f.Subject.Path = "process", l.pid, v.commOf(l), p.At
+	f.Parents = []Parent{}
+	var tids []string
+	for _, tid := range p.TIDs {
+		tids = append(tids, itoa(tid))
+	}
+	f.Evidence = append(f.Evidence,
+		Evidence{Fact: "threads that serve no request and compute", Value: fmt.Sprintf("thread %s, in %s", strings.Join(tids[:min(len(tids), 4)], ", "), strings.Join(p.Stack, " ← ")),
+			Unit: fmt.Sprintf("%.2g of them on a CPU at a time, or ready for one, in %d looks", p.Running, p.Looks), Source: taskFiles + ", memory of the process"},
+		Evidence{Fact: "of the requests' time, waiting until their own thread may go on", Value: round(k.share), Limit: 1, Unit: "share", Source: recorded})
+	where := "It gives the lock away every 5 ms at most, each time that another thread asks."
+	if len(p.Stack) > 0 && p.Stack[0] != p.At {
+		where = fmt.Sprintf("What it calls (%s) may keep the lock for the whole call.", p.Stack[0])
+	}
+	f.Fix.Text = fmt.Sprintf("Move %s (%s) out of the processes that serve: into a process of its own (multiprocessing, a job). %s More workers do not help as long as each of them starts this thread too, nor do more threads.", name, p.At, where)
+	f.Fix.Commands = []shell.Command{lookAtWaits(l.pid)}
+	return f
 }
 
 // python says that a process executes Python.

@@ -208,7 +208,7 @@ var firingOnLimits = []fires{
 	},
 	{
 		name: "a nice value", cause: &lowCPUWeight, plant: func(o *observe.Observation) { starved(o).Nice = 10 },
-		subject: Subject{Kind: "process", Port: appPort}, minShare: 0.5, fix: "renice -n 0 -p 500", evidence: "its nice value",
+		subject: Subject{Kind: "process", Port: appPort}, minShare: 0.5, fix: "renice -n 0 -p $(ps -L -o lwp= -p 500)", evidence: "its nice value",
 	},
 	{
 		name: "one CPU of two", cause: &affinityTooNarrow,

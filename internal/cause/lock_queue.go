@@ -49,6 +49,9 @@ func (v *View) lockQueues() Result {
 
 // sharesInterpreter says whether threads of a service in Python compute by turns.
 func (v *View) sharesInterpreter(l *ledger) bool {
+	if v.background(l) != nil {
+		return true
+	}
 	for _, p := range v.atWork(l).procs {
 		if python(p) && takeTurns(turns(p, v.loadedSeconds(l))) {
 			return true

@@ -241,6 +241,12 @@ const (
 	poolOverlap = 0.1  // of the calls share a connection: then connections are no limit
 )
 
+// Servers: thread_pool.go.
+const (
+	poolQueue = 0.25 // of the requests in hand: as many wait for a thread
+	poolTurns = 0.8  // of the requests: as often a thread of the pool ends a wait, at the least
+)
+
 // Servers: php_fpm_children.go.
 const (
 	allBusyShare = 0.6  // of the readings with no child free
@@ -372,6 +378,8 @@ const (
 	gilMost     = 1.30 // of a CPU: who gets more shares no lock
 	gilThread   = 0.05 // of a CPU, of a thread that takes part
 	gilTop      = 0.80 // of what they use, the busiest: it hardly shares
+	gilAlone    = 0.70 // of a thread that serves nothing, on a CPU or ready for one
+	gilHeld     = 0.40 // of a CPU, all threads together: on full CPUs who has the lock waits, too
 )
 
 // CPU: gc_pauses.go.

@@ -117,7 +117,7 @@ func (v *View) runQueueFinding(l *ledger, w *atWork, k cost, top *busyThread, na
 		f.Evidence = append(f.Evidence, Evidence{Fact: "its nice value: it gives way to others", Value: nice, Source: "/proc/PID/stat"})
 		f.Fix.Text = fmt.Sprintf("It runs with nice %d and gives way to others: run it with 0.", nice)
 		f.Fix.Changes = usualNice(w.procs)
-		f.Fix.Commands = []shell.Command{shell.Line("renice -n 0 -p %s", w.procs[0].PID)}
+		f.Fix.Commands = []shell.Command{renice(0, w.procs, w.procs[0].Comm)}
 	}
 	return f
 }

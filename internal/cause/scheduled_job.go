@@ -129,7 +129,12 @@ func checkScheduledJob(v *View) Result {
 		}, child.Evidence...)
 		f.Fix.Changes = niceChanges(v.family(top.root), 19)
 		f.Fix.Text = "Run it at another time, or let it give way to the service."
-		f.Fix.Commands = []shell.Command{shell.Line("ps -o pid,ppid,lstart,args -g $(ps -o sid= -p %s)", top.root.PID), shell.Line("renice -n 19 -p %s; ionice -c 3 -p %s", top.root.PID, top.root.PID),
+		var family []string // of a job it is the children that do the work
+		for _, p := range v.family(top.root) {
+			family = append(family, itoa(p.PID))
+		}
+		pids := strings.Join(family[:min(len(family), 8)], ",")
+		f.Fix.Commands = []shell.Command{shell.Line("ps -o pid,ppid,lstart,args -g $(ps -o sid= -p %s)", top.root.PID), shell.Line("for t in $(ps -L -o lwp= -p %s); do renice -n 19 -p $t; ionice -c 3 -p $t; done", pids),
 			shell.Line("systemctl list-timers; ls /etc/cron* /var/spool/cron")}
 		return Result{Findings: []Finding{f}}
 	}

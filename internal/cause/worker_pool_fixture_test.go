@@ -57,8 +57,39 @@ func pooled(o *observe.Observation, connections int) {
 
 func appCallsDB() *traffic { return callsTo(dbPort, "10.7.7.7", appPID, "app") }
 
+// threadPool is a service with so many threads that always have something in hand.
+func threadPool(is observe.ThreadPool, each parts) func(*observe.Observation) {
+	return func(o *observe.Observation) {
+		app(o, "app", 0.5, 0.1)
+		with(o, appServed().add(800, ms/10, ms/20, 0, each))
+		is.PID, is.Looks = appPID, 100
+		o.Waits = &observe.WaitGraph{Looks: 100, Processes: 1, SlowerNS: 25 * ms, Pools: []observe.ThreadPool{is}}
+	}
+}
+
+var executor = observe.ThreadPool{Name: "pool-1-thread", Busy: 4, Switches: 1700, TIDs: []int{511, 512, 513, 514},
+	Does: []observe.PoolCall{{Name: "futex", Share: 0.97}, {Name: "running", Share: 0.03}}}
+
+// executorAs is the executor, changed.
+func executorAs(change func(*observe.ThreadPool)) observe.ThreadPool {
+	p := executor
+	change(&p)
+	return p
+}
+
 // firingOnServers are the causes about web and application servers, see firing.
 var firingOnServers = []fires{
+	{
+		name: "an executor of Java, requests in its queue", cause: &threadPoolExhausted, plant: threadPool(executor, parts{observe.Server: 300 * ms}),
+		subject: Subject{Kind: "pool", PID: appPID, Port: appPort}, minShare: 0.8, fix: "Give the pool more threads: 25, where it has 4", evidence: "threads that had something in hand at every look=4",
+	},
+	{
+		name: "a pool of Python, requests in their sockets", cause: &threadPoolExhausted,
+		plant: threadPool(executorAs(func(p *observe.ThreadPool) {
+			p.Name, p.Root, p.At, p.Stack, p.Idle = "python3", "_worker thread.py", "work booking.py:101", []string{"work booking.py:101", "_worker thread.py:83"}, 8
+		}), lateInSocket),
+		subject: Subject{Kind: "pool", PID: appPID, Path: "work booking.py:101"}, minShare: 0.8, fix: "50 ms in place of 300 ms", evidence: "where=work booking.py:101 ← _worker",
+	},
 	{
 		name: "all four workers, by the requests", cause: &apacheWorkersExhausted, plant: fourTaken(observe.KindApache, "MaxRequestWorkers", late),
 		subject: Subject{Kind: "pool", PID: appPID, Port: appPort, Path: "/etc/app.conf:7"}, minShare: 0.8, fix: "MaxRequestWorkers from 4 to", evidence: "workers taken, mean=4",
@@ -197,6 +228,16 @@ func cutOff(o *observe.Observation, kind observe.Kind, line string) {
 
 // nearMissesOnServers, see nearMisses.
 var nearMissesOnServers = []miss{
+	{"as many requests as threads", &threadPoolExhausted, threadPool(executor, parts{observe.Server: 50 * ms}), "4.0 requests in hand"},
+	{"threads of the pool that are free at times", &threadPoolExhausted,
+		threadPool(executorAs(func(p *observe.ThreadPool) { p.Partly = 2 }), parts{observe.Server: 300 * ms}), "and 2 that sometimes have nothing to do"},
+	{"threads of the pool that are free", &threadPoolExhausted,
+		threadPool(executorAs(func(p *observe.ThreadPool) { p.Idle = 2 }), parts{observe.Server: 300 * ms}), "and 2 that have nothing to do"},
+	{"a thread that does something else", &threadPoolExhausted,
+		threadPool(executorAs(func(p *observe.ThreadPool) {
+			p.Busy, p.Switches, p.Does = 1, 10, []observe.PoolCall{{Name: "clock_nanosleep", Share: 1}}
+		}), parts{observe.Server: 300 * ms}),
+		"they woke only 10 times"},
 	{"the log says so, and workers are free", &apacheWorkersExhausted, func(o *observe.Observation) {
 		fourTaken(observe.KindApache, "MaxRequestWorkers", quick)(o)
 		o.AppServers[0].Log = []observe.LogKind{{Kind: "max-workers", Count: 1, Example: "AH00161"}}

@@ -80,9 +80,13 @@ type ThreadPool struct {
 	Partly int   `json:"partly,omitempty"` // … in some
 	Idle   int   `json:"idle,omitempty"`   // … in hardly any
 	Looks  int   `json:"looks"`
-	TIDs   []int `json:"tids,omitempty"` // of those that are busy, at most 64
+	TIDs   []int `json:"tids,omitempty"` // of those that are not idle, at most 64
+	// Readers is how many of them read a slow request; Running how many were on a CPU
+	// at a time, or ready for one, on average.
+	Readers int     `json:"readers,omitempty"`
+	Running float64 `json:"running,omitempty"`
 
-	// Of those that are busy: how often they ended a wait, what they were seen
+	// Of those that are not idle: how often they ended a wait, what they were seen
 	// doing, and where, in a program in Python.
 	Switches uint64     `json:"switches,omitempty"`
 	Does     []PoolCall `json:"does,omitempty"` // most often first, at most 4

@@ -15,6 +15,7 @@ type Java struct {
 	Transfers int           // of so many requests two lock two accounts, for 1 ms; 0 = none does
 	Opposite  bool          // the second of the two locks them in the other order
 	Pool      int           // threads that wait for work which never comes
+	Fixed     int           // threads for all requests; 0 = as many as it takes
 	Garbage   int           // bytes that a request leaves behind
 	Live      int           // MB that are never given back
 	Hot       int           // turns of one function that a request costs
@@ -47,7 +48,7 @@ func (s *starter) java() error {
 		value int
 	}{
 		{"--work-us", int(j.Work.Microseconds())}, {"--lock-us", int(j.Lock.Microseconds())}, {"--transfers", j.Transfers}, {"--opposite", opposite},
-		{"--pool", j.Pool}, {"--garbage", j.Garbage}, {"--live", j.Live}, {"--hot", j.Hot},
+		{"--pool", j.Pool}, {"--fixed", j.Fixed}, {"--garbage", j.Garbage}, {"--live", j.Live}, {"--hot", j.Hot},
 	} {
 		if o.value != 0 {
 			args = append(args, o.name, strconv.Itoa(o.value))

@@ -30,6 +30,7 @@ type Native struct {
 	MailEvery int           // each so manieth request is greeted by the mail host, which is a machine of its own
 	Scan      int           // pieces of 64 kB that a request reads, here and there in a file of faresMB
 	Pool      int           // threads that wait for work which never comes
+	Threads   int           // for all connections, each from its beginning to its end; 0 = one for each
 }
 
 // The native server's files, in the directory of the sandbox.
@@ -98,7 +99,7 @@ func (s *starter) nativeOptions() []string {
 	}{
 		{"--work-us", int(n.Work.Microseconds())}, {"--lock-us", int(n.Lock.Microseconds())},
 		{"--transfers", n.Transfers}, {"--opposite", opposite}, {"--log", n.Log}, {"--pool", n.Pool}, {"--mail-every", n.MailEvery}, {"--pieces", n.Scan},
-		{"--flock-us", int(n.SeatsWork.Microseconds())}, {"--open-lock", openLock}, {"--workers", n.Workers},
+		{"--flock-us", int(n.SeatsWork.Microseconds())}, {"--open-lock", openLock}, {"--workers", n.Workers}, {"--threads", n.Threads},
 	} {
 		if o.value != 0 {
 			options = append(options, o.name, strconv.Itoa(o.value))

@@ -9,15 +9,19 @@ import (
 // Python is how the HTTP service in Python behaves (programs/booking.py), which
 // has nginx before it. The zero value answers at once, in one process.
 type Python struct {
-	Workers  int  // processes; 0 = 1
-	Loop     bool // an event loop with a pool of threads, not one request after the other
-	Inline   bool // … that works on requests itself
-	Threaded bool // a thread for each connection
-	Hot      int  // turns of one function that a request costs
-	Mixed    int  // turns of each of several functions that a request costs
-	Log      int  // bytes of what is logged for a request
-	Idle     int  // threads of a pool that wait for work
-	Reload   bool // it looks at all of its files ten times a second
+	Workers  int           // processes; 0 = 1
+	Loop     bool          // an event loop with a pool of threads, not one request after the other
+	Inline   bool          // … that works on requests itself
+	Threaded bool          // a thread for each connection
+	Hot      int           // turns of one function that a request costs
+	Mixed    int           // turns of each of several functions that a request costs
+	Log      int           // bytes of what is logged for a request
+	Threads  int           // of the pool of an event loop; 0 = 8
+	Idle     int           // threads of a pool that wait for work
+	Refresh  int           // threads that read a catalogue again and again, which no request asks for
+	Index    int           // … that count something
+	Rest     time.Duration // … and sleep for so long after each piece
+	Reload   bool          // it looks at all of its files ten times a second
 
 	Work      time.Duration // before the answer, outside any lock
 	Lock      time.Duration // before the answer, inside a lock that all requests take
@@ -36,7 +40,8 @@ func (p Python) options() []string {
 	for _, o := range []struct {
 		name  string
 		value int
-	}{{"--workers", p.Workers}, {"--hot", p.Hot}, {"--mixed", p.Mixed}, {"--log", p.Log}, {"--idle", p.Idle},
+	}{{"--workers", p.Workers}, {"--hot", p.Hot}, {"--mixed", p.Mixed}, {"--log", p.Log}, {"--idle", p.Idle}, {"--threads", p.Threads},
+		{"--refresh", p.Refresh}, {"--index", p.Index}, {"--rest-us", int(p.Rest.Microseconds())},
 		{"--work-us", int(p.Work.Microseconds())}, {"--lock-us", int(p.Lock.Microseconds())}, {"--transfers", p.Transfers},
 		{"--long", p.Long}, {"--long-every", p.LongEvery}, {"--retries", p.Retries}, {"--refuse", p.Refuse}, {"--regex", p.Regex}} {
 		if o.value != 0 {

@@ -8,7 +8,7 @@ import (
 )
 
 // Wait is a thread that waits to enter a monitor, or for a lock of
-// java.util.concurrent.
+// java.util.concurrent; or that sleeps.
 type Wait struct {
 	Monitor uint64 // address of the ObjectMonitor; 0 when it waits for a lock
 	Lock    uint64 // address of the lock, which may be another one soon
@@ -16,6 +16,7 @@ type Wait struct {
 	Class   string // of the object that the monitor belongs to: "orders.Account"; empty when it is not known
 
 	OwnerEnded bool // the thread that took the lock is gone
+	Sleeps     bool // it is in Thread.sleep()
 
 	thread, holder uint64 // their JavaThreads
 }
@@ -59,7 +60,7 @@ func (m *Machine) Waits(b *budget.Budget) map[int]Wait {
 		if t.monitor == 0 {
 			if w, ok := m.parked(t.addr); ok {
 				for _, o := range threads {
-					if o.addr == w.holder {
+					if o.addr == w.holder && w.holder != 0 {
 						w.Owner = o.tid
 					}
 				}

@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	"github.com/slowray/slowray/internal/budget"
+	"github.com/slowray/slowray/internal/sense/procmem"
 )
 
 // Locks of java.util.concurrent are Java objects. A thread that waits for one is
@@ -11,9 +12,31 @@ import (
 // holds at a time says which (AbstractOwnableSynchronizer).
 var (
 	parkBlocker = field{"java/lang/Thread", "parkBlocker"}
-	eetop       = field{"java/lang/Thread", "eetop"} // its JavaThread, 0 when it has ended
+	eetop       = field{"java/lang/Thread", "eetop"}  // its JavaThread, 0 when it has ended
+	holder      = field{"java/lang/Thread", "holder"} // of threadStatus, since 19
+	status      = field{"java/lang/Thread", "threadStatus"}
+	heldStatus  = field{"java/lang/Thread$FieldHolder", "threadStatus"}
 	exclusive   = field{"java/util/concurrent/locks/AbstractOwnableSynchronizer", "exclusiveOwnerThread"}
 )
+
+// sleeping is a bit of threadStatus: the thread is in Thread.sleep() (jvmti.h,
+// JVMTI_THREAD_STATE_SLEEPING).
+const sleeping = 0x40
+
+// sleeps says that a thread sleeps for a time that it chose itself.
+func (m *Machine) sleeps(object uint64) bool {
+	class := m.classAt(object)
+	at := m.offset(class, status)
+	if held := m.offset(class, holder); at == 0 && held != 0 {
+		object = m.reference(object, held)
+		at = m.offset(m.classAt(object), heldStatus)
+	}
+	if object == 0 || at == 0 {
+		return false
+	}
+	b := m.memory.Bytes(object+at, 4)
+	return b != nil && procmem.Half(b, 0)&sleeping != 0
+}
 
 // parked is the lock of java.util.concurrent that a thread waits for; false when
 // it is parked on something else, or not at all, or when nobody holds it.
@@ -22,6 +45,9 @@ func (m *Machine) parked(thread uint64) (w Wait, ok bool) {
 		return w, false
 	}
 	object := m.threadObject(thread)
+	if object != 0 && m.sleeps(object) {
+		return Wait{Sleeps: true, thread: thread}, true
+	}
 	class := m.classAt(object)
 	at := m.offset(class, parkBlocker)
 	if object == 0 || at == 0 {

@@ -86,6 +86,8 @@ func (l *look) monitorWait(t *thread, timed bool) *link {
 	}
 	w := j.waits[t]
 	switch {
+	case w.Sleeps:
+		return &link{kind: observe.WaitSleep, end: observe.EndSleep, text: "sleeps for a time that it chose itself"}
 	case w.Lock != 0:
 		return l.javaLock(t, j, w, timed)
 	case w.Monitor == 0:

@@ -95,11 +95,7 @@ func (s *Sampler) Graph(requests []SlowRequest, slower time.Duration, answered f
 		g.Shares = append(g.Shares, share)
 	}
 	s.closeGo()
-	slow := map[int]bool{}
-	for i := range g.Slow {
-		slow[g.Slow[i].PID] = true
-	}
-	g.Pools = s.pools(slow)
+	g.Pools = s.pools(families)
 	slices.SortStableFunc(g.Shares, func(a, b observe.WaitShare) int {
 		return cmp.Or(cmp.Compare(b.SlowNS, a.SlowNS), cmp.Compare(b.ThreadNS, a.ThreadNS), cmp.Compare(a.PID, b.PID))
 	})

@@ -18,7 +18,8 @@ type use struct {
 	first       uint64 // its switches at the first look
 	calls       map[uint64]int
 	running     int
-	comm        string
+	asleep      int
+	name        string   // without its number
 	root, at    string   // of Python: the function that the thread was made for, and where it is
 	stack       []string // innermost first
 }
@@ -30,6 +31,9 @@ const (
 	neverAtWork  = 0.1
 	// eventLoop is the share of the looks in epoll_wait(2) that an event loop has.
 	eventLoop = 0.1
+	// alwaysOnCPU is how many threads of a group run at a time, or want to, that take
+	// turns at a lock of their interpreter.
+	alwaysOnCPU = 0.7
 
 	maxPools     = 64 // that are told
 	maxPoolCalls = 4  // of a pool that are told
@@ -49,6 +53,8 @@ func (w *watched) count() {
 		return // a futex that was not followed: nothing is known of it
 	case w.class == classRunning:
 		u.running++
+	case w.wait != nil && w.wait.shape != nil && w.wait.shape.asleep():
+		u.asleep++
 	default:
 		if u.calls == nil {
 			u.calls = map[uint64]int{}
@@ -60,12 +66,12 @@ func (w *watched) count() {
 	u.looks++
 }
 
-// placeThreads notes where the threads of programs in Python are that had always
+// placeThreads notes where the threads of programs in Python are that mostly had
 // something in hand, in the last look.
 func (s *Sampler) placeThreads(l *look, pids []int) {
 	for _, pid := range pids {
 		p := l.procs[pid]
-		if p == nil || p.gone || !slices.ContainsFunc(p.threads, func(t *thread) bool { return s.threads[t.tid].always() }) {
+		if p == nil || p.gone || !slices.ContainsFunc(p.threads, func(t *thread) bool { return s.threads[t.tid].mostly() }) {
 			continue
 		}
 		py := l.pythonOf(p)
@@ -108,26 +114,33 @@ func (w *watched) always() bool {
 	return w != nil && w.use.looks > 0 && float64(w.use.looks-w.use.free) >= alwaysAtWork*float64(w.use.looks) && float64(w.use.events) < eventLoop*float64(w.use.looks)
 }
 
+// mostly says that a thread had something in hand in a good part of the looks.
+func (w *watched) mostly() bool { return w != nil && 3*(w.use.looks-w.use.free) >= w.use.looks }
+
 // poolKey is what the threads of a pool have in common.
 type poolKey struct {
 	master     int
 	name, root string
 }
 
-// pools tells of the groups of threads, in the families of these processes, of
-// which some had something in hand whenever they were looked at.
-func (s *Sampler) pools(masters map[int]bool) []observe.ThreadPool {
+// pools tells of the groups of threads, in these families of processes, of which some
+// had something in hand whenever they were looked at, or one was on a CPU.
+func (s *Sampler) pools(families []*family) []observe.ThreadPool {
+	readers := map[int]map[int]bool{}
+	for _, f := range families {
+		readers[f.master] = f.readers
+	}
 	groups := map[poolKey][]*watched{}
 	for _, w := range s.threads {
 		master, _ := s.names.Master(w.pid)
-		if masters[master] && w.use.looks > 0 && float64(w.use.events) < eventLoop*float64(w.use.looks) {
-			k := poolKey{master, poolName(w.use.comm), w.use.root}
+		if readers[master] != nil && w.use.looks > 0 && float64(w.use.events) < eventLoop*float64(w.use.looks) {
+			k := poolKey{master, w.use.name, w.use.root}
 			groups[k] = append(groups[k], w)
 		}
 	}
 	var out []observe.ThreadPool
 	for k, threads := range groups {
-		if p := s.pool(k, threads); p.Busy > 0 {
+		if p := s.pool(k, threads, readers[k.master]); p.Busy > 0 || p.Running >= alwaysOnCPU {
 			out = append(out, p)
 		}
 	}
@@ -137,7 +150,7 @@ func (s *Sampler) pools(masters map[int]bool) []observe.ThreadPool {
 	return out[:min(len(out), maxPools)]
 }
 
-func (s *Sampler) pool(k poolKey, threads []*watched) observe.ThreadPool {
+func (s *Sampler) pool(k poolKey, threads []*watched, readers map[int]bool) observe.ThreadPool {
 	p := observe.ThreadPool{PID: k.master, Name: k.name, Root: k.root}
 	slices.SortFunc(threads, func(a, b *watched) int { return a.tid - b.tid })
 	calls := map[string]int{}
@@ -147,6 +160,10 @@ func (s *Sampler) pool(k poolKey, threads []*watched) observe.ThreadPool {
 		u := &w.use
 		busy := float64(u.looks - u.free)
 		p.Looks = max(p.Looks, u.looks)
+		if readers[w.tid] {
+			p.Readers++
+		}
+		p.Running += float64(u.running) / float64(u.looks)
 		switch {
 		case w.always():
 			p.Busy++
@@ -155,7 +172,6 @@ func (s *Sampler) pool(k poolKey, threads []*watched) observe.ThreadPool {
 			continue
 		default:
 			p.Partly++
-			continue
 		}
 		if w.switches > u.first {
 			p.Switches += w.switches - u.first
@@ -168,7 +184,8 @@ func (s *Sampler) pool(k poolKey, threads []*watched) observe.ThreadPool {
 			all += n
 		}
 		calls["running"] += u.running
-		all += u.running
+		calls["sleeping"] += u.asleep
+		all += u.running + u.asleep
 		if u.at != "" {
 			at[u.at]++
 		}
@@ -194,8 +211,11 @@ func (s *Sampler) pool(k poolKey, threads []*watched) observe.ThreadPool {
 	return p
 }
 
-// poolName is the name of a thread without its number: executors count them.
-func poolName(comm string) string {
-	name := strings.TrimRight(comm, "0123456789")
-	return strings.TrimRight(name, "-_#: ")
+// poolName is the name of a thread without its number: executors count them. One
+// that has the name of its process has no name of its own.
+func poolName(t *thread) string {
+	if t.comm == t.p.comm {
+		return t.comm
+	}
+	return strings.TrimRight(strings.TrimRight(t.comm, "0123456789"), "-_#: ")
 }

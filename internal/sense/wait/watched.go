@@ -73,7 +73,7 @@ func (s *Sampler) note(t *thread, now time.Time, gap time.Duration, frozen bool,
 	if !w.seen.IsZero() && w.pid == t.p.pid {
 		w.count()
 	} else {
-		w.use = use{first: t.use.switches, comm: t.comm}
+		w.use = use{first: t.use.switches, name: poolName(t)}
 	}
 	same := w.pid == t.p.pid && w.state == t.state && w.call == t.call && t.known && w.switches == t.use.switches &&
 		!w.seen.IsZero() && t.state != 'R'

@@ -15,7 +15,7 @@ public class Booking {
         int balance;
     }
 
-    static int workUS, lockUS, transfers, opposite, pool, garbage, live, hot;
+    static int workUS, lockUS, transfers, opposite, pool, fixed, garbage, live, hot;
     static final Object seats = new Object();
     static int booked;
     static final Account from = new Account(), to = new Account();
@@ -32,6 +32,7 @@ public class Booking {
                 case "--transfers" -> transfers = value;
                 case "--opposite" -> opposite = value;
                 case "--pool" -> pool = value;
+                case "--fixed" -> fixed = value;
                 case "--garbage" -> garbage = value;
                 case "--live" -> live = value;
                 case "--hot" -> hot = value;
@@ -56,7 +57,7 @@ public class Booking {
             }
         }
         HttpServer server = HttpServer.create(new InetSocketAddress(args[0], Integer.parseInt(args[1])), 4096);
-        ExecutorService threads = Executors.newCachedThreadPool();
+        ExecutorService threads = fixed > 0 ? Executors.newFixedThreadPool(fixed) : Executors.newCachedThreadPool();
         server.setExecutor(threads);
         server.createContext("/", Booking::handle);
         server.start();

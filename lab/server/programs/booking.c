@@ -14,6 +14,7 @@
 //   --mail IP:PORT      each --mail-every Nth request has a mail host greet it
 //   --pool N            has N threads that wait for work that never comes
 //   --workers N         is N processes, each with a socket of its own at the port
+//   --threads N         has N threads for all connections, which wait in its queue
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <fcntl.h>
@@ -25,6 +26,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/time.h>
 #include <unistd.h>
@@ -35,7 +37,7 @@
 #define STACK_BYTES (256 << 10) // a connection may hang for ever, and many do
 
 static struct {
-	long work_us, lock_us, transfers, opposite, log, mail_every, pool, pieces, flock_us, open_lock, workers;
+	long work_us, lock_us, transfers, opposite, log, mail_every, pool, pieces, flock_us, open_lock, workers, threads;
 	const char *flock, *read, *scan;
 	struct sockaddr_in mail;
 } options;
@@ -196,6 +198,40 @@ static void *serve(void *arg)
 	return NULL;
 }
 
+// Connections that wait for a worker. A full queue loses none: who accepts waits.
+#define QUEUED 8192
+static int queued[QUEUED];
+static unsigned long queue_in, queue_out;
+
+static void *work(void *arg)
+{
+	int conn;
+
+	prctl(PR_SET_NAME, (char *)arg);
+	for (;;) {
+		pthread_mutex_lock(&queue_lock);
+		while (queue_in == queue_out)
+			pthread_cond_wait(&queue_filled, &queue_lock);
+		conn = queued[queue_out++ % QUEUED];
+		pthread_mutex_unlock(&queue_lock);
+		serve((void *)(long)conn);
+	}
+	return NULL;
+}
+
+static void enqueue(int conn)
+{
+	pthread_mutex_lock(&queue_lock);
+	while (queue_in - queue_out == QUEUED) {
+		pthread_mutex_unlock(&queue_lock);
+		usleep(1000);
+		pthread_mutex_lock(&queue_lock);
+	}
+	queued[queue_in++ % QUEUED] = conn;
+	pthread_cond_signal(&queue_filled);
+	pthread_mutex_unlock(&queue_lock);
+}
+
 static void *wait_for_work(void *arg)
 {
 	(void)arg;
@@ -237,7 +273,7 @@ static void parse(int argc, char **argv)
 		{"--work-us", &options.work_us},	   {"--lock-us", &options.lock_us}, {"--transfers", &options.transfers},
 		{"--opposite", &options.opposite},	   {"--log", &options.log},	    {"--pool", &options.pool},
 		{"--mail-every", &options.mail_every},	   {"--pieces", &options.pieces},  {"--flock-us", &options.flock_us},
-		{"--open-lock", &options.open_lock},	   {"--workers", &options.workers},
+		{"--open-lock", &options.open_lock},	   {"--workers", &options.workers}, {"--threads", &options.threads},
 	};
 
 	for (int i = 4; i + 1 < argc; i += 2) {
@@ -284,13 +320,21 @@ int main(int argc, char **argv)
 	for (long n = 0; n < options.pool; n++)
 		if (start_thread(wait_for_work, NULL))
 			fail("thread");
+	for (long n = 0; n < options.threads; n++) {
+		char *name;
+
+		if (asprintf(&name, "fares-%ld", n) < 0 || start_thread(work, name))
+			fail("thread");
+	}
 	fd = listener(argv[1], atoi(argv[2]), atoi(argv[3]));
 	for (;;) {
 		conn = accept4(fd, NULL, NULL, SOCK_CLOEXEC);
 		if (conn < 0)
 			continue;
 		setsockopt(conn, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
-		if (start_thread(serve, (void *)(long)conn))
+		if (options.threads)
+			enqueue(conn);
+		else if (start_thread(serve, (void *)(long)conn))
 			close(conn); // nobody is there to answer
 	}
 }

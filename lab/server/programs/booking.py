@@ -230,6 +230,25 @@ def watch_files():
         time.sleep(0.1)
 
 
+CATALOGUE = json.dumps([{"seat": n, "price": [1, 2, 3]} for n in range(40_000)])
+
+
+def refresh_catalogue(options):
+    """Reads a large document over and over, as a cache of it is kept fresh: in one call that never lets go."""
+    while True:
+        json.loads(CATALOGUE)
+        time.sleep(options.rest_us / 1e6) if options.rest_us else None
+
+
+def rebuild_index(options):
+    """Counts, in code that is nothing but Python."""
+    while True:
+        total = 0
+        for n in range(20_000 if options.rest_us else 1_000_000):
+            total += n * n % 97
+        time.sleep(options.rest_us / 1e6) if options.rest_us else None
+
+
 def idle_pool(threads):
     """A pool whose threads have all had something to do once."""
     pool = concurrent.futures.ThreadPoolExecutor(threads, "export")
@@ -254,7 +273,8 @@ def main():
     for name in ("--retries", "--refuse", "--regex"):
         p.add_argument(name, type=int, default=0)
     p.add_argument("--threads", type=int, default=8)
-    p.add_argument("--idle", type=int, default=0)
+    for name in ("--idle", "--refresh", "--index", "--rest-us"):
+        p.add_argument(name, type=int, default=0)
     p.add_argument("--reload", action="store_true")
     p.add_argument("--hot", type=int, default=0)
     p.add_argument("--mixed", type=int, default=0)
@@ -267,6 +287,8 @@ def main():
             break
     if options.reload:
         threading.Thread(target=watch_files, name="autoreload", daemon=True).start()
+    for run in [refresh_catalogue] * options.refresh + [rebuild_index] * options.index:
+        threading.Thread(target=run, args=(options,), name="refresh", daemon=True).start()
     pool = idle_pool(options.idle) if options.idle else None
     if options.loop:
         asyncio.run(serve_loop(options, listening))

@@ -1,0 +1,200 @@
+package cause
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/shell"
+)
+
+// ThreadPoolExhausted: a program of which no setting is known (an executor of Java, a
+// pool of threads in Python or C++, workers that it forked) has so many threads for
+// its requests, all of them always have one in hand, and more requests than that are
+// under way: the others wait for a thread.
+const ThreadPoolExhausted ID = "thread-pool-exhausted"
+
+var threadPoolExhausted = Cause{
+	ID:            ThreadPoolExhausted,
+	Title:         "All threads of a pool are busy: requests wait for a free one",
+	Layer:         LayerApplication,
+	Class:         ClassPool,
+	Needs:         []observe.Kind{observe.KindRequests, observe.KindWaits},
+	ConsequenceOf: []Parent{ConnectionPoolExhausted, CPUHotFunction, GCPauses, GILContention, SingleThreadSaturated, SlowDependency, ClassWait, ClassMachine, ClassDatabase},
+	Folds:         true,
+	Check:         checkThreadPool,
+}
+
+func checkThreadPool(v *View) Result {
+	if v.Waits == nil {
+		return Result{NotChecked: "what the threads of the services do was not watched"}
+	}
+	r := ruledOut("no service has threads that always have something in hand")
+	near := -1.0
+	for _, l := range v.ledgers {
+		if l.called() || l.Requests < fewRequests && l.waiting() < fewAffected {
+			continue
+		}
+		pools := v.poolsBehind(l)
+		for i, p := range pools {
+			f, because := v.threadPoolFinding(l, p)
+			if f != nil {
+				r.Findings = append(r.Findings, *f)
+				break
+			}
+			if weight := float64(p.Busy) - float64(i); weight > near {
+				r.RuledOut, near = because, weight
+			}
+		}
+	}
+	return r
+}
+
+// poolsBehind is the groups of threads of the processes that answer an endpoint, of
+// those of which no other cause knows how many requests they take up.
+func (v *View) poolsBehind(l *ledger) []*observe.ThreadPool {
+	p := v.Process(l.pid)
+	if p != nil && p.Go || v.isProxy(l.pid) || len(v.databases[l.pid]) > 0 {
+		return nil
+	}
+	for i := range v.AppServers {
+		if a := &v.AppServers[i]; v.Master(a.PID) == l.pid && len(a.Pools) > 0 && a.Pools[0].Limit > 0 {
+			return nil
+		}
+	}
+	for i := range v.PHPFPM {
+		if v.PHPFPM[i].PID == l.pid {
+			return nil
+		}
+	}
+	var out []*observe.ThreadPool
+	for i := range v.Waits.Pools {
+		if p := &v.Waits.Pools[i]; p.PID == l.pid && p.Busy > 0 && p.Looks >= fewReadings {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+// queued is how many requests are in hand or wait for the service, on average while
+// they come in: those that were answered, and those that were not.
+func (v *View) queued(l *ledger) float64 {
+	loaded := v.loadedSeconds(l)
+	if l.Requests < fewRequests || loaded == 0 {
+		return float64(l.waiting())
+	}
+	var ns float64
+	for _, p := range threadParts {
+		ns += l.SumNS(p)
+	}
+	return ns / 1e9 / loaded
+}
+
+func (v *View) threadPoolFinding(l *ledger, p *observe.ThreadPool) (*Finding, string) {
+	inside := v.queued(l)
+	busy := float64(p.Busy)
+	waiting := inside - busy
+	rate := float64(l.Requests) / max(v.loadedSeconds(l), 1)
+	text := fmt.Sprintf("%s of %s: %s always busy, %.1f requests in hand or waiting on %s", poolText(p), v.commOf(l), plural(p.Busy, "thread"), inside, l.name())
+	k := l.cost(ratio(waiting, inside), threadParts...)
+	computing, known := v.computing(l)
+	running := 0.0
+	for _, d := range p.Does {
+		if d.Name == "running" {
+			running = d.Share
+		}
+	}
+	_, full := v.cpuFull(l)
+	stands := l.Requests < fewRequests
+	switch {
+	case p.Partly > p.Busy/8:
+		return nil, fmt.Sprintf("%s, and %d that sometimes have nothing to do", text, p.Partly)
+	case p.Idle > 0 && v.namedPool(p):
+		return nil, fmt.Sprintf("%s, and %d that have nothing to do", text, p.Idle)
+	case waiting < 1 || waiting < poolQueue*busy:
+		return nil, text
+	case !stands && float64(p.Switches) < poolTurns*float64(l.Requests) && running < 1-poolTurns:
+		return nil, fmt.Sprintf("%s, but they woke only %s times, for %s: they do something else", text, count(p.Switches), l.all())
+	case !stands && !l.noticed(k, threadFloor):
+		return nil, text + ", and no request is slow for it: " + l.whereTimeGoes()
+	case full && (known && computing >= blockedShare || running >= blockedShare):
+		return nil, text + "; they compute, and the CPUs are full: more would not answer more"
+	case p.Busy == 1 && running >= busyOnCPU:
+		return nil, text + "; it computes all the time: single-thread-saturated"
+	}
+	f := supported(Subject{Kind: "pool", NetNS: l.NetNS, PID: l.pid, Comm: v.commOf(l), Port: l.Port, Path: p.At})
+	one := "thread"
+	if strings.HasPrefix(p.Root, "<module> ") {
+		one = "worker"
+	}
+	f.Title = fmt.Sprintf("All %s of %s are busy: %.0f requests wait", plural(p.Busy, one), poolText(p), waiting)
+	if p.Busy == 1 {
+		f.Title = fmt.Sprintf("The one %s of %s is always busy: %.0f requests wait", one, poolText(p), waiting)
+	}
+	f.MayFollow = mayFollow(v.lateBy(l), v.heldUpBy(l), func(o *Finding) bool {
+		if o.Cause == SlowDependency { // a pool that is too small for calls as they always are is the root
+			return o.Subject.PID == l.pid && o.Weight > ratio(waiting, inside)
+		}
+		return v.at(l)(o)
+	})
+	f.Weight = ratio(waiting, inside)
+	each := busy / max(rate, 0.001)
+	f.Impact = Impact{Share: round(f.Weight), Of: "the requests' time", OfTime: true,
+		Text: fmt.Sprintf("%.0f of %.0f requests wait while all %s have one in hand: %s waits %s of its time", waiting, inside, plural(p.Busy, "thread"), l.one(), percent(f.Weight))}
+	f.Evidence = []Evidence{
+		{Fact: "threads that had something in hand at every look", Value: p.Busy, Unit: fmt.Sprintf("of %d, in %d looks", p.Busy+p.Partly, p.Looks), Source: taskFiles},
+		{Fact: "requests in hand or waiting, mean", Value: round(inside), Limit: p.Busy, Unit: "requests; limit: threads", Source: recorded},
+	}
+	if does := callsText(p); does != "" {
+		f.Evidence = append(f.Evidence, Evidence{Fact: "what they do meanwhile", Value: does, Source: taskFiles})
+	}
+	if p.At != "" {
+		f.Evidence = append(f.Evidence, Evidence{Fact: "where", Value: strings.Join(p.Stack, " ← "), Source: "memory of the process"})
+	}
+	if !stands {
+		f.Evidence = append(f.Evidence, Evidence{Fact: "a request takes of a thread, mean", Value: round(each * 1e3), Unit: fmt.Sprintf("ms (%d threads, %.4g requests/s)", p.Busy, rate), Source: recorded})
+	}
+	want := p.Busy + int(waiting) + 1
+	f.Fix.Text = fmt.Sprintf("Give the pool more threads: %d, where it has %d, by Little's law take what comes in now", want, p.Busy)
+	if !stands {
+		f.Fix.Text += fmt.Sprintf(" (%s in place of %s, if what they wait for keeps up)", nanoseconds(each*1e9), nanoseconds(inside/rate*1e9))
+	}
+	f.Fix.Text += "; or have a request take less of a thread: see what they wait for."
+	f.Fix.Commands = []shell.Command{lookAtWaits(l.pid)}
+	f.Fix.Persist = []shell.Command{shell.Line("# where %s makes %s:", v.commOf(l), poolText(p)).Note("%s threads", want)}
+	return &f, ""
+}
+
+// namedPool says that the name of its threads is that of one pool.
+func (v *View) namedPool(p *observe.ThreadPool) bool {
+	return p.Name != "" && p.Name != v.Comm(p.PID) && p.Root == ""
+}
+
+// poolText names a pool.
+func poolText(p *observe.ThreadPool) string {
+	switch {
+	case strings.HasPrefix(p.Root, "_worker thread.py"):
+		return "a ThreadPoolExecutor"
+	case strings.HasPrefix(p.Root, "<module> "):
+		return "the processes of " + strings.TrimPrefix(p.Root, "<module> ")
+	case p.Root != "":
+		return "the pool that runs " + p.Root
+	}
+	return fmt.Sprintf("pool %q", p.Name)
+}
+
+// callsText says what the threads of a pool were seen doing.
+func callsText(p *observe.ThreadPool) string {
+	var parts []string
+	for _, d := range p.Does {
+		parts = append(parts, d.Name+" "+percent(d.Share))
+	}
+	return strings.Join(parts, ", ")
+}
+
+func plural(n int, one string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %ss", n, one)
+}

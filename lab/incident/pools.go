@@ -1,0 +1,120 @@
+package incident
+
+import (
+	"time"
+
+	"github.com/slowray/slowray/lab/load"
+	"github.com/slowray/slowray/lab/server"
+)
+
+// crowd is more requests at once than a small pool of threads takes up.
+var crowd = load.Load{Conns: 24, Think: 2 * time.Millisecond}
+
+// threadPools is programs with a pool of threads of their own, which no setting tells of.
+func threadPools() []Incident {
+	const each = 50 * time.Millisecond
+	list := []Incident{{
+		Name:    "thread-pool-python",
+		Summary: "an event loop in Python hands requests to a ThreadPoolExecutor of 4 threads, each of which waits 50 ms",
+		Setup:   python(server.Python{Loop: true, Threads: 64, Work: each}),
+		Faults: []Fault{{
+			Name: "four", Cause: "thread-pool-exhausted", Says: "work booking.py",
+			Text:  "a pool of 4 threads, where it had 64",
+			Plant: func(s *server.Setup) { s.Python.Threads = 4 },
+		}},
+		Load: crowd,
+	}, {
+		Name:    "thread-pool-java",
+		Summary: "an executor of Java with 4 threads, for requests that wait 50 ms",
+		Setup:   java(server.Java{Fixed: 64, Work: each}),
+		Faults: []Fault{{
+			Name: "four", Cause: "thread-pool-exhausted", Says: "pool-1-thread",
+			Text:  "a pool of 4 threads, where it had 64",
+			Plant: func(s *server.Setup) { s.Java.Fixed = 4 },
+		}},
+		Load: crowd,
+	}, {
+		Name:    "thread-pool-native",
+		Summary: "a server in C with 4 threads, each of which takes a connection from its queue and waits 50 ms",
+		Setup:   native(server.Native{Threads: 64, Work: each}),
+		Faults: []Fault{{
+			Name: "four", Cause: "thread-pool-exhausted", Says: "fares",
+			Text:  "4 threads, where it had 64",
+			Plant: func(s *server.Setup) { s.Native.Threads = 4 },
+		}},
+		Load: load.Load{Conns: 24, Close: true, Own: true, Think: 2 * time.Millisecond},
+	}, {
+		Name:    "forked-workers",
+		Summary: "a program in Python of 4 processes that it forked itself, for requests that wait 50 ms",
+		Setup:   python(server.Python{Workers: 32, Work: each}),
+		Faults: []Fault{{
+			Name: "four", Cause: "thread-pool-exhausted", Says: "work booking.py",
+			Text:  "4 processes, where it had 32",
+			Plant: func(s *server.Setup) { s.Python.Workers = 4 },
+		}},
+		Load: load.Load{Conns: 24, Close: true, Own: true, Think: 2 * time.Millisecond},
+	}}
+	for n := range list {
+		list[n].Quick, list[n].Light = true, true
+	}
+	return list
+}
+
+// background is threads of the service's own that keep the lock of the interpreter and
+// serve nobody.
+func background() []Incident {
+	list := []Incident{{
+		Name:    "gil-refresh",
+		Summary: "a thread of a service in Python reads a large document over and over, and no request asks for it",
+		Setup:   python(server.Python{Threaded: true}),
+		Faults: []Fault{{
+			Name: "refresh", Cause: "gil-contention", Says: "refresh_catalogue",
+			Text:  "a thread that does nothing but json.loads()",
+			Plant: func(s *server.Setup) { s.Python.Refresh = 1 },
+		}},
+	}, {
+		Name:    "gil-index",
+		Summary: "two threads of a service in Python count in a loop, and no request asks for it",
+		Setup:   python(server.Python{Threaded: true}),
+		Faults: []Fault{{
+			Name: "index", Cause: "gil-contention", Says: "rebuild_index",
+			Text:  "two threads that run a loop in Python",
+			Plant: func(s *server.Setup) { s.Python.Index = 2 },
+		}},
+	}}
+	for n := range list {
+		list[n].Quick = true
+		list[n].Load = load.Load{Conns: 6, Think: 5 * time.Millisecond}
+	}
+	return list
+}
+
+// threadPoolControls have as many threads as it takes, and threads of their own that let
+// others go first.
+func threadPoolControls() []Incident {
+	list := []Incident{{
+		Name:    "pool-all-busy",
+		Summary: "as many clients as a ThreadPoolExecutor has threads: all are busy, and nobody waits",
+		Setup:   python(server.Python{Loop: true, Threads: 8, Work: 5 * time.Millisecond}),
+		Load:    load.Load{Conns: 8, Think: time.Millisecond},
+	}, {
+		Name:    "pool-at-work-java",
+		Summary: "an executor of Java with 32 threads, of which a few are always at work and all others wait for some",
+		Setup:   java(server.Java{Fixed: 32, Work: 5 * time.Millisecond}),
+		Load:    load.Load{Conns: 12, Think: 10 * time.Millisecond},
+	}, {
+		Name:    "pool-at-work-native",
+		Summary: "a server in C with 32 threads, of which a few are always at work and all others wait for some",
+		Setup:   native(server.Native{Threads: 32, Work: 5 * time.Millisecond}),
+		Load:    load.Load{Conns: 12, Think: 10 * time.Millisecond},
+	}, {
+		Name:    "gil-rests",
+		Summary: "a thread of a service in Python counts for a moment, and then sleeps for longer",
+		Setup:   python(server.Python{Threaded: true, Index: 1, Rest: 100 * time.Millisecond}),
+		Load:    load.Load{Conns: 4, Think: 10 * time.Millisecond},
+	}}
+	for n := range list {
+		list[n].Control, list[n].Quick = true, true
+	}
+	return list
+}
