@@ -24,16 +24,6 @@ func threadPools() []Incident {
 		}},
 		Load: crowd,
 	}, {
-		Name:    "thread-pool-java",
-		Summary: "an executor of Java with 4 threads, for requests that wait 50 ms",
-		Setup:   java(server.Java{Fixed: 64, Work: each}),
-		Faults: []Fault{{
-			Name: "four", Cause: "thread-pool-exhausted", Says: "pool-1-thread",
-			Text:  "a pool of 4 threads, where it had 64",
-			Plant: func(s *server.Setup) { s.Java.Fixed = 4 },
-		}},
-		Load: crowd,
-	}, {
 		Name:    "thread-pool-native",
 		Summary: "a server in C with 4 threads, each of which takes a connection from its queue and waits 50 ms",
 		Setup:   native(server.Native{Threads: 64, Work: each}),

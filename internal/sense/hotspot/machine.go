@@ -30,6 +30,7 @@ type Machine struct {
 	narrowShift        uint32
 	poolSize, flagSize uint64
 	offsets            map[field]uint64
+	names              map[uint64]string // of classes, by the address of the symbol
 }
 
 // needed are the fields without which owners cannot be read.
@@ -66,7 +67,7 @@ func Open(b *budget.Budget, proc string, pid int, memory procmem.Reader) (*Machi
 		return nil, err
 	}
 	base := lib.Start
-	m := &Machine{memory: procmem.Process{PID: pid, Read: memory, Budget: b}, fields: map[string]uint64{}, tids: map[uint64]int{}, offsets: map[field]uint64{}}
+	m := &Machine{memory: procmem.Process{PID: pid, Read: memory, Budget: b}, fields: map[string]uint64{}, tids: map[uint64]int{}, offsets: map[field]uint64{}, names: map[uint64]string{}}
 	m.readFields(m.memory.Word(base + table))
 	for _, name := range needed {
 		if _, ok := m.fields[name]; !ok {

@@ -85,8 +85,22 @@ func (m *Machine) classAt(object uint64) uint64 {
 
 // nameOf is the name of a class, with slashes.
 func (m *Machine) nameOf(class uint64) string {
-	return m.symbol(m.memory.Word(class + m.fields["Klass::_name"]))
+	at := m.memory.Word(class + m.fields["Klass::_name"])
+	if name, ok := m.names[at]; ok {
+		return name
+	}
+	name := m.symbol(at)
+	if len(m.names) >= maxNames {
+		clear(m.names)
+	}
+	if name != "" {
+		m.names[at] = name
+	}
+	return name
 }
+
+// maxNames bounds the names of classes that are kept.
+const maxNames = 1024
 
 // symbol is a name that the machine keeps.
 func (m *Machine) symbol(addr uint64) string {
