@@ -182,6 +182,27 @@ var firingOnCPU = []fires{
 		subject: Subject{PID: appPID}, minShare: 0.5, fix: "GOMEMLIMIT", evidence: "by runtime.gcAssistAlloc=0.556",
 	},
 	{
+		name: "a Go service near its GOMEMLIMIT collects in workers and in requests", cause: &gcPauses,
+		plant: func(o *observe.Observation) {
+			app(o, "app", 9, 0).Go = true
+			with(o, appServed().add(30, ms, ms, 0, computed))
+			o.Heaps = []observe.Heap{{PID: appPID, Comm: "app", Runtime: "go", MaxBytes: 64 << 20, From: "GOMEMLIMIT=64MiB"}}
+			sampled(o, appPID, 900, function(observe.FrameGo, "runtime.gcBgMarkWorker", "app", 10, 200, 3), function(observe.FrameGo, "runtime.gcAssistAlloc", "app", 10, 150, 3))
+		},
+		subject: Subject{PID: appPID}, minShare: 0.35, fix: "GOMEMLIMIT=128MiB, where it has 64 MB (GOMEMLIMIT=64MiB)", evidence: "how far its heap may grow=64 MB",
+	},
+	{
+		name: "a JVM collects without end, and no request is answered", cause: &gcPauses,
+		plant: func(o *observe.Observation) {
+			app(o, "java", 9.5, 0).Busiest = []observe.Thread{{TID: 510, Comm: "GC Thread#0", CPUSeconds: 8.5}, {TID: 501, Comm: "exec-1", CPUSeconds: 0.1}}
+			t := appServed()
+			t.e.Unfinished = 40
+			with(o, t)
+			o.Heaps = []observe.Heap{{PID: appPID, Comm: "java", Runtime: "jvm", MaxBytes: 76 << 20, UsedBytes: 75 << 20, From: "-Xmx76m", Published: true, Collections: 300, GCSeconds: 9.4}}
+		},
+		subject: Subject{Kind: "process", PID: appPID, Port: appPort}, minShare: 0.9, fix: "-Xmx152m, where it has 76 MB", evidence: "in collections=9.4",
+	},
+	{
 		name: "an event loop computes for 300 ms now and then", cause: &eventLoopBlocked,
 		plant: func(o *observe.Observation) {
 			p := app(o, "node", 4, 0)

@@ -142,6 +142,12 @@ var nearMissesOnCPU = []miss{
 		app(o, "java", 8, 0).Busiest = []observe.Thread{{TID: 510, Comm: "GC Thread#0", CPUSeconds: 6}}
 		with(o, appServed().add(2000, ms, ms, 0, quick))
 	}, "no request is slow for it"},
+	{"a JVM that collects a little, and answers nobody", &gcPauses, func(o *observe.Observation) {
+		app(o, "java", 1, 0).Busiest = []observe.Thread{{TID: 510, Comm: "GC Thread#0", CPUSeconds: 0.4}}
+		t := appServed()
+		t.e.Unfinished = 40
+		with(o, t)
+	}, "only 0 requests"},
 	{"a JVM that collects a lot, while requests wait for a database", &gcPauses, func(o *observe.Observation) {
 		app(o, "java", 1, 0).Busiest = []observe.Thread{{TID: 510, Comm: "GC Thread#0", CPUSeconds: 0.6}}
 		with(o, appServed().add(200, ms, ms, 0, waitsForDB))

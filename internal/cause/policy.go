@@ -387,6 +387,11 @@ const (
 	gcShare = 0.30 // of a service's CPU time, or of the slow requests' time
 )
 
+// CPU: gc_pauses.go.
+const (
+	gcStuck = 0.5 // of the window, in threads that collect, of a service that answers nobody
+)
+
 // CPU: serial_gc.go.
 const (
 	gcOfWindow = 0.10 // of the window, with all threads standing still

@@ -149,6 +149,7 @@ var thresholds = map[string]any{
 	"gilAlone":          float64(gilAlone),
 	"gilHeld":           float64(gilHeld),
 	"gcShare":           float64(gcShare),
+	"gcStuck":           float64(gcStuck),
 	"gcOfWindow":        float64(gcOfWindow),
 	"clockShare":        float64(clockShare),
 	"switchShare":       float64(switchShare),

@@ -65,7 +65,7 @@ type OOMKill struct {
 type Heap struct {
 	PID     int    `json:"pid"`
 	Comm    string `json:"comm"`
-	Runtime string `json:"runtime"` // "jvm", "node"
+	Runtime string `json:"runtime"` // "jvm", "node", "go"
 	// MaxBytes is how far it may grow; From says who set that: an option, or
 	// "default".
 	MaxBytes  uint64 `json:"max_bytes,omitempty"`

@@ -91,7 +91,7 @@ func (l *limits) heapProcesses(s *session) []heap.Process {
 	}
 	var out []heap.Process
 	for i := range s.procs {
-		if p := &s.procs[i]; heap.Runtime(p.Comm) != "" {
+		if p := &s.procs[i]; heap.Runtime(p.Comm) != "" || slices.Contains(s.serving, p.PID) {
 			out = append(out, heap.Process{PID: p.PID, Comm: p.Comm, Threads: p.Threads, LimitBytes: limit[p.PID]})
 		}
 	}

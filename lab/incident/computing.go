@@ -30,6 +30,16 @@ func computing() []Incident {
 		}},
 		Load: load.Load{Conns: 8, Think: 5 * time.Millisecond},
 	}, {
+		Name:    "gc-memory-limit-go",
+		Summary: "a service in Go whose GOMEMLIMIT is hardly more than what it keeps: requests help the collector",
+		Setup:   golang(server.Go{Heap: 4, Garbage: 256 << 10, MemoryMiB: 1024}),
+		Faults: []Fault{{
+			Name: "limit", Cause: "gc-pauses", Says: "GOMEMLIMIT",
+			Text:  "GOMEMLIMIT=76MiB, where it had 1 GiB",
+			Plant: func(s *server.Setup) { s.Go.MemoryMiB = 76 },
+		}},
+		Load: load.Load{Conns: 8, Think: 5 * time.Millisecond},
+	}, {
 		Name:    "gil-contention",
 		Summary: "threads of one Python process compute in turns, on one CPU of several",
 		Setup:   python(server.Python{Workers: 4, Threaded: true, Mixed: 8000}),

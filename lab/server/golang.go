@@ -28,6 +28,7 @@ type Go struct {
 	Heap      int           // pointers that live for good, in millions
 	Garbage   int           // bytes that a request leaves behind
 	GCPercent int           // GOGC; 0 = as Go has it
+	MemoryMiB int           // GOMEMLIMIT; 0 = none
 	Hot       int           // turns of one function that a request costs
 	Asks      bool          // it asks a service in Python, which is as Setup.Asked says
 	Retries   int           // … again and again, with longer and longer pauses
@@ -203,6 +204,9 @@ func (s *starter) golang() error {
 		return err
 	}
 	spec := sandbox.Spec{Env: []string{appEnv + "=" + string(data)}, NoFile: s.v.NoFile, Cgroup: s.cgroup}
+	if limit := s.v.Go.MemoryMiB; limit > 0 {
+		spec.Env = append(spec.Env, fmt.Sprintf("GOMEMLIMIT=%dMiB", limit))
+	}
 	if err := s.start("go-booking", GoRole, spec); err != nil {
 		return err
 	}

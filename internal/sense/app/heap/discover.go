@@ -21,6 +21,17 @@ type Process struct {
 	LimitBytes uint64 // the least memory limit of its control groups; 0 = none
 }
 
+// runtime is which runtime a process has, or empty; options are its own.
+func (p *Process) runtime(options []string) string {
+	if r := Runtime(p.Comm); r != "" {
+		return r
+	}
+	if slices.ContainsFunc(options, func(o string) bool { return strings.HasPrefix(o, "GO") }) {
+		return Go
+	}
+	return ""
+}
+
 // Runtime is which runtime a process of this name has, or empty. jsvc is the
 // daemon that Java services of init scripts run in.
 func Runtime(comm string) string {
@@ -51,22 +62,28 @@ type watched struct {
 
 const (
 	maxHeaps    = 64
+	maxAsked    = 256 // processes of which the options are read
 	maxPerfData = 1 << 20
 	maxCmdline  = 64 << 10
 )
 
-// Begin reads the heaps of those processes that have one, at most 64: those
+// Begin reads the heaps of those processes, of 256 at most, that have one, at most 64: those
 // with most threads. Of those that the budget has no room for only the options are known.
 func Begin(b *budget.Budget, proc string, hostBytes uint64, procs []Process) *Watch {
 	w := &Watch{proc: proc, hostBytes: hostBytes}
 	procs = slices.Clone(procs)
 	slices.SortStableFunc(procs, func(a, b Process) int { return cmp.Compare(b.Threads, a.Threads) })
-	procs = slices.DeleteFunc(procs, func(p Process) bool { return Runtime(p.Comm) == "" })
+	procs = procs[:min(len(procs), maxAsked)]
+	options := map[int][]string{}
+	procs = slices.DeleteFunc(procs, func(p Process) bool {
+		options[p.PID] = Options(w.words(p.PID))
+		return p.runtime(options[p.PID]) == ""
+	})
 	procs = procs[:min(len(procs), maxHeaps)]
 	for i, p := range procs {
 		share := b.Share(len(procs) - i)
 		h := &watched{Process: p}
-		h.heap = Of(Runtime(p.Comm), Options(w.words(p.PID)), hostBytes, p.LimitBytes)
+		h.heap = Of(p.runtime(options[p.PID]), options[p.PID], hostBytes, p.LimitBytes)
 		h.heap.PID, h.heap.Comm = p.PID, p.Comm
 		w.heaps = append(w.heaps, h)
 		if h.heap.Runtime == JVM {
@@ -101,7 +118,7 @@ func (w *Watch) End(b *budget.Budget) []observe.Heap {
 			o.Collector = cmp.Or(h.last.collector, o.Collector)
 			o.GCSeconds = float64(h.last.gcTicks-min(h.before.gcTicks, h.last.gcTicks)) / float64(h.last.hz)
 		}
-		if o.MaxBytes > 0 {
+		if o.MaxBytes > 0 || o.Runtime == Go {
 			out = append(out, o)
 		}
 	}
@@ -143,7 +160,10 @@ func (w *Watch) words(pid int) []string {
 	words := w.strings(pid, "cmdline")
 	for _, v := range w.strings(pid, "environ") {
 		if FromEnvironment(v) {
-			_, value, _ := strings.Cut(v, "=")
+			name, value, _ := strings.Cut(v, "=")
+			if strings.HasPrefix(name, "GO") {
+				value = v
+			}
 			words = append(words, value)
 		}
 	}
@@ -154,7 +174,7 @@ func (w *Watch) words(pid int) []string {
 // given as NAME=VALUE.
 func FromEnvironment(variable string) bool {
 	name, _, _ := strings.Cut(variable, "=")
-	return slices.Contains([]string{"JAVA_TOOL_OPTIONS", "_JAVA_OPTIONS", "JDK_JAVA_OPTIONS", "NODE_OPTIONS"}, name)
+	return slices.Contains([]string{"JAVA_TOOL_OPTIONS", "_JAVA_OPTIONS", "JDK_JAVA_OPTIONS", "NODE_OPTIONS", "GOMEMLIMIT", "GOGC"}, name)
 }
 
 // strings reads a file of strings that end in NUL, at most 64 kB of it.

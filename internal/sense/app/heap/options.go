@@ -12,6 +12,7 @@ import (
 const (
 	JVM  = "jvm"
 	Node = "node"
+	Go   = "go" // by its environment alone
 )
 
 // sizing begins the options that size a heap or choose a collector
@@ -19,7 +20,7 @@ const (
 var sizing = []string{
 	"-Xmx", "-XX:MaxHeapSize=", "-XX:MaxRAMPercentage=", "-XX:MaxRAM=", "-XX:+UseContainerSupport", "-XX:-UseContainerSupport",
 	"-XX:ActiveProcessorCount=", "-XX:+UseSerialGC", "-XX:+UseParallelGC", "-XX:+UseG1GC", "-XX:+UseZGC", "-XX:+UseShenandoahGC", "-XX:-UsePerfData",
-	"--max-old-space-size=", "--max_old_space_size=",
+	"--max-old-space-size=", "--max_old_space_size=", "GOMEMLIMIT=", "GOGC=",
 }
 
 const (
@@ -51,6 +52,17 @@ func printable(s string) bool {
 // where it cannot be told: node without an option.
 func Of(runtime string, options []string, hostBytes, limitBytes uint64) observe.Heap {
 	h := observe.Heap{Runtime: runtime}
+	if runtime == Go {
+		for _, o := range options {
+			switch v, limit := strings.CutPrefix(o, "GOMEMLIMIT="); {
+			case limit:
+				h.MaxBytes, h.From = goBytes(v), strings.TrimSpace(h.From+" "+o)
+			case strings.HasPrefix(o, "GOGC="):
+				h.From = strings.TrimSpace(h.From + " " + o)
+			}
+		}
+		return h
+	}
 	if runtime == Node {
 		for _, o := range options {
 			if v, ok := cutAny(o, "--max-old-space-size=", "--max_old_space_size="); ok {
@@ -133,4 +145,10 @@ func bytes(s string) uint64 {
 		return 0
 	}
 	return n << shift
+}
+
+// goBytes reads a size as Go takes it: "64MiB", "1048576" (runtime/debug, SetMemoryLimit).
+func goBytes(s string) uint64 {
+	s = strings.TrimSuffix(s, "B")
+	return bytes(strings.TrimSuffix(s, "i"))
 }
