@@ -142,6 +142,13 @@ var nearMissesOnCPU = []miss{
 		app(o, "java", 8, 0).Busiest = []observe.Thread{{TID: 510, Comm: "GC Thread#0", CPUSeconds: 6}}
 		with(o, appServed().add(2000, ms, ms, 0, quick))
 	}, "no request is slow for it"},
+	{"a Go program that collects garbage", &singleThreadSaturated, func(o *observe.Observation) {
+		p := app(o, "app", 9.6, 0)
+		p.Go, p.Threads = true, 4
+		p.Busiest = []observe.Thread{{TID: 501, CPUSeconds: 9.5}}
+		with(o, appServed().add(200, ms, ms, 0, computed))
+		sampled(o, appPID, 900, function(observe.FrameGo, "runtime.gcBgMarkWorker", "app", 10, 500, 3))
+	}, "collecting garbage"},
 	{"a JVM that collects a little, and answers nobody", &gcPauses, func(o *observe.Observation) {
 		app(o, "java", 1, 0).Busiest = []observe.Thread{{TID: 510, Comm: "GC Thread#0", CPUSeconds: 0.4}}
 		t := appServed()

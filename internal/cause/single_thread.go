@@ -39,7 +39,11 @@ func checkSingleThread(v *View) Result {
 		because := fmt.Sprintf("the busiest thread behind %s, %s, is on a CPU %s of the time and wants one another %s", l.name(), top, percent(top.cpu), percent(top.delay))
 		spare, full := v.spareCPUs(l, &w)
 		computing, watched := v.computing(l)
+		e := v.executedBy(w.procs, 0)
+		_, garbage := garbageFunction(&e)
 		switch {
+		case top.process.Go && garbage >= gcShare:
+			return judged{because: fmt.Sprintf("%s; it is a Go program that spends %s of its CPU time collecting garbage", because, percent(garbage)), near: top.busy()}
 		case !l.noticed(k, threadFloor):
 			return judged{because: because + "; no request is slow for want of a thread: " + l.whereTimeGoes(), near: top.busy() / 2}
 		case top.busy() < busyThreadShare:
