@@ -67,7 +67,7 @@ func (w *watched) count() {
 }
 
 // placeThreads notes where the threads of programs in Python are that mostly had
-// something in hand, in the last look.
+// something in hand.
 func (s *Sampler) placeThreads(l *look, pids []int) {
 	for _, pid := range pids {
 		p := l.procs[pid]
@@ -94,12 +94,13 @@ func (u *use) place(stack []cpython.Frame) {
 			break
 		}
 	}
-	u.stack = nil
+	own := slices.IndexFunc(stack, func(f cpython.Frame) bool { return !library(f.File) })
+	if own < 0 {
+		return // it has nothing in hand just now
+	}
+	u.at, u.stack = stack[own].String(), nil
 	for i := range stack[:min(len(stack), maxGoStack)] {
 		u.stack = append(u.stack, stack[i].String())
-	}
-	if i := slices.IndexFunc(stack, func(f cpython.Frame) bool { return !library(f.File) }); i >= 0 {
-		u.at = stack[i].String()
 	}
 }
 

@@ -32,6 +32,7 @@ const (
 	maxWatched   = 16384 // threads that are remembered from look to look
 	maxThreadIDs = 4096  // that are counted of one shape
 	freezeEvery  = time.Second
+	placeEvery   = time.Second // it is read where threads in Python are
 	// A process of which all threads are ready for work, and a thread that is, are
 	// looked at less often after some looks: a process every so many looks, and
 	// so many of such threads in one.
@@ -76,6 +77,7 @@ type Sampler struct {
 	unknown   time.Duration
 	processes map[int]*visit
 	goes      goSampling
+	placed    time.Time // it was read where threads in Python are
 }
 
 // visit is when a process was looked at.
@@ -148,7 +150,8 @@ func (s *Sampler) Look(pids []int, e Effort) {
 		s.follow(l, cheap, now)
 	}
 	s.lookAtGoroutines(l, pids, now, e)
-	if last {
+	if e == Follow && now.Sub(s.placed) >= placeEvery {
+		s.placed = now
 		s.placeThreads(l, pids)
 	}
 	for _, sh := range s.shapes {
