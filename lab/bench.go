@@ -199,7 +199,12 @@ func (r *runner) bench(ctx context.Context, d grammar.Draw, out *blind.Result) e
 		return errors.New(report.Problem)
 	}
 	judge(&step, r.Incident, r.Faults)
-	out.Reasons, out.Blamed = step.Reasons, step.False
+	out.Reasons = step.Reasons
+	for _, id := range step.False { // what is only told as a consequence blames nobody
+		if report.blames([]string{id}) && !slices.Contains(out.Blamed, id) {
+			out.Blamed = append(out.Blamed, id)
+		}
+	}
 	best := step.Truth.best()
 	for _, x := range hurts {
 		if !slices.Contains(best, x.Cause) {
