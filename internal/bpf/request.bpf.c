@@ -35,6 +35,7 @@
 #include "headers/sched.h"
 #include "headers/record.h"
 #include "headers/ledger.h"
+#include "headers/tls.h"
 #include "headers/protocol.h"
 #include "headers/boundary.h"
 #include "headers/served.h"
@@ -94,6 +95,11 @@ int BPF_PROG(segment, struct sock *sk, struct sk_buff *skb)
 	fin = ((struct tcp_skb_cb___flags *)cb)->tcp_flags & TCPHDR_FIN;
 	bytes -= fin;
 	end -= fin;
+	if (c->proto == PROTO_TLS && c->side == CALLED && (sending_seen || !tls_sent(c, sk)))
+		return 0;
+	if (bytes && c->side == SERVED && c->tls < TLS_READY && (c->proto == PROTO_TLS || (c->proto <= PROTO_OTHER && c->seq <= 2)) &&
+	    tls_segment(c, sk, skb, bytes))
+		return 0;
 	if (bytes && cb->seq != tp->rcv_nxt && after(cb->seq, tp->rcv_nxt))
 		c->flags |= REORDERED;
 	if (c->side == SERVED)
@@ -155,12 +161,20 @@ int BPF_PROG(received, struct sock *sk)
 		}
 		return 0;
 	}
-	if (c->phase == IDLE && !c->seq && tp->bytes_received) {
+	if (c->phase == IDLE && !c->seq && !c->tls && tp->bytes_received) {
 		/* The first bytes came with the end of the handshake, which
 		 * tcp_probe does not see (TCP_DEFER_ACCEPT, fast open). */
 		begin(c, tp, c->opened ? c->opened : bpf_ktime_get_ns());
 		c->in0 = 0;
 		c->flags |= ESTIMATED;
+	}
+	if ((c->phase == ASKED || c->phase == ANSWERING || c->phase == DONE) && tp->write_seq != c->mark &&
+	    tls_tickets(c, tp->write_seq - c->mark)) {
+		/* It is read only now: what went out are session tickets. */
+		c->phase = ASKED;
+		c->mark = tp->write_seq;
+		c->answer = c->done = 0;
+		c->ack_delay = 0;
 	}
 	if ((c->phase == ASKED && tp->write_seq == c->mark) ||
 	    (c->phase != IDLE && request_unseen(c, sk, tp, was))) {
@@ -189,7 +203,7 @@ int BPF_PROG(retransmitted, struct sock *sk, struct sk_buff *skb)
 	__u64 now, expected;
 
 	/* Handshakes and FINs are nobody's request. */
-	if (!c || sk->__sk_common.skc_state == TCP_SYN_SENT || sk->__sk_common.skc_state == TCP_SYN_RECV)
+	if (!c || c->proto == PROTO_TLS || sk->__sk_common.skc_state == TCP_SYN_SENT || sk->__sk_common.skc_state == TCP_SYN_RECV)
 		return 0;
 	if (c->side == CALLED && sk->__sk_common.skc_state != TCP_ESTABLISHED && sk->__sk_common.skc_state != TCP_CLOSE_WAIT)
 		return 0;
@@ -197,10 +211,17 @@ int BPF_PROG(retransmitted, struct sock *sk, struct sk_buff *skb)
 	if (!tp)
 		return 0;
 	now = bpf_ktime_get_ns();
+	if (!tp->snd_wnd) { /* a probe: the receiver has no room, and nothing is lost */
+		c->flags |= ZERO_WINDOW;
+		c->retrans0 += cb->tcp_gso_segs ? cb->tcp_gso_segs : 1;
+		return 0;
+	}
 	if (BPF_CORE_READ_BITFIELD(&tp->inet_conn, icsk_ca_state) == CA_LOSS)
 		c->flags |= TIMEOUT;
-	if (c->side == SERVED && c->phase == ASKED && tp->snd_nxt != c->mark)
+	if (c->side == SERVED && c->phase == ASKED && after(tp->snd_nxt, c->mark))
 		begin_answer(c, tp, now);
+	if (is_more_out(c, tp->snd_nxt))
+		go_on(c, sk, tp, tp->snd_nxt, now);
 	if (c->side == CALLED && tp->snd_nxt != c->mark && c->phase != ASKED)
 		called_sent(c, sk, tp, now, cb->tcp_gso_segs);
 	if (c->due) {
@@ -276,6 +297,13 @@ int BPF_PROG(state_changed, struct sock *sk, int old, int new)
 		c->flags |= HALF_CLOSED;
 		c->farewell = tp->write_seq == c->mark && is_farewell(c, tp, now);
 	}
+	if (c->proto == PROTO_TLS) {
+		if (new == TCP_CLOSE) {
+			c->status = STATUS_ERROR;
+			report(c, sk, tp, RECORD_TLS);
+		}
+		goto closed;
+	}
 	/* Asked, and closed before anything came back. */
 	if (c->side == CALLED && (old == TCP_ESTABLISHED || old == TCP_CLOSE_WAIT) && new != TCP_CLOSE_WAIT &&
 	    tp->packets_out && after(tp->snd_nxt, c->mark))
@@ -285,8 +313,10 @@ int BPF_PROG(state_changed, struct sock *sk, int old, int new)
 		if (c->side == CALLED && new == TCP_FIN_WAIT1)
 			c->farewell = is_farewell(c, tp, now);
 		/* The acknowledgements to come are not seen by tcp_probe. */
-		if (c->side == SERVED && c->phase == ASKED && tp->snd_nxt != c->mark)
+		if (c->side == SERVED && c->phase == ASKED && after(tp->snd_nxt, c->mark))
 			begin_answer(c, tp, now);
+		if (is_more_out(c, tp->write_seq))
+			go_on(c, sk, tp, tp->write_seq, now);
 		if (c->side == SERVED && c->phase == ANSWERING)
 			note_pause(c, sk, tp, now, min_rtt_of(tp));
 		return 0;
@@ -296,7 +326,8 @@ int BPF_PROG(state_changed, struct sock *sk, int old, int new)
 	if (new == TCP_CLOSE || (c->side == SERVED && (new == TCP_FIN_WAIT2 || old == TCP_CLOSING)))
 		close_request(c, sk, tp, old, now);
 	if (new == TCP_CLOSE && with_closed && c->seq)
-		report_closed(c, sk, tp);
+		report(c, sk, tp, RECORD_CLOSED);
+closed:
 	if (new == TCP_CLOSE && with_work)
 		work_over(sk);
 	return 0;
@@ -375,8 +406,10 @@ int BPF_PROG(sending, struct sock *sk, struct msghdr *msg)
 		return 0;
 	if (c->side == SERVED && c->proto >= PROTO_HTTP1 && c->phase == ASKED && !c->answered)
 		look_at_answer(c, msg);
-	else if (c->side == CALLED && (with_labels || (c->proto <= PROTO_OTHER && c->seq < 4)))
+	else if (c->side == CALLED && (with_labels || (c->proto <= PROTO_OTHER && c->seq < 4)) && c->proto != PROTO_TLS)
 		look_at_sent_request(c, sk, msg);
+	if (c->proto == PROTO_TLS && c->side == CALLED)
+		tls_sending(c, sk, handed_over(msg), msg->msg_iter.count);
 	return 0;
 }
 
@@ -472,7 +505,17 @@ static __always_inline int flush_conn(struct seq_file *seq, struct sock *sk, str
 	__builtin_memcpy(&copy, c, sizeof(copy));
 	was = copy.phase;
 	over = copy.side == SERVED ? DONE : ANSWERING;
-	if (was == over) {
+	if (is_more_out(&copy, tp->write_seq - copy.fin)) {
+		/* An answer of which nobody has the rest. */
+		copy.stall += span(copy.done, flight_start(tp, copy.done, now));
+		copy.progress = later(copy.done, flight_start(tp, copy.done, now));
+		if (tp->inet_conn.icsk_retransmits)
+			copy.due = copy.progress + min_rtt_of(tp);
+		was = ANSWERING;
+	} else if (was == over && copy.side == CALLED && tp->out_of_order_queue.rb_node) {
+		/* An answer with a hole in it. */
+		copy.due = copy.done;
+	} else if (was == over) {
 		if (span(copy.done, now) < idle_ns)
 			return 0;
 		if (__sync_val_compare_and_swap(&c->phase, was, TAKEN) != was)
@@ -492,6 +535,7 @@ static __always_inline int flush_conn(struct seq_file *seq, struct sock *sk, str
 		c->reported = 1;
 		copy.flags |= UNFINISHED;
 		copy.done = now;
+		mend(&copy, now);
 		if (was == ANSWERING && copy.side == SERVED)
 			note_limits(&copy, sk, tp, now, min_rtt_of(tp));
 		finish(&copy, sk, tp);

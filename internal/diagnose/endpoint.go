@@ -86,7 +86,7 @@ func ledgerEndpoint(v *cause.View, e *observe.Endpoint) Endpoint {
 	m := Measure(e, v.Window.Seconds)
 	loss := math.Round(m.LossPermille*1000) / 1000
 	row := Endpoint{Side: observe.Served.String(), NetNS: e.NetNS, Addr: e.Addr, Port: e.Port, Process: process(v, v.Master(e.PID)),
-		Opened: e.Connections, Requests: whole(e.Requests), RPS: perSecond(v, float64(e.Requests)),
+		Opened: e.Connections, TLS: e.TLS, TLSFailed: e.TLSFailed, TLSMean: us(e.TLSHandshake / int64(max(e.TLS, 1))), Requests: whole(e.Requests), RPS: perSecond(v, float64(e.Requests)),
 		Total: m.Total, Ledger: m.Ledger, RTT: m.RTT, MinRTT: m.MinRTT, Loss: &loss, Retrans: whole(e.Retrans),
 		Recorded: whole(min(e.Recorded, e.Requests)), Unfinished: *whole(e.Unfinished), Unanswered: *whole(e.Unanswered)}
 	if e.Side == observe.Called.String() {

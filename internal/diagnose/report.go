@@ -89,6 +89,10 @@ type Endpoint struct {
 	// Connections opened in the window, and open at its busiest moment.
 	Opened  uint64 `json:"connections_opened"`
 	Clients int    `json:"connections_open"`
+	// Handshakes of TLS are no requests; those that failed ended with their connection.
+	TLS       uint64  `json:"tls_handshakes,omitempty"`
+	TLSFailed uint64  `json:"tls_failed,omitempty"`
+	TLSMean   float64 `json:"tls_handshake_us,omitempty"` // mean of those completed, µs
 
 	// What follows is nil or empty where no request was recorded.
 	Total  *QuantilesUS        `json:"total_us,omitempty"`

@@ -150,7 +150,7 @@ type Request struct {
 	Ledger    Ledger
 	BytesIn   uint64 // request (called side: response)
 	BytesOut  uint64 // response (called side: request)
-	Unacked   uint32 // bytes out that were not acknowledged when the connection closed
+	Unacked   uint32 // bytes out that were not acknowledged when the connection closed, or the window did
 	Retrans   uint32 // segments retransmitted
 	RTTNS     int64  // of this request, or the smoothed one when it cannot be told apart
 	MinRTTNS  int64  // of the connection
@@ -210,6 +210,10 @@ type Endpoint struct {
 	HandshakeMax int64  `json:"handshake_max,omitempty"` // the longest
 	SynRetrans   uint64 `json:"syn_retrans,omitempty"`   // SYNs (served: SYN-ACKs) sent again
 
+	TLS          uint64 `json:"tls_handshakes,omitempty"`   // handshakes of TLS that were completed: no requests
+	TLSFailed    uint64 `json:"tls_failed,omitempty"`       // connections that ended within one
+	TLSHandshake int64  `json:"tls_handshake_ns,omitempty"` // time of those completed, ClientHello to Finished
+
 	// Arrivals counts requests that began in each 100 ms of the window.
 	Arrivals []uint32 `json:"arrivals,omitempty"`
 	// Slowest are the slowest requests, slowest first, at most 20; Failed are
@@ -262,6 +266,8 @@ type RequestSample struct {
 	BytesIn  uint64           `json:"bytes_in"`
 	BytesOut uint64           `json:"bytes_out"`
 	Retrans  uint32           `json:"retrans,omitempty"`
+	Unacked  uint32           `json:"unacked,omitempty"` // bytes out that were not acknowledged when it ended, or the window did
+	MSS      uint32           `json:"mss,omitempty"`     // only with Unacked
 	RTTNS    int64            `json:"rtt_ns,omitempty"`
 	MinRTTNS int64            `json:"min_rtt_ns,omitempty"`
 	Status   string           `json:"status"`

@@ -203,6 +203,12 @@ func endpointNote(e *diagnose.Endpoint) string {
 		}
 		notes = append(notes, note)
 	}
+	if e.TLS > 0 {
+		notes = append(notes, figure.Count(int64(e.TLS))+" TLS handshakes of "+duration(e.TLSMean))
+	}
+	if e.TLSFailed > 0 {
+		notes = append(notes, figure.Count(int64(e.TLSFailed))+" TLS handshakes broken off")
+	}
 	if e.Unanswered > 0 {
 		notes = append(notes, figure.Count(e.Unanswered)+" without an answer")
 	}

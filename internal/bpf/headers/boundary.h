@@ -166,4 +166,12 @@ static __always_inline int is_farewell(struct conn *c, struct tcp_sock *tp, __u6
 	       (c->seq == 1 && c->proto <= PROTO_OTHER && silent <= 2 * c->pause_us * NSEC_PER_USEC);
 }
 
+/* Whether more of an answer than was taken for all of it is out, up to sent; a
+ * remark is none. */
+static __always_inline int is_more_out(const struct conn *c, __u32 sent)
+{
+	return c->side == SERVED && (c->phase == DONE || c->phase == TAKEN) &&
+	       (__s32)(sent - c->mark) > (c->proto <= PROTO_OTHER ? REMARK : 0);
+}
+
 #endif

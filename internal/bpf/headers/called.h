@@ -66,6 +66,11 @@ fresh:
 		next_label(sk);
 	else
 		look_at_call(c, sk, tp, from);
+	if (c->proto == PROTO_TLS) {
+		tls_begin(c, from, sent);
+		c->mark = tp->snd_nxt;
+		return;
+	}
 	/* What went out is part of this request, not before it. */
 	c->out0 -= tp->write_seq - tp->snd_una;
 	c->segs0 -= tp->packets_out + again;
@@ -121,7 +126,7 @@ static __always_inline int is_answer_unseen(struct conn *c, struct tcp_sock *tp)
 
 static __always_inline void called_segment(struct conn *c, struct sock *sk, struct tcp_sock *tp, __u32 end, __u32 ack, __u32 bytes, __u64 now)
 {
-	if (tp->snd_nxt != c->mark && tp->packets_out && (c->phase != ASKED || after(tp->snd_nxt, c->mark)))
+	if (tp->snd_nxt != c->mark && tp->packets_out && ((c->phase != ASKED && !c->tls) || after(tp->snd_nxt, c->mark)))
 		called_sent(c, sk, tp, now, 0);
 	if (c->phase != ASKED && c->phase != ANSWERING && c->phase != TAKEN)
 		return;
@@ -148,8 +153,12 @@ static __always_inline void called_segment(struct conn *c, struct sock *sk, stru
 	} else if (c->phase == ANSWERING) {
 		__u64 gap = now - c->done;
 
-		if (gap > min_rtt_of(tp) + NSEC_PER_MSEC)
-			c->stall += gap;
+		if (gap > min_rtt_of(tp) + NSEC_PER_MSEC) {
+			if (tls_tickets(c, tp->bytes_received - c->in0))
+				c->answer = now; /* so far it was none */
+			else
+				c->stall += gap;
+		}
 	} else { /* its record is written, and the answer goes on */
 		if (__sync_val_compare_and_swap(&c->phase, TAKEN, ANSWERING) != TAKEN)
 			return;

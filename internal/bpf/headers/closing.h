@@ -68,9 +68,12 @@ static __always_inline int was_remark(struct conn *c, struct sock *sk, struct tc
 
 static __always_inline void close_request(struct conn *c, struct sock *sk, struct tcp_sock *tp, int old, __u64 now)
 {
-	__u32 was = c->phase;
+	__u32 was;
 	int remark = !sk->sk_err && was_remark(c, sk, tp);
 
+	if (is_more_out(c, tp->write_seq - c->fin))
+		go_on(c, sk, tp, tp->write_seq - c->fin, now);
+	was = c->phase;
 	if (was == IDLE || was == TAKEN)
 		return;
 	if (__sync_val_compare_and_swap(&c->phase, was, IDLE) != was)
@@ -91,6 +94,12 @@ static __always_inline void close_request(struct conn *c, struct sock *sk, struc
 	if (c->side == CALLED && was == ASKED) {
 		c->flags |= UNANSWERED;
 		c->bytes_out = tp->bytes_acked + (tp->write_seq - tp->snd_una) - c->out0 - c->fin;
+		c->done = now;
+	}
+	if (c->side == CALLED && was == ANSWERING && tp->out_of_order_queue.rb_node) { /* with a hole in it */
+		c->flags |= TRUNCATED;
+		c->due = c->done;
+		mend(c, now);
 		c->done = now;
 	}
 	if (c->flags & (UNANSWERED | TRUNCATED))

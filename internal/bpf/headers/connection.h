@@ -26,6 +26,7 @@ enum proto {
 	PROTO_MYSQL,
 	PROTO_POSTGRES,
 	PROTO_HTTP2, /* and its streams are told apart: http2.bpf.c has its requests */
+	PROTO_TLS, /* in its handshake, see tls.h; then PROTO_OTHER */
 };
 
 /*
@@ -86,6 +87,7 @@ struct conn {
 	__u16 endpoint;
 	__u16 lport; /* the socket gives it back before it is closed */
 	__u16 http;
+	__u8 tls; /* enum tls */
 };
 
 _Static_assert(sizeof(struct conn) <= 184, "does not fit 256 bytes with the kernel's part");

@@ -194,6 +194,7 @@ struct sock {
 
 struct inet_connection_sock {
 	__u8 icsk_ca_state : 5; /* a whole byte before 5.6 */
+	__u8 icsk_retransmits;
 	struct {
 		__u32 lrcvtime; /* jiffies */
 	} icsk_ack;
@@ -238,6 +239,7 @@ struct tcp_sock {
 	__u64 tcp_mstamp; /* the same: when a segment came or went last */
 	struct minmax rtt_min; /* microseconds */
 	struct list_head tsorted_sent_queue;
+	struct rb_root out_of_order_queue;
 	__u8 chrono_type : 2;
 	__u8 nonagle : 4;
 };

@@ -88,6 +88,7 @@ static __always_inline void ledger_called(struct ledger *l, const struct conn *c
 	l->parts[NETWORK] = take(&wait, min_rtt);
 	l->parts[SERVER] = wait;
 	l->parts[STALL] = take(&left, c->stall);
+	l->parts[RETRANS] += take(&left, span(l->parts[RETRANS], c->retrans_ns));
 	l->parts[NETWORK] += left;
 	if (c->answer)
 		l->parts[RECV_WAIT] = span(c->done, c->read);
@@ -230,7 +231,7 @@ static __always_inline int finish_here(struct conn *c, struct sock *sk, struct t
 	rec->requests = 1 + c->requests;
 	rec->weight = weight;
 	rec->retrans = retrans;
-	rec->unacked = c->flags & TRUNCATED ? tp->write_seq - tp->snd_una - c->fin : 0;
+	rec->unacked = c->flags & (TRUNCATED | UNFINISHED) ? tp->write_seq - tp->snd_una - c->fin : 0;
 	/* One flight without loss is a round trip of its own. TCP's smoothed one
 	 * has the other end's time in it where answers acknowledge requests. */
 	if (c->side == CALLED)
@@ -275,8 +276,9 @@ static __noinline int finish(struct conn *c, struct sock *sk, struct tcp_sock *t
 	return finish_here(c, sk, tp);
 }
 
-/* Tells that a connection is closed, for those who asked for it. */
-static __noinline int report_closed(struct conn *c, struct sock *sk, struct tcp_sock *tp)
+/* Tells of a connection: that it is closed, for those who asked for it; that its
+ * handshake of TLS is over. */
+static __noinline int report(struct conn *c, struct sock *sk, struct tcp_sock *tp, __u32 kind)
 {
 	struct record *rec;
 	struct ring *r;
@@ -291,11 +293,13 @@ static __noinline int report_closed(struct conn *c, struct sock *sk, struct tcp_
 	rec = reserve(r, cpu, &number);
 	if (!rec)
 		return 0;
-	rec->kind = RECORD_CLOSED;
+	rec->kind = kind;
 	rec->side = c->side;
 	rec->family = c->family;
+	rec->status = c->status;
 	rec->flags = c->flags;
 	rec->start = bpf_ktime_get_ns();
+	rec->parts[SERVER] = span(c->first, rec->start);
 	rec->bytes_in = bytes_received(sk, tp);
 	rec->bytes_out = tp->bytes_acked;
 	rec->endpoint = c->endpoint;

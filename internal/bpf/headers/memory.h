@@ -140,8 +140,8 @@ static __noinline int find_page_constant(struct sk_buff *skb, __u32 bytes, __u64
 }
 
 /* Up to size bytes of what was sent from sequence number seq on and is not
- * acknowledged yet, in words; how many there are. */
-static __always_inline __u32 sent_payload(struct tcp_sock *tp, __u32 seq, __u64 *words, __u32 size)
+ * acknowledged yet, from byte at on, in words; how many there are. */
+static __always_inline __u32 sent_payload(struct tcp_sock *tp, __u32 seq, __u32 at, __u64 *words, __u32 size)
 {
 	__u64 node = (__u64)tp->tsorted_sent_queue.next, page, address;
 	__u32 offset, have, i;
@@ -154,7 +154,10 @@ static __always_inline __u32 sent_payload(struct tcp_sock *tp, __u32 seq, __u64 
 		return 0;
 	if (skb->len != skb->data_len || !first_fragment(skb, &page, &offset, &have))
 		return 0;
-	address = (page << PAGE_TO_ADDRESS) + page_constant + offset;
+	if (at >= have)
+		return 0;
+	have -= at;
+	address = (page << PAGE_TO_ADDRESS) + page_constant + offset + at;
 #pragma unroll
 	for (i = 0; i < size / 8; i += 2) {
 		words[i] = FIRST_WORD(address + i * 8);

@@ -128,7 +128,7 @@ static __noinline int look_at_sent_request(struct conn *c, struct sock *sk, stru
 	count = msg->msg_iter.count;
 	from = handed_over(msg);
 	if (c->proto <= PROTO_OTHER && peek(from, b)) {
-		c->proto = protocol_of(b, count);
+		c->proto = is_client_hello(b) ? PROTO_TLS : protocol_of(b, count);
 		if (c->proto == PROTO_OTHER)
 			notice_http2(b);
 	}
@@ -179,7 +179,7 @@ static __always_inline void look_at_sent_answer(struct conn *c, struct tcp_sock 
 	if (c->answered || c->proto < PROTO_HTTP1 || !page_constant)
 		return;
 	c->answered = 1;
-	if (sent_payload(tp, c->mark, words, PEEK) >= 5)
+	if (sent_payload(tp, c->mark, 0, words, PEEK) >= 5)
 		judge_answer(c, (__u8 *)words);
 }
 
@@ -193,11 +193,11 @@ static __always_inline void look_at_call(struct conn *c, struct sock *sk, struct
 
 	if (!page_constant || (!with_labels && (c->proto > PROTO_OTHER || c->seq > 4)))
 		return;
-	have = sent_payload(tp, seq, words, LABEL_SIZE);
+	have = sent_payload(tp, seq, 0, words, LABEL_SIZE);
 	if (have < 5)
 		return;
 	if (c->proto <= PROTO_OTHER)
-		c->proto = protocol_of((__u8 *)words, tp->snd_nxt - seq);
+		c->proto = have > TLS_HEADER && is_client_hello((__u8 *)words) ? PROTO_TLS : protocol_of((__u8 *)words, tp->snd_nxt - seq);
 	if (!with_labels)
 		return;
 	l = label_of(sk);

@@ -78,6 +78,7 @@ enum flags {
 enum record_kind {
 	RECORD_REQUEST = 1,
 	RECORD_CLOSED = 2,
+	RECORD_TLS = 3, /* a handshake of TLS, over or given up (STATUS_ERROR) */
 };
 
 #define LABEL_SIZE 40

@@ -91,7 +91,10 @@ static __always_inline void note_pause(struct conn *c, struct sock *sk, struct t
 	last = smaller(last_sent(tp), now);
 	if (span(from + min_rtt + paced(sk, tp), last) <= NSEC_PER_MSEC)
 		return;
-	c->stall += last - from - min_rtt;
+	if (tls_tickets(c, 0) && tp->packets_out <= 4 && !c->stall)
+		c->answer = last;
+	else
+		c->stall += last - from - min_rtt;
 	c->progress = last;
 }
 
@@ -113,33 +116,45 @@ static __always_inline void acknowledged_unseen(struct conn *c, struct tcp_sock 
 	c->phase = DONE;
 }
 
+/* More of an answer that seemed complete is out, up to sent: the application had
+ * paused. Returns 0 where it is a remark of the server. */
+static __noinline int go_on(struct conn *c, struct sock *sk, struct tcp_sock *tp, __u32 sent, __u64 now)
+{
+	__u64 again;
+	__u32 was;
+
+	if (!c || !sk || !tp)
+		return 0;
+	again = flight_start(tp, c->done, now);
+	was = c->phase;
+	if (is_remark_of_server(c, c->bytes_out, sent - c->mark, span(c->done, again))) {
+		end_before_remark(c, sk, tp, DONE, again);
+		c->mark = sent;
+		return 0;
+	}
+	if (__sync_val_compare_and_swap(&c->phase, was, ANSWERING) != was)
+		return 0;
+	if (was == TAKEN)
+		c->flags |= AMENDED;
+	if (tls_tickets(c, c->bytes_out) && span(c->done, again) > NSEC_PER_MSEC)
+		c->answer = again; /* so far it was none */
+	else /* An acknowledgement that was late kept nobody from sending. */
+		c->stall += again - c->done + c->ack_delay;
+	c->progress = again;
+	c->ack_delay = 0;
+	return 1;
+}
+
 /* A segment acknowledges something, seen before the socket has dealt with it. */
 static __always_inline void acknowledge(struct conn *c, struct sock *sk, struct tcp_sock *tp, __u32 ack, __u64 now, int with_data)
 {
 	__u32 sent = tp->snd_nxt;
 	__u64 min_rtt;
 
-	if (c->phase == ASKED && sent != c->mark) {
+	if (c->phase == ASKED && after(sent, c->mark))
 		begin_answer(c, tp, now);
-	} else if ((c->phase == DONE || c->phase == TAKEN) && sent != c->mark) {
-		/* More of an answer that seemed complete: the application paused. */
-		__u64 again = flight_start(tp, c->done, now);
-		__u32 was = c->phase;
-
-		if (is_remark_of_server(c, c->bytes_out, sent - c->mark, span(c->done, again))) {
-			end_before_remark(c, sk, tp, DONE, again);
-			c->mark = sent;
-			return;
-		}
-		if (__sync_val_compare_and_swap(&c->phase, was, ANSWERING) != was)
-			return;
-		if (was == TAKEN)
-			c->flags |= AMENDED;
-		/* An acknowledgement that was late kept nobody from sending. */
-		c->stall += again - c->done + c->ack_delay;
-		c->progress = again;
-		c->ack_delay = 0;
-	}
+	else if ((c->phase == DONE || c->phase == TAKEN) && after(sent, c->mark) && !go_on(c, sk, tp, sent, now))
+		return;
 	if (c->phase != ANSWERING)
 		return;
 	if (!after(ack, tp->snd_una)) { /* a duplicate, or the window opens */

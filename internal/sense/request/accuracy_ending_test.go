@@ -9,6 +9,7 @@ import (
 	"io"
 	"math/big"
 	"net"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -290,7 +291,8 @@ func (o *onLoopback) overlapped(side observe.Side, depth, after, in, out int) {
 	}
 }
 
-// TestTLS: no plaintext is needed. The handshake is a turn, too.
+// TestTLS: no plaintext is needed. The handshake is no request; the first request,
+// which its last bytes may come with, is that of TestTLSHandshakes.
 func TestTLS(t *testing.T) {
 	once(t, func(tr *trial) {
 		const requests, in, out = 20, 300, 5000
@@ -333,9 +335,20 @@ func TestTLS(t *testing.T) {
 			})
 		tr.finish()
 		port := o.l.addr.Port()
+		tr.records = slices.DeleteFunc(tr.records, func(r observe.Request) bool { return r.Seq == 1 })
+		for i := range tr.records {
+			tr.records[i].Seq-- // the packets are cut from the second on
+		}
+		later := func(end capture.End) []*capture.Connection {
+			conns := farewell(capture.Cut(o.tap.packets, end, port))
+			for _, c := range conns {
+				c.Requests = c.Requests[2:]
+			}
+			return conns
+		}
 		for _, list := range [][]match{
-			tr.match(observe.Served, farewell(capture.Cut(o.tap.packets, capture.Serving, port))),
-			tr.match(observe.Called, farewell(capture.Cut(o.tap.packets, capture.Calling, port))),
+			tr.match(observe.Served, later(capture.Serving)),
+			tr.match(observe.Called, later(capture.Calling)),
 		} {
 			tr.ledgers(list)
 			answered := 0
@@ -344,8 +357,8 @@ func TestTLS(t *testing.T) {
 					answered++
 				}
 			}
-			if answered != requests {
-				tr.errorf("%d requests with a response of %d bytes and more, the script made %d", answered, out, requests)
+			if answered != requests-1 {
+				tr.errorf("%d requests with a response of %d bytes and more, the script made %d after the first", answered, out, requests-1)
 			}
 		}
 	})

@@ -32,6 +32,10 @@ type Counters struct {
 	Handshake    int64  // called side: time of all handshakes, ns
 	HandshakeMax int64  // the longest one so far, ns
 	SynRetrans   uint64 // SYNs (served: SYN-ACKs) sent again
+
+	TLS       uint64 // handshakes of TLS that were completed; they are no requests
+	TLSFailed uint64 // given up: the connection was closed first
+	TLSNS     int64  // time of those completed, ns: first byte of the ClientHello to the client's Finished
 }
 
 // counterKey is the address that Counters are of.
@@ -84,4 +88,7 @@ func (c *Counters) add(b *Counters, sign int64) {
 	c.Connections += u * b.Connections
 	c.Handshake += sign * b.Handshake
 	c.SynRetrans += u * b.SynRetrans
+	c.TLS += u * b.TLS
+	c.TLSFailed += u * b.TLSFailed
+	c.TLSNS += sign * b.TLSNS
 }

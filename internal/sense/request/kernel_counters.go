@@ -17,6 +17,33 @@ type kernelCounters struct {
 	_                                            uint64
 }
 
+// handshake counts a handshake of TLS. As many addresses have room as in the kernel.
+func (r *Recorder) handshake(rec *record) {
+	c := Counters{Side: observe.Side(rec.side), NetNS: uint64(rec.netns)}
+	at := rec.addrPort(&rec.localAddr, rec.localPort)
+	if c.Side == observe.Called {
+		at = rec.addrPort(&rec.peerAddr, rec.peerPort)
+	}
+	c.Addr, c.Port = at.Addr(), at.Port()
+	t := r.handshakes[c.key()]
+	if t == nil {
+		if len(r.handshakes) >= maxAddresses {
+			return
+		}
+		if r.handshakes == nil {
+			r.handshakes = map[counterKey]*Counters{}
+		}
+		t = &c
+		r.handshakes[c.key()] = t
+	}
+	if observe.Status(rec.status) == observe.StatusError {
+		t.TLSFailed++
+		return
+	}
+	t.TLS++
+	t.TLSNS += rec.parts[observe.Server]
+}
+
 // endpointKey is struct endpoint_key.
 type endpointKey struct {
 	NetNS  uint32
@@ -50,6 +77,9 @@ func (r *Recorder) Counters() []Counters {
 			list = append(list, c)
 		}
 		r.sum(&list[i], int(n))
+		if t := r.handshakes[list[i].key()]; t != nil && !known {
+			list[i].TLS, list[i].TLSFailed, list[i].TLSNS = t.TLS, t.TLSFailed, t.TLSNS
+		}
 	}
 	other := Counters{Side: observe.Served}
 	r.sum(&other, r.endpoints()-1)

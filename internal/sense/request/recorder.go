@@ -85,6 +85,8 @@ type Recorder struct {
 	onClosed func(*observe.Closed)
 	closed   sync.Once
 
+	handshakes map[counterKey]*Counters // of TLS
+
 	clock    int64 // wall clock less monotonic clock, ns
 	request  observe.Request
 	stats    Stats

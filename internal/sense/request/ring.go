@@ -65,6 +65,7 @@ const (
 
 	kindRequest = 1
 	kindClosed  = 2
+	kindTLS     = 3
 
 	familyInet6 = 10
 )
@@ -118,6 +119,8 @@ func (r *Recorder) drain(cpu int, each func(*observe.Request)) int {
 			if r.onClosed != nil {
 				r.onClosed(r.decodeClosed(rec))
 			}
+		case kindTLS:
+			r.handshake(rec)
 		}
 		// Give the slots back now and then, not at the end only: the ring
 		// must not run full behind a slow consumer.

@@ -124,6 +124,9 @@ func (s *sample) export() observe.RequestSample {
 		BytesIn: r.BytesIn, BytesOut: r.BytesOut, Retrans: r.Retrans, RTTNS: r.RTTNS, MinRTTNS: r.MinRTTNS,
 		Status: r.Status.String(), HTTP: r.HTTP, Flags: r.Flags.Names(), Label: string(s.label),
 	}
+	if r.Unacked > 0 {
+		x.Unacked, x.MSS = r.Unacked, r.MSS
+	}
 	for p, ns := range r.Ledger {
 		if ns != 0 {
 			x.Parts[observe.Part(p).String()] = ns

@@ -34,6 +34,13 @@ func share(all []observe.Endpoint, group []int, c *Counters) {
 	for i, at := range group {
 		all[at].Handshake, all[at].HandshakeMax, all[at].SynRetrans = int64(handshakes[i]), c.HandshakeMax, syns[i]
 	}
+	if c.TLS+c.TLSFailed > 0 {
+		done, failed := apportion(c.TLS, byConnections, byRequests), apportion(c.TLSFailed, byConnections, byRequests)
+		times := apportion(uint64(max(c.TLSNS, 0)), byConnections, byRequests)
+		for i, at := range group {
+			all[at].TLS, all[at].TLSFailed, all[at].TLSHandshake = done[i], failed[i], int64(times[i])
+		}
+	}
 
 	count(c.OK, func(e *observe.Endpoint) *uint64 { return &e.OK })
 	count(c.Errors, func(e *observe.Endpoint) *uint64 { return &e.Errors })

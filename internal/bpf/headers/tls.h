@@ -1,0 +1,215 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-3-Clause) */
+/*
+ * Handshakes of TLS, which are no requests: their flights are told by the
+ * headers of their records, which are in the clear (RFC 8446, 5.1; RFC 5246,
+ * 6.2.1). The asking end's part is over with its Finished:
+ *
+ *   TLS 1.2   the first record of type handshake after its change_cipher_spec
+ *   TLS 1.3   a record of type application_data of the length of a Finished: what
+ *             it says before that (certificates) has other lengths
+ *
+ * Then the serving end may send session tickets, which look like an answer to the
+ * first request; what follows them after a pause is the answer.
+ */
+#ifndef SLOWRAY_TLS_H
+#define SLOWRAY_TLS_H
+
+enum tls {
+	TLS_NONE,
+	TLS_HELLO, /* the asking end has said its ClientHello */
+	TLS_CIPHER, /* and change_cipher_spec */
+	TLS_READY, /* the handshake is over: the first request may be answered by tickets first */
+};
+
+#define TLS_CHANGE_CIPHER_SPEC 20
+#define TLS_HANDSHAKE 22
+#define TLS_APPLICATION_DATA 23
+#define TLS_CLIENT_HELLO 1
+
+#define TLS_HEADER 5
+
+/* A Finished of TLS 1.3: header and hash (SHA-256 or SHA-384), content type, tag. */
+#define TLS13_FINISHED_256 (4 + 32 + 1 + 16)
+#define TLS13_FINISHED_384 (4 + 48 + 1 + 16)
+
+/* A Finished of TLS 1.2 is no longer, with whatever cipher; a second ClientHello
+ * (HelloRetryRequest) is. */
+#define TLS12_FINISHED 96
+
+/* Session tickets, as many as are usual. */
+#define TLS_TICKETS 1400
+
+/* Records that are looked at in one segment or call. */
+#define TLS_RECORDS 5
+
+static __always_inline int is_tls(const __u8 *b) { return b[0] >= TLS_CHANGE_CIPHER_SPEC && b[0] <= TLS_APPLICATION_DATA && b[1] == 3 && b[2] <= 4; }
+
+static __always_inline int is_client_hello(const __u8 *b)
+{
+	return b[0] == TLS_HANDSHAKE && b[1] == 3 && b[2] <= 4 && b[TLS_HEADER] == TLS_CLIENT_HELLO;
+}
+
+/* A connection begins a handshake; what was said before it (STARTTLS) is no request. */
+static __always_inline void tls_begin(struct conn *c, __u32 seq, __u64 now)
+{
+	c->proto = PROTO_TLS;
+	c->tls = TLS_HELLO;
+	c->phase = IDLE;
+	c->seq = 0;
+	c->status = STATUS_UNKNOWN;
+	c->flags = 0;
+	c->first = now;
+	c->requests = 0;
+	c->bytes_out = seq; /* meanwhile: the sequence number at which the next record begins */
+}
+
+/* Takes in the header of a record of the asking end; says whether the handshake is
+ * over: 1 after this record, 2 before it. requests counts meanwhile what is none. */
+static __always_inline int tls_record(struct conn *c, const __u8 *b)
+{
+	__u32 length = b[3] << 8 | b[4];
+
+	if (!is_tls(b))
+		return 2;
+	if (b[0] == TLS_CHANGE_CIPHER_SPEC)
+		c->tls = TLS_CIPHER;
+	else if (b[0] == TLS_HANDSHAKE && c->tls == TLS_CIPHER && length <= TLS12_FINISHED)
+		return 1;
+	else if (b[0] == TLS_APPLICATION_DATA && (length == TLS13_FINISHED_256 || length == TLS13_FINISHED_384))
+		return 1;
+	else if (b[0] == TLS_APPLICATION_DATA && ++c->requests >= TLS_RECORDS)
+		return 2; /* an unusual cipher */
+	return 0;
+}
+
+/* What the asking end says next is a request. */
+static __always_inline void tls_ready(struct conn *c, struct sock *sk, struct tcp_sock *tp, __u32 mark)
+{
+	c->status = STATUS_OK;
+	c->proto = PROTO_OTHER;
+	report(c, sk, tp, RECORD_TLS);
+	c->tls = TLS_READY;
+	c->status = STATUS_UNKNOWN;
+	c->bytes_out = 0;
+	c->requests = 0;
+	c->mark = mark;
+	c->done = c->read = 0;
+}
+
+/* Whether what went out so far in answer to the first request may be no more than
+ * session tickets. */
+static __always_inline int tls_tickets(const struct conn *c, __u64 bytes)
+{
+	return c->tls == TLS_READY && c->seq == 1 && bytes <= TLS_TICKETS;
+}
+
+/* The serving end: a segment with bytes came in, in order. Returns 1 while it is
+ * nothing but handshake. */
+static __noinline int tls_segment(struct conn *c, struct sock *sk, struct sk_buff *skb, __u32 bytes)
+{
+	__u32 seq = ((struct tcp_skb_cb *)skb->cb)->seq, header = skb->len - bytes, at;
+	struct tcp_sock *tp = sk ? tcp_of(sk) : 0;
+	struct bpf_dynptr p;
+	__u8 b[8] = {};
+	int i, over;
+
+	if (!c || !tp || !with_payload || !bpf_ksym_exists(bpf_dynptr_from_skb))
+		return 0;
+	if (seq != tp->rcv_nxt) /* again, or before others */
+		return c->proto == PROTO_TLS;
+	if (bytes < TLS_HEADER + 1 && c->proto != PROTO_TLS)
+		return 0;
+	if (bpf_dynptr_from_skb((struct __sk_buff *)skb, 0, &p))
+		return 0;
+	if (c->proto != PROTO_TLS) {
+		if (bpf_dynptr_read(b, TLS_HEADER + 1, (void *)&p, header, 0) || !is_client_hello(b))
+			return 0;
+		tls_begin(c, seq, bpf_ktime_get_ns());
+	}
+	at = c->bytes_out - seq;
+	if (at > 1U << 30)
+		at = 0; /* some were not seen */
+	for (i = 0; i < TLS_RECORDS; i++) {
+		if (at + TLS_HEADER > bytes)
+			break;
+		if (bpf_dynptr_read(b, TLS_HEADER, (void *)&p, header + at, 0))
+			break;
+		over = tls_record(c, b);
+		if (over < 2)
+			at += TLS_HEADER + (b[3] << 8 | b[4]);
+		if (over) {
+			tls_ready(c, sk, tp, tp->write_seq);
+			return at >= bytes;
+		}
+	}
+	c->bytes_out = seq + at;
+	return 1;
+}
+
+/* The asking end: bytes are on their way into the socket, from memory of the program. */
+static __noinline int tls_sending(struct conn *c, struct sock *sk, void *from, __u64 count)
+{
+	struct tcp_sock *tp = sk ? tcp_of(sk) : 0;
+	__u8 b[8] = {};
+	__u32 at;
+	int i, over;
+
+	if (!c || !tp)
+		return 0;
+	if (c->tls == TLS_NONE)
+		tls_begin(c, tp->write_seq, bpf_ktime_get_ns());
+	at = c->bytes_out - tp->write_seq;
+	if (at > 1U << 30)
+		at = 0;
+	for (i = 0; i < TLS_RECORDS; i++) {
+		if (at + TLS_HEADER > count || bpf_probe_read_user(b, TLS_HEADER, from + at))
+			break;
+		over = tls_record(c, b);
+		if (over < 2)
+			at += TLS_HEADER + (b[3] << 8 | b[4]);
+		if (over) {
+			tls_ready(c, sk, tp, tp->write_seq + (at < count ? at : count));
+			return 0;
+		}
+	}
+	c->bytes_out = tp->write_seq + at;
+	return 0;
+}
+
+/* The same once the bytes are out, where that hook is not used: up to mark they were
+ * looked at. Returns 1 when the handshake is over. */
+static __noinline int tls_sent(struct conn *c, struct sock *sk)
+{
+	struct tcp_sock *tp = sk ? tcp_of(sk) : 0;
+	__u64 words[2];
+	__u32 at = 0;
+	int i, over;
+
+	if (!c || !tp || !after(tp->snd_nxt, c->mark) || !tp->packets_out)
+		return 0;
+	for (i = 0; i < TLS_RECORDS; i++) {
+		words[0] = 0;
+		if (sent_payload(tp, c->mark, at, words, sizeof(words)) < TLS_HEADER) {
+			if (at) /* the rest is in another buffer */
+				return 0;
+			c->mark = tp->snd_nxt;
+			tls_ready(c, sk, tp, tp->snd_nxt);
+			return 1;
+		}
+		over = tls_record(c, (__u8 *)words);
+		if (over < 2)
+			at += TLS_HEADER + (((__u8 *)words)[3] << 8 | ((__u8 *)words)[4]);
+		if (over) {
+			at += c->mark;
+			tls_ready(c, sk, tp, before(at, tp->snd_nxt) ? at : tp->snd_nxt);
+			return 1;
+		}
+		if (c->mark + at == tp->snd_nxt) {
+			c->mark += at;
+			return 0;
+		}
+	}
+	return 0;
+}
+
+#endif
