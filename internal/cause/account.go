@@ -17,7 +17,9 @@ const (
 	HarmSlow       HarmKind = "slow"       // longer than most at the same endpoint, or held up by what is no work
 	HarmFailed     HarmKind = "failed"     // answered with an error of the server
 	HarmUnanswered HarmKind = "unanswered" // the connection ended before the first byte of an answer
-	HarmUnfinished HarmKind = "unfinished" // no answer when the window ended, and something holds up who should give it
+	// HarmUnfinished: no answer, or not all of it, when the window or the connection ended,
+	// and something holds up who should give it, or the network what was sent.
+	HarmUnfinished HarmKind = "unfinished"
 	// HarmNotConnected counts connections of clients, for which nobody answers requests:
 	// those of a service are among its own.
 	HarmNotConnected HarmKind = "not_connected"
@@ -137,9 +139,18 @@ func (v *View) harmsOf(l *ledger) []Harm {
 	if gaveUp := uint64(float64(l.Unanswered) * l.harmed()); gaveUp >= harmedLeast {
 		add(HarmUnanswered, gaveUp, failedCost*float64(gaveUp))
 	}
-	if ns, held := v.heldUp(l); held {
-		add(HarmUnfinished, l.waiting(), ns/1e9)
+	var requests uint64
+	ns, held := v.heldUp(l)
+	if held {
+		requests = l.waiting()
+	} else {
+		ns = 0
 	}
+	if !slices.ContainsFunc(out, func(h Harm) bool { return h.Kind == HarmSlow }) { // which they are, too
+		n, cut := l.cutOff()
+		requests, ns = requests+n, ns+cut
+	}
+	add(HarmUnfinished, requests, ns/1e9)
 	return out
 }
 
@@ -265,7 +276,7 @@ func (l *ledger) waiting() uint64 {
 // (long polls, streams), and for how long all of them together had waited in the window,
 // in ns.
 func (v *View) heldUp(l *ledger) (ns float64, held bool) {
-	var unread, seen float64
+	var stuck, seen float64 // unread, or sent again in vain
 	for i := range l.Slowest {
 		s := &l.Slowest[i]
 		if !hasFlag(s, observe.FlagUnfinished) {
@@ -273,19 +284,19 @@ func (v *View) heldUp(l *ledger) (ns float64, held bool) {
 		}
 		seen++
 		ns += float64(s.TotalNS)
-		if greatest(s, observe.RecvWait) {
-			unread++
+		if greatest(s, observe.RecvWait) || greatest(s, observe.Retrans) {
+			stuck++
 		}
 	}
-	ns, unread = ratio(ns, seen)*float64(l.Unfinished), ratio(unread, seen)*float64(l.Unfinished)
+	ns, stuck = ns/max(seen, 1)*float64(l.Unfinished), ratio(stuck, seen)*float64(l.Unfinished)
 	if e := l.Earlier; e != nil {
 		ns += v.Window.Seconds * 1e9 * float64(e.Requests)
-		unread += float64(e.Unread)
+		stuck += float64(e.Unread)
 	}
 	if ns == 0 {
 		return 0, false
 	}
-	return ns, unread > float64(l.waiting())/2 || v.stopped(l) || v.threadsWait(l) || len(v.waitsForCalls(l)) > 0
+	return ns, stuck > float64(l.waiting())/2 || v.stopped(l) || v.threadsWait(l) || len(v.waitsForCalls(l)) > 0
 }
 
 // stopped says that a process that serves an endpoint is stopped, or sleeps in the kernel
@@ -486,5 +497,5 @@ func (l *ledger) harmText(harms []Harm) string {
 }
 
 var harmWords = map[HarmKind]string{
-	HarmSlow: "slow", HarmFailed: "failed", HarmUnanswered: "never answered", HarmUnfinished: "without an answer at the end",
+	HarmSlow: "slow", HarmFailed: "failed", HarmUnanswered: "never answered", HarmUnfinished: "without an answer, or all of it, at the end",
 }

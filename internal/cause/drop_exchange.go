@@ -257,7 +257,7 @@ func (f *exchange) passes(s *DropSite, l *ledger) bool {
 // again counts what the ends of an exchange sent again.
 func (f *exchange) again() (data, syns uint64) {
 	for _, l := range f.ends {
-		data += l.Retrans
+		data += l.sentAgain()
 		if l.called() {
 			syns += l.SynRetrans
 		}

@@ -99,6 +99,12 @@ func (v *View) dropFinding(d *dropSpec, s *DropSite, harms []dropHarm) Finding {
 		f = supported(Subject{})
 		f.Impact = v.dropImpact(s, h)
 	}
+	if h.how == harmStuck {
+		if u := h.l.undelivered(); u.ns > 0 {
+			lost := u.ns / 1e9
+			f.lost = &lost
+		}
+	}
 	f.Weight = h.weight
 	f.Subject = Subject{Kind: "namespace", NetNS: s.NetNS, Interface: s.Interface}
 	if h.l != nil {
@@ -131,7 +137,7 @@ func (v *View) dropFinding(d *dropSpec, s *DropSite, harms []dropHarm) Finding {
 func (v *View) dropImpact(s *DropSite, h *dropHarm) Impact {
 	switch h.how {
 	case harmStuck:
-		stuck := h.l.waiting() + h.l.Unanswered
+		stuck := h.l.stuck()
 		return Impact{Share: round(ratio(stuck, stuck+h.l.Requests)), Of: "requests",
 			Text: fmt.Sprintf("%s requests on %s came to no end, %s did; %s of their segments were dropped here", count(stuck), h.l.name(), count(h.l.Requests), count(h.segments))}
 	case harmMute:

@@ -89,7 +89,7 @@ func (v *View) harmTo(f *exchange, s *DropSite, lost lostHere) (dropHarm, bool) 
 			ratio(data, data+l.Segments) >= heldShare && (l.noticed(held, wireFloor) || l.wasted(held, wireFloor, observe.Network)) {
 			better(dropHarm{l: l, cost: held, how: harmHeld, weight: held.share * l.reach * part})
 		}
-		if stuck := l.waiting() + l.Unanswered; stuck >= fewAffected && data >= stuck && l.reach >= fewReach && share >= explains {
+		if stuck := l.stuck(); stuck >= fewAffected && data >= stuck && l.reach >= fewReach && share >= explains {
 			better(dropHarm{l: l, how: harmStuck, weight: ratio(stuck, stuck+l.Requests) * l.reach * share})
 		}
 		reach := 0.0

@@ -3,6 +3,7 @@ package cause
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/slowray/slowray/internal/observe"
 	"github.com/slowray/slowray/internal/shell"
@@ -65,7 +66,7 @@ var linkErrors = Cause{
 
 // smallerEnd is the device that takes less than was sent to it, or nil.
 func (v *View) smallerEnd(s *DropSite) *observe.Link {
-	if s.Link == nil {
+	if s.Link == nil || s.routed() {
 		return nil
 	}
 	_, longest := s.sizes()
@@ -89,13 +90,30 @@ func mtuWords(v *View, s *DropSite, f *Finding) {
 	f.Subject.Interface = small.Name
 	f.Title = fmt.Sprintf("MTU of %s is %d: longer packets from %s (MTU %d) are dropped", small.Name, small.MTU, s.Link.Name, s.Link.MTU)
 	shortest, longest := s.sizes()
+	if small == s.Link { // a port of a bridge, or a device whose other end is not known
+		wanted := max(int(longest), small.PeerMTU)
+		f.Title = fmt.Sprintf("MTU of %s is %d: longer packets that are to leave by it are dropped", small.Name, small.MTU)
+		f.Evidence = slices.Insert(f.Evidence, 0,
+			Evidence{Fact: "MTU of " + small.Name + where(here), Value: small.MTU, Unit: "bytes", Source: "netlink"},
+			Evidence{Fact: "dropped packets, shortest and longest", Value: shortest, Limit: longest, Unit: "bytes", Source: s.Source})
+		f.mtuFix(v, here, small, wanted)
+		return
+	}
 	f.Evidence = slices.Insert(f.Evidence, 0,
 		Evidence{Fact: fmt.Sprintf("MTU of %s%s, and of %s%s which sends to it", small.Name, where(there), s.Link.Name, where(here)), Value: small.MTU, Limit: s.Link.MTU, Unit: "bytes", Source: "netlink"},
 		Evidence{Fact: "dropped packets, shortest and longest", Value: shortest, Limit: longest, Unit: "bytes", Source: s.Source})
 	f.Fix.Text = fmt.Sprintf("Give both ends the same MTU (%d).", max(s.Link.MTU, small.MTU))
-	f.Fix.Commands = []shell.Command{v.in(there, shell.Line("ip link set dev %s mtu %s", shell.Word(small.Name), max(s.Link.MTU, small.MTU)))}
-	if there != nil {
-		f.Fix.Changes = []Change{mtuChange(there, small, max(s.Link.MTU, small.MTU))}
+	f.mtuFix(v, there, small, max(s.Link.MTU, small.MTU))
+}
+
+// mtuFix gives a device an MTU.
+func (f *Finding) mtuFix(v *View, ns *observe.NetNS, l *observe.Link, mtu int) {
+	if f.Fix.Text == "" {
+		f.Fix.Text = fmt.Sprintf("Let %s take what is sent to it (an MTU of %d).", l.Name, mtu)
+	}
+	f.Fix.Commands = []shell.Command{v.in(ns, shell.Line("ip link set dev %s mtu %s", shell.Word(l.Name), mtu))}
+	if ns != nil {
+		f.Fix.Changes = []Change{mtuChange(ns, l, mtu)}
 	}
 	f.Fix.Persist = []shell.Command{shell.Line("# set it where the device is made (network configuration of the host, of the container engine or network plugin)")}
 }
@@ -118,45 +136,147 @@ func linkWords(v *View, s *DropSite, f *Finding) {
 	f.Fix.Commands = []shell.Command{v.in(ns, shell.Line("ethtool %s", s.Interface)), v.in(ns, shell.Line("ip -s -s link show dev %s", shell.Word(s.Interface)))}
 }
 
-// checkPMTU looks for ICMP that is dropped while long segments get lost
-// somewhere else.
+// routed says that a router could not pass packets on because they were too long for
+// the link that they were to leave by (ip_forward, net/ipv4/ip_forward.c).
+func (s *DropSite) routed() bool { return s.Layer == DropMTU && s.Reason == "PKT_TOO_BIG" }
+
+// checkPMTU looks for long packets that a router cannot pass on, for the message that
+// says so where that is dropped, and for long answers that never arrive where short ones
+// do.
 func checkPMTU(v *View) Result {
-	r := ruledOut("no ICMP message between the ends of a service's connections was dropped")
+	r := ruledOut("no packet was too long for a router, and no ICMP message between the ends of a service's connections was dropped")
+	for _, x := range v.exchanges().list {
+		v.Step()
+		narrow, packets := v.tooLong(x)
+		unheard := v.unheard(x)
+		f := v.longLost(x, narrow, unheard)
+		if f == nil {
+			if l := x.ends[0]; unheard != nil {
+				r.RuledOut = fmt.Sprintf("%s ICMP messages were dropped %s, but %s segments of %s were sent again", count(unheard.Kinds()["icmp"]), v.PlaceOf(unheard), count(l.sentAgain()), l.name())
+			} else if narrow != nil {
+				r.RuledOut = fmt.Sprintf("%s packets were too long for a router%s, whose message that says so arrives: %s segments of %s were sent again", count(narrow.Packets), where(v.namespaces[narrow.NetNS]), count(l.sentAgain()), l.name())
+			}
+			continue
+		}
+		f.hurts = map[*ledger]bool{}
+		for _, l := range x.ends {
+			f.hurts[l] = true
+		}
+		v.pathWords(f, x.ends[0], narrow, packets, unheard)
+		r.Findings = append(r.Findings, *f)
+	}
+	return r
+}
+
+// longLost is the finding about the end of an exchange whose long packets are lost, or nil.
+func (v *View) longLost(x *exchange, narrow, unheard *DropSite) *Finding {
+	for _, l := range x.ends {
+		if l.reach < fewReach {
+			continue
+		}
+		u := l.undelivered()
+		data, _ := v.droppedHere(l)
+		k := l.cost(1, observe.Retrans)
+		noticed := l.LossPermille() >= lossPermille && l.Retrans >= fewPackets && (l.noticed(k, wireFloor) || l.wasted(k, wireFloor, observe.Retrans))
+		switch {
+		case u.hurts(l) && (narrow != nil || unheard != nil && data < 0.5 || u.longOnly(l) && data < explains):
+			return v.vain(l, &u)
+		case noticed && (narrow != nil || unheard != nil && data < 0.5):
+			return v.found(l, k, wireFloor, "lost to retransmission")
+		}
+	}
+	return nil
+}
+
+// longOnly says that what never arrived is long, and what arrived is short: hardly
+// anything of that was sent again.
+func (u *undelivered) longOnly(l *ledger) bool {
+	delivered := l.Requests - min(l.Requests, l.affected(observe.FlagTruncated))
+	return u.least >= longSegment && u.mss >= longSegment && delivered >= fewRequests &&
+		float64(l.BytesOut) < longSegment*float64(l.Requests) && float64(l.Retrans) < noiseShare*float64(l.Segments)+1
+}
+
+// tooLong is the router that most packets of an exchange were too long for, and how many.
+func (v *View) tooLong(x *exchange) (site *DropSite, packets uint64) {
+	for _, s := range v.sites {
+		if !s.routed() {
+			continue
+		}
+		for _, at := range v.exchanges().lost[s] {
+			if n := uint64(at.data + 0.5); at.exchange == x && n >= fewAffected && n > packets {
+				site, packets = s, n
+			}
+		}
+	}
+	return site, packets
+}
+
+// unheard is the rule that drops ICMP messages for the ends of an exchange, or nil.
+func (v *View) unheard(x *exchange) *DropSite {
 	for _, s := range v.sites {
 		if s.Layer != DropFirewall || s.Kinds()["icmp"] == 0 {
 			continue
 		}
-		messages := s.icmp()
-		for _, i := range v.exchanges().places[end{netns: s.NetNS}] {
-			f := v.exchanges().list[i]
-			l := f.ends[0]
-			if !slices.ContainsFunc(messages, func(flow observe.DropFlow) bool { return len(l.Addr) > 0 && (f.concerns(&flow) || f.peer(&flow)) }) {
-				continue
-			}
-			data, _ := v.droppedHere(l)
-			k := l.cost(1, observe.Retrans)
-			noticed := l.LossPermille() >= lossPermille && l.Retrans >= fewPackets && (l.noticed(k, wireFloor) || l.wasted(k, wireFloor, observe.Retrans))
-			if data >= 0.5 || !noticed || l.reach < fewReach {
-				r.RuledOut = fmt.Sprintf("%s ICMP messages were dropped %s, but %s segments of %s were sent again", count(s.Kinds()["icmp"]), v.PlaceOf(s), count(l.Retrans), l.name())
-				continue
-			}
-			fd := v.found(l, k, wireFloor, "lost to retransmission")
-			fd.hurts = map[*ledger]bool{}
-			for _, l := range f.ends {
-				fd.hurts[l] = true
-			}
-			fd.Evidence = slices.Insert(fd.Evidence, 0, Evidence{Fact: "ICMP messages dropped " + v.PlaceOf(s), Value: s.Kinds()["icmp"], Unit: "packets", Source: s.Source},
-				Evidence{Fact: "segments sent again", Value: l.Retrans, Limit: l.Segments, Unit: "segments", Source: "TCP sockets"})
-			fd.Fix.Text = "Let the messages through that say that a packet is too long; until then, let TCP find the size by itself."
-			fd.Fix.Commands = []shell.Command{v.in(l.ns, shell.Line("sysctl -w net.ipv4.tcp_mtu_probing=1"))}
-			if s.Rule != nil {
-				commands, _ := v.ruleCommands(v.namespaces[s.NetNS], s.Rule, l.Port)
-				fd.Fix.Commands = append(fd.Fix.Commands, commands...)
-			}
-			r.Findings = append(r.Findings, *fd)
+		if slices.ContainsFunc(s.icmp(), func(flow observe.DropFlow) bool { return x.concerns(&flow) || x.peer(&flow) }) {
+			return s
 		}
 	}
-	return r
+	return nil
+}
+
+// pathWords names the link that is too narrow, and who drops the message.
+func (v *View) pathWords(f *Finding, l *ledger, narrow *DropSite, packets uint64, unheard *DropSite) {
+	f.Title = "Packets are too long for the path, and the message that says so does not arrive"
+	evidence := []Evidence{}
+	sender := v.namespaces[f.Subject.NetNS]
+	if narrow != nil {
+		router := v.namespaces[narrow.NetNS]
+		evidence = append(evidence, Evidence{Fact: "packets that were too long to be passed on" + inSpace(narrow.NetNS, router), Value: packets, Unit: "segments", Source: narrow.Source})
+		if out := narrowest(router, narrow.Interface); out != nil {
+			f.Title = fmt.Sprintf("Packets are too long for %s (MTU %d), and the message that says so does not arrive", out.Name, out.MTU)
+			evidence = append(evidence, Evidence{Fact: fmt.Sprintf("MTU of %s%s, and of %s by which they come in", out.Name, inSpace(narrow.NetNS, router), narrow.Interface), Value: out.MTU, Limit: linkOf(router, narrow.Interface).MTU, Unit: "bytes", Source: "netlink"})
+		}
+	}
+	f.Fix.Text = "Let the ICMP messages through that say that a packet is too long (type 3 code 4, ICMPv6 type 2). Until then an MTU of the route helps at once; with tcp_mtu_probing TCP finds the size by itself, on each connection after seconds."
+	f.Fix.Commands = nil
+	if unheard != nil {
+		evidence = append(evidence, Evidence{Fact: "ICMP messages dropped " + v.PlaceOf(unheard), Value: unheard.Kinds()["icmp"], Unit: "packets", Source: unheard.Source})
+		if unheard.Rule != nil {
+			f.Title = strings.Replace(f.Title, "does not arrive", "is dropped", 1)
+			f.Fix.Commands, f.Fix.Persist = v.ruleCommands(v.namespaces[unheard.NetNS], unheard.Rule, l.Port)
+		}
+	}
+	f.Fix.Commands = append(f.Fix.Commands, v.in(sender, shell.Line("ip route show")), v.in(sender, shell.Line("ip route change ROUTE mtu 1280   # ROUTE as shown")),
+		v.in(sender, shell.Line("sysctl -w net.ipv4.tcp_mtu_probing=1")))
+	f.Fix.Persist = append(f.Fix.Persist, LastingSysctl("net.ipv4.tcp_mtu_probing", "1"))
+	if narrow == nil && len(l.Peers) > 0 {
+		f.Fix.Commands = append(f.Fix.Commands, v.in(sender, shell.Line("tracepath -n %s", l.Peers[0].Addr)))
+	}
+	f.Evidence = append(evidence, f.Evidence...)
+}
+
+// inSpace names a network namespace that may have no process.
+func inSpace(inode uint64, ns *observe.NetNS) string {
+	if ns == nil {
+		return " in network namespace " + utoa(inode)
+	}
+	return where(ns)
+}
+
+// narrowest is the device of a router with the smallest MTU, other than the one by which
+// packets came in; nil where none takes less.
+func narrowest(ns *observe.NetNS, in string) *observe.Link {
+	from := linkOf(ns, in)
+	if from == nil {
+		return nil
+	}
+	var least *observe.Link
+	for i := range ns.Links {
+		if l := &ns.Links[i]; l.MTU > 0 && l.MTU < from.MTU && l.Name != in && (least == nil || l.MTU < least.MTU) {
+			least = l
+		}
+	}
+	return least
 }
 
 // icmp lists between whom ICMP messages died here.

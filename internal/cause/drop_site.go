@@ -253,8 +253,16 @@ func (v *View) refine(l DropLayer, d *observe.Drop) DropLayer {
 	ns := v.namespaces[d.NetNS]
 	switch l {
 	case DropMTU:
-		// A device that is down drops at the same place.
-		if link := linkOf(ns, d.Interface); d.Reason == "" && (link == nil || link.PeerMTU == 0 && link.MTU == 0 || link.PeerMTU > 0 && int(d.Longest) <= link.PeerMTU) {
+		// A device that is down drops at the same place. A bridge looks at the MTU of its
+		// own port (br_dev_queue_push_xmit, net/bridge/br_forward.c).
+		link := linkOf(ns, d.Interface)
+		if strings.HasPrefix(d.Location, "br_") && link != nil {
+			if int(d.Longest) > link.MTU {
+				return l
+			}
+			return DropDevice
+		}
+		if d.Reason == "" && (link == nil || link.PeerMTU == 0 && link.MTU == 0 || link.PeerMTU > 0 && int(d.Longest) <= link.PeerMTU) {
 			return DropDevice
 		}
 	case DropTCP:

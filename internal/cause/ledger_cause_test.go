@@ -27,6 +27,21 @@ func dependencyThat(does observe.ServerPart) func(*observe.Observation) {
 	}
 }
 
+// neverArrive is answers of so many bytes on average, and six of which so many bytes are
+// sent again in vain.
+func neverArrive(usual uint64, unacked uint32) *traffic {
+	t := nginxServed().add(300, ms/2, ms/5, 0, quick).
+		add(6, ms/2, ms/5, observe.FlagTimeout|observe.FlagUnfinished, parts{observe.Server: 2 * ms, observe.Retrans: 4000 * ms})
+	for i := range t.list {
+		if s := &t.list[i]; i < 300 {
+			s.BytesOut = usual
+		} else {
+			s.BytesOut, s.Unacked, s.MSS, s.Retrans = 0, unacked, 1448, 4
+		}
+	}
+	return t
+}
+
 // firingOnRequests are the causes that are judged by requests, see firing.
 var firingOnRequests = []fires{
 	{
@@ -50,6 +65,16 @@ var firingOnRequests = []fires{
 			quiet(t)(o)
 		},
 		subject: Subject{Port: webPort}, minShare: 0.7, fix: "on the way to 10.9.8.4",
+	},
+	{
+		name: "answers that never arrive", cause: &networkLoss,
+		plant:   quiet(neverArrive(3000, 500)),
+		subject: Subject{Kind: "listener", PID: nginxMaster, Port: webPort}, minShare: 0.01, fix: "tracepath -n 10.9.8.2", evidence: "never acknowledged=6",
+	},
+	{
+		name: "long answers never arrive, short ones do", cause: &pmtuBlackhole,
+		plant:   quiet(neverArrive(300, 20_000)),
+		subject: Subject{Kind: "listener", PID: nginxMaster, Port: webPort}, minShare: 0.01, fix: "tcp_mtu_probing=1", evidence: "never acknowledged=6",
 	},
 	{
 		name: "one segment in two thousand, each costs 200 ms", cause: &rtoTailLoss,

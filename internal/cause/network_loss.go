@@ -33,6 +33,9 @@ var networkLoss = Cause{
 
 func checkNetworkLoss(v *View) Result {
 	return v.judgeLedgers(fewRequests, func(l *ledger) judged {
+		if u := l.undelivered(); u.hurts(l) && l.reach >= fewReach {
+			return judged{finding: v.undeliveredLoss(l, &u)}
+		}
 		k := l.cost(1, observe.Retrans)
 		loss := l.LossPermille()
 		if loss < lossPermille || l.Retrans < fewPackets || !l.noticed(k, wireFloor) && !l.wasted(k, wireFloor, observe.Retrans) || l.reach < fewReach {
@@ -51,12 +54,34 @@ func checkNetworkLoss(v *View) Result {
 			f.Fix.Text = fmt.Sprintf("Find where they are lost on the way to %s: others are hardly hit, so not at this host's own interface.", peer.Addr)
 		}
 		f.Evidence = append(f.Evidence, v.slowLogEvidence(l)...)
-		here, queued := v.at(l), v.queuedPath(l)
-		known, _ := v.droppedHere(l)
-		f.MayFollow = v.followsDrops(l, known, func(p *Finding) bool { return here(p) && (p.Cause != HighRTT || queued) })
-		f.Fix.Commands = []shell.Command{v.in(l.ns, shell.Line("ip -s -s link")), v.in(l.ns, shell.Line("tc -s qdisc show")), v.in(l.ns, shell.Line("nft list ruleset"))}
+		v.lossFollows(l, f)
 		return judged{finding: f}
 	})
+}
+
+// undeliveredLoss is the case in which nothing of some answers, or requests, arrives.
+func (v *View) undeliveredLoss(l *ledger, u *undelivered) *Finding {
+	f := v.vain(l, u)
+	f.Title = "The network delivers nothing of some answers: they are sent again and again in vain"
+	if l.called() {
+		f.Title = "The network delivers nothing of some requests: they are sent again and again in vain"
+	}
+	f.Fix.Text = "Find where they are lost, from here to the other end: firewall rules that forgot the connection, routes of one direction, an address that has moved, a smaller MTU on the way."
+	v.lossFollows(l, f)
+	if peer := lossyPeer(l); peer != nil {
+		f.Fix.Commands = append(f.Fix.Commands, v.in(l.ns, shell.Line("tracepath -n %s", peer.Addr)))
+	} else if len(l.Peers) > 0 {
+		f.Fix.Commands = append(f.Fix.Commands, v.in(l.ns, shell.Line("tracepath -n %s", l.Peers[0].Addr)))
+	}
+	return f
+}
+
+// lossFollows says what loss may follow from, and where to look for it.
+func (v *View) lossFollows(l *ledger, f *Finding) {
+	here, queued := v.at(l), v.queuedPath(l)
+	known, _ := v.droppedHere(l)
+	f.MayFollow = v.followsDrops(l, known, func(p *Finding) bool { return here(p) && (p.Cause != HighRTT || queued) })
+	f.Fix.Commands = []shell.Command{v.in(l.ns, shell.Line("ip -s -s link")), v.in(l.ns, shell.Line("tc -s qdisc show")), v.in(l.ns, shell.Line("nft list ruleset"))}
 }
 
 // lossyPeer is the one of several other ends that nearly all loss is on the
@@ -104,6 +129,9 @@ func checkRTOTailLoss(v *View) Result {
 		limit := timerWait(l)
 		stats := l.Parts[observe.Retrans.String()]
 		timeouts := min(max(l.affected(observe.FlagTimeout), stats.Hist.Above(limit)), l.Requests)
+		if u := l.undelivered(); u.hurts(l) && 2*u.n >= timeouts {
+			return judged{because: fmt.Sprintf("of %s that waited for a retransmission timer %s never arrived: no last segment alone is lost", l.all(), count(u.n)), near: float64(timeouts)}
+		}
 		share, wait := timerShare(l, limit)
 		k := l.cost(share, observe.Retrans)
 		if !l.enough(timeouts) || !l.noticed(k, wireFloor) && !l.wasted(k, wireFloor, observe.Retrans) || l.reach < fewReach {

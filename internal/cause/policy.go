@@ -112,6 +112,18 @@ const (
 	// fewReach is the share of a service's time below which its calls to an
 	// endpoint do not matter.
 	fewReach = 0.2
+	// longSegment is the bytes from which on a segment may be too long for a path:
+	// tunnels and links of today take 1,280 at least (RFC 8200, 5), with headers.
+	longSegment = 1000
+)
+
+// Requests: recurs.go.
+const (
+	burstGap     = 200e6 // ns between slow requests, from which on they are of another burst
+	burstShare   = 0.35  // of the window: what takes more of it is no burst
+	burstRegular = 0.4   // of the interval, by which one may differ from another
+	fewInBursts  = 6     // slow requests: fewer have no pattern
+	arrivalsEach = 5     // tenths of a second
 )
 
 // Network: reordering.go.

@@ -85,6 +85,7 @@ func (j *judging) conclude(v *cause.View, r *Report, catalogue []cause.Cause) {
 			r.Findings[i].Subject.Container = v.SubjectContainer(&r.Findings[i].Subject)
 			v.Price(&r.Findings[i])
 			r.Findings[i].Began = v.Began(&r.Findings[i])
+			v.Recurs(&r.Findings[i])
 		}
 	})
 	if !j.do(func() { fold(v, r.Findings, catalogue) }) {

@@ -1,0 +1,121 @@
+package cause
+
+import (
+	"fmt"
+
+	"github.com/slowray/slowray/internal/observe"
+)
+
+// undelivered is the requests of which bytes are sent again and again in vain: when the
+// window ended, or until their connection did. Where none of it arrives the ends have no
+// other sign: the sockets are open, and nobody does anything wrong.
+type undelivered struct {
+	n       uint64
+	ns      float64 // how long all of them together had taken
+	again   uint64  // segments sent again
+	longest uint32  // unacknowledged bytes of one of them, most
+	least   uint32  // and fewest
+	mss     uint32  // of the latter
+}
+
+// undelivered tells of an endpoint, as far as its slowest requests and those that failed
+// last tell.
+func (l *ledger) undelivered() undelivered {
+	var u undelivered
+	var seen, again float64
+	u.n, u.ns = l.cutOff()
+	for i := range l.Failed {
+		if s := &l.Failed[i]; hasFlag(s, observe.FlagTruncated) && greatest(s, observe.Retrans) {
+			u.holds(s)
+		}
+	}
+	var open, ns float64
+	for i := range l.Slowest {
+		s := &l.Slowest[i]
+		if !hasFlag(s, observe.FlagUnfinished) {
+			continue
+		}
+		seen++
+		again += float64(s.Retrans)
+		if greatest(s, observe.Retrans) {
+			open++
+			ns += float64(s.TotalNS)
+			u.holds(s)
+		}
+	}
+	all := float64(l.Unfinished)
+	u.n += uint64(ratio(open, seen)*all + 0.5)
+	u.ns += ns / max(seen, 1) * all
+	u.again = uint64(again/max(seen, 1)*all + 0.5)
+	return u
+}
+
+// cutOff is the requests whose connection ended while the rest of the answer was sent
+// again and again, as far as the last of them tell, and the time that they took, in ns.
+func (l *ledger) cutOff() (n uint64, ns float64) {
+	var cut, lost float64
+	for i := range l.Failed {
+		s := &l.Failed[i]
+		if !hasFlag(s, observe.FlagTruncated) {
+			continue
+		}
+		cut++
+		if greatest(s, observe.Retrans) {
+			lost++
+			ns += float64(s.TotalNS)
+		}
+	}
+	n = uint64(ratio(lost, cut) * float64(l.affected(observe.FlagTruncated)))
+	return n, ns / max(lost, 1) * float64(n)
+}
+
+func (u *undelivered) holds(s *observe.RequestSample) {
+	if s.Unacked == 0 {
+		return
+	}
+	u.longest = max(u.longest, s.Unacked)
+	if u.least == 0 || s.Unacked < u.least {
+		u.least, u.mss = s.Unacked, s.MSS
+	}
+}
+
+// hurts says that they are more than an accident.
+func (u *undelivered) hurts(l *ledger) bool {
+	return u.n >= fewAffected && ratio(u.n, l.Requests+l.waiting()) >= noiseShare
+}
+
+// sentAgain is the segments of an endpoint that were sent again, those of requests in
+// progress too.
+func (l *ledger) sentAgain() uint64 {
+	u := l.undelivered()
+	return l.Retrans + u.again
+}
+
+// stuck is the requests that came to no end.
+func (l *ledger) stuck() uint64 {
+	cut, _ := l.cutOff()
+	return l.waiting() + l.Unanswered + cut
+}
+
+// vain makes a finding about requests that never arrive.
+func (v *View) vain(l *ledger, u *undelivered) *Finding {
+	f := v.found(l, l.cost(1, observe.Retrans), wireFloor, "lost to retransmission")
+	lost := u.ns / 1e9
+	f.lost = &lost
+	f.Weight = max(f.Weight, ratio(u.n, l.Requests+l.waiting())*l.reach)
+	what := "answers"
+	if l.called() {
+		what = "requests"
+	}
+	f.Impact = Impact{Share: round(ratio(u.n, l.Requests+l.waiting())), Of: "requests",
+		Text: fmt.Sprintf("%s %s of %s never arrived, or not all of them, and were sent again for %s on average; %s came to their end",
+			count(u.n), what, l.name(), nanoseconds(u.ns/float64(max(u.n, 1))), count(l.Requests-min(l.Requests, l.affected(observe.FlagTruncated))))}
+	f.Evidence = []Evidence{
+		{Fact: "requests of which bytes were sent again and never acknowledged", Value: u.n, Limit: l.Requests + l.waiting(), Unit: "requests", Source: recorded},
+		{Fact: "segments sent again", Value: l.sentAgain(), Limit: l.sentAgain() + l.Segments, Unit: "segments", Source: "TCP sockets"},
+	}
+	if u.longest > 0 {
+		f.Evidence = append(f.Evidence, Evidence{Fact: "bytes of one that were not acknowledged, fewest and most", Value: u.least, Limit: u.longest, Unit: "bytes", Source: recorded})
+	}
+	return f
+}
