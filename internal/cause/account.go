@@ -234,6 +234,13 @@ func (v *View) slowerThanUsual(l *ledger) (requests uint64, seconds float64) {
 		hist := l.Parts[p.String()].Hist
 		most += float64(hist.Quantile(0.5))
 	}
+	if l.Split != nil && l.Split.Requests >= fewRequests {
+		for _, p := range heldUpIn {
+			part := l.Split.Parts[p.String()]
+			held += l.Split.ShareNS(p, l.SumNS(observe.Server))
+			most += float64(part.Hist.Quantile(0.5))
+		}
+	}
 	if _, full := v.cpuFull(l); !full && held > ns && held >= dominantShare*l.TimeNS() && most >= threadFloor.mean {
 		return l.Requests, held / 1e9
 	}
@@ -242,6 +249,10 @@ func (v *View) slowerThanUsual(l *ledger) (requests uint64, seconds float64) {
 	}
 	return requests, ns / 1e9
 }
+
+// heldUpIn is what threads that have a request in hand do where nobody works for it.
+// Sockets and calls are not among them: there somebody may.
+var heldUpIn = []observe.ServerPart{observe.ServerThrottled, observe.ServerLock, observe.ServerDisk, observe.ServerPipe}
 
 // ownDoing is the time, in ns, that the requests of an endpoint spend computing, or
 // asleep by the service's own choice, with CPUs to spare; and whether that is nearly all

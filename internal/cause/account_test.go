@@ -28,6 +28,16 @@ func slowOnes(e *observe.Endpoint, n int, ns int64) {
 	e.Parts[observe.Server.String()] = s
 }
 
+// split has each request of 40 ms spend ns in one part of the server's time.
+func split(e *observe.Endpoint, p observe.ServerPart, ns int64) {
+	e.Total = observe.Histogram{}
+	e.Total.AddN(40e6, 1000)
+	e.Parts[observe.Server.String()] = observe.PartStats{SumNS: 1000 * 40e6, Hist: e.Total}
+	var h observe.Histogram
+	h.AddN(ns, 1000)
+	e.Split = &observe.SplitStats{Requests: 1000, ServerNS: 1000 * 40e6, Parts: map[string]observe.PartStats{p.String(): {SumNS: 1000 * ns, Hist: h}}}
+}
+
 func TestAccount(t *testing.T) {
 	for _, c := range []struct {
 		name     string
@@ -63,6 +73,9 @@ func TestAccount(t *testing.T) {
 			e.Total.AddN(32e6, 1000)
 			e.Parts[observe.RecvWait.String()] = observe.PartStats{SumNS: 1000 * 30e6, Hist: h}
 		}, HarmSlow, 1000, 30},
+		{"all wait for locks", func(e *observe.Endpoint) { split(e, observe.ServerLock, 30e6) }, HarmSlow, 1000, 30},
+		{"all wait for an answer", func(e *observe.Endpoint) { split(e, observe.ServerCall, 30e6) }, "", 0, 0},
+		{"locks take little", func(e *observe.Endpoint) { split(e, observe.ServerLock, 1e6) }, "", 0, 0},
 		{"all clients read slowly", func(e *observe.Endpoint) {
 			var h observe.Histogram
 			h.AddN(30e6, 1000)
