@@ -22,7 +22,9 @@ var errorAnswers = Cause{
 	Needs: []observe.Kind{observe.KindRequests},
 	ConsequenceOf: []Parent{ClassLimit, ClassKill, ClassPool, ClassDatabase, ClassDrop, ProcessStopped, Deadlock, LockConvoy, BlockedOnRemote, UpstreamRefused, ConnectTimeout,
 		HAProxyNoServer, HAProxyServerQueue, NginxLimitReq, NginxLimitConn, NginxUpstreamErrors, NginxWorkerConnections, PHPFPMChildrenExhausted, GunicornWorkerTimeout,
-		UWSGIHarakiri, EphemeralPortsExhausted, TimeWaitPortSearch, FDLimit, AcceptQueueOverflow, ConntrackFull, SlowDependency, NetworkLoss, DNSTimeout, DNSSlow, KeepaliveRace},
+		UWSGIHarakiri, EphemeralPortsExhausted, TimeWaitPortSearch, FDLimit, AcceptQueueOverflow, ConntrackFull, SlowDependency, NetworkLoss, DNSTimeout, DNSSlow, KeepaliveRace,
+		ClassHost, DiskFull, InodesExhausted, ShmFull, FilesystemReadOnly, DiskQuotaExceeded, DiskIOErrors, MaxMapCount, CommitLimit, FileMax, InotifyLimit,
+		AIOLimit, SysVIPCLimit, FileSizeLimit, NFSStaleHandle, SecurityDenials},
 	Folds: true,
 	Check: checkErrorAnswers,
 }
@@ -52,7 +54,8 @@ func (l *ledger) errorsAt(caller bool) (n uint64, code int) {
 		}
 		return n, 0
 	}
-	n = l.Statuses["5xx"] + uint64(float64(l.Statuses["4xx"])*ratio(refused, refused+client))
+	// The statuses are counted as answers come, the requests as they end.
+	n = min(l.Statuses["5xx"]+uint64(float64(l.Statuses["4xx"])*ratio(refused, refused+client)), l.Requests)
 	for c, times := range known {
 		if times > known[code] || times == known[code] && c < code {
 			code = c
