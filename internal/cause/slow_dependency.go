@@ -115,7 +115,11 @@ func (v *View) quickCall(l *ledger) (because string, near float64) {
 	if service == nil || l.reach == 0 {
 		return because, near
 	}
-	always := median >= callTime && l.reach >= callShare
+	least := callTime
+	if l.here != nil {
+		least = ownFloor // nobody looks at its own causes where it takes less
+	}
+	always := median >= least && l.reach >= callShare
 	// Among quick calls slow ones have to make up the slow requests.
 	atTimes := l.records() >= tailRequests && tail >= callTime && tail >= callSlower*median &&
 		service.SlowTotalNS() >= slowerThan*float64(service.Total.Quantile(0.5)) &&
