@@ -209,7 +209,7 @@ func Catalogue() []Cause {
 		reordering,
 		slowStartAfterIdle,
 		slowClientAck,
-		conntrackFull,
+		conntrackFull, conntrackForgot,
 		acceptQueueOverflow,
 		synCookiesSent,
 		abortOnOverflow,

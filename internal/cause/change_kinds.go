@@ -199,9 +199,9 @@ func (v *View) lastingSysctl(ns *observe.NetNS, name string, value any) shell.Co
 	case p != nil && p.Container != "":
 		return shell.Line("# for the next container in its place: docker run --sysctl, sysctls in its compose file, securityContext.sysctls of its pod:").Note("%s", setting)
 	case ns.Name != "":
-		return shell.Line("# in what makes network namespace %s, after ip netns add: sysctl -w", ns.Name).Note("%s", setting)
+		return shell.Line("# in what makes network namespace %s, after ip netns add:", ns.Name).Note("sysctl -w %s", setting)
 	}
-	return shell.Line("# in what makes the network namespace: sysctl -w").Note("%s", setting)
+	return shell.Line("# in what makes the network namespace:").Note("sysctl -w %s", setting)
 }
 
 // LastingSysctl is the line that sets a sysctl at each boot (sysctl.d(5)). All of

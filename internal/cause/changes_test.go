@@ -216,7 +216,7 @@ func sound(t *testing.T, of string, c *Change) {
 	switch c.Kind {
 	case ChangeSysctl:
 		need(c.Name != "" && c.Value != "", "name and value")
-		need((c.NetNS == 0) == (c.PID == 0), "namespace with a process in it")
+		need((c.NetNS == 0) == (c.PID == 0 && c.NetNSPath == ""), "namespace with a process in it, or a path to it")
 	case ChangeBacklog:
 		need(c.PID != 0 && (c.Path != "" || c.Port != 0 && c.NetNS != 0), "socket")
 	case ChangeSocketOption:

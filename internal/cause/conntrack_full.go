@@ -27,11 +27,15 @@ func checkConntrackFull(v *View) Result {
 	for i := range v.Namespaces {
 		ns := &v.Namespaces[i]
 		ct := ns.Conntrack
-		if ct == nil || !v.InScope(ns.Inode) {
+		if ct == nil {
+			continue
+		}
+		harms := v.tableHarms(ns)
+		if !v.InScope(ns.Inode) && len(harms) == 0 {
 			continue
 		}
 		logged := v.kernelLines("conntrack-table-full", ns)
-		if ct.Drop == 0 && logged == 0 {
+		if ct.Drop == 0 && logged == 0 && len(harms) == 0 {
 			if u := ratio(ct.PeakEntries, ct.Max); u > used {
 				used = u
 				most = fmt.Sprintf("at most %s of %s entries in use (%s)%s, no packet dropped",
@@ -39,13 +43,25 @@ func checkConntrackFull(v *View) Result {
 			}
 			continue
 		}
-		r.Findings = append(r.Findings, conntrackFinding(v, ns, logged))
+		r.Findings = append(r.Findings, conntrackFinding(v, ns, logged, harms))
 	}
 	r.RuledOut = most
 	return r
 }
 
-func conntrackFinding(v *View, ns *observe.NetNS, logged int) Finding {
+// tableHarms is what the full table of a namespace did to connections that pass it: it
+// dropped their packets, or a rule did that takes those without an entry for invalid.
+func (v *View) tableHarms(ns *observe.NetNS) []dropHarm {
+	var out []dropHarm
+	for _, s := range v.sites {
+		if s.NetNS == ns.Inode && len(s.parts) > 0 && tableFull(ns) && (s.Layer == DropConntrack || s.Layer == DropFirewall && (s.Rule == nil || s.Rule.Stateful)) {
+			out = append(out, v.harms(s)...)
+		}
+	}
+	return out
+}
+
+func conntrackFinding(v *View, ns *observe.NetNS, logged int, harms []dropHarm) Finding {
 	ct := ns.Conntrack
 	f := supported(Subject{Kind: "namespace", NetNS: ns.Inode})
 	for _, s := range v.servicesIn[ns.Inode] {
@@ -55,6 +71,20 @@ func conntrackFinding(v *View, ns *observe.NetNS, logged int) Finding {
 			break
 		}
 	}
+	f.hurts = map[*ledger]bool{}
+	for i := range harms {
+		h := &harms[i]
+		if h.l != nil {
+			f.hurts[h.l] = true
+		}
+		switch {
+		case f.Subject.PID != 0:
+		case h.l != nil:
+			f.Subject.Port, f.Subject.PID, f.Subject.Comm = h.l.Port, h.l.pid, v.Comm(h.l.pid)
+		default:
+			f.Subject.Port, f.Subject.Addr, f.Subject.PID, f.Subject.Comm = h.connect.Port, h.connect.Addr, h.connect.PID, h.caller()
+		}
+	}
 	// Each dropped packet is a connection attempt that has to be repeated
 	// after a second or more; the attempts that came through are the
 	// handshakes completed.
@@ -62,15 +92,22 @@ func conntrackFinding(v *View, ns *observe.NetNS, logged int) Finding {
 	for i := range ns.Listeners {
 		opened += ns.Listeners[i].Opened
 	}
-	lost := max(ct.Drop, uint64(logged))
+	if len(ns.Listeners) == 0 {
+		opened = v.openedOf(f.hurts)
+	}
+	lost := max(ct.Drop, uint64(logged), ct.EarlyDrop)
 	f.Weight = ratio(lost, lost+opened)
 	f.lostAttempts(lost)
 	f.Impact = Impact{
 		Share: round(f.Weight), Of: "connection attempts",
-		Text: fmt.Sprintf("%s packets of new connections dropped, %s connections came through", count(lost), count(opened)),
+		Text: fmt.Sprintf("%s packets of new connections dropped%s, %s connections came through", count(lost), where(ns), count(opened)),
+	}
+	if len(harms) > 0 && harms[0].weight > f.Weight {
+		f.Weight = harms[0].weight
 	}
 	f.Evidence = append(f.Evidence,
 		Evidence{Fact: "packets dropped for want of an entry", Value: ct.Drop, Unit: "packets", Source: "conntrack statistics, drop"},
+		Evidence{Fact: "entries thrown out to make room", Value: ct.EarlyDrop, Unit: "entries", Source: "conntrack statistics, early_drop"},
 		Evidence{Fact: "entries in use, peak", Value: ct.PeakEntries, Limit: ct.Max, Unit: "entries", Source: "net.netfilter.nf_conntrack_count, nf_conntrack_max"})
 	if logged > 0 {
 		f.Evidence = append(f.Evidence, Evidence{Fact: "kernel log: table full, dropping packet", Value: logged,
@@ -86,6 +123,15 @@ func conntrackFinding(v *View, ns *observe.NetNS, logged int) Finding {
 	}
 	v.setSysctl(&f.Fix, nil, "net.netfilter.nf_conntrack_max", limit)
 	return f
+}
+
+// openedOf counts the connections that came about at these ends.
+func (v *View) openedOf(ends map[*ledger]bool) uint64 {
+	var n uint64
+	for l := range ends {
+		n += l.Connections
+	}
+	return n
 }
 
 // tryConntrackLimit raises the limit, which is one for the host.

@@ -111,7 +111,7 @@ func (v *View) dropFinding(d *dropSpec, s *DropSite, harms []dropHarm) Finding {
 		f.Subject.Port, f.Subject.PID = h.l.Port, h.l.pid
 		f.Subject.Comm = v.Comm(h.l.pid)
 	} else {
-		f.Subject.Port, f.Subject.Addr, f.Subject.PID, f.Subject.Comm = h.connect.Port, h.connect.Addr, h.connect.PID, h.connect.Comm
+		f.Subject.Port, f.Subject.Addr, f.Subject.PID, f.Subject.Comm = h.connect.Port, h.connect.Addr, h.connect.PID, h.caller()
 	}
 	f.Evidence = append(v.dropEvidence(s, h), f.Evidence...)
 	f.site = s

@@ -66,6 +66,10 @@ func (v *View) shareOut(ns *observe.NetNS, in bool, drops []*observe.Drop) []*Dr
 	if in {
 		hooks = inHooks
 	}
+	drops, full := v.tableDrops(ns, in, drops)
+	if len(drops) == 0 {
+		return full
+	}
 	rules := rulesOf(ns)
 	matches := make([][]bool, len(drops)) // [drop][rule]
 	left := make([]float64, len(drops))   // packets that no counter explains
@@ -110,7 +114,7 @@ func (v *View) shareOut(ns *observe.NetNS, in bool, drops []*observe.Drop) []*Dr
 			}
 		}
 	}
-	var sites []*DropSite
+	sites := full
 	for j := range rules {
 		s := &DropSite{Layer: DropFirewall, NetNS: nsInode(ns, drops), In: in, Rule: &rules[j], Source: "counter of the rule"}
 		for i, d := range drops {
@@ -127,6 +131,65 @@ func (v *View) shareOut(ns *observe.NetNS, in bool, drops []*observe.Drop) []*Dr
 		sites = append(sites, v.uncounted(ns, in, drops, matches, left)...)
 	}
 	return sites
+}
+
+// tableDrops takes out what connection tracking dropped itself because its table was
+// full, as far as its own counter tells, and no counter of a rule claims it. It drops
+// at the same place as rules do, what needs an entry: SYNs before all others.
+func (v *View) tableDrops(ns *observe.NetNS, in bool, drops []*observe.Drop) (left []*observe.Drop, full []*DropSite) {
+	if ns == nil || ns.Conntrack == nil || ns.Conntrack.Drop == 0 {
+		return drops, nil
+	}
+	room := ns.Conntrack.Drop - min(v.tableTook[ns.Inode], ns.Conntrack.Drop)
+	var all, counted uint64
+	for _, d := range drops {
+		all += d.Packets
+	}
+	for i := range rulesOf(ns) {
+		if r := &ns.Firewall.Rules[i]; r.Counted && slices.ContainsFunc(drops, func(d *observe.Drop) bool { return seen(r, d) }) {
+			counted += r.Packets
+		}
+	}
+	room = min(room, all-min(counted, all))
+	order := slices.Clone(drops)
+	slices.SortStableFunc(order, func(a, b *observe.Drop) int { return needsEntry(a) - needsEntry(b) })
+	s := &DropSite{Layer: DropConntrack, NetNS: ns.Inode, In: in, Source: "tracepoint skb:kfree_skb; conntrack statistics"}
+	for _, d := range order {
+		n := min(room, d.Packets)
+		if n == 0 {
+			left = append(left, d)
+			continue
+		}
+		room -= n
+		v.tableTook[ns.Inode] += n
+		share := ratio(n, d.Packets)
+		s.take(d, share)
+		if n < d.Packets {
+			rest := *d
+			rest.Packets -= n
+			rest.Segments -= min(uint64(share*float64(d.Segments)), rest.Segments)
+			rest.Flows = slices.Clone(d.Flows)
+			for i := range rest.Flows {
+				rest.Flows[i].Segments -= uint64(share * float64(rest.Flows[i].Segments))
+			}
+			left = append(left, &rest)
+		}
+	}
+	if s.Packets == 0 {
+		return left, nil
+	}
+	return left, []*DropSite{s}
+}
+
+// needsEntry orders what was dropped by how likely it had no entry yet.
+func needsEntry(d *observe.Drop) int {
+	switch d.Kind {
+	case observe.DropSYN:
+		return 0
+	case "udp", "icmp":
+		return 1
+	}
+	return 2
 }
 
 func nsInode(ns *observe.NetNS, drops []*observe.Drop) uint64 {

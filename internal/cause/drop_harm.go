@@ -24,6 +24,7 @@ type dropHarm struct {
 	syns, synsAgain uint64
 	part            float64 // of what is known to have died on this host, by packets
 	conns           uint64  // that were open
+	others          int     // destinations besides that of connect
 	weight          float64
 	how             harmKind
 }
@@ -153,34 +154,66 @@ func (v *View) unreached(s *DropSite) []dropHarm {
 	syns := s.syns()
 	vain := v.inVain()
 	var places []int // there
-	for to, n := range syns {
-		if n >= fewAffected {
-			places = append(places, vain.to[to]...)
-		}
+	for to := range syns {
+		places = append(places, vain.to[to]...)
 	}
 	slices.Sort(places)
+	// Of many destinations each of which was tried once or twice, the sum.
+	few := map[int]*dropHarm{} // by master of the caller
+	var callers []int
 	for _, i := range places {
 		c := vain.list[i]
 		failed := c.Started - c.Established
 		if !rejects(s) { // a reset is the answer of a rule that rejects, or of nobody's
 			failed -= min(c.Refused, failed)
 		}
-		if failed < fewAffected {
+		n := uint64(syns[addrPort(c.Addr, c.Port)] + 0.5)
+		if failed >= fewAffected && n >= fewAffected {
+			if h, ok := v.noReach(c, n, failed); ok {
+				out = append(out, h)
+			}
 			continue
 		}
-		share := ratio(failed, c.Started)
-		if v.Serving(c.PID) && v.answers(v.Master(c.PID)) {
-			// As far as the requests of the caller suffer by it.
-			h, ok := v.harmed(v.Master(c.PID), failed)
-			if share = h.share; !ok {
-				if share = v.hanging(c.PID, failed); share == 0 {
-					continue
-				}
-			}
+		if failed == 0 || n == 0 {
+			continue
 		}
-		out = append(out, dropHarm{connect: c, how: harmNoReach, syns: uint64(syns[addrPort(c.Addr, c.Port)] + 0.5), synsAgain: failed, weight: share})
+		master := v.Master(c.PID)
+		sum := few[master]
+		if sum == nil {
+			one := *c
+			one.Started, one.Established, one.Refused = 0, 0, 0
+			sum = &dropHarm{connect: &one}
+			few[master], callers = sum, append(callers, master)
+		}
+		sum.connect.Started += c.Started
+		sum.syns, sum.synsAgain, sum.others = sum.syns+n, sum.synsAgain+failed, sum.others+1
+	}
+	for _, master := range callers {
+		sum := few[master]
+		if sum.syns < fewAffected || sum.synsAgain < fewAffected {
+			continue
+		}
+		if h, ok := v.noReach(sum.connect, sum.syns, sum.synsAgain); ok {
+			h.others = sum.others - 1
+			out = append(out, h)
+		}
 	}
 	return out
+}
+
+// noReach is what it meant that so many of a caller's connects did not come about.
+func (v *View) noReach(c *observe.Connect, syns, failed uint64) (dropHarm, bool) {
+	share := ratio(failed, c.Started)
+	if v.Serving(c.PID) && v.answers(v.Master(c.PID)) {
+		// As far as the requests of the caller suffer by it.
+		h, ok := v.harmed(v.Master(c.PID), failed)
+		if share = h.share; !ok {
+			if share = v.hanging(c.PID, failed); share == 0 {
+				return dropHarm{}, false
+			}
+		}
+	}
+	return dropHarm{connect: c, how: harmNoReach, syns: syns, synsAgain: failed, weight: share}, true
 }
 
 // hanging is the share of a process' requests that came to no end, where there
@@ -268,13 +301,18 @@ func (v *View) findInVain() *inVain {
 		ns := &v.Namespaces[i]
 		for j := range ns.Sockets {
 			g := &ns.Sockets[j]
-			if g.Side != observe.Called.String() || g.States["SYN_SENT"] < fewAffected || len(g.PIDs) == 0 {
+			if g.Side != observe.Called.String() || g.States["SYN_SENT"] == 0 {
 				continue
 			}
+			pid, comm := 0, "clients"+where(ns) // that had ended when the window did
+			if len(g.PIDs) > 0 {
+				pid = g.PIDs[0]
+				comm = v.Comm(pid)
+			}
 			to := addrPort(g.Remote, g.Port)
-			k := key{v.Master(g.PIDs[0]), ns.Inode, to}
+			k := key{v.Master(pid), ns.Inode, to}
 			sent, open := uint64(g.States["SYN_SENT"]), uint64(g.States["ESTABLISHED"])
-			c := &observe.Connect{PID: g.PIDs[0], Comm: v.Comm(g.PIDs[0]), NetNS: ns.Inode, Family: "inet", Addr: g.Remote, Port: g.Port, Started: sent + open, Established: open}
+			c := &observe.Connect{PID: pid, Comm: comm, NetNS: ns.Inode, Family: "inet", Addr: g.Remote, Port: g.Port, Started: sent + open, Established: open}
 			if to.Addr().IsValid() && !seen[k] && matters(c) {
 				seen[k] = true
 				out.add(c, to)
@@ -309,10 +347,22 @@ func (v *View) followsDrops(l *ledger, share float64, at func(*Finding) bool) fu
 	}
 }
 
+// caller is the name of the process that called in vain; empty when it is not known.
+func (h *dropHarm) caller() string {
+	if h.connect.PID == 0 {
+		return ""
+	}
+	return h.connect.Comm
+}
+
 // name says whom a harm was done to.
 func (h *dropHarm) name() string {
 	if h.l == nil {
-		return fmt.Sprintf("connections to %s", netip.AddrPortFrom(address(h.connect.Addr), uint16(h.connect.Port)))
+		to := fmt.Sprintf("connections to %s", netip.AddrPortFrom(address(h.connect.Addr), uint16(h.connect.Port)))
+		if h.others > 0 {
+			to += fmt.Sprintf(" and %d other addresses", h.others)
+		}
+		return to
 	}
 	return h.l.name()
 }

@@ -1,6 +1,7 @@
 package cause
 
 import (
+	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
@@ -145,24 +146,36 @@ func leads(route, addr string) bool {
 	return err != nil || prefix.Contains(address(addr).Unmap())
 }
 
+// fewNeighbours are told each by itself.
+const fewNeighbours = 4
+
 func neighbourWords(v *View, s *DropSite, f *Finding) {
 	ns := v.namespaces[s.NetNS]
 	f.Subject.Kind = "interface"
 	f.Fix.Text = "See whether the next hop is up and on this link: its address, the mask, the VLAN, and what may filter ARP."
 	device := s.Interface
+	var addrs []string
 	if ns != nil {
 		for _, n := range ns.Neighbours {
+			if s.Interface != "" && n.Interface != s.Interface {
+				continue
+			}
 			f.Evidence = slices.Insert(f.Evidence, 0, Evidence{Fact: "neighbour " + n.Addr + " on " + n.Interface, Value: n.State, Source: "neighbour table"})
-			f.Subject.Addr, device = n.Addr, n.Interface
+			addrs, device = append(addrs, n.Addr), n.Interface
 		}
+		f.Evidence = f.Evidence[max(len(addrs)-fewNeighbours, 0):]
 	}
-	if f.Subject.Addr != "" {
-		f.Title = "Neighbour " + f.Subject.Addr + " on " + device + " does not answer: packets to it are dropped"
+	switch {
+	case len(addrs) == 1:
+		f.Subject.Addr = addrs[0]
+		f.Title = "Neighbour " + addrs[0] + " on " + device + " does not answer: packets to it are dropped"
+	case len(addrs) > 1:
+		f.Title = fmt.Sprintf("%d neighbours on %s do not answer: packets to them are dropped", len(addrs), device)
 	}
 	f.Subject.Interface = device
 	f.Fix.Commands = []shell.Command{v.in(ns, shell.Line("ip neigh show dev %s", shell.Word(device)))}
-	if f.Subject.Addr != "" {
-		f.Fix.Commands = append(f.Fix.Commands, v.in(ns, shell.Line("ip route get %s", f.Subject.Addr)))
+	if len(addrs) > 0 {
+		f.Fix.Commands = append(f.Fix.Commands, v.in(ns, shell.Line("ip route get %s", addrs[len(addrs)-1])))
 	}
 }
 

@@ -12,19 +12,21 @@ import (
 // dropJudged are the layers that they judge. What sockets and TCP itself drop
 // is told under causes of their own.
 var dropJudged = []DropLayer{DropNIC, DropLink, DropXDP, DropSoftnet, DropTCIngress, DropTCEgress, DropFragments, DropRPFilter, DropRouting,
-	DropFirewall, DropIPsec, DropChecksum, DropNeighbour, DropMTU, DropQdisc}
+	DropFirewall, DropConntrack, DropIPsec, DropChecksum, DropNeighbour, DropMTU, DropQdisc}
 
 // FirewallDrop: a rule of the packet filter drops packets of a service. Rules
 // without a counter are found by what the counters of the others leave over.
 const FirewallDrop ID = "firewall-drop"
 
 var firewallDrop = Cause{
-	ID:    FirewallDrop,
-	Title: "A firewall rule drops packets that requests wait for",
-	Layer: LayerNetfilter,
-	Class: ClassDrop,
-	Needs: []observe.Kind{observe.KindRequests, observe.KindFirewall},
-	Check: drops(dropSpec{layers: []DropLayer{DropFirewall}, which: func(_ *View, s *DropSite) bool { return !rejects(s) },
+	ID:            FirewallDrop,
+	Title:         "A firewall rule drops packets that requests wait for",
+	Layer:         LayerNetfilter,
+	Class:         ClassDrop,
+	Needs:         []observe.Kind{observe.KindRequests, observe.KindFirewall},
+	ConsequenceOf: []Parent{ConntrackFull},
+	Folds:         true,
+	Check: drops(dropSpec{layers: []DropLayer{DropFirewall}, which: func(v *View, s *DropSite) bool { return !rejects(s) && !forgotten(v, s) },
 		words: firewallWords, none: "no packet was dropped by a firewall"}),
 	Try: foundOnly,
 }
@@ -50,6 +52,10 @@ func firewallWords(v *View, s *DropSite, f *Finding) {
 	f.Subject.Kind = "rule"
 	way := map[bool]string{true: "that come in", false: "that go out"}[s.In]
 	r := s.Rule
+	// A table without room for an entry makes packets invalid, or new ones of those
+	// of open connections.
+	unknown := tableFull(ns) && (r == nil || r.Stateful)
+	f.MayFollow = func(p *Finding) bool { return unknown && p.Subject.NetNS == s.NetNS }
 	if r == nil {
 		f.Title = "The packet filter drops packets " + way + ", by a rule that could not be told"
 		f.Fix.Text = "Find the rule that drops them: none of those that can be read matches."

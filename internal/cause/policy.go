@@ -191,6 +191,14 @@ const (
 	// unseenShare is the share of the segments that come in which must die for
 	// clients elsewhere to be sure to wait.
 	unseenShare = 0.01
+	// A connection tracking table with so much of its limit in use throws entries out to
+	// make room (early_drop in net/netfilter/nf_conntrack_core.c tries 8 buckets only).
+	fullTable = 0.95
+	// Applications keep idle connections for minutes: pools, keepalive of upstreams. A
+	// firewall that forgets them earlier than shortTracking (s) breaks them. TCP's own
+	// keepalive is first sent after two hours; wantedTracking (s) is above it.
+	shortTracking  = 3600
+	wantedTracking = 86400
 )
 
 // Network: dns.go.

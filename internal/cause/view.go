@@ -22,10 +22,12 @@ type View struct {
 	ledgerIndex
 	onDemand
 
-	ledgers []*ledger                   // endpoints of requests, see compareEndpoints
-	sites   []*DropSite                 // where packets died, see Sites
-	slowOf  map[int][]*observe.SlowTime // by process
-	roots   []*root                     // what chains of waits come down to, most slow time first
+	ledgers []*ledger   // endpoints of requests, see compareEndpoints
+	sites   []*DropSite // where packets died, see Sites
+	// What is known to have died of full connection tracking tables, by network namespace.
+	tableTook map[uint64]uint64
+	slowOf    map[int][]*observe.SlowTime // by process
+	roots     []*root                     // what chains of waits come down to, most slow time first
 }
 
 // NewView indexes o, however long that takes.
@@ -39,7 +41,7 @@ func NewViewUntil(o *observe.Observation, stop func() error) *View {
 	s := &stopper{stop: stop}
 	v := &View{
 		Observation: o, hostIndex: newHostIndex(o, s),
-		onPath: map[int]bool{}, serving: map[int]bool{}, slowOf: map[int][]*observe.SlowTime{},
+		onPath: map[int]bool{}, serving: map[int]bool{}, slowOf: map[int][]*observe.SlowTime{}, tableTook: map[uint64]uint64{},
 	}
 	v.onDemand = v.demand()
 	v.buildServices()

@@ -82,6 +82,8 @@ type FirewallRule struct {
 	Out      string   `json:"out,omitempty"`
 	// Invalid says that it is for what connection tracking finds invalid.
 	Invalid bool `json:"invalid,omitempty"`
+	// Stateful says that it goes by what connection tracking says of a packet.
+	Stateful bool `json:"stateful,omitempty"`
 }
 
 // Link is one network device, with what it counted in the window.

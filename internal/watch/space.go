@@ -90,6 +90,7 @@ var sysctls = []string{
 	"net.ipv4.tcp_wmem", "net.ipv4.tcp_rmem", "net.ipv4.tcp_early_retrans", "net.ipv4.tcp_recovery", "net.ipv4.tcp_sack",
 	"net.ipv4.tcp_slow_start_after_idle", "net.ipv4.tcp_mtu_probing", "net.ipv4.conf.all.rp_filter", "net.core.rmem_max", "net.core.rmem_default", "net.unix.max_dgram_qlen",
 	"net.netfilter.nf_conntrack_max", "net.netfilter.nf_conntrack_buckets",
+	"net.netfilter.nf_conntrack_tcp_timeout_established", "net.netfilter.nf_conntrack_tcp_loose",
 }
 
 // hostSysctls are knobs that exist once for the machine.

@@ -132,7 +132,7 @@ type Setup struct {
 	TWBuckets    int    // tcp_max_tw_buckets; 0 = as the kernel has it
 	FinTimeout   int    // seconds; 0 = as the kernel has it
 	Track        bool   // a firewall rule that needs connection tracking
-	ConntrackMax int    // with Track: nf_conntrack_max, which is host-wide
+	ConntrackMax int    // with Track, or rules of a router: nf_conntrack_max, which is host-wide
 
 	Renamed bool // servers run from copies of their programs under another name
 

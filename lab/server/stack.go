@@ -125,21 +125,22 @@ const trackRules = `table inet lab {
 // track loads a rule that needs connection tracking and sets its limit. A
 // limit at or above the wanted healthy one is left alone.
 func (s *starter) track() error {
-	if !s.v.Track {
+	healthy := Healthy(s.v.Kind).ConntrackMax
+	if s.v.Track {
+		path, err := s.v.write("firewall.nft", trackRules)
+		if err != nil {
+			return err
+		}
+		if _, err := s.box.Server.Output(s.ctx, "nft", "-f", path); err != nil {
+			return err
+		}
+	} else if s.v.ConntrackMax >= healthy { // else a router tracks
 		return nil
-	}
-	path, err := s.v.write("firewall.nft", trackRules)
-	if err != nil {
-		return err
-	}
-	if _, err := s.box.Server.Output(s.ctx, "nft", "-f", path); err != nil {
-		return err
 	}
 	now, err := readInt(conntrackMax)
 	if err != nil {
 		return err
 	}
-	healthy := Healthy(s.v.Kind).ConntrackMax
 	if now == s.v.ConntrackMax || s.v.ConntrackMax >= healthy && now >= healthy {
 		return nil
 	}

@@ -67,7 +67,7 @@ func ctStates(r *observe.FirewallRule, mask uint32) string {
 	if mask&(1<<6) != 0 {
 		list = append(list, "UNTRACKED")
 	}
-	r.Invalid = mask == 1
+	r.Invalid, r.Stateful = mask == 1, true
 	return strings.Join(list, ",")
 }
 

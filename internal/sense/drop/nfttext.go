@@ -93,6 +93,7 @@ func (w *ruleWriter) one(e expr.Any) {
 		switch e.Key {
 		case expr.CtKeySTATE:
 			v = value{name: "ct state", kind: state}
+			w.rule.Stateful = true
 		case expr.CtKeyMARK:
 			v.name = "ct mark"
 		case expr.CtKeySTATUS:
