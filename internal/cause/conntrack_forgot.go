@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
-	"time"
 
 	"github.com/slowray/slowray/internal/observe"
 	"github.com/slowray/slowray/internal/shell"
@@ -66,7 +65,7 @@ func forgottenWords(v *View, s *DropSite, f *Finding) {
 	f.Fix.Commands = commands[:1]
 	loose := v.sysctl(ns, conntrackLoose)
 	limit, _ := strconv.Atoi(v.sysctl(ns, timeoutEstablished))
-	timeout := time.Duration(limit) * time.Second
+	timeout := seconds(float64(limit))
 	f.Evidence = append([]Evidence{
 		{Fact: "the rule that drops them, which is not to blame", Value: r.Text, Source: r.Backend},
 		{Fact: "entries in the table, at most and at the end", Value: ct.PeakEntries, Limit: ct.Entries, Unit: "entries", Source: "net.netfilter.nf_conntrack_count"},
