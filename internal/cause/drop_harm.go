@@ -90,8 +90,14 @@ func (v *View) harmTo(f *exchange, s *DropSite, lost lostHere) (dropHarm, bool) 
 			ratio(data, data+l.Segments) >= heldShare && (l.noticed(held, wireFloor) || l.wasted(held, wireFloor, observe.Network)) {
 			better(dropHarm{l: l, cost: held, how: harmHeld, weight: held.share * l.reach * part})
 		}
-		if stuck := l.stuck(); stuck >= fewAffected && data >= stuck && l.reach >= fewReach && share >= explains {
-			better(dropHarm{l: l, how: harmStuck, weight: ratio(stuck, stuck+l.Requests) * l.reach * share})
+		if stuck := l.stuck(); stuck >= fewAffected && data >= stuck && l.reach >= fewReach {
+			held := share
+			if again == 0 {
+				held = part // a request without an answer counts what is sent again when it ends
+			}
+			if held >= explains {
+				better(dropHarm{l: l, how: harmStuck, weight: ratio(stuck, stuck+l.Requests) * l.reach * held})
+			}
 		}
 		reach := 0.0
 		if l.called() && lost.syns >= fewAffected-0.5 {
