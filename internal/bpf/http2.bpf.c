@@ -430,13 +430,9 @@ int http2_flush(struct bpf_iter__bpf_sk_storage_map *ctx)
 	return flush_streams(ctx->meta->seq, ctx->sk);
 }
 
-/* The same, of one network namespace, for kernels that refuse iterators over maps. */
-SEC("iter/tcp")
-int http2_flush_tcp(struct bpf_iter__tcp *ctx)
+/* The same for kernels that refuse iterators over maps. */
+SEC("iter/task_file")
+int http2_flush_files(struct bpf_iter__task_file *ctx)
 {
-	struct sock_common *skc = ctx->sk_common;
-
-	if (!skc)
-		return 0;
-	return flush_streams(ctx->meta->seq, (struct sock *)bpf_skc_to_tcp_sock(skc));
+	return flush_streams(ctx->meta->seq, (struct sock *)tcp_of_file(ctx->file));
 }

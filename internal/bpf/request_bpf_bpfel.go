@@ -29,7 +29,7 @@ const (
 	RequestProgAccepted4     = "accepted4"
 	RequestProgAccepted6     = "accepted6"
 	RequestProgFlush         = "flush"
-	RequestProgFlushTcp      = "flush_tcp"
+	RequestProgFlushFiles    = "flush_files"
 	RequestProgOverMaps      = "over_maps"
 	RequestProgPayloadProbe  = "payload_probe"
 	RequestProgReceived      = "received"
@@ -118,7 +118,7 @@ type RequestProgramSpecs struct {
 	Accepted4     *ebpf.ProgramSpec `ebpf:"accepted4"`
 	Accepted6     *ebpf.ProgramSpec `ebpf:"accepted6"`
 	Flush         *ebpf.ProgramSpec `ebpf:"flush"`
-	FlushTcp      *ebpf.ProgramSpec `ebpf:"flush_tcp"`
+	FlushFiles    *ebpf.ProgramSpec `ebpf:"flush_files"`
 	OverMaps      *ebpf.ProgramSpec `ebpf:"over_maps"`
 	PayloadProbe  *ebpf.ProgramSpec `ebpf:"payload_probe"`
 	Received      *ebpf.ProgramSpec `ebpf:"received"`
@@ -274,7 +274,7 @@ type RequestPrograms struct {
 	Accepted4     *ebpf.Program `ebpf:"accepted4"`
 	Accepted6     *ebpf.Program `ebpf:"accepted6"`
 	Flush         *ebpf.Program `ebpf:"flush"`
-	FlushTcp      *ebpf.Program `ebpf:"flush_tcp"`
+	FlushFiles    *ebpf.Program `ebpf:"flush_files"`
 	OverMaps      *ebpf.Program `ebpf:"over_maps"`
 	PayloadProbe  *ebpf.Program `ebpf:"payload_probe"`
 	Received      *ebpf.Program `ebpf:"received"`
@@ -293,7 +293,7 @@ func (p *RequestPrograms) Close() error {
 		p.Accepted4,
 		p.Accepted6,
 		p.Flush,
-		p.FlushTcp,
+		p.FlushFiles,
 		p.OverMaps,
 		p.PayloadProbe,
 		p.Received,

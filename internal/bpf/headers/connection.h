@@ -219,4 +219,12 @@ static __always_inline int has_port(const volatile __u64 *ports, __u16 port)
 	return ports[i & 1023] >> (port & 63) & 1;
 }
 
+/* The TCP socket behind a file, or 0: for iterators over files only. */
+static __always_inline struct tcp_sock *tcp_of_file(struct file *file)
+{
+	struct socket *s = file ? bpf_sock_from_file(file) : 0;
+
+	return s ? bpf_skc_to_tcp_sock(s->sk) : 0;
+}
+
 #endif

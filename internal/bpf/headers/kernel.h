@@ -146,6 +146,7 @@ struct pt_regs___arm64 {
 struct socket {
 	short type;
 	unsigned long flags;
+	struct sock *sk;
 };
 
 struct socket_alloc {

@@ -29,10 +29,10 @@ func (r *Recorder) loadSpec(spec *ebpf.CollectionSpec) error {
 	}
 	// Some hosts refuse iterators over maps (EPERM, with all capabilities).
 	if r.overMaps = loads(spec.Programs[bpf.RequestProgOverMaps]); !r.overMaps {
-		spec.Programs[bpf.RequestProgFlush] = spec.Programs[bpf.RequestProgFlushTcp]
+		spec.Programs[bpf.RequestProgFlush] = spec.Programs[bpf.RequestProgFlushFiles]
 	}
 	delete(spec.Programs, bpf.RequestProgOverMaps)
-	delete(spec.Programs, bpf.RequestProgFlushTcp)
+	delete(spec.Programs, bpf.RequestProgFlushFiles)
 	all, err := bpf.LoadCollection(spec)
 	if err != nil {
 		// The verifier's words on what it does not know say nothing to a user.

@@ -8,12 +8,7 @@ import (
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
-
-	"github.com/slowray/slowray/internal/sense/host"
 )
-
-// spacesEvery is how often it is asked which network namespaces there are.
-const spacesEvery = 5 * time.Second
 
 // FlushAll is Flush at the end of a window: every request that is complete is
 // handed out, however short a time nothing happened on its connection.
@@ -45,7 +40,7 @@ func (r *Recorder) flush(after time.Duration) error {
 }
 
 // look runs a program that writes records over all sockets with a place in a
-// map, or, where the kernel has no iterators over maps, over all TCP sockets.
+// map, or, where the kernel has no iterators over maps, over all open files.
 func (r *Recorder) look(prog *ebpf.Program, over *ebpf.Map) error {
 	if !r.overMaps {
 		over = nil
@@ -55,46 +50,6 @@ func (r *Recorder) look(prog *ebpf.Program, over *ebpf.Map) error {
 		return fmt.Errorf("requests: flush: %w", err)
 	}
 	defer it.Close()
-	if r.overMaps {
-		return r.read(it)
-	}
-	for _, ns := range r.namespaces() {
-		// It looks at the namespace of the thread that opens it. One that is gone
-		// has no sockets.
-		_ = ns.Do(func() error {
-			err = errors.Join(err, r.read(it))
-			return nil
-		})
-	}
-	return err
-}
-
-// namespaces are the network namespaces of the host's processes, as of some seconds
-// ago at most.
-func (r *Recorder) namespaces() []*host.NetNS {
-	if now := time.Now(); now.Sub(r.spacesAt) > spacesEvery {
-		r.closeSpaces()
-		r.spacesAt = now
-		fs := host.Default()
-		procs, _ := fs.Processes()
-		for _, pid := range host.NetNamespaces(procs) {
-			if ns, err := fs.OpenNetNS(pid); err == nil {
-				r.spaces = append(r.spaces, ns)
-			}
-		}
-	}
-	return r.spaces
-}
-
-func (r *Recorder) closeSpaces() {
-	for _, ns := range r.spaces {
-		ns.Close()
-	}
-	r.spaces = nil
-}
-
-// read takes what an iterator has the programs write.
-func (r *Recorder) read(it *link.Iter) error {
 	reader, err := it.Open()
 	if err != nil {
 		return fmt.Errorf("requests: flush: %w", err)

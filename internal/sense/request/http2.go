@@ -98,7 +98,7 @@ func (r *Recorder) attachStreams() error {
 		}
 	}
 	if !r.overMaps {
-		spec.Programs[bpf.HTTP2ProgHttp2Flush] = spec.Programs[bpf.HTTP2ProgHttp2FlushTcp]
+		spec.Programs[bpf.HTTP2ProgHttp2Flush] = spec.Programs[bpf.HTTP2ProgHttp2FlushFiles]
 	}
 	s := &r.streams
 	err = bpf.LoadBeside(spec, &s.objects, map[string]*ebpf.Map{

@@ -14,7 +14,6 @@ import (
 
 	"github.com/slowray/slowray/internal/bpf"
 	"github.com/slowray/slowray/internal/observe"
-	"github.com/slowray/slowray/internal/sense/host"
 )
 
 // Options say what to record.
@@ -70,9 +69,7 @@ type Recorder struct {
 
 	sendingLink io.Closer // nil when not attached
 
-	overMaps bool          // this kernel has iterators over maps
-	spaces   []*host.NetNS // where it has none: those that are iterated over
-	spacesAt time.Time
+	overMaps bool // this kernel has iterators over maps
 
 	records  []byte // [CPU][slot]record
 	rings    []byte // [CPU]ring
@@ -250,7 +247,6 @@ func (r *Recorder) Close() {
 			r.sendingLink.Close()
 		}
 		r.streams.close()
-		r.closeSpaces()
 		for _, m := range r.mapped {
 			_ = unix.Munmap(m)
 		}
