@@ -138,7 +138,7 @@ func (i Incident) LoadWith(faults []Fault) load.Load {
 func All() []Incident {
 	return slices.Concat([]Incident{nginxThroughput(), tcprtSixPhases()}, databases(), databaseControls(), conntrack(), phpFPM(), acceptQueue(), ports(), limits(), cpu(),
 		network(), application(), dependencies(), serverWaits(), serverCPU(), hotFunctions(), runtimes(), outages(), sleepers(), threadPools(), background(), doings(), doingControls(), transport(), names(), transportControls(), controls(), networkControls(), serverControls(), runtimeControls(), threadPoolControls(),
-		routers(), routerControls(), tracking(), trackingControls(),
+		blackHoles(), blackHoleControls(), routers(), routerControls(), tracking(), trackingControls(),
 		hostLacks(), hostWaits(), hostControls(),
 		webServers(), webServerControls(),
 		computing(), computingControls())
