@@ -54,7 +54,9 @@ func completionValues(kind string) []manual.Candidate {
 		}
 	case "incidents":
 		for _, i := range catalogue.Incidents() {
-			list = append(list, manual.Candidate{Word: i.Name, Help: i.Summary})
+			if !i.Machine {
+				list = append(list, manual.Candidate{Word: i.Name, Help: i.Summary})
+			}
 		}
 	case "formats":
 		list = []manual.Candidate{{Word: "text", Help: "a line for each request"}, {Word: "json", Help: "an object on each line, slowray.request/1"}, {Word: "tcprt", Help: "TCPRT's log, version 6"}}

@@ -83,6 +83,7 @@ struct {
 #define CALL_PATH0 1 /* the first argument is a path */
 #define CALL_PATH1 2 /* the second one is */
 #define CALL_FILE 8 /* the first argument is a descriptor */
+#define CALL_ADDRESS 16 /* the second one is an address (sockaddr) */
 #define CALL_AGAIN 4 /* EAGAIN means that a limit has been reached, not that it is to be asked later */
 
 /* What is to be known of each system call of this machine. */
@@ -95,11 +96,11 @@ __u64 lost_errors;
 
 /* The errors below 128 that are counted, one bit each (asm-generic/errno.h):
  * EPERM 1, EIO 5, ENOMEM 12, EACCES 13, ENFILE 23, EMFILE 24, EFBIG 27,
- * ENOSPC 28, EROFS 30, ESTALE 116,
+ * ENOSPC 28, EROFS 30, ENETUNREACH 101, EHOSTUNREACH 113, ESTALE 116,
  * EUCLEAN 117, EDQUOT 122. */
 #define BIT(n) (1ULL << (n))
 #define LOW_ERRORS (BIT(1) | BIT(5) | BIT(12) | BIT(13) | BIT(23) | BIT(24) | BIT(27) | BIT(28) | BIT(30))
-#define HIGH_ERRORS (BIT(116 - 64) | BIT(117 - 64) | BIT(122 - 64))
+#define HIGH_ERRORS (BIT(101 - 64) | BIT(113 - 64) | BIT(116 - 64) | BIT(117 - 64) | BIT(122 - 64))
 
 static __always_inline int counts(__u32 error)
 {
@@ -171,7 +172,10 @@ int BPF_PROG(call_error, struct pt_regs *regs, long ret)
 		bpf_probe_read_user_str(fresh.path, sizeof(fresh.path), (void *)args[0]);
 	else if (kind & CALL_PATH1)
 		bpf_probe_read_user_str(fresh.path, sizeof(fresh.path), (void *)args[1]);
-	else if (kind & CALL_FILE)
+	else if (kind & CALL_ADDRESS) { /* sockaddr_in6 is the longest but for a unix path */
+		if (bpf_probe_read_user(fresh.path, sizeof(fresh.path), (void *)args[1]))
+			bpf_probe_read_user(fresh.path, 28, (void *)args[1]);
+	} else if (kind & CALL_FILE)
 		describe_file(task, (__u32)args[0], &fresh);
 	if (bpf_map_update_elem(&call_errors, &key, &fresh, BPF_NOEXIST)) {
 		c = bpf_map_lookup_elem(&call_errors, &key);

@@ -59,10 +59,10 @@ func TestEveryCauseIsDescribed(t *testing.T) {
 			t.Errorf("%s: its Doc lacks %q", e.ID, missing)
 		}
 		if e.Unplanted == "" && len(e.Incidents) == 0 {
-			t.Logf("%s: no incident plants it, and it does not say why", e.ID)
+			t.Errorf("%s: no incident plants it, and it does not say why", e.ID)
 		}
 		if e.Unplanted != "" && len(e.Incidents) > 0 {
-			t.Logf("%s: is said not to be planted (%s), but %s plants it", e.ID, e.Unplanted, e.Incidents[0].Name)
+			t.Errorf("%s: is said not to be planted (%s), but %s plants it", e.ID, e.Unplanted, e.Incidents[0].Name)
 		}
 		for _, s := range e.Symptoms {
 			if !slices.Contains(cause.Symptoms(), s) {

@@ -47,6 +47,7 @@ type Need struct {
 type Plant struct {
 	Name    string `json:"name"`
 	Summary string `json:"summary"`
+	machine bool   // of its own
 }
 
 // New puts the declarations and the incidents together.
@@ -72,7 +73,7 @@ func New(causes []cause.Cause, incidents []Incident) Catalogue {
 			}
 		}
 		for _, in := range incidents {
-			plant := Plant{in.Name, in.Summary}
+			plant := Plant{in.Name, in.Summary, in.Machine}
 			switch {
 			case !slices.Contains(in.Causes, c.ID):
 			case in.Control:

@@ -15,6 +15,7 @@ type Incident struct {
 	Summary string     `json:"summary"`
 	Control bool       `json:"control,omitempty"` // it looks like what it plants, and is not
 	Causes  []cause.ID `json:"causes"`            // any of them names what is planted
+	Machine bool       `json:"machine,omitempty"` // it runs in a machine of its own (lab/guest), not by slowray lab
 }
 
 //go:embed incidents.json

@@ -68,7 +68,11 @@ func (e *Entry) write(b *strings.Builder, name func(id cause.ID) string) {
 	section(b, "What may follow from it", named(e.BringsAbout, name))
 	b.WriteString("\n## How to reproduce it\n\n")
 	for _, p := range e.Incidents {
-		fmt.Fprintf(b, "- `slowray lab run %s`: %s.\n", p.Name, p.Summary)
+		command := "slowray lab run " + p.Name
+		if p.machine {
+			command = "GUEST_RUN=/" + p.Name + "$ script/kernels.sh --only ./lab/guest"
+		}
+		fmt.Fprintf(b, "- `%s`: %s.\n", command, p.Summary)
 	}
 	if len(e.Incidents) == 0 {
 		why := e.Unplanted
@@ -135,6 +139,12 @@ how to reproduce it. `+"`slowray causes ID`"+` shows the same page in a terminal
 		}
 		if len(rows) > 0 {
 			fmt.Fprintf(&b, "\n### %s\n\n- %s\n", s, strings.Join(rows, "\n- "))
+		}
+	}
+	b.WriteString("\n## Not planted\n\n| cause | why not |\n|---|---|\n")
+	for i := range c.Causes {
+		if e := &c.Causes[i]; len(e.Incidents) == 0 {
+			fmt.Fprintf(&b, "| %s | %s |\n", linked(e.ID), strings.ReplaceAll(e.Unplanted, "\n", " "))
 		}
 	}
 	b.WriteString("\n## By layer\n")

@@ -34,8 +34,11 @@ var affinityTooNarrow = Cause{
 	Layer: LayerMachine,
 	Class: ClassMachine | ClassLimit | ClassCPU,
 	Needs: []observe.Kind{observe.KindRequests, observe.KindProcess, observe.KindCPU},
-	Check: checkAffinity,
-	Try:   tryAllCPUs,
+	// The CPU is full of that process.
+	ConsequenceOf: []Parent{RealtimeHog},
+	Folds:         true,
+	Check:         checkAffinity,
+	Try:           tryAllCPUs,
 }
 
 // RealtimeHog: a process of a real-time policy takes a CPU for itself.

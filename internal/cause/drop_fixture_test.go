@@ -227,6 +227,13 @@ var firingOnDrops = []fires{
 			ns(o).Counters["Ip.OutNoRoutes"] = 900
 		}),
 		subject: Subject{NetNS: serverNS, Port: webPort}, minShare: 0.4, fix: "route"},
+	{name: "connect() fails at once, by a route that is unreachable", cause: &noRoute,
+		plant: strangers(func(o *observe.Observation) {
+			o.Endpoints[0].Errors, o.ErrorSeconds = 900, 1
+			ns(o).Routes = []observe.Route{{Dst: "10.0.0.0/8", Kind: "blackhole", Table: 254}, {Dst: "10.7.7.7/32", Kind: "unreachable", Table: 254}}
+			o.CallErrors = []observe.CallError{{PID: nginxWorker1, Comm: "nginx", NetNS: serverNS, Call: "connect", Error: "EHOSTUNREACH", Calls: 90, Path: "10.7.7.7"}}
+		}),
+		subject: Subject{NetNS: serverNS, Port: webPort, Addr: "10.7.7.7"}, minShare: 0.4, fix: "ip route del unreachable 10.7.7.7/32 table 254"},
 	{name: "a database that is down", cause: &neighbourUnresolved,
 		plant: losing(func(o *observe.Observation) {
 			o.Endpoints[0].Errors = 200
@@ -345,6 +352,10 @@ var nearMissesOnDrops = []miss{
 	{"forged packets", &rpFilterDrop, strangers(func(o *observe.Observation) {
 		ns(o).Counters["TcpExt.IPReversePathFilter"] = 70
 	}), "70 packets were dropped by rp-filter (TcpExt.IPReversePathFilter)"},
+	{"a call without a route now and then, of a service that answers", &noRoute, strangers(func(o *observe.Observation) {
+		o.ErrorSeconds = 1
+		o.CallErrors = []observe.CallError{{PID: nginxWorker1, Comm: "nginx", NetNS: serverNS, Call: "connect", Error: "ENETUNREACH", Calls: 3, Path: "2001:db8::7"}}
+	}), "connect() of nginx"},
 	{"a program that tries IPv6 first", &noRoute, strangers(func(o *observe.Observation) {
 		ns(o).Counters["Ip.OutNoRoutes"] = 300
 	}), "300 packets"},

@@ -33,7 +33,65 @@ var noRoute = Cause{
 	Layer: LayerPath,
 	Class: ClassDrop,
 	Needs: []observe.Kind{observe.KindRequests},
-	Check: drops(dropSpec{layers: []DropLayer{DropRouting}, words: noRouteWords, none: "no packet was without a route"}),
+	Check: checkNoRoute,
+}
+
+// noWay says that a call failed because there is no route to an address: no packet
+// was ever made then.
+func (v *View) noWay(e *observe.CallError) bool {
+	return slices.Contains([]string{"connect", "sendto", "sendmsg"}, e.Call) &&
+		(e.Error == "ENETUNREACH" || e.Error == "EHOSTUNREACH" || e.Error == "EACCES" && v.deadEnd(e, "prohibit") != nil)
+}
+
+// deadEnd is the route that leads nowhere by which a call failed, of a kind, the
+// narrowest; nil when there is none. A call whose address is not known may have
+// failed by any.
+func (v *View) deadEnd(e *observe.CallError, kind string) (found *observe.Route) {
+	ns := v.namespaces[e.NetNS]
+	if ns == nil {
+		return nil
+	}
+	to, narrow := address(e.Path), -1
+	for i := range ns.Routes {
+		r := &ns.Routes[i]
+		dst, err := netip.ParsePrefix(r.Dst)
+		if err == nil && (kind == "" || r.Kind == kind) && dst.Bits() > narrow && (!to.IsValid() || dst.Contains(to)) {
+			found, narrow = r, dst.Bits()
+		}
+	}
+	return found
+}
+
+func checkNoRoute(v *View) Result {
+	r := checkDrops(v, &dropSpec{layers: []DropLayer{DropRouting}, words: noRouteWords, none: "no packet was without a route"})
+	if len(r.Findings) > 0 {
+		return r
+	}
+	failed := v.judgeLack(v.noWay, "", func(k *lack, f *Finding) {
+		e := k.first()
+		ns, to := v.namespaces[e.NetNS], address(e.Path)
+		f.Fix.Text = "Give the destination a route."
+		f.Fix.Commands = []shell.Command{v.in(ns, shell.Line("ip route show table all"))}
+		if to.IsValid() {
+			f.Subject.Addr = to.String()
+			f.Title = "There is no route to " + f.Subject.Addr
+			f.Fix.Commands = append(f.Fix.Commands, v.in(ns, shell.Line("ip route get %s", f.Subject.Addr)))
+		}
+		if dead := v.deadEnd(e, ""); dead != nil {
+			f.deadEnd(v, ns, dead)
+		}
+	})
+	if len(failed.Findings) > 0 || failed.RuledOut != "" {
+		return failed
+	}
+	return r
+}
+
+// deadEnd tells a route that leads nowhere.
+func (f *Finding) deadEnd(v *View, ns *observe.NetNS, r *observe.Route) {
+	f.Evidence = append(f.Evidence, Evidence{Fact: "route that leads nowhere: " + r.Dst, Value: r.Kind, Source: "routing table " + itoa(r.Table)})
+	f.Fix.Text = "Take the route away that leads nowhere, if it is not meant."
+	f.Fix.Commands = append(f.Fix.Commands, v.in(ns, shell.Line("ip route del %s %s table %s", r.Kind, r.Dst, r.Table)))
 }
 
 // NeighbourUnresolved: nobody on the link answers for the next hop.
@@ -130,13 +188,10 @@ func noRouteWords(v *View, s *DropSite, f *Finding) {
 	if ns == nil {
 		return
 	}
-	for _, r := range ns.Routes {
-		if len(flows) > 0 && !slices.ContainsFunc(flows, func(f observe.DropFlow) bool { return leads(r.Dst, f.Dst) }) {
-			continue
+	for i := range ns.Routes {
+		if r := &ns.Routes[i]; len(flows) == 0 || slices.ContainsFunc(flows, func(f observe.DropFlow) bool { return leads(r.Dst, f.Dst) }) {
+			f.deadEnd(v, ns, r)
 		}
-		f.Evidence = append(f.Evidence, Evidence{Fact: "route that leads nowhere: " + r.Dst, Value: r.Kind, Source: "routing table " + itoa(r.Table)})
-		f.Fix.Text = "Take the route away that leads nowhere, if it is not meant."
-		f.Fix.Commands = append(f.Fix.Commands, v.in(ns, shell.Line("ip route del %s %s table %s", r.Kind, r.Dst, r.Table)))
 	}
 }
 

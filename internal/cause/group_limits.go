@@ -46,8 +46,8 @@ var cgroupIOThrottled = Cause{
 	Title: "A control group's I/O limit holds the service back",
 	Layer: LayerMachine,
 	Class: ClassMachine | ClassLimit,
-	// What is read again and again, for want of memory, uses up any limit.
-	ConsequenceOf: []Parent{PageCacheThrash},
+	// What is read again and again, for want of memory or of the cache, uses up any limit.
+	ConsequenceOf: []Parent{PageCacheThrash, CachesDropped},
 	Folds:         true,
 	Needs:         []observe.Kind{observe.KindCgroup, observe.KindRequests},
 	Check:         checkGroupIO,

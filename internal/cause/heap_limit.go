@@ -234,6 +234,7 @@ func checkLeak(v *View) Result {
 		every := (grown[len(grown)-1].At - grown[0].At) / float64(len(grown)-1)
 		f.Evidence = append([]Evidence{{Fact: "from one kill to the next it took", Value: seconds(every), Source: "kernel log"}}, f.Evidence...)
 		f.Fix.Text = fmt.Sprintf("Find what %s keeps (a heap dump, a profile of allocations): it reaches %s once in %s. A higher limit only makes that take longer.", k.Comm, byteText(limit), strings.TrimSpace(seconds(every)))
+		f.Fix.Commands = []shell.Command{shell.Line("ps -C %s -o pid,etimes,rss,args   # how it grows", shell.Word(k.Comm))}
 		r.Findings = append(r.Findings, f)
 	}
 	return r

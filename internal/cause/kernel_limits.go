@@ -188,7 +188,7 @@ var fileCalls = []string{"open", "openat", "openat2", "creat", "mkdir", "mkdirat
 
 func checkDenials(v *View) Result {
 	match := func(e *observe.CallError) bool {
-		return (e.Error == "EACCES" || e.Error == "EPERM") && slices.Contains(fileCalls, e.Call)
+		return (e.Error == "EACCES" || e.Error == "EPERM") && slices.Contains(fileCalls, e.Call) && !v.noWay(e)
 	}
 	none := "no service was refused a file"
 	denied := v.kernelLine("denied")

@@ -18,6 +18,7 @@ var kernelWaits = map[observe.WaitInside]ID{
 	observe.InsideNetworkFS: NFSStalled, observe.InsideSwap: SwapThrash, observe.InsideReclaim: DirectReclaimStall,
 	observe.InsideCompaction: CompactionStall, observe.InsideMapLock: MmapLockContention, observe.InsideDirectory: DirectoryLockContention,
 	observe.InsideFileLock: FileWriteLock, observe.InsideCoreDump: CoreDump, observe.InsideRandom: EntropyWait, observe.InsideAudit: AuditBacklog,
+	observe.InsideFrozen: HungTask,
 }
 
 // isKernelWait says whether a cause is one of those, or hung-task.
@@ -132,6 +133,14 @@ var (
 		title:   "Requests wait inside the kernel for something that does not come",
 		follows: []Parent{DiskSaturated, MemoryPressure, ProcessStopped},
 		logged:  "hung-task",
+		describe: func(_ *View, last *observe.WaitHop, f *Finding) {
+			f.Fix.Commands = []shell.Command{lookAtWaits(last.Process.PID), shell.Line("cat /proc/%s/task/%s/stack", last.Process.PID, last.TID)}
+			if last.Inside == observe.InsideFrozen {
+				f.Title = "A file system is frozen: who writes there waits until it is thawed"
+				f.Fix.Text = "Find what froze it (a snapshot, a backup, a hypervisor's guest agent), and have it thaw at once, or take snapshots when few write."
+				f.Fix.Commands = append(f.Fix.Commands, shell.Line("ps -eo pid,etimes,args | grep -e '[f]sfreeze' -e '[s]napshot' -e '[q]emu-ga'"), shell.Line("fsfreeze --unfreeze MOUNTPOINT   # where it was forgotten; findmnt lists them"))
+			}
+		},
 	}.cause()
 )
 

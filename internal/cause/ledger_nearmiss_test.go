@@ -90,6 +90,10 @@ var nearMissesOnRequests = []miss{
 	{"uploads in pieces", &nagleDelayedAck,
 		quiet(nginxServed().add(300, ms, ms, observe.FlagUploadAcks, parts{observe.Upload: ms, observe.Server: 50 * ms})),
 		"300 of 300 requests on :8088 came in pieces"},
+	{"first pieces that are thrown away", &nagleDelayedAck, func(o *observe.Observation) {
+		quiet(nginxServed().add(200, ms, ms, observe.FlagUploadAcks, parts{observe.Upload: 205 * ms, observe.Server: ms}))(o)
+		ns(o).Counters["TcpExt.DelayedACKs"] = 3
+	}, "only 3 acknowledgements were delayed"},
 	{"a queue of milliseconds", &acceptQueueWait,
 		quiet(nginxServed().add(1000, ms, ms, 0, quick).add(20, ms, ms, 0, parts{observe.AcceptWait: 9 * ms, observe.Server: 2 * ms})),
 		"on :8088 take 11 ms: accept_wait 82 %"},

@@ -200,6 +200,11 @@ func (v *View) clientNagle(l *ledger, n uint64) judged {
 		return judged{because: fmt.Sprintf("%s of %s came in pieces, one acknowledgement apart: %s of the requests' time",
 			count(n), l.all(), percent(k.share)), near: k.share}
 	}
+	// This end is who acknowledges late, once for each of them.
+	if acks, known := l.delayedAcks(); known && 2*acks < n {
+		return judged{because: fmt.Sprintf("%s of %s came in pieces, and only %s acknowledgements were delayed: their first pieces were lost or thrown away",
+			count(n), l.all(), count(acks)), near: k.share}
+	}
 	f := v.found(l, k, wireFloor, "for the rest of the request to arrive")
 	f.Title = "Clients send a request in pieces, and Nagle's algorithm holds each back for a delayed acknowledgement"
 	f.Evidence = append(f.Evidence, Evidence{Fact: "requests whose pieces came one delayed acknowledgement apart", Value: n, Limit: l.Requests, Unit: "requests", Source: recorded})
@@ -221,13 +226,18 @@ func piecesOf(pid int) []shell.Command {
 	return []shell.Command{shell.Line("timeout 5 strace -f -tt -e trace=write,writev,sendto,sendmsg -p %s   # the calls that write one message in pieces", pid)}
 }
 
-// delayedAcks is what the namespace counted of them.
-func delayedAcks(l *ledger) []Evidence {
-	if l.ns == nil {
-		return nil
+// delayedAcks is how many acknowledgements the namespace sent late.
+func (l *ledger) delayedAcks() (n uint64, known bool) {
+	if l.ns != nil {
+		n, known = l.ns.Counters["TcpExt.DelayedACKs"]
 	}
-	n, ok := l.ns.Counters["TcpExt.DelayedACKs"]
-	if !ok {
+	return n, known
+}
+
+// delayedAcks is the same as evidence.
+func delayedAcks(l *ledger) []Evidence {
+	n, known := l.delayedAcks()
+	if !known {
 		return nil
 	}
 	return []Evidence{{Fact: "delayed acknowledgements sent in the namespace", Value: n, Source: "/proc/net/netstat DelayedACKs"}}

@@ -19,6 +19,7 @@ const (
 	InsideMapLock     WaitInside = "memory map lock"     // mmap_lock of the process
 	InsideDirectory   WaitInside = "directory lock"      // i_rwsem of a directory
 	InsideFileLock    WaitInside = "file write lock"     // i_rwsem of a file
+	InsideFrozen      WaitInside = "frozen file system"  // that it is thawed (sb_start_write)
 	InsideCoreDump    WaitInside = "core dump"           // that a core file has been written
 	InsideRandom      WaitInside = "random numbers"      // that the kernel has gathered entropy
 	InsideAudit       WaitInside = "audit"               // that the audit daemon reads

@@ -69,7 +69,7 @@ func (sp *space) finishWay(s *session, out *observe.NetNS) {
 	}
 	// A table of neighbours is small; one of routes need not be.
 	out.Neighbours, _ = drop.Unanswered(sp.ns)
-	if out.Counters["Ip.OutNoRoutes"]+out.Counters["Ip6.Ip6OutNoRoutes"]+out.Counters["Ip.InAddrErrors"] > 0 || s.unreached(sp.inode) {
+	if out.Counters["Ip.OutNoRoutes"]+out.Counters["Ip6.Ip6OutNoRoutes"]+out.Counters["Ip.InAddrErrors"] > 0 || s.unreached(sp.inode) || s.wayless(sp.inode) {
 		out.Routes, _ = drop.DeadEnds(sp.ns)
 	}
 }
@@ -113,6 +113,14 @@ func (s *session) unreached(netns uint64) bool {
 	return s.out.Drops != nil && slices.ContainsFunc(s.out.Drops.List, func(d observe.Drop) bool {
 		return d.NetNS == netns && (d.Reason == "IP_OUTNOROUTES" || d.Reason == "IP_INNOROUTES" || d.Reason == "IP_INADDRERRORS" ||
 			d.Reason == "" && (d.Location == "ip_error" || d.Location == "dst_discard" || strings.HasPrefix(d.Location, "ip6_pkt_d")))
+	})
+}
+
+// wayless says whether calls failed there because there was no way to an address.
+// EACCES is that of a route of type prohibit.
+func (s *session) wayless(netns uint64) bool {
+	return slices.ContainsFunc(s.out.CallErrors, func(e observe.CallError) bool {
+		return e.NetNS == netns && (e.Error == "ENETUNREACH" || e.Error == "EHOSTUNREACH" || e.Error == "EACCES" && e.Call == "connect")
 	})
 }
 

@@ -14,6 +14,7 @@ const (
 	handleClsact  = 0xffff0000 // TC_H_CLSACT: 0xffff:0
 	parentClsact  = 0xfffffff1 // TC_H_CLSACT as a parent
 	parentIngress = 0xfffffff2 // TC_H_MAKE(TC_H_CLSACT, TC_H_MIN_INGRESS)
+	parentEgress  = 0xfffffff3 // TC_H_MAKE(TC_H_CLSACT, TC_H_MIN_EGRESS)
 
 	bpfFD         = 6 // TCA_BPF_FD
 	bpfName       = 7 // TCA_BPF_NAME
@@ -24,9 +25,13 @@ const (
 	attrHeaderLen = 4
 )
 
-// attachIngress gives a device of this thread's network namespace a clsact
-// qdisc with a program at its ingress.
-func attachIngress(index, fd int, name string) error {
+// attachClsact gives a device of this thread's network namespace a clsact
+// qdisc with a program at its ingress, or at its egress.
+func attachClsact(index, fd int, name string, egress bool) error {
+	parent := uint32(parentIngress)
+	if egress {
+		parent = parentEgress
+	}
 	err := ask(unix.RTM_NEWQDISC, unix.NLM_F_CREATE|unix.NLM_F_EXCL, index, handleClsact, parentClsact, 0,
 		attr(unix.TCA_KIND, []byte("clsact\x00")))
 	if err != nil {
@@ -36,7 +41,7 @@ func attachIngress(index, fd int, name string) error {
 	options = append(options, attr(bpfFlags, word(bpfDirect))...)
 	// tcm_info holds the filter's priority and, in network byte order, its protocol.
 	info := uint32(filterPrio)<<16 | uint32(unix.ETH_P_ALL)<<8
-	err = ask(unix.RTM_NEWTFILTER, unix.NLM_F_CREATE|unix.NLM_F_EXCL, index, 0, parentIngress, info,
+	err = ask(unix.RTM_NEWTFILTER, unix.NLM_F_CREATE|unix.NLM_F_EXCL, index, 0, parent, info,
 		append(attr(unix.TCA_KIND, []byte("bpf\x00")), attr(unix.TCA_OPTIONS, options)...))
 	if err != nil {
 		return fmt.Errorf("bpf filter: %w", err)
@@ -44,9 +49,9 @@ func attachIngress(index, fd int, name string) error {
 	return nil
 }
 
-// detachIngress removes the qdisc and with it the filter. A device that is
+// detachClsact removes the qdisc and with it the filter. A device that is
 // gone needs none removed.
-func detachIngress(index int) error {
+func detachClsact(index int) error {
 	err := ask(unix.RTM_DELQDISC, 0, index, handleClsact, parentClsact, 0, nil)
 	if errors.Is(err, unix.ENODEV) {
 		return nil

@@ -6,6 +6,9 @@ import (
 	"net"
 	"os"
 
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
+	"github.com/cilium/ebpf/link"
 	"github.com/cilium/ebpf/rlimit"
 
 	"github.com/slowray/slowray/lab/netns"
@@ -17,6 +20,8 @@ type Rule struct {
 	PPM     int  // of a million packets that match, by chance
 	Port    int  // match TCP segments from or to this port only; 0 = every packet of IPv4 and IPv6
 	Payload bool // match TCP segments with payload only
+	Egress  bool // of the packets that leave by the device, not of those that come in
+	XDP     bool // of those that come in, by chance and whatever they are, before the kernel has looked at them
 }
 
 // None reports whether nothing is lost.
@@ -34,6 +39,7 @@ type Dropper struct {
 	objects objectObjects
 	index   int
 	ns      *os.File
+	xdp     link.Link
 }
 
 // Attach begins to lose packets that come in at a device. It needs CAP_BPF and
@@ -76,12 +82,36 @@ func attach(ns *os.File, device string, rule Rule) (*Dropper, error) {
 			return err
 		}
 		d.index = dev.Index
-		return attachIngress(dev.Index, d.objects.Lose.FD(), "lab/lose")
+		if rule.XDP {
+			d.xdp, err = attachXDP(dev.Index, rule.PPM)
+			return err
+		}
+		return attachClsact(dev.Index, d.objects.Lose.FD(), "lab/lose", rule.Egress)
 	})
 	if err != nil {
 		return nil, errors.Join(err, d.objects.Close(), d.ns.Close())
 	}
 	return d, nil
+}
+
+// attachXDP loses packets by chance as an XDP program of the kernel's own driver model
+// does: it counts nothing.
+func attachXDP(index, ppm int) (link.Link, error) {
+	const pass, lose = 2, 1 // XDP_PASS, XDP_DROP (include/uapi/linux/bpf.h)
+	prog, err := ebpf.NewProgram(&ebpf.ProgramSpec{Name: "lose", Type: ebpf.XDP, License: "GPL", Instructions: asm.Instructions{
+		asm.FnGetPrandomU32.Call(),
+		asm.Mov.Reg32(asm.R1, asm.R0),
+		asm.Mod.Imm(asm.R1, 1_000_000),
+		asm.Mov.Imm(asm.R0, lose),
+		asm.JLT.Imm(asm.R1, int32(ppm), "end"),
+		asm.Mov.Imm(asm.R0, pass),
+		asm.Return().WithSymbol("end"),
+	}})
+	if err != nil {
+		return nil, err
+	}
+	defer prog.Close()
+	return link.AttachXDP(link.XDPOptions{Program: prog, Interface: index, Flags: link.XDPGenericMode})
 }
 
 // Counters since Attach.
@@ -92,6 +122,11 @@ func (d *Dropper) Counters() (Counters, error) {
 
 // Close ends the losses, unless the namespace is gone already.
 func (d *Dropper) Close() error {
-	err := netns.Do(d.ns, func() error { return detachIngress(d.index) })
+	err := netns.Do(d.ns, func() error {
+		if d.xdp != nil {
+			return d.xdp.Close()
+		}
+		return detachClsact(d.index)
+	})
 	return errors.Join(err, d.objects.Close(), d.ns.Close())
 }

@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/slowray/slowray/internal/sense/request"
+	"github.com/slowray/slowray/lab/incident"
 )
 
 var slowray = flag.String("slowray", "", "slowray `program` to be tested")
@@ -188,4 +189,44 @@ func TestQuota(t *testing.T) {
 	start(t, false, "client", addr)
 	time.Sleep(time.Second)
 	first(t, why(t, port), "cpu-quota-throttled", "cpu.max")
+}
+
+// TestIncidents plants what lab/incident declares for machines like this.
+func TestIncidents(t *testing.T) {
+	for _, g := range incident.Guests() {
+		t.Run(g.Name, func(t *testing.T) {
+			need(t)
+			shell(t, 0, "for m in "+g.Modules+"; do modprobe $m; done")
+			t.Cleanup(func() { shell(t, 0, g.After) })
+			shell(t, 0, g.Before)
+			server := start(t, false, "server", g.Work, "127.0.0.1:0")
+			addr, port := server.listens(t)
+			shell(t, server.Process.Pid, g.Fault)
+			start(t, false, "client", addr)
+			time.Sleep(2 * time.Second)
+			r := why(t, port)
+			want := g.Cause
+			if len(r.Findings) > 0 && slices.Contains(g.Or, r.Findings[0].Cause) {
+				want = r.Findings[0].Cause
+			}
+			first(t, r, want, g.Words...)
+		})
+	}
+}
+
+// shell runs commands. What they leave behind in the background goes on.
+func shell(t *testing.T, server int, commands string) {
+	t.Helper()
+	cmd := exec.Command("/bin/sh", "-c", commands)
+	cmd.Env = append(os.Environ(), "SERVER="+strconv.Itoa(server))
+	out, err := os.Create(filepath.Join(t.TempDir(), "out")) // no pipe, which they would hold open
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer out.Close()
+	cmd.Stdout, cmd.Stderr = out, out
+	if err := cmd.Run(); err != nil {
+		said, _ := os.ReadFile(out.Name())
+		t.Logf("%s: %v: %s", commands, err, said)
+	}
 }

@@ -9,9 +9,12 @@ import (
 	"os/exec"
 	"strconv"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -30,14 +33,78 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// works are what a server does for a request.
-var works = map[string]func(){
-	"nothing": func() {},
+// works are what a server does for a request. One that fails is answered with an
+// error.
+var works = map[string]func() error{
+	"nothing": func() error { return nil },
 	// Computing, for 15 ms of CPU time.
-	"compute": func() {
+	"compute": func() error {
 		for spent := cpuTime(); cpuTime()-spent < 15*time.Millisecond; {
 		}
+		return nil
 	},
+	// Memory that is taken and given back, beside 48 MB that are kept.
+	"memory": func() error {
+		kept()
+		return mapped(2<<20, true)
+	},
+	// Memory that is only promised, to somebody who is not root.
+	"map": func() error {
+		nobody()
+		return mapped(1<<20, false)
+	},
+	// A look at each page of the 48 MB.
+	"sweep": func() error {
+		all := kept()
+		for n := 0; n < len(all); n += 4096 {
+			all[n]++
+		}
+		return nil
+	},
+	// A file, on the disk before the answer.
+	"store": func() error {
+		f, err := os.OpenFile(fmt.Sprintf("/tmp/disk/booking-%d", stores.Add(1)%64), os.O_CREATE|os.O_WRONLY|syscall.O_SYNC, 0o644)
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		_, err = f.Write(make([]byte, 4096))
+		return err
+	},
+	"clock": func() error {
+		for range 3000 {
+			var ts unix.Timespec
+			_, _, _ = syscall.RawSyscall(unix.SYS_CLOCK_GETTIME, unix.CLOCK_MONOTONIC, uintptr(unsafe.Pointer(&ts)), 0)
+		}
+		return nil
+	},
+}
+
+var (
+	stores atomic.Int64
+	nobody = sync.OnceFunc(func() { _ = syscall.Setuid(65534) })
+	kept   = sync.OnceValue(func() []byte {
+		b, err := unix.Mmap(-1, 0, 48<<20, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
+		if err != nil {
+			fail(err)
+		}
+		for n := 0; n < len(b); n += 4096 {
+			b[n] = 1
+		}
+		return b
+	})
+)
+
+// mapped takes memory, and gives it back.
+func mapped(size int, touch bool) error {
+	b, err := unix.Mmap(-1, 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
+	if err != nil {
+		return err
+	}
+	for n := 0; touch && n < len(b); n += 4096 {
+		b[n] = 1
+	}
+	return unix.Munmap(b)
 }
 
 func cpuTime() time.Duration {
@@ -66,8 +133,11 @@ func serve(what, addr string) {
 				if !head(r) {
 					return
 				}
-				works[what]()
-				if _, err := fmt.Fprintf(c, "HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s", len(body), body); err != nil {
+				status := "200 OK"
+				if works[what]() != nil {
+					status = "500 Internal Server Error"
+				}
+				if _, err := fmt.Fprintf(c, "HTTP/1.1 "+status+"\r\nContent-Length: %d\r\n\r\n%s", len(body), body); err != nil {
 					return
 				}
 			}

@@ -88,7 +88,7 @@ func (i Incident) Needs() []string {
 		server.DeskApp: {"gcc", "e2fsprogs"}, server.NginxPython: {"python3"}, server.Quoting: {"python3", "dnsmasq-base"}, server.Docker: {"python3", "docker.io"},
 		server.Apache: {"apache2-bin", "lua-socket"}, server.UWSGI: {"uwsgi-core", "uwsgi-plugin-python3"}, server.NginxGunicorn: {"python3", "gunicorn"},
 		server.HAProxyWeb: {"haproxy"}, server.Tomcat: {"python3", "tomcat10-common"}, server.DockerTomcat: {"docker.io", "tomcat10-common"},
-		server.JavaApp: {"openjdk-17-jdk-headless"}, server.PythonApp: {"python3"},
+		server.JavaApp: {"openjdk-17-jdk-headless"}, server.PythonApp: {"python3"}, server.ErrandApp: {"python3", "e2fsprogs"},
 	}[setup.Kind]...)
 	if setup.Desk.Traced || setup.Desk.Aside {
 		needs = append(needs, "strace")
@@ -140,6 +140,7 @@ func All() []Incident {
 		network(), application(), dependencies(), serverWaits(), serverCPU(), hotFunctions(), runtimes(), outages(), sleepers(), threadPools(), background(), doings(), doingControls(), transport(), names(), transportControls(), controls(), networkControls(), serverControls(), runtimeControls(), threadPoolControls(),
 		blackHoles(), blackHoleControls(), routers(), routerControls(), tracking(), trackingControls(),
 		hostLacks(), hostWaits(), hostControls(),
+		onHost(), plainly(), onTheWay(),
 		webServers(), webServerControls(),
 		computing(), computingControls())
 }

@@ -37,6 +37,7 @@ type way struct {
 	packets      ring
 	leaves       int64 // when the last packet has left the queue, ns since base
 	due          int64 // of the last packet: none overtakes it
+	overtake     bool  // … but for the next one
 }
 
 func newWay(in, out int, s Settings, seed *rand.PCG) (*way, error) {
@@ -130,12 +131,30 @@ func (w *way) receive() {
 			w.count.lost.Add(1)
 		case picks != nil && picks.takes(p.data[:n]):
 			w.count.picked.Add(1)
+			w.picked(p, n, now, s, picks.Fate)
 		case w.packets.full() || s.Rate > 0 && w.packets.waiting(now) >= s.Queue:
 			w.count.tailDropped.Add(1)
 		default:
 			w.admit(p, n, now, s)
 		}
 	}
+}
+
+// picked does to a packet what it was picked for.
+func (w *way) picked(p *packet, n int, now int64, s *Settings, fate Fate) {
+	switch fate {
+	case Lost:
+		return
+	case Damaged:
+		damage(p.data[:n])
+	case Outdated:
+		outdate(p.data[:n])
+	}
+	if w.packets.full() {
+		return
+	}
+	w.admit(p, n, now, s)
+	w.overtake = fate == Overtaken
 }
 
 // admit puts a packet under way.
@@ -153,6 +172,10 @@ func (w *way) admit(p *packet, n int, now int64, s *Settings) {
 	w.due = max(w.due, due)
 	p.length, p.leaves, p.due = n, w.leaves, w.due
 	w.packets.push()
+	if w.overtake {
+		w.overtake = false
+		w.packets.swap()
+	}
 }
 
 // packet is one packet under way.
@@ -200,6 +223,16 @@ func (r *ring) grow() {
 }
 
 func (r *ring) push() { r.next++ }
+
+// swap has the last packet leave in the place of the one before it.
+func (r *ring) swap() {
+	if r.next-r.head < 2 {
+		return
+	}
+	a, b := r.at(r.next-2), r.at(r.next-1)
+	a.data, b.data = b.data, a.data
+	a.length, b.length = b.length, a.length
+}
 
 func (r *ring) first() *packet {
 	if r.head == r.next {

@@ -36,6 +36,8 @@ type Workers struct {
 	SlowLog   bool   // php-fpm: of requests over a second
 	LimitKey  string // nginx: limit_req by this key; empty = none
 	LimitRate int    // … requests in a second
+	KeepMB    int    // uWSGI, gunicorn: what a worker keeps, once it has answered
+	LimitConn int    // nginx: limit_conn by the client's address; 0 = none
 }
 
 // Slowly gives the seconds of Work as programs have them.
@@ -113,9 +115,14 @@ const bookingWSGI = `import itertools
 import time
 
 requests = itertools.count(1)
+kept = []
 
 
 def application(environ, start_response):
+{{- if .Workers.KeepMB}}
+    if not kept:
+        kept.append(bytearray(b"x") * ({{.Workers.KeepMB}} << 20))
+{{- end}}
 {{- if .Workers.Each}}
     time.sleep({{.Workers.SlowSeconds}} if next(requests) % {{.Workers.Each}} == 0 else {{.Workers.Slowly}})
 {{- else}}

@@ -39,6 +39,10 @@ http {
 	limit_req_zone {{.Workers.LimitKey}} zone=booking:1m rate={{.Workers.LimitRate}}r/s;
 	limit_req zone=booking burst=5 nodelay;
 {{- end}}
+{{- if .Workers.LimitConn}}
+	limit_conn_zone $binary_remote_addr zone=clients:1m;
+	limit_conn clients {{.Workers.LimitConn}};
+{{- end}}
 	client_body_temp_path {{.Dir}}/tmp/body;
 	fastcgi_temp_path {{.Dir}}/tmp/fastcgi;
 	proxy_temp_path {{.Dir}}/tmp/proxy;

@@ -30,6 +30,7 @@ const (
 	DeskApp                  // an HTTP server of the lab's own in C that needs something of the host
 	JavaApp                  // an HTTP service of the lab's own in Java
 	PythonApp                // the service in Python, by itself
+	ErrandApp                // a server in Python of which a request is a few lines of Python
 )
 
 // HasBackend reports whether a part of the servers is on a machine of its own.
@@ -101,6 +102,9 @@ type Setup struct {
 	Java  Java // JavaApp
 	Storm int  // shells that start a program again and again
 	Desk  Desk // DeskApp
+
+	Errand Errand // ErrandApp
+	Around Around
 
 	Workers Workers // Apache, UWSGI, NginxGunicorn, HAProxyWeb, Tomcat
 

@@ -51,7 +51,7 @@ func Start(ctx context.Context, box *sandbox.Box, exe string, setup Setup, plan 
 	if setup.ProxyLoopback {
 		s.v.ProxyAddr = "127.0.0.1"
 	}
-	for _, step := range []func() error{s.kernel, s.clients, s.track, s.group, s.servers, s.packets, s.burners, s.storm, s.exports, s.flood, s.chores} {
+	for _, step := range []func() error{s.kernel, s.clients, s.track, s.group, s.before, s.servers, s.packets, s.around, s.burners, s.storm, s.exports, s.flood, s.chores} {
 		if err := step(); err != nil {
 			return nil, fmt.Errorf("servers: %w", err)
 		}
@@ -223,6 +223,8 @@ func (s *starter) servers() error {
 		return s.java()
 	case PythonApp:
 		return s.python(s.v.ServerAddr, s.v.FrontPort)
+	case ErrandApp:
+		return s.errand()
 	case Quoting:
 		return s.quotes()
 	case Docker:

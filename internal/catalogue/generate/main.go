@@ -67,6 +67,9 @@ func incidents() []catalogue.Incident {
 		}
 		list = append(list, of)
 	}
+	for _, g := range incident.Guests() {
+		list = append(list, catalogue.Incident{Name: g.Name, Summary: g.Summary, Machine: true, Causes: []cause.ID{cause.ID(g.Cause)}})
+	}
 	return list
 }
 

@@ -2,8 +2,10 @@ package callerror
 
 import (
 	"cmp"
+	"encoding/binary"
 	"fmt"
 	"io"
+	"net/netip"
 	"os"
 	"path"
 	"path/filepath"
@@ -14,6 +16,7 @@ import (
 	"time"
 
 	"github.com/cilium/ebpf/link"
+	"golang.org/x/sys/unix"
 
 	"github.com/slowray/slowray/internal/bpf"
 	"github.com/slowray/slowray/internal/budget"
@@ -188,6 +191,8 @@ func (w *Watcher) target(key *errorKey, val *errorCount) target {
 			return target{path: text(val.Path[:]), fd: fd} // closed meanwhile
 		}
 		return target{path: printable.Name(name, maxPath), fd: fd, mnt: mountID(filepath.Join(dir, "fdinfo", strconv.Itoa(fd)))}
+	case c.kind&address != 0:
+		return target{path: addressOf(val.Path[:]), fd: -1}
 	case c.kind&(path0|path1) != 0:
 		name := text(val.Path[:])
 		if name != "" && !path.IsAbs(name) {
@@ -204,6 +209,19 @@ func (w *Watcher) target(key *errorKey, val *errorCount) target {
 		return target{path: name, fd: -1}
 	}
 	return target{fd: -1}
+}
+
+// addressOf reads a sockaddr: the address of a host, or the path of a unix socket.
+func addressOf(b []byte) string {
+	switch binary.NativeEndian.Uint16(b) {
+	case unix.AF_INET:
+		return netip.AddrFrom4([4]byte(b[4:8])).String()
+	case unix.AF_INET6:
+		return netip.AddrFrom16([16]byte(b[8:24])).Unmap().String()
+	case unix.AF_UNIX: // as much of it as was read
+		return text(b[2:])
+	}
+	return ""
 }
 
 // device writes a device as mountinfo does; "" for none.

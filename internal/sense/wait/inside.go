@@ -22,6 +22,7 @@ var finer = []struct {
 	{observe.InsideCompaction, []inside{insideMemory}, []string{"compact_zone", "try_to_compact_pages", "__alloc_pages_direct_compact", "isolate_migratepages"}},
 	{observe.InsideSwap, []inside{insideMemory, insideDisk}, []string{"do_swap_page", "swap_read", "swapin_", "read_swap_cache", "__read_swap_cache", "shmem_swapin"}},
 	{observe.InsideWriteback, []inside{insideDisk}, []string{"wbt_wait"}},
+	{observe.InsideFrozen, []inside{insideLock}, []string{"percpu_rwsem_wait", "__percpu_down_read"}},
 	{observe.InsideMapLock, []inside{insideLock}, []string{
 		"lock_mm_and_find_vma", "mmap_read_lock", "mmap_write_lock", "vm_mmap_pgoff", "vm_munmap", "__vm_munmap", "do_mprotect_pkey", "__do_sys_brk", "do_brk",
 		"do_madvise", "madvise_", "do_user_addr_fault", "exc_page_fault", "asm_exc_page_fault", "do_page_fault", "do_mlock", "__mm_populate", "get_user_pages",
@@ -32,6 +33,16 @@ var finer = []struct {
 	{observe.InsideFileLock, []inside{insideLock}, []string{
 		"ext4_file_write_iter", "ext4_buffered_write_iter", "ext4_dio_write_iter", "ext4_file_read_iter", "xfs_file_", "xfs_ilock", "btrfs_file_write_iter", "btrfs_buffered_write",
 		"generic_file_write_iter", "shmem_file_write_iter", "do_truncate", "vfs_fallocate", "vfs_write", "inode_lock"}},
+}
+
+// asksForLock says that a function itself sleeps for nothing but a lock.
+func asksForLock(function string) bool {
+	for i := range finer {
+		if slices.Contains(finer[i].of, insideLock) && slices.ContainsFunc(finer[i].prefixes, func(p string) bool { return strings.HasPrefix(function, p) }) {
+			return true
+		}
+	}
+	return false
 }
 
 // broad is what the kinds are called that nothing makes finer.

@@ -50,8 +50,13 @@ var kernelFunctions = []struct {
 }
 
 // insideOf finds the most telling function of a stack. Who waits for a lock
-// waits for that, whatever it was going to do.
+// waits for that, whatever it was going to do. The functions of locks themselves are
+// left out of stacks (stack_trace_consume_entry_nosched, kernel/stacktrace.c): who
+// asks for one stands first.
 func insideOf(functions []string) (inside, string) {
+	if len(functions) > 0 && asksForLock(functions[0]) {
+		return insideLock, functions[0]
+	}
 	for _, f := range functions[:min(len(functions), 2)] {
 		if strings.HasPrefix(f, "rwsem_down") || strings.HasPrefix(f, "__mutex_lock") || strings.HasPrefix(f, "mutex_lock") {
 			return insideLock, f
@@ -115,6 +120,17 @@ func (l *look) inKernel(t *thread, o object) *link {
 	}
 	k := l.kernelLink(t, kind, function)
 	k.inside = insideWhat(kind, functions)
+	if k.inside == observe.InsideFrozen {
+		// Other locks of that kind are held for moments; this one is taken for as long
+		// as a file system is frozen (freeze_super, fs/super.c).
+		if slices.ContainsFunc(functions, func(f string) bool {
+			return strings.HasPrefix(f, "mnt_want_write") || strings.Contains(f, "start_write") || strings.Contains(f, "write_iter") || f == "vfs_write" || strings.Contains(f, "path_openat") || strings.HasPrefix(f, "do_unlinkat")
+		}) {
+			k.text = "waits until the file system is thawed that somebody has frozen (fsfreeze, a snapshot)"
+		} else {
+			k.inside = observe.InsideLock
+		}
+	}
 	if o.kind != noObject {
 		k.object = o.String()
 		k.extra = mount.Dir
