@@ -166,8 +166,7 @@ def request(n):
         s.connect(DIR + "/prices.socket")
         s.recv(100)
 `
-	// A program that takes 4 ms for each connection, one after the other, with a
-	// pause of 300 ms in each second.
+	// A program that takes one connection after the other, and so long for each.
 	pricesAtUnix = `rm -f prices.socket
 exec /usr/bin/python3 -c '
 import socket, sys, time
@@ -313,8 +312,8 @@ while True:
 	}
 }
 
-// scheduled and others use fields that there are.
-func plainly() []Incident {
+// bySetup is what fields of a setup plant, without commands of a shell.
+func bySetup() []Incident {
 	return []Incident{{
 		Name:    "files-per-request",
 		Summary: "a request opens the same file again and again",

@@ -140,7 +140,7 @@ func All() []Incident {
 		network(), application(), dependencies(), serverWaits(), serverCPU(), hotFunctions(), runtimes(), outages(), sleepers(), threadPools(), background(), doings(), doingControls(), transport(), names(), transportControls(), controls(), networkControls(), serverControls(), runtimeControls(), threadPoolControls(),
 		blackHoles(), blackHoleControls(), routers(), routerControls(), tracking(), trackingControls(),
 		hostLacks(), hostWaits(), hostControls(),
-		onHost(), plainly(), onTheWay(),
+		onHost(), bySetup(), onTheWay(),
 		webServers(), webServerControls(),
 		computing(), computingControls())
 }
