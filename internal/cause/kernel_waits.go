@@ -138,7 +138,7 @@ var (
 			if last.Inside == observe.InsideFrozen {
 				f.Title = "A file system is frozen: who writes there waits until it is thawed"
 				f.Fix.Text = "Find what froze it (a snapshot, a backup, a hypervisor's guest agent), and have it thaw at once, or take snapshots when few write."
-				f.Fix.Commands = append(f.Fix.Commands, shell.Line("ps -eo pid,etimes,args | grep -e '[f]sfreeze' -e '[s]napshot' -e '[q]emu-ga'"), shell.Line("fsfreeze --unfreeze MOUNTPOINT   # where it was forgotten; findmnt lists them"))
+				f.Fix.Commands = append(f.Fix.Commands, shell.Line("ps -eo pid,etimes,args | grep -e '[f]sfreeze' -e '[s]napshot' -e '[q]emu-ga'"), shell.Line("findmnt -lo TARGET,SOURCE,FSTYPE"), shell.Line("fsfreeze --unfreeze MOUNTPOINT   # where it was forgotten"))
 			}
 		},
 	}.cause()

@@ -50,6 +50,7 @@ var insides = []struct {
 	{&entropyWait, observe.InsideRandom, "getrandom", "virtio-rng"},
 	{&auditBacklog, observe.InsideAudit, "openat", "auditctl"},
 	{&hungTask, "", "ioctl", "/proc/101/task/101/stack"},
+	{&hungTask, observe.InsideFrozen, "openat", "fsfreeze --unfreeze"},
 }
 
 func firingOnKernelWaits() []fires {

@@ -107,33 +107,6 @@ def request(n):
     with open("/etc/hostname") as f:
         f.read()
 `
-	// A page is made by a program of its own that each connection keeps, as many a
-	// service has it.
-	askHelper = `
-import resource
-
-own = threading.local()
-helper = """
-import os, sys
-page = bytearray(b"x") * (20 << 20)
-for n, line in enumerate(sys.stdin):
-    if n and n %% %s == 0:
-        os.abort()
-    print("page", flush=True)
-"""
-every = 1000000
-
-def begin():
-    resource.setrlimit(resource.RLIMIT_CORE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
-
-def request(n):
-    if not hasattr(own, "helper") or own.helper.poll() is not None:
-        own.helper = subprocess.Popen(["/usr/bin/python3", "-S", "-c", helper % every], cwd=DIR,
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    own.helper.stdin.write("page\n")
-    own.helper.stdin.flush()
-    own.helper.stdout.readline()
-`
 	oneFileEach = `
 os.makedirs(DIR + "/disk", exist_ok=True)
 piece = b"x" * (1 << 20)
@@ -147,18 +120,6 @@ def request(n):
         own.file = os.open(file(n), os.O_WRONLY | os.O_CREAT, 0o644)
     for part in range(4):
         os.pwrite(own.file, piece, part << 20)
-`
-	logs = `
-line = b"x" * 65535 + b"\n"
-lines = 0
-log = os.open(DIR + "/mem/service.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
-
-def request(n):
-    os.write(log, b"request\n")
-    for _ in range(lines):
-        os.write(log, line)
-    if n % 20 == 0:
-        os.ftruncate(log, 0)
 `
 	connectUnix = `
 def request(n):
@@ -206,22 +167,6 @@ def request(n):
 def file(n):
     return DIR + "/disk/bookings"
 `
-	manyInDirectory = `
-def begin():
-    for d in range(16):
-        os.makedirs(DIR + "/disk/orders-%d" % d, exist_ok=True)
-
-def directory():
-    return DIR + "/disk/orders-%d" % (threading.get_native_id() % 16)
-
-def request(n):
-    name = directory() + "/%d" % n
-    for _ in range(3):
-        f = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_SYNC, 0o644)
-        os.write(f, b"x" * 4096)
-        os.close(f)
-        os.unlink(name)
-`
 	leaks = `
 kept = []
 
@@ -267,20 +212,12 @@ func onHost() []Incident {
 			askAIO, beside(takeAIO)),
 		errands("file-max", "file-max", "a request opens a file, and the host may have no further one open", "fs.file-max 100",
 			openFile, hostSetting("fs/file-max", "100")),
-		errands("core-dump", "core-dump", "a request asks a program that crashes now and then, and what takes its core file is slow", "it crashes at each 20th request, and core_pattern names a program that takes 700 ms",
-			askHelper, func(s *server.Setup) {
-				s.Errand.Fault = "every = 20"
-				s.Around.Before = "printf '#!/bin/sh\\nsleep 0.7\\ncat >/dev/null\\n' >dump; chmod +x dump"
-				s.Around.HostFile, s.Around.HostValue = "kernel/core_pattern", "|DIR/dump"
-			}),
 		errands("file-write-lock", "file-write-lock", "requests write each to the file of its connection, and then all to the same", "all connections write to one file",
 			oneFileEach, faulty(oneFileForAll)).with(func(s *server.Setup) { s.Around.Before = loopDisk }),
 		errands("nss-stall", "nss-stall", "a request looks up a user, for which the C library asks a daemon that does not answer", "the daemon accepts and says nothing for 500 ms",
 			lookUpUser, beside("exec /usr/bin/python3 nscd.py 0.5")).with(func(s *server.Setup) {
 			s.Around.Before, s.Around.Beside = nameDaemon, "exec /usr/bin/python3 nscd.py 0"
 		}),
-		errands("log-flooding", "log-flooding", "a request logs a little, and then far too much", "4 MB of log for each request",
-			logs, faulty("lines = 64")).with(func(s *server.Setup) { s.Around.Before = "mkdir mem; mount -t tmpfs -o size=400m mem mem" }).beside("cpu-hot-function"),
 		errands("unix-socket-backlog", "unix-socket-backlog", "a request connects to a unix socket where a program accepts one connection after the other", "it takes 150 ms for each, with a queue of 2",
 			connectUnix, beside(strings.ReplaceAll(fmt.Sprintf(pricesAtUnix, "0.15"), "listen(100)", "listen(2)"))).with(beside(fmt.Sprintf(pricesAtUnix, "0.001"))),
 		errands("frozen-file-system", "hung-task", "a request writes a file, and somebody freezes the file system for a snapshot again and again", "fsfreeze for 1.5 s",
@@ -388,28 +325,6 @@ func bySetup() []Incident {
 		}},
 		Load:  impatient,
 		Quick: true,
-	}, {
-		Name:    "gunicorn-timeout",
-		Summary: "one of eight requests takes 4 s, and gunicorn kills its worker after 1 s",
-		Setup:   withWorkers(server.NginxGunicorn, func(w *server.Workers) { w.Harakiri = 1 }),
-		Faults: []Fault{{
-			Name: "slow", Cause: "gunicorn-worker-timeout", Or: []string{"application-sleep"}, Text: "one of eight requests takes 4 s",
-			Plant: func(s *server.Setup) { s.Workers.Slow, s.Workers.Each = 4*time.Second, 8 },
-		}},
-		Load: load.Load{Conns: 24},
-	}, {
-		Name:    "workers-over-memory",
-		Summary: "workers that keep 20 MB each, and more of them than their memory limit has room for",
-		Setup: func() server.Setup {
-			s := withWorkers(server.NginxGunicorn, func(w *server.Workers) { w.Max, w.KeepMB, w.Work = 6, 20, 5*time.Millisecond })()
-			s.MemoryMB = 320
-			return s
-		},
-		Faults: []Fault{{
-			Name: "workers", Cause: "workers-over-memory-limit", Beside: []string{"container-oom-killed", "nginx-upstream-errors"}, Text: "40 workers",
-			Plant: func(s *server.Setup) { s.Workers.Max = 40 },
-		}},
-		Load: load.Load{Conns: 24},
 	}, {
 		Name:    "nginx-limit-conn",
 		Summary: "limit_conn by the client's address, and all clients come from one: a load balancer",
