@@ -1,6 +1,7 @@
 package incident
 
 import (
+	"slices"
 	"time"
 
 	"github.com/slowray/slowray/lab/load"
@@ -62,14 +63,14 @@ func slowedDown(name, cause, summary, text string, healthy server.Desk, l load.L
 
 // hostWaits is services whose requests wait for something of the host.
 func hostWaits() []Incident {
-	return []Incident{
+	return append(slices.Concat(onHost(), bySetup(), onTheWay()),
 		slowedDown("syslog-blocked", "syslog-blocked", "a request sends a line to the system's log, and its daemon is slow", "the daemon takes 50 ms for a line",
 			server.Desk{Syslog: true}, booking, func(d *server.Desk) { d.SyslogPause = 50 * time.Millisecond }),
 		slowedDown("slow-console", "slow-console", "a request writes a line to a terminal, and what shows that is slow", "the program behind the terminal reads once in 400 ms",
 			server.Desk{Console: true}, booking, func(d *server.Desk) { d.ConsolePause = 400 * time.Millisecond }),
 		slowedDown("tracer-attached", "tracer-attached", "a request makes 200 system calls, and strace watches the service", "strace -f",
 			server.Desk{Calls: 200, Work: time.Millisecond}, booking, func(d *server.Desk) { d.Traced = true }),
-	}
+	)
 }
 
 // hostControls look alarming, and no request is the worse for it.

@@ -140,7 +140,6 @@ func All() []Incident {
 		network(), application(), dependencies(), serverWaits(), serverCPU(), hotFunctions(), runtimes(), outages(), sleepers(), threadPools(), background(), doings(), doingControls(), transport(), names(), transportControls(), controls(), networkControls(), serverControls(), runtimeControls(), threadPoolControls(),
 		blackHoles(), blackHoleControls(), routers(), routerControls(), tracking(), trackingControls(),
 		hostLacks(), hostWaits(), hostControls(),
-		onHost(), bySetup(), onTheWay(),
 		webServers(), webServerControls(),
 		computing(), computingControls())
 }
