@@ -22,7 +22,7 @@ func noICMP(hook string) []string {
 		"nft add rule inet shop outgoing icmp type destination-unreachable counter drop"}
 }
 
-var impatient = load.Load{Conns: 10, Own: true, GiveUp: 2 * time.Second, Think: 20 * time.Millisecond}
+var givingUp = load.Load{Conns: 10, Own: true, GiveUp: 2 * time.Second, Think: 20 * time.Millisecond}
 
 func blackHoles() []Incident {
 	return []Incident{{
@@ -31,7 +31,7 @@ func blackHoles() []Incident {
 		Setup:   behind(plainWeb(server.Service{Size: longAnswer}), edge),
 		Faults: []Fault{atRouter(0, Fault{Name: "mtu", Cause: "pmtu-blackhole", Says: "wan0",
 			Text: "an MTU of 1,400 in the router, and an nftables rule at its output that drops ICMP"}, append(noICMP("output"), narrowLink)...)},
-		Load:  impatient,
+		Load:  givingUp,
 		Quick: true,
 	}, {
 		Name:    "pmtu-second-router",
@@ -43,7 +43,7 @@ func blackHoles() []Incident {
 				s.Packets.AtRouters[0] += commands("iptables-nft -A FORWARD -p icmp -j DROP")
 				s.Packets.AtRouters[1] += commands(narrowLink)
 			}}},
-		Load:  impatient,
+		Load:  givingUp,
 		Quick: true,
 	}, {
 		Name:    "mtu-unequal-pair",
@@ -51,7 +51,7 @@ func blackHoles() []Incident {
 		Setup:   behind(plainWeb(server.Service{Size: oneSegment}), edge),
 		Faults: []Fault{atRouter(0, Fault{Name: "mtu", Cause: "mtu-mismatch", Says: "lan0",
 			Text: "an MTU of 1,300 at the router's end: nobody says that a packet is too long"}, "ip link set dev lan0 mtu 1300")},
-		Load:  impatient,
+		Load:  givingUp,
 		Quick: true,
 	}}
 }
