@@ -61,7 +61,7 @@ func checkSlowReceiver(v *View) Result {
 	return v.judgeLedgers(fewAffected, func(l *ledger) judged {
 		closed, small := l.affected(observe.FlagZeroWindow), l.affected(observe.FlagRecvWindow)
 		k := l.heldBack(byReceiver)
-		because := l.sendWaitText(closed+small, "met a closed or small window")
+		because := l.sendWaitText(l.affected(observe.FlagZeroWindow, observe.FlagRecvWindow), "met a closed or small window")
 		near := k.share
 		if l.smallWindow() {
 			return judged{because: because + "; it is small rather than closed", near: near}

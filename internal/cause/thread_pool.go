@@ -161,7 +161,7 @@ func (v *View) threadPoolFinding(l *ledger, p *observe.ThreadPool) (*Finding, st
 	}
 	f.Fix.Text += "; or have a request take less of a thread: see what they wait for."
 	f.Fix.Commands = []shell.Command{lookAtWaits(l.pid)}
-	f.Fix.Persist = []shell.Command{shell.Line("# where %s makes %s:", v.commOf(l), poolText(p)).Note("%s threads", want)}
+	f.Fix.Persist = []shell.Command{shell.Line("# where %s makes the pool: %s threads", v.commOf(l), want)}
 	return &f, ""
 }
 
