@@ -134,7 +134,7 @@ func checkScheduledJob(v *View) Result {
 			family = append(family, itoa(p.PID))
 		}
 		pids := strings.Join(family[:min(len(family), 8)], ",")
-		f.Fix.Commands = []shell.Command{shell.Line("ps -o pid,ppid,lstart,args -g $(ps -o sid= -p %s)", top.root.PID), shell.Line("for t in $(ps -L -o lwp= -p %s); do renice -n 19 -p $t; ionice -c 3 -p $t; done", pids),
+		f.Fix.Commands = []shell.Command{shell.Line("ps -o pid,ppid,lstart,args -g $(ps -o sid= -p %s)", top.root.PID), shell.Line("renice -n 19 -p $(ps -L -o lwp= -p %s)", pids), shell.Line("ionice -c 3 -p $(ps -L -o lwp= -p %s)", pids),
 			shell.Line("systemctl list-timers; ls /etc/cron* /var/spool/cron")}
 		return Result{Findings: []Finding{f}}
 	}
