@@ -220,7 +220,7 @@ func (b *Box) SetHost(ctx context.Context, path, value string) error {
 	if err != nil {
 		return fmt.Errorf("lab: %w", err)
 	}
-	if old == value {
+	if sameSetting(old, value) {
 		return nil
 	}
 	return b.change(ctx,

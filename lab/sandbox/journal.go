@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -107,7 +108,7 @@ func (j *Journal) undo(s setter) error {
 	for i := len(j.Changes) - 1; i >= 0; i-- {
 		c := j.Changes[i]
 		now, err := s.get(c.Path)
-		if err == nil && now == c.New {
+		if err == nil && sameSetting(now, c.New) {
 			err = s.set(c.Path, c.Old)
 		}
 		if err != nil {
@@ -128,6 +129,10 @@ func (j *Journal) undo(s setter) error {
 	}
 	return nil
 }
+
+// sameSetting compares settings as the kernel does: it gives those of several numbers
+// back with tabs between them (proc_doulongvec_minmax, kernel/sysctl.c).
+func sameSetting(a, b string) bool { return slices.Equal(strings.Fields(a), strings.Fields(b)) }
 
 // files is the setter of a process that lives in the host's network namespace.
 type files struct{}
