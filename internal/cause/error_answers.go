@@ -224,7 +224,12 @@ func (v *View) errorFinding(way []*ledger, failed uint64, sleep *root) *Finding 
 		f.hurts[l] = true
 		pids = append(pids, l.pid)
 	}
+	behind := v.behind(front)
 	f.MayFollow = func(p *Finding) bool {
+		// A refusal is no answer, so what is called and refuses is on no way of errors.
+		if slices.ContainsFunc(v.stake(p), func(l *ledger) bool { return slices.Contains(behind, l) }) {
+			return true
+		}
 		return slices.Contains(pids, p.Subject.PID) || slices.ContainsFunc(way, func(l *ledger) bool { return v.at(l)(p) })
 	}
 	return &f
