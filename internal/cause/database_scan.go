@@ -65,6 +65,8 @@ func (v *View) slowByCPU(u *databaseUse, k cost, off string) (*Finding, string) 
 	switch {
 	case own < dominantShare*each:
 		return nil, fmt.Sprintf("; it computes %s for a request, which takes %s there", nanoseconds(own), nanoseconds(each))
+	case 5*v.openedAt(u.d) > l.Requests:
+		return nil, "; it makes a connection for each few statements, which costs CPU, too"
 	case own < statementCPU:
 		return nil, fmt.Sprintf("; it computes %s for a request", nanoseconds(own))
 	case v.busyElsewhere(l):
