@@ -12,7 +12,7 @@ import (
 
 // consequences are what follows from a fault and may be named beside it.
 var consequences = []string{
-	"nginx-upstream-errors", "client-aborts", "syn-cookies-sent", "slow-dependency", "request-waves",
+	"nginx-upstream-errors", "error-answers", "client-aborts", "syn-cookies-sent", "slow-dependency", "request-waves",
 	"syn-retransmits", "accept-queue-wait", "accept-queue-overflow", "application-slow-to-read", "network-loss", "rto-tail-loss",
 	"run-queue-wait", "event-loop-blocked", "connect-timeout", "upstream-refused", "blocked-on-remote", "dns-timeout", "dns-slow",
 	"cpu-hot-function",
