@@ -150,19 +150,6 @@ def request(n):
         f.write(b"x" * 4096)
     os.unlink(name)
 `
-	writeAndRead = `
-os.makedirs(DIR + "/disk", exist_ok=True)
-piece = mmap.mmap(-1, 1 << 16)
-own = threading.local()
-
-def request(n):
-    if not hasattr(own, "file"):
-        own.file = os.open(DIR + "/disk/%d" % n, os.O_RDWR | os.O_CREAT | os.O_DIRECT, 0o644)
-        os.posix_fallocate(own.file, 0, 1 << 20)
-    for part in range(8):
-        os.pwrite(own.file, piece, part << 16)
-    os.preadv(own.file, [piece], 0)
-`
 	oneFileForAll = `
 def file(n):
     return DIR + "/disk/bookings"
@@ -222,11 +209,6 @@ func onHost() []Incident {
 			connectUnix, beside(strings.ReplaceAll(fmt.Sprintf(pricesAtUnix, "0.15"), "listen(100)", "listen(2)"))).with(beside(fmt.Sprintf(pricesAtUnix, "0.001"))),
 		errands("frozen-file-system", "hung-task", "a request writes a file, and somebody freezes the file system for a snapshot again and again", "fsfreeze for 1.5 s",
 			storeBooking, beside(frozenDisk)).with(func(s *server.Setup) { s.Around.Before = loopDisk }),
-		errands("writeback-throttled", "writeback-throttled", "requests write past the cache, and the block layer lets hardly any write through", "wbt_lat_usec 1, of a disk of the sandbox's own",
-			writeAndRead, func(s *server.Setup) {
-				s.Around.Before += "echo 1 >/sys/dev/block/$(mountpoint -d disk)/queue/wbt_lat_usec\n"
-			}).
-			with(func(s *server.Setup) { s.Around.Before = loopDisk }),
 		errands("caches-dropped", "caches-dropped", "a service reads files that are in memory, and something drops the caches again and again", "drop_caches twice a second",
 			"", beside("while sleep 0.5; do echo 1 >/proc/sys/vm/drop_caches; done")).beside("blocked-on-disk", "cgroup-io-throttled", "page-cache-thrash").
 			in(on(native(server.Native{Scan: 20}), func(s *server.Setup) { s.ReadMB = 60 })),
@@ -238,12 +220,6 @@ while True:
     while time.monotonic() < end:
         pass
     time.sleep(0.01)'`)).beside("affinity-too-narrow", "cpu-saturated", "run-queue-wait").in(on(nginxFPM(query), func(s *server.Setup) { s.CPUs = "1" })),
-		errands("tcp-memory-pressure", "tcp-memory-pressure", "large answers, and hardly any memory for all sockets of TCP together", "tcp_mem 16 32 64 pages",
-			"", hostSetting("net/ipv4/tcp_mem", "16 32 64")).in(web(10*time.Millisecond, server.Service{Size: 300_000})).under(load.Load{Conns: 20}),
-		errands("orphans-limit", "orphans-limit", "a service closes connections whose answers are still on their way, and there may be hardly any of those", "tcp_max_orphans 1",
-			"", hostSetting("net/ipv4/tcp_max_orphans", "1")).in(farApp).under(load.Load{Conns: 40, Close: true, Own: true}),
-		errands("softnet-backlog", "softnet-backlog-overflow", "packets of many connections come in at once, and the queue of a CPU has room for one of them", "netdev_max_backlog 1",
-			"", hostSetting("net/core/netdev_max_backlog", "1")).in(plainWeb(server.Service{Size: 20_000})).under(load.Load{Conns: 60}),
 		errands("memory-leak", "memory-leak-toward-limit", "a service keeps 160 kB of each request, until the kernel kills it and it is started again", "it keeps what it should free",
 			keepsNothing, faulty(leaks)).with(func(s *server.Setup) { s.MemoryMB, s.Errand.Restarted = 128, true }).beside("container-oom-killed"),
 	}
@@ -261,17 +237,6 @@ func bySetup() []Incident {
 			Plant: func(s *server.Setup) { s.Desk.Opens = 3000 },
 		}},
 		Load:  load.Load{Conns: 10, Think: 5 * time.Millisecond},
-		Quick: true,
-	}, {
-		Name:    "dirty-throttled",
-		Summary: "a request writes a report, to a disk of which little may be written and not be on it yet",
-		Setup:   desk(server.Desk{Store: "ext4", ReportKB: 100}),
-		Faults: []Fault{{
-			Name: "dirty", Cause: "dirty-throttled",
-			Text:  "256 kB may be dirty, for this device",
-			Plant: func(s *server.Setup) { s.Desk.DirtyBytes = 256 << 10 },
-		}},
-		Load:  load.Load{Conns: 10, Think: 20 * time.Millisecond},
 		Quick: true,
 	}, {
 		Name:    "scheduled-job",
@@ -294,21 +259,6 @@ func bySetup() []Incident {
 			Plant: func(s *server.Setup) { s.Quotes.Buffer = 1 << 10 },
 		}},
 		Load:  load.Load{Conns: 40, Think: 40 * time.Millisecond},
-		Quick: true,
-	}, {
-		Name:    "slow-start-after-idle",
-		Summary: "answers of 60 kB to clients 40 ms away that pause before each request",
-		Setup: func() server.Setup {
-			s := farWeb(40*time.Millisecond, server.Service{Size: 60_000})()
-			s.Transport.SlowStart = "0"
-			return s
-		},
-		Faults: []Fault{{
-			Name: "slow-start", Cause: "slow-start-after-idle",
-			Text:  "tcp_slow_start_after_idle 1, which is the kernel's default",
-			Plant: onTransport(func(t *server.Transport) { t.SlowStart = "1" }),
-		}},
-		Load:  load.Load{Conns: farClients, Sources: farClients, Think: 300 * time.Millisecond},
 		Quick: true,
 	}, {
 		Name:    "close-wait-leak",
@@ -389,18 +339,9 @@ func onTheWay() []Incident {
 		quick("ipsec-policy-drop", "a policy of IPsec wants what some clients send to be encrypted, and they do not encrypt it", on(plainWeb(server.Service{}), func(s *server.Setup) { s.ClientAddrs = 8 }),
 			load.Load{Conns: 40, Close: true, Own: true, Sources: 8, GiveUp: time.Second},
 			atServer(Fault{Cause: "ipsec-policy-drop", Text: "ip xfrm policy, dir in, for 4 of 8 clients"}, "ip xfrm policy add src "+server.ClientNet+"0/30 dst {{.ServerAddr}}/32 dir in tmpl src "+server.ClientNet+"1 dst {{.ServerAddr}} proto esp mode tunnel")),
-		quick("reordering", "one in five segments of large answers is overtaken by the next ones", farWeb(20*time.Millisecond, server.Service{Size: 200_000}), load.Load{Conns: 10, Sources: farClients, Own: true},
-			Fault{Cause: "reordering", Text: "each fifth segment leaves after the next", Plant: func(s *server.Setup) { s.Wire.PickToFar = link.Pick{Fate: link.Overtaken, Every: 5} }}),
 		quick("checksum-errors", "a device on the way damages one in thirty segments of the clients", web(near, server.Service{}), few,
 			Fault{Cause: "checksum-errors", Text: "a bit of the payload is another", Plant: picked(link.Damaged, 30)}),
 		quick("paws-drop", "a device on the way writes old timestamps into one in thirty segments of the clients", web(near, server.Service{}), few,
 			Fault{Cause: "paws-drop", Text: "TSval is 17 minutes old", Plant: picked(link.Outdated, 30)}),
 	}
-}
-
-// farApp is a server that closes each connection, with clients 20 ms away.
-func farApp() server.Setup {
-	s := server.Healthy(server.App)
-	s.Wire = emulated(20 * time.Millisecond)
-	return s
 }
