@@ -163,11 +163,7 @@ func (l *ledger) harmed() float64 {
 		usual = l.Total.Quantile(0.99)
 	}
 	var seen, harmed float64
-	for i := range l.Failed {
-		s := &l.Failed[i]
-		if !hasFlag(s, observe.FlagUnanswered) {
-			continue
-		}
+	for s := range flagged(l.Failed, observe.FlagUnanswered) {
 		seen++
 		if !hasFlag(s, observe.FlagHalfClosed) || s.TotalNS > usual {
 			harmed++
@@ -183,9 +179,8 @@ func (l *ledger) harmed() float64 {
 // however long they had waited, as a client ends that has many.
 func (l *ledger) leftAtOnce() bool {
 	var first, last, shortest, longest int64
-	for i := range l.Failed {
-		s := &l.Failed[i]
-		if !hasFlag(s, observe.FlagUnanswered) || !hasFlag(s, observe.FlagHalfClosed) {
+	for s := range flagged(l.Failed, observe.FlagUnanswered) {
+		if !hasFlag(s, observe.FlagHalfClosed) {
 			continue
 		}
 		end := s.StartNS + s.TotalNS
@@ -288,11 +283,7 @@ func (l *ledger) waiting() uint64 {
 // in ns.
 func (v *View) heldUp(l *ledger) (ns float64, held bool) {
 	var stuck, seen float64 // unread, or sent again in vain
-	for i := range l.Slowest {
-		s := &l.Slowest[i]
-		if !hasFlag(s, observe.FlagUnfinished) {
-			continue
-		}
+	for s := range flagged(l.Slowest, observe.FlagUnfinished) {
 		seen++
 		ns += float64(s.TotalNS)
 		if greatest(s, observe.RecvWait) || greatest(s, observe.Retrans) {

@@ -3,6 +3,7 @@ package cause
 import (
 	"cmp"
 	"fmt"
+	"iter"
 	"slices"
 	"strings"
 
@@ -115,6 +116,17 @@ func (l *ledger) whose(p observe.Part, all observe.RequestFlags, flags ...observ
 
 func hasFlag(s *observe.RequestSample, f observe.RequestFlags) bool {
 	return slices.ContainsFunc(f.Names(), func(name string) bool { return slices.Contains(s.Flags, name) })
+}
+
+// flagged goes over the samples that have a flag.
+func flagged(list []observe.RequestSample, f observe.RequestFlags) iter.Seq[*observe.RequestSample] {
+	return func(yield func(*observe.RequestSample) bool) {
+		for i := range list {
+			if hasFlag(&list[i], f) && !yield(&list[i]) {
+				return
+			}
+		}
+	}
 }
 
 // greatest says whether a part is the greatest of a request.

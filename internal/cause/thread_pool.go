@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/slowray/slowray/internal/figure"
 	"github.com/slowray/slowray/internal/observe"
 	"github.com/slowray/slowray/internal/shell"
 )
@@ -95,7 +96,7 @@ func (v *View) threadPoolFinding(l *ledger, p *observe.ThreadPool) (*Finding, st
 	busy := float64(p.Busy)
 	waiting := inside - busy
 	rate := float64(l.Requests) / max(v.loadedSeconds(l), 1)
-	text := fmt.Sprintf("%s of %s: %s always busy, %.1f requests in hand or waiting on %s", poolText(p), v.commOf(l), plural(p.Busy, "thread"), inside, l.name())
+	text := fmt.Sprintf("%s of %s: %s always busy, %.1f requests in hand or waiting on %s", poolText(p), v.commOf(l), figure.Counted(p.Busy, "thread"), inside, l.name())
 	k := l.cost(ratio(waiting, inside), threadParts...)
 	computing, known := v.computing(l)
 	running := 0.0
@@ -127,7 +128,7 @@ func (v *View) threadPoolFinding(l *ledger, p *observe.ThreadPool) (*Finding, st
 	if strings.HasPrefix(p.Root, "<module> ") {
 		one = "worker"
 	}
-	f.Title = fmt.Sprintf("All %s of %s are busy: %.0f requests wait", plural(p.Busy, one), poolText(p), waiting)
+	f.Title = fmt.Sprintf("All %s of %s are busy: %.0f requests wait", figure.Counted(p.Busy, one), poolText(p), waiting)
 	if p.Busy == 1 {
 		f.Title = fmt.Sprintf("The one %s of %s is always busy: %.0f requests wait", one, poolText(p), waiting)
 	}
@@ -140,7 +141,7 @@ func (v *View) threadPoolFinding(l *ledger, p *observe.ThreadPool) (*Finding, st
 	f.Weight = ratio(waiting, inside)
 	each := busy / max(rate, 0.001)
 	f.Impact = Impact{Share: round(f.Weight), Of: "the requests' time", OfTime: true,
-		Text: fmt.Sprintf("%.0f of %.0f requests wait while all %s have one in hand: %s waits %s of its time", waiting, inside, plural(p.Busy, "thread"), l.one(), percent(f.Weight))}
+		Text: fmt.Sprintf("%.0f of %.0f requests wait while all %s have one in hand: %s waits %s of its time", waiting, inside, figure.Counted(p.Busy, "thread"), l.one(), percent(f.Weight))}
 	f.Evidence = []Evidence{
 		{Fact: "threads that had something in hand at every look", Value: p.Busy, Unit: fmt.Sprintf("of %d, in %d looks", p.Busy+p.Partly, p.Looks), Source: taskFiles},
 		{Fact: "requests in hand or waiting, mean", Value: round(inside), Limit: p.Busy, Unit: "requests; limit: threads", Source: recorded},
@@ -190,11 +191,4 @@ func callsText(p *observe.ThreadPool) string {
 		parts = append(parts, d.Name+" "+percent(d.Share))
 	}
 	return strings.Join(parts, ", ")
-}
-
-func plural(n int, one string) string {
-	if n == 1 {
-		return "1 " + one
-	}
-	return fmt.Sprintf("%d %ss", n, one)
 }

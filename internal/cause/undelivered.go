@@ -24,17 +24,13 @@ func (l *ledger) undelivered() undelivered {
 	var u undelivered
 	var seen, again float64
 	u.n, u.ns = l.cutOff()
-	for i := range l.Failed {
-		if s := &l.Failed[i]; hasFlag(s, observe.FlagTruncated) && greatest(s, observe.Retrans) {
+	for s := range flagged(l.Failed, observe.FlagTruncated) {
+		if greatest(s, observe.Retrans) {
 			u.holds(s)
 		}
 	}
 	var open, ns float64
-	for i := range l.Slowest {
-		s := &l.Slowest[i]
-		if !hasFlag(s, observe.FlagUnfinished) {
-			continue
-		}
+	for s := range flagged(l.Slowest, observe.FlagUnfinished) {
 		seen++
 		again += float64(s.Retrans)
 		if greatest(s, observe.Retrans) {
@@ -54,11 +50,7 @@ func (l *ledger) undelivered() undelivered {
 // again and again, as far as the last of them tell, and the time that they took, in ns.
 func (l *ledger) cutOff() (n uint64, ns float64) {
 	var cut, lost float64
-	for i := range l.Failed {
-		s := &l.Failed[i]
-		if !hasFlag(s, observe.FlagTruncated) {
-			continue
-		}
+	for s := range flagged(l.Failed, observe.FlagTruncated) {
 		cut++
 		if greatest(s, observe.Retrans) {
 			lost++
@@ -103,6 +95,7 @@ func (v *View) vain(l *ledger, u *undelivered) *Finding {
 	lost := u.ns / 1e9
 	f.lost = &lost
 	f.Weight = max(f.Weight, ratio(u.n, l.Requests+l.waiting())*l.reach)
+	again := l.Retrans + u.again
 	what := "answers"
 	if l.called() {
 		what = "requests"
@@ -112,7 +105,7 @@ func (v *View) vain(l *ledger, u *undelivered) *Finding {
 			count(u.n), what, l.name(), nanoseconds(u.ns/float64(max(u.n, 1))), count(l.Requests-min(l.Requests, l.affected(observe.FlagTruncated))))}
 	f.Evidence = []Evidence{
 		{Fact: "requests of which bytes were sent again and never acknowledged", Value: u.n, Limit: l.Requests + l.waiting(), Unit: "requests", Source: recorded},
-		{Fact: "segments sent again", Value: l.sentAgain(), Limit: l.sentAgain() + l.Segments, Unit: "segments", Source: "TCP sockets"},
+		{Fact: "segments sent again", Value: again, Limit: again + l.Segments, Unit: "segments", Source: "TCP sockets"},
 	}
 	if u.longest > 0 {
 		f.Evidence = append(f.Evidence, Evidence{Fact: "bytes of one that were not acknowledged, fewest and most", Value: u.least, Limit: u.longest, Unit: "bytes", Source: recorded})

@@ -80,7 +80,7 @@ func (n *namespaces) end(s *session) {
 			s.out.Namespaces = append(s.out.Namespaces, sp.finish(s, s.last.owners))
 		}
 	}
-	s.endRouters()
+	s.endRouters(dropped)
 	n.joinListeners(s)
 	s.joinLinks()
 	s.nameUnread()

@@ -98,9 +98,9 @@ func (s *session) sampleRouters() {
 }
 
 // endRouters puts those that packets passed into the Observation.
-func (s *session) endRouters() {
+// dropped is droppedIn.
+func (s *session) endRouters(dropped map[uint64]uint64) {
 	begun := time.Now()
-	dropped := s.droppedIn()
 	// Where packets died first.
 	list := slices.Clone(s.routers)
 	slices.SortStableFunc(list, func(a, b *space) int { return int(dropped[b.inode]) - int(dropped[a.inode]) })
