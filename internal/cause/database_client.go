@@ -11,24 +11,31 @@ import (
 )
 
 // The commands that talk to a database carry what this server really has: its socket,
-// its port, its user, and the namespaces in which they are found.
+// its port, its user, and the network namespace in which they are found.
 
-// inside has a command run where a server's own files and addresses are. Of a container
-// all is its own, the client too; mounts may be a unit's own.
-func (v *View) inside(d *observe.Database, socket string, command shell.Command) shell.Command {
+// hostClient has a client of the host's own reach a server: by a socket only where the
+// host's files are the server's own, else in its network namespace. No printed command
+// enters a mount namespace: the client there is what its owner has put there
+// (SECURITY.md). Where a server in such a place has only sockets, the command is a note.
+func (v *View) hostClient(d *observe.Database, socket string, client shell.Command) shell.Command {
 	switch {
-	case d.Container != "":
-		return shell.Line("nsenter --all --target %s", d.PID).Then(command)
-	case socket != "" && d.Root != "":
-		return shell.Line("nsenter --mount --target %s", d.PID).Then(command)
-	case socket != "":
-		return command // sockets of files belong to no network namespace
+	case socket != "" && seesHostFiles(d):
+		return client // sockets of files belong to no network namespace
+	case portOfDatabase(d) == 0 && len(d.Sockets) > 0:
+		return shell.Line("# %s (pid %s) listens at unix sockets in a mount namespace of its own: use the client there", d.Kind, d.PID)
 	}
-	return v.in(v.Namespace(d.NetNS), command)
+	return v.in(v.Namespace(d.NetNS), client)
 }
 
-// socketOf is the first unix socket of a database that is a file; empty where there is none.
+// seesHostFiles says that a server sees the host's files.
+func seesHostFiles(d *observe.Database) bool { return d.Container == "" && d.Root == "" }
+
+// socketOf is the first unix socket of a database that is a file of the host; empty
+// where there is none.
 func socketOf(d *observe.Database) string {
+	if !seesHostFiles(d) {
+		return ""
+	}
 	if i := slices.IndexFunc(d.Sockets, path.IsAbs); i >= 0 {
 		return d.Sockets[i]
 	}
@@ -62,17 +69,13 @@ func (v *View) psql(d *observe.Database, rest shell.Command) shell.Command {
 	}
 	if dir, file := path.Split(socket); strings.HasPrefix(file, ".s.PGSQL.") {
 		client := shell.Line("psql -h %s -p %s", shell.Path(path.Clean(dir)), shell.Word(strings.TrimPrefix(file, ".s.PGSQL.")))
-		switch {
-		case d.Container != "":
-			client = shell.Line("nsenter --all --target %s --setuid %s", d.PID, d.UID).Then(shell.Line("psql -U %s -h %s -p %s", shell.Word(user), shell.Path(path.Clean(dir)), shell.Word(strings.TrimPrefix(file, ".s.PGSQL."))))
-			return client.Then(rest)
-		case d.User != "":
+		if d.User != "" {
 			client = shell.Line("runuser -u %s --", shell.Word(user)).Then(client)
 		}
-		return v.inside(d, socket, client).Then(rest)
+		return v.hostClient(d, socket, client).Then(rest)
 	}
 	client := shell.Line("psql -h %s -p %s -U %s", shell.Word(cmp.Or(v.hostOf(d, port), "127.0.0.1")), port, shell.Word(user))
-	return v.inside(d, "", client).Then(rest)
+	return v.hostClient(d, "", client).Then(rest)
 }
 
 // sql is the command that talks to a MariaDB or MySQL.
@@ -88,7 +91,7 @@ func (v *View) sql(d *observe.Database, rest shell.Command) shell.Command {
 	case port != 0:
 		client = client.Then(shell.Line("-h %s -P %s -u root -p", shell.Word(cmp.Or(v.hostOf(d, port), "127.0.0.1")), port))
 	}
-	return v.inside(d, socket, client).Then(rest)
+	return v.hostClient(d, socket, client).Then(rest)
 }
 
 // redisCLI is the command that talks to a Redis or Valkey.
@@ -109,5 +112,5 @@ func (v *View) redisCLI(d *observe.Database, rest shell.Command) shell.Command {
 		}
 		cli = cli.Then(shell.Line("-p %s", port))
 	}
-	return v.inside(d, socket, cli).Then(rest)
+	return v.hostClient(d, socket, cli).Then(rest)
 }

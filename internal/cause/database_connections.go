@@ -250,10 +250,7 @@ func (v *View) connectionsFix(d *observe.Database, setting observe.Setting) Fix 
 	} else if d.Config != "" {
 		where = d.Root + d.Config
 	}
-	port := 0
-	if len(d.Ports) > 0 {
-		port = d.Ports[0]
-	}
+	port := portOfDatabase(d)
 	switch d.Kind {
 	case "postgresql":
 		return Fix{

@@ -223,7 +223,7 @@ var firingOnDatabases = []fires{
 		name: "a scan of a table, without a log that names the statement", cause: &postgresSlowQuery,
 		plant: shop{d: postgres(func(d *observe.Database) {
 			d.Slow = &observe.SlowLog{Off: "log_min_duration_statement is -1"}
-			d.Sockets, d.User, d.UID = []string{"/run/pg/.s.PGSQL.5433"}, "postgres", 110
+			d.Sockets, d.User = []string{"/run/pg/.s.PGSQL.5433"}, "postgres"
 			d.Sessions = &observe.Sessions{Rounds: 40, BackendsMean: 4, Statements: []observe.RunningStatement{{Statement: "SELECT guest FROM booking WHERE guest = ?", Rounds: 31}}}
 		}), n: 500, call: slowCall, served: slowServed, cpuSeconds: 24, functions: []string{"ExecScan", "heap_getnextslot", "ExecInterpExpr"}}.plant,
 		subject: Subject{PID: dbPID, Port: dbPort}, minShare: 0.9, fix: `runuser -u postgres -- psql -h /run/pg -p 5433 -c "SELECT now() - query_start`, evidence: "CPU time in functions that read tables from end to end=",

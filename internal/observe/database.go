@@ -11,8 +11,7 @@ type Database struct {
 	Ports     []int  `json:"ports,omitempty"`  // TCP ports it listens at
 	// Sockets are the unix sockets that it listens at, inside its root.
 	Sockets []string `json:"sockets,omitempty"`
-	UID     int      `json:"uid,omitempty"`  // that it runs as
-	User    string   `json:"user,omitempty"` // the same, by its own list of users
+	User    string   `json:"user,omitempty"` // that it runs as, by its own list of users
 
 	// MaxConnections is the limit of connections, with Reserved of them kept
 	// for administrators; no value where it is not known.

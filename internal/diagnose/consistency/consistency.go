@@ -141,6 +141,8 @@ func (c *checker) finding(f *cause.Finding) {
 	for _, command := range slices.Concat(f.Fix.Commands, f.Fix.Persist) {
 		if text := command.String(); noProcess.MatchString(text) {
 			c.add("a command names no process: %s", text)
+		} else if entersMounts.MatchString(text) {
+			c.add("a command runs a program of somebody else's mount namespace: %s", text)
 		}
 	}
 }
@@ -172,6 +174,8 @@ var (
 	partOf = regexp.MustCompile(`(\d[\d,]*(?:\.\d+)?)(?: (ns|µs|ms|s|min|h|kB|MB|GB))? of (?:its |their |the |all )?(\d[\d,]*(?:\.\d+)?)(?: (ns|µs|ms|s|min|h|kB|MB|GB)\b)?`)
 	// noProcess finds a process without a number, or with that of none.
 	noProcess = regexp.MustCompile(`\(pid 0\b| \(pid\s*\)|/proc/0?/|\bkill (-\w+ )?0?$`)
+	// entersMounts finds what runs a program where its owner has put it (SECURITY.md, 5).
+	entersMounts = regexp.MustCompile(`\bnsenter(?: --(?:net|target|ipc|uts|pid|setuid)(?:[= ]\S+)?| -[tn] ?\S*)* (?:--all|--mount|-a|-m)\b`)
 	// noFigure finds what fmt and the arithmetic write where there is none.
 	noFigure = regexp.MustCompile(`\bNaN\b|[+-]Inf\b|<nil>|%!`)
 	// noName finds where a name should stand.

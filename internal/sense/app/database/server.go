@@ -98,7 +98,6 @@ func (s *Server) findUser() {
 	if !ok {
 		return
 	}
-	s.Out.UID = int(uid)
 	users, _, err := s.Root.ReadFile("/etc/passwd", maxUsers)
 	if err != nil {
 		return
