@@ -25,7 +25,7 @@ func checkFileLock(v *View) Result {
 		c, waiter := r.example(), r.blamed()
 		file := objectOf(waiter)
 		f.Subject.Path = file
-		f.Evidence = append(f.Evidence, Evidence{Fact: "locked file", Value: file, Unit: "(" + waiter.Detail + ")", Source: "/proc/locks"})
+		f.Evidence = append(f.Evidence, Evidence{Fact: "locked file", Value: file, Unit: inBrackets(waiter.Detail), Source: "/proc/locks"})
 		f.Fix.Commands = []shell.Command{shell.Line("lslocks -o COMMAND,PID,TYPE,MODE,PATH")}
 		f.Title = fmt.Sprintf("Requests wait for a lock on %s", file)
 		if r.passedOn() {
@@ -59,4 +59,12 @@ func (r *root) passedOn() bool {
 		}
 	}
 	return 2*others < all && r.shares[0].Chain.End != observe.EndUnseen
+}
+
+// inBrackets is a remark after a figure, where there is one.
+func inBrackets(text string) string {
+	if text == "" {
+		return ""
+	}
+	return "(" + text + ")"
 }

@@ -63,14 +63,24 @@ func firingOnKernelWaits() []fires {
 		plant:   stuck(stuckWeb(20), waitShare(nginxMaster, 90_000*ms, 19, consoleChain)),
 		subject: Subject{PID: nginxMaster, Path: "/dev/ttyS0"}, minShare: 0.89, fix: "Ctrl-Q", evidence: "terminal=fd 1",
 	}}
-	for _, c := range insides {
+	for i, c := range insides {
 		out = append(out, fires{
-			name: "requests wait so", cause: c.cause,
+			name: insideName("requests wait so", i), cause: c.cause,
 			plant:   stuck(stuckWeb(10), waitShare(nginxMaster, 40_000*ms, 9, insideChain(c.inside, c.call, "fd 5 → /srv/data/x"))),
 			subject: Subject{PID: nginxMaster, Path: "/srv/data"}, minShare: 0.7, fix: c.fix, evidence: "what is waited for=fd 5 → /srv/data/x",
 		})
 	}
 	return out
+}
+
+// insideName tells rows of one cause apart by the call.
+func insideName(name string, row int) string {
+	for i := range insides[:row] {
+		if insides[i].cause == insides[row].cause {
+			return name + ", in " + insides[row].call
+		}
+	}
+	return name
 }
 
 func nearMissesOnKernelWaits() []miss {
@@ -85,10 +95,10 @@ func nearMissesOnKernelWaits() []miss {
 		{"the memory limit of a control group", &hungTask, stuck(stuckWeb(20), waitShare(nginxMaster, 90_000*ms, 19, insideChain(observe.InsideGroupMemory, "", ""))), "no thread that answers"},
 		{"pages are swapped, nobody waits", &swapThrash, func(o *observe.Observation) { o.Use.VM["pswpin"] = 90_000 }, "90,000 pages were swapped in"},
 	}
-	for _, c := range insides {
+	for i, c := range insides {
 		out = append(out,
-			miss{"a thread in the background", c.cause, background(insideChain(c.inside, c.call, "fd 5 → /srv/data/x")), "not while one of its 20 slow requests"},
-			miss{"now and then", c.cause, stuck(stuckWeb(20), waitShare(nginxMaster, 9000*ms, 2, insideChain(c.inside, c.call, ""))), "9.0 % of the time"})
+			miss{insideName("a thread in the background", i), c.cause, background(insideChain(c.inside, c.call, "fd 5 → /srv/data/x")), "not while one of its 20 slow requests"},
+			miss{insideName("now and then", i), c.cause, stuck(stuckWeb(20), waitShare(nginxMaster, 9000*ms, 2, insideChain(c.inside, c.call, ""))), "9.0 % of the time"})
 	}
 	return out
 }
