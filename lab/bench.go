@@ -339,50 +339,24 @@ func (l *benchLook) about(d grammar.Draw, f *Finding) bool {
 // they were started with, or their parent was.
 func findHops(box *sandbox.Box) hopPlaces {
 	p := hopPlaces{of: map[int]int{}, netns: map[int]uint64{}}
-	parent := map[int]int{}
-	entries, _ := os.ReadDir("/proc")
-	for _, e := range entries {
-		var pid, ppid, hop int
-		if _, err := fmt.Sscan(e.Name(), &pid); err != nil {
-			continue
-		}
-		stat, err := os.ReadFile(filepath.Join("/proc", e.Name(), "stat"))
-		if err != nil {
-			continue
-		}
-		_, after, _ := strings.Cut(string(stat), ") ")
-		var state string
-		if _, err := fmt.Sscan(after, &state, &ppid); err != nil {
-			continue
-		}
-		parent[pid] = ppid
-		environ, _ := os.ReadFile(filepath.Join("/proc", e.Name(), "environ"))
+	parent := parents()
+	inside := below(parent, box.PID())
+	started := map[int]int{} // hop of a process, by its own variable
+	for pid := range inside {
+		environ, _ := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
 		_, value, ok := strings.Cut("\x00"+string(environ), "\x00"+server.HopEnv+"=")
-		if ok {
-			if _, err := fmt.Sscan(strings.SplitN(value, "\x00", 2)[0], &hop); err == nil {
-				p.of[pid] = hop
-			}
+		var hop int
+		if _, err := fmt.Sscan(strings.SplitN(value, "\x00", 2)[0], &hop); ok && err == nil {
+			started[pid] = hop
 		}
 	}
-	for pid := range parent {
-		up, hop, known := pid, -1, false
-		for range 20 {
-			if h, ok := p.of[up]; ok && hop < 0 {
-				hop = h
-			}
-			if up = parent[up]; up == box.PID() {
-				known = true
-				break
-			}
-			if up <= 1 {
+	for pid := range inside {
+		for up := pid; inside[up]; up = parent[up] {
+			if hop, ok := started[up]; ok {
+				p.of[pid] = hop
 				break
 			}
 		}
-		delete(p.of, pid)
-		if !known || hop < 0 {
-			continue
-		}
-		p.of[pid] = hop
 	}
 	for pid, hop := range p.of {
 		var inode uint64

@@ -106,7 +106,7 @@ var pids = regexp.MustCompile(`(?:^|[\s/=-])(\d{2,7})(?:\s|/|$)`)
 
 // ours says whether a command can only change what is in the sandbox: it names one of
 // its processes or files, and no program that reaches further.
-func (r *runner) ours(box *sandbox.Box, line string) bool {
+func ours(box *sandbox.Box, line string) bool {
 	for _, word := range strings.Fields(line) {
 		if slices.Contains([]string{"systemctl", "service", "apt", "apt-get", "reboot", "docker", "rm", "dd", "mkfs", "ssh", "tee", "perf", "strace", "tcpdump", "watch", "top"}, filepath.Base(word)) {
 			return false
@@ -115,7 +115,7 @@ func (r *runner) ours(box *sandbox.Box, line string) bool {
 	if strings.Contains(line, filepath.Base(box.Dir)) {
 		return true
 	}
-	inside := r.below(box.PID())
+	inside := below(parents(), box.PID())
 	found := false
 	for _, m := range pids.FindAllStringSubmatch(line, -1) {
 		pid, err := strconv.Atoi(m[1])
@@ -131,30 +131,33 @@ func (r *runner) ours(box *sandbox.Box, line string) bool {
 	return found
 }
 
-// below gives all processes below one.
-func (r *runner) below(init int) map[int]bool {
+// parents gives the parent of each process of the host.
+func parents() map[int]int {
+	of := map[int]int{}
+	for _, pid := range processes() {
+		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+		if err != nil {
+			continue
+		}
+		var state string
+		var ppid int
+		if _, err := fmt.Sscan(string(stat[bytes.LastIndexByte(stat, ')')+1:]), &state, &ppid); err == nil {
+			of[pid] = ppid
+		}
+	}
+	return of
+}
+
+// below gives all processes below one, in whatever namespaces, and itself; of is their
+// parents.
+func below(of map[int]int, init int) map[int]bool {
 	all := map[int]bool{init: true}
-	for range 12 { // generations
-		entries, _ := filepath.Glob("/proc/[0-9]*/stat")
-		grown := false
-		for _, path := range entries {
-			data, err := os.ReadFile(path)
-			if err != nil {
-				continue
-			}
-			_, after, _ := strings.Cut(string(data), ") ")
-			var state string
-			var ppid int
-			if _, err := fmt.Sscan(after, &state, &ppid); err != nil {
-				continue
-			}
-			pid, err := strconv.Atoi(strings.Split(path, "/")[2])
-			if err == nil && all[ppid] && !all[pid] {
+	for grown := true; grown; {
+		grown = false
+		for pid, parent := range of {
+			if all[parent] && !all[pid] {
 				all[pid], grown = true, true
 			}
-		}
-		if !grown {
-			break
 		}
 	}
 	return all
@@ -211,7 +214,7 @@ func (r *runner) tryFix(ctx context.Context, box *sandbox.Box, report *Report) (
 			ran = append(ran, command)
 			continue
 		}
-		if !r.ours(box, command) {
+		if !ours(box, command) {
 			continue
 		}
 		limit, cancel := context.WithTimeout(ctx, fixLimit)
