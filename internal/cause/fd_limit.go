@@ -45,6 +45,10 @@ func checkFDLimit(v *View) Result {
 			top = use
 			most = fmt.Sprintf("accept() never failed for want of a descriptor; closest is %s (pid %d) with %s of %s open",
 				p.Comm, p.PID, count(p.FDs), count(p.FDLimit))
+			if p.FDs > p.FDLimit { // the limit was lowered since, or the two were read apart
+				most = fmt.Sprintf("accept() never failed for want of a descriptor; closest is %s (pid %d) with %s open, over its limit, which is %s",
+					p.Comm, p.PID, count(p.FDs), count(p.FDLimit))
+			}
 		}
 	}
 	r.RuledOut = most

@@ -67,11 +67,13 @@ func addAnswers(v *cause.View, s *cause.Service, e *Endpoint) {
 	if all <= 0 {
 		return
 	}
-	if e.Requests == nil {
+	errs := sum.S4xx + sum.S499 + sum.S5xx
+	// Of requests that came before the window only the log tells: errors are no part of
+	// those that were recorded then.
+	if e.Requests == nil || e.Errors == nil && errs > *e.Requests {
 		e.Requests, e.RPS = &all, perSecond(v, float64(all))
 	}
 	if e.Errors == nil {
-		errs := sum.S4xx + sum.S499 + sum.S5xx
 		e.Errors, e.GoodRPS = &errs, perSecond(v, float64(sum.S2xx+sum.S3xx))
 	}
 }

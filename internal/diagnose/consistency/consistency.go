@@ -185,7 +185,7 @@ var (
 )
 
 func (c *checker) text(text string) {
-	text = strings.ReplaceAll(text, "server: ,", "") // as nginx writes it where server_name is not set
+	text = strings.ReplaceAll(text, "server: ,", "server: _,") // as nginx writes it where server_name is not set
 	for _, m := range partOf.FindAllStringSubmatch(text, -1) {
 		if m[2] != m[4] && m[2] != "" {
 			continue // of another unit
