@@ -65,11 +65,6 @@ func (i Incident) in(setup func() server.Setup) Incident {
 	return i
 }
 
-func (i Incident) under(l load.Load) Incident {
-	i.Load = l
-	return i
-}
-
 // beside names causes that are as true of its fault.
 func (i Incident) beside(causes ...string) Incident {
 	i.Faults[0].Beside = append(i.Faults[0].Beside, causes...)
