@@ -72,6 +72,7 @@ int BPF_PROG(segment, struct sock *sk, struct sk_buff *skb)
 	struct tcp_sock *tp;
 	struct conn *c;
 	__u32 bytes, end;
+	int closes = 0;
 	__u8 fin;
 	__u64 now;
 
@@ -102,10 +103,14 @@ int BPF_PROG(segment, struct sock *sk, struct sk_buff *skb)
 		return 0;
 	if (bytes && cb->seq != tp->rcv_nxt && after(cb->seq, tp->rcv_nxt))
 		c->flags |= REORDERED;
+	if (c->side == SERVED && c->tls == TLS_READY && is_tls_alert_segment(skb, bytes))
+		closes = 1;
 	if (c->side == SERVED)
-		served_segment(c, sk, tp, end, cb->ack_seq, bytes, now);
+		served_segment(c, sk, tp, end, cb->ack_seq, bytes, closes, now);
 	else
 		called_segment(c, sk, tp, end, cb->ack_seq, bytes, now);
+	if (closes)
+		return 0;
 	if (!bytes)
 		return 0;
 	if (c->side == SERVED && (with_labels || (c->proto <= PROTO_OTHER && c->seq <= 4)))
@@ -408,7 +413,7 @@ int BPF_PROG(sending, struct sock *sk, struct msghdr *msg)
 		look_at_answer(c, msg);
 	else if (c->side == CALLED && (with_labels || (c->proto <= PROTO_OTHER && c->seq < 4)) && c->proto != PROTO_TLS)
 		look_at_sent_request(c, sk, msg);
-	if (c->proto == PROTO_TLS && c->side == CALLED)
+	if (c->side == CALLED && (c->proto == PROTO_TLS || c->tls == TLS_READY))
 		tls_sending(c, sk, handed_over(msg), msg->msg_iter.count);
 	return 0;
 }

@@ -61,6 +61,11 @@ static __always_inline void called_sent(struct conn *c, struct sock *sk, struct 
 	}
 fresh:
 	from = c->mark;
+	if (c->tls == TLS_READY && is_tls_alert_sent(tp, from)) {
+		c->mark = tp->snd_nxt;
+		c->phase = IDLE;
+		return;
+	}
 	begin(c, tp, sent);
 	if (sending_seen)
 		next_label(sk);

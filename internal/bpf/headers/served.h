@@ -264,12 +264,14 @@ static __noinline int request_unseen(struct conn *c, struct sock *sk, struct tcp
 	return 1;
 }
 
-static __always_inline void served_segment(struct conn *c, struct sock *sk, struct tcp_sock *tp, __u32 end, __u32 ack, __u32 bytes, __u64 now)
+static __always_inline void served_segment(struct conn *c, struct sock *sk, struct tcp_sock *tp, __u32 end, __u32 ack, __u32 bytes, int closes, __u64 now)
 {
 	int fresh = bytes && after(end, tp->rcv_nxt);
 
 	acknowledge(c, sk, tp, ack, now, fresh);
-	if (fresh)
+	if (closes)
+		tls_close(c, sk);
+	else if (fresh)
 		receive_request(c, sk, tp, now);
 }
 

@@ -39,6 +39,12 @@ enum tls {
 /* Session tickets, as many as are usual. */
 #define TLS_TICKETS 1400
 
+/* An alert is two bytes, alone in its record (RFC 8446, 6): of TLS 1.3 with its
+ * content type and tag, of TLS 1.2 with whatever its cipher adds. */
+#define TLS_ALERT 21
+#define TLS13_ALERT (2 + 1 + 16)
+#define TLS12_ALERT 80
+
 /* Records that are looked at in one segment or call. */
 #define TLS_RECORDS 5
 
@@ -103,6 +109,45 @@ static __always_inline int tls_tickets(const struct conn *c, __u64 bytes)
 	return c->tls == TLS_READY && c->seq == 1 && bytes <= TLS_TICKETS;
 }
 
+/* Whether all that is said, bytes long and with this header, is an alert. */
+static __always_inline int is_tls_alert(const __u8 *b, __u32 bytes)
+{
+	__u32 length = b[3] << 8 | b[4];
+
+	return is_tls(b) && bytes == TLS_HEADER + length &&
+	       ((b[0] == TLS_ALERT && length <= TLS12_ALERT) || (b[0] == TLS_APPLICATION_DATA && length == TLS13_ALERT));
+}
+
+static __noinline int is_tls_alert_segment(struct sk_buff *skb, __u32 bytes)
+{
+	__u8 b[8] = {};
+
+	if (!skb || bytes <= TLS_HEADER || bytes > TLS_HEADER + TLS12_ALERT)
+		return 0;
+	return payload(skb, bytes, b, sizeof(b)) == sizeof(b) && is_tls_alert(b, bytes);
+}
+
+static __noinline int is_tls_alert_sent(struct tcp_sock *tp, __u32 from)
+{
+	__u32 bytes = tp ? tp->snd_nxt - from : 0;
+	__u64 words[1] = {};
+
+	return bytes > TLS_HEADER && bytes <= TLS_HEADER + TLS12_ALERT &&
+	       sent_payload(tp, from, 0, words, sizeof(words)) >= TLS_HEADER && is_tls_alert((__u8 *)words, bytes);
+}
+
+/* The asking end says an alert, nearly always that it closes: that is no request, and
+ * what the other end says to it belongs to none. */
+static __noinline int tls_close(struct conn *c, struct sock *sk)
+{
+	struct tcp_sock *tp = sk ? tcp_of(sk) : 0;
+	__u32 over = c ? (c->side == SERVED ? DONE : ANSWERING) : IDLE;
+
+	if (tp && over && c->phase == over && __sync_val_compare_and_swap(&c->phase, over, IDLE) == over)
+		finish(c, sk, tp);
+	return 0;
+}
+
 /* The serving end: a segment with bytes came in, in order. Returns 1 while it is
  * nothing but handshake. */
 static __noinline int tls_segment(struct conn *c, struct sock *sk, struct sk_buff *skb, __u32 bytes)
@@ -156,6 +201,13 @@ static __noinline int tls_sending(struct conn *c, struct sock *sk, void *from, _
 
 	if (!c || !tp)
 		return 0;
+	if (c->tls == TLS_READY && c->proto != PROTO_TLS) {
+		if (count > TLS_HEADER && count <= TLS_HEADER + TLS12_ALERT && !bpf_probe_read_user(b, TLS_HEADER, from) && is_tls_alert(b, count)) {
+			c->mark = tp->write_seq + count;
+			tls_close(c, sk);
+		}
+		return 0;
+	}
 	if (c->tls == TLS_NONE)
 		tls_begin(c, tp->write_seq, bpf_ktime_get_ns());
 	at = c->bytes_out - tp->write_seq;
