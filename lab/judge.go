@@ -28,7 +28,8 @@ const lateLimit = 2 * time.Second
 //  1. Where nothing but harmless things is planted, there is no finding.
 //  2. No finding of role cause names what is not planted, or as true as that.
 //     One of role consequence names a planted fault or a known consequence.
-//  3. Every planted fault that hurts is found.
+//  3. Every planted fault that hurts is found. One that neither hurts nor is found
+//     tests nothing.
 //  4. The first finding of role cause is the fault whose removal helps most,
 //     by its own name or by another one it may have.
 //     If no single removal helps beyond noise, it may be any planted one.
@@ -153,6 +154,17 @@ func (s *StepResult) complete() {
 			s.mismatch("%s hurts (%s) and is not found", r.Cause, strings.Join(r.Why, ", "))
 		}
 	}
+	if s.stepped {
+		return
+	}
+	for _, r := range s.Truth.Removals {
+		if s.control(r) || r.Hurts || slices.ContainsFunc(append([]string{r.Cause}, r.or...), s.Found.names) {
+			return
+		}
+	}
+	if len(s.Truth.Removals) > 0 {
+		s.mismatch("nothing that is planted does measurable harm or is found: this tests nothing")
+	}
 }
 
 // first checks rule 4.
@@ -211,7 +223,7 @@ func (s *StepResult) words(planted []incident.Fault) {
 
 // notes says where the planted faults were not what their names promise.
 func (s *StepResult) notes(i incident.Incident) {
-	s.harmless = i.Control
+	s.harmless, s.stepped = i.Control, i.Stepped
 	for _, r := range s.Truth.Removals {
 		switch {
 		case r.Hurts && (i.Control || r.Decoy):

@@ -14,6 +14,7 @@ func consequence(id string) Finding { return Finding{Cause: id, Role: "consequen
 func TestJudge(t *testing.T) {
 	stacked := incident.Incident{Name: "stacked", Stepped: true}
 	control := incident.Incident{Name: "control", Control: true}
+	plain := incident.Incident{Name: "plain"}
 	a, b := incident.Fault{Name: "a", Cause: "cause-a"}, incident.Fault{Name: "b", Cause: "cause-b"}
 	decoy := incident.Fault{Name: "d", Decoy: true, RuledOut: "fin_timeout"}
 	bothHurt := Truth{Removals: []Removal{
@@ -38,6 +39,8 @@ func TestJudge(t *testing.T) {
 		{"not planted", stacked, two, bothHurt, []Finding{cause("cause-a"), cause("cause-b"), cause("cause-c")}, "", "cause-c is found"},
 		{"harmless left out", stacked, two, noneHurts, nil, "", ""},
 		{"harmless named", stacked, two, noneHurts, []Finding{cause("cause-b")}, "", ""},
+		{"tests nothing", plain, two, noneHurts, nil, "", "tests nothing"},
+		{"found without harm", plain, two, noneHurts, []Finding{cause("cause-b")}, "", ""},
 		{"healthy", stacked, []incident.Fault{decoy}, Truth{}, nil, "tcp-fin-timeout", ""},
 		{"decoy not ruled out", stacked, []incident.Fault{decoy}, Truth{}, nil, "other", "not among what is ruled out"},
 		{"consequence of nothing", stacked, []incident.Fault{decoy}, Truth{}, []Finding{consequence("client-aborts")}, "tcp-fin-timeout", "nothing harmful"},

@@ -96,6 +96,7 @@ type StepResult struct {
 	Notes    []string `json:"notes,omitempty"`   // worth knowing, not a mismatch
 	False    []string `json:"false,omitempty"`   // causes that are found and are not there
 	harmless bool     // of a control: nothing that is planted may be found
+	stepped  bool     // a first fault may hide what the others do
 }
 
 // List gives all incidents.
