@@ -6,12 +6,13 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strconv"
 	"strings"
 
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
+
+	"github.com/slowray/slowray/internal/osthread"
 )
 
 // tracefsDirs is where tracefs is looked for (tracefs has its own mount point
@@ -80,28 +81,20 @@ func parseID(data []byte) (uint64, error) {
 // mounted. Mounting it there would change the host, so it is mounted in a
 // mount namespace that exists for one thread and ends with it.
 func readFromPrivateTracefs(file string) ([]byte, error) {
-	type result struct {
-		data []byte
-		err  error
-	}
-	done := make(chan result)
-	go func() {
-		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
-		data, err := func() ([]byte, error) {
-			if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {
-				return nil, fmt.Errorf("tracefs is not mounted, and a private mount namespace is refused: %w", err)
-			}
-			if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
-				return nil, fmt.Errorf("tracefs: private mounts: %w", err)
-			}
-			dir := tracefsDirs[0]
-			if err := unix.Mount("tracefs", dir, "tracefs", 0, ""); err != nil {
-				return nil, fmt.Errorf("tracefs: mount: %w", err)
-			}
-			return fs.ReadFile(os.DirFS(dir), file)
-		}()
-		done <- result{data, err}
-	}()
-	r := <-done
-	return r.data, r.err
+	var data []byte
+	err := osthread.Own(func() (err error) {
+		if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {
+			return fmt.Errorf("tracefs is not mounted, and a private mount namespace is refused: %w", err)
+		}
+		if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+			return fmt.Errorf("tracefs: private mounts: %w", err)
+		}
+		dir := tracefsDirs[0]
+		if err := unix.Mount("tracefs", dir, "tracefs", 0, ""); err != nil {
+			return fmt.Errorf("tracefs: mount: %w", err)
+		}
+		data, err = fs.ReadFile(os.DirFS(dir), file)
+		return err
+	})
+	return data, err
 }

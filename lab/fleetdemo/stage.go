@@ -9,7 +9,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -18,6 +17,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/slowray/slowray/internal/osthread"
 )
 
 // stage is everything that the demonstration has made, to be taken down again.
@@ -225,19 +226,18 @@ func (s *stage) begin(name, host string, cmd *exec.Cmd) error {
 	cmd.SysProcAttr.Setpgid, cmd.SysProcAttr.Pdeathsig = true, syscall.SIGKILL
 	p := &program{name: name, cmd: cmd, ended: make(chan struct{})}
 	begun := make(chan error)
-	go func() {
-		// The namespace and Pdeathsig go by thread: this one is in the namespace, lives as
-		// long as the program, and ends with this goroutine.
-		runtime.LockOSThread()
+	// The namespace and Pdeathsig go by thread: this one is in the namespace, and lives as
+	// long as the program.
+	go osthread.Own(func() error {
 		if host != "" {
 			if err := unix.Setns(int(s.spaces[host].Fd()), unix.CLONE_NEWNET); err != nil {
 				begun <- fmt.Errorf("enter the namespace of %s: %w", host, err)
-				return
+				return err
 			}
 		}
 		if err := cmd.Start(); err != nil {
 			begun <- err
-			return
+			return err
 		}
 		begun <- nil
 		err := cmd.Wait()
@@ -246,7 +246,8 @@ func (s *stage) begin(name, host string, cmd *exec.Cmd) error {
 		default:
 		}
 		close(p.ended)
-	}()
+		return err
+	})
 	if err := <-begun; err != nil {
 		return fmt.Errorf("%s: %w", name, err)
 	}

@@ -3,9 +3,10 @@ package netns
 import (
 	"fmt"
 	"os"
-	"runtime"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/slowray/slowray/internal/osthread"
 )
 
 // self is the network namespace of the calling thread; the process's own link
@@ -16,7 +17,7 @@ const self = "/proc/thread-self/ns/net"
 // long as the file, and sockets and processes in it. It needs CAP_SYS_ADMIN.
 func New() (*os.File, error) {
 	var f *os.File
-	err := onThread(func() (err error) {
+	err := osthread.Own(func() (err error) {
 		if err = unix.Unshare(unix.CLONE_NEWNET); err != nil {
 			return fmt.Errorf("netns: new: %w", err)
 		}
@@ -35,24 +36,12 @@ func New() (*os.File, error) {
 // Do calls f on a thread inside the namespace. Sockets that f opens stay
 // there; goroutines it starts run outside.
 func Do(ns *os.File, f func() error) error {
-	return onThread(func() error {
+	return osthread.Own(func() error {
 		if err := unix.Setns(int(ns.Fd()), unix.CLONE_NEWNET); err != nil {
 			return fmt.Errorf("netns: enter %s: %w", ns.Name(), err)
 		}
 		return f()
 	})
-}
-
-// onThread calls f on a thread that ends with it: a goroutine that is locked
-// to its thread when it returns takes the thread with it, and so no thread in
-// a foreign namespace is left for others.
-func onThread(f func() error) error {
-	done := make(chan error)
-	go func() {
-		runtime.LockOSThread()
-		done <- f()
-	}()
-	return <-done
 }
 
 func up(name string) error {

@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -250,21 +249,4 @@ func Capable(capability int) bool {
 	line, _, _ := strings.Cut(rest, "\n")
 	mask, err := strconv.ParseUint(strings.TrimSpace(line), 16, 64)
 	return err == nil && mask&(1<<capability) != 0
-}
-
-// ownThread calls f on a thread of its own, which ends with the goroutine: what
-// f does to the thread stays nowhere. The first thread is never taken: it shows
-// its namespace to the whole process, and Go cannot end it.
-func ownThread(f func() error) error {
-	done := make(chan error)
-	go func() {
-		runtime.LockOSThread()
-		if unix.Gettid() != unix.Getpid() {
-			done <- f()
-			return
-		}
-		done <- ownThread(f)
-		runtime.UnlockOSThread()
-	}()
-	return <-done
 }

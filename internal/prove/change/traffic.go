@@ -11,6 +11,7 @@ import (
 	"github.com/vishvananda/netlink"
 
 	"github.com/slowray/slowray/internal/nl"
+	"github.com/slowray/slowray/internal/osthread"
 )
 
 // tcObject is a queueing discipline or a filter as the kernel gives it, and
@@ -105,7 +106,7 @@ func tcList(sock *netlinkSocket, kind uint16, index, parent uint32) ([]tcObject,
 // MTU and queue length of the device that is meant, which some disciplines
 // derive figures from.
 func scratch(mtu, queue int, f func(sock *netlinkSocket) error) error {
-	return ownThread(func() error {
+	return osthread.Own(func() error {
 		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
 			return fmt.Errorf("no namespace to try it in: %w", refused(err, "CAP_SYS_ADMIN"))
 		}

@@ -6,13 +6,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/osthread"
 	"github.com/slowray/slowray/internal/sense/host"
 	"github.com/slowray/slowray/internal/sense/symbol"
 )
@@ -24,24 +24,22 @@ func inNamespace(t testing.TB, test func(ns *host.NetNS)) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root")
 	}
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
+	err := osthread.Own(func() error {
 		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
-			t.Error(err)
-			return
+			return err
 		}
 		run(t, "ip link set lo up")
 		ns, err := host.Default().OpenNetNS(unix.Gettid())
 		if err != nil {
-			t.Error(err)
-			return
+			return err
 		}
 		defer ns.Close()
 		test(ns)
-	}()
-	<-done
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
 }
 
 // run runs a line of the shell in the thread's namespace.

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/slowray/slowray/internal/nl"
+	"github.com/slowray/slowray/internal/osthread"
 )
 
 // NetNS is an open network namespace. It stays reachable after the process it
@@ -143,30 +144,7 @@ func (n *NetNS) Do(fn func() error) error {
 	}
 	runtime.UnlockOSThread()
 
-	err := errGoexit // what is left when fn calls runtime.Goexit, as t.FailNow does
-	onOwnThread(func() { err = n.inside(fn) })
-	return err
-}
-
-var errGoexit = errors.New("function left its goroutine")
-
-// onOwnThread runs fn on a goroutine that is locked to a thread, and waits for
-// it. When fn does not unlock the thread it ends with the goroutine. The
-// process's main thread is never taken: /proc/self and /proc/net show its
-// namespace to the whole process, and Go cannot end it, only park it for ever.
-func onOwnThread(fn func()) {
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		runtime.LockOSThread()
-		if unix.Gettid() != unix.Getpid() {
-			fn()
-			return
-		}
-		onOwnThread(fn) // while this goroutine keeps the main thread busy
-		runtime.UnlockOSThread()
-	}()
-	<-done
+	return osthread.Own(func() error { return n.inside(fn) })
 }
 
 // inside switches the thread that the current goroutine is locked to, runs fn,

@@ -4,12 +4,12 @@ import (
 	"context"
 	"os"
 	"path/filepath"
-	"runtime"
 	"testing"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/slowray/slowray/internal/budget"
+	"github.com/slowray/slowray/internal/osthread"
 )
 
 // A namespace that no process lives in is found by its mount: where slowray sees it,
@@ -24,11 +24,10 @@ func TestNetNSMounts(t *testing.T) {
 	pid, done := make(chan int), make(chan struct{})
 	defer close(done)
 	var inode uint64
-	go func() { // its thread has mounts of its own, and ends with it
-		runtime.LockOSThread()
+	go osthread.Own(func() error { // its thread has mounts of its own, and ends with it
 		if err := unix.Unshare(unix.CLONE_NEWNS | unix.CLONE_NEWNET); err != nil {
 			pid <- 0
-			return
+			return err
 		}
 		inode, _ = netNSLink("/proc/thread-self/ns/net")
 		err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, "")
@@ -40,11 +39,12 @@ func TestNetNSMounts(t *testing.T) {
 		}
 		if err != nil {
 			pid <- 0
-			return
+			return err
 		}
 		pid <- unix.Gettid()
 		<-done
-	}()
+		return nil
+	})
 	tid := <-pid
 	if tid == 0 {
 		t.Skip("SKIPPED: cannot mount a network namespace")

@@ -35,6 +35,16 @@ func TestBusiestBetween(t *testing.T) {
 	}
 }
 
+// threadCPU is the CPU time of the calling thread, by its own clock.
+func threadCPU(t *testing.T) time.Duration {
+	t.Helper()
+	var now unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &now); err != nil {
+		t.Fatal(err)
+	}
+	return time.Duration(now.Nano())
+}
+
 // TestOwnThreads: a thread of this process that computes is found to.
 func TestOwnThreads(t *testing.T) {
 	fs := Default()
@@ -44,15 +54,16 @@ func TestOwnThreads(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	begin := time.Now()
-	for time.Since(begin) < 200*time.Millisecond {
+	begin := threadCPU(t)
+	for threadCPU(t)-begin < 100*time.Millisecond {
 	}
+	want := (threadCPU(t) - begin).Seconds()
 	b, err := fs.RunTimes(os.Getpid())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := RunBetween(a, b); got.TopTID != unix.Gettid() || got.TopCPU+got.TopDelay < 0.18 {
-		t.Errorf("%+v, want thread %d with 0.2 s", got, unix.Gettid())
+	if got := RunBetween(a, b); got.TopTID != unix.Gettid() || got.TopCPU < want || got.TopCPU > want+0.01 {
+		t.Errorf("%+v, want thread %d with %.3f s", got, unix.Gettid(), want)
 	}
 	if exe := fs.Exe(os.Getpid()); !strings.HasSuffix(exe, ".test") {
 		t.Errorf("executes %q", exe)
