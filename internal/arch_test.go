@@ -41,7 +41,7 @@ func TestImportsPointOneWay(t *testing.T) {
 			switch {
 			case pkg == "internal/observe" && ours:
 				t.Errorf("%s imports %s: it must import nothing of slowray", pkg, own)
-			case strings.HasPrefix(pkg, "internal/sense/") && ours && !strings.HasPrefix(own, "internal/sense/") && own != "internal/observe" && own != "internal/bpf" && own != "internal/budget" && own != "internal/nl" && own != "internal/printable":
+			case strings.HasPrefix(pkg, "internal/sense/") && ours && !strings.HasPrefix(own, "internal/sense/") && own != "internal/observe" && own != "internal/bpf" && own != "internal/budget" && own != "internal/nl" && own != "internal/osthread" && own != "internal/printable":
 				t.Errorf("%s imports %s: a reader never concludes", pkg, own)
 			case (pkg == "internal/cause" || pkg == "internal/diagnose") && ours && !slices.Contains([]string{"internal/observe", "internal/figure", "internal/shell", "internal/cause"}, own):
 				t.Errorf("%s imports %s: judging is pure", pkg, own)
@@ -59,7 +59,7 @@ func TestImportsPointOneWay(t *testing.T) {
 				t.Errorf("%s imports %s: all forms of a request are above it", pkg, own)
 			case pkg == "internal/printable" && ours && own != "internal/figure":
 				t.Errorf("%s imports %s", pkg, own)
-			case (pkg == "internal/bpf" || pkg == "internal/nl") && ours:
+			case (pkg == "internal/bpf" || pkg == "internal/nl" || pkg == "internal/osthread") && ours && own != "internal/osthread":
 				t.Errorf("%s imports %s", pkg, own)
 			}
 		}
