@@ -164,7 +164,7 @@ func below(of map[int]int, init int) map[int]bool {
 }
 
 // looks are commands that only show something: no fix.
-var looks = []string{"ss", "cat", "journalctl", "ps", "ls", "df", "du", "findmnt", "lsof", "grep", "slowray", "curl", "dig", "ping", "jstack", "py-spy", "conntrack", "stat", "gdb", "head", "tail", "ipcs", "less"}
+var looks = []string{"ss", "cat", "journalctl", "ps", "ls", "df", "du", "findmnt", "lsof", "grep", "slowray", "curl", "dig", "ping", "jstack", "py-spy", "conntrack", "stat", "gdb", "head", "tail", "ipcs", "less", "tracepath", "mtr", "traceroute", "nstat", "ethtool", "top"}
 
 // onlyShows finds commands that do no more than that, whatever their program could do.
 var onlyShows = regexp.MustCompile(`\b(ip|tc) -s\b|\b(show|list|status)\b|"SELECT (pid|\*|[a-z_]+,)|\bSHOW\b`)
@@ -200,6 +200,9 @@ func (r *runner) tryFix(ctx context.Context, box *sandbox.Box, report *Report) (
 		return tried{by: "# no finding of role cause"}, nil
 	}
 	fix := report.whole.Findings[at].Fix
+	if len(fix.Changes) > 0 && slices.ContainsFunc(fix.Commands, shell.Command.IsNote) {
+		return r.tryChange(ctx, box, report.Findings[at].Cause) // what a note asks for is an edit
+	}
 	var ran []string
 	for _, c := range fix.Commands {
 		line := c.String()

@@ -120,7 +120,9 @@ func watch(ctx context.Context, s *session, names ...string) (*observe.Observati
 	var cancel context.CancelFunc
 	s.ctx, cancel = budget.Grace(ctx, Grace)
 	defer cancel()
-	defer s.leave(ctx)
+	<-left // what the session before attached
+	left <- struct{}{}
+	defer s.leave()
 	if err := s.look(); err != nil {
 		return nil, err
 	}
@@ -145,15 +147,22 @@ func watch(ctx context.Context, s *session, names ...string) (*observe.Observati
 	return s.out, nil
 }
 
-// leave detaches what was attached. The kernel waits, program by program, until no CPU
-// runs it: that may take half a second, which whoever was told to end does not have, and
-// the end of the process does it too.
-func (s *session) leave(ctx context.Context) {
-	if ctx.Err() != nil {
-		go s.close()
-		return
-	}
-	s.close()
+// left has a value while no session that is over detaches what it attached.
+var left = func() chan struct{} {
+	c := make(chan struct{}, 1)
+	c <- struct{}{}
+	return c
+}()
+
+// leave detaches what was attached, beside what follows. The kernel waits, program by
+// program, until no CPU runs it: that may take half a second, which who wants the verdict
+// does not have. The end of the process does it too; only another session waits for it.
+func (s *session) leave() {
+	<-left
+	go func() {
+		s.close()
+		left <- struct{}{}
+	}()
 }
 
 func (s *session) close() {
