@@ -200,11 +200,11 @@ func (r *runner) tryFix(ctx context.Context, box *sandbox.Box, report *Report) (
 		return tried{by: "# no finding of role cause"}, nil
 	}
 	fix := report.whole.Findings[at].Fix
-	if len(fix.Changes) > 0 && slices.ContainsFunc(fix.Commands, shell.Command.IsNote) {
-		return r.tryChange(ctx, box, report.Findings[at].Cause) // what a note asks for is an edit
-	}
 	var ran []string
 	for _, c := range fix.Commands {
+		if c.IsNote() && len(fix.Changes) > 0 { // it asks for an edit
+			return r.tryChange(ctx, box, report.Findings[at].Cause)
+		}
 		line := c.String()
 		command, _, _ := strings.Cut(line, "   # ")
 		if c.IsNote() || slices.Contains(looks, program(command)) || onlyShows.MatchString(command) {

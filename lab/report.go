@@ -100,7 +100,6 @@ func (r *runner) slowray(ctx context.Context, box *sandbox.Box) (*Report, error)
 	// Pdeathsig goes by thread: the one that starts it must outlive it.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	started := time.Now()
 	err = cmd.Run()
 	if ctx.Err() != nil {
 		return nil, ctx.Err()
@@ -119,7 +118,9 @@ func (r *runner) slowray(ctx context.Context, box *sandbox.Box) (*Report, error)
 			report.Problem = err.Error()
 		}
 	}
-	report.Late = max(0, time.Since(started)-r.opt.Window)
+	if w := report.whole.Window; !w.Start.IsZero() {
+		report.Late = max(0, time.Since(w.Start)-time.Duration(w.Seconds*float64(time.Second)))
+	}
 	if cmd.ProcessState != nil {
 		report.cpu = cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
 	}
