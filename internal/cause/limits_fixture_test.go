@@ -128,6 +128,16 @@ var firingOnLimits = []fires{
 		subject: Subject{PID: appPID + 3, Port: appPort}, minShare: 0.2, fix: "docker update", evidence: "killed by the kernel",
 	},
 	{
+		name: "a container of no engine, two seconds before, and its callers are refused", cause: &containerOOMKilled,
+		plant: func(o *observe.Observation) {
+			killed(o, "python3", -2)
+			o.Containers = nil
+			o.Filter.Port = webPort
+			o.Connects = append(o.Connects, observe.Connect{PID: nginxWorker1, Comm: "nginx", NetNS: serverNS, Family: "inet", Addr: "10.9.8.1", Port: appPort, Calls: 50, Started: 50, Failed: 50, Refused: 50})
+		},
+		subject: Subject{PID: appPID, Comm: "python3"}, minShare: 1, fix: "Raise the memory limit", evidence: "killed by the kernel",
+	},
+	{
 		name: "a unit", cause: &hostOOMKilled,
 		plant: func(o *observe.Observation) {
 			o.OOMKills = []observe.OOMKill{{At: -100, PID: 900, Comm: "mariadbd", Host: true, Cgroup: "/system.slice/mariadb.service", Unit: "mariadb.service", AnonBytes: 20 << 30, By: "backup"}}

@@ -18,6 +18,14 @@ var nearMissesOnLimits = []miss{
 	{"the log could not be read", &hostOOMKilled, func(o *observe.Observation) {
 		o.Gaps = []observe.Gap{{Kind: observe.KindKernelLog, Because: "not permitted", Partial: true}}
 	}, "could not be read"},
+	{"a container of no engine that listens again", &containerOOMKilled, func(o *observe.Observation) {
+		killed(o, "python3", -2)
+		o.Containers = nil
+		o.Filter.Port = webPort
+		o.Processes = append(o.Processes, observe.Process{PID: appPID + 9, Comm: "python3", Cgroup: shopPath})
+		o.Namespaces[0].Listeners = append(o.Namespaces[0].Listeners, observe.Listener{Port: appPort + 1, PIDs: []int{appPID + 9}})
+		o.Connects = append(o.Connects, observe.Connect{PID: nginxWorker1, Comm: "nginx", NetNS: serverNS, Family: "inet", Addr: "10.9.8.1", Port: appPort, Calls: 50, Started: 50, Failed: 50, Refused: 50})
+	}, "no service in view is the worse"},
 	{"another one died later, and is what callers miss", &hostOOMKilled, func(o *observe.Observation) {
 		k := *killed(o, "python3", -60)
 		o.OOMKills = append(o.OOMKills, observe.OOMKill{At: -300, PID: 777, Comm: "java", Host: true, Cgroup: "/system.slice/old.service", Unit: "old.service"})

@@ -268,7 +268,7 @@ func (v *View) asksFor(k *observe.OOMKill) bool {
 // this host in vain where nobody listens, while the container or unit of the
 // killed process is down.
 func (v *View) refusedWhere(k *observe.OOMKill) bool {
-	if down, _ := v.downSince(k); !down || k.Container == "" && !strings.HasSuffix(k.Unit, ".service") {
+	if down, _ := v.downSince(k); !down || k.Host && k.Container == "" && !strings.HasSuffix(k.Unit, ".service") {
 		return false
 	}
 	// Of several that are down, what is missed now is most likely the last one.
@@ -346,18 +346,34 @@ func (v *View) downSince(k *observe.OOMKill) (down bool, what string) {
 			text = fmt.Sprintf("its container %s does not run any more (%s, the engine says: killed for want of memory)", v.ContainerText(c.ID), c.State)
 		}
 		return true, text
-	case k.Container != "":
-		// No engine here knows it: whether something has taken its place,
-		// under another id, cannot be told.
-		return false, ""
 	case strings.HasSuffix(k.Unit, ".service"):
 		if v.alive[k.Unit] {
 			return false, ""
 		}
 		return true, fmt.Sprintf("no process of %s is left", k.Unit)
 	}
-	// Nobody starts a service in a scope or in a group of nobody's.
+	// No engine knows it, or nobody's: whether something has taken its place cannot
+	// be told, but for what its callers meet.
+	if group := cmp.Or(k.LimitCgroup, k.Cgroup); !k.Host && len(group) > 1 && v.missed() && !v.listensIn(group) {
+		return true, "nothing in its control group listens since; its callers are refused"
+	}
 	return false, ""
+}
+
+// listensIn says that a process of a control group, or of one below, listens.
+func (v *View) listensIn(group string) bool {
+	for i := range v.Namespaces {
+		for j := range v.Namespaces[i].Listeners {
+			l := &v.Namespaces[i].Listeners[j]
+			if !v.listenerEnded(l) && slices.ContainsFunc(l.PIDs, func(pid int) bool {
+				p := v.Process(pid)
+				return p != nil && strings.HasPrefix(p.Cgroup+"/", group+"/")
+			}) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 func checkOOM(v *View, host bool) Result {
