@@ -46,8 +46,8 @@ func checkAcceptQueueOverflow(v *View) Result {
 			if o.dropped == 0 {
 				if use := ratio(l.QueuePeak, l.Limit); use > top && l.Limit > 0 {
 					top = use
-					fullest = fmt.Sprintf("no connection dropped; the fullest queue is %s%s with at most %s of %s waiting",
-						listenerName(l), where(s.NS), count(l.QueuePeak), count(l.Limit))
+					fullest = fmt.Sprintf("no connection dropped; the fullest queue is %s%s with at most %s waiting",
+						listenerName(l), where(s.NS), ofLimit(l.QueuePeak, l.Limit, "connections"))
 				}
 				continue
 			}

@@ -228,7 +228,7 @@ func (v *View) Unexplained(x *Victim) (Finding, bool) {
 	f := supported(Subject{Kind: "listener", NetNS: x.NetNS, PID: x.PID, Comm: x.Comm, Port: x.Port, Addr: x.Addr})
 	f.Cause, f.layer = Unexplained, LayerApplication
 	f.Title = unexplained.Title
-	f.Weight = ratio(left, l.TimeNS()/1e9+failedCost*float64(l.Errors+l.Unanswered))
+	f.Weight = ratio(left, l.TimeNS()/1e9+failedCost*float64(l.failedRequests()))
 	f.lost = &left
 	f.Impact = Impact{Share: round(ratio(left, x.Lost)), Of: "the harm", Text: l.harmText(x.Harms)}
 	for _, h := range x.Harms {

@@ -146,7 +146,7 @@ var nearMissesOnLacks = []miss{
 	{"much is promised, nothing refused", &commitLimit, also(refused(0), func(o *observe.Observation) {
 		o.Sysctl["vm.overcommit_memory"] = "2"
 		o.Use.Memory.CommitLimit, o.Use.Memory.Committed = 8<<30, 8<<30
-	}), "8192 MB of 8192 MB are promised"},
+	}), "8 GB of 8 GB are promised"},
 	{"most files of the host are open", &fileMax, also(refused(0), func(o *observe.Observation) {
 		o.Sysctl["fs.file-nr"], o.Sysctl["fs.file-max"] = "98000 0 100000", "100000"
 	}), "98,000 of 100,000"},

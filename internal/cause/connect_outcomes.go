@@ -194,7 +194,7 @@ type suffering struct {
 
 func (v *View) sufferingOf(master int) (s suffering) {
 	for _, l := range v.servedOf[master] {
-		s.bad += min(l.Errors+l.Unanswered, l.Requests)
+		s.bad += l.failedRequests()
 		s.all += l.Requests
 		if k := l.cost(1, observe.Server, observe.Stall); s.worst == nil || k.slowNS > s.most.slowNS {
 			s.worst, s.most = l, k

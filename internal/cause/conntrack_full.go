@@ -38,8 +38,8 @@ func checkConntrackFull(v *View) Result {
 		if ct.Drop == 0 && logged == 0 && len(harms) == 0 {
 			if u := ratio(ct.PeakEntries, ct.Max); u > used {
 				used = u
-				most = fmt.Sprintf("at most %s of %s entries in use (%s)%s, no packet dropped",
-					count(ct.PeakEntries), count(ct.Max), percent(u), where(ns))
+				most = fmt.Sprintf("at most %s in use (%s)%s, no packet dropped",
+					ofLimit(ct.PeakEntries, ct.Max, "entries"), percent(u), where(ns))
 			}
 			continue
 		}

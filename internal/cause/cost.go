@@ -32,7 +32,7 @@ func (v *View) Price(f *Finding) {
 	for _, l := range at {
 		seconds += l.TimeNS() / 1e9
 		if !f.Impact.OfTime {
-			seconds += failedCost * float64(min(l.Errors+l.Unanswered, l.Requests))
+			seconds += failedCost * float64(l.failedRequests())
 		}
 	}
 	cost := round(f.Weight * seconds)

@@ -143,10 +143,7 @@ func (v *View) busyElsewhere(l *ledger) bool {
 
 // connectionsText tells what a database holds, against its limit.
 func connectionsText(d *observe.Database) string {
-	if d.MaxConnections.Value == "" {
-		return fmt.Sprintf("%s held at most %s connections", databaseText(d), count(d.ConnectionsPeak))
-	}
-	return fmt.Sprintf("%s held at most %s of %s connections", databaseText(d), count(d.ConnectionsPeak), d.MaxConnections.Value)
+	return fmt.Sprintf("%s held at most %s", databaseText(d), ofLimit(d.ConnectionsPeak, d.MaxConnections.Value, "connections"))
 }
 
 // connectionLimit is a database's limit of connections, 0 where it is not known.

@@ -244,7 +244,7 @@ func (v *View) routeless(s *DropSite) []dropHarm {
 	}
 	var out []dropHarm
 	for _, l := range v.servedIn[s.NetNS] {
-		bad := l.Errors + l.Unanswered
+		bad := l.failedRequests()
 		if bad < fewAffected || 2*s.Packets < bad {
 			continue
 		}

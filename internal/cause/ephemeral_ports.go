@@ -214,8 +214,8 @@ func (v *View) portsInUse() string {
 			g := &ns.Sockets[j]
 			if use := ratio(g.LocalPorts, size); g.Side == "called" && use > top {
 				top = use
-				text = fmt.Sprintf("at most %s of %s local ports in use towards one destination (%s), no connect() failed for want of one",
-					count(g.LocalPorts), count(size), netip.AddrPortFrom(addrOf(g.Remote), uint16(g.Port)))
+				text = fmt.Sprintf("at most %s in use towards one destination (%s), no connect() failed for want of one",
+					ofLimit(g.LocalPorts, size, "local ports"), netip.AddrPortFrom(addrOf(g.Remote), uint16(g.Port)))
 			}
 		}
 	}

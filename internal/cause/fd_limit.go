@@ -43,12 +43,8 @@ func checkFDLimit(v *View) Result {
 		}
 		if use := ratio(p.FDs, p.FDLimit); use > top {
 			top = use
-			most = fmt.Sprintf("accept() never failed for want of a descriptor; closest is %s (pid %d) with %s of %s open",
-				p.Comm, p.PID, count(p.FDs), count(p.FDLimit))
-			if p.FDs > p.FDLimit { // the limit was lowered since, or the two were read apart
-				most = fmt.Sprintf("accept() never failed for want of a descriptor; closest is %s (pid %d) with %s open, over its limit, which is %s",
-					p.Comm, p.PID, count(p.FDs), count(p.FDLimit))
-			}
+			most = fmt.Sprintf("accept() never failed for want of a descriptor; closest is %s (pid %d) with %s",
+				p.Comm, p.PID, ofLimit(p.FDs, p.FDLimit, "open"))
 		}
 	}
 	r.RuledOut = most

@@ -17,6 +17,10 @@ func count[T int | int64 | uint32 | uint64](n T) string { return figure.Count(n)
 func percent(share float64) string                      { return figure.Percent(share) }
 func seconds(s float64) string                          { return figure.Seconds(s) }
 
+// ofLimit writes what is used of a limit, "9 of 10 entries", or "11 entries, limit 10":
+// a limit may be lowered, some are checked late, and the two are not read at once.
+func ofLimit(used, limit any, unit string) string { return figure.Evidence(used, limit, unit) }
+
 // permille writes parts of a thousand to two digits, from 100 on as a whole number.
 func permille(f float64) string {
 	if f >= 100 {

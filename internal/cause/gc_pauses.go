@@ -159,7 +159,7 @@ func (v *View) roomier(h *observe.Heap, f *Finding) {
 	f.Evidence = append(f.Evidence, Evidence{Fact: "how far its heap may grow", Value: byteText(h.MaxBytes), Source: heapSource(h)})
 	if h.Published {
 		f.Evidence = append(f.Evidence,
-			Evidence{Fact: "heap in use", Value: byteText(h.UsedBytes), Limit: byteText(h.MaxBytes), Source: "hsperfdata"},
+			memoryEvidence("heap in use", h.UsedBytes, h.MaxBytes, "hsperfdata"),
 			Evidence{Fact: "in collections", Value: round(h.GCSeconds), Limit: round(v.Window.Seconds), Unit: fmt.Sprintf("s, %s of them", count(h.Collections)), Source: "hsperfdata"})
 	}
 	option := fmt.Sprintf("-Xmx%dm", want>>20)

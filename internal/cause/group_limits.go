@@ -164,7 +164,7 @@ func checkThrash(v *View) Result {
 		}
 		used := ratio(c.MemoryUsedBytes, c.MemoryLimitBytes)
 		rate := float64(c.Refaults) / max(v.Window.Seconds, 1)
-		text := fmt.Sprintf("%s uses %s of %s, and %.0f pages of files a second were read again", c.Path, byteText(c.MemoryUsedBytes), byteText(c.MemoryLimitBytes), rate)
+		text := fmt.Sprintf("%s uses %s, and %.0f pages of files a second were read again", c.Path, memoryOf(c.MemoryUsedBytes, c.MemoryLimitBytes), rate)
 		if used < nearLimit || rate < refaultRate {
 			return judged{because: text, near: rate}
 		}
@@ -175,10 +175,10 @@ func checkThrash(v *View) Result {
 		h := v.holderOfGroup(c)
 		f := v.found(l, k, threadFloor, "reading files again")
 		f.Subject.Kind, f.Subject.Path = "cgroup", c.Path
-		f.Evidence = append(f.Evidence, Evidence{Fact: "memory of " + h.text, Value: byteText(c.MemoryUsedBytes), Limit: byteText(c.MemoryLimitBytes), Source: "memory.current, memory.usage_in_bytes"},
+		f.Evidence = append(f.Evidence, memoryEvidence("memory of "+h.text, c.MemoryUsedBytes, c.MemoryLimitBytes, "memory.current, memory.usage_in_bytes"),
 			Evidence{Fact: "pages of files read again soon after they were dropped", Value: round(rate), Unit: "pages/s", Source: "memory.stat workingset_refault_file"},
 			Evidence{Fact: "files in memory now", Value: byteText(c.MemoryFileBytes), Source: "memory.stat"},
-			Evidence{Fact: "memory of the machine available", Value: byteText(v.Use.Memory.AvailableBytes), Limit: byteText(v.Use.Memory.TotalBytes), Source: "/proc/meminfo"})
+			memoryEvidence("memory of the machine available", v.Use.Memory.AvailableBytes, v.Use.Memory.TotalBytes, "/proc/meminfo"))
 		want := 2 * c.MemoryLimitBytes
 		f.Fix.Text = fmt.Sprintf("Raise the memory limit of %s (%s) by as much as the files need that it reads.%s", h.text, byteText(c.MemoryLimitBytes), h.setsWhere())
 		h.raise(&f.Fix, c.MemoryFile, utoa(want), memoryFlags(want), fmt.Sprintf("MemoryMax=%dM", want>>20))
@@ -294,7 +294,7 @@ func checkPIDs(v *View) Result {
 		if c.PIDsLimit == 0 {
 			return judged{}
 		}
-		text := fmt.Sprintf("%s has %s of %s tasks, and was refused %s", c.Path, count(c.Tasks), count(c.PIDsLimit), count(c.PIDsRefused))
+		text := fmt.Sprintf("%s has %s, and was refused %s", c.Path, ofLimit(c.Tasks, c.PIDsLimit, "tasks"), count(c.PIDsRefused))
 		if c.PIDsRefused == 0 {
 			return judged{because: text, near: ratio(c.Tasks, c.PIDsLimit)}
 		}

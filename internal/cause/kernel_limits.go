@@ -92,7 +92,7 @@ func checkCommitLimit(v *View) Result {
 	strict := v.sysctlNumber("vm.overcommit_memory", 0) == 2
 	none := "no call of a service was refused memory: the kernel promises beyond what it has (vm.overcommit_memory is not 2)"
 	if strict {
-		none = fmt.Sprintf("no call of a service was refused memory; %d MB of %d MB are promised", m.Committed>>20, m.CommitLimit>>20)
+		none = fmt.Sprintf("no call of a service was refused memory; %s are promised", memoryOf(m.Committed, m.CommitLimit))
 	}
 	match := func(e *observe.CallError) bool {
 		return strict && e.Error == "ENOMEM" && slices.Contains(mapCalls, e.Call) && !v.outOfMaps(e.PID) && float64(m.Committed) >= nearLimit*float64(m.CommitLimit)
@@ -108,7 +108,7 @@ func checkFileMax(v *View) Result {
 	open, limit := v.sysctlNumber("fs.file-nr", 0), v.sysctlNumber("fs.file-max", 0)
 	none := "no call failed for want of a file"
 	if limit > 0 {
-		none += fmt.Sprintf("; %s of %s are open on the host", count(open), count(limit))
+		none += fmt.Sprintf("; %s are open on the host", ofLimit(open, limit, "files"))
 	}
 	// accept() without one is told by fd-limit, for all that listen.
 	match := func(e *observe.CallError) bool { return e.Error == "ENFILE" && !strings.HasPrefix(e.Call, "accept") }
@@ -138,7 +138,7 @@ func checkAIO(v *View) Result {
 	used, limit := v.sysctlNumber("fs.aio-nr", 0), v.sysctlNumber("fs.aio-max-nr", 0)
 	none := "no call of io_setup() failed"
 	if limit > 0 {
-		none += fmt.Sprintf("; %s of %s events are in use", count(used), count(limit))
+		none += fmt.Sprintf("; %s are in use", ofLimit(used, limit, "events"))
 	}
 	match := func(e *observe.CallError) bool { return e.Call == "io_setup" && e.Error == "EAGAIN" }
 	return v.judgeLack(match, none, func(_ *lack, f *Finding) {

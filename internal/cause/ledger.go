@@ -2,6 +2,7 @@ package cause
 
 import (
 	"cmp"
+	"maps"
 	"math"
 	"net/netip"
 	"slices"
@@ -30,7 +31,24 @@ type ledger struct {
 }
 
 func (v *View) newLedger(e *observe.Endpoint) *ledger {
+	e = consistent(e)
 	return &ledger{Endpoint: e, times: timesOf(e), address: address(e.Addr), ns: v.namespaces[e.NetNS], pid: v.Master(e.PID), reach: 1}
+}
+
+// consistent is an endpoint of which no part exceeds the whole: its counters are read one
+// after the other while requests end, and statuses are counted as answers come, requests
+// as they end.
+func consistent(e *observe.Endpoint) *observe.Endpoint {
+	c := *e
+	c.Errors, c.Unanswered, c.OK = min(e.Errors, e.Requests), min(e.Unanswered, e.Requests), min(e.OK, e.Requests)
+	c.Retrans = min(e.Retrans, e.Segments)
+	for class, n := range e.Statuses {
+		if n > e.Requests {
+			c.Statuses = maps.Clone(c.Statuses)
+			c.Statuses[class] = e.Requests
+		}
+	}
+	return &c
 }
 
 // called says that the endpoint is called from here, not served.

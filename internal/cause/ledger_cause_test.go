@@ -134,6 +134,14 @@ var firingOnRequests = []fires{
 		subject: Subject{Kind: "listener", Port: webPort}, minShare: 0.9, fix: "does not read", evidence: "closed window=6",
 	},
 	{
+		name: "a client of this host that sleeps between reads, while others keep the CPUs full", cause: &slowReceiver,
+		plant: func(o *observe.Observation) {
+			o.Endpoints[0] = nginxServed().add(500, ms, ms, observe.FlagZeroWindow, parts{observe.Server: 3 * ms, observe.SendWait: 60 * ms}).endpoint()
+			process(o, clientPID).RunDelaySeconds = 0.2
+		},
+		subject: Subject{Kind: "listener", Port: webPort}, minShare: 0.9, fix: "does not read", evidence: "closed window=500",
+	},
+	{
 		name: "three downloads that stand still", cause: &slowReceiver,
 		plant:   quiet(nginxServed().add(3, ms, ms, observe.FlagZeroWindow|observe.FlagUnfinished, zeroWindow)),
 		subject: Subject{Port: webPort}, minShare: 0.9, fix: "does not read", evidence: "still going on at the end=3",

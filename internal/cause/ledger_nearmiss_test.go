@@ -68,7 +68,7 @@ var nearMissesOnRequests = []miss{
 		"round trips of calls to 10.7.7.7:3306"},
 	{"the load generator on full CPUs does not keep up", &slowReceiver, func(o *observe.Observation) {
 		o.Endpoints[0] = nginxServed().add(500, ms, ms, observe.FlagZeroWindow, parts{observe.Server: 3 * ms, observe.SendWait: 60 * ms}).endpoint()
-	}, "the receiver is on this host, whose CPUs are full"},
+	}, "the receiver is on this host, and waits for a CPU"},
 	{"two players that pause", &slowReceiver,
 		quiet(nginxServed().add(300, ms, ms, 0, quick).add(2, ms, ms, observe.FlagZeroWindow|observe.FlagUnfinished, zeroWindow)),
 		"2 of 302 requests on :8088 met a closed or small window"},

@@ -156,7 +156,24 @@ func (v *View) groupsAt(places []int) []*observe.Cgroup {
 // lostRequests is how many requests of an endpoint went without a whole answer,
 // at least: one may have several of these flags.
 func (l *ledger) lostRequests() uint64 {
-	return max(min(l.Unanswered, l.Requests), l.affected(observe.FlagReset), l.affected(observe.FlagUnanswered), l.affected(observe.FlagTruncated))
+	return max(l.Unanswered, l.affected(observe.FlagReset), l.affected(observe.FlagUnanswered), l.affected(observe.FlagTruncated))
+}
+
+// memoryOf writes what is used of an amount of memory that may be exceeded.
+func memoryOf(used, limit uint64) string {
+	if used > limit {
+		return byteText(used) + ", limit " + byteText(limit)
+	}
+	return byteText(used) + " of " + byteText(limit)
+}
+
+// memoryEvidence is the same as evidence, in MB; limit 0: none is known.
+func memoryEvidence(fact string, used, limit uint64, source string) Evidence {
+	e := Evidence{Fact: fact, Value: round(float64(used) / (1 << 20)), Unit: "MB", Source: source}
+	if limit > 0 {
+		e.Limit = round(float64(limit) / (1 << 20))
+	}
+	return e
 }
 
 // byteText writes a size of memory as its limits are written: 1 MB is 2^20 bytes.

@@ -80,7 +80,7 @@ func init() { firingOnCPU = append(firingOnCPU, firingOnLimits...) }
 var firingOnLimits = []fires{
 	{
 		name: "in the window", cause: &containerOOMKilled, plant: func(o *observe.Observation) { killed(o, "python3", 4) },
-		subject: Subject{PID: appPID, Comm: "python3", Port: appPort, Path: shopPath}, minShare: 1, fix: "docker update --memory 1024m --memory-swap 1024m shop", evidence: "its own memory when it was killed=505 MB",
+		subject: Subject{PID: appPID, Comm: "python3", Port: appPort, Path: shopPath}, minShare: 1, fix: "docker update --memory 1024m --memory-swap 1024m shop", evidence: "its own memory when it was killed=505",
 	},
 	{
 		name: "gone before the window", cause: &containerOOMKilled, plant: func(o *observe.Observation) { killed(o, "python3", -60) },

@@ -45,7 +45,7 @@ func checkLimits(v *View, kind string) Result {
 				continue
 			}
 			share := ratio(min(uint64(k.Count), failed), requests)
-			told := fmt.Sprintf("%s requests turned away by limit_%s (zone %s) of nginx, of %s", count(k.Count), kind, k.Upstream, count(requests))
+			told := fmt.Sprintf("nginx logged %s requests turned away by limit_%s (zone %s); %s of %s answers were errors", count(k.Count), kind, k.Upstream, count(failed), count(requests))
 			if clients > 1 && k.Clients > 0 && float64(k.Clients) <= fewClients*float64(clients) {
 				r.RuledOut = fmt.Sprintf("%s: those of %d of at least %d clients, which is what a limit is for", told, k.Clients, clients)
 				continue
@@ -93,7 +93,7 @@ func limitFinding(v *View, n *observe.Nginx, k observe.LogKind, l *ledger, reque
 		{Fact: "answers 4xx and 5xx", Value: failed, Limit: requests, Unit: "answers", Source: recorded},
 	}
 	if k.Clients > 0 {
-		f.Evidence = append(f.Evidence, Evidence{Fact: "clients that were turned away", Value: k.Clients, Limit: clients, Unit: "clients", Source: "nginx error log; all: request records"})
+		f.Evidence = append(f.Evidence, Evidence{Fact: "clients that were turned away", Value: k.Clients, Limit: max(clients, k.Clients), Unit: "clients", Source: "nginx error log; all: request records"})
 	}
 	kind := strings.TrimPrefix(k.Kind, "limit-")
 	for _, d := range n.Limits {
@@ -101,7 +101,11 @@ func limitFinding(v *View, n *observe.Nginx, k observe.LogKind, l *ledger, reque
 			continue
 		}
 		f.Subject.Path = fmt.Sprintf("%s%s:%d", n.Root, d.File, d.Line)
-		f.Evidence = append(f.Evidence, Evidence{Fact: "limit for each " + d.Key, Value: d.Rate, Unit: "burst " + d.Burst, Source: n.Root + d.Zoned})
+		burst := ""
+		if d.Burst != "" {
+			burst = "burst " + d.Burst
+		}
+		f.Evidence = append(f.Evidence, Evidence{Fact: "limit for each " + d.Key, Value: d.Rate, Unit: burst, Source: n.Root + d.Zoned})
 		f.Fix.Text = fmt.Sprintf("limit_%s counts by %s and allows %s", kind, d.Key, d.Rate)
 		if d.Burst != "" {
 			f.Fix.Text += " with a burst of " + d.Burst

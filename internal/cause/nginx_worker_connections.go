@@ -46,7 +46,7 @@ func checkNginxWorkerConnections(v *View) Result {
 		if lines == 0 && !silent {
 			if use := ratio(peak, limit); use > top {
 				top = use
-				r.RuledOut = fmt.Sprintf("the busiest worker of nginx (pid %d) held %s of %s connections, and no log line says they ran out", n.PID, count(peak), count(limit))
+				r.RuledOut = fmt.Sprintf("the busiest worker of nginx (pid %d) held %s, and no log line says they ran out", n.PID, ofLimit(peak, limit, "connections"))
 			}
 			continue
 		}

@@ -414,11 +414,7 @@ func (v *View) killFinding(d *death) Finding {
 		f.Evidence = append(f.Evidence, Evidence{Fact: "kills there, the first " + v.whenText(d.kills[0]), Value: n, Unit: "kills", Source: "kernel log"})
 	}
 	if k.AnonBytes > 0 {
-		limit := any(nil)
-		if k.LimitBytes > 0 {
-			limit = byteText(k.LimitBytes)
-		}
-		f.Evidence = append(f.Evidence, Evidence{Fact: "its own memory when it was killed", Value: byteText(k.AnonBytes), Limit: limit, Source: "kernel log"})
+		f.Evidence = append(f.Evidence, memoryEvidence("its own memory when it was killed", k.AnonBytes, k.LimitBytes, "kernel log"))
 	}
 	if ct := v.container(k.Container); ct != nil {
 		said := ct.State
@@ -442,7 +438,7 @@ func (v *View) whenText(k *observe.OOMKill) string {
 
 func (v *View) hostOOMFix(f *Finding, d *death) {
 	k := d.last()
-	f.Evidence = append(f.Evidence, Evidence{Fact: "memory of the machine available now", Value: byteText(v.Use.Memory.AvailableBytes), Limit: byteText(v.Use.Memory.TotalBytes), Source: "/proc/meminfo"})
+	f.Evidence = append(f.Evidence, memoryEvidence("memory of the machine available now", v.Use.Memory.AvailableBytes, v.Use.Memory.TotalBytes, "/proc/meminfo"))
 	if big := v.largest(); big != nil {
 		f.Evidence = append(f.Evidence, Evidence{Fact: "largest process now", Value: fmt.Sprintf("%s (pid %d) %s", big.Comm, big.PID, byteText(big.RSSBytes)), Source: "/proc/PID/stat"})
 	}

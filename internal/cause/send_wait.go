@@ -69,8 +69,8 @@ func checkSlowReceiver(v *View) Result {
 		if !l.enough(closed+small) || l.client || !l.foremost(byReceiver) || l.reach < fewReach || !l.receiverNoticed(k) {
 			return judged{because: because, near: near}
 		}
-		if _, full := v.cpuFull(l); full && v.clientHere(l) != nil {
-			return judged{because: because + "; the receiver is on this host, whose CPUs are full", near: near}
+		if v.lateClient(l, k) {
+			return judged{because: because + "; the receiver is on this host, and waits for a CPU", near: near}
 		}
 		f := v.found(l, k, wireFloor, "waiting for the receiver")
 		f.Evidence = append(f.Evidence,
@@ -111,6 +111,17 @@ func (v *View) clientHere(l *ledger) *ledger {
 		return nil
 	}
 	return l.callers[0]
+}
+
+// lateClient says that the client of an endpoint is on this host and reads late because it
+// waits for a CPU, not because it sleeps or waits for something else.
+func (v *View) lateClient(l *ledger, k cost) bool {
+	c := v.clientHere(l)
+	if c == nil {
+		return false
+	}
+	_, late := v.late(c, k.share)
+	return late
 }
 
 // SendBufferLimited: the socket's send buffer holds less than the network

@@ -51,7 +51,7 @@ func checkSerialGC(v *View) Result {
 		f.Evidence = append([]Evidence{
 			{Fact: "time in collections, by one thread", Value: round(h.GCSeconds), Limit: round(v.Window.Seconds), Unit: "s", Source: "hsperfdata"},
 			{Fact: "CPUs that it sees", Value: why, Source: "cpu.max, cpu.cfs_quota_us, /proc/PID/status"},
-			{Fact: "heap in use", Value: byteText(h.UsedBytes), Limit: byteText(h.MaxBytes), Source: "hsperfdata"}}, f.Evidence...)
+			memoryEvidence("heap in use", h.UsedBytes, h.MaxBytes, "hsperfdata")}, f.Evidence...)
 		f.Fix.Text = "Start it with -XX:ActiveProcessorCount=2 or -XX:+UseParallelGC, or let it have two CPUs or more; with a larger heap it collects less often."
 		f.Fix.Persist = []shell.Command{shell.Line("# JAVA_TOOL_OPTIONS=-XX:ActiveProcessorCount=2 in its environment")}
 		return judged{finding: f}

@@ -63,7 +63,7 @@ func checkTimeWaitBuckets(v *View) Result {
 // cutOff is the endpoint of a namespace with most answers that a reset cut off.
 func (v *View) cutOff(ns *observe.NetNS) (worst *ledger, cut uint64) {
 	for _, l := range v.servedIn[ns.Inode] {
-		if n := min(l.Flags["truncated"], l.Flags["reset"]); worst == nil || n > cut {
+		if n := min(l.affected(observe.FlagTruncated), l.affected(observe.FlagReset)); worst == nil || n > cut {
 			worst, cut = l, n
 		}
 	}

@@ -71,7 +71,7 @@ func (v *View) Unlinked(a *Account, findings []Finding) []Sight {
 				continue
 			}
 			out = append(out, Sight{Kind: SightQueue, NetNS: service.NS.Inode, PID: l.PID, Comm: l.Comm, Count: l.Drops,
-				Text: fmt.Sprintf("%s connection attempts were dropped at port %d of %s (pid %d); its accept queue held up to %s of %s", count(l.Drops), l.Port, l.Comm, l.PID, count(l.QueuePeak), count(l.Limit))})
+				Text: fmt.Sprintf("%s connection attempts were dropped at port %d of %s (pid %d); its accept queue held up to %s", count(l.Drops), l.Port, l.Comm, l.PID, ofLimit(l.QueuePeak, l.Limit, "connections"))})
 		}
 	}
 	for i := range v.Cgroups {

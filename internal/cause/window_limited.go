@@ -37,8 +37,8 @@ func checkWindowLimited(v *View) Result {
 		if !l.smallWindow() || !l.enough(small) || l.client || !l.foremost(byReceiver) || l.reach < fewReach || !l.noticed(k, wireFloor) {
 			return judged{because: because, near: k.share}
 		}
-		if _, full := v.cpuFull(l); full && v.clientHere(l) != nil {
-			return judged{because: because + "; the receiver is on this host, whose CPUs are full", near: k.share}
+		if v.lateClient(l, k) {
+			return judged{because: because + "; the receiver is on this host, and waits for a CPU", near: k.share}
 		}
 		rtt := float64(l.RTT.Quantile(0.5))
 		f := v.found(l, k, wireFloor, "waiting for the window")

@@ -40,7 +40,7 @@ func checkCutOff(v *View, kind observe.Kind, line, knob string) Result {
 		}
 		share := ratio(lost, max(requests, lost))
 		if killed == 0 || lost == 0 || share < noiseShare {
-			r.RuledOut = fmt.Sprintf("%s (pid %d) killed %s workers for the time of their request; %s of %s requests got no answer", kind, u.app.PID, count(killed), count(lost), count(requests))
+			r.RuledOut = fmt.Sprintf("%s (pid %d) killed %s workers for the time of their request; %s of %s requests got no answer", kind, u.app.PID, count(killed), count(lost), count(max(requests, lost)))
 			continue
 		}
 		f := supported(Subject{Kind: "pool", NetNS: u.app.NetNS, PID: u.app.PID, Comm: v.Comm(u.app.PID), Port: u.services[0].Port(), Path: u.app.Root + u.app.Config})
