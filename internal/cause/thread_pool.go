@@ -107,11 +107,21 @@ func (v *View) threadPoolFinding(l *ledger, p *observe.ThreadPool) (*Finding, st
 	}
 	_, full := v.cpuFull(l)
 	stands := l.Requests < fewRequests
+	connections := 0
+	if s := v.ServiceAt(l.NetNS, l.Port, ""); s != nil {
+		for _, at := range s.Listeners {
+			connections += at.Clients
+		}
+	}
 	switch {
 	case p.Partly > p.Busy/8:
 		return nil, fmt.Sprintf("%s, and %d that sometimes have nothing to do", text, p.Partly)
 	case p.Idle > 0 && v.namedPool(p):
 		return nil, fmt.Sprintf("%s, and %d that have nothing to do", text, p.Idle)
+	case p.Ended >= p.Busy:
+		return nil, fmt.Sprintf("%s, and %s ended: it makes threads as it needs them", text, figure.Counted(p.Ended, "thread"))
+	case connections > 0 && p.Busy+p.Partly+p.Idle >= connections && l.Overlapped == 0:
+		return nil, fmt.Sprintf("%s, for at most %s: each has a thread of its own", text, figure.Counted(connections, "connection"))
 	case waiting < 1 || waiting < poolQueue*busy:
 		return nil, text
 	case !stands && float64(p.Switches) < poolTurns*float64(l.Requests) && running < 1-poolTurns:

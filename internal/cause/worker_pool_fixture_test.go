@@ -233,6 +233,12 @@ var nearMissesOnServers = []miss{
 		threadPool(executorAs(func(p *observe.ThreadPool) { p.Partly = 2 }), parts{observe.Server: 300 * ms}), "and 2 that sometimes have nothing to do"},
 	{"threads of the pool that are free", &threadPoolExhausted,
 		threadPool(executorAs(func(p *observe.ThreadPool) { p.Idle = 2 }), parts{observe.Server: 300 * ms}), "and 2 that have nothing to do"},
+	{"a thread for each request, that ends with it", &threadPoolExhausted,
+		threadPool(executorAs(func(p *observe.ThreadPool) { p.Ended = 40 }), parts{observe.Server: 300 * ms}), "40 threads ended: it makes threads as it needs them"},
+	{"a thread for each connection", &threadPoolExhausted, func(o *observe.Observation) {
+		threadPool(executorAs(func(p *observe.ThreadPool) { p.Busy, p.Partly = 18, 2 }), parts{observe.Server: 300 * ms})(o)
+		listens(o).Clients = 20
+	}, "for at most 20 connections: each has a thread of its own"},
 	{"a thread that does something else", &threadPoolExhausted,
 		threadPool(executorAs(func(p *observe.ThreadPool) {
 			p.Busy, p.Switches, p.Does = 1, 10, []observe.PoolCall{{Name: "clock_nanosleep", Share: 1}}

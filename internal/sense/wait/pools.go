@@ -124,6 +124,11 @@ type poolKey struct {
 	name, root string
 }
 
+func (s *Sampler) poolOf(w *watched) poolKey {
+	master, _ := s.names.Master(w.pid)
+	return poolKey{master, w.use.name, w.use.root}
+}
+
 // pools tells of the groups of threads, in these families of processes, of which some
 // had something in hand whenever they were looked at, or one was on a CPU.
 func (s *Sampler) pools(families []*family) []observe.ThreadPool {
@@ -133,9 +138,7 @@ func (s *Sampler) pools(families []*family) []observe.ThreadPool {
 	}
 	groups := map[poolKey][]*watched{}
 	for _, w := range s.threads {
-		master, _ := s.names.Master(w.pid)
-		if readers[master] != nil && w.use.looks > 0 && float64(w.use.events) < eventLoop*float64(w.use.looks) {
-			k := poolKey{master, w.use.name, w.use.root}
+		if k := s.poolOf(w); readers[k.master] != nil && w.use.looks > 0 && float64(w.use.events) < eventLoop*float64(w.use.looks) {
 			groups[k] = append(groups[k], w)
 		}
 	}
@@ -152,7 +155,7 @@ func (s *Sampler) pools(families []*family) []observe.ThreadPool {
 }
 
 func (s *Sampler) pool(k poolKey, threads []*watched, readers map[int]bool) observe.ThreadPool {
-	p := observe.ThreadPool{PID: k.master, Name: k.name, Root: k.root}
+	p := observe.ThreadPool{PID: k.master, Name: k.name, Root: k.root, Ended: s.ended[k]}
 	slices.SortFunc(threads, func(a, b *watched) int { return a.tid - b.tid })
 	calls := map[string]int{}
 	at := map[string]int{}

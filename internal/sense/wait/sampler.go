@@ -78,6 +78,7 @@ type Sampler struct {
 	processes map[int]*visit
 	goes      goSampling
 	placed    time.Time // it was read where threads in Python are
+	ended     map[poolKey]int
 }
 
 // visit is when a process was looked at.
@@ -94,7 +95,7 @@ type visit struct {
 func NewSampler(r *Reader) *Sampler {
 	return &Sampler{
 		reader: r, names: r.fs.Names(), raw: files{proc: r.fs.Proc, buf: make([]byte, 64<<10)}, calls: callsOf(r.arch),
-		start: time.Now(), threads: map[int]*watched{}, hops: map[int]seenHop{}, goes: goSampling{programs: map[int]*goWatched{}}, byKey: map[string]*shape{}, byCall: map[callKey]*shape{}, processes: map[int]*visit{},
+		start: time.Now(), threads: map[int]*watched{}, hops: map[int]seenHop{}, goes: goSampling{programs: map[int]*goWatched{}}, byKey: map[string]*shape{}, byCall: map[callKey]*shape{}, processes: map[int]*visit{}, ended: map[poolKey]int{},
 	}
 }
 
@@ -261,6 +262,9 @@ func (s *Sampler) forget(now time.Time) {
 	for tid, w := range s.threads {
 		if turn := s.processes[w.pid]; turn != nil && !w.listed.Equal(turn.last) || now.Sub(w.listed) > 10*time.Second {
 			s.end(w, 0)
+			if k := s.poolOf(w); w.use.looks > 0 && (len(s.ended) < maxPools || s.ended[k] > 0) {
+				s.ended[k]++
+			}
 			delete(s.threads, tid)
 		}
 	}
