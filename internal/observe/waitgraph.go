@@ -81,7 +81,7 @@ type ThreadPool struct {
 	Idle   int   `json:"idle,omitempty"`   // … in hardly any
 	Looks  int   `json:"looks"`
 	Ended  int   `json:"ended,omitempty"` // that were looked at, and ended in the window
-	TIDs   []int `json:"tids,omitempty"` // of those that are not idle, at most 64
+	TIDs   []int `json:"tids,omitempty"`  // of those that are not idle, at most 64
 	// Readers is how many of them read a slow request; Running how many were on a CPU
 	// at a time, or ready for one, on average.
 	Readers int     `json:"readers,omitempty"`
