@@ -20,6 +20,7 @@ const (
 	// HarmUnfinished: no answer, or not all of it, when the window or the connection ended,
 	// and something holds up who should give it, or the network what was sent.
 	HarmUnfinished HarmKind = "unfinished"
+	HarmHandshake  HarmKind = "handshake" // its connection waited in a handshake of TLS before it could begin
 	// HarmNotConnected counts connections of clients, for which nobody answers requests:
 	// those of a service are among its own.
 	HarmNotConnected HarmKind = "not_connected"
@@ -159,7 +160,7 @@ func (v *View) claim(f *Finding, x *Victim, behind []*ledger) float64 {
 	}
 	var slow, failed float64
 	for _, h := range x.Harms {
-		if h.Kind == HarmSlow || h.Kind == HarmUnfinished {
+		if h.Kind == HarmSlow || h.Kind == HarmUnfinished || h.Kind == HarmHandshake {
 			slow += h.Seconds
 		} else {
 			failed += float64(h.Requests)
@@ -274,5 +275,5 @@ func (l *ledger) harmText(harms []Harm) string {
 }
 
 var harmWords = map[HarmKind]string{
-	HarmSlow: "slow", HarmFailed: "failed", HarmUnanswered: "never answered", HarmUnfinished: "without an answer, or all of it, at the end",
+	HarmSlow: "slow", HarmHandshake: "behind a slow handshake of TLS", HarmFailed: "failed", HarmUnanswered: "never answered", HarmUnfinished: "without an answer, or all of it, at the end",
 }

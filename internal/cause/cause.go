@@ -232,6 +232,7 @@ func Catalogue() []Cause {
 		haproxyMaxconn,
 		uwsgiHarakiri,
 		gunicornWorkerTimeout,
+		tlsHandshakeSlow,
 		nginxLimitReq,
 		nginxLimitConn,
 		ephemeralPortsExhausted,

@@ -174,8 +174,29 @@ func (v *View) harmedBy(o *outcomes, attempts uint64) (h harm, ok bool) {
 		return v.harmed(o.pid, attempts)
 	}
 	h = harm{ratio(attempts, o.all()), false, fmt.Sprintf("%s of %s connections came about", count(o.established), count(o.all()))}
-	return h, attempts >= harmedLeast && v.fallbackOf(o) == nil
+	return h, attempts >= harmedLeast && v.fallbackOf(o) == nil && !v.leftAtEnd(o)
 }
+
+// leftAtEnd says that connections without an answer are those of clients that stop their
+// work (a load test ends): few beside those that came about, to a service on this host
+// that did answer (its SYN-ACKs were reset), and nobody asked anything afterwards.
+func (v *View) leftAtEnd(o *outcomes) bool {
+	there, _ := v.listensHere(o.destination)
+	if there == nil || o.refused > 0 || leftBeside*float64(o.unanswered) > float64(o.established) || there.Counters["Tcp.AttemptFails"] < o.unanswered {
+		return false
+	}
+	for _, l := range v.ledgersAt(o.netns, o.port) {
+		if n := len(l.Arrivals); l.called() && l.Addr == o.addr && (n < leftSlots || slices.Max(l.Arrivals[n-leftSlots:]) > 0) {
+			return false
+		}
+	}
+	return true
+}
+
+const (
+	leftBeside = 10 // connections that came about, for each that did not
+	leftSlots  = 3  // of Endpoint.Arrivals, in which nobody asks any more
+)
 
 // impactOf is the harm of attempts in vain, after what brought it about.
 func (o *outcomes) impactOf(h harm, text string) Impact {

@@ -225,6 +225,7 @@ var firingOnDrops = []fires{
 		plant: strangers(func(o *observe.Observation) {
 			o.Endpoints[0].Errors = 900
 			ns(o).Counters["Ip.OutNoRoutes"] = 900
+			o.CallErrors = []observe.CallError{{PID: nginxWorker1, Comm: "nginx", NetNS: serverNS, Call: "connect", Error: "ENETUNREACH", Calls: 90}}
 		}),
 		subject: Subject{NetNS: serverNS, Port: webPort}, minShare: 0.4, fix: "route"},
 	{name: "connect() fails at once, by a route that is unreachable", cause: &noRoute,
@@ -356,6 +357,10 @@ var nearMissesOnDrops = []miss{
 		o.ErrorSeconds = 1
 		o.CallErrors = []observe.CallError{{PID: nginxWorker1, Comm: "nginx", NetNS: serverNS, Call: "connect", Error: "ENETUNREACH", Calls: 3, Path: "2001:db8::7"}}
 	}), "connect() of nginx"},
+	{"clients that give up, and a counter of somebody else's packets", &noRoute, strangers(func(o *observe.Observation) {
+		o.Endpoints[0].Errors, o.ErrorSeconds = 900, 1
+		ns(o).Counters["Ip.OutNoRoutes"] = 900
+	}), "900 packets"},
 	{"a program that tries IPv6 first", &noRoute, strangers(func(o *observe.Observation) {
 		ns(o).Counters["Ip.OutNoRoutes"] = 300
 	}), "300 packets"},

@@ -157,7 +157,7 @@ func (f *exchange) through(s *DropSite) bool {
 // its answer, died here.
 func (v *View) unreached(s *DropSite) []dropHarm {
 	var out []dropHarm
-	syns := s.syns()
+	syns, known := s.syns(func(_, _ netip.Addr) bool { return true }), s.syns(v.ours)
 	vain := v.inVain()
 	var places []int // there
 	for to := range syns {
@@ -173,7 +173,11 @@ func (v *View) unreached(s *DropSite) []dropHarm {
 		if !rejects(s) { // a reset is the answer of a rule that rejects, or of nobody's
 			failed -= min(c.Refused, failed)
 		}
-		n := uint64(syns[addrPort(c.Addr, c.Port)] + 0.5)
+		from := known
+		if ns := v.namespaces[c.NetNS]; ns == nil || len(ns.Addrs) == 0 {
+			from = syns
+		}
+		n := uint64(from[addrPort(c.Addr, c.Port)] + 0.5)
 		if failed >= fewAffected && n >= fewAffected {
 			if h, ok := v.noReach(c, n, failed); ok {
 				out = append(out, h)
@@ -237,9 +241,13 @@ func (v *View) hanging(pid int, failed uint64) float64 {
 }
 
 // routeless lists services whose requests fail while packets have no route.
-// connect() then fails at once, and there is no packet to look at.
+// connect() then fails at once, and there is no packet to look at: where failing
+// calls are watched, it is among them, or the counter is about somebody else.
 func (v *View) routeless(s *DropSite) []dropHarm {
 	if s.Layer != DropRouting || s.In || s.Counter == "" {
+		return nil
+	}
+	if v.ErrorSeconds > 0 && !slices.ContainsFunc(v.CallErrors, func(e observe.CallError) bool { return e.NetNS == s.NetNS && v.noWay(&e) }) {
 		return nil
 	}
 	var out []dropHarm
@@ -253,8 +261,15 @@ func (v *View) routeless(s *DropSite) []dropHarm {
 	return out
 }
 
-// syns counts the SYNs that died at a site, and the answers to them, by either end.
-func (s *DropSite) syns() map[netip.AddrPort]float64 {
+// ours says that who connects to an address has one of this host's: a forged source has
+// not, and one of loopback reaches only loopback.
+func (v *View) ours(caller, to netip.Addr) bool {
+	return caller.IsLoopback() && to.IsLoopback() || len(v.owners.of(caller)) > 0
+}
+
+// syns counts the SYNs that died at a site, and the answers to them, by either end, of
+// those who connect.
+func (s *DropSite) syns(who func(caller, to netip.Addr) bool) map[netip.AddrPort]float64 {
 	sums := map[netip.AddrPort]float64{}
 	for _, p := range s.parts {
 		if p.drop.Kind != observe.DropSYN && p.drop.Kind != observe.DropSYNACK {
@@ -262,6 +277,9 @@ func (s *DropSite) syns() map[netip.AddrPort]float64 {
 		}
 		for _, f := range p.drop.Flows {
 			src, dst := addrPort(f.Src, f.SrcPort), addrPort(f.Dst, f.DstPort)
+			if p.drop.Kind == observe.DropSYN && !who(src.Addr(), dst.Addr()) || p.drop.Kind == observe.DropSYNACK && !who(dst.Addr(), src.Addr()) {
+				continue
+			}
 			sums[dst] += float64(f.Segments) * p.share
 			if src != dst {
 				sums[src] += float64(f.Segments) * p.share

@@ -228,16 +228,17 @@ func (v *View) unheard(x *exchange) *DropSite {
 func (v *View) pathWords(f *Finding, l *ledger, narrow *DropSite, packets uint64, unheard *DropSite) {
 	f.Title = "Packets are too long for the path, and the message that says so does not arrive"
 	evidence := []Evidence{}
-	sender := v.namespaces[f.Subject.NetNS]
+	sender, mtu := v.namespaces[f.Subject.NetNS], leastMTU
 	if narrow != nil {
 		router := v.namespaces[narrow.NetNS]
 		evidence = append(evidence, Evidence{Fact: "packets that were too long to be passed on" + inSpace(narrow.NetNS, router), Value: packets, Unit: "segments", Source: narrow.Source})
 		if out := narrowest(router, narrow.Interface); out != nil {
+			mtu = out.MTU
 			f.Title = fmt.Sprintf("Packets are too long for %s (MTU %d), and the message that says so does not arrive", out.Name, out.MTU)
 			evidence = append(evidence, Evidence{Fact: fmt.Sprintf("MTU of %s%s, and of %s by which they come in", out.Name, inSpace(narrow.NetNS, router), narrow.Interface), Value: out.MTU, Limit: linkOf(router, narrow.Interface).MTU, Unit: "bytes", Source: "netlink"})
 		}
 	}
-	f.Fix.Text = "Let the ICMP messages through that say that a packet is too long (type 3 code 4, ICMPv6 type 2). Until then an MTU of the route helps at once; with tcp_mtu_probing TCP finds the size by itself, on each connection after seconds."
+	f.Fix.Text = "Let the ICMP messages through that say that a packet is too long (type 3 code 4, ICMPv6 type 2). Until then have both ends make shorter segments: the commands of nft clamp the MSS of new connections (nft delete table inet slowray_mss takes that back), or give the route that MTU. With tcp_mtu_probing TCP finds the size by itself, on each connection after seconds."
 	f.Fix.Commands = nil
 	if unheard != nil {
 		evidence = append(evidence, Evidence{Fact: "ICMP messages dropped " + v.PlaceOf(unheard), Value: unheard.Kinds()["icmp"], Unit: "packets", Source: unheard.Source})
@@ -246,14 +247,28 @@ func (v *View) pathWords(f *Finding, l *ledger, narrow *DropSite, packets uint64
 			f.Fix.Commands, f.Fix.Persist = v.ruleCommands(v.namespaces[unheard.NetNS], unheard.Rule, l.Port)
 		}
 	}
-	f.Fix.Commands = append(f.Fix.Commands, v.in(sender, shell.Line("ip route show")), v.in(sender, shell.Line("ip route change ROUTE mtu 1280   # ROUTE as shown")),
-		v.in(sender, shell.Line("sysctl -w net.ipv4.tcp_mtu_probing=1")))
+	headers := 40 // of IPv4 and TCP
+	if l.address.Is6() && !l.address.Is4In6() {
+		headers = 60
+	}
+	f.Fix.Commands = append(f.Fix.Commands, v.in(sender, shell.Line("nft add table inet slowray_mss")))
+	for _, way := range []string{"prerouting", "output"} { // what the other end may be sent, and what it may send
+		f.Fix.Commands = append(f.Fix.Commands, v.in(sender, shell.Line("nft add chain inet slowray_mss %s %s", way, shell.NFTText("{ type filter hook %s priority -150; }", way))),
+			v.in(sender, shell.Line("nft add rule inet slowray_mss %s tcp flags syn tcp option maxseg size set %s", way, mtu-headers)))
+	}
+	if len(l.Peers) > 0 {
+		f.Fix.Commands = append(f.Fix.Commands, v.in(sender, shell.Line("ip route get %s   # the route that could have an MTU of %s", l.Peers[0].Addr, mtu)))
+	}
+	f.Fix.Commands = append(f.Fix.Commands, v.in(sender, shell.Line("sysctl -w net.ipv4.tcp_mtu_probing=1")))
 	f.Fix.Persist = append(f.Fix.Persist, LastingSysctl("net.ipv4.tcp_mtu_probing", "1"))
 	if narrow == nil && len(l.Peers) > 0 {
 		f.Fix.Commands = append(f.Fix.Commands, v.in(sender, shell.Line("tracepath -n %s", l.Peers[0].Addr)))
 	}
 	f.Evidence = append(evidence, f.Evidence...)
 }
+
+// leastMTU is what every link that carries IPv6 takes (RFC 8200, section 5).
+const leastMTU = 1280
 
 // inSpace names a network namespace that may have no process.
 func inSpace(inode uint64, ns *observe.NetNS) string {

@@ -34,3 +34,18 @@ func TestParts(t *testing.T) {
 		t.Error("the observation was changed")
 	}
 }
+
+// TestCutAlerts: a client over TLS that closes with its answer has lost nothing.
+func TestCutAlerts(t *testing.T) {
+	cut := func(unacked uint32) observe.RequestSample {
+		return observe.RequestSample{Unacked: unacked, Status: "error", Flags: []string{"reset", "truncated"}}
+	}
+	e := &observe.Endpoint{Requests: 500, Errors: 86, TLS: 500, Flags: map[string]uint64{"reset": 80, "truncated": 80}, Failed: []observe.RequestSample{cut(24), cut(0), cut(24), cut(5000)}}
+	if l := NewView(&observe.Observation{}).newLedger(e); l.failedRequests() != 26 {
+		t.Errorf("%d failed, want 6 and a quarter of 80", l.failedRequests())
+	}
+	e.TLS = 0
+	if l := NewView(&observe.Observation{}).newLedger(e); l.failedRequests() != 86 {
+		t.Errorf("%d failed of what is not encrypted, want 86", l.failedRequests())
+	}
+}

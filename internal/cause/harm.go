@@ -19,6 +19,9 @@ func (v *View) harmsOf(l *ledger) []Harm {
 	if requests, seconds := v.slowerThanUsual(l); seconds >= harmShare*l.TimeNS()/1e9 {
 		add(HarmSlow, requests, seconds)
 	}
+	if h := l.handshakes(); h.slow(l) {
+		add(HarmHandshake, l.TLS, h.lost/1e9)
+	}
 	failed := l.Statuses["5xx"]
 	if len(l.Statuses) == 0 {
 		failed = l.Errors - min(l.Errors, l.Unanswered)

@@ -40,7 +40,8 @@ func (v *View) newLedger(e *observe.Endpoint) *ledger {
 // as they end.
 func consistent(e *observe.Endpoint) *observe.Endpoint {
 	c := *e
-	c.Errors, c.Unanswered, c.OK = min(e.Errors, e.Requests), min(e.Unanswered, e.Requests), min(e.OK, e.Requests)
+	c.Errors -= min(e.Errors, cutAlerts(e))
+	c.Errors, c.Unanswered, c.OK = min(c.Errors, e.Requests), min(e.Unanswered, e.Requests), min(e.OK, e.Requests)
 	c.Retrans = min(e.Retrans, e.Segments)
 	for class, n := range e.Statuses {
 		if n > e.Requests {
@@ -50,6 +51,25 @@ func consistent(e *observe.Endpoint) *observe.Endpoint {
 	}
 	return &c
 }
+
+// cutAlerts is the answers over TLS, among the errors, that all arrived: of what was not
+// acknowledged when the client reset the connection only the server's closing alert is
+// left, which a client that has its answer does not read.
+func cutAlerts(e *observe.Endpoint) uint64 {
+	if e.TLS == 0 {
+		return 0
+	}
+	var cut, alerts uint64
+	for s := range flagged(e.Failed, observe.FlagTruncated) {
+		if cut++; hasFlag(s, observe.FlagReset) && s.Unacked <= longestAlert {
+			alerts++
+		}
+	}
+	return uint64(ratio(alerts, cut) * float64(min(e.Flags["truncated"], e.Flags["reset"])))
+}
+
+// longestAlert is a record of TLS with nothing but an alert in it, in bytes (internal/bpf/headers/tls.h).
+const longestAlert = 85
 
 // called says that the endpoint is called from here, not served.
 func (l *ledger) called() bool { return l.Side == observe.Called.String() }

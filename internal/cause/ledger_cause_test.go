@@ -74,7 +74,7 @@ var firingOnRequests = []fires{
 	{
 		name: "long answers never arrive, short ones do", cause: &pmtuBlackhole,
 		plant:   quiet(neverArrive(300, 20_000)),
-		subject: Subject{Kind: "listener", PID: nginxMaster, Port: webPort}, minShare: 0.01, fix: "tcp_mtu_probing=1", evidence: "never acknowledged=6",
+		subject: Subject{Kind: "listener", PID: nginxMaster, Port: webPort}, minShare: 0.01, fix: "maxseg size set 1240", evidence: "never acknowledged=6",
 	},
 	{
 		name: "one segment in two thousand, each costs 200 ms", cause: &rtoTailLoss,

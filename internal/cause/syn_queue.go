@@ -77,15 +77,15 @@ func (v *View) checkSYNQueue(flood bool) Result {
 			full := q.halfOpen > 0 && float64(q.halfOpen) >= synQueueFull*float64(q.limit)
 			if full && l.FullSamples > 0 {
 				// Handshakes cannot be completed: they stay half open whoever sent the SYN.
-				r.RuledOut = fmt.Sprintf("%s of %s connections on %s are half open, behind an accept queue that is full", count(q.halfOpen), count(q.limit), listenerName(l))
+				r.RuledOut = fmt.Sprintf("%s on %s, behind an accept queue that is full", ofLimit(q.halfOpen, q.limit, "connections half open"), listenerName(l))
 				most = q.halfOpen
 				continue
 			}
 			if q.dropped < fewAffected || !full || q.ignored() != flood {
 				if q.halfOpen > most {
 					most = q.halfOpen
-					r.RuledOut = fmt.Sprintf("at most %s of %s connections on %s half open, %s SYNs dropped there, %s SYN-ACKs sent again",
-						count(q.halfOpen), count(q.limit), listenerName(l), count(q.dropped), count(q.again))
+					r.RuledOut = fmt.Sprintf("at most %s on %s, %s SYNs dropped there, %s SYN-ACKs sent again",
+						ofLimit(q.halfOpen, q.limit, "connections half open"), listenerName(l), count(q.dropped), count(q.again))
 				}
 				continue
 			}

@@ -55,6 +55,56 @@ func transport() []Incident {
 		Quick: true,
 		Light: true,
 	}, {
+		Name:    "syn-flood",
+		Summary: "2,000 SYNs a second come from forged addresses all over the world, and SYN cookies are off",
+		Setup:   on(plainWeb(server.Service{}), onTransport(func(t *server.Transport) { t.NoCookies = true })),
+		Faults: []Fault{{
+			Name: "flood", Cause: "syn-flood",
+			Text:  "2,000 SYNs a second from random addresses",
+			Plant: onTransport(func(t *server.Transport) { t.HalfOpen, t.Forged = 2000, true }),
+		}},
+		Load:  load.Load{Conns: 20, Close: true, GiveUp: 3 * time.Second, Think: 20 * time.Millisecond},
+		Quick: true,
+		Light: true,
+	}, {
+		Name:    "syn-flood-backlog",
+		Summary: "SYNs of one address that nobody has fill the short queue of nginx, and SYN cookies are off",
+		Setup: on(nginxFPM(time.Millisecond), func(s *server.Setup) {
+			s.NginxBacklog = 32
+			onTransport(func(t *server.Transport) { t.NoCookies = true })(s)
+		}),
+		Faults: []Fault{{
+			Name: "flood", Cause: "syn-flood",
+			Text:  "200 SYNs a second from an address that nobody has",
+			Plant: onTransport(func(t *server.Transport) { t.HalfOpen = 200 }),
+		}},
+		Load:  load.Load{Conns: 10, Close: true, GiveUp: 3 * time.Second, Think: 20 * time.Millisecond},
+		Quick: true,
+		Light: true,
+	}, {
+		Name:    "tls-handshake-wait",
+		Summary: "each request opens a connection of TLS, and the server asks somebody who may connect before it answers a ClientHello",
+		Setup:   on(plainWeb(server.Service{}), func(s *server.Setup) { s.TLS.On = true }),
+		Faults: []Fault{{
+			Name: "wait", Cause: "tls-handshake-slow",
+			Text:  "250 ms in GetConfigForClient of a program in Go",
+			Plant: func(s *server.Setup) { s.TLS.Wait = 250 * time.Millisecond },
+		}},
+		Load:  load.Load{Conns: 20, Close: true, TLS: true, Think: 20 * time.Millisecond},
+		Quick: true,
+		Light: true,
+	}, {
+		Name:    "tls-handshake-rsa",
+		Summary: "each request opens a connection of TLS, and the one worker of nginx signs with an RSA key of 4,096 bits",
+		Setup:   on(nginxFPM(time.Millisecond), func(s *server.Setup) { s.TLS.On = true }),
+		Faults: []Fault{{
+			Name: "key", Cause: "tls-handshake-slow", Beside: []string{"single-thread-saturated", "cpu-hot-function"},
+			Text:  "an RSA key of 4,096 bits, not one of ECDSA",
+			Plant: func(s *server.Setup) { s.TLS.RSA = 4096 },
+		}},
+		Load:  load.Load{Conns: 40, Close: true, TLS: true},
+		Quick: true,
+	}, {
 		Name:    "unix-datagram-blocked",
 		Summary: "each request logs to a datagram socket, and the log daemon does not read it",
 		Setup:   quotes(server.Quotes{Syslog: true}),
@@ -78,6 +128,32 @@ func transportControls() []Incident {
 		Setup:   web(0, server.Service{}),
 		Load:    load.Load{Conns: 10, First: true, Reset: true, Think: 40 * time.Millisecond},
 	}}
+	list = append(list, Incident{
+		Name:    "syn-burst",
+		Summary: "a burst of SYNs from forged addresses, which SYN cookies answer, and then no more",
+		Setup:   on(plainWeb(server.Service{}), func(s *server.Setup) { s.AppBacklog = 64 }),
+		Faults: []Fault{{
+			Name: "burst", Cause: "syn-flood",
+			Text:  "2,000 SYNs a second for three seconds, from random addresses",
+			Plant: onTransport(func(t *server.Transport) { t.HalfOpen, t.Forged, t.FloodFor = 2000, true, 3*time.Second }),
+		}},
+		Load: load.Load{Conns: 10, Close: true, Own: true, Think: 20 * time.Millisecond},
+	}, Incident{
+		Name:    "syn-flood-cookies",
+		Summary: "SYNs from forged addresses all the time, which SYN cookies answer",
+		Setup:   on(plainWeb(server.Service{}), func(s *server.Setup) { s.AppBacklog = 64 }),
+		Faults: []Fault{{
+			Name: "flood", Cause: "syn-flood",
+			Text:  "2,000 SYNs a second from random addresses",
+			Plant: onTransport(func(t *server.Transport) { t.HalfOpen, t.Forged = 2000, true }),
+		}},
+		Load: load.Load{Conns: 10, Close: true, Own: true, Think: 20 * time.Millisecond},
+	}, Incident{
+		Name:    "tls-handshakes",
+		Summary: "each request opens a connection of TLS, from clients 30 ms away",
+		Setup:   on(web(30*time.Millisecond, server.Service{Work: 5 * time.Millisecond}), func(s *server.Setup) { s.TLS.On = true }),
+		Load:    load.Load{Conns: 20, Close: true, TLS: true, Think: 40 * time.Millisecond},
+	})
 	for n := range list {
 		list[n].Control, list[n].Quick = true, true
 	}

@@ -3,6 +3,7 @@ package load
 import (
 	"bufio"
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -137,6 +138,11 @@ func (c *client) connection(ctx context.Context, number int) {
 				c.failed(ctx, err, &c.connect)
 				continue
 			}
+			if conn, err = c.secured(ctx, conn); err != nil {
+				c.failed(ctx, err, &c.connect)
+				drop()
+				continue
+			}
 			r = bufio.NewReaderSize(c.paced(conn), bufferSize)
 		}
 		keep, err := c.request(ctx, conn, r, start)
@@ -147,6 +153,17 @@ func (c *client) connection(ctx context.Context, number int) {
 			drop()
 		}
 	}
+}
+
+// secured is the connection with TLS on it, if it is to be. No session is resumed.
+func (c *client) secured(ctx context.Context, conn net.Conn) (net.Conn, error) {
+	if !c.Load.TLS {
+		return conn, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, c.patience())
+	defer cancel()
+	secure := tls.Client(conn, &tls.Config{InsecureSkipVerify: true})
+	return secure, secure.HandshakeContext(ctx)
 }
 
 // bufferSize is what is read at a time, of a client that does not read slowly.

@@ -27,6 +27,7 @@ type Load struct {
 	ReadPause time.Duration // for each ReadBytes of an answer: a client that is slow to read
 	ReadBytes int
 	ReadBuf   int // SO_RCVBUF of the clients, bytes; 0 = as the kernel sizes it
+	TLS       bool
 	Sources   int // own addresses the connections are spread over, as server.ClientNet has them; 0 = the one
 }
 
@@ -107,6 +108,9 @@ func (l Load) Describe() string {
 	}
 	if l.ReadPause > 0 {
 		what = append(what, fmt.Sprintf("reading %d bytes every %v", l.ReadBytes, l.ReadPause))
+	}
+	if l.TLS {
+		what = append(what, "over TLS")
 	}
 	if l.Sources > 0 {
 		what = append(what, fmt.Sprintf("from %d addresses", l.Sources))

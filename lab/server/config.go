@@ -23,7 +23,7 @@ type values struct {
 // of 1,000 requests, those that get fast errors would soon be gone from a full
 // connection tracking table, whose entries they leave in TIME_WAIT.
 const nginxConf = `user {{.User}};
-worker_processes 2;
+worker_processes {{if .TLS.On}}1{{else}}2{{end}};
 daemon off;
 pid {{.Dir}}/nginx.pid;
 error_log {{.Dir}}/nginx-error.log warn;
@@ -50,7 +50,11 @@ http {
 	scgi_temp_path {{.Dir}}/tmp/scgi;
 
 	server {
-		listen {{.ServerAddr}}:{{.FrontPort}} backlog={{.NginxBacklog}};
+		listen {{.ServerAddr}}:{{.FrontPort}}{{if .TLS.On}} ssl{{end}} backlog={{.NginxBacklog}};
+{{- if .TLS.On}}
+		ssl_certificate {{.Dir}}/tls.pem;
+		ssl_certificate_key {{.Dir}}/tls.pem;
+{{- end}}
 		root {{.Dir}}/www;
 		error_page 500 502 503 504 /50x.html;
 		location = /50x.html {

@@ -117,6 +117,8 @@ type Setup struct {
 	Quotes    Quotes // Quoting
 	Transport Transport
 
+	TLS TLS // Web, NginxFPM
+
 	// Hops are small services before the servers, the outermost first: clients talk
 	// to that one.
 	Hops     []Hop

@@ -282,6 +282,9 @@ func (s *starter) nginxNginx() error {
 }
 
 func (s *starter) front() error {
+	if err := s.tlsFiles(); err != nil {
+		return err
+	}
 	conf, err := s.v.write("nginx.conf", nginxConf)
 	if err != nil {
 		return err

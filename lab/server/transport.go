@@ -15,12 +15,14 @@ import (
 // that belong to it. The zero value is as the kernel has it.
 type Transport struct {
 	AbortOnOverflow bool
-	SlowStart       string // tcp_slow_start_after_idle
-	HalfOpen        int    // SYNs a second that nobody stands behind
-	NoCookies       bool   // tcp_syncookies 0, with a queue of 64
-	BackDown        bool   // what is behind nginx does not run
-	Leak            bool   // Web: it keeps the connections that clients have closed
-	Files           uint64 // Web: its limit of open files, which Go raises as far as it may; 0 = that
+	SlowStart       string        // tcp_slow_start_after_idle
+	HalfOpen        int           // SYNs a second that nobody stands behind
+	Forged          bool          // … from any address of the world, not from one
+	FloodFor        time.Duration // … for so long; 0 = all the time
+	NoCookies       bool          // tcp_syncookies 0, with a queue of 64
+	BackDown        bool          // what is behind nginx does not run
+	Leak            bool          // Web: it keeps the connections that clients have closed
+	Files           uint64        // Web: its limit of open files, which Go raises as far as it may; 0 = that
 }
 
 // settings are those of the server's network namespace.
@@ -43,20 +45,30 @@ const nobody = ClientNet + "77"
 
 // halfOpen has SYNs come from an address that nobody has.
 func (s *starter) halfOpen() error {
-	if s.v.Transport.HalfOpen == 0 {
+	t := s.v.Transport
+	if t.HalfOpen == 0 {
 		return nil
 	}
-	if _, err := s.box.Server.Output(s.ctx, "ip", "route", "add", nobody+"/32", "dev", "eth0"); err != nil {
+	to, forged := []string{nobody + "/32", "dev", "eth0"}, []string{"--spoof", nobody}
+	if t.Forged {
+		to, forged = []string{"default", "via", s.v.ClientAddr}, []string{"--rand-source"}
+	}
+	if _, err := s.box.Server.Output(s.ctx, append([]string{"ip", "route", "replace"}, to...)...); err != nil {
 		return err
 	}
-	// What comes back to that address is lost there as if it were another machine's.
-	if _, err := s.box.Client.Output(s.ctx, "ip", "route", "add", nobody+"/32", "dev", "eth0"); err != nil {
-		return err
+	if !t.Forged {
+		// What comes back to that address is lost there as if it were another machine's.
+		if _, err := s.box.Client.Output(s.ctx, "ip", "route", "add", nobody+"/32", "dev", "eth0"); err != nil {
+			return err
+		}
 	}
-	_, err := s.box.Client.Start(s.ctx, sandbox.Spec{Args: []string{
-		"timeout", strconv.Itoa(int(floodTime.Seconds())), "hping3", "--quiet", "--syn", "--spoof", nobody,
-		"--interval", "u" + strconv.Itoa(1e6/s.v.Transport.HalfOpen), "--destport", strconv.Itoa(s.v.FrontPort), s.v.ServerAddr,
-	}})
+	long := floodTime
+	if t.FloodFor > 0 {
+		long = t.FloodFor
+	}
+	args := append([]string{"timeout", strconv.FormatFloat(long.Seconds(), 'f', -1, 64), "hping3", "--quiet", "--syn"}, forged...)
+	_, err := s.box.Client.Start(s.ctx, sandbox.Spec{Args: append(args,
+		"--interval", "u"+strconv.Itoa(1e6/t.HalfOpen), "--destport", strconv.Itoa(s.v.FrontPort), s.v.ServerAddr)})
 	return err
 }
 

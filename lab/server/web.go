@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -20,7 +21,7 @@ import (
 
 // web starts the web server. behind is what it calls, or nil.
 func (s *starter) web(behind *behind) error {
-	spec := webSpec{Service: s.v.Web, Addr: s.v.ServerAddr, Port: s.v.FrontPort, Backlog: s.v.AppBacklog, Leak: s.v.Transport.Leak, Files: s.v.Transport.Files, Behind: behind}
+	spec := webSpec{Service: s.v.Web, Addr: s.v.ServerAddr, Port: s.v.FrontPort, Backlog: s.v.AppBacklog, TLS: s.v.TLS, Leak: s.v.Transport.Leak, Files: s.v.Transport.Files, Behind: behind}
 	return s.startWeb(s.box.Server, "booking-app", spec)
 }
 
@@ -55,6 +56,7 @@ type webSpec struct {
 	Addr    string
 	Port    int
 	Backlog int
+	TLS     TLS
 	Leak    bool   // it keeps the connections that clients have closed
 	Files   uint64 // its soft limit of open files; 0 = as far as it may
 	Behind  *behind
@@ -84,6 +86,10 @@ func (w *webSpec) serve() error {
 	if err != nil {
 		return fmt.Errorf("web: %w", err)
 	}
+	secure, err := w.TLS.config()
+	if err != nil {
+		return fmt.Errorf("web: %w", err)
+	}
 	fd, err := listen(w.Addr, w.Port, w.Backlog)
 	if err != nil {
 		return fmt.Errorf("web: %w", err)
@@ -103,7 +109,7 @@ func (w *webSpec) serve() error {
 			time.Sleep(time.Millisecond)
 			continue
 		}
-		go w.connection(conn.(*net.TCPConn), c)
+		go w.connection(conn.(*net.TCPConn), secure, c)
 	}
 }
 
@@ -153,15 +159,19 @@ func (h *httpCaller) call(ctx context.Context) error {
 }
 
 // connection answers the requests of one connection, one after the other.
-func (w *webSpec) connection(conn *net.TCPConn, c caller) {
+func (w *webSpec) connection(tcp *net.TCPConn, secure *tls.Config, c caller) {
+	var conn net.Conn = tcp
+	if secure != nil {
+		conn = tls.Server(tcp, secure)
+	}
 	if w.Leak {
 		leaked.Store(conn, true)
 	} else {
 		defer conn.Close()
 	}
-	conn.SetNoDelay(!w.Nagle)
+	tcp.SetNoDelay(!w.Nagle)
 	if w.SendBuffer > 0 {
-		conn.SetWriteBuffer(w.SendBuffer)
+		tcp.SetWriteBuffer(w.SendBuffer)
 	}
 	r := bufio.NewReader(conn)
 	for {
