@@ -138,6 +138,14 @@ var firingOnLimits = []fires{
 		subject: Subject{PID: appPID, Comm: "python3"}, minShare: 1, fix: "Raise the memory limit", evidence: "killed by the kernel",
 	},
 	{
+		name: "as the window began", cause: &containerOOMKilled,
+		plant: func(o *observe.Observation) {
+			k := killed(o, "python3", 0)
+			k.At = -0.2
+		},
+		subject: Subject{PID: appPID, Comm: "python3", Port: appPort}, minShare: 1, fix: "--memory 1024m", evidence: "killed by the kernel",
+	},
+	{
 		name: "a unit", cause: &hostOOMKilled,
 		plant: func(o *observe.Observation) {
 			o.OOMKills = []observe.OOMKill{{At: -100, PID: 900, Comm: "mariadbd", Host: true, Cgroup: "/system.slice/mariadb.service", Unit: "mariadb.service", AnonBytes: 20 << 30, By: "backup"}}

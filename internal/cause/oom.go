@@ -125,14 +125,19 @@ func (v *View) unread(kind observe.Kind) bool {
 	return slices.ContainsFunc(v.Gaps, func(g observe.Gap) bool { return g.Kind == kind })
 }
 
-// felt tells what a kill did. In the window it counts when the process, or the
-// group it was in, answered requests; before, when its service is still down:
+// felt tells what a kill did. In the window, or so short before that the process was
+// seen, it counts when it, or the group it was in, answered requests; before, when its service is still down:
 // a service that is back has nothing to mend now but what the next kill shows.
 func (v *View) felt(k *observe.OOMKill) felt {
-	if s := v.victimOf(k); s != nil && k.At >= 0 {
+	p := v.Process(k.PID)
+	if s := v.victimOf(k); s != nil && (k.At >= 0 || p != nil && p.EndedIn && p.Comm == k.Comm) {
 		f := felt{service: s, share: 1, down: v.ended(s)}
 		lost, all := v.lostOf(s)
-		f.text = fmt.Sprintf("%s answered requests on %s, and was killed %s into the window", k.Comm, s.Name(), seconds(k.At))
+		when := seconds(k.At) + " into the window"
+		if k.At < 0 {
+			when = seconds(-k.At) + " before the window"
+		}
+		f.text = fmt.Sprintf("%s answered requests on %s, and was killed %s", k.Comm, s.Name(), when)
 		switch {
 		case f.down:
 			f.text += "; nothing has answered there since"
@@ -303,7 +308,7 @@ func (v *View) findLastDown() (last []*observe.OOMKill) {
 // host in vain at a port where nobody listens.
 func (v *View) findMissed() bool {
 	return slices.ContainsFunc(v.Connects, func(c observe.Connect) bool {
-		return c.Refused > 0 && c.Established == 0 && c.Family != "unix" && (v.OnPath(c.PID) || v.Serving(c.PID)) && !v.live()[c.Port] && v.hostAddress(&c)
+		return c.Refused > 0 && c.Family != "unix" && (v.OnPath(c.PID) || v.Serving(c.PID)) && !v.live()[c.Port] && v.hostAddress(&c)
 	})
 }
 

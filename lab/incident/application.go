@@ -105,23 +105,23 @@ func application() []Incident {
 func dependencies() []Incident {
 	return []Incident{{
 		Name:    "slow-dependency",
-		Summary: "a backend that takes 40 ms for each call",
+		Summary: "a backend that takes 150 ms for each call",
 		Setup:   webAndBackend(server.WebBackend, near),
 		Faults: []Fault{{
 			Name: "slow-backend", Cause: "slow-dependency",
-			Text:  "the backend works for 40 ms for each call",
-			Plant: func(s *server.Setup) { s.Backend.Work = 40 * time.Millisecond },
+			Text:  "the backend works for 150 ms for each call",
+			Plant: func(s *server.Setup) { s.Backend.Work = 150 * time.Millisecond },
 		}},
 		Load:  load.Load{Conns: 20},
 		Quick: true,
 	}, {
 		Name:    "slow-query",
-		Summary: "a database that takes 40 ms for a query",
+		Summary: "a database that takes 150 ms for a query",
 		Setup:   webAndBackend(server.WebDatabase, near),
 		Faults: []Fault{{
 			Name: "slow-query", Cause: "slow-dependency",
-			Text:  "the query takes 40 ms more in MariaDB",
-			Plant: func(s *server.Setup) { s.Query.Sleep = 40 * time.Millisecond },
+			Text:  "the query takes 150 ms more in MariaDB",
+			Plant: func(s *server.Setup) { s.Query.Sleep = 150 * time.Millisecond },
 		}},
 		Load:  load.Load{Conns: 20},
 		Quick: true,
