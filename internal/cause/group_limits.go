@@ -257,7 +257,7 @@ func checkGroupIO(v *View) Result {
 			return judged{}
 		}
 		u := &uses[0]
-		text := fmt.Sprintf("%s used %s of the %s a second that it may have on %s", c.Path, percent(u.share), u.what, u.limit.Disk)
+		text := fmt.Sprintf("%s used %s of the %s a second that it may have on %s", c.Path, percent(min(u.share, 1)), u.what, u.limit.Disk)
 		if u.share < ioOfLimit {
 			return judged{because: text, near: u.share}
 		}
@@ -268,7 +268,11 @@ func checkGroupIO(v *View) Result {
 		h := v.holderOfGroup(c)
 		f := v.found(l, k, threadFloor, "waiting for the disk")
 		f.Subject.Kind, f.Subject.Path = "cgroup", c.Path
-		f.Evidence = append(f.Evidence, Evidence{Fact: u.what + " a second on " + u.limit.Disk + " by " + h.text, Value: u.text(u.done), Limit: u.text(u.most), Unit: "allowed", Source: u.limit.File})
+		used := Evidence{Fact: u.what + " a second on " + u.limit.Disk + " by " + h.text, Value: u.text(u.done), Limit: u.text(u.most), Unit: "allowed", Source: u.limit.File}
+		if u.done > u.most { // what was let through before the window began is done in it
+			used.Value, used.Limit, used.Unit = fmt.Sprintf("%s, all that its limit of %s lets through", u.text(u.done), u.text(u.most)), nil, ""
+		}
+		f.Evidence = append(f.Evidence, used)
 		f.Evidence = append(f.Evidence, v.diskEvidence()...)
 		if !u.reads() {
 			f.Parents = []Parent{}

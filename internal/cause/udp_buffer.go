@@ -2,6 +2,7 @@ package cause
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/slowray/slowray/internal/observe"
 	"github.com/slowray/slowray/internal/shell"
@@ -28,6 +29,24 @@ var udpReceiveBufferOverflow = Cause{
 // namespace.
 func (v *View) asks(ns *observe.NetNS, port int) bool {
 	return port == namePort && v.asked()[ns]
+}
+
+// namesAt is the processes that answer for names at an address, where that is on this
+// host.
+func (v *View) namesAt(netns uint64, addr string) (pids []int) {
+	a := address(addr).Unmap()
+	for i := range v.Namespaces {
+		ns := &v.Namespaces[i]
+		for j := range ns.UDP {
+			u := &ns.UDP[j]
+			at := address(u.Addr).Unmap()
+			here := at == a && (!a.IsLoopback() || ns.Inode == netns) || at.IsUnspecified() && slices.Contains(v.owners.of(a), ns.Inode)
+			if u.Port == namePort && u.PID != 0 && here {
+				pids = append(pids, u.PID)
+			}
+		}
+	}
+	return pids
 }
 
 func (v *View) findAsked() map[*observe.NetNS]bool {

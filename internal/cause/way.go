@@ -64,6 +64,16 @@ func (v *View) buildWayGraph() *wayGraph {
 	}
 	type edge struct{ from, to int }
 	seen := map[edge]bool{}
+	for _, n := range v.lookedUp() { // over UDP, which nobody connects for
+		for _, s := range n.servers {
+			for _, pid := range v.namesAt(n.netns, s.Addr) {
+				if e := (edge{g.place(n.pid), g.place(pid)}); !seen[e] {
+					seen[e] = true
+					g.masters[e.from] = append(g.masters[e.from], e.to)
+				}
+			}
+		}
+	}
 	for _, l := range v.ledgers {
 		if l.here == nil || l.here.pid == 0 {
 			continue
