@@ -45,9 +45,15 @@ type goWait struct {
 // goMoment is what the goroutines of a process were held up by in one look.
 type goMoment struct {
 	at    time.Time
-	gap   time.Duration // since the look before
-	held  map[*shape]int
+	held  map[*shape]goHeld
 	other int // with a request in hand, and not held up by what is known
+}
+
+// goHeld is goroutines that were held up alike, and for how long all of them together
+// since the look before.
+type goHeld struct {
+	n    int
+	time time.Duration
 }
 
 // goSampling is the part of a Sampler that looks at goroutines.
@@ -130,9 +136,15 @@ func (s *Sampler) watchGo(l *look, pid int) *goWatched {
 
 // noteGo adds one look at the goroutines of a process.
 func (s *Sampler) noteGo(l *look, p *process, w *goWatched, listing *goListing, now time.Time) {
-	m := goMoment{at: now, gap: goEvery, held: map[*shape]int{}}
-	if !w.last.IsZero() {
-		m.gap = min(now.Sub(w.last), time.Second)
+	m := goMoment{at: now, held: map[*shape]goHeld{}}
+	since := now.Sub(w.last)
+	if w.last.IsZero() {
+		since = now.Sub(s.start)
+	}
+	// Of a wait that is new only the end of that time is known.
+	gap := min(since, time.Second)
+	if w.last.IsZero() {
+		gap = goEvery
 	}
 	w.last = now
 	for _, group := range listing.groups() {
@@ -143,9 +155,11 @@ func (s *Sampler) noteGo(l *look, p *process, w *goWatched, listing *goListing, 
 			}
 			continue
 		}
-		var longest time.Duration
+		var longest, held time.Duration
 		for _, g := range group.members {
-			longest = max(longest, s.ageGo(w, g, now, m.gap, listing.now))
+			age := s.ageGo(w, g, now, gap, listing.now)
+			longest = max(longest, age)
+			held += max(gap, min(age, since))
 		}
 		c := l.goChain(p, listing, group.members)
 		c.Hops[0].ForNS = longest.Nanoseconds()
@@ -154,10 +168,10 @@ func (s *Sampler) noteGo(l *look, p *process, w *goWatched, listing *goListing, 
 			continue
 		}
 		n := len(group.members)
-		m.held[sh] += n
+		m.held[sh] = goHeld{m.held[sh].n + n, m.held[sh].time + held}
 		sh.samples += n
 		sh.now += n
-		sh.time += time.Duration(n) * m.gap
+		sh.time += held
 		sh.last = now
 		if sh.first.IsZero() {
 			sh.first = now.Add(-longest)
@@ -249,8 +263,8 @@ func (s *Sampler) passOnGo(f *family, t *observe.SlowTime, lost map[*shape]*loss
 				}
 			}
 			goroutines := m.other
-			for _, n := range m.held {
-				goroutines += n
+			for _, h := range m.held {
+				goroutines += h.n
 			}
 			if requests == 0 || goroutines == 0 {
 				continue
@@ -263,7 +277,7 @@ func (s *Sampler) passOnGo(f *family, t *observe.SlowTime, lost map[*shape]*loss
 			}
 			slices.SortFunc(shapes, func(a, b *shape) int { return strings.Compare(a.key, b.key) })
 			for _, sh := range shapes {
-				d := min(each*float64(m.held[sh])*float64(m.gap), left)
+				d := min(each*float64(m.held[sh].time), left)
 				left -= d
 				if lost[sh] == nil {
 					lost[sh] = &loss{}
@@ -281,8 +295,8 @@ func (s *Sampler) goWaiting() map[*shape]int {
 	out := map[*shape]int{}
 	for _, w := range s.goes.programs {
 		if w != nil && len(w.moments) > 0 {
-			for sh, n := range w.moments[len(w.moments)-1].held {
-				out[sh] += n
+			for sh, h := range w.moments[len(w.moments)-1].held {
+				out[sh] += h.n
 			}
 		}
 	}
