@@ -129,6 +129,45 @@ func (v *View) buildRoots() {
 			v.roots = append(v.roots, r)
 		}
 		r.shares = append(r.shares, s)
+	}
+	for _, r := range v.roots {
+		slices.SortStableFunc(r.shares, func(a, b *observe.WaitShare) int {
+			return cmp.Or(cmp.Compare(b.SlowNS, a.SlowNS), cmp.Compare(b.ThreadNS, a.ThreadNS))
+		})
+		_, r.at = blameOf(r.shares[0])
+		v.addUp(r)
+	}
+	slices.SortStableFunc(v.roots, func(a, b *root) int { return cmp.Compare(b.lost, a.lost) })
+}
+
+// addUp adds up what the services lost to a root. The requests of who calls another of
+// them are the same once more: they count unless fewer of their waits were followed as
+// far as that.
+func (v *View) addUp(r *root) {
+	r.add(v, r.shares)
+	inner := slices.DeleteFunc(slices.Clone(r.shares), func(s *observe.WaitShare) bool {
+		return slices.ContainsFunc(r.shares, func(o *observe.WaitShare) bool {
+			return o.PID != s.PID && o.SlowNS > 0 && slices.ContainsFunc(r.shares, func(of *observe.WaitShare) bool {
+				return of.PID == s.PID && slices.ContainsFunc(of.Chain.Hops[1:], func(h observe.WaitHop) bool { return v.Master(h.Process.PID) == o.PID })
+			})
+		})
+	})
+	if len(inner) == 0 || len(inner) == len(r.shares) {
+		return
+	}
+	least := *r
+	if least.add(v, inner); least.share() > r.share() {
+		callers := slices.DeleteFunc(r.shares, func(s *observe.WaitShare) bool { return slices.Contains(inner, s) })
+		least.shares = append(inner, callers...)
+		_, least.at = blameOf(inner[0])
+		*r = least
+	}
+}
+
+// add adds up what is lost to a root by these shares of it.
+func (r *root) add(v *View, shares []*observe.WaitShare) {
+	r.lost, r.hit, r.of, r.ofN, r.slow = 0, 0, 0, 0, nil
+	for _, s := range shares {
 		if list := v.slowOf[s.PID]; len(list) > 0 {
 			r.slow = append(r.slow, list[len(list)-1])
 		}
@@ -137,15 +176,8 @@ func (v *View) buildRoots() {
 		r.of += float64(s.OfNS)
 		r.ofN += s.OfRequests
 	}
-	for _, r := range v.roots {
-		slices.SortStableFunc(r.shares, func(a, b *observe.WaitShare) int {
-			return cmp.Or(cmp.Compare(b.SlowNS, a.SlowNS), cmp.Compare(b.ThreadNS, a.ThreadNS))
-		})
-		_, r.at = blameOf(r.shares[0])
-		r.slow = unique(r.slow)
-		slices.SortStableFunc(r.slow, func(a, b *observe.SlowTime) int { return cmp.Compare(b.NS, a.NS) })
-	}
-	slices.SortStableFunc(v.roots, func(a, b *root) int { return cmp.Compare(b.lost, a.lost) })
+	r.slow = unique(r.slow)
+	slices.SortStableFunc(r.slow, func(a, b *observe.SlowTime) int { return cmp.Compare(b.NS, a.NS) })
 }
 
 // inView says whether a process answers requests that are looked at.

@@ -148,3 +148,33 @@ func TestWaitsOfSeveralServices(t *testing.T) {
 		t.Fatalf("findings %+v, want one that holds up both services", r.Findings)
 	}
 }
+
+// TestWaitsOfCallers: requests of a service that calls the one held up are the same once
+// more. Where few of its waits were followed they say nothing against what was seen there;
+// of two services that do not call each other both count.
+func TestWaitsOfCallers(t *testing.T) {
+	own := ends(observe.EndIdle, "an event loop without work",
+		hop(fpmChild1, fpmChild1, observe.WaitPipe, observe.WantsRoom, "write", "fd 1 → /run/log.fifo"),
+		peer(hop(backupPID, backupPID, observe.WaitEpoll, "", "epoll_pwait", ""), observe.HowInferred, "has the other end, and does not read"))
+	judge := func(caller observe.WaitChain) Result {
+		o := healthy()
+		g := waitGraph(observe.SlowTime{PID: nginxMaster, Requests: 20, NS: 100_000 * ms}, observe.SlowTime{PID: fpmMaster, Requests: 20, NS: 60_000 * ms})
+		stuck(g, waitShare(fpmMaster, 50_000*ms, 19, own), waitShare(nginxMaster, 6_000*ms, 2, caller))(o)
+		return blockedOnPipe.Judge(NewView(o))
+	}
+	calls := own
+	calls.Hops = append([]observe.WaitHop{hop(nginxWorker1, nginxWorker1, observe.WaitTCP, observe.WantsAnswer, "read", "fd 7 → tcp to 127.0.0.1:9000")}, own.Hops...)
+	r := judge(calls)
+	if len(r.Findings) != 1 || r.Findings[0].Subject.PID != fpmMaster || r.Findings[0].Impact.Share < 0.8 {
+		t.Errorf("a caller of which little is known: %+v, want what holds up who is called", r)
+	}
+	if len(r.Findings) == 1 && !slices.Contains(r.Findings[0].Holds, nginxMaster) {
+		t.Errorf("holds up %v, want the caller %d too", r.Findings[0].Holds, nginxMaster)
+	}
+	other := own
+	other.Hops = slices.Clone(own.Hops)
+	other.Hops[0] = hop(nginxWorker1, nginxWorker1, observe.WaitPipe, observe.WantsRoom, "write", "fd 2 → /run/log.fifo")
+	if r := judge(other); len(r.Findings) != 0 {
+		t.Errorf("two services on their own, 35 %% of their slow time: %+v, want none", r.Findings)
+	}
+}

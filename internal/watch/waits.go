@@ -21,6 +21,9 @@ const (
 	// credit for the first looks.
 	waitsShare  = 0.01
 	waitsCredit = 80 * time.Millisecond
+	// glanceShare is what looks may take of that while more than the share was spent:
+	// they follow nothing then, and without them nobody would see the rest of the window.
+	glanceShare = waitsShare / 2
 	// slowRequest is from when on the waits during a request are of interest.
 	slowRequest = 25 * time.Millisecond
 	// slowLately is for how long after one threads are looked at as often as can
@@ -72,28 +75,40 @@ func (w *waits) start(fs host.FS, serving []int) {
 func (w *waits) run() {
 	runtime.LockOSThread() // costs are those of this thread
 	defer runtime.UnlockOSThread()
-	began, spent := time.Now(), time.Duration(0)
+	began := time.Now()
+	var spent, least time.Duration
+	e := wait.Follow
 	for {
 		before := host.ThreadCPU()
-		w.look(false)
-		spent += host.ThreadCPU() - before
+		w.look(e)
+		took := host.ThreadCPU() - before
+		spent += took
+		if least == 0 || e == wait.Glance {
+			least = took
+		}
+		least = min(least, took)
 		// What it costs decides when it may look again.
 		due := w.rarely*time.Duration(float64(spent-waitsCredit)/waitsShare) - time.Since(began)
+		e = wait.Follow
+		if soon := w.rarely * time.Duration(float64(least)/glanceShare); soon < due {
+			due, e = soon, wait.Glance
+		}
 		every := waitsEvery
 		if w.rarely > 1 && !w.slow.lately() {
 			every *= w.rarely
 		}
 		select {
 		case <-w.halt:
-			w.look(true)
+			w.look(wait.Finish)
 			return
 		case <-time.After(max(every, due)):
 		}
 	}
 }
 
-// look looks at the processes whose turn it is.
-func (w *waits) look(last bool) {
+// look looks at the processes whose turn it is. Where no request is slow nobody asks what
+// holds a thread up.
+func (w *waits) look(e wait.Effort) {
 	w.slow.readers(func(pid int) {
 		switch {
 		case slices.Contains(w.pids, pid), pid == w.self:
@@ -104,12 +119,8 @@ func (w *waits) look(last bool) {
 		}
 	})
 	n := min(len(w.pids), waitPIDsAtOnce)
-	e := wait.Glance // where no request is slow nobody asks what holds a thread up
-	switch {
-	case last:
-		e = wait.Finish
-	case w.slow.any():
-		e = wait.Follow
+	if e == wait.Follow && !w.slow.any() {
+		e = wait.Glance
 	}
 	w.sampler.Look(w.pids[:n], e)
 	if n < len(w.pids) {

@@ -261,7 +261,7 @@ func looksFrozen(l *look, p *process) bool {
 func (s *Sampler) forget(now time.Time) {
 	for tid, w := range s.threads {
 		if turn := s.processes[w.pid]; turn != nil && !w.listed.Equal(turn.last) || now.Sub(w.listed) > 10*time.Second {
-			s.end(w, 0)
+			s.end(w, min(now.Sub(w.listed), time.Second))
 			if k := s.poolOf(w); w.use.looks > 0 && (len(s.ended) < maxPools || s.ended[k] > 0) {
 				s.ended[k]++
 			}
