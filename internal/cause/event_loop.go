@@ -19,7 +19,7 @@ var eventLoopBlocked = Cause{
 	Class: ClassCompute,
 	Needs: []observe.Kind{observe.KindRequests, observe.KindProcess},
 	ConsequenceOf: []Parent{CPUHotFunction, SingleThreadSaturated, GILContention, GCPauses, RunQueueWait, SlowDependency, ClassMachine,
-		ClassWait, ClassScan},
+		ClassWait, ClassScan, EphemeralPortsExhausted, TimeWaitPortSearch},
 	Folds: true,
 	Check: checkEventLoop,
 }
@@ -111,6 +111,11 @@ func aloneAtWork(p *observe.Process) bool {
 func (v *View) eventLoopFinding(l *ledger, w *atWork, k cost, p *observe.Process, together, late int) *Finding {
 	f := v.found(l, k, threadFloor, "unread, while the event loop does something else")
 	f.Subject.Kind, f.Subject.PID, f.Subject.Comm = "process", p.PID, p.Comm
+	here := f.MayFollow
+	f.MayFollow = func(o *Finding) bool { // in connect(2) the loop searches for a port: that is the long thing
+		searches := o.Cause == EphemeralPortsExhausted || o.Cause == TimeWaitPortSearch
+		return here(o) || searches && v.Master(o.Subject.PID) == v.Master(p.PID)
+	}
 	f.Evidence = append(f.Evidence, Evidence{Fact: "of the slowest requests, under way in one process at once", Value: together, Limit: len(l.Slowest), Unit: "requests", Source: recorded})
 	if late > 0 {
 		f.Evidence = append(f.Evidence, Evidence{Fact: "of the slowest requests, came in while it had another one of them in hand", Value: late, Limit: len(l.Slowest), Unit: "requests", Source: recorded})

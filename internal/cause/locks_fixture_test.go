@@ -133,6 +133,12 @@ var nearMissesOnLocks = []miss{
 	{"goroutines that wait for a lock in the background", &lockConvoy, background(goLockChain), "not while one of its 20 slow requests"},
 	{"threads that sleep in the background", &applicationSleep, background(sleepChain), "not while one of its 20 slow requests"},
 	{"a short pause in each request", &applicationSleep, stuck(stuckWeb(1000), waitShare(nginxMaster, 4_000_000*ms, 80_000, sleepChain)), "that is 50 ms of a request"},
+	{"a pool whose threads sleep for a moment of each request, and a queue before them", &applicationSleep, func(o *observe.Observation) {
+		s := waitShare(nginxMaster, 4_000*1000*ms, 800, sleepChain) // four threads, of a hundred requests that wait
+		s.Threads, s.AtOnce, s.Samples, s.ThreadNS = 4, 4, 140, 25_000*ms
+		stuck(stuckWeb(1000), s)(o)
+		o.Waits.EveryNS = 250 * ms
+	}, "0.7 % of the time of its 1,000 slow requests"},
 	{"a lock that takes little of the requests' time", &lockConvoy, stuck(stuckWeb(20), waitShare(nginxMaster, 9000*ms, 2, goLockChain)), "9.0 % of the time"},
 	{"owners that seem to go in a circle for a moment", &deadlock, func(o *observe.Observation) {
 		s := waitShare(nginxMaster, 90_000*ms, 19, goRoundChain)

@@ -176,6 +176,12 @@ func (r *root) add(v *View, shares []*observe.WaitShare) {
 		r.of += float64(s.OfNS)
 		r.ofN += s.OfRequests
 	}
+	if r.cause == ApplicationSleep {
+		// Who sleeps has one request in hand; the others wait for a thread, and not for
+		// the end of this sleep. Between two looks a thread may have slept all the time.
+		asleep := max(r.threadNS(), int64(r.samples())*v.Waits.EveryNS)
+		r.lost = min(r.lost, float64(asleep))
+	}
 	r.slow = unique(r.slow)
 	slices.SortStableFunc(r.slow, func(a, b *observe.SlowTime) int { return cmp.Compare(b.NS, a.NS) })
 }

@@ -43,6 +43,30 @@ func threadPools() []Incident {
 			Plant: func(s *server.Setup) { s.Python.Workers = 4 },
 		}},
 		Load: load.Load{Conns: 24, Close: true, Own: true, Think: 2 * time.Millisecond},
+	}, {
+		Name:    "thread-pool-java",
+		Summary: "an executor of Java has 4 threads for requests that wait 50 ms, and a queue without end before them",
+		Setup:   java(server.Java{Fixed: 64, Work: each}),
+		Faults: []Fault{{
+			Name: "four", Cause: "thread-pool-exhausted", Says: "pool-1-thread",
+			Text:  "Executors.newFixedThreadPool(4), where it had 64",
+			Plant: func(s *server.Setup) { s.Java.Fixed = 4 },
+		}},
+		Load: crowd,
+	}, {
+		Name:    "thread-pool-java-own",
+		Summary: "4 threads of a service in Java take connections from a queue, and call for each another service, which answers in 50 ms as always",
+		Setup: func() server.Setup {
+			s := java(server.Java{Own: 64, Asks: true})()
+			s.Asked = server.Python{Work: each}
+			return s
+		},
+		Faults: []Fault{{
+			Name: "four", Cause: "thread-pool-exhausted", Says: "fares",
+			Text:  "4 threads, where it had 64",
+			Plant: func(s *server.Setup) { s.Java.Own = 4 },
+		}},
+		Load: load.Load{Conns: 24, Close: true, Own: true, Think: 2 * time.Millisecond},
 	}}
 	for n := range list {
 		list[n].Quick, list[n].Light = true, true

@@ -15,7 +15,9 @@ type Java struct {
 	Transfers int           // of so many requests two lock two accounts, for 1 ms; 0 = none does
 	Opposite  bool          // the second of the two locks them in the other order
 	Pool      int           // threads that wait for work which never comes
-	Fixed     int           // threads for all requests; 0 = as many as it takes
+	Fixed     int           // threads of an executor for all requests; 0 = as many as it takes
+	Own       int           // threads of its own in place of an executor, which take connections from a queue
+	Asks      bool          // it asks a service in Python, which is as Setup.Asked says
 	Garbage   int           // bytes that a request leaves behind
 	Live      int           // MB that are never given back
 	Hot       int           // turns of one function that a request costs
@@ -48,11 +50,22 @@ func (s *starter) java() error {
 		value int
 	}{
 		{"--work-us", int(j.Work.Microseconds())}, {"--lock-us", int(j.Lock.Microseconds())}, {"--transfers", j.Transfers}, {"--opposite", opposite},
-		{"--pool", j.Pool}, {"--fixed", j.Fixed}, {"--garbage", j.Garbage}, {"--live", j.Live}, {"--hot", j.Hot},
+		{"--pool", j.Pool}, {"--fixed", j.Fixed}, {"--own", j.Own}, {"--garbage", j.Garbage}, {"--live", j.Live}, {"--hot", j.Hot},
 	} {
 		if o.value != 0 {
 			args = append(args, o.name, strconv.Itoa(o.value))
 		}
+	}
+	if j.Asks {
+		path, err := s.program("booking.py")
+		if err != nil {
+			return err
+		}
+		asked, err := s.asked(path)
+		if err != nil {
+			return err
+		}
+		args = append(args, "--ask", asked)
 	}
 	if err := s.run(s.v.FrontPort, "booking", args...); err != nil {
 		return fmt.Errorf("java: %w", err)

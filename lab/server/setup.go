@@ -110,7 +110,7 @@ type Setup struct {
 
 	// NginxPython, Docker
 	Python    Python
-	Asked     Python    // what a Python or Go asks that Asks
+	Asked     Python    // what a Python, Go or Java asks that Asks
 	Collector Collector // Docker
 	Container Container // DockerTomcat
 

@@ -99,6 +99,25 @@ func TestPool(t *testing.T) {
 	}
 }
 
+// TestAlwaysTogether: of few looks two may fall between two pieces of work; who has nothing
+// to do at all is no part of it, and who often has nothing speaks against it.
+func TestAlwaysTogether(t *testing.T) {
+	pool := func(free ...int) (out []*watched) {
+		for _, n := range free {
+			out = append(out, &watched{use: use{looks: 17, free: n}})
+		}
+		return out
+	}
+	for _, c := range []struct {
+		free []int
+		want bool
+	}{{[]int{0, 0, 0, 2}, true}, {[]int{0, 0, 1, 2, 17, 16}, true}, {[]int{0, 2, 4, 6}, false}, {[]int{17}, false}} {
+		if got := alwaysTogether(pool(c.free...)); got != c.want {
+			t.Errorf("%v: %t", c.free, got)
+		}
+	}
+}
+
 // TestStandsStill: where nothing is answered any more, all requests wait for the
 // threads with work in hand, also those that nobody has read.
 func TestStandsStill(t *testing.T) {

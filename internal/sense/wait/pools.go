@@ -29,6 +29,9 @@ const (
 	// something in hand; what is below neverAtWork had never.
 	alwaysAtWork = 0.9
 	neverAtWork  = 0.1
+	// mostAtWork is the share of the looks that one of a group may have that is always
+	// at work as a whole: of few looks two can fall between two pieces of work.
+	mostAtWork = 0.7
 	// eventLoop is the share of the looks in epoll_wait(2) that an event loop has.
 	eventLoop = 0.1
 	// alwaysOnCPU is how many threads of a group run at a time, or want to, that take
@@ -160,6 +163,7 @@ func (s *Sampler) pool(k poolKey, threads []*watched, readers map[int]bool) obse
 	calls := map[string]int{}
 	at := map[string]int{}
 	all := 0
+	together := alwaysTogether(threads)
 	for _, w := range threads {
 		u := &w.use
 		busy := float64(u.looks - u.free)
@@ -169,7 +173,7 @@ func (s *Sampler) pool(k poolKey, threads []*watched, readers map[int]bool) obse
 		}
 		p.Running += float64(u.running) / float64(u.looks)
 		switch {
-		case w.always():
+		case w.always(), together && busy >= mostAtWork*float64(u.looks):
 			p.Busy++
 		case busy <= neverAtWork*float64(u.looks):
 			p.Idle++
@@ -213,6 +217,18 @@ func (s *Sampler) pool(k poolKey, threads []*watched, readers map[int]bool) obse
 		}
 	}
 	return p
+}
+
+// alwaysTogether says that those of a group that had something in hand at times had so
+// nearly always, all looks at all of them together.
+func alwaysTogether(threads []*watched) bool {
+	looks, busy := 0, 0
+	for _, w := range threads {
+		if u := &w.use; float64(u.looks-u.free) > neverAtWork*float64(u.looks) {
+			looks, busy = looks+u.looks, busy+u.looks-u.free
+		}
+	}
+	return looks > 0 && float64(busy) >= alwaysAtWork*float64(looks)
 }
 
 // poolName is the name of a thread without its number: executors count them. One

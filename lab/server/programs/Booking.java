@@ -1,9 +1,15 @@
 import com.sun.net.httpserver.HttpExchange;
 import com.sun.net.httpserver.HttpServer;
 import java.io.IOException;
+import java.io.InputStream;
 import java.net.InetSocketAddress;
+import java.net.ServerSocket;
+import java.net.Socket;
+import java.net.URL;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.concurrent.ArrayBlockingQueue;
+import java.util.concurrent.BlockingQueue;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
 import java.util.concurrent.LinkedBlockingQueue;
@@ -15,7 +21,8 @@ public class Booking {
         int balance;
     }
 
-    static int workUS, lockUS, transfers, opposite, pool, fixed, garbage, live, hot;
+    static int workUS, lockUS, transfers, opposite, pool, fixed, garbage, live, hot, own;
+    static String ask = "";
     static final Object seats = new Object();
     static int booked;
     static final Account from = new Account(), to = new Account();
@@ -25,6 +32,10 @@ public class Booking {
 
     public static void main(String[] args) throws IOException {
         for (int n = 2; n + 1 < args.length; n += 2) {
+            if (args[n].equals("--ask")) {
+                ask = args[n + 1];
+                continue;
+            }
             int value = Integer.parseInt(args[n + 1]);
             switch (args[n]) {
                 case "--work-us" -> workUS = value;
@@ -36,6 +47,7 @@ public class Booking {
                 case "--garbage" -> garbage = value;
                 case "--live" -> live = value;
                 case "--hot" -> hot = value;
+                case "--own" -> own = value;
                 default -> throw new IllegalArgumentException(args[n]);
             }
         }
@@ -56,6 +68,9 @@ public class Booking {
                 t.start();
             }
         }
+        if (own > 0) {
+            serve(args[0], Integer.parseInt(args[1]));
+        }
         HttpServer server = HttpServer.create(new InetSocketAddress(args[0], Integer.parseInt(args[1])), 4096);
         ExecutorService threads = fixed > 0 ? Executors.newFixedThreadPool(fixed) : Executors.newCachedThreadPool();
         server.setExecutor(threads);
@@ -63,8 +78,42 @@ public class Booking {
         server.start();
     }
 
+    /** A server without an executor: threads of its own take connections from a queue. */
+    static void serve(String address, int port) throws IOException {
+        BlockingQueue<Socket> accepted = new ArrayBlockingQueue<>(4096);
+        for (int n = 0; n < own; n++) {
+            new Thread(() -> {
+                while (true) {
+                    try (Socket connection = accepted.take()) {
+                        connection.setTcpNoDelay(true);
+                        if (connection.getInputStream().read(new byte[8192]) <= 0) continue;
+                        work();
+                        connection.getOutputStream().write("HTTP/1.1 200 OK\r\nContent-Length: 12\r\nConnection: close\r\n\r\nHello World\n".getBytes());
+                    } catch (IOException e) {
+                        continue; // it went away
+                    } catch (InterruptedException e) {
+                        return;
+                    }
+                }
+            }, "fares " + n).start();
+        }
+        try (ServerSocket listening = new ServerSocket()) {
+            listening.setReuseAddress(true);
+            listening.bind(new InetSocketAddress(address, port), 4096);
+            while (true) accepted.add(listening.accept());
+        }
+    }
+
     static void handle(HttpExchange exchange) throws IOException {
         exchange.getRequestBody().readAllBytes();
+        work();
+        byte[] body = "Hello World\n".getBytes();
+        exchange.sendResponseHeaders(200, body.length);
+        exchange.getResponseBody().write(body);
+        exchange.close();
+    }
+
+    static void work() throws IOException {
         if (transfers > 0) {
             int turn = count.incrementAndGet() % transfers;
             if (turn == 0) {
@@ -78,10 +127,11 @@ public class Booking {
         if (garbage > 0) quote();
         if (hot > 0) booked = priceOfRoute(hot);
         if (workUS > 0) sleep(workUS);
-        byte[] body = "Hello World\n".getBytes();
-        exchange.sendResponseHeaders(200, body.length);
-        exchange.getResponseBody().write(body);
-        exchange.close();
+        if (!ask.isEmpty()) {
+            try (InputStream answer = new URL(ask).openStream()) {
+                answer.readAllBytes();
+            }
+        }
     }
 
     /** Takes a seat, and asks somebody else for it while nobody may take another. */
