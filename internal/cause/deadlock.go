@@ -48,7 +48,7 @@ func checkDeadlock(v *View) Result {
 		default:
 			f.Title = fmt.Sprintf("%d %ss of %s wait for each other: perhaps a deadlock", len(round), one, round[0].Process.Comm)
 		}
-		if len(round[0].Stack) > 0 {
+		if unwritten(&round[0]) {
 			inferredDeadlock(f, round, c.Sure)
 			return
 		}
@@ -89,11 +89,19 @@ type language struct {
 	dump                 func(pid int) shell.Command
 }
 
+// unwritten says that a hop is of Go or Python, where nobody writes down who holds a lock.
+func unwritten(h *observe.WaitHop) bool {
+	return h.Goroutine != 0 || len(h.Stack) > 0 && strings.Contains(h.Stack[0], ".py:")
+}
+
 func languageOf(h *observe.WaitHop) language {
 	if h.Goroutine != 0 {
 		return language{"Go", "goroutine", goMemory, func(pid int) shell.Command {
 			return shell.Line("kill -QUIT %s   # prints the stacks to its standard error, and ends the program", pid)
 		}}
+	}
+	if len(h.Stack) > 0 && !unwritten(h) {
+		return language{"its runtime", "thread", "stacks of threads as they wait", jcmd}
 	}
 	return language{"Python", "thread", "stacks in the process's memory", func(pid int) shell.Command {
 		return shell.Line("py-spy dump --locals --pid %s   # all stacks, with what the locks belong to (pip install py-spy)", pid)

@@ -2,6 +2,7 @@ package cause
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/slowray/slowray/internal/observe"
 	"github.com/slowray/slowray/internal/shell"
@@ -26,6 +27,9 @@ func checkFileLock(v *View) Result {
 		file := objectOf(waiter)
 		f.Subject.Path = file
 		f.Evidence = append(f.Evidence, Evidence{Fact: "locked file", Value: file, Unit: inBrackets(waiter.Detail), Source: "/proc/locks"})
+		if len(waiter.Stack) > 0 {
+			f.Evidence = append(f.Evidence, Evidence{Fact: "where they ask for it", Value: strings.Join(waiter.Stack, " ← "), Source: languageOf(waiter).source})
+		}
 		f.Fix.Commands = []shell.Command{shell.Line("lslocks -o COMMAND,PID,TYPE,MODE,PATH")}
 		f.Title = fmt.Sprintf("Requests wait for a lock on %s", file)
 		if r.passedOn() {

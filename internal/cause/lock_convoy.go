@@ -39,7 +39,7 @@ func (v *View) lockFindings() Result {
 		if (waiter.Kind == observe.WaitChannel || r.at == len(c.Hops)-1) && v.poolExhausted(waiter.Process.PID) {
 			f.follows(ConnectionPoolExhausted) // what they wait for in the process is a connection
 		}
-		if len(waiter.Stack) > 0 {
+		if unwritten(waiter) {
 			inferredConvoy(r, f)
 			return
 		}
@@ -47,6 +47,9 @@ func (v *View) lockFindings() Result {
 			f.follows(GCPauses)
 		}
 		f.Evidence = append(f.Evidence, Evidence{Fact: "lock", Value: waiter.Object, Source: "memory of process " + itoa(waiter.Process.PID)})
+		if len(waiter.Stack) > 0 {
+			f.Evidence = append(f.Evidence, Evidence{Fact: "where they ask for it", Value: strings.Join(waiter.Stack, " ← "), Source: languageOf(waiter).source})
+		}
 		if r.at == len(c.Hops)-1 {
 			f.Title = fmt.Sprintf("Requests of %s queue for a lock", waiter.Process.Comm)
 			f.Fix.Text = c.Text + ": hold it for a shorter time."

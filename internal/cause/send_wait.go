@@ -54,10 +54,7 @@ var slowReceiver = Cause{
 	Layer:  LayerPath,
 	Needs:  []observe.Kind{observe.KindRequests},
 	OnWire: true,
-	// A receiver without memory closes its window too.
-	ConsequenceOf: []Parent{TCPMemoryPressure},
-	Folds:         true,
-	Check:         checkSlowReceiver,
+	Check:  checkSlowReceiver,
 }
 
 func checkSlowReceiver(v *View) Result {
@@ -137,11 +134,8 @@ var sendBufferLimited = Cause{
 	Title: "The send buffer is too small for the round trip: the answer waits for room in it",
 	Layer: LayerSocket,
 	Needs: []observe.Kind{observe.KindRequests},
-
-	ConsequenceOf: []Parent{TCPMemoryPressure},
-	Folds:         true,
-	Check:         checkSendBuffer,
-	Try:           inNamespace(func(v *View, ns *observe.NetNS) []Change { return v.widened(ns, "net.ipv4.tcp_wmem", wantedWmem) }),
+	Check: checkSendBuffer,
+	Try:   inNamespace(func(v *View, ns *observe.NetNS) []Change { return v.widened(ns, "net.ipv4.tcp_wmem", wantedWmem) }),
 }
 
 func checkSendBuffer(v *View) Result {

@@ -39,6 +39,9 @@ const (
 	closelyFull    = 0.95 // of the CPUs, busy
 	closelyOwn     = 0.5  // of the CPUs, used by the services
 
+	closelyAsleep = 1500 * time.Millisecond // into the window: when nobody computes, where they wait is looked at
+	closelyWait   = 15 * time.Millisecond   // the shortest wait of those: who waits so long does not wait often
+
 	// The unwinder takes up to 200 MB for a moment: where that is a good part
 	// of what is left, it would do harm.
 	closelyMemory = 1 << 30 // bytes available
@@ -49,6 +52,9 @@ const (
 
 // SubjectFunctions is the subject of gaps of this look.
 const SubjectFunctions = "functions of interpreters"
+
+// Where threads of Java, PHP or Node wait is written nowhere in the kernel either, and
+// the same unwinder tells that, when their requests are slow and they do not compute.
 
 // closely is the recording of the stacks of some processes, with all frames.
 type closely struct {
@@ -61,6 +67,8 @@ type closely struct {
 	stacks *observe.Stacks
 	err    error
 	pids   []int
+	asleep bool         // it records where they wait, not what they compute
+	speaks map[int]bool // processes by whether they run an interpreter whose stacks are read no other way
 }
 
 // sample begins to record when there is something to look at.
@@ -71,7 +79,12 @@ func (c *closely) sample(s *session) {
 		return
 	}
 	if c.pids = c.computing(s); len(c.pids) == 0 {
-		return
+		if elapsed < closelyAsleep {
+			return
+		}
+		if c.pids, c.asleep = c.waiting(s), true; len(c.pids) == 0 {
+			return
+		}
 	}
 	if s.fs.AvailableMemory() < closelyMemory {
 		c.cancel, c.done = func() {}, make(chan struct{})
@@ -86,7 +99,7 @@ func (c *closely) sample(s *session) {
 		defer close(c.done)
 		runtime.LockOSThread() // never unlocked: the thread ends with its nice value
 		c.stacks, c.err = callstack.Record(ctx, min(left, closelyMost), callstack.Options{
-			PIDs: c.pids, OnCPU: true, Hz: stack.Hz, Threads: true,
+			PIDs: c.pids, OnCPU: !c.asleep, OffCPU: c.asleep, Min: closelyWait, Hz: stack.Hz, Threads: true,
 			Unwinder: func(space *symbol.Space, pids []int) (callstack.Unwinder, error) {
 				_ = unix.Setpriority(unix.PRIO_PROCESS, unix.Gettid(), closelyNice)
 				u, err := interpreter.Start(space, pids)
@@ -134,6 +147,29 @@ func (c *closely) computing(s *session) []int {
 	return slices.Sorted(slices.Values(pids))
 }
 
+// waiting lists the processes whose requests are slow and whose threads wait in what
+// only the unwinder understands.
+func (c *closely) waiting(s *session) []int {
+	if c.speaks == nil {
+		c.speaks = map[int]bool{}
+	}
+	var pids []int
+	requests := 0
+	for pid, n := range c.requests.slow.byProcess() {
+		if _, known := c.speaks[pid]; !known {
+			c.speaks[pid] = pid > 0 && interpreter.Alone(pid)
+		}
+		if c.speaks[pid] && len(pids) < closelyPIDs {
+			pids = append(pids, pid)
+			requests += n
+		}
+	}
+	if requests < closelySlow || c.crowded(s, 0) {
+		return nil
+	}
+	return slices.Sorted(slices.Values(pids))
+}
+
 // crowded says whether the CPUs are full, and not with the services, which use
 // so many: what a service executes is then not why it is slow, and the unwinder
 // would take long and get in its way.
@@ -173,6 +209,9 @@ func (c *closely) stop(s *session) {
 		s.partialGap(observe.KindProfile, 0, SubjectFunctions, c.err)
 		return
 	}
+	if c.asleep {
+		return // end joins them with the waits
+	}
 	if !stack.Take(s.out.Profile, c.stacks) {
 		s.partialGap(observe.KindProfile, 0, SubjectFunctions, errors.New("too few stacks were recorded in what was left of the window"))
 		return
@@ -182,6 +221,13 @@ func (c *closely) stop(s *session) {
 	}
 	for _, note := range c.stacks.Notes {
 		s.partialGap(observe.KindProfile, 0, SubjectFunctions, fmt.Errorf("%s", note))
+	}
+}
+
+// end tells where the threads wait whose stacks were recorded.
+func (c *closely) end(s *session) {
+	if c.asleep && c.stacks != nil && s.out.Waits != nil {
+		stack.PlaceWaits(s.out.Waits, c.stacks)
 	}
 }
 

@@ -65,7 +65,7 @@ func (s *session) readers() table {
 			{name: "thread states", every: threadsEvery, sample: threads.sampleStates},
 			{name: "descriptors", begin: descriptors.begin, every: processesEvery, sample: descriptors.sample},
 			{name: "CPU course", begin: use.beginCourse, every: span, sample: use.sample, stop: use.sample},
-			{name: "interpreters", needs: []string{"requests", "CPU samples"}, every: closelyEvery, sample: closely.sample, stop: closely.stop, close: closely.close},
+			{name: "interpreters", needs: []string{"requests", "CPU samples"}, every: closelyEvery, sample: closely.sample, stop: closely.stop, end: closely.end, close: closely.close},
 			{name: "thread course", begin: threads.beginCourses, every: span, sample: threads.sampleCourses, stop: threads.sampleCourses},
 			{name: "sockets", sample: namespaces.sampleSockets, stop: namespaces.lastSockets},
 			{name: "processes", stop: processes.stop, end: processes.end},
@@ -79,7 +79,7 @@ func (s *session) readers() table {
 			"CPU samples", "interpreters", "dropped packets", "use", "packets", "processes", "container engines", "listeners",
 		},
 		ends: []string{
-			"kernel log", "listeners", "requests that came before", "waits", "processes", "control groups", "databases", "application servers",
+			"kernel log", "listeners", "requests that came before", "waits", "interpreters", "processes", "control groups", "databases", "application servers",
 			"container engines", "file systems", "host state", "changes",
 		},
 		first: "requests",

@@ -29,6 +29,24 @@ var runtimes = []struct {
 	{regexp.MustCompile(`^beam\.smp`), func(c *interpreterconfig.Config) { c.BEAM.Disabled = false }},
 }
 
+// alone are the binaries of interpreters whose stacks nothing else reads: those of Python
+// are read from its memory.
+var alone = regexp.MustCompile(`^(libjvm\.so|php|libphp|node|nsolid|libnode)`)
+
+// Alone says whether a process runs Java, PHP or Node.
+func Alone(pid int) bool {
+	maps, err := budget.Head(filepath.Join("/proc", strconv.Itoa(pid), "maps"), maxMaps)
+	if err != nil {
+		return false
+	}
+	for line := range bytes.Lines(maps) {
+		if at := bytes.IndexByte(line, '/'); at >= 0 && alone.MatchString(path.Base(string(bytes.TrimSpace(line[at:])))) {
+			return true
+		}
+	}
+	return false
+}
+
 // present turns on the interpreters that processes run now; all processes when
 // none are given. Loading those for the others takes longer than all the rest.
 func present(pids []int) interpreterconfig.Config {
