@@ -90,8 +90,12 @@ type language struct {
 }
 
 // unwritten says that a hop is of Go or Python, where nobody writes down who holds a lock.
-func unwritten(h *observe.WaitHop) bool {
-	return h.Goroutine != 0 || len(h.Stack) > 0 && strings.Contains(h.Stack[0], ".py:")
+func unwritten(h *observe.WaitHop) bool { return len(h.Stack) > 0 && !ofRuntime(h) }
+
+// ofRuntime says that where a hop waits was recorded, of Java, PHP or JavaScript.
+func ofRuntime(h *observe.WaitHop) bool {
+	return h.Goroutine == 0 && len(h.Stack) > 0 && slices.ContainsFunc([]string{".java:", ".kt:", ".scala:", ".php:", ".js:", ".mjs:", ".cjs:", ".ts:"},
+		func(file string) bool { return strings.Contains(h.Stack[0], file) })
 }
 
 func languageOf(h *observe.WaitHop) language {
@@ -100,7 +104,7 @@ func languageOf(h *observe.WaitHop) language {
 			return shell.Line("kill -QUIT %s   # prints the stacks to its standard error, and ends the program", pid)
 		}}
 	}
-	if len(h.Stack) > 0 && !unwritten(h) {
+	if ofRuntime(h) {
 		return language{"its runtime", "thread", "stacks of threads as they wait", jcmd}
 	}
 	return language{"Python", "thread", "stacks in the process's memory", func(pid int) shell.Command {

@@ -54,7 +54,10 @@ var slowReceiver = Cause{
 	Layer:  LayerPath,
 	Needs:  []observe.Kind{observe.KindRequests},
 	OnWire: true,
-	Check:  checkSlowReceiver,
+	// A receiver without memory closes its window too.
+	ConsequenceOf: []Parent{TCPMemoryPressure},
+	Folds:         true,
+	Check:         checkSlowReceiver,
 }
 
 func checkSlowReceiver(v *View) Result {
@@ -134,8 +137,11 @@ var sendBufferLimited = Cause{
 	Title: "The send buffer is too small for the round trip: the answer waits for room in it",
 	Layer: LayerSocket,
 	Needs: []observe.Kind{observe.KindRequests},
-	Check: checkSendBuffer,
-	Try:   inNamespace(func(v *View, ns *observe.NetNS) []Change { return v.widened(ns, "net.ipv4.tcp_wmem", wantedWmem) }),
+
+	ConsequenceOf: []Parent{TCPMemoryPressure},
+	Folds:         true,
+	Check:         checkSendBuffer,
+	Try:           inNamespace(func(v *View, ns *observe.NetNS) []Change { return v.widened(ns, "net.ipv4.tcp_wmem", wantedWmem) }),
 }
 
 func checkSendBuffer(v *View) Result {

@@ -106,7 +106,7 @@ func checkTCPMemory(v *View) Result {
 	pressure := int64(0)
 	if len(limits) == 3 {
 		pressure, _ = strconv.ParseInt(limits[1], 10, 64)
-		text += fmt.Sprintf(" of %s, from which on they are pressed", count(pressure))
+		text += fmt.Sprintf(", and buffers shrink from %s on", count(pressure))
 	}
 	if pressed == 0 && aborted == 0 && logged == 0 && (pressure == 0 || pages < pressure) {
 		return ruledOut(text)
@@ -125,6 +125,10 @@ func checkTCPMemory(v *View) Result {
 	}
 	f := v.found(worst, most, wireFloor, "for buffers and segments")
 	f.Subject = Subject{Kind: "host"}
+	f.hurts = map[*ledger]bool{} // it is one limit for all
+	for _, l := range v.ledgers {
+		f.hurts[l] = true
+	}
 	f.Impact.Text = text + "; " + f.Impact.Text
 	f.Evidence = append([]Evidence{
 		{Fact: "memory of all TCP sockets", Value: pages, Unit: "pages", Source: "/proc/net/sockstat"},

@@ -215,7 +215,7 @@ var firingOnTransport = []fires{
 			ns(o).Counters["TcpExt.TCPMemoryPressures"] = 4
 			o.Sysctl["net.ipv4.tcp_mem"] = "400 600 1000"
 		},
-		subject: Subject{Kind: "host"}, minShare: 0.9, fix: "net.ipv4.tcp_mem=800 1200 2000", evidence: "memory of all TCP sockets=900",
+		subject: Subject{Kind: "host"}, minShare: 0.9, fix: "net.ipv4.tcp_mem=294912 393216 589824", evidence: "memory of all TCP sockets=900",
 	},
 	{
 		name: "orphans are reset", cause: &orphansLimit,

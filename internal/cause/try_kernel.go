@@ -106,18 +106,23 @@ func (v *View) wantedMaps() uint64  { return max(4*v.sysctlNumber("vm.max_map_co
 func (v *View) wantedFiles() uint64 { return max(2*v.sysctlNumber("fs.file-max", 0), 1_000_000) }
 func (v *View) wantedAIO() uint64   { return max(4*v.sysctlNumber("fs.aio-max-nr", 0), 1_048_576) }
 
-// wantedTCPMem is twice the present limits.
+// wantedTCPMem is what the kernel gives TCP on a host with so much memory (tcp_init_mem,
+// net/ipv4/tcp.c), or twice the present limits where that is more.
 func (v *View) wantedTCPMem() string {
 	limits := strings.Fields(v.Sysctl["net.ipv4.tcp_mem"])
 	if len(limits) != 3 {
 		return usualTCPMem
 	}
-	for i, l := range limits {
-		n, _ := strconv.ParseInt(l, 10, 64)
-		limits[i] = strconv.FormatInt(2*n, 10)
+	sixteenth := v.Use.Memory.TotalBytes / pageBytes / 16
+	for i, usual := range []uint64{sixteenth / 4 * 3, sixteenth, sixteenth / 4 * 6} {
+		n, _ := strconv.ParseUint(limits[i], 10, 62)
+		limits[i] = utoa(max(2*n, usual))
 	}
 	return strings.Join(limits, " ")
 }
+
+// pageBytes is the size of most kernels' pages: on those of larger ones more is given.
+const pageBytes = 4096
 
 // inotifyWanted is the limit that a refused call met, and what is proposed.
 func (v *View) inotifyWanted(err string) (knob string, want uint64) {

@@ -19,8 +19,11 @@ var windowLimited = Cause{
 	Title: "The receiver's window is too small for the round trip: the answer waits to be sent",
 	Layer: LayerPath,
 	Needs: []observe.Kind{observe.KindRequests},
-	Check: checkWindowLimited,
-	Try:   tryReceiverWindow,
+
+	ConsequenceOf: []Parent{TCPMemoryPressure},
+	Folds:         true,
+	Check:         checkWindowLimited,
+	Try:           tryReceiverWindow,
 }
 
 // smallWindow says that windows were small for the way rather than closed. On a

@@ -65,6 +65,11 @@ func (i Incident) in(setup func() server.Setup) Incident {
 	return i
 }
 
+func (i Incident) under(l load.Load) Incident {
+	i.Load = l
+	return i
+}
+
 // beside names causes that are as true of its fault.
 func (i Incident) beside(causes ...string) Incident {
 	i.Faults[0].Beside = append(i.Faults[0].Beside, causes...)
@@ -215,6 +220,10 @@ while True:
     while time.monotonic() < end:
         pass
     time.sleep(0.01)'`)).beside("affinity-too-narrow", "cpu-saturated", "run-queue-wait").in(on(nginxFPM(query), func(s *server.Setup) { s.CPUs = "1" })),
+		errands("tcp-memory-pressure", "tcp-memory-pressure", "large answers, and hardly any memory for all sockets of TCP together", "tcp_mem 16 32 64 pages",
+			"", hostSetting("net/ipv4/tcp_mem", "16 32 64")).in(web(10*time.Millisecond, server.Service{Size: 300_000})).under(load.Load{Conns: 20}).beside("receive-buffer-pruned"),
+		errands("tcp-memory-pressure-calls", "tcp-memory-pressure", "a service calls another one for large pages, with hardly any memory for all sockets of TCP together", "tcp_mem 24 48 96 pages",
+			"", hostSetting("net/ipv4/tcp_mem", "24 48 96")).in(on(webAndBackend(server.WebBackend, 4*time.Millisecond), func(s *server.Setup) { s.Backend.Size = 200_000 })).under(load.Load{Conns: 20, Own: true}).beside("receive-buffer-pruned"),
 		errands("memory-leak", "memory-leak-toward-limit", "a service keeps 160 kB of each request, until the kernel kills it and it is started again", "it keeps what it should free",
 			keepsNothing, faulty(leaks)).with(func(s *server.Setup) { s.MemoryMB, s.Errand.Restarted = 128, true }).beside("container-oom-killed"),
 	}
