@@ -262,7 +262,8 @@ func (l *look) threadsOf(last *step, to target) (next []step, cut string) {
 		cut = fmt.Sprintf("%d threads of %s were not looked at", p.total-len(p.threads), label(p))
 	}
 	if last.link.kind == observe.WaitFileLock && p.total > 1 {
-		if next, none := l.lockThreads(last, p, to); len(next) > 0 || none {
+		// Of another program that is at rest it is still known that it has the lock.
+		if next, none := l.lockThreads(last, p, to); len(next) > 0 || none && l.related(p, last.t.p) {
 			return next, cut
 		}
 	}
@@ -287,6 +288,13 @@ func (l *look) threadsOf(last *step, to target) (next []step, cut string) {
 		to.how = observe.HowInferred
 	}
 	return l.likelyOf(last, p, to), cut
+}
+
+// related says that two processes belong to one service, as its workers do.
+func (l *look) related(a, b *process) bool {
+	of, _ := l.names.Master(a.pid)
+	other, _ := l.names.Master(b.pid)
+	return of == other
 }
 
 // howOf is how a target of one thread is known: that it is in a call on the

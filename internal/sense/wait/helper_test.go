@@ -84,6 +84,10 @@ func helper(args []string) {
 		_ = unix.Flock(extra, unix.LOCK_EX)
 		fmt.Println("locked")
 		_ = unix.Nanosleep(&unix.Timespec{Sec: 25}, nil)
+	case "lock-and-rest": // as a program does that sleeps in an event loop
+		_ = unix.Flock(extra, unix.LOCK_EX)
+		fmt.Println("locked")
+		time.Sleep(25 * time.Second)
 	case "fcntl":
 		_ = unix.FcntlFlock(extra, unix.F_SETLKW, &unix.Flock_t{Type: unix.F_WRLCK})
 		fmt.Println("locked")

@@ -262,6 +262,21 @@ func TestFileLocks(t *testing.T) {
 			}
 		})
 	}
+	// No thread of a program that is at rest tells that it has a lock; it has it all the same.
+	t.Run("at rest", func(t *testing.T) {
+		path := filepath.Join(t.TempDir(), "file")
+		other := filepath.Join(t.TempDir(), "report") // workers of one service pass a lock on
+		if err := os.Symlink(os.Args[0], other); err != nil {
+			t.Fatal(err)
+		}
+		holder := startCommand(t, exec.Command(other, "-test.run=^$"), "lock-and-rest", create(t, path))
+		holder.says(t)
+		waiter := start(t, "flock", create(t, path))
+		c := lookFor(t, waiter.pid, func(c *observe.WaitChain) bool { return c.Hops[0].Kind == observe.WaitFileLock })
+		if len(c.Hops) != 2 || c.Hops[1].Process.PID != holder.pid || c.Hops[1].How != observe.HowTable || c.End != observe.EndIdle {
+			t.Error(chainText(c))
+		}
+	})
 	// A lock of flock is that of whoever has the open file now, not of whoever
 	// took it.
 	t.Run("inherited", func(t *testing.T) {
