@@ -76,7 +76,7 @@ func (v *View) nextDoor(l *ledger) bool {
 		}) {
 			return false
 		}
-		own := e.NetNS == l.NetNS && slices.Contains(e.ns.Addrs, l.Addr) // its own address: over loopback
+		own := e.called() && slices.Contains(e.ns.Addrs, l.Addr) // who calls has that address itself: over loopback
 		inside = inside || len(ends) > 1 && (own || onlyPairs(e.ns))
 	}
 	return inside
