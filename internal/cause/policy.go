@@ -263,6 +263,7 @@ const (
 
 // Servers: thread_pool.go.
 const (
+	poolLooks = 4    // at a pool; each is one at each of its threads
 	poolQueue = 0.25 // of the requests in hand: as many wait for a thread
 	poolTurns = 0.8  // of the requests: as often a thread of the pool ends a wait, at the least
 )

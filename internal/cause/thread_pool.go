@@ -70,7 +70,7 @@ func (v *View) poolsBehind(l *ledger) []*observe.ThreadPool {
 	}
 	var out []*observe.ThreadPool
 	for i := range v.Waits.Pools {
-		if p := &v.Waits.Pools[i]; p.PID == l.pid && p.Busy > 0 && p.Looks >= fewReadings {
+		if p := &v.Waits.Pools[i]; p.PID == l.pid && p.Busy > 0 && p.Looks >= poolLooks && p.Looks*p.Busy >= fewReadings {
 			out = append(out, p)
 		}
 	}
