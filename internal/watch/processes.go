@@ -16,6 +16,27 @@ type processes struct {
 	descriptors *descriptors
 }
 
+// begin reads them again: to begin with all readers may take more than a second, which
+// is none of the window's. Those that have ended since are kept as they were.
+func (o *processes) begin(s *session) error {
+	at := make(map[int]int, len(s.procs))
+	for i := range s.procs {
+		at[s.procs[i].PID] = i
+	}
+	now, _ := s.fs.Processes() // what cannot be read is told when the window ends
+	for i := range now {
+		old, known := at[now[i].PID]
+		switch {
+		case !known:
+			s.procs = append(s.procs, now[i])
+		case s.procs[old].StartTicks == now[i].StartTicks:
+			now[i].Program = s.procs[old].Program
+			s.procs[old] = now[i]
+		}
+	}
+	return nil
+}
+
 // stop takes the last reading.
 func (o *processes) stop(s *session) {
 	var gaps []observe.Gap

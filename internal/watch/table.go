@@ -68,7 +68,7 @@ func (s *session) readers() table {
 			{name: "interpreters", needs: []string{"requests", "CPU samples"}, every: closelyEvery, sample: closely.sample, stop: closely.stop, end: closely.end, close: closely.close},
 			{name: "thread course", begin: threads.beginCourses, every: span, sample: threads.sampleCourses, stop: threads.sampleCourses},
 			{name: "sockets", sample: namespaces.sampleSockets, stop: namespaces.lastSockets},
-			{name: "processes", stop: processes.stop, end: processes.end},
+			{name: "processes", begin: processes.begin, stop: processes.stop, end: processes.end},
 			{name: "container engines", stop: containers.stop, end: containers.end},
 			{name: "file systems", end: (*session).endFilesystems},
 			{name: "changes", end: changes.end},

@@ -5,11 +5,13 @@ import (
 	"errors"
 	"net"
 	"os"
+	"slices"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/sense/host"
 )
 
 // TestSeesAServiceOfThisProcess watches a listener of this test with a known
@@ -82,5 +84,34 @@ func TestFilterThatNamesNothing(t *testing.T) {
 		if !errors.As(err, &notFound) {
 			t.Errorf("%s: %v, want a NotFoundError", name, err)
 		}
+	}
+}
+
+// TestProcessesOfTheWindow: what a process did while slowray began is none of the
+// window's; who ended meanwhile is kept.
+func TestProcessesOfTheWindow(t *testing.T) {
+	s := &session{fs: host.Default()}
+	s.procs, _ = s.fs.Processes()
+	of := func(pid int) *host.ProcSample {
+		at := slices.IndexFunc(s.procs, func(p host.ProcSample) bool { return p.PID == pid })
+		if at < 0 {
+			t.Fatalf("pid %d was not seen", pid)
+		}
+		return &s.procs[at]
+	}
+	const gone = 1 << 30 // above pid_max
+	s.procs = append(s.procs, host.ProcSample{PID: gone, Comm: "gone"})
+	of(os.Getpid()).Program = "python"
+	before := of(os.Getpid()).RunNS
+	for begun := time.Now(); time.Since(begun) < 100*time.Millisecond; {
+	}
+	if err := (&processes{}).begin(s); err != nil {
+		t.Fatal(err)
+	}
+	if now := of(os.Getpid()); now.RunNS <= before || now.Program != "python" {
+		t.Errorf("ran for %d ns, then %d; %q", before, now.RunNS, now.Program)
+	}
+	if of(gone).Comm != "gone" {
+		t.Error("who ended is forgotten")
 	}
 }
