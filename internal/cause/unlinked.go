@@ -70,6 +70,11 @@ func (v *View) Unlinked(a *Account, findings []Finding) []Sight {
 			}) {
 				continue
 			}
+			if service.NS.Counters["TcpExt.ListenOverflows"] == 0 { // sk_drops counts more: see overflowOf
+				out = append(out, Sight{Kind: SightDrop, NetNS: service.NS.Inode, PID: l.PID, Comm: l.Comm, Count: l.Drops,
+					Text: fmt.Sprintf("%s packets to the listening socket at port %d of %s (pid %d) were dropped, none of them for a full accept queue", count(l.Drops), l.Port, l.Comm, l.PID)})
+				continue
+			}
 			out = append(out, Sight{Kind: SightQueue, NetNS: service.NS.Inode, PID: l.PID, Comm: l.Comm, Count: l.Drops,
 				Text: fmt.Sprintf("%s connection attempts were dropped at port %d of %s (pid %d); its accept queue held up to %s", count(l.Drops), l.Port, l.Comm, l.PID, ofLimit(l.QueuePeak, l.Limit, "connections"))})
 		}

@@ -37,3 +37,18 @@ func TestUnlinked(t *testing.T) {
 		t.Errorf("where nobody was harmed: %v", got)
 	}
 }
+
+// TestUnlinkedQueues: a listener counts more that is dropped than what its full queue
+// drops.
+func TestUnlinkedQueues(t *testing.T) {
+	v := harmed(func(e *observe.Endpoint) { e.Statuses = map[string]uint64{"2xx": 900, "5xx": 100} })
+	ns := &observe.NetNS{Inode: 9, Counters: map[string]uint64{}}
+	v.Services = []*Service{{NS: ns, Listeners: []*observe.Listener{{Port: 81, PID: 90, Comm: "shop", Drops: 20, Limit: 128}}}}
+	a := v.Account()
+	for overflows, want := range map[uint64]SightKind{0: SightDrop, 20: SightQueue} {
+		ns.Counters["TcpExt.ListenOverflows"] = overflows
+		if got := v.Unlinked(&a, nil); len(got) != 1 || got[0].Kind != want || got[0].Count != 20 {
+			t.Errorf("with %d overflows: %+v", overflows, got)
+		}
+	}
+}

@@ -194,6 +194,8 @@ static __always_inline int finish_here(struct conn *c, struct sock *sk, struct t
 		confirm_overlap(c, tp->write_seq - c->fin);
 	min_rtt = min_rtt_of(tp);
 	bytes_in = bytes_received(sk, tp) - c->in0;
+	if ((__s64)bytes_in < 0)
+		bytes_in = 0; /* it began after the other end's FIN, which in0 counts */
 	retrans = tp->total_retrans - c->retrans0;
 	if (c->side == SERVED)
 		ledger_served(&l, c);
