@@ -269,7 +269,10 @@ static __always_inline void served_segment(struct conn *c, struct sock *sk, stru
 	int fresh = bytes && after(end, tp->rcv_nxt);
 
 	acknowledge(c, sk, tp, ack, now, fresh);
-	if (closes)
+	if (closes && c->phase == ASKED && is_remark(c, tp->bytes_received - c->in0, is_read(c, tp))) {
+		c->seq--; /* nobody waits for an answer to what was said before */
+		c->phase = IDLE;
+	} else if (closes)
 		tls_close(c, sk);
 	else if (fresh)
 		receive_request(c, sk, tp, now);
