@@ -53,10 +53,9 @@ const (
 // SubjectFunctions is the subject of gaps of this look.
 const SubjectFunctions = "functions of interpreters"
 
-// Where threads of Java, PHP or Node wait is written nowhere in the kernel either, and
-// the same unwinder tells that, when their requests are slow and they do not compute.
-
-// closely is the recording of the stacks of some processes, with all frames.
+// closely is the recording of the stacks of some processes, with all frames: of those
+// that compute, or, where none does, of threads of Java, PHP and Node that wait, which is
+// written nowhere in the kernel either.
 type closely struct {
 	requests *requests
 	threads  *threads
