@@ -27,7 +27,8 @@ func checkReordering(v *View) Result {
 		}
 		twice := l.ns.Counters["TcpExt.TCPDSACKRecv"] + l.ns.Counters["TcpExt.TCPDSACKOfoRecv"]
 		seen := l.ns.Counters["TcpExt.TCPSACKReorder"] + l.ns.Counters["TcpExt.TCPTSReorder"] + l.ns.Counters["TcpExt.TCPRenoReorder"]
-		again := l.ns.Counters["Tcp.RetransSegs"]
+		// One that was sent again before the window may be reported to have come twice in it.
+		again := max(l.ns.Counters["Tcp.RetransSegs"], twice)
 		k := l.cost(1, observe.Retrans, observe.Network)
 		because := fmt.Sprintf("%s of %s segments that were sent again%s had arrived already, reordering was seen %s times", count(twice), count(again), where(l.ns), count(seen))
 		if l.Retrans < fewPackets || l.LossPermille() < lossPermille || ratio(twice, again) < spuriousShare || seen < fewPackets || !l.noticed(k, wireFloor) || l.reach < fewReach {
