@@ -170,7 +170,7 @@ func (v *View) threadWait(l *ledger, p observe.Part, what string, describe func(
 	k := l.cost(1, p)
 	stats := l.Parts[p.String()]
 	idle, full := v.cpuFull(l)
-	late := full
+	late := v.lacksCPU(l, k.share)
 	if p == observe.Stall { // it was on its way already: nothing but its own threads are in question
 		idle, late = v.late(l, k.share)
 	}

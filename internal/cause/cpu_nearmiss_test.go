@@ -185,6 +185,7 @@ var nearMissesOnCPU = []miss{
 	{"an event loop on full CPUs", &eventLoopBlocked, func(o *observe.Observation) {
 		app(o, "app", 1, 0)
 		full(o)
+		process(o, appPID).RunDelaySeconds = 5
 		with(o, appServed().add(1000, ms, ms, 0, quick).add(40, ms, ms, 0, readLate))
 		together(o)
 	}, "the CPUs are full"},

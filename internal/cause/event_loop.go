@@ -35,6 +35,9 @@ func checkEventLoop(v *View) Result {
 		p := v.Process(pid)
 		w := v.atWork(l)
 		spare, full := v.spareCPUs(l, &w)
+		if idle, late := v.late(l, k.share); late && !full { // what slowray itself used was not there for them
+			spare, full = idle*float64(v.Host.CPUs), true
+		}
 		switch {
 		case !l.noticed(k, threadFloor):
 			return judged{because: "no request waits long to be read: " + l.whereTimeGoes(), near: k.slowNS}

@@ -129,7 +129,7 @@ func (v *View) slowerThanUsual(l *ledger) (requests uint64, seconds float64) {
 			most += float64(part.Hist.Quantile(0.5))
 		}
 	}
-	if _, full := v.cpuFull(l); !full && held > ns && held >= dominantShare*l.TimeNS() && most >= threadFloor.mean {
+	if held > ns && held >= dominantShare*l.TimeNS() && most >= threadFloor.mean && !v.lacksCPU(l, ratio(held, l.TimeNS())) {
 		return l.Requests, held / 1e9
 	}
 	if own, long := v.ownDoing(l); long && own > ns {

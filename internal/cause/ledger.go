@@ -187,6 +187,34 @@ func (v *View) late(l *ledger, share float64) (idle float64, late bool) {
 	return idle, delay == 0 || ratio(delay, v.Window.Seconds) >= lateShare*share // 0: this kernel does not tell
 }
 
+// lacksCPU says that the CPUs were full, and that who works for the requests needed them
+// for good part of this share of their time: threads of the service ran or waited to run,
+// or those of what it calls on this host. A service that waits for an answer from
+// elsewhere, or sleeps, loses nothing on full CPUs.
+func (v *View) lacksCPU(l *ledger, share float64) bool {
+	return v.lacksCPUWithin(l, share, lackingHops)
+}
+
+func (v *View) lacksCPUWithin(l *ledger, share float64, hops int) bool {
+	if _, full := v.cpuFull(l); !full {
+		return false
+	}
+	if computing, known := v.computing(l); known && computing >= blockedShare {
+		return true
+	}
+	var needed float64
+	for _, i := range v.families[l.pid] {
+		p := &v.Processes[i]
+		needed += p.CPUSeconds() + p.RunDelaySeconds
+	}
+	if hops == 0 || needed == 0 || ratio(needed, v.Window.Seconds) >= lateShare*share {
+		return true
+	}
+	return slices.ContainsFunc(v.calledOf[l.pid], func(call *ledger) bool {
+		return call.here != nil && call.reach >= callShare && v.lacksCPUWithin(call.here, share, hops-1)
+	})
+}
+
 // idleWhile is the idle share of the CPUs, each part of the window counted by
 // the requests that began in it: a load may last for a part of it only.
 func (v *View) idleWhile(l *ledger) (share float64, ok bool) {

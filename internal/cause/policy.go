@@ -51,6 +51,9 @@ const (
 	// lateShare is the part of the requests' time that threads of a service which
 	// wait for full CPUs may account for, before that is what the requests wait for.
 	lateShare = 0.5
+	// lackingHops is through how many services of this host calls are followed to one that
+	// waits for a CPU.
+	lackingHops = 4
 )
 
 // Requests: began.go.
