@@ -61,8 +61,20 @@ type view struct {
 }
 
 // look has slowray look at the faults, once or several times under the same
-// load, and measures meanwhile.
+// load, and measures meanwhile. It looks again while other programs disturb it,
+// whatever was found.
 func (r *runner) look(ctx context.Context, faults []incident.Fault) (view, error) {
+	for {
+		seen, err := r.lookOnce(ctx, faults)
+		if err != nil || seen.sample.Others <= othersMax || r.patience <= 0 {
+			return seen, err
+		}
+		r.patience--
+		r.print.progress(fmt.Sprintf("other programs used %.0f %% of the CPUs; looking again", 100*seen.sample.Others))
+	}
+}
+
+func (r *runner) lookOnce(ctx context.Context, faults []incident.Fault) (view, error) {
 	var reports []*Report
 	t := r.watched(faults, &reports)
 	r.print.progress(fmt.Sprintf("slowray looks for %v", t.window))
