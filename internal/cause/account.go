@@ -137,10 +137,47 @@ func (v *View) Explain(a *Account, findings []Finding) {
 			}
 		}
 		x.Explained = round(x.Lost * min(share, 1))
-		a.Lost += x.Lost
-		a.Explained += x.Explained
+	}
+	a.Victims = append(a.Victims, v.slowAlike(a.Victims, findings)...)
+	a.sort()
+	for i := range a.Victims {
+		a.Lost += a.Victims[i].Lost
+		a.Explained += a.Victims[i].Explained
 	}
 	a.Lost, a.Explained = round(a.Lost), round(a.Explained)
+}
+
+// slowAlike is the endpoints that lost what a cause costs, and of which nothing but the
+// cause tells that it is lost: all of their requests are slow alike, by what may be their
+// work.
+func (v *View) slowAlike(victims []Victim, findings []Finding) []Victim {
+	var more []Victim
+	for i := range findings {
+		f := &findings[i]
+		if f.Role != RoleCause || !f.Impact.OfTime || f.Impact.Cost == nil || *f.Impact.Cost <= 0 {
+			continue
+		}
+		stake, left := v.stake(f), *f.Impact.Cost
+		for _, l := range v.fronts {
+			v.Step()
+			known := func(x Victim) bool { return x.l == l }
+			if slices.ContainsFunc(victims, known) || slices.ContainsFunc(more, known) ||
+				!slices.ContainsFunc(v.behind(l), func(o *ledger) bool { return slices.Contains(stake, o) }) {
+				continue
+			}
+			harm := Harm{HarmSlow, l.Requests, l.TimeNS() / 1e9}
+			if l.Requests == 0 {
+				harm = Harm{HarmUnfinished, l.waiting(), v.Window.Seconds * float64(l.waiting())}
+			}
+			harm.Seconds = round(min(left, harm.Seconds))
+			if harm.Requests > 0 && harm.Seconds > 0 {
+				left -= harm.Seconds
+				more = append(more, Victim{Side: l.Side, NetNS: l.NetNS, Addr: l.Addr, Port: l.Port, PID: l.pid, Comm: v.commOf(l),
+					Harms: []Harm{harm}, Lost: harm.Seconds, Explained: harm.Seconds, l: l})
+			}
+		}
+	}
+	return more
 }
 
 // claim is the share of what a victim lost that a finding accounts for, 0 to 1: the

@@ -100,6 +100,12 @@ func (c *checker) account(r *diagnose.Report) {
 			c.add("port %d lost %v s, and nothing was found", x.Port, x.Lost)
 		}
 	}
+	for i := range r.Findings {
+		f := &r.Findings[i]
+		if f.Role == cause.RoleCause && f.Impact.OfTime && f.Impact.Cost != nil && *f.Impact.Cost >= 0.1 && r.Account.Lost == 0 && r.CutShort == "" {
+			c.add("%s costs %v s, and nothing was lost", f.Cause, *f.Impact.Cost)
+		}
+	}
 	if unlike(lost, r.Account.Lost) || unlike(explained, r.Account.Explained) {
 		c.add("%v s lost, %v s explained; its victims come to %v s and %v s", r.Account.Lost, r.Account.Explained, lost, explained)
 	}
