@@ -6,7 +6,6 @@ import (
 	"slices"
 
 	"github.com/slowray/slowray/internal/observe"
-	"github.com/slowray/slowray/internal/shell"
 )
 
 // HarmKind is how requests suffered.
@@ -250,54 +249,6 @@ func (v *View) seenWaiting(pid int) float64 {
 		}
 	}
 	return ratio(seen, slow)
-}
-
-// Unexplained makes a finding of what no other accounts for at a victim; false where
-// that is the smaller part.
-func (v *View) Unexplained(x *Victim) (Finding, bool) {
-	left := x.Lost - x.Explained
-	if left <= unexplainedShare*x.Lost {
-		return Finding{}, false
-	}
-	l := x.l
-	if l == nil {
-		return v.unexplainedConnections(x, left), true
-	}
-	f := supported(Subject{Kind: "listener", NetNS: x.NetNS, PID: x.PID, Comm: x.Comm, Port: x.Port, Addr: x.Addr})
-	f.Cause, f.layer = Unexplained, LayerApplication
-	f.Title = unexplained.Title
-	f.Weight = ratio(left, l.TimeNS()/1e9+failedCost*float64(l.failedRequests()))
-	f.lost = &left
-	f.Impact = Impact{Share: round(ratio(left, x.Lost)), Of: "the harm", Text: l.harmText(x.Harms)}
-	for _, h := range x.Harms {
-		f.Evidence = append(f.Evidence, Evidence{Fact: "requests " + string(h.Kind), Value: h.Requests, Limit: l.Requests + l.waiting(), Unit: "requests, which lost " + seconds(h.Seconds), Source: recorded})
-	}
-	f.Evidence = append(f.Evidence, Evidence{Fact: "where their time goes", Value: l.whereTimeGoes(), Source: recorded})
-	f.Fix.Text = fmt.Sprintf("No cause that slowray knows accounts for this. Look at where %s stands in these requests, and at its own log.", x.Comm)
-	if x.PID > 0 {
-		f.Fix.Commands = append(f.Fix.Commands, shell.Line("slowray wait %s", x.PID), shell.Line("slowray flame --pid %s --off-cpu -o flame.html", x.PID))
-	}
-	f.Fix.Commands = append(f.Fix.Commands, shell.Line("slowray requests --port %s --labels", x.Port))
-	return f, true
-}
-
-// unexplainedConnections is Unexplained for connections that did not come about.
-func (v *View) unexplainedConnections(x *Victim, left float64) Finding {
-	o := x.o
-	f := supported(Subject{Kind: "destination", NetNS: o.netns, PID: o.pid, Comm: o.comm, Port: o.port, Addr: o.addr})
-	f.Cause, f.layer, f.Title = Unexplained, LayerCall, unexplained.Title
-	f.Weight = ratio(o.vain(), o.all())
-	f.lost = &left
-	f.Impact = Impact{Share: round(ratio(left, x.Lost)), Of: "the harm",
-		Text: fmt.Sprintf("%s of %s connections of %s to %s did not come about", count(o.vain()), count(o.all()), o.comm, o.name())}
-	f.Evidence = []Evidence{
-		{Fact: "connections refused", Value: o.refused, Limit: o.all(), Unit: "connections", Source: "TCP sockets"},
-		{Fact: "connections never answered", Value: o.unanswered, Limit: o.all(), Unit: "connections", Source: "TCP sockets"},
-	}
-	f.Fix.Text = fmt.Sprintf("No cause that slowray knows accounts for this. Look at what listens at %s, and at the way there.", o.name())
-	ns := v.Namespace(o.netns)
-	f.Fix.Commands = []shell.Command{v.in(ns, shell.Line("ip route get %s", o.addr)), v.in(ns, shell.Line("ss -tn state syn-sent dport = :%s", o.port)), shell.Line("slowray drops --for 10s")}
-	return f
 }
 
 func (l *ledger) harmText(harms []Harm) string {
