@@ -137,7 +137,7 @@ func (v *View) Explain(a *Account, findings []Finding) {
 		}
 		x.Explained = round(x.Lost * min(share, 1))
 	}
-	a.Victims = append(a.Victims, v.slowAlike(a.Victims, findings)...)
+	a.Victims = append(a.Victims, v.byCause(a.Victims, findings)...)
 	a.sort()
 	for i := range a.Victims {
 		a.Lost += a.Victims[i].Lost
@@ -146,14 +146,15 @@ func (v *View) Explain(a *Account, findings []Finding) {
 	a.Lost, a.Explained = round(a.Lost), round(a.Explained)
 }
 
-// slowAlike is the endpoints that lost what a cause costs, and of which nothing but the
+// byCause is the endpoints that lost what a cause costs, and of which nothing but the
 // cause tells that it is lost: all of their requests are slow alike, by what may be their
-// work.
-func (v *View) slowAlike(victims []Victim, findings []Finding) []Victim {
+// work, or are answered with what a client may have asked for (a page for errors that is
+// not found itself).
+func (v *View) byCause(victims []Victim, findings []Finding) []Victim {
 	var more []Victim
 	for i := range findings {
 		f := &findings[i]
-		if f.Role != RoleCause || !f.Impact.OfTime || f.Impact.Cost == nil || *f.Impact.Cost <= 0 {
+		if f.Role != RoleCause || f.Impact.Cost == nil || *f.Impact.Cost <= 0 {
 			continue
 		}
 		stake, left := v.stake(f), *f.Impact.Cost
@@ -165,7 +166,12 @@ func (v *View) slowAlike(victims []Victim, findings []Finding) []Victim {
 				continue
 			}
 			harm := Harm{HarmSlow, l.Requests, l.TimeNS() / 1e9}
-			if l.Requests == 0 {
+			switch {
+			case !f.Impact.OfTime && l.Errors >= harmedLeast:
+				harm = Harm{HarmFailed, l.Errors, failedCost * float64(l.Errors)}
+			case !f.Impact.OfTime:
+				continue
+			case l.Requests == 0:
 				harm = Harm{HarmUnfinished, l.waiting(), v.Window.Seconds * float64(l.waiting())}
 			}
 			harm.Seconds = round(min(left, harm.Seconds))

@@ -30,6 +30,16 @@ func computing() []Incident {
 		}},
 		Load: load.Load{Conns: 8, Think: 5 * time.Millisecond},
 	}, {
+		Name:    "gc-heap-full",
+		Summary: "a heap of Java that is full of what it keeps: it collects without end, and hardly a request is answered",
+		Setup:   java(server.Java{HeapMB: 512, Live: 90, Garbage: 256 << 10, Endless: true}),
+		Faults: []Fault{{
+			Name: "full-heap", Cause: "gc-pauses", Beside: []string{"lock-convoy"}, // of the machine's own, whose holder waits for the collector
+			Text:  "a heap of 96 MB, where it had 512",
+			Plant: func(s *server.Setup) { s.Java.HeapMB = 96 },
+		}},
+		Load: load.Load{Conns: 8, Think: 5 * time.Millisecond},
+	}, {
 		Name:    "gc-memory-limit-go",
 		Summary: "a service in Go whose GOMEMLIMIT is hardly more than what it keeps: requests help the collector",
 		Setup:   golang(server.Go{Heap: 4, Garbage: 256 << 10, MemoryMiB: 1024}),

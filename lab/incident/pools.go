@@ -22,7 +22,8 @@ func threadPools() []Incident {
 			Text:  "a pool of 4 threads, where it had 64",
 			Plant: func(s *server.Setup) { s.Python.Threads = 4 },
 		}},
-		Load: crowd,
+		Load:  crowd,
+		Quick: true,
 	}, {
 		Name:    "thread-pool-native",
 		Summary: "a server in C with 4 threads, each of which takes a connection from its queue and waits 50 ms",
@@ -32,7 +33,8 @@ func threadPools() []Incident {
 			Text:  "4 threads, where it had 64",
 			Plant: func(s *server.Setup) { s.Native.Threads = 4 },
 		}},
-		Load: load.Load{Conns: 24, Close: true, Own: true, Think: 2 * time.Millisecond},
+		Load:  load.Load{Conns: 24, Close: true, Own: true, Think: 2 * time.Millisecond},
+		Quick: true,
 	}, {
 		Name:    "forked-workers",
 		Summary: "a program in Python of 4 processes that it forked itself, for requests that wait 50 ms",
@@ -42,7 +44,8 @@ func threadPools() []Incident {
 			Text:  "4 processes, where it had 32",
 			Plant: func(s *server.Setup) { s.Python.Workers = 4 },
 		}},
-		Load: load.Load{Conns: 24, Close: true, Own: true, Think: 2 * time.Millisecond},
+		Load:  load.Load{Conns: 24, Close: true, Own: true, Think: 2 * time.Millisecond},
+		Quick: true,
 	}, {
 		Name:    "thread-pool-java",
 		Summary: "an executor of Java has 4 threads for requests that wait 50 ms, and a queue without end before them",
@@ -64,7 +67,7 @@ func threadPools() []Incident {
 			return s
 		},
 		Faults: []Fault{{
-			Name: "four", Cause: "thread-pool-exhausted", Says: "fares",
+			Name: "four", Cause: "thread-pool-exhausted", Says: "fares", Beside: []string{"slow-dependency"}, // quicker calls would help, too
 			Text:  "4 threads, where it had 64",
 			Plant: func(s *server.Setup) { s.Java.Own = 4 },
 		}},
@@ -73,7 +76,7 @@ func threadPools() []Incident {
 		Unsteady: "the pool is not found in each run, and what its threads call is named beside it",
 	}}
 	for n := range list {
-		list[n].Quick, list[n].Light = true, true
+		list[n].Light = true
 	}
 	return list
 }

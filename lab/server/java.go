@@ -22,6 +22,7 @@ type Java struct {
 	Live      int           // MB that are never given back
 	Hot       int           // turns of one function that a request costs
 	HeapMB    int           // most that it may use; 0 = 256
+	Endless   bool          // it collects for as long as it takes, in place of an OutOfMemoryError
 }
 
 // java compiles the service in Java, and starts it.
@@ -38,9 +39,14 @@ func (s *starter) java() error {
 	if heap == 0 {
 		heap = 256
 	}
-	args := []string{"java", fmt.Sprintf("-Xmx%dm", heap), "-XX:+UseG1GC",
+	collector := []string{"-XX:+UseG1GC"}
+	if j.Endless {
+		collector = []string{"-XX:+UseParallelGC", "-XX:-UseGCOverheadLimit"}
+	}
+	args := append([]string{"java", fmt.Sprintf("-Xmx%dm", heap)}, collector...)
+	args = append(args,
 		// Its two writes of an answer would wait for delayed acknowledgements.
-		"-Dsun.net.httpserver.nodelay=true", "-cp", filepath.Dir(source), "Booking", s.v.ServerAddr, strconv.Itoa(s.v.FrontPort)}
+		"-Dsun.net.httpserver.nodelay=true", "-cp", filepath.Dir(source), "Booking", s.v.ServerAddr, strconv.Itoa(s.v.FrontPort))
 	opposite := 0
 	if j.Opposite {
 		opposite = 1
