@@ -105,7 +105,7 @@ func onServer(v *View, r *root, f *Finding) {
 		text += ": see what it computes, and give it more threads if it has only one"
 	}
 	f.Fix.Text = text + ". Let the kernel keep what it has answered (kernel_cache, entry_timeout, attr_timeout), or keep what requests read on a local disk."
-	f.Fix.Commands = []shell.Command{lookAtWaits(server.Process.PID), shell.Line("findmnt -t fuse,fuseblk,fuse.%s -o TARGET,SOURCE,FSTYPE,OPTIONS", shell.Operand(server.Process.Comm))}
+	f.Fix.Commands = []shell.Command{lookAtWaits(server.Process.PID), shell.Line("ps -o pid,user,lstart,args -p %s", server.Process.PID)}
 }
 
 // diskEvidence is the busiest disk.

@@ -91,7 +91,7 @@ func firingOnKernelWaits() []fires {
 		subject: Subject{Kind: "cgroup", PID: nginxMaster, Path: "/shop"}, minShare: 0.7, fix: "echo 134217728 > /sys/fs/cgroup/memory/shop/memory.limit_in_bytes", evidence: "memory of control group /shop=63",
 	}, {
 		name: "another thread maps large tables", cause: &mmapLockContention, plant: mapsTables,
-		subject: Subject{PID: nginxMaster}, minShare: 0.7, fix: "Of thread 111 (loader), mmap(MAP_POPULATE)", evidence: "who seems to hold it=thread 111 (nginx), which runs",
+		subject: Subject{PID: nginxMaster}, minShare: 0.7, fix: "thread 111 (loader) has the lock while mmap(MAP_POPULATE)", evidence: "who seems to hold it=thread 111 (nginx), which runs",
 	}}
 	for i, c := range insides {
 		out = append(out, fires{

@@ -27,15 +27,16 @@ func onMapLock(v *View, r *root, f *Finding) {
 	c, waiter := r.example(), r.blamed()
 	pid := waiter.Process.PID
 	f.Fix.Commands = []shell.Command{lookAtWaits(pid), shell.Line("slowray flame --pid %s --off-cpu -o flame.html   # who maps and unmaps", pid)}
-	holder, does := "", ""
+	holder := ""
 	if r.at < len(c.Hops)-1 {
 		h := &c.Hops[r.at+1]
-		holder, does = fmt.Sprintf("thread %d (%s)", h.TID, h.Comm), ownerText(c, r.at+1)
+		holder = fmt.Sprintf("thread %d (%s)", h.TID, h.Comm)
 		if h.Process.PID != pid {
 			holder = who(h)
 			f.Fix.Text = fmt.Sprintf("%s reads the memory map of %s in /proc: do that less often, or read smaps_rollup.", holder, waiter.Process.Comm)
 		}
-		f.Evidence = append(f.Evidence, Evidence{Fact: "who seems to hold it", Value: fmt.Sprintf("%s, which %s and %s", holder, does, h.Why), Source: "/proc/PID/task/TID"})
+		f.Title = fmt.Sprintf("Requests of %s wait for mmap_lock, which %s seems to hold", waiter.Process.Comm, holder)
+		f.Evidence = append(f.Evidence, Evidence{Fact: "who seems to hold it", Value: holder + ", which " + h.Why, Source: "/proc/PID/task/TID"})
 	}
 	work, thread, share := v.mapWorkOf(pid)
 	if work < 0 {
@@ -45,10 +46,10 @@ func onMapLock(v *View, r *root, f *Finding) {
 		holder = thread
 	}
 	if holder == "" {
-		holder = "it"
+		holder = waiter.Process.Comm
 	}
 	f.Evidence = append(f.Evidence, Evidence{Fact: fmt.Sprintf("%s on the CPU: %s", holder, mapWork[work].what), Value: round(share), Unit: "share of the samples", Source: "CPU profile"})
-	f.Fix.Text = fmt.Sprintf("Of %s, %s: %s", holder, mapWork[work].what, mapWork[work].fix)
+	f.Fix.Text = fmt.Sprintf("It seems that %s has the lock while %s. %s", holder, mapWork[work].what, mapWork[work].fix)
 }
 
 // mapWorkOf is the work that has most samples of a thread of a process, or of all of it

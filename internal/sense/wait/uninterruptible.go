@@ -305,6 +305,9 @@ func (l *look) mountOf(t *thread, o object) (host.Mount, bool) {
 // open, of which fdinfo tells the device since 6.16 (fuse_dev_show_fdinfo,
 // fs/fuse/dev.c); else who was told the mount point; else the only server of the host.
 func (l *look) fuseServer(k *link, m host.Mount, onMount bool) {
+	if onMount && !m.UserSpace() {
+		return // virtiofs: the hypervisor
+	}
 	var sure, told, all []int
 	for _, h := range l.opened().named["fuse"] {
 		pid := int(h.pid)
