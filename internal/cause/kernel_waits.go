@@ -16,7 +16,7 @@ import (
 // where it lasts.
 var kernelWaits = map[observe.WaitInside]ID{
 	observe.InsideDirty: DirtyThrottled, observe.InsideWriteback: WritebackThrottled, observe.InsideJournal: JournalCommitStall,
-	observe.InsideNetworkFS: NFSStalled, observe.InsideSwap: SwapThrash, observe.InsideReclaim: DirectReclaimStall,
+	observe.InsideNetworkFS: NFSStalled, observe.InsideSwap: SwapThrash, observe.InsideReclaim: DirectReclaimStall, observe.InsideGroupMemory: DirectReclaimStall,
 	observe.InsideCompaction: CompactionStall, observe.InsideMapLock: MmapLockContention, observe.InsideDirectory: DirectoryLockContention,
 	observe.InsideFileLock: FileWriteLock, observe.InsideCoreDump: CoreDump, observe.InsideRandom: EntropyWait, observe.InsideAudit: AuditBacklog,
 	observe.InsideFrozen: HungTask,
@@ -85,11 +85,11 @@ var (
 	directReclaimStall = kernelWait{
 		id:       DirectReclaimStall,
 		title:    "Requests wait while the kernel frees memory for them",
-		follows:  []Parent{MemoryPressure},
+		follows:  []Parent{MemoryPressure, PageCacheThrash, MemoryHighThrottled, JVMHeapOverLimit, ContainerOOMKilled},
 		figures:  reclaimFigures,
 		logged:   "page-allocation",
 		describe: onMemory,
-	}.cause()
+	}.cause().tried(inGroups(func(v *View, c *observe.Cgroup) []Change { return v.moreMemory(c) }))
 	compactionStall = kernelWait{
 		id:       CompactionStall,
 		title:    "Requests wait while the kernel moves memory together for large pages",
@@ -158,10 +158,16 @@ func blameKernel(c *observe.WaitChain, longest int64) ID {
 	switch {
 	case c.End == observe.EndDisk, c.End == observe.EndFuse:
 		return BlockedOnDisk
-	case last.State == "D" && longest >= hungLeast && last.Inside != observe.InsideGroupMemory:
+	case last.State == "D" && longest >= hungLeast:
 		return HungTask
 	}
 	return ""
+}
+
+// swapsIn says that who waits for room in its control group swaps: what it had to make
+// room for is what it reads back.
+func (v *View) swapsIn(c *observe.WaitChain) bool {
+	return c.Hops[len(c.Hops)-1].Inside == observe.InsideGroupMemory && float64(v.Use.VM["pswpin"]) >= refaultRate*v.Window.Seconds
 }
 
 // kernelWait is what differs between such causes.

@@ -61,6 +61,7 @@ var insides = []struct {
 	{&nfsStalled, observe.InsideNetworkFS, "read", "nfsstat"},
 	{&swapThrash, observe.InsideSwap, "", "keep it from being swapped"},
 	{&directReclaimStall, observe.InsideReclaim, "", "watermark_scale_factor"},
+	{&directReclaimStall, observe.InsideGroupMemory, "mmap", "watermark_scale_factor"},
 	{&compactionStall, observe.InsideCompaction, "mmap", "transparent_hugepage"},
 	{&mmapLockContention, observe.InsideMapLock, "munmap", "slowray flame --pid 101 --off-cpu"},
 	{&directoryLockContention, observe.InsideDirectory, "openat", "several directories"},
@@ -89,6 +90,13 @@ func firingOnKernelWaits() []fires {
 				MemoryFile: "/sys/fs/cgroup/memory/shop/memory.limit_in_bytes"})
 		},
 		subject: Subject{Kind: "cgroup", PID: nginxMaster, Path: "/shop"}, minShare: 0.7, fix: "echo 134217728 > /sys/fs/cgroup/memory/shop/memory.limit_in_bytes", evidence: "memory of control group /shop=63",
+	}, {
+		name: "who waits for room in its group swaps too", cause: &swapThrash,
+		plant: func(o *observe.Observation) {
+			stuck(stuckWeb(10), waitShare(nginxMaster, 40_000*ms, 9, insideChain(observe.InsideGroupMemory, "", "")))(o)
+			o.Use.VM["pswpin"] = 20_000
+		},
+		subject: Subject{PID: nginxMaster}, minShare: 0.7, fix: "keep it from being swapped", evidence: "meanwhile=20,000 pages were swapped in",
 	}, {
 		name: "another thread maps large tables", cause: &mmapLockContention, plant: mapsTables,
 		subject: Subject{PID: nginxMaster}, minShare: 0.7, fix: "thread 111 (loader) has the lock while mmap(MAP_POPULATE)", evidence: "who seems to hold it=thread 111 (nginx), which runs",

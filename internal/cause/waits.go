@@ -118,8 +118,11 @@ func (v *View) buildRoots() {
 			continue
 		}
 		id, at := blameOf(s)
-		if id == "" {
+		switch {
+		case id == "":
 			continue
+		case id == DirectReclaimStall && v.swapsIn(&s.Chain):
+			id = SwapThrash
 		}
 		key := string(id) + "|" + rootKey(id, &s.Chain, at)
 		r := byKey[key]

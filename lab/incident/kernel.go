@@ -65,9 +65,9 @@ def begin():
             f.write(bytes([n]) * (1 << 20))
         f.flush()
         os.fsync(f.fileno())
-        os.posix_fadvise(f.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
     f = open(DIR + "/fares", "rb")
     fares = mmap.mmap(f.fileno(), 0, prot=mmap.PROT_READ)
+    fares.madvise(mmap.MADV_RANDOM)
 
 def request(n):
     sum(fares[random.randrange(len(fares))] for _ in range(20))
@@ -76,22 +76,22 @@ def request(n):
 
 // shortOfMemory is services whose control group has no room for what they use.
 func shortOfMemory() []Incident {
-	short := func(name, cause, summary, text string, setup func() server.Setup, room, limit int, beside ...string) Incident {
+	short := func(name, cause, or, summary, text string, setup func() server.Setup, room, limit int, beside ...string) Incident {
 		return Incident{
 			Name: name, Summary: summary, Setup: on(setup, func(s *server.Setup) { s.MemoryMB = room }), Load: errandLoad, Quick: true,
-			Faults: []Fault{{Name: "limit", Cause: cause, Beside: append(beside, "memory-pressure"), Says: "memory limit", Text: text, Plant: func(s *server.Setup) { s.MemoryMB = limit }}},
+			Faults: []Fault{{Name: "limit", Cause: cause, Or: []string{or}, Beside: beside, Says: "memory limit", Text: text, Plant: func(s *server.Setup) { s.MemoryMB = limit }}},
 		}
 	}
 	return []Incident{
-		short("swap-in-group", "swap-thrash", "a request of a server in C changes some pages of a large table, of which the memory limit leaves the most part to the swap file", "a memory limit of 64 MB, and 200 MB in use",
+		short("swap-in-group", "swap-thrash", "memory-pressure", "a request of a server in C changes some pages of a large table, of which the memory limit leaves the most part to the swap file", "a memory limit of 64 MB, and 200 MB in use",
 			on(desk(server.Desk{HeapMB: 200, Touch: 30}), func(s *server.Setup) { s.SwapMB, s.ReadMB = 400, 20 }), 300, 64, "cgroup-io-throttled"),
-		short("swap-in-group-python", "swap-thrash", "behind a proxy, a request of a service in Python changes some bytes of a large table, of which the memory limit leaves the most part to the swap file", "a memory limit of 80 MB, and 200 MB in use",
+		short("swap-in-group-python", "swap-thrash", "memory-pressure", "behind a proxy, a request of a service in Python changes some bytes of a large table, of which the memory limit leaves the most part to the swap file", "a memory limit of 80 MB, and 200 MB in use",
 			on(errand(searchTable), func(s *server.Setup) {
 				s.SwapMB, s.ReadMB = 400, 20
 				s.Hops = []server.Hop{{Language: "nginx", Name: "edge"}}
 			}), 400, 80, "cgroup-io-throttled"),
-		short("mapped-file-thrash", "page-cache-thrash", "a request of a service in Python reads here and there in a file that it has mapped, for which its memory limit has no room", "a memory limit of 32 MB, and a file of 96 MB",
-			on(errand(searchFile), func(s *server.Setup) { s.ReadMB = 60 }), 400, 32, "cgroup-io-throttled", "blocked-on-disk"),
+		short("mapped-file-thrash", "page-cache-thrash", "memory-pressure", "a request of a service in Python reads here and there in a file that it has mapped, for which its memory limit has no room", "a memory limit of 32 MB, and a file of 96 MB",
+			on(errand(searchFile), func(s *server.Setup) { s.ReadMB = 5 }), 400, 32, "cgroup-io-throttled", "blocked-on-disk"),
 	}
 }
 
