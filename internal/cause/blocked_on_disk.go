@@ -63,6 +63,10 @@ func checkFsyncBound(v *View) Result {
 func checkBlockedOnDisk(v *View) Result {
 	return v.judgeRoots(BlockedOnDisk, "no thread that answers requests was seen to wait for storage", func(r *root, f *Finding) {
 		c, h := r.example(), r.last()
+		if r.at < len(c.Hops)-1 {
+			onServer(v, r, f)
+			return
+		}
 		f.Subject.Path = c.Path
 		f.Evidence = append(f.Evidence, Evidence{Fact: "what is waited for", Value: strings.TrimSpace(h.Object + " " + c.Text), Source: "/proc/PID/task/TID/stack"})
 		switch {
@@ -76,6 +80,32 @@ func checkBlockedOnDisk(v *View) Result {
 			f.Fix.Commands = []shell.Command{shell.Line("iostat -x 1 5"), lookAtWaits(h.Process.PID)}
 		}
 	})
+}
+
+// onServer is about requests that wait for the process which serves a file system.
+func onServer(v *View, r *root, f *Finding) {
+	c, waiter := r.example(), r.blamed()
+	server := &c.Hops[r.at+1]
+	does := doesWhere(c, r.at+1)
+	f.Title = fmt.Sprintf("Requests wait for %s, which serves a file system and is slow", server.Process.Comm)
+	f.Subject.PID, f.Subject.Comm, f.Subject.Path = server.Process.PID, server.Process.Comm, objectOf(waiter)
+	if v.Master(server.Process.PID) != v.Master(r.shares[0].PID) {
+		f.Subject.Port = 0
+	}
+	f.Evidence = append(f.Evidence,
+		Evidence{Fact: "what is waited for", Value: strings.TrimSpace(waiter.Syscall + " " + objectOf(waiter)), Source: "/proc/PID/task/TID/syscall, stack"},
+		Evidence{Fact: "who serves it", Value: fmt.Sprintf("%s, which %s", who(server), does), Source: "/proc/PID/fd, /proc/PID/task/TID"})
+	text := fmt.Sprintf("%s answers each call on this file system (FUSE), and it %s", who(server), does)
+	switch last := r.last(); {
+	case last.Remote != "":
+		text += fmt.Sprintf(": the file system is as quick as %s answers. Look there", last.Remote)
+	case server.Kind == observe.WaitSleep:
+		text += ": look for a limit or a pause in its options or its code (a rate, a retry, an interval)"
+	case server.Kind == observe.WaitRunnable:
+		text += ": see what it computes, and give it more threads if it has only one"
+	}
+	f.Fix.Text = text + ". Let the kernel keep what it has answered (kernel_cache, entry_timeout, attr_timeout), or keep what requests read on a local disk."
+	f.Fix.Commands = []shell.Command{lookAtWaits(server.Process.PID), shell.Line("ps -o pid,user,lstart,args -p %s", server.Process.PID)}
 }
 
 // diskEvidence is the busiest disk.

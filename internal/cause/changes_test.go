@@ -107,7 +107,7 @@ func usual() *observe.Observation {
 // reason cannot be tried.
 var starred = map[ID]string{
 	"cpu-saturated": "", "cpu-quota-throttled": "", "low-cpu-weight": "", "affinity-too-narrow": "", "slow-clocksource": "", "process-stopped": "",
-	"time-wait-port-search": "", "container-oom-killed": "", "memory-high-throttled": "", "compaction-stall": "", "cgroup-io-throttled": "",
+	"time-wait-port-search": "", "container-oom-killed": "", "memory-high-throttled": "", "direct-reclaim-stall": "", "memory-pressure": "", "swap-thrash": "", "compaction-stall": "", "cgroup-io-throttled": "",
 	"dirty-throttled": "", "writeback-throttled": "", "softnet-backlog-overflow": "", "qdisc-drop": "", "tc-ingress-drop": "", "xdp-drop": "",
 	"firewall-drop": "", "conntrack-full": "", "mtu-mismatch": "", "pmtu-blackhole": "", "rp-filter-drop": "", "neighbour-table-full": "",
 	"accept-queue-overflow": "", "syn-queue-overflow": "", "syn-flood": "", "abort-on-overflow": "", "ephemeral-ports-exhausted": "",
@@ -116,7 +116,6 @@ var starred = map[ID]string{
 	"mariadb-connections-exhausted": "", "redis-aof-fsync": "", "blocked-on-pipe": "", "log-collector-stalled": "", "unix-socket-backlog": "",
 
 	"softirq-saturated":     "a rule would have to be made, against a flood whose source is most often forged",
-	"direct-reclaim-stall":  "the process that takes the memory would have to be stopped, and it is somebody's",
 	"disk-saturated":        "the process that writes most would have to be stopped, and it is somebody's",
 	"filesystem-read-only":  "a damaged file system is not to be written to before it was checked",
 	"log-flooding":          "the log level is the application's own",

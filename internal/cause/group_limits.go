@@ -47,7 +47,7 @@ var cgroupIOThrottled = Cause{
 	Layer: LayerMachine,
 	Class: ClassMachine | ClassLimit,
 	// What is read again and again, for want of memory or of the cache, uses up any limit.
-	ConsequenceOf: []Parent{PageCacheThrash, CachesDropped},
+	ConsequenceOf: []Parent{PageCacheThrash, CachesDropped, SwapThrash},
 	Folds:         true,
 	Needs:         []observe.Kind{observe.KindCgroup, observe.KindRequests},
 	Check:         checkGroupIO,

@@ -2,6 +2,7 @@ package cause
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/slowray/slowray/internal/observe"
@@ -15,7 +16,7 @@ import (
 // where it lasts.
 var kernelWaits = map[observe.WaitInside]ID{
 	observe.InsideDirty: DirtyThrottled, observe.InsideWriteback: WritebackThrottled, observe.InsideJournal: JournalCommitStall,
-	observe.InsideNetworkFS: NFSStalled, observe.InsideSwap: SwapThrash, observe.InsideReclaim: DirectReclaimStall,
+	observe.InsideNetworkFS: NFSStalled, observe.InsideSwap: SwapThrash, observe.InsideReclaim: DirectReclaimStall, observe.InsideGroupMemory: DirectReclaimStall,
 	observe.InsideCompaction: CompactionStall, observe.InsideMapLock: MmapLockContention, observe.InsideDirectory: DirectoryLockContention,
 	observe.InsideFileLock: FileWriteLock, observe.InsideCoreDump: CoreDump, observe.InsideRandom: EntropyWait, observe.InsideAudit: AuditBacklog,
 	observe.InsideFrozen: HungTask,
@@ -80,15 +81,15 @@ var (
 		follows:  []Parent{MemoryPressure},
 		figures:  swapFigures,
 		describe: onMemory,
-	}.cause()
+	}.cause().tried(inGroups(func(v *View, c *observe.Cgroup) []Change { return v.moreMemory(c) }))
 	directReclaimStall = kernelWait{
 		id:       DirectReclaimStall,
 		title:    "Requests wait while the kernel frees memory for them",
-		follows:  []Parent{MemoryPressure},
+		follows:  []Parent{MemoryPressure, PageCacheThrash, MemoryHighThrottled, JVMHeapOverLimit, ContainerOOMKilled},
 		figures:  reclaimFigures,
 		logged:   "page-allocation",
 		describe: onMemory,
-	}.cause()
+	}.cause().tried(inGroups(func(v *View, c *observe.Cgroup) []Change { return v.moreMemory(c) }))
 	compactionStall = kernelWait{
 		id:       CompactionStall,
 		title:    "Requests wait while the kernel moves memory together for large pages",
@@ -133,7 +134,8 @@ var (
 		title:   "Requests wait inside the kernel for something that does not come",
 		follows: []Parent{DiskSaturated, MemoryPressure, ProcessStopped},
 		logged:  "hung-task",
-		describe: func(_ *View, last *observe.WaitHop, f *Finding) {
+		describe: func(_ *View, r *root, f *Finding) {
+			last := r.last()
 			f.Fix.Commands = []shell.Command{lookAtWaits(last.Process.PID), shell.Line("cat /proc/%s/task/%s/stack", last.Process.PID, last.TID)}
 			if last.Inside == observe.InsideFrozen {
 				f.Title = "A file system is frozen: who writes there waits until it is thawed"
@@ -156,10 +158,16 @@ func blameKernel(c *observe.WaitChain, longest int64) ID {
 	switch {
 	case c.End == observe.EndDisk, c.End == observe.EndFuse:
 		return BlockedOnDisk
-	case last.State == "D" && longest >= hungLeast && last.Inside != observe.InsideGroupMemory:
+	case last.State == "D" && longest >= hungLeast:
 		return HungTask
 	}
 	return ""
+}
+
+// swapsIn says that who waits for room in its control group swaps: what it had to make
+// room for is what it reads back.
+func (v *View) swapsIn(c *observe.WaitChain) bool {
+	return c.Hops[len(c.Hops)-1].Inside == observe.InsideGroupMemory && float64(v.Use.VM["pswpin"]) >= refaultRate*v.Window.Seconds
 }
 
 // kernelWait is what differs between such causes.
@@ -167,9 +175,9 @@ type kernelWait struct {
 	id       ID
 	title    string
 	follows  []Parent
-	figures  func(*View) string                               // what the host as a whole tells of it; nil: nothing
-	logged   string                                           // the kernel's messages that belong to it
-	describe func(v *View, last *observe.WaitHop, f *Finding) // nil: the stack shows it
+	figures  func(*View) string                 // what the host as a whole tells of it; nil: nothing
+	logged   string                             // the kernel's messages that belong to it
+	describe func(v *View, r *root, f *Finding) // nil: the stack shows it
 }
 
 // cause declares it.
@@ -187,9 +195,13 @@ func (w kernelWait) check(v *View) Result {
 		none += "; " + figures
 	}
 	return v.judgeRoots(w.id, none, func(r *root, f *Finding) {
-		chain, last := r.example(), r.last()
+		chain, waiter := r.example(), r.blamed()
+		text := chain.Text
+		if r.at < len(chain.Hops)-1 {
+			text = "for the " + string(waiter.Inside)
+		}
 		f.Subject.Path = chain.Path
-		f.Evidence = append(f.Evidence, Evidence{Fact: "what is waited for", Value: strings.TrimSpace(last.Object + " " + chain.Text), Source: "/proc/PID/task/TID/stack"})
+		f.Evidence = append(f.Evidence, Evidence{Fact: "what is waited for", Value: strings.TrimSpace(waiter.Object + " " + text), Source: "/proc/PID/task/TID/stack"})
 		if figures != "" {
 			f.Evidence = append(f.Evidence, Evidence{Fact: "meanwhile", Value: figures, Source: "/proc/vmstat, /proc/meminfo"})
 		}
@@ -198,10 +210,10 @@ func (w kernelWait) check(v *View) Result {
 		}
 		f.Fix.Text = MustPage(w.id).Fix
 		if w.describe != nil {
-			w.describe(v, last, f)
+			w.describe(v, r, f)
 			return
 		}
-		f.Fix.Commands = []shell.Command{lookAtWaits(last.Process.PID), shell.Line("cat /proc/%s/task/%s/stack", last.Process.PID, last.TID)}
+		f.Fix.Commands = []shell.Command{lookAtWaits(waiter.Process.PID), shell.Line("cat /proc/%s/task/%s/stack", waiter.Process.PID, waiter.TID)}
 	})
 }
 
@@ -231,24 +243,40 @@ func compactionFigures(v *View) string {
 	return fmt.Sprintf("there were %s stalls for compaction", v.vmCount("compact_stall"))
 }
 
-func onStorage(v *View, last *observe.WaitHop, f *Finding) {
+func onStorage(v *View, r *root, f *Finding) {
 	f.Evidence = append(f.Evidence, v.diskEvidence()...)
 	if users := v.diskUsers(); users != "" {
 		f.Evidence = append(f.Evidence, Evidence{Fact: "most bytes", Value: users, Source: "/proc/PID/io"})
 	}
-	f.Fix.Commands = []shell.Command{lookAtWaits(last.Process.PID), shell.Line("iostat -x 1 5")}
+	f.Fix.Commands = []shell.Command{lookAtWaits(r.last().Process.PID), shell.Line("iostat -x 1 5")}
 }
 
-func onNFS(_ *View, last *observe.WaitHop, f *Finding) {
-	f.Fix.Commands = []shell.Command{shell.Line("nfsstat -m"), lookAtWaits(last.Process.PID)}
+func onNFS(_ *View, r *root, f *Finding) {
+	f.Fix.Commands = []shell.Command{shell.Line("nfsstat -m"), lookAtWaits(r.last().Process.PID)}
 }
 
-func onMemory(v *View, last *observe.WaitHop, f *Finding) {
+func onMemory(v *View, r *root, f *Finding) {
+	pid := r.last().Process.PID
+	if c := v.groupAtLimit(pid); c != nil {
+		h, want := v.holderOfGroup(c), 2*c.MemoryLimitBytes
+		f.Subject.Kind, f.Subject.Path = "cgroup", c.Path
+		f.Evidence = append(f.Evidence, memoryEvidence("memory of "+h.text, c.MemoryUsedBytes, c.MemoryLimitBytes, "memory.current, memory.usage_in_bytes"),
+			memoryEvidence("memory of the machine available", v.Use.Memory.AvailableBytes, v.Use.Memory.TotalBytes, "/proc/meminfo"))
+		f.Fix.Text = fmt.Sprintf("Raise the memory limit of %s (%s): what its requests use does not fit.%s", h.text, byteText(c.MemoryLimitBytes), h.setsWhere())
+		h.raise(&f.Fix, c.MemoryFile, utoa(want), memoryFlags(want), fmt.Sprintf("MemoryMax=%dM", want>>20))
+		return
+	}
 	f.Evidence = append(f.Evidence, Evidence{Fact: "memory available", Value: v.Use.Memory.AvailableBytes, Limit: v.Use.Memory.TotalBytes, Unit: "bytes", Source: "/proc/meminfo"})
-	f.Fix.Commands = []shell.Command{shell.Line("ps -eo pid,rss,comm --sort=-rss | head"), lookAtWaits(last.Process.PID)}
+	f.Fix.Commands = []shell.Command{shell.Line("ps -eo pid,rss,comm --sort=-rss | head"), lookAtWaits(pid)}
 }
 
-func onMapLock(_ *View, last *observe.WaitHop, f *Finding) {
-	pid := last.Process.PID
-	f.Fix.Commands = []shell.Command{lookAtWaits(pid), shell.Line("slowray flame --pid %s --off-cpu -o flame.html   # who maps and unmaps", pid)}
+// groupAtLimit is the control group of a process that is at its memory limit; nil when
+// none is.
+func (v *View) groupAtLimit(pid int) *observe.Cgroup {
+	for _, c := range v.groupsAt(slices.Clone(v.groups[pid])) {
+		if c.MemoryLimitBytes > 0 && ratio(c.MemoryUsedBytes, c.MemoryLimitBytes) >= nearLimit {
+			return c
+		}
+	}
+	return nil
 }

@@ -27,6 +27,25 @@ var (
 	consoleChain = ends(observe.EndNoOwner, "the terminal takes no more", hop(nginxWorker1, nginxWorker1, observe.WaitTerminal, observe.WantsRoom, "write", "fd 1 → /dev/ttyS0"))
 )
 
+// mapLockChain is a thread of the web server that waits for the lock of its memory map,
+// while another one maps memory.
+var mapLockChain = func() observe.WaitChain {
+	h := insideChain(observe.InsideMapLock, "mmap", "").Hops[0]
+	h.Wants = observe.WantsRelease
+	return ends(observe.EndRunning, "runs, or is ready to: it does not wait", h,
+		peer(hop(nginxWorker1, 111, observe.WaitRunnable, "", "", ""), observe.HowInferred, "runs meanwhile"))
+}()
+
+// mapsTables has the CPU of the web server spent on a mapping with all its pages.
+func mapsTables(o *observe.Observation) {
+	stuck(stuckWeb(10), waitShare(nginxMaster, 40_000*ms, 9, mapLockChain))(o)
+	populate := observe.ProfileFunction{Frame: observe.Frame{Name: "__mm_populate", Kind: observe.FrameKernel}, Total: 800, Height: 4}
+	o.Profile = &observe.Profile{Hz: 99, Samples: 2000, Processes: []observe.ProfileProcess{{
+		PID: nginxWorker1, Comm: "nginx", Samples: 1000, Kernel: 900, Functions: []observe.ProfileFunction{populate},
+		Threads: []observe.ProfileThread{{TID: 111, Comm: "loader", Samples: 900, Functions: []observe.ProfileFunction{populate}}},
+	}}}
+}
+
 func init() { syslogChain.End, syslogChain.Text = observe.EndDisk, "waits for the disk" }
 
 // insides is each such wait with a word of the fix.
@@ -42,6 +61,7 @@ var insides = []struct {
 	{&nfsStalled, observe.InsideNetworkFS, "read", "nfsstat"},
 	{&swapThrash, observe.InsideSwap, "", "keep it from being swapped"},
 	{&directReclaimStall, observe.InsideReclaim, "", "watermark_scale_factor"},
+	{&directReclaimStall, observe.InsideGroupMemory, "mmap", "watermark_scale_factor"},
 	{&compactionStall, observe.InsideCompaction, "mmap", "transparent_hugepage"},
 	{&mmapLockContention, observe.InsideMapLock, "munmap", "slowray flame --pid 101 --off-cpu"},
 	{&directoryLockContention, observe.InsideDirectory, "openat", "several directories"},
@@ -62,6 +82,24 @@ func firingOnKernelWaits() []fires {
 		name: "a serial console", cause: &slowConsole,
 		plant:   stuck(stuckWeb(20), waitShare(nginxMaster, 90_000*ms, 19, consoleChain)),
 		subject: Subject{PID: nginxMaster, Path: "/dev/ttyS0"}, minShare: 0.89, fix: "Ctrl-Q", evidence: "terminal=fd 1",
+	}, {
+		name: "the limit of its group leaves a service no room", cause: &swapThrash,
+		plant: func(o *observe.Observation) {
+			stuck(stuckWeb(10), waitShare(nginxMaster, 40_000*ms, 9, insideChain(observe.InsideSwap, "", "")))(o)
+			o.Cgroups = append(o.Cgroups, observe.Cgroup{Path: "/shop", Version: 1, PIDs: []int{nginxWorker1}, MemoryLimitBytes: 64 << 20, MemoryUsedBytes: 63 << 20,
+				MemoryFile: "/sys/fs/cgroup/memory/shop/memory.limit_in_bytes"})
+		},
+		subject: Subject{Kind: "cgroup", PID: nginxMaster, Path: "/shop"}, minShare: 0.7, fix: "echo 134217728 > /sys/fs/cgroup/memory/shop/memory.limit_in_bytes", evidence: "memory of control group /shop=63",
+	}, {
+		name: "who waits for room in its group swaps too", cause: &swapThrash,
+		plant: func(o *observe.Observation) {
+			stuck(stuckWeb(10), waitShare(nginxMaster, 40_000*ms, 9, insideChain(observe.InsideGroupMemory, "", "")))(o)
+			o.Use.VM["pswpin"] = 20_000
+		},
+		subject: Subject{PID: nginxMaster}, minShare: 0.7, fix: "keep it from being swapped", evidence: "meanwhile=20,000 pages were swapped in",
+	}, {
+		name: "another thread maps large tables", cause: &mmapLockContention, plant: mapsTables,
+		subject: Subject{PID: nginxMaster}, minShare: 0.7, fix: "thread 111 (loader) has the lock while mmap(MAP_POPULATE)", evidence: "who seems to hold it=thread 111 (nginx), which runs",
 	}}
 	for i, c := range insides {
 		out = append(out, fires{
@@ -93,6 +131,7 @@ func nearMissesOnKernelWaits() []miss {
 			stuck(stuckWeb(20), s)(o)
 		}, "no thread that answers requests was seen to wait for that"},
 		{"the memory limit of a control group", &hungTask, stuck(stuckWeb(20), waitShare(nginxMaster, 90_000*ms, 19, insideChain(observe.InsideGroupMemory, "", ""))), "no thread that answers"},
+		{"two threads in the background map in turn", &mmapLockContention, background(mapLockChain), "not while one of its 20 slow requests"},
 		{"pages are swapped, nobody waits", &swapThrash, func(o *observe.Observation) { o.Use.VM["pswpin"] = 90_000 }, "90,000 pages were swapped in"},
 	}
 	for i, c := range insides {

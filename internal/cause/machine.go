@@ -22,6 +22,7 @@ var memoryPressure = Cause{
 	ConsequenceOf: []Parent{PageCacheThrash, MemoryHighThrottled, JVMHeapOverLimit, ContainerOOMKilled, HostOOMKilled},
 	Folds:         true,
 	Check:         checkMemoryPressure,
+	Try:           inGroups(func(v *View, c *observe.Cgroup) []Change { return v.moreMemory(c) }),
 }
 
 func checkMemoryPressure(v *View) Result {
@@ -70,7 +71,9 @@ func checkMemoryPressure(v *View) Result {
 	if group != nil {
 		f.Subject.Kind, f.Subject.Path = "cgroup", group.Path
 		f.Evidence = append(f.Evidence, Evidence{Fact: "cgroup at its limit", Value: group.MemoryUsedBytes, Limit: group.MemoryLimitBytes, Unit: "bytes", Source: group.Path})
-		f.Fix.Text = fmt.Sprintf("Raise the memory limit of %s (%d MB).", group.Path, group.MemoryLimitBytes>>20)
+		h, want := v.holderOfGroup(group), 2*group.MemoryLimitBytes
+		f.Fix.Text = fmt.Sprintf("Raise the memory limit of %s (%s).%s", h.text, byteText(group.MemoryLimitBytes), h.setsWhere())
+		h.raise(&f.Fix, group.MemoryFile, utoa(want), memoryFlags(want), fmt.Sprintf("MemoryMax=%dM", want>>20))
 	}
 	return Result{Findings: []Finding{f}}
 }

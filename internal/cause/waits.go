@@ -118,8 +118,11 @@ func (v *View) buildRoots() {
 			continue
 		}
 		id, at := blameOf(s)
-		if id == "" {
+		switch {
+		case id == "":
 			continue
+		case id == DirectReclaimStall && v.swapsIn(&s.Chain):
+			id = SwapThrash
 		}
 		key := string(id) + "|" + rootKey(id, &s.Chain, at)
 		r := byKey[key]
@@ -198,6 +201,11 @@ func blameOf(s *observe.WaitShare) (id ID, at int) {
 	id, at = blame(&s.Chain)
 	last := len(s.Chain.Hops) - 1
 	switch {
+	case id == BlockedOnRemote && s.LongestNS >= waitAnswer: // it does not answer, whoever asks
+	case id == "", id == BlockedOnRemote:
+		if i := servedBy(&s.Chain); i >= 0 {
+			return BlockedOnDisk, i
+		}
 	case id == inKernel:
 		return blameKernel(&s.Chain, s.LongestNS), last
 	case s.Chain.End == observe.EndTraced && s.LongestNS < waitRound:
@@ -215,6 +223,12 @@ func blameOf(s *observe.WaitShare) (id ID, at int) {
 		return "", at
 	}
 	return id, at
+}
+
+// servedBy is the hop of a chain that waits for the process which serves a file system;
+// -1 when there is none. What that waits for itself is no request of its own.
+func servedBy(c *observe.WaitChain) int {
+	return slices.IndexFunc(c.Hops[:len(c.Hops)-1], func(h observe.WaitHop) bool { return h.Kind == observe.WaitFuse })
 }
 
 // stands says that a circle was seen to stand still: no thread of it ran from one look to
@@ -265,6 +279,8 @@ func blame(c *observe.WaitChain) (id ID, at int) {
 		switch {
 		case h.Wants == observe.WantsRelease && h.Kind == observe.WaitFileLock:
 			return BlockedOnFileLock, i
+		case h.Wants == observe.WantsRelease && h.Inside == observe.InsideMapLock:
+			return MmapLockContention, i
 		case h.Wants == observe.WantsRelease && c.End == observe.EndGone:
 			return Deadlock, i
 		case h.Wants == observe.WantsRelease:
@@ -369,13 +385,19 @@ func rootKey(id ID, c *observe.WaitChain, at int) string {
 		}
 		return objectOf(h)
 	case FsyncBound, BlockedOnDisk:
+		if at < len(c.Hops)-1 {
+			return itoa(c.Hops[at+1].Process.PID)
+		}
 		return c.Path
 	}
 	if len(h.Stack) > 0 {
 		return itoa(h.Process.PID) + h.Stack[0] // many locks of one kind
 	}
-	if isKernelWait(id) {
+	if isKernelWait(id) && id != MmapLockContention {
 		return c.Path
+	}
+	if id == MmapLockContention {
+		return itoa(h.Process.PID)
 	}
 	return itoa(h.Process.PID) + objectOf(h)
 }

@@ -114,6 +114,20 @@ var (
 		c.Path = "/mnt/photos"
 		return c
 	}()
+	servedChain = func() observe.WaitChain {
+		h := hop(nginxWorker1, nginxWorker1, observe.WaitFuse, observe.WantsAnswer, "openat", "/mnt/photos/1.jpg (fuse.photos on photos)")
+		h.Inside = observe.InsideFuse
+		return ends(observe.EndSleep, "sleeps for a time that it chose itself", h,
+			peer(hop(backupPID, backupPID+1, observe.WaitSleep, "", "clock_nanosleep", "120ms"), observe.HowInferred, "serves the file system on /mnt/photos"))
+	}()
+	servedFarChain = func() observe.WaitChain {
+		c := servedChain
+		h := peer(hop(backupPID, backupPID+1, observe.WaitTCP, observe.WantsAnswer, "recvfrom", "fd 7 → tcp to 10.7.7.8:443"), observe.HowInferred, "serves the file system on /mnt/photos")
+		h.Remote = "10.7.7.8:443"
+		c.Hops = []observe.WaitHop{servedChain.Hops[0], h}
+		c.End, c.Text = observe.EndRemote, "the chain leaves this host"
+		return c
+	}()
 	diskChain = ends(observe.EndDisk, "waits for the disk (io_schedule)", hop(nginxWorker1, nginxWorker1, observe.WaitDisk, "", "pread64", "fd 5 → /srv/data (ext4 on /dev/vda1)"))
 	unixChain = func() observe.WaitChain {
 		h := hop(nginxWorker1, nginxWorker1, observe.WaitUnix, observe.WantsAccept, "connect", "fd 5 → unix to /run/app.sock")
@@ -219,6 +233,21 @@ var firingOnWaits = []fires{
 		name: "a file system in user space", cause: &blockedOnDisk,
 		plant:   stuck(stuckWeb(10), waitShare(nginxMaster, 40_000*ms, 9, fuseChain)),
 		subject: Subject{PID: nginxMaster, Path: "/mnt/photos"}, minShare: 0.7, fix: "the process that serves /mnt/photos",
+	},
+	{
+		name: "who serves a file system sleeps", cause: &blockedOnDisk,
+		plant:   stuck(stuckWeb(10), waitShare(nginxMaster, 40_000*ms, 9, servedChain)),
+		subject: Subject{Kind: "process", PID: backupPID, Comm: "backup", Path: "/mnt/photos/1.jpg (fuse.photos on photos)"}, minShare: 0.7,
+		fix: "a limit or a pause in its options", evidence: "who serves it=backup (pid 530), which sleeps",
+	},
+	{
+		name: "who serves a file system asks another machine", cause: &blockedOnDisk,
+		plant: func(o *observe.Observation) {
+			s := waitShare(nginxMaster, 40_000*ms, 9, servedFarChain)
+			s.LongestNS = 200 * ms
+			stuck(stuckWeb(10), s)(o)
+		},
+		subject: Subject{PID: backupPID}, minShare: 0.7, fix: "as quick as 10.7.7.8:443 answers",
 	},
 	{
 		name: "a mail host that is gone", cause: &blockedOnRemote,

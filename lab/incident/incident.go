@@ -93,8 +93,11 @@ func (i Incident) Needs() []string {
 	if setup.Desk.Traced || setup.Desk.Aside {
 		needs = append(needs, "strace")
 	}
-	if setup.Native.Prices {
+	if setup.Native.Prices && !setup.Prices.Own || setup.Prices.Other {
 		needs = append(needs, "bindfs")
+	}
+	if setup.Prices.Own {
+		needs = append(needs, "python3")
 	}
 	if setup.Flood || setup.Transport.HalfOpen > 0 {
 		needs = append(needs, "hping3")
@@ -139,7 +142,7 @@ func All() []Incident {
 	return slices.Concat([]Incident{nginxThroughput(), tcprtSixPhases()}, databases(), databaseControls(), conntrack(), phpFPM(), acceptQueue(), ports(), limits(), cpu(),
 		network(), application(), dependencies(), serverWaits(), serverCPU(), hotFunctions(), runtimes(), outages(), sleepers(), threadPools(), background(), doings(), doingControls(), transport(), names(), transportControls(), controls(), networkControls(), serverControls(), runtimeControls(), threadPoolControls(),
 		blackHoles(), blackHoleControls(), routers(), routerControls(), tracking(), trackingControls(),
-		hostLacks(), hostWaits(), hostControls(),
+		hostLacks(), hostWaits(), hostControls(), userSpace(), mapLocks(), shortOfMemory(), kernelControls(),
 		webServers(), webServerControls(),
 		computing(), computingControls())
 }

@@ -32,6 +32,7 @@ type Journal struct {
 	Dir     string   `json:"dir,omitempty"`
 	Cgroups []string `json:"cgroups,omitempty"`
 	Changes []Change `json:"changes,omitempty"`
+	Swaps   []string `json:"swaps,omitempty"` // files that the host swaps to
 }
 
 // journals matches the names of all journals.
@@ -114,6 +115,9 @@ func (j *Journal) undo(s setter) error {
 		if err != nil {
 			errs = append(errs, fmt.Errorf("undo %s: %w", c.Path, err))
 		}
+	}
+	for _, file := range j.Swaps {
+		errs = append(errs, swapOff(file))
 	}
 	for _, dir := range j.Cgroups {
 		errs = append(errs, removeCgroup(dir))

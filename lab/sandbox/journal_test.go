@@ -1,6 +1,10 @@
 package sandbox
 
-import "testing"
+import (
+	"os"
+	"path/filepath"
+	"testing"
+)
 
 // settings is a setter that gives numbers back as the kernel does.
 type settings map[string]string
@@ -21,5 +25,23 @@ func TestUndoSettings(t *testing.T) {
 	}
 	if s["tcp_mem"] != "1\t2\t3" || s["file-max"] != "7" {
 		t.Errorf("%q", s)
+	}
+}
+
+// TestUndoSwap: what is swapped to no more, or never was, is as it should be.
+func TestUndoSwap(t *testing.T) {
+	old := stateDir
+	stateDir = t.TempDir()
+	defer func() { stateDir = old }()
+	file := filepath.Join(t.TempDir(), "swap")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if os.Getuid() != 0 {
+		t.Skip("SKIP: only root may take back a swap file; NOT tested")
+	}
+	j := &Journal{Swaps: []string{file, file + "-gone"}}
+	if err := j.undo(settings{}); err != nil {
+		t.Error(err)
 	}
 }

@@ -26,7 +26,8 @@ type besideSpec struct {
 	Lock string        // a file whose lock it takes, over and over
 	Held time.Duration // … for so long
 
-	Mail string // an address where it greets whoever says something
+	Mail string        // an address where it greets whoever says something
+	Late time.Duration // … after so long
 
 	Collect string        // an address where it takes logs
 	Every   time.Duration // … and stops reading, once in this time; 0 = never
@@ -149,6 +150,7 @@ func (b *besideSpec) greet() error {
 	return listenTCP(b.Mail, func(conn *net.TCPConn) {
 		defer conn.Close()
 		if _, err := conn.Read(make([]byte, 256)); err == nil {
+			time.Sleep(b.Late)
 			fmt.Fprint(conn, "250 mail.example.com\r\n")
 		}
 	})

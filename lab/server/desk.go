@@ -32,6 +32,13 @@ type Desk struct {
 	Map  bool // a request maps memory
 	Maps int  // … and the process has so many mappings already
 
+	HeapMB   int  // it has so much memory in use
+	HeapMaps int  // … in so many mappings
+	Touch    int  // … of which a request changes so many pages, here and there
+	Forks    bool // … and starts a program again and again, with fork(2)
+	LoadMB   int  // a thread maps a table of so many MB, with all its pages, and unmaps it, again and again
+	Loads    int  // … so many threads; 0 = 1
+
 	Watch   bool // a request makes an inotify instance
 	Watches int  // … and the user has so many already
 
@@ -112,6 +119,12 @@ func (s *starter) deskOptions() []string {
 	name("--store", d.Store != "", "store")
 	number("--map", set(d.Map))
 	number("--maps-held", d.Maps)
+	number("--heap-mb", d.HeapMB)
+	number("--heap-maps", d.HeapMaps)
+	number("--touch", d.Touch)
+	number("--forks", set(d.Forks))
+	number("--load-mb", d.LoadMB)
+	number("--loads", d.Loads)
 	number("--watch", set(d.Watch))
 	number("--watches-held", d.Watches)
 	name("--open", d.Open, "prices")

@@ -36,6 +36,9 @@ func (s *starter) errand() error {
 	if err != nil {
 		return err
 	}
+	if err := s.prices(); err != nil {
+		return err
+	}
 	code := filepath.Join(s.box.Dir, "request.py")
 	if err := os.WriteFile(code, []byte(s.v.Errand.Code+"\n"+s.v.Errand.Fault+"\n"), 0o644); err != nil {
 		return err

@@ -173,13 +173,28 @@ func (s *starter) seats() error {
 	return s.beside(s.box.Server, "nightly-report", besideSpec{Lock: filepath.Join(s.box.Dir, seatsFile), Held: s.v.SeatsHeld})
 }
 
+// Prices is how a file system in user space serves a file: Native.Prices reads it, and
+// an Errand may, as prices/today. The zero value is bindfs, which answers at once.
+type Prices struct {
+	Rate   int           // bytes that bindfs reads in a second; 0 = as many as it can
+	Own    bool          // a program of the lab's own serves it (programs/pricesfs.py), with threads
+	Lookup time.Duration // … and pauses at each lookup
+	Read   time.Duration // … and at each read
+	Ask    bool          // … and has the machine behind tell it the prices, at each read
+	Late   time.Duration // … which takes so long
+	Other  bool          // bindfs serves another one beside, which nobody uses
+}
+
+const pricesPort = 8025
+
 // prices mounts a directory through a process that serves it.
 func (s *starter) prices() error {
-	if !s.v.Native.Prices {
+	p := s.v.Prices
+	if !s.v.Native.Prices && !p.Own {
 		return nil
 	}
-	source, mounted := filepath.Join(s.box.Dir, "prices.d"), filepath.Join(s.box.Dir, filepath.Dir(pricesFile))
-	for _, dir := range []string{source, mounted} {
+	source, mounted, other := filepath.Join(s.box.Dir, "prices.d"), filepath.Join(s.box.Dir, filepath.Dir(pricesFile)), filepath.Join(s.box.Dir, "seats")
+	for _, dir := range []string{source, mounted, other} {
 		if err := os.Mkdir(dir, 0o755); err != nil {
 			return err
 		}
@@ -187,19 +202,51 @@ func (s *starter) prices() error {
 	if err := os.WriteFile(filepath.Join(source, filepath.Base(pricesFile)), []byte("LHR 120\n"), 0o644); err != nil {
 		return err
 	}
-	out := filepath.Join(s.box.Dir, "bindfs.out")
-	proc, err := s.box.Server.Start(s.ctx, sandbox.Spec{Args: []string{"bindfs", "-f", source, mounted}, Stdout: out, Stderr: out})
-	if err != nil {
-		return err
+	if p.Other {
+		if _, err := s.mounts(other, "bindfs", "-f", source, other); err != nil {
+			return err
+		}
 	}
-	if _, err := s.box.Server.Output(s.ctx, "timeout", "5", "sh", "-c", "until [ -e "+filepath.Join(s.box.Dir, pricesFile)+" ]; do sleep 0.05; done"); err != nil {
-		said, _ := os.ReadFile(out)
-		return fmt.Errorf("bindfs: %w: %.300s", err, said)
+	args := []string{"bindfs", "-f", source, mounted}
+	if p.Rate > 0 {
+		args = append(args, fmt.Sprintf("--read-rate=%d", p.Rate))
 	}
-	if s.v.PricesStopped {
+	if p.Own {
+		path, err := s.program("pricesfs.py")
+		if err != nil {
+			return err
+		}
+		args = []string{python, path, mounted, "--lookup", fmt.Sprint(p.Lookup.Seconds()), "--read", fmt.Sprint(p.Read.Seconds())}
+	}
+	if p.Ask {
+		at := fmt.Sprintf("%s:%d", s.v.BackendAddr, pricesPort)
+		if err := s.beside(s.box.Backend, "price-host", besideSpec{Mail: at, Late: p.Late}); err != nil {
+			return err
+		}
+		if err := s.box.Backend.Listening(s.ctx, pricesPort); err != nil {
+			return err
+		}
+		args = append(args, "--ask", at)
+	}
+	proc, err := s.mounts(mounted, args...)
+	if err == nil && s.v.PricesStopped {
 		s.soon(func() error { return proc.Signal(s.ctx, syscall.SIGSTOP) })
 	}
-	return nil
+	return err
+}
+
+// mounts starts the server of a file system, and waits until it is mounted there.
+func (s *starter) mounts(dir string, args ...string) (*sandbox.Proc, error) {
+	out := dir + ".out"
+	proc, err := s.box.Server.Start(s.ctx, sandbox.Spec{Args: args, Stdout: out, Stderr: out})
+	if err != nil {
+		return nil, err
+	}
+	if _, err := s.box.Server.Output(s.ctx, "timeout", "5", "sh", "-c", "until [ -e "+filepath.Join(dir, filepath.Base(pricesFile))+" ]; do sleep 0.05; done"); err != nil {
+		said, _ := os.ReadFile(out)
+		return nil, fmt.Errorf("%s: %w: %.300s", filepath.Base(args[0]), err, said)
+	}
+	return proc, nil
 }
 
 const mailRules = `table inet lab {

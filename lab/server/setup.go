@@ -96,6 +96,7 @@ type Setup struct {
 	LogPause      time.Duration // what reads its log takes it all at once, after so long
 	SeatsHeld     time.Duration // another program holds the lock of its file so long, again and again
 	PricesStopped bool          // the process that serves its file system gets a SIGSTOP
+	Prices        Prices        // … and how that serves it
 	MailDropped   bool          // a firewall drops all that is sent to the mail host
 
 	Go    Go   // GoApp
@@ -148,6 +149,7 @@ type Setup struct {
 	CPUWeight int     // as in cpu.weight, 0 = the usual 100
 	CPUs      string  // that they may run on, "0"; empty = all
 	MemoryMB  int     // 0 = no limit
+	SwapMB    int     // file that the host swaps to; 0 = none
 	Tasks     int     // processes and threads; 0 = no limit
 	ReadMB    int     // that they may read from the disk in a second; 0 = no limit
 

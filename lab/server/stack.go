@@ -170,6 +170,11 @@ func (s *starter) group() (err error) {
 			return err
 		}
 	}
+	if s.v.SwapMB > 0 {
+		if err = s.box.Swap(s.ctx, s.v.SwapMB); err != nil {
+			return err
+		}
+	}
 	var limits []sandbox.Limit
 	if n := s.v.CPUWeight; n > 0 {
 		limits = append(limits, sandbox.Limit{Controller: "cpu", File1: "cpu.shares", Value1: strconv.Itoa(n * 1024 / 100), File2: "cpu.weight", Value2: strconv.Itoa(n)})

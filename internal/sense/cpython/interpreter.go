@@ -57,6 +57,16 @@ type Interpreter struct {
 
 var versionIn = regexp.MustCompile(`python(3\.\d+)`)
 
+// runtimeMax is more than _PyRuntime takes, with the objects in it (3.11: 0.2 MB).
+const runtimeMax = 1 << 20
+
+// Runs says that a futex is of the interpreter's own lock (GIL): that lies in _PyRuntime
+// (struct _gil_runtime_state, Include/internal/pycore_gil.h), all others where the program
+// has its objects.
+func (p *Interpreter) Runs(futex uint64) bool {
+	return futex >= p.runtime && futex < p.runtime+runtimeMax
+}
+
 // Open finds the interpreter in a process below proc ("/proc"); ErrNotPython when
 // there is none.
 func Open(b *budget.Budget, proc string, pid int, memory procmem.Reader) (*Interpreter, error) {

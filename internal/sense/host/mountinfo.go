@@ -33,6 +33,21 @@ func (m *Mount) readOnly() bool { return m.Options == "ro" || strings.HasPrefix(
 // MountOf is the mount with an ID, as fdinfo names it, in the mount namespace
 // of a process; false when it is not there.
 func (fs FS) MountOf(pid, id int) (Mount, bool) {
+	return fs.lastMount(pid, func(m *Mount, _ Mount) bool { return m.ID == id })
+}
+
+// MountAt is the mount that a name leads to which a process knows, as far as that is
+// known without asking any file system: links on the way are not followed.
+func (fs FS) MountAt(pid int, name string) (Mount, bool) {
+	return fs.lastMount(pid, func(m *Mount, best Mount) bool {
+		below, under := strings.CutPrefix(name, strings.TrimSuffix(m.Dir, "/"))
+		return under && (below == "" || below[0] == '/') && len(m.Dir) >= len(best.Dir)
+	})
+}
+
+// lastMount is the last mount in the namespace of a process that is better than the
+// best one before.
+func (fs FS) lastMount(pid int, better func(m *Mount, best Mount) bool) (best Mount, found bool) {
 	b, err := budget.Head(fmt.Sprintf("%s/%d/mountinfo", fs.Proc, pid), maxMountBytes)
 	if err != nil {
 		return Mount{}, false
@@ -40,13 +55,19 @@ func (fs FS) MountOf(pid, id int) (Mount, bool) {
 	for len(b) > 0 {
 		var line []byte
 		line, b = nextLine(b)
-		if m, ok := parseMount(line); ok && m.ID == id {
-			m.Others = othersMounts(fmt.Sprintf("%s/%d/ns/mnt", fs.Proc, pid))
-			return m, true
+		if m, ok := parseMount(line); ok && better(&m, best) {
+			best, found = m, true
 		}
 	}
-	return Mount{}, false
+	if found {
+		best.Others = othersMounts(fmt.Sprintf("%s/%d/ns/mnt", fs.Proc, pid))
+	}
+	return best, found
 }
+
+// Device is the number of its file system as the kernel keeps it (MKDEV,
+// include/linux/kdev_t.h).
+func (m *Mount) Device() uint64 { return uint64(m.Major)<<20 | uint64(m.Minor) }
 
 // LinkAnswers says why who goes where a link of procfs leads to ("cwd", "root", "exe") may
 // have to wait for a user's program for ever: nil where not. No file system is asked.

@@ -42,6 +42,7 @@ const (
 	syncs              // fd: written to storage
 	touches            // fd: a file
 	opens              // path in an argument
+	names              // path in an argument: a file that is not opened
 	sleeps             // struct timespec in an argument
 	waitsSignal        // a signal
 	forks              // vfork and clone with CLONE_VFORK: the child's exec or end
@@ -80,15 +81,19 @@ var callsThat = map[action][]string{
 	restarts:    {"restart_syscall"},
 	leaves:      {"exit", "exit_group"},
 	queues:      {"semop", "semtimedop", "msgrcv", "msgsnd", "mq_timedreceive", "mq_timedsend"},
-	otherCall: {
-		"msync", "sync", "fork", "stat", "lstat", "statx", "newfstatat", "mmap", "munmap", "access", "faccessat", "execve", "execveat",
+	names: {
+		"stat", "lstat", "statx", "newfstatat", "access", "faccessat", "execve", "execveat",
 		"rename", "renameat", "renameat2", "mkdir", "mkdirat", "rmdir", "unlink", "unlinkat", "readlinkat",
 	},
+	otherCall: {"msync", "sync", "fork", "mmap", "munmap", "mremap", "mprotect", "madvise", "brk", "mlock"},
 }
 
 // descriptorAt is which argument holds the descriptor, or the path or time, of
 // calls where that is not the first.
-var descriptorAt = map[string]int{"splice": 2, "tee": 1, "clock_nanosleep": 2, "openat": 1, "openat2": 1}
+var descriptorAt = map[string]int{
+	"splice": 2, "tee": 1, "clock_nanosleep": 2, "openat": 1, "openat2": 1, "statx": 1, "newfstatat": 1, "faccessat": 1, "execveat": 1,
+	"renameat": 1, "renameat2": 1, "mkdirat": 1, "unlinkat": 1, "readlinkat": 1,
+}
 
 // callsOf is the system calls of an architecture by number; nil for one that is
 // not known.

@@ -127,9 +127,8 @@ func (f *tree) readMemory(pid int, addr uint64, into []byte) (int, error) {
 	return 0, os.ErrInvalid
 }
 
-func (f *tree) look(pid int) *observe.Waits {
-	f.t.Helper()
-	r := &Reader{
+func (f *tree) reader() *Reader {
+	return &Reader{
 		fs: host.FS{Proc: filepath.Join(f.root, "proc"), Sys: filepath.Join(f.root, "sys")},
 		open: func(pid int) (sockets, error) {
 			if s := f.nets[f.netns[pid]]; s != nil {
@@ -139,7 +138,11 @@ func (f *tree) look(pid int) *observe.Waits {
 		},
 		memory: f.readMemory, arch: "amd64",
 	}
-	o, err := r.Look(context.Background(), pid, time.Millisecond)
+}
+
+func (f *tree) look(pid int) *observe.Waits {
+	f.t.Helper()
+	o, err := f.reader().Look(context.Background(), pid, time.Millisecond)
 	if err != nil {
 		f.t.Fatal(err)
 	}

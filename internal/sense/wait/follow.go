@@ -392,6 +392,9 @@ func (l *look) likelyOf(last *step, p *process, to target) []step {
 	}
 	if best > likely {
 		t := l.readyThread(p, last.t)
+		if last.link.kind == observe.WaitFuse {
+			t = l.servingThread(p, t)
+		}
 		k := l.linkOf(t)
 		if stuck := l.stuckInstead(last, t, k); stuck != nil {
 			k = stuck
@@ -416,6 +419,18 @@ func (l *look) likelyOf(last *step, p *process, to target) []step {
 		out = append(out, step{t: t, link: k, by: to})
 	}
 	return out
+}
+
+// servingThread is the thread of a file system's server that sleeps while it has a
+// request in hand: those without one wait in a read of /dev/fuse, and the main thread
+// for all of them. It is the ready one when none sleeps.
+func (l *look) servingThread(p *process, ready *thread) *thread {
+	for i := len(p.threads) - 1; i >= 0; i-- {
+		if l.linkOf(p.threads[i]).end == observe.EndSleep {
+			return p.threads[i]
+		}
+	}
+	return ready
 }
 
 // onlyParents says whether all threads of a rank wait for a child.

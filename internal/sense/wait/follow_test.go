@@ -20,6 +20,7 @@ const (
 	sysPoll    = 7
 	sysFcntl   = 72
 	sysFsync   = 74
+	sysOpenat  = 257
 	sysConnect = 42
 	sysSendto  = 44
 	sysFutex   = 202
@@ -148,6 +149,79 @@ func TestUninterruptible(t *testing.T) {
 				t.Error(o)
 			}
 		})
+	}
+}
+
+// TestFuseServerOfMount: of several servers the one that has the file system's
+// connection is named, before 6.16 the one that was told the mount point; and of its
+// threads the one with a call in hand.
+func TestFuseServerOfMount(t *testing.T) {
+	const mounts = "20 1 254:1 / / rw - ext4 /dev/vda1 rw\n21 20 0:39 / /mnt/prices rw - fuse.prices prices rw\n"
+	for _, newer := range []bool{true, false} {
+		f := newTree(t)
+		f.process(100, 1, "app", "S", syscallLine(sysOpenat, 0xffffffffffffff9c, 0x7000))
+		f.put("100/mountinfo", mounts)
+		f.put("100/task/100/wchan", "request_wait_answer")
+		f.memory[100] = map[uint64][]byte{0x7000: append([]byte("/mnt/prices/today\x00"), make([]byte, 4096)...)}
+		f.process(200, 1, "sshfs", "S", syscallLine(sysEpoll, 4))
+		f.fd(200, 3, "/dev/fuse", readWrite)
+		f.process(300, 1, "prices", "S", syscallLine(sysFutex, 0x9000, 0, 0))
+		f.thread(300, 1, 301, "prices", "S", syscallLine(sysSleep, 0, 0, 0x8000))
+		f.thread(300, 1, 302, "prices", "S", syscallLine(0, 3))
+		f.fd(300, 3, "/dev/fuse", readWrite)
+		f.put("200/cmdline", "sshfs\x00me@there:/\x00/mnt/there\x00")
+		f.put("300/cmdline", "prices\x00/mnt/prices\x00")
+		if newer {
+			for pid, connection := range map[int]int{200: 38, 300: 39} {
+				f.put(fmt.Sprintf("%d/fdinfo/3", pid), fmt.Sprintf("pos:\t0\nflags:\t%s\nmnt_id:\t20\nfuse_connection:\t%d\n", readWrite, connection))
+			}
+		}
+		got := f.one(100)
+		if len(got.Hops) != 2 || got.Hops[1].Process.PID != 300 || got.Hops[1].TID != 301 || got.End != observe.EndSleep || got.Hops[0].Wants != observe.WantsAnswer ||
+			!strings.HasPrefix(got.Hops[0].Object, "/mnt/prices/today (fuse.prices") || !strings.Contains(got.Hops[1].Why, "/mnt/prices") {
+			t.Error(newer, chainText(got))
+		}
+	}
+}
+
+// TestMapLockHolder: who seems to have the lock of the memory map.
+func TestMapLockHolder(t *testing.T) {
+	waits := func(f *tree) {
+		f.process(100, 1, "app", "D", syscallLine(9))
+		f.put("100/task/100/wchan", "rwsem_down_write_slowpath")
+		f.put("100/task/100/stack", "[<0>] vm_mmap_pgoff+0x1/0x2\n[<0>] ksys_mmap_pgoff+0x1/0x2\n")
+		f.put("100/mountinfo", "20 1 254:1 / / rw - ext4 /dev/vda1 rw\n")
+	}
+	of := func(f *tree) *observe.WaitChain {
+		for _, c := range f.look(100).Chains {
+			if c.Hops[0].TID == 100 {
+				return &c
+			}
+		}
+		return nil
+	}
+	f := newTree(t)
+	waits(f)
+	f.thread(100, 1, 101, "loader", "R", "running")
+	f.thread(100, 1, 102, "other", "D", syscallLine(9))
+	f.put("100/task/102/stack", "[<0>] vm_mmap_pgoff+0x1/0x2\n")
+	if got := of(f); len(got.Hops) != 2 || got.Hops[1].TID != 101 || got.End != observe.EndRunning || got.Hops[0].Wants != observe.WantsRelease {
+		t.Error(chainText(got))
+	}
+	f = newTree(t)
+	waits(f)
+	f.thread(100, 1, 101, "computes", "R", "running")
+	f.thread(100, 1, 102, "mapper", "D", syscallLine(9))
+	f.put("100/task/102/stack", "[<0>] wait_transaction_locked+0x1/0x2\n[<0>] ext4_dirty_inode+0x1/0x2\n[<0>] vm_mmap_pgoff+0x1/0x2\n")
+	if got := of(f); len(got.Hops) != 2 || got.Hops[1].TID != 102 || got.Hops[1].Inside != observe.InsideJournal {
+		t.Error(chainText(got))
+	}
+	f = newTree(t)
+	waits(f)
+	f.process(200, 1, "agent", "R", "running")
+	f.fd(200, 3, "/proc/100/smaps", readOnly)
+	if got := of(f); len(got.Hops) != 2 || got.Hops[1].Process.PID != 200 {
+		t.Error(chainText(got))
 	}
 }
 

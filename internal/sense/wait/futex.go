@@ -94,6 +94,9 @@ func (l *look) onFutex(t *thread, addr uint64, value, command uint32, private, t
 		if k := l.pythonLock(t, addr, timed); k != nil {
 			return k
 		}
+		if k := l.interpreterLock(t, addr, timed); k != nil {
+			return k
+		}
 		k := parked()
 		if n := l.rwReaders(t, addr, value); n > 0 {
 			k = noOwner(fmt.Sprintf("waits for the %d threads that read under a read-write lock, it seems: they are not written anywhere", n))

@@ -43,6 +43,9 @@ type process struct {
 	innerRead  bool
 	mapAsked   bool
 	mapLocked  bool // its memory must not be read
+
+	holdersAsked bool
+	holders      []target // of the lock of its memory map
 }
 
 // thread is one thread at the first look.

@@ -114,6 +114,28 @@ func (l *look) pythonLock(t *thread, addr uint64, timed bool) *link {
 	return k
 }
 
+// interpreterLock is the wait of a thread for the lock of the Python interpreter, while
+// the thread that has it waits for a page of memory: in calls it gives the lock away, and
+// who runs passes it on within moments. Nil when it is no such wait.
+func (l *look) interpreterLock(t *thread, addr uint64, timed bool) *link {
+	if !timed {
+		return nil
+	}
+	i := slices.IndexFunc(t.p.threads, func(o *thread) bool { return (o.state == 'D' || o.state == 'S') && o.call.known && o.call.outside })
+	if i < 0 {
+		return nil
+	}
+	if in := l.interpreter(t.p); in == nil || !in.Runs(addr) {
+		return nil
+	}
+	holder := t.p.threads[i]
+	return &link{
+		kind: observe.WaitLock, wants: observe.WantsRelease, object: "lock of the Python interpreter (GIL)", wakes: true,
+		targets: []target{{pid: t.p.pid, tid: holder.tid, how: observe.HowInferred, why: "waits for a page, and so has it meanwhile"}},
+		same:    func() bool { return !l.compare(holder).moved },
+	}
+}
+
 // wrappers are functions that do nothing but ask for a lock: what is done under
 // it is done by who calls them.
 var wrappers = []string{"acquire", "_acquire", "acquire_lock", "lock", "__enter__"}

@@ -3,6 +3,7 @@ package wait
 import (
 	"bufio"
 	"os/exec"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -73,5 +74,42 @@ func TestLockOfLogging(t *testing.T) {
 	}
 	if object := c.Hops[0].Object; !strings.HasPrefix(object, "Python RLock 0x") || !strings.Contains(object, "Handler.handle") {
 		t.Errorf("the lock is called %q", object)
+	}
+}
+
+// A page of memory that nobody supplies (userfaultfd(2)).
+const faulter = `import ctypes, fcntl, mmap, struct, threading, time
+page = mmap.mmap(-1, 4096)
+at = ctypes.addressof(ctypes.c_char.from_buffer(page))
+fd = ctypes.CDLL(None).syscall(323, 0o2000000)
+fcntl.ioctl(fd, 0xC018AA3F, struct.pack("3Q", 0xAA, 0, 0))
+fcntl.ioctl(fd, 0xC020AA00, struct.pack("4Q", at, 4096, 1, 0))
+def fault():
+    time.sleep(0.3)
+    page[0]
+threading.Thread(target=fault, daemon=True).start()
+print("ready", flush=True)
+while True:
+    time.sleep(0.001)
+`
+
+// TestLockOfInterpreter: who has the interpreter's lock and waits for a page lets all
+// others wait.
+func TestLockOfInterpreter(t *testing.T) {
+	if runtime.GOARCH != "amd64" {
+		t.Skip("SKIP: numbers of system calls are those of amd64")
+	}
+	cmd := exec.Command("/usr/bin/python3", "-c", faulter)
+	out, _ := cmd.StdoutPipe()
+	if err := cmd.Start(); err != nil {
+		t.Skipf("SKIP: %v", err)
+	}
+	defer func() { cmd.Process.Kill(); cmd.Wait() }()
+	if line, _ := bufio.NewReader(out).ReadString('\n'); line != "ready\n" {
+		t.Skipf("SKIP: python3 said %q", line)
+	}
+	c := lookFor(t, cmd.Process.Pid, func(c *observe.WaitChain) bool { return c.Hops[0].Kind == observe.WaitLock && len(c.Hops) > 1 })
+	if c.Hops[0].TID != cmd.Process.Pid || c.Hops[1].Wchan != "handle_userfault" || c.Hops[0].Wants != observe.WantsRelease {
+		t.Error(chainText(c))
 	}
 }

@@ -69,6 +69,7 @@ type Sampler struct {
 	shapes    []*shape
 	byKey     map[string]*shape
 	byCall    map[callKey]*shape
+	served    map[int]bool // processes that wait for the server of a file system
 	intervals []*interval
 	unseen    []string
 	lost      int64 // intervals beyond maxIntervals
@@ -95,7 +96,7 @@ type visit struct {
 func NewSampler(r *Reader) *Sampler {
 	return &Sampler{
 		reader: r, names: r.fs.Names(), raw: files{proc: r.fs.Proc, buf: make([]byte, 64<<10)}, calls: callsOf(r.arch),
-		start: time.Now(), threads: map[int]*watched{}, hops: map[int]seenHop{}, goes: goSampling{programs: map[int]*goWatched{}}, byKey: map[string]*shape{}, byCall: map[callKey]*shape{}, processes: map[int]*visit{}, ended: map[poolKey]int{},
+		start: time.Now(), threads: map[int]*watched{}, hops: map[int]seenHop{}, goes: goSampling{programs: map[int]*goWatched{}}, byKey: map[string]*shape{}, byCall: map[callKey]*shape{}, served: map[int]bool{}, processes: map[int]*visit{}, ended: map[poolKey]int{},
 	}
 }
 
@@ -201,7 +202,7 @@ func (s *Sampler) lookAt(l *look, pid int, now time.Time, last bool) (cheap, dea
 	}
 	busy := false
 	for _, t := range p.threads {
-		w := s.note(t, now, gap, frozen, l.asksForLock)
+		w := s.note(l, t, now, gap, frozen)
 		if w == nil {
 			continue
 		}

@@ -1,6 +1,7 @@
 package wait
 
 import (
+	"fmt"
 	"os"
 	"runtime"
 	"slices"
@@ -112,6 +113,38 @@ func TestSamplerForgets(t *testing.T) {
 		if s.threads[tid] != nil {
 			t.Errorf("thread %d is still there", tid)
 		}
+	}
+}
+
+// TestSamplerShortCalls: a call on a file system in user space that is over before it is
+// followed counts to the shape of those like it.
+func TestSamplerShortCalls(t *testing.T) {
+	f := newTree(t)
+	f.process(100, 1, "app", "S", syscallLine(sysEpoll, 4))
+	asks := func(tid int, wchan string) {
+		f.thread(100, 1, tid, "app", "S", syscallLine(0, uint64(tid)))
+		f.put(fmt.Sprintf("100/task/%d/wchan", tid), wchan)
+	}
+	asks(101, "request_wait_answer")
+	f.fd(100, 101, "/mnt/prices/today", readOnly)
+	f.put("100/mountinfo", "20 1 0:39 / /mnt/prices rw - fuse.prices prices rw\n")
+	f.process(200, 1, "prices", "S", syscallLine(sysSleep, 0, 0, 0x8000))
+	f.fd(200, 3, "/dev/fuse", readWrite)
+	s := NewSampler(f.reader())
+	s.Look([]int{100}, Glance)
+	s.threads[101].since = s.start.Add(-time.Second)
+	s.Look([]int{100}, Finish)
+	asks(102, "request_wait_answer")
+	asks(103, "wait_woken")
+	s.Look([]int{100}, Glance)
+	s.settle()
+	for _, i := range s.intervals {
+		if got := i.shape != nil && i.shape.chain.Hops[0].Kind == observe.WaitFuse; got != (i.tid != 103) {
+			t.Errorf("thread %d waits for the file system: %v", i.tid, got)
+		}
+	}
+	if len(s.intervals) != 3 {
+		t.Errorf("%d waits, want 3", len(s.intervals))
 	}
 }
 

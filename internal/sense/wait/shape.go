@@ -84,6 +84,13 @@ func (s *Sampler) charge(w *watched, sh *shape, now time.Time) {
 	if first := &sh.chain.Hops[0]; i.call != (callKey{}) && (first.Wants == observe.WantsRoom || first.Kind == observe.WaitFileLock) {
 		s.byCall[i.call] = sh
 	}
+	// A call on a file system in user space is short for its server, and each is on
+	// a descriptor of its own: those like it that are not followed are told by where
+	// the thread sleeps.
+	if first := &sh.chain.Hops[0]; first.Kind == observe.WaitFuse && i.call != (callKey{}) {
+		s.served[i.pid] = true
+		s.byCall[callKey{pid: i.pid, nr: i.call.nr, wchan: first.Wchan}] = sh
+	}
 }
 
 // asleep says that its threads sleep of their own will.

@@ -3,9 +3,11 @@ package wait
 import (
 	"fmt"
 	"os"
+	"path"
 	"slices"
 	"strings"
 
+	"github.com/slowray/slowray/internal/budget"
 	"github.com/slowray/slowray/internal/observe"
 	"github.com/slowray/slowray/internal/printable"
 	"github.com/slowray/slowray/internal/sense/host"
@@ -110,9 +112,15 @@ func (l *look) inKernel(t *thread, o object) *link {
 	functions := l.functions(t)
 	kind, function := insideOf(functions)
 	mount, onMount := l.mountOf(t, o)
+	name := ""
+	if !onMount {
+		if name, mount, onMount = l.namedMount(t); !mount.UserSpace() {
+			name, onMount = "", false
+		}
+	}
 	if kind != insideVfork && kind != insideNetworkFS && kind != insideFuse && onMount {
 		switch {
-		case strings.HasPrefix(mount.Type, "fuse"):
+		case mount.UserSpace():
 			kind = insideFuse
 		case strings.HasPrefix(mount.Type, "nfs"), mount.Type == "cifs", mount.Type == "smb3", mount.Type == "ceph", mount.Type == "9p":
 			kind = insideNetworkFS
@@ -135,16 +143,110 @@ func (l *look) inKernel(t *thread, o object) *link {
 		k.object = o.String()
 		k.extra = mount.Dir
 	}
+	if name != "" {
+		k.object, k.extra = printable.Name(name, 512), mount.Dir
+	}
 	if onMount {
 		k.object += fmt.Sprintf(" (%s on %s)", printable.Name(mount.Type, 64), printable.Name(mount.Source, 256))
 		if k.end == observe.EndDisk || k.end == observe.EndFuse {
 			k.path = printable.Name(mount.Dir, 1024)
 		}
 	}
-	if kind == insideFuse {
-		l.fuseServer(k)
+	switch {
+	case kind == insideFuse:
+		l.fuseServer(k, mount, onMount)
+	case k.inside == observe.InsideMapLock:
+		if k.targets = l.mapHolders(t.p); len(k.targets) > 0 {
+			k.wants = observe.WantsRelease
+		}
 	}
 	return k
+}
+
+// mapHolders is who seems to hold the lock of a process's memory map, which is written
+// nowhere that can be read: a thread of it that sleeps where it has it; else the one that
+// runs, when all others sleep; else who reads the map in /proc.
+func (l *look) mapHolders(p *process) []target {
+	if p.holdersAsked {
+		return p.holders
+	}
+	p.holdersAsked = true
+	l.complete(p)
+	var running []*thread
+	asked := 0
+	for _, t := range p.threads {
+		switch {
+		case t.state == 'R':
+			running = append(running, t)
+		case asked == maxStacks:
+		case t.state == 'D' || t.state == 'S' && t.call.known && !t.call.outside && mapsMemory[l.calls[t.call.nr].name]:
+			asked++
+			if holdsMapLock(l.functions(t)) {
+				p.holders = []target{{pid: p.pid, tid: t.tid, how: observe.HowInferred, why: "sleeps in the kernel where it has the lock"}}
+				return p.holders
+			}
+		}
+	}
+	if len(running) == 1 {
+		p.holders = []target{{pid: p.pid, tid: running[0].tid, how: observe.HowInferred, why: "runs meanwhile"}}
+	} else {
+		p.holders = l.mapReaders(p)
+	}
+	return p.holders
+}
+
+// maxStacks is how many threads of a process are asked for their stacks in the kernel.
+const maxStacks = 64
+
+// mapsMemory is the calls that take the lock of the memory map for longer.
+var mapsMemory = map[string]bool{"mmap": true, "munmap": true, "mremap": true, "mprotect": true, "madvise": true, "brk": true, "mlock": true, "fork": true, "clone": true}
+
+// holdsMapLock says that a thread with such a stack sleeps with the lock. Who faults a
+// page in lets go of it before it waits (lock_folio_maybe_drop_mmap, mm/filemap.c).
+func holdsMapLock(functions []string) bool {
+	return len(functions) > 0 && !asksForLock(functions[0]) && !strings.HasPrefix(functions[0], "rwsem_down") && slices.ContainsFunc(functions, func(f string) bool {
+		return slices.ContainsFunc([]string{"vm_mmap_pgoff", "vm_munmap", "__vm_munmap", "do_mprotect_pkey", "madvise_vma", "dup_mm", "__do_sys_brk", "__do_sys_mremap"},
+			func(prefix string) bool { return strings.HasPrefix(f, prefix) })
+	})
+}
+
+// mapReaders is the processes that have a file of /proc open which shows the map of a
+// process. Reading it takes the lock.
+func (l *look) mapReaders(p *process) (out []target) {
+	for _, name := range []string{"smaps", "smaps_rollup", "numa_maps", "pagemap", "maps"} {
+		for _, h := range l.opened().named[name] {
+			file := fmt.Sprintf("/proc/%d/%s", p.pid, name)
+			if int(h.pid) != p.pid && len(out) < maxBranches && l.holds(h, file) {
+				out = append(out, target{pid: int(h.pid), how: observe.HowInferred, why: "has " + file + " open"})
+			}
+		}
+	}
+	return out
+}
+
+// namedMount is the file that a call of a thread names, and the mount that it is on.
+func (l *look) namedMount(t *thread) (name string, m host.Mount, ok bool) {
+	c, known := l.calls[t.call.nr]
+	if !known || !t.call.known || t.call.running || t.call.outside || t.call.foreign || c.does != opens && c.does != names {
+		return "", m, false
+	}
+	name, ok = l.text(t.p, t.call.args[c.fd], 4096)
+	if !ok || name == "" {
+		return "", m, false
+	}
+	if name[0] != '/' {
+		from := l.path(t, "cwd")
+		if dir := int32(t.call.args[0]); c.fd == 1 && dir >= 0 {
+			from = l.path(t, fmt.Sprintf("fd/%d", dir))
+		}
+		at, err := os.Readlink(from)
+		if err != nil {
+			return "", m, false
+		}
+		name = path.Join(at, name)
+	}
+	m, ok = l.fs.MountAt(t.p.pid, name)
+	return name, m, ok
 }
 
 // kernelLink is the wait of a thread inside the kernel in words.
@@ -199,20 +301,57 @@ func (l *look) mountOf(t *thread, o object) (host.Mount, bool) {
 	return l.fs.MountOf(t.p.pid, id)
 }
 
-// fuseServer names the server of a FUSE file system when the host has only one:
-// nothing in /proc tells which server is whose.
-func (l *look) fuseServer(k *link) {
-	var servers []int
+// fuseServer names the process that serves a FUSE file system: who has its connection
+// open, of which fdinfo tells the device since 6.16 (fuse_dev_show_fdinfo,
+// fs/fuse/dev.c); else who was told the mount point; else the only server of the host.
+func (l *look) fuseServer(k *link, m host.Mount, onMount bool) {
+	if onMount && !m.UserSpace() {
+		return // virtiofs: the hypervisor
+	}
+	var sure, told, all []int
 	for _, h := range l.opened().named["fuse"] {
-		if !slices.Contains(servers, int(h.pid)) && l.holds(h, "/dev/fuse") {
-			servers = append(servers, int(h.pid))
+		pid := int(h.pid)
+		if !l.holds(h, "/dev/fuse") {
+			continue
+		}
+		if !slices.Contains(all, pid) {
+			all = append(all, pid)
+		}
+		if !onMount {
+			continue
+		}
+		device, ok := host.ParseUint(keyed(l.fdInfo(pid, int(h.fd)), "fuse_connection:"))
+		switch {
+		case ok && device == m.Device() && !slices.Contains(sure, pid):
+			sure = append(sure, pid)
+		case !ok && !slices.Contains(told, pid) && l.argument(pid, m.Dir):
+			told = append(told, pid)
 		}
 	}
-	if len(servers) != 1 {
+	why := "serves the file system on " + printable.Name(m.Dir, 256)
+	switch {
+	case len(sure) > 0:
+		all = sure
+	case len(told) > 0:
+		all = told
+	case len(all) != 1:
 		return
+	case !onMount:
+		why = "is the only FUSE server of this host"
 	}
-	k.targets = []target{{pid: servers[0], how: observe.HowInferred, why: "is the only FUSE server of this host"}}
+	for _, pid := range all[:min(len(all), maxBranches)] {
+		k.targets = append(k.targets, target{pid: pid, how: observe.HowInferred, why: why})
+	}
 	k.wants = observe.WantsAnswer
+}
+
+// argument says whether a process was started with this argument.
+func (l *look) argument(pid int, is string) bool {
+	if l.budget.File() != nil {
+		return false
+	}
+	b, err := budget.Head(fmt.Sprintf("%s/%d/cmdline", l.fs.Proc, pid), 16<<10)
+	return err == nil && slices.Contains(strings.Split(string(b), "\x00"), is)
 }
 
 // holds says whether a descriptor still stands for the file of this name.

@@ -37,9 +37,10 @@ type interval struct {
 // callKey is a system call of a process on the same descriptor, or lock. What
 // was too short to be followed is taken for what was seen there at other times.
 type callKey struct {
-	pid int
-	nr  uint64
-	arg uint64
+	pid   int
+	nr    uint64
+	arg   uint64
+	wchan string // the function it sleeps in, of a process that uses a file system in user space
 }
 
 // class is what a thread's system call tells at first sight.
@@ -59,9 +60,8 @@ func (w *watched) ready() bool {
 	return w.idle || w.class == classIdle || w.class == classAsleep && w.still >= asleepAfter
 }
 
-// note compares a thread with the look before; nil when there are too many. Whether
-// one that sleeps asks for a lock again and again is asked with asks.
-func (s *Sampler) note(t *thread, now time.Time, gap time.Duration, frozen bool, asks func(*thread) bool) *watched {
+// note compares a thread with the look before; nil when there are too many.
+func (s *Sampler) note(l *look, t *thread, now time.Time, gap time.Duration, frozen bool) *watched {
 	w := s.threads[t.tid]
 	if w == nil {
 		if len(s.threads) >= maxWatched {
@@ -93,7 +93,7 @@ func (s *Sampler) note(t *thread, now time.Time, gap time.Duration, frozen bool,
 		w.pid, w.state, w.call, w.switches = t.p.pid, t.state, t.call, t.use.switches
 		w.since, w.first, w.idle, w.followed = now.Add(-gap/2), now, false, time.Time{}
 		w.class = s.classify(t)
-		if w.class == classAsleep && asks(t) {
+		if w.class == classAsleep && l.asksForLock(t) {
 			w.class = classCheap
 		}
 		w.use.loops = t.state == 'S' && t.call.known && s.calls[t.call.nr].does == waitsEpoll
@@ -102,6 +102,11 @@ func (s *Sampler) note(t *thread, now time.Time, gap time.Duration, frozen bool,
 		}
 		if w.class != classIdle {
 			s.begin(w, now)
+			if s.served[w.pid] && w.wait != nil && w.wait.call != (callKey{}) {
+				if key := (callKey{pid: w.pid, nr: w.call.nr, wchan: l.wchanOf(t)}); s.byCall[key] != nil {
+					w.wait.call = key
+				}
+			}
 		}
 	}
 	return w
@@ -133,7 +138,7 @@ func (s *Sampler) begin(w *watched, now time.Time) {
 	}
 	w.wait = &interval{pid: w.pid, tid: w.tid, from: w.since, to: now, open: true, running: w.class == classRunning, samples: 1}
 	if w.class == classDear || w.class == classCheap && w.call.known {
-		w.wait.call = callKey{w.pid, w.call.nr, w.call.args[0]}
+		w.wait.call = callKey{pid: w.pid, nr: w.call.nr, arg: w.call.args[0]}
 		if c := s.calls[w.call.nr]; c.does == locksFile {
 			w.wait.call.arg = 0 // each opens the file for itself
 		} else if c.does == controls {

@@ -7,6 +7,11 @@
 //   --store DIR         writes a file of 4 KB, and deletes it
 //   --map 1             maps a page of shared memory
 //   --maps-held N       … and takes N mappings, or all that it may, once it serves
+//   --heap-mb N         has N MB of memory in use before it serves
+//   --heap-maps N       … in N mappings
+//   --touch N           … of which it changes N pages, here and there
+//   --forks 1           … and forks, again and again
+//   --load-mb N         has --loads threads that map N MB with all pages, and unmap them
 //   --watch 1           makes an inotify instance
 //   --watches-held N    … and has N before it serves
 //   --open PATH         opens and reads the file
@@ -46,7 +51,7 @@
 #define PAGE 4096
 
 static struct {
-	long work_us, map, maps_held, watch, watches_held, file_limit, segment, segments_held, calls, uid, report_kb, opens;
+	long work_us, map, maps_held, heap_mb, heap_maps, touch, forks, load_mb, loads, watch, watches_held, file_limit, segment, segments_held, calls, uid, report_kb, opens;
 	const char *store, *open, *append, *syslog, *console, *look_in;
 } options;
 
@@ -140,6 +145,57 @@ static void *hold_maps(void *arg)
 	return NULL;
 }
 
+static char *heap;
+
+static void fill_heap(void)
+{
+	long bytes = options.heap_mb << 20;
+
+	heap = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (heap == MAP_FAILED)
+		fail("mmap");
+	memset(heap, 1, bytes);
+	for (long n = 0; n < options.heap_maps; n += 2) // pages with other rights are mappings of their own
+		if (mprotect(heap + n * (bytes / PAGE / options.heap_maps) * PAGE, PAGE, PROT_READ))
+			fail("mprotect");
+}
+
+static void touch_heap(long number)
+{
+	unsigned int seed = number;
+
+	for (long n = 0; n < options.touch; n++)
+		heap[rand_r(&seed) % ((options.heap_mb << 20) / PAGE) * PAGE]++;
+}
+
+// As for a snapshot, or to start a program: the child has nothing to do.
+static void *fork_often(void *arg)
+{
+	(void)arg;
+	signal(SIGCHLD, SIG_IGN);
+	for (;;) {
+		if (fork() == 0)
+			_exit(0);
+		usleep(40000);
+	}
+}
+
+static void *load_table(void *arg)
+{
+	long bytes = options.load_mb << 20;
+
+	(void)arg;
+	for (;;) {
+		char *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+
+		if (p == MAP_FAILED)
+			break;
+		munmap(p, bytes);
+		usleep(10000);
+	}
+	return NULL;
+}
+
 static int make_watch(void)
 {
 	int fd = inotify_init1(IN_CLOEXEC);
@@ -197,6 +253,8 @@ static int serve_booking(void)
 	}
 	if (options.work_us)
 		usleep(options.work_us);
+	if (options.touch)
+		touch_heap(number);
 	failed |= options.store && (options.report_kb ? report(number) : store(number));
 	failed |= options.console && tell_console(number);
 	failed |= options.append && append();
@@ -234,7 +292,9 @@ static void parse(int argc, char **argv)
 		long *into;
 	} numbers[] = {
 		{"--work-us", &options.work_us}, {"--map", &options.map}, {"--maps-held", &options.maps_held},
-		{"--watch", &options.watch}, {"--watches-held", &options.watches_held}, {"--file-limit", &options.file_limit},
+		{"--watch", &options.watch},
+		{"--heap-mb", &options.heap_mb}, {"--heap-maps", &options.heap_maps}, {"--touch", &options.touch}, {"--forks", &options.forks}, {"--load-mb", &options.load_mb}, {"--loads", &options.loads},
+		{"--watches-held", &options.watches_held}, {"--file-limit", &options.file_limit},
 		{"--segment", &options.segment}, {"--segments-held", &options.segments_held}, {"--calls", &options.calls}, {"--uid", &options.uid},
 		{"--report-kb", &options.report_kb}, {"--opens", &options.opens},
 	};
@@ -309,11 +369,18 @@ int main(int argc, char **argv)
 		return 2;
 	signal(SIGPIPE, SIG_IGN);
 	parse(argc, argv);
+	if (options.heap_mb)
+		fill_heap();
 	fd = listener(argv[1], atoi(argv[2]), atoi(argv[3]));
 	prepare();
 	pthread_attr_init(&attr);
 	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
 	pthread_attr_setstacksize(&attr, STACK_BYTES);
+	if (options.forks && pthread_create(&thread, &attr, fork_often, NULL))
+		fail("thread");
+	for (long n = 0; options.load_mb && n < (options.loads ? options.loads : 1); n++)
+		if (pthread_create(&thread, &attr, load_table, NULL))
+			fail("thread");
 	if (options.maps_held && pthread_create(&thread, &attr, hold_maps, NULL))
 		fail("thread");
 	for (;;) {
