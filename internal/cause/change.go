@@ -60,7 +60,7 @@ const (
 	ChangeConfig ChangeKind = "config"
 	// ChangeSetting sets Name to Value in the running server Server with PID,
 	// which listens at Port in NetNS or at the unix socket Path, by its own
-	// command (CONFIG SET, SET GLOBAL).
+	// command (CONFIG SET, SET GLOBAL), or by signals to it (gunicorn).
 	ChangeSetting ChangeKind = "setting"
 )
 

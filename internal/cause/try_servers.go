@@ -1,6 +1,7 @@
 package cause
 
 import (
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -164,6 +165,17 @@ func moreUWSGI(v *View, u *poolUse) []Change {
 		return nil
 	}
 	return []Change{configChange("uwsgi", u.app.PID, u.app.Root, u.pool.Setting, u.app.Config, "uwsgi", "processes", itoa(want))}
+}
+
+// moreGunicorn has the running arbiter start further workers.
+func moreGunicorn(v *View, u *poolUse) []Change {
+	want, _ := v.wantedGunicorn(u)
+	have := u.pool.Limit / max(u.pool.Threads, 1)
+	if want <= have || have == 0 {
+		return nil
+	}
+	return []Change{{Kind: ChangeSetting, Server: "gunicorn", PID: u.app.PID, Name: "workers", Was: itoa(have), Value: itoa(want),
+		Text: fmt.Sprintf("workers%s in the running gunicorn (pid %d)", becomes(itoa(have), itoa(want)), u.app.PID)}}
 }
 
 // moreHAProxy raises the maxconn that binds.

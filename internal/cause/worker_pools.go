@@ -57,7 +57,7 @@ var uwsgiWorkersBusy = exhausted(UWSGIWorkersBusy, "All workers of uWSGI are bus
 // a gthread worker as many as it has threads.
 const GunicornWorkersBusy ID = "gunicorn-workers-busy"
 
-var gunicornWorkersBusy = exhausted(GunicornWorkersBusy, "All workers of gunicorn are busy: requests wait for a free one", workerPool{kind: observe.KindGunicorn, name: "gunicorn", unit: unitIs("workers"), fix: fixGunicorn})
+var gunicornWorkersBusy = exhausted(GunicornWorkersBusy, "All workers of gunicorn are busy: requests wait for a free one", workerPool{kind: observe.KindGunicorn, name: "gunicorn", unit: unitIs("workers"), fix: fixGunicorn}).tried(inPool(observe.KindGunicorn, moreGunicorn))
 
 // TomcatThreadsExhausted: a connector of Tomcat has maxThreads threads, each for
 // one request. Connections are taken up all the same, and their requests wait
@@ -150,9 +150,15 @@ func fixUWSGI(v *View, u *poolUse, s observe.Setting, f *Finding) {
 	f.Fix.Commands = []shell.Command{place(u, s).Note("processes = %s", n), v.signal(u.app, "restart", shell.Line("# restart %s (pid %s): a reload keeps options of the command line", u.app.Kind, u.app.PID))}
 }
 
+// wantedGunicorn is the number of workers that is proposed.
+func (v *View) wantedGunicorn(u *poolUse) (workers int, memory string) {
+	threads := max(u.pool.Threads, 1)
+	want, memory := v.proposedWorkers(u, v.workerRSS(u.app)/uint64(threads))
+	return (want + threads - 1) / threads, memory
+}
+
 func fixGunicorn(v *View, u *poolUse, s observe.Setting, f *Finding) {
-	want, memory := v.proposedWorkers(u, v.workerRSS(u.app)/uint64(max(u.pool.Threads, 1)))
-	n := (want + u.pool.Threads - 1) / max(u.pool.Threads, 1)
+	n, memory := v.wantedGunicorn(u)
 	f.Fix.Text = fmt.Sprintf("Raise the workers of gunicorn from %d to %d%s, or find what the requests wait for; threads (--threads) share one interpreter and take less memory.",
 		u.pool.Limit/max(u.pool.Threads, 1), n, memory)
 	// SIGTTIN adds one worker at once (gunicorn/arbiter.py).

@@ -7,6 +7,7 @@ import (
 
 	"github.com/slowray/slowray/internal/cause"
 	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/sense/app/gunicorn"
 	"github.com/slowray/slowray/internal/sense/app/logtail/prefork"
 	"github.com/slowray/slowray/internal/sense/app/logtail/rootfs"
 	"github.com/slowray/slowray/internal/sense/app/mariadb"
@@ -32,6 +33,16 @@ func Lasting(c *cause.Change) (note shell.Command) {
 		case *mariadbTalk:
 			args := prefork.Args("/proc", c.PID)
 			now, main = mariadb.Option(b, root, args[min(1, len(args)):], c.Name)
+		case gunicornTalk:
+			for _, in := range gunicorn.Discover(processOf(c.PID), "/proc") {
+				if in.Silent = true; in.PID == c.PID && !in.Begin(b) {
+					out, _, _ := in.End(b, observe.Window{})
+					if len(out.Pools) == 0 {
+						break
+					}
+					now, main, add = out.Pools[0].Setting, out.Config, "added"
+				}
+			}
 		case *redisTalk:
 			line, add = c.Name+" "+c.Value, "added"
 			var err error

@@ -53,7 +53,7 @@ type product struct {
 	command func(a *access, name, value string) shell.Command
 }
 
-var products = map[string]*product{"redis": &redisProduct, "mariadb": &mariadbProduct}
+var products = map[string]*product{"redis": &redisProduct, "mariadb": &mariadbProduct, "gunicorn": &gunicornProduct}
 
 // productOf takes other names of the same.
 func productOf(server string) (*product, error) {
