@@ -389,6 +389,10 @@ func rootKey(id ID, c *observe.WaitChain, at int) string {
 			return itoa(c.Hops[at+1].Process.PID)
 		}
 		return c.Path
+	case BlockedOnFileLock:
+		if object := objectOf(h); object != "" { // for all workers of a service, and others
+			return h.Process.Container + " " + object
+		}
 	}
 	if len(h.Stack) > 0 {
 		return itoa(h.Process.PID) + h.Stack[0] // many locks of one kind

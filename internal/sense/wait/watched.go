@@ -140,7 +140,9 @@ func (s *Sampler) begin(w *watched, now time.Time) {
 	if w.class == classDear || w.class == classCheap && w.call.known {
 		w.wait.call = callKey{pid: w.pid, nr: w.call.nr, arg: w.call.args[0]}
 		if c := s.calls[w.call.nr]; c.does == locksFile {
-			w.wait.call.arg = 0 // each opens the file for itself
+			// Each opens the file for itself, also in the workers of one service.
+			master, _ := s.names.Master(w.pid)
+			w.wait.call = callKey{pid: master, nr: w.call.nr}
 		} else if c.does == controls {
 			w.wait.call.arg = w.call.args[1]
 		}
