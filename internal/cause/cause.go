@@ -138,6 +138,8 @@ type Finding struct {
 	// what they lost (see Price); uncounted says that no recorded request tells.
 	lost      *float64
 	uncounted bool
+	crew      *crew // a pool that has nothing free
+	held      held  // what waits for what it is about
 	// layer and class are its cause's.
 	layer Layer
 	class Class

@@ -90,6 +90,7 @@ func (v *View) heldByDisk(pid int) bool { return v.held(FsyncBound, BlockedOnDis
 func (v *View) mariadbLockFinding(u *databaseUse, k cost, n uint64) Finding {
 	l := u.served
 	f := v.databaseFinding(u, k, "waiting for locks of other transactions")
+	f.held = v.heldInCalls(l, k.share)
 	f.Title = fmt.Sprintf("Statements of %s wait for locks that other transactions hold", product(u.d))
 	f.Evidence = append(f.Evidence,
 		Evidence{Fact: "requests that waited until the thread of another connection woke theirs", Value: n, Limit: l.Requests, Unit: "requests", Source: recorded},
@@ -150,6 +151,7 @@ func (v *View) postgresLockFinding(u *databaseUse, k cost, locked float64) Findi
 	s := u.d.Sessions
 	f := v.databaseFinding(u, k, "for the database")
 	f.Weight *= locked
+	f.held = v.heldInCalls(u.served, locked)
 	f.Title = "Statements of PostgreSQL wait for locks that other transactions hold"
 	f.Evidence = append(f.Evidence,
 		Evidence{Fact: "backends that wait for a lock, mean and peak", Value: fmt.Sprintf("%.1f, %d", s.WaitingMean, s.WaitingPeak), Limit: round(s.BackendsMean), Unit: "backends", Source: "titles of the backends"},

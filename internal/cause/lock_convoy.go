@@ -39,6 +39,9 @@ func (v *View) lockFindings() Result {
 		if (waiter.Kind == observe.WaitChannel || r.at == len(c.Hops)-1) && v.poolExhausted(waiter.Process.PID) {
 			f.follows(ConnectionPoolExhausted) // what they wait for in the process is a connection
 		}
+		if waiter.Kind == observe.WaitChannel && v.fullGoPool(waiter.Process.PID) {
+			f.follows(ThreadPoolExhausted) // what they wait for is one of its goroutines
+		}
 		if unwritten(waiter) {
 			inferredConvoy(r, f)
 			return
@@ -73,6 +76,18 @@ func (v *View) lockFindings() Result {
 		queues.RuledOut = r.RuledOut
 	}
 	return queues
+}
+
+// fullGoPool says that all goroutines of a pool of a process always have a request in hand.
+func (v *View) fullGoPool(pid int) bool {
+	for _, l := range v.servedOf[v.Master(pid)] {
+		for _, p := range v.poolsBehind(l) {
+			if f, _ := v.threadPoolFinding(l, p); f != nil && p.Goroutines {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // ownerText says what who is waited for does meanwhile.

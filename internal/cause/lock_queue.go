@@ -3,6 +3,7 @@ package cause
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/slowray/slowray/internal/observe"
 	"github.com/slowray/slowray/internal/shell"
@@ -43,8 +44,31 @@ func (v *View) lockQueues() Result {
 		f.Fix.Text = fmt.Sprintf("Threads of %s that serve requests wait for each other: a lock, or something there is too little of, as a pool of connections. Find what is held and do less while holding it, or have more of it; the stacks of the waiting threads name it.", f.Subject.Comm)
 		f.Fix.Commands = []shell.Command{shell.Line("slowray flame --off-cpu --pid %s", f.Subject.PID)}
 		f.Holds = []int{l.pid}
+		v.seenQueue(l, f)
 		return judged{finding: f}
 	})
+}
+
+// seenQueue adds to a queue for a lock where threads were seen to ask for it, where looks
+// at them, too short or too few to tell how long they wait, tell at least that.
+func (v *View) seenQueue(l *ledger, f *Finding) {
+	for _, r := range v.roots {
+		s := r.shares[slices.IndexFunc(r.shares, func(s *observe.WaitShare) bool { return s.PID == l.pid || s == r.shares[len(r.shares)-1] })]
+		_, at := blameOf(s)
+		if r.cause != LockConvoy || s.PID != l.pid || len(s.Chain.Hops[at].Stack) == 0 {
+			continue
+		}
+		waiter := &s.Chain.Hops[at]
+		f.Title = fmt.Sprintf("Requests of %s queue for a lock at %s", f.Subject.Comm, waiter.Stack[0])
+		f.Subject.Path = waiter.Stack[0]
+		f.Evidence = append(f.Evidence, Evidence{Fact: "where they ask for it", Value: strings.Join(waiter.Stack, " ← "), Source: languageOf(waiter).source})
+		f.Chain, f.ChainEnd, f.held = s.Chain.Hops, chainEnd(&s.Chain), v.heldIn(r)
+		if at+1 < len(s.Chain.Hops) {
+			f.Fix.Text = fmt.Sprintf("Who holds the lock %s meanwhile, it seems: do that outside of the lock, or give each part of the data a lock of its own.", doesWhere(&s.Chain, at+1))
+			f.Fix.Commands = []shell.Command{lookAtWaits(l.pid)}
+		}
+		return // the roots are in order of what they cost
+	}
 }
 
 // sharesInterpreter says whether threads of a service in Python compute by turns.

@@ -19,8 +19,8 @@ var phpFPMChildrenExhausted = Cause{
 	Title: "All php-fpm children are busy: requests wait for a free one",
 	Layer: LayerApplication,
 	Needs: []observe.Kind{observe.KindPHPFPM, observe.KindProcess, observe.KindListeners},
-	// Children that all wait for the same are not too few.
-	ConsequenceOf: []Parent{ClassWait},
+	// Children that mostly wait for the same are not too few.
+	ConsequenceOf: []Parent{ClassWait, MariaDBLockWait, PostgresLockWait, SlowDependency},
 	Folds:         true,
 	Check:         checkPHPFPMChildren,
 	Try:           tryMoreChildren,
@@ -110,7 +110,10 @@ func childrenFinding(v *View, m *observe.PHPFPM, pool *observe.FPMPool, s *Servi
 	setting := fromHost(m.Root, pool.MaxChildren)
 	f := supported(Subject{Kind: "pool", NetNS: s.NS.Inode, PID: m.PID, Comm: v.Comm(m.PID),
 		Port: s.Port(), Path: fmt.Sprintf("%s:%d", setting.File, setting.Line)})
-	f.MayFollow = holdsUp(append([]int{m.PID}, pool.Children...))
+	waits, master := holdsUp(append([]int{m.PID}, pool.Children...)), v.Master(m.PID)
+	f.MayFollow = func(p *Finding) bool {
+		return waits(p) || !p.is(ClassWait) && v.takes(p, master, pool.BusyMean)
+	}
 	if s.Path() != "" {
 		f.Subject.Addr = "unix:" + s.Path()
 	}
@@ -130,6 +133,7 @@ func childrenFinding(v *View, m *observe.PHPFPM, pool *observe.FPMPool, s *Servi
 		f.Evidence = append(f.Evidence, Evidence{Fact: "log: server reached max_children", Value: n, Unit: "lines", Source: "php-fpm log"}, firstLine(example))
 	}
 	want, _ := proposedChildren(v, pool, e)
+	f.crew = &crew{pid: v.Master(m.PID), unit: "children of php-fpm", busy: pool.BusyMean, waiting: e.queue, want: want}
 	f.Fix.Text = fmt.Sprintf("Raise pm.max_children of pool %s from %d to %d", pool.Name, e.max, want)
 	if rss := childRSS(v, pool); rss > 0 {
 		f.Fix.Text += fmt.Sprintf(" (%d MB each), or make the page wait less.", rss>>20)

@@ -175,6 +175,7 @@ func (v *View) dependencyFinding(l *ledger) *Finding {
 	service, here := v.slowestService(l.pid), l.here
 	f := v.found(l, cost{share: 1, slowShare: 1, ns: l.TimeNS() / float64(l.Requests), slowNS: l.SlowTotalNS()}, threadFloor, "for the answer")
 	_, requests := v.answered(l.pid)
+	f.held = held{by: map[int]float64{l.pid: v.inFlight(l)}}
 	f.Weight = l.reach * (service.Share(observe.Server) + service.Share(observe.Stall))
 	f.Impact = Impact{Share: round(l.reach), Of: "the time in which " + f.Subject.Comm + " answers requests", OfTime: true,
 		Text: fmt.Sprintf("%s take %s (99 of 100 under %s); %s makes %.3g of them for a request", l.name(),

@@ -55,7 +55,8 @@ func checkThreadPool(v *View) Result {
 // those of which no other cause knows how many requests they take up.
 func (v *View) poolsBehind(l *ledger) []*observe.ThreadPool {
 	p := v.Process(l.pid)
-	if p != nil && p.Go || v.isProxy(l.pid) || len(v.databases[l.pid]) > 0 {
+	goes := p != nil && p.Go
+	if v.isProxy(l.pid) || len(v.databases[l.pid]) > 0 {
 		return nil
 	}
 	for i := range v.AppServers {
@@ -70,7 +71,8 @@ func (v *View) poolsBehind(l *ledger) []*observe.ThreadPool {
 	}
 	var out []*observe.ThreadPool
 	for i := range v.Waits.Pools {
-		if p := &v.Waits.Pools[i]; p.PID == l.pid && p.Busy > 0 && p.Looks >= poolLooks && p.Looks*p.Busy >= fewReadings {
+		// Threads of Go's scheduler are not what its work is divided into.
+		if p := &v.Waits.Pools[i]; p.PID == l.pid && p.Goroutines == goes && p.Busy > 0 && p.Looks >= poolLooks && p.Looks*p.Busy >= fewReadings {
 			out = append(out, p)
 		}
 	}
@@ -96,7 +98,7 @@ func (v *View) threadPoolFinding(l *ledger, p *observe.ThreadPool) (*Finding, st
 	busy := float64(p.Busy)
 	waiting := inside - busy
 	rate := float64(l.Requests) / max(v.loadedSeconds(l), 1)
-	text := fmt.Sprintf("%s of %s: %s always busy, %.1f requests in hand or waiting on %s", poolText(p), v.commOf(l), figure.Counted(p.Busy, "thread"), inside, l.name())
+	text := fmt.Sprintf("%s of %s: %s always busy, %.1f requests in hand or waiting on %s", v.poolText(p), v.commOf(l), figure.Counted(p.Busy, "thread"), inside, l.name())
 	k := l.cost(ratio(waiting, inside), threadParts...)
 	computing, known := v.computing(l)
 	running := 0.0
@@ -124,7 +126,7 @@ func (v *View) threadPoolFinding(l *ledger, p *observe.ThreadPool) (*Finding, st
 		return nil, fmt.Sprintf("%s, for at most %s: each has a thread of its own", text, figure.Counted(connections, "connection"))
 	case waiting < 1 || waiting < poolQueue*busy:
 		return nil, text
-	case !stands && float64(p.Switches) < poolTurns*float64(l.Requests) && running < 1-poolTurns:
+	case !p.Goroutines && !stands && float64(p.Switches) < poolTurns*float64(l.Requests) && running < 1-poolTurns:
 		return nil, fmt.Sprintf("%s, but they woke only %s times, for %s: they do something else", text, count(p.Switches), l.all())
 	case !stands && !l.noticed(k, threadFloor):
 		return nil, text + ", and no request is slow for it: " + l.whereTimeGoes()
@@ -135,14 +137,21 @@ func (v *View) threadPoolFinding(l *ledger, p *observe.ThreadPool) (*Finding, st
 	}
 	f := supported(Subject{Kind: "pool", NetNS: l.NetNS, PID: l.pid, Comm: v.commOf(l), Port: l.Port, Path: p.At})
 	one := "thread"
-	if strings.HasPrefix(p.Root, "<module> ") {
+	switch {
+	case strings.HasPrefix(p.Root, "<module> "):
 		one = "worker"
+	case p.Goroutines:
+		one = "goroutine"
 	}
-	f.Title = fmt.Sprintf("All %s of %s are busy: %.0f requests wait", figure.Counted(p.Busy, one), poolText(p), waiting)
+	f.Title = fmt.Sprintf("All %s of %s are busy: %.0f requests wait", figure.Counted(p.Busy, one), v.poolText(p), waiting)
 	if p.Busy == 1 {
-		f.Title = fmt.Sprintf("The one %s of %s is always busy: %.0f requests wait", one, poolText(p), waiting)
+		f.Title = fmt.Sprintf("The one %s of %s is always busy: %.0f requests wait", one, v.poolText(p), waiting)
 	}
-	f.MayFollow = mayFollow(v.lateBy(l), v.heldUpBy(l), func(o *Finding) bool {
+	heldUp := v.heldUpBy(l)
+	waits := func(o *Finding) bool {
+		return heldUp(o) && (o.ConsequenceOf == nil || *o.ConsequenceOf != ThreadPoolExhausted)
+	}
+	f.MayFollow = mayFollow(v.lateBy(l), waits, func(o *Finding) bool {
 		if o.Cause == SlowDependency { // a pool that is too small for calls as they always are is the root
 			return o.Subject.PID == l.pid && o.Weight > ratio(waiting, inside)
 		}
@@ -151,13 +160,17 @@ func (v *View) threadPoolFinding(l *ledger, p *observe.ThreadPool) (*Finding, st
 	f.Weight = ratio(waiting, inside)
 	each := busy / max(rate, 0.001)
 	f.Impact = Impact{Share: round(f.Weight), Of: "the requests' time", OfTime: true,
-		Text: fmt.Sprintf("%.0f of %.0f requests wait while all %s have one in hand: %s waits %s of its time", waiting, inside, figure.Counted(p.Busy, "thread"), l.one(), percent(f.Weight))}
+		Text: fmt.Sprintf("%.0f of %.0f requests wait while all %s have one in hand: %s waits %s of its time", waiting, inside, figure.Counted(p.Busy, one), l.one(), percent(f.Weight))}
+	source := taskFiles
+	if p.Goroutines {
+		source = goMemory
+	}
 	f.Evidence = []Evidence{
-		{Fact: "threads that had something in hand at every look", Value: p.Busy, Unit: fmt.Sprintf("of %d, in %d looks", p.Busy+p.Partly, p.Looks), Source: taskFiles},
-		{Fact: "requests in hand or waiting, mean", Value: round(inside), Limit: p.Busy, Unit: "requests; limit: threads", Source: recorded},
+		{Fact: one + "s that had something in hand at every look", Value: p.Busy, Unit: fmt.Sprintf("of %d, in %d looks", p.Busy+p.Partly, p.Looks), Source: source},
+		{Fact: "requests in hand or waiting, mean", Value: round(inside), Limit: p.Busy, Unit: "requests; limit: " + one + "s", Source: recorded},
 	}
 	if does := callsText(p); does != "" {
-		f.Evidence = append(f.Evidence, Evidence{Fact: "what they do meanwhile", Value: does, Source: taskFiles})
+		f.Evidence = append(f.Evidence, Evidence{Fact: "what they do meanwhile", Value: does, Source: source})
 	}
 	if p.At != "" {
 		f.Evidence = append(f.Evidence, Evidence{Fact: "where", Value: strings.Join(p.Stack, " ← "), Source: "memory of the process"})
@@ -166,13 +179,17 @@ func (v *View) threadPoolFinding(l *ledger, p *observe.ThreadPool) (*Finding, st
 		f.Evidence = append(f.Evidence, Evidence{Fact: "a request takes of a thread, mean", Value: round(each * 1e3), Unit: fmt.Sprintf("ms (%d threads, %.4g requests/s)", p.Busy, rate), Source: recorded})
 	}
 	want := p.Busy + int(waiting) + 1
-	f.Fix.Text = fmt.Sprintf("Give the pool more threads: %d, where it has %d, by Little's law take what comes in now", want, p.Busy)
+	f.crew = &crew{pid: l.pid, unit: one + "s of " + v.commOf(l), busy: busy, waiting: waiting, want: want}
+	f.Fix.Text = fmt.Sprintf("Give the pool more %ss: %d, where it has %d, by Little's law take what comes in now", one, want, p.Busy)
 	if !stands {
 		f.Fix.Text += fmt.Sprintf(" (%s in place of %s, if what they wait for keeps up)", nanoseconds(each*1e9), nanoseconds(inside/rate*1e9))
 	}
 	f.Fix.Text += "; or have a request take less of a thread: see what they wait for."
 	f.Fix.Commands = []shell.Command{lookAtWaits(l.pid)}
-	f.Fix.Persist = []shell.Command{shell.Line("# where %s makes the pool: %s threads", v.commOf(l), want)}
+	f.Fix.Persist = []shell.Command{shell.Line("# where %s makes the pool: %s %ss", v.commOf(l), want, one)}
+	if v.node(l.pid) {
+		f.Fix.Persist = []shell.Command{shell.Line("UV_THREADPOOL_SIZE=%s   # in the environment of %s: libuv's pool has 4 threads otherwise", want, v.commOf(l))}
+	}
 	return &f, ""
 }
 
@@ -181,13 +198,24 @@ func (v *View) namedPool(p *observe.ThreadPool) bool {
 	return p.Name != "" && p.Name != v.Comm(p.PID) && p.Root == ""
 }
 
+// node says that a process executes Node, whose calls of files, names and cryptography
+// are done by the threads of libuv.
+func (v *View) node(pid int) bool {
+	p := v.Process(pid)
+	return p != nil && (p.Exe == "node" || p.Exe == "nodejs" || p.Comm == "node")
+}
+
 // poolText names a pool.
-func poolText(p *observe.ThreadPool) string {
+func (v *View) poolText(p *observe.ThreadPool) string {
 	switch {
+	case p.Root == "" && v.node(p.PID):
+		return "libuv's pool"
 	case strings.HasPrefix(p.Root, "_worker thread.py"):
 		return "a ThreadPoolExecutor"
 	case strings.HasPrefix(p.Root, "<module> "):
 		return "the processes of " + strings.TrimPrefix(p.Root, "<module> ")
+	case p.Goroutines:
+		return "the goroutines in " + p.Root
 	case p.Root != "":
 		return "the pool that runs " + p.Root
 	}

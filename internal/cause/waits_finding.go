@@ -141,7 +141,7 @@ func (v *View) rootFinding(r *root, describe func(*root, *Finding)) Finding {
 	slow, unfinished := r.slowCount()
 	f.Weight = r.share() * v.slowWeight(r)
 	lost := r.lost / 1e9
-	f.lost = &lost
+	f.lost, f.held = &lost, v.heldIn(r)
 	for _, s := range r.shares {
 		if f.firstNS == 0 || s.FirstNS < f.firstNS {
 			f.firstNS = s.FirstNS

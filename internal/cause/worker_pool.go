@@ -210,7 +210,8 @@ func (v *View) poolFinding(w *workerPool, u *poolUse) Finding {
 		f.Subject.Path = fmt.Sprintf("%s:%d", setting.File, setting.Line)
 	}
 	pids := append([]int{u.app.PID, v.Master(u.app.PID)}, u.app.Workers...)
-	f.MayFollow = mayFollow(v.lateBy(u.main), holdsUp(slices.Concat(pids, s.PIDs)), aboutAny(pids))
+	about, master := aboutAny(pids), v.Master(u.app.PID)
+	f.MayFollow = mayFollow(v.lateBy(u.main), holdsUp(slices.Concat(pids, s.PIDs)), func(p *Finding) bool { return about(p) || v.takes(p, master, u.taken) })
 	// By Little's law the time a request waits is to the time it is served as
 	// what waits is to what is served.
 	f.Weight = u.queue / max(u.queue+u.taken, 1)
@@ -223,6 +224,12 @@ func (v *View) poolFinding(w *workerPool, u *poolUse) Finding {
 	}
 	f.Impact = Impact{Share: round(f.Weight), Of: "the requests' time", OfTime: true, Text: what}
 	f.Evidence = v.poolEvidence(w, u, setting)
+	waiting := u.queue
+	if u.main != nil {
+		waiting = max(waiting, v.inFlight(u.main)-u.taken)
+	}
+	want, _ := v.proposedWorkers(u, v.workerRSS(u.app)/uint64(max(p.Threads, 1)))
+	f.crew = &crew{pid: master, unit: fmt.Sprintf("%s of %s", w.unit(p), w.name), busy: u.taken, waiting: waiting, want: want}
 	w.fix(v, u, setting, &f)
 	if len(f.Fix.Commands) == 0 {
 		f.Fix.Commands = []shell.Command{lookAtWaits(u.app.PID)}

@@ -31,7 +31,7 @@ func exhausted(id ID, title string, w workerPool) Cause {
 	return Cause{ID: id, Title: title, Layer: LayerApplication, Class: ClassPool, Check: func(v *View) Result { return checkPools(v, &w) },
 		Needs: []observe.Kind{w.kind, observe.KindProcess, observe.KindListeners, observe.KindRequests},
 		// What workers are taken by: more of them would only wait with them.
-		ConsequenceOf: []Parent{SlowDependency, ConnectionPoolExhausted, HAProxyServerQueue, CPUHotFunction, GCPauses, ClassWait, ClassMachine}, Folds: true,
+		ConsequenceOf: []Parent{SlowDependency, MariaDBLockWait, PostgresLockWait, ConnectionPoolExhausted, HAProxyServerQueue, CPUHotFunction, GCPauses, ClassWait, ClassMachine}, Folds: true,
 	}
 }
 

@@ -54,6 +54,7 @@ func fold(v *cause.View, findings []cause.Finding, catalogue []cause.Cause) {
 		}
 		id := findings[root].Cause // not its address: the findings will be sorted
 		findings[i].Role, findings[i].ConsequenceOf = cause.RoleConsequence, &id
+		v.Gain(&findings[root], &findings[i])
 	}
 }
 

@@ -75,6 +75,9 @@ type ThreadPool struct {
 	PID  int    `json:"pid"`            // the master of the family
 	Name string `json:"name"`           // of its threads, without their number: "pool-1-thread"
 	Root string `json:"root,omitempty"` // of Python: the function that they run, "_worker thread.py"
+	// Goroutines says that they are none of the kernel's threads, but goroutines that are in
+	// Root, or began with it, at which requests wait for one of them.
+	Goroutines bool `json:"goroutines,omitempty"`
 
 	Busy   int   `json:"busy"`             // threads that had something in hand in nearly all looks
 	Partly int   `json:"partly,omitempty"` // … in some
@@ -86,6 +89,9 @@ type ThreadPool struct {
 	// at a time, or ready for one, on average.
 	Readers int     `json:"readers,omitempty"`
 	Running float64 `json:"running,omitempty"`
+	// Meanwhile is the share of the slow requests' time in which one of them that read
+	// none was on a CPU, or ready for one, 0 to 1.
+	Meanwhile float64 `json:"meanwhile,omitempty"`
 
 	// Of those that are not idle: how often they ended a wait, what they were seen
 	// doing, and where, in a program in Python.

@@ -33,6 +33,7 @@ type goWatched struct {
 	last    time.Time
 	waits   map[uint64]goWait // by number of the goroutine
 	moments []goMoment
+	pools   map[string]*goPool // by the function that its goroutines are in, or began with
 }
 
 // goWait is the wait of one goroutine.
@@ -183,6 +184,7 @@ func (s *Sampler) noteGo(l *look, p *process, w *goWatched, listing *goListing, 
 			sh.longest, sh.chain = longest, c
 		}
 	}
+	w.notePools(listing)
 	for id, wait := range w.waits {
 		if wait.seen != now {
 			delete(w.waits, id)

@@ -94,8 +94,8 @@ func (s *Sampler) Graph(requests []SlowRequest, slower time.Duration, answered f
 		share.AtEnd = atEnd[sh]
 		g.Shares = append(g.Shares, share)
 	}
-	s.closeGo()
 	g.Pools = s.pools(families)
+	s.closeGo()
 	slices.SortStableFunc(g.Shares, func(a, b observe.WaitShare) int {
 		return cmp.Or(cmp.Compare(b.SlowNS, a.SlowNS), cmp.Compare(b.ThreadNS, a.ThreadNS), cmp.Compare(a.PID, b.PID))
 	})

@@ -5,6 +5,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/slowray/slowray/internal/observe"
 	"github.com/slowray/slowray/internal/sense/cpython"
@@ -18,6 +19,8 @@ type use struct {
 	first       uint64 // its switches at the first look
 	calls       map[uint64]int
 	running     int
+	row         int // looks in a row in which it was on a CPU, or ready for one
+	tries       int // to see where, as it computed
 	asleep      int
 	name        string   // without its number
 	root, at    string   // of Python: the function that the thread was made for, and where it is
@@ -38,6 +41,13 @@ const (
 	// turns at a lock of their interpreter.
 	alwaysOnCPU = 0.7
 
+	// rowAtWork is the looks in a row from which on a thread on a CPU computes for long.
+	rowAtWork = 2
+	mostTries = 4
+	// slowMeanwhile is the share of the slow requests' time in which a thread that is told
+	// for that was on a CPU.
+	slowMeanwhile = 0.5
+
 	maxPools     = 64 // that are told
 	maxPoolCalls = 4  // of a pool that are told
 	maxUseCalls  = 32 // of a thread that are counted
@@ -48,6 +58,9 @@ func (w *watched) count() {
 	u := &w.use
 	if u.loops {
 		u.events++
+	}
+	if u.row++; w.class != classRunning {
+		u.row = 0
 	}
 	switch {
 	case w.ready():
@@ -70,11 +83,11 @@ func (w *watched) count() {
 }
 
 // placeThreads notes where the threads of programs in Python are that mostly had
-// something in hand.
-func (s *Sampler) placeThreads(l *look, pids []int) {
+// something in hand, or where they are anything to be seen of a burst.
+func (s *Sampler) placeThreads(l *look, pids []int, which func(*watched) bool) {
 	for _, pid := range pids {
 		p := l.procs[pid]
-		if p == nil || p.gone || !slices.ContainsFunc(p.threads, func(t *thread) bool { return s.threads[t.tid].mostly() }) {
+		if p == nil || p.gone || !slices.ContainsFunc(p.threads, func(t *thread) bool { return which(s.threads[t.tid]) }) {
 			continue
 		}
 		py := l.pythonOf(p)
@@ -121,6 +134,15 @@ func (w *watched) always() bool {
 // mostly says that a thread had something in hand in a good part of the looks.
 func (w *watched) mostly() bool { return w != nil && 3*(w.use.looks-w.use.free) >= w.use.looks }
 
+// bursts says that a thread which is not known to be anywhere has begun to compute.
+func (w *watched) bursts() bool {
+	if w == nil || w.use.at != "" || w.use.row < rowAtWork || w.class != classRunning || w.mostly() || w.use.tries >= mostTries {
+		return false
+	}
+	w.use.tries++
+	return true
+}
+
 // poolKey is what the threads of a pool have in common.
 type poolKey struct {
 	master     int
@@ -136,8 +158,10 @@ func (s *Sampler) poolOf(w *watched) poolKey {
 // had something in hand whenever they were looked at, or one was on a CPU.
 func (s *Sampler) pools(families []*family) []observe.ThreadPool {
 	readers := map[int]map[int]bool{}
+	meanwhile := map[poolKey]float64{}
 	for _, f := range families {
 		readers[f.master] = f.readers
+		s.meanwhile(f, meanwhile)
 	}
 	groups := map[poolKey][]*watched{}
 	for _, w := range s.threads {
@@ -145,9 +169,10 @@ func (s *Sampler) pools(families []*family) []observe.ThreadPool {
 			groups[k] = append(groups[k], w)
 		}
 	}
-	var out []observe.ThreadPool
+	out := s.goPools(readers)
 	for k, threads := range groups {
-		if p := s.pool(k, threads, readers[k.master]); p.Busy > 0 || p.Running >= alwaysOnCPU {
+		p := s.pool(k, threads, readers[k.master])
+		if p.Meanwhile = meanwhile[k]; p.Busy > 0 || p.Running >= alwaysOnCPU || p.Meanwhile >= slowMeanwhile {
 			out = append(out, p)
 		}
 	}
@@ -155,6 +180,37 @@ func (s *Sampler) pools(families []*family) []observe.ThreadPool {
 		return cmp.Or(cmp.Compare(b.Busy, a.Busy), cmp.Compare(a.PID, b.PID), strings.Compare(a.Name, b.Name), strings.Compare(a.Root, b.Root))
 	})
 	return out[:min(len(out), maxPools)]
+}
+
+// meanwhile adds, for each pool, the share of a family's slow time in which a thread of it
+// that read no request was on a CPU, or ready for one.
+func (s *Sampler) meanwhile(f *family, shares map[poolKey]float64) {
+	var all time.Duration
+	spans := map[poolKey]time.Duration{}
+	for _, r := range f.requests {
+		all += r.Busy
+		within := map[poolKey]*span{}
+		for _, i := range f.intervals {
+			if i.from.After(r.To) {
+				break // so do all that come after it
+			}
+			w := s.threads[i.tid]
+			if !i.running || w == nil || f.readers[i.tid] || r.TID == 0 || overlap(i, r) <= 0 {
+				continue
+			}
+			k := s.poolOf(w)
+			if within[k] == nil {
+				within[k] = &span{}
+			}
+			within[k].add(i, r)
+		}
+		for k, sp := range within {
+			spans[k] += min(sp.sum, r.Busy)
+		}
+	}
+	for k, d := range spans {
+		shares[k] = float64(d) / float64(max(all, 1))
+	}
 }
 
 func (s *Sampler) pool(k poolKey, threads []*watched, readers map[int]bool) observe.ThreadPool {
@@ -206,9 +262,7 @@ func (s *Sampler) pool(k poolKey, threads []*watched, readers map[int]bool) obse
 			p.Does = append(p.Does, observe.PoolCall{Name: name, Share: float64(n) / float64(all)})
 		}
 	}
-	slices.SortFunc(p.Does, func(a, b observe.PoolCall) int {
-		return cmp.Or(cmp.Compare(b.Share, a.Share), strings.Compare(a.Name, b.Name))
-	})
+	slices.SortFunc(p.Does, moreOften)
 	p.Does = p.Does[:min(len(p.Does), maxPoolCalls)]
 	most := 0
 	for place, n := range at {
@@ -217,6 +271,10 @@ func (s *Sampler) pool(k poolKey, threads []*watched, readers map[int]bool) obse
 		}
 	}
 	return p
+}
+
+func moreOften(a, b observe.PoolCall) int {
+	return cmp.Or(cmp.Compare(b.Share, a.Share), strings.Compare(a.Name, b.Name))
 }
 
 // alwaysTogether says that those of a group that had something in hand at times had so

@@ -33,6 +33,8 @@ const (
 	maxThreadIDs = 4096  // that are counted of one shape
 	freezeEvery  = time.Second
 	placeEvery   = time.Second // it is read where threads in Python are
+	// … after such a time, where one has begun to compute
+	burstPlaceEvery = 100 * time.Millisecond
 	// A process of which all threads are ready for work, and a thread that is, are
 	// looked at less often after some looks: a process every so many looks, and
 	// so many of such threads in one.
@@ -154,7 +156,9 @@ func (s *Sampler) Look(pids []int, e Effort) {
 	s.lookAtGoroutines(l, pids, now, e)
 	if e == Follow && now.Sub(s.placed) >= placeEvery {
 		s.placed = now
-		s.placeThreads(l, pids)
+		s.placeThreads(l, pids, (*watched).mostly)
+	} else if e == Follow && now.Sub(s.placed) >= burstPlaceEvery {
+		s.placeThreads(l, pids, (*watched).bursts)
 	}
 	for _, sh := range s.shapes {
 		sh.most = max(sh.most, sh.now)
