@@ -53,6 +53,13 @@ func checkCPUSaturated(v *View) Result {
 		outside += p.CPUSeconds()
 		outsiders = append(outsiders, p)
 	}
+	within, while := v.Window.Seconds, ""
+	if spells, ok := v.fullSpells(); idle >= idleWhenFull && ok {
+		// What is told is those: what else was in the window hit no request.
+		servers, within = spells.servers, spells.seconds
+		all, idle, outside = spells.all, spells.idle, min(outside, spells.all*(1-spells.idle)-servers.cpu)
+		while = fmt.Sprintf(", %s in which %s of the slow requests' time passed", seconds(within), percent(spells.slow))
+	}
 	delay := ratio(servers.delay, servers.delay+servers.cpu)
 	switch {
 	case idle >= idleWhenFull:
@@ -61,9 +68,9 @@ func checkCPUSaturated(v *View) Result {
 		return ruledOut(fmt.Sprintf("the CPUs are full (%s idle), but no service with traffic ran", percent(idle)))
 	case ratio(outside, all) < outsiderShare:
 		return ruledOut(fmt.Sprintf("the CPUs are full (%s idle), but with the service and its clients: others use %s", percent(idle), percent(ratio(outside, all))))
-	case servers.delay < delayPerCPU*servers.cpu || servers.delay < delayFloor*v.Window.Seconds:
+	case servers.delay < delayPerCPU*servers.cpu || servers.delay < delayFloor*within:
 		return ruledOut(fmt.Sprintf("others use %s of the CPUs, but the service waited for one only %s, and ran %s, in %s", percent(ratio(outside, all)),
-			seconds(servers.delay), seconds(servers.cpu), seconds(v.Window.Seconds)))
+			seconds(servers.delay), seconds(servers.cpu), seconds(within)))
 	}
 	late, because := v.lateForCPU()
 	if because != "" {
@@ -76,11 +83,14 @@ func checkCPUSaturated(v *View) Result {
 	f := supported(Subject{Kind: "process", PID: top.PID, Comm: top.Comm, NetNS: top.NetNS})
 	// Part of the waiting is for each other: the outsiders answer for theirs.
 	f.Weight = delay * ratio(outside, all)
+	if while != "" {
+		f.Title = fmt.Sprintf("%s takes the CPU in bursts: the service waits for its turn", top.Comm)
+	}
 	f.Impact = Impact{Share: round(delay), Of: "the time the service could run", OfTime: true,
 		Text: fmt.Sprintf("%s waits for a CPU; others use %s of them", v.waiting(), percent(ratio(outside, all)))}
 	f.Evidence = []Evidence{
-		{Fact: "CPU idle", Value: round(idle), Unit: "share", Source: "/proc/stat"},
-		{Fact: "the service's threads were runnable but not running, all together in " + seconds(v.Window.Seconds), Value: round(servers.delay), Unit: "s", Source: "/proc/PID/schedstat"},
+		{Fact: "CPU idle" + while, Value: round(idle), Unit: "share", Source: "/proc/stat"},
+		{Fact: "the service's threads were runnable but not running, all together in " + seconds(within), Value: round(servers.delay), Unit: "s", Source: "/proc/PID/schedstat"},
 		{Fact: "CPU used by processes that take no part in the requests", Value: round(outside), Limit: round(all), Unit: "CPU s", Source: "/proc/PID/stat"},
 		{Fact: "the greediest", Value: processesText(outsiders, 3), Source: "/proc/PID/stat"},
 	}
@@ -94,6 +104,67 @@ func checkCPUSaturated(v *View) Result {
 		f.Fix.Persist = []shell.Command{shell.Line("systemctl set-property %s CPUWeight=10", shell.Unit(top.Unit))}
 	}
 	return Result{Findings: []Finding{f}}
+}
+
+// fullSpells is the parts of a window in which the CPUs were full, where they are few.
+type fullSpells struct {
+	seconds   float64
+	all, idle float64    // CPU seconds in them, and the share that was idle
+	servers   threadTime // of the servers, in them
+	slow      float64    // share of the slowest requests' time that passed in them, or next to them
+}
+
+// fullSpells adds up the spans in which the CPUs were full; false where the slow requests
+// are slow at other times too.
+func (v *View) fullSpells() (s fullSpells, ok bool) {
+	course := v.Use.Course
+	full := make([]bool, len(course))
+	var idle float64
+	begin := 0.0
+	for i, span := range course {
+		if full[i] = ratio(span.Idle, span.Busy+span.Idle) < idleWhenFull; full[i] {
+			s.seconds += span.Seconds - begin
+			s.all += span.Busy + span.Idle
+			idle += span.Idle
+		}
+		begin = span.Seconds
+	}
+	s.idle = ratio(idle, s.all)
+	// at is the part of a time, in s of the window, that was full, or next to that.
+	at := func(from, to float64, beside bool) (both float64) {
+		begin := 0.0
+		for i, span := range course {
+			if full[i] || beside && (i > 0 && full[i-1] || i+1 < len(full) && full[i+1]) {
+				both += max(min(to, span.Seconds)-max(from, begin), 0)
+			}
+			begin = span.Seconds
+		}
+		return both
+	}
+	for i := range v.Processes {
+		if p := &v.Processes[i]; v.Serving(p.PID) {
+			begin := 0.0
+			for _, span := range p.Course {
+				share := ratio(at(begin, span.Seconds, false), span.Seconds-begin)
+				s.servers.cpu += share * span.CPU
+				s.servers.delay += share * span.Delay
+				begin = span.Seconds
+			}
+		}
+	}
+	var slow, within float64
+	for _, l := range v.fronts {
+		least := slowerThan * float64(l.Total.Quantile(0.5))
+		for j := range l.Slowest {
+			if q := &l.Slowest[j]; float64(q.TotalNS) >= least {
+				from := float64(q.StartNS-v.Window.Start.UnixNano()) / 1e9
+				slow += float64(q.TotalNS) / 1e9
+				within += at(from, from+float64(q.TotalNS)/1e9, true)
+			}
+		}
+	}
+	s.slow = ratio(within, slow)
+	return s, s.all > 0 && s.slow >= burstSlow && s.seconds <= burstShare*v.Window.Seconds
 }
 
 // lateForCPU tells which requests are late because their threads wait for a

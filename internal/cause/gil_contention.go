@@ -78,9 +78,9 @@ func takeTurns(sharing int, top, together float64) bool {
 	return sharing >= 2 && together >= gilTogether && together <= gilMost && top <= gilTop*together
 }
 
-// background is a thread of the service's own that computes Python all the time and
-// serves no request, while those that do wait for the interpreter's lock; nil where
-// there is none.
+// background is a thread of the service's own that computes Python all the time, or
+// whenever requests are slow, and serves none, while those that do wait for the
+// interpreter's lock; nil where there is none.
 func (v *View) background(l *ledger) *observe.ThreadPool {
 	if v.Waits == nil || l.called() {
 		return nil
@@ -92,10 +92,13 @@ func (v *View) background(l *ledger) *observe.ThreadPool {
 	}
 	for i := range v.Waits.Pools {
 		p := &v.Waits.Pools[i]
-		if p.PID != l.pid || p.Root == "" || p.Readers > 0 || p.Running < gilAlone || strings.HasPrefix(p.Root, "_worker thread.py") || strings.HasPrefix(p.Root, "<module>") {
+		if p.PID != l.pid || p.Root == "" || p.Readers > 0 || p.Running < gilAlone && p.Meanwhile < gilMeanwhile || strings.HasPrefix(p.Root, "_worker thread.py") || strings.HasPrefix(p.Root, "<module>") {
 			continue
 		}
 		for _, proc := range v.workers(l) {
+			if p.Running < gilAlone && python(proc) {
+				return p
+			}
 			if together := proc.CPUSeconds() / max(v.Window.Seconds, 1); python(proc) && together >= gilHeld && together <= gilMost {
 				return p
 			}
@@ -126,6 +129,10 @@ func (v *View) backgroundFinding(l *ledger) *Finding {
 	f.Title = fmt.Sprintf("A background thread (%s) keeps the lock of the Python interpreter", name)
 	if n := p.Busy + p.Partly; n > 1 {
 		f.Title = fmt.Sprintf("%d background threads (%s) keep the lock of the Python interpreter", n, name)
+	}
+	if p.Running < gilAlone {
+		f.Title = fmt.Sprintf("A background thread (%s) keeps the lock of the Python interpreter now and then", name)
+		f.Evidence = append(f.Evidence, Evidence{Fact: "of the slow requests' time, with that thread on a CPU, or ready for one", Value: round(p.Meanwhile), Limit: 1, Unit: "share", Source: taskFiles + ", " + recorded})
 	}
 	f.Subject.Kind, f.Subject.PID, f.Subject.Comm, f.Subject.Path = "process", l.pid, v.commOf(l), p.At
 	f.Parents = []Parent{}

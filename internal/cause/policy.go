@@ -323,6 +323,7 @@ const (
 const (
 	idleWhenFull     = 0.10 // of the CPUs: less is full
 	outsiderShare    = 0.20 // of the machine, used by processes not on the requests' way
+	burstSlow        = 0.7  // of the slow requests' time, in which the CPUs were full: they are slow for that
 	delayPerCPU      = 0.5  // s of waiting for a CPU for each s of computing, of the servers
 	delayFloor       = 0.10 // s of waiting a second, of the servers together
 	niceMeansYield   = 15   // processes this nice give way by themselves
@@ -403,7 +404,10 @@ const (
 	gilThread   = 0.05 // of a CPU, of a thread that takes part
 	gilTop      = 0.80 // of what they use, the busiest: it hardly shares
 	gilAlone    = 0.70 // of a thread that serves nothing, on a CPU or ready for one
-	gilHeld     = 0.40 // of a CPU, all threads together: on full CPUs who has the lock waits, too
+	// gilMeanwhile is the share of the slow requests' time in which such a thread was on a
+	// CPU, or ready for one, that holds it now and then.
+	gilMeanwhile = 0.50
+	gilHeld      = 0.40 // of a CPU, all threads together: on full CPUs who has the lock waits, too
 )
 
 // CPU: gc_pauses.go.

@@ -35,9 +35,18 @@ func (l *ledger) bursts(start int64, window float64) string {
 	usual := l.Total.Quantile(0.5)
 	least := max(int64(slowerThan*float64(usual)), usual+int64(threadFloor.slow))
 	var all []burst
+	seen := 0
 	for i := range l.Slowest {
-		if s := &l.Slowest[i]; s.TotalNS > least {
+		if s := &l.Slowest[i]; s.TotalNS > least && len(l.LongestUS) == 0 {
 			all = append(all, burst{s.StartNS, s.StartNS + s.TotalNS, 1})
+			seen++
+		}
+	}
+	for i, us := range l.LongestUS { // of all slow requests, not of the slowest
+		if ns := int64(us) * 1000; ns > least {
+			from := start + int64(float64(i)*arrivalSlot*1e9)
+			all = append(all, burst{from, from + ns, 1})
+			seen = int(l.Total.Above(least))
 		}
 	}
 	slices.SortFunc(all, func(a, b burst) int { return int(a.from - b.from) })
@@ -58,7 +67,7 @@ func (l *ledger) bursts(start int64, window float64) string {
 		taken += float64(b.to-b.from) / 1e9
 		longest = max(longest, b.to-b.from)
 	}
-	if float64(l.Total.Above(least)) > came || len(all) < fewInBursts || len(all) < 2*len(list) || taken > burstShare*window || l.arriving() < 2*burstShare {
+	if float64(l.Total.Above(least)) > came || seen < fewInBursts || seen < 2*len(list) || taken > burstShare*window || l.arriving() < 2*burstShare {
 		return ""
 	}
 	into := nanoseconds(float64(max(list[0].from-start, 0)))

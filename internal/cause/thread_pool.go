@@ -188,7 +188,7 @@ func (v *View) threadPoolFinding(l *ledger, p *observe.ThreadPool) (*Finding, st
 	f.Fix.Commands = []shell.Command{lookAtWaits(l.pid)}
 	f.Fix.Persist = []shell.Command{shell.Line("# where %s makes the pool: %s %ss", v.commOf(l), want, one)}
 	if v.node(l.pid) {
-		f.Fix.Persist = []shell.Command{shell.Line("UV_THREADPOOL_SIZE=%s   # in the environment of %s: libuv's pool has 4 threads otherwise", want, v.commOf(l))}
+		f.Fix.Persist = []shell.Command{shell.Line("UV_THREADPOOL_SIZE=%s   # in the environment of %s; without it libuv has 4 threads", want, v.commOf(l))}
 	}
 	return &f, ""
 }
@@ -215,7 +215,7 @@ func (v *View) poolText(p *observe.ThreadPool) string {
 	case strings.HasPrefix(p.Root, "<module> "):
 		return "the processes of " + strings.TrimPrefix(p.Root, "<module> ")
 	case p.Goroutines:
-		return "the goroutines in " + p.Root
+		return p.Root
 	case p.Root != "":
 		return "the pool that runs " + p.Root
 	}

@@ -216,6 +216,8 @@ type Endpoint struct {
 
 	// Arrivals counts requests that began in each 100 ms of the window.
 	Arrivals []uint32 `json:"arrivals,omitempty"`
+	// LongestUS is how long the longest of those took, in µs; none where no request took long.
+	LongestUS []uint32 `json:"longest_us,omitempty"`
 	// Slowest are the slowest requests, slowest first, at most 20; Failed are
 	// the latest that failed, at most 20.
 	Slowest []RequestSample `json:"slowest,omitempty"`

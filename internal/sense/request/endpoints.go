@@ -190,6 +190,10 @@ func (e *endpointSum) export(slots int) observe.Endpoint {
 	if e.recorded > 0 {
 		x.Arrivals = make([]uint32, slots)
 		copy(x.Arrivals, e.arrivals)
+		if e.total.Max() >= arrivalSlotNS/2 {
+			x.LongestUS = make([]uint32, slots)
+			copy(x.LongestUS, e.longest)
+		}
 		x.Peers = e.peers.top()
 		x.SlowCount, x.SlowParts = count, map[string]int64{}
 		for p, ns := range slow {

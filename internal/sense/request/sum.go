@@ -1,6 +1,7 @@
 package request
 
 import (
+	"math"
 	"math/bits"
 	"slices"
 
@@ -42,6 +43,7 @@ type endpointSum struct {
 	flags    [32]uint64
 	statuses [6]uint64 // by hundreds
 	arrivals []uint32
+	longest  []uint32 // of each slot, µs
 	slowest  samples
 	failed   samples
 	peers    peers
@@ -114,7 +116,7 @@ func (e *endpointSum) add(r *observe.Request, start int64) {
 		e.statuses[c] += n
 	}
 	if r.StartNS >= start {
-		e.arrive(int((r.StartNS-start)/arrivalSlotNS), n)
+		e.arrive(int((r.StartNS-start)/arrivalSlotNS), n, total)
 	}
 	e.slowest.add(total, r)
 	if Failed(r) {
@@ -140,8 +142,8 @@ func segmentsOf(r *observe.Request) uint64 {
 	return (r.BytesOut+mss-1)/mss + uint64(r.Retrans)
 }
 
-// arrive counts n requests that began in a slot.
-func (e *endpointSum) arrive(slot int, n uint64) {
+// arrive counts n requests that began in a slot, the longest of which took so many ns.
+func (e *endpointSum) arrive(slot int, n uint64, total int64) {
 	if slot >= len(e.arrivals) {
 		if slot >= maxArrivals {
 			return
@@ -151,8 +153,10 @@ func (e *endpointSum) arrive(slot int, n uint64) {
 			size *= 2
 		}
 		e.arrivals = append(make([]uint32, 0, size), e.arrivals...)[:size]
+		e.longest = append(make([]uint32, 0, size), e.longest...)[:size]
 	}
 	e.arrivals[slot] += uint32(n)
+	e.longest[slot] = max(e.longest[slot], uint32(min(total/1000, math.MaxUint32)))
 }
 
 // addPID lists a process; of too many those of lowest number.
@@ -209,7 +213,7 @@ func (e *endpointSum) merge(o *endpointSum, later int64) {
 	}
 	for slot, n := range o.arrivals {
 		if at := int64(slot)*arrivalSlotNS + arrivalSlotNS/2 + later; n > 0 && at >= 0 {
-			e.arrive(int(at/arrivalSlotNS), uint64(n))
+			e.arrive(int(at/arrivalSlotNS), uint64(n), int64(o.longest[slot])*1000)
 		}
 	}
 	e.slowest.merge(&o.slowest)
@@ -222,7 +226,7 @@ func (e *endpointSum) reset() {
 	kept := *e
 	*e = endpointSum{
 		key: kept.key, comm: kept.comm, pids: kept.pids, total: kept.total, rtt: kept.rtt, parts: kept.parts, split: kept.split,
-		ledgers: kept.ledgers, arrivals: kept.arrivals, slowest: kept.slowest, failed: kept.failed, peers: kept.peers,
+		ledgers: kept.ledgers, arrivals: kept.arrivals, longest: kept.longest, slowest: kept.slowest, failed: kept.failed, peers: kept.peers,
 	}
 	e.total.Reset()
 	e.rtt.Reset()
@@ -236,6 +240,7 @@ func (e *endpointSum) reset() {
 	}
 	e.ledgers.reset()
 	clear(e.arrivals)
+	clear(e.longest)
 	e.slowest.reset()
 	e.failed.reset()
 	e.peers.reset()

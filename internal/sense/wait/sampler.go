@@ -27,6 +27,11 @@ const (
 	// end may have changed.
 	refollow = 2 * time.Second
 
+	// glancePart is the part of that which a glance may take, for threads that have waited
+	// for glanceLasting.
+	glancePart    = 4
+	glanceLasting = 250 * time.Millisecond
+
 	maxShapes    = 256   // of chains
 	maxIntervals = 32768 // waits of single threads that are kept
 	maxWatched   = 16384 // threads that are remembered from look to look
@@ -147,8 +152,12 @@ func (s *Sampler) Look(pids []int, e Effort) {
 	case last || e == Follow && s.spent < budget:
 		cheap = append(cheap, dear...)
 	case e == Glance || s.spent > 2*budget:
-		// Who is stopped is followed at once: it costs nothing, and may be over soon.
-		cheap = slices.DeleteFunc(cheap, func(t *thread) bool { return t.state != 'T' && t.state != 't' })
+		// Who is stopped is followed at once: it costs nothing, and may be over soon. So is
+		// who waits for long, of whose requests none has ended to be known as slow.
+		few := e == Glance && s.spent < budget/glancePart
+		cheap = slices.DeleteFunc(cheap, func(t *thread) bool {
+			return t.state != 'T' && t.state != 't' && !(few && s.threads[t.tid].long(now))
+		})
 	}
 	if len(cheap) > 0 {
 		s.follow(l, cheap, now)

@@ -60,6 +60,12 @@ func (w *watched) ready() bool {
 	return w.idle || w.class == classIdle || w.class == classAsleep && w.still >= asleepAfter
 }
 
+// long says that a thread has waited for a while, for a lock or something as cheap to
+// follow.
+func (w *watched) long(now time.Time) bool {
+	return w != nil && w.class == classCheap && now.Sub(w.since) >= glanceLasting
+}
+
 // note compares a thread with the look before; nil when there are too many.
 func (s *Sampler) note(l *look, t *thread, now time.Time, gap time.Duration, frozen bool) *watched {
 	w := s.threads[t.tid]
