@@ -15,7 +15,7 @@ var consequences = []string{
 	"nginx-upstream-errors", "error-answers", "client-aborts", "syn-cookies-sent", "slow-dependency", "request-waves",
 	"syn-retransmits", "accept-queue-wait", "accept-queue-overflow", "application-slow-to-read", "network-loss", "rto-tail-loss",
 	"run-queue-wait", "event-loop-blocked", "connect-timeout", "upstream-refused", "blocked-on-remote", "dns-timeout", "dns-slow",
-	"cpu-hot-function", "thread-pool-exhausted",
+	"cpu-hot-function", "thread-pool-exhausted", "php-fpm-children-exhausted", "gunicorn-workers-busy",
 }
 
 // lateLimit is how long slowray may take from the end of its window to its

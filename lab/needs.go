@@ -32,10 +32,14 @@ func installed(pkg string) bool {
 		"apache2-bin":  "apache2", "lua-socket": "/usr/share/lua/5.3/socket.lua",
 		"uwsgi-core": "uwsgi", "uwsgi-plugin-python3": "uwsgi_python3", "tomcat10-common": "/usr/share/tomcat10/bin/catalina.sh",
 		"openjdk-17-jdk-headless": "javac",
+		"python3-pymysql":         "/usr/lib/python3/dist-packages/pymysql/__init__.py",
 	}[pkg]
 	switch {
 	case pkg == "php-fpm":
 		found, _ := filepath.Glob("/usr/sbin/php-fpm*")
+		return len(found) > 0
+	case pkg == "php-mysql":
+		found, _ := filepath.Glob("/usr/lib/php/*/mysqli.so")
 		return len(found) > 0
 	case pkg == "postgresql":
 		found, _ := filepath.Glob("/usr/lib/postgresql/*/bin/postgres")

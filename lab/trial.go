@@ -159,7 +159,7 @@ func (r *runner) boxOptions(faults []incident.Fault, lifetime time.Duration) san
 		Wire:       setup.Wire,
 		BackWire:   setup.BackWire,
 	}
-	if setup.Kind.HasBackend() {
+	if setup.HasBackend() {
 		opt.ServerBackAddr, opt.BackendAddr = r.plan.BackAddr+"/30", r.plan.BackendAddr+"/30"
 	}
 	opt.Wire.Seed, opt.BackWire.Seed = uint64(r.opt.Seed), uint64(r.opt.Seed)+1

@@ -26,7 +26,7 @@ packages() {
 	lab)
 		packages demo
 		echo mariadb-server postgresql memcached gcc libc6-dev python3 pgbouncer redis-server hping3 bindfs e2fsprogs strace
-		echo apache2-bin lua-socket haproxy uwsgi-core uwsgi-plugin-python3 gunicorn tomcat10-common openjdk-17-jdk-headless dnsmasq-base
+		echo apache2-bin lua-socket haproxy uwsgi-core uwsgi-plugin-python3 gunicorn php8.2-mysql python3-pymysql nodejs tomcat10-common openjdk-17-jdk-headless dnsmasq-base
 		# The packages of Docker's own repository are not to be replaced.
 		command -v dockerd >/dev/null 2>&1 || echo docker.io
 		;;

@@ -90,6 +90,19 @@ func (i Incident) Needs() []string {
 		server.HAProxyWeb: {"haproxy"}, server.Tomcat: {"python3", "tomcat10-common"}, server.DockerTomcat: {"docker.io", "tomcat10-common"},
 		server.JavaApp: {"openjdk-17-jdk-headless"}, server.PythonApp: {"python3"}, server.ErrandApp: {"python3", "e2fsprogs"},
 	}[setup.Kind]...)
+	for _, h := range setup.Hops {
+		needs = append(needs, map[string]string{"c": "gcc", "java": "openjdk-17-jdk-headless", "nginx": "nginx", "node": "nodejs", "python": "python3"}[h.Language])
+	}
+	needs = slices.DeleteFunc(needs, func(p string) bool { return p == "" }) // Go is the lab's own
+	if setup.Workers.Database {
+		needs = append(needs, "mariadb-server", map[server.Kind]string{server.NginxFPM: "php-mysql"}[setup.Kind])
+		if needs[len(needs)-1] == "" {
+			needs[len(needs)-1] = "python3-pymysql"
+		}
+	}
+	if setup.Workers.Asks {
+		needs = append(needs, "python3")
+	}
 	if setup.Desk.Traced || setup.Desk.Aside {
 		needs = append(needs, "strace")
 	}
@@ -140,7 +153,7 @@ func (i Incident) LoadWith(faults []Fault) load.Load {
 // All is every incident: the whole one first, then faults alone, then controls.
 func All() []Incident {
 	return slices.Concat([]Incident{nginxThroughput(), tcprtSixPhases()}, databases(), databaseControls(), conntrack(), phpFPM(), acceptQueue(), ports(), limits(), cpu(),
-		network(), application(), dependencies(), serverWaits(), serverCPU(), hotFunctions(), runtimes(), outages(), sleepers(), threadPools(), background(), doings(), doingControls(), transport(), names(), transportControls(), controls(), networkControls(), serverControls(), runtimeControls(), threadPoolControls(),
+		network(), application(), dependencies(), serverWaits(), serverCPU(), hotFunctions(), runtimes(), outages(), sleepers(), threadPools(), background(), workersInLock(), bursts(), doings(), doingControls(), transport(), names(), transportControls(), controls(), networkControls(), serverControls(), runtimeControls(), threadPoolControls(), workersInLockControls(), burstControls(),
 		blackHoles(), blackHoleControls(), routers(), routerControls(), tracking(), trackingControls(),
 		hostLacks(), hostWaits(), hostControls(), userSpace(), mapLocks(), shortOfMemory(), kernelControls(),
 		webServers(), webServerControls(),

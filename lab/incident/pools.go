@@ -1,6 +1,7 @@
 package incident
 
 import (
+	"slices"
 	"time"
 
 	"github.com/slowray/slowray/lab/load"
@@ -75,8 +76,62 @@ func threadPools() []Incident {
 		// First in 2 of 4 runs, with slow-dependency as a second cause.
 		Unsteady: "the pool is not found in each run, and what its threads call is named beside it",
 	}}
+	list = append(list, hopPools()...)
 	for n := range list {
 		list[n].Light = true
+	}
+	return list
+}
+
+// chained is a chain of small services.
+func chained(hops ...server.Hop) func() server.Setup {
+	return func() server.Setup {
+		s := server.Healthy(server.Chain)
+		s.Hops = slices.Clone(hops)
+		s.Hops[0].Port = 0 // the plan's
+		return s
+	}
+}
+
+// hopPools is pools of threads behind a proxy, and one that the runtime of a language has.
+func hopPools() []Incident {
+	const each = 50 * time.Millisecond
+	edge := server.Hop{Language: "nginx", Name: "edge"}
+	few := func(text string, change func(*server.Hop)) []Fault {
+		return []Fault{{Name: "four", Cause: "thread-pool-exhausted", Text: text, Plant: func(s *server.Setup) { change(&s.Hops[len(s.Hops)-1]) }}}
+	}
+	workers := func(h *server.Hop) { h.Workers = 4 }
+	threads := func(h *server.Hop) { h.Threads = 0 }
+	looksUp := server.Hop{Language: "node", Name: "tariffs", Port: 5102, Lookup: each, Threads: 64}
+	reads := looksUp
+	reads.Read, reads.Every, reads.Boxed = true, 2, true
+	list := []Incident{{
+		Name:    "worker-pool-go",
+		Summary: "nginx before a service in Go that works on 4 requests at a time, each of which waits 50 ms",
+		Setup:   chained(edge, server.Hop{Language: "go", Name: "tariffs", Port: 5102, Workers: 64, Sleep: each}),
+		Faults:  few("4 requests at a time, where it had 64", workers),
+	}, {
+		Name:    "worker-pool-native",
+		Summary: "nginx before a service in C, in a container, with 4 threads that each accept connections, for requests that wait 50 ms",
+		Setup:   chained(edge, server.Hop{Language: "c", Name: "tariffs", Port: 5102, Workers: 64, Sleep: each, Boxed: true}),
+		Faults:  few("4 threads, where it had 64", workers),
+	}, {
+		Name:    "libuv-pool-lookups",
+		Summary: "a request of a service in Node looks up a name, which takes 50 ms and one of the 4 threads of libuv",
+		Setup:   chained(looksUp),
+		Faults:  few("UV_THREADPOOL_SIZE as by default, where it was 64", threads),
+	}, {
+		Name:    "libuv-pool-files",
+		Summary: "nginx before a service in Node, in a container: each second request looks up a name in 50 ms, and all read a file, for which the 4 threads of libuv are taken",
+		Setup:   chained(edge, reads),
+		Faults:  few("UV_THREADPOOL_SIZE as by default, where it was 64", threads),
+	}}
+	list[0].Faults[0].Beside = []string{"lock-convoy"} // of the channel that lets requests in
+	for n := range list {
+		list[n].Load = load.Load{Conns: 24, Own: true, Think: 2 * time.Millisecond}
+		if n > 1 {
+			list[n].Faults[0].Beside, list[n].Faults[0].Says = []string{"dns-slow"}, "UV_THREADPOOL_SIZE"
+		}
 	}
 	return list
 }
@@ -134,6 +189,17 @@ func threadPoolControls() []Incident {
 		Setup:   python(server.Python{Threaded: true, Index: 1, Rest: 100 * time.Millisecond}),
 		Load:    load.Load{Conns: 4, Think: 10 * time.Millisecond},
 	}}
+	list = append(list, Incident{
+		Name:    "worker-pool-go-enough",
+		Summary: "a service in Go behind nginx works on as many requests at a time as there are clients, nearly all the time",
+		Setup:   chained(server.Hop{Language: "nginx", Name: "edge"}, server.Hop{Language: "go", Name: "tariffs", Port: 5102, Workers: 8, Sleep: 10 * time.Millisecond}),
+		Load:    load.Load{Conns: 8, Own: true, Think: time.Millisecond},
+	}, Incident{
+		Name:    "libuv-pool-enough",
+		Summary: "the 4 threads of libuv's pool are busy with names, and there are no more requests than that",
+		Setup:   chained(server.Hop{Language: "node", Name: "tariffs", Lookup: 5 * time.Millisecond}),
+		Load:    load.Load{Conns: 4, Own: true, Think: time.Millisecond},
+	})
 	for n := range list {
 		list[n].Control, list[n].Quick = true, true
 	}

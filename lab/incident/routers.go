@@ -21,7 +21,7 @@ func behind(setup func() server.Setup, routers ...sandbox.Router) func() server.
 	return func() server.Setup {
 		s := setup()
 		wire := &s.Wire
-		if s.Kind.HasBackend() {
+		if s.HasBackend() {
 			wire = &s.BackWire
 		}
 		*wire = sandbox.Wire{}

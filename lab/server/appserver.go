@@ -38,6 +38,34 @@ type Workers struct {
 	LimitRate int    // … requests in a second
 	KeepMB    int    // uWSGI, gunicorn: what a worker keeps, once it has answered
 	LimitConn int    // nginx: limit_conn by the client's address; 0 = none
+
+	// Code is what a request does besides, at php-fpm, uWSGI and gunicorn: lines of PHP
+	// or Python that define request(), with fields of Plan in double braces.
+	Code     string
+	Database bool // … it asks a MariaDB on a machine of its own
+	Asks     bool // … it asks a service in Python, which is as Setup.Asked says, at the port after BackPort
+	Boxed    bool // php-fpm and gunicorn run in a container
+}
+
+// page starts what a request of Workers.Code needs, and fills in where that is.
+func (s *starter) page() (err error) {
+	if s.v.Workers.Code, err = s.filled(s.v.Workers.Code); err != nil {
+		return err
+	}
+	if s.v.Workers.Database {
+		if err := s.mariadb(); err != nil {
+			return err
+		}
+	}
+	if !s.v.Workers.Asks {
+		return nil
+	}
+	path, err := s.program("booking.py")
+	if err != nil {
+		return err
+	}
+	_, err = s.asked(path)
+	return err
 }
 
 // Slowly gives the seconds of Work as programs have them.
@@ -116,6 +144,9 @@ import time
 
 requests = itertools.count(1)
 kept = []
+{{- if .Workers.Code}}
+{{.Workers.Code}}
+{{- end}}
 
 
 def application(environ, start_response):
@@ -123,9 +154,12 @@ def application(environ, start_response):
     if not kept:
         kept.append(bytearray(b"x") * ({{.Workers.KeepMB}} << 20))
 {{- end}}
+{{- if .Workers.Code}}
+    request()
+{{- end}}
 {{- if .Workers.Each}}
     time.sleep({{.Workers.SlowSeconds}} if next(requests) % {{.Workers.Each}} == 0 else {{.Workers.Slowly}})
-{{- else}}
+{{- else if .Workers.Work}}
     time.sleep({{.Workers.Slowly}})
 {{- end}}
     start_response("200 OK", [("Content-Length", "12"){{if .ClosesItself}}, ("Connection", "close"){{end}}])
@@ -151,6 +185,9 @@ die-on-term = true
 `
 
 func (s *starter) uwsgi() error {
+	if err := s.page(); err != nil {
+		return err
+	}
 	if _, err := s.v.write("booking_wsgi.py", bookingWSGI); err != nil {
 		return err
 	}
@@ -177,6 +214,9 @@ errorlog = "{{.Dir}}/gunicorn.log"
 
 // nginxGunicorn is nginx with gunicorn behind it.
 func (s *starter) nginxGunicorn() error {
+	if err := s.page(); err != nil {
+		return err
+	}
 	if _, err := s.v.write("booking_wsgi.py", bookingWSGI); err != nil {
 		return err
 	}
@@ -184,7 +224,7 @@ func (s *starter) nginxGunicorn() error {
 	if err != nil {
 		return err
 	}
-	if err := s.run(s.v.BackPort, "gunicorn", python, "/usr/bin/gunicorn", "-c", conf, "--chdir", s.box.Dir, "booking_wsgi:application"); err != nil {
+	if err := s.runBoxed(s.v.BackPort, "gunicorn", python, "/usr/bin/gunicorn", "-c", conf, "--chdir", s.box.Dir, "booking_wsgi:application"); err != nil {
 		return err
 	}
 	return s.front()

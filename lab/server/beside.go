@@ -25,6 +25,7 @@ const BesideRole = "beside"
 type besideSpec struct {
 	Lock string        // a file whose lock it takes, over and over
 	Held time.Duration // … for so long
+	Free time.Duration // … and leaves it to others for so long; 0 = lockFree
 
 	Mail string        // an address where it greets whoever says something
 	Late time.Duration // … after so long
@@ -119,6 +120,11 @@ func (b *besideSpec) holdLock() error {
 	if err != nil {
 		return err
 	}
+	free := lockFree
+	if b.Free > 0 {
+		free = b.Free
+		time.Sleep(free / 3)
+	}
 	for {
 		if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX); err != nil {
 			return fmt.Errorf("lock: %w", err)
@@ -127,7 +133,7 @@ func (b *besideSpec) holdLock() error {
 		if err := syscall.Flock(int(f.Fd()), syscall.LOCK_UN); err != nil {
 			return fmt.Errorf("lock: %w", err)
 		}
-		time.Sleep(lockFree)
+		time.Sleep(free)
 	}
 }
 

@@ -181,6 +181,10 @@ for ($n = 0; $n < {{.Mixed}}; $n++) {
 	$digest = sha1("offer $n");
 }
 {{- end}}
+{{- if .Workers.Code}}
+{{.Workers.Code}}
+request();
+{{- end}}
 echo "Hello World\n";
 `
 

@@ -38,6 +38,8 @@ type Hop struct {
 	Read    bool          // a request reads a file
 	Ticket  bool          // a request takes the lock of a file for a moment
 	Log     int           // bytes that a request logs, into a pipe; 0 = nothing
+	Lookup  time.Duration // node: a request looks up a name, and the name server takes so long for each; 0 = none does
+	Threads int           // node: of libuv's pool; 0 = 4
 
 	Held     time.Duration // another program holds that lock so long, again and again
 	LogPause time.Duration // what reads its log takes it all at once, after so long
@@ -151,12 +153,12 @@ func (s *starter) room(n int) ([]string, error) {
 }
 
 // boxGroups makes the control groups of a container, as an engine names them.
-func (s *starter) boxGroups(n int) ([]string, error) {
+func (s *starter) boxGroups(name string) ([]string, error) {
 	group, err := s.box.CgroupName(s.ctx)
 	if err != nil {
 		return nil, err
 	}
-	id := fmt.Sprintf("%x", sha256.Sum256([]byte(s.box.Dir+s.v.Hops[n].Name)))
+	id := fmt.Sprintf("%x", sha256.Sum256([]byte(s.box.Dir+name)))
 	var dirs []string
 	for _, controller := range []string{"cpu", "memory", "pids"} {
 		root := filepath.Join("/sys/fs/cgroup", controller)
@@ -176,7 +178,7 @@ func (s *starter) boxGroups(n int) ([]string, error) {
 func (s *starter) hopLimits(n int) (groups []string, err error) {
 	h := &s.v.Hops[n]
 	if h.Boxed {
-		if groups, err = s.boxGroups(n); err != nil {
+		if groups, err = s.boxGroups(h.Name); err != nil {
 			return nil, err
 		}
 	}
@@ -217,7 +219,7 @@ func (s *starter) hop(n int, behind string) error {
 	}
 	env = append(env, fmt.Sprintf("%s=%d", HopEnv, n))
 	if h.Boxed {
-		args = append([]string{"unshare", "--mount", "--pid", "--uts", "--ipc", "--fork", "--mount-proc", "--kill-child"}, args...)
+		args = append(slices.Clone(inBox), args...)
 	}
 	if h.CPUs != "" {
 		args = append([]string{"taskset", "--cpu-list", h.CPUs}, args...)
@@ -232,6 +234,11 @@ func (s *starter) hop(n int, behind string) error {
 	groups, err := s.hopLimits(n)
 	if err != nil {
 		return err
+	}
+	if h.Lookup > 0 {
+		if err := s.slowNames(h.Lookup); err != nil {
+			return err
+		}
 	}
 	out := filepath.Join(s.box.Dir, h.Name+".out")
 	spec := sandbox.Spec{Args: args, Env: env, Stdout: out, Stderr: out, NoFile: h.NoFile, Cgroups: append(groups, s.limits...), Cgroup: s.cgroup}
@@ -361,6 +368,12 @@ func (s *starter) hopCommand(n int, behind string) (args, env []string, err erro
 			return nil, nil, err
 		}
 		args = []string{node, filepath.Join(s.box.Dir, "hop.js")}
+		if h.Lookup > 0 {
+			options = append(options, "--lookup", quoteName)
+		}
+		if h.Threads > 0 {
+			env = []string{fmt.Sprintf("UV_THREADPOOL_SIZE=%d", h.Threads)}
+		}
 	case "python":
 		source, err := s.program("hop.py")
 		if err != nil {
@@ -378,7 +391,7 @@ func (s *starter) hopCommand(n int, behind string) (args, env []string, err erro
 	default:
 		return nil, nil, fmt.Errorf("no language %q", h.Language)
 	}
-	return append(append(args, addr, port), options...), nil, nil
+	return append(append(args, addr, port), options...), env, nil
 }
 
 // options are what the hop does, as its program takes it.

@@ -170,7 +170,7 @@ func (s *starter) seats() error {
 	if s.v.SeatsHeld == 0 {
 		return nil
 	}
-	return s.beside(s.box.Server, "nightly-report", besideSpec{Lock: filepath.Join(s.box.Dir, seatsFile), Held: s.v.SeatsHeld})
+	return s.beside(s.box.Server, "nightly-report", besideSpec{Lock: filepath.Join(s.box.Dir, seatsFile), Held: s.v.SeatsHeld, Free: s.v.SeatsFree})
 }
 
 // Prices is how a file system in user space serves a file: Native.Prices reads it, and

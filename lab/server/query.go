@@ -51,6 +51,7 @@ func (q Query) rows() int {
 type Report struct {
 	Every time.Duration // 0 = there is none
 	Holds time.Duration // it changes all rows, and ends its transaction after so long
+	After time.Duration // before the first time
 	Scans bool          // it looks at all rows
 	Keys  bool          // Redis: KEYS
 }
@@ -183,6 +184,7 @@ func (r *reportSpec) serve() error {
 	if err != nil {
 		return fmt.Errorf("report: %w", err)
 	}
+	time.Sleep(r.After)
 	for {
 		if err := r.once(db); err != nil {
 			return fmt.Errorf("report: %w", err)

@@ -34,8 +34,9 @@ const (
 )
 
 // HasBackend reports whether a part of the servers is on a machine of its own.
-func (k Kind) HasBackend() bool {
-	return k == WebPostgres || k == WebMemcached || k == WebBackend || k == WebDatabase || k == WebRedis || k == NativeMail || k == Quoting || k == Docker
+func (s *Setup) HasBackend() bool {
+	k := s.Kind
+	return k == WebPostgres || k == WebMemcached || k == WebBackend || k == WebDatabase || k == WebRedis || k == NativeMail || k == Quoting || k == Docker || s.Workers.Database
 }
 
 // HasNginx reports whether clients talk to an nginx.
@@ -95,6 +96,7 @@ type Setup struct {
 	StoppedFor    time.Duration // it is stopped so long, every two seconds
 	LogPause      time.Duration // what reads its log takes it all at once, after so long
 	SeatsHeld     time.Duration // another program holds the lock of its file so long, again and again
+	SeatsFree     time.Duration // … and leaves it for so long; 0 = for a moment
 	PricesStopped bool          // the process that serves its file system gets a SIGSTOP
 	Prices        Prices        // … and how that serves it
 	MailDropped   bool          // a firewall drops all that is sent to the mail host
@@ -107,11 +109,11 @@ type Setup struct {
 	Errand Errand // ErrandApp
 	Around Around
 
-	Workers Workers // Apache, UWSGI, NginxGunicorn, HAProxyWeb, Tomcat
+	Workers Workers // Apache, UWSGI, NginxGunicorn, HAProxyWeb, Tomcat; its Code also NginxFPM
 
 	// NginxPython, Docker
 	Python    Python
-	Asked     Python    // what a Python, Go or Java asks that Asks
+	Asked     Python    // what a Python, Go, Java or Workers asks that Asks
 	Collector Collector // Docker
 	Container Container // DockerTomcat
 

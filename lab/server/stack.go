@@ -29,7 +29,12 @@ type Stack struct {
 func (s *Stack) Behind() []string {
 	here, there := fmt.Sprintf("port %d", s.BackPort), fmt.Sprintf("%s, port ", s.BackendAddr)
 	switch s.Kind {
-	case NginxFPM, NginxNginx, NginxNative, NginxPython, NginxGunicorn, HAProxyWeb, DockerTomcat:
+	case NginxFPM, NginxGunicorn:
+		if s.Workers.Database {
+			return []string{here, there + strconv.Itoa(s.BackPort)}
+		}
+		return []string{here}
+	case NginxNginx, NginxNative, NginxPython, HAProxyWeb, DockerTomcat:
 		return []string{here}
 	case WebBackend, WebDatabase, WebRedis, WebPostgres, WebMemcached:
 		return []string{there + strconv.Itoa(s.BackPort)}
@@ -259,6 +264,9 @@ func (s *starter) nginxFPM() error {
 	if err != nil {
 		return err
 	}
+	if err := s.page(); err != nil {
+		return err
+	}
 	if _, err := s.v.write("www/index.php", page); err != nil {
 		return err
 	}
@@ -269,7 +277,7 @@ func (s *starter) nginxFPM() error {
 	if err != nil {
 		return err
 	}
-	if err := s.run(s.v.BackPort, "php-fpm", append([]string{fpm, "--nodaemonize", "--fpm-config", conf}, s.v.opcache()...)...); err != nil {
+	if err := s.runBoxed(s.v.BackPort, "php-fpm", append([]string{fpm, "--nodaemonize", "--fpm-config", conf}, s.v.opcache()...)...); err != nil {
 		return err
 	}
 	return s.front()
@@ -304,6 +312,25 @@ func (s *starter) run(port int, name string, args ...string) error {
 }
 
 func (s *starter) runAt(side *sandbox.Side, port int, name string, args ...string) error {
+	return s.runIn(nil, side, port, name, args...)
+}
+
+// inBox are the namespaces of a container.
+var inBox = []string{"unshare", "--mount", "--pid", "--uts", "--ipc", "--fork", "--mount-proc", "--kill-child"}
+
+// runBoxed is run, in a container where Workers.Boxed says so.
+func (s *starter) runBoxed(port int, name string, args ...string) error {
+	if !s.v.Workers.Boxed {
+		return s.run(port, name, args...)
+	}
+	groups, err := s.boxGroups(name)
+	if err != nil {
+		return err
+	}
+	return s.runIn(groups, s.box.Server, port, name, append(slices.Clone(inBox), args...)...)
+}
+
+func (s *starter) runIn(groups []string, side *sandbox.Side, port int, name string, args ...string) error {
 	if err := os.MkdirAll(filepath.Join(s.box.Dir, "tmp"), 0o755); err != nil {
 		return err
 	}
@@ -318,7 +345,7 @@ func (s *starter) runAt(side *sandbox.Side, port int, name string, args ...strin
 		args = append([]string{"taskset", "--cpu-list", s.v.CPUs}, args...)
 	}
 	_, err := side.Start(s.ctx, sandbox.Spec{
-		Args: args, Stdout: out, Stderr: out, NoFile: s.v.NoFile, Cgroup: s.cgroup, Cgroups: s.limits,
+		Args: args, Stdout: out, Stderr: out, NoFile: s.v.NoFile, Cgroup: s.cgroup, Cgroups: append(groups, s.limits...),
 	})
 	if err != nil {
 		return err

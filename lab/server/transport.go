@@ -163,6 +163,19 @@ func (s *starter) nameServers() error {
 	return s.inPlaceOf("/etc/resolv.conf", "resolv.conf", conf)
 }
 
+// slowNames starts a name server on the service's machine that answers each query by
+// itself after so long.
+func (s *starter) slowNames(each time.Duration) error {
+	path, err := s.program("nameserver.py")
+	if err != nil {
+		return err
+	}
+	if err := s.startNameServer(s.box.Server, python, path, "127.0.0.1", "0", fmt.Sprint(each.Seconds()), "at-once"); err != nil {
+		return err
+	}
+	return s.inPlaceOf("/etc/resolv.conf", "resolv.conf", "nameserver 127.0.0.1\n")
+}
+
 // dnsmasq knows every name below shop.example, and that nothing is below
 // cluster.local.
 func (s *starter) dnsmasq(side *sandbox.Side, addr string) error {

@@ -1,4 +1,5 @@
 // One of a chain of small HTTP services: it does something, asks the next, answers.
+const dns = require("dns");
 const fs = require("fs");
 const http = require("http");
 
@@ -39,6 +40,7 @@ async function answer(req, res) {
     if (++count % Number(are.every) === 0) {
       if (number("sleep-us")) await awaitSupplier();
       if (number("spin-us")) tariff(number("spin-us"));
+      if (are.lookup) await dns.promises.lookup(are.lookup);
     }
     if (are.read) await fs.promises.readFile(are.read);
     if (number("log")) fs.writeSync(1, "x".repeat(number("log")) + "\n");
