@@ -47,6 +47,11 @@ func checkProcessStorm(v *View) Result {
 	if top.comm != "" {
 		because += fmt.Sprintf(" at most (those of %s)", top.comm)
 	}
+	spells, bursts := v.fullSpells()
+	if bursts = bursts && share < stormShare; bursts {
+		share = ratio(top.cpu, spells.all)
+		because += fmt.Sprintf(", %s of them while they were full", percent(share))
+	}
 	if rate < stormRate || top.processes < stormSeen || share < stormShare && top.cpu < 0.5*v.Window.Seconds {
 		return ruledOut(because)
 	}
@@ -67,6 +72,9 @@ func checkProcessStorm(v *View) Result {
 		switch {
 		case !l.noticed(k, threadFloor):
 			return judged{because: because + "; no request is slow for want of a thread: " + l.whereTimeGoes(), near: 0}
+		case bursts:
+			k = scaled(k, share)
+			return judged{finding: v.stormFinding(l, k, &top, rate, share, fmt.Sprintf("the CPUs are full (%s idle) for %s, in which %s of the slow requests' time passed", percent(spells.idle), seconds(spells.seconds), percent(spells.slow)))}
 		case own && each >= stormOwn*l.TimeNS()/float64(l.Requests):
 			k = scaled(k, min(1, each/k.ns))
 			return judged{finding: v.stormFinding(l, k, &top, rate, share, fmt.Sprintf("a request starts them: %s of CPU of theirs for each, on average", nanoseconds(each)))}

@@ -188,7 +188,8 @@ func (v *View) threadPoolFinding(l *ledger, p *observe.ThreadPool) (*Finding, st
 	f.Fix.Commands = []shell.Command{lookAtWaits(l.pid)}
 	f.Fix.Persist = []shell.Command{shell.Line("# where %s makes the pool: %s %ss", v.commOf(l), want, one)}
 	if v.node(l.pid) {
-		f.Fix.Persist = []shell.Command{shell.Line("UV_THREADPOOL_SIZE=%s   # in the environment of %s; without it libuv has 4 threads", want, v.commOf(l))}
+		f.Fix.Text += fmt.Sprintf(" Calls of files, names and cryptography of Node are done by libuv: UV_THREADPOOL_SIZE=%d in its environment.", want)
+		f.Fix.Persist = []shell.Command{shell.Line("UV_THREADPOOL_SIZE=%s   # in the environment of %s, as libuv has 4 threads by default", want, v.commOf(l))}
 	}
 	return &f, ""
 }

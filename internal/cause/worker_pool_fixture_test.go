@@ -91,6 +91,30 @@ var firingOnServers = []fires{
 		subject: Subject{Kind: "pool", PID: appPID, Path: "work booking.py:101"}, minShare: 0.8, fix: "50 ms in place of 300 ms", evidence: "where=work booking.py:101 ← _worker",
 	},
 	{
+		name: "the threads of libuv", cause: &threadPoolExhausted,
+		plant: func(o *observe.Observation) {
+			threadPool(executorAs(func(p *observe.ThreadPool) { p.Name = "node" }), parts{observe.Server: 300 * ms})(o)
+			for i := range o.Processes {
+				if o.Processes[i].PID == appPID {
+					o.Processes[i].Exe = "node"
+				}
+			}
+		},
+		subject: Subject{Kind: "pool", PID: appPID, Port: appPort}, minShare: 0.8, fix: "UV_THREADPOOL_SIZE=25",
+	},
+	{
+		name: "goroutines that a semaphore lets through", cause: &threadPoolExhausted,
+		plant: func(o *observe.Observation) {
+			threadPool(observe.ThreadPool{Goroutines: true, Root: "orders.(*Desk).handle", Busy: 4, At: "orders.(*Desk).book desk.go:41", Does: []observe.PoolCall{{Name: "sleeping", Share: 1}}}, parts{observe.Server: 300 * ms})(o)
+			for i := range o.Processes {
+				if o.Processes[i].PID == appPID {
+					o.Processes[i].Go = true
+				}
+			}
+		},
+		subject: Subject{Kind: "pool", PID: appPID, Port: appPort, Path: "orders.(*Desk).book desk.go:41"}, minShare: 0.8, fix: "Give the pool more goroutines: 25, where it has 4", evidence: "goroutines that had something in hand at every look=4",
+	},
+	{
 		name: "all four workers, by the requests", cause: &apacheWorkersExhausted, plant: fourTaken(observe.KindApache, "MaxRequestWorkers", late),
 		subject: Subject{Kind: "pool", PID: appPID, Port: appPort, Path: "/etc/app.conf:7"}, minShare: 0.8, fix: "MaxRequestWorkers from 4 to", evidence: "workers taken, mean=4",
 	},
