@@ -86,7 +86,9 @@ type Sampler struct {
 	processes map[int]*visit
 	goes      goSampling
 	placed    time.Time // it was read where threads in Python are
-	ended     map[poolKey]int
+	// … and where one is that has begun to compute
+	burstPlaced time.Time
+	ended       map[poolKey]int
 }
 
 // visit is when a process was looked at.
@@ -166,7 +168,8 @@ func (s *Sampler) Look(pids []int, e Effort) {
 	if e == Follow && now.Sub(s.placed) >= placeEvery {
 		s.placed = now
 		s.placeThreads(l, pids, (*watched).mostly)
-	} else if e == Follow && now.Sub(s.placed) >= burstPlaceEvery {
+	} else if now.Sub(s.burstPlaced) >= burstPlaceEvery {
+		s.burstPlaced = now
 		s.placeThreads(l, pids, (*watched).bursts)
 	}
 	for _, sh := range s.shapes {
