@@ -48,7 +48,7 @@ func checkProcessStorm(v *View) Result {
 		because += fmt.Sprintf(" at most (those of %s)", top.comm)
 	}
 	spells, bursts := v.fullSpells()
-	if bursts = bursts && share < stormShare; bursts {
+	if bursts {
 		share = ratio(top.cpu, spells.all)
 		because += fmt.Sprintf(", %s of them while they were full", percent(share))
 	}
@@ -73,7 +73,8 @@ func checkProcessStorm(v *View) Result {
 		case !l.noticed(k, threadFloor):
 			return judged{because: because + "; no request is slow for want of a thread: " + l.whereTimeGoes(), near: 0}
 		case bursts:
-			k = scaled(k, share)
+			// They answer for what the service itself does not take.
+			k = scaled(k, ratio(top.cpu, spells.all*(1-spells.idle)-spells.servers.cpu))
 			return judged{finding: v.stormFinding(l, k, &top, rate, share, fmt.Sprintf("the CPUs are full (%s idle) for %s, in which %s of the slow requests' time passed", percent(spells.idle), seconds(spells.seconds), percent(spells.slow)))}
 		case own && each >= stormOwn*l.TimeNS()/float64(l.Requests):
 			k = scaled(k, min(1, each/k.ns))

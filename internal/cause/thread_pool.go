@@ -188,7 +188,8 @@ func (v *View) threadPoolFinding(l *ledger, p *observe.ThreadPool) (*Finding, st
 	f.Fix.Commands = []shell.Command{lookAtWaits(l.pid)}
 	f.Fix.Persist = []shell.Command{shell.Line("# where %s makes the pool: %s %ss", v.commOf(l), want, one)}
 	if v.node(l.pid) {
-		f.Fix.Text += fmt.Sprintf(" Calls of files, names and cryptography of Node are done by libuv: UV_THREADPOOL_SIZE=%d in its environment.", want)
+		want *= 2
+		f.Fix.Text += fmt.Sprintf(" Calls of files, names and cryptography of Node are done by libuv: UV_THREADPOOL_SIZE=%d in its environment (half of them at most look up names).", want)
 		f.Fix.Persist = []shell.Command{shell.Line("UV_THREADPOOL_SIZE=%s   # in the environment of %s, as libuv has 4 threads by default", want, v.commOf(l))}
 	}
 	return &f, ""

@@ -100,7 +100,7 @@ var firingOnServers = []fires{
 				}
 			}
 		},
-		subject: Subject{Kind: "pool", PID: appPID, Port: appPort}, minShare: 0.8, fix: "UV_THREADPOOL_SIZE=25",
+		subject: Subject{Kind: "pool", PID: appPID, Port: appPort}, minShare: 0.8, fix: "UV_THREADPOOL_SIZE=50",
 	},
 	{
 		name: "goroutines that a semaphore lets through", cause: &threadPoolExhausted,
