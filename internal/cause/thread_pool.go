@@ -190,7 +190,7 @@ func (v *View) threadPoolFinding(l *ledger, p *observe.ThreadPool) (*Finding, st
 	if v.node(l.pid) {
 		want *= 2
 		f.Fix.Text += fmt.Sprintf(" Calls of files, names and cryptography of Node are done by libuv: UV_THREADPOOL_SIZE=%d in its environment (half of them at most look up names).", want)
-		f.Fix.Persist = []shell.Command{shell.Line("UV_THREADPOOL_SIZE=%s   # in the environment of %s, as libuv has 4 threads by default", want, v.commOf(l))}
+		f.Fix.Persist = []shell.Command{shell.Line("# UV_THREADPOOL_SIZE=%s in the environment of %s, as libuv has 4 threads by default", want, v.commOf(l))}
 	}
 	return &f, ""
 }
