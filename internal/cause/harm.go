@@ -29,7 +29,7 @@ func (v *View) harmsOf(l *ledger) []Harm {
 	if failed >= harmedLeast {
 		add(HarmFailed, failed, failedCost*float64(failed))
 	}
-	if gaveUp := uint64(float64(l.Unanswered) * l.harmed()); gaveUp >= harmedLeast {
+	if gaveUp := v.gaveUp(l); gaveUp >= harmedLeast {
 		add(HarmUnanswered, gaveUp, failedCost*float64(gaveUp))
 	}
 	var requests uint64
@@ -45,6 +45,16 @@ func (v *View) harmsOf(l *ledger) []Harm {
 	}
 	add(HarmUnfinished, requests, ns/1e9)
 	return out
+}
+
+// gaveUp is how many requests nobody answered in time. Where clients end at one moment the
+// latest that failed tell only of those that were in hand then.
+func (v *View) gaveUp(l *ledger) uint64 {
+	left := float64(l.Unanswered) * (1 - l.harmed())
+	if l.leftAtOnce() {
+		left = min(left, leftInHand*v.queued(l))
+	}
+	return l.Unanswered - min(l.Unanswered, uint64(left))
 }
 
 // harmed is the share of the unanswered requests that were harmed, 0 to 1, as far as the

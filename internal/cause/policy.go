@@ -39,6 +39,7 @@ const (
 	ownFloor         = 5e7  // ns that a request computes, or sleeps by choice: less may be how a healthy service works
 	ownShare         = 0.8  // of its time
 	harmedLeast      = 10   // requests that failed, or were never answered
+	leftInHand       = 3    // times the requests in hand on average are as many as a client that ends leaves
 	leftWithin       = 1e8  // ns: clients that give up within it, after waits of all lengths, are one that ends
 	patience         = 0.95 // of the answers come sooner than a client gives up that has waited too long
 	seenLeast        = 0.25 // of the slow time told by looks at threads: less does not stand for the rest
