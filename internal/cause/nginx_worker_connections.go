@@ -63,7 +63,8 @@ func workerConnectionsFinding(v *View, n *observe.Nginx, limit, peak int, lines 
 	}
 	f.Subject.Port = v.nginxServes[n][0].Port()
 	_, answered := statuses(n)
-	refused := max(lines, int64(aborts))
+	closed := int64(v.closedUnanswered(n.PID)) // idle ones too, on which a request was under way
+	refused := max(lines, int64(aborts), closed)
 	f.lostAttempts(uint64(max(refused, 0)))
 	f.Weight = ratio(refused, refused+answered)
 	f.Impact = Impact{Share: round(f.Weight), Of: "requests",
@@ -88,6 +89,9 @@ func workerConnectionsFinding(v *View, n *observe.Nginx, limit, peak int, lines 
 	if aborts > 0 {
 		f.Evidence = append(f.Evidence, Evidence{Fact: "connections reset with data unread", Value: aborts, Unit: "connections", Source: "netstat TCPAbortOnData"})
 	}
+	if closed > 0 {
+		f.Evidence = append(f.Evidence, Evidence{Fact: "requests on connections that nginx closed without an answer", Value: closed, Unit: "requests", Source: recorded})
+	}
 	want := wantedConnections(limit)
 	f.Fix.Text = fmt.Sprintf("Raise worker_connections from %d to %d and reload; each request passed on takes two slots.", limit, want)
 	f.Fix.Commands = []shell.Command{shell.Line("# in %s: worker_connections %s;", n.Root+n.Config, want), shell.Line("kill -HUP %s   # nginx master: reload", n.PID)}
@@ -96,6 +100,22 @@ func workerConnectionsFinding(v *View, n *observe.Nginx, limit, peak int, lines 
 		f.Fix.Commands = append([]shell.Command{shell.Line("# in %s: worker_rlimit_nofile %s;", n.Root+n.Config, 2*want)}, f.Fix.Commands...)
 	}
 	return f
+}
+
+// closedUnanswered is how many requests a service ended the connection of, without an
+// answer, as opposed to clients that gave up.
+func (v *View) closedUnanswered(pid int) (n uint64) {
+	for _, l := range v.servedOf[pid] {
+		var seen, here uint64
+		for s := range flagged(l.Failed, observe.FlagUnanswered) {
+			seen++
+			if !hasFlag(s, observe.FlagHalfClosed) {
+				here++
+			}
+		}
+		n += uint64(ratio(here, seen) * float64(v.gaveUp(l)))
+	}
+	return n
 }
 
 // wantedConnections is the number of slots that is proposed instead of limit.
