@@ -3,6 +3,7 @@ package goroutine
 import (
 	"fmt"
 	"path"
+	"slices"
 	"strings"
 )
 
@@ -229,6 +230,20 @@ func (g *Goroutine) Serves() bool {
 		}
 	}
 	return false
+}
+
+// clients are functions under which a goroutine waits for the answer of another service,
+// of clients in wide use that have a goroutine of their own read it. Who waits there for a
+// connection of a pool is not among them.
+var clients = []string{
+	"net/http.(*persistConn).roundTrip", "net/http.(*http2ClientConn).roundTrip", "golang.org/x/net/http2.(*ClientConn).roundTrip",
+	"google.golang.org/grpc/internal/transport.(*recvBufferReader).readClient", "net/rpc.(*Client).Call",
+}
+
+// Calls says that a goroutine waits for what another service answers, as far as that is
+// known of its client.
+func (g *Goroutine) Calls() bool {
+	return slices.ContainsFunc(g.Stack, func(f Frame) bool { return slices.Contains(clients, f.Function) })
 }
 
 // String is "orders.(*Desk).book desk.go:41": the function with its package, but

@@ -60,7 +60,7 @@ func (w *goWatched) notePools(l *goListing) {
 			}
 			root := own[len(own)-1].Function
 			workers[root] = append(workers[root], g)
-			idle[root] = idle[root] || g.State == goroutine.Waiting && g.Wait != goroutine.Sleep && g.Wait != goroutine.IO && !g.Wait.Lock() && len(own) == 1
+			idle[root] = idle[root] || g.State == goroutine.Waiting && g.Wait != goroutine.Sleep && g.Wait != goroutine.IO && !g.Wait.Lock() && !g.Calls() && len(own) == 1
 			continue
 		}
 		for j := range own {
@@ -105,7 +105,7 @@ func (p *goPool) note(l *goListing, list []*goroutine.Goroutine) {
 			p.does["running"]++
 		case g.Wait == goroutine.Sleep:
 			p.does["sleeping"]++
-		case g.Wait == goroutine.IO:
+		case g.Wait == goroutine.IO, g.Calls():
 			p.does["waiting for the network"]++
 		default:
 			p.does[g.Wait.String()]++

@@ -121,7 +121,7 @@ func heldUpGo(g *goroutine.Goroutine) bool {
 	}
 	switch g.Wait {
 	case goroutine.Sleep, goroutine.Receive, goroutine.Send, goroutine.Select, goroutine.Cond, goroutine.Group, goroutine.Forever, goroutine.Semaphore:
-		return g.Serves()
+		return g.Serves() && !g.Calls() // the ledger has its calls
 	}
 	return false
 }
