@@ -142,6 +142,9 @@ func (c *checker) finding(f *cause.Finding) {
 	}
 	for i := range f.Evidence {
 		e := &f.Evidence[i]
+		if e.Source == "log" {
+			continue // the words of others: MariaDB writes "2026-11-26  1:24:34"
+		}
 		c.text(e.Fact + ": " + figure.Evidence(e.Value, e.Limit, e.Unit))
 	}
 	for _, command := range slices.Concat(f.Fix.Commands, f.Fix.Persist) {
@@ -191,7 +194,6 @@ var (
 )
 
 func (c *checker) text(text string) {
-	text = strings.ReplaceAll(text, "server: ,", "server: _,") // as nginx writes it where server_name is not set
 	for _, m := range partOf.FindAllStringSubmatch(text, -1) {
 		if m[2] != m[4] && m[2] != "" {
 			continue // of another unit

@@ -3,8 +3,10 @@ package consistency
 import (
 	"context"
 	"path/filepath"
+	"strings"
 	"testing"
 
+	"github.com/slowray/slowray/internal/cause"
 	"github.com/slowray/slowray/internal/diagnose"
 	"github.com/slowray/slowray/internal/observe"
 )
@@ -27,5 +29,24 @@ func TestCorpus(t *testing.T) {
 				t.Error(what)
 			}
 		})
+	}
+}
+
+// TestQuotedLines: a line of somebody's log is not judged as slowray's own words.
+func TestQuotedLines(t *testing.T) {
+	const line = "2026-11-26  1:24:34 0 [Warning] Aborted connection"
+	for source, wrong := range map[string]int{"log": 0, "request records": 1} {
+		f := cause.Finding{Cause: "mariadb-connections-exhausted", Role: cause.RoleCause, Evidence: []cause.Evidence{{Fact: "the first such line", Value: line, Source: source}}}
+		c := checker{}
+		c.finding(&f)
+		named := 0
+		for _, what := range c.found {
+			if strings.Contains(what, "no name") {
+				named++
+			}
+		}
+		if named != wrong {
+			t.Errorf("%s: %q", source, c.found)
+		}
 	}
 }
