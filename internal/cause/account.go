@@ -63,15 +63,9 @@ func (v *View) Account() Account {
 	a := Account{Victims: []Victim{}}
 	for _, l := range v.fronts {
 		v.Step()
-		harms := v.harmsOf(l)
-		if len(harms) == 0 {
-			continue
+		if harms := v.harmsOf(l); len(harms) > 0 {
+			a.Victims = append(a.Victims, v.victim(l, harms...))
 		}
-		x := Victim{Side: l.Side, NetNS: l.NetNS, Addr: l.Addr, Port: l.Port, PID: l.pid, Comm: v.commOf(l), Harms: harms, l: l}
-		for _, h := range harms {
-			x.Lost += h.Seconds
-		}
-		a.Victims = append(a.Victims, x)
 	}
 	for _, o := range v.outcomes().all {
 		bad := o.vain()
@@ -151,38 +145,63 @@ func (v *View) Explain(a *Account, findings []Finding) {
 // work, or are answered with what a client may have asked for (a page for errors that is
 // not found itself).
 func (v *View) byCause(victims []Victim, findings []Finding) []Victim {
-	var more []Victim
+	type bill struct {
+		f     *Finding
+		stake []*ledger
+		left  float64 // of what it costs, s
+	}
+	var bills []bill
 	for i := range findings {
-		f := &findings[i]
-		if f.Role != RoleCause || f.Impact.Cost == nil || *f.Impact.Cost <= 0 {
+		if f := &findings[i]; f.Role == RoleCause && f.Impact.Cost != nil && *f.Impact.Cost > 0 {
+			bills = append(bills, bill{f, v.stake(f), *f.Impact.Cost})
+		}
+	}
+	var more []Victim
+	for _, l := range v.fronts {
+		v.Step()
+		if len(bills) == 0 || slices.ContainsFunc(victims, func(x Victim) bool { return x.l == l }) {
 			continue
 		}
-		stake, left := v.stake(f), *f.Impact.Cost
-		for _, l := range v.fronts {
-			v.Step()
-			known := func(x Victim) bool { return x.l == l }
-			if slices.ContainsFunc(victims, known) || slices.ContainsFunc(more, known) ||
-				!slices.ContainsFunc(v.behind(l), func(o *ledger) bool { return slices.Contains(stake, o) }) {
+		behind := v.behind(l)
+		for i := range bills {
+			b := &bills[i]
+			if !slices.ContainsFunc(behind, func(o *ledger) bool { return slices.Contains(b.stake, o) }) {
 				continue
 			}
-			harm := Harm{HarmSlow, l.Requests, l.TimeNS() / 1e9}
-			switch {
-			case !f.Impact.OfTime && l.Errors >= harmedLeast:
-				harm = Harm{HarmFailed, l.Errors, failedCost * float64(l.Errors)}
-			case !f.Impact.OfTime:
-				continue
-			case l.Requests == 0:
-				harm = Harm{HarmUnfinished, l.waiting(), v.Window.Seconds * float64(l.waiting())}
-			}
-			harm.Seconds = round(min(left, harm.Seconds))
-			if harm.Requests > 0 && harm.Seconds > 0 {
-				left -= harm.Seconds
-				more = append(more, Victim{Side: l.Side, NetNS: l.NetNS, Addr: l.Addr, Port: l.Port, PID: l.pid, Comm: v.commOf(l),
-					Harms: []Harm{harm}, Lost: harm.Seconds, Explained: harm.Seconds, l: l})
+			h := v.harmBy(b.f, l)
+			h.Seconds = round(min(b.left, h.Seconds))
+			if h.Requests > 0 && h.Seconds > 0 {
+				b.left -= h.Seconds
+				x := v.victim(l, h)
+				x.Explained = x.Lost
+				more = append(more, x)
+				break
 			}
 		}
 	}
 	return more
+}
+
+// harmBy is what a cause may have done to all requests of an endpoint, at most.
+func (v *View) harmBy(f *Finding, l *ledger) Harm {
+	switch {
+	case f.Impact.OfTime && l.Requests > 0:
+		return Harm{HarmSlow, l.Requests, l.TimeNS() / 1e9}
+	case f.Impact.OfTime:
+		return Harm{HarmUnfinished, l.waiting(), v.Window.Seconds * float64(l.waiting())}
+	case l.Errors >= harmedLeast:
+		return Harm{HarmFailed, l.Errors, failedCost * float64(l.Errors)}
+	}
+	return Harm{}
+}
+
+// victim is an endpoint with what its requests lost.
+func (v *View) victim(l *ledger, harms ...Harm) Victim {
+	x := Victim{Side: l.Side, NetNS: l.NetNS, Addr: l.Addr, Port: l.Port, PID: l.pid, Comm: v.commOf(l), Harms: harms, l: l}
+	for _, h := range harms {
+		x.Lost += h.Seconds
+	}
+	return x
 }
 
 // claim is the share of what a victim lost that a finding accounts for, 0 to 1: the

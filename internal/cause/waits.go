@@ -397,11 +397,11 @@ func rootKey(id ID, c *observe.WaitChain, at int) string {
 	if len(h.Stack) > 0 {
 		return itoa(h.Process.PID) + h.Stack[0] // many locks of one kind
 	}
-	if isKernelWait(id) && id != MmapLockContention {
-		return c.Path
-	}
-	if id == MmapLockContention {
+	switch {
+	case id == MmapLockContention:
 		return itoa(h.Process.PID)
+	case isKernelWait(id):
+		return c.Path
 	}
 	return itoa(h.Process.PID) + objectOf(h)
 }
