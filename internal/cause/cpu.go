@@ -291,7 +291,7 @@ var cpuQuotaThrottled = Cause{
 	Class: ClassMachine | ClassShort | ClassCPU,
 	Needs: []observe.Kind{observe.KindCgroup},
 	Check: checkCPUQuota,
-	Try:   inGroups(func(v *View, c *observe.Cgroup) []Change { return v.moreQuota(c) }),
+	Try:   inGroups((*View).moreQuota),
 }
 
 func checkCPUQuota(v *View) Result {

@@ -21,7 +21,7 @@ var memoryHighThrottled = Cause{
 	Class: ClassMachine | ClassLimit,
 	Needs: []observe.Kind{observe.KindCgroup, observe.KindRequests},
 	Check: checkMemoryHigh,
-	Try:   inGroups(func(v *View, c *observe.Cgroup) []Change { return v.moreMemoryHigh(c) }),
+	Try:   inGroups((*View).moreMemoryHigh),
 }
 
 // PageCacheThrash: a group at its limit drops pages of files that it needs
@@ -35,7 +35,7 @@ var pageCacheThrash = Cause{
 	Class: ClassMachine | ClassLimit,
 	Needs: []observe.Kind{observe.KindCgroup, observe.KindRequests},
 	Check: checkThrash,
-	Try:   inGroups(func(v *View, c *observe.Cgroup) []Change { return v.moreMemory(c) }),
+	Try:   inGroups((*View).moreMemory),
 }
 
 // CgroupIOThrottled: a group has used up what it may read or write.
@@ -51,7 +51,7 @@ var cgroupIOThrottled = Cause{
 	Folds:         true,
 	Needs:         []observe.Kind{observe.KindCgroup, observe.KindRequests},
 	Check:         checkGroupIO,
-	Try:           inGroups(func(v *View, c *observe.Cgroup) []Change { return v.moreIO(c) }),
+	Try:           inGroups((*View).moreIO),
 }
 
 // PIDsLimit: fork() and clone() fail, because the group has as many tasks as it
@@ -65,7 +65,7 @@ var pidsLimit = Cause{
 	Class: ClassMachine | ClassLimit,
 	Needs: []observe.Kind{observe.KindCgroup, observe.KindRequests},
 	Check: checkPIDs,
-	Try:   inGroups(func(v *View, c *observe.Cgroup) []Change { return v.moreTasks(c) }),
+	Try:   inGroups((*View).moreTasks),
 }
 
 // judgeGroups runs a check on each control group that answers an endpoint.
@@ -181,7 +181,7 @@ func checkThrash(v *View) Result {
 			memoryEvidence("memory of the machine available", v.Use.Memory.AvailableBytes, v.Use.Memory.TotalBytes, "/proc/meminfo"))
 		want := 2 * c.MemoryLimitBytes
 		f.Fix.Text = fmt.Sprintf("Raise the memory limit of %s (%s) by as much as the files need that it reads.%s", h.text, byteText(c.MemoryLimitBytes), h.setsWhere())
-		h.raise(&f.Fix, c.MemoryFile, utoa(want), memoryFlags(want), fmt.Sprintf("MemoryMax=%dM", want>>20))
+		h.raiseMemory(&f.Fix, c.MemoryFile, want)
 		return judged{finding: f}
 	})
 }

@@ -208,7 +208,7 @@ func checkWorkersOverLimit(v *View) Result {
 			{Fact: "what may be used in all", Value: byteText(limit), Source: "memory.max of its group"}}, f.Evidence...)
 		f.Fix.Text = fmt.Sprintf("Run at most %d workers, or give %s %s.%s", fits, h.text, byteText(want), h.setsWhere())
 		if c := v.container(k.Container); c == nil || !c.Down() {
-			h.raise(&f.Fix, "", "", memoryFlags(want), fmt.Sprintf("MemoryMax=%dM", want>>20))
+			h.raiseMemory(&f.Fix, "", want)
 		}
 		r.Findings = append(r.Findings, f)
 	}

@@ -81,7 +81,7 @@ var (
 		follows:  []Parent{MemoryPressure},
 		figures:  swapFigures,
 		describe: onMemory,
-	}.cause().tried(inGroups(func(v *View, c *observe.Cgroup) []Change { return v.moreMemory(c) }))
+	}.cause().tried(inGroups((*View).moreMemory))
 	directReclaimStall = kernelWait{
 		id:       DirectReclaimStall,
 		title:    "Requests wait while the kernel frees memory for them",
@@ -89,7 +89,7 @@ var (
 		figures:  reclaimFigures,
 		logged:   "page-allocation",
 		describe: onMemory,
-	}.cause().tried(inGroups(func(v *View, c *observe.Cgroup) []Change { return v.moreMemory(c) }))
+	}.cause().tried(inGroups((*View).moreMemory))
 	compactionStall = kernelWait{
 		id:       CompactionStall,
 		title:    "Requests wait while the kernel moves memory together for large pages",
@@ -263,7 +263,7 @@ func onMemory(v *View, r *root, f *Finding) {
 		f.Evidence = append(f.Evidence, memoryEvidence("memory of "+h.text, c.MemoryUsedBytes, c.MemoryLimitBytes, "memory.current, memory.usage_in_bytes"),
 			memoryEvidence("memory of the machine available", v.Use.Memory.AvailableBytes, v.Use.Memory.TotalBytes, "/proc/meminfo"))
 		f.Fix.Text = fmt.Sprintf("Raise the memory limit of %s (%s): what its requests use does not fit.%s", h.text, byteText(c.MemoryLimitBytes), h.setsWhere())
-		h.raise(&f.Fix, c.MemoryFile, utoa(want), memoryFlags(want), fmt.Sprintf("MemoryMax=%dM", want>>20))
+		h.raiseMemory(&f.Fix, c.MemoryFile, want)
 		return
 	}
 	f.Evidence = append(f.Evidence, Evidence{Fact: "memory available", Value: v.Use.Memory.AvailableBytes, Limit: v.Use.Memory.TotalBytes, Unit: "bytes", Source: "/proc/meminfo"})

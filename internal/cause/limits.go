@@ -96,6 +96,11 @@ func (v *View) holderOfGroup(c *observe.Cgroup) holder {
 	return v.holderOf(c.Path, "", "")
 }
 
+// raiseMemory is [holder.raise] for a memory limit, in bytes.
+func (h *holder) raiseMemory(fix *Fix, file string, want uint64) {
+	h.raise(fix, file, utoa(want), memoryFlags(want), fmt.Sprintf("MemoryMax=%dM", want>>20))
+}
+
 // raise is how a limit of the holder is set: hot by writing to file, where one
 // is known, and for good by the holder's own tool. docker and systemd name the
 // setting: "--memory 2g --memory-swap 2g", "MemoryMax=2G".

@@ -22,7 +22,7 @@ var memoryPressure = Cause{
 	ConsequenceOf: []Parent{PageCacheThrash, MemoryHighThrottled, JVMHeapOverLimit, ContainerOOMKilled, HostOOMKilled},
 	Folds:         true,
 	Check:         checkMemoryPressure,
-	Try:           inGroups(func(v *View, c *observe.Cgroup) []Change { return v.moreMemory(c) }),
+	Try:           inGroups((*View).moreMemory),
 }
 
 func checkMemoryPressure(v *View) Result {
@@ -73,7 +73,7 @@ func checkMemoryPressure(v *View) Result {
 		f.Evidence = append(f.Evidence, Evidence{Fact: "cgroup at its limit", Value: group.MemoryUsedBytes, Limit: group.MemoryLimitBytes, Unit: "bytes", Source: group.Path})
 		h, want := v.holderOfGroup(group), 2*group.MemoryLimitBytes
 		f.Fix.Text = fmt.Sprintf("Raise the memory limit of %s (%s).%s", h.text, byteText(group.MemoryLimitBytes), h.setsWhere())
-		h.raise(&f.Fix, group.MemoryFile, utoa(want), memoryFlags(want), fmt.Sprintf("MemoryMax=%dM", want>>20))
+		h.raiseMemory(&f.Fix, group.MemoryFile, want)
 	}
 	return Result{Findings: []Finding{f}}
 }

@@ -23,7 +23,7 @@ var containerOOMKilled = Cause{
 	ConsequenceOf: []Parent{JVMHeapOverLimit, NodeHeapOverLimit, WorkersOverMemoryLimit, MemoryLeakTowardLimit},
 	Folds:         true,
 	Check:         func(v *View) Result { return checkOOM(v, false) },
-	Try:           inGroups(func(v *View, c *observe.Cgroup) []Change { return v.moreMemory(c) }),
+	Try:           inGroups((*View).moreMemory),
 }
 
 // HostOOMKilled: the same, because the whole machine had.
@@ -483,7 +483,7 @@ func (v *View) groupOOMFix(f *Finding, d *death) {
 	want := max(2*limit, 64<<20)
 	f.Fix.Text = fmt.Sprintf("Raise the memory limit of %s from %s to about %s, or have its processes use less.%s", h.text, byteText(limit), byteText(want), h.setsWhere())
 	if c := v.container(k.Container); c != nil && !c.Down() || h.what == "unit" {
-		h.raise(&f.Fix, "", "", memoryFlags(want), fmt.Sprintf("MemoryMax=%dM", want>>20))
+		h.raiseMemory(&f.Fix, "", want)
 		f.Fix.Commands = append(f.Fix.Commands, f.Fix.Persist...)
 		f.Fix.Persist = nil
 	} else if c != nil && c.State == "exited" && h.engine != "" {
