@@ -3,13 +3,10 @@ package wait
 import (
 	"net"
 	"net/http"
-	"os"
 	"strings"
 	"sync"
 	"testing"
 	"time"
-
-	"github.com/slowray/slowray/internal/sense/host"
 )
 
 // counter lets so many customers in at a time.
@@ -72,19 +69,8 @@ func TestGoPools(t *testing.T) {
 			clients.Go(func() { _, _ = http.Get("http://" + l.Addr().String()) })
 		}
 	}
-	r := NewReader(host.Default())
 	look := func(w *goWatched) {
-		l := newLook(r, lookLimits)
-		defer l.close()
-		program := l.openGo(os.Getpid())
-		if program == nil {
-			t.Skip(l.unseen)
-		}
-		defer program.Close()
-		listing, err := l.listGo(program)
-		if err != nil {
-			t.Fatal(err)
-		}
+		_, listing := lookAtOwn(t)
 		w.notePools(listing)
 	}
 	of := func(w *goWatched, name string) *goPool {

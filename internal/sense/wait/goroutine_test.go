@@ -52,19 +52,8 @@ func TestGoroutinesInACircle(t *testing.T) {
 	go count(a)
 	time.Sleep(100 * time.Millisecond)
 
-	r := NewReader(host.Default())
-	l := newLook(r, lookLimits)
-	defer l.close()
+	l, listing := lookAtOwn(t)
 	p := l.process(os.Getpid())
-	program := l.openGo(p.pid)
-	if program == nil {
-		t.Skip(l.unseen)
-	}
-	defer program.Close()
-	listing, err := l.listGo(program)
-	if err != nil {
-		t.Fatal(err)
-	}
 	inCircle, behind := 0, 0
 	for _, group := range listing.groups() {
 		c := l.goChain(p, listing, group.members)
@@ -91,4 +80,21 @@ func TestGoroutinesInACircle(t *testing.T) {
 	if inCircle != 2*circles || behind != circles {
 		t.Errorf("%d goroutines in circles and %d behind them, want %d and %d", inCircle, behind, 2*circles, circles)
 	}
+}
+
+// lookAtOwn lists the goroutines of the test itself; the look ends with the test.
+func lookAtOwn(t *testing.T) (*look, *goListing) {
+	t.Helper()
+	l := newLook(NewReader(host.Default()), lookLimits)
+	t.Cleanup(l.close)
+	program := l.openGo(os.Getpid())
+	if program == nil {
+		t.Skip(l.unseen)
+	}
+	t.Cleanup(func() { program.Close() })
+	listing, err := l.listGo(program)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l, listing
 }

@@ -52,22 +52,29 @@ print("ready", flush=True)
 time.sleep(20)
 `
 
-// TestLockOfLogging: who waits for a lock of Python's that says who holds it
-// waits for what its holder waits for.
-func TestLockOfLogging(t *testing.T) {
-	cmd := exec.Command("/usr/bin/python3", "-c", loggers)
+// startPython starts a program that says "ready", and gives its pid.
+func startPython(t *testing.T, program string) int {
+	t.Helper()
+	cmd := exec.Command("/usr/bin/python3", "-c", program)
 	out, _ := cmd.StdoutPipe()
 	if err := cmd.Start(); err != nil {
 		t.Skipf("SKIP: %v", err)
 	}
-	defer func() { cmd.Process.Kill(); cmd.Wait() }()
+	t.Cleanup(func() { cmd.Process.Kill(); cmd.Wait() })
 	if line, _ := bufio.NewReader(out).ReadString('\n'); line != "ready\n" {
 		t.Skipf("SKIP: python3 said %q", line)
 	}
-	if _, err := cpython.Open(budget.New(t.Context(), budget.Limits{}), "/proc", cmd.Process.Pid, procmem.Read); err != nil {
+	return cmd.Process.Pid
+}
+
+// TestLockOfLogging: who waits for a lock of Python's that says who holds it
+// waits for what its holder waits for.
+func TestLockOfLogging(t *testing.T) {
+	pid := startPython(t, loggers)
+	if _, err := cpython.Open(budget.New(t.Context(), budget.Limits{}), "/proc", pid, procmem.Read); err != nil {
 		t.Skipf("SKIP: %v", err)
 	}
-	c := lookFor(t, cmd.Process.Pid, func(c *observe.WaitChain) bool { return c.Hops[0].Kind == observe.WaitLock && len(c.Hops) > 1 })
+	c := lookFor(t, pid, func(c *observe.WaitChain) bool { return c.Hops[0].Kind == observe.WaitLock && len(c.Hops) > 1 })
 	h := c.Hops[1]
 	if h.How != observe.HowOwner || h.Kind != observe.WaitUnix || h.Wants != observe.WantsRoom {
 		t.Error(chainText(c))
@@ -99,17 +106,9 @@ func TestLockOfInterpreter(t *testing.T) {
 	if runtime.GOARCH != "amd64" {
 		t.Skip("SKIP: numbers of system calls are those of amd64")
 	}
-	cmd := exec.Command("/usr/bin/python3", "-c", faulter)
-	out, _ := cmd.StdoutPipe()
-	if err := cmd.Start(); err != nil {
-		t.Skipf("SKIP: %v", err)
-	}
-	defer func() { cmd.Process.Kill(); cmd.Wait() }()
-	if line, _ := bufio.NewReader(out).ReadString('\n'); line != "ready\n" {
-		t.Skipf("SKIP: python3 said %q", line)
-	}
-	c := lookFor(t, cmd.Process.Pid, func(c *observe.WaitChain) bool { return c.Hops[0].Kind == observe.WaitLock && len(c.Hops) > 1 })
-	if c.Hops[0].TID != cmd.Process.Pid || c.Hops[1].Wchan != "handle_userfault" || c.Hops[0].Wants != observe.WantsRelease {
+	pid := startPython(t, faulter)
+	c := lookFor(t, pid, func(c *observe.WaitChain) bool { return c.Hops[0].Kind == observe.WaitLock && len(c.Hops) > 1 })
+	if c.Hops[0].TID != pid || c.Hops[1].Wchan != "handle_userfault" || c.Hops[0].Wants != observe.WantsRelease {
 		t.Error(chainText(c))
 	}
 }
