@@ -58,7 +58,7 @@ func (r *earlier) end(s *session) {
 			since := window + time.Since(now)
 			l := ports.listening[q.SrcPort]
 			switch {
-			case l != nil && q.LastReceived >= since && (q.NeverSent || q.LastSent > q.LastReceived):
+			case l != nil && unanswered(q, since):
 				at := openKey{local: netip.AddrPortFrom(q.Src.Unmap(), q.SrcPort), peer: netip.AddrPortFrom(q.Dst.Unmap(), q.DstPort), netns: ns.Inode}
 				if known[at] {
 					continue
@@ -73,7 +73,7 @@ func (r *earlier) end(s *session) {
 				if len(r.slow) < maxSlowRequests {
 					r.slow = append(r.slow, wait.SlowRequest{PID: pid, Owner: owner, From: now.Add(-window), To: now, Busy: window, Unfinished: true, Unread: q.Receive > 0})
 				}
-			case l == nil && !q.NeverSent && q.Receive == 0 && q.LastSent >= since && (q.NeverReceived || q.LastSent < q.LastReceived):
+			case l == nil && waitsForAnswer(q, since):
 				at := netip.AddrPortFrom(q.Dst.Unmap(), q.DstPort)
 				if pid := ports.callers[at]; pid != 0 {
 					r.wait(s, endpointKey{observe.Called.String(), ns.Inode, at.Addr().String(), int(at.Port())}, pid, q.LastSent, false)
@@ -81,6 +81,18 @@ func (r *earlier) end(s *session) {
 			}
 		}
 	}
+}
+
+// unanswered says that what a client sent came in longer ago than since, and nothing was
+// sent to it afterwards. A connection on which nobody ever asked (a pool's, a browser's
+// that connects ahead) waits for nothing, however long ago its handshake was.
+func unanswered(q *host.QueueSample, since time.Duration) bool {
+	return !q.NeverReceived && q.LastReceived >= since && (q.NeverSent || q.LastSent > q.LastReceived)
+}
+
+// waitsForAnswer is the same at the end that asked.
+func waitsForAnswer(q *host.QueueSample, since time.Duration) bool {
+	return !q.NeverSent && q.Receive == 0 && q.LastSent >= since && (q.NeverReceived || q.LastSent < q.LastReceived)
 }
 
 // ports is who has which sockets of a network namespace.
