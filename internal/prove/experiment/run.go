@@ -334,6 +334,8 @@ func (r *run) result() Result {
 	switch {
 	case r.rounds == 0:
 		out.Verdict, out.Why = TooLittle, "nobody asked the service for anything; nothing was changed"
+	case out.Harm && out.loadEnded():
+		out.Verdict, out.Why = Undecided, "requests stopped while the change was made, and nobody asked again when it was undone: the load has ended, or its clients gave up"
 	case out.Harm:
 		out.Verdict, out.Why = Worse, out.harmText()
 	case len(whole) < 3:
@@ -358,6 +360,18 @@ func (r *run) judged(phases []Phase) []finding {
 		}
 	}
 	return found
+}
+
+// loadEnded says that nobody asked for anything, or tried to connect, in all of the last
+// phase, without the change.
+func (out *Result) loadEnded() bool {
+	last := &out.Phases[len(out.Phases)-1]
+	for i := range last.Blocks {
+		if b := &last.Blocks[i]; b.Requests+b.Unanswered+b.Tried > 0 {
+			return false
+		}
+	}
+	return last.Name == phaseAfter && len(last.Blocks) > 0
 }
 
 // wholePhases leaves out phases that have no blocks at the end.

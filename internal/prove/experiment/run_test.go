@@ -68,6 +68,17 @@ func TestHarm(t *testing.T) {
 	}
 }
 
+// TestLoadEnds with the change in force: nobody asks any more afterwards either, which
+// is no doing of the change.
+func TestLoadEnds(t *testing.T) {
+	w := newWorld(1, "calm")
+	w.leaves = 3
+	r := simulate(t, w)
+	if r.Verdict != Undecided || w.on || !strings.Contains(r.Why, "the load has ended") {
+		t.Errorf("%s: %s, on %v", r.Verdict, r.Why, w.on)
+	}
+}
+
 func TestIdle(t *testing.T) {
 	w := newWorld(1, "calm")
 	w.rate = 0

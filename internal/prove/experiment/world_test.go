@@ -32,6 +32,7 @@ type world struct {
 	stopped     bool    // but for the change
 	backOff     float64 // s after the change before anybody asks
 	failsAfter  float64 // the change kills the service after so long
+	leaves      float64 // with the change, so long after it, the clients end
 
 	on        bool
 	since     float64
@@ -103,6 +104,9 @@ func (w *world) tick() Block {
 	}
 	rate := w.rate * math.Exp(level)
 	if w.on && w.failsAfter > 0 && w.now-w.since > w.failsAfter {
+		rate = 0
+	}
+	if w.leaves > 0 && w.applies > 0 && w.now-w.since > w.leaves {
 		rate = 0
 	}
 	if w.stopped && (!w.on || w.now-w.since < w.backOff) {
