@@ -26,7 +26,8 @@ const (
 	fixSettles  = 700 * time.Millisecond  // from a fix to the measurement of what it did
 	fixWindow   = 2500 * time.Millisecond // of that
 	fixLimit    = 5 * time.Second         // for a command of a fix
-	fixProof    = 25 * time.Second        // for slowray prove, where it makes the change
+	fixProof    = 75 * time.Second        // for slowray prove, where it makes the change
+	proofEnds   = 25 * time.Second        // for it to put back what it changed; the load lasts as long
 )
 
 // tried is what came of a fix.
@@ -39,9 +40,9 @@ type tried struct {
 // benchLook has slowray look at the draw under its load, makes the fix that it prints
 // first, and measures the service once more.
 func (r *runner) benchLook(ctx context.Context) (look benchLook, err error) {
-	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
+	ctx, cancel := context.WithTimeout(ctx, 3*time.Minute)
 	defer cancel()
-	box, err := sandbox.Open(ctx, r.lock, r.boxOptions(r.Faults, 3*time.Minute))
+	box, err := sandbox.Open(ctx, r.lock, r.boxOptions(r.Faults, 4*time.Minute))
 	if err != nil {
 		return look, err
 	}
@@ -164,10 +165,10 @@ func below(of map[int]int, init int) map[int]bool {
 }
 
 // looks are commands that only show something: no fix.
-var looks = []string{"ss", "cat", "journalctl", "ps", "ls", "df", "du", "findmnt", "lsof", "grep", "slowray", "curl", "dig", "ping", "jstack", "py-spy", "conntrack", "stat", "gdb", "head", "tail", "ipcs", "less", "tracepath", "mtr", "traceroute", "nstat", "ethtool", "top"}
+var looks = []string{"ss", "cat", "journalctl", "ps", "ls", "df", "du", "findmnt", "lsof", "grep", "slowray", "curl", "dig", "ping", "jstack", "py-spy", "conntrack", "stat", "gdb", "head", "tail", "ipcs", "less", "tracepath", "mtr", "traceroute", "nstat", "ethtool", "top", "jcmd"}
 
 // onlyShows finds commands that do no more than that, whatever their program could do.
-var onlyShows = regexp.MustCompile(`\b(ip|tc) -s\b|\b(show|list|status)\b|"SELECT (pid|\*|[a-z_]+,)|\bSHOW\b`)
+var onlyShows = regexp.MustCompile(`\b(ip|tc) -s\b|\b(show|list|status)\b|["']SELECT (pid|\*|[a-z_]+,)|\bSHOW\b|\bEXPLAIN\b|\bSLOWLOG GET\b|\bprlimit --pid \d+ --[a-z]+$`)
 
 // program is the word of a command that says what it does: in nsenter … ss -ltn it is ss.
 func program(line string) string {
@@ -222,6 +223,7 @@ func (r *runner) tryFix(ctx context.Context, box *sandbox.Box, report *Report) (
 		}
 		limit, cancel := context.WithTimeout(ctx, fixLimit)
 		cmd := exec.CommandContext(limit, "sh", "-c", command)
+		cmd.Stdin = strings.NewReader(server.DatabasePassword + "\n") // as who pastes it would type where it asks
 		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 		cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 		said, err := cmd.CombinedOutput()
@@ -249,16 +251,16 @@ func hostConntrack(command string) (string, bool) {
 
 // tryChange has slowray prove make the change, under load, and takes its word.
 func (r *runner) tryChange(ctx context.Context, box *sandbox.Box, cause string) (tried, error) {
-	ctx, cancel := context.WithTimeout(ctx, fixProof+20*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, fixProof+2*proofEnds)
 	defer cancel()
-	traffic, err := r.startLoad(ctx, box, r.LoadWith(r.Faults), fixProof)
+	traffic, err := r.startLoad(ctx, box, r.LoadWith(r.Faults), fixProof+proofEnds)
 	if err != nil {
 		return tried{}, err
 	}
 	if err := pause(ctx, quickWatchWarm); err != nil {
 		return tried{}, err
 	}
-	said, err := r.proves(ctx, cause, box.Dir)
+	said, err := r.proves(ctx, cause, box.Dir, fixProof)
 	if err != nil {
 		return tried{}, err
 	}

@@ -100,7 +100,7 @@ func RunProof(ctx context.Context, p Proof, opt Options) (result ProofResult, er
 	}
 	r.print.progress(fmt.Sprintf("slowray proves %s", p.Cause))
 	started := time.Now()
-	said, err := r.proves(ctx, p.Cause, in.box.Dir)
+	said, err := r.proves(ctx, p.Cause, in.box.Dir, proveTime)
 	if err != nil {
 		return result, err
 	}
@@ -123,14 +123,14 @@ type said struct {
 
 // proves runs slowray prove on the host, as an administrator would. That it
 // fails is a result, not an error.
-func (r *runner) proves(ctx context.Context, cause, dir string) (said, error) {
+func (r *runner) proves(ctx context.Context, cause, dir string, most time.Duration) (said, error) {
 	block := proveBlock
 	if r.opt.Brief {
 		block = briefBlock
 	}
 	args := append(r.opt.Slowray[1:len(r.opt.Slowray):len(r.opt.Slowray)], "prove", cause, "--apply", "--json", "--for", proveLook.String(),
 		"--block", block.String(), "--port", strconv.Itoa(r.plan.FrontPort), "--state", filepath.Join(dir, "journal"))
-	limit, cancel := context.WithTimeout(ctx, proveTime)
+	limit, cancel := context.WithTimeout(ctx, most)
 	defer cancel()
 	for {
 		out, err := prove(limit, r.opt.Slowray[0], args)
@@ -138,7 +138,7 @@ func (r *runner) proves(ctx context.Context, cause, dir string) (said, error) {
 		case ctx.Err() != nil:
 			return out, ctx.Err()
 		case limit.Err() != nil:
-			out.problem = fmt.Sprintf("slowray came to no verdict in %v", proveTime)
+			out.problem = fmt.Sprintf("slowray came to no verdict in %v", most)
 			return out, nil
 		case err != nil || !strings.Contains(out.problem, oneAtATime):
 			return out, err

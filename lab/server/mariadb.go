@@ -13,6 +13,9 @@ import (
 
 const databaseUser = "mysql" // of Debian's package
 
+// DatabasePassword is that of all users of the lab's databases that have one.
+const DatabasePassword = "lab"
+
 // databaseInit is what the database does at its first start. The server refuses
 // to serve as root, and init-file has one statement a line.
 func (q Query) databaseInit() string {
@@ -27,7 +30,9 @@ func (q Query) databaseInit() string {
 	}
 	lines = append(lines,
 		"CREATE USER 'booking'@'%' IDENTIFIED BY 'lab';",
-		"GRANT SELECT, UPDATE ON lab.* TO 'booking'@'%';")
+		"GRANT SELECT, UPDATE ON lab.* TO 'booking'@'%';",
+		"CREATE USER 'root'@'%' IDENTIFIED BY '"+DatabasePassword+"';",
+		"GRANT ALL ON *.* TO 'root'@'%' WITH GRANT OPTION;")
 	return strings.Join(lines, "\n") + "\n"
 }
 

@@ -340,7 +340,7 @@ static void prepare(void)
 		if (semget(IPC_PRIVATE, 1, 0600) < 0)
 			break;
 	if (options.file_limit) {
-		struct rlimit limit = {options.file_limit, options.file_limit};
+		struct rlimit limit = {options.file_limit, RLIM_INFINITY};
 
 		signal(SIGXFSZ, SIG_IGN);
 		if (setrlimit(RLIMIT_FSIZE, &limit))
