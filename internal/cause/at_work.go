@@ -121,6 +121,28 @@ func (v *View) loadedSeconds(l *ledger) float64 {
 	return min(float64(last-first+1)*arrivalSlot, v.Window.Seconds)
 }
 
+// busySeconds is for how long of the window a request of an endpoint was under way, as
+// far as the longest that came in each slot tells. Those of an isolated slot came at once.
+func (v *View) busySeconds(l *ledger) float64 {
+	if len(l.LongestUS) != len(l.Arrivals) {
+		return v.loadedSeconds(l)
+	}
+	var busy, until float64
+	for i, n := range l.Arrivals {
+		if n == 0 {
+			continue
+		}
+		from := float64(i) * arrivalSlot
+		end := from + float64(l.LongestUS[i])/1e6
+		if i+1 < len(l.Arrivals) && l.Arrivals[i+1] > 0 {
+			end = max(end, from+arrivalSlot)
+		}
+		busy += max(0, end-max(from, until))
+		until = max(until, end)
+	}
+	return min(busy, v.Window.Seconds)
+}
+
 // threadsOver is the busiest threads of a process with their shares of a time.
 func threadsOver(p *observe.Process, seconds float64) []busyThread {
 	if len(p.Busiest) == 0 {

@@ -79,6 +79,9 @@ func (v *View) lateForWant(check func(l *ledger, w *atWork, k cost) judged) Resu
 		top := slices.MaxFunc(w.threads, func(a, b busyThread) int { return cmp.Compare(a.delay, b.delay) })
 		k := l.waitingForCPU(&w, top.delay, observe.ServerRunq)
 		shown := l.Split != nil && l.Split.Requests >= fewRequests && l.noticed(l.serverCost(observe.ServerRunq), threadFloor)
+		if v.fillsItsCPUs(l, &w) {
+			k, shown = l.queuedInside(), true
+		}
 		if !l.noticed(k, threadFloor) || w.delay < delayFloor*v.loadedSeconds(l) || top.delay < queuedLeast && !shown {
 			return judged{because: fmt.Sprintf("the threads behind %s were ready and had no CPU for %s, and ran for %s: no request is slow for that", l.name(), seconds(w.delay), seconds(w.cpu)), near: k.slowNS}
 		}
@@ -87,6 +90,25 @@ func (v *View) lateForWant(check func(l *ledger, w *atWork, k cost) judged) Resu
 		}
 		return check(l, &w, k)
 	})
+}
+
+// fillsItsCPUs says that a process behind an endpoint may run on few of the CPUs and
+// uses nearly all of their time by itself. A runtime that knows how many it has (Go, Java)
+// starts no more threads than that: what is ready waits inside it.
+func (v *View) fillsItsCPUs(l *ledger, w *atWork) bool {
+	p := v.narrowed(w)
+	return p != nil && p.CPUSeconds() >= narrowBusy*float64(len(cpuList(p.CPUs)))*v.loadedSeconds(l)
+}
+
+// queuedInside is the time of an endpoint's requests in which they wait to be read, and
+// for threads that wait for one another or for a CPU.
+func (l *ledger) queuedInside() cost {
+	c := l.cost(1, observe.AcceptWait, observe.RecvWait)
+	if l.Split == nil || l.Split.Requests < fewRequests {
+		return c
+	}
+	in := l.serverCost(observe.ServerRunq, observe.ServerLock, observe.ServerHandoff)
+	return cost{share: c.share + in.share, slowShare: c.slowShare + in.slowShare, ns: c.ns + in.ns, slowNS: c.slowNS + in.slowNS, usual: c.usual + in.usual}
 }
 
 const withoutCPU = "ready to run, without a CPU"

@@ -63,7 +63,7 @@ func (v *View) otherDescriptors(r Result) Result {
 	other := v.judgeLack(match, r.RuledOut, func(k *lack, f *Finding) {
 		e := k.first()
 		f.Title = "A service has no file descriptor left: it cannot open files or make connections"
-		want := v.wantedFDs(v.Process(e.PID))
+		want, limit := v.raisedFDs(v.Process(e.PID))
 		if p := v.Process(e.PID); p != nil {
 			f.Fix.Changes = []Change{rlimitChange(p, "nofile", itoa(p.FDLimit), itoa(want))}
 			f.Evidence = append(f.Evidence, Evidence{Fact: "open files, peak", Value: p.FDs, Limit: p.FDLimit, Unit: "files", Source: "/proc/PID/fd, /proc/PID/limits"})
@@ -72,7 +72,7 @@ func (v *View) otherDescriptors(r Result) Result {
 			}
 		}
 		f.Fix.Text = fmt.Sprintf("Raise the limit of open files of %s to %d, and see whether it forgets to close some.", e.Comm, want)
-		f.Fix.Commands = []shell.Command{shell.Line("prlimit --pid %s --nofile=%s:%s", e.PID, want, want)}
+		f.Fix.Commands = []shell.Command{shell.Line("prlimit --pid %s --nofile=%s", e.PID, limit)}
 	})
 	if other.NotChecked != "" {
 		return r
@@ -100,10 +100,9 @@ func fdFinding(v *View, a observe.Accept, failed uint64) Finding {
 		return f
 	}
 	f.Evidence = []Evidence{{Fact: "accept() failed with EMFILE", Value: a.Errors["EMFILE"], Unit: "calls", Source: "accept() results"}}
-	want, hard := v.wantedFDs(p), 0
+	want, limit := v.raisedFDs(p)
 	if p != nil {
 		f.Evidence = append(f.Evidence, Evidence{Fact: "open files, peak", Value: p.FDs, Limit: p.FDLimit, Unit: "files", Source: "/proc/PID/fd, /proc/PID/limits"})
-		hard = p.FDHard
 	}
 	for i := range v.Nginx {
 		n := &v.Nginx[i]
@@ -115,10 +114,6 @@ func fdFinding(v *View, a observe.Accept, failed uint64) Finding {
 		}
 	}
 	f.Fix.Text = fmt.Sprintf("Raise the limit of open files of %s to %d.", a.Comm, want)
-	limit := fmt.Sprintf("%d", want)
-	if hard < want {
-		limit = fmt.Sprintf("%d:%d", want, want)
-	}
 	f.Fix.Commands = []shell.Command{shell.Line("prlimit --pid %s --nofile=%s", a.PID, limit)}
 	if p != nil && p.Unit != "" {
 		f.Fix.Persist = append(f.Fix.Persist, shell.Line("systemctl edit %s   # [Service] LimitNOFILE=%s", shell.Unit(p.Unit), want))

@@ -116,8 +116,11 @@ func (v *View) quickCall(l *ledger) (because string, near float64) {
 		return because, near
 	}
 	least := callTime
-	if l.here != nil {
-		least = ownFloor // nobody looks at its own causes where it takes less
+	if l.here != nil { // nobody looks at its own causes where it takes less
+		least = ownFloor
+		if l.here.spendsIn(observe.ServerSleep) {
+			least = sleepFloor
+		}
 	}
 	always := median >= least && l.reach >= callShare
 	// Among quick calls slow ones have to make up the slow requests.
@@ -133,17 +136,17 @@ func (v *View) quickCall(l *ledger) (because string, near float64) {
 		return because + "; it calls itself, and answers hardly anything else", near
 	case median > longestCall*float64(service.Total.Max()):
 		return because + "; they last longer than any request: they are not made for one", near
-	case full && here != nil && !sleepsOnItsOwn(here):
+	case full && here != nil && !here.spendsIn(observe.ServerSleep, observe.ServerDisk): // more of the CPUs would not shorten those
 		return because + "; both run on this host, whose CPUs are full", near
 	}
 	return "", near
 }
 
-// sleepsOnItsOwn says that what is served spends its slow requests' time asleep
-// or at a disk, which more of the CPUs would not shorten.
-func sleepsOnItsOwn(here *ledger) bool {
-	of, ok := here.split()
-	return ok && here.SlowShare(observe.Server)*of(observe.ServerSleep, observe.ServerDisk) >= dominantShare
+// spendsIn says that the slow requests of an endpoint spend most of their time in parts
+// of the server's.
+func (l *ledger) spendsIn(parts ...observe.ServerPart) bool {
+	of, ok := l.split()
+	return ok && l.SlowShare(observe.Server)*of(parts...) >= dominantShare
 }
 
 // callsItself says that the caller is who answers, and that its own calls are

@@ -1,6 +1,7 @@
 package cause
 
 import (
+	"fmt"
 	"slices"
 
 	"github.com/slowray/slowray/internal/observe"
@@ -217,16 +218,34 @@ func tryMoreFiles(v *View, t Target) []Change {
 }
 
 // wantedFDs is the limit of open files that is proposed for a process, which may
-// not be known.
+// not be known. One that the hard limit allows is enough where it is far more than the
+// present one: raising that needs a right that is missing in most containers
+// (CAP_SYS_RESOURCE).
 func (v *View) wantedFDs(p *observe.Process) int {
 	want := 65536
 	if p != nil {
 		want = max(want, 8*p.FDLimit)
+		if p.FDHard >= farMoreFDs*p.FDLimit && p.FDLimit > 0 {
+			want = min(want, p.FDHard)
+		}
 	}
 	if most := v.sysctlNumber("fs.nr_open", 0); most > 0 {
 		want = min(want, int(most))
 	}
 	return want
+}
+
+// farMoreFDs times the present limit of open files is enough.
+const farMoreFDs = 4
+
+// raisedFDs is wantedFDs, and how prlimit(1) is told: the hard limit stays where it
+// allows as many.
+func (v *View) raisedFDs(p *observe.Process) (want int, limit string) {
+	want = v.wantedFDs(p)
+	if p != nil && p.FDHard >= want {
+		return want, fmt.Sprintf("%d:", want)
+	}
+	return want, fmt.Sprintf("%d:%d", want, want)
 }
 
 // betterClock is a clocksource that there is and that is quick to read; empty

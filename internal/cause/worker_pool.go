@@ -17,8 +17,10 @@ type poolUse struct {
 	main     *ledger // with most requests, nil where none is recorded
 
 	working float64 // requests in hand at once, mean; 0 when not recorded
+	bursts  float64 // the same while there are any
 	held    float64 // connections taken up, mean
 	taken   float64 // of the limit
+	atTimes bool    // taken tells of the time while any request was under way
 	source  string
 	queue   float64 // connections waiting in the accept queues, mean
 	wait    cost    // of main
@@ -85,6 +87,7 @@ func (v *View) measure(u *poolUse) {
 			}
 			u.ledgers = append(u.ledgers, l)
 			u.working += v.workingAt(l)
+			u.bursts += v.workedOn(l, v.busySeconds(l))
 			if u.main == nil || l.Requests > u.main.Requests {
 				u.main = l
 			}
@@ -98,12 +101,15 @@ func (v *View) measure(u *poolUse) {
 
 // workingAt is how many requests of an endpoint are worked on at once, on
 // average while they come in.
-func (v *View) workingAt(l *ledger) float64 {
-	loaded := v.loadedSeconds(l)
-	if loaded == 0 {
+func (v *View) workingAt(l *ledger) float64 { return v.workedOn(l, v.loadedSeconds(l)) }
+
+// workedOn is how many requests of an endpoint are worked on at once, on average over
+// so many seconds.
+func (v *View) workedOn(l *ledger, seconds float64) float64 {
+	if seconds == 0 {
 		return 0
 	}
-	return (l.SumNS(observe.Server) + l.SumNS(observe.Stall) + l.SumNS(observe.SendWait)) / 1e9 / loaded
+	return (l.SumNS(observe.Server) + l.SumNS(observe.Stall) + l.SumNS(observe.SendWait)) / 1e9 / seconds
 }
 
 // judgePool says how much of a pool is taken, by the best witness there is, and
@@ -120,7 +126,8 @@ func (v *View) judgePool(u *poolUse) {
 		enough float64
 		source string
 	}
-	witnesses := []witness{{u.working, takenShare * limit, recorded}}
+	inBursts := recorded + ", while any request was under way"
+	witnesses := []witness{{u.working, takenShare * limit, recorded}, {u.bursts, takenShare * limit, inBursts}}
 	if p.Rounds >= fewReadings {
 		// A worker that polls is taken for free: only what is busy counts.
 		taken := p.BusyMean
@@ -144,6 +151,7 @@ func (v *View) judgePool(u *poolUse) {
 			u.taken, u.source, full = w.taken, w.source, true
 		}
 	}
+	u.atTimes = u.source == inBursts
 	noticed := u.main != nil && u.main.noticed(u.wait, threadFloor)
 	computing, known := 0.0, false
 	if u.main != nil {
@@ -211,7 +219,14 @@ func (v *View) poolFinding(w *workerPool, u *poolUse) Finding {
 	}
 	pids := append([]int{u.app.PID, v.Master(u.app.PID)}, u.app.Workers...)
 	about, master := aboutAny(pids), v.Master(u.app.PID)
-	f.MayFollow = mayFollow(v.lateBy(u.main), holdsUp(slices.Concat(pids, s.PIDs)), func(p *Finding) bool { return about(p) || v.takes(p, master, u.taken) })
+	busy := u.taken
+	if u.atTimes {
+		busy = u.working // as what holds workers up is told: on average
+	}
+	f.MayFollow = mayFollow(v.lateBy(u.main), holdsUp(slices.Concat(pids, s.PIDs)), func(p *Finding) bool { return about(p) || v.takes(p, master, busy) })
+	if idleHolders(u) {
+		f.MayFollow = func(*Finding) bool { return false } // what is taken waits for its clients
+	}
 	// By Little's law the time a request waits is to the time it is served as
 	// what waits is to what is served.
 	f.Weight = u.queue / max(u.queue+u.taken, 1)
@@ -224,12 +239,15 @@ func (v *View) poolFinding(w *workerPool, u *poolUse) Finding {
 	}
 	f.Impact = Impact{Share: round(f.Weight), Of: "the requests' time", OfTime: true, Text: what}
 	f.Evidence = v.poolEvidence(w, u, setting)
+	if lost := u.queue * v.Window.Seconds; u.main != nil && lost > f.Weight*u.main.TimeNS()/1e9 {
+		f.lost = &lost // by connections that were not taken up in this window, too
+	}
 	waiting := u.queue
 	if u.main != nil {
-		waiting = max(waiting, v.inFlight(u.main)-u.taken)
+		waiting = max(waiting, v.inFlight(u.main)-busy)
 	}
 	want, _ := v.proposedWorkers(u, v.workerRSS(u.app)/uint64(max(p.Threads, 1)))
-	f.crew = &crew{pid: master, unit: fmt.Sprintf("%s of %s", w.unit(p), w.name), busy: u.taken, waiting: waiting, want: want}
+	f.crew = &crew{pid: master, unit: fmt.Sprintf("%s of %s", w.unit(p), w.name), busy: busy, waiting: waiting, want: want}
 	w.fix(v, u, setting, &f)
 	if len(f.Fix.Commands) == 0 {
 		f.Fix.Commands = []shell.Command{lookAtWaits(u.app.PID)}
@@ -301,7 +319,7 @@ func (v *View) proposedWorkers(u *poolUse, each uint64) (want int, memory string
 	limit := u.pool.Limit
 	waiting := u.queue
 	if u.main != nil {
-		waiting = max(waiting, v.inFlight(u.main)-u.taken)
+		waiting = max(waiting, u.main.TimeNS()/1e9/max(v.busySeconds(u.main), arrivalSlot/10)-u.taken)
 	}
 	want = max(2*limit, min(limit+int(waiting), 4*limit+64))
 	if each == 0 {

@@ -148,6 +148,20 @@ var firingOnServers = []fires{
 		subject: Subject{Kind: "pool", PID: appPID}, minShare: 0.8, fix: "kill -TTIN 500", evidence: "readings with every worker busy=98",
 	},
 	{
+		name: "five bursts, and idle between them", cause: &gunicornWorkersBusy,
+		plant: func(o *observe.Observation) {
+			appServer(o, observe.KindGunicorn, observe.WorkerPool{Name: "workers", Knob: "workers", Limit: 4, Setting: observe.Setting{Value: "4", File: "/etc/app.conf", Line: 7}})
+			t := appServed().add(110, ms/10, ms/20, 0, late)
+			with(o, t)
+			e := &o.Endpoints[len(o.Endpoints)-1]
+			e.Arrivals, e.LongestUS = make([]uint32, 100), make([]uint32, 100)
+			for i := 5; i < 100; i += 20 {
+				e.Arrivals[i], e.LongestUS[i] = 22, 300_000
+			}
+		},
+		subject: Subject{Kind: "pool", PID: appPID, Path: "/etc/app.conf:7"}, minShare: 0.8, fix: "workers of gunicorn from 4 to", evidence: "workers taken, mean=3.667",
+	},
+	{
 		name: "requests wait in the socket", cause: &tomcatThreadsExhausted, plant: fourTaken(observe.KindTomcat, "maxThreads", lateInSocket),
 		subject: Subject{Kind: "pool", PID: appPID, Path: "/etc/app.conf:7"}, minShare: 0.8, fix: "maxThreads", evidence: "of it waiting to be taken up, mean=250",
 	},

@@ -35,20 +35,30 @@ func rank(findings []cause.Finding, catalogue []cause.Cause) []cause.Finding {
 // that shares of different services compare, the weight of what cost less than a
 // fifth of what the dearest cause cost is reduced in proportion: a service that
 // is down but that hardly anybody calls is told, and not before one that all
-// wait for. Where the cost is not known, the weight alone counts.
+// wait for. Where the cost is not known, the weight alone counts. The costs of what
+// threads wait for are no estimates against each other, since the same looks tell them:
+// of two waits on one way that which keeps the requests longer is told first.
 func Rank[T any](list []T, catalogue []cause.Cause, of func(T) *cause.Finding) {
 	known := declared(catalogue)
-	dearest := 0.0
+	waits := func(f *cause.Finding) bool { c := known[f.Cause]; return c != nil && c.Class&cause.ClassWait != 0 }
+	dearest, longest := 0.0, 0.0 // of all, of waits
 	for _, x := range list {
 		if f := of(x); f.Role == cause.RoleCause && f.Impact.Cost != nil {
 			dearest = max(dearest, *f.Impact.Cost)
+			if waits(f) {
+				longest = max(longest, *f.Impact.Cost)
+			}
 		}
 	}
 	worth := func(f *cause.Finding) float64 {
-		if f.Impact.Cost == nil || dearest == 0 {
+		full := fullCost * dearest
+		if waits(f) {
+			full = max(full, longest)
+		}
+		if f.Impact.Cost == nil || full == 0 {
 			return f.Weight
 		}
-		return f.Weight * min(1, *f.Impact.Cost/(fullCost*dearest))
+		return f.Weight * min(1, *f.Impact.Cost/full)
 	}
 	slices.SortStableFunc(list, func(x, y T) int {
 		a, b := of(x), of(y)

@@ -59,6 +59,12 @@ func webServers() []Incident {
 		Faults:  []Fault{fewWorkers("gunicorn-workers-busy", 2)},
 		Load:    load.Load{Conns: 24},
 	}, {
+		Name:    "gunicorn-bursts",
+		Summary: "a batch of requests every 900 ms before 3 sync workers of gunicorn, which are idle in between",
+		Setup:   withWorkers(server.NginxGunicorn, func(w *server.Workers) { w.Work = 30 * time.Millisecond }),
+		Faults:  []Fault{fewWorkers("gunicorn-workers-busy", 3)},
+		Load:    load.Load{Conns: 28, Burst: 900 * time.Millisecond},
+	}, {
 		Name:    "tomcat-threads",
 		Summary: "Tomcat with 4 threads, for pages that wait 50 ms: requests wait in their sockets",
 		Setup:   withWorkers(server.Tomcat, nil),
@@ -73,6 +79,15 @@ func webServers() []Incident {
 			Plant: func(s *server.Setup) { s.Workers.MaxConn = 10 },
 		}},
 		Load: load.Load{Conns: 60, Close: true},
+	}, {
+		Name:    "haproxy-idle-connections",
+		Summary: "5 connections that rest between two requests are all that HAProxy takes, and others are never accepted",
+		Setup:   withWorkers(server.HAProxyWeb, func(w *server.Workers) { w.Work = 80 * time.Millisecond }),
+		Faults: []Fault{{
+			Name: "maxconn", Cause: "haproxy-maxconn", Text: "maxconn 5",
+			Plant: func(s *server.Setup) { s.Workers.MaxConn = 5 },
+		}},
+		Load: load.Load{Conns: 40, Burst: 750 * time.Millisecond},
 	}, {
 		Name:    "haproxy-server-queue",
 		Summary: "HAProxy passes 4 requests at a time to its server, and others wait in its own queue",
