@@ -273,6 +273,9 @@ func (r *runner) tryChange(ctx context.Context, box *sandbox.Box, cause string) 
 		return t, nil
 	}
 	works := said.Result.Verdict == verdictProved
+	if !works {
+		t.by += ": " + said.Result.Why
+	}
 	t.works = &works
 	return t, nil
 }

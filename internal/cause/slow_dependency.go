@@ -118,7 +118,7 @@ func (v *View) quickCall(l *ledger) (because string, near float64) {
 	least := callTime
 	if l.here != nil { // nobody looks at its own causes where it takes less
 		least = ownFloor
-		if l.here.spendsIn(observe.ServerSleep) {
+		if l.here.spendsIn(observe.ServerSleep, observe.ServerHandoff) { // by its own choice, it or another thread of it
 			least = sleepFloor
 		}
 	}

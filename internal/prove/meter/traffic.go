@@ -196,9 +196,11 @@ func (t *Traffic) counted(seconds float64) (map[string]float64, error) {
 	return rates, nil
 }
 
-// look tells what happened since the last look.
+// look tells what happened since the last look. What is complete counts at once: on a
+// connection that rests it would count with the next request only, and after a look that
+// counted it so, as at the beginning of a block, a service would seem to answer nobody.
 func (t *Traffic) look() (b experiment.Block) {
-	t.stream.Moment(func(sums []request.Counters) {
+	_ = t.stream.Complete(func(sums []request.Counters) { // else what is known; shut says why
 		b = t.recent.end(t.sum(sums))
 		t.recent.begin(t.sum(sums))
 	})

@@ -20,6 +20,7 @@ type source struct {
 	records []observe.Request
 	sums    []request.Counters
 	fails   error
+	resting uint64 // requests that count with the next flush only
 }
 
 func (s *source) Poll(each func(*observe.Request)) int {
@@ -34,10 +35,19 @@ func (s *source) Poll(each func(*observe.Request)) int {
 }
 
 func (s *source) Flush() error                   { return nil }
-func (s *source) FlushAll() error                { return s.fails }
 func (s *source) Stats() request.Stats           { return request.Stats{} }
 func (s *source) Caller(int) (string, int, bool) { return "", 0, false }
 func (s *source) Close()                         {}
+
+func (s *source) FlushAll() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i := range s.sums {
+		s.sums[i].Requests += s.resting
+	}
+	s.resting = 0
+	return s.fails
+}
 
 func (s *source) Counters() []request.Counters {
 	s.mu.Lock()
@@ -177,6 +187,25 @@ func TestLoadUnknown(t *testing.T) {
 	alone := &Load{Command: m.Command}
 	if _, err := alone.Block(t.Context(), time.Second); !errors.Is(err, loadgen.ErrUnknown) {
 		t.Errorf("without a recording: %v", err)
+	}
+}
+
+// TestGlancesCountWhatRests: answers on connections that rest count in every glance, not
+// only where a block begins.
+func TestGlancesCountWhatRests(t *testing.T) {
+	src := &source{sums: []request.Counters{{Side: observe.Served, NetNS: 7, Port: 80}}}
+	m := newTraffic(Scope{Port: 80}, request.NewStream(src))
+	defer m.Close()
+	var good []uint64
+	m.OnGlance(func(b experiment.Block) { good = append(good, b.Good) })
+	go func() {
+		time.Sleep(200 * time.Millisecond)
+		src.mu.Lock()
+		defer src.mu.Unlock()
+		src.resting = 40
+	}()
+	if b, err := m.Block(t.Context(), 800*time.Millisecond); err != nil || b.Good != 40 || len(good) != 1 || good[0] != 40 {
+		t.Errorf("%d in the block, in glances %v, %v", b.Good, good, err)
 	}
 }
 
