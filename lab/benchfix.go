@@ -103,7 +103,7 @@ func (r *runner) benchLook(ctx context.Context) (look benchLook, err error) {
 }
 
 // pids finds what may be a process in a command.
-var pids = regexp.MustCompile(`(?:^|[\s/=-])(\d{2,7})(?:\s|/|$)`)
+var pids = regexp.MustCompile(`(?:^|[\s/=-])(\d{2,7})(?:[\s;/]|$)`)
 
 // ours says whether a command can only change what is in the sandbox: it names one of
 // its processes or files, and no program that reaches further.
@@ -125,7 +125,7 @@ func ours(box *sandbox.Box, line string) bool {
 		}
 		if inside[pid] {
 			found = true
-		} else if _, err := os.Stat(fmt.Sprintf("/proc/%d", pid)); err == nil && strings.HasPrefix(line, "kill") {
+		} else if _, err := os.Stat(fmt.Sprintf("/proc/%d", pid)); err == nil && strings.Contains(line, "kill") {
 			return false // somebody else's
 		}
 	}

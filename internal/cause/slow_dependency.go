@@ -118,7 +118,7 @@ func (v *View) quickCall(l *ledger) (because string, near float64) {
 	least := callTime
 	if l.here != nil { // nobody looks at its own causes where it takes less
 		least = ownFloor
-		if l.here.spendsIn(observe.ServerSleep, observe.ServerHandoff) { // by its own choice, it or another thread of it
+		if l.here.rests() {
 			least = sleepFloor
 		}
 	}
@@ -140,6 +140,20 @@ func (v *View) quickCall(l *ledger) (because string, near float64) {
 		return because + "; both run on this host, whose CPUs are full", near
 	}
 	return "", near
+}
+
+// rests says that the requests of an endpoint are mostly asleep, or with other threads
+// of which nothing is known: no sign that anything holds them up.
+func (l *ledger) rests() bool {
+	s := l.Split
+	if s == nil || s.Requests < fewRequests {
+		return false
+	}
+	var ns float64
+	for _, p := range []observe.ServerPart{observe.ServerSleep, observe.ServerHandoff, observe.ServerOther} {
+		ns += s.ShareNS(p, 1)
+	}
+	return ns >= dominantShare
 }
 
 // spendsIn says that the slow requests of an endpoint spend most of their time in parts

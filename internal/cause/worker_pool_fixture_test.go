@@ -145,7 +145,7 @@ var firingOnServers = []fires{
 			p := &o.AppServers[0].Pools[0]
 			p.Listens, p.Rounds, p.AllBusyRounds, p.BusyMean = []observe.AppListen{{Path: "/run/g.sock"}}, 100, 98, 3.98
 		},
-		subject: Subject{Kind: "pool", PID: appPID}, minShare: 0.8, fix: "kill -TTIN 500", evidence: "readings with every worker busy=98",
+		subject: Subject{Kind: "pool", PID: appPID}, minShare: 0.8, fix: "for i in $(seq 20); do kill -TTIN 500; sleep 0.1; done", evidence: "readings with every worker busy=98",
 	},
 	{
 		name: "five bursts, and idle between them", cause: &gunicornWorkersBusy,

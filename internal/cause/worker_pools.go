@@ -161,8 +161,9 @@ func fixGunicorn(v *View, u *poolUse, s observe.Setting, f *Finding) {
 	n, memory := v.wantedGunicorn(u)
 	f.Fix.Text = fmt.Sprintf("Raise the workers of gunicorn from %d to %d%s, or find what the requests wait for; threads (--threads) share one interpreter and take less memory.",
 		u.pool.Limit/max(u.pool.Threads, 1), n, memory)
-	// SIGTTIN adds one worker at once (gunicorn/arbiter.py).
-	f.Fix.Commands = []shell.Command{shell.Line("kill -TTIN %s   # one worker more, at once, again for each further one", u.app.PID)}
+	// SIGTTIN adds one worker at once (gunicorn/arbiter.py); two at one moment are one signal.
+	more := n - u.pool.Limit/max(u.pool.Threads, 1)
+	f.Fix.Commands = []shell.Command{shell.Line("for i in $(seq %s); do kill -TTIN %s; sleep 0.1; done   # adds them at once", more, u.app.PID)}
 	f.Fix.Persist = []shell.Command{place(u, s).Note("workers = %s", n)}
 }
 
