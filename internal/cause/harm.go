@@ -185,23 +185,51 @@ func (l *ledger) waiting() uint64 {
 // (long polls, streams), and for how long all of them together had waited in the window,
 // in ns.
 func (v *View) heldUp(l *ledger) (ns float64, held bool) {
-	var stuck, seen float64 // unread, or sent again in vain
-	for s := range flagged(l.Slowest, observe.FlagUnfinished) {
-		seen++
-		ns += float64(s.TotalNS)
-		if greatest(s, observe.RecvWait) || greatest(s, observe.Retrans) {
-			stuck++
-		}
-	}
-	ns, stuck = ns/max(seen, 1)*float64(l.Unfinished), ratio(stuck, seen)*float64(l.Unfinished)
+	ns, stuck := l.unread()
 	if e := l.Earlier; e != nil {
 		ns += v.Window.Seconds * 1e9 * float64(e.Requests)
-		stuck += float64(e.Unread)
 	}
 	if ns == 0 {
 		return 0, false
 	}
-	return ns, stuck > float64(l.waiting())/2 || v.stopped(l) || v.threadsWait(l) || len(v.waitsForCalls(l)) > 0
+	return ns, stuck > float64(l.waiting())/2 || v.stopped(l) || v.threadsWait(l) || len(v.waitsForCalls(l)) > 0 || v.heldBehind(l, maxHops)
+}
+
+// unread is how many requests without an answer are unread, or were sent again in vain;
+// and the time, in ns, that those which began in the window have waited together.
+func (l *ledger) unread() (ns, n float64) {
+	var seen float64
+	for s := range flagged(l.Slowest, observe.FlagUnfinished) {
+		seen++
+		ns += float64(s.TotalNS)
+		if greatest(s, observe.RecvWait) || greatest(s, observe.Retrans) {
+			n++
+		}
+	}
+	ns, n = ns/max(seen, 1)*float64(l.Unfinished), ratio(n, seen)*float64(l.Unfinished)
+	if e := l.Earlier; e != nil {
+		n += float64(e.Unread)
+	}
+	return ns, n
+}
+
+// maxHops bounds how far calls without an answer are followed.
+const maxHops = 8
+
+// heldBehind says that most of the requests of an endpoint without an answer wait for
+// calls to another one of this host where as many are stuck, while others are answered.
+func (v *View) heldBehind(l *ledger, hops int) bool {
+	if l.called() || hops == 0 {
+		return false
+	}
+	return slices.ContainsFunc(v.calledOf[l.pid], func(o *ledger) bool {
+		next := o.here
+		if next == nil || next == l || 2*o.waiting() < l.waiting() || 2*next.waiting() < l.waiting() {
+			return false
+		}
+		_, stuck := next.unread()
+		return stuck > float64(next.waiting())/2 || v.stopped(next) || v.heldBehind(next, hops-1)
+	})
 }
 
 // stopped says that a process that serves an endpoint is stopped, or sleeps in the kernel

@@ -118,7 +118,7 @@ func (v *View) quickCall(l *ledger) (because string, near float64) {
 	least := callTime
 	if l.here != nil { // nobody looks at its own causes where it takes less
 		least = ownFloor
-		if l.here.rests() {
+		if v.rests(l.here, maxHops) {
 			least = sleepFloor
 		}
 	}
@@ -143,15 +143,18 @@ func (v *View) quickCall(l *ledger) (because string, near float64) {
 }
 
 // rests says that the requests of an endpoint are mostly asleep, or with other threads
-// of which nothing is known: no sign that anything holds them up.
-func (l *ledger) rests() bool {
+// of which nothing is known, here or at what is called in turn: no sign that anything
+// holds them up.
+func (v *View) rests(l *ledger, hops int) bool {
 	s := l.Split
-	if s == nil || s.Requests < fewRequests {
+	if s == nil || s.Requests < fewRequests || hops == 0 {
 		return false
 	}
-	var ns float64
-	for _, p := range []observe.ServerPart{observe.ServerSleep, observe.ServerHandoff, observe.ServerOther} {
-		ns += s.ShareNS(p, 1)
+	ns := s.ShareNS(observe.ServerSleep, 1) + s.ShareNS(observe.ServerHandoff, 1) + s.ShareNS(observe.ServerOther, 1)
+	if call := s.ShareNS(observe.ServerCall, 1); call > 0 && slices.ContainsFunc(v.calledOf[l.pid], func(o *ledger) bool {
+		return o.here != nil && o.here != l && o.reach >= callShare && v.rests(o.here, hops-1)
+	}) {
+		ns += call
 	}
 	return ns >= dominantShare
 }
