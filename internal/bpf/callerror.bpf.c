@@ -96,11 +96,11 @@ __u64 lost_errors;
 
 /* The errors below 128 that are counted, one bit each (asm-generic/errno.h):
  * EPERM 1, EIO 5, ENOMEM 12, EACCES 13, ENFILE 23, EMFILE 24, EFBIG 27,
- * ENOSPC 28, EROFS 30, ENETUNREACH 101, EHOSTUNREACH 113, ESTALE 116,
- * EUCLEAN 117, EDQUOT 122. */
+ * ENOSPC 28, EROFS 30, EADDRINUSE 98, ENETUNREACH 101, EHOSTUNREACH 113,
+ * ESTALE 116, EUCLEAN 117, EDQUOT 122. */
 #define BIT(n) (1ULL << (n))
 #define LOW_ERRORS (BIT(1) | BIT(5) | BIT(12) | BIT(13) | BIT(23) | BIT(24) | BIT(27) | BIT(28) | BIT(30))
-#define HIGH_ERRORS (BIT(101 - 64) | BIT(113 - 64) | BIT(116 - 64) | BIT(117 - 64) | BIT(122 - 64))
+#define HIGH_ERRORS (BIT(98 - 64) | BIT(101 - 64) | BIT(113 - 64) | BIT(116 - 64) | BIT(117 - 64) | BIT(122 - 64))
 
 static __always_inline int counts(__u32 error)
 {

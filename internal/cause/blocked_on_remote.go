@@ -54,6 +54,9 @@ func checkBlockedOnRemote(v *View) Result {
 			if p.Cause == SlowDependency {
 				return p.Subject.Addr == f.Subject.Addr && p.Subject.Port == f.Subject.Port
 			}
+			if p.is(ClassDrop) && v.Master(p.Subject.PID) == v.Master(f.Subject.PID) {
+				return true // what it sent died there, in whichever namespace
+			}
 			return p.Subject.NetNS == f.Subject.NetNS && (p.Cause == ConntrackFull || p.Subject.Addr == f.Subject.Addr && p.Subject.Port == f.Subject.Port) &&
 				slices.Contains([]ID{NetworkLoss, SYNRetransmits, ConntrackFull, ConnectTimeout, IPv6Fallback}, p.Cause)
 		}

@@ -3,7 +3,6 @@ package cause
 import (
 	"cmp"
 	"fmt"
-	"math"
 	"slices"
 	"strings"
 
@@ -106,67 +105,6 @@ func checkCPUSaturated(v *View) Result {
 	return Result{Findings: []Finding{f}}
 }
 
-// fullSpells is the parts of a window in which the CPUs were full, where they are few.
-type fullSpells struct {
-	seconds   float64
-	all, idle float64    // CPU seconds in them, and the share that was idle
-	servers   threadTime // of the servers, in them
-	slow      float64    // share of the slowest requests' time that passed in them, or next to them
-}
-
-// fullSpells adds up the spans in which the CPUs were full; false where the slow requests
-// are slow at other times too.
-func (v *View) fullSpells() (s fullSpells, ok bool) {
-	course := v.Use.Course
-	full := make([]bool, len(course))
-	var idle float64
-	begin := 0.0
-	for i, span := range course {
-		if full[i] = ratio(span.Idle, span.Busy+span.Idle) < idleWhenFull; full[i] {
-			s.seconds += span.Seconds - begin
-			s.all += span.Busy + span.Idle
-			idle += span.Idle
-		}
-		begin = span.Seconds
-	}
-	s.idle = ratio(idle, s.all)
-	// at is the part of a time, in s of the window, that was full, or next to that.
-	at := func(from, to float64, beside bool) (both float64) {
-		begin := 0.0
-		for i, span := range course {
-			if full[i] || beside && (i > 0 && full[i-1] || i+1 < len(full) && full[i+1]) {
-				both += max(min(to, span.Seconds)-max(from, begin), 0)
-			}
-			begin = span.Seconds
-		}
-		return both
-	}
-	for i := range v.Processes {
-		if p := &v.Processes[i]; v.Serving(p.PID) {
-			begin := 0.0
-			for _, span := range p.Course {
-				share := ratio(at(begin, span.Seconds, false), span.Seconds-begin)
-				s.servers.cpu += share * span.CPU
-				s.servers.delay += share * span.Delay
-				begin = span.Seconds
-			}
-		}
-	}
-	var slow, within float64
-	for _, l := range v.fronts {
-		least := slowerThan * float64(l.Total.Quantile(0.5))
-		for j := range l.Slowest {
-			if q := &l.Slowest[j]; float64(q.TotalNS) >= least {
-				from := float64(q.StartNS-v.Window.Start.UnixNano()) / 1e9
-				slow += float64(q.TotalNS) / 1e9
-				within += at(from, from+float64(q.TotalNS)/1e9, true)
-			}
-		}
-	}
-	s.slow = ratio(within, slow)
-	return s, s.all > 0 && s.slow >= burstSlow && s.seconds <= burstShare*v.Window.Seconds
-}
-
 // lateForCPU tells which requests are late because their threads wait for a
 // CPU; or, when there are requests and none is, where their time goes. Both are
 // empty where no request was recorded.
@@ -183,7 +121,7 @@ func (v *View) lateForCPU() (late, because string) {
 		}
 		w := v.atWork(l)
 		k := l.waitingForCPU(&w, ratio(w.delay, w.delay+w.cpu), observe.ServerRunq)
-		all.ns += k.ns * float64(l.Requests)
+		all.ns += k.ns*float64(l.Requests) + ratio(w.delay, w.delay+w.cpu)*v.lateToCall(l)
 		switch {
 		case l.noticed(k, wireFloor) && k.ns*float64(l.Requests) > most:
 			most = k.ns * float64(l.Requests)
@@ -203,6 +141,20 @@ func (v *View) lateForCPU() (late, because string) {
 		because = ""
 	}
 	return late, because
+}
+
+// lateToCall is the time, in ns, in which requests of an endpoint had begun to call
+// another service and the call had not begun: an event loop connects, and sends with its
+// next turn.
+func (v *View) lateToCall(l *ledger) float64 {
+	if l.Split == nil || l.Split.Requests < fewRequests {
+		return 0
+	}
+	ns := l.Split.ShareNS(observe.ServerCall, l.MeanNS(observe.Server)) * float64(l.Requests)
+	for _, o := range v.calledOf[l.pid] {
+		ns -= o.TimeNS()
+	}
+	return max(0, ns)
 }
 
 // waiting names the serving program that waits longest for a CPU.
@@ -277,177 +229,4 @@ func processesText(procs []*observe.Process, most int) string {
 		parts = append(parts, fmt.Sprintf("%s (pid %d) %s", p.Comm, p.PID, seconds(p.CPUSeconds())))
 	}
 	return strings.Join(parts, ", ")
-}
-
-// CPUQuotaThrottled: a cgroup that has used its quota for the period does not
-// run until the next one (CFS bandwidth control, Documentation/scheduler/
-// sched-bwc.rst), however idle the machine is.
-const CPUQuotaThrottled ID = "cpu-quota-throttled"
-
-var cpuQuotaThrottled = Cause{
-	ID:    CPUQuotaThrottled,
-	Title: "A CPU quota holds the service back: it is throttled",
-	Layer: LayerMachine,
-	Class: ClassMachine | ClassShort | ClassCPU,
-	Needs: []observe.Kind{observe.KindCgroup},
-	Check: checkCPUQuota,
-	Try:   inGroups((*View).moreQuota),
-}
-
-func checkCPUQuota(v *View) Result {
-	r := ruledOut("no service runs under a CPU quota")
-	for i := range v.Cgroups {
-		c := &v.Cgroups[i]
-		if c.QuotaCPUs <= 0 || !slices.ContainsFunc(c.PIDs, v.Serving) {
-			continue
-		}
-		share := ratio(c.ThrottledPeriods, c.Periods)
-		if share < throttledShare || c.ThrottledSeconds < throttledSeconds*v.Window.Seconds {
-			r.RuledOut = fmt.Sprintf("%s may use %.3g CPUs and was throttled in %s of its periods", c.Path, c.QuotaCPUs, percent(share))
-			continue
-		}
-		t := v.throttledTime(c)
-		if t.requests > 0 && t.worst == nil {
-			r.RuledOut = fmt.Sprintf("%s may use %.3g CPUs and was throttled in %s of its periods, for %s in all, but no request of it is slow for that: %s",
-				c.Path, c.QuotaCPUs, percent(share), seconds(c.ThrottledSeconds), t.because)
-			continue
-		}
-		r.Findings = append(r.Findings, quotaFinding(v, c, share, t))
-	}
-	return r
-}
-
-// throttledTime is what a quota costs the requests of the services under it.
-type throttledTime struct {
-	requests uint64  // that they answered
-	worst    *ledger // the endpoint that loses most, nil when none is slow
-	held     float64 // share of the time its threads could run in which the quota held them back
-	always   bool    // its requests in general lose it, not just the slowest
-	share    float64 // of the requests' time, or of the slowest requests'
-	ns       float64 // a request, or one of the slowest
-	because  string  // when none is slow, where the time goes
-}
-
-// throttledTime judges by the time threads of the group waited for a CPU while
-// it was throttled: run delays hold that time too, and other waits for a CPU.
-func (v *View) throttledTime(c *observe.Cgroup) throttledTime {
-	var t throttledTime
-	inside := map[int]bool{}
-	for _, pid := range c.PIDs {
-		inside[pid] = true
-	}
-	for _, l := range v.workedBy(c.PIDs...) {
-		if l.Requests < fewRequests {
-			continue
-		}
-		var cpu, delay float64
-		for _, p := range v.workers(l) {
-			if inside[p.PID] {
-				cpu += p.CPUSeconds()
-				delay += p.RunDelaySeconds
-			}
-		}
-		if cpu+delay == 0 {
-			continue
-		}
-		t.requests += l.Requests
-		k := l.cost(1, threadParts...)
-		t.because = l.whereTimeGoes()
-		if !l.noticed(k, threadFloor) {
-			continue
-		}
-		// A group that is throttled all the time waits for all of it, however
-		// many threads there are.
-		held := max(ratio(min(c.ThrottledSeconds, delay), cpu+delay), ratio(c.ThrottledSeconds, v.Window.Seconds*float64(max(v.Host.CPUs, 1))))
-		server, slow := held*l.MeanNS(observe.Server), held*l.SlowNS(observe.Server)
-		if sp := l.Split; sp != nil && sp.Requests >= fewRequests {
-			server, slow = sp.ShareNS(observe.ServerThrottled, l.MeanNS(observe.Server)), sp.SlowShareNS(observe.ServerThrottled, l.SlowNS(observe.Server))
-		}
-		k.ns = server + held*(k.ns-l.MeanNS(observe.Server))
-		k.slowNS = slow + held*(k.slowNS-l.SlowNS(observe.Server))
-		share, ns, always := ratio(k.slowNS, l.SlowTotalNS()), k.slowNS, l.always(k, threadFloor)
-		if always {
-			share, ns = ratio(k.ns*float64(l.Requests), l.TimeNS()), k.ns
-		}
-		if share >= wasteShare && share > t.share {
-			t.worst, t.held, t.always, t.share, t.ns = l, held, always, share, ns
-		}
-	}
-	return t
-}
-
-// wantedCPUs is the quota that is proposed for a group: as much as its threads ran, or
-// wanted to, and no less than twice what it has.
-func (v *View) wantedCPUs(c *observe.Cgroup) float64 {
-	return min(float64(v.Host.CPUs), max(1, 2*c.QuotaCPUs, math.Ceil(10*v.wantsCPUs(c))/10))
-}
-
-// wantsCPUs is on how many CPUs the threads of a group ran in the window, or wanted to.
-func (v *View) wantsCPUs(c *observe.Cgroup) float64 {
-	var s float64
-	for _, pid := range c.PIDs {
-		if p := v.Process(pid); p != nil {
-			s += p.CPUSeconds() + p.RunDelaySeconds
-		}
-	}
-	return s / max(v.Window.Seconds, 1)
-}
-
-// quotaText is a quota as the group's file takes it, in µs.
-func quotaText(c *observe.Cgroup, cpus float64) string {
-	period := c.PeriodNS / 1000
-	if period == 0 {
-		period = 100000
-	}
-	if c.Version == 2 {
-		return fmt.Sprintf("%d %d", int64(cpus*float64(period)), period)
-	}
-	return fmt.Sprint(int64(cpus * float64(period)))
-}
-
-func quotaFinding(v *View, c *observe.Cgroup, share float64, t throttledTime) Finding {
-	f := supported(Subject{Kind: "cgroup", Path: c.Path})
-	for _, pid := range c.PIDs {
-		if s := v.ServiceOf(pid); s != nil {
-			m := v.Master(pid)
-			f.Subject.PID, f.Subject.Comm, f.Subject.NetNS, f.Subject.Port = m, v.Comm(m), s.NS.Inode, s.Port()
-			break
-		}
-	}
-	f.Weight = share
-	f.Impact = Impact{Share: round(share), Of: "slow time", OfTime: true, Text: fmt.Sprintf("held back in %s of its periods, for %s in all", percent(share), seconds(c.ThrottledSeconds))}
-	f.Evidence = []Evidence{
-		{Fact: "periods in which it was throttled", Value: c.ThrottledPeriods, Limit: c.Periods, Unit: "periods", Source: "cpu.stat nr_throttled, nr_periods"},
-		{Fact: "time throttled", Value: round(c.ThrottledSeconds), Unit: "s", Source: "cpu.stat"},
-		{Fact: "quota", Value: c.QuotaCPUs, Unit: "CPUs", Source: c.QuotaFile},
-		{Fact: "CPU of the machine idle", Value: round(ratio(v.Use.CPU.Idle+v.Use.CPU.IOWait, v.Use.CPU.Total())), Unit: "share", Source: "/proc/stat"},
-	}
-	if l := t.worst; l != nil {
-		f.Subject.PID, f.Subject.Comm, f.Subject.NetNS, f.Subject.Port = l.pid, v.commOf(l), l.NetNS, l.Port
-		f.Weight = t.share
-		who, whole := l.one(), l.TimeNS()/float64(l.Requests)
-		f.Impact.Of, f.Impact.OfTime = "the requests' time", true
-		if !t.always {
-			who, whole, f.Impact.Of = l.slowest(), l.SlowTotalNS(), "slow time"
-		}
-		f.Impact.Share = round(t.share)
-		f.Impact.Text = fmt.Sprintf("%s: %s on average, about %s of it held back by the quota, in %s of its periods", who, nanoseconds(whole), nanoseconds(t.ns), percent(share))
-		f.Evidence = append(f.Evidence,
-			Evidence{Fact: "time that its threads could run and the quota held them back", Value: round(t.held), Limit: 1, Unit: "share", Source: "/proc/PID/schedstat, cpu.stat"},
-			Evidence{Fact: "of the requests' time, held back by the quota", Value: round(t.ns / 1e6), Limit: round(whole / 1e6), Unit: "ms", Source: recorded + ", cpu.stat"})
-	}
-	want := v.wantedCPUs(c)
-	f.Fix.Text = fmt.Sprintf("Raise the quota from %.3g to %.3g CPUs.", c.QuotaCPUs, want)
-	if c.QuotaFile != "" {
-		f.Fix.Commands = []shell.Command{shell.Write(quotaText(c, want), shell.Path(c.QuotaFile))}
-	}
-	if p := v.Process(f.Subject.PID); p != nil {
-		switch {
-		case p.Container != "":
-			f.Fix.Persist = []shell.Command{shell.Line("docker update --cpus %s %s   # or the limit in its pod or compose file", fmt.Sprintf("%.3g", want), shell.Operand(p.Container))}
-		case p.Unit != "":
-			f.Fix.Persist = []shell.Command{shell.Line("systemctl set-property %s CPUQuota=%s%%", shell.Unit(p.Unit), math.Round(want*100))}
-		}
-	}
-	return f
 }

@@ -169,7 +169,11 @@ func (v *View) postgresLockFinding(u *databaseUse, k cost, locked float64) Findi
 		h := &s.Holders[0]
 		f.Evidence = append(f.Evidence, Evidence{Fact: "idle in a transaction meanwhile", Value: sessionText(h), Unit: fmt.Sprintf("in %d of the %d looks in which others waited", h.Rounds, s.WaitingRounds), Source: "title of the backend"})
 		f.Fix.Text = fmt.Sprintf("Backend %d (%s) keeps a transaction open while its client does something else, and others wait meanwhile: see whether they wait for it, and end it. idle_in_transaction_session_timeout ends such by itself.", h.PID, h.Client)
-		f.Fix.Commands = append(f.Fix.Commands, v.psql(u.d, shell.Line(`-c "SELECT pg_terminate_backend(%s)"`, h.PID)))
+		if s.WaitingRounds-h.Rounds >= fewAffected { // others waited while it had none: it ends them by itself
+			f.Fix.Text = fmt.Sprintf("Backend %d (%s) keeps transactions open again and again while its client does something else, and others wait meanwhile: have the client end them sooner. Ending the session helps until the client connects again.", h.PID, h.Client)
+		} else {
+			f.Fix.Commands = append(f.Fix.Commands, v.psql(u.d, shell.Line(`-c "SELECT pg_terminate_backend(%s)"`, h.PID)))
+		}
 	}
 	return f
 }

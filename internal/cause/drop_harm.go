@@ -90,6 +90,10 @@ func (v *View) harmTo(f *exchange, s *DropSite, lost lostHere) (dropHarm, bool) 
 			ratio(data, data+l.Segments) >= heldShare && (l.noticed(held, wireFloor) || l.wasted(held, wireFloor, observe.Network)) {
 			better(dropHarm{l: l, cost: held, how: harmHeld, weight: held.share * l.reach * part})
 		}
+		// It is sent only when the timer ends: until then the server seems to work.
+		if timed, ok := v.heldByTimer(l); ok && !s.In && l.NetNS == s.NetNS && data >= fewPackets && 2*data >= timed.requests && l.reach >= fewReach {
+			better(dropHarm{l: l, cost: timed.cost, how: harmHeld, weight: max(timed.share, 0.01*timed.slowShare) * l.reach * part})
+		}
 		if stuck := l.stuck(); stuck >= fewAffected && data >= stuck && l.reach >= fewReach {
 			held := share
 			if again == 0 {
@@ -122,6 +126,31 @@ func (v *View) harmTo(f *exchange, s *DropSite, lost lostHere) (dropHarm, bool) 
 		}
 	}
 	return best, best.weight > 0
+}
+
+// timerLeast is the least that a segment waits which its own host dropped, in ns: the
+// timer of retransmission (TCP_RTO_MIN), less what the answer itself takes.
+const timerLeast = 150e6
+
+// timed is requests that took longer than most by at least a timer of retransmission.
+type timed struct {
+	cost
+	requests uint64
+}
+
+// heldByTimer finds them at a serving end; false where there are next to none.
+func (v *View) heldByTimer(l *ledger) (t timed, ok bool) {
+	if l.called() {
+		return t, false
+	}
+	n, lost := v.slowerThanUsual(l)
+	if n < fewAffected || n == l.Requests || lost*1e9 < timerLeast*float64(n) {
+		return t, false
+	}
+	t.requests = n
+	t.ns, t.slowNS = lost*1e9/float64(l.Requests), lost*1e9/float64(n)
+	t.share, t.slowShare = ratio(lost*1e9, l.TimeNS()), min(1, ratio(t.slowNS, l.SlowTotalNS()))
+	return t, true
 }
 
 // open is how many connections of an exchange there were, as far as is known.
@@ -214,7 +243,7 @@ func (v *View) unreached(s *DropSite) []dropHarm {
 // noReach is what it meant that so many of a caller's connects did not come about.
 func (v *View) noReach(c *observe.Connect, syns, failed uint64) (dropHarm, bool) {
 	share := ratio(failed, c.Started)
-	if v.Serving(c.PID) && v.answers(v.Master(c.PID)) {
+	if (v.Serving(c.PID) || v.needed(c.PID)) && v.answers(v.Master(c.PID)) {
 		// As far as the requests of the caller suffer by it.
 		h, ok := v.harmed(v.Master(c.PID), failed)
 		if share = h.share; !ok {
@@ -224,6 +253,12 @@ func (v *View) noReach(c *observe.Connect, syns, failed uint64) (dropHarm, bool)
 		}
 	}
 	return dropHarm{connect: c, how: harmNoReach, syns: syns, synsAgain: failed, weight: share}, true
+}
+
+// needed says that a service in view calls what the process serves, maybe by way of others.
+func (v *View) needed(pid int) bool {
+	master := v.Master(pid)
+	return v.neededFor.of(master, func() bool { return slices.ContainsFunc(v.callGraph().dependents(master), v.Serving) })
 }
 
 // hanging is the share of a process' requests that came to no end, where there
@@ -312,7 +347,7 @@ func (v *View) findInVain() *inVain {
 	}
 	seen := map[key]bool{}
 	matters := func(c *observe.Connect) bool {
-		return v.Serving(c.PID) || v.OnPath(c.PID) || len(v.reachable.by(c, v.owners)) > 0
+		return v.Serving(c.PID) || v.OnPath(c.PID) || v.needed(c.PID) || len(v.reachable.by(c, v.owners)) > 0
 	}
 	for i := range v.Connects {
 		c := &v.Connects[i]

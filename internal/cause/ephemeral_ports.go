@@ -64,7 +64,51 @@ func checkEphemeralPorts(v *View) Result {
 		r.Findings = append(r.Findings, portsFinding(v, c, g, ns, size, failed, logged, example))
 	}
 	r.RuledOut = v.portsInUse()
+	if len(r.Findings) == 0 {
+		return v.boundPorts(r)
+	}
 	return r
+}
+
+// boundPorts looks for calls that name their own address: bind() with port 0 takes a port
+// for calls to any destination, and fails with EADDRINUSE where all are in use
+// (inet_csk_find_open_port, net/ipv4/inet_connection_sock.c), however many destinations
+// they are shared by. r is what is known otherwise.
+func (v *View) boundPorts(r Result) Result {
+	match := func(e *observe.CallError) bool {
+		ns := v.Namespace(e.NetNS)
+		if e.Call != "bind" || e.Error != "EADDRINUSE" || ns == nil {
+			return false
+		}
+		size := portRange(v.sysctl(ns, portRangeKnob))
+		return size > 0 && 2*portsOf(ns) >= size // else it is a port that somebody else listens at
+	}
+	bound := v.judgeLack(match, r.RuledOut, func(k *lack, f *Finding) {
+		e := k.first()
+		ns := v.Namespace(e.NetNS)
+		rangeText := v.sysctl(ns, portRangeKnob)
+		f.Title = "No local port is left for calls that name their own address: bind() fails"
+		f.Evidence = append(f.Evidence, Evidence{Fact: "local ports in use by calls, to all destinations", Value: portsOf(ns), Limit: portRange(rangeText), Unit: "ports",
+			Source: "sock_diag; " + portRangeKnob + " = " + rangeText})
+		f.Fix.Text = fmt.Sprintf("Have %s set IP_BIND_ADDRESS_NO_PORT before bind() (nginx and HAProxy do), so that a port is taken for each destination by itself; or keep connections open.", e.Comm)
+		if wide := wantedPortRange(rangeText); wide != "" {
+			v.setSysctl(&f.Fix, ns, portRangeKnob, wide)
+			f.Fix.Changes = append(f.Fix.Changes, sysctlChange(ns, portRangeKnob, rangeText, wide))
+		}
+	})
+	if bound.NotChecked != "" {
+		return r
+	}
+	return bound
+}
+
+// portsOf is how many local ports the calls of a namespace have, at most once each.
+func portsOf(ns *observe.NetNS) int {
+	n := 0
+	for i := range ns.Sockets {
+		n += ns.Sockets[i].LocalPorts
+	}
+	return n
 }
 
 func portsFinding(v *View, c calls, g *observe.SocketGroup, ns *observe.NetNS, size int, failed uint64, logged int64, example string) Finding {

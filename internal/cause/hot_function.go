@@ -87,7 +87,7 @@ func (v *View) computingIsScarce(l *ledger, w *atWork, own float64) (share float
 	switch {
 	case watched && computing < computeShare:
 		return 0, ""
-	case own >= hotOwn*l.TimeNS()/float64(l.Requests):
+	case own >= hotOwn*l.TimeNS()/float64(l.Requests) && (full || own >= hotAlone || l.computesAtTimes()):
 		return 1, fmt.Sprintf("%s of their own time they compute", percent(ratio(own, l.TimeNS()/float64(l.Requests))))
 	case len(w.threads) > 0 && w.threads[0].busy() >= busyThreadShare && w.threads[0].cpu >= busyOnCPU:
 		return 1, fmt.Sprintf("%s computes all the time", &w.threads[0])

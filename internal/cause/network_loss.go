@@ -158,7 +158,7 @@ func checkRTOTailLoss(v *View) Result {
 		}
 		f.Evidence = append(f.Evidence, v.slowLogEvidence(l)...)
 		f.Fix.Text = "Mend the loss. Until then, let the timer of this route expire earlier, where all its round trips are short."
-		f.Fix.Commands = []shell.Command{v.in(l.ns, shell.Line("ip route show")), v.in(l.ns, shell.Line("ip route change ROUTE rto_min 20ms   # ROUTE as shown"))}
+		f.Fix.Commands = []shell.Command{v.in(l.ns, shell.Line("ip route show")), v.in(l.ns, shell.Line("# ip route change ROUTE rto_min 20ms, with the ROUTE as shown"))}
 		// Without early retransmit (RFC 8985 tail loss probe) and RACK every
 		// tail waits for the timer.
 		for _, knob := range lossKnobs {

@@ -37,6 +37,7 @@ type onDemand struct {
 	work       memo[*ledger, atWork]
 	waiters    memo[string, map[int]bool] // by causes, see held
 	competing  memo[*observe.Cgroup, bool]
+	neededFor  memo[int, bool]                  // by master
 	arrays     memo[string, *observe.RAIDArray] // by path
 }
 
@@ -64,7 +65,7 @@ func (v *View) demand() onDemand {
 
 		pools: memo[observe.Kind, []*poolUse]{}, dead: memo[bool, []death]{},
 		containers: memo[string, *observe.Container]{}, suffering: memo[int, suffering]{}, ways: memo[int, *way]{}, work: memo[*ledger, atWork]{},
-		waiters: memo[string, map[int]bool]{}, competing: memo[*observe.Cgroup, bool]{}, arrays: memo[string, *observe.RAIDArray]{},
+		waiters: memo[string, map[int]bool]{}, competing: memo[*observe.Cgroup, bool]{}, neededFor: memo[int, bool]{}, arrays: memo[string, *observe.RAIDArray]{},
 	}
 }
 

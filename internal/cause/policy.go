@@ -389,6 +389,7 @@ const (
 	hotOwn   = 0.40 // of a request's time, computing on its own behalf
 	hotFloor = 2e6  // ns a request computes in the function: less is the load's doing, not the function's
 	fewLong  = 0.10 // of the requests compute for long: more are not few
+	hotAlone = 3e7  // ns a request computes while CPUs are idle: less may be how a healthy service works
 	hotFill  = 0.25 // of the CPU time that is used, by the service, on full CPUs
 )
 

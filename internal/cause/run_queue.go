@@ -52,6 +52,8 @@ func checkRunQueue(v *View) Result {
 			return judged{because: because, near: k.slowNS}
 		case v.throttled(&w) != nil:
 			return judged{because: because + fmt.Sprintf("; the quota of %s is what holds them back", v.throttled(&w).Path), near: k.slowNS}
+		case v.outside() < outsiderShare && narrow == nil && !l.noticed(k, floor{mean: ownFloor, slow: 2 * ownFloor}):
+			return judged{because: because + "; its own threads take the CPUs from each other, for less than a healthy service may compute", near: k.slowNS}
 		case full && v.outside() < outsiderShare && narrow == nil:
 			return judged{because: fmt.Sprintf("%s: the CPUs are full (%s idle) with the service and its clients", because, percent(idle)), near: k.slowNS}
 		}

@@ -134,6 +134,8 @@ func (v *View) quickCall(l *ledger) (because string, near float64) {
 		return because, near
 	case v.callsItself(l):
 		return because + "; it calls itself, and answers hardly anything else", near
+	case l.Share(observe.RecvWait) >= dominantShare:
+		return because + "; the answers lie in its sockets until it reads them", near
 	case median > longestCall*float64(service.Total.Max()):
 		return because + "; they last longer than any request: they are not made for one", near
 	case full && here != nil && !here.spendsIn(observe.ServerSleep, observe.ServerDisk): // more of the CPUs would not shorten those

@@ -124,7 +124,7 @@ func paths() []kind {
 			n := d.count(6, 14)
 			f := d.fault("cpu-saturated", fmt.Sprintf("%d busy loops of another program", n), func(s *server.Setup) { s.Burners = n })
 			f.Beside = []string{"run-queue-wait"}
-			d.load.Conns, d.load.Own, d.shape.Load, d.whole = d.count(4, 12), true, "closed", true
+			d.load.Conns, d.load.Own, d.shape.Load, d.whole, d.busy = d.count(4, 12), true, "closed", true, true
 		}},
 	}
 }

@@ -12,18 +12,22 @@ func readSlowly(pause time.Duration, size int) func(*load.Load) {
 	return func(l *load.Load) { l.ReadPause, l.ReadBytes, l.ReadBuf = pause, size, 16<<10 }
 }
 
+// fewerThanWorkers is as many connections as the workers of the healthy servers are enough
+// for (server.Healthy has 40).
+const fewerThanWorkers = 36
+
 // pool is a server with too few workers for what its clients ask: more of them at a
 // time than it has workers, and pages that wait.
 func (d *drawing) pool(incident string, comms ...string) (workers int, work time.Duration) {
 	d.take(incident)
 	workers, work = d.count(2, 5), d.ms(30, 90) // what always takes a tenth of a second is slow by itself
-	n := workers*d.count(5, 9) + d.count(0, 5)
+	n := min(workers*d.count(5, 9)+d.count(0, 5), fewerThanWorkers)
 	switch shape := pick(d, "closed", "short", "bursts", "open"); shape {
 	case "bursts":
 		d.load = load.Load{Conns: n, Burst: d.ms(400, 1000)}
 		d.shape.Load = shape
 	case "open":
-		d.load = load.Load{Conns: 2 * n, Rate: 1.4 * float64(workers) / work.Seconds()}
+		d.load = load.Load{Conns: min(2*n, fewerThanWorkers), Rate: 1.4 * float64(workers) / work.Seconds()}
 		d.shape.Load = shape
 	case "short":
 		d.load = load.Load{Conns: n, Close: true, Think: d.ms(5, 30)}

@@ -58,20 +58,20 @@ func doings() []Incident {
 		Name:    "hot-go",
 		Summary: "each request of a service in Go computes for a tenth of a second, and the CPUs are mostly idle",
 		Setup:   golang(server.Go{}),
-		Faults: []Fault{{Name: "hot", Cause: "cpu-hot-function", Says: "priceOfRoute", Text: "60,000,000 turns of priceOfRoute()",
+		Faults: []Fault{{Name: "hot", Cause: "cpu-hot-function", Says: "priceOfRoute", Text: "150,000,000 turns of priceOfRoute()",
 			Plant: func(s *server.Setup) { s.Go.Hot = 60_000_000 }}},
 	}, {
 		Name:    "hot-java",
 		Summary: "each request of a service in Java computes for a tenth of a second, and the CPUs are mostly idle",
 		Setup:   java(server.Java{}),
-		Faults: []Fault{{Name: "hot", Cause: "cpu-hot-function", Says: "priceOfRoute", Text: "60,000,000 turns of priceOfRoute()",
-			Plant: func(s *server.Setup) { s.Java.Hot = 60_000_000 }}},
+		Faults: []Fault{{Name: "hot", Cause: "cpu-hot-function", Says: "priceOfRoute", Text: "150,000,000 turns of priceOfRoute()",
+			Plant: func(s *server.Setup) { s.Java.Hot = 150_000_000 }}},
 	}, {
 		Name:    "hot-php",
 		Summary: "each page of PHP computes for a tenth of a second, and the CPUs are mostly idle",
 		Setup:   nginxFPM(0),
-		Faults: []Fault{{Name: "hot", Cause: "cpu-hot-function", Text: "3,000,000 turns of one function",
-			Plant: func(s *server.Setup) { s.Hot = 3_000_000 }}},
+		Faults: []Fault{{Name: "hot", Cause: "cpu-hot-function", Text: "20,000,000 turns of one function",
+			Plant: func(s *server.Setup) { s.Hot = 20_000_000 }}},
 	}}
 	for n := range list {
 		list[n].Load = load.Load{Conns: 4, Think: 20 * time.Millisecond}

@@ -192,6 +192,75 @@ EOF
 `
 )
 
+// Calls to many destinations, each of which is asked hardly more than once.
+const (
+	manyDestinations = `
+def answers():
+    listener = socket.socket()
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    listener.bind(("0.0.0.0", 9177))
+    listener.listen(1024)
+    while True:
+        conn, _ = listener.accept()
+        threading.Thread(target=answer, args=(conn,), daemon=True).start()
+
+def answer(conn):
+    with conn:
+        while conn.recv(64):
+            conn.sendall(b"in stock\n")
+
+def begin():
+    threading.Thread(target=answers, daemon=True).start()
+
+def destination():
+    return "10.77.%d.%d" % (random.randrange(256), random.randrange(1, 255))
+
+def own(s):
+    pass
+
+def request(n):
+    with socket.socket() as s:
+        own(s)
+        s.settimeout(1.5)
+        s.connect((destination(), 9177))
+        s.sendall(b"shop 17?\n")
+        s.recv(64)
+`
+	manyLocal = "ip route add local 10.77.0.0/16 dev lo"
+	// The mask of a device is too wide: nobody answers for these addresses there.
+	tooWide = `
+def destination():
+    if random.random() < 0.2:
+        return "10.78.%d.%d" % (random.randrange(2), random.randrange(1, 255))
+    return "10.77.%d.%d" % (random.randrange(256), random.randrange(1, 255))
+`
+	bindsFirst = `
+def own(s):
+    s.bind(("10.77.0.1", 0))
+`
+)
+
+// manyCalls is failures that each of many destinations has once.
+func manyCalls() []Incident {
+	local := func(s *server.Setup) { s.Around.Before = manyLocal }
+	return []Incident{
+		errands("no-route-many", "no-route", "half of the many destinations that a service calls have no route", "an unreachable route for half of the network",
+			manyDestinations, func(s *server.Setup) {
+				s.Around.Before += "\nip route add unreachable 10.77.128.0/17 table local"
+			}).with(local),
+		errands("neighbour-unresolved-many", "neighbour-unresolved", "one in five destinations of a service is on its own network by the mask, and nobody there has the address", "a mask that is too wide",
+			manyDestinations, faulty(tooWide)).with(func(s *server.Setup) {
+			local(s)
+			s.Around.Before += "\nip route add 10.78.0.0/16 dev eth0"
+		}),
+		errands("ephemeral-ports-bound", "ephemeral-ports-exhausted", "a service binds its own address before it calls one of many destinations: they share its ports", "bind() before connect(), and 400 ports",
+			manyDestinations, faulty(bindsFirst)).with(func(s *server.Setup) {
+			local(s)
+			s.PortRange = 400
+		}),
+	}
+}
+
 // onHost is what the host as a whole, or something else on it, does to a service.
 func onHost() []Incident {
 	return []Incident{

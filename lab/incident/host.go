@@ -63,7 +63,7 @@ func slowedDown(name, cause, summary, text string, healthy server.Desk, l load.L
 
 // hostWaits is services whose requests wait for something of the host.
 func hostWaits() []Incident {
-	return append(slices.Concat(onHost(), bySetup(), onTheWay()),
+	return append(slices.Concat(onHost(), manyCalls(), bySetup(), onTheWay()),
 		slowedDown("syslog-blocked", "syslog-blocked", "a request sends a line to the system's log, and its daemon is slow", "the daemon takes 50 ms for a line",
 			server.Desk{Syslog: true}, booking, func(d *server.Desk) { d.SyslogPause = 50 * time.Millisecond }),
 		slowedDown("slow-console", "slow-console", "a request writes a line to a terminal, and what shows that is slow", "the program behind the terminal reads once in 400 ms",

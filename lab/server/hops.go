@@ -115,9 +115,14 @@ func (s *starter) chain(behind string) error {
 	s.v.Hops[0].Port = s.v.FrontPort
 	for n := len(s.v.Hops) - 1; n >= 0; n-- {
 		h := &s.v.Hops[n]
-		if !h.Gone {
+		switch {
+		case !h.Gone:
 			if err := s.hop(n, behind); err != nil {
 				return fmt.Errorf("hop %d, %s: %w", n, h.Name, err)
+			}
+		case h.Apart: // its host is there
+			if _, err := s.room(n); err != nil {
+				return err
 			}
 		}
 		behind = fmt.Sprintf("%s:%d", s.hopAddr(n), h.Port)

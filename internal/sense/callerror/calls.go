@@ -67,5 +67,5 @@ func callsOf(arch string) map[uint32]call {
 // errorNames are the errors that are counted (asm-generic/errno.h).
 var errorNames = map[uint32]string{
 	1: "EPERM", 5: "EIO", 11: "EAGAIN", 12: "ENOMEM", 13: "EACCES", 23: "ENFILE", 24: "EMFILE", 27: "EFBIG", 28: "ENOSPC", 30: "EROFS",
-	101: "ENETUNREACH", 113: "EHOSTUNREACH", 116: "ESTALE", 117: "EUCLEAN", 122: "EDQUOT",
+	98: "EADDRINUSE", 101: "ENETUNREACH", 113: "EHOSTUNREACH", 116: "ESTALE", 117: "EUCLEAN", 122: "EDQUOT",
 }

@@ -1,0 +1,183 @@
+package cause
+
+import (
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/shell"
+)
+
+// CPUQuotaThrottled: a cgroup that has used its quota for the period does not
+// run until the next one (CFS bandwidth control, Documentation/scheduler/
+// sched-bwc.rst), however idle the machine is.
+const CPUQuotaThrottled ID = "cpu-quota-throttled"
+
+var cpuQuotaThrottled = Cause{
+	ID:    CPUQuotaThrottled,
+	Title: "A CPU quota holds the service back: it is throttled",
+	Layer: LayerMachine,
+	Class: ClassMachine | ClassShort | ClassCPU,
+	Needs: []observe.Kind{observe.KindCgroup},
+	Check: checkCPUQuota,
+	Try:   inGroups((*View).moreQuota),
+}
+
+func checkCPUQuota(v *View) Result {
+	r := ruledOut("no service runs under a CPU quota")
+	for i := range v.Cgroups {
+		c := &v.Cgroups[i]
+		if c.QuotaCPUs <= 0 || !slices.ContainsFunc(c.PIDs, v.Serving) {
+			continue
+		}
+		share := ratio(c.ThrottledPeriods, c.Periods)
+		if share < throttledShare || c.ThrottledSeconds < throttledSeconds*v.Window.Seconds {
+			r.RuledOut = fmt.Sprintf("%s may use %.3g CPUs and was throttled in %s of its periods", c.Path, c.QuotaCPUs, percent(share))
+			continue
+		}
+		t := v.throttledTime(c)
+		if t.requests > 0 && t.worst == nil {
+			r.RuledOut = fmt.Sprintf("%s may use %.3g CPUs and was throttled in %s of its periods, for %s in all, but no request of it is slow for that: %s",
+				c.Path, c.QuotaCPUs, percent(share), seconds(c.ThrottledSeconds), t.because)
+			continue
+		}
+		r.Findings = append(r.Findings, quotaFinding(v, c, share, t))
+	}
+	return r
+}
+
+// throttledTime is what a quota costs the requests of the services under it.
+type throttledTime struct {
+	requests uint64  // that they answered
+	worst    *ledger // the endpoint that loses most, nil when none is slow
+	held     float64 // share of the time its threads could run in which the quota held them back
+	always   bool    // its requests in general lose it, not just the slowest
+	share    float64 // of the requests' time, or of the slowest requests'
+	ns       float64 // a request, or one of the slowest
+	because  string  // when none is slow, where the time goes
+}
+
+// throttledTime judges by the time threads of the group waited for a CPU while
+// it was throttled: run delays hold that time too, and other waits for a CPU.
+func (v *View) throttledTime(c *observe.Cgroup) throttledTime {
+	var t throttledTime
+	inside := map[int]bool{}
+	for _, pid := range c.PIDs {
+		inside[pid] = true
+	}
+	for _, l := range v.workedBy(c.PIDs...) {
+		if l.Requests < fewRequests {
+			continue
+		}
+		var cpu, delay float64
+		for _, p := range v.workers(l) {
+			if inside[p.PID] {
+				cpu += p.CPUSeconds()
+				delay += p.RunDelaySeconds
+			}
+		}
+		if cpu+delay == 0 {
+			continue
+		}
+		t.requests += l.Requests
+		k := l.cost(1, threadParts...)
+		t.because = l.whereTimeGoes()
+		if !l.noticed(k, threadFloor) {
+			continue
+		}
+		// A group that is throttled all the time waits for all of it, however
+		// many threads there are.
+		held := max(ratio(min(c.ThrottledSeconds, delay), cpu+delay), ratio(c.ThrottledSeconds, v.Window.Seconds*float64(max(v.Host.CPUs, 1))))
+		server, slow := held*l.MeanNS(observe.Server), held*l.SlowNS(observe.Server)
+		if sp := l.Split; sp != nil && sp.Requests >= fewRequests {
+			server, slow = sp.ShareNS(observe.ServerThrottled, l.MeanNS(observe.Server)), sp.SlowShareNS(observe.ServerThrottled, l.SlowNS(observe.Server))
+		}
+		k.ns = server + held*(k.ns-l.MeanNS(observe.Server))
+		k.slowNS = slow + held*(k.slowNS-l.SlowNS(observe.Server))
+		share, ns, always := ratio(k.slowNS, l.SlowTotalNS()), k.slowNS, l.always(k, threadFloor)
+		if always {
+			share, ns = ratio(k.ns*float64(l.Requests), l.TimeNS()), k.ns
+		}
+		if share >= wasteShare && share > t.share {
+			t.worst, t.held, t.always, t.share, t.ns = l, held, always, share, ns
+		}
+	}
+	return t
+}
+
+// wantedCPUs is the quota that is proposed for a group: as much as its threads ran, or
+// wanted to, and no less than twice what it has.
+func (v *View) wantedCPUs(c *observe.Cgroup) float64 {
+	return min(float64(v.Host.CPUs), max(1, 2*c.QuotaCPUs, math.Ceil(10*v.wantsCPUs(c))/10))
+}
+
+// wantsCPUs is on how many CPUs the threads of a group ran in the window, or wanted to.
+func (v *View) wantsCPUs(c *observe.Cgroup) float64 {
+	var s float64
+	for _, pid := range c.PIDs {
+		if p := v.Process(pid); p != nil {
+			s += p.CPUSeconds() + p.RunDelaySeconds
+		}
+	}
+	return s / max(v.Window.Seconds, 1)
+}
+
+// quotaText is a quota as the group's file takes it, in µs.
+func quotaText(c *observe.Cgroup, cpus float64) string {
+	period := c.PeriodNS / 1000
+	if period == 0 {
+		period = 100000
+	}
+	if c.Version == 2 {
+		return fmt.Sprintf("%d %d", int64(cpus*float64(period)), period)
+	}
+	return fmt.Sprint(int64(cpus * float64(period)))
+}
+
+func quotaFinding(v *View, c *observe.Cgroup, share float64, t throttledTime) Finding {
+	f := supported(Subject{Kind: "cgroup", Path: c.Path})
+	for _, pid := range c.PIDs {
+		if s := v.ServiceOf(pid); s != nil {
+			m := v.Master(pid)
+			f.Subject.PID, f.Subject.Comm, f.Subject.NetNS, f.Subject.Port = m, v.Comm(m), s.NS.Inode, s.Port()
+			break
+		}
+	}
+	f.Weight = share
+	f.Impact = Impact{Share: round(share), Of: "slow time", OfTime: true, Text: fmt.Sprintf("held back in %s of its periods, for %s in all", percent(share), seconds(c.ThrottledSeconds))}
+	f.Evidence = []Evidence{
+		{Fact: "periods in which it was throttled", Value: c.ThrottledPeriods, Limit: c.Periods, Unit: "periods", Source: "cpu.stat nr_throttled, nr_periods"},
+		{Fact: "time throttled", Value: round(c.ThrottledSeconds), Unit: "s", Source: "cpu.stat"},
+		{Fact: "quota", Value: c.QuotaCPUs, Unit: "CPUs", Source: c.QuotaFile},
+		{Fact: "CPU of the machine idle", Value: round(ratio(v.Use.CPU.Idle+v.Use.CPU.IOWait, v.Use.CPU.Total())), Unit: "share", Source: "/proc/stat"},
+	}
+	if l := t.worst; l != nil {
+		f.Subject.PID, f.Subject.Comm, f.Subject.NetNS, f.Subject.Port = l.pid, v.commOf(l), l.NetNS, l.Port
+		f.Weight = t.share
+		who, whole := l.one(), l.TimeNS()/float64(l.Requests)
+		f.Impact.Of, f.Impact.OfTime = "the requests' time", true
+		if !t.always {
+			who, whole, f.Impact.Of = l.slowest(), l.SlowTotalNS(), "slow time"
+		}
+		f.Impact.Share = round(t.share)
+		f.Impact.Text = fmt.Sprintf("%s: %s on average, about %s of it held back by the quota, in %s of its periods", who, nanoseconds(whole), nanoseconds(t.ns), percent(share))
+		f.Evidence = append(f.Evidence,
+			Evidence{Fact: "time that its threads could run and the quota held them back", Value: round(t.held), Limit: 1, Unit: "share", Source: "/proc/PID/schedstat, cpu.stat"},
+			Evidence{Fact: "of the requests' time, held back by the quota", Value: round(t.ns / 1e6), Limit: round(whole / 1e6), Unit: "ms", Source: recorded + ", cpu.stat"})
+	}
+	want := v.wantedCPUs(c)
+	f.Fix.Text = fmt.Sprintf("Raise the quota from %.3g to %.3g CPUs.", c.QuotaCPUs, want)
+	if c.QuotaFile != "" {
+		f.Fix.Commands = []shell.Command{shell.Write(quotaText(c, want), shell.Path(c.QuotaFile))}
+	}
+	if p := v.Process(f.Subject.PID); p != nil {
+		switch {
+		case p.Container != "":
+			f.Fix.Persist = []shell.Command{shell.Line("docker update --cpus %s %s   # or the limit in its pod or compose file", fmt.Sprintf("%.3g", want), shell.Operand(p.Container))}
+		case p.Unit != "":
+			f.Fix.Persist = []shell.Command{shell.Line("systemctl set-property %s CPUQuota=%s%%", shell.Unit(p.Unit), math.Round(want*100))}
+		}
+	}
+	return f
+}
