@@ -168,7 +168,7 @@ func below(of map[int]int, init int) map[int]bool {
 var looks = []string{"ss", "cat", "journalctl", "ps", "ls", "df", "du", "findmnt", "lsof", "grep", "slowray", "curl", "dig", "ping", "jstack", "py-spy", "conntrack", "stat", "gdb", "head", "tail", "ipcs", "less", "tracepath", "mtr", "traceroute", "nstat", "ethtool", "top", "jcmd"}
 
 // onlyShows finds commands that do no more than that, whatever their program could do.
-var onlyShows = regexp.MustCompile(`\b(ip|tc) -s\b|\b(show|list|status)\b|["']SELECT (pid|\*|[a-z_]+,)|\bSHOW\b|\bEXPLAIN\b|\bSLOWLOG GET\b|\bprlimit --pid \d+ --[a-z]+$`)
+var onlyShows = regexp.MustCompile(`\b(ip|tc) -s\b|\b(show|list|status)\b|["']SELECT (pid|\*|[a-z_]+,)|\bSHOW\b|\bEXPLAIN\b|\bSLOWLOG GET\b|\bkill -QUIT\b|\bprlimit --pid \d+ --[a-z]+$`)
 
 // program is the word of a command that says what it does: in nsenter … ss -ltn it is ss.
 func program(line string) string {
@@ -268,7 +268,7 @@ func (r *runner) tryChange(ctx context.Context, box *sandbox.Box, cause string) 
 		return tried{}, err
 	}
 	t := tried{by: "# slowray prove " + cause + " --apply", proof: said.Result.Verdict}
-	if said.Result.Verdict == "" {
+	if said.Result.Verdict == "" || said.problem != "" { // no verdict, or not in time
 		t.by += ": " + said.problem
 		return t, nil
 	}

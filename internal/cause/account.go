@@ -201,6 +201,7 @@ func (v *View) victim(l *ledger, harms ...Harm) Victim {
 	for _, h := range harms {
 		x.Lost += h.Seconds
 	}
+	x.Lost = round(x.Lost)
 	return x
 }
 

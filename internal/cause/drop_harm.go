@@ -46,7 +46,11 @@ const (
 func (v *View) harms(s *DropSite) []dropHarm {
 	var out []dropHarm
 	for _, at := range v.exchanges().lost[s] {
-		if at.data+at.syns < fewAffected-0.5 {
+		least := fewAffected - 0.5
+		if s.atOwnSend() {
+			least = fewHeld
+		}
+		if at.data+at.syns < least {
 			continue
 		}
 		if h, ok := v.harmTo(at.exchange, s, at.lostHere); ok {
@@ -91,8 +95,8 @@ func (v *View) harmTo(f *exchange, s *DropSite, lost lostHere) (dropHarm, bool) 
 			better(dropHarm{l: l, cost: held, how: harmHeld, weight: held.share * l.reach * part})
 		}
 		// It is sent only when the timer ends: until then the server seems to work.
-		if timed, ok := v.heldByTimer(l); ok && !s.In && l.NetNS == s.NetNS && data >= fewPackets && 2*data >= timed.requests && l.reach >= fewReach {
-			better(dropHarm{l: l, cost: timed.cost, how: harmHeld, weight: max(timed.share, 0.01*timed.slowShare) * l.reach * part})
+		if late, ok := l.heldByTimer(); ok && s.atOwnSend() && l.NetNS == s.NetNS && 2*data >= late.requests && l.reach >= fewReach {
+			better(dropHarm{l: l, cost: late.cost, how: harmHeld, weight: max(late.share, 0.01*late.slowShare) * l.reach * part})
 		}
 		if stuck := l.stuck(); stuck >= fewAffected && data >= stuck && l.reach >= fewReach {
 			held := share
@@ -128,6 +132,13 @@ func (v *View) harmTo(f *exchange, s *DropSite, lost lostHere) (dropHarm, bool) 
 	return best, best.weight > 0
 }
 
+// fewHeld is how few segments, and requests that wait for a timer, are no accident where
+// a rule throws away what its own host sends.
+const fewHeld = 2
+
+// atOwnSend says that a rule throws away what its own host sends.
+func (s *DropSite) atOwnSend() bool { return s.Rule != nil && !s.In }
+
 // timerLeast is the least that a segment waits which its own host dropped, in ns: the
 // timer of retransmission (TCP_RTO_MIN), less what the answer itself takes.
 const timerLeast = 150e6
@@ -139,17 +150,22 @@ type timed struct {
 }
 
 // heldByTimer finds them at a serving end; false where there are next to none.
-func (v *View) heldByTimer(l *ledger) (t timed, ok bool) {
+func (l *ledger) heldByTimer() (t timed, ok bool) {
 	if l.called() {
 		return t, false
 	}
-	n, lost := v.slowerThanUsual(l)
-	if n < fewAffected || n == l.Requests || lost*1e9 < timerLeast*float64(n) {
+	usual, lost := l.Total.Quantile(0.5), 0.0
+	for ns, n := range l.Total.Buckets() {
+		if float64(ns-usual) > timerLeast {
+			t.requests += n
+			lost += float64(ns-usual) * float64(n)
+		}
+	}
+	if t.requests < fewHeld || float64(t.requests)*ratio(l.records(), l.Requests) < fewHeld-0.5 {
 		return t, false
 	}
-	t.requests = n
-	t.ns, t.slowNS = lost*1e9/float64(l.Requests), lost*1e9/float64(n)
-	t.share, t.slowShare = ratio(lost*1e9, l.TimeNS()), min(1, ratio(t.slowNS, l.SlowTotalNS()))
+	t.ns, t.slowNS = lost/float64(l.Requests), lost/float64(t.requests)
+	t.share, t.slowShare = ratio(lost, l.TimeNS()), min(1, ratio(t.slowNS, l.SlowTotalNS()))
 	return t, true
 }
 

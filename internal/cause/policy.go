@@ -141,7 +141,7 @@ const (
 	queueExcess = 10e6 // ns above it
 	farRTT      = 5e6  // ns: a round trip inside one place takes less
 	fewEnds     = 4    // other ends that are machines of ours and not the public
-	farRate     = 20   // requests a second: fewer may be a person at a keyboard
+	farRate     = 10   // requests a second: fewer may be a person at a keyboard
 )
 
 // Network: slow_client_ack.go.

@@ -21,7 +21,7 @@ var slowDependency = Cause{
 	Needs: []observe.Kind{observe.KindRequests},
 	ConsequenceOf: []Parent{NetworkLoss, RTOTailLoss, HighRTT, SYNRetransmits, SendBufferLimited, SlowReceiver, NagleDelayedACK,
 		AcceptQueueOverflow, AcceptQueueWait, ApplicationSlowToRead, ApplicationStallMidResponse, PHPFPMChildrenExhausted, FDLimit,
-		NginxWorkerConnections, ConntrackFull, ClassDrop, ClassLate},
+		NginxWorkerConnections, ConntrackFull, DNSTimeout, DNSSlow, DNSSearchExpansion, ClassDrop, ClassLate},
 	Folds: true,
 	Check: checkSlowDependency,
 }
