@@ -228,7 +228,7 @@ func (v *View) heldBehind(l *ledger, hops int) bool {
 			return false
 		}
 		_, stuck := next.unread()
-		return stuck > float64(next.waiting())/2 || v.stopped(next) || v.heldBehind(next, hops-1)
+		return stuck > float64(next.waiting())/2 || v.stopped(next) || v.threadsWait(next) || v.heldBehind(next, hops-1)
 	})
 }
 
