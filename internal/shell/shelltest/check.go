@@ -163,7 +163,7 @@ done
 `
 
 // keywords are words of lines that no program is made for, or a real one is.
-var keywords = []string{"until", "do", "done", "touch", "echo", "kill", "printf", "sh", "nsenter"}
+var keywords = []string{"until", "for", "do", "done", "touch", "echo", "kill", "printf", "sh", "nsenter"}
 
 // program is the first word of a command.
 var program = regexp.MustCompile(`(?:^|[|;&] |\$\(|until |do )([A-Za-z][A-Za-z0-9_-]*)`)
