@@ -58,7 +58,7 @@ func doings() []Incident {
 		Name:    "hot-go",
 		Summary: "each request of a service in Go computes for a tenth of a second, and the CPUs are mostly idle",
 		Setup:   golang(server.Go{}),
-		Faults: []Fault{{Name: "hot", Cause: "cpu-hot-function", Says: "priceOfRoute", Text: "150,000,000 turns of priceOfRoute()",
+		Faults: []Fault{{Name: "hot", Cause: "cpu-hot-function", Says: "priceOfRoute", Text: "60,000,000 turns of priceOfRoute()",
 			Plant: func(s *server.Setup) { s.Go.Hot = 60_000_000 }}},
 	}, {
 		Name:    "hot-java",
