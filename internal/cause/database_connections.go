@@ -268,12 +268,7 @@ func (v *View) connectionsFix(d *observe.Database, setting observe.Setting) Fix 
 			Persist: []shell.Command{shell.Line("# in %s: maxclients %s", shell.Text(where), want)},
 		}
 		if p := v.Process(d.PID); p != nil && p.FDLimit > 0 && want+ownFiles > p.FDLimit {
-			files := want + 2*ownFiles
-			limit := fmt.Sprintf("%d:", files)
-			if p.FDHard < files {
-				limit = fmt.Sprintf("%d:%d", files, files)
-			}
-			fix.Commands = append(fix.Commands[:1], shell.Line("prlimit --pid %s --nofile=%s", d.PID, limit), fix.Commands[1])
+			fix.Commands = append(fix.Commands[:1], shell.Line("prlimit --pid %s --nofile=%s", d.PID, nofile(p, want+2*ownFiles)), fix.Commands[1])
 		}
 		if limit == 0 { // it told nobody
 			fix.Text = "Hold fewer connections: a pool for each process of the services. Or raise maxclients, which needs as many open files."

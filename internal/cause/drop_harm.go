@@ -95,8 +95,10 @@ func (v *View) harmTo(f *exchange, s *DropSite, lost lostHere) (dropHarm, bool) 
 			better(dropHarm{l: l, cost: held, how: harmHeld, weight: held.share * l.reach * part})
 		}
 		// It is sent only when the timer ends: until then the server seems to work.
-		if late, ok := l.heldByTimer(); ok && s.atOwnSend() && l.NetNS == s.NetNS && 2*data >= late.requests && l.reach >= fewReach {
-			better(dropHarm{l: l, cost: late.cost, how: harmHeld, weight: max(late.share, 0.01*late.slowShare) * l.reach * part})
+		if s.atOwnSend() && l.NetNS == s.NetNS && l.reach >= fewReach {
+			if late, ok := l.heldByTimer(); ok && 2*data >= late.requests {
+				better(dropHarm{l: l, cost: late.cost, how: harmHeld, weight: max(late.share, 0.01*late.slowShare) * l.reach * part})
+			}
 		}
 		if stuck := l.stuck(); stuck >= fewAffected && data >= stuck && l.reach >= fewReach {
 			held := share

@@ -102,7 +102,8 @@ func (v *View) boundPorts(r Result) Result {
 	return bound
 }
 
-// portsOf is how many local ports the calls of a namespace have, at most once each.
+// portsOf is how many local ports the calls of a namespace have, each once for each
+// destination.
 func portsOf(ns *observe.NetNS) int {
 	n := 0
 	for i := range ns.Sockets {

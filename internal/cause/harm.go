@@ -192,7 +192,13 @@ func (v *View) heldUp(l *ledger) (ns float64, held bool) {
 	if ns == 0 {
 		return 0, false
 	}
-	return ns, stuck > float64(l.waiting())/2 || v.stopped(l) || v.threadsWait(l) || len(v.waitsForCalls(l)) > 0 || v.heldBehind(l, maxHops)
+	return ns, v.blocked(l, stuck, maxHops) || len(v.waitsForCalls(l)) > 0
+}
+
+// blocked says that most of the requests of an endpoint without an answer are stuck, that
+// its threads are held up, or what it calls is.
+func (v *View) blocked(l *ledger, stuck float64, hops int) bool {
+	return stuck > float64(l.waiting())/2 || v.stopped(l) || v.threadsWait(l) || v.heldBehind(l, hops)
 }
 
 // unread is how many requests without an answer are unread, or were sent again in vain;
@@ -228,7 +234,7 @@ func (v *View) heldBehind(l *ledger, hops int) bool {
 			return false
 		}
 		_, stuck := next.unread()
-		return stuck > float64(next.waiting())/2 || v.stopped(next) || v.threadsWait(next) || v.heldBehind(next, hops-1)
+		return v.blocked(next, stuck, hops-1)
 	})
 }
 

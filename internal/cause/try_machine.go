@@ -238,14 +238,19 @@ func (v *View) wantedFDs(p *observe.Process) int {
 // farMoreFDs times the present limit of open files is enough.
 const farMoreFDs = 4
 
-// raisedFDs is wantedFDs, and how prlimit(1) is told: the hard limit stays where it
-// allows as many.
+// raisedFDs is wantedFDs, and how prlimit(1) is told.
 func (v *View) raisedFDs(p *observe.Process) (want int, limit string) {
 	want = v.wantedFDs(p)
+	return want, nofile(p, want)
+}
+
+// nofile is a limit of open files as prlimit(1) is told it for a process, which may not
+// be known: the hard limit stays where it allows as many.
+func nofile(p *observe.Process, want int) string {
 	if p != nil && p.FDHard >= want {
-		return want, fmt.Sprintf("%d:", want)
+		return fmt.Sprintf("%d:", want)
 	}
-	return want, fmt.Sprintf("%d:%d", want, want)
+	return fmt.Sprintf("%d:%d", want, want)
 }
 
 // betterClock is a clocksource that there is and that is quick to read; empty

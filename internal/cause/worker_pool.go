@@ -8,6 +8,9 @@ import (
 	"github.com/slowray/slowray/internal/shell"
 )
 
+// inBursts is the source of what is taken while any request is under way.
+const inBursts = recorded + ", while any request was under way"
+
 // poolUse is how much of a pool is taken, and what waits for it.
 type poolUse struct {
 	app      *observe.AppServer
@@ -20,7 +23,6 @@ type poolUse struct {
 	bursts  float64 // the same while there are any
 	held    float64 // connections taken up, mean
 	taken   float64 // of the limit
-	atTimes bool    // taken tells of the time while any request was under way
 	source  string
 	queue   float64 // connections waiting in the accept queues, mean
 	wait    cost    // of main
@@ -126,7 +128,6 @@ func (v *View) judgePool(u *poolUse) {
 		enough float64
 		source string
 	}
-	inBursts := recorded + ", while any request was under way"
 	witnesses := []witness{{u.working, takenShare * limit, recorded}, {u.bursts, takenShare * limit, inBursts}}
 	if p.Rounds >= fewReadings {
 		// A worker that polls is taken for free: only what is busy counts.
@@ -151,7 +152,6 @@ func (v *View) judgePool(u *poolUse) {
 			u.taken, u.source, full = w.taken, w.source, true
 		}
 	}
-	u.atTimes = u.source == inBursts
 	noticed := u.main != nil && u.main.noticed(u.wait, threadFloor)
 	computing, known := 0.0, false
 	if u.main != nil {
@@ -220,12 +220,12 @@ func (v *View) poolFinding(w *workerPool, u *poolUse) Finding {
 	pids := append([]int{u.app.PID, v.Master(u.app.PID)}, u.app.Workers...)
 	about, master := aboutAny(pids), v.Master(u.app.PID)
 	busy := u.taken
-	if u.atTimes {
+	if u.source == inBursts {
 		busy = u.working // as what holds workers up is told: on average
 	}
-	f.MayFollow = mayFollow(v.lateBy(u.main), holdsUp(slices.Concat(pids, s.PIDs)), func(p *Finding) bool { return about(p) || v.takes(p, master, busy) })
-	if idleHolders(u) {
-		f.MayFollow = func(*Finding) bool { return false } // what is taken waits for its clients
+	f.MayFollow = func(*Finding) bool { return false } // what is taken waits for its clients
+	if !idleHolders(u) {
+		f.MayFollow = mayFollow(v.lateBy(u.main), holdsUp(slices.Concat(pids, s.PIDs)), func(p *Finding) bool { return about(p) || v.takes(p, master, busy) })
 	}
 	// By Little's law the time a request waits is to the time it is served as
 	// what waits is to what is served.

@@ -29,7 +29,7 @@ func (q Query) databaseInit() string {
 		lines = append(lines, "CREATE INDEX guest ON lab.booking (guest);")
 	}
 	lines = append(lines,
-		"CREATE USER 'booking'@'%' IDENTIFIED BY 'lab';",
+		"CREATE USER 'booking'@'%' IDENTIFIED BY '"+DatabasePassword+"';",
 		"GRANT SELECT, UPDATE ON lab.* TO 'booking'@'%';",
 		"CREATE USER 'root'@'%' IDENTIFIED BY '"+DatabasePassword+"';",
 		"GRANT ALL ON *.* TO 'root'@'%' WITH GRANT OPTION;")
