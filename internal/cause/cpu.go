@@ -67,7 +67,7 @@ func checkCPUSaturated(v *View) Result {
 		return ruledOut(fmt.Sprintf("the CPUs are full (%s idle), but no service with traffic ran", percent(idle)))
 	case ratio(outside, all) < outsiderShare:
 		return ruledOut(fmt.Sprintf("the CPUs are full (%s idle), but with the service and its clients: others use %s", percent(idle), percent(ratio(outside, all))))
-	case servers.delay < delayPerCPU*servers.cpu || servers.delay < delayFloor*within:
+	case servers.delay < delayFloor*within || servers.delay < delayPerCPU*servers.cpu && !v.oneWaitsForCPU():
 		return ruledOut(fmt.Sprintf("others use %s of the CPUs, but the service waited for one only %s, and ran %s, in %s", percent(ratio(outside, all)),
 			seconds(servers.delay), seconds(servers.cpu), seconds(within)))
 	}
@@ -103,6 +103,22 @@ func checkCPUSaturated(v *View) Result {
 		f.Fix.Persist = []shell.Command{shell.Line("systemctl set-property %s CPUWeight=10", shell.Unit(top.Unit))}
 	}
 	return Result{Findings: []Finding{f}}
+}
+
+// oneWaitsForCPU says that requests are late at a service whose own threads wait that
+// long, though those of all services together do not.
+func (v *View) oneWaitsForCPU() bool {
+	for _, l := range v.ledgers {
+		if l.called() || l.Requests < fewRequests {
+			continue
+		}
+		w := v.atWork(l)
+		k := l.waitingForCPU(&w, ratio(w.delay, w.delay+w.cpu), observe.ServerRunq)
+		if w.delay >= delayPerCPU*w.cpu && w.delay >= delayFloor*v.Window.Seconds && l.noticed(k, threadFloor) {
+			return true
+		}
+	}
+	return false
 }
 
 // lateForCPU tells which requests are late because their threads wait for a
