@@ -168,6 +168,7 @@ func (t *requestTimes) tell(s *observe.Stacks) {
 		what string
 	}{
 		{t.stats.Lost, "requests without a record: the buffer was full"},
+		{t.stats.LeftOut, "requests of connections that were left out, to stay within the budget: their time is left out"},
 		{t.stats.Sampled, "requests that were only counted, to stay within the budget: their time is left out"},
 		{t.overlooked, "requests whose time is left out: too many"},
 	} {

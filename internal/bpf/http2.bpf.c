@@ -68,6 +68,7 @@ struct at {
 	__u32 off; /* of the frame's header in skb */
 	__u32 end; /* of the segment */
 	struct way *w;
+	__u32 share; /* of requests that begin */
 	__u32 asks; /* it goes from the caller to the server */
 };
 
@@ -104,13 +105,17 @@ static __noinline int see_frame(struct at *at, __u32 len, __u32 type, __u32 flag
 			return 0;
 		}
 		if (!s->id) {
+			if (at->share == UNCOUNTED)
+				return 0;
 			__builtin_memset(s, 0, sizeof(*s));
 			s->id = id;
 			s->first = at->now;
+			s->share = at->share;
+			__sync_fetch_and_add(&at->m->open, 1);
 		}
 		if (type == RST_STREAM) { /* the caller wants it no more */
 			end_stream(at->c, at->m, s, RESET | (s->answer ? TRUNCATED : UNANSWERED), at->now);
-			s->id = 0;
+			free_stream(at->m, s);
 			return 0;
 		}
 		if (type == DATA)
@@ -137,12 +142,12 @@ static __noinline int see_frame(struct at *at, __u32 len, __u32 type, __u32 flag
 	} else {
 		/* A server that answers before all was asked resets what is left. */
 		end_stream(at->c, at->m, s, RESET | (s->answer ? TRUNCATED : UNANSWERED), at->now);
-		s->id = 0;
+		free_stream(at->m, s);
 		return 0;
 	}
 	if (flags & END_STREAM) {
 		end_stream(at->c, at->m, s, 0, at->now);
-		s->id = 0;
+		free_stream(at->m, s);
 	}
 	return 0;
 }
@@ -374,6 +379,15 @@ static __always_inline void see_packet(struct __sk_buff *skb, __u32 out)
 	}
 	if (!at.m)
 		return;
+	if (follow_share) {
+		struct tcp_sock *tp = bpf_skc_to_tcp_sock(sk);
+
+		if (!tp)
+			return;
+		at.share = share_now((struct sock *)tp);
+		if (at.share == UNCOUNTED && !at.m->open)
+			return; /* where the frames are is found out anew */
+	}
 	at.now = bpf_ktime_get_ns();
 	walk(&at, at.asks ? &at.m->asking : &at.m->answering, bpf_ntohl(tcp.seq));
 }

@@ -33,6 +33,12 @@ const (
 	HTTP2ProgHttp2Out        = "http2_out"
 	HTTP2VarAgain            = "again"
 	HTTP2VarCpus             = "cpus"
+	HTTP2VarFollowMask       = "follow_mask"
+	HTTP2VarFollowReach      = "follow_reach"
+	HTTP2VarFollowSends      = "follow_sends"
+	HTTP2VarFollowShare      = "follow_share"
+	HTTP2VarFollowShift      = "follow_shift"
+	HTTP2VarFollowSlice      = "follow_slice"
 	HTTP2VarLostConns        = "lost_conns"
 	HTTP2VarLostEndpoints    = "lost_endpoints"
 	HTTP2VarLostPlaces       = "lost_places"
@@ -126,6 +132,12 @@ type HTTP2MapSpecs struct {
 type HTTP2VariableSpecs struct {
 	Again         *ebpf.VariableSpec `ebpf:"again"`
 	Cpus          *ebpf.VariableSpec `ebpf:"cpus"`
+	FollowMask    *ebpf.VariableSpec `ebpf:"follow_mask"`
+	FollowReach   *ebpf.VariableSpec `ebpf:"follow_reach"`
+	FollowSends   *ebpf.VariableSpec `ebpf:"follow_sends"`
+	FollowShare   *ebpf.VariableSpec `ebpf:"follow_share"`
+	FollowShift   *ebpf.VariableSpec `ebpf:"follow_shift"`
+	FollowSlice   *ebpf.VariableSpec `ebpf:"follow_slice"`
 	LostConns     *ebpf.VariableSpec `ebpf:"lost_conns"`
 	LostEndpoints *ebpf.VariableSpec `ebpf:"lost_endpoints"`
 	LostPlaces    *ebpf.VariableSpec `ebpf:"lost_places"`
@@ -201,6 +213,12 @@ func (m *HTTP2Maps) Close() error {
 type HTTP2Variables struct {
 	Again         *ebpf.Variable `ebpf:"again"`
 	Cpus          *ebpf.Variable `ebpf:"cpus"`
+	FollowMask    *ebpf.Variable `ebpf:"follow_mask"`
+	FollowReach   *ebpf.Variable `ebpf:"follow_reach"`
+	FollowSends   *ebpf.Variable `ebpf:"follow_sends"`
+	FollowShare   *ebpf.Variable `ebpf:"follow_share"`
+	FollowShift   *ebpf.Variable `ebpf:"follow_shift"`
+	FollowSlice   *ebpf.Variable `ebpf:"follow_slice"`
 	LostConns     *ebpf.Variable `ebpf:"lost_conns"`
 	LostEndpoints *ebpf.Variable `ebpf:"lost_endpoints"`
 	LostPlaces    *ebpf.Variable `ebpf:"lost_places"`

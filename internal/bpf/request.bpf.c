@@ -29,8 +29,9 @@
 #include <bpf/bpf_tracing.h>
 #include "headers/request.h"
 #include "headers/connection.h"
-#include "headers/watch.h"
+#include "headers/jiffies.h"
 #include "headers/memory.h"
+#include "headers/watch.h"
 #include "headers/work.h"
 #include "headers/sched.h"
 #include "headers/record.h"
@@ -41,6 +42,7 @@
 #include "headers/served.h"
 #include "headers/called.h"
 #include "headers/closing.h"
+#include "headers/turn.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
@@ -55,10 +57,10 @@ static __always_inline int unwanted(struct sock *sk)
 	return side_mask == 1 && !has_port(served_ports, sk->__sk_common.skc_num);
 }
 
-/* The connection of a socket; 0 when it is not known, or not watched. */
+/* The connection of a socket; 0 when it is not known or not watched. */
 static __always_inline struct conn *watched(struct sock *sk)
 {
-	struct conn *c = bpf_sk_storage_get(&conns, sk, 0, 0);
+	struct conn *c = known(sk);
 
 	return c && c->side != SIDE_NONE ? c : 0;
 }
@@ -78,11 +80,14 @@ int BPF_PROG(segment, struct sock *sk, struct sk_buff *skb)
 
 	if (unwanted(sk))
 		return 0;
-	c = bpf_sk_storage_get(&conns, sk, 0, 0);
+	c = known(sk);
 	if (!c) {
+		if (!in_turn(sk))
+			return 0;
 		c = adopt(sk);
 		if (!c)
 			return 0;
+		meet(c, sk, 0);
 	}
 	if (c->side == SIDE_NONE)
 		return 0;
@@ -129,16 +134,22 @@ int BPF_PROG(received, struct sock *sk)
 	struct task_struct *task;
 	struct conn *c;
 	__u32 was;
+	int same;
 
 	if (unwanted(sk))
 		return 0;
 	c = watched(sk);
-	if (!c)
+	if (!c) {
+		/* Who calls may be followed, though the connection is not. */
+		if (with_work && follow_share && bare_sock(sk)->sk_bpf_storage)
+			work_heard(sk);
 		return 0;
+	}
 	tp = tcp_of(sk);
 	if (!tp)
 		return 0;
 	task = bpf_get_current_task_btf();
+	same = c->tid == task->pid;
 	c->pid = task->tgid;
 	c->tid = task->pid;
 	if (c->copied == tp->copied_seq)
@@ -166,7 +177,7 @@ int BPF_PROG(received, struct sock *sk)
 		}
 		return 0;
 	}
-	if (c->phase == IDLE && !c->seq && !c->tls && tp->bytes_received) {
+	if (c->phase == IDLE && !c->seq && !c->tls && tp->bytes_received && (c->opened || !follow_share)) {
 		/* The first bytes came with the end of the handshake, which
 		 * tcp_probe does not see (TCP_DEFER_ACCEPT, fast open). */
 		begin(c, tp, c->opened ? c->opened : bpf_ktime_get_ns());
@@ -183,9 +194,12 @@ int BPF_PROG(received, struct sock *sk)
 	}
 	if ((c->phase == ASKED && tp->write_seq == c->mark) ||
 	    (c->phase != IDLE && request_unseen(c, sk, tp, was))) {
-		c->read = bpf_ktime_get_ns();
+		__u64 now = bpf_ktime_get_ns();
+		/* All of it had come, and the same thread has just read a part of it: it is in hand. */
+		same = same && c->in_hand && c->read > c->last && now - c->read < AT_ONCE / 50;
+		c->read = now;
 		c->all_read = tp->copied_seq == tp->rcv_nxt;
-		if (with_work)
+		if (with_work && !same && c->share != UNCOUNTED)
 			work_read(c, sk);
 	} else if (c->phase != IDLE && c->phase != TAKEN && !(c->flags & AMENDED)) {
 		/* Part of the answer was out while part of what was asked was
@@ -255,7 +269,7 @@ int BPF_PROG(state_changed, struct sock *sk, int old, int new)
 	if (sk->sk_protocol != IPPROTO_TCP)
 		return 0;
 	if (new == TCP_LISTEN) {
-		struct listen_key key = { sk->__sk_common.skc_net.net->ns.inum, sk->__sk_common.skc_num };
+		struct listen_key key = { netns_of(sk), sk->__sk_common.skc_num };
 		__u8 one = 1;
 
 		bpf_map_update_elem(&listening, &key, &one, BPF_ANY);
@@ -263,10 +277,12 @@ int BPF_PROG(state_changed, struct sock *sk, int old, int new)
 		return 0;
 	}
 	if (old == TCP_SYN_RECV && new == TCP_ESTABLISHED) {
+		if (!in_turn(sk))
+			return count_left_out(sk, SERVED);
 		c = watch(sk, SERVED, bpf_ktime_get_ns());
 		tp = tcp_of(sk);
-		if (c && tp)
-			count_connection(c, tp, 0);
+		if (c && tp && c->side != SIDE_NONE)
+			count_connection(c->endpoint, tp, 0);
 		return 0;
 	}
 	if (new == TCP_SYN_SENT) {
@@ -274,6 +290,11 @@ int BPF_PROG(state_changed, struct sock *sk, int old, int new)
 
 		if (!(side_mask & 2))
 			return 0;
+		if (follow_share) { /* its place is not known before it has a port */
+			if (with_work && is_wanted(sk, CALLED))
+				work_calls(sk);
+			return 0;
+		}
 		c = watch(sk, CALLED, bpf_ktime_get_ns());
 		if (c) {
 			c->pid = id >> 32;
@@ -286,14 +307,23 @@ int BPF_PROG(state_changed, struct sock *sk, int old, int new)
 		return 0;
 	}
 	c = watched(sk);
-	if (!c)
+	if (!c && follow_share && old == TCP_SYN_SENT && new == TCP_ESTABLISHED && is_wanted(sk, CALLED)) {
+		tp = tcp_of(sk);
+		if (!in_turn(sk) || !tp)
+			return count_left_out(sk, CALLED);
+		c = watch(sk, CALLED, bpf_ktime_get_ns() - smoothed_rtt(tp));
+	}
+	if (!c) {
+		if (new == TCP_CLOSE && with_work && follow_share)
+			work_over(sk);
 		return 0;
+	}
 	tp = tcp_of(sk);
 	if (!tp)
 		return 0;
 	now = bpf_ktime_get_ns();
 	if (old == TCP_SYN_SENT && new == TCP_ESTABLISHED) {
-		count_connection(c, tp, span(c->opened, now));
+		count_connection(c->endpoint, tp, span(c->opened, now));
 		c->lport = sk->__sk_common.skc_num; /* chosen after SYN_SENT */
 		c->mark = tp->snd_nxt;
 		return 0;
@@ -379,18 +409,45 @@ static __always_inline void note_sender(struct conn *c, struct sock *sk)
 		work_calls(sk);
 }
 
+/* A connection sends that is not known. Where it has its turn, it is known from now on:
+ * what is sent is seen only when something comes back, which may be later. sent says that
+ * the bytes are out already. */
+static __always_inline struct conn *sends(struct sock *sk, int sent)
+{
+	struct conn *c;
+
+	if (!follow_share)
+		return 0;
+	if (!in_turn(sk)) {
+		/* Who calls may be followed, though the connection is not. */
+		if (with_work && !has_port(served_ports, sk->__sk_common.skc_num))
+			work_calls(sk);
+		return 0;
+	}
+	c = adopt(sk);
+	if (c)
+		meet(c, sk, sent);
+	return c;
+}
+
 /* sock:sock_send_length(struct sock *sk, int ret, int flags), since 6.3: a call
  * that sends returns. Only where the next hook is missing. */
 SEC("tp_btf/sock_send_length")
 int BPF_PROG(sent, struct sock *sk, int ret)
 {
+	struct tcp_sock *tp;
 	struct conn *c;
 
 	if (ret <= 0 || sk->sk_protocol != IPPROTO_TCP || unwanted(sk))
 		return 0;
 	c = watched(sk);
-	if (c)
-		note_sender(c, sk);
+	if (!c)
+		c = sends(sk, 1);
+	tp = tcp_of(sk);
+	if (!c || !tp)
+		return 0;
+	note_share(c, sk, tp, ret);
+	note_sender(c, sk);
 	return 0;
 }
 
@@ -398,13 +455,22 @@ int BPF_PROG(sent, struct sock *sk, int ret)
 SEC("tp_btf/tcp_sendmsg_locked")
 int BPF_PROG(sending, struct sock *sk, struct msghdr *msg)
 {
+	struct tcp_sock *tp;
 	struct conn *c;
 
 	if (unwanted(sk))
 		return 0;
-	c = bpf_sk_storage_get(&conns, sk, 0, 0);
-	if (!c)
-		return 0;
+	c = known(sk);
+	if (!c) {
+		c = sends(sk, 0);
+		if (!c)
+			return 0;
+	}
+	if (follow_share) {
+		tp = tcp_of(sk);
+		if (tp)
+			note_share(c, sk, tp, 0);
+	}
 	if (with_work)
 		note_sender(c, sk);
 	if (!sending_seen)
@@ -416,31 +482,6 @@ int BPF_PROG(sending, struct sock *sk, struct msghdr *msg)
 	if (c->side == CALLED && (c->proto == PROTO_TLS || c->tls == TLS_READY))
 		tls_sending(c, sk, handed_over(msg), msg->msg_iter.count);
 	return 0;
-}
-
-/* How many jiffies a second has; 0 = not known yet. */
-__u32 hz;
-
-/*
- * Jiffies begin at 2^32 - 300 s (INITIAL_JIFFIES, include/linux/jiffies.h), so
- * what they have come to by now tells how many a second has. Only five minutes
- * after the start all answers are the same.
- */
-static __always_inline void find_hz(__u64 now)
-{
-	const __u16 usual[] = { 100, 250, 300, 1000 };
-	__u64 jiffies = bpf_jiffies64(), ms = now / NSEC_PER_MSEC, nearest = ~0ULL;
-
-#pragma unroll
-	for (int i = 0; i < 4; i++) {
-		__u64 expected = (1ULL << 32) + ms * usual[i] / 1000 - 300 * usual[i];
-		__u64 off = expected > jiffies ? expected - jiffies : jiffies - expected;
-
-		if (off < nearest) {
-			nearest = off;
-			hz = usual[i];
-		}
-	}
 }
 
 /* Bytes that nobody has read for so long are a request that waits; shorter is
@@ -461,6 +502,8 @@ int waiting(struct bpf_iter__tcp *ctx)
 	struct conn *c;
 	__u32 unread;
 
+	if (!hz)
+		find_hz(now);
 	if (!skc || skc->skc_state != TCP_ESTABLISHED)
 		return 0;
 	tp = bpf_skc_to_tcp_sock(skc);
@@ -469,8 +512,6 @@ int waiting(struct bpf_iter__tcp *ctx)
 	unread = tp->rcv_nxt - tp->copied_seq;
 	if (!unread || unread > 1U << 30 || tp->write_seq != tp->snd_una)
 		return 0;
-	if (!hz)
-		find_hz(now);
 	age = (__u64)((__u32)bpf_jiffies64() - tp->inet_conn.icsk_ack.lrcvtime) * NSEC_PER_SEC / hz;
 	if (age < WAITS || age > now)
 		return 0;
@@ -501,7 +542,7 @@ static __always_inline int flush_conn(struct seq_file *seq, struct sock *sk, str
 	__u32 was, over;
 	__u64 now, told = 0;
 
-	if (!sk || !c || c->side == SIDE_NONE)
+	if (!sk || !c || c->side == SIDE_NONE || c->share == UNCOUNTED)
 		return 0;
 	tp = tcp_of(sk);
 	if (!tp)

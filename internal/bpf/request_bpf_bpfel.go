@@ -44,6 +44,12 @@ const (
 	RequestVarAgain          = "again"
 	RequestVarCallClasses    = "call_classes"
 	RequestVarCpus           = "cpus"
+	RequestVarFollowMask     = "follow_mask"
+	RequestVarFollowReach    = "follow_reach"
+	RequestVarFollowSends    = "follow_sends"
+	RequestVarFollowShare    = "follow_share"
+	RequestVarFollowShift    = "follow_shift"
+	RequestVarFollowSlice    = "follow_slice"
 	RequestVarHandCount      = "hand_count"
 	RequestVarHttp2Seen      = "http2_seen"
 	RequestVarHz             = "hz"
@@ -155,6 +161,12 @@ type RequestVariableSpecs struct {
 	Again         *ebpf.VariableSpec `ebpf:"again"`
 	CallClasses   *ebpf.VariableSpec `ebpf:"call_classes"`
 	Cpus          *ebpf.VariableSpec `ebpf:"cpus"`
+	FollowMask    *ebpf.VariableSpec `ebpf:"follow_mask"`
+	FollowReach   *ebpf.VariableSpec `ebpf:"follow_reach"`
+	FollowSends   *ebpf.VariableSpec `ebpf:"follow_sends"`
+	FollowShare   *ebpf.VariableSpec `ebpf:"follow_share"`
+	FollowShift   *ebpf.VariableSpec `ebpf:"follow_shift"`
+	FollowSlice   *ebpf.VariableSpec `ebpf:"follow_slice"`
 	HandCount     *ebpf.VariableSpec `ebpf:"hand_count"`
 	Http2Seen     *ebpf.VariableSpec `ebpf:"http2_seen"`
 	Hz            *ebpf.VariableSpec `ebpf:"hz"`
@@ -238,6 +250,12 @@ type RequestVariables struct {
 	Again         *ebpf.Variable `ebpf:"again"`
 	CallClasses   *ebpf.Variable `ebpf:"call_classes"`
 	Cpus          *ebpf.Variable `ebpf:"cpus"`
+	FollowMask    *ebpf.Variable `ebpf:"follow_mask"`
+	FollowReach   *ebpf.Variable `ebpf:"follow_reach"`
+	FollowSends   *ebpf.Variable `ebpf:"follow_sends"`
+	FollowShare   *ebpf.Variable `ebpf:"follow_share"`
+	FollowShift   *ebpf.Variable `ebpf:"follow_shift"`
+	FollowSlice   *ebpf.Variable `ebpf:"follow_slice"`
 	HandCount     *ebpf.Variable `ebpf:"hand_count"`
 	Http2Seen     *ebpf.Variable `ebpf:"http2_seen"`
 	Hz            *ebpf.Variable `ebpf:"hz"`

@@ -147,6 +147,7 @@ type Request struct {
 	Seq       uint32 // number of the request on its connection, from 1
 	Requests  uint32 // 1, or how many overlapped ones this record stands for
 	Weight    uint32 // how many requests this one stands for when records are sampled; 1 otherwise
+	Share     uint8  // of that, 2^Share since one of so many connections was followed when it began
 	Ledger    Ledger
 	BytesIn   uint64 // request (called side: response)
 	BytesOut  uint64 // response (called side: request)
@@ -188,6 +189,9 @@ type Endpoint struct {
 	Earlier    *Earlier `json:"earlier,omitempty"`
 	Overlapped uint64   `json:"overlapped,omitempty"`
 	Recorded   uint64   `json:"recorded"` // requests with a record of their own; the others are only counted
+	// SampleError is the standard error of the sums, as a part of them, where not every
+	// connection was followed; 0: they are exact.
+	SampleError float64 `json:"sample_error,omitempty"`
 
 	BytesIn  uint64 `json:"bytes_in"`
 	BytesOut uint64 `json:"bytes_out"`

@@ -328,6 +328,7 @@ func (r *Recorder) Status() Status {
 	for _, l := range []observe.Loss{
 		{What: "requests counted without a record of their own, to stay within the CPU budget", Count: int64(stats.Sampled)},
 		{What: "requests counted without a record of their own, because the ring was full", Count: int64(stats.Lost)},
+		{What: request.LeftOutText, Count: int64(stats.LeftOut)},
 		{What: "connections that could not be watched for want of kernel memory", Count: int64(stats.Connections)},
 		{What: "connections whose requests are counted by their records only, for there were too many addresses", Count: int64(stats.OtherEndpoints)},
 		{What: "events of connections that the kernel kept from slowray", Count: int64(stats.Missed)},

@@ -136,6 +136,8 @@ func (m *model) price() string {
 func priceText(s *Snapshot) string {
 	text := "slowray takes " + figure.Percent(s.CPU) + " of the CPU"
 	switch {
+	case s.Follow > 1:
+		text += fmt.Sprintf(" · 1 of %s connections followed at a time: counts are estimates", figure.Count(s.Follow))
 	case s.Weight > 1:
 		text += fmt.Sprintf(" · 1 of %s requests recorded, all counted", figure.Count(s.Weight))
 	case s.Sampled > 0:

@@ -31,6 +31,7 @@ type Snapshot struct {
 	Lost      uint64  // records lost in this time
 	Sampled   uint64  // requests only counted in this time
 	Weight    uint32  // how many requests a record stands for now
+	Follow    uint32  // one of so many connections is followed now
 	CPU       float64 // slowray's own, a share of all of the host's, 0 to 1
 	Missing   []string
 }
@@ -89,6 +90,7 @@ func (s *sampler) take(now time.Time, last bool) (Snapshot, error) {
 		Lost:      present.stats.Lost - first.stats.Lost,
 		Sampled:   present.stats.Sampled - first.stats.Sampled,
 		Weight:    present.stats.Weight,
+		Follow:    present.stats.Follow,
 		Missing:   present.stats.Missing,
 	}
 	if wall > 0 {

@@ -52,8 +52,24 @@ static __always_inline __u64 last_sent(struct tcp_sock *tp)
 
 static __always_inline __u64 at_once(struct tcp_sock *tp) { return AT_ONCE + 2 * min_rtt_of(tp); }
 
+/* What stands for a request that begins, or began a moment ago, see follow_share. */
+static __always_inline __u8 share_of(struct conn *c, struct tcp_sock *tp, __u64 when)
+{
+	__u32 jiffies;
+
+	if (!follow_share)
+		return 0;
+	if (c->side == SERVED)
+		return share_now((struct sock *)tp);
+	if (follow_sends)
+		return c->sent_share == UNCOUNTED_SENT ? UNCOUNTED : c->sent_share;
+	jiffies = (__u32)bpf_jiffies64() - span(when, bpf_ktime_get_ns()) / jiffy_ns();
+	return turn_at((struct sock *)tp, jiffies) < follow_slice ? follow_share : UNCOUNTED;
+}
+
 static __always_inline void begin(struct conn *c, struct tcp_sock *tp, __u64 now)
 {
+	c->share = share_of(c, tp, now);
 	c->prompt = c->done && span(later(c->done, c->read), now) <= at_once(tp);
 	c->flags = !c->opened && !c->seq ? PREEXISTING : 0;
 	c->seq++;

@@ -25,6 +25,30 @@ static __always_inline void note_caller(__u32 tgid)
 	bpf_map_update_elem(&callers, &tgid, &fresh, BPF_ANY);
 }
 
+/* The first bytes go out since something was noticed: what they begin stands for others, or
+ * does not count, by when they are sent and not by when that is noticed. sent is how many of
+ * them are out already. */
+static __always_inline void note_share(struct conn *c, struct sock *sk, struct tcp_sock *tp, __u32 sent)
+{
+	if (follow_share && c->side == CALLED && c->phase != ASKED && tp->write_seq - sent == c->mark)
+		c->sent_share = share_now(sk);
+}
+
+/* A connection is met in its turn. What it has sent before, and has no answer yet, does not
+ * count; sent says that it has just sent. */
+static __always_inline void meet(struct conn *c, struct sock *sk, int sent)
+{
+	struct tcp_sock *tp = tcp_of(sk);
+
+	if (!follow_share || !follow_sends || !tp || c->side != CALLED)
+		return;
+	if (!sent && (tp->packets_out || after(tp->lsndtime, tp->inet_conn.icsk_ack.lrcvtime))) {
+		begin(c, tp, bpf_ktime_get_ns());
+		c->share = UNCOUNTED;
+	}
+	c->mark = sent ? tp->snd_una : tp->snd_nxt;
+}
+
 /* A request went out since the last segment came in; again is how many segments
  * of it were just sent a second time, and are counted already. */
 static __always_inline void called_sent(struct conn *c, struct sock *sk, struct tcp_sock *tp, __u64 now, __u32 again)

@@ -10,17 +10,17 @@
 #define EPIPE 32
 #define ECONNRESET 104
 
-static __always_inline void count_connection(struct conn *c, struct tcp_sock *tp, __u64 handshake)
+static __always_inline void count_connection(__u32 endpoint, struct tcp_sock *tp, __u64 handshake)
 {
 	__u32 cpu = bpf_get_smp_processor_id();
 	struct ring *r = bpf_map_lookup_elem(&rings, &cpu);
 	struct counters *n;
 	__u32 lane;
 
-	if (!r || c->side == SIDE_NONE)
+	if (!r)
 		return;
 	lane = r->busy++ != 0;
-	n = counters_of(c->endpoint, cpu, lane);
+	n = counters_of(endpoint, cpu, lane);
 	if (n) {
 		ADD(n, connections, 1);
 		ADD(n, handshake_ns, handshake);
@@ -29,6 +29,19 @@ static __always_inline void count_connection(struct conn *c, struct tcp_sock *tp
 			n->handshake_max = handshake;
 	}
 	r->busy--;
+}
+
+/* The same of a connection that is not followed: there are sums of all. */
+static __noinline int count_left_out(struct sock *sk, int side)
+{
+	struct tcp_sock *tp;
+
+	if (!sk || !is_wanted(sk, side))
+		return 0;
+	tp = tcp_of(sk);
+	if (tp) /* how long a handshake took that was not seen to begin, its round trip tells */
+		count_connection(find_endpoint(sk, side), tp, side == CALLED ? smoothed_rtt(tp) : 0);
+	return 0;
 }
 
 /* Everything sent is acknowledged, the FIN too (its sequence number is in

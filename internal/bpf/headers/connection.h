@@ -16,6 +16,7 @@ enum phase {
 	ANSWERING, /* part of the answer is out (called: came in) */
 	DONE, /* the answer is out and acknowledged; more may follow */
 	TAKEN, /* as DONE, and its record is already written */
+	AWAY, /* nothing is known, out of its turn: IDLE once it has it again */
 };
 
 enum proto {
@@ -87,7 +88,9 @@ struct conn {
 	__u16 endpoint;
 	__u16 lport; /* the socket gives it back before it is closed */
 	__u16 http;
-	__u8 tls; /* enum tls */
+	__u8 tls : 2; /* enum tls */
+	__u8 sent_share : 6; /* called: share, but UNCOUNTED_SENT, of what was sent last and not noticed yet */
+	__u8 share; /* follow_share when the request began, or UNCOUNTED */
 };
 
 _Static_assert(sizeof(struct conn) <= 184, "does not fit 256 bytes with the kernel's part");
@@ -195,6 +198,26 @@ __u64 served_ports[1024]; /* something listens there, in any namespace */
 __u32 sample_mask; /* one request of sample_mask+1 gets a record */
 __u64 slow_ns; /* slower ones always do */
 __u8 sending_seen; /* tcp_sendmsg_locked is attached */
+
+/*
+ * Which connections are followed: one of 2^follow_share at a time, each in its turn. In a
+ * round of some seconds a connection has its place by the kernel's own hash of its addresses
+ * and ports, and it is followed for a slice of the round from there on. A request that begins
+ * in it is followed to its end and stands for 2^follow_share; so each has the same chance,
+ * however many others its connection carries and however long it takes. Time goes by jiffies
+ * here: to read them is one load (bpf_jiffies64, inlined since Linux 5.6).
+ */
+__u32 follow_shift; /* of the hash, to its place in the round */
+__u32 follow_mask; /* a round less 1, in jiffies: a power of two less 1 */
+__u32 follow_slice; /* jiffies */
+__u32 follow_reach; /* jiffies in which connections are looked at: longer, where a call is seen late */
+__u8 follow_share; /* 0 = all are followed, whatever the others say */
+
+__u8 follow_sends; /* what is sent is seen when it is sent */
+
+#define UNCOUNTED_SENT 63
+#define UNCOUNTED 255 /* instead of follow_share: the request did not begin in its connection's turn */
+
 __u32 next_endpoint;
 __u64 lost_conns; /* connections without storage: no memory */
 __u64 lost_endpoints; /* addresses counted under "other" */
@@ -208,6 +231,29 @@ static __always_inline int after(__u32 a, __u32 b) { return (__s32)(b - a) < 0; 
 static __always_inline __u64 span(__u64 from, __u64 to) { return to > from ? to - from : 0; }
 static __always_inline __u64 later(__u64 a, __u64 b) { return a > b ? a : b; }
 static __always_inline __u64 smaller(__u64 a, __u64 b) { return a < b ? a : b; }
+
+/* How long, in jiffies, a connection's turn has lasted at a time; as much as a round long
+ * where it is to come. Since Linux 6.15 the kernel only adds the own port to its hash, which
+ * would have all callers of a service take their turn together: 2^32 by the golden ratio
+ * spreads them. */
+static __always_inline __u32 turn_at(struct sock *sk, __u32 jiffies)
+{
+	__u32 place = sk->__sk_common.skc_hash * 0x9e3779b1U;
+
+	return (jiffies - (place >> (follow_shift & 31))) & follow_mask;
+}
+
+/* What stands for a request that begins now, or UNCOUNTED. */
+static __always_inline __u8 share_now(struct sock *sk)
+{
+	return !follow_share || turn_at(sk, bpf_jiffies64()) < follow_slice ? follow_share : UNCOUNTED;
+}
+
+/* Whether a connection has its turn: one load and a branch while all are followed. */
+static __always_inline int in_turn(struct sock *sk)
+{
+	return !follow_share || turn_at(sk, bpf_jiffies64()) < follow_reach;
+}
 
 static __always_inline int has_port(const volatile __u64 *ports, __u16 port)
 {

@@ -21,6 +21,7 @@ struct stream {
 	__u16 http;
 	__u8 trailers; /* the answer goes on with HEADERS: gRPC's status is in them, which is not read */
 	__u8 reported; /* as unfinished */
+	__u8 share; /* follow_share when it began */
 };
 
 /* One direction of a connection: where in the sequence the next frame begins. */
@@ -33,6 +34,7 @@ struct way {
 
 struct multiplexed {
 	__u32 taken;
+	__u32 open; /* streams under way */
 	struct way asking, answering;
 	__u32 netns;
 	__u32 rtt_us;
@@ -83,6 +85,7 @@ static __always_inline struct multiplexed *take_place(__u32 *place)
 			continue;
 		*place = i + 1;
 		m->asking.known = m->answering.known = 0;
+		m->open = 0;
 		return m;
 	}
 	return 0;
@@ -92,24 +95,24 @@ static __always_inline struct multiplexed *take_place(__u32 *place)
  * The sums are kept with atomics, in the lane of programs that interrupt others:
  * these run in tasks, too, which may be preempted.
  */
-static __always_inline void count_stream(struct conn *c, const __u64 *parts, __u8 status, __u32 flags, __u32 cpu)
+static __always_inline void count_stream(struct conn *c, const __u64 *parts, __u8 status, __u32 flags, __u32 cpu, __u32 share)
 {
 	struct counters *n = counters_of(c->endpoint, cpu, 1);
 	const __u32 lane = 1;
 
 	if (!n)
 		return;
-	ADD(n, requests, 1);
+	ADD(n, requests, 1ULL << share);
 	if (status == STATUS_OK)
-		ADD(n, ok, 1);
+		ADD(n, ok, 1ULL << share);
 	else if (status == STATUS_ERROR)
-		ADD(n, errors, 1);
+		ADD(n, errors, 1ULL << share);
 	if (flags & UNANSWERED)
-		ADD(n, unanswered, 1);
+		ADD(n, unanswered, 1ULL << share);
 #pragma unroll
 	for (int i = 0; i < PARTS; i++) {
 		if (parts[i])
-			ADD(n, parts[i], parts[i]);
+			ADD(n, parts[i], parts[i] << share);
 	}
 }
 
@@ -125,13 +128,15 @@ static __noinline int end_stream(struct conn *c, struct multiplexed *m, struct s
 	__u8 status = STATUS_UNKNOWN;
 	struct record *rec;
 	struct ring *r;
-	__u32 cpu = bpf_get_smp_processor_id(), weight = 1;
+	__u32 cpu = bpf_get_smp_processor_id(), share, weight;
 
 	if (!c || !m || !s)
 		return 0;
 	r = bpf_map_lookup_elem(&rings, &cpu);
 	if (!r)
 		return 0;
+	share = s->share & 31;
+	weight = 1U << share;
 	total = span(s->first, now);
 	answer = s->answer ? later(s->answer, s->first) : now;
 	/* An answer may begin before all was asked, as in streams of gRPC. */
@@ -155,14 +160,16 @@ static __noinline int end_stream(struct conn *c, struct multiplexed *m, struct s
 	if (flags & UNFINISHED)
 		status = STATUS_UNKNOWN;
 	else
-		count_stream(c, parts, status, flags, cpu);
+		count_stream(c, parts, status, flags, cpu, share);
+	if (share && !(flags & UNFINISHED))
+		__sync_fetch_and_add(&r->left_out, (1ULL << share) - 1);
 
 	if (sample_mask && total < slow_ns && status != STATUS_ERROR && !(flags & UNFINISHED)) {
 		if (bpf_get_prandom_u32() & sample_mask) {
 			__sync_fetch_and_add(&r->skipped, 1);
 			return 0;
 		}
-		weight = sample_mask + 1;
+		weight = (sample_mask + 1) << share;
 	}
 	rec = reserve(r, cpu, &number);
 	if (!rec)
@@ -171,7 +178,7 @@ static __noinline int end_stream(struct conn *c, struct multiplexed *m, struct s
 	rec->side = c->side;
 	rec->family = c->family;
 	rec->status = status;
-	rec->flags = flags | MULTIPLEXED | (sample_mask && weight == 1 ? SLOW : 0);
+	rec->flags = flags | MULTIPLEXED | (sample_mask && weight == 1U << share ? SLOW : 0);
 	rec->start = s->first;
 	__builtin_memcpy(rec->parts, parts, sizeof(parts));
 	rec->bytes_in = c->side == SERVED ? s->bytes_asked : s->bytes_answered;
@@ -191,6 +198,7 @@ static __noinline int end_stream(struct conn *c, struct multiplexed *m, struct s
 	rec->proto = PROTO_HTTP2;
 	rec->label_len = 0;
 	rec->has_work = 0;
+	rec->share = share;
 	rec->first_byte = s->answer ? span(s->first, answer) : 0;
 	rec->lport = c->lport;
 	rec->pport = m->peer;
@@ -216,6 +224,12 @@ static __always_inline struct stream *stream_of(struct multiplexed *m, __u32 id,
 			free = s;
 	}
 	return new ? free : 0;
+}
+
+static __always_inline void free_stream(struct multiplexed *m, struct stream *s)
+{
+	s->id = 0;
+	__sync_fetch_and_add(&m->open, -1);
 }
 
 #endif

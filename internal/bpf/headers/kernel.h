@@ -173,6 +173,7 @@ struct sock_common {
 	volatile unsigned char skc_state;
 	unsigned long skc_flags;
 	possible_net_t skc_net;
+	unsigned int skc_hash; /* of addresses and ports, once they are known (inet_ehashfn) */
 	struct in6_addr skc_v6_daddr;
 	struct in6_addr skc_v6_rcv_saddr;
 };
@@ -191,13 +192,14 @@ struct sock {
 	int sk_err;
 	__u32 sk_pacing_status;
 	unsigned long sk_pacing_rate; /* bytes per second */
+	struct bpf_local_storage *sk_bpf_storage;
 };
 
 struct inet_connection_sock {
 	__u8 icsk_ca_state : 5; /* a whole byte before 5.6 */
 	__u8 icsk_retransmits;
 	struct {
-		__u32 lrcvtime; /* jiffies */
+		__u32 lrcvtime; /* jiffies: when bytes came in last */
 	} icsk_ack;
 };
 
@@ -235,6 +237,7 @@ struct tcp_sock {
 	__u32 data_segs_out;
 	__u64 bytes_received;
 	__u64 bytes_acked;
+	__u32 lsndtime; /* jiffies: when bytes were sent last */
 	__u64 first_tx_mstamp; /* microseconds, CLOCK_MONOTONIC */
 	__u64 delivered_mstamp; /* the same: when bytes were acknowledged last */
 	__u64 tcp_mstamp; /* the same: when a segment came or went last */

@@ -98,33 +98,36 @@ static __always_inline void count(struct conn *c, struct ledger *l, struct tcp_s
 				  __u32 retrans, __u64 bytes_in, __u64 bytes_out)
 {
 	/* Whoever interrupts this sees busy set, and leaves it as it was. */
-	__u32 lane = r->busy++ != 0;
+	__u32 lane = r->busy++ != 0, share = c->share & 31;
 	struct counters *n = counters_of(c->endpoint, cpu, lane);
+
+	if (share)
+		__sync_fetch_and_add(&r->left_out, (1ULL << share) - 1);
 
 	if (n) {
 		if (c->flags & AMENDED) {
-			ADD(n, parts[STALL], span(c->told_us * NSEC_PER_USEC, l->parts[STALL]));
+			ADD(n, parts[STALL], span(c->told_us * NSEC_PER_USEC, l->parts[STALL]) << share);
 		} else {
-			ADD(n, bytes_in, bytes_in);
-			ADD(n, bytes_out, bytes_out);
-			ADD(n, segments, tp->data_segs_out - c->segs0);
+			ADD(n, bytes_in, bytes_in << share);
+			ADD(n, bytes_out, bytes_out << share);
+			ADD(n, segments, (__u64)(tp->data_segs_out - c->segs0) << share);
 			if (retrans)
-				ADD(n, retrans, retrans);
+				ADD(n, retrans, (__u64)retrans << share);
 		}
 		if (!(c->flags & AMENDED) && c->proto != PROTO_HTTP2) {
-			ADD(n, requests, 1 + c->requests);
+			ADD(n, requests, (1ULL + c->requests) << share);
 			if (c->status == STATUS_OK)
-				ADD(n, ok, 1);
+				ADD(n, ok, 1ULL << share);
 			else if (c->status == STATUS_ERROR)
-				ADD(n, errors, 1);
+				ADD(n, errors, 1ULL << share);
 			if (c->flags & UNANSWERED)
-				ADD(n, unanswered, 1);
+				ADD(n, unanswered, 1ULL << share);
 			if (c->flags & OVERLAPPED)
-				ADD(n, overlapped, 1 + c->requests);
+				ADD(n, overlapped, (1ULL + c->requests) << share);
 #pragma unroll
 			for (int i = 0; i < PARTS; i++) {
 				if (l->parts[i])
-					ADD(n, parts[i], l->parts[i]);
+					ADD(n, parts[i], l->parts[i] << share);
 			}
 		}
 	}
@@ -144,15 +147,18 @@ static __always_inline void fill_addresses(struct record *rec, struct conn *c, s
 	}
 }
 
-/* Whether this request gets a record; slow and failed ones always do. */
+/* How many requests its record stands for, 0 = it has none; slow and failed ones that
+ * are followed always have one. */
 static __always_inline __u32 weight_of(struct conn *c, struct ledger *l)
 {
+	__u32 share = c->share & 31;
+
 	if (!sample_mask || l->total >= slow_ns || c->status == STATUS_ERROR ||
 	    c->flags & (RESET | UNANSWERED | TRUNCATED | UNFINISHED | AMENDED))
-		return 1;
+		return 1U << share;
 	if (bpf_get_prandom_u32() & sample_mask)
 		return 0;
-	return sample_mask + 1;
+	return (sample_mask + 1) << share;
 }
 
 /* enum sock_flags (include/net/sock.h): a FIN came in (tcp_fin, net/ipv4/tcp_input.c). */
@@ -184,7 +190,7 @@ static __always_inline int finish_here(struct conn *c, struct sock *sk, struct t
 	__u64 number, min_rtt, bytes_in;
 	__u32 cpu, retrans, weight;
 
-	if (!c || !sk || !tp)
+	if (!c || !sk || !tp || c->share == UNCOUNTED)
 		return 0;
 	cpu = bpf_get_smp_processor_id();
 	r = bpf_map_lookup_elem(&rings, &cpu);
@@ -221,7 +227,7 @@ static __always_inline int finish_here(struct conn *c, struct sock *sk, struct t
 	rec->side = c->side;
 	rec->family = c->family;
 	rec->status = c->status;
-	rec->flags = c->flags | (sample_mask && weight == 1 ? SLOW : 0);
+	rec->flags = c->flags | (sample_mask && weight == 1U << (c->share & 31) ? SLOW : 0);
 	rec->start = l.start;
 	__builtin_memcpy(rec->parts, l.parts, sizeof(l.parts));
 	rec->bytes_in = bytes_in;
@@ -245,10 +251,11 @@ static __always_inline int finish_here(struct conn *c, struct sock *sk, struct t
 	rec->min_rtt_us = min_rtt / NSEC_PER_USEC;
 	rec->mss = tp->mss_cache;
 	rec->http = c->http;
-	rec->netns = sk->__sk_common.skc_net.net->ns.inum;
+	rec->netns = netns_of(sk);
 	rec->proto = c->proto;
 	rec->label_len = 0;
 	rec->has_work = 0;
+	rec->share = c->share;
 	rec->first_byte = c->answer && !(c->flags & OVERLAPPED) ? span(l.start, c->answer) : 0;
 	fill_addresses(rec, c, sk);
 	if (with_labels) {
@@ -310,7 +317,7 @@ static __noinline int report(struct conn *c, struct sock *sk, struct tcp_sock *t
 	rec->unacked = tp->write_seq - tp->snd_una;
 	rec->min_rtt_us = min_rtt_of(tp) / NSEC_PER_USEC;
 	rec->mss = tp->mss_cache;
-	rec->netns = sk->__sk_common.skc_net.net->ns.inum;
+	rec->netns = netns_of(sk);
 	fill_addresses(rec, c, sk);
 	commit(rec, number);
 	return 0;

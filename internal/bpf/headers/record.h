@@ -58,4 +58,6 @@ static __always_inline __u64 min_rtt_of(struct tcp_sock *tp)
 	return us == ~0U ? 0 : us * NSEC_PER_USEC;
 }
 
+static __always_inline __u64 smoothed_rtt(struct tcp_sock *tp) { return (__u64)(tp->srtt_us >> 3) * NSEC_PER_USEC; }
+
 #endif

@@ -113,7 +113,7 @@ struct record {
 	__u8 proto;
 	__u8 label_len;
 	__u8 has_work;
-	__u8 pad;
+	__u8 share; /* one of 2^share connections was followed when it began */
 	__u64 first_byte; /* ns from start to the first byte of the answer; 0 = none */
 	__u8 laddr[16]; /* IPv4 in the first four bytes */
 	__u8 paddr[16];
@@ -128,7 +128,8 @@ struct ring {
 	__u64 lost; /* records dropped: the ring was full */
 	__u64 skipped; /* requests that were only counted: sampling */
 	__u64 busy; /* programs at work on this CPU's counters */
-	__u64 pad0[4];
+	__u64 left_out; /* requests that others stand for: their connection had not its turn */
+	__u64 pad0[3];
 	__u64 tail;
 	__u64 pad1[7];
 };

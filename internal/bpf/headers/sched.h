@@ -39,7 +39,7 @@ static __always_inline __u64 throttled_time(struct task_struct *task)
 
 	if (!bpf_core_field_exists(task->sched_task_group) || !bpf_core_field_exists(group->cfs_bandwidth))
 		return 0;
-	group = task->sched_task_group;
+	group = bare_task(task)->sched_task_group;
 #pragma unroll
 	for (int i = 0; i < 5; i++) {
 		if (!group)
@@ -53,16 +53,30 @@ static __always_inline __u64 throttled_time(struct task_struct *task)
 /* What a thread that reads or writes a descriptor waits for. */
 static __always_inline __u32 clock_of_file(struct task_struct *task, __u64 fd)
 {
-	struct fdtable *table = BPF_CORE_READ(task, files, fdt);
+	struct fdtable *table;
 	struct file **files, *file = 0;
 	__u16 mode = 0;
 
+	if (bpf_ksym_exists(bpf_rdonly_cast)) { /* plain loads: a call for each word costs more than all of them */
+		__u64 at;
+
+		table = bare_task(task)->files->fdt;
+		if (!table || fd >= table->max_fds)
+			return WORK_OTHER;
+		at = FIRST_WORD((__u64)table->fd + fd * sizeof(file));
+		if (!at)
+			return WORK_OTHER;
+		mode = CAST(struct file, at)->f_inode->i_mode;
+		goto known;
+	}
+	table = BPF_CORE_READ(task, files, fdt);
 	if (!table || fd >= BPF_CORE_READ(table, max_fds))
 		return WORK_OTHER;
 	files = BPF_CORE_READ(table, fd);
 	if (bpf_probe_read_kernel(&file, sizeof(file), files + fd) || !file)
 		return WORK_OTHER;
 	mode = BPF_CORE_READ(file, f_inode, i_mode);
+known:
 	switch (mode & S_IFMT) {
 	case S_IFIFO:
 		return WORK_PIPE;
@@ -87,11 +101,11 @@ static __always_inline __u32 clock_of(struct task_struct *task, __u32 *doing)
 		return WORK_OTHER; /* before 5.15 */
 	regs = (void *)bpf_task_pt_regs(task);
 	if (bpf_core_type_exists(struct pt_regs___x86) && bpf_core_field_exists(((struct pt_regs___x86 *)regs)->orig_ax)) {
-		nr = BPF_CORE_READ((struct pt_regs___x86 *)regs, orig_ax);
-		argument = BPF_CORE_READ((struct pt_regs___x86 *)regs, di);
+		nr = ((struct pt_regs___x86 *)regs)->orig_ax;
+		argument = ((struct pt_regs___x86 *)regs)->di;
 	} else if (bpf_core_field_exists(((struct pt_regs___arm64 *)regs)->syscallno)) {
-		nr = (__u32)BPF_CORE_READ((struct pt_regs___arm64 *)regs, syscallno);
-		argument = BPF_CORE_READ((struct pt_regs___arm64 *)regs, orig_x0);
+		nr = (__u32)((struct pt_regs___arm64 *)regs)->syscallno;
+		argument = ((struct pt_regs___arm64 *)regs)->orig_x0;
 	}
 	if (nr >= SYSCALLS)
 		return WORK_OTHER; /* no system call: a page that is not there, a signal */
@@ -130,18 +144,26 @@ int BPF_PROG(switched, int preempt, struct task_struct *prev, struct task_struct
 
 	t = known_thread(prev);
 	if (t) {
-		now = bpf_ktime_get_ns();
-		bring_up(t, now);
-		if (preempt & 1 || state_of(prev) == TASK_RUNNING) {
-			t->doing = READY;
-			t->throttled = throttled_time(prev);
+		int ready = preempt & 1 || state_of(prev) == TASK_RUNNING;
+
+		if (!has_baton(t)) {
+			t->doing = ready ? READY : BLOCKED;
 		} else {
-			t->doing = BLOCKED;
-			t->blocked_on = clock_of(prev, &t->doing);
+			now = bpf_ktime_get_ns();
+			bring_up(t, now);
+			if (ready) {
+				t->doing = READY;
+				t->throttled = throttled_time(prev);
+			} else {
+				t->doing = BLOCKED;
+				t->blocked_on = clock_of(prev, &t->doing);
+			}
 		}
 	}
 	t = known_thread(next);
-	if (t) {
+	if (t && !has_baton(t)) {
+		t->doing = COMPUTING;
+	} else if (t) {
 		__u64 waited;
 
 		if (!now)
@@ -166,16 +188,29 @@ int BPF_PROG(switched, int preempt, struct task_struct *prev, struct task_struct
 SEC("tp_btf/sched_waking")
 int BPF_PROG(waking, struct task_struct *p)
 {
-	struct thread *t = known_thread(p), *waker;
+	struct thread *t = known_thread(p), *waker = 0;
+	struct baton *b = 0, *held;
 	struct task_struct *task;
-	struct baton *b, *held;
 	__u64 now, waited;
 	__u32 on;
 
 	if (!t || t->doing < BLOCKED)
 		return 0;
-	now = bpf_ktime_get_ns();
 	task = bpf_get_current_task_btf();
+	if (task->tgid == p->tgid && task->pid != p->pid)
+		waker = known_thread(task);
+	if (waker)
+		b = in_hand(waker);
+	if (!has_baton(t)) {
+		t->doing = READY;
+		if (!b)
+			return 0;
+		now = bpf_ktime_get_ns();
+		t->since = now;
+		t->throttled = throttled_time(p);
+		goto pass_on;
+	}
+	now = bpf_ktime_get_ns();
 	on = t->blocked_on < CLOCKS ? t->blocked_on : WORK_OTHER;
 	waited = span(t->since, now);
 	/* A lock is released by a thread of the process; a timer, which sleepers
@@ -187,17 +222,14 @@ int BPF_PROG(waking, struct task_struct *p)
 	t->doing = READY;
 	t->throttled = throttled_time(p);
 
-	if (task->tgid != p->tgid || task->pid == p->pid)
-		return 0;
-	waker = known_thread(task);
-	if (!waker)
-		return 0;
-	b = in_hand(waker);
 	if (!b)
 		return 0;
 	held = in_hand(t);
 	if (on == WORK_LOCK && held && held->id != b->id && waited > NSEC_PER_MSEC)
 		t->contended = 1;
+pass_on:
+	if (!waker)
+		return 0;
 	bring_up(waker, now);
 	charge(b, waker);
 	__builtin_memcpy(t->offered.parts, b->parts, sizeof(b->parts));

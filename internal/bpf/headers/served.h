@@ -25,7 +25,7 @@ static __always_inline void begin_answer(struct conn *c, struct tcp_sock *tp, __
 /* What limits a sender that has bytes to send and does not. */
 static __always_inline void note_limits(struct conn *c, struct sock *sk, struct tcp_sock *tp, __u64 now, __u64 min_rtt)
 {
-	struct socket *socket = sk->sk_socket;
+	struct socket *socket = bare_sock(sk)->sk_socket;
 	__u8 chrono = BPF_CORE_READ_BITFIELD(tp, chrono_type);
 	__u32 unsent = tp->write_seq - tp->snd_nxt;
 	__u64 waited = span(c->progress, now);
@@ -190,6 +190,14 @@ static __always_inline int is_read(struct conn *c, struct tcp_sock *tp)
 static __always_inline void receive_request(struct conn *c, struct sock *sk, struct tcp_sock *tp, __u64 now)
 {
 	switch (c->phase) {
+	case IDLE:
+		/* In the middle of a request that began out of turn. */
+		if (follow_share && before(tp->lsndtime, tp->inet_conn.icsk_ack.lrcvtime)) {
+			begin(c, tp, now);
+			c->share = UNCOUNTED;
+			return;
+		}
+		break;
 	case ASKED: {
 		__u64 gap = now - c->last, before = tp->bytes_received - c->in0;
 

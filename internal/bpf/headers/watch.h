@@ -8,17 +8,17 @@
 
 /* Which number an address has among the endpoints; the last one when there is
  * no place left. */
-static __noinline __u32 find_endpoint(struct sock *sk, struct conn *c)
+static __noinline __u32 find_endpoint(struct sock *sk, __u32 side)
 {
 	struct endpoint_key key = {};
 	__u32 *found, n;
 
-	if (!sk || !c)
+	if (!sk)
 		return 0;
-	key.netns = sk->__sk_common.skc_net.net->ns.inum;
-	key.side = c->side;
-	key.family = c->family;
-	if (c->side == SERVED) {
+	key.netns = netns_of(sk);
+	key.side = side;
+	key.family = sk->__sk_common.skc_family;
+	if (side == SERVED) {
 		key.port = sk->__sk_common.skc_num;
 		if (key.family == AF_INET6)
 			BPF_CORE_READ_INTO(&key.addr, sk, __sk_common.skc_v6_rcv_saddr);
@@ -49,10 +49,17 @@ full:
 	return max_endpoints - 1;
 }
 
+/* Whether this side of a connection is wanted. */
+static __always_inline int is_wanted(struct sock *sk, int side)
+{
+	__u16 port = side == SERVED ? sk->__sk_common.skc_num : bpf_ntohs(sk->__sk_common.skc_dport);
+
+	return side_mask >> (side - 1) & 1 && (!some_ports || has_port(want_ports, port));
+}
+
 /* Begins to watch a connection. */
 static __noinline struct conn *watch(struct sock *sk, int side, __u64 opened)
 {
-	__u16 port;
 	struct conn *c;
 
 	if (!sk)
@@ -62,9 +69,8 @@ static __noinline struct conn *watch(struct sock *sk, int side, __u64 opened)
 		__sync_fetch_and_add(&lost_conns, 1);
 		return 0;
 	}
-	port = side == SERVED ? sk->__sk_common.skc_num : bpf_ntohs(sk->__sk_common.skc_dport);
 	c->side = SIDE_NONE;
-	if (!(side_mask >> (side - 1) & 1) || (some_ports && !has_port(want_ports, port)))
+	if (!is_wanted(sk, side))
 		return c;
 	c->side = side;
 	c->family = sk->__sk_common.skc_family;
@@ -73,7 +79,7 @@ static __noinline struct conn *watch(struct sock *sk, int side, __u64 opened)
 	c->flags = 0;
 	c->phase = IDLE;
 	c->seq = 0;
-	c->endpoint = find_endpoint(sk, c);
+	c->endpoint = find_endpoint(sk, side);
 	return c;
 }
 
@@ -85,7 +91,7 @@ static __noinline struct conn *adopt(struct sock *sk)
 
 	if (!sk)
 		return 0;
-	key.netns = sk->__sk_common.skc_net.net->ns.inum;
+	key.netns = netns_of(sk);
 	key.port = sk->__sk_common.skc_num;
 	side = bpf_map_lookup_elem(&listening, &key) ? SERVED : CALLED;
 	return watch(sk, side, 0);

@@ -39,8 +39,8 @@ struct baton {
 };
 
 struct thread {
-	__u64 clocks[CLOCKS]; /* ns, up to since */
-	__u64 since; /* it does what it does */
+	__u64 clocks[CLOCKS]; /* ns, up to since; of no meaning while it has nothing in hand */
+	__u64 since; /* it does what it does, the same */
 	__u64 throttled; /* its groups', when it became ready */
 	__u32 doing;
 	__u32 blocked_on; /* one of the clocks */
@@ -109,7 +109,7 @@ static __always_inline void work_over(struct sock *sk)
 static __always_inline struct thread *known_thread(struct task_struct *task)
 {
 	/* Nearly all threads have none, which is told by one load. */
-	if (!task->bpf_storage)
+	if (!bare_task(task)->bpf_storage)
 		return 0;
 	return bpf_task_storage_get(&threads, task, 0, 0);
 }
@@ -158,6 +158,9 @@ static __always_inline void charge(struct baton *b, const struct thread *t)
 		b->parts[i] += t->clocks[i] - b->mark[i];
 	__builtin_memcpy(b->mark, t->clocks, sizeof(b->mark));
 }
+
+/* Whether a thread has anything in hand: only then its clocks run. */
+static __always_inline int has_baton(const struct thread *t) { return t->own.id || t->offered.id; }
 
 /* What the thread has in hand: what it took last. */
 static __always_inline struct baton *in_hand(struct thread *t)
@@ -238,14 +241,17 @@ static __noinline int work_answered(struct conn *c, struct sock *sk)
 static __noinline int work_calls(struct sock *sk)
 {
 	struct thread *t = known_thread(bpf_get_current_task_btf());
-	__u64 now = bpf_ktime_get_ns();
 	struct baton *b;
 	struct hand *h;
+	__u64 now;
 
 	if (!sk || !t)
 		return 0;
-	bring_up(t, now);
 	b = in_hand(t);
+	if (!b && !bare_sock(sk)->sk_bpf_storage)
+		return 0;
+	now = bpf_ktime_get_ns();
+	bring_up(t, now);
 	h = bpf_sk_storage_get(&hands, sk, 0, 0);
 	if (h && h->id && !h->heard && (!b || b->id != h->id))
 		return 0;

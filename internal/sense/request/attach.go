@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"sync"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/btf"
@@ -84,15 +85,25 @@ func (r *Recorder) sentBytesFound() bool {
 	return r.objects.PageConstant.Get(&found) == nil && found != 0
 }
 
-// hasTracepoint asks the running kernel's BTF for a raw tracepoint.
-func hasTracepoint(name string) bool {
+// hasTracepoint asks the running kernel's BTF for a raw tracepoint, one of optionalTracepoints.
+func hasTracepoint(name string) bool { return kernelTracepoints()[name] }
+
+// optionalTracepoints are those that not every kernel has.
+var optionalTracepoints = []string{"tcp_sendmsg_locked", "sock_send_length"}
+
+// kernelTracepoints tells which of them this one has: to read its types takes a while.
+var kernelTracepoints = sync.OnceValue(func() map[string]bool {
+	has := map[string]bool{}
 	spec, err := btf.LoadKernelSpec()
 	if err != nil {
-		return false
+		return has
 	}
-	var t *btf.Typedef
-	return spec.TypeByName("btf_trace_"+name, &t) == nil
-}
+	for _, name := range optionalTracepoints {
+		var t *btf.Typedef
+		has[name] = spec.TypeByName("btf_trace_"+name, &t) == nil
+	}
+	return has
+})
 
 func (o *objects) programs() []*ebpf.Program {
 	return []*ebpf.Program{o.Segment, o.Received, o.Retransmitted, o.StateChanged, o.Accepted4, o.Accepted6, o.Flush, o.Waiting}

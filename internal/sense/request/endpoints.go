@@ -155,7 +155,7 @@ func (e *endpointSum) export(slots int) observe.Endpoint {
 		Requests: e.requests, OK: e.ok, Errors: e.errors, Unanswered: e.unanswered, Overlapped: e.overlapped, Recorded: e.recorded,
 		Unfinished: e.flags[bits.TrailingZeros32(uint32(observe.FlagUnfinished))],
 		BytesIn:    e.bytesIn, BytesOut: e.bytesOut, Segments: e.segments, Retrans: e.retrans, Connections: e.connections,
-		MinRTT: e.minRTT, Slowest: e.slowest.sorted(), Failed: e.failed.sorted(),
+		MinRTT: e.minRTT, Slowest: e.slowest.sorted(), Failed: e.failed.sorted(), SampleError: e.sampled.error(),
 	}
 	if e.key.addr.IsValid() {
 		x.Addr = e.key.addr.String()

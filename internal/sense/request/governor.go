@@ -1,28 +1,53 @@
 package request
 
 import (
+	"math"
 	"runtime"
 	"time"
 
 	"golang.org/x/sys/unix"
 )
 
-// governor keeps this process's CPU time within a share of the host's by
-// recording fewer requests. Counters are never sampled.
+// governor keeps what slowray costs the host, in the kernel and outside, within a share
+// of its CPUs, by what loses least: first fewer requests are followed from thread to
+// thread, then fewer have a record, then fewer connections are followed. Each is one of
+// 2^n.
 type governor struct {
 	budget  float64 // of all CPUs; negative = no limit
-	mask    uint32  // one of mask+1 requests has a record
+	less    lessOf
 	at      time.Time
-	cpu     time.Duration // used when begun
-	last    time.Duration // used at the last look
-	calm    int           // looks in a row that took little
+	cpu     time.Duration // of this process, when begun
+	last    time.Duration // at the last look
 	records uint64        // at the last look
+	calm    int           // looks in a row that leave room
+	rest    float64       // what was over the budget at the last look and nothing can lessen
 }
+
+// lessOf is how much less is done: one of 2^n each.
+type lessOf struct {
+	split  uint // requests followed from thread to thread
+	record uint // requests with a record
+	follow uint // connections
+}
+
+// costs are shares of all CPUs, as things are.
+type costs struct {
+	split   float64 // programs at the scheduler
+	conns   float64 // programs at connections
+	records float64 // this process, for records
+	rest    float64 // this process and its programs, for anything else
+}
+
+func (c costs) sum() float64 { return c.split + c.conns + c.records + c.rest }
 
 const (
 	governEvery = time.Second
-	maxMask     = 1<<12 - 1
-	calmLooks   = 3 // before more is recorded again
+	mostSplit   = 5 // what a server does with its time is to be known of some
+	mostRecord  = 6
+	mostFollow  = 7   // a turn has a jiffy at least, of a second with 100
+	calmLooks   = 3   // before more is done again
+	fewRequests = 100 // a second, whose price nobody has to know
+	within      = 0.8 // of the budget is what is aimed at
 	// perRecord is about what a record costs this process at least: reading
 	// it out of another CPU's cache and adding it up. Only as far as records
 	// are what takes the time does it help to have fewer.
@@ -37,55 +62,145 @@ func (g *governor) begin(budget float64) {
 // used is the CPU time of this process since begin.
 func (g *governor) used() time.Duration { return processCPU() - g.cpu }
 
-// look changes the sampling when it is time to; it says whether it did. records
-// is how many there were since begin.
-func (g *governor) look(now time.Time, cpu time.Duration, records uint64, cpus int) bool {
+// due says that it is time for a look.
+func (g *governor) due(now time.Time) bool { return g.budget >= 0 && now.Sub(g.at) >= governEvery }
+
+// look changes what is done by what it costs; it says whether it did. kernel is what the
+// programs took of one CPU, by group, records how many there were since begin.
+func (g *governor) look(now time.Time, cpu time.Duration, records uint64, kernel kernelCosts, cpus int) bool {
 	wall := now.Sub(g.at)
-	if g.budget < 0 || wall < governEvery {
-		return false
+	whole := wall.Seconds() * float64(cpus)
+	own := (cpu - g.last).Seconds() / whole
+	// What is printed or drawn for each record counts as its cost too; a program that
+	// is busy with something else gains nothing by fewer.
+	byRecords := 0.0
+	if least := float64(records-g.records) * perRecord.Seconds() / whole; least > g.budget/20 {
+		byRecords = own
 	}
-	whole := float64(wall) * float64(cpus)
-	share := float64(cpu-g.last) / whole
-	least := float64(records-g.records) * float64(perRecord) / whole
+	g.note(now, cpu, records)
+	all := float64(cpus)
+	return g.decide(costs{split: kernel[priceSplit] / all, conns: kernel[priceConns] / all, records: byRecords, rest: own - byRecords + kernel[priceRest]/all})
+}
+
+// note is what the next look begins from.
+func (g *governor) note(now time.Time, cpu time.Duration, records uint64) {
 	g.at, g.last, g.records = now, cpu, records
-	before := g.mask
+}
+
+// decide is look for what things cost.
+func (g *governor) decide(c costs) bool {
+	before := g.less
 	switch {
-	// What is printed or drawn for each record counts as its cost too; a
-	// program that is busy with something else gains nothing by sampling.
-	case share > g.budget && least > g.budget/20:
-		g.mask = min(g.mask<<1|1, maxMask)
+	case c.sum() > g.budget:
+		g.lessen(c)
 		g.calm = 0
-	// Twice the records must fit as well.
-	case g.mask > 0 && share < g.budget/2:
+	case g.less != lessOf{} && g.more(c) != g.less:
 		if g.calm++; g.calm >= calmLooks {
-			g.mask >>= 1
-			g.calm = 0
+			g.less, g.calm = g.more(c), 0
 		}
 	default:
 		g.calm = 0
 	}
-	return g.mask != before
+	return g.less != before
 }
 
-// govern does what is due about once a second.
+// lessen does so much less that what is left is within the budget, as far as it can.
+func (g *governor) lessen(c costs) {
+	aim := within * g.budget
+	// steps is by how many halves a part has to be less for the sum to be within it.
+	steps := func(part, others float64, done, most uint) uint {
+		if part <= 0 || done >= most {
+			return 0
+		}
+		room := max(aim-others, part/float64(uint(1)<<most))
+		return min(uint(math.Ceil(math.Log2(max(part/room, 1)))), most-done)
+	}
+	n := steps(c.split, c.conns+c.records+c.rest, g.less.split, mostSplit)
+	g.less.split += n
+	c.split /= float64(uint(1) << n)
+	n = steps(c.records, c.split+c.conns+c.rest, g.less.record, mostRecord)
+	g.less.record += n
+	c.records /= float64(uint(1) << n)
+	g.less.follow += steps(c.split+c.conns+c.records, c.rest, g.less.follow, mostFollow)
+}
+
+// more is what may be done again: twice as much of what was given up last, where that
+// stays within the budget.
+func (g *governor) more(c costs) lessOf {
+	aim, less := within*g.budget, g.less
+	switch {
+	case less.follow > 0 && 2*(c.sum()-c.rest)+c.rest <= aim:
+		less.follow--
+	case less.follow > 0:
+	case less.record > 0 && c.sum()+c.records <= aim:
+		less.record--
+	case less.record > 0:
+	case less.split > 0 && c.sum()+c.split <= aim:
+		less.split--
+	}
+	return less
+}
+
+// govern does what is due about once a second, and ends what it began at the Poll before.
 func (r *Recorder) govern(now time.Time) {
-	wall := now.Sub(r.governed)
-	if wall < governEvery {
+	if kernel, ok := r.price.end(); ok {
+		r.adapt(now, kernel)
+	}
+	if now.Sub(r.governed) < governEvery {
 		return
 	}
 	if !r.governed.IsZero() {
-		r.governSplit(wall, runtime.NumCPU())
 		r.meetThreads()
 	}
 	r.governed = now
 	r.spareSending()
-	if r.governor.look(now, processCPU(), r.stats.Records, runtime.NumCPU()) {
-		// The variable is mapped memory: setting it cannot fail after Start.
-		_ = r.objects.SampleMask.Set(r.governor.mask)
-		if r.streams.attached {
-			_ = r.streams.objects.SampleMask.Set(r.governor.mask)
-		}
+	if !r.governor.due(now) {
+		return
 	}
+	if r.idle() {
+		r.governor.note(now, processCPU(), r.stats.Records)
+		return
+	}
+	if !r.price.start(now) {
+		r.adapt(now, r.guessed(now))
+	}
+}
+
+// idle says that hardly any request was seen since the last look, and that all is done that
+// can be: to measure what that costs would cost more.
+func (r *Recorder) idle() bool {
+	seen := r.seen()
+	few := seen-r.looked < fewRequests
+	r.looked = seen
+	return few && r.governor.less == (lessOf{})
+}
+
+// seen is how many requests were followed since Start.
+func (r *Recorder) seen() uint64 {
+	n := r.stats.Records
+	for cpu := range r.cpus {
+		n += r.ring(cpu).skipped
+	}
+	return n
+}
+
+// adapt has the governor look, and does what it decides.
+func (r *Recorder) adapt(now time.Time, kernel kernelCosts) {
+	if r.governor.look(now, processCPU(), r.stats.Records, kernel, runtime.NumCPU()) {
+		r.doLess()
+	}
+}
+
+// doLess tells the programs. The variables are mapped memory: setting them cannot fail
+// after Start.
+func (r *Recorder) doLess() {
+	less := r.governor.less
+	_ = r.objects.WorkMask.Set(uint32(1)<<less.split - 1)
+	_ = r.objects.SampleMask.Set(uint32(1)<<less.record - 1)
+	if r.streams.attached {
+		_ = r.streams.objects.SampleMask.Set(uint32(1)<<less.record - 1)
+	}
+	r.follow(less.follow)
 }
 
 func processCPU() time.Duration {

@@ -5,42 +5,103 @@ import (
 	"time"
 )
 
-func TestGovernor(t *testing.T) {
-	const cpus = 2
-	type second struct {
-		cpu     time.Duration // of this process
-		records uint64
+// loaded is what slowray costs a simulated host at a load, by what is done of it.
+type loaded struct{ split, conns, records, rest float64 }
+
+func (h loaded) at(l lessOf) costs {
+	follow := float64(uint(1) << l.follow)
+	return costs{
+		split: h.split / follow / float64(uint(1)<<l.split), conns: h.conns / follow,
+		records: h.records / follow / float64(uint(1)<<l.record), rest: h.rest,
 	}
-	busy := second{60 * time.Millisecond, 150_000} // 3 % of two CPUs
-	calm := second{4 * time.Millisecond, 10_000}
+}
+
+func TestGovernor(t *testing.T) {
+	busy := loaded{split: 0.02, conns: 0.08, records: 0.03, rest: 0.002}
 	for _, c := range []struct {
-		name    string
-		budget  float64
-		seconds []second
-		want    uint32 // mask
+		name   string
+		budget float64
+		loads  []loaded
+		want   lessOf
+		over   bool // nothing that can be done is enough
 	}{
-		{"within the budget", 0.01, []second{calm, calm}, 0},
-		{"over the budget", 0.01, []second{busy}, 1},
-		{"far over the budget", 0.01, []second{busy, busy, busy}, 7},
-		{"busy with other things than records", 0.01, []second{{60 * time.Millisecond, 50}, {60 * time.Millisecond, 50}}, 0},
-		{"calm again", 0.01, []second{busy, calm, calm, calm}, 0},
-		{"not calm for long enough", 0.01, []second{busy, calm, calm}, 1},
-		{"no limit", -1, []second{busy, busy}, 0},
+		{"calm", 0.01, []loaded{{rest: 0.004}, {rest: 0.004}}, lessOf{}, false},
+		{"the split takes it", 0.01, []loaded{{split: 0.03, conns: 0.002}}, lessOf{split: 3}, false},
+		{"records take it", 0.01, []loaded{{conns: 0.001, records: 0.03}}, lessOf{record: 3}, false},
+		{"connections take it", 0.01, []loaded{{conns: 0.07}}, lessOf{follow: 4}, false},
+		{"what nothing lessens", 0.01, []loaded{{rest: 0.03}}, lessOf{}, true},
+		{"no limit", -1, []loaded{busy, busy}, lessOf{}, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			now := time.Unix(1000, 0)
-			g := governor{budget: c.budget, at: now}
-			var cpu time.Duration
-			var records uint64
-			for _, s := range c.seconds {
-				now = now.Add(time.Second)
-				cpu += s.cpu
-				records += s.records
-				g.look(now, cpu, records, cpus)
+			g := governor{budget: c.budget}
+			for _, h := range c.loads {
+				if g.budget >= 0 {
+					g.decide(h.at(g.less))
+				}
 			}
-			if g.mask != c.want {
-				t.Errorf("one of %d requests is recorded, want one of %d", g.mask+1, c.want+1)
+			if last := c.loads[len(c.loads)-1]; g.less != c.want {
+				t.Errorf("%+v, want %+v", g.less, c.want)
+			} else if sum := last.at(g.less).sum(); !c.over && sum > c.budget {
+				t.Errorf("%.4f is over the budget", sum)
 			}
 		})
+	}
+}
+
+// TestGovernorHolds goes from one load to another: within one look it is within the
+// budget, and does all again when the load is gone, without swinging.
+func TestGovernorHolds(t *testing.T) {
+	const budget = 0.01
+	calm, busy := loaded{split: 0.0005, conns: 0.001, records: 0.0002, rest: 0.002}, loaded{split: 0.05, conns: 0.09, records: 0.06, rest: 0.002}
+	g := governor{budget: budget}
+	changes := 0
+	look := func(h loaded) float64 {
+		if g.decide(h.at(g.less)) {
+			changes++
+		}
+		return h.at(g.less).sum()
+	}
+	for range 10 {
+		look(calm)
+	}
+	if changes != 0 || g.less != (lessOf{}) {
+		t.Fatalf("%d changes while it is calm: %+v", changes, g.less)
+	}
+	if sum := look(busy); sum > budget {
+		t.Errorf("%.4f after the first look at the load", sum)
+	}
+	changes = 0
+	for range 30 {
+		if sum := look(busy); sum > budget {
+			t.Errorf("%.4f under a steady load, %+v", sum, g.less)
+		}
+	}
+	if changes > 1 {
+		t.Errorf("%d changes under a steady load", changes)
+	}
+	for range 40 * calmLooks {
+		look(calm)
+	}
+	if g.less != (lessOf{}) {
+		t.Errorf("the load is gone, and less is done: %+v", g.less)
+	}
+}
+
+// TestGovernorLook sorts what was measured by what lessens it.
+func TestGovernorLook(t *testing.T) {
+	now := time.Unix(1000, 0)
+	g := governor{budget: 0.01, at: now}
+	// 3 % of two CPUs by this process, for 400,000 records.
+	if !g.look(now.Add(time.Second), 60*time.Millisecond, 400_000, kernelCosts{}, 2) || g.less.record == 0 || g.less.follow != 0 {
+		t.Errorf("for records: %+v", g.less)
+	}
+	g = governor{budget: 0.01, at: now}
+	// The same, drawing a picture.
+	if g.look(now.Add(time.Second), 60*time.Millisecond, 50, kernelCosts{}, 2) {
+		t.Errorf("for something else: %+v", g.less)
+	}
+	g = governor{budget: 0.01, at: now}
+	if !g.look(now.Add(time.Second), time.Millisecond, 50, kernelCosts{priceConns: 0.2}, 2) || g.less.follow == 0 {
+		t.Errorf("for connections: %+v", g.less)
 	}
 }

@@ -90,7 +90,6 @@ func (r *Recorder) attachStreams() error {
 		bpf.HTTP2VarSlots:         uint32(r.slots),
 		bpf.HTTP2VarOrderedStores: flag(runtime.GOARCH == "amd64"),
 		bpf.HTTP2VarSlowNs:        uint64(r.opt.Slow),
-		bpf.HTTP2VarSampleMask:    r.governor.mask,
 		bpf.HTTP2VarUnfinishedNs:  uint64(unfinished),
 	} {
 		if err := spec.Variables[name].Set(value); err != nil {
@@ -118,6 +117,9 @@ func (r *Recorder) attachStreams() error {
 		bpf.CgroupProgram{At: ebpf.AttachCGroupInetIngress, Program: s.objects.Http2In},
 		bpf.CgroupProgram{At: ebpf.AttachCGroupInetEgress, Program: s.objects.Http2Out})
 	s.links = append(s.links, links...)
+	if err == nil {
+		r.doLess()
+	}
 	return err
 }
 

@@ -24,7 +24,7 @@ type Options struct {
 	Labels      bool          // keep method and path, statement or command
 	Connections bool          // tell of closed connections too, see OnClosed
 	Split       bool          // follow requests from thread to thread, see observe.ServerSplit
-	Budget      float64       // share of the host's CPU that slowray may take before it samples records; 0 = 0.01, negative = no limit
+	Budget      float64       // share of the host's CPUs that slowray may take, in the kernel too, before it looks at less; 0 = 0.01, negative = no limit
 }
 
 const (
@@ -52,9 +52,12 @@ type Stats struct {
 	Connections    uint64        // connections not watched for want of kernel memory
 	OtherEndpoints uint64        // connections counted under "other": more than 2,047 addresses
 	Missed         uint64        // events that the kernel kept from a program because it was at work on the same CPU; requests may lack a part, or a record
+	LeftOut        uint64        // requests of connections that were not followed, about, to stay within the budget: sums are estimates
 	Unfollowed     uint64        // requests, and calls, that were not followed: no kernel memory, or over 20,000 connections
 	Streams        uint64        // requests of HTTP/2, more than 128 at once on a connection, and connections, more than 1,024 at once, that were not told apart
 	Weight         uint32        // how many requests a record stands for now: 1 = all are recorded
+	Follow         uint32        // one of so many connections is followed now
+	Split          uint32        // one of so many requests of those is followed from thread to thread now
 	CPU            time.Duration // this process's, user and system, since Start
 	Missing        []string      // what this kernel cannot show, one sentence each
 }
@@ -90,10 +93,13 @@ type Recorder struct {
 	governor governor
 	governed time.Time
 
-	split     bool   // requests are followed
-	splitMask uint32 // one of splitMask+1
-	splitSeen uint64 // requests at the last look
-	threads   threadsOf
+	price     price
+	guessedAt uint64 // requests that were followed, at the last look without a price
+	looked    uint64 // the same, a second ago
+	round     round  // of connections that are followed in turn
+
+	split   bool // requests are followed
+	threads threadsOf
 
 	streams streams // of HTTP/2
 
@@ -159,6 +165,7 @@ func (r *Recorder) start() error {
 		return err
 	}
 	r.governor.begin(r.opt.Budget)
+	r.price.overhead = -1
 	return nil
 }
 
@@ -247,6 +254,7 @@ func (r *Recorder) Close() {
 			r.sendingLink.Close()
 		}
 		r.streams.close()
+		r.price.close()
 		for _, m := range r.mapped {
 			_ = unix.Munmap(m)
 		}
@@ -290,6 +298,7 @@ func (r *Recorder) Stats() Stats {
 		ring := r.ring(cpu)
 		s.Lost += ring.lost
 		s.Sampled += ring.skipped
+		s.LeftOut += ring.leftOut
 	}
 	// A variable that cannot be read counts nothing; it was there at Start.
 	_ = r.objects.LostConns.Get(&s.Connections)
@@ -298,7 +307,8 @@ func (r *Recorder) Stats() Stats {
 	streams, multiplexed := r.streams.lost()
 	s.Streams = streams + multiplexed
 	s.Missed = r.missed()
-	s.Weight = r.governor.mask + 1
+	less := r.governor.less
+	s.Weight, s.Follow, s.Split = 1<<(less.record+less.follow), 1<<less.follow, 1<<less.split
 	s.CPU = r.governor.used()
 	s.Missing = slices.Clone(r.missing)
 	if what := r.statusMissing(); what != "" {

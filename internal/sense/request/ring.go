@@ -39,7 +39,7 @@ type record struct {
 	proto     uint8
 	labelLen  uint8
 	hasWork   uint8
-	_         uint8
+	share     uint8
 	firstByte uint64
 	localAddr [16]byte
 	peerAddr  [16]byte
@@ -53,7 +53,8 @@ type ring struct {
 	lost    uint64
 	skipped uint64
 	busy    uint64
-	_       [4]uint64
+	leftOut uint64
+	_       [3]uint64
 	tail    uint64
 	_       [7]uint64
 }
@@ -146,6 +147,7 @@ func (r *Recorder) decode(rec *record) {
 	q.Unacked, q.Retrans = rec.unacked, rec.retrans
 	q.RTTNS, q.MinRTTNS = int64(rec.rttUS)*1000, int64(rec.minRTTUS)*1000
 	q.MSS = uint32(rec.mss)
+	q.Share = rec.share
 	q.Status = observe.Status(rec.status)
 	q.HTTP = int(rec.http)
 	q.Flags = observe.RequestFlags(rec.flags)

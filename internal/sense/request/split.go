@@ -3,9 +3,7 @@ package request
 import (
 	"errors"
 	"fmt"
-	"math/bits"
 	"runtime"
-	"time"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
@@ -146,32 +144,4 @@ func (r *Recorder) attachSplit(programs map[string]*ebpf.Program) error {
 		r.links = append(r.links, l)
 	}
 	return nil
-}
-
-// perFollowed is about what following a request costs the kernel.
-const perFollowed = 700 * time.Nanosecond
-
-// governSplit has fewer requests followed when there are so many that it would
-// take half of the budget. Where there is no limit all are.
-func (r *Recorder) governSplit(wall time.Duration, cpus int) {
-	if !r.split || r.opt.Budget < 0 || wall <= 0 {
-		return
-	}
-	var seen uint64
-	for cpu := range r.cpus {
-		seen += r.ring(cpu).skipped
-	}
-	seen += r.stats.Records
-	cost := float64(seen-r.splitSeen) * float64(perFollowed)
-	r.splitSeen = seen
-	afford := r.opt.Budget / 2 * float64(wall) * float64(cpus)
-	mask := uint32(0)
-	if cost > afford {
-		mask = 1<<bits.Len(uint(cost/afford)) - 1
-	}
-	if mask = min(mask, maxMask); mask != r.splitMask {
-		r.splitMask = mask
-		// The variable is mapped memory: setting it cannot fail after Start.
-		_ = r.objects.WorkMask.Set(mask)
-	}
 }

@@ -329,6 +329,7 @@ func (u *Subscription) Counters() []Counters {
 func (u *Subscription) Stats() Stats {
 	now, was := u.lastStats, u.stats
 	now.Sampled -= was.Sampled
+	now.LeftOut -= was.LeftOut
 	now.Lost -= was.Lost
 	now.Connections -= was.Connections
 	now.OtherEndpoints -= was.OtherEndpoints

@@ -47,6 +47,7 @@ type endpointSum struct {
 	slowest  samples
 	failed   samples
 	peers    peers
+	sampled  *sampled // nil while every connection is followed
 }
 
 func (e *endpointSum) add(r *observe.Request, start int64) {
@@ -74,6 +75,12 @@ func (e *endpointSum) add(r *observe.Request, start int64) {
 	e.retrans += uint64(r.Retrans) * weight
 	e.segments += weight * segmentsOf(r)
 
+	if r.Share > 0 {
+		if e.sampled == nil {
+			e.sampled = new(sampled)
+		}
+		e.sampled.add(r, n)
+	}
 	total := r.Ledger.Total()
 	e.total.AddN(total, weight)
 	e.ledgers.add(total, r, weight)
@@ -219,6 +226,12 @@ func (e *endpointSum) merge(o *endpointSum, later int64) {
 	e.slowest.merge(&o.slowest)
 	e.failed.merge(&o.failed)
 	e.peers.merge(&o.peers)
+	if o.sampled != nil {
+		if e.sampled == nil {
+			e.sampled = new(sampled)
+		}
+		e.sampled.merge(o.sampled)
+	}
 }
 
 // reset empties the sum and keeps its memory, its name and its processes.
