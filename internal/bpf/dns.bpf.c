@@ -146,6 +146,8 @@ struct {
 	__type(value, struct scratch);
 } dns_scratch SEC(".maps");
 
+__u64 last_seen; /* when a name server was asked, or answered, last */
+__u64 last_meant; /* when a process made ready to ask one */
 __u64 lost_dns; /* queries of more processes and servers than there is room for */
 
 /* dns_at gives where the DNS message begins when the packet is UDP with port 53
@@ -389,6 +391,7 @@ int dns_out(struct __sk_buff *skb)
 	at = dns_at(skb, 1, &family);
 	if (!at)
 		return 1;
+	last_seen = bpf_ktime_get_ns();
 	s = bpf_map_lookup_elem(&dns_scratch, &out);
 	if (s)
 		note_query(skb, at, family, s);
@@ -405,8 +408,43 @@ int dns_in(struct __sk_buff *skb)
 	at = dns_at(skb, 0, &family);
 	if (!at)
 		return 1;
+	last_seen = bpf_ktime_get_ns();
 	s = bpf_map_lookup_elem(&dns_scratch, &in);
 	if (s)
 		note_answer(skb, at, s);
 	return 1;
+}
+
+/* Whoever asks a name server connects to it before, or names it with each query
+ * (udp_pre_connect and udp_sendmsg, net/ipv4/udp.c; hooks since 4.17 and 4.18): this is
+ * seen where the packets of busy hosts are not. */
+static __always_inline int note_meant(struct bpf_sock_addr *ctx)
+{
+	if (ctx->protocol == IPPROTO_UDP && ctx->user_port == bpf_htons(DNS_PORT))
+		last_meant = bpf_ktime_get_ns();
+	return 1;
+}
+
+SEC("cgroup/connect4")
+int dns_connect4(struct bpf_sock_addr *ctx)
+{
+	return note_meant(ctx);
+}
+
+SEC("cgroup/connect6")
+int dns_connect6(struct bpf_sock_addr *ctx)
+{
+	return note_meant(ctx);
+}
+
+SEC("cgroup/sendmsg4")
+int dns_sendmsg4(struct bpf_sock_addr *ctx)
+{
+	return note_meant(ctx);
+}
+
+SEC("cgroup/sendmsg6")
+int dns_sendmsg6(struct bpf_sock_addr *ctx)
+{
+	return note_meant(ctx);
 }

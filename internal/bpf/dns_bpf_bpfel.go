@@ -21,8 +21,14 @@ const (
 	DNSMapDnsQueries   = "dns_queries"
 	DNSMapDnsScratch   = "dns_scratch"
 	DNSMapDnsServers   = "dns_servers"
+	DNSProgDnsConnect4 = "dns_connect4"
+	DNSProgDnsConnect6 = "dns_connect6"
 	DNSProgDnsIn       = "dns_in"
 	DNSProgDnsOut      = "dns_out"
+	DNSProgDnsSendmsg4 = "dns_sendmsg4"
+	DNSProgDnsSendmsg6 = "dns_sendmsg6"
+	DNSVarLastMeant    = "last_meant"
+	DNSVarLastSeen     = "last_seen"
 	DNSVarLostDns      = "lost_dns"
 )
 
@@ -68,8 +74,12 @@ type DNSSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type DNSProgramSpecs struct {
-	DnsIn  *ebpf.ProgramSpec `ebpf:"dns_in"`
-	DnsOut *ebpf.ProgramSpec `ebpf:"dns_out"`
+	DnsConnect4 *ebpf.ProgramSpec `ebpf:"dns_connect4"`
+	DnsConnect6 *ebpf.ProgramSpec `ebpf:"dns_connect6"`
+	DnsIn       *ebpf.ProgramSpec `ebpf:"dns_in"`
+	DnsOut      *ebpf.ProgramSpec `ebpf:"dns_out"`
+	DnsSendmsg4 *ebpf.ProgramSpec `ebpf:"dns_sendmsg4"`
+	DnsSendmsg6 *ebpf.ProgramSpec `ebpf:"dns_sendmsg6"`
 }
 
 // DNSMapSpecs contains maps before they are loaded into the kernel.
@@ -87,7 +97,9 @@ type DNSMapSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type DNSVariableSpecs struct {
-	LostDns *ebpf.VariableSpec `ebpf:"lost_dns"`
+	LastMeant *ebpf.VariableSpec `ebpf:"last_meant"`
+	LastSeen  *ebpf.VariableSpec `ebpf:"last_seen"`
+	LostDns   *ebpf.VariableSpec `ebpf:"lost_dns"`
 }
 
 // DNSObjects contains all objects after they have been loaded into the kernel.
@@ -131,21 +143,31 @@ func (m *DNSMaps) Close() error {
 //
 // It can be passed to LoadDNSObjects or ebpf.CollectionSpec.LoadAndAssign.
 type DNSVariables struct {
-	LostDns *ebpf.Variable `ebpf:"lost_dns"`
+	LastMeant *ebpf.Variable `ebpf:"last_meant"`
+	LastSeen  *ebpf.Variable `ebpf:"last_seen"`
+	LostDns   *ebpf.Variable `ebpf:"lost_dns"`
 }
 
 // DNSPrograms contains all programs after they have been loaded into the kernel.
 //
 // It can be passed to LoadDNSObjects or ebpf.CollectionSpec.LoadAndAssign.
 type DNSPrograms struct {
-	DnsIn  *ebpf.Program `ebpf:"dns_in"`
-	DnsOut *ebpf.Program `ebpf:"dns_out"`
+	DnsConnect4 *ebpf.Program `ebpf:"dns_connect4"`
+	DnsConnect6 *ebpf.Program `ebpf:"dns_connect6"`
+	DnsIn       *ebpf.Program `ebpf:"dns_in"`
+	DnsOut      *ebpf.Program `ebpf:"dns_out"`
+	DnsSendmsg4 *ebpf.Program `ebpf:"dns_sendmsg4"`
+	DnsSendmsg6 *ebpf.Program `ebpf:"dns_sendmsg6"`
 }
 
 func (p *DNSPrograms) Close() error {
 	return _DNSClose(
+		p.DnsConnect4,
+		p.DnsConnect6,
 		p.DnsIn,
 		p.DnsOut,
+		p.DnsSendmsg4,
+		p.DnsSendmsg6,
 	)
 }
 

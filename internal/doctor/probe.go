@@ -107,7 +107,7 @@ func tryDNS(context.Context) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	w, err := dns.Start(root)
+	w, err := dns.Start(root, nil)
 	if err != nil {
 		return nil, err
 	}

@@ -17,12 +17,15 @@ const maxResolvers = 256
 var resolverLimits = budget.Limits{Bytes: 16 << 20, Nodes: 128 << 10, Wall: 100 * time.Millisecond}
 
 // nameServers watches queries over UDP.
-type nameServers struct{ watcher *dns.Watcher }
+type nameServers struct {
+	requests *requests
+	watcher  *dns.Watcher
+}
 
 func (n *nameServers) begin(s *session) error {
 	root, err := s.fs.CgroupV2Root()
 	if err == nil {
-		n.watcher, err = dns.Start(root)
+		n.watcher, err = dns.Start(root, n.requests.narrowed)
 	}
 	return err
 }

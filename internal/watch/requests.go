@@ -2,6 +2,7 @@ package watch
 
 import (
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/slowray/slowray/internal/observe"
@@ -17,7 +18,8 @@ type requests struct {
 	databases *databases
 
 	stream *request.Stream
-	own    bool // the stream is this window's
+	begun  atomic.Pointer[request.Stream] // the same, for others than the session
+	own    bool                           // the stream is this window's
 	sub    *request.Subscription
 	table  *request.Table // the stream's alone until the subscription has ended
 	slow   *slowRequests
@@ -28,10 +30,11 @@ func (q *requests) begin(s *session) error {
 	q.stream, q.own, q.slow = s.opt.Requests, s.opt.Requests == nil, newSlowRequests()
 	if q.own {
 		var err error
-		if q.stream, err = request.StartStream(request.Options{Split: true}); err != nil {
+		if q.stream, err = request.StartStream(request.Options{Split: true, Budget: s.opt.Budget}); err != nil {
 			return err
 		}
 	}
+	q.begun.Store(q.stream)
 	q.table = request.NewTable(time.Now())
 	names := s.fs.Names()
 	names.Gone = q.stream.Caller
@@ -41,6 +44,16 @@ func (q *requests) begin(s *session) error {
 	}
 	q.sub = q.stream.Subscribe(q.add)
 	return nil
+}
+
+// narrowed says that less is done than could be, to stay within the budget.
+func (q *requests) narrowed() bool {
+	stream := q.begun.Load()
+	if stream == nil {
+		return false
+	}
+	stats := stream.Stats()
+	return stats.Weight > 1 || stats.Split > 1
 }
 
 // add counts a request, and keeps what its waits are joined by.
@@ -60,6 +73,7 @@ func (q *requests) stop(s *session) {
 	stats := q.sub.Stats()
 	s.lose("requests counted without a record of their own, to stay within the CPU budget", int64(stats.Sampled))
 	s.lose("requests counted without a record of their own, because the ring was full", int64(stats.Lost))
+	s.lose(request.LeftOutText, int64(stats.LeftOut))
 	s.lose("connections that could not be watched for want of kernel memory", int64(stats.Connections))
 	s.lose("connections counted under \"other\" because there were too many addresses", int64(stats.OtherEndpoints))
 	s.lose("events of connections that the kernel kept from slowray, which was at work on the same CPU: requests may lack a part", int64(stats.Missed))

@@ -20,7 +20,6 @@ func (s *session) readers() table {
 		kernelLog   = &kernelLog{}
 		descriptors = &descriptors{}
 		connects    = &connects{descriptors: descriptors}
-		nameServers = &nameServers{}
 		callErrors  = &callErrors{}
 		hostState   = &hostState{}
 		profile     = &profile{}
@@ -31,6 +30,7 @@ func (s *session) readers() table {
 		namespaces  = &namespaces{connects: connects}
 		drops       = &drops{}
 		requests    = &requests{databases: databases}
+		nameServers = &nameServers{requests: requests}
 		waits       = &waits{requests: requests}
 		earlier     = &earlier{requests: requests, waits: waits}
 		threads     = newThreads()

@@ -22,6 +22,9 @@ type Options struct {
 	// Silent asks no server for its status, not even those that tell it without
 	// a password.
 	Silent bool
+	// Budget is that of the recording that the window makes of its own, as in
+	// request.Options.
+	Budget float64
 	// Requests, when set, is a recording that goes on already, of all requests
 	// and with their split. The window takes part in it; otherwise it makes one
 	// of its own.

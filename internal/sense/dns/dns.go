@@ -5,9 +5,11 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"math"
 	"net/netip"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/cilium/ebpf"
@@ -60,37 +62,138 @@ const (
 // Watcher holds the attached programs. Closing it detaches them.
 type Watcher struct {
 	objects bpf.DNSObjects
-	links   []io.Closer
+	root    string
+
+	mu      sync.Mutex
+	packets []io.Closer // nil while they rest
+	since   time.Time   // they are attached
+	meant   []io.Closer // what sees that somebody is about to ask
+
+	stop chan struct{}
+	done sync.WaitGroup
 }
 
+const (
+	// calm is how long no name server was asked before the programs rest.
+	calm = 2 * time.Second
+	// wake is how soon they are at work when one is to be asked: answers that take
+	// longer are slow.
+	wake = 20 * time.Millisecond
+)
+
 // Start attaches the programs to a control group of version 2, the root of
-// all, and so sees all sockets of the host. It needs root, or CAP_BPF,
-// CAP_PERFMON and CAP_NET_ADMIN.
-func Start(root string) (*Watcher, error) {
+// all, and so sees all sockets of the host. They are run for every packet of it:
+// while busy says that slowray has to do with less, and nobody asks, they rest.
+// It needs root, or CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN.
+func Start(root string, busy func() bool) (*Watcher, error) {
 	spec, err := bpf.LoadDNS()
 	if err != nil {
 		return nil, fmt.Errorf("dns: %w", err)
 	}
-	w := &Watcher{}
+	w := &Watcher{root: root, stop: make(chan struct{})}
 	if err := bpf.Load(spec, &w.objects); err != nil {
 		return nil, fmt.Errorf("dns: %w", err)
 	}
-	w.links, err = bpf.AttachCgroup(root,
-		bpf.CgroupProgram{At: ebpf.AttachCGroupInetIngress, Program: w.objects.DnsIn},
-		bpf.CgroupProgram{At: ebpf.AttachCGroupInetEgress, Program: w.objects.DnsOut})
-	if err != nil {
+	if err := w.work(); err != nil {
 		w.Close()
 		return nil, fmt.Errorf("dns: %w", err)
+	}
+	if busy != nil {
+		w.done.Go(func() { w.tend(busy) })
 	}
 	return w, nil
 }
 
-// Close detaches the programs and frees their maps.
-func (w *Watcher) Close() {
-	for _, l := range w.links {
+// work attaches what sees the packets.
+func (w *Watcher) work() (err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.since = time.Now()
+	w.packets, err = bpf.AttachCgroup(w.root,
+		bpf.CgroupProgram{At: ebpf.AttachCGroupInetIngress, Program: w.objects.DnsIn},
+		bpf.CgroupProgram{At: ebpf.AttachCGroupInetEgress, Program: w.objects.DnsOut})
+	return err
+}
+
+// rest detaches it, and attaches what sees that somebody is about to ask.
+func (w *Watcher) rest() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.meant == nil {
+		links, err := bpf.AttachCgroup(w.root,
+			bpf.CgroupProgram{At: ebpf.AttachCGroupInet4Connect, Program: w.objects.DnsConnect4},
+			bpf.CgroupProgram{At: ebpf.AttachCGroupInet6Connect, Program: w.objects.DnsConnect6},
+			bpf.CgroupProgram{At: ebpf.AttachCGroupUDP4Sendmsg, Program: w.objects.DnsSendmsg4},
+			bpf.CgroupProgram{At: ebpf.AttachCGroupUDP6Sendmsg, Program: w.objects.DnsSendmsg6})
+		w.meant = links
+		if err != nil {
+			return // then they work all the time
+		}
+	}
+	detach(&w.packets)
+}
+
+func detach(links *[]io.Closer) {
+	for _, l := range *links {
 		l.Close()
 	}
-	w.links = nil
+	*links = nil
+}
+
+// tend has the programs rest while that is possible.
+func (w *Watcher) tend(busy func() bool) {
+	const look = calm / 2
+	ticker := time.NewTicker(look)
+	defer ticker.Stop()
+	resting, dear := false, false
+	var asked time.Time // whether it is busy
+	for {
+		select {
+		case <-w.stop:
+			return
+		case <-ticker.C:
+		}
+		// Variables that cannot be read are 0: nothing was seen.
+		var seen, meant uint64
+		_, _ = w.objects.LastSeen.Get(&seen), w.objects.LastMeant.Get(&meant)
+		quiet := time.Since(w.since) >= calm && since(max(seen, meant)) >= calm
+		if time.Since(asked) >= look {
+			dear, asked = busy(), time.Now()
+		}
+		switch {
+		case resting && !(quiet && dear):
+			if w.work() == nil {
+				resting = false
+				ticker.Reset(look)
+			}
+		case !resting && quiet && dear:
+			w.rest()
+			if resting = w.packets == nil; resting {
+				ticker.Reset(wake)
+			}
+		}
+	}
+}
+
+// since is how long ago something was, of the kernel's clock; for ever, for 0.
+func since(at uint64) time.Duration {
+	if at == 0 {
+		return math.MaxInt64
+	}
+	var now unix.Timespec
+	// clock_gettime(CLOCK_MONOTONIC) cannot fail on Linux.
+	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &now)
+	return time.Duration(now.Nano() - int64(at))
+}
+
+// Close detaches the programs and frees their maps.
+func (w *Watcher) Close() {
+	close(w.stop)
+	w.done.Wait()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	detach(&w.packets)
+	detach(&w.meant)
 	w.objects.Close()
 }
 

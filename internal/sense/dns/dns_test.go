@@ -137,7 +137,7 @@ func start(t testing.TB) *Watcher {
 	if err != nil {
 		t.Skipf("SKIP: %v", err)
 	}
-	w, err := Start(root)
+	w, err := Start(root, nil)
 	if errors.Is(err, bpf.ErrNotPermitted) {
 		t.Skipf("SKIP: %v", err)
 	}
