@@ -32,10 +32,10 @@ type recordCmd struct {
 	Slow       *time.Duration `placeholder:"D" help:"Keep every request that took at least this long; otherwise what is slow for its endpoint."`
 	Labels     bool           `help:"Also keep what was asked for: method and path, statement or command."`
 	Silent     bool           `help:"Ask no server for its status."`
-	Budget     float64        `default:"1" placeholder:"P" help:"Share of the host's CPU, in percent, that slowray may take before one record stands for several requests (${default}; 0: no limit)."`
 	shipFlags
-	Status bool `help:"Only tell how far what is sent by --to is: of the recorder that records into --dir now, or did last."`
-	JSON   bool `name:"json" help:"Print what is found, and what goes wrong, as JSON: one object a line."`
+	Status     bool `help:"Only tell how far what is sent by --to is: of the recorder that records into --dir now, or did last."`
+	JSON       bool `name:"json" help:"Print what is found, and what goes wrong, as JSON: one object a line."`
+	budgetFlag `embed:""`
 }
 
 // Help is printed by --help, above the flags.
@@ -58,6 +58,9 @@ const (
 
 // Validate is called by the command line parser.
 func (c *recordCmd) Validate() error {
+	if err := c.budgetFlag.validate(); err != nil {
+		return err
+	}
 	if _, err := byteSize(c.MaxSize); err != nil {
 		return fmt.Errorf("--max-size %s: %w", c.MaxSize, err)
 	}
@@ -75,8 +78,6 @@ func (c *recordCmd) Validate() error {
 		return fmt.Errorf("--window %s: must be %s to %s", c.Window, shortestWindow, longestWindow)
 	case c.Slow != nil && *c.Slow <= 0:
 		return fmt.Errorf("--slow %s: must be more than nothing", *c.Slow)
-	case !(c.Budget >= 0 && c.Budget <= 100):
-		return fmt.Errorf("--budget %g: must be 0 to 100 percent", c.Budget)
 	}
 	return nil
 }
@@ -148,7 +149,7 @@ func (c *recordCmd) record(ctx context.Context, told *recordLog, page *servedPag
 		}
 	}
 	rec, err := record.New(history, record.Options{
-		Window: c.Window, Slow: value(c.Slow), Labels: c.Labels, Budget: c.budget(), Silent: c.Silent, Version: version(), OwnNamespace: c.OwnNamespace,
+		Window: c.Window, Slow: value(c.Slow), Labels: c.Labels, Budget: c.share(), Silent: c.Silent, Version: version(), OwnNamespace: c.OwnNamespace,
 		Names:   namesWithContainers,
 		Sinks:   sinks,
 		Alive:   func() { record.Notify("WATCHDOG=1") },
@@ -192,14 +193,6 @@ func (c *recordCmd) record(ctx context.Context, told *recordLog, page *servedPag
 // othersPatience is how long the page's readers and a collector may take at the
 // end.
 const othersPatience = 100 * time.Millisecond
-
-// budget is the share of the host's CPU as the recorder takes it.
-func (c *recordCmd) budget() float64 {
-	if c.Budget == 0 {
-		return -1
-	}
-	return c.Budget / 100
-}
 
 // byteSize reads a size as 500M or 2G; a number alone is bytes.
 func byteSize(text string) (int64, error) {

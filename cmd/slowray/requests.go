@@ -29,7 +29,7 @@ type requestsCmd struct {
 	Labels     bool           `help:"Also keep what was asked for: method and path, statement or command."`
 	Limit      *int           `placeholder:"N" help:"End after so many requests."`
 	From       *string        `placeholder:"FILE" help:"Read a capture of packets (pcap, pcapng) or a log of TCPRT (version 6), also compressed, instead of recording; needs no root."`
-	Budget     float64        `default:"10" placeholder:"P" help:"Share of the host's CPU, in percent, that slowray may take before one line stands for several requests (${default}; 0: no limit)."`
+	budgetFlag `embed:""`
 	atFlags    `embed:""`
 }
 
@@ -58,6 +58,9 @@ const defaultStatsEvery = 60 * time.Second
 
 // Validate is called by the command line parser.
 func (c *requestsCmd) Validate() error {
+	if err := c.budgetFlag.validate(); err != nil {
+		return err
+	}
 	if err := checkPorts(c.Port); err != nil {
 		return err
 	}
@@ -87,8 +90,6 @@ func (c *requestsCmd) Validate() error {
 		return errors.New("--from: a capture has its own length and knows no processes; --for and --pid do not go with it")
 	case c.Limit != nil && *c.Limit < 1:
 		return fmt.Errorf("--limit %d: must be positive", *c.Limit)
-	case !(c.Budget >= 0 && c.Budget <= 100):
-		return fmt.Errorf("--budget %g: must be 0 to 100 percent", c.Budget)
 	case c.StatsEvery != nil && *c.StatsEvery < time.Second:
 		return fmt.Errorf("--stats-every %s: must be at least 1s", *c.StatsEvery)
 	case c.StatsEvery != nil && c.Format != formatTCPRT:
@@ -162,7 +163,7 @@ func (c *requestsCmd) Run(ctx context.Context, s *streams) error {
 	peer, _ := c.peer()
 	watch.Hurry() // on a busy host the rings would run full
 	recorder, err := request.Start(request.Options{
-		Ports: c.Port, Side: side, Slow: value(c.Slow), Labels: c.Labels, Connections: c.Format == formatTCPRT, Budget: c.budget(), Split: c.Format != formatTCPRT,
+		Ports: c.Port, Side: side, Slow: value(c.Slow), Labels: c.Labels, Connections: c.Format == formatTCPRT, Budget: c.share(), Split: c.Format != formatTCPRT,
 	})
 	if err != nil {
 		return err
@@ -202,16 +203,6 @@ func (c *requestsCmd) Run(ctx context.Context, s *streams) error {
 	return err
 }
 
-// budget is the share of the host's CPU as the recorder takes it. It is larger
-// than where requests are only summed up: whoever asks for a line for each
-// wants each.
-func (c *requestsCmd) budget() float64 {
-	if c.Budget == 0 {
-		return -1
-	}
-	return c.Budget / 100
-}
-
 func untilText(window *time.Duration) string {
 	if window == nil {
 		return " (Ctrl-C ends)"
@@ -248,6 +239,7 @@ func (c *requestsCmd) tellLosses(s *streams, lost request.Stats) {
 	}
 	tell(lost.Lost, "records were lost: the buffer was full")
 	tell(lost.Sampled, fmt.Sprintf("requests were only counted, to stay within %g %% of the CPU (see --budget)", c.Budget))
+	tell(lost.LeftOut, fmt.Sprintf("requests have no line: their connections were left out, to stay within %g %% of the CPU (see --budget)", c.Budget))
 	tell(lost.Connections, "connections were not watched for want of kernel memory")
 	tell(lost.Missed, "events of connections were kept from slowray by the kernel: requests may lack a part")
 	for _, what := range lost.Missing {

@@ -13,13 +13,14 @@ import (
 )
 
 type topCmd struct {
-	Port   []int         `placeholder:"N" sep:"," help:"Only requests answered at this TCP port, here or elsewhere; may be repeated."`
-	PID    *int          `name:"pid" placeholder:"N" help:"Only what this process, its master or their workers answer or call."`
-	Side   *string       `placeholder:"SIDE" complete:"sides" help:"Only served: answered on this host; only called: sent from this host."`
-	Labels bool          `help:"Also keep what was asked for: method and path, statement or command."`
-	Every  time.Duration `default:"1s" placeholder:"D" help:"How often the table is renewed; with --once how long to watch (${default})."`
-	Once   bool          `help:"Print the table once and end, as is done without a terminal."`
-	JSON   bool          `name:"json" help:"With --once: print it as JSON."`
+	Port       []int         `placeholder:"N" sep:"," help:"Only requests answered at this TCP port, here or elsewhere; may be repeated."`
+	PID        *int          `name:"pid" placeholder:"N" help:"Only what this process, its master or their workers answer or call."`
+	Side       *string       `placeholder:"SIDE" complete:"sides" help:"Only served: answered on this host; only called: sent from this host."`
+	Labels     bool          `help:"Also keep what was asked for: method and path, statement or command."`
+	Every      time.Duration `default:"1s" placeholder:"D" help:"How often the table is renewed; with --once how long to watch (${default})."`
+	Once       bool          `help:"Print the table once and end, as is done without a terminal."`
+	JSON       bool          `name:"json" help:"With --once: print it as JSON."`
+	budgetFlag `embed:""`
 }
 
 // Help is printed by --help, above the flags.
@@ -29,6 +30,9 @@ func (*topCmd) Help() string {
 
 // Validate is called by the command line parser.
 func (c *topCmd) Validate() error {
+	if err := c.budgetFlag.validate(); err != nil {
+		return err
+	}
 	if err := checkPorts(c.Port); err != nil {
 		return err
 	}
@@ -70,7 +74,7 @@ func (c *topCmd) Run(ctx context.Context, s *streams) error {
 	}
 	side, _ := sideNamed(c.Side)
 	watch.Hurry()
-	stream, err := request.StartStream(request.Options{Ports: c.Port, Side: side, Labels: c.Labels, Split: true})
+	stream, err := request.StartStream(request.Options{Ports: c.Port, Side: side, Labels: c.Labels, Split: true, Budget: c.share()})
 	if err != nil {
 		return err
 	}

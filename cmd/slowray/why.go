@@ -20,17 +20,18 @@ import (
 )
 
 type whyCmd struct {
-	For       *time.Duration `placeholder:"D" help:"How long to watch (10s). With --at: judge so much of the history together, instead of the window of that moment."`
-	Port      *int           `placeholder:"N" help:"Only the service on this TCP port, and what it calls."`
-	PID       *int           `name:"pid" placeholder:"N" help:"Only the services of this process, and what they call."`
-	Unit      *string        `placeholder:"X" help:"Only the services of this systemd unit, and what they call."`
-	Container *string        `placeholder:"X" help:"Only the services of this container (name or id), and what they call."`
-	All       bool           `help:"Tell of every endpoint, and of every cause why it is ruled out."`
-	JSON      bool           `name:"json" help:"Print the report as JSON."`
-	Silent    bool           `help:"Ask no server for its status: Redis, memcached and HAProxy are asked otherwise, where they need no password."`
-	Save      string         `placeholder:"FILE" help:"Save the observation, for slowray replay."`
-	Redact    bool           `help:"Leave addresses, the host's name, command lines and log lines out of what is saved; file paths stay."`
-	atFlags   `embed:""`
+	For        *time.Duration `placeholder:"D" help:"How long to watch (10s). With --at: judge so much of the history together, instead of the window of that moment."`
+	Port       *int           `placeholder:"N" help:"Only the service on this TCP port, and what it calls."`
+	PID        *int           `name:"pid" placeholder:"N" help:"Only the services of this process, and what they call."`
+	Unit       *string        `placeholder:"X" help:"Only the services of this systemd unit, and what they call."`
+	Container  *string        `placeholder:"X" help:"Only the services of this container (name or id), and what they call."`
+	All        bool           `help:"Tell of every endpoint, and of every cause why it is ruled out."`
+	JSON       bool           `name:"json" help:"Print the report as JSON."`
+	Silent     bool           `help:"Ask no server for its status: Redis, memcached and HAProxy are asked otherwise, where they need no password."`
+	Save       string         `placeholder:"FILE" help:"Save the observation, for slowray replay."`
+	Redact     bool           `help:"Leave addresses, the host's name, command lines and log lines out of what is saved; file paths stay."`
+	budgetFlag `embed:""`
+	atFlags    `embed:""`
 }
 
 // defaultWindow is how long is watched where nothing else was asked for.
@@ -41,6 +42,9 @@ const minWindow = time.Second
 
 // Validate is called by the command line parser.
 func (c *whyCmd) Validate() error {
+	if err := c.budgetFlag.validate(); err != nil {
+		return err
+	}
 	if err := c.atFlags.validate(); err != nil {
 		return err
 	}
@@ -86,6 +90,7 @@ func (c *whyCmd) Run(ctx context.Context, s *streams) error {
 		Filter:   c.filter(),
 		Version:  version(),
 		Silent:   c.Silent,
+		Budget:   c.share(),
 		Progress: bar.show,
 	})
 	bar.clear()
