@@ -94,13 +94,14 @@ type judged struct {
 	// ends: a client that closes at once after asking takes leave, in a protocol
 	// that cannot be read.
 	abandoned map[int]int
-	// kernel bounds the kernel time per request, ns, recording the served side.
-	kernel *target
+	// kernel bounds the kernel time per request, ns, recording the served side; split with
+	// what the server did with its time; both that at both ends.
+	kernel, split, both *target
 }
 
 // measure runs the rotation and reports everything it shows.
 func (j *judged) measure(b *testing.B, p plan, st *stage, s service) {
-	all := variants(st)
+	all := append(variants(st), commandVariants(b, j.ports[0])...)
 	chosen := p.choose(b, j.usual, all)
 	for b.Loop() {
 		trials := p.rotate(b, s, chosen)
@@ -121,9 +122,10 @@ func (j *judged) measure(b *testing.B, p plan, st *stage, s service) {
 				figures = append(figures, j.recorderFigures(v.name, trials[v.name])...)
 			}
 		}
-		figures = append(figures, j.kernelFigures(b, p, s, "served", false)...)
+		figures = append(figures, j.kernelFigures(b, p, s, "served", request.Options{Side: observe.Served, Budget: -1}, j.kernel)...)
 		if slices.ContainsFunc(chosen, func(v variant) bool { return v.name == "split" }) {
-			figures = append(figures, j.kernelFigures(b, p, s, "split", true)...)
+			figures = append(figures, j.kernelFigures(b, p, s, "split", request.Options{Side: observe.Served, Budget: -1, Split: true}, j.split)...)
+			figures = append(figures, j.kernelFigures(b, p, s, "both ends, split", request.Options{Budget: -1, Split: true}, j.both)...)
 		}
 		reportFigures(b, j.title, figures...)
 	}
@@ -173,11 +175,11 @@ func (j *judged) difference(t *trial, port int, side observe.Side) float64 {
 // statistics of BPF programs, in runs of their own because keeping the
 // statistics costs. What an empty program seems to take is the clock's share
 // of each run, and no cost of the recorder.
-func (j *judged) kernelFigures(b *testing.B, p plan, s service, name string, split bool) []figure {
+func (j *judged) kernelFigures(b *testing.B, p plan, s service, name string, opt request.Options, limit *target) []figure {
 	b.Helper()
 	var gross, net, floor sample
 	for range min(6, max(3, p.rounds)) {
-		seen, err := p.kernelRun(s, split)
+		seen, err := p.kernelRun(s, opt)
 		if err != nil {
 			b.Fatalf("kernel's statistics: %v", err)
 		}
@@ -195,10 +197,6 @@ func (j *judged) kernelFigures(b *testing.B, p plan, s service, name string, spl
 		gross = append(gross, float64(all)/seen.requests)
 		net = append(net, math.Max(0, float64(all)-float64(runs)*empty)/seen.requests)
 	}
-	limit := j.kernel
-	if split {
-		limit = nil // its target is the throughput that is kept
-	}
 	return []figure{
 		{name: "kernel ns per request, " + name, format: "%.0f", sample: net, target: limit, note: "by the kernel's BPF statistics, less what an empty program seems to take"},
 		{name: "… with that", format: "%.0f", sample: gross},
@@ -213,7 +211,7 @@ type kernelSeen struct {
 	empty    programCost
 }
 
-func (p *plan) kernelRun(s service, split bool) (seen kernelSeen, err error) {
+func (p *plan) kernelRun(s service, opt request.Options) (seen kernelSeen, err error) {
 	unlock, err := p.hold()
 	if err != nil {
 		return seen, err
@@ -224,7 +222,7 @@ func (p *plan) kernelRun(s service, split bool) (seen kernelSeen, err error) {
 		return seen, err
 	}
 	defer empty.Close()
-	r, err := startRecorder(recorderSpec{Options: request.Options{Side: observe.Served, Budget: -1, Split: split}})
+	r, err := startRecorder(recorderSpec{Options: opt})
 	if err != nil {
 		return seen, err
 	}

@@ -97,6 +97,10 @@ func TestMain(m *testing.M) {
 		client(os.Args[1])
 	case "recorder":
 		recorder()
+	case "pacer":
+		pacer(os.Args[1:])
+	case "http2":
+		http2Server(os.Args[1])
 	case "connections":
 		connections(os.Args[1:])
 	case "blockers":

@@ -1,8 +1,10 @@
 #!/bin/sh
 # Boots Debian's kernels, from the oldest that slowray supports to the newest,
 # and runs the tests of slowray's BPF programs in each.
-# Usage: script/kernels.sh [--short | --only PACKAGE] [suite ...]     (bullseye bookworm trixie sid)
+# Usage: script/kernels.sh [--short | --instructions | --only PACKAGE] [suite ...]     (bullseye bookworm trixie sid)
 # --short: only what slowray's commands tell there, in well under a minute each.
+# --instructions: how many instructions recording adds to a request: one CPU, whose clock
+# counts them.
 # --only: the tests of one package, ./lab/guest for the incidents; GUEST_RUN chooses among them.
 #
 # One line per kernel and check; exit status 1 when a check fails on any kernel
@@ -19,18 +21,25 @@ if [ "${1:-}" = --short ]; then
 	short=yes
 	shift
 fi
+count=
+if [ "${1:-}" = --instructions ]; then
+	count=yes
+	shift
+fi
 only=
 if [ "${1:-}" = --only ]; then
 	only=$2
 	shift 2
 fi
 suites=${*:-bullseye bookworm trixie sid}
+[ -z "$count" ] || suites=${*:-trixie}
 keep=$PWD/.kernels
 kernel=linux-image-cloud-amd64
 # What slowray asks the kernel for by way of modules, and what the tests need.
 modules='tcp_diag unix_diag nf_conntrack_netlink tun veth sch_netem zram lzo-rle null_blk'
 packages='./internal/bpf ./internal/sense/request ./internal/sense/connect ./internal/sense/dns ./internal/sense/socket ./internal/sense/stack ./internal/sense/callstack ./internal/sense/function ./internal/sense/request/kerneltest ./lab/guest'
 [ -z "$short" ] || packages=./internal/sense/request/kerneltest
+[ -z "$count" ] || packages=./internal/sense/request
 [ -z "$only" ] || packages=$only
 boot_limit=600 # seconds
 
@@ -94,7 +103,7 @@ initramfs() {
 	find "$root/lib/modules" -name '*.xz' -exec xz -d {} +
 	cp "$from/modules.builtin" "$root/lib/modules/$version/" 2>/dev/null || :
 	busybox depmod -b "$root" "$version"
-	printf '#!/bin/sh\nexport GUEST_RUN="%s"\n' "${GUEST_RUN:-.}" >"$root/init"
+	printf '#!/bin/sh\nexport GUEST_RUN="%s" SLOWRAY_INSTRUCTIONS=%s\n' "${GUEST_RUN:-.}" "$count" >"$root/init"
 	cat >>"$root/init" <<-'EOF'
 		export PATH=/bin HOME=/tmp SLOWRAY_TEST_PLANTED=/planted
 		mount -t proc proc /proc
@@ -108,6 +117,7 @@ initramfs() {
 		cd /tmp
 		# Of the accuracy tests those of presence: times need a real machine.
 		request='^Test(EveryRequestOnce|ConnectionsOlderThanStart|NamespacesAtOnce|LastRequestOnIdleConnection)$'
+		[ -z "$SLOWRAY_INSTRUCTIONS" ] || request='^TestInstructions$'
 		for t in /bin/*.test; do
 			name=${t##*/}
 			echo "package ${name%.test}"
@@ -142,9 +152,16 @@ boot() {
 	sid) cpu=Nehalem ;;
 	*) cpu=Nehalem,-cx16 ;;
 	esac
-	timeout -k 5 "$boot_limit" qemu-system-x86_64 -M pc -accel tcg,thread=single -cpu "$cpu" -smp 2 -m 1024 \
+	clock='-smp 2'
+	more=
+	if [ -n "$count" ]; then
+		clock='-smp 1 -icount shift=0,sleep=off'
+		more=nokaslr
+	fi
+	# shellcheck disable=SC2086 # several words
+	timeout -k 5 "$boot_limit" qemu-system-x86_64 -M pc -accel tcg,thread=single -cpu "$cpu" $clock -m 1024 \
 		-kernel "$keep/$1/vmlinuz" -initrd "$keep/$1.initramfs" \
-		-append 'console=ttyS0 loglevel=5 panic=-1 softlockup_panic=1 mitigations=off' \
+		-append 'console=ttyS0 loglevel=5 panic=-1 softlockup_panic=1 mitigations=off'" $more" \
 		-nographic -no-reboot -nic none </dev/null | tr -d '\r' >"$2"
 }
 
@@ -164,7 +181,7 @@ tell() {
 		/^package / { package = $2; packages++ }
 		/^status / { ended++; if ($2 != 0) bad = 1 }
 		/^finished$/ { finished = 1 }
-		/^ *[^ ]*\.go:[0-9]+: (missing|SKIP): / {
+		/^ *[^ ]*\.go:[0-9]+: (missing: |SKIP: |instructions added )/ {
 			sub(/^ *[^ ]*: /, "")
 			if (!told[$0, package]++) notes = notes sprintf("%-28s   %s\n", "", $0)
 		}
@@ -199,7 +216,7 @@ done
 # The programs whose calls sense/function counts, since there is no compiler in
 # there, and the libraries that they need.
 rm -rf "$keep/planted"
-if [ -z "$short$only" ]; then
+if [ -z "$short$only$count" ]; then
 	mkdir -p "$keep/planted/lib"
 	gcc -O2 -pthread -o "$keep/planted/planted" internal/sense/function/testdata/planted.c
 	ldd "$keep/planted/planted" | grep -o '/[^ ]*' | while read -r file; do
@@ -227,7 +244,7 @@ for suite in $suites; do
 	fi
 done
 # A check that no kernel can run tests nothing.
-awk -v short="$short$only" '{ count[$2]++; kernels[$1] } $2 == "PASS" { ran[$3] } { all[$3] }
+awk -v short="$short$only$count" '{ count[$2]++; kernels[$1] } $2 == "PASS" { ran[$3] } { all[$3] }
 	END {
 		if (!short) for (c in all) if (!(c in ran)) { print "kernels: " c " passed on no kernel"; bad = 1 }
 		printf "kernels: %d kernels: %d checks passed, %d skipped, %d failed\n", length(kernels), count["PASS"], count["SKIP"], count["FAIL"]

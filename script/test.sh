@@ -31,6 +31,8 @@ if [ "${1:-}" = --short ]; then
 	echo "testing took $(($(date +%s) - began)) s" >&2
 	exit $failed
 fi
+# What a request costs, by instructions: on a machine of its own.
+script/kernels.sh --instructions || failed=1
 # shellcheck disable=SC2086 # several packages
 run -- -count=1 -vet=off -timeout 20m -p 2 $wait_mostly || failed=1
 # shellcheck disable=SC2086

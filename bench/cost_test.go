@@ -1,0 +1,406 @@
+package bench
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// costSettle is how long a command runs before its cost is measured: then it has loaded its
+// programs, and found how much it may do.
+const costSettle = 3 * time.Second
+
+// costCommand is a command of slowray as a user starts it, with its default flags.
+type costCommand struct {
+	name string
+	args func(dir string, port int) []string
+}
+
+var costCommands = []costCommand{
+	{"record", func(dir string, _ int) []string { return []string{"record", "--listen=off", "--dir=" + dir} }},
+	{"why", func(string, int) []string { return []string{"why", "--for=1h"} }},
+	{"top", func(string, int) []string { return []string{"top"} }},
+	{"requests --side served --port", func(_ string, port int) []string {
+		return []string{"requests", "--side=served", "--port=" + strconv.Itoa(port)}
+	}},
+}
+
+// start begins the command, on a terminal where it wants one, and gives what ends it and
+// tells the CPU time that it took since then.
+func (c costCommand) start(b *testing.B, slowray string, port int) (stop func() (time.Duration, error), err error) {
+	stop, _, err = c.startAt(b, slowray, port)
+	return stop, err
+}
+
+// startAt is start, and tells the process.
+func (c costCommand) startAt(b *testing.B, slowray string, port int) (stop func() (time.Duration, error), pid int, err error) {
+	dir := b.TempDir()
+	args := append([]string{slowray}, c.args(dir, port)...)
+	if c.name == "top" { // it draws only on a terminal
+		args = []string{"script", "--quiet", "--command", strings.Join(args, " "), "/dev/null"}
+	}
+	cmd := exec.Command(args[0], args[1:]...)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	cmd.Env = append(os.Environ(), "TERM=xterm")
+	var said strings.Builder
+	cmd.Stderr = &said
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		return nil, 0, err
+	}
+	if err := cmd.Start(); err != nil {
+		return nil, 0, err
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	select {
+	case err := <-ended:
+		return nil, 0, fmt.Errorf("%s ended: %w: %s", c.name, err, said.String())
+	case <-time.After(costSettle):
+	}
+	pids := append(children(cmd.Process.Pid), cmd.Process.Pid)
+	used := cpuOf(pids...)
+	return func() (time.Duration, error) {
+		used = cpuOf(pids...) - used
+		if c.name == "top" {
+			io.WriteString(in, "q")
+		} else {
+			cmd.Process.Signal(syscall.SIGINT)
+		}
+		select {
+		case <-ended: // why ends with 1 where it found something
+			return used, nil
+		case <-time.After(20 * time.Second):
+			cmd.Process.Kill()
+			<-ended
+			return used, fmt.Errorf("%s did not end", c.name)
+		}
+	}, cmd.Process.Pid, nil
+}
+
+// pacedLoad is a load at a fixed rate: what it costs depends on nothing but what each
+// request costs.
+type pacedLoad struct {
+	name string
+	port int
+	rate int // requests a second
+	run  func(d time.Duration) (requests uint64, err error)
+}
+
+// pacer is the process that asks at a fixed rate, whatever comes back how late: kind,
+// address, rate, connections, length.
+func pacer(args []string) {
+	rate, _ := strconv.Atoi(args[2])
+	conns, _ := strconv.Atoi(args[3])
+	length, err := time.ParseDuration(args[4])
+	if err != nil {
+		fail("pacer", err)
+	}
+	ask := map[string]func(string) (func() error, error){"http": asksOf("GET / HTTP/1.1\r\nHost: h\r\n\r\n"), "redis": asksOf("*2\r\n$3\r\nGET\r\n$1\r\nk\r\n"), "http2": asksHTTP2()}[args[0]]
+	var all sync.WaitGroup
+	var mu sync.Mutex
+	var took []time.Duration
+	began := time.Now()
+	for n := range conns {
+		one, err := ask(args[1])
+		if err != nil {
+			fail("pacer", err)
+		}
+		all.Go(func() {
+			every := time.Second * time.Duration(conns) / time.Duration(rate)
+			var own []time.Duration
+			for due := began.Add(every * time.Duration(n) / time.Duration(conns)); due.Sub(began) < length; due = due.Add(every) {
+				time.Sleep(time.Until(due))
+				if err := one(); err != nil {
+					fail("pacer", err)
+				}
+				own = append(own, time.Since(due))
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			took = append(took, own...)
+		})
+	}
+	all.Wait()
+	slices.Sort(took)
+	json.NewEncoder(os.Stdout).Encode(paced{uint64(len(took)), took[len(took)*99/100]})
+	os.Exit(0)
+}
+
+// paced is what a pacer did.
+type paced struct {
+	Requests uint64
+	P99      time.Duration // from when a request was due
+}
+
+// asksOf asks the same again and again on a connection; the answer is as long as the first.
+func asksOf(text string) func(addr string) (func() error, error) {
+	return func(addr string) (func() error, error) {
+		conn, err := net.Dial("tcp4", addr)
+		if err != nil {
+			return nil, err
+		}
+		if _, err := io.WriteString(conn, text); err != nil {
+			return nil, err
+		}
+		answer := make([]byte, 64<<10)
+		conn.SetReadDeadline(time.Now().Add(5 * time.Second))
+		n, err := conn.Read(answer)
+		if err != nil {
+			return nil, err
+		}
+		conn.SetReadDeadline(time.Now().Add(50 * time.Millisecond))
+		for {
+			more, err := conn.Read(answer[n:])
+			if n += more; errors.Is(err, os.ErrDeadlineExceeded) {
+				break
+			} else if err != nil {
+				return nil, err
+			}
+		}
+		conn.SetReadDeadline(time.Time{})
+		return func() error {
+			if _, err := io.WriteString(conn, text); err != nil {
+				return err
+			}
+			_, err := io.ReadFull(conn, answer[:n])
+			return err
+		}, nil
+	}
+}
+
+// asksHTTP2 asks over a single connection of HTTP/2 without TLS.
+func asksHTTP2() func(addr string) (func() error, error) {
+	var protocols http.Protocols
+	protocols.SetUnencryptedHTTP2(true)
+	client := &http.Client{Transport: &http.Transport{Protocols: &protocols}}
+	return func(addr string) (func() error, error) {
+		return func() error {
+			resp, err := client.Get("http://" + addr + "/")
+			if err != nil {
+				return err
+			}
+			defer resp.Body.Close()
+			_, err = io.Copy(io.Discard, resp.Body)
+			return err
+		}, nil
+	}
+}
+
+// http2Server answers over HTTP/2 without TLS.
+func http2Server(addr string) {
+	var protocols http.Protocols
+	protocols.SetUnencryptedHTTP2(true)
+	server := http.Server{Addr: addr, Protocols: &protocols, Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		io.WriteString(w, "hello world\n")
+	})}
+	fail("serve", server.ListenAndServe())
+}
+
+// pace makes a load of a kind against a port of the stage.
+func (s *stage) pace(name, kind string, port, rate, conns int) pacedLoad {
+	return pacedLoad{name, port, rate, func(d time.Duration) (uint64, error) {
+		p, err := s.pacer(kind, port, rate, conns, d)
+		return p.Requests, err
+	}}
+}
+
+func (s *stage) pacer(kind string, port, rate, conns int, d time.Duration) (p paced, err error) {
+	cmd := s.command("/proc/self/exe", kind, fmt.Sprintf("127.0.0.1:%d", port), strconv.Itoa(rate), strconv.Itoa(conns), d.String())
+	cmd.Env = append(os.Environ(), "SLOWRAY_BENCH_ROLE=pacer")
+	var out, said strings.Builder
+	cmd.Stdout, cmd.Stderr = &out, &said
+	if err := s.start(cmd); err != nil {
+		return p, err
+	}
+	if err := cmd.Wait(); err != nil {
+		return p, fmt.Errorf("pacer: %w: %s", err, said.String())
+	}
+	return p, json.Unmarshal([]byte(out.String()), &p)
+}
+
+// pacedDatabase is MariaDB at a fixed rate of point selects.
+func pacedDatabase(d *database, rate int) pacedLoad {
+	return pacedLoad{"MariaDB, point selects", d.port, rate, func(length time.Duration) (uint64, error) {
+		text, _, err := d.output(d.sysbench("--rate="+strconv.Itoa(rate), fmt.Sprintf("--time=%.0f", max(1, length.Seconds())), "run")...)
+		if err != nil {
+			return 0, err
+		}
+		n, err := after(text, "total:")
+		return uint64(n), err
+	}}
+}
+
+// commandVariants are the commands beside a load at full speed.
+func commandVariants(b *testing.B, port int) (all []variant) {
+	slowray, err := filepath.Abs("../bin/slowray")
+	if err != nil {
+		b.Fatal(err)
+	}
+	for _, c := range costCommands {
+		all = append(all, variant{strings.Fields(c.name)[0], func() (func() (beside, error), error) {
+			stop, err := c.start(b, slowray, port)
+			if err != nil {
+				return nil, err
+			}
+			return func() (beside, error) {
+				used, err := stop()
+				return beside{cpu: used}, err
+			}, nil
+		}})
+	}
+	return all
+}
+
+// costOf is what a command adds to the CPU time of each request, µs: everything that kept
+// the host's CPUs busy, in blocks without it, with it twice, and without it.
+func costOf(b *testing.B, p plan, slowray string, c costCommand, l pacedLoad) (added, bare sample) {
+	b.Helper()
+	block := func() float64 {
+		before := hostCPU()
+		n, err := l.run(p.length)
+		if err != nil || n == 0 {
+			b.Fatalf("%s: %d requests: %v", l.name, n, err)
+		}
+		return float64(hostCPU().since(before).busy) / 1e3 / float64(n)
+	}
+	for range p.rounds {
+		unlock, err := p.hold()
+		if err != nil {
+			b.Fatal(err)
+		}
+		first := block()
+		stop, err := c.start(b, slowray, l.port)
+		if err != nil {
+			b.Fatal(err)
+		}
+		with := (block() + block()) / 2
+		if _, err := stop(); err != nil {
+			b.Fatal(err)
+		}
+		last := block()
+		unlock()
+		bare = append(bare, (first+last)/2)
+		added = append(added, with-(first+last)/2)
+		progress(b, fmt.Sprintf("%s at %d/s: %.1f µs, %s %+.2f µs", l.name, l.rate, bare[len(bare)-1], c.name, added[len(added)-1]))
+	}
+	return added, bare
+}
+
+// bootstrap is the mean of a sample and the interval in which it lies in 95 of 100 samples
+// drawn from it.
+func bootstrap(s sample, seed uint64) (mean, low, high float64) {
+	rng := rand.New(rand.NewPCG(seed, 1))
+	sum := func(pick func(i int) float64) (m float64) {
+		for i := range s {
+			m += pick(i) / float64(len(s))
+		}
+		return m
+	}
+	means := make(sample, 2000)
+	for n := range means {
+		means[n] = sum(func(int) float64 { return s[rng.IntN(len(s))] })
+	}
+	means = means.sorted()
+	return sum(func(i int) float64 { return s[i] }), means[len(means)*25/1000], means[len(means)*975/1000]
+}
+
+// BenchmarkCost measures what each command costs at a fixed rate, both ends of each request
+// on this host.
+func BenchmarkCost(b *testing.B) {
+	p := newPlan(b, 20)
+	if os.Getenv("SLOWRAY_BENCH_SECONDS") == "" {
+		p.length = 4 * time.Second
+	}
+	slowray := built(b)
+	s := newStage(b)
+	var loads []pacedLoad
+	add := func(name string, make func() pacedLoad) {
+		if only := os.Getenv("SLOWRAY_BENCH_LOADS"); only == "" || slices.Contains(strings.Split(only, ","), name) {
+			loads = append(loads, make())
+		}
+	}
+	add("nginx", func() pacedLoad {
+		web := newWebServer(s, 50, `return 200 "hello world\n";`)
+		return s.pace("nginx, 12 bytes", "http", web.port, 20_000, 20)
+	})
+	add("php", func() pacedLoad {
+		web, _ := newPage(s)
+		return s.pace("nginx and PHP-FPM", "http", web.port, 1_500, 8)
+	})
+	add("mariadb", func() pacedLoad { return pacedDatabase(newDatabase(s), 8_000) })
+	add("redis", func() pacedLoad {
+		port := s.ports(1)[0]
+		s.server(port, "redis-server", "--port", strconv.Itoa(port), "--bind", "127.0.0.1", "--save", "", "--dir", s.dir)
+		return s.pace("Redis, GET", "redis", port, 20_000, 20)
+	})
+	add("http2", func() pacedLoad {
+		port := s.ports(1)[0]
+		cmd := "/proc/" + strconv.Itoa(os.Getpid()) + "/exe"
+		os.Setenv("SLOWRAY_BENCH_ROLE", "http2")
+		defer os.Unsetenv("SLOWRAY_BENCH_ROLE")
+		s.server(port, cmd, fmt.Sprintf("127.0.0.1:%d", port))
+		return s.pace("Go, HTTP/2", "http2", port, 4_000, 8)
+	})
+	commands := slices.DeleteFunc(slices.Clone(costCommands), func(c costCommand) bool {
+		return p.only != nil && !slices.Contains(p.only, strings.Fields(c.name)[0])
+	})
+	var rows []string
+	for b.Loop() {
+		for _, l := range loads {
+			for _, c := range commands {
+				added, bare := costOf(b, p, slowray, c, l)
+				mean, low, high := bootstrap(added, p.seed)
+				rows = append(rows, fmt.Sprintf("| %s, %s/s | %.1f | `%s` | **%+.2f** (%.2f to %.2f) | %d |", l.name, thousands(l.rate), bare.median(), c.name, mean, low, high, len(added)))
+				reportFigures(b, l.name+" at "+thousands(l.rate)+"/s", figure{name: "µs of CPU added to a request, " + c.name, format: "%.2f", sample: added})
+			}
+		}
+	}
+	b.ReportMetric(0, "ns/op")
+	keepTable(b, "cost", "| load | µs of CPU for a request, bare | beside it | µs added: mean (95 %) | pairs |\n|---|---|---|---|---|", rows)
+}
+
+func thousands(n int) string {
+	text := strconv.Itoa(n)
+	if len(text) > 3 {
+		text = text[:len(text)-3] + "," + text[len(text)-3:]
+	}
+	return text
+}
+
+// keepTable puts a table into docs/cost.md, between the marks of its name, where
+// SLOWRAY_BENCH_KEEP=1 asks for it.
+func keepTable(b *testing.B, name, head string, rows []string) {
+	b.Helper()
+	if os.Getenv("SLOWRAY_BENCH_KEEP") != "1" || len(rows) == 0 {
+		return
+	}
+	file := filepath.Join("..", "docs", "cost.md")
+	text, err := os.ReadFile(file)
+	if err != nil {
+		b.Fatal(err)
+	}
+	begin, end := "<!-- "+name+" -->\n", "<!-- /"+name+" -->\n"
+	before, rest, ok := strings.Cut(string(text), begin)
+	_, after, closed := strings.Cut(rest, end)
+	if !ok || !closed {
+		b.Fatalf("%s has no place for the table %q", file, name)
+	}
+	if err := os.WriteFile(file, []byte(before+begin+head+"\n"+strings.Join(rows, "\n")+"\n"+end+after), 0o644); err != nil {
+		b.Fatal(err)
+	}
+}
