@@ -266,18 +266,41 @@ func commandVariants(b *testing.B, port int) (all []variant) {
 	return all
 }
 
-// costOf is what a command adds to the CPU time of each request, µs: everything that kept
-// the host's CPUs busy, in blocks without it, with it twice, and without it.
+// hostRan is for how long the host's CPUs have not been idle since some moment: of idle
+// time /proc/stat tells what the kernel's clock says (get_idle_time, fs/proc/stat.c), while
+// the ticks that its other columns count miss what runs between them, as loads do that a
+// timer paces.
+func hostRan(since time.Time) time.Duration {
+	return time.Since(since)*time.Duration(hostCPUs()) - hostIdle()
+}
+
+func hostIdle() time.Duration {
+	text, _ := os.ReadFile("/proc/stat")
+	first, _, _ := strings.Cut(string(text), "\n")
+	var idle time.Duration
+	for i, f := range strings.Fields(first) {
+		if i == 4 || i == 5 { // idle, iowait
+			n, _ := strconv.ParseInt(f, 10, 64)
+			idle += time.Duration(n) * 10 * time.Millisecond // USER_HZ
+		}
+	}
+	return idle
+}
+
+// costOf is what a command adds to the CPU time of each request, µs: of everything that
+// ran on the host, in blocks without it, with it twice, and without it.
 func costOf(b *testing.B, p plan, slowray string, c costCommand, l pacedLoad) (added, bare sample) {
 	b.Helper()
+	began := time.Now()
 	block := func() float64 {
-		before := hostCPU()
+		before := hostRan(began)
 		n, err := l.run(p.length)
 		if err != nil || n == 0 {
 			b.Fatalf("%s: %d requests: %v", l.name, n, err)
 		}
-		return float64(hostCPU().since(before).busy) / 1e3 / float64(n)
+		return float64(hostRan(began)-before) / 1e3 / float64(n)
 	}
+	block() // warm
 	for range p.rounds {
 		unlock, err := p.hold()
 		if err != nil {

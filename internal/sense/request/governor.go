@@ -20,7 +20,6 @@ type governor struct {
 	last    time.Duration // at the last look
 	records uint64        // at the last look
 	calm    int           // looks in a row that leave room
-	rest    float64       // what was over the budget at the last look and nothing can lessen
 }
 
 // lessOf is how much less is done: one of 2^n each.
@@ -52,6 +51,11 @@ const (
 	// it out of another CPU's cache and adding it up. Only as far as records
 	// are what takes the time does it help to have fewer.
 	perRecord = 150 * time.Nanosecond
+	// dearRecord is what one costs at most that is written out.
+	dearRecord = 8 * perRecord
+	// othersMost is the part of the budget that is left to what nothing lessens: who reads
+	// the state of a host once would otherwise look at none of its requests for long.
+	othersMost = 0.5
 )
 
 func (g *governor) begin(budget float64) {
@@ -73,9 +77,9 @@ func (g *governor) look(now time.Time, cpu time.Duration, records uint64, kernel
 	own := (cpu - g.last).Seconds() / whole
 	// What is printed or drawn for each record counts as its cost too; a program that
 	// is busy with something else gains nothing by fewer.
-	byRecords := 0.0
-	if least := float64(records-g.records) * perRecord.Seconds() / whole; least > g.budget/20 {
-		byRecords = own
+	byRecords, n := 0.0, float64(records-g.records)
+	if n*perRecord.Seconds()/whole > g.budget/20 {
+		byRecords = min(own, n*dearRecord.Seconds()/whole)
 	}
 	g.note(now, cpu, records)
 	all := float64(cpus)
@@ -90,6 +94,7 @@ func (g *governor) note(now time.Time, cpu time.Duration, records uint64) {
 // decide is look for what things cost.
 func (g *governor) decide(c costs) bool {
 	before := g.less
+	c.rest = min(c.rest, othersMost*g.budget)
 	switch {
 	case c.sum() > g.budget:
 		g.lessen(c)

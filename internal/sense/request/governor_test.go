@@ -30,6 +30,8 @@ func TestGovernor(t *testing.T) {
 		{"records take it", 0.01, []loaded{{conns: 0.001, records: 0.03}}, lessOf{record: 3}, false},
 		{"connections take it", 0.01, []loaded{{conns: 0.07}}, lessOf{follow: 4}, false},
 		{"what nothing lessens", 0.01, []loaded{{rest: 0.03}}, lessOf{}, true},
+		{"a burst of its own", 0.01, []loaded{{split: 0.0005, conns: 0.001, records: 0.0002, rest: 0.2}}, lessOf{}, true},
+		{"what nothing lessens, and connections", 0.01, []loaded{{conns: 0.015, rest: 0.03}}, lessOf{follow: 3}, true},
 		{"no limit", -1, []loaded{busy, busy}, lessOf{}, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -18,7 +18,6 @@ import (
 type price struct {
 	stats    io.Closer // while a burst lasts
 	began    time.Time
-	before   map[ebpf.ProgramID]time.Duration
 	programs map[ebpf.ProgramID]*priced
 	listed   time.Time
 	overhead time.Duration // that the statistics add to a run; negative = not measured yet
@@ -28,8 +27,8 @@ type price struct {
 // priced is a program of this process.
 type priced struct {
 	*ebpf.Program
-	group priceGroup
-	runs  uint64
+	group  priceGroup
+	before ebpf.ProgramStats // when the burst began
 }
 
 // priceGroup is what makes a program cost less.
@@ -74,10 +73,10 @@ func (p *price) start(now time.Time) bool {
 	if p.overhead < 0 {
 		p.overhead = statsOverhead()
 	}
-	p.began, p.before = time.Now(), map[ebpf.ProgramID]time.Duration{}
-	for id, x := range p.programs {
+	p.began = time.Now()
+	for _, x := range p.programs {
 		if s, err := x.Stats(); err == nil {
-			p.before[id], x.runs = s.Runtime, s.RunCount
+			x.before = *s
 		}
 	}
 	return true
@@ -89,12 +88,12 @@ func (p *price) end() (of kernelCosts, ok bool) {
 		return of, false
 	}
 	elapsed := time.Since(p.began)
-	for id, x := range p.programs {
+	for _, x := range p.programs {
 		s, err := x.Stats()
 		if err != nil {
 			continue // it was unloaded
 		}
-		took := s.Runtime - p.before[id] - time.Duration(s.RunCount-x.runs)*p.overhead
+		took := s.Runtime - x.before.Runtime - time.Duration(s.RunCount-x.before.RunCount)*p.overhead
 		of[x.group] += max(took.Seconds(), 0) / elapsed.Seconds()
 	}
 	p.stats.Close()
