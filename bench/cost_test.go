@@ -147,29 +147,27 @@ type paced struct {
 	P99      time.Duration // from when a request was due
 }
 
-// asksOf asks the same again and again on a connection; the answer is as long as the first.
+// asksOf asks the same again and again on a connection; the answer is always as long.
 func asksOf(text string) func(addr string) (func() error, error) {
 	return func(addr string) (func() error, error) {
 		conn, err := net.Dial("tcp4", addr)
 		if err != nil {
 			return nil, err
 		}
-		if _, err := io.WriteString(conn, text); err != nil {
-			return nil, err
-		}
-		answer := make([]byte, 64<<10)
-		conn.SetReadDeadline(time.Now().Add(5 * time.Second))
-		n, err := conn.Read(answer)
-		if err != nil {
-			return nil, err
-		}
-		conn.SetReadDeadline(time.Now().Add(50 * time.Millisecond))
-		for {
-			more, err := conn.Read(answer[n:])
-			if n += more; errors.Is(err, os.ErrDeadlineExceeded) {
-				break
-			} else if err != nil {
+		// The first answer may come in pieces and late; the second is as all others.
+		answer, n := make([]byte, 64<<10), 0
+		for range 2 {
+			if _, err := io.WriteString(conn, text); err != nil {
 				return nil, err
+			}
+			for n = 0; ; {
+				conn.SetReadDeadline(time.Now().Add(300 * time.Millisecond))
+				more, err := conn.Read(answer[n:])
+				if n += more; errors.Is(err, os.ErrDeadlineExceeded) {
+					break
+				} else if err != nil {
+					return nil, err
+				}
 			}
 		}
 		conn.SetReadDeadline(time.Time{})

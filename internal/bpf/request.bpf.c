@@ -291,7 +291,11 @@ int BPF_PROG(state_changed, struct sock *sk, int old, int new)
 		if (!(side_mask & 2))
 			return 0;
 		if (follow_share) { /* its place is not known before it has a port */
-			if (with_work && is_wanted(sk, CALLED))
+			if (!is_wanted(sk, CALLED))
+				return 0;
+			if (!(bpf_get_prandom_u32() & ((1U << (follow_share & 31)) - 1)))
+				note_caller(id >> 32);
+			if (with_work)
 				work_calls(sk);
 			return 0;
 		}
@@ -314,7 +318,7 @@ int BPF_PROG(state_changed, struct sock *sk, int old, int new)
 		c = watch(sk, CALLED, bpf_ktime_get_ns() - smoothed_rtt(tp));
 	}
 	if (!c) {
-		if (new == TCP_CLOSE && with_work && follow_share)
+		if (new == TCP_CLOSE && with_work)
 			work_over(sk);
 		return 0;
 	}

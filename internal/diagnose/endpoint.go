@@ -90,7 +90,7 @@ func ledgerEndpoint(v *cause.View, e *observe.Endpoint) Endpoint {
 	row := Endpoint{Side: observe.Served.String(), NetNS: e.NetNS, Addr: e.Addr, Port: e.Port, Process: process(v, v.Master(e.PID)),
 		Opened: e.Connections, TLS: e.TLS, TLSFailed: e.TLSFailed, TLSMean: us(e.TLSHandshake / int64(max(e.TLS, 1))), Requests: whole(e.Requests), RPS: perSecond(v, float64(e.Requests)),
 		Total: m.Total, Ledger: m.Ledger, RTT: m.RTT, MinRTT: m.MinRTT, Loss: &loss, Retrans: whole(e.Retrans),
-		Recorded: whole(min(e.Recorded, e.Requests)), Unfinished: *whole(e.Unfinished), Unanswered: *whole(e.Unanswered)}
+		Recorded: whole(min(e.Recorded, e.Requests)), SampleError: math.Round(e.SampleError*1e4) / 1e4, Unfinished: *whole(e.Unfinished), Unanswered: *whole(e.Unanswered)}
 	if e.Side == observe.Called.String() {
 		row.Side = e.Side
 	}

@@ -110,6 +110,9 @@ type Endpoint struct {
 	// Recorded requests have a record of their own; the others are counted
 	// and have part in every mean, and none in the quantiles.
 	Recorded *int64 `json:"recorded,omitempty"`
+	// SampleError is the standard error of counts and sums, a part of them, where only
+	// some connections were followed at a time.
+	SampleError float64 `json:"sample_error,omitempty"`
 }
 
 // SlowRequests is where the time of the slowest hundredth goes, of ten

@@ -212,6 +212,9 @@ func endpointNote(e *diagnose.Endpoint) string {
 	if e.Unanswered > 0 {
 		notes = append(notes, figure.Count(e.Unanswered)+" without an answer")
 	}
+	if e.SampleError > 0 {
+		notes = append(notes, fmt.Sprintf("estimated from some connections, ±%s", figure.Percent(e.SampleError)))
+	}
 	if e.Unfinished > 0 {
 		notes = append(notes, figure.Count(e.Unfinished)+" still going on")
 	}

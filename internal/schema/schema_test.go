@@ -34,6 +34,9 @@ func TestEveryFieldIsInTheTable(t *testing.T) {
 			return v.IsZero()
 		}
 		for i := range v.NumField() {
+			if !v.Type().Field(i).IsExported() { // of what is recorded now only
+				continue
+			}
 			if empty(v.Field(i)) {
 				t.Errorf("%s.%s of the sample is zero", v.Type(), v.Type().Field(i).Name)
 			}

@@ -201,7 +201,7 @@ __u8 sending_seen; /* tcp_sendmsg_locked is attached */
 
 /*
  * Which connections are followed: one of 2^follow_share at a time, each in its turn. In a
- * round of some seconds a connection has its place by the kernel's own hash of its addresses
+ * round of a second or two a connection has its place by the kernel's own hash of its addresses
  * and ports, and it is followed for a slice of the round from there on. A request that begins
  * in it is followed to its end and stands for 2^follow_share; so each has the same chance,
  * however many others its connection carries and however long it takes. Time goes by jiffies

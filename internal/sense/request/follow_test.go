@@ -56,9 +56,10 @@ func TestTurns(t *testing.T) {
 					for conn := range shape.conns {
 						hash := rng.Uint32()
 						r := observe.Request{
-							Local: netip.MustParseAddrPort("10.0.0.1:80"), Share: uint8(share), Weight: 1 << share,
+							Local: netip.MustParseAddrPort("10.0.0.1:80"), Weight: 1 << share,
 							Peer: netip.AddrPortFrom(netip.MustParseAddr("10.0.0.2"), uint16(rng.Uint32())),
 						}
+						r.SetShare(uint8(share))
 						for at := start + shape.gap(rng, conn); at < start+window; at += max(shape.gap(rng, conn), time.Microsecond) {
 							all++
 							if isTurn(roundOf(250), share, hash, at) {

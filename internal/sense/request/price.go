@@ -26,9 +26,9 @@ type price struct {
 
 // priced is a program of this process.
 type priced struct {
-	*ebpf.Program
 	group  priceGroup
 	before ebpf.ProgramStats // when the burst began
+	told   bool              // … it was there
 }
 
 // priceGroup is what makes a program cost less.
@@ -74,10 +74,8 @@ func (p *price) start(now time.Time) bool {
 		p.overhead = statsOverhead()
 	}
 	p.began = time.Now()
-	for _, x := range p.programs {
-		if s, err := x.Stats(); err == nil {
-			x.before = *s
-		}
+	for id, x := range p.programs {
+		x.before, x.told = statsOf(id)
 	}
 	return true
 }
@@ -88,9 +86,9 @@ func (p *price) end() (of kernelCosts, ok bool) {
 		return of, false
 	}
 	elapsed := time.Since(p.began)
-	for _, x := range p.programs {
-		s, err := x.Stats()
-		if err != nil {
+	for id, x := range p.programs {
+		s, told := statsOf(id)
+		if !told || !x.told {
 			continue // it was unloaded
 		}
 		took := s.Runtime - x.before.Runtime - time.Duration(s.RunCount-x.before.RunCount)*p.overhead
@@ -120,7 +118,8 @@ func (r *Recorder) guessed(now time.Time) (of kernelCosts) {
 	return of
 }
 
-// list finds the programs of this process.
+// list finds the programs of this process. None is kept open: what others of it unload is to
+// be gone.
 func (p *price) list() {
 	ids, err := bpf.OwnPrograms()
 	if err != nil {
@@ -130,34 +129,46 @@ func (p *price) list() {
 	known := p.programs
 	p.programs = map[ebpf.ProgramID]*priced{}
 	for _, id := range ids {
-		if x := known[id]; x != nil {
-			p.programs[id] = x
-			delete(known, id)
-			continue
-		}
-		prog, err := ebpf.NewProgramFromID(id)
-		if err != nil {
-			continue
-		}
-		x := &priced{Program: prog}
-		if info, err := prog.Info(); err == nil {
-			x.group = priceGroups[info.Name]
+		x := known[id]
+		if x == nil {
+			x = &priced{group: groupOf(id)}
 		}
 		p.programs[id] = x
 	}
-	for _, x := range known {
-		x.Close()
+}
+
+func groupOf(id ebpf.ProgramID) priceGroup {
+	prog, err := ebpf.NewProgramFromID(id)
+	if err != nil {
+		return priceRest // it was unloaded
 	}
+	defer prog.Close()
+	info, err := prog.Info()
+	if err != nil {
+		return priceRest
+	}
+	return priceGroups[info.Name]
+}
+
+// statsOf reads the statistics of a program; false when it was unloaded.
+func statsOf(id ebpf.ProgramID) (ebpf.ProgramStats, bool) {
+	prog, err := ebpf.NewProgramFromID(id)
+	if err != nil {
+		return ebpf.ProgramStats{}, false
+	}
+	defer prog.Close()
+	s, err := prog.Stats()
+	if err != nil {
+		return ebpf.ProgramStats{}, false
+	}
+	return *s, true
 }
 
 func (p *price) close() {
 	if p.stats != nil {
 		p.stats.Close()
 	}
-	for _, x := range p.programs {
-		x.Close()
-	}
-	p.stats, p.programs = nil, nil
+	p.stats = nil
 }
 
 // statsOverhead is what a run of a program that does nothing takes by the statistics,
