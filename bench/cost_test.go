@@ -359,10 +359,6 @@ func BenchmarkCost(b *testing.B) {
 		web := newWebServer(s, 50, `return 200 "hello world\n";`)
 		return s.pace("nginx, 12 bytes", "http", web.port, 20_000, 20)
 	})
-	add("php", func() pacedLoad {
-		web, _ := newPage(s)
-		return s.pace("nginx and PHP-FPM", "http", web.port, 1_500, 8)
-	})
 	add("mariadb", func() pacedLoad { return pacedDatabase(newDatabase(s), 8_000) })
 	add("redis", func() pacedLoad {
 		port := s.ports(1)[0]
