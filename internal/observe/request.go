@@ -147,7 +147,7 @@ type Request struct {
 	Seq       uint32 // number of the request on its connection, from 1
 	Requests  uint32 // 1, or how many overlapped ones this record stands for
 	Weight    uint32 // how many requests this one stands for when records are sampled; 1 otherwise
-	share     uint8  // see Share
+	Share     uint8  // of that, 2^Share since one of so many connections was followed when it began; not stored
 	Ledger    Ledger
 	BytesIn   uint64 // request (called side: response)
 	BytesOut  uint64 // response (called side: request)
@@ -164,13 +164,6 @@ type Request struct {
 	Followed  bool   // Split is known
 	Split     ServerSplit
 }
-
-// Share is log2 of the part of Weight that is so since one of so many connections was followed
-// when the request began; of requests as they are recorded, for it is not stored.
-func (r *Request) Share() uint8 { return r.share }
-
-// SetShare sets it.
-func (r *Request) SetShare(n uint8) { r.share = n }
 
 // TotalNS is the request's wall time.
 func (r *Request) TotalNS() int64 { return r.Ledger.Total() }

@@ -53,13 +53,15 @@ type requestKey struct {
 	seq         uint32
 }
 
+// budget is more than usual: sums that are compared are to be those of all connections.
+const budget = 0.05
+
 // maxOpen bounds the requests in progress that are remembered.
 const maxOpen = 100_000
 
 // Start begins to record, which needs root.
 func Start(scope Scope) (*Traffic, error) {
-	// Sums are exact however few requests have a record: the usual budget does.
-	stream, err := request.StartStream(request.Options{Ports: []int{scope.Port}, Side: observe.Served})
+	stream, err := request.StartStream(request.Options{Ports: []int{scope.Port}, Side: observe.Served, Budget: budget})
 	if err != nil {
 		return nil, err
 	}

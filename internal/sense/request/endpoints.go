@@ -114,7 +114,7 @@ func (t *Table) withOpen() []*endpointSum {
 			k = key{side: k.side}
 		}
 		e := change(k)
-		e.flags[unfinished] += uint64(max(r.req.Requests, 1)) << min(r.req.Share(), 31)
+		e.flags[unfinished] += uint64(max(r.req.Requests, 1)) << min(r.req.Share, 31)
 		e.slowest.add(r.req.TotalNS(), &r.req)
 		e.addPID(int32(r.req.PID))
 	}

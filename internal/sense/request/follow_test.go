@@ -6,6 +6,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"net"
+	"net/http"
 	"net/netip"
 	"os"
 	"sync"
@@ -56,10 +57,9 @@ func TestTurns(t *testing.T) {
 					for conn := range shape.conns {
 						hash := rng.Uint32()
 						r := observe.Request{
-							Local: netip.MustParseAddrPort("10.0.0.1:80"), Weight: 1 << share,
+							Local: netip.MustParseAddrPort("10.0.0.1:80"), Weight: 1 << share, Share: uint8(share),
 							Peer: netip.AddrPortFrom(netip.MustParseAddr("10.0.0.2"), uint16(rng.Uint32())),
 						}
-						r.SetShare(uint8(share))
 						for at := start + shape.gap(rng, conn); at < start+window; at += max(shape.gap(rng, conn), time.Microsecond) {
 							all++
 							if isTurn(roundOf(250), share, hash, at) {
@@ -157,6 +157,80 @@ func TestFollowInTurn(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestFollowStreams is TestFollowInTurn for requests of HTTP/2, several at once on each
+// connection.
+func TestFollowStreams(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("SKIP: needs root, for BPF: streams of connections that are followed in turn are NOT tested")
+	}
+	if testing.Short() {
+		t.Skip("SKIP: -short: streams of connections that are followed in turn are NOT tested")
+	}
+	l := &turnLoad{name: "streams"}
+	listener, err := net.Listen("tcp4", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.port = listener.Addr().(*net.TCPAddr).Port
+	var protocols http.Protocols
+	protocols.SetUnencryptedHTTP2(true)
+	server := http.Server{Protocols: &protocols, Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		time.Sleep(5 * time.Millisecond)
+		io.WriteString(w, "hello world\n")
+	})}
+	go server.Serve(listener)
+	t.Cleanup(func() { server.Close() })
+	r, err := Start(Options{Ports: []int{l.port}, Budget: -1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	if err := r.TellStreams(); err != nil {
+		t.Skipf("SKIP: %v: streams of connections that are followed in turn are NOT tested", err)
+	}
+	stop := make(chan struct{})
+	var done sync.WaitGroup
+	for range 20 {
+		client := &http.Client{Transport: &http.Transport{Protocols: &protocols}}
+		for range 5 {
+			done.Go(func() {
+				for {
+					select {
+					case <-stop:
+						return
+					default:
+					}
+					resp, err := client.Get(fmt.Sprintf("http://127.0.0.1:%d/", l.port))
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					io.Copy(io.Discard, resp.Body)
+					resp.Body.Close()
+					l.asked.Add(1)
+					time.Sleep(time.Duration(rand.ExpFloat64() * 20e6))
+				}
+			})
+		}
+	}
+	time.Sleep(time.Second) // until all connections are known to be of HTTP/2
+	r.follow(2)
+	r.Poll(func(*observe.Request) {})
+	began, asked := r.Counters(), l.asked.Load()
+	table := NewTable(time.Now())
+	for start := time.Now(); time.Since(start) < 8*time.Second; time.Sleep(20 * time.Millisecond) {
+		r.Poll(table.Add)
+	}
+	counted := Since(began, r.Counters())
+	l.asked.Store(l.asked.Load() - asked)
+	close(stop)
+	done.Wait()
+	r.Poll(table.Add)
+	endpoints := table.Endpoints(time.Now(), counted)
+	l.compare(t, endpoints, observe.Served)
+	l.compare(t, endpoints, observe.Called)
 }
 
 // turnLoad is clients of a server on loopback, and what they asked.

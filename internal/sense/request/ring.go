@@ -147,7 +147,7 @@ func (r *Recorder) decode(rec *record) {
 	q.Unacked, q.Retrans = rec.unacked, rec.retrans
 	q.RTTNS, q.MinRTTNS = int64(rec.rttUS)*1000, int64(rec.minRTTUS)*1000
 	q.MSS = uint32(rec.mss)
-	q.SetShare(rec.share)
+	q.Share = rec.share
 	q.Status = observe.Status(rec.status)
 	q.HTTP = int(rec.http)
 	q.Flags = observe.RequestFlags(rec.flags)

@@ -26,7 +26,7 @@ const turnNS = 1 << 30
 func (s *sampled) add(r *observe.Request, n uint64) {
 	s.requests[turnGroup(r.Local, r.Peer, r.StartNS/turnNS)] += float64(n)
 	s.all += float64(n)
-	s.followed += float64(n) / float64(uint64(1)<<min(r.Share(), 63))
+	s.followed += float64(n) / float64(uint64(1)<<min(r.Share, 63))
 }
 
 // turnGroup is the group of a turn of a connection.

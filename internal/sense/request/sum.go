@@ -75,7 +75,7 @@ func (e *endpointSum) add(r *observe.Request, start int64) {
 	e.retrans += uint64(r.Retrans) * weight
 	e.segments += weight * segmentsOf(r)
 
-	if r.Share() > 0 {
+	if r.Share > 0 {
 		if e.sampled == nil {
 			e.sampled = new(sampled)
 		}
