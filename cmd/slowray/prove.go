@@ -128,7 +128,9 @@ func (c *proveCmd) prove(ctx context.Context, s *streams, doc *proof.Document, c
 // look watches the service, under the load if there is one.
 func (c *proveCmd) look(ctx context.Context, s *streams, load *loadgen.Command) (*observe.Observation, error) {
 	opt := watch.Options{
-		For: c.For, Version: version(),
+		// What is changed by it is to be found among all requests.
+		Budget: -1,
+		For:    c.For, Version: version(),
 		Filter: observe.Filter{Port: value(c.Port), PID: value(c.PID), Unit: value(c.Unit), Container: value(c.Container)},
 	}
 	bar := newProgress(s.err, c.For)

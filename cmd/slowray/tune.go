@@ -87,7 +87,9 @@ func (c *tuneCmd) Run(ctx context.Context, s *streams) error {
 func (c *tuneCmd) host(s *streams) (*tune.Host, error) {
 	h := &tune.Host{
 		Watch: watch.Options{
-			For: c.Look, Version: version(),
+			// What is changed by it is to be found among all requests.
+			Budget: -1,
+			For:    c.Look, Version: version(),
 			Filter: observe.Filter{Port: value(c.Port), PID: value(c.PID), Unit: value(c.Unit), Container: value(c.Container)},
 		},
 		Why: "slowray tune", Block: c.Block,

@@ -177,6 +177,7 @@ var firing = []fires{
 			pool(o).MaxChildren.Value, pool(o).CPUSeconds = "5", 0.46
 			pool(o).Rounds, pool(o).AllBusyRounds, pool(o).BusyMean, pool(o).RunningMean, pool(o).BlockedMean = 114, 114, 5, 0.25, 0.84
 			fpm(o).QueueMean = 9
+			o.Endpoints[0].OK, o.Endpoints[0].Errors = o.Endpoints[0].OK/10, o.Endpoints[0].OK-o.Endpoints[0].OK/10
 		},
 		subject: Subject{Kind: "pool"}, minShare: 0.6, fix: "pm.max_children",
 	},

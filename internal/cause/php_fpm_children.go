@@ -84,7 +84,7 @@ func exhaustionOf(v *View, pool *observe.FPMPool, s *Service) exhaustion {
 		e.because = fmt.Sprintf("%s had a free child in %s of the readings (%.1f of %d busy on average)", name, percent(1-e.busy), pool.BusyMean, e.max)
 	case e.queue < 0.5:
 		e.because = fmt.Sprintf("%s was all busy, but no request waited for a child", name)
-	case e.idle < idleCPUShare && !e.roomOnFullCPUs():
+	case e.idle < idleCPUShare && !e.roomOnFullCPUs(v.usefulCPUs()):
 		e.because = fmt.Sprintf("%s was all busy, but the CPUs are full (%s idle) and its children do not sleep: more children would not answer more", name, percent(e.idle))
 	}
 	return e
@@ -92,9 +92,23 @@ func exhaustionOf(v *View, pool *observe.FPMPool, s *Service) exhaustion {
 
 // roomOnFullCPUs says whether more children would answer more although the
 // CPUs are full: those there are sleep, or hardly work because their caller is
-// slow to hand them anything, so that others would get their share of the CPU.
-func (e *exhaustion) roomOnFullCPUs() bool {
-	return e.blocked >= blockedShare || 1-e.waiting < workShare && e.cpu < poolCPUShare
+// slow to hand them anything, so that others would get their share of the CPU. Where
+// all that runs answers requests well there is no other share to be had.
+func (e *exhaustion) roomOnFullCPUs(useful bool) bool {
+	return e.blocked >= blockedShare || !useful && 1-e.waiting < workShare && e.cpu < poolCPUShare
+}
+
+// usefulCPUs says that the CPUs work for requests that are answered well: hardly for others,
+// nor for errors.
+func (v *View) usefulCPUs() bool {
+	var requests, lost uint64
+	for _, l := range v.ledgers {
+		if !l.called() {
+			requests += l.Requests
+			lost += max(l.lostRequests(), l.Errors)
+		}
+	}
+	return requests >= fewRequests && v.outside() < outsiderShare && ratio(lost, requests) < noiseShare
 }
 
 // exhaustedPool returns the pool behind s when it has no child free.
