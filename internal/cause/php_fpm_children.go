@@ -98,17 +98,20 @@ func (e *exhaustion) roomOnFullCPUs(useful bool) bool {
 	return e.blocked >= blockedShare || !useful && 1-e.waiting < workShare && e.cpu < poolCPUShare
 }
 
-// usefulCPUs says that the CPUs work for requests that are answered well: hardly for others,
-// nor for errors.
+// usefulCPUs says that the CPUs work for requests that are answered: hardly for others, and
+// at no service for errors most of the time.
 func (v *View) usefulCPUs() bool {
-	var requests, lost uint64
+	answers := false
 	for _, l := range v.ledgers {
-		if !l.called() {
-			requests += l.Requests
-			lost += max(l.lostRequests(), l.Errors)
+		if l.called() || l.Requests < fewRequests {
+			continue
 		}
+		if ratio(max(l.lostRequests(), l.Errors), l.Requests) >= drownedShare {
+			return false
+		}
+		answers = true
 	}
-	return requests >= fewRequests && v.outside() < outsiderShare && ratio(lost, requests) < noiseShare
+	return answers && v.outside() < outsiderShare
 }
 
 // exhaustedPool returns the pool behind s when it has no child free.

@@ -281,6 +281,7 @@ const (
 	blockedShare = 0.3  // of their time, asleep
 	workShare    = 0.15 // of their time, running
 	poolCPUShare = 0.10 // of the machine
+	drownedShare = 0.75 // of the requests: errors, which take the CPUs that answers want
 )
 
 // Servers: php_fpm_slow.go.

@@ -110,6 +110,7 @@ var thresholds = map[string]any{
 	"blockedShare":      float64(blockedShare),
 	"workShare":         float64(workShare),
 	"poolCPUShare":      float64(poolCPUShare),
+	"drownedShare":      float64(drownedShare),
 	"slowEntries":       float64(slowEntries),
 	"slowSame":          float64(slowSame),
 	"limitedShare":      float64(limitedShare),
