@@ -5,6 +5,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"testing"
@@ -12,6 +13,8 @@ import (
 
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
+
+	"github.com/slowray/slowray/internal/bpf"
 )
 
 // costStep is a load that lasts for some time.
@@ -58,7 +61,7 @@ func BenchmarkCostSteps(b *testing.B) {
 			b.Fatal(err)
 		}
 		others := programsNow()
-		stop, pid, err := costCommands[0].startAt(b, slowray, web.port)
+		stop, pid, err := costCommands[0].start(b, slowray, web.port)
 		if err != nil {
 			b.Fatal(err)
 		}
@@ -154,14 +157,9 @@ func lookAt(pid int, others map[ebpf.ProgramID]bool, empty *emptyProbe) costLook
 		if others[id] {
 			continue
 		}
-		p, err := ebpf.NewProgramFromID(id)
-		if err != nil {
-			continue
+		if st, ok := bpf.ProgramStats(id); ok {
+			l.runs[id] = st
 		}
-		if st, err := p.Stats(); err == nil {
-			l.runs[id] = *st
-		}
-		p.Close()
 	}
 	return l
 }
@@ -172,19 +170,8 @@ func (l costLook) since(before costLook, began time.Time) costAt {
 		was := before.runs[id]
 		kernel += math.Max(0, float64(now.Runtime-was.Runtime)-l.floor*float64(now.RunCount-was.RunCount))
 	}
-	whole := float64(l.at.Sub(before.at)) * float64(hostCPUs())
+	whole := float64(l.at.Sub(before.at)) * float64(runtime.NumCPU())
 	return costAt{l.at.Sub(began).Seconds(), kernel / whole, float64(l.process-before.process) / whole}
-}
-
-func hostCPUs() int {
-	text, _ := os.ReadFile("/proc/stat")
-	n := 0
-	for line := range strings.Lines(string(text)) {
-		if len(line) > 3 && strings.HasPrefix(line, "cpu") && line[3] != ' ' {
-			n++
-		}
-	}
-	return max(n, 1)
 }
 
 // stepsPicture draws the cost over time, kernel below and process on top of it, with the

@@ -1,7 +1,6 @@
 package bench
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -11,10 +10,12 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -39,15 +40,9 @@ var costCommands = []costCommand{
 	}},
 }
 
-// start begins the command, on a terminal where it wants one, and gives what ends it and
-// tells the CPU time that it took since then.
-func (c costCommand) start(b *testing.B, slowray string, port int) (stop func() (time.Duration, error), err error) {
-	stop, _, err = c.startAt(b, slowray, port)
-	return stop, err
-}
-
-// startAt is start, and tells the process.
-func (c costCommand) startAt(b *testing.B, slowray string, port int) (stop func() (time.Duration, error), pid int, err error) {
+// start begins the command, on a terminal where it wants one, and gives what ends it, which
+// tells the CPU time that it took since then, and its process.
+func (c costCommand) start(b *testing.B, slowray string, port int) (stop func() (time.Duration, error), pid int, err error) {
 	dir := b.TempDir()
 	args := append([]string{slowray}, c.args(dir, port)...)
 	if c.name == "top" { // it draws only on a terminal
@@ -112,8 +107,7 @@ func pacer(args []string) {
 	}
 	ask := map[string]func(string) (func() error, error){"http": asksOf("GET / HTTP/1.1\r\nHost: h\r\n\r\n"), "redis": asksOf("*2\r\n$3\r\nGET\r\n$1\r\nk\r\n"), "http2": asksHTTP2()}[args[0]]
 	var all sync.WaitGroup
-	var mu sync.Mutex
-	var took []time.Duration
+	var asked atomic.Uint64
 	began := time.Now()
 	for n := range conns {
 		one, err := ask(args[1])
@@ -122,29 +116,18 @@ func pacer(args []string) {
 		}
 		all.Go(func() {
 			every := time.Second * time.Duration(conns) / time.Duration(rate)
-			var own []time.Duration
 			for due := began.Add(every * time.Duration(n) / time.Duration(conns)); due.Sub(began) < length; due = due.Add(every) {
 				time.Sleep(time.Until(due))
 				if err := one(); err != nil {
 					fail("pacer", err)
 				}
-				own = append(own, time.Since(due))
+				asked.Add(1)
 			}
-			mu.Lock()
-			defer mu.Unlock()
-			took = append(took, own...)
 		})
 	}
 	all.Wait()
-	slices.Sort(took)
-	json.NewEncoder(os.Stdout).Encode(paced{uint64(len(took)), took[len(took)*99/100]})
+	fmt.Println(asked.Load())
 	os.Exit(0)
-}
-
-// paced is what a pacer did.
-type paced struct {
-	Requests uint64
-	P99      time.Duration // from when a request was due
 }
 
 // asksOf asks the same again and again on a connection; the answer is always as long.
@@ -212,23 +195,22 @@ func http2Server(addr string) {
 // pace makes a load of a kind against a port of the stage.
 func (s *stage) pace(name, kind string, port, rate, conns int) pacedLoad {
 	return pacedLoad{name, port, rate, func(d time.Duration) (uint64, error) {
-		p, err := s.pacer(kind, port, rate, conns, d)
-		return p.Requests, err
+		return s.pacer(kind, port, rate, conns, d)
 	}}
 }
 
-func (s *stage) pacer(kind string, port, rate, conns int, d time.Duration) (p paced, err error) {
+func (s *stage) pacer(kind string, port, rate, conns int, d time.Duration) (requests uint64, err error) {
 	cmd := s.command("/proc/self/exe", kind, fmt.Sprintf("127.0.0.1:%d", port), strconv.Itoa(rate), strconv.Itoa(conns), d.String())
 	cmd.Env = append(os.Environ(), "SLOWRAY_BENCH_ROLE=pacer")
 	var out, said strings.Builder
 	cmd.Stdout, cmd.Stderr = &out, &said
 	if err := s.start(cmd); err != nil {
-		return p, err
+		return 0, err
 	}
 	if err := cmd.Wait(); err != nil {
-		return p, fmt.Errorf("pacer: %w: %s", err, said.String())
+		return 0, fmt.Errorf("pacer: %w: %s", err, said.String())
 	}
-	return p, json.Unmarshal([]byte(out.String()), &p)
+	return strconv.ParseUint(strings.TrimSpace(out.String()), 10, 64)
 }
 
 // pacedDatabase is MariaDB at a fixed rate of point selects.
@@ -251,7 +233,7 @@ func commandVariants(b *testing.B, port int) (all []variant) {
 	}
 	for _, c := range costCommands {
 		all = append(all, variant{strings.Fields(c.name)[0], func() (func() (beside, error), error) {
-			stop, err := c.start(b, slowray, port)
+			stop, _, err := c.start(b, slowray, port)
 			if err != nil {
 				return nil, err
 			}
@@ -269,20 +251,8 @@ func commandVariants(b *testing.B, port int) (all []variant) {
 // the ticks that its other columns count miss what runs between them, as loads do that a
 // timer paces.
 func hostRan(since time.Time) time.Duration {
-	return time.Since(since)*time.Duration(hostCPUs()) - hostIdle()
-}
-
-func hostIdle() time.Duration {
-	text, _ := os.ReadFile("/proc/stat")
-	first, _, _ := strings.Cut(string(text), "\n")
-	var idle time.Duration
-	for i, f := range strings.Fields(first) {
-		if i == 4 || i == 5 { // idle, iowait
-			n, _ := strconv.ParseInt(f, 10, 64)
-			idle += time.Duration(n) * 10 * time.Millisecond // USER_HZ
-		}
-	}
-	return idle
+	host := hostCPU()
+	return time.Since(since)*time.Duration(runtime.NumCPU()) - (host.all - host.busy)
 }
 
 // costOf is what a command adds to the CPU time of each request, µs: of everything that
@@ -305,7 +275,7 @@ func costOf(b *testing.B, p plan, slowray string, c costCommand, l pacedLoad) (a
 			b.Fatal(err)
 		}
 		first := block()
-		stop, err := c.start(b, slowray, l.port)
+		stop, _, err := c.start(b, slowray, l.port)
 		if err != nil {
 			b.Fatal(err)
 		}

@@ -13,7 +13,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/cilium/ebpf"
+	"github.com/slowray/slowray/internal/bpf"
 	"github.com/slowray/slowray/internal/observe"
 	"github.com/slowray/slowray/internal/sense/request"
 )
@@ -171,8 +171,14 @@ func resident() (bytes int64) {
 	return bytes
 }
 
-// ownBPF finds the programs and maps of this process by its open files.
+// ownBPF finds the programs and maps of this process.
 func ownBPF() (programs []programCost, mapBytes int64) {
+	ids, _ := bpf.OwnPrograms() // none is told as none
+	for _, id := range ids {
+		if st, ok := bpf.ProgramStats(id); ok {
+			programs = append(programs, programCost{bpf.ProgramName(id), st.RunCount, st.Runtime})
+		}
+	}
 	files, _ := filepath.Glob("/proc/self/fdinfo/*")
 	seen := map[string]bool{}
 	for _, f := range files {
@@ -182,30 +188,11 @@ func ownBPF() (programs []programCost, mapBytes int64) {
 			key, value, _ := strings.Cut(line, ":")
 			info[key] = strings.TrimSpace(value)
 		}
-		if id := info["map_id"]; id != "" && !seen["map"+id] {
-			seen["map"+id] = true
+		if id := info["map_id"]; id != "" && !seen[id] {
+			seen[id] = true
 			n, _ := strconv.ParseInt(info["memlock"], 10, 64)
 			mapBytes += n
 		}
-		id := info["prog_id"] // of programs and of links
-		if id == "" || seen[id] {
-			continue
-		}
-		seen[id] = true
-		n, _ := strconv.ParseUint(id, 10, 32)
-		p, err := ebpf.NewProgramFromID(ebpf.ProgramID(n))
-		if err != nil {
-			continue
-		}
-		cost := programCost{Name: id}
-		if i, err := p.Info(); err == nil {
-			cost.Name = i.Name
-		}
-		if s, err := p.Stats(); err == nil {
-			cost.Runs, cost.Time = s.RunCount, s.Runtime
-		}
-		programs = append(programs, cost)
-		p.Close()
 	}
 	return programs, mapBytes
 }

@@ -94,9 +94,8 @@ type judged struct {
 	// ends: a client that closes at once after asking takes leave, in a protocol
 	// that cannot be read.
 	abandoned map[int]int
-	// kernel bounds the kernel time per request, ns, recording the served side; split with
-	// what the server did with its time; both that at both ends.
-	kernel, split, both *target
+	// kernel bounds the kernel time per request, ns, recording the served side.
+	kernel *target
 }
 
 // measure runs the rotation and reports everything it shows.
@@ -124,8 +123,8 @@ func (j *judged) measure(b *testing.B, p plan, st *stage, s service) {
 		}
 		figures = append(figures, j.kernelFigures(b, p, s, "served", request.Options{Side: observe.Served, Budget: -1}, j.kernel)...)
 		if slices.ContainsFunc(chosen, func(v variant) bool { return v.name == "split" }) {
-			figures = append(figures, j.kernelFigures(b, p, s, "split", request.Options{Side: observe.Served, Budget: -1, Split: true}, j.split)...)
-			figures = append(figures, j.kernelFigures(b, p, s, "both ends, split", request.Options{Budget: -1, Split: true}, j.both)...)
+			figures = append(figures, j.kernelFigures(b, p, s, "split", request.Options{Side: observe.Served, Budget: -1, Split: true}, nil)...)
+			figures = append(figures, j.kernelFigures(b, p, s, "both ends, split", request.Options{Budget: -1, Split: true}, nil)...)
 		}
 		reportFigures(b, j.title, figures...)
 	}

@@ -49,3 +49,32 @@ func programOf(fdinfo string) (ebpf.ProgramID, bool) {
 	}
 	return 0, false
 }
+
+// ProgramStats reads the statistics of a loaded program, runs and their time only while those
+// are on; false when it was unloaded, or may not be looked at.
+func ProgramStats(id ebpf.ProgramID) (ebpf.ProgramStats, bool) {
+	p, err := ebpf.NewProgramFromID(id)
+	if err != nil {
+		return ebpf.ProgramStats{}, false
+	}
+	defer p.Close()
+	stats, err := p.Stats()
+	if err != nil {
+		return ebpf.ProgramStats{}, false
+	}
+	return *stats, true
+}
+
+// ProgramName is its name, which takes longer to read; "" as above.
+func ProgramName(id ebpf.ProgramID) string {
+	p, err := ebpf.NewProgramFromID(id)
+	if err != nil {
+		return ""
+	}
+	defer p.Close()
+	info, err := p.Info()
+	if err != nil {
+		return ""
+	}
+	return info.Name
+}

@@ -180,10 +180,15 @@ func since(at uint64) time.Duration {
 	if at == 0 {
 		return math.MaxInt64
 	}
+	return time.Duration(monotonic() - int64(at))
+}
+
+// monotonic is the kernel's clock, ns.
+func monotonic() int64 {
 	var now unix.Timespec
 	// clock_gettime(CLOCK_MONOTONIC) cannot fail on Linux.
 	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &now)
-	return time.Duration(now.Nano() - int64(at))
+	return now.Nano()
 }
 
 // Close detaches the programs and frees their maps.
@@ -253,10 +258,7 @@ func (w *Watcher) Read(resolver func(pid int) *observe.Resolver) ([]observe.DNS,
 
 // readOpen takes in the lookups that have not come to an end.
 func (w *Watcher) readOpen(byPID map[uint32]*observe.DNS, servers map[serverKey]*observe.DNSServer) error {
-	var now unix.Timespec
-	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &now); err != nil {
-		return err
-	}
+	now := monotonic()
 	var (
 		key lookupKey
 		val lookup
@@ -267,7 +269,7 @@ func (w *Watcher) readOpen(byPID map[uint32]*observe.DNS, servers map[serverKey]
 		if d == nil || s == nil {
 			continue
 		}
-		age := time.Duration(now.Nano() - int64(val.Last))
+		age := time.Duration(now - int64(val.Last))
 		if age < overdue || val.Open == 0 {
 			continue
 		}

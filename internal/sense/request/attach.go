@@ -182,6 +182,7 @@ func (r *Recorder) spareSending() {
 	if r.objects.SendingSeen.Set(uint8(0)) == nil && !r.split {
 		r.sendingLink.Close()
 		r.sendingLink = nil
+		r.follow(r.share) // calls are seen later from now on
 	}
 }
 

@@ -65,6 +65,7 @@ func (v *followVariables) set(r round, share uint, sendsSeen bool) {
 
 // follow has one of 2^share connections followed.
 func (r *Recorder) follow(share uint) {
+	r.share = share
 	if r.round.bits == 0 {
 		var hz uint32
 		_ = r.objects.Hz.Get(&hz)

@@ -75,7 +75,7 @@ func (p *price) start(now time.Time) bool {
 	}
 	p.began = time.Now()
 	for id, x := range p.programs {
-		x.before, x.told = statsOf(id)
+		x.before, x.told = bpf.ProgramStats(id)
 	}
 	return true
 }
@@ -87,11 +87,11 @@ func (p *price) end() (of kernelCosts, ok bool) {
 	}
 	elapsed := time.Since(p.began)
 	for id, x := range p.programs {
-		s, told := statsOf(id)
+		now, told := bpf.ProgramStats(id)
 		if !told || !x.told {
 			continue // it was unloaded
 		}
-		took := s.Runtime - x.before.Runtime - time.Duration(s.RunCount-x.before.RunCount)*p.overhead
+		took := now.Runtime - x.before.Runtime - time.Duration(now.RunCount-x.before.RunCount)*p.overhead
 		of[x.group] += max(took.Seconds(), 0) / elapsed.Seconds()
 	}
 	p.stats.Close()
@@ -131,37 +131,10 @@ func (p *price) list() {
 	for _, id := range ids {
 		x := known[id]
 		if x == nil {
-			x = &priced{group: groupOf(id)}
+			x = &priced{group: priceGroups[bpf.ProgramName(id)]}
 		}
 		p.programs[id] = x
 	}
-}
-
-func groupOf(id ebpf.ProgramID) priceGroup {
-	prog, err := ebpf.NewProgramFromID(id)
-	if err != nil {
-		return priceRest // it was unloaded
-	}
-	defer prog.Close()
-	info, err := prog.Info()
-	if err != nil {
-		return priceRest
-	}
-	return priceGroups[info.Name]
-}
-
-// statsOf reads the statistics of a program; false when it was unloaded.
-func statsOf(id ebpf.ProgramID) (ebpf.ProgramStats, bool) {
-	prog, err := ebpf.NewProgramFromID(id)
-	if err != nil {
-		return ebpf.ProgramStats{}, false
-	}
-	defer prog.Close()
-	s, err := prog.Stats()
-	if err != nil {
-		return ebpf.ProgramStats{}, false
-	}
-	return *s, true
 }
 
 func (p *price) close() {

@@ -97,6 +97,7 @@ type Recorder struct {
 	guessedAt uint64 // requests that were followed, at the last look without a price
 	looked    uint64 // the same, a second ago
 	round     round  // of connections that are followed in turn
+	share     uint   // one of 2^share is
 
 	split   bool // requests are followed
 	threads threadsOf
