@@ -289,6 +289,9 @@ int BPF_PROG(set_state, struct sock *sk, int old, int new)
 	struct handshake *h;
 	int failed = 0;
 
+	/* Most changes are none of these: what lies in a register tells it. */
+	if (old != TCP_SYN_SENT && new != TCP_SYN_SENT && old != TCP_SYN_RECV)
+		return 0;
 	if (sk->sk_protocol != IPPROTO_TCP)
 		return 0;
 	if (old == TCP_CLOSE && new == TCP_SYN_SENT) {

@@ -106,6 +106,9 @@ struct {
 
 __u64 lost_drops; /* packets for whose like there was no room */
 
+/* Reasons, by number, for which no packet is missed: one bit each. */
+const volatile __u64 harmless[4];
+
 /* transport reads what is behind an IP header; payload is the bytes from there on. */
 static __always_inline void transport(struct flow_key *f, __u8 protocol, unsigned char *at, int payload)
 {
@@ -166,7 +169,7 @@ static __always_inline int headless(struct flow_key *f, struct sock *sk)
 
 static __always_inline int classify(struct flow_key *f, struct sk_buff___drop *skb, struct sock *sk)
 {
-	__u16 protocol = bpf_ntohs(BPF_CORE_READ(skb, protocol));
+	__u16 protocol = bpf_ntohs(skb->protocol);
 	unsigned char *at;
 	__u8 ip[40] = {};
 
@@ -179,7 +182,7 @@ static __always_inline int classify(struct flow_key *f, struct sk_buff___drop *s
 		return headless(f, sk);
 	if (protocol != ETH_P_IP && protocol != ETH_P_IPV6)
 		return 0;
-	at = BPF_CORE_READ(skb, head) + BPF_CORE_READ(skb, network_header);
+	at = skb->head + skb->network_header;
 	if (protocol == ETH_P_IP) {
 		if (bpf_probe_read_kernel(ip, 20, at) || ip[0] >> 4 != 4)
 			return 1;
@@ -208,24 +211,25 @@ static __always_inline int count(struct sk_buff___drop *skb, void *location, __u
 {
 	struct flow_key f = {};
 	struct drop_count *n, first = {};
-	struct net_device___drop *dev = BPF_CORE_READ(skb, dev);
-	struct sock *sk = BPF_CORE_READ(skb, sk);
 	struct skb_shared_info___drop *shared;
-	__u32 len = BPF_CORE_READ(skb, len);
+	struct net_device___drop *dev;
+	struct sock *sk = skb->sk;
+	__u32 len = skb->len;
 	__u64 segments, weight = 1, *flow;
 
 	f.drop.location = (__u64)location;
 	f.drop.reason = reason;
 	if (!classify(&f, skb, sk))
 		return 0;
-	f.drop.in = BPF_CORE_READ(skb, skb_iif) != 0;
-	if (dev) {
+	dev = skb->dev;
+	f.drop.in = skb->skb_iif != 0;
+	if (dev) { /* while a segment is in one of TCP's queues, something else lies here */
 		f.drop.ifindex = BPF_CORE_READ(dev, ifindex);
 		f.drop.netns = BPF_CORE_READ(dev, nd_net.net, ns.inum);
 	}
 	if (sk && !f.drop.in) /* the device may be nobody's yet */
 		f.drop.netns = BPF_CORE_READ(sk, __sk_common.skc_net.net, ns.inum);
-	shared = (void *)(BPF_CORE_READ(skb, head) + BPF_CORE_READ(skb, end));
+	shared = (void *)(skb->head + skb->end);
 	segments = BPF_CORE_READ(shared, gso_segs);
 	if (!segments)
 		segments = 1;
@@ -267,8 +271,10 @@ static __always_inline int count(struct sk_buff___drop *skb, void *location, __u
 
 /* The reason is there since Linux 5.17 (c504e5c2f964). */
 SEC("tp_btf/kfree_skb")
-int BPF_PROG(dropped, struct sk_buff *skb, void *location, int reason)
+int BPF_PROG(dropped, struct sk_buff *skb, void *location, unsigned int reason)
 {
+	if (reason < 256 && harmless[reason >> 6] >> (reason & 63) & 1)
+		return 0;
 	return count((void *)skb, location, reason);
 }
 

@@ -20,6 +20,7 @@ const (
 	DropMapDrops               = "drops"
 	DropProgDropped            = "dropped"
 	DropProgDroppedUnexplained = "dropped_unexplained"
+	DropVarHarmless            = "harmless"
 	DropVarLostDrops           = "lost_drops"
 )
 
@@ -81,6 +82,7 @@ type DropMapSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type DropVariableSpecs struct {
+	Harmless  *ebpf.VariableSpec `ebpf:"harmless"`
 	LostDrops *ebpf.VariableSpec `ebpf:"lost_drops"`
 }
 
@@ -119,6 +121,7 @@ func (m *DropMaps) Close() error {
 //
 // It can be passed to LoadDropObjects or ebpf.CollectionSpec.LoadAndAssign.
 type DropVariables struct {
+	Harmless  *ebpf.Variable `ebpf:"harmless"`
 	LostDrops *ebpf.Variable `ebpf:"lost_drops"`
 }
 

@@ -141,7 +141,7 @@ int BPF_PROG(received, struct sock *sk)
 	c = watched(sk);
 	if (!c) {
 		/* Who calls may be followed, though the connection is not. */
-		if (with_work && follow_share && bare_sock(sk)->sk_bpf_storage)
+		if (with_work && follow_share && !has_port(served_ports, sk->__sk_common.skc_num) && bare_sock(sk)->sk_bpf_storage)
 			work_heard(sk);
 		return 0;
 	}
@@ -266,7 +266,9 @@ int BPF_PROG(state_changed, struct sock *sk, int old, int new)
 	struct conn *c;
 	__u64 now;
 
-	if (sk->sk_protocol != IPPROTO_TCP)
+	/* Only TCP's sockets are ever watched: of the rest it is told where that can begin. */
+	if ((new == TCP_LISTEN || new == TCP_SYN_SENT || old == TCP_SYN_SENT || old == TCP_SYN_RECV) &&
+	    sk->sk_protocol != IPPROTO_TCP)
 		return 0;
 	if (new == TCP_LISTEN) {
 		struct listen_key key = { netns_of(sk), sk->__sk_common.skc_num };
@@ -281,8 +283,10 @@ int BPF_PROG(state_changed, struct sock *sk, int old, int new)
 			return count_left_out(sk, SERVED);
 		c = watch(sk, SERVED, bpf_ktime_get_ns());
 		tp = tcp_of(sk);
-		if (c && tp && c->side != SIDE_NONE)
+		if (c && tp && c->side != SIDE_NONE) {
+			keep(c, sk);
 			count_connection(c->endpoint, tp, 0);
+		}
 		return 0;
 	}
 	if (new == TCP_SYN_SENT) {
@@ -318,7 +322,7 @@ int BPF_PROG(state_changed, struct sock *sk, int old, int new)
 		c = watch(sk, CALLED, bpf_ktime_get_ns() - smoothed_rtt(tp));
 	}
 	if (!c) {
-		if (new == TCP_CLOSE && with_work)
+		if (new == TCP_CLOSE && with_work && (!follow_share || !has_port(served_ports, sk->__sk_common.skc_num)))
 			work_over(sk);
 		return 0;
 	}
@@ -326,7 +330,10 @@ int BPF_PROG(state_changed, struct sock *sk, int old, int new)
 	if (!tp)
 		return 0;
 	now = bpf_ktime_get_ns();
+	if (new == TCP_CLOSE)
+		keep_no_more(c, sk);
 	if (old == TCP_SYN_SENT && new == TCP_ESTABLISHED) {
+		keep(c, sk);
 		count_connection(c->endpoint, tp, span(c->opened, now));
 		c->lport = sk->__sk_common.skc_num; /* chosen after SYN_SENT */
 		c->mark = tp->snd_nxt;
@@ -381,10 +388,16 @@ closed:
 static __always_inline int note_accepted(struct bpf_sock_addr *ctx)
 {
 	struct bpf_sock *sk = ctx->sk;
+	struct tcp_sock *tp;
 	struct conn *c;
 
 	if (!sk)
 		return 1;
+	if (follow_share) {
+		tp = bpf_skc_to_tcp_sock(sk);
+		if (!tp || !*kept_like((struct sock *)tp))
+			return 1;
+	}
 	c = bpf_sk_storage_get(&conns, sk, 0, 0);
 	if (c && c->side == SERVED && c->opened && !c->accept_us)
 		c->accept_us = smaller(span(c->opened, bpf_ktime_get_ns()) / NSEC_PER_USEC, ~0U - 1) + 1;

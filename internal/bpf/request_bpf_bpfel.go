@@ -54,6 +54,7 @@ const (
 	RequestVarHttp2Seen      = "http2_seen"
 	RequestVarHz             = "hz"
 	RequestVarIdleNs         = "idle_ns"
+	RequestVarKept           = "kept"
 	RequestVarLostConns      = "lost_conns"
 	RequestVarLostEndpoints  = "lost_endpoints"
 	RequestVarLostWork       = "lost_work"
@@ -171,6 +172,7 @@ type RequestVariableSpecs struct {
 	Http2Seen     *ebpf.VariableSpec `ebpf:"http2_seen"`
 	Hz            *ebpf.VariableSpec `ebpf:"hz"`
 	IdleNs        *ebpf.VariableSpec `ebpf:"idle_ns"`
+	Kept          *ebpf.VariableSpec `ebpf:"kept"`
 	LostConns     *ebpf.VariableSpec `ebpf:"lost_conns"`
 	LostEndpoints *ebpf.VariableSpec `ebpf:"lost_endpoints"`
 	LostWork      *ebpf.VariableSpec `ebpf:"lost_work"`
@@ -260,6 +262,7 @@ type RequestVariables struct {
 	Http2Seen     *ebpf.Variable `ebpf:"http2_seen"`
 	Hz            *ebpf.Variable `ebpf:"hz"`
 	IdleNs        *ebpf.Variable `ebpf:"idle_ns"`
+	Kept          *ebpf.Variable `ebpf:"kept"`
 	LostConns     *ebpf.Variable `ebpf:"lost_conns"`
 	LostEndpoints *ebpf.Variable `ebpf:"lost_endpoints"`
 	LostWork      *ebpf.Variable `ebpf:"lost_work"`

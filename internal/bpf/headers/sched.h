@@ -146,7 +146,7 @@ int BPF_PROG(switched, int preempt, struct task_struct *prev, struct task_struct
 	if (t) {
 		int ready = preempt & 1 || state_of(prev) == TASK_RUNNING;
 
-		if (!has_baton(t)) {
+		if (!t->holds) {
 			t->doing = ready ? READY : BLOCKED;
 		} else {
 			now = bpf_ktime_get_ns();
@@ -161,7 +161,7 @@ int BPF_PROG(switched, int preempt, struct task_struct *prev, struct task_struct
 		}
 	}
 	t = known_thread(next);
-	if (t && !has_baton(t)) {
+	if (t && !t->holds) {
 		t->doing = COMPUTING;
 	} else if (t) {
 		__u64 waited;
@@ -201,7 +201,7 @@ int BPF_PROG(waking, struct task_struct *p)
 		waker = known_thread(task);
 	if (waker)
 		b = in_hand(waker);
-	if (!has_baton(t)) {
+	if (!t->holds) {
 		t->doing = READY;
 		if (!b)
 			return 0;
@@ -233,7 +233,7 @@ pass_on:
 	bring_up(waker, now);
 	charge(b, waker);
 	__builtin_memcpy(t->offered.parts, b->parts, sizeof(b->parts));
-	take_baton(&t->offered, t, b->id, now);
+	take_baton(t, OFFERED, b->id, now);
 	return 0;
 }
 

@@ -24,6 +24,7 @@ static __noinline int leave(struct conn *c, struct sock *sk)
 {
 	if (!c || !sk)
 		return 0;
+	keep_no_more(c, sk);
 	if (c->proto == PROTO_HTTP2 || c->tls == TLS_READY) {
 		c->phase = AWAY;
 		c->flags = 0;
@@ -42,13 +43,15 @@ static __always_inline struct conn *known(struct sock *sk)
 
 	if (in_turn(sk)) {
 		c = bpf_sk_storage_get(&conns, sk, 0, 0);
-		if (c && c->phase == AWAY) {
+		/* Not kept: it began to connect while all were followed. */
+		if (c && (c->phase == AWAY || (follow_share && !c->kept && c->side != SIDE_NONE))) {
 			c->phase = IDLE;
 			meet(c, sk, 0);
+			keep(c, sk);
 		}
 		return c;
 	}
-	if (!bare_sock(sk)->sk_bpf_storage)
+	if (!*kept_like(sk) || !bare_sock(sk)->sk_bpf_storage)
 		return 0;
 	c = bpf_sk_storage_get(&conns, sk, 0, 0);
 	if (!c || c->phase == AWAY)

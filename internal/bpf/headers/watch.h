@@ -87,6 +87,7 @@ static __noinline struct conn *watch(struct sock *sk, int side, __u64 opened)
 static __noinline struct conn *adopt(struct sock *sk)
 {
 	struct listen_key key = {};
+	struct conn *c;
 	int side;
 
 	if (!sk)
@@ -94,7 +95,10 @@ static __noinline struct conn *adopt(struct sock *sk)
 	key.netns = netns_of(sk);
 	key.port = sk->__sk_common.skc_num;
 	side = bpf_map_lookup_elem(&listening, &key) ? SERVED : CALLED;
-	return watch(sk, side, 0);
+	c = watch(sk, side, 0);
+	if (c)
+		keep(c, sk);
+	return c;
 }
 
 #endif

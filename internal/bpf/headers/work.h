@@ -38,13 +38,20 @@ struct baton {
 	__u64 mark[CLOCKS]; /* the thread's clocks when it was taken */
 };
 
+/* Which batons a thread holds. */
+#define OWN 1
+#define OFFERED 2
+
+/* What the scheduler's hooks look at for a thread with nothing in hand is in the first
+ * cache line, as in struct conn. */
 struct thread {
-	__u64 clocks[CLOCKS]; /* ns, up to since; of no meaning while it has nothing in hand */
+	__u32 holds;
+	__u32 doing;
 	__u64 since; /* it does what it does, the same */
 	__u64 throttled; /* its groups', when it became ready */
-	__u32 doing;
 	__u32 blocked_on; /* one of the clocks */
-	__u64 contended; /* a thread with another request in hand ended its wait for a lock */
+	__u32 contended; /* a thread with another request in hand ended its wait for a lock */
+	__u64 clocks[CLOCKS]; /* ns, up to since; of no meaning while it has nothing in hand */
 	struct baton own;
 	struct baton offered; /* by the thread that woke this one last */
 };
@@ -102,7 +109,7 @@ static __always_inline struct hand *hand_of(struct sock *sk)
 /* A connection is over; the kernel frees what it kept. */
 static __always_inline void work_over(struct sock *sk)
 {
-	if (bpf_sk_storage_get(&hands, sk, 0, 0))
+	if (bare_sock(sk)->sk_bpf_storage && bpf_sk_storage_get(&hands, sk, 0, 0))
 		__sync_fetch_and_add(&hand_count, -1);
 }
 
@@ -143,8 +150,11 @@ static __always_inline struct thread *this_thread(__u64 now)
 	return t;
 }
 
-static __always_inline void take_baton(struct baton *b, struct thread *t, __u64 id, __u64 now)
+static __always_inline void take_baton(struct thread *t, __u32 which, __u64 id, __u64 now)
 {
+	struct baton *b = which == OWN ? &t->own : &t->offered;
+
+	t->holds |= which;
 	b->id = id;
 	b->at = now;
 	__builtin_memcpy(b->mark, t->clocks, sizeof(b->mark));
@@ -159,15 +169,25 @@ static __always_inline void charge(struct baton *b, const struct thread *t)
 	__builtin_memcpy(b->mark, t->clocks, sizeof(b->mark));
 }
 
-/* Whether a thread has anything in hand: only then its clocks run. */
-static __always_inline int has_baton(const struct thread *t) { return t->own.id || t->offered.id; }
+/* The baton of a request is given back, whichever of the two it is. */
+static __always_inline void let_go(struct thread *t, __u64 id)
+{
+	if (t->own.id == id) {
+		t->own.id = 0;
+		t->holds &= ~OWN;
+	}
+	if (t->offered.id == id) {
+		t->offered.id = 0;
+		t->holds &= ~OFFERED;
+	}
+}
 
-/* What the thread has in hand: what it took last. */
+/* What the thread has in hand, what it took last; only then its clocks run. */
 static __always_inline struct baton *in_hand(struct thread *t)
 {
-	struct baton *b = t->offered.id && (!t->own.id || t->offered.at > t->own.at) ? &t->offered : &t->own;
-
-	return b->id ? b : 0;
+	if (!t->holds)
+		return 0;
+	return t->holds & OFFERED && (!(t->holds & OWN) || t->offered.at > t->own.at) ? &t->offered : &t->own;
 }
 
 /* A request was read. */
@@ -192,7 +212,7 @@ static __noinline int work_read(struct conn *c, struct sock *sk)
 	h->seq = 0;
 	__builtin_memset(t->own.parts, 0, sizeof(t->own.parts));
 	t->contended = 0;
-	take_baton(&t->own, t, h->id, now);
+	take_baton(t, OWN, h->id, now);
 	c->in_hand = 1;
 	return 0;
 }
@@ -224,10 +244,11 @@ static __noinline int work_answered(struct conn *c, struct sock *sk)
 		t->contended = 0;
 		charge(b, t);
 		__builtin_memcpy(h->parts, b->parts, sizeof(h->parts));
-		if (t->own.id == h->id)
-			t->own.id = 0;
-		if (t->offered.id == h->id)
-			t->offered.id = 0;
+		let_go(t, h->id);
+		/* Where few requests are followed, a thread passes the scheduler's hooks
+		 * with one load in between. */
+		if (follow_share && !t->holds)
+			bpf_task_storage_delete(&threads, bpf_get_current_task_btf());
 		return 0;
 	}
 	__builtin_memset(h->parts, 0, sizeof(h->parts));
@@ -297,7 +318,7 @@ static __noinline int work_heard(struct sock *sk)
 	} else {
 		__builtin_memcpy(t->own.parts, h->parts, sizeof(h->parts));
 		t->own.parts[WORK_CALL] += span(h->at, now);
-		take_baton(&t->own, t, h->id, now);
+		take_baton(t, OWN, h->id, now);
 	}
 	h->at = now;
 	h->heard = 1;

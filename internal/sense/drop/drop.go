@@ -71,6 +71,9 @@ func Start() (*Watcher, error) {
 		unfit = "dropped"
 	}
 	delete(spec.Programs, unfit)
+	if err := spec.Variables["harmless"].Set(harmlessBits(w.reasons)); err != nil {
+		return nil, fmt.Errorf("drops: %w", err)
+	}
 	c, err := bpf.LoadCollection(spec)
 	if err != nil {
 		return nil, err
@@ -141,8 +144,8 @@ func (w *Watcher) reason(n uint32) string {
 	return fmt.Sprintf("reason %d", n)
 }
 
-// Read returns what was dropped since Start, most packets first, but for what
-// is nothing but TCP's daily work. device names a device of a
+// Read returns what was dropped since Start, most packets first, without the
+// reasons that are harmless. device names a device of a
 // namespace; serves says whether a port is one that somebody listens at or
 // calls: other ports are clients' own, and left out.
 func (w *Watcher) Read(space *symbol.Space, device func(netns uint64, index int) string, serves func(port uint16) bool) (observe.Drops, []observe.Loss, error) {
@@ -156,9 +159,6 @@ func (w *Watcher) Read(space *symbol.Space, device func(netns uint64, index int)
 	var places []uint64
 	for iter.Next(&key, &counts) {
 		d := &observe.Drop{Reason: w.reason(key.Reason), NetNS: uint64(key.NetNS), In: key.In != 0, Kind: kinds[min(int(key.Kind), len(kinds)-1)]}
-		if harmless[d.Reason] {
-			continue
-		}
 		for _, c := range counts {
 			d.Packets += c.Packets
 			d.Segments += c.Segments
@@ -300,6 +300,17 @@ func addr(family uint8, b [16]byte) netip.Addr {
 		return netip.AddrFrom4([4]byte(b[:4]))
 	}
 	return netip.AddrFrom16(b).Unmap()
+}
+
+// harmlessBits has a bit set for each harmless reason, by its number: the program passes
+// them by. A busy server has one for each connection that it closes.
+func harmlessBits(names map[uint32]string) (bits [4]uint64) {
+	for n, name := range names {
+		if harmless[name] && n < 256 {
+			bits[n/64] |= 1 << (n % 64)
+		}
+	}
+	return bits
 }
 
 // harmless are reasons for which no packet is missed: what TCP had already, or
