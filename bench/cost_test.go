@@ -15,7 +15,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -93,7 +92,13 @@ type pacedLoad struct {
 	name string
 	port int
 	rate int // requests a second
-	run  func(d time.Duration) (requests uint64, err error)
+	run  func(d time.Duration) (paced, error)
+}
+
+// paced is what came of a load at a fixed rate.
+type paced struct {
+	requests uint64
+	p99      time.Duration // of the answers, from when a request was sent: timers are late by more
 }
 
 // pacer is the process that asks at a fixed rate, whatever comes back how late: kind,
@@ -107,26 +112,35 @@ func pacer(args []string) {
 	}
 	ask := map[string]func(string) (func() error, error){"http": asksOf("GET / HTTP/1.1\r\nHost: h\r\n\r\n"), "redis": asksOf("*2\r\n$3\r\nGET\r\n$1\r\nk\r\n"), "http2": asksHTTP2()}[args[0]]
 	var all sync.WaitGroup
-	var asked atomic.Uint64
-	began := time.Now()
+	took := make([][]time.Duration, conns)
+	asks := make([]func() error, conns)
 	for n := range conns {
-		one, err := ask(args[1])
-		if err != nil {
-			fail("pacer", err)
-		}
+		all.Go(func() {
+			one, err := ask(args[1])
+			if err != nil {
+				fail("pacer", err)
+			}
+			asks[n] = one
+		})
+	}
+	all.Wait() // it takes longer than the load may be late
+	began := time.Now()
+	for n, one := range asks {
 		all.Go(func() {
 			every := time.Second * time.Duration(conns) / time.Duration(rate)
 			for due := began.Add(every * time.Duration(n) / time.Duration(conns)); due.Sub(began) < length; due = due.Add(every) {
 				time.Sleep(time.Until(due))
+				sent := time.Now()
 				if err := one(); err != nil {
 					fail("pacer", err)
 				}
-				asked.Add(1)
+				took[n] = append(took[n], time.Since(sent))
 			}
 		})
 	}
 	all.Wait()
-	fmt.Println(asked.Load())
+	every := slices.Sorted(slices.Values(slices.Concat(took...)))
+	fmt.Println(len(every), every[len(every)*99/100].Nanoseconds())
 	os.Exit(0)
 }
 
@@ -194,34 +208,39 @@ func http2Server(addr string) {
 
 // pace makes a load of a kind against a port of the stage.
 func (s *stage) pace(name, kind string, port, rate, conns int) pacedLoad {
-	return pacedLoad{name, port, rate, func(d time.Duration) (uint64, error) {
+	return pacedLoad{name, port, rate, func(d time.Duration) (paced, error) {
 		return s.pacer(kind, port, rate, conns, d)
 	}}
 }
 
-func (s *stage) pacer(kind string, port, rate, conns int, d time.Duration) (requests uint64, err error) {
+func (s *stage) pacer(kind string, port, rate, conns int, d time.Duration) (came paced, err error) {
 	cmd := s.command("/proc/self/exe", kind, fmt.Sprintf("127.0.0.1:%d", port), strconv.Itoa(rate), strconv.Itoa(conns), d.String())
 	cmd.Env = append(os.Environ(), "SLOWRAY_BENCH_ROLE=pacer")
 	var out, said strings.Builder
 	cmd.Stdout, cmd.Stderr = &out, &said
 	if err := s.start(cmd); err != nil {
-		return 0, err
+		return came, err
 	}
 	if err := cmd.Wait(); err != nil {
-		return 0, fmt.Errorf("pacer: %w: %s", err, said.String())
+		return came, fmt.Errorf("pacer: %w: %s", err, said.String())
 	}
-	return strconv.ParseUint(strings.TrimSpace(out.String()), 10, 64)
+	_, err = fmt.Sscan(out.String(), &came.requests, &came.p99)
+	return came, err
 }
 
 // pacedDatabase is MariaDB at a fixed rate of point selects.
 func pacedDatabase(d *database, rate int) pacedLoad {
-	return pacedLoad{"MariaDB, point selects", d.port, rate, func(length time.Duration) (uint64, error) {
-		text, _, err := d.output(d.sysbench("--rate="+strconv.Itoa(rate), fmt.Sprintf("--time=%.0f", max(1, length.Seconds())), "run")...)
+	return pacedLoad{"MariaDB, point selects", d.port, rate, func(length time.Duration) (paced, error) {
+		text, _, err := d.output(d.sysbench("--rate="+strconv.Itoa(rate), "--percentile=99", fmt.Sprintf("--time=%.0f", max(1, length.Seconds())), "run")...)
 		if err != nil {
-			return 0, err
+			return paced{}, err
 		}
 		n, err := after(text, "total:")
-		return uint64(n), err
+		if err != nil {
+			return paced{}, err
+		}
+		ms, err := after(text, "99th percentile:")
+		return paced{uint64(n), time.Duration(ms * float64(time.Millisecond))}, err
 	}}
 }
 
@@ -256,17 +275,18 @@ func hostRan(since time.Time) time.Duration {
 }
 
 // costOf is what a command adds to the CPU time of each request, µs: of everything that
-// ran on the host, in blocks without it, with it twice, and without it.
-func costOf(b *testing.B, p plan, slowray string, c costCommand, l pacedLoad) (added, bare sample) {
+// ran on the host, in blocks without it, with it twice, and without it. p99 is how many
+// times as long the slowest hundredth of requests take at least.
+func costOf(b *testing.B, p plan, slowray string, c costCommand, l pacedLoad) (added, bare, p99 sample) {
 	b.Helper()
 	began := time.Now()
-	block := func() float64 {
+	block := func() (cost, p99 float64) {
 		before := hostRan(began)
-		n, err := l.run(p.length)
-		if err != nil || n == 0 {
-			b.Fatalf("%s: %d requests: %v", l.name, n, err)
+		came, err := l.run(p.length)
+		if err != nil || came.requests == 0 {
+			b.Fatalf("%s: %d requests: %v", l.name, came.requests, err)
 		}
-		return float64(hostRan(began)-before) / 1e3 / float64(n)
+		return float64(hostRan(began)-before) / 1e3 / float64(came.requests), came.p99.Seconds()
 	}
 	block() // warm
 	for range p.rounds {
@@ -274,22 +294,25 @@ func costOf(b *testing.B, p plan, slowray string, c costCommand, l pacedLoad) (a
 		if err != nil {
 			b.Fatal(err)
 		}
-		first := block()
+		first, early := block()
 		stop, _, err := c.start(b, slowray, l.port)
 		if err != nil {
 			b.Fatal(err)
 		}
-		with := (block() + block()) / 2
+		with, slow := block()
+		more, slower := block()
+		with = (with + more) / 2
 		if _, err := stop(); err != nil {
 			b.Fatal(err)
 		}
-		last := block()
+		last, late := block()
 		unlock()
 		bare = append(bare, (first+last)/2)
 		added = append(added, with-(first+last)/2)
-		progress(b, fmt.Sprintf("%s at %d/s: %.1f µs, %s %+.2f µs", l.name, l.rate, bare[len(bare)-1], c.name, added[len(added)-1]))
+		p99 = append(p99, (slow+slower)/(early+late))
+		progress(b, fmt.Sprintf("%s at %d/s: %.1f µs, %s %+.2f µs, p99 × %.3f (%.2f ms)", l.name, l.rate, bare[len(bare)-1], c.name, added[len(added)-1], p99[len(p99)-1], 500*(early+late)))
 	}
-	return added, bare
+	return added, bare, p99
 }
 
 // bootstrap is the mean of a sample and the interval in which it lies in 95 of 100 samples
@@ -319,6 +342,7 @@ func BenchmarkCost(b *testing.B) {
 	}
 	slowray := built(b)
 	s := newStage(b)
+	s.pinned = true
 	var loads []pacedLoad
 	add := func(name string, make func() pacedLoad) {
 		if only := os.Getenv("SLOWRAY_BENCH_LOADS"); only == "" || slices.Contains(strings.Split(only, ","), name) {
@@ -350,15 +374,18 @@ func BenchmarkCost(b *testing.B) {
 	for b.Loop() {
 		for _, l := range loads {
 			for _, c := range commands {
-				added, bare := costOf(b, p, slowray, c, l)
+				added, bare, p99 := costOf(b, p, slowray, c, l)
 				mean, low, high := bootstrap(added, p.seed)
-				rows = append(rows, fmt.Sprintf("| %s, %s/s | %.1f | `%s` | **%+.2f** (%.2f to %.2f) | %d |", l.name, thousands(l.rate), bare.median(), c.name, mean, low, high, len(added)))
-				reportFigures(b, l.name+" at "+thousands(l.rate)+"/s", figure{name: "µs of CPU added to a request, " + c.name, format: "%.2f", sample: added})
+				slower, least, most := bootstrap(p99, p.seed)
+				rows = append(rows, fmt.Sprintf("| %s, %s/s | %.1f | `%s` | **%+.2f** (%+.2f to %+.2f) | × %.3f (%.3f to %.3f) | %d |",
+					l.name, thousands(l.rate), bare.median(), c.name, mean, low, high, slower, least, most, len(added)))
+				reportFigures(b, l.name+" at "+thousands(l.rate)+"/s", figure{name: "µs of CPU added to a request, " + c.name, format: "%.2f", sample: added},
+					figure{name: "p99, times that without, " + c.name, format: "%.3f", sample: p99})
 			}
 		}
 	}
 	b.ReportMetric(0, "ns/op")
-	keepTable(b, "cost", "| load | µs of CPU for a request, bare | beside it | µs added: mean (95 %) | pairs |\n|---|---|---|---|---|", rows)
+	keepTable(b, "cost", "| load | µs of CPU for a request, bare | beside it | µs added: mean (95 %) | p99, times that without | pairs |\n|---|---|---|---|---|---|", rows)
 }
 
 func thousands(n int) string {
