@@ -118,6 +118,7 @@ func newParser(c *cli, stdout, stderr io.Writer) *kong.Kong {
 		kong.Writers(stdout, stderr),
 		kong.Vars{"state": journal.DefaultDir, "history": historyDir},
 		kong.TypeMapper(reflect.TypeFor[time.Duration](), commandline.Durations{}),
+		kong.KindMapper(reflect.Int, commandline.Numbers{}),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true}),
 	)
 	if err != nil {

@@ -25,7 +25,7 @@ type whyCmd struct {
 	PID        *int           `name:"pid" placeholder:"N" help:"Only the services of this process, and what they call."`
 	Unit       *string        `placeholder:"X" help:"Only the services of this systemd unit, and what they call."`
 	Container  *string        `placeholder:"X" help:"Only the services of this container (name or id), and what they call."`
-	All        bool           `help:"Tell of every endpoint, and of every cause why it is ruled out."`
+	All        bool           `short:"v" help:"Print everything: all evidence, every endpoint, and why each cause is ruled out."`
 	JSON       bool           `name:"json" help:"Print the report as JSON."`
 	Silent     bool           `help:"Ask no server for its status: Redis, memcached and HAProxy are asked otherwise, where they need no password."`
 	Save       string         `placeholder:"FILE" help:"Save the observation, for slowray replay."`
@@ -158,7 +158,7 @@ func (c *whyCmd) save(o *observe.Observation) error {
 type replayCmd struct {
 	File    string `arg:"" optional:"" complete:"files" help:"A file made with slowray why --save, or a capture of packets (pcap, pcapng) or log of TCPRT (version 6), also compressed."`
 	Port    []int  `placeholder:"N" sep:"," help:"Of a capture or log: only requests answered at this TCP port; may be repeated."`
-	All     bool   `help:"Tell of every endpoint, and of every cause why it is ruled out."`
+	All     bool   `short:"v" help:"Print everything: all evidence, every endpoint, and why each cause is ruled out."`
 	JSON    bool   `name:"json" help:"Print the report as JSON."`
 	atFlags `embed:""`
 }
@@ -235,7 +235,7 @@ func printReport(r *diagnose.Report, asJSON, all bool, s *streams) error {
 	switch {
 	case len(r.Findings) > 0:
 		return exit(exitFindings)
-	case r.CutShort != "":
+	case r.CutShort != "", report.Undecided(r):
 		return exit(exitFailed) // there may be something
 	}
 	return nil

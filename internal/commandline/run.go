@@ -31,11 +31,16 @@ func (e Exit) Error() string { return fmt.Sprintf("exit status %d", int(e)) }
 // It does without kong's own Parse and Run. They look for methods by name, and then the
 // linker has to keep every exported method of every type, which is a sixth of slowray.
 func Parse(parser *kong.Kong, args []string, version string) (parsed *kong.Context, status int) {
+	args = unfold(args)
 	parsed, err := kong.Trace(parser, args)
 	if err == nil {
 		err = parsed.Error
 	}
 	if err != nil {
+		if unknown := unknownCommand(parser.Model, args); unknown != nil {
+			fmt.Fprintf(parser.Stderr, "slowray: %s (see slowray help)\n", printable.Text(unknown.Error()))
+			return nil, ExitFailed
+		}
 		return nil, refuse(parsed, err)
 	}
 	switch asked(parsed) {

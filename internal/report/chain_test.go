@@ -25,16 +25,23 @@ func TestFindingChain(t *testing.T) {
 		ChainEnd: "sleeps for a time that it chose itself",
 	}
 	var b strings.Builder
-	if err := Text(&b, &diagnose.Report{Findings: []cause.Finding{f}}, Style{Width: 100}); err != nil {
+	if err := Text(&b, &diagnose.Report{Findings: []cause.Finding{f}}, Style{Width: 100, All: true}); err != nil {
 		t.Fatal(err)
 	}
 	want := "" +
-		"   chain    python3 900/901  write fd 5 → pipe:[1234], at least 5 s\n" +
-		"            re\uFFFD[2Jader 950   has the other end, and does not read [peer of the fd]\n" +
-		"                             clock_nanosleep\n" +
-		"            end              sleeps for a time that it chose itself\n" +
-		"   do this  Mend the reader.\n"
+		"   chain     python3 900/901  write fd 5 → pipe:[1234], at least 5 s\n" +
+		"             re\uFFFD[2Jader 950   has the other end, and does not read [peer of the fd]\n" +
+		"                              clock_nanosleep\n" +
+		"             end              sleeps for a time that it chose itself\n" +
+		"   fix       Mend the reader.\n"
 	if !strings.Contains(b.String(), want) {
+		t.Errorf("got\n%s\nwant\n%s", b.String(), want)
+	}
+	b.Reset()
+	if err := Text(&b, &diagnose.Report{Findings: []cause.Finding{f}}, Style{Width: 100}); err != nil {
+		t.Fatal(err)
+	}
+	if want := "   evidence  python3 900/901 → re\uFFFD[2Jader 950: sleeps for a time that it chose itself\n"; !strings.Contains(b.String(), want) {
 		t.Errorf("got\n%s\nwant\n%s", b.String(), want)
 	}
 }

@@ -11,15 +11,13 @@ import (
 )
 
 const (
-	shownChanges  = 8                // lines, unless all are asked for
-	packageGap    = 10 * time.Minute // between changes of packages that are told together
+	packageGap    = 10 * time.Minute // between changes of packages that are listed together
 	shownPackages = 3
 )
 
-// changes tells what was changed lately, beside findings: nobody asks for it
-// when nothing is wrong.
+// changes lists what was changed on the host lately.
 func (p *printer) changes(r *diagnose.Report) {
-	if len(r.Changes) == 0 || len(r.Findings) == 0 && !p.All {
+	if len(r.Changes) == 0 {
 		return
 	}
 	from := "before the end of this window"
@@ -28,21 +26,16 @@ func (p *printer) changes(r *diagnose.Report) {
 			from = "before the first slow request of this window"
 		}
 	}
-	p.line("%s %s", p.paint(bold, "Changed lately"), p.paint(dim, "("+from+"; no verdict)"))
-	shown := 0
+	p.line("%s %s", p.paint(bold, "Recent changes"), p.paint(dim, "("+from+"; no verdict)"))
 	for i := 0; i < len(r.Changes); {
 		text, next := changeText(r.Changes, i)
-		if shown++; shown > shownChanges && !p.All {
-			p.line("  %-16s%s", "", p.paint(dim, fmt.Sprintf("and %d more: see --json", len(r.Changes)-i)))
-			break
-		}
 		p.wrapped(fmt.Sprintf("  %-16s", beforeText(&r.Changes[i])), 18, printable.Text(text))
 		i = next
 	}
 	p.line("")
 }
 
-// changeText tells the change at i, and where the next one is that is not told
+// changeText describes the change at i, and where the next one is that is not described
 // with it.
 func changeText(list []diagnose.Change, i int) (string, int) {
 	c := &list[i]

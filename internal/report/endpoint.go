@@ -15,12 +15,8 @@ import (
 	"github.com/slowray/slowray/internal/printable"
 )
 
-// maxEndpoints is how many endpoints of a side are shown unless all are asked
-// for.
-const maxEndpoints = 10
-
-// endpoints prints what is served and what is called, with where the time of
-// the requests goes when they were recorded.
+// endpoints prints what is served and what is called, with the time breakdown of
+// the requests when they were recorded.
 func (p *printer) endpoints(r *diagnose.Report) {
 	var served, called []diagnose.Endpoint
 	ledger := false
@@ -33,7 +29,7 @@ func (p *printer) endpoints(r *diagnose.Report) {
 		}
 	}
 	if len(served)+len(called) == 0 {
-		p.line("No TCP service with traffic was seen.")
+		p.line("No TCP service had traffic.")
 		p.line("")
 		return
 	}
@@ -41,15 +37,17 @@ func (p *printer) endpoints(r *diagnose.Report) {
 		p.connections(served)
 		return
 	}
-	p.requests("Services with traffic", "process", served)
-	p.requests("What they call", "caller", called)
+	p.requests("Services", "process", served, screenServed)
+	if p.All || len(r.Findings) > 0 {
+		p.requests("Calls to other services", "caller", called, screenCalled)
+	}
 }
 
 // connections is the table of a window in which no request was recorded.
 func (p *printer) connections(served []diagnose.Endpoint) {
-	p.line("%s", p.paint(bold, "Services with traffic"))
+	p.line("%s", p.paint(bold, "Services"))
 	p.line("  %-22s %-16s %8s %10s %9s %9s", "address", "process", "pid", "new conns", "answers/s", "good/s")
-	shown := p.first(served)
+	shown := p.first(served, screenServed)
 	for _, e := range shown {
 		comm, pid := "?", ""
 		if e.Process != nil {
@@ -61,20 +59,19 @@ func (p *printer) connections(served []diagnose.Endpoint) {
 }
 
 const (
-	requestColumns = "  %-21s %-15s %7s %7s %7s %7s  %s"
+	requestColumns = "%-23s %-15s %7s %7s %7s %7s  %s"
 	addressWidth   = 21
 	processWidth   = 15                                                                      // a name the kernel keeps is no longer
 	tableWidth     = 2 + addressWidth + 1 + processWidth + 1 + 7 + 1 + 7 + 1 + 7 + 1 + 7 + 2 // up to where the time goes
 )
 
 // requests is the table of endpoints whose requests were recorded.
-func (p *printer) requests(title, who string, list []diagnose.Endpoint) {
+func (p *printer) requests(title, who string, list []diagnose.Endpoint, most int) {
 	if len(list) == 0 {
 		return
 	}
-	p.line("%s", p.paint(bold, title))
-	p.line(requestColumns, "address", who, "req/s", "good/s", "p50", "p99", "where the time goes")
-	shown := p.first(list)
+	p.line("%s", p.paint(bold, fmt.Sprintf(requestColumns, title, who, "req/s", "good/s", "p50", "p99", "time breakdown")))
+	shown := p.first(list, most)
 	for i := range shown {
 		e := &shown[i]
 		comm := "?"
@@ -93,26 +90,27 @@ func (p *printer) requests(title, who string, list []diagnose.Endpoint) {
 			p.line("  %s", address)
 			address = ""
 		}
-		row := fmt.Sprintf(requestColumns, address, shorten(comm, processWidth), wholeRate(e.RPS), wholeRate(e.GoodRPS), p50, p99,
+		row := fmt.Sprintf(requestColumns, "  "+address, shorten(comm, processWidth), wholeRate(e.RPS), wholeRate(e.GoodRPS), p50, p99,
 			topParts(shares(e.Ledger), p.Width-tableWidth))
 		p.line("%s", strings.TrimRight(row, " "))
-		if note := endpointNote(e); note != "" {
+		if note := endpointNote(e); note != "" && (p.All || i == 0 || e.Unanswered+e.Unfinished > 0) {
 			p.wrapped("    ", 4, note)
 		}
 	}
 	p.more(list, shown)
 }
 
-func (p *printer) first(list []diagnose.Endpoint) []diagnose.Endpoint {
-	if !p.All && len(list) > maxEndpoints {
-		return list[:maxEndpoints]
+// first are the endpoints that are shown where not all are asked for.
+func (p *printer) first(list []diagnose.Endpoint, most int) []diagnose.Endpoint {
+	if !p.All && len(list) > most {
+		return list[:most]
 	}
 	return list
 }
 
 func (p *printer) more(list, shown []diagnose.Endpoint) {
 	if n := len(list) - len(shown); n > 0 {
-		p.line("  … and %d more (--all shows them)", n)
+		p.line("  … and %d more: -v", n)
 	}
 	p.line("")
 }
@@ -194,12 +192,12 @@ func endpointNote(e *diagnose.Endpoint) string {
 		notes = append(notes, fmt.Sprintf("slowest %s: %s, %s", figure.Count(s.Requests), duration(s.Mean), topParts(share, room)))
 	}
 	if e.Loss != nil && *e.Loss >= noteLoss && e.Retrans != nil && *e.Retrans > 0 {
-		notes = append(notes, fmt.Sprintf("loss %s ‰ (%s segments sent again)", short(*e.Loss), figure.Count(*e.Retrans)))
+		notes = append(notes, fmt.Sprintf("loss %s ‰ (%s segments retransmitted)", short(*e.Loss), figure.Count(*e.Retrans)))
 	}
 	if n := e.Ledger[observe.Network.String()].Share; e.RTT != nil && *e.RTT >= noteRTT && n != nil && *n >= noteNetwork {
 		note := "round trip " + duration(*e.RTT)
 		if e.MinRTT != nil {
-			note += " (least " + duration(*e.MinRTT) + ")"
+			note += " (min " + duration(*e.MinRTT) + ")"
 		}
 		notes = append(notes, note)
 	}
@@ -207,7 +205,7 @@ func endpointNote(e *diagnose.Endpoint) string {
 		notes = append(notes, figure.Count(int64(e.TLS))+" TLS handshakes of "+duration(e.TLSMean))
 	}
 	if e.TLSFailed > 0 {
-		notes = append(notes, figure.Count(int64(e.TLSFailed))+" TLS handshakes broken off")
+		notes = append(notes, figure.Count(int64(e.TLSFailed))+" TLS handshakes failed")
 	}
 	if e.Unanswered > 0 {
 		notes = append(notes, figure.Count(e.Unanswered)+" without an answer")
@@ -216,7 +214,7 @@ func endpointNote(e *diagnose.Endpoint) string {
 		notes = append(notes, fmt.Sprintf("estimated from some connections, ±%s", figure.Percent(e.SampleError)))
 	}
 	if e.Unfinished > 0 {
-		notes = append(notes, figure.Count(e.Unfinished)+" still going on")
+		notes = append(notes, figure.Count(e.Unfinished)+" unfinished")
 	}
 	return strings.Join(notes, "; ")
 }

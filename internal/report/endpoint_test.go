@@ -39,24 +39,22 @@ func chain() *diagnose.Report {
 	return r
 }
 
-const goldenRequests = `Services with traffic
-  address               process           req/s  good/s     p50     p99  where the time goes
+const goldenRequests = `Services                process           req/s  good/s     p50     p99  time breakdown
   10.9.8.1:8088         nginx              9500    9498  103 ms  131 ms  server 92 %, network 5 %
-    slowest 950: 412 ms, retrans 92 %, server 7 %; loss 9.77 ‰ (1,435 segments sent again); round
-    trip 17.3 ms (least 200 µs); 14 without an answer; 2 still going on
+    slowest 950: 412 ms, retrans 92 %, server 7 %; loss 9.77 ‰ (1,435 segments retransmitted); round
+    trip 17.3 ms (min 200 µs); 14 without an answer; 2 unfinished
   [2001:db8::ffff:1234]:9000
                         a-very-long-na…    9500    9498     1 s 1,000 s  accept_wait 52 %
   0.0.0.0:22            ?                     -       -       -       -
 
-What they call
-  address               caller            req/s  good/s     p50     p99  where the time goes
+Calls to other services caller            req/s  good/s     p50     p99  time breakdown
   10.7.7.7:3306         php-fpm8.2         9500    9498  2.6 ms  4.1 ms  server 96 %
 
 `
 
 func TestRequestsTable(t *testing.T) {
 	var b bytes.Buffer
-	p := &printer{Style: Style{Width: 100}, w: &b}
+	p := &printer{Style: Style{Width: 100, All: true}, w: &b}
 	p.endpoints(chain())
 	if diff := cmp.Diff(goldenRequests, b.String()); diff != "" {
 		t.Error(diff)

@@ -19,7 +19,7 @@ import (
 type Style struct {
 	Color bool // ANSI colours: only for a terminal
 	Width int  // columns; 0 = 100
-	All   bool // every endpoint, and why each cause is ruled out
+	All   bool // everything: all evidence, every endpoint, why each cause is ruled out
 }
 
 type printer struct {
@@ -28,24 +28,38 @@ type printer struct {
 	err error
 }
 
-// Text writes r for a person: the findings first, worst first, then what was
-// watched, what was ruled out and what could not be checked.
+// Text writes r for a person: the verdict and one screen, or everything with style.All.
 func Text(w io.Writer, r *diagnose.Report, style Style) error {
 	if style.Width <= 0 {
 		style.Width = 100
 	}
 	p := &printer{Style: style, w: w}
-	p.head(r)
+	if style.All {
+		p.everything(r)
+	} else {
+		p.screen(r)
+	}
+	return p.err
+}
+
+// everything writes the whole report.
+func (p *printer) everything(r *diagnose.Report) {
+	p.verdict(r)
+	p.source(r)
+	p.line("")
 	p.findings(r)
 	p.account(r)
 	p.changes(r)
 	p.endpoints(r)
-	p.ruledOut(r.RuledOut)
+	p.excluded("Ruled out", r.RuledOut)
 	p.excluded("Not checked", r.NotChecked)
 	for _, l := range r.Losses {
-		p.line("%s %s: %s", p.paint(yellow, "Not counted:"), printable.Text(l.What), figure.Count(l.Count))
+		p.line("%s %s: %s", p.paint(yellow, "Lost events:"), printable.Text(l.What), figure.Count(l.Count))
 	}
-	return p.err
+	if len(r.Losses) > 0 {
+		p.line("")
+	}
+	p.verdict(r)
 }
 
 func (p *printer) line(format string, args ...any) {
@@ -54,7 +68,8 @@ func (p *printer) line(format string, args ...any) {
 	}
 }
 
-func (p *printer) head(r *diagnose.Report) {
+// source says what was watched, when, and what that leaves open.
+func (p *printer) source(r *diagnose.Report) {
 	if c := r.Capture; c != nil && c.Lines > 0 {
 		p.line("%s: %s lines of TCPRT's log over %.3g s", printable.Text(c.File), figure.Count(uint64(c.Lines)), r.Window.Seconds)
 	} else if c != nil {
@@ -65,9 +80,16 @@ func (p *printer) head(r *diagnose.Report) {
 		p.line("%s watched for %.3g s%s (Linux %s, %d CPUs)", printable.Text(r.Host.Name), r.Window.Seconds, whenText(&r.Window), printable.Text(r.Host.Kernel), r.Host.CPUs)
 	}
 	if r.Window.Seconds < 1 {
-		p.line("%s", p.paint(yellow, "Ended early: what is ruled out after so short a time is not sure."))
+		p.line("%s", p.paint(yellow, "The window was cut short: causes may be ruled out for lack of requests."))
 	}
-	p.line("")
+	switch {
+	case r.CutShort != "" && len(r.Findings) > 0:
+		p.line("%s", p.paint(yellow, fmt.Sprintf("Not judged in full: %s. There may be other causes: see those not checked.", printable.Text(r.CutShort))))
+	case r.CutShort != "":
+		p.line("%s", p.paint(yellow, "Nothing was found in what was judged, which says little: see the causes not checked."))
+	case r.Capture != nil && len(r.Findings) == 0:
+		p.line("%s", "Nothing found in it. It cannot show what happens inside the hosts.")
+	}
 }
 
 // whenText says when a window was: a report is read later too, and one of the history
@@ -79,73 +101,36 @@ func whenText(w *diagnose.ReportWindow) string {
 	return fmt.Sprintf(", from %s to %s", figure.Moment(w.Start), figure.Until(w.Start.Add(time.Duration(w.Seconds*float64(time.Second))), w.Start))
 }
 
+// findings writes each cause in full, and under it what follows from it.
 func (p *printer) findings(r *diagnose.Report) {
-	n := 0
-	for i := range r.Findings {
-		f := &r.Findings[i]
-		if f.Role != cause.RoleCause {
-			continue
-		}
-		n++
-		p.finding(n, f)
-		for j := range r.Findings {
-			if c := &r.Findings[j]; c.ConsequenceOf != nil && *c.ConsequenceOf == f.Cause && firstOf(r.Findings, f.Cause) == i {
-				p.field("so also", fmt.Sprintf("%s: %s (%s)", c.Cause, c.Title, c.Impact.Text))
-			}
+	for i, f := range causesOf(r) {
+		p.finding(i+1, f)
+		for _, c := range consequencesOf(r, f) {
+			p.field("explains", fmt.Sprintf("also %s: %s (%s)", c.Cause, c.Title, c.Impact.Text))
 		}
 		p.line("")
 	}
-	switch {
-	case n > 0 && r.CutShort != "":
-		p.line("%s", p.paint(yellow, fmt.Sprintf("Not judged in full: %s. There may be more than this: see below what was not.", printable.Text(r.CutShort))))
-		p.line("")
-		return
-	case n > 0:
-		return
-	case r.CutShort != "":
-		p.line("%s", p.paint(yellow, fmt.Sprintf("Not judged in full: %s. Nothing was found in what was judged, which says little: see below what was not.", printable.Text(r.CutShort))))
-	case r.Capture != nil && r.Capture.Lines > 0:
-		p.line("%s", p.paint(green, "Nothing found in what TCPRT's log tells; what happens inside of the hosts it does not."))
-	case r.Capture != nil:
-		p.line("%s", p.paint(green, "Nothing found in what packets tell; what happens inside of the hosts they do not."))
-	case len(r.RuledOut) < len(r.NotChecked):
-		p.line("%s", p.paint(yellow, "Nothing found, but most could not be checked: see the reasons below (run as root)."))
-	case len(r.NotChecked) > 0:
-		p.line("%s", p.paint(green, "Nothing found in what could be checked; see below what could not."))
-	default:
-		p.line("%s", p.paint(green, "Nothing found: no request was seen to fail or wait for a cause that slowray knows."))
-	}
-	p.line("")
 }
-
-// sightsShown is how many signs of trouble are listed that no finding is about.
-const sightsShown = 5
 
 // account says how much was lost, how much of it the findings explain, and what may be
 // harm, or not.
 func (p *printer) account(r *diagnose.Report) {
-	a := &r.Account
-	if a.Lost > 0 {
-		p.line("Requests lost %s in this window; the findings explain %s of it.", figure.Seconds(a.Lost), figure.Percent(a.Explained/a.Lost))
-		p.line("")
-	}
+	p.shortAccount(r)
 	if len(r.Unlinked) > 0 {
-		p.line("Seen, and not linked to any slow request:")
-		most := sightsShown
-		if p.All {
-			most = len(r.Unlinked)
-		}
-		for i, s := range r.Unlinked {
-			if i == most {
-				p.line("  and %s more: --all lists them", figure.Count(len(r.Unlinked)-most))
-				break
-			}
+		p.line("Not the cause: linked to no slow request")
+		for _, s := range r.Unlinked {
 			p.wrapped("    ", 4, printable.Text(s.Text))
 		}
 		p.line("")
 	}
+	p.unfinished(r)
+}
+
+// unfinished lists services with requests that had no answer when the window ended, where no
+// finding says so: they may be meant to take long.
+func (p *printer) unfinished(r *diagnose.Report) {
 	for _, e := range r.Endpoints {
-		known := slices.ContainsFunc(a.Victims, func(x cause.Victim) bool { return x.NetNS == e.NetNS && x.Port == e.Port })
+		known := slices.ContainsFunc(r.Account.Victims, func(x cause.Victim) bool { return x.NetNS == e.NetNS && x.Port == e.Port })
 		if e.Side != observe.Served.String() || e.Unfinished == 0 || known || len(r.Findings) > 0 {
 			continue
 		}
@@ -153,9 +138,8 @@ func (p *printer) account(r *diagnose.Report) {
 		if e.Process != nil {
 			who = e.Process.Comm
 		}
-		p.wrapped("", 0, printable.Text(fmt.Sprintf("But some requests (%s) waited for an answer of %s on %s when the window ended, for over a second: unless that is how it works (long polls, streams), they hang. \"slowray requests --port %d\" shows them.",
-			figure.Count(e.Unfinished), who, joinHostPort(e.Addr, e.Port), e.Port)))
-		p.line("")
+		p.line("%s", p.cut(fmt.Sprintf("%s of %s :%d had no answer after 1 s: do they hang? slowray requests --port %d",
+			figure.Counted(e.Unfinished, "request"), who, e.Port, e.Port), 0))
 	}
 }
 
@@ -170,25 +154,21 @@ func firstOf(findings []cause.Finding, id cause.ID) int {
 }
 
 func (p *printer) finding(n int, f *cause.Finding) {
-	sure := ""
-	if f.Confidence > 0 { // what an older slowray said has none
-		sure = fmt.Sprintf("  confidence %.2f", f.Confidence)
-	}
-	p.line("%s %s", p.paint(red, fmt.Sprintf("%d. %s", n, printable.Text(f.Title))), p.paint(dim, "["+string(f.Cause)+"]"+sure))
+	p.heading(n, f)
 	p.field("where", subjectText(&f.Subject))
 	if o := f.Over; o != nil {
 		p.field("when", fmt.Sprintf("%s to %s, in %d of %d windows; the figures are of the one at %s, the share of all", figure.Moment(o.Onset), figure.Until(o.End, o.Onset), o.Windows, o.Of, figure.Until(o.Worst, o.Onset)))
 	}
-	p.field("how bad", fmt.Sprintf("%s of %s: %s", figure.Percent(f.Impact.Share), f.Impact.Of, f.Impact.Text))
+	p.field("impact", fmt.Sprintf("%s of %s: %s", figure.Percent(f.Impact.Share), f.Impact.Of, f.Impact.Text))
 	p.hops(f)
-	p.field("do this", f.Fix.Text)
+	p.field("fix", f.Fix.Text)
 	for _, c := range f.Fix.Commands {
 		p.raw("", p.paint(bold, printable.Text(c.String())))
 	}
 	for i, c := range f.Fix.Persist {
 		label := ""
 		if i == 0 {
-			label = "to keep"
+			label = "permanent"
 		}
 		p.raw(label, printable.Text(c.String()))
 	}
@@ -198,7 +178,7 @@ func (p *printer) finding(n int, f *cause.Finding) {
 	for i, e := range f.Evidence {
 		label := ""
 		if i == 0 {
-			label = "seen"
+			label = "evidence"
 		}
 		p.field(label, evidenceText(&e))
 	}
@@ -265,62 +245,34 @@ func subjectText(s *cause.Subject) string {
 	return strings.Join(parts, ", ")
 }
 
-// ruledOut tells why causes are ruled out. Of those that nothing was seen of
-// only the names are told, unless all is asked for.
-func (p *printer) ruledOut(list []diagnose.Excluded) {
-	var told []diagnose.Excluded
-	var rest []string
-	for _, e := range list {
-		if p.All || !e.Nothing() {
-			told = append(told, e)
-		} else {
-			rest = append(rest, e.Cause)
-		}
-	}
-	if len(rest) == 1 { // its reason is no longer than the words about it
-		told, rest = list, nil
-	}
-	p.excluded("Ruled out", told)
-	if len(rest) > 0 {
-		p.line("%s", p.paint(bold, fmt.Sprintf("Ruled out, for there is nothing of the kind (%d; --all tells more)", len(rest))))
-		p.wrapped("  ", 2, strings.Join(rest, ", "))
-		p.line("")
-	}
-}
-
-// maxAlso is how many causes are named that share the reason of another one,
-// unless all are asked for.
-const maxAlso = 20
-
+// excluded lists causes with the reason; those that share one stand together.
 func (p *printer) excluded(title string, list []diagnose.Excluded) {
 	if len(list) == 0 {
 		return
 	}
 	p.line("%s", p.paint(bold, title))
-	told := map[string]bool{}
+	listed := map[string]bool{}
 	for i, e := range list {
-		if told[e.Because] {
+		if listed[e.Because] {
 			continue
 		}
-		told[e.Because] = true
-		var also []string
-		for _, same := range list[i+1:] {
-			if same.Because == e.Because {
-				also = append(also, same.Cause)
+		listed[e.Because] = true
+		var same []string
+		for _, other := range list[i+1:] {
+			if other.Because == e.Because {
+				same = append(same, other.Cause)
 			}
 		}
 		because := e.Because
-		if n := len(also); n > maxAlso && !p.All {
-			because += fmt.Sprintf("; so also %d other causes (--all names them)", n)
-		} else if n > 0 {
-			because += "; so also " + strings.Join(also, ", ")
+		if len(same) > 0 {
+			because += "; the same for " + strings.Join(same, ", ")
 		}
 		p.wrapped(fmt.Sprintf("  %-31s", e.Cause), 33, printable.Text(because))
 	}
 	p.line("")
 }
 
-const labelWidth = 12
+const labelWidth = 13
 
 // field prints a labelled sentence, wrapped.
 func (p *printer) field(label, text string) {

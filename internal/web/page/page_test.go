@@ -196,7 +196,7 @@ func TestSlowestRequestWithinThreeClicks(t *testing.T) {
 	b.do(chromedp.NavigateBack())
 	b.settle("timeline")
 	b.goTo("#/?view=requests&slow=100000", "requests")
-	b.says("table.requests", "shop-php", "ms", "sent again")
+	b.says("table.requests", "shop-php", "ms", "retransmitted")
 	b.look("requests")
 	// One end of each request only.
 	b.do(chromedp.SetValue(`select[aria-label="Side"]`, "called"), chromedp.Evaluate(`document.querySelector('select[aria-label="Side"]').dispatchEvent(new Event("change")) && 0`, nil))

@@ -148,7 +148,7 @@ func TestWithTheServer(t *testing.T) {
 	b.settle("request")
 	b.says(".summary", "retransmission")
 	b.says(".chain", "nginx", "198.51.100.7:3306 has not answered")
-	b.says(".waterfall", "sent again", "Total")
+	b.says(".waterfall", "retransmitted", "Total")
 	b.look("real-request")
 	for view, want := range map[string]string{"findings": "Delete the rule.", "requests": "the slowest 100 are shown", "waits": "198.51.100.7:3306", "flame": "PHP", "drops": "drops were not watched", "proofs": "No proof was made"} {
 		b.goTo("#/?view="+view, view)

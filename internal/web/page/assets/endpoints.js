@@ -46,7 +46,7 @@ export const ledgerOf = (e) => Object.fromEntries(Object.entries(e.ledger_us || 
 // about is what a bar shows, in words.
 export function about(ledger) {
   const list = shares(ledger, true), sum = list.reduce((a, x) => a + x.us, 0);
-  return [h("b", {}, "Where the time goes"), h("table", { class: "plain" }, list.map((x) => h("tr", {}, h("td", {}, h("i", { class: "dot", css: { background: x.part.color } }), x.part.name), h("td", { class: "n" }, micros(x.us)), h("td", { class: "n" }, percent(x.us / sum)))))];
+  return [h("b", {}, "Time breakdown"), h("table", { class: "plain" }, list.map((x) => h("tr", {}, h("td", {}, h("i", { class: "dot", css: { background: x.part.color } }), x.part.name), h("td", { class: "n" }, micros(x.us)), h("td", { class: "n" }, percent(x.us / sum)))))];
 }
 
 export class Endpoints {

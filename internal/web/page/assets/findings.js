@@ -84,11 +84,11 @@ export function card(f, app, open = false) {
     h("span", { class: "much" }, f.share !== undefined && f.share !== null ? [h("b", {}, percent(f.share)), h("small", {}, `of ${clean(f.of, 90)}`)] : null),
     h("span", { class: "since", title: f.end ? `${other(f.onset)} to ${other(f.end)}` : other(f.onset) }, f.verdict === "proved" ? h("span", { class: "badge good" }, "proved") : null, lasted(f))));
   const body = h("div", { class: "body" }, h("p", {}, sentence(f)), f.shares?.length > 2 ? h("p", { class: "soft shares" }, "how much, window by window: ", spark(f.shares.map((x) => x.share), Math.min(260, 12 + f.shares.length * 8), 22)) : null,
-    f.role === "consequence" ? h("p", { class: "soft" }, f.consequence_of ? `It follows from ${clean(f.consequence_of, 80)}: mend that first.` : "It follows from another finding: mend that first.") : null,
+    f.role === "consequence" ? h("p", { class: "soft" }, f.consequence_of ? `It follows from ${clean(f.consequence_of, 80)}: fix that first.` : "It follows from another finding: fix that first.") : null,
     f.evidence?.length ? [h("h3", {}, "Evidence"), h("dl", { class: "grounds" }, f.evidence.map((e) => h("div", {}, h("dt", {}, clean(e.fact, 300)),
       h("dd", {}, clean(evidence(e.value, e.limit, e.unit), 800)), h("dd", { class: "source" }, clean(e.source, 200)))))] : null,
     f.chain?.length ? h("p", { class: "soft" }, `${plural(f.chain.length, "hop")} of waiting: ${f.chain.map((x) => clean(x.comm || x.process?.comm, 30)).join(" → ")}`) : null,
-    fix.text ? h("p", {}, h("b", {}, "Mend it: "), clean(fix.text, 800)) : null,
+    fix.text ? h("p", {}, h("b", {}, "Fix: "), clean(fix.text, 800)) : null,
     commands("Now", fix.commands), commands("To last", fix.persist),
     f.prove?.command ? commands("Prove it", [f.prove.command]) : null,
     h("p", { class: "acts" }, h("a", { class: "act", href: app.address({ view: "timeline", ep: f.key || app.route.ep, from: f.onset - pad, to: Math.min(now(), to + pad), last: null, sel: [f.onset, to] }) }, "Show this time"),
@@ -116,7 +116,7 @@ function commands(label, list) {
 export function strip(d, app) {
   const list = d.findings;
   const some = sorted(list).filter((f) => f.role !== "consequence"), follow = (list || []).length - some.length;
-  if (!some.length && d.judged === null) return h("p", { class: "fine" }, h("i", { class: "tick none", "aria-hidden": "true" }), "Nothing was judged in this time yet: findings come at the end of each window, a minute unless told otherwise.");
+  if (!some.length && d.judged === null) return h("p", { class: "fine" }, h("i", { class: "tick none", "aria-hidden": "true" }), "Nothing was judged in this time yet: findings come at the end of each window, a minute by default.");
   if (!some.length) return h("p", { class: "fine" }, h("i", { class: "tick", "aria-hidden": "true" }), "No cause of slowness was found in this time.", h("a", { href: app.address({ view: "findings" }) }, "What was ruled out"));
   return h("div", { class: "strip-findings" }, some.slice(0, 3).map((f) => h("a", { class: `brief ${level(f)}`, href: app.address({ view: "findings", cause: keyOf(f).slice(0, 200) }), "data-key": keyOf(f) },
     h("b", {}, clean(f.title, 120)), h("span", {}, subject(f)), h("span", { class: "soft" }, [f.share !== undefined && f.share !== null ? `${percent(f.share)} of ${clean(f.of, 90)} · ` : "", lasted(f)]))),
@@ -137,7 +137,7 @@ export default function view(app) {
     fill(top, h("h1", {}, all.length ? plural(all.filter((f) => f.role !== "consequence").length, "cause") : "Nothing found"), h("span", { class: "grow" }),
       menu("findings", [["Table (CSV)", () => saveCSV(["cause", "title", "role", "verdict", "share", "of", "subject", "onset", "end", "text"], all.map((f) => [f.cause, f.title, f.role, f.verdict, f.share, f.of, subject(f), clock(f.onset), f.end ? clock(f.end) : "", f.text]), "findings")], ["All of it (JSON)", () => saveJSON(d, "findings")], ["Report (JSON)", `api/report?from=${range.from}&to=${range.to}`]]));
     steady(list, all.length ? all.map((f, i) => card(f, app, open.has(keyOf(f)) || fresh && (app.route.cause ? keyOf(f).startsWith(app.route.cause) : i === 0)))
-      : d.judged === null ? empty("Nothing was judged in this time yet.", "Findings come at the end of each window, a minute unless told otherwise.") : empty("No cause of slowness was found in this time.", "If something was slow, drag over that time in the time line: what differed then is told there."));
+      : d.judged === null ? empty("Nothing was judged in this time yet.", "Findings come at the end of each window, a minute by default.") : empty("No cause of slowness was found in this time.", "If something was slow, drag over that time in the time line: what differed then is told there."));
     fill(rest, lists("Ruled out", d.ruled_out, "They were looked for, and were not it."), lists("Not checked", d.not_checked, "They could not be looked for here."));
     if (fresh && cause) list.querySelector(".finding[open]")?.scrollIntoView({ block: "start" });
     fresh = false;

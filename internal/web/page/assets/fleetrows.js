@@ -33,7 +33,7 @@ export function whyList() {
       wrong ? null : h("p", { class: "fine" }, h("i", { class: `tick ${why.healthy && !why.in_part ? "" : "none"}` }), h("span", {}, why.healthy ? clean(why.healthy, 300) : "Nothing could be judged.")),
       why.causes.map(cause), why.left_out.causes ? h("p", { class: "soft" }, `… and ${plural(why.left_out.causes, "cause")} more`) : null,
       why.alone.length ? folded("alone", `Abnormal, and sharing nothing that others have not: ${count(why.alone.length + why.left_out.alone)}`, !why.causes.length, lines(why.alone, why.left_out.alone)) : null,
-      why.findings.length ? folded("findings", `Findings of hosts${why.causes.length ? ", beside these" : ""}: ${count(why.findings.length + why.left_out.findings)}`, false, findings(why.findings)) : null,
+      why.findings.length ? folded("findings", `Findings of hosts${why.causes.length ? ", in addition to these" : ""}: ${count(why.findings.length + why.left_out.findings)}`, false, findings(why.findings)) : null,
       why.clocks.length ? folded("clocks", "Clocks", false, lines(why.clocks)) : null,
       why.not_checked.length ? folded("unchecked", `Not checked: ${count(why.not_checked.length)}`, why.in_part || !wrong && !why.healthy, unchecked(why.not_checked)) : null);
   }

@@ -14,7 +14,7 @@ export function help() {
     h("h2", {}, "From “it was slow” to the cause"),
     h("ol", {},
       h("li", {}, "Findings stand above the time line, the gravest first: what is wrong, since when, and how much of the trouble it explains."),
-      h("li", {}, "Drag over a time that was slow: beside it stands what was different then."),
+      h("li", {}, "Drag over a time that was slow: what was different then stands next to it."),
       h("li", {}, "Choose one of the slowest requests: its time, part by part, and who waited for whom.")),
     h("p", { class: "soft" }, "Everything shown here has an address: copy it to show somebody else the same. Every picture and table can be saved."),
     h("h2", {}, "Keys"), h("dl", { class: "keys" }, keys.map(([k, text]) => [h("dt", {}, h("kbd", {}, k)), h("dd", {}, text)])),

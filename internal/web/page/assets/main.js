@@ -11,7 +11,7 @@ import { help, closeHelp } from "./help.js";
 const tabs = [["timeline", "Time line"], ["findings", "Findings"], ["requests", "Requests"], ["waits", "Waits"], ["flame", "Flame graph"], ["drops", "Drops"], ["proofs", "Proofs"]];
 const modules = { timeline: "timeline", findings: "findings", requests: "requests", request: "request", waits: "waits", flame: "flame", drops: "drops", proofs: "proofs" };
 const EVERY = 5000, BUSY = 700; // ms between two looks while live
-const LATE = 10; // s that a target may be behind before it is told
+const LATE = 10; // s that a target may be behind before it is reported
 
 // app is what every view may use.
 export const app = { route: read(), status: null, range: null, paused: false, losses: new Map(), go, address, ask, reload: () => load() };

@@ -16,7 +16,7 @@ export const parts = [
     text: "Bytes of the answer waited in the send queue: the receiver does not read, or the buffer is too small." },
   { key: "network", name: "network", color: "#2f8a45", who: "the answer is on its way",
     text: "From the answer sent to its acknowledgement: one round trip of a short answer, more of a long one." },
-  { key: "retrans", name: "retransmission", color: "#cf3b36", hatch: true, who: "the answer is sent again",
+  { key: "retrans", name: "retransmission", color: "#cf3b36", hatch: true, who: "the answer is retransmitted",
     text: "A packet was lost. From when its acknowledgement was due until it came; 200 ms and more means that only a timer noticed." },
   { key: "unaccounted", name: "unaccounted", color: "#8b949e", who: "not known",
     text: "Known to have passed, and not known with what: requests that overlap are not split." },
@@ -45,7 +45,7 @@ const calledText = {
   network: ["the answer is on its way", "One round trip of the connection, and the transfer of the answer."],
   stall: ["this host waits for the rest of the answer", "Gaps in the answer longer than a round trip: the other end pauses, or its bytes wait or get lost."],
   recv_wait: ["the answer waits to be read", "The answer lay in the socket here: this application is late, not the one it calls."],
-  retrans: ["the request is sent again", "What had to be sent again of the request: loss on the way there."],
+  retrans: ["the request is retransmitted", "What had to be retransmitted of the request: loss on the way there."],
 };
 
 const all = new Map([...parts, ackDelay, ...serverParts].map((p) => [p.key, p]));

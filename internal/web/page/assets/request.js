@@ -51,7 +51,7 @@ function waterfall(r) {
       const minor = x.after || x.us < (r.total_us || 1) * 0.02; // told in one line
       return h("div", { class: `wf-row ${x.inner ? "inner" : ""} ${x.after ? "beside" : ""} ${minor ? "minor" : ""}`, role: "row", data: { part: x.p.key } },
         h("span", { role: "cell", class: "wf-name" }, h("i", { class: "dot", css: { background: x.after ? "transparent" : x.p.color } }), x.p.name), h("b", { role: "cell", class: "n" }, micros(x.us)),
-        h("span", { role: "cell", class: "n soft" }, x.after ? "beside" : small(x.us / (r.total_us || 1))), h("div", { role: "cell", class: "wf-bar" }, bar),
+        h("span", { role: "cell", class: "n soft" }, x.after ? "not in total" : small(x.us / (r.total_us || 1))), h("div", { role: "cell", class: "wf-bar" }, bar),
         h("p", { class: "wf-text", role: "cell", title: minor ? x.text : null }, h("b", {}, x.who), x.who ? ". " : "", x.text, x.p.key === "server" && list.some((y) => y.inner) ? " What it did then stands beneath, summed up, in no order." : ""));
     }),
     h("div", { class: "wf-row sum", role: "row" }, h("span", { role: "cell" }, "Total"), h("b", { role: "cell", class: "n" }, micros(r.total_us)), h("span", { role: "cell", class: "n soft" }, "100 %"), h("div", { role: "cell", class: "wf-bar" })));
@@ -88,7 +88,7 @@ export default function view(app) {
       if (e.status !== 404) throw e;
     }
     const r = d.request;
-    if (!r) return fill(element, empty("This request is not stored any more.", "History is kept for as long and as large as slowray record was told to."));
+    if (!r) return fill(element, empty("This request is not stored any more.", "History is kept for as long and as large as the flags of slowray record allow."));
     if (element.dataset.id) scrollTo(0, 0); // another one, from a table beneath
     element.dataset.id = app.route.id;
     app.losses.set("request", d.losses);

@@ -48,7 +48,7 @@ export function rows(app, list, { brief = false } = {}) {
       h("td", { class: "mono soft client" }, r.side === "called" ? `${clean(r.addr, 60)}:${r.port}` : `${clean(r.peer_addr, 60)}:${r.peer_port}`),
       h("td", { class: failed(r) ? "bad" : "" }, status(r)),
       h("td", { class: "n strong" }, micros(r.total_us), r.weight > 1 ? h("small", { class: "soft", title: `stands for ${r.weight} requests like it` }, ` ×${count(r.weight)}`) : null),
-      h("td", { class: "where" }, bar(r, most), h("span", { class: "soft" }, top(r), r.retrans > 0 ? ` · ${r.retrans} sent again` : "", r.label ? [" · ", name(r.label, "mono")] : null))))));
+      h("td", { class: "where" }, bar(r, most), h("span", { class: "soft" }, top(r), r.retrans > 0 ? ` · ${r.retrans} retransmitted` : "", r.label ? [" · ", name(r.label, "mono")] : null))))));
 }
 
 const MOST = 1000; // that the server gives at once

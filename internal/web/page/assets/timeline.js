@@ -26,7 +26,7 @@ export default function timeline(app) {
     ledger: new Chart(link, { title: "Where a request's time goes", note: "mean of each request", height: 170, format: micros, stack: true, series: parts.map((p) => ({ ...p })) }),
     rps: new Chart(link, { title: "Requests", note: "per second", height: 130, format: rate, series: [{ key: "rps", name: "requests", color: "#5a7a96", area: true }, { key: "errors", name: "errors", color: "#cf3b36" }] }),
     net: new Chart(link, { title: "Network", height: 130, format: micros, series: [{ key: "network_us", name: "network", color: "#2f8a45" }, { key: "rtt_us", name: "round trip", color: "#a87b00", dash: "4 3" }] }),
-    loss: new Chart(link, { title: "Loss", note: "segments sent again", height: 130, format: permille, series: [{ key: "loss_permille", name: "lost", color: "#cf3b36", area: true }] }),
+    loss: new Chart(link, { title: "Loss", note: "segments retransmitted", height: 130, format: permille, series: [{ key: "loss_permille", name: "lost", color: "#cf3b36", area: true }] }),
   };
   charts.loss.nothing = "nothing was sent";
   const heat = new Heat(link, 130), lane = new Lane(link, (f) => app.go({ view: "findings", cause: keyOf(f).slice(0, 200) }));

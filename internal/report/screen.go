@@ -1,0 +1,376 @@
+package report
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/slowray/slowray/internal/cause"
+	"github.com/slowray/slowray/internal/diagnose"
+	"github.com/slowray/slowray/internal/figure"
+	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/printable"
+)
+
+// How much of a report is on the first screen; -v prints the rest.
+const (
+	screenCauses  = 3 // with their evidence; the others have a line each
+	screenLines   = 8 // of a cause
+	screenServed  = 5 // services
+	screenCalled  = 3 // services that they call
+	screenChanges = 3
+	screenSights  = 2
+	screenFix     = 3 // commands; of more of them none is shown alone
+)
+
+// screen writes what a person needs within seconds: the verdict, the causes with the
+// evidence that convinces and the command that fixes them, the services, and one line each
+// about the rest. The verdict comes again at the end, where a terminal has scrolled to.
+func (p *printer) screen(r *diagnose.Report) {
+	p.verdict(r)
+	p.source(r)
+	p.line("")
+	roots := causesOf(r)
+	for i, f := range roots {
+		if i < screenCauses {
+			p.onScreen(i+1, f, consequencesOf(r, f))
+			p.line("")
+		} else {
+			p.line("%s", p.cut(fmt.Sprintf("%d. %s  [%s]  %s", i+1, printable.Text(f.Title), f.Cause, SubjectText(&f.Subject)), 0))
+		}
+	}
+	if len(roots) > screenCauses {
+		p.line("")
+	}
+	p.shortAccount(r)
+	p.endpoints(r)
+	p.shortChanges(r)
+	p.unfinished(r)
+	p.sights(r)
+	p.rest(r)
+	if len(roots) > 0 {
+		p.line("")
+		p.verdict(r)
+	}
+}
+
+// causesOf are the findings that follow from no other.
+func causesOf(r *diagnose.Report) (roots []*cause.Finding) {
+	for i := range r.Findings {
+		if r.Findings[i].Role == cause.RoleCause {
+			roots = append(roots, &r.Findings[i])
+		}
+	}
+	return roots
+}
+
+// consequencesOf are the findings that follow from f: with the first of its kind.
+func consequencesOf(r *diagnose.Report, f *cause.Finding) (list []*cause.Finding) {
+	if &r.Findings[firstOf(r.Findings, f.Cause)] != f {
+		return nil
+	}
+	for i := range r.Findings {
+		if c := &r.Findings[i]; c.ConsequenceOf != nil && *c.ConsequenceOf == f.Cause {
+			list = append(list, c)
+		}
+	}
+	return list
+}
+
+// verdict writes one line: whether there is a problem, of which service, and how bad it is.
+func (p *printer) verdict(r *diagnose.Report) {
+	word, c, text := "OK", green, ""
+	switch {
+	case len(causesOf(r)) > 0:
+		word, c, text = "PROBLEM", red, harmText(r)
+	case r.CutShort != "":
+		word, c, text = "UNKNOWN", yellow, "not judged in full: "+r.CutShort
+	case Undecided(r):
+		word, c, text = "UNKNOWN", yellow, fmt.Sprintf("%d of %d causes could not be checked: %s", len(r.NotChecked), len(r.NotChecked)+len(r.RuledOut), commonest(r.NotChecked))
+	default:
+		text = healthText(r)
+	}
+	text = p.cut(printable.Text(text), utf8.RuneCountInString(word)+2)
+	p.line("%s  %s", p.paint(c, word), text)
+}
+
+// Undecided says that nothing was found, and that most of what there is to find could not be
+// checked. A capture never tells what happens inside of hosts: that is not counted.
+func Undecided(r *diagnose.Report) bool {
+	return len(r.Findings) == 0 && r.Capture == nil && len(r.RuledOut) < len(r.NotChecked)
+}
+
+// harmText names the service that is harmed most, and how.
+func harmText(r *diagnose.Report) string {
+	var parts []string
+	who := ""
+	if len(r.Account.Victims) > 0 {
+		x := &r.Account.Victims[0]
+		who = fmt.Sprintf("%s :%d", x.Comm, x.Port)
+		if x.Comm == "" {
+			who = joinHostPort(x.Addr, x.Port)
+		}
+		for i := range r.Endpoints {
+			e := &r.Endpoints[i]
+			if e.Side == x.Side && e.NetNS == x.NetNS && e.Port == x.Port && (e.Addr == x.Addr || x.Side == observe.Served.String()) {
+				parts = append(parts, stateOf(e)...)
+				break
+			}
+		}
+		for _, h := range x.Harms {
+			if h.Kind == cause.HarmNotConnected {
+				parts = append(parts, figure.Count(h.Requests)+" connections failed")
+			}
+		}
+	} else {
+		who = subjectText(&causesOf(r)[0].Subject)
+	}
+	if len(parts) == 0 {
+		parts = []string{causesOf(r)[0].Title}
+	}
+	text := who + "  " + strings.Join(parts, ", ")
+	if at, ok := since(r); ok {
+		text += " since " + at.Local().Format("15:04:05")
+	}
+	if more := len(r.Account.Victims) - 1; more > 0 {
+		text += fmt.Sprintf("; and %s", figure.Counted(more, "more service"))
+	}
+	return text
+}
+
+// leastShown is the share of requests from which errors are worth a word.
+const leastShown = 0.005
+
+// stateOf is how an endpoint answers.
+func stateOf(e *diagnose.Endpoint) (parts []string) {
+	if e.Total != nil {
+		parts = append(parts, "p99 "+duration(e.Total.P99))
+	}
+	if e.Requests != nil && e.Errors != nil && *e.Requests > 0 {
+		if share := float64(*e.Errors) / float64(*e.Requests); share >= leastShown {
+			parts = append(parts, figure.Percent(share)+" errors")
+		}
+	}
+	if e.Unanswered > 0 {
+		parts = append(parts, figure.Count(e.Unanswered)+" without an answer")
+	}
+	if e.Unfinished > 0 {
+		parts = append(parts, figure.Count(e.Unfinished)+" hang")
+	}
+	return parts
+}
+
+// since is when the harm began, where that is known.
+func since(r *diagnose.Report) (time.Time, bool) {
+	f := causesOf(r)[0]
+	switch {
+	case f.Over != nil:
+		return f.Over.Onset, true
+	case f.Began != nil && !r.Window.Start.IsZero():
+		return r.Window.Start.Add(time.Duration(*f.Began * float64(time.Second))), true
+	}
+	return time.Time{}, false
+}
+
+// healthText sums up the services of a host on which nothing was found.
+func healthText(r *diagnose.Report) string {
+	services, rate, p99 := 0, 0.0, 0.0
+	for i := range r.Endpoints {
+		e := &r.Endpoints[i]
+		if e.Side != observe.Served.String() {
+			continue
+		}
+		services++
+		if e.RPS != nil {
+			rate += *e.RPS
+		}
+		if e.Total != nil {
+			p99 = max(p99, e.Total.P99)
+		}
+	}
+	if services == 0 {
+		return "no TCP service had traffic"
+	}
+	text := fmt.Sprintf("%s, %s req/s", figure.Counted(services, "service"), figure.Count(int64(math.Round(rate))))
+	if p99 > 0 {
+		text += ", p99 " + duration(p99)
+		if services > 1 {
+			text += " at most"
+		}
+	}
+	return text
+}
+
+// onScreen writes a cause in at most screenLines lines.
+func (p *printer) onScreen(n int, f *cause.Finding, consequences []*cause.Finding) {
+	p.heading(n, f)
+	p.field("where", p.cut(subjectText(&f.Subject), labelWidth))
+
+	var fix []string
+	for _, c := range f.Fix.Commands {
+		fix = append(fix, p.paint(bold, printable.Text(c.String())))
+	}
+	if len(fix) == 0 || len(fix) > screenFix {
+		fix = p.firstLines(f.Fix.Text, 2)
+		if n := len(f.Fix.Commands); n > 0 {
+			fix = append(fix[:1], p.paint(dim, fmt.Sprintf("-v prints the %d commands", n)))
+		}
+	}
+	room := screenLines - 2 - len(fix)
+	if f.Prove != nil {
+		room--
+	}
+	var evidence []string
+	if len(f.Chain) > 0 {
+		evidence = append(evidence, p.cut(chainText(f), labelWidth))
+	}
+	for i := range f.Evidence {
+		evidence = append(evidence, p.cut(fmt.Sprintf("%s: %s", f.Evidence[i].Fact, figure.Evidence(f.Evidence[i].Value, f.Evidence[i].Limit, f.Evidence[i].Unit)), labelWidth))
+	}
+	impact := p.firstLines(fmt.Sprintf("%s of %s: %s", figure.Percent(f.Impact.Share), f.Impact.Of, f.Impact.Text), max(1, min(2, room-1)))
+	room -= len(impact)
+	if len(consequences) > 0 && room > 1 {
+		room--
+	} else {
+		consequences = nil
+	}
+	p.listed("impact", impact)
+	p.listed("evidence", evidence[:max(0, min(room, 2, len(evidence)))])
+	p.listed("fix", fix)
+	if f.Prove != nil {
+		p.raw("prove", printable.Text(f.Prove.Command.String()))
+	}
+	if len(consequences) > 0 {
+		var ids []string
+		for _, c := range consequences {
+			if !slices.Contains(ids, string(c.Cause)) {
+				ids = append(ids, string(c.Cause))
+			}
+		}
+		p.listed("explains", []string{p.cut("also "+strings.Join(ids, ", "), labelWidth)})
+	}
+}
+
+// heading is the first line of a cause.
+func (p *printer) heading(n int, f *cause.Finding) {
+	sure := ""
+	if f.Confidence > 0 { // reports of older versions have none
+		sure = fmt.Sprintf("  confidence %.2f", f.Confidence)
+	}
+	p.line("%s  %s", p.paint(red, fmt.Sprintf("%d. %s", n, printable.Text(f.Title))), p.paint(dim, "["+string(f.Cause)+"]"+sure))
+}
+
+// chainText names who waits for whom, on one line.
+func chainText(f *cause.Finding) string {
+	names := make([]string, len(f.Chain))
+	for i := range f.Chain {
+		names[i] = whoText(&f.Chain[i])
+	}
+	text := strings.Join(names, " → ")
+	if f.ChainEnd != "" {
+		text += ": " + f.ChainEnd
+	}
+	return text
+}
+
+// listed prints lines that are printable already under one label.
+func (p *printer) listed(label string, lines []string) {
+	for i, l := range lines {
+		if i > 0 {
+			label = ""
+		}
+		p.line("%s%s", p.paint(dim, fmt.Sprintf("   %-*s", labelWidth-3, label)), l)
+	}
+}
+
+// firstLines are the first lines of a text that has room beside a label; the last one ends
+// with … where more follows.
+func (p *printer) firstLines(text string, most int) []string {
+	lines := wrap(printable.Text(text), max(p.Width-labelWidth, 20))
+	if len(lines) > most {
+		lines = lines[:most]
+		lines[most-1] = shorten(lines[most-1]+" …", max(p.Width-labelWidth, 20))
+	}
+	return lines
+}
+
+// cut makes text fit for one line on which indent columns are taken.
+func (p *printer) cut(text string, indent int) string {
+	return shorten(printable.Text(text), max(p.Width-indent, 20))
+}
+
+// shortAccount says how much of what requests lost the causes explain.
+func (p *printer) shortAccount(r *diagnose.Report) {
+	if a := &r.Account; a.Lost > 0 {
+		p.line("Requests lost %s in this window; the causes above explain %s of it.", figure.Seconds(a.Lost), figure.Percent(a.Explained/a.Lost))
+		p.line("")
+	}
+}
+
+// shortChanges names what was changed last.
+func (p *printer) shortChanges(r *diagnose.Report) {
+	if len(r.Changes) == 0 || len(r.Findings) == 0 {
+		return
+	}
+	var list []string
+	i := 0
+	for i < len(r.Changes) && len(list) < screenChanges {
+		text, next := changeText(r.Changes, i)
+		list = append(list, fmt.Sprintf("%s (%s)", text, beforeText(&r.Changes[i])))
+		i = next
+	}
+	more := ""
+	if i < len(r.Changes) {
+		more = fmt.Sprintf("; %d more: -v", len(r.Changes)-i)
+	}
+	p.line("Recent changes: %s", p.cut(strings.Join(list, "; ")+more, len("Recent changes: ")))
+}
+
+// sights names trouble that is linked to no slow request: it is found elsewhere, too, and
+// suspected.
+func (p *printer) sights(r *diagnose.Report) {
+	for i, s := range r.Unlinked {
+		if i == screenSights {
+			p.line("%s", p.paint(dim, fmt.Sprintf("… and %d more that are linked to no slow request: -v", len(r.Unlinked)-i)))
+			break
+		}
+		p.line("Not the cause: %s", p.cut(s.Text, len("Not the cause: ")))
+	}
+}
+
+// rest counts what -v lists.
+func (p *printer) rest(r *diagnose.Report) {
+	text := fmt.Sprintf("%s ruled out", figure.Counted(len(r.RuledOut), "cause"))
+	if n := len(r.NotChecked); n > 0 {
+		text += fmt.Sprintf(", %d not checked (%s)", n, commonest(r.NotChecked))
+	}
+	p.line("%s", p.paint(dim, p.cut(text, len(" · -v lists all"))+" · -v lists all"))
+	for _, l := range r.Losses[:min(1, len(r.Losses))] {
+		more := ""
+		if n := len(r.Losses) - 1; n > 0 {
+			more = fmt.Sprintf("; %d more kinds: -v", n)
+		}
+		p.line("%s", p.paint(yellow, p.cut(fmt.Sprintf("Lost events: %s %s", figure.Count(l.Count), l.What), utf8.RuneCountInString(more))+more))
+	}
+}
+
+// commonest is the reason that most have.
+func commonest(list []diagnose.Excluded) string {
+	counts := map[string]int{}
+	for _, e := range list {
+		counts[e.Because]++
+	}
+	best := list[0].Because
+	for _, e := range list {
+		if counts[e.Because] > counts[best] {
+			best = e.Because
+		}
+	}
+	if len(counts) > 1 {
+		return best + ", …"
+	}
+	return best
+}
