@@ -32,7 +32,7 @@ func TestImportsPointOneWay(t *testing.T) {
 	all := imports(t)
 	for _, must := range []string{"internal/observe", "internal/cause", "internal/diagnose", "internal/sense/host"} {
 		if _, ok := all[must]; !ok {
-			t.Fatalf("package %s is gone: mend this test", must)
+			t.Fatalf("package %s is gone: fix this test", must)
 		}
 	}
 	for pkg, list := range all {

@@ -44,7 +44,7 @@ var notFuzzed = map[string]string{
 	"internal/cause":                    "internal/diagnose judges observations of any content with all of its causes (FuzzDiagnose)",
 	"internal/catalogue":                "its list of incidents is part of the program",
 	"internal/commandline":              "cmd/slowray parses command lines of any content with it (FuzzFlags)",
-	"internal/privsep":                  "what a process is told comes from the slowray that started it, and it has no more rights than its user",
+	"internal/privsep":                  "what a process is reported comes from the slowray that started it, and it has no more rights than its user",
 	"internal/sense/app/logtail/rootfs": "the process ID is in a path that slowray made; the mount table is read by internal/sense/host",
 	"internal/watch":                    "the numbers are the names of its own threads",
 }

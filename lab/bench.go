@@ -276,7 +276,7 @@ func (r *runner) verdict(d grammar.Draw, look *benchLook, step *StepResult, out 
 	}
 }
 
-// mends says whether a fix gave what removing the fault gives, for the most part: more
+// fixes says whether a fix gave what removing the fault gives, for the most part: more
 // than what a look of slowray's, which is over, took.
 func (r *Removal) mends(t Truth) bool {
 	r.compare(t.Base)

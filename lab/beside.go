@@ -53,7 +53,7 @@ func sideBySide(ctx context.Context, trials ...*trial) (samples []Sample, err er
 	return samples, errors.Join(errs...)
 }
 
-// twinned says whether what the faults do is measured beside them, at the same
+// twinned says whether what the faults do is measured next to them, at the same
 // time: an incident that needs hardly any CPU, and has one fault.
 func (r *runner) twinned(faults []incident.Fault) bool {
 	if _, ok := r.declared(faults); ok {
@@ -62,7 +62,7 @@ func (r *runner) twinned(faults []incident.Fault) bool {
 	return r.Light && !r.Stepped && !r.Control && !r.opt.WholeHost && len(faults) == 1 && !faults[0].Decoy && !r.LoadWith(faults).None()
 }
 
-// withTwin runs a trial, and beside it the same without any fault, at another
+// withTwin runs a trial, and next to it the same without any fault, at another
 // port.
 func (t *trial) withTwin(ctx context.Context) (planted, without Sample, err error) {
 	twin := *t.runner

@@ -16,7 +16,7 @@
 // the same load. Then slowray's own figures are compared with what the clients
 // and the emulated links counted (phases_judge.go).
 //
-// [Tune] has slowray tune mend what is planted instead, and judges what that
+// [Tune] has slowray tune fix what is planted instead, and judges what that
 // leaves by the load generator's word, and what slowray undo leaves by a look at
 // all that could have been changed (tune*.go).
 //

@@ -23,7 +23,7 @@ func (e *Endpoint) Part(name string) time.Duration {
 	return time.Duration(e.Ledger[name].Mean * float64(time.Microsecond))
 }
 
-// outerParts add up to the time of a request.
+// outerParts add up to the request latency.
 var outerParts = []string{"accept_wait", "upload", "recv_wait", "server", "stall", "send_wait", "network", "retrans", "unaccounted"}
 
 // Total is a request's mean time: the sum of its parts.

@@ -10,7 +10,7 @@ import (
 	"github.com/slowray/slowray/lab/incident"
 )
 
-// consequences are what follows from a fault and may be named beside it.
+// consequences are what follows from a fault and may be named next to it.
 var consequences = []string{
 	"nginx-upstream-errors", "error-answers", "client-aborts", "syn-cookies-sent", "slow-dependency", "request-waves",
 	"syn-retransmits", "accept-queue-wait", "accept-queue-overflow", "application-slow-to-read", "network-loss", "rto-tail-loss",

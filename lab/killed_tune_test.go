@@ -16,7 +16,7 @@ import (
 	"github.com/slowray/slowray/lab/server"
 )
 
-// TestTuneKilled: slowray tune, killed with -9 at random moments while it mends
+// TestTuneKilled: slowray tune, killed with -9 at random moments while it fixes
 // two faults, with its guardians every other time: what it was trying is put back
 // at once, and what it had kept by slowray undo. Settings, limits and files are
 // then as before.

@@ -24,7 +24,7 @@ type Info struct {
 	Causes  []string `json:"causes"`  // expected; empty for a control, where no finding is right
 	Control bool     `json:"control"` // nothing is wrong, whatever it looks like
 	Phases  bool     `json:"phases"`  // a table of phases is measured and compared, no cause is looked for
-	Calm    bool     `json:"calm"`    // it may be run beside others that are calm, see RunSeveral
+	Calm    bool     `json:"calm"`    // it may be run next to others that are calm, see RunSeveral
 	Quick   bool     `json:"quick"`   // slowray looks for half as long
 	Needs   []string `json:"needs"`   // Debian packages
 

@@ -14,7 +14,7 @@ import (
 type PairResult struct {
 	Name    string   `json:"name"`
 	Seed    int64    `json:"seed"`
-	Hurts   []string `json:"hurts"`  // causes whose removal, measured, helps beside the other fault
+	Hurts   []string `json:"hurts"`  // causes whose removal, measured, helps next to the other fault
 	Found   []string `json:"found"`  // of those, as a cause and not as a consequence
 	Missed  []string `json:"missed"` // of those, not found, or only as a consequence
 	False   []string `json:"false"`  // causes that are found and are not there
@@ -29,7 +29,7 @@ func (p *PairResult) OK() bool { return p.Both() && len(p.False) == 0 }
 // Both says that both were measured to hurt and were found.
 func (p *PairResult) Both() bool { return len(p.Hurts) == 2 && len(p.Missed) == 0 }
 
-// RunPair plants two faults at once, measures what removing each does beside the
+// RunPair plants two faults at once, measures what removing each does next to the
 // other, and lets slowray look at the whole host once.
 func RunPair(ctx context.Context, p incident.Pair, opt Options) (PairResult, error) {
 	started := time.Now()
@@ -131,7 +131,7 @@ func runSideBySide(ctx context.Context, p incident.Pair, opt Options, result *Pa
 	for n, r := range runners {
 		steps[n] = &StepResult{Name: r.Name, Looked: seen.of[n].sample, Found: seen.of[n].own}
 		steps[n].Truth.Base.Samples = []Sample{*seen.of[n].sample}
-		// Without its own fault, beside the other one that stays.
+		// Without its own fault, next to the other one that stays.
 		without := both
 		without[n] = nil
 		other, err := together(ctx, runners, without, false)

@@ -28,7 +28,7 @@ func closeTo(got, want time.Duration) bool {
 
 // judgePhases compares the phases with each other and, if slowray looked, each
 // with what is known of it. The shape has to be that of the incident: what is
-// added on the way is told as network time and nothing else moves.
+// added on the way is reported as network time and nothing else moves.
 func judgePhases(phases []incident.Phase, got []PhaseResult, looked bool) []string {
 	j := phaseJudge{}
 	// Others disturb a phase at most by making it slower: the best of those
@@ -112,9 +112,9 @@ func (j *phaseJudge) server(p incident.Phase, r, clean PhaseResult) {
 	}
 }
 
-// loss: segments sent again for a thousand sent, against what the link lost. A
+// loss: segments retransmitted for a thousand sent, against what the link lost. A
 // request that is lost takes an acknowledgement with it, and the answer that
-// was not acknowledged is sent again: loss on the way in is seen as well.
+// was not acknowledged is retransmitted: loss on the way in is seen as well.
 func (j *phaseJudge) loss(p incident.Phase, r PhaseResult) {
 	for _, dir := range []struct {
 		wire string

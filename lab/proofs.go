@@ -29,7 +29,7 @@ const (
 	verdictNone   = "no effect"
 )
 
-// Proofs are the incidents whose cause slowray has to prove, and beside them
+// Proofs are the incidents whose cause slowray has to prove, and next to them
 // harmless ones in which the same knob does not bind. Some are left out: pids-limit,
 // where the threads that were made stay when the limit is put back, which is rightly
 // undecided; and rp-filter-drop, whose answers leave by the wrong device with a loose

@@ -33,7 +33,7 @@ func RunSeveral(ctx context.Context, names []string, opt Options) (results []Res
 			return nil, fmt.Errorf("lab: %w", err)
 		}
 		if !i.Calm() || n > 0 && i.Quick != runners[0].Quick {
-			return nil, fmt.Errorf("lab: %s: it cannot be run beside the others", name)
+			return nil, fmt.Errorf("lab: %s: it cannot be run next to the others", name)
 		}
 		one := opt
 		one.Out = &said[n]

@@ -53,7 +53,7 @@ type trial struct {
 }
 
 // view is what slowray found when it looked, and what was measured meanwhile:
-// there, and beside it without its fault.
+// there, and next to it without its fault.
 type view struct {
 	sample  *Sample // nil if it did not look
 	without *Sample // nil if that was not measured at the same time
@@ -271,7 +271,7 @@ func (r *runner) holdIdle(ctx context.Context, box *sandbox.Box, l load.Load, d 
 }
 
 func (t *traffic) end(ctx context.Context) (load.Outcome, error) {
-	if t.UsesWrk() { // it was told whole seconds, and tells what it saw so far
+	if t.UsesWrk() { // it was reported whole seconds, and tells what it saw so far
 		if err := pause(ctx, time.Until(t.until)); err != nil {
 			return load.Outcome{}, err
 		}

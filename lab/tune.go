@@ -25,7 +25,7 @@ import (
 )
 
 const (
-	// TuneLimit is how long slowray may take to mend an incident.
+	// TuneLimit is how long slowray may take to fix an incident.
 	TuneLimit   = 12 * time.Minute
 	tuneMeasure = 6 * time.Second // of the load before, after, and after undoing
 	tuneStuck   = 5 * time.Second // a load that takes so much longer got no connection at all
@@ -33,7 +33,7 @@ const (
 	undoLimit   = time.Minute
 )
 
-// TuneOptions are what is told slowray tune beside what [Options] say.
+// TuneOptions are what is reported slowray tune next to what [Options] say.
 type TuneOptions struct {
 	For   time.Duration // default TuneLimit
 	Look  time.Duration // how long a look takes; default as slowray has it
@@ -74,7 +74,7 @@ type TuneFigures struct {
 	P99  *float64 `json:"p99_ms"`
 }
 
-// TuneResult is one incident, mended by slowray tune. All outcomes are the load
+// TuneResult is one incident, fixed by slowray tune. All outcomes are the load
 // generator's own.
 type TuneResult struct {
 	Incident string       `json:"incident"`
@@ -97,12 +97,12 @@ type TuneFault struct {
 	Name    string `json:"name"`
 	Cause   string `json:"cause,omitempty"`
 	Decoy   bool   `json:"decoy,omitempty"`
-	Verdict string `json:"verdict"` // of the step that mended it; "" = none did
+	Verdict string `json:"verdict"` // of the step that fixed it; "" = none did
 }
 
-// Tune plants an incident with all its faults, lets slowray tune mend it under
+// Tune plants an incident with all its faults, lets slowray tune fix it under
 // load, and judges what it left: whether the service is healthy by the load
-// generator's word, what was mended and what was touched, and whether slowray
+// generator's word, what was fixed and what was touched, and whether slowray
 // undo puts everything back.
 func Tune(ctx context.Context, name string, opt Options, tune TuneOptions) (TuneResult, error) {
 	r, err := open(ctx, name, opt)
@@ -156,11 +156,11 @@ func (r *runner) tune(ctx context.Context, opt TuneOptions) (TuneResult, error) 
 	return result, nil
 }
 
-// others are causes that are mended by changing programs that are not the lab's:
+// others are causes that are fixed by changing programs that are not the lab's:
 // those that the machine happens to run.
 var others = []string{"cpu-saturated", "run-queue-wait", "scheduled-job-collision", "short-lived-process-storm", "realtime-hog", "low-cpu-weight"}
 
-// tuning is a planted incident that slowray is to mend.
+// tuning is a planted incident that slowray is to fix.
 type tuning struct {
 	*runner
 	TuneOptions
@@ -168,7 +168,7 @@ type tuning struct {
 	state string // directory of slowray's journal
 }
 
-// mend plants, has slowray mend and undo, and measures.
+// fix plants, has slowray fix and undo, and measures.
 func (r *runner) mend(ctx context.Context, opt TuneOptions, result *TuneResult) (err error) {
 	lifetime := opt.For + 3*tuneMeasure + 3*time.Minute
 	box, err := sandbox.Open(ctx, r.lock, r.boxOptions(r.Faults, lifetime))

@@ -11,10 +11,10 @@ import (
 )
 
 const (
-	// tunedShare is the part of the healthy stack's good answers that a mended one
+	// tunedShare is the part of the healthy stack's good answers that a fixed one
 	// gives at least: the limits that slowray proposes need not be the lab's.
 	tunedShare = 0.5
-	// undoneShare is the part of the mended stack's good answers that are left at
+	// undoneShare is the part of the fixed stack's good answers that are left at
 	// most once everything is undone.
 	undoneShare = 0.5
 )
@@ -45,9 +45,9 @@ func (t *TuneResult) judge(i incident.Incident, opt TuneOptions) {
 		case f.Decoy && t.touched(f.RuledOut):
 			wrong("%s is a decoy, and was changed", f.Name)
 		case !f.Decoy && became.Verdict == "" && !well:
-			wrong("%s was not mended", f.Name)
+			wrong("%s was not fixed", f.Name)
 		case !f.Decoy && became.Verdict == "":
-			t.Notes = append(t.Notes, fmt.Sprintf("%s was not mended; with it the service is as good as without, so it does not matter here", f.Name))
+			t.Notes = append(t.Notes, fmt.Sprintf("%s was not fixed; with it the service is as good as without, so it does not matter here", f.Name))
 		}
 	}
 	for _, s := range t.Report.Steps {
@@ -61,7 +61,7 @@ func (t *TuneResult) judge(i incident.Incident, opt TuneOptions) {
 	t.OK = len(t.Reasons) == 0
 }
 
-// fault says which step mended a planted fault.
+// fault says which step fixed a planted fault.
 func (t *TuneResult) fault(f incident.Fault) TuneFault {
 	became := TuneFault{Name: f.Name, Cause: f.Cause, Decoy: f.Decoy}
 	for n, s := range t.Report.Steps {
@@ -146,7 +146,7 @@ func (p *printer) tuned(t TuneResult) {
 				became = "a decoy, and changed"
 			}
 		case became == "":
-			became = "not mended"
+			became = "not fixed"
 		}
 		p.printf("  fault    %-20s %s\n", f.Name, became)
 	}
@@ -163,5 +163,5 @@ func (p *printer) tuned(t TuneResult) {
 	if !t.OK {
 		verdict = p.paint(false, "MISMATCH")
 	}
-	p.printf("%s: %s, mended in %.0f s and undone (seed %d)\n", t.Incident, verdict, t.Seconds, t.Seed)
+	p.printf("%s: %s, fixed in %.0f s and undone (seed %d)\n", t.Incident, verdict, t.Seconds, t.Seed)
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/slowray/slowray/lab/incident"
 )
 
-// TestTune has slowray tune mend two faults for real, of which one hides the
+// TestTune has slowray tune fix two faults for real, of which one hides the
 // other: requests that find no port fail before the connections of nginx run short.
 func TestTune(t *testing.T) {
 	needLab(t)
@@ -38,9 +38,9 @@ func TestTune(t *testing.T) {
 		if result.OK && mended == 2 {
 			return
 		}
-		t.Logf("try %d: %d of 2 faults mended:\n%s", try, mended, out.String())
+		t.Logf("try %d: %d of 2 faults fixed:\n%s", try, mended, out.String())
 	}
-	t.Error("two faults are not mended and undone as they should be, three times")
+	t.Error("two faults are not fixed and undone as they should be, three times")
 }
 
 func TestTuneIsJudged(t *testing.T) {
@@ -67,7 +67,7 @@ func TestTuneIsJudged(t *testing.T) {
 		{"all well", func(*TuneResult) {}, ""},
 		{"too slow", func(r *TuneResult) { r.Seconds = 721 }, "may take 720 s"},
 		{"errors left", func(r *TuneResult) { r.End.Timeout = 3 }, "3 timeouts"},
-		{"errors left and a fault", func(r *TuneResult) { r.End.Read, r.Report.Steps = 5, r.Report.Steps[:4] }, "worker-connections was not mended"},
+		{"errors left and a fault", func(r *TuneResult) { r.End.Read, r.Report.Steps = 5, r.Report.Steps[:4] }, "worker-connections was not fixed"},
 		{"not enough", func(r *TuneResult) { r.End.Requests = 1900 }, "not 20 times"},
 		{"far from healthy", func(r *TuneResult) { r.End.Requests = 2100 }, "healthy stack's"},
 		{"decoy", func(r *TuneResult) { r.Set = []string{`sysctl net.ipv4.tcp_fin_timeout: "60", was "3600"`} }, "a decoy"},

@@ -16,7 +16,7 @@ type doctorCmd struct {
 
 // Help is printed by --help, above the flags.
 func (*doctorCmd) Help() string {
-	return `Everything is tried for real: each program is loaded into the kernel, attached, and taken back; then the host is watched for a moment. What does not work is told with the reason, and with the commands and causes that go without it.
+	return `Everything is tried for real: each program is loaded into the kernel, attached, and taken back; then the host is watched for a moment. What does not work is reported with the reason, and with the commands and causes that go without it.
 
 Exit status: 0 all works, 1 something is missing, 2 could not run.`
 }

@@ -19,7 +19,7 @@ type dropsCmd struct {
 
 // Help is printed by --help, above the flags.
 func (*dropsCmd) Help() string {
-	return `Packets die at the device, in XDP and traffic control, in a CPU's backlog, at a firewall rule (also one without a counter), for want of a route, a neighbour or room in a queue, at a link whose ends have different MTUs, at a socket. Each place is named, in every network namespace in which something listens, with the processes at both ends as far as they are on this host. Nothing is changed, and no counter is reset. docs/drops.md has more.
+	return `Packets die at the device, in XDP and traffic control, in a CPU's backlog, at a firewall rule (also one without a counter), for lack of a route, a neighbour or room in a queue, at a link whose ends have different MTUs, at a socket. Each place is named, in every network namespace in which something listens, with the processes at both ends as far as they are on this host. Nothing is changed, and no counter is reset. docs/drops.md has more.
 
 Most drops hurt nobody: firewalls are there to drop. Whether requests wait for these packets tells slowray why.
 

@@ -21,7 +21,7 @@ import (
 // compressed, may be gigabytes of frames. A minute of a host of 64 CPUs is a hundredth.
 var profileLimits = budget.Limits{Bytes: 64 << 20, Unpacked: 64 << 20, Nodes: 8 << 20, Wall: 20 * time.Second}
 
-// messageNodes is what a message counts for beside the numbers in it: a sample, a
+// messageNodes is what a message counts for next to the numbers in it: a sample, a
 // location, a label.
 const messageNodes = 16
 

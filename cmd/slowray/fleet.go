@@ -2,7 +2,7 @@ package main
 
 // fleetCmd has what concerns many hosts: each command of it is in a file of its own.
 type fleetCmd struct {
-	Init    fleetInitCmd    `cmd:"" help:"Make or mend the tables of a fleet in ClickHouse."`
+	Init    fleetInitCmd    `cmd:"" help:"Make or fix the tables of a fleet in ClickHouse."`
 	Why     fleetWhyCmd     `cmd:"" help:"Name the causes of what is slow or fails on many hosts."`
 	Top     fleetTopCmd     `cmd:"" help:"Show live what the services of all hosts do, and what is abnormal."`
 	Watch   fleetWatchCmd   `cmd:"" help:"Say when something abnormal begins on any host, and when it is over."`

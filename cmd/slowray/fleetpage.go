@@ -30,7 +30,7 @@ func (c *fleetPageCmd) Validate() error {
 }
 
 // firstAnswer is how long the archive may take to answer before the page is served: who
-// misspelt its address is told at once.
+// misspelt its address is reported at once.
 const firstAnswer = 20 * time.Second
 
 // Run serves until it is told to end.

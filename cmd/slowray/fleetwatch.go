@@ -109,7 +109,7 @@ type teller struct {
 	archive fleet.Archive
 	any     bool
 	failed  error     // of printing: there is nobody who reads
-	said    string    // the trouble that was told last
+	said    string    // the trouble that was reported last
 	at      time.Time // and when
 }
 
@@ -136,7 +136,7 @@ func (t *teller) say(ctx context.Context, events []answer.Event) {
 	}
 	if keeps, ok := t.archive.(fleet.EventStore); ok && len(stored) > 0 {
 		if err := keeps.AddEvents(ctx, stored); err != nil {
-			t.trouble("the archive does not keep what was told: " + advised(err).Error())
+			t.trouble("the archive does not keep what was reported: " + advised(err).Error())
 		}
 	}
 }

@@ -162,7 +162,7 @@ func TestFleetTopAndWatch(t *testing.T) {
 	if out, messages, status := slowrayOut("fleet", "watch", "--for", "1s"); status != exitNothing || out != "" || messages != "slowray: fleet watch: 2 hosts ship here; what begins is told from now on\n" {
 		t.Errorf("status %d, %q, %q", status, out, messages)
 	}
-	// What is abnormal already when the watch begins is told, and kept by the archive.
+	// What is abnormal already when the watch begins is reported, and kept by the archive.
 	serve(a, "c", "nginx", 80, now.Add(-10*time.Minute), 640, 20, func(s, i int) time.Duration {
 		d := time.Millisecond + time.Duration((s*7+i*13)%20)*20*time.Microsecond
 		if s > 500 {

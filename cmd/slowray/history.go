@@ -25,7 +25,7 @@ const (
 	// day is 1,440 windows.
 	longestRange = 24 * time.Hour
 	// between is how much time may lie between two windows next to each other: a
-	// moment in there is told of by the nearer one.
+	// moment in there is reported for by the nearer one.
 	between = 5 * time.Second
 )
 
@@ -96,7 +96,7 @@ func (f *atFlags) noWindow(r *store.Reader, from, to time.Time) error {
 
 // windows are the stored ones of the time that was asked for: the one of that
 // moment, or, when a length is given, all that lie in it by the better half. What
-// they are, and what is missing, is told.
+// they are, and what is missing, is reported.
 func (f *atFlags) windows(s *streams, length time.Duration) ([]store.Window, error) {
 	at, err := f.moment()
 	if err != nil {
@@ -164,7 +164,7 @@ func within(all []store.Window, from, to time.Time) []store.Window {
 }
 
 // judgeWindows judges one window as it would have been live, or several
-// together; those that cannot be read are told and left out. The Observation is
+// together; those that cannot be read are reported and left out. The Observation is
 // the last one.
 func judgeWindows(ctx context.Context, s *streams, windows []store.Window, filter observe.Filter) (*diagnose.Report, *observe.Observation, error) {
 	over := diagnose.NewRange()

@@ -295,7 +295,7 @@ func TestDamagedWindow(t *testing.T) {
 		var out, errs bytes.Buffer
 		run(append(args, "--at", at, "--for", "3m", "--dir", dir), &out, &errs)
 		if n := strings.Count(errs.String(), "slowray: not read: "); n != 1 {
-			t.Errorf("%q: %d windows are told: %s", args, n, errs.String())
+			t.Errorf("%q: %d windows are reported: %s", args, n, errs.String())
 		}
 	}
 	if out, _ := slowray(t, exitFindings, "why", "--at", at, "--for", "3m", "--dir", dir); !strings.Contains(out, "2 windows") {

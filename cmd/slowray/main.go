@@ -46,7 +46,7 @@ type cli struct {
 	Page     pageCmd     `cmd:"" help:"Serve the page of a recorded history, without recording."`
 	Flame    flameCmd    `cmd:"" help:"Record call stacks, on the CPU or waiting, and write flame graphs."`
 	Doctor   doctorCmd   `cmd:"" help:"Try what this kernel, these rights and this host allow, and what it costs."`
-	Tune     tuneCmd     `cmd:"" help:"Mend a service step by step under load: find, change one thing, measure, keep what helps."`
+	Tune     tuneCmd     `cmd:"" help:"Fix a service step by step under load: find, change one thing, measure, keep what helps."`
 	Causes   causesCmd   `cmd:"" help:"List the causes that slowray knows, or tell all about one."`
 	Prove    proveCmd    `cmd:"" help:"Prove a cause: change one thing, measure before, with and after it, and put it back."`
 	Undo     undoCmd     `cmd:"" help:"Put back what slowray has changed and left, or list it."`
@@ -130,10 +130,10 @@ func newParser(c *cli, stdout, stderr io.Writer) *kong.Kong {
 // streams is where a command writes: results and messages.
 type streams struct{ out, err io.Writer }
 
-// built is the version that the linker was told: make and packaging/deb tell it.
+// built is the version that the linker was reported: make and packaging/deb tell it.
 var built string
 
-// version is what was told when this was built, else the module's version, or the
+// version is what was reported when this was built, else the module's version, or the
 // commit it was built from.
 func version() string {
 	if built != "" {

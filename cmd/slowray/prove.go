@@ -105,7 +105,7 @@ func (c *proveCmd) Run(ctx context.Context, s *streams) error {
 
 // prove makes the experiment and tells what it came to.
 func (c *proveCmd) prove(ctx context.Context, s *streams, doc *proof.Document, changes []cause.Change, load *loadgen.Command) error {
-	if !c.JSON { // what is done is told before it is done
+	if !c.JSON { // what is done is reported before it is done
 		for _, step := range doc.Steps {
 			fmt.Fprintf(s.err, "slowray: %s\n", step.Change.Text)
 		}

@@ -28,7 +28,7 @@ import (
 // shipFlags are those of record that are about many hosts.
 type shipFlags struct {
 	To           []string          `placeholder:"URL" sep:"none" help:"Send what is recorded to where many hosts send it: clickhouse://host:8123/slowray, victorialogs://host:9428, otlp+http://host:4318; may be repeated. What the target does not take waits on disk."`
-	ToHistory    bool              `help:"Also send what was recorded before a target was first given, beside what is recorded now. Give it until all of that was sent."`
+	ToHistory    bool              `help:"Also send what was recorded before a target was first given, next to what is recorded now. Give it until all of that was sent."`
 	ToBuffer     string            `default:"1G" placeholder:"N" help:"How much may wait for each target on disk, as 500M or 2G: the oldest goes first (${default})."`
 	Host         string            `placeholder:"NAME" help:"What this host is called where it is sent to; otherwise its own name."`
 	Label        map[string]string `placeholder:"KEY=VALUE" mapsep:"none" help:"What is known of this host, as rack=r12; may be repeated. Hosts that are slow are compared by it."`

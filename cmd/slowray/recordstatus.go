@@ -17,7 +17,7 @@ import (
 const recordStatusSchema = "slowray.shipping/1"
 
 // showStatus tells how far what a recorder sends is, of the one that records into the
-// directory now or did last. It asks nobody: the recorder leaves it beside what waits.
+// directory now or did last. It asks nobody: the recorder leaves it next to what waits.
 func (c *recordCmd) showStatus(s *streams) error {
 	r, err := ship.ReadReport(c.Dir)
 	if err != nil {

@@ -57,7 +57,7 @@ func TestRecordStatus(t *testing.T) {
 	if err := json.Unmarshal([]byte(text), &got); err != nil || code != exitFindings || !got.Running || len(got.Targets) != 2 || got.Targets[1].GaveUp != 99 || got.Schema != recordStatusSchema {
 		t.Errorf("as JSON: %v, %d\n%s", err, code, text)
 	}
-	// Of a recorder that was killed, what waits is told, and since when.
+	// Of a recorder that was killed, what waits is reported, and since when.
 	leave(ship.Report{At: time.Now().Add(-time.Hour), Targets: []ship.Status{{Title: "clickhouse://a", Bytes: 5}}})
 	if text, code := status(); code != exitFindings || !strings.Contains(text, "nothing records there now") {
 		t.Errorf("of one that was killed: %d\n%s", code, text)

@@ -15,7 +15,7 @@ import (
 	"github.com/slowray/slowray/internal/store"
 )
 
-// historyRequests is how much of the history is told when nothing else is asked
+// historyRequests is how much of the history is reported when nothing else is asked
 // for.
 const historyRequests = time.Minute
 

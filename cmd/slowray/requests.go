@@ -48,7 +48,7 @@ const partsHelp = `A request's time is split into parts that add up to its total
   unaccounted  known to have passed, not with what
   ack_delay    acknowledged late: nobody waited, not part of the total
 
-served: answered on this host; called: sent from this host to another service. Where both ends are here, a request is told of twice.`
+served: answered on this host; called: sent from this host to another service. Where both ends are here, a request is reported for twice.`
 
 // Help is printed by --help, above the flags.
 func (*requestsCmd) Help() string { return partsHelp }
@@ -240,7 +240,7 @@ func (c *requestsCmd) tellLosses(s *streams, lost request.Stats) {
 	tell(lost.Lost, "records were lost: the buffer was full")
 	tell(lost.Sampled, fmt.Sprintf("requests were only counted, to stay within %g %% of the CPU (see --budget)", c.Budget))
 	tell(lost.LeftOut, fmt.Sprintf("requests have no line: their connections were left out, to stay within %g %% of the CPU (see --budget)", c.Budget))
-	tell(lost.Connections, "connections were not watched for want of kernel memory")
+	tell(lost.Connections, "connections were not watched because kernel memory ran out")
 	tell(lost.Missed, "events of connections were kept from slowray by the kernel: requests may lack a part")
 	for _, what := range lost.Missing {
 		fmt.Fprintln(s.err, "slowray: not seen: "+what)

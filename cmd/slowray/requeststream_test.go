@@ -139,7 +139,7 @@ func TestRequestStreamFilters(t *testing.T) {
 	}
 }
 
-// TestRequestsInProgress: a request that is told of while it lasts has one
+// TestRequestsInProgress: a request that is reported for while it lasts has one
 // line all the same: when it is over, or at the end.
 func TestRequestsInProgress(t *testing.T) {
 	hanging := unfinished(ask(1, "10.1.0.9:1003", time.Second))
@@ -257,7 +257,7 @@ func TestRequestStreamIsPrompt(t *testing.T) {
 	}
 }
 
-// TestReaderGone: whoever reads the lines may leave; any other failure is told.
+// TestReaderGone: whoever reads the lines may leave; any other failure is reported.
 func TestReaderGone(t *testing.T) {
 	for want, failure := range map[bool]error{true: &os.PathError{Op: "write", Path: "|1", Err: syscall.EPIPE}, false: syscall.ENOSPC} {
 		s := &requestStream{src: streamOf(t, &script{steps: [][]any{{ask(1, "10.1.0.9:1000", time.Millisecond)}}}), out: failing{failure}, format: brief}
@@ -293,7 +293,7 @@ func TestReaderGoneInSilence(t *testing.T) {
 		t.Errorf("ended with %v, %v", err, ctx.Err())
 	}
 	if readerGone(io.Discard) != nil {
-		t.Error("nothing can be told of what is no file")
+		t.Error("nothing can be reported for what is no file")
 	}
 }
 

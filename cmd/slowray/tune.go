@@ -17,7 +17,7 @@ import (
 
 type tuneCmd struct {
 	Load      string        `placeholder:"CMD" help:"Make load with this command, as often as needed: wrk, wrk2, hey, ab, k6, vegeta, oha, sysbench are understood. Without it the service's own traffic is measured."`
-	Apply     bool          `help:"Make changes, keep those that help. Without it nothing is changed: the first change is told."`
+	Apply     bool          `help:"Make changes, keep those that help. Without it nothing is changed: the first change is reported."`
 	For       time.Duration `default:"15m" placeholder:"D" help:"No step begins that would not be over after this time (${default})."`
 	Look      time.Duration `default:"5s" placeholder:"D" help:"How long each look takes (${default})."`
 	Block     time.Duration `default:"2s" placeholder:"D" help:"How long each of the nine measurements of a step takes at least (${default})."`
@@ -25,7 +25,7 @@ type tuneCmd struct {
 	PID       *int          `name:"pid" placeholder:"N" help:"Only the services of this process, and what they call."`
 	Unit      *string       `placeholder:"X" help:"Only the services of this systemd unit, and what they call."`
 	Container *string       `placeholder:"X" help:"Only the services of this container (name or id), and what they call."`
-	Skip      []string      `placeholder:"CAUSE" complete:"causes" help:"Do not try what mends this cause; may be given more than once."`
+	Skip      []string      `placeholder:"CAUSE" complete:"causes" help:"Do not try what fixes this cause; may be given more than once."`
 	UndoAtEnd bool          `help:"Take back at the end what was kept."`
 	JSON      bool          `name:"json" help:"Print the report as JSON."`
 	HTML      string        `name:"html" placeholder:"FILE" help:"Write a page with charts of each step."`

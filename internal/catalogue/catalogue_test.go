@@ -49,7 +49,7 @@ func TestEveryCauseIsDescribed(t *testing.T) {
 		e := &c.Causes[i]
 		var missing []string
 		for what, there := range map[string]bool{"About": e.About != "", "See": len(e.Symptoms) > 0, "Known": len(e.Known) > 0,
-			"Not": len(e.Not)+len(e.Controls) > 0 || e.Informational, "Mend": e.Mend != ""} {
+			"Not": len(e.Not)+len(e.Controls) > 0 || e.Informational, "Fix": e.Mend != ""} {
 			if !there {
 				missing = append(missing, what)
 			}
@@ -72,7 +72,7 @@ func TestEveryCauseIsDescribed(t *testing.T) {
 	}
 }
 
-// Every source of a reading is told in words.
+// Every source of a reading is reported in words.
 func TestSources(t *testing.T) {
 	c := all()
 	for i := range c.Causes {

@@ -35,7 +35,7 @@ func (e *Entry) write(b *strings.Builder, name func(id cause.ID) string) {
 	}
 	fmt.Fprintf(b, "Layer: %s.\n", e.Layer)
 	if e.Informational {
-		b.WriteString("It is never a finding: what was seen of it is told among what is ruled out.\n")
+		b.WriteString("It is never a finding: what was seen of it is listed under what is ruled out.\n")
 	}
 	section(b, "What is seen of it", texts(e.Symptoms))
 	section(b, "How slowray knows", e.Known)
@@ -49,9 +49,9 @@ func (e *Entry) write(b *strings.Builder, name func(id cause.ID) string) {
 	for _, p := range e.Controls {
 		not = append(not[:len(not):len(not)], fmt.Sprintf("In the lab, `%s`: %s.", p.Name, p.Summary))
 	}
-	section(b, "What it is told apart from", not)
+	section(b, "What it is not", not)
 	if e.Mend != "" {
-		fmt.Fprintf(b, "\n## How to mend it\n\n%s\n", e.Mend)
+		fmt.Fprintf(b, "\n## How to fix it\n\n%s\n", e.Mend)
 		if !e.Informational {
 			b.WriteString("\nThe finding itself has the commands for the host, with its figures.\n")
 		}
@@ -122,7 +122,7 @@ func (c *Catalogue) Index() string {
 	fmt.Fprintf(&b, `# Causes
 
 slowray knows %d causes; incidents of its lab plant %d of them for real. Each has a
-page: what it is, how slowray knows, what it is told apart from, how to mend it,
+page: what it is, how slowray knows, what it is not, how to fix it,
 how to reproduce it. `+"`slowray causes ID`"+` shows the same page in a terminal.
 
 ## What do you see?

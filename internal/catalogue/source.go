@@ -32,7 +32,7 @@ var sources = map[observe.Kind]string{
 	observe.KindGunicorn:  "gunicorn: options as running, its workers, error log",
 	observe.KindPgBouncer: "PgBouncer: the sizes of its pools",
 	observe.KindTomcat:    "Tomcat: server.xml and logs, or those of the Tomcat inside a Java program",
-	observe.KindDrops:     "BPF: packets that the kernel throws away, by reason and place",
+	observe.KindDrops:     "BPF: packets that the kernel drops, by reason and place",
 	observe.KindPath:      "netlink: devices, queueing disciplines, neighbours and routes of each network namespace",
 	observe.KindFirewall:  "netlink: rules of nftables and both iptables",
 	observe.KindWaits:     "/proc/PID/task: what threads wait for, and who has the other end",

@@ -13,7 +13,7 @@ const AbortOnOverflow ID = "abort-on-overflow"
 
 var abortOnOverflow = Cause{
 	ID:            AbortOnOverflow,
-	Title:         "tcp_abort_on_overflow resets the connections of clients while an accept queue is full",
+	Title:         "tcp_abort_on_overflow resets client connections",
 	Layer:         LayerSocket,
 	Needs:         []observe.Kind{observe.KindListeners, observe.KindCounters, observe.KindSysctl},
 	ConsequenceOf: []Parent{AcceptQueueOverflow},
@@ -53,7 +53,7 @@ func checkAbortOnOverflow(v *View) Result {
 				{Fact: "attempts dropped at this socket", Value: o.dropped, Unit: "attempts", Source: dropSource(l)},
 				{Fact: "net.ipv4.tcp_abort_on_overflow", Value: "1", Source: "sysctl" + where(s.NS)},
 			}
-			f.Fix.Text = "Switch tcp_abort_on_overflow off: a client whose handshake is dropped tries again by itself. And mend what fills the queue."
+			f.Fix.Text = "Switch tcp_abort_on_overflow off: a client whose handshake is dropped tries again by itself. And fix what fills the queue."
 			v.setSysctl(&f.Fix, s.NS, "net.ipv4.tcp_abort_on_overflow", 0)
 			r.Findings = append(r.Findings, f)
 		}

@@ -17,7 +17,7 @@ const AcceptQueueOverflow ID = "accept-queue-overflow"
 
 var acceptQueueOverflow = Cause{
 	ID:            AcceptQueueOverflow,
-	Title:         "An accept queue overflows: new connections are dropped and retried seconds later",
+	Title:         "The accept queue overflows",
 	Layer:         LayerSocket,
 	Needs:         []observe.Kind{observe.KindListeners, observe.KindCounters},
 	ConsequenceOf: []Parent{PHPFPMChildrenExhausted, ClassPool, ClassWait},
@@ -126,7 +126,7 @@ func overflowFinding(v *View, s *Service, l *observe.Listener, o overflow) Findi
 	})
 	f.MayFollow = holdsUp(s.PIDs)
 	if l.Proto == "unix" {
-		f.Title = "An accept queue is full: connect() to a unix socket is refused at once"
+		f.Title = "The listen backlog of a unix socket is full"
 		f.Subject.Addr = "unix:" + l.Path
 	}
 	if o.backlog.File != "" {
@@ -185,7 +185,7 @@ func overflowFinding(v *View, s *Service, l *observe.Listener, o overflow) Findi
 	if pool := v.exhaustedPool(s); pool != nil && l.Limit >= smallBacklog {
 		f.follows(PHPFPMChildrenExhausted)
 	}
-	// What takes up nothing for want of workers would fill any queue.
+	// What takes up nothing for lack of workers would fill any queue.
 	if id := v.exhaustedWorkers(s); id != "" {
 		f.follows(id)
 	}
@@ -226,7 +226,7 @@ func describeLimit(v *View, s *Service, l *observe.Listener, o overflow, f *Find
 // application takes connections out of it too slowly: in a longer one they
 // would only wait longer.
 func describeSlow(v *View, s *Service, l *observe.Listener, rate float64, f *Finding) {
-	f.Title = "An accept queue is always full: the application accepts too slowly"
+	f.Title = "The application accepts connections too slowly"
 	working, samples := 0, 0
 	for _, pid := range s.PIDs {
 		if p := v.Process(pid); p != nil && p.States != nil {
@@ -248,7 +248,7 @@ func describeSlow(v *View, s *Service, l *observe.Listener, rate float64, f *Fin
 // describeNotAccepting is the case in which no limit is at fault: the queue
 // filled because nobody takes connections out of it.
 func describeNotAccepting(v *View, s *Service, l *observe.Listener, f *Finding) {
-	f.Title = "An accept queue is full because the application does not accept"
+	f.Title = "The application does not call accept()"
 	state, stopped := "", false
 	for _, pid := range s.PIDs {
 		p := v.Process(pid)

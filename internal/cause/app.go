@@ -103,7 +103,7 @@ func (v *View) missing(kind observe.Kind) bool {
 }
 
 // Answers adds up the access log of the application behind a service. The log
-// belongs to the instance: it is told for the service with most clients only
+// belongs to the instance: it is reported for the service with most clients only
 // when the instance listens at several.
 func (v *View) Answers(s *Service) (observe.StatusSecond, int64) {
 	if s.nginx == nil || slices.ContainsFunc(v.nginxServes[s.nginx], func(other *Service) bool { return other.opened() > s.opened() }) {

@@ -14,7 +14,7 @@ const ApplicationSleep ID = "application-sleep"
 
 var applicationSleep = Cause{
 	ID:            ApplicationSleep,
-	Title:         "Requests sleep: the application pauses by its own choice",
+	Title:         "Requests sleep in the application",
 	Layer:         LayerApplication,
 	Class:         ClassWait,
 	Needs:         []observe.Kind{observe.KindWaits},
@@ -36,7 +36,7 @@ func checkApplicationSleep(v *View) Result {
 		f.MayFollow = func(p *Finding) bool { // an error that its own calls get
 			return p.Subject.NetNS == here && p.Cause != ErrorAnswers || slices.ContainsFunc(v.servedOf[r.shares[0].PID], func(l *ledger) bool { return p.hurts[l] })
 		}
-		f.Title = fmt.Sprintf("Requests of %s sleep by its own choice%s", sleeper.Process.Comm, at)
+		f.Title = fmt.Sprintf("Requests of %s sleep in the application%s", sleeper.Process.Comm, at)
 		f.Fix.Text = fmt.Sprintf("Who answers sleeps%s, about %s in each such request. See what the pause is for (a retry, a limit on its own rate, a look again and again for a result), and wait for the event itself, or give up sooner.",
 			at, nanoseconds(r.lost/max(r.hit, 1)))
 	})

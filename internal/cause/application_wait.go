@@ -13,7 +13,7 @@ const AcceptQueueWait ID = "accept-queue-wait"
 
 var acceptQueueWait = Cause{
 	ID:    AcceptQueueWait,
-	Title: "New connections wait in the accept queue: the application takes them up late",
+	Title: "New connections wait in the accept queue",
 	Layer: LayerApplication,
 	Needs: []observe.Kind{observe.KindRequests},
 	ConsequenceOf: []Parent{PHPFPMChildrenExhausted, FDLimit, AcceptQueueOverflow, NginxWorkerConnections, SlowDependency,
@@ -30,7 +30,7 @@ func checkAcceptQueueWait(v *View) Result {
 					f.Evidence = append(f.Evidence, Evidence{Fact: "connections in the accept queue, peak", Value: ls.QueuePeak, Limit: ls.Limit, Unit: "connections", Source: "sock_diag, Recv-Q and Send-Q"})
 				}
 			}
-			f.Fix.Text = fmt.Sprintf("%s takes up connections late: %s A longer queue would only let them wait longer.", f.Subject.Comm, v.whyLate(l, f))
+			f.Fix.Text = fmt.Sprintf("%s accepts connections late: %s A longer queue would only let them wait longer.", f.Subject.Comm, v.whyLate(l, f))
 		})
 	})
 }
@@ -42,7 +42,7 @@ const ApplicationSlowToRead ID = "application-slow-to-read"
 
 var applicationSlowToRead = Cause{
 	ID:    ApplicationSlowToRead,
-	Title: "Requests wait in the socket: the application reads them late",
+	Title: "The application reads requests late",
 	Layer: LayerApplication,
 	Needs: []observe.Kind{observe.KindRequests},
 	ConsequenceOf: []Parent{PHPFPMChildrenExhausted, NginxWorkerConnections, FDLimit, AcceptQueueOverflow, AcceptQueueWait, SlowDependency,
@@ -92,7 +92,7 @@ func (v *View) unreadFinding(l *ledger) *Finding {
 		return nil
 	}
 	f := supported(Subject{Kind: "listener", NetNS: l.NetNS, PID: l.pid, Comm: v.commOf(l), Port: l.Port, Addr: l.Addr})
-	f.Title = "Requests wait in the socket: the application does not read them"
+	f.Title = "The application does not read its requests"
 	f.Weight = share
 	f.MayFollow = v.at(l)
 	f.Impact = Impact{Share: round(share), Of: "the requests",
@@ -127,7 +127,7 @@ const ApplicationStallMidResponse ID = "application-stall-mid-response"
 
 var applicationStall = Cause{
 	ID:            ApplicationStallMidResponse,
-	Title:         "The application pauses in the middle of an answer",
+	Title:         "The application pauses in mid-response",
 	Layer:         LayerApplication,
 	Needs:         []observe.Kind{observe.KindRequests},
 	OnWire:        true,
@@ -197,7 +197,7 @@ func (v *View) threadWait(l *ledger, p observe.Part, what string, describe func(
 	return judged{finding: f}
 }
 
-// whyLate says what the process was doing instead, as far as can be told.
+// whyLate says what the process was doing instead, as far as can be reported.
 func (v *View) whyLate(l *ledger, f *Finding) string {
 	busiest, most := 0, -1.0
 	workers := 0

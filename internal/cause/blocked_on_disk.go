@@ -15,7 +15,7 @@ const FsyncBound ID = "fsync-bound"
 
 var fsyncBound = Cause{
 	ID:            FsyncBound,
-	Title:         "Requests wait for fsync(): what they write has to reach the disk first",
+	Title:         "Requests wait for fsync()",
 	Layer:         LayerApplication,
 	Class:         ClassWait,
 	Needs:         []observe.Kind{observe.KindWaits},
@@ -52,7 +52,7 @@ func checkFsyncBound(v *View) Result {
 	return v.judgeRoots(FsyncBound, "no thread that answers requests was seen to wait in fsync()", func(r *root, f *Finding) {
 		h := r.last()
 		f.Subject.Path = r.example().Path
-		f.Title = fmt.Sprintf("Requests of %s wait for %s(): what they write has to reach the disk first", v.Comm(r.shares[0].PID), h.Syscall)
+		f.Title = fmt.Sprintf("Requests of %s wait for %s()", v.Comm(r.shares[0].PID), h.Syscall)
 		f.Evidence = append(f.Evidence, Evidence{Fact: "file", Value: h.Object, Source: "/proc/PID/fd"})
 		f.Evidence = append(f.Evidence, v.diskEvidence()...)
 		f.Fix.Text = "Let several requests share a sync (group commit), or sync in the background where losing the last second in a crash is allowed (Redis: appendfsync everysec; MariaDB: innodb_flush_log_at_trx_commit = 2); or put these files on storage that is quick to confirm a write."
@@ -71,7 +71,7 @@ func checkBlockedOnDisk(v *View) Result {
 		f.Evidence = append(f.Evidence, Evidence{Fact: "what is waited for", Value: strings.TrimSpace(h.Object + " " + c.Text), Source: "/proc/PID/task/TID/stack"})
 		switch {
 		case c.End == observe.EndFuse:
-			f.Title = "Requests wait for a file system in user space that does not answer"
+			f.Title = "A FUSE file system does not answer"
 			f.Fix.Text = fmt.Sprintf("Look at the process that serves %s (FUSE): it does not answer. Ending it, or umount -f, lets the waiting calls fail.", nameOf(c.Path))
 			f.Fix.Commands = []shell.Command{shell.Line("findmnt -t fuse,fuse.sshfs,fuseblk -o TARGET,SOURCE,FSTYPE")}
 		default:
@@ -87,7 +87,7 @@ func onServer(v *View, r *root, f *Finding) {
 	c, waiter := r.example(), r.blamed()
 	server := &c.Hops[r.at+1]
 	does := doesWhere(c, r.at+1)
-	f.Title = fmt.Sprintf("Requests wait for %s, which serves a file system and is slow", server.Process.Comm)
+	f.Title = fmt.Sprintf("Requests wait for %s, a slow FUSE server", server.Process.Comm)
 	f.Subject.PID, f.Subject.Comm, f.Subject.Path = server.Process.PID, server.Process.Comm, objectOf(waiter)
 	if v.Master(server.Process.PID) != v.Master(r.shares[0].PID) {
 		f.Subject.Port = 0

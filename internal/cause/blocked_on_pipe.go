@@ -13,7 +13,7 @@ const BlockedOnPipe ID = "blocked-on-pipe"
 
 var blockedOnPipe = Cause{
 	ID:            BlockedOnPipe,
-	Title:         "Requests wait for a write to a pipe that nobody reads",
+	Title:         "Requests block on a pipe that nobody reads",
 	Layer:         LayerApplication,
 	Class:         ClassWait,
 	Needs:         []observe.Kind{observe.KindWaits},
@@ -33,17 +33,17 @@ func checkBlockedOnPipe(v *View) Result {
 			return
 		}
 		reader := &c.Hops[r.at+1]
-		f.Title = fmt.Sprintf("Requests wait for a write to a pipe that %s does not read", reader.Process.Comm)
-		f.Fix.Text = fmt.Sprintf("%s has the other end and does not read: it %s. Mend or restart it; to be independent of it, write without blocking (a queue with a bound, or a file) in %s.",
+		f.Title = fmt.Sprintf("Requests block on a pipe %s does not read", reader.Process.Comm)
+		f.Fix.Text = fmt.Sprintf("%s has the other end and does not read: it %s. Fix or restart it; to be independent of it, write without blocking (a queue with a bound, or a file) in %s.",
 			who(reader), ownerText(c, r.at+1), writer.Process.Comm)
 		f.Fix.Commands = []shell.Command{lookAtWaits(reader.Process.PID)}
 	})
-	// A pipe whose reader is stopped is told as what follows from that.
+	// A pipe whose reader is stopped is reported as what follows from that.
 	for _, stop := range v.roots {
 		if c := stop.example(); stop.cause == ProcessStopped && v.harmless(stop) == "" && len(c.Hops) > 1 &&
 			c.Hops[len(c.Hops)-2].Kind == observe.WaitPipe && c.Hops[len(c.Hops)-2].Wants == observe.WantsRoom {
 			f := v.rootFinding(stop, func(_ *root, f *Finding) {
-				f.Title = fmt.Sprintf("Requests wait for a write to a pipe that %s does not read", stop.last().Process.Comm)
+				f.Title = fmt.Sprintf("Requests block on a pipe %s does not read", stop.last().Process.Comm)
 				f.Fix.Text = fmt.Sprintf("Let %s go on.", who(stop.last()))
 				f.Fix.Commands = []shell.Command{shell.Line("kill -CONT %s", stop.last().Process.PID)}
 				f.Fix.Changes = stoppedChanges(stop.example())

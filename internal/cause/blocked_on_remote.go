@@ -16,7 +16,7 @@ const BlockedOnRemote ID = "blocked-on-remote"
 
 var blockedOnRemote = Cause{
 	ID:    BlockedOnRemote,
-	Title: "Requests wait for a remote service that does not answer",
+	Title: "A remote service does not answer",
 	Layer: LayerCall,
 	Class: ClassWait,
 	Needs: []observe.Kind{observe.KindWaits},

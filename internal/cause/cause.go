@@ -38,17 +38,17 @@ type Cause struct {
 	Class   Class
 	// ConsequenceOf lists what may bring this one about.
 	ConsequenceOf []Parent
-	// Folds says that this one is told as a consequence whenever one of them
+	// Folds says that this one is reported as a consequence whenever one of them
 	// is found too; otherwise only where the check itself has evidence of it.
 	Folds bool
 	// Informational says that it explains time which nobody on this host can
-	// be blamed for: it is never a finding, and what was seen of it is told
+	// be blamed for: it is never a finding, and what was seen of it is reported
 	// among what is ruled out.
 	Informational bool
 	// Check looks for it in a view. What all its findings have in common is
 	// filled in by [Cause.Judge].
 	Check func(*View) Result
-	// Try gives the changes that would mend it at once, to prove it by: for a
+	// Try gives the changes that would fix it at once, to prove it by: for a
 	// finding, or, where Target.Finding is nil, for a service on which it was not
 	// found. They are made together, in their order, and undone in the opposite
 	// one. None: it cannot be tried there.
@@ -181,7 +181,7 @@ type Evidence struct {
 	Source string `json:"source"`
 }
 
-// Fix says how to mend the cause: commands that work at once on the running
+// Fix says how to fix the cause: commands that work at once on the running
 // system, and what to write down so that it lasts.
 type Fix struct {
 	Text     string          `json:"text"`
@@ -383,7 +383,7 @@ func supported(s Subject) Finding {
 	return Finding{Verdict: Supported, Role: RoleCause, Subject: s, Fix: Fix{Commands: []shell.Command{}}}
 }
 
-// tried is the cause with changes that would mend it.
+// tried is the cause with changes that would fix it.
 func (c Cause) tried(try func(*View, Target) []Change) Cause {
 	c.Try = try
 	return c

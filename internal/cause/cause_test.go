@@ -112,7 +112,7 @@ var firing = []fires{
 		subject: Subject{Path: "/run/php.sock", PID: fpmMaster}, minShare: 0.7, fix: "backlog", evidence: "attempts dropped at this socket=1500",
 	},
 	{
-		name: "cookies beside an overflow", cause: &synCookiesSent,
+		name: "cookies next to an overflow", cause: &synCookiesSent,
 		plant: func(o *observe.Observation) {
 			ns(o).Counters["TcpExt.ListenOverflows"], ns(o).Counters["TcpExt.SyncookiesSent"] = 100, 150
 		},
@@ -335,7 +335,7 @@ func matches(t *testing.T, got, want Subject) {
 }
 
 // TestPortsHeldByUnansweredSYNs: ports that are full only because nothing gets
-// an answer are not what to mend first.
+// an answer are not what to fix first.
 func TestPortsHeldByUnansweredSYNs(t *testing.T) {
 	plant := func(o *observe.Observation) {
 		ns(o).Sysctl["net.ipv4.ip_local_port_range"] = "20000 20050"

@@ -111,7 +111,7 @@ type Target struct {
 	Service *Service
 	Finding *Finding // nil: the cause was not found, and is to be tried all the same
 	// Database is one that the service calls, where a cause is to be tried on that:
-	// beside it Service and Finding are nil.
+	// next to it Service and Finding are nil.
 	Database *observe.Database
 }
 

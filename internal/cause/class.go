@@ -10,7 +10,7 @@ const (
 	// ClassWait is judged by chains of waits (waits.go).
 	ClassWait Class = 1 << iota
 	// ClassMachine makes every thread of a service late: the machine, or a limit
-	// on the service. It is told first.
+	// on the service. It is reported first.
 	ClassMachine
 	// ClassLimit is a limit that a control group, a unit or a scheduler's setting
 	// puts on a service, and what comes of it. Whatever else is seen of a service
@@ -32,7 +32,7 @@ const (
 	// workers, threads or connections are taken.
 	ClassPool
 	// ClassDatabase makes a database or cache server on this host answer late, or
-	// not at all. What its callers suffer from it is told as the consequence.
+	// not at all. What its callers suffer from it is reported as the consequence.
 	ClassDatabase
 	// ClassScan is a database that works on few large things: what its threads
 	// compute for them is no cause of its own.
@@ -43,7 +43,7 @@ const (
 	ClassKernelWork
 	// ClassDrop is judged by where packets died on this host.
 	ClassDrop
-	// ClassSegment throws away segments, which then look lost.
+	// ClassSegment drops segments, which then look lost.
 	ClassSegment
 
 	// ClassLate makes a service late in whatever it does: the machine, and what

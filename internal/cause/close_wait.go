@@ -15,7 +15,7 @@ const CloseWaitLeak ID = "close-wait-leak"
 
 var closeWaitLeak = Cause{
 	ID:    CloseWaitLeak,
-	Title: "The service never closes connections that clients have closed: they use up its file descriptors",
+	Title: "CLOSE_WAIT leak: the service never closes connections",
 	Layer: LayerApplication,
 	Needs: []observe.Kind{observe.KindSockets, observe.KindProcess, observe.KindConnects},
 	// A service that stands still closes nothing either.
@@ -67,13 +67,13 @@ func checkCloseWait(v *View) Result {
 		}
 		f.Weight, f.uncounted = ratio(failed, failed+accepted), true
 		f.Impact = Impact{Share: round(f.Weight), Of: "accept() calls",
-			Text: fmt.Sprintf("%s of the %s open files of %s are connections that their clients have closed, and %s accept() calls failed for want of a descriptor", count(n), count(p.FDs), p.Comm, count(failed))}
+			Text: fmt.Sprintf("%s of the %s open files of %s are connections that their clients have closed, and %s accept() calls failed because file descriptors ran out", count(n), count(p.FDs), p.Comm, count(failed))}
 		f.Evidence = []Evidence{
 			{Fact: "connections in CLOSE_WAIT", Value: n, Limit: p.FDs, Unit: "sockets, of open files", Source: "TCP sockets"},
 			{Fact: "open files, peak", Value: p.FDs, Limit: p.FDLimit, Unit: "files", Source: "/proc/PID/fd, /proc/PID/limits"},
 			{Fact: "accept() failed with EMFILE", Value: failed, Unit: "calls", Source: "accept() results"},
 		}
-		f.Fix.Text = fmt.Sprintf("Mend %s: it has to close() a connection when read() returns 0. Until then restart it; a higher limit of open files only puts it off.", p.Comm)
+		f.Fix.Text = fmt.Sprintf("Fix %s: it has to close() a connection when read() returns 0. Until then restart it; a higher limit of open files only puts it off.", p.Comm)
 		f.Fix.Commands = []shell.Command{v.in(s.NS, shell.Line("ss -tnp state close-wait sport = :%s", s.Port()))}
 		r.Findings = append(r.Findings, f)
 	}
@@ -81,7 +81,7 @@ func checkCloseWait(v *View) Result {
 }
 
 // outOfFiles is the process of a service for which accept() failed most often
-// for want of a descriptor; nil when it did for none.
+// because file descriptors ran out; nil when it did for none.
 func (v *View) outOfFiles(s *Service) (worst *observe.Process, failed uint64) {
 	for _, a := range s.accepts {
 		p := v.Process(a.PID)

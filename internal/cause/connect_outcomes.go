@@ -21,7 +21,7 @@ type outcomes struct {
 	established uint64
 	refused     uint64
 	unanswered  uint64 // nothing came back before the kernel or the caller gave up, or ICMP said that there is no way
-	unreachable uint64 // of these, said by ICMP or for want of an ARP answer
+	unreachable uint64 // of these, said by ICMP or for lack of an ARP answer
 }
 
 func (o *outcomes) all() uint64 { return o.established + o.refused + o.unanswered }
@@ -262,7 +262,7 @@ const UpstreamRefused ID = "upstream-refused"
 
 var upstreamRefused = Cause{
 	ID:            UpstreamRefused,
-	Title:         "What the service calls refuses connections: nothing listens there",
+	Title:         "connect() is refused: nothing listens there",
 	Layer:         LayerCall,
 	Needs:         []observe.Kind{observe.KindConnects, observe.KindRequests},
 	ConsequenceOf: []Parent{AbortOnOverflow, FirewallReject, ClassKill},
@@ -322,7 +322,7 @@ const ConnectTimeout ID = "connect-timeout"
 
 var connectTimeout = Cause{
 	ID:    ConnectTimeout,
-	Title: "What the service calls does not answer SYNs: connections time out",
+	Title: "connect() times out: SYNs are not answered",
 	Layer: LayerCall,
 	Needs: []observe.Kind{observe.KindConnects, observe.KindRequests},
 	ConsequenceOf: []Parent{ConntrackFull, AcceptQueueOverflow, SoftirqSaturated, PHPFPMChildrenExhausted, ProcessStopped, NetworkLoss,

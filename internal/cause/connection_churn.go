@@ -14,7 +14,7 @@ const ConnectionChurn ID = "connection-churn"
 
 var connectionChurn = Cause{
 	ID:     ConnectionChurn,
-	Title:  "A new connection for each call: handshakes take a good part of the time",
+	Title:  "Calls open a new connection each",
 	Layer:  LayerCall,
 	Needs:  []observe.Kind{observe.KindRequests},
 	OnWire: true,

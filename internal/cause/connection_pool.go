@@ -15,7 +15,7 @@ const ConnectionPoolExhausted ID = "connection-pool-exhausted"
 
 var connectionPoolExhausted = Cause{
 	ID:            ConnectionPoolExhausted,
-	Title:         "Requests wait for a free connection to what the service calls: its pool is too small",
+	Title:         "Connection pool exhausted",
 	Layer:         LayerCall,
 	Class:         ClassPool,
 	Needs:         []observe.Kind{observe.KindRequests, observe.KindSockets},
@@ -61,8 +61,8 @@ func checkConnectionPool(v *View) Result {
 		f.Evidence = []Evidence{
 			{Fact: "calls under way at once, mean", Value: round(busy), Limit: size, Unit: "connections", Source: recorded + "; limit: sock_diag, established connections"},
 			{Fact: "requests that the service has in hand, mean", Value: round(inside), Unit: "requests", Source: recorded},
-			{Fact: "time of a call, median and 99th of 100", Value: nanoseconds(float64(l.Total.Quantile(0.5))) + ", " + nanoseconds(float64(l.Total.Quantile(0.99))), Source: recorded},
-			{Fact: "time of a request, median and 99th of 100", Value: nanoseconds(float64(service.Total.Quantile(0.5))) + ", " + nanoseconds(float64(service.Total.Quantile(0.99))), Source: recorded},
+			{Fact: "call latency, p50 and p99", Value: nanoseconds(float64(l.Total.Quantile(0.5))) + ", " + nanoseconds(float64(l.Total.Quantile(0.99))), Source: recorded},
+			{Fact: "request latency, p50 and p99", Value: nanoseconds(float64(service.Total.Quantile(0.5))) + ", " + nanoseconds(float64(service.Total.Quantile(0.99))), Source: recorded},
 			{Fact: "connections opened in the window", Value: l.Connections, Unit: "connections", Source: recorded},
 		}
 		for i := range v.AppServers {
@@ -111,7 +111,7 @@ func (v *View) bouncerFix(f *Finding, l *ledger, size, waiting int) {
 		knob += " of " + pool.Name
 	}
 	f.Subject.Path = where
-	f.Title = fmt.Sprintf("Requests wait for a connection of PgBouncer: %s is %d", knob, pool.Limit)
+	f.Title = fmt.Sprintf("PgBouncer pool exhausted (%s %d)", knob, pool.Limit)
 	f.Evidence = append(f.Evidence, Evidence{Fact: knob + " of PgBouncer", Value: pool.Limit, Unit: "connections for each database and user", Source: settingSource(setting)},
 		Evidence{Fact: "pool_mode", Value: a.Model, Source: where})
 	f.Fix.Text = fmt.Sprintf("Raise %s from %d towards %d, as far as max_connections of the database leaves room and its CPUs do.", knob, pool.Limit, want)

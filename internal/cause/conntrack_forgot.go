@@ -17,7 +17,7 @@ const ConntrackForgot ID = "conntrack-forgot"
 
 var conntrackForgot = Cause{
 	ID:    ConntrackForgot,
-	Title: "A firewall drops packets of open connections that connection tracking does not know",
+	Title: "A firewall drops established connections unknown to conntrack",
 	Layer: LayerNetfilter,
 	Class: ClassDrop,
 	Needs: []observe.Kind{observe.KindRequests, observe.KindFirewall, observe.KindConntrack},
@@ -32,7 +32,7 @@ const (
 )
 
 // tableFull says whether the connection tracking table of a namespace had no room for
-// an entry: packets were dropped for want of one, or others' entries thrown out.
+// an entry: packets were dropped for lack of one, or others' entries thrown out.
 func tableFull(ns *observe.NetNS) bool {
 	if ns == nil || ns.Conntrack == nil {
 		return false
@@ -75,15 +75,15 @@ func forgottenWords(v *View, s *DropSite, f *Finding) {
 	emptied := ct.PeakEntries >= fewPackets && 2*ct.Entries < ct.PeakEntries
 	switch {
 	case limit > 0 && limit < shortTracking:
-		f.Title = fmt.Sprintf("Connection tracking forgets connections after %s: rule %s drops what they send then", timeout, RuleName(r))
+		f.Title = fmt.Sprintf("conntrack times out after %s, then rule %s drops", timeout, RuleName(r))
 		f.Fix.Text = fmt.Sprintf("Let connection tracking keep idle connections for as long as the applications do: %s is %s, the kernel's own is 5 days.", timeoutEstablished, timeout)
 		v.setSysctl(&f.Fix, ns, timeoutEstablished, wantedTracking)
 		f.Fix.Changes = append(f.Fix.Changes, sysctlChange(ns, timeoutEstablished, itoa(limit), itoa(wantedTracking)))
 	case emptied:
-		f.Title = fmt.Sprintf("The connection tracking table was emptied: rule %s drops packets of open connections", RuleName(r))
+		f.Title = fmt.Sprintf("conntrack was flushed, rule %s drops established connections", RuleName(r))
 		f.Fix.Text = "Find who empties the table (conntrack -F, a reload of the firewall, a program that deletes entries), and let it keep the entries of open connections."
 	default:
-		f.Title = fmt.Sprintf("Connection tracking does not know open connections: rule %s drops their packets", RuleName(r))
+		f.Title = fmt.Sprintf("Rule %s drops established connections unknown to conntrack", RuleName(r))
 		f.Fix.Text = "The table was emptied before (conntrack -F, a reload of the firewall), or only one direction of these connections passes here: then send both the same way, or leave them out of tracking (notrack)."
 		if flows := s.Flows(); len(flows) > 0 {
 			f.Fix.Commands = append(f.Fix.Commands, v.in(ns, shell.Line("ip route get %s", flows[0].Dst)), v.in(ns, shell.Line("ip route get %s", flows[0].Src)))

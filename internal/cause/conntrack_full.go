@@ -14,7 +14,7 @@ const ConntrackFull ID = "conntrack-full"
 
 var conntrackFull = Cause{
 	ID:    ConntrackFull,
-	Title: "The connection tracking table is full: packets of new connections are dropped",
+	Title: "The conntrack table is full",
 	Layer: LayerNetfilter,
 	Needs: []observe.Kind{observe.KindConntrack},
 	Check: checkConntrackFull,
@@ -106,7 +106,7 @@ func conntrackFinding(v *View, ns *observe.NetNS, logged int, harms []dropHarm) 
 		f.Weight = harms[0].weight
 	}
 	f.Evidence = append(f.Evidence,
-		Evidence{Fact: "packets dropped for want of an entry", Value: ct.Drop, Unit: "packets", Source: "conntrack statistics, drop"},
+		Evidence{Fact: "packets dropped because the table was full", Value: ct.Drop, Unit: "packets", Source: "conntrack statistics, drop"},
 		Evidence{Fact: "entries thrown out to make room", Value: ct.EarlyDrop, Unit: "entries", Source: "conntrack statistics, early_drop"},
 		Evidence{Fact: "entries in use, peak", Value: ct.PeakEntries, Limit: ct.Max, Unit: "entries", Source: "net.netfilter.nf_conntrack_count, nf_conntrack_max"})
 	if logged > 0 {
@@ -114,7 +114,7 @@ func conntrackFinding(v *View, ns *observe.NetNS, logged int, harms []dropHarm) 
 			Unit: "lines (rate-limited)", Source: "/dev/kmsg"})
 	}
 	if n := ns.Counters["TcpExt.TCPSynRetrans"]; n > 0 {
-		f.Evidence = append(f.Evidence, Evidence{Fact: "SYNs sent again", Value: n, Unit: "segments", Source: "netstat TCPSynRetrans"})
+		f.Evidence = append(f.Evidence, Evidence{Fact: "SYNs retransmitted", Value: n, Unit: "segments", Source: "netstat TCPSynRetrans"})
 	}
 	limit := conntrackLimit(ct)
 	f.Fix.Text = fmt.Sprintf("Raise nf_conntrack_max to %s (about %d MB when full).", count(limit), limit*320/1_000_000+1)

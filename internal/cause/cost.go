@@ -3,10 +3,10 @@ package cause
 import "slices"
 
 // A finding's weight is a share of the attempts at one service. What it means on
-// the host is told by its cost: the seconds that clients lost to it.
+// the host is reported by its cost: the seconds that clients lost to it.
 
 // failedCost is what a failed attempt costs who made it, in s: as long a client
-// waits at the least until its SYN is sent again (TCP_TIMEOUT_INIT).
+// waits at the least until its SYN is retransmitted (TCP_TIMEOUT_INIT).
 const failedCost = 1.0
 
 // Price sets what a finding of this view cost: the seconds that the check itself

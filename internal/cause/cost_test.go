@@ -7,7 +7,7 @@ import (
 	"github.com/slowray/slowray/internal/observe"
 )
 
-// TestPrice: what a finding cost is told of the requests that it is about.
+// TestPrice: what a finding cost is reported for the requests that it is about.
 func TestPrice(t *testing.T) {
 	failing := fpmServed().add(200, ms, ms, 0, parts{observe.Server: 20 * ms})
 	plant := quiet(

@@ -18,7 +18,7 @@ const CPUSaturated ID = "cpu-saturated"
 
 var cpuSaturated = Cause{
 	ID:            CPUSaturated,
-	Title:         "Other processes take the CPU: the service waits for its turn",
+	Title:         "Other processes take the CPUs",
 	Layer:         LayerMachine,
 	Class:         ClassMachine | ClassShort | ClassCPU | ClassRunQueue,
 	Needs:         []observe.Kind{observe.KindCPU, observe.KindProcess},
@@ -54,7 +54,7 @@ func checkCPUSaturated(v *View) Result {
 	}
 	within, while := v.Window.Seconds, ""
 	if spells, ok := v.fullSpells(); idle >= idleWhenFull && ok {
-		// What is told is those: what else was in the window hit no request.
+		// What is reported is those: what else was in the window hit no request.
 		servers, within = spells.servers, spells.seconds
 		all, idle, outside = spells.all, spells.idle, min(outside, spells.all*(1-spells.idle)-servers.cpu)
 		while = fmt.Sprintf(", %s in which %s of the slow requests' time passed", seconds(within), percent(spells.slow))
@@ -83,7 +83,7 @@ func checkCPUSaturated(v *View) Result {
 	// Part of the waiting is for each other: the outsiders answer for theirs.
 	f.Weight = delay * ratio(outside, all)
 	if while != "" {
-		f.Title = fmt.Sprintf("%s takes the CPU in bursts: the service waits for its turn", top.Comm)
+		f.Title = fmt.Sprintf("%s takes the CPU in bursts", top.Comm)
 	}
 	f.Impact = Impact{Share: round(delay), Of: "the time the service could run", OfTime: true,
 		Text: fmt.Sprintf("%s waits for a CPU; others use %s of them", v.waiting(), percent(ratio(outside, all)))}

@@ -17,12 +17,12 @@ var firingOnCPU = []fires{
 		fix: "worker_threads", evidence: "the main thread of app (pid 500) is on a CPU, while the slowest requests are under way=0.97",
 	},
 	{
-		name: "node computes for all, beside a build with a nice value", cause: &singleThreadSaturated,
+		name: "node computes for all, next to a build with a nice value", cause: &singleThreadSaturated,
 		plant: func(o *observe.Observation) {
 			eventLoop("node")(o)
 			o.Use.CPU = observe.CPUTime{User: 11, Nice: 8, System: 0.9, Idle: 0.1}
 		},
-		subject: Subject{PID: appPID}, minShare: 0.9, fix: "worker_threads", evidence: "used by what gives way (nice)=0.81",
+		subject: Subject{PID: appPID}, minShare: 0.9, fix: "worker_threads", evidence: "used by niced processes=0.81",
 	},
 	{
 		name: "one thread of several, and what it executes", cause: &singleThreadSaturated,
@@ -295,7 +295,7 @@ var firingOnCPU = []fires{
 		subject: Subject{Kind: "process", PID: appPID, Comm: "app"}, minShare: 0.7, fix: "start convert less often", evidence: "a request starts them: 97.4 ms",
 	},
 	{
-		name: "a script beside the service starts programs without end", cause: &shortLivedProcessStorm,
+		name: "a script next to the service starts programs without end", cause: &shortLivedProcessStorm,
 		plant: func(o *observe.Observation) {
 			app(o, "app", 1, 9)
 			full(o)
@@ -340,7 +340,7 @@ var firingOnCPU = []fires{
 		subject: Subject{PID: 60, Comm: "kswapd0"}, minShare: 0.9, fix: "Memory is short",
 	},
 	{
-		name: "SYNs whose sender resets what answers them, beside a service that sleeps", cause: &softirqSaturated,
+		name: "SYNs whose sender resets what answers them, next to a service that sleeps", cause: &softirqSaturated,
 		plant: func(o *observe.Observation) {
 			app(o, "app", 0.7, 2.3)
 			with(o, appServed().add(2000, ms, ms, 0, quick))

@@ -16,14 +16,14 @@ const (
 var (
 	// cpuFrequencyCapped: the CPUs run at a part of their clock rate.
 	cpuFrequencyCapped = Cause{
-		ID: CPUFrequencyCapped, Title: "The CPUs run far below their clock rate while requests wait for them",
+		ID: CPUFrequencyCapped, Title: "The CPUs are clocked far below their maximum",
 		Layer: LayerMachine,
 		Class: ClassHost, Needs: []observe.Kind{observe.KindRequests, observe.KindProcess, observe.KindCPU},
 		Check: checkFrequency,
 	}
 	// softLockup: a CPU did nothing but one thing in the kernel for many seconds.
 	softLockup = Cause{
-		ID: SoftLockup, Title: "A CPU was stuck in the kernel, and requests stood still",
+		ID: SoftLockup, Title: "A CPU was stuck in the kernel",
 		Layer: LayerMachine,
 		Class: ClassHost, Needs: []observe.Kind{observe.KindRequests, observe.KindKernelLog},
 		Check: checkLockup,

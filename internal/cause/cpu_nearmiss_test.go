@@ -27,8 +27,8 @@ var nearMissesOnCPU = []miss{
 	{"a busy thread whose requests are not slow", &singleThreadSaturated, func(o *observe.Observation) {
 		eventLoop("redis-server")(o)
 		with(o, appServed().add(9000, ms, ms, 0, quick))
-	}, "no request is slow for want of a thread"},
-	{"a batch beside the service", &singleThreadSaturated, func(o *observe.Observation) {
+	}, "no request is slow for lack of a thread"},
+	{"a batch next to the service", &singleThreadSaturated, func(o *observe.Observation) {
 		quiet(nginxServed().add(300, ms, ms, 0, computed))(o)
 		process(o, hog).UserSeconds = 9.9
 	}, "the busiest thread behind :8088"},
@@ -83,7 +83,7 @@ var nearMissesOnCPU = []miss{
 		with(o, appServed().add(517, ms, ms, 0, parts{observe.Server: ms}).add(64, ms, ms, 0, parts{observe.Server: 12 * ms}))
 		followed(o, map[observe.ServerPart]float64{observe.ServerCPU: 0.9})
 	}, "no request is slow for what the service does"},
-	{"of two services the one that computes more is told", &cpuHotFunction, func(o *observe.Observation) {
+	{"of two services the one that computes more is reported", &cpuHotFunction, func(o *observe.Observation) {
 		app(o, "app", 0.02, 0)
 		with(o, appServed().add(17, ms, ms, 0, parts{observe.Server: 4 * ms, observe.Stall: 30 * ms}),
 			fpmServed().add(100, ms, ms, 0, parts{observe.Server: 200 * ms}))
@@ -95,7 +95,7 @@ var nearMissesOnCPU = []miss{
 		with(o, appServed().add(9000, ms, ms, 0, crowded))
 		sampled(o, appPID, 1200, function(observe.FrameKernel, "tcp_sendmsg", "vmlinux", 20, 800, 3))
 	}, "but no function has 50 % of it"},
-	{"requests that wait for a database, beside a thread that computes", &cpuHotFunction, func(o *observe.Observation) {
+	{"requests that wait for a database, next to a thread that computes", &cpuHotFunction, func(o *observe.Observation) {
 		app(o, "app", 9, 0)
 		with(o, appServed().add(40, ms, ms, 0, waitsForDB))
 		sampled(o, appPID, 900, collapse...)
@@ -137,18 +137,18 @@ var nearMissesOnCPU = []miss{
 	{"a JVM that collects a little", &gcPauses, func(o *observe.Observation) {
 		app(o, "java", 8, 0).Busiest = []observe.Thread{{TID: 501, Comm: "exec-1", CPUSeconds: 6}, {TID: 510, Comm: "GC Thread#0", CPUSeconds: 0.4}}
 		with(o, appServed().add(200, ms, ms, 0, computed))
-	}, "app spends 5.0 % of its CPU time collecting garbage"},
+	}, "app spends 5.0 % of its CPU time in garbage collection"},
 	{"a JVM that collects a lot, and nobody waits", &gcPauses, func(o *observe.Observation) {
 		app(o, "java", 8, 0).Busiest = []observe.Thread{{TID: 510, Comm: "GC Thread#0", CPUSeconds: 6}}
 		with(o, appServed().add(2000, ms, ms, 0, quick))
 	}, "no request is slow for it"},
-	{"a Go program that collects garbage", &singleThreadSaturated, func(o *observe.Observation) {
+	{"a Go program that is in garbage collection", &singleThreadSaturated, func(o *observe.Observation) {
 		p := app(o, "app", 9.6, 0)
 		p.Go, p.Threads = true, 4
 		p.Busiest = []observe.Thread{{TID: 501, CPUSeconds: 9.5}}
 		with(o, appServed().add(200, ms, ms, 0, computed))
 		sampled(o, appPID, 900, function(observe.FrameGo, "runtime.gcBgMarkWorker", "app", 10, 500, 3))
-	}, "collecting garbage"},
+	}, "in garbage collection"},
 	{"a JVM that collects a little, and answers nobody", &gcPauses, func(o *observe.Observation) {
 		app(o, "java", 1, 0).Busiest = []observe.Thread{{TID: 510, Comm: "GC Thread#0", CPUSeconds: 0.4}}
 		t := appServed()
@@ -216,7 +216,7 @@ var nearMissesOnCPU = []miss{
 		p := app(o, "app", 1, 4)
 		p.Course = course(appPID, 0.1, 0.4)
 		with(o, appServed().add(2000, ms, ms, 0, quick))
-	}, "no request is slow for want of a thread"},
+	}, "no request is slow for lack of a thread"},
 	{"slow requests that wait for something else", &runQueueWait, func(o *observe.Observation) {
 		p := app(o, "app", 3, 0.4)
 		p.Course = course(appPID, 0.3, 0.04)
@@ -228,14 +228,14 @@ var nearMissesOnCPU = []miss{
 		with(o, appServed().add(2000, ms, ms, 0, quick))
 		o.Use.Forks = 2000
 		o.Profile.ShortLived = []observe.ProfileShort{{Comm: "sh", Parent: appPID, Processes: 90, Samples: 800}}
-	}, "no request is slow for want of a thread"},
+	}, "no request is slow for lack of a thread"},
 	{"a server that starts workers of its own for a statement", &shortLivedProcessStorm, func(o *observe.Observation) {
 		app(o, "postgres", 1, 0)
 		with(o, appServed().add(90, ms, ms, 0, forked))
 		o.Use.Forks = 180
 		o.Profile.ShortLived = []observe.ProfileShort{{Comm: "postgres", Parent: appPID, ParentComm: "postgres", Processes: 80, Samples: 850}}
 	}, "processes that ended at once took 0 %"},
-	{"a build beside a service, on CPUs that are not full", &shortLivedProcessStorm, func(o *observe.Observation) {
+	{"a build next to a service, on CPUs that are not full", &shortLivedProcessStorm, func(o *observe.Observation) {
 		app(o, "app", 1, 0)
 		with(o, appServed().add(200, ms, ms, 0, waitsForDB))
 		o.Use.Forks = 2000
@@ -293,7 +293,7 @@ var nearMissesOnCPU = []miss{
 		}
 		ns(o).Counters["Udp.NoPorts"] = 5_000_000
 	}, "no request is slow, and nothing is dropped"},
-	{"busy loops beside a service that hardly notices", &cpuSaturated, func(o *observe.Observation) {
+	{"busy loops next to a service that hardly notices", &cpuSaturated, func(o *observe.Observation) {
 		app(o, "app", 0.2, 1.5)
 		full(o)
 		process(o, hog).UserSeconds = 17
@@ -304,7 +304,7 @@ var nearMissesOnCPU = []miss{
 		with(o, appServed().add(2000, ms, ms, 0, quick))
 		o.Cgroups = []observe.Cgroup{{Path: "/x", Version: 2, PIDs: []int{appPID}, QuotaCPUs: 0.5, Periods: 100, ThrottledPeriods: 30, ThrottledSeconds: 0.9}}
 	}, "was throttled in 30 % of its periods, for 900 ms in all, but no request of it is slow for that"},
-	{"a quota that throttles a little, beside a slow database", &cpuQuotaThrottled, func(o *observe.Observation) {
+	{"a quota that throttles a little, next to a slow database", &cpuQuotaThrottled, func(o *observe.Observation) {
 		app(o, "app", 1, 1)
 		with(o, appServed().add(200, ms, ms, 0, waitsForDB))
 		followed(o, map[observe.ServerPart]float64{observe.ServerCPU: 0.03, observe.ServerThrottled: 0.03, observe.ServerCall: 0.94})
@@ -325,7 +325,7 @@ var nearMissesOnCPU = []miss{
 }
 
 // TestComputeCausesFold: what follows from a hot function, or from a lack of
-// CPUs, is told as that.
+// CPUs, is reported as that.
 func TestComputeCausesFold(t *testing.T) {
 	plant := func(o *observe.Observation) {
 		eventLoop("node")(o)

@@ -16,7 +16,7 @@ const CPUQuotaThrottled ID = "cpu-quota-throttled"
 
 var cpuQuotaThrottled = Cause{
 	ID:    CPUQuotaThrottled,
-	Title: "A CPU quota holds the service back: it is throttled",
+	Title: "The CPU quota throttles the service",
 	Layer: LayerMachine,
 	Class: ClassMachine | ClassShort | ClassCPU,
 	Needs: []observe.Kind{observe.KindCgroup},
@@ -55,7 +55,7 @@ type throttledTime struct {
 	always   bool    // its requests in general lose it, not just the slowest
 	share    float64 // of the requests' time, or of the slowest requests'
 	ns       float64 // a request, or one of the slowest
-	because  string  // when none is slow, where the time goes
+	because  string  // when none is slow, the time breakdown
 }
 
 // throttledTime judges by the time threads of the group waited for a CPU while

@@ -16,7 +16,7 @@ const LowCPUWeight ID = "low-cpu-weight"
 
 var lowCPUWeight = Cause{
 	ID:    LowCPUWeight,
-	Title: "The service gives way to others: its CPU weight is low",
+	Title: "The service has a low CPU weight",
 	Layer: LayerMachine,
 	Class: ClassMachine | ClassLimit | ClassCPU,
 	Needs: []observe.Kind{observe.KindRequests, observe.KindProcess, observe.KindCPU},
@@ -30,7 +30,7 @@ const AffinityTooNarrow ID = "affinity-too-narrow"
 
 var affinityTooNarrow = Cause{
 	ID:    AffinityTooNarrow,
-	Title: "The service may run on few of the CPUs only: those are full, others idle",
+	Title: "The service is pinned to too few CPUs",
 	Layer: LayerMachine,
 	Class: ClassMachine | ClassLimit | ClassCPU,
 	Needs: []observe.Kind{observe.KindRequests, observe.KindProcess, observe.KindCPU},
@@ -46,7 +46,7 @@ const RealtimeHog ID = "realtime-hog"
 
 var realtimeHog = Cause{
 	ID:    RealtimeHog,
-	Title: "A real-time process takes a CPU: everything else there waits",
+	Title: "A real-time process takes a whole CPU",
 	Layer: LayerMachine,
 	Class: ClassMachine | ClassLimit | ClassCPU,
 	Needs: []observe.Kind{observe.KindRequests, observe.KindProcess, observe.KindCPU},
@@ -58,7 +58,7 @@ const CPUSteal ID = "cpu-steal"
 
 var cpuSteal = Cause{
 	ID:    CPUSteal,
-	Title: "The hypervisor takes CPU time away: everything that computes takes longer",
+	Title: "The hypervisor steals CPU time",
 	Layer: LayerMachine,
 	Class: ClassMachine | ClassLimit | ClassCPU,
 	Needs: []observe.Kind{observe.KindRequests, observe.KindCPU},
@@ -139,7 +139,7 @@ func checkLowWeight(v *View) Result {
 			h.raise(&f.Fix, group.WeightFile, usualWeight(group), shell.Line("--cpu-shares 1024"), "CPUWeight=100")
 		}
 		if nice >= lowNice {
-			f.Evidence = append(f.Evidence, Evidence{Fact: "its nice value: it gives way to others", Value: nice, Source: "/proc/PID/stat"})
+			f.Evidence = append(f.Evidence, Evidence{Fact: "its nice value (low priority)", Value: nice, Source: "/proc/PID/stat"})
 			f.Fix.Text = strings.TrimSpace(f.Fix.Text + fmt.Sprintf(" It runs with nice %d: run it with 0.", nice))
 			f.Fix.Changes = append(f.Fix.Changes, usualNice(w.procs)...)
 			f.Fix.Commands = append(f.Fix.Commands, renice(0, w.procs, w.procs[0].Comm))

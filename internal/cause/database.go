@@ -115,7 +115,7 @@ func (v *View) slowness(u *databaseUse) (k cost, slow bool, text string) {
 	if l.Requests < fewRequests {
 		return k, false, "only " + l.all()
 	}
-	text = fmt.Sprintf("%s take %s (99 of 100 under %s)", l.all(), nanoseconds(float64(l.Total.Quantile(0.5))), nanoseconds(float64(l.Total.Quantile(0.99))))
+	text = fmt.Sprintf("%s take %s (p99 %s)", l.all(), nanoseconds(float64(l.Total.Quantile(0.5))), nanoseconds(float64(l.Total.Quantile(0.99))))
 	if u.judged != u.served {
 		text += fmt.Sprintf(", %s of the time in which %s answers requests", percent(l.reach), v.commOf(l))
 	}

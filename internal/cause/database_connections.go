@@ -16,13 +16,13 @@ const (
 	MemcachedConnectionsExhausted ID = "memcached-connections-exhausted"
 )
 
-// The limits of connections of databases. A connection that is refused is told
+// The limits of connections of databases. A connection that is refused is reported
 // by the server itself: in its log, in its status, or in what it says to
 // whoever connects. The number held is counted from the sockets.
 var (
 	mariadbConnections = Cause{
 		ID:    MariaDBConnectionsExhausted,
-		Title: "The database has no connection left: it refuses new ones",
+		Title: "The database is at its connection limit",
 		Layer: LayerApplication,
 		Class: ClassDatabase,
 		Needs: []observe.Kind{observe.KindDatabases},
@@ -34,7 +34,7 @@ var (
 	}
 	postgresConnections = Cause{
 		ID:            PostgresConnectionsExhausted,
-		Title:         "The database has no connection left: it refuses new ones",
+		Title:         "The database is at its connection limit",
 		Layer:         LayerApplication,
 		Class:         ClassDatabase,
 		Needs:         []observe.Kind{observe.KindDatabases},
@@ -44,7 +44,7 @@ var (
 	}
 	redisMaxClients = Cause{
 		ID:            RedisMaxClients,
-		Title:         "Redis has no connection left: it refuses new ones",
+		Title:         "Redis is at maxclients",
 		Layer:         LayerApplication,
 		Class:         ClassDatabase,
 		Needs:         []observe.Kind{observe.KindDatabases},
@@ -55,7 +55,7 @@ var (
 	}
 	memcachedConnections = Cause{
 		ID:    MemcachedConnectionsExhausted,
-		Title: "memcached has no connection left: it refuses new ones, or lets them wait",
+		Title: "memcached is at its connection limit",
 		Layer: LayerApplication,
 		Class: ClassDatabase,
 		Needs: []observe.Kind{observe.KindDatabases},
@@ -99,7 +99,7 @@ func tellsRefusals(d *observe.Database) bool {
 	return slices.ContainsFunc(d.Logs, func(l observe.LogFile) bool { return l.What == "error" && l.Problem == "" })
 }
 
-// refusals is how many connections a server refused for want of a free one,
+// refusals is how many connections a server refused for lack of a free one,
 // with what says so.
 func (v *View) refusals(d *observe.Database) (int64, []Evidence) {
 	var out []Evidence
@@ -149,7 +149,7 @@ func (v *View) connectionsFinding(d *observe.Database, refused int64, evidence [
 	if setting.Line > 0 {
 		f.Subject.Path = fmt.Sprintf("%s:%d", setting.File, setting.Line)
 	}
-	f.Title = fmt.Sprintf("%s has no connection left: it refuses new ones", product(d))
+	f.Title = fmt.Sprintf("%s is at its connection limit", product(d))
 	opened := max(v.openedAt(d), uint64(refused))
 	f.Weight = ratio(refused, opened)
 	failed, all := v.callersErrors(d)

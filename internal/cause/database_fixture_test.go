@@ -274,7 +274,7 @@ var nearMissesOnDatabases = []miss{
 	{"threads that wait, and no other connection ends it", &mariadbLockWait, shop{d: mariadb("200"), n: 500, call: slowCall, served: slowServed,
 		split: map[observe.ServerPart]float64{observe.ServerLock: 0.95}}.plant, "0 of 500 requests"},
 	{"locks for a moment", &mariadbLockWait, shop{d: mariadb("200"), n: 500, call: quickCall, served: quickServed, flags: observe.FlagContended,
-		split: map[observe.ServerPart]float64{observe.ServerLock: 0.9}}.plant, "under 1.1 ms"},
+		split: map[observe.ServerPart]float64{observe.ServerLock: 0.9}}.plant, "p99 1.1 ms"},
 	{"locks on full CPUs, for which its threads wait", &mariadbLockWait, func(o *observe.Observation) {
 		shop{d: mariadb("200"), n: 500, call: slowCall, served: slowServed, flags: observe.FlagContended, fullCPUs: true,
 			split: map[observe.ServerPart]float64{observe.ServerLock: 0.9}}.plant(o)

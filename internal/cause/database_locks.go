@@ -19,7 +19,7 @@ const (
 var (
 	mariadbLockWait = Cause{
 		ID:            MariaDBLockWait,
-		Title:         "Statements wait for locks that other transactions hold",
+		Title:         "Statements wait for other transactions' locks",
 		Layer:         LayerApplication,
 		Class:         ClassDatabase,
 		Needs:         []observe.Kind{observe.KindDatabases, observe.KindRequests},
@@ -29,7 +29,7 @@ var (
 	}
 	postgresLockWait = Cause{
 		ID:            PostgresLockWait,
-		Title:         "Statements wait for locks that other transactions hold",
+		Title:         "Statements wait for other transactions' locks",
 		Layer:         LayerApplication,
 		Class:         ClassDatabase,
 		Needs:         []observe.Kind{observe.KindDatabases, observe.KindRequests},
@@ -91,7 +91,7 @@ func (v *View) mariadbLockFinding(u *databaseUse, k cost, n uint64) Finding {
 	l := u.served
 	f := v.databaseFinding(u, k, "waiting for locks of other transactions")
 	f.held = v.heldInCalls(l, k.share)
-	f.Title = fmt.Sprintf("Statements of %s wait for locks that other transactions hold", product(u.d))
+	f.Title = fmt.Sprintf("Statements of %s wait for other transactions' locks", product(u.d))
 	f.Evidence = append(f.Evidence,
 		Evidence{Fact: "requests that waited until the thread of another connection woke theirs", Value: n, Limit: l.Requests, Unit: "requests", Source: recorded},
 		Evidence{Fact: "the rest of its server time", Value: l.splitText(observe.ServerLock), Source: recorded})
@@ -152,7 +152,7 @@ func (v *View) postgresLockFinding(u *databaseUse, k cost, locked float64) Findi
 	f := v.databaseFinding(u, k, "for the database")
 	f.Weight *= locked
 	f.held = v.heldInCalls(u.served, locked)
-	f.Title = "Statements of PostgreSQL wait for locks that other transactions hold"
+	f.Title = "PostgreSQL statements wait for other transactions' locks"
 	f.Evidence = append(f.Evidence,
 		Evidence{Fact: "backends that wait for a lock, mean and peak", Value: fmt.Sprintf("%.1f, %d", s.WaitingMean, s.WaitingPeak), Limit: round(s.BackendsMean), Unit: "backends", Source: "titles of the backends"},
 		Evidence{Fact: "of the time the database spends on requests, waiting for locks", Value: round(locked), Unit: "share", Source: "titles of the backends, " + recorded})

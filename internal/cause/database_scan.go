@@ -10,7 +10,7 @@ import (
 	"github.com/slowray/slowray/internal/shell"
 )
 
-// Where a server keeps no slow log, what it does for a statement is told by what it
+// Where a server keeps no slow log, what it does for a statement is reported by what it
 // computes: functions that go from row to row of a table are its execution without an
 // index (PostgreSQL: src/backend/executor/nodeSeqscan.c, access/heap/heapam.c; MariaDB:
 // sql/records.cc, sql/handler.cc). Of MariaDB's often only the loop over all rows has a
@@ -79,7 +79,7 @@ func (v *View) slowByCPU(u *databaseUse, k cost, off string) (*Finding, string) 
 	f.Title = fmt.Sprintf("%s computes %s for a statement", product(u.d), nanoseconds(own))
 	f.Fix.Text = "Find the statement, and have it do less: an index for its WHERE, JOIN and ORDER BY, fewer rows, fewer functions of the server."
 	if answer := ratio(l.BytesOut, l.Requests); e.enough() && scan >= scanCPU && answer <= fewRows {
-		f.Title = fmt.Sprintf("%s goes from row to row, %s for a statement: no index helps", product(u.d), nanoseconds(own))
+		f.Title = fmt.Sprintf("%s scans row by row without index, %s per statement", product(u.d), nanoseconds(own))
 		f.Fix.Text = "Find the statement, and give the columns of its WHERE or JOIN an index: it reads whole tables."
 		f.Evidence = append(f.Evidence, Evidence{Fact: "CPU time in functions that read tables from end to end", Value: round(scan), Limit: 1, Unit: fmt.Sprintf("share of %s CPU samples", count(e.samples)), Source: "CPU samples"},
 			Evidence{Fact: "what it gives for that, mean", Value: round(answer), Unit: "bytes", Source: recorded})

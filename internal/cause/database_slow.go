@@ -22,7 +22,7 @@ const (
 var (
 	mariadbSlowQuery = Cause{
 		ID:            MariaDBSlowQuery,
-		Title:         "Statements take long in the database itself",
+		Title:         "Slow queries in the database",
 		Layer:         LayerApplication,
 		Class:         ClassDatabase | ClassScan,
 		Needs:         []observe.Kind{observe.KindDatabases, observe.KindRequests},
@@ -32,7 +32,7 @@ var (
 	}
 	postgresSlowQuery = Cause{
 		ID:            PostgresSlowQuery,
-		Title:         "Statements take long in the database itself",
+		Title:         "Slow queries in the database",
 		Layer:         LayerApplication,
 		Class:         ClassDatabase | ClassScan,
 		Needs:         []observe.Kind{observe.KindDatabases, observe.KindRequests},
@@ -42,7 +42,7 @@ var (
 	}
 	redisSlowCommand = Cause{
 		ID:            RedisSlowCommand,
-		Title:         "Redis works on one slow command while all others wait",
+		Title:         "Redis is blocked by one slow command",
 		Layer:         LayerApplication,
 		Class:         ClassDatabase | ClassScan,
 		Needs:         []observe.Kind{observe.KindDatabases, observe.KindRequests},
@@ -174,7 +174,7 @@ func (v *View) slowQuery(u *databaseUse, k cost) (*Finding, string) {
 	scan := top.Sent >= 0 && top.Examined >= scanRows*max(top.Sent, top.Count)
 	f.Title = fmt.Sprintf("%s takes %s for a statement", product(u.d), nanoseconds(float64(top.NS)/float64(top.Count)))
 	if scan {
-		f.Title = fmt.Sprintf("%s looks at %s rows for each statement, without an index for it", product(u.d), count(top.Examined/max(top.Count, 1)))
+		f.Title = fmt.Sprintf("%s examines %s rows per statement without an index", product(u.d), count(top.Examined/max(top.Count, 1)))
 	}
 	f.Evidence = append(f.Evidence, v.statementEvidence(u, &s)...)
 	setting := fromHost(u.d.Root, u.d.Slow.Threshold)
@@ -252,7 +252,7 @@ func checkRedisSlowCommand(v *View) Result {
 func (v *View) slowCommandFinding(u *databaseUse, k cost, blocked float64) Finding {
 	f := v.databaseFinding(u, k, "for Redis")
 	top := &u.d.Slow.Statements[0]
-	f.Title = fmt.Sprintf("%s works on %s while all other commands wait", product(u.d), statement(top))
+	f.Title = fmt.Sprintf("%s is blocked by one slow command: %s", product(u.d), statement(top))
 	f.Evidence = append(f.Evidence,
 		Evidence{Fact: "command", Value: statement(top), Source: "SLOWLOG"},
 		Evidence{Fact: "it took, mean and longest", Value: nanoseconds(float64(top.NS)/float64(top.Count)) + ", " + nanoseconds(float64(top.LongestNS)) + fmt.Sprintf("; %s times", count(top.Count)), Source: "SLOWLOG"},

@@ -20,7 +20,7 @@ const (
 var (
 	redisForkStall = Cause{
 		ID:            RedisForkStall,
-		Title:         "Redis stands still while it forks to save its data",
+		Title:         "Redis stalls in fork() to save its data",
 		Layer:         LayerApplication,
 		Class:         ClassDatabase,
 		Needs:         []observe.Kind{observe.KindDatabases, observe.KindRequests},
@@ -30,7 +30,7 @@ var (
 	}
 	redisAOFFsync = Cause{
 		ID:            RedisAOFFsync,
-		Title:         "Redis waits for the disk before it answers: its append-only file is behind",
+		Title:         "Redis waits for the fsync of its AOF",
 		Layer:         LayerApplication,
 		Class:         ClassDatabase,
 		Needs:         []observe.Kind{observe.KindDatabases, observe.KindRequests},
@@ -43,7 +43,7 @@ var (
 	}
 	postgresCheckpoints = Cause{
 		ID:            PostgresCheckpointsFrequent,
-		Title:         "PostgreSQL writes checkpoints one after the other: max_wal_size is small for its writes",
+		Title:         "PostgreSQL checkpoints too often (max_wal_size)",
 		Layer:         LayerApplication,
 		Class:         ClassDatabase,
 		Needs:         []observe.Kind{observe.KindDatabases, observe.KindRequests},

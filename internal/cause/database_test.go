@@ -31,7 +31,7 @@ func TestNetworkFindingQuotesTheSlowLog(t *testing.T) {
 	}
 }
 
-// What a service suffers from its database is told as the consequence.
+// What a service suffers from its database is reported as the consequence.
 func TestSlowDependencyFollowsTheDatabase(t *testing.T) {
 	o := healthy()
 	shop{d: but(mariadb("200"), func(d *observe.Database) {

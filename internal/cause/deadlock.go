@@ -16,7 +16,7 @@ const Deadlock ID = "deadlock"
 
 var deadlock = Cause{
 	ID:    Deadlock,
-	Title: "Threads wait for each other in a circle: a deadlock",
+	Title: "Deadlock between threads",
 	Layer: LayerApplication,
 	Class: ClassWait,
 	Needs: []observe.Kind{observe.KindWaits},
@@ -42,11 +42,11 @@ func checkDeadlock(v *View) Result {
 			Evidence{Fact: "what they wait for", Value: strings.Join(locks, ", "), Source: string(howOf(round))})
 		switch {
 		case c.BackTo < 0:
-			f.Title = fmt.Sprintf("A lock in %s was taken by a thread that has ended: nobody will let it go", round[0].Process.Comm)
+			f.Title = fmt.Sprintf("A lock in %s is held by an exited thread", round[0].Process.Comm)
 		case c.Sure:
-			f.Title = fmt.Sprintf("Deadlock in %s: %d threads wait for each other", round[0].Process.Comm, len(round))
+			f.Title = fmt.Sprintf("Deadlock in %s between %d threads", round[0].Process.Comm, len(round))
 		default:
-			f.Title = fmt.Sprintf("%d %ss of %s wait for each other: perhaps a deadlock", len(round), one, round[0].Process.Comm)
+			f.Title = fmt.Sprintf("Possible deadlock of %d %ss of %s", len(round), one, round[0].Process.Comm)
 		}
 		if unwritten(&round[0]) {
 			inferredDeadlock(f, round, c.Sure)
@@ -73,7 +73,7 @@ func inferredDeadlock(f *Finding, round []observe.WaitHop, sure bool) {
 	if sure {
 		seems, inferred = "", ""
 	}
-	f.Title = fmt.Sprintf("Deadlock in %s%s: %d %ss wait for each other, at %s", round[0].Process.Comm, seems, len(round), lang.thread, placesOf(round))
+	f.Title = fmt.Sprintf("Deadlock in %s%s: %d %ss, at %s", round[0].Process.Comm, seems, len(round), lang.thread, placesOf(round))
 	for i := range round {
 		f.Evidence = append(f.Evidence, Evidence{Fact: "stack of " + lang.thread + " " + hopNumber(&round[i]), Value: strings.Join(round[i].Stack, " ← "), Source: lang.source})
 	}
@@ -121,7 +121,7 @@ func jcmd(pid int) shell.Command {
 	return shell.Line("jcmd %s Thread.print -l > threads.%s   # where the locks are taken, "+asItsUser, pid, pid)
 }
 
-// asItsUser is how what writes a file beside a process is to be run: in a directory of
+// asItsUser is how what writes a file next to a process is to be run: in a directory of
 // everybody's another user can put a link where the file will be.
 const asItsUser = "as the user that it runs as, in a directory of its own"
 

@@ -96,7 +96,7 @@ func (n *names) config() (file, text string) {
 	return fmt.Sprintf("/proc/%d/root%s", n.where, r.File), text
 }
 
-// namePort is where name servers listen.
+// namePort is where nameservers listen.
 const namePort = 53
 
 // nameCost is what lookups take of the requests of a service, when they take ns
@@ -134,14 +134,14 @@ func (v *View) nameCost(pid int, ns float64, n uint64) (h harm, ok bool) {
 	return h, false
 }
 
-// DNSTimeout: a name server does not answer. The resolver waits for its time
+// DNSTimeout: a nameserver does not answer. The resolver waits for its time
 // limit, 5 s unless resolv.conf says otherwise, before it asks the next server,
 // for each name anew: a dead first server costs each lookup that time.
 const DNSTimeout ID = "dns-timeout"
 
 var dnsTimeout = Cause{
 	ID:            DNSTimeout,
-	Title:         "A name server does not answer: lookups wait for the time limit and then ask again",
+	Title:         "The resolver times out on a dead nameserver",
 	Layer:         LayerCall,
 	Needs:         []observe.Kind{observe.KindDNS, observe.KindRequests},
 	ConsequenceOf: []Parent{UDPReceiveBufferOverflow, ConntrackFull, ProcessStopped, SoftirqSaturated},
@@ -155,7 +155,7 @@ func checkDNSTimeout(v *View) Result {
 	for _, n := range v.lookedUp() {
 		for _, s := range n.servers {
 			h, ok := v.nameCost(n.pid, float64(s.LostNS), s.Unanswered)
-			text := fmt.Sprintf("%s of %s queries of %s to the name server %s went without an answer, for %s in all", count(s.Unanswered), count(s.Queries),
+			text := fmt.Sprintf("%s of %s queries of %s to the nameserver %s went without an answer, for %s in all", count(s.Unanswered), count(s.Queries),
 				v.Comm(n.pid), s.Addr, nanoseconds(float64(s.LostNS)))
 			if !ok || s.Unanswered < fewAffected || ratio(s.Unanswered, s.Queries) < noiseShare {
 				if near := float64(s.LostNS); near > best {
@@ -176,7 +176,7 @@ func (v *View) noLookups() string {
 	return "no service looked up a name over UDP"
 }
 
-// nameFinding begins a finding about a name server.
+// nameFinding begins a finding about a nameserver.
 func (v *View) nameFinding(n *names, s *observe.DNSServer, h harm, text string) Finding {
 	f := supported(Subject{Kind: "destination", NetNS: n.netns, PID: n.pid, Comm: v.Comm(n.pid), Addr: s.Addr, Port: namePort})
 	f.Weight = h.share
@@ -197,16 +197,16 @@ func (v *View) nameFinding(n *names, s *observe.DNSServer, h harm, text string) 
 
 func (v *View) dnsTimeoutFinding(n *names, s *observe.DNSServer, h harm, text string) Finding {
 	f := v.nameFinding(n, s, h, text)
-	f.Title = fmt.Sprintf("The name server %s does not answer: lookups of %s wait for the time limit and then ask again", s.Addr, v.Comm(n.pid))
+	f.Title = fmt.Sprintf("Nameserver %s does not answer %s", s.Addr, v.Comm(n.pid))
 	if s.Answered > s.Unanswered {
-		f.Title = fmt.Sprintf("The name server %s leaves queries without an answer: lookups of %s wait for the time limit and then ask again", s.Addr, v.Comm(n.pid))
+		f.Title = fmt.Sprintf("Nameserver %s drops queries of %s", s.Addr, v.Comm(n.pid))
 	}
 	f.Evidence = append(f.Evidence,
 		Evidence{Fact: "queries to " + s.Addr + " without an answer", Value: s.Unanswered, Limit: s.Queries, Unit: "queries", Source: "packets of port 53"},
 		Evidence{Fact: "waited for it in vain", Value: round(float64(s.LostNS) / 1e9), Unit: "s", Source: "packets of port 53"})
 	for _, other := range n.servers {
 		if other != s && other.Answered > 0 {
-			f.Evidence = append(f.Evidence, Evidence{Fact: "another name server answers: " + other.Addr, Value: nanoseconds(float64(other.AnswerNS) / float64(other.Answered)), Source: "packets of port 53, mean"})
+			f.Evidence = append(f.Evidence, Evidence{Fact: "another nameserver answers: " + other.Addr, Value: nanoseconds(float64(other.AnswerNS) / float64(other.Answered)), Source: "packets of port 53, mean"})
 			break
 		}
 	}
@@ -217,12 +217,12 @@ func (v *View) dnsTimeoutFinding(n *names, s *observe.DNSServer, h harm, text st
 	return f
 }
 
-// DNSSlow: name servers answer, but late, and requests wait for them.
+// DNSSlow: nameservers answer, but late, and requests wait for them.
 const DNSSlow ID = "dns-slow"
 
 var dnsSlow = Cause{
 	ID:            DNSSlow,
-	Title:         "Name servers answer slowly, and requests wait for them",
+	Title:         "Nameservers answer slowly",
 	Layer:         LayerCall,
 	Needs:         []observe.Kind{observe.KindDNS, observe.KindRequests},
 	ConsequenceOf: []Parent{DNSTimeout, DNSSearchExpansion, UDPReceiveBufferOverflow, ClassShort},
@@ -246,7 +246,7 @@ func checkDNSSlow(v *View) Result {
 			}
 			took = max(took, 0) * ratio(s.AnswerNS, answerTime(n))
 			h, ok := v.nameCost(n.pid, took, n.lookups)
-			text := fmt.Sprintf("the name server %s takes %s to answer %s, on average, %s at most", s.Addr, nanoseconds(each), v.Comm(n.pid), nanoseconds(float64(s.AnswerMaxNS)))
+			text := fmt.Sprintf("the nameserver %s takes %s to answer %s, on average, %s at most", s.Addr, nanoseconds(each), v.Comm(n.pid), nanoseconds(float64(s.AnswerMaxNS)))
 			if !ok || each < nameSlow && s.Slow < fewAffected || n.lookups < fewRequests {
 				if took > best {
 					r.RuledOut, best = text+": "+h.text, took
@@ -254,7 +254,7 @@ func checkDNSSlow(v *View) Result {
 				continue
 			}
 			f := v.nameFinding(n, s, h, text)
-			f.Title = fmt.Sprintf("The name server %s answers slowly, and requests of %s wait for it", s.Addr, v.Comm(n.pid))
+			f.Title = fmt.Sprintf("Nameserver %s answers %s slowly", s.Addr, v.Comm(n.pid))
 			f.Evidence = append(f.Evidence,
 				Evidence{Fact: "time of an answer of " + s.Addr + ", mean", Value: round(each / 1e6), Unit: "ms", Source: "packets of port 53"},
 				Evidence{Fact: "answers that took over 100 ms", Value: s.Slow, Limit: s.Answered, Unit: "answers", Source: "packets of port 53"})
@@ -280,7 +280,7 @@ const DNSSearchExpansion ID = "dns-search-expansion"
 
 var dnsSearchExpansion = Cause{
 	ID:    DNSSearchExpansion,
-	Title: "Names are first looked up under every search domain, in vain",
+	Title: "Lookups try every search domain first (ndots)",
 	Layer: LayerCall,
 	Needs: []observe.Kind{observe.KindDNS, observe.KindRequests},
 	Check: checkDNSSearch,

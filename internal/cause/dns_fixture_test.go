@@ -43,10 +43,10 @@ func clusterSearch() *observe.Resolver {
 
 var firingOnNames = []fires{
 	{
-		name: "the first name server is dead", cause: &dnsTimeout,
+		name: "the first nameserver is dead", cause: &dnsTimeout,
 		plant:   inTurn(quiet(fpmServed().add(60, ms/10, ms/20, 0, parts{observe.Server: 1010 * ms})), lookups(deafFirst(60))),
 		subject: Subject{Kind: "destination", PID: fpmMaster, Addr: deafServer, Port: 53, Path: "/proc/201/root/etc/resolv.conf"}, minShare: 0.95,
-		fix: "Bring 10.96.0.9 back, or take it out of /proc/201/root/etc/resolv.conf", evidence: "another name server answers: 10.96.0.10=1 ms",
+		fix: "Bring 10.96.0.9 back, or take it out of /proc/201/root/etc/resolv.conf", evidence: "another nameserver answers: 10.96.0.10=1 ms",
 	},
 	{
 		name: "one lookup in twenty", cause: &dnsTimeout,
@@ -80,10 +80,10 @@ var firingOnNames = []fires{
 			ns(o).Counters["Udp.RcvbufErrors"], ns(o).Counters["Udp.InDatagrams"] = 500, 4500
 			ns(o).UDP = []observe.UDPSocket{{Addr: "0.0.0.0", Port: 53, Inode: 9, PID: hog, QueueBytes: 200_000, Drops: 500}}
 		},
-		subject: Subject{Kind: "process", PID: hog, Port: 53}, minShare: 0.1, fix: "a larger SO_RCVBUF", evidence: "thrown away at this socket=500",
+		subject: Subject{Kind: "process", PID: hog, Port: 53}, minShare: 0.1, fix: "a larger SO_RCVBUF", evidence: "dropped at this socket=500",
 	},
 	{
-		name: "the name server of the service that was asked for", cause: &udpReceiveBufferOverflow,
+		name: "the nameserver of the service that was asked for", cause: &udpReceiveBufferOverflow,
 		plant: inTurn(quiet(fpmServed().add(60, ms/10, ms/20, 0, parts{observe.Server: 1010 * ms})), lookups(deafFirst(60)), func(o *observe.Observation) {
 			o.Filter.Port = fpmPort
 			o.Namespaces = append(o.Namespaces, observe.NetNS{Inode: 7, PID: hog, Addrs: []string{deafServer},
@@ -95,7 +95,7 @@ var firingOnNames = []fires{
 }
 
 var nearMissesOnNames = []miss{
-	{"a name server that nobody waits for", &dnsTimeout, inTurn(quiet(fpmServed().add(1000, ms/10, ms/20, 0, quick)), lookups(deafFirst(2))), "4 of 4 queries"},
+	{"a nameserver that nobody waits for", &dnsTimeout, inTurn(quiet(fpmServed().add(1000, ms/10, ms/20, 0, quick)), lookups(deafFirst(2))), "4 of 4 queries"},
 	{"lookups of a program that serves nobody", &dnsTimeout, inTurn(quiet(fpmServed().add(60, ms/10, ms/20, 0, parts{observe.Server: 1010 * ms})), func(o *observe.Observation) {
 		d := deafFirst(60)
 		d.PID = hog

@@ -254,7 +254,7 @@ func (f *exchange) passes(s *DropSite, l *ledger) bool {
 		(len(s.Rule.SrcPorts)+len(s.Rule.DstPorts) == 0 || len(s.Rule.DstPorts) > 0 && portFits(s.Rule.DstPorts, l.Port) || len(s.Rule.SrcPorts) > 0 && portFits(s.Rule.SrcPorts, l.Port))
 }
 
-// again counts what the ends of an exchange sent again.
+// again counts what the ends of an exchange retransmitted.
 func (f *exchange) again() (data, syns uint64) {
 	for _, l := range f.ends {
 		data += l.sentAgain()

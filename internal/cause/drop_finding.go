@@ -145,7 +145,7 @@ func (v *View) dropImpact(s *DropSite, h *dropHarm) Impact {
 			Text: fmt.Sprintf("%s connections to %s were open, and %s requests came through; %s segments of them were dropped here", count(h.conns), h.l.name(), count(h.l.Requests), count(h.segments))}
 	case harmSYN:
 		return Impact{Share: round(ratio(h.l.SynRetrans, h.l.SynRetrans+h.l.Connections)), Of: "new connections",
-			Text: fmt.Sprintf("%s SYNs of %s were sent again, %s connections opened, the longest handshake took %s; %s SYNs and answers to them were dropped here",
+			Text: fmt.Sprintf("%s SYNs of %s were retransmitted, %s connections opened, the longest handshake took %s; %s SYNs and answers to them were dropped here",
 				count(h.l.SynRetrans), h.l.name(), count(h.l.Connections), nanoseconds(float64(max(h.l.HandshakeMax, 0))), count(h.syns))}
 	case harmNoReach:
 		return Impact{Share: round(ratio(h.synsAgain, h.connect.Started)), Of: "new connections",
@@ -156,10 +156,10 @@ func (v *View) dropImpact(s *DropSite, h *dropHarm) Impact {
 	}
 	lost := h.segments + h.syns
 	return Impact{Share: round(h.weight), Of: "segments that came in",
-		Text: fmt.Sprintf("%s segments to %s were dropped here, beside %s requests that came in: who sent them waits 200 ms and more until it sends them again", count(lost), h.l.name(), count(h.l.Requests))}
+		Text: fmt.Sprintf("%s segments to %s were dropped here; %s requests came in: who sent them waits 200 ms and more until it retransmits them", count(lost), h.l.name(), count(h.l.Requests))}
 }
 
-// dropEvidence is what was dropped, and what of it was sent again.
+// dropEvidence is what was dropped, and what of it was retransmitted.
 func (v *View) dropEvidence(s *DropSite, h *dropHarm) []Evidence {
 	fact := "packets dropped here"
 	if s.Reason != "" {
@@ -177,17 +177,17 @@ func (v *View) dropEvidence(s *DropSite, h *dropHarm) []Evidence {
 	}
 	if h.segments > 0 && h.l != nil && h.how != harmFailed && h.how != harmMute && h.how != harmHeld {
 		list = append(list, Evidence{Fact: "segments of " + h.name() + " dropped here", Value: h.segments, Unit: "segments", Source: s.Source},
-			Evidence{Fact: "segments of them sent again", Value: h.again, Unit: "segments", Source: "TCP sockets"})
+			Evidence{Fact: "segments of them retransmitted", Value: h.again, Unit: "segments", Source: "TCP sockets"})
 	}
 	if h.how == harmHeld {
-		list = append(list, Evidence{Fact: "segments of " + h.name() + " dropped here before they had left, beside those sent", Value: h.segments, Limit: h.l.Segments, Unit: "segments", Source: s.Source + "; TCP sockets"})
+		list = append(list, Evidence{Fact: "segments of " + h.name() + " dropped here before they left, of those sent", Value: h.segments, Limit: h.l.Segments, Unit: "segments", Source: s.Source + "; TCP sockets"})
 	}
 	if h.syns > 0 {
 		list = append(list, Evidence{Fact: "SYNs of " + h.name() + " and answers to them dropped here", Value: h.syns, Unit: "segments", Source: s.Source},
-			Evidence{Fact: "SYNs of them, and answers, sent again", Value: h.synsAgain, Unit: "segments", Source: "TCP sockets"})
+			Evidence{Fact: "SYNs of them, and answers, retransmitted", Value: h.synsAgain, Unit: "segments", Source: "TCP sockets"})
 	}
 	if ns := v.namespaces[s.NetNS]; ns != nil && ns.Conntrack != nil && s.Layer != DropConntrack {
-		list = append(list, Evidence{Fact: "connection tracking, entries at most, and packets dropped for want of one: " + count(ns.Conntrack.Drop), Value: ns.Conntrack.PeakEntries, Limit: ns.Conntrack.Max, Unit: "entries", Source: "conntrack statistics"})
+		list = append(list, Evidence{Fact: "connection tracking, entries at most, and packets dropped for lack of one: " + count(ns.Conntrack.Drop), Value: ns.Conntrack.PeakEntries, Limit: ns.Conntrack.Max, Unit: "entries", Source: "conntrack statistics"})
 	}
 	return list
 }

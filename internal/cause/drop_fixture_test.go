@@ -13,7 +13,7 @@ func init() {
 }
 
 // losing is a service whose clients, on this host, and itself wait for segments
-// to be sent again: 60 of theirs, 40 of its own.
+// to be retransmitted: 60 of theirs, 40 of its own.
 func losing(plant func(*observe.Observation)) func(*observe.Observation) {
 	return func(o *observe.Observation) {
 		c := callsTo(webPort, "10.9.8.1", clientPID, "wrk").add(300, ms/2, ms/5, 0, quick).add(60, ms/2, ms/5, observe.FlagTimeout, waitedRTO).lost(900, 60)
@@ -67,7 +67,7 @@ var firingOnDrops = []fires{
 		}),
 		subject: Subject{Kind: "rule", NetNS: serverNS, Rule: "nft inet fw input_rules handle 7", Port: webPort}, minShare: 0.3,
 		fix: "nft delete rule inet fw input_rules handle 7", evidence: "counter of the rule=62"},
-	{name: "a rule without a counter, on the way out, beside one with", cause: &firewallDrop,
+	{name: "a rule without a counter, on the way out, next to one with", cause: &firewallDrop,
 		plant: losing(func(o *observe.Observation) {
 			rules(o, nftRule("output", 7, false, 0), nftRule("output", 8, true, 2))
 			dropped(o, "NETFILTER_DROP", "nft_do_chain", "", observe.DropData, false, 50)
@@ -125,13 +125,13 @@ var firingOnDrops = []fires{
 			d := dropped(o, "QDISC_DROP", "__dev_queue_xmit", "eth0", observe.DropData, false, 546)
 			d.Segments, d.Flows[0].Segments = 1505, 1432
 		}),
-		subject: Subject{Kind: "interface", Interface: "eth0", Port: webPort}, minShare: 0.9, fix: "shaped to 20 Mbit/s", evidence: "before they had left"},
+		subject: Subject{Kind: "interface", Interface: "eth0", Port: webPort}, minShare: 0.9, fix: "shaped to 20 Mbit/s", evidence: "before they left"},
 	{name: "an emulator", cause: &qdiscDrop,
 		plant: losing(func(o *observe.Observation) {
 			ns(o).Qdiscs = []observe.Qdisc{{Interface: "eth0", Kind: "netem", Handle: "8001:", Parent: "root", Packets: 900, Drops: 80, Loss: 0.1}}
 			dropped(o, "QDISC_DROP", "netem_enqueue", "eth0", observe.DropData, false, 80)
 		}),
-		subject: Subject{Interface: "eth0"}, fix: "take it away", evidence: "loss that it is told to make=10 %"},
+		subject: Subject{Interface: "eth0"}, fix: "take it away", evidence: "loss that it is configured to make=10 %"},
 	{name: "a BPF program at the ingress", cause: &tcIngressDrop,
 		plant: losing(func(o *observe.Observation) {
 			ns(o).Filters = []observe.TrafficFilter{{Interface: "eth0", Way: "ingress", Kind: "bpf", Name: "cni/lose", Program: 44, Preference: 1}}
@@ -221,7 +221,7 @@ var firingOnDrops = []fires{
 			dropped(o, "IP_OUTNOROUTES", "__ip_queue_xmit", "", observe.DropData, false, 90)
 		}),
 		subject: Subject{NetNS: serverNS}, fix: "ip route del blackhole 10.9.8.2/32 table 254"},
-	{name: "connect() fails for want of a route, and requests with it", cause: &noRoute,
+	{name: "connect() fails for lack of a route, and requests with it", cause: &noRoute,
 		plant: strangers(func(o *observe.Observation) {
 			o.Endpoints[0].Errors = 900
 			ns(o).Counters["Ip.OutNoRoutes"] = 900

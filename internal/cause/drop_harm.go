@@ -11,7 +11,7 @@ import (
 
 // What the packets that died at a site meant for requests. Dropped packets as
 // such are nothing: firewalls are there to drop. They count as far as requests
-// of a service in view, or its calls, waited for them to be sent again, or
+// of a service in view, or its calls, waited for them to be retransmitted, or
 // connections did not come about.
 
 // dropHarm is what a site did to one endpoint.
@@ -19,7 +19,7 @@ type dropHarm struct {
 	l       *ledger // nil where no request was ever made, only connect() tried
 	connect *observe.Connect
 	cost    cost
-	// dropped here, of those that were sent again; of SYNs, and of others
+	// dropped here, of those that were retransmitted; of SYNs, and of others
 	segments, again uint64
 	syns, synsAgain uint64
 	part            float64 // of what is known to have died on this host, by packets
@@ -39,7 +39,7 @@ const (
 	harmUnseen                  // segments of clients elsewhere, who alone see what it costs
 	harmFailed                  // requests failed
 	harmMute                    // connections came about, and no request came through
-	harmHeld                    // bytes waited at the sender, who was told at once that they were dropped
+	harmHeld                    // bytes waited at the sender, who was reported at once that they were dropped
 )
 
 // harms is what a site did, the worst first.
@@ -68,7 +68,7 @@ func (v *View) harmTo(f *exchange, s *DropSite, lost lostHere) (dropHarm, bool) 
 	var best dropHarm
 	again, synsAgain := f.again()
 	all := f.inAll
-	// Where more died here than was sent again, each site has its part.
+	// Where more died here than was retransmitted, each site has its part.
 	part, synPart := ratio(lost.events, all.events), ratio(lost.syns, max(all.syns, float64(synsAgain)))
 	share := part * ratio(all.data, again)
 	data := uint64(lost.data + 0.5)
@@ -103,7 +103,7 @@ func (v *View) harmTo(f *exchange, s *DropSite, lost lostHere) (dropHarm, bool) 
 		if stuck := l.stuck(); stuck >= fewAffected && data >= stuck && l.reach >= fewReach {
 			held := share
 			if again == 0 {
-				held = part // a request without an answer counts what is sent again when it ends
+				held = part // a request without an answer counts what is retransmitted when it ends
 			}
 			if held >= explains {
 				better(dropHarm{l: l, how: harmStuck, weight: ratio(stuck, stuck+l.Requests) * l.reach * held})
@@ -135,10 +135,10 @@ func (v *View) harmTo(f *exchange, s *DropSite, lost lostHere) (dropHarm, bool) 
 }
 
 // fewHeld is how few segments, and requests that wait for a timer, are no accident where
-// a rule throws away what its own host sends.
+// a rule drops what its own host sends.
 const fewHeld = 2
 
-// atOwnSend says that a rule throws away what its own host sends.
+// atOwnSend says that a rule drops what its own host sends.
 func (s *DropSite) atOwnSend() bool { return s.Rule != nil && !s.In }
 
 // timerLeast is the least that a segment waits which its own host dropped, in ns: the
@@ -403,7 +403,7 @@ func addrPort(addr string, port int) netip.AddrPort {
 	return netip.AddrPortFrom(address(addr).Unmap(), uint16(port))
 }
 
-// droppedHere is the share of what the exchange of l sent again that is known to
+// droppedHere is the share of what the exchange of l retransmitted that is known to
 // have died on this host: of segments, and of SYNs.
 func (v *View) droppedHere(l *ledger) (data, syns float64) {
 	if f := v.exchanges().of[l]; f != nil {

@@ -16,7 +16,7 @@ const RPFilterDrop ID = "rp-filter-drop"
 
 var rpFilterDrop = Cause{
 	ID:    RPFilterDrop,
-	Title: "Reverse path filtering drops packets that come in at another device than answers would leave by",
+	Title: "Reverse path filtering (rp_filter) drops packets",
 	Layer: LayerPath,
 	Class: ClassDrop,
 	Needs: []observe.Kind{observe.KindRequests},
@@ -29,7 +29,7 @@ const NoRoute ID = "no-route"
 
 var noRoute = Cause{
 	ID:    NoRoute,
-	Title: "There is no route for packets that requests wait for",
+	Title: "No route for packets of a service",
 	Layer: LayerPath,
 	Class: ClassDrop,
 	Needs: []observe.Kind{observe.KindRequests},
@@ -99,12 +99,12 @@ const NeighbourUnresolved ID = "neighbour-unresolved"
 
 var neighbourUnresolved = Cause{
 	ID:    NeighbourUnresolved,
-	Title: "The next hop does not answer: its address on the link is not known",
+	Title: "The next hop does not answer ARP/ND",
 	Layer: LayerPath,
 	Class: ClassDrop,
 	Needs: []observe.Kind{observe.KindRequests},
 	Check: drops(dropSpec{layers: []DropLayer{DropNeighbour}, words: neighbourWords, which: func(v *View, s *DropSite) bool { return !neighboursFull(v, s) },
-		none: "no packet was dropped for want of a neighbour's address"}),
+		none: "no packet was dropped for lack of a neighbour's address"}),
 }
 
 // NeighbourTableFull: there is no room for another neighbour.
@@ -112,7 +112,7 @@ const NeighbourTableFull ID = "neighbour-table-full"
 
 var neighbourTable = Cause{
 	ID:    NeighbourTableFull,
-	Title: "The neighbour table is full: packets to new neighbours are dropped",
+	Title: "The neighbour table is full (gc_thresh3)",
 	Layer: LayerPath,
 	Class: ClassDrop,
 	Needs: []observe.Kind{observe.KindRequests},
@@ -127,7 +127,7 @@ const IPReassemblyFailed ID = "ip-reassembly-failed"
 
 var ipReassembly = Cause{
 	ID:    IPReassemblyFailed,
-	Title: "Fragments of packets are missing or came too late: the packets are dropped",
+	Title: "IP fragments are missing or late",
 	Layer: LayerPath,
 	Class: ClassDrop,
 	Needs: []observe.Kind{observe.KindRequests, observe.KindCounters},
@@ -151,7 +151,7 @@ const ChecksumErrors ID = "checksum-errors"
 
 var checksumErrors = Cause{
 	ID:    ChecksumErrors,
-	Title: "Packets arrive with a wrong checksum and are dropped",
+	Title: "Packets with a wrong checksum are dropped",
 	Layer: LayerPath,
 	Class: ClassDrop,
 	Needs: []observe.Kind{observe.KindRequests, observe.KindCounters},
@@ -201,7 +201,7 @@ func leads(route, addr string) bool {
 	return err != nil || prefix.Contains(address(addr).Unmap())
 }
 
-// fewNeighbours are told each by itself.
+// fewNeighbours are reported each by itself.
 const fewNeighbours = 4
 
 func neighbourWords(v *View, s *DropSite, f *Finding) {
@@ -225,7 +225,7 @@ func neighbourWords(v *View, s *DropSite, f *Finding) {
 		f.Subject.Addr = addrs[0]
 		f.Title = "Neighbour " + addrs[0] + " on " + device + " does not answer: packets to it are dropped"
 	case len(addrs) > 1:
-		f.Title = fmt.Sprintf("%d neighbours on %s do not answer: packets to them are dropped", len(addrs), device)
+		f.Title = fmt.Sprintf("%d neighbours on %s do not answer ARP/ND", len(addrs), device)
 	}
 	f.Subject.Interface = device
 	f.Fix.Commands = []shell.Command{v.in(ns, shell.Line("ip neigh show dev %s", shell.Word(device)))}

@@ -15,7 +15,7 @@ const MTUMismatch ID = "mtu-mismatch"
 
 var mtuMismatch = Cause{
 	ID:    MTUMismatch,
-	Title: "The two ends of a link have different MTUs: large packets are dropped",
+	Title: "MTU mismatch on a link",
 	Layer: LayerPath,
 	Class: ClassDrop,
 	Needs: []observe.Kind{observe.KindRequests, observe.KindDrops},
@@ -30,7 +30,7 @@ const PMTUBlackhole ID = "pmtu-blackhole"
 
 var pmtuBlackhole = Cause{
 	ID:    PMTUBlackhole,
-	Title: "Packets are too long for the path, and the message that says so is dropped",
+	Title: "Path MTU black hole: the ICMP message is dropped",
 	Layer: LayerPath,
 	Class: ClassDrop,
 	Needs: []observe.Kind{observe.KindRequests, observe.KindDrops},
@@ -43,13 +43,13 @@ const NICRingOverflow ID = "nic-ring-overflow"
 
 var nicRing = Cause{
 	ID:            NICRingOverflow,
-	Title:         "A network device loses packets because its receive ring is full",
+	Title:         "A NIC drops packets: its receive ring is full",
 	Layer:         LayerPath,
 	Class:         ClassDrop,
 	Needs:         []observe.Kind{observe.KindRequests, observe.KindPath},
 	ConsequenceOf: []Parent{SoftirqSaturated},
 	Folds:         true,
-	Check:         drops(dropSpec{layers: []DropLayer{DropNIC}, words: nicWords, none: "no device lost packets for want of room in its ring"}),
+	Check:         drops(dropSpec{layers: []DropLayer{DropNIC}, words: nicWords, none: "no device lost packets because its ring was full"}),
 }
 
 // LinkErrors: bits are lost on the wire.
@@ -57,7 +57,7 @@ const LinkErrors ID = "link-errors"
 
 var linkErrors = Cause{
 	ID:    LinkErrors,
-	Title: "A network link loses packets: checksum, frame or carrier errors",
+	Title: "A network link has CRC, frame or carrier errors",
 	Layer: LayerPath,
 	Class: ClassDrop,
 	Needs: []observe.Kind{observe.KindRequests, observe.KindPath},
@@ -88,11 +88,11 @@ func mtuWords(v *View, s *DropSite, f *Finding) {
 		f.Subject.NetNS = s.Link.PeerNetNS
 	}
 	f.Subject.Interface = small.Name
-	f.Title = fmt.Sprintf("MTU of %s is %d: longer packets from %s (MTU %d) are dropped", small.Name, small.MTU, s.Link.Name, s.Link.MTU)
+	f.Title = fmt.Sprintf("MTU mismatch: %s has %d, %s has %d", small.Name, small.MTU, s.Link.Name, s.Link.MTU)
 	shortest, longest := s.sizes()
 	if small == s.Link { // a port of a bridge, or a device whose other end is not known
 		wanted := max(int(longest), small.PeerMTU)
-		f.Title = fmt.Sprintf("MTU of %s is %d: longer packets that are to leave by it are dropped", small.Name, small.MTU)
+		f.Title = fmt.Sprintf("%s with MTU %d drops longer packets", small.Name, small.MTU)
 		f.Evidence = slices.Insert(f.Evidence, 0,
 			Evidence{Fact: "MTU of " + small.Name + where(here), Value: small.MTU, Unit: "bytes", Source: "netlink"},
 			Evidence{Fact: "dropped packets, shortest and longest", Value: shortest, Limit: longest, Unit: "bytes", Source: s.Source})
@@ -152,9 +152,9 @@ func checkPMTU(v *View) Result {
 		f := v.longLost(x, narrow, unheard)
 		if f == nil {
 			if l := x.ends[0]; unheard != nil {
-				r.RuledOut = fmt.Sprintf("%s ICMP messages were dropped %s, but %s segments of %s were sent again", count(unheard.Kinds()["icmp"]), v.PlaceOf(unheard), count(l.sentAgain()), l.name())
+				r.RuledOut = fmt.Sprintf("%s ICMP messages were dropped %s, but %s segments of %s were retransmitted", count(unheard.Kinds()["icmp"]), v.PlaceOf(unheard), count(l.sentAgain()), l.name())
 			} else if narrow != nil {
-				r.RuledOut = fmt.Sprintf("%s packets were too long for a router%s, whose message that says so arrives: %s segments of %s were sent again", count(narrow.Packets), where(v.namespaces[narrow.NetNS]), count(l.sentAgain()), l.name())
+				r.RuledOut = fmt.Sprintf("%s packets were too long for a router%s, whose message that says so arrives: %s segments of %s were retransmitted", count(narrow.Packets), where(v.namespaces[narrow.NetNS]), count(l.sentAgain()), l.name())
 			}
 			continue
 		}
@@ -189,7 +189,7 @@ func (v *View) longLost(x *exchange, narrow, unheard *DropSite) *Finding {
 }
 
 // longOnly says that what never arrived is long, and what arrived is short: hardly
-// anything of that was sent again.
+// anything of that was retransmitted.
 func (u *undelivered) longOnly(l *ledger) bool {
 	delivered := l.Requests - min(l.Requests, l.affected(observe.FlagTruncated))
 	return u.least >= longSegment && u.mss >= longSegment && delivered >= fewRequests &&
@@ -226,7 +226,7 @@ func (v *View) unheard(x *exchange) *DropSite {
 
 // pathWords names the link that is too narrow, and who drops the message.
 func (v *View) pathWords(f *Finding, l *ledger, narrow *DropSite, packets uint64, unheard *DropSite) {
-	f.Title = "Packets are too long for the path, and the message that says so does not arrive"
+	f.Title = "Path MTU black hole"
 	evidence := []Evidence{}
 	sender, mtu := v.namespaces[f.Subject.NetNS], leastMTU
 	if narrow != nil {
@@ -234,7 +234,7 @@ func (v *View) pathWords(f *Finding, l *ledger, narrow *DropSite, packets uint64
 		evidence = append(evidence, Evidence{Fact: "packets that were too long to be passed on" + inSpace(narrow.NetNS, router), Value: packets, Unit: "segments", Source: narrow.Source})
 		if out := narrowest(router, narrow.Interface); out != nil {
 			mtu = out.MTU
-			f.Title = fmt.Sprintf("Packets are too long for %s (MTU %d), and the message that says so does not arrive", out.Name, out.MTU)
+			f.Title = fmt.Sprintf("Path MTU black hole at %s (MTU %d)", out.Name, out.MTU)
 			evidence = append(evidence, Evidence{Fact: fmt.Sprintf("MTU of %s%s, and of %s by which they come in", out.Name, inSpace(narrow.NetNS, router), narrow.Interface), Value: out.MTU, Limit: linkOf(router, narrow.Interface).MTU, Unit: "bytes", Source: "netlink"})
 		}
 	}

@@ -15,7 +15,7 @@ const QdiscDrop ID = "qdisc-drop"
 
 var qdiscDrop = Cause{
 	ID:    QdiscDrop,
-	Title: "A queueing discipline drops packets on their way out",
+	Title: "A qdisc drops packets on egress",
 	Layer: LayerPath,
 	Class: ClassDrop,
 	Needs: []observe.Kind{observe.KindRequests, observe.KindPath},
@@ -28,7 +28,7 @@ const TCIngressDrop ID = "tc-ingress-drop"
 
 var tcIngressDrop = Cause{
 	ID:    TCIngressDrop,
-	Title: "A filter at a device's ingress drops packets",
+	Title: "A tc ingress filter drops packets",
 	Layer: LayerPath,
 	Class: ClassDrop,
 	Needs: []observe.Kind{observe.KindRequests},
@@ -41,7 +41,7 @@ const TCEgressDrop ID = "tc-egress-drop"
 
 var tcEgressDrop = Cause{
 	ID:    TCEgressDrop,
-	Title: "A filter at a device's egress drops packets",
+	Title: "A tc egress filter drops packets",
 	Layer: LayerPath,
 	Class: ClassDrop,
 	Needs: []observe.Kind{observe.KindRequests},
@@ -67,7 +67,7 @@ const SoftnetBacklogOverflow ID = "softnet-backlog-overflow"
 
 var softnetBacklog = Cause{
 	ID:            SoftnetBacklogOverflow,
-	Title:         "The queue of packets that a CPU has to take in is full",
+	Title:         "A CPU's softnet backlog is full",
 	Layer:         LayerPath,
 	Class:         ClassDrop,
 	Needs:         []observe.Kind{observe.KindRequests},
@@ -88,7 +88,7 @@ func qdiscWords(v *View, s *DropSite, f *Finding) {
 		return
 	}
 	f.Subject.Rule = "qdisc " + q.Kind + " " + q.Handle
-	f.Title = fmt.Sprintf("Queueing discipline %s %s on %s drops packets on their way out", q.Kind, q.Handle, q.Interface)
+	f.Title = fmt.Sprintf("qdisc %s %s on %s drops packets", q.Kind, q.Handle, q.Interface)
 	f.Evidence = slices.Insert(f.Evidence, 0, Evidence{Fact: fmt.Sprintf("%s %s on %s: packets dropped, of those sent", q.Kind, q.Handle, q.Interface), Value: q.Drops, Limit: q.Packets, Unit: "packets", Source: "statistics of the queueing discipline"})
 	if q.RateBits > 0 {
 		f.Evidence = slices.Insert(f.Evidence, 1, Evidence{Fact: "rate that it is shaped to", Value: round(float64(q.RateBits) / 1e6), Unit: "Mbit/s", Source: "tc"})
@@ -99,8 +99,8 @@ func qdiscWords(v *View, s *DropSite, f *Finding) {
 	f.Fix.Changes = otherQdisc(ns, q)
 	switch {
 	case q.Kind == "netem":
-		f.Title = fmt.Sprintf("netem %s on %s drops packets on purpose", q.Handle, q.Interface)
-		f.Evidence = slices.Insert(f.Evidence, 1, Evidence{Fact: "loss that it is told to make", Value: percent(q.Loss), Source: "tc"})
+		f.Title = fmt.Sprintf("netem %s on %s drops packets", q.Handle, q.Interface)
+		f.Evidence = slices.Insert(f.Evidence, 1, Evidence{Fact: "loss that it is configured to make", Value: percent(q.Loss), Source: "tc"})
 		f.Fix.Text = "netem is there to make a network bad: take it away."
 	case q.RateBits > 0:
 		f.Fix.Text = fmt.Sprintf("It is shaped to %.3g Mbit/s: raise the rate, or take the shaper away if nobody needs it.", float64(q.RateBits)/1e6)
@@ -135,8 +135,8 @@ func filterWords(v *View, s *DropSite, f *Finding) {
 	ns := v.namespaces[s.NetNS]
 	way := map[DropLayer]string{DropTCIngress: "ingress", DropTCEgress: "egress"}[s.Layer]
 	f.Subject.Kind = "interface"
-	f.Title = fmt.Sprintf("A filter at the %s of %s drops packets", way, s.Interface)
-	f.Fix.Text = "Find out who attached the filter, and take it away or mend it."
+	f.Title = fmt.Sprintf("A tc filter at the %s of %s drops packets", way, s.Interface)
+	f.Fix.Text = "Find out who attached the filter, and take it away or fix it."
 	f.Fix.Commands = []shell.Command{v.in(ns, shell.Line("tc -s filter show dev %s %s", shell.Word(s.Interface), way))}
 	if len(s.Filters) == 0 {
 		return
@@ -158,7 +158,7 @@ func xdpWords(v *View, s *DropSite, f *Finding) {
 	ns := v.namespaces[s.NetNS]
 	f.Subject.Kind = "interface"
 	f.Title = "An XDP program at " + s.Interface + " drops packets of a service"
-	f.Fix.Text = "Find out who attached the program, and take it off or mend it."
+	f.Fix.Text = "Find out who attached the program, and take it off or fix it."
 	if s.Link != nil && s.Link.XDP != "" {
 		f.Evidence = slices.Insert(f.Evidence, 0, Evidence{Fact: "XDP program at " + s.Interface + ", " + s.Link.XDP, Value: s.Link.XDPProgram, Unit: "program id", Source: "netlink"})
 		f.Fix.Commands = []shell.Command{shell.Line("bpftool prog show id %s", s.Link.XDPProgram)}

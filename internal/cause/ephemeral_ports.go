@@ -18,7 +18,7 @@ const EphemeralPortsExhausted ID = "ephemeral-ports-exhausted"
 
 var ephemeralPortsExhausted = Cause{
 	ID:    EphemeralPortsExhausted,
-	Title: "No local port is left for calls to a destination: connect() fails",
+	Title: "Ephemeral ports exhausted towards a destination",
 	Layer: LayerCall,
 	Needs: []observe.Kind{observe.KindSockets, observe.KindSysctl},
 	// only where TIME_WAIT fills an ample range, see portsFinding
@@ -87,7 +87,7 @@ func (v *View) boundPorts(r Result) Result {
 		e := k.first()
 		ns := v.Namespace(e.NetNS)
 		rangeText := v.sysctl(ns, portRangeKnob)
-		f.Title = "No local port is left for calls that name their own address: bind() fails"
+		f.Title = "Ephemeral ports exhausted for a bound address"
 		f.Evidence = append(f.Evidence, Evidence{Fact: "local ports in use by calls, to all destinations", Value: portsOf(ns), Limit: portRange(rangeText), Unit: "ports",
 			Source: "sock_diag; " + portRangeKnob + " = " + rangeText})
 		f.Fix.Text = fmt.Sprintf("Have %s set IP_BIND_ADDRESS_NO_PORT before bind() (nginx and HAProxy do), so that a port is taken for each destination by itself; or keep connections open.", e.Comm)
@@ -259,7 +259,7 @@ func (v *View) portsInUse() string {
 			g := &ns.Sockets[j]
 			if use := ratio(g.LocalPorts, size); g.Side == "called" && use > top {
 				top = use
-				text = fmt.Sprintf("at most %s in use towards one destination (%s), no connect() failed for want of one",
+				text = fmt.Sprintf("at most %s in use towards one destination (%s), no connect() failed for lack of one",
 					ofLimit(g.LocalPorts, size, "local ports"), netip.AddrPortFrom(addrOf(g.Remote), uint16(g.Port)))
 			}
 		}

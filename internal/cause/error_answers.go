@@ -17,7 +17,7 @@ const ErrorAnswers ID = "error-answers"
 
 var errorAnswers = Cause{
 	ID:    ErrorAnswers,
-	Title: "Requests are answered with errors of the application",
+	Title: "The application answers requests with errors",
 	Layer: LayerApplication,
 	Needs: []observe.Kind{observe.KindRequests},
 	ConsequenceOf: []Parent{ClassLimit, ClassKill, ClassPool, ClassDatabase, ClassDrop, ProcessStopped, Deadlock, LockConvoy, BlockedOnRemote, UpstreamRefused, ConnectTimeout,
@@ -127,7 +127,7 @@ func (v *View) retries(l *ledger) *root {
 
 func checkErrorAnswers(v *View) Result {
 	r := ruledOut("no request is answered with an error of the server")
-	taken := map[*ledger]bool{} // ends that are told
+	taken := map[*ledger]bool{} // ends that are reported
 	type front struct {
 		l      *ledger
 		failed uint64
@@ -248,7 +248,7 @@ func (v *View) errorAdvice(f *Finding, way []*ledger, n uint64, code, shown int,
 		f.Title = fmt.Sprintf("%s answers %s, which %s passes on", who, codeText(code), caller)
 		switch {
 		case sleep != nil:
-			f.Title = fmt.Sprintf("%s answers %s, and %s tries again and again", who, codeText(code), caller)
+			f.Title = fmt.Sprintf("%s answers %s, and %s keeps retrying", who, codeText(code), caller)
 		case shown != code && shown != 0:
 			f.Title += fmt.Sprintf(" as %d", shown)
 		}

@@ -14,7 +14,7 @@ const EventLoopBlocked ID = "event-loop-blocked"
 
 var eventLoopBlocked = Cause{
 	ID:    EventLoopBlocked,
-	Title: "The event loop does one thing for long, and all other requests wait unread",
+	Title: "The event loop is blocked",
 	Layer: LayerApplication,
 	Class: ClassCompute,
 	Needs: []observe.Kind{observe.KindRequests, observe.KindProcess},

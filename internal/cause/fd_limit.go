@@ -15,7 +15,7 @@ const FDLimit ID = "fd-limit"
 
 var fdLimit = Cause{
 	ID:    FDLimit,
-	Title: "A server has no file descriptor left: it cannot accept connections",
+	Title: "accept() fails: open files limit reached (EMFILE)",
 	Layer: LayerApplication,
 	Needs: []observe.Kind{observe.KindProcess, observe.KindConnects},
 	Check: checkFDLimit,
@@ -43,7 +43,7 @@ func checkFDLimit(v *View) Result {
 		}
 		if use := ratio(p.FDs, p.FDLimit); use > top {
 			top = use
-			most = fmt.Sprintf("accept() never failed for want of a descriptor; closest is %s (pid %d) with %s",
+			most = fmt.Sprintf("accept() never failed because file descriptors ran out; closest is %s (pid %d) with %s",
 				p.Comm, p.PID, ofLimit(p.FDs, p.FDLimit, "open"))
 		}
 	}
@@ -62,7 +62,7 @@ func (v *View) otherDescriptors(r Result) Result {
 	}
 	other := v.judgeLack(match, r.RuledOut, func(k *lack, f *Finding) {
 		e := k.first()
-		f.Title = "A service has no file descriptor left: it cannot open files or make connections"
+		f.Title = "open files limit reached (EMFILE) in a service"
 		want, limit := v.raisedFDs(v.Process(e.PID))
 		if p := v.Process(e.PID); p != nil {
 			f.Fix.Changes = []Change{rlimitChange(p, "nofile", itoa(p.FDLimit), itoa(want))}
@@ -93,7 +93,7 @@ func fdFinding(v *View, a observe.Accept, failed uint64) Finding {
 		Text: fmt.Sprintf("%s of %s accept() calls failed", count(failed), count(failed+a.Accepted))}
 	p := v.Process(a.PID)
 	if a.Errors["ENFILE"] > a.Errors["EMFILE"] {
-		f.Title = "The host has no file descriptor left: servers cannot accept connections"
+		f.Title = "The host is out of file descriptors (fs.file-max)"
 		f.Evidence = []Evidence{{Fact: "accept() failed with ENFILE", Value: a.Errors["ENFILE"], Limit: v.Sysctl["fs.file-max"], Unit: "calls", Source: "accept() results"}}
 		f.Fix = Fix{Text: "Raise fs.file-max, and find who holds so many files.", Changes: fileMax.Try(v, Target{})}
 		v.setSysctl(&f.Fix, nil, "fs.file-max", v.wantedFiles())

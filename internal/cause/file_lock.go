@@ -13,7 +13,7 @@ const BlockedOnFileLock ID = "blocked-on-file-lock"
 
 var blockedOnFileLock = Cause{
 	ID:            BlockedOnFileLock,
-	Title:         "Requests wait for a lock on a file",
+	Title:         "Requests wait for a file lock",
 	Layer:         LayerApplication,
 	Class:         ClassWait,
 	Needs:         []observe.Kind{observe.KindWaits},
@@ -43,7 +43,7 @@ func checkFileLock(v *View) Result {
 			return
 		}
 		holder := &c.Hops[r.at+1]
-		f.Title = fmt.Sprintf("Requests wait for a lock on a file that %s holds", holder.Process.Comm)
+		f.Title = fmt.Sprintf("Requests wait for a file lock held by %s", holder.Process.Comm)
 		f.Evidence = append(f.Evidence, Evidence{Fact: "who holds it", Value: fmt.Sprintf("%s, which %s", who(holder), ownerText(c, r.at+1)), Source: "/proc/locks"})
 		f.Fix.Text = fmt.Sprintf("%s holds the lock on %s: let it finish or end it, and let neither hold the lock while it does anything slow. What may wait can ask with a time limit (LOCK_NB and another try).", who(holder), file)
 		f.Fix.Commands = append([]shell.Command{lookAtWaits(holder.Process.PID)}, f.Fix.Commands...)

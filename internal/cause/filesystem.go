@@ -24,25 +24,25 @@ const (
 var (
 	// diskFull: ENOSPC, with no byte left. Reproduced in the lab.
 	diskFull = Cause{
-		ID: DiskFull, Title: "A file system is full: writes of the service fail",
+		ID: DiskFull, Title: "A file system is full",
 		Layer: LayerMachine, Needs: []observe.Kind{observe.KindErrors, observe.KindRequests, observe.KindFiles},
 		Check: checkNoSpace("full"),
 	}
 	// inodesExhausted: ENOSPC, with bytes left and no inode.
 	inodesExhausted = Cause{
-		ID: InodesExhausted, Title: "A file system has no inode left: the service can create no file",
+		ID: InodesExhausted, Title: "A file system is out of inodes",
 		Layer: LayerMachine, Needs: []observe.Kind{observe.KindErrors, observe.KindRequests, observe.KindFiles},
 		Check: checkNoSpace("inodes"),
 	}
 	// shmFull: ENOSPC on a file system that lives in memory.
 	shmFull = Cause{
-		ID: ShmFull, Title: "A file system in memory (tmpfs) is full: writes of the service fail",
+		ID: ShmFull, Title: "A tmpfs is full",
 		Layer: LayerMachine, Needs: []observe.Kind{observe.KindErrors, observe.KindRequests, observe.KindFiles},
 		Check: checkNoSpace("memory"),
 	}
 	// filesystemReadOnly: EROFS.
 	filesystemReadOnly = Cause{
-		ID: FilesystemReadOnly, Title: "A file system is read-only: writes of the service fail",
+		ID: FilesystemReadOnly, Title: "A file system is read-only",
 		Layer: LayerMachine, Needs: []observe.Kind{observe.KindErrors, observe.KindRequests, observe.KindFiles},
 		ConsequenceOf: []Parent{DiskIOErrors}, Folds: true,
 		Check: checkReadOnly,
@@ -50,14 +50,14 @@ var (
 	// diskQuotaExceeded: EDQUOT. A file system with quotas cannot be made in the
 	// lab.
 	diskQuotaExceeded = Cause{
-		ID: DiskQuotaExceeded, Title: "A disk quota is used up: writes of the service fail",
+		ID: DiskQuotaExceeded, Title: "A disk quota is exceeded",
 		Layer: LayerMachine, Needs: []observe.Kind{observe.KindErrors, observe.KindRequests},
 		Check: checkQuota,
 	}
 	// diskIOErrors: EIO, or EUCLEAN for what is damaged on the disk. A disk that
 	// fails cannot be made in the lab (there is no device mapper).
 	diskIOErrors = Cause{
-		ID: DiskIOErrors, Title: "A disk fails: reads or writes of the service end with an I/O error",
+		ID: DiskIOErrors, Title: "A disk fails with I/O errors",
 		Layer: LayerMachine, Needs: []observe.Kind{observe.KindErrors, observe.KindRequests},
 		Check: checkIOErrors,
 	}
@@ -115,7 +115,7 @@ func isFull(f *observe.Filesystem) bool { return ratio(f.FreeBytes, f.SizeBytes)
 // fullest says how full the file systems of the services are, where no call
 // failed.
 func (v *View) fullest(what string) string {
-	none := "no write of a service failed for want of space"
+	none := "no write of a service failed because space ran out"
 	top, text := -1.0, ""
 	for i := range v.Filesystems {
 		f := &v.Filesystems[i]

@@ -10,7 +10,7 @@ import (
 )
 
 // dropJudged are the layers that they judge. What sockets and TCP itself drop
-// is told under causes of their own.
+// is reported under causes of their own.
 var dropJudged = []DropLayer{DropNIC, DropLink, DropXDP, DropSoftnet, DropTCIngress, DropTCEgress, DropFragments, DropRPFilter, DropRouting,
 	DropFirewall, DropConntrack, DropIPsec, DropChecksum, DropNeighbour, DropMTU, DropQdisc}
 
@@ -57,7 +57,7 @@ func firewallWords(v *View, s *DropSite, f *Finding) {
 	unknown := tableFull(ns) && (r == nil || r.Stateful)
 	f.MayFollow = func(p *Finding) bool { return unknown && p.Subject.NetNS == s.NetNS }
 	if r == nil {
-		f.Title = "The packet filter drops packets " + way + ", by a rule that could not be told"
+		f.Title = "The packet filter drops packets " + way + ", by a rule that could not be identified"
 		f.Fix.Text = "Find the rule that drops them: none of those that can be read matches."
 		f.Fix.Commands = []shell.Command{v.in(ns, shell.Line("nft -a list ruleset")), v.in(ns, shell.Line("iptables-legacy-save -c"))}
 		return

@@ -6,7 +6,7 @@ import (
 	"github.com/slowray/slowray/internal/observe"
 )
 
-// twoServices is nginx before php-fpm, and a shop of its own beside them on the
+// twoServices is nginx before php-fpm, and a shop of its own next to them on the
 // same host and in the same network namespace.
 func twoServices() *observe.Observation {
 	const ns = 7
@@ -26,14 +26,14 @@ func twoServices() *observe.Observation {
 	}
 }
 
-// A name server that is asked over UDP is on the way of who asks it.
+// A nameserver that is asked over UDP is on the way of who asks it.
 func TestNameServerOnTheWay(t *testing.T) {
 	o := healthy()
 	inTurn(quiet(fpmServed().add(60, ms/10, ms/20, 0, quick)), lookups(deafFirst(60)))(o)
 	o.Namespaces = append(o.Namespaces, observe.NetNS{Inode: 7, PID: hog, Addrs: []string{deafServer},
 		UDP: []observe.UDPSocket{{Addr: deafServer, Port: 53, PID: hog}, {Addr: deafServer, Port: 123, PID: hog + 1}}})
 	if w := NewView(o).wayOf(fpmMaster); !w.has(hog) || w.has(hog+1) {
-		t.Errorf("name server %v, clock %v", w.has(hog), w.has(hog+1))
+		t.Errorf("nameserver %v, clock %v", w.has(hog), w.has(hog+1))
 	}
 	o.DNS = nil
 	if NewView(o).wayOf(fpmMaster).has(hog) {

@@ -60,7 +60,7 @@ func (v *View) takes(f *Finding, master int, busy float64) bool {
 }
 
 // Gain adds to a finding, of which it follows that a pool has nothing free, what to
-// expect of mending it, and what of more workers in the pool.
+// expect of fixing it, and what of more workers in the pool.
 func (v *View) Gain(root, pool *Finding) {
 	c := pool.crew
 	if c == nil || root == pool {
@@ -117,7 +117,7 @@ func throughput(n int, h float64) (x float64) {
 	return x
 }
 
-// gainText is a gain as it is told: to two digits.
+// gainText is a gain as it is reported: to two digits.
 func gainText(gain float64) float64 {
 	if gain >= 10 {
 		return float64(int(gain + 0.5))

@@ -9,13 +9,13 @@ import (
 	"github.com/slowray/slowray/internal/shell"
 )
 
-// GCPauses: the service's runtime collects garbage while requests wait: its
+// GCPauses: the service's runtime is in garbage collection while requests wait: its
 // threads stand still meanwhile, or share the CPUs with the collector.
 const GCPauses ID = "gc-pauses"
 
 var gcPauses = Cause{
 	ID:            GCPauses,
-	Title:         "The service collects garbage while its requests wait",
+	Title:         "GC pauses stall the service",
 	Layer:         LayerApplication,
 	Class:         ClassCompute,
 	Needs:         []observe.Kind{observe.KindRequests, observe.KindProcess},
@@ -55,7 +55,7 @@ func checkGC(v *View) Result {
 				during += w.threads[i].busy() // never two of them at the same time
 			}
 		}
-		because := fmt.Sprintf("%s spends %s of its CPU time collecting garbage, as far as its threads and functions tell", v.commOf(l), percent(share))
+		because := fmt.Sprintf("%s spends %s of its CPU time in garbage collection, as far as its threads and functions tell", v.commOf(l), percent(share))
 		k := l.cost(1, threadParts...)
 		scarce, why := v.computingIsScarce(l, &w, l.ownCPU(&w))
 		switch {
@@ -95,14 +95,14 @@ func collecting(procs []*observe.Process) float64 {
 	return ratio(gc, all)
 }
 
-// collects says of a process that its threads wait while it collects garbage:
+// collects says of a process that its threads wait while it is in garbage collection:
 // who holds a lock of the machine's own then waits to be woken, too.
 func (v *View) collects(pid int) bool {
 	p := v.Process(pid)
 	return p != nil && collecting([]*observe.Process{p}) >= gcShare
 }
 
-// garbageFunction is the function that collects garbage, with its share of the
+// garbageFunction is the function that is in garbage collection, with its share of the
 // samples.
 func garbageFunction(e *executed) (name string, share float64) {
 	if !e.enough() {
@@ -173,7 +173,7 @@ func (v *View) roomier(h *observe.Heap, f *Finding) {
 	f.Fix.Persist = []shell.Command{shell.Line("# %s on its command line or in its environment, and restart it", option)}
 }
 
-// stuckCollecting is for a service that collects garbage all the time and answers
+// stuckCollecting is for a service that is in garbage collection all the time and answers
 // nobody.
 func (v *View) stuckCollecting(l *ledger) *Finding {
 	if l.called() || l.Requests >= fewRequests || l.waiting() < fewAffected {
@@ -196,7 +196,7 @@ func (v *View) stuckCollecting(l *ledger) *Finding {
 		return nil
 	}
 	f := supported(Subject{Kind: "process", NetNS: l.NetNS, PID: l.pid, Comm: v.commOf(l), Port: l.Port})
-	f.Title = fmt.Sprintf("%s collects garbage without end, and answers nobody", f.Subject.Comm)
+	f.Title = fmt.Sprintf("%s is in garbage collection without end", f.Subject.Comm)
 	f.Weight = ratio(l.waiting(), l.Requests+l.waiting())
 	lost := v.Window.Seconds * float64(l.waiting())
 	f.lost = &lost
@@ -226,7 +226,7 @@ func (v *View) gcFinding(l *ledger, w *atWork, k cost, share float64, where, why
 		rss += p.RSSBytes
 	}
 	f.Evidence = append(f.Evidence, Evidence{Fact: "memory that the service holds", Value: rss, Unit: "bytes", Source: "/proc/PID/stat"})
-	f.Fix.Text = "Give it a larger heap, if memory is to be had (-Xmx, GOGC and GOMEMLIMIT, --max-old-space-size), or have a request make less garbage; for short pauses choose a collector that works beside the program (ZGC, Shenandoah)."
+	f.Fix.Text = "Give it a larger heap, if memory is to be had (-Xmx, GOGC and GOMEMLIMIT, --max-old-space-size), or have a request make less garbage; for short pauses choose a concurrent collector (ZGC, Shenandoah)."
 	v.roomier(v.heapOfService(w.procs), f)
 	f.Fix.Commands = []shell.Command{shell.Line("slowray flame --pid %s -o flame.html   # who allocates", v.busiestOf(w))}
 	return f

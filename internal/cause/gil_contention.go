@@ -16,7 +16,7 @@ const GILContention ID = "gil-contention"
 
 var gilContention = Cause{
 	ID:            GILContention,
-	Title:         "Python threads take turns: together they get one CPU, however many are idle",
+	Title:         "Python threads contend for the GIL",
 	Layer:         LayerApplication,
 	Class:         ClassCompute,
 	Needs:         []observe.Kind{observe.KindRequests, observe.KindProcess},
@@ -126,12 +126,12 @@ func (v *View) backgroundFinding(l *ledger) *Finding {
 	}
 	f := v.found(l, k, wireFloor, "waiting for the interpreter's lock")
 	name, _, _ := strings.Cut(p.Root, " ")
-	f.Title = fmt.Sprintf("A background thread (%s) keeps the lock of the Python interpreter", name)
+	f.Title = fmt.Sprintf("A background thread (%s) holds the Python GIL", name)
 	if n := p.Busy + p.Partly; n > 1 {
-		f.Title = fmt.Sprintf("%d background threads (%s) keep the lock of the Python interpreter", n, name)
+		f.Title = fmt.Sprintf("%d background threads (%s) hold the Python GIL", n, name)
 	}
 	if p.Running < gilAlone {
-		f.Title = fmt.Sprintf("A background thread (%s) keeps the lock of the Python interpreter now and then", name)
+		f.Title = fmt.Sprintf("A background thread (%s) holds the Python GIL at times", name)
 		f.Evidence = append(f.Evidence, Evidence{Fact: "of the slow requests' time, with that thread on a CPU, or ready for one", Value: round(p.Meanwhile), Limit: 1, Unit: "share", Source: taskFiles + ", " + recorded})
 	}
 	f.Subject.Kind, f.Subject.PID, f.Subject.Comm, f.Subject.Path = "process", l.pid, v.commOf(l), p.At
@@ -168,7 +168,7 @@ func (v *View) gilFinding(l *ledger, p *observe.Process, k cost, together, spare
 	f.Evidence = append(f.Evidence,
 		Evidence{Fact: "CPUs that all of its threads get together", Value: round(together), Limit: 1, Unit: "CPUs", Source: "/proc/PID/stat"},
 		Evidence{Fact: "its busiest threads", Value: strings.Join(threads, ", "), Source: "/proc/PID/task/TID/schedstat"},
-		Evidence{Fact: "CPUs that are idle meanwhile, or used by what gives way (nice)", Value: round(spare), Limit: v.Host.CPUs, Unit: "CPUs", Source: "/proc/stat"},
+		Evidence{Fact: "CPUs that are idle meanwhile, or used by niced processes", Value: round(spare), Limit: v.Host.CPUs, Unit: "CPUs", Source: "/proc/stat"},
 	)
 	if of, ok := l.split(); ok {
 		f.Evidence = append(f.Evidence, Evidence{Fact: "of the slowest requests' server time, waiting for a lock", Value: round(of(observe.ServerLock)), Limit: 1, Unit: "share", Source: recorded})

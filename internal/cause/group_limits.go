@@ -16,7 +16,7 @@ const MemoryHighThrottled ID = "memory-high-throttled"
 
 var memoryHighThrottled = Cause{
 	ID:    MemoryHighThrottled,
-	Title: "The service uses more memory than memory.high: the kernel slows it down",
+	Title: "The service exceeds memory.high",
 	Layer: LayerMachine,
 	Class: ClassMachine | ClassLimit,
 	Needs: []observe.Kind{observe.KindCgroup, observe.KindRequests},
@@ -30,7 +30,7 @@ const PageCacheThrash ID = "page-cache-thrash"
 
 var pageCacheThrash = Cause{
 	ID:    PageCacheThrash,
-	Title: "The memory limit leaves no room for files: they are read from disk again and again",
+	Title: "The memory limit causes page cache thrashing",
 	Layer: LayerMachine,
 	Class: ClassMachine | ClassLimit,
 	Needs: []observe.Kind{observe.KindCgroup, observe.KindRequests},
@@ -43,10 +43,10 @@ const CgroupIOThrottled ID = "cgroup-io-throttled"
 
 var cgroupIOThrottled = Cause{
 	ID:    CgroupIOThrottled,
-	Title: "A control group's I/O limit holds the service back",
+	Title: "A cgroup I/O limit throttles the service",
 	Layer: LayerMachine,
 	Class: ClassMachine | ClassLimit,
-	// What is read again and again, for want of memory or of the cache, uses up any limit.
+	// What is read again and again, because memory ran out or of the cache, uses up any limit.
 	ConsequenceOf: []Parent{PageCacheThrash, CachesDropped, SwapThrash},
 	Folds:         true,
 	Needs:         []observe.Kind{observe.KindCgroup, observe.KindRequests},
@@ -60,7 +60,7 @@ const PIDsLimit ID = "pids-limit"
 
 var pidsLimit = Cause{
 	ID:    PIDsLimit,
-	Title: "No further process or thread may be started: the group has as many as it may have",
+	Title: "pids limit reached",
 	Layer: LayerMachine,
 	Class: ClassMachine | ClassLimit,
 	Needs: []observe.Kind{observe.KindCgroup, observe.KindRequests},
@@ -107,7 +107,7 @@ func (v *View) waitsForDisk(l *ledger) (k cost, much bool) {
 		}
 	}
 	share := ratio(disk, busy)
-	// Idle threads beside it make that little; what held up the slow requests
+	// Idle threads next to it make that little; what held up the slow requests
 	// was seen hop by hop.
 	share = max(share, v.onDisk()[l.pid])
 	k = scaled(l.cost(1, threadParts...), share)

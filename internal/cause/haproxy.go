@@ -17,7 +17,7 @@ const HAProxyServerQueue ID = "haproxy-server-queue"
 
 var haproxyServerQueue = Cause{
 	ID:    HAProxyServerQueue,
-	Title: "Requests wait in HAProxy for a server that is at its maxconn",
+	Title: "HAProxy queues: a server is at maxconn",
 	Layer: LayerCall,
 	Class: ClassPool,
 	Needs: []observe.Kind{observe.KindHAProxy, observe.KindRequests},
@@ -33,7 +33,7 @@ const HAProxyNoServer ID = "haproxy-no-server"
 
 var haproxyNoServer = Cause{
 	ID:    HAProxyNoServer,
-	Title: "HAProxy has no server to pass requests to: it answers with errors",
+	Title: "HAProxy has no server up",
 	Layer: LayerCall,
 	Needs: []observe.Kind{observe.KindHAProxy, observe.KindRequests, observe.KindConnects},
 	// What keeps its connections from being made, as far as that is found.
@@ -103,7 +103,7 @@ func (v *View) frontsOf(a *observe.AppServer, names []string) []*ledger {
 }
 
 // addressOf splits "10.0.0.1:80" as it is written for a server; a name is no
-// address, and only its port is told.
+// address, and only its port is reported.
 func addressOf(text string) (addr netip.Addr, port int) {
 	for _, prefix := range []string{"ipv4@", "ipv6@"} {
 		text = strings.TrimPrefix(text, prefix)
@@ -225,7 +225,7 @@ func (v *View) serverQueueFinding(p *proxied, b *observe.ProxyBackend, calls, fr
 	f.Evidence = []Evidence{
 		{Fact: "requests at the servers of the backend, mean", Value: round(passed), Limit: limit, Unit: "requests", Source: recorded + "; limit: maxconn in " + f.Subject.Path},
 		{Fact: "requests in HAProxy's queue, mean", Value: round(queue), Unit: "requests", Source: source},
-		{Fact: "time of a request at HAProxy, mean", Value: round(front.MeanNS(observe.Server) / 1e6), Unit: "ms", Source: recorded},
+		{Fact: "request latency at HAProxy, mean", Value: round(front.MeanNS(observe.Server) / 1e6), Unit: "ms", Source: recorded},
 		{Fact: "time of its call to the server, median", Value: nanoseconds(float64(calls.Total.Quantile(0.5))), Source: recorded},
 	}
 	want := limit + int(queue) + 1

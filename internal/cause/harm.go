@@ -201,7 +201,7 @@ func (v *View) blocked(l *ledger, stuck float64, hops int) bool {
 	return stuck > float64(l.waiting())/2 || v.stopped(l) || v.threadsWait(l) || v.heldBehind(l, hops)
 }
 
-// unread is how many requests without an answer are unread, or were sent again in vain;
+// unread is how many requests without an answer are unread, or were retransmitted in vain;
 // and the time, in ns, that those which began in the window have waited together.
 func (l *ledger) unread() (ns, n float64) {
 	var seen float64

@@ -15,7 +15,7 @@ const JVMHeapOverLimit ID = "jvm-heap-over-limit"
 
 var jvmHeapOverLimit = Cause{
 	ID:    JVMHeapOverLimit,
-	Title: "The Java heap may grow beyond the memory limit: the kernel killed the JVM",
+	Title: "The Java heap exceeds the memory limit (OOM kill)",
 	Layer: LayerMachine,
 	Class: ClassMachine | ClassLimit | ClassKill,
 	Needs: []observe.Kind{observe.KindKernelLog},
@@ -27,7 +27,7 @@ const NodeHeapOverLimit ID = "node-heap-over-limit"
 
 var nodeHeapOverLimit = Cause{
 	ID:    NodeHeapOverLimit,
-	Title: "The heap of node may grow beyond the memory limit: the kernel killed it",
+	Title: "The node heap exceeds the memory limit (OOM kill)",
 	Layer: LayerMachine,
 	Class: ClassMachine | ClassLimit | ClassKill,
 	Needs: []observe.Kind{observe.KindKernelLog},
@@ -40,7 +40,7 @@ const WorkersOverMemoryLimit ID = "workers-over-memory-limit"
 
 var workersOverLimit = Cause{
 	ID:    WorkersOverMemoryLimit,
-	Title: "The workers together need more memory than their limit: the kernel killed one",
+	Title: "The workers exceed their memory limit (OOM kill)",
 	Layer: LayerMachine,
 	Class: ClassMachine | ClassLimit | ClassKill,
 	Needs: []observe.Kind{observe.KindKernelLog, observe.KindProcess},
@@ -52,7 +52,7 @@ const MemoryLeakTowardLimit ID = "memory-leak-toward-limit"
 
 var leakTowardLimit = Cause{
 	ID:    MemoryLeakTowardLimit,
-	Title: "The service grows until it is killed, again and again: it leaks memory",
+	Title: "The service leaks memory until it is killed",
 	Layer: LayerMachine,
 	Class: ClassMachine | ClassLimit | ClassKill,
 	Needs: []observe.Kind{observe.KindKernelLog},
@@ -104,7 +104,7 @@ func checkHeap(v *View, runtime string) Result {
 		}
 		f := v.killFinding(&d)
 		holder := v.holderOf(k.LimitCgroup, k.Container, k.Unit)
-		f.Title = fmt.Sprintf("The heap of %s may grow to %s, and %s may have %s: the kernel killed it", k.Comm, byteText(h.MaxBytes), holder.text, byteText(limit))
+		f.Title = fmt.Sprintf("OOM kill: heap of %s (%s) exceeds %s (%s)", k.Comm, byteText(h.MaxBytes), holder.text, byteText(limit))
 		f.Evidence = append([]Evidence{{Fact: "how far the heap may grow", Value: byteText(h.MaxBytes), Source: heapSource(h)},
 			{Fact: "what may be used in all", Value: byteText(limit), Source: "memory.max of its group"}}, f.Evidence...)
 		want := uint64(heapOfLimit * float64(limit))
@@ -193,7 +193,7 @@ func (v *View) workersOver(d *death) int {
 }
 
 func checkWorkersOverLimit(v *View) Result {
-	r := ruledOut("no worker of several was killed for want of memory")
+	r := ruledOut("no worker of several was killed because memory ran out")
 	for _, d := range v.deaths(false) {
 		k := d.last()
 		n, limit := v.workersOver(&d), v.limitOf(k)
@@ -216,7 +216,7 @@ func checkWorkersOverLimit(v *View) Result {
 }
 
 func checkLeak(v *View) Result {
-	r := ruledOut("nothing was killed for want of memory twice within a quarter of an hour")
+	r := ruledOut("nothing was killed because memory ran out twice within a quarter of an hour")
 	for _, d := range v.deaths(false) {
 		k := d.last()
 		limit := v.limitOf(k)

@@ -13,14 +13,14 @@ import (
 // queue on the way (the round trip is then far above the least one of the same
 // connection), or the other end is simply far away.
 //
-// Clients all over the world are far away by nature: there distance is told
+// Clients all over the world are far away by nature: there distance is reported
 // and is no finding. It is one where a few ends make all the requests, as a
 // load balancer does, and on the way to a service that is called.
 const HighRTT ID = "high-rtt"
 
 var highRTT = Cause{
 	ID:      HighRTT,
-	Title:   "The network between the two ends is slow: round trips make up most of the time",
+	Title:   "Network round trips make up most of the time",
 	Layer:   LayerPath,
 	Needs:   []observe.Kind{observe.KindRequests},
 	OnWire:  true,
@@ -153,15 +153,15 @@ func (v *View) queuedPath(l *ledger) bool {
 
 func rttEvidence(l *ledger, rtt, least float64) []Evidence {
 	return []Evidence{
-		{Fact: "round trip, median and 99th of 100", Value: nanoseconds(rtt) + ", " + nanoseconds(float64(l.RTT.Quantile(0.99))), Source: "TCP sockets"},
+		{Fact: "round trip, p50 and p99", Value: nanoseconds(rtt) + ", " + nanoseconds(float64(l.RTT.Quantile(0.99))), Source: "TCP sockets"},
 		{Fact: "least round trip of a connection", Value: round(least / 1e6), Unit: "ms", Source: "TCP sockets"},
-		{Fact: "loss", Value: round(l.LossPermille()), Unit: "‰", Source: "segments sent again of segments sent"},
+		{Fact: "loss", Value: round(l.LossPermille()), Unit: "‰", Source: "segments retransmitted of segments sent"},
 	}
 }
 
 func (v *View) queueFinding(l *ledger, k cost, rtt, least float64, queued, samples int) *Finding {
 	f := v.found(l, k, wireFloor, "on the network")
-	f.Title = "Packets wait in a queue on the network: round trips take many times what they need"
+	f.Title = "Bufferbloat: packets queue in the network"
 	f.Evidence = append(f.Evidence, rttEvidence(l, rtt, least)...)
 	f.Evidence = append(f.Evidence, Evidence{Fact: "slow requests whose round trip is far above the least of the connection", Value: queued, Limit: samples, Unit: "requests", Source: recorded})
 	f.Fix.Text = "Find the link that is full or shaped on the way. Where it is this host's, shorten its queue (fq_codel) and pace the senders (BBR)."
@@ -171,7 +171,7 @@ func (v *View) queueFinding(l *ledger, k cost, rtt, least float64, queued, sampl
 
 func (v *View) farFinding(l *ledger, k cost, rtt, least float64) *Finding {
 	f := v.found(l, k, wireFloor, "on the network")
-	f.Title = "The other end is far away: round trips make up most of the time"
+	f.Title = "The other end is far away (high RTT)"
 	f.Evidence = append(f.Evidence, rttEvidence(l, rtt, least)...)
 	f.Fix.Text = fmt.Sprintf("Every round trip takes at least %s: bring the two ends closer together, or make fewer and larger requests.", nanoseconds(least))
 	if l.called() {

@@ -57,7 +57,7 @@ func checkHotFunction(v *View) Result {
 		}
 		switch {
 		case f != nil && collectsIn(f.Name):
-			return judged{because: fmt.Sprintf("%s, %s of it in %s: it collects garbage", because, percent(e.share(f)), f.Name), near: 0.4}
+			return judged{because: fmt.Sprintf("%s, %s of it in %s: it is in garbage collection", because, percent(e.share(f)), f.Name), near: 0.4}
 		case f == nil:
 			return judged{because: fmt.Sprintf("%s, but no function has %s of it: %s", because, percent(hotShare), e.told(3)), near: 0.3}
 		case own*e.share(f) < hotFloor && !v.hotAtTimes(l, k, &w) && !l.computesAtTimes() && !l.fewCompute(w.cpu*1e9*e.share(f)):

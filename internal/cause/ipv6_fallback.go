@@ -15,7 +15,7 @@ const IPv6Fallback ID = "ipv6-fallback"
 
 var ipv6Fallback = Cause{
 	ID:    IPv6Fallback,
-	Title: "Connections are first tried over IPv6, which gets no answer, and then made over IPv4",
+	Title: "Connections try a dead IPv6 path first",
 	Layer: LayerCall,
 	Needs: []observe.Kind{observe.KindConnects, observe.KindRequests},
 	Check: checkIPv6Fallback,
@@ -59,7 +59,7 @@ func checkIPv6Fallback(v *View) Result {
 			{Fact: "connections over IPv4 at the same port", Value: twin.established, Unit: "connections", Source: "TCP sockets"},
 		}
 		ns := v.Namespace(o.netns)
-		f.Fix.Text = fmt.Sprintf("Mend the IPv6 way to %s, or take its AAAA record out of the name. Until then let this host prefer IPv4 (the last line of /etc/gai.conf that names ::ffff:0:0/96).", o.addr)
+		f.Fix.Text = fmt.Sprintf("Fix the IPv6 way to %s, or take its AAAA record out of the name. Until then let this host prefer IPv4 (the last line of /etc/gai.conf that names ::ffff:0:0/96).", o.addr)
 		f.Fix.Commands = []shell.Command{v.in(ns, shell.Line("ip -6 route get %s", o.addr)), shell.Line("echo 'precedence ::ffff:0:0/96 100' >> /etc/gai.conf   # where %s sees it, for new processes", f.Subject.Comm)}
 		r.Findings = append(r.Findings, f)
 	}

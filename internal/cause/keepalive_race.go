@@ -13,7 +13,7 @@ const KeepaliveRace ID = "keepalive-race"
 
 var keepaliveRace = Cause{
 	ID:    KeepaliveRace,
-	Title: "Requests are sent on kept connections that the other end has just closed, and fail",
+	Title: "Keep-alive race: the upstream closes idle connections",
 	Layer: LayerCall,
 	Needs: []observe.Kind{observe.KindRequests},
 	// An upstream that dies, or has no room, closes connections too.

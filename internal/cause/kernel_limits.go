@@ -28,25 +28,25 @@ const (
 var (
 	// maxMapCount: ENOMEM for a mapping, with vm.max_map_count mappings.
 	// Reproduced in the lab.
-	maxMapCount = limitCause(MaxMapCount, checkMaxMapCount, onHost(func(v *View) []Change { return v.raised(nil, "vm.max_map_count", v.wantedMaps()) }), "A process has as many memory mappings as the kernel allows: it gets no more memory")
+	maxMapCount = limitCause(MaxMapCount, checkMaxMapCount, onHost(func(v *View) []Change { return v.raised(nil, "vm.max_map_count", v.wantedMaps()) }), "vm.max_map_count reached")
 	// commitLimit: ENOMEM with vm.overcommit_memory 2. The mode is host-wide, so
 	// that it is not made in the lab.
-	commitLimit = limitCause(CommitLimit, checkCommitLimit, nil, "The kernel promises no more memory (vm.overcommit_memory 2): the service gets none")
+	commitLimit = limitCause(CommitLimit, checkCommitLimit, nil, "The commit limit is reached (vm.overcommit_memory 2)")
 	// fileMax: ENFILE. The limit is host-wide, and does not bind root: it is not
 	// made in the lab.
-	fileMax = limitCause(FileMax, checkFileMax, onHost(func(v *View) []Change { return v.raised(nil, "fs.file-max", v.wantedFiles()) }), "The host has no file left to open: calls of the service fail", FDLimit)
+	fileMax = limitCause(FileMax, checkFileMax, onHost(func(v *View) []Change { return v.raised(nil, "fs.file-max", v.wantedFiles()) }), "The host is out of open files (fs.file-max)", FDLimit)
 	// inotifyLimit: the user has no watch, or no instance, left.
-	inotifyLimit = limitCause(InotifyLimit, checkInotify, onHost(tryInotify), "A user has no inotify watch or instance left: the service cannot watch its files")
+	inotifyLimit = limitCause(InotifyLimit, checkInotify, onHost(tryInotify), "inotify limit reached")
 	// aioLimit: io_setup(2) fails with EAGAIN. The limit is host-wide.
-	aioLimit = limitCause(AIOLimit, checkAIO, onHost(func(v *View) []Change { return v.raised(nil, "fs.aio-max-nr", v.wantedAIO()) }), "The host has no room for asynchronous I/O left (fs.aio-max-nr)")
+	aioLimit = limitCause(AIOLimit, checkAIO, onHost(func(v *View) []Change { return v.raised(nil, "fs.aio-max-nr", v.wantedAIO()) }), "Asynchronous I/O limit reached (fs.aio-max-nr)")
 	// sysvLimit: no shared memory segment, semaphore set or message queue left.
-	sysvLimit = limitCause(SysVIPCLimit, checkSysV, nil, "There is no shared memory segment, semaphore set or message queue left for the service")
+	sysvLimit = limitCause(SysVIPCLimit, checkSysV, nil, "System V IPC limit reached")
 	// fileSizeLimit: EFBIG.
-	fileSizeLimit = limitCause(FileSizeLimit, checkFileSize, foundOnly, "A file may not grow any further: writes of the service fail")
+	fileSizeLimit = limitCause(FileSizeLimit, checkFileSize, foundOnly, "File size limit reached (EFBIG)")
 	// staleHandle: ESTALE. No network file system can be made in the lab.
-	staleHandle = limitCause(NFSStaleHandle, checkStale, nil, "A file on a network file system is gone at its server: calls of the service fail")
+	staleHandle = limitCause(NFSStaleHandle, checkStale, nil, "Stale NFS file handle (ESTALE)")
 	// securityDenials: EACCES or EPERM for a file.
-	securityDenials = limitCause(SecurityDenials, checkDenials, nil, "The service may not use files that its requests need")
+	securityDenials = limitCause(SecurityDenials, checkDenials, nil, "The service is denied access to files")
 )
 
 // limitCause declares a limit of the kernel that system calls run into.
@@ -106,11 +106,11 @@ func checkCommitLimit(v *View) Result {
 
 func checkFileMax(v *View) Result {
 	open, limit := v.sysctlNumber("fs.file-nr", 0), v.sysctlNumber("fs.file-max", 0)
-	none := "no call failed for want of a file"
+	none := "no call failed for lack of a file"
 	if limit > 0 {
 		none += fmt.Sprintf("; %s are open on the host", ofLimit(open, limit, "files"))
 	}
-	// accept() without one is told by fd-limit, for all that listen.
+	// accept() without one is reported by fd-limit, for all that listen.
 	match := func(e *observe.CallError) bool { return e.Error == "ENFILE" && !strings.HasPrefix(e.Call, "accept") }
 	return v.judgeLack(match, none, func(_ *lack, f *Finding) {
 		f.Evidence = append(f.Evidence, Evidence{Fact: "files open on the host", Value: open, Limit: limit, Unit: "files", Source: "/proc/sys/fs/file-nr"})

@@ -10,13 +10,13 @@ import (
 )
 
 // KernelThreadBusy: a thread of the kernel takes a good part of a CPU, and
-// requests are slow for want of one, or of what the thread is busy with. Tools
+// requests are slow for lack of one, or of what the thread is busy with. Tools
 // that look into processes show nothing of it.
 const KernelThreadBusy ID = "kernel-thread-busy"
 
 var kernelThreadBusy = Cause{
 	ID:            KernelThreadBusy,
-	Title:         "A kernel thread keeps a CPU busy, and requests are slow meanwhile",
+	Title:         "A kernel thread saturates a CPU",
 	Layer:         LayerMachine,
 	Class:         ClassMachine | ClassCPU,
 	Needs:         []observe.Kind{observe.KindRequests, observe.KindProcess},
@@ -168,7 +168,7 @@ func dutyOf(comm string) duty {
 	return duties[i]
 }
 
-// kernelReasons are functions by which it can be told what kernel code is busy
+// kernelReasons are functions by which it can be reported what kernel code is busy
 // with; the first that has a good part of the samples counts.
 var kernelReasons = []struct{ function, why string }{
 	{"tcp_conn_request", "handshakes of TCP: SYNs"},

@@ -52,7 +52,7 @@ const (
 var (
 	dirtyThrottled = kernelWait{
 		id:       DirtyThrottled,
-		title:    "Requests are slowed down in write(): more was written than the disk has taken",
+		title:    "write() is throttled by dirty page limits",
 		follows:  []Parent{DiskSaturated},
 		figures:  dirtyFigures,
 		describe: onStorage,
@@ -65,13 +65,13 @@ var (
 	}.cause().tried(onHost(tryNoWriteThrottle))
 	journalCommitStall = kernelWait{
 		id:       JournalCommitStall,
-		title:    "Requests wait for the journal of a file system to be written",
+		title:    "Requests wait for a file system's journal commit",
 		follows:  []Parent{DiskSaturated},
 		describe: onStorage,
 	}.cause()
 	nfsStalled = kernelWait{
 		id:       NFSStalled,
-		title:    "Requests wait for the server of a network file system",
+		title:    "The NFS server does not answer",
 		logged:   "nfs-not-responding",
 		describe: onNFS,
 	}.cause()
@@ -92,7 +92,7 @@ var (
 	}.cause().tried(inGroups((*View).moreMemory))
 	compactionStall = kernelWait{
 		id:       CompactionStall,
-		title:    "Requests wait while the kernel moves memory together for large pages",
+		title:    "Memory compaction for huge pages stalls requests",
 		follows:  []Parent{MemoryPressure},
 		figures:  compactionFigures,
 		logged:   "page-allocation",
@@ -100,7 +100,7 @@ var (
 	}.cause().tried(onHost(tryFewerLargePages))
 	mmapLockContention = kernelWait{
 		id:       MmapLockContention,
-		title:    "Requests wait for the lock of their process's memory map",
+		title:    "Contention on mmap_lock",
 		describe: onMapLock,
 	}.cause()
 	directoryLockContention = kernelWait{
@@ -117,7 +117,7 @@ var (
 	}.cause()
 	coreDump = kernelWait{
 		id:     CoreDump,
-		title:  "Requests wait while a process that crashed writes its core file",
+		title:  "A crashed process writes its core dump",
 		logged: "segfault",
 	}.cause()
 	entropyWait = kernelWait{
@@ -131,14 +131,14 @@ var (
 	}.cause()
 	hungTask = kernelWait{
 		id:      HungTask,
-		title:   "Requests wait inside the kernel for something that does not come",
+		title:   "Threads hang in uninterruptible sleep (D state)",
 		follows: []Parent{DiskSaturated, MemoryPressure, ProcessStopped},
 		logged:  "hung-task",
 		describe: func(_ *View, r *root, f *Finding) {
 			last := r.last()
 			f.Fix.Commands = []shell.Command{lookAtWaits(last.Process.PID), shell.Line("cat /proc/%s/task/%s/stack", last.Process.PID, last.TID)}
 			if last.Inside == observe.InsideFrozen {
-				f.Title = "A file system is frozen: who writes there waits until it is thawed"
+				f.Title = "A file system is frozen (fsfreeze)"
 				f.Fix.Text = "Find what froze it (a snapshot, a backup, a hypervisor's guest agent), and have it thaw at once, or take snapshots when few write."
 				f.Fix.Commands = append(f.Fix.Commands, shell.Line("ps -eo pid,etimes,args | grep -e '[f]sfreeze' -e '[s]napshot' -e '[q]emu-ga'"), shell.Line("findmnt -lo TARGET,SOURCE,FSTYPE"), shell.Line("fsfreeze --unfreeze MOUNTPOINT   # where it was forgotten"))
 			}

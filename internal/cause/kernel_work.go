@@ -32,7 +32,7 @@ const (
 
 var (
 	slowClocksource = Cause{
-		ID: SlowClocksource, Title: "Reading the clock is slow: the kernel does not use the CPU's own counter",
+		ID: SlowClocksource, Title: "The clock source is slow (not tsc)",
 		Layer: LayerMachine,
 		Class: ClassHost | ClassKernelWork, Needs: []observe.Kind{observe.KindRequests, observe.KindProfile, observe.KindProcess},
 		Check: checkKernelWork(&kernelWork{
@@ -52,7 +52,7 @@ var (
 		Try: onHost(tryBetterClock),
 	}
 	filesPerRequest = Cause{
-		ID: FilesPerRequest, Title: "The service spends its CPU opening, creating and deleting files",
+		ID: FilesPerRequest, Title: "The service spends its CPU opening files",
 		Layer: LayerApplication,
 		Class: ClassHost | ClassKernelWork, Needs: []observe.Kind{observe.KindRequests, observe.KindProfile, observe.KindProcess},
 		Check: checkKernelWork(&kernelWork{
@@ -65,7 +65,7 @@ var (
 		}),
 	}
 	contextSwitchThrash = Cause{
-		ID: ContextSwitchThrash, Title: "The service spends its CPU switching between threads",
+		ID: ContextSwitchThrash, Title: "Context switches take the service's CPU",
 		Layer: LayerApplication,
 		Class: ClassHost | ClassKernelWork, Needs: []observe.Kind{observe.KindRequests, observe.KindProfile, observe.KindProcess},
 		Check: checkKernelWork(&kernelWork{
@@ -85,7 +85,7 @@ var (
 		}),
 	}
 	logFlooding = Cause{
-		ID: LogFlooding, Title: "The service spends its CPU writing files: a log, most likely",
+		ID: LogFlooding, Title: "The service spends its CPU writing logs",
 		Layer: LayerApplication,
 		Class: ClassHost | ClassKernelWork, Needs: []observe.Kind{observe.KindRequests, observe.KindProfile, observe.KindProcess},
 		Check: checkKernelWork(&kernelWork{

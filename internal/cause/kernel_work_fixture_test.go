@@ -81,7 +81,7 @@ func nearMissesOnKernelWork() []miss {
 		{"some files", &filesPerRequest, working(20*ms, "path_openat", 200, nil), "22 % of its CPU time opening"},
 		{"switches in a quick service", &contextSwitchThrash, working(ms/4, "__schedule", 700, func(o *observe.Observation) { process(o, appPID).Timeslices = 600_000 }), "no request is slow for it"},
 		{"few switches", &contextSwitchThrash, working(20*ms, "__schedule", 700, func(o *observe.Observation) { process(o, appPID).Timeslices = 20_000 }), "switched to: 2000"},
-		{"a log beside what is computed", &logFlooding, working(20*ms, "ext4_file_write_iter", 200, nil), "22 % of its CPU time writing files"},
+		{"a log next to what is computed", &logFlooding, working(20*ms, "ext4_file_write_iter", 200, nil), "22 % of its CPU time writing files"},
 		{"a busy log in a quick service", &logFlooding, working(ms/4, "ext4_file_write_iter", 700, nil), "no request is slow for it"},
 		{"a degraded array that nobody waits for", &raidDegraded, onArray(mirror, 0, 0), "no request waits for it"},
 		{"requests wait for another disk", &raidDegraded, also(onArray(mirror, 90_000*ms, 19), func(o *observe.Observation) { o.Filesystems[0].Source = "/dev/vda1" }), "no request waits for it"},

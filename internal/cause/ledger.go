@@ -240,7 +240,7 @@ type judged struct {
 }
 
 // judgeLedgers runs a check on every endpoint in view. Where both ends of
-// the same connections are on this host, the end that shows it best is told.
+// the same connections are on this host, the end that shows it best is reported.
 // Endpoints with fewer than least requests are left out; when that is all of
 // them, nothing was checked.
 func (v *View) judgeLedgers(least uint64, check func(*ledger) judged) Result {
@@ -304,7 +304,7 @@ func (v *View) found(l *ledger, k cost, f floor, what string) *Finding {
 			Text: l.slowest() + " take " + nanoseconds(l.SlowTotalNS()) + " on average, " + nanoseconds(k.slowNS) + " of it " + what}
 	}
 	fd.Evidence = []Evidence{
-		{Fact: "time of a request, median and 99th of 100", Value: nanoseconds(float64(l.Total.Quantile(0.5))) + ", " + nanoseconds(float64(l.Total.Quantile(0.99))), Source: recorded},
+		{Fact: "request latency, p50 and p99", Value: nanoseconds(float64(l.Total.Quantile(0.5))) + ", " + nanoseconds(float64(l.Total.Quantile(0.99))), Source: recorded},
 		{Fact: "of it " + what + ", mean", Value: round(k.ns / 1e6), Unit: "ms", Source: recorded},
 		{Fact: "of the slowest requests " + what + ", mean", Value: round(k.slowNS / 1e6), Limit: round(l.SlowTotalNS() / 1e6), Unit: "ms", Source: recorded},
 	}

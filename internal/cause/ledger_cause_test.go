@@ -28,7 +28,7 @@ func dependencyThat(does observe.ServerPart) func(*observe.Observation) {
 }
 
 // neverArrive is answers of so many bytes on average, and six of which so many bytes are
-// sent again in vain.
+// retransmitted in vain.
 func neverArrive(usual uint64, unacked uint32) *traffic {
 	t := nginxServed().add(300, ms/2, ms/5, 0, quick).
 		add(6, ms/2, ms/5, observe.FlagTimeout|observe.FlagUnfinished, parts{observe.Server: 2 * ms, observe.Retrans: 4000 * ms})
@@ -48,7 +48,7 @@ var firingOnRequests = []fires{
 		name: "one of a hundred segments", cause: &networkLoss,
 		plant:   quiet(nginxServed().add(2000, ms/2, ms/5, 0, quick).add(60, ms/2, ms/5, observe.FlagTimeout, waitedRTO).lost(6000, 60)),
 		subject: Subject{Kind: "listener", NetNS: serverNS, PID: nginxMaster, Comm: "nginx", Port: webPort}, minShare: 0.7,
-		fix: "nsenter --net=/proc/100/ns/net tc -s qdisc show", evidence: "segments sent again=60",
+		fix: "nsenter --net=/proc/100/ns/net tc -s qdisc show", evidence: "segments retransmitted=60",
 	},
 	{
 		name: "on the way to the database", cause: &networkLoss,
@@ -79,7 +79,7 @@ var firingOnRequests = []fires{
 	{
 		name: "one segment in two thousand, each costs 200 ms", cause: &rtoTailLoss,
 		plant:   quiet(nginxServed().add(2000, ms/2, ms/5, 0, quick).add(6, ms/2, ms/5, observe.FlagTimeout, waitedRTO).lost(12000, 6)),
-		subject: Subject{Kind: "listener", Port: webPort}, minShare: 0.7, fix: "Mend the loss", evidence: "median of the slowest=203",
+		subject: Subject{Kind: "listener", Port: webPort}, minShare: 0.7, fix: "Fix the loss", evidence: "median of the slowest=203",
 	},
 	{
 		name: "one in two thousand quick requests, by the tail loss probe", cause: &rtoTailLoss,
@@ -185,7 +185,7 @@ var firingOnRequests = []fires{
 	{
 		name: "a single worker that sleeps", cause: &acceptQueueWait,
 		plant:   quiet(nginxServed().add(100, ms, ms, observe.FlagClosed, acceptLate)),
-		subject: Subject{Kind: "listener", PID: nginxMaster, Port: webPort}, minShare: 0.8, fix: "takes up connections late", evidence: "accept queue, peak=3",
+		subject: Subject{Kind: "listener", PID: nginxMaster, Port: webPort}, minShare: 0.8, fix: "accepts connections late", evidence: "accept queue, peak=3",
 	},
 	{
 		name: "an event loop that is held up", cause: &applicationSlowToRead,

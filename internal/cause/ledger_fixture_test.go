@@ -48,7 +48,7 @@ func (t *traffic) add(n int, rtt, least int64, flags observe.RequestFlags, p par
 	return t
 }
 
-// lost counts segments sent again.
+// lost counts segments retransmitted.
 func (t *traffic) lost(segments, retrans uint64) *traffic {
 	t.e.Segments, t.e.Retrans = segments, retrans
 	return t

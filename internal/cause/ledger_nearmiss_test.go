@@ -11,7 +11,7 @@ import (
 var nearMissesOnRequests = []miss{
 	{"loss that no request notices", &networkLoss,
 		quiet(nginxServed().add(2000, ms/2, ms/5, 0, quick).add(60, ms/2, ms/5, 0, parts{observe.Server: 2 * ms, observe.Retrans: ms / 2}).lost(6000, 60)),
-		"60 of 6,000 segments of :8088 were sent again (10 ‰), which took 0.7 % of the requests' time"},
+		"60 of 6,000 segments of :8088 were retransmitted (10 ‰), which took 0.7 % of the requests' time"},
 	{"a handful of segments", &networkLoss,
 		quiet(nginxServed().add(200, ms/2, ms/5, 0, quick).add(4, ms/2, ms/5, observe.FlagTimeout, waitedRTO).lost(600, 4)), "4 of 600 segments"},
 	{"loss on the way to what no request waits for", &networkLoss,
@@ -35,7 +35,7 @@ var nearMissesOnRequests = []miss{
 		t := nginxServed().add(200, ms, ms, 0, quick)
 		t.e.SynRetrans, t.e.Connections = 500, 20
 		quiet(t)(o)
-	}, "500 SYN-ACKs were sent again"},
+	}, "500 SYN-ACKs were retransmitted"},
 	{"a service that looks for a dead collector in the background", &synRetransmits, func(o *observe.Observation) {
 		c := callsTo(4317, "10.7.7.9", nginxMaster, "nginx")
 		c.e.SynRetrans = 30
@@ -90,7 +90,7 @@ var nearMissesOnRequests = []miss{
 	{"uploads in pieces", &nagleDelayedAck,
 		quiet(nginxServed().add(300, ms, ms, observe.FlagUploadAcks, parts{observe.Upload: ms, observe.Server: 50 * ms})),
 		"300 of 300 requests on :8088 came in pieces"},
-	{"first pieces that are thrown away", &nagleDelayedAck, func(o *observe.Observation) {
+	{"first pieces that are dropped", &nagleDelayedAck, func(o *observe.Observation) {
 		quiet(nginxServed().add(200, ms, ms, observe.FlagUploadAcks, parts{observe.Upload: 205 * ms, observe.Server: ms}))(o)
 		ns(o).Counters["TcpExt.DelayedACKs"] = 3
 	}, "only 3 acknowledgements were delayed"},
@@ -152,7 +152,7 @@ var nearMissesOnRequests = []miss{
 	}, "only 20 requests"},
 	{"a database that answers in time", &slowDependency,
 		quiet(fpmServed().add(300, ms, ms, 0, parts{observe.Server: 9 * ms}), dbCalled().add(900, ms, ms, 0, parts{observe.Server: 2 * ms})),
-		"calls to 10.7.7.7:3306 take 2 ms (99 of 100 under 2 ms), 67 % of the time in which php-fpm8.2 answers requests"},
+		"calls to 10.7.7.7:3306 take 2 ms (p99 2 ms), 67 % of the time in which php-fpm8.2 answers requests"},
 	{"a queue that is polled in the background", &slowDependency,
 		quiet(fpmServed().add(300, ms, ms, 0, waitsForDB), dbCalled().add(10, ms, ms, 0, parts{observe.Server: 5000 * ms})),
 		"not made for one"},
@@ -160,7 +160,7 @@ var nearMissesOnRequests = []miss{
 		quiet(servedAt(45501, "127.0.0.1", hog, "record.test").add(147, ms/50, ms/50, 0, parts{observe.Server: ms / 50}).add(10, ms/50, ms/50, 0, parts{observe.Server: 36 * ms}),
 			callsTo(45501, "127.0.0.1", hog, "record.test").add(147, ms/50, ms/50, 0, parts{observe.Server: ms / 50}).add(10, ms/50, ms/50, 0, parts{observe.Server: 36 * ms})),
 		"it calls itself, and answers hardly anything else"},
-	{"slow calls that are few beside what the service does itself", &slowDependency,
+	{"slow calls that are few next to what the service does itself", &slowDependency,
 		quiet(fpmServed().add(300, ms, ms, 0, waitsForDB), dbCalled().add(20, ms, ms, 0, slowDB)), "of the time in which php-fpm8.2"},
 	{"nginx before a php-fpm on full CPUs", &slowDependency, func(o *observe.Observation) {
 		o.Endpoints = []observe.Endpoint{nginxServed().add(300, ms, ms, 0, waitsForDB).endpoint(), fpmCalled().add(300, ms, ms, 0, slowDB).endpoint(),
@@ -199,7 +199,7 @@ func TestFilterLimitsRequests(t *testing.T) {
 	o.Filter.Port = fpmPort
 	v := NewView(o)
 	if r := applicationStall.Judge(v); len(r.Findings) != 0 {
-		t.Errorf("a stall of :%d is told of :%d", webPort, fpmPort)
+		t.Errorf("a stall of :%d is reported for :%d", webPort, fpmPort)
 	}
 	if r := slowDependency.Judge(v); len(r.Findings) != 1 {
 		t.Errorf("the slow dependency of :%d is not found: %s", fpmPort, r.RuledOut)

@@ -298,7 +298,7 @@ var firingOnLimits = []fires{
 	},
 }
 
-// A kill that is told twice, by the heap that led to it and by itself, is one.
+// A kill that is reported twice, by the heap that led to it and by itself, is one.
 func TestKillFoldsUnderItsHeap(t *testing.T) {
 	o := healthy()
 	killed(o, "java", 4)

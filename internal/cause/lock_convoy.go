@@ -16,7 +16,7 @@ const LockConvoy ID = "lock-convoy"
 
 var lockConvoy = Cause{
 	ID:            LockConvoy,
-	Title:         "Requests queue for a lock",
+	Title:         "Lock contention",
 	Layer:         LayerApplication,
 	Class:         ClassWait,
 	Needs:         []observe.Kind{observe.KindWaits},
@@ -54,13 +54,13 @@ func (v *View) lockFindings() Result {
 			f.Evidence = append(f.Evidence, Evidence{Fact: "where they ask for it", Value: strings.Join(waiter.Stack, " ← "), Source: languageOf(waiter).source})
 		}
 		if r.at == len(c.Hops)-1 {
-			f.Title = fmt.Sprintf("Requests of %s queue for a lock", waiter.Process.Comm)
+			f.Title = fmt.Sprintf("Lock contention in %s", waiter.Process.Comm)
 			f.Fix.Text = c.Text + ": hold it for a shorter time."
 			return
 		}
 		owner := &c.Hops[r.at+1]
 		does := ownerText(c, r.at+1)
-		f.Title = fmt.Sprintf("Requests of %s queue for a lock that thread %d (%s) holds", waiter.Process.Comm, owner.TID, owner.Comm)
+		f.Title = fmt.Sprintf("Lock contention in %s: thread %d (%s) holds it", waiter.Process.Comm, owner.TID, owner.Comm)
 		f.Evidence = append(f.Evidence, Evidence{Fact: "its owner", Value: fmt.Sprintf("thread %d (%s) of %s, which %s", owner.TID, owner.Comm, who(owner), does), Source: string(owner.How)})
 		f.Fix.Text = fmt.Sprintf("Thread %d (%s) holds the lock and %s meanwhile: do that outside of the lock, or give each thread or part of the data a lock of its own.", owner.TID, owner.Comm, does)
 		f.Fix.Commands = []shell.Command{lookAtWaits(waiter.Process.PID)}
@@ -121,7 +121,7 @@ func inferredConvoy(r *root, f *Finding) {
 		f.Fix.Text = "They have a request in hand and wait for a channel, a condition or a group: see which goroutines have to serve that, and give it more of them or bound the wait with a time limit."
 		return
 	}
-	f.Title = fmt.Sprintf("Requests of %s queue for a lock at %s", waiter.Process.Comm, at)
+	f.Title = fmt.Sprintf("Lock contention in %s at %s", waiter.Process.Comm, at)
 	if r.at == len(c.Hops)-1 {
 		f.Fix.Text = fmt.Sprintf("Who holds it is not known: %s writes that down nowhere. Look at what is done there while the lock is held, and do less of it, or give each part of the data a lock of its own.", lang.name)
 		return

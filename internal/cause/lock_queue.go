@@ -37,7 +37,7 @@ func (v *View) lockQueues() Result {
 			return judged{because: because + "; the looks at its threads tell more", near: k.share}
 		}
 		f := v.found(l, k, threadFloor, "waiting for a lock, or for a thread that serves another request")
-		f.Title = fmt.Sprintf("Requests of %s queue for a lock", f.Subject.Comm)
+		f.Title = fmt.Sprintf("Lock contention in %s", f.Subject.Comm)
 		f.Evidence = append(f.Evidence,
 			Evidence{Fact: "requests that waited until a thread with another request in hand woke theirs", Value: n, Limit: l.Requests, Unit: "requests", Source: recorded},
 			Evidence{Fact: "the rest of its server time", Value: l.splitText(observe.ServerLock), Source: recorded})
@@ -59,7 +59,7 @@ func (v *View) seenQueue(l *ledger, f *Finding) {
 			continue
 		}
 		waiter := &s.Chain.Hops[at]
-		f.Title = fmt.Sprintf("Requests of %s queue for a lock at %s", f.Subject.Comm, waiter.Stack[0])
+		f.Title = fmt.Sprintf("Lock contention in %s at %s", f.Subject.Comm, waiter.Stack[0])
 		f.Subject.Path = waiter.Stack[0]
 		f.Evidence = append(f.Evidence, Evidence{Fact: "where they ask for it", Value: strings.Join(waiter.Stack, " ← "), Source: languageOf(waiter).source})
 		f.Chain, f.ChainEnd, f.held = s.Chain.Hops, chainEnd(&s.Chain), v.heldIn(r)

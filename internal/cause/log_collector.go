@@ -17,7 +17,7 @@ const LogCollectorStalled ID = "log-collector-stalled"
 
 var logCollectorStalled = Cause{
 	ID:    LogCollectorStalled,
-	Title: "The log collector does not read: services stand still in their next line of log",
+	Title: "The log collector does not read",
 	Layer: LayerApplication,
 	Class: ClassWait,
 	Needs: []observe.Kind{observe.KindWaits},
@@ -45,12 +45,12 @@ func checkLogCollector(v *View) Result {
 		case sender.Remote != "":
 			collector = "the collector at " + sender.Remote + ", which is not on this host,"
 		}
-		f.Title = fmt.Sprintf("The log collector at %s does not read: services stand still in their next line of log", nameOf(to))
+		f.Title = fmt.Sprintf("The log collector at %s does not read", nameOf(to))
 		f.Evidence = append(f.Evidence, Evidence{Fact: "not taken by the collector", Value: sender.Object, Unit: "(" + sender.Detail + ")", Source: "sock_diag"})
 		if sender.QuietNS > 0 {
 			f.Evidence = append(f.Evidence, Evidence{Fact: "nothing has passed there", Value: round(float64(sender.QuietNS) / 1e9), Unit: "s", Source: "sock_diag, tcp_info"})
 		}
-		f.Fix.Text = fmt.Sprintf("Mend %s: it does not read. So that a collector cannot stop the services, let the log be dropped when it is late (Docker: mode=non-blocking with a buffer), which takes effect when a container is made anew.", collector)
+		f.Fix.Text = fmt.Sprintf("Fix %s: it does not read. So that a collector cannot stop the services, let the log be dropped when it is late (Docker: mode=non-blocking with a buffer), which takes effect when a container is made anew.", collector)
 		if stopped {
 			f.Fix.Text = fmt.Sprintf("Let %s go on: it is stopped by a signal. So that a collector cannot stop the services, let the log be dropped when it is late (Docker: mode=non-blocking with a buffer), which takes effect when a container is made anew.", collector)
 			f.Fix.Commands, f.Fix.Changes = []shell.Command{shell.Line("kill -CONT %s", r.last().Process.PID)}, stoppedChanges(c)

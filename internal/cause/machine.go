@@ -15,7 +15,7 @@ const MemoryPressure ID = "memory-pressure"
 
 var memoryPressure = Cause{
 	ID:            MemoryPressure,
-	Title:         "Memory is short: the service stalls while memory is reclaimed or read back",
+	Title:         "Memory pressure stalls the service",
 	Layer:         LayerMachine,
 	Class:         ClassMachine | ClassShort,
 	Needs:         []observe.Kind{observe.KindMemory, observe.KindProcess},
@@ -84,7 +84,7 @@ const DiskSaturated ID = "disk-saturated"
 
 var diskSaturated = Cause{
 	ID:            DiskSaturated,
-	Title:         "A disk is saturated: the service waits for it",
+	Title:         "A disk is saturated",
 	Layer:         LayerMachine,
 	Class:         ClassMachine | ClassShort,
 	Needs:         []observe.Kind{observe.KindDisk, observe.KindProcess},
@@ -127,7 +127,7 @@ func checkDiskSaturated(v *View) Result {
 		f.Impact = Impact{Share: round(wait), Of: "slow time", OfTime: true, Text: fmt.Sprintf("the services wait for disks %s of their busy time", percent(wait))}
 		f.Evidence = []Evidence{
 			{Fact: "device busy", Value: round(busy), Unit: "share of the window", Source: "/proc/diskstats"},
-			{Fact: "time of a request, mean", Value: round(await * 1e3), Unit: "ms", Source: "/proc/diskstats"},
+			{Fact: "request latency, mean", Value: round(await * 1e3), Unit: "ms", Source: "/proc/diskstats"},
 			{Fact: "serving threads in uninterruptible sleep", Value: round(wait), Unit: "share of their busy time", Source: "/proc/PID/stat"},
 			{Fact: "most bytes", Value: v.diskUsers(), Source: "/proc/PID/io"},
 		}

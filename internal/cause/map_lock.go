@@ -35,7 +35,7 @@ func onMapLock(v *View, r *root, f *Finding) {
 			holder = who(h)
 			f.Fix.Text = fmt.Sprintf("%s reads the memory map of %s in /proc: do that less often, or read smaps_rollup.", holder, waiter.Process.Comm)
 		}
-		f.Title = fmt.Sprintf("Requests of %s wait for mmap_lock, which %s seems to hold", waiter.Process.Comm, holder)
+		f.Title = fmt.Sprintf("Requests of %s wait for mmap_lock (%s)", waiter.Process.Comm, holder)
 		f.Evidence = append(f.Evidence, Evidence{Fact: "who seems to hold it", Value: holder + ", which " + h.Why, Source: "/proc/PID/task/TID"})
 	}
 	work, thread, share := v.mapWorkOf(pid)

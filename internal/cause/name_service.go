@@ -15,7 +15,7 @@ const NSSStall ID = "nss-stall"
 
 var nssStall = Cause{
 	ID:            NSSStall,
-	Title:         "Requests wait for the name service daemon of this host",
+	Title:         "The name service daemon (nscd, sssd) is slow",
 	Layer:         LayerCall,
 	Class:         ClassWait,
 	Needs:         []observe.Kind{observe.KindWaits},
@@ -39,7 +39,7 @@ func checkNSSStall(v *View) Result {
 		if r.at < len(c.Hops)-1 {
 			daemon := &c.Hops[r.at+1]
 			f.Title = fmt.Sprintf("Requests wait for the name service daemon %s", daemon.Process.Comm)
-			f.Fix.Text = fmt.Sprintf("%s does not answer: it %s. Mend or restart it, or take it out of nsswitch.conf.", who(daemon), ownerText(c, r.at+1))
+			f.Fix.Text = fmt.Sprintf("%s does not answer: it %s. Fix or restart it, or take it out of nsswitch.conf.", who(daemon), ownerText(c, r.at+1))
 			f.Fix.Commands = []shell.Command{lookAtWaits(daemon.Process.PID)}
 		}
 		f.Fix.Commands = append(f.Fix.Commands, shell.Line("grep -E 'hosts|passwd|group' /proc/%s/root/etc/nsswitch.conf", h.Process.PID))

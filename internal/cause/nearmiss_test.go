@@ -94,7 +94,7 @@ var nearMisses = []miss{
 	{"a hog of SCHED_IDLE", &cpuSaturated, func(o *observe.Observation) {
 		process(o, hog).UserSeconds, process(o, hog).Policy = 14, "idle"
 	}, "with the service and its clients"},
-	{"a hog beside a service that hardly waits", &cpuSaturated, func(o *observe.Observation) {
+	{"a hog next to a service that hardly waits", &cpuSaturated, func(o *observe.Observation) {
 		process(o, hog).UserSeconds = 14
 		for _, pid := range []int{nginxWorker1, nginxWorker2, fpmChild1, fpmChild2} {
 			process(o, pid).RunDelaySeconds = 0.1

@@ -9,14 +9,14 @@ import (
 )
 
 // NetworkLoss: segments are lost between the two ends, and requests wait until
-// they were sent again. Only the loss of what is sent from here can be seen
+// they were retransmitted. Only the loss of what is sent from here can be seen
 // here: of responses where requests are served, of requests where they are
 // called for. Loss that costs no request any time is no finding.
 const NetworkLoss ID = "network-loss"
 
 var networkLoss = Cause{
 	ID:      NetworkLoss,
-	Title:   "The network loses packets: requests wait until they are sent again",
+	Title:   "The network loses packets",
 	Layer:   LayerPath,
 	Needs:   []observe.Kind{observe.KindRequests},
 	OnWire:  true,
@@ -39,18 +39,18 @@ func checkNetworkLoss(v *View) Result {
 		k := l.cost(1, observe.Retrans)
 		loss := l.LossPermille()
 		if loss < lossPermille || l.Retrans < fewPackets || !l.noticed(k, wireFloor) && !l.wasted(k, wireFloor, observe.Retrans) || l.reach < fewReach {
-			return judged{because: fmt.Sprintf("%s of %s segments of %s were sent again (%s), which took %s of the requests' time",
+			return judged{because: fmt.Sprintf("%s of %s segments of %s were retransmitted (%s), which took %s of the requests' time",
 				count(l.Retrans), count(l.Segments), l.name(), permille(loss), percent(k.share)), near: k.share}
 		}
 		f := v.found(l, k, wireFloor, "lost to retransmission")
 		stats := l.Parts[observe.Retrans.String()]
 		f.Evidence = append(f.Evidence,
-			Evidence{Fact: "segments sent again", Value: l.Retrans, Limit: l.Segments, Unit: "segments", Source: "TCP sockets"},
-			Evidence{Fact: "loss", Value: round(loss), Unit: "‰", Source: "segments sent again of segments sent"},
+			Evidence{Fact: "segments retransmitted", Value: l.Retrans, Limit: l.Segments, Unit: "segments", Source: "TCP sockets"},
+			Evidence{Fact: "loss", Value: round(loss), Unit: "‰", Source: "segments retransmitted of segments sent"},
 			Evidence{Fact: "requests that lost over " + nanoseconds(wireFloor.slow) + " by it", Value: min(stats.Hist.Above(int64(wireFloor.slow)), l.Requests), Limit: l.Requests, Unit: "requests", Source: recorded})
 		f.Fix.Text = "Find where they are lost, from here to the other end: interface errors and drops, queue limits, firewall rules, then the path."
 		if peer := lossyPeer(l); peer != nil {
-			f.Evidence = append(f.Evidence, Evidence{Fact: "sent again to " + peer.Addr + " alone", Value: peer.Retrans, Limit: l.Retrans, Unit: "segments", Source: recorded})
+			f.Evidence = append(f.Evidence, Evidence{Fact: "retransmitted to " + peer.Addr + " alone", Value: peer.Retrans, Limit: l.Retrans, Unit: "segments", Source: recorded})
 			f.Fix.Text = fmt.Sprintf("Find where they are lost on the way to %s: others are hardly hit, so not at this host's own interface.", peer.Addr)
 		}
 		f.Evidence = append(f.Evidence, v.slowLogEvidence(l)...)
@@ -62,9 +62,9 @@ func checkNetworkLoss(v *View) Result {
 // undeliveredLoss is the case in which nothing of some answers, or requests, arrives.
 func (v *View) undeliveredLoss(l *ledger, u *undelivered) *Finding {
 	f := v.vain(l, u)
-	f.Title = "The network delivers nothing of some answers: they are sent again and again in vain"
+	f.Title = "Responses are retransmitted and never arrive"
 	if l.called() {
-		f.Title = "The network delivers nothing of some requests: they are sent again and again in vain"
+		f.Title = "Requests are retransmitted and never arrive"
 	}
 	f.Fix.Text = "Find where they are lost, from here to the other end: firewall rules that forgot the connection, routes of one direction, an address that has moved, a smaller MTU on the way."
 	v.lossFollows(l, f)
@@ -103,7 +103,7 @@ func lossyPeer(l *ledger) *observe.PeerStats {
 	return worst
 }
 
-// RTOTailLoss: a lost segment is sent again after about a round trip when
+// RTOTailLoss: a lost segment is retransmitted after about a round trip when
 // others behind it are acknowledged. The last one has none behind it, nor has
 // a response of one segment: its loss is noticed by a timer, of 200 ms at
 // least (TCP_RTO_MIN, include/net/tcp.h), whatever the round trip takes. That
@@ -113,7 +113,7 @@ const RTOTailLoss ID = "rto-tail-loss"
 
 var rtoTailLoss = Cause{
 	ID:            RTOTailLoss,
-	Title:         "Lost last segments wait for a retransmission timeout of 200 ms or more",
+	Title:         "Tail loss waits for the retransmission timeout (RTO)",
 	Layer:         LayerPath,
 	Needs:         []observe.Kind{observe.KindRequests},
 	OnWire:        true,
@@ -148,7 +148,7 @@ func checkRTOTailLoss(v *View) Result {
 		f.Evidence = append(f.Evidence,
 			Evidence{Fact: "requests that waited for a retransmission timer", Value: timeouts, Limit: l.Requests, Unit: "requests", Source: recorded},
 			Evidence{Fact: "time such a request lost, median of the slowest", Value: round(wait / 1e6), Unit: "ms", Source: recorded},
-			Evidence{Fact: "loss", Value: round(l.LossPermille()), Unit: "‰", Source: "segments sent again of segments sent"})
+			Evidence{Fact: "loss", Value: round(l.LossPermille()), Unit: "‰", Source: "segments retransmitted of segments sent"})
 		if l.ns != nil {
 			for _, name := range []string{"TcpExt.TCPTimeouts", "TcpExt.TCPLossProbes"} {
 				if n, ok := l.ns.Counters[name]; ok {
@@ -157,7 +157,7 @@ func checkRTOTailLoss(v *View) Result {
 			}
 		}
 		f.Evidence = append(f.Evidence, v.slowLogEvidence(l)...)
-		f.Fix.Text = "Mend the loss. Until then, let the timer of this route expire earlier, where all its round trips are short."
+		f.Fix.Text = "Fix the loss. Until then, let the timer of this route expire earlier, where all its round trips are short."
 		f.Fix.Commands = []shell.Command{v.in(l.ns, shell.Line("ip route show")), v.in(l.ns, shell.Line("# ip route change ROUTE rto_min 20ms, with the ROUTE as shown"))}
 		// Without early retransmit (RFC 8985 tail loss probe) and RACK every
 		// tail waits for the timer.

@@ -11,13 +11,13 @@ import (
 // NginxLimitReq: limit_req answers requests above a rate with an error.
 const NginxLimitReq ID = "nginx-limit-req"
 
-var nginxLimitReq = turnsAway(NginxLimitReq, "req", "nginx turns requests away: they come faster than limit_req allows")
+var nginxLimitReq = turnsAway(NginxLimitReq, "req", "nginx rejects requests (limit_req)")
 
 // NginxLimitConn: limit_conn answers requests of further connections with an
 // error.
 const NginxLimitConn ID = "nginx-limit-conn"
 
-var nginxLimitConn = turnsAway(NginxLimitConn, "conn", "nginx turns requests away: more connections are busy than limit_conn allows")
+var nginxLimitConn = turnsAway(NginxLimitConn, "conn", "nginx rejects requests (limit_conn)")
 
 // turnsAway declares a limit of nginx, by the name of its directive.
 func turnsAway(id ID, kind, title string) Cause {

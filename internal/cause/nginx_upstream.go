@@ -9,7 +9,7 @@ import (
 
 // NginxUpstreamErrors: nginx could not get an answer from the server it passes
 // requests to, and says so in its error log. Which of the two is at fault it
-// does not know; where the reason is found, this is told as its consequence.
+// does not know; where the reason is found, this is reported as its consequence.
 const NginxUpstreamErrors ID = "nginx-upstream-errors"
 
 var nginxUpstreamErrors = Cause{
@@ -103,7 +103,7 @@ const ClientAborts ID = "client-aborts"
 
 var clientAborts = Cause{
 	ID:    ClientAborts,
-	Title: "Clients give up before they get an answer (HTTP 499)",
+	Title: "Clients give up before the response (HTTP 499)",
 	Layer: LayerApplication,
 	Needs: []observe.Kind{observe.KindNginx, observe.KindProcess},
 	Folds: true,

@@ -15,7 +15,7 @@ const NginxWorkerConnections ID = "nginx-worker-connections"
 
 var nginxWorkerConnections = Cause{
 	ID:    NginxWorkerConnections,
-	Title: "nginx workers run out of connection slots: connections are closed or refused",
+	Title: "nginx runs out of worker_connections",
 	Layer: LayerApplication,
 	Needs: []observe.Kind{observe.KindNginx, observe.KindProcess},
 	Check: checkNginxWorkerConnections,
@@ -41,7 +41,7 @@ func checkNginxWorkerConnections(v *View) Result {
 			aborts = ns.Counters["TcpExt.TCPAbortOnData"]
 		}
 		// Without a log line (logged below the file's level, or nowhere): a
-		// worker with every slot taken, that throws away data of its clients.
+		// worker with every slot taken, that drops data of its clients.
 		silent := lines == 0 && limit > 0 && peak >= limit-1 && aborts > 0
 		if lines == 0 && !silent {
 			if use := ratio(peak, limit); use > top {
@@ -68,7 +68,7 @@ func workerConnectionsFinding(v *View, n *observe.Nginx, limit, peak int, lines 
 	f.lostAttempts(uint64(max(refused, 0)))
 	f.Weight = ratio(refused, refused+answered)
 	f.Impact = Impact{Share: round(f.Weight), Of: "requests",
-		Text: fmt.Sprintf("%s connections closed or refused beside %s answers", count(refused), count(answered))}
+		Text: fmt.Sprintf("%s connections closed or refused, %s answers", count(refused), count(answered))}
 	if answered == 0 {
 		// No access log: the connections are all there is to compare with.
 		var opened uint64

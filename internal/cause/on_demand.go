@@ -22,7 +22,7 @@ type onDemand struct {
 	outside      func() float64
 	databaseEnds func() map[*ledger]*observe.Database
 	lookedUp     func() []*names
-	asked        func() map[*observe.NetNS]bool    // network namespaces of name servers that services ask
+	asked        func() map[*observe.NetNS]bool    // network namespaces of nameservers that services ask
 	live         func() map[int]bool               // ports at which something listens at the end
 	connectsOf   func() map[int][]*observe.Connect // by master
 	refusedIn    func() map[uint64][]*observe.Connect

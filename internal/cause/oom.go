@@ -16,7 +16,7 @@ const ContainerOOMKilled ID = "container-oom-killed"
 
 var containerOOMKilled = Cause{
 	ID:            ContainerOOMKilled,
-	Title:         "The kernel killed the service: its control group ran out of memory",
+	Title:         "OOM kill: the cgroup memory limit was reached",
 	Layer:         LayerMachine,
 	Class:         ClassMachine | ClassLimit | ClassKill,
 	Needs:         []observe.Kind{observe.KindKernelLog},
@@ -31,14 +31,14 @@ const HostOOMKilled ID = "host-oom-killed"
 
 var hostOOMKilled = Cause{
 	ID:    HostOOMKilled,
-	Title: "The kernel killed the service: the machine ran out of memory",
+	Title: "OOM kill: the machine ran out of memory",
 	Layer: LayerMachine,
 	Class: ClassMachine | ClassLimit | ClassKill,
 	Needs: []observe.Kind{observe.KindKernelLog},
 	Check: func(v *View) Result { return checkOOM(v, true) },
 }
 
-// death is what the kernel did to one service for want of memory.
+// death is what the kernel did to one service because memory ran out.
 type death struct {
 	kills []*observe.OOMKill // oldest first
 	felt  felt
@@ -127,7 +127,7 @@ func (v *View) unread(kind observe.Kind) bool {
 
 // felt tells what a kill did. In the window, or so short before that the process was
 // seen, it counts when it, or the group it was in, answered requests; before, when its service is still down:
-// a service that is back has nothing to mend now but what the next kill shows.
+// a service that is back has nothing to fix now but what the next kill shows.
 func (v *View) felt(k *observe.OOMKill) felt {
 	p := v.Process(k.PID)
 	if s := v.victimOf(k); s != nil && (k.At >= 0 || p != nil && p.EndedIn && p.Comm == k.Comm) {
@@ -348,7 +348,7 @@ func (v *View) downSince(k *observe.OOMKill) (down bool, what string) {
 		}
 		text := fmt.Sprintf("its container %s does not run any more (%s)", v.ContainerText(c.ID), c.State)
 		if c.OOMKilled {
-			text = fmt.Sprintf("its container %s does not run any more (%s, the engine says: killed for want of memory)", v.ContainerText(c.ID), c.State)
+			text = fmt.Sprintf("its container %s does not run any more (%s, the engine says: killed because memory ran out)", v.ContainerText(c.ID), c.State)
 		}
 		return true, text
 	case strings.HasSuffix(k.Unit, ".service"):
@@ -358,7 +358,7 @@ func (v *View) downSince(k *observe.OOMKill) (down bool, what string) {
 		return true, fmt.Sprintf("no process of %s is left", k.Unit)
 	}
 	// No engine knows it, or nobody's: whether something has taken its place cannot
-	// be told, but for what its callers meet.
+	// be reported, but for what its callers meet.
 	if group := cmp.Or(k.LimitCgroup, k.Cgroup); !k.Host && len(group) > 1 && v.missed() && !v.listensIn(group) {
 		return true, "nothing in its control group listens since; its callers are refused"
 	}
@@ -382,7 +382,7 @@ func (v *View) listensIn(group string) bool {
 }
 
 func checkOOM(v *View, host bool) Result {
-	r := ruledOut("the kernel killed no process for want of memory, in the window or in the quarter of an hour before, as far as its log goes back")
+	r := ruledOut("the kernel killed no process because memory ran out, in the window or in the quarter of an hour before, as far as its log goes back")
 	if v.unread(observe.KindKernelLog) {
 		r = Result{NotChecked: "the kernel log could not be read, and no control group of a service counted a kill"}
 	}
@@ -411,7 +411,7 @@ func (v *View) killFinding(d *death) Finding {
 		f.Subject.NetNS, f.Subject.Port = s.NS.Inode, s.Port()
 	}
 	f.Weight, f.uncounted = d.felt.share, true
-	// The same kill may be told by what led to it.
+	// The same kill may be reported by what led to it.
 	f.MayFollow = func(p *Finding) bool { return p.Subject.Path == where.Path && p.Subject.PID == where.PID }
 	f.Impact = Impact{Share: round(d.felt.share), Of: "requests", Text: d.felt.text}
 	f.Evidence = []Evidence{{Fact: "killed by the kernel", Value: fmt.Sprintf("%s (pid %d), %s", k.Comm, k.PID, v.whenText(k)), Source: "kernel log"}}

@@ -16,7 +16,7 @@ const PHPFPMChildrenExhausted ID = "php-fpm-children-exhausted"
 
 var phpFPMChildrenExhausted = Cause{
 	ID:    PHPFPMChildrenExhausted,
-	Title: "All php-fpm children are busy: requests wait for a free one",
+	Title: "All php-fpm children are busy (pm.max_children)",
 	Layer: LayerApplication,
 	Needs: []observe.Kind{observe.KindPHPFPM, observe.KindProcess, observe.KindListeners},
 	// Children that mostly wait for the same are not too few.

@@ -14,7 +14,7 @@ const PHPFPMSlowScript ID = "php-fpm-slow-script"
 
 var phpFPMSlowScript = Cause{
 	ID:            PHPFPMSlowScript,
-	Title:         "A PHP script is slow, and php-fpm's slow log names the line it is slow in",
+	Title:         "A PHP script is slow (php-fpm slow log)",
 	Layer:         LayerApplication,
 	Class:         ClassPool,
 	Needs:         []observe.Kind{observe.KindPHPFPM, observe.KindRequests},

@@ -11,7 +11,7 @@ package cause
 // mean), or of the slowest hundredth, where those are slow next to the median of
 // the same endpoint and next to what they usually spend in this part.
 // Retransmission is mere waste, so that less of it counts, in however few
-// requests. Anything less is told with its figures and found to be harmless.
+// requests. Anything less is reported with its figures and found to be harmless.
 
 const (
 	noiseShare    = 0.01 // of requests, connections, answers, lookups or datagrams: fewer that fail, are lost or are slow are noise
@@ -112,7 +112,7 @@ const (
 
 // Network: network_loss.go.
 const (
-	lossPermille = 2 // of the segments, sent again: less is what TCP lives with
+	lossPermille = 2 // of the segments, retransmitted: less is what TCP lives with
 	// fewReach is the share of a service's time below which its calls to an
 	// endpoint do not matter.
 	fewReach = 0.2
@@ -132,7 +132,7 @@ const (
 
 // Network: reordering.go.
 const (
-	spuriousShare = 0.5 // of what was sent again had arrived
+	spuriousShare = 0.5 // of what was retransmitted had arrived
 )
 
 // Network: high_rtt.go.
@@ -163,13 +163,13 @@ const (
 
 // Network: syn_retransmits.go.
 const (
-	synWait = 0.9e9 // ns: a SYN without an answer is sent again after 1 s (TCP_TIMEOUT_INIT)
+	synWait = 0.9e9 // ns: a SYN without an answer is retransmitted after 1 s (TCP_TIMEOUT_INIT)
 )
 
 // Network: syn_queue.go.
 const (
 	synQueueFull = 0.5 // of its limit, at a sample: it changes faster than it is looked at
-	synsIgnored  = 0.5 // SYN-ACKs sent again for each half-open connection: nobody answers them
+	synsIgnored  = 0.5 // SYN-ACKs retransmitted for each half-open connection: nobody answers them
 )
 
 // Network: drop_exchange.go.
@@ -186,7 +186,7 @@ const (
 
 // Network: drop_harm.go.
 const (
-	// explains is the share of what was sent again that a site must have dropped
+	// explains is the share of what was retransmitted that a site must have dropped
 	// for it to be one of the reasons.
 	explains = 0.05
 	// heldShare is the share of its segments that a sender's own host must drop for
@@ -354,7 +354,7 @@ const (
 const (
 	// queuedLeast is the share of the time, while the slowest requests are under
 	// way, in which the thread that waits most for a CPU does so. A thread that is
-	// seldom ready makes nobody wait for want of a CPU.
+	// seldom ready makes nobody wait for lack of a CPU.
 	queuedLeast = 0.3
 )
 
@@ -457,7 +457,7 @@ const (
 const (
 	stormRate  = 5.0  // processes and threads that begin each second
 	stormShare = 0.20 // of the CPUs, by processes that began and ended within the window
-	stormOwn   = 0.25 // of the time of a request that starts them: it waits for them to begin and to end, too
+	stormOwn   = 0.25 // of the request latency that starts them: it waits for them to begin and to end, too
 	stormSeen  = 5    // of them, seen on a CPU: fewer are no storm
 )
 

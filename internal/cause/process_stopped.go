@@ -37,21 +37,21 @@ func checkProcessStopped(v *View) Result {
 		f.Evidence = append(f.Evidence, Evidence{Fact: "state of " + who(last), Value: last.State, Source: "/proc/PID/stat"})
 		switch c.End {
 		case observe.EndTraced:
-			f.Title = fmt.Sprintf("%s is held by a debugger: requests wait for it", last.Process.Comm)
+			f.Title = fmt.Sprintf("%s is stopped by a debugger", last.Process.Comm)
 			f.Fix.Text = "Let its tracer continue it, or end the tracer: that lets it go."
 			if c.Actor != 0 {
 				f.Fix.Text = fmt.Sprintf("Its tracer is %s (pid %d): let that continue it and detach, or end it, which lets it go.", v.Comm(c.Actor), c.Actor)
 				f.Fix.Commands = []shell.Command{shell.Line("ps -o pid,user,lstart,args -p %s", c.Actor)}
 			}
 		case observe.EndFrozen:
-			f.Title = fmt.Sprintf("The control group of %s is frozen: requests wait for it", last.Process.Comm)
+			f.Title = fmt.Sprintf("The cgroup of %s is frozen", last.Process.Comm)
 			f.Fix.Text = "Make sure that nothing relies on its being frozen (a snapshot, a checkpoint), and thaw it."
 			f.Fix.Commands = []shell.Command{thaw(c.Path)}
 			if last.Process.Container != "" {
 				f.Fix.Commands = append(f.Fix.Commands, shell.Line("docker unpause %s   # where Docker froze it", shell.Operand(last.Process.Container)))
 			}
 		default:
-			f.Title = fmt.Sprintf("%s is stopped by a signal: requests wait for it", last.Process.Comm)
+			f.Title = fmt.Sprintf("%s is stopped by a signal", last.Process.Comm)
 			f.Fix.Text = "Find out who stopped it (a debugger, job control, a script that sends SIGSTOP), and let it go on."
 			f.Fix.Commands = []shell.Command{shell.Line("kill -CONT %s", last.Process.PID)}
 		}

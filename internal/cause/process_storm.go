@@ -17,7 +17,7 @@ const ShortLivedProcessStorm ID = "short-lived-process-storm"
 
 var shortLivedProcessStorm = Cause{
 	ID:            ShortLivedProcessStorm,
-	Title:         "Programs that are started again and again take the CPU",
+	Title:         "Short-lived processes take the CPU",
 	Layer:         LayerMachine,
 	Class:         ClassMachine | ClassCPU | ClassRunQueue,
 	Needs:         []observe.Kind{observe.KindCPU, observe.KindProcess, observe.KindRequests},
@@ -71,7 +71,7 @@ func checkProcessStorm(v *View) Result {
 		idle, _ := v.cpuFull(l)
 		switch {
 		case !l.noticed(k, threadFloor):
-			return judged{because: because + "; no request is slow for want of a thread: " + l.whereTimeGoes(), near: 0}
+			return judged{because: because + "; no request is slow for lack of a thread: " + l.whereTimeGoes(), near: 0}
 		case bursts:
 			// They answer for what the service itself does not take.
 			k = scaled(k, ratio(top.cpu, spells.all*(1-spells.idle)-spells.servers.cpu))

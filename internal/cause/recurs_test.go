@@ -7,7 +7,7 @@ import (
 	"github.com/slowray/slowray/internal/observe"
 )
 
-// TestRecurs: slow requests in bursts are told with when and how often, and those that are
+// TestRecurs: slow requests in bursts are reported with when and how often, and those that are
 // spread over the window, or all there is, are not.
 func TestRecurs(t *testing.T) {
 	const second = 1000 * ms

@@ -19,7 +19,7 @@ const RequestWaves ID = "request-waves"
 
 var requestWaves = Cause{
 	ID:      RequestWaves,
-	Title:   "Requests come in waves, with nothing in between, and are slow in them",
+	Title:   "Requests come in bursts",
 	Layer:   LayerApplication,
 	Needs:   []observe.Kind{observe.KindRequests},
 	OnWire:  true,
@@ -99,7 +99,7 @@ func (v *View) wavesFinding(l *ledger, w waves, idle float64) *Finding {
 	f.MayFollow = func(p *Finding) bool {
 		return slices.ContainsFunc(behind, func(o *ledger) bool { return v.at(o)(p) })
 	}
-	// It says that something is wrong and not what: mending whatever else is
+	// It says that something is wrong and not what: fixing whatever else is
 	// found comes first.
 	f.Weight = 0
 	f.Impact = Impact{Share: round(share), Of: "the requests",
@@ -114,7 +114,7 @@ func (v *View) wavesFinding(l *ledger, w waves, idle float64) *Finding {
 	}
 	switch {
 	case held >= 0.5:
-		f.Title = "The service stands still now and then: requests come in waves in between"
+		f.Title = "The service stalls now and then"
 		f.Fix.Text = fmt.Sprintf("Find what all of %s waits for while no request gets through: a lock, a full pipe to a log collector, a disk.", f.Subject.Comm)
 		f.Fix.Commands = []shell.Command{lookAtWaits(l.pid).Note("during a pause")}
 	default:

@@ -18,7 +18,7 @@ const RunQueueWait ID = "run-queue-wait"
 
 var runQueueWait = Cause{
 	ID:    RunQueueWait,
-	Title: "The service's threads are ready to run and wait for a CPU",
+	Title: "The service's threads wait on the run queue",
 	Layer: LayerMachine,
 	Class: ClassRunQueue | ClassCompute,
 	Needs: []observe.Kind{observe.KindRequests, observe.KindProcess, observe.KindCPU},
@@ -47,7 +47,7 @@ func checkRunQueue(v *View) Result {
 		shown := l.Split != nil && l.Split.Requests >= fewRequests && l.noticed(l.serverCost(observe.ServerRunq), threadFloor)
 		switch {
 		case !l.noticed(l.cost(1, threadParts...), threadFloor):
-			return judged{because: because + "; no request is slow for want of a thread: " + l.whereTimeGoes(), near: k.slowNS}
+			return judged{because: because + "; no request is slow for lack of a thread: " + l.whereTimeGoes(), near: k.slowNS}
 		case !l.noticed(k, threadFloor) || w.delay < delayFloor*v.loadedSeconds(l) || top.delay < queuedLeast && !shown:
 			return judged{because: because, near: k.slowNS}
 		case v.throttled(&w) != nil:
@@ -103,7 +103,7 @@ func (v *View) runQueueFinding(l *ledger, w *atWork, k cost, top *busyThread, na
 	}
 	if narrow == nil && v.outside() < outsiderShare && ran > cpus {
 		// Nothing else runs there: it is in its own way.
-		f.Title = fmt.Sprintf("%s runs more threads at a time than there are CPUs", f.Subject.Comm)
+		f.Title = fmt.Sprintf("%s runs more threads than there are CPUs", f.Subject.Comm)
 		f.Evidence = append(f.Evidence, Evidence{Fact: "threads and processes of it that ran", Value: ran, Limit: cpus, Unit: "CPUs there are", Source: "/proc/PID/task/TID/schedstat"})
 		f.Fix.Text = fmt.Sprintf("Its own threads take the CPUs from each other, others hardly use them: let no more than %d compute at a time, or give it more CPUs.", cpus)
 		if v.isDatabase(f.Subject.PID, "postgresql") {
@@ -116,8 +116,8 @@ func (v *View) runQueueFinding(l *ledger, w *atWork, k cost, top *busyThread, na
 		f.Fix.Changes = v.widerAffinity(w.procs)
 		f.Fix.Commands = []shell.Command{shell.Line("taskset --all-tasks --cpu-list --pid 0-%s %s", max(v.Host.CPUs-1, 0), narrow.PID)}
 	} else if nice := niceOf(w.procs); nice > 0 {
-		f.Evidence = append(f.Evidence, Evidence{Fact: "its nice value: it gives way to others", Value: nice, Source: "/proc/PID/stat"})
-		f.Fix.Text = fmt.Sprintf("It runs with nice %d and gives way to others: run it with 0.", nice)
+		f.Evidence = append(f.Evidence, Evidence{Fact: "its nice value (low priority)", Value: nice, Source: "/proc/PID/stat"})
+		f.Fix.Text = fmt.Sprintf("It runs with nice %d (low priority): run it with 0.", nice)
 		f.Fix.Changes = usualNice(w.procs)
 		f.Fix.Commands = []shell.Command{renice(0, w.procs, w.procs[0].Comm)}
 	}

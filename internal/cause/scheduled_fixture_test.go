@@ -53,8 +53,8 @@ func firingOnMachine() []fires {
 func nearMissesOnMachine() []miss {
 	return []miss{
 		{"the same program, started by hand", &scheduledJobCollision, nightly("bash", 1), "no process that cron or a timer started"},
-		{"a job beside a service that hardly waits", &scheduledJobCollision, nightly("cron", 0.01), "no request is slow for that"},
-		{"slow for want of work", &cpuFrequencyCapped, func(o *observe.Observation) {
+		{"a job next to a service that hardly waits", &scheduledJobCollision, nightly("cron", 0.01), "no request is slow for that"},
+		{"slow for lack of work", &cpuFrequencyCapped, func(o *observe.Observation) {
 			slowly(1000, 20*ms)(o)
 			o.Use.CPU = observe.CPUTime{User: 1, Idle: 19}
 		}, "5.0 % of them in use"},

@@ -15,7 +15,7 @@ const ScheduledJobCollision ID = "scheduled-job-collision"
 
 var scheduledJobCollision = Cause{
 	ID:    ScheduledJobCollision,
-	Title: "A scheduled job takes the CPUs or the disk while requests come in",
+	Title: "A scheduled job takes CPUs or disk",
 	Layer: LayerMachine,
 	Class: ClassHost,
 	Needs: []observe.Kind{observe.KindCPU, observe.KindProcess, observe.KindDisk},
@@ -122,7 +122,7 @@ func checkScheduledJob(v *View) Result {
 		child := &of.result.Findings[0]
 		f := supported(Subject{Kind: "process", PID: top.root.PID, Comm: top.root.Comm})
 		f.Weight, f.Impact = child.Weight, child.Impact
-		f.Title = fmt.Sprintf("A scheduled job, %s, takes %s while requests come in", top.root.Comm, of.what)
+		f.Title = fmt.Sprintf("A scheduled job, %s, takes %s", top.root.Comm, of.what)
 		f.Evidence = append([]Evidence{
 			{Fact: "who started it", Value: top.by, Source: "/proc/PID/stat"},
 			{Fact: "it and its children use, of what others take of " + of.what, Value: round(of.share), Limit: 1, Unit: "share", Source: "/proc/PID/stat, /proc/PID/io"},

@@ -8,10 +8,10 @@ import (
 	"github.com/slowray/slowray/internal/shell"
 )
 
-// Segments that arrive and are thrown away by the receiving socket are sent
+// Segments that arrive and are dropped by the receiving socket are sent
 // again, as if the network had lost them. The counters of the namespace tell
 // that it happened; it is a finding only where requests wait for it: those
-// whose bytes are sent again, when their sender is on this host, and those
+// whose bytes are retransmitted, when their sender is on this host, and those
 // whose bytes come in late.
 
 // thrownAway is one way to lose a segment that has arrived.
@@ -26,7 +26,7 @@ const ReceiveBufferPruned ID = "receive-buffer-pruned"
 
 var receiveBufferPruned = Cause{
 	ID:    ReceiveBufferPruned,
-	Title: "Sockets throw away segments because their receive buffer is full: they are sent again",
+	Title: "Full receive buffers drop segments",
 	Layer: LayerSocket,
 	Class: ClassSegment,
 	Needs: []observe.Kind{observe.KindCounters, observe.KindRequests},
@@ -46,7 +46,7 @@ const SocketBacklogDrop ID = "socket-backlog-drop"
 
 var socketBacklogDrop = Cause{
 	ID:            SocketBacklogDrop,
-	Title:         "Segments are thrown away because the socket is locked by its process for too long",
+	Title:         "The socket backlog overflows",
 	Layer:         LayerSocket,
 	Class:         ClassSegment,
 	Needs:         []observe.Kind{observe.KindCounters, observe.KindRequests},
@@ -64,7 +64,7 @@ const PAWSDrop ID = "paws-drop"
 
 var pawsDrop = Cause{
 	ID:    PAWSDrop,
-	Title: "Segments are thrown away because their TCP timestamp went backwards",
+	Title: "PAWS drops segments: TCP timestamp went backwards",
 	Layer: LayerSocket,
 	Class: ClassSegment,
 	Needs: []observe.Kind{observe.KindCounters, observe.KindRequests},
@@ -88,7 +88,7 @@ func (t thrownAway) check(v *View) Result {
 			r.RuledOut = text + ", and no request waited for that to speak of"
 			continue
 		}
-		f := v.found(l, k, wireFloor, "for segments sent again or late")
+		f := v.found(l, k, wireFloor, "for segments retransmitted or late")
 		f.Subject = Subject{Kind: "namespace", NetNS: ns.Inode, Port: l.Port, PID: l.pid, Comm: v.commOf(l)}
 		f.Impact.Text = text + "; " + f.Impact.Text
 		f.Evidence = append(evidence, f.Evidence...)
@@ -111,7 +111,7 @@ func countersOf(ns *observe.NetNS, names []string) (sum uint64, evidence []Evide
 }
 
 // waitsForSegments is the endpoint whose requests lose most by segments that
-// are sent to sockets of the namespace and have to be sent again; nil when they
+// are sent to sockets of the namespace and have to be retransmitted; nil when they
 // lose nothing to speak of.
 func (v *View) waitsForSegments(ns *observe.NetNS) (*ledger, cost) {
 	var most *ledger
@@ -144,7 +144,7 @@ func fixPruned(v *View, ns *observe.NetNS, f *Finding) {
 }
 
 func fixBacklog(v *View, ns *observe.NetNS, f *Finding) {
-	f.Fix.Text = "The thread that reads or writes the socket has it locked for too long, with large reads or for want of a CPU: read less at a time, give the process a CPU, and raise its receive buffer, by which the backlog is bounded."
+	f.Fix.Text = "The thread that reads or writes the socket has it locked for too long, with large reads or for lack of a CPU: read less at a time, give the process a CPU, and raise its receive buffer, by which the backlog is bounded."
 	f.Fix.Commands = []shell.Command{v.in(ns, shell.Line("ss -tnmi   # bl and d in skmem")), v.in(ns, shell.Line("sysctl net.ipv4.tcp_rmem"))}
 }
 

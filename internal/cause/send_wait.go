@@ -45,12 +45,12 @@ func (l *ledger) sendWaitText(n uint64, what string) string {
 
 // SlowReceiver: the other end does not take the bytes: its receive window is
 // closed because its application does not read. One that is too small for the
-// round trip is told as window-limited.
+// round trip is reported as window-limited.
 const SlowReceiver ID = "slow-receiver"
 
 var slowReceiver = Cause{
 	ID:     SlowReceiver,
-	Title:  "The receiver does not read: its window is closed and the answer waits to be sent",
+	Title:  "Zero window: the receiver does not read",
 	Layer:  LayerPath,
 	Needs:  []observe.Kind{observe.KindRequests},
 	OnWire: true,
@@ -134,7 +134,7 @@ const SendBufferLimited ID = "send-buffer-limited"
 
 var sendBufferLimited = Cause{
 	ID:    SendBufferLimited,
-	Title: "The send buffer is too small for the round trip: the answer waits for room in it",
+	Title: "The send buffer is too small for the RTT",
 	Layer: LayerSocket,
 	Needs: []observe.Kind{observe.KindRequests},
 
@@ -177,7 +177,7 @@ const NagleDelayedACK ID = "nagle-delayed-ack"
 
 var nagleDelayedAck = Cause{
 	ID:    NagleDelayedACK,
-	Title: "Nagle's algorithm waits for a delayed acknowledgement: 40 ms for each small write",
+	Title: "Nagle's algorithm waits for delayed ACKs (40 ms)",
 	Layer: LayerApplication,
 	Needs: []observe.Kind{observe.KindRequests},
 	Check: checkNagle,
@@ -219,11 +219,11 @@ func (v *View) clientNagle(l *ledger, n uint64) judged {
 	}
 	// This end is who acknowledges late, once for each of them.
 	if acks, known := l.delayedAcks(); known && 2*acks < n {
-		return judged{because: fmt.Sprintf("%s of %s came in pieces, and only %s acknowledgements were delayed: their first pieces were lost or thrown away",
+		return judged{because: fmt.Sprintf("%s of %s came in pieces, and only %s acknowledgements were delayed: their first pieces were lost or dropped",
 			count(n), l.all(), count(acks)), near: k.share}
 	}
 	f := v.found(l, k, wireFloor, "for the rest of the request to arrive")
-	f.Title = "Clients send a request in pieces, and Nagle's algorithm holds each back for a delayed acknowledgement"
+	f.Title = "Nagle's algorithm delays requests written in pieces"
 	f.Evidence = append(f.Evidence, Evidence{Fact: "requests whose pieces came one delayed acknowledgement apart", Value: n, Limit: l.Requests, Unit: "requests", Source: recorded})
 	f.Evidence = append(f.Evidence, delayedAcks(l)...)
 	f.Fix.Text = "Set TCP_NODELAY in the client, or let it write a request at once."

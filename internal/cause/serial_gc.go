@@ -14,7 +14,7 @@ const JVMSerialGC ID = "jvm-serial-gc"
 
 var jvmSerialGC = Cause{
 	ID:    JVMSerialGC,
-	Title: "The JVM collects garbage with one thread, for it saw one CPU: requests stand still meanwhile",
+	Title: "The JVM uses the serial garbage collector",
 	Layer: LayerMachine,
 	Class: ClassMachine | ClassLimit,
 	Needs: []observe.Kind{observe.KindRequests, observe.KindProcess},

@@ -15,7 +15,7 @@ const SingleThreadSaturated ID = "single-thread-saturated"
 
 var singleThreadSaturated = Cause{
 	ID:    SingleThreadSaturated,
-	Title: "One thread is busy all the time and its requests wait for it, while CPUs are idle",
+	Title: "One thread is saturated while CPUs are idle",
 	Layer: LayerApplication,
 	Class: ClassCompute,
 	Needs: []observe.Kind{observe.KindRequests, observe.KindProcess},
@@ -43,9 +43,9 @@ func checkSingleThread(v *View) Result {
 		_, garbage := garbageFunction(&e)
 		switch {
 		case top.process.Go && garbage >= gcShare:
-			return judged{because: fmt.Sprintf("%s; it is a Go program that spends %s of its CPU time collecting garbage", because, percent(garbage)), near: top.busy()}
+			return judged{because: fmt.Sprintf("%s; it is a Go program that spends %s of its CPU time in garbage collection", because, percent(garbage)), near: top.busy()}
 		case !l.noticed(k, threadFloor):
-			return judged{because: because + "; no request is slow for want of a thread: " + l.whereTimeGoes(), near: top.busy() / 2}
+			return judged{because: because + "; no request is slow for lack of a thread: " + l.whereTimeGoes(), near: top.busy() / 2}
 		case top.busy() < busyThreadShare:
 			return judged{because: because, near: top.busy()}
 		case top.cpu < busyOnCPU:
@@ -70,7 +70,7 @@ func (v *View) singleThreadFinding(l *ledger, w *atWork, k cost, spare float64) 
 	f.Evidence = append(f.Evidence,
 		Evidence{Fact: top.String() + " is on a CPU, while the slowest requests are under way", Value: round(top.cpu), Limit: 1, Unit: "share of the time", Source: "/proc/PID/task/TID/schedstat"},
 		Evidence{Fact: "it wants a CPU and has none", Value: round(top.delay), Unit: "share of the time", Source: "/proc/PID/task/TID/schedstat"},
-		Evidence{Fact: "CPUs that are idle meanwhile, or used by what gives way (nice)", Value: round(spare), Limit: v.Host.CPUs, Unit: "CPUs", Source: "/proc/stat"},
+		Evidence{Fact: "CPUs that are idle meanwhile, or used by niced processes", Value: round(spare), Limit: v.Host.CPUs, Unit: "CPUs", Source: "/proc/stat"},
 		Evidence{Fact: "requests under way at once, mean", Value: round(v.inFlight(l)), Unit: "requests", Source: recorded},
 	)
 	f.Evidence = append(f.Evidence, v.executedEvidence([]*observe.Process{top.process}, top.tid)...)
@@ -107,7 +107,7 @@ func oneThreadFix(p *observe.Process) string {
 	case strings.Contains(kind, "node"):
 		return "Run more processes (cluster, or several instances behind a load balancer), or move the computing into worker_threads; or make a request compute less."
 	case strings.Contains(kind, "redis"), strings.Contains(kind, "valkey"), strings.Contains(kind, "keydb"):
-		return "Find the dear commands (SLOWLOG GET) and replace them (KEYS, SORT, large ranges, long Lua scripts); switch on io-threads, or spread the keys over more instances."
+		return "Find the expensive commands (SLOWLOG GET) and replace them (KEYS, SORT, large ranges, long Lua scripts); switch on io-threads, or spread the keys over more instances."
 	case strings.Contains(kind, "nginx"):
 		return "Let it run as many workers as there are CPUs: worker_processes auto."
 	case strings.Contains(kind, "haproxy"):

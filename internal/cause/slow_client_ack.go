@@ -10,12 +10,12 @@ import (
 // its next request. Measured up to that acknowledgement, as tools do that see
 // packets, the request looks slow; the client had its answer all the while.
 // The ledger keeps this time out of the total, so it is never a finding: what
-// was seen of it is told, because other tools show it as network time.
+// was seen of it is reported, because other tools show it as network time.
 const SlowClientACK ID = "slow-client-ack"
 
 var slowClientAck = Cause{
 	ID:            SlowClientACK,
-	Title:         "Clients acknowledge late: it looks like network time and nobody waits for it",
+	Title:         "Clients acknowledge late, and nobody waits for it",
 	Layer:         LayerPath,
 	Needs:         []observe.Kind{observe.KindRequests},
 	OnWire:        true,

@@ -9,14 +9,14 @@ import (
 )
 
 // SlowDependency: a service is slow because what it calls is. Where that is
-// served on this host too, and found to be slow for a reason, this is told as
+// served on this host too, and found to be slow for a reason, this is reported as
 // the consequence; where it calls something slow itself, only the last hop is
 // told.
 const SlowDependency ID = "slow-dependency"
 
 var slowDependency = Cause{
 	ID:    SlowDependency,
-	Title: "The service waits for a dependency that answers slowly",
+	Title: "A dependency answers slowly",
 	Layer: LayerCall,
 	Needs: []observe.Kind{observe.KindRequests},
 	ConsequenceOf: []Parent{NetworkLoss, RTOTailLoss, HighRTT, SYNRetransmits, SendBufferLimited, SlowReceiver, NagleDelayedACK,
@@ -108,7 +108,7 @@ func (v *View) quickCall(l *ledger) (because string, near float64) {
 		return "the services call nothing over TCP", -1
 	}
 	median, tail := float64(l.Total.Quantile(0.5)), float64(l.Total.Quantile(0.99))
-	because = fmt.Sprintf("%s take %s (99 of 100 under %s), %s of the time in which %s answers requests",
+	because = fmt.Sprintf("%s take %s (p99 %s), %s of the time in which %s answers requests",
 		l.name(), nanoseconds(median), nanoseconds(tail), percent(l.reach), v.commOf(l))
 	near = l.reach
 	service := v.slowestService(l.pid)
@@ -200,11 +200,11 @@ func (v *View) dependencyFinding(l *ledger) *Finding {
 	f.held = held{by: map[int]float64{l.pid: v.inFlight(l)}}
 	f.Weight = l.reach * (service.Share(observe.Server) + service.Share(observe.Stall))
 	f.Impact = Impact{Share: round(l.reach), Of: "the time in which " + f.Subject.Comm + " answers requests", OfTime: true,
-		Text: fmt.Sprintf("%s take %s (99 of 100 under %s); %s makes %.3g of them for a request", l.name(),
+		Text: fmt.Sprintf("%s take %s (p99 %s); %s makes %.3g of them for a request", l.name(),
 			nanoseconds(float64(l.Total.Quantile(0.5))), nanoseconds(float64(l.Total.Quantile(0.99))), f.Subject.Comm,
 			float64(l.Requests)/float64(max(requests, 1)))}
 	f.Evidence = []Evidence{
-		{Fact: "time of a call, median and 99th of 100", Value: nanoseconds(float64(l.Total.Quantile(0.5))) + ", " + nanoseconds(float64(l.Total.Quantile(0.99))), Source: recorded},
+		{Fact: "call latency, p50 and p99", Value: nanoseconds(float64(l.Total.Quantile(0.5))) + ", " + nanoseconds(float64(l.Total.Quantile(0.99))), Source: recorded},
 		{Fact: "time of all calls, several at once counted each", Value: round(l.TimeNS() / 1e9), Unit: "s", Source: recorded},
 		{Fact: "time in which " + f.Subject.Comm + " was busy with requests, likewise", Value: round(busyTime(v, l) / 1e9), Unit: "s", Source: recorded},
 		{Fact: "calls", Value: l.Requests, Unit: "calls for " + count(requests) + " requests", Source: recorded},

@@ -14,7 +14,7 @@ const SlowStartOnQuota ID = "slow-start-on-quota"
 
 var slowStart = Cause{
 	ID:    SlowStartOnQuota,
-	Title: "The service takes long to start: a CPU quota holds it back",
+	Title: "The CPU quota slows the service's start",
 	Layer: LayerMachine,
 	Class: ClassMachine | ClassLimit | ClassKill,
 	Needs: []observe.Kind{observe.KindCgroup, observe.KindProcess, observe.KindConnects},

@@ -16,7 +16,7 @@ const SlowStartAfterIdle ID = "slow-start-after-idle"
 
 var slowStartAfterIdle = Cause{
 	ID:    SlowStartAfterIdle,
-	Title: "Connections begin slowly again after each pause: large answers take several round trips",
+	Title: "Slow start after idle slows large responses",
 	Layer: LayerSocket,
 	Needs: []observe.Kind{observe.KindRequests, observe.KindSysctl},
 	Check: checkSlowStartAfterIdle,

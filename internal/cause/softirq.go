@@ -16,7 +16,7 @@ const SoftirqSaturated ID = "softirq-saturated"
 
 var softirqSaturated = Cause{
 	ID:    SoftirqSaturated,
-	Title: "Packet processing eats a CPU: a flood of packets that bring no requests",
+	Title: "A packet flood saturates a CPU in softirq",
 	Layer: LayerMachine,
 	Class: ClassMachine | ClassShort | ClassCPU,
 	Needs: []observe.Kind{observe.KindCPU, observe.KindCounters},
@@ -102,7 +102,7 @@ func checkSoftirq(v *View) Result {
 			}
 		}
 		if n := worst.Counters["TcpExt.SyncookiesSent"] + worst.Counters["Tcp.AttemptFails"]; n > 0 && 4*n >= useless || flow != nil && flow.Proto == "tcp syn" {
-			f.Title = "A SYN flood eats a CPU in packet processing"
+			f.Title = "A SYN flood saturates a CPU in softirq"
 		}
 	}
 	f.Evidence = append(f.Evidence, v.packetEvidence()...)
@@ -215,12 +215,12 @@ func (v *View) servesUDP(f *observe.Flow) bool {
 	return c["Udp.InDatagrams"] > c["Udp.NoPorts"]+c["Udp.InErrors"]
 }
 
-// packetEvidence tells whose packets they are: by the sort of soft interrupt,
+// packetEvidence tells whose packets they are: by the sort of softirq,
 // the interface, the port and the other end.
 func (v *View) packetEvidence() []Evidence {
 	var out []Evidence
 	if vectors := v.busiestVectors(); vectors != "" {
-		out = append(out, Evidence{Fact: "soft interrupts, most of all", Value: vectors, Unit: "a second", Source: "/proc/softirqs"})
+		out = append(out, Evidence{Fact: "softirqs, most of all", Value: vectors, Unit: "a second", Source: "/proc/softirqs"})
 	}
 	var most *observe.Interface
 	var in *observe.NetNS
@@ -286,7 +286,7 @@ func flowText(f *observe.Flow) string {
 	return text
 }
 
-// busiestVectors lists the soft interrupts that ran most often, at most three.
+// busiestVectors lists the softirqs that ran most often, at most three.
 func (v *View) busiestVectors() string {
 	type vector struct {
 		name string

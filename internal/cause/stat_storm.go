@@ -15,7 +15,7 @@ const AutoreloadStatStorm ID = "autoreload-stat-storm"
 
 var autoreloadStatStorm = Cause{
 	ID:            AutoreloadStatStorm,
-	Title:         "The service spends its CPU looking whether files have changed",
+	Title:         "The service spends its CPU on stat() calls",
 	Layer:         LayerApplication,
 	Class:         ClassCompute,
 	Needs:         []observe.Kind{observe.KindRequests, observe.KindProfile, observe.KindProcess},

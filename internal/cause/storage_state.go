@@ -19,11 +19,11 @@ const (
 // is then told under them.
 var (
 	// raidDegraded: a software RAID lacks a device, or is at work on itself.
-	raidDegraded = storageState(RAIDDegraded, checkRAID, "Requests wait for a software RAID that lacks a disk, or is at work on itself")
+	raidDegraded = storageState(RAIDDegraded, checkRAID, "A software RAID is degraded or resyncing")
 	// cachesDropped: somebody wrote to /proc/sys/vm/drop_caches.
-	cachesDropped = storageState(CachesDropped, checkCachesDropped, "Requests wait for files to be read again: somebody dropped the caches")
+	cachesDropped = storageState(CachesDropped, checkCachesDropped, "The page cache was dropped (drop_caches)")
 	// slabBloat: the kernel's own objects take the memory.
-	slabBloat = storageState(SlabBloat, checkSlab, "Memory is short because the kernel's own objects take it")
+	slabBloat = storageState(SlabBloat, checkSlab, "Kernel slab memory causes memory pressure")
 )
 
 func storageState(id ID, check func(*View) Result, title string) Cause {

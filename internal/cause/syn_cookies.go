@@ -13,7 +13,7 @@ const SYNCookiesSent ID = "syn-cookies-sent"
 
 var synCookiesSent = Cause{
 	ID:            SYNCookiesSent,
-	Title:         "The kernel answers with SYN cookies because a queue is full",
+	Title:         "SYN cookies are sent: the SYN queue is full",
 	Layer:         LayerSocket,
 	Needs:         []observe.Kind{observe.KindCounters},
 	ConsequenceOf: []Parent{AcceptQueueOverflow},
@@ -43,7 +43,7 @@ func checkSynCookiesSent(v *View) Result {
 				f.Subject.Port = l.Port
 			}
 		}
-		f.Fix.Text = "Mend the overflowing queue; do not switch the cookies off, they keep connections alive."
+		f.Fix.Text = "Fix the overflowing queue; do not switch the cookies off, they keep connections alive."
 		r.Findings = append(r.Findings, f)
 	}
 	return r

@@ -19,7 +19,7 @@ const SYNFlood ID = "syn-flood"
 
 var synFlood = Cause{
 	ID:    SYNFlood,
-	Title: "A flood of SYNs fills the queue of half-open connections: SYNs of clients are dropped",
+	Title: "A SYN flood fills the SYN queue",
 	Layer: LayerSocket,
 	Needs: []observe.Kind{observe.KindListeners, observe.KindSockets, observe.KindCounters},
 	Check: func(v *View) Result { return v.checkSYNQueue(true) },
@@ -31,7 +31,7 @@ const SYNQueueOverflow ID = "syn-queue-overflow"
 
 var synQueueOverflow = Cause{
 	ID:            SYNQueueOverflow,
-	Title:         "The queue of half-open connections is too short: SYNs are dropped and sent again a second later",
+	Title:         "The SYN queue overflows",
 	Layer:         LayerSocket,
 	Needs:         []observe.Kind{observe.KindListeners, observe.KindSockets, observe.KindCounters},
 	ConsequenceOf: []Parent{NetworkLoss, ConntrackFull},
@@ -45,7 +45,7 @@ type synQueue struct {
 	limit    int    // from which on SYNs are dropped or answered by cookies
 	dropped  uint64 // SYNs, apart from those that a full accept queue dropped
 	cookies  bool   // tcp_syncookies is on
-	again    uint64 // SYN-ACKs sent again in the namespace
+	again    uint64 // SYN-ACKs retransmitted in the namespace
 }
 
 func (v *View) synQueueOf(s *Service, l *observe.Listener) synQueue {
@@ -84,7 +84,7 @@ func (v *View) checkSYNQueue(flood bool) Result {
 			if q.dropped < fewAffected || !full || q.ignored() != flood {
 				if q.halfOpen > most {
 					most = q.halfOpen
-					r.RuledOut = fmt.Sprintf("at most %s on %s, %s SYNs dropped there, %s SYN-ACKs sent again",
+					r.RuledOut = fmt.Sprintf("at most %s on %s, %s SYNs dropped there, %s SYN-ACKs retransmitted",
 						ofLimit(q.halfOpen, q.limit, "connections half open"), listenerName(l), count(q.dropped), count(q.again))
 				}
 				continue
@@ -124,7 +124,7 @@ func (v *View) synQueueFinding(s *Service, l *observe.Listener, q synQueue, floo
 	f.Evidence = []Evidence{
 		{Fact: "SYNs dropped at this socket, without those that a full accept queue dropped", Value: q.dropped, Unit: "SYNs", Source: "sock_diag, drops of the listening socket"},
 		{Fact: "connections half open, peak", Value: q.halfOpen, Limit: q.limit, Unit: "connections", Source: "TCP sockets in SYN_RECV"},
-		{Fact: "SYN-ACKs sent again in the namespace", Value: q.again, Unit: "segments", Source: "/proc/net/netstat TCPSynRetrans"},
+		{Fact: "SYN-ACKs retransmitted in the namespace", Value: q.again, Unit: "segments", Source: "/proc/net/netstat TCPSynRetrans"},
 		{Fact: "net.ipv4.tcp_syncookies", Value: v.sysctl(s.NS, "net.ipv4.tcp_syncookies"), Source: "sysctl" + where(s.NS)},
 		{Fact: "net.ipv4.tcp_max_syn_backlog", Value: v.sysctl(s.NS, "net.ipv4.tcp_max_syn_backlog"), Source: "sysctl" + where(s.NS)},
 	}

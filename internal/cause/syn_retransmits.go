@@ -10,13 +10,13 @@ import (
 // SYNRetransmits: the first segment of a connection got no answer and was sent
 // again after a second, then three, then seven (TCP_TIMEOUT_INIT,
 // include/net/tcp.h). Only who connects can see it: an end that is called from
-// this host. SYN-ACKs that were sent again on the served side are no finding:
+// this host. SYN-ACKs that were retransmitted on the served side are no finding:
 // scanners and floods leave them too.
 const SYNRetransmits ID = "syn-retransmits"
 
 var synRetransmits = Cause{
 	ID:    SYNRetransmits,
-	Title: "New connections wait a second or more: their SYN was lost or not answered",
+	Title: "SYNs are lost or not answered",
 	Layer: LayerPath,
 	Needs: []observe.Kind{observe.KindRequests},
 	ConsequenceOf: []Parent{ConntrackFull, AcceptQueueOverflow, SoftirqSaturated, PHPFPMChildrenExhausted, NetworkLoss, SYNFlood,
@@ -28,11 +28,11 @@ var synRetransmits = Cause{
 func checkSynRetransmits(v *View) Result {
 	return v.judgeLedgers(0, func(l *ledger) judged {
 		if !l.called() {
-			because := fmt.Sprintf("%s SYN-ACKs were sent again on %s, %s connections opened", count(l.SynRetrans), l.name(), count(l.Connections))
+			because := fmt.Sprintf("%s SYN-ACKs were retransmitted on %s, %s connections opened", count(l.SynRetrans), l.name(), count(l.Connections))
 			return judged{because: because, near: -1}
 		}
 		share := ratio(l.SynRetrans, l.SynRetrans+l.Connections)
-		text := fmt.Sprintf("%s SYNs of %s were sent again, %s connections opened, the longest handshake took %s",
+		text := fmt.Sprintf("%s SYNs of %s were retransmitted, %s connections opened, the longest handshake took %s",
 			count(l.SynRetrans), l.name(), count(l.Connections), nanoseconds(float64(max(l.HandshakeMax, 0))))
 		reach := v.handshakeReach(l)
 		if l.SynRetrans < fewAffected || share < noiseShare || reach < fewReach {
@@ -46,7 +46,7 @@ func checkSynRetransmits(v *View) Result {
 		f.lostAttempts(l.SynRetrans)
 		f.Impact = Impact{Share: round(share), Of: "new connections", Text: text}
 		f.Evidence = []Evidence{
-			{Fact: "SYNs sent again", Value: l.SynRetrans, Unit: "segments", Source: "TCP sockets"},
+			{Fact: "SYNs retransmitted", Value: l.SynRetrans, Unit: "segments", Source: "TCP sockets"},
 			{Fact: "connections opened", Value: l.Connections, Unit: "connections", Source: "TCP sockets"},
 			{Fact: "handshake, mean", Value: round(mean), Unit: "ms", Source: "TCP sockets"},
 			{Fact: "handshake, longest", Value: round(float64(max(l.HandshakeMax, 0)) / 1e6), Unit: "ms", Source: "TCP sockets"},

@@ -14,7 +14,7 @@ const SyslogBlocked ID = "syslog-blocked"
 
 var syslogBlocked = Cause{
 	ID:            SyslogBlocked,
-	Title:         "Requests wait to send a line to the system's log, which is not read",
+	Title:         "Requests block on syslog that nobody reads",
 	Layer:         LayerApplication,
 	Class:         ClassWait,
 	Needs:         []observe.Kind{observe.KindWaits},
@@ -28,7 +28,7 @@ const SlowConsole ID = "slow-console"
 
 var slowConsole = Cause{
 	ID:            SlowConsole,
-	Title:         "Requests wait for a write to a terminal that takes no more",
+	Title:         "Requests block on writes to a stopped terminal",
 	Layer:         LayerApplication,
 	Class:         ClassWait,
 	Needs:         []observe.Kind{observe.KindWaits},
@@ -41,11 +41,11 @@ func checkSyslog(v *View) Result {
 		c, sender := r.example(), r.blamed()
 		f.Evidence = append(f.Evidence, Evidence{Fact: "full", Value: sender.Object, Unit: sender.Detail, Source: "unix_diag, /proc/PID/fd"})
 		f.Subject.Path = objectOf(sender)
-		f.Fix.Text = "Find who should read the system's log, and mend it. To be independent of it, let the service log without waiting."
+		f.Fix.Text = "Find who should read the system's log, and fix it. To be independent of it, let the service log without waiting."
 		if r.at < len(c.Hops)-1 {
 			reader := &c.Hops[r.at+1]
-			f.Title = fmt.Sprintf("Requests wait to send a line to the system's log, which %s does not read", reader.Process.Comm)
-			f.Fix.Text = fmt.Sprintf("%s reads the log and is late: it %s. Mend or restart it; rsyslog can write without a sync for each line (a minus sign before the file), journald can drop (RateLimitBurst=).", who(reader), ownerText(c, r.at+1))
+			f.Title = fmt.Sprintf("Requests block on syslog: %s does not read", reader.Process.Comm)
+			f.Fix.Text = fmt.Sprintf("%s reads the log and is late: it %s. Fix or restart it; rsyslog can write without a sync for each line (a minus sign before the file), journald can drop (RateLimitBurst=).", who(reader), ownerText(c, r.at+1))
 			f.Fix.Commands = []shell.Command{lookAtWaits(reader.Process.PID)}
 		}
 		f.Fix.Commands = append(f.Fix.Commands, shell.Line("systemctl status rsyslog systemd-journald"), shell.Line("sysctl net.unix.max_dgram_qlen   # in the network namespace of the service, when the socket is made"))

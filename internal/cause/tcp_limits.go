@@ -17,7 +17,7 @@ const TimeWaitBucketOverflow ID = "time-wait-bucket-overflow"
 
 var timeWaitBuckets = Cause{
 	ID:    TimeWaitBucketOverflow,
-	Title: "Too many sockets in TIME_WAIT: connections are cut off as they close",
+	Title: "TIME_WAIT bucket overflow (tcp_max_tw_buckets)",
 	Layer: LayerSocket,
 	Needs: []observe.Kind{observe.KindCounters, observe.KindRequests},
 	Check: checkTimeWaitBuckets,
@@ -78,7 +78,7 @@ const TCPMemoryPressure ID = "tcp-memory-pressure"
 
 var tcpMemoryPressure = Cause{
 	ID:    TCPMemoryPressure,
-	Title: "TCP sockets have all the memory that they may have: buffers shrink and segments are dropped",
+	Title: "TCP memory limit reached (tcp_mem)",
 	Layer: LayerMachine,
 	Class: ClassSegment,
 	Needs: []observe.Kind{observe.KindCounters, observe.KindRequests},
@@ -134,7 +134,7 @@ func checkTCPMemory(v *View) Result {
 		{Fact: "memory of all TCP sockets", Value: pages, Unit: "pages", Source: "/proc/net/sockstat"},
 		{Fact: "from which figures on buffers shrink, and sockets are closed (second and third)", Value: v.Sysctl["net.ipv4.tcp_mem"], Unit: "pages", Source: "net.ipv4.tcp_mem"},
 		{Fact: "times that memory ran short", Value: pressed, Source: "/proc/net/netstat TCPMemoryPressures"},
-		{Fact: "sockets closed for want of memory", Value: aborted, Unit: "sockets", Source: "/proc/net/netstat TCPAbortOnMemory"},
+		{Fact: "sockets closed because memory ran out", Value: aborted, Unit: "sockets", Source: "/proc/net/netstat TCPAbortOnMemory"},
 	}, f.Evidence...)
 	if logged > 0 {
 		f.Evidence = append(f.Evidence, Evidence{Fact: "kernel log: TCP: out of memory", Value: logged, Unit: "lines", Source: "/dev/kmsg"})
@@ -153,7 +153,7 @@ const OrphansLimit ID = "orphans-limit"
 
 var orphansLimit = Cause{
 	ID:    OrphansLimit,
-	Title: "Too many closed sockets still send: the kernel resets them, and answers are cut off",
+	Title: "Orphaned sockets limit reached (tcp_max_orphans)",
 	Layer: LayerMachine,
 	Needs: []observe.Kind{observe.KindCounters, observe.KindKernelLog, observe.KindRequests},
 	// Clients that do not take their answers leave them.
@@ -198,7 +198,7 @@ func checkOrphans(v *View) Result {
 	f.Evidence = []Evidence{
 		{Fact: "kernel log: too many orphaned sockets", Value: logged, Unit: "lines", Source: "/dev/kmsg"},
 		{Fact: "orphaned sockets at the end", Value: orphans, Limit: limit, Unit: "sockets", Source: "/proc/net/sockstat; net.ipv4.tcp_max_orphans"},
-		{Fact: "sockets closed for want of room", Value: aborted, Unit: "sockets", Source: "/proc/net/netstat TCPAbortOnMemory"},
+		{Fact: "sockets closed because room ran out", Value: aborted, Unit: "sockets", Source: "/proc/net/netstat TCPAbortOnMemory"},
 	}
 	f.Fix = Fix{Text: "Raise net.ipv4.tcp_max_orphans, on the host and not in a container (an orphan takes up to 64 kB), and find the clients that do not take their answers."}
 	v.setSysctl(&f.Fix, nil, "net.ipv4.tcp_max_orphans", wantedOrphans)

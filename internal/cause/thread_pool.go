@@ -17,7 +17,7 @@ const ThreadPoolExhausted ID = "thread-pool-exhausted"
 
 var threadPoolExhausted = Cause{
 	ID:            ThreadPoolExhausted,
-	Title:         "All threads of a pool are busy: requests wait for a free one",
+	Title:         "All threads of a pool are busy",
 	Layer:         LayerApplication,
 	Class:         ClassPool,
 	Needs:         []observe.Kind{observe.KindRequests, observe.KindWaits},
@@ -143,9 +143,9 @@ func (v *View) threadPoolFinding(l *ledger, p *observe.ThreadPool) (*Finding, st
 	case p.Goroutines:
 		one = "goroutine"
 	}
-	f.Title = fmt.Sprintf("All %s of %s are busy: %.0f requests wait", figure.Counted(p.Busy, one), v.poolText(p), waiting)
+	f.Title = fmt.Sprintf("All %s of %s are busy, %.0f requests wait", figure.Counted(p.Busy, one), v.poolText(p), waiting)
 	if p.Busy == 1 {
-		f.Title = fmt.Sprintf("The one %s of %s is always busy: %.0f requests wait", one, v.poolText(p), waiting)
+		f.Title = fmt.Sprintf("The one %s of %s is busy, %.0f requests wait", one, v.poolText(p), waiting)
 	}
 	heldUp := v.heldUpBy(l)
 	waits := func(o *Finding) bool {

@@ -18,7 +18,7 @@ const TimeWaitPortSearch ID = "time-wait-port-search"
 
 var timeWaitPortSearch = Cause{
 	ID:    TimeWaitPortSearch,
-	Title: "connect() burns the CPU in search of a local port that is not in TIME_WAIT",
+	Title: "connect() burns CPU searching for a local port",
 	Layer: LayerCall,
 	Needs: []observe.Kind{observe.KindProfile, observe.KindSockets, observe.KindSysctl},
 	Check: checkTimeWaitPortSearch,
@@ -147,7 +147,7 @@ const FinTimeout ID = "fin-timeout"
 
 var finTimeout = Cause{
 	ID:    FinTimeout,
-	Title: "Sockets in FIN_WAIT_2 hold the local ports because tcp_fin_timeout is long",
+	Title: "FIN_WAIT_2 sockets hold the ephemeral ports (tcp_fin_timeout)",
 	Layer: LayerCall,
 	Needs: []observe.Kind{observe.KindSockets, observe.KindSysctl},
 	Check: checkFinTimeout,

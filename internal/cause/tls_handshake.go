@@ -18,7 +18,7 @@ const TLSHandshakeSlow ID = "tls-handshake-slow"
 
 var tlsHandshakeSlow = Cause{
 	ID:            TLSHandshakeSlow,
-	Title:         "Handshakes of TLS are slow: new connections wait before their first request",
+	Title:         "TLS handshakes are slow",
 	Layer:         LayerApplication,
 	Needs:         []observe.Kind{observe.KindRequests},
 	ConsequenceOf: []Parent{ClassMachine, ClassWait, ClassLimit, ClassCompute, ClassPool, ClassHost, ClassShort, NetworkLoss, ClassDrop},
@@ -79,7 +79,7 @@ func (v *View) handshakeFinding(l *ledger, h handshakes) Finding {
 	f.Weight = h.share * l.reach
 	lost := h.lost / 1e9
 	f.lost = &lost
-	f.Title = fmt.Sprintf("Handshakes of TLS at %s are slow: each new connection waits %s before its first request", l.name(), nanoseconds(h.each))
+	f.Title = fmt.Sprintf("TLS handshakes at %s are slow (%s each)", l.name(), nanoseconds(h.each))
 	f.Impact = Impact{Share: round(h.share), Of: "the time of handshakes and requests", OfTime: true,
 		Text: fmt.Sprintf("%s took %s each, on average, %s of it not on the network; %s took %s", figure.Counted(l.TLS, "handshake"), nanoseconds(h.each), nanoseconds(h.each-h.way),
 			l.all(), nanoseconds(l.TimeNS()/float64(max(l.Requests, 1))))}

@@ -14,7 +14,7 @@ const TracerAttached ID = "tracer-attached"
 
 var tracerAttached = Cause{
 	ID:    TracerAttached,
-	Title: "A tracer (strace, a debugger) stops the service at each of its system calls",
+	Title: "A tracer (strace) stops the service at system calls",
 	Layer: LayerApplication,
 	Class: ClassHost,
 	Needs: []observe.Kind{observe.KindRequests, observe.KindProcess},
@@ -53,7 +53,7 @@ func checkTracer(v *View) Result {
 		}
 		f := v.found(l, k, threadFloor, "for threads that a tracer stops again and again")
 		f.Subject.Kind, f.Subject.PID, f.Subject.Comm = "process", traced.PID, traced.Comm
-		f.Title = fmt.Sprintf("%s traces %s and stops it at each of its system calls", v.Comm(traced.TracerPID), traced.Comm)
+		f.Title = fmt.Sprintf("%s traces every system call of %s", v.Comm(traced.TracerPID), traced.Comm)
 		f.Evidence = append(f.Evidence,
 			Evidence{Fact: "its tracer", Value: tracer, Source: "/proc/PID/status, TracerPid"},
 			Evidence{Fact: "threads at work that were stopped by it", Value: stopped, Limit: busy, Unit: "looks at a thread", Source: "/proc/PID/task/TID/stat"})

@@ -36,7 +36,7 @@ var firingOnTracking = []fires{
 			rules(o, invalidRule("input", false, 0))
 			dropped(o, "NETFILTER_DROP", "nf_hook_slow", "eth0", observe.DropSYN, true, 90)
 		}),
-		subject: Subject{Kind: "namespace", NetNS: serverNS}, fix: "nf_conntrack_max", evidence: "packets dropped for want of an entry=90"},
+		subject: Subject{Kind: "namespace", NetNS: serverNS}, fix: "nf_conntrack_max", evidence: "packets dropped because the table was full=90"},
 	{name: "a full table in a router, whose rule drops handshakes of entries that were thrown out", cause: &conntrackFull,
 		plant: losing(func(o *observe.Observation) {
 			r := router(o)

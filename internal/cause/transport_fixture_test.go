@@ -339,7 +339,7 @@ var nearMissesOnTransport = []miss{
 		quiet(nginxServed().add(1000, ms, ms, 0, quick))(o)
 		ns(o).Counters["TcpExt.RcvPruned"] = 300
 	}, "no request waited for that"},
-	{"late uploads, and nothing is thrown away", &receiveBufferPruned, quiet(uploads()), "all segments that came fitted"},
+	{"late uploads, and nothing is dropped", &receiveBufferPruned, quiet(uploads()), "all segments that came fitted"},
 	{"a few in the backlog", &socketBacklogDrop, func(o *observe.Observation) {
 		quiet(uploads())(o)
 		ns(o).Counters["TcpExt.TCPBacklogDrop"] = 3

@@ -9,14 +9,14 @@ import (
 )
 
 // UDPReceiveBufferOverflow: a datagram that does not fit into its socket's
-// receive buffer is thrown away, and nobody is told (__udp_enqueue_schedule_skb,
+// receive buffer is dropped, and nobody is reported (__udp_enqueue_schedule_skb,
 // net/ipv4/udp.c): who asked waits for its own time limit. Whoever reads such a
 // socket is to read faster, or to have more room.
 const UDPReceiveBufferOverflow ID = "udp-receive-buffer-overflow"
 
 var udpReceiveBufferOverflow = Cause{
 	ID:            UDPReceiveBufferOverflow,
-	Title:         "A UDP socket is full: datagrams to it are thrown away",
+	Title:         "A UDP receive buffer is full",
 	Layer:         LayerSocket,
 	Needs:         []observe.Kind{observe.KindUDP, observe.KindCounters, observe.KindProcess},
 	ConsequenceOf: []Parent{ProcessStopped, RunQueueWait, SingleThreadSaturated, ClassShort},
@@ -72,7 +72,7 @@ func checkUDPBuffer(v *View) Result {
 			u := &ns.UDP[j]
 			comm := v.Comm(u.PID)
 			name := fmt.Sprintf("the UDP socket of %s at port %d", comm, u.Port)
-			text := fmt.Sprintf("%s datagrams to %s were thrown away; %s came in%s", count(u.Drops), name, count(came), where(ns))
+			text := fmt.Sprintf("%s datagrams to %s were dropped; %s came in%s", count(u.Drops), name, count(came), where(ns))
 			share := ratio(u.Drops, u.Drops+came)
 			inView := v.Filter == (observe.Filter{}) || v.OnPath(u.PID) || v.InScope(ns.Inode) || v.asks(ns, u.Port)
 			// Without the counter, which tells only of IPv4, drops may be of wrong checksums.
@@ -87,7 +87,7 @@ func checkUDPBuffer(v *View) Result {
 			f.Weight = share
 			f.Impact = Impact{Share: round(share), Of: "datagrams", Text: text}
 			f.Evidence = []Evidence{
-				{Fact: "datagrams thrown away at this socket", Value: u.Drops, Unit: "datagrams", Source: "/proc/net/udp"},
+				{Fact: "datagrams dropped at this socket", Value: u.Drops, Unit: "datagrams", Source: "/proc/net/udp"},
 				{Fact: "datagrams without room in a receive buffer, in the namespace", Value: full, Unit: "datagrams", Source: "/proc/net/snmp RcvbufErrors"},
 				{Fact: "received and not read, at the end", Value: u.QueueBytes, Unit: "bytes", Source: "/proc/net/udp"},
 			}
@@ -98,7 +98,7 @@ func checkUDPBuffer(v *View) Result {
 				f.Evidence = append(f.Evidence, Evidence{Fact: "net.core.rmem_max, rmem_default", Value: bound + ", " + v.sysctl(ns, "net.core.rmem_default"), Unit: "bytes", Source: "sysctl" + where(ns)})
 			}
 			f.Fix.Text = fmt.Sprintf("Give the socket more room: a larger SO_RCVBUF in the configuration of %s, and net.core.rmem_max, by which it is bounded, raised on the host. Should it be full all the time, %s reads too slowly: find what it waits for, or give it more threads.", comm, comm)
-			f.Fix.Commands = []shell.Command{shell.Line("sysctl -w net.core.rmem_max=8388608   # on the host"), v.in(ns, shell.Line("ss -uanmp sport = :%s   # rb is its buffer, d what was thrown away", u.Port))}
+			f.Fix.Commands = []shell.Command{shell.Line("sysctl -w net.core.rmem_max=8388608   # on the host"), v.in(ns, shell.Line("ss -uanmp sport = :%s   # rb is its buffer, d what was dropped", u.Port))}
 			f.Fix.Persist = []shell.Command{LastingSysctl("net.core.rmem_max", wantedDatagrams)}
 			r.Findings = append(r.Findings, f)
 		}

@@ -6,13 +6,13 @@ import (
 	"github.com/slowray/slowray/internal/observe"
 )
 
-// undelivered is the requests of which bytes are sent again and again in vain: when the
+// undelivered is the requests of which bytes are retransmitted and again in vain: when the
 // window ended, or until their connection did. Where none of it arrives the ends have no
 // other sign: the sockets are open, and nobody does anything wrong.
 type undelivered struct {
 	n       uint64
 	ns      float64 // how long all of them together had taken
-	again   uint64  // segments sent again
+	again   uint64  // segments retransmitted
 	longest uint32  // unacknowledged bytes of one of them, most
 	least   uint32  // and fewest
 	mss     uint32  // of the latter
@@ -76,7 +76,7 @@ func (u *undelivered) hurts(l *ledger) bool {
 	return u.n >= fewAffected && ratio(u.n, l.Requests+l.waiting()) >= noiseShare
 }
 
-// sentAgain is the segments of an endpoint that were sent again, those of requests in
+// sentAgain is the segments of an endpoint that were retransmitted, those of requests in
 // progress too.
 func (l *ledger) sentAgain() uint64 {
 	u := l.undelivered()
@@ -101,11 +101,11 @@ func (v *View) vain(l *ledger, u *undelivered) *Finding {
 		what = "requests"
 	}
 	f.Impact = Impact{Share: round(ratio(u.n, l.Requests+l.waiting())), Of: "requests",
-		Text: fmt.Sprintf("%s %s of %s never arrived, or not all of them, and were sent again for %s on average; %s came to their end",
+		Text: fmt.Sprintf("%s %s of %s never arrived, or not all of them, and were retransmitted for %s on average; %s came to their end",
 			count(u.n), what, l.name(), nanoseconds(u.ns/float64(max(u.n, 1))), count(l.Requests-min(l.Requests, l.affected(observe.FlagTruncated))))}
 	f.Evidence = []Evidence{
-		{Fact: "requests of which bytes were sent again and never acknowledged", Value: u.n, Limit: l.Requests + l.waiting(), Unit: "requests", Source: recorded},
-		{Fact: "segments sent again", Value: again, Limit: again + l.Segments, Unit: "segments", Source: "TCP sockets"},
+		{Fact: "requests of which bytes were retransmitted and never acknowledged", Value: u.n, Limit: l.Requests + l.waiting(), Unit: "requests", Source: recorded},
+		{Fact: "segments retransmitted", Value: again, Limit: again + l.Segments, Unit: "segments", Source: "TCP sockets"},
 	}
 	if u.longest > 0 {
 		f.Evidence = append(f.Evidence, Evidence{Fact: "bytes of one that were not acknowledged, fewest and most", Value: u.least, Limit: u.longest, Unit: "bytes", Source: recorded})

@@ -15,7 +15,7 @@ const Unexplained ID = "unexplained"
 
 var unexplained = Cause{
 	ID:    Unexplained,
-	Title: "Requests are harmed, and no known cause accounts for it",
+	Title: "Requests suffer from an unknown cause",
 	Layer: LayerApplication,
 	Needs: []observe.Kind{observe.KindRequests},
 	Check: func(*View) Result { return ruledOut("no harm is left that the findings do not account for") },
@@ -71,7 +71,7 @@ func (v *View) unexplainedConnections(x *Victim, left float64) Finding {
 	return f
 }
 
-// knownAtMost is how many waits, and how many places where packets died, are told of harm
+// knownAtMost is how many waits, and how many places where packets died, are reported for harm
 // without a cause.
 const knownAtMost = 2
 
@@ -103,7 +103,7 @@ func (v *View) whatIsKnown(f *Finding, l *ledger) {
 	calls := slices.DeleteFunc(slices.Clone(v.calledOf[l.pid]), func(o *ledger) bool { return o.reach < fewReach })
 	if len(calls) > 0 {
 		o := slices.MaxFunc(calls, func(a, b *ledger) int { return cmp.Compare(a.reach, b.reach) })
-		f.Evidence = append(f.Evidence, Evidence{Fact: "what it calls most of the time: " + destinationName(o) + ", median and 99th of 100",
+		f.Evidence = append(f.Evidence, Evidence{Fact: "what it calls most of the time: " + destinationName(o) + ", p50 and p99",
 			Value: nanoseconds(float64(o.Total.Quantile(0.5))) + ", " + nanoseconds(float64(o.Total.Quantile(0.99))), Source: recorded})
 	}
 	f.Evidence = append(f.Evidence, v.droppedIn(l.NetNS)...)

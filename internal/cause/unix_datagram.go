@@ -9,13 +9,13 @@ import (
 
 // UnixDatagramBlocked: a datagram socket holds net.unix.max_dgram_qlen messages
 // (10 by default, unix_dgram_sendmsg), and who sends the next one waits until
-// the reader takes one. The system's own log sockets are told as
+// the reader takes one. The system's own log sockets are reported as
 // syslog-blocked.
 const UnixDatagramBlocked ID = "unix-datagram-blocked"
 
 var unixDatagramBlocked = Cause{
 	ID:            UnixDatagramBlocked,
-	Title:         "Requests wait to send a message to a unix socket that nobody reads",
+	Title:         "Requests block on a unix socket nobody reads",
 	Layer:         LayerApplication,
 	Class:         ClassWait,
 	Needs:         []observe.Kind{observe.KindWaits},
@@ -35,8 +35,8 @@ func checkUnixDatagram(v *View) Result {
 		f.Fix.Text = fmt.Sprintf("Nobody is seen who reads %s: find what should. In %s: send without blocking, and leave out what does not fit.", objectOf(sender), sender.Process.Comm)
 		if r.at < len(c.Hops)-1 {
 			reader := &c.Hops[r.at+1]
-			f.Title = fmt.Sprintf("Requests wait to send to a unix socket that %s does not read", reader.Process.Comm)
-			f.Fix.Text = fmt.Sprintf("%s has the other end and does not read: it %s. Mend or restart it; to be independent of it, send without blocking (MSG_DONTWAIT) in %s. A longer queue helps with bursts only.",
+			f.Title = fmt.Sprintf("Requests block on a unix socket %s ignores", reader.Process.Comm)
+			f.Fix.Text = fmt.Sprintf("%s has the other end and does not read: it %s. Fix or restart it; to be independent of it, send without blocking (MSG_DONTWAIT) in %s. A longer queue helps with bursts only.",
 				who(reader), ownerText(c, r.at+1), sender.Process.Comm)
 			f.Fix.Commands = []shell.Command{lookAtWaits(reader.Process.PID)}
 		}

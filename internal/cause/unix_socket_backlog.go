@@ -10,12 +10,12 @@ import (
 
 // UnixSocketBacklog: threads that should answer wait in connect() to a unix
 // socket: its queue of connections that wait for accept() is full. Callers that
-// do not block fail with EAGAIN instead, which is told as accept-queue-overflow.
+// do not block fail with EAGAIN instead, which is reported as accept-queue-overflow.
 const UnixSocketBacklog ID = "unix-socket-backlog"
 
 var unixSocketBacklog = Cause{
 	ID:            UnixSocketBacklog,
-	Title:         "Requests wait to connect to a unix socket whose queue is full",
+	Title:         "Requests wait for a unix socket's full backlog",
 	Layer:         LayerCall,
 	Class:         ClassWait,
 	Needs:         []observe.Kind{observe.KindWaits},
@@ -37,7 +37,7 @@ func checkUnixBacklog(v *View) Result {
 			return
 		}
 		server := &c.Hops[r.at+1]
-		f.Title = fmt.Sprintf("Requests wait to connect to %s: %s does not accept fast enough", name, server.Process.Comm)
+		f.Title = fmt.Sprintf("The listen backlog of %s is full (%s)", name, server.Process.Comm)
 		f.Fix.Text = fmt.Sprintf("%s does not take up the connections: it %s. Give it more workers, or find what those that it has wait for; a longer queue only lets callers wait there.", who(server), ownerText(c, r.at+1))
 		f.Fix.Commands = []shell.Command{lookAtWaits(server.Process.PID)}
 	})

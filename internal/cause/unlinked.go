@@ -17,7 +17,7 @@ const (
 	SightStopped   SightKind = "stopped"    // a process that is stopped, or traced and halted
 	SightQueue     SightKind = "full_queue" // a listening socket whose queue was full, or that dropped
 	SightThrottled SightKind = "throttled"  // a control group that its CPU quota held back
-	SightError     SightKind = "call_error" // system calls that failed for want of something
+	SightError     SightKind = "call_error" // system calls that failed for lack of something
 )
 
 // Sight is trouble that was seen in the window of harm, and that no finding is about.

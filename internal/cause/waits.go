@@ -35,7 +35,7 @@ type root struct {
 	ofN    int                 // those requests
 }
 
-// example is the chain that is told: of those that cost most time.
+// example is the chain that is reported: of those that cost most time.
 func (r *root) example() *observe.WaitChain { return &r.shares[0].Chain }
 
 // last is the hop at the end of the chain, blamed the one that is to blame.
@@ -305,7 +305,7 @@ func blame(c *observe.WaitChain) (id ID, at int) {
 }
 
 // toServer says that the thread is the client of a connection: what a client of
-// its own does not read is told by the requests.
+// its own does not read is reported by the requests.
 func toServer(h *observe.WaitHop) bool { return !strings.Contains(h.Object, "→ tcp from ") }
 
 func isSync(syscall string) bool {

@@ -116,7 +116,7 @@ func TestStoppedInPool(t *testing.T) {
 }
 
 // TestWaitCausesFold: what follows from a stopped process, and one that is slow
-// because of it, is told under it.
+// because of it, is reported under it.
 func TestWaitCausesFold(t *testing.T) {
 	o := healthy()
 	stuck(stuckWeb(20), waitShare(nginxMaster, 90_000*ms, 19, pipeToStopped))(o)

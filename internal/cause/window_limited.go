@@ -16,7 +16,7 @@ const WindowLimited ID = "window-limited"
 
 var windowLimited = Cause{
 	ID:    WindowLimited,
-	Title: "The receiver's window is too small for the round trip: the answer waits to be sent",
+	Title: "The receive window is too small for the RTT",
 	Layer: LayerPath,
 	Needs: []observe.Kind{observe.KindRequests},
 

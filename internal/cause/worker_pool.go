@@ -172,7 +172,7 @@ func (v *View) judgePool(u *poolUse) {
 }
 
 // exhaustedWorkers returns the pool of an application server behind s when it
-// has nothing free, and the cause by which that is told.
+// has nothing free, and the cause by which that is reported.
 func (v *View) exhaustedWorkers(s *Service) ID { return v.workerless()[s] }
 
 func (v *View) findWorkerless() map[*Service]ID {
@@ -221,7 +221,7 @@ func (v *View) poolFinding(w *workerPool, u *poolUse) Finding {
 	about, master := aboutAny(pids), v.Master(u.app.PID)
 	busy := u.taken
 	if u.source == inBursts {
-		busy = u.working // as what holds workers up is told: on average
+		busy = u.working // as what holds workers up is reported: on average
 	}
 	f.MayFollow = func(*Finding) bool { return false } // what is taken waits for its clients
 	if !idleHolders(u) {
@@ -280,7 +280,7 @@ func (v *View) poolEvidence(w *workerPool, u *poolUse, setting observe.Setting) 
 	e = append(e, Evidence{Fact: "connections waiting in the accept queue, mean", Value: round(u.queue), Unit: "connections", Source: "sock_diag, Recv-Q"})
 	if l := u.main; l != nil {
 		e = append(e,
-			Evidence{Fact: "time of a request, median and 99th of 100", Value: nanoseconds(float64(l.Total.Quantile(0.5))) + ", " + nanoseconds(float64(l.Total.Quantile(0.99))), Source: recorded},
+			Evidence{Fact: "request latency, p50 and p99", Value: nanoseconds(float64(l.Total.Quantile(0.5))) + ", " + nanoseconds(float64(l.Total.Quantile(0.99))), Source: recorded},
 			Evidence{Fact: "of it waiting to be taken up, mean", Value: round(u.wait.ns / 1e6), Unit: "ms", Source: recorded},
 			Evidence{Fact: "of it worked on, mean", Value: round((l.MeanNS(observe.Server) + l.MeanNS(observe.Stall) + l.MeanNS(observe.SendWait)) / 1e6), Unit: "ms", Source: recorded})
 		if computing, ok := v.computing(l); ok {
@@ -288,7 +288,7 @@ func (v *View) poolEvidence(w *workerPool, u *poolUse, setting observe.Setting) 
 		}
 	}
 	if p.PerConn {
-		e = append(e, Evidence{Fact: "connections that are open beside the queue", Value: round(u.held), Unit: "connections", Source: "sock_diag"})
+		e = append(e, Evidence{Fact: "open connections without those in the queue", Value: round(u.held), Unit: "connections", Source: "sock_diag"})
 	}
 	if n, example := logCount(u.app.Log, w.logs...); n > 0 {
 		e = append(e, Evidence{Fact: "log lines that say so", Value: n, Unit: "lines", Source: string(u.app.Kind) + " log"}, firstLine(example))

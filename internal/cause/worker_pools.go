@@ -45,32 +45,32 @@ func unitIs(name string) func(*observe.WorkerPool) string {
 // comes also where fewer workers than MinSpareServers are left.
 const ApacheWorkersExhausted ID = "apache-workers-exhausted"
 
-var apacheWorkersExhausted = exhausted(ApacheWorkersExhausted, "All workers of Apache are taken: requests wait for a free one", workerPool{kind: observe.KindApache, name: "Apache", unit: unitIs("workers"), fix: fixApache, logs: []string{"max-workers", "near-limit", "scoreboard"}}).tried(inPool(observe.KindApache, moreApache))
+var apacheWorkersExhausted = exhausted(ApacheWorkersExhausted, "All workers of Apache are busy (MaxRequestWorkers)", workerPool{kind: observe.KindApache, name: "Apache", unit: unitIs("workers"), fix: fixApache, logs: []string{"max-workers", "near-limit", "scoreboard"}}).tried(inPool(observe.KindApache, moreApache))
 
 // UWSGIWorkersBusy: a worker of uWSGI answers one request at a time, as many as
 // it has threads. What comes beyond waits in the listen queue.
 const UWSGIWorkersBusy ID = "uwsgi-workers-busy"
 
-var uwsgiWorkersBusy = exhausted(UWSGIWorkersBusy, "All workers of uWSGI are busy: requests wait in its listen queue", workerPool{kind: observe.KindUWSGI, name: "uWSGI", unit: unitIs("workers"), fix: fixUWSGI, logs: []string{"listen-queue-full", "all-busy"}}).tried(inPool(observe.KindUWSGI, moreUWSGI))
+var uwsgiWorkersBusy = exhausted(UWSGIWorkersBusy, "All workers of uWSGI are busy", workerPool{kind: observe.KindUWSGI, name: "uWSGI", unit: unitIs("workers"), fix: fixUWSGI, logs: []string{"listen-queue-full", "all-busy"}}).tried(inPool(observe.KindUWSGI, moreUWSGI))
 
 // GunicornWorkersBusy: a sync worker of gunicorn answers one request at a time,
 // a gthread worker as many as it has threads.
 const GunicornWorkersBusy ID = "gunicorn-workers-busy"
 
-var gunicornWorkersBusy = exhausted(GunicornWorkersBusy, "All workers of gunicorn are busy: requests wait for a free one", workerPool{kind: observe.KindGunicorn, name: "gunicorn", unit: unitIs("workers"), fix: fixGunicorn}).tried(inPool(observe.KindGunicorn, moreGunicorn))
+var gunicornWorkersBusy = exhausted(GunicornWorkersBusy, "All workers of gunicorn are busy", workerPool{kind: observe.KindGunicorn, name: "gunicorn", unit: unitIs("workers"), fix: fixGunicorn}).tried(inPool(observe.KindGunicorn, moreGunicorn))
 
 // TomcatThreadsExhausted: a connector of Tomcat has maxThreads threads, each for
 // one request. Connections are taken up all the same, and their requests wait
 // in the socket.
 const TomcatThreadsExhausted ID = "tomcat-threads-exhausted"
 
-var tomcatThreadsExhausted = exhausted(TomcatThreadsExhausted, "All threads of a Tomcat connector are busy: requests wait for a free one", workerPool{kind: observe.KindTomcat, name: "Tomcat", unit: unitIs("threads"), fix: fixTomcat, logs: []string{"threads-busy"}})
+var tomcatThreadsExhausted = exhausted(TomcatThreadsExhausted, "All threads of a Tomcat connector are busy (maxThreads)", workerPool{kind: observe.KindTomcat, name: "Tomcat", unit: unitIs("threads"), fix: fixTomcat, logs: []string{"threads-busy"}})
 
 // HAProxyMaxConn: at maxconn of the process or of a frontend HAProxy accepts
 // nothing more; connections wait in the accept queue.
 const HAProxyMaxConn ID = "haproxy-maxconn"
 
-var haproxyMaxconn = exhausted(HAProxyMaxConn, "HAProxy is at its maxconn: new connections wait to be accepted", workerPool{kind: observe.KindHAProxy, name: "HAProxy", unit: unitIs("connections"), fix: fixHAProxy, logs: []string{"fd-limit"}}).tried(inPool(observe.KindHAProxy, moreHAProxy))
+var haproxyMaxconn = exhausted(HAProxyMaxConn, "HAProxy is at its maxconn", workerPool{kind: observe.KindHAProxy, name: "HAProxy", unit: unitIs("connections"), fix: fixHAProxy, logs: []string{"fd-limit"}}).tried(inPool(observe.KindHAProxy, moreHAProxy))
 
 // place names the file and line to edit, as "# in FILE:LINE:", or what stands for
 // it.

@@ -11,13 +11,13 @@ import (
 // allows. The request gets no answer, and the worker has to start anew.
 const UWSGIHarakiri ID = "uwsgi-harakiri"
 
-var uwsgiHarakiri = cutOffCause(UWSGIHarakiri, "uWSGI kills workers whose requests take longer than harakiri: they get no answer", observe.KindUWSGI, "harakiri", "harakiri")
+var uwsgiHarakiri = cutOffCause(UWSGIHarakiri, "uWSGI kills workers after harakiri seconds", observe.KindUWSGI, "harakiri", "harakiri")
 
 // GunicornWorkerTimeout: a sync worker of gunicorn that is silent for longer
 // than timeout is killed, with the request it works on.
 const GunicornWorkerTimeout ID = "gunicorn-worker-timeout"
 
-var gunicornWorkerTimeout = cutOffCause(GunicornWorkerTimeout, "gunicorn kills workers that are silent for longer than its timeout: their requests get no answer", observe.KindGunicorn, "worker-timeout", "timeout")
+var gunicornWorkerTimeout = cutOffCause(GunicornWorkerTimeout, "gunicorn kills workers after its timeout", observe.KindGunicorn, "worker-timeout", "timeout")
 
 // cutOffCause declares that a server kills workers for their time: line is the
 // kind of its log lines that say so, knob the setting.

@@ -33,7 +33,7 @@ type LabRun struct {
 	WholeHost bool          `help:"Let slowray find the service by itself, without --port."`
 	TruthOnly bool          `help:"Measure only; do not run slowray."`
 	Times     int           `default:"1" placeholder:"N" help:"Run this often."`
-	Tune      bool          `help:"Let slowray tune mend the incident, judge what it leaves, and take it back."`
+	Tune      bool          `help:"Let slowray tune fix the incident, judge what it leaves, and take it back."`
 	HTML      string        `name:"html" placeholder:"FILE" help:"With --tune: the page that slowray tune writes."`
 	Prove     bool          `help:"Have slowray prove the cause, or show that its fix has no effect where it is harmless."`
 	JSON      bool          `name:"json" help:"Print the results as JSON."`

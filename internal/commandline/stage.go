@@ -34,7 +34,7 @@ func TerminalColumns(w io.Writer) (int, bool) {
 type Stage struct {
 	w     io.Writer
 	began time.Time
-	stop  chan struct{} // nil where nothing is told
+	stop  chan struct{} // nil where nothing is reported
 	ended chan struct{}
 
 	mu   sync.Mutex
@@ -42,7 +42,7 @@ type Stage struct {
 	done float64 // of what, 0 to 1
 }
 
-// patience is how long nothing is told.
+// patience is how long nothing is reported.
 const patience = 2 * time.Second
 
 // NewStage tells nothing until two seconds have passed.

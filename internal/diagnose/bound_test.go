@@ -22,7 +22,7 @@ func crowded(n int) observetest.Host {
 
 // longestStretch is the most CPU time that may pass between two looks at whether judging
 // was ended: a small part of the second in which a command ends. It is about 30 ms here,
-// and sorting that much, or collecting garbage, takes longer on a slow machine.
+// and sorting that much, or in garbage collection, takes longer on a slow machine.
 const longestStretch = 120 * time.Millisecond
 
 // TestLooksOften: judging a host, however large and ill, looks again and again whether
@@ -157,7 +157,7 @@ func TestBound(t *testing.T) {
 	}
 }
 
-// TestCutShortOverWindows: a window that was not judged in full is told of all together.
+// TestCutShortOverWindows: a window that was not judged in full is reported for all together.
 func TestCutShortOverWindows(t *testing.T) {
 	over := NewRange()
 	over.Add(&endsAfter{t.Context(), 0}, &observe.Observation{}, Saved)

@@ -7,7 +7,7 @@ import (
 	"github.com/slowray/slowray/internal/observe"
 )
 
-// Change is what was changed on the host lately. It is told beside the
+// Change is what was changed on the host lately. It is reported next to the
 // findings, and is none.
 type Change struct {
 	Kind observe.ChangeKind `json:"kind"`

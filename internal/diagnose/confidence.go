@@ -48,7 +48,7 @@ var FeatureNames = []string{"share", "of what was lost", "explained", "first", "
 
 // Features is what the confidence in a finding of r is made of, each part 0 to 1, in the
 // order of FeatureNames. It goes by what stands in the report alone: what a report says
-// of a finding is as good as what it says beside it.
+// of a finding is as good as what it says next to it.
 func Features(r *Report, at int) []float64 {
 	f := &r.Findings[at]
 	causes, rival := 0, 0.0

@@ -59,7 +59,7 @@ func (j *judging) judge(o *observe.Observation) Report {
 		r.Findings = append(r.Findings, result.Findings...)
 	}
 	// A partial gap leaves every cause of its kind checked but for one subject:
-	// it is told once, under the kind.
+	// it is reported once, under the kind.
 	for _, g := range o.Gaps {
 		if g.Partial {
 			r.NotChecked = append(r.NotChecked, Excluded{string(g.Kind), gapText(g)})

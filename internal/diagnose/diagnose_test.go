@@ -209,7 +209,7 @@ func validate(t *testing.T, schema *jsonschema.Schema, name string, r Report) {
 }
 
 // TestRecordedIncidents: what was planted when each observation was recorded
-// is what is found, in the order in which mending it helps.
+// is what is found, in the order in which fixing it helps.
 func TestRecordedIncidents(t *testing.T) {
 	want := map[string][]string{
 		"nginx-throughput-S0": {"conntrack-full", "ephemeral-ports-exhausted", "nginx-upstream-errors < conntrack-full"},
@@ -263,7 +263,7 @@ func TestSomebodyIsToBlame(t *testing.T) {
 }
 
 // Two faults of two services on one host, in one network namespace, both stay
-// causes; what follows from one of them is told under it alone.
+// causes; what follows from one of them is reported under it alone.
 func TestTwoServicesTwoCauses(t *testing.T) {
 	o := &observe.Observation{
 		Window: observe.Window{Seconds: 10},

@@ -122,7 +122,7 @@ func TestEndpointRows(t *testing.T) {
 }
 
 // TestCauseFoldsAtTheRightEnd: of findings on the requests of one chain, those
-// that follow from another one are told under it, and only where they do.
+// that follow from another one are reported under it, and only where they do.
 func TestCauseFoldsAtTheRightEnd(t *testing.T) {
 	for _, c := range []struct {
 		name  string

@@ -9,7 +9,7 @@ import (
 	"github.com/slowray/slowray/internal/cause"
 )
 
-// TestEpisodes: windows are told as their findings, cause:port/weight, in order.
+// TestEpisodes: windows are reported as their findings, cause:port/weight, in order.
 func TestEpisodes(t *testing.T) {
 	start := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
 	for name, c := range map[string]struct {

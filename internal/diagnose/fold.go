@@ -58,7 +58,7 @@ func fold(v *cause.View, findings []cause.Finding, catalogue []cause.Cause) {
 	}
 }
 
-// sorted are findings by their cause, in the order in which they are told where
+// sorted are findings by their cause, in the order in which they are reported where
 // costs compare: of those that another one may follow from the first one counts.
 type sorted struct {
 	findings []cause.Finding
@@ -143,7 +143,7 @@ func (s *sorted) samePlace(f, p *cause.Finding) bool {
 }
 
 // uncircle sees to it that no finding follows from itself: of those that seem to
-// follow from each other, the one that is told first is a cause.
+// follow from each other, the one that is reported first is a cause.
 func uncircle(parents []int, findings []cause.Finding, known declarations) {
 	for i := range parents {
 		at, seen := i, map[int]bool{}

@@ -13,7 +13,7 @@ type Measured struct {
 	RPS          float64             `json:"rps"`
 	Errors       uint64              `json:"errors"` // answered with an error, or not at all
 	Total        *QuantilesUS        `json:"total_us,omitempty"`
-	Ledger       map[string]LedgerUS `json:"ledger_us,omitempty"` // parts of server beside it, in proportion to the requests that were followed
+	Ledger       map[string]LedgerUS `json:"ledger_us,omitempty"` // parts of server next to it, in proportion to the requests that were followed
 	RTT          *float64            `json:"rtt_us,omitempty"`    // median
 	MinRTT       *float64            `json:"min_rtt_us,omitempty"`
 	LossPermille float64             `json:"loss_permille"`

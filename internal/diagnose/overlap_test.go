@@ -8,7 +8,7 @@ import (
 )
 
 // TestOverlapping: where requests run side by side their times are not known, and
-// that is told; a few that do leave the others as they are.
+// that is reported; a few that do leave the others as they are.
 func TestOverlapping(t *testing.T) {
 	endpoint := func(port int, requests, overlapped uint64) observe.Endpoint {
 		return observe.Endpoint{Side: "served", Addr: "10.0.0.1", Port: port, Comm: "nginx", Requests: requests, Overlapped: overlapped}
@@ -27,6 +27,6 @@ func TestOverlapping(t *testing.T) {
 		o.Endpoints = append(o.Endpoints, endpoint(9000+port, 100, 100))
 	}
 	if got := overlapping(o); len(got) != overlapTold+1 || !strings.Contains(got[overlapTold].Because, "16 more") {
-		t.Errorf("of 21 endpoints %d lines are told: %v", len(got), got)
+		t.Errorf("of 21 endpoints %d lines are reported: %v", len(got), got)
 	}
 }

@@ -110,7 +110,7 @@ func provable(known declarations, id cause.ID) (*cause.Cause, error) {
 	case c == nil:
 		return nil, fmt.Errorf("%s: no such cause; slowray causes lists them", id)
 	case c.Try == nil:
-		return nil, fmt.Errorf("%s: nothing can be changed and undone to prove it by; slowray causes %s says how to mend it", id, id)
+		return nil, fmt.Errorf("%s: nothing can be changed and undone to prove it by; slowray causes %s says how to fix it", id, id)
 	}
 	return c, nil
 }

@@ -161,8 +161,8 @@ func (r *Range) Report() Report {
 	return out
 }
 
-// rooted makes a finding a cause again where what it follows from is told only
-// as a consequence itself: each is told as its own worst window has it.
+// rooted makes a finding a cause again where what it follows from is reported only
+// as a consequence itself: each is reported as its own worst window has it.
 func rooted(findings []cause.Finding) {
 	roots := map[cause.ID]bool{}
 	for i := range findings {

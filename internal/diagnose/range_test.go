@@ -74,7 +74,7 @@ func TestRangeTellsFindingsOfSeveralWindows(t *testing.T) {
 	for i := 1; i < len(report.Findings); i++ {
 		a, b := &report.Findings[i-1], &report.Findings[i]
 		if a.Role == b.Role && a.Weight < b.Weight {
-			t.Errorf("%s (%g) is told before %s (%g)", a.Cause, a.Weight, b.Cause, b.Weight)
+			t.Errorf("%s (%g) is reported before %s (%g)", a.Cause, a.Weight, b.Cause, b.Weight)
 		}
 	}
 	excluded := map[string]bool{}
@@ -144,7 +144,7 @@ func TestRangeSumsTraffic(t *testing.T) {
 	}
 	e := report.Endpoints[0]
 	if *e.Requests != 100 || *e.RPS != 5 || e.Opened != 4 || *e.Retrans != 10 || *e.Loss != 5 || *e.MinRTT != 1000 {
-		t.Errorf("%d requests, %g a second, %d opened, %d sent again, %g ‰, %g µs", *e.Requests, *e.RPS, e.Opened, *e.Retrans, *e.Loss, *e.MinRTT)
+		t.Errorf("%d requests, %g a second, %d opened, %d retransmitted, %g ‰, %g µs", *e.Requests, *e.RPS, e.Opened, *e.Retrans, *e.Loss, *e.MinRTT)
 	}
 	if e.Total.P50 > 1100 || e.Total.P99 < 98000 || math.Abs(e.Ledger["server"].Mean-10900) > 1 {
 		t.Errorf("total %+v, server %+v", e.Total, e.Ledger["server"])

@@ -10,7 +10,7 @@ import (
 
 // fullCost is the part of what the dearest cause cost from which on a finding
 // counts with all its weight. Costs are estimates: what is within a factor of a
-// few is told by its share.
+// few is reported by its share.
 const fullCost = 0.2
 
 // rank orders findings: causes before consequences, and of each the one first
@@ -28,16 +28,16 @@ func rank(findings []cause.Finding, catalogue []cause.Cause) []cause.Finding {
 	return out
 }
 
-// Rank puts what stands for findings into the one order in which they are told
+// Rank puts what stands for findings into the one order in which they are reported
 // everywhere. Of each, cause, subject, role, weight and cost count.
 //
 // A weight is a share of the attempts at one service, be it ever so small. So
 // that shares of different services compare, the weight of what cost less than a
 // fifth of what the dearest cause cost is reduced in proportion: a service that
-// is down but that hardly anybody calls is told, and not before one that all
+// is down but that hardly anybody calls is reported, and not before one that all
 // wait for. Where the cost is not known, the weight alone counts. The costs of what
 // threads wait for are no estimates against each other, since the same looks tell them:
-// of two waits on one way that which keeps the requests longer is told first.
+// of two waits on one way that which keeps the requests longer is reported first.
 func Rank[T any](list []T, catalogue []cause.Cause, of func(T) *cause.Finding) {
 	known := declared(catalogue)
 	waits := func(f *cause.Finding) bool { c := known[f.Cause]; return c != nil && c.Class&cause.ClassWait != 0 }
@@ -78,7 +78,7 @@ func layer(f *cause.Finding, known declarations) int {
 	return math.MaxInt
 }
 
-// before is negative when a is told before b of findings whose costs compare: by
+// before is negative when a is reported before b of findings whose costs compare: by
 // weight, then the layer that a request meets first.
 func before(a, b *cause.Finding, known declarations) int {
 	if d := cmp.Compare(b.Weight, a.Weight); d != 0 {

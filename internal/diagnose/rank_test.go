@@ -28,7 +28,7 @@ func TestTriflesComeAfterOutages(t *testing.T) {
 			[]string{"lock-convoy", "high-rtt"}},
 		{"one dropped attempt", []cause.Finding{costly("accept-queue-overflow", 1, 1), costly("cpu-hot-function", 0.27, 30)},
 			[]string{"cpu-hot-function", "accept-queue-overflow"}},
-		{"a small service that is down is told all the same", []cause.Finding{costly("upstream-refused", 1, 5), costly("cpu-saturated", 0.9, 300)},
+		{"a small service that is down is reported all the same", []cause.Finding{costly("upstream-refused", 1, 5), costly("cpu-saturated", 0.9, 300)},
 			[]string{"cpu-saturated", "upstream-refused"}},
 		{"an outage before what is a little slow, at a fifth of its cost", []cause.Finding{costly("cpu-hot-function", 0.2, 40), costly("upstream-refused", 0.9, 9)},
 			[]string{"upstream-refused", "cpu-hot-function"}},

@@ -101,7 +101,7 @@ type Endpoint struct {
 	RTT    *float64            `json:"rtt_us,omitempty"`     // median, µs
 	MinRTT *float64            `json:"min_rtt_us,omitempty"` // least of all connections, µs
 	Loss   *float64            `json:"loss_permille,omitempty"`
-	// Retrans is segments sent again.
+	// Retrans is segments retransmitted.
 	Retrans *int64 `json:"retrans,omitempty"`
 	// Unfinished requests were going on at the end of the window for more
 	// than a second; Unanswered ones ended without a response byte.

@@ -99,7 +99,7 @@ type Program struct {
 }
 
 // OK says that every part works and nothing goes unread. Single things that could
-// not be read, such as one server's log, are told and do not count.
+// not be read, such as one server's log, are reported and do not count.
 func (c *Checkup) OK() bool {
 	return !slices.ContainsFunc(c.Parts, func(p Part) bool { return p.State != Works }) &&
 		!slices.ContainsFunc(c.Readings, func(r Reading) bool { return r.State == Missing })

@@ -56,7 +56,7 @@ func TestLostCauses(t *testing.T) {
 	}
 }
 
-// On this host all is tried, and what is told keeps to the contract.
+// On this host all is tried, and what is reported keeps to the contract.
 func TestCheck(t *testing.T) {
 	if testing.Short() {
 		t.Skip("SKIP: -short: this host is NOT tried")

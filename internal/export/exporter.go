@@ -37,7 +37,7 @@ const (
 	// displaceIdle is after how long without traffic an endpoint has to give its
 	// place to one that has none.
 	displaceIdle  = time.Minute
-	displaceEvery = 5 * time.Second // to look for one is dear
+	displaceEvery = 5 * time.Second // to look for one is expensive
 )
 
 // Exporter adds up what slowray record sees, for those who ask. It is safe for
@@ -54,7 +54,7 @@ type Exporter struct {
 	changes uint64               // how often one did
 	full    [2]time.Time         // by side: no series is idle before then
 	looked  time.Time            // when idle series were looked for
-	ended   uint64               // series that ended for want of traffic
+	ended   uint64               // series that ended for lack of traffic
 	crowded uint64               // seconds of endpoints that were counted among others
 
 	findings findings

@@ -416,7 +416,7 @@ func TestNamesThatBecomeOne(t *testing.T) {
 	}
 }
 
-// TestLossesOnlyGrow: whatever is told, no counter of losses goes back, and
+// TestLossesOnlyGrow: whatever is reported, no counter of losses goes back, and
 // there is a bound to their kinds.
 func TestLossesOnlyGrow(t *testing.T) {
 	var losses []observe.Loss

@@ -6,7 +6,7 @@ import (
 	"github.com/slowray/slowray/internal/cause"
 )
 
-// An evidence is told as the report tells it: with what it is measured against.
+// An evidence is reported as the report tells it: with what it is measured against.
 func TestEvidenceOfAFinding(t *testing.T) {
 	f := foundAt{}
 	f.Finding = findingOf("slow-dependency", "nginx", 80)

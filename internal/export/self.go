@@ -21,7 +21,7 @@ type self struct {
 }
 
 // lose takes over what was lost since the start, and gives a copy. No figure
-// ever decreases, whatever it is told.
+// ever decreases, whatever it is reported.
 func (s *self) lose(losses []observe.Loss) map[string]uint64 {
 	now := map[string]uint64{}
 	for _, l := range losses {
@@ -117,7 +117,7 @@ var hostMetrics = []hostMetric{
 			give(float64(x.served), observe.Served.String())
 		}},
 	{metric{name: "slowray_endpoints_ended_total", otel: "slowray.endpoints.ended", unit: "{endpoint}",
-		help: "Endpoints whose series ended for want of traffic."},
+		help: "Endpoints whose series ended for lack of traffic."},
 		func(x *snapshot, give func(float64, ...string)) { give(float64(x.ended)) }},
 	{metric{name: "slowray_endpoints_limit", otel: "slowray.endpoints.limit", unit: "{endpoint}", kind: gauge,
 		help: "How many endpoints of each side have series of their own at most."},
@@ -219,7 +219,7 @@ var hostMetrics = []hostMetric{
 			return 0
 		})},
 	{metric{name: "slowray_store_removed_files_total", otel: "slowray.store.removed_files", unit: "{file}",
-		help: "Files of the history removed for their age or for want of room."},
+		help: "Files of the history removed for their age or because room ran out."},
 		ofStatus(func(s *record.Status) float64 { return float64(s.Store.Removed) })},
 	{metric{name: "slowray_store_requests_total", otel: "slowray.store.requests", unit: "{request}",
 		help: "Requests stored since slowray was started."},

@@ -22,7 +22,7 @@ type identity struct {
 	port                              int
 }
 
-// identityOf is the identity of an endpoint as it was told, each text cut to
+// identityOf is the identity of an endpoint as it was reported, each text cut to
 // what a label may take at most.
 func identityOf(s *store.Second) identity {
 	e, p := &s.Endpoint, &s.Process

@@ -143,7 +143,7 @@ func (w *wire) send(ctx context.Context, s signal, message []byte) answer {
 	if err != nil {
 		var e *url.Error
 		if errors.As(err, &e) {
-			err = e.Err // without the URL, which is told beside it
+			err = e.Err // without the URL, which is reported next to it
 		}
 		return answer{err: err, again: true}
 	}

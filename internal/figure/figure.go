@@ -71,7 +71,7 @@ func Seconds(s float64) string {
 // terminal: "2026-11-22 12:03:20 +01:00".
 func Moment(t time.Time) string { return t.Local().Format("2006-01-02 15:04:05 -07:00") }
 
-// Until is a moment that is told after another one: without its date where that is the
+// Until is a moment that is reported after another one: without its date where that is the
 // same.
 func Until(t, before time.Time) string {
 	t, before = t.Local(), before.Local()

@@ -491,7 +491,7 @@ func BenchmarkHTML(b *testing.B) {
 	}
 }
 
-// Of many losses the largest are told, and that there are more.
+// Of many losses the largest are reported, and that there are more.
 func TestManyLosses(t *testing.T) {
 	s := shop()
 	for i := range 20 {

@@ -12,12 +12,12 @@ var ErrNoMark = errors.New("the target cannot tell what it has")
 // its size, and nothing of it is stored: the agent then sends smaller ones.
 var ErrTooLarge = errors.New("the batch is too large")
 
-// permanent is an error that trying again does not mend.
+// permanent is an error that trying again does not fix.
 type permanent struct{ error }
 
 func (p permanent) Unwrap() error { return p.error }
 
-// Permanent marks an error of a Target that somebody has to mend: a wrong password,
+// Permanent marks an error of a Target that somebody has to fix: a wrong password,
 // a table that is missing, a batch that is refused for what it is. The agent tells
 // it once a minute, tries again slowly, and loses nothing.
 func Permanent(err error) error {

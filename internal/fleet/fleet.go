@@ -72,7 +72,7 @@ type Target interface {
 }
 
 // Lingerer is what a Target or an Archive may be besides: one that small batches are
-// dear for. It tells how long the records of a stream wait for others before they are
+// expensive for. It tells how long the records of a stream wait for others before they are
 // sent to it, at least; who asks for what is newest waits as much longer.
 type Lingerer interface {
 	Linger(s Stream) time.Duration
@@ -108,8 +108,8 @@ type Point struct {
 	P50US    int64                         // of the total
 	P99US    int64
 	Segments uint64 // sent with data
-	Retrans  uint64 // sent again
-	SynAgain uint64 // SYNs sent again
+	Retrans  uint64 // retransmitted
+	SynAgain uint64 // SYNs retransmitted
 	MinRTTUS int64
 }
 
@@ -126,7 +126,7 @@ type Total struct {
 	Errors   uint64            // error, no answer, or reset
 	TotalUS  int64             // sum over all requests
 	Segments uint64            // sent with data
-	Retrans  uint64            // sent again
+	Retrans  uint64            // retransmitted
 	Times    observe.Histogram // of the requests' total
 }
 

@@ -15,7 +15,7 @@ type Container struct {
 	// "paused"…; "removed" when it is gone and the engine still remembers that;
 	// empty when nobody said.
 	State     string `json:"state,omitempty"`
-	OOMKilled bool   `json:"oom_killed,omitempty"` // the engine says that it ended for want of memory
+	OOMKilled bool   `json:"oom_killed,omitempty"` // the engine says that it ended because memory ran out
 	ExitCode  int    `json:"exit_code,omitempty"`
 	Restarts  int    `json:"restarts,omitempty"`
 	// EndedAt is when it ended, in seconds from the beginning of the window:
@@ -41,7 +41,7 @@ func (c *Container) Down() bool {
 	return false
 }
 
-// OOMKill is one process that the kernel killed for want of memory, as its log
+// OOMKill is one process that the kernel killed because memory ran out, as its log
 // tells (mm/oom_kill.c), in the window or in the quarter of an hour before it.
 type OOMKill struct {
 	At   float64 `json:"at"` // s from the beginning of the window, negative before it

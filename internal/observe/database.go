@@ -121,7 +121,7 @@ type SlowStatement struct {
 	ServerNS  int64 `json:"server_ns,omitempty"`  // server and stall: what the statement itself needed
 	NetworkNS int64 `json:"network_ns,omitempty"` // network, retransmission, full windows and buffers
 	QueueNS   int64 `json:"queue_ns,omitempty"`   // waiting to be accepted or read
-	Retrans   int64 `json:"retrans,omitempty"`    // segments sent again
+	Retrans   int64 `json:"retrans,omitempty"`    // segments retransmitted
 	// OnWire is how many of the joined requests spent more of their time on the
 	// network than in the server.
 	OnWire int64 `json:"on_wire,omitempty"`

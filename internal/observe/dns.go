@@ -22,7 +22,7 @@ type DNS struct {
 	Resolver *Resolver   `json:"resolver,omitempty"`
 }
 
-// DNSServer is a name server as one process meets it.
+// DNSServer is a nameserver as one process meets it.
 type DNSServer struct {
 	Addr        string `json:"addr"`
 	Queries     uint64 `json:"queries"`

@@ -50,7 +50,7 @@ func (e *Endpoint) SlowTotalNS() float64 {
 // SlowShare is the part of the slowest requests' time that goes into p, 0 to 1.
 func (e *Endpoint) SlowShare(p Part) float64 { return portion(e.SlowNS(p), e.SlowTotalNS()) }
 
-// LossPermille is the segments sent again per thousand segments sent with
+// LossPermille is the segments retransmitted per thousand segments sent with
 // data, as TCPRT counts loss, 0 to 1000.
 func (e *Endpoint) LossPermille() float64 {
 	return 1000 * portion(float64(e.Retrans), float64(e.Segments))

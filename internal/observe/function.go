@@ -57,7 +57,7 @@ type Function struct {
 	Running    int            `json:"running,omitempty"`    // how many
 	Left       uint64         `json:"left,omitempty"`       // left without a return: longjmp, exception, end of the thread
 	Early      uint64         `json:"early,omitempty"`      // returns of calls that began before the window
-	Untimed    uint64         `json:"untimed,omitempty"`    // counted, but not timed for want of room
+	Untimed    uint64         `json:"untimed,omitempty"`    // counted, but not timed because room ran out
 
 	Slowest []FunctionCall   `json:"slowest,omitempty"` // slowest first; of a place, examples
 	Threads []FunctionThread `json:"threads,omitempty"` // most time first, at most 16

@@ -161,7 +161,7 @@ type Process struct {
 	Go     bool          `json:"go,omitempty"`     // a Go program: its threads are not what its work is divided into
 	CPUs   string        `json:"cpus,omitempty"`   // those it may run on, when they are not all: "0-3,8"
 	// ProgramVersion and ConfigVersion are the same text wherever the same build and
-	// scripts are executed, and the same files configure it; nothing else is told by them.
+	// scripts are executed, and the same files configure it; nothing else is reported by them.
 	ProgramVersion string `json:"program_version,omitempty"`
 	ConfigVersion  string `json:"config_version,omitempty"`
 }

@@ -42,7 +42,7 @@ type Observation struct {
 	Containers []Container `json:"containers,omitempty"`
 	OOMKills   []OOMKill   `json:"oom_kills,omitempty"`
 	Heaps      []Heap      `json:"heaps,omitempty"`
-	// CallErrors are system calls that failed for want of something, while they
+	// CallErrors are system calls that failed for lack of something, while they
 	// were watched: for ErrorSeconds of the window.
 	CallErrors   []CallError  `json:"call_errors,omitempty"`
 	ErrorSeconds float64      `json:"error_seconds,omitempty"`
@@ -127,7 +127,7 @@ const (
 	KindListeners Kind = "listeners"  // sock_diag, listening sockets
 	KindSockets   Kind = "sockets"    // sock_diag, all sockets
 	KindConnects  Kind = "connects"   // BPF: results of connect() and accept()
-	KindDNS       Kind = "dns"        // BPF: queries to name servers over UDP
+	KindDNS       Kind = "dns"        // BPF: queries to nameservers over UDP
 	KindUDP       Kind = "udp"        // /proc/PID/net/udp and udp6
 	KindErrors    Kind = "errors"     // BPF: system calls that fail
 	KindFiles     Kind = "files"      // file systems: statfs(2)
@@ -144,7 +144,7 @@ const (
 	KindPgBouncer Kind = "pgbouncer"  // PgBouncer's configuration
 	KindTomcat    Kind = "tomcat"     // Tomcat's server.xml and logs, and those of the Tomcat inside a Java program
 	KindWaits     Kind = "waits"      // /proc/PID/task: what threads wait for
-	KindDrops     Kind = "drops"      // BPF: packets that the kernel throws away
+	KindDrops     Kind = "drops"      // BPF: packets that the kernel drops
 	KindPath      Kind = "path"       // netlink: devices, queueing disciplines, neighbours, routes
 	KindFirewall  Kind = "firewall"   // netlink: rules of nftables and iptables
 	KindRequests  Kind = "requests"   // BPF: every request of every TCP connection, with its ledger

@@ -8,5 +8,5 @@ type Over struct {
 	End     time.Time `json:"end"`     // the end of the last one
 	Windows int       `json:"windows"` // that have it
 	Of      int       `json:"of"`      // windows that were judged
-	Worst   time.Time `json:"worst"`   // the beginning of the window whose figures are told
+	Worst   time.Time `json:"worst"`   // the beginning of the window whose figures are reported
 }

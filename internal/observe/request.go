@@ -212,7 +212,7 @@ type Endpoint struct {
 	Connections  uint64 `json:"connections"`             // opened in the window
 	Handshake    int64  `json:"handshake_ns,omitempty"`  // called side: time of all handshakes
 	HandshakeMax int64  `json:"handshake_max,omitempty"` // the longest
-	SynRetrans   uint64 `json:"syn_retrans,omitempty"`   // SYNs (served: SYN-ACKs) sent again
+	SynRetrans   uint64 `json:"syn_retrans,omitempty"`   // SYNs (served: SYN-ACKs) retransmitted
 
 	TLS          uint64 `json:"tls_handshakes,omitempty"`   // handshakes of TLS that were completed: no requests
 	TLSFailed    uint64 `json:"tls_failed,omitempty"`       // connections that ended within one

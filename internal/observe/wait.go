@@ -178,7 +178,7 @@ func (c *WaitChain) Deadlock() bool { return c.BackTo >= 0 && c.Sure }
 func (c *WaitChain) Moving() bool { return len(c.Hops) > 0 && c.Hops[0].Moving }
 
 // Culprit says whether the first thread is held up by somebody else, or by
-// something that has to be mended: by a chain that leads to more than a thread
+// something that has to be fixed: by a chain that leads to more than a thread
 // that is ready for work or asleep of its own will.
 func (c *WaitChain) Culprit() bool {
 	if len(c.Hops) == 0 || c.Moving() {

@@ -69,7 +69,7 @@ func FuzzKeep(f *testing.F) {
 	})
 }
 
-// FuzzFindings follows findings through any windows: one that goes on is told once for
+// FuzzFindings follows findings through any windows: one that goes on is reported once for
 // each window, one that ends ends once.
 func FuzzFindings(f *testing.F) {
 	f.Add([]byte{1, 2, 3, 0, 2, 3, 0, 2, 2, 0, 0, 2})
@@ -96,7 +96,7 @@ func FuzzFindings(f *testing.F) {
 				switch {
 				case x.End.IsZero():
 					if now[id] {
-						t.Fatalf("%v is told twice", id)
+						t.Fatalf("%v is reported twice", id)
 					}
 					now[id] = true
 					if x.New != (x.Windows == 1) || x.Windows < 1 || x.Onset.After(at) {

@@ -190,7 +190,7 @@ func (k *keeper) settle(h *habit) {
 	}
 }
 
-// slowFrom is what a request must exceed to be slow beside these, ns.
+// slowFrom is what a request must exceed to be slow next to these, ns.
 func slowFrom(h *observe.Histogram) int64 {
 	half := upperEdge(h.Quantile(0.5))
 	return min(upperEdge(h.Quantile(1-slowShare)), max(farFactor*half, half+int64(farLeast)))

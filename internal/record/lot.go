@@ -9,8 +9,8 @@ import (
 )
 
 // lotSpan is how long the lots of a connection's requests stay drawn, as a power
-// of two in ns: 8.6 s. It is long beside the difference of two hosts' clocks, so
-// that they seldom see a request in different spans, and short beside the time
+// of two in ns: 8.6 s. It is long next to the difference of two hosts' clocks, so
+// that they seldom see a request in different spans, and short next to the time
 // for which a figure is taken: where a few connections, opened and closed all the
 // time with the same ports, make all the requests, the same ones are not kept for
 // ever.

@@ -53,7 +53,7 @@ type Options struct {
 	Sinks []Sink
 	// Alive, when set, is called each second in which the recorder did its work.
 	Alive func()
-	// Trouble, when set, is told of what went wrong, and does not go on to.
+	// Trouble, when set, is reported for what went wrong, and does not go on to.
 	Trouble func(error)
 }
 
@@ -120,7 +120,7 @@ func New(st Store, opt Options) (*Recorder, error) {
 	if opt.OwnNamespace {
 		if netns == 0 {
 			stream.Close()
-			return nil, errors.New("the own network namespace cannot be told (/proc/self/ns/net)")
+			return nil, errors.New("the own network namespace cannot be reported (/proc/self/ns/net)")
 		}
 		stream.Only(netns)
 	}
@@ -146,7 +146,7 @@ func (r *Recorder) LeaveOut(port uint16) {
 }
 
 // ownAddrs is the addresses of this process's network namespace; none when they
-// cannot be told.
+// cannot be reported.
 func ownAddrs() (addrs []netip.Addr) {
 	list, _ := net.InterfaceAddrs()
 	for _, a := range list {
@@ -157,7 +157,7 @@ func ownAddrs() (addrs []netip.Addr) {
 	return addrs
 }
 
-// ownNetNS is the network namespace of this process; 0 when it cannot be told.
+// ownNetNS is the network namespace of this process; 0 when it cannot be reported.
 func ownNetNS() uint64 {
 	var st unix.Stat_t
 	if unix.Stat("/proc/self/ns/net", &st) != nil {
@@ -296,7 +296,7 @@ func (r *Recorder) keepSyncing() {
 	var told string
 	for range r.sync {
 		err := r.store.Sync()
-		// The same each second is told once.
+		// The same each second is reported once.
 		if err != nil && err.Error() != told {
 			r.trouble(err)
 		}
@@ -329,7 +329,7 @@ func (r *Recorder) Status() Status {
 		{What: "requests counted without a record of their own, to stay within the CPU budget", Count: int64(stats.Sampled)},
 		{What: "requests counted without a record of their own, because the ring was full", Count: int64(stats.Lost)},
 		{What: request.LeftOutText, Count: int64(stats.LeftOut)},
-		{What: "connections that could not be watched for want of kernel memory", Count: int64(stats.Connections)},
+		{What: "connections that could not be watched because kernel memory ran out", Count: int64(stats.Connections)},
 		{What: "connections whose requests are counted by their records only, for there were too many addresses", Count: int64(stats.OtherEndpoints)},
 		{What: "events of connections that the kernel kept from slowray", Count: int64(stats.Missed)},
 		{What: "requests of HTTP/2, over 128 at once on a connection, or connections, over 1,024 at once, that were not told apart", Count: int64(stats.Streams)},

@@ -15,7 +15,7 @@ import (
 func TestFindingChain(t *testing.T) {
 	f := cause.Finding{
 		Cause: "blocked-on-pipe", Title: "Requests wait for a write", Role: cause.RoleCause, Subject: cause.Subject{Kind: "process", PID: 900, Comm: "python3"},
-		Impact: cause.Impact{Share: 1, Of: "slow time", Text: "all of it"}, Fix: cause.Fix{Text: "Mend the reader.", Commands: []shell.Command{}},
+		Impact: cause.Impact{Share: 1, Of: "slow time", Text: "all of it"}, Fix: cause.Fix{Text: "Fix the reader.", Commands: []shell.Command{}},
 		Chain: []observe.WaitHop{
 			{Process: observe.WaitProcess{PID: 900, Comm: "python3"}, TID: 901, Comm: "python3", Syscall: "write", Kind: observe.WaitPipe,
 				Wants: observe.WantsRoom, Object: "fd 5 → pipe:[1234]", ForNS: 5e9},
@@ -33,7 +33,7 @@ func TestFindingChain(t *testing.T) {
 		"             re\uFFFD[2Jader 950   has the other end, and does not read [peer of the fd]\n" +
 		"                              clock_nanosleep\n" +
 		"             end              sleeps for a time that it chose itself\n" +
-		"   fix       Mend the reader.\n"
+		"   fix       Fix the reader.\n"
 	if !strings.Contains(b.String(), want) {
 		t.Errorf("got\n%s\nwant\n%s", b.String(), want)
 	}

@@ -23,7 +23,7 @@ func Drops(w io.Writer, r *diagnose.DropReport, style Style) error {
 	if r.Port != 0 {
 		what = fmt.Sprintf(" from or to port %d", r.Port)
 	}
-	p.line("%s watched for %s: %s%s thrown away", printable.Text(r.Host.Name), figure.Seconds(r.Window.Seconds), figure.Counted(r.Packets, "packet"), what)
+	p.line("%s watched for %s: %s%s dropped", printable.Text(r.Host.Name), figure.Seconds(r.Window.Seconds), figure.Counted(r.Packets, "packet"), what)
 	for i := range r.Layers {
 		p.droppedAt(&r.Layers[i])
 	}

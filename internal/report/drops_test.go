@@ -79,7 +79,7 @@ func TestDropsText(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
-		"94 packets thrown away", "nft inet eth0 eth0 handle 3", "(no counter: found by what the others leave over)", "to 10.0.0.1:80 (eth0, pid 41)",
+		"94 packets dropped", "nft inet eth0 eth0 handle 3", "(no counter: found by what the others leave over)", "to 10.0.0.1:80 (eth0, pid 41)",
 		"tbf 1: on eth0", "shaped to 5 Mbit/s", "filter bpf eth0, BPF program 5", "MTU 1500 here, 100 at the other end", "socket of 10.0.0.1:80 (eth0, pid 41)",
 		"rx_missed", "kernel: NETFILTER_DROP in nft_do_chain()", "Not checked: firewall: eth0: eth0", "Nothing died at:",
 	} {

@@ -62,7 +62,7 @@ const (
 	requestColumns = "%-23s %-15s %7s %7s %7s %7s  %s"
 	addressWidth   = 21
 	processWidth   = 15                                                                      // a name the kernel keeps is no longer
-	tableWidth     = 2 + addressWidth + 1 + processWidth + 1 + 7 + 1 + 7 + 1 + 7 + 1 + 7 + 2 // up to where the time goes
+	tableWidth     = 2 + addressWidth + 1 + processWidth + 1 + 7 + 1 + 7 + 1 + 7 + 1 + 7 + 2 // up to the time breakdown
 )
 
 // requests is the table of endpoints whose requests were recorded.

@@ -126,7 +126,7 @@ func harmText(r *diagnose.Report) string {
 			}
 		}
 	} else {
-		who = subjectText(&causesOf(r)[0].Subject)
+		who = shortSubject(&causesOf(r)[0].Subject)
 	}
 	if len(parts) == 0 {
 		parts = []string{causesOf(r)[0].Title}
@@ -139,6 +139,17 @@ func harmText(r *diagnose.Report) string {
 		text += fmt.Sprintf("; and %s", figure.Counted(more, "more service"))
 	}
 	return text
+}
+
+// shortSubject names what a finding is about in a few words.
+func shortSubject(s *cause.Subject) string {
+	switch {
+	case s.Comm != "" && s.Port != 0 && s.Kind != "destination":
+		return fmt.Sprintf("%s :%d", s.Comm, s.Port)
+	case s.Comm != "":
+		return s.Comm
+	}
+	return subjectText(s)
 }
 
 // leastShown is the share of requests from which errors are worth a word.
@@ -220,6 +231,10 @@ func (p *printer) onScreen(n int, f *cause.Finding, consequences []*cause.Findin
 		}
 	}
 	room := screenLines - 2 - len(fix)
+	if o := f.Over; o != nil {
+		room--
+		p.field("when", p.cut(fmt.Sprintf("%s to %s, in %d of %d windows; figures of the one at %s", figure.Moment(o.Onset), figure.Until(o.End, o.Onset), o.Windows, o.Of, figure.Until(o.Worst, o.Onset)), labelWidth))
+	}
 	if f.Prove != nil {
 		room--
 	}
@@ -286,7 +301,7 @@ func (p *printer) listed(label string, lines []string) {
 	}
 }
 
-// firstLines are the first lines of a text that has room beside a label; the last one ends
+// firstLines are the first lines of a text that has room next to a label; the last one ends
 // with … where more follows.
 func (p *printer) firstLines(text string, most int) []string {
 	lines := wrap(printable.Text(text), max(p.Width-labelWidth, 20))

@@ -233,7 +233,7 @@ func segmentsOf(bytes uint64, mss uint32) uint64 {
 //
 // Called ports are written P<port>; times are microseconds. drop is the
 // segments that were retransmitted, in per mille of all that were sent with
-// data, those sent again included; fail is the requests whose answer was cut
+// data, those retransmitted included; fail is the requests whose answer was cut
 // off (called: or did not come), in per mille of all. Both are rounded to the
 // nearest, where TCPRT cuts them off. count is the requests that were answered,
 // over which the averages are. Served ports come first.

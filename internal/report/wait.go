@@ -20,7 +20,7 @@ const SchemaWait = "slowray.wait/1"
 const shownChains = 4
 
 // Wait writes what the threads of a process wait for, for a person: chains that
-// somebody or something has to be mended for first, then in a line each what
+// somebody or something has to be fixed for first, then in a line each what
 // moves, and what is ready for work.
 func Wait(w io.Writer, o *observe.Waits, style Style) error {
 	if style.Width <= 0 {
@@ -104,7 +104,7 @@ func (p *printer) waitHead(o *observe.Waits) {
 }
 
 // chain tells one chain, in full unless it comes to a thread from which another
-// one was told.
+// one was reported.
 func (p *printer) chain(n int, o *observe.Waits, c *observe.WaitChain, told map[int]int) {
 	color := red
 	if !c.Culprit() {

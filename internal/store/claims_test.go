@@ -73,7 +73,7 @@ func packed(t *testing.T, plain []byte) []byte {
 	return z.EncodeAll(plain, nil)
 }
 
-// A file that says that it is gigabytes is told in a line, and takes no memory.
+// A file that says that it is gigabytes is reported in a line, and takes no memory.
 func TestFilesThatClaimTooMuch(t *testing.T) {
 	source := t.TempDir()
 	c := &clock{t: noon}

@@ -75,7 +75,7 @@ func checkNumbers(t *testing.T, list []Request, atLeast int) {
 }
 
 // A writer that is killed loses nothing that it had synced, time after time, and
-// a reader beside it never sees a gap.
+// a reader next to it never sees a gap.
 func TestKilledWriter(t *testing.T) {
 	if testing.Short() {
 		t.Skip("SKIP: takes seconds: NOT tested with -short")
@@ -229,7 +229,7 @@ func TestReadersBesideWriter(t *testing.T) {
 			must(t, s.Close())
 			checkNumbers(t, readAll(t, dir, Query{}), 3000)
 			if reads < 5 {
-				t.Logf("only %d reads beside the writer", reads)
+				t.Logf("only %d reads next to the writer", reads)
 			}
 			return
 		default:

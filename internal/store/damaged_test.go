@@ -90,7 +90,7 @@ func damages(t testing.TB) map[string]func([]byte) []byte {
 	return all
 }
 
-// What cannot be read stays as it is, and is told of; what was written before and
+// What cannot be read stays as it is, and is reported of; what was written before and
 // after it in the same hour is merged at once, and nothing of it is lost.
 func TestDamagedFilesAreLeftOut(t *testing.T) {
 	for name, damage := range damages(t) {
@@ -124,7 +124,7 @@ func TestDamagedFilesAreLeftOut(t *testing.T) {
 				c := &clock{t: noon.Add(2 * time.Hour)}
 				s := openAt(t, args[0], Options{}, c)
 				fmt.Println(oneLineOf(t, s.keep()))
-				must(t, s.keep()) // it was told
+				must(t, s.keep()) // it was reported
 				must(t, s.Close())
 			})
 			if used.Peak > 300<<20 {

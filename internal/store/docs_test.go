@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// Every column is told in docs/history.md.
+// Every column is reported in docs/history.md.
 func TestColumnsAreDocumented(t *testing.T) {
 	text, err := os.ReadFile("../../docs/history.md")
 	must(t, err)

@@ -8,7 +8,7 @@ import (
 )
 
 // A directory that is moved or removed while it is written to is begun anew: what
-// comes then is where it belongs, and it is told once.
+// comes then is where it belongs, and it is reported once.
 func TestDirectoryThatVanishes(t *testing.T) {
 	for name, vanish := range map[string]func(dir string) error{
 		"moved":         func(dir string) error { return os.Rename(dir, dir+".away") },
@@ -58,7 +58,7 @@ func TestDirectoryThatVanishes(t *testing.T) {
 	}
 }
 
-// Where it cannot be begun anew that is told, until it can.
+// Where it cannot be begun anew that is reported, until it can.
 func TestDirectoryThatBecomesAFile(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "history")
 	c := &clock{t: noon}

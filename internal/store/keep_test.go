@@ -98,7 +98,7 @@ func TestCompaction(t *testing.T) {
 }
 
 // A writer that is killed between two steps of merging or of making a file leaves
-// both what was and what came of it: nothing is told twice.
+// both what was and what came of it: nothing is reported twice.
 func TestLeftovers(t *testing.T) {
 	dir := t.TempDir()
 	c := &clock{t: noon}

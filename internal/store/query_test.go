@@ -250,7 +250,7 @@ func TestSpan(t *testing.T) {
 	}
 }
 
-// A host that calls ever new addresses: those called most are told one by one, the
+// A host that calls ever new addresses: those called most are reported one by one, the
 // others together, and none is lost.
 func TestMoreEndpointsThanCanBeTold(t *testing.T) {
 	dir := t.TempDir()

@@ -107,7 +107,7 @@ func fileRuns[T any](r *Reader, s *snapshot, from, to int64, want func(string) b
 }
 
 // snapshot opens all files of a kind that may have rows of a range (µs since
-// 1970, to exclusive). Nothing is missed and nothing is told twice, whatever the
+// 1970, to exclusive). Nothing is missed and nothing is reported twice, whatever the
 // writer does meanwhile: logs are opened first, and those whose file is there
 // already are left out.
 func (r *Reader) snapshot(k kind, from, to int64) (*snapshot, error) {

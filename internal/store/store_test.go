@@ -301,7 +301,7 @@ func TestObservationsAndFindings(t *testing.T) {
 		Subject:  cause.Subject{Kind: "listener", PID: 7, Comm: "nginx", Port: 80, Addr: "10.0.0.1", Rule: "drop"},
 		Impact:   cause.Impact{Share: 0.25, Of: "new connections", Text: "a quarter"},
 		Evidence: []cause.Evidence{{Fact: "full", Value: 12.0, Source: "/proc"}},
-		Fix:      cause.Fix{Text: "mend", Commands: []shell.Command{shell.Line("sysctl")}}, Weight: 0.125,
+		Fix:      cause.Fix{Text: "fix", Commands: []shell.Command{shell.Line("sysctl")}}, Weight: 0.125,
 	}
 	minor := want
 	minor.Cause, minor.Weight = "later", 0.5

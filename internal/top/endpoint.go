@@ -75,7 +75,7 @@ func (m *model) counts() []string {
 		add(e.Recorded, "recorded")
 	}
 	add(e.Connections, "connections opened")
-	add(e.SynRetrans, "SYNs sent again")
+	add(e.SynRetrans, "SYNs retransmitted")
 	return texts
 }
 

@@ -45,7 +45,7 @@ func networkFacts(s *observe.RequestSample) []string {
 	if s.RTTNS > 0 {
 		facts = append(facts, "rtt "+duration(float64(s.RTTNS))+" (min "+duration(float64(s.MinRTTNS))+")")
 	}
-	return append(facts, figure.Counted(s.Retrans, "segment")+" sent again")
+	return append(facts, figure.Counted(s.Retrans, "segment")+" retransmitted")
 }
 
 // waterfall draws every part where it began, in the order in which a request

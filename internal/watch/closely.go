@@ -19,7 +19,7 @@ import (
 
 // The samples that are taken all the time tell which functions of the machine's
 // code run, and lead through a program only by frame pointers. Which function
-// of a Python or PHP program it is, a far dearer unwinder tells: it is used when
+// of a Python or PHP program it is, a far more expensive unwinder tells: it is used when
 // services compute while their requests are slow, once in a window.
 const (
 	closelyFirst = 750 * time.Millisecond // into the window: before, nobody knows who computes

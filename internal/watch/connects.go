@@ -9,7 +9,7 @@ import (
 )
 
 // Watching accept(), and connect() to unix sockets, makes every system call of
-// the host dearer. It is done for moments spread over the window, which tell
+// the host more expensive. It is done for moments spread over the window, which tell
 // who calls whom and how often, and for as long as a queue or the descriptors
 // of a server look like running out, which is when such calls fail.
 const (

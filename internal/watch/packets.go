@@ -11,7 +11,7 @@ import (
 // Looking at packets costs something for each of them. It is done for moments,
 // when they take a good part of a CPU.
 const (
-	flowsFrom   = 0.3 // of a CPU, in soft interrupts
+	flowsFrom   = 0.3 // of a CPU, in softirqs
 	flowsMoment = 100 * time.Millisecond
 	flowsLooks  = 3 // in a window
 )
@@ -25,7 +25,7 @@ type packets struct {
 	busy    chan struct{} // closed when the last look is over; until then err is its own
 }
 
-// look looks at what comes in when soft interrupts took that share of
+// look looks at what comes in when softirqs took that share of
 // a CPU lately.
 func (f *packets) look(s *session, share float64) {
 	if share < flowsFrom || f.looks >= flowsLooks {

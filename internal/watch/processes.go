@@ -23,7 +23,7 @@ func (o *processes) begin(s *session) error {
 	for i := range s.procs {
 		at[s.procs[i].PID] = i
 	}
-	now, _ := s.fs.Processes() // what cannot be read is told when the window ends
+	now, _ := s.fs.Processes() // what cannot be read is reported when the window ends
 	for i := range now {
 		old, known := at[now[i].PID]
 		switch {

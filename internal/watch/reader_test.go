@@ -35,7 +35,7 @@ func TestPaceSlowsDownWhenDear(t *testing.T) {
 	}
 }
 
-// TestScheduleKeepsTheEnds: dear snapshots are left out in the middle, the
+// TestScheduleKeepsTheEnds: expensive snapshots are left out in the middle, the
 // first and the last never.
 func TestScheduleKeepsTheEnds(t *testing.T) {
 	for _, c := range []struct {

@@ -48,7 +48,7 @@ func (s *session) readers() table {
 			{name: "databases", begin: databases.begin, every: databasesEvery, sample: databases.sample, end: databases.end},
 			{name: "kernel log", kind: observe.KindKernelLog, partial: true, begin: kernelLog.begin, end: kernelLog.end, close: kernelLog.close},
 			{name: "connections", kind: observe.KindConnects, begin: connects.begin, sample: connects.sample, stop: connects.stop, close: connects.close},
-			{name: "name servers", kind: observe.KindDNS, begin: nameServers.begin, stop: nameServers.stop, close: nameServers.close},
+			{name: "nameservers", kind: observe.KindDNS, begin: nameServers.begin, stop: nameServers.stop, close: nameServers.close},
 			{name: "failing calls", kind: observe.KindErrors, begin: callErrors.begin, sample: callErrors.sample, stop: callErrors.stop, close: callErrors.close},
 			{name: "host state", begin: hostState.begin, every: processesEvery, sample: hostState.sample, end: hostState.end},
 			{name: "CPU samples", kind: observe.KindProfile, begin: profile.begin, stop: profile.stop, close: profile.close},
@@ -75,7 +75,7 @@ func (s *session) readers() table {
 		},
 		// First what is recorded: what happens from here on is slowray's own doing.
 		stops: []string{
-			"sockets", "CPU course", "thread course", "waits", "requests", "connections", "name servers", "failing calls",
+			"sockets", "CPU course", "thread course", "waits", "requests", "connections", "nameservers", "failing calls",
 			"CPU samples", "interpreters", "dropped packets", "use", "packets", "processes", "container engines", "listeners",
 		},
 		ends: []string{

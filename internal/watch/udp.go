@@ -8,7 +8,7 @@ import (
 	"github.com/slowray/slowray/internal/sense/host"
 )
 
-// maxUDP bounds the sockets of a namespace that are told.
+// maxUDP bounds the sockets of a namespace that are reported.
 const maxUDP = 64
 
 // udpBegin remembers what each UDP socket has dropped so far.

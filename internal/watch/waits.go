@@ -148,7 +148,7 @@ func (w *waits) end(s *session) {
 	requests = append(requests, s.lent(requests)...)
 	s.out.Waits = w.sampler.Graph(requests, slowRequest, answered)
 	s.lose("processes that serve whose threads were not looked at, for there were too many", int64(w.left))
-	s.lose("waits of threads that were not kept for want of room", w.sampler.Lost())
+	s.lose("waits of threads that were not kept because room ran out", w.sampler.Lost())
 	s.lose("slow requests whose waits were not looked into, for there were too many", w.slow.lost)
 }
 

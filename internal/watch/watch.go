@@ -36,7 +36,7 @@ type Options struct {
 	// at, where windows follow each other all the time: 1 to 6; 0 = 1. What a
 	// window of a minute sees is then about what one of ten seconds sees.
 	Rarely int
-	// Spare leaves the dear look at interpreters out: see closely.go.
+	// Spare leaves the expensive look at interpreters out: see closely.go.
 	Spare bool
 	// Memory, when set, is that of windows that follow each other.
 	Memory *Memory
@@ -157,7 +157,7 @@ var left = func() chan struct{} {
 	return c
 }()
 
-// leave detaches what was attached, beside what follows. The kernel waits, program by
+// leave detaches what was attached, next to what follows. The kernel waits, program by
 // program, until no CPU runs it: that may take half a second, which who wants the verdict
 // does not have. The end of the process does it too; only another session waits for it.
 func (s *session) leave() {

@@ -23,7 +23,7 @@ const (
 	maxOnce       = 6                // endpoints that were there on one side only
 	leastOnce     = 0.01             // score of such a one: two per cent of the requests
 	fewRequests   = 30               // on either side: chance may have made the difference
-	leastChange   = 0.02             // of the time of a request: less is no change
+	leastChange   = 0.02             // of the request latency: less is no change
 	noticedRatio  = 1.3
 )
 
@@ -51,7 +51,7 @@ type differenceRow struct {
 	Inside    figure   `json:"inside"`
 	Outside   figure   `json:"outside"`
 	Ratio     figure   `json:"ratio"`    // null where outside is nothing
-	Explains  figure   `json:"explains"` // part of the added time; null where it cannot be told, negative where it made it less
+	Explains  figure   `json:"explains"` // part of the added time; null where it cannot be reported, negative where it made it less
 	ShareIn   *figure  `json:"share_inside,omitempty"`
 	ShareOut  *figure  `json:"share_outside,omitempty"`
 	Few       bool     `json:"few"`
@@ -99,7 +99,7 @@ type sideJSON struct {
 type totals struct {
 	requests, failed  uint64
 	segments, retrans uint64
-	parts             map[string]float64 // ns, all requests; server and what it is made of beside each other
+	parts             map[string]float64 // ns, all requests; server and what it is made of next to each other
 	time              float64            // ns, all requests
 	hist, rtt         observe.Histogram
 	seconds           float64
@@ -239,7 +239,7 @@ func (s *server) difference(ctx context.Context, q *query) (answer, error) {
 	return jsonAnswer(&out)
 }
 
-// compareSums puts both sides of each endpoint beside each other, those that added
+// compareSums puts both sides of each endpoint next to each other, those that added
 // most time first; rows are of endpoints that were there on one side only.
 func (s *server) compareSums(q *query, outside []timeRange, span timeRange) ([]*comparedJSON, []*differenceRow, error) {
 	sides := [2]map[endpointKey]*totals{{}, {}}

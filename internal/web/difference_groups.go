@@ -21,7 +21,7 @@ const (
 	groupTime   = 500 * time.Millisecond // of each side
 	pieceCount  = 16                     // pieces that each side is read in
 	othersName  = "\x00others"
-	leastShare  = 0.05 // a change of the share of requests that is told
+	leastShare  = 0.05 // a change of the share of requests that is reported
 	leastExcess = 0.10 // of the added time beyond the share of the requests
 	sure        = 3    // standard errors
 )
@@ -253,7 +253,7 @@ func (c *comparedJSON) groups(dimension string, in, out map[string]*group, allIn
 	return rows
 }
 
-// group compares one value of a dimension; nil when nothing is to be told.
+// group compares one value of a dimension; nil when nothing is to be reported.
 //
 // The mean of all inside less that outside is the sum over the values of
 // share·(mean - M) inside less the same outside, M being the mean of all outside:
@@ -298,7 +298,7 @@ func (c *comparedJSON) group(dimension, name string, a, b, allIn, allOut *group)
 		r.Text = fmt.Sprintf("%s; %s of the added time, %s of the requests%s.", text, portion(mine/added), num.Percent(shareIn), caveat(a.n, max(b.n, fewRequests)))
 		r.score = c.weight * min(excess, 1)
 		r.Few = min(a.size(), allOut.size()) < fewRequests
-	case shareTells && !(d < 0 && wellStatus(dimension, name)): // that fewer are well is told by what more are
+	case shareTells && !(d < 0 && wellStatus(dimension, name)): // that fewer are well is reported by what more are
 		r.Unit, r.Inside, r.Outside, r.Ratio = unitShare, in, out, quotient(shareIn, shareOut)
 		r.Text = fmt.Sprintf("%s: %s of the requests, %s outside%s.", shown, num.Percent(shareIn), num.Percent(shareOut), caveat(allIn.n, allOut.n))
 		r.score = shareScore(dimension, name, d) * max(c.weight, 0.2)
@@ -312,7 +312,7 @@ func (c *comparedJSON) group(dimension, name string, a, b, allIn, allOut *group)
 	return r
 }
 
-// leastShareOf is the change of a share that is told: of errors, a small one.
+// leastShareOf is the change of a share that is reported: of errors, a small one.
 func leastShareOf(dimension string) float64 {
 	if dimension == byStatus || dimension == byFlag {
 		return 0.01

@@ -104,7 +104,7 @@ func times(in, out float64) string {
 	return ""
 }
 
-// rates compares what is counted: how many requests, errors, segments sent again,
+// rates compares what is counted: how many requests, errors, segments retransmitted,
 // and how long the way is.
 func (c *comparedJSON) rates() []*differenceRow {
 	var rows []*differenceRow
@@ -126,8 +126,8 @@ func (c *comparedJSON) rates() []*differenceRow {
 	}
 	lossIn, lossOut := float64(ratio(c.in.retrans, c.in.segments)), float64(ratio(c.out.retrans, c.out.segments))
 	if d := lossIn - lossOut; math.Abs(d) > 3*shareError(lossIn, lossOut, float64(c.in.segments), float64(c.out.segments)) && math.Abs(d) >= 0.001 {
-		r := c.row(byNetwork, "segments sent again", unitShare, lossIn, lossOut)
-		r.Text = fmt.Sprintf("%s of the segments were sent again, %s outside%s.", num.Percent(lossIn), num.Percent(lossOut), c.caveat())
+		r := c.row(byNetwork, "segments retransmitted", unitShare, lossIn, lossOut)
+		r.Text = fmt.Sprintf("%s of the segments were retransmitted, %s outside%s.", num.Percent(lossIn), num.Percent(lossOut), c.caveat())
 		r.score = c.weight * min(0.8, 20*math.Abs(d))
 		rows = append(rows, r)
 	}

@@ -11,7 +11,7 @@ import (
 
 const (
 	comparedWindows = 6    // of each side
-	leastCPU        = 0.02 // of the host's CPUs: a change that is told
+	leastCPU        = 0.02 // of the host's CPUs: a change that is reported
 )
 
 // computed is CPU time by what computed.

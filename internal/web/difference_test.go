@@ -73,15 +73,15 @@ func TestDifferenceNamesWhatChanged(t *testing.T) {
 		t.Errorf("%+v", f)
 	}
 	if a.row(byStatus, "HTTP 200") >= 0 {
-		t.Errorf("that fewer are well is told beside what more are:\n%s", a.texts())
+		t.Errorf("that fewer are well is reported next to what more are:\n%s", a.texts())
 	}
 	for _, innocent := range []string{"10.0.1.0", "10.0.1.1", "10.0.1.2"} {
 		if a.row(byPeer, innocent) >= 0 {
-			t.Errorf("%s is told:\n%s", innocent, a.texts())
+			t.Errorf("%s is reported:\n%s", innocent, a.texts())
 		}
 	}
 	if a.row(byPart, "server") >= 0 {
-		t.Errorf("the server is told:\n%s", a.texts())
+		t.Errorf("the server is reported:\n%s", a.texts())
 	}
 }
 
@@ -166,7 +166,7 @@ func TestDifferenceSaysWhenThereIsLittle(t *testing.T) {
 	}
 }
 
-// An endpoint that comes up in the range is told when it makes a good part of the
+// An endpoint that comes up in the range is reported when it makes a good part of the
 // requests, and not each port that was open for a moment.
 func TestDifferenceTellsWhoCame(t *testing.T) {
 	m := &memory{}

@@ -3,7 +3,7 @@
 //
 // In: a Source, which internal/store's Reader is. Out: JSON and CSV, summed up
 // here so that a page never gets more than it can draw. Nothing can be changed
-// through it, and it asks nothing of anybody else. Whoever may ask is told in
+// through it, and it asks nothing of anybody else. Whoever may ask is reported in
 // docs/access.md: on an address that others reach only with a token, on loopback
 // only under the names of loopback.
 //

@@ -15,7 +15,7 @@ import (
 // nanoseconds is a time of an Observation.
 func nanoseconds(ns int64) time.Duration { return time.Duration(ns) }
 
-// maxDropRows is how many places of one layer are told.
+// maxDropRows is how many places of one layer are reported.
 const maxDropRows = 100
 
 type dropLayer struct {

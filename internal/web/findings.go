@@ -13,7 +13,7 @@ import (
 )
 
 // findingJSON is a cause on a subject for as long as it was found, in windows
-// next to each other. What is told of it is what the window with the greatest
+// next to each other. What is reported for it is what the window with the greatest
 // share told.
 type findingJSON struct {
 	Cause         cause.ID         `json:"cause"`
@@ -49,7 +49,7 @@ type shareJSON struct {
 	Share float64 `json:"share"`
 }
 
-// maxShares is how many of them are told of one finding.
+// maxShares is how many of them are reported for one finding.
 const maxShares = 500
 
 // subjectOf tells subjects apart. A process is known by its name: it may have

@@ -272,7 +272,7 @@ func TestQueriesThatAreTooLarge(t *testing.T) {
 	}
 }
 
-// What a damaged or foreign file holds is told, and harms nothing.
+// What a damaged or foreign file holds is reported, and harms nothing.
 func TestDamagedFiles(t *testing.T) {
 	m := incident()
 	dir := t.TempDir()

@@ -176,7 +176,7 @@ const (
 	readTime        = 10 * time.Second
 	writeTime       = maxAnswer + patience + 20*time.Second
 	idleTime        = 20 * time.Second // a page asks each five seconds, Prometheus each fifteen: connections are few
-	maxHeaderBytes  = 48 << 10         // room for maxQuery beside them
+	maxHeaderBytes  = 48 << 10         // room for maxQuery next to them
 	shutdownTime    = 2 * time.Second
 	maxLoggedErrors = 20 // of the server, an hour
 )

@@ -11,7 +11,7 @@ import (
 	"github.com/slowray/slowray/internal/store"
 )
 
-// A host that is called at thousands of addresses: the busiest endpoints are told,
+// A host that is called at thousands of addresses: the busiest endpoints are reported,
 // the number of the others, and no memory is taken for what is not shown.
 func TestThousandsOfEndpoints(t *testing.T) {
 	m := &memory{from: noon, to: noon.Add(20 * time.Minute)}

@@ -12,7 +12,7 @@ import (
 	"github.com/slowray/slowray/internal/store"
 )
 
-// maxChains is how many chains are told of one request.
+// maxChains is how many chains are reported for one request.
 const maxChains = 12
 
 // request tells of one request: what it was, and what the windows of its moment

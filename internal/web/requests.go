@@ -18,7 +18,7 @@ import (
 )
 
 // scanTime is how long stored requests are read for one answer; what was not
-// read by then is told.
+// read by then is reported.
 const scanTime = 4 * time.Second
 
 // matches says whether a stored request is one that was asked for.

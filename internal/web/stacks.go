@@ -14,7 +14,7 @@ import (
 
 // Bounds of a tree that is drawn.
 const (
-	leastFrame = 0.0005 // of all: what is less is told as its caller's own
+	leastFrame = 0.0005 // of all: what is less is reported as its caller's own
 	maxDepth   = 500
 )
 
@@ -204,7 +204,7 @@ func (s *server) stacks(ctx context.Context, q *query) (answer, error) {
 		if root.Before != nil {
 			whole = min(max(whole, 1), max(*root.Before, 1))
 		}
-		out.Losses.add("frames that are too narrow are told as their callers' own time", root.trim(int64(float64(whole)*leastFrame)))
+		out.Losses.add("frames that are too narrow are reported as their callers' own time", root.trim(int64(float64(whole)*leastFrame)))
 		out.Frames = root
 	} else if because == "" {
 		because = "no stack has such a value in this range"

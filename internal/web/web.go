@@ -15,7 +15,7 @@ import (
 	"github.com/slowray/slowray/internal/store"
 )
 
-// Options say what is served beside the history, and to whom. All of it is
+// Options say what is served next to the history, and to whom. All of it is
 // optional.
 type Options struct {
 	Version   string

@@ -147,7 +147,7 @@ func TestSeries(t *testing.T) {
 	}
 	for _, part := range []string{"stall", "retrans"} {
 		if _, ok := s.Ledger[part]; ok {
-			t.Errorf("%s takes no time and is told", part)
+			t.Errorf("%s takes no time and is reported", part)
 		}
 	}
 	// Before there was any history there is nothing, which is not zero.

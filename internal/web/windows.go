@@ -96,7 +96,7 @@ func (s *server) facts(ctx context.Context, w store.Window) (*windowFacts, error
 }
 
 // within reads the saved windows of a range, at most so many, spread evenly. What
-// was left out or cannot be read is told as a loss.
+// was left out or cannot be read is reported as a loss.
 func (s *server) within(ctx context.Context, r timeRange, most int, lost *losses) ([]*windowFacts, error) {
 	all, err := s.source.Observations(r.from, r.to)
 	if err != nil {

@@ -70,7 +70,7 @@ func TestWaits(t *testing.T) {
 		t.Errorf("%+v", a.Edges)
 	}
 
-	// Where stacks off the CPU were not recorded, the waits are told as such.
+	// Where stacks off the CPU were not recorded, the waits are reported as such.
 	off := ask[stacksJSON](t, h, "/api/stacks?kind=off&"+incidentRange())
 	if off.Frames == nil || off.Frames.Value != 22e9 || off.Frames.Children[0].Name != "nginx" || off.Frames.Children[0].Value != 20e9 || off.Frames.Children[0].Children[0].Name != "lock: waits for its release" || len(off.Notes) != 1 {
 		t.Errorf("%+v", off)
@@ -139,7 +139,7 @@ func TestReportIsOfTheWindowThatCoversMost(t *testing.T) {
 }
 
 // The windows of a longer range are judged together, as slowray why --at --for does;
-// one that cannot be read is told and costs no other.
+// one that cannot be read is reported and costs no other.
 func TestReportOfSeveralWindows(t *testing.T) {
 	m := incident()
 	for i := range 6 {
@@ -164,7 +164,7 @@ func TestReportOfSeveralWindows(t *testing.T) {
 	}
 }
 
-// No more windows are read than one answer may be made of, and it is told.
+// No more windows are read than one answer may be made of, and it is reported.
 func TestFewWindowsAreRead(t *testing.T) {
 	m := incident()
 	m.window(t, noon, 60, nil)

@@ -16,7 +16,7 @@ func Board(results []Result) string {
 	line("# Scoreboard\n")
 	line("<!-- made by: make scoreboard; not to be edited -->\n")
 	line("Incidents that nobody designed: a seed draws what is wrong, in which server and language, behind how many hops, in which")
-	line("network namespace or container, under which load, how strong, and what harmless things go on beside it (`lab/grammar`).")
+	line("network namespace or container, under which load, how strong, and what harmless things go on next to it (`lab/grammar`).")
 	line("The lab injects the fault, measures what its removal gives, has slowray look for 5 s at the service's port, pastes the")
 	line("commands of the first finding, and measures the service again. A draw whose fault does no measurable harm is drawn again.\n")
 	line("%s\n", strings.ReplaceAll(s.Summary(), "\n", "  \n"))

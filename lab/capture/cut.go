@@ -15,7 +15,7 @@ const (
 // Request is one turn of a connection: bytes from the client, then bytes from
 // the server, until the client sends again having received all of them. Times
 // are ns of CLOCK_REALTIME at the end looked from, and 0 when the thing was
-// not seen; bytes that are sent again do not move them.
+// not seen; bytes that are retransmitted do not move them.
 type Request struct {
 	First, Last       int64 // first and last request byte
 	FirstOut, LastOut int64 // first and last response byte
@@ -25,7 +25,7 @@ type Request struct {
 	AckedWithData bool
 	BytesIn       int64 // request
 	BytesOut      int64 // response
-	// Retrans counts segments with data that the end looked from sent again,
+	// Retrans counts segments with data that the end looked from retransmitted,
 	// Resent are the times of the packets.
 	Retrans int
 	Resent  []int64
@@ -46,7 +46,7 @@ type Connection struct {
 	// which made it complete at the end looked from; 0 when the connection is
 	// older than the capture.
 	Opened, Established int64
-	SynRetrans          int   // SYNs and SYN-ACKs that the end looked from sent again
+	SynRetrans          int   // SYNs and SYN-ACKs that the end looked from retransmitted
 	Greeting            int64 // bytes that the server sent before the first request
 	Requests            []Request
 	// ClientClosed and ServerClosed are the times of the first FINs, Reset

@@ -21,7 +21,7 @@ import (
 // thousands of hosts did is kept.
 const fleetHeap = 2 << 30
 
-// planted is what is told of a run.
+// planted is what is reported for a run.
 type planted struct {
 	Schema   string           `json:"schema"`
 	Hosts    int              `json:"hosts"`

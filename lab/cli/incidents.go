@@ -67,7 +67,7 @@ func run(ctx context.Context, s *streams, c *commandline.LabRun) error {
 	return nil
 }
 
-// tune lets slowray tune mend an incident; the exit status is 1 when what it leaves
+// tune lets slowray tune fix an incident; the exit status is 1 when what it leaves
 // is not as it should be.
 func tune(ctx context.Context, s *streams, c *commandline.LabRun) error {
 	right := true

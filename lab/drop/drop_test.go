@@ -107,7 +107,7 @@ func TestEveryNth(t *testing.T) {
 		case again >= dropped && again <= dropped+dropped/20:
 			return
 		case again < dropped || try == tries:
-			t.Fatalf("%d dropped, %d sent again", dropped, again)
+			t.Fatalf("%d dropped, %d retransmitted", dropped, again)
 		}
 	}
 }
@@ -135,7 +135,7 @@ func everyNth(t *testing.T) (dropped, again uint64) {
 		t.Fatal(err)
 	}
 	again = retransmitted(t, b)
-	t.Logf("%+v, sent again %d", c, again)
+	t.Logf("%+v, retransmitted %d", c, again)
 	if c.Dropped != c.Matches/100 || c.Dropped < 100 {
 		t.Errorf("counted %+v, want every 100th", c)
 	}

@@ -72,7 +72,7 @@ func removeAll(dir string) error {
 	tables, _ := filepath.Glob(filepath.Join(dir, "clickhouse", "*", "data", "data", "*", "*")) // the pattern is right
 	var done sync.WaitGroup
 	for _, t := range tables {
-		done.Go(func() { os.RemoveAll(t) }) // what is left of it is told below
+		done.Go(func() { os.RemoveAll(t) }) // what is left of it is reported below
 	}
 	done.Wait()
 	return os.RemoveAll(dir)
@@ -153,7 +153,7 @@ func (s *stage) wait(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// run runs a program to its end; what it prints is told when it fails. What it has
+// run runs a program to its end; what it prints is reported when it fails. What it has
 // started ends with it when the context does.
 func (s *stage) run(ctx context.Context, args ...string) error {
 	cmd := exec.CommandContext(ctx, args[0], args[1:]...)

@@ -72,7 +72,7 @@ func why(t *testing.T, port int) report {
 	return r
 }
 
-// first fails unless the cause is found first, with all words in what is told of
+// first fails unless the cause is found first, with all words in what is reported of
 // it.
 func first(t *testing.T, r report, cause string, words ...string) {
 	t.Helper()

@@ -144,7 +144,7 @@ func dependencies() []Incident {
 }
 
 // networkControls look slow to who measures on the wire, or lossy, and are not
-// to be mended where the service is.
+// to be fixed where the service is.
 func networkControls() []Incident {
 	list := append(packetControls(), []Incident{{
 		Name:    "far-clients",

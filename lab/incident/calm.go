@@ -23,7 +23,7 @@ var calm = map[string]bool{
 	"healthy-idle": true, "request-waves": true, "uwsgi-harakiri": true,
 }
 
-// Calm says whether the incident may be planted beside others that are as Quick: it
+// Calm says whether the incident may be planted next to others that are as Quick: it
 // needs hardly any CPU as it is planted, changes nothing of the host, and is looked
 // at as all of them are. A tracer takes a CPU.
 func (i Incident) Calm() bool {

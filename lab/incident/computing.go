@@ -21,7 +21,7 @@ func framework(revalidate string) func() server.Setup {
 func computing() []Incident {
 	list := []Incident{{
 		Name:    "gc-pauses",
-		Summary: "a service in Java whose heap is nearly full of what it keeps, so that it collects garbage all the time",
+		Summary: "a service in Java whose heap is nearly full of what it keeps, so that it is in garbage collection all the time",
 		Setup:   java(server.Java{HeapMB: 512, Live: 70, Garbage: 4 << 20}),
 		Faults: []Fault{{
 			Name: "small-heap", Cause: "gc-pauses", Beside: []string{"lock-convoy"}, // of the machine's own, whose holder waits for the collector
@@ -128,7 +128,7 @@ func computingControls() []Incident {
 		Load:    load.Load{Conns: 2, Think: 20 * time.Millisecond},
 	}, {
 		Name:    "nice-build",
-		Summary: "a build of nice 19 starts programs all the time, beside a service with little to do",
+		Summary: "a build of nice 19 starts programs all the time, next to a service with little to do",
 		Setup: func() server.Setup {
 			s := nginxFPM(query)()
 			s.Storm, s.BurnerNice = 2, 19

@@ -60,7 +60,7 @@ func controls() []Incident {
 		Load:    load.Load{Conns: 1000},
 	}, {
 		Name:    "batch-beside",
-		Summary: "a busy loop of nice 19 beside a healthy service with little to do",
+		Summary: "a busy loop of nice 19 next to a healthy service with little to do",
 		Setup:   nginxFPM(query),
 		Faults:  []Fault{busyLoops(1, 19)},
 		Load:    load.Load{Conns: 20, Rate: 200},

@@ -1,5 +1,5 @@
 // Package incident declares the lab's incidents: which servers, which load,
-// which planted faults and in which order they are mended. Declarations only;
+// which planted faults and in which order they are fixed. Declarations only;
 // package lab runs them.
 //
 // A fault says what it plants and which cause slowray should name for it. It

@@ -34,7 +34,7 @@ func errands(name, cause, summary, text, code string, plant func(*server.Setup))
 // faulty has other lines define what a request is, or what is done first.
 func faulty(code string) func(*server.Setup) { return func(s *server.Setup) { s.Errand.Fault = code } }
 
-// beside has commands run beside the service.
+// beside has commands run next to the service.
 func beside(commands string) func(*server.Setup) {
 	return func(s *server.Setup) { s.Around.Beside = commands }
 }
@@ -324,11 +324,11 @@ func bySetup() []Incident {
 		Quick: true,
 	}, {
 		Name:    "udp-receive-buffer",
-		Summary: "the socket of a name server has room for a few datagrams only, and many come at once",
+		Summary: "the socket of a nameserver has room for a few datagrams only, and many come at once",
 		Setup:   quotes(server.Quotes{Lookup: true, OneByOne: true}),
 		Faults: []Fault{{
 			Name: "small-buffer", Cause: "udp-receive-buffer-overflow", Says: "SO_RCVBUF", Beside: []string{"dns-timeout"},
-			Text:  "the name server sets SO_RCVBUF to 1 kB",
+			Text:  "the nameserver sets SO_RCVBUF to 1 kB",
 			Plant: func(s *server.Setup) { s.Quotes.Buffer = 1 << 10 },
 		}},
 		Load:  load.Load{Conns: 40, Think: 40 * time.Millisecond},

@@ -27,7 +27,7 @@ func children(n int) Fault {
 	}
 }
 
-// acceptQueues is incident A's: one fault, three settings, mended together.
+// acceptQueues is incident A's: one fault, three settings, fixed together.
 func acceptQueues() Fault {
 	return Fault{
 		Name: "accept-queue", Cause: "accept-queue-overflow",

@@ -16,7 +16,7 @@ type Guest struct {
 	Fault string
 	After string // commands that put everything back
 
-	Words []string // that are told of it
+	Words []string // that are reported for it
 }
 
 // Guests is all of them.

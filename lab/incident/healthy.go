@@ -24,7 +24,7 @@ func Healthy() []Incident {
 		{Name: "busy-short-connections", Summary: "as many connections as the CPU can do, one for each request", Setup: nginxFPM(query), Load: load.Load{Conns: 100, Close: true}},
 		{Name: "reloads", Summary: "nginx reads its configuration again every other second", Setup: chores(nginxFPM(query), server.Chores{Reloads: true}), Load: light},
 		{Name: "restarts", Summary: "another server is stopped and started", Setup: chores(nginxFPM(query), server.Chores{Restarts: true}), Load: light},
-		{Name: "cron", Summary: "small programs start and end beside the service", Setup: chores(nginxFPM(query), server.Chores{Cron: true}), Load: light},
+		{Name: "cron", Summary: "small programs start and end next to the service", Setup: chores(nginxFPM(query), server.Chores{Cron: true}), Load: light},
 		{Name: "packages", Summary: "dpkg installs packages", Setup: chores(nginxFPM(query), server.Chores{Packages: true}), Load: light},
 		{Name: "packages-short-connections", Summary: "dpkg installs packages, while 500 connections a second come in", Setup: chores(nginxFPM(query), server.Chores{Packages: true}), Load: short},
 		{Name: "cron-busy", Summary: "small programs start and end while the service uses all of the CPU", Setup: chores(nginxFPM(query), server.Chores{Cron: true}), Load: load.Load{Conns: 200}},
@@ -42,7 +42,7 @@ func Healthy() []Incident {
 	return list
 }
 
-// chores is a setup with something going on beside it.
+// chores is a setup with something going on next to it.
 func chores(setup func() server.Setup, are server.Chores) func() server.Setup {
 	return func() server.Setup {
 		s := setup()

@@ -21,11 +21,11 @@ func desk(is server.Desk) func() server.Setup {
 // it costs to find that out.
 var deskLoad = load.Load{Conns: 10, Think: 5 * time.Millisecond}
 
-// lacks is a service whose requests fail for want of something.
+// lacks is a service whose requests fail for lack of something.
 func lacks(name, cause, summary, text string, healthy server.Desk, plant func(*server.Desk)) Incident {
 	return Incident{
 		Name: name, Summary: summary, Setup: desk(healthy), Load: deskLoad, Quick: true,
-		Light:  !healthy.Segment && !healthy.Watch, // whose limits hold for the host, and so for a service beside it
+		Light:  !healthy.Segment && !healthy.Watch, // whose limits hold for the host, and so for a service next to it
 		Faults: []Fault{{Name: "lack", Cause: cause, Text: text, Plant: func(s *server.Setup) { plant(&s.Desk) }}},
 	}
 }

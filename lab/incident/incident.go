@@ -46,8 +46,8 @@ type Incident struct {
 	Name    string
 	Summary string
 	Setup   func() server.Setup // healthy
-	Faults  []Fault             // in the order in which they are mended
-	Stepped bool                // mend one after the other, and look after each
+	Faults  []Fault             // in the order in which they are fixed
+	Stepped bool                // fix one after the other, and look after each
 	Control bool                // whatever is planted is harmless: no finding at all is right
 	Load    load.Load
 	Phases  []Phase // states of the network to go through, instead of faults
@@ -57,7 +57,7 @@ type Incident struct {
 	Quick     bool          // it is what it is at once: looking and measuring for half as long is enough
 	Light     bool          // it needs hardly any CPU, with its fault and without: both may run at the same time
 	Unsteady  string        // why make test does not judge it: it is not what it is each time
-	Gain      float64       // good answers with all faults mended are at least so many times those with all planted; 0 = not said
+	Gain      float64       // good answers with all faults fixed are at least so many times those with all planted; 0 = not said
 }
 
 // Causes is the expected causes, without those of decoys.

@@ -22,7 +22,7 @@ func TestFaultsChangeTheSetup(t *testing.T) {
 	}
 }
 
-// Steps are mended from the front; decoys stay to the end.
+// Steps are fixed from the front; decoys stay to the end.
 func TestDecoysComeLast(t *testing.T) {
 	for _, i := range All() {
 		decoy := false
@@ -51,7 +51,7 @@ func TestCalmIncidents(t *testing.T) {
 		if err != nil {
 			t.Error(err)
 		} else if !i.Calm() || i.Light {
-			t.Errorf("%s: it is said to be calm, and cannot be planted beside others, or is Light anyway", name)
+			t.Errorf("%s: it is said to be calm, and cannot be planted next to others, or is Light anyway", name)
 		}
 	}
 }

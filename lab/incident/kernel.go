@@ -100,13 +100,13 @@ func userSpace() []Incident {
 	slow := func(name, summary, text string, setup func() server.Setup, plant func(*server.Prices)) Incident {
 		return Incident{
 			Name: name, Summary: summary, Setup: setup, Load: errandLoad, Quick: true,
-			Faults: []Fault{{Name: "slow", Cause: "blocked-on-disk", Says: "serves a file system", Text: text, Plant: func(s *server.Setup) { plant(&s.Prices) }}},
+			Faults: []Fault{{Name: "slow", Cause: "blocked-on-disk", Says: "FUSE", Text: text, Plant: func(s *server.Setup) { plant(&s.Prices) }}},
 		}
 	}
 	return []Incident{
 		slow("fuse-rate-limit", "a service reads a file from a file system in user space, whose process may read few bytes in a second", "bindfs --read-rate=40000",
 			native(server.Native{Prices: true}), func(p *server.Prices) { p.Rate = 40_000 }),
-		slow("fuse-asks-remote", "a service reads a file from a file system in user space, whose process asks another machine first, beside a second such file system", "the other machine takes 150 ms for an answer",
+		slow("fuse-asks-remote", "a service reads a file from a file system in user space, whose process asks another machine first, next to a second such file system", "the other machine takes 150 ms for an answer",
 			func() server.Setup {
 				s := server.Healthy(server.NativeMail)
 				s.Native.Prices, s.Prices = true, server.Prices{Own: true, Ask: true, Other: true}

@@ -17,7 +17,7 @@ func quotes(is server.Quotes) func() server.Setup {
 	}
 }
 
-// farNames is quotes with a name server that is so far away.
+// farNames is quotes with a nameserver that is so far away.
 func farNames(rtt time.Duration) func() server.Setup {
 	return func() server.Setup {
 		s := quotes(server.Quotes{Lookup: true})()
@@ -33,11 +33,11 @@ var asking = load.Load{Conns: 20, Think: 10 * time.Millisecond}
 func names() []Incident {
 	return []Incident{{
 		Name:    "dns-timeout",
-		Summary: "the first of two name servers is dead: each lookup waits for the time limit before the second is asked",
+		Summary: "the first of two nameservers is dead: each lookup waits for the time limit before the second is asked",
 		Setup:   quotes(server.Quotes{Lookup: true}),
 		Faults: []Fault{{
 			Name: "deaf", Cause: "dns-timeout", Says: "does not answer",
-			Text:  "the first name server takes queries and answers none",
+			Text:  "the first nameserver takes queries and answers none",
 			Plant: func(s *server.Setup) { s.Quotes.Deaf = true },
 		}},
 		Load:  asking,
@@ -45,11 +45,11 @@ func names() []Incident {
 		Light: true,
 	}, {
 		Name:    "dns-slow",
-		Summary: "the name server takes 50 ms for an answer, and each request looks up a name",
+		Summary: "the nameserver takes 50 ms for an answer, and each request looks up a name",
 		Setup:   farNames(near),
 		Faults: []Fault{{
 			Name: "far", Cause: "dns-slow",
-			Text: "50 ms more on the way to the name server and back",
+			Text: "50 ms more on the way to the nameserver and back",
 			Plant: func(s *server.Setup) {
 				half := link.Settings{Delay: 25 * time.Millisecond}
 				s.BackWire.ToServer, s.BackWire.ToFar = half, half
@@ -60,7 +60,7 @@ func names() []Incident {
 		Light: true,
 	}, {
 		Name:    "dns-search-expansion",
-		Summary: "each name is looked up under three search domains first, as in Kubernetes, by a name server 8 ms away",
+		Summary: "each name is looked up under three search domains first, as in Kubernetes, by a nameserver 8 ms away",
 		Setup:   farNames(8 * time.Millisecond),
 		Faults: []Fault{{
 			Name: "search", Cause: "dns-search-expansion", Says: "ndots",

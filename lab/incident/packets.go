@@ -86,10 +86,10 @@ func plainWeb(is server.Service) func() server.Setup {
 
 func packets() []Incident {
 	return []Incident{{
-		// Incident C: what hurts most is mended first. Connection tracking is in
+		// Incident C: what hurts most is fixed first. Connection tracking is in
 		// use all the time, and has nothing to do with it.
 		Name:    "packet-loss-layers",
-		Summary: "packets die at five layers, which are mended one by one: MTU, a BPF program, and three firewalls",
+		Summary: "packets die at five layers, which are fixed one by one: MTU, a BPF program, and three firewalls",
 		Setup:   plainWeb(server.Service{}),
 		Stepped: true,
 		Faults: []Fault{smallMTU(), ingressDropper(3), iptablesNFT(0.15), firewallOut(7), iptablesLegacy(0.03),

@@ -28,7 +28,7 @@ func FindPair(name string) (Pair, bool) {
 }
 
 // Pairs are faults of different layers, none of which takes the CPUs from the
-// other: what each does alone it does beside the other too, which is measured.
+// other: what each does alone it does next to the other too, which is measured.
 func Pairs() []Pair {
 	var list []Pair
 	for _, p := range [][2]string{

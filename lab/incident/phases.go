@@ -34,7 +34,7 @@ func (p Phase) Database() link.Settings { return link.Settings{Loss: p.ToDatabas
 func tcprtSixPhases() Incident {
 	return Incident{
 		Name:    "tcprt-six-phases",
-		Summary: "an application that asks MariaDB: six states of the network under the same load, and where the time goes",
+		Summary: "an application that asks MariaDB: six states of the network under the same load, and the time breakdown",
 		Setup: func() server.Setup {
 			s := webAndBackend(server.WebDatabase, 0)()
 			s.Web.Calls = 2

@@ -74,7 +74,7 @@ func threadPools() []Incident {
 		}},
 		Load: load.Load{Conns: 24, Close: true, Own: true, Think: 2 * time.Millisecond},
 		// First in 2 of 4 runs, with slow-dependency as a second cause.
-		Unsteady: "the pool is not found in each run, and what its threads call is named beside it",
+		Unsteady: "the pool is not found in each run, and what its threads call is named next to it",
 	}}
 	list = append(list, hopPools()...)
 	for n := range list {

@@ -4,11 +4,11 @@ import "github.com/slowray/slowray/lab/load"
 
 // nginxThroughput is incident A: a throughput collapse behind 1,000
 // connections, with eight faults stacked (the three accept queue settings are
-// one fault here, as they are mended together).
+// one fault here, as they are fixed together).
 func nginxThroughput() Incident {
 	return Incident{
 		Name:    "nginx-throughput",
-		Summary: "nginx and php-fpm collapse behind 1,000 connections: seven faults, mended one by one",
+		Summary: "nginx and php-fpm collapse behind 1,000 connections: seven faults, fixed one by one",
 		Setup:   tracked(nginxFPM(query)),
 		Stepped: true,
 		Faults: []Fault{

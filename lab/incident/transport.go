@@ -48,7 +48,7 @@ func transport() []Incident {
 		Setup:   quotes(server.Quotes{Call: true, Timeout: 300 * time.Millisecond}),
 		Faults: []Fault{{
 			Name: "dead-ipv6", Cause: "ipv6-fallback", Or: []string{"neighbour-unresolved"},
-			Text:  "an IPv6 address beside the IPv4 one, that no machine has",
+			Text:  "an IPv6 address next to the IPv4 one, that no machine has",
 			Plant: func(s *server.Setup) { s.Quotes.DeadIPv6 = true },
 		}},
 		Load:  asking,

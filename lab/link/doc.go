@@ -8,7 +8,7 @@
 // kernel module, which is why it exists: netem is missing on many kernels.
 //
 // What is lost is a function of the seed and of the order of the packets. What
-// is late is told: how long after its due time each packet was passed on is in
+// is late is reported: how long after its due time each packet was passed on is in
 // the counters (that the thread was late to take it in is not: a packet counts
 // from then on). No packet overtakes another. Payload is never looked at.
 package link

@@ -287,7 +287,7 @@ type zeros struct{}
 
 func (zeros) Read(p []byte) (int, error) { return len(p), nil }
 
-// One lost response, and the time until TCP sends it again.
+// One lost response, and the time until TCP retransmits it.
 func TestPick(t *testing.T) {
 	p := openPair(t, Config{})
 	atA, atB := p.tcp(t)

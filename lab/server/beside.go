@@ -17,7 +17,7 @@ import (
 	"github.com/slowray/slowray/lab/sandbox"
 )
 
-// BesideRole is the role of the programs beside a service: what reads its log,
+// BesideRole is the role of the programs next to a service: what reads its log,
 // holds its lock, or is the mail host that it calls.
 const BesideRole = "beside"
 

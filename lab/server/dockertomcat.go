@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Container is what the container of a Tomcat may use, and what its JVM is told.
+// Container is what the container of a Tomcat may use, and what its JVM is reported.
 type Container struct {
 	MemoryMB int     // 0 = no limit
 	CPUs     float64 // 0 = no quota

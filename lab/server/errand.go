@@ -23,7 +23,7 @@ type Errand struct {
 // sandbox's directory, with fields of Plan in double braces, and settings.
 type Around struct {
 	Before string // commands that end before the servers are started
-	Beside string // what runs beside them
+	Beside string // what runs next to them
 	Soon   string // commands that are run once requests come in
 
 	// A setting of the whole host, once requests come in: a file below /proc/sys, and

@@ -38,7 +38,7 @@ type Hop struct {
 	Read    bool          // a request reads a file
 	Ticket  bool          // a request takes the lock of a file for a moment
 	Log     int           // bytes that a request logs, into a pipe; 0 = nothing
-	Lookup  time.Duration // node: a request looks up a name, and the name server takes so long for each; 0 = none does
+	Lookup  time.Duration // node: a request looks up a name, and the nameserver takes so long for each; 0 = none does
 	Threads int           // node: of libuv's pool; 0 = 4
 
 	Held     time.Duration // another program holds that lock so long, again and again

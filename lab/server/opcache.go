@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// opcache gives what php-fpm is told about the files that it keeps compiled.
+// opcache gives what php-fpm is reported about the files that it keeps compiled.
 func (v values) opcache() []string {
 	freq := map[string]string{"never": "-1", "often": "2", "always": "0"}[v.Revalidate]
 	if freq == "" {

@@ -12,7 +12,7 @@ import (
 	"sync/atomic"
 )
 
-// Redis is how the Redis behind a web server keeps what it is told.
+// Redis is how the Redis behind a web server keeps what it is reported.
 type Redis struct {
 	Fsync      string // appendfsync: "everysec", "always"; empty = it keeps no file
 	DiskWrites int    // that its disk takes in a second; 0 = as many as it can

@@ -73,13 +73,13 @@ func (s *starter) halfOpen() error {
 }
 
 // Quotes is how the service in Python behaves that looks up names and calls
-// others by them (programs/quotes.py). The name servers are dnsmasq, on the
+// others by them (programs/quotes.py). The nameservers are dnsmasq, on the
 // machine behind and on the service's own.
 type Quotes struct {
 	Lookup   bool   // it looks up a name for each answer
 	Search   string // search domains, and names with fewer than 5 dots are tried there first
-	Deaf     bool   // the first of two name servers takes queries and answers none
-	OneByOne bool   // a name server of another make, which answers one query after the other
+	Deaf     bool   // the first of two nameservers takes queries and answers none
+	OneByOne bool   // a nameserver of another make, which answers one query after the other
 	Buffer   int    // … with a receive buffer of so many bytes; 0 = as the kernel sizes it
 
 	Call     bool          // it calls a service on the machine behind for each answer
@@ -92,7 +92,7 @@ type Quotes struct {
 
 const (
 	quoteName = "prices.shop.example"
-	turn      = 200 * time.Microsecond // of a name server that answers one by one
+	turn      = 200 * time.Microsecond // of a nameserver that answers one by one
 	deadIPv6  = "fd5a:77::2"
 )
 
@@ -163,7 +163,7 @@ func (s *starter) nameServers() error {
 	return s.inPlaceOf("/etc/resolv.conf", "resolv.conf", conf)
 }
 
-// slowNames starts a name server on the service's machine that answers each query by
+// slowNames starts a nameserver on the service's machine that answers each query by
 // itself after so long.
 func (s *starter) slowNames(each time.Duration) error {
 	path, err := s.program("nameserver.py")
@@ -190,7 +190,7 @@ func (s *starter) startNameServer(side *sandbox.Side, args ...string) error {
 	}
 	if _, err := side.Output(s.ctx, "timeout", "5", "sh", "-c", "until ss -Huln sport = :53 | grep -q .; do sleep 0.05; done"); err != nil {
 		said, _ := os.ReadFile(out)
-		return fmt.Errorf("name server: %w: %.300s", err, said)
+		return fmt.Errorf("nameserver: %w: %.300s", err, said)
 	}
 	return nil
 }

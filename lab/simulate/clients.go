@@ -9,7 +9,7 @@ import (
 // ClientRequest is a request of a client that is none of the fleet.
 type ClientRequest struct {
 	Client netip.Addr
-	Bad    bool // it was sent again
+	Bad    bool // it was retransmitted
 	Weight uint32
 }
 

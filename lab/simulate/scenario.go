@@ -26,7 +26,7 @@ type Scenario struct {
 	// Days is how many days must have been watched before, where what is usual at the
 	// time of the day or on the day of the week is part of it.
 	Days int
-	// Lasts is how many seconds it takes until it must be told right, 60 when it is 0.
+	// Lasts is how many seconds it takes until it must be reported right, 60 when it is 0.
 	Lasts int64
 	// Balanced says that it needs a fleet with a balancer: see Options.
 	Balanced bool

@@ -28,7 +28,7 @@ func round(a, b *Host) float64 {
 
 const (
 	clientRTT = 12_000  // of clients that are none of the fleet, µs
-	timeout   = 210_000 // until a lost segment is sent again, µs
+	timeout   = 210_000 // until a lost segment is retransmitted, µs
 	patience  = 1e6     // of a caller of a host that does not answer, µs
 	segments  = 3.0     // of an answer
 )

@@ -25,7 +25,7 @@ type Options struct {
 
 // Shape is what the requests of a service are like, as recorded elsewhere.
 type Shape struct {
-	OwnUS  float64                         // mean time of a request without the calls it waits for, µs
+	OwnUS  float64                         // mean request latency without the calls it waits for, µs
 	Sigma  float64                         // of the logarithm of single requests' times
 	Split  [observe.NumServerParts]float64 // shares of OwnUS
 	Rate   float64                         // requests per second of a host

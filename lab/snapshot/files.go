@@ -12,7 +12,7 @@ import (
 )
 
 // files reads a file, or all files below a directory. A file that is not there
-// has no line: that is told by Diff when it comes or goes.
+// has no line: that is reported by Diff when it comes or goes.
 func (s *Snapshot) files(path string) error {
 	return filepath.WalkDir(path, func(path string, d fs.DirEntry, err error) error {
 		if errors.Is(err, fs.ErrNotExist) {

@@ -101,7 +101,7 @@ func (s *Snapshot) process(pid int) {
 			s.set(fmt.Sprintf("%d %d", int64(l.Cur), int64(l.Max)), "process", name, "rlimit", what)
 		}
 	}
-	// Threads come and go: what they have is told as a set.
+	// Threads come and go: what they have is reported as a set.
 	var cpus, nices []string
 	threads, _ := filepath.Glob("/proc/" + name + "/task/*")
 	for _, thread := range threads {

@@ -13,7 +13,7 @@ import (
 	"github.com/slowray/slowray/lab/netns"
 )
 
-// Scope says what to look at beside the host itself.
+// Scope says what to look at next to the host itself.
 type Scope struct {
 	Namespaces []int    // network namespaces, by a process in each
 	PIDs       []int    // limits, CPUs, nice values and pipes of processes

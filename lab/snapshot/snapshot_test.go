@@ -29,8 +29,8 @@ func own(lines []string, marks ...string) []string {
 	return list
 }
 
-// Every kind of change is seen, is told as what it is, and nothing else is; when
-// it is taken back, nothing is told.
+// Every kind of change is seen, is reported as what it is, and nothing else is; when
+// it is taken back, nothing is reported.
 func TestDiff(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("SKIPPED: needs root to make a network namespace")
@@ -115,7 +115,7 @@ func TestDiff(t *testing.T) {
 		{"qdisc", func() { in("tc qdisc add dev dummy0 root pfifo limit 7") }, func() { in("tc qdisc del dev dummy0 root") },
 			"netns of " + pid + " qdisc dummy0: was , is qdisc pfifo "},
 		{"file", func() { write("workers 8\n") }, nil, "file " + file + ": was -rw-------, owner 0:0, 10 bytes, sha256 "},
-		{"file beside it", func() { os.WriteFile(file+".new", nil, 0o600) }, nil, "file " + file + ".new: is new: "},
+		{"file next to it", func() { os.WriteFile(file+".new", nil, 0o600) }, nil, "file " + file + ".new: is new: "},
 		{"rlimit", func() { limit(77) }, nil, "process " + pid + " rlimit nofile: was "},
 		{"rule", func() { in("nft add table ip mine && nft add chain ip mine c && nft add rule ip mine c counter drop") }, func() { in("nft delete table ip mine") },
 			"netns of " + pid + " nft: was , is table ip mine"},

@@ -28,7 +28,7 @@ const (
 
 // Peak runs f in a process of its own, this test binary again, in which the test
 // that calls it comes here again: so that what other tests took does not count,
-// and what f must not do to this process, as to end for want of memory, harms none.
+// and what f must not do to this process, as to end because memory ran out, harms none.
 // What f needs, as the names of files, is made by prepare, in this process alone.
 // A test calls Peak once. What the process prints is returned.
 func Peak(t *testing.T, prepare func() []string, f func(args []string)) Used {

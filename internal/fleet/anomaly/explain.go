@@ -9,7 +9,7 @@ import (
 	"github.com/slowray/slowray/internal/observe"
 )
 
-// Facts are what is known beside the points.
+// Facts are what is known next to the points.
 type Facts struct {
 	Hosts []fleet.Host
 	// Clients are requests of abnormal endpoints, for those whose way to their clients
@@ -99,7 +99,7 @@ func explain(anomalies []Anomaly, population []fleet.Key, weak [layers]map[fleet
 			if !ok {
 				break
 			}
-			// What is abnormal by nothing but the company of others is no cause beside one.
+			// What is abnormal by nothing but the company of others is no cause next to one.
 			// Nor is a way that makes nothing slow but the call itself.
 			company := len(s.Members) == 1 && s.Kind != Dependency && !g.alarm(s.Members[0])
 			if len(x.Shared)+len(shared) > 0 && (company || s.Kind == Dependency && s.Network && s.Inside == 0) {
@@ -302,7 +302,7 @@ func (g *graph) common() (Shared, bool) {
 }
 
 // implies says that a control group, or what a program is run from, goes without saying
-// beside a component: each host, service and control group is in some, and each host and
+// next to a component: each host, service and control group is in some, and each host and
 // service runs something.
 func (c *candidate) implies(o *candidate) bool {
 	switch o.Kind {

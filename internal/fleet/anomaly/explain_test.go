@@ -247,7 +247,7 @@ func TestSlowAndFailingAtOnce(t *testing.T) {
 	}
 }
 
-// A service that waits for a slow database, and is slow by itself too, is a cause beside it.
+// A service that waits for a slow database, and is slow by itself too, is a cause next to it.
 func TestSlowByItselfAndByWhatItWaitsFor(t *testing.T) {
 	hosts, all := shop()
 	var list []Anomaly

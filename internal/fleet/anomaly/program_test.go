@@ -59,7 +59,7 @@ func TestWhatAProgramIsRunFromExplainsWhatIsSlow(t *testing.T) {
 	}
 }
 
-// Where all run the same it tells no more than the service, and is not named beside it.
+// Where all run the same it tells no more than the service, and is not named next to it.
 func TestWhatAllRunIsNoComponent(t *testing.T) {
 	var hosts []fleet.Host
 	for i := range 4 {

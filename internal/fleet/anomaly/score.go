@@ -21,7 +21,7 @@ type scoring struct {
 	m     *Model
 	e     *endpoint
 	g     *group
-	usual float64 // time of a request, µs
+	usual float64 // request latency, µs
 	judge bool
 	learn bool
 	// lasting says that it has been unusual for some time: how it scatters is not learned,

@@ -10,8 +10,8 @@ type Signal uint8
 const (
 	Rate   Signal = iota // requests per second: fewer are abnormal, when the service as a whole has fewer
 	Errors               // share of requests that failed, 0 to 1
-	Again                // SYNs sent again per request
-	Total                // mean time of a request, µs
+	Again                // SYNs retransmitted per request
+	Total                // mean request latency, µs
 	P50                  // µs
 	P99                  // µs
 	firstPart
@@ -20,7 +20,7 @@ const (
 const (
 	firstSplit = firstPart + Signal(observe.AckDelay)
 
-	// Loss is the share of segments that were sent again, 0 to 1; MinRTT the least
+	// Loss is the share of segments that were retransmitted, 0 to 1; MinRTT the least
 	// round trip time, µs. They explain; alone they are no anomaly.
 	Loss   = firstSplit + Signal(observe.NumServerParts)
 	MinRTT = Loss + 1

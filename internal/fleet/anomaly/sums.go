@@ -193,7 +193,7 @@ func y(sig Signal, v, n, usual float64) float64 {
 // rarely is the form in which the number of requests is judged.
 func rarely(n, seconds float64) float64 { return -math.Log(n/seconds + 0.1) }
 
-// partUnit is the share of the usual time of a request below which a part counts
+// partUnit is the share of the usual request latency below which a part counts
 // little: its logarithm is taken of the part plus this share.
 const partUnit = 0.1
 

@@ -16,10 +16,10 @@ import (
 const (
 	// silence is how long a host may say nothing: it says Hello each minute.
 	silence = 150 * time.Second
-	// behind is how far a host's figures may be behind those of the others, beside the
+	// behind is how far a host's figures may be behind those of the others, next to the
 	// time that they wait before they are sent.
 	behind = 20 * time.Second
-	// clockAhead is by how much a host's clock must be ahead to be told of: they say Hello once
+	// clockAhead is by how much a host's clock must be ahead to be reported of: they say Hello once
 	// a minute, and a clock may be read before what is here.
 	clockAhead = 30 * time.Second
 	// mostListed of a kind are named; the others are counted.
@@ -123,7 +123,7 @@ func (s *seen) others() string {
 	return text
 }
 
-// mostNames of services are told where one is asked for that nobody has.
+// mostNames of services are reported where one is asked for that nobody has.
 const mostNames = 8
 
 // hostsUnchecked are hosts that say nothing, or are late.
@@ -171,7 +171,7 @@ func (s *seen) hostsUnchecked() (all []Unchecked) {
 	var ahead []Unchecked
 	for i := range s.hosts {
 		if h := &s.hosts[i]; !s.q.Now.IsZero() && h.Last.After(s.q.Now.Add(clockAhead)) {
-			ahead = append(ahead, Unchecked{h.Name, "its clock is about " + h.Last.Sub(s.q.Now).Round(time.Second).String() + " ahead of the one here: what it did is told for another time (chronyc tracking there)"})
+			ahead = append(ahead, Unchecked{h.Name, "its clock is about " + h.Last.Sub(s.q.Now).Round(time.Second).String() + " ahead of the one here: what it did is reported for another time (chronyc tracking there)"})
 		}
 	}
 	return append(all, few(ahead, "have clocks that are ahead")...)
@@ -225,7 +225,7 @@ func (s *seen) callsUnchecked() (all []Unchecked) {
 }
 
 // clockUnchecked says which hosts of a cause's chain have clocks that are not known
-// beside each other: their moments cannot be compared.
+// next to each other: their moments cannot be compared.
 func (s *seen) clockUnchecked(c *Cause) (all []Unchecked) {
 	told := map[string]bool{}
 	for i := 1; i < len(c.Chain); i++ {

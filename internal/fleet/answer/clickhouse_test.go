@@ -120,7 +120,7 @@ func TestSameFromClickHouse(t *testing.T) {
 	}
 	events := watched(t, watcher, 600, 640)
 	if len(events) == 0 {
-		t.Error("no onset is told")
+		t.Error("no onset is reported")
 	}
 	keeps(t, db, cluster.Servers[1][0].HTTP, events)
 	if table, err := watcher.Table(t.Context()); err != nil || len(table.Services) != 3 || len(table.Hosts) != 5 {
@@ -172,7 +172,7 @@ func withoutShard(t *testing.T, cluster *clickhousetest.Cluster, db *clickhouse.
 	}
 }
 
-// keeps checks that what is told is found in the archive's tables, once, whoever tells
+// keeps checks that what is reported is found in the archive's tables, once, whoever tells
 // it and how often; server is one of another shard.
 func keeps(t *testing.T, db fleet.EventStore, server string, events []Event) {
 	t.Helper()

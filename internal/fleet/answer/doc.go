@@ -5,5 +5,5 @@
 // (schema/fleet.schema.json). It reads the archive and nothing else; what is abnormal is
 // judged by package anomaly, who calls whom by package servicemap, and what is wrong on a
 // host by that host itself. The same archive gives the same report. What could not be
-// known is told in it; a host that does not answer is no host that is well.
+// known is reported in it; a host that does not answer is no host that is well.
 package answer

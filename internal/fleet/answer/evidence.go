@@ -81,7 +81,7 @@ func (s *seen) originFacts(c *Cause, f *figures) {
 		add("requests", 0, float64(f.before.Requests)/float64(max(f.before.Seconds, 1)), "1/s")
 		return
 	}
-	add("mean time of a request", f.since.MeanUS(), f.before.MeanUS(), "us")
+	add("mean request latency", f.since.MeanUS(), f.before.MeanUS(), "us")
 	// That of the middle step: where only some seconds are slow it tells nothing.
 	if !had || float64(f.since.P99US) >= 1.2*float64(f.before.P99US) {
 		add("99th percentile, typically", float64(f.since.P99US), float64(f.before.P99US), "us")

@@ -57,11 +57,11 @@ const updateEvery = 5
 // incidents follows what is abnormal from second to second.
 type incidents struct {
 	open   map[string]*Incident
-	behind bool // an update waits until it may be told
+	behind bool // an update waits until it may be reported
 	last   int64
 }
 
-// due says that something waits to be told.
+// due says that something waits to be reported.
 func (x *incidents) due(at int64) bool { return x.behind && at-x.last >= updateEvery }
 
 // group is what is abnormal now by one component.

@@ -28,7 +28,7 @@ func inPart(ctx context.Context, a fleet.Archive, read func(absent []string) err
 	return err
 }
 
-// absentUnchecked says what is not known for want of parts of the archive.
+// absentUnchecked says what is not known for lack of parts of the archive.
 func (s *seen) absentUnchecked() (all []Unchecked) {
 	for _, name := range s.absent {
 		all = append(all, Unchecked{"the hosts of " + name, "no server of it answers: what these hosts did and found is missing here"})

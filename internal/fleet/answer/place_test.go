@@ -8,7 +8,7 @@ import (
 	"github.com/slowray/slowray/internal/fleet/anomaly"
 )
 
-// TestAPodIsSlow: what is slow on one host is in one pod, and what is not is beside it.
+// TestAPodIsSlow: what is slow on one host is in one pod, and what is not is next to it.
 func TestAPodIsSlow(t *testing.T) {
 	w := newWorld(12)
 	w.group = func(host, comm string) string {

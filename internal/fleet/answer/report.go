@@ -111,7 +111,7 @@ type Endpoint struct {
 	Besides []Beside `json:"besides,omitempty"`
 }
 
-// Beside is a signal of an abnormal endpoint beside the first.
+// Beside is a signal of an abnormal endpoint next to the first.
 type Beside struct {
 	Signal   string  `json:"signal"`
 	Value    float64 `json:"value"`
@@ -120,7 +120,7 @@ type Beside struct {
 	Effect   float64 `json:"effect"`
 }
 
-// Fact is something measured, beside what it usually is.
+// Fact is something measured, next to what it usually is.
 type Fact struct {
 	Fact   string   `json:"fact"`
 	Value  float64  `json:"value"`

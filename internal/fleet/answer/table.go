@@ -144,7 +144,7 @@ type rows struct {
 	services map[string]*ServiceRow
 	on       map[string]map[string]bool // hosts of services
 	hosts    map[string]*HostRow
-	segments map[string][2]uint64 // of hosts: sent, sent again
+	segments map[string][2]uint64 // of hosts: sent, retransmitted
 }
 
 // newRows has the hosts, with when they were last heard of.

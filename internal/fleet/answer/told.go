@@ -50,7 +50,7 @@ type ToldLines struct {
 	Lines []string `json:"lines"`
 }
 
-// mostTold of a list are told.
+// mostTold of a list are reported.
 const mostTold = 50
 
 // Told tells the report.

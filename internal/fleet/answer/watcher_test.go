@@ -68,7 +68,7 @@ func TestWatch(t *testing.T) {
 	}
 	last := first[len(first)-1]
 	if at := last.Since.Unix() - began; last.Component.Value != "10.0.0.7:3306" || at < 998 || at > 1006 || !strings.Contains(last.Line(), "8 of 8 slow services call 10.0.0.7:3306") {
-		t.Errorf("what is told last: %s", last.Line())
+		t.Errorf("what is reported last: %s", last.Line())
 	}
 	table, err := w.Table(context.Background())
 	if err != nil {

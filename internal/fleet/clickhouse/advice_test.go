@@ -12,7 +12,7 @@ import (
 	"github.com/slowray/slowray/internal/fleet/gateway"
 )
 
-// TestAdvice: what goes wrong most often is told with what to do, by what servers really
+// TestAdvice: what goes wrong most often is reported with what to do, by what servers really
 // answer.
 func TestAdvice(t *testing.T) {
 	ctx := t.Context()

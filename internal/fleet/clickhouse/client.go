@@ -85,7 +85,7 @@ const (
 	codeNoShard         = 279 // no replica of a shard is reached
 )
 
-// permanentCodes are errors that trying again does not mend: a table, database,
+// permanentCodes are errors that trying again does not fix: a table, database,
 // column, function or type that is missing or another, a syntax that is not
 // understood, a user or password that is wrong, rights that are missing.
 var permanentCodes = map[int]bool{

@@ -15,7 +15,7 @@ import (
 
 // agent ships records as slowray record does: in order, each batch again until it is
 // there, and after an error from where the target says. Batches are cut by chance, so
-// that what is sent again is no batch that was sent before.
+// that what is retransmitted is no batch that was sent before.
 type agent struct {
 	db   *DB
 	rng  *rand.Rand

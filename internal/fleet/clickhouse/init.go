@@ -59,7 +59,7 @@ func (c *Config) Print(w io.Writer, keep Retention) error {
 	return nil
 }
 
-// Init makes the tables on all servers, or mends them, and tells what it did, a line
+// Init makes the tables on all servers, or fixes them, and tells what it did, a line
 // for each server. It can be run again at any time: what is there stays. keep is nil
 // when what rows are kept for is to stay as it is.
 func Init(ctx context.Context, cfg *Config, keep *Retention, say func(line string)) error {

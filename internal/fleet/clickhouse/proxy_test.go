@@ -25,7 +25,7 @@ func TestABodyThatIsTooLargeForAProxyIsToldFromOtherErrors(t *testing.T) {
 	}
 }
 
-// A certificate that nobody here trusts is for somebody to mend.
+// A certificate that nobody here trusts is for somebody to fix.
 func TestAWrongCertificateDoesNotPassByItself(t *testing.T) {
 	srv := httptest.NewTLSServer(nil)
 	defer srv.Close()

@@ -244,7 +244,7 @@ func (db *DB) waitForInserts(ctx context.Context, server string, d Dialect, h *f
 	}
 }
 
-// mend adds the last batch of seconds of a host to the sums where its server was
+// fix adds the last batch of seconds of a host to the sums where its server was
 // killed after it had the rows and before it had added them up. Each sum is either
 // of all of a batch or of none of it, and those before the last one are right: an
 // insert that succeeded has made them. Where a replica hangs, which may be about to make

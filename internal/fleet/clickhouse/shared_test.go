@@ -39,7 +39,7 @@ func TestTwoHostsOfOneHistoryAreTold(t *testing.T) {
 		}
 		minute++
 	}
-	// The first one again, as from a copy, beside the second.
+	// The first one again, as from a copy, next to the second.
 	first = process()
 	var told [2]error
 	for range 12 {
@@ -52,10 +52,10 @@ func TestTwoHostsOfOneHistoryAreTold(t *testing.T) {
 	}
 	for i, want := range []string{`"two"`, `"it's <one>\n"`} {
 		if err := told[i]; err == nil || fleet.Temporary(err) || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), hostNumber(1).ID) {
-			t.Errorf("host %d is told %v", i+1, err)
+			t.Errorf("host %d is reported %v", i+1, err)
 		}
 	}
-	// When it is gone nothing is told any more.
+	// When it is gone nothing is reported any more.
 	for i := range 30 {
 		if err := hello(renamed, "two", minute); err != nil && i > 5 {
 			t.Fatalf("after the other was gone: %v", err)

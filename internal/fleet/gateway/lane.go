@@ -99,7 +99,7 @@ func (g *Gateway) run(key laneKey, l *lane) {
 }
 
 // take takes what makes an insert off a lane; dropped are batches whose hosts have
-// gone, or that came too long ago: hosts ask what is there, and send it again.
+// gone, or that came too long ago: hosts ask what is there, and retransmits it.
 func (g *Gateway) take(l *lane, now time.Time) (pieces, dropped []*piece, number int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -6,7 +6,7 @@
 // answers no questions.
 //
 // A collector cannot tell what it has, and a batch is several messages to it: of a
-// batch that fails in the middle the messages that were taken are not sent again, but
+// batch that fails in the middle the messages that were taken are not retransmitted, but
 // those of an agent that was killed are. The spans of a request that comes twice have
 // the same IDs.
 package otlp

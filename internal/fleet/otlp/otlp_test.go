@@ -20,7 +20,7 @@ import (
 	"github.com/slowray/slowray/internal/store"
 )
 
-// collector takes messages, or fails as it is told.
+// collector takes messages, or fails as it is reported.
 type collector struct {
 	t      *testing.T
 	status []int // of the next answers; then 200
@@ -103,7 +103,7 @@ func TestTarget(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer target.Close()
-	// The second of three messages fails: only what was not taken is sent again.
+	// The second of three messages fails: only what was not taken is retransmitted.
 	c.status = []int{200, 503}
 	b := requests(5<<32+1, 600)
 	if err := target.Send(t.Context(), b); err == nil || !fleet.Temporary(err) {
@@ -165,7 +165,7 @@ func TestTarget(t *testing.T) {
 		switch m.Name {
 		case "slowray.requests":
 			if m.GetSum().AggregationTemporality != metricspb.AggregationTemporality_AGGREGATION_TEMPORALITY_DELTA {
-				t.Error("seconds are told as sums since a start")
+				t.Error("seconds are reported as sums since a start")
 			}
 			for _, p := range m.GetSum().DataPoints {
 				sum += uint64(p.GetAsInt())
@@ -197,7 +197,7 @@ func TestTarget(t *testing.T) {
 	}
 	c.status = []int{400}
 	if err := target.Send(t.Context(), found); err != nil {
-		t.Errorf("what was taken is sent again: %v", err)
+		t.Errorf("what was taken is retransmitted: %v", err)
 	}
 	found.First, found.Last = 2, 2
 	found.Findings = func(yield func(fleet.Position, *store.Finding) bool) { yield(2, &finding) }
@@ -209,7 +209,7 @@ func TestTarget(t *testing.T) {
 	}
 }
 
-// A collector that wants to be left alone says for how long, and that is told on.
+// A collector that wants to be left alone says for how long, and that is reported on.
 func TestHowLongACollectorWantsToBeLeftAlone(t *testing.T) {
 	for _, status := range []int{http.StatusTooManyRequests, http.StatusServiceUnavailable} {
 		srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -34,13 +34,13 @@ const (
 	rounding = 2_000
 	// leastBounds makes a clock known; a single request might not be the same.
 	leastBounds = 3
-	// sliceNS is the time in which a clock's drift is nothing beside what is not known
+	// sliceNS is the time in which a clock's drift is nothing next to what is not known
 	// of its offset.
 	sliceNS = int64(30 * time.Second)
 	maxPPM  = 1000 // a quartz is off by less than a tenth of this
 )
 
-// boundOf is what both ends of a request say of the server's clock beside the
+// boundOf is what both ends of a request say of the server's clock next to the
 // client's, as NTP has it: nothing is received before it was sent. The request: the
 // server's clock is ahead by at most what lies between the two moments. The answer: by
 // at least that.

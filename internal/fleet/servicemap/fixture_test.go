@@ -16,7 +16,7 @@ const start = int64(1_800_000_000e9)
 // scene makes requests between hosts whose clocks are known to be wrong.
 type scene struct {
 	random *rand.Rand
-	ahead  map[string]func(ns int64) int64 // a host's clock, beside the true one
+	ahead  map[string]func(ns int64) int64 // a host's clock, next to the true one
 	hosts  []fleet.HostSeen
 	ends   []End
 	seq    map[string]uint32

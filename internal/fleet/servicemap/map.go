@@ -64,7 +64,7 @@ func (v *View) Add(p *fleet.Point) {
 // Settle makes the quantiles. It may be called again.
 func (v *View) Settle() { v.P50US, v.P99US = median(v.p50), median(v.p99) }
 
-// MeanUS is the mean time of a request.
+// MeanUS is the mean request latency.
 func (v *View) MeanUS() float64 {
 	if v.Requests == 0 {
 		return 0

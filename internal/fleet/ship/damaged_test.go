@@ -10,7 +10,7 @@ import (
 	"github.com/slowray/slowray/internal/store"
 )
 
-// Of a log in which a byte is wrong all before it is sent, and it is told that the rest is
+// Of a log in which a byte is wrong all before it is sent, and it is reported that the rest is
 // not; what comes after that log is sent.
 func TestDamagedLogIsTold(t *testing.T) {
 	f := newFake(1)

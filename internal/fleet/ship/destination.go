@@ -30,7 +30,7 @@ type destination struct {
 	teller  teller
 	once    sync.Once // closing
 
-	// Of keepBound's goroutine: what was told of fleet.Refuser, and when.
+	// Of keepBound's goroutine: what was reported for fleet.Refuser, and when.
 	refused   uint64
 	refusedAt time.Time
 }
@@ -207,7 +207,7 @@ func (d *destination) keepBound(ctx context.Context) {
 }
 
 // tellRefused tells, once a minute at most, what the target has left out of what it took:
-// that is lost, and nothing here can mend it.
+// that is lost, and nothing here can fix it.
 func (d *destination) tellRefused(now time.Time) {
 	r, ok := d.Target.(fleet.Refuser)
 	if !ok || !d.refusedAt.IsZero() && now.Sub(d.refusedAt) < d.shipper.opt.again {

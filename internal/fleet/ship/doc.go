@@ -22,6 +22,6 @@
 // # Exactly once
 //
 // The bounds of a batch are noted before it is sent: it is the same batch when it is
-// sent again. After an error, and at the start, the target is asked for its Mark
+// retransmitted. After an error, and at the start, the target is asked for its Mark
 // before anything else is sent.
 package ship

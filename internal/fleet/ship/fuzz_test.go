@@ -94,7 +94,7 @@ func FuzzCursor(f *testing.F) {
 }
 
 // FuzzReport reads what a recorder left of how far it is, in whatever directory: nothing
-// of it is beyond what may be told, and it is the same when it is left again.
+// of it is beyond what may be reported, and it is the same when it is left again.
 func FuzzReport(f *testing.F) {
 	now := time.Unix(1_800_000_000, 0).UTC()
 	text, err := json.Marshal(Report{At: now, Targets: []Status{{Title: "clickhouse://h", Behind: time.Minute, Records: 7, Error: "x\x1b", LastAt: now}, {History: true}}})

@@ -87,7 +87,7 @@ func before(t *testing.T, dir string) (requests, seconds, findings int) {
 	return requests, seconds, findings
 }
 
-// What was recorded before arrives once and in order, as a history of its own, beside what
+// What was recorded before arrives once and in order, as a history of its own, next to what
 // is recorded now, whatever fails and however often all is begun anew, and though the
 // store's own files go meanwhile.
 func TestRecordedBeforeIsSentToo(t *testing.T) {
@@ -164,11 +164,11 @@ func TestRecordedBeforeIsSentToo(t *testing.T) {
 	}
 	h.close()
 	if past.sends != 0 {
-		t.Errorf("%d batches were sent again", past.sends)
+		t.Errorf("%d batches were retransmitted", past.sends)
 	}
 }
 
-// A file that cannot be read is told of; what else there is arrives.
+// A file that cannot be read is reported of; what else there is arrives.
 func TestDamagedFileIsTold(t *testing.T) {
 	dir := t.TempDir()
 	requests, seconds, _ := before(t, dir)
@@ -197,7 +197,7 @@ func TestDamagedFileIsTold(t *testing.T) {
 }
 
 // Where a target was given before, what was recorded then is not sent, and that is said;
-// and what waits when the flag is not given any more is told of.
+// and what waits when the flag is not given any more is reported of.
 func TestRecordedBeforeIsAskedForLate(t *testing.T) {
 	dir := t.TempDir()
 	requests, _, _ := before(t, dir)

@@ -209,7 +209,7 @@ func TestFirstGiven(t *testing.T) {
 	f.check(t, fleet.Requests, 10, 20)
 }
 
-// lingering is a target that small batches are dear for.
+// lingering is a target that small batches are expensive for.
 type lingering struct{ *fake }
 
 func (lingering) Linger(s fleet.Stream) time.Duration {

@@ -32,7 +32,7 @@ func TestBatchesThatAreRefusedForTheirSizeBecomeSmaller(t *testing.T) {
 		if f.largest > 70 || f.largest < 30 {
 			t.Errorf("the largest batch has %d records", f.largest)
 		}
-		if said := h.lines(); strings.Contains(said, "does not mend itself") && !faults {
+		if said := h.lines(); strings.Contains(said, "does not fix itself") && !faults {
 			t.Errorf("said: %s", said)
 		}
 	}

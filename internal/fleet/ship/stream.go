@@ -286,7 +286,7 @@ func (s *stream) send(ctx context.Context) bool {
 	s.doubt, s.again = true, true
 	if errors.Is(err, fleet.ErrTooLarge) && batch.Count > 1 {
 		s.smaller(batch.Count)
-		err = fmt.Errorf("%v (smaller batches of %s are sent from now on)", err, s.name) // it mends itself
+		err = fmt.Errorf("%v (smaller batches of %s are sent from now on)", err, s.name) // it fixes itself
 	}
 	s.mu.Unlock()
 	s.failed(ctx, err)

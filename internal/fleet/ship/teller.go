@@ -64,7 +64,7 @@ func (t *teller) fails(what string, err error) {
 		clear(t.said)
 	}
 	t.said[text] = time.Now()
-	t.say(fmt.Sprintf("%s: %s (this does not mend itself; what is recorded waits on disk)", t.title, text))
+	t.say(fmt.Sprintf("%s: %s (this does not fix itself; what is recorded waits on disk)", t.title, text))
 }
 
 // works says that an attempt was well: the first time, so that who has just set it up knows,

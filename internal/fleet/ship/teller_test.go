@@ -10,7 +10,7 @@ import (
 	"github.com/slowray/slowray/internal/fleet"
 )
 
-// TestTellerSaysWhatToDo: beside what goes wrong, once, and in the status too.
+// TestTellerSaysWhatToDo: next to what goes wrong, once, and in the status too.
 func TestTellerSaysWhatToDo(t *testing.T) {
 	var said []string
 	missing := fleet.Permanent(errors.New("h: no such table"))
@@ -25,7 +25,7 @@ func TestTellerSaysWhatToDo(t *testing.T) {
 	tell.fails("requests", missing)
 	tell.fails("findings", errors.New("h: away"))
 	want := []string{
-		"clickhouse://h/slowray: h: no such table: make the tables (this does not mend itself; what is recorded waits on disk)",
+		"clickhouse://h/slowray: h: no such table: make the tables (this does not fix itself; what is recorded waits on disk)",
 		"clickhouse://h/slowray: h: away; what is recorded waits on disk",
 	}
 	if !slices.Equal(said, want) {

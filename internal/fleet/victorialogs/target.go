@@ -227,7 +227,7 @@ const (
 )
 
 // do asks the front that is used, and another one the next time when it fails. An answer
-// of more than most bytes is an error, for what is not in it would be sent again; of one
+// of more than most bytes is an error, for what is not in it would be retransmitted; of one
 // that is not of interest, most is 0, nothing is read.
 func (t *Target) do(ctx context.Context, path, kind, coding string, body []byte, most int) ([]byte, error) {
 	n := t.front.Load()

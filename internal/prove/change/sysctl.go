@@ -73,7 +73,7 @@ var irrevocable = map[string]string{
 	"forwarding":     "it sets other sysctls too",
 	"mc_forwarding":  "it sets other sysctls too",
 	"ip_forward":     "it sets other sysctls too",
-	"drop_caches":    "it throws away caches",
+	"drop_caches":    "it drops caches",
 	"compact_memory": "it is an action, not a setting",
 	"flush":          "it is an action, not a setting",
 	"core_pattern":   "it names a program",

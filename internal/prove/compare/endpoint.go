@@ -38,7 +38,7 @@ type gathered struct {
 	seconds                          float64
 }
 
-// most endpoints that are told: those with most requests.
+// most endpoints that are reported: those with most requests.
 const most = 20
 
 func endpoints(a, b *observe.Observation) []Endpoint {

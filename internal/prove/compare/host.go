@@ -26,7 +26,7 @@ func hosts(a, b *observe.Observation) []Figure {
 		cpu,
 		mode("CPU in user space", func(c *observe.CPUTime) float64 { return c.User + c.Nice }),
 		mode("CPU in the kernel", func(c *observe.CPUTime) float64 { return c.System }),
-		mode("CPU in soft interrupts", func(c *observe.CPUTime) float64 { return c.SoftIRQ }),
+		mode("CPU in softirqs", func(c *observe.CPUTime) float64 { return c.SoftIRQ }),
 		mode("CPU waiting for disks", func(c *observe.CPUTime) float64 { return c.IOWait }),
 		mode("CPU stolen by the hypervisor", func(c *observe.CPUTime) float64 { return c.Steal }),
 		of("processes and threads begun", "1/s", func(o *observe.Observation) float64 { return per(float64(o.Use.Forks), o.Window.Seconds) }),
@@ -43,7 +43,7 @@ func busy(o *observe.Observation) []float64 {
 	return all
 }
 
-// Counters are told that rise at least so often a second in one, and by this
+// Counters are reported that rise at least so often a second in one, and by this
 // factor more than in the other; the most so many of them.
 const (
 	leastRate    = 1.0
@@ -96,7 +96,7 @@ func rates(o *observe.Observation) map[string]float64 {
 	return all
 }
 
-// mostFunctions that are told.
+// mostFunctions that are reported.
 const mostFunctions = 15
 
 // functions are those that compute, by program: shares of its samples.

@@ -112,7 +112,7 @@ type found struct {
 	file     *file          // nil: it is gone
 	server   *server
 	gone     string // why there is no server any more
-	problem  error  // why the server, which runs, cannot be told
+	problem  error  // why the server, which runs, cannot be reported
 }
 
 func (d *found) close() {
@@ -341,7 +341,7 @@ func putBack(d *found) error {
 		}
 	}
 	if d.problem != nil {
-		return fmt.Errorf("%s is as it was, and the server could not be told: %w", d.Path, d.problem)
+		return fmt.Errorf("%s is as it was, and the server could not be identified: %w", d.Path, d.problem)
 	}
 	if d.server == nil {
 		return nil // nobody runs with it

@@ -334,7 +334,7 @@ func worst(text string) string {
 	return l[:min(len(l), maxMessage)]
 }
 
-// maxMessage is how much of a line of a test's output is told, in bytes.
+// maxMessage is how much of a line of a test's output is reported, in bytes.
 const maxMessage = 400
 
 // reload tells the master, and waits until the configuration that is on disk now

@@ -14,8 +14,8 @@ type Block struct {
 	Good       uint64 `json:"good"`       // answered well
 	Errors     uint64 `json:"errors"`     // answered with an error
 	Unanswered uint64 `json:"unanswered"` // refused, cut off, or given up
-	// Tried counts signs that somebody wants to be served beside the requests:
-	// connections opened, SYNs sent again, requests that
+	// Tried counts signs that somebody wants to be served next to the requests:
+	// connections opened, SYNs retransmitted, requests that
 	// were still going on at the end.
 	Tried uint64 `json:"tried,omitempty"`
 
@@ -49,7 +49,7 @@ func Metrics() []Metric { return []Metric{GoodRate, ErrorShare, P50, P99} }
 type kind struct {
 	unit   string  // of the value
 	higher bool    // is better
-	offset float64 // added before the logarithm: what is nothing beside it does not count
+	offset float64 // added before the logarithm: what is nothing next to it does not count
 	least  float64 // smallest effect that counts, as a logarithm
 	floor  float64 // smallest difference that counts, in the unit
 	sure   float64 // an effect of this size is believed when it came and went once

@@ -42,7 +42,7 @@ func (r *run) settle(ctx context.Context, done func(*Block) bool) error {
 }
 
 // moves is done, for settle, when a service that stood still has answered in two
-// readings: clients that got no answer to their SYN send it again after 1 s, 2 s, 4 s
+// readings: clients that got no answer to their SYN retransmits it after 1 s, 2 s, 4 s
 // and so on. It is nil where the service did not stand still.
 func (r *run) moves() func(*Block) bool {
 	last := &r.phases[len(r.phases)-1]

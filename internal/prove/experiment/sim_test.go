@@ -64,7 +64,7 @@ func TestNoiseIsNotProof(t *testing.T) {
 		}
 		t.Logf("%q: %d of %d", v, n, each*len(got))
 	}
-	// And it is not for want of courage that nothing is proved.
+	// And it is not for lack of courage that nothing is proved.
 	for _, noise := range []string{"calm", "drift up", "drift down", "heavy tail", "few", "rough"} {
 		if n := got[noise][NoEffect]; n*10 < 9*each {
 			t.Errorf("%s: no effect is seen in %d of %d: %v", noise, n, each, got[noise])
@@ -106,7 +106,7 @@ func TestEffectsAreFound(t *testing.T) {
 	}
 }
 
-// TestErrorsGo simulates a change that mends errors without more throughput.
+// TestErrorsGo simulates a change that fixes errors without more throughput.
 func TestErrorsGo(t *testing.T) {
 	got := many(t, 50, func(w *world) { w.errors, w.errorsWith = 0.3, 0.0001 })
 	for _, noise := range []string{"calm", "rough", "wandering", "drift up", "few"} {

@@ -59,7 +59,7 @@ func TestOpenRefuses(t *testing.T) {
 	fails(t, err, "link belongs to user 65534: somebody else can change it")
 }
 
-// Files that are not whole or not ours are told in one line each; the others are put
+// Files that are not whole or not ours are reported in one line each; the others are put
 // back all the same, nothing is lost, and nothing else is changed until somebody has
 // said that they have seen to it.
 func TestDamagedFiles(t *testing.T) {
@@ -225,7 +225,7 @@ func TestFullDisk(t *testing.T) {
 	h.listed()
 }
 
-// A file system that cannot be written to is told with what to do.
+// A file system that cannot be written to is reported with what to do.
 func TestReadOnly(t *testing.T) {
 	_, err := Open("/proc/sys/journal")
 	if err == nil {

@@ -281,7 +281,7 @@ func (e *Entry) Live() bool {
 }
 
 // Now is what is there at present, as a person would say it; "" where it cannot
-// be told.
+// be reported.
 func (it *Item) Now() string {
 	switch h, err := holds(it); {
 	case err != nil:
@@ -297,7 +297,7 @@ func (it *Item) Now() string {
 
 // Notice says in one line that changes of a killed run are still there, or that
 // an entry cannot be read; "" if all is well. It is cheap, and whoever may not
-// look there is told nothing.
+// look there is reported nothing.
 func Notice(dir string) string {
 	if _, err := os.Lstat(dir); err != nil {
 		return ""

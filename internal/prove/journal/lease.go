@@ -184,7 +184,7 @@ func (l *Lease) Beat(h Health) {
 }
 
 // Ended tells, once, that the lease has ended without the owner, and why. What was
-// not put back then is told by Undo.
+// not put back then is reported by Undo.
 func (l *Lease) Ended() <-chan string { return l.ended }
 
 // Close ends the lease: what is applied and not kept is undone. The error tells
@@ -202,7 +202,7 @@ func (l *Lease) Close() error {
 	if over != nil {
 		err = nil
 		select {
-		case <-l.ended: // nobody has been told yet
+		case <-l.ended: // nobody has been reported yet
 			err = over
 		default:
 		}

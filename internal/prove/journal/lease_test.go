@@ -78,7 +78,7 @@ func TestKeep(t *testing.T) {
 	h.are(with)
 	h.listed(Kept, Kept)
 	if notice := Notice(h.dir); notice != "" {
-		t.Errorf("what was kept is told at every run: %s", notice)
+		t.Errorf("what was kept is reported at every run: %s", notice)
 	}
 	j := h.open()
 	_, err := j.Undo("7")
@@ -116,7 +116,7 @@ func TestKeptOnTopOfEachOther(t *testing.T) {
 }
 
 // What somebody else has set meanwhile is left as it is, and told; what is gone
-// is told; all else is put back.
+// is reported; all else is put back.
 func TestChangedByOthers(t *testing.T) {
 	t.Parallel()
 	h := newHost(t, 3)
@@ -175,7 +175,7 @@ func TestApplyFails(t *testing.T) {
 	}
 }
 
-// What cannot be put back stays in the journal, is told, and nothing else is
+// What cannot be put back stays in the journal, is reported, and nothing else is
 // changed before it was looked at.
 func TestUndoFails(t *testing.T) {
 	t.Parallel()
@@ -201,7 +201,7 @@ func TestUndoFails(t *testing.T) {
 	h.is(0, with)
 }
 
-// One set of changes at a time; who is at it is told.
+// One set of changes at a time; who is at it is reported.
 func TestOneAtATime(t *testing.T) {
 	t.Parallel()
 	h := newHost(t, 1)
@@ -274,7 +274,7 @@ func TestUndoOfLiveRun(t *testing.T) {
 		t.Errorf("%+v", list)
 	}
 	if notice := Notice(h.dir); notice != "" {
-		t.Errorf("a run that is going on is told as killed: %s", notice)
+		t.Errorf("a run that is going on is reported as killed: %s", notice)
 	}
 	o, err := h.open().Undo()
 	if err != nil || len(o) != 2 || joined(o) != nil {

@@ -17,7 +17,7 @@ type try struct {
 	moment  int
 	often   bool
 	seize   func()
-	refused int // errors that were told
+	refused int // errors that were reported
 }
 
 func newTry(steps int, seize func()) *try {
@@ -115,7 +115,7 @@ func TestRace(t *testing.T) {
 		}
 	}
 	if tries := safefiletest.Tries(); refused < tries/4 || undone < tries/10 {
-		t.Errorf("of %d tries %d errors were told and %d changes undone", tries, refused, undone)
+		t.Errorf("of %d tries %d errors were reported and %d changes undone", tries, refused, undone)
 	}
 }
 
@@ -162,6 +162,6 @@ func TestRaceOfLease(t *testing.T) {
 		}
 	}
 	if tries := safefiletest.Tries() / 4; refused < tries/4 || undone < tries/4 {
-		t.Errorf("of %d tries %d errors were told and %d changes undone", tries, refused, undone)
+		t.Errorf("of %d tries %d errors were reported and %d changes undone", tries, refused, undone)
 	}
 }

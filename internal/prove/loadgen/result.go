@@ -16,7 +16,7 @@ type Result struct {
 	Bad        uint64 // of these, answered with an error
 	Unanswered uint64 // refused, cut off or timed out; nobody answered them
 
-	// Times are quantiles of the time of a request, by their rank, 0 to 1.
+	// Times are quantiles of the request latency, by their rank, 0 to 1.
 	// Generators differ in which they print and in whether failed requests count.
 	Times map[float64]time.Duration
 }

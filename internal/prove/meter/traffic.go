@@ -16,7 +16,7 @@ type Scope struct {
 	Port  int    // that serves them
 	NetNS uint64 // inode; 0: any
 	// Counters, if set, reads counters that belong to the finding, by name: their
-	// increase per second is told of each block.
+	// increase per second is reported for each block.
 	Counters func() (map[string]uint64, error)
 }
 
@@ -81,7 +81,7 @@ func (t *Traffic) Close() error {
 	return nil
 }
 
-// OnGlance sets who is told how things are, twice a second during a Block.
+// OnGlance sets who is reported how things are, twice a second during a Block.
 func (t *Traffic) OnGlance(f func(experiment.Block)) { t.glance = f }
 
 // add counts a request.

@@ -5,7 +5,7 @@ import (
 )
 
 // watched are counters of a network namespace that tell of harm: they are shown
-// beside the requests when they moved.
+// next to the requests when they moved.
 var watched = []string{
 	"TcpExt.ListenOverflows", "TcpExt.ListenDrops", "TcpExt.TCPReqQFullDrop", "TcpExt.TCPReqQFullDoCookies",
 	"TcpExt.TCPSynRetrans", "TcpExt.TCPTimeouts", "Tcp.RetransSegs", "Tcp.AttemptFails", "Tcp.EstabResets",

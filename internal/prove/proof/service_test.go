@@ -7,7 +7,7 @@ import (
 	"github.com/slowray/slowray/internal/observe"
 )
 
-// webHost is nginx at port 80 before php-fpm at 9000, and a database beside them
+// webHost is nginx at port 80 before php-fpm at 9000, and a database next to them
 // with more requests of its own.
 func webHost() *observe.Observation {
 	return &observe.Observation{

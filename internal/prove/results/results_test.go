@@ -41,7 +41,7 @@ func TestKeep(t *testing.T) {
 		t.Errorf("%v %v", st.Mode(), err)
 	}
 	if above, err := os.ReadDir(dir); err != nil || len(above) != 1 {
-		t.Errorf("%d files beside it, %v", len(above), err)
+		t.Errorf("%d files next to it, %v", len(above), err)
 	}
 	if err := Keep(filepath.Join(dir, "none"), at, "x", nil); err == nil || strings.Contains(err.Error(), "\n") {
 		t.Errorf("without a directory: %v", err)

@@ -11,7 +11,7 @@ import (
 // history is what was tried, by what was set, whatever the value.
 type history struct {
 	tried map[string]*trials
-	kept  []string // the causes that were mended, in order
+	kept  []string // the causes that were fixed, in order
 	skip  []string // causes that are not to be tried
 	// failed are the findings whose changes did not help alone, in their order;
 	// joined the sets of them that were tried together.
@@ -30,7 +30,7 @@ type failure struct {
 type trials struct {
 	failed  int      // how often it did not help
 	last    Verdict  // of the last failure
-	keptAt  int      // how many causes were mended by then
+	keptAt  int      // how many causes were fixed by then
 	holding []string // the values that were kept
 }
 
@@ -90,7 +90,7 @@ func (h *history) next(findings []cause.Finding) (f *cause.Finding, again string
 // before, why once more.
 func (h *history) may(f *cause.Finding) (again, because string) {
 	if len(f.Fix.Changes) == 0 {
-		return "", "nothing can be changed and undone to mend it"
+		return "", "nothing can be changed and undone to fix it"
 	}
 	if slices.Contains(h.skip, string(f.Cause)) {
 		return "", "it was not to be tried (--skip)"
@@ -110,7 +110,7 @@ func (h *history) may(f *cause.Finding) (again, because string) {
 	case len(h.kept) == t.keptAt:
 		return "", "its change was tried: " + t.last.words()
 	}
-	return fmt.Sprintf("tried before (%s); since then %s was mended, which may have hidden its effect",
+	return fmt.Sprintf("tried before (%s); since then %s was fixed, which may have hidden its effect",
 		t.last.words(), list(h.kept[t.keptAt:])), ""
 }
 
@@ -140,7 +140,7 @@ func (h *history) note(s *Step) {
 }
 
 // together is changes that did not help alone, as one, and the causes that they are
-// of beside the first; nil where there are not two of them, or all were tried so.
+// of next to the first; nil where there are not two of them, or all were tried so.
 // Faults may hold each other up: a longer queue lets clients in for whom there are no
 // connections, which is worse, and more connections are of no use to clients that
 // the queue keeps out, which has no effect. First come all that moved something,

@@ -75,7 +75,7 @@ type Options struct {
 	Skip      []string // causes that are not to be tried
 	Service   string   // what it is about, for people
 	Load      string
-	// Say, when set, is told what goes on: one line without a line break.
+	// Say, when set, is reported what goes on: one line without a line break.
 	Say func(string)
 }
 
@@ -92,7 +92,7 @@ type run struct {
 	began  time.Time
 }
 
-// Run runs the loop until nothing is left to mend, or nothing helps, or the time
+// Run runs the loop until nothing is left to fix, or nothing helps, or the time
 // is up. The error is for what kept it from looking at all; everything else is
 // told in the Report, which is complete also when ctx is cancelled.
 func Run(ctx context.Context, w World, o Options) (*Report, error) {

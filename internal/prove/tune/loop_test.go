@@ -22,7 +22,7 @@ func mustRun(t *testing.T, ctx context.Context, w World, o Options) *Report {
 	return r
 }
 
-// incidentA is masked as incident A is: a fault is seen, or its mending felt, only
+// incidentA is masked as incident A is: a fault is seen, or its fixing felt, only
 // when others are gone.
 func incidentA() *fakeWorld {
 	return newFake(12,

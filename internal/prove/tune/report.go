@@ -133,7 +133,7 @@ type Left struct {
 	Cause   string `json:"cause"`
 	Title   string `json:"title"`
 	Because string `json:"because"`
-	Fix     string `json:"fix"` // how a person can mend it
+	Fix     string `json:"fix"` // how a person can fix it
 }
 
 // WriteJSON writes r for programs.

@@ -17,16 +17,16 @@ import (
 type fakeFault struct {
 	cause string
 	was   string
-	good  string // the value that mends it
+	good  string // the value that fixes it
 	// masked are other faults that hide this one's effect while they last, and
 	// shown those that keep it from being seen.
 	masked []string
 	shown  []string
-	gain   float64 // good responses/s that mending it gives
+	gain   float64 // good responses/s that fixing it gives
 	// harm: changing it breaks the service; forever: also after undoing.
 	harm, forever bool
 	unmakeable    bool
-	// pairHarm is the fault without whose mending this one's does harm.
+	// pairHarm is the fault without whose fixing this one's does harm.
 	pairHarm  string
 	undoFails bool
 }

@@ -56,7 +56,7 @@ type Watcher struct {
 
 // target is what the first failure of its kind was about.
 type target struct {
-	path string // "" when it could not be told any more
+	path string // "" when it could not be identified any more
 	fd   int    // -1 when it is no open file
 	mnt  int    // number of its mount; 0 when not known
 }

@@ -12,7 +12,7 @@ import (
 )
 
 // FuzzTarget: whatever a process names in a call that fails, and whatever its
-// descriptors are called, is told in one line that a terminal can print.
+// descriptors are called, is reported in one line that a terminal can print.
 func FuzzTarget(f *testing.F) {
 	f.Add(uint32(2), []byte("/tmp/a\x00junk"), "/tmp", "pos:\t0\nmnt_id:\t21\n", uint64(3))
 	f.Add(uint32(257), []byte("relative\x1b[2J\n"), "/a\nb (deleted)", "mnt_id:\t99999999999999999999\n", uint64(1<<63))

@@ -190,7 +190,7 @@ func TestOwnStacks(t *testing.T) {
 }
 
 // kernelHidden says that this kernel shows no kernel stacks of threads that
-// wait, as was told.
+// wait, as was reported.
 func kernelHidden(s *observe.Stacks) bool {
 	return slices.ContainsFunc(s.Notes, func(n string) bool { return strings.Contains(n, "kernel stacks") })
 }
@@ -246,7 +246,7 @@ func TestEarlierWait(t *testing.T) {
 }
 
 // TestNoUnwinder: when the better unwinder cannot be had, there are stacks all
-// the same, and it is told.
+// the same, and it is reported.
 func TestNoUnwinder(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("needs root, to load BPF programs")

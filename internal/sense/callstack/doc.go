@@ -4,5 +4,5 @@
 // In: the BPF programs of internal/bpf/stacks.bpf.c, and names for addresses
 // from internal/sense/symbol. Out: observe.Stacks over a window. User stacks
 // are followed by frame pointers: a program without them gives short ones, and
-// that is told. It never concludes.
+// that is reported. It never concludes.
 package callstack

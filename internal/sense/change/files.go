@@ -77,7 +77,7 @@ func (k *looker) stat(v *view, name string) (unix.Stat_t, bool) {
 }
 
 // note adds a change of a file, or of what a directory directly holds, when it
-// is recent. A file is told once, whatever leads to it.
+// is recent. A file is reported once, whatever leads to it.
 func (k *looker) note(v *view, c observe.Change, name string) {
 	st, ok := k.stat(v, name)
 	if !ok {

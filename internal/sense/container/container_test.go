@@ -93,7 +93,7 @@ func TestLookAtDocker(t *testing.T) {
 }
 
 // An engine that hangs, as behind a log collector that does not read, costs
-// little time and is told.
+// little time and is reported.
 func TestEngineThatHangs(t *testing.T) {
 	r := fakeEngine(t, nil, 5*time.Second)
 	began := time.Now()

@@ -74,7 +74,7 @@ type Watcher struct {
 }
 
 const (
-	// calm is how long no name server was asked before the programs rest.
+	// calm is how long no nameserver was asked before the programs rest.
 	calm = 2 * time.Second
 	// wake is how soon they are at work when one is to be asked: answers that take
 	// longer are slow.
@@ -251,7 +251,7 @@ func (w *Watcher) Read(resolver func(pid int) *observe.Resolver) ([]observe.DNS,
 	var losses []observe.Loss
 	var lost uint64
 	if err := w.objects.LostDns.Get(&lost); err == nil && lost > 0 {
-		losses = append(losses, observe.Loss{What: "DNS queries of more than 4,096 (process, name server) pairs", Count: int64(lost)})
+		losses = append(losses, observe.Loss{What: "DNS queries of more than 4,096 (process, nameserver) pairs", Count: int64(lost)})
 	}
 	return out, losses, nil
 }

@@ -60,7 +60,7 @@ func TestReadResolverInRoot(t *testing.T) {
 		t.Fatal(err)
 	}
 	if len(r.NameServers) != 1 || r.NameServers[0] != "192.0.2.9" {
-		t.Errorf("name servers %v", r.NameServers)
+		t.Errorf("nameservers %v", r.NameServers)
 	}
 	if _, err := ReadResolver(enough(), t.TempDir()); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("without the file: %v", err)
@@ -187,7 +187,7 @@ func TestLookups(t *testing.T) {
 	nameServer(t, none, 0, 3)
 
 	onOneThread(func() {
-		// Both families at once, from a name server that takes 20 ms.
+		// Both families at once, from a nameserver that takes 20 ms.
 		ask(t, good, time.Second, query(1, "db.example.com", 1), query(2, "db.example.com", 28))
 		// A name that is not found under a search domain.
 		ask(t, none, time.Second, query(3, "db.shop.test", 1))

@@ -1,5 +1,5 @@
 // Package dns observes the DNS queries of all processes, as packets of their
-// own UDP sockets to and from port 53: how long name servers take, which
+// own UDP sockets to and from port 53: how long nameservers take, which
 // queries get no answer, how many names are not found. It reads the resolver's
 // configuration as a process sees it.
 //

@@ -23,7 +23,7 @@ func ReadResolver(b *budget.Budget, dir string) (*observe.Resolver, error) {
 }
 
 // parseResolver reads resolv.conf(5) with the C library's defaults. Of several
-// search and domain lines the last counts; of name servers the first three do.
+// search and domain lines the last counts; of nameservers the first three do.
 func parseResolver(b *budget.Budget, text string) (*observe.Resolver, error) {
 	r := &observe.Resolver{File: resolvConf, NDots: 1, TimeoutSeconds: 5, Attempts: 2}
 	for line := range strings.Lines(text) {

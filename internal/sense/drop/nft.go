@@ -146,7 +146,7 @@ func (t *nftTable) rule(r *nftRule, before uint64) {
 	}
 }
 
-// set gives the elements of a set without a name; those with one are told by
+// set gives the elements of a set without a name; those with one are reported by
 // their name, and may be large.
 func (t *nftTable) set(name string) []nftables.SetElement {
 	if len(name) < 2 || name[:2] != "__" {

@@ -16,7 +16,7 @@ import (
 )
 
 // ruleWriter turns the expressions of a rule back into words, and notes what
-// they say of the packets. An expression that it does not know is told by its
+// they say of the packets. An expression that it does not know is reported by its
 // name in brackets.
 type ruleWriter struct {
 	table *nftTable

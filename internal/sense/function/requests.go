@@ -145,8 +145,8 @@ func (r *requests) share(t *Tracer, list []observe.Function, out *observe.Functi
 	t.get(bpf.FunctionVarLostIntervals, &kernel)
 	stats := r.from.Stats()
 	for what, n := range map[string]int64{
-		"calls and requests that were not compared with each other, for want of room": r.lost + r.unseen + int64(kernel),
-		"requests without a record of their own":                                      int64(stats.Sampled + stats.Lost + stats.LeftOut),
+		"calls and requests that were not compared with each other, because room ran out": r.lost + r.unseen + int64(kernel),
+		"requests without a record of their own":                                          int64(stats.Sampled + stats.Lost + stats.LeftOut),
 	} {
 		if n > 0 {
 			out.Losses = append(out.Losses, observe.Loss{What: what, Count: n})

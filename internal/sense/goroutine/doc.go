@@ -6,7 +6,7 @@
 // process_vm_readv(2) alone. Nothing is stopped, attached to or changed.
 //
 // Out: goroutines with their stacks. No reading is of one moment: what changed
-// while it was read is left out, or is told by its last state.
+// while it was read is left out, or is reported by its last state.
 //
 // program.go finds the runtime's tables, layout.go knows where the fields of its
 // structures are, in each version of Go, functions.go names program counters,

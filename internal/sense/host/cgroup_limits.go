@@ -44,7 +44,7 @@ func weightOfShares(b []byte) int {
 }
 
 // readV2Limits reads the limits of a group of the unified hierarchy that few
-// groups have; the figures beside them only where there is a limit.
+// groups have; the figures next to them only where there is a limit.
 func (s *cgroupScan) readV2Limits(dir string, g *CgroupSample) {
 	if b, ok := s.file(dir, "cpu.weight"); ok {
 		g.CPUWeight, _ = ParseSmall(bytes.TrimSpace(b))

@@ -73,7 +73,7 @@ func (fs FS) SocketFDCount(pid int) (int, error) {
 
 // SocketOwners maps the inode of each socket to the processes among pids that
 // hold it, in ascending order. The second result is how many processes could
-// not be read for want of rights (CAP_SYS_PTRACE); those that ended are not
+// not be read for lack of rights (CAP_SYS_PTRACE); those that ended are not
 // counted.
 func (fs FS) SocketOwners(pids []int) (map[uint64][]int, int) {
 	r := getRaw()

@@ -19,7 +19,7 @@ const (
 )
 
 // OOMKills reads what the kernel log still has of the processes that it killed
-// for want of memory since a time, oldest first. The log is read from its
+// because memory ran out since a time, oldest first. The log is read from its
 // beginning: half a microsecond a line. At is in seconds from origin.
 func OOMKills(path string, since, origin time.Time) ([]observe.OOMKill, error) {
 	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)

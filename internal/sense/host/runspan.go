@@ -22,7 +22,7 @@ var errNoSchedstat = errors.New("this kernel keeps no run delays (needs CONFIG_S
 
 // RunTimes reads the CPU time and the run delay of each thread of a process:
 // /proc/PID/task/TID/schedstat. Of a process with more than 256 threads
-// nothing is read, for want of time.
+// nothing is read, for lack of time.
 func (fs FS) RunTimes(pid int) (RunSample, error) {
 	r := getRaw()
 	defer r.put()

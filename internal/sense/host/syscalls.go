@@ -8,7 +8,7 @@ import (
 
 // waitCalls is the system calls of this machine in which a thread waits for
 // work or for bytes. Threads of 32-bit programs on a 64-bit kernel number theirs otherwise
-// and are told wrong.
+// and are reported wrong.
 var waitCalls = waitCallsOf(runtime.GOARCH)
 
 // waitCallsOf is the same of an architecture; nil for one that is not known.

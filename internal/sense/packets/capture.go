@@ -31,7 +31,7 @@ type Summary struct {
 	Losses      []observe.Loss
 }
 
-// Bounds of what is kept at once. What has a place keeps it, and is told exactly;
+// Bounds of what is kept at once. What has a place keeps it, and is reported exactly;
 // of what has none it is said how much was left out.
 const (
 	maxConnections = 1 << 17 // less than 1 KB each
@@ -114,7 +114,7 @@ func read(path string, opt Options, begin func(first, last time.Time), each func
 		s.Counters = append(s.Counters, r.rest)
 	}
 	if r.sides.full {
-		s.Missing = append(s.Missing, fmt.Sprintf("there are more than %d ends: which of those beyond serve is told by their ports alone", maxEnds))
+		s.Missing = append(s.Missing, fmt.Sprintf("there are more than %d ends: which of those beyond serve is reported by their ports alone", maxEnds))
 	}
 	switch {
 	case budget.IsExceeded(t.truncated):
@@ -128,7 +128,7 @@ func read(path string, opt Options, begin func(first, last time.Time), each func
 		}
 	}
 	lose(r.twice, "packets that were captured at a second place too, and left out")
-	lose(r.unknownRTT, "requests on connections whose round trip could not be told: their network time and late acknowledgements are not told from each other")
+	lose(r.unknownRTT, "requests on connections whose round trip could not be identified: their network time and late acknowledgements are not told from each other")
 	lose(r.leftOut, fmt.Sprintf("packets of connections that were left out: %d are followed at a time", maxConnections))
 	lose(r.filled, fmt.Sprintf("times that the holes of a connection were forgotten: there were more than %d of them at a time", maxHoles))
 	for _, link := range slices.Sorted(maps.Keys(t.links)) {

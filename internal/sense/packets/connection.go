@@ -24,7 +24,7 @@ type connection struct {
 	isn            uint32
 	mss            int
 	scale          [2]uint8 // of the windows of client and server
-	synAgain       uint32   // SYNs and SYN-ACKs sent again
+	synAgain       uint32   // SYNs and SYN-ACKs retransmitted
 	whole          bool     // its SYN was captured
 	elsewhere      bool     // it is counted with those of servers that have no place
 
@@ -213,7 +213,7 @@ func (c *connection) asked(s *segment, begin, end int64) {
 	a := c.up.take(begin, end, s.timeNS)
 	t := c.turn
 	if a.again {
-		// Not acknowledged yet, and sent again: it was lost behind this place.
+		// Not acknowledged yet, and retransmitted: it was lost behind this place.
 		if t != nil && !t.answered() && c.up.acked < end {
 			t.resentIn = s.timeNS
 			t.retrans += c.segmentsOf(s.length)
@@ -269,7 +269,7 @@ func (c *connection) answer(s *segment, begin, end int64) {
 	case !t.answered():
 		t.firstOut, t.progress = s.timeNS, s.timeNS
 		t.http = httpStatus(s.payload)
-	case a.filled > reorderNS: // lost before this place, and sent again
+	case a.filled > reorderNS: // lost before this place, and retransmitted
 		t.retrans += c.segmentsOf(s.length)
 		t.retransNS += a.filled
 	case a.filled > 0:
@@ -290,7 +290,7 @@ func (c *connection) answer(s *segment, begin, end int64) {
 	t.bytesOut += uint64(a.fresh)
 }
 
-// resent notes that bytes of the answer which passed here were sent again.
+// resent notes that bytes of the answer which passed here were retransmitted.
 func (c *connection) resent(t *turn, s *segment, end int64) {
 	t.retrans += c.segmentsOf(s.length)
 	if !t.answered() || c.down.acked >= end {

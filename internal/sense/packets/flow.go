@@ -21,7 +21,7 @@ type bytesRange struct{ from, to int64 }
 // arrival is what a segment brought.
 type arrival struct {
 	fresh  int64 // bytes that did not pass here before
-	again  bool  // all of it did: it was sent again
+	again  bool  // all of it did: it was retransmitted
 	filled int64 // for how long the bytes that it brings at last were missed, ns
 }
 

@@ -221,7 +221,7 @@ func checkRequest(t *testing.T, r *observe.Request, want *planted) {
 		}
 	}
 	if r.Retrans != want.retrans {
-		t.Errorf("request %d: %d segments sent again, want %d", r.Seq, r.Retrans, want.retrans)
+		t.Errorf("request %d: %d segments retransmitted, want %d", r.Seq, r.Retrans, want.retrans)
 	}
 	if r.Flags != want.flags {
 		t.Errorf("request %d: flags %v, want %v", r.Seq, r.Flags.Names(), want.flags.Names())

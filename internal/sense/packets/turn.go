@@ -13,9 +13,9 @@ type turn struct {
 	bytesIn, bytesOut uint64
 	segments, retrans uint32 // of the answer; retrans also those of the request that were lost on their way from here
 
-	resentIn  int64 // when the last bytes of the request were sent again, having been lost behind this place
+	resentIn  int64 // when the last bytes of the request were retransmitted, having been lost behind this place
 	lostIn    int64 // time that bytes of the request were missed which had been lost before it, ns
-	due       int64 // since when what was sent again should have been acknowledged; 0 = nothing was
+	due       int64 // since when what was retransmitted should have been acknowledged; 0 = nothing was
 	recover   int64 // up to which byte
 	retransNS int64
 	stall     int64

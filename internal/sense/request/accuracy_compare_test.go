@@ -32,7 +32,7 @@ func (m match) String() string {
 		return fmt.Sprintf("%.1f", float64(t-m.wire.First)/1e3)
 	}
 	w := m.wire
-	return fmt.Sprintf("  record %s\n  packets request %d of %s → %s: last in %s, first out %s, last out %s, acked %s (with data: %v) µs; %d/%d bytes, %d sent again, idle %.1f µs, overlapped %v; closed by client %s, server %s, reset %s",
+	return fmt.Sprintf("  record %s\n  packets request %d of %s → %s: last in %s, first out %s, last out %s, acked %s (with data: %v) µs; %d/%d bytes, %d retransmitted, idle %.1f µs, overlapped %v; closed by client %s, server %s, reset %s",
 		record, m.index+1, m.conn.Client, m.conn.Server, us(w.Last), us(w.FirstOut), us(w.LastOut), us(w.Acked), w.AckedWithData, w.BytesIn, w.BytesOut, w.Retrans, float64(w.Idle)/1e3, w.Overlapped,
 		us(m.conn.ClientClosed), us(m.conn.ServerClosed), us(m.conn.Reset))
 }
@@ -61,7 +61,7 @@ func ends(r *observe.Request) (server, client netip.AddrPort) {
 }
 
 // match pairs the records of a side with the requests that the packets show.
-// Each must have exactly one of the other, of as many bytes: what was told of a
+// Each must have exactly one of the other, of as many bytes: what was reported for a
 // request while it lasted does not count, and an amended record takes the place
 // of the one before. Records of the servers named last are left aside.
 func (tr *trial) match(side observe.Side, conns []*capture.Connection, aside ...netip.AddrPort) []match {

@@ -114,7 +114,7 @@ func lostResponse(tr *trial) {
 	for _, m := range served {
 		if m.index == unlucky {
 			if len(m.wire.Resent) != 1 {
-				tr.errorf("%d segments sent again, meant 1:\n%s", len(m.wire.Resent), m)
+				tr.errorf("%d segments retransmitted, meant 1:\n%s", len(m.wire.Resent), m)
 				continue
 			}
 			tr.within("retrans", time.Duration(m.Ledger[observe.Retrans]), rto, rtoTolerance)
@@ -158,7 +158,7 @@ func TestLostRequest(t *testing.T) {
 	})
 }
 
-// TestLostSegmentInTheMiddle is mended after about one round trip, by fast
+// TestLostSegmentInTheMiddle is fixed after about one round trip, by fast
 // retransmission.
 func TestLostSegmentInTheMiddle(t *testing.T) {
 	measure(t, func(tr *trial) {
@@ -254,7 +254,7 @@ func TestDelayOverTwoHops(t *testing.T) {
 	})
 }
 
-// TestLossPerMille: the share of the segments sent again is the share of the
+// TestLossPerMille: the share of the segments retransmitted is the share of the
 // packets that the link lost, once there were enough of them.
 func TestLossPerMille(t *testing.T) {
 	measure(t, func(tr *trial) {
@@ -311,13 +311,13 @@ func TestLossPerMille(t *testing.T) {
 			tr.errorf("the link lost only %d packets", truth.Lost)
 		}
 		injected, measured := 1000*truth.LossRate(), 1000*float64(resent)/float64(max(segments, 1))
-		tr.t.Logf("lost: %d of %d packets = %.1f ‰; sent again: %d of %d segments = %.1f ‰, in records %d, in packets %d",
+		tr.t.Logf("lost: %d of %d packets = %.1f ‰; retransmitted: %d of %d segments = %.1f ‰, in records %d, in packets %d",
 			truth.Lost, truth.Received, injected, resent, segments, measured, records, wire)
 		if measured < 0.9*injected || measured > 1.1*injected {
 			tr.errorf("loss %.1f ‰, injected %.1f ‰ ± 10 %%", measured, injected)
 		}
 		if records != resent || float64(records) < 0.99*float64(wire) || float64(records) > 1.01*float64(wire) {
-			tr.errorf("segments sent again: %d in the counters, %d in the records, %d in the packets", resent, records, wire)
+			tr.errorf("segments retransmitted: %d in the counters, %d in the records, %d in the packets", resent, records, wire)
 		}
 	})
 }

@@ -46,7 +46,7 @@ func compute(d time.Duration) {
 }
 
 // TestServerSplit: what the thread does between reading a request and answering
-// it is told, to 2 ms or 2 %.
+// it is reported, to 2 ms or 2 %.
 func TestServerSplit(t *testing.T) {
 	dir := t.TempDir()
 	for _, test := range []struct {

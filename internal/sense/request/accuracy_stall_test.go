@@ -113,7 +113,7 @@ func TestLongStall(t *testing.T) {
 	})
 }
 
-// TestRequestOfSeconds is told of while it lasts, and once when it is over.
+// TestRequestOfSeconds is reported for while it lasts, and once when it is over.
 func TestRequestOfSeconds(t *testing.T) {
 	once(t, func(tr *trial) {
 		const works = 2500 * time.Millisecond
@@ -128,7 +128,7 @@ func TestRequestOfSeconds(t *testing.T) {
 				if !slices.ContainsFunc(tr.interim, func(r *observe.Request) bool {
 					return r.Side == m.Side && r.Seq == m.Seq && abs(r.StartNS-m.StartNS) < int64(time.Second)
 				}) {
-					tr.errorf("nothing was told of it before its end:\n%s", m)
+					tr.errorf("nothing was reported for it before its end:\n%s", m)
 				}
 			}
 		}

@@ -23,7 +23,7 @@ import (
 )
 
 // The accuracy tests hold the recorder against truth that it has no part in:
-// the packets beside it (lab/capture), the link's own counters (lab/link) and
+// the packets next to it (lab/capture), the link's own counters (lab/link) and
 // the times at which scripted peers did things. Everything happens in network
 // namespaces that a test makes.
 //
@@ -89,7 +89,7 @@ func once(t *testing.T, f func(*trial)) {
 }
 
 // measure runs a measurement of times. Other programs may disturb it: when it
-// disagrees, it is told in full and has two more tries. Limits stay as they are.
+// disagrees, it is reported in full and has two more tries. Limits stay as they are.
 func measure(t *testing.T, f func(*trial)) {
 	t.Helper()
 	attempts(t, 3, f)
@@ -125,7 +125,7 @@ func attempts(t *testing.T, n int, f func(*trial)) {
 }
 
 // errorf notes a disagreement. One fault often shows in all requests: two of a
-// kind are told, and how many more there are.
+// kind are reported, and how many more there are.
 func (tr *trial) errorf(format string, args ...any) {
 	if tr.kinds == nil {
 		tr.kinds = map[string]int{}

@@ -152,7 +152,7 @@ func (r *Recorder) attach() error {
 		r.links = append(r.links, l)
 	}
 	if err := r.attachAccepts(); err != nil {
-		// Everything else can still be told.
+		// Everything else can still be reported.
 		r.missing = append(r.missing, fmt.Sprintf("time in the accept queue: %v", err))
 	}
 	return nil

@@ -31,7 +31,7 @@ type Counters struct {
 	Connections  uint64 // opened
 	Handshake    int64  // called side: time of all handshakes, ns
 	HandshakeMax int64  // the longest one so far, ns
-	SynRetrans   uint64 // SYNs (served: SYN-ACKs) sent again
+	SynRetrans   uint64 // SYNs (served: SYN-ACKs) retransmitted
 
 	TLS       uint64 // handshakes of TLS that were completed; they are no requests
 	TLSFailed uint64 // given up: the connection was closed first

@@ -25,7 +25,7 @@ type peer struct {
 
 // peers counts the other ends of an endpoint by address. Up to 512 addresses
 // are exact. Beyond, those of least time are forgotten (as in Space-Saving,
-// Metwally et al. 2005, many at a time): what is reported of an address is then
+// Metwally et al. 2005, many at a time): what is reported for an address is then
 // what was counted since it was last taken up, never more than the truth, and
 // an address with a notable share of all time is always among them.
 type peers struct {

@@ -49,7 +49,7 @@ type Stats struct {
 	Records        uint64        // requests with a record
 	Sampled        uint64        // requests that were only counted, to stay within the budget
 	Lost           uint64        // records dropped because a ring was full
-	Connections    uint64        // connections not watched for want of kernel memory
+	Connections    uint64        // connections not watched because kernel memory ran out
 	OtherEndpoints uint64        // connections counted under "other": more than 2,047 addresses
 	Missed         uint64        // events that the kernel kept from a program because it was at work on the same CPU; requests may lack a part, or a record
 	LeftOut        uint64        // requests of connections that were not followed, about, to stay within the budget: sums are estimates
@@ -124,7 +124,7 @@ type objects struct {
 
 // Start attaches the programs and begins to record. It needs root, or CAP_BPF,
 // CAP_PERFMON, CAP_NET_ADMIN and CAP_SYS_PTRACE, and Linux 5.12 with BTF. What this kernel
-// lacks beyond that is told in Stats.
+// lacks beyond that is reported in Stats.
 func Start(opt Options) (*Recorder, error) {
 	if opt.Slow == 0 {
 		opt.Slow = defaultSlow
@@ -289,7 +289,7 @@ func (r *Recorder) missed() (n uint64) {
 	return n
 }
 
-// OnClosed sets who is told, by Poll, of closed connections.
+// OnClosed sets who is reported, by Poll, of closed connections.
 func (r *Recorder) OnClosed(f func(*observe.Closed)) { r.onClosed = f }
 
 // Stats tells what was recorded and lost so far.

@@ -20,7 +20,7 @@ const (
 	calmRecords = 200 // in one poll
 	streamFlush = time.Second
 	// flushShare is the share of one CPU that flushing may take: with very many
-	// connections it becomes dear, and then rarer.
+	// connections it becomes expensive, and then rarer.
 	flushShare = 0.004
 )
 
@@ -38,7 +38,7 @@ type Stream struct {
 	only     uint64 // a network namespace; 0: all
 	patient  bool
 	lasting  bool
-	polling  bool  // there may be requests in progress that were told of
+	polling  bool  // there may be requests in progress that were reported of
 	failed   error // of the last Flush
 	closed   bool
 	last     Stats // when it was closed
@@ -82,7 +82,7 @@ func NewStream(r Source) *Stream { return &Stream{recorder: r, stop: make(chan s
 
 // Subscribe hands every request to each, from now on until End. It is called
 // from one goroutine at a time, and must not wait. First come the requests in
-// progress that take long (FlagUnfinished), as far as others were told of them
+// progress that take long (FlagUnfinished), as far as others were reported for them
 // before.
 func (s *Stream) Subscribe(each func(*observe.Request)) *Subscription {
 	s.mu.Lock()

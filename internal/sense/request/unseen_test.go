@@ -99,7 +99,7 @@ func (e *exchange) answer(t *testing.T) {
 // settle waits for an acknowledgement that is delayed.
 func settle() { time.Sleep(60 * time.Millisecond) }
 
-// TestUnseen: whatever segment is kept from the programs, each request is told
+// TestUnseen: whatever segment is kept from the programs, each request is reported
 // once, with its own bytes, and ends before the next one begins.
 func TestUnseen(t *testing.T) {
 	if testing.Short() {

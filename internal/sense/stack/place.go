@@ -9,7 +9,7 @@ import (
 	"github.com/slowray/slowray/internal/observe"
 )
 
-// maxPlaces is how many functions of a stack are told of a wait.
+// maxPlaces is how many functions of a stack are reported for a wait.
 const maxPlaces = 6
 
 // runtimes are where the functions of Java's and Node's own libraries are.

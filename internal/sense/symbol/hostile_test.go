@@ -106,7 +106,7 @@ func TestManyBombs(t *testing.T) {
 			t.Errorf("the program behind them is in %+v", last)
 		}
 		if why := Unread(missing); why == nil || strings.Contains(why.Error(), "\n") || !strings.Contains(why.Error(), "budget") {
-			t.Errorf("it is told as %v", why)
+			t.Errorf("it is reported as %v", why)
 		}
 	})
 	if used.Peak > 130<<20 || used.CPU > 6*time.Second {

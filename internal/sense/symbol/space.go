@@ -52,7 +52,7 @@ type image struct {
 	why     error    // why there is no file, or no map
 
 	frame     observe.Frame // of one function
-	byAddress bool          // places in the file are told as it wants to be mapped, not by offset
+	byAddress bool          // places in the file are reported as it wants to be mapped, not by offset
 }
 
 // Space holds the processes and binaries that were met.

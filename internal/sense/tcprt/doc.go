@@ -13,7 +13,7 @@
 //     and for accept() is part of that), and until the last acknowledgement.
 //   - What passed after the first byte of the answer is one figure. As much of it
 //     is network as the least round trip of the connection allows for; with
-//     segments sent again the rest is retransmission, and otherwise unaccounted:
+//     segments retransmitted the rest is retransmission, and otherwise unaccounted:
 //     a pause of the application, a slow receiver, or an acknowledgement that came
 //     late, which TCPRT counts as response time.
 //   - No status, no process, no network namespace.

@@ -109,7 +109,7 @@ func (l *line) called(r *observe.Request) {
 	first := min(l.server, l.total)
 	way := min(l.minRTT, first)
 	r.FirstByte = ns(first)
-	// What is sent again here is the request: the timer that did it ran before the
+	// What is retransmitted here is the request: the timer that did it ran before the
 	// answer began, and how long the other end took is not told from it.
 	again := min(first-way, l.retrans*timerUS)
 	if again > 0 {

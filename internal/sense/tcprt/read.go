@@ -282,7 +282,7 @@ func read(path string, opt Options, begin func(first, last time.Time), each func
 	}
 	s := &Summary{Start: start, End: time.UnixMicro(max(r.last, r.first)), Lines: lines, Closed: r.closed, Missing: []string{
 		"TCPRT counts waiting in the socket and for accept() as the server's time",
-		"what passed after the first byte of an answer beyond its round trips is retransmission where segments were sent again, and unaccounted otherwise: a pause of the application, a slow receiver or a late acknowledgement",
+		"what passed after the first byte of an answer beyond its round trips is retransmission where segments were retransmitted, and unaccounted otherwise: a pause of the application, a slow receiver or a late acknowledgement",
 	}}
 	for _, c := range r.ends {
 		if c.Requests > 0 {

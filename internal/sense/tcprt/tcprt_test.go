@@ -47,9 +47,9 @@ func TestLedgers(t *testing.T) {
 	}{
 		{"plain", "V6 R " + head + "141 3306 97 0 1 2800 10 45 0 1448", map[string]int64{"upload": 10, "server": 2800, "network": 496}, 496, 0},
 		{"far away", "V6 R " + head + "141 19900 17000 0 1 2800 0 45 0 1448", map[string]int64{"server": 2800, "network": 17_100}, 17_100, 0},
-		// Incident E: a lost segment of the answer, and the timer that sends it again.
+		// Incident E: a lost segment of the answer, and the timer that retransmits it.
 		{"lost", "V6 R " + head + "141 214000 97 1 1 2800 0 45 0 1448", map[string]int64{"server": 2800, "network": 1097, "retrans": 210_103}, 97, observe.FlagTimeout},
-		{"lost and sent again fast", "V6 R " + head + "141 9000 1000 1 1 2800 0 45 0 1448", map[string]int64{"server": 2800, "network": 2000, "retrans": 4200}, 1000, 0},
+		{"lost and retransmitted fast", "V6 R " + head + "141 9000 1000 1 1 2800 0 45 0 1448", map[string]int64{"server": 2800, "network": 2000, "retrans": 4200}, 1000, 0},
 		// A client that acknowledges 18.4 ms late: nobody can tell it from a pause.
 		{"late acknowledgement", "V6 R " + head + "141 32800 97 0 1 14400 0 45 0 1448", map[string]int64{"server": 14_400, "network": 1097, "unaccounted": 17_303}, 97, observe.FlagEstimated},
 		{"large answer", "V6 R " + head + "144800 10000 1000 0 1 1000 0 45 0 1448", map[string]int64{"server": 1000, "network": 8000, "unaccounted": 1000}, 1000, observe.FlagEstimated},
@@ -60,7 +60,7 @@ func TestLedgers(t *testing.T) {
 		{"cut off", "V6 W " + head + "11000 204073 97 1 3 2820 50 9552 0 1448", map[string]int64{"upload": 50, "server": 2820, "network": 1097, "retrans": 200_106}, 97,
 			observe.FlagTruncated | observe.FlagClosed | observe.FlagTimeout},
 		{"called", "V6 P " + head + "300 2500 80 0 1 2100 400 5000 0 1448", map[string]int64{"server": 2020, "network": 480}, 80, 0},
-		{"called, sent again", "V6 P " + head + "300 252500 80 1 1 252100 400 5000 0 1448", map[string]int64{"server": 52_020, "network": 480, "unaccounted": 200_000}, 80, observe.FlagEstimated},
+		{"called, retransmitted", "V6 P " + head + "300 252500 80 1 1 252100 400 5000 0 1448", map[string]int64{"server": 52_020, "network": 480, "unaccounted": 200_000}, 80, observe.FlagEstimated},
 		{"called, as the source has it", "V6 P " + head + "300 2500 0 1 80 0 1448", map[string]int64{"server": 2420, "network": 80}, 80, observe.FlagEstimated},
 	} {
 		l, err := parse([]byte(c.line))

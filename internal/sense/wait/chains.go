@@ -78,7 +78,7 @@ func (l *look) chains(groups []group, window int64) []observe.WaitChain {
 	return out
 }
 
-// order puts chains to be mended before those that move, and what is ready for
+// order puts chains to be fixed before those that move, and what is ready for
 // work last; among equals those of more threads come first.
 func order(c *observe.WaitChain) int {
 	class := 4

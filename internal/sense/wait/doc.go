@@ -23,5 +23,5 @@
 //
 // Bounds, so that no host makes it slow: 2,048 threads of one process and
 // 16,384 of all, 8,192 processes and 400,000 open files, 64 hops, 4 branches.
-// What lies beyond is told in Waits.Unseen.
+// What lies beyond is reported in Waits.Unseen.
 package wait

@@ -199,7 +199,7 @@ func (l *look) mutual(last *step, next *step) bool {
 	return next.by.how == observe.HowPeer && next.by.object.kind == socketObject && l.uses(next.t, next.by.object, reading)
 }
 
-// weight orders trails: those that lead to something to be mended first.
+// weight orders trails: those that lead to something to be fixed first.
 func (tr *trail) weight() int {
 	if tr.backTo >= 0 {
 		return 0
@@ -311,7 +311,7 @@ func (l *look) usesAny(t *thread, o object) bool {
 }
 
 // onTheObject is the threads of a process that are in a call on the target's
-// object, the expected one or, for want of such, any.
+// object, the expected one or, for lack of such, any.
 func (l *look) onTheObject(p *process, to target) []step {
 	if to.object.kind == noObject {
 		return nil

@@ -153,7 +153,7 @@ func TestUninterruptible(t *testing.T) {
 }
 
 // TestFuseServerOfMount: of several servers the one that has the file system's
-// connection is named, before 6.16 the one that was told the mount point; and of its
+// connection is named, before 6.16 the one that was reported the mount point; and of its
 // threads the one with a call in hand.
 func TestFuseServerOfMount(t *testing.T) {
 	const mounts = "20 1 254:1 / / rw - ext4 /dev/vda1 rw\n21 20 0:39 / /mnt/prices rw - fuse.prices prices rw\n"
@@ -354,7 +354,7 @@ func TestPollOfSeveral(t *testing.T) {
 	}
 }
 
-// TestLongChain: no chain is longer than is told, whatever the host does.
+// TestLongChain: no chain is longer than is reported, whatever the host does.
 func TestLongChain(t *testing.T) {
 	if testing.Short() {
 		t.Skip("SKIP: takes seconds: NOT tested with -short")
@@ -394,7 +394,7 @@ func TestManyBranches(t *testing.T) {
 }
 
 // TestTooManyThreads: of a process with more threads than are looked at, that
-// is told.
+// is reported.
 func TestTooManyThreads(t *testing.T) {
 	if testing.Short() {
 		t.Skip("SKIPPED: makes 2,100 directories (-short)")

@@ -15,7 +15,7 @@ import (
 const (
 	// maxGoHops bounds a chain of goroutines.
 	maxGoHops = 16
-	// maxGoStack is how many functions of a goroutine's stack are told.
+	// maxGoStack is how many functions of a goroutine's stack are reported.
 	maxGoStack = 6
 	// goQueue is how many goroutines wait for a lock that is short, at both looks.
 	goQueue = 3
@@ -93,7 +93,7 @@ func (l *goListing) groups() []*goGroup {
 		group.members = append(group.members, g)
 	}
 	for _, group := range out {
-		// Who has waited longest is told, then who is oldest.
+		// Who has waited longest is reported, then who is oldest.
 		slices.SortStableFunc(group.members, func(a, b *goroutine.Goroutine) int {
 			return cmp.Or(cmp.Compare(since(a), since(b)), cmp.Compare(a.ID, b.ID))
 		})

@@ -26,7 +26,7 @@ import (
 const DefaultWindow = 500 * time.Millisecond
 
 // briefly is the time between looks at what a process waits for so briefly that two
-// looks see nothing of it; maxBrief bounds the kinds that are told.
+// looks see nothing of it; maxBrief bounds the kinds that are reported.
 const (
 	briefly  = 25 * time.Millisecond
 	maxBrief = 8
@@ -112,7 +112,7 @@ func (r *Reader) Look(ctx context.Context, pid int, window time.Duration) (*obse
 	}
 	w.WindowNS = time.Since(from).Nanoseconds()
 	for _, s := range brief.Graph(nil, 0, func(int) time.Time { return time.Time{} }).Shares {
-		// What lasts is told by the chains.
+		// What lasts is reported by the chains.
 		if s.LongestNS < w.WindowNS/2 && s.ThreadNS >= w.WindowNS/10 && s.Chain.Hops[0].Wants.Demands() && len(w.Brief) < maxBrief {
 			w.Brief = append(w.Brief, s)
 		}

@@ -28,7 +28,7 @@ type SlowRequest struct {
 // compared with each.
 const maxSlow = 500
 
-// maxFamilies bounds the processes with slow requests that are told, those with
+// maxFamilies bounds the processes with slow requests that are reported, those with
 // most time.
 const maxFamilies = 256
 
@@ -102,7 +102,7 @@ func (s *Sampler) Graph(requests []SlowRequest, slower time.Duration, answered f
 	return g
 }
 
-// Lost is how many waits were not kept for want of room.
+// Lost is how many waits were not kept because room ran out.
 func (s *Sampler) Lost() int64 { return s.lost }
 
 // Waiting says whether a thread was held up when it was looked at last.
@@ -110,7 +110,7 @@ func (s *Sampler) Waiting() bool {
 	return len(s.goWaiting()) > 0 || slices.ContainsFunc(s.intervals, func(i *interval) bool { return i.open && i.shape != nil && !i.shape.asleep() })
 }
 
-// share is a shape as it is told.
+// share is a shape as it is reported.
 func (s *Sampler) share(sh *shape, l *loss) observe.WaitShare {
 	out := observe.WaitShare{
 		PID: sh.master, Chain: sh.chain, Samples: sh.samples, Threads: len(sh.tids), AtOnce: sh.most,

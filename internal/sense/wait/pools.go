@@ -44,12 +44,12 @@ const (
 	// rowAtWork is the looks in a row from which on a thread on a CPU computes for long.
 	rowAtWork = 2
 	mostTries = 4
-	// slowMeanwhile is the share of the slow requests' time in which a thread that is told
+	// slowMeanwhile is the share of the slow requests' time in which a thread that is reported
 	// for that was on a CPU.
 	slowMeanwhile = 0.5
 
-	maxPools     = 64 // that are told
-	maxPoolCalls = 4  // of a pool that are told
+	maxPools     = 64 // that are reported
+	maxPoolCalls = 4  // of a pool that are reported
 	maxUseCalls  = 32 // of a thread that are counted
 )
 

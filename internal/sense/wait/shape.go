@@ -85,7 +85,7 @@ func (s *Sampler) charge(w *watched, sh *shape, now time.Time) {
 		s.byCall[i.call] = sh
 	}
 	// A call on a file system in user space is short for its server, and each is on
-	// a descriptor of its own: those like it that are not followed are told by where
+	// a descriptor of its own: those like it that are not followed are reported by where
 	// the thread sleeps.
 	if first := &sh.chain.Hops[0]; first.Kind == observe.WaitFuse && i.call != (callKey{}) {
 		s.served[i.pid] = true
@@ -181,7 +181,7 @@ func holdsUp(tr *trail) bool {
 	return true
 }
 
-// culprit says whether an end is something to be mended, whatever was wanted.
+// culprit says whether an end is something to be fixed, whatever was wanted.
 func culprit(e observe.WaitEnd) bool {
 	switch e {
 	case observe.EndStopped, observe.EndTraced, observe.EndFrozen, observe.EndDisk, observe.EndFuse, observe.EndKernel, observe.EndGone, observe.EndCycle:

@@ -192,7 +192,7 @@ func TestFleetPage(t *testing.T) {
 	if n := b.number(`document.querySelectorAll(".wait-node.abnormal, #services tr.abnormal").length`); n != 0 {
 		t.Errorf("%v are marked when all was well", n)
 	}
-	// A range that cannot be is told.
+	// A range that cannot be is reported.
 	b.do(chromedp.Evaluate(`location.hash = "#/?from=1&to=2"`, nil))
 	b.until(`!document.getElementById("notice").hidden`)
 	b.says("#notice", "at least 60 seconds")

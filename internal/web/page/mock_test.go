@@ -17,14 +17,14 @@ import (
 )
 
 // mock answers like internal/web, of the story. What it is given in place of an
-// answer is told instead, by path.
+// answer is reported instead, by path.
 type mock struct {
 	mu      sync.Mutex
 	instead map[string]any
 	asked   chan string
 }
 
-// tells changes what is told in place of answers.
+// tells changes what is reported in place of answers.
 func (m *mock) tells(instead map[string]any) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

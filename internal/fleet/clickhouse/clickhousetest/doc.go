@@ -4,6 +4,6 @@
 // engine of a present ClickHouse, chdb, behind a small HTTP front. Nothing of the
 // host is touched, and the servers end with the program that started them.
 //
-// In: how many. Out: URLs. What the programs are missing for is told by an error,
+// In: how many. Out: URLs. What the programs are missing for is reported by an error,
 // or skips the test (script/setup.sh test installs them).
 package clickhousetest

@@ -26,7 +26,7 @@ const MaxLogBytes = 64 << 20
 // maxUsers is how much of a list of users is read, bytes.
 const maxUsers = 64 << 10
 
-// maxGaps bounds what is told of a server that could not be read.
+// maxGaps bounds what is reported for a server that could not be read.
 const maxGaps = 64
 
 // MaxEntries bounds how many entries of a slow log are kept.

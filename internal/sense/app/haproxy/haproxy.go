@@ -69,7 +69,7 @@ func configFiles(args []string) []string {
 }
 
 const (
-	maxServers  = 512 // that are told
+	maxServers  = 512 // that are reported
 	maxPools    = 512
 	maxListens  = 1024     // of a pool
 	maxLine     = 64 << 10 // bytes; HAProxy itself takes 2,048 (LINESIZE)
@@ -298,7 +298,7 @@ func bound(s string, backlog observe.Setting) observe.AppListen {
 	return observe.AppListen{Addr: strings.Trim(s[:max(i, 0)], "[]"), Port: pool.Port(s[i+1:]), Backlog: backlog}
 }
 
-// maxFrontends is how many frontends of a backend are told.
+// maxFrontends is how many frontends of a backend are reported.
 const maxFrontends = 64
 
 // backends lists the servers with the frontends that may pass to them.

@@ -25,7 +25,7 @@ type Tail struct {
 	offset   int64  // its size at the beginning
 	before   []byte // the bytes just before offset: they change when the file is rewritten
 	siblings map[birth]bool
-	unlisted error // why the files beside it are not known
+	unlisted error // why the files next to it are not known
 
 	grown int64 // set by Read, for Share
 	at    int64 // bytes of the growth before the line in hand
@@ -169,12 +169,12 @@ type sibling struct {
 }
 
 // between finds the files that came and were rotated away inside the window:
-// names beside the log that lead to files which were not there at Open.
+// names next to the log that lead to files which were not there at Open.
 func (t *Tail) between(now fileID) (parts []part, notes []string) {
 	compressed := 0
 	list, err := t.rotated()
 	if err = cmp.Or(t.unlisted, err); err != nil {
-		return nil, []string{"the log was rotated: what was written in between is not counted, for the files beside it cannot be listed: " + Reason(err)}
+		return nil, []string{"the log was rotated: what was written in between is not counted, for the files next to it cannot be listed: " + Reason(err)}
 	}
 	for _, s := range list {
 		if s.fileID == now || s.fileID == t.id || t.siblings[s.birth] {
@@ -207,7 +207,7 @@ func (t *Tail) between(now fileID) (parts []part, notes []string) {
 // maxSiblings bounds how many rotated files are looked at.
 const maxSiblings = 1000
 
-// rotated lists the files beside the log that carry its name, as log rotation
+// rotated lists the files next to the log that carry its name, as log rotation
 // makes them, oldest change first: access.log.1, access.log-20261021,
 // access-20261021.log. An error says that there may be others.
 func (t *Tail) rotated() ([]sibling, error) {

@@ -22,7 +22,7 @@ const DefaultMaxBytes = 128 << 20
 // descriptor over the window.
 const maxLogs = 256
 
-// maxGaps bounds what is told of an instance that could not be read.
+// maxGaps bounds what is reported for an instance that could not be read.
 const maxGaps = 128
 
 // maxChildren bounds how many children of a master are looked at: there are as many
@@ -247,7 +247,7 @@ func (in *Instance) absolute(p string) string {
 	return strings.TrimRight(path.Clean(p), "/") + "/"
 }
 
-// runsAsRoot is so where it cannot be told, too.
+// runsAsRoot is so where it cannot be reported, too.
 func (in *Instance) runsAsRoot() bool {
 	_, effective, ok := prefork.User(in.procRoot, in.PID)
 	return !ok || effective == 0

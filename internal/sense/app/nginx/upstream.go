@@ -6,7 +6,7 @@ import (
 	"github.com/slowray/slowray/internal/observe"
 )
 
-// keeping is what decides, beside the upstream's own keepalive, whether
+// keeping is what decides, next to the upstream's own keepalive, whether
 // connections to it are kept; locations inherit it from the levels above.
 type keeping struct {
 	httpVersion string // proxy_http_version
@@ -170,7 +170,7 @@ func (p *passes) collectStream(ds []*directive) {
 // maxUpstreams bounds the list of one block.
 const maxUpstreams = 4096
 
-// resolve joins the passes with the upstream blocks beside them.
+// resolve joins the passes with the upstream blocks next to them.
 func resolve(ds []*directive, p *passes, keepalive string) []observe.NginxUpstream {
 	var out []observe.NginxUpstream
 	index := map[string]int{}

@@ -21,7 +21,7 @@ const (
 	defaultPort     = "6432"
 
 	maxDepth = 8   // of %include
-	maxPools = 512 // that are told
+	maxPools = 512 // that are reported
 	maxLine  = 8 << 10
 )
 

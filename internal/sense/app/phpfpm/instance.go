@@ -19,7 +19,7 @@ import (
 // DefaultMaxBytes is how much of an instance's log is read.
 const DefaultMaxBytes = 64 << 20
 
-// Bounds of what is told of an instance, and of the children whose pool is remembered.
+// Bounds of what is reported for an instance, and of the children whose pool is remembered.
 const (
 	maxGaps  = 128
 	maxSlows = 64 // slow logs that are followed

@@ -15,7 +15,7 @@ import (
 const (
 	maxSlowBytes = 4 << 20
 	maxSlow      = 512 // distinct entries that are counted
-	keptSlow     = 20  // that are told
+	keptSlow     = 20  // that are reported
 	slowText     = 200 // bytes of each text
 	whatSlow     = "slow"
 )

@@ -13,7 +13,7 @@ import (
 const (
 	// maxLooks is how many backends one look reads the titles of.
 	maxLooks    = 256
-	maxSessions = 8 // of each kind, that are told
+	maxSessions = 8 // of each kind, that are reported
 	maxTracked  = 4096
 )
 

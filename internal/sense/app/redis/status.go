@@ -38,7 +38,7 @@ type status struct {
 }
 
 // ask asks the server once. An error says why nothing is known; a server that
-// refuses the connection or needs a password is told in refused.
+// refuses the connection or needs a password is reported in refused.
 func ask(budget *budget.Budget, dial database.Dial) (*status, error) {
 	if dial == nil {
 		return nil, errors.New("it was not asked")

@@ -2,6 +2,6 @@
 // slowray recorded.
 //
 // In: entries of slow logs, and requests of the same window. Out: the entries
-// summed up by statement, beside the ledgers of their requests. It reads
+// summed up by statement, next to the ledgers of their requests. It reads
 // nothing from the system, and what a statement's literals were is not kept.
 package slowlog

@@ -104,7 +104,7 @@ const (
 )
 
 // connectors reads server.xml. The text of an element may take several lines:
-// the first one is told.
+// the first one is reported.
 func connectors(b *budget.Budget, text, file string, properties map[string]string) ([]observe.WorkerPool, error) {
 	d := xml.NewDecoder(strings.NewReader(text))
 	d.Strict = false

@@ -13,11 +13,11 @@ import (
 )
 
 // TestLostAnswer: the only segment of one answer is lost on a link between two
-// network namespaces. The time until it is sent again is that request's, and
+// network namespaces. The time until it is retransmitted is that request's, and
 // neither the server's nor anybody else's.
 //
-// Once in some sixty runs the retransmission is not seen, and its time is told
-// as ack_delay; why is not known yet. So it has a second try, and is told.
+// Once in some sixty runs the retransmission is not seen, and its time is reported
+// as ack_delay; why is not known yet. So it has a second try, and is reported.
 func TestLostAnswer(t *testing.T) {
 	if testing.Short() {
 		t.Skip("SKIP: takes seconds: NOT tested with -short")
@@ -82,7 +82,7 @@ func lostAnswer(t *testing.T) (problem string) {
 		case i != unlucky && (q.Retrans != 0 || lost != 0):
 			t.Errorf("request %d: nothing of it was lost: %s", q.Seq, ledger(q))
 		case i == unlucky && (q.Retrans != 1 || lost < least || lost > most):
-			problem = fmt.Sprintf("request %d: %d segments sent again, want 1 and %s to %s: %s", q.Seq, q.Retrans, least, most, ledger(q))
+			problem = fmt.Sprintf("request %d: %d segments retransmitted, want 1 and %s to %s: %s", q.Seq, q.Retrans, least, most, ledger(q))
 		case i == unlucky && time.Duration(q.Ledger[observe.Server]) > c.took[i]-least:
 			t.Errorf("request %d: the server is charged for the loss: %s", q.Seq, ledger(q))
 		}

@@ -14,7 +14,7 @@ import (
 	"github.com/slowray/slowray/internal/sense/request"
 )
 
-// TestServerSplit: what a thread does between reading and answering is told, or
+// TestServerSplit: what a thread does between reading and answering is reported, or
 // that this kernel cannot tell it.
 func TestServerSplit(t *testing.T) {
 	const n = 5

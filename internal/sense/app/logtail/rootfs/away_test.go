@@ -32,7 +32,7 @@ func askAll(t *testing.T) {
 }
 
 // TestFileSystemInUserSpace: none is asked anything, whether it answers or not, and
-// what lies beside it is read as ever.
+// what lies next to it is read as ever.
 func TestFileSystemInUserSpace(t *testing.T) {
 	for _, never := range []hangtest.Question{0, hangtest.Lookup, hangtest.GetAttr, hangtest.Read} {
 		p := hangtest.Mount(t, never)
@@ -61,7 +61,7 @@ func TestFileSystemInUserSpace(t *testing.T) {
 }
 
 // A file system that does not answer keeps one thread, and nobody waiting for long;
-// what lies beside it is read as ever.
+// what lies next to it is read as ever.
 func TestFileSystemThatDoesNotAnswer(t *testing.T) {
 	askAll(t)
 	for what, never := range map[string]hangtest.Question{"lookup": hangtest.Lookup, "getattr": hangtest.GetAttr, "open": hangtest.Open, "read": hangtest.Read} {
@@ -88,10 +88,10 @@ func TestFileSystemThatDoesNotAnswer(t *testing.T) {
 			}
 			r := At(fmt.Sprintf("/proc/%d/root", p.PID), enough())
 			if text, _, err := r.ReadFile("/etc/hostname", 1000); err != nil && !errors.Is(err, os.ErrNotExist) {
-				t.Errorf("a file beside it: %q, %v", text, err)
+				t.Errorf("a file next to it: %q, %v", text, err)
 			}
 			if names, err := r.ReadDir("/etc"); err != nil || len(names) == 0 {
-				t.Errorf("a directory beside it: %v", err)
+				t.Errorf("a directory next to it: %v", err)
 			}
 			if n := p.Unanswered(); n > 3 {
 				t.Errorf("it was asked %d times", n)
