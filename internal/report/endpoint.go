@@ -29,8 +29,10 @@ func (p *printer) endpoints(r *diagnose.Report) {
 		}
 	}
 	if len(served)+len(called) == 0 {
-		p.line("No TCP service had traffic.")
-		p.line("")
+		if p.All || len(r.Findings) > 0 { // the verdict says it otherwise
+			p.line("No TCP service had traffic.")
+			p.line("")
+		}
 		return
 	}
 	if !ledger {

@@ -19,8 +19,9 @@ func (s *session) readers() table {
 		databases   = &databases{}
 		kernelLog   = &kernelLog{}
 		descriptors = &descriptors{}
-		connects    = &connects{descriptors: descriptors}
-		callErrors  = &callErrors{}
+		requests    = &requests{databases: databases}
+		connects    = &connects{descriptors: descriptors, requests: requests}
+		callErrors  = &callErrors{requests: requests}
 		hostState   = &hostState{}
 		profile     = &profile{}
 		servers     = &servers{}
@@ -29,7 +30,6 @@ func (s *session) readers() table {
 		use         = &use{packets: packets}
 		namespaces  = &namespaces{connects: connects}
 		drops       = &drops{}
-		requests    = &requests{databases: databases}
 		nameServers = &nameServers{requests: requests}
 		waits       = &waits{requests: requests}
 		earlier     = &earlier{requests: requests, waits: waits}
