@@ -8,10 +8,9 @@ import (
 )
 
 // callErrors decides when it is watched which system calls fail: at the moments
-// at which system calls are watched anyhow (connects.go). A service that lacks
+// at which system calls are watched anyhow (calls.go). A service that lacks
 // something lacks it at all times.
 type callErrors struct {
-	requests *requests
 	watcher *callerror.Watcher // nil after it failed
 	on      bool
 	resting sync.WaitGroup
@@ -31,7 +30,7 @@ func (c *callErrors) begin(s *session) (err error) {
 
 // sample begins or ends to watch for failing calls.
 func (c *callErrors) sample(s *session) {
-	on := callsMoments(s, c.requests)
+	on := s.elapsed()%(callsEvery*s.opt.rarely()) < callsMoment
 	switch {
 	case c.watcher == nil || on == c.on:
 		return

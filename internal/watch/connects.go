@@ -15,28 +15,15 @@ import (
 const (
 	callsEvery  = 2 * time.Second
 	callsMoment = 250 * time.Millisecond
-	// callsNarrowed stretches callsEvery while slowray is over its budget: what each
-	// system call costs more is in no statistics of BPF.
-	callsNarrowed = 4
 	nearlyFull  = 0.8 // of a server's descriptors
 	halfFull    = 0.5 // of a queue
 	signLasts   = 2 * time.Second
 )
 
-// callsMoments says whether system calls are watched at this time of the window.
-func callsMoments(s *session, q *requests) bool {
-	every := callsEvery * s.opt.rarely()
-	if q.narrowed() {
-		every *= callsNarrowed
-	}
-	return s.elapsed()%every < callsMoment
-}
-
 // connects counts connect() and accept(), and decides when system calls are
 // watched for them.
 type connects struct {
 	descriptors *descriptors
-	requests    *requests
 	watcher     *connect.Watcher
 	opened      map[connect.PassiveKey]uint64 // handshakes completed; known at the end
 
@@ -60,7 +47,7 @@ func (c *connects) sample(s *session) {
 	if c.descriptors.short() || s.queuesFill() {
 		c.until = elapsed + signLasts
 	}
-	on := callsMoments(s, c.requests) || elapsed < c.until
+	on := elapsed%(callsEvery*s.opt.rarely()) < callsMoment || elapsed < c.until
 	switch {
 	case on == c.on:
 		return

@@ -19,9 +19,8 @@ func (s *session) readers() table {
 		databases   = &databases{}
 		kernelLog   = &kernelLog{}
 		descriptors = &descriptors{}
-		requests    = &requests{databases: databases}
-		connects    = &connects{descriptors: descriptors, requests: requests}
-		callErrors  = &callErrors{requests: requests}
+		connects    = &connects{descriptors: descriptors}
+		callErrors  = &callErrors{}
 		hostState   = &hostState{}
 		profile     = &profile{}
 		servers     = &servers{}
@@ -30,6 +29,7 @@ func (s *session) readers() table {
 		use         = &use{packets: packets}
 		namespaces  = &namespaces{connects: connects}
 		drops       = &drops{}
+		requests    = &requests{databases: databases}
 		nameServers = &nameServers{requests: requests}
 		waits       = &waits{requests: requests}
 		earlier     = &earlier{requests: requests, waits: waits}
