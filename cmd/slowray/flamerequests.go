@@ -21,7 +21,7 @@ type requestTimes struct {
 	stream      *request.Stream
 	from        *request.Subscription
 	slow        time.Duration
-	pids        []int // whose requests are reported of; empty = all
+	pids        []int // whose requests are listed; empty = all
 	ahead       int64 // wall clock less monotonic clock, ns
 	times       map[worker]*workTimes
 	spans       int

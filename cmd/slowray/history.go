@@ -25,7 +25,7 @@ const (
 	// day is 1,440 windows.
 	longestRange = 24 * time.Hour
 	// between is how much time may lie between two windows next to each other: a
-	// moment in there is reported for by the nearer one.
+	// moment in there is reported by the nearer one.
 	between = 5 * time.Second
 )
 

@@ -184,7 +184,7 @@ func TestRecorderIsKilled(t *testing.T) {
 
 	var worst time.Duration
 	for n, l := range lives {
-		// A second is reported for as a whole: it may reach before the beginning.
+		// A second is reported as a whole: it may reach before the beginning.
 		from := l.began.Truncate(time.Second)
 		stored := storedRequests(t, dir, requests.port, from, l.killed.Add(time.Second))
 		all := requests.between(l.began, l.killed)

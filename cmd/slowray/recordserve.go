@@ -76,7 +76,7 @@ func (p *servedPage) port() uint16 {
 	return 0
 }
 
-// serve answers until ctx is done. trouble is reported for what ends it before.
+// serve answers until ctx is done. trouble gets what ends it before.
 func (p *servedPage) serve(ctx context.Context, rec *record.Recorder, dir string, trouble func(error)) (wait func(), err error) {
 	if p.listener == nil {
 		return func() {}, nil

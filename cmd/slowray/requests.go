@@ -48,7 +48,7 @@ const partsHelp = `A request's time is split into parts that add up to its total
   unaccounted  known to have passed, not with what
   ack_delay    acknowledged late: nobody waited, not part of the total
 
-served: answered on this host; called: sent from this host to another service. Where both ends are here, a request is reported for twice.`
+served: answered on this host; called: sent from this host to another service. Where both ends are here, a request is reported twice.`
 
 // Help is printed by --help, above the flags.
 func (*requestsCmd) Help() string { return partsHelp }

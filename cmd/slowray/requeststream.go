@@ -59,7 +59,7 @@ type requestStream struct {
 	slow  time.Duration               // 0 = any
 	ours  func(*observe.Request) bool // nil = any
 	limit int                         // 0 = none
-	gone  func() bool                 // whether the reader has left; nil when that cannot be reported
+	gone  func() bool                 // whether the reader has left; nil when that cannot be known
 
 	mu      sync.Mutex // of what follows; not held while the source is asked
 	buf     []byte
@@ -137,7 +137,7 @@ func (s *requestStream) writeAll() (done bool) {
 
 // end takes what the source still has and writes the rest.
 func (s *requestStream) end(from *request.Subscription) error {
-	// What is still in progress is reported for once more now. What is not was
+	// What is still in progress is reported once more now. What is not was
 	// ended without an answer that anyone waited for, or its record was lost.
 	s.mu.Lock()
 	s.pending, s.before = nil, s.pending

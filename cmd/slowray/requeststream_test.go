@@ -139,7 +139,7 @@ func TestRequestStreamFilters(t *testing.T) {
 	}
 }
 
-// TestRequestsInProgress: a request that is reported for while it lasts has one
+// TestRequestsInProgress: a request that is reported while it lasts has one
 // line all the same: when it is over, or at the end.
 func TestRequestsInProgress(t *testing.T) {
 	hanging := unfinished(ask(1, "10.1.0.9:1003", time.Second))
@@ -293,7 +293,7 @@ func TestReaderGoneInSilence(t *testing.T) {
 		t.Errorf("ended with %v, %v", err, ctx.Err())
 	}
 	if readerGone(io.Discard) != nil {
-		t.Error("nothing can be reported for what is no file")
+		t.Error("nothing can be known of what is no file")
 	}
 }
 

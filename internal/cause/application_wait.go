@@ -197,7 +197,7 @@ func (v *View) threadWait(l *ledger, p observe.Part, what string, describe func(
 	return judged{finding: f}
 }
 
-// whyLate says what the process was doing instead, as far as can be reported.
+// whyLate says what the process was doing instead, as far as can be known.
 func (v *View) whyLate(l *ledger, f *Finding) string {
 	busiest, most := 0, -1.0
 	workers := 0

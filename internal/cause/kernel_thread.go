@@ -168,7 +168,7 @@ func dutyOf(comm string) duty {
 	return duties[i]
 }
 
-// kernelReasons are functions by which it can be reported what kernel code is busy
+// kernelReasons are functions by which it can be known what kernel code is busy
 // with; the first that has a good part of the samples counts.
 var kernelReasons = []struct{ function, why string }{
 	{"tcp_conn_request", "handshakes of TCP: SYNs"},

@@ -124,7 +124,7 @@ var endpointMetrics = []endpointMetric{
 			}
 		}},
 	{metric: metric{name: "slowray_round_trip_time_seconds", otel: "slowray.round_trip_time", unit: "s", kind: histogram,
-		help: "Round trips, one for each request where it can be reported; counts and times as of slowray_request_duration_seconds."},
+		help: "Round trips, one for each request where it can be known; counts and times as of slowray_request_duration_seconds."},
 		histogram: func(s *sums) *observe.Histogram { return &s.rtt }, bounds: rttBounds},
 	{metric: metric{name: "slowray_sent_bytes_total", otel: "slowray.sent", unit: "By",
 		help: "Payload sent, each byte once: of responses served, of requests called."},

@@ -34,7 +34,7 @@ const (
 	// answers: the time is that of a request on the called side.
 	ServerCall
 	// ServerHandoff: the answer was sent by a thread that is not seen to have
-	// got the request from the one that read it, so it cannot be reported what
+	// got the request from the one that read it, so it cannot be known what
 	// was done meanwhile.
 	ServerHandoff
 

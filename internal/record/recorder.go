@@ -53,7 +53,7 @@ type Options struct {
 	Sinks []Sink
 	// Alive, when set, is called each second in which the recorder did its work.
 	Alive func()
-	// Trouble, when set, is reported for what went wrong, and does not go on to.
+	// Trouble, when set, gets what went wrong, and does not go on to.
 	Trouble func(error)
 }
 
@@ -120,7 +120,7 @@ func New(st Store, opt Options) (*Recorder, error) {
 	if opt.OwnNamespace {
 		if netns == 0 {
 			stream.Close()
-			return nil, errors.New("the own network namespace cannot be reported (/proc/self/ns/net)")
+			return nil, errors.New("the own network namespace cannot be known (/proc/self/ns/net)")
 		}
 		stream.Only(netns)
 	}
@@ -146,7 +146,7 @@ func (r *Recorder) LeaveOut(port uint16) {
 }
 
 // ownAddrs is the addresses of this process's network namespace; none when they
-// cannot be reported.
+// cannot be known.
 func ownAddrs() (addrs []netip.Addr) {
 	list, _ := net.InterfaceAddrs()
 	for _, a := range list {
@@ -157,7 +157,7 @@ func ownAddrs() (addrs []netip.Addr) {
 	return addrs
 }
 
-// ownNetNS is the network namespace of this process; 0 when it cannot be reported.
+// ownNetNS is the network namespace of this process; 0 when it cannot be known.
 func ownNetNS() uint64 {
 	var st unix.Stat_t
 	if unix.Stat("/proc/self/ns/net", &st) != nil {

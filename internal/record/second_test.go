@@ -60,7 +60,7 @@ func TestConnectionsWaitForTheirRequest(t *testing.T) {
 	src := &counted{now: []request.Counters{at(80, 0, 1)}}
 	s := testSeconds(src)
 	if _, list := s.end(start.Add(time.Second), func() {}); len(list) != 0 {
-		t.Fatalf("a connection is reported for before anybody knows whose it is: %+v", list)
+		t.Fatalf("a connection is reported before anybody knows whose it is: %+v", list)
 	}
 	r := took(80, time.Millisecond)
 	r.PID = os.Getpid()

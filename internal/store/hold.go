@@ -52,13 +52,13 @@ func (s *Store) hold() error {
 	return fmt.Errorf("%s was moved or removed while it was written to: what is recorded from now on is in a new one", s.dir)
 }
 
-// isAway says that a directory is not there any more. Where that cannot be reported it
+// isAway says that a directory is not there any more. Where that cannot be known it
 // is.
 func isAway(err error) bool {
 	return errors.Is(err, safefile.ErrReplaced) || errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENOTDIR)
 }
 
-// same says whether a name still leads to an open file. Where that cannot be reported
+// same says whether a name still leads to an open file. Where that cannot be known
 // it does.
 func same(home *safefile.Dir, name string, f *os.File) bool {
 	there, err := home.Lstat(name)

@@ -227,7 +227,7 @@ func (g *rowGroup) sound() error {
 		case err != nil:
 			return err
 		case values != meta.NumValues:
-			return fmt.Errorf("%w: a column has %d values where %d are reported", errDamaged, values, meta.NumValues)
+			return fmt.Errorf("%w: a column has %d values where %d are declared", errDamaged, values, meta.NumValues)
 		}
 	}
 	return nil

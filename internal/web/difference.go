@@ -51,7 +51,7 @@ type differenceRow struct {
 	Inside    figure   `json:"inside"`
 	Outside   figure   `json:"outside"`
 	Ratio     figure   `json:"ratio"`    // null where outside is nothing
-	Explains  figure   `json:"explains"` // part of the added time; null where it cannot be reported, negative where it made it less
+	Explains  figure   `json:"explains"` // part of the added time; null where it cannot be known, negative where it made it less
 	ShareIn   *figure  `json:"share_inside,omitempty"`
 	ShareOut  *figure  `json:"share_outside,omitempty"`
 	Few       bool     `json:"few"`

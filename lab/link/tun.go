@@ -91,7 +91,7 @@ func (t *tun) open(addrs []netip.Prefix, mtu int) (err error) {
 }
 
 // quiet keeps the kernel from sending packets of its own through the device,
-// as far as it can be reported: they would take part in what chance decides. It
+// as far as it can be known: they would take part in what chance decides. It
 // is no error if there is no IPv6.
 func (t *tun) quiet(addrs []netip.Prefix) {
 	settings := map[string]string{"addr_gen_mode": "1", "router_solicitations": "0"} // 1: no address of its own

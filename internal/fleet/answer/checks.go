@@ -171,7 +171,7 @@ func (s *seen) hostsUnchecked() (all []Unchecked) {
 	var ahead []Unchecked
 	for i := range s.hosts {
 		if h := &s.hosts[i]; !s.q.Now.IsZero() && h.Last.After(s.q.Now.Add(clockAhead)) {
-			ahead = append(ahead, Unchecked{h.Name, "its clock is about " + h.Last.Sub(s.q.Now).Round(time.Second).String() + " ahead of the one here: what it did is reported for another time (chronyc tracking there)"})
+			ahead = append(ahead, Unchecked{h.Name, "its clock is about " + h.Last.Sub(s.q.Now).Round(time.Second).String() + " ahead of the one here: what it did is recorded under another time (chronyc tracking there)"})
 		}
 	}
 	return append(all, few(ahead, "have clocks that are ahead")...)

@@ -219,7 +219,7 @@ func TestCluster(t *testing.T) {
 		t.Errorf("hosts: %v", h)
 	}
 
-	// A storage node is dead: what is sent now is there; what cannot be reported is not
+	// A storage node is dead: what is sent now is there; what cannot be known is not
 	// sent a second time until it can.
 	storage[1].kill()
 	send(requests(base+150, 30, now.Add(2*time.Second).UnixNano()), false)

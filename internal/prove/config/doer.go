@@ -112,7 +112,7 @@ type found struct {
 	file     *file          // nil: it is gone
 	server   *server
 	gone     string // why there is no server any more
-	problem  error  // why the server, which runs, cannot be reported
+	problem  error  // why the server, which runs, cannot be known
 }
 
 func (d *found) close() {

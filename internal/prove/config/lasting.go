@@ -19,7 +19,7 @@ import (
 const commandLine = "command line"
 
 // Lasting says which line in which file makes a setting of a running server last;
-// zero where that cannot be reported, or c is of another kind.
+// zero where that cannot be known, or c is of another kind.
 func Lasting(c *cause.Change) (note shell.Command) {
 	if c.Kind != cause.ChangeSetting {
 		return note

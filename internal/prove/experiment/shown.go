@@ -13,7 +13,7 @@ const (
 	partPrefix            = "p99."
 )
 
-// shown is what is reported for the blocks next to what is judged.
+// shown is what is reported of the blocks in addition to what is judged.
 func shown(r *Result) []Effect {
 	var all []Effect
 	add := func(m Metric, k kind, read func(*Block) float64) {

@@ -46,7 +46,7 @@ type ListedChange struct {
 	Text   string           `json:"text"`
 	Was    string           `json:"was"`
 	Set    string           `json:"set"`
-	Now    string           `json:"now,omitempty"` // what is there at present, where it can be reported
+	Now    string           `json:"now,omitempty"` // what is there at present, where it can be known
 	Made   Made             `json:"made"`
 	Result Result           `json:"result,omitempty"`
 	Note   string           `json:"note,omitempty"`

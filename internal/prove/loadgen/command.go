@@ -68,14 +68,14 @@ func generator(argv []string) int {
 	return -1
 }
 
-// flag is how a generator is reported for how long to run.
+// flag is how a generator is told how long to run.
 type flag struct {
 	names  []string // "-d": the next word; "-d5s" too for one letter; "--duration=5s" too for the long ones
 	whole  bool     // only whole seconds
 	suffix string   // of the figure
 }
 
-// flags of the generators that can be reported. vegeta's attack is in a pipe with its
+// flags of the generators that can be known. vegeta's attack is in a pipe with its
 // report, which takes a shell: it runs as it is.
 var flags = map[string]flag{
 	"wrk":      {[]string{"-d", "--duration"}, true, "s"},
@@ -102,7 +102,7 @@ func durationAt(argv []string, start int, f flag) int {
 	return 0
 }
 
-// Adjustable says whether the command can be reported for how long to run.
+// Adjustable says whether the command can be told how long to run.
 func (c *Command) Adjustable() bool { return c.at > 0 }
 
 // closedLoops are generators whose clients wait for each answer before they ask
@@ -119,7 +119,7 @@ func (c *Command) Closed() bool {
 }
 
 // For is the command with another duration, rounded up to what its flag can hold;
-// the same command when it cannot be reported.
+// the same command when it cannot be known.
 func (c *Command) For(d time.Duration) Command {
 	if !c.Adjustable() {
 		return *c

@@ -20,7 +20,7 @@ const (
 func (f *File) IsGo() bool { return f.Section(".go.buildinfo") != nil }
 
 // GoVersion is the version of Go that built a 64-bit program, "go1.24.9"; ""
-// when it cannot be reported.
+// when it cannot be known.
 func (f *File) GoVersion() string {
 	s := f.Section(".go.buildinfo")
 	if s == nil || s.Compressed() || s.Type == elf.SHT_NOBITS {

@@ -19,7 +19,7 @@ type ID struct {
 	MTime, CTime unix.Timespec
 }
 
-// IDOf is the identity of an open file; false when it cannot be reported.
+// IDOf is the identity of an open file; false when it cannot be known.
 func IDOf(f *os.File) (id ID, ok bool) {
 	var st unix.Stat_t
 	if unix.Fstat(int(f.Fd()), &st) != nil {

@@ -109,7 +109,7 @@ func Prepare(ctx context.Context, opt Options) (*Plan, error) {
 
 func newPlan(ctx context.Context, opt Options) (*Plan, error) {
 	if opt.Requests && opt.CountOnly {
-		return nil, errors.New("how much of the requests' time is spent inside cannot be reported by counting only")
+		return nil, errors.New("how much of the requests' time is spent inside cannot be known by counting only")
 	}
 	files := len(opt.Symbols) == 0
 	for _, text := range opt.Symbols {

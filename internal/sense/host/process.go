@@ -236,7 +236,7 @@ func parseCmdline(b []byte) string {
 	b = bytes.TrimRight(b, "\x00 \n")
 	if len(b) > 4*maxCmdline {
 		b = b[:4*maxCmdline]
-		// Of half a word it cannot be reported whether it holds a secret.
+		// Of half a word it cannot be known whether it holds a secret.
 		if i := bytes.LastIndexAny(b, "\x00 \n\t"); i >= 0 {
 			b = b[:i]
 		} else if i := bytes.IndexAny(b, ":="); i >= 0 {

@@ -114,7 +114,7 @@ func read(path string, opt Options, begin func(first, last time.Time), each func
 		s.Counters = append(s.Counters, r.rest)
 	}
 	if r.sides.full {
-		s.Missing = append(s.Missing, fmt.Sprintf("there are more than %d ends: which of those beyond serve is reported by their ports alone", maxEnds))
+		s.Missing = append(s.Missing, fmt.Sprintf("there are more than %d ends: which of those beyond serve is known by their ports alone", maxEnds))
 	}
 	switch {
 	case budget.IsExceeded(t.truncated):

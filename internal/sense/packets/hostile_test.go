@@ -96,7 +96,7 @@ func TestManyFlows(t *testing.T) {
 		want  string
 	}{
 		"one server":   {flows, 5000, client, []step{opens, asks, answers, acks, closes}, "packets of connections that were left out: 131072 are followed"},
-		"begun before": {flows, 5000, both, []step{asks, answers, acks}, "more than 524288 ends: which of those beyond serve is reported by their ports alone"},
+		"begun before": {flows, 5000, both, []step{asks, answers, acks}, "more than 524288 ends: which of those beyond serve is known by their ports alone"},
 		"scan":         {flows, 5000, both, []step{func(s *script, at float64) { s.raw(at, true, flagSYN, 1, 0, 1024, nil, nil) }}, "there are more than 4096 servers"},
 		"servers":      {flows, 1800e3, both, []step{opens, asks, answers, acks}, "there are more than 233 servers"},
 		"busy servers": {flows / 2, 5000, func(i int, s *script) {

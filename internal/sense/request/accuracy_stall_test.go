@@ -113,7 +113,7 @@ func TestLongStall(t *testing.T) {
 	})
 }
 
-// TestRequestOfSeconds is reported for while it lasts, and once when it is over.
+// TestRequestOfSeconds is reported while it lasts, and once when it is over.
 func TestRequestOfSeconds(t *testing.T) {
 	once(t, func(tr *trial) {
 		const works = 2500 * time.Millisecond

@@ -82,7 +82,7 @@ func NewStream(r Source) *Stream { return &Stream{recorder: r, stop: make(chan s
 
 // Subscribe hands every request to each, from now on until End. It is called
 // from one goroutine at a time, and must not wait. First come the requests in
-// progress that take long (FlagUnfinished), as far as others were reported for them
+// progress that take long (FlagUnfinished), as far as others were reported
 // before.
 func (s *Stream) Subscribe(each func(*observe.Request)) *Subscription {
 	s.mu.Lock()

@@ -49,7 +49,7 @@ func printable(s string) bool {
 
 // Of is the heap that a runtime with these options may have, on a host with so
 // much memory, in a control group with that limit (0 = none). MaxBytes is 0
-// where it cannot be reported: node without an option.
+// where it cannot be known: node without an option.
 func Of(runtime string, options []string, hostBytes, limitBytes uint64) observe.Heap {
 	h := observe.Heap{Runtime: runtime}
 	if runtime == Go {

@@ -247,7 +247,7 @@ func (in *Instance) absolute(p string) string {
 	return strings.TrimRight(path.Clean(p), "/") + "/"
 }
 
-// runsAsRoot is so where it cannot be reported, too.
+// runsAsRoot is so where it cannot be known, too.
 func (in *Instance) runsAsRoot() bool {
 	_, effective, ok := prefork.User(in.procRoot, in.PID)
 	return !ok || effective == 0

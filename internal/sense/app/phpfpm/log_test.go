@@ -123,7 +123,7 @@ func TestSampleRounds(t *testing.T) {
 	in.byName["www"].pool.Name = "www"
 	in.poolOf = map[int]string{1: "www", 2: "www", 3: "www"}
 	in.Watch([]int{1, 2, 3})
-	rounds := []map[int]host.Activity{ // no entry: cannot be reported
+	rounds := []map[int]host.Activity{ // no entry: cannot be known
 		{1: host.Idle, 2: host.Running},
 		{1: host.Polling, 2: host.Running},
 		{1: host.Running, 2: host.Waiting, 3: host.Reading},

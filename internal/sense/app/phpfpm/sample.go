@@ -29,7 +29,7 @@ func (in *Instance) Watch(children []int) { in.listed = append(in.listed[:0], ch
 
 // Sample looks at every child once. Children are listed anew each time:
 // pools of pm = dynamic and ondemand fork and end them as they go. A child of
-// which nothing can be reported is not counted, nor is a round that is over the budget.
+// which nothing can be known is not counted, nor is a round that is over the budget.
 func (in *Instance) Sample(b *budget.Budget, activity func(pid int) host.Activity) {
 	for _, s := range in.pools {
 		s.now.alive, s.now.idle, s.now.running, s.now.blocked = 0, 0, 0, 0

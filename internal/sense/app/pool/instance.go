@@ -29,7 +29,7 @@ type Server struct {
 	// Worker says whether a child works on requests; nil: every child does.
 	Worker func(in *Instance, pid int) bool
 	// Free says whether a worker of one thread that does so has no request in
-	// hand; nil: it cannot be reported.
+	// hand; nil: it cannot be known.
 	Free func(host.Activity) bool
 	// Sample looks at what else tells how busy the server is.
 	Sample func(*budget.Budget, *Instance)

@@ -81,7 +81,7 @@ func Children(procRoot string, pid int) ([]int, bool) {
 }
 
 // Cwd is the working directory of a process inside its root; "" when it
-// cannot be reported.
+// cannot be known.
 func Cwd(procRoot string, pid int) string {
 	dir := filepath.Join(procRoot, strconv.Itoa(pid))
 	cwd, err := os.Readlink(filepath.Join(dir, "cwd"))
