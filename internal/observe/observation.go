@@ -174,6 +174,10 @@ type Gap struct {
 	Partial bool `json:"partial,omitempty"`
 }
 
+// LossOldChanges is what a Loss says of changes of the host that are older than those
+// listed. Nothing that was measured is missing by it.
+const LossOldChanges = "changes of the last days that were left out, the oldest"
+
 // Loss counts readings that were dropped or skipped to stay within bounds.
 type Loss struct {
 	What  string `json:"what"`

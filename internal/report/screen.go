@@ -89,7 +89,7 @@ func (p *printer) verdict(r *diagnose.Report) {
 	case r.CutShort != "":
 		word, c, text = "UNKNOWN", yellow, "not judged in full: "+r.CutShort
 	case Undecided(r):
-		word, c, text = "UNKNOWN", yellow, fmt.Sprintf("%d of %d causes could not be checked: %s", len(r.NotChecked), len(r.NotChecked)+len(r.RuledOut), commonest(r.NotChecked))
+		word, c, text = "UNKNOWN", yellow, fmt.Sprintf("%d of %d causes could not be checked%s: %s", len(r.NotChecked), len(r.NotChecked)+len(r.RuledOut), asRoot(r), commonest(r.NotChecked))
 	default:
 		text = healthText(r)
 	}
@@ -101,6 +101,14 @@ func (p *printer) verdict(r *diagnose.Report) {
 // checked. A capture never tells what happens inside of hosts: that is not counted.
 func Undecided(r *diagnose.Report) bool {
 	return len(r.Findings) == 0 && r.Capture == nil && len(r.RuledOut) < len(r.NotChecked)
+}
+
+// asRoot says what to do where rights are missing.
+func asRoot(r *diagnose.Report) string {
+	if slices.ContainsFunc(r.NotChecked, func(e diagnose.Excluded) bool { return strings.Contains(e.Because, "not permitted") }) {
+		return " (run as root)"
+	}
+	return ""
 }
 
 // harmText names the service that is harmed most, and how.
@@ -363,13 +371,15 @@ func (p *printer) rest(r *diagnose.Report) {
 		text += fmt.Sprintf(", %d not checked (%s)", n, commonest(r.NotChecked))
 	}
 	p.line("%s", p.paint(dim, p.cut(text, len(" · -v lists all"))+" · -v lists all"))
-	for _, l := range r.Losses[:min(1, len(r.Losses))] {
-		more := ""
-		if n := len(r.Losses) - 1; n > 0 {
-			more = fmt.Sprintf("; %d more kinds: -v", n)
-		}
-		p.line("%s", p.paint(yellow, p.cut(fmt.Sprintf("Lost events: %s %s", figure.Count(l.Count), l.What), utf8.RuneCountInString(more))+more))
+	losses := slices.DeleteFunc(slices.Clone(r.Losses), func(l observe.Loss) bool { return l.What == observe.LossOldChanges })
+	if len(losses) == 0 {
+		return
 	}
+	more := ""
+	if n := len(losses) - 1; n > 0 {
+		more = fmt.Sprintf("; %d more kinds: -v", n)
+	}
+	p.line("%s", p.paint(yellow, p.cut(fmt.Sprintf("Lost events: %s %s", figure.Count(losses[0].Count), losses[0].What), utf8.RuneCountInString(more))+more))
 }
 
 // commonest is the reason that most have.

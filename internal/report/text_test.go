@@ -232,7 +232,7 @@ func TestUndecided(t *testing.T) {
 	if err := Text(&b, r, Style{}); err != nil {
 		t.Fatal(err)
 	}
-	if !strings.HasPrefix(b.String(), "UNKNOWN  2 of 3 causes could not be checked: not permitted\n") || !Undecided(r) {
+	if !strings.HasPrefix(b.String(), "UNKNOWN  2 of 3 causes could not be checked (run as root): not permitted\n") || !Undecided(r) {
 		t.Error(b.String())
 	}
 	if r.Capture = new(observe.Capture); Undecided(r) {

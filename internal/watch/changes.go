@@ -33,7 +33,7 @@ func (c *changes) end(s *session) {
 	if err != nil {
 		s.lose("services of which not all files were looked at for changes", 1)
 	}
-	s.lose("changes of the last days that were left out, the oldest", int64(left))
+	s.lose(observe.LossOldChanges, int64(left))
 	s.addSettings()
 	s.out.Sysctl = s.hostSysctl()
 	versions := map[int]change.Version{}
