@@ -39,8 +39,9 @@ type family struct {
 	readers   map[int]bool
 	intervals []*interval
 	byTID     map[int][]*interval
-	threads   int     // that it has
-	thinned   float64 // of so many requests one is kept
+	slept     map[*interval]bool // that a request was charged with
+	threads   int                // that it has
+	thinned   float64            // of so many requests one is kept
 }
 
 // Graph puts together what was seen, and passes the time of the slow requests
@@ -151,7 +152,7 @@ func (s *Sampler) families(requests []SlowRequest) []*family {
 		m := of(requests[i].PID)
 		f := byMaster[m]
 		if f == nil {
-			f = &family{master: m, readers: map[int]bool{}, byTID: map[int][]*interval{}}
+			f = &family{master: m, readers: map[int]bool{}, byTID: map[int][]*interval{}, slept: map[*interval]bool{}}
 			byMaster[m] = f
 			list = append(list, f)
 		}
@@ -258,7 +259,8 @@ func (f *family) passOn(lost map[*shape]*loss, slack time.Duration, answered fun
 }
 
 // sleptFor is the sleep of a thread that a request was handed to: it began and ended
-// within the request and took what is left of its time. nil: none did.
+// within the request and took what is left of its time. nil: none did. Who sleeps has one
+// request in hand: the others wait for the thread, or for what it holds.
 func (f *family) sleptFor(r *SlowRequest, left, slack time.Duration) *shape {
 	if left < lasting {
 		return nil
@@ -268,7 +270,8 @@ func (f *family) sleptFor(r *SlowRequest, left, slack time.Duration) *shape {
 			break // so do all that come after it
 		}
 		within := !i.from.Before(r.From.Add(-slack)) && !i.to.After(r.To.Add(slack))
-		if !i.running && i.tid != r.TID && i.shape.asleep() && within && overlap(i, r) >= left*8/10 {
+		if !i.running && i.tid != r.TID && i.shape.asleep() && within && !f.slept[i] && overlap(i, r) >= left*8/10 {
+			f.slept[i] = true
 			return i.shape
 		}
 	}

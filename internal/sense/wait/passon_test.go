@@ -149,6 +149,29 @@ func TestStandsStill(t *testing.T) {
 	}
 }
 
+// TestOneSleepsInsideALock: who sleeps has one request in hand, and the others wait for the
+// lock that it holds meanwhile, not for as many sleeps.
+func TestOneSleepsInsideALock(t *testing.T) {
+	f := newFilm(t)
+	lock, sleep := f.shape("lock"), f.shape("sleep")
+	lock.chain.Hops = append(lock.chain.Hops, observe.WaitHop{})
+	sleep.chain.End = observe.EndSleep
+	f.waits(21, 0, 1000, sleep)
+	var list []SlowRequest
+	for tid := range 10 {
+		if tid > 0 {
+			f.waits(21+tid, 0, 1000, lock)
+		}
+		r := f.request(0, 0, 1000)
+		r.Unfinished = true
+		list = append(list, r)
+	}
+	g := f.Graph(list, 25*time.Millisecond, never)
+	if asleep, held := f.lost(g, sleep), f.lost(g, lock); asleep != 1000 || held != 9000 {
+		t.Errorf("%d ms asleep, %d ms for the lock, want 1000 and 9000", asleep, held)
+	}
+}
+
 // TestUnreadOfAnother: an unread request waits for the process that has its connection,
 // not for others of the family.
 func TestUnreadOfAnother(t *testing.T) {
