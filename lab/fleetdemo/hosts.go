@@ -21,7 +21,7 @@ import (
 	"github.com/slowray/slowray/internal/fleet/clickhouse/clickhousetest"
 )
 
-// The real hosts, by what slowray is reported that they are called.
+// The real hosts, by the names that slowray is given for them.
 const (
 	hostApp = "app-1"
 	hostDB  = "db-1"
