@@ -39,7 +39,6 @@ const (
 	HTTP2VarFollowShare      = "follow_share"
 	HTTP2VarFollowShift      = "follow_shift"
 	HTTP2VarFollowSlice      = "follow_slice"
-	HTTP2VarKept             = "kept"
 	HTTP2VarLostConns        = "lost_conns"
 	HTTP2VarLostEndpoints    = "lost_endpoints"
 	HTTP2VarLostPlaces       = "lost_places"
@@ -139,7 +138,6 @@ type HTTP2VariableSpecs struct {
 	FollowShare   *ebpf.VariableSpec `ebpf:"follow_share"`
 	FollowShift   *ebpf.VariableSpec `ebpf:"follow_shift"`
 	FollowSlice   *ebpf.VariableSpec `ebpf:"follow_slice"`
-	Kept          *ebpf.VariableSpec `ebpf:"kept"`
 	LostConns     *ebpf.VariableSpec `ebpf:"lost_conns"`
 	LostEndpoints *ebpf.VariableSpec `ebpf:"lost_endpoints"`
 	LostPlaces    *ebpf.VariableSpec `ebpf:"lost_places"`
@@ -221,7 +219,6 @@ type HTTP2Variables struct {
 	FollowShare   *ebpf.Variable `ebpf:"follow_share"`
 	FollowShift   *ebpf.Variable `ebpf:"follow_shift"`
 	FollowSlice   *ebpf.Variable `ebpf:"follow_slice"`
-	Kept          *ebpf.Variable `ebpf:"kept"`
 	LostConns     *ebpf.Variable `ebpf:"lost_conns"`
 	LostEndpoints *ebpf.Variable `ebpf:"lost_endpoints"`
 	LostPlaces    *ebpf.Variable `ebpf:"lost_places"`

@@ -244,36 +244,6 @@ static __always_inline __u32 turn_at(struct sock *sk, __u32 jiffies)
 	return (jiffies - (place >> (follow_shift & 31))) & follow_mask;
 }
 
-/*
- * How many of the established connections that are known have a place like this. Out of
- * turn nearly all pass by a zero here: what tells of a socket's storage lies in memory that,
- * for a new connection, another CPU has just written.
- */
-#define KEPT 1024 /* a power of two */
-
-__u32 kept[KEPT];
-
-static __always_inline __u32 *kept_like(struct sock *sk)
-{
-	return &kept[sk->__sk_common.skc_hash * 0x9e3779b1U >> 20 & (KEPT - 1)];
-}
-
-static __always_inline void keep(struct conn *c, struct sock *sk)
-{
-	if (c->kept || c->side == SIDE_NONE)
-		return;
-	c->kept = 1;
-	__sync_fetch_and_add(kept_like(sk), 1);
-}
-
-static __always_inline void keep_no_more(struct conn *c, struct sock *sk)
-{
-	if (!c->kept)
-		return;
-	c->kept = 0;
-	__sync_fetch_and_add(kept_like(sk), -1);
-}
-
 /* What stands for a request that begins now, or UNCOUNTED. */
 static __always_inline __u8 share_now(struct sock *sk)
 {

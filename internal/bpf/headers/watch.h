@@ -6,6 +6,36 @@
 #ifndef SLOWRAY_WATCH_H
 #define SLOWRAY_WATCH_H
 
+/*
+ * How many of the established connections that are known have a place like this. Out of
+ * turn nearly all pass by a zero here: what tells of a socket's storage lies in memory that,
+ * for a new connection, another CPU has just written.
+ */
+#define KEPT 1024 /* a power of two */
+
+__u32 kept[KEPT];
+
+static __always_inline __u32 *kept_like(struct sock *sk)
+{
+	return &kept[sk->__sk_common.skc_hash * 0x9e3779b1U >> 20 & (KEPT - 1)];
+}
+
+static __always_inline void keep(struct conn *c, struct sock *sk)
+{
+	if (c->kept || c->side == SIDE_NONE)
+		return;
+	c->kept = 1;
+	__sync_fetch_and_add(kept_like(sk), 1);
+}
+
+static __always_inline void keep_no_more(struct conn *c, struct sock *sk)
+{
+	if (!c->kept)
+		return;
+	c->kept = 0;
+	__sync_fetch_and_add(kept_like(sk), -1);
+}
+
 /* Which number an address has among the endpoints; the last one when there is
  * no place left. */
 static __noinline __u32 find_endpoint(struct sock *sk, __u32 side)
