@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/agnivade/levenshtein"
+
 	"github.com/slowray/slowray/internal/observe"
 )
 
@@ -109,7 +111,7 @@ func nearest(want string, names []string) []string {
 		case strings.Contains(low, want):
 			all = append(all, scored{name, len(low) - len(want)})
 		case len(low) <= 2*len(want)+8 && len(low)+3 >= len(want):
-			if d := distance(want, low); d <= max(2, len(want)/4) {
+			if d := levenshtein.ComputeDistance(want, low); d <= max(2, len(want)/4) {
 				all = append(all, scored{name, d + 4})
 			}
 		}
@@ -124,28 +126,6 @@ func nearest(want string, names []string) []string {
 		}
 	}
 	return out
-}
-
-// distance is how many letters have to be changed, added or taken away
-// (Levenshtein).
-func distance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		before := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			d := before
-			if a[i] != b[j] {
-				d++
-			}
-			before = row[j+1]
-			row[j+1] = min(d, row[j+1]+1, row[j]+1)
-		}
-	}
-	return row[len(b)]
 }
 
 // missing says that nothing has a name, and what has one like it.
