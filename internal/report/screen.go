@@ -93,8 +93,7 @@ func (p *printer) verdict(r *diagnose.Report) {
 	default:
 		text = healthText(r)
 	}
-	text = p.cut(printable.Text(text), utf8.RuneCountInString(word)+2)
-	p.line("%s  %s", p.paint(c, word), text)
+	p.line("%s  %s", p.paint(c, word), p.cut(text, len(word)+2))
 }
 
 // Undecided says that nothing was found, and that most of what there is to find could not be
@@ -241,7 +240,7 @@ func (p *printer) onScreen(n int, f *cause.Finding, consequences []*cause.Findin
 	room := screenLines - 2 - len(fix)
 	if o := f.Over; o != nil {
 		room--
-		p.field("when", p.cut(fmt.Sprintf("%s to %s, in %d of %d windows; figures of the one at %s", figure.Moment(o.Onset), figure.Until(o.End, o.Onset), o.Windows, o.Of, figure.Until(o.Worst, o.Onset)), labelWidth))
+		p.field("when", p.cut(overText(o), labelWidth))
 	}
 	if f.Prove != nil {
 		room--
@@ -251,9 +250,9 @@ func (p *printer) onScreen(n int, f *cause.Finding, consequences []*cause.Findin
 		evidence = append(evidence, p.cut(chainText(f), labelWidth))
 	}
 	for i := range f.Evidence {
-		evidence = append(evidence, p.cut(fmt.Sprintf("%s: %s", f.Evidence[i].Fact, figure.Evidence(f.Evidence[i].Value, f.Evidence[i].Limit, f.Evidence[i].Unit)), labelWidth))
+		evidence = append(evidence, p.cut(factText(&f.Evidence[i]), labelWidth))
 	}
-	impact := p.firstLines(fmt.Sprintf("%s of %s: %s", figure.Percent(f.Impact.Share), f.Impact.Of, f.Impact.Text), max(1, min(2, room-1)))
+	impact := p.firstLines(impactText(f), max(1, min(2, room-1)))
 	room -= len(impact)
 	if len(consequences) > 0 && room > 1 {
 		room--
@@ -315,7 +314,7 @@ func (p *printer) firstLines(text string, most int) []string {
 	lines := wrap(printable.Text(text), max(p.Width-labelWidth, 20))
 	if len(lines) > most {
 		lines = lines[:most]
-		lines[most-1] = shorten(lines[most-1]+" …", max(p.Width-labelWidth, 20))
+		lines[most-1] = p.cut(lines[most-1]+" …", labelWidth)
 	}
 	return lines
 }

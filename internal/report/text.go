@@ -157,9 +157,9 @@ func (p *printer) finding(n int, f *cause.Finding) {
 	p.heading(n, f)
 	p.field("where", subjectText(&f.Subject))
 	if o := f.Over; o != nil {
-		p.field("when", fmt.Sprintf("%s to %s, in %d of %d windows; the figures are of the one at %s, the share of all", figure.Moment(o.Onset), figure.Until(o.End, o.Onset), o.Windows, o.Of, figure.Until(o.Worst, o.Onset)))
+		p.field("when", overText(o))
 	}
-	p.field("impact", fmt.Sprintf("%s of %s: %s", figure.Percent(f.Impact.Share), f.Impact.Of, f.Impact.Text))
+	p.field("impact", impactText(f))
 	p.hops(f)
 	p.field("fix", f.Fix.Text)
 	for _, c := range f.Fix.Commands {
@@ -182,6 +182,15 @@ func (p *printer) finding(n int, f *cause.Finding) {
 		}
 		p.field(label, evidenceText(&e))
 	}
+}
+
+// overText says in which windows a finding was made.
+func overText(o *observe.Over) string {
+	return fmt.Sprintf("%s to %s, in %d of %d windows; the figures are of the one at %s, the share of all", figure.Moment(o.Onset), figure.Until(o.End, o.Onset), o.Windows, o.Of, figure.Until(o.Worst, o.Onset))
+}
+
+func impactText(f *cause.Finding) string {
+	return fmt.Sprintf("%s of %s: %s", figure.Percent(f.Impact.Share), f.Impact.Of, f.Impact.Text)
 }
 
 // hops prints a finding's chain of waits, one thread under the other.
@@ -210,7 +219,11 @@ func (p *printer) hops(f *cause.Finding) {
 }
 
 func evidenceText(e *cause.Evidence) string {
-	return fmt.Sprintf("%s: %s  (%s)", e.Fact, figure.Evidence(e.Value, e.Limit, e.Unit), e.Source)
+	return fmt.Sprintf("%s  (%s)", factText(e), e.Source)
+}
+
+func factText(e *cause.Evidence) string {
+	return fmt.Sprintf("%s: %s", e.Fact, figure.Evidence(e.Value, e.Limit, e.Unit))
 }
 
 // SubjectText names what a finding is about, on one line that is fit for a terminal.
