@@ -50,7 +50,7 @@ func TestScripts(t *testing.T) {
 	})
 }
 
-// What was reported when it was built goes before what Go knows.
+// What was given when it was built goes before what Go knows.
 func TestVersion(t *testing.T) {
 	if version() == "" {
 		t.Error("no version")

@@ -10,7 +10,7 @@ import (
 	"github.com/slowray/slowray/internal/shell"
 )
 
-// Where a server keeps no slow log, what it does for a statement is reported by what it
+// Where a server keeps no slow log, what it does for a statement is known by what it
 // computes: functions that go from row to row of a table are its execution without an
 // index (PostgreSQL: src/backend/executor/nodeSeqscan.c, access/heap/heapam.c; MariaDB:
 // sql/records.cc, sql/handler.cc). Of MariaDB's often only the loop over all rows has a

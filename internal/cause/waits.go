@@ -305,7 +305,7 @@ func blame(c *observe.WaitChain) (id ID, at int) {
 }
 
 // toServer says that the thread is the client of a connection: what a client of
-// its own does not read is reported by the requests.
+// its own does not read is known by the requests.
 func toServer(h *observe.WaitHop) bool { return !strings.Contains(h.Object, "→ tcp from ") }
 
 func isSync(syscall string) bool {

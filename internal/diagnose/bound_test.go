@@ -157,7 +157,7 @@ func TestBound(t *testing.T) {
 	}
 }
 
-// TestCutShortOverWindows: a window that was not judged in full is reported for all together.
+// TestCutShortOverWindows: a window that was not judged in full is reported once for all.
 func TestCutShortOverWindows(t *testing.T) {
 	over := NewRange()
 	over.Add(&endsAfter{t.Context(), 0}, &observe.Observation{}, Saved)

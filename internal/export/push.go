@@ -23,7 +23,7 @@ type PushOptions struct {
 	URL     string
 	Headers string        // as of OTEL_EXPORTER_OTLP_HEADERS: key=value,key=value, percent-encoded
 	Every   time.Duration // how often metrics are sent; default 15 s
-	// Say, if set, is reported when sending begins to fail and when it works again.
+	// Say, if set, is told when sending begins to fail and when it works again.
 	Say func(message string)
 
 	soon, firstWait, lastWait, timeout time.Duration // shorter in tests
@@ -128,7 +128,7 @@ func (x *Exporter) PushStats() (PushStats, bool) {
 
 // request queues a request that was slow or failed.
 func (p *pusher) request(r *store.Request) {
-	if r.Why == store.Sampled || r.PID == p.self { // what is sent must not be reported of, or it never ends
+	if r.Why == store.Sampled || r.PID == p.self { // what is sent must not be reported, or it never ends
 		return
 	}
 	p.mu.Lock()

@@ -21,7 +21,7 @@ type self struct {
 }
 
 // lose takes over what was lost since the start, and gives a copy. No figure
-// ever decreases, whatever it is reported.
+// ever decreases, whatever it is told.
 func (s *self) lose(losses []observe.Loss) map[string]uint64 {
 	now := map[string]uint64{}
 	for _, l := range losses {

@@ -12,7 +12,7 @@ const hidden = "***"
 
 // CommandLine is a command line as an Observation keeps it: its arguments, which end
 // in NUL as in /proc/PID/cmdline, joined by spaces, and *** for passwords, tokens
-// and keys in them. What is one is reported by the name that stands before it (a flag, a
+// and keys in them. What is one is known by the name that stands before it (a flag, a
 // variable, a header, a parameter of a URL), by its place in a URL, and for programs
 // that take a password by a short flag by that. Other words stay as they are.
 func CommandLine(text string) string {

@@ -90,7 +90,7 @@ func damages(t testing.TB) map[string]func([]byte) []byte {
 	return all
 }
 
-// What cannot be read stays as it is, and is reported of; what was written before and
+// What cannot be read stays as it is, and is reported; what was written before and
 // after it in the same hour is merged at once, and nothing of it is lost.
 func TestDamagedFilesAreLeftOut(t *testing.T) {
 	for name, damage := range damages(t) {

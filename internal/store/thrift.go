@@ -198,7 +198,7 @@ type pageHeader struct {
 	plain      int64 // bytes of what it holds, levels included
 	packed     int64 // bytes in the file
 	crc        uint32
-	checked    bool // crc is reported
+	checked    bool // crc is known
 	values     int64
 	nulls      int64
 	encoding   int64

@@ -47,7 +47,7 @@ func TestWindowsOfOneRecording(t *testing.T) {
 		}
 	}
 	go get("/long")
-	time.Sleep(1500 * time.Millisecond) // a request in progress is reported for after a second
+	time.Sleep(1500 * time.Millisecond) // a request in progress is reported after a second
 
 	for window, n := range []uint64{30, 50} {
 		ctx, cancel := context.WithCancel(t.Context())

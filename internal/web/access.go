@@ -139,7 +139,7 @@ func (s *server) refuse(w http.ResponseWriter, r *http.Request) {
 }
 
 // URL is the address of the page with the token that opens it. One that listens
-// everywhere is reported by the host's name.
+// everywhere is known by the host's name.
 func URL(addr, token string) string {
 	if at, err := netip.ParseAddrPort(addr); err == nil && at.Addr().IsUnspecified() {
 		if name, err := os.Hostname(); err == nil && name != "" {

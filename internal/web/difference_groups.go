@@ -298,7 +298,7 @@ func (c *comparedJSON) group(dimension, name string, a, b, allIn, allOut *group)
 		r.Text = fmt.Sprintf("%s; %s of the added time, %s of the requests%s.", text, portion(mine/added), num.Percent(shareIn), caveat(a.n, max(b.n, fewRequests)))
 		r.score = c.weight * min(excess, 1)
 		r.Few = min(a.size(), allOut.size()) < fewRequests
-	case shareTells && !(d < 0 && wellStatus(dimension, name)): // that fewer are well is reported by what more are
+	case shareTells && !(d < 0 && wellStatus(dimension, name)): // that fewer are well is known by what more are
 		r.Unit, r.Inside, r.Outside, r.Ratio = unitShare, in, out, quotient(shareIn, shareOut)
 		r.Text = fmt.Sprintf("%s: %s of the requests, %s outside%s.", shown, num.Percent(shareIn), num.Percent(shareOut), caveat(allIn.n, allOut.n))
 		r.score = shareScore(dimension, name, d) * max(c.weight, 0.2)

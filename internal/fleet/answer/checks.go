@@ -19,7 +19,7 @@ const (
 	// behind is how far a host's figures may be behind those of the others, next to the
 	// time that they wait before they are sent.
 	behind = 20 * time.Second
-	// clockAhead is by how much a host's clock must be ahead to be reported of: they say Hello once
+	// clockAhead is by how much a host's clock must be ahead to be reported: they say Hello once
 	// a minute, and a clock may be read before what is here.
 	clockAhead = 30 * time.Second
 	// mostListed of a kind are named; the others are counted.

@@ -165,7 +165,7 @@ func (s *seen) answerers() map[fleet.Key][]fleet.Key {
 const longWay = 4
 
 // clients are the requests of abnormal endpoints by who asked: where the way is slow for
-// some clients only, their network is reported by it.
+// some clients only, their network is known by it.
 func (s *seen) clients() (all []anomaly.ClientRequest) {
 	ways := map[fleet.Key][]int64{}
 	keyOf := make([]fleet.Key, len(s.ends))

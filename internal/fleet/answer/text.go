@@ -164,7 +164,7 @@ func (c *Cause) extent() string {
 	if c.Until != nil {
 		when = "from " + c.Since.Format(time.TimeOnly) + " to " + c.Until.Format(time.TimeOnly)
 	}
-	// Of one or two endpoints it says nothing: they are reported for how abnormal they are.
+	// Of one or two endpoints it says nothing: they are reported by how abnormal they are.
 	chance := ""
 	if c.P < 0.05 {
 		chance = fmt.Sprintf("; by chance with a probability of %.1g", c.P)

@@ -272,7 +272,7 @@ func TestSilentHost(t *testing.T) {
 	}
 }
 
-// TestClocksThatAreAhead: a host whose clock is ten minutes ahead is reported of; one that is
+// TestClocksThatAreAhead: a host whose clock is ten minutes ahead is reported; one that is
 // behind looks as if it were silent, and it is said by which clock.
 func TestClocksThatAreAhead(t *testing.T) {
 	w := newWorld(4)

@@ -18,7 +18,7 @@ import (
 const (
 	// lookOften is how many of the first Hellos look, lookEvery which of the others.
 	lookOften, lookEvery = 4, 10
-	// sharedFor is how long another host is reported for after its last Hello was seen.
+	// sharedFor is how long another host counts as known after its last Hello was seen.
 	sharedFor = 3 * time.Minute
 )
 

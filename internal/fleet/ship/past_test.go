@@ -168,7 +168,7 @@ func TestRecordedBeforeIsSentToo(t *testing.T) {
 	}
 }
 
-// A file that cannot be read is reported of; what else there is arrives.
+// A file that cannot be read is reported; what else there is arrives.
 func TestDamagedFileIsTold(t *testing.T) {
 	dir := t.TempDir()
 	requests, seconds, _ := before(t, dir)
@@ -197,7 +197,7 @@ func TestDamagedFileIsTold(t *testing.T) {
 }
 
 // Where a target was given before, what was recorded then is not sent, and that is said;
-// and what waits when the flag is not given any more is reported of.
+// and what waits when the flag is not given any more is reported.
 func TestRecordedBeforeIsAskedForLate(t *testing.T) {
 	dir := t.TempDir()
 	requests, _, _ := before(t, dir)

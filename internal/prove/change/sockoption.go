@@ -156,7 +156,7 @@ func (s *optionState) find() ([]oldOption, error) {
 }
 
 // each calls f with each socket that is still open; ErrGone when none is. The
-// closed ones are reported by the kernel's list: to look for each among all
+// closed ones are known by the kernel's list: to look for each among all
 // processes would take too long where connections come and go.
 func (s *optionState) each(f func(*oldOption) error) error {
 	live, err := s.live()

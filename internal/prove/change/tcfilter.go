@@ -198,7 +198,7 @@ func (f *tcFilter) reads(o *tcObject) bool {
 			k := x.kind & nl.KindMask
 			switch {
 			case told(k):
-			case k == flags[f.Object.Kind] && len(x.value) > 0: // whether hardware has it is reported there
+			case k == flags[f.Object.Kind] && len(x.value) > 0: // whether hardware has it is known there
 				fmt.Fprintf(&out, "%d=%x ", k, x.value[0]&skipFlags)
 			case k == actionsOf[f.Object.Kind] && k != 0:
 				fmt.Fprintf(&out, "%d=%s ", k, actions(x.value))

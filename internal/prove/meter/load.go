@@ -22,7 +22,7 @@ type Load struct {
 	glance  func(experiment.Block)
 }
 
-// OnGlance sets who is reported how things are, while the load is at full height.
+// OnGlance sets who is told how things are, while the load is at full height.
 func (l *Load) OnGlance(f func(experiment.Block)) { l.glance = f }
 
 // Fixed says that the load takes as long as it takes.

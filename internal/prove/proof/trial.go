@@ -22,7 +22,7 @@ type Trial struct {
 	Options experiment.Options
 }
 
-// harmful is what the guardian is reported.
+// harmful is what the guardian is told.
 const harmful = "far fewer good responses, or far more errors or time, than before the change"
 
 // Try makes the changes under a lease, runs the experiment, and undoes them, but
@@ -109,7 +109,7 @@ func (l *Leased) ended(err error) error {
 		return err
 	}
 	select {
-	case <-l.Lease.Ended(): // nobody else needs to be reported
+	case <-l.Lease.Ended(): // nobody else needs to be told
 	default:
 	}
 	l.Over = over.Why

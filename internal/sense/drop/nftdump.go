@@ -113,7 +113,7 @@ func parseRule(b []byte) nftRule {
 	return r
 }
 
-// expressions are those of a rule: their names and what they are reported.
+// expressions are those of a rule: their names and what they are called.
 func expressions(b []byte) iter.Seq2[string, []byte] {
 	return func(yield func(string, []byte) bool) {
 		for _, element := range nl.Attrs(b) {

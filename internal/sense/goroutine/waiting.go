@@ -10,7 +10,7 @@ import (
 // Wait is what a goroutine waits for.
 type Wait uint8
 
-// What goroutines wait for. Which of them it is is reported by the functions on the
+// What goroutines wait for. Which of them it is is known by the functions on the
 // stack: the runtime's own numbers differ from version to version.
 const (
 	Unknown   Wait = iota

@@ -7,6 +7,6 @@
 // A capture shows what passes one place. The round trip from there to the server
 // and back is taken out of the server's time and added to the network's. When the
 // application reads is not to be seen: recv_wait and accept_wait are part of
-// server. Which end serves is reported by the SYN, or, where the capture began later,
+// server. Which end serves is known by the SYN, or, where the capture began later,
 // by which end has more peers.
 package packets

@@ -289,7 +289,7 @@ func (r *Recorder) missed() (n uint64) {
 	return n
 }
 
-// OnClosed sets who is reported, by Poll, of closed connections.
+// OnClosed sets who is told, by Poll, of closed connections.
 func (r *Recorder) OnClosed(f func(*observe.Closed)) { r.onClosed = f }
 
 // Stats tells what was recorded and lost so far.

@@ -38,7 +38,7 @@ type Stream struct {
 	only     uint64 // a network namespace; 0: all
 	patient  bool
 	lasting  bool
-	polling  bool  // there may be requests in progress that were reported of
+	polling  bool  // there may be requests in progress that were reported
 	failed   error // of the last Flush
 	closed   bool
 	last     Stats // when it was closed

@@ -19,7 +19,7 @@ type cache struct {
 	turn  int64 // counts uses, to find what was not used for longest
 }
 
-// fileID is a file, and how places in it are reported.
+// fileID is a file, and how places in it are named.
 type fileID struct {
 	elffile.ID
 	byAddress bool

@@ -56,7 +56,7 @@ func Unread(missing []Missing) error {
 var Limits = budget.Limits{Bytes: 1 << 30, Unpacked: 48 << 20, Files: 4096, Nodes: 12 << 20, Wall: 1200 * time.Millisecond}
 
 // Frames names locations; the result is parallel to them. A location without
-// a name is reported by where its function begins in the binary, or where that is
+// a name is known by where its function begins in the binary, or where that is
 // not known by itself: "[libc.so.6+0x1234]".
 //
 // Binaries share the budget: each has its turn, in the order of the locations,

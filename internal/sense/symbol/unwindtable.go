@@ -9,7 +9,7 @@ import (
 
 // functionStarts finds for addresses where their functions begin, in the table
 // that binaries have for exceptions (.eh_frame_hdr, Linux Standard Base): also
-// those that were stripped of their symbols. What has no name can so be reported
+// those that were stripped of their symbols. What has no name can so be named
 // by function.
 func functionStarts(f *elffile.File, addresses []uint64) map[uint64]uint64 {
 	const (

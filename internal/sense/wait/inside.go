@@ -8,7 +8,7 @@ import (
 )
 
 // finer is functions that tell kinds of waits apart further, since 4.x: the
-// first entry with a function on the stack counts. Locks are reported by who asks
+// first entry with a function on the stack counts. Locks are known by who asks
 // for them.
 var finer = []struct {
 	what     observe.WaitInside

@@ -112,7 +112,7 @@ func (r *Reader) Look(ctx context.Context, pid int, window time.Duration) (*obse
 	}
 	w.WindowNS = time.Since(from).Nanoseconds()
 	for _, s := range brief.Graph(nil, 0, func(int) time.Time { return time.Time{} }).Shares {
-		// What lasts is reported by the chains.
+		// What lasts is known by the chains.
 		if s.LongestNS < w.WindowNS/2 && s.ThreadNS >= w.WindowNS/10 && s.Chain.Hops[0].Wants.Demands() && len(w.Brief) < maxBrief {
 			w.Brief = append(w.Brief, s)
 		}

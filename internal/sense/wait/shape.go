@@ -85,7 +85,7 @@ func (s *Sampler) charge(w *watched, sh *shape, now time.Time) {
 		s.byCall[i.call] = sh
 	}
 	// A call on a file system in user space is short for its server, and each is on
-	// a descriptor of its own: those like it that are not followed are reported by where
+	// a descriptor of its own: those like it that are not followed are known by where
 	// the thread sleeps.
 	if first := &sh.chain.Hops[0]; first.Kind == observe.WaitFuse && i.call != (callKey{}) {
 		s.served[i.pid] = true

@@ -4,7 +4,7 @@
 // In: the processes of the host, and through /proc/PID/root the configuration
 // and log files as that httpd sees them. Out: one observe.AppServer per master:
 // its MPM, MaxRequestWorkers with file and line, listening addresses, log lines
-// by kind. Which MPM runs is reported by what the process has mapped.
+// by kind. Which MPM runs is known by what the process has mapped.
 //
 // It never runs httpd or apachectl, never asks for server-status, never writes,
 // and concludes nothing.
