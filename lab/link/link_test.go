@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/slowray/slowray/lab/netns"
 )
 
@@ -99,17 +101,26 @@ func (p pair) tcp(t *testing.T) (atA, atB net.Conn) {
 	return atA, atB
 }
 
-// roundTrips measures round trips by an echo in this process.
+// roundTrips sends n packets to an echo in this process and returns how long each
+// was on its way, there and back: from each sender's system call to the time at which
+// the receiver's kernel has it (SO_TIMESTAMPNS, socket(7)). How late this process is
+// woken for it, on a machine at rest up to a tick (4 ms), is not the link's doing.
 func roundTrips(t *testing.T, p pair, a netip.Addr, n int, pause time.Duration) []time.Duration {
 	t.Helper()
 	atA, atB := p.udp(t, a)
+	stampPackets(t, atA)
+	stampPackets(t, atB)
+	arrived, sent := make(chan time.Time, 1), make(chan time.Time, 1)
 	go func() {
 		buf := make([]byte, 100)
 		for {
-			n, from, err := atA.ReadFromUDPAddrPort(buf)
+			n, at, from, err := readStamped(atA, buf)
 			if err != nil {
+				close(arrived)
 				return
 			}
+			arrived <- at
+			sent <- time.Now()
 			atA.WriteToUDPAddrPort(buf[:n], from)
 		}
 	}()
@@ -121,14 +132,47 @@ func roundTrips(t *testing.T, p pair, a netip.Addr, n int, pause time.Duration) 
 		if _, err := atB.Write([]byte("ping")); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := atB.Read(buf); err != nil {
+		_, back, _, err := readStamped(atB, buf)
+		if err != nil {
 			t.Fatal(err)
 		}
-		took = append(took, time.Since(start))
+		there, again := <-arrived, <-sent
+		took = append(took, there.Sub(start)+back.Sub(again))
 		time.Sleep(pause)
 	}
 	slices.Sort(took)
 	return took
+}
+
+func stampPackets(t *testing.T, c *net.UDPConn) {
+	t.Helper()
+	raw, err := c.SyscallConn()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var failed error
+	err = raw.Control(func(fd uintptr) {
+		failed = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_TIMESTAMPNS, 1)
+	})
+	if err = errors.Join(err, failed); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// readStamped reads a packet, and when the kernel got it.
+func readStamped(c *net.UDPConn, buf []byte) (n int, at time.Time, from netip.AddrPort, err error) {
+	extra := make([]byte, unix.CmsgSpace(16))
+	n, m, _, from, err := c.ReadMsgUDPAddrPort(buf, extra)
+	if err != nil {
+		return 0, at, from, err
+	}
+	messages, err := unix.ParseSocketControlMessage(extra[:m])
+	if err != nil || len(messages) != 1 || messages[0].Header.Type != unix.SCM_TIMESTAMPNS {
+		return 0, at, from, fmt.Errorf("no time with the packet: %v", err)
+	}
+	o := binary.NativeEndian
+	data := messages[0].Data
+	return n, time.Unix(int64(o.Uint64(data)), int64(o.Uint64(data[8:]))), from, nil
 }
 
 func TestDelay(t *testing.T) {
@@ -149,17 +193,9 @@ func TestDelay(t *testing.T) {
 				cfg.A.Addrs, cfg.B.Addrs = []netip.Prefix{addr6A}, []netip.Prefix{addr6B}
 			}
 			p := openPair(t, cfg)
-			var took []time.Duration
-			// A machine at rest may for a while wake processes a tick late (4 ms):
-			// three tries for the quarter that is not.
-			for range 3 {
-				if took = roundTrips(t, p, tt.addr, 50, time.Millisecond); took[0] < tt.want || took[12] <= tt.want+time.Millisecond {
-					break
-				}
-			}
+			took := roundTrips(t, p, tt.addr, 50, time.Millisecond)
 			// Never too early; a quarter of them late by no more than what two
-			// wake-ups of this process and two of the link take on a machine
-			// that others use. The link itself is late by much less.
+			// wake-ups of the link take on a machine that others use.
 			if took[0] < tt.want || took[12] > tt.want+time.Millisecond {
 				t.Errorf("round trips from %v, lower quartile %v, want %v", took[0], took[12], tt.want)
 			}

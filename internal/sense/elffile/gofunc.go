@@ -265,8 +265,11 @@ func (g *GoFunctions) first(table uint32) (int, bool) {
 }
 
 // Each visits all functions in order of address until visit returns false. Each
-// takes an item of the budget.
+// takes an item of the budget. Names that are twice as long as the whole table
+// all together are one text many times over: the linker writes each name once
+// (cmd/link/internal/ld/pcln.go), and few functions share one.
 func (g *GoFunctions) Each(visit func(GoFunction) bool) error {
+	var names uint64
 	for i := range g.count {
 		if err := g.file.budget.Node(); err != nil {
 			return err
@@ -278,6 +281,9 @@ func (g *GoFunctions) Each(visit func(GoFunction) bool) error {
 		fn := GoFunction{Name: g.readText(g.parts.names + uint64(d.field(goName))), Entry: g.entry(i), End: g.entry(i + 1)}
 		if err := g.file.budget.Unpack(int64(len(fn.Name))); err != nil {
 			return err
+		}
+		if names += uint64(len(fn.Name)); names/2 > g.table.FileSize {
+			return fmt.Errorf("%w: names in its table of Go functions", ErrDamaged)
 		}
 		if !visit(fn) {
 			return nil
