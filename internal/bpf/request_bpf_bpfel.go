@@ -23,6 +23,7 @@ const (
 	RequestMapEndpoints      = "endpoints"
 	RequestMapHands          = "hands"
 	RequestMapListening      = "listening"
+	RequestMapOnHandshake    = "on_handshake"
 	RequestMapRecords        = "records"
 	RequestMapRings          = "rings"
 	RequestMapThreads        = "threads"
@@ -39,6 +40,7 @@ const (
 	RequestProgSent          = "sent"
 	RequestProgStateChanged  = "state_changed"
 	RequestProgSwitched      = "switched"
+	RequestProgTailCallProbe = "tail_call_probe"
 	RequestProgWaiting       = "waiting"
 	RequestProgWaking        = "waking"
 	RequestVarAgain          = "again"
@@ -76,6 +78,7 @@ const (
 	RequestVarWithClosed     = "with_closed"
 	RequestVarWithLabels     = "with_labels"
 	RequestVarWithPayload    = "with_payload"
+	RequestVarWithTailCalls  = "with_tail_calls"
 	RequestVarWithWork       = "with_work"
 	RequestVarWorkMask       = "work_mask"
 )
@@ -135,6 +138,7 @@ type RequestProgramSpecs struct {
 	Sent          *ebpf.ProgramSpec `ebpf:"sent"`
 	StateChanged  *ebpf.ProgramSpec `ebpf:"state_changed"`
 	Switched      *ebpf.ProgramSpec `ebpf:"switched"`
+	TailCallProbe *ebpf.ProgramSpec `ebpf:"tail_call_probe"`
 	Waiting       *ebpf.ProgramSpec `ebpf:"waiting"`
 	Waking        *ebpf.ProgramSpec `ebpf:"waking"`
 }
@@ -143,16 +147,17 @@ type RequestProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type RequestMapSpecs struct {
-	Callers    *ebpf.MapSpec `ebpf:"callers"`
-	ConnLabels *ebpf.MapSpec `ebpf:"conn_labels"`
-	Conns      *ebpf.MapSpec `ebpf:"conns"`
-	Counts     *ebpf.MapSpec `ebpf:"counts"`
-	Endpoints  *ebpf.MapSpec `ebpf:"endpoints"`
-	Hands      *ebpf.MapSpec `ebpf:"hands"`
-	Listening  *ebpf.MapSpec `ebpf:"listening"`
-	Records    *ebpf.MapSpec `ebpf:"records"`
-	Rings      *ebpf.MapSpec `ebpf:"rings"`
-	Threads    *ebpf.MapSpec `ebpf:"threads"`
+	Callers     *ebpf.MapSpec `ebpf:"callers"`
+	ConnLabels  *ebpf.MapSpec `ebpf:"conn_labels"`
+	Conns       *ebpf.MapSpec `ebpf:"conns"`
+	Counts      *ebpf.MapSpec `ebpf:"counts"`
+	Endpoints   *ebpf.MapSpec `ebpf:"endpoints"`
+	Hands       *ebpf.MapSpec `ebpf:"hands"`
+	Listening   *ebpf.MapSpec `ebpf:"listening"`
+	OnHandshake *ebpf.MapSpec `ebpf:"on_handshake"`
+	Records     *ebpf.MapSpec `ebpf:"records"`
+	Rings       *ebpf.MapSpec `ebpf:"rings"`
+	Threads     *ebpf.MapSpec `ebpf:"threads"`
 }
 
 // RequestVariableSpecs contains global variables before they are loaded into the kernel.
@@ -194,6 +199,7 @@ type RequestVariableSpecs struct {
 	WithClosed    *ebpf.VariableSpec `ebpf:"with_closed"`
 	WithLabels    *ebpf.VariableSpec `ebpf:"with_labels"`
 	WithPayload   *ebpf.VariableSpec `ebpf:"with_payload"`
+	WithTailCalls *ebpf.VariableSpec `ebpf:"with_tail_calls"`
 	WithWork      *ebpf.VariableSpec `ebpf:"with_work"`
 	WorkMask      *ebpf.VariableSpec `ebpf:"work_mask"`
 }
@@ -218,16 +224,17 @@ func (o *RequestObjects) Close() error {
 //
 // It can be passed to LoadRequestObjects or ebpf.CollectionSpec.LoadAndAssign.
 type RequestMaps struct {
-	Callers    *ebpf.Map `ebpf:"callers"`
-	ConnLabels *ebpf.Map `ebpf:"conn_labels"`
-	Conns      *ebpf.Map `ebpf:"conns"`
-	Counts     *ebpf.Map `ebpf:"counts"`
-	Endpoints  *ebpf.Map `ebpf:"endpoints"`
-	Hands      *ebpf.Map `ebpf:"hands"`
-	Listening  *ebpf.Map `ebpf:"listening"`
-	Records    *ebpf.Map `ebpf:"records"`
-	Rings      *ebpf.Map `ebpf:"rings"`
-	Threads    *ebpf.Map `ebpf:"threads"`
+	Callers     *ebpf.Map `ebpf:"callers"`
+	ConnLabels  *ebpf.Map `ebpf:"conn_labels"`
+	Conns       *ebpf.Map `ebpf:"conns"`
+	Counts      *ebpf.Map `ebpf:"counts"`
+	Endpoints   *ebpf.Map `ebpf:"endpoints"`
+	Hands       *ebpf.Map `ebpf:"hands"`
+	Listening   *ebpf.Map `ebpf:"listening"`
+	OnHandshake *ebpf.Map `ebpf:"on_handshake"`
+	Records     *ebpf.Map `ebpf:"records"`
+	Rings       *ebpf.Map `ebpf:"rings"`
+	Threads     *ebpf.Map `ebpf:"threads"`
 }
 
 func (m *RequestMaps) Close() error {
@@ -239,6 +246,7 @@ func (m *RequestMaps) Close() error {
 		m.Endpoints,
 		m.Hands,
 		m.Listening,
+		m.OnHandshake,
 		m.Records,
 		m.Rings,
 		m.Threads,
@@ -284,6 +292,7 @@ type RequestVariables struct {
 	WithClosed    *ebpf.Variable `ebpf:"with_closed"`
 	WithLabels    *ebpf.Variable `ebpf:"with_labels"`
 	WithPayload   *ebpf.Variable `ebpf:"with_payload"`
+	WithTailCalls *ebpf.Variable `ebpf:"with_tail_calls"`
 	WithWork      *ebpf.Variable `ebpf:"with_work"`
 	WorkMask      *ebpf.Variable `ebpf:"work_mask"`
 }
@@ -305,6 +314,7 @@ type RequestPrograms struct {
 	Sent          *ebpf.Program `ebpf:"sent"`
 	StateChanged  *ebpf.Program `ebpf:"state_changed"`
 	Switched      *ebpf.Program `ebpf:"switched"`
+	TailCallProbe *ebpf.Program `ebpf:"tail_call_probe"`
 	Waiting       *ebpf.Program `ebpf:"waiting"`
 	Waking        *ebpf.Program `ebpf:"waking"`
 }
@@ -324,6 +334,7 @@ func (p *RequestPrograms) Close() error {
 		p.Sent,
 		p.StateChanged,
 		p.Switched,
+		p.TailCallProbe,
 		p.Waiting,
 		p.Waking,
 	)

@@ -90,7 +90,7 @@ func tryStreams(context.Context) ([]string, error) {
 }
 
 func tryConnect(context.Context) ([]string, error) {
-	w, err := connect.Start()
+	w, err := connect.Start(nil)
 	if err != nil {
 		return nil, err
 	}

@@ -4,6 +4,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/slowray/slowray/internal/bpf"
 	"github.com/slowray/slowray/internal/observe"
 	"github.com/slowray/slowray/internal/sense/connect"
 )
@@ -24,6 +25,7 @@ const (
 // watched for them.
 type connects struct {
 	descriptors *descriptors
+	requests    *requests
 	watcher     *connect.Watcher
 	opened      map[connect.PassiveKey]uint64 // handshakes completed; known at the end
 
@@ -34,7 +36,11 @@ type connects struct {
 }
 
 func (c *connects) begin(*session) (err error) {
-	c.watcher, err = connect.Start()
+	var slot *bpf.Slot
+	if stream := c.requests.begun.Load(); stream != nil {
+		slot = stream.OnHandshake()
+	}
+	c.watcher, err = connect.Start(slot)
 	return err
 }
 

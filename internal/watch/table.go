@@ -19,7 +19,8 @@ func (s *session) readers() table {
 		databases   = &databases{}
 		kernelLog   = &kernelLog{}
 		descriptors = &descriptors{}
-		connects    = &connects{descriptors: descriptors}
+		requests    = &requests{databases: databases}
+		connects    = &connects{descriptors: descriptors, requests: requests}
 		callErrors  = &callErrors{}
 		hostState   = &hostState{}
 		profile     = &profile{}
@@ -29,7 +30,6 @@ func (s *session) readers() table {
 		use         = &use{packets: packets}
 		namespaces  = &namespaces{connects: connects}
 		drops       = &drops{}
-		requests    = &requests{databases: databases}
 		nameServers = &nameServers{requests: requests}
 		waits       = &waits{requests: requests}
 		earlier     = &earlier{requests: requests, waits: waits}
@@ -47,7 +47,6 @@ func (s *session) readers() table {
 			// Before anything is recorded: asking is no request of anybody's.
 			{name: "databases", begin: databases.begin, every: databasesEvery, sample: databases.sample, end: databases.end},
 			{name: "kernel log", kind: observe.KindKernelLog, partial: true, begin: kernelLog.begin, end: kernelLog.end, close: kernelLog.close},
-			{name: "connections", kind: observe.KindConnects, begin: connects.begin, sample: connects.sample, stop: connects.stop, close: connects.close},
 			{name: "nameservers", kind: observe.KindDNS, begin: nameServers.begin, stop: nameServers.stop, close: nameServers.close},
 			{name: "failing calls", kind: observe.KindErrors, begin: callErrors.begin, sample: callErrors.sample, stop: callErrors.stop, close: callErrors.close},
 			{name: "host state", begin: hostState.begin, every: processesEvery, sample: hostState.sample, end: hostState.end},
@@ -60,6 +59,8 @@ func (s *session) readers() table {
 			{name: "listeners", begin: namespaces.begin, every: listenersEvery, sample: namespaces.sampleListeners, stop: namespaces.stop, end: namespaces.end},
 			{name: "dropped packets", kind: observe.KindDrops, begin: drops.begin, stop: drops.stop, close: drops.close},
 			{name: "requests", kind: observe.KindRequests, begin: requests.begin, stop: requests.stop, close: requests.close},
+			// Behind them, whose programs have a place for those of this one.
+			{name: "connections", kind: observe.KindConnects, begin: connects.begin, sample: connects.sample, stop: connects.stop, close: connects.close},
 			{name: "waits", needs: []string{"requests"}, kind: observe.KindWaits, begin: waits.begin, stop: waits.stop, end: waits.end, close: waits.stop},
 			{name: "requests that came before", needs: []string{"waits"}, end: earlier.end},
 			{name: "thread states", every: threadsEvery, sample: threads.sampleStates},

@@ -66,8 +66,9 @@ type Watcher struct {
 	closed  bool
 }
 
-// Start attaches the programs. It needs root or CAP_BPF and CAP_PERFMON.
-func Start() (*Watcher, error) {
+// Start attaches the programs; what counts handshakes is called from slot instead, where
+// that is not nil and free. It needs root or CAP_BPF and CAP_PERFMON.
+func Start(slot *bpf.Slot) (*Watcher, error) {
 	spec, err := bpf.LoadConnect()
 	if err != nil {
 		return nil, fmt.Errorf("connect: %w", err)
@@ -76,14 +77,22 @@ func Start() (*Watcher, error) {
 	if err := bpf.Load(spec, &w.objects); err != nil {
 		return nil, fmt.Errorf("connect: %w", err)
 	}
-	if err := w.attach(); err != nil {
+	if err := w.attach(slot); err != nil {
 		w.Close()
 		return nil, fmt.Errorf("connect: %w", err)
 	}
 	return w, nil
 }
 
-func (w *Watcher) attach() error {
+func (w *Watcher) attach(slot *bpf.Slot) error {
+	if slot != nil {
+		l, err := slot.Put(w.objects.SetState)
+		if err == nil {
+			w.state = l
+			return nil
+		}
+		// Attached it costs more, and counts the same.
+	}
 	l, err := link.AttachTracing(link.TracingOptions{Program: w.objects.SetState})
 	if err != nil {
 		return fmt.Errorf("attach sock/inet_sock_set_state: %w", err)

@@ -17,7 +17,7 @@ func start(t *testing.T) *Watcher {
 	if os.Getuid() != 0 {
 		t.Skip("needs root, to load BPF programs")
 	}
-	w, err := Start()
+	w, err := Start(nil)
 	if err != nil {
 		t.Fatal(err)
 	}

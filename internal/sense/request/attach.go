@@ -28,6 +28,9 @@ func (r *Recorder) loadSpec(spec *ebpf.CollectionSpec) error {
 	if err := spec.Variables[bpf.RequestVarWithPayload].Set(flag(r.payload)); err != nil {
 		return fmt.Errorf("set %s: %w", bpf.RequestVarWithPayload, err)
 	}
+	if err := r.prepareSlot(spec); err != nil {
+		return err
+	}
 	// Some hosts refuse iterators over maps (EPERM, with all capabilities).
 	if r.overMaps = loads(spec.Programs[bpf.RequestProgOverMaps]); !r.overMaps {
 		spec.Programs[bpf.RequestProgFlush] = spec.Programs[bpf.RequestProgFlushFiles]
@@ -46,6 +49,9 @@ func (r *Recorder) loadSpec(spec *ebpf.CollectionSpec) error {
 	if err := all.Assign(&r.objects); err != nil {
 		return err
 	}
+	if r.tailCalls {
+		r.onHandshake = bpf.NewSlot(r.objects.OnHandshake)
+	}
 	r.sending = all.DetachProgram(bpf.RequestProgSending)
 	r.extra = map[string]*ebpf.Program{}
 	for name := range splitHooks {
@@ -54,6 +60,32 @@ func (r *Recorder) loadSpec(spec *ebpf.CollectionSpec) error {
 		}
 	}
 	return nil
+}
+
+// prepareSlot finds out whether the program at changes of state may call another one,
+// which arm64 refuses before Linux 6.0 to programs that have functions.
+func (r *Recorder) prepareSlot(spec *ebpf.CollectionSpec) error {
+	r.tailCalls = loadsWith(spec, bpf.RequestProgTailCallProbe, bpf.RequestMapOnHandshake)
+	delete(spec.Programs, bpf.RequestProgTailCallProbe)
+	if err := spec.Variables[bpf.RequestVarWithTailCalls].Set(flag(r.tailCalls)); err != nil {
+		return fmt.Errorf("set %s: %w", bpf.RequestVarWithTailCalls, err)
+	}
+	return nil
+}
+
+// loadsWith is loads for a program that uses one map.
+func loadsWith(spec *ebpf.CollectionSpec, program, m string) bool {
+	one, err := ebpf.NewCollection(&ebpf.CollectionSpec{
+		Programs:  map[string]*ebpf.ProgramSpec{program: spec.Programs[program].Copy()},
+		Maps:      map[string]*ebpf.MapSpec{m: spec.Maps[m].Copy()},
+		Types:     spec.Types,
+		ByteOrder: spec.ByteOrder,
+	})
+	if err != nil {
+		return false // as in loads
+	}
+	one.Close()
+	return true
 }
 
 // loads asks the kernel whether it loads a program that does nothing but what is

@@ -72,7 +72,10 @@ type Recorder struct {
 
 	sendingLink io.Closer // nil when not attached
 
-	overMaps bool // this kernel has iterators over maps
+	overMaps  bool // this kernel has iterators over maps
+	tailCalls bool // and lets programs with functions call other programs
+
+	onHandshake *bpf.Slot // nil without tail calls
 
 	records  []byte // [CPU][slot]record
 	rings    []byte // [CPU]ring

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/slowray/slowray/internal/bpf"
 	"github.com/slowray/slowray/internal/observe"
 	"github.com/slowray/slowray/internal/sense/host"
 )
@@ -110,6 +111,15 @@ func (s *Stream) Subscribe(each func(*observe.Request)) *Subscription {
 		go s.poll()
 	}
 	return sub
+}
+
+// OnHandshake is where a program for sock:inet_sock_set_state is called when handshakes
+// begin and end; nil where it has to be attached.
+func (s *Stream) OnHandshake() *bpf.Slot {
+	if r, ok := s.recorder.(*Recorder); ok {
+		return r.onHandshake
+	}
+	return nil
 }
 
 // LeaveOut leaves out what is served at a TCP port of a network namespace, and

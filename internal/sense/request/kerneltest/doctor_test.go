@@ -54,7 +54,7 @@ func TestDoctor(t *testing.T) {
 	}
 	for object, load := range map[string]func() error{
 		"request": func() error { return closed(request.Start(request.Options{Split: true})) },
-		"connect": func() error { return closed(connect.Start()) },
+		"connect": func() error { return closed(connect.Start(nil)) },
 		"socket":  func() error { return closed(socket.Open()) },
 		"profile": func() error { return closed(stack.Start()) },
 		"flow":    func() error { return closed(flow.Load()) },
