@@ -19,6 +19,7 @@ const (
 	ConnectMapAccepts        = "accepts"
 	ConnectMapHandshakes     = "handshakes"
 	ConnectMapInetConnects   = "inet_connects"
+	ConnectMapInetRows       = "inet_rows"
 	ConnectMapInflight       = "inflight"
 	ConnectMapUnixConnects   = "unix_connects"
 	ConnectProgAccept4Exit   = "accept4_exit"
@@ -87,6 +88,7 @@ type ConnectMapSpecs struct {
 	Accepts      *ebpf.MapSpec `ebpf:"accepts"`
 	Handshakes   *ebpf.MapSpec `ebpf:"handshakes"`
 	InetConnects *ebpf.MapSpec `ebpf:"inet_connects"`
+	InetRows     *ebpf.MapSpec `ebpf:"inet_rows"`
 	Inflight     *ebpf.MapSpec `ebpf:"inflight"`
 	UnixConnects *ebpf.MapSpec `ebpf:"unix_connects"`
 }
@@ -123,6 +125,7 @@ type ConnectMaps struct {
 	Accepts      *ebpf.Map `ebpf:"accepts"`
 	Handshakes   *ebpf.Map `ebpf:"handshakes"`
 	InetConnects *ebpf.Map `ebpf:"inet_connects"`
+	InetRows     *ebpf.Map `ebpf:"inet_rows"`
 	Inflight     *ebpf.Map `ebpf:"inflight"`
 	UnixConnects *ebpf.Map `ebpf:"unix_connects"`
 }
@@ -132,6 +135,7 @@ func (m *ConnectMaps) Close() error {
 		m.Accepts,
 		m.Handshakes,
 		m.InetConnects,
+		m.InetRows,
 		m.Inflight,
 		m.UnixConnects,
 	)

@@ -141,7 +141,7 @@ int BPF_PROG(received, struct sock *sk)
 	c = watched(sk);
 	if (!c) {
 		/* Who calls may be followed, though the connection is not. */
-		if (with_work && follow_share && !has_port(served_ports, sk->__sk_common.skc_num) && bare_sock(sk)->sk_bpf_storage)
+		if (with_work && follow_share && !has_port(served_ports, sk->__sk_common.skc_num) && *handed_like(sk))
 			work_heard(sk);
 		return 0;
 	}
@@ -286,7 +286,7 @@ static __noinline int change_state(struct sock *sk, int old, int new)
 		tp = tcp_of(sk);
 		if (c && tp && c->side != SIDE_NONE) {
 			keep(c, sk);
-			count_connection(c->endpoint, tp, 0);
+			count_connection(c, sk, SERVED, tp, 0);
 		}
 		return 0;
 	}
@@ -335,7 +335,7 @@ static __noinline int change_state(struct sock *sk, int old, int new)
 		keep_no_more(c, sk);
 	if (old == TCP_SYN_SENT && new == TCP_ESTABLISHED) {
 		keep(c, sk);
-		count_connection(c->endpoint, tp, span(c->opened, now));
+		count_connection(c, sk, CALLED, tp, span(c->opened, now));
 		c->lport = sk->__sk_common.skc_num; /* chosen after SYN_SENT */
 		c->mark = tp->snd_nxt;
 		return 0;
@@ -380,15 +380,16 @@ closed:
 	return 0;
 }
 
-/* What counts handshakes: a program of its own (connect.bpf.c), which is not attached but
- * called from here where it has something to count. The way into a program costs as much
- * as what these two do, and a connection changes its state five times at each end. */
+/* What counts calls of connect(): a program of its own (connect.bpf.c), which is not attached
+ * but called from here where they begin and where they fail; those that succeed are counted
+ * here anyhow. The way into a program costs as much as what these two do, and a connection
+ * changes its state five times at each end. */
 struct {
 	__uint(type, BPF_MAP_TYPE_PROG_ARRAY);
 	__uint(max_entries, 1);
 	__type(key, __u32);
 	__type(value, __u32);
-} on_handshake SEC(".maps");
+} on_connect SEC(".maps");
 
 const volatile __u8 with_tail_calls; /* the kernel lets programs with functions do so */
 
@@ -396,9 +397,13 @@ const volatile __u8 with_tail_calls; /* the kernel lets programs with functions 
 SEC("tp_btf/inet_sock_set_state")
 int BPF_PROG(state_changed, struct sock *sk, int old, int new)
 {
+	/* Of ten changes of a connection that is not followed six end here. */
+	if (follow_share && old != TCP_SYN_SENT && old != TCP_SYN_RECV && new != TCP_SYN_SENT && new != TCP_LISTEN &&
+	    !*kept_like(sk) && !*handed_like(sk))
+		return 0;
 	change_state(sk, old, new);
-	if (with_tail_calls && (old == TCP_SYN_SENT || new == TCP_SYN_SENT || old == TCP_SYN_RECV))
-		bpf_tail_call(ctx, &on_handshake, 0);
+	if (with_tail_calls && (new == TCP_SYN_SENT || (old == TCP_SYN_SENT && new == TCP_CLOSE)))
+		bpf_tail_call(ctx, &on_connect, 0);
 	return 0;
 }
 
@@ -666,7 +671,7 @@ SEC("tp_btf/inet_sock_set_state")
 int BPF_PROG(tail_call_probe, struct sock *sk, int old, int new)
 {
 	some_function(sk, old);
-	bpf_tail_call(ctx, &on_handshake, 0);
+	bpf_tail_call(ctx, &on_connect, 0);
 	return 0;
 }
 

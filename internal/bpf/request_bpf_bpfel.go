@@ -20,10 +20,11 @@ const (
 	RequestMapConnLabels     = "conn_labels"
 	RequestMapConns          = "conns"
 	RequestMapCounts         = "counts"
+	RequestMapEndpointMemos  = "endpoint_memos"
 	RequestMapEndpoints      = "endpoints"
 	RequestMapHands          = "hands"
 	RequestMapListening      = "listening"
-	RequestMapOnHandshake    = "on_handshake"
+	RequestMapOnConnect      = "on_connect"
 	RequestMapRecords        = "records"
 	RequestMapRings          = "rings"
 	RequestMapThreads        = "threads"
@@ -53,6 +54,7 @@ const (
 	RequestVarFollowShift    = "follow_shift"
 	RequestVarFollowSlice    = "follow_slice"
 	RequestVarHandCount      = "hand_count"
+	RequestVarHanded         = "handed"
 	RequestVarHttp2Seen      = "http2_seen"
 	RequestVarHz             = "hz"
 	RequestVarIdleNs         = "idle_ns"
@@ -147,17 +149,18 @@ type RequestProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type RequestMapSpecs struct {
-	Callers     *ebpf.MapSpec `ebpf:"callers"`
-	ConnLabels  *ebpf.MapSpec `ebpf:"conn_labels"`
-	Conns       *ebpf.MapSpec `ebpf:"conns"`
-	Counts      *ebpf.MapSpec `ebpf:"counts"`
-	Endpoints   *ebpf.MapSpec `ebpf:"endpoints"`
-	Hands       *ebpf.MapSpec `ebpf:"hands"`
-	Listening   *ebpf.MapSpec `ebpf:"listening"`
-	OnHandshake *ebpf.MapSpec `ebpf:"on_handshake"`
-	Records     *ebpf.MapSpec `ebpf:"records"`
-	Rings       *ebpf.MapSpec `ebpf:"rings"`
-	Threads     *ebpf.MapSpec `ebpf:"threads"`
+	Callers       *ebpf.MapSpec `ebpf:"callers"`
+	ConnLabels    *ebpf.MapSpec `ebpf:"conn_labels"`
+	Conns         *ebpf.MapSpec `ebpf:"conns"`
+	Counts        *ebpf.MapSpec `ebpf:"counts"`
+	EndpointMemos *ebpf.MapSpec `ebpf:"endpoint_memos"`
+	Endpoints     *ebpf.MapSpec `ebpf:"endpoints"`
+	Hands         *ebpf.MapSpec `ebpf:"hands"`
+	Listening     *ebpf.MapSpec `ebpf:"listening"`
+	OnConnect     *ebpf.MapSpec `ebpf:"on_connect"`
+	Records       *ebpf.MapSpec `ebpf:"records"`
+	Rings         *ebpf.MapSpec `ebpf:"rings"`
+	Threads       *ebpf.MapSpec `ebpf:"threads"`
 }
 
 // RequestVariableSpecs contains global variables before they are loaded into the kernel.
@@ -174,6 +177,7 @@ type RequestVariableSpecs struct {
 	FollowShift   *ebpf.VariableSpec `ebpf:"follow_shift"`
 	FollowSlice   *ebpf.VariableSpec `ebpf:"follow_slice"`
 	HandCount     *ebpf.VariableSpec `ebpf:"hand_count"`
+	Handed        *ebpf.VariableSpec `ebpf:"handed"`
 	Http2Seen     *ebpf.VariableSpec `ebpf:"http2_seen"`
 	Hz            *ebpf.VariableSpec `ebpf:"hz"`
 	IdleNs        *ebpf.VariableSpec `ebpf:"idle_ns"`
@@ -224,17 +228,18 @@ func (o *RequestObjects) Close() error {
 //
 // It can be passed to LoadRequestObjects or ebpf.CollectionSpec.LoadAndAssign.
 type RequestMaps struct {
-	Callers     *ebpf.Map `ebpf:"callers"`
-	ConnLabels  *ebpf.Map `ebpf:"conn_labels"`
-	Conns       *ebpf.Map `ebpf:"conns"`
-	Counts      *ebpf.Map `ebpf:"counts"`
-	Endpoints   *ebpf.Map `ebpf:"endpoints"`
-	Hands       *ebpf.Map `ebpf:"hands"`
-	Listening   *ebpf.Map `ebpf:"listening"`
-	OnHandshake *ebpf.Map `ebpf:"on_handshake"`
-	Records     *ebpf.Map `ebpf:"records"`
-	Rings       *ebpf.Map `ebpf:"rings"`
-	Threads     *ebpf.Map `ebpf:"threads"`
+	Callers       *ebpf.Map `ebpf:"callers"`
+	ConnLabels    *ebpf.Map `ebpf:"conn_labels"`
+	Conns         *ebpf.Map `ebpf:"conns"`
+	Counts        *ebpf.Map `ebpf:"counts"`
+	EndpointMemos *ebpf.Map `ebpf:"endpoint_memos"`
+	Endpoints     *ebpf.Map `ebpf:"endpoints"`
+	Hands         *ebpf.Map `ebpf:"hands"`
+	Listening     *ebpf.Map `ebpf:"listening"`
+	OnConnect     *ebpf.Map `ebpf:"on_connect"`
+	Records       *ebpf.Map `ebpf:"records"`
+	Rings         *ebpf.Map `ebpf:"rings"`
+	Threads       *ebpf.Map `ebpf:"threads"`
 }
 
 func (m *RequestMaps) Close() error {
@@ -243,10 +248,11 @@ func (m *RequestMaps) Close() error {
 		m.ConnLabels,
 		m.Conns,
 		m.Counts,
+		m.EndpointMemos,
 		m.Endpoints,
 		m.Hands,
 		m.Listening,
-		m.OnHandshake,
+		m.OnConnect,
 		m.Records,
 		m.Rings,
 		m.Threads,
@@ -267,6 +273,7 @@ type RequestVariables struct {
 	FollowShift   *ebpf.Variable `ebpf:"follow_shift"`
 	FollowSlice   *ebpf.Variable `ebpf:"follow_slice"`
 	HandCount     *ebpf.Variable `ebpf:"hand_count"`
+	Handed        *ebpf.Variable `ebpf:"handed"`
 	Http2Seen     *ebpf.Variable `ebpf:"http2_seen"`
 	Hz            *ebpf.Variable `ebpf:"hz"`
 	IdleNs        *ebpf.Variable `ebpf:"idle_ns"`

@@ -38,7 +38,7 @@ type connects struct {
 func (c *connects) begin(*session) (err error) {
 	var slot *bpf.Slot
 	if stream := c.requests.begun.Load(); stream != nil {
-		slot = stream.OnHandshake()
+		slot = stream.OnConnect()
 	}
 	c.watcher, err = connect.Start(slot)
 	return err
@@ -71,7 +71,7 @@ func (c *connects) sample(s *session) {
 }
 
 func (c *connects) stop(s *session) {
-	r, err := c.watcher.Read()
+	r, err := c.watcher.Read(c.requests.handshakes())
 	if err != nil {
 		s.gap(observe.KindConnects, "", err)
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/sense/connect"
 	"github.com/slowray/slowray/internal/sense/request"
 )
 
@@ -82,6 +83,22 @@ func (q *requests) stop(s *session) {
 	for _, what := range stats.Missing {
 		s.partialGap(observe.KindRequests, 0, "", fmt.Errorf("%s", what))
 	}
+}
+
+// handshakes are those completed in the window, after stop; nil where nobody counted them.
+func (q *requests) handshakes() *connect.Handshakes {
+	if q.begun.Load() == nil {
+		return nil
+	}
+	h := &connect.Handshakes{Active: map[connect.Target]uint64{}, Passive: map[connect.PassiveKey]uint64{}}
+	for _, c := range q.sub.Counters() {
+		if c.Side == observe.Called {
+			h.Active[connect.Target{NetNS: c.NetNS, Addr: c.Addr, Port: int(c.Port)}] += c.Connections
+		} else {
+			h.Passive[connect.PassiveKey{NetNS: c.NetNS, Port: int(c.Port)}] += c.Connections
+		}
+	}
+	return h
 }
 
 func (q *requests) close(*session) {

@@ -10,7 +10,8 @@
 #define EPIPE 32
 #define ECONNRESET 104
 
-static __always_inline void count_connection(__u32 endpoint, struct tcp_sock *tp, __u64 handshake)
+/* c is 0 for a connection that is not followed. */
+static __always_inline void count_connection(struct conn *c, struct sock *sk, int side, struct tcp_sock *tp, __u64 handshake)
 {
 	__u32 cpu = bpf_get_smp_processor_id();
 	struct ring *r = bpf_map_lookup_elem(&rings, &cpu);
@@ -20,7 +21,7 @@ static __always_inline void count_connection(__u32 endpoint, struct tcp_sock *tp
 	if (!r)
 		return;
 	lane = r->busy++ != 0;
-	n = counters_of(endpoint, cpu, lane);
+	n = counters_of(c ? c->endpoint : lane ? find_endpoint(sk, side) : remember_endpoint(sk, side), cpu, lane);
 	if (n) {
 		ADD(n, connections, 1);
 		ADD(n, handshake_ns, handshake);
@@ -40,7 +41,7 @@ static __noinline int count_left_out(struct sock *sk, int side)
 		return 0;
 	tp = tcp_of(sk);
 	if (tp) /* how long a handshake took that was not seen to begin, its round trip tells */
-		count_connection(find_endpoint(sk, side), tp, side == CALLED ? smoothed_rtt(tp) : 0);
+		count_connection(0, sk, side, tp, side == CALLED ? smoothed_rtt(tp) : 0);
 	return 0;
 }
 

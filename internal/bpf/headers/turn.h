@@ -31,7 +31,7 @@ static __noinline int leave(struct conn *c, struct sock *sk)
 		return 0;
 	}
 	if (with_work && c->side == SERVED && !bpf_sk_storage_delete(&hands, sk))
-		__sync_fetch_and_add(&hand_count, -1);
+		hand_is_gone(sk);
 	bpf_sk_storage_delete(&conns, sk);
 	return 0;
 }

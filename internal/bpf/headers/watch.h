@@ -36,6 +36,26 @@ static __always_inline void keep_no_more(struct conn *c, struct sock *sk)
 	__sync_fetch_and_add(kept_like(sk), -1);
 }
 
+static __always_inline void endpoint_of(struct endpoint_key *key, struct sock *sk, __u32 side)
+{
+	key->netns = netns_of(sk);
+	key->side = side;
+	key->family = sk->__sk_common.skc_family;
+	if (side == SERVED) {
+		key->port = sk->__sk_common.skc_num;
+		if (key->family == AF_INET6)
+			BPF_CORE_READ_INTO(&key->addr, sk, __sk_common.skc_v6_rcv_saddr);
+		else
+			__builtin_memcpy(key->addr, &sk->__sk_common.skc_rcv_saddr, 4);
+	} else {
+		key->port = bpf_ntohs(sk->__sk_common.skc_dport);
+		if (key->family == AF_INET6)
+			BPF_CORE_READ_INTO(&key->addr, sk, __sk_common.skc_v6_daddr);
+		else
+			__builtin_memcpy(key->addr, &sk->__sk_common.skc_daddr, 4);
+	}
+}
+
 /* Which number an address has among the endpoints; the last one when there is
  * no place left. */
 static __noinline __u32 find_endpoint(struct sock *sk, __u32 side)
@@ -45,22 +65,7 @@ static __noinline __u32 find_endpoint(struct sock *sk, __u32 side)
 
 	if (!sk)
 		return 0;
-	key.netns = netns_of(sk);
-	key.side = side;
-	key.family = sk->__sk_common.skc_family;
-	if (side == SERVED) {
-		key.port = sk->__sk_common.skc_num;
-		if (key.family == AF_INET6)
-			BPF_CORE_READ_INTO(&key.addr, sk, __sk_common.skc_v6_rcv_saddr);
-		else
-			__builtin_memcpy(key.addr, &sk->__sk_common.skc_rcv_saddr, 4);
-	} else {
-		key.port = bpf_ntohs(sk->__sk_common.skc_dport);
-		if (key.family == AF_INET6)
-			BPF_CORE_READ_INTO(&key.addr, sk, __sk_common.skc_v6_daddr);
-		else
-			__builtin_memcpy(key.addr, &sk->__sk_common.skc_daddr, 4);
-	}
+	endpoint_of(&key, sk, side);
 	found = bpf_map_lookup_elem(&endpoints, &key);
 	if (found)
 		return *found;
@@ -77,6 +82,36 @@ static __noinline __u32 find_endpoint(struct sock *sk, __u32 side)
 full:
 	__sync_fetch_and_add(&lost_endpoints, 1);
 	return max_endpoints - 1;
+}
+
+/* The endpoint that a CPU counted last on each side. An address keeps its number. */
+struct endpoint_memo {
+	struct endpoint_key key;
+	__u32 number;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 3); /* by side */
+	__type(key, __u32);
+	__type(value, struct endpoint_memo);
+} endpoint_memos SEC(".maps");
+
+/* find_endpoint() for connection after connection to the same address. Of programs that
+ * interrupt each other on a CPU only the first may use it. */
+static __always_inline __u32 remember_endpoint(struct sock *sk, __u32 side)
+{
+	struct endpoint_memo *memo = bpf_map_lookup_elem(&endpoint_memos, &side);
+	struct endpoint_key key = {};
+
+	if (!memo)
+		return find_endpoint(sk, side);
+	endpoint_of(&key, sk, side);
+	if (__builtin_memcmp(&key, &memo->key, sizeof(key))) {
+		memo->number = find_endpoint(sk, side);
+		memo->key = key;
+	}
+	return memo->number;
 }
 
 /* Whether this side of a connection is wanted. */

@@ -90,6 +90,24 @@ __u32 hand_count; /* connections that keep one */
 /* So many at 192 bytes each, on top of what each connection takes anyway. */
 #define MAX_HANDS 20000
 
+/*
+ * How many of those connections lie in memory like this. Of a socket without any nothing
+ * has to be looked at that another CPU has just written, as with kept (watch.h); unlike the
+ * kernel's hash, where it lies is known before it has a port.
+ */
+#define HANDED 1024 /* 2^10 */
+
+__u32 handed[HANDED];
+
+static __always_inline __u32 *handed_like(struct sock *sk)
+{
+	/* The verifier makes a number of the distance of two pointers, and of nothing else. */
+	__u64 place = (__u64)sk - (__u64)handed;
+
+	barrier_var(place);
+	return &handed[place * 0x9e3779b97f4a7c15ULL >> 54];
+}
+
 /* What a connection keeps; it is made room for. */
 static __always_inline struct hand *hand_of(struct sock *sk)
 {
@@ -99,18 +117,26 @@ static __always_inline struct hand *hand_of(struct sock *sk)
 		return h;
 	if (hand_count < MAX_HANDS)
 		h = bpf_sk_storage_get(&hands, sk, 0, BPF_SK_STORAGE_GET_F_CREATE);
-	if (h)
+	if (h) {
 		__sync_fetch_and_add(&hand_count, 1);
-	else
+		__sync_fetch_and_add(handed_like(sk), 1);
+	} else {
 		__sync_fetch_and_add(&lost_work, 1);
+	}
 	return h;
+}
+
+static __always_inline void hand_is_gone(struct sock *sk)
+{
+	__sync_fetch_and_add(&hand_count, -1);
+	__sync_fetch_and_add(handed_like(sk), -1);
 }
 
 /* A connection is over; the kernel frees what it kept. */
 static __always_inline void work_over(struct sock *sk)
 {
-	if (bare_sock(sk)->sk_bpf_storage && bpf_sk_storage_get(&hands, sk, 0, 0))
-		__sync_fetch_and_add(&hand_count, -1);
+	if (*handed_like(sk) && bpf_sk_storage_get(&hands, sk, 0, 0))
+		hand_is_gone(sk);
 }
 
 static __always_inline struct thread *known_thread(struct task_struct *task)
@@ -269,7 +295,7 @@ static __noinline int work_calls(struct sock *sk)
 	if (!sk || !t)
 		return 0;
 	b = in_hand(t);
-	if (!b && !bare_sock(sk)->sk_bpf_storage)
+	if (!b && !*handed_like(sk))
 		return 0;
 	now = bpf_ktime_get_ns();
 	bring_up(t, now);

@@ -36,6 +36,10 @@ type (
 		Port   uint16
 		Addr   [16]byte
 	}
+	inetRow struct {
+		Key   inetKey
+		Calls uint64
+	}
 	unixKey struct {
 		TGID uint32
 		Path [108]byte
@@ -58,6 +62,7 @@ type (
 type Watcher struct {
 	objects bpf.ConnectObjects
 	state   io.Closer // kept: an unreferenced link is detached by its finalizer
+	called  bool      // from a slot
 
 	mu      sync.Mutex
 	calls   []io.Closer   // of the system calls, while they are watched
@@ -66,8 +71,8 @@ type Watcher struct {
 	closed  bool
 }
 
-// Start attaches the programs; what counts handshakes is called from slot instead, where
-// that is not nil and free. It needs root or CAP_BPF and CAP_PERFMON.
+// Start attaches the programs; what counts TCP's connect() is called from slot instead,
+// where that is not nil and free, when a call begins or fails. It needs root or CAP_BPF and CAP_PERFMON.
 func Start(slot *bpf.Slot) (*Watcher, error) {
 	spec, err := bpf.LoadConnect()
 	if err != nil {
@@ -88,7 +93,7 @@ func (w *Watcher) attach(slot *bpf.Slot) error {
 	if slot != nil {
 		l, err := slot.Put(w.objects.SetState)
 		if err == nil {
-			w.state = l
+			w.state, w.called = l, true
 			return nil
 		}
 		// Attached it costs more, and counts the same.
@@ -161,6 +166,19 @@ func (w *Watcher) Close() {
 	w.objects.Close()
 }
 
+// Target is the far end of outgoing connections.
+type Target struct {
+	NetNS uint64
+	Addr  netip.Addr // not IPv4 in IPv6
+	Port  int
+}
+
+// Handshakes are those completed, by address.
+type Handshakes struct {
+	Active  map[Target]uint64
+	Passive map[PassiveKey]uint64
+}
+
 // PassiveKey names a listening end: the handshakes it completed are found
 // under its port and, for a connection to one of many addresses, that address.
 type PassiveKey struct {
@@ -179,13 +197,22 @@ type Result struct {
 	Watched time.Duration
 }
 
-// Read sums up what was seen since Start.
-func (w *Watcher) Read() (Result, error) {
+// Read sums up what was seen since Start. completed is what whoever has the slot of Start
+// has counted since; nil without a slot.
+func (w *Watcher) Read(completed *Handshakes) (Result, error) {
 	r := Result{Opened: map[PassiveKey]uint64{}, Watched: w.callTime()}
 
 	active, err := w.readHandshakes(r.Opened)
 	if err != nil {
 		return r, fmt.Errorf("connect: read handshakes: %w", err)
+	}
+	if w.called && completed != nil {
+		for t, n := range completed.Active {
+			h := active[t]
+			h.Established = n
+			active[t] = h
+		}
+		r.Opened = completed.Passive
 	}
 	if err := w.readConnects(&r, active); err != nil {
 		return r, fmt.Errorf("connect: read outcomes: %w", err)
@@ -218,15 +245,8 @@ func (w *Watcher) callTime() time.Duration {
 	return w.watched + time.Since(w.since)
 }
 
-// target is the far end of an outgoing connection.
-type target struct {
-	netns uint64
-	addr  netip.Addr
-	port  int
-}
-
-func (w *Watcher) readHandshakes(opened map[PassiveKey]uint64) (map[target]handshake, error) {
-	active := map[target]handshake{}
+func (w *Watcher) readHandshakes(opened map[PassiveKey]uint64) (map[Target]handshake, error) {
+	active := map[Target]handshake{}
 	var (
 		key handshakeKey
 		val handshake
@@ -237,7 +257,7 @@ func (w *Watcher) readHandshakes(opened map[PassiveKey]uint64) (map[target]hands
 			opened[PassiveKey{uint64(key.NetNS), int(key.Port)}] += val.Established
 			continue
 		}
-		t := target{uint64(key.NetNS), address(key.Family, key.Addr), int(key.Port)}
+		t := Target{uint64(key.NetNS), address(key.Family, key.Addr), int(key.Port)}
 		h := active[t]
 		h.Established += val.Established
 		h.Failed += val.Failed
@@ -249,14 +269,19 @@ func (w *Watcher) readHandshakes(opened map[PassiveKey]uint64) (map[target]hands
 	return active, it.Err()
 }
 
-func (w *Watcher) readConnects(r *Result, active map[target]handshake) error {
+func (w *Watcher) readConnects(r *Result, active map[Target]handshake) error {
 	var (
 		key inetKey
 		val outcome
 		it  = w.objects.InetConnects.Iterate()
 	)
-	calls := map[target]uint64{} // to share handshakes among the processes that call the same address
+	rows, err := w.rows()
+	if err != nil {
+		return err
+	}
+	calls := map[Target]uint64{} // to share handshakes among the processes that call the same address
 	for it.Next(&key, &val) {
+		val.Calls += rows[key]
 		c := newConnect(int(key.TGID), &val, "EADDRNOTAVAIL")
 		c.Family = "inet"
 		if key.Family == familyInet6 {
@@ -264,7 +289,7 @@ func (w *Watcher) readConnects(r *Result, active map[target]handshake) error {
 		}
 		addr := address(key.Family, key.Addr)
 		c.Addr, c.Port = addr.String(), int(key.Port)
-		calls[target{c.NetNS, addr, c.Port}] += c.Started
+		calls[Target{c.NetNS, addr, c.Port}] += c.Started
 		r.Connects = append(r.Connects, c)
 	}
 	if err := it.Err(); err != nil {
@@ -273,10 +298,11 @@ func (w *Watcher) readConnects(r *Result, active map[target]handshake) error {
 	for i := range r.Connects {
 		c := &r.Connects[i]
 		addr, _ := netip.ParseAddr(c.Addr)
-		t := target{c.NetNS, addr, c.Port}
+		t := Target{c.NetNS, addr, c.Port}
 		if all := calls[t]; all > 0 {
 			h := active[t]
-			c.Established = share(h.Established, c.Started, all)
+			// Who counts them began a moment before.
+			c.Established = min(share(h.Established, c.Started, all), c.Started)
 			c.Failed = share(h.Failed, c.Started, all)
 			c.Refused = share(h.Refused, c.Started, all)
 			c.TimedOut = share(h.TimedOut, c.Started, all)
@@ -298,6 +324,19 @@ func (w *Watcher) readConnects(r *Result, active map[target]handshake) error {
 			cmp.Compare(a.Addr, b.Addr), cmp.Compare(a.Port, b.Port), cmp.Compare(a.Path, b.Path))
 	})
 	return it.Err()
+}
+
+// rows are the calls that CPUs have counted and not summed up yet.
+func (w *Watcher) rows() (map[inetKey]uint64, error) {
+	var cpus []inetRow
+	if err := w.objects.InetRows.Lookup(uint32(0), &cpus); err != nil {
+		return nil, err
+	}
+	sum := map[inetKey]uint64{}
+	for _, row := range cpus {
+		sum[row.Key] += row.Calls
+	}
+	return sum, nil
 }
 
 func (w *Watcher) readAccepts(r *Result) error {

@@ -63,7 +63,7 @@ func TestKnownCalls(t *testing.T) {
 			a.Close()
 			b.Close()
 		}
-		r, err := w.Read()
+		r, err := w.Read(nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -99,7 +99,7 @@ func TestRefused(t *testing.T) {
 			t.Fatal("connected to a closed port")
 		}
 	}
-	r, err := w.Read()
+	r, err := w.Read(nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -136,7 +136,7 @@ func TestUnixBacklogFull(t *testing.T) {
 			refused++
 		}
 	}
-	r, err := w.Read()
+	r, err := w.Read(nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -179,7 +179,7 @@ func TestEMFILE(t *testing.T) {
 	if acceptErr != syscall.EMFILE {
 		t.Fatalf("accept: %v, want EMFILE", acceptErr)
 	}
-	r, err := w.Read()
+	r, err := w.Read(nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -245,7 +245,7 @@ func TestNoPort(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := w.Read()
+	r, err := w.Read(nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -263,13 +263,13 @@ func TestRest(t *testing.T) {
 	call := func() { _ = connectUnix(t, path) }
 	call()
 	w.RestCalls()
-	first, err := w.Read()
+	first, err := w.Read(nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	call()
 	time.Sleep(20 * time.Millisecond)
-	rested, err := w.Read()
+	rested, err := w.Read(nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -280,7 +280,7 @@ func TestRest(t *testing.T) {
 		t.Fatal(err)
 	}
 	call()
-	last, err := w.Read()
+	last, err := w.Read(nil)
 	if err != nil {
 		t.Fatal(err)
 	}

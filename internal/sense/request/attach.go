@@ -50,7 +50,7 @@ func (r *Recorder) loadSpec(spec *ebpf.CollectionSpec) error {
 		return err
 	}
 	if r.tailCalls {
-		r.onHandshake = bpf.NewSlot(r.objects.OnHandshake)
+		r.onConnect = bpf.NewSlot(r.objects.OnConnect)
 	}
 	r.sending = all.DetachProgram(bpf.RequestProgSending)
 	r.extra = map[string]*ebpf.Program{}
@@ -65,7 +65,7 @@ func (r *Recorder) loadSpec(spec *ebpf.CollectionSpec) error {
 // prepareSlot finds out whether the program at changes of state may call another one,
 // which arm64 refuses before Linux 6.0 to programs that have functions.
 func (r *Recorder) prepareSlot(spec *ebpf.CollectionSpec) error {
-	r.tailCalls = loadsWith(spec, bpf.RequestProgTailCallProbe, bpf.RequestMapOnHandshake)
+	r.tailCalls = loadsWith(spec, bpf.RequestProgTailCallProbe, bpf.RequestMapOnConnect)
 	delete(spec.Programs, bpf.RequestProgTailCallProbe)
 	if err := spec.Variables[bpf.RequestVarWithTailCalls].Set(flag(r.tailCalls)); err != nil {
 		return fmt.Errorf("set %s: %w", bpf.RequestVarWithTailCalls, err)

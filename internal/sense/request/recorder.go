@@ -75,7 +75,7 @@ type Recorder struct {
 	overMaps  bool // this kernel has iterators over maps
 	tailCalls bool // and lets programs with functions call other programs
 
-	onHandshake *bpf.Slot // nil without tail calls
+	onConnect *bpf.Slot // nil without tail calls
 
 	records  []byte // [CPU][slot]record
 	rings    []byte // [CPU]ring

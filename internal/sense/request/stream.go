@@ -113,11 +113,12 @@ func (s *Stream) Subscribe(each func(*observe.Request)) *Subscription {
 	return sub
 }
 
-// OnHandshake is where a program for sock:inet_sock_set_state is called when handshakes
-// begin and end; nil where it has to be attached.
-func (s *Stream) OnHandshake() *bpf.Slot {
+// OnConnect is where a program for sock:inet_sock_set_state is called when a call of
+// connect() begins or fails; nil where it has to be attached. Those that succeed are in
+// Counters.
+func (s *Stream) OnConnect() *bpf.Slot {
 	if r, ok := s.recorder.(*Recorder); ok {
-		return r.onHandshake
+		return r.onConnect
 	}
 	return nil
 }
