@@ -133,7 +133,7 @@ type LabFleet struct {
 
 // Help is printed by --help, above the flags.
 func (*LabFleet) Help() string {
-	return `Simulates a fleet: web servers, applications, databases and caches that call each other, with days and weekends, bursts, deploys, restarts and scheduled jobs, and ships what its hosts would ship. What is planted is printed, to compare with slowray fleet why. docs/fleet.md tells more.`
+	return `Simulates a fleet: web servers, applications, databases and caches that call each other, with days and weekends, bursts, deploys, restarts and scheduled jobs, and ships what its hosts would ship. What is planted is printed, to compare with slowray fleet why. docs/fleet-accuracy.md has more.`
 }
 
 // Validate is called by the command line parser.

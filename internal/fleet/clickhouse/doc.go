@@ -6,5 +6,5 @@
 // 2018 understand, in two dialects where they differ. It never changes a table but
 // in Init, and in Retain, which drops what is older than it was told to keep.
 //
-// docs/fleet.md tells how the tables are cut, and what is guaranteed.
+// docs/fleet-clickhouse.md says how the tables are cut, docs/fleet-guarantees.md what is guaranteed.
 package clickhouse

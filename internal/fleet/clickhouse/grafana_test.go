@@ -54,9 +54,9 @@ func statements(t *testing.T, table string) map[string]string {
 	return all
 }
 
-// documented are the statements of docs/fleet.md.
+// documented are the statements of docs/fleet-clickhouse.md.
 func documented(t *testing.T) []string {
-	text, err := os.ReadFile(filepath.Join("..", "..", "..", "docs", "fleet.md"))
+	text, err := os.ReadFile(filepath.Join("..", "..", "..", "docs", "fleet-clickhouse.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -68,7 +68,7 @@ func documented(t *testing.T) []string {
 		}
 	}
 	if len(list) == 0 {
-		t.Error("docs/fleet.md has no SQL")
+		t.Error("docs/fleet-clickhouse.md has no SQL")
 	}
 	return list
 }
@@ -115,7 +115,7 @@ func TestDashboardsStatementsRun(t *testing.T) {
 		}
 		for i, sql := range documented(t) {
 			if _, err := db.c.number(ctx, server, Plain, "SELECT count() AS n FROM ("+sql+")"); err != nil {
-				t.Errorf("statement %d of docs/fleet.md: %v", i+1, err)
+				t.Errorf("statement %d of docs/fleet-clickhouse.md: %v", i+1, err)
 			}
 		}
 		for _, table := range []string{"seconds10", "minutes5"} {

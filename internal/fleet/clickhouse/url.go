@@ -52,7 +52,7 @@ type Config struct {
 
 const (
 	// defaultLinger makes one batch of two or three seconds: a server pays for a
-	// batch, whatever is in it (docs/fleet.md).
+	// batch, whatever is in it (docs/fleet-gateway.md).
 	defaultLinger = 2 * time.Second
 	maxLinger     = time.Minute
 )

@@ -1,7 +1,7 @@
 // Package victorialogs sends what hosts ship to VictoriaLogs, alone or as a cluster.
 //
 // In: batches. Out: lines of JSON (its jsonline API), one for each record, of which
-// docs/fleet.md tells the fields. It answers no questions: VictoriaLogs' own LogsQL
+// docs/fleet-targets.md lists the fields. It answers no questions: VictoriaLogs' own LogsQL
 // does.
 //
 // # Once

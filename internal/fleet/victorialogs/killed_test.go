@@ -30,7 +30,7 @@ func numbers(t *testing.T, front *node, host string) map[int]int {
 
 // A storage node is killed with SIGKILL while a host ships, and comes back. What it had on
 // disk is there, and all that is shipped afterwards, each once; what it and the front had
-// in memory may be lost, and is counted: docs/fleet.md tells how much that is.
+// in memory may be lost, and is counted: docs/fleet-targets.md says how much.
 func TestStorageNodeIsKilled(t *testing.T) {
 	if testing.Short() {
 		t.Skip("SKIP: a cluster of VictoriaLogs takes 20 s: NOT tested with -short")

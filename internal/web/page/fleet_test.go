@@ -198,7 +198,7 @@ func TestFleetPage(t *testing.T) {
 	b.says("#notice", "at least 60 seconds")
 }
 
-// TestPictureOfFleetDocs makes the picture of docs/fleet.md:
+// TestPictureOfFleetDocs makes the picture of docs/fleet-page.md:
 //
 //	SLOWRAY_PICTURES=$PWD/docs go test ./internal/web/page -run TestPictureOfFleetDocs
 func TestPictureOfFleetDocs(t *testing.T) {
