@@ -56,7 +56,7 @@ func BenchmarkCostSteps(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		empty, err := attachEmpty()
+		empty, err := attachEmpty("tcp_probe")
 		if err != nil {
 			b.Fatal(err)
 		}

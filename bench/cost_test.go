@@ -244,7 +244,8 @@ func pacedDatabase(d *database, rate int) pacedLoad {
 	}}
 }
 
-// commandVariants are the commands beside a load at full speed.
+// commandVariants are the commands beside a load at full speed, and programs that do
+// nothing at the hooks of record.
 func commandVariants(b *testing.B, port int) (all []variant) {
 	slowray, err := filepath.Abs("../bin/slowray")
 	if err != nil {
@@ -262,7 +263,24 @@ func commandVariants(b *testing.B, port int) (all []variant) {
 			}, nil
 		}})
 	}
-	return all
+	return append(all, variant{"hooks", func() (func() (beside, error), error) {
+		var probes []*emptyProbe
+		end := func() (_ beside, err error) {
+			for _, p := range probes {
+				err = errors.Join(err, p.Close())
+			}
+			return beside{}, err
+		}
+		for _, at := range recordHooks {
+			p, err := attachEmpty(at)
+			if err != nil {
+				_, closing := end()
+				return nil, errors.Join(err, closing)
+			}
+			probes = append(probes, p)
+		}
+		return end, nil
+	}})
 }
 
 // hostRan is for how long the host's CPUs have not been idle since some moment: of idle

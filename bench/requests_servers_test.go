@@ -40,7 +40,7 @@ func variants(s *stage) []variant {
 		recorderVariant("discard", recorderSpec{Options: served, Discard: true}),
 		recorderVariant("deaf", recorderSpec{Options: served, Deaf: true}),
 		{"empty", func() (func() (beside, error), error) {
-			p, err := attachEmpty()
+			p, err := attachEmpty("tcp_probe")
 			if err != nil {
 				return nil, err
 			}
@@ -50,16 +50,20 @@ func variants(s *stage) []variant {
 	}
 }
 
-// emptyProbe is a program that does nothing, where recorders have the one that
-// runs most: what it costs is the price of a hook.
+// recordHooks are the tracepoints at which slowray record has a program all the time, as
+// far as requests come by them.
+var recordHooks = []string{"tcp_probe", "tcp_rcv_space_adjust", "tcp_sendmsg_locked", "sched_switch", "sched_waking"}
+
+// emptyProbe is a program that does nothing at a tracepoint: what it costs is the price
+// of the way into a program and out of it.
 type emptyProbe struct {
 	*ebpf.Program
 	link link.Link
 }
 
-func attachEmpty() (*emptyProbe, error) {
+func attachEmpty(tracepoint string) (*emptyProbe, error) {
 	p, err := ebpf.NewProgram(&ebpf.ProgramSpec{
-		Name: "empty", Type: ebpf.Tracing, AttachType: ebpf.AttachTraceRawTp, AttachTo: "tcp_probe", License: "GPL",
+		Name: "empty", Type: ebpf.Tracing, AttachType: ebpf.AttachTraceRawTp, AttachTo: tracepoint, License: "GPL",
 		Instructions: asm.Instructions{asm.Mov.Imm(asm.R0, 0), asm.Return()},
 	})
 	if err != nil {
@@ -216,7 +220,7 @@ func (p *plan) kernelRun(s service, opt request.Options) (seen kernelSeen, err e
 		return seen, err
 	}
 	defer unlock()
-	empty, err := attachEmpty()
+	empty, err := attachEmpty("tcp_probe")
 	if err != nil {
 		return seen, err
 	}
