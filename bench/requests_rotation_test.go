@@ -245,7 +245,7 @@ func attempt(s service, v variant, d time.Duration) (*trial, error) {
 	return t, errors.Join(err, stopErr)
 }
 
-// progress is told at once: a benchmark's log comes when it is over, minutes
+// progress is printed at once: a benchmark's log comes when it is over, minutes
 // later.
 func progress(b *testing.B, line string) {
 	fmt.Fprintf(os.Stderr, "%s: %s\n", b.Name(), line)

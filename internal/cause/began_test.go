@@ -7,7 +7,7 @@ import (
 	"github.com/slowray/slowray/internal/observe"
 )
 
-// TestBegan: a fault that begins within the window is told from when it began.
+// TestBegan: a fault that begins within the window is reported from when it began.
 func TestBegan(t *testing.T) {
 	start := time.Date(2026, 11, 22, 12, 34, 54, 0, time.UTC)
 	f := Finding{Subject: Subject{Kind: "process", PID: appPID, Port: appPort, NetNS: serverNS}}

@@ -10,7 +10,7 @@ import (
 // late is a request that waits for a worker for 250 ms, which then takes 50 ms.
 var late = parts{observe.AcceptWait: 250 * ms, observe.Server: 50 * ms, observe.Network: ms / 10}
 
-// lateInSocket is the same of a server that takes up connections at once.
+// lateInSocket is the same of a server that accepts connections at once.
 var lateInSocket = parts{observe.RecvWait: 250 * ms, observe.Server: 50 * ms, observe.Network: ms / 10}
 
 // appServer makes app an application server of that kind with a pool.

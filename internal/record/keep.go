@@ -28,7 +28,7 @@ const (
 	// not usual at once.
 	generation = 5 * time.Minute
 
-	// maxHabits bounds the endpoints that are told apart; the others share one.
+	// maxHabits bounds the endpoints that are distinguished; the others share one.
 	maxHabits = 1024
 
 	// What an endpoint may have kept in a second, of each kind, before one

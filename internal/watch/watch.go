@@ -94,7 +94,7 @@ type lastReading struct {
 	owners map[uint64][]int // as session.owners, and those before
 }
 
-// Grace is how long after it was told to end a window may still be read: all of slowray
+// Grace is how long after it was asked to end a window may still be read: all of slowray
 // has a second then, and what was read has to be judged, too.
 const Grace = 300 * time.Millisecond
 
@@ -103,7 +103,7 @@ const Grace = 300 * time.Millisecond
 const JudgeGrace = Grace + 150*time.Millisecond
 
 // errTold says that there is nothing to report.
-var errTold = errors.New("was told to end before it began to watch")
+var errTold = errors.New("was asked to end before it began to watch")
 
 // Run watches the host for opt.For, or until ctx is done, and returns what was
 // seen. A reader that fails leaves a Gap; the error is for what makes the

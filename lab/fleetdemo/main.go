@@ -27,7 +27,7 @@ func main() {
 	case "":
 		err = demo(ctx)
 	case roleApp:
-		stop() // it ends as it is told to, with nothing to put away
+		stop() // it ends as it is asked to, with nothing to put away
 		err = serve(os.Args[1])
 	case roleUsers:
 		err = use(ctx, os.Args[1])

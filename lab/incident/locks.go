@@ -35,7 +35,7 @@ func python(is server.Python) func() server.Setup {
 }
 
 // runtimes is services that wait inside the runtime of their language: for locks
-// whose owner is written nowhere, for the collector of garbage, for themselves.
+// whose owner is written nowhere, for the garbage collector, for themselves.
 func runtimes() []Incident {
 	list := []Incident{{
 		Name:    "deadlock-go",

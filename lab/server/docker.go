@@ -59,7 +59,7 @@ func (s *starter) dockerSocket() string { return filepath.Join(s.dockerDir(), "s
 
 // engineScript starts the engine among mounts of its own: containerd has its
 // sockets below /run and makes a directory in /opt, and older engines write a
-// key to /etc/docker, wherever else they are told to keep their files.
+// key to /etc/docker, wherever else they are asked to keep their files.
 const engineScript = `set -e
 for dir in /run /opt /etc/docker; do
 	[ ! -d $dir ] || mount -t tmpfs tmpfs $dir

@@ -181,7 +181,7 @@ func agrees(x anomaly.Explanation, causes []simulate.Cause) bool {
 
 // effect is how much longer the requests of an endpoint take for what is planted, where
 // that is most, relative to the same fleet without it: of the last minute of a trial, as
-// far as that can be told from endpoints of many requests. 0.1 is a tenth.
+// far as that can be recognized by endpoints of many requests. 0.1 is a tenth.
 func (l *learned) effect(t *trial, size float64) (most float64) {
 	s, _ := simulate.Find(t.scenario)
 	type sum struct{ n, us uint64 }

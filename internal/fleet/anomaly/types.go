@@ -137,7 +137,7 @@ type Shared struct {
 	Signal   Signal      `json:"signal"`  // of most members
 	// Besides are signals by which they are abnormal for the same cause, beside Signal.
 	Besides []Signal    `json:"besides,omitempty"`
-	Also    []Component `json:"also,omitempty"`   // that cannot be told apart from it: the same endpoints have them
+	Also    []Component `json:"also,omitempty"`   // that cannot be distinguished from it: the same endpoints have them
 	Origin  *fleet.Key  `json:"origin,omitempty"` // of a dependency: the endpoint that answers there, when it is abnormal too
 	Text    string      `json:"text"`
 }

@@ -78,7 +78,7 @@ func (s *Status) UnmarshalJSON(text []byte) error {
 // how far they are, and when that was.
 type Report struct {
 	At      time.Time `json:"at"`
-	Ended   bool      `json:"ended"` // it was told to end, and did
+	Ended   bool      `json:"ended"` // it was asked to end, and did
 	Targets []Status  `json:"targets"`
 }
 

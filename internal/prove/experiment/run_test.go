@@ -114,7 +114,7 @@ func TestFromStandstill(t *testing.T) {
 	}
 }
 
-// broken fails where it is told to.
+// broken fails where it is asked to.
 type broken struct {
 	*world
 	apply, block error

@@ -297,7 +297,7 @@ func (it *Item) Now() string {
 
 // Notice says in one line that changes of a killed run are still there, or that
 // an entry cannot be read; "" if all is well. It is cheap, and whoever may not
-// look there is told nothing.
+// look there learns nothing.
 func Notice(dir string) string {
 	if _, err := os.Lstat(dir); err != nil {
 		return ""

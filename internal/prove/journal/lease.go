@@ -202,7 +202,7 @@ func (l *Lease) Close() error {
 	if over != nil {
 		err = nil
 		select {
-		case <-l.ended: // nobody has been told yet
+		case <-l.ended: // nobody knows yet
 			err = over
 		default:
 		}

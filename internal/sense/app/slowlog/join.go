@@ -124,7 +124,7 @@ func (r *Record) beside() int64 { return r.TotalNS - r.ServerNS }
 // The entries that took least come last.
 const maxLooks = 5_000_000
 
-// maxStatements is how many statements are told apart in the sums.
+// maxStatements is how many statements are distinguished in the sums.
 const maxStatements = 32
 
 // Sum adds the entries, joined with the requests that were recorded at the
@@ -179,7 +179,7 @@ func Sum(log *observe.SlowLog, entries []Entry, records []Record) {
 
 const (
 	maxCallers = 4
-	// maxSeenCallers bounds how many are told apart while they are summed up.
+	// maxSeenCallers bounds how many are distinguished while they are summed up.
 	maxSeenCallers = 256
 )
 
