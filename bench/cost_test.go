@@ -244,7 +244,7 @@ func pacedDatabase(d *database, rate int) pacedLoad {
 	}}
 }
 
-// commandVariants are the commands beside a load at full speed, and programs that do
+// commandVariants are the commands next to a load at full speed, and programs that do
 // nothing at the hooks of record.
 func commandVariants(b *testing.B, port int) (all []variant) {
 	slowray, err := filepath.Abs("../bin/slowray")
@@ -252,24 +252,24 @@ func commandVariants(b *testing.B, port int) (all []variant) {
 		b.Fatal(err)
 	}
 	for _, c := range costCommands {
-		all = append(all, variant{strings.Fields(c.name)[0], func() (func() (beside, error), error) {
+		all = append(all, variant{strings.Fields(c.name)[0], func() (func() (alongside, error), error) {
 			stop, _, err := c.start(b, slowray, port)
 			if err != nil {
 				return nil, err
 			}
-			return func() (beside, error) {
+			return func() (alongside, error) {
 				used, err := stop()
-				return beside{cpu: used}, err
+				return alongside{cpu: used}, err
 			}, nil
 		}})
 	}
-	return append(all, variant{"hooks", func() (func() (beside, error), error) {
+	return append(all, variant{"hooks", func() (func() (alongside, error), error) {
 		var probes []*emptyProbe
-		end := func() (_ beside, err error) {
+		end := func() (_ alongside, err error) {
 			for _, p := range probes {
 				err = errors.Join(err, p.Close())
 			}
-			return beside{}, err
+			return alongside{}, err
 		}
 		for _, at := range recordHooks {
 			p, err := attachEmpty(at)
@@ -401,7 +401,7 @@ func BenchmarkCost(b *testing.B) {
 		}
 	}
 	b.ReportMetric(0, "ns/op")
-	keepTable(b, "cost", "| load | µs of CPU for a request, bare | beside it | µs added: median (95 %) | p99, times that without | pairs |\n|---|---|---|---|---|---|", rows)
+	keepTable(b, "cost", "| load | µs of CPU for a request, bare | next to it | µs added: median (95 %) | p99, times that without | pairs |\n|---|---|---|---|---|---|", rows)
 }
 
 func thousands(n int) string {

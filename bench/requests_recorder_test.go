@@ -280,19 +280,19 @@ func (r *runningRecorder) stop() (*recorderReport, error) {
 	return report, r.end()
 }
 
-// recorderVariant runs a recorder beside the load.
+// recorderVariant runs a recorder next to the load.
 func recorderVariant(name string, spec recorderSpec) variant {
-	return variant{name, func() (func() (beside, error), error) {
+	return variant{name, func() (func() (alongside, error), error) {
 		r, err := startRecorder(spec)
 		if err != nil {
 			return nil, err
 		}
-		return func() (beside, error) {
+		return func() (alongside, error) {
 			report, err := r.stop()
 			if err != nil {
-				return beside{}, err
+				return alongside{}, err
 			}
-			return beside{cpu: report.CPU, recorder: report}, nil
+			return alongside{cpu: report.CPU, recorder: report}, nil
 		}, nil
 	}}
 }

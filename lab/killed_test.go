@@ -69,7 +69,7 @@ func newKilledProof(t *testing.T, slowray, name, cause string) *killedProof {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { r.lock.Release() })
-	in, err := r.plant(ctx, 15*time.Minute) // the load must not end meanwhile: it writes a file then
+	in, err := r.inject(ctx, 15*time.Minute) // the load must not end meanwhile: it writes a file then
 	if err != nil {
 		t.Fatal(err)
 	}

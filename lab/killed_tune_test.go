@@ -37,7 +37,7 @@ func TestTuneKilled(t *testing.T) {
 	t.Logf("%d kills, %d of them while something was changed, %d after something was kept", kills, p.changed, kept)
 }
 
-// newKilledTune plants the two faults and gives slowray tune's command. The load
+// newKilledTune injects the two faults and gives slowray tune's command. The load
 // is slowray's own.
 func newKilledTune(t *testing.T, slowray string) *killedProof {
 	t.Helper()
@@ -56,7 +56,7 @@ func newKilledTune(t *testing.T, slowray string) *killedProof {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { box.Close() })
-	if _, err := server.Start(ctx, box, r.exe, r.Planted(r.Faults), r.plan); err != nil {
+	if _, err := server.Start(ctx, box, r.exe, r.Injected(r.Faults), r.plan); err != nil {
 		t.Fatal(err)
 	}
 	p := &killedProof{t: t, state: filepath.Join(t.TempDir(), "journal")}

@@ -626,7 +626,7 @@ static __always_inline int flush_conn(struct seq_file *seq, struct sock *sk, str
 		c->reported = 1;
 		copy.flags |= UNFINISHED;
 		copy.done = now;
-		mend(&copy, now);
+		recovered(&copy, now);
 		if (was == ANSWERING && copy.side == SERVED)
 			note_limits(&copy, sk, tp, now, min_rtt_of(tp));
 		finish(&copy, sk, tp);

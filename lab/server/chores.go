@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Chores is what goes on on every healthy machine beside its service.
+// Chores is what goes on on every healthy machine next to its service.
 type Chores struct {
 	Reloads  bool // nginx is asked to read its configuration again
 	Restarts bool // another server is stopped and started

@@ -83,7 +83,7 @@ struct conn {
 	__u64 in0, out0; /* bytes in and out before the request */
 	__u64 bytes_out;
 	__u32 accept_us; /* from opened to accept(), plus 1; 0 = not known */
-	__u32 recover; /* acknowledged beyond this, the loss is mended */
+	__u32 recover; /* acknowledged beyond this, the loss is recovered */
 	__u32 retrans0;
 	__u32 segs0;
 	__u16 endpoint;

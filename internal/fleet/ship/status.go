@@ -74,7 +74,7 @@ func (s *Status) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-// Report is what a Shipper leaves for others to read, beside its targets' directories:
+// Report is what a Shipper leaves for others to read, next to its targets' directories:
 // how far they are, and when that was.
 type Report struct {
 	At      time.Time `json:"at"`
