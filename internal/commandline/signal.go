@@ -26,7 +26,7 @@ const sameSignal = time.Second
 const lastWord = 650 * time.Millisecond
 
 // endAfter ends the process by leave some time after ctx, whatever it does then, unless ended was
-// called. What was changed and not put back by then is put back by its guardian, who
+// called. What was changed and not put back by then is put back by its watchdog, who
 // outlives it.
 func endAfter(ctx context.Context, d time.Duration, stderr io.Writer, leave func(status int)) (ended func()) {
 	var done atomic.Bool

@@ -181,7 +181,7 @@ func (s *Shipper) Status() []Status {
 	var list []Status
 	for _, d := range s.to {
 		x := Status{Title: d.Title, History: d.past}
-		d.teller.tell(&x)
+		d.reporter.tell(&x)
 		if r, ok := d.Target.(fleet.Refuser); ok {
 			x.Refused, _ = r.Refused()
 		}
@@ -194,7 +194,7 @@ func (s *Shipper) Status() []Status {
 			x.Behind = 0
 		case x.Bytes > 0:
 			// Where nothing was ever sent no record was read, and its age is not known.
-			x.Behind = max(x.Behind, d.teller.failingFor())
+			x.Behind = max(x.Behind, d.reporter.failingFor())
 		}
 		list = append(list, x)
 	}

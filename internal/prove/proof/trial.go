@@ -22,7 +22,7 @@ type Trial struct {
 	Options experiment.Options
 }
 
-// harmful is what the guardian gets.
+// harmful is what the watchdog gets.
 const harmful = "far fewer good responses, or far more errors or time, than before the change"
 
 // Try makes the changes under a lease, runs the experiment, and undoes them, but
