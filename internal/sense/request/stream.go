@@ -65,6 +65,7 @@ type Subscription struct {
 	each   func(*observe.Request)
 
 	counters, last   []Counters // when it began, and ended
+	all              []Counters // as last, with what the stream leaves out
 	stats, lastStats Stats
 }
 
@@ -310,7 +311,8 @@ func (u *Subscription) End() error {
 	s.recorder.Poll(s.hand)
 	err := s.recorder.FlushAll()
 	s.recorder.Poll(s.hand)
-	u.last, u.lastStats = s.withoutOwn(s.recorder.Counters()), s.recorder.Stats()
+	u.all = s.recorder.Counters()
+	u.last, u.lastStats = s.withoutOwn(slices.Clone(u.all)), s.recorder.Stats()
 	s.subs = slices.Delete(s.subs, i, i+1)
 	return err
 }
@@ -334,6 +336,9 @@ func (u *Subscription) Counters() []Counters {
 	}
 	return grown
 }
+
+// Opened is Counters for who asks for Connections only: also of what the stream leaves out.
+func (u *Subscription) Opened() []Counters { return Since(u.counters, u.all) }
 
 // Stats is what was lost from Subscribe to End; Records, CPU and Weight are
 // those since the start.
